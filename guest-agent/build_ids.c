@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/raw_time.h"
 #include "guest-agent/mmap2.h"
+#include "guest-agent/raw_time.h"
 
 /* Files remembered; each has one place. */
 #define FILES 1024
@@ -103,7 +103,8 @@ size_t build_ids_find(const struct mapped_file *mapping, uint8_t build_id[BUILD_
 	struct stat status;
 	int found;
 
-	/* Mostly one that is known, at its path: the other ways to it make the kernel make files in /proc. */
+	/* Mostly one that is known, at its path: the other ways to it make the kernel make files in
+	 * /proc. */
 	if (mapped_file_is_at_path(mapping, &status) && is_same(place_of(&status), &status))
 		return copy_known(place_of(&status), build_id);
 	found = mapped_file_find(mapping, &status);

@@ -22,8 +22,8 @@
 /* The kernel answers the request at once, if there is somebody who does. */
 #define ANSWER_MS 200
 
-/* Who was forked mostly runs a program next, and has what its parent has until then: that is not worth a
- * look. */
+/* Who was forked mostly runs a program next, and has what its parent has until then: that is not
+ * worth a look. */
 #define FORKED_MS 5
 
 /* The dynamic linker maps libraries in the first ms; programs load others as they start. */
@@ -57,14 +57,15 @@ static ssize_t receive(int fd, struct proc_event *event)
 	struct sockaddr_nl from = { .nl_pid = 1 };
 	socklen_t from_size = sizeof(from);
 	struct message message;
-	ssize_t size =
-		recvfrom(fd, &message, sizeof(message), MSG_DONTWAIT, (struct sockaddr *)&from, &from_size);
+	ssize_t size = recvfrom(fd, &message, sizeof(message), MSG_DONTWAIT,
+				(struct sockaddr *)&from, &from_size);
 
 	*event = (struct proc_event){ .what = PROC_EVENT_NONE };
 	if (size < 0)
 		return -errno;
 	memset((uint8_t *)&message + size, 0, sizeof(message) - (size_t)size);
-	if (from.nl_pid || message.connector.id.idx != CN_IDX_PROC || message.connector.id.val != CN_VAL_PROC)
+	if (from.nl_pid || message.connector.id.idx != CN_IDX_PROC ||
+	    message.connector.id.val != CN_VAL_PROC)
 		return 0;
 	*event = message.event;
 	return size;
@@ -117,7 +118,8 @@ void connector_close(struct connector *connector)
 	connector->fd = -1;
 }
 
-/* The kernel stamps events by CLOCK_MONOTONIC: what that was slewed since is less than 500 ppm of so little.
+/* The kernel stamps events by CLOCK_MONOTONIC: what that was slewed since is less than 500 ppm of
+ * so little.
  */
 static uint64_t raw_time(struct connector *connector, uint64_t monotonic)
 {
@@ -143,14 +145,16 @@ static size_t finish(uint8_t *record, size_t size, struct perf_event_header head
 }
 
 /* NAME "": it is not known. */
-static size_t add_comm(uint8_t *to, pid_t pid, pid_t tid, const char *name, bool exec, uint64_t time)
+static size_t add_comm(uint8_t *to, pid_t pid, pid_t tid, const char *name, bool exec,
+		       uint64_t time)
 {
 	struct {
 		struct perf_event_header header;
 		uint32_t pid, tid;
 		char comm[16];
 	} record = { .header = { .type = PERF_RECORD_COMM,
-				 .misc = exec ? PERF_RECORD_MISC_COMM_EXEC : PERF_RECORD_MISC_USER },
+				 .misc = exec ? PERF_RECORD_MISC_COMM_EXEC
+					      : PERF_RECORD_MISC_USER },
 		     .pid = (uint32_t)pid,
 		     .tid = (uint32_t)tid };
 
@@ -215,12 +219,12 @@ static void end(struct connector *connector, pid_t pid)
 }
 
 /*
- * A process that was forked or runs a program begins anew, with nothing: what it has mapped, and its name,
- * are known when it was looked at. Its parent's are no answer, as the kernel does not say whose memory it was
- * copied from (CLONE_PARENT).
+ * A process that was forked or runs a program begins anew, with nothing: what it has mapped, and
+ * its name, are known when it was looked at. Its parent's are no answer, as the kernel does not say
+ * whose memory it was copied from (CLONE_PARENT).
  */
-static enum connector_result begin(struct connector *connector, pid_t pid, uint64_t look, uint8_t *to,
-				   size_t *size, uint64_t time)
+static enum connector_result begin(struct connector *connector, pid_t pid, uint64_t look,
+				   uint8_t *to, size_t *size, uint64_t time)
 {
 	if (!look_at(connector, pid, look))
 		connector->crowded = true;
@@ -228,8 +232,8 @@ static enum connector_result begin(struct connector *connector, pid_t pid, uint6
 	return CONNECTOR_RECORD;
 }
 
-static enum connector_result take(struct connector *connector, const struct proc_event *event, uint8_t *to,
-				  size_t *size, pid_t *pid)
+static enum connector_result take(struct connector *connector, const struct proc_event *event,
+				  uint8_t *to, size_t *size, pid_t *pid)
 {
 	uint64_t time = raw_time(connector, event->timestamp_ns);
 
@@ -238,15 +242,15 @@ static enum connector_result take(struct connector *connector, const struct proc
 		*pid = event->event_data.fork.child_tgid;
 		if (event->event_data.fork.child_pid != *pid)
 			return CONNECTOR_OTHER; /* a thread, in the same memory */
-		end(connector, *pid);           /* of one that had the number, and was not told of */
+		end(connector, *pid); /* of one that had the number, and was not told of */
 		return begin(connector, *pid, time / NS_PER_MS + FORKED_MS, to, size, time);
 	case PROC_EVENT_EXEC:
 		*pid = event->event_data.exec.process_tgid;
 		return begin(connector, *pid, time / NS_PER_MS, to, size, time);
 	case PROC_EVENT_COMM:
 		*pid = event->event_data.comm.process_tgid;
-		*size = add_comm(to, *pid, event->event_data.comm.process_pid, event->event_data.comm.comm,
-				 false, time);
+		*size = add_comm(to, *pid, event->event_data.comm.process_pid,
+				 event->event_data.comm.comm, false, time);
 		return CONNECTOR_RECORD;
 	case PROC_EVENT_EXIT:
 		*pid = event->event_data.exit.process_tgid;
@@ -259,7 +263,8 @@ static enum connector_result take(struct connector *connector, const struct proc
 	}
 }
 
-enum connector_result connector_next(struct connector *connector, uint8_t *to, size_t *size, pid_t *pid)
+enum connector_result connector_next(struct connector *connector, uint8_t *to, size_t *size,
+				     pid_t *pid)
 {
 	struct proc_event event;
 	ssize_t received = receive(connector->fd, &event);
@@ -278,7 +283,8 @@ static unsigned int find_next(const struct connector *connector, uint64_t now)
 
 	for (unsigned int i = 0; i < connector->due_count; i++)
 		if (connector->due[i].time <= now &&
-		    (next == connector->due_count || connector->due[i].time < connector->due[next].time))
+		    (next == connector->due_count ||
+		     connector->due[i].time < connector->due[next].time))
 			next = i;
 	return next;
 }

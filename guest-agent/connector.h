@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The netlink process connector (CONFIG_PROC_EVENTS, include/uapi/linux/cn_proc.h): the guest's kernel tells
- * of fork, exec, names and exits, where it does not allow perf events. What processes have mapped it does not
- * tell: that is looked up in /proc some times after they began, and is known from then on.
+ * The netlink process connector (CONFIG_PROC_EVENTS, include/uapi/linux/cn_proc.h): the guest's
+ * kernel tells of fork, exec, names and exits, where it does not allow perf events. What processes
+ * have mapped it does not tell: that is looked up in /proc some times after they began, and is
+ * known from then on.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_CONNECTOR_H
 #define KVMSCOPE_GUEST_AGENT_CONNECTOR_H
@@ -46,12 +47,14 @@ int connector_open(struct connector *connector);
 /* A no-op where it is not open. */
 void connector_close(struct connector *connector);
 
-/* The next event, as a record of *SIZE bytes (CONNECTOR_RECORD_MAX at most) at TO; *PID is whose it is. */
-enum connector_result connector_next(struct connector *connector, uint8_t *to, size_t *size, pid_t *pid);
+/* The next event, as a record of *SIZE bytes (CONNECTOR_RECORD_MAX at most) at TO; *PID is whose it
+ * is. */
+enum connector_result connector_next(struct connector *connector, uint8_t *to, size_t *size,
+				     pid_t *pid);
 
 /*
- * A process that is to be looked at now, or 0. It comes again some times, unless it ends. NOW is ms of
- * clock_raw_ms().
+ * A process that is to be looked at now, or 0. It comes again some times, unless it ends. NOW is ms
+ * of clock_raw_ms().
  */
 pid_t connector_due(struct connector *connector, uint64_t now);
 

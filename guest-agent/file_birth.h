@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* In ns of CLOCK_REALTIME as it was then. False: the file system does not say (tmpfs before Linux 6.0). */
+/* In ns of CLOCK_REALTIME as it was then. False: the file system does not say (tmpfs before
+ * Linux 6.0). */
 bool file_birth(int fd, uint64_t *time);
 
 #endif

@@ -8,42 +8,43 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "guest-agent/process_cgroup.h"
-#include "guest-agent/raw_time.h"
-#include "guest-agent/perf_sampling.h"
 #include "guest-agent/jit_files.h"
 #include "guest-agent/known_tasks.h"
-#include "guest-agent/send_queue.h"
+#include "guest-agent/perf_sampling.h"
 #include "guest-agent/proc_snapshot.h"
+#include "guest-agent/process_cgroup.h"
+#include "guest-agent/raw_time.h"
+#include "guest-agent/send_queue.h"
 #include "guest-agent/table_sender.h"
 #include "guest-agent/wait.h"
 
 /*
- * Events wait so long for others, so that a busy guest wakes the agent a hundred times a second at most;
- * those of the process connector, which come with a wake-up each, forty times.
+ * Events wait so long for others, so that a busy guest wakes the agent a hundred times a second at
+ * most; those of the process connector, which come with a wake-up each, forty times.
  */
 #define GATHER_MS           10
 #define GATHER_CONNECTOR_MS 25
 /* A port whose host is away says so at once and always: that is how often it is asked. */
 #define AWAY_MS 250
 /*
- * Processes of a snapshot are looked at so long, or until so much is to be sent, before anything else is:
- * each write leaves the guest, which costs more than a process does.
+ * Processes of a snapshot are looked at so long, or until so much is to be sent, before anything
+ * else is: each write leaves the guest, which costs more than a process does.
  */
 #define SNAPSHOT_TURN_MS    10
 #define SNAPSHOT_TURN_BYTES 16384
-/* Behind the end of a snapshot: so long what was lost meanwhile, and later, waits for the next one. */
+/* Behind the end of a snapshot: so long what was lost meanwhile, and later, waits for the next one.
+ */
 #define SNAPSHOT_MS 1000
 /*
- * Where the kernel does not tell of mappings, all are looked up again so long behind the last time; or
- * longer, so that it takes a 1500th of a CPU.
+ * Where the kernel does not tell of mappings, all are looked up again so long behind the last time;
+ * or longer, so that it takes a 1500th of a CPU.
  */
 #define LOOK_AROUND_MS   10000
 #define LOOK_AROUND_REST 1500
 /*
- * Processes are looked at so many at once, and so soon again; and no more of them than take a 600th of a CPU
- * over some seconds, or ten a second where each takes long: of a guest that begins processes faster the
- * others are looked at later.
+ * Processes are looked at so many at once, and so soon again; and no more of them than take a 600th
+ * of a CPU over some seconds, or ten a second where each takes long: of a guest that begins
+ * processes faster the others are looked at later.
  */
 #define LOOKS_AT_ONCE     16
 #define LOOK_AGAIN_MS     50
@@ -61,21 +62,21 @@ struct session {
 	struct output output;
 	struct events events;
 	struct snapshot snapshot;
-	bool open;              /* between AGENT_START and AGENT_STOP */
-	bool telling;           /* the host has asked for the time: it can place what it is told now */
-	uint64_t id;            /* that the host gave it */
-	bool ended;             /* there was one, and it is over */
-	bool told;              /* the first snapshot is */
+	bool open;    /* between AGENT_START and AGENT_STOP */
+	bool telling; /* the host has asked for the time: it can place what it is told now */
+	uint64_t id;  /* that the host gave it */
+	bool ended;   /* there was one, and it is over */
+	bool told;    /* the first snapshot is */
 	uint64_t next_snapshot; /* ms: not before, whatever is lost */
 	uint64_t next_step;     /* ms: of a snapshot that is not the first */
 	uint64_t snapshot_cost; /* ns of a CPU, of the latest */
 	uint64_t looks_paid;    /* ms: with what looks cost this moves on */
-	bool round_due;         /* the host is to know up to when all is told, with the next drain */
-	bool asked;             /* and what time it is */
-	uint64_t asked_by;      /* agent_ping.host_time of that */
-	uint64_t asked_at;      /* ns, clock_raw() */
-	bool drain_planned;     /* at drain_time */
-	uint64_t drain_time;    /* ms */
+	bool round_due;      /* the host is to know up to when all is told, with the next drain */
+	bool asked;          /* and what time it is */
+	uint64_t asked_by;   /* agent_ping.host_time of that */
+	uint64_t asked_at;   /* ns, clock_raw() */
+	bool drain_planned;  /* at drain_time */
+	uint64_t drain_time; /* ms */
 };
 
 /* Too large for a stack; there is one session at a time. */
@@ -85,7 +86,8 @@ static uint64_t read_tsc(void)
 {
 	uint64_t tsc;
 
-	/* LFENCE: not before what is before it is done, nor after what is behind it (SDM vol. 2, RDTSC). */
+	/* LFENCE: not before what is before it is done, nor after what is behind it (SDM vol. 2,
+	 * RDTSC). */
 	__builtin_ia32_lfence();
 	tsc = __builtin_ia32_rdtsc();
 	__builtin_ia32_lfence();
@@ -128,7 +130,8 @@ static void open_session(const struct agent_start *start)
 		return; /* said again by a host that had to wait */
 	close_session();
 	output_forget(&session.output);
-	error = start->version == AGENT_PROTOCOL_VERSION ? events_open(&session.events) : -EPROTONOSUPPORT;
+	error = start->version == AGENT_PROTOCOL_VERSION ? events_open(&session.events)
+							 : -EPROTONOSUPPORT;
 	session.open = true;
 	session.id = start->session;
 	session.telling = false;
@@ -138,8 +141,8 @@ static void open_session(const struct agent_start *start)
 		.session = start->session,
 		.version = AGENT_PROTOCOL_VERSION,
 		.features = session.events.cpus ? session.events.features | AGENT_FEATURE_TABLES |
-							  AGENT_FEATURE_JIT_MAPS | AGENT_FEATURE_KERNEL |
-							  AGENT_FEATURE_TASKS
+							  AGENT_FEATURE_JIT_MAPS |
+							  AGENT_FEATURE_KERNEL | AGENT_FEATURE_TASKS
 						: 0,
 		.guest_time = clock_raw(),
 		.cpus = session.events.cpus,
@@ -170,8 +173,9 @@ static uint64_t look_around_interval(void)
 /* What the kernel could not tell, /proc does. */
 static void fill_gap(void)
 {
-	bool around = events_by_connector(&session.events) &&
-		      clock_raw_ms() >= session.next_snapshot - SNAPSHOT_MS + look_around_interval();
+	bool around =
+		events_by_connector(&session.events) &&
+		clock_raw_ms() >= session.next_snapshot - SNAPSHOT_MS + look_around_interval();
 
 	if (session.snapshot.directory || clock_raw_ms() < session.next_snapshot ||
 	    !(session.events.gap || around))
@@ -181,7 +185,8 @@ static void fill_gap(void)
 	snapshot_begin(&session.snapshot, true);
 }
 
-/* Nothing is left in the rings: says up to when. Without room for that nothing is lost but the word. */
+/* Nothing is left in the rings: says up to when. Without room for that nothing is lost but the
+ * word. */
 static void send_round(uint64_t time)
 {
 	struct agent_round *round = output_message(&session.output, AGENT_ROUND, sizeof(*round));
@@ -200,7 +205,8 @@ static uint64_t time_to_look(void)
 {
 	uint64_t now = clock_raw_ms();
 
-	return session.looks_paid > now + LOOKS_AHEAD_MS ? session.looks_paid - now - LOOKS_AHEAD_MS : 0;
+	return session.looks_paid > now + LOOKS_AHEAD_MS ? session.looks_paid - now - LOOKS_AHEAD_MS
+							 : 0;
 }
 
 static bool look_at(pid_t pid)
@@ -223,8 +229,9 @@ static void look_at_new(void)
 
 	if (!events_by_connector(&session.events))
 		return;
-	for (int i = 0;
-	     i < LOOKS_AT_ONCE && !time_to_look() && (pid = connector_due(connector, clock_raw_ms())); i++)
+	for (int i = 0; i < LOOKS_AT_ONCE && !time_to_look() &&
+			(pid = connector_due(connector, clock_raw_ms()));
+	     i++)
 		if (!look_at(pid)) {
 			session.events.gap = true; /* the next snapshot tells of it */
 			break;
@@ -234,8 +241,9 @@ static void look_at_new(void)
 }
 
 /*
- * Behind all that was fetched, which so has an exchange of clocks behind it, and goes with the same write.
- * While the host has more to read than there is room for, the answer waits: what it waits for is in it, too.
+ * Behind all that was fetched, which so has an exchange of clocks behind it, and goes with the same
+ * write. While the host has more to read than there is room for, the answer waits: what it waits
+ * for is in it, too.
  */
 static void answer_ping(void)
 {
@@ -414,15 +422,16 @@ static int wait_for_something(struct pollfd *port, int timeout)
 	nfds_t count = 1;
 
 	fds[0] = *port;
-	for (unsigned int cpu = 0; session.telling && !session.drain_planned && cpu < session.events.cpus;
-	     cpu++)
+	for (unsigned int cpu = 0;
+	     session.telling && !session.drain_planned && cpu < session.events.cpus; cpu++)
 		fds[count++] = session.events.fds[cpu];
 	if (wait_for_any(fds, count, timeout) < 0)
 		return errno == EINTR ? 0 : -errno;
 	*port = fds[0];
 	for (nfds_t i = 1; i < count; i++)
 		if (fds[i].revents & POLLIN)
-			plan_drain(events_by_connector(&session.events) ? GATHER_CONNECTOR_MS : GATHER_MS);
+			plan_drain(events_by_connector(&session.events) ? GATHER_CONNECTOR_MS
+									: GATHER_MS);
 	return 0;
 }
 
@@ -442,7 +451,8 @@ static int serve_once(void)
 	int error;
 
 	if (session.drain_planned && session.drain_time <= clock_raw_ms()) {
-		answer_ping(); /* one that there was no room for: before what is fetched takes all there is */
+		answer_ping(); /* one that there was no room for: before what is fetched takes all
+				  there is */
 		drain();
 	}
 	error = output_flush(&session.output);
@@ -455,7 +465,8 @@ static int serve_once(void)
 	error = wait_for_something(&port, time_to_wait(busy));
 	if (error)
 		return error;
-	/* A vsock that was reset has an error and nothing to read (net/vmw_vsock/af_vsock.c, vsock_poll()).
+	/* A vsock that was reset has an error and nothing to read (net/vmw_vsock/af_vsock.c,
+	 * vsock_poll()).
 	 */
 	if (port.revents & (POLLIN | POLLERR))
 		return take_input();

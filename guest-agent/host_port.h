@@ -5,7 +5,8 @@
 
 /*
  * Opens /dev/virtio-ports/NAME, or where no udev made that link the device
- * that sysfs calls NAME; it does not block. Negative errno, -ENOENT where there is no such port (yet).
+ * that sysfs calls NAME; it does not block. Negative errno, -ENOENT where there is no such port
+ * (yet).
  */
 int port_open(const char *name);
 

@@ -34,8 +34,9 @@ bool vsock_parse(const char *text, struct vsock_address *address)
 /* What says that there is nobody now, and may be later. */
 static bool is_away(int error)
 {
-	return error == ECONNRESET || error == ECONNREFUSED || error == ETIMEDOUT || error == ENODEV ||
-	       error == ENETUNREACH || error == EAFNOSUPPORT || error == EHOSTUNREACH || error == EINTR;
+	return error == ECONNRESET || error == ECONNREFUSED || error == ETIMEDOUT ||
+	       error == ENODEV || error == ENETUNREACH || error == EAFNOSUPPORT ||
+	       error == EHOSTUNREACH || error == EINTR;
 }
 
 /* Root's ports, by which the host knows the agent from other programs of the guest (vsock(7)). */
@@ -61,7 +62,8 @@ int vsock_open(const struct vsock_address *address)
 
 	if (fd >= 0) {
 		take_privileged_port(fd);
-		if (!connect(fd, (const struct sockaddr *)&to, sizeof(to)) && !fcntl(fd, F_SETFL, O_NONBLOCK))
+		if (!connect(fd, (const struct sockaddr *)&to, sizeof(to)) &&
+		    !fcntl(fd, F_SETFL, O_NONBLOCK))
 			return fd;
 		error = errno;
 		close(fd);

@@ -14,8 +14,8 @@ struct vsock_address {
 bool vsock_parse(const char *text, struct vsock_address *address);
 
 /*
- * A connection that does not block from now on. Making one takes 2 s at most. -ENOENT where nobody listens
- * there (yet), or there is no device; else a negative errno.
+ * A connection that does not block from now on. Making one takes 2 s at most. -ENOENT where nobody
+ * listens there (yet), or there is no device; else a negative errno.
  */
 int vsock_open(const struct vsock_address *address);
 

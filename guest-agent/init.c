@@ -31,8 +31,8 @@ static bool make_place(void)
 {
 	return !unshare(CLONE_NEWNS) && !mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
 	       mount_new("tmpfs", PLACE) && mount_new("proc", PLACE "/proc") &&
-	       mount_new("sysfs", PLACE "/sys") && mount_new("devtmpfs", PLACE "/dev") && !chroot(PLACE) &&
-	       !chdir("/");
+	       mount_new("sysfs", PLACE "/sys") && mount_new("devtmpfs", PLACE "/dev") &&
+	       !chroot(PLACE) && !chdir("/");
 }
 
 static void be_quiet(void)
@@ -50,11 +50,13 @@ static void run_real_init(char **argv)
 	argv[0] = path ? strdup(path) : "/init";
 	unsetenv("kvmscope_init");
 	execv(argv[0], argv);
-	dprintf(2, "kvmscope-agent: can not run %s, the initrd's init: %s\n", argv[0], strerror(errno));
+	dprintf(2, "kvmscope-agent: can not run %s, the initrd's init: %s\n", argv[0],
+		strerror(errno));
 	_exit(1);
 }
 
-/* The child is ready, or has failed, before the real init changes anything; or it takes too long. */
+/* The child is ready, or has failed, before the real init changes anything; or it takes too long.
+ */
 static void wait_for_child(int ready)
 {
 	struct pollfd end = { .fd = ready, .events = POLLIN };
@@ -79,7 +81,8 @@ void init_leave_to_real_one(char **argv)
 	close(ready[0]);
 	setsid();
 	if (!make_place()) {
-		dprintf(2, "kvmscope-agent: no agent in this guest: can not mount its directories: %s\n",
+		dprintf(2,
+			"kvmscope-agent: no agent in this guest: can not mount its directories: %s\n",
 			strerror(errno));
 		_exit(1);
 	}

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "guest-agent/raw_time.h"
 #include "guest-agent/jit_map.h"
+#include "guest-agent/raw_time.h"
 #include "shared/span.h"
 
 /* Most processes with code of their own making never have a map. */
@@ -19,10 +19,11 @@
 struct followed {
 	struct jit_map map; /* not in use while `pid` is 0 */
 	uint32_t pid;
-	bool wanted;    /* in this session; else it is only remembered which program runs */
-	bool told;      /* something of the file */
-	bool behind;    /* that was said */
-	uint64_t begun; /* ns of clock_raw(): by then the process ran the program that it runs now */
+	bool wanted; /* in this session; else it is only remembered which program runs */
+	bool told;   /* something of the file */
+	bool behind; /* that was said */
+	uint64_t
+		begun; /* ns of clock_raw(): by then the process ran the program that it runs now */
 	uint64_t since; /* of agent_jit_map, for what comes next */
 	uint64_t waits; /* ms: since then, for a file, or to be wanted again */
 	uint64_t next;  /* ms: when to look for a file; */
@@ -68,8 +69,8 @@ static bool is_less_needed(const struct followed *one, const struct followed *ot
 	return one->wanted != other->wanted ? !one->wanted : one->waits < other->waits;
 }
 
-/* Who is only remembered makes room for others; then who has waited longest for a file, as most never have
- * one. */
+/* Who is only remembered makes room for others; then who has waited longest for a file, as most
+ * never have one. */
 static struct followed *make_room(void)
 {
 	struct followed *longest = NULL;
@@ -153,7 +154,8 @@ static void tell(struct followed *followed, struct look *look, uint32_t flags, s
 	message->pid = followed->pid;
 	message->flags = flags;
 	message->size = (uint32_t)lines.size;
-	message->program = flags & AGENT_JIT_MAP_BEGIN ? age_of_program(followed, message->time) : 0;
+	message->program =
+		flags & AGENT_JIT_MAP_BEGIN ? age_of_program(followed, message->time) : 0;
 	if (lines.size)
 		memcpy(message->lines, lines.data, lines.size);
 	followed->behind = flags & AGENT_JIT_MAP_BEHIND;
@@ -202,7 +204,8 @@ static void tell_new(struct followed *followed, struct look *look, uint64_t time
 	look->more |= more;
 }
 
-/* It may come to be the process's again. Until what stands in it is told, what the map says is not known. */
+/* It may come to be the process's again. Until what stands in it is told, what the map says is not
+ * known. */
 static void replace_file(struct followed *followed, struct look *look)
 {
 	jit_map_close(&followed->map);
@@ -236,7 +239,8 @@ static void look_at(struct followed *followed, struct look *look)
 	uint64_t time = clock_raw();
 	enum jit_map_look found;
 
-	/* Its kernel told of that, but may have lost it: another program's map is asked for anew. */
+	/* Its kernel told of that, but may have lost it: another program's map is asked for anew.
+	 */
 	if (process == JIT_MAP_EXEC) {
 		give_up(followed, look);
 		return;
@@ -246,12 +250,15 @@ static void look_at(struct followed *followed, struct look *look)
 	found = followed->map.fd < 0 ? JIT_MAP_AS_IT_WAS : jit_map_look(&followed->map);
 	if (found == JIT_MAP_REPLACED)
 		replace_file(followed, look);
-	else if (followed->map.fd >= 0 && (found == JIT_MAP_LONGER || followed->behind || !followed->told))
+	else if (followed->map.fd >= 0 &&
+		 (found == JIT_MAP_LONGER || followed->behind || !followed->told))
 		tell_new(followed, look, time);
 	else
 		followed->since = time;
-	/* The rest of a file that is open is still to be told; of one that may not be, nothing is. */
-	if (process != JIT_MAP_ENDED || !followed->pid || (followed->behind && followed->map.fd >= 0))
+	/* The rest of a file that is open is still to be told; of one that may not be, nothing is.
+	 */
+	if (process != JIT_MAP_ENDED || !followed->pid ||
+	    (followed->behind && followed->map.fd >= 0))
 		return;
 	if (followed->told && !followed->behind)
 		tell(followed, look, AGENT_JIT_MAP_END, span_of(NULL, 0));

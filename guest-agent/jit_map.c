@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/raw_time.h"
 #include "guest-agent/file_birth.h"
 #include "guest-agent/mapped_file.h"
+#include "guest-agent/raw_time.h"
 #include "shared/clock_ns.h"
 
 /* A file's times are those of the kernel's last tick, and so is the start of a process. */
@@ -89,7 +89,8 @@ bool jit_map_knows_program(const struct jit_map *map)
 	return map->is_random && is_stack_random(map);
 }
 
-/* The pid that the process has for itself: the last of "NSpid:"; kernels that have no such line have pid. */
+/* The pid that the process has for itself: the last of "NSpid:"; kernels that have no such line
+ * have pid. */
 static int own_pid(const struct jit_map *map, int pid)
 {
 	char text[4096], *at;
@@ -175,13 +176,14 @@ static bool leads_to(int descriptors, const char *name, const struct stat *file)
 {
 	struct statx found;
 
-	return !syscall(SYS_statx, descriptors, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO,
-			&found) &&
+	return !syscall(SYS_statx, descriptors, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
+			STATX_INO, &found) &&
 	       makedev(found.stx_dev_major, found.stx_dev_minor) == file->st_dev &&
 	       found.stx_ino == file->st_ino;
 }
 
-/* Does descriptor NAME of the process lead to the file, and has it written there from the beginning on? */
+/* Does descriptor NAME of the process lead to the file, and has it written there from the beginning
+ * on? */
 static bool is_writer(const struct jit_map *map, int descriptors, const char *name, off_t size)
 {
 	char path[300], text[256], *flags;
@@ -224,7 +226,8 @@ static bool is_of_process(const struct jit_map *map, off_t size, uint64_t *born)
 	return is_younger(map, born) || is_written_by_process(map, size);
 }
 
-/* Nothing but a regular file is opened, whatever takes its name meanwhile: a device or a FIFO could. */
+/* Nothing but a regular file is opened, whatever takes its name meanwhile: a device or a FIFO
+ * could. */
 static int open_trusted(const struct jit_map *map)
 {
 	int named = openat(map->directory, map->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -260,7 +263,8 @@ int jit_map_open(struct jit_map *map, uint64_t *born)
 /* A file that lost its name is the process's as long as no other one has it. */
 static bool look(const struct jit_map *map, struct stat *file)
 {
-	return !fstatat(map->directory, map->name, file, AT_SYMLINK_NOFOLLOW) || !fstat(map->fd, file);
+	return !fstatat(map->directory, map->name, file, AT_SYMLINK_NOFOLLOW) ||
+	       !fstat(map->fd, file);
 }
 
 static bool is_unchanged(const struct stat *now, const struct stat *before)

@@ -17,14 +17,14 @@
 #define JIT_MAP_MARK 64u
 
 struct jit_map {
-	int process;                /* /proc/PID, which stays this process's; -1: the map is not in use */
-	int directory;              /* its /tmp; -1: not found yet */
-	int fd;                     /* the file; -1: there is none yet */
-	uint64_t stack;             /* where the program's began */
-	bool is_random;             /* it differs with each execve(2), as far as was known at the begin */
-	char name[32];              /* of the file in the directory */
-	struct stat seen;           /* of the file, at the latest look */
-	off_t offset;               /* up to which it was read */
+	int process;      /* /proc/PID, which stays this process's; -1: the map is not in use */
+	int directory;    /* its /tmp; -1: not found yet */
+	int fd;           /* the file; -1: there is none yet */
+	uint64_t stack;   /* where the program's began */
+	bool is_random;   /* it differs with each execve(2), as far as was known at the begin */
+	char name[32];    /* of the file in the directory */
+	struct stat seen; /* of the file, at the latest look */
+	off_t offset;     /* up to which it was read */
 	uint8_t mark[JIT_MAP_MARK]; /* the bytes before that */
 	size_t mark_size;
 };
@@ -52,8 +52,8 @@ static inline uint64_t jit_map_left(const struct jit_map *map)
 	return map->seen.st_size > map->offset ? (uint64_t)(map->seen.st_size - map->offset) : 0;
 }
 
-/* Up to SIZE bytes of those: whole lines. 0: there is none; -EFBIG: a line is longer; other errors of
- * pread(2). */
+/* Up to SIZE bytes of those: whole lines. 0: there is none; -EFBIG: a line is longer; other errors
+ * of pread(2). */
 ssize_t jit_map_read(struct jit_map *map, char *to, size_t size);
 
 /* Closes the file, if one is open: jit_map_open() may open another one. */

@@ -44,10 +44,12 @@ static uint64_t hash_boot(void)
 {
 	char id[64];
 
-	return hash_add_bytes(HASH_START, id, read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id)));
+	return hash_add_bytes(HASH_START, id,
+			      read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id)));
 }
 
-/* Loaded again it has another directory, if it is another build in the same place, too; 0: it has none. */
+/* Loaded again it has another directory, if it is another build in the same place, too; 0: it has
+ * none. */
 static uint64_t directory_of(const struct agent_module *module)
 {
 	struct stat status;
@@ -64,7 +66,8 @@ static uint64_t list_modules(struct kernel_table *table)
 	uint64_t hash = hash_boot();
 	struct agent_module module;
 	uint64_t directory;
-	char line[4096]; /* a module may be used by many others; what is behind that is a line of no module */
+	char line[4096]; /* a module may be used by many others; what is behind that is a line of no
+			    module */
 
 	while (file && fgets(line, sizeof(line), file)) {
 		if (!parse_line(line, &module))
@@ -103,8 +106,8 @@ static void read_module(struct agent_module *module)
 	module->exit = read_section(module, ".exit.text");
 	module->note = read_section(module, ".note.gnu.build-id");
 	snprintf(path, sizeof(path), "/sys/module/%s/notes/.note.gnu.build-id", module->name);
-	module->build_id_size =
-		(uint32_t)build_id_find(notes, read_start(path, notes, sizeof(notes)), module->build_id);
+	module->build_id_size = (uint32_t)build_id_find(
+		notes, read_start(path, notes, sizeof(notes)), module->build_id);
 }
 
 void kernel_table_read(struct kernel_table *table)
@@ -119,7 +122,8 @@ void kernel_table_read(struct kernel_table *table)
 		read_module(&table->modules[i]);
 }
 
-/* The first symbols are per-CPU ones, and the first of those may be at 0; but not all of a page of them. */
+/* The first symbols are per-CPU ones, and the first of those may be at 0; but not all of a page of
+ * them. */
 static bool has_addresses(const char *lines)
 {
 	for (const char *line = lines; line; line = strchr(line, '\n'), line += !!line)

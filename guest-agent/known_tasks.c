@@ -30,7 +30,8 @@ static bool asked;
 static int error_of_begin;
 static uint8_t mark[AGENT_TASK_MARK]; /* each process has it as it was when that one began */
 static uint8_t stacks[THREADS][STACK_SIZE] __attribute__((aligned(16)));
-/* Numbers of the first process's threads, in memory that it shares with us. Negative errno; 0: not yet. */
+/* Numbers of the first process's threads, in memory that it shares with us. Negative errno; 0: not
+ * yet. */
 static _Atomic int *threads;
 static uint64_t begun; /* ms */
 
@@ -80,8 +81,8 @@ static void begin_threads(void)
 }
 
 /*
- * The process of TASK: with our descriptors, not copies of them, which would keep the port open when we close
- * it; and it ends with us.
+ * The process of TASK: with our descriptors, not copies of them, which would keep the port open
+ * when we close it; and it ends with us.
  */
 static int begin_process(struct agent_task *task)
 {
@@ -153,7 +154,9 @@ static int take_threads(void)
 		int id = atomic_load(&threads[i]);
 
 		if (id <= 0)
-			return id ? id : clock_raw_ms() < begun + PATIENCE_MS ? -EINPROGRESS : -ECHILD;
+			return id                                     ? id
+			       : clock_raw_ms() < begun + PATIENCE_MS ? -EINPROGRESS
+								      : -ECHILD;
 		task->pid = (uint32_t)id;
 		task->tgid = tasks[0].tgid;
 		memcpy(task->mark, tasks[0].mark, sizeof(task->mark));
@@ -177,7 +180,8 @@ bool known_tasks_tell(struct output *output)
 	error = error_of_begin ? error_of_begin : take_threads();
 	if (error == -EINPROGRESS)
 		return false;
-	message = output_message(output, AGENT_TASKS, sizeof(*message) + (error ? 0 : sizeof(tasks)));
+	message =
+		output_message(output, AGENT_TASKS, sizeof(*message) + (error ? 0 : sizeof(tasks)));
 	if (!message)
 		return false;
 	asked = false;

@@ -12,8 +12,8 @@
 #include "guest-agent/send_queue.h"
 
 /*
- * Begins them: SIGCHLD is ignored, as their ends are nobody's to wait for. Where the last ones are not a
- * second old, or it fails, that is what will be told.
+ * Begins them: SIGCHLD is ignored, as their ends are nobody's to wait for. Where the last ones are
+ * not a second old, or it fails, that is what will be told.
  */
 void known_tasks_ask(void);
 

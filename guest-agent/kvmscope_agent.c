@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "guest-agent/host_link.h"
+#include "guest-agent/host_port.h"
+#include "guest-agent/host_vsock.h"
 #include "guest-agent/init.h"
 #include "guest-agent/self_install.h"
-#include "guest-agent/host_port.h"
-#include "guest-agent/host_link.h"
-#include "guest-agent/host_vsock.h"
 #include "guest-agent/wait.h"
 #include "shared/agent_protocol.h"
 
@@ -88,7 +88,8 @@ static int parse(struct settings *settings, int argc, char **argv)
 			settings->vsock = true;
 			if (vsock_parse(optarg, &settings->address))
 				break;
-			fprintf(stderr, "kvmscope-agent: --vsock '%s' is no [CID:]PORT; see --help\n",
+			fprintf(stderr,
+				"kvmscope-agent: --vsock '%s' is no [CID:]PORT; see --help\n",
 				optarg);
 			return EXIT_USAGE;
 		case 'h':
@@ -112,7 +113,8 @@ static int run_on_descriptor(const struct settings *settings)
 	int flags = fcntl(settings->fd, F_GETFL);
 
 	if (flags < 0 || fcntl(settings->fd, F_SETFL, flags | O_NONBLOCK)) {
-		fprintf(stderr, "kvmscope-agent: descriptor %d: %s\n", settings->fd, strerror(errno));
+		fprintf(stderr, "kvmscope-agent: descriptor %d: %s\n", settings->fd,
+			strerror(errno));
 		return EXIT_FAILED;
 	}
 	return session_serve(settings->fd, settings->once, &stop) ? EXIT_FAILED : 0;
@@ -136,7 +138,8 @@ static int run(const struct settings *settings)
 		} else if (settings->once || (fd != -ENOENT && fd != error)) {
 			error = fd;
 			fprintf(stderr, "kvmscope-agent: can not open %s: %s\n",
-				settings->vsock ? "the vsock connection" : settings->port, strerror(-fd));
+				settings->vsock ? "the vsock connection" : settings->port,
+				strerror(-fd));
 		}
 		if (settings->once)
 			return error ? EXIT_FAILED : 0;

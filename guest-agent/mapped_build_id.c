@@ -20,8 +20,9 @@ static size_t find_note(struct span notes, uint8_t build_id[BUILD_ID_MAX])
 		uint64_t name = offset + sizeof(note);
 		uint64_t description = name + ((uint64_t)note.n_namesz + 3) / 4 * 4;
 
-		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz <= BUILD_ID_MAX &&
-		    span_contains(notes, name, 4) && !memcmp(notes.data + name, "GNU", 4) &&
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+		    note.n_descsz <= BUILD_ID_MAX && span_contains(notes, name, 4) &&
+		    !memcmp(notes.data + name, "GNU", 4) &&
 		    span_copy(notes, description, build_id, note.n_descsz))
 			return note.n_descsz;
 		offset = description + ((uint64_t)note.n_descsz + 3) / 4 * 4;
@@ -51,12 +52,12 @@ size_t build_id_read(int fd, uint8_t build_id[BUILD_ID_MAX])
 	ssize_t size;
 
 	if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
-	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    header.e_phentsize != sizeof(segments[0]))
+	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(segments[0]))
 		return 0;
 	size = pread(fd, segments, sizeof(segments), (off_t)header.e_phoff);
-	for (size_t i = 0;
-	     i < header.e_phnum && (i + 1) * sizeof(segments[0]) <= (size_t)(size > 0 ? size : 0) && !found;
+	for (size_t i = 0; i < header.e_phnum &&
+			   (i + 1) * sizeof(segments[0]) <= (size_t)(size > 0 ? size : 0) && !found;
 	     i++)
 		if (segments[i].p_type == PT_NOTE)
 			found = read_segment(fd, &segments[i], build_id);

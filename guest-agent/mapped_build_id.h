@@ -8,7 +8,8 @@
 
 #define BUILD_ID_MAX 20
 
-/* Of the 64-bit ELF file FD; its size in bytes, 0 where there is none. Believes nothing of the file. */
+/* Of the 64-bit ELF file FD; its size in bytes, 0 where there is none. Believes nothing of the
+ * file. */
 size_t build_id_read(int fd, uint8_t build_id[BUILD_ID_MAX]);
 
 /* The same of SIZE bytes of ELF notes, as the kernel shows them in /sys/kernel/notes. */

@@ -25,8 +25,8 @@ static int name_file(const char *path, struct stat *status)
 
 static void map_files_link(const struct mapped_file *mapping, char link[80])
 {
-	snprintf(link, 80, "/proc/%d/map_files/%llx-%llx", mapping->pid, (unsigned long long)mapping->start,
-		 (unsigned long long)mapping->end);
+	snprintf(link, 80, "/proc/%d/map_files/%llx-%llx", mapping->pid,
+		 (unsigned long long)mapping->start, (unsigned long long)mapping->end);
 }
 
 /* Below the root of ROOT_OF. */

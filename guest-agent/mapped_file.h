@@ -28,20 +28,20 @@ struct mapped_file {
 #define MAPPED_FILE_WAYS 3u
 
 /*
- * The regular file to which one of the ways leads, with its STATUS, as a descriptor that only names it
- * (O_PATH): no device and no FIFO is opened. -ENOENT. Not checked to be the mapping's.
+ * The regular file to which one of the ways leads, with its STATUS, as a descriptor that only names
+ * it (O_PATH): no device and no FIFO is opened. -ENOENT. Not checked to be the mapping's.
  */
 int mapped_file_name(const struct mapped_file *mapping, unsigned int way, struct stat *status);
 
 /*
- * The same by all ways, but only the mapping's: at its addresses with its inode or path, or by the path with
- * its device and inode; else -ENOENT.
+ * The same by all ways, but only the mapping's: at its addresses with its inode or path, or by the
+ * path with its device and inode; else -ENOENT.
  */
 int mapped_file_find(const struct mapped_file *mapping, struct stat *status);
 
 /*
- * Is the mapping's path, as the agent itself sees it, of its file, by device and inode? With its STATUS. For
- * most files that saves the ways above; false says nothing.
+ * Is the mapping's path, as the agent itself sees it, of its file, by device and inode? With its
+ * STATUS. For most files that saves the ways above; false says nothing.
  */
 bool mapped_file_is_at_path(const struct mapped_file *mapping, struct stat *status);
 

@@ -15,8 +15,8 @@
 #include "guest-agent/raw_time.h"
 
 /*
- * Of all rings, but each has at least, and at most: a program's start is some ten records of 100 to 200
- * bytes, and the agent may have to wait for some tenths of a second until it runs.
+ * Of all rings, but each has at least, and at most: a program's start is some ten records of 100 to
+ * 200 bytes, and the agent may have to wait for some tenths of a second until it runs.
  */
 #define DATA_ALL  (512u << 10)
 #define DATA_MIN  (32u << 10)
@@ -53,10 +53,11 @@ static struct perf_event_attr plain_attribute(void)
 }
 
 /*
- * A kernel refuses what it does not know: then without. Build ids are not asked for, though Linux 5.12 could
- * tell them: it sets PERF_RECORD_MISC_MMAP_BUILD_ID in the record that it gives to all who listen, and who
- * did not ask for build ids and comes later takes an inode for one (perf_event_mmap_output() in
- * kernel/events/core.c): perf record of a program ends by an assertion then.
+ * A kernel refuses what it does not know: then without. Build ids are not asked for, though
+ * Linux 5.12 could tell them: it sets PERF_RECORD_MISC_MMAP_BUILD_ID in the record that it gives to
+ * all who listen, and who did not ask for build ids and comes later takes an inode for one
+ * (perf_event_mmap_output() in kernel/events/core.c): perf record of a program ends by an assertion
+ * then.
  */
 static int open_best(struct events *events, unsigned int cpu)
 {
@@ -86,7 +87,8 @@ static int open_cpu(struct events *events, unsigned int cpu)
 	events->fds[cpu] = (struct pollfd){ .fd = -1, .events = POLLIN };
 	if (fd < 0)
 		return fd;
-	pages = mmap(NULL, PAGE_SIZE + events->data_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	pages = mmap(NULL, PAGE_SIZE + events->data_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		     0);
 	if (pages == MAP_FAILED) {
 		int error = -errno;
 
@@ -183,8 +185,8 @@ static void ring_copy(const struct ring *ring, uint64_t position, void *to, size
 }
 
 /*
- * Records that concern a process have its pid first; LOST has an id and the count. What is told right behind
- * the word that a ring is empty was dropped before that: the gap is known.
+ * Records that concern a process have its pid first; LOST has an id and the count. What is told
+ * right behind the word that a ring is empty was dropped before that: the gap is known.
  */
 static void note_record(struct events *events, unsigned int cpu, const uint8_t *record)
 {
@@ -205,7 +207,8 @@ static void note_record(struct events *events, unsigned int cpu, const uint8_t *
 }
 
 /* One message with as many whole records as it takes; false where there is no room for one. */
-static bool move_records(struct events *events, struct output *output, unsigned int cpu, struct ring *ring)
+static bool move_records(struct events *events, struct output *output, unsigned int cpu,
+			 struct ring *ring)
 {
 	size_t room = output_room(output), size = ring->head - ring->tail, used = 0;
 	struct agent_events *message;
@@ -233,8 +236,8 @@ static bool move_records(struct events *events, struct output *output, unsigned 
 }
 
 /*
- * Behind all that was in it, and after the kernel was told so: a look from here on sees what became of
- * processes by all that was dropped. False without room.
+ * Behind all that was in it, and after the kernel was told so: a look from here on sees what became
+ * of processes by all that was dropped. False without room.
  */
 static bool tell_full_ring(struct events *events, struct output *output, unsigned int cpu)
 {
@@ -304,7 +307,8 @@ static bool drain_connector(struct events *events, struct output *output)
 
 		if (output_room(output) < sizeof(*message) + sizeof(records))
 			return false;
-		while (result != CONNECTOR_NOTHING && used + CONNECTOR_RECORD_MAX <= sizeof(records)) {
+		while (result != CONNECTOR_NOTHING &&
+		       used + CONNECTOR_RECORD_MAX <= sizeof(records)) {
 			result = take_event(events, records + used, &size);
 			used += result == CONNECTOR_RECORD ? size : 0;
 		}

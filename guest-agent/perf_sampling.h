@@ -32,18 +32,21 @@ struct events {
 	struct pollfd fds[EVENTS_CPUS_MAX]; /* of each CPU; fd -1: not online */
 	struct perf_event_mmap_page *pages[EVENTS_CPUS_MAX];
 	bool full[EVENTS_CPUS_MAX];    /* its ring was, and that is not told yet */
-	bool emptied[EVENTS_CPUS_MAX]; /* the latest of it that was told is that it is empty again */
+	bool emptied[EVENTS_CPUS_MAX]; /* the latest of it that was told is that it is empty again
+					*/
 	unsigned int features;         /* enum agent_features that the kernel can do */
 	size_t data_size;              /* bytes of each ring, a power of two */
 	uint64_t lost;                 /* records that the kernel dropped */
-	bool gap;      /* it has, or may have, since this was made false: a ring was full, and is empty */
-	pid_t watched; /* was there a record of this process, or a gap, since `touched` was made false? */
+	bool gap; /* it has, or may have, since this was made false: a ring was full, and is empty
+		   */
+	pid_t watched; /* was there a record of this process, or a gap, since `touched` was made
+			  false? */
 	bool touched;
 };
 
 /*
- * Opens the events of all CPUs. Negative errno of perf_event_open(2) where the kernel does not allow it: then
- * the connector is open, or nothing (no CPUs).
+ * Opens the events of all CPUs. Negative errno of perf_event_open(2) where the kernel does not
+ * allow it: then the connector is open, or nothing (no CPUs).
  */
 int events_open(struct events *events);
 
@@ -62,9 +65,9 @@ void events_close(struct events *events);
 void events_look_for_cpus(struct events *events);
 
 /*
- * Moves records into messages. False where OUTPUT had no room for all that was there at the call. The
- * kernel says that it dropped records with the next one that it does not drop; that it may have is told at
- * once, by a record of the same form that says 0.
+ * Moves records into messages. False where OUTPUT had no room for all that was there at the call.
+ * The kernel says that it dropped records with the next one that it does not drop; that it may have
+ * is told at once, by a record of the same form that says 0.
  */
 bool events_drain(struct events *events, struct output *output);
 

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "guest-agent/build_ids.h"
+#include "guest-agent/mmap2.h"
 #include "guest-agent/process_cgroup.h"
 #include "guest-agent/raw_time.h"
-#include "guest-agent/mmap2.h"
 
 #define TRIES          8
 #define LINE_MAX_BYTES 4400  /* of /proc/PID/maps: numbers and PATH_MAX */
@@ -31,7 +31,8 @@ struct records {
 	size_t mappings;        /* bytes before the first mapping */
 	size_t program_at;      /* before that of the program that it runs; 0: there is none */
 	size_t size;
-	uint8_t bytes[AGENT_MESSAGE_MAX - sizeof(struct agent_message) - sizeof(struct agent_events) - 16];
+	uint8_t bytes[AGENT_MESSAGE_MAX - sizeof(struct agent_message) -
+		      sizeof(struct agent_events) - 16];
 };
 
 static void add_record(struct records *records, struct perf_event_header header, const void *fixed,
@@ -56,7 +57,8 @@ static void add_record(struct records *records, struct perf_event_header header,
 
 static void add_comm(struct records *records, pid_t tid, const char *name)
 {
-	struct perf_event_header header = { .type = PERF_RECORD_COMM, .misc = PERF_RECORD_MISC_USER };
+	struct perf_event_header header = { .type = PERF_RECORD_COMM,
+					    .misc = PERF_RECORD_MISC_USER };
 	uint32_t ids[] = { (uint32_t)records->pid, (uint32_t)tid };
 
 	if (records->anew && tid == records->pid)
@@ -158,7 +160,8 @@ static struct maps_line parse_line(pid_t pid, char *line)
 
 static void add_mapping(struct records *records, char *text)
 {
-	struct perf_event_header header = { .type = PERF_RECORD_MMAP2, .misc = PERF_RECORD_MISC_USER };
+	struct perf_event_header header = { .type = PERF_RECORD_MMAP2,
+					    .misc = PERF_RECORD_MISC_USER };
 	struct mmap2 mapping = { .pid = (uint32_t)records->pid, .tid = (uint32_t)records->pid };
 	struct maps_line line = parse_line(records->pid, text);
 	const struct mapped_file *file = &line.file;
@@ -169,8 +172,8 @@ static void add_mapping(struct records *records, char *text)
 	mapping.start = file->start;
 	mapping.size = file->end - file->start;
 	mapping.offset = line.offset;
-	mapping.prot =
-		(line.mode[0] == 'r' ? PROT_READ : 0) | (line.mode[1] == 'w' ? PROT_WRITE : 0) | PROT_EXEC;
+	mapping.prot = (line.mode[0] == 'r' ? PROT_READ : 0) |
+		       (line.mode[1] == 'w' ? PROT_WRITE : 0) | PROT_EXEC;
 	mapping.flags = line.mode[3] == 's' ? MAP_SHARED : MAP_PRIVATE;
 	if (build_id_size) {
 		header.misc |= PERF_RECORD_MISC_MMAP_BUILD_ID;
@@ -190,7 +193,8 @@ static void add_mapping(struct records *records, char *text)
 
 struct process {
 	char name[16];
-	unsigned long threads, memory; /* memory: bytes of its address space; a kernel thread has none */
+	unsigned long threads,
+		memory; /* memory: bytes of its address space; a kernel thread has none */
 };
 
 /* The number behind so many spaces of TEXT; 0 without it. */
@@ -204,9 +208,9 @@ static unsigned long number_behind(const char *text, unsigned int spaces)
 }
 
 /*
- * "PID (name) state ...", proc_pid_stat(5): one file for all of a process that most looks need, as each file
- * of a new one is some us of its kernel's time. The name may have brackets in it; of a kernel thread it may
- * be longer than a task's.
+ * "PID (name) state ...", proc_pid_stat(5): one file for all of a process that most looks need, as
+ * each file of a new one is some us of its kernel's time. The name may have brackets in it; of a
+ * kernel thread it may be longer than a task's.
  */
 static bool parse_stat(const char *text, struct process *process)
 {
@@ -221,7 +225,8 @@ static bool parse_stat(const char *text, struct process *process)
 		.threads = number_behind(end, 18),
 		.memory = number_behind(end, 21),
 	};
-	memcpy(process->name, name, length < sizeof(process->name) ? length : sizeof(process->name) - 1);
+	memcpy(process->name, name,
+	       length < sizeof(process->name) ? length : sizeof(process->name) - 1);
 	return true;
 }
 
@@ -253,8 +258,8 @@ static void find_program(struct records *records)
 }
 
 /*
- * The next line of MAPS that there is room for. What a longer one has behind it is skipped: it is the name
- * of a file, as a process has chosen it, and could be read as a line.
+ * The next line of MAPS that there is room for. What a longer one has behind it is skipped: it is
+ * the name of a file, as a process has chosen it, and could be read as a line.
  */
 static bool next_line(FILE *maps, char line[LINE_MAX_BYTES], uint64_t *too_long)
 {
@@ -294,7 +299,8 @@ static void add_cgroup(struct records *records)
 	static struct cgroup cgroup;
 
 	if (cgroup_read(records->pid, &cgroup))
-		add_record(records, header, &cgroup.id, sizeof(cgroup.id), cgroup.path, records->pid);
+		add_record(records, header, &cgroup.id, sizeof(cgroup.id), cgroup.path,
+			   records->pid);
 }
 
 static bool send(const struct records *records, struct output *output)
@@ -322,8 +328,8 @@ static void put_program_first(struct records *records)
 		return;
 	memcpy(&header, records->bytes + at, sizeof(header));
 	memcpy(program, records->bytes + at, header.size);
-	memmove(records->bytes + records->mappings + header.size, records->bytes + records->mappings,
-		at - records->mappings);
+	memmove(records->bytes + records->mappings + header.size,
+		records->bytes + records->mappings, at - records->mappings);
 	memcpy(records->bytes + records->mappings, program, header.size);
 }
 
@@ -413,7 +419,8 @@ bool snapshot_step(struct snapshot *snapshot, struct events *events, struct outp
 	return true;
 }
 
-bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output)
+bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events,
+		   struct output *output)
 {
 	return tell_process(snapshot, pid, true, events, output);
 }

@@ -27,9 +27,9 @@ struct snapshot {
 };
 
 /*
- * Begins; what was begun before is forgotten. Without /proc it is done at once. ANEW: each process is told as
- * if it had just run its program (a COMM with PERF_RECORD_MISC_COMM_EXEC, and first what that mapped), as
- * that may have been lost.
+ * Begins; what was begun before is forgotten. Without /proc it is done at once. ANEW: each process
+ * is told as if it had just run its program (a COMM with PERF_RECORD_MISC_COMM_EXEC, and first what
+ * that mapped), as that may have been lost.
  */
 void snapshot_begin(struct snapshot *snapshot, bool anew);
 void snapshot_end(struct snapshot *snapshot);
@@ -41,6 +41,7 @@ void snapshot_end(struct snapshot *snapshot);
 bool snapshot_step(struct snapshot *snapshot, struct events *events, struct output *output);
 
 /* Tells PID alone, anew. False where OUTPUT had no room. */
-bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output);
+bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events,
+		   struct output *output);
 
 #endif

@@ -51,7 +51,8 @@ static bool find_id(struct cgroup *cgroup)
 	return false;
 }
 
-/* "hierarchy:controllers:path"; what is deleted has " (deleted)" behind it, and no name any more. */
+/* "hierarchy:controllers:path"; what is deleted has " (deleted)" behind it, and no name any more.
+ */
 static const char *path_of(char *line, const char **controllers)
 {
 	char *first = strchr(line, ':'), *second = first ? strchr(first + 1, ':') : NULL;

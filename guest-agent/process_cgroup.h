@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which control group a process is in, as /proc/PID/cgroup has it: told with the snapshot, and for each
- * process that runs a new program, as whoever starts a service or a container puts it into its cgroup before.
+ * Which control group a process is in, as /proc/PID/cgroup has it: told with the snapshot, and for
+ * each process that runs a new program, as whoever starts a service or a container puts it into its
+ * cgroup before.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_PROCESS_CGROUP_H
 #define KVMSCOPE_GUEST_AGENT_PROCESS_CGROUP_H
@@ -23,8 +24,8 @@ struct cgroup {
 };
 
 /*
- * That of PID: of the unified hierarchy, unless that has it in its root and one of version 1 does not. False:
- * the process has ended, or the kernel has no cgroups.
+ * That of PID: of the unified hierarchy, unless that has it in its root and one of version 1 does
+ * not. False: the process has ended, or the kernel has no cgroups.
  */
 bool cgroup_read(pid_t pid, struct cgroup *cgroup);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The clock of everything that the agent tells: CLOCK_MONOTONIC_RAW, which nobody sets or slews. Any thread.
+/* The clock of everything that the agent tells: CLOCK_MONOTONIC_RAW, which nobody sets or slews.
+ * Any thread.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_RAW_TIME_H
 #define KVMSCOPE_GUEST_AGENT_RAW_TIME_H

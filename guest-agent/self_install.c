@@ -103,7 +103,8 @@ static int write_file(const char *path, mode_t mode, const char *text, int from)
 	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
 	if (fd < 0)
 		return fail("write", path);
-	written = text ? write(fd, text, strlen(text)) == (ssize_t)strlen(text) : copy_bytes(from, fd);
+	written = text ? write(fd, text, strlen(text)) == (ssize_t)strlen(text)
+		       : copy_bytes(from, fd);
 	written = !fchmod(fd, mode) && written;
 	if (close(fd) || !written || rename(temporary, whole)) {
 		fail("write", path);
@@ -176,8 +177,8 @@ static int install_openrc(void)
 }
 
 /*
- * The inittab, with room for our line; NULL where there is none of busybox's kind: System V's has names
- * and runlevels in front.
+ * The inittab, with room for our line; NULL where there is none of busybox's kind: System V's has
+ * names and runlevels in front.
  */
 static char *read_inittab(void)
 {
@@ -268,7 +269,8 @@ int install_command(int argc, char **argv)
 	status = install_program();
 	if (status)
 		return status;
-	if (exists("/etc/systemd/system") && !exists(OPENRC_RUNS)) /* packages may have units for either */
+	if (exists("/etc/systemd/system") &&
+	    !exists(OPENRC_RUNS)) /* packages may have units for either */
 		return install_systemd();
 	if (exists("/sbin/openrc-run"))
 		return install_openrc();
@@ -286,7 +288,8 @@ int install_command(int argc, char **argv)
 
 int uninstall_command(int argc, char **argv)
 {
-	static const char *const files[] = { SYSTEMD_LINK, SYSTEMD_UNIT, OPENRC_LINK, OPENRC_FILE, PROGRAM };
+	static const char *const files[] = { SYSTEMD_LINK, SYSTEMD_UNIT, OPENRC_LINK, OPENRC_FILE,
+					     PROGRAM };
 	int status;
 
 	if (!parse(argc, argv))

@@ -40,7 +40,8 @@ size_t output_room(const struct output *output)
 		room = AGENT_MESSAGE_MAX;
 	/* a multiple of 8 is left free, so that a moved buffer stays aligned */
 	room = room / 8 * 8;
-	return room > sizeof(struct agent_message) + 8 ? room - sizeof(struct agent_message) - 8 : 0;
+	return room > sizeof(struct agent_message) + 8 ? room - sizeof(struct agent_message) - 8
+						       : 0;
 }
 
 static void make_room(struct output *output, size_t size)
@@ -63,8 +64,8 @@ void *output_message(struct output *output, enum agent_message_type type, size_t
 		return NULL;
 	make_room(output, sizeof(*message) + padded(size));
 	message = (struct agent_message *)(output->data + output->end);
-	*message =
-		(struct agent_message){ .size = (uint32_t)(sizeof(*message) + padded(size)), .type = type };
+	*message = (struct agent_message){ .size = (uint32_t)(sizeof(*message) + padded(size)),
+					   .type = type };
 	memset(message->payload, 0, padded(size));
 	output->end += message->size;
 	return message->payload;
@@ -72,7 +73,8 @@ void *output_message(struct output *output, enum agent_message_type type, size_t
 
 void output_shorten(struct output *output, void *payload, size_t size)
 {
-	struct agent_message *message = (struct agent_message *)((uint8_t *)payload - sizeof(*message));
+	struct agent_message *message =
+		(struct agent_message *)((uint8_t *)payload - sizeof(*message));
 	size_t cut = message->size - sizeof(*message) - padded(size);
 
 	assert((uint8_t *)message + message->size == output->data + output->end);
@@ -84,13 +86,15 @@ static void sent_bytes(struct output *output, size_t size)
 {
 	output->begin += size;
 	while (output->boundary < output->begin)
-		output->boundary += ((const struct agent_message *)(output->data + output->boundary))->size;
+		output->boundary +=
+			((const struct agent_message *)(output->data + output->boundary))->size;
 }
 
 int output_flush(struct output *output)
 {
 	while (!output_empty(output)) {
-		ssize_t sent = write(output->fd, output->data + output->begin, output->end - output->begin);
+		ssize_t sent = write(output->fd, output->data + output->begin,
+				     output->end - output->begin);
 
 		if (sent < 0 && errno == EINTR)
 			continue;

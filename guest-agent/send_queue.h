@@ -18,7 +18,8 @@
 struct output {
 	int fd; /* not owned */
 	size_t begin, end;
-	size_t boundary; /* from begin on the first place where a message begins or the last one ends */
+	size_t boundary; /* from begin on the first place where a message begins or the last one
+			    ends */
 	uint8_t data[OUTPUT_SIZE] __attribute__((aligned(8)));
 };
 
@@ -31,7 +32,8 @@ void output_forget(struct output *output);
 /* Bytes of payload that a message may have now; 0 if there is no room. */
 size_t output_room(const struct output *output);
 
-/* Appends a message with SIZE bytes of payload, all zero, to be filled at once; NULL if there is no room. */
+/* Appends a message with SIZE bytes of payload, all zero, to be filled at once; NULL if there is no
+ * room. */
 void *output_message(struct output *output, enum agent_message_type type, size_t size);
 
 /* Takes back the end of the message appended last, so that SIZE bytes of its payload are left. */

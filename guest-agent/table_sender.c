@@ -9,10 +9,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "guest-agent/mapped_build_id.h"
-#include "guest-agent/raw_time.h"
 #include "guest-agent/kernel_table.h"
+#include "guest-agent/mapped_build_id.h"
 #include "guest-agent/mapped_file.h"
+#include "guest-agent/raw_time.h"
 #include "shared/elf_stubs.h"
 #include "shared/elf_tables.h"
 
@@ -25,12 +25,14 @@
 struct part {
 	const void *bytes; /* NULL: in the file */
 	uint64_t offset, size;
-	bool to_end; /* of the file, which tells no size, and the last part: SIZE is more than is taken */
+	bool to_end; /* of the file, which tells no size, and the last part: SIZE is more than is
+			taken */
 };
 
 enum { PARTS = 7 };
 
-/* On a slow machine: a part rests so many times what it cost, and nobody else misses more of the CPU. */
+/* On a slow machine: a part rests so many times what it cost, and nobody else misses more of the
+ * CPU. */
 #define REST 4
 
 static struct {
@@ -102,15 +104,17 @@ static bool has_build_id(int fd)
 	uint8_t build_id[BUILD_ID_MAX];
 	size_t size = build_id_read(fd, build_id);
 
-	return size && size == table.ask.build_id_size && !memcmp(build_id, table.ask.build_id, size);
+	return size && size == table.ask.build_id_size &&
+	       !memcmp(build_id, table.ask.build_id, size);
 }
 
 /* Whatever way from WAY on leads to it: a file of that build is the one. */
 static int open_file(const char *path, unsigned int way)
 {
-	const struct mapped_file mapping = {
-		.pid = (pid_t)table.ask.pid, .start = table.ask.start, .end = table.ask.end, .path = path
-	};
+	const struct mapped_file mapping = { .pid = (pid_t)table.ask.pid,
+					     .start = table.ask.start,
+					     .end = table.ask.end,
+					     .path = path };
 
 	for (; way < MAPPED_FILE_WAYS; way++) {
 		int found = mapped_file_name(&mapping, way, &table.status);
@@ -129,7 +133,8 @@ static int open_file(const char *path, unsigned int way)
 static int begin_stream(int fd)
 {
 	table.stream = (z_stream){ 0 };
-	if (deflateInit2(&table.stream, LEVEL, Z_DEFLATED, WINDOW_BITS, MEMORY, Z_DEFAULT_STRATEGY) != Z_OK) {
+	if (deflateInit2(&table.stream, LEVEL, Z_DEFLATED, WINDOW_BITS, MEMORY,
+			 Z_DEFAULT_STRATEGY) != Z_OK) {
 		close(fd);
 		return -ENOMEM;
 	}
@@ -147,26 +152,29 @@ static void take_parts_of_file(void)
 
 	elf_stubs_append(&table.stubs, &table.tables);
 	table.parts[0] = (struct part){ .bytes = &tables->head, .size = sizeof(tables->head) };
-	table.parts[1] = (struct part){ .bytes = tables->segments,
-					.size = tables->head.segments * sizeof(tables->segments[0]) };
+	table.parts[1] =
+		(struct part){ .bytes = tables->segments,
+			       .size = tables->head.segments * sizeof(tables->segments[0]) };
 	table.parts[2] = (struct part){ .offset = tables->symbols, .size = symbols };
-	table.parts[3] =
-		(struct part){ .bytes = stubs->symbols, .size = stubs->count * sizeof(stubs->symbols[0]) };
+	table.parts[3] = (struct part){ .bytes = stubs->symbols,
+					.size = stubs->count * sizeof(stubs->symbols[0]) };
 	table.parts[4] = (struct part){ .offset = tables->strings, .size = strings };
 	table.parts[5] = (struct part){ .bytes = stubs->strings, .size = stubs->size };
-	table.parts[6] = (struct part){ .bytes = tables->sections,
-					.size = tables->section_count * sizeof(tables->sections[0]) };
+	table.parts[6] =
+		(struct part){ .bytes = tables->sections,
+			       .size = tables->section_count * sizeof(tables->sections[0]) };
 }
 
 static int read_file(void *context, uint64_t offset, void *to, size_t size)
 {
-	return offset <= INT64_MAX && pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
+	return offset <= INT64_MAX &&
+			       pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
 		       ? 0
 		       : -EFAULT;
 }
 
-/* Where distributions install what they strip programs of, where they do (gdb's manual, "Separate Debug
- * Files"). */
+/* Where distributions install what they strip programs of, where they do (gdb's manual, "Separate
+ * Debug Files"). */
 static int open_separate_file(void)
 {
 	static const char directory[] = "/usr/lib/debug/.build-id/";
@@ -174,13 +182,14 @@ static int open_separate_file(void)
 	size_t length = (size_t)snprintf(path, sizeof(path), "%s", directory);
 
 	for (uint32_t i = 0; i < table.ask.build_id_size; i++)
-		length += (size_t)snprintf(path + length, sizeof(path) - length, i ? "%02x" : "%02x/",
-					   table.ask.build_id[i]);
+		length += (size_t)snprintf(path + length, sizeof(path) - length,
+					   i ? "%02x" : "%02x/", table.ask.build_id[i]);
 	snprintf(path + length, sizeof(path) - length, ".debug");
 	return open_file(path, 1);
 }
 
-/* In place of FD, of which nothing else is asked: it is stripped, and TABLES has what others may call. */
+/* In place of FD, of which nothing else is asked: it is stripped, and TABLES has what others may
+ * call. */
 static int use_separate_file(int fd, struct elf_tables *tables)
 {
 	struct stat status = table.status;
@@ -188,7 +197,8 @@ static int use_separate_file(int fd, struct elf_tables *tables)
 	const struct elf_source source = { .read = read_file, .context = &separate };
 	struct elf_tables all;
 
-	if (separate < 0 || elf_tables_find(&source, &all) || all.head.section != AGENT_SYMBOLS_SYMTAB) {
+	if (separate < 0 || elf_tables_find(&source, &all) ||
+	    all.head.section != AGENT_SYMBOLS_SYMTAB) {
 		if (separate >= 0)
 			close(separate);
 		table.status = status;
@@ -241,7 +251,8 @@ static int begin_kernel(void)
 	table.parts[0] = (struct part){ .bytes = &kernel->head, .size = sizeof(kernel->head) };
 	table.parts[1] = (struct part){ .bytes = kernel->modules, .size = modules };
 	table.parts[2] =
-		(struct part){ .size = AGENT_TABLE_MAX - modules - sizeof(kernel->head) + 1, .to_end = true };
+		(struct part){ .size = AGENT_TABLE_MAX - modules - sizeof(kernel->head) + 1,
+			       .to_end = true };
 	for (unsigned int i = 3; i < PARTS; i++)
 		table.parts[i] = (struct part){ 0 };
 	return begin_stream(fd);
@@ -315,8 +326,8 @@ static int compress_part(uint8_t *to, size_t room)
 }
 
 /*
- * Was the file changed while it was read? Then its build id says nothing of what was read. Of the kernel: are
- * other modules loaded now?
+ * Was the file changed while it was read? Then its build id says nothing of what was read. Of the
+ * kernel: are other modules loaded now?
  */
 static bool has_changed(void)
 {
@@ -331,7 +342,8 @@ static bool has_changed(void)
 
 static void send_part(struct output *output)
 {
-	struct agent_table *message = output_message(output, AGENT_TABLE, sizeof(*message) + TABLE_PART);
+	struct agent_table *message =
+		output_message(output, AGENT_TABLE, sizeof(*message) + TABLE_PART);
 	int result;
 
 	if (!message)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Answers the host's questions for tables (AGENT_ASK): one at a time, in small
- * parts, compressed, not faster than TABLE_RATE, and only while nothing else waits to be sent. So it costs
- * the guest little, and never makes events wait.
+ * parts, compressed, not faster than TABLE_RATE, and only while nothing else waits to be sent. So
+ * it costs the guest little, and never makes events wait.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_TABLE_SENDER_H
 #define KVMSCOPE_GUEST_AGENT_TABLE_SENDER_H
@@ -21,7 +21,8 @@
 /* Takes MESSAGE, of type AGENT_ASK; one that can not be is passed over. */
 void table_ask(const struct agent_message *message, struct output *output);
 
-/* When, in ms of clock_raw_ms(), table_step() has something to do; UINT64_MAX: nothing is asked for. */
+/* When, in ms of clock_raw_ms(), table_step() has something to do; UINT64_MAX: nothing is asked
+ * for. */
 uint64_t table_due(void);
 
 /* One part into OUTPUT, if it is time and OUTPUT is empty. False: there is nothing new in it. */

@@ -38,7 +38,8 @@ void agent_stream_reset(struct agent_stream *stream)
 
 static bool is_header(const struct agent_message *header)
 {
-	return header->size >= sizeof(*header) && header->size <= AGENT_MESSAGE_MAX && !(header->size % 8);
+	return header->size >= sizeof(*header) && header->size <= AGENT_MESSAGE_MAX &&
+	       !(header->size % 8);
 }
 
 static bool is_first(const uint8_t *bytes, enum agent_message_type type)
@@ -48,7 +49,8 @@ static bool is_first(const uint8_t *bytes, enum agent_message_type type)
 
 	memcpy(&header, bytes, sizeof(header));
 	memcpy(&magic, bytes + sizeof(header), sizeof(magic));
-	return magic == AGENT_MAGIC && header.type == type && is_header(&header) && header.size >= FIRST_SIZE;
+	return magic == AGENT_MAGIC && header.type == type && is_header(&header) &&
+	       header.size >= FIRST_SIZE;
 }
 
 /* Gets in step. What is left may be the start of the first message. */

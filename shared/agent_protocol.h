@@ -44,8 +44,9 @@ enum agent_message_type {
 };
 
 struct agent_message {
-	uint32_t size; /* bytes of the message with this header: a multiple of 8, at most AGENT_MESSAGE_MAX */
-	uint16_t type; /* enum agent_message_type */
+	uint32_t size;     /* bytes of the message with this header: a multiple of 8, at most
+			      AGENT_MESSAGE_MAX */
+	uint16_t type;     /* enum agent_message_type */
 	uint16_t reserved; /* 0 */
 	uint8_t payload[];
 };
@@ -62,11 +63,12 @@ struct agent_ping {
 };
 
 enum agent_features {
-	AGENT_FEATURE_EVENTS = 1 << 0,    /* the guest's kernel tells of exec, fork, exit and mmap */
+	AGENT_FEATURE_EVENTS = 1 << 0, /* the guest's kernel tells of exec, fork, exit and mmap */
 	AGENT_FEATURE_BUILD_IDS = 1 << 1, /* its mappings carry build ids; of older agents */
 	AGENT_FEATURE_KSYMBOLS = 1 << 2,  /* it tells of BPF programs and trampolines (Linux 5.0) */
 	AGENT_FEATURE_TABLES = 1 << 3,    /* the agent answers AGENT_ASK of AGENT_TABLE_SYMBOLS */
-	/* Without AGENT_FEATURE_EVENTS: it tells of fork, exec and exit; what is mapped is read in /proc. */
+	/* Without AGENT_FEATURE_EVENTS: it tells of fork, exec and exit; what is mapped is read in
+	   /proc. */
 	AGENT_FEATURE_CONNECTOR = 1 << 4,
 	AGENT_FEATURE_JIT_MAPS = 1 << 5, /* the agent answers AGENT_ASK of AGENT_TABLE_JIT_MAP */
 	AGENT_FEATURE_KERNEL = 1 << 6,   /* and of AGENT_TABLE_KERNEL, */
@@ -80,8 +82,8 @@ struct agent_hello {
 	uint32_t features;   /* enum agent_features */
 	uint64_t guest_time; /* ns, the guest's clock: the stream of events is whole from here on */
 	uint32_t cpus;       /* that events are taken from */
-	int32_t error;       /* without AGENT_FEATURE_EVENTS: negative errno of perf_event_open(2), or
-				-EPROTONOSUPPORT */
+	int32_t error; /* without AGENT_FEATURE_EVENTS: negative errno of perf_event_open(2), or
+			  -EPROTONOSUPPORT */
 	char release[AGENT_RELEASE_MAX]; /* of the guest's kernel, NUL-terminated */
 	uint8_t reserved[7];
 };
@@ -92,8 +94,8 @@ struct agent_pong {
 	uint64_t tsc_before; /* the guest's TSC read just before guest_time, */
 	uint64_t tsc_after;  /* and just behind it */
 	/*
-	 * ns, the guest's clock: when the ping was read. From then on the agent fetched what it tells, so
-	 * that all goes with one write. Older agents do not tell it: payload ends before.
+	 * ns, the guest's clock: when the ping was read. From then on the agent fetched what it
+	 * tells, so that all goes with one write. Older agents do not tell it: payload ends before.
 	 */
 	uint64_t received;
 };
@@ -128,11 +130,14 @@ enum agent_round_flags {
 
 struct agent_round {
 	uint64_t guest_time; /* ns: every event that the kernel had written by then has been sent */
-	uint64_t lost; /* in this session, records that the kernel dropped as they were not fetched in time */
-	/* Processes that changed each time that the snapshot looked, and are not in it; or were over before.
+	uint64_t lost; /* in this session, records that the kernel dropped as they were not fetched
+			  in time */
+	/* Processes that changed each time that the snapshot looked, and are not in it; or were
+	 * over before.
 	 */
 	uint64_t unsteady;
-	uint64_t cut;   /* mappings and threads left out of the snapshot as their process had too many */
+	uint64_t cut; /* mappings and threads left out of the snapshot as their process had too many
+		       */
 	uint32_t flags; /* enum agent_round_flags */
 	uint32_t reserved;
 };
@@ -141,27 +146,28 @@ enum agent_table_kind {
 	/* Of a program or library, by its build id: struct agent_symbols and what it says. */
 	AGENT_TABLE_SYMBOLS = 1,
 	/*
-	 * The functions that a process makes at run time, as it writes them to /tmp/perf-PID.map (perf's
-	 * tools/perf/Documentation/jit-interface.txt): of the ask only pid counts. From then on what is new
-	 * there comes as AGENT_JIT_MAP, before each round, until the process ends.
+	 * The functions that a process makes at run time, as it writes them to /tmp/perf-PID.map
+	 * (perf's tools/perf/Documentation/jit-interface.txt): of the ask only pid counts. From
+	 * then on what is new there comes as AGENT_JIT_MAP, before each round, until the process
+	 * ends.
 	 */
 	AGENT_TABLE_JIT_MAP = 2,
 	/*
-	 * The kernel that runs, with its modules: struct agent_kernel and what it says. Of the ask `start`
-	 * counts alone: agent_kernel.modules_hash of the table that the host has, 0 without one. With the
-	 * same modules as then the answer is the error -EALREADY.
+	 * The kernel that runs, with its modules: struct agent_kernel and what it says. Of the ask
+	 * `start` counts alone: agent_kernel.modules_hash of the table that the host has, 0 without
+	 * one. With the same modules as then the answer is the error -EALREADY.
 	 */
 	AGENT_TABLE_KERNEL = 3,
 	/*
-	 * Tasks of the agent's own, begun for it, that do nothing for AGENT_TASKS_LIFE_MS. By them the host
-	 * finds out where the kernel keeps what a task is. The answer is AGENT_TASKS; of the ask nothing
-	 * counts.
+	 * Tasks of the agent's own, begun for it, that do nothing for AGENT_TASKS_LIFE_MS. By them
+	 * the host finds out where the kernel keeps what a task is. The answer is AGENT_TASKS; of
+	 * the ask nothing counts.
 	 */
 	AGENT_TABLE_TASKS = 4,
 };
 
-/* One table at a time: who asks for another one before the end of the last is answered with -EBUSY. JIT maps
- * and tasks are not among those. */
+/* One table at a time: who asks for another one before the end of the last is answered with -EBUSY.
+ * JIT maps and tasks are not among those. */
 struct agent_ask {
 	uint64_t request;       /* a number that the answer carries */
 	uint32_t kind;          /* enum agent_table_kind */
@@ -226,9 +232,9 @@ struct agent_section {
  * /proc/kallsyms as it is: lines "ADDRESS TYPE NAME[\t[MODULE]]".
  */
 struct agent_kernel {
-	uint64_t modules_hash;  /* of this boot and which modules are where: another one with others, or once
-				   one is loaded again; not 0 */
-	uint32_t modules;       /* at most AGENT_KERNEL_MODULES_MAX: of more the oldest are left out */
+	uint64_t modules_hash; /* of this boot and which modules are where: another one with others,
+				  or once one is loaded again; not 0 */
+	uint32_t modules; /* at most AGENT_KERNEL_MODULES_MAX: of more the oldest are left out */
 	uint32_t build_id_size; /* of the kernel (/sys/kernel/notes), bytes; 0: it has none */
 	uint8_t build_id[20];
 	uint32_t reserved;
@@ -252,11 +258,12 @@ struct agent_module {
 #define AGENT_TASK_MARK     16u
 
 struct agent_task {
-	uint32_t pid;                  /* of the thread, and */
-	uint32_t tgid;                 /* of its process: in the agent's pid namespace */
-	char comm[16];                 /* in part drawn by chance, another one for each; NUL-terminated */
-	uint64_t marked;               /* here, in its process's memory, */
-	uint8_t mark[AGENT_TASK_MARK]; /* stands this, drawn by chance, another one in each process */
+	uint32_t pid;    /* of the thread, and */
+	uint32_t tgid;   /* of its process: in the agent's pid namespace */
+	char comm[16];   /* in part drawn by chance, another one for each; NUL-terminated */
+	uint64_t marked; /* here, in its process's memory, */
+	uint8_t mark[AGENT_TASK_MARK]; /* stands this, drawn by chance, another one in each process
+					*/
 };
 
 struct agent_tasks {
@@ -266,9 +273,11 @@ struct agent_tasks {
 };
 
 enum agent_jit_map_flags {
-	/* The lines are the first ones of the map: what was told of the process before counts no more. */
+	/* The lines are the first ones of the map: what was told of the process before counts no
+	   more. */
 	AGENT_JIT_MAP_BEGIN = 1 << 0,
-	/* There are more, which are not told yet. Rounds say nothing of this map until a message without it.
+	/* There are more, which are not told yet. Rounds say nothing of this map until a message
+	 * without it.
 	 */
 	AGENT_JIT_MAP_BEHIND = 1 << 1,
 	AGENT_JIT_MAP_END = 1 << 2, /* the process has ended: it is the last message of it */
@@ -276,8 +285,8 @@ enum agent_jit_map_flags {
 
 struct agent_jit_map {
 	/*
-	 * ns, the guest's clock: then the lines did not stand in the map; of the first ones, when the file
-	 * was made. 0: that is not known.
+	 * ns, the guest's clock: then the lines did not stand in the map; of the first ones, when
+	 * the file was made. 0: that is not known.
 	 */
 	uint64_t since;
 	uint64_t time;  /* ns: and now they do */
@@ -285,21 +294,23 @@ struct agent_jit_map {
 	uint32_t flags; /* enum agent_jit_map_flags */
 	uint32_t size;  /* bytes of lines */
 	/*
-	 * ms, with AGENT_JIT_MAP_BEGIN: for so long before TIME at least the process has run the program that
-	 * it runs now. 0: that is not known, as of older agents.
+	 * ms, with AGENT_JIT_MAP_BEGIN: for so long before TIME at least the process has run the
+	 * program that it runs now. 0: that is not known, as of older agents.
 	 */
 	uint32_t program;
 	char lines[]; /* of the file, whole, each with its newline */
 };
 
-/* What was received and not yet taken. All zero is an empty one that has not found its first message. */
+/* What was received and not yet taken. All zero is an empty one that has not found its first
+ * message. */
 struct agent_stream {
 	uint8_t data[2 * AGENT_MESSAGE_MAX] __attribute__((aligned(8)));
 	size_t begin, end; /* what is there */
 	bool in_step;      /* begin is where a message begins */
 };
 
-/* Where to put bytes that are received next, and how many fit: never 0 after agent_stream_next() said 0. */
+/* Where to put bytes that are received next, and how many fit: never 0 after agent_stream_next()
+ * said 0. */
 uint8_t *agent_stream_room(struct agent_stream *stream, size_t *size);
 void agent_stream_received(struct agent_stream *stream, size_t size);
 

@@ -10,8 +10,8 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S  UINT64_C(1000000000)
 
-/* ns by CLOCK, which there is: clock_gettime(2). A system call for those of CPU time alone, as the vDSO has
- * the others. */
+/* ns by CLOCK, which there is: clock_gettime(2). A system call for those of CPU time alone, as the
+ * vDSO has the others. */
 static inline uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec time;

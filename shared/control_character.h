@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /*
- * Bytes of the control character that TEXT begins with, C0, DEL or, in UTF-8, C1 (ECMA-48, 5.2 and 5.3); 0:
- * it begins with none, or is at its end. Any thread.
+ * Bytes of the control character that TEXT begins with, C0, DEL or, in UTF-8, C1 (ECMA-48, 5.2
+ * and 5.3); 0: it begins with none, or is at its end. Any thread.
  */
 size_t control_character(const char *text);
 

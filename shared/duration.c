@@ -13,7 +13,9 @@ static double unit_of(const char *suffix)
 	static const struct {
 		const char *name;
 		double duration; /* ns */
-	} units[] = { { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }, { "min", 60e9 }, { "h", 3600e9 } };
+	} units[] = {
+		{ "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }, { "min", 60e9 }, { "h", 3600e9 }
+	};
 
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
 		if (!strcmp(suffix, units[i].name))

@@ -16,10 +16,12 @@ static size_t room_for(size_t used)
 	return room;
 }
 
-/* BLOCK, of which USED bytes are in use, with room for MORE; NULL: no memory, and BLOCK is as it was. */
+/* BLOCK, of which USED bytes are in use, with room for MORE; NULL: no memory, and BLOCK is as it
+ * was. */
 static void *grow(void *block, size_t used, size_t more)
 {
-	return room_for(used + more) > room_for(used) ? realloc(block, room_for(used + more)) : block;
+	return room_for(used + more) > room_for(used) ? realloc(block, room_for(used + more))
+						      : block;
 }
 
 /* Has room for one more symbol, and for SIZE bytes of strings. */
@@ -44,7 +46,8 @@ static int make_room(struct elf_stubs *stubs, size_t size)
 int elf_stubs_add(struct elf_stubs *stubs, uint64_t address, uint64_t size, const char *name)
 {
 	size_t before = stubs->size ? stubs->size : 1, length = strlen(name) + 1;
-	int error = length < ELF_STUBS_NAMES_MAX ? make_room(stubs, before + length - stubs->size) : -EFBIG;
+	int error = length < ELF_STUBS_NAMES_MAX ? make_room(stubs, before + length - stubs->size)
+						 : -EFBIG;
 
 	if (error)
 		return error;
@@ -65,7 +68,8 @@ static bool fits(const struct elf_stubs *stubs, const struct elf_tables *tables)
 	uint64_t size = (uint64_t)tables->head.symbols + tables->head.strings + stubs->size +
 			stubs->count * sizeof(*stubs->symbols);
 
-	return !(tables->head.symbols % sizeof(*stubs->symbols)) && size <= AGENT_TABLE_MAX - sizeof(*tables);
+	return !(tables->head.symbols % sizeof(*stubs->symbols)) &&
+	       size <= AGENT_TABLE_MAX - sizeof(*tables);
 }
 
 void elf_stubs_append(struct elf_stubs *stubs, struct elf_tables *tables)

@@ -17,8 +17,8 @@
 #define ENTRIES_AT_ONCE 256u
 #define NAME_AT_ONCE    64u
 
-/* and no more of them: code and relocations of a section, of these the last ones, as slots' stand behind
- * those of addresses alone. */
+/* and no more of them: code and relocations of a section, of these the last ones, as slots' stand
+ * behind those of addresses alone. */
 #define CODE_MAX        (1u << 20)
 #define RELOCATIONS_MAX (32u << 10)
 #define SYMBOLS_MAX     (64u << 10)
@@ -73,8 +73,9 @@ static bool has_stubs(const struct reading *reading, const Elf64_Shdr *section)
 {
 	static const char *const names[] = { ".plt", ".plt.sec", ".plt.got", ".plt.bnd" };
 	char name[sizeof(".plt.sec")] = "";
-	uint64_t left =
-		section->sh_name < reading->names.sh_size ? reading->names.sh_size - section->sh_name : 0;
+	uint64_t left = section->sh_name < reading->names.sh_size
+				? reading->names.sh_size - section->sh_name
+				: 0;
 
 	if (section->sh_type != SHT_PROGBITS || !(section->sh_flags & SHF_EXECINSTR) ||
 	    read_at(reading, reading->names.sh_offset + section->sh_name, name,
@@ -195,7 +196,8 @@ static int see_unit(struct reading *reading, const uint8_t *code, size_t size, u
 	int error = 0;
 
 	two = two && is_stub(code + SMALL, size - SMALL, address + SMALL, &second);
-	is_small = two || (size > SMALL && !memcmp(code, JUMP, 2) && !memcmp(code + SMALL - 2, PADDING, 2));
+	is_small = two || (size > SMALL && !memcmp(code, JUMP, 2) &&
+			   !memcmp(code + SMALL - 2, PADDING, 2));
 	if (is_stub(code, is_small ? SMALL : size, address, &first))
 		error = add_stub(reading, &first);
 	return error || !two ? error : add_stub(reading, &second);
@@ -322,8 +324,8 @@ static int see_resolvers(struct reading *reading)
 	count = count < SYMBOLS_MAX ? count : SYMBOLS_MAX;
 	for (uint64_t first = 0; first < count; first += ENTRIES_AT_ONCE) {
 		uint64_t here = count - first < ENTRIES_AT_ONCE ? count - first : ENTRIES_AT_ONCE;
-		int error = read_at(reading, reading->symbols.sh_offset + first * sizeof(*symbols), symbols,
-				    here * sizeof(*symbols));
+		int error = read_at(reading, reading->symbols.sh_offset + first * sizeof(*symbols),
+				    symbols, here * sizeof(*symbols));
 
 		if (error)
 			return error;
@@ -365,7 +367,8 @@ static int read_name(struct reading *reading, uint32_t offset, char name[NAME_SI
 	left = left < NAME_SIZE_MAX ? left : NAME_SIZE_MAX;
 	for (uint64_t done = 0; done < left; done += NAME_AT_ONCE) {
 		size_t size = left - done < NAME_AT_ONCE ? (size_t)(left - done) : NAME_AT_ONCE;
-		int error = read_at(reading, reading->strings.sh_offset + offset + done, name + done, size);
+		int error = read_at(reading, reading->strings.sh_offset + offset + done,
+				    name + done, size);
 
 		reading->names_read += size;
 		if (error)
@@ -391,8 +394,8 @@ static int add_name(struct reading *reading, const struct stub *stub, struct elf
 
 	if (!stub->symbol || stub->symbol >= reading->symbols.sh_size / sizeof(symbol))
 		return 0;
-	error = read_at(reading, reading->symbols.sh_offset + stub->symbol * sizeof(symbol), &symbol,
-			sizeof(symbol));
+	error = read_at(reading, reading->symbols.sh_offset + stub->symbol * sizeof(symbol),
+			&symbol, sizeof(symbol));
 	if (!error)
 		error = read_name(reading, symbol.st_name, name);
 	if (error || !*name)
@@ -407,7 +410,8 @@ static int add_names(struct reading *reading, struct elf_stubs *stubs)
 
 	if (reading->count)
 		qsort(reading->stubs, reading->count, sizeof(*reading->stubs), by_address);
-	for (size_t i = 0; !error && i < reading->count && reading->names_read < NAMES_READ_MAX; i++)
+	for (size_t i = 0; !error && i < reading->count && reading->names_read < NAMES_READ_MAX;
+	     i++)
 		error = add_name(reading, &reading->stubs[i], stubs);
 	return error == -EFBIG ? 0 : error;
 }

@@ -34,7 +34,8 @@ int elf_header_read(const struct elf_source *file, Elf64_Ehdr *header)
 
 	if (error)
 		return error;
-	return !memcmp(header->e_ident, ELFMAG, SELFMAG) && header->e_ident[EI_CLASS] == ELFCLASS64 &&
+	return !memcmp(header->e_ident, ELFMAG, SELFMAG) &&
+			       header->e_ident[EI_CLASS] == ELFCLASS64 &&
 			       header->e_ident[EI_DATA] == ELFDATA2LSB
 		       ? 0
 		       : -EINVAL;
@@ -48,7 +49,8 @@ static int find_segments(struct elf_file *file, struct elf_tables *tables)
 		return -EINVAL;
 	for (unsigned int i = 0; i < header->e_phnum; i++) {
 		Elf64_Phdr segment;
-		int error = read_at(file, header->e_phoff + i * sizeof(segment), &segment, sizeof(segment));
+		int error = read_at(file, header->e_phoff + i * sizeof(segment), &segment,
+				    sizeof(segment));
 
 		if (error)
 			return error;
@@ -62,7 +64,8 @@ static int find_segments(struct elf_file *file, struct elf_tables *tables)
 	return 0;
 }
 
-static int open_file(struct elf_file *file, const struct elf_source *source, struct elf_tables *tables)
+static int open_file(struct elf_file *file, const struct elf_source *source,
+		     struct elf_tables *tables)
 {
 	int error;
 
@@ -72,8 +75,8 @@ static int open_file(struct elf_file *file, const struct elf_source *source, str
 	return error ? error : find_segments(file, tables);
 }
 
-static int use(struct elf_tables *tables, enum agent_symbols_section which, const Elf64_Shdr *symbols,
-	       const Elf64_Shdr *strings)
+static int use(struct elf_tables *tables, enum agent_symbols_section which,
+	       const Elf64_Shdr *symbols, const Elf64_Shdr *strings)
 {
 	if (symbols->sh_size > AGENT_TABLE_MAX || strings->sh_size > AGENT_TABLE_MAX ||
 	    symbols->sh_size + strings->sh_size > AGENT_TABLE_MAX - sizeof(*tables))
@@ -92,7 +95,8 @@ static int read_section(const struct elf_file *file, unsigned int number, Elf64_
 {
 	if (number >= file->header.e_shnum)
 		return -EINVAL;
-	return read_at(file, file->header.e_shoff + number * sizeof(*section), section, sizeof(*section));
+	return read_at(file, file->header.e_shoff + number * sizeof(*section), section,
+		       sizeof(*section));
 }
 
 /* The first ones with symbols; of type SHT_NULL: there is none. */
@@ -100,7 +104,8 @@ struct symbol_sections {
 	Elf64_Shdr all, dynamic;
 };
 
-static void see_section(const Elf64_Shdr *section, struct symbol_sections *symbols, struct elf_tables *tables)
+static void see_section(const Elf64_Shdr *section, struct symbol_sections *symbols,
+			struct elf_tables *tables)
 {
 	if (section->sh_type == SHT_SYMTAB && symbols->all.sh_type == SHT_NULL)
 		symbols->all = *section;
@@ -190,8 +195,10 @@ static int read_dynamic(const struct elf_file *file, struct dynamic *dynamic)
 	Elf64_Dyn entry;
 
 	*dynamic = (struct dynamic){ 0 };
-	for (uint64_t i = 0; i < DYNAMIC_MAX && (i + 1) * sizeof(entry) <= file->dynamic.p_filesz; i++) {
-		int error = read_at(file, file->dynamic.p_offset + i * sizeof(entry), &entry, sizeof(entry));
+	for (uint64_t i = 0; i < DYNAMIC_MAX && (i + 1) * sizeof(entry) <= file->dynamic.p_filesz;
+	     i++) {
+		int error = read_at(file, file->dynamic.p_offset + i * sizeof(entry), &entry,
+				    sizeof(entry));
 		uint64_t *value = error ? NULL : value_of(dynamic, entry.d_tag);
 
 		if (error)
@@ -229,15 +236,16 @@ static int count_by_hash(const struct elf_file *file, uint64_t offset, uint64_t 
 }
 
 /* The highest number that a bucket begins with. */
-static int highest_bucket(const struct elf_file *file, uint64_t offset, uint32_t buckets, uint32_t *highest)
+static int highest_bucket(const struct elf_file *file, uint64_t offset, uint32_t buckets,
+			  uint32_t *highest)
 {
 	uint32_t part[64];
 
 	*highest = 0;
 	for (uint64_t first = 0; first < buckets; first += 64) {
 		uint64_t count = buckets - first < 64 ? buckets - first : 64;
-		int error =
-			read_at(file, offset + first * sizeof(*part), part, (size_t)count * sizeof(*part));
+		int error = read_at(file, offset + first * sizeof(*part), part,
+				    (size_t)count * sizeof(*part));
 
 		if (error)
 			return error;
@@ -250,7 +258,8 @@ static int highest_bucket(const struct elf_file *file, uint64_t offset, uint32_t
 /* The symbols of a bucket stand one behind the other, and the last has an odd hash. */
 static int count_by_gnu_hash(const struct elf_file *file, uint64_t offset, uint64_t *count)
 {
-	uint32_t head[4]; /* buckets, number of the first symbol that is in one, words of the filter, shift */
+	uint32_t head[4]; /* buckets, number of the first symbol that is in one, words of the
+			     filter, shift */
 	uint32_t number, hash = 0;
 	uint64_t chains;
 	int error = read_at(file, offset, head, sizeof(head));
@@ -268,7 +277,8 @@ static int count_by_gnu_hash(const struct elf_file *file, uint64_t offset, uint6
 	for (; !(hash & 1); ++*count) {
 		if (*count - number == CHAIN_MAX)
 			return -EINVAL;
-		error = read_at(file, chains + (*count - head[1]) * sizeof(hash), &hash, sizeof(hash));
+		error = read_at(file, chains + (*count - head[1]) * sizeof(hash), &hash,
+				sizeof(hash));
 		if (error)
 			return error;
 	}
@@ -282,7 +292,8 @@ static int count_symbols(const struct elf_file *file, const struct elf_tables *t
 
 	if (offset == UINT64_MAX)
 		return -ENODATA;
-	return dynamic->hash ? count_by_hash(file, offset, count) : count_by_gnu_hash(file, offset, count);
+	return dynamic->hash ? count_by_hash(file, offset, count)
+			     : count_by_gnu_hash(file, offset, count);
 }
 
 static int find_by_dynamic(const struct elf_file *file, struct elf_tables *tables)

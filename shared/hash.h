@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FNV-1a of 64 bits (datatracker.ietf.org/doc/html/draft-eastlake-fnv): for tables, and to tell contents
- * apart. Whoever wants two that have the same one can make them. Any thread.
+ * FNV-1a of 64 bits (datatracker.ietf.org/doc/html/draft-eastlake-fnv): for tables, and to tell
+ * contents apart. Whoever wants two that have the same one can make them. Any thread.
  */
 #ifndef KVMSCOPE_SHARED_HASH_H
 #define KVMSCOPE_SHARED_HASH_H

@@ -20,8 +20,8 @@ static atomic_bool levels_shown;
 #define CONTINUATION_MAX 8
 
 /*
- * Names of domains, of files and of a guest's programs are in TEXT, and whoever chose them may wish us ill:
- * so no line looks like one of ours but the first, and nothing but text reaches a terminal.
+ * Names of domains, of files and of a guest's programs are in TEXT, and whoever chose them may wish
+ * us ill: so no line looks like one of ours but the first, and nothing but text reaches a terminal.
  */
 static size_t put_text(char *to, size_t size, const char *level, const char *text)
 {
@@ -61,16 +61,16 @@ static void write_line(const char *level, const char *prefix, const char *end, c
 		return; /* nowhere left to say it */
 }
 
-#define LOG_FUNCTION(name, condition, level, prefix)                                                         \
-	void name(const char *format, ...)                                                                   \
-	{                                                                                                    \
-		va_list arguments;                                                                           \
-                                                                                                             \
-		if (!(condition))                                                                            \
-			return;                                                                              \
-		va_start(arguments, format);                                                                 \
-		write_line(level, prefix, "\n", format, arguments);                                          \
-		va_end(arguments);                                                                           \
+#define LOG_FUNCTION(name, condition, level, prefix)                                               \
+	void name(const char *format, ...)                                                         \
+	{                                                                                          \
+		va_list arguments;                                                                 \
+                                                                                                   \
+		if (!(condition))                                                                  \
+			return;                                                                    \
+		va_start(arguments, format);                                                       \
+		write_line(level, prefix, "\n", format, arguments);                                \
+		va_end(arguments);                                                                 \
 	}
 
 LOG_FUNCTION(log_error, true, "<3>", "kvmscope: ")
@@ -87,8 +87,8 @@ static void show_progress(const char *format, ...)
 	va_end(arguments);
 }
 
-/* The terminal would break a line as long as it is wide, and then clear the last part of it alone. Behind
- * what is left a comma stood: a part of a number would be another number. */
+/* The terminal would break a line as long as it is wide, and then clear the last part of it alone.
+ * Behind what is left a comma stood: a part of a number would be another number. */
 static void cut_to_terminal(char *text)
 {
 	struct winsize terminal = { 0 };

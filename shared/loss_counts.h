@@ -14,15 +14,17 @@
 enum loss {
 	LOST_OVERFLOW,         /* samples that a full ring dropped */
 	LOST_NO_ADDRESS_SPACE, /* samples in user space of a process that no source told of */
-	LOST_NO_MAPPING,       /* samples in user space at an address where nothing was known to be mapped */
-	CALLCHAIN_TRUNCATED,   /* samples whose callchain ends before its beginning */
-	CALLCHAIN_NO_MAPPING,  /* callers in user space at such addresses, or of such processes */
-	SIDEBAND_LATE,         /* records of what happened that came too late to be put in order */
-	SAMPLE_OUT_OF_ORDER,   /* samples that came too late to be put in order */
-	SIDEBAND_MISSED,       /* records that the source itself could not keep */
-	SIDEBAND_REFUSED,      /* records that were none, or for which there was no room */
-	SAMPLE_UNCERTAIN, /* samples in user space that came before or after a change: it is not known which
-			   */
+	LOST_NO_MAPPING, /* samples in user space at an address where nothing was known to be mapped
+			  */
+	CALLCHAIN_TRUNCATED,  /* samples whose callchain ends before its beginning */
+	CALLCHAIN_NO_MAPPING, /* callers in user space at such addresses, or of such processes */
+	SIDEBAND_LATE,        /* records of what happened that came too late to be put in order */
+	SAMPLE_OUT_OF_ORDER,  /* samples that came too late to be put in order */
+	SIDEBAND_MISSED,      /* records that the source itself could not keep */
+	SIDEBAND_REFUSED,     /* records that were none, or for which there was no room */
+	SAMPLE_UNCERTAIN,     /* samples in user space that came before or after a change: it is not
+			       * known which
+			       */
 	SAMPLE_OTHER_KERNEL_RAN, /* samples taken in a kernel that is not the file's */
 	GUEST_BREAKPOINT_LOST,   /* breakpoints of the guest's own whose register a watch had */
 	CR3_NOT_NAMED,           /* samples in page tables for which a file has no process */

@@ -15,7 +15,8 @@ int patches_add(struct patches *patches, uint64_t gpa, uint8_t byte, uint8_t beh
 	assert(gpa >> (64 - GPA_SHIFT) == 0);
 	if (count == PATCHES_MAX)
 		return -ENOSPC;
-	atomic_store(&patches->list[count], gpa << GPA_SHIFT | (uint64_t)behind << BEHIND_SHIFT | byte);
+	atomic_store(&patches->list[count],
+		     gpa << GPA_SHIFT | (uint64_t)behind << BEHIND_SHIFT | byte);
 	atomic_store(&patches->count, count + 1);
 	return 0;
 }
@@ -35,7 +36,8 @@ static bool is_in_place(uint64_t patch, uint8_t first, uint8_t behind)
 {
 	if (first != PATCHES_INT3)
 		return false;
-	return (gpa_of(patch) & PAGE_LAST) == PAGE_LAST || (uint8_t)(patch >> BEHIND_SHIFT) == behind;
+	return (gpa_of(patch) & PAGE_LAST) == PAGE_LAST ||
+	       (uint8_t)(patch >> BEHIND_SHIFT) == behind;
 }
 
 bool patches_has(const struct patches *patches, uint64_t gpa, const uint8_t bytes[2])
@@ -51,7 +53,8 @@ bool patches_has(const struct patches *patches, uint64_t gpa, const uint8_t byte
 	return false;
 }
 
-void patches_hide(const struct patches *patches, uint64_t gpa, void *bytes, size_t size, uint8_t behind)
+void patches_hide(const struct patches *patches, uint64_t gpa, void *bytes, size_t size,
+		  uint8_t behind)
 {
 	unsigned int count = atomic_load(&patches->count);
 	uint8_t *to = bytes;

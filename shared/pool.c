@@ -16,7 +16,7 @@ struct pool_block {
 };
 
 void *hash_table_find(const struct hash_table *table, uint64_t hash, hash_table_equal *equal,
-			 const void *key)
+		      const void *key)
 {
 	if (!table->capacity)
 		return NULL;
@@ -92,7 +92,11 @@ void *pool_alloc(struct pool *pool, size_t size)
 static size_t decode(const uint8_t *text, uint32_t *code)
 {
 	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t length = *text < 0x80 ? 1 : *text < 0xc0 ? 0 : *text < 0xe0 ? 2 : *text < 0xf0 ? 3 : 4;
+	size_t length = *text < 0x80   ? 1
+			: *text < 0xc0 ? 0
+			: *text < 0xe0 ? 2
+			: *text < 0xf0 ? 3
+				       : 4;
 
 	if (!length || *text > 0xf4)
 		return 0;
@@ -107,13 +111,14 @@ static size_t decode(const uint8_t *text, uint32_t *code)
 	return length;
 }
 
-/* Control characters, line and paragraph separators, invisible ones, and those that reorder text. */
+/* Control characters, line and paragraph separators, invisible ones, and those that reorder text.
+ */
 static bool is_treacherous(uint32_t code)
 {
 	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0xad || code == 0x61c ||
 	       (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
-	       (code >= 0x2060 && code <= 0x206f) || code == 0xfeff || (code >= 0xfff0 && code <= 0xffff) ||
-	       (code >= 0xe0000 && code <= 0xe0fff);
+	       (code >= 0x2060 && code <= 0x206f) || code == 0xfeff ||
+	       (code >= 0xfff0 && code <= 0xffff) || (code >= 0xe0000 && code <= 0xe0fff);
 }
 
 void make_showable(char *text)

@@ -24,7 +24,7 @@ typedef bool hash_table_equal(const void *item, const void *key);
 
 /* The item of HASH for which EQUAL(item, KEY) holds, or NULL. */
 void *hash_table_find(const struct hash_table *table, uint64_t hash, hash_table_equal *equal,
-			 const void *key);
+		      const void *key);
 /* ITEM must not be there yet. 0 or -ENOMEM. */
 int hash_table_add(struct hash_table *table, uint64_t hash, void *item);
 void hash_table_free(struct hash_table *table); /* not the items */

@@ -71,12 +71,14 @@ static int map_twice(struct ring *ring, int protection)
 	uint8_t *at = mmap(NULL, mapping_size(ring), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)
-		return error_set(-errno, "no address space for a ring of %zu bytes: %m", (size_t)ring->size);
+		return error_set(-errno, "no address space for a ring of %zu bytes: %m",
+				 (size_t)ring->size);
 	ring->header = (struct ring_header *)at;
 	ring->data = at + RING_DATA_OFFSET;
 	error = map_part(ring, at, RING_DATA_OFFSET + ring->size, 0, protection);
 	if (!error)
-		error = map_part(ring, ring->data + ring->size, ring->size, RING_DATA_OFFSET, protection);
+		error = map_part(ring, ring->data + ring->size, ring->size, RING_DATA_OFFSET,
+				 protection);
 	if (error)
 		return error_set(error, "can not map a ring of %zu bytes: %s", (size_t)ring->size,
 				 strerror(-error));
@@ -89,7 +91,8 @@ static int make_memory(struct ring *ring)
 	if (ring->memory_fd < 0)
 		return error_set(-errno, "memfd_create for a ring failed: %m");
 	if (ftruncate(ring->memory_fd, RING_DATA_OFFSET + ring->size))
-		return error_set(-errno, "no memory for a ring of %zu bytes: %m", (size_t)ring->size);
+		return error_set(-errno, "no memory for a ring of %zu bytes: %m",
+				 (size_t)ring->size);
 	/* Another process that maps it must not be able to cut it under us. */
 	if (fcntl(ring->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return error_set(-errno, "sealing the size of a ring failed: %m");
@@ -115,7 +118,8 @@ static void fill_header(struct ring *ring)
 
 static size_t default_batch(const struct ring_options *options)
 {
-	return options->mode == RING_MODE_OVERWRITE ? sizeof(struct ring_record) : options->size / 16;
+	return options->mode == RING_MODE_OVERWRITE ? sizeof(struct ring_record)
+						    : options->size / 16;
 }
 
 /* Overwrite mode: what was overwritten before this reader came, the first mark tells it. */
@@ -129,8 +133,9 @@ static int start_overrun(struct ring *ring)
 		return 0;
 	}
 	if (!ring_oldest(ring, &oldest))
-		return error_set(-EAGAIN,
-				 "no place to begin reading a ring at was found: its header is broken");
+		return error_set(
+			-EAGAIN,
+			"no place to begin reading a ring at was found: its header is broken");
 	ring->reader.position = oldest.position;
 	ring->reader.read = oldest.before;
 	return 0;
@@ -169,10 +174,11 @@ int ring_create_with(struct ring **result, const struct ring_options *options)
 	int error;
 
 	if (!size_is_good(options->size))
-		return error_set(-EINVAL,
-				 "a ring of %zu bytes is not possible: the size must be a power of two from "
-				 "%lu to %lu",
-				 options->size, RING_SIZE_MIN, RING_SIZE_MAX);
+		return error_set(
+			-EINVAL,
+			"a ring of %zu bytes is not possible: the size must be a power of two from "
+			"%lu to %lu",
+			options->size, RING_SIZE_MIN, RING_SIZE_MAX);
 	if (options->mode > RING_MODE_OVERWRITE)
 		return error_set(-EINVAL, "a ring of mode %d is not known", (int)options->mode);
 	ring = new_ring(options->size, options->mode);
@@ -180,7 +186,8 @@ int ring_create_with(struct ring **result, const struct ring_options *options)
 		return error_set(-ENOMEM, "no memory for a ring");
 	ring->batch = options->batch ? options->batch : default_batch(options);
 	ring->watermark = options->watermark ? options->watermark : options->size / 4;
-	ring->watermark_records = options->watermark_records ? options->watermark_records : UINT64_MAX;
+	ring->watermark_records =
+		options->watermark_records ? options->watermark_records : UINT64_MAX;
 	ring->latency = options->latency ? options->latency : DEFAULT_LATENCY;
 	error = make_memory(ring);
 	if (!error) {
@@ -208,15 +215,17 @@ static int check_header(const struct ring_header *header, uint64_t file_size)
 	if (header->magic != RING_MAGIC)
 		return error_set(-EINVAL, "this is no ring: the magic number is missing");
 	if (header->version != RING_VERSION || header->header_size < sizeof(*header))
-		return error_set(-EINVAL,
-				 "the ring has version %u, this program knows %u: use matching versions",
-				 header->version, RING_VERSION);
+		return error_set(
+			-EINVAL,
+			"the ring has version %u, this program knows %u: use matching versions",
+			header->version, RING_VERSION);
 	if (header->mode > RING_MODE_OVERWRITE)
 		return error_set(-EINVAL, "the ring has mode %u, which this program does not know",
 				 header->mode);
 	if (header->data_offset != RING_DATA_OFFSET || !size_is_good(header->data_size) ||
 	    file_size < RING_DATA_OFFSET + header->data_size)
-		return error_set(-EINVAL, "the ring's header is broken: its data do not lie inside it");
+		return error_set(-EINVAL,
+				 "the ring's header is broken: its data do not lie inside it");
 	return 0;
 }
 
@@ -230,8 +239,9 @@ static int read_header(int fd, struct ring_header *header)
 	if (size != sizeof(*header))
 		return error_set(-EINVAL, "this is no ring: it is smaller than a header");
 	if ((fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
-		return error_set(-EINVAL,
-				 "the ring's memory is not sealed: it could be cut while it is read");
+		return error_set(
+			-EINVAL,
+			"the ring's memory is not sealed: it could be cut while it is read");
 	return check_header(header, status.st_size);
 }
 
@@ -241,14 +251,16 @@ static int open_memory(struct ring *ring, int memory_fd, bool own)
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory_fd);
-	ring->memory_fd = own ? open(path, O_RDWR | O_CLOEXEC) : fcntl(memory_fd, F_DUPFD_CLOEXEC, 0);
+	ring->memory_fd =
+		own ? open(path, O_RDWR | O_CLOEXEC) : fcntl(memory_fd, F_DUPFD_CLOEXEC, 0);
 	if (ring->memory_fd >= 0)
 		return 0;
-	return error_set(-errno,
-			 own ? "can not open the ring's memory for writing, as one needs who holds its "
-			       "tail (%s: %m): attach as one that may be overrun"
-			     : "can not duplicate the ring's descriptor (%s: %m)",
-			 path);
+	return error_set(
+		-errno,
+		own ? "can not open the ring's memory for writing, as one needs who holds its "
+		      "tail (%s: %m): attach as one that may be overrun"
+		    : "can not duplicate the ring's descriptor (%s: %m)",
+		path);
 }
 
 int ring_attach_with(struct ring **result, int memory_fd, const struct ring_reader_options *options)

@@ -47,15 +47,16 @@
  * Synchronization. "W" is the writer thread, "H" a signal handler on top of
  * it, "R" a reader's thread, "X" any thread of any process that maps it.
  *
- *                    reserve  commit/discard  publish  flush  read/done  statistics/snapshot  attach/destroy
- *   reserve          WH safe  WH safe         WH safe  W      safe       safe                 safe
+ *                    reserve  commit/discard  publish  flush  read/done  statistics/snapshot
+ * attach/destroy reserve          WH safe  WH safe         WH safe  W      safe       safe safe
  *   commit/discard   WH safe  WH safe         WH safe  W      safe       safe                 safe
  *   publish          WH safe  WH safe         WH safe  W      safe       safe                 safe
  *   flush            W        W               W        W      safe       safe                 safe
  *   read/done        safe     safe            safe     safe   R          safe                 safe
  *   statistics/      safe     safe            safe     safe   safe       X safe               safe
  *   snapshot
- *   attach/destroy   safe     safe            safe     safe   safe       safe                 X safe
+ *   attach/destroy   safe     safe            safe     safe   safe       safe                 X
+ * safe
  *
  *   safe     the two may run at the same time
  *   WH safe  both on the writer thread, where the one may interrupt the
@@ -101,7 +102,8 @@ struct ring_lost {
 	uint64_t count;
 };
 
-/* The ring as one side has it mapped: its maker, who writes and may read, or a reader that attached. */
+/* The ring as one side has it mapped: its maker, who writes and may read, or a reader that
+ * attached. */
 struct ring;
 
 enum ring_mode {
@@ -109,7 +111,8 @@ enum ring_mode {
 	RING_MODE_OVERWRITE = 1, /* full: the oldest records are overwritten */
 };
 
-/* How a reader reads; all false: it holds the tail (in consumer mode), and begins with the oldest record. */
+/* How a reader reads; all false: it holds the tail (in consumer mode), and begins with the oldest
+ * record. */
 struct ring_reader_options {
 	bool overrun; /* it does not hold the tail; always so in overwrite mode */
 	bool newest;  /* it begins behind the newest record that is published now */
@@ -117,11 +120,12 @@ struct ring_reader_options {
 
 /* Zero means the default for each but the size. */
 struct ring_options {
-	size_t size;      /* bytes of data: a power of two, RING_SIZE_MIN to RING_SIZE_MAX */
-	size_t batch;     /* bytes after which commit publishes by itself; default size / 16, see below */
-	size_t watermark; /* bytes after which a wake-up is due; default size / 4 */
+	size_t size;  /* bytes of data: a power of two, RING_SIZE_MIN to RING_SIZE_MAX */
+	size_t batch; /* bytes after which commit publishes by itself; default size / 16, see below
+		       */
+	size_t watermark;           /* bytes after which a wake-up is due; default size / 4 */
 	uint64_t watermark_records; /* records after which one is due; default no such limit */
-	uint64_t latency;           /* ns after which one is due for a single record; default 100 ms */
+	uint64_t latency; /* ns after which one is due for a single record; default 100 ms */
 	enum ring_mode mode;
 	struct ring_reader_options reader; /* the maker's own: overrun if only others are to read */
 };
@@ -132,9 +136,11 @@ struct ring_statistics {
 	uint64_t discarded; /* reservations given back */
 	uint64_t unread;    /* records committed, not yet read nor overwritten, published or not */
 	uint64_t before;    /* records written before the first one that this reader asked for */
-	uint64_t overrun;   /* records overwritten before this reader read them; not counted as lost */
-	uint64_t open;      /* reservations not finished; what a killed writer had in flight */
-	uint64_t broken;    /* times the reader met bytes that are no record and went on behind the head */
+	uint64_t
+		overrun; /* records overwritten before this reader read them; not counted as lost */
+	uint64_t open;   /* reservations not finished; what a killed writer had in flight */
+	uint64_t broken; /* times the reader met bytes that are no record and went on behind the
+			    head */
 };
 
 /*
@@ -187,8 +193,8 @@ size_t ring_payload_max(const struct ring *ring);
 void *ring_reserve(struct ring *ring, uint16_t type, size_t payload);
 
 /*
- * Would ring_reserve() find room for a record with PAYLOAD bytes now? If not, nothing is counted as lost. In
- * consumer mode. Writer thread only, outside of handlers.
+ * Would ring_reserve() find room for a record with PAYLOAD bytes now? If not, nothing is counted as
+ * lost. In consumer mode. Writer thread only, outside of handlers.
  */
 bool ring_has_room(struct ring *ring, size_t payload);
 
@@ -234,12 +240,15 @@ void ring_flush(struct ring *ring);
  */
 const struct ring_record *ring_read(struct ring *ring);
 
-/* Gives back the space of all that was read, if this reader holds the tail. The reader's thread only. */
+/* Gives back the space of all that was read, if this reader holds the tail. The reader's thread
+ * only. */
 void ring_read_done(struct ring *ring);
 
-/* What a ring held at one moment: a copy, which the writer does not wait for. Belongs to the caller. */
+/* What a ring held at one moment: a copy, which the writer does not wait for. Belongs to the
+ * caller. */
 struct ring_snapshot {
-	uint64_t before; /* records written before the first one here: overwritten, or read and given back */
+	uint64_t before; /* records written before the first one here: overwritten, or read and
+			    given back */
 	uint64_t count;  /* records here, LOST not counted */
 	bool broken;     /* ends early, at bytes that are no record */
 	/* For ring_snapshot_next(). */
@@ -257,8 +266,8 @@ struct ring_snapshot {
  */
 int ring_snapshot(const struct ring *ring, struct ring_snapshot *snapshot);
 
-/* The record after PREVIOUS, or the first one if that is NULL; NULL at the end. Valid until the snapshot is
- * freed. */
+/* The record after PREVIOUS, or the first one if that is NULL; NULL at the end. Valid until the
+ * snapshot is freed. */
 const struct ring_record *ring_snapshot_next(const struct ring_snapshot *snapshot,
 					     const struct ring_record *previous);
 

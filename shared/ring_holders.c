@@ -30,13 +30,16 @@
 
 static off_t line_offset(unsigned int line)
 {
-	return (off_t)(offsetof(struct ring_header, consumers) + line * sizeof(struct ring_consumer));
+	return (off_t)(offsetof(struct ring_header, consumers) +
+		       line * sizeof(struct ring_consumer));
 }
 
 /* COMMAND on the 8 bytes at OFFSET. F_OFD_GETLK leaves in TYPE what is there. */
 static int lock_command(const struct ring *ring, int command, off_t offset, short *type)
 {
-	struct flock lock = { .l_type = *type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 8 };
+	struct flock lock = {
+		.l_type = *type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 8
+	};
 	int result = fcntl(ring->memory_fd, command, &lock) ? -errno : 0;
 
 	*type = lock.l_type;
@@ -59,9 +62,11 @@ static int lock_holders(const struct ring *ring)
 		usleep(LOCK_WAIT_US);
 	}
 	if (error == -EAGAIN || error == -EACCES)
-		return error_set(-EBUSY,
-				 "another process is attaching to the ring and does not get on: end it");
-	return error ? error_set(error, "can not lock a ring's consumers: %s", strerror(-error)) : 0;
+		return error_set(
+			-EBUSY,
+			"another process is attaching to the ring and does not get on: end it");
+	return error ? error_set(error, "can not lock a ring's consumers: %s", strerror(-error))
+		     : 0;
 }
 
 static void unlock_holders(const struct ring *ring)
@@ -95,13 +100,14 @@ static void clear_dead_lines(struct ring *ring)
 	uint64_t holders = load_acquire(&header->holders);
 
 	for (unsigned int i = 0; i < RING_CONSUMERS; i++)
-		if (holders >> i & 1 && ring->reader.consumer != &header->consumers[i] && is_dead(ring, i))
+		if (holders >> i & 1 && ring->reader.consumer != &header->consumers[i] &&
+		    is_dead(ring, i))
 			clear_line(ring, i);
 }
 
 /*
- * Begins where the slowest of the others stands that the writer does not want to pass; again if it wanted
- * more meanwhile.
+ * Begins where the slowest of the others stands that the writer does not want to pass; again if it
+ * wanted more meanwhile.
  */
 static int begin_at_tail(struct ring *ring, unsigned int line)
 {
@@ -124,7 +130,8 @@ static int begin_at_tail(struct ring *ring, unsigned int line)
 		return 0;
 	}
 	shared_clear_bits(&header->holders, 1ull << line);
-	return error_set(-EAGAIN, "no place to begin reading a ring at was found: its header is broken");
+	return error_set(-EAGAIN,
+			 "no place to begin reading a ring at was found: its header is broken");
 }
 
 static int take_line(struct ring *ring)

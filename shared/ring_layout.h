@@ -16,7 +16,8 @@
 /* Consumers that may hold the tail at the same time. */
 #define RING_CONSUMERS 16
 
-/* In the stream, for readers only: RING_RECORD_MARK says how many records were committed before it. */
+/* In the stream, for readers only: RING_RECORD_MARK says how many records were committed before it.
+ */
 enum { RING_RECORD_MARK = 2 };
 
 struct ring_mark {
@@ -26,7 +27,8 @@ struct ring_mark {
 #define RING_LOST_SIZE (sizeof(struct ring_record) + sizeof(struct ring_lost))
 #define RING_MARK_SIZE (sizeof(struct ring_record) + sizeof(struct ring_mark))
 
-/* A position at which a record begins, and how many were committed before it since the ring was made. */
+/* A position at which a record begins, and how many were committed before it since the ring was
+ * made. */
 struct ring_place {
 	uint64_t position;
 	uint64_t before;
@@ -67,13 +69,14 @@ struct ring_header {
 	uint64_t discarded;
 	uint64_t opened; /* reservations that succeeded */
 	uint64_t pad2[4];
-	/* Position of a record; what lies before it may be overwritten already. By the writer, seldom; read
-	 * with each record. */
+	/* Position of a record; what lies before it may be overwritten already. By the writer,
+	 * seldom; read with each record. */
 	uint64_t data_floor;
 	/* Consumer mode: where the writer wants the floor to be; not before it. By the writer. */
 	uint64_t wanted_floor;
 	uint64_t pad3[6];
-	/* One bit for each consumer that holds the tail. Changed under the lock of ring_holders.c. */
+	/* One bit for each consumer that holds the tail. Changed under the lock of ring_holders.c.
+	 */
 	uint64_t holders;
 	uint64_t pad4[7];
 	/* Each by its owner; the last one is where the tail rests while nobody holds it. */
@@ -102,7 +105,7 @@ _Static_assert(sizeof(struct ring_header) == 320 + 64 * (RING_CONSUMERS + 1) &&
 struct ring {
 	/* Fixed once made. */
 	struct ring_header *header;
-	uint8_t *data;                                                   /* size bytes, and the same again */
+	uint8_t *data; /* size bytes, and the same again */
 	bool (*room)(struct ring *ring, uint64_t *state, uint64_t need); /* the mode's own, below */
 	uint64_t size;
 	uint64_t mask;
@@ -111,7 +114,8 @@ struct ring {
 	uint64_t watermark_records;
 	uint64_t latency;
 	uint64_t payload_max;
-	uint64_t prefetch; /* records of so many bytes and more ask for the memory of those to come */
+	uint64_t prefetch; /* records of so many bytes and more ask for the memory of those to come
+			    */
 	enum ring_mode mode;
 	int memory_fd;
 	int event_fd;
@@ -125,10 +129,11 @@ struct ring {
 		uint64_t lost_pending; /* dropped, no LOST record yet */
 		uint64_t woken;        /* position at the last wake-up */
 		uint64_t woken_count;  /* records committed by then */
-		uint64_t new_since;    /* when a record was first found that no wake-up told of; 0 none */
-		uint64_t looked;       /* records lost when dead holders were last looked for */
-		uint64_t
-			next_tail; /* overwrite mode: where the tail goes next; not behind it while unknown */
+		uint64_t new_since; /* when a record was first found that no wake-up told of; 0 none
+				     */
+		uint64_t looked;    /* records lost when dead holders were last looked for */
+		uint64_t next_tail; /* overwrite mode: where the tail goes next; not behind it while
+				       unknown */
 	} writer __attribute__((aligned(64)));
 
 	/* The reader's. */
@@ -165,8 +170,9 @@ void ring_consumer_set(struct ring_consumer *consumer, const struct ring_place *
 bool ring_consumer_place(const struct ring_consumer *consumer, struct ring_place *place);
 
 /*
- * The slowest of those HOLDERS (bits as in the header) that stand at FLOOR or behind it, or where the
- * tail rests if there are none. False if they moved on too often to tell. Any thread. ring_tail.c.
+ * The slowest of those HOLDERS (bits as in the header) that stand at FLOOR or behind it, or where
+ * the tail rests if there are none. False if they moved on too often to tell. Any thread.
+ * ring_tail.c.
  */
 bool ring_tail(const struct ring *ring, uint64_t holders, uint64_t floor, struct ring_place *place);
 
@@ -176,12 +182,13 @@ bool ring_tail(const struct ring *ring, uint64_t holders, uint64_t floor, struct
  */
 bool ring_oldest(const struct ring *ring, struct ring_place *place);
 
-/* Makes the ring's reader one that holds the tail; gives it up again. Errors as of ring_attach_with().
- * ring_holders.c. */
+/* Makes the ring's reader one that holds the tail; gives it up again. Errors as of
+ * ring_attach_with(). ring_holders.c. */
 int ring_hold(struct ring *ring);
 void ring_release(struct ring *ring);
 
-/* Takes the tail from holders that died. The writer's; waits for nobody. System calls. ring_holders.c. */
+/* Takes the tail from holders that died. The writer's; waits for nobody. System calls.
+ * ring_holders.c. */
 void ring_release_dead(struct ring *ring);
 
 /* A record's first word. */
@@ -191,7 +198,8 @@ struct ring_record_head {
 	uint16_t flags;
 } __attribute__((aligned(8)));
 
-/* Copies BYTES, a multiple of 8, that the writer may be overwriting; what came of it is checked afterwards.
+/* Copies BYTES, a multiple of 8, that the writer may be overwriting; what came of it is checked
+ * afterwards.
  */
 void ring_copy_racing(void *to, const void *from, size_t bytes);
 

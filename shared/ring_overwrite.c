@@ -37,7 +37,8 @@ static void fill_mark(struct ring *ring, uint64_t position, uint64_t count)
 static void place_mark(struct ring *ring, uint64_t *state, uint64_t unknown)
 {
 	uint64_t position = ring_position_of(*state);
-	/* Whatever commits meanwhile moves the position for good: so if STATE stands, the count does. */
+	/* Whatever commits meanwhile moves the position for good: so if STATE stands, the count
+	 * does. */
 	uint64_t count = local_load(&ring->header->written);
 
 	if (!local_compare_exchange(&ring->writer.state, state,
@@ -46,7 +47,8 @@ static void place_mark(struct ring *ring, uint64_t *state, uint64_t unknown)
 	local_store(&ring->writer.oldest_open, position);
 	fill_mark(ring, position, count);
 	local_fetch_add(&ring->writer.state, -1ull);
-	/* Fails if a handler found the next tail unknown after that, and placed a mark of its own. */
+	/* Fails if a handler found the next tail unknown after that, and placed a mark of its own.
+	 */
 	local_compare_exchange(&ring->writer.next_tail, &unknown, position);
 	*state = local_load(&ring->writer.state);
 }

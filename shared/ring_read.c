@@ -15,7 +15,8 @@
 #define TRIES 64
 
 /* The race is meant; ThreadSanitizer can not know that. */
-__attribute__((no_sanitize("thread"))) void ring_copy_racing(void *to, const void *from, size_t bytes)
+__attribute__((no_sanitize("thread"))) void ring_copy_racing(void *to, const void *from,
+							     size_t bytes)
 {
 	const volatile uint64_t *source = from;
 	uint64_t *words = to;
@@ -25,7 +26,8 @@ __attribute__((no_sanitize("thread"))) void ring_copy_racing(void *to, const voi
 }
 
 /* NOLINTBEGIN(clang-analyzer-core.UndefinedBinaryOperatorResult): filled by ring_copy_racing() */
-bool ring_record_is_possible(const struct ring *ring, const struct ring_record_head *head, uint64_t available)
+bool ring_record_is_possible(const struct ring *ring, const struct ring_record_head *head,
+			     uint64_t available)
 {
 	if (head->size < sizeof(struct ring_record) || head->size % 8 || head->size > available)
 		return false;
@@ -81,7 +83,8 @@ static bool copy_record(struct ring *ring, const struct ring_record_head *head)
 	return true;
 }
 
-/* Was the reader's position overwritten, perhaps, before what was just copied from it was complete? */
+/* Was the reader's position overwritten, perhaps, before what was just copied from it was complete?
+ */
 static bool overrun(const struct ring *ring)
 {
 	local_keep_order();
@@ -100,8 +103,8 @@ static bool tell_overrun(struct ring *ring, uint64_t count)
 	return true;
 }
 
-/* There are COUNT records before the reader's position. Tells how many of them it MISSED; false without
- * memory to tell. */
+/* There are COUNT records before the reader's position. Tells how many of them it MISSED; false
+ * without memory to tell. */
 static bool note_overrun(struct ring *ring, uint64_t count, uint64_t *missed)
 {
 	*missed = count > ring->reader.read ? count - ring->reader.read : 0;
@@ -131,7 +134,8 @@ static enum step take_record(struct ring *ring, const struct ring_record_head *f
 
 	if (found->type == RING_RECORD_MARK && ring->reader.resync && !count_at_mark(ring, &missed))
 		return STEP_NOTHING;
-	__atomic_store_n(&ring->reader.position, ring->reader.position + found->size, __ATOMIC_RELAXED);
+	__atomic_store_n(&ring->reader.position, ring->reader.position + found->size,
+			 __ATOMIC_RELAXED);
 	if (found->type == RING_RECORD_MARK)
 		return missed ? STEP_RECORD : STEP_AGAIN;
 	if (found->type == RING_RECORD_PADDING)
@@ -166,7 +170,8 @@ static enum step read_step(struct ring *ring)
 
 	if (ring->reader.position < ring_floor(ring))
 		return catch_up(ring);
-	/* After the floor, which is never behind it. Seldom: the writer needs this word for itself. */
+	/* After the floor, which is never behind it. Seldom: the writer needs this word for itself.
+	 */
 	if (ring->reader.position >= ring->reader.head)
 		ring->reader.head = load_acquire(&ring->header->data_head);
 	available = ring->reader.head - ring->reader.position;

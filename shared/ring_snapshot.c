@@ -30,7 +30,8 @@ static void check_records(const struct ring *ring, struct ring_snapshot *snapsho
 		memcpy(&head, snapshot->bytes + at, sizeof(head));
 		if (!ring_record_is_possible(ring, &head, snapshot->size - at))
 			break;
-		snapshot->count += head.type != RING_RECORD_MARK && head.type != RING_RECORD_PADDING &&
+		snapshot->count += head.type != RING_RECORD_MARK &&
+				   head.type != RING_RECORD_PADDING &&
 				   head.type != RING_RECORD_LOST;
 		at += head.size;
 	}
@@ -52,7 +53,8 @@ static int make_room(struct ring_snapshot *snapshot, size_t size)
 	return 0;
 }
 
-/* Moves START on to the first of the records behind it that were still whole when the copy was complete. */
+/* Moves START on to the first of the records behind it that were still whole when the copy was
+ * complete. */
 static bool cut_overwritten(const struct ring *ring, struct ring_place *start)
 {
 	struct ring_place whole;
@@ -85,12 +87,14 @@ static int copy_all(const struct ring *ring, struct ring_snapshot *snapshot)
 		return error;
 	ring_copy_racing(snapshot->bytes, ring_at(ring, begin.position), head - begin.position);
 	start = begin;
-	if (!cut_overwritten(ring, &start) || start.position < begin.position || start.position > head)
+	if (!cut_overwritten(ring, &start) || start.position < begin.position ||
+	    start.position > head)
 		return 1;
 	snapshot->before = start.before;
 	snapshot->size = head - start.position;
 	if (start.position > begin.position)
-		memmove(snapshot->bytes, snapshot->bytes + (start.position - begin.position), snapshot->size);
+		memmove(snapshot->bytes, snapshot->bytes + (start.position - begin.position),
+			snapshot->size);
 	return 0;
 }
 
@@ -103,10 +107,11 @@ int ring_snapshot(const struct ring *ring, struct ring_snapshot *snapshot)
 		result = copy_all(ring, snapshot);
 	} while (result > 0 && ++tries < TRIES);
 	if (result > 0)
-		result = error_set(-EAGAIN,
-				   "the ring of %zu bytes is overwritten faster than it can be copied "
-				   "(make it larger), or broken",
-				   (size_t)ring->size);
+		result = error_set(
+			-EAGAIN,
+			"the ring of %zu bytes is overwritten faster than it can be copied "
+			"(make it larger), or broken",
+			(size_t)ring->size);
 	if (result) {
 		ring_snapshot_free(snapshot);
 		return result;
@@ -118,10 +123,13 @@ int ring_snapshot(const struct ring *ring, struct ring_snapshot *snapshot)
 const struct ring_record *ring_snapshot_next(const struct ring_snapshot *snapshot,
 					     const struct ring_record *previous)
 {
-	size_t at = previous ? (size_t)((const uint8_t *)previous - snapshot->bytes) + previous->size : 0;
+	size_t at = previous
+			    ? (size_t)((const uint8_t *)previous - snapshot->bytes) + previous->size
+			    : 0;
 
 	while (at < snapshot->size) {
-		const struct ring_record *record = (const struct ring_record *)(snapshot->bytes + at);
+		const struct ring_record *record =
+			(const struct ring_record *)(snapshot->bytes + at);
 
 		if (!is_internal(record))
 			return record;

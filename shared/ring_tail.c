@@ -30,7 +30,8 @@ void ring_consumer_set(struct ring_consumer *consumer, const struct ring_place *
 {
 	uint64_t next = local_load(&consumer->sequence) + 1;
 
-	/* Whoever sees a byte of the new place sees that the sequence has moved on since it chose this one.
+	/* Whoever sees a byte of the new place sees that the sequence has moved on since it chose
+	 * this one.
 	 */
 	local_keep_order();
 	local_store(&consumer->places[next % 2].position, place->position);
@@ -52,7 +53,8 @@ bool ring_consumer_place(const struct ring_consumer *consumer, struct ring_place
 }
 
 /* Of HOLDERS at FLOOR or behind it; its position is NOBODY if there is none. */
-static bool slowest(const struct ring *ring, uint64_t holders, uint64_t floor, struct ring_place *result)
+static bool slowest(const struct ring *ring, uint64_t holders, uint64_t floor,
+		    struct ring_place *result)
 {
 	result->position = NOBODY;
 	for (unsigned int i = 0; i < RING_CONSUMERS; i++) {
@@ -83,7 +85,8 @@ bool ring_consumer_room(struct ring *ring, uint64_t *state, uint64_t need)
 	uint64_t floor = ring_floor(ring), position = ring_position_of(*state);
 	struct ring_place wanted, allowed;
 
-	if (!slowest(ring, load_acquire(&header->holders), floor, &wanted) || wanted.position == NOBODY)
+	if (!slowest(ring, load_acquire(&header->holders), floor, &wanted) ||
+	    wanted.position == NOBODY)
 		return false;
 	if (position - wanted.position > ring->size - need)
 		return false;

@@ -48,10 +48,12 @@ static void write_lost(struct ring *ring, uint64_t position)
 	record->flags = 0;
 }
 
-/* Takes NEED bytes behind STATE and opens a reservation, if that is still the newest; else renews it. */
+/* Takes NEED bytes behind STATE and opens a reservation, if that is still the newest; else renews
+ * it. */
 static inline bool open_reservation(struct ring *ring, uint64_t *state, uint64_t need)
 {
-	if (!local_compare_exchange(&ring->writer.state, state, *state + ring_state_bytes(need) + 1))
+	if (!local_compare_exchange(&ring->writer.state, state,
+				    *state + ring_state_bytes(need) + 1))
 		return false;
 	if (!ring_open_of(*state))
 		local_store(&ring->writer.oldest_open, ring_position_of(*state));
@@ -64,7 +66,8 @@ static inline bool is_easy(const struct ring *ring, uint64_t state, uint64_t nee
 	       ring_position_of(state) + need <= load(&ring->writer.limit);
 }
 
-/* Takes NEED bytes wherever there is room. There is none only if there was none behind the newest STATE. */
+/* Takes NEED bytes wherever there is room. There is none only if there was none behind the newest
+ * STATE. */
 static bool take_room(struct ring *ring, uint64_t *state, uint64_t need)
 {
 	for (;;) {
@@ -109,8 +112,10 @@ static inline void *begin_record(struct ring *ring, uint64_t position, uint16_t 
 	return record->payload;
 }
 
-/* With losses to tell of first, or no room without a look at the tail, or a handler that came between. */
-static __attribute__((noinline)) void *reserve_slowly(struct ring *ring, uint16_t type, size_t payload)
+/* With losses to tell of first, or no room without a look at the tail, or a handler that came
+ * between. */
+static __attribute__((noinline)) void *reserve_slowly(struct ring *ring, uint16_t type,
+						      size_t payload)
 {
 	uint64_t state, size, lost_size;
 
@@ -130,8 +135,8 @@ void *ring_reserve(struct ring *ring, uint16_t type, size_t payload)
 {
 	uint64_t state = load(&ring->writer.state), size = ring_record_size(payload);
 
-	if (payload > ring->payload_max || load(&ring->writer.lost_pending) || !is_easy(ring, state, size) ||
-	    !open_reservation(ring, &state, size))
+	if (payload > ring->payload_max || load(&ring->writer.lost_pending) ||
+	    !is_easy(ring, state, size) || !open_reservation(ring, &state, size))
 		return reserve_slowly(ring, type, payload);
 	local_add(&ring->header->opened, 1);
 	return begin_record(ring, ring_position_of(state), type, size);
@@ -153,13 +158,15 @@ void ring_publish(struct ring *ring)
 	uint64_t oldest_open = load(&ring->writer.oldest_open);
 	uint64_t state = load(&ring->writer.state);
 
-	local_raise(&ring->header->data_head, ring_open_of(state) ? oldest_open : ring_position_of(state));
+	local_raise(&ring->header->data_head,
+		    ring_open_of(state) ? oldest_open : ring_position_of(state));
 }
 
 /* STATE is what the end of a reservation left. */
 static inline void publish_batch(struct ring *ring, uint64_t state)
 {
-	uint64_t *head = &ring->header->data_head, published = load(head), position = ring_position_of(state);
+	uint64_t *head = &ring->header->data_head, published = load(head),
+		 position = ring_position_of(state);
 
 	if (!ring_open_of(state) && position >= published + ring->batch)
 		local_raise_from(head, published, position);
@@ -182,10 +189,12 @@ void ring_commit(struct ring *ring, void *payload)
 }
 
 /* Bytes from the start of RECORD to the writer's position: its size, if it is the newest. */
-static uint64_t bytes_behind(const struct ring *ring, const struct ring_record *record, uint64_t state)
+static uint64_t bytes_behind(const struct ring *ring, const struct ring_record *record,
+			     uint64_t state)
 {
 	uint64_t distance =
-		(ring_position_of(state) - (uint64_t)((const uint8_t *)record - ring->data)) & ring->mask;
+		(ring_position_of(state) - (uint64_t)((const uint8_t *)record - ring->data)) &
+		ring->mask;
 
 	return distance ? distance : ring->size;
 }
@@ -255,7 +264,8 @@ bool ring_wake_due(struct ring *ring, uint64_t now)
 	if (!load(&ring->writer.new_since))
 		local_store(&ring->writer.new_since, now);
 	return bytes >= ring->watermark ||
-	       load(&ring->header->written) - load(&ring->writer.woken_count) >= ring->watermark_records ||
+	       load(&ring->header->written) - load(&ring->writer.woken_count) >=
+		       ring->watermark_records ||
 	       now - load(&ring->writer.new_since) >= ring->latency;
 }
 
@@ -280,7 +290,8 @@ void ring_flush(struct ring *ring)
 	local_store(&ring->writer.new_since, 0);
 	local_store(&ring->writer.woken_count, load(&ring->header->written));
 	local_store(&ring->writer.woken, load(&ring->header->data_head));
-	/* Writing fails only if the count is at its limit: then the reader has a wake-up to come anyway. */
+	/* Writing fails only if the count is at its limit: then the reader has a wake-up to come
+	 * anyway. */
 	if (load(&ring->writer.woken) == woken || write(ring->event_fd, &one, sizeof(one)) < 0)
 		return;
 }

@@ -18,13 +18,16 @@ enum {
 	RECORD_LOST = 12,       /* struct sample_lost */
 };
 
-/* The longest callchain, both parts together. perf shows the first 127 of them unless told --max-stack. */
+/* The longest callchain, both parts together. perf shows the first 127 of them unless told
+ * --max-stack. */
 #define SAMPLE_CALLCHAIN_MAX 128
 
-/* The guest's task is not known: it could not be proven, or the guest is no Linux. 0 is the idle task. */
+/* The guest's task is not known: it could not be proven, or the guest is no Linux. 0 is the idle
+ * task. */
 #define SAMPLE_TASK_UNKNOWN UINT32_MAX
 
-/* Ids of tasks are below (kernel: PID_MAX_LIMIT, include/linux/threads.h); SAMPLE_TASK_UNKNOWN is not one. */
+/* Ids of tasks are below (kernel: PID_MAX_LIMIT, include/linux/threads.h); SAMPLE_TASK_UNKNOWN is
+ * not one. */
 #define SAMPLE_TASK_LIMIT (4u << 20)
 
 /* The name of a task, the NUL included (kernel: TASK_COMM_LEN, include/linux/sched.h). */
@@ -40,14 +43,15 @@ enum sample_flags {
 	 * addresses have no names, it has no callchain and no task.
 	 */
 	SAMPLE_OTHER_KERNEL = 1 << 4,
-	/* Taken outside of the guest, by a source that sees the vCPU's thread: RIP and CPL are the host's. */
+	/* Taken outside of the guest, by a source that sees the vCPU's thread: RIP and CPL are the
+	   host's. */
 	SAMPLE_HOST = 1 << 5,
 	SAMPLE_LOOK_CUT = 1 << 6, /* not all that was to be looked at was: cgroup or mappings */
 };
 
 /*
- * An address of the kernel's half in a callchain without this bit, which all such addresses have: whose code
- * was there is not sure.
+ * An address of the kernel's half in a callchain without this bit, which all such addresses have:
+ * whose code was there is not sure.
  */
 #define SAMPLE_ADDRESS_SURE (1ull << 62)
 
@@ -84,8 +88,8 @@ struct sample {
 	uint32_t parent;  /* the process that PID is a child of; only where STARTED is known */
 	uint32_t cgroups; /* the table that has the cgroup's path: vmm/guest/linux/guest_cgroup.h */
 	uint64_t cgroup;  /* its id; 0: not known */
-	/* When the process began, by a clock of the guest: one of the same id that began at another time is
-	   another one. 0: not known. */
+	/* When the process began, by a clock of the guest: one of the same id that began at another
+	   time is another one. 0: not known. */
 	uint64_t started;
 	uint64_t callchain[]; /* innermost first: kernel_depth, then user_depth addresses */
 };
@@ -118,24 +122,26 @@ enum sample_register {
 #define SAMPLE_MAPPINGS_MAX 16
 
 /*
- * Where addresses of the user part of the callchain were mapped, as the guest's kernel had it at the stop;
- * they do not overlap. An address of that part that is in none of them: what is mapped there could not be
- * told.
+ * Where addresses of the user part of the callchain were mapped, as the guest's kernel had it at
+ * the stop; they do not overlap. An address of that part that is in none of them: what is mapped
+ * there could not be told.
  */
 struct sample_mapping {
 	uint64_t start, end; /* GVA */
 	uint64_t offset;     /* of START in the image, bytes */
-	uint32_t image;      /* its number, and the table of images that has it: vmm/guest/linux/user_image.h */
+	uint32_t image;      /* its number, and the table of images that has it:
+				vmm/guest/linux/user_image.h */
 	uint32_t images;
 	uint32_t flags; /* PROT_READ, WRITE and EXEC of Linux, and 8: shared */
 	uint32_t reserved;
 };
 
-/* A watch was hit: stands behind the mappings of a sample whose event is not 0. Its period is in hits. */
+/* A watch was hit: stands behind the mappings of a sample whose event is not 0. Its period is in
+ * hits. */
 struct sample_hit {
 	uint64_t address; /* GVA that is watched */
-	/* Its value at the hit before this one, on whatever vCPU (of a per-CPU variable: on this one), and
-	 * now. */
+	/* Its value at the hit before this one, on whatever vCPU (of a per-CPU variable: on this
+	 * one), and now. */
 	uint64_t before, after;
 	uint32_t length; /* bytes of the value */
 	uint32_t flags;  /* enum sample_hit_flags */
@@ -149,11 +155,11 @@ struct sample_hit {
  * vmm/guest/linux/late_look.h.
  */
 struct sample_unlooked {
-	uint64_t task, set; /* GVAs of the task and of its css_set; 0: not its cgroup */
-	uint64_t mm, space,
-		changes;          /* GVA of its address space, its number, its changes; 0: not its mappings */
-	uint32_t cgroups, images; /* the tables that these are of */
-	uint32_t parts;           /* enum late_look_part: all that there was no time for */
+	uint64_t task, set;          /* GVAs of the task and of its css_set; 0: not its cgroup */
+	uint64_t mm, space, changes; /* GVA of its address space, its number, its changes; 0: not
+					its mappings */
+	uint32_t cgroups, images;    /* the tables that these are of */
+	uint32_t parts;              /* enum late_look_part: all that there was no time for */
 	uint32_t reserved;
 };
 
@@ -167,27 +173,30 @@ static inline size_t sample_length(const struct sample *sample)
 }
 
 /* Of the longest one that there can be. */
-#define SAMPLE_LENGTH_MAX                                                                                    \
-	(sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +                                   \
-	 SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) + sizeof(struct sample_hit) +                   \
+#define SAMPLE_LENGTH_MAX                                                                          \
+	(sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +                         \
+	 SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) + sizeof(struct sample_hit) +         \
 	 sizeof(struct sample_unlooked))
 
 static inline struct sample_mapping *sample_mappings(struct sample *sample)
 {
-	return (struct sample_mapping *)(sample->callchain + sample->kernel_depth + sample->user_depth);
+	return (struct sample_mapping *)(sample->callchain + sample->kernel_depth +
+					 sample->user_depth);
 }
 
 /* NULL for a sample of the clock. */
 static inline struct sample_hit *sample_hit(struct sample *sample)
 {
-	return sample->event ? (struct sample_hit *)(sample_mappings(sample) + sample->mappings) : NULL;
+	return sample->event ? (struct sample_hit *)(sample_mappings(sample) + sample->mappings)
+			     : NULL;
 }
 
 /* NULL: there is none. */
 static inline struct sample_unlooked *sample_unlooked(struct sample *sample)
 {
-	return sample->unlooked ? (struct sample_unlooked *)((char *)sample + sample_length(sample)) - 1
-				: NULL;
+	return sample->unlooked
+		       ? (struct sample_unlooked *)((char *)sample + sample_length(sample)) - 1
+		       : NULL;
 }
 
 /* The source lost samples before it could put them into the ring. */
@@ -203,7 +212,8 @@ struct sample_event {
 	uint16_t stopped; /* 1 or 0 */
 };
 
-/* Breakpoints that the guest set itself do not work for it from now on: watches have their registers. */
+/* Breakpoints that the guest set itself do not work for it from now on: watches have their
+ * registers. */
 struct sample_guest_lost {
 	uint64_t time; /* ns, as in struct sample */
 	uint32_t vcpu;

@@ -3,8 +3,8 @@
 
 #include "shared/sample_record.h"
 
-#define SIDEBAND_ALL_FLAGS                                                                                   \
-	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE | SIDEBAND_JIT_BEGIN |                \
+#define SIDEBAND_ALL_FLAGS                                                                         \
+	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE | SIDEBAND_JIT_BEGIN |      \
 	 SIDEBAND_JIT_BEHIND | SIDEBAND_JIT_END)
 
 /* Bytes of the fixed part of each type; 0: there is no such type. */
@@ -46,7 +46,8 @@ static bool check_mmap(const struct sideband *head)
 {
 	const struct sideband_mmap *mmap = (const void *)head;
 
-	return is_range(mmap->start, mmap->length) && mmap->build_id_size <= SIDEBAND_BUILD_ID_MAX &&
+	return is_range(mmap->start, mmap->length) &&
+	       mmap->build_id_size <= SIDEBAND_BUILD_ID_MAX &&
 	       is_string(mmap->name, head->size - sizeof(*mmap));
 }
 
@@ -69,7 +70,8 @@ static bool check_module(const struct sideband *head)
 {
 	const struct sideband_module *module = (const void *)head;
 
-	return is_range(module->start, module->length) && module->build_id_size <= SIDEBAND_BUILD_ID_MAX &&
+	return is_range(module->start, module->length) &&
+	       module->build_id_size <= SIDEBAND_BUILD_ID_MAX &&
 	       is_string(module->name, head->size - sizeof(*module));
 }
 
@@ -77,8 +79,8 @@ static bool check_jit_code(const struct sideband *head)
 {
 	const struct sideband_jit_code *code = (const void *)head;
 
-	return is_range(code->start, code->length) && is_string(code->name, head->size - sizeof(*code)) &&
-	       *code->name;
+	return is_range(code->start, code->length) &&
+	       is_string(code->name, head->size - sizeof(*code)) && *code->name;
 }
 
 static bool check_lost(const struct sideband *head)
@@ -146,7 +148,8 @@ bool sideband_is_memfd(const char *name)
 	return !strncmp(name, "/memfd:", strlen("/memfd:"));
 }
 
-/* mm/memory.c and mm/shmem.c of Linux name them; "[anon:NAME]" is what PR_SET_VMA_ANON_NAME gave. */
+/* mm/memory.c and mm/shmem.c of Linux name them; "[anon:NAME]" is what PR_SET_VMA_ANON_NAME gave.
+ */
 bool sideband_is_anonymous(const char *name, bool has_build_id)
 {
 	static const char *const beginnings[] = { "//anon",         "[anon",  "/dev/zero", "/SYSV",

@@ -43,21 +43,24 @@
 #define SIDEBAND_SIZE_MAX     (128 + SIDEBAND_NAME_MAX)
 
 enum sideband_type {
-	SIDEBAND_FORK = 1, /* struct sideband_fork: a new thread, or a process with its parent's mappings */
-	SIDEBAND_COMM,     /* struct sideband_comm: a thread has this name */
-	SIDEBAND_EXIT,     /* struct sideband: a thread ended; the process ends with its last one */
-	SIDEBAND_MMAP,     /* struct sideband_mmap */
-	SIDEBAND_MUNMAP,   /* struct sideband_munmap */
+	SIDEBAND_FORK =
+		1, /* struct sideband_fork: a new thread, or a process with its parent's mappings */
+	SIDEBAND_COMM,   /* struct sideband_comm: a thread has this name */
+	SIDEBAND_EXIT,   /* struct sideband: a thread ended; the process ends with its last one */
+	SIDEBAND_MMAP,   /* struct sideband_mmap */
+	SIDEBAND_MUNMAP, /* struct sideband_munmap */
 	SIDEBAND_MODULE_LOAD,   /* struct sideband_module */
 	SIDEBAND_MODULE_UNLOAD, /* struct sideband_munmap: of the kernel's space */
 	SIDEBAND_LOST,          /* struct sideband_lost */
-	SIDEBAND_ROUND,         /* struct sideband: the source has told of everything before this time */
+	SIDEBAND_ROUND, /* struct sideband: the source has told of everything before this time */
 	/*
-	 * struct sideband: the address space that PID has at this time is that of CR3, from its beginning
-	 * (fork, execve) to its end. Says nothing of a process that no other record has told of.
+	 * struct sideband: the address space that PID has at this time is that of CR3, from its
+	 * beginning (fork, execve) to its end. Says nothing of a process that no other record has
+	 * told of.
 	 */
 	SIDEBAND_SPACE,
-	SIDEBAND_JIT_MAP,  /* struct sideband_jit_map: what is known of a process's map from here on */
+	SIDEBAND_JIT_MAP,  /* struct sideband_jit_map: what is known of a process's map from here on
+			    */
 	SIDEBAND_JIT_CODE, /* struct sideband_jit_code: a line of it */
 	SIDEBAND_CGROUP,   /* struct sideband_cgroup */
 };
@@ -73,17 +76,18 @@ enum sideband_flags {
 	 * addition (PTI_USER_PGTABLE_BIT, arch/x86/mm/pti.c). Only where cr3 is known.
 	 */
 	SIDEBAND_CR3_PAIR = 1 << 1,
-	/* MODULE_LOAD: no module of the kernel's list, but code made at run time (BPF, trampolines). */
+	/* MODULE_LOAD: no module of the kernel's list, but code made at run time (BPF,
+	   trampolines). */
 	SIDEBAND_MODULE_CODE = 1 << 2,
 	/* JIT_MAP: the lines behind it are the map's first; those told before count no more. */
 	SIDEBAND_JIT_BEGIN = 1 << 4,
-	/* JIT_MAP: it has lines that are not told yet: a SIDEBAND_ROUND says nothing of it until a JIT_MAP
-	 * without this. With pid 0 it is said of all maps. */
+	/* JIT_MAP: it has lines that are not told yet: a SIDEBAND_ROUND says nothing of it until a
+	 * JIT_MAP without this. With pid 0 it is said of all maps. */
 	SIDEBAND_JIT_BEHIND = 1 << 5,
 	SIDEBAND_JIT_END = 1 << 6, /* JIT_MAP: the process has ended */
 	/*
-	 * FORK: it began at some time before, and has nothing of its parent's. Only what we tell ourselves
-	 * has it: sideband_check() refuses it.
+	 * FORK: it began at some time before, and has nothing of its parent's. Only what we tell
+	 * ourselves has it: sideband_check() refuses it.
 	 */
 	SIDEBAND_FORK_BEFORE = 1 << 7,
 };
@@ -154,12 +158,12 @@ struct sideband_module {
 struct sideband_jit_map {
 	struct sideband head; /* TIME: when the map was looked at */
 	/*
-	 * ns as TIME, with its error: then what is new was not in the map; with SIDEBAND_JIT_BEGIN, nothing
-	 * was. 0: not known.
+	 * ns as TIME, with its error: then what is new was not in the map; with SIDEBAND_JIT_BEGIN,
+	 * nothing was. 0: not known.
 	 */
 	uint64_t since;
-	uint64_t program; /* ns: the process has run the program that it runs now since then, or longer; 0:
-			   * not known
+	uint64_t program; /* ns: the process has run the program that it runs now since then, or
+			   * longer; 0: not known
 			   */
 };
 
@@ -173,15 +177,18 @@ struct sideband_jit_code {
 /* At this time the process was in this control group; its children begin there. */
 struct sideband_cgroup {
 	struct sideband head;
-	/* Of the unified hierarchy: the inode of its directory, below 2^63; 0: of one of version 1. */
+	/* Of the unified hierarchy: the inode of its directory, below 2^63; 0: of one of version 1.
+	 */
 	uint64_t id;
-	char path[]; /* from the hierarchy's root: "/system.slice/ssh.service"; NUL-terminated, not cleaned */
+	char path[]; /* from the hierarchy's root: "/system.slice/ssh.service"; NUL-terminated, not
+			cleaned */
 };
 
 /*
- * The source can not tell of so many events, each of this time or later. 0: it does not know of any, but can
- * not exclude them. From this time on nothing is sure that it told of UNTIL or earlier, before this record or
- * behind it: something that was lost may have ended it. What it tells of later times is.
+ * The source can not tell of so many events, each of this time or later. 0: it does not know of
+ * any, but can not exclude them. From this time on nothing is sure that it told of UNTIL or
+ * earlier, before this record or behind it: something that was lost may have ended it. What it
+ * tells of later times is.
  */
 struct sideband_lost {
 	struct sideband head;
@@ -191,16 +198,16 @@ struct sideband_lost {
 
 /*
  * The record at the start of SPAN, or NULL if there is no whole, valid one: of
- * known type and flags, its size inside the span and enough for its type, strings that end inside of it,
- * ids below SAMPLE_TASK_LIMIT, ranges that do not run over the end of the address space, times that do not
- * run back. The span must not change from here on and begin at a multiple of 8. Bytes behind the record are
- * not looked at. Any thread.
+ * known type and flags, its size inside the span and enough for its type, strings that end inside
+ * of it, ids below SAMPLE_TASK_LIMIT, ranges that do not run over the end of the address space,
+ * times that do not run back. The span must not change from here on and begin at a multiple of 8.
+ * Bytes behind the record are not looked at. Any thread.
  */
 const struct sideband *sideband_check(struct span span);
 
 /*
- * Is NAME, of an executable mapping, memory that is no file's? Its code was made at run time. A file of
- * memfd_create(2) may be either: a program if it has a build id. Any thread.
+ * Is NAME, of an executable mapping, memory that is no file's? Its code was made at run time. A
+ * file of memfd_create(2) may be either: a program if it has a build id. Any thread.
  */
 bool sideband_is_anonymous(const char *name, bool has_build_id);
 

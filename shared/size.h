@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* Bytes of TEXT, whose suffix is K, M, G or T (powers of 1024; small letters too). 0, or -EINVAL without
- * message. */
+/* Bytes of TEXT, whose suffix is K, M, G or T (powers of 1024; small letters too). 0, or -EINVAL
+ * without message. */
 int size_parse(const char *text, uint64_t *bytes);
 
 #endif

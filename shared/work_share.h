@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is tried again and again, as nobody tells when it is worth it, takes no more than a part of a
- * processor: what was done is allowed for by the time that goes by. At the start there is a second of it, and
- * where it begins anew a second more, as long as no more than some seconds are ahead of their time: what
- * begins anew again and again has its part over time, too.
+ * What is tried again and again, as nobody tells when it is worth it, takes no more than a part of
+ * a processor: what was done is allowed for by the time that goes by. At the start there is a
+ * second of it, and where it begins anew a second more, as long as no more than some seconds are
+ * ahead of their time: what begins anew again and again has its part over time, too.
  *
  * Zeroed: nothing was done yet. Times are ns of one clock. One thread at a time.
  */
@@ -33,8 +33,8 @@ void work_share_begin_anew(struct work_share *share);
 void work_share_add(struct work_share *share, uint64_t now, uint64_t work);
 
 /*
- * What took LASTED ns, and PROCESSED ns of our own CPU time. Much longer than that is what others did for it:
- * the disk with what was swapped out.
+ * What took LASTED ns, and PROCESSED ns of our own CPU time. Much longer than that is what others
+ * did for it: the disk with what was swapped out.
  */
 uint64_t work_share_of(uint64_t lasted, uint64_t processed);
 

@@ -56,7 +56,8 @@ static int wait_for_command(void)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Process PID's parent and, in NAME, its name, which may have any bytes; false: it is gone, or a zombie. */
+/* Process PID's parent and, in NAME, its name, which may have any bytes; false: it is gone, or a
+ * zombie. */
 static bool look_at(pid_t pid, pid_t *parent, char name[64])
 {
 	char path[64], text[512], state, *begin, *end;
@@ -90,7 +91,8 @@ static void kill_children(void)
 
 		if (pid <= 0 || !look_at(pid, &parent, name) || parent != getpid())
 			continue;
-		fprintf(stderr, "contain: process %d (%s) was left behind and is ended\n", pid, name);
+		fprintf(stderr, "contain: process %d (%s) was left behind and is ended\n", pid,
+			name);
 		kill(pid, SIGKILL);
 	}
 	if (directory)

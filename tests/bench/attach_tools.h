@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What benches of attaching run beside each other: kvmscope attach by one of its ways, and perf. One thread.
+/* What benches of attaching run beside each other: kvmscope attach by one of its ways, and perf.
+ * One thread.
  */
 #ifndef KVMSCOPE_TESTS_BENCH_ATTACH_TOOLS_H
 #define KVMSCOPE_TESTS_BENCH_ATTACH_TOOLS_H
@@ -10,8 +11,8 @@
 
 #define PERFS "build/bench/attach.perf.data" /* what perf records */
 
-/* A way of kvmscope attach, what it records, what it says, and how long it may stop a thread (us; NULL: for
- * as long as it does by default). */
+/* A way of kvmscope attach, what it records, what it says, and how long it may stop a thread (us;
+ * NULL: for as long as it does by default). */
 struct way {
 	const char *name, *output, *messages, *stop_limit;
 };
@@ -23,11 +24,12 @@ void tools_close(void);
 
 /* kvmscope attach on VM, a process, by WAY; 0: it can not be started. */
 pid_t tools_start_ours(pid_t vm, const struct way *way, unsigned int frequency);
-/* Until it has looked for a kernel and does nothing but sample; false: it does not work, as it says. */
+/* Until it has looked for a kernel and does nothing but sample; false: it does not work, as it
+ * says. */
 bool tools_wait_for_ours(pid_t tool, const struct way *way);
 
-/* perf kvm --guest record -e cpu-clock on VM; 0: it can not be started. Begins when it is told to, and says
- * so: until then it looks for much else. */
+/* perf kvm --guest record -e cpu-clock on VM; 0: it can not be started. Begins when it is told to,
+ * and says so: until then it looks for much else. */
 pid_t tools_start_perf(pid_t vm, unsigned int frequency);
 bool tools_enable_perf(void);
 

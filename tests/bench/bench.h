@@ -94,19 +94,20 @@ static inline void bench_print_beside_bound(const char *what, double value, cons
 	bench_print_end(value, bound);
 }
 
-static inline void bench_print_beside(const char *what, double value, const char *unit, const char *baseline,
-				      double baseline_value)
+static inline void bench_print_beside(const char *what, double value, const char *unit,
+				      const char *baseline, double baseline_value)
 {
-	bench_print_beside_bound(what, value, unit, baseline, baseline_value, (struct bench_bound){ 0 });
+	bench_print_beside_bound(what, value, unit, baseline, baseline_value,
+				 (struct bench_bound){ 0 });
 }
 
 /*
- * The same; RATIOS are those of COUNT runs, of which the smallest and the largest are told. Sorts them. BOUND
- * is that of their median: one alone may have had bad luck, or good.
+ * The same; RATIOS are those of COUNT runs, of which the smallest and the largest are told. Sorts
+ * them. BOUND is that of their median: one alone may have had bad luck, or good.
  */
 static inline void bench_print_ratio_bound(const char *what, double value, const char *unit,
-					   const char *baseline, double baseline_value, double *ratios,
-					   size_t count, struct bench_bound bound)
+					   const char *baseline, double baseline_value,
+					   double *ratios, size_t count, struct bench_bound bound)
 {
 	double median = bench_median(ratios, count);
 
@@ -116,8 +117,9 @@ static inline void bench_print_ratio_bound(const char *what, double value, const
 	bench_print_end(median, bound);
 }
 
-static inline void bench_print_ratio(const char *what, double value, const char *unit, const char *baseline,
-				     double baseline_value, double *ratios, size_t count)
+static inline void bench_print_ratio(const char *what, double value, const char *unit,
+				     const char *baseline, double baseline_value, double *ratios,
+				     size_t count)
 {
 	bench_print_ratio_bound(what, value, unit, baseline, baseline_value, ratios, count,
 				(struct bench_bound){ 0 });

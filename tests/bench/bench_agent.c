@@ -2,9 +2,9 @@
 /*
  * What the guest's agent takes of a CPU: kvmscope-agent on this machine's
  * kernel, over a socketpair, with a host that records, while nothing more than usual happens,
- * and while 100 processes a second are forked and run a program. By perf events, and by the process connector
- * and /proc, which take their place where the guest's kernel does not allow them. There is no guest: exits
- * for its writes to a port are not in it.
+ * and while 100 processes a second are forked and run a program. By perf events, and by the process
+ * connector and /proc, which take their place where the guest's kernel does not allow them. There
+ * is no guest: exits for its writes to a port are not in it.
  */
 #include <signal.h>
 #include <stdbool.h>

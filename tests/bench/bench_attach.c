@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a sample costs a guest of others, by each way of kvmscope attach at 99 and 1000 Hz, beside perf kvm
- * --guest record -e cpu-clock, which samples the same VM at the same time: a CPL3 loop on the local KVM,
- * eight frames deep, by one way after the other in each run. perf's frequency is lower by 1 Hz: of two timers
- * of one frequency, one would find warm what the other has just used, always the same one; so, within the
- * second of a window, each has been as near behind the other.
+ * What a sample costs a guest of others, by each way of kvmscope attach at 99 and 1000 Hz, beside
+ * perf kvm
+ * --guest record -e cpu-clock, which samples the same VM at the same time: a CPL3 loop on the local
+ * KVM, eight frames deep, by one way after the other in each run. perf's frequency is lower by 1
+ * Hz: of two timers of one frequency, one would find warm what the other has just used, always the
+ * same one; so, within the second of a window, each has been as near behind the other.
  *
- * The guest measures it: its loop reads the TSC in each turn, and writes down each gap in which it did not
- * run. What a sample cost is the length of the gap that the sample's time lies in; gaps that more than one
- * sample lies in do not count. So what else the machine does is left out, but where it falls into the same
- * gap; of some hundred samples the median counts, and what makes the processor slower does so for both. The
- * vCPU goes before all else (SCHED_FIFO, where that is allowed). That caches are colder behind a sample is
- * not seen. Of RUNS runs the smallest and the largest ratio bound the median with a certainty of 1 - 2 /
- * 2^RUNS, 97 % of six. The CPU time of the tools is told besides.
+ * The guest measures it: its loop reads the TSC in each turn, and writes down each gap in which it
+ * did not run. What a sample cost is the length of the gap that the sample's time lies in; gaps
+ * that more than one sample lies in do not count. So what else the machine does is left out, but
+ * where it falls into the same gap; of some hundred samples the median counts, and what makes the
+ * processor slower does so for both. The vCPU goes before all else (SCHED_FIFO, where that is
+ * allowed). That caches are colder behind a sample is not seen. Of RUNS runs the smallest and the
+ * largest ratio bound the median with a certainty of 1 - 2 / 2^RUNS, 97 % of six. The CPU time of
+ * the tools is told besides.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -32,12 +34,14 @@
 #define RUNS        6
 #define SAMPLES_MIN 30 /* of a window */
 
-/* us: what is given up at the limit that there is by default would be no sample, and cost the guest, too. */
+/* us: what is given up at the limit that there is by default would be no sample, and cost the
+ * guest, too. */
 #define WHOLE_STOP "5000"
 
-/* Times what perf takes: as much, and what such a median scatters by where both take the same. Of a stop, in
- * which the thread makes two system calls for us, what the documentation claims. */
-static const struct bench_bound perfs_bound = { BENCH_MOST, 1.01 }, stops_bound = { BENCH_MOST, 25 };
+/* Times what perf takes: as much, and what such a median scatters by where both take the same. Of a
+ * stop, in which the thread makes two system calls for us, what the documentation claims. */
+static const struct bench_bound perfs_bound = { BENCH_MOST, 1.01 },
+				stops_bound = { BENCH_MOST, 25 };
 
 /* A process with a VM, which measures itself when it is asked. */
 static struct {
@@ -49,7 +53,8 @@ static struct {
 static const struct way ways[] = {
 	{ "perf", "build/bench/attach.by-perf.data", "build/bench/attach.by-perf.log", NULL },
 	{ "bpf", "build/bench/attach.by-bpf.data", "build/bench/attach.by-bpf.log", NULL },
-	{ "ptrace", "build/bench/attach.by-ptrace.data", "build/bench/attach.by-ptrace.log", WHOLE_STOP },
+	{ "ptrace", "build/bench/attach.by-ptrace.data", "build/bench/attach.by-ptrace.log",
+	  WHOLE_STOP },
 };
 #define WAYS (sizeof(ways) / sizeof(*ways))
 
@@ -60,7 +65,8 @@ static const struct group {
 
 /* The VM's process. */
 
-/* It would have to wait for others right behind many a sample, on a machine that has much else to do. */
+/* It would have to wait for others right behind many a sample, on a machine that has much else to
+ * do. */
 static void have_priority(pthread_t thread, bool first)
 {
 	const struct sched_param param = { .sched_priority = first };
@@ -143,7 +149,7 @@ struct figures {
 	double ours[RUNS], perfs[RUNS];        /* us of the guest's time, of a sample */
 	double our_cpu[RUNS], perfs_cpu[RUNS]; /* % of a core that the tool takes */
 	double mean_stop, longest_stop;        /* us; 0: it stops nothing */
-	double stops[RUNS];                    /* in a second: fewer than are asked for, as it rests */
+	double stops[RUNS]; /* in a second: fewer than are asked for, as it rests */
 	bool works;
 	char reason[200]; /* why it does not */
 };
@@ -152,7 +158,8 @@ static void note_stops(struct figures *figures, int run, const struct way *way)
 {
 	double longest = tools_said_number(way, "\"max_us\": ");
 
-	figures->stops[run] = tools_said_number(way, "\"count\": ") / tools_said_number(way, "\"seconds\": ");
+	figures->stops[run] =
+		tools_said_number(way, "\"count\": ") / tools_said_number(way, "\"seconds\": ");
 	if (longest)
 		figures->mean_stop = tools_said_number(way, "\"mean_us\": ");
 	figures->longest_stop = longest > figures->longest_stop ? longest : figures->longest_stop;
@@ -160,7 +167,8 @@ static void note_stops(struct figures *figures, int run, const struct way *way)
 
 /* What samples cost. */
 
-/* Of each gap of the window, how many samples lie in it: of each way, of perf itself, and of all. */
+/* Of each gap of the window, how many samples lie in it: of each way, of perf itself, and of all.
+ */
 static struct {
 	struct gap_window window;
 	unsigned int ours[WAYS][GAP_WINDOW_MAX], perfs[GAP_WINDOW_MAX], all[GAP_WINDOW_MAX];
@@ -220,12 +228,13 @@ static bool read_costs(struct figures figures[WAYS], int run, const struct group
 
 	memset(seen.all, 0, sizeof(seen.all));
 	for (size_t way = group->first; way < group->first + group->count; way++)
-		enough = enough && (!figures[way].works || read_samples(ways[way].output, seen.ours[way]));
+		enough = enough &&
+			 (!figures[way].works || read_samples(ways[way].output, seen.ours[way]));
 	enough = enough && read_samples(PERFS, seen.perfs);
 	for (size_t way = group->first; way < group->first + group->count; way++)
-		enough = enough &&
-			 (!figures[way].works || (median_of(seen.ours[way], &figures[way].ours[run]) &&
-						  median_of(seen.perfs, &figures[way].perfs[run])));
+		enough = enough && (!figures[way].works ||
+				    (median_of(seen.ours[way], &figures[way].ours[run]) &&
+				     median_of(seen.perfs, &figures[way].perfs[run])));
 	return enough;
 }
 
@@ -319,9 +328,10 @@ static void measure_group(struct figures figures[WAYS], int run, const struct gr
 
 /* What comes out. */
 
-/* OURS beside PERFS, with the smallest and the largest ratio that one run had, within BOUND; OURS' median. */
-static double print_beside(const char *what, const char *unit, const double *ours, const double *perfs,
-			   struct bench_bound bound)
+/* OURS beside PERFS, with the smallest and the largest ratio that one run had, within BOUND; OURS'
+ * median. */
+static double print_beside(const char *what, const char *unit, const double *ours,
+			   const double *perfs, struct bench_bound bound)
 {
 	double one[RUNS], other[RUNS], ratios[RUNS], median;
 
@@ -330,8 +340,8 @@ static double print_beside(const char *what, const char *unit, const double *our
 	memcpy(one, ours, sizeof(one));
 	memcpy(other, perfs, sizeof(other));
 	median = bench_median(one, RUNS);
-	bench_print_ratio_bound(what, median, unit, "perf kvm record", bench_median(other, RUNS), ratios,
-				RUNS, bound);
+	bench_print_ratio_bound(what, median, unit, "perf kvm record", bench_median(other, RUNS),
+				ratios, RUNS, bound);
 	return median;
 }
 
@@ -342,16 +352,20 @@ static void print(const char *way, unsigned int frequency, struct figures *figur
 	char what[96];
 	double cost;
 
-	snprintf(what, sizeof(what), "attach by %s at %u Hz: guest's time for a sample", way, frequency);
+	snprintf(what, sizeof(what), "attach by %s at %u Hz: guest's time for a sample", way,
+		 frequency);
 	if (!figures->works) {
 		bench_fail(what, figures->reason);
 		return;
 	}
-	cost = print_beside(what, "us", figures->ours, figures->perfs, stops ? stops_bound : perfs_bound);
+	cost = print_beside(what, "us", figures->ours, figures->perfs,
+			    stops ? stops_bound : perfs_bound);
 	snprintf(what, sizeof(what), "attach by %s at %u Hz: of the guest's time", way, frequency);
-	bench_print(what, cost * (stops ? bench_median(figures->stops, RUNS) : frequency) / 1e4, "%");
+	bench_print(what, cost * (stops ? bench_median(figures->stops, RUNS) : frequency) / 1e4,
+		    "%");
 	snprintf(what, sizeof(what), "attach by %s at %u Hz: CPU time of the tool", way, frequency);
-	print_beside(what, "% of a core", figures->our_cpu, figures->perfs_cpu, (struct bench_bound){ 0 });
+	print_beside(what, "% of a core", figures->our_cpu, figures->perfs_cpu,
+		     (struct bench_bound){ 0 });
 	if (!stops)
 		return;
 	snprintf(what, sizeof(what), "attach by %s at %u Hz: a stop, on average", way, frequency);

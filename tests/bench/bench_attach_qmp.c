@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a look by QEMU's monitor costs its guest (kvmscope attach --backend qmp), beside a sample of perf kvm
- * --guest record -e cpu-clock on the same VM in the same run: a CPL3 loop in a QEMU with the local KVM.
+ * What a look by QEMU's monitor costs its guest (kvmscope attach --backend qmp), beside a sample of
+ * perf kvm
+ * --guest record -e cpu-clock on the same VM in the same run: a CPL3 loop in a QEMU with the local
+ * KVM.
  *
- * The guest adds up in turns of its TSC for how long it did not run, where the bench reads it. A look takes
- * as long as that sum grew while the monitor was asked what kvmscope attach asks it: of some hundred looks at
- * random moments the median counts. A sample of perf takes what the guest lost in a window with perf, at
- * 4000 Hz, more than in one without, and so many times less. What takes the processor from it for longer than
- * LOST_MAX is another process and does not count.
+ * The guest adds up in turns of its TSC for how long it did not run, where the bench reads it. A
+ * look takes as long as that sum grew while the monitor was asked what kvmscope attach asks it: of
+ * some hundred looks at random moments the median counts. A sample of perf takes what the guest
+ * lost in a window with perf, at 4000 Hz, more than in one without, and so many times less. What
+ * takes the processor from it for longer than LOST_MAX is another process and does not count.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -56,10 +58,11 @@ static _Noreturn void be_qemu(void)
 	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "kvm", "-cpu",
 	       "host,arch-capabilities=off", "-machine",
 	       "microvm,pit=on,pic=on,rtc=on,isa-serial=on,memory-backend=memory", "-object",
-	       "memory-backend-memfd,id=memory,size=64M", "-name", "guest,debug-threads=on", "-m", "64",
-	       "-nodefaults", "-no-user-config", "-display", "none", "-serial", "file:" SERIAL, "-qmp",
-	       "unix:" MONITOR ",server=on,wait=off", "-no-reboot", "-kernel",
-	       "build/guests/guest-multiboot.elf", "-append", "program=gaps longest=" LOST_MAX, NULL);
+	       "memory-backend-memfd,id=memory,size=64M", "-name", "guest,debug-threads=on", "-m",
+	       "64", "-nodefaults", "-no-user-config", "-display", "none", "-serial",
+	       "file:" SERIAL, "-qmp", "unix:" MONITOR ",server=on,wait=off", "-no-reboot",
+	       "-kernel", "build/guests/guest-multiboot.elf", "-append",
+	       "program=gaps longest=" LOST_MAX, NULL);
 	_exit(127);
 }
 
@@ -174,8 +177,8 @@ static uint64_t count_samples(const char *path)
 	return count;
 }
 
-/* us that the guest loses by a sample of perf, where it loses WITHOUT of its time anyway; 0: perf does not
- * work. */
+/* us that the guest loses by a sample of perf, where it loses WITHOUT of its time anyway; 0: perf
+ * does not work. */
 static double cost_of_perf(double without)
 {
 	pid_t tool = tools_start_perf(vm.pid, FREQUENCY);
@@ -204,7 +207,8 @@ static double turns_per_us(void)
 
 	usleep(200000);
 	last = read_record();
-	return (double)(last.now - first.now) * 1e3 / (double)(bench_time(CLOCK_MONOTONIC_RAW) - begun);
+	return (double)(last.now - first.now) * 1e3 /
+	       (double)(bench_time(CLOCK_MONOTONIC_RAW) - begun);
 }
 
 /* us that the guest lost, and that QEMU took to answer. */
@@ -253,7 +257,8 @@ static void print(const double looks[RUNS], const double answers[RUNS], const do
 		ratios[i] = looks[i] / perfs[i];
 	}
 	median = bench_median(cost, RUNS);
-	bench_print_ratio(WHAT, median, "us", "perf kvm record", bench_median(samples, RUNS), ratios, RUNS);
+	bench_print_ratio(WHAT, median, "us", "perf kvm record", bench_median(samples, RUNS),
+			  ratios, RUNS);
 	bench_print("attach by qmp at 99 Hz: of the guest's time", median * 99 / 1e4, "%");
 	bench_print("attach by qmp at 200 Hz: of the guest's time", median * 200 / 1e4, "%");
 	bench_print("attach by qmp: until a look is answered", bench_median(took, RUNS), "us");
@@ -266,7 +271,8 @@ static void measure(struct monitor *monitor)
 	for (int run = 0; run < RUNS; run++) {
 		perfs[run] = cost_of_perf(lost_share());
 		if (!perfs[run] || !measure_looks(monitor, &looks[run], &answers[run])) {
-			bench_fail(WHAT, perfs[run] ? "the monitor does not answer" : "perf does not sample");
+			bench_fail(WHAT, perfs[run] ? "the monitor does not answer"
+						    : "perf does not sample");
 			return;
 		}
 	}

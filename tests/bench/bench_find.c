@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ms for which one processor works to find Debian's kernels in a guest's memory, with all that is known of
- * them then: symbols, layouts, ORC. Beside it, the copy of as much memory as the image takes. The kernels
- * are those of tests/rig/fetch-kernels, as they lie in their files.
+ * ms for which one processor works to find Debian's kernels in a guest's memory, with all that is
+ * known of them then: symbols, layouts, ORC. Beside it, the copy of as much memory as the image
+ * takes. The kernels are those of tests/rig/fetch-kernels, as they lie in their files.
  */
 #include <elf.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 #include "tests/bench/bench.h"
 #include "tests/unit/flat_guest.c"
-#include "vmm/guest/linux/kallsyms.h"
 #include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/kallsyms.h"
 #include "vmm/guest/linux/kernel_image.h"
 
 #define IMAGE_START 0xffffffff80000000ull /* maps to GPA 0: a kernel that was not moved */
@@ -42,19 +42,23 @@ static void load(FILE *file)
 	for (int i = 0; i < header.e_phnum; i++) {
 		Elf64_Phdr segment;
 
-		read_at(file, header.e_phoff + (uint64_t)i * sizeof(segment), &segment, sizeof(segment));
-		if (segment.p_type != PT_LOAD || segment.p_paddr + segment.p_memsz > guest.tables_end)
+		read_at(file, header.e_phoff + (uint64_t)i * sizeof(segment), &segment,
+			sizeof(segment));
+		if (segment.p_type != PT_LOAD ||
+		    segment.p_paddr + segment.p_memsz > guest.tables_end)
 			continue;
 		read_at(file, segment.p_offset, guest.memory + segment.p_paddr, segment.p_filesz);
 		if (segment.p_paddr + segment.p_memsz > end)
 			end = segment.p_paddr + segment.p_memsz;
 	}
 	for (uint64_t gpa = 16ull << 20; gpa < end; gpa += LARGE_PAGE)
-		flat_guest_map(&guest, guest.registers.paging.cr3, IMAGE_START + gpa, gpa, LARGE_PAGE, 0);
+		flat_guest_map(&guest, guest.registers.paging.cr3, IMAGE_START + gpa, gpa,
+			       LARGE_PAGE, 0);
 	image_size = end - (16ull << 20);
 }
 
-/* The address of NAME by the table in BYTES at GVA, whose index of tokens is at TOKEN_INDEX; 0: none. */
+/* The address of NAME by the table in BYTES at GVA, whose index of tokens is at TOKEN_INDEX; 0:
+ * none. */
 static uint64_t address_of(const char *name, struct span bytes, uint64_t gva, uint64_t token_index)
 {
 	char found[KALLSYMS_NAME_MAX], type;
@@ -65,8 +69,8 @@ static uint64_t address_of(const char *name, struct span bytes, uint64_t gva, ui
 		return 0;
 	for (unsigned int form = 0; kallsyms_try_addresses(&kallsyms, form); form++)
 		;
-	for (uint32_t i = 0; i < kallsyms.count && !kallsyms_next_name(&kallsyms, &position, &type, found);
-	     i++)
+	for (uint32_t i = 0;
+	     i < kallsyms.count && !kallsyms_next_name(&kallsyms, &position, &type, found); i++)
 		if (!strcmp(found, name))
 			return kallsyms_address(&kallsyms, i);
 	return 0;
@@ -84,8 +88,8 @@ static void fill_kernel_tables(void)
 	    kernel_image_find_token_index(&guest.view, paging, &range, range.start, &token_index) ||
 	    guest_copy_virtual(&guest.view, paging, range.start, range.end - range.start, &bytes))
 		exit(1);
-	tables =
-		address_of("init_top_pgt", span_of(bytes, range.end - range.start), range.start, token_index);
+	tables = address_of("init_top_pgt", span_of(bytes, range.end - range.start), range.start,
+			    token_index);
 	free(bytes);
 	if (!tables)
 		exit(1);

@@ -52,8 +52,9 @@ static bool take(void *context, struct flight_trigger *trigger)
 			return false;
 		atomic_fetch_sub(&source->to_take, 1);
 	}
-	*trigger = (struct flight_trigger){ .told = { bench_time(CLOCK_MONOTONIC_RAW), "bench", "" },
-					    .path = source->dumping ? OUTPUT : NULL };
+	*trigger =
+		(struct flight_trigger){ .told = { bench_time(CLOCK_MONOTONIC_RAW), "bench", "" },
+					 .path = source->dumping ? OUTPUT : NULL };
 	return true;
 }
 
@@ -83,7 +84,8 @@ static struct flight_options flight_options(struct flight_source *source)
 	};
 }
 
-static struct collector_options collector_options(struct ring *const *rings, const struct guest_view *view,
+static struct collector_options collector_options(struct ring *const *rings,
+						  const struct guest_view *view,
 						  const struct flight_options *flight)
 {
 	return (struct collector_options){
@@ -111,8 +113,8 @@ static int collect(struct sampled_guest *guest, enum mode mode)
 {
 	struct flight_source source = { .dumping = mode == MODE_DUMPING };
 	struct flight_options flight = flight_options(&source);
-	struct collector_options options =
-		collector_options(guest->rings, &guest->view.view, mode == MODE_FILE ? NULL : &flight);
+	struct collector_options options = collector_options(guest->rings, &guest->view.view,
+							     mode == MODE_FILE ? NULL : &flight);
 	struct collector *collector;
 	int error = collector_start(&collector, &options);
 

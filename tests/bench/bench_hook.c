@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long libvirt waits for the hook, with kvmscoped there and without, beside a program that does nothing
- * (/bin/true, started the same way). Each has a /run/kvmscope of its own, in a mount namespace, which takes
- * root.
+ * How long libvirt waits for the hook, with kvmscoped there and without, beside a program that does
+ * nothing
+ * (/bin/true, started the same way). Each has a /run/kvmscope of its own, in a mount namespace,
+ * which takes root.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -106,10 +107,11 @@ static void print_late(const char *state, unsigned int hook, unsigned int nothin
 	const struct bench_bound bound = { BENCH_MOST, nothing + LATE_MORE };
 	char what[96];
 
-	snprintf(what, sizeof(what), NOTHING ", %s: longer than %d ms of %d runs", state, LIMIT_MS, RUNS);
-	bench_print(what, nothing, "runs");
-	snprintf(what, sizeof(what), "libvirt's hook, %s: longer than %d ms of %d runs", state, LIMIT_MS,
+	snprintf(what, sizeof(what), NOTHING ", %s: longer than %d ms of %d runs", state, LIMIT_MS,
 		 RUNS);
+	bench_print(what, nothing, "runs");
+	snprintf(what, sizeof(what), "libvirt's hook, %s: longer than %d ms of %d runs", state,
+		 LIMIT_MS, RUNS);
 	bench_print_bound(what, hook, "runs", bound);
 }
 
@@ -131,13 +133,14 @@ static void measure(const char *state)
 /* The child's part. It looks for domains where none are. */
 static _Noreturn void become_daemon(void)
 {
-	static const char conf[] = "[recordings]\ndirectory = " RUN "/recordings\n[metrics]\nlisten = off\n";
+	static const char conf[] =
+		"[recordings]\ndirectory = " RUN "/recordings\n[metrics]\nlisten = off\n";
 	FILE *file = fopen(RUN "/kvmscope.conf", "we");
 
 	if (!file || fputs(conf, file) < 0 || fclose(file) || mkdir(RUN "/libvirt", 0755))
 		_exit(126);
-	execl(DAEMON, DAEMON, "--config", RUN "/kvmscope.conf", "--run-directory", RUN, "--libvirt-directory",
-	      RUN "/libvirt", "--connect", "test:///default", NULL);
+	execl(DAEMON, DAEMON, "--config", RUN "/kvmscope.conf", "--run-directory", RUN,
+	      "--libvirt-directory", RUN "/libvirt", "--connect", "test:///default", NULL);
 	_exit(127);
 }
 
@@ -159,7 +162,8 @@ int main(void)
 
 	signal(SIGPIPE, SIG_IGN);
 	if (make_place()) {
-		bench_skip("libvirt's hook", "a mount namespace can not be had here, which takes root");
+		bench_skip("libvirt's hook",
+			   "a mount namespace can not be had here, which takes root");
 		return 0;
 	}
 	measure("without kvmscoped");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Seconds for a report with inlined functions, beside one without, on a million samples all over a C++
- * program. */
+/* Seconds for a report with inlined functions, beside one without, on a million samples all over a
+ * C++ program. */
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include "shared/error.h"
 #include "shared/sample_record.h"
 #include "tests/bench/bench.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_writer.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define SAMPLES 1000000u
 #define DEPTH   4u
@@ -62,9 +62,11 @@ static int write_samples(struct perf_data_writer *writer, const struct symbols *
 
 static int write_recording(void)
 {
-	const struct perf_data_options options = {
-		.path = OUTPUT, .frequency = 1000, .callchains = true, .vcpus = 1, .command_line = "bench"
-	};
+	const struct perf_data_options options = { .path = OUTPUT,
+						   .frequency = 1000,
+						   .callchains = true,
+						   .vcpus = 1,
+						   .command_line = "bench" };
 	uint8_t build_id[ELF_BUILD_ID_MAX];
 	int size = elf_build_id(PROGRAM, build_id), error;
 	struct perf_data_mapping mapping = {
@@ -119,7 +121,8 @@ int main(void)
 	if (with < 0 || without < 0)
 		bench_skip("report --inline on 1 M samples", "kvmscope report failed");
 	else
-		bench_print_beside("report --inline on 1 M samples", with, "s", "without --inline", without);
+		bench_print_beside("report --inline on 1 M samples", with, "s", "without --inline",
+				   without);
 	unlink(OUTPUT);
 	return 0;
 }

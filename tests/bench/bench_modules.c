@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What it costs to know which modules of the guest lie where: a look at the list of 100 modules, which the
- * collector takes 20 times a second, and what a sample pays that has a module's code in its callchain of
- * 16, beside one that has none.
+ * What it costs to know which modules of the guest lie where: a look at the list of 100 modules,
+ * which the collector takes 20 times a second, and what a sample pays that has a module's code in
+ * its callchain of 16, beside one that has none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +93,8 @@ static struct module_list look(void)
 {
 	struct module_list list;
 
-	if (module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL, NULL) ||
+	if (module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL,
+			     NULL) ||
 	    list.count != MODULES || list.modules[MODULES - 1].build_id_size != 20)
 		exit(1);
 	return list;
@@ -115,7 +116,9 @@ static double time_of_look(void)
 static double time_of_check(struct module_presence *presence, unsigned int count)
 {
 	uint64_t addresses[DEPTH], begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
-	struct guest_callchain chain = { .addresses = addresses, .capacity = DEPTH, .kernel_depth = DEPTH };
+	struct guest_callchain chain = { .addresses = addresses,
+					 .capacity = DEPTH,
+					 .kernel_depth = DEPTH };
 
 	for (unsigned int i = 0; i < DEPTH; i++)
 		addresses[i] = i < count ? BASE + (i * 37 % MODULES) * EACH + 8 : KERNEL + 64ul * i;
@@ -149,10 +152,10 @@ int main(void)
 	}
 	baseline = bench_median(none, RUNS);
 	bench_print("look at the list of 100 modules", bench_median(looks, RUNS), "us");
-	bench_print_beside("check of a sample in a module", bench_median(one, RUNS), "ns", "in none",
-			   baseline);
-	bench_print_beside("check of a sample in three modules", bench_median(three, RUNS), "ns", "in none",
-			   baseline);
+	bench_print_beside("check of a sample in a module", bench_median(one, RUNS), "ns",
+			   "in none", baseline);
+	bench_print_beside("check of a sample in three modules", bench_median(three, RUNS), "ns",
+			   "in none", baseline);
 	module_presence_free(presence);
 	module_list_free(&list);
 	symbols_free(kernel.symbols);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a write to a register of the emulated PMU costs a guest: beside the same
- * exit with nothing behind it, while a counter counts, and with a watch armed that never hits. And how late
- * an overflow is noticed, in the guest's time.
+ * exit with nothing behind it, while a counter counts, and with a watch armed that never hits. And
+ * how late an overflow is noticed, in the guest's time.
  */
 #include <string.h>
 
@@ -20,8 +20,8 @@
 #define MSR_INTEL 0x309
 #define MSR_AMD   0xc0010005
 
-/* mov esi, WRITES; 1: mov ecx, MSR; xor eax, eax; xor edx, edx; wrmsr; dec esi; jnz 1b; mov edx, 0xf4; out
- * dx, eax; hlt */
+/* mov esi, WRITES; 1: mov ecx, MSR; xor eax, eax; xor edx, edx; wrmsr; dec esi; jnz 1b; mov edx,
+ * 0xf4; out dx, eax; hlt */
 static uint8_t code[] = { 0xbe, WRITES & 0xff, WRITES >> 8, 0,    0,    0xb9, 0,    0,    0,
 			  0,    0x31,          0xc0,        0x31, 0xd2, 0x0f, 0x30, 0xff, 0xce,
 			  0x75, 0xf1,          0xba,        0xf4, 0,    0,    0,    0xef, 0xf4 };
@@ -35,7 +35,8 @@ struct kind {
 static struct watches *watches;
 static unsigned int writes;
 
-static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
+		  unsigned int size)
 {
 	if (write && port == 0xf4)
 		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
@@ -83,7 +84,8 @@ static int arm_silent_watch(struct vcpu *vcpu)
 		.kind = BREAKPOINT_EXECUTE, .length = 1, .pinned = true, .period = 1
 	};
 
-	if (watches_create(&watches, &options) || watch_add(watches, &request) || watch_arm(watches, 0, LAST))
+	if (watches_create(&watches, &options) || watch_add(watches, &request) ||
+	    watch_arm(watches, 0, LAST))
 		return -1;
 	return watch_enter(watches, vcpu);
 }
@@ -101,7 +103,8 @@ static double measure(struct kind kind)
 {
 	struct vcpu_handlers handlers = { .io = on_io,
 					  .debug = on_debug,
-					  .pmu = kind.bare ? &bare_operations : &pmu_vcpu_emulated };
+					  .pmu = kind.bare ? &bare_operations
+							   : &pmu_vcpu_emulated };
 	const uint32_t msr = is_intel() ? MSR_INTEL : MSR_AMD;
 	struct pmu_vcpu_statistics statistics = { 0 };
 	uint64_t begin, end;
@@ -185,7 +188,8 @@ int main(void)
 						  { .counting = false },
 						  { .counting = true },
 						  { .counting = true, .watched = true } };
-	static const char *const names[KINDS] = { NULL, "nothing counts", "a counter counts with its PMI on",
+	static const char *const names[KINDS] = { NULL, "nothing counts",
+						  "a counter counts with its PMI on",
 						  "the same, and a silent watch is armed" };
 	double times[KINDS][ROUNDS], bare;
 	char what[96];
@@ -205,13 +209,16 @@ int main(void)
 	bare = bench_median(times[0], ROUNDS);
 	for (int i = 1; i < KINDS; i++) {
 		snprintf(what, sizeof(what), "pmu: a WRMSR of the emulated PMU, %s", names[i]);
-		bench_print_beside(what, bench_median(times[i], ROUNDS), "us", "a bare exit for WRMSR", bare);
+		bench_print_beside(what, bench_median(times[i], ROUNDS), "us",
+				   "a bare exit for WRMSR", bare);
 	}
 	if (!measure_lateness()) {
 		fprintf(stderr, "not every overflow came: %s\n", error_message());
 		return 1;
 	}
-	bench_print("pmu: an overflow is noticed late by, median", bench_median(late, OVERFLOWS), "us");
-	bench_print("pmu: an overflow is noticed late by, 99 of 100", late[OVERFLOWS * 99 / 100], "us");
+	bench_print("pmu: an overflow is noticed late by, median", bench_median(late, OVERFLOWS),
+		    "us");
+	bench_print("pmu: an overflow is noticed late by, 99 of 100", late[OVERFLOWS * 99 / 100],
+		    "us");
 	return 0;
 }

@@ -37,8 +37,8 @@ static void fill(struct sample *sample, uint64_t number)
 				   .kernel_depth = DEPTH - 4,
 				   .user_depth = 4 };
 	for (int i = 0; i < DEPTH; i++)
-		sample->callchain[i] =
-			(i < DEPTH - 4 ? 0xffffffff81000000 : 0x400000) + (number * 31 + i * 977) % 65536;
+		sample->callchain[i] = (i < DEPTH - 4 ? 0xffffffff81000000 : 0x400000) +
+				       (number * 31 + i * 977) % 65536;
 	sample->rip = sample->callchain[0];
 }
 

@@ -36,8 +36,8 @@ static struct path {
 	uint64_t addresses[DEEPEST]; /* innermost first */
 } paths[PATHS];
 
-/* Each path begins as another one does, as calls from the same system calls do, and ends in functions of its
- * own. */
+/* Each path begins as another one does, as calls from the same system calls do, and ends in
+ * functions of its own. */
 static void make_paths(void)
 {
 	for (unsigned int i = 0; i < PATHS; i++) {
@@ -50,9 +50,10 @@ static void make_paths(void)
 			shared = path->depth - 1;
 		for (unsigned int j = 0; j < path->depth; j++)
 			path->addresses[path->depth - 1 - j] =
-				j < shared ? like->addresses[like->depth - 1 - j]
-					   : TEXT + (uint64_t)next_random(FUNCTIONS) * FUNCTION_SIZE +
-						     16 * next_random(4);
+				j < shared
+					? like->addresses[like->depth - 1 - j]
+					: TEXT + (uint64_t)next_random(FUNCTIONS) * FUNCTION_SIZE +
+						  16 * next_random(4);
 	}
 }
 
@@ -179,7 +180,8 @@ int main(void)
 		return 1;
 	}
 	setenv("HOME", HOME, 1);
-	compare("report on 1 M samples with callchains", "build/kvmscope report -i " OUTPUT " > /dev/null",
+	compare("report on 1 M samples with callchains",
+		"build/kvmscope report -i " OUTPUT " > /dev/null",
 		"perf report --stdio --no-children -g none",
 		"perf report --stdio --no-children -g none -i " OUTPUT
 		" > build/bench/report-perf.txt 2> /dev/null");

@@ -102,7 +102,8 @@ static void make_samples(uint16_t depth)
 	for (size_t i = 0; i < MADE; i++) {
 		struct sample *sample = &made[i].sample;
 
-		*sample = (struct sample){ .period = 1000000, .vcpu = next_random(VCPUS), .cpl = 3 };
+		*sample =
+			(struct sample){ .period = 1000000, .vcpu = next_random(VCPUS), .cpl = 3 };
 		sample->pid = sample->tid = 1 + next_random(PROCESSES);
 		strcpy(sample->comm, "program");
 		sample->user_depth = depth;
@@ -159,7 +160,9 @@ static double samples_per_second(uint16_t depth)
 	resolver_finish(resolver);
 	begin = bench_time(CLOCK_THREAD_CPUTIME_ID) - begin;
 	resolver_free(resolver);
-	return sum.samples == SAMPLES && sum.mapped == SAMPLES ? (double)SAMPLES * 1e9 / (double)begin : 0;
+	return sum.samples == SAMPLES && sum.mapped == SAMPLES
+		       ? (double)SAMPLES * 1e9 / (double)begin
+		       : 0;
 }
 
 static int report_speed(void)
@@ -169,9 +172,11 @@ static int report_speed(void)
 		uint32_t time_error;
 		const char *what;
 		struct bench_bound bound; /* M/s */
-	} kinds[] = { { 1, 0, "resolver: samples without callers", { BENCH_LEAST, 3 } },
-		      { DEPTH, 0, "resolver: samples with 7 callers in 3 images, all looked up", { 0 } },
-		      { DEPTH, 20000, "resolver: the same, times of events known within 20 us", { 0 } } };
+	} kinds[] = {
+		{ 1, 0, "resolver: samples without callers", { BENCH_LEAST, 3 } },
+		{ DEPTH, 0, "resolver: samples with 7 callers in 3 images, all looked up", { 0 } },
+		{ DEPTH, 20000, "resolver: the same, times of events known within 20 us", { 0 } }
+	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		double speeds[5];
@@ -186,7 +191,8 @@ static int report_speed(void)
 	return 0;
 }
 
-/* Bytes of samples without what their callchains hold, which is 8 bytes for each entry in any file. */
+/* Bytes of samples without what their callchains hold, which is 8 bytes for each entry in any file.
+ */
 struct content {
 	uint64_t samples, entries;
 };
@@ -247,7 +253,8 @@ static int write_file(unsigned int samples)
 	return error ? error : perf_data_writer_close(writer);
 }
 
-/* What samples take in a file: the difference of a long and of a short one, less their callchains. */
+/* What samples take in a file: the difference of a long and of a short one, less their callchains.
+ */
 static double own_bytes(void)
 {
 	struct content few = { 0 }, many = { 0 };
@@ -259,7 +266,8 @@ static double own_bytes(void)
 	if (write_file(10010) || read_content(OUTPUT, &many))
 		return 0;
 	size = file_size(OUTPUT) - size;
-	return (size - 8.0 * (double)(many.entries - few.entries)) / (double)(many.samples - few.samples);
+	return (size - 8.0 * (double)(many.entries - few.entries)) /
+	       (double)(many.samples - few.samples);
 }
 
 /* perf says itself what its records take, but for the callchains. */
@@ -293,9 +301,9 @@ static int report_bytes(void)
 	if (own <= 0)
 		return -1;
 	if (perf > 0)
-		bench_print_beside_bound("file: a sample without its callchain's entries", own, "bytes",
-					 "perf record -a -g --all-cgroups -e cpu-clock", perf,
-					 (struct bench_bound){ BENCH_MOST, perf });
+		bench_print_beside_bound("file: a sample without its callchain's entries", own,
+					 "bytes", "perf record -a -g --all-cgroups -e cpu-clock",
+					 perf, (struct bench_bound){ BENCH_MOST, perf });
 	else
 		bench_skip("file: a sample beside perf's own",
 			   "perf (package linux-perf) can not record here");

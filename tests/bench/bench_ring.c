@@ -181,8 +181,8 @@ static const struct writer writers[WRITERS] = {
 };
 
 /*
- * A record as long as a sample's is not to take much longer than its bytes, and less than by anything else
- * that has to find room for them.
+ * A record as long as a sample's is not to take much longer than its bytes, and less than by
+ * anything else that has to find room for them.
  */
 static struct bench_bound bound_beside(size_t writer, size_t other, size_t payload, double time)
 {
@@ -204,12 +204,13 @@ static void measure(size_t payload, const char *const *missing)
 	for (size_t k = 0; k < WRITERS; k++)
 		medians[k] = bench_median(times[k], STRETCHES);
 	for (size_t k = RING; k <= RECORDER; k++) {
-		snprintf(what, sizeof(what), "%s: write a record of %zu bytes", writers[k].name, payload);
+		snprintf(what, sizeof(what), "%s: write a record of %zu bytes", writers[k].name,
+			 payload);
 		for (size_t other = MEMCPY; other < WRITERS; other++)
 			if (!missing[other])
-				bench_print_beside_bound(what, medians[k], "ns", writers[other].name,
-							 medians[other],
-							 bound_beside(k, other, payload, medians[other]));
+				bench_print_beside_bound(
+					what, medians[k], "ns", writers[other].name, medians[other],
+					bound_beside(k, other, payload, medians[other]));
 	}
 }
 
@@ -218,7 +219,8 @@ static void *return_at_once(void *unused)
 	return unused;
 }
 
-/* In a process that never had a second thread, glibc takes its locks without atomic instructions. */
+/* In a process that never had a second thread, glibc takes its locks without atomic instructions.
+ */
 static void become_threaded(void)
 {
 	pthread_t thread;

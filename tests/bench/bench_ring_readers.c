@@ -149,8 +149,8 @@ static void end_crowd(void)
 	atomic_store(&crowd.done, false);
 }
 
-static void measure(const struct writer *alone, void (*make_room)(void), void (*start)(struct ring *of),
-		    struct ring *of, size_t payload)
+static void measure(const struct writer *alone, void (*make_room)(void),
+		    void (*start)(struct ring *of), struct ring *of, size_t payload)
 {
 	static double times[2][STRETCHES];
 	struct writer beside = { alone->name, alone->write, make_room };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a sample costs the guest of kvmscope run, by kicks and by the BPF program, both of which sample the
- * same vCPU at the same time, at 99 and 1000 Hz; BPF by 1 Hz less, so that within the second of a window each
- * has been as near behind the other. The guest measures it, as in bench_attach: gaps in which it did not run,
- * and one sample was taken. An argument names the KVM.
+ * What a sample costs the guest of kvmscope run, by kicks and by the BPF program, both of which
+ * sample the same vCPU at the same time, at 99 and 1000 Hz; BPF by 1 Hz less, so that within the
+ * second of a window each has been as near behind the other. The guest measures it, as in
+ * bench_attach: gaps in which it did not run, and one sample was taken. An argument names the KVM.
  */
 #include <sched.h>
 #include <string.h>
@@ -121,8 +121,8 @@ static void measure(unsigned int frequency)
 	double by_kicks[RUNS], by_bpf[RUNS], ratios[RUNS];
 	char what[96];
 
-	snprintf(what, sizeof(what), "sampling by bpf at %u Hz: guest's time for a sample, %s", frequency,
-		 kvm);
+	snprintf(what, sizeof(what), "sampling by bpf at %u Hz: guest's time for a sample, %s",
+		 frequency, kvm);
 	for (int run = 0; run < RUNS; run++) {
 		if (!measure_run(frequency, &by_kicks[run], &by_bpf[run])) {
 			bench_fail(what, "too few samples lie in gaps of their own");
@@ -130,8 +130,8 @@ static void measure(unsigned int frequency)
 		}
 		ratios[run] = by_bpf[run] / by_kicks[run];
 	}
-	bench_print_ratio(what, bench_median(by_bpf, RUNS), "us", "kicks", bench_median(by_kicks, RUNS),
-			  ratios, RUNS);
+	bench_print_ratio(what, bench_median(by_bpf, RUNS), "us", "kicks",
+			  bench_median(by_kicks, RUNS), ratios, RUNS);
 }
 
 int main(int argc, char **argv)

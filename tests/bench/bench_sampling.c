@@ -2,9 +2,10 @@
 /*
  * What sampling costs a guest: turns of a CPL3 loop for each ns of its
  * thread's CPU time, at 99, 1000, 4000 and 10000 Hz, by kicks and by the BPF
- * program, beside the same guest unsampled and beside perf's cpu-clock event of the same frequency on
- * the same thread, which interrupts it but never leaves KVM_RUN. What the thread that takes BPF's samples to
- * the rings uses is told besides. With an argument, which names the KVM, at 99 and 1000 Hz.
+ * program, beside the same guest unsampled and beside perf's cpu-clock event of the same frequency
+ * on the same thread, which interrupts it but never leaves KVM_RUN. What the thread that takes
+ * BPF's samples to the rings uses is told besides. With an argument, which names the KVM, at 99 and
+ * 1000 Hz.
  */
 #include <linux/perf_event.h>
 #include <string.h>
@@ -44,12 +45,14 @@ static int perf_event(pid_t thread, unsigned int frequency)
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_CPU_CLOCK,
 		.sample_period = 1000000000ull / frequency,
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD,
+		.sample_type =
+			PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD,
 		.write_backward = 1,
 		.watermark = 1,
 		.wakeup_watermark = 1 << 30,
 	};
-	int event = (int)syscall(SYS_perf_event_open, &attributes, thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	int event = (int)syscall(SYS_perf_event_open, &attributes, thread, -1, -1,
+				 PERF_FLAG_FD_CLOEXEC);
 
 	if (event >= 0)
 		mmap(NULL, 9 * 4096, PROT_READ, MAP_SHARED, event, 0);
@@ -162,11 +165,12 @@ static void print_bpf(unsigned int frequency, double costs[WAYS][RUNS], double *
 	for (int run = 0; run < RUNS; run++)
 		ratios[run] = costs[BY_BPF][run] / costs[BY_KICKS][run];
 	memcpy(kicks, costs[BY_KICKS], sizeof(kicks));
-	snprintf(what, sizeof(what), "sampling by bpf: guest slow-down at %u Hz, CPL3 loop, %s", frequency,
-		 kvm);
-	bench_print_ratio(what, bench_median(costs[BY_BPF], RUNS), "%", "kicks", bench_median(kicks, RUNS),
-			  ratios, RUNS);
-	snprintf(what, sizeof(what), "sampling by bpf: CPU time of its reader at %u Hz, %s", frequency, kvm);
+	snprintf(what, sizeof(what), "sampling by bpf: guest slow-down at %u Hz, CPL3 loop, %s",
+		 frequency, kvm);
+	bench_print_ratio(what, bench_median(costs[BY_BPF], RUNS), "%", "kicks",
+			  bench_median(kicks, RUNS), ratios, RUNS);
+	snprintf(what, sizeof(what), "sampling by bpf: CPU time of its reader at %u Hz, %s",
+		 frequency, kvm);
 	bench_print(what, bench_median(readers, RUNS), "% of a vCPU");
 }
 
@@ -193,7 +197,8 @@ static void measure(unsigned int frequency)
 		print_bpf(frequency, costs, readers);
 	else
 		bench_skip("sampling by bpf: guest slow-down", error_message());
-	snprintf(what, sizeof(what), "sampling: guest slow-down at %u Hz, CPL3 loop, %s", frequency, kvm);
+	snprintf(what, sizeof(what), "sampling: guest slow-down at %u Hz, CPL3 loop, %s", frequency,
+		 kvm);
 	bench_print_beside(what, bench_median(costs[BY_KICKS], RUNS), "%", "perf cpu-clock",
 			   bench_median(costs[BY_PERF], RUNS));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_sampling on a standard KVM, in the rig: what kicks and BPF cost a guest there. Exits are dear in an
- * emulator, and so are interrupts: compare ratios.
+ * bench_sampling on a standard KVM, in the rig: what kicks and BPF cost a guest there. Exits are
+ * dear in an emulator, and so are interrupts: compare ratios.
  */
 #include "tests/bench/bench.h"
 

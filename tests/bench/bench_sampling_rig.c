@@ -14,8 +14,8 @@
 
 static const int frequencies[FREQUENCIES] = { 99, 1000, 4000 };
 
-/* Prints a line "FREQUENCY PLAIN-USER PLAIN-SYSTEM SAMPLED-USER SAMPLED-SYSTEM", in seconds, for each pair of
- * runs. */
+/* Prints a line "FREQUENCY PLAIN-USER PLAIN-SYSTEM SAMPLED-USER SAMPLED-SYSTEM", in seconds, for
+ * each pair of runs. */
 static const char script[] =
 	"tests/rig/rig --timeout 200 -- bash -c '"
 	"TIMEFORMAT=\"%U %S\"; "
@@ -60,7 +60,8 @@ int main(void)
 
 		if (!count[i])
 			return 1;
-		snprintf(what, sizeof(what), "sampling: more CPU time at %d Hz than with --no-profile, rig",
+		snprintf(what, sizeof(what),
+			 "sampling: more CPU time at %d Hz than with --no-profile, rig",
 			 frequencies[i]);
 		bench_print(what, bench_median(slowdowns[i], count[i]), "%");
 	}

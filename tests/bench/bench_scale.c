@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What it takes to watch many: one kvmscoped on 64 idle VMs at 99 Hz, small guests of our own that wake up 4
- * times a second, which it takes for libvirt's as their files lie where libvirt would have them: its CPU time
- * and memory.
+ * What it takes to watch many: one kvmscoped on 64 idle VMs at 99 Hz, small guests of our own that
+ * wake up 4 times a second, which it takes for libvirt's as their files lie where libvirt would
+ * have them: its CPU time and memory.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -151,11 +151,12 @@ static void measure(pid_t daemon, const char *backend)
 	begun = bench_time(CLOCK_MONOTONIC);
 	sleep(MEASURE_S);
 	cpu = bench_time(clock) - cpu;
-	snprintf(what, sizeof(what), "scale: CPU time of kvmscoped for %d idle VMs at 99 Hz, by %s", VMS,
-		 backend);
+	snprintf(what, sizeof(what), "scale: CPU time of kvmscoped for %d idle VMs at 99 Hz, by %s",
+		 VMS, backend);
 	bench_print_bound(what, 100.0 * (double)cpu / (double)(bench_time(CLOCK_MONOTONIC) - begun),
 			  "% of a core", cpu_bound);
-	snprintf(what, sizeof(what), "scale: memory of kvmscoped for %d idle VMs, by %s", VMS, backend);
+	snprintf(what, sizeof(what), "scale: memory of kvmscoped for %d idle VMs, by %s", VMS,
+		 backend);
 	bench_print_bound(what, memory(daemon), "MiB", memory_bound);
 }
 
@@ -165,7 +166,8 @@ static void run(const char *backend)
 	uint64_t begun = bench_time(CLOCK_MONOTONIC);
 	bool ended = false;
 
-	for (int i = 0; i < ATTACH_S * (1000000 / POLL_US) && count_attached() < VMS && !ended; i++) {
+	for (int i = 0; i < ATTACH_S * (1000000 / POLL_US) && count_attached() < VMS && !ended;
+	     i++) {
 		usleep(POLL_US);
 		ended = waitpid(daemon, NULL, WNOHANG);
 	}

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How far the distributions of whole chains agree that kvmscope and the guest's own perf record
- * --call-graph dwarf have of one run, in the rig with Debian's 6.1: of a program that computes in 24 ways,
- * whose shares are known, and of one that makes system calls. Beside it, how far two recordings of one and
- * the same distribution would, which the number of samples decides: 99 % take some ten thousand of each.
- * What differs by more is told stack by stack.
+ * --call-graph dwarf have of one run, in the rig with Debian's 6.1: of a program that computes in
+ * 24 ways, whose shares are known, and of one that makes system calls. Beside it, how far two
+ * recordings of one and the same distribution would, which the number of samples decides: 99 % take
+ * some ten thousand of each. What differs by more is told stack by stack.
  *
  * bench_stacks [DIRECTORY]	reads the recordings that an earlier one left in DIRECTORY
  *
- * It takes as long as KVMSCOPE_BENCH_SECONDS says, by default 240; a quarter of that for each program.
+ * It takes as long as KVMSCOPE_BENCH_SECONDS says, by default 240; a quarter of that for each
+ * program.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -26,7 +27,8 @@
 #define DISK      "build/rig/stacks.ext4"
 #define FILES     DISK ".files"
 
-/* Not in step with each other, nor with the guest's tick; at more the guest would be busy with being sampled.
+/* Not in step with each other, nor with the guest's tick; at more the guest would be busy with
+ * being sampled.
  */
 #define FREQUENCY_OUTSIDE 1999
 #define FREQUENCY_INSIDE  1499
@@ -55,21 +57,23 @@ static bool record(unsigned int seconds)
 {
 	char command[2048];
 
-	snprintf(command, sizeof(command),
-		 "exec > build/bench/stacks.log 2>&1; set -e; "
-		 "tests/rig/perf-disk " DISK
-		 " tests/rig/guest-stacks build/rig/userland/computes build/rig/userland/calls; "
-		 "tests/rig/initrd --kernel 6.1 --output build/initrd/6.1-stacks.cpio "
-		 "--modules 'virtio_mmio virtio_console virtio_blk virtio-rng ext4 algif_hash rmd160'; "
-		 "tests/rig/rig --memory 2560 --trusted-tsc --timeout %u -- bash -c '"
-		 "d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; truncate -s 1G $d/disk; "
-		 "HOME=$d tests/rig/begin-when-known build/kvmscope run --pmu off --timeout %u --mem 1280M "
-		 "--stack-time 100ms -F %d --from-line \"stacks: waits\" --symfs " FILES " --no-disk-names "
-		 "--disk " DISK ",ro --disk $d/disk -o $d/perf.data "
-		 "--kernel build/cache/kernels/6.1/vmlinuz --initrd build/initrd/6.1-stacks.cpio "
-		 "--append \"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT
-		 " kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%u+%d\"'",
-		 seconds, seconds, FREQUENCY_OUTSIDE, seconds * 1000 / 4, FREQUENCY_INSIDE);
+	snprintf(
+		command, sizeof(command),
+		"exec > build/bench/stacks.log 2>&1; set -e; "
+		"tests/rig/perf-disk " DISK
+		" tests/rig/guest-stacks build/rig/userland/computes build/rig/userland/calls; "
+		"tests/rig/initrd --kernel 6.1 --output build/initrd/6.1-stacks.cpio "
+		"--modules 'virtio_mmio virtio_console virtio_blk virtio-rng ext4 algif_hash rmd160'; "
+		"tests/rig/rig --memory 2560 --trusted-tsc --timeout %u -- bash -c '"
+		"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; truncate -s 1G $d/disk; "
+		"HOME=$d tests/rig/begin-when-known build/kvmscope run --pmu off --timeout %u --mem 1280M "
+		"--stack-time 100ms -F %d --from-line \"stacks: waits\" --symfs " FILES
+		" --no-disk-names "
+		"--disk " DISK ",ro --disk $d/disk -o $d/perf.data "
+		"--kernel build/cache/kernels/6.1/vmlinuz --initrd build/initrd/6.1-stacks.cpio "
+		"--append \"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT
+		" kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%u+%d\"'",
+		seconds, seconds, FREQUENCY_OUTSIDE, seconds * 1000 / 4, FREQUENCY_INSIDE);
 	return !system(command);
 }
 
@@ -103,8 +107,8 @@ static bool is_in_system_call(const struct script_sample *sample)
 }
 
 /*
- * Code that runs without interrupts, and what is behind it, where the guest's clock samples instead; and the
- * vDSO, to whose callers perf finds no way.
+ * Code that runs without interrupts, and what is behind it, where the guest's clock samples
+ * instead; and the vDSO, to whose callers perf finds no way.
  */
 static bool is_misplaced(const struct script_sample *sample)
 {
@@ -132,7 +136,8 @@ static bool is_in_work(const struct script_sample *sample)
 	return is_in_system_call(sample) && !is_misplaced(sample);
 }
 
-/* Here no clock of the guest's own can sample: it is what the interrupt of such a clock does, too. */
+/* Here no clock of the guest's own can sample: it is what the interrupt of such a clock does, too.
+ */
 static bool is_in_interrupt(const struct script_sample *sample)
 {
 	return !strcmp(sample->comm, "calls") && is_interrupted(sample);
@@ -153,9 +158,11 @@ static void name_stack(const struct script_sample *sample, char *names, size_t s
 
 	for (size_t i = 0; i < sample->depth && length < size; i++) {
 		const struct script_frame *frame = &sample->frames[i];
-		const char *name = strcmp(frame->symbol, "[unknown]") ? frame->symbol : frame->image;
+		const char *name =
+			strcmp(frame->symbol, "[unknown]") ? frame->symbol : frame->image;
 
-		length += (size_t)snprintf(names + length, size - length, "%s%s", i ? ";" : "", name);
+		length +=
+			(size_t)snprintf(names + length, size - length, "%s%s", i ? ";" : "", name);
 	}
 }
 
@@ -183,7 +190,8 @@ static void read_recordings(const char *directory)
 
 	snprintf(environment, sizeof(environment), "HOME=$(realpath %s)", directory);
 	snprintf(options, sizeof(options),
-		 "--symfs " FILES " --kallsyms %s/.debug/\\[kernel.kallsyms]/*/kallsyms", directory);
+		 "--symfs " FILES " --kallsyms %s/.debug/\\[kernel.kallsyms]/*/kallsyms",
+		 directory);
 	for (unsigned int side = 0; side < 2; side++) {
 		snprintf(file, sizeof(file), "%s/%s", directory, side ? "disk" : "perf.data");
 		perf_script_read(environment, file, options, take, &side);
@@ -194,7 +202,8 @@ static void read_recordings(const char *directory)
 
 struct differences {
 	const struct part *part;
-	double beyond; /* the share of samples that are elsewhere, in stacks that differ beyond chance */
+	double beyond; /* the share of samples that are elsewhere, in stacks that differ beyond
+			  chance */
 };
 
 static void tell_difference(void *context, const size_t counts[2], const char *stack)
@@ -202,7 +211,8 @@ static void tell_difference(void *context, const size_t counts[2], const char *s
 	struct differences *differences = context;
 	const size_t *totals = differences->part->whole;
 	double shares[2], both = (double)(counts[0] + counts[1]) / (double)(totals[0] + totals[1]);
-	double deviation = sqrt(both * (1 - both) * (1.0 / (double)totals[0] + 1.0 / (double)totals[1]));
+	double deviation =
+		sqrt(both * (1 - both) * (1.0 / (double)totals[0] + 1.0 / (double)totals[1]));
 	char what[512];
 
 	for (int k = 0; k < 2; k++)
@@ -210,8 +220,8 @@ static void tell_difference(void *context, const size_t counts[2], const char *s
 	if (fabs(shares[0] - shares[1]) <= BEYOND_CHANCE * deviation)
 		return;
 	differences->beyond += fabs(shares[0] - shares[1]) / 2;
-	snprintf(what, sizeof(what), "stacks: more outside than inside, %s: %s", differences->part->what,
-		 stack);
+	snprintf(what, sizeof(what), "stacks: more outside than inside, %s: %s",
+		 differences->part->what, stack);
 	bench_print(what, 100 * (shares[0] - shares[1]), "points");
 }
 
@@ -220,11 +230,14 @@ static void tell_counts(const struct part *part)
 	char what[128];
 
 	for (int k = 0; k < 2; k++) {
-		snprintf(what, sizeof(what), "stacks: %s, whole chains from %s", part->what, sides[k]);
+		snprintf(what, sizeof(what), "stacks: %s, whole chains from %s", part->what,
+			 sides[k]);
 		bench_print(what, (double)part->whole[k], "chains");
-		snprintf(what, sizeof(what), "stacks: %s, chains from %s that are cut", part->what, sides[k]);
+		snprintf(what, sizeof(what), "stacks: %s, chains from %s that are cut", part->what,
+			 sides[k]);
 		bench_print(what,
-			    100 * (double)part->cut[k] / fmax(1, (double)(part->whole[k] + part->cut[k])),
+			    100 * (double)part->cut[k] /
+				    fmax(1, (double)(part->whole[k] + part->cut[k])),
 			    "%");
 	}
 }
@@ -295,7 +308,8 @@ static void tell_truth(void)
 	stack_samples_each(PROGRAM->samples, add_overlap, &truth);
 	for (int k = 0; k < 2; k++) {
 		snprintf(what, sizeof(what),
-			 "stacks: user space, overlap of %s with the true shares of 24 ways", sides[k]);
+			 "stacks: user space, overlap of %s with the true shares of 24 ways",
+			 sides[k]);
 		bench_print(what, 100 * truth.overlap[k], "%");
 	}
 	if (fabs(truth.known - 1) > 1e-6)
@@ -311,7 +325,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc < 2 && !record(seconds ? (unsigned int)atoi(seconds) : 240)) {
-		bench_fail("stacks: agreement with the guest's own perf, rig", "see build/bench/stacks.log");
+		bench_fail("stacks: agreement with the guest's own perf, rig",
+			   "see build/bench/stacks.log");
 		return 1;
 	}
 	for (size_t i = 0; i < PARTS; i++)

@@ -34,8 +34,8 @@ static int write_kernel(void)
 		Elf64_Phdr program;
 		uint8_t code[sizeof(code)];
 	} file = {
-		.header = { .e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
-					 EV_CURRENT },
+		.header = { .e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64,
+					 ELFDATA2LSB, EV_CURRENT },
 			    .e_type = ET_EXEC,
 			    .e_machine = EM_X86_64,
 			    .e_version = EV_CURRENT,
@@ -76,7 +76,8 @@ static pid_t start(const char *profile, int *console)
 		dup2(open("/dev/null", O_RDWR), STDIN_FILENO);
 		close(ends[0]);
 		close(ends[1]);
-		execl(PROGRAM, PROGRAM, "run", "--quiet", "--kernel", KERNEL, "--mem", "128M", profile, NULL);
+		execl(PROGRAM, PROGRAM, "run", "--quiet", "--kernel", KERNEL, "--mem", "128M",
+		      profile, NULL);
 		_exit(127);
 	}
 	close(ends[1]);
@@ -173,11 +174,12 @@ int main(void)
 			return 1;
 		}
 	}
-	bench_print("startup: exec of kvmscope to the guest's first instructions", bench_median(times, RUNS),
-		    "ms");
+	bench_print("startup: exec of kvmscope to the guest's first instructions",
+		    bench_median(times, RUNS), "ms");
 	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, no profile",
 		      measure_memory("--no-profile"), memory_bound);
 	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, profiling",
-		      measure_memory("--output=build/bench/memory.data"), (struct bench_bound){ 0 });
+		      measure_memory("--output=build/bench/memory.data"),
+		      (struct bench_bound){ 0 });
 	return bench_status();
 }

@@ -14,9 +14,9 @@
 #include "tests/unit/kallsyms_image.c"
 #include "tests/unit/task_guest.c"
 #include "vmm/guest/linux/kallsyms.h"
+#include "vmm/guest/linux/kernel_orc.h"
 #include "vmm/guest/symbol_table.h"
 #include "vmm/guest/unwind/unwind.h"
-#include "vmm/guest/linux/kernel_orc.h"
 
 #define GUEST_SIZE (1u << 20)
 #define TEXT       0xffffffff81000000ull
@@ -35,7 +35,8 @@
 
 /* 5 million frames a second. */
 static const struct bench_bound frame_bound = { BENCH_MOST, 200 }; /* ns */
-/* The same where a search takes 20 ns: how fast a machine is that does something else, too, is not ours. */
+/* The same where a search takes 20 ns: how fast a machine is that does something else, too, is not
+ * ours. */
 static const struct bench_bound search_bound = { BENCH_MOST, 10 };
 
 static struct flat_guest guest;
@@ -65,27 +66,30 @@ static void make_table(void)
 				    .count = ENTRIES };
 }
 
-/* Both chains lie on one stack: return addresses at the end of each frame, frame pointers before them. */
+/* Both chains lie on one stack: return addresses at the end of each frame, frame pointers before
+ * them. */
 static void make_stack(void)
 {
 	flat_guest_create(&guest, GUEST_SIZE);
 	flat_guest_map(&guest, guest.registers.paging.cr3, STACK, STACK_GPA, 4096, 0);
 	for (uint64_t i = 1; i < DEPTH; i++) {
-		uint64_t code =
-			i + 1 < DEPTH ? TEXT + (i * 7919 % ENTRIES) * STEP * 3 % (ENTRIES * STEP) : TEXT;
+		uint64_t code = i + 1 < DEPTH
+					? TEXT + (i * 7919 % ENTRIES) * STEP * 3 % (ENTRIES * STEP)
+					: TEXT;
 
 		flat_guest_write_u64(&guest, STACK_GPA + i * FRAME - 8, code + 8);
 		flat_guest_write_u64(&guest, STACK_GPA + i * FRAME - 16,
 				     i + 1 < DEPTH ? STACK + (i + 1) * FRAME - 16 : 0);
 	}
 	guest.registers.rip = TEXT + (uint64_t)ENTRIES / 2 * STEP;
-	flat_guest_map(&guest, guest.registers.paging.cr3, guest.registers.rip & ~4095ull, CODE_GPA, 4096, 0);
+	flat_guest_map(&guest, guest.registers.paging.cr3, guest.registers.rip & ~4095ull, CODE_GPA,
+		       4096, 0);
 	guest.registers.rsp = STACK;
 	guest.registers.rbp = STACK + FRAME - 16;
 	unwinder = (struct kernel_orc){ .paging = guest.registers.paging,
-					    .format = ORC_FORMAT_SIGNAL,
-					    .tables = &table,
-					    .table_count = 1 };
+					.format = ORC_FORMAT_SIGNAL,
+					.tables = &table,
+					.table_count = 1 };
 }
 
 static double time_frames(const struct kernel_orc *by)
@@ -98,8 +102,8 @@ static double time_frames(const struct kernel_orc *by)
 		frames += chain.kernel_depth;
 	}
 	if (frames != (uint64_t)ROUNDS * DEPTH || chain.flags) {
-		fprintf(stderr, "bench_unwind: a chain of %u frames, flags %u\n", chain.kernel_depth,
-			chain.flags);
+		fprintf(stderr, "bench_unwind: a chain of %u frames, flags %u\n",
+			chain.kernel_depth, chain.flags);
 		exit(1);
 	}
 	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / (double)frames;
@@ -125,7 +129,8 @@ static double time_searches(const uint32_t *starts)
 		for (unsigned int i = 0; i < DEPTH; i++) {
 			uint32_t start = (uint32_t)(addresses[i] - TEXT) / STEP * STEP;
 
-			found += bsearch(&start, starts, ENTRIES, sizeof(start), compare_starts) != NULL;
+			found += bsearch(&start, starts, ENTRIES, sizeof(start), compare_starts) !=
+				 NULL;
 		}
 	if (found != (size_t)ROUNDS * DEPTH) {
 		fprintf(stderr, "bench_unwind: %zu of the addresses are found\n", found);
@@ -150,10 +155,12 @@ static void measure_frames(void)
 		ratios[run] = orc[run] / searches[run];
 	}
 	free(starts);
-	bench_print_beside_bound("unwind: a frame by ORC, 360 000 entries", bench_median(orc, RUNS), "ns",
-				 "frame pointers", bench_median(frame_pointers, RUNS), frame_bound);
-	bench_print_ratio_bound("unwind: the same", bench_median(orc, RUNS), "ns", "bsearch among as many",
-				bench_median(searches, RUNS), ratios, RUNS, search_bound);
+	bench_print_beside_bound("unwind: a frame by ORC, 360 000 entries", bench_median(orc, RUNS),
+				 "ns", "frame pointers", bench_median(frame_pointers, RUNS),
+				 frame_bound);
+	bench_print_ratio_bound("unwind: the same", bench_median(orc, RUNS), "ns",
+				"bsearch among as many", bench_median(searches, RUNS), ratios, RUNS,
+				search_bound);
 }
 
 static double time_task(struct task_guest *tasks)
@@ -168,7 +175,8 @@ static double time_task(struct task_guest *tasks)
 	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / ROUNDS;
 }
 
-/* In the kernel one more thing is looked at, the stack; in user code the page tables have to fit. */
+/* In the kernel one more thing is looked at, the stack; in user code the page tables have to fit.
+ */
 static void measure_tasks(void)
 {
 	double user[RUNS], kernel[RUNS];
@@ -182,8 +190,8 @@ static void measure_tasks(void)
 		tasks.registers->rsp = DIRECT + TASK_STACK(1) + 0x3f00;
 		kernel[run] = time_task(&tasks);
 	}
-	bench_print_beside("task: of a sample in user code", bench_median(user, RUNS), "ns", "in the kernel",
-			   bench_median(kernel, RUNS));
+	bench_print_beside("task: of a sample in user code", bench_median(user, RUNS), "ns",
+			   "in the kernel", bench_median(kernel, RUNS));
 	task_guest_free(&tasks);
 }
 
@@ -213,7 +221,8 @@ static int decode(struct span image)
 	uint64_t token_index, position = 0;
 
 	if (!symbols || !kallsyms_find_token_index(image, 0, &token_index) ||
-	    kallsyms_locate(&kallsyms, image, IPS, token_index) || kallsyms_try_addresses(&kallsyms, 0))
+	    kallsyms_locate(&kallsyms, image, IPS, token_index) ||
+	    kallsyms_try_addresses(&kallsyms, 0))
 		return -1;
 	for (uint32_t i = 0; i < kallsyms.count; i++)
 		if (kallsyms_next_name(&kallsyms, &position, &type, name) ||

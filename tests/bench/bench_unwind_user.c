@@ -67,13 +67,13 @@ static __attribute__((noinline)) int f0(int n)
 }
 
 /* With frames of different sizes, and a result that keeps the call from being the last thing. */
-#define LEVEL(number, below)                                                                                 \
-	static __attribute__((noinline)) int f##number(int n)                                                \
-	{                                                                                                    \
-		volatile char bytes[(number)*24 + 8];                                                        \
-                                                                                                             \
-		bytes[n] = (char)n;                                                                          \
-		return f##below(n) + bytes[n];                                                               \
+#define LEVEL(number, below)                                                                       \
+	static __attribute__((noinline)) int f##number(int n)                                      \
+	{                                                                                          \
+		volatile char bytes[(number)*24 + 8];                                              \
+                                                                                                   \
+		bytes[n] = (char)n;                                                                \
+		return f##below(n) + bytes[n];                                                     \
 	}
 
 LEVEL(1, 0)
@@ -129,9 +129,10 @@ static void read_mappings(void)
 	if (!maps || user_images_create(&images))
 		fail("no mappings");
 	while (fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%llx-%llx %4s %llx %*s %*s %299s", &start, &end, kind, &offset, path) ==
-			    5 &&
-		    kind[2] == 'x' && (strstr(path, "/libc.so") || strstr(path, "bench_unwind_user")))
+		if (sscanf(line, "%llx-%llx %4s %llx %*s %*s %299s", &start, &end, kind, &offset,
+			   path) == 5 &&
+		    kind[2] == 'x' &&
+		    (strstr(path, "/libc.so") || strstr(path, "bench_unwind_user")))
 			add_image(path, start, end, offset);
 	fclose(maps);
 }
@@ -147,8 +148,9 @@ static void take_stack(void)
 		flat_guest_map(&guest, to->paging.cr3, base + at, at, PAGE, 4);
 	/* The arguments and the environment are above it: there is that much. */
 	memcpy(guest.memory, (const void *)(uintptr_t)base,
-	       (uint64_t)(uintptr_t)*environ - base < STACK_SIZE ? (uint64_t)(uintptr_t)*environ - base
-								 : STACK_SIZE);
+	       (uint64_t)(uintptr_t)*environ - base < STACK_SIZE
+		       ? (uint64_t)(uintptr_t)*environ - base
+		       : STACK_SIZE);
 	to->rip = (uint64_t)from[REG_RIP];
 	to->rsp = (uint64_t)from[REG_RSP];
 	to->rbp = (uint64_t)from[REG_RBP];
@@ -253,8 +255,8 @@ static void measure_frames(void)
 		ratios[run] = tables[run] / libdw[run];
 	}
 	dwfl_end(dwfl);
-	bench_print_bound("unwind: a frame of a user program by .eh_frame", bench_median(tables, RUNS), "ns",
-			  frame_bound);
+	bench_print_bound("unwind: a frame of a user program by .eh_frame",
+			  bench_median(tables, RUNS), "ns", frame_bound);
 	bench_print_ratio_bound("unwind: the same", bench_median(tables, RUNS), "ns", "libdw",
 				bench_median(libdw, RUNS), ratios, RUNS, libdw_bound);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a stop pays for what is mapped: a chain whose addresses are in one, four or 16 of the mappings of an
- * address space of 400, by each kind of tree.
+ * What a stop pays for what is mapped: a chain whose addresses are in one, four or 16 of the
+ * mappings of an address space of 400, by each kind of tree.
  */
 #include "tests/bench/bench.h"
 #include "tests/unit/flat_guest.c"
@@ -64,7 +64,8 @@ static void measure(const char *tree, bool is_maple)
 
 	make_guest(is_maple);
 	for (unsigned int i = 0; i < 3; i++) {
-		snprintf(what, sizeof(what), "stop with addresses in %u mappings, %s tree", counts[i], tree);
+		snprintf(what, sizeof(what), "stop with addresses in %u mappings, %s tree",
+			 counts[i], tree);
 		bench_print(what, median_of_stop(counts[i]), "ns");
 	}
 	user_guest_free(&guest);

@@ -8,10 +8,11 @@
  *	the guest's own MOV DR, WRMSR of a counter and exits, beside the same without a watch
  *	and the loss of a guest at CPL 3 by a watch that is never hit
  *
- * The last is some thousandths at most, far less than what a busy machine does to a run. So one guest runs
- * in short slices, without and with the watch in turn (ABBA, so that a drift is in both alike), and its
- * progress per CPU time of its thread is compared within each four. Said is the median of their ratios, with
- * its 95 % interval by order statistics, beside the same for no watch in either: what of it is noise.
+ * The last is some thousandths at most, far less than what a busy machine does to a run. So one
+ *guest runs in short slices, without and with the watch in turn (ABBA, so that a drift is in both
+ *alike), and its progress per CPU time of its thread is compared within each four. Said is the
+ *median of their ratios, with its 95 % interval by order statistics, beside the same for no watch
+ *in either: what of it is noise.
  *
  * On this machine's KVM, or with an argument, which says where: see bench_watch_rig.c.
  */
@@ -47,30 +48,35 @@ static const struct bench_bound silent_bound = { BENCH_MOST, 0.5 }; /* % */
 static const char *place = "local KVM";
 
 /* mov ecx, TURNS; 1: nop; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
-static const uint8_t execute_loop[] = { 0xb9, TURNS & 0xff, TURNS >> 8, 0, 0, 0x90, 0xff, 0xc9, 0x75,
-					0xfb, 0xba,         0xf4,       0, 0, 0,    0xef, 0xf4 };
+static const uint8_t execute_loop[] = { 0xb9, TURNS & 0xff, TURNS >> 8, 0,    0,    0x90, 0xff,
+					0xc9, 0x75,         0xfb,       0xba, 0xf4, 0,    0,
+					0,    0xef,         0xf4 };
 /* mov ecx, TURNS; 1: mov [DATA], ecx; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
 static const uint8_t write_loop[] = {
 	0xb9, TURNS & 0xff, TURNS >> 8, 0,    0,    0x89, 0x0c, 0x25, 0, 0,    8,   0,
 	0xff, 0xc9,         0x75,       0xf5, 0xba, 0xf4, 0,    0,    0, 0xef, 0xf4
 };
 /* mov ecx, TURNS; 1: mov dr3, rax; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
-static const uint8_t move_loop[] = { 0xb9, TURNS & 0xff, TURNS >> 8, 0,    0, 0x0f, 0x23, 0xd8, 0xff, 0xc9,
-				     0x75, 0xf9,         0xba,       0xf4, 0, 0,    0,    0xef, 0xf4 };
-/* mov esi, TURNS; mov ecx, MSR; xor eax, eax; xor edx, edx; 1: wrmsr; dec esi; jnz 1b; mov edx, 0xf4; out dx,
- * eax; hlt */
-static uint8_t wrmsr_loop[] = { 0xbe, TURNS & 0xff, TURNS >> 8, 0,    0,    0xb9, 0,    0,    0,
-				0,    0x31,         0xc0,       0x31, 0xd2, 0x0f, 0x30, 0xff, 0xce,
-				0x75, 0xfa,         0xba,       0xf4, 0,    0,    0,    0xef, 0xf4 };
+static const uint8_t move_loop[] = { 0xb9, TURNS & 0xff, TURNS >> 8, 0,    0,    0x0f, 0x23, 0xd8,
+				     0xff, 0xc9,         0x75,       0xf9, 0xba, 0xf4, 0,    0,
+				     0,    0xef,         0xf4 };
+/* mov esi, TURNS; mov ecx, MSR; xor eax, eax; xor edx, edx; 1: wrmsr; dec esi; jnz 1b; mov edx,
+ * 0xf4; out dx, eax; hlt */
+static uint8_t wrmsr_loop[] = {
+	0xbe, TURNS & 0xff, TURNS >> 8, 0,    0,    0xb9, 0,    0,    0, 0, 0x31, 0xc0, 0x31, 0xd2,
+	0x0f, 0x30,         0xff,       0xce, 0x75, 0xfa, 0xba, 0xf4, 0, 0, 0,    0xef, 0xf4
+};
 #define WRMSR_LOOP_MSR 6
 /* mov edi, DATA; 1: mov ecx, 100; 2: dec ecx; jnz 2b; inc qword [rdi]; jmp 1b */
 static const uint8_t endless_loop[] = { 0xbf, 0,    0,    8,    0,    0xb9, 100,  0,    0,   0,
 					0xff, 0xc9, 0x75, 0xfc, 0x48, 0xff, 0x07, 0xeb, 0xf2 };
 
-/* mov ecx, TURNS; mov edx, 0xf5; 1: out dx, eax; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
-static const uint8_t leaving_loop[] = { 0xb9, TURNS & 0xff, TURNS >> 8, 0,    0,    0xba, 0xf5, 0, 0, 0,
-					0xef, 0xff,         0xc9,       0x75, 0xfb, 0xba, 0xf4, 0, 0, 0,
-					0xef, 0xf4 };
+/* mov ecx, TURNS; mov edx, 0xf5; 1: out dx, eax; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt
+ */
+static const uint8_t leaving_loop[] = {
+	0xb9, TURNS & 0xff, TURNS >> 8, 0,    0,    0xba, 0xf5, 0, 0, 0,    0xef,
+	0xff, 0xc9,         0x75,       0xfb, 0xba, 0xf4, 0,    0, 0, 0xef, 0xf4
+};
 
 struct subject {
 	const uint8_t *code;
@@ -88,7 +94,8 @@ static struct {
 	unsigned int hits;
 } run;
 
-static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
+		  unsigned int size)
 {
 	if (write && port == 0xf4)
 		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
@@ -99,14 +106,15 @@ static struct kvm_guest_debug bare_breakpoint(const struct subject *subject)
 	return (struct kvm_guest_debug){
 		.control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
 		.arch.debugreg = { [0] = subject->address,
-				   [7] = subject->kind == BREAKPOINT_EXECUTE ? DR7_EXECUTE_0 : DR7_WRITE_0 },
+				   [7] = subject->kind == BREAKPOINT_EXECUTE ? DR7_EXECUTE_0
+									     : DR7_WRITE_0 },
 	};
 }
 
 static void on_bare_debug(struct vcpu *vcpu)
 {
-	static const struct kvm_guest_debug step = { .control =
-							     KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_SINGLESTEP };
+	static const struct kvm_guest_debug step = { .control = KVM_GUESTDBG_ENABLE |
+								KVM_GUESTDBG_SINGLESTEP };
 	struct kvm_guest_debug breakpoint = bare_breakpoint(run.subject);
 	bool stepped = vcpu->run->debug.arch.dr6 & DR6_BS;
 
@@ -147,7 +155,8 @@ static int arm(const struct subject *subject, struct vcpu *vcpu)
 }
 
 /* Makes the guest of SUBJECT, with CPL, ready to run. */
-static int prepare(const struct subject *subject, int cpl, struct vm *vm, struct vcpu_handlers *handlers)
+static int prepare(const struct subject *subject, int cpl, struct vm *vm,
+		   struct vcpu_handlers *handlers)
 {
 	struct watches_options options = { .vcpus = 1, .storm_limit = 1u << 30, .hit = on_hit };
 	int error;
@@ -215,7 +224,8 @@ static const char *name(const char *what)
 }
 
 /* Hits of SUBJECT beside as many bare exits; one is to cost twice as much at most. */
-static void measure_hits(struct subject subject, const char *what, const char *rate, const char *beside)
+static void measure_hits(struct subject subject, const char *what, const char *rate,
+			 const char *beside)
 {
 	struct subject bare = subject;
 	double cost, least;
@@ -251,7 +261,8 @@ static void on_slice_end(void *context, struct vcpu *vcpu)
 
 static timer_t make_slice_timer(void)
 {
-	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_KICK_SIGNAL };
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID,
+				  .sigev_signo = VCPU_KICK_SIGNAL };
 	timer_t timer;
 
 	event._sigev_un._tid = gettid();
@@ -297,8 +308,8 @@ static double loss_in_four(struct vm *vm, timer_t timer, bool watched)
 }
 
 /*
- * LOSSES' median and its 95 % interval: ranks of the sorted values by the binomial distribution. BOUND is
- * broken if all of the interval is beyond it.
+ * LOSSES' median and its 95 % interval: ranks of the sorted values by the binomial distribution.
+ * BOUND is broken if all of the interval is beyond it.
  */
 static void print_loss(const char *what, double *losses, struct bench_bound bound)
 {
@@ -358,26 +369,26 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	memcpy(wrmsr_loop + WRMSR_LOOP_MSR, &counter, sizeof(counter));
-	measure_hits((struct subject){ execute_loop, sizeof(execute_loop), BREAKPOINT_EXECUTE, 1, LOOP, false,
-				       false },
+	measure_hits((struct subject){ execute_loop, sizeof(execute_loop), BREAKPOINT_EXECUTE, 1,
+				       LOOP, false, false },
 		     "a hit of a breakpoint in kernel code, stepped over",
 		     "hits of a breakpoint in kernel code", "two bare KVM_EXIT_DEBUG");
-	measure_hits(
-		(struct subject){ write_loop, sizeof(write_loop), BREAKPOINT_WRITE, 4, DATA, false, false },
-		"a hit of a watchpoint", "hits of a watchpoint", "one bare KVM_EXIT_DEBUG");
-	measure_own(
-		(struct subject){ move_loop, sizeof(move_loop), BREAKPOINT_EXECUTE, 1, NEVER, false, false },
-		"the guest's MOV DR beside a watch");
-	measure_own(
-		(struct subject){ wrmsr_loop, sizeof(wrmsr_loop), BREAKPOINT_EXECUTE, 1, NEVER, false, true },
-		"the guest's WRMSR of an emulated counter beside a watch");
-	measure_own((struct subject){ leaving_loop, sizeof(leaving_loop), BREAKPOINT_EXECUTE, 1, NEVER, false,
-				      false },
+	measure_hits((struct subject){ write_loop, sizeof(write_loop), BREAKPOINT_WRITE, 4, DATA,
+				       false, false },
+		     "a hit of a watchpoint", "hits of a watchpoint", "one bare KVM_EXIT_DEBUG");
+	measure_own((struct subject){ move_loop, sizeof(move_loop), BREAKPOINT_EXECUTE, 1, NEVER,
+				      false, false },
+		    "the guest's MOV DR beside a watch");
+	measure_own((struct subject){ wrmsr_loop, sizeof(wrmsr_loop), BREAKPOINT_EXECUTE, 1, NEVER,
+				      false, true },
+		    "the guest's WRMSR of an emulated counter beside a watch");
+	measure_own((struct subject){ leaving_loop, sizeof(leaving_loop), BREAKPOINT_EXECUTE, 1,
+				      NEVER, false, false },
 		    "the guest's exits to user space beside a watch");
 	if (argc > 1) /* In an emulator CPU time is not what the guest got. */
 		return bench_status();
-	measure_silent((struct subject){ endless_loop, sizeof(endless_loop), BREAKPOINT_EXECUTE, 1, NEVER,
-					 false, false },
+	measure_silent((struct subject){ endless_loop, sizeof(endless_loop), BREAKPOINT_EXECUTE, 1,
+					 NEVER, false, false },
 		       3, "loss of a CPL3 loop by a silent watch");
 	return bench_status();
 }

@@ -8,7 +8,8 @@
 int main(void)
 {
 	if (system("tests/rig/rig --check debug-registers > /dev/null 2>&1")) {
-		bench_skip("watch: hits and what else they cost, rig", "no debug registers in a rig here");
+		bench_skip("watch: hits and what else they cost, rig",
+			   "no debug registers in a rig here");
 		return 0;
 	}
 	return system("tests/rig/rig --timeout 200 -- build/bench/bench_watch rig 2> build/bench/watch_rig.log")

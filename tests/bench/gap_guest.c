@@ -7,8 +7,8 @@
 
 #include "tests/bench/bench.h"
 
-/* GPAs: how many gaps there were so far, the TSC of now, and the gaps, the latest of them; as the guest
- * writes them, in turns of its TSC. */
+/* GPAs: how many gaps there were so far, the TSC of now, and the gaps, the latest of them; as the
+ * guest writes them, in turns of its TSC. */
 #define COUNT 0x80000ull
 #define NOW   0x80008ull
 #define GAPS  0x100000ull
@@ -22,8 +22,8 @@
  *	mov edi, COUNT; mov esi, GAPS; xor r9d, r9d; rdtsc; shl rdx, 32; or rax, rdx; mov r8, rax
  * 1:	rdtsc; shl rdx, 32; or rax, rdx; mov [rdi + 8], rax; mov rcx, rax; sub rcx, r8; mov r8, rax
  *	cmp rcx, 2048; jb 1b
- *	mov rdx, r9; and edx, GAP_WINDOW_MAX - 1; shl rdx, 4; mov [rsi + rdx], rax; mov [rsi + rdx + 8], rcx
- *	inc r9; mov [rdi], r9; jmp 1b
+ *	mov rdx, r9; and edx, GAP_WINDOW_MAX - 1; shl rdx, 4; mov [rsi + rdx], rax; mov [rsi + rdx +
+ *8], rcx inc r9; mov [rdi], r9; jmp 1b
  */
 const uint8_t gap_guest_code[GAP_GUEST_CODE_SIZE] = {
 	0xb9, 0x08, 0x00, 0x00, 0x00, 0xe8, 0x00, 0x00, 0x00, 0x00, 0x55, 0x48, 0x89, 0xe5, 0xff,
@@ -50,8 +50,8 @@ static uint64_t read_word(struct sampled_guest *guest, uint64_t gpa)
 }
 
 /*
- * What the guest wrote last is of now, at the best of moments: it has to run in some of them, beside us. How
- * far it is ahead never changes, so the best of all windows counts.
+ * What the guest wrote last is of now, at the best of moments: it has to run in some of them,
+ * beside us. How far it is ahead never changes, so the best of all windows counts.
  */
 static void learn_ahead(struct sampled_guest *guest, clockid_t clock, int64_t *most)
 {
@@ -85,7 +85,8 @@ static struct moment now(void)
 }
 
 /* Those of the window that are still written down. */
-static void read_gaps(struct sampled_guest *guest, uint64_t from, uint64_t to, struct gap_window *window)
+static void read_gaps(struct sampled_guest *guest, uint64_t from, uint64_t to,
+		      struct gap_window *window)
 {
 	window->count = to - from < GAP_WINDOW_MAX ? to - from : GAP_WINDOW_MAX;
 	for (uint64_t i = 0; i < window->count; i++) {
@@ -104,8 +105,8 @@ static void translate(struct gap_window *window, int64_t ahead, const struct mom
 	for (uint64_t i = 0; i < window->count; i++) {
 		struct gap *gap = &window->gaps[i];
 
-		gap->end =
-			first->time + (uint64_t)((double)(gap->end - (uint64_t)ahead - first->turns) * scale);
+		gap->end = first->time +
+			   (uint64_t)((double)(gap->end - (uint64_t)ahead - first->turns) * scale);
 		gap->length = (uint64_t)((double)gap->length * scale);
 	}
 }

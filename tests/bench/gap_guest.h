@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest that tells by itself when it did not run: a CPL3 loop, eight frames deep, that reads the TSC in
- * each turn and writes down each gap. What interrupts it is as long as the gap that it lies in.
+ * A guest that tells by itself when it did not run: a CPL3 loop, eight frames deep, that reads the
+ * TSC in each turn and writes down each gap. What interrupts it is as long as the gap that it lies
+ * in.
  */
 #ifndef KVMSCOPE_TESTS_BENCH_GAP_GUEST_H
 #define KVMSCOPE_TESTS_BENCH_GAP_GUEST_H
@@ -31,8 +32,8 @@ struct gap_window {
 #define GAP_AHEAD_UNKNOWN INT64_MIN
 
 /*
- * Lets it run for a second of CPU time, and takes the gaps of that. AHEAD: how far the guest's TSC is ahead
- * of the host's, GAP_AHEAD_UNKNOWN at first; better known after each call.
+ * Lets it run for a second of CPU time, and takes the gaps of that. AHEAD: how far the guest's TSC
+ * is ahead of the host's, GAP_AHEAD_UNKNOWN at first; better known after each call.
  */
 void gap_guest_measure(struct sampled_guest *guest, int64_t *ahead, struct gap_window *window);
 

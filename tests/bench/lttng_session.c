@@ -55,7 +55,8 @@ static pid_t start_quietly(char *const arguments[])
 static bool lttng(const char *first, const char *second, const char *third, const char *fourth,
 		  const char *fifth)
 {
-	const char *arguments[] = { "lttng", "--no-sessiond", first, second, third, fourth, fifth, NULL };
+	const char *arguments[] = { "lttng", "--no-sessiond", first, second,
+				    third,   fourth,          fifth, NULL };
 	int status;
 	pid_t child = start_quietly((char *const *)arguments);
 

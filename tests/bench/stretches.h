@@ -61,7 +61,8 @@ static inline void take_turn(const struct writer *writer, size_t payload, double
 	}
 }
 
-static inline __attribute__((always_inline)) void write_records(struct ring *to, size_t payload, size_t count)
+static inline __attribute__((always_inline)) void write_records(struct ring *to, size_t payload,
+								size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		void *record = ring_reserve(to, RECORD_ANY, payload);

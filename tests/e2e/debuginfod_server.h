@@ -16,15 +16,15 @@ struct debuginfod_server {
 
 bool debuginfod_server_runs(void);
 
-/* Serves the files below HOME/files at http://127.0.0.1:PORT. It takes a moment until it listens and knows
- * them. */
+/* Serves the files below HOME/files at http://127.0.0.1:PORT. It takes a moment until it listens
+ * and knows them. */
 void debuginfod_server_start(struct debuginfod_server *server);
 void debuginfod_server_stop(const struct debuginfod_server *server);
 
-#define NEED_DEBUGINFOD                                                                                      \
-	do {                                                                                                 \
-		if (!debuginfod_server_runs())                                                               \
-			SKIP("debuginfod (package debuginfod) does not run here");                           \
+#define NEED_DEBUGINFOD                                                                            \
+	do {                                                                                       \
+		if (!debuginfod_server_runs())                                                     \
+			SKIP("debuginfod (package debuginfod) does not run here");                 \
 	} while (0)
 
 #endif

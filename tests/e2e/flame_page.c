@@ -25,7 +25,8 @@ struct question {
 	unsigned long samples;
 };
 
-/* ["name","image",kind] on a line of its own; quotes in names are escaped, and long ones are cut. */
+/* ["name","image",kind] on a line of its own; quotes in names are escaped, and long ones are cut.
+ */
 static bool read_frame(const char *line, struct frame *frame)
 {
 	const char *name = line + 2, *image, *kind;
@@ -47,7 +48,8 @@ static bool read_frames(struct flame_page *page, const char *lines)
 
 	for (const char *line = strchr(lines, '\n'); line && read_frame(line + 1, &frame);
 	     line = strchr(line + 1, '\n')) {
-		struct frame *grown = realloc(page->frames, (page->frame_count + 1) * sizeof(frame));
+		struct frame *grown =
+			realloc(page->frames, (page->frame_count + 1) * sizeof(frame));
 
 		if (!grown)
 			return false;
@@ -80,7 +82,8 @@ void flame_page_free(struct flame_page *page)
 	free(page);
 }
 
-static bool is_answer(const struct question *question, const struct frame *frame, unsigned int depth)
+static bool is_answer(const struct question *question, const struct frame *frame,
+		      unsigned int depth)
 {
 	if (!question->name)
 		return depth == 1;
@@ -88,8 +91,9 @@ static bool is_answer(const struct question *question, const struct frame *frame
 }
 
 /*
- * The node at AT, as "[frame,weight,samples,self]" or with its children, "[frame,weight,samples,self,[...]]".
- * Returns what is behind it. COUNTED: one around it was the answer, or it is of another process.
+ * The node at AT, as "[frame,weight,samples,self]" or with its children,
+ * "[frame,weight,samples,self,[...]]". Returns what is behind it. COUNTED: one around it was the
+ * answer, or it is of another process.
  */
 static const char *walk(struct question *question, const char *at, unsigned int depth, bool counted)
 {
@@ -128,8 +132,9 @@ unsigned long flame_page_samples(const struct flame_page *page, const char *proc
 	return ask((struct question){ .page = page, .process = process });
 }
 
-unsigned long flame_page_samples_in(const struct flame_page *page, const char *process, const char *name,
-				    enum flame_page_kind kind)
+unsigned long flame_page_samples_in(const struct flame_page *page, const char *process,
+				    const char *name, enum flame_page_kind kind)
 {
-	return ask((struct question){ .page = page, .process = process, .name = name, .kind = kind });
+	return ask(
+		(struct question){ .page = page, .process = process, .name = name, .kind = kind });
 }

@@ -18,7 +18,7 @@ void flame_page_free(struct flame_page *page);
 unsigned long flame_page_samples(const struct flame_page *page, const char *process);
 
 /* Of these, those in the function NAME of KIND, or in what it calls. */
-unsigned long flame_page_samples_in(const struct flame_page *page, const char *process, const char *name,
-				    enum flame_page_kind kind);
+unsigned long flame_page_samples_in(const struct flame_page *page, const char *process,
+				    const char *name, enum flame_page_kind kind);
 
 #endif

@@ -24,8 +24,8 @@ void named_guest_cache(struct named_guest *named, bool code)
 	CHECK_EQUAL(build_id_cache_add_kernel(cache, &guest->image), 0);
 	CHECK_EQUAL(build_id_cache_add_boot(cache, &guest->image, &named->boot), 0);
 	if (code)
-		CHECK_EQUAL(build_id_cache_add_code(cache, &guest->image, &guest->view, &guest->paging,
-						    &named->boot),
+		CHECK_EQUAL(build_id_cache_add_code(cache, &guest->image, &guest->view,
+						    &guest->paging, &named->boot),
 			    0);
 }
 

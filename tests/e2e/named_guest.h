@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fake guest whose names are in perf's build-id cache, in a home directory of the test's own. Main thread.
+/* A fake guest whose names are in perf's build-id cache, in a home directory of the test's own.
+ * Main thread.
  */
 #ifndef KVMSCOPE_TESTS_E2E_NAMED_GUEST_H
 #define KVMSCOPE_TESTS_E2E_NAMED_GUEST_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debian's perf as tests run it: in a home directory, and so a build-id cache, of the test's own. Main
- * thread. */
+/* Debian's perf as tests run it: in a home directory, and so a build-id cache, of the test's own.
+ * Main thread. */
 #ifndef KVMSCOPE_TESTS_E2E_PERF_HOME_H
 #define KVMSCOPE_TESTS_E2E_PERF_HOME_H
 
@@ -15,10 +15,10 @@ bool perf_runs(void);
 void perf_home_enter(char home[64]);
 void perf_home_leave(const char *home);
 
-#define NEED_PERF                                                                                            \
-	do {                                                                                                 \
-		if (!perf_runs())                                                                            \
-			SKIP("perf (package linux-perf) does not run here");                                 \
+#define NEED_PERF                                                                                  \
+	do {                                                                                       \
+		if (!perf_runs())                                                                  \
+			SKIP("perf (package linux-perf) does not run here");                       \
 	} while (0)
 
 #endif

@@ -37,7 +37,8 @@ void recording_sample_begin(struct sample *sample, unsigned int number, unsigned
 	sample->tid = sample->host_tid;
 }
 
-/* Sample number NUMBER of a recording that looks like one: two parts of four with the kernel in the chain. */
+/* Sample number NUMBER of a recording that looks like one: two parts of four with the kernel in the
+ * chain. */
 void recording_sample(struct sample *sample, unsigned int number, uint64_t text)
 {
 	uint64_t *chain = sample->callchain;
@@ -129,10 +130,12 @@ static void write_samples(const struct recording *recording, struct perf_data_wr
 			recording_map_guest(writer, recording->guest,
 					    recording->perspective == PERSPECTIVE_HOST);
 		if (i == recording->samples / 2)
-			CHECK_EQUAL(perf_data_writer_lost(writer, sample->time, sample->vcpu, 17), 0);
+			CHECK_EQUAL(perf_data_writer_lost(writer, sample->time, sample->vcpu, 17),
+				    0);
 		if (i % 100 == 99)
-			CHECK_EQUAL(i < recording->samples / 3 ? perf_data_writer_write_out(writer)
-							       : perf_data_writer_flush(writer, UINT64_MAX),
+			CHECK_EQUAL(i < recording->samples / 3
+					    ? perf_data_writer_write_out(writer)
+					    : perf_data_writer_flush(writer, UINT64_MAX),
 				    0);
 	}
 	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
@@ -236,7 +239,8 @@ unsigned int recording_read(const struct recording *recording, bool *cut_off)
 	if (perf_data_reader_run(reader, &events))
 		FAIL_TEST("can't read it: %s", error_message());
 	CHECK_EQUAL(comparison.wrong, 0);
-	CHECK_EQUAL(comparison.lost, comparison.samples > recording->samples / 2 + 1 ? 17 : comparison.lost);
+	CHECK_EQUAL(comparison.lost,
+		    comparison.samples > recording->samples / 2 + 1 ? 17 : comparison.lost);
 	CHECK_EQUAL(perf_data_reader_summary(reader)->skipped, 0);
 	*cut_off = perf_data_reader_summary(reader)->cut_off;
 	perf_data_reader_close(reader);

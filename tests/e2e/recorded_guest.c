@@ -59,7 +59,8 @@ static void write_recording(const char *path, const struct fake_guest *guest, co
 		make_sample(sample, i);
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 		if (i == RECORDED_SAMPLES / 2)
-			CHECK_EQUAL(perf_data_writer_lost(writer, sample->time, sample->vcpu, 17), 0);
+			CHECK_EQUAL(perf_data_writer_lost(writer, sample->time, sample->vcpu, 17),
+				    0);
 		if (i % 500 == 499)
 			CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
 	}

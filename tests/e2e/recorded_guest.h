@@ -9,6 +9,7 @@
 #define RECORDED_SAMPLES 3000 /* half of them on each vCPU; 17 more are told to be lost */
 
 /* COMM is the name of vCPU 0's thread; that of vCPU 1 is "vcpu 1". Ended by named_guest_end(). */
-void recorded_guest_begin(struct named_guest *named, const char *comm, enum perspective perspective);
+void recorded_guest_begin(struct named_guest *named, const char *comm,
+			  enum perspective perspective);
 
 #endif

@@ -11,13 +11,16 @@
 
 #define REPORT "DEBUGINFOD_CACHE_PATH=%s/cache build/kvmscope report -i %s/perf.data"
 
-/* The server has HOME/files/gone and its debugging file; what was recorded of it is HOME/perf.data. */
+/* The server has HOME/files/gone and its debugging file; what was recorded of it is HOME/perf.data.
+ */
 static void begin(struct debuginfod_server *server)
 {
-	free(perf_output("mkdir %s/files && cp build/inlines/stripped %s/gone && "
-			 "cp build/inlines/stripped build/inlines/stripped.debug %s/files && "
-			 "perf record -q -e cpu-clock -F 5000 -o %s/perf.data %s/gone 2>&1; rm %s/gone",
-			 server->home, server->home, server->home, server->home, server->home, server->home));
+	free(perf_output(
+		"mkdir %s/files && cp build/inlines/stripped %s/gone && "
+		"cp build/inlines/stripped build/inlines/stripped.debug %s/files && "
+		"perf record -q -e cpu-clock -F 5000 -o %s/perf.data %s/gone 2>&1; rm %s/gone",
+		server->home, server->home, server->home, server->home, server->home,
+		server->home));
 	debuginfod_server_start(server);
 }
 
@@ -28,8 +31,8 @@ static void end(struct debuginfod_server *server)
 }
 
 /*
- * It takes a moment until the server listens and knows its files; what it did not know once is remembered.
- * The few samples in hash_block's own code may all be in what was inlined there.
+ * It takes a moment until the server listens and knows its files; what it did not know once is
+ * remembered. The few samples in hash_block's own code may all be in what was inlined there.
  */
 static char *report_when_it_answers(const struct debuginfod_server *server)
 {
@@ -37,10 +40,11 @@ static char *report_when_it_answers(const struct debuginfod_server *server)
 
 	for (int i = 0; i < 100; i++) {
 		free(text);
-		text = command_output(NULL,
-				      "rm -rf %s/cache; " REPORT
-				      " --inline --children --debuginfod=http://127.0.0.1:%d 2> /dev/null",
-				      server->home, server->home, server->home, server->port);
+		text = command_output(
+			NULL,
+			"rm -rf %s/cache; " REPORT
+			" --inline --children --debuginfod=http://127.0.0.1:%d 2> /dev/null",
+			server->home, server->home, server->home, server->port);
 		if (strstr(text, "hash_block"))
 			return text;
 		usleep(100000);
@@ -64,8 +68,8 @@ TEST(debuginfod, names_what_is_not_on_this_machine)
 	free(text);
 
 	/* It lies in the cache of the library now: nobody is asked. */
-	text = command_output(NULL, REPORT " --debuginfod=http://127.0.0.1:1 2> /dev/null", server.home,
-			      server.home);
+	text = command_output(NULL, REPORT " --debuginfod=http://127.0.0.1:1 2> /dev/null",
+			      server.home, server.home);
 	CHECK(strstr(text, "hash_block"));
 	free(text);
 
@@ -102,13 +106,13 @@ TEST(debuginfod, is_asked_only_if_the_user_says_so)
 	CHECK(!strstr(text, "hash_block"));
 	CHECK(!strstr(text, "cache_miss_s"));
 	free(text);
-	text = command_output(NULL,
-			      "DEBUGINFOD_URLS=http://127.0.0.1:%d " REPORT " --debuginfod 2> /dev/null",
-			      server.port, server.home, server.home);
+	text = command_output(
+		NULL, "DEBUGINFOD_URLS=http://127.0.0.1:%d " REPORT " --debuginfod 2> /dev/null",
+		server.port, server.home, server.home);
 	CHECK(strstr(text, "hash_block"));
 	free(text);
-	text = command_output(&status, "env -u DEBUGINFOD_URLS " REPORT " --debuginfod 2>&1", server.home,
-			      server.home);
+	text = command_output(&status, "env -u DEBUGINFOD_URLS " REPORT " --debuginfod 2>&1",
+			      server.home, server.home);
 	CHECK_EQUAL(status, 2);
 	CHECK(strstr(text, "DEBUGINFOD_URLS"));
 	free(text);

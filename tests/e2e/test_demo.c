@@ -27,8 +27,8 @@ static void check_perf_names_functions(const char *data)
 	rig_result_free(&perf);
 }
 
-/* What each process of the workload was started for (tests/rig/guest/workload.c), in one of its own functions
- * and in the kernel. */
+/* What each process of the workload was started for (tests/rig/guest/workload.c), in one of its own
+ * functions and in the kernel. */
 static const struct process {
 	const char *name, *function, *system_call;
 } processes[] = {
@@ -37,14 +37,16 @@ static const struct process {
 	{ "logger", "hash_block", "ksys_read" },
 };
 
-static void check_process(const char *name, const struct flame_page *page, const struct process *process)
+static void check_process(const char *name, const struct flame_page *page,
+			  const struct process *process)
 {
 	unsigned long user, kernel, all = flame_page_samples(page, process->name);
 
 	user = flame_page_samples_in(page, process->name, process->function, FLAME_PAGE_USER);
-	kernel = flame_page_samples_in(page, process->name, process->system_call, FLAME_PAGE_KERNEL);
-	printf("%s: %lu samples of %s, %lu of them in %s, %lu in %s\n", name, all, process->name, user,
-	       process->function, kernel, process->system_call);
+	kernel =
+		flame_page_samples_in(page, process->name, process->system_call, FLAME_PAGE_KERNEL);
+	printf("%s: %lu samples of %s, %lu of them in %s, %lu in %s\n", name, all, process->name,
+	       user, process->function, kernel, process->system_call);
 	CHECK(user > 0);
 	CHECK(kernel > 0);
 }
@@ -73,7 +75,8 @@ static void check_page(const char *name)
 	rig_result_free(&text);
 	REQUIRE(page != NULL);
 	check_processes(name, page);
-	/* It runs once, for some instructions: behind it lie stubs that the sorting goes through. */
+	/* It runs once, for some instructions: behind it lie stubs that the sorting goes through.
+	 */
 	CHECK_EQUAL(flame_page_samples_in(page, NULL, "_init", FLAME_PAGE_USER), 0);
 	flame_page_free(page);
 }

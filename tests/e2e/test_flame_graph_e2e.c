@@ -25,7 +25,8 @@ struct opened {
 	char *console;
 };
 
-static struct opened open_page(const struct named_guest *recorded, const char *file, const char *view)
+static struct opened open_page(const struct named_guest *recorded, const char *file,
+			       const char *view)
 {
 	struct opened opened;
 	int status;
@@ -48,8 +49,8 @@ static void export_page(const struct named_guest *recorded, const char *options)
 {
 	int status;
 
-	free(command_output(&status, "build/kvmscope export -i %s -o %s/flame.html %s", recorded->path,
-			    recorded->home, options));
+	free(command_output(&status, "build/kvmscope export -i %s -o %s/flame.html %s",
+			    recorded->path, recorded->home, options));
 	CHECK_EQUAL(status, 0);
 }
 
@@ -99,7 +100,8 @@ TEST(flame_graph, searches_and_zooms)
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
-	opened = open_page(&recorded, "flame.html", "#search=%3Dguest_function_0&zoom=vcpu+1&view=icicle");
+	opened = open_page(&recorded, "flame.html",
+			   "#search=%3Dguest_function_0&zoom=vcpu+1&view=icicle");
 	CHECK_STRING(opened.console, "");
 	check_contains(opened.page, "data-zoom=\"vcpu 1\"");
 	check_contains(opened.page, "data-view=\"icicle\"");
@@ -125,8 +127,8 @@ TEST(flame_graph, shows_hostile_names_as_text)
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "<b>'\"&</title>", PERSPECTIVE_GUEST);
 	snprintf(options, sizeof(options), "--kallsyms %s/kallsyms", recorded.home);
-	free(command_output(NULL, "printf '%%x T %%s\\n' 0x%llx '%s' > %s/kallsyms", FAKE_TEXT, hostile,
-			    recorded.home));
+	free(command_output(NULL, "printf '%%x T %%s\\n' 0x%llx '%s' > %s/kallsyms", FAKE_TEXT,
+			    hostile, recorded.home));
 	export_page(&recorded, options);
 	opened = open_page(&recorded, "flame.html", "");
 	CHECK_STRING(opened.console, "");
@@ -157,12 +159,13 @@ TEST(flame_graph, fits_a_phone)
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
-	free(command_output(NULL, "cat > %s/phone.html <<'END'\n%s\nEND\n", recorded.home, measure));
+	free(command_output(NULL, "cat > %s/phone.html <<'END'\n%s\nEND\n", recorded.home,
+			    measure));
 	opened = open_page(&recorded, "phone.html", "");
 	CHECK_STRING(opened.console, "");
 	found = strstr(opened.page, "\nmeasured ");
-	if (!found || sscanf(found, " measured %d of %d text %dpx button %d frames %d", &width, &window,
-			     &text, &button, &frames) != 5)
+	if (!found || sscanf(found, " measured %d of %d text %dpx button %d frames %d", &width,
+			     &window, &text, &button, &frames) != 5)
 		FAIL_TEST("the page was not measured: %.300s", opened.page);
 	CHECK(window > 350 && window <= 390);
 	CHECK_EQUAL(width, window);
@@ -199,8 +202,8 @@ TEST(flame_graph, follows_taps_and_keys)
 	CHECK_STRING(opened.console, "");
 	check_contains(opened.page, "tap vcpu 1/vcpu 1 ");
 	check_contains(opened.page, "escape all/all ");
-	/* Inwards goes to the widest frame: both vCPUs have half of the samples, vCPU 0 stands for a little
-	 * more. */
+	/* Inwards goes to the widest frame: both vCPUs have half of the samples, vCPU 0 stands for
+	 * a little more. */
 	check_contains(opened.page, "up all/vcpu ");
 	check_contains(opened.page, "down all/all ");
 	check_contains(opened.page, "enter vcpu ");

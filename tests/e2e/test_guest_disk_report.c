@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A program that is on the guest's disk alone, named by report, and by perf afterwards; and at once when a
- * recording ends. */
+/* A program that is on the guest's disk alone, named by report, and by perf afterwards; and at once
+ * when a recording ends. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,10 +20,10 @@
 #include "vmm/disk/guest_disk.h"
 #include "vmm/disk/sandbox_broker.h"
 
-#define NEED_READER                                                                                          \
-	do {                                                                                                 \
-		if (access("/usr/bin/grub-fstest", X_OK))                                                    \
-			SKIP("grub-fstest (package grub-common) is not here");                               \
+#define NEED_READER                                                                                \
+	do {                                                                                       \
+		if (access("/usr/bin/grub-fstest", X_OK))                                          \
+			SKIP("grub-fstest (package grub-common) is not here");                     \
 	} while (0)
 
 /* HOME/perf.data of a program that is on HOME/disk alone, with OPTIONS. */
@@ -33,7 +33,8 @@ static void record_gone(const char *home, const char *options)
 		"cp build/inlines/gcc %s/gone && mkdir -p %s/tree%s && cp build/inlines/gcc %s/tree%s/gone && "
 		"truncate -s 64M %s/disk && PATH=$PATH:/usr/sbin:/sbin mkfs.ext4 -q -d %s/tree %s/disk && "
 		"perf record -q -e cpu-clock -F 5000 %s -o %s/perf.data %s/gone 2>&1; rm -rf %s/gone %s/.debug %s/tree",
-		home, home, home, home, home, home, home, home, options, home, home, home, home, home));
+		home, home, home, home, home, home, home, home, options, home, home, home, home,
+		home));
 }
 
 TEST(guest_disk_report, names_programs_that_are_on_the_disk_alone)
@@ -52,7 +53,8 @@ TEST(guest_disk_report, names_programs_that_are_on_the_disk_alone)
 	free(text);
 	/* The few samples in its own code may all be in what was inlined there. */
 	text = command_output(
-		&status, "build/kvmscope report -i %s/perf.data --inline --children --guest-disk %s/disk",
+		&status,
+		"build/kvmscope report -i %s/perf.data --inline --children --guest-disk %s/disk",
 		home, home);
 	CHECK_EQUAL(status, 0);
 	CHECK(strstr(text, "hash_block"));
@@ -66,8 +68,8 @@ TEST(guest_disk_report, names_programs_that_are_on_the_disk_alone)
 	text = perf_output("perf report -i %s/perf.data --stdio --no-inline 2> /dev/null", home);
 	CHECK(strstr(text, "hash_block"));
 	free(text);
-	text = command_output(&status, "build/kvmscope report -i %s/perf.data --guest-disk Makefile 2>&1",
-			      home);
+	text = command_output(
+		&status, "build/kvmscope report -i %s/perf.data --guest-disk Makefile 2>&1", home);
 	CHECK_EQUAL(status, 1);
 	CHECK(strstr(text, "no ext4, XFS or btrfs file system"));
 	free(text);
@@ -218,19 +220,21 @@ static void find_names(const char *home, const struct daemon_run *daemon)
 	CHECK(strstr(text, "hash_block"));
 	free(text);
 	/* The others are not on it, and not looked for again. */
-	text = command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock names web 2>&1",
+	text = command_output(&status,
+			      "build/kvmscope ctl --socket %s/kvmscoped.sock names web 2>&1",
 			      daemon->run);
 	CHECK_EQUAL(status, 0);
 	CHECK_STRING(text, "");
 	free(text);
-	text = command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock names cow 2>&1",
+	text = command_output(&status,
+			      "build/kvmscope ctl --socket %s/kvmscoped.sock names cow 2>&1",
 			      daemon->run);
 	CHECK_EQUAL(status, 1);
 	free(text);
 }
 
-/* What was recorded, and waits, is made a profile with them; it is no guest's, so that stores would refuse
- * it. */
+/* What was recorded, and waits, is made a profile with them; it is no guest's, so that stores would
+ * refuse it. */
 static void push_with_names(struct daemon_run *daemon)
 {
 	char conf[256];
@@ -259,19 +263,22 @@ static void dump_domain(const char *home, struct daemon_run *daemon)
 	char *text, *path;
 	int status;
 
-	free(command_output(&status, "cp %s/perf.data %s/recordings/web/99991231T235959.000Z.perf.data", home,
-			    daemon->directory));
+	free(command_output(&status,
+			    "cp %s/perf.data %s/recordings/web/99991231T235959.000Z.perf.data",
+			    home, daemon->directory));
 	CHECK_EQUAL(status, 0);
-	free(command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock --no-disk-names dump web",
-			    daemon->run));
+	free(command_output(
+		&status, "build/kvmscope ctl --socket %s/kvmscoped.sock --no-disk-names dump web",
+		daemon->run));
 	CHECK_EQUAL(status, 0);
-	text = command_output(NULL,
-			      "build/kvmscope report -i %s/recordings/web/99991231T235959.000Z.perf.data",
-			      daemon->directory);
+	text = command_output(
+		NULL, "build/kvmscope report -i %s/recordings/web/99991231T235959.000Z.perf.data",
+		daemon->directory);
 	CHECK(strstr(text, " gone") && !strstr(text, "hash_block"));
 	free(text);
 
-	path = command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock dump web", daemon->run);
+	path = command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock dump web",
+			      daemon->run);
 	CHECK_EQUAL(status, 0);
 	path[strcspn(path, "\n")] = '\0';
 	CHECK(strstr(path, "/99991231T235959.000Z.perf.data"));
@@ -280,7 +287,8 @@ static void dump_domain(const char *home, struct daemon_run *daemon)
 	free(text);
 	free(path);
 	/* What else was sampled is not on that disk. */
-	text = command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock dump web 2>&1",
+	text = command_output(&status,
+			      "build/kvmscope ctl --socket %s/kvmscoped.sock dump web 2>&1",
 			      daemon->run);
 	CHECK(strstr(
 		text,

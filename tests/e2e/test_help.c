@@ -9,16 +9,21 @@
 static const struct {
 	const char *program, *page;
 } programs[] = {
-	{ "kvmscope run", "kvmscope-run.1" },           { "kvmscope attach", "kvmscope-attach.1" },
-	{ "kvmscope ctl", "kvmscope-ctl.1" },           { "kvmscope libvirt", "kvmscope-libvirt.1" },
-	{ "kvmscope dump", "kvmscope-dump.1" },         { "kvmscope report", "kvmscope-report.1" },
-	{ "kvmscope export", "kvmscope-export.1" },     { "kvmscope doctor", "kvmscope-doctor.1" },
-	{ "kvmscope demo", "kvmscope-demo.1" },         { "kvmscoped", "kvmscoped.8" },
+	{ "kvmscope run", "kvmscope-run.1" },
+	{ "kvmscope attach", "kvmscope-attach.1" },
+	{ "kvmscope ctl", "kvmscope-ctl.1" },
+	{ "kvmscope libvirt", "kvmscope-libvirt.1" },
+	{ "kvmscope dump", "kvmscope-dump.1" },
+	{ "kvmscope report", "kvmscope-report.1" },
+	{ "kvmscope export", "kvmscope-export.1" },
+	{ "kvmscope doctor", "kvmscope-doctor.1" },
+	{ "kvmscope demo", "kvmscope-demo.1" },
+	{ "kvmscoped", "kvmscoped.8" },
 	{ "agent/kvmscope-agent", "kvmscope-agent.1" },
 };
 
 /* Of an option list, each as --name; those that argp adds are of every program. */
-#define OPTIONS                                                                                              \
+#define OPTIONS                                                                                    \
 	"grep -oE -- '^(  (-., )?|      )--[a-z-]+' | grep -oE -- '--[a-z-]+' | grep -vE -- '--(help|usage)$'"
 /* roff's hyphens, and mdoc's options. */
 #define PLAIN "sed -E 's/\\\\-/-/g; s/Fl -/--/g'"
@@ -39,20 +44,23 @@ TEST(help, man_pages_have_each_option_and_no_other)
 
 		check_none(page,
 			   command_output(NULL,
-					  "build/%s --help | " OPTIONS " | while read -r option; do " PLAIN
+					  "build/%s --help | " OPTIONS
+					  " | while read -r option; do " PLAIN
 					  " docs/man/%s | grep -qE -- \"$option([^a-z-]|$)\" || "
 					  "echo it lacks $option; done",
 					  program, page));
 		check_none(page,
 			   command_output(NULL,
-					  PLAIN " docs/man/%s | " TAGS " | while read -r option; do "
-						"build/%s --help | grep -qE -- \"$option([^a-z-]|$)\" || "
-						"echo there is no $option; done",
+					  PLAIN
+					  " docs/man/%s | " TAGS " | while read -r option; do "
+					  "build/%s --help | grep -qE -- \"$option([^a-z-]|$)\" || "
+					  "echo there is no $option; done",
 					  page, program));
 	}
 }
 
-/* argp breaks what is longer than 78 columns: a paragraph that is one line may be, a line of an example not.
+/* argp breaks what is longer than 78 columns: a paragraph that is one line may be, a line of an
+ * example not.
  */
 TEST(help, lines_are_shown_as_they_were_written)
 {
@@ -70,19 +78,23 @@ TEST(help, is_asked_for_in_either_order)
 	check_none(
 		"help run",
 		command_output(
-			NULL, "bash -c 'diff <(build/kvmscope run --help) <(build/kvmscope help run) 2>&1'"));
+			NULL,
+			"bash -c 'diff <(build/kvmscope run --help) <(build/kvmscope help run) 2>&1'"));
 }
 
 /* The options of the command, none that their text speaks of. */
 TEST(help, completion_offers_what_there_is)
 {
-	char *offered = command_output(NULL, "bash -c 'kvmscope() { build/kvmscope \"$@\"; }; "
-					     ". docs/completion/kvmscope.bash; complete() { "
-					     "COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _kvmscope; "
-					     "echo \"${COMPREPLY[*]}\"; }; complete kvmscope dump --; "
-					     "complete kvmscope export -f h; complete kvmscope help rep'");
+	char *offered =
+		command_output(NULL, "bash -c 'kvmscope() { build/kvmscope \"$@\"; }; "
+				     ". docs/completion/kvmscope.bash; complete() { "
+				     "COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _kvmscope; "
+				     "echo \"${COMPREPLY[*]}\"; }; complete kvmscope dump --; "
+				     "complete kvmscope export -f h; complete kvmscope help rep'");
 
-	CHECK_STRING(offered, "--after --json --output --name --pid --socket --help --usage\nhtml\nreport\n");
+	CHECK_STRING(
+		offered,
+		"--after --json --output --name --pid --socket --help --usage\nhtml\nreport\n");
 	free(offered);
 }
 
@@ -101,17 +113,18 @@ static void check_syntax(const char *shell, const char *file)
 		FAIL_TEST("%s: syntax errors", command);
 }
 
-/* Zsh and Fish run what is installed for Bash: a program that prints what may stand in place of the last
- * word. */
+/* Zsh and Fish run what is installed for Bash: a program that prints what may stand in place of the
+ * last word. */
 TEST(help, completion_of_other_shells_offers_the_same)
 {
 	char *offered = command_output(
-		NULL, "bash -c 'kvmscope() { build/kvmscope \"$@\"; }; export -f kvmscope; "
-		      "complete() { bash docs/completion/kvmscope.bash kvmscope \"$@\"; echo .; }; "
-		      "complete rep; complete attach --backend=p; complete report --sort comm,p; "
-		      "complete report -i Make; "
-		      "grep -L share/bash-completion/completions/kvmscope Makefile docs/completion/*.zsh "
-		      "docs/completion/*.fish'");
+		NULL,
+		"bash -c 'kvmscope() { build/kvmscope \"$@\"; }; export -f kvmscope; "
+		"complete() { bash docs/completion/kvmscope.bash kvmscope \"$@\"; echo .; }; "
+		"complete rep; complete attach --backend=p; complete report --sort comm,p; "
+		"complete report -i Make; "
+		"grep -L share/bash-completion/completions/kvmscope Makefile docs/completion/*.zsh "
+		"docs/completion/*.fish'");
 
 	CHECK_STRING(offered, "report\n.\n--backend=perf\n--backend=ptrace\n.\ncomm,pid\n.\n.\n");
 	free(offered);

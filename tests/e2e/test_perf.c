@@ -28,7 +28,8 @@ static char *expected_script(const struct recording *recording)
 		used += (size_t)sprintf(text + used, "%u %u %" PRIu64 ".%09" PRIu64 " %" PRIu64 ":",
 					sample->host_tid, sample->vcpu, sample->time / 1000000000,
 					sample->time % 1000000000, sample->period);
-		for (unsigned int j = 0; j < (unsigned int)sample->kernel_depth + sample->user_depth; j++)
+		for (unsigned int j = 0;
+		     j < (unsigned int)sample->kernel_depth + sample->user_depth; j++)
 			used += (size_t)sprintf(text + used, " %" PRIx64, sample->callchain[j]);
 		used += (size_t)sprintf(text + used, "\n");
 	}
@@ -119,8 +120,9 @@ static void write_deepest(const struct recording *recording)
 
 static unsigned int frames_in_script(const char *path, const char *options)
 {
-	char *text = perf_output("perf script -i %s -F ip --kallsyms /dev/null %s 2>/dev/null | grep -c .",
-				 path, options);
+	char *text = perf_output(
+		"perf script -i %s -F ip --kallsyms /dev/null %s 2>/dev/null | grep -c .", path,
+		options);
 	unsigned int count = (unsigned int)atoi(text);
 
 	free(text);
@@ -148,8 +150,8 @@ TEST(perf_data, perf_script_shows_every_compressed_sample)
 	NEED_PERF;
 	perf_home_enter(home);
 	snprintf(path, sizeof(path), "%s/perf.data", home);
-	check_script(
-		&(struct recording){ .path = path, .samples = 5000, .compression = 3, .text = FAKE_TEXT });
+	check_script(&(struct recording){
+		.path = path, .samples = 5000, .compression = 3, .text = FAKE_TEXT });
 	perf_home_leave(home);
 }
 
@@ -160,10 +162,13 @@ TEST(perf_data, a_file_that_was_never_closed_reads_up_to_the_flush)
 	NEED_PERF;
 	perf_home_enter(home);
 	snprintf(path, sizeof(path), "%s/perf.data", home);
-	check_script(
-		&(struct recording){ .path = path, .samples = 300, .text = FAKE_TEXT, .leave_open = true });
 	check_script(&(struct recording){
-		.path = path, .samples = 3000, .compression = 1, .text = FAKE_TEXT, .leave_open = true });
+		.path = path, .samples = 300, .text = FAKE_TEXT, .leave_open = true });
+	check_script(&(struct recording){ .path = path,
+					  .samples = 3000,
+					  .compression = 1,
+					  .text = FAKE_TEXT,
+					  .leave_open = true });
 	perf_home_leave(home);
 }
 
@@ -238,11 +243,11 @@ static void read_totals(const char *path, struct totals *totals)
 
 static void compare_with_perf(const char *path)
 {
-	char *text =
-		perf_output("perf script -i %s -F period,ip,sym --max-stack 1000 --no-inline 2>/dev/null | "
-			    "awk '/^\t|^ +[0-9a-f]{8,} / { chain++; next } /^ *[0-9]+ *$/ { n++; p += $1 } "
-			    "END { print n, p, chain }'",
-			    path);
+	char *text = perf_output(
+		"perf script -i %s -F period,ip,sym --max-stack 1000 --no-inline 2>/dev/null | "
+		"awk '/^\t|^ +[0-9a-f]{8,} / { chain++; next } /^ *[0-9]+ *$/ { n++; p += $1 } "
+		"END { print n, p, chain }'",
+		path);
 	struct totals totals = { 0 };
 	unsigned long long samples = 0, periods = 0, chain = 0;
 
@@ -305,8 +310,9 @@ TEST(perf_data, pipe_mode_both_ways)
 	CHECK_EQUAL(atoi(lines), 500);
 	free(lines);
 	wait(NULL);
-	free(perf_output("perf record -e cpu-clock -F 5000 -o - ls -R /usr/share/doc 2>/dev/null >%s/piped",
-			 home));
+	free(perf_output(
+		"perf record -e cpu-clock -F 5000 -o - ls -R /usr/share/doc 2>/dev/null >%s/piped",
+		home));
 	snprintf(path, sizeof(path), "%s/piped", home);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
@@ -322,8 +328,8 @@ TEST(perf_data, header_tells_of_the_guest)
 	NEED_PERF;
 	perf_home_enter(home);
 	snprintf(path, sizeof(path), "%s/perf.data", home);
-	recording_write(
-		&(struct recording){ .path = path, .samples = 10, .text = FAKE_TEXT, .wall_clock = true });
+	recording_write(&(struct recording){
+		.path = path, .samples = 10, .text = FAKE_TEXT, .wall_clock = true });
 	header = perf_output("perf report -i %s --header-only 2>&1", path);
 	CHECK(strstr(header, "hostname : guest-host"));
 	CHECK(strstr(header, "os release : 6.1.0-test"));

@@ -20,7 +20,8 @@
 #define CODE    0x7f0000000000ull
 #define MS      1000000ull
 
-/* What was at an address, in ms from the start; the expected names are in the order of the samples. */
+/* What was at an address, in ms from the start; the expected names are in the order of the samples.
+ */
 static const struct {
 	uint64_t time, address, caller;
 	const char *symbol, *caller_symbol;
@@ -60,7 +61,8 @@ static void push_memory(struct ring *ring)
 {
 	uint64_t bytes[32] = { 0 };
 	struct sideband_mmap *mmap = (struct sideband_mmap *)bytes;
-	struct sideband_comm comm = { .head = head(SIDEBAND_COMM, sizeof(comm), 1), .comm = "node" };
+	struct sideband_comm comm = { .head = head(SIDEBAND_COMM, sizeof(comm), 1),
+				      .comm = "node" };
 
 	mmap->head = head(SIDEBAND_MMAP, sideband_size(sizeof(*mmap), "//anon"), 1);
 	mmap->start = CODE;
@@ -80,7 +82,8 @@ static void push_look(struct ring *ring, uint16_t flags, uint64_t since, uint64_
 	push(ring, RECORD_SIDEBAND, &map, sizeof(map));
 }
 
-static void push_line(struct ring *ring, uint64_t address, const char *name, uint64_t since, uint64_t time)
+static void push_line(struct ring *ring, uint64_t address, const char *name, uint64_t since,
+		      uint64_t time)
 {
 	uint64_t bytes[32] = { 0 };
 	struct sideband_jit_code *code = (struct sideband_jit_code *)bytes;
@@ -152,7 +155,11 @@ static void record(const char *path)
 		.sideband_ring_count = 1,
 		.view = &nothing,
 		.registers = no_registers,
-		.output = { .path = path, .frequency = 1000, .callchains = true, .vcpus = 1, .vmm_pid = 77 },
+		.output = { .path = path,
+			    .frequency = 1000,
+			    .callchains = true,
+			    .vcpus = 1,
+			    .vmm_pid = 77 },
 		.buildid_cache = true,
 	};
 	struct collector *collector;
@@ -200,7 +207,8 @@ static void check_line(char *line, const char *symbol)
 
 static void check_perf(const char *path)
 {
-	char *script = perf_output("perf script -i %s -F ip,sym,dso 2>&1", path), *rest = script, *line;
+	char *script = perf_output("perf script -i %s -F ip,sym,dso 2>&1", path), *rest = script,
+	     *line;
 	size_t i = 0;
 
 	while ((line = strsep(&rest, "\n"))) {
@@ -226,8 +234,9 @@ TEST(perf_jit, functions_have_their_names_in_perf_and_in_ours)
 	perf_home_enter(home);
 	snprintf(path, sizeof(path), "%s/perf.data", home);
 	record(path);
-	REQUIRE_EQUAL(
-		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
+	REQUIRE_EQUAL(profile_resolver_open(&resolver,
+					    &(struct profile_options){ .input = path, .vcpu = -1 }),
+		      0);
 	CHECK_EQUAL(profile_resolver_run(resolver, check_ours, &count), 0);
 	CHECK_EQUAL(count, SAMPLES);
 	profile_resolver_close(resolver);

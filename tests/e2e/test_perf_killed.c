@@ -37,9 +37,9 @@ static void check_killed(const struct recording *recording, unsigned int delay, 
 	samples = recording_read(recording, &cut_off);
 	CHECK(cut_off);
 	if (with_perf) {
-		char *lines =
-			perf_output("perf script -i %s -F time --kallsyms /dev/null 2>/dev/null | wc -l",
-				    recording->path);
+		char *lines = perf_output(
+			"perf script -i %s -F time --kallsyms /dev/null 2>/dev/null | wc -l",
+			recording->path);
 
 		CHECK_EQUAL(atoi(lines), samples);
 		free(lines);

@@ -9,7 +9,8 @@
 #include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
 
-/* As many samples as functions, one in each; then as many in the module; called by init_function. */
+/* As many samples as functions, one in each; then as many in the module; called by init_function.
+ */
 static void record_functions(const struct named_guest *named, enum perspective perspective)
 {
 	const struct fake_guest *guest = &named->guest;
@@ -122,8 +123,8 @@ TEST(perf_data, another_boot_of_the_kernel_gives_no_wrong_module_names)
 	named_guest_end(&named);
 }
 
-static void map_module(struct perf_data_writer *writer, const struct guest_module *module, uint64_t time,
-		       bool end)
+static void map_module(struct perf_data_writer *writer, const struct guest_module *module,
+		       uint64_t time, bool end)
 {
 	char name[sizeof(module->name) + 2];
 	const struct perf_data_mapping mapping = {
@@ -145,8 +146,8 @@ static void map_module(struct perf_data_writer *writer, const struct guest_modul
 		    0);
 }
 
-/* One sample in each ms: the kernel's, then all in one place: three of the module FIRST, of nobody, of the
- * OTHER module, and of the first one again. */
+/* One sample in each ms: the kernel's, then all in one place: three of the module FIRST, of nobody,
+ * of the OTHER module, and of the first one again. */
 static void record_two_modules(const struct named_guest *named, const struct guest_module *first,
 			       const struct guest_module *other)
 {
@@ -208,7 +209,8 @@ static void check_part(const char *script, const char *from, const char *to, con
 	free(part);
 }
 
-static void check_modules_apart(const char *script, const char *first, const char *second, const char *again)
+static void check_modules_apart(const char *script, const char *first, const char *second,
+				const char *again)
 {
 	check_part(script, "1.001000:", "1.004000:", first);
 	check_part(script, "1.004000:", "1.007000:", "([unknown])");
@@ -224,7 +226,8 @@ static char *script_of(const char *program, const char *path)
 #define PERF_SCRIPT "perf script -F time,ip,sym,dso"
 #define OUR_SCRIPT  "build/kvmscope export --format script"
 
-/* Where perf has the code it takes the places of modules from there, and those that come later have no image.
+/* Where perf has the code it takes the places of modules from there, and those that come later have
+ * no image.
  */
 static void check_modules_of_perf(bool code)
 {
@@ -291,7 +294,8 @@ TEST(perf_data, BPF_programs_have_their_names_while_they_are_there)
 	check_programs(true);
 }
 
-/* As the collector does it: both share a place, so each has a file of its own, and there is no code. */
+/* As the collector does it: both share a place, so each has a file of its own, and there is no
+ * code. */
 static void cache_modules(struct named_guest *named, const struct guest_module *modules,
 			  struct symbols *unloaded)
 {
@@ -312,7 +316,8 @@ static void cache_modules(struct named_guest *named, const struct guest_module *
 
 TEST(perf_data, modules_in_one_place_have_their_own_functions)
 {
-	const char *module = "module_function_0 ([fake_module])", *other = "other_function_0 ([other])";
+	const char *module = "module_function_0 ([fake_module])",
+		   *other = "other_function_0 ([other])";
 	struct guest_module modules[2];
 	struct symbols *unloaded;
 	struct named_guest named;
@@ -339,8 +344,9 @@ TEST(perf_data, modules_in_one_place_have_their_own_functions)
 }
 
 /*
- * In the module's place, nobody being sure whose code that is: called by the kernel, and calling it. Between
- * them the module itself. The kernel is first, as perf names its modules when it names it.
+ * In the module's place, nobody being sure whose code that is: called by the kernel, and calling
+ * it. Between them the module itself. The kernel is first, as perf names its modules when it names
+ * it.
  */
 static void record_unsure(const struct named_guest *named)
 {
@@ -396,7 +402,8 @@ TEST(perf_data, code_of_which_nobody_is_sure_has_no_name)
 	named_guest_end(&named);
 }
 
-/* Guest chains too, and machine and vCPU; without the mount nothing, above all not the host's names. */
+/* Guest chains too, and machine and vCPU; without the mount nothing, above all not the host's
+ * names. */
 TEST(perf_data, perf_names_the_guest_in_the_host_perspective)
 {
 	struct named_guest named;
@@ -408,8 +415,9 @@ TEST(perf_data, perf_names_the_guest_in_the_host_perspective)
 	snprintf(mount, sizeof(mount), "%s.guestmount", named.path);
 	CHECK_EQUAL(build_id_cache_link_guest(mount, VMM_PID, &named.boot), 0);
 	record_functions(&named, PERSPECTIVE_HOST);
-	script = perf_output("perf script -i %s --guestmount %s -F machine_pid,vcpu,comm,ip,sym 2>&1",
-			     named.path, mount);
+	script = perf_output(
+		"perf script -i %s --guestmount %s -F machine_pid,vcpu,comm,ip,sym 2>&1",
+		named.path, mount);
 	CHECK(strstr(script, "guest_function_3\n"));
 	CHECK(strstr(script, "module_function_3\n"));
 	CHECK(strstr(script, "init_function\n"));
@@ -423,7 +431,8 @@ TEST(perf_data, perf_names_the_guest_in_the_host_perspective)
 		mount, named.path);
 	CHECK_EQUAL(atoi(script), 2 * FAKE_FUNCTIONS);
 	free(script);
-	script = perf_output("perf script -i %s -F ip,sym 2>/dev/null | grep -c '[^ ] [^[]'", named.path);
+	script = perf_output("perf script -i %s -F ip,sym 2>/dev/null | grep -c '[^ ] [^[]'",
+			     named.path);
 	CHECK_EQUAL(atoi(script), 0);
 	free(script);
 	named_guest_end(&named);

@@ -39,8 +39,8 @@ static void check_line(char *line, const struct sideband_guest_sample *right)
 
 static void check_script(const char *input)
 {
-	char *script =
-		perf_output("perf script %s -G -F comm,pid,ip,sym,dso --kallsyms /dev/null 2>&1", input);
+	char *script = perf_output(
+		"perf script %s -G -F comm,pid,ip,sym,dso --kallsyms /dev/null 2>&1", input);
 	char *rest = script, *line;
 	size_t count = 0;
 
@@ -72,12 +72,14 @@ static void write_mapping(struct perf_data_writer *writer, const char *name, uin
 	struct {
 		struct sideband_mmap mmap;
 		char name[24];
-	} record = { .mmap = {
-			     .head = { .type = SIDEBAND_MMAP, .time = time, .pid = PROCESS, .tid = PROCESS },
-			     .start = CODE,
-			     .length = 0x1000,
-			     .prot = 5,
-			     .map_flags = 2 } };
+	} record = { .mmap = { .head = { .type = SIDEBAND_MMAP,
+					 .time = time,
+					 .pid = PROCESS,
+					 .tid = PROCESS },
+			       .start = CODE,
+			       .length = 0x1000,
+			       .prot = 5,
+			       .map_flags = 2 } };
 
 	record.mmap.head.size = sideband_size(sizeof(record.mmap), name);
 	REQUIRE(record.mmap.head.size <= sizeof(record));
@@ -98,7 +100,8 @@ static void write_sample(struct perf_data_writer *writer, uint64_t time)
 	CHECK_EQUAL(perf_data_writer_sample(writer, &sample), 0);
 }
 
-/* The mapping of /bin/new is told of long before the samples that were taken until then, round after round.
+/* The mapping of /bin/new is told of long before the samples that were taken until then, round
+ * after round.
  */
 static void record_mappings_first(const char *path)
 {
@@ -123,7 +126,8 @@ TEST(perf_sideband, perf_shows_no_sample_before_those_that_were_taken_earlier)
 	perf_home_enter(home);
 	snprintf(path, sizeof(path), "%s/perf.data", home);
 	record_mappings_first(path);
-	script = perf_output("perf script -i %s -G -F ip,dso 2>&1 | sort | uniq -c | tr -s ' '", path);
+	script = perf_output("perf script -i %s -G -F ip,dso 2>&1 | sort | uniq -c | tr -s ' '",
+			     path);
 	CHECK(strstr(script, " 8 400010 (/bin/old)\n"));
 	CHECK(strstr(script, " 3 400010 (/bin/new)\n"));
 	free(script);
@@ -190,8 +194,9 @@ TEST(perf_sideband, the_report_says_what_was_lost)
 	snprintf(path, sizeof(path), "%s/perf.data", home);
 	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_GUEST, NULL), 0);
 	report = perf_output("build/kvmscope report -i %s 2>&1", path);
-	CHECK(strstr(report,
-		     "# 3 samples in user space where nothing was known to be mapped (lost_no_mapping)\n"));
+	CHECK(strstr(
+		report,
+		"# 3 samples in user space where nothing was known to be mapped (lost_no_mapping)\n"));
 	free(report);
 	report = perf_output("build/kvmscope report --json -i %s 2>&1", path);
 	CHECK(strstr(report, "\"lost_no_mapping\": 3,"));

@@ -31,7 +31,8 @@ static void make_kernel(struct fixture *fixture)
 	task_guest_put_cgroup(&fixture->guest, 2, 1, 17, "docker-0123.scope");
 	REQUIRE_EQUAL(guest_cgroups_create(&fixture->kernel.cgroups), 0);
 	guest_cgroups_enter(fixture->kernel.cgroups, &(struct guest_cgroup){ 1, DIRECT + NODE(0) });
-	guest_cgroups_enter(fixture->kernel.cgroups, &(struct guest_cgroup){ 17, DIRECT + NODE(2) });
+	guest_cgroups_enter(fixture->kernel.cgroups,
+			    &(struct guest_cgroup){ 17, DIRECT + NODE(2) });
 	guest_cgroups_settle(fixture->kernel.cgroups, &memory, &task_guest_layout.cgroups);
 }
 
@@ -51,14 +52,15 @@ static void write_sample(struct fixture *fixture, struct collector_output *outpu
 
 	snprintf(sample.comm, sizeof(sample.comm), "comm-%u", tid);
 	snprintf(sample.process_comm, sizeof(sample.process_comm), "comm-%u", pid);
-	CHECK_EQUAL(collector_output_sample(output, &(struct attributed_sample){ .sample = &sample },
+	CHECK_EQUAL(collector_output_sample(output,
+					    &(struct attributed_sample){ .sample = &sample },
 					    &fixture->kernel),
 		    0);
 }
 
 /*
- * Of a process, a thread of its child, which is never seen itself, a cgroup of an earlier kernel, one of
- * which nothing is known, and of the process that gets the first one's id.
+ * Of a process, a thread of its child, which is never seen itself, a cgroup of an earlier kernel,
+ * one of which nothing is known, and of the process that gets the first one's id.
  */
 static void record(struct fixture *fixture)
 {
@@ -79,7 +81,8 @@ static void record(struct fixture *fixture)
 	write_sample(fixture, &output, 1000, 60, 60, 5000000, 1);
 	write_sample(fixture, &output, 1100, 70, 72, 6000000, 17);
 	write_sample(fixture, &output, 1200, 80, 80, 7000000, 99);
-	CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &other },
+	CHECK_EQUAL(collector_output_sample(&output,
+					    &(struct attributed_sample){ .sample = &other },
 					    &fixture->kernel),
 		    0);
 	write_sample(fixture, &output, 1400, 60, 60, 5000000, 17);
@@ -126,8 +129,9 @@ TEST(perf_tasks, perf_shows_the_cgroup_of_each_sample)
 
 	NEED_PERF;
 	make(&fixture);
-	text = perf_output("perf report -i %s --stdio -F sample,cgroup -s cgroup --kallsyms /dev/null 2>&1",
-			   fixture.path);
+	text = perf_output(
+		"perf report -i %s --stdio -F sample,cgroup -s cgroup --kallsyms /dev/null 2>&1",
+		fixture.path);
 	check_contains(text, " 3  " SCOPE);
 	check_contains(text, " 1  /\n");
 	/* Of no name; of another kernel. */
@@ -145,14 +149,16 @@ TEST(perf_tasks, perf_is_told_whose_children_processes_are)
 
 	NEED_PERF;
 	make(&fixture);
-	text = perf_output("perf script -i %s --show-task-events --kallsyms /dev/null 2>&1", fixture.path);
+	text = perf_output("perf script -i %s --show-task-events --kallsyms /dev/null 2>&1",
+			   fixture.path);
 	CHECK_EQUAL(count_of(text, "PERF_RECORD_FORK"), 5);
 	CHECK_EQUAL(count_of(text, "PERF_RECORD_FORK(60:60):(1:1)"), 2);
 	check_contains(text, "PERF_RECORD_FORK(70:70):(60:60)");
 	check_contains(text, "PERF_RECORD_FORK(70:72):(70:70)");
 	check_contains(text, "PERF_RECORD_COMM: comm-70:70/70");
 	free(text);
-	text = perf_output("perf report -i %s --stdio -s pid,comm --kallsyms /dev/null 2>&1", fixture.path);
+	text = perf_output("perf report -i %s --stdio -s pid,comm --kallsyms /dev/null 2>&1",
+			   fixture.path);
 	check_contains(text, "72:comm-72");
 	check_contains(text, "60:comm-60");
 	free(text);
@@ -160,16 +166,17 @@ TEST(perf_tasks, perf_is_told_whose_children_processes_are)
 }
 
 /* PROCESS is in PATH, ID being 0 for one of version 1. */
-static void tell_cgroup(struct collector_output *output, uint64_t time, uint32_t process, uint64_t id,
-			const char *path)
+static void tell_cgroup(struct collector_output *output, uint64_t time, uint32_t process,
+			uint64_t id, const char *path)
 {
 	union {
 		struct sideband_cgroup cgroup;
 		uint8_t bytes[256];
-	} record = {
-		.cgroup = { .head = { .type = SIDEBAND_CGROUP, .time = time, .pid = process, .tid = process },
-			    .id = id }
-	};
+	} record = { .cgroup = { .head = { .type = SIDEBAND_CGROUP,
+					   .time = time,
+					   .pid = process,
+					   .tid = process },
+				 .id = id } };
 
 	record.cgroup.head.size = sideband_size(sizeof(record.cgroup), path);
 	REQUIRE(record.cgroup.head.size <= sizeof(record));
@@ -178,7 +185,8 @@ static void tell_cgroup(struct collector_output *output, uint64_t time, uint32_t
 	CHECK_EQUAL(collector_output_sideband(output, &record.cgroup.head, NULL), 0);
 }
 
-static void tell_fork(struct collector_output *output, uint64_t time, uint32_t process, uint32_t parent)
+static void tell_fork(struct collector_output *output, uint64_t time, uint32_t process,
+		      uint32_t parent)
 {
 	const struct sideband_fork fork = {
 		.head = { .size = sizeof(fork),
@@ -231,11 +239,12 @@ TEST(perf_tasks, the_guest_tells_of_cgroups_that_were_not_seen)
 	perf_home_enter(fixture.home);
 	snprintf(fixture.path, sizeof(fixture.path), "%s/perf.data", fixture.home);
 	make_kernel(&fixture);
-	REQUIRE_EQUAL(collector_output_open(
-			      &output,
-			      &(struct perf_data_options){
-				      .path = fixture.path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 },
-			      NULL),
+	REQUIRE_EQUAL(collector_output_open(&output,
+					    &(struct perf_data_options){ .path = fixture.path,
+									 .frequency = 1000,
+									 .vcpus = 1,
+									 .vmm_pid = 77 },
+					    NULL),
 		      0);
 	tell_cgroup(&output, 900, 60, 0, "/docker/old");
 	tell_cgroup(&output, 900, 70, 55, "/told.slice");

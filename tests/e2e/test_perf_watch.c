@@ -18,15 +18,17 @@ static const struct perf_data_watches watches = {
 		    .address = ADDRESS,
 		    .length = 8,
 		    .period = 1 },
-		  { .name = "mem:schedule:x", .type = HW_BREAKPOINT_X, .length = 8, .period = 10 } },
+		  { .name = "mem:schedule:x",
+		    .type = HW_BREAKPOINT_X,
+		    .length = 8,
+		    .period = 10 } },
 	.count = 2,
 };
 
 static struct sample_hit hit_of(unsigned int i)
 {
-	struct sample_hit hit = {
-		ADDRESS, i, i + 1, 8, SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER, 100 + i, { 0 }
-	};
+	struct sample_hit hit = { ADDRESS, i,    i + 1, 8, SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER,
+				  100 + i, { 0 } };
 
 	for (unsigned int k = 0; k < SAMPLE_REGISTERS; k++)
 		hit.registers[k] = 0x1000 + k;
@@ -43,7 +45,8 @@ static void write_file(const char *path, enum perspective perspective)
 					     .vcpus = 4,
 					     .vmm_pid = VMM_PID,
 					     .watches = &watches };
-	struct sample *sample = calloc(1, sample_size(SAMPLE_CALLCHAIN_MAX) + sizeof(struct sample_hit));
+	struct sample *sample =
+		calloc(1, sample_size(SAMPLE_CALLCHAIN_MAX) + sizeof(struct sample_hit));
 	struct perf_data_writer *writer;
 
 	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
@@ -58,14 +61,17 @@ static void write_file(const char *path, enum perspective perspective)
 		}
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 	}
-	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ sample->time, 1, 1, 1 }), 0);
-	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ sample->time, 1, 1, 0 }), 0);
+	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ sample->time, 1, 1, 1 }),
+		    0);
+	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ sample->time, 1, 1, 0 }),
+		    0);
 	/* Twice: the later one counts. */
 	for (unsigned int i = 0; i < 8; i++)
-		CHECK_EQUAL(perf_data_writer_count(
-				    writer, sample->time, i % 4, 1,
-				    &(struct perf_data_count){ 20 + 5 * (i / 4), 2000000000, 500000000 }),
-			    0);
+		CHECK_EQUAL(
+			perf_data_writer_count(writer, sample->time, i % 4, 1,
+					       &(struct perf_data_count){ 20 + 5 * (i / 4),
+									  2000000000, 500000000 }),
+			0);
 	sample->event = 3;
 	CHECK_EQUAL(perf_data_writer_sample(writer, sample), -22);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
@@ -100,8 +106,8 @@ static void read_file(const char *path, unsigned int events)
 	struct seen seen = { 0 };
 
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(
-			    reader, &(struct perf_data_events){ .sample = see_sample, .context = &seen }),
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = see_sample,
+									     .context = &seen }),
 		    0);
 	CHECK_EQUAL(perf_data_reader_summary(reader)->events, events);
 	perf_data_reader_close(reader);
@@ -115,14 +121,15 @@ static void read_file(const char *path, unsigned int events)
 
 static void check_in_perf(const char *path)
 {
-	char *text =
-		perf_output("perf script -i %s -F event,period --kallsyms /dev/null 2>/dev/null | "
-			    "awk '/mem:/ { print $2, $1 }' | sort | uniq -c | awk '{ print $1, $2, $3 }'",
-			    path);
+	char *text = perf_output(
+		"perf script -i %s -F event,period --kallsyms /dev/null 2>/dev/null | "
+		"awk '/mem:/ { print $2, $1 }' | sort | uniq -c | awk '{ print $1, $2, $3 }'",
+		path);
 
 	CHECK_STRING(text, "30 mem:0xffffffff82a05980:w: 1\n28 mem:schedule:x: 10\n");
 	free(text);
-	text = perf_output("perf script -D -i %s 2>/dev/null | grep -c ' addr: 0xffffffff82a05980'", path);
+	text = perf_output("perf script -D -i %s 2>/dev/null | grep -c ' addr: 0xffffffff82a05980'",
+			   path);
 	CHECK_STRING(text, "58\n");
 	free(text);
 	/* Its -F iregs wants them in each event of a file. */
@@ -139,19 +146,22 @@ static void check_in_perf(const char *path)
 static void check_in_ours(const char *path)
 {
 	char *text = perf_output(
-		"build/kvmscope report -i %s --sort vcpu -n 1 2>&1 | grep -E '^# (Ev|Sa|Wa)'", path);
+		"build/kvmscope report -i %s --sort vcpu -n 1 2>&1 | grep -E '^# (Ev|Sa|Wa)'",
+		path);
 
-	CHECK_STRING(text,
-		     "# Event    cpu-clock, 1000 Hz asked for at first, 999.5 had on average\n"
-		     "# Samples  32, 0.032 s, 4 vCPUs\n"
-		     "# Event    mem:0xffffffff82a05980:w\n# Samples  30, 30 hits, 4 vCPUs\n"
-		     "# Watched  25.0 % of the time, 2.000 s of 8.000 s on all vCPUs: about 120 hits in "
-		     "all of it\n"
-		     "# Event    mem:schedule:x\n# Samples  28, 280 hits, 4 vCPUs\n");
+	CHECK_STRING(
+		text,
+		"# Event    cpu-clock, 1000 Hz asked for at first, 999.5 had on average\n"
+		"# Samples  32, 0.032 s, 4 vCPUs\n"
+		"# Event    mem:0xffffffff82a05980:w\n# Samples  30, 30 hits, 4 vCPUs\n"
+		"# Watched  25.0 % of the time, 2.000 s of 8.000 s on all vCPUs: about 120 hits in "
+		"all of it\n"
+		"# Event    mem:schedule:x\n# Samples  28, 280 hits, 4 vCPUs\n");
 	free(text);
-	text = perf_output("build/kvmscope report -i %s --event mem:schedule:x --sort vcpu --json | "
-			   "tr -d ' \n' | grep -o '\"event\".*\"hidden_rows\"'",
-			   path);
+	text = perf_output(
+		"build/kvmscope report -i %s --event mem:schedule:x --sort vcpu --json | "
+		"tr -d ' \n' | grep -o '\"event\".*\"hidden_rows\"'",
+		path);
 	CHECK_STRING(
 		text,
 		"\"event\":\"mem:schedule:x\",\"number\":2,\"frequency\":0,\"frequency_changed\":false,\"samples\":28,"
@@ -164,11 +174,13 @@ static void check_in_ours(const char *path)
 			   "\"running_ns\":500000000}\n");
 	free(text);
 	text = perf_output(
-		"build/kvmscope export -f folded --event 1 -i %s | awk '{ n += $NF } END { print n }'", path);
+		"build/kvmscope export -f folded --event 1 -i %s | awk '{ n += $NF } END { print n }'",
+		path);
 	CHECK_STRING(text, "30\n");
 	free(text);
-	text = perf_output("build/kvmscope export -f script -i %s | grep -m 1 mem: | sed 's/.*: *1 /1 /'",
-			   path);
+	text = perf_output(
+		"build/kvmscope export -f script -i %s | grep -m 1 mem: | sed 's/.*: *1 /1 /'",
+		path);
 	CHECK_STRING(text, "1 mem:0xffffffff82a05980:w:  ffffffff82a05980 0x4 -> 0x5 #104\n");
 	free(text);
 	text = perf_output("build/kvmscope report -i %s --event mem:none:w 2>&1", path);
@@ -263,8 +275,8 @@ static void check_growing(const char *path, const char *how)
 	char *text;
 
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(
-			    reader, &(struct perf_data_events){ .sample = see_sample, .context = &seen }),
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = see_sample,
+									     .context = &seen }),
 		    0);
 	CHECK_EQUAL(perf_data_reader_summary(reader)->skipped, 0);
 	perf_data_reader_close(reader);
@@ -290,7 +302,8 @@ TEST(perf_watch, a_watch_may_come_while_the_file_is_written)
 {
 	for (int i = 0; i < 4; i++) {
 		struct growing growing = { .path = "build/tests/watch-grows.data",
-					   .perspective = i & 1 ? PERSPECTIVE_HOST : PERSPECTIVE_GUEST,
+					   .perspective =
+						   i & 1 ? PERSPECTIVE_HOST : PERSPECTIVE_GUEST,
 					   .compression = i & 2 ? 3 : 0 };
 		char *text;
 
@@ -301,8 +314,9 @@ TEST(perf_watch, a_watch_may_come_while_the_file_is_written)
 		check_growing("build/tests/watch-killed.data", "-i");
 		close_growing(&growing);
 		check_growing(growing.path, "-i");
-		text = perf_output("perf evlist -v -i %s 2>/dev/null | grep -o 'bp_addr[^:]*: 0x[0-9a-f]*'",
-				   growing.path);
+		text = perf_output(
+			"perf evlist -v -i %s 2>/dev/null | grep -o 'bp_addr[^:]*: 0x[0-9a-f]*'",
+			growing.path);
 		CHECK_STRING(text, "bp_addr, config1 }: 0xffffffff82a05980\n");
 		free(text);
 	}
@@ -314,7 +328,8 @@ TEST(perf_watch, a_watch_may_come_while_a_pipe_is_written)
 
 	for (int i = 0; i < 4; i++) {
 		struct growing growing = { .path = "build/tests/watch.pipe",
-					   .perspective = i & 1 ? PERSPECTIVE_HOST : PERSPECTIVE_GUEST,
+					   .perspective =
+						   i & 1 ? PERSPECTIVE_HOST : PERSPECTIVE_GUEST,
 					   .compression = i & 2 ? 3 : 0 };
 
 		if (system("cd build/tests && rm -f watch.pipe && mkfifo watch.pipe && "

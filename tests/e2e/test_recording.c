@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The whole program on a guest of our own, on this machine's KVM, and Debian's perf on what it leaves. */
+/* The whole program on a guest of our own, on this machine's KVM, and Debian's perf on what it
+ * leaves. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 #include "tests/unit/shim/test.h"
 
 #define IMAGE "build/guests/guest.elf"
-/* Bytes, and a little more, that a file has without a sample: events may yet come in front of its data. */
+/* Bytes, and a little more, that a file has without a sample: events may yet come in front of its
+ * data. */
 #define EMPTY  10240
 #define SHARES "--append program=shares_rounds=1000000_chunk=1000000"
 
@@ -26,17 +28,18 @@ static double share_of(const char *report, const char *symbol)
 	return line ? atof(line) : -1;
 }
 
-#define NEEDS()                                                                                              \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
-		NEED_PERF;                                                                                   \
+#define NEEDS()                                                                                    \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
+		NEED_PERF;                                                                         \
 	} while (0)
 
 static char *user_report(const char *home)
 {
 	return perf_output(
-		"perf report -i %s/perf.data --stdio --no-children -g none 2>&1 | grep '\\[\\.\\]'", home);
+		"perf report -i %s/perf.data --stdio --no-children -g none 2>&1 | grep '\\[\\.\\]'",
+		home);
 }
 
 TEST(recording, perf_names_the_functions_of_a_program)
@@ -59,7 +62,8 @@ TEST(recording, perf_names_the_functions_of_a_program)
 	CHECK(share_of(report, "share_ten") > 1);
 	CHECK(strstr(report, "guest.elf"));
 	free(report);
-	report = perf_output("perf annotate --stdio -i %s/perf.data build_page_tables 2>/dev/null", home);
+	report = perf_output("perf annotate --stdio -i %s/perf.data build_page_tables 2>/dev/null",
+			     home);
 	CHECK(strstr(report, "ret"));
 	free(report);
 	perf_home_leave(home);
@@ -115,10 +119,11 @@ TEST(recording, goes_down_a_pipe)
 
 	NEEDS();
 	perf_home_enter(home);
-	report = perf_output("build/kvmscope run -q --kernel " IMAGE " --vmlinux " IMAGE
-			     " --mem 64M -F 1000 --duration 2 --console none -o - --append "
-			     "'program=shares rounds=1000000 chunk=1000000' </dev/null | "
-			     "perf report -i - --stdio --no-children -g none 2>/dev/null | grep '\\[\\.\\]'");
+	report = perf_output(
+		"build/kvmscope run -q --kernel " IMAGE " --vmlinux " IMAGE
+		" --mem 64M -F 1000 --duration 2 --console none -o - --append "
+		"'program=shares rounds=1000000 chunk=1000000' </dev/null | "
+		"perf report -i - --stdio --no-children -g none 2>/dev/null | grep '\\[\\.\\]'");
 	CHECK(share_of(report, "share_sixty") > 40);
 	free(report);
 	perf_home_leave(home);

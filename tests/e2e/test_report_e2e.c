@@ -36,7 +36,8 @@ static void check_same(const char *what, char *ours, char *theirs)
 	free(theirs);
 }
 
-/* Our rows with percentages and counts as they are, the vCPU share left out, without separators of thousands.
+/* Our rows with percentages and counts as they are, the vCPU share left out, without separators of
+ * thousands.
  */
 #define OURS "grep -v '^#' | sed 's/,//g; s/^ *//; s/ *$//; s/  */ /g' | sort"
 /* perf's rows without what tells kernel and user apart. */
@@ -56,7 +57,8 @@ TEST(report, agrees_with_perf_to_the_sample)
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_same(
 		"functions",
-		command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path),
+		command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS,
+			       fixture.path),
 		command_output(
 			NULL,
 			"perf report -i %s --stdio --no-children -g none -s cpu,sym -F overhead,sample,cpu,sym "
@@ -64,7 +66,8 @@ TEST(report, agrees_with_perf_to_the_sample)
 			fixture.path));
 	check_same(
 		"images",
-		command_output(NULL, "build/kvmscope report -i %s --sort image,vcpu | " OURS, fixture.path),
+		command_output(NULL, "build/kvmscope report -i %s --sort image,vcpu | " OURS,
+			       fixture.path),
 		command_output(
 			NULL,
 			"perf report -i %s --stdio --no-children -g none -s cpu,dso -F overhead,sample,cpu,dso "
@@ -101,9 +104,10 @@ TEST(report, writes_samples_as_perf_script_does)
 	if (!have_perf())
 		SKIP("perf is not installed");
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
-	check_same("script",
-		   command_output(NULL, "build/kvmscope export --format script -i %s", fixture.path),
-		   command_output(NULL, "perf script -i %s 2>/dev/null", fixture.path));
+	check_same(
+		"script",
+		command_output(NULL, "build/kvmscope export --format script -i %s", fixture.path),
+		command_output(NULL, "perf script -i %s 2>/dev/null", fixture.path));
 	named_guest_end(&fixture);
 }
 
@@ -126,17 +130,20 @@ TEST(report, reads_what_perf_records)
 		named_guest_end(&fixture);
 		SKIP("perf can not record here");
 	}
-	/* Of the stubs of procedure linkage tables perf 6.1 leaves some out, and takes those of libc for
-	 * others: it goes by their places. */
+	/* Of the stubs of procedure linkage tables perf 6.1 leaves some out, and takes those of
+	 * libc for others: it goes by their places. */
 	check_same("script",
-		   command_output(NULL, "build/kvmscope export --format script -i %s | " WITHOUT_STUBS, path),
+		   command_output(NULL,
+				  "build/kvmscope export --format script -i %s | " WITHOUT_STUBS,
+				  path),
 		   command_output(NULL, "perf script -i %s 2>/dev/null | " WITHOUT_STUBS, path));
 	named_guest_end(&fixture);
 }
 
 static json_t *json_report(const char *options, const char *recording)
 {
-	char *text = command_output(NULL, "build/kvmscope report --json %s -i %s", options, recording);
+	char *text =
+		command_output(NULL, "build/kvmscope report --json %s -i %s", options, recording);
 	json_t *report = json_loads(text, 0, NULL);
 
 	if (!report)
@@ -191,11 +198,12 @@ TEST(report, shows_the_guest_in_the_host_perspective)
 	char *inside, *outside;
 
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
-	inside = command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path);
+	inside = command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS,
+				fixture.path);
 	named_guest_end(&fixture);
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_HOST);
-	outside =
-		command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path);
+	outside = command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS,
+				 fixture.path);
 	CHECK(strstr(outside, "guest_function_0"));
 	CHECK(strstr(outside, "module_function_0"));
 	check_same("functions", inside, outside);
@@ -257,7 +265,8 @@ TEST(report, reads_from_a_pipe)
 	char *through_pipe;
 
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
-	through_pipe = command_output(NULL, "cat %s | build/kvmscope report -i - | " OURS, fixture.path);
+	through_pipe =
+		command_output(NULL, "cat %s | build/kvmscope report -i - | " OURS, fixture.path);
 	check_same("functions", through_pipe,
 		   command_output(NULL, "build/kvmscope report -i %s | " OURS, fixture.path));
 	named_guest_end(&fixture);
@@ -271,25 +280,28 @@ TEST(report, reads_what_perf_writes_to_a_pipe)
 	if (!command_succeeds("perf record -e cpu-clock -o - true"))
 		SKIP("perf is not installed or can not record here");
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
-	free(command_output(NULL,
-			    "perf record -F 2000 -e cpu-clock -o - sh -c 'find /usr/share/doc | sort' "
-			    "2>/dev/null > %s/piped",
-			    fixture.home));
+	free(command_output(
+		NULL,
+		"perf record -F 2000 -e cpu-clock -o - sh -c 'find /usr/share/doc | sort' "
+		"2>/dev/null > %s/piped",
+		fixture.home));
 	script = command_output(NULL,
 				"cat %s/piped | build/kvmscope report -i - --sort comm --json | "
 				"grep -c '\"comm\": \"\\(find\\|sort\\)\"'",
 				fixture.home);
 	CHECK_EQUAL(atoi(script), 2);
 	free(script);
-	script = command_output(NULL, "build/kvmscope report -i %s/piped --sort comm | grep 'further event'",
-				fixture.home);
+	script = command_output(
+		NULL, "build/kvmscope report -i %s/piped --sort comm | grep 'further event'",
+		fixture.home);
 	CHECK_STRING(script, "");
 	free(script);
 	named_guest_end(&fixture);
 }
 
 /* OUTPUT is where standard output goes, as the shell has it. */
-static void check_failure_into(const char *output, const char *arguments, int status, const char *message)
+static void check_failure_into(const char *output, const char *arguments, int status,
+			       const char *message)
 {
 	int ended;
 	char *text = command_output(&ended, "build/kvmscope %s 2>&1 %s", arguments, output);
@@ -317,7 +329,8 @@ TEST(report, says_what_is_wrong)
 	check_failure("report --percent-limit=-0", 2, "no percentage");
 	check_failure("report --percent-limit 0x5", 2, "no percentage");
 	check_failure("report --percent-limit .", 2, "no percentage");
-	check_failure("report perf.data", 2, "'perf.data' is not an option; the recording is named by -i");
+	check_failure("report perf.data", 2,
+		      "'perf.data' is not an option; the recording is named by -i");
 	check_failure("export perf.data", 2, "the recording is named by -i");
 	check_failure("export", 2, "--format");
 	check_failure("export --format svg", 2, "html, folded, pprof or script");
@@ -328,14 +341,16 @@ TEST(report, says_what_is_wrong)
 	check_failure("export --help", 0, "Examples:");
 }
 
-static void check_rows(const struct named_guest *fixture, const char *format, int rows, const char *more)
+static void check_rows(const struct named_guest *fixture, const char *format, int rows,
+		       const char *more)
 {
 	char command[512], *text;
 
 	snprintf(command, sizeof(command), format, fixture->path);
-	text = command_output(NULL,
-			      "%s > %s/text; grep -c %% %s/text; sed -nE 's/^# (.*more row.*)/\\1/p' %s/text",
-			      command, fixture->home, fixture->home, fixture->home);
+	text = command_output(
+		NULL,
+		"%s > %s/text; grep -c %% %s/text; sed -nE 's/^# (.*more row.*)/\\1/p' %s/text",
+		command, fixture->home, fixture->home, fixture->home);
 	snprintf(command, sizeof(command), "%d\n%s", rows, more);
 	CHECK_STRING(text, command);
 	free(text);
@@ -344,8 +359,9 @@ static void check_rows(const struct named_guest *fixture, const char *format, in
 /* Of 48 rows. */
 TEST(report, shows_a_terminal_what_fits_on_it)
 {
-#define REPORT            "build/kvmscope report -i %s -s symbol,tid,vcpu"
-#define TERMINAL(command) "TERM=dumb script -qec 'stty rows 24; " command "' /dev/null | tr -d '\\r'"
+#define REPORT "build/kvmscope report -i %s -s symbol,tid,vcpu"
+#define TERMINAL(command)                                                                          \
+	"TERM=dumb script -qec 'stty rows 24; " command "' /dev/null | tr -d '\\r'"
 	struct named_guest fixture;
 
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
@@ -360,13 +376,15 @@ TEST(report, shows_a_terminal_what_fits_on_it)
 #undef REPORT
 }
 
-/* The lines of rows and their heading, as a terminal with so many COLUMNS shows them; to be freed. */
+/* The lines of rows and their heading, as a terminal with so many COLUMNS shows them; to be freed.
+ */
 static char *rows_on_terminal(const struct named_guest *fixture, int columns)
 {
-	return command_output(NULL,
-			      "TERM=dumb script -qec 'stty cols %d; build/kvmscope report -i %s' /dev/null | "
-			      "tr -d '\\r' | grep -E '^# Overhead|%%'",
-			      columns, fixture->path);
+	return command_output(
+		NULL,
+		"TERM=dumb script -qec 'stty cols %d; build/kvmscope report -i %s' /dev/null | "
+		"tr -d '\\r' | grep -E '^# Overhead|%%'",
+		columns, fixture->path);
 }
 
 static size_t longest_line(const char *text)
@@ -388,7 +406,8 @@ TEST(report, fits_a_narrow_terminal)
 	wide = rows_on_terminal(&fixture, 200);
 	CHECK(strstr(wide, "vCPU share") && longest_line(wide) > 60);
 	narrow = rows_on_terminal(&fixture, 60);
-	CHECK(!strstr(narrow, "vCPU share") && strstr(narrow, "Function") && strstr(narrow, "Image"));
+	CHECK(!strstr(narrow, "vCPU share") && strstr(narrow, "Function") &&
+	      strstr(narrow, "Image"));
 	CHECK(longest_line(narrow) <= 60);
 	free(wide);
 	free(narrow);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the loaders' fuzz targets share: INPUT as a kernel file, loaded by PROTOCOL into RAM that is kept. */
+/* What the loaders' fuzz targets share: INPUT as a kernel file, loaded by PROTOCOL into RAM that is
+ * kept. */
 #ifndef KVMSCOPE_TESTS_FUZZ_BOOT_TARGET_H
 #define KVMSCOPE_TESTS_FUZZ_BOOT_TARGET_H
 
@@ -28,7 +29,9 @@ static inline void target_load(const uint8_t *input, size_t size, enum boot_prot
 {
 	static struct memory memory;
 	char path[32];
-	struct boot_options options = { .protocol = protocol, .kernel = path, .append = "quiet", .cpus = 1 };
+	struct boot_options options = {
+		.protocol = protocol, .kernel = path, .append = "quiet", .cpus = 1
+	};
 	struct boot_start start;
 
 	if (!memory.mapping && memory_create(&memory, TARGET_RAM))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ELF files of a guest, as the guest's agent and introspection read them: build id, where the symbols
- * are, and the names of stubs. */
+/* The ELF files of a guest, as the guest's agent and introspection read them: build id, where the
+ * symbols are, and the names of stubs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,15 +15,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int read_file(void *context, uint64_t offset, void *to, size_t size)
 {
-	return offset <= INT64_MAX && pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
+	return offset <= INT64_MAX &&
+			       pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
 		       ? 0
 		       : -EFAULT;
 }
 
 static void check(int error, const struct elf_tables *tables)
 {
-	if (!error && (tables->head.segments > AGENT_SEGMENTS_MAX || tables->head.symbols > AGENT_TABLE_MAX ||
-		       tables->head.strings > AGENT_TABLE_MAX || tables->section_count > AGENT_SECTIONS_MAX))
+	if (!error &&
+	    (tables->head.segments > AGENT_SEGMENTS_MAX || tables->head.symbols > AGENT_TABLE_MAX ||
+	     tables->head.strings > AGENT_TABLE_MAX || tables->section_count > AGENT_SECTIONS_MAX))
 		abort();
 }
 
@@ -40,8 +42,8 @@ static void check_stubs(const struct elf_source *source)
 	for (uint32_t i = 0; i < stubs.count; i++) {
 		const Elf64_Sym *symbol = &stubs.symbols[i];
 
-		if (symbol->st_name >= tables.head.strings || !symbol->st_size || symbol->st_size > 16 ||
-		    !strstr(stubs.strings + symbol->st_name, "@plt"))
+		if (symbol->st_name >= tables.head.strings || !symbol->st_size ||
+		    symbol->st_size > 16 || !strstr(stubs.strings + symbol->st_name, "@plt"))
 			abort();
 	}
 	elf_stubs_free(&stubs);

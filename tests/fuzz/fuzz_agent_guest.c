@@ -12,16 +12,16 @@
 #include <unistd.h>
 
 #include "guest-agent/connector.h"
-#include "guest-agent/perf_sampling.h"
-#include "guest-agent/known_tasks.h"
 #include "guest-agent/host_link.h"
+#include "guest-agent/known_tasks.h"
+#include "guest-agent/perf_sampling.h"
 #include "guest-agent/proc_snapshot.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /*
- * Instead of the C library's: time goes on by looks at the clock, so that an input does the same each time.
- * libFuzzer's own is the real one.
+ * Instead of the C library's: time goes on by looks at the clock, so that an input does the same
+ * each time. libFuzzer's own is the real one.
  */
 static uint64_t time_now; /* ns */
 
@@ -67,7 +67,8 @@ bool snapshot_step(struct snapshot *snapshot, struct events *events, struct outp
 	return true;
 }
 
-bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output)
+bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events,
+		   struct output *output)
 {
 	return true;
 }

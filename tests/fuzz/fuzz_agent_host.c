@@ -2,8 +2,8 @@
 /*
  * The host's end of the agent's protocol. Input: what a guest sends. It is
  * taken apart as the host does it; every record of an EVENTS message is
- * decoded and given a time; of tables that come whole files of names are made. What is no message at all is
- * taken for such a table, too, and for the kernel's, and for tasks.
+ * decoded and given a time; of tables that come whole files of names are made. What is no message
+ * at all is taken for such a table, too, and for the kernel's, and for tasks.
  */
 #include <stdlib.h>
 
@@ -92,7 +92,8 @@ static void take_tasks(struct span payload)
 		return;
 	for (size_t i = 0; i < told.count; i++)
 		for (size_t j = 0; j < i; j++)
-			if (!strncmp(told.tasks[i].comm, told.tasks[j].comm, sizeof(told.tasks[i].comm)))
+			if (!strncmp(told.tasks[i].comm, told.tasks[j].comm,
+				     sizeof(told.tasks[i].comm)))
 				abort();
 }
 
@@ -103,7 +104,9 @@ static void take_message(const struct agent_message *message, struct agent_clock
 	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
 
 	if (message->type == AGENT_EVENTS && events)
-		take_records(span_of(events->records, agent_payload_size(message) - sizeof(*events)), clock);
+		take_records(
+			span_of(events->records, agent_payload_size(message) - sizeof(*events)),
+			clock);
 	if (message->type == AGENT_PONG && pong)
 		take_pong(pong, clock);
 	if (message->type == AGENT_TASKS)

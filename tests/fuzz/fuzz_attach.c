@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a VMM's process says of itself: its threads' names and states, its descriptors' links, its mappings,
- * its code, its seccomp filters. */
+/* What a VMM's process says of itself: its threads' names and states, its descriptors' links, its
+ * mappings, its code, its seccomp filters. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memcpy(text, data, size);
 	text[size] = '\0';
-	if ((process_words_vcpu(text, &id) || process_words_thread(text, &id)) && id >= VMM_VCPUS_MAX)
+	if ((process_words_vcpu(text, &id) || process_words_thread(text, &id)) &&
+	    id >= VMM_VCPUS_MAX)
 		abort();
 	if (process_words_run_call(text, &fd) && fd < 0)
 		abort();

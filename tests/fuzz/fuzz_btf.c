@@ -2,8 +2,8 @@
 /* Input: BTF, or with a first byte of 0 ELF notes. */
 #include <stdlib.h>
 
-#include "vmm/guest/linux/btf_types.h"
 #include "vmm/guest/build_id_note.h"
+#include "vmm/guest/linux/btf_types.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/module_list.h"
 #include "vmm/guest/linux/task.h"
@@ -13,8 +13,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* What the kernels of 6.2 to 6.14 have, which ask most of their BTF. */
 static struct symbols *make_symbols(void)
 {
-	static const char *const names[] = { "pcpu_hot",         "gdt_page",          "runqueues",
-					     "__per_cpu_offset", "__start_init_task", "__end_init_task" };
+	static const char *const names[] = { "pcpu_hot",          "gdt_page",
+					     "runqueues",         "__per_cpu_offset",
+					     "__start_init_task", "__end_init_task" };
 	struct symbols *symbols = symbols_new();
 
 	for (size_t i = 0; symbols && i < sizeof(names) / sizeof(names[0]); i++)

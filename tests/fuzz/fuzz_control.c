@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Input: what a client of the control socket sends, in pieces that the socket cuts; or what one is answered.
+/* Input: what a client of the control socket sends, in pieces that the socket cuts; or what one is
+ * answered.
  */
 #include <assert.h>
 #include <stdint.h>
@@ -8,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "vmm/control/peer.h"
 #include "vmm/control/control_protocol.h"
+#include "vmm/control/peer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -58,7 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		if (send(ends[1], data + at, piece, MSG_NOSIGNAL) != (ssize_t)piece)
 			break;
-		while (!control_peer_overflown(&peer) && recv(peer.fd, (char[1]){ 0 }, 1, MSG_PEEK) == 1 &&
+		while (!control_peer_overflown(&peer) &&
+		       recv(peer.fd, (char[1]){ 0 }, 1, MSG_PEEK) == 1 &&
 		       control_peer_receive(&peer))
 			serve(&peer);
 		at += piece;

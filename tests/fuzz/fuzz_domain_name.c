@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Any name becomes a safe file name, and a file name that is read is the one that its name becomes. */
+/* Any name becomes a safe file name, and a file name that is read is the one that its name becomes.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>

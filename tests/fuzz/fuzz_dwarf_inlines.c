@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Inlined functions out of arbitrary ELF files, at addresses all over: a guest's files are what the guest
- * likes. */
+/* Inlined functions out of arbitrary ELF files, at addresses all over: a guest's files are what the
+ * guest likes. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "vmm/report/profile_stacks.h"
 #include "vmm/symbols/dwarf_inlines.h"
 #include "vmm/symbols/symbol_paths.h"
-#include "vmm/report/profile_stacks.h"
 
 static const struct symbol_sources nowhere; /* but where all look */
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "shared/span.h"
-#include "vmm/guest/unwind/cfi_image.h"
 #include "vmm/guest/image_identity.h"
+#include "vmm/guest/unwind/cfi_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,7 +19,8 @@ static int read_input(void *context, uint64_t offset, void *to, size_t size)
 static void check(const struct cfi_table *table, size_t size)
 {
 	for (uint32_t i = 0; i < table->count; i++)
-		if ((i && table->starts[i] <= table->starts[i - 1]) || table->rule_of[i] >= table->rule_count)
+		if ((i && table->starts[i] <= table->starts[i - 1]) ||
+		    table->rule_of[i] >= table->rule_count)
 			abort();
 	for (uint64_t offset = 0; offset <= size; offset++)
 		if (cfi_table_find(table, offset)->cfa > CFI_CFA_PLT)

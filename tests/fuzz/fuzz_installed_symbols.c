@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of a guest's stripped file, by what the guest told and a separate file. Input: how many bytes
- * the guest's table has (2 bytes), the table (struct agent_symbols), then the file.
+ * The functions of a guest's stripped file, by what the guest told and a separate file. Input: how
+ * many bytes the guest's table has (2 bytes), the table (struct agent_symbols), then the file.
  */
 #include "vmm/symbols/installed_symbols.c"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Functions made at run time, as a guest tells them in any order. Input: the text of a map, and steps:
- * records of few processes, addresses and times, so that they meet, and samples. A reader of the file that
- * remembers every byte must find at each address of a sample what is known of it then, and nothing else.
+ * Functions made at run time, as a guest tells them in any order. Input: the text of a map, and
+ * steps: records of few processes, addresses and times, so that they meet, and samples. A reader of
+ * the file that remembers every byte must find at each address of a sample what is known of it
+ * then, and nothing else.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ struct state {
 	struct jit_code *code;
 	struct jit_spaces *spaces;
 	bool limited; /* it has not enough memory */
-	/* What a reader takes to be there: the offset in the image of functions, 0: something else. */
+	/* What a reader takes to be there: the offset in the image of functions, 0: something else.
+	 */
 	uint64_t said[PIDS][ADDRESSES];
 };
 
@@ -83,7 +85,8 @@ static void take_message(struct state *state, struct input *input)
 	map->time = next_time(input);
 	map->since = next_time(input);
 	map->flags = next(input) % 8;
-	map->size = (uint32_t)snprintf(map->lines, 64, "%x %x f%u\n", BASE + start, length, next(input) % 8);
+	map->size = (uint32_t)snprintf(map->lines, 64, "%x %x f%u\n", BASE + start, length,
+				       next(input) % 8);
 	*message = (struct agent_message){ .size = sizeof(bytes), .type = AGENT_JIT_MAP };
 	agent_jit_take(message, give_record, state);
 }
@@ -100,7 +103,8 @@ static void say(struct state *state, const struct sideband_mmap *mmap)
 
 static int tell(void *context, const struct sideband *record)
 {
-	check(sideband_check(span_of(record, record->size)) == record && record->type == SIDEBAND_MMAP);
+	check(sideband_check(span_of(record, record->size)) == record &&
+	      record->type == SIDEBAND_MMAP);
 	say(context, (const void *)record);
 	return 0;
 }
@@ -158,9 +162,9 @@ static void map_file(struct state *state, struct input *input)
 
 static void take_task(struct state *state, struct input *input, uint8_t what)
 {
-	struct sideband_fork fork = {
-		.head = { .size = sizeof(fork), .type = SIDEBAND_FORK, .pid = 1 + next(input) % PIDS }
-	};
+	struct sideband_fork fork = { .head = { .size = sizeof(fork),
+						.type = SIDEBAND_FORK,
+						.pid = 1 + next(input) % PIDS } };
 	struct sideband_comm comm = {
 		.head = { .size = sizeof(comm), .type = SIDEBAND_COMM, .flags = SIDEBAND_COMM_EXEC }
 	};

@@ -30,7 +30,8 @@ static void read_all(struct span span)
 	for (unsigned int form = 0; form < 8; form++)
 		if (!kallsyms_try_addresses(&kallsyms, form))
 			for (uint32_t i = 0; i < kallsyms.count; i++)
-				if (kallsyms_address(&kallsyms, i) - 0x10000000 < 0xffffffff70000000ull)
+				if (kallsyms_address(&kallsyms, i) - 0x10000000 <
+				    0xffffffff70000000ull)
 					abort(); /* neither per-CPU nor of the kernel */
 }
 
@@ -43,7 +44,8 @@ static size_t make_image(enum kallsyms_layout layout, uint8_t *image)
 		symbols[i].type = 't';
 		snprintf(symbols[i].name, sizeof(symbols[i].name), "function_%u", i);
 	}
-	return kallsyms_image_write(layout, symbols, COUNT, symbols[0].address, GVA, image, CAPACITY);
+	return kallsyms_image_write(layout, symbols, COUNT, symbols[0].address, GVA, image,
+				    CAPACITY);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -62,7 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	image_size = make_image((enum kallsyms_layout) * data, image);
 	for (size_t at = 1; at + 4 <= size; at += 4)
-		image[(data[at] | data[at + 1] << 8 | data[at + 2] << 16) % image_size] = data[at + 3];
+		image[(data[at] | data[at + 1] << 8 | data[at + 2] << 16) % image_size] =
+			data[at + 3];
 	image = realloc(image, image_size);
 	read_all(span_of(image, image_size));
 	free(image);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Input: 64 KiB of guest memory at most, at GPA and GVA 0 with paging off;
- * the list of modules is at 0, with a layout that uses every kind of member; that of BPF programs, too.
+ * the list of modules is at 0, with a layout that uses every kind of member; that of BPF programs,
+ * too.
  */
 #include <stdlib.h>
 
 #include "vmm/guest/linux/bpf_programs.h"
 #include "vmm/guest/linux/guest_kernel.h"
-#include "vmm/guest/linux/module_list.h"
 #include "vmm/guest/linux/kernel_orc.h"
+#include "vmm/guest/linux/module_list.h"
 
 static const struct module_layout layouts[2] = {
 	{ .list = 8,

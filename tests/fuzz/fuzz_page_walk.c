@@ -24,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < sizeof(header))
 		return 0;
 	memcpy(&header, data, sizeof(header));
-	region = (struct guest_region){ .size = size - sizeof(header), .hva = data + sizeof(header) };
+	region = (struct guest_region){ .size = size - sizeof(header),
+					.hva = data + sizeof(header) };
 	guest_read_virtual(&view, &header.paging, header.gva, bytes, sizeof(bytes));
 	guest_read_string(&view, &header.paging, header.gva, text, sizeof(text));
 	return 0;

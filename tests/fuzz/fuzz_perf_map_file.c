@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Walks from the list of processes to a process's open files and into the page cache, over arbitrary memory.
- * Input: struct header, then the pages that the whole address space maps to, one behind the other over and
- * over. The layout is the header's, too.
+ * Walks from the list of processes to a process's open files and into the page cache, over
+ * arbitrary memory. Input: struct header, then the pages that the whole address space maps to, one
+ * behind the other over and over. The layout is the header's, too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,15 +31,18 @@ static void take_layout(struct guest_kernel *kernel, const struct header *header
 	struct guest_task_layout *tasks = &kernel->tasks;
 	struct guest_vma_layout *vmas = &kernel->vmas;
 	uint32_t *const offsets[] = {
-		&maps->task_files,    &maps->task_cred,     &maps->task_execs,    &maps->task_pid,
-		&maps->files_table,   &maps->table_count,   &maps->table_slots,   &maps->file_mode,
-		&maps->file_flags,    &maps->file_position, &maps->file_cred,     &maps->file_inode,
-		&maps->file_dentry,   &maps->inode_mode,    &maps->inode_owner,   &maps->inode_size,
-		&maps->cred_owner,    &maps->pid_level,     &maps->pid_numbers,   &maps->number,
-		&tasks->tgid,         &tasks->pid,          &tasks->started,      &tasks->list,
-		&vmas->dentry_hash,   &vmas->dentry_name,   &vmas->inode_mapping, &vmas->mapping_pages,
-		&vmas->xarray_shift,  &vmas->xarray_slots,  &vmas->page_mapping,  &vmas->page_flags,
-		&vmas->page_uptodate, &tasks->parent,
+		&maps->task_files,    &maps->task_cred,    &maps->task_execs,
+		&maps->task_pid,      &maps->files_table,  &maps->table_count,
+		&maps->table_slots,   &maps->file_mode,    &maps->file_flags,
+		&maps->file_position, &maps->file_cred,    &maps->file_inode,
+		&maps->file_dentry,   &maps->inode_mode,   &maps->inode_owner,
+		&maps->inode_size,    &maps->cred_owner,   &maps->pid_level,
+		&maps->pid_numbers,   &maps->number,       &tasks->tgid,
+		&tasks->pid,          &tasks->started,     &tasks->list,
+		&vmas->dentry_hash,   &vmas->dentry_name,  &vmas->inode_mapping,
+		&vmas->mapping_pages, &vmas->xarray_shift, &vmas->xarray_slots,
+		&vmas->page_mapping,  &vmas->page_flags,   &vmas->page_uptodate,
+		&tasks->parent,
 	};
 
 	_Static_assert(sizeof(offsets) / sizeof(offsets[0]) == OFFSETS, "all of them");
@@ -78,7 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size_t got = sizeof(text);
 		enum perf_map_look found = perf_map_file_look(&map, &kernel, &view, text, &got);
 
-		if (got > sizeof(text) || (got && text[got - 1] != '\n') || map.mark_size > PERF_MAP_MARK ||
+		if (got > sizeof(text) || (got && text[got - 1] != '\n') ||
+		    map.mark_size > PERF_MAP_MARK ||
 		    (got && found != PERF_MAP_MORE && found != PERF_MAP_READ))
 			abort();
 		guest_memory[header.change * (size_t)PAGES * PAGE / 256] ^= 1;

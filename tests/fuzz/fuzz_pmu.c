@@ -11,10 +11,10 @@
 #include "vmm/pmu/guest_pmu.h"
 #include "vmm/pmu/pmu_host.h"
 
-#define CHECK(condition)                                                                                     \
-	do {                                                                                                 \
-		if (!(condition))                                                                            \
-			abort();                                                                             \
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			abort();                                                                   \
 	} while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -37,7 +37,8 @@ static int perf_open(void *context, const struct perf_event_attr *attributes)
 {
 	const uint64_t allowed = perf.model == PMU_INTEL ? 0xff84ffff : 0xfff84ffff;
 
-	CHECK(attributes->type == PERF_TYPE_RAW && attributes->exclude_host && !attributes->precise_ip);
+	CHECK(attributes->type == PERF_TYPE_RAW && attributes->exclude_host &&
+	      !attributes->precise_ip);
 	CHECK(!(attributes->config & ~allowed) && !attributes->config1 && !attributes->config2);
 	if (perf.fails)
 		return -EMFILE;
@@ -109,7 +110,8 @@ static void perf_run(uint8_t share, uint64_t value)
 /* All registers there are and some beside them. */
 static uint32_t msr_of(uint8_t index)
 {
-	static const uint32_t first[] = { 0xc0, 0x185, 0x308, 0x345, 0x38c, 0x4c0, 0xc0010000, 0xc0010200 };
+	static const uint32_t first[] = { 0xc0,  0x185, 0x308,      0x345,
+					  0x38c, 0x4c0, 0xc0010000, 0xc0010200 };
 
 	return first[index >> 4 & 7] + (index & 0xf);
 }

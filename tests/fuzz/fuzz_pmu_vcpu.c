@@ -19,10 +19,10 @@
 #include "vmm/pmu/cpu_clock.h"
 #include "vmm/pmu/vcpu_pmu.h"
 
-#define CHECK(condition)                                                                                     \
-	do {                                                                                                 \
-		if (!(condition))                                                                            \
-			abort();                                                                             \
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			abort();                                                                   \
 	} while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -54,7 +54,8 @@ static int access_msr(struct kvm_msrs *msrs, bool set)
 	struct kvm_msr_entry *entry = &msrs->entries[0];
 
 	CHECK(msrs->nmsrs == 1);
-	CHECK(entry->index == DEBUGCTL || entry->index == X2APIC_LVT_PC || entry->index == MISC_ENABLE);
+	CHECK(entry->index == DEBUGCTL || entry->index == X2APIC_LVT_PC ||
+	      entry->index == MISC_ENABLE);
 	if (kvm.fails)
 		return 0;
 	if (set && entry->index == DEBUGCTL)
@@ -75,7 +76,8 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(list, request);
 	argument = va_arg(list, void *);
 	va_end(list);
-	if (kvm.fails && (request == KVM_GET_LAPIC || request == KVM_SET_LAPIC || request == KVM_NMI)) {
+	if (kvm.fails &&
+	    (request == KVM_GET_LAPIC || request == KVM_SET_LAPIC || request == KVM_NMI)) {
 		errno = EIO;
 		return -1;
 	}
@@ -125,7 +127,8 @@ struct action {
 	uint64_t value;
 } __attribute__((packed));
 
-static const char *const vendors[] = { "GenuineIntel", "AuthenticAMD", "HygonGenuine", "NeitherOfTwo" };
+static const char *const vendors[] = { "GenuineIntel", "AuthenticAMD", "HygonGenuine",
+				       "NeitherOfTwo" };
 
 static void show_processor(struct cpuid_table *table, uint8_t which)
 {
@@ -143,8 +146,9 @@ static void show_processor(struct cpuid_table *table, uint8_t which)
 /* All registers that are filtered and some beside them; or any at all. */
 static uint32_t msr_of(uint8_t index, uint64_t value)
 {
-	static const uint32_t first[] = { 0xc0,       0x185,      0x308, 0x345,      0x38c,      0x4c0,
-					  0xc0010000, 0xc0010200, 0x1d9, 0xc0010008, 0xc000ffff, 0x833 };
+	static const uint32_t first[] = { 0xc0,  0x185,      0x308,      0x345,
+					  0x38c, 0x4c0,      0xc0010000, 0xc0010200,
+					  0x1d9, 0xc0010008, 0xc000ffff, 0x833 };
 
 	return index >> 4 < 12 ? first[index >> 4] + (index & 0xf) : (uint32_t)(value >> 32);
 }

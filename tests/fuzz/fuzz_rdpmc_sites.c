@@ -55,7 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct guest_region region = { .size = MEMORY, .hva = memory };
 	struct guest_view view = { .regions = &region, .region_count = 1 };
-	struct guest_kernel kernel = { .text_start = TEXT, .paging = { 0x80000001, TABLES, 0x20, EFER_LMA } };
+	struct guest_kernel kernel = { .text_start = TEXT,
+				       .paging = { 0x80000001, TABLES, 0x20, EFER_LMA } };
 	struct rdpmc_sites sites;
 
 	if (size < 2 || size > 0x400000)

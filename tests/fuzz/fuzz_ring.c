@@ -90,9 +90,12 @@ static void overwrite(struct ring *ring, const void *from, size_t size, size_t o
 static void spoil(struct ring *ring, const struct input *input, const uint8_t *data, size_t size)
 {
 	overwrite(ring, &input->head, sizeof(input->head), offsetof(struct ring_header, data_head));
-	overwrite(ring, input->floors, sizeof(input->floors), offsetof(struct ring_header, data_floor));
-	overwrite(ring, &input->holders, sizeof(input->holders), offsetof(struct ring_header, holders));
-	overwrite(ring, input->lines, sizeof(input->lines), offsetof(struct ring_header, consumers));
+	overwrite(ring, input->floors, sizeof(input->floors),
+		  offsetof(struct ring_header, data_floor));
+	overwrite(ring, &input->holders, sizeof(input->holders),
+		  offsetof(struct ring_header, holders));
+	overwrite(ring, input->lines, sizeof(input->lines),
+		  offsetof(struct ring_header, consumers));
 	overwrite(ring, data, size, RING_DATA_OFFSET);
 }
 

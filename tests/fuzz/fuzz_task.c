@@ -23,31 +23,33 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct guest_task_layout layout_of(const struct header *header)
 {
-	return (struct guest_task_layout){ .known = true,
-					   .offsets = header->offsets,
-					   .current = header->current,
-					   .gdt_page = header->gdt_page,
-					   .irq_stack = header->irq_stack,
-					   .scheduled = header->scheduled,
-					   .stack_size = header->stack_size,
-					   .pid = header->pid & MEMBER,
-					   .tgid = header->tgid & MEMBER,
-					   .comm = header->comm & MEMBER,
-					   .mm = header->mm & MEMBER,
-					   .stack = header->stack & MEMBER,
-					   .page_table = header->page_table & MEMBER,
-					   .parent = (header->pid ^ 0x10) & MEMBER,
-					   .leader = (header->pid ^ 0x20) & MEMBER,
-					   .started = (header->pid ^ 0x40) & MEMBER,
-					   .cgroups = { .known = true,
-							.task_users = (header->mm ^ 0x20) & MEMBER,
-							.task_set = (header->mm ^ 0x10) & MEMBER,
-							.set_cgroup = header->comm & MEMBER,
-							.cgroup_node = (header->comm ^ 0x10) & MEMBER,
-							.node_count = header->stack & MEMBER,
-							.node_id = (header->stack ^ 0x8) & MEMBER,
-							.node_name = (header->stack ^ 0x10) & MEMBER,
-							.node_parent = (header->stack ^ 0x20) & MEMBER } };
+	return (struct guest_task_layout){
+		.known = true,
+		.offsets = header->offsets,
+		.current = header->current,
+		.gdt_page = header->gdt_page,
+		.irq_stack = header->irq_stack,
+		.scheduled = header->scheduled,
+		.stack_size = header->stack_size,
+		.pid = header->pid & MEMBER,
+		.tgid = header->tgid & MEMBER,
+		.comm = header->comm & MEMBER,
+		.mm = header->mm & MEMBER,
+		.stack = header->stack & MEMBER,
+		.page_table = header->page_table & MEMBER,
+		.parent = (header->pid ^ 0x10) & MEMBER,
+		.leader = (header->pid ^ 0x20) & MEMBER,
+		.started = (header->pid ^ 0x40) & MEMBER,
+		.cgroups = { .known = true,
+			     .task_users = (header->mm ^ 0x20) & MEMBER,
+			     .task_set = (header->mm ^ 0x10) & MEMBER,
+			     .set_cgroup = header->comm & MEMBER,
+			     .cgroup_node = (header->comm ^ 0x10) & MEMBER,
+			     .node_count = header->stack & MEMBER,
+			     .node_id = (header->stack ^ 0x8) & MEMBER,
+			     .node_name = (header->stack ^ 0x10) & MEMBER,
+			     .node_parent = (header->stack ^ 0x20) & MEMBER }
+	};
 }
 
 static void look_at_cgroup(const struct guest_task_layout *layout, const struct guest_view *view,
@@ -71,7 +73,8 @@ static void check(bool found, const struct guest_task *task)
 {
 	if (!memchr(task->comm, 0, sizeof(task->comm)) ||
 	    !memchr(task->process_comm, 0, sizeof(task->process_comm)) ||
-	    found == (task->pid == SAMPLE_TASK_UNKNOWN) || found == (task->tid == SAMPLE_TASK_UNKNOWN))
+	    found == (task->pid == SAMPLE_TASK_UNKNOWN) ||
+	    found == (task->tid == SAMPLE_TASK_UNKNOWN))
 		abort();
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks that a guest's agent tells of, looked for in its memory. Input: KNOWN times struct agent_task, then
- * the pages that the whole address space maps to, one behind the other over and over. Where the kernel's
- * symbols lie is given; what a CPU runs is a variable of its own, and then a member of pcpu_hot.
+ * Tasks that a guest's agent tells of, looked for in its memory. Input: KNOWN times struct
+ * agent_task, then the pages that the whole address space maps to, one behind the other over and
+ * over. Where the kernel's symbols lie is given; what a CPU runs is a variable of its own, and then
+ * a member of pcpu_hot.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,8 +36,8 @@ static struct guest_kernel make_kernel(bool hot)
 				       .per_cpu = symbols_new() };
 
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
-		if (symbols_add(kernel.symbols, symbols[i].address, symbols[i].size, 'D', symbols[i].name,
-				NULL))
+		if (symbols_add(kernel.symbols, symbols[i].address, symbols[i].size, 'D',
+				symbols[i].name, NULL))
 			abort();
 	if (hot ? symbols_add(kernel.per_cpu, RUNS, HOT, 'D', "pcpu_hot", NULL)
 		: symbols_add(kernel.symbols, RUNS, 8, 'D', "current_task", NULL))
@@ -49,8 +50,8 @@ static struct guest_kernel make_kernel(bool hot)
 static void check(const struct guest_task_layout *layout, bool hot)
 {
 	if (layout->pid > TASK - 4 || layout->tgid > TASK - 4 || layout->pid == layout->tgid ||
-	    layout->comm > TASK - SAMPLE_COMM_SIZE || layout->mm > TASK - 8 || layout->stack > TASK - 8 ||
-	    layout->list > TASK - 16 || layout->page_table > 0x100 - 8)
+	    layout->comm > TASK - SAMPLE_COMM_SIZE || layout->mm > TASK - 8 ||
+	    layout->stack > TASK - 8 || layout->list > TASK - 16 || layout->page_table > 0x100 - 8)
 		abort();
 	if (hot ? layout->current - RUNS > HOT - 8 ||
 			    (layout->irq_stack && layout->irq_stack - RUNS > HOT - 8) ||

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/guest/linux/kernel_orc.h"
 #include "vmm/guest/unwind/cfi_table.h"
 #include "vmm/guest/unwind/unwind.h"
-#include "vmm/guest/linux/kernel_orc.h"
 
 #define ENTRIES   64
 #define TABLES_AT (4096 - ENTRIES * (4 + ORC_ENTRY_SIZE))
@@ -90,7 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(page, 0, sizeof(page));
 	size -= sizeof(header);
 	memcpy(page, data + sizeof(header), size < sizeof(page) ? size : sizeof(page));
-	/* Paging off: addresses are 32 bits; stack reads go through all 16 pages of the same bytes. */
+	/* Paging off: addresses are 32 bits; stack reads go through all 16 pages of the same bytes.
+	 */
 	for (size_t i = 0; i < 16; i++)
 		flat[i] = (struct guest_region){ .gpa = i * 4096, .size = 4096, .hva = page };
 	registers.rip = header.rip;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walks of VMA trees, dentries, mounts and the page cache over arbitrary memory. Input: struct header, then
- * the pages that the whole address space maps to, one behind the other over and over. The layout is the
- * header's, too.
+ * Walks of VMA trees, dentries, mounts and the page cache over arbitrary memory. Input: struct
+ * header, then the pages that the whole address space maps to, one behind the other over and over.
+ * The layout is the header's, too.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -61,8 +61,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	image_fd = memfd_create("image", 0);
 	pass_fd = eventfd(0, EFD_NONBLOCK);
-	if (image_fd < 0 || pass_fd < 0 || ftruncate(image_fd, IMAGE) || memory_create(&memory, RAM_SIZE) ||
-	    event_loop_create(&loop))
+	if (image_fd < 0 || pass_fd < 0 || ftruncate(image_fd, IMAGE) ||
+	    memory_create(&memory, RAM_SIZE) || event_loop_create(&loop))
 		abort();
 	return 0;
 }
@@ -117,7 +117,8 @@ static void pass(void *context, int fd, uint32_t events)
 		sem_post(context);
 }
 
-/* Until the loop's thread has been through, so that what an input does does not hang on its timing. */
+/* Until the loop's thread has been through, so that what an input does does not hang on its timing.
+ */
 static void settle(void)
 {
 	uint64_t one = 1;
@@ -181,7 +182,8 @@ static void read_somewhere(struct run *run)
 {
 	uint64_t offset = take(&run->input, 2) % VIRTIO_MMIO_SIZE, value;
 
-	bus_dispatch(&run->bus, BUS_MMIO, GPA + offset, false, &value, 1u << take(&run->input, 1) % 4);
+	bus_dispatch(&run->bus, BUS_MMIO, GPA + offset, false, &value,
+		     1u << take(&run->input, 1) % 4);
 }
 
 static void send_some(struct run *run)

@@ -67,7 +67,8 @@ static void pop_all(struct virtio_queue *queue)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static uint8_t ram[RAM_SIZE] __attribute__((aligned(4096)));
-	struct memory memory = { .regions = { { .size = RAM_SIZE, .hva = ram } }, .region_count = 1 };
+	struct memory memory = { .regions = { { .size = RAM_SIZE, .hva = ram } },
+				 .region_count = 1 };
 	struct header header;
 	struct virtio_queue queue = { .memory = &memory, .size_max = VIRTIO_QUEUE_SIZE_MAX };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A guest whose whole address space is a few pages of the input, one behind the other over and over. */
+/* A guest whose whole address space is a few pages of the input, one behind the other over and
+ * over. */
 #ifndef KVMSCOPE_TESTS_FUZZ_MAPPED_PAGES_H
 #define KVMSCOPE_TESTS_FUZZ_MAPPED_PAGES_H
 
@@ -20,7 +21,8 @@ static const struct guest_paging mapped_pages_paging = {
 	.cr0 = 1ull << 31, .cr3 = PAGES * PAGE, .cr4 = 1 << 5, .efer = 1 << 10
 };
 
-/* Each entry of each table leads to the same next one, and those of the last to the pages in turn. */
+/* Each entry of each table leads to the same next one, and those of the last to the pages in turn.
+ */
 static inline void mapped_pages_fill(const uint8_t *data, size_t size)
 {
 	memset(guest_memory, 0, sizeof(guest_memory));

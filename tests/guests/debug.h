@@ -17,17 +17,17 @@
 #define RFLAGS_TF 0x100ull
 #define RFLAGS_RF 0x10000ull
 
-#define DEBUG_REGISTER(number)                                                                               \
-	static inline uint64_t read_dr##number(void)                                                         \
-	{                                                                                                    \
-		uint64_t value;                                                                              \
-                                                                                                             \
-		__asm__ volatile("movq %%dr" #number ", %0" : "=r"(value));                                  \
-		return value;                                                                                \
-	}                                                                                                    \
-	static inline void write_dr##number(uint64_t value)                                                  \
-	{                                                                                                    \
-		__asm__ volatile("movq %0, %%dr" #number : : "r"(value) : "memory");                         \
+#define DEBUG_REGISTER(number)                                                                     \
+	static inline uint64_t read_dr##number(void)                                               \
+	{                                                                                          \
+		uint64_t value;                                                                    \
+                                                                                                   \
+		__asm__ volatile("movq %%dr" #number ", %0" : "=r"(value));                        \
+		return value;                                                                      \
+	}                                                                                          \
+	static inline void write_dr##number(uint64_t value)                                        \
+	{                                                                                          \
+		__asm__ volatile("movq %0, %%dr" #number : : "r"(value) : "memory");               \
 	}
 
 DEBUG_REGISTER(0)

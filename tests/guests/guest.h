@@ -18,9 +18,9 @@
 typedef uint32_t program(void);
 
 program program_hello, program_faults, program_timer, program_spaces, program_cpus, program_memory,
-	program_spin, program_shares, program_xrstor, program_crash, program_reset, program_power_off,
-	program_poke, program_pmu, program_debug, program_hostile, program_resets, program_sums, program_idle,
-	program_skipped, program_gaps, program_plugged;
+	program_spin, program_shares, program_xrstor, program_crash, program_reset,
+	program_power_off, program_poke, program_pmu, program_debug, program_hostile,
+	program_resets, program_sums, program_idle, program_skipped, program_gaps, program_plugged;
 
 /* Code and data of CPL3. Functions are not inlined, so that they keep their names. */
 #define USER_TEXT __attribute__((section(".user.text"), noinline, used))
@@ -85,7 +85,8 @@ struct frame {
 #define VECTOR_PF    14
 #define VECTOR_TIMER 0x40
 
-/* Handlers return to where the trap came from, at frame->rip. Without one a trap ends the guest with 0xfe. */
+/* Handlers return to where the trap came from, at frame->rip. Without one a trap ends the guest
+ * with 0xfe. */
 typedef void trap_handler(struct frame *frame);
 void traps_init(void);
 void traps_load(void); /* on another CPU: the same handlers, for traps from CPL0 */
@@ -111,18 +112,19 @@ void user_exit(void);
 
 /* The local APIC. */
 void lapic_init(void);
-void lapic_timer(uint32_t count); /* periodic, in bus cycles of 1 ns; vector VECTOR_TIMER; 0 stops */
+void lapic_timer(
+	uint32_t count); /* periodic, in bus cycles of 1 ns; vector VECTOR_TIMER; 0 stops */
 void lapic_end_of_interrupt(void);
 uint32_t lapic_read(unsigned int offset); /* a register (SDM vol. 3A 11.4.1) */
 void lapic_write(unsigned int offset, uint32_t value);
 void lapic_start_other(uint32_t apic_id, uint8_t page);
 
-/* Starts CPU ID in long mode, one after the other: it calls RUN, then halts. Waits until it is up; needs
- * lapic_init(). */
+/* Starts CPU ID in long mode, one after the other: it calls RUN, then halts. Waits until it is up;
+ * needs lapic_init(). */
 void other_cpu_run(uint32_t id, void (*run)(void));
 
-/* Starts CPU ID so, if it is there; it is the only other one, and has the stack of the one before. Nobody
- * waits. */
+/* Starts CPU ID so, if it is there; it is the only other one, and has the stack of the one before.
+ * Nobody waits. */
 void other_cpu_wake(uint32_t id, void (*run)(void));
 
 #endif

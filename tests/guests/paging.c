@@ -32,5 +32,6 @@ void page_map(uint64_t *root, uint64_t virtual, uint64_t physical, uint64_t flag
 		directory[virtual >> 21 & 511] = physical | flags | PAGE_PRESENT;
 		return;
 	}
-	next_table(directory, virtual, 21, flags)[virtual >> 12 & 511] = physical | flags | PAGE_PRESENT;
+	next_table(directory, virtual, 21, flags)[virtual >> 12 & 511] =
+		physical | flags | PAGE_PRESENT;
 }

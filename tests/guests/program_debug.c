@@ -192,7 +192,8 @@ static void uses_two(void)
 	end_case("two registers");
 }
 
-/* The instructions between, with TF: one of the host's breakpoints is at one, and one writes its data. */
+/* The instructions between, with TF: one of the host's breakpoints is at one, and one writes its
+ * data. */
 __asm__(".globl debug_step\n"
 	"debug_step:\n"
 	"	pushfq\n"
@@ -280,7 +281,8 @@ static void resumes(void)
 	end_case("RF of the guest's own");
 }
 
-/* The instruction faults: once it is tried again, once it is given up. The guest never asked for TF. */
+/* The instruction faults: once it is tried again, once it is given up. The guest never asked for
+ * TF. */
 static void faults(void)
 {
 	for (unsigned int i = 0; i < 2; i++) {

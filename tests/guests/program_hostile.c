@@ -54,7 +54,9 @@ static void poke_msr(uint64_t *state)
 	/* Small ones are valid more often. */
 	value >>= random >> 8 & 63;
 	if (random >> 16 & 1)
-		__asm__ volatile("wrmsr" : : "c"(choose_msr(random)), "a"((uint32_t)value), "d"(value >> 32));
+		__asm__ volatile("wrmsr"
+				 :
+				 : "c"(choose_msr(random)), "a"((uint32_t)value), "d"(value >> 32));
 	else
 		__asm__ volatile("rdmsr" : "=a"(low), "=d"(high) : "c"(choose_msr(random)));
 }
@@ -108,8 +110,8 @@ static void poke_debug_register(uint64_t *state)
 	}
 }
 
-/* The instructions that may fault here: MOV DR is 0f 21 or 0f 23 and a byte, behind a REX prefix or not;
- * others 0f xx. */
+/* The instructions that may fault here: MOV DR is 0f 21 or 0f 23 and a byte, behind a REX prefix or
+ * not; others 0f xx. */
 static void skip(struct frame *frame)
 {
 	const uint8_t *code = (const uint8_t *)frame->rip;
@@ -145,7 +147,10 @@ static void poke(uint64_t *state)
 	else
 		LVTPC = (uint32_t)(random >> 16) & LVTPC_POKED;
 	if (!(random >> 40 & 0xff))
-		__asm__ volatile("pushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\tnop" : : : "memory", "cc");
+		__asm__ volatile("pushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\tnop"
+				 :
+				 :
+				 : "memory", "cc");
 }
 
 static unsigned int rtc_second(void)

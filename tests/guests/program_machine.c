@@ -111,7 +111,8 @@ static void spin(void)
 		__asm__ volatile("pause");
 }
 
-/* Starts cpus=N, one after the other, and ends with how many are up; each spins for rounds=N meanwhile. */
+/* Starts cpus=N, one after the other, and ends with how many are up; each spins for rounds=N
+ * meanwhile. */
 uint32_t program_cpus(void)
 {
 	uint32_t cpus = (uint32_t)option_number("cpus", 1);
@@ -156,8 +157,8 @@ static uint64_t read_star(void)
 	return low | (uint64_t)high << 32;
 }
 
-/* SDM vol. 3A table 10-1, "IA-32 and Intel 64 Processor States Following Power-up, Reset, or INIT". 0: all
- * are. */
+/* SDM vol. 3A table 10-1, "IA-32 and Intel 64 Processor States Following Power-up, Reset, or INIT".
+ * 0: all are. */
 static uint32_t find_left_over(void)
 {
 	if (*MARK)
@@ -179,8 +180,8 @@ static void leave_over(void)
 	lapic_timer(1000000);
 }
 
-/* Resets the machine boots=N times, with all of its cpus=N up; ends with how often it was started, or what a
- * reset has left. */
+/* Resets the machine boots=N times, with all of its cpus=N up; ends with how often it was started,
+ * or what a reset has left. */
 uint32_t program_resets(void)
 {
 	uint32_t cpus = (uint32_t)option_number("cpus", 1), left, boots;

@@ -49,14 +49,15 @@ static void eject_where_asked(uint32_t id)
 }
 
 /*
- * The first CPU is in share_first(), in turns of chunk=N loops; another one, whenever there is one, in
- * plugged_works(), until it is asked back, and is given back then. Never ends.
+ * The first CPU is in share_first(), in turns of chunk=N loops; another one, whenever there is one,
+ * in plugged_works(), until it is asked back, and is given back then. Never ends.
  */
 uint32_t program_plugged(void)
 {
 	chunk = option_number("chunk", 100000000);
 	lapic_init();
-	out32(HOTPLUG_SELECTOR, 0); /* the first write has QEMU's registers be these, not older ones */
+	out32(HOTPLUG_SELECTOR,
+	      0); /* the first write has QEMU's registers be these, not older ones */
 	print("working\n");
 	for (;;) {
 		uint64_t before = plugged_turns;

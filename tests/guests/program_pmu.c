@@ -139,7 +139,8 @@ static void check_intel_cpuid(void)
 {
 	uint32_t b, c, d, a = cpuid(0xa, &b, &c, &d);
 
-	expect(a == (2 | 4 << 8 | 48 << 16 | 7u << 24), "CPUID 0AH EAX: version 2, 4 counters of 48 bits");
+	expect(a == (2 | 4 << 8 | 48 << 16 | 7u << 24),
+	       "CPUID 0AH EAX: version 2, 4 counters of 48 bits");
 	expect(b == 0x7a, "EBX: only core and bus cycles are available");
 	expect(d == (3 | 48 << 5), "EDX: 3 fixed counters of 48 bits");
 	cpuid(1, &b, &c, &d);
@@ -156,17 +157,21 @@ static void check_intel_registers(void)
 		expect(read_msr(MSR_FULL_PMC + i) == 0x7fffedcbull, "the other address of it");
 		expect(write_faults(MSR_FULL_PMC + i, 1ull << 48), "#GP beyond the width");
 		expect(!write_faults(MSR_SELECT + i, 0x3cull), "a select");
-		expect(write_faults(MSR_SELECT + i, 1ull << 32), "#GP for a reserved bit of a select");
+		expect(write_faults(MSR_SELECT + i, 1ull << 32),
+		       "#GP for a reserved bit of a select");
 		expect(read_msr(MSR_SELECT + i) == 0x3c, "a select after #GP");
 	}
 	for (uint32_t i = 0; i < 3; i++)
-		expect(!write_faults(MSR_FIXED + i, 5) && read_msr(MSR_FIXED + i) == 5, "a fixed counter");
+		expect(!write_faults(MSR_FIXED + i, 5) && read_msr(MSR_FIXED + i) == 5,
+		       "a fixed counter");
 	expect(read_msr(MSR_GLOBAL_CTRL) == 0xf, "GLOBAL_CTRL at reset");
 	expect(write_faults(MSR_STATUS, 0), "#GP: GLOBAL_STATUS is read-only");
 	expect(write_faults(MSR_GLOBAL_CTRL, 1ull << 35), "#GP: there is no fourth fixed counter");
 	expect(!write_faults(MSR_OVF_CTRL, 3ull << 62), "OVF_CTRL");
-	expect(read_faults(MSR_PMC + 4) && write_faults(MSR_SELECT + 4, 0), "#GP: there is no fifth counter");
-	expect(!write_faults(MSR_DEBUGCTL, FREEZE_ON_PMI) && read_msr(MSR_DEBUGCTL) == FREEZE_ON_PMI,
+	expect(read_faults(MSR_PMC + 4) && write_faults(MSR_SELECT + 4, 0),
+	       "#GP: there is no fifth counter");
+	expect(!write_faults(MSR_DEBUGCTL, FREEZE_ON_PMI) &&
+		       read_msr(MSR_DEBUGCTL) == FREEZE_ON_PMI,
 	       "DEBUGCTL's freeze bit");
 	write_msr(MSR_DEBUGCTL, 0);
 }
@@ -219,7 +224,8 @@ USER_TEXT static void user_loops_on(void)
 	user_exit();
 }
 
-/* Counts while it does loops=N at CPL3, which are not counted outside: prints what it has counted. */
+/* Counts while it does loops=N at CPL3, which are not counted outside: prints what it has counted.
+ */
 static void count(void)
 {
 	user_loops = option_number("loops", 1000000000);
@@ -229,7 +235,8 @@ static void count(void)
 	show("cycles", read_msr(is_intel ? MSR_FULL_PMC : MSR_AMD_PMC));
 	if (!is_intel)
 		return;
-	expect(read_msr(MSR_FIXED + 1) == read_msr(MSR_FULL_PMC), "the fixed counter shows the same");
+	expect(read_msr(MSR_FIXED + 1) == read_msr(MSR_FULL_PMC),
+	       "the fixed counter shows the same");
 	expect(read_msr(MSR_FIXED + 2) == read_msr(MSR_FULL_PMC), "and reference cycles here, too");
 	expect(read_msr(MSR_FIXED) == 0, "instructions stand still");
 }
@@ -346,7 +353,8 @@ static void others(void)
 	expect(read_lvt_pc() & LVT_MASK, "CPU 0's LVTPC as at reset");
 }
 
-/* LVTPC is masked: the overflow is in the status, and nobody is interrupted, then or when it is opened. */
+/* LVTPC is masked: the overflow is in the status, and nobody is interrupted, then or when it is
+ * opened. */
 static void masked(void)
 {
 	trap_set(VECTOR_NMI, on_pmi);
@@ -357,7 +365,8 @@ static void masked(void)
 	stop_counter();
 	if (is_intel)
 		expect(read_msr(MSR_STATUS) == GENERAL_0, "GLOBAL_STATUS has the overflow");
-	expect(read_msr(is_intel ? MSR_FULL_PMC : MSR_AMD_PMC) < 1ull << 47, "it went from all ones to 0");
+	expect(read_msr(is_intel ? MSR_FULL_PMC : MSR_AMD_PMC) < 1ull << 47,
+	       "it went from all ones to 0");
 	write_lvt_pc(LVT_NMI);
 	user_call(user_loops_on, false);
 	expect(pmis == 0, "no PMI");
@@ -396,7 +405,8 @@ static void freeze(void)
 	expect(pmis == 1, "one PMI");
 }
 
-/* Redirection entry 0 of the I/O APIC (82093AA datasheet, 3.2.4): not masked. Nothing comes: the PIT is off.
+/* Redirection entry 0 of the I/O APIC (82093AA datasheet, 3.2.4): not masked. Nothing comes: the
+ * PIT is off.
  */
 static void open_pit_pin(void)
 {
@@ -406,7 +416,8 @@ static void open_pit_pin(void)
 	select[4] = VECTOR_TIMER;
 }
 
-/* The part named by pmu=NAME, with apic=x2 in x2APIC mode. Ends with how much was not as it should be. */
+/* The part named by pmu=NAME, with apic=x2 in x2APIC mode. Ends with how much was not as it should
+ * be. */
 uint32_t program_pmu(void)
 {
 	find_vendor();
@@ -416,8 +427,10 @@ uint32_t program_pmu(void)
 	x2apic = option_is("apic", "x2");
 	if (option_is("pit", "open"))
 		open_pit_pin();
-	/* With more CPUs, or an interrupt of the PIT's, and xAPIC mode it can not: vmm/kvm/lapic.h. */
-	masks_itself = is_intel && (x2apic || !(option_is("pmu", "others") || option_is("pit", "open")));
+	/* With more CPUs, or an interrupt of the PIT's, and xAPIC mode it can not: vmm/kvm/lapic.h.
+	 */
+	masks_itself =
+		is_intel && (x2apic || !(option_is("pmu", "others") || option_is("pit", "open")));
 	if (x2apic && !option_is("pmu", "others"))
 		enter_x2apic();
 	if (option_is("pmu", "registers"))

@@ -28,9 +28,9 @@ static uint16_t choose_port(void)
 {
 	static const uint16_t known[] = { 0x3f8, 0x60, 0x65, 0x70, 0x71, 0x600, 0x608, 0x500 };
 	uint64_t choice = next();
-	uint16_t port = choice & 3
-				? known[(choice >> 8) % (sizeof(known) / sizeof(*known))] + (choice >> 4 & 7)
-				: (uint16_t)(choice >> 16);
+	uint16_t port = choice & 3 ? known[(choice >> 8) % (sizeof(known) / sizeof(*known))] +
+					     (choice >> 4 & 7)
+				   : (uint16_t)(choice >> 16);
 
 	return ends_guest(port) ? 0x3f8 : port;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rounds=N times each instruction that leaves the guest and is stepped over by KVM itself: CPUID, OUT, WRMSR
- * and HLT. The host may have breakpoints at each of them and right behind.
+ * rounds=N times each instruction that leaves the guest and is stepped over by KVM itself: CPUID,
+ * OUT, WRMSR and HLT. The host may have breakpoints at each of them and right behind.
  */
 #include "tests/guests/guest.h"
 
@@ -15,8 +15,9 @@ static void on_tick(struct frame *frame)
 }
 
 /* "NAME_here" is the instruction, "NAME_behind" the one behind it. */
-#define INSTRUCTION(name, code)                                                                              \
-	".globl " name "_here\n" name "_here: " code "\n.globl " name "_behind\n" name "_behind: nop\n"
+#define INSTRUCTION(name, code)                                                                    \
+	".globl " name "_here\n" name "_here: " code "\n.globl " name "_behind\n" name             \
+	"_behind: nop\n"
 
 static void once(void)
 {
@@ -25,7 +26,8 @@ static void once(void)
 			 :
 			 : "eax", "ebx", "ecx", "edx");
 	__asm__ volatile(INSTRUCTION("skipped_out", "outb %%al, $" UNUSED_PORT) : : "a"(0));
-	__asm__ volatile("movl $" APIC_BASE ", %%ecx\n rdmsr\n" INSTRUCTION("skipped_wrmsr", "wrmsr")
+	__asm__ volatile("movl $" APIC_BASE
+			 ", %%ecx\n rdmsr\n" INSTRUCTION("skipped_wrmsr", "wrmsr")
 			 :
 			 :
 			 : "eax", "ecx", "edx");

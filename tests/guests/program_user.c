@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs about CPL3: faults and interrupts from it, address spaces, and known shares of its time. */
+/* Programs about CPL3: faults and interrupts from it, address spaces, and known shares of its time.
+ */
 #include "tests/guests/guest.h"
 #include "tests/guests/spin_loop.h"
 
@@ -134,8 +135,8 @@ static void work_at_both_levels(uint64_t rounds, uint64_t kernel, bool interrupt
 }
 
 /*
- * 60, 30 and 10 % of CPL3's time in three functions; rounds=N of 10 chunk=N loops; timer=HZ. With kernel=N
- * there are N at CPL0, in share_kernel(), for each 10 of them. Ends with 0.
+ * 60, 30 and 10 % of CPL3's time in three functions; rounds=N of 10 chunk=N loops; timer=HZ. With
+ * kernel=N there are N at CPL0, in share_kernel(), for each 10 of them. Ends with 0.
  */
 uint32_t program_shares(void)
 {
@@ -209,7 +210,8 @@ static uint64_t *new_space(volatile uint64_t **page)
 	return root;
 }
 
-/* Two address spaces by turns, with 70 and 30 % of the time: the same code at other CR3s. Ends with 0. */
+/* Two address spaces by turns, with 70 and 30 % of the time: the same code at other CR3s. Ends with
+ * 0. */
 uint32_t program_spaces(void)
 {
 	uint64_t rounds = option_number("rounds", 100), chunk = option_number("chunk", 1000000);
@@ -233,7 +235,8 @@ uint32_t program_spaces(void)
 
 USER_DATA static volatile uint64_t user_sum;
 
-/* What comes out depends on every step: of registers that are not kept, or a step left out, it is another. */
+/* What comes out depends on every step: of registers that are not kept, or a step left out, it is
+ * another. */
 USER_TEXT static void user_sums(void)
 {
 	uint64_t sum = 1, other = 2, third = 3;
@@ -261,8 +264,8 @@ static void sums_rest(void)
 }
 
 /*
- * The same sum again and again, for ever; each time that it is right it says so. chunk=N steps, timer=HZ, and
- * with rest=1 it halts between them.
+ * The same sum again and again, for ever; each time that it is right it says so. chunk=N steps,
+ * timer=HZ, and with rest=1 it halts between them.
  */
 uint32_t program_sums(void)
 {

@@ -90,7 +90,8 @@ void trap_dispatch(struct frame *frame)
 void user_call(void (*function)(void), bool interrupts)
 {
 	/* As behind a call: RSP + 8 is a multiple of 16. */
-	user_enter(function, (uint64_t)user_stack - 8, RFLAGS_RESERVED | (interrupts ? RFLAGS_IF : 0));
+	user_enter(function, (uint64_t)user_stack - 8,
+		   RFLAGS_RESERVED | (interrupts ? RFLAGS_IF : 0));
 }
 
 USER_TEXT void user_exit(void)

@@ -61,13 +61,14 @@ static int set_start(struct vcpu *vcpu, int cpl)
 	sregs.gdt.base = GDT;
 	sregs.gdt.limit = 6 * 8 - 1;
 	sregs.cs = segment(cpl ? 0x28 : 0x10, true, cpl);
-	sregs.ss = sregs.ds = sregs.es = sregs.fs = sregs.gs = segment(cpl ? 0x20 : 0x18, false, cpl);
+	sregs.ss = sregs.ds = sregs.es = sregs.fs = sregs.gs =
+		segment(cpl ? 0x20 : 0x18, false, cpl);
 	error = vcpu_set_special_registers(vcpu, &sregs);
 	return error ? error : vcpu_set_registers(vcpu, &regs);
 }
 
-int bare_guest_create(struct vm *vm, const struct vcpu_handlers *handlers, const void *code, size_t size,
-		      int cpl)
+int bare_guest_create(struct vm *vm, const struct vcpu_handlers *handlers, const void *code,
+		      size_t size, int cpl)
 {
 	int error = vm_create(vm, BARE_GUEST_MEMORY);
 

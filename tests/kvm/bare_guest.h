@@ -18,9 +18,10 @@
 #define BARE_GUEST_STACK  0x90000ull
 #define BARE_GUEST_MEMORY (16ull << 20)
 
-/* Makes VM and its vCPU 0, which will start at BARE_GUEST_CODE at CPL 0 or 3. 0 or a negative errno. */
-int bare_guest_create(struct vm *vm, const struct vcpu_handlers *handlers, const void *code, size_t size,
-		      int cpl);
+/* Makes VM and its vCPU 0, which will start at BARE_GUEST_CODE at CPL 0 or 3. 0 or a negative
+ * errno. */
+int bare_guest_create(struct vm *vm, const struct vcpu_handlers *handlers, const void *code,
+		      size_t size, int cpl);
 
 /* /dev/kvm can be opened; else tests are skipped. */
 bool bare_guest_possible(void);

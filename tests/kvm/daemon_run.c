@@ -37,7 +37,8 @@ void daemon_run_write_conf(const struct daemon_run *daemon, const char *conf)
 
 void daemon_run_prepare(struct daemon_run *daemon, const char *conf)
 {
-	*daemon = (struct daemon_run){ .directory = "/tmp/kvmscope-daemon-XXXXXX", .uri = "test:///default" };
+	*daemon = (struct daemon_run){ .directory = "/tmp/kvmscope-daemon-XXXXXX",
+				       .uri = "test:///default" };
 	REQUIRE(mkdtemp(daemon->directory) != NULL);
 	snprintf(daemon->run, sizeof(daemon->run), "%s/run", daemon->directory);
 	snprintf(daemon->libvirt, sizeof(daemon->libvirt), "%s/libvirt", daemon->directory);
@@ -151,8 +152,8 @@ json_t *daemon_run_ask(const struct daemon_run *daemon, const char *command, jso
 bool daemon_run_wait_for_samples(const struct daemon_run *daemon, const char *domain, long samples)
 {
 	for (int i = 0; i < TRIES; i++) {
-		json_t *status =
-			daemon_run_ask(daemon, "domain-status", json_pack("{s:s}", "domain", domain));
+		json_t *status = daemon_run_ask(daemon, "domain-status",
+						json_pack("{s:s}", "domain", domain));
 		bool enough = json_integer_value(json_object_get(status, "samples")) >= samples;
 
 		json_decref(status);
@@ -198,17 +199,21 @@ static void make_path(char *path, size_t size, const struct daemon_run *daemon, 
 	snprintf(path, size, "%s/%s%s", daemon->libvirt, name, suffix);
 }
 
-/* The child's part: libvirt has it hold a lock on the file, which it keeps as it becomes the VMM. */
+/* The child's part: libvirt has it hold a lock on the file, which it keeps as it becomes the VMM.
+ */
 static void lock_pid_file(const char *path)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd = open(path, O_RDWR | O_CREAT, 0600); /* NOLINT(android-cloexec-open): it is to stay */
+	int fd = open(path, O_RDWR | O_CREAT,
+		      0600); /* NOLINT(android-cloexec-open): it is to stay */
 
-	if (fd < 0 || fcntl(fd, F_SETLK, &lock) || ftruncate(fd, 0) || dprintf(fd, "%d\n", getpid()) < 2)
+	if (fd < 0 || fcntl(fd, F_SETLK, &lock) || ftruncate(fd, 0) ||
+	    dprintf(fd, "%d\n", getpid()) < 2)
 		_exit(126);
 }
 
-void fake_domain_write(const struct daemon_run *daemon, const char *name, pid_t pid, const char *metadata)
+void fake_domain_write(const struct daemon_run *daemon, const char *name, pid_t pid,
+		       const char *metadata)
 {
 	char path[512], unfinished[512];
 	FILE *file;

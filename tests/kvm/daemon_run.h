@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A kvmscoped of a test's own, the one that was built with these tests: its directories are below
- * DAEMON.directory (run, recordings, and libvirt, unless it is told another one). Domains may be faked:
- * a VM of our own VMM, with the files that libvirt would have of it. Main thread.
+ * DAEMON.directory (run, recordings, and libvirt, unless it is told another one). Domains may be
+ * faked: a VM of our own VMM, with the files that libvirt would have of it. Main thread.
  */
 #ifndef KVMSCOPE_TESTS_KVM_DAEMON_RUN_H
 #define KVMSCOPE_TESTS_KVM_DAEMON_RUN_H
@@ -21,7 +21,8 @@ struct daemon_run {
 	pid_t pid;
 };
 
-/* Makes the directories, and kvmscope.conf of CONF and what tests want besides: no metrics, small files. */
+/* Makes the directories, and kvmscope.conf of CONF and what tests want besides: no metrics, small
+ * files. */
 void daemon_run_prepare(struct daemon_run *daemon, const char *conf);
 
 /* Writes kvmscope.conf anew, with CONF. */
@@ -39,7 +40,8 @@ int daemon_run_stop(struct daemon_run *daemon, int signal);
 /* Stops it if it runs, and removes the directory. */
 void daemon_run_end(struct daemon_run *daemon);
 
-/* What it answers, to be freed; NULL: an error, its message is set. ARGUMENTS are taken over; NULL: none. */
+/* What it answers, to be freed; NULL: an error, its message is set. ARGUMENTS are taken over; NULL:
+ * none. */
 json_t *daemon_run_ask(const struct daemon_run *daemon, const char *command, json_t *arguments);
 
 /* Waits until the domain is sampled with SAMPLES of it; a failed check after a minute. */
@@ -57,7 +59,8 @@ bool daemon_run_wait_for_log(const struct daemon_run *daemon, const char *text);
 void fake_domain_start(struct program *vm, const struct daemon_run *daemon, const char *name,
 		       const char *metadata);
 /* Its XML from here on. */
-void fake_domain_write(const struct daemon_run *daemon, const char *name, pid_t pid, const char *metadata);
+void fake_domain_write(const struct daemon_run *daemon, const char *name, pid_t pid,
+		       const char *metadata);
 /* Ends it; its files are left there, as by a crash. Does it still run? */
 bool fake_domain_kill(struct program *vm);
 

@@ -27,7 +27,8 @@ static void run_to_the_end(struct guest_run *run, struct machine *machine)
 
 static bool goes_on(const struct guest_run *run, unsigned int boots)
 {
-	return !run->timed_out && (boots < run->boots || (run->resets && run->result.end == VCPU_END_RESET));
+	return !run->timed_out &&
+	       (boots < run->boots || (run->resets && run->result.end == VCPU_END_RESET));
 }
 
 static int run_boots(struct guest_run *run, struct machine *machine)

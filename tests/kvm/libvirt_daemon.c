@@ -23,16 +23,19 @@
 #define DRIVERS "/usr/lib/x86_64-linux-gnu/libvirt/connection-driver"
 #define DRIVER  "libvirt_driver_qemu.so"
 #define KERNEL  "build/cache/kernels/6.1/vmlinuz"
-/* KVM tells of an MSR of the host's (0x10a) that it does not let be set where it is nested itself. */
-#define KVM_CPU "<cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu>"
+/* KVM tells of an MSR of the host's (0x10a) that it does not let be set where it is nested itself.
+ */
+#define KVM_CPU                                                                                    \
+	"<cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu>"
 /* What Debian's libvirt wants to exist, though our configuration has QEMU run as root. */
 #define USER "libvirt-qemu"
 
 static const struct {
 	const char *ours, *theirs;
 } places[] = {
-	{ "etc", "/etc/libvirt" },     { "run", "/run/libvirt" },         { "lib", "/var/lib/libvirt" },
-	{ "log", "/var/log/libvirt" }, { "cache", "/var/cache/libvirt" }, { "kvmscope", "/run/kvmscope" },
+	{ "etc", "/etc/libvirt" },         { "run", "/run/libvirt" },
+	{ "lib", "/var/lib/libvirt" },     { "log", "/var/log/libvirt" },
+	{ "cache", "/var/cache/libvirt" }, { "kvmscope", "/run/kvmscope" },
 };
 
 static const char qemu_conf[] = "stdio_handler = \"file\"\n"
@@ -95,20 +98,21 @@ static void make_uuid(char *uuid, size_t size)
 }
 
 /*
- * To find out what QEMU can do takes libvirtd nearly all of the time that it needs to start, so what one has
- * found is handed to the next; whether it still holds libvirt sees for itself. Without the flag that QEMU
- * lists the features that its processor lacks, libvirtd asks for all of them in two commands as it does an
- * older QEMU, not by a command for each, which takes QEMU, that reads these byte by byte, a quarter of a
- * second per domain.
+ * To find out what QEMU can do takes libvirtd nearly all of the time that it needs to start, so
+ * what one has found is handed to the next; whether it still holds libvirt sees for itself. Without
+ * the flag that QEMU lists the features that its processor lacks, libvirtd asks for all of them in
+ * two commands as it does an older QEMU, not by a command for each, which takes QEMU, that reads
+ * these byte by byte, a quarter of a second per domain.
  */
 static void copy_capabilities(const char *from, const char *to)
 {
 	char command[768];
 
-	snprintf(command, sizeof(command),
-		 "mkdir -p %s; for f in %s/*.xml; do test ! -e $f || "
-		 "{ sed '/cpu-unavailable-features/d' $f > %s/.$$ && mv %s/.$$ %s/${f##*/}; }; done",
-		 to, from, to, to, to);
+	snprintf(
+		command, sizeof(command),
+		"mkdir -p %s; for f in %s/*.xml; do test ! -e $f || "
+		"{ sed '/cpu-unavailable-features/d' $f > %s/.$$ && mv %s/.$$ %s/${f##*/}; }; done",
+		to, from, to, to, to);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 }
 
@@ -144,11 +148,12 @@ void libvirt_daemon_prepare(struct libvirt_daemon *daemon)
 	CHECK(!symlink(DRIVERS "/" DRIVER, path));
 	make_uuid(uuid, sizeof(uuid));
 	text_file_write(daemon->directory, "etc/qemu.conf", "%s", qemu_conf);
-	text_file_write(daemon->directory, "etc/libvirtd.conf",
-			"unix_sock_dir = \"%s/run\"\nunix_sock_rw_perms = \"0700\"\nauth_unix_rw = \"none\"\n"
-			"auth_unix_ro = \"none\"\nlog_outputs = \"2:file:%s/log/libvirtd.log\"\n"
-			"host_uuid = \"%s\"\n",
-			daemon->directory, daemon->directory, uuid);
+	text_file_write(
+		daemon->directory, "etc/libvirtd.conf",
+		"unix_sock_dir = \"%s/run\"\nunix_sock_rw_perms = \"0700\"\nauth_unix_rw = \"none\"\n"
+		"auth_unix_ro = \"none\"\nlog_outputs = \"2:file:%s/log/libvirtd.log\"\n"
+		"host_uuid = \"%s\"\n",
+		daemon->directory, daemon->directory, uuid);
 }
 
 /* The keeper's part. */
@@ -169,8 +174,8 @@ static void add_line(const struct libvirt_daemon *daemon, const char *name, cons
 	char command[256], theirs[32];
 
 	snprintf(theirs, sizeof(theirs), "/etc/%s", name);
-	snprintf(command, sizeof(command), "cp %s %s/%s && echo '%s' >> %s/%s", theirs, daemon->directory,
-		 name, line, daemon->directory, name);
+	snprintf(command, sizeof(command), "cp %s %s/%s && echo '%s' >> %s/%s", theirs,
+		 daemon->directory, name, line, daemon->directory, name);
 	if (system(command)) /* NOLINT(cert-env33-c): a test's own words */
 		_exit(125);
 	cover(daemon->directory, name, theirs);
@@ -180,7 +185,8 @@ static void add_line(const struct libvirt_daemon *daemon, const char *name, cons
 static void add_user(const struct libvirt_daemon *daemon)
 {
 	if (!getpwnam(USER))
-		add_line(daemon, "passwd", USER ":x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin");
+		add_line(daemon, "passwd",
+			 USER ":x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin");
 	if (!getgrnam(USER))
 		add_line(daemon, "group", USER ":x:64055:");
 }
@@ -198,8 +204,8 @@ static void run_libvirtd(const struct libvirt_daemon *daemon)
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		setenv("LIBVIRT_DRIVER_DIR", drivers, 1);
-		execl("/usr/sbin/libvirtd", "libvirtd", "--config", configuration, "--pid-file", pid_file,
-		      NULL);
+		execl("/usr/sbin/libvirtd", "libvirtd", "--config", configuration, "--pid-file",
+		      pid_file, NULL);
 		_exit(127);
 	}
 }
@@ -231,7 +237,8 @@ static _Noreturn void keep(const struct libvirt_daemon *daemon, const sigset_t *
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (getppid() != test || unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+	if (getppid() != test || unshare(CLONE_NEWNS) ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		_exit(125);
 	add_user(daemon);
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
@@ -354,8 +361,9 @@ int libvirt_virsh(struct libvirt_daemon *daemon, char *text, size_t size, const 
 	FILE *output;
 	int status;
 
-	snprintf(command, sizeof(command), "exec timeout -k 10 60 virsh -q -c '%s' %s 2>&1 < /dev/null",
-		 daemon->uri, arguments);
+	snprintf(command, sizeof(command),
+		 "exec timeout -k 10 60 virsh -q -c '%s' %s 2>&1 < /dev/null", daemon->uri,
+		 arguments);
 	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
 	if (!output)
 		return -1;
@@ -394,15 +402,16 @@ bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
 		daemon->directory, file,
 		"<domain type='%s'>\n<name>%s</name><memory unit='MiB'>256</memory><vcpu current='1'>%u</vcpu>\n"
 		"<os><type arch='x86_64' machine='q35'>hvm</type><kernel>%s/%s</kernel>%s\n"
-		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " QUICK_BOOT " %s</cmdline></os>\n"
+		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " QUICK_BOOT
+		" %s</cmdline></os>\n"
 		"<features><acpi/><apic/></features>%s\n"
 		"<devices><emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/>\n"
 		"<memballoon model='none'/><serial type='file'><source path='%s/log/%s.console'/></serial>%s</devices>\n"
 		"%s\n</domain>\n",
-		domain->kvm_kernel ? "kvm" : "qemu", name, domain->vcpus_max ? domain->vcpus_max : 1, here,
-		kernel_of(domain), initrd, or_nothing(domain->command_line),
-		domain->kvm_kernel ? KVM_CPU : "", daemon->directory, name, or_nothing(domain->devices),
-		or_nothing(domain->extra));
+		domain->kvm_kernel ? "kvm" : "qemu", name,
+		domain->vcpus_max ? domain->vcpus_max : 1, here, kernel_of(domain), initrd,
+		or_nothing(domain->command_line), domain->kvm_kernel ? KVM_CPU : "",
+		daemon->directory, name, or_nothing(domain->devices), or_nothing(domain->extra));
 	snprintf(arguments, sizeof(arguments), "create %s/%s", daemon->directory, file);
 	started = !libvirt_virsh(daemon, text, sizeof(text), arguments);
 	if (!started)

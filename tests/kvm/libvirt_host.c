@@ -17,8 +17,10 @@ void libvirt_host_prepare(struct libvirt_host *host, const char *conf)
 	*host = (struct libvirt_host){ 0 };
 	libvirt_daemon_prepare(&host->libvirt);
 	daemon_run_prepare(&host->daemon, conf);
-	snprintf(host->daemon.run, sizeof(host->daemon.run), "%s/kvmscope", host->libvirt.directory);
-	snprintf(host->daemon.libvirt, sizeof(host->daemon.libvirt), "%s/run/qemu", host->libvirt.directory);
+	snprintf(host->daemon.run, sizeof(host->daemon.run), "%s/kvmscope",
+		 host->libvirt.directory);
+	snprintf(host->daemon.libvirt, sizeof(host->daemon.libvirt), "%s/run/qemu",
+		 host->libvirt.directory);
 	snprintf(host->daemon.uri, sizeof(host->daemon.uri), "%s", host->libvirt.uri);
 }
 
@@ -40,11 +42,12 @@ int libvirt_host_type(const struct libvirt_host *host, const char *line, char *t
 		return -1;
 	text_file_write(host->daemon.directory, "line", "%s\n", line);
 	/* At last by SIGKILL, with all that it started: whoever is left keeps the pipe open. */
-	snprintf(command, sizeof(command),
-		 "exec 2>&1 < /dev/null timeout -k 10 120 nsenter --target %d --mount --wd=%s "
-		 "env -u XDG_RUNTIME_DIR HOME=%s LIBVIRT_DEFAULT_URI='%s' PATH=%s/bin:%s:$PATH bash -e line",
-		 host->libvirt.keeper, host->daemon.directory, host->daemon.directory, host->libvirt.uri,
-		 host->daemon.directory, dirname(self));
+	snprintf(
+		command, sizeof(command),
+		"exec 2>&1 < /dev/null timeout -k 10 120 nsenter --target %d --mount --wd=%s "
+		"env -u XDG_RUNTIME_DIR HOME=%s LIBVIRT_DEFAULT_URI='%s' PATH=%s/bin:%s:$PATH bash -e line",
+		host->libvirt.keeper, host->daemon.directory, host->daemon.directory,
+		host->libvirt.uri, host->daemon.directory, dirname(self));
 	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
 	if (!output)
 		return -1;
@@ -72,15 +75,17 @@ void libvirt_host_check_nothing_is_left(const struct libvirt_host *host, const c
 {
 	char path[96], domains[64];
 
-	check_no_file(host->daemon.run,
-		      "-mindepth 1 ! -name kvmscoped.lock ! -name " HOOK_SPOOL " ! -name " HOOK_DROPPED);
+	check_no_file(host->daemon.run, "-mindepth 1 ! -name kvmscoped.lock ! -name " HOOK_SPOOL
+					" ! -name " HOOK_DROPPED);
 	snprintf(domains, sizeof(domains), "-name '%s*'", names);
 	check_no_file(host->daemon.libvirt, domains);
 	snprintf(path, sizeof(path), "%s/lib", host->libvirt.directory);
 	check_no_file(path, "-type s");
 	snprintf(path, sizeof(path), "%s/recordings", host->daemon.directory);
-	check_no_file(path, "-name names -prune -o -type f ! -name '*.perf.data' ! -name '*.perf.data.new' ! "
-			    "-name domain -print");
+	check_no_file(
+		path,
+		"-name names -prune -o -type f ! -name '*.perf.data' ! -name '*.perf.data.new' ! "
+		"-name domain -print");
 }
 
 void libvirt_host_end(struct libvirt_host *host)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libvirtd and a kvmscoped of a test's own that belong together: kvmscoped looks for domains where that
- * libvirtd keeps their state, and its run directory is what is /run/kvmscope to libvirtd and its hooks. Main
- * thread.
+ * A libvirtd and a kvmscoped of a test's own that belong together: kvmscoped looks for domains
+ * where that libvirtd keeps their state, and its run directory is what is /run/kvmscope to libvirtd
+ * and its hooks. Main thread.
  */
 #ifndef KVMSCOPE_TESTS_KVM_LIBVIRT_HOST_H
 #define KVMSCOPE_TESTS_KVM_LIBVIRT_HOST_H
@@ -22,15 +22,15 @@ void libvirt_host_prepare(struct libvirt_host *host, const char *conf);
 void libvirt_host_install_hook(const struct libvirt_host *host);
 
 /*
- * When domains whose names begin with NAMES have ended, and kvmscoped has: a failed check with what is left
- * of them, sockets, messages that wait, and files but those that are meant to stay.
+ * When domains whose names begin with NAMES have ended, and kvmscoped has: a failed check with what
+ * is left of them, sockets, messages that wait, and files but those that are meant to stay.
  */
 void libvirt_host_check_nothing_is_left(const struct libvirt_host *host, const char *names);
 
 /*
- * What a user of that host types: LINE by bash, in the namespace of its libvirtd and in daemon.directory,
- * whose bin, and the folder of the programs that were built with these tests, are in PATH. Its exit status,
- * and in TEXT what it wrote, as much as fits into SIZE bytes.
+ * What a user of that host types: LINE by bash, in the namespace of its libvirtd and in
+ * daemon.directory, whose bin, and the folder of the programs that were built with these tests, are
+ * in PATH. Its exit status, and in TEXT what it wrote, as much as fits into SIZE bytes.
  */
 int libvirt_host_type(const struct libvirt_host *host, const char *line, char *text, size_t size);
 

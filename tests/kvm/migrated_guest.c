@@ -34,7 +34,8 @@ const struct migrated_guest *migrated_guest(void)
 
 /* Samples of the guest's kernel. */
 struct seen {
-	uint64_t all, named, of_workload, of_others; /* the last two of those whose process is known */
+	uint64_t all, named, of_workload,
+		of_others; /* the last two of those whose process is known */
 };
 
 static void see_stack(struct seen *seen, const struct profile_stack *stack)

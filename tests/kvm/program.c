@@ -32,7 +32,8 @@ static void split(char *text, char **words)
 	size_t count = 0;
 
 	words[count++] = "kvmscope";
-	for (char *word = strtok(text, " "); word && count < WORDS_MAX - 1; word = strtok(NULL, " ")) {
+	for (char *word = strtok(text, " "); word && count < WORDS_MAX - 1;
+	     word = strtok(NULL, " ")) {
 		for (char *at = word; *at; at++)
 			if (*at == '_')
 				*at = ' ';
@@ -111,6 +112,6 @@ void program_refuses(const char *arguments, const char *text)
 
 	program_run(&program, arguments);
 	if (program.status != 2 || !strstr(program.text, text))
-		FAIL_TEST("kvmscope %s: exit status %d, and not '%s' in:\n%s", arguments, program.status,
-			  text, program.text);
+		FAIL_TEST("kvmscope %s: exit status %d, and not '%s' in:\n%s", arguments,
+			  program.status, text, program.text);
 }

@@ -26,7 +26,8 @@ void program_wait(struct program *program);
 /* Where it is; PATH has room for PATH_MAX bytes. */
 void program_path(char *path);
 
-/* The child's part of that: becomes the program, with the descriptors that it has. Does not return. */
+/* The child's part of that: becomes the program, with the descriptors that it has. Does not return.
+ */
 _Noreturn void program_exec(const char *arguments);
 
 /* Start and wait. */

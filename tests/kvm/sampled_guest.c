@@ -13,7 +13,8 @@
 
 #define RING_SIZE (8ul << 20)
 
-static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
+		  unsigned int size)
 {
 	if (!write)
 		memset(data, 0xff, size);
@@ -21,7 +22,8 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
 }
 
-static void on_mmio(void *context, struct vcpu *vcpu, uint64_t gpa, bool write, void *data, unsigned int size)
+static void on_mmio(void *context, struct vcpu *vcpu, uint64_t gpa, bool write, void *data,
+		    unsigned int size)
 {
 	if (!write)
 		memset(data, 0xff, size);
@@ -113,7 +115,8 @@ static int make(struct sampled_guest *guest, const struct sampled_guest_options 
 	for (unsigned int i = 1; i < options->cpus && !error; i++)
 		error = add_cpu(guest, i);
 	if (!error && options->clock_place)
-		error = msr_set(guest->vm.vcpus[0]->fd, MSR_KVM_SYSTEM_TIME_NEW, options->clock_place);
+		error = msr_set(guest->vm.vcpus[0]->fd, MSR_KVM_SYSTEM_TIME_NEW,
+				options->clock_place);
 	return error ? error : make_sampler(guest, options);
 }
 
@@ -127,7 +130,8 @@ int sampled_guest_start(struct sampled_guest *guest, const struct sampled_guest_
 						  .context = guest,
 						  .sample = options->frequency ? on_sample : NULL,
 						  .kicked = options->frequency ? on_kicked : NULL };
-	error = bare_guest_create(&guest->vm, &guest->handlers, options->code, options->size, options->cpl);
+	error = bare_guest_create(&guest->vm, &guest->handlers, options->code, options->size,
+				  options->cpl);
 	if (error)
 		return error;
 	error = make(guest, options);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A guest that stands still for seconds and goes on: by its VMM, so that its clock stands still, too (QMP's
- * stop and cont), and as a stopped process, where it does not; and a guest that suspends itself (ACPI's S3,
- * and to idle). Nothing happens in it meanwhile, so nothing that it told may lie there for sure: that is the
- * truth, whatever its clock says.
+ * A guest that stands still for seconds and goes on: by its VMM, so that its clock stands still,
+ * too (QMP's stop and cont), and as a stopped process, where it does not; and a guest that suspends
+ * itself (ACPI's S3, and to idle). Nothing happens in it meanwhile, so nothing that it told may lie
+ * there for sure: that is the truth, whatever its clock says.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,8 +25,9 @@
 
 #define KERNEL "build/cache/kernels/6.1/vmlinuz"
 #define INITRD "build/initrd/attach-agent.cpio"
-/* It runs every tenth of a second. A line on the second serial port says how the guest is to suspend, and its
- * kernel then says on the first one what it does; what wakes it too early makes it try again. */
+/* It runs every tenth of a second. A line on the second serial port says how the guest is to
+ * suspend, and its kernel then says on the first one what it does; what wakes it too early makes it
+ * try again. */
 #define PROGRAM "kvmscope-agent"
 #define COMMAND_LINE                                                                                                                                          \
 	"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT " "                                                                                        \
@@ -48,7 +49,7 @@ struct guest {
 	struct pause pause;
 	unsigned long events, inside; /* told; and those that were in the pause for sure */
 	uint64_t latest;              /* ns: the time of the latest one */
-	unsigned long named;          /* programs that began behind the latest pause, by their name */
+	unsigned long named; /* programs that began behind the latest pause, by their name */
 	unsigned long losses;
 };
 
@@ -68,17 +69,19 @@ static pid_t run_vmm(const struct guest *guest)
 	if (child)
 		return child;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(channel, sizeof(channel), "socket,id=agent,server=on,wait=off,path=%s", guest->channel_path);
+	snprintf(channel, sizeof(channel), "socket,id=agent,server=on,wait=off,path=%s",
+		 guest->channel_path);
 	snprintf(monitor, sizeof(monitor), "unix:%s,server=on,wait=off", guest->monitor_path);
 	snprintf(console, sizeof(console), "socket,id=console,server=on,wait=off,path=%s",
 		 guest->console_path);
 	snprintf(line, sizeof(line), "socket,id=line,server=on,wait=off,path=%s", guest->line_path);
-	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "tcg", "-m", "256", "-nodefaults",
-	       "-no-user-config", "-display", "none", "-no-reboot", "-kernel", KERNEL, "-initrd", INITRD,
-	       "-append", COMMAND_LINE, "-chardev", channel, "-device", "virtio-serial-pci", "-device",
-	       "virtserialport,chardev=agent,name=org.kvmscope.agent.0", "-chardev", console, "-device",
-	       "isa-serial,chardev=console", "-chardev", line, "-device", "isa-serial,chardev=line", "-qmp",
-	       monitor, NULL);
+	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "tcg", "-m", "256",
+	       "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-kernel",
+	       KERNEL, "-initrd", INITRD, "-append", COMMAND_LINE, "-chardev", channel, "-device",
+	       "virtio-serial-pci", "-device",
+	       "virtserialport,chardev=agent,name=org.kvmscope.agent.0", "-chardev", console,
+	       "-device", "isa-serial,chardev=console", "-chardev", line, "-device",
+	       "isa-serial,chardev=line", "-qmp", monitor, NULL);
 	_exit(127);
 }
 
@@ -108,7 +111,8 @@ static bool tell(int fd, const char *command, const char *word)
 
 	if (*command && write(fd, command, strlen(command)) < 0)
 		return false;
-	while (size < sizeof(text) - 1 && (got = read(fd, text + size, sizeof(text) - 1 - size)) > 0) {
+	while (size < sizeof(text) - 1 &&
+	       (got = read(fd, text + size, sizeof(text) - 1 - size)) > 0) {
 		size += (size_t)got;
 		text[size] = '\0';
 		if (strstr(text, word))
@@ -126,7 +130,8 @@ static void note_program(struct guest *guest, const struct sideband_comm *progra
 static void take_record(struct guest *guest, const struct sideband *record)
 {
 	guest->losses += record->type == SIDEBAND_LOST;
-	if (record->type != SIDEBAND_COMM && record->type != SIDEBAND_FORK && record->type != SIDEBAND_EXIT)
+	if (record->type != SIDEBAND_COMM && record->type != SIDEBAND_FORK &&
+	    record->type != SIDEBAND_EXIT)
 		return;
 	if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
 		note_program(guest, (const struct sideband_comm *)record);
@@ -168,10 +173,12 @@ static bool begin(struct guest *guest)
 		 getpid());
 	snprintf(guest->console_path, sizeof(guest->console_path), "build/agent-suspend-%d.console",
 		 getpid());
-	snprintf(guest->line_path, sizeof(guest->line_path), "build/agent-suspend-%d.line", getpid());
+	snprintf(guest->line_path, sizeof(guest->line_path), "build/agent-suspend-%d.line",
+		 getpid());
 	/* NOLINTNEXTLINE(cert-env33-c): a test's own words */
 	if (system("tests/rig/fetch-kernels 6.1 > /dev/null && flock build tests/rig/initrd --modules 'virtio_pci virtio_console button' "
-		   "--output " INITRD " build/rig/workload build/agent/kvmscope-agent > /dev/null") ||
+		   "--output " INITRD
+		   " build/rig/workload build/agent/kvmscope-agent > /dev/null") ||
 	    ring_create(&guest->ring, 4 << 20))
 		return false;
 	guest->vmm = run_vmm(guest);
@@ -229,8 +236,8 @@ static void stop_and_go_on(struct guest *guest, bool clock_stops)
 }
 
 /*
- * How a guest suspends, as /sys/power/state takes it; who says so, in which words, behind its programs' last
- * moment (kernel/power/process.c, freeze_kernel_threads()); and what wakes it.
+ * How a guest suspends, as /sys/power/state takes it; who says so, in which words, behind its
+ * programs' last moment (kernel/power/process.c, freeze_kernel_threads()); and what wakes it.
  */
 struct suspend {
 	const char *state, *wake;
@@ -250,10 +257,12 @@ static const struct suspend to_idle = {
 	/* Its processors only idle: without states of ACPI (drivers/cpuidle) its clock goes on. */
 	.clock_stops = false,
 	.said = "Freezing remaining freezable tasks",
-	.wake = "{\"execute\":\"system_powerdown\"}\n", /* a button that nobody in the guest listens to */
+	.wake = "{\"execute\":\"system_powerdown\"}\n", /* a button that nobody in the guest listens
+							   to */
 };
 
-/* The guest's programs stand still, its devices are suspended, and its kernel goes on where it was. */
+/* The guest's programs stand still, its devices are suspended, and its kernel goes on where it was.
+ */
 static void suspend_and_wake(struct guest *guest, const struct suspend *suspend)
 {
 	struct agent_statistics before, statistics;

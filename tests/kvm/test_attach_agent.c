@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The guest agent of a domain of libvirt that has its channel and nothing else of ours: kvmscope attach and
- * kvmscoped talk with it by themselves, and the guest's programs have names.
+ * The guest agent of a domain of libvirt that has its channel and nothing else of ours: kvmscope
+ * attach and kvmscoped talk with it by themselves, and the guest's programs have names.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -16,9 +16,10 @@
 #include "tests/kvm/program.h"
 
 #define INITRD "build/initrd/attach-agent.cpio"
-/* Virtio by PCI, as libvirt gives it; a program that spins in functions of its own, and the agent. */
-#define MAKE_INITRD                                                                                          \
-	"flock build tests/rig/initrd --modules 'virtio_pci virtio_console' --output " INITRD                \
+/* Virtio by PCI, as libvirt gives it; a program that spins in functions of its own, and the agent.
+ */
+#define MAKE_INITRD                                                                                \
+	"flock build tests/rig/initrd --modules 'virtio_pci virtio_console' --output " INITRD      \
 	" build/rig/workload build/agent/kvmscope-agent > /dev/null"
 #define CHANNEL "<channel type='unix'><target type='virtio' name='org.kvmscope.agent.0'/></channel>"
 #define TRIES   1200 /* a minute */
@@ -42,9 +43,10 @@ static bool is_named(const char *directory, const char *path)
 {
 	char command[1024];
 
-	snprintf(command, sizeof(command),
-		 "build/kvmscope report -i %s > %s/report 2>&1; grep -qE ' hash_block +workload$' %s/report",
-		 path, directory, directory);
+	snprintf(
+		command, sizeof(command),
+		"build/kvmscope report -i %s > %s/report 2>&1; grep -qE ' hash_block +workload$' %s/report",
+		path, directory, directory);
 	return !system(command); /* NOLINT(cert-env33-c): a test's own words */
 }
 
@@ -63,8 +65,9 @@ static bool attach(struct libvirt_daemon *libvirt, struct program *tool, const c
 
 	snprintf(path, sizeof(path), "%s/perf.data", libvirt->directory);
 	for (int seconds = 3; seconds < 100; seconds *= 2) { /* as busy as the machine may be */
-		snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s --time %d -o %s %s",
-			 libvirt->uri, seconds, path, options);
+		snprintf(arguments, sizeof(arguments),
+			 "attach --domain one --connect %s --time %d -o %s %s", libvirt->uri,
+			 seconds, path, options);
 		program_run(tool, arguments);
 		if (tool->status || is_named(libvirt->directory, path))
 			return !tool->status;
@@ -109,8 +112,8 @@ static void check_that_one_holds_it(struct libvirt_daemon *libvirt)
 	REQUIRE(find_socket(libvirt, path, sizeof(path)));
 	held = hold(path);
 	snprintf(arguments, sizeof(arguments),
-		 "attach --domain one --connect %s --time 1 --no-buildid-cache -o %s/held.data", libvirt->uri,
-		 libvirt->directory);
+		 "attach --domain one --connect %s --time 1 --no-buildid-cache -o %s/held.data",
+		 libvirt->uri, libvirt->directory);
 	for (int tries = 0; tries < 10; tries++) { /* until QEMU has accepted it */
 		program_run(&tool, arguments);
 		if (strstr(tool.text, "somebody else is connected"))
@@ -141,8 +144,8 @@ static bool latest_file(const struct daemon_run *daemon, char *path, size_t size
 	char command[256], *end;
 	FILE *list;
 
-	snprintf(command, sizeof(command), "ls %s/recordings/one/*Z.perf.data 2> /dev/null | tail -n 1",
-		 daemon->directory);
+	snprintf(command, sizeof(command),
+		 "ls %s/recordings/one/*Z.perf.data 2> /dev/null | tail -n 1", daemon->directory);
 	list = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
 	*path = '\0';
 	end = list && fgets(path, (int)size, list) ? strchr(path, '\n') : NULL;
@@ -188,7 +191,8 @@ static void check_daemon(struct libvirt_daemon *libvirt)
 			free(log);
 			show(daemon.directory);
 		}
-		status = daemon_run_ask(&daemon, "domain-status", json_pack("{s:s}", "domain", "one"));
+		status = daemon_run_ask(&daemon, "domain-status",
+					json_pack("{s:s}", "domain", "one"));
 		CHECK_STRING(json_string_value(json_object_get(status, "agent")), "open");
 		json_decref(status);
 		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock status one",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What BPF's program reads of a guest's memory: a stack and tasks that were put there by hand, so that each
- * address is known. */
+/* What BPF's program reads of a guest's memory: a stack and tasks that were put there by hand, so
+ * that each address is known. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -42,7 +42,8 @@
 static const uint8_t code[] = { 0x48, 0xc7, 0xc5, 0x10, 0xfe, 0x08, 0x00, 0x48,
 				0xc7, 0xc4, 0x00, 0xfe, 0x08, 0x00, 0xeb, 0xfe };
 
-/* Next to each other, farther than is read at once, with a page's end between the two words, some pages on.
+/* Next to each other, farther than is read at once, with a page's end between the two words, some
+ * pages on.
  */
 static const uint64_t frames[FRAMES] = { 0x8fe10, 0x8fe20, 0x8ff80, 0x8fff8, 0x90010, 0x93000 };
 static const uint64_t returns[FRAMES] = { 0x11004, 0x12008, 0x1100c, 0x11010, 0x812014, 0x12018 };
@@ -78,7 +79,8 @@ static void put_frames(struct sampled_guest *guest)
 	}
 }
 
-static void put_task(struct sampled_guest *guest, uint64_t at, uint32_t pid, uint64_t mm, const char *comm)
+static void put_task(struct sampled_guest *guest, uint64_t at, uint32_t pid, uint64_t mm,
+		     const char *comm)
 {
 	uint32_t ids[2] = { pid, pid + 1 };
 
@@ -98,8 +100,8 @@ static void put_tasks(struct sampled_guest *guest)
 	put_task(guest, OTHER_TASK, 200, 0, "other-name");
 }
 
-/* How many samples there were in the loop, and how many of them are right. Tasks and pages are not of the
- * first ones.
+/* How many samples there were in the loop, and how many of them are right. Tasks and pages are not
+ * of the first ones.
  */
 struct outcome {
 	unsigned int guests, chains, pages;
@@ -133,11 +135,12 @@ static bool pages_are_right(const struct attach_stack *stack, uint64_t last_move
 	return true;
 }
 
-static bool task_is_right(const struct guest_task_seen *seen, uint64_t at, uint32_t pid, uint64_t mm,
-			  const char *comm)
+static bool task_is_right(const struct guest_task_seen *seen, uint64_t at, uint32_t pid,
+			  uint64_t mm, const char *comm)
 {
-	return seen->at == at && seen->pid == pid && seen->tgid == pid + 1 && seen->stack == STACK &&
-	       seen->mm == mm && seen->page_table == (mm ? PAGE_TABLE : 0) && seen->set == SET + pid &&
+	return seen->at == at && seen->pid == pid && seen->tgid == pid + 1 &&
+	       seen->stack == STACK && seen->mm == mm &&
+	       seen->page_table == (mm ? PAGE_TABLE : 0) && seen->set == SET + pid &&
 	       !strncmp(seen->comm, comm, sizeof(seen->comm));
 }
 
@@ -148,7 +151,8 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 
 	outcome->all++;
 	/* The first instructions are no loop. */
-	if (sample->flags & SAMPLE_HOST || !stack || sample->rip != BARE_GUEST_CODE + sizeof(code) - 2)
+	if (sample->flags & SAMPLE_HOST || !stack ||
+	    sample->rip != BARE_GUEST_CODE + sizeof(code) - 2)
 		return;
 	outcome->guests++;
 	outcome->chains += chain_is_right(chain);
@@ -173,7 +177,8 @@ static int sample_guest(struct sampled_guest *guest, struct attach_source *sourc
 {
 	const struct attach_cpu cpu = { .layout = layout,
 					.paging = { .cr3 = PAGING_CR3, .cr4 = PAGING_CR4 } };
-	const struct vmm_vcpu vcpu = { .id = 0, .tid = atomic_load(&guest->vm.vcpus[0]->thread_id) };
+	const struct vmm_vcpu vcpu = { .id = 0,
+				       .tid = atomic_load(&guest->vm.vcpus[0]->thread_id) };
 	static struct vmm_slot slots[VMM_SLOTS_MAX];
 	int error = attach_bpf.slots(source, slots);
 
@@ -348,7 +353,8 @@ static bool is_sampled(struct attach_source *source, struct counts *counts, int 
 
 static int add(struct sampled_guest *guest, struct attach_source *source, unsigned int id)
 {
-	const struct vmm_vcpu vcpu = { .id = id, .tid = atomic_load(&guest->vm.vcpus[id]->thread_id) };
+	const struct vmm_vcpu vcpu = { .id = id,
+				       .tid = atomic_load(&guest->vm.vcpus[id]->thread_id) };
 
 	return attach_bpf.add(source, &vcpu);
 }
@@ -360,7 +366,8 @@ static void check_all(struct attach_source *source, struct counts *counts)
 }
 
 /* Those that were there at the start share a map, which stays as long as one of them does. */
-static void come_and_go(struct sampled_guest *guest, struct attach_source *source, struct counts *counts)
+static void come_and_go(struct sampled_guest *guest, struct attach_source *source,
+			struct counts *counts)
 {
 	for (unsigned int id = 0; id < CPUS; id++)
 		CHECK_EQUAL(add(guest, source, id), 0);
@@ -378,9 +385,11 @@ static void come_and_go(struct sampled_guest *guest, struct attach_source *sourc
 
 static int start_three(struct sampled_guest *guest)
 {
-	const struct sampled_guest_options options = {
-		.code = code, .size = sizeof(code), .cpl = 3, .cpus = CPUS, .clock = SAMPLING_CLOCK_CPU
-	};
+	const struct sampled_guest_options options = { .code = code,
+						       .size = sizeof(code),
+						       .cpl = 3,
+						       .cpus = CPUS,
+						       .clock = SAMPLING_CLOCK_CPU };
 	int error = sampled_guest_start(guest, &options);
 
 	if (!error)
@@ -438,7 +447,8 @@ static unsigned int sampled_by(struct attach *attach)
 	return statistics.ended ? 0 : statistics.vcpus;
 }
 
-/* Two for each vCPU that is sampled, and two to look for one: those of the third are not there at first. */
+/* Two for each vCPU that is sampled, and two to look for one: those of the third are not there at
+ * first. */
 TEST(attach_bpf, a_vcpu_that_there_is_no_descriptor_for_is_sampled_later)
 {
 	const struct attach_options options = {
@@ -474,7 +484,8 @@ TEST(attach_bpf, a_vcpu_that_there_is_no_descriptor_for_is_sampled_later)
 }
 
 #define FULL_HERTZ 10000
-#define FULL_TIME  1000000000ull /* ns of CPU time for a ring to be full by; more each time that it is not */
+#define FULL_TIME                                                                                  \
+	1000000000ull /* ns of CPU time for a ring to be full by; more each time that it is not */
 #define FULL_TRIES 6
 
 /* Of samples that nobody took in time. */

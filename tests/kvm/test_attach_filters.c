@@ -29,7 +29,8 @@ static void add_filter(struct sock_filter *filter, unsigned short length)
 {
 	const struct sock_fprog program = { .len = length, .filter = filter };
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 		_exit(1);
 }
 
@@ -117,13 +118,14 @@ static int check_by_ptrace(const struct process *process)
 	return error;
 }
 
-static void check_both(struct filter_reader *reader, const struct process *process, unsigned int filters,
-		       int expected)
+static void check_both(struct filter_reader *reader, const struct process *process,
+		       unsigned int filters, int expected)
 {
 	int by_ptrace = check_by_ptrace(process);
 
-	CHECK_EQUAL(filter_reader_check(reader, process->pid, own_filters() + filters, calls, CALLS),
-		    expected);
+	CHECK_EQUAL(
+		filter_reader_check(reader, process->pid, own_filters() + filters, calls, CALLS),
+		expected);
 	CHECK(by_ptrace == expected || by_ptrace == -EPERM);
 }
 
@@ -139,9 +141,11 @@ TEST(attach_filters, are_the_same_by_bpf_as_by_ptrace)
 	start(&process, let_all_pass, NULL);
 	check_both(reader, &process, 1, 0);
 	/* It has others than were counted. */
-	CHECK_EQUAL(filter_reader_check(reader, process.pid, own_filters() + 2, calls, CALLS), -EPERM);
+	CHECK_EQUAL(filter_reader_check(reader, process.pid, own_filters() + 2, calls, CALLS),
+		    -EPERM);
 	end(&process);
-	CHECK_EQUAL(filter_reader_check(reader, process.pid, own_filters() + 1, calls, CALLS), -EPERM);
+	CHECK_EQUAL(filter_reader_check(reader, process.pid, own_filters() + 1, calls, CALLS),
+		    -EPERM);
 	start(&process, kill_for_registers, let_all_pass);
 	check_both(reader, &process, 2, -EACCES);
 	end(&process);

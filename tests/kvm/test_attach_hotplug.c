@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * vCPUs of a QEMU with KVM that are plugged in and unplugged while each way samples it: QEMU keeps the
- * descriptor of one that is unplugged, without a thread. The guest gives a vCPU back as an operating system
- * does (tests/guests/program_plugged.c). At last QEMU quits. That a Linux does the same, and that the same
- * vCPU is plugged in again, is tried in the rig (tests/rig/test_attach_rig.c).
+ * vCPUs of a QEMU with KVM that are plugged in and unplugged while each way samples it: QEMU keeps
+ * the descriptor of one that is unplugged, without a thread. The guest gives a vCPU back as an
+ * operating system does (tests/guests/program_plugged.c). At last QEMU quits. That a Linux does the
+ * same, and that the same vCPU is plugged in again, is tried in the rig
+ * (tests/rig/test_attach_rig.c).
  */
 #include <dirent.h>
 #include <jansson.h>
@@ -20,8 +21,8 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/backend.h"
 #include "vmm/attach/qmp_connection.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
 
 /* Of a minute. */
 #define TRIES 3000
@@ -112,8 +113,9 @@ static void command(const char *name, json_t *arguments)
 
 static void plug_in(int core)
 {
-	command("device_add", json_pack("{s:s, s:s, s:i, s:i, s:i}", "driver", "host-x86_64-cpu", "id",
-					"plugged", "socket-id", 0, "core-id", core, "thread-id", 0));
+	command("device_add",
+		json_pack("{s:s, s:s, s:i, s:i, s:i}", "driver", "host-x86_64-cpu", "id", "plugged",
+			  "socket-id", 0, "core-id", core, "thread-id", 0));
 }
 
 /* Is it of a vCPU's thread? */
@@ -150,7 +152,8 @@ static bool has_as_before(const void *context)
 	return count_descriptors(follower) <= follower->descriptors;
 }
 
-/* What a recording has of each vCPU, in the loop of the first one, in that of the others, and elsewhere. */
+/* What a recording has of each vCPU, in the loop of the first one, in that of the others, and
+ * elsewhere. */
 struct seen {
 	struct symbols *symbols;
 	uint64_t first[3], others[3], beyond;
@@ -202,7 +205,8 @@ static void check_all_say(const char *text)
 {
 	for (size_t i = 0; i < follower_count; i++)
 		if (!program_wait_for(&followers[i].tool, text))
-			FAIL_TEST("by %s: not '%s' but\n%s", followers[i].way, text, followers[i].tool.text);
+			FAIL_TEST("by %s: not '%s' but\n%s", followers[i].way, text,
+				  followers[i].tool.text);
 }
 
 static void follow(const char *way)
@@ -243,7 +247,8 @@ static bool qemu_keeps(unsigned int id)
 {
 	char test[160];
 
-	snprintf(test, sizeof(test), "ls -l /proc/%d/fd | grep -q 'anon_inode:kvm-vcpu:%u$'", qemu, id);
+	snprintf(test, sizeof(test), "ls -l /proc/%d/fd | grep -q 'anon_inode:kvm-vcpu:%u$'", qemu,
+		 id);
 	return !system(test); /* NOLINT(cert-env33-c): a test's own words */
 }
 
@@ -266,7 +271,8 @@ static void plug_and_unplug(unsigned int id)
 	CHECK(qemu_keeps(id));
 }
 
-/* Two vCPUs without a thread are there now. Only who has nobody to ask but threads' names says so. */
+/* Two vCPUs without a thread are there now. Only who has nobody to ask but threads' names says so.
+ */
 static void check_newcomer(const struct follower *other)
 {
 	bool told = strcmp(other->way, "bpf") == 0;
@@ -279,7 +285,8 @@ static void check_newcomer(const struct follower *other)
 		qemu, other->way, directory, directory);
 	program_run(&tool, arguments);
 	CHECK_EQUAL(tool.status, 0);
-	if (told && (!strstr(tool.text, "), 1 vCPU, by bpf") || strstr(tool.text, "are not sampled")))
+	if (told &&
+	    (!strstr(tool.text, "), 1 vCPU, by bpf") || strstr(tool.text, "are not sampled")))
 		FAIL_TEST("what was unplugged is counted:\n%s", tool.text);
 	if (!told && !strstr(tool.text, "), 1 vCPU, by") &&
 	    !strstr(tool.text, "one that was unplugged has none"))
@@ -305,7 +312,8 @@ static void check_ends(void)
 
 		program_wait(tool);
 		if (tool->status || !strstr(tool->text, "the VM has ended"))
-			FAIL_TEST("by %s, status %d:\n%s", followers[i].way, tool->status, tool->text);
+			FAIL_TEST("by %s, status %d:\n%s", followers[i].way, tool->status,
+				  tool->text);
 		check_recording(&followers[i]);
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whoever stops the vCPUs of somebody else's VM is killed, stopped or held while it does so: the VM goes on,
- * and computes right. */
+/* Whoever stops the vCPUs of somebody else's VM is killed, stopped or held while it does so: the VM
+ * goes on, and computes right. */
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
@@ -20,8 +20,8 @@
 #include "vmm/attach/stop_guard.h"
 #include "vmm/attach/vcpu_stop.h"
 
-/* Of whoever stops vCPUs; what of that has to come while it does. Fewer where it is the second time, with
- * sanitizers. */
+/* Of whoever stops vCPUs; what of that has to come while it does. Fewer where it is the second
+ * time, with sanitizers. */
 #ifdef __SANITIZE_ADDRESS__
 #define KILLS     40
 #define KILLS_MET 2
@@ -42,7 +42,8 @@ struct counts {
 
 static struct counts *new_counts(void)
 {
-	return mmap(NULL, sizeof(struct counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return mmap(NULL, sizeof(struct counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		    -1, 0);
 }
 
 /* A child: looks at the vCPU again and again. */
@@ -97,7 +98,8 @@ static bool computes(const struct program *vm)
 	return !has_ended(vm);
 }
 
-static void open_target(struct vcpu_stop_target *target, struct vmm_memory *memory, const struct program *vm)
+static void open_target(struct vcpu_stop_target *target, struct vmm_memory *memory,
+			const struct program *vm)
 {
 	struct vmm_process *process;
 
@@ -136,7 +138,8 @@ static void end_vm(struct looked_at *self)
 {
 	if (!self->counts->guest)
 		FAIL_TEST("of %llu looks none was at the guest, %llu failed",
-			  (unsigned long long)self->counts->host, (unsigned long long)self->counts->errors);
+			  (unsigned long long)self->counts->host,
+			  (unsigned long long)self->counts->errors);
 	vmm_memory_close(&self->memory);
 	vmm_process_close((struct vmm_process *)self->target.process);
 	kill(self->vm.pid, SIGTERM);
@@ -208,8 +211,8 @@ static bool is_stopped(pid_t pid)
 }
 
 /*
- * One that was stopped in the middle of a look goes on by itself, and so does the VM. The VM is waited for:
- * it may have written just before.
+ * One that was stopped in the middle of a look goes on by itself, and so does the VM. The VM is
+ * waited for: it may have written just before.
  */
 TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
 {
@@ -236,7 +239,8 @@ TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
 	end_vm(&self);
 }
 
-/* Held by a debugger it can not go on, no more than in a frozen cgroup; what ends the stop then is its end.
+/* Held by a debugger it can not go on, no more than in a frozen cgroup; what ends the stop then is
+ * its end.
  */
 TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_held)
 {
@@ -283,9 +287,10 @@ static void end_plain_vm(struct program *vm)
 static void write_arguments(char arguments[ARGUMENTS], const struct program *vm, char file[64])
 {
 	snprintf(file, 64, "build/test-killed-%d.data", getpid());
-	snprintf(arguments, ARGUMENTS,
-		 "attach --pid %d --backend ptrace -F 10000 --no-buildid-cache --no-disk-names -o %s",
-		 vm->pid, file);
+	snprintf(
+		arguments, ARGUMENTS,
+		"attach --pid %d --backend ptrace -F 10000 --no-buildid-cache --no-disk-names -o %s",
+		vm->pid, file);
 }
 
 static void start_tool(struct program *tool, const struct program *vm, char file[64])
@@ -297,7 +302,8 @@ static void start_tool(struct program *tool, const struct program *vm, char file
 	CHECK(program_wait_for(tool, "attached to process"));
 }
 
-/* A core is not written of it, while which a vCPU could stand still: the recording is finished instead. */
+/* A core is not written of it, while which a vCPU could stand still: the recording is finished
+ * instead. */
 TEST(attach_killed, a_quit_from_the_terminal_ends_it)
 {
 	struct program vm, tool;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kvmscope attach on VMs that others run on the local KVM: our own VMM without a profile, and QEMU. */
+/* kvmscope attach on VMs that others run on the local KVM: our own VMM without a profile, and QEMU.
+ */
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <math.h>
@@ -13,17 +14,17 @@
 #include "tests/kvm/program.h"
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
 
-#define SHARES                                                                                               \
-	"run --no-profile --kernel " GUEST_IMAGE                                                             \
+#define SHARES                                                                                     \
+	"run --no-profile --kernel " GUEST_IMAGE                                                   \
 	" --mem 64M --timeout 300 --append program=shares_rounds=1000000"
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
 	} while (0)
 
 static void end(struct program *vm)
@@ -58,7 +59,8 @@ static bool is_called_by(const struct symbols *symbols, const struct perf_data_s
 {
 	struct symbol symbol;
 
-	return sample->callchain_size >= 3 && symbols_find(symbols, sample->callchain[2] - 1, &symbol) &&
+	return sample->callchain_size >= 3 &&
+	       symbols_find(symbols, sample->callchain[2] - 1, &symbol) &&
 	       !strcmp(symbol.name, name);
 }
 
@@ -81,7 +83,8 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 				if (!strcmp(symbol.name, names[i])) {
 					shares->of[i] += (double)sample->period;
 					shares->in_loops++;
-					shares->called += is_called_by(shares->symbols, sample, "user_works");
+					shares->called +=
+						is_called_by(shares->symbols, sample, "user_works");
 				}
 	}
 	return 0;
@@ -107,23 +110,25 @@ static void gather_shares(const struct program *vm, const char *image, const cha
 	char path[64], arguments[256];
 
 	snprintf(path, sizeof(path), "build/test-attach-%d.data", getpid());
-	snprintf(arguments, sizeof(arguments), "--time 2 --no-buildid-cache -o %s %s", path, options);
+	snprintf(arguments, sizeof(arguments), "--time 2 --no-buildid-cache -o %s %s", path,
+		 options);
 	attach(vm, arguments, tool);
 	if (tool->status || !strstr(tool->text, "samples of the guest"))
-		FAIL_TEST("kvmscope attach %s: exit status %d:\n%s", arguments, tool->status, tool->text);
+		FAIL_TEST("kvmscope attach %s: exit status %d:\n%s", arguments, tool->status,
+			  tool->text);
 	read_shares(path, image, shares);
 	unlink(path);
 }
 
-/* So many samples of equal weight would tell as much (Kish); where others want the processors weights are
- * uneven. */
+/* So many samples of equal weight would tell as much (Kish); where others want the processors
+ * weights are uneven. */
 static double effective(const struct shares *shares)
 {
 	return shares->squares > 0 ? shares->weight * shares->weight / shares->squares : 0;
 }
 
-/* At moments of chance 3 points are three standard deviations of 60 % then, and where there is no time for so
- * many five of them are taken. */
+/* At moments of chance 3 points are three standard deviations of 60 % then, and where there is no
+ * time for so many five of them are taken. */
 enum { SAMPLES_FOR_3_POINTS = 2400 };
 
 /* Points. */
@@ -147,17 +152,20 @@ static bool is_off(const struct shares *shares, int function)
 	return fabs(share_of(shares, function) - truth[function]) > bound_for(shares);
 }
 
-static void compare_shares(const char *options, const struct shares *shares, const struct program *tool)
+static void compare_shares(const char *options, const struct shares *shares,
+			   const struct program *tool)
 {
 	CHECK_EQUAL(shares->other, 0);
 	for (int i = 0; i < 3; i++)
 		if (is_off(shares, i))
-			FAIL_TEST("attach %s: function %d has %.1f %% of %.0f samples, not %.0f %%\n%s",
-				  options, i, share_of(shares, i), effective(shares), truth[i], tool->text);
+			FAIL_TEST(
+				"attach %s: function %d has %.1f %% of %.0f samples, not %.0f %%\n%s",
+				options, i, share_of(shares, i), effective(shares), truth[i],
+				tool->text);
 }
 
-/* Where the machine has other work it is asked thrice, and on until there are samples that tell anything.
- * Once where it is the second time, with sanitizers. */
+/* Where the machine has other work it is asked thrice, and on until there are samples that tell
+ * anything. Once where it is the second time, with sanitizers. */
 #ifdef __SANITIZE_ADDRESS__
 enum { TRIES = 1 };
 #else
@@ -186,7 +194,8 @@ static bool is_worth_another_try(const struct shares *shares, int tries)
 static void check_stopped_shares(const struct program *vm, const char *image, struct shares *shares,
 				 struct program *tool)
 {
-	/* Where the machine has other work many a stop is longer than the 200 us that it may take else. */
+	/* Where the machine has other work many a stop is longer than the 200 us that it may take
+	 * else. */
 	static const char options[] = "--backend ptrace -F 4000 --stop-limit 10000 --json";
 
 	for (int tries = 0; is_worth_another_try(shares, tries); tries++)
@@ -232,7 +241,8 @@ TEST(attach_vm, shares_of_our_own_vmm_s_guest)
 	program_start(&vm, SHARES);
 	CHECK(program_wait_for(&vm, "working"));
 	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 999", &guest, &tool);
-	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 4000 --perspective host -z", &host, &tool);
+	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 4000 --perspective host -z", &host,
+		     &tool);
 	end(&vm);
 	CHECK_EQUAL(vm.status, 0);
 }
@@ -252,7 +262,8 @@ TEST(attach_vm, shares_by_stops)
 	CHECK_EQUAL(vm.status, 0);
 }
 
-/* The best way comes first: BPF, where it works, and it has callers. What is said of it is what it did. */
+/* The best way comes first: BPF, where it works, and it has callers. What is said of it is what it
+ * did. */
 TEST(attach_vm, the_best_way_has_shares_and_callers)
 {
 	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
@@ -271,13 +282,14 @@ TEST(attach_vm, the_best_way_has_shares_and_callers)
 	CHECK(guest.in_loops > 50);
 	/* The first instruction of a function and its last have no frame (yet, any more). */
 	if (guest.called < guest.in_loops * 99 / 100)
-		FAIL_TEST("only %llu of %llu samples have their caller", (unsigned long long)guest.called,
-			  (unsigned long long)guest.in_loops);
+		FAIL_TEST("only %llu of %llu samples have their caller",
+			  (unsigned long long)guest.called, (unsigned long long)guest.in_loops);
 }
 
 /*
- * QEMU with the same guest, its serial port in the file PATH, its monitor at SOCKET; the child's id. Its
- * machine has little firmware, and its threads have the seccomp filter that libvirt has it use.
+ * QEMU with the same guest, its serial port in the file PATH, its monitor at SOCKET; the child's
+ * id. Its machine has little firmware, and its threads have the seccomp filter that libvirt has it
+ * use.
  */
 static pid_t start_qemu(const char *path, const char *errors, const char *socket)
 {
@@ -291,12 +303,13 @@ static pid_t start_qemu(const char *path, const char *errors, const char *socket
 	if (!child) {
 		dup2(open(errors, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDERR_FILENO);
 		execlp("timeout", "timeout", "300", "qemu-system-x86_64", "-accel", "kvm", "-cpu",
-		       "host,arch-capabilities=off", "-machine", "microvm,pit=on,pic=on,rtc=on,isa-serial=on",
-		       "-name", "guest,debug-threads=on", "-m", "64", "-nodefaults", "-no-user-config",
+		       "host,arch-capabilities=off", "-machine",
+		       "microvm,pit=on,pic=on,rtc=on,isa-serial=on", "-name",
+		       "guest,debug-threads=on", "-m", "64", "-nodefaults", "-no-user-config",
 		       "-display", "none", "-sandbox",
-		       "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny", "-serial",
-		       serial, "-qmp", monitor, "-no-reboot", "-kernel", GUEST_IMAGE_MULTIBOOT, "-append",
-		       "program=shares rounds=1000000", NULL);
+		       "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+		       "-serial", serial, "-qmp", monitor, "-no-reboot", "-kernel",
+		       GUEST_IMAGE_MULTIBOOT, "-append", "program=shares rounds=1000000", NULL);
 		_exit(127);
 	}
 	return child;
@@ -336,8 +349,8 @@ static bool wait_for_qemu(pid_t timeout, const char *path, pid_t *qemu)
 	return true;
 }
 
-/* What QEMU wrote to ERRORS, whose guest did not work: a KVM that does not run it says so, and all else is a
- * fault. */
+/* What QEMU wrote to ERRORS, whose guest did not work: a KVM that does not run it says so, and all
+ * else is a fault. */
 static void tell_why(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -424,24 +437,28 @@ static void count_halted_for_a_while(const struct program *vm, struct halted *co
 	unlink(path);
 }
 
-/* It rests nine tenths of its time. A thread that sleeps is let alone; a vCPU that is awake for no longer
- * than it takes to find out that it is halted is not in the guest. */
+/* It rests nine tenths of its time. A thread that sleeps is let alone; a vCPU that is awake for no
+ * longer than it takes to find out that it is halted is not in the guest. */
 TEST(attach_vm, who_is_halted_is_not_sampled_as_the_guest)
 {
 	struct halted counts = { 0 };
 	struct program vm;
 
 	GUEST_REQUIRED();
-	REQUIRE_EQUAL(elf_symbols_load(&counts.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
-	program_start(&vm, "run --no-profile --kernel " GUEST_IMAGE
-			   " --mem 64M --timeout 300 --append program=sums_chunk=200000_timer=100_rest=1");
+	REQUIRE_EQUAL(
+		elf_symbols_load(&counts.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	program_start(
+		&vm,
+		"run --no-profile --kernel " GUEST_IMAGE
+		" --mem 64M --timeout 300 --append program=sums_chunk=200000_timer=100_rest=1");
 	CHECK(program_wait_for(&vm, "right"));
 	for (int tries = 0; tries < TRIES_TO_TELL && counts.guest < SAMPLES_TO_TELL / 3; tries++)
 		count_halted_for_a_while(&vm, &counts);
 	end(&vm);
 	symbols_free(counts.symbols);
 	CHECK(counts.guest > 0);
-	/* One that was just woken up has not moved yet: below 1 %. Without KVM being asked it is 7 to 9 %. */
+	/* One that was just woken up has not moved yet: below 1 %. Without KVM being asked it is 7
+	 * to 9 %. */
 	if (counts.halted > counts.guest / 25 + 3)
 		FAIL_TEST("%llu of %llu samples of the guest are of one that is halted",
 			  (unsigned long long)counts.halted, (unsigned long long)counts.guest);
@@ -476,20 +493,23 @@ TEST(attach_vm, ended_before_it_samples_it_does_not_speak_of_the_guest)
 	GUEST_REQUIRED();
 	program_start(&vm, SHARES);
 	CHECK(program_wait_for(&vm, "working"));
-	snprintf(arguments, sizeof(arguments),
-		 "attach --pid %d --backend ptrace --no-buildid-cache -o build/test-attach-early.data",
-		 vm.pid);
+	snprintf(
+		arguments, sizeof(arguments),
+		"attach --pid %d --backend ptrace --no-buildid-cache -o build/test-attach-early.data",
+		vm.pid);
 	program_start(&tool, arguments);
 	CHECK(program_wait_for(&tool, "attached to process"));
 	kill(tool.pid, SIGINT);
 	program_wait(&tool);
 	end(&vm);
 	CHECK_EQUAL(tool.status, 0);
-	CHECK(strstr(tool.text, "no samples: it was ended while the guest's kernel was looked for"));
+	CHECK(strstr(tool.text,
+		     "no samples: it was ended while the guest's kernel was looked for"));
 	unlink("build/test-attach-early.data");
 }
 
-/* Without --time, which it would not end by: as by a full disk. What is not written is not said to be. */
+/* Without --time, which it would not end by: as by a full disk. What is not written is not said to
+ * be. */
 TEST(attach_vm, it_ends_when_nothing_can_be_written_any_more)
 {
 	struct program vm;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Live migration of a guest of KVM from one QEMU to another, both on this machine's KVM, with kvmscope
- * attached to each from before it begins: the one has the guest as long as it runs there, the other from then
- * on. The guest is that of migrated_guest.h.
+ * Live migration of a guest of KVM from one QEMU to another, both on this machine's KVM, with
+ * kvmscope attached to each from before it begins: the one has the guest as long as it runs there,
+ * the other from then on. The guest is that of migrated_guest.h.
  */
 #include <jansson.h>
 #include <linux/perf_event.h>
@@ -19,8 +19,8 @@
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/qmp_connection.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
 
 /* A QEMU, and who is attached to it. */
 struct side {
@@ -114,7 +114,8 @@ static bool attach(struct side *side)
 {
 	char arguments[256];
 
-	snprintf(arguments, sizeof(arguments), "attach --pid %d -F 999 -o %s", side->qemu, side->recording);
+	snprintf(arguments, sizeof(arguments), "attach --pid %d -F 999 -o %s", side->qemu,
+		 side->recording);
 	program_start(&side->tool, arguments);
 	if (program_wait_for(&side->tool, "attached to process"))
 		return true;
@@ -189,7 +190,8 @@ static void read_recording(const char *path, struct seen *seen)
 
 	*seen = (struct seen){ 0 };
 	if (!guest->initrd)
-		REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, guest->kernel, ELF_VIRTUAL_ADDRESSES, NULL, 0),
+		REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, guest->kernel, ELF_VIRTUAL_ADDRESSES,
+					       NULL, 0),
 			      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
@@ -211,7 +213,8 @@ static bool has_guest(const char *path)
 	return seen.samples;
 }
 
-/* Until SIDE's recording has samples of the guest; false: SIDE's QEMU has ended, or it takes a minute. */
+/* Until SIDE's recording has samples of the guest; false: SIDE's QEMU has ended, or it takes a
+ * minute. */
 static bool wait_for_guest(const struct side *side)
 {
 	for (int tries = 0; tries < 300 && !has_ended(side); tries++) {
@@ -229,8 +232,9 @@ static void check_recordings(const struct side *from, const struct side *to)
 
 	read_recording(from->recording, &there);
 	read_recording(to->recording, &here);
-	printf("%llu samples there, %llu here, %.1f ms between them\n", (unsigned long long)there.samples,
-	       (unsigned long long)here.samples, ((double)here.first - (double)there.last) / 1e6);
+	printf("%llu samples there, %llu here, %.1f ms between them\n",
+	       (unsigned long long)there.samples, (unsigned long long)here.samples,
+	       ((double)here.first - (double)there.last) / 1e6);
 	CHECK(there.samples > 0);
 	CHECK(here.samples > 0);
 	CHECK_EQUAL(there.elsewhere + here.elsewhere, 0);
@@ -248,7 +252,8 @@ static void end_qemu(struct side *side)
 	waitpid(side->qemu, NULL, 0);
 }
 
-/* The process that the guest has left ends, as libvirt has it do; who is attached to it ends with it. */
+/* The process that the guest has left ends, as libvirt has it do; who is attached to it ends with
+ * it. */
 static void follow(struct side *from, struct side *to, const char *uri)
 {
 	if (!attach(from) || !attach(to) || !connect_to(from) || !connect_to(to))

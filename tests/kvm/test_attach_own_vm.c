@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What attaching finds of a VM that this process made with KVM itself: descriptors and memslots as few VMMs
- * have them. */
+/* What attaching finds of a VM that this process made with KVM itself: descriptors and memslots as
+ * few VMMs have them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>

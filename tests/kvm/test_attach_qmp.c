@@ -12,8 +12,8 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/libvirt_daemon.h"
 #include "tests/kvm/program.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
 
 static const char *const functions[] = { "share_sixty", "share_thirty", "share_ten" };
 static const double truth[] = { 0.6, 0.3, 0.1 };
@@ -32,7 +32,8 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 	double period = (double)sample->period;
 	struct symbol symbol;
 
-	if (sample->misc != PERF_RECORD_MISC_USER || !symbols_find(shares->symbols, sample->ip, &symbol)) {
+	if (sample->misc != PERF_RECORD_MISC_USER ||
+	    !symbols_find(shares->symbols, sample->ip, &symbol)) {
 		shares->other++;
 		return 0;
 	}
@@ -52,8 +53,9 @@ static void read_shares(const char *path, struct shares *shares)
 	const struct perf_data_events events = { .sample = count_sample, .context = shares };
 	struct perf_data_reader *reader;
 
-	REQUIRE_EQUAL(
-		elf_symbols_load(&shares->symbols, GUEST_IMAGE_MULTIBOOT, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&shares->symbols, GUEST_IMAGE_MULTIBOOT,
+				       ELF_VIRTUAL_ADDRESSES, NULL, 0),
+		      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	perf_data_reader_close(reader);
@@ -127,11 +129,12 @@ static bool is_near(int function, double share, double samples)
 	double wanted = truth[function];
 	double deviation = sqrt(wanted * (1 - wanted) / samples);
 
-	return fabs(share - wanted) <= (samples >= SAMPLES_FOR_3_POINTS ? 0.03 : fmax(0.03, 5 * deviation));
+	return fabs(share - wanted) <=
+	       (samples >= SAMPLES_FOR_3_POINTS ? 0.03 : fmax(0.03, 5 * deviation));
 }
 
-/* So many samples of equal weight would tell as much (Kish): where others want the processors weights are
- * uneven. */
+/* So many samples of equal weight would tell as much (Kish): where others want the processors
+ * weights are uneven. */
 static double effective(const struct shares *shares)
 {
 	return shares->squares > 0 ? shares->weight * shares->weight / shares->squares : 0;
@@ -151,8 +154,9 @@ static void check_shares(const struct shares *shares, const char *said)
 {
 	CHECK_EQUAL(shares->other, 0);
 	if (shares->samples < 30 || !are_near(shares))
-		FAIL_TEST("%.0f, %.0f and %.0f of %.0f samples, %.0f of equal weight:\n%s", shares->counts[0],
-			  shares->counts[1], shares->counts[2], shares->samples, effective(shares), said);
+		FAIL_TEST("%.0f, %.0f and %.0f of %.0f samples, %.0f of equal weight:\n%s",
+			  shares->counts[0], shares->counts[1], shares->counts[2], shares->samples,
+			  effective(shares), said);
 }
 
 /* A share may be off by chance: with more samples it is not any more. */
@@ -161,9 +165,10 @@ static void gather_shares(const struct emulated *vm, const char *path, struct sh
 {
 	char arguments[512];
 
-	snprintf(arguments, sizeof(arguments), "attach --qmp %s --time 4 -F 349 --no-buildid-cache -o %s",
-		 vm->socket, path);
-	for (int i = 0; i < TRIES && (effective(shares) < SAMPLES_FOR_3_POINTS || !are_near(shares)); i++) {
+	snprintf(arguments, sizeof(arguments),
+		 "attach --qmp %s --time 4 -F 349 --no-buildid-cache -o %s", vm->socket, path);
+	for (int i = 0;
+	     i < TRIES && (effective(shares) < SAMPLES_FOR_3_POINTS || !are_near(shares)); i++) {
 		program_run(tool, arguments);
 		CHECK_EQUAL(tool->status, 0);
 		CHECK(strstr(tool->text, "by qmp: ") && strstr(tool->text, "times a second"));
@@ -184,8 +189,8 @@ TEST(attach_qmp, shares_of_an_emulated_guest)
 	snprintf(path, sizeof(path), "build/test-attach-qmp-%d.data", getpid());
 	gather_shares(&vm, path, &shares, &tool);
 	check_shares(&shares, tool.text);
-	snprintf(arguments, sizeof(arguments), "attach --pid %d --time 1 --no-buildid-cache -o %s", vm.pid,
-		 path);
+	snprintf(arguments, sizeof(arguments), "attach --pid %d --time 1 --no-buildid-cache -o %s",
+		 vm.pid, path);
 	program_run(&tool, arguments);
 	CHECK_EQUAL(tool.status, 0);
 	CHECK(strstr(tool.text, "not by bpf: ") && strstr(tool.text, "by qmp: "));
@@ -201,14 +206,16 @@ TEST(attach_qmp, a_monitor_of_another_process_is_refused)
 
 	start(&vm, "program=shares rounds=100000000");
 	CHECK(wait_until_it_works(&vm));
-	snprintf(arguments, sizeof(arguments), "attach --pid %d --qmp %s --backend qmp", getpid(), vm.socket);
+	snprintf(arguments, sizeof(arguments), "attach --pid %d --qmp %s --backend qmp", getpid(),
+		 vm.socket);
 	program_run(&tool, arguments);
 	CHECK_EQUAL(tool.status, 1);
 	CHECK(strstr(tool.text, "is that of process"));
 	end(&vm);
 }
 
-static bool wait_for_console(const struct libvirt_daemon *libvirt, const char *name, const char *text)
+static bool wait_for_console(const struct libvirt_daemon *libvirt, const char *name,
+			     const char *text)
 {
 	char path[128], console[65536];
 
@@ -248,7 +255,8 @@ static void attach_to_domain(struct libvirt_daemon *libvirt)
 
 	snprintf(path, sizeof(path), "build/test-attach-domain-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments),
-		 "attach --domain one --connect %s --time 2 --no-buildid-cache -o %s", libvirt->uri, path);
+		 "attach --domain one --connect %s --time 2 --no-buildid-cache -o %s", libvirt->uri,
+		 path);
 	program_run(&tool, arguments);
 	if (tool.status || !strstr(tool.text, "by qmp: ") || !strstr(tool.text, "tainted"))
 		FAIL_TEST("%s: exit status %d:\n%s", arguments, tool.status, tool.text);
@@ -281,8 +289,8 @@ static void attach_as_nobody(struct libvirt_daemon *libvirt)
 }
 
 /*
- * libvirtd is killed and started anew, a vCPU is plugged in, the domain is reset and gets a kernel at another
- * place, then it is destroyed: the profile ends with the domain.
+ * libvirtd is killed and started anew, a vCPU is plugged in, the domain is reset and gets a kernel
+ * at another place, then it is destroyed: the profile ends with the domain.
  */
 static void follow_domain(struct libvirt_daemon *libvirt)
 {
@@ -291,7 +299,8 @@ static void follow_domain(struct libvirt_daemon *libvirt)
 
 	snprintf(path, sizeof(path), "build/test-attach-follow-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments),
-		 "attach --domain one --connect %s --verbose --no-buildid-cache -o %s", libvirt->uri, path);
+		 "attach --domain one --connect %s --verbose --no-buildid-cache -o %s",
+		 libvirt->uri, path);
 	program_start(&tool, arguments);
 	CHECK(program_wait_for(&tool, "attached to process"));
 	libvirt_daemon_kill(libvirt);
@@ -315,7 +324,8 @@ static void follow_domain(struct libvirt_daemon *libvirt)
 TEST(attach_qmp, functions_of_a_domain_are_named_until_it_ends)
 {
 	/* However many come, the kernel has one of them: it would boot for longer. */
-	static const struct libvirt_domain domain = { .vcpus_max = 12, .command_line = "maxcpus=1" };
+	static const struct libvirt_domain domain = { .vcpus_max = 12,
+						      .command_line = "maxcpus=1" };
 	struct libvirt_daemon libvirt = { 0 };
 	struct program tool;
 	char arguments[256];
@@ -326,7 +336,8 @@ TEST(attach_qmp, functions_of_a_domain_are_named_until_it_ends)
 		attach_to_domain(&libvirt);
 		attach_as_nobody(&libvirt);
 		follow_domain(&libvirt);
-		snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s", libvirt.uri);
+		snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s",
+			 libvirt.uri);
 		program_run(&tool, arguments);
 		CHECK_EQUAL(tool.status, 1);
 		CHECK(strstr(tool.text, "can not find the domain 'one'"));

@@ -18,8 +18,8 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
 
-/* CAP_SYS_ADMIN where perf takes nothing less: kernel.perf_event_paranoid above 2, which Debian's kernels
- * know. */
+/* CAP_SYS_ADMIN where perf takes nothing less: kernel.perf_event_paranoid above 2, which Debian's
+ * kernels know. */
 #define KEPT (1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE)
 
 static uint64_t read_field(const char *path, const char *format)
@@ -97,16 +97,18 @@ static void check_backend(const char *backend)
 	program_start(&vm, "run --no-profile --kernel " GUEST_IMAGE
 			   " --mem 64M --timeout 250 --append program=shares_rounds=1000000");
 	CHECK(program_wait_for(&vm, "working"));
-	snprintf(arguments, sizeof(arguments),
-		 "attach --pid %d --backend %s --verbose --no-buildid-cache -o build/test-attach-rights.data",
-		 vm.pid, backend);
+	snprintf(
+		arguments, sizeof(arguments),
+		"attach --pid %d --backend %s --verbose --no-buildid-cache -o build/test-attach-rights.data",
+		vm.pid, backend);
 	program_start(&tool, arguments);
 	CHECK(program_wait_for(&tool, "vCPU 0 is thread")); /* it samples */
 	CHECK(wait_until_left_with(tool.pid, allowed()));
 	kill(vm.pid, SIGTERM);
 	program_wait(&vm);
 	program_wait(&tool);
-	if (tool.status || !strstr(tool.text, "samples of the guest") || strstr(tool.text, "dac_override"))
+	if (tool.status || !strstr(tool.text, "samples of the guest") ||
+	    strstr(tool.text, "dac_override"))
 		FAIL_TEST("%s: exit status %d:\n%s", arguments, tool.status, tool.text);
 	unlink("build/test-attach-rights.data");
 }
@@ -136,7 +138,9 @@ static int keep_in_child(const char *path)
 		if (rights_keep(&file, 1, false))
 			_exit(2);
 		now = permitted("/proc/self/status");
-		_exit(now & ~(allowed() | 1ull << CAP_DAC_OVERRIDE) ? 3 : !!(now & 1ull << CAP_DAC_OVERRIDE));
+		_exit(now & ~(allowed() | 1ull << CAP_DAC_OVERRIDE)
+			      ? 3
+			      : !!(now & 1ull << CAP_DAC_OVERRIDE));
 	}
 	waitpid(child, &status, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -157,8 +161,9 @@ TEST(attach_rights, files_of_other_users_can_still_be_written)
 	rmdir(directory);
 }
 
-/* It may open what root may, as in the group kvm: its descriptors are another user's to list all the same. */
-#define AS_OTHER_USER                                                                                        \
+/* It may open what root may, as in the group kvm: its descriptors are another user's to list all
+ * the same. */
+#define AS_OTHER_USER                                                                              \
 	"setpriv --reuid=4711 --regid=4711 --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override"
 
 /* In its summary. */
@@ -176,9 +181,10 @@ static void check_vm_of_other_user(pid_t vm, const char *backend)
 	struct program tool;
 	char arguments[256];
 
-	snprintf(arguments, sizeof(arguments),
-		 "attach --pid %d --backend %s --time 3 --no-buildid-cache -o build/test-attach-rights.data",
-		 vm, backend);
+	snprintf(
+		arguments, sizeof(arguments),
+		"attach --pid %d --backend %s --time 3 --no-buildid-cache -o build/test-attach-rights.data",
+		vm, backend);
 	program_run(&tool, arguments);
 	if (tool.status || !samples_of_guest(tool.text))
 		FAIL_TEST("%s: exit status %d:\n%s", arguments, tool.status, tool.text);
@@ -194,13 +200,15 @@ TEST(attach_rights, vms_of_other_users_are_sampled_on)
 
 	if (!guest_run_possible())
 		SKIP("/dev/kvm can not be opened");
-	if (is_unprivileged() || system(AS_OTHER_USER " true 2> /dev/null")) /* NOLINT(cert-env33-c) */
+	if (is_unprivileged() ||
+	    system(AS_OTHER_USER " true 2> /dev/null")) /* NOLINT(cert-env33-c) */
 		SKIP("nobody can be another user here");
 	program_path(path);
-	snprintf(command, sizeof(command),
-		 "echo $$; exec " AS_OTHER_USER " '%s' run --no-profile --kernel " GUEST_IMAGE
-		 " --mem 64M --timeout 250 --append 'program=shares rounds=1000000' 2>&1 < /dev/null",
-		 path);
+	snprintf(
+		command, sizeof(command),
+		"echo $$; exec " AS_OTHER_USER " '%s' run --no-profile --kernel " GUEST_IMAGE
+		" --mem 64M --timeout 250 --append 'program=shares rounds=1000000' 2>&1 < /dev/null",
+		path);
 	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
 	REQUIRE(output != NULL && fgets(text, sizeof(text), output));
 	vm = (pid_t)atoi(text);
@@ -225,7 +233,8 @@ TEST(attach_rights, without_them_a_process_is_not_said_to_run_no_vm)
 	if (is_unprivileged() || system(command)) /* NOLINT(cert-env33-c): a test's own words */
 		SKIP("there are no rights here that could be given up");
 	program_path(path);
-	snprintf(command, sizeof(command), "%s '%s' attach --pid %d 2>&1", no_rights, path, getpid());
+	snprintf(command, sizeof(command), "%s '%s' attach --pid %d 2>&1", no_rights, path,
+		 getpid());
 	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
 	REQUIRE(output != NULL);
 	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';

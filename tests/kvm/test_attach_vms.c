@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A process with two VMs, this one: each is attached to by itself, and the other's samples, callers and
- * memory are not taken for its own. */
+/* A process with two VMs, this one: each is attached to by itself, and the other's samples, callers
+ * and memory are not taken for its own. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/perf_event.h>
@@ -23,7 +23,8 @@
 #define TRIES  10
 #define FRAME  0x8fe10ull
 #define LOOP   14 /* in the code below */
-/* Bytes that the second VM's code begins later by, so that each has its own place, and its caller. */
+/* Bytes that the second VM's code begins later by, so that each has its own place, and its caller.
+ */
 #define LATER 64
 
 /* mov rbp, FRAME; mov rsp, 0x8fe00; jmp . */
@@ -45,9 +46,10 @@ static uint64_t place_of(int vm)
 static int start(struct two_vms *vms, int vm)
 {
 	const uint64_t frame[] = { 0, callers[vm] };
-	struct sampled_guest_options options = {
-		.code = vms->code[vm], .size = sizeof(vms->code[vm]), .cpl = 3, .cpus = 1 + (unsigned int)vm
-	};
+	struct sampled_guest_options options = { .code = vms->code[vm],
+						 .size = sizeof(vms->code[vm]),
+						 .cpl = 3,
+						 .cpus = 1 + (unsigned int)vm };
 	int error;
 
 	memset(vms->code[vm], 0x90, sizeof(vms->code[vm]));
@@ -57,7 +59,8 @@ static int start(struct two_vms *vms, int vm)
 		return error;
 	memory_write(&vms->guests[vm].vm.memory, FRAME, frame, sizeof(frame));
 	memory_write(&vms->guests[vm].vm.memory, callers[vm] - sizeof(call), call, sizeof(call));
-	pthread_setname_np(vms->guests[vm].cpus[0].thread, "CPU 0/KVM"); /* of both: it tells nothing then */
+	pthread_setname_np(vms->guests[vm].cpus[0].thread,
+			   "CPU 0/KVM"); /* of both: it tells nothing then */
 	return 0;
 }
 
@@ -118,19 +121,22 @@ static void check_way(const struct two_vms *vms, int vm, const char *way)
 	struct seen seen = { .vm = vm };
 
 	snprintf(file, sizeof(file), "build/test-vms-%d.data", getpid());
-	snprintf(arguments, sizeof(arguments),
-		 "attach --pid %d --vm %d --backend %s --stop-limit 100000 --time 1 -q --no-buildid-cache "
-		 "--no-disk-names -o %s",
-		 getpid(), vms->guests[vm].vm.vm_fd, way, file);
+	snprintf(
+		arguments, sizeof(arguments),
+		"attach --pid %d --vm %d --backend %s --stop-limit 100000 --time 1 -q --no-buildid-cache "
+		"--no-disk-names -o %s",
+		getpid(), vms->guests[vm].vm.vm_fd, way, file);
 	/* Where the machine has much other work a second may have no stop that is short enough. */
 	for (int tries = 0; tries < TRIES && !seen.right; tries++) {
 		CHECK_EQUAL(run(arguments), 0);
 		read_samples(file, &seen);
 	}
 	unlink(file);
-	if (!seen.right || seen.wrong || seen.wrong_callers || (!strcmp(way, "bpf") && !seen.callers))
-		FAIL_TEST("VM %d by %s: %u samples are its own and %u the other's, %u callers and %u", vm,
-			  way, seen.right, seen.wrong, seen.callers, seen.wrong_callers);
+	if (!seen.right || seen.wrong || seen.wrong_callers ||
+	    (!strcmp(way, "bpf") && !seen.callers))
+		FAIL_TEST(
+			"VM %d by %s: %u samples are its own and %u the other's, %u callers and %u",
+			vm, way, seen.right, seen.wrong, seen.callers, seen.wrong_callers);
 }
 
 static void check_list(const struct two_vms *vms)
@@ -141,8 +147,8 @@ static void check_list(const struct two_vms *vms)
 	CHECK_EQUAL(process_list_vms(getpid(), fds), 2);
 	for (int vm = 0; vm < 2; vm++) {
 		CHECK_EQUAL(fds[vm], vms->guests[vm].vm.vm_fd);
-		snprintf(arguments, sizeof(arguments), "attach | grep -q \"%d .* %d vCPU.*--vm %d\"",
-			 getpid(), vm + 1, fds[vm]);
+		snprintf(arguments, sizeof(arguments),
+			 "attach | grep -q \"%d .* %d vCPU.*--vm %d\"", getpid(), vm + 1, fds[vm]);
 		CHECK_EQUAL(run(arguments), 0);
 	}
 }
@@ -155,7 +161,8 @@ static void check_choice(const struct two_vms *vms)
 
 	CHECK_EQUAL(vmm_process_open(&process, getpid()), -E2BIG);
 	CHECK(strstr(error_message(), "--vm"));
-	CHECK_EQUAL(vmm_process_open_vm(&process, getpid(), vms->guests[1].vm.vcpus[0]->fd), -ENOENT);
+	CHECK_EQUAL(vmm_process_open_vm(&process, getpid(), vms->guests[1].vm.vcpus[0]->fd),
+		    -ENOENT);
 	snprintf(arguments, sizeof(arguments),
 		 "attach --pid %d --time 1 2>&1 | grep -q \"runs several VMs.*%d, %d\"", getpid(),
 		 vms->guests[0].vm.vm_fd, vms->guests[1].vm.vm_fd);
@@ -186,7 +193,8 @@ TEST(attach_vms, each_vm_of_a_process_is_attached_to_by_itself)
 	end(&vms);
 }
 
-/* A VM that comes while the other one is sampled is left alone, and so is what it has of the same numbers. */
+/* A VM that comes while the other one is sampled is left alone, and so is what it has of the same
+ * numbers. */
 static void check_company(const char *way)
 {
 	char arguments[300], file[64];
@@ -196,9 +204,10 @@ static void check_company(const char *way)
 
 	REQUIRE_EQUAL(start(&vms, 0), 0);
 	snprintf(file, sizeof(file), "build/test-vms-%d.data", getpid());
-	snprintf(arguments, sizeof(arguments),
-		 "attach --pid %d --backend %s --no-call-graph --no-buildid-cache --no-disk-names -o %s",
-		 getpid(), way, file);
+	snprintf(
+		arguments, sizeof(arguments),
+		"attach --pid %d --backend %s --no-call-graph --no-buildid-cache --no-disk-names -o %s",
+		getpid(), way, file);
 	program_start(&tool, arguments);
 	CHECK(program_wait_for(&tool, "attached to process"));
 	REQUIRE_EQUAL(start(&vms, 1), 0);
@@ -211,7 +220,8 @@ static void check_company(const char *way)
 	read_samples(file, &seen);
 	unlink(file);
 	if (!seen.right || seen.wrong)
-		FAIL_TEST("by %s: %u samples are its own and %u the other's", way, seen.right, seen.wrong);
+		FAIL_TEST("by %s: %u samples are its own and %u the other's", way, seen.right,
+			  seen.wrong);
 }
 
 TEST(attach_vms, one_that_comes_is_not_taken_for_the_one_that_is_sampled)

@@ -7,15 +7,17 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
 	} while (0)
 
 static void says_hello(enum boot_protocol protocol, const char *image)
 {
-	struct guest_run run = { .protocol = protocol, .image = image, .append = "program=hello exit=17" };
+	struct guest_run run = { .protocol = protocol,
+				 .image = image,
+				 .append = "program=hello exit=17" };
 
 	guest_run(&run);
 	CHECK_EQUAL(guest_run_value(&run), 17);
@@ -94,7 +96,8 @@ TEST(boot, memory_above_4_gib)
 	GUEST_REQUIRED();
 	ends_with_zero("program=memory gpa=0x100000000", 1, 5ull << 30);
 	ends_with_zero("program=memory gpa=0x17fe00000", 1, 5ull << 30); /* its last 2 MiB */
-	ends_with_zero("program=memory gpa=0xbfe00000", 1, 5ull << 30);  /* the last below the hole */
+	ends_with_zero("program=memory gpa=0xbfe00000", 1,
+		       5ull << 30); /* the last below the hole */
 }
 
 static void starts_cpus(unsigned int cpus)
@@ -144,10 +147,13 @@ TEST(boot, ends_by_reset)
 	ends_by("program=reset by=acpi", VCPU_END_RESET, "");
 }
 
-/* CPUs wait for INIT and SIPI again; memory, debug registers, LAPIC and MSRs are as at the first start. */
+/* CPUs wait for INIT and SIPI again; memory, debug registers, LAPIC and MSRs are as at the first
+ * start. */
 TEST(boot, resets_start_it_anew)
 {
-	struct guest_run run = { .append = "program=resets cpus=3 boots=3", .cpus = 3, .resets = true };
+	struct guest_run run = { .append = "program=resets cpus=3 boots=3",
+				 .cpus = 3,
+				 .resets = true };
 
 	if (!guest_run_possible())
 		SKIP("no /dev/kvm");
@@ -222,13 +228,15 @@ TEST(boot, spinning_guest_is_stopped)
 	is_stopped("program=spin timer=1000", 10);
 }
 
-/* Whatever it hits, it ends itself or is done; the machine stays whole (and the sanitizers silent). */
+/* Whatever it hits, it ends itself or is done; the machine stays whole (and the sanitizers silent).
+ */
 TEST(boot, hostile_guest_ends_like_any_other)
 {
 	GUEST_REQUIRED();
 	for (unsigned int seed = 1; seed <= 8; seed++) {
 		char append[64];
-		struct guest_run run = { .append = append, .disk = { GUEST_IMAGE, .read_only = true } };
+		struct guest_run run = { .append = append,
+					 .disk = { GUEST_IMAGE, .read_only = true } };
 		int sockets[2];
 
 		REQUIRE_EQUAL(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);

@@ -16,10 +16,10 @@
 
 #define SECOND 1000000000ull
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
 	} while (0)
 
 /* A guest that spins at CPL 3, and its control socket. */
@@ -50,7 +50,8 @@ static void stop(struct controlled *run)
 	CHECK_EQUAL(access(run->socket, F_OK), -1);
 }
 
-static void check_ctl(const struct controlled *run, const char *command, int status, const char *text)
+static void check_ctl(const struct controlled *run, const char *command, int status,
+		      const char *text)
 {
 	struct program program;
 	char arguments[256];
@@ -84,7 +85,8 @@ static bool is_vcpu(const char *thread)
 	return !strcmp(name, "vCPU 0\n");
 }
 
-/* ns of the vCPU's thread, whose samples they are: what writes them down takes more the slower a machine is.
+/* ns of the vCPU's thread, whose samples they are: what writes them down takes more the slower a
+ * machine is.
  */
 static uint64_t cpu_time(const struct controlled *run)
 {
@@ -110,16 +112,18 @@ static uint64_t cpu_time(const struct controlled *run)
 
 /* A part of the run between two commands, when nothing was changed. */
 struct part {
-	uint64_t begin, end;      /* CLOCK_MONOTONIC_RAW: the answer to one command, the next one's start */
-	uint64_t cpu_time;        /* ns that the vCPU used in it */
-	uint64_t tick;            /* what periods must be multiples of, in ns; 0: there must be no samples */
+	uint64_t begin,
+		end; /* CLOCK_MONOTONIC_RAW: the answer to one command, the next one's start */
+	uint64_t cpu_time; /* ns that the vCPU used in it */
+	uint64_t tick; /* what periods must be multiples of, in ns; 0: there must be no samples */
 	uint64_t samples, weight; /* that the recording has of it, without the first one */
 	uint64_t odd;             /* of them with another period */
 	bool begun;               /* the first was seen: it was due under what held before */
 };
 
 /* Lets the guest use CPU time for a while. */
-static void pass(const struct controlled *run, struct part *part, uint64_t time, unsigned int frequency)
+static void pass(const struct controlled *run, struct part *part, uint64_t time,
+		 unsigned int frequency)
 {
 	uint64_t before = cpu_time(run);
 
@@ -189,7 +193,8 @@ static void check_report(const struct controlled *run)
 	CHECK(told);
 }
 
-/* However long a command takes, and whatever the machine does meanwhile: only one sample may still come. */
+/* However long a command takes, and whatever the machine does meanwhile: only one sample may still
+ * come. */
 TEST(ctl, pause_and_frequency_hold_at_once_and_periods_stay_right)
 {
 	struct part parts[PARTS];
@@ -300,7 +305,8 @@ static unsigned int events_of(const char *path)
 	return events;
 }
 
-/* What this KVM does not report is refused while the guest runs, too; with three pinned ones there is room.
+/* What this KVM does not report is refused while the guest runs, too; with three pinned ones there
+ * is room.
  */
 static void check_kinds(const struct controlled *run)
 {
@@ -332,14 +338,17 @@ TEST(ctl, breakpoints_are_added_and_removed)
 	check_ctl(&run, "bp add 0xffffffff81000030:x@7", 1, "there is no vCPU 7");
 	check_ctl(&run, "bp add 0xffffffff81000030:3:w", 1, "the length is 1, 2, 4 or 8");
 	check_kinds(&run);
-	check_ctl(&run, "bp remove 2", 0, "watch 2, mem:0xffffffff81000010:x, removed; it had 0 hits");
+	check_ctl(&run, "bp remove 2", 0,
+		  "watch 2, mem:0xffffffff81000010:x, removed; it had 0 hits");
 	check_ctl(&run, "bp remove 2", 1, "there is no watch 2");
 	check_ctl(&run, "bp remove schedule:x", 0, "watch 1, mem:schedule:x, removed");
 	check_ctl(&run, "bp remove mem:0xffffffff81000000:x", 0, "watch 0");
-	check_ctl(&run, "bp remove 0xffffffff81000000:x", 1, "there is no watch 0xffffffff81000000:x");
+	check_ctl(&run, "bp remove 0xffffffff81000000:x", 1,
+		  "there is no watch 0xffffffff81000000:x");
 	check_ctl(&run, "bp list", 0, "     0 removed   all flexible          0 ");
 	check_ctl(&run, "bp add 0xffffffff81000020:x", 0, "watch 4");
-	check_ctl(&run, "bp remove mem:0xffffffff81000020:x", 1, "2 watches are mem:0xffffffff81000020:x");
+	check_ctl(&run, "bp remove mem:0xffffffff81000020:x", 1,
+		  "2 watches are mem:0xffffffff81000020:x");
 	check_ctl(&run, "bp remove 0xffffffff81000020:x,pinned", 0, "watch 3");
 	check_ctl(&run, "bp remove 4", 0, "watch 4");
 	wait_for_list(&run, "   0  DR0  unknown");
@@ -394,7 +403,8 @@ TEST(ctl, runs_are_found_by_name)
 	before = before ? strdup(before) : NULL;
 	REQUIRE(mkdtemp(directory));
 	setenv("XDG_RUNTIME_DIR", directory, 1);
-#define NAMED "run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=spin --name "
+#define NAMED                                                                                      \
+	"run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=spin --name "
 	program_start(&one, NAMED "one");
 	CHECK(program_wait_for(&one, "spinning"));
 	program_run(&ctl, "ctl --name one status");
@@ -444,7 +454,8 @@ TEST(ctl, a_run_goes_on_without_the_usual_socket)
 	GUEST_REQUIRED();
 	before = before ? strdup(before) : NULL;
 	setenv("XDG_RUNTIME_DIR", "/none", 1);
-#define HELLO "run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=hello_exit=5 "
+#define HELLO                                                                                      \
+	"run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=hello_exit=5 "
 	program_run(&run, HELLO);
 	CHECK_EQUAL(run.status, 5);
 	CHECK(strstr(run.text, "can not make the directory /none/kvmscope"));

@@ -44,8 +44,8 @@ static void start(struct fake_daemon *daemon)
 
 	*daemon = (struct fake_daemon){ .directory = "/tmp/kvmscope-ctl-XXXXXX" };
 	REQUIRE(mkdtemp(daemon->directory) != NULL);
-	snprintf(daemon->partial, sizeof(daemon->partial), "%s/20261122T105600.123Z%s", daemon->directory,
-		 recording_name_ending(RECORDING_PARTIAL));
+	snprintf(daemon->partial, sizeof(daemon->partial), "%s/20261122T105600.123Z%s",
+		 daemon->directory, recording_name_ending(RECORDING_PARTIAL));
 	snprintf(daemon->new, sizeof(daemon->new), "%s/20261122T105600.123Z%s", daemon->directory,
 		 recording_name_ending(RECORDING_NEW));
 	small_recording_make(&recording);
@@ -77,7 +77,8 @@ TEST(ctl_domains, a_recording_that_is_renamed_meanwhile_is_printed_as_it_is_call
 	char arguments[256], printed[160];
 
 	start(&daemon);
-	snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.directory);
+	snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web",
+		 daemon.directory);
 	snprintf(printed, sizeof(printed), "%s\n", daemon.new);
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);

@@ -22,16 +22,17 @@
 #include "vmm/control/client.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
 	} while (0)
 
 #define BY_PERF "[domains]\nbackend = perf\nfrequency = 999\nfrequency-max = 5000\n"
 
 /* Files of DOMAIN whose names end with SUFFIX. */
-static unsigned int count_files(const struct daemon_run *daemon, const char *domain, const char *suffix)
+static unsigned int count_files(const struct daemon_run *daemon, const char *domain,
+				const char *suffix)
 {
 	const struct dirent *entry;
 	unsigned int count = 0;
@@ -97,8 +98,8 @@ TEST(daemon, domains_that_ask_are_profiled_for_as_long_as_they_run)
 	daemon_run_end(&daemon);
 }
 
-/* Something is written there all the time; and a flight recording of before is not taken for what is
- * recorded. */
+/* Something is written there all the time; and a flight recording of before is not taken for what
+ * is recorded. */
 TEST(daemon, a_busy_directory_of_libvirt_is_looked_at)
 {
 	char path[512], arguments[256];
@@ -119,9 +120,11 @@ TEST(daemon, a_busy_directory_of_libvirt_is_looked_at)
 	if (daemon_run_start(&daemon)) {
 		fake_domain_start(&web, &daemon, "web", FAKE_PROFILE(""));
 		CHECK(daemon_run_wait_for_samples(&daemon, "web", 50));
-		snprintf(path, sizeof(path), "%s/recordings/web/flight-1.perf.data", daemon.directory);
+		snprintf(path, sizeof(path), "%s/recordings/web/flight-1.perf.data",
+			 daemon.directory);
 		close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)); /* of before */
-		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web",
+			 daemon.run);
 		program_run(&tool, arguments);
 		CHECK_EQUAL(tool.status, 0);
 		CHECK(strstr(tool.text, ".perf.data") && !strstr(tool.text, "flight-1"));
@@ -143,13 +146,15 @@ TEST(daemon, a_file_without_samples_is_not_the_one_to_read)
 	daemon_run_prepare(&daemon, BY_PERF);
 	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE(""));
 	if (daemon_run_start(&daemon)) {
-		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web",
+			 daemon.run);
 		program_run(&tool, arguments); /* waits for the first samples */
 		CHECK_EQUAL(tool.status, 0);
 		kill(vm.pid, SIGSTOP);
 		for (int looks = 0; looks < 60; looks++) { /* in which several are begun */
-			json_t *answer = daemon_run_ask(&daemon, looks % 2 ? "domain-status" : "domain-dump",
-							json_pack("{s:s}", "domain", "web"));
+			json_t *answer =
+				daemon_run_ask(&daemon, looks % 2 ? "domain-status" : "domain-dump",
+					       json_pack("{s:s}", "domain", "web"));
 			const char *file = json_string_value(json_object_get(answer, "file"));
 
 			CHECK(file && count_samples(file) > 0);
@@ -198,10 +203,12 @@ TEST(daemon, killed_it_finds_its_domains_again_and_they_run_on)
 	for (int i = 0; i < 3; i++) {
 		CHECK(daemon_run_start(&daemon));
 		CHECK(daemon_run_wait_for_samples(&daemon, "web", 20));
-		CHECK_EQUAL(daemon_run_stop(&daemon, i == 2 ? SIGTERM : SIGKILL), i == 2 ? 0 : 128 + SIGKILL);
+		CHECK_EQUAL(daemon_run_stop(&daemon, i == 2 ? SIGTERM : SIGKILL),
+			    i == 2 ? 0 : 128 + SIGKILL);
 	}
 	CHECK(fake_domain_kill(&vm));
-	CHECK_EQUAL(count_files(&daemon, "web", ".partial"), 0); /* the killed ones' were taken over */
+	CHECK_EQUAL(count_files(&daemon, "web", ".partial"),
+		    0); /* the killed ones' were taken over */
 	CHECK(count_files(&daemon, "web", ".perf.data") >= 3);
 	daemon_run_end(&daemon);
 }
@@ -288,7 +295,8 @@ static uint64_t rights_of(pid_t pid, const char *thread, const char *which)
 TEST(daemon, keeps_the_rights_of_its_unit_alone)
 {
 	const uint64_t kept = 1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE |
-			      1ull << CAP_DAC_OVERRIDE | 1ull << CAP_SYS_RESOURCE | 1ull << CAP_SYS_ADMIN;
+			      1ull << CAP_DAC_OVERRIDE | 1ull << CAP_SYS_RESOURCE |
+			      1ull << CAP_SYS_ADMIN;
 	struct daemon_run daemon;
 	unsigned int threads = 0;
 	char path[64], own[16];
@@ -307,7 +315,8 @@ TEST(daemon, keeps_the_rights_of_its_unit_alone)
 			CHECK_EQUAL(rights_of(daemon.pid, entry->d_name, "CapPrm") & ~kept, 0);
 			CHECK_EQUAL(rights_of(daemon.pid, entry->d_name, "CapEff") & ~kept, 0);
 			if (rights_of(getpid(), own, "CapEff") & 1ull << CAP_SETPCAP)
-				CHECK_EQUAL(rights_of(daemon.pid, entry->d_name, "CapBnd") & ~kept, 0);
+				CHECK_EQUAL(rights_of(daemon.pid, entry->d_name, "CapBnd") & ~kept,
+					    0);
 			CHECK_EQUAL(rights_of(daemon.pid, entry->d_name, "NoNewPrivs"), 1);
 		}
 		if (tasks)
@@ -338,7 +347,8 @@ TEST(daemon, one_has_a_run_directory)
 
 TEST(daemon, names_and_xml_of_domains_are_hostile)
 {
-	static const char *const names[] = { "a b", "$(reboot)", "\033[31mred", "..x", "-rf", "new\nline" };
+	static const char *const names[] = { "a b", "$(reboot)", "\033[31mred",
+					     "..x", "-rf",       "new\nline" };
 	struct program vms[sizeof(names) / sizeof(names[0])];
 	size_t count = sizeof(names) / sizeof(names[0]);
 	struct daemon_run daemon;
@@ -377,7 +387,8 @@ TEST(daemon, names_and_xml_of_domains_are_hostile)
 	daemon_run_end(&daemon);
 }
 
-/* Samples are counted some time before they are in the file: a reader would be told that there are none. */
+/* Samples are counted some time before they are in the file: a reader would be told that there are
+ * none. */
 TEST(daemon, the_first_dump_of_a_domain_has_samples)
 {
 	struct program vm, tool;
@@ -388,7 +399,8 @@ TEST(daemon, the_first_dump_of_a_domain_has_samples)
 	daemon_run_prepare(&daemon, BY_PERF);
 	if (daemon_run_start(&daemon)) {
 		fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE(""));
-		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web",
+			 daemon.run);
 		program_run(&tool, arguments);
 		CHECK_EQUAL(tool.status, 0);
 		REQUIRE(strrchr(tool.text, '/'));
@@ -410,7 +422,8 @@ TEST(daemon, a_flight_recorder_is_dumped_by_kvmscope_ctl)
 	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("flight='5s'"));
 	if (daemon_run_start(&daemon)) {
 		CHECK(daemon_run_wait_for_samples(&daemon, "web", 100));
-		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web",
+			 daemon.run);
 		program_run(&tool, arguments);
 		CHECK_EQUAL(tool.status, 0);
 		tool.text[strcspn(tool.text, "\n")] = '\0';
@@ -448,11 +461,13 @@ TEST(daemon, a_domain_that_is_not_profiled_is_told_from_one_that_does_not_run)
 	if (daemon_run_start(&daemon)) {
 		snprintf(path, sizeof(path), "%s/kvmscoped.sock", daemon.run);
 		for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
-			json_t *arguments = json_pack("{s:s}", "domain", asked[i].domain), *answer = NULL;
+			json_t *arguments = json_pack("{s:s}", "domain", asked[i].domain),
+			       *answer = NULL;
 			int fd = control_connect(path);
 
 			CHECK(fd >= 0);
-			CHECK_EQUAL(control_call(fd, "domain-status", arguments, &answer), asked[i].error);
+			CHECK_EQUAL(control_call(fd, "domain-status", arguments, &answer),
+				    asked[i].error);
 			json_decref(answer);
 			json_decref(arguments);
 			close(fd);
@@ -486,7 +501,8 @@ TEST(daemon, a_flight_recorder_has_the_memory_that_the_host_allows)
 	daemon_run_end(&daemon);
 }
 
-/* Of what is left free for others a flight recording takes nothing either: nowhere is so much free. */
+/* Of what is left free for others a flight recording takes nothing either: nowhere is so much free.
+ */
 TEST(daemon, a_flight_recording_leaves_others_their_reserve)
 {
 	struct program vm, tool;
@@ -498,7 +514,8 @@ TEST(daemon, a_flight_recording_leaves_others_their_reserve)
 	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("flight='5s'"));
 	if (daemon_run_start(&daemon)) {
 		CHECK(daemon_run_wait_for_samples(&daemon, "web", 100));
-		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web",
+			 daemon.run);
 		program_run(&tool, arguments);
 		CHECK_EQUAL(tool.status, 1);
 		CHECK(strstr(tool.text, "recordings has no room"));
@@ -509,7 +526,8 @@ TEST(daemon, a_flight_recording_leaves_others_their_reserve)
 	daemon_run_end(&daemon);
 }
 
-/* In recordings' own place a file system of 1 MiB, of which a file of somebody else's takes all but 64 KiB.
+/* In recordings' own place a file system of 1 MiB, of which a file of somebody else's takes all but
+ * 64 KiB.
  */
 TEST(daemon, a_full_disk_harms_nobody)
 {

@@ -31,7 +31,8 @@ static const struct probe_row *find_row(const struct probe_row *rows, size_t cou
 	return &none;
 }
 
-static void check_state(const struct probe_row *rows, size_t count, const char *id, enum probe_state state)
+static void check_state(const struct probe_row *rows, size_t count, const char *id,
+			enum probe_state state)
 {
 	const struct probe_row *row = find_row(rows, count, id);
 
@@ -149,8 +150,8 @@ static int run_program(const char *format)
 	return WEXITSTATUS(system(command));
 }
 
-/* Runs FORMAT as run_program() does, which prints a report; *STATUS is its exit status. NULL if it is no JSON
- * object. */
+/* Runs FORMAT as run_program() does, which prints a report; *STATUS is its exit status. NULL if it
+ * is no JSON object. */
 static json_t *run_report(const char *format, int *status)
 {
 	char command[5000];
@@ -169,7 +170,8 @@ static void check_row(json_t *row)
 {
 	const char *state = json_string_value(json_object_get(row, "state"));
 
-	CHECK(json_is_string(json_object_get(row, "id")) && json_is_string(json_object_get(row, "name")) &&
+	CHECK(json_is_string(json_object_get(row, "id")) &&
+	      json_is_string(json_object_get(row, "name")) &&
 	      json_is_string(json_object_get(row, "detail")) &&
 	      json_is_boolean(json_object_get(row, "needed_for_linux")));
 	REQUIRE(state);
@@ -183,10 +185,11 @@ static bool attaches(const char *rights, const char *way, pid_t vm)
 {
 	char command[5200];
 
-	snprintf(command, sizeof(command),
-		 "exec %s %s attach --pid %d --backend %s --time 1 --no-call-graph --no-buildid-cache "
-		 "-o build/test-doctor-%d.data > /dev/null 2>&1",
-		 rights, program(), vm, way, getpid());
+	snprintf(
+		command, sizeof(command),
+		"exec %s %s attach --pid %d --backend %s --time 1 --no-call-graph --no-buildid-cache "
+		"-o build/test-doctor-%d.data > /dev/null 2>&1",
+		rights, program(), vm, way, getpid());
 	return !system(command);
 }
 
@@ -279,7 +282,8 @@ static void forbid_ptrace(void)
 	};
 	struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
 		_exit(2);
 }
 
@@ -293,7 +297,9 @@ TEST(doctor, a_sandbox_in_which_nothing_can_be_stopped_is_told)
 	child = fork();
 	if (!child) {
 		forbid_ptrace();
-		_exit(strcmp(state_of(run_report("%s doctor --json", &status), "ptrace"), "no") ? 1 : 0);
+		_exit(strcmp(state_of(run_report("%s doctor --json", &status), "ptrace"), "no")
+			      ? 1
+			      : 0);
 	}
 	CHECK_EQUAL(waitpid(child, &status, 0), child);
 	CHECK_EQUAL(status, 0);
@@ -344,8 +350,9 @@ TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
 
 	if (system("unshare -m true 2>/dev/null") || access("/dev/kvm", F_OK))
 		SKIP("another /dev/kvm can not be put in place without root");
-	report = run_report("unshare -m sh -c 'mount --bind /dev/null /dev/kvm && exec %s doctor --json'",
-			    &status);
+	report = run_report(
+		"unshare -m sh -c 'mount --bind /dev/null /dev/kvm && exec %s doctor --json'",
+		&status);
 	REQUIRE(json_is_object(report));
 	CHECK_EQUAL(status, 4);
 	CHECK(json_is_false(json_object_get(report, "can_boot_linux")));
@@ -355,10 +362,12 @@ TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
 	json_array_foreach(json_object_get(report, "rows"), i, row)
 	{
 		if (!strcmp(json_string_value(json_object_get(row, "id")), "kvm.kernel_speed"))
-			CHECK(strstr(json_string_value(json_object_get(row, "detail")), "not tried"));
+			CHECK(strstr(json_string_value(json_object_get(row, "detail")),
+				     "not tried"));
 	}
 	json_decref(report);
-	/* Of a VM that can not be made nothing is said, neither that it is slow nor what it can not do. */
+	/* Of a VM that can not be made nothing is said, neither that it is slow nor what it can not
+	 * do. */
 	CHECK_EQUAL(run_program("unshare -m sh -c 'mount --bind /dev/null /dev/kvm && "
 				"%s doctor | grep -qE \"interpreted|guest debug|not tried\"'"),
 		    1);
@@ -366,9 +375,11 @@ TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
 
 TEST(doctor, table_fits_a_terminal)
 {
-	CHECK_EQUAL(run_program("TERM=dumb script -qec 'stty cols 80; %s doctor' /dev/null | tr -d '\\r' > "
-				"build/doctor.text; grep -q 'KVM device$' build/doctor.text"),
-		    0);
+	CHECK_EQUAL(
+		run_program(
+			"TERM=dumb script -qec 'stty cols 80; %s doctor' /dev/null | tr -d '\\r' > "
+			"build/doctor.text; grep -q 'KVM device$' build/doctor.text"),
+		0);
 	CHECK_EQUAL(run_program(": %s; grep -qE '.{81}' build/doctor.text"), 1);
 	CHECK_EQUAL(run_program(": %s; rm build/doctor.text"), 0);
 }

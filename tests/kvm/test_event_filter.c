@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* KVM takes the filters; that it applies them shows only where it has counters, and this machine's may have
- * none. */
+/* KVM takes the filters; that it applies them shows only where it has counters, and this machine's
+ * may have none. */
 #include <errno.h>
 #include <linux/kvm.h>
 #include <unistd.h>

@@ -14,10 +14,10 @@
 #include "vmm/control/client.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
 	} while (0)
 
 struct setting {
@@ -93,7 +93,8 @@ static void check_with_perf(const char *path, uint64_t samples)
 
 	if (system("perf --version > /dev/null 2>&1"))
 		return;
-	snprintf(command, sizeof(command), "perf script -i %s -F time 2> /dev/null | grep -c :", path);
+	snprintf(command, sizeof(command),
+		 "perf script -i %s -F time 2> /dev/null | grep -c :", path);
 	perf = popen(command, "r");
 	REQUIRE(perf);
 	CHECK(fgets(line, sizeof(line), perf));
@@ -171,15 +172,16 @@ TEST(flight_recorder, a_size_holds_what_fits)
 }
 
 /* kvmscope dump, of the same build; EXPECTED is its exit status. */
-static void dump(const struct setting *setting, struct program *program, const char *options, int expected)
+static void dump(const struct setting *setting, struct program *program, const char *options,
+		 int expected)
 {
 	char arguments[256];
 
 	snprintf(arguments, sizeof(arguments), "dump --socket %s %s", setting->socket, options);
 	program_run(program, arguments);
 	if (program->status != expected)
-		FAIL_TEST("kvmscope %s: exit status %d, expected %d: %s", arguments, program->status,
-			  expected, program->text);
+		FAIL_TEST("kvmscope %s: exit status %d, expected %d: %s", arguments,
+			  program->status, expected, program->text);
 }
 
 TEST(flight_recorder, dump_names_the_file_when_it_is_complete)
@@ -242,7 +244,8 @@ TEST(flight_recorder, dump_says_why_it_can_not)
 	stop(&setting);
 }
 
-/* The guest may end before the time after a trigger has passed: that is when its recording matters most. */
+/* The guest may end before the time after a trigger has passed: that is when its recording matters
+ * most. */
 TEST(flight_recorder, who_waits_for_a_file_is_told_of_it_when_the_guest_ends)
 {
 	json_t *arguments, *asked = NULL, *result = NULL;
@@ -276,7 +279,8 @@ static void check_end(const char *name, int status, const char *kind)
 
 	snprintf(path, sizeof(path), "build/test-flight-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments),
-		 "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache --flight 10s "
+		 "run --kernel " GUEST_IMAGE
+		 " --mem 64M --timeout 250 --no-buildid-cache --flight 10s "
 		 "-o %s --append program=%s",
 		 path, name);
 	unlink(path);
@@ -290,7 +294,8 @@ static void check_end(const char *name, int status, const char *kind)
 	see(path, &seen);
 	REQUIRE_EQUAL(seen.flight.count, 1);
 	CHECK_STRING(seen.flight.triggers[0].kind, kind);
-	CHECK_EQUAL(!strncmp(seen.flight.triggers[0].detail, "rip ", 4), !strcmp(kind, "triple fault"));
+	CHECK_EQUAL(!strncmp(seen.flight.triggers[0].detail, "rip ", 4),
+		    !strcmp(kind, "triple fault"));
 	CHECK(!strchr(seen.flight.triggers[0].detail, '\n'));
 	unlink(path);
 }
@@ -305,11 +310,13 @@ TEST(flight_recorder, a_guest_that_goes_down_leaves_a_file)
 
 TEST(flight_recorder, wrong_usage_says_what_is_right)
 {
-	program_refuses("run --kernel x --flight 30", "a time like 30s or 5min, or a size like 64M");
+	program_refuses("run --kernel x --flight 30",
+			"a time like 30s or 5min, or a size like 64M");
 	program_refuses("run --kernel x --flight 0s", "that is nothing");
 	program_refuses("run --kernel x --cpus 4 --flight 128K", "at least 256K");
 	program_refuses("run --kernel x -F 10000 --flight 10h", "do not fit a ring");
-	program_refuses("run --kernel x --flight 30s --no-profile", "does not go with --no-profile");
+	program_refuses("run --kernel x --flight 30s --no-profile",
+			"does not go with --no-profile");
 	program_refuses("run --kernel x --flight 30s -o -", "-o - is none");
 	program_refuses("run --kernel x --after 5s", "give --flight, too");
 	program_refuses("run --kernel x --flight 30s --after 5", "a time like 5s or 500ms");

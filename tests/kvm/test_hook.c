@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libvirt's hook, the program: it is gone soon, with status 0 and without a word, whatever the daemon, the
- * disk and the XML are like. Each test has a /run/kvmscope of its own, in a mount namespace, which takes
- * root.
+ * libvirt's hook, the program: it is gone soon, with status 0 and without a word, whatever the
+ * daemon, the disk and the XML are like. Each test has a /run/kvmscope of its own, in a mount
+ * namespace, which takes root.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -57,11 +57,11 @@ static bool may_mount(void)
 	return waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
-#define PLACE_REQUIRED(place)                                                                                \
-	do {                                                                                                 \
-		if (!may_mount())                                                                            \
-			SKIP("a mount namespace can not be had here, which takes root");                     \
-		make_place(place);                                                                           \
+#define PLACE_REQUIRED(place)                                                                      \
+	do {                                                                                       \
+		if (!may_mount())                                                                  \
+			SKIP("a mount namespace can not be had here, which takes root");           \
+		make_place(place);                                                                 \
 	} while (0)
 
 static void make_place(struct place *place)
@@ -90,8 +90,8 @@ static uint64_t now_ms(void)
 }
 
 /* The child's part: INPUT is its standard input, OUTPUT what it could write to. */
-static _Noreturn void become_hook(const struct place *place, const char *domain, const char *operation,
-				  int input, int output)
+static _Noreturn void become_hook(const struct place *place, const char *domain,
+				  const char *operation, int input, int output)
 {
 	dup2(input, STDIN_FILENO);
 	dup2(output, STDOUT_FILENO);
@@ -120,8 +120,8 @@ static void feed(int fd, const char *text, size_t size)
 }
 
 /* Runs the hook with XML of SIZE bytes; NULL: the pipe stays open, with nothing in it. */
-static void run_hook(const struct place *place, const char *domain, const char *operation, const char *xml,
-		     size_t size)
+static void run_hook(const struct place *place, const char *domain, const char *operation,
+		     const char *xml, size_t size)
 {
 	struct rusage before, after;
 	int input[2], output[2], status;
@@ -235,7 +235,8 @@ TEST(hook, a_daemon_is_told_at_once)
 	remove_place(&place);
 }
 
-/* It listens, and takes nothing: what its socket has no room for waits in the spool, whose oldest go. */
+/* It listens, and takes nothing: what its socket has no room for waits in the spool, whose oldest
+ * go. */
 TEST(hook, a_hung_daemon_holds_up_nobody)
 {
 	enum { MESSAGES = HOOK_SPOOL_MAX + 40 };
@@ -252,8 +253,8 @@ TEST(hook, a_hung_daemon_holds_up_nobody)
 		run_hook(&place, domain, "started", XML, strlen(XML));
 	}
 	dropped = hook_inbox_dropped(hung);
-	/* How many wait in a socket is the system's to say, net.unix.max_dgram_qlen; some are taken at a
-	 * time. */
+	/* How many wait in a socket is the system's to say, net.unix.max_dgram_qlen; some are taken
+	 * at a time. */
 	for (int i = 0; i <= MESSAGES / HOOK_SPOOL_MAX; i++)
 		hook_inbox_take(hung);
 	CHECK_EQUAL(taken.count + dropped, MESSAGES);
@@ -364,13 +365,14 @@ TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
 	pid_t thaw;
 
 	PLACE_REQUIRED(&place);
-	snprintf(command, sizeof(command),
-		 "exec 2>/dev/null; d=%s; truncate -s 2M $d.disk && PATH=$PATH:/sbin mkfs.ext4 -q $d.disk && "
-		 "mount -o loop $d.disk $d && mkdir -m 700 $d/" HOOK_SPOOL " && fsfreeze -f $d",
-		 place.directory);
+	snprintf(
+		command, sizeof(command),
+		"exec 2>/dev/null; d=%s; truncate -s 2M $d.disk && PATH=$PATH:/sbin mkfs.ext4 -q $d.disk && "
+		"mount -o loop $d.disk $d && mkdir -m 700 $d/" HOOK_SPOOL " && fsfreeze -f $d",
+		place.directory);
 	if (system(command)) { /* NOLINT(cert-env33-c): a test's own words */
-		snprintf(command, sizeof(command), "umount %s 2>/dev/null; rm -f %s.disk", place.directory,
-			 place.directory);
+		snprintf(command, sizeof(command), "umount %s 2>/dev/null; rm -f %s.disk",
+			 place.directory, place.directory);
 		CHECK(system(command) >= 0); /* NOLINT(cert-env33-c): a test's own words */
 		remove_place(&place);
 		SKIP("no file system can be mounted from a file and frozen here");
@@ -398,7 +400,8 @@ TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
 
 static void leave_unfinished(const char *spool, const char *name, time_t age)
 {
-	const struct timespec times[2] = { { .tv_sec = time(NULL) - age }, { .tv_sec = time(NULL) - age } };
+	const struct timespec times[2] = { { .tv_sec = time(NULL) - age },
+					   { .tv_sec = time(NULL) - age } };
 	char path[128];
 
 	text_file_write(spool, name, "kvmscope hook");
@@ -406,7 +409,8 @@ static void leave_unfinished(const char *spool, const char *name, time_t age)
 	CHECK(!utimensat(AT_FDCWD, path, times, 0));
 }
 
-/* One that was killed, or whose disk did not answer, while it wrote; and one that writes just now. */
+/* One that was killed, or whose disk did not answer, while it wrote; and one that writes just now.
+ */
 TEST(hook, what_it_could_not_finish_does_not_stay)
 {
 	struct place place;
@@ -428,10 +432,10 @@ TEST(hook, what_it_could_not_finish_does_not_stay)
 }
 
 /*
- * How long it lets libvirt wait, whatever the machine is busy with: by what it asks the kernel for. libvirt
- * waits for two things, the end of the process that it started, and that nobody can read any more what it
- * writes. So that process may wait for nothing but its child, and that for nothing but its input as long as
- * that is open; each with a timer that ends it.
+ * How long it lets libvirt wait, whatever the machine is busy with: by what it asks the kernel for.
+ * libvirt waits for two things, the end of the process that it started, and that nobody can read
+ * any more what it writes. So that process may wait for nothing but its child, and that for nothing
+ * but its input as long as that is open; each with a timer that ends it.
  */
 
 #define DEADLINE_US 20000
@@ -464,7 +468,8 @@ static bool ends_at_once(uint64_t call)
 static void note_timer(struct traced *process, uint64_t address)
 {
 	struct itimerval timer = { 0 };
-	struct iovec to = { &timer, sizeof(timer) }, from = { (void *)(uintptr_t)address, sizeof(timer) };
+	struct iovec to = { &timer, sizeof(timer) },
+		     from = { (void *)(uintptr_t)address, sizeof(timer) };
 
 	CHECK_EQUAL(process_vm_readv(process->pid, &to, 1, &from, 1, 0), (ssize_t)sizeof(timer));
 	process->timer_us = timer.it_value.tv_sec * 1000000 + timer.it_value.tv_usec;

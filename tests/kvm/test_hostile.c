@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A guest that writes random values to its debug registers and counters, beside a watch, on the local KVM.
- * Its counters are emulated, and perf's software events stand for the host's.
+ * A guest that writes random values to its debug registers and counters, beside a watch, on the
+ * local KVM. Its counters are emulated, and perf's software events stand for the host's.
  */
 #include "shared/error.h"
 #include "tests/kvm/guest_run.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kvmscoped and its hook beside a libvirtd of the test's own: whatever happens to either, domains are not
- * harmed. */
+/* kvmscoped and its hook beside a libvirtd of the test's own: whatever happens to either, domains
+ * are not harmed. */
 #include <libgen.h>
 #include <limits.h>
 #include <signal.h>
@@ -21,8 +21,8 @@ static bool wait_for_kernel(const struct daemon_run *daemon, const char *domain)
 	char *log;
 
 	for (int i = 0; i < 1200; i++) {
-		json_t *status =
-			daemon_run_ask(daemon, "domain-status", json_pack("{s:s}", "domain", domain));
+		json_t *status = daemon_run_ask(daemon, "domain-status",
+						json_pack("{s:s}", "domain", domain));
 		bool found = json_is_string(json_object_get(status, "guest_release"));
 
 		json_decref(status);
@@ -75,8 +75,8 @@ static bool type_line_of_readme(const struct libvirt_host *host, int number, cha
 	return false;
 }
 
-/* What systemctl is told is written down; the test itself does it. tests/kvm/test_systemd.c has the real
- * one. */
+/* What systemctl is told is written down; the test itself does it. tests/kvm/test_systemd.c has the
+ * real one. */
 static void install_systemctl(const struct libvirt_host *host)
 {
 	char directory[128], text[4096];
@@ -85,12 +85,15 @@ static void install_systemctl(const struct libvirt_host *host)
 	CHECK(!mkdir(directory, 0755));
 	text_file_write(directory, "systemctl", "#!/bin/sh\necho \"$@\" >> systemctl\n");
 	type_well(host, "chmod 755 bin/systemctl", text);
-	type_well(host, "mkdir -p /run/systemd; mount -t tmpfs none /run/systemd; mkdir /run/systemd/system",
-		  text);
+	type_well(
+		host,
+		"mkdir -p /run/systemd; mount -t tmpfs none /run/systemd; mkdir /run/systemd/system",
+		text);
 }
 
 /* kvmscope libvirt status. */
-static void check_status(const struct libvirt_host *host, int status, const char *hook, const char *daemon)
+static void check_status(const struct libvirt_host *host, int status, const char *hook,
+			 const char *daemon)
 {
 	char text[4096];
 
@@ -126,8 +129,8 @@ static void uninstall(const struct libvirt_host *host)
 	CHECK_STRING(text, "");
 }
 
-/* The third line's, of what the second one has had recorded: as soon as there are samples since the kernel
- * was found. */
+/* The third line's, of what the second one has had recorded: as soon as there are samples since the
+ * kernel was found. */
 static void check_flame_graph(const struct libvirt_host *host)
 {
 	char text[4096];
@@ -136,7 +139,8 @@ static void check_flame_graph(const struct libvirt_host *host)
 		if (!type_line_of_readme(host, 2, text))
 			return;
 		if (!libvirt_host_type(
-			    host, "grep -qE '^\\[\"[a-z_][a-z0-9_.]+\",\"\\[kernel.kallsyms\\]\"' flame.html",
+			    host,
+			    "grep -qE '^\\[\"[a-z_][a-z0-9_.]+\",\"\\[kernel.kallsyms\\]\"' flame.html",
 			    text, 4096))
 			return;
 		sleep(1);
@@ -184,16 +188,19 @@ TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwh
 	CHECK(libvirt_host_runs(&host, "web", pid));
 
 	/* Turned off and on as it runs, by libvirt's own means. */
-	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "metadata web urn:kvmscope:profile --live --remove"));
-	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0,
-			     "metadata web urn:kvmscope:profile --live --key k --set '<profile/>'"));
+			     "metadata web urn:kvmscope:profile --live --remove"));
+	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
+	CHECK(!libvirt_virsh(
+		&host.libvirt, NULL, 0,
+		"metadata web urn:kvmscope:profile --live --key k --set '<profile/>'"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 1));
 	CHECK(libvirt_host_runs(&host, "web", pid));
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "destroy web"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
 
-	/* As its next start has it, and told by the hook: libvirtd, started again, has found that. */
+	/* As its next start has it, and told by the hook: libvirtd, started again, has found that.
+	 */
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "start web"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 1));
 	CHECK(daemon_run_wait_for_log(&host.daemon, "libvirt: domain web: started"));

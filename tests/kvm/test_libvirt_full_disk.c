@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Domains of libvirt whose recordings, and what the hook leaves for kvmscoped, lie on file systems that fill
- * up: the oldest recordings go, never what others have there, no domain is harmed, and kvmscoped goes on when
- * there is room.
+ * Domains of libvirt whose recordings, and what the hook leaves for kvmscoped, lie on file systems
+ * that fill up: the oldest recordings go, never what others have there, no domain is harmed, and
+ * kvmscoped goes on when there is room.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,8 @@ static bool mount_disk(const char *path, const char *options)
 
 static bool mount_disks(struct disks *disks, const struct libvirt_host *host)
 {
-	snprintf(disks->recordings, sizeof(disks->recordings), "%s/recordings", host->daemon.directory);
+	snprintf(disks->recordings, sizeof(disks->recordings), "%s/recordings",
+		 host->daemon.directory);
 	snprintf(disks->run, sizeof(disks->run), "%s", host->daemon.run);
 	if (!mount_disk(disks->recordings, "size=4m,mode=0700"))
 		return false;
@@ -123,7 +124,8 @@ static bool has_old(const struct disks *disks, int number)
 {
 	char path[192];
 
-	snprintf(path, sizeof(path), "%s/old/2026010%dT000000.000Z.perf.data", disks->recordings, number);
+	snprintf(path, sizeof(path), "%s/old/2026010%dT000000.000Z.perf.data", disks->recordings,
+		 number);
 	return !access(path, F_OK);
 }
 
@@ -155,16 +157,18 @@ static bool wait_for_file(const struct disks *disks, const char *name)
 {
 	char command[320];
 
-	snprintf(command, sizeof(command),
-		 "timeout 60 sh -c 'until ls %s/%s/*.perf.data > /dev/null 2>&1; do sleep 0.1; done'",
-		 disks->recordings, name);
+	snprintf(
+		command, sizeof(command),
+		"timeout 60 sh -c 'until ls %s/%s/*.perf.data > /dev/null 2>&1; do sleep 0.1; done'",
+		disks->recordings, name);
 	if (!system(command)) /* NOLINT(cert-env33-c): a test's own words */
 		return true;
 	FAIL_TEST("there is no recording of %s", name);
 	return false;
 }
 
-static bool is_recorded(const struct libvirt_host *host, const struct disks *disks, const char *name)
+static bool is_recorded(const struct libvirt_host *host, const struct disks *disks,
+			const char *name)
 {
 	return daemon_run_wait_for_samples(&host->daemon, name, 5) && wait_for_file(disks, name);
 }
@@ -195,7 +199,8 @@ static size_t fill_up(const struct libvirt_host *host, const struct disks *disks
 /* Samples are taken as before, though none is kept. */
 static void check_it_is_sampled(const struct libvirt_host *host, const char *name)
 {
-	json_t *status = daemon_run_ask(&host->daemon, "domain-status", json_pack("{s:s}", "domain", name));
+	json_t *status =
+		daemon_run_ask(&host->daemon, "domain-status", json_pack("{s:s}", "domain", name));
 	long samples = (long)json_integer_value(json_object_get(status, "samples"));
 
 	json_decref(status);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Domains of libvirt whose names, metadata and disks were chosen by somebody who wishes the host ill: all
- * that libvirt 9.0 starts, but no more than is needed of a kind. They are profiled as any other, or are not,
- * and nothing that shows them is deceived.
+ * Domains of libvirt whose names, metadata and disks were chosen by somebody who wishes the host
+ * ill: all that libvirt 9.0 starts, but no more than is needed of a kind. They are profiled as any
+ * other, or are not, and nothing that shows them is deceived.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -51,7 +51,8 @@ static const struct {
 	const char *name, *metadata, *said;
 } refused[] = {
 	{ "elsewhere",
-	  "<k:profile xmlns:k='urn:kvmscope:profile2'/><o:x xmlns:o='urn:o'><k:profile " OWN "/></o:x>",
+	  "<k:profile xmlns:k='urn:kvmscope:profile2'/><o:x xmlns:o='urn:o'><k:profile " OWN
+	  "/></o:x>",
 	  NULL },
 	{ "lines", "<k:profile " OWN " backend='a&#10;&lt;3>kvmscope: b&#13;'/>",
 	  "backend is 'a?<3>kvmscope: b?'" },
@@ -61,7 +62,8 @@ static const struct {
 	/* That libvirt can not read it again either is its own fault. */
 	{ "entity", "<k:profile " OWN ">&secret;</k:profile>",
 	  "what domain entity asks for is not known: the XML of a domain can not be read" },
-	{ "huge", NULL, "what domain huge asks for is not known: the XML of a domain has more than" },
+	{ "huge", NULL,
+	  "what domain huge asks for is not known: the XML of a domain has more than" },
 };
 
 #define REFUSED (sizeof(refused) / sizeof(refused[0]))
@@ -88,7 +90,8 @@ static void put_metadata(FILE *to, const char *metadata)
 	fputs("</o:x>", to);
 }
 
-/* Finds nothing to boot, and tries again every 3 seconds: so it uses a little CPU time, for ever. */
+/* Finds nothing to boot, and tries again every 3 seconds: so it uses a little CPU time, for ever.
+ */
 static void write_domain(const char *path, const char *name, const char *metadata, const char *disk)
 {
 	FILE *file = fopen(path, "we");
@@ -113,7 +116,8 @@ static void write_domain(const char *path, const char *name, const char *metadat
 	fclose(file);
 }
 
-static bool start_domain(struct libvirt_host *host, const char *name, const char *metadata, const char *disk)
+static bool start_domain(struct libvirt_host *host, const char *name, const char *metadata,
+			 const char *disk)
 {
 	char path[128], arguments[160], text[1024];
 
@@ -127,8 +131,8 @@ static bool start_domain(struct libvirt_host *host, const char *name, const char
 }
 
 /* A file name as bad as a domain's: it can have a slash before it only. */
-#define DISK                                                                                                 \
-	"disk\n<3>kvmscope: \xc2\x9b"                                                                        \
+#define DISK                                                                                       \
+	"disk\n<3>kvmscope: \xc2\x9b"                                                              \
 	"31m$(touch " TRAP ").img"
 
 static void make_disk(const struct libvirt_host *host, char path[256])
@@ -172,7 +176,8 @@ static void check_is_one_of_them(const char *shown)
 /* By its name as it is, which may be what another's is shown as, and as it is shown. */
 static void check_status(const struct libvirt_host *host, const char *asked, const char *expected)
 {
-	json_t *status = daemon_run_ask(&host->daemon, "domain-status", json_pack("{s:s}", "domain", asked));
+	json_t *status =
+		daemon_run_ask(&host->daemon, "domain-status", json_pack("{s:s}", "domain", asked));
 
 	CHECK_STRING(json_string_value(json_object_get(status, "domain")), expected);
 	json_decref(status);
@@ -220,7 +225,8 @@ static void check_metrics(const struct libvirt_host *host, unsigned int port)
 	const char *domain;
 	json_t *domains, *series;
 
-	snprintf(line, sizeof(line), "$HERE/tests/kvm/metrics-of-domains http://127.0.0.1:%u/metrics", port);
+	snprintf(line, sizeof(line),
+		 "$HERE/tests/kvm/metrics-of-domains http://127.0.0.1:%u/metrics", port);
 	text = run(host, line);
 	domains = json_loads(text, 0, NULL);
 	if (!domains)
@@ -244,7 +250,8 @@ static void check_directories(const struct libvirt_host *host)
 
 	for (size_t i = 0; i < NAMES; i++) {
 		domain_name_escape(names[i], file);
-		snprintf(path, sizeof(path), "%s/recordings/%s/domain", host->daemon.directory, file);
+		snprintf(path, sizeof(path), "%s/recordings/%s/domain", host->daemon.directory,
+			 file);
 		said = fopen(path, "re");
 		size = said ? fread(name, 1, sizeof(name) - 1, said) : 0;
 		name[size] = '\0';
@@ -257,23 +264,26 @@ static void check_directories(const struct libvirt_host *host)
 /* What TAB offers. */
 static void check_completion(const struct libvirt_host *host)
 {
-	char *text =
-		run(host, ". $HERE/docs/completion/kvmscope.bash\n"
-			  "COMP_WORDS=(kvmscope attach --domain ''); COMP_CWORD=3; _kvmscope\n"
-			  "for reply in \"${COMPREPLY[@]}\"; do eval \"printf 'typed: %s\\n' $reply\"; done\n"
-			  "COMP_WORDS=(kvmscope ctl dump ''); _kvmscope\n"
-			  "printf 'shown: %s\\n' \"${COMPREPLY[@]}\"");
+	char *text = run(
+		host,
+		". $HERE/docs/completion/kvmscope.bash\n"
+		"COMP_WORDS=(kvmscope attach --domain ''); COMP_CWORD=3; _kvmscope\n"
+		"for reply in \"${COMPREPLY[@]}\"; do eval \"printf 'typed: %s\\n' $reply\"; done\n"
+		"COMP_WORDS=(kvmscope ctl dump ''); _kvmscope\n"
+		"printf 'shown: %s\\n' \"${COMPREPLY[@]}\"");
 
 	CHECK(strstr(text, "typed: -rf $(touch " TRAP ")`touch " TRAP "`\n"));
 	CHECK(strstr(text, "\nshown: -rf%20%24%28touch%20" TRAP "%29%60touch%20" TRAP "%60\n"));
 	free(text);
 }
 
-/* None that another chose, and each of them TEXT: the log of kvmscoped, or what a command has written. */
+/* None that another chose, and each of them TEXT: the log of kvmscoped, or what a command has
+ * written. */
 static void check_lines(const char *text)
 {
 	for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
-		if (strncmp(line, "kvmscope: ", 10) != 0 && strncmp(line, "  ", 2) != 0 && *line != '/')
+		if (strncmp(line, "kvmscope: ", 10) != 0 && strncmp(line, "  ", 2) != 0 &&
+		    *line != '/')
 			FAIL_TEST("a line is '%.100s'", line);
 		if (!strncmp(line, "kvmscope: lines", 15) || !strncmp(line, "kvmscope: more", 14))
 			FAIL_TEST("a name is a line");
@@ -307,8 +317,9 @@ static void check_log(const struct libvirt_host *host)
 	char *log = daemon_run_log(&host->daemon);
 
 	check_lines(log);
-	CHECK(strstr(log,
-		     "libvirt: domain two%0A%3C3%3Ekvmscope%3A%20lines%0Akvmscope%3A%20more: started\n"));
+	CHECK(strstr(
+		log,
+		"libvirt: domain two%0A%3C3%3Ekvmscope%3A%20lines%0Akvmscope%3A%20more: started\n"));
 	for (size_t i = 0; i < REFUSED; i++)
 		if (refused[i].said && count_of(log, refused[i].said) != 1)
 			FAIL_TEST("'%s' is said %zu times:\n%s", refused[i].said,
@@ -324,7 +335,8 @@ static void check_pushed(const struct libvirt_host *host, struct pprof_store *st
 	gethostname(host_name, sizeof(host_name) - 1);
 	for (size_t i = 0; i < NAMES; i++) {
 		domain_name_escape(names[i], shown);
-		snprintf(label, sizeof(label), "kvmscope{host=%s,domain=%s,vcpu=0}", host_name, shown);
+		snprintf(label, sizeof(label), "kvmscope{host=%s,domain=%s,vcpu=0}", host_name,
+			 shown);
 		CHECK(daemon_run_wait_for_samples(&host->daemon, names[i], 1));
 		for (int tries = 0; tries < 600 && !pprof_store_find(store, label); tries++)
 			usleep(100000);
@@ -369,7 +381,8 @@ static void end_domains(struct libvirt_host *host)
 /* A port that is nobody's now. */
 static void find_port(unsigned int *port)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	socklen_t size = sizeof(address);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -403,8 +416,8 @@ TEST(libvirt, names_metadata_and_disks_are_hostile)
 	pprof_store_start(&store);
 	find_port(&port);
 	prepare(&host, &store, port);
-	if (libvirt_daemon_start(&host.libvirt) && daemon_run_start(&host.daemon) && start_domains(&host) &&
-	    daemon_run_wait_for_domains(&host.daemon, NAMES)) {
+	if (libvirt_daemon_start(&host.libvirt) && daemon_run_start(&host.daemon) &&
+	    start_domains(&host) && daemon_run_wait_for_domains(&host.daemon, NAMES)) {
 		check_all(&host, &store, port);
 		end_domains(&host);
 	}

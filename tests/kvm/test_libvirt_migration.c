@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What libvirt does to a domain that runs: moves it to another host, each with a kvmscoped of its own;
- * suspends, saves and resets it, while libvirtd is killed. The profile follows.
+ * What libvirt does to a domain that runs: moves it to another host, each with a kvmscoped of its
+ * own; suspends, saves and resets it, while libvirtd is killed. The profile follows.
  */
 #include <limits.h>
 #include <signal.h>
@@ -52,8 +52,8 @@ static bool migrate(struct libvirt_host *from, struct libvirt_host *to, const ch
 	bool moved;
 
 	snprintf(arguments, sizeof(arguments),
-		 "migrate --live --p2p --domain %s --desturi '%s' --migrateuri tcp://127.0.0.1", name,
-		 to->libvirt.uri);
+		 "migrate --live --p2p --domain %s --desturi '%s' --migrateuri tcp://127.0.0.1",
+		 name, to->libvirt.uri);
 	moved = !libvirt_virsh(&from->libvirt, text, sizeof(text), arguments);
 	if (!moved)
 		FAIL_TEST("virsh %s: %s", arguments, text);
@@ -70,7 +70,8 @@ static void check_logged(const struct libvirt_host *host, const char *name, cons
 }
 
 /* By libvirt's hook, of which the one or the other is enough; after a minute a failed check. */
-static void check_told(const struct libvirt_host *host, const char *name, const char *one, const char *other)
+static void check_told(const struct libvirt_host *host, const char *name, const char *one,
+		       const char *other)
 {
 	char text[2][96];
 
@@ -127,8 +128,8 @@ static bool wait_until_it_works(const struct libvirt_host *host, const char *nam
 	char command[256];
 
 	snprintf(command, sizeof(command),
-		 "timeout 120 sh -c 'until grep -qs \"%s\" %s/log/%s.console; do sleep 0.1; done'", says,
-		 host->libvirt.directory, name);
+		 "timeout 120 sh -c 'until grep -qs \"%s\" %s/log/%s.console; do sleep 0.1; done'",
+		 says, host->libvirt.directory, name);
 	return !system(command); /* NOLINT(cert-env33-c): a test's own words */
 }
 
@@ -138,8 +139,9 @@ static void check_names(const struct libvirt_host *host, const char *name)
 	char command[256], path[256] = "";
 	FILE *list;
 
-	snprintf(command, sizeof(command), "ls %s/recordings/%s/*.perf.data | tail -n 1 | tr -d '\n'",
-		 host->daemon.directory, name);
+	snprintf(command, sizeof(command),
+		 "ls %s/recordings/%s/*.perf.data | tail -n 1 | tr -d '\n'", host->daemon.directory,
+		 name);
 	list = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
 	if (!list || !fgets(path, sizeof(path), list))
 		FAIL_TEST("there is no recording of %s", name);
@@ -205,7 +207,8 @@ TEST(libvirt_migration, a_guest_of_kvm_is_followed_out_and_in)
 
 static long count_samples(const struct libvirt_host *host)
 {
-	json_t *status = daemon_run_ask(&host->daemon, "domain-status", json_pack("{s:s}", "domain", "one"));
+	json_t *status =
+		daemon_run_ask(&host->daemon, "domain-status", json_pack("{s:s}", "domain", "one"));
 	long samples = (long)json_integer_value(json_object_get(status, "samples"));
 
 	json_decref(status);
@@ -225,9 +228,10 @@ static void fail_to_migrate(struct libvirt_host *from, struct libvirt_host *to)
 	long before = count_samples(from);
 	char arguments[512];
 
-	snprintf(arguments, sizeof(arguments),
-		 "migrate --live --p2p --domain one --desturi '%s' --migrateuri unix:%s/nowhere/socket",
-		 to->libvirt.uri, to->libvirt.directory);
+	snprintf(
+		arguments, sizeof(arguments),
+		"migrate --live --p2p --domain one --desturi '%s' --migrateuri unix:%s/nowhere/socket",
+		to->libvirt.uri, to->libvirt.directory);
 	CHECK(libvirt_virsh(&from->libvirt, NULL, 0, arguments) != 0);
 	check_it_goes_on(from, before, "a migration that failed");
 	CHECK(!has_logged(from, "moved"));
@@ -303,7 +307,8 @@ static bool start_site(struct site *site)
 	libvirt_host_prepare(&site->host, "");
 	pprof_store_init(&site->store);
 	pprof_store_start(&site->store);
-	snprintf(conf, sizeof(conf), "[push]\nurl = http://127.0.0.1:%u\nspool = %s/push\ninterval = 2s\n",
+	snprintf(conf, sizeof(conf),
+		 "[push]\nurl = http://127.0.0.1:%u\nspool = %s/push\ninterval = 2s\n",
 		 site->store.port, site->host.daemon.directory);
 	daemon_run_write_conf(&site->host.daemon, conf);
 	return start(&site->host);
@@ -328,7 +333,8 @@ static bool has_names(const struct site *site, const struct pprof_received *rece
 	if (file)
 		fclose(file);
 	text = pprof_text(path);
-	found = strstr(text, "\"delay_") || strstr(text, "\"__const_udelay\"") || strstr(text, "\"panic\"");
+	found = strstr(text, "\"delay_") || strstr(text, "\"__const_udelay\"") ||
+		strstr(text, "\"panic\"");
 	free(text);
 	return found;
 }

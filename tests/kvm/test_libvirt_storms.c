@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Domains that start and end in a row and at once, while kvmscoped hangs, and it and libvirtd are killed: no
- * domain is harmed, and nothing is left behind. */
+/* Domains that start and end in a row and at once, while kvmscoped hangs, and it and libvirtd are
+ * killed: no domain is harmed, and nothing is left behind. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/daemon/hook_message.h"
 
-/* One after the other, and at once; fewer where it is the second time, with sanitizers. KVMSCOPE_STORM is
- * another number of those in a row. */
+/* One after the other, and at once; fewer where it is the second time, with sanitizers.
+ * KVMSCOPE_STORM is another number of those in a row. */
 #ifdef __SANITIZE_ADDRESS__
 #define IN_A_ROW 4
 #else
@@ -49,8 +49,10 @@ static void write_small_domain(const struct libvirt_host *host, int number)
 	fclose(file);
 }
 
-/* Tells virsh so, ROUNDS times AT_ONCE of them, each with a domain of its own. Goes on meanwhile. */
-static FILE *begin_storm(const struct libvirt_host *host, const char *commands, int rounds, int at_once)
+/* Tells virsh so, ROUNDS times AT_ONCE of them, each with a domain of its own. Goes on meanwhile.
+ */
+static FILE *begin_storm(const struct libvirt_host *host, const char *commands, int rounds,
+			 int at_once)
 {
 	char command[1024];
 
@@ -184,7 +186,8 @@ struct holding {
 
 static struct holding holding_of(pid_t pid)
 {
-	return (struct holding){ count_entries("/proc/%d/task", pid), count_entries("/proc/%d/fd", pid) };
+	return (struct holding){ count_entries("/proc/%d/task", pid),
+				 count_entries("/proc/%d/fd", pid) };
 }
 
 /* All domains, helpers of libvirt and hooks are the keeper's, whose only child is libvirtd. */
@@ -193,8 +196,8 @@ static bool is_quiet(const struct libvirt_host *host, const struct holding *befo
 	struct holding now = holding_of(host->daemon.pid);
 
 	return count_children(host->libvirt.keeper) == 1 && !count_children(host->daemon.pid) &&
-	       !count_entries("%s/" HOOK_SPOOL, host->daemon.run) && now.threads <= before->threads &&
-	       now.descriptors <= before->descriptors;
+	       !count_entries("%s/" HOOK_SPOOL, host->daemon.run) &&
+	       now.threads <= before->threads && now.descriptors <= before->descriptors;
 }
 
 /* Processes, messages that wait, threads and descriptors; those that end take a moment. */
@@ -209,8 +212,8 @@ static void check_all_is_quiet(const struct libvirt_host *host, const struct hol
 	CHECK_EQUAL(count_children(host->daemon.pid), 0);
 	CHECK_EQUAL(count_entries("%s/" HOOK_SPOOL, host->daemon.run), 0);
 	if (now.threads > before->threads || now.descriptors > before->descriptors)
-		FAIL_TEST("kvmscoped has %zu threads and %zu descriptors, and had %zu and %zu", now.threads,
-			  now.descriptors, before->threads, before->descriptors);
+		FAIL_TEST("kvmscoped has %zu threads and %zu descriptors, and had %zu and %zu",
+			  now.threads, now.descriptors, before->threads, before->descriptors);
 }
 
 /* Without a daemon the hook has nobody; one that is stopped takes nothing from its socket. */

@@ -39,7 +39,8 @@ static void on_end(void *context, struct vcpu *vcpu)
 	pmu_vcpu_statistics(vcpu, context);
 }
 
-static void run_part(struct guest_run *run, struct pmu_vcpu_statistics *statistics, const char *append,
+static void run_part(struct guest_run *run, struct pmu_vcpu_statistics *statistics,
+		     const char *append,
 		     int (*create)(struct vcpu *vcpu, struct cpuid_table *table))
 {
 	struct vcpu_pmu_operations by_host = pmu_vcpu_emulated;
@@ -65,12 +66,12 @@ static uint64_t printed(const struct guest_run *run, const char *name)
 	return 0;
 }
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
-		if (software_perf_denied())                                                                  \
-			SKIP("perf_event_open of a software event: %s", software_perf_denied());             \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
+		if (software_perf_denied())                                                        \
+			SKIP("perf_event_open of a software event: %s", software_perf_denied());   \
 	} while (0)
 
 TEST(pmu_vcpu_host, cycles_are_what_perf_counted)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The emulated PMU as our own guests meet it: tests/guests/program_pmu.c says in detail what it expects. */
+/* The emulated PMU as our own guests meet it: tests/guests/program_pmu.c says in detail what it
+ * expects. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,10 +9,10 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/pmu/vcpu_pmu.h"
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
 	} while (0)
 
 /* By the time alone, also where the host has counters. */
@@ -126,9 +127,9 @@ static double counted_time(const char *append, struct account *account)
 }
 
 /*
- * CPU time may be without that of interrupts, and real time is with that for which the thread slept: the
- * cycles are between them. CPU time is used before and behind what is counted as well: as much as for no
- * loops.
+ * CPU time may be without that of interrupts, and real time is with that for which the thread
+ * slept: the cycles are between them. CPU time is used before and behind what is counted as well:
+ * as much as for no loops.
  */
 TEST(pmu_vcpu, core_cycles_are_the_time_that_the_guest_ran)
 {
@@ -140,9 +141,11 @@ TEST(pmu_vcpu, core_cycles_are_the_time_that_the_guest_ran)
 	counted = counted_time("program=pmu pmu=count loops=800000000", &with);
 	cpu_time = (double)with.cpu_time - (double)without.cpu_time;
 	if (counted - counted_without < 0.98 * cpu_time)
-		FAIL_TEST("%.0f ns were counted in %.0f ns of CPU time", counted - counted_without, cpu_time);
+		FAIL_TEST("%.0f ns were counted in %.0f ns of CPU time", counted - counted_without,
+			  cpu_time);
 	if (counted > 1.01 * (double)with.real_time)
-		FAIL_TEST("%.0f ns were counted in %llu ns", counted, (unsigned long long)with.real_time);
+		FAIL_TEST("%.0f ns were counted in %llu ns", counted,
+			  (unsigned long long)with.real_time);
 }
 
 /* 20 times 10 ms of it, nearly all of which the vCPU is halted for. */
@@ -151,7 +154,8 @@ TEST(pmu_vcpu, halted_time_is_no_cycles)
 	struct account account;
 
 	GUEST_REQUIRED();
-	CHECK(counted_time("program=pmu pmu=halt halts=20", &account) < (double)account.real_time / 2);
+	CHECK(counted_time("program=pmu pmu=halt halts=20", &account) <
+	      (double)account.real_time / 2);
 }
 
 static void on_end_of_two(void *context, struct vcpu *vcpu)
@@ -191,7 +195,8 @@ TEST(pmu_vcpu, overflow_is_a_fixed_vector)
 	check_overflow("program=pmu pmu=overflow by=vector cpl=0", true);
 }
 
-/* An interrupt of the PIT's could come while the LAPIC's state is written: the mask bit is left alone. */
+/* An interrupt of the PIT's could come while the LAPIC's state is written: the mask bit is left
+ * alone. */
 TEST(pmu_vcpu, overflow_leaves_the_pit_its_interrupts)
 {
 	GUEST_REQUIRED();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A PMU's state as a vCPU that runs has it: put back into another machine it goes on, and a reset clears it.
+/* A PMU's state as a vCPU that runs has it: put back into another machine it goes on, and a reset
+ * clears it.
  */
 #include "shared/error.h"
 #include "tests/kvm/guest_run.h"
@@ -72,8 +73,10 @@ TEST(pmu_state, a_restored_counter_goes_on_with_the_guest)
 	ran = account.state.time - account.restored.time;
 	CHECK(ran > 0);
 	/* Each end is rounded down to a cycle. */
-	CHECK(account.state.general[1] - START >= ran * (account.state.clock.core / 1000) / 1000000 - 1);
-	CHECK(account.state.general[1] - START <= ran * (account.state.clock.core / 1000 + 1) / 1000000 + 1);
+	CHECK(account.state.general[1] - START >=
+	      ran * (account.state.clock.core / 1000) / 1000000 - 1);
+	CHECK(account.state.general[1] - START <=
+	      ran * (account.state.clock.core / 1000 + 1) / 1000000 + 1);
 	CHECK_EQUAL(account.state.select[1], account.restored.select[1]);
 }
 
@@ -98,7 +101,8 @@ TEST(pmu_state, an_Intel_processor_says_that_it_has_one)
 	run_hello(&account);
 	if (account.state.model != PMU_INTEL)
 		SKIP("the processor is AMD's");
-	/* IA32_MISC_ENABLE (SDM vol. 4, table 2-2): performance monitoring, but no BTS and no PEBS */
+	/* IA32_MISC_ENABLE (SDM vol. 4, table 2-2): performance monitoring, but no BTS and no PEBS
+	 */
 	CHECK_EQUAL(account.misc_error, 0);
 	CHECK_EQUAL(account.misc_enable & 0x1880, 0x1880);
 }

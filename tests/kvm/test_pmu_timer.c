@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The clock of a PMU and the timer of its overflows, by perf's cpu-clock and by what stands in for it. A
- * loaded host takes the CPU away, and interrupts take of it what they like: so nothing is said here of
- * how late anything comes, but what all of that can only add to.
+ * The clock of a PMU and the timer of its overflows, by perf's cpu-clock and by what stands in for
+ * it. A loaded host takes the CPU away, and interrupts take of it what they like: so nothing is
+ * said here of how late anything comes, but what all of that can only add to.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -83,10 +83,10 @@ static bool perf_is_possible(void)
 	return possible;
 }
 
-#define PERF_REQUIRED()                                                                                      \
-	do {                                                                                                 \
-		if (!perf_is_possible())                                                                     \
-			SKIP("the host lets us have no cpu-clock event");                                    \
+#define PERF_REQUIRED()                                                                            \
+	do {                                                                                       \
+		if (!perf_is_possible())                                                           \
+			SKIP("the host lets us have no cpu-clock event");                          \
 	} while (0)
 
 /* Until a kick, or END by CLOCK. The time then. */
@@ -185,7 +185,8 @@ static uint64_t time_of(clockid_t clock)
 	return (uint64_t)time.tv_sec * 1000 * MS + (uint64_t)time.tv_nsec;
 }
 
-/* It is neither less than the CPU time that lies within it nor more than the time that it lies in. */
+/* It is neither less than the CPU time that lies within it nor more than the time that it lies in.
+ */
 TEST(cpu_clock, is_between_cpu_time_and_real_time)
 {
 	struct setting setting;
@@ -229,7 +230,8 @@ static void count_from(struct pmu *pmu, uint64_t value)
 	REQUIRE(pmu_write_msr(pmu, MSR_SELECT, CORE_CYCLES));
 }
 
-/* Runs the "guest" until its overflow, and counts the times that it was left for kicks before that. */
+/* Runs the "guest" until its overflow, and counts the times that it was left for kicks before that.
+ */
 static unsigned int run_to_overflow(struct pmu_time *time, struct pmu *pmu, uint64_t end)
 {
 	unsigned int left = 0;
@@ -250,8 +252,8 @@ static unsigned int run_to_overflow(struct pmu_time *time, struct pmu *pmu, uint
 }
 
 /*
- * The timer's clock runs ahead, ten times as fast: each kick that comes before its time is followed by one
- * for what is left.
+ * The timer's clock runs ahead, ten times as fast: each kick that comes before its time is followed
+ * by one for what is left.
  */
 static void check_rest(bool perf)
 {
@@ -269,7 +271,8 @@ static void check_rest(bool perf)
 	if (!perf)
 		allow_files(&limit);
 	REQUIRE_EQUAL(pmu_timer_arm(&time.timer, 4 * MS), 0);
-	/* One for the kick that was too early, one for the rest, some for a clock that is a little off. */
+	/* One for the kick that was too early, one for the rest, some for a clock that is a little
+	 * off. */
 	CHECK(run_to_overflow(&time, &pmu, cpu_clock_now(&time.clock) + PATIENCE) < 8);
 	pmu_time_close(&time);
 	tear_down(&setting);

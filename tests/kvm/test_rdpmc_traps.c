@@ -6,8 +6,8 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/kvm/vcpu_debug.h"
 #include "vmm/machine/host_probe.h"
-#include "vmm/pmu/vcpu_pmu.h"
 #include "vmm/pmu/rdpmc_traps.h"
+#include "vmm/pmu/vcpu_pmu.h"
 #include "vmm/sample/vm_view.h"
 
 #define IDT   0x5000ull
@@ -27,14 +27,14 @@
  * xor ecx, ecx; pushfq; or dword [rsp], RFLAGS.TF; popfq; STEPPED: rdpmc; nop; mov edx, 0xf4;
  * out dx, eax; hlt
  */
-static const uint8_t code[] = { 0x31, 0xc9, 0x0f, 0x33, 0x89, 0xc3, 0x41, 0x89, 0xd1, 0xb9, 0x34, 0x12, 0x00,
-				0x00, 0x0f, 0x33, 0xcc, 0x31, 0xc9, 0x9c, 0x81, 0x0c, 0x24, 0x00, 0x01, 0x00,
-				0x00, 0x9d, 0x0f, 0x33, 0x90, 0xba, 0xf4, 0x00, 0x00, 0x00, 0xef, 0xf4 };
+static const uint8_t code[] = { 0x31, 0xc9, 0x0f, 0x33, 0x89, 0xc3, 0x41, 0x89, 0xd1, 0xb9,
+				0x34, 0x12, 0x00, 0x00, 0x0f, 0x33, 0xcc, 0x31, 0xc9, 0x9c,
+				0x81, 0x0c, 0x24, 0x00, 0x01, 0x00, 0x00, 0x9d, 0x0f, 0x33,
+				0x90, 0xba, 0xf4, 0x00, 0x00, 0x00, 0xef, 0xf4 };
 
 /* #GP: add rsp, 8; add qword [rsp], 2; inc esi; iretq */
-static const uint8_t on_gp[] = {
-	0x48, 0x83, 0xc4, 0x08, 0x48, 0x83, 0x04, 0x24, 0x02, 0xff, 0xc6, 0x48, 0xcf
-};
+static const uint8_t on_gp[] = { 0x48, 0x83, 0xc4, 0x08, 0x48, 0x83, 0x04,
+				 0x24, 0x02, 0xff, 0xc6, 0x48, 0xcf };
 /* #DB: mov r8, [rsp]; mov r10, dr6; and dword [rsp + 16], ~RFLAGS.TF; iretq */
 static const uint8_t on_db[] = { 0x4c, 0x8b, 0x04, 0x24, 0x41, 0x0f, 0x21, 0xf2, 0x81,
 				 0x64, 0x24, 0x10, 0xff, 0xfe, 0xff, 0xff, 0x48, 0xcf };
@@ -50,7 +50,8 @@ struct guest {
 	uint64_t after_step; /* RIP */
 };
 
-static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
+		  unsigned int size)
 {
 	struct guest *guest = context;
 
@@ -61,8 +62,8 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 /* A breakpoint of the host's at the first RDPMC is stepped over. */
 static void on_debug(void *context, struct vcpu *vcpu)
 {
-	static const struct kvm_guest_debug step = { .control =
-							     KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_SINGLESTEP };
+	static const struct kvm_guest_debug step = { .control = KVM_GUESTDBG_ENABLE |
+								KVM_GUESTDBG_SINGLESTEP };
 	static const struct kvm_guest_debug none = { .control = 0 };
 	const struct kvm_debug_exit_arch *exit = &vcpu->run->debug.arch;
 	struct guest *guest = context;
@@ -84,7 +85,9 @@ static void set_handler(struct guest *guest, unsigned int vector, const uint8_t 
 	uint64_t gate[2] = { (at & 0xffff) | 0x10ull << 16 | 0x8e00ull << 32 | (at >> 16) << 48 };
 
 	CHECK_EQUAL(memory_write(&guest->vm.memory, at, bytes, size), 0);
-	CHECK_EQUAL(memory_write(&guest->vm.memory, IDT + vector * sizeof(gate), gate, sizeof(gate)), 0);
+	CHECK_EQUAL(
+		memory_write(&guest->vm.memory, IDT + vector * sizeof(gate), gate, sizeof(gate)),
+		0);
 }
 
 static void make_guest(struct guest *guest, const struct vcpu_handlers *handlers, bool int3,
@@ -113,11 +116,13 @@ static void destroy_guest(struct guest *guest)
 	vm_destroy(&guest->vm);
 }
 
-/* The first counter, which stands still: its MSR in both vendors' PMUs; that of the other one is not there.
+/* The first counter, which stands still: its MSR in both vendors' PMUs; that of the other one is
+ * not there.
  */
 static void write_counter(struct vcpu *vcpu)
 {
-	CHECK(pmu_vcpu_write_msr(vcpu, 0xc0010004, VALUE) || pmu_vcpu_write_msr(vcpu, 0x4c1, VALUE));
+	CHECK(pmu_vcpu_write_msr(vcpu, 0xc0010004, VALUE) ||
+	      pmu_vcpu_write_msr(vcpu, 0x4c1, VALUE));
 }
 
 static const struct rdpmc_sites sites = { .sites = { { BARE_GUEST_CODE + READ, 2, 0x0f },
@@ -147,9 +152,10 @@ TEST(rdpmc_traps, instruction_reads_faults_and_steps_as_the_processor_s_own)
 	const struct vcpu_handlers handlers = {
 		.io = on_io, .debug = on_debug, .pmu = &rdpmc_traps_pmu, .context = &guest
 	};
-	const struct kvm_guest_debug at_read = { .control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
-						 .arch.debugreg = {
-							 [0] = BARE_GUEST_CODE + READ, [7] = DR7_SLOT0 } };
+	const struct kvm_guest_debug at_read = {
+		.control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
+		.arch.debugreg = { [0] = BARE_GUEST_CODE + READ, [7] = DR7_SLOT0 }
+	};
 	struct probe_row row = { .id = NULL };
 	uint8_t seen[sizeof(code)];
 
@@ -198,11 +204,14 @@ static void load_other_idt(struct guest *guest, bool other_handler)
 /* Is an INT3 taken for a trap that was put in its place, if there is INT3 and BEHIND now? */
 static bool is_ours(enum idt idt, uint8_t behind)
 {
-	static const struct rdpmc_sites site = { .sites = { { BARE_GUEST_CODE, 2, 0x0f } }, .count = 1 };
+	static const struct rdpmc_sites site = { .sites = { { BARE_GUEST_CODE, 2, 0x0f } },
+						 .count = 1 };
 	static const uint8_t rdpmc[] = { 0x0f, 0x33 };
 	const uint8_t now[] = { 0xcc, behind };
 	struct guest guest = { .hits = 0 };
-	const struct vcpu_handlers handlers = { .io = on_io, .pmu = &rdpmc_traps_pmu, .context = &guest };
+	const struct vcpu_handlers handlers = { .io = on_io,
+						.pmu = &rdpmc_traps_pmu,
+						.context = &guest };
 	struct vcpu *vcpu;
 	bool ours;
 
@@ -230,7 +239,8 @@ TEST(rdpmc_traps, breakpoint_of_another_kernel_is_its_own)
 }
 
 /* mov ecx, 0xc0010004 or 0xc1; rdmsr; mov edx, 0xf4; out dx, eax; hlt */
-static uint8_t msr_code[] = { 0xb9, 0x04, 0x00, 0x01, 0xc0, 0x0f, 0x32, 0xba, 0xf4, 0, 0, 0, 0xef, 0xf4 };
+static uint8_t msr_code[] = { 0xb9, 0x04, 0x00, 0x01, 0xc0, 0x0f, 0x32,
+			      0xba, 0xf4, 0,    0,    0,    0xef, 0xf4 };
 
 #define HIGH_HALF 0xffffffff80000000ull
 
@@ -238,7 +248,9 @@ static uint8_t msr_code[] = { 0xb9, 0x04, 0x00, 0x01, 0xc0, 0x0f, 0x32, 0xba, 0x
 static uint64_t faults_of_msr(bool as_linux, bool int3)
 {
 	struct guest guest = { .hits = 0 };
-	const struct vcpu_handlers handlers = { .io = on_io, .pmu = &rdpmc_traps_pmu, .context = &guest };
+	const struct vcpu_handlers handlers = { .io = on_io,
+						.pmu = &rdpmc_traps_pmu,
+						.context = &guest };
 	const uint64_t low = 0x2000 | 7, high = 0x6000 | 7, directory = 0x3000 | 7;
 	uint32_t intel = 0xc1;
 	struct kvm_regs registers;

@@ -17,16 +17,16 @@
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/machine/host_probe.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define GUEST "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 "
 #define PLAIN GUEST "--no-profile "
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
 	} while (0)
 
 static void check_run(const char *arguments, int status, const char *text)
@@ -59,7 +59,8 @@ TEST(run, wrong_usage_says_what_is_right)
 	check_run("run --help", 0, "Examples:");
 }
 
-/* Few machines that tests run on have counters: what is shown elsewhere is that none are promised. */
+/* Few machines that tests run on have counters: what is shown elsewhere is that none are promised.
+ */
 TEST(run, KVM_s_own_PMU_is_there_or_refused)
 {
 	struct probe_row row;
@@ -73,8 +74,8 @@ TEST(run, KVM_s_own_PMU_is_there_or_refused)
 			  "--pmu kernel: this host's KVM gives guests no counters: ");
 }
 
-/* Of a guest that looks whether all registers are there. Without a PMU they are not, and the reason is
- * doctor's. */
+/* Of a guest that looks whether all registers are there. Without a PMU they are not, and the reason
+ * is doctor's. */
 TEST(run, best_PMU_is_found_or_it_is_said_why_there_is_none)
 {
 	struct probe_row row;
@@ -89,7 +90,8 @@ TEST(run, best_PMU_is_found_or_it_is_said_why_there_is_none)
 		return;
 	}
 	check_run(PLAIN "--append program=hello_exit=0", 0,
-		  row.state == PROBE_PARTLY ? "the guest has no PMU: Linux could not read one" : row.detail);
+		  row.state == PROBE_PARTLY ? "the guest has no PMU: Linux could not read one"
+					    : row.detail);
 }
 
 TEST(run, lateness_of_the_guest_s_overflows_is_said)
@@ -140,8 +142,8 @@ TEST(run, what_can_not_be_opened_is_all_that_is_said)
 TEST(run, timeout_ends_a_guest_that_spins)
 {
 	GUEST_REQUIRED();
-	check_run("run --no-profile --kernel " GUEST_IMAGE " --timeout 1 --append program=spin", 124,
-		  "--timeout of 1 s");
+	check_run("run --no-profile --kernel " GUEST_IMAGE " --timeout 1 --append program=spin",
+		  124, "--timeout of 1 s");
 	check_run("run --no-profile --kernel " GUEST_IMAGE " --duration 1 --append program=spin", 0,
 		  "spinning");
 }
@@ -164,7 +166,8 @@ TEST(run, console_goes_to_a_file)
 
 	GUEST_REQUIRED();
 	snprintf(path, sizeof(path), "build/test-console-%d", getpid());
-	snprintf(arguments, sizeof(arguments), PLAIN "--console %s --append program=hello_exit=0", path);
+	snprintf(arguments, sizeof(arguments), PLAIN "--console %s --append program=hello_exit=0",
+		 path);
 	check_run(arguments, 0, "");
 	file = fopen(path, "re");
 	REQUIRE(file);
@@ -210,7 +213,8 @@ TEST(run, signals_end_it)
 
 struct shares {
 	struct symbols *symbols;
-	double weight, squares, of[3]; /* of user samples; of share_sixty, share_thirty, share_ten */
+	double weight, squares,
+		of[3]; /* of user samples; of share_sixty, share_thirty, share_ten */
 	uint64_t samples;
 };
 
@@ -221,7 +225,8 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 	struct symbol symbol;
 
 	shares->samples++;
-	if (sample->misc != PERF_RECORD_MISC_USER || !symbols_find(shares->symbols, sample->ip, &symbol))
+	if (sample->misc != PERF_RECORD_MISC_USER ||
+	    !symbols_find(shares->symbols, sample->ip, &symbol))
 		return 0;
 	for (int i = 0; i < 3; i++)
 		if (!strcmp(symbol.name, names[i]))
@@ -231,8 +236,9 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* Points: LEAST, or where others want the processors and weights are uneven, five standard deviations of as
- * many samples of equal weight as would tell as much (Kish). SHARE: the one that is told worst. */
+/* Points: LEAST, or where others want the processors and weights are uneven, five standard
+ * deviations of as many samples of equal weight as would tell as much (Kish). SHARE: the one that
+ * is told worst. */
 static double bound_for(double weight, double squares, double share, double least)
 {
 	double effective = squares > 0 ? weight * weight / squares : 0;
@@ -254,7 +260,8 @@ static void check_shares(const char *options)
 	snprintf(path, sizeof(path), "build/test-run-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments), GUEST "-o %s %s", path, options);
 	check_run(arguments, 0, "samples in");
-	REQUIRE_EQUAL(elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(
+		elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	CHECK(!perf_data_reader_summary(reader)->cut_off);
@@ -265,7 +272,8 @@ static void check_shares(const char *options)
 		double share = 100 * shares.of[i] / (shares.weight ? shares.weight : 1);
 
 		if (fabs(share - truth[i]) > bound)
-			FAIL_TEST("%s: function %d has %.1f %%, not %.0f %%", arguments, i, share, truth[i]);
+			FAIL_TEST("%s: function %d has %.1f %%, not %.0f %%", arguments, i, share,
+				  truth[i]);
 	}
 	symbols_free(shares.symbols);
 	unlink(path);
@@ -318,7 +326,8 @@ static void two_largest(const struct space_shares *shares, double largest[2])
 {
 	largest[0] = largest[1] = 0;
 	for (size_t i = 0; i < shares->count; i++) {
-		double share = 100 * shares->of[i].weight / (shares->weight > 0 ? shares->weight : 1);
+		double share =
+			100 * shares->of[i].weight / (shares->weight > 0 ? shares->weight : 1);
 
 		if (share > largest[0]) {
 			largest[1] = largest[0];
@@ -336,10 +345,11 @@ static void check_perf_shows_spaces(const char *path)
 
 	if (system("perf --version > /dev/null 2>&1"))
 		return;
-	snprintf(command, sizeof(command),
-		 "perf script -i %s -F comm,sym,ip --no-inline 2> /dev/null | grep -A 2 '^cr3 [0-9a-f]' | "
-		 "grep -q share_ten",
-		 path);
+	snprintf(
+		command, sizeof(command),
+		"perf script -i %s -F comm,sym,ip --no-inline 2> /dev/null | grep -A 2 '^cr3 [0-9a-f]' | "
+		"grep -q share_ten",
+		path);
 	CHECK_EQUAL(system(command), 0);
 }
 
@@ -347,17 +357,20 @@ static void check_perf_shows_spaces(const char *path)
 TEST(sample, run_tells_address_spaces_of_a_program_apart)
 {
 	struct space_shares shares = { 0 };
-	struct perf_data_events events = { .comm = see_space, .sample = count_space, .context = &shares };
+	struct perf_data_events events = { .comm = see_space,
+					   .sample = count_space,
+					   .context = &shares };
 	struct perf_data_reader *reader;
 	char path[64], arguments[256];
 	double largest[2], bound;
 
 	GUEST_REQUIRED();
 	snprintf(path, sizeof(path), "build/test-run-%d.data", getpid());
-	snprintf(arguments, sizeof(arguments), GUEST "-o %s -F 2000 --append program=spaces_rounds=500",
-		 path);
+	snprintf(arguments, sizeof(arguments),
+		 GUEST "-o %s -F 2000 --append program=spaces_rounds=500", path);
 	check_run(arguments, 0, "samples in");
-	REQUIRE_EQUAL(elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(
+		elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	perf_data_reader_close(reader);
@@ -365,23 +378,26 @@ TEST(sample, run_tells_address_spaces_of_a_program_apart)
 	CHECK(shares.weight > 0);
 	bound = bound_for(shares.weight, shares.squares, 0.7, 5);
 	if (fabs(largest[0] - 70) > bound || fabs(largest[1] - 30) > bound)
-		FAIL_TEST("the address spaces have %.1f and %.1f %%, not 70 and 30", largest[0], largest[1]);
+		FAIL_TEST("the address spaces have %.1f and %.1f %%, not 70 and 30", largest[0],
+			  largest[1]);
 	check_perf_shows_spaces(path);
 	symbols_free(shares.symbols);
 	unlink(path);
 }
 
-/* What decides is measured, so both outcomes are right; what a guest does at CPL 3 must not count. */
+/* What decides is measured, so both outcomes are right; what a guest does at CPL 3 must not count.
+ */
 TEST(run, interpreting_kvm_is_named)
 {
 	struct program program;
 	bool named;
 
 	GUEST_REQUIRED();
-	program_run(&program, "run --no-profile --kernel " GUEST_IMAGE " --duration 3 --append program=spin");
+	program_run(&program,
+		    "run --no-profile --kernel " GUEST_IMAGE " --duration 3 --append program=spin");
 	CHECK(!strstr(program.text, "this KVM interprets"));
-	program_start(&program,
-		      "run --no-profile --kernel " GUEST_IMAGE " --duration 12 --append program=spin_cpl=0");
+	program_start(&program, "run --no-profile --kernel " GUEST_IMAGE
+				" --duration 12 --append program=spin_cpl=0");
 	named = program_wait_for(&program, "this KVM interprets");
 	kill(program.pid, SIGTERM);
 	program_wait(&program);
@@ -407,7 +423,8 @@ static bool terminal_shows(int terminal, const char *text, char seen[SCREEN_SIZE
 	size_t size = 0;
 	ssize_t count;
 
-	while (size < SCREEN_SIZE - 1 && (count = read(terminal, seen + size, SCREEN_SIZE - 1 - size)) > 0) {
+	while (size < SCREEN_SIZE - 1 &&
+	       (count = read(terminal, seen + size, SCREEN_SIZE - 1 - size)) > 0) {
 		size += (size_t)count;
 		seen[size] = '\0';
 		if (strstr(seen, text))
@@ -431,7 +448,8 @@ TEST(run, terminal_is_the_guest_s_until_ctrl_a_x)
 	child = fork();
 	if (!child) {
 		login_tty(other_end);
-		program_exec("run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=spin");
+		program_exec("run --no-profile --kernel " GUEST_IMAGE
+			     " --timeout 250 --append program=spin");
 	}
 	CHECK(terminal_shows(terminal, "spinning", seen));
 	CHECK(strstr(seen, "Ctrl-A x ends the guest"));
@@ -455,14 +473,15 @@ TEST(run, a_demo_that_is_ended_boots_no_other_guest)
 
 	GUEST_REQUIRED();
 	REQUIRE(mkdtemp(directory) != NULL);
-	snprintf(arguments, sizeof(arguments), "demo --kernel " GUEST_IMAGE " --initrd README.md --output %s",
-		 directory);
+	snprintf(arguments, sizeof(arguments),
+		 "demo --kernel " GUEST_IMAGE " --initrd README.md --output %s", directory);
 	program_start(&demo, arguments);
 	CHECK(program_wait_for(&demo, "spinning"));
 	kill(demo.pid, SIGINT);
 	program_wait(&demo);
 	CHECK_EQUAL(demo.status, 0);
-	CHECK(strstr(demo.text, "ended as you wished") && !strstr(demo.text, "with the guest agent"));
+	CHECK(strstr(demo.text, "ended as you wished") &&
+	      !strstr(demo.text, "with the guest agent"));
 	snprintf(command, sizeof(command), "rm -r %s", directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kvmscope run that samples by the BPF program of kvmscope attach: what holds of its samples by kicks holds
- * of these. */
+/* kvmscope run that samples by the BPF program of kvmscope attach: what holds of its samples by
+ * kicks holds of these. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,15 +10,16 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
 
-#define RUN "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache --console none "
+#define RUN                                                                                        \
+	"run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache --console none "
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
 	} while (0)
 
 /* What a recording has; USER is of the guest's CPL3. */
@@ -28,7 +29,8 @@ struct seen {
 	uint64_t samples, host, loops, called;
 	uint64_t periods[2]; /* samples of 1/1000 and of 1/100 s */
 	uint64_t other;      /* of neither guest nor host */
-	uint64_t of_vcpu[3]; /* samples; where KVM interprets a guest's kernel they are of the host */
+	uint64_t of_vcpu[3]; /* samples; where KVM interprets a guest's kernel they are of the host
+			      */
 };
 
 /* In the chain: a marker of the space, the address itself, the return address. */
@@ -82,7 +84,8 @@ static void see(const char *path, struct seen *seen)
 	struct perf_data_reader *reader;
 
 	*seen = (struct seen){ 0 };
-	REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0),
+		      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	CHECK(!perf_data_reader_summary(reader)->cut_off);
@@ -117,13 +120,14 @@ static bool has_sampled(const struct program *program)
 	return true;
 }
 
-#define BPF_REQUIRED(program)                                                                                \
-	do {                                                                                                 \
-		if (!has_sampled(program))                                                                   \
-			SKIP("BPF can not be used here: %.200s", (program)->text);                           \
+#define BPF_REQUIRED(program)                                                                      \
+	do {                                                                                       \
+		if (!has_sampled(program))                                                         \
+			SKIP("BPF can not be used here: %.200s", (program)->text);                 \
 	} while (0)
 
-/* Points: 3, or five standard deviations of as many samples of equal weight as would tell as much (Kish). */
+/* Points: 3, or five standard deviations of as many samples of equal weight as would tell as much
+ * (Kish). */
 static double bound_for(const struct seen *seen)
 {
 	return fmax(3, 5 * 100 * sqrt(0.6 * 0.4 * seen->squares) / seen->user);
@@ -139,7 +143,8 @@ static void check_shares(const struct seen *seen, const char *text)
 		double share = 100 * seen->of[i] / seen->user;
 
 		if (fabs(share - truth[i]) > bound_for(seen))
-			FAIL_TEST("function %d has %.1f %%, not %.0f %%: %s", i, share, truth[i], text);
+			FAIL_TEST("function %d has %.1f %%, not %.0f %%: %s", i, share, truth[i],
+				  text);
 	}
 }
 
@@ -175,11 +180,13 @@ TEST(run_bpf, auto_takes_it_where_nothing_is_worse_by_it_and_says_why)
 	struct program program;
 
 	GUEST_REQUIRED();
-	snprintf(arguments, sizeof(arguments), RUN "-o %s --append program=shares_rounds=8", output());
+	snprintf(arguments, sizeof(arguments), RUN "-o %s --append program=shares_rounds=8",
+		 output());
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
 	CHECK(!strstr(program.text, "sampled by kicks"));
-	snprintf(arguments, sizeof(arguments), RUN "-v -o %s --append program=shares_rounds=8", output());
+	snprintf(arguments, sizeof(arguments), RUN "-v -o %s --append program=shares_rounds=8",
+		 output());
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
 	CHECK(strstr(program.text, "sampled by kicks, not by bpf: that has callers"));
@@ -187,9 +194,11 @@ TEST(run_bpf, auto_takes_it_where_nothing_is_worse_by_it_and_says_why)
 		 RUN "-v -o %s --no-call-graph --append program=shares_rounds=8", output());
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
-	CHECK(strstr(program.text, "sampled by kicks, not by bpf: that does not see control groups"));
+	CHECK(strstr(program.text,
+		     "sampled by kicks, not by bpf: that does not see control groups"));
 	snprintf(arguments, sizeof(arguments),
-		 RUN "-o %s --no-call-graph --agent=guest --append program=shares_rounds=8", output());
+		 RUN "-o %s --no-call-graph --agent=guest --append program=shares_rounds=8",
+		 output());
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
 	CHECK(strstr(program.text,
@@ -210,7 +219,8 @@ TEST(run_bpf, each_boot_of_a_guest_that_resets_is_sampled)
 	struct seen seen;
 
 	GUEST_REQUIRED();
-	start(&program, "-F 10000 --cpus 3 --reboot --append program=resets_cpus=3_boots=2_rounds=100000");
+	start(&program,
+	      "-F 10000 --cpus 3 --reboot --append program=resets_cpus=3_boots=2_rounds=100000");
 	program_wait(&program);
 	if (program.status == 1 && strstr(program.text, "BPF"))
 		SKIP("BPF can not be used here: %.200s", program.text);

@@ -80,7 +80,8 @@ static void count_sample(struct found *found, const struct sample *sample, uint6
 		found->by_vcpu[sample->vcpu]++;
 	found->out_of_order += sample->time < *last_time;
 	*last_time = sample->time;
-	if (!sample->host_tid || !sample->cost || !sample->cr3 || sample->callchain[0] != sample->rip)
+	if (!sample->host_tid || !sample->cost || !sample->cr3 ||
+	    sample->callchain[0] != sample->rip)
 		found->bad++;
 }
 
@@ -125,8 +126,8 @@ static void check_within(uint64_t actual, uint64_t expected, double tolerance, c
 	double ratio = (double)actual / expected;
 
 	if (fabs(ratio - 1) > tolerance)
-		FAIL_TEST("%s: %llu is %.3f of the expected %llu", what, (unsigned long long)actual, ratio,
-			  (unsigned long long)expected);
+		FAIL_TEST("%s: %llu is %.3f of the expected %llu", what, (unsigned long long)actual,
+			  ratio, (unsigned long long)expected);
 }
 
 /* However slow the machine, the samples' weight is the CPU time that was used. */
@@ -143,7 +144,8 @@ static void weight_is_cpu_time(unsigned int cpus, unsigned int frequency, double
 	sampled_guest_use(&guest, cpus * SECOND / 2);
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
-	check_within(found.period, total_cpu_time(&guest), tolerance, "ns that the samples stand for");
+	check_within(found.period, total_cpu_time(&guest), tolerance,
+		     "ns that the samples stand for");
 	/* Where the host misses periods, samples are fewer and stand for more. */
 	CHECK(found.samples <= found.period / (SECOND / frequency));
 	CHECK(found.samples >= found.period / (SECOND / frequency) / 3);
@@ -176,8 +178,8 @@ TEST(sample, weight_is_cpu_time_on_four_vcpus)
 
 TEST(sample, frequency_changes_and_pauses_while_the_guest_runs)
 {
-	const struct sampled_guest_options options = { CODE(spin), .cpl = 3, .cpus = 1, .frequency = 1000,
-						       .paused = true };
+	const struct sampled_guest_options options = { CODE(spin), .cpl = 3, .cpus = 1,
+						       .frequency = 1000, .paused = true };
 	struct sampled_guest guest;
 	struct found found;
 
@@ -189,7 +191,8 @@ TEST(sample, frequency_changes_and_pauses_while_the_guest_runs)
 	CHECK_EQUAL(sampled_guest_set_frequency(&guest, 4000), 0);
 	sampled_guest_use(&guest, 4 * SECOND / 10);
 	found = read_rings(&guest);
-	check_within(found.period, 3 * SECOND / 10, 0.35, "ns that the samples at 4000 Hz stand for");
+	check_within(found.period, 3 * SECOND / 10, 0.35,
+		     "ns that the samples at 4000 Hz stand for");
 	CHECK_EQUAL(found.period % (SECOND / 4000), 0);
 
 	CHECK_EQUAL(sampled_guest_set_frequency(&guest, 0), 0);
@@ -203,7 +206,8 @@ TEST(sample, frequency_changes_and_pauses_while_the_guest_runs)
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
 	/* The pause before is no part of what they stand for. */
-	check_within(found.period, 3 * SECOND / 10, 0.35, "ns that the samples after the pause stand for");
+	check_within(found.period, 3 * SECOND / 10, 0.35,
+		     "ns that the samples after the pause stand for");
 	CHECK_EQUAL(sampler_set_frequency(guest.sampler, SAMPLING_FREQUENCY_MAX + 1), -22);
 	sampled_guest_free(&guest);
 }
@@ -228,14 +232,16 @@ TEST(sample, shares_are_within_3_points_of_the_truth)
 		double share = 100.0 * found.by_line[i] / found.samples;
 
 		if (fabs(share - truth[i]) > 3)
-			FAIL_TEST("loop %d has %.1f %% of the samples, %.0f %% is true", i, share, truth[i]);
+			FAIL_TEST("loop %d has %.1f %% of the samples, %.0f %% is true", i, share,
+				  truth[i]);
 	}
 	sampled_guest_free(&guest);
 }
 
 TEST(sample, an_idle_guest_gives_none_by_cpu_time)
 {
-	const struct sampled_guest_options options = { CODE(halt), .cpl = 0, .cpus = 1, .frequency = 1000 };
+	const struct sampled_guest_options options = { CODE(halt), .cpl = 0, .cpus = 1,
+						       .frequency = 1000 };
 	struct sampled_guest guest;
 	struct found found;
 
@@ -261,7 +267,8 @@ static uint64_t wall_time(void)
 TEST(sample, an_idle_guest_gives_idle_samples_by_wall_time)
 {
 	const struct sampled_guest_options options = { CODE(halt), .cpl = 0, .cpus = 1,
-						       .clock = SAMPLING_CLOCK_WALL, .frequency = 1000 };
+						       .clock = SAMPLING_CLOCK_WALL,
+						       .frequency = 1000 };
 	struct sampled_guest guest;
 	struct found found;
 	uint64_t begin;
@@ -282,7 +289,8 @@ TEST(sample, an_idle_guest_gives_idle_samples_by_wall_time)
 TEST(sample, a_busy_guest_is_not_idle_by_wall_time)
 {
 	const struct sampled_guest_options options = { CODE(spin), .cpl = 0, .cpus = 1,
-						       .clock = SAMPLING_CLOCK_WALL, .frequency = 1000 };
+						       .clock = SAMPLING_CLOCK_WALL,
+						       .frequency = 1000 };
 	struct sampled_guest guest;
 	struct found found;
 
@@ -307,7 +315,8 @@ TEST(sample, user_callchain_follows_frame_pointers)
 		0xeb, 0xfe,                         /* 18: jmp 18 */
 		0x55, 0x48, 0x89, 0xe5, 0xeb, 0xfe, /* 20: push rbp; mov rbp, rsp; 24: jmp 24 */
 	};
-	const struct sampled_guest_options options = { CODE(code), .cpl = 3, .cpus = 1, .frequency = 1000 };
+	const struct sampled_guest_options options = { CODE(code), .cpl = 3, .cpus = 1,
+						       .frequency = 1000 };
 	struct sampled_guest guest;
 	const struct ring_record *record;
 	uint64_t whole = 0, samples = 0;
@@ -332,7 +341,8 @@ TEST(sample, user_callchain_follows_frame_pointers)
 
 TEST(sample, latest_registers_are_seen_by_others)
 {
-	const struct sampled_guest_options options = { CODE(spin), .cpl = 3, .cpus = 1, .frequency = 1000 };
+	const struct sampled_guest_options options = { CODE(spin), .cpl = 3, .cpus = 1,
+						       .frequency = 1000 };
 	struct guest_registers registers;
 	struct sampled_guest guest;
 	uint64_t time;

@@ -35,9 +35,11 @@ static void begin_as(struct profiled *profiled, int number, const char *backend,
 	};
 	char arguments[256];
 
-	snprintf(profiled->path, sizeof(profiled->path), "build/test-session-%d-%d.data", getpid(), number);
+	snprintf(profiled->path, sizeof(profiled->path), "build/test-session-%d-%d.data", getpid(),
+		 number);
 	snprintf(arguments, sizeof(arguments),
-		 "run --no-profile --no-control --kernel " GUEST_IMAGE " --timeout 250 --append program=%s",
+		 "run --no-profile --no-control --kernel " GUEST_IMAGE
+		 " --timeout 250 --append program=%s",
 		 guest);
 	program_start(&profiled->vm, arguments);
 	CHECK(program_wait_for(&profiled->vm, guest));
@@ -146,8 +148,8 @@ static void end(struct profiled *profiled)
 	unlink(profiled->path);
 }
 
-/* By BPF they have one program, and each its ring: a VM that idles gets no samples of one that is busy. The
- * program stays when the first of them goes. */
+/* By BPF they have one program, and each its ring: a VM that idles gets no samples of one that is
+ * busy. The program stays when the first of them goes. */
 TEST(session, who_shares_bpf_programs_gets_samples_of_its_own_vm)
 {
 	static const char *const guests[SESSIONS] = { "spin", "idle", "spin" };

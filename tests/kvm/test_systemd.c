@@ -29,9 +29,9 @@
 #define TRIES    240 /* a minute */
 /* Three minutes: an emulated guest has to boot. */
 #define STATUS_TRIES 720
-#define KEPT                                                                                                 \
-	(1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_OVERRIDE |         \
-	 1ull << CAP_SYS_RESOURCE | 1ull << CAP_SYS_ADMIN)
+#define KEPT                                                                                       \
+	(1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE |                          \
+	 1ull << CAP_DAC_OVERRIDE | 1ull << CAP_SYS_RESOURCE | 1ull << CAP_SYS_ADMIN)
 
 struct system {
 	char directory[512]; /* absolute, below build: /tmp is the unit's own */
@@ -56,7 +56,8 @@ static int shell(const char *format, ...)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The unit as it is installed, with the program that was built here in place of the installed one. */
+/* The unit as it is installed, with the program that was built here in place of the installed one.
+ */
 static void write_units(const struct system *system)
 {
 	char here[512];
@@ -71,8 +72,8 @@ static void write_units(const struct system *system)
 			"[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=\n"
 			"ExecStart=%s/build/kvmscoped --verbose --config %s/kvmscope.conf %s\n"
 			"StandardError=append:%s/log\nBindReadOnlyPaths=%s/build %s\n",
-			here, system->directory, system->options ? system->options : "", system->directory,
-			here, system->bound ? system->bound : "");
+			here, system->directory, system->options ? system->options : "",
+			system->directory, here, system->bound ? system->bound : "");
 	text_file_write(system->directory, "kvmscope.conf",
 			"[recordings]\nrotate = 1s\nreserve = 0\n[metrics]\nlisten = off\n");
 }
@@ -101,9 +102,9 @@ static void boot(struct system *system)
 	system->unshare = fork();
 	if (!system->unshare) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		execlp("unshare", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc",
-		       "--net", "--cgroup", "--ipc", "--uts", "tests/kvm/systemd-boot", system->directory,
-		       NULL);
+		execlp("unshare", "unshare", "--pid", "--fork", "--kill-child", "--mount",
+		       "--mount-proc", "--net", "--cgroup", "--ipc", "--uts",
+		       "tests/kvm/systemd-boot", system->directory, NULL);
 		_exit(127);
 	}
 	for (int tries = 0; tries < TRIES && !system->init; tries++) {
@@ -128,7 +129,8 @@ static void shut_down(struct system *system)
 static bool wait_until_active(const struct system *system)
 {
 	for (int tries = 0; tries < TRIES; tries++) {
-		if (!shell(INSIDE "systemctl is-active --quiet kvmscoped.service 2> /dev/null", system->init))
+		if (!shell(INSIDE "systemctl is-active --quiet kvmscoped.service 2> /dev/null",
+			   system->init))
 			return true;
 		usleep(PAUSE_US);
 	}
@@ -141,14 +143,16 @@ static bool wait_until_active(const struct system *system)
 static bool install(const struct system *system)
 {
 	for (int tries = 0; tries < TRIES; tries++) {
-		if (!shell(INSIDE "systemctl is-active --quiet test.target 2> /dev/null", system->init))
+		if (!shell(INSIDE "systemctl is-active --quiet test.target 2> /dev/null",
+			   system->init))
 			break;
 		usleep(PAUSE_US);
 	}
 	CHECK(!shell(INSIDE "build/kvmscope libvirt install --now --hooks %s/hooks", system->init,
 		     system->directory));
 	CHECK(!shell("test -x %s/hooks/qemu.d/kvmscope", system->directory));
-	CHECK(!shell("test -h %s/etc/multi-user.target.wants/kvmscoped.service", system->directory));
+	CHECK(!shell("test -h %s/etc/multi-user.target.wants/kvmscoped.service",
+		     system->directory));
 	CHECK(!shell(INSIDE "build/kvmscope libvirt status --hooks %s/hooks", system->init,
 		     system->directory));
 	return wait_until_active(system);
@@ -200,7 +204,8 @@ static void take_filter(void)
 	struct sock_filter pass = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	const struct sock_fprog program = { .len = 1, .filter = &pass };
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 		_exit(1);
 }
 
@@ -284,10 +289,10 @@ static const char *systemd_unavailable_reason(void)
 	return NULL;
 }
 
-#define SYSTEMD_REQUIRED()                                                                                   \
-	do {                                                                                                 \
-		if (systemd_unavailable_reason())                                                            \
-			SKIP("%s", systemd_unavailable_reason());                                            \
+#define SYSTEMD_REQUIRED()                                                                         \
+	do {                                                                                       \
+		if (systemd_unavailable_reason())                                                  \
+			SKIP("%s", systemd_unavailable_reason());                                  \
 	} while (0)
 
 TEST(systemd, the_unit_starts_under_its_sandbox_and_profiles)

@@ -15,7 +15,8 @@ struct record {
 	atomic_uint sampled;
 };
 
-static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
+		  unsigned int size)
 {
 	struct record *record = context;
 
@@ -30,7 +31,8 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 		pthread_kill(pthread_self(), VCPU_SAMPLE_SIGNAL);
 }
 
-static void on_mmio(void *context, struct vcpu *vcpu, uint64_t gpa, bool write, void *data, unsigned int size)
+static void on_mmio(void *context, struct vcpu *vcpu, uint64_t gpa, bool write, void *data,
+		    unsigned int size)
 {
 	if (!write)
 		memset(data, 0xff, size);
@@ -58,7 +60,8 @@ static const uint8_t debug_exit_code[] = { 0xba, 0xf4, 0, 0, 0, 0xb8, 0x2a, 0, 0
 /* 1: jmp 1b */
 static const uint8_t loop_code[] = { 0xeb, 0xfe };
 /* mov edx,0x99; xor eax,eax; in al,dx; mov edx,0xf4; out dx,al */
-static const uint8_t input_code[] = { 0xba, 0x99, 0, 0, 0, 0x31, 0xc0, 0xec, 0xba, 0xf4, 0, 0, 0, 0xee };
+static const uint8_t input_code[] = { 0xba, 0x99, 0,    0, 0, 0x31, 0xc0,
+				      0xec, 0xba, 0xf4, 0, 0, 0,    0xee };
 /* ud2 */
 static const uint8_t fault_code[] = { 0x0f, 0x0b };
 
@@ -70,7 +73,8 @@ TEST(vcpu, debug_exit_ends_the_run)
 
 	if (!bare_guest_possible())
 		SKIP("no /dev/kvm");
-	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, debug_exit_code, sizeof(debug_exit_code), 0), 0);
+	REQUIRE_EQUAL(
+		bare_guest_create(&vm, &handlers, debug_exit_code, sizeof(debug_exit_code), 0), 0);
 	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
 	CHECK_EQUAL(record.value, 0x2a);
 	CHECK_EQUAL(record.ports, 1);
@@ -88,7 +92,8 @@ TEST(vcpu, sample_waits_for_the_pending_access)
 	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, input_code, sizeof(input_code), 0), 0);
 	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
 	CHECK_EQUAL(record.samples, 1);
-	CHECK_EQUAL(record.sample_rip, BARE_GUEST_CODE + 8); /* behind the IN, with its value read */
+	CHECK_EQUAL(record.sample_rip,
+		    BARE_GUEST_CODE + 8); /* behind the IN, with its value read */
 	CHECK_EQUAL(record.value, 0x5a);
 	vm_destroy(&vm);
 }

@@ -25,9 +25,11 @@ static const struct kvm_guest_debug breakpoint = {
 	.control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
 	.arch.debugreg = { [0] = LOOP, [7] = DR7_SLOT },
 };
-static const struct kvm_guest_debug step = { .control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_SINGLESTEP };
+static const struct kvm_guest_debug step = { .control = KVM_GUESTDBG_ENABLE |
+							KVM_GUESTDBG_SINGLESTEP };
 
-static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
+		  unsigned int size)
 {
 	if (write && port == 0xf4)
 		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
@@ -173,12 +175,15 @@ static void set_int3_handler(struct vm *vm)
 	CHECK_EQUAL(vcpu_set_special_registers(vm->vcpus[0], &sregs), 0);
 }
 
-/* Each user of KVM_SET_GUEST_DEBUG sets its own part; what one of them sets leaves the other's as it is. */
+/* Each user of KVM_SET_GUEST_DEBUG sets its own part; what one of them sets leaves the other's as
+ * it is. */
 TEST(vcpu_debug, int3_of_host_and_guest_beside_a_breakpoint)
 {
 	struct probe_row row = { .id = NULL };
 	struct int3_record record = { .host = 0 };
-	struct vcpu_handlers handlers = { .io = on_int3_io, .debug = on_int3_debug, .context = &record };
+	struct vcpu_handlers handlers = { .io = on_int3_io,
+					  .debug = on_int3_debug,
+					  .context = &record };
 	struct kvm_guest_debug none = { .control = 0 };
 	struct vm vm;
 
@@ -191,10 +196,11 @@ TEST(vcpu_debug, int3_of_host_and_guest_beside_a_breakpoint)
 	set_int3_handler(&vm);
 	CHECK_EQUAL(vcpu_set_software_breakpoints(vm.vcpus[0], true), 0);
 	CHECK_EQUAL(vcpu_set_guest_debug(vm.vcpus[0], &none), 0);
-	CHECK_EQUAL(vcpu_set_guest_debug(vm.vcpus[0],
-					 &(struct kvm_guest_debug){
-						 .control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
-						 .arch.debugreg = { [0] = INT3_LOOP, [7] = DR7_SLOT } }),
+	CHECK_EQUAL(vcpu_set_guest_debug(
+			    vm.vcpus[0],
+			    &(struct kvm_guest_debug){
+				    .control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
+				    .arch.debugreg = { [0] = INT3_LOOP, [7] = DR7_SLOT } }),
 		    0);
 	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
 	CHECK_EQUAL(record.breakpoints.hits, ROUNDS);

@@ -33,7 +33,8 @@ struct record {
 	uint64_t last_counter;  /* RCX at the last hit */
 };
 
-static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
+		  unsigned int size)
 {
 	if (write && port == 0xf4)
 		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
@@ -83,9 +84,10 @@ static bool start(struct record *record, const void *code, size_t size, unsigned
 					   .changed = on_change,
 					   .context = record };
 
-	*record = (struct record){
-		.handlers = { .io = on_io, .kicked = on_kicked, .debug = on_debug, .context = record }
-	};
+	*record = (struct record){ .handlers = { .io = on_io,
+						 .kicked = on_kicked,
+						 .debug = on_debug,
+						 .context = record } };
 	if (bare_guest_create(&record->vm, &record->handlers, code, size, 0))
 		return false;
 	return !watches_create(&record->watches, &options);
@@ -291,7 +293,9 @@ static void *add_and_remove(void *argument)
 		CHECK(watch >= 0);
 		if (watch < 0)
 			break;
-		CHECK_EQUAL(watch_arm(record->watches, (unsigned int)watch, BARE_GUEST_CODE + i % 4), 0);
+		CHECK_EQUAL(
+			watch_arm(record->watches, (unsigned int)watch, BARE_GUEST_CODE + i % 4),
+			0);
 		vcpu_kick(record->vm.vcpus[0]);
 		wait_for_hits(record, (unsigned int)watch, 1);
 		watch_remove(record->watches, (unsigned int)watch);
@@ -351,7 +355,8 @@ TEST(watch, flexible_ones_take_turns)
 	pthread_join(thread, NULL);
 	for (unsigned int i = 0; i < 8; i++) {
 		watch_statistics(record.watches, i, ARBITER_ALL_VCPUS, &statistics);
-		CHECK(statistics.times.running > 0 && statistics.times.running < statistics.times.enabled);
+		CHECK(statistics.times.running > 0 &&
+		      statistics.times.running < statistics.times.enabled);
 	}
 	finish(&record);
 }
@@ -421,8 +426,8 @@ static int watch_host(const volatile uint64_t *variable)
 	return (int)syscall(SYS_perf_event_open, &attribute, 0, -1, -1, 0);
 }
 
-/* The host kernel's breakpoints of this thread, as gdb's on the VMM would be: written at each hit of the
- * guest's. */
+/* The host kernel's breakpoints of this thread, as gdb's on the VMM would be: written at each hit
+ * of the guest's. */
 TEST(watch, host_s_own_watchpoint_survives_guest_runs)
 {
 	struct record record;
@@ -462,8 +467,9 @@ TEST(watch, what_this_kvm_does_not_report_is_refused_with_what_was_found)
 	REQUIRE_EQUAL(probe_one("debug.watchpoint", &row), 0);
 	if (row.works == (PROBE_IN_KERNEL | PROBE_IN_USER))
 		SKIP("this KVM reports all accesses to watched data");
-	program_run(&program,
-		    "run --kernel build/guests/guest.elf --watch 0xffffffff81000000:8:w -o /dev/null");
+	program_run(
+		&program,
+		"run --kernel build/guests/guest.elf --watch 0xffffffff81000000:8:w -o /dev/null");
 	CHECK_EQUAL(program.status, 4);
 	CHECK(strstr(program.text, "accesses to watched data"));
 	CHECK(strstr(program.text, row.detail));

@@ -15,9 +15,10 @@ static struct guest_module module = { .name = "test_module", .start = MODULE, .s
 
 static struct guest_kernel make_kernel(void)
 {
-	struct guest_kernel kernel = {
-		.symbols = symbols_new(), .per_cpu = symbols_new(), .modules = &module, .module_count = 1
-	};
+	struct guest_kernel kernel = { .symbols = symbols_new(),
+				       .per_cpu = symbols_new(),
+				       .modules = &module,
+				       .module_count = 1 };
 
 	symbols_add(kernel.symbols, MODULE + 0x100, 0x20, 't', "function", "test_module");
 	symbols_finish(kernel.symbols);

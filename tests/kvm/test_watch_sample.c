@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the sample of a hit says: of the local KVM's own guest, whose registers are known at each. */
+/* What the sample of a hit says: of the local KVM's own guest, whose registers are known at each.
+ */
 #include "tests/kvm/bare_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/debug/watches.h"
@@ -22,7 +23,8 @@ struct setting {
 	struct vcpu_handlers handlers;
 };
 
-static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
+		  unsigned int size)
 {
 	if (write && port == 0xf4)
 		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
@@ -46,10 +48,11 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 {
 	struct setting *setting = context;
 
-	sampler_take_hit(
-		setting->sampler, vcpu,
-		&(struct sampler_hit){
-			.event = 1, .address = hit->address, .period = hit->period, .hits = hit->hits });
+	sampler_take_hit(setting->sampler, vcpu,
+			 &(struct sampler_hit){ .event = 1,
+						.address = hit->address,
+						.period = hit->period,
+						.hits = hit->hits });
 }
 
 static bool start(struct setting *setting)
@@ -62,15 +65,18 @@ static bool start(struct setting *setting)
 					   .callchains = true,
 					   .paused = true };
 
-	*setting = (struct setting){
-		.handlers = { .io = on_io, .kicked = on_kicked, .debug = on_debug, .context = setting }
-	};
+	*setting = (struct setting){ .handlers = { .io = on_io,
+						   .kicked = on_kicked,
+						   .debug = on_debug,
+						   .context = setting } };
 	if (bare_guest_create(&setting->vm, &setting->handlers, code, sizeof(code), 0))
 		return false;
 	vm_view_init(&setting->view, &setting->vm.memory);
-	return !ring_create_with(&setting->ring,
-				 &(struct ring_options){ .size = 1u << 20, .mode = RING_MODE_CONSUMER }) &&
-	       !watches_create(&setting->watches, &watches) && !sampler_create(&setting->sampler, &sampler);
+	return !ring_create_with(
+		       &setting->ring,
+		       &(struct ring_options){ .size = 1u << 20, .mode = RING_MODE_CONSUMER }) &&
+	       !watches_create(&setting->watches, &watches) &&
+	       !sampler_create(&setting->sampler, &sampler);
 }
 
 static void run(struct setting *setting)

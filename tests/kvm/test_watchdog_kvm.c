@@ -15,10 +15,10 @@
 
 #define SECOND 1000000000ull
 
-#define GUEST_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (!guest_run_possible())                                                                   \
-			SKIP("/dev/kvm can not be opened");                                                  \
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm can not be opened");                                        \
 	} while (0)
 
 /* 1: jmp 1b */
@@ -141,7 +141,8 @@ TEST(watchdog, a_panic_triggers_a_recording)
 TEST(watchdog, a_console_line_triggers_a_recording)
 {
 	GUEST_REQUIRED();
-	run("spin", "--trigger console=^nothing --trigger console=^spin+ing$", "before console line");
+	run("spin", "--trigger console=^nothing --trigger console=^spin+ing$",
+	    "before console line");
 	run("spin", "--trigger console=^pinning", NULL);
 }
 
@@ -149,7 +150,8 @@ TEST(watchdog, a_console_line_triggers_a_recording)
 TEST(watchdog, a_line_can_start_the_sampling_and_be_a_trigger)
 {
 	GUEST_REQUIRED();
-	run("spin", "--from-line spin --trigger stuck=200 --trigger console=none", "before stuck vCPU");
+	run("spin", "--from-line spin --trigger stuck=200 --trigger console=none",
+	    "before stuck vCPU");
 }
 
 TEST(watchdog, exits_over_the_limit_trigger_a_recording)
@@ -185,7 +187,8 @@ TEST(watchdog, steal_over_the_limit_triggers_a_recording)
 
 TEST(watchdog, wrong_triggers_are_refused_with_the_right_ones)
 {
-	program_refuses("run --kernel x --flight 1s --trigger stuck", "a number from 20 to 3600000");
+	program_refuses("run --kernel x --flight 1s --trigger stuck",
+			"a number from 20 to 3600000");
 	program_refuses("run --kernel x --flight 1s --trigger never", "there are stuck=MS");
 	program_refuses("run --kernel x --trigger stuck=500", "give --flight, too");
 }

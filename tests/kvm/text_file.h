@@ -3,7 +3,8 @@
 #ifndef KVMSCOPE_TESTS_KVM_TEXT_FILE_H
 #define KVMSCOPE_TESTS_KVM_TEXT_FILE_H
 
-/* Makes the file NAME below DIRECTORY, or writes it anew, with what FORMAT makes; a failed check else. */
+/* Makes the file NAME below DIRECTORY, or writes it anew, with what FORMAT makes; a failed check
+ * else. */
 void text_file_write(const char *directory, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -14,7 +14,9 @@ static struct recording {
 	const char *output;
 	char initrd[64];
 	char directories[2][64]; /* pti=on, pti=off */
-} recordings[] = { { .version = "5.10" }, { .version = "6.1" }, { .version = "6.12" }, { .version = "7.2" } };
+} recordings[] = {
+	{ .version = "5.10" }, { .version = "6.1" }, { .version = "6.12" }, { .version = "7.2" }
+};
 
 static struct recording *find(const char *version)
 {
@@ -46,8 +48,8 @@ static bool make_initrd(struct recording *recording)
 	return made;
 }
 
-#define PROGRAMS                                                                                             \
-	"build/agent/kvmscope-agent "                                                                        \
+#define PROGRAMS                                                                                   \
+	"build/agent/kvmscope-agent "                                                              \
 	"build/rig/userland/{plain,bare,shapes,linked,liblibrary.so,stripped,plugins,left.so,right.so,storm,brief,hashed}"
 
 bool debian_recording_make_disk(void)
@@ -103,16 +105,17 @@ static void show_work_of(const char *directory)
 {
 	struct rig_result result;
 
-	rig_run_here(&result, 300,
-		     "HOME=%s build/kvmscope report -i %s/perf.data --sort comm,sym 2>&1 | head -n 40",
-		     directory, directory);
+	rig_run_here(
+		&result, 300,
+		"HOME=%s build/kvmscope report -i %s/perf.data --sort comm,sym 2>&1 | head -n 40",
+		directory, directory);
 	printf("%s: %s%s\n", directory, result.output, result.errors);
 	rig_result_free(&result);
 }
 
 /*
- * One processor of the emulated machine may stand still while the other goes on, which the rig does not see:
- * then the guest is there to the end of its time, having done nothing for most of it.
+ * One processor of the emulated machine may stand still while the other goes on, which the rig does
+ * not see: then the guest is there to the end of its time, having done nothing for most of it.
  */
 static bool stood_still(const struct rig_result *result)
 {
@@ -121,7 +124,8 @@ static bool stood_still(const struct rig_result *result)
 
 static bool make(struct recording *recording, const char *kernel)
 {
-	const char *watch = rig_debug_registers_unavailable_reason() ? "" : "--watch " DEBIAN_WATCHED;
+	const char *watch =
+		rig_debug_registers_unavailable_reason() ? "" : "--watch " DEBIAN_WATCHED;
 	const char *calls = !strcmp(recording->version, DEBIAN_LONGER) ? "40000+1000" : "12000+300";
 	struct rig_result result;
 	bool made;
@@ -132,7 +136,8 @@ static bool make(struct recording *recording, const char *kernel)
 	for (int tries = 0; tries < 2; tries++) {
 		if (tries)
 			rig_result_free(&result);
-		/* Some hundreds of samples of each program, three times as many of DEBIAN_LONGER. */
+		/* Some hundreds of samples of each program, three times as many of DEBIAN_LONGER.
+		 */
 		rig_run_on(&result, RIG_TRUSTED_TSC, 560, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND,
 			   recording->directories[0], watch, kernel, recording->initrd,
 			   recording->directories[1], kernel, recording->initrd, calls, calls);
@@ -143,7 +148,8 @@ static bool make(struct recording *recording, const char *kernel)
 	made = !result.status && came_to_their_ends(result.output) && are_mapped(result.output);
 	if (!made) {
 		FAIL_TEST("Linux %s: %s\n%s", recording->version, result.output, result.errors);
-		show_work_of(recording->directories[strstr(result.output, "guest-init: status 0") != NULL]);
+		show_work_of(recording->directories[strstr(result.output, "guest-init: status 0") !=
+						    NULL]);
 	}
 	/* What kvmscope says of both, without the progress of it. */
 	printf("Linux %s: %s\n", recording->version, result.errors);
@@ -167,11 +173,12 @@ const char *debian_recording(const char *version, const char *pti)
 	if (!kernel)
 		return NULL;
 	if (recording->tried && !recording->made)
-		FAIL_TEST("Linux %s was not recorded, see the first test that asked for it", version);
+		FAIL_TEST("Linux %s was not recorded, see the first test that asked for it",
+			  version);
 	if (!recording->tried) {
 		recording->tried = true;
-		recording->made =
-			debian_recording_make_disk() && make_initrd(recording) && make(recording, kernel);
+		recording->made = debian_recording_make_disk() && make_initrd(recording) &&
+				  make(recording, kernel);
 	}
 	return recording->made ? recording->directories[!strcmp(pti, "off")] : NULL;
 }

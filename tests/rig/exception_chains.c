@@ -9,8 +9,8 @@
 
 #include "tests/rig/kernel_calls.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define PROGRAM_START 0x38000000ull
 #define PROGRAM_END   0x39000000ull
@@ -35,9 +35,10 @@ struct chain {
 struct tally {
 	struct kernel_code kernel;
 	struct symbols *program;
-	uint64_t kernel_breakpoint, user_breakpoint;         /* where they are */
-	uint64_t in_kernel[EXCEPTIONS], in_user[EXCEPTIONS]; /* whole chains that lead through such */
-	uint64_t nested; /* of those, through both, from kernel to kernel */
+	uint64_t kernel_breakpoint, user_breakpoint; /* where they are */
+	uint64_t in_kernel[EXCEPTIONS],
+		in_user[EXCEPTIONS]; /* whole chains that lead through such */
+	uint64_t nested;             /* of those, through both, from kernel to kernel */
 	uint64_t steps[KERNEL_STEPS];
 	uint64_t cut, user_cut, wrong;
 };
@@ -49,14 +50,15 @@ static enum exception exception_of(const char *entry)
 	if (!strncmp(entry, "asm_exc_debug", 13))
 		return EXCEPTION_BREAKPOINT;
 	/* Those behind it are labels in its code. */
-	if (!strncmp(entry, "asm_exc_nmi", 11) || !strcmp(entry, "first_nmi") || strstr(entry, "repeat_nmi"))
+	if (!strncmp(entry, "asm_exc_nmi", 11) || !strcmp(entry, "first_nmi") ||
+	    strstr(entry, "repeat_nmi"))
 		return EXCEPTION_NMI;
 	return EXCEPTION_OTHER;
 }
 
 /* The entry at ADDRESS has interrupted what is at NEXT. */
-static void see_entry(const struct tally *tally, struct chain *chain, uint64_t address, uint64_t next,
-		      bool in_user)
+static void see_entry(const struct tally *tally, struct chain *chain, uint64_t address,
+		      uint64_t next, bool in_user)
 {
 	enum exception exception;
 	struct symbol entry;
@@ -74,18 +76,19 @@ static void walk_kernel(struct tally *tally, struct chain *chain, uint64_t *step
 	bool interrupted = true;
 
 	for (size_t i = 0; i + 1 < chain->kernel_depth; i++) {
-		enum kernel_step step =
-			kernel_step(&tally->kernel, chain->kernel[i], interrupted, chain->kernel[i + 1]);
+		enum kernel_step step = kernel_step(&tally->kernel, chain->kernel[i], interrupted,
+						    chain->kernel[i + 1]);
 
 		if (step == KERNEL_STEP_INTERRUPTED)
-			see_entry(tally, chain, chain->kernel[i] - !interrupted, chain->kernel[i + 1], false);
+			see_entry(tally, chain, chain->kernel[i] - !interrupted,
+				  chain->kernel[i + 1], false);
 		chain->wrong |= step == KERNEL_STEP_WRONG;
 		steps[step]++;
 		interrupted = step == KERNEL_STEP_INTERRUPTED;
 	}
 	if (chain->kernel_depth && chain->user_depth)
-		see_entry(tally, chain, chain->kernel[chain->kernel_depth - 1] - !interrupted, chain->user[0],
-			  true);
+		see_entry(tally, chain, chain->kernel[chain->kernel_depth - 1] - !interrupted,
+			  chain->user[0], true);
 }
 
 /* --- the program's part ------------------------------------------------------------ */
@@ -103,7 +106,8 @@ static const char *caller_of(const char *function)
 	return NULL;
 }
 
-/* Whether each is what the next one calls; what main calls besides, and the C library, may call anything. */
+/* Whether each is what the next one calls; what main calls besides, and the C library, may call
+ * anything. */
 static void walk_user(const struct tally *tally, struct chain *chain, bool *whole)
 {
 	const char *caller = NULL;
@@ -151,7 +155,8 @@ static bool is_of_program(const struct tally *tally, const struct chain *chain)
 	struct symbol outermost;
 
 	if (!chain->kernel_depth ||
-	    !symbols_find(tally->kernel.symbols, chain->kernel[chain->kernel_depth - 1], &outermost))
+	    !symbols_find(tally->kernel.symbols, chain->kernel[chain->kernel_depth - 1],
+			  &outermost))
 		return false;
 	return !strstr(outermost.name, "ret_from_fork") && !strstr(outermost.name, "_startup_64");
 }
@@ -195,7 +200,8 @@ static void see_chain(struct tally *tally, struct chain *chain)
 }
 
 /* Behind MARKER, up to the next one. */
-static const uint64_t *find_part(const struct perf_data_sample *sample, uint64_t marker, size_t *depth)
+static const uint64_t *find_part(const struct perf_data_sample *sample, uint64_t marker,
+				 size_t *depth)
 {
 	const uint64_t *part = NULL;
 
@@ -242,7 +248,8 @@ static bool open_kernel(struct tally *tally, const char *directory, const char *
 	glob_t found;
 	bool ok;
 
-	snprintf(kallsyms, sizeof(kallsyms), "%s/.debug/\\[kernel.kcore\\]/*/*/kallsyms", directory);
+	snprintf(kallsyms, sizeof(kallsyms), "%s/.debug/\\[kernel.kcore\\]/*/*/kallsyms",
+		 directory);
 	snprintf(disk, sizeof(disk), "%s/disk", code_directory);
 	if (glob(kallsyms, 0, NULL, &found)) {
 		FAIL_TEST("no %s", kallsyms);
@@ -270,21 +277,23 @@ static bool open_program(struct tally *tally)
 
 static void check(const char *version, const struct tally *tally)
 {
-	const uint64_t *in_kernel = tally->in_kernel, *in_user = tally->in_user, *steps = tally->steps;
+	const uint64_t *in_kernel = tally->in_kernel, *in_user = tally->in_user,
+		       *steps = tally->steps;
 	uint64_t whole = in_kernel[EXCEPTION_BREAKPOINT] + in_user[EXCEPTION_BREAKPOINT] +
 			 in_kernel[EXCEPTION_NMI] + in_user[EXCEPTION_NMI] - tally->nested;
 
-	printf("%s: chains lead from %" PRIu64 " breakpoints and %" PRIu64 " NMIs in the kernel (%" PRIu64
-	       " of both, one in the other), and from %" PRIu64 " and %" PRIu64
-	       " in the program, to the program, of %" PRIu64 " of these not to its begin; %" PRIu64
-	       " are cut, %" PRIu64 " wrong\n",
+	printf("%s: chains lead from %" PRIu64 " breakpoints and %" PRIu64
+	       " NMIs in the kernel (%" PRIu64 " of both, one in the other), and from %" PRIu64
+	       " and %" PRIu64 " in the program, to the program, of %" PRIu64
+	       " of these not to its begin; %" PRIu64 " are cut, %" PRIu64 " wrong\n",
 	       version, in_kernel[EXCEPTION_BREAKPOINT], in_kernel[EXCEPTION_NMI], tally->nested,
 	       in_user[EXCEPTION_BREAKPOINT], in_user[EXCEPTION_NMI], tally->user_cut, tally->cut,
 	       tally->wrong);
 	printf("%s: of their steps in the kernel %" PRIu64 " are told by a call, %" PRIu64
 	       " are indirect, %" PRIu64 " out of entries, %" PRIu64 " to modules\n",
-	       version, steps[KERNEL_STEP_CALL] + steps[KERNEL_STEP_JUMP], steps[KERNEL_STEP_INDIRECT],
-	       steps[KERNEL_STEP_INTERRUPTED], steps[KERNEL_STEP_ELSEWHERE]);
+	       version, steps[KERNEL_STEP_CALL] + steps[KERNEL_STEP_JUMP],
+	       steps[KERNEL_STEP_INDIRECT], steps[KERNEL_STEP_INTERRUPTED],
+	       steps[KERNEL_STEP_ELSEWHERE]);
 	CHECK(in_kernel[EXCEPTION_BREAKPOINT] >= 30);
 	CHECK(in_user[EXCEPTION_BREAKPOINT] >= 30);
 	/* 5.10 prints later what others print in the NMI: that is over soon. */

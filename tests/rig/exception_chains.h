@@ -9,11 +9,12 @@
 #define EXCEPTIONS_PROGRAM "build/rig/exceptions"
 
 /*
- * Of all chains in DIRECTORY/perf.data that lead through the handler of a breakpoint or an NMI: behind a
- * breakpoint's is its very instruction, in the kernel or in the program; each frame of the kernel is what the
- * next one calls, or has interrupted; the program's are its calls. Next to all reach the program, of
- * breakpoints in the kernel as in the program, and of NMIs in the kernel (of 5.10 those that are met). The
- * kernel's code is that of CODE_DIRECTORY, of another boot of VERSION's kernel.
+ * Of all chains in DIRECTORY/perf.data that lead through the handler of a breakpoint or an NMI:
+ * behind a breakpoint's is its very instruction, in the kernel or in the program; each frame of the
+ * kernel is what the next one calls, or has interrupted; the program's are its calls. Next to all
+ * reach the program, of breakpoints in the kernel as in the program, and of NMIs in the kernel
+ * (of 5.10 those that are met). The kernel's code is that of CODE_DIRECTORY, of another boot of
+ * VERSION's kernel.
  */
 void exception_chains_check(const char *version, const char *directory, const char *code_directory);
 

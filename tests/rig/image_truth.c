@@ -15,7 +15,8 @@ char *__cxa_demangle(const char *mangled, char *output, size_t *length, int *sta
 
 static struct image {
 	char name[128];
-	struct symbols *own, *all; /* of the file, of a separate one of its build; NULL: it has none */
+	struct symbols *own,
+		*all; /* of the file, of a separate one of its build; NULL: it has none */
 	unsigned long counts[IMAGE_TRUTHS];
 } images[IMAGES_MAX];
 
@@ -32,7 +33,8 @@ static struct symbols *load_separate(const char *files, const char *path)
 	if (size <= 1)
 		return NULL;
 	snprintf(debug, sizeof(debug), "%s/mnt/debug/.build-id/%.2s/%s.debug", files, hex, hex + 2);
-	return elf_symbols_load_separate(&symbols, debug, path, build_id, (size_t)size) ? NULL : symbols;
+	return elf_symbols_load_separate(&symbols, debug, path, build_id, (size_t)size) ? NULL
+											: symbols;
 }
 
 static struct image *image_of(const char *files, const char *name)
@@ -101,7 +103,8 @@ static bool has_name(const struct symbols *symbols, const struct script_frame *f
 	       !(by_perf && is_stub(symbol.name));
 }
 
-static enum image_truth of_file(const struct image *image, const struct script_frame *frame, bool by_perf)
+static enum image_truth of_file(const struct image *image, const struct script_frame *frame,
+				bool by_perf)
 {
 	if (by_perf && is_stub(frame->symbol))
 		return IMAGE_TRUTH_RIGHT;

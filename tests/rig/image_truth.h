@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is said of an address in a file of the guest's, against that file's own symbol table, and that of a
- * separate file where it is stripped. Main thread only.
+ * What is said of an address in a file of the guest's, against that file's own symbol table, and
+ * that of a separate file where it is stripped. Main thread only.
  */
 #ifndef KVMSCOPE_TESTS_RIG_IMAGE_TRUTH_H
 #define KVMSCOPE_TESTS_RIG_IMAGE_TRUTH_H
@@ -20,10 +20,10 @@ enum image_truth {
 };
 
 /*
- * FRAME is the innermost one, whose image is a file below FILES ("DIR" of --symfs) or the vDSO; separate
- * files are in mnt/debug there (tests/rig/perf-disk). BY_PERF: perf had the file itself, and lets a function
- * of assembly, which has no size, reach up to the next one, and stubs of PLTs are what it says of them. Files
- * are read once.
+ * FRAME is the innermost one, whose image is a file below FILES ("DIR" of --symfs) or the vDSO;
+ * separate files are in mnt/debug there (tests/rig/perf-disk). BY_PERF: perf had the file itself,
+ * and lets a function of assembly, which has no size, reach up to the next one, and stubs of PLTs
+ * are what it says of them. Files are read once.
  */
 enum image_truth image_truth_of(const char *files, const struct script_frame *frame, bool by_perf);
 

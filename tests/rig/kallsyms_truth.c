@@ -41,11 +41,11 @@ static void take_line(struct lines *lines, const char *text)
 	uint64_t address;
 
 	if (sscanf(text, "%" SCNx64 " %c %511s %79s", &address, &type, name, module) < 3 ||
-	    address < KERNEL_START || !strchr("tTwW", type) || *name == '.' || !strncmp(module, "[bpf", 4) ||
-	    !strncmp(module, "[__builtin", 10))
+	    address < KERNEL_START || !strchr("tTwW", type) || *name == '.' ||
+	    !strncmp(module, "[bpf", 4) || !strncmp(module, "[__builtin", 10))
 		return;
-	snprintf(taken, sizeof(taken), "%016" PRIx64 " %c %s %s", address, *module ? tolower(type) : type,
-		 name, module);
+	snprintf(taken, sizeof(taken), "%016" PRIx64 " %c %s %s", address,
+		 *module ? tolower(type) : type, name, module);
 	add_line(lines, taken);
 }
 

@@ -51,7 +51,8 @@ static bool is_thunk(const struct kernel_code *kernel, uint64_t address)
 {
 	struct symbol thunk;
 
-	return symbols_find(kernel->symbols, address, &thunk) && strstr(thunk.name, "__x86_indirect_thunk");
+	return symbols_find(kernel->symbols, address, &thunk) &&
+	       strstr(thunk.name, "__x86_indirect_thunk");
 }
 
 /* jmp *%REGISTER */
@@ -60,7 +61,8 @@ static bool is_indirect_jump(const uint8_t *code)
 	return code[0] == 0xff && (code[1] & 0xf8) == 0xe0;
 }
 
-/* Where the jump at AT leads to, always or if, by an offset of one byte or four; 0: there is none. */
+/* Where the jump at AT leads to, always or if, by an offset of one byte or four; 0: there is none.
+ */
 static uint64_t jump_at(const struct kernel_code *kernel, uint64_t at)
 {
 	const uint8_t *code = kernel->text + (at - kernel->start);
@@ -69,8 +71,9 @@ static uint64_t jump_at(const struct kernel_code *kernel, uint64_t at)
 		return target_of(kernel, at + 5);
 	if (code[0] == 0x0f && (code[1] & 0xf0) == 0x80)
 		return target_of(kernel, at + 6);
-	return code[0] == JUMP_SHORT || (code[0] & 0xf0) == 0x70 ? at + 2 + (uint64_t)(int64_t)(int8_t)code[1]
-								 : 0;
+	return code[0] == JUMP_SHORT || (code[0] & 0xf0) == 0x70
+		       ? at + 2 + (uint64_t)(int64_t)(int8_t)code[1]
+		       : 0;
 }
 
 /* The code of HERE goes on in FUNCTION: a label in assembly. Functions begin at multiples of 16. */
@@ -80,9 +83,9 @@ static bool goes_on_in(const struct symbol *here, const struct symbol *function)
 }
 
 /*
- * Does the function at FROM jump to FUNCTION, by some on the way, or to what no code tells? Any byte may look
- * like a jump, but one that leads to this of all functions is no chance. Compilers put what is rarely run
- * into functions of their own, between which code jumps to and fro.
+ * Does the function at FROM jump to FUNCTION, by some on the way, or to what no code tells? Any
+ * byte may look like a jump, but one that leads to this of all functions is no chance. Compilers
+ * put what is rarely run into functions of their own, between which code jumps to and fro.
  */
 static enum kernel_step follow_jumps(const struct kernel_code *kernel, uint64_t from,
 				     const struct symbol *function, unsigned int jumps)
@@ -90,12 +93,13 @@ static enum kernel_step follow_jumps(const struct kernel_code *kernel, uint64_t 
 	enum kernel_step step = KERNEL_STEP_WRONG;
 	struct symbol here, next;
 
-	if (!jumps || !symbols_find(kernel->symbols, from, &here) || !is_text(kernel, here.start, 8))
+	if (!jumps || !symbols_find(kernel->symbols, from, &here) ||
+	    !is_text(kernel, here.start, 8))
 		return KERNEL_STEP_WRONG;
 	if (goes_on_in(&here, function))
 		return KERNEL_STEP_JUMP;
-	for (uint64_t at = here.start; at < here.end && is_text(kernel, at, 8) && step != KERNEL_STEP_JUMP;
-	     at++) {
+	for (uint64_t at = here.start;
+	     at < here.end && is_text(kernel, at, 8) && step != KERNEL_STEP_JUMP; at++) {
 		uint64_t target = jump_at(kernel, at);
 		enum kernel_step further = KERNEL_STEP_WRONG;
 
@@ -127,8 +131,8 @@ static bool is_behind_indirect_call(const struct kernel_code *kernel, uint64_t a
 }
 
 /*
- * Where a CPU begins it returns to what it has pushed (arch/x86/kernel/head_64.S), and a new task's first
- * switch returns to what copy_thread() did.
+ * Where a CPU begins it returns to what it has pushed (arch/x86/kernel/head_64.S), and a new task's
+ * first switch returns to what copy_thread() did.
  */
 static bool is_first_code(const struct kernel_code *kernel, uint64_t address)
 {
@@ -139,8 +143,8 @@ static bool is_first_code(const struct kernel_code *kernel, uint64_t address)
 		(symbol.start == address && !strncmp(symbol.name, "ret_from_fork", 13)));
 }
 
-/* Where the kernel goes on behind a fault of its own in code that may have some: the table of exceptions
- * tells. */
+/* Where the kernel goes on behind a fault of its own in code that may have some: the table of
+ * exceptions tells. */
 static bool is_behind_fault(const struct symbol *function)
 {
 	return strstr(function->name, "_handle_exception");
@@ -179,25 +183,29 @@ enum kernel_step kernel_step(const struct kernel_code *kernel, uint64_t address,
 
 /* --- all chains -------------------------------------------------------------------- */
 
-static void show_wrong(const struct kernel_code *kernel, const uint64_t *chain, size_t size, size_t wrong)
+static void show_wrong(const struct kernel_code *kernel, const uint64_t *chain, size_t size,
+		       size_t wrong)
 {
 	struct symbol symbol;
 
 	printf("wrong at %zu:", wrong);
 	for (size_t i = 0; i < size && chain[i] < (uint64_t)PERF_CONTEXT_MAX; i++)
 		if (symbols_find(kernel->symbols, chain[i], &symbol))
-			printf(" %s+%#llx", symbol.name, (unsigned long long)(chain[i] - symbol.start));
+			printf(" %s+%#llx", symbol.name,
+			       (unsigned long long)(chain[i] - symbol.start));
 		else
 			printf(" %#llx", (unsigned long long)chain[i]);
 	printf("\n");
 }
 
-/* One part of a chain in the kernel, up to a marker. INTERRUPTED: its innermost address is no return address.
+/* One part of a chain in the kernel, up to a marker. INTERRUPTED: its innermost address is no
+ * return address.
  */
 static void count_steps(struct tally *tally, const uint64_t *chain, size_t size, bool interrupted)
 {
 	for (size_t i = 0; i + 1 < size && chain[i + 1] < (uint64_t)PERF_CONTEXT_MAX; i++) {
-		enum kernel_step step = kernel_step(tally->kernel, chain[i], interrupted, chain[i + 1]);
+		enum kernel_step step =
+			kernel_step(tally->kernel, chain[i], interrupted, chain[i + 1]);
 
 		if (step == KERNEL_STEP_WRONG && tally->steps[KERNEL_STEP_WRONG] < WRONG_SHOWN)
 			show_wrong(tally->kernel, chain, size, i + 1);
@@ -213,7 +221,8 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 	tally->begun |= sample->misc == PERF_RECORD_MISC_USER;
 	for (size_t i = 0; tally->begun && i + 1 < sample->callchain_size; i++)
 		if (sample->callchain[i] == (uint64_t)PERF_CONTEXT_KERNEL)
-			count_steps(tally, sample->callchain + i + 1, sample->callchain_size - i - 1, !i);
+			count_steps(tally, sample->callchain + i + 1,
+				    sample->callchain_size - i - 1, !i);
 	return 0;
 }
 
@@ -245,9 +254,10 @@ void kernel_calls_check(const char *version, const char *directory)
 	       " what that jumps to; %" PRIu64 " were called indirectly, %" PRIu64
 	       " are entries or the first, and the callers of %" PRIu64 " in modules; %" PRIu64
 	       " were not called\n",
-	       version, steps[KERNEL_STEP_CALL], steps[KERNEL_STEP_JUMP], steps[KERNEL_STEP_INDIRECT],
-	       steps[KERNEL_STEP_INTERRUPTED] + steps[KERNEL_STEP_FIRST], steps[KERNEL_STEP_ELSEWHERE],
-	       steps[KERNEL_STEP_WRONG]);
+	       version, steps[KERNEL_STEP_CALL], steps[KERNEL_STEP_JUMP],
+	       steps[KERNEL_STEP_INDIRECT],
+	       steps[KERNEL_STEP_INTERRUPTED] + steps[KERNEL_STEP_FIRST],
+	       steps[KERNEL_STEP_ELSEWHERE], steps[KERNEL_STEP_WRONG]);
 	for (int i = 0; i < KERNEL_STEPS; i++)
 		all += steps[i];
 	CHECK(told >= 10000);

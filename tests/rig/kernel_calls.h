@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Callchains of a guest's kernel against its code: whether each frame's function is what the next frame's
- * return address has called, by the instructions that stand there.
+ * Callchains of a guest's kernel against its code: whether each frame's function is what the next
+ * frame's return address has called, by the instructions that stand there.
  */
 #ifndef KVMSCOPE_TESTS_RIG_KERNEL_CALLS_H
 #define KVMSCOPE_TESTS_RIG_KERNEL_CALLS_H
@@ -21,17 +21,17 @@ enum kernel_step {
 };
 
 /*
- * From the frame at ADDRESS, which is no return address where INTERRUPTED, to the one at CALLER, both of a
- * chain in KERNEL.
+ * From the frame at ADDRESS, which is no return address where INTERRUPTED, to the one at CALLER,
+ * both of a chain in KERNEL.
  */
 enum kernel_step kernel_step(const struct kernel_code *kernel, uint64_t address, bool interrupted,
 			     uint64_t caller);
 
 /*
- * Of all kernel chains in DIRECTORY/perf.data, of VERSION's kernel, with DIRECTORY/disk: half of the callers
- * at least are told by a direct call, and of all, one in 2000 at most is one that calls something else, or
- * nothing. Those by a register or memory may call anything; what entry code interrupted has not called it;
- * the code of modules is not looked at.
+ * Of all kernel chains in DIRECTORY/perf.data, of VERSION's kernel, with DIRECTORY/disk: half of
+ * the callers at least are told by a direct call, and of all, one in 2000 at most is one that calls
+ * something else, or nothing. Those by a register or memory may call anything; what entry code
+ * interrupted has not called it; the code of modules is not looked at.
  */
 void kernel_calls_check(const char *version, const char *directory);
 

@@ -28,7 +28,9 @@ static void take_line(struct kernel_code *code, const char *line)
 	else if (!strcmp(name, "__entry_text_end"))
 		code->entry_end = address;
 	else
-		CHECK_EQUAL(symbols_add(code->symbols, address, 0, type, name, *module ? module : NULL), 0);
+		CHECK_EQUAL(
+			symbols_add(code->symbols, address, 0, type, name, *module ? module : NULL),
+			0);
 }
 
 static bool read_symbols(struct kernel_code *code, const char *path)

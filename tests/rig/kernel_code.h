@@ -8,8 +8,8 @@
 
 #include "vmm/guest/symbol_table.h"
 
-/* Where the guest's disk has the kernel's code (tests/rig/guest/kernel_text.c), behind its /proc/kallsyms: 16
- * MiB. */
+/* Where the guest's disk has the kernel's code (tests/rig/guest/kernel_text.c), behind its
+ * /proc/kallsyms: 16 MiB. */
 #define KERNEL_TEXT_OFFSET "16777216"
 
 struct kernel_code {
@@ -20,9 +20,10 @@ struct kernel_code {
 };
 
 /*
- * KALLSYMS, as the guest's /proc has it, begins the file; DISK has the code, which may be that of another
- * boot of the same kernel: wherever the kernel lies, its calls are the same bytes. False: they are not to be
- * had, which is the test's failure, and CODE is empty. Else kernel_code_close() frees it.
+ * KALLSYMS, as the guest's /proc has it, begins the file; DISK has the code, which may be that of
+ * another boot of the same kernel: wherever the kernel lies, its calls are the same bytes. False:
+ * they are not to be had, which is the test's failure, and CODE is empty. Else kernel_code_close()
+ * frees it.
  */
 bool kernel_code_open(struct kernel_code *code, const char *kallsyms, const char *disk);
 void kernel_code_close(struct kernel_code *code);

@@ -15,7 +15,8 @@ bool script_sample_is_user(const struct script_sample *sample)
 	       strncmp(leaf->image, "[guest.kernel", 13) != 0;
 }
 
-/* Cuts the last word off LINE, and the blanks beside it; NULL if there is none before which one stands. */
+/* Cuts the last word off LINE, and the blanks beside it; NULL if there is none before which one
+ * stands. */
 static char *take_last_word(char *line)
 {
 	char *end = line + strlen(line), *word;
@@ -84,7 +85,8 @@ static void take_line(void *context, char *line)
 		script->see(script->context, sample);
 		sample->depth = 0;
 	} else if (*line == '\t') {
-		if (sample->depth < SCRIPT_DEPTH_MAX && read_frame(line, &sample->frames[sample->depth]))
+		if (sample->depth < SCRIPT_DEPTH_MAX &&
+		    read_frame(line, &sample->frames[sample->depth]))
 			sample->depth++;
 	} else if (!read_heading(line, sample)) {
 		FAIL_TEST("not as perf script writes it: %s", line);
@@ -98,7 +100,7 @@ void perf_script_read(const char *environment, const char *file, const char *opt
 	char command[1024];
 
 	snprintf(command, sizeof(command),
-		 "%s perf script -i %s --no-inline -F comm,tid,period,ip,sym,dso %s 2>/dev/null", environment,
-		 file, options);
+		 "%s perf script -i %s --no-inline -F comm,tid,period,ip,sym,dso %s 2>/dev/null",
+		 environment, file, options);
 	each_line(command, take_line, &script);
 }

@@ -26,8 +26,8 @@ struct script_sample {
 bool script_sample_is_user(const struct script_sample *sample);
 
 /*
- * Tells SEE of each line that COMMAND prints, which a shell runs, with the newline; it may write to it. A
- * command that fails is a failure of the test.
+ * Tells SEE of each line that COMMAND prints, which a shell runs, with the newline; it may write to
+ * it. A command that fails is a failure of the test.
  */
 void each_line(const char *command, void (*see)(void *context, char *line), void *context);
 
@@ -36,6 +36,7 @@ void each_line(const char *command, void (*see)(void *context, char *line), void
  * with the further OPTIONS ("--symfs DIR"). What goes wrong is a failure of the test.
  */
 void perf_script_read(const char *environment, const char *file, const char *options,
-		      void (*see)(void *context, const struct script_sample *sample), void *context);
+		      void (*see)(void *context, const struct script_sample *sample),
+		      void *context);
 
 #endif

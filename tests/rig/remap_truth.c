@@ -21,8 +21,10 @@ static unsigned int image_at(unsigned long long address)
 
 	if (address >> 12 == MAPPED_PAGE && place >= 1 && place <= 4)
 		return place;
-	/* The workload's own code lies at the same page; there it is in the first and last places. */
-	if (address >> 12 == PROGRAM_PAGE && place >= 5 && place < REMAP_IMAGES && (address & 255) < 6)
+	/* The workload's own code lies at the same page; there it is in the first and last places.
+	 */
+	if (address >> 12 == PROGRAM_PAGE && place >= 5 && place < REMAP_IMAGES &&
+	    (address & 255) < 6)
 		return place;
 	return 0;
 }
@@ -42,10 +44,12 @@ static void count_function(struct remap_truth *truth, unsigned int image, const 
 		FAIL_TEST("a function of %s is %s to perf", remap_images[image], function);
 }
 
-/* Other programs of the guest that are linked to the same place, which may run code of their own there. */
+/* Other programs of the guest that are linked to the same place, which may run code of their own
+ * there. */
 static bool lies_there(const char *path)
 {
-	return is_path_of(path, "remap") || is_path_of(path, "busybox") || is_path_of(path, "kvmscope-agent");
+	return is_path_of(path, "remap") || is_path_of(path, "busybox") ||
+	       is_path_of(path, "kvmscope-agent");
 }
 
 static void count(struct remap_truth *truth, const char *comm, unsigned long long address,
@@ -67,8 +71,8 @@ static void count(struct remap_truth *truth, const char *comm, unsigned long lon
 			(*(strcmp(comm, remap_images[image]) ? &truth->misnamed : &truth->named))++;
 	} else if (address >> 12 != PROGRAM_PAGE || !lies_there(path)) {
 		if (!truth->wrong++)
-			printf("%s at %#llx was running, and is said to be in %s\n", remap_images[image],
-			       address, path);
+			printf("%s at %#llx was running, and is said to be in %s\n",
+			       remap_images[image], address, path);
 	}
 }
 
@@ -87,8 +91,8 @@ struct remap_truth remap_truth_read(const char *file, const char *home)
 	struct remap_truth truth = { 0 };
 	char command[512];
 
-	snprintf(command, sizeof(command), "HOME=$PWD/%s perf script -G -i %s -F comm,ip,sym,dso 2>/dev/null",
-		 home, file);
+	snprintf(command, sizeof(command),
+		 "HOME=$PWD/%s perf script -G -i %s -F comm,ip,sym,dso 2>/dev/null", home, file);
 	each_line(command, see_line, &truth);
 	return truth;
 }

@@ -73,14 +73,17 @@ static void run_and_keep(struct rig_result *result, char *const arguments[])
 	fclose(errors);
 }
 
-/* The emulator's own fault, see tests/rig/rig: it is worth a second try, and says nothing about the command.
+/* The emulator's own fault, see tests/rig/rig: it is worth a second try, and says nothing about the
+ * command.
  */
 static bool stood_still(const struct rig_result *result)
 {
-	return result->status == RIG_FAILED && strstr(result->errors, "rig: the machine stands still");
+	return result->status == RIG_FAILED &&
+	       strstr(result->errors, "rig: the machine stands still");
 }
 
-void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int timeout, const char *format, ...)
+void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int timeout,
+		const char *format, ...)
 {
 	static char *const options[] = {
 		[RIG_AMD] = "--amd",
@@ -100,14 +103,14 @@ void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int time
 	for (int tries = 0; tries < 2; tries++) {
 		if (tries)
 			rig_result_free(result);
-		run_and_keep(result, (char *[]){ "tests/rig/rig", options[kind], "--timeout", seconds, "--",
-						 "/bin/bash", "-c", command, NULL });
+		run_and_keep(result, (char *[]){ "tests/rig/rig", options[kind], "--timeout",
+						 seconds, "--", "/bin/bash", "-c", command, NULL });
 		if (!stood_still(result))
 			break;
 	}
 	if (result->status == RIG_TIMED_OUT || result->status == RIG_FAILED)
-		printf("in the rig: %s\nended with status %d; its output:\n%s\nits errors:\n%s\n", command,
-		       result->status, result->output, result->errors);
+		printf("in the rig: %s\nended with status %d; its output:\n%s\nits errors:\n%s\n",
+		       command, result->status, result->output, result->errors);
 	free(command);
 }
 
@@ -122,8 +125,8 @@ void rig_run_here(struct rig_result *result, unsigned int timeout, const char *f
 	if (vasprintf(&command, format, arguments) < 0)
 		abort();
 	va_end(arguments);
-	run_and_keep(result, (char *[]){ "/usr/bin/timeout", "--kill-after=5", seconds, "/bin/bash", "-c",
-					 command, NULL });
+	run_and_keep(result, (char *[]){ "/usr/bin/timeout", "--kill-after=5", seconds, "/bin/bash",
+					 "-c", command, NULL });
 	free(command);
 }
 
@@ -158,8 +161,9 @@ static const char *check_reason(struct check *check, char *what)
 	run_and_keep(&result, (char *[]){ "tests/rig/rig", "--check", what, NULL });
 	cut_last_newline(result.output);
 	if (result.status)
-		check->reason = strdup(*result.output ? result.output
-						      : "tests/rig/rig --check failed and said nothing");
+		check->reason =
+			strdup(*result.output ? result.output
+					      : "tests/rig/rig --check failed and said nothing");
 	rig_result_free(&result);
 	return check->reason;
 }

@@ -8,9 +8,8 @@
  *		struct rig_result result;
  *
  *		RIG_REQUIRED();
- *		rig_run(&result, 60, "build/kvmscope run --kernel %s --initrd %s --append console=ttyS0",
- *			rig_kernel("6.1"), rig_initrd("6.1"));
- *		CHECK_EQUAL(result.status, 0);
+ *		rig_run(&result, 60, "build/kvmscope run --kernel %s --initrd %s --append
+ *console=ttyS0", rig_kernel("6.1"), rig_initrd("6.1")); CHECK_EQUAL(result.status, 0);
  *		CHECK(strstr(result.output, "guest-init: up"));
  *		rig_result_free(&result);
  *	}
@@ -52,11 +51,12 @@ struct rig_result {
  * RESULT is always filled; free with rig_result_free(). On status 125 and 124
  * what is known is also printed, so that a failed check shows why.
  */
-void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int timeout, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int timeout,
+		const char *format, ...) __attribute__((format(printf, 4, 5)));
 #define rig_run(result, timeout, ...) rig_run_on(result, RIG_AMD, timeout, __VA_ARGS__)
 
-/* The same on this machine instead of in the rig; timeout(1) ends it. For perf and for scripts of ours. */
+/* The same on this machine instead of in the rig; timeout(1) ends it. For perf and for scripts of
+ * ours. */
 void rig_run_here(struct rig_result *result, unsigned int timeout, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -73,30 +73,32 @@ const char *rig_intel_unavailable_reason(void);
 
 /*
  * Debian's cloud kernel VERSION ("5.10", "6.1", "6.12", "7.2"), or Ubuntu's "5.4": the path of its
- * bzImage, of 5.4 of its vmlinux, fetched if need be. NULL where it can not be had: the test is then
- * skipped with the reason if the mirror has it not, else failed; return at once.
+ * bzImage, of 5.4 of its vmlinux, fetched if need be. NULL where it can not be had: the test is
+ * then skipped with the reason if the mirror has it not, else failed; return at once.
  */
 const char *rig_kernel(const char *version);
 
-/* The initrd of tests/rig/guest-init and the workloads with VERSION's modules: its path, made if need be. */
+/* The initrd of tests/rig/guest-init and the workloads with VERSION's modules: its path, made if
+ * need be. */
 const char *rig_initrd(const char *version);
 
-/* Ends the test as skipped where the rig (or debug registers in it, or the one with kvm_intel) is not to be
- * had. */
-#define RIG_REQUIRED()                                                                                       \
-	do {                                                                                                 \
-		if (rig_unavailable_reason())                                                                \
-			SKIP("no rig: %s", rig_unavailable_reason());                                        \
+/* Ends the test as skipped where the rig (or debug registers in it, or the one with kvm_intel) is
+ * not to be had. */
+#define RIG_REQUIRED()                                                                             \
+	do {                                                                                       \
+		if (rig_unavailable_reason())                                                      \
+			SKIP("no rig: %s", rig_unavailable_reason());                              \
 	} while (0)
-#define RIG_DEBUG_REGISTERS_REQUIRED()                                                                       \
-	do {                                                                                                 \
-		if (rig_debug_registers_unavailable_reason())                                                \
-			SKIP("no debug registers in the rig: %s", rig_debug_registers_unavailable_reason()); \
+#define RIG_DEBUG_REGISTERS_REQUIRED()                                                             \
+	do {                                                                                       \
+		if (rig_debug_registers_unavailable_reason())                                      \
+			SKIP("no debug registers in the rig: %s",                                  \
+			     rig_debug_registers_unavailable_reason());                            \
 	} while (0)
-#define RIG_INTEL_REQUIRED()                                                                                 \
-	do {                                                                                                 \
-		if (rig_intel_unavailable_reason())                                                          \
-			SKIP("no Intel rig: %s", rig_intel_unavailable_reason());                            \
+#define RIG_INTEL_REQUIRED()                                                                       \
+	do {                                                                                       \
+		if (rig_intel_unavailable_reason())                                                \
+			SKIP("no Intel rig: %s", rig_intel_unavailable_reason());                  \
 	} while (0)
 
 #endif

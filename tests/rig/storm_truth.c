@@ -38,8 +38,9 @@ static int add(struct storm *storm, unsigned int event, struct moment moment)
 
 static int see_sample(void *context, const struct perf_data_sample *sample)
 {
-	return add(context, sample->event,
-		   (struct moment){ sample->time, WRITE, sample->values.after, sample->values.hits });
+	return add(
+		context, sample->event,
+		(struct moment){ sample->time, WRITE, sample->values.after, sample->values.hits });
 }
 
 static int see_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
@@ -95,8 +96,9 @@ static unsigned long perf_count(const char *path, const char *record)
 	struct rig_result result;
 	unsigned long number;
 
-	rig_run_here(&result, 300, "perf report --stats -i %s 2> /dev/null | sed -n 's/^ *%s events: *//p'",
-		     path, record);
+	rig_run_here(&result, 300,
+		     "perf report --stats -i %s 2> /dev/null | sed -n 's/^ *%s events: *//p'", path,
+		     record);
 	number = strtoul(result.output, NULL, 10);
 	rig_result_free(&result);
 	return number;

@@ -11,7 +11,7 @@ struct counts {
 	uint64_t system_calls; /* samples in them, as far as their chains tell */
 	uint64_t reached;      /* of those, the ones whose outermost kernel frame is the entry */
 	uint64_t walked;       /* samples in the kernel with at least one caller */
-	uint64_t whole;        /* of those, the ones whose outermost kernel frame is any entry or start */
+	uint64_t whole; /* of those, the ones whose outermost kernel frame is any entry or start */
 };
 
 static bool starts_with(const char *name, const char *start)
@@ -22,13 +22,13 @@ static bool starts_with(const char *name, const char *start)
 /* Where chains end: entry code, and where threads and CPUs start. */
 static bool is_entry(const char *name)
 {
-	static const char *const entries[] = { "entry_SYSCALL", "asm_", "ret_from_fork", "secondary_startup",
-					       "common_startup", "syscall_return", "error_", "x86_64_start_",
-					       "common_interrupt_return",
-					       /* until 5.7 */
-					       "apic_timer_interrupt", "reschedule_interrupt",
-					       "call_function_", "irq_work_interrupt", "ret_from_intr",
-					       "async_page_fault", "page_fault" };
+	static const char *const entries[] = {
+		"entry_SYSCALL", "asm_", "ret_from_fork", "secondary_startup", "common_startup",
+		"syscall_return", "error_", "x86_64_start_", "common_interrupt_return",
+		/* until 5.7 */
+		"apic_timer_interrupt", "reschedule_interrupt", "call_function_",
+		"irq_work_interrupt", "ret_from_intr", "async_page_fault", "page_fault"
+	};
 
 	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
 		if (starts_with(name, entries[i]))
@@ -56,7 +56,8 @@ static void count_stack(const struct profile_stack *stack, struct counts *counts
 	for (depth = 0; depth < stack->depth && stack->frames[depth]->kernel; depth++) {
 		outermost = stack->frames[depth]->symbol;
 		if (!outermost)
-			return; /* the decompressor, or a frame without a name: of no known function */
+			return; /* the decompressor, or a frame without a name: of no known function
+				 */
 		system_call |= is_of_system_call(outermost);
 	}
 	if (!outermost)
@@ -74,7 +75,9 @@ static void count_stack(const struct profile_stack *stack, struct counts *counts
 void system_call_chains_check(const char *version, const char *directory)
 {
 	char input[256], cache[256];
-	struct profile_options options = { .input = input, .sources.buildid_dir = cache, .event = "0", .vcpu = -1 };
+	struct profile_options options = {
+		.input = input, .sources.buildid_dir = cache, .event = "0", .vcpu = -1
+	};
 	struct counts counts = { 0 };
 	struct profile *profile;
 
@@ -89,7 +92,7 @@ void system_call_chains_check(const char *version, const char *directory)
 	       (unsigned long long)counts.whole, (unsigned long long)counts.walked);
 	CHECK(counts.system_calls > 100);
 	CHECK(counts.reached * 100 >= counts.system_calls * 95);
-	/* Some end in a module that came a moment ago, without a table yet: in the rig a moment is some
-	 * seconds. */
+	/* Some end in a module that came a moment ago, without a table yet: in the rig a moment is
+	 * some seconds. */
 	CHECK(counts.whole * 100 >= counts.walked * 90);
 }

@@ -12,15 +12,17 @@
 
 #define TASKS_IMAGE "/bin/tasks"
 
-static const char *const images[TASKS_IMAGES] = { TASKS_IMAGE, JAILED_IMAGE, LAYERED_IMAGE, DELETED_IMAGE,
-						  MEMORY_IMAGE };
-static const char *const owners_of_copies[TASKS_IMAGES] = { "", "jailed", "layered", "deleted", "memory" };
+static const char *const images[TASKS_IMAGES] = { TASKS_IMAGE, JAILED_IMAGE, LAYERED_IMAGE,
+						  DELETED_IMAGE, MEMORY_IMAGE };
+static const char *const owners_of_copies[TASKS_IMAGES] = { "", "jailed", "layered", "deleted",
+							    "memory" };
 
 struct line_sample {
 	unsigned int pid, tid;
 	char comm[32];
-	char owner[32];        /* NAME of run_NAME in its chain, "" for none */
-	unsigned int of_image; /* addresses of it in the program's image, and in those of other files */
+	char owner[32]; /* NAME of run_NAME in its chain, "" for none */
+	unsigned int
+		of_image; /* addresses of it in the program's image, and in those of other files */
 	unsigned int of_others;
 	char image[64]; /* that its addresses in the program are in; "" for none */
 };
@@ -58,8 +60,8 @@ const char *tasks_truth_image(const char *name)
 	return TASKS_IMAGE;
 }
 
-/* Which of the images; TASKS_IMAGES: none. In a chroot, and before its name went, an agent's guest calls it
- * so; of memory, recordings do (docs/perf-data.md). */
+/* Which of the images; TASKS_IMAGES: none. In a chroot, and before its name went, an agent's guest
+ * calls it so; of memory, recordings do (docs/perf-data.md). */
 static size_t image_number(const char *image)
 {
 	size_t i = 0;
@@ -93,7 +95,8 @@ static bool read_image(const char *line, char *image, size_t size)
 
 static void check_copy(const struct line_sample *sample)
 {
-	if (*sample->image && image_number(sample->image) != image_number(tasks_truth_image(sample->owner)))
+	if (*sample->image &&
+	    image_number(sample->image) != image_number(tasks_truth_image(sample->owner)))
 		FAIL_TEST("a sample in run_%s is said to be in %s", sample->owner, sample->image);
 }
 
@@ -111,8 +114,8 @@ static void count_sample(const struct line_sample *sample, struct tasks_tally *t
 	if (is_right(sample))
 		return;
 	tally->wrong++;
-	printf("a sample in run_%s is said to be of %s, %u/%u\n", sample->owner, sample->comm, sample->pid,
-	       sample->tid);
+	printf("a sample in run_%s is said to be of %s, %u/%u\n", sample->owner, sample->comm,
+	       sample->pid, sample->tid);
 }
 
 /* "COMM PID/TID", where COMM may have blanks and slashes. */
@@ -131,7 +134,8 @@ static bool read_heading(const char *line, struct line_sample *sample)
 	return true;
 }
 
-/* Of user space: whatever perf shows in brackets is no file. An address in an image is shown by its offset.
+/* Of user space: whatever perf shows in brackets is no file. An address in an image is shown by its
+ * offset.
  */
 static void take_frame(const struct symbols *program, unsigned long long address, const char *image,
 		       struct line_sample *sample)
@@ -142,7 +146,8 @@ static void take_frame(const struct symbols *program, unsigned long long address
 		snprintf(sample->image, sizeof(sample->image), "%.63s", image);
 	sample->of_image += in_program;
 	sample->of_others += *image == '/' && strncmp(image, "//anon", 6) != 0 && !in_program;
-	find_owner(program, address + (in_program ? TASKS_START : 0), sample->owner, sizeof(sample->owner));
+	find_owner(program, address + (in_program ? TASKS_START : 0), sample->owner,
+		   sizeof(sample->owner));
 }
 
 static void see_sample(void *context, char *line)
@@ -181,8 +186,8 @@ static void see_code(void *context, char *line)
 }
 
 /*
- * NAME is what perf calls ADDRESS of the program: one of the names that the function there has. The C library
- * has several functions of one name.
+ * NAME is what perf calls ADDRESS of the program: one of the names that the function there has. The
+ * C library has several functions of one name.
  */
 static void check_name(const struct symbols *program, unsigned long long address, const char *name)
 {
@@ -200,21 +205,24 @@ static void see_name(void *context, char *line)
 	unsigned long long address;
 	char name[512], image[512];
 
-	if (sscanf(line, "%llx %511s", &address, name) != 2 || !read_image(line, image, sizeof(image)) ||
-	    !is_program(image) || !strcmp(name, "[unknown]"))
+	if (sscanf(line, "%llx %511s", &address, name) != 2 ||
+	    !read_image(line, image, sizeof(image)) || !is_program(image) ||
+	    !strcmp(name, "[unknown]"))
 		return;
 	reading->tally->named[image_number(image)]++;
 	check_name(reading->program, address, name);
 }
 
 /* FORMAT makes the command of the directory. */
-static void read_lines(const char *directory, const char *format, void (*see)(void *context, char *line),
-		       struct tasks_tally *tally)
+static void read_lines(const char *directory, const char *format,
+		       void (*see)(void *context, char *line), struct tasks_tally *tally)
 {
 	struct reading reading = { .tally = tally };
 	char command[512];
 
-	REQUIRE_EQUAL(elf_symbols_load(&reading.program, TASKS_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(
+		elf_symbols_load(&reading.program, TASKS_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0),
+		0);
 	snprintf(command, sizeof(command), format, directory);
 	each_line(command, see, &reading);
 	symbols_free(reading.program);
@@ -222,23 +230,26 @@ static void read_lines(const char *directory, const char *format, void (*see)(vo
 
 void tasks_truth_count_samples(const char *directory, struct tasks_tally *tally)
 {
-	read_lines(directory,
-		   "perf script -i %s/perf.data -F comm,pid,tid,ip,dso --kallsyms /dev/null 2>/dev/null",
-		   see_sample, tally);
+	read_lines(
+		directory,
+		"perf script -i %s/perf.data -F comm,pid,tid,ip,dso --kallsyms /dev/null 2>/dev/null",
+		see_sample, tally);
 }
 
 /* Without callchains perf shows whole addresses. */
 void tasks_truth_count_code(const char *directory, struct tasks_tally *tally)
 {
-	read_lines(directory, "perf script -G -i %s/perf.data -F ip,dso --kallsyms /dev/null 2>/dev/null",
+	read_lines(directory,
+		   "perf script -G -i %s/perf.data -F ip,dso --kallsyms /dev/null 2>/dev/null",
 		   see_code, tally);
 }
 
 /* With the names that were read out of the guest's memory. */
 void tasks_truth_count_names(const char *directory, struct tasks_tally *tally)
 {
-	read_lines(directory, "HOME=%1$s perf script -G -i %1$s/perf.data -F ip,sym,dso 2>/dev/null",
-		   see_name, tally);
+	read_lines(directory,
+		   "HOME=%1$s perf script -G -i %1$s/perf.data -F ip,sym,dso 2>/dev/null", see_name,
+		   tally);
 }
 
 void tasks_truth_check_named(const char *what, const struct tasks_tally *tally, bool all)
@@ -247,7 +258,8 @@ void tasks_truth_check_named(const char *what, const struct tasks_tally *tally, 
 		printf("%s: of %lu samples in %s %lu are named\n", what, tally->in[i], images[i],
 		       tally->named[i]);
 		CHECK(tally->in[i] > 0);
-		CHECK(!all || tally->in[i] - tally->named[i] <= fmax(2, 0.05 * (double)tally->in[i]));
+		CHECK(!all ||
+		      tally->in[i] - tally->named[i] <= fmax(2, 0.05 * (double)tally->in[i]));
 	}
 }
 
@@ -258,8 +270,8 @@ void tasks_truth_check(const char *what, const char *directory)
 	tasks_truth_count_samples(directory, &tally);
 	tasks_truth_count_code(directory, &tally);
 	tasks_truth_count_names(directory, &tally);
-	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what, tally.told,
-	       tally.known, tally.wrong);
+	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what,
+	       tally.told, tally.known, tally.wrong);
 	printf("%s: of %lu samples in the program's code %lu are in its image; of all addresses %lu are, %lu in others\n",
 	       what, tally.code, tally.code_right, tally.images_right, tally.images_wrong);
 	CHECK(tally.code >= TASKS_ENOUGH / 10);
@@ -273,8 +285,9 @@ void tasks_truth_check(const char *what, const char *directory)
 
 bool tasks_truth_find(const struct profile_stack *stack, char *name, size_t size)
 {
-	static const char *const names[] = { "alpha",  "beta",    "thread",  "ping",   "pong", "program",
-					     "jailed", "layered", "deleted", "memory", "brief" };
+	static const char *const names[] = { "alpha",   "beta",    "thread", "ping",
+					     "pong",    "program", "jailed", "layered",
+					     "deleted", "memory",  "brief" };
 	char comm[32];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -292,7 +305,8 @@ static void expect_cgroup(const char *name, char *cgroup, size_t size)
 	if (!strcmp(name, "ping") || !strcmp(name, "pong"))
 		snprintf(cgroup, size, "/");
 	else
-		snprintf(cgroup, size, "/tasks.slice/%s.scope", !strcmp(name, "thread") ? "beta" : name);
+		snprintf(cgroup, size, "/tasks.slice/%s.scope",
+			 !strcmp(name, "thread") ? "beta" : name);
 }
 
 void tasks_truth_check_cgroups(const char *what, const char *directory)
@@ -317,9 +331,10 @@ void tasks_truth_check_cgroups(const char *what, const char *directory)
 			FAIL_TEST("%s is said to be in %s", stack->comm, stack->cgroup);
 	}
 	profile_free(profile);
-	printf("%s: %llu samples in the right cgroup, %llu not told\n", what, (unsigned long long)right,
-	       (unsigned long long)untold);
+	printf("%s: %llu samples in the right cgroup, %llu not told\n", what,
+	       (unsigned long long)right, (unsigned long long)untold);
 	CHECK(right >= TASKS_ENOUGH);
-	/* A process that ended before the look has none any more, as one that another begins all the time. */
+	/* A process that ended before the look has none any more, as one that another begins all
+	 * the time. */
 	CHECK(right >= 19 * untold);
 }

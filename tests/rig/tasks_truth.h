@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is said of the tasks of tests/rig/guest/tasks.c, against an oracle in the samples themselves: tasks
- * have the function run_NAME in their callchains and are called "NAME-TID"; their code is at addresses that
- * nothing else has. Directories are those of recordings, with perf.data and perf's build-id cache. What goes
- * wrong is a failure of the test, and WHAT names the recording in what is printed. Main thread only.
+ * What is said of the tasks of tests/rig/guest/tasks.c, against an oracle in the samples
+ * themselves: tasks have the function run_NAME in their callchains and are called "NAME-TID"; their
+ * code is at addresses that nothing else has. Directories are those of recordings, with perf.data
+ * and perf's build-id cache. What goes wrong is a failure of the test, and WHAT names the recording
+ * in what is printed. Main thread only.
  */
 #ifndef KVMSCOPE_TESTS_RIG_TASKS_TRUTH_H
 #define KVMSCOPE_TESTS_RIG_TASKS_TRUTH_H
@@ -24,7 +25,7 @@ struct tasks_tally {
 	unsigned long images_right, images_wrong; /* addresses of theirs */
 	unsigned long code, code_right;           /* samples in the program's own code */
 	unsigned long in[TASKS_IMAGES];           /* of those, in each */
-	unsigned long named[TASKS_IMAGES];        /* of those, by a function's name, which is right */
+	unsigned long named[TASKS_IMAGES]; /* of those, by a function's name, which is right */
 };
 
 /* By perf: adds up whose the samples are, and which images they have addresses in. */
@@ -37,9 +38,9 @@ void tasks_truth_count_code(const char *directory, struct tasks_tally *tally);
 void tasks_truth_count_names(const char *directory, struct tasks_tally *tally);
 
 /*
- * All are in the guest's memory as a whole, whatever file system they are of, and whether it has a name for
- * them: each by itself, for none has the build id of another. Of few samples, those of before their names are
- * read are many. Without ALL there are some of each.
+ * All are in the guest's memory as a whole, whatever file system they are of, and whether it has a
+ * name for them: each by itself, for none has the build id of another. Of few samples, those of
+ * before their names are read are many. Without ALL there are some of each.
  */
 void tasks_truth_check_named(const char *what, const struct tasks_tally *tally, bool all);
 

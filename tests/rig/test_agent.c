@@ -2,8 +2,8 @@
 /*
  * The guest agent in Debian's kernel 5.10, which tells no build ids, so that the agent has to read
  * them, beside processes that exec, map and unmap different code at the same address in a loop
- * (tests/rig/guest/remap.c). Each image has its code at another place of the page, so that a sample's own
- * address tells which image was running: the truth, sample by sample.
+ * (tests/rig/guest/remap.c). Each image has its code at another place of the page, so that a
+ * sample's own address tells which image was running: the truth, sample by sample.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -23,14 +23,16 @@
 #define ENOUGH 100
 
 /*
- * kvmscope report counts the same samples for each image, and names its function by what the agent told of
- * the image (HOME), or by the guest's files: FILES/right/bin has them, FILES/wrong/bin others by the same
- * names. What was not told in time, and a mapping whose build id nobody could read, keep their addresses.
+ * kvmscope report counts the same samples for each image, and names its function by what the agent
+ * told of the image (HOME), or by the guest's files: FILES/right/bin has them, FILES/wrong/bin
+ * others by the same names. What was not told in time, and a mapping whose build id nobody could
+ * read, keep their addresses.
  */
 #define FILES      "build/rig/agent-files"
 #define FILES_HERE "../agent-files/wrong/bin" /* from build/rig/remap */
 
-/* Samples of IMAGE in rows whose function's name matches PATTERN, by the build-id cache of HOME and FILES. */
+/* Samples of IMAGE in rows whose function's name matches PATTERN, by the build-id cache of HOME and
+ * FILES. */
 static unsigned long count_function(const char *home, const char *files, const char *image,
 				    const char *pattern)
 {
@@ -39,7 +41,8 @@ static unsigned long count_function(const char *home, const char *files, const c
 
 	rig_run_here(
 		&result, 300,
-		"HOME=$PWD/%s build/kvmscope report -i " DATA " --sort symbol,image --symfs " FILES "/%s | "
+		"HOME=$PWD/%s build/kvmscope report -i " DATA " --sort symbol,image --symfs " FILES
+		"/%s | "
 		"awk '$NF == \"%s\" && $(NF - 1) ~ /%s/ { gsub(\",\", \"\", $2); n += $2; names = names \" \" $(NF - 1) } "
 		"END { print n + 0 names }'",
 		home, files, image, pattern);
@@ -55,7 +58,8 @@ static void check_report(const struct remap_truth *tally)
 	unsigned long functions = 0;
 
 	for (unsigned int image = 1; image < REMAP_IMAGES; image++) {
-		unsigned long named = count_function(EMPTY_HOME, "right", remap_images[image], "^spin_");
+		unsigned long named =
+			count_function(EMPTY_HOME, "right", remap_images[image], "^spin_");
 		unsigned long told = count_function(HOME, "none", remap_images[image], "^spin_");
 
 		CHECK_EQUAL(named + count_function(EMPTY_HOME, "right", remap_images[image], "^0x"),
@@ -93,11 +97,12 @@ static const char *make_initrd(void)
 	rig_run_here(&result, 300,
 		     "mkdir -p " FILES "/right " FILES "/wrong/bin && ln -sfn ../../remap " FILES
 		     "/right/bin && "
-		     "(cd build/rig/remap && cp alpha " FILES_HERE "/beta && cp beta " FILES_HERE "/gamma && "
-		     "cp gamma " FILES_HERE "/delta && cp delta " FILES_HERE "/alpha && cp one " FILES_HERE
-		     "/two && "
-		     "cp two " FILES_HERE "/three && cp three " FILES_HERE "/brief && cp brief " FILES_HERE
-		     "/one) && "
+		     "(cd build/rig/remap && cp alpha " FILES_HERE "/beta && cp beta " FILES_HERE
+		     "/gamma && "
+		     "cp gamma " FILES_HERE "/delta && cp delta " FILES_HERE
+		     "/alpha && cp one " FILES_HERE "/two && "
+		     "cp two " FILES_HERE "/three && cp three " FILES_HERE
+		     "/brief && cp brief " FILES_HERE "/one) && "
 		     "tests/rig/initrd --kernel 5.10 --output build/initrd/remap.cpio "
 		     "build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}");
 	made = !result.status;
@@ -166,15 +171,16 @@ TEST(agent_truth, no_sample_is_in_a_wrong_image)
 		CHECK(tally.of_image[image] > 0);
 	printf("%lu samples are of a program that lives 5 ms\n", tally.of_image[REMAP_BRIEF]);
 	CHECK(tally.untold < tally.right);
-	printf("the agent told the functions of %lu of %lu samples\n", tally.functions, tally.right);
+	printf("the agent told the functions of %lu of %lu samples\n", tally.functions,
+	       tally.right);
 	if (!tally.functions)
 		SKIP("nothing is wrong, but this machine stands still too often: no table of symbols came in time");
 }
 
 /*
- * The guest's clock is behind by half of the time since KVM let it run, and right whenever it is asked for.
- * What is allowed for that is passed where it runs for 40 ms, on a machine that stands still; without the
- * allowance it is one sample in a hundred.
+ * The guest's clock is behind by half of the time since KVM let it run, and right whenever it is
+ * asked for. What is allowed for that is passed where it runs for 40 ms, on a machine that stands
+ * still; without the allowance it is one sample in a hundred.
  */
 TEST(agent_truth, samples_are_in_the_right_image_where_the_host_s_clock_is_not_its_tsc)
 {
@@ -194,8 +200,8 @@ TEST(agent_truth, samples_are_in_the_right_image_where_the_host_s_clock_is_not_i
 }
 
 /*
- * The agent's program and the host's side of it on one machine: a kernel with a vsock to itself, which this
- * one's need not have. An emulated machine does, without a KVM in it.
+ * The agent's program and the host's side of it on one machine: a kernel with a vsock to itself,
+ * which this one's need not have. An emulated machine does, without a KVM in it.
  */
 TEST(agent_vsock, connects_to_the_host_and_again_when_that_comes_back)
 {
@@ -247,7 +253,8 @@ TEST(agent_vsock, tells_of_a_guest_of_qemu_s_with_a_vhost_device)
 	rig_result_free(&result);
 	summary = json_load_file(VSOCK "/json", 0, NULL);
 	/* One that answers too late has another. */
-	CHECK(json_integer_value(json_object_get(json_object_get(summary, "agent"), "sessions")) >= 1);
+	CHECK(json_integer_value(json_object_get(json_object_get(summary, "agent"), "sessions")) >=
+	      1);
 	json_decref(summary);
 	rig_run_here(
 		&result, 300,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvmscope attach on a host that has counters, and so samples by cycles, whose interrupts are NMIs. No
- * machine of tests has any; so the host is a guest of ours on a standard KVM (kvm_amd), with the counters
- * that kvmscope run emulates and a KVM of its own (--nested), and the VM attached to is a guest of that one.
+ * kvmscope attach on a host that has counters, and so samples by cycles, whose interrupts are NMIs.
+ * No machine of tests has any; so the host is a guest of ours on a standard KVM (kvm_amd), with the
+ * counters that kvmscope run emulates and a KVM of its own (--nested), and the VM attached to is a
+ * guest of that one.
  *
  * Meanwhile kvmscope run samples the host from outside, and has to tell that guest's guest from it.
  */
@@ -13,10 +14,11 @@
 #include <string.h>
 
 #include "tests/rig/rig.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
 
-/* KVM of Linux 5.17 to 6.6 tells perf the level at which the vCPU was last preempted (kernel: 547c91929f43).
+/* KVM of Linux 5.17 to 6.6 tells perf the level at which the vCPU was last preempted (kernel:
+ * 547c91929f43).
  */
 #define KERNEL "6.12"
 
@@ -24,19 +26,20 @@
 #define IMAGE     "build/guests/guest.elf"
 #define INITRD    "build/initrd/cycles.cpio"
 
-#define MAKE_INITRD                                                                                          \
-	"flock build tests/rig/initrd --kernel " KERNEL                                                      \
-	" --modules 'virtio_mmio virtio_blk kvm-amd' --output " INITRD " build/kvmscope " IMAGE              \
+#define MAKE_INITRD                                                                                \
+	"flock build tests/rig/initrd --kernel " KERNEL                                            \
+	" --modules 'virtio_mmio virtio_blk kvm-amd' --output " INITRD " build/kvmscope " IMAGE    \
 	" tests/rig/guest-cycles > /dev/null"
 
 /* What the guest's kernel does of its own at a start is of no use here. */
-#define COMMAND                                                                                              \
-	"rm -rf " DIRECTORY "; mkdir -p " DIRECTORY "; truncate -s 16M " DIRECTORY "/results.tar; "          \
-	"build/kvmscope run --nested --timeout %u --mem 320M -F 19 -o " DIRECTORY "/outside.data "           \
-	"--no-buildid-cache --kernel %s --initrd " INITRD " --disk " DIRECTORY "/results.tar "               \
-	"--append 'console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests "                          \
-	"initcall_blacklist=load_system_certificate_list,digsig_init,init_encrypted "                        \
-	"kvmscope.run=sh+/bin/guest-cycles+%s' < /dev/null && tar xf " DIRECTORY                             \
+#define COMMAND                                                                                    \
+	"rm -rf " DIRECTORY "; mkdir -p " DIRECTORY "; truncate -s 16M " DIRECTORY                 \
+	"/results.tar; "                                                                           \
+	"build/kvmscope run --nested --timeout %u --mem 320M -F 19 -o " DIRECTORY "/outside.data " \
+	"--no-buildid-cache --kernel %s --initrd " INITRD " --disk " DIRECTORY "/results.tar "     \
+	"--append 'console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests "                \
+	"initcall_blacklist=load_system_certificate_list,digsig_init,init_encrypted "              \
+	"kvmscope.run=sh+/bin/guest-cycles+%s' < /dev/null && tar xf " DIRECTORY                   \
 	"/results.tar -C " DIRECTORY
 
 #define PARTS 4
@@ -58,16 +61,18 @@ struct modes {
 };
 
 static const struct modes guests_view = { PERF_RECORD_MISC_USER, PERF_RECORD_MISC_KERNEL,
-					  PERF_RECORD_MISC_HYPERVISOR, PERF_RECORD_MISC_HYPERVISOR };
+					  PERF_RECORD_MISC_HYPERVISOR,
+					  PERF_RECORD_MISC_HYPERVISOR };
 static const struct modes hosts_view = { PERF_RECORD_MISC_GUEST_USER, PERF_RECORD_MISC_GUEST_KERNEL,
 					 PERF_RECORD_MISC_USER, PERF_RECORD_MISC_KERNEL };
 
 struct seen {
 	const struct modes *modes;
 	struct symbols *image;
-	double of[PARTS], all, squares; /* cycles of the parts; sum of the squares of the samples' */
-	double host;                    /* cycles */
-	uint64_t samples, called;       /* of the parts; of those at CPL3, by user_works() */
+	double of[PARTS], all,
+		squares;          /* cycles of the parts; sum of the squares of the samples' */
+	double host;              /* cycles */
+	uint64_t samples, called; /* of the parts; of those at CPL3, by user_works() */
 	uint64_t user_samples, host_samples;
 	uint64_t wrong_level, wrong_side; /* where the image or the address says otherwise */
 };
@@ -88,7 +93,8 @@ static bool is_called(const struct seen *seen, const struct perf_data_sample *sa
 {
 	struct symbol symbol;
 
-	return sample->callchain_size >= 3 && symbols_find(seen->image, sample->callchain[2] - 1, &symbol) &&
+	return sample->callchain_size >= 3 &&
+	       symbols_find(seen->image, sample->callchain[2] - 1, &symbol) &&
 	       !strcmp(symbol.name, "user_works");
 }
 
@@ -276,7 +282,8 @@ static int add_outside_sample(void *context, const struct perf_data_sample *samp
 static void check_outside(void)
 {
 	struct outside outside = { 0 };
-	const struct perf_data_events events = { .sample = add_outside_sample, .context = &outside };
+	const struct perf_data_events events = { .sample = add_outside_sample,
+						 .context = &outside };
 	struct perf_data_reader *reader;
 	uint64_t marked;
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvmscope attach on kvm_intel, which keeps less of a guest's registers where others can see them than
- * kvm_amd: the shares of our own VMM's guest by each way; and by bpf the processes of Debian's kernel, their
- * functions and callers. One start of the rig for all of it.
+ * kvmscope attach on kvm_intel, which keeps less of a guest's registers where others can see them
+ * than kvm_amd: the shares of our own VMM's guest by each way; and by bpf the processes of Debian's
+ * kernel, their functions and callers. One start of the rig for all of it.
  */
 #include <linux/perf_event.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "tests/rig/rig.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/report/profile_stacks.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define DIRECTORY "build/rig/attach-intel"
-#define ATTACH(way)                                                                                          \
-	"timeout 100 build/kvmscope attach --pid $own --backend " way                                        \
-	" --time 3 -F 999 --stop-limit 20000 -o " DIRECTORY "/" way ".data 2> " DIRECTORY "/" way            \
+#define ATTACH(way)                                                                                \
+	"timeout 100 build/kvmscope attach --pid $own --backend " way                              \
+	" --time 3 -F 999 --stop-limit 20000 -o " DIRECTORY "/" way ".data 2> " DIRECTORY "/" way  \
 	".log || { cat " DIRECTORY "/" way ".log >&2; exit 1; }; "
 
 static const char *const functions[] = { "share_sixty", "share_thirty", "share_ten" };
@@ -69,7 +69,8 @@ static void read_shares(const char *way, struct shares *shares)
 	perf_data_reader_close(reader);
 }
 
-/* Within 3 points, or five standard deviations where there are not samples enough for that (Kish). */
+/* Within 3 points, or five standard deviations where there are not samples enough for that (Kish).
+ */
 static void check_shares(const char *way, const struct shares *shares)
 {
 	double worth = shares->squares > 0 ? shares->weight * shares->weight / shares->squares : 0;
@@ -84,8 +85,10 @@ static void check_shares(const char *way, const struct shares *shares)
 	for (int i = 0; i < PARTS; i++) {
 		double share = 100 * shares->of[i] / shares->weight;
 
-		if (!(fabs(share - truth[i]) <= fmax(3, 5 * sqrt(truth[i] * (100 - truth[i]) / worth))))
-			FAIL_TEST("by %s %s has %.1f %%, not %.0f %%", way, functions[i], share, truth[i]);
+		if (!(fabs(share - truth[i]) <=
+		      fmax(3, 5 * sqrt(truth[i] * (100 - truth[i]) / worth))))
+			FAIL_TEST("by %s %s has %.1f %%, not %.0f %%", way, functions[i], share,
+				  truth[i]);
 	}
 }
 
@@ -117,7 +120,8 @@ static bool run_in_rig(void)
 			   "; mkdir -p " DIRECTORY "; export HOME=$PWD/" DIRECTORY "; " OWN DEBIAN,
 			   kernel, initrd);
 	if (result.status)
-		FAIL_TEST("attaching in the rig failed: %.2000s%.2000s", result.output, result.errors);
+		FAIL_TEST("attaching in the rig failed: %.2000s%.2000s", result.output,
+			  result.errors);
 	return !result.status;
 }
 
@@ -128,7 +132,8 @@ TEST(attach_intel, shares_by_each_way)
 
 	RIG_INTEL_REQUIRED();
 	REQUIRE(run_in_rig());
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, "build/guests/guest.elf", ELF_VIRTUAL_ADDRESSES, NULL, 0),
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, "build/guests/guest.elf", ELF_VIRTUAL_ADDRESSES,
+				       NULL, 0),
 		      0);
 	for (int i = 0; i < 3; i++) {
 		struct shares shares = { .symbols = symbols };
@@ -139,7 +144,8 @@ TEST(attach_intel, shares_by_each_way)
 	symbols_free(symbols);
 }
 
-/* Where a process of tests/rig/guest/workload.c (mixed) is: it hashes, sorts, or is in a system call. */
+/* Where a process of tests/rig/guest/workload.c (mixed) is: it hashes, sorts, or is in a system
+ * call. */
 enum place { HASHES, SORTS, CALLS };
 
 static const struct part {
@@ -147,16 +153,17 @@ static const struct part {
 	enum place place;
 	double truth; /* % */
 } parts[] = {
-	{ "web", HASHES, 45 },  { "web", SORTS, 35 },     { "web", CALLS, 20 },    { "store", SORTS, 15 },
-	{ "store", CALLS, 85 }, { "logger", HASHES, 50 }, { "logger", CALLS, 50 },
+	{ "web", HASHES, 45 },   { "web", SORTS, 35 },   { "web", CALLS, 20 },
+	{ "store", SORTS, 15 },  { "store", CALLS, 85 }, { "logger", HASHES, 50 },
+	{ "logger", CALLS, 50 },
 };
 #define MIXED_PARTS (sizeof(parts) / sizeof(parts[0]))
 
 struct mixed {
 	double of[MIXED_PARTS], of_process[MIXED_PARTS]; /* ns */
 	uint64_t samples[MIXED_PARTS];                   /* of the processes */
-	uint64_t in_hash, whole;                         /* in hash_block(); with callers to main() */
-	uint64_t untold, wrong;                          /* of no known process; of one that can not be */
+	uint64_t in_hash, whole; /* in hash_block(); with callers to main() */
+	uint64_t untold, wrong;  /* of no known process; of one that can not be */
 };
 
 static bool is_symbol(const struct profile_frame *frame, const char *symbol)
@@ -180,8 +187,9 @@ static enum place place_of(const struct profile_stack *stack)
 }
 
 /*
- * It is linked statically. hash_block() has no frame of its own, so that frame pointers lead from it to
- * run_tasks(), who called its only caller; a sample in the first instructions does not have that either.
+ * It is linked statically. hash_block() has no frame of its own, so that frame pointers lead from
+ * it to run_tasks(), who called its only caller; a sample in the first instructions does not have
+ * that either.
  */
 static bool is_wrong(const struct profile_stack *stack)
 {
@@ -192,9 +200,10 @@ static bool is_wrong(const struct profile_stack *stack)
 	if (strcmp(leaf->image, "[unknown]") != 0 && !strstr(leaf->image, "workload") &&
 	    strcmp(leaf->image, "[vdso]") != 0)
 		return true;
-	return place_of(stack) == HASHES && (!strcmp(stack->comm, "store") ||
-					     (stack->depth > 1 && !is_symbol(stack->frames[1], "run_tasks") &&
-					      !is_symbol(stack->frames[1], "start_process")));
+	return place_of(stack) == HASHES &&
+	       (!strcmp(stack->comm, "store") ||
+		(stack->depth > 1 && !is_symbol(stack->frames[1], "run_tasks") &&
+		 !is_symbol(stack->frames[1], "start_process")));
 }
 
 static void add_to_part(struct mixed *mixed, size_t part, const struct profile_stack *stack)
@@ -220,7 +229,8 @@ static void add_mixed(struct mixed *mixed, const struct profile_stack *stack)
 		mixed->whole += has_frame(stack, "main") ? stack->samples : 0;
 	}
 	if (!is_symbol(stack->frames[0], "[host]"))
-		*(known ? &mixed->wrong : &mixed->untold) += !known || is_wrong(stack) ? stack->samples : 0;
+		*(known ? &mixed->wrong : &mixed->untold) +=
+			!known || is_wrong(stack) ? stack->samples : 0;
 }
 
 static bool read_mixed(struct mixed *mixed)
@@ -242,8 +252,8 @@ static bool read_mixed(struct mixed *mixed)
 	return true;
 }
 
-/* Nothing of ours runs in that guest, and KVM knows neither RSP nor CR3. Its workload has its shares over its
- * whole life: in some seconds of it they may be some slices off. */
+/* Nothing of ours runs in that guest, and KVM knows neither RSP nor CR3. Its workload has its
+ * shares over its whole life: in some seconds of it they may be some slices off. */
 TEST(attach_intel, debian_s_processes_and_their_callers_by_bpf)
 {
 	struct mixed mixed;
@@ -257,7 +267,8 @@ TEST(attach_intel, debian_s_processes_and_their_callers_by_bpf)
 	CHECK(mixed.whole >= 0.95 * (double)mixed.in_hash);
 	for (size_t i = 0; i < MIXED_PARTS; i++) {
 		double share = 100 * mixed.of[i] / mixed.of_process[i], true_share = parts[i].truth;
-		double bound = fmax(5, 5 * sqrt(true_share * (100 - true_share) / (double)mixed.samples[i]));
+		double bound = fmax(
+			5, 5 * sqrt(true_share * (100 - true_share) / (double)mixed.samples[i]));
 
 		printf("%-6s %5.1f %% of %llu samples, %.0f %% is true\n", parts[i].comm, share,
 		       (unsigned long long)mixed.samples[i], true_share);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvmscope attach on a standard KVM (kvm_amd), by each of its ways: the shares of our own VMM's guest and of
- * Debian's kernel in a domain of libvirt against the truth, their callers, and what it costs, in one table;
- * over a reset, with a vCPU that comes later, goes and comes again, and with the guest's agent; and kvmscoped
- * on that domain. One start of the rig, one VM of ours and one domain for all of it.
+ * kvmscope attach on a standard KVM (kvm_amd), by each of its ways: the shares of our own VMM's
+ * guest and of Debian's kernel in a domain of libvirt against the truth, their callers, and what it
+ * costs, in one table; over a reset, with a vCPU that comes later, goes and comes again, and with
+ * the guest's agent; and kvmscoped on that domain. One start of the rig, one VM of ours and one
+ * domain for all of it.
  *
- * Each way samples until its shares of both VMs can be told to 3 points; ptrace, which takes ten times as
- * long for each sample, to 5. KVMSCOPE_ATTACH_SAMPLES is how many samples of user space of a VM that is
- * (3400): for a table with more.
+ * Each way samples until its shares of both VMs can be told to 3 points; ptrace, which takes ten
+ * times as long for each sample, to 5. KVMSCOPE_ATTACH_SAMPLES is how many samples of user space of
+ * a VM that is (3400): for a table with more.
  */
 #include <jansson.h>
 #include <linux/perf_event.h>
@@ -18,9 +19,9 @@
 #include "shared/sample_record.h"
 #include "tests/e2e/flame_page.h"
 #include "tests/rig/rig.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/report/profile_stacks.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define DIRECTORY "build/rig/attach"
 
@@ -31,9 +32,10 @@ static const char *const ways[] = { "perf", "bpf", "ptrace", "qmp" };
 
 /* Samples that are of one of the parts that are known. */
 struct shares {
-	double of[PARTS], all;         /* ns */
-	double squares;                /* sum of the squares of the samples' ns */
-	uint64_t samples, with_caller; /* of those parts; of those, with the caller that they have */
+	double of[PARTS], all; /* ns */
+	double squares;        /* sum of the squares of the samples' ns */
+	uint64_t samples,
+		with_caller; /* of those parts; of those, with the caller that they have */
 };
 
 /* Which part a stack is of, or -1; *CALLER: its caller is there. */
@@ -109,8 +111,8 @@ static void show_us(const json_t *summary, const char *name, const char *key)
 
 static void show_head(void)
 {
-	printf("%-7s%-7s%24s%9s%7s%8s%11s%11s%11s\n", "VM", "way", "shares, 60/30/10 true", "samples",
-	       "worth", "whole", "cost us", "stop us", "longest us");
+	printf("%-7s%-7s%24s%9s%7s%8s%11s%11s%11s\n", "VM", "way", "shares, 60/30/10 true",
+	       "samples", "worth", "whole", "cost us", "stop us", "longest us");
 }
 
 static json_t *read_summary(const char *vm, enum way way)
@@ -145,14 +147,16 @@ static const double truth[] = { 60, 30, 10 };
 /* With fewer a share tells nothing: of perf, BPF and ptrace there are some thousands. */
 #define LEAST 300
 
-/* Points that a share may be off: 3, or five standard deviations where there are not samples enough for that.
+/* Points that a share may be off: 3, or five standard deviations where there are not samples enough
+ * for that.
  */
 static double bound_for(const struct shares *shares, double is)
 {
 	return fmax(3, 5 * sqrt(is * (100 - is) / effective(shares)));
 }
 
-/* Looks by qmp are some ten a second here, and the guest runs between them alone: of few nothing can be said.
+/* Looks by qmp are some ten a second here, and the guest runs between them alone: of few nothing
+ * can be said.
  */
 #define ENOUGH_BY_QMP 300
 
@@ -162,18 +166,19 @@ static void check_shares(const char *vm, enum way way, const struct shares *shar
 
 	for (int i = 0; i < PARTS && effective(shares) >= least; i++)
 		if (fabs(share_of(shares, i) - truth[i]) > bound_for(shares, truth[i]))
-			FAIL_TEST("%s by %s: part %d has %.1f %% of the samples, %.1f %% is true", vm,
-				  ways[way], i, share_of(shares, i), truth[i]);
+			FAIL_TEST("%s by %s: part %d has %.1f %% of the samples, %.1f %% is true",
+				  vm, ways[way], i, share_of(shares, i), truth[i]);
 }
 
 /* Virtio by PCI, as libvirt gives it. */
 #define INITRD "build/initrd/attach-agent.cpio"
-#define MAKE_INITRD                                                                                          \
-	"flock build tests/rig/initrd --kernel 6.1 --modules 'virtio_pci virtio_console' --output " INITRD   \
+#define MAKE_INITRD                                                                                        \
+	"flock build tests/rig/initrd --kernel 6.1 --modules 'virtio_pci virtio_console' --output " INITRD \
 	" build/rig/workload build/agent/kvmscope-agent > /dev/null"
 
 /* As libvirt is confined by it on Debian. */
-#define FETCH_APPARMOR "tests/rig/fetch-packages apparmor apparmor libvirt-daemon-system > /dev/null"
+#define FETCH_APPARMOR                                                                             \
+	"tests/rig/fetch-packages apparmor apparmor libvirt-daemon-system > /dev/null"
 
 /* Once, for all tests; false: it failed, which is theirs. */
 static bool run_in_rig(void)
@@ -192,7 +197,8 @@ static bool run_in_rig(void)
 			return false;
 		}
 		rig_run_on(&result, RIG_TRUSTED_TSC, 1200,
-			   "tests/rig/attach-host " DIRECTORY " %s %s " INITRD " build/cache/apparmor/files",
+			   "tests/rig/attach-host " DIRECTORY " %s %s " INITRD
+			   " build/cache/apparmor/files",
 			   samples ? samples : "3400", kernel);
 		printf("%s", result.output);
 	}
@@ -210,7 +216,8 @@ static bool is_in(uint64_t address, const char *name)
 	return symbols_find(program, address, &symbol) && !strcmp(symbol.name, name);
 }
 
-/* The loops, which user_works() calls in both. By address: perf and qmp know nothing else of user space. */
+/* The loops, which user_works() calls in both. By address: perf and qmp know nothing else of user
+ * space. */
 static int loop_of(const struct profile_stack *stack, bool *caller)
 {
 	static const char *const loops[] = { "share_sixty", "share_thirty", "share_ten" };
@@ -226,7 +233,8 @@ static int loop_of(const struct profile_stack *stack, bool *caller)
 static const struct vm {
 	const char *name, *image;
 	enum way last;
-} own = { "own", "build/guests/guest.elf", PTRACE }, domain = { "domain", "build/rig/workload", QMP };
+} own = { "own", "build/guests/guest.elf", PTRACE },
+  domain = { "domain", "build/rig/workload", QMP };
 
 static bool read_loops(struct shares *shares, const struct vm *vm, enum way way)
 {
@@ -287,8 +295,9 @@ TEST(attach_rig, shares_of_both_together_by_each_way)
 		REQUIRE(read_loops(&both, &own, way));
 		REQUIRE(read_loops(&more, &domain, way));
 		add_shares(&both, &more);
-		printf("both by %s: %.1f %.1f %.1f %% of %.0f samples\n", ways[way], share_of(&both, 0),
-		       share_of(&both, 1), share_of(&both, 2), effective(&both));
+		printf("both by %s: %.1f %.1f %.1f %% of %.0f samples\n", ways[way],
+		       share_of(&both, 0), share_of(&both, 1), share_of(&both, 2),
+		       effective(&both));
 		check_shares("both", way, &both);
 	}
 }
@@ -351,7 +360,8 @@ TEST(attach_rig, the_daemon_makes_a_flame_graph_of_debian_in_a_domain)
 
 static const char *const calls[] = { "__x64_sys_getrandom", "ksys_read", "__x64_sys_pread64" };
 
-/* Of the system calls of Debian's workload, as the callers tell; they have to reach the kernel's entry. */
+/* Of the system calls of Debian's workload, as the callers tell; they have to reach the kernel's
+ * entry. */
 static int call_of(const struct profile_stack *stack, bool *caller)
 {
 	const char *outermost = "";
@@ -376,7 +386,8 @@ static int leaf_of(const struct profile_stack *stack, bool *caller)
 
 	*caller = stack->depth > 1;
 	for (int i = 0; i < PARTS; i++)
-		if (leaf->kernel && leaf->symbol && !strncmp(leaf->symbol, leaves[i], strlen(leaves[i])))
+		if (leaf->kernel && leaf->symbol &&
+		    !strncmp(leaf->symbol, leaves[i], strlen(leaves[i])))
 			return i;
 	return -1;
 }
@@ -395,8 +406,8 @@ static void show_asking(void)
 }
 
 /*
- * Callers reach the kernel's entry, where a way tells them, and each way names the innermost functions. The
- * shares that the workload gives its calls are of its whole life.
+ * Callers reach the kernel's entry, where a way tells them, and each way names the innermost
+ * functions. The shares that the workload gives its calls are of its whole life.
  */
 TEST(attach_rig, system_calls_of_debian_in_a_domain)
 {
@@ -423,11 +434,11 @@ TEST(attach_rig, system_calls_of_debian_in_a_domain)
 
 /* What is known of whose the samples are. */
 struct places {
-	uint64_t calls, of_workload; /* in the system calls of the workload; as its own */
-	uint64_t in_user,
-		in_program; /* in user space, by a process of that name; in its program, with a function */
-	uint64_t wrong;     /* under another name than can be */
-	uint64_t in_cgroup; /* of its calls and loops, in the cgroup that makes them */
+	uint64_t calls, of_workload;  /* in the system calls of the workload; as its own */
+	uint64_t in_user, in_program; /* in user space, by a process of that name; in its program,
+					 with a function */
+	uint64_t wrong;               /* under another name than can be */
+	uint64_t in_cgroup;           /* of its calls and loops, in the cgroup that makes them */
 	uint64_t of_cgroups;
 };
 
@@ -437,7 +448,8 @@ static bool is_of_workload(const struct profile_frame *frame)
 	return strstr(frame->image, "workload") || !strcmp(frame->image, "[vdso]");
 }
 
-/* The guest boots anew, has a shell, which waits for the vCPU, and the agent: they make such calls, too. */
+/* The guest boots anew, has a shell, which waits for the vCPU, and the agent: they make such calls,
+ * too. */
 static bool may_call(const struct profile_stack *stack)
 {
 	static const char *const others[] = { "init", "insmod", "cat",   "setsid",        "grep",
@@ -449,7 +461,8 @@ static bool may_call(const struct profile_stack *stack)
 	return false;
 }
 
-/* The cgroup of the processes that are the workload's in CALL or in LOOP, -1 where it is in none. */
+/* The cgroup of the processes that are the workload's in CALL or in LOOP, -1 where it is in none.
+ */
 static void add_cgroup(struct places *places, const struct profile_stack *stack, int call, int loop)
 {
 	const char *expected = call >= 0 ? "/calls" : "/loops";
@@ -458,7 +471,8 @@ static void add_cgroup(struct places *places, const struct profile_stack *stack,
 		return;
 	places->of_cgroups += stack->samples;
 	places->in_cgroup += !strcmp(stack->cgroup, expected) ? stack->samples : 0;
-	places->wrong += *stack->cgroup && strcmp(stack->cgroup, expected) != 0 ? stack->samples : 0;
+	places->wrong +=
+		*stack->cgroup && strcmp(stack->cgroup, expected) != 0 ? stack->samples : 0;
 }
 
 static void add_place(struct places *places, const struct profile_stack *stack)
@@ -472,7 +486,8 @@ static void add_place(struct places *places, const struct profile_stack *stack)
 	if (call >= 0 && !may_call(stack)) {
 		places->calls += stack->samples;
 		places->of_workload += of_workload ? stack->samples : 0;
-		places->wrong += stack->pid != SAMPLE_TASK_LIMIT && !of_workload ? stack->samples : 0;
+		places->wrong +=
+			stack->pid != SAMPLE_TASK_LIMIT && !of_workload ? stack->samples : 0;
 	}
 	if (leaf->kernel || is_host(stack) || !of_workload)
 		return;
@@ -633,7 +648,8 @@ static int see_turn(void *context, const struct perf_data_sample *sample)
 	struct turns *turns = context;
 
 	if (sample->cpu < 2)
-		turns->of[sample->cpu][(sample->time > turns->gone) + (sample->time > turns->back)]++;
+		turns->of[sample->cpu]
+			 [(sample->time > turns->gone) + (sample->time > turns->back)]++;
 	return 0;
 }
 
@@ -653,8 +669,9 @@ static void check_turns(const char *path)
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	perf_data_reader_close(reader);
 	for (int vcpu = 0; vcpu < 2; vcpu++)
-		printf("%s: vCPU %d has %llu samples, then %llu without the second one, then %llu\n", path,
-		       vcpu, (unsigned long long)turns.of[vcpu][0], (unsigned long long)turns.of[vcpu][1],
+		printf("%s: vCPU %d has %llu samples, then %llu without the second one, then %llu\n",
+		       path, vcpu, (unsigned long long)turns.of[vcpu][0],
+		       (unsigned long long)turns.of[vcpu][1],
 		       (unsigned long long)turns.of[vcpu][2]);
 	CHECK(turns.of[0][0] > 0 && turns.of[0][1] > 0 && turns.of[0][2] > 0);
 	CHECK(turns.of[1][0] > 0 && turns.of[1][2] > 0);
@@ -692,8 +709,8 @@ static void check_life(const char *path, uint64_t text, bool has_second)
 	struct life life;
 
 	read_life(path, &life);
-	printf("%s: %llu samples named by its kernel, %llu on the second vCPU, %llu in firmware\n", path,
-	       (unsigned long long)life.named, (unsigned long long)life.second,
+	printf("%s: %llu samples named by its kernel, %llu on the second vCPU, %llu in firmware\n",
+	       path, (unsigned long long)life.named, (unsigned long long)life.second,
 	       (unsigned long long)life.firmware);
 	CHECK_EQUAL(life.text, text);
 	CHECK_EQUAL(life.wrong, 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What Debian's kernel makes of our ACPI tables and memory map, and that a reboot by ACPI ends the run. */
+/* What Debian's kernel makes of our ACPI tables and memory map, and that a reboot by ACPI ends the
+ * run. */
 #include "tests/rig/rig.h"
 
 /*
@@ -7,15 +8,15 @@
  * which is the whole's, is 1 if there are no complaints in the log, where the
  * command line is as well.
  */
-#define COMMANDS                                                                                             \
-	"nproc;"                                                                                             \
-	"echo+memory+$(grep+-c+^100000000-17fffffff.:.System.RAM+/proc/iomem);"                              \
-	"grep+MemTotal+/proc/meminfo;"                                                                       \
-	"echo+virtio+$(ls+-d+/sys/bus/acpi/devices/LNRO0005*|wc+-l);"                                        \
-	"echo+button+$(ls+/sys/bus/acpi/devices|grep+LNXPWRBN);"                                             \
-	"echo+serial+$(ls+/sys/bus/acpi/devices|grep+PNP0501);"                                              \
-	"grep+-e+ttyS0+-e+acpi+-e+virtio0+/proc/interrupts;"                                                 \
-	"echo+rtc+$(cat+/sys/class/rtc/rtc0/name);"                                                          \
+#define COMMANDS                                                                                   \
+	"nproc;"                                                                                   \
+	"echo+memory+$(grep+-c+^100000000-17fffffff.:.System.RAM+/proc/iomem);"                    \
+	"grep+MemTotal+/proc/meminfo;"                                                             \
+	"echo+virtio+$(ls+-d+/sys/bus/acpi/devices/LNRO0005*|wc+-l);"                              \
+	"echo+button+$(ls+/sys/bus/acpi/devices|grep+LNXPWRBN);"                                   \
+	"echo+serial+$(ls+/sys/bus/acpi/devices|grep+PNP0501);"                                    \
+	"grep+-e+ttyS0+-e+acpi+-e+virtio0+/proc/interrupts;"                                       \
+	"echo+rtc+$(cat+/sys/class/rtc/rtc0/name);"                                                \
 	"dmesg|grep+-v+ommand.line|grep+-e+ACPI.Error+-e+ACPI.Warning+-e+ACPI.BIOS+-e+Firmware.Bug"
 
 static void check_contains(const struct rig_result *result, const char *text)

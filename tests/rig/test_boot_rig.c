@@ -9,21 +9,22 @@
 
 #include "tests/rig/rig.h"
 
-/* Limits against a hang, far from what a boot takes: four vCPUs on the rig's one, on a busy machine, take
- * minutes. */
+/* Limits against a hang, far from what a boot takes: four vCPUs on the rig's one, on a busy
+ * machine, take minutes. */
 #define RUN "build/kvmscope run --pmu off --no-profile --timeout 250 --mem 256M --console stdio "
 
-/* nproc, then a disk that is written and one that must not be, the agent's port, and the entropy device. */
-#define GUEST_COMMANDS                                                                                       \
-	"echo+cpus+$(nproc+--all);"                                                                          \
-	"echo+disk+$(head+-c+5+/dev/vda);"                                                                   \
-	"echo+changed+|dd+of=/dev/vda+bs=512+seek=1+conv=fsync+2>/dev/null;"                                 \
-	"echo+read-only+$(cat+/sys/block/vda/ro)+$(cat+/sys/block/vdb/ro);"                                  \
-	"echo+port+$(cat+/sys/class/virtio-ports/vport0p1/name);"                                            \
-	"exec+3<>/dev/vport0p1;"                                                                             \
-	"echo+from+the+guest>&3;"                                                                            \
-	"read+line<&3;"                                                                                      \
-	"echo+got+$line;"                                                                                    \
+/* nproc, then a disk that is written and one that must not be, the agent's port, and the entropy
+ * device. */
+#define GUEST_COMMANDS                                                                             \
+	"echo+cpus+$(nproc+--all);"                                                                \
+	"echo+disk+$(head+-c+5+/dev/vda);"                                                         \
+	"echo+changed+|dd+of=/dev/vda+bs=512+seek=1+conv=fsync+2>/dev/null;"                       \
+	"echo+read-only+$(cat+/sys/block/vda/ro)+$(cat+/sys/block/vdb/ro);"                        \
+	"echo+port+$(cat+/sys/class/virtio-ports/vport0p1/name);"                                  \
+	"exec+3<>/dev/vport0p1;"                                                                   \
+	"echo+from+the+guest>&3;"                                                                  \
+	"read+line<&3;"                                                                            \
+	"echo+got+$line;"                                                                          \
 	"echo+entropy+$(cat+/sys/class/misc/hw_random/rng_current)"
 
 static void check_contains(const struct rig_result *result, const char *what, const char *text)
@@ -32,15 +33,16 @@ static void check_contains(const struct rig_result *result, const char *what, co
 		FAIL_TEST("%s: no '%s' in:\n%s\n%s", what, text, result->output, result->errors);
 }
 
-static void check_count(const struct rig_result *result, const char *what, const char *text, int expected)
+static void check_count(const struct rig_result *result, const char *what, const char *text,
+			int expected)
 {
 	int count = 0;
 
 	for (const char *at = result->output; (at = strstr(at, text)); at++)
 		count++;
 	if (count != expected)
-		FAIL_TEST("%s: '%s' %d times instead of %d in:\n%s\n%s", what, text, count, expected,
-			  result->output, result->errors);
+		FAIL_TEST("%s: '%s' %d times instead of %d in:\n%s\n%s", what, text, count,
+			  expected, result->output, result->errors);
 }
 
 /* One run with each number of vCPUs, each with new disks and a new peer. */
@@ -49,7 +51,8 @@ static void check_count(const struct rig_result *result, const char *what, const
 	"printf dataX > /tmp/disk; truncate -s 1M /tmp/disk; cp /tmp/disk /tmp/ro; "                         \
 	"build/rig/peer /tmp/agent 'to the guest' > /tmp/peer & peer=$!; " RUN                               \
 	"--cpus $cpus --kernel %s --initrd %s --disk /tmp/disk --disk /tmp/ro,ro --agent-socket /tmp/agent " \
-	"--append 'console=ttyS0 quiet panic=-1 %s kvmscope.run=" GUEST_COMMANDS "' < /dev/null || exit; "   \
+	"--append 'console=ttyS0 quiet panic=-1 %s kvmscope.run=" GUEST_COMMANDS                             \
+	"' < /dev/null || exit; "                                                                            \
 	"echo image $(tail -c +513 /tmp/disk | head -c 7); wait $peer; echo peer $(cat /tmp/peer); done"
 
 static void boots(const char *version, const char *options)
@@ -97,7 +100,8 @@ TEST(boot, debian_7_2)
 	boots("7.2", "");
 }
 
-/* The first SIGINT presses the power button, which this guest sees and does not heed; the second stops it. */
+/* The first SIGINT presses the power button, which this guest sees and does not heed; the second
+ * stops it. */
 TEST(boot, debian_sigint_is_the_power_button_and_a_second_one_stops)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
@@ -108,7 +112,8 @@ TEST(boot, debian_sigint_is_the_power_button_and_a_second_one_stops)
 		return;
 	rig_run(&result, 280,
 		RUN
-		"--kernel %s --initrd %s --append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.end=stay "
+		"--kernel %s --initrd %s --append 'console=ttyS0 quiet " QUICK_BOOT
+		" kvmscope.end=stay "
 		"kvmscope.run=n=0;while+[+$n+=+0+];do+sleep+1;read+n+rest</sys/firmware/acpi/interrupts/ff_pwr_btn;done;"
 		"echo+button+pressed' < /dev/null > /tmp/console & run=$!; "
 		"guest_says() { until grep -q \"$1\" /tmp/console; do kill -0 $run || break; sleep 0.5; done; }; "

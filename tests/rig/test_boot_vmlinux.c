@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Debian's kernels as the vmlinux that is packed in their bzImage: by PVH and by the 64-bit entry. */
+/* Debian's kernels as the vmlinux that is packed in their bzImage: by PVH and by the 64-bit entry.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,8 +27,8 @@ static void boots(const char *version, const char *protocols, int number)
 		return;
 	snprintf(image, sizeof(image), "build/rig/vmlinux-%s", version);
 	/* outside of the rig, where it is fast */
-	snprintf(unpack, sizeof(unpack), "mkdir -p build/rig && tests/rig/extract-vmlinux %s > %s", kernel,
-		 image);
+	snprintf(unpack, sizeof(unpack), "mkdir -p build/rig && tests/rig/extract-vmlinux %s > %s",
+		 kernel, image);
 	REQUIRE_EQUAL(system(unpack), 0);
 	rig_run(&result, 280,
 		"for protocol in %s; do "
@@ -40,8 +41,8 @@ static void boots(const char *version, const char *protocols, int number)
 	CHECK_EQUAL(result.status, 0);
 	if (count(result.output, "cpus 2\r\n") != number ||
 	    count(result.output, "guest-init: status 0") != number)
-		FAIL_TEST("Linux %s by %s did not come up:\n%s\n%s", version, protocols, result.output,
-			  result.errors);
+		FAIL_TEST("Linux %s by %s did not come up:\n%s\n%s", version, protocols,
+			  result.output, result.errors);
 	rig_result_free(&result);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * BPF programs of the guest by their names, with nothing in the guest: tests/rig/guest/load_bpf.c runs those
- * called as the process that is busy in them, and puts new ones in the place of old ones all the time.
+ * BPF programs of the guest by their names, with nothing in the guest: tests/rig/guest/load_bpf.c
+ * runs those called as the process that is busy in them, and puts new ones in the place of old ones
+ * all the time.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +16,8 @@
 
 #define ENOUGH 100
 
-/* Samples of one reader: in code of a BPF program that the process of the sample runs; in another's; and in
- * memory of modules that nobody knows. */
+/* Samples of one reader: in code of a BPF program that the process of the sample runs; in
+ * another's; and in memory of modules that nobody knows. */
 struct tally {
 	unsigned long right, wrong, unknown;
 };
@@ -42,8 +43,8 @@ static bool is_of(const char *symbol, const char *comm)
 	return !strcmp(symbol + strlen(PREFIX) + TAG + 1, comm);
 }
 
-static void count(struct tally *tally, const char *comm, const char *symbol, unsigned long long address,
-		  unsigned long samples)
+static void count(struct tally *tally, const char *comm, const char *symbol,
+		  unsigned long long address, unsigned long samples)
 {
 	if (!is_process(comm))
 		return;
@@ -68,8 +69,8 @@ static void check(const char *what, const struct tally *tally)
 	       tally->right + tally->wrong, tally->wrong, tally->unknown);
 	CHECK_EQUAL(tally->wrong, 0);
 	CHECK(tally->right >= ENOUGH);
-	/* A program is seen with the next look, 50 ms later at most but on a slow machine, of the second that
-	 * it is there for. */
+	/* A program is seen with the next look, 50 ms later at most but on a slow machine, of the
+	 * second that it is there for. */
 	CHECK(tally->right >= tally->unknown);
 }
 
@@ -86,9 +87,11 @@ static void check_perf(const char *directory, const char *file)
 static void check_report(const char *directory, const char *file)
 {
 	char cache[96];
-	struct profile_options options = {
-		.input = file, .sources.buildid_dir = cache, .threads = true, .event = "0", .vcpu = -1
-	};
+	struct profile_options options = { .input = file,
+					   .sources.buildid_dir = cache,
+					   .threads = true,
+					   .event = "0",
+					   .vcpu = -1 };
 	struct tally tally = { 0 };
 	struct profile *profile;
 
@@ -98,8 +101,8 @@ static void check_report(const char *directory, const char *file)
 		const struct profile_stack *stack = profile_stack(profile, i);
 
 		if (stack->depth)
-			count(&tally, stack->comm, stack->frames[0]->symbol, stack->frames[0]->address,
-			      (unsigned long)stack->samples);
+			count(&tally, stack->comm, stack->frames[0]->symbol,
+			      stack->frames[0]->address, (unsigned long)stack->samples);
 	}
 	profile_free(profile);
 	check("report", &tally);

@@ -33,7 +33,8 @@ static void remove_returns(char *text)
 	*to = '\0';
 }
 
-/* What the processor does (SDM vol. 3B 18.2 and 18.3), so that it is not the same nonsense twice. */
+/* What the processor does (SDM vol. 3B 18.2 and 18.3), so that it is not the same nonsense twice.
+ */
 static void check_cases(const char *text)
 {
 	static const char *const cases[] = {
@@ -61,7 +62,8 @@ static void check_hits(const char *text, const char *summary)
 	const char *truth = strstr(text, "host: ");
 	char line[64];
 
-	if (!truth || sscanf(truth, "host: code %u, data %u", &code, &data) != 2 || !code || !data) {
+	if (!truth || sscanf(truth, "host: code %u, data %u", &code, &data) != 2 || !code ||
+	    !data) {
 		FAIL_TEST("the guest did not come to its end: %s", text);
 		return;
 	}
@@ -115,9 +117,10 @@ static void check_hostile(const char *text, const char *errors)
 
 #define SKIPPED_ROUNDS 50
 
-/* Each instruction that KVM steps over by itself and the one behind it, two pairs at a time: there are four
- * registers. */
-static const char *const skipped[] = { "skipped_cpuid", "skipped_out", "skipped_wrmsr", "skipped_hlt" };
+/* Each instruction that KVM steps over by itself and the one behind it, two pairs at a time: there
+ * are four registers. */
+static const char *const skipped[] = { "skipped_cpuid", "skipped_out", "skipped_wrmsr",
+				       "skipped_hlt" };
 
 static unsigned long long skipped_at(int number, const char *where)
 {
@@ -164,12 +167,13 @@ static void check_skipped(const char *errors, int pair)
 #define ON_AMD   "build/rig/debug-guest"
 #define ON_INTEL "build/rig/debug-guest-intel"
 
-/* run NAME COMMAND..., which has to succeed; run_guest NAME COMMAND-LINE OPTION... of kvmscope's. */
-#define BEGIN(directory)                                                                                     \
-	"rm -rf " directory "; mkdir -p " directory "; "                                                     \
-	"run() { local to=" directory "/$1; \"${@:2}\" > $to.output 2> $to.errors || "                       \
-	"{ echo \"$1 failed with status $?:\"; cat $to.output $to.errors; }; }; "                            \
-	"run_guest() { run \"$1\" build/kvmscope run --pmu off --timeout 180 --kernel " GUEST                \
+/* run NAME COMMAND..., which has to succeed; run_guest NAME COMMAND-LINE OPTION... of kvmscope's.
+ */
+#define BEGIN(directory)                                                                           \
+	"rm -rf " directory "; mkdir -p " directory "; "                                           \
+	"run() { local to=" directory "/$1; \"${@:2}\" > $to.output 2> $to.errors || "             \
+	"{ echo \"$1 failed with status $?:\"; cat $to.output $to.errors; }; }; "                  \
+	"run_guest() { run \"$1\" build/kvmscope run --pmu off --timeout 180 --kernel " GUEST      \
 	" -o build/rig/debug-guest.data --append \"$2\" \"${@:3}\"; }; "
 
 /* The watches of program=debug. */
@@ -185,7 +189,8 @@ static const char *watches(void)
 static bool succeeded(const struct rig_result *result)
 {
 	if (result->status || *result->output)
-		FAIL_TEST("in the rig: status %d: %s%s", result->status, result->output, result->errors);
+		FAIL_TEST("in the rig: status %d: %s%s", result->status, result->output,
+			  result->errors);
 	return !result->status && !*result->output;
 }
 
@@ -194,15 +199,17 @@ static struct rig_result read_run(const char *directory, const char *name)
 {
 	struct rig_result run;
 
-	rig_run_here(&run, 60, "cat %s/%s.output; cat %s/%s.errors >&2", directory, name, directory, name);
+	rig_run_here(&run, 60, "cat %s/%s.output; cat %s/%s.errors >&2", directory, name, directory,
+		     name);
 	CHECK_EQUAL(run.status, 0);
 	remove_returns(run.output);
 	return run;
 }
 
 /*
- * The same guest without watches and with them prints the same, and they have all their hits. Traps of RDPMC
- * would let it see bits of DR6 for breakpoints that it has not enabled, in both (docs/guest-pmu.md).
+ * The same guest without watches and with them prints the same, and they have all their hits. Traps
+ * of RDPMC would let it see bits of DR6 for breakpoints that it has not enabled, in both
+ * (docs/guest-pmu.md).
  */
 static void check_guest(const char *directory, const char *name)
 {
@@ -236,8 +243,8 @@ static void check_hostile_run(const char *directory)
 }
 
 /*
- * Once, for all tests; false: it failed, which is theirs. The hostile guest's minute is one of the clock: the
- * others run meanwhile.
+ * Once, for all tests; false: it failed, which is theirs. The hostile guest's minute is one of the
+ * clock: the others run meanwhile.
  */
 static bool run_on_amd(void)
 {
@@ -276,7 +283,8 @@ TEST(debug_guest_rig, watch_is_right_after_a_minute_of_random_registers)
 	check_hostile_run(ON_AMD);
 }
 
-TEST(debug_guest_rig, registers_are_as_without_watches_and_watch_is_right_after_random_ones_on_kvm_intel)
+TEST(debug_guest_rig,
+     registers_are_as_without_watches_and_watch_is_right_after_random_ones_on_kvm_intel)
 {
 	struct rig_result result;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices, as Debian's own drivers find them; see tests/rig/guest-devices for the guest's part. */
+/* The devices, as Debian's own drivers find them; see tests/rig/guest-devices for the guest's part.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -25,18 +26,20 @@ static void check_line(const struct rig_result *result, const char *line)
 /* Files on a file system that the guest is to find, and a disk that it can only read. */
 static bool make_disks(void)
 {
-	return !system("rm -rf " FILES " && mkdir -p " FILES "/tree && cd " FILES " &&"
-		       "head -c 3000000 /dev/urandom > tree/data && (cd tree && md5sum data > data.md5) &&"
-		       "PATH=$PATH:/sbin mke2fs -q -t ext4 -d tree disk.img " DISK_MEGABYTES
-		       "M > /dev/null 2>&1 &&"
-		       "(printf read-only; head -c 100000 /dev/zero) > read-only.img");
+	return !system(
+		"rm -rf " FILES " && mkdir -p " FILES "/tree && cd " FILES " &&"
+		"head -c 3000000 /dev/urandom > tree/data && (cd tree && md5sum data > data.md5) &&"
+		"PATH=$PATH:/sbin mke2fs -q -t ext4 -d tree disk.img " DISK_MEGABYTES
+		"M > /dev/null 2>&1 &&"
+		"(printf read-only; head -c 100000 /dev/zero) > read-only.img");
 }
 
 /* The guest's clock is made of the RTC's seconds. */
 static void check_clock(const struct rig_result *result)
 {
 	const char *line = strstr(result->output, "devices: clock ");
-	long long difference = line ? atoll(line + strlen("devices: clock ")) - (long long)time(NULL) : -1;
+	long long difference =
+		line ? atoll(line + strlen("devices: clock ")) - (long long)time(NULL) : -1;
 
 	if (!line || difference < -300 || difference > 300)
 		FAIL_TEST("the guest's RTC is %lld s off", difference);
@@ -71,14 +74,17 @@ TEST(devices, work_with_debian_drivers)
 
 	RIG_REQUIRED();
 	REQUIRE(make_disks());
-	REQUIRE(!system("tests/rig/initrd --init tests/rig/guest-devices --output build/initrd/devices.cpio"
-			" > /dev/null"));
+	REQUIRE(!system(
+		"tests/rig/initrd --init tests/rig/guest-devices --output build/initrd/devices.cpio"
+		" > /dev/null"));
 	REQUIRE(rig_kernel("6.1"));
 	rig_run(&result, 240,
-		"socket=/tmp/kvmscope-devices.sock; tests/rig/port-peer $socket > " FILES "/peer.txt 2>&1 &"
+		"socket=/tmp/kvmscope-devices.sock; tests/rig/port-peer $socket > " FILES
+		"/peer.txt 2>&1 &"
 		"echo typed by the host | build/kvmscope run --pmu off --no-profile --cpus 2 --mem 256M --timeout 200"
 		" --kernel %s --initrd build/initrd/devices.cpio --append 'console=ttyS0 quiet'"
-		" --disk " FILES "/disk.img --disk " FILES "/read-only.img,ro --agent-socket $socket;"
+		" --disk " FILES "/disk.img --disk " FILES
+		"/read-only.img,ro --agent-socket $socket;"
 		" status=$?; cat " FILES "/peer.txt; exit $status",
 		rig_kernel("6.1"));
 	CHECK_EQUAL(result.status, 0);

@@ -8,9 +8,10 @@ static const char *state_of(json_t *report, const char *id)
 	json_t *row;
 	size_t i;
 
-	json_array_foreach(json_object_get(report, "rows"), i,
-			   row) if (!strcmp(json_string_value(json_object_get(row, "id")),
-					    id)) return json_string_value(json_object_get(row, "state"));
+	json_array_foreach(
+		json_object_get(report, "rows"), i,
+		row) if (!strcmp(json_string_value(json_object_get(row, "id")),
+				 id)) return json_string_value(json_object_get(row, "state"));
 	return NULL;
 }
 
@@ -40,10 +41,11 @@ static json_t *report_from_rig(void)
 
 static void check_boots_linux(json_t *report)
 {
-	static const char *const working[] = { "kvm.device",      "kvm.kernel_speed", "kvm.instructions",
-					       "kvm.system_call", "kvm.irqchip",      "kvm.sync_regs",
-					       "kvm.kick",        "kvm.msr_filter",   "debug.single_step",
-					       "perf.cpu_clock" };
+	static const char *const working[] = { "kvm.device",        "kvm.kernel_speed",
+					       "kvm.instructions",  "kvm.system_call",
+					       "kvm.irqchip",       "kvm.sync_regs",
+					       "kvm.kick",          "kvm.msr_filter",
+					       "debug.single_step", "perf.cpu_clock" };
 
 	CHECK(json_is_true(json_object_get(report, "can_boot_linux")));
 	for (size_t i = 0; i < sizeof(working) / sizeof(working[0]); i++) {

@@ -28,8 +28,8 @@ static void run_to(const struct end *end, struct rig_result *result)
 {
 	char command[256];
 
-	snprintf(command, sizeof(command), "rm -rf " FOLDER "/%s; mkdir -p " FOLDER "/%s", end->name,
-		 end->name);
+	snprintf(command, sizeof(command), "rm -rf " FOLDER "/%s; mkdir -p " FOLDER "/%s",
+		 end->name, end->name);
 	CHECK(command_succeeds(command));
 	rig_run(result, 280,
 		"HOME=$PWD/" FOLDER
@@ -38,7 +38,8 @@ static void run_to(const struct end *end, struct rig_result *result)
 		"/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
 		" %s' "
 		"< /dev/null",
-		end->name, end->options, end->name, rig_kernel("6.1"), rig_initrd("6.1"), end->append);
+		end->name, end->options, end->name, rig_kernel("6.1"), rig_initrd("6.1"),
+		end->append);
 }
 
 static void check_text(const char *what, const char *text, const char *wanted)
@@ -51,9 +52,10 @@ static void check_text(const char *what, const char *text, const char *wanted)
 static char *output_of(const struct end *end, const char *command)
 {
 	int status;
-	char *output = command_output(
-		&status, "PATH=$PWD/build:$PATH; cd " FOLDER "/%s && HOME=$PWD && export HOME && %s",
-		end->name, command);
+	char *output = command_output(&status,
+				      "PATH=$PWD/build:$PATH; cd " FOLDER
+				      "/%s && HOME=$PWD && export HOME && %s",
+				      end->name, command);
 
 	CHECK_EQUAL(status, 0);
 	return output;
@@ -101,23 +103,25 @@ static void check_end(const struct end *end)
 TEST(flight_recorder, debian_panic_leaves_the_last_seconds)
 {
 	RIG_REQUIRED();
-	check_end(&(struct end){ "panic", "kvmscope.end=panic", 0, "guest panic", "sysrq_handle_crash", "",
-				 NULL });
+	check_end(&(struct end){ "panic", "kvmscope.end=panic", 0, "guest panic",
+				 "sysrq_handle_crash", "", NULL });
 }
 
 /* Besides, its programs have their images: what they had mapped is in the file too. */
 TEST(flight_recorder, debian_reset_leaves_the_last_seconds)
 {
 	RIG_REQUIRED();
-	check_end(&(struct end){ "reset",
-				 "kvmscope.run=i=0;while+[+$i+-lt+20000+];do+i=$((i+1));done;" SAY_SHUTDOWN
-				 " reboot=k kvmscope.end=reboot",
-				 0, "guest reset", "__do_sys_reboot", OFTEN " --agent", "  busybox\n" });
+	check_end(&(struct end){
+		"reset",
+		"kvmscope.run=i=0;while+[+$i+-lt+20000+];do+i=$((i+1));done;" SAY_SHUTDOWN
+		" reboot=k kvmscope.end=reboot",
+		0, "guest reset", "__do_sys_reboot", OFTEN " --agent", "  busybox\n" });
 }
 
 TEST(flight_recorder, debian_triple_fault_leaves_the_last_seconds)
 {
 	RIG_REQUIRED();
-	check_end(&(struct end){ "fault", "kvmscope.run=" SAY_SHUTDOWN " reboot=t kvmscope.end=reboot", 3,
+	check_end(&(struct end){ "fault",
+				 "kvmscope.run=" SAY_SHUTDOWN " reboot=t kvmscope.end=reboot", 3,
 				 "triple fault", "__do_sys_reboot", OFTEN, NULL });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Debian's own perf inside of a guest with the emulated PMU, which --pmu auto gives it, while the guest
- * is sampled from outside: against a workload that measures its own shares.
+ * Debian's own perf inside of a guest with the emulated PMU, which --pmu auto gives it, while the
+ * guest is sampled from outside: against a workload that measures its own shares.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,11 +20,12 @@
 	"[ $? = 0 ] || { echo \"$part: wrong\"; exit 1; }; done; "
 
 /* The guest's counters stand still while a sample is taken from outside: rarely, in an emulator. */
-#define COMMAND                                                                                              \
-	"mkdir -p build/rig; build/kvmscope-tests --gtest_filter=vcpu_debug.*:rdpmc_traps.*; "               \
-	"build/kvmscope run --timeout %d --mem 256M -F 9 -o %s --no-buildid-cache "                          \
-	"--kernel %s --initrd %s --disk %s "                                                                 \
-	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=" SCRIPT "' < /dev/null"
+#define COMMAND                                                                                    \
+	"mkdir -p build/rig; build/kvmscope-tests --gtest_filter=vcpu_debug.*:rdpmc_traps.*; "     \
+	"build/kvmscope run --timeout %d --mem 256M -F 9 -o %s --no-buildid-cache "                \
+	"--kernel %s --initrd %s --disk %s "                                                       \
+	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=" SCRIPT               \
+	"' < /dev/null"
 
 /* As few as a busy machine gets. */
 #define SAMPLES_MIN 30
@@ -50,8 +51,9 @@ static double said(const char *output, const char *what)
 }
 
 /*
- * Cycles in all of the guest over what the TSC counted in the time for which the guest ran by its own
- * account: real time less what it was idle and what its host took from it, which it is told as steal time.
+ * Cycles in all of the guest over what the TSC counted in the time for which the guest ran by its
+ * own account: real time less what it was idle and what its host took from it, which it is told as
+ * steal time.
  */
 static void check_all_cycles(const char *output)
 {
@@ -64,9 +66,10 @@ static void check_all_cycles(const char *output)
 }
 
 /*
- * Those of one task are told by the time for which it ran. Its task-clock is longer: it goes on while the
- * host takes the time (steal), and while counters are stopped and started at each switch from and to the
- * task, in exits to kvmscope. What a switch takes is an estimate, by other switches.
+ * Those of one task are told by the time for which it ran. Its task-clock is longer: it goes on
+ * while the host takes the time (steal), and while counters are stopped and started at each switch
+ * from and to the task, in exits to kvmscope. What a switch takes is an estimate, by other
+ * switches.
  */
 static void check_task_cycles(const char *output)
 {
@@ -74,8 +77,8 @@ static void check_task_cycles(const char *output)
 	double switches = said(output, "stat context-switches") * said(output, "switch") / 1e3;
 	double counted = said(output, "stat cycles") / (said(output, "mhz") * 1e3);
 
-	printf("task-clock %.0f ms, %.0f stolen, %.0f in switches; its cycles are %.0f ms\n", clock, stolen,
-	       switches, counted);
+	printf("task-clock %.0f ms, %.0f stolen, %.0f in switches; its cycles are %.0f ms\n", clock,
+	       stolen, switches, counted);
 	CHECK(counted > 0.98 * (clock - stolen - switches));
 	CHECK(counted < 1.02 * clock);
 }
@@ -84,11 +87,13 @@ static void check_task_cycles(const char *output)
 static void check_rdpmc(const char *output)
 {
 	if (!strstr(output, "guest-perf: rdpmc: mapped 0, read 1, without 11"))
-		FAIL_TEST("%.100s", strstr(output, "guest-perf: rdpmc") ? strstr(output, "guest-perf: rdpmc")
-									: "no rdpmc");
+		FAIL_TEST("%.100s", strstr(output, "guest-perf: rdpmc")
+					    ? strstr(output, "guest-perf: rdpmc")
+					    : "no rdpmc");
 }
 
-/* By the workload's own line: of the run that was recorded it is the first behind those that were counted. */
+/* By the workload's own line: of the run that was recorded it is the first behind those that were
+ * counted. */
 static double truth_of_record(const char *output)
 {
 	const char *counted = strstr(output, "guest-perf: all cpu-clock");
@@ -147,8 +152,8 @@ static void check(const struct rig_result *result, bool exact)
 }
 
 /*
- * A tick is that of the kernel whose clock they go by. Linux, which is the last to have any, also waits now
- * and then for what that kernel does for it, which a kick does not interrupt.
+ * A tick is that of the kernel whose clock they go by. Linux, which is the last to have any, also
+ * waits now and then for what that kernel does for it, which a kick does not interrupt.
  */
 static void check_overflows(const char *errors)
 {
@@ -156,9 +161,11 @@ static void check_overflows(const char *errors)
 	unsigned int lines = 0;
 
 	for (const char *at = errors; (at = strstr(at, line)); at += sizeof(line), lines++) {
-		double average = number_behind(at, line), most = number_behind(at, "on average and ");
+		double average = number_behind(at, line),
+		       most = number_behind(at, "on average and ");
 
-		printf("overflows were told %.0f us late on average and %.0f us at most\n", average, most);
+		printf("overflows were told %.0f us late on average and %.0f us at most\n", average,
+		       most);
 		CHECK(average < TICK_US);
 		CHECK(most < TICK_US || !strstr(at + sizeof(line), line));
 	}
@@ -191,7 +198,8 @@ TEST(guest_perf, counts_and_records_on_kvm_amd)
 	rig_result_free(&result);
 }
 
-/* The clock of this rig is its count of instructions: what takes too many never comes to its end. */
+/* The clock of this rig is its count of instructions: what takes too many never comes to its end.
+ */
 TEST(guest_perf, own_guests_count_and_linux_counts_and_records_on_kvm_intel)
 {
 	const char *kernel, *initrd, *disk;
@@ -204,10 +212,11 @@ TEST(guest_perf, own_guests_count_and_linux_counts_and_records_on_kvm_intel)
 	REQUIRE(disk);
 	if (!kernel || !initrd)
 		return;
-	rig_run_on(&result, RIG_INTEL, 800, OWN_GUESTS COMMAND, 280, "build/rig/guest-perf-intel.data",
-		   kernel, initrd, disk);
+	rig_run_on(&result, RIG_INTEL, 800, OWN_GUESTS COMMAND, 280,
+		   "build/rig/guest-perf-intel.data", kernel, initrd, disk);
 	check(&result, true);
 	check_overflows(result.errors);
-	CHECK(fabs(said(result.output, "stat ref-cycles") / said(result.output, "stat cycles") - 1) < 0.02);
+	CHECK(fabs(said(result.output, "stat ref-cycles") / said(result.output, "stat cycles") -
+		   1) < 0.02);
 	rig_result_free(&result);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes back from the rig with kvm_intel, and Debian's kernel profiled on VMX and EPT: in one start. */
+/* What comes back from the rig with kvm_intel, and Debian's kernel profiled on VMX and EPT: in one
+ * start. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +13,8 @@
 /* What perf makes of the profile's samples in the kernel. */
 struct kernel_samples {
 	unsigned int all, named;
-	unsigned int of_calls; /* in a function that only the workload's system calls are busy with */
+	unsigned int
+		of_calls; /* in a function that only the workload's system calls are busy with */
 	unsigned int to_entry; /* of these, with a chain that has the system call's entry */
 };
 
@@ -27,7 +29,8 @@ static void take_frame(struct kernel_samples *samples, struct sample_lines *samp
 	if (!sample->depth++ && address >> 63) {
 		samples->all++;
 		samples->named += strcmp(symbol, "[unknown]") != 0;
-		sample->of_call = !strcmp(symbol, "chacha_permute") || !strcmp(symbol, "clear_user_rep_good");
+		sample->of_call =
+			!strcmp(symbol, "chacha_permute") || !strcmp(symbol, "clear_user_rep_good");
 		samples->of_calls += sample->of_call;
 	}
 	if (sample->of_call && !sample->to_entry && !strncmp(symbol, "entry_SYSCALL_64", 16)) {
@@ -36,7 +39,8 @@ static void take_frame(struct kernel_samples *samples, struct sample_lines *samp
 	}
 }
 
-/* TEXT is perf script -F ip,sym: a line "ADDRESS SYMBOL" for each frame, an empty one behind each sample. */
+/* TEXT is perf script -F ip,sym: a line "ADDRESS SYMBOL" for each frame, an empty one behind each
+ * sample. */
 static struct kernel_samples read_script(char *text)
 {
 	struct kernel_samples samples = { 0 };
@@ -66,8 +70,8 @@ static void check_profile(void)
 	CHECK(samples.all > 1000);
 	CHECK(samples.named >= 0.97 * samples.all);
 	CHECK(samples.of_calls > 300);
-	/* The first seconds are without chains here: this rig's one slow processor is still searching the
-	 * kernel. */
+	/* The first seconds are without chains here: this rig's one slow processor is still
+	 * searching the kernel. */
 	CHECK(samples.to_entry > 100);
 	rig_result_free(&perf);
 }
@@ -89,19 +93,21 @@ TEST(intel, rig_has_ept_and_debian_kernel_is_booted_profiled_and_named)
 	RIG_INTEL_REQUIRED();
 	REQUIRE(kernel && initrd);
 	/* kcore is for annotation only, and large to bring back. */
-	rig_run_on(&result, RIG_INTEL, 500,
-		   "cat /sys/module/kvm_intel/parameters/ept; echo to errors >&2; "
-		   "export HOME=$PWD/" HOME "; mkdir -p $HOME; "
-		   "build/kvmscope run --pmu off --timeout 300 --mem 256M -F 499 --stack-time 100ms -o " DATA
-		   " --kernel %s --initrd %s "
-		   "--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=workload+shares+8'; "
-		   "status=$?; rm -rf $HOME/.debug/*kcore*; [ $status != 0 ] || status=%d; exit $status",
-		   kernel, initrd, STATUS);
+	rig_run_on(
+		&result, RIG_INTEL, 500,
+		"cat /sys/module/kvm_intel/parameters/ept; echo to errors >&2; "
+		"export HOME=$PWD/" HOME "; mkdir -p $HOME; "
+		"build/kvmscope run --pmu off --timeout 300 --mem 256M -F 499 --stack-time 100ms -o " DATA
+		" --kernel %s --initrd %s "
+		"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
+		" kvmscope.run=workload+shares+8'; "
+		"status=$?; rm -rf $HOME/.debug/*kcore*; [ $status != 0 ] || status=%d; exit $status",
+		kernel, initrd, STATUS);
 	check_rig(&result);
 	if (strstr(result.output, "workload: truth process=workload"))
 		check_profile();
 	else
-		FAIL_TEST("Debian's kernel did not run the workload on kvm_intel:\n%s\n%s", result.output,
-			  result.errors);
+		FAIL_TEST("Debian's kernel did not run the workload on kvm_intel:\n%s\n%s",
+			  result.output, result.errors);
 	rig_result_free(&result);
 }

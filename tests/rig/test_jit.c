@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Code that is made at run time: by a JIT of our own, which also puts functions in the place of others, and
- * by node, once with nothing in the guest and then with the agent. Their functions have the shares that they
- * are to have, their names while they are there and no others', and callchains go through them both ways.
+ * Code that is made at run time: by a JIT of our own, which also puts functions in the place of
+ * others, and by node, once with nothing in the guest and then with the agent. Their functions have
+ * the shares that they are to have, their names while they are there and no others', and callchains
+ * go through them both ways.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,11 +17,12 @@
 #define DISK      "build/rig/jit.ext4"
 #define FILES     DISK ".files"
 
-#define GUEST                                                                                                \
-	"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; "                                                     \
-	"HOME=$d build/kvmscope run --agent=guest --pmu off --timeout 400 --mem 384M --cpus 2 -F 499 "       \
-	"--stack-time 100ms --from-line 'guest-init: up' --symfs " FILES " -o $d/perf.data --disk " DISK     \
-	",ro --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " "                 \
+#define GUEST                                                                                          \
+	"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; "                                               \
+	"HOME=$d build/kvmscope run --agent=guest --pmu off --timeout 400 --mem 384M --cpus 2 -F 499 " \
+	"--stack-time 100ms --from-line 'guest-init: up' --symfs " FILES                               \
+	" -o $d/perf.data --disk " DISK                                                                \
+	",ro --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " "           \
 	"kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt+&&+sh+/mnt/script+250' < /dev/null"
 
 /* Of some 1000 in code that stays, however fast or busy the machine is: the programs run for it. */
@@ -34,7 +36,8 @@
 static const char *const hot[] = { "hot_60", "hot_30", "hot_10" };
 static const double truth[] = { 0.6, 0.3, 0.1 };
 
-/* Of tests/rig/guest/userland/hot.js, however V8 has compiled them ("JS:*hot60 /mnt/bin/hot.js:5:15"). */
+/* Of tests/rig/guest/userland/hot.js, however V8 has compiled them ("JS:*hot60
+ * /mnt/bin/hot.js:5:15"). */
 static const char *const node_hot[] = { "hot60 ", "hot30 ", "hot10 " };
 
 /* One of both runs of the program. */
@@ -74,8 +77,8 @@ static bool has_symbol(const struct script_sample *sample, const char *symbol)
 	return false;
 }
 
-/* The loop of an even one lies in the first half of its range, that of an odd one in the second; those of
- * functions that stay lie between. */
+/* The loop of an even one lies in the first half of its range, that of an odd one in the second;
+ * those of functions that stay lie between. */
 static bool is_even(unsigned long long in_function)
 {
 	return in_function >= 0x10 && in_function < 0x17;
@@ -103,7 +106,8 @@ static void print_chain(const struct script_sample *sample)
 {
 	printf("a chain that is not right:");
 	for (size_t i = 0; i < sample->depth; i++)
-		printf(" %#llx %s", (unsigned long long)sample->frames[i].address, sample->frames[i].symbol);
+		printf(" %#llx %s", (unsigned long long)sample->frames[i].address,
+		       sample->frames[i].symbol);
 	printf("\n");
 }
 
@@ -157,7 +161,8 @@ static void count_node(struct node_tally *node, const struct script_frame *leaf)
 	node->named += is_in(leaf, "jitted-");
 	node->behind += node->named > 0;
 	for (int i = 0; i < 3; i++)
-		node->hot[i] += !strncmp(leaf->symbol, "JS:", 3) && strstr(leaf->symbol, node_hot[i]);
+		node->hot[i] +=
+			!strncmp(leaf->symbol, "JS:", 3) && strstr(leaf->symbol, node_hot[i]);
 }
 
 static void count(void *context, const struct script_sample *sample)
@@ -188,7 +193,8 @@ static double bound_for(double share, unsigned long samples)
 	return fmax(0.03, 5 * sqrt(share * (1 - share) / (double)samples));
 }
 
-static void check_shares(const char *const names[3], const unsigned long counts[3], const double shares[3])
+static void check_shares(const char *const names[3], const unsigned long counts[3],
+			 const double shares[3])
 {
 	unsigned long total = counts[0] + counts[1] + counts[2];
 
@@ -219,7 +225,8 @@ static bool read_node(const char **output, struct node_tally *node)
 	const char *line = strstr(*output, "\nnode: ");
 	double times[3];
 
-	if (!line || sscanf(line, "\nnode: %u %lf %lf %lf", &node->pid, &times[0], &times[1], &times[2]) != 4)
+	if (!line || sscanf(line, "\nnode: %u %lf %lf %lf", &node->pid, &times[0], &times[1],
+			    &times[2]) != 4)
 		return false;
 	for (int i = 0; i < 3; i++)
 		node->truth[i] = times[i] / (times[0] + times[1] + times[2]);
@@ -247,11 +254,13 @@ static void check_run(const struct tally *tally, const char *what, bool agent)
 {
 	printf("%s: %lu samples in its code, %lu of them named; %lu of %lu in functions that stay; %lu of %lu chains through C and back reach main(); "
 	       "%lu of functions that took turns; %lu functions and %lu chains wrong\n",
-	       what, tally->jit, tally->jit_named, tally->staying_named, tally->staying, tally->whole,
-	       tally->called_back, tally->turns, tally->wrong_function, tally->wrong_chain);
+	       what, tally->jit, tally->jit_named, tally->staying_named, tally->staying,
+	       tally->whole, tally->called_back, tally->turns, tally->wrong_function,
+	       tally->wrong_chain);
 	CHECK_EQUAL(tally->wrong_function, 0);
 	CHECK_EQUAL(tally->wrong_chain, 0);
-	/* Which function has a place between two looks nobody knows, where it is another's at the second. */
+	/* Which function has a place between two looks nobody knows, where it is another's at the
+	 * second. */
 	CHECK(tally->jit_named * 100 >= tally->jit * 75);
 	CHECK(tally->staying_named * 100 >= tally->staying * (agent ? 98 : 95));
 	CHECK(tally->turns > 0);

@@ -29,14 +29,15 @@ static struct place place_at(const char *directory)
 	struct place place = { .directory = directory };
 
 	for (unsigned int i = 0; i < BOOTS; i++)
-		snprintf(place.files[i], sizeof(place.files[i]), i ? "%s/perf.data.%u" : "%s/perf.data",
-			 directory, i);
+		snprintf(place.files[i], sizeof(place.files[i]),
+			 i ? "%s/perf.data.%u" : "%s/perf.data", directory, i);
 	return place;
 }
 
 struct seen {
 	unsigned long hits[EVENTS], on_cpu1[EVENTS], unnamed, unnamed_hits, kernels;
-	uint64_t text, place; /* place: of the first hit of the first watch, from the text's start */
+	uint64_t text,
+		place; /* place: of the first hit of the first watch, from the text's start */
 	uint64_t other_kernel;
 };
 
@@ -78,13 +79,15 @@ static struct seen read_recording(const char *path)
 									     .mapping = see_mapping,
 									     .context = &seen }),
 		    0);
-	seen.other_kernel = perf_data_reader_summary(reader)->losses.counts[SAMPLE_OTHER_KERNEL_RAN];
+	seen.other_kernel =
+		perf_data_reader_summary(reader)->losses.counts[SAMPLE_OTHER_KERNEL_RAN];
 	perf_data_reader_close(reader);
 	seen.place -= seen.text;
 	return seen;
 }
 
-/* The sum of what the guest printed for WHAT, and if it is NULL for all that write panic_timeout. */
+/* The sum of what the guest printed for WHAT, and if it is NULL for all that write panic_timeout.
+ */
 static unsigned long truth(const char *output, const char *boot, const char *what)
 {
 	char start[64], name[32];
@@ -93,7 +96,8 @@ static unsigned long truth(const char *output, const char *boot, const char *wha
 
 	for (const char *at = output; (at = strstr(at, start)); at += length)
 		if (sscanf(at + length, "%31s %lu", name, &count) == 2 && *name != '_' &&
-		    strcmp(name, "kexec") != 0 && (what ? !strcmp(name, what) : strncmp(name, "of_", 3) != 0))
+		    strcmp(name, "kexec") != 0 &&
+		    (what ? !strcmp(name, what) : strncmp(name, "of_", 3) != 0))
 			sum += count;
 	return sum;
 }
@@ -117,19 +121,21 @@ static int count_records(const char *file, const char *pattern)
 	struct rig_result result;
 	int count;
 
-	rig_run_here(&result, 300, "perf report -D -i %s 2>/dev/null | grep -cE '%s'", file, pattern);
+	rig_run_here(&result, 300, "perf report -D -i %s 2>/dev/null | grep -cE '%s'", file,
+		     pattern);
 	count = atoi(result.output);
 	rig_result_free(&result);
 	return count;
 }
 
-/* The second that the guest spends in a system call has its names in each boot: each of them in some ten
- * samples only, which come in bursts. */
+/* The second that the guest spends in a system call has its names in each boot: each of them in
+ * some ten samples only, which come in bursts. */
 static void check_names(const struct place *place, const char *file)
 {
 	struct rig_result result;
 
-	rig_run_here(&result, 300, "HOME=$PWD/%s build/kvmscope report -i %s", place->directory, file);
+	rig_run_here(&result, 300, "HOME=$PWD/%s build/kvmscope report -i %s", place->directory,
+		     file);
 	CHECK_EQUAL(result.status, 0);
 	if (!strstr(result.output, "getppid") && !strstr(result.output, " x64_sys_call ") &&
 	    !strstr(result.output, " syscall_enter_from_user_mode "))
@@ -137,12 +143,14 @@ static void check_names(const struct place *place, const char *file)
 	rig_result_free(&result);
 }
 
-static void check_boot(const struct place *place, const char *output, unsigned int boot, struct seen *seen)
+static void check_boot(const struct place *place, const char *output, unsigned int boot,
+		       struct seen *seen)
 {
 	*seen = read_recording(place->files[boot]);
 	printf("%s: text at %#llx, %lu hits of %lu writes, %lu on CPU 1; %lu samples in another kernel\n",
-	       boots[boot], (unsigned long long)seen->text, seen->hits[1], truth(output, boots[boot], NULL),
-	       seen->on_cpu1[1], (unsigned long)seen->other_kernel);
+	       boots[boot], (unsigned long long)seen->text, seen->hits[1],
+	       truth(output, boots[boot], NULL), seen->on_cpu1[1],
+	       (unsigned long)seen->other_kernel);
 	CHECK_EQUAL(seen->kernels, 1);
 	CHECK_EQUAL(seen->text, text_of(output, boots[boot]));
 	CHECK_EQUAL(seen->hits[1], truth(output, boots[boot], NULL));
@@ -155,7 +163,8 @@ static void check_boot(const struct place *place, const char *output, unsigned i
 	check_names(place, place->files[boot]);
 }
 
-/* By page tables: one process's alone; of a module: each CPU's own. They were there in the first boot only.
+/* By page tables: one process's alone; of a module: each CPU's own. They were there in the first
+ * boot only.
  */
 static void check_added(const struct place *place, const char *output, const struct seen *seen)
 {
@@ -180,26 +189,28 @@ static bool check_run(const struct place *place, const struct rig_result *result
 	/* One build: the same instruction wrote each time. */
 	CHECK_EQUAL(seen[1].place, seen[0].place);
 	CHECK_EQUAL(seen[2].place, seen[0].place);
-	/* A reset comes between two files; what a kexec starts is at first in the file of what was before. */
+	/* A reset comes between two files; what a kexec starts is at first in the file of what was
+	 * before. */
 	CHECK_EQUAL(seen[0].other_kernel, 0);
 	CHECK(seen[1].other_kernel);
 	CHECK_EQUAL(seen[0].on_cpu1[1], truth(result->output, boots[0], "on_cpu1"));
-	/* Armed when its kernel was found, and disarmed when that was gone, on at least the one vCPU that
-	 * ran. */
+	/* Armed when its kernel was found, and disarmed when that was gone, on at least the one
+	 * vCPU that ran. */
 	CHECK(count_records(place->files[0], "PERF_RECORD_UNTHROTTLE") >= 3);
 	/* That a kernel is gone by a kexec may be noticed when the next one's file has begun. */
 	CHECK(count_records(place->files[1], "PERF_RECORD_THROTTLE") +
 		      count_records(place->files[2], "PERF_RECORD_THROTTLE") >=
 	      6);
 	CHECK(count_records(place->files[2], "PERF_RECORD_UNTHROTTLE") >= 3);
-	CHECK(strstr(result->errors, "mem:panic_timeout:w is not watched until its new place is known"));
+	CHECK(strstr(result->errors,
+		     "mem:panic_timeout:w is not watched until its new place is known"));
 	CHECK(strstr(result->errors, "mem:panic_timeout:w is watched again, at "));
 	CHECK(strstr(result->errors, "disarmed 2 times with its kernel"));
 	return true;
 }
 
-#define INITRD                                                                                               \
-	"tests/rig/initrd --modules '' --output build/initrd/kexec.cpio build/rig/life"                      \
+#define INITRD                                                                                     \
+	"tests/rig/initrd --modules '' --output build/initrd/kexec.cpio build/rig/life"            \
 	" && tests/rig/initrd --modules 'virtio_mmio virtio_blk dccp_ipv4' --output build/initrd/life.cpio build/rig/life %s build/initrd/kexec.cpio"
 
 /* The rig starts anew if its emulator stands still; so has the guest to. */
@@ -210,7 +221,8 @@ static bool check_run(const struct place *place, const struct rig_result *result
 	"-o %s --watch panic_timeout:4:w --watch panic_on_oops:4:w,pid=4321 --watch panic_on_warn:4:w,comm=chosen " \
 	"--append 'console=ttyS0 quiet maxcpus=1 "
 
-/* They are for annotation only, and large to bring back from Bochs; the symbols beside them are not. */
+/* They are for annotation only, and large to bring back from Bochs; the symbols beside them are
+ * not. */
 #define WITHOUT_KCORE "; status=$?; rm -f $HOME/.debug/*kcore*/*/*/kcore; exit $status"
 
 /* The kernel; NULL where there is none. */
@@ -227,8 +239,8 @@ static const char *prepare(void)
 	return kernel;
 }
 
-#define RUN_IN(place, kernel)                                                                                \
-	(place).directory, (place).directory, (place).directory, (place).directory, kernel,                  \
+#define RUN_IN(place, kernel)                                                                      \
+	(place).directory, (place).directory, (place).directory, (place).directory, kernel,        \
 		(place).directory, (place).files[0]
 
 TEST(life_rig, watches_survive_hot_plug_reset_and_kexec)
@@ -242,7 +254,8 @@ TEST(life_rig, watches_survive_hot_plug_reset_and_kexec)
 	kernel = prepare();
 	if (!kernel)
 		return;
-	rig_run(&result, 400, BEGIN "tests/rig/life-host " RUN("") "kvmscope.run=life+ask' --cpus 2",
+	rig_run(&result, 400,
+		BEGIN "tests/rig/life-host " RUN("") "kvmscope.run=life+ask' --cpus 2",
 		RUN_IN(place, kernel));
 	if (check_run(&place, &result, seen))
 		check_added(&place, result.output, seen);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Live migration of Debian's kernel on a standard KVM (kvm_amd): the tests of migration (tests/kvm), which
- * move a guest of our own where they run by themselves, in the rig.
+ * Live migration of Debian's kernel on a standard KVM (kvm_amd): the tests of migration
+ * (tests/kvm), which move a guest of our own where they run by themselves, in the rig.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Modules of Debian's kernel that are loaded the moment after another one was unloaded, into its place
- * (tests/rig/guest/modules.c). A sample's process tells which module was there: the truth, sample by sample.
- * And one that comes back elsewhere, with a watch on a variable of its own.
+ * Modules of Debian's kernel that are loaded the moment after another one was unloaded, into its
+ * place (tests/rig/guest/modules.c). A sample's process tells which module was there: the truth,
+ * sample by sample. And one that comes back elsewhere, with a watch on a variable of its own.
  */
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -33,7 +33,8 @@ static void count(struct tally *tally, unsigned int module, const char *function
 
 	if (!is_right || !strcmp(image, images[!module])) {
 		if (!tally->wrong++)
-			FAIL_TEST("%s was running, and is said to be %s %s", names[module], function, image);
+			FAIL_TEST("%s was running, and is said to be %s %s", names[module],
+				  function, image);
 		return;
 	}
 	tally->of_function[module] += is_named;
@@ -41,7 +42,8 @@ static void count(struct tally *tally, unsigned int module, const char *function
 	tally->untold[module] += !is_named && strcmp(image, images[module]) != 0;
 }
 
-/* "COMM ADDRESS FUNCTION (IMAGE)", the innermost frame of each sample; PAGE is the one of the shared place.
+/* "COMM ADDRESS FUNCTION (IMAGE)", the innermost frame of each sample; PAGE is the one of the
+ * shared place.
  */
 static struct tally read_lines(const char *command, unsigned long long page)
 {
@@ -67,8 +69,8 @@ static struct tally check(const char *who, const char *command, unsigned long lo
 	struct tally tally = read_lines(command, page);
 
 	for (unsigned int module = 0; module < 2; module++)
-		printf("%s: %s has %lu samples in its image, %lu in its functions, %lu are not told\n", who,
-		       names[module], tally.of_image[module], tally.of_function[module],
+		printf("%s: %s has %lu samples in its image, %lu in its functions, %lu are not told\n",
+		       who, names[module], tally.of_image[module], tally.of_function[module],
 		       tally.untold[module]);
 	CHECK_EQUAL(tally.wrong, 0);
 	return tally;
@@ -79,11 +81,12 @@ static const char *make_initrd(void)
 	struct rig_result result;
 	bool made;
 
-	rig_run_here(&result, 300,
-		     "tests/rig/initrd --kernel 6.1 --output build/initrd/modules.cpio --modules "
-		     "'virtio_mmio virtio_console button algif_hash' build/rig/modules "
-		     "build/cache/kernels/6.1/modules/lib/modules/*/kernel/crypto/{md4,michael_mic}.ko "
-		     "build/cache/kernels/6.1/modules/lib/modules/*/kernel/net/ipv4/tcp_{bic,illinois}.ko");
+	rig_run_here(
+		&result, 300,
+		"tests/rig/initrd --kernel 6.1 --output build/initrd/modules.cpio --modules "
+		"'virtio_mmio virtio_console button algif_hash' build/rig/modules "
+		"build/cache/kernels/6.1/modules/lib/modules/*/kernel/crypto/{md4,michael_mic}.ko "
+		"build/cache/kernels/6.1/modules/lib/modules/*/kernel/net/ipv4/tcp_{bic,illinois}.ko");
 	made = !result.status;
 	if (!made)
 		FAIL_TEST("tests/rig/initrd: %s", result.errors);
@@ -95,8 +98,10 @@ static const char *make_initrd(void)
 #define WATCHED "max_increment"
 #define WRITES  200
 
-/* A line for the guest, which waits for it, when its watch was armed or disarmed with its module. */
-#define TELL_GUEST "sed -un -e 'w /dev/stderr' -e '/is watched again\\|is not watched until/s/.*/seen/p'"
+/* A line for the guest, which waits for it, when its watch was armed or disarmed with its module.
+ */
+#define TELL_GUEST                                                                                 \
+	"sed -un -e 'w /dev/stderr' -e '/is watched again\\|is not watched until/s/.*/seen/p'"
 
 /* One guest for all tests; NULL: it did not run, which is recorded. */
 static const struct rig_result *profile(void)
@@ -114,7 +119,8 @@ static const struct rig_result *profile(void)
 			 ";stty+-echo;modules+again+tcp_bic+" WATCHED "+tcp_illinois+%d", WRITES);
 	if (!result.output)
 		rig_run(&result, 280,
-			"set -o pipefail; rm -rf " HOME "; mkdir -p " HOME "; in=$(mktemp -u); mkfifo $in; "
+			"set -o pipefail; rm -rf " HOME "; mkdir -p " HOME
+			"; in=$(mktemp -u); mkfifo $in; "
 			"{ HOME=$PWD/" HOME
 			" build/kvmscope run --pmu off --kernel %s --initrd %s --mem 256M -F 999 -o " DATA
 			" %s --append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.run="
@@ -138,8 +144,8 @@ static unsigned long long shared_page(const char *output)
 		place = strtoull(at + 4, NULL, 16);
 		if (page && place != page) {
 			test_skip(__FILE__, __LINE__,
-				  "the modules lay at %#llx and %#llx: nothing to be told apart", page,
-				  place);
+				  "the modules lay at %#llx and %#llx: nothing to be told apart",
+				  page, place);
 			return 0;
 		}
 		page = place;
@@ -158,7 +164,9 @@ TEST(module_truth, no_sample_is_in_a_module_that_had_its_place_before_or_behind)
 	page = result ? shared_page(result->output) : 0;
 	if (!page)
 		return;
-	perfs = check("perf", "HOME=$PWD/" HOME " perf script -G -F comm,ip,sym,dso -i " DATA " 2>/dev/null",
+	perfs = check("perf",
+		      "HOME=$PWD/" HOME " perf script -G -F comm,ip,sym,dso -i " DATA
+		      " 2>/dev/null",
 		      page);
 	ours = check("kvmscope",
 		     "HOME=$PWD/" HOME " build/kvmscope export --format script -i " DATA
@@ -196,7 +204,9 @@ static int add(struct moments *moments, const struct moment *moment)
 
 static int see_sample(void *context, const struct perf_data_sample *sample)
 {
-	const struct moment moment = { .time = sample->time, .address = sample->address, .hit = true };
+	const struct moment moment = { .time = sample->time,
+				       .address = sample->address,
+				       .hit = true };
 
 	return sample->event == 1 ? add(context, &moment) : 0;
 }
@@ -234,7 +244,8 @@ static void see(struct seen *seen, const struct moment *moment)
 	seen->hit_while_stopped |= seen->stopped;
 }
 
-/* A record's place in the file is not its place in time: samples wait for what is still to be told of them.
+/* A record's place in the file is not its place in time: samples wait for what is still to be told
+ * of them.
  */
 static struct seen read_hits(void)
 {
@@ -269,7 +280,8 @@ static unsigned int read_places(const char *output, unsigned long long places[2]
 	return count;
 }
 
-/* Before the kernel is found and while its module is not there it stands still, and the stream says so. */
+/* Before the kernel is found and while its module is not there it stands still, and the stream says
+ * so. */
 TEST(module_truth, watch_goes_with_its_module_and_is_armed_where_that_comes_back)
 {
 	const struct rig_result *result;
@@ -293,9 +305,11 @@ TEST(module_truth, watch_goes_with_its_module_and_is_armed_where_that_comes_back
 	CHECK_EQUAL(seen.starts, 2);
 	CHECK_EQUAL(seen.stops, 3);
 	CHECK(seen.stopped);
-	CHECK(strstr(result->errors, "mem:" WATCHED ":w is not watched until its module is loaded again"));
+	CHECK(strstr(result->errors,
+		     "mem:" WATCHED ":w is not watched until its module is loaded again"));
 	for (int i = 0; i < 2; i++) {
-		snprintf(text, sizeof(text), "mem:" WATCHED ":w is watched again, at %#llx\n", places[i]);
+		snprintf(text, sizeof(text), "mem:" WATCHED ":w is watched again, at %#llx\n",
+			 places[i]);
 		if (!strstr(result->errors, text))
 			FAIL_TEST("it is not said: %s", text);
 	}

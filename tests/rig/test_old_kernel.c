@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Linux 5.4 as Ubuntu built it: the oldest kernel to be had. It has no BTF and no ORC tables, and its
- * functions keep frame pointers. Its symbols are those that it says it has, chains reach the entry, and the
- * agent answers. Which process a sample is of is found by tasks of the agent's own: processes have
- * their names, and none a wrong one; so have images, once the agent had the time to tell of them: the guest
- * rests before its end.
+ * Linux 5.4 as Ubuntu built it: the oldest kernel to be had. It has no BTF and no ORC tables, and
+ * its functions keep frame pointers. Its symbols are those that it says it has, chains reach the
+ * entry, and the agent answers. Which process a sample is of is found by tasks of the agent's own:
+ * processes have their names, and none a wrong one; so have images, once the agent had the time to
+ * tell of them: the guest rests before its end.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,13 +12,14 @@
 #include "tests/rig/remap_truth.h"
 #include "tests/rig/rig.h"
 #include "tests/rig/system_call_chains.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/report/profile_stacks.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define DIRECTORY "build/rig/old-kernel"
 #define INITRD    "build/initrd/old-kernel.cpio"
 #define ENOUGH    100ul
-/* Functions in the lines of /proc/kallsyms, which are in the image; there are no modules, and no KASLR. */
+/* Functions in the lines of /proc/kallsyms, which are in the image; there are no modules, and no
+ * KASLR. */
 #define FUNCTION "^ffffffff8[0-2][0-9a-f]*.[tTwW].[^.]"
 
 static bool make_initrd(void)
@@ -52,17 +53,18 @@ static void check_symbols(const char *said)
 	rig_result_free(&result);
 }
 
-/* Of all samples since the first of the workload, behind the guest's line. Within a switch from one task to
- * the next some have none. */
+/* Of all samples since the first of the workload, behind the guest's line. Within a switch from one
+ * task to the next some have none. */
 static void check_tasks(void)
 {
 	struct rig_result result;
 	unsigned long all, untold;
 
-	rig_run_here(&result, 60,
-		     "perf script -G -i " DIRECTORY "/perf.data -F comm 2> /dev/null | "
-		     "awk '$1 == \"workload\" { begun = 1 } begun { all++; untold += $1 == \"vcpu\" } "
-		     "END { print all + 0, untold + 0 }'");
+	rig_run_here(
+		&result, 60,
+		"perf script -G -i " DIRECTORY "/perf.data -F comm 2> /dev/null | "
+		"awk '$1 == \"workload\" { begun = 1 } begun { all++; untold += $1 == \"vcpu\" } "
+		"END { print all + 0, untold + 0 }'");
 	REQUIRE_EQUAL(sscanf(result.output, "%lu %lu", &all, &untold), 2);
 	rig_result_free(&result);
 	printf("5.4: %lu of %lu samples have no task\n", untold, all);
@@ -71,8 +73,8 @@ static void check_tasks(void)
 }
 
 /*
- * The code of each of four programs tells by its address which one it is (tests/rig/guest/remap.c), so the
- * process that runs it has to be called so, and the image be its own.
+ * The code of each of four programs tells by its address which one it is (tests/rig/guest/remap.c),
+ * so the process that runs it has to be called so, and the image be its own.
  */
 static void check_names(void)
 {
@@ -80,8 +82,8 @@ static void check_names(void)
 	struct remap_truth truth = remap_truth_read(DIRECTORY "/perf.data", DIRECTORY);
 	unsigned long right, wrong;
 
-	printf("5.4: %lu samples in their image, %lu in another, %lu not told\n", truth.right, truth.wrong,
-	       truth.untold);
+	printf("5.4: %lu samples in their image, %lu in another, %lu not told\n", truth.right,
+	       truth.wrong, truth.untold);
 	CHECK(truth.right > 0);
 	CHECK_EQUAL(truth.wrong, 0);
 	rig_run_here(
@@ -93,28 +95,31 @@ static void check_names(void)
 		"END { print right + 0, wrong + 0 }'");
 	REQUIRE_EQUAL(sscanf(result.output, "%lu %lu", &right, &wrong), 2);
 	rig_result_free(&result);
-	printf("5.4: %lu samples in programs have their process's name, %lu another's\n", right, wrong);
+	printf("5.4: %lu samples in programs have their process's name, %lu another's\n", right,
+	       wrong);
 	CHECK(right > 0);
 	CHECK_EQUAL(wrong, 0);
 }
 
 /*
- * Who calls whom in tests/rig/guest/workload.c. It has frame pointers; what it is linked with, as syscall()
- * and what calls main(), has none.
+ * Who calls whom in tests/rig/guest/workload.c. It has frame pointers; what it is linked with, as
+ * syscall() and what calls main(), has none.
  */
 static const struct {
 	const char *function, *caller;
 } calls[] = {
-	{ "syscall", "task_getrandom" },      { "syscall", "task_read" },   { "syscall", "task_pread64" },
-	{ "task_getrandom", "run_tasks" },    { "task_read", "run_tasks" }, { "task_pread64", "run_tasks" },
-	{ "run_tasks", "start_process" },     { "run_tasks", "main" },      { "start_process", "main" },
-	{ "main", "__libc_start_call_main" },
+	{ "syscall", "task_getrandom" },  { "syscall", "task_read" },
+	{ "syscall", "task_pread64" },    { "task_getrandom", "run_tasks" },
+	{ "task_read", "run_tasks" },     { "task_pread64", "run_tasks" },
+	{ "run_tasks", "start_process" }, { "run_tasks", "main" },
+	{ "start_process", "main" },      { "main", "__libc_start_call_main" },
 };
 #define CALLS (sizeof(calls) / sizeof(calls[0]))
 
 struct callers {
 	struct symbols *program;
-	uint64_t right, wrong, whole; /* pairs; samples whose callers are told to the one of main() */
+	uint64_t right, wrong,
+		whole; /* pairs; samples whose callers are told to the one of main() */
 };
 
 static const char *function_at(const struct callers *callers, uint64_t address)
@@ -124,8 +129,8 @@ static const char *function_at(const struct callers *callers, uint64_t address)
 	return symbols_find(callers->program, address, &symbol) ? symbol.name : "";
 }
 
-static void count_caller(struct callers *callers, const struct profile_stack *stack, const char *function,
-			 const char *caller)
+static void count_caller(struct callers *callers, const struct profile_stack *stack,
+			 const char *function, const char *caller)
 {
 	bool known = false, right = false;
 
@@ -161,12 +166,15 @@ static void count_callers(struct callers *callers, const struct profile_stack *s
 /* What a caller is said to be has to be the one, and nobody may be left out between. */
 static void check_callers(void)
 {
-	const struct profile_options options = { .input = DIRECTORY "/perf.data", .event = "0", .vcpu = -1 };
+	const struct profile_options options = { .input = DIRECTORY "/perf.data",
+						 .event = "0",
+						 .vcpu = -1 };
 	struct callers callers = { 0 };
 	struct profile *profile;
 
-	REQUIRE_EQUAL(
-		elf_symbols_load(&callers.program, "build/rig/workload", ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&callers.program, "build/rig/workload",
+				       ELF_VIRTUAL_ADDRESSES, NULL, 0),
+		      0);
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
 		if (!strcmp(profile_stack(profile, i)->comm, "workload"))
@@ -196,7 +204,8 @@ TEST(old_kernel, of_ubuntu_5_4_has_its_functions_and_callers)
 		"--pmu off --agent --timeout 250 --mem 256M --cpus 2 "
 		"--stack-time 100ms -F 499 -o $d/perf.data --kernel %s --initrd " INITRD
 		" --append 'console=ttyS0 quiet panic=-1 pti=off kvmscope.wait "
-		"kvmscope.run=grep+" FUNCTION "+/proc/kallsyms|sort+-u|md5sum;workload+shares+4;remap+6'",
+		"kvmscope.run=grep+" FUNCTION
+		"+/proc/kallsyms|sort+-u|md5sum;workload+shares+4;remap+6'",
 		kernel);
 	printf("%s\n", result.errors);
 	if (result.status || !strstr(result.output, "remap: mapped")) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debian's kernels tell of their panics by pvpanic, with the module that udev would load for what our DSDT
- * says. */
+/* Debian's kernels tell of their panics by pvpanic, with the module that udev would load for what
+ * our DSDT says. */
 #include "tests/rig/rig.h"
 
 static void check_panic(const char *version)

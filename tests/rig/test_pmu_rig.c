@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The emulated PMU on a standard KVM, kvm_amd, so AMD's, which auto gives; and Linux without one. */
+/* The emulated PMU on a standard KVM, kvm_amd, so AMD's, which auto gives; and Linux without one.
+ */
 #include <string.h>
 
 #include "tests/rig/rig.h"
@@ -12,9 +13,9 @@
 	"--kernel build/guests/guest.elf --append \"program=pmu loops=100000000 pmu=$part\"; "                    \
 	"[ $? = 0 ] || { echo \"$part: wrong\"; exit 1; }; done; "
 
-#define LINUX                                                                                                \
-	"build/kvmscope run --no-control --no-profile --pmu off --timeout 250 --mem 256M --kernel %s "       \
-	"--initrd %s --append 'console=ttyS0 quiet " QUICK_BOOT                                              \
+#define LINUX                                                                                          \
+	"build/kvmscope run --no-control --no-profile --pmu off --timeout 250 --mem 256M --kernel %s " \
+	"--initrd %s --append 'console=ttyS0 quiet " QUICK_BOOT                                        \
 	" kvmscope.run=dmesg+|+grep+-A1+Performance.Events'"
 
 /*

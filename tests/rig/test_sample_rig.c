@@ -43,8 +43,8 @@ struct profile_text {
 	size_t count;
 };
 
-/* Where kernel chains begin besides system calls: exceptions, interrupts, kernel threads, the idle loop,
- * boot. */
+/* Where kernel chains begin besides system calls: exceptions, interrupts, kernel threads, the idle
+ * loop, boot. */
 static bool is_other_root(const char *symbol)
 {
 	static const char *const roots[] = { "asm_",
@@ -92,14 +92,15 @@ static void take_frame(struct line_sample *sample, unsigned long long address, c
 static struct line_sample *add_sample(struct profile_text *text, double time, double weight)
 {
 	if (!(text->count & (text->count - 1)))
-		text->samples =
-			realloc(text->samples, (text->count ? 2 * text->count : 1) * sizeof(*text->samples));
-	text->samples[text->count] = (struct line_sample){ .time = time, .weight = weight, .call = -1 };
+		text->samples = realloc(text->samples, (text->count ? 2 * text->count : 1) *
+							       sizeof(*text->samples));
+	text->samples[text->count] =
+		(struct line_sample){ .time = time, .weight = weight, .call = -1 };
 	return &text->samples[text->count++];
 }
 
-/* perf script -F misc,time,period,ip,sym: a line "MISC TIME: PERIOD", a line "ADDRESS SYMBOL" for each frame,
- * an empty line. Samples of the host (H) are none of the guest's. */
+/* perf script -F misc,time,period,ip,sym: a line "MISC TIME: PERIOD", a line "ADDRESS SYMBOL" for
+ * each frame, an empty line. Samples of the host (H) are none of the guest's. */
 static struct profile_text read_script(const char *path, unsigned int cpus)
 {
 	struct profile_text text = { 0 };
@@ -110,7 +111,8 @@ static struct profile_text read_script(const char *path, unsigned int cpus)
 	FILE *perf;
 
 	snprintf(command, sizeof(command),
-		 "HOME=$PWD/" HOME " perf script -i %s -F misc,time,period,ip,sym 2>/dev/null", cpus, path);
+		 "HOME=$PWD/" HOME " perf script -i %s -F misc,time,period,ip,sym 2>/dev/null",
+		 cpus, path);
 	perf = popen(command, "r");
 	while (perf && fgets(line, sizeof(line), perf)) {
 		if (sscanf(line, " %7[A-Za-z] %lf: %lf", misc, &time, &weight) == 3)
@@ -148,7 +150,8 @@ static bool find_window(const struct profile_text *text, double *begin, double *
 	return count > 100;
 }
 
-/* Samples of the kernel in the workload's time; by_call and calls by weight, as a report shows them. */
+/* Samples of the kernel in the workload's time; by_call and calls by weight, as a report shows
+ * them. */
 struct tally {
 	double by_call[CALLS], calls;
 	double squares; /* of the calls' weights */
@@ -156,7 +159,8 @@ struct tally {
 };
 
 /* ON_ONE_STACK: chains go no further than the stack that the sample was on. */
-static struct tally tally_window(const struct profile_text *text, double begin, double end, bool on_one_stack)
+static struct tally tally_window(const struct profile_text *text, double begin, double end,
+				 bool on_one_stack)
 {
 	struct tally tally = { 0 };
 
@@ -226,22 +230,23 @@ static void check_names_and_chains(const struct tally *tally, unsigned int cpus)
 }
 
 /*
- * Every function with its number of samples. What has no name is left out: of an address in an image perf
- * shows the offset, and of the host, which has no addresses here, nothing.
+ * Every function with its number of samples. What has no name is left out: of an address in an
+ * image perf shows the offset, and of the host, which has no addresses here, nothing.
  */
 static void check_perf_agrees(const char *data, unsigned int cpus)
 {
-	char *ours = command_output(NULL,
-				    "HOME=$PWD/" HOME " build/kvmscope report -i %s --sort symbol | "
-				    "awk '!/^#/ && $NF != \"[host]\" && $NF !~ /^(0x)?[0-9a-f]+$/ "
-				    "{ gsub(\",\", \"\", $2); print $2, $NF }' | sort",
-				    cpus, data);
-	char *theirs =
+	char *ours =
 		command_output(NULL,
-			       "HOME=$PWD/" HOME " perf report -i %s --stdio --no-children -g none -s sym "
-			       "-F sample,sym 2>/dev/null | "
-			       "awk '!/^#/ && NF && $NF !~ /^(0x)?[0-9a-f]+$/ { print $1, $NF }' | sort",
+			       "HOME=$PWD/" HOME " build/kvmscope report -i %s --sort symbol | "
+			       "awk '!/^#/ && $NF != \"[host]\" && $NF !~ /^(0x)?[0-9a-f]+$/ "
+			       "{ gsub(\",\", \"\", $2); print $2, $NF }' | sort",
 			       cpus, data);
+	char *theirs = command_output(
+		NULL,
+		"HOME=$PWD/" HOME " perf report -i %s --stdio --no-children -g none -s sym "
+		"-F sample,sym 2>/dev/null | "
+		"awk '!/^#/ && NF && $NF !~ /^(0x)?[0-9a-f]+$/ { print $1, $NF }' | sort",
+		cpus, data);
 
 	CHECK(strlen(ours) > 1000);
 	if (strcmp(ours, theirs) != 0)
@@ -250,19 +255,20 @@ static void check_perf_agrees(const char *data, unsigned int cpus)
 	free(theirs);
 }
 
-/* Its boot, of which nothing is asked, would take twice as long if it was sampled as often as the workload.
+/* Its boot, of which nothing is asked, would take twice as long if it was sampled as often as the
+ * workload.
  */
 #define RUN                                                                                                                        \
 	"build/kvmscope run --pmu off --name sample --sampler %s --stack-time 100ms --kernel %s --initrd %s --mem 256M --cpus %u " \
 	"-F 49 -o %s --append 'console=ttyS0 quiet " QUICK_BOOT                                                                    \
 	" kvmscope.run=sleep+1;workload+shares+%u+%u' "                                                                            \
 	"< /dev/null > /tmp/console"
-#define WHEN_IT_IS_UP                                                                                        \
+#define WHEN_IT_IS_UP                                                                              \
 	"until grep -q 'guest-init: up' /tmp/console; do kill -0 $run || break; sleep 0.2; done; "
 
 /* False if no profile came about; the failure is recorded. */
-static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int seconds, struct tally *tally,
-			   double *truth)
+static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int seconds,
+			   struct tally *tally, double *truth)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
 	struct rig_result result;
@@ -275,7 +281,8 @@ static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int 
 		return false;
 	snprintf(data, sizeof(data), "build/rig/sample-%u.data", cpus);
 	rig_run(&result, 500,
-		"export HOME=$PWD/" HOME "; rm -rf $HOME; mkdir -p $HOME; " RUN " & run=$!; " WHEN_IT_IS_UP
+		"export HOME=$PWD/" HOME "; rm -rf $HOME; mkdir -p $HOME; " RUN
+		" & run=$!; " WHEN_IT_IS_UP
 		"build/kvmscope ctl --name sample freq %d >&2 && wait $run; status=$?; cat /tmp/console; exit $status",
 		cpus, sampler, kernel, initrd, cpus, data, seconds, cpus, FREQUENCY);
 	made = !result.status && read_truth(result.output, truth);
@@ -287,7 +294,8 @@ static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int 
 	text = read_script(data, cpus);
 	made = find_window(&text, &begin, &end);
 	if (made) {
-		/* BPF copies one stack; how much of the time is interrupts' depends on the machine. */
+		/* BPF copies one stack; how much of the time is interrupts' depends on the machine.
+		 */
 		*tally = tally_window(&text, begin, end, !strcmp(sampler, "bpf"));
 		check_names_and_chains(tally, cpus);
 		check_perf_agrees(data, cpus);
@@ -299,7 +307,8 @@ static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int 
 	return made;
 }
 
-/* Shares in percent, found and true, of several runs, each of which counts by what its samples tell. */
+/* Shares in percent, found and true, of several runs, each of which counts by what its samples
+ * tell. */
 struct shares {
 	double found[CALLS], truth[CALLS];
 	double samples; /* effective ones */
@@ -319,7 +328,8 @@ static void add_run(struct shares *shares, const struct tally *run, const double
 	}
 }
 
-/* Points that a share may be off: 3, or where there are not samples enough to tell five standard deviations.
+/* Points that a share may be off: 3, or where there are not samples enough to tell five standard
+ * deviations.
  */
 static double bound_for(const struct shares *shares, double truth)
 {
@@ -329,8 +339,8 @@ static double bound_for(const struct shares *shares, double truth)
 static void check_shares(const struct shares *shares)
 {
 	for (int i = 0; i < CALLS; i++) {
-		printf("%s: %.1f %% of samples worth %.0f, %.1f %% true\n", calls[i], shares->found[i],
-		       shares->samples, shares->truth[i]);
+		printf("%s: %.1f %% of samples worth %.0f, %.1f %% true\n", calls[i],
+		       shares->found[i], shares->samples, shares->truth[i]);
 		if (fabs(shares->found[i] - shares->truth[i]) > bound_for(shares, shares->truth[i]))
 			FAIL_TEST("%s has %.1f %% of the samples, %.1f %% is true", calls[i],
 				  shares->found[i], shares->truth[i]);

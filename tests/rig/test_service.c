@@ -24,7 +24,8 @@ static bool make_initrd(const char *system)
 	bool made;
 
 	rig_run_here(&result, 120,
-		     "mkdir -p " DIRECTORY "/%s && tests/rig/init-system %s > " DIRECTORY "/%s/initrd",
+		     "mkdir -p " DIRECTORY "/%s && tests/rig/init-system %s > " DIRECTORY
+		     "/%s/initrd",
 		     system, system, system);
 	made = !result.status;
 	if (!made)
@@ -34,8 +35,9 @@ static bool make_initrd(const char *system)
 }
 
 /*
- * Each guest begins when its kernel is known, without which nothing has a name; process $run is kvmscope.
- * norandmaps: the emulator translates a program anew wherever else it lies, and these systems start hundreds.
+ * Each guest begins when its kernel is known, without which nothing has a name; process $run is
+ * kvmscope. norandmaps: the emulator translates a program anew wherever else it lies, and these
+ * systems start hundreds.
  */
 #define RECORD                                                                                                                   \
 	"for system in systemd openrc busybox; do d=$PWD/" DIRECTORY                                                             \
@@ -72,7 +74,8 @@ static unsigned long sessions_of(const char *says)
 	return number;
 }
 
-/* Samples in a program's own function that is named as it is, and those in one that is another's. */
+/* Samples in a program's own function that is named as it is, and those in one that is another's.
+ */
 static void check_names(const char *system)
 {
 	/* In a session after each of the agent's three starts. */
@@ -89,8 +92,8 @@ static void check_names(const char *system)
 			"if ($NF == \"spin_%s\") right += $2; else wrong += $2 } END { print right + 0, wrong + 0 }'",
 			system, system, told[i], told[i]);
 		REQUIRE_EQUAL(sscanf(result.output, "%lu %lu", &right, &wrong), 2);
-		printf("%s: %s: %lu samples in its function, %lu in another's\n", system, told[i], right,
-		       wrong);
+		printf("%s: %s: %lu samples in its function, %lu in another's\n", system, told[i],
+		       right, wrong);
 		CHECK(right >= ENOUGH);
 		CHECK_EQUAL(wrong, 0);
 		rig_result_free(&result);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A stripped program of a Debian guest, whose functions nobody here can name: a debuginfod server of the
- * test's own has it and its separate file, of which come its functions, and those that are inlined in them.
+ * A stripped program of a Debian guest, whose functions nobody here can name: a debuginfod server
+ * of the test's own has it and its separate file, of which come its functions, and those that are
+ * inlined in them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,9 +21,10 @@
 /* Of both runs of the user land, some 600. */
 #define ENOUGH 300
 
-/* What our library asks remembers what a server did not know once. $HOME has no names of the guest's. */
-#define KVMSCOPE                                                                                             \
-	"rm -rf $HOME/cache; DEBUGINFOD_CACHE_PATH=$HOME/cache build/kvmscope %s -i %s/perf.data --inline "  \
+/* What our library asks remembers what a server did not know once. $HOME has no names of the
+ * guest's. */
+#define KVMSCOPE                                                                                            \
+	"rm -rf $HOME/cache; DEBUGINFOD_CACHE_PATH=$HOME/cache build/kvmscope %s -i %s/perf.data --inline " \
 	"--debuginfod=http://127.0.0.1:%d 2> /dev/null"
 
 /* The innermost frame of a sample in the program. */
@@ -45,7 +47,8 @@ static bool read_frame(const char *line, struct leaf *leaf, char path[128])
 	return true;
 }
 
-/* Behind the line that a sample begins with. What it is inlined in follows, the last of which has a path. */
+/* Behind the line that a sample begins with. What it is inlined in follows, the last of which has a
+ * path. */
 static void read_leaf(FILE *script, struct leaves *leaves)
 {
 	struct leaf *leaf = &leaves->of[leaves->count], caller;
@@ -59,12 +62,14 @@ static void read_leaf(FILE *script, struct leaves *leaves)
 	leaves->count += !strcmp(path, "/mnt/bin/stripped") && leaves->count < SAMPLES_MAX - 1;
 }
 
-static void read_leaves(const struct debuginfod_server *server, const char *directory, struct leaves *leaves)
+static void read_leaves(const struct debuginfod_server *server, const char *directory,
+			struct leaves *leaves)
 {
 	char command[512], line[1024];
 	FILE *script;
 
-	snprintf(command, sizeof(command), KVMSCOPE, "export --format script", directory, server->port);
+	snprintf(command, sizeof(command), KVMSCOPE, "export --format script", directory,
+		 server->port);
 	script = popen(command, "re");
 	leaves->count = 0;
 	while (script && fgets(line, sizeof(line), script))
@@ -109,8 +114,8 @@ static void check_names(const struct leaves *leaves)
 	said = popen("addr2line -f -e " PROGRAM ".whole < $HOME/addresses", "re");
 	for (size_t i = 0; said && i < leaves->count && fgets(line, sizeof(line), said); i++) {
 		line[strcspn(line, "\n")] = '\0';
-		/* Of code that no function has been compiled to it knows no name, and nor do we, but of
-		 * stubs. */
+		/* Of code that no function has been compiled to it knows no name, and nor do we,
+		 * but of stubs. */
 		if (strcmp(line, "??") != 0 || !strstr(leaves->of[i].name, "@plt"))
 			CHECK_STRING(leaves->of[i].name, strcmp(line, "??") ? line : "[unknown]");
 		CHECK(fgets(line, sizeof(line), said));
@@ -121,7 +126,8 @@ static void check_names(const struct leaves *leaves)
 /* By the steps that each makes; the program itself makes none. */
 static void check_shares(const struct leaves *leaves)
 {
-	double often = (double)count(leaves, "add_often"), seldom = (double)count(leaves, "add_seldom");
+	double often = (double)count(leaves, "add_often"),
+	       seldom = (double)count(leaves, "add_seldom");
 	double share = often / (often + seldom), deviation = sqrt(0.75 * 0.25 / (often + seldom));
 
 	printf("of %zu samples in the stripped program %.0f are in add_often(), %.0f in add_seldom(): %.1f %%, in truth 75.0 %%\n",
@@ -132,14 +138,15 @@ static void check_shares(const struct leaves *leaves)
 
 static void check_report(const struct debuginfod_server *server, const char *directory)
 {
-	char *text =
-		command_output(NULL, KVMSCOPE, "report --sort comm,image,symbol", directory, server->port);
+	char *text = command_output(NULL, KVMSCOPE, "report --sort comm,image,symbol", directory,
+				    server->port);
 
 	CHECK(strstr(text, "add_often (inlined)"));
 	CHECK(strstr(text, "add_seldom (inlined)"));
 	free(text);
 	text = command_output(
-		NULL, "build/kvmscope report --sort comm,image,symbol -i %s/perf.data --inline 2> /dev/null",
+		NULL,
+		"build/kvmscope report --sort comm,image,symbol -i %s/perf.data --inline 2> /dev/null",
 		directory);
 	CHECK(strstr(text, "stripped"));
 	CHECK(!strstr(text, "stripped_spin"));
@@ -153,7 +160,8 @@ static void serve_and_check(const char *directory)
 	struct debuginfod_server server;
 
 	perf_home_enter(server.home);
-	REQUIRE(command_succeeds("mkdir $HOME/files && cp " PROGRAM " " PROGRAM ".debug $HOME/files"));
+	REQUIRE(command_succeeds("mkdir $HOME/files && cp " PROGRAM " " PROGRAM
+				 ".debug $HOME/files"));
 	debuginfod_server_start(&server);
 	read_when_it_answers(&server, directory, &leaves);
 	check_names(&leaves);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The guest's tasks, their control groups, their lives and their images in Debian's kernels, with nothing in
- * the guest. */
+/* The guest's tasks, their control groups, their lives and their images in Debian's kernels, with
+ * nothing in the guest. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,8 +17,8 @@ struct told_lives {
 	uint32_t tasks; /* their parent: alpha's */
 };
 
-static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
-		    uint64_t time, bool before)
+static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
+		    uint32_t parent_tid, uint64_t time, bool before)
 {
 	struct told_lives *lives = context;
 
@@ -72,8 +72,8 @@ static void check_remapped(const char *what, const char *directory)
 
 	snprintf(file, sizeof(file), "%s/perf.data", directory);
 	truth = remap_truth_read(file, directory);
-	printf("%s, remapped: %lu samples in the right image, %lu in a wrong one, %lu not told\n", what,
-	       truth.right, truth.wrong, truth.untold);
+	printf("%s, remapped: %lu samples in the right image, %lu in a wrong one, %lu not told\n",
+	       what, truth.right, truth.wrong, truth.untold);
 	CHECK(truth.right > 0);
 	CHECK_EQUAL(truth.wrong, 0);
 	CHECK_EQUAL(truth.misnamed, 0);
@@ -141,7 +141,7 @@ TEST(tasks, of_debian_7_2_with_isolated_page_tables)
 
 #define LATE "build/rig/late-look"
 
-#define LATE_GUEST                                                                                           \
+#define LATE_GUEST                                                                                 \
 	"console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=echo+tasks:+begin;sleep+4;tasks+4"
 
 static void check_late(const char *what, const char *directory)
@@ -149,16 +149,17 @@ static void check_late(const char *what, const char *directory)
 	struct rig_result report;
 
 	tasks_truth_check_cgroups(what, directory);
-	rig_run_here(&report, 60,
-		     "build/kvmscope report --json -i %s/perf.data | grep -o '\"look_cut\": [0-9]*'",
-		     directory);
+	rig_run_here(
+		&report, 60,
+		"build/kvmscope report --json -i %s/perf.data | grep -o '\"look_cut\": [0-9]*'",
+		directory);
 	printf("%s", report.output);
 	rig_result_free(&report);
 }
 
 /*
- * Each look ends behind the first address: the rest is looked up by the collector. A flight recorder's too,
- * whose file is written when the guest panics.
+ * Each look ends behind the first address: the rest is looked up by the collector. A flight
+ * recorder's too, whose file is written when the guest panics.
  */
 TEST(tasks, have_their_cgroups_where_the_stop_had_no_time)
 {

@@ -10,12 +10,12 @@
 #include "vmm/report/profile_stacks.h"
 
 /*
- * In a run that begins without a watch, and has none any more at its end; process $run is kvmscope. Its guest
- * begins when there is one, and ends behind it: each waits for a line from the console.
+ * In a run that begins without a watch, and has none any more at its end; process $run is kvmscope.
+ * Its guest begins when there is one, and ends behind it: each waits for a line from the console.
  */
-#define WATCH_FOR_A_WHILE                                                                                    \
-	"ctl=\"build/kvmscope ctl --name tasks\"; "                                                          \
-	"until $ctl status 2>&1 | grep -q Linux; do kill -0 $run || break; sleep 0.2; done; "                \
+#define WATCH_FOR_A_WHILE                                                                          \
+	"ctl=\"build/kvmscope ctl --name tasks\"; "                                                \
+	"until $ctl status 2>&1 | grep -q Linux; do kill -0 $run || break; sleep 0.2; done; "      \
 	"$ctl bp add " DEBIAN_WATCHED "; echo >&3; sleep 5; $ctl bp remove " DEBIAN_WATCHED
 
 /* *HITS: those that the watch had when it was removed. */
@@ -54,8 +54,8 @@ static const char *program_of(const char *name)
 	return !strcmp(name, "deleted") ? "deleted" : strrchr(tasks_truth_image(name), '/') + 1;
 }
 
-/* By the symbols that the agent sent, while the programs ran that nobody else has; it is not asked for those
- * whose beginning was MISSED. */
+/* By the symbols that the agent sent, while the programs ran that nobody else has; it is not asked
+ * for those whose beginning was MISSED. */
 static void check_names_by_agent(const char *directory, uint64_t missed)
 {
 	struct tasks_tally tally = { 0 };
@@ -97,9 +97,9 @@ static uint64_t count_missed(const struct profile *profile)
 }
 
 /*
- * With an agent in the guest it is known which file was executed, whatever its threads call themselves. One
- * that has no time beside a busy machine tells of some of it too late; what it is not known of is called as
- * its threads are.
+ * With an agent in the guest it is known which file was executed, whatever its threads call
+ * themselves. One that has no time beside a busy machine tells of some of it too late; what it is
+ * not known of is called as its threads are.
  */
 TEST(tasks, are_charged_to_their_program)
 {
@@ -131,6 +131,7 @@ TEST(tasks, are_charged_to_their_program)
 	       (unsigned long long)charges.unknown, (unsigned long long)missed);
 	CHECK(charges.right >= TASKS_ENOUGH);
 	CHECK(missed || !charges.unknown);
-	/* Behind a loss the program before an execve is believed until the agent has told of all anew. */
+	/* Behind a loss the program before an execve is believed until the agent has told of all
+	 * anew. */
 	CHECK(missed || charges.right == charges.samples);
 }

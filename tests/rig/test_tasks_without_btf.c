@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The guest's tasks where its kernel says nothing of its types: told by a file, or found by those of the
- * agent. */
+/* The guest's tasks where its kernel says nothing of its types: told by a file, or found by those
+ * of the agent. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "vmm/symbols/btf_file.h"
 
 /*
- * Four times: without any other BTF, with its own in a file, as objcopy takes it out and in the ELF file, and
- * with another kernel's. Each guest begins when its kernel is known; process $run is kvmscope. Once more with
- * the agent, when its tasks have been found.
+ * Four times: without any other BTF, with its own in a file, as objcopy takes it out and in the ELF
+ * file, and with another kernel's. Each guest begins when its kernel is known; process $run is
+ * kvmscope. Once more with the agent, when its tasks have been found.
  */
 #define RECORD_WITHOUT_BTF                                                                                   \
 	"d=$PWD/" WITHOUT_BTF "; for btf in none raw elf another; do o=\"--btf $d/$btf\"; "                  \
@@ -29,7 +29,8 @@
 	"mkdir -p $d/of-agent; HOME=$d/of-agent tests/rig/begin-when-known --said '" FOUND "' "              \
 	"build/kvmscope run --verbose --pmu off --agent --timeout 90 --mem 256M -F 999 --stack-time 100ms "  \
 	"--from-line 'guest-init: waits' -o $d/of-agent/perf.data --kernel $d/kernel --initrd %s "           \
-	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.wait kvmscope.run=tasks+2'"
+	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                                 \
+	" kvmscope.wait kvmscope.run=tasks+2'"
 #define FOUND "found by those of its agent"
 
 static bool record_without_btf(struct rig_result *result, const char *initrd)
@@ -65,9 +66,10 @@ static void check_found(const char *said)
 	uint8_t *data;
 	size_t size;
 
-	REQUIRE(found && sscanf(found, FOUND ": pid %u, tgid %u, comm %u, mm %u, stack %u, tasks %u; pgd %u",
-				&offsets[0], &offsets[1], &offsets[2], &offsets[3], &offsets[4], &offsets[5],
-				&table) == 7);
+	REQUIRE(found &&
+		sscanf(found, FOUND ": pid %u, tgid %u, comm %u, mm %u, stack %u, tasks %u; pgd %u",
+		       &offsets[0], &offsets[1], &offsets[2], &offsets[3], &offsets[4], &offsets[5],
+		       &table) == 7);
 	REQUIRE_EQUAL(btf_file_load(WITHOUT_BTF_RAW, &data, &size), 0);
 	REQUIRE_EQUAL(btf_open(&btf, span_of(data, size)), 0);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -81,8 +83,8 @@ static void check_found(const char *said)
 }
 
 /*
- * Without BTF nobody says what the runqueue is about to run, so within a switch some have no task. Their
- * images are told by events, and looked at in other tests.
+ * Without BTF nobody says what the runqueue is about to run, so within a switch some have no task.
+ * Their images are told by events, and looked at in other tests.
  */
 static void check_tasks(const char *what, const char *directory)
 {
@@ -91,8 +93,8 @@ static void check_tasks(const char *what, const char *directory)
 
 	tasks_truth_count_samples(directory, &tally);
 	told = (double)tally.told;
-	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what, tally.told,
-	       tally.known, tally.wrong);
+	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what,
+	       tally.told, tally.known, tally.wrong);
 	CHECK(tally.told >= TASKS_ENOUGH / 10);
 	CHECK((double)tally.known / told >= 0.98 - 5 * sqrt(0.02 * 0.98 / told));
 	CHECK_EQUAL(tally.wrong, 0);
@@ -116,6 +118,7 @@ TEST(tasks, of_a_kernel_without_btf_are_told_by_a_file_of_its_own_or_by_the_agen
 	check_tasks("with the agent", WITHOUT_BTF "/of-agent");
 	check_found(result.errors);
 	CHECK(strstr(result.errors, "has no BTF that says where its processes are"));
-	CHECK(strstr(result.errors, "/another is not used: it is not of the kernel that the guest runs"));
+	CHECK(strstr(result.errors,
+		     "/another is not used: it is not of the kernel that the guest runs"));
 	rig_result_free(&result);
 }

@@ -8,8 +8,8 @@
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/rig.h"
 #include "vmm/guest/symbol_table.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/report/profile_stacks.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define FRAMES_START 0x28000000ull
 #define FRAMES_END   0x29000000ull
@@ -17,8 +17,8 @@
 
 /* Innermost first; "*" stands for any number of the C library's own. */
 static const char *const chains[][CHAIN_MAX] = {
-	{ "spin_below_frames", "large_frame", "variable_frame", "aligned_frame", "recursive", "recursive",
-	  "recursive", "recursive", "main", "*", "_start", NULL },
+	{ "spin_below_frames", "large_frame", "variable_frame", "aligned_frame", "recursive",
+	  "recursive", "recursive", "recursive", "main", "*", "_start", NULL },
 	{ "spin_in_comparison", "compare", "*", "sort", "main", "*", "_start", NULL },
 	{ "spin_in_handler", "handle", "*", "interrupt", "main", "*", "_start", NULL },
 };
@@ -100,10 +100,13 @@ static void count_stack(const struct profile_stack *stack, const struct symbols 
 		count_chain(stack, names, count, counts);
 }
 
-static void check_recording(const char *version, const char *directory, const struct symbols *symbols)
+static void check_recording(const char *version, const char *directory,
+			    const struct symbols *symbols)
 {
 	char input[256], cache[256];
-	struct profile_options options = { .input = input, .sources.buildid_dir = cache, .event = "0", .vcpu = -1 };
+	struct profile_options options = {
+		.input = input, .sources.buildid_dir = cache, .event = "0", .vcpu = -1
+	};
 	struct counts counts = { 0 };
 	struct profile *profile;
 	uint64_t whole = 0;
@@ -115,8 +118,8 @@ static void check_recording(const char *version, const char *directory, const st
 		count_stack(profile_stack(profile, i), symbols, &counts);
 	profile_free(profile);
 	for (size_t i = 0; i < CHAINS; i++) {
-		printf("%s: %llu whole chains of %s\n", version, (unsigned long long)counts.whole[i],
-		       chains[i][0]);
+		printf("%s: %llu whole chains of %s\n", version,
+		       (unsigned long long)counts.whole[i], chains[i][0]);
 		CHECK(counts.whole[i] > 10);
 		whole += counts.whole[i];
 	}
@@ -136,7 +139,8 @@ static void unwinds(const char *version)
 	directory = debian_recording(version, "on");
 	if (!directory)
 		return;
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, FRAMES_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, FRAMES_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0),
+		      0);
 	check_recording(version, directory, symbols);
 	symbols_free(symbols);
 }

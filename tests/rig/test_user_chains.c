@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The guest's own perf record --call-graph dwarf keeps the registers of user space and a copy of the stack
- * with each sample, and perf unwinds them where it reads the file. Here we do so, too, in a guest that has
- * the stack and the code in its memory: both have the same bytes and the same files, and a sample's chain is
- * to be the same in every frame.
+ * The guest's own perf record --call-graph dwarf keeps the registers of user space and a copy of
+ * the stack with each sample, and perf unwinds them where it reads the file. Here we do so, too, in
+ * a guest that has the stack and the code in its memory: both have the same bytes and the same
+ * files, and a sample's chain is to be the same in every frame.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -99,9 +99,9 @@ static void load_image(struct recording *recording, struct image *image)
 	file = open(path, O_RDONLY | O_CLOEXEC);
 	if (file < 0)
 		return;
-	REQUIRE_EQUAL(
-		cfi_image_compile(&image->table, &(struct elf_source){ .read = read_file, .context = &file }),
-		0);
+	REQUIRE_EQUAL(cfi_image_compile(&image->table, &(struct elf_source){ .read = read_file,
+									     .context = &file }),
+		      0);
 	load_code(recording, image, file);
 	close(file);
 	user_image_set_cfi(image->image, image->table);
@@ -169,8 +169,8 @@ static int see_exec(void *context, uint32_t pid, uint64_t time)
 	return 0;
 }
 
-static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
-		    uint64_t time, bool before)
+static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
+		    uint32_t parent_tid, uint64_t time, bool before)
 {
 	struct recording *recording = context;
 	unsigned int count;
@@ -195,9 +195,10 @@ static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_p
 /* AX BX CX DX SI DI BP SP IP FLAGS CS SS R8 ... R15 (arch/x86/include/uapi/asm/perf_regs.h). */
 #define REGISTERS      0xff0fffull
 #define REGISTER_COUNT 20
-#define SAMPLE_TYPE                                                                                          \
-	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_CALLCHAIN |    \
-	 PERF_SAMPLE_PERIOD | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER | PERF_SAMPLE_DATA_SRC)
+#define SAMPLE_TYPE                                                                                \
+	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR |                  \
+	 PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_PERIOD | PERF_SAMPLE_REGS_USER |                      \
+	 PERF_SAMPLE_STACK_USER | PERF_SAMPLE_DATA_SRC)
 
 static void set_registers(struct guest_registers *registers, const uint64_t *of)
 {
@@ -245,8 +246,8 @@ static void map_code(struct flat_guest *guest, const struct mapping *mapping)
 		uint64_t offset = page - mapping->start + mapping->offset;
 
 		if (offset < image->size)
-			flat_guest_map(guest, guest->registers.paging.cr3, page, image->gpa + offset, PAGE,
-				       4);
+			flat_guest_map(guest, guest->registers.paging.cr3, page,
+				       image->gpa + offset, PAGE, 4);
 	}
 }
 
@@ -271,7 +272,8 @@ static struct user_map map_of(const struct recording *recording, uint32_t pid)
 				(struct user_mapping){ .start = mapping->start,
 						       .end = mapping->end,
 						       .offset = mapping->offset,
-						       .flags = USER_MAPPING_READ | USER_MAPPING_EXEC,
+						       .flags = USER_MAPPING_READ |
+								USER_MAPPING_EXEC,
 						       .image = mapping->image->image };
 	}
 	return map;
@@ -289,8 +291,10 @@ static struct frame frame_of(const struct recording *recording, uint32_t pid, ui
 	return (struct frame){ address, "[unknown]", NULL };
 }
 
-/* REGISTERS and, behind them, the stack: its size, so many bytes, and how many of these are of it. */
-static void unwind(struct recording *recording, struct chain *chain, uint32_t pid, const uint64_t *registers)
+/* REGISTERS and, behind them, the stack: its size, so many bytes, and how many of these are of it.
+ */
+static void unwind(struct recording *recording, struct chain *chain, uint32_t pid,
+		   const uint64_t *registers)
 {
 	const uint64_t *stack = registers + REGISTER_COUNT;
 	uint64_t addresses[SCRIPT_DEPTH_MAX];
@@ -331,7 +335,8 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	/* Of one CPU: the file's order is that of time, in which perf script tells them. */
 	CHECK(sample->time >= recording->time);
 	recording->time = sample->time;
-	*chain = (struct chain){ .tid = sample->tid, .is_program = is_program(recording, sample->pid) };
+	*chain = (struct chain){ .tid = sample->tid,
+				 .is_program = is_program(recording, sample->pid) };
 	if (registers[0])
 		unwind(recording, chain, sample->pid, registers + 1);
 	return 0;
@@ -378,8 +383,9 @@ struct comparison {
 };
 
 /*
- * What perf says of user space. Where the copy of the stack has no more it adds the call of nothing, at -1;
- * where it has lost its way, what it took for an address, at which nothing is mapped.
+ * What perf says of user space. Where the copy of the stack has no more it adds the call of
+ * nothing, at -1; where it has lost its way, what it took for an address, at which nothing is
+ * mapped.
  */
 static struct chain chain_of(const struct script_sample *sample)
 {
@@ -418,8 +424,9 @@ static void print_chain(const char *who, const struct chain *chain)
 }
 
 /*
- * Forked by storm, and executed: perf still has the libraries where storm has them, too, and reads the tables
- * of each as of the lower place. Its chains leave out frames, and end before the program's begin.
+ * Forked by storm, and executed: perf still has the libraries where storm has them, too, and reads
+ * the tables of each as of the lower place. Its chains leave out frames, and end before the
+ * program's begin.
  */
 static bool is_misread(const struct script_sample *sample)
 {
@@ -472,7 +479,8 @@ static void check_chains(const char *version)
 	snprintf(file, sizeof(file), "%s/disk", directory);
 	snprintf(environment, sizeof(environment), "HOME=$PWD/%s", directory);
 	snprintf(options, sizeof(options),
-		 "--symfs " USERLAND_FILES " --kallsyms %s/.debug/\\[kernel.kallsyms]/*/kallsyms", directory);
+		 "--symfs " USERLAND_FILES " --kallsyms %s/.debug/\\[kernel.kallsyms]/*/kallsyms",
+		 directory);
 	recording = calloc(1, sizeof(*recording));
 	REQUIRE(recording);
 	read_recording(recording, file);
@@ -487,7 +495,8 @@ static void check_chains(const char *version)
 	CHECK(comparison.samples >= ENOUGH);
 	CHECK(comparison.untold * 20 <= comparison.samples);
 	CHECK(comparison.frames >= 4 * comparison.samples);
-	/* Nearly all others are of _fini, of which perf takes the caller's caller for its caller. */
+	/* Nearly all others are of _fini, of which perf takes the caller's caller for its caller.
+	 */
 	CHECK(comparison.same * 100 >= comparison.samples * 99);
 	free_recording(recording);
 }

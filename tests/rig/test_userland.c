@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A user land as Debian builds it (tests/rig/guest/userland: C with and without frame pointers, C++, shared
- * libraries, plug-ins that come and go, a stripped program, processes of some ms, and one that works in a
- * module of the kernel) in Debian's kernels, whose programs say how they spent their time. It runs twice in
- * each guest: with nothing in the guest, named by --symfs; and with the agent, which is all that names its
- * functions then. On one kernel the guest's own perf records the callchains of the first run by DWARF.
+ * A user land as Debian builds it (tests/rig/guest/userland: C with and without frame pointers,
+ * C++, shared libraries, plug-ins that come and go, a stripped program, processes of some ms, and
+ * one that works in a module of the kernel) in Debian's kernels, whose programs say how they spent
+ * their time. It runs twice in each guest: with nothing in the guest, named by --symfs; and with
+ * the agent, which is all that names its functions then. On one kernel the guest's own perf records
+ * the callchains of the first run by DWARF.
  */
 #include <elf.h>
 #include <math.h>
@@ -64,14 +65,16 @@ static bool is_in_run(const struct run *run, const char *comm, unsigned int tid)
 
 struct tally {
 	const struct run *run;
-	unsigned long samples;        /* in user space, of the programs */
-	unsigned long in_images;      /* of these, in an image that the process has */
-	unsigned long untold;         /* in none that is known */
-	unsigned long named, unnamed; /* where the image's own table has a name, or another one gave one */
-	unsigned long stripped;       /* where its own has none, but a separate file's has */
-	unsigned long nameless;       /* where nobody has one */
-	unsigned long hidden;         /* of these, in the C++ run-time's libraries */
-	unsigned long busy, charged;  /* in functions, and said to be of the process that has the function */
+	unsigned long samples;   /* in user space, of the programs */
+	unsigned long in_images; /* of these, in an image that the process has */
+	unsigned long untold;    /* in none that is known */
+	unsigned long named,
+		unnamed; /* where the image's own table has a name, or another one gave one */
+	unsigned long stripped; /* where its own has none, but a separate file's has */
+	unsigned long nameless; /* where nobody has one */
+	unsigned long hidden;   /* of these, in the C++ run-time's libraries */
+	unsigned long busy,
+		charged; /* in functions, and said to be of the process that has the function */
 	unsigned long wrong;
 	unsigned long in_function[FUNCTIONS];
 };
@@ -95,20 +98,24 @@ static int function_of(const char *symbol)
 /* What PROCESS may have mapped: itself, the libraries of its own, those of Debian, the vDSO. */
 static bool may_have(const char *process, const char *image)
 {
-	if (!strcmp(image, "[vdso]") || !strncmp(image, "/mnt/lib/", 9) || !strncmp(image, "/mnt/lib64/", 11))
+	if (!strcmp(image, "[vdso]") || !strncmp(image, "/mnt/lib/", 9) ||
+	    !strncmp(image, "/mnt/lib64/", 11))
 		return true;
 	if (strncmp(image, "/mnt/bin/", 9) != 0)
 		return false;
 	for (size_t i = 0; i < FUNCTIONS; i++)
-		if (!strcmp(functions[i].process, process) && !strcmp(functions[i].image, image + 9))
+		if (!strcmp(functions[i].process, process) &&
+		    !strcmp(functions[i].image, image + 9))
 			return true;
 	return !strcmp(image + 9, process);
 }
 
-/* Debian has the names of the functions that they keep to themselves in another archive, for debuggers. */
+/* Debian has the names of the functions that they keep to themselves in another archive, for
+ * debuggers. */
 static bool hides_functions(const char *image)
 {
-	return !strcmp(image, "/mnt/lib/libgcc_s.so.1") || !strcmp(image, "/mnt/lib/libstdc++.so.6");
+	return !strcmp(image, "/mnt/lib/libgcc_s.so.1") ||
+	       !strcmp(image, "/mnt/lib/libstdc++.so.6");
 }
 
 static void say_wrong(struct tally *tally, const struct script_sample *sample)
@@ -116,10 +123,12 @@ static void say_wrong(struct tally *tally, const struct script_sample *sample)
 	const struct script_frame *leaf = &sample->frames[0];
 
 	if (tally->wrong++ < 20)
-		FAIL_TEST("a sample of %s is said to be in %s (%s)", sample->comm, leaf->symbol, leaf->image);
+		FAIL_TEST("a sample of %s is said to be in %s (%s)", sample->comm, leaf->symbol,
+			  leaf->image);
 }
 
-/* Of a process of ours, in an image that it may have: whose own table of symbols says what is right. */
+/* Of a process of ours, in an image that it may have: whose own table of symbols says what is
+ * right. */
 static void count_name(struct tally *tally, const struct script_sample *sample)
 {
 	const struct script_frame *leaf = &sample->frames[0];
@@ -184,8 +193,8 @@ static double truth_of(const char *output, const char *process, const char *symb
 	return found && end && found < end ? strtod(found + strlen(name), NULL) : NAN;
 }
 
-/* 3 points, which are four standard deviations of 1600 samples where the share is a tenth; or the four of
- * those that there are, and five of few: the emulator's come in bursts. */
+/* 3 points, which are four standard deviations of 1600 samples where the share is a tenth; or the
+ * four of those that there are, and five of few: the emulator's come in bursts. */
 static double bound_for(double truth, unsigned long samples)
 {
 	double deviation = sqrt(truth * (1 - truth) / (double)samples);
@@ -194,15 +203,16 @@ static double bound_for(double truth, unsigned long samples)
 }
 
 /* COUNT of SAMPLES are in SYMBOL of PROCESS. */
-static void check_share(const struct run *run, const char *process, const char *symbol, unsigned long count,
-			unsigned long samples)
+static void check_share(const struct run *run, const char *process, const char *symbol,
+			unsigned long count, unsigned long samples)
 {
-	double truth = truth_of(run->output, process, symbol), share = (double)count / (double)samples;
+	double truth = truth_of(run->output, process, symbol),
+	       share = (double)count / (double)samples;
 
 	printf("%s: %s %.1f %%, in truth %.1f %%, of %lu samples\n", run->what, symbol, 100 * share,
 	       100 * truth, samples);
-	/* Steps of processes of some ms and of their parent, which waits between: beside other work of this
-	 * machine 11.7 points more than the truth were seen, of 207 samples. */
+	/* Steps of processes of some ms and of their parent, which waits between: beside other work
+	 * of this machine 11.7 points more than the truth were seen, of 207 samples. */
 	CHECK(fabs(share - truth) < (strcmp(process, "storm") ? 1 : 2) * bound_for(truth, samples));
 }
 
@@ -226,7 +236,8 @@ static bool is_rare(const struct tally *tally, const struct function *function)
 {
 	const char *teller = teller_of(function);
 
-	return truth_of(tally->run->output, teller, function->symbol) * (double)samples_of(tally, teller) <
+	return truth_of(tally->run->output, teller, function->symbol) *
+		       (double)samples_of(tally, teller) <
 	       12;
 }
 
@@ -245,8 +256,9 @@ static void check_shares(const struct tally *tally)
 #define NAMED_WITH_AGENT 0.989
 
 /*
- * The agent has the functions of stripped files from separate ones, and the stubs of PLTs. Of all samples
- * 98 % have their names; of fewer than 3400, less what chance does to the share that is true.
+ * The agent has the functions of stripped files from separate ones, and the stubs of PLTs. Of all
+ * samples 98 % have their names; of fewer than 3400, less what chance does to the share that is
+ * true.
  */
 static void check_all_names(const struct tally *tally)
 {
@@ -263,9 +275,10 @@ static void check_names(const struct run *run)
 	char environment[128], files[128];
 
 	snprintf(environment, sizeof(environment), "HOME=$PWD/%s", run->directory);
-	/* Else it looks for debugging information of this machine's libc, which may be the guest's: perf 6.1
-	 * takes the addresses of such files for others than they are. */
-	snprintf(files, sizeof(files), "--symfs %s", run->with_agent ? run->directory : USERLAND_FILES);
+	/* Else it looks for debugging information of this machine's libc, which may be the guest's:
+	 * perf 6.1 takes the addresses of such files for others than they are. */
+	snprintf(files, sizeof(files), "--symfs %s",
+		 run->with_agent ? run->directory : USERLAND_FILES);
 	perf_script_read(environment, run->file, files, count, &tally);
 	printf("%s: %lu samples of the programs in user space: %lu in an image of theirs, %lu in none that is known; "
 	       "%lu of %lu named, %lu in stripped code, %lu in code that has no names, %lu of these in the C++ "
@@ -273,12 +286,14 @@ static void check_names(const struct run *run)
 	       "%lu of %lu by the right process; %lu wrong\n",
 	       run->what, tally.samples, tally.in_images, tally.untold, tally.named,
 	       tally.named + tally.unnamed, tally.stripped, tally.nameless, tally.hidden,
-	       100 * (double)tally.named / (double)tally.samples, tally.charged, tally.busy, tally.wrong);
+	       100 * (double)tally.named / (double)tally.samples, tally.charged, tally.busy,
+	       tally.wrong);
 	image_truth_print(run->what);
 	CHECK(tally.samples >= ENOUGH);
 	CHECK_EQUAL(tally.wrong, 0);
 	CHECK(tally.charged * 100 >= tally.busy * 99);
-	/* What the guest's kernel could not tell the agent, as it stood still, samples know themselves. */
+	/* What the guest's kernel could not tell the agent, as it stood still, samples know
+	 * themselves. */
 	CHECK(tally.in_images * 100 >= tally.samples * (run->with_agent ? 98 : 95));
 	CHECK(tally.named * 100 >= (tally.named + tally.unnamed) * 98);
 	if (run->with_agent)
@@ -312,14 +327,17 @@ static bool is_in(const struct profile_frame *frame, const char *symbol)
 	return frame->symbol && !strcmp(frame->symbol, symbol);
 }
 
-/* Behind the system call, of the C library: one of both functions, busy_run, main, the C library's, _start.
+/* Behind the system call, of the C library: one of both functions, busy_run, main, the C library's,
+ * _start.
  */
-static void count_callers(struct module_tally *tally, const struct profile_stack *stack, size_t entry)
+static void count_callers(struct module_tally *tally, const struct profile_stack *stack,
+			  size_t entry)
 {
 	const struct profile_frame *const *callers = stack->frames + entry + 2;
 	bool often;
 
-	if (stack->depth < entry + 5 || !callers[0]->symbol || !callers[1]->symbol || !callers[2]->symbol) {
+	if (stack->depth < entry + 5 || !callers[0]->symbol || !callers[1]->symbol ||
+	    !callers[2]->symbol) {
 		tally->cut += stack->samples;
 		return;
 	}
@@ -330,7 +348,8 @@ static void count_callers(struct module_tally *tally, const struct profile_stack
 		return;
 	}
 	*(often ? &tally->often : &tally->seldom) += stack->samples;
-	*(is_in(stack->frames[stack->depth - 1], "_start") ? &tally->whole : &tally->cut) += stack->samples;
+	*(is_in(stack->frames[stack->depth - 1], "_start") ? &tally->whole : &tally->cut) +=
+		stack->samples;
 }
 
 static void count_in_module(struct module_tally *tally, const struct profile_stack *stack)
@@ -343,7 +362,8 @@ static void count_in_module(struct module_tally *tally, const struct profile_sta
 	while (kernel < stack->depth && stack->frames[kernel]->kernel)
 		kernel++;
 	outermost = stack->frames[kernel - 1];
-	if ((leaf->symbol && strncmp(leaf->symbol, "rmd160_", 7) != 0) || strcmp(stack->comm, "hashed") != 0)
+	if ((leaf->symbol && strncmp(leaf->symbol, "rmd160_", 7) != 0) ||
+	    strcmp(stack->comm, "hashed") != 0)
 		say_wrong_chain(tally, stack);
 	else if (!outermost->symbol || strncmp(outermost->symbol, "entry_SYSCALL", 13) != 0)
 		tally->cut += stack->samples;
@@ -369,8 +389,8 @@ static void check_module(const struct run *run)
 	for (size_t i = 0; i < profile_stack_count(profile); i++) {
 		const struct profile_stack *stack = profile_stack(profile, i);
 
-		if (!strcmp(stack->frames[0]->image, MODULE) && strncmp(stack->comm, "vcpu", 4) != 0 &&
-		    is_in_run(run, stack->comm, stack->tid))
+		if (!strcmp(stack->frames[0]->image, MODULE) &&
+		    strncmp(stack->comm, "vcpu", 4) != 0 && is_in_run(run, stack->comm, stack->tid))
 			count_in_module(&tally, stack);
 	}
 	profile_free(profile);
@@ -381,7 +401,8 @@ static void check_module(const struct run *run)
 	CHECK(tally.samples >= ENOUGH / 10);
 	CHECK_EQUAL(tally.wrong, 0);
 	CHECK(tally.named * 100 >= tally.samples * 98);
-	/* Before the first tables are made, some seconds in the rig, chains end in the C library. */
+	/* Before the first tables are made, some seconds in the rig, chains end in the C library.
+	 */
 	CHECK(tally.whole * 100 >= tally.samples * 90);
 	check_share(run, "hashed", "hash_often", tally.often, tally.often + tally.seldom);
 }
@@ -389,8 +410,8 @@ static void check_module(const struct run *run)
 /* --- whole chains ----------------------------------------------------------------- */
 
 /*
- * Each process by itself: how the time goes to them is not the guest's perf's to say, which loses samples of
- * moments when it does not run.
+ * Each process by itself: how the time goes to them is not the guest's perf's to say, which loses
+ * samples of moments when it does not run.
  */
 struct chains {
 	const char *what;
@@ -437,16 +458,16 @@ static bool is_whole(const struct script_sample *sample)
 	return !strcmp(root->symbol, "_start");
 }
 
-/* Forked and executed: perf reads the tables of its libraries as of where the parent has them, and cuts or
- * misses callers. */
+/* Forked and executed: perf reads the tables of its libraries as of where the parent has them, and
+ * cuts or misses callers. */
 static bool is_misread(const struct script_sample *sample)
 {
 	return !strcmp(sample->comm, "brief");
 }
 
 /*
- * Not that which works in the kernel: the guest's clock, an interrupt, comes behind system calls there
- * instead of in them, and its samples are of the instruction behind.
+ * Not that which works in the kernel: the guest's clock, an interrupt, comes behind system calls
+ * there instead of in them, and its samples are of the instruction behind.
  */
 static bool is_of_programs(const struct script_sample *sample)
 {
@@ -454,13 +475,14 @@ static bool is_of_programs(const struct script_sample *sample)
 	       strcmp(sample->comm, "hashed") != 0 && !is_misread(sample);
 }
 
-/* Of the functions that the programs are busy in. Each is called in one way or a few: of so few chains chance
- * leaves none out of a recording. */
+/* Of the functions that the programs are busy in. Each is called in one way or a few: of so few
+ * chains chance leaves none out of a recording. */
 static bool is_of_functions(const struct script_sample *sample)
 {
 	int function = sample->depth ? function_of(sample->frames[0].symbol) : -1;
 
-	return function >= 0 && !strcmp(functions[function].process, sample->comm) && !is_misread(sample);
+	return function >= 0 && !strcmp(functions[function].process, sample->comm) &&
+	       !is_misread(sample);
 }
 
 /* Interrupts are on there. */
@@ -476,10 +498,11 @@ static void print_chain(const struct script_sample *sample, char *names, size_t 
 	for (size_t i = 0; i < sample->depth && (size_t)length < size; i++) {
 		const struct script_frame *frame = &sample->frames[i];
 		/*
-		 * Of a stripped file, the guest's perf knows nothing else. The call of exit is its last
-		 * instruction, behind which perf looks for the name in our recording.
+		 * Of a stripped file, the guest's perf knows nothing else. The call of exit is its
+		 * last instruction, behind which perf looks for the name in our recording.
 		 */
-		bool known = strcmp(frame->symbol, "[unknown]") != 0 && strcmp(frame->symbol, "exit") != 0 &&
+		bool known = strcmp(frame->symbol, "[unknown]") != 0 &&
+			     strcmp(frame->symbol, "exit") != 0 &&
 			     (strncmp(frame->image, "/mnt/", 5) != 0 ||
 			      image_truth_has_name(USERLAND_FILES, frame));
 
@@ -488,7 +511,8 @@ static void print_chain(const struct script_sample *sample, char *names, size_t 
 	}
 }
 
-static void add_chain(struct chains *chains, unsigned int recording, const struct script_sample *sample)
+static void add_chain(struct chains *chains, unsigned int recording,
+		      const struct script_sample *sample)
 {
 	char names[2048];
 
@@ -529,9 +553,11 @@ static void read_chains(struct reading *reading)
 
 	snprintf(environment, sizeof(environment), "HOME=$PWD/%s", directory);
 	snprintf(options, sizeof(options),
-		 "--symfs " USERLAND_FILES " --kallsyms %s/.debug/\\[kernel.kallsyms]/*/kallsyms", directory);
+		 "--symfs " USERLAND_FILES " --kallsyms %s/.debug/\\[kernel.kallsyms]/*/kallsyms",
+		 directory);
 	for (reading->recording = 0; reading->recording < 2; reading->recording++) {
-		snprintf(file, sizeof(file), "%s/%s", directory, reading->recording ? "disk" : "perf.data");
+		snprintf(file, sizeof(file), "%s/%s", directory,
+			 reading->recording ? "disk" : "perf.data");
 		perf_script_read(environment, file, options, see_chain, reading);
 	}
 }
@@ -542,8 +568,8 @@ static void print_difference(void *context, const size_t counts[2], const char *
 	int recording = counts[1] > counts[0];
 
 	if (!counts[!recording] && counts[recording] > 4)
-		printf("%s %s only: %zu of %s\n", (const char *)context, recording ? "inside" : "outside",
-		       counts[recording], stack);
+		printf("%s %s only: %zu of %s\n", (const char *)context,
+		       recording ? "inside" : "outside", counts[recording], stack);
 }
 
 /* SUM gets ADDED, of which WEIGHT of all samples are. */
@@ -555,7 +581,8 @@ static void add_agreement(struct stack_agreement *sum, const struct stack_agreem
 	sum->overlap += weights[0] * added->overlap;
 }
 
-/* Where the guest's perf lost events it does not know what a process has mapped, and cuts its chains. */
+/* Where the guest's perf lost events it does not know what a process has mapped, and cuts its
+ * chains. */
 static bool is_comparable(const struct chains *chains, size_t process)
 {
 	const unsigned long *whole = chains->whole[process];
@@ -574,7 +601,8 @@ static struct stack_comparison compare_all(struct chains *chains)
 		if (!is_comparable(chains, i))
 			continue;
 		each[i] = stack_samples_compare(chains->of[i]);
-		stack_samples_each(chains->of[i], print_difference, (void *)(uintptr_t)chains->what);
+		stack_samples_each(chains->of[i], print_difference,
+				   (void *)(uintptr_t)chains->what);
 		all.stacks += each[i].stacks;
 		for (int k = 0; k < 2; k++)
 			all.samples[k] += each[i].samples[k];
@@ -594,13 +622,15 @@ static struct stack_comparison compare_all(struct chains *chains)
 	return all;
 }
 
-/* The least of a hundred dealt anew is some two and a half standard deviations off; nobody is to see five. */
+/* The least of a hundred dealt anew is some two and a half standard deviations off; nobody is to
+ * see five. */
 static double bound_of(double expected, double least)
 {
 	return fmin(0.99, expected - 2 * (expected - least));
 }
 
-/* As good as two recordings of one and the same distribution are, or better: they are of the same run. */
+/* As good as two recordings of one and the same distribution are, or better: they are of the same
+ * run. */
 static void check_agreement(const struct chains *chains, const struct stack_comparison *all)
 {
 	static const char *const names[] = { "outside", "inside" };
@@ -610,14 +640,14 @@ static void check_agreement(const struct chains *chains, const struct stack_comp
 
 	for (int k = 0; k < 2; k++) {
 		printf("%s: of %zu from %s %.2f %% are known to the other side; by chance %.2f %%, at least %.2f %%\n",
-		       what, all->samples[k], names[k], 100 * measured->known[k], 100 * expected->known[k],
-		       100 * least->known[k]);
+		       what, all->samples[k], names[k], 100 * measured->known[k],
+		       100 * expected->known[k], 100 * least->known[k]);
 		CHECK(measured->known[k] >= bound_of(expected->known[k], least->known[k]));
 	}
 	printf("%s: the distributions of %zu stacks overlap by %.2f %%; by chance by %.2f %%, at least %.2f %%; "
 	       "so by %.2f %% of what two recordings of one of them would\n",
-	       what, all->stacks, 100 * measured->overlap, 100 * expected->overlap, 100 * least->overlap,
-	       100 * measured->overlap / expected->overlap);
+	       what, all->stacks, 100 * measured->overlap, 100 * expected->overlap,
+	       100 * least->overlap, 100 * measured->overlap / expected->overlap);
 	CHECK(measured->overlap >= bound_of(expected->overlap, least->overlap));
 }
 
@@ -735,8 +765,8 @@ TEST(userland, chains_are_those_of_the_guest_s_own_perf)
 	}
 }
 
-/* What only the guest's disk has of a file is in the build-id cache when the run has ended: here, all of it.
- * Of libstdc++ Debian's host has no names of its own, as it may of libc (libc6-dbg). */
+/* What only the guest's disk has of a file is in the build-id cache when the run has ended: here,
+ * all of it. Of libstdc++ Debian's host has no names of its own, as it may of libc (libc6-dbg). */
 TEST(userland, files_come_from_the_disk_when_a_run_ends)
 {
 	const char *kernel, *initrd;
@@ -750,13 +780,16 @@ TEST(userland, files_come_from_the_disk_when_a_run_ends)
 	rig_run(&result, 240,
 		"d=$PWD/build/rig/disk-names; rm -rf $d; mkdir -p $d; "
 		"HOME=$d tests/rig/begin-when-known build/kvmscope run --pmu off --timeout 200 --mem 256M -F 499 "
-		"--no-call-graph -o $d/perf.data --disk " USERLAND_DISK ",ro --kernel %s --initrd %s "
+		"--no-call-graph -o $d/perf.data --disk " USERLAND_DISK
+		",ro --kernel %s --initrd %s "
 		"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.wait kvmscope.run="
 		"mount+-t+ext4+-o+ro+/dev/vda+/mnt;ln+-s+/mnt/lib+/mnt/lib64+/;/mnt/bin/shapes+400+3000'; "
 		"for file in $d/.debug/.build-id/*/*/elf; do "
-		"cmp $file " USERLAND_FILES "/mnt/lib/libstdc++.so.6 > /dev/null && echo it is there; done",
+		"cmp $file " USERLAND_FILES
+		"/mnt/lib/libstdc++.so.6 > /dev/null && echo it is there; done",
 		kernel, initrd);
-	if (!strstr(result.errors, "found on the guest's disks") || !strstr(result.output, "it is there"))
+	if (!strstr(result.errors, "found on the guest's disks") ||
+	    !strstr(result.output, "it is there"))
 		FAIL_TEST("not found on the guest's disks: %s\n%s", result.output, result.errors);
 	rig_result_free(&result);
 }

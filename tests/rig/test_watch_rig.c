@@ -102,7 +102,8 @@ static struct seen read_recording(const char *path)
 }
 
 /* What the guest printed for so many registers: BEGIN, its hits, which came in turn, and END. */
-static void check_guest_s(const char *output, const char *begin, int registers, int count, const char *end)
+static void check_guest_s(const char *output, const char *begin, int registers, int count,
+			  const char *end)
 {
 	char line[128];
 	int length = snprintf(line, sizeof(line), "%s", begin);
@@ -115,7 +116,8 @@ static void check_guest_s(const char *output, const char *begin, int registers, 
 		FAIL_TEST("the guest did not print '%s'", line);
 }
 
-/* Writes to what each side watches, for 1, 2, 3 and 4 of the guest's own, and to the host's alone. */
+/* Writes to what each side watches, for 1, 2, 3 and 4 of the guest's own, and to the host's alone.
+ */
 #define WRITES 4000
 /* Of these, how many a debugger in the guest stops at. */
 #define STOPS 300
@@ -132,8 +134,8 @@ static unsigned long times_stopped(const char *summary, const char *name)
 
 	if (line)
 		line = strstr(line, "held back");
-	if (!line ||
-	    sscanf(line, "held back %lu times as a storm, suspended %lu", &held_back, &suspended) != 2)
+	if (!line || sscanf(line, "held back %lu times as a storm, suspended %lu", &held_back,
+			    &suspended) != 2)
 		FAIL_TEST("the summary says nothing of %s", name);
 	return held_back + suspended;
 }
@@ -171,32 +173,37 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 	for (int event = 1; event < EVENTS; event++)
 		CHECK_EQUAL(seen.events[event].hits_while_stopped, 0);
 	/* Until the kernel is found they stand still as well. */
-	CHECK_EQUAL(seen.events[1].stops, 1 + times_stopped(result->errors, "mem:panic_timeout:w:"));
+	CHECK_EQUAL(seen.events[1].stops,
+		    1 + times_stopped(result->errors, "mem:panic_timeout:w:"));
 	CHECK_EQUAL(seen.events[2].stops, 1 + times_stopped(result->errors, "mem:jiffies_64:w:"));
 	CHECK(seen.events[1].stops > STOPS);
-	/* With three of the guest's own, the flexible one has yielded and the pinned one has not. */
+	/* With three of the guest's own, the flexible one has yielded and the pinned one has not.
+	 */
 	CHECK(seen.events[2].stops > seen.events[1].stops + STOPS);
-	CHECK(strstr(result->errors,
-		     "mem:panic_timeout:w is suspended on vCPU 0 while the guest uses its debug registers"));
+	CHECK(strstr(
+		result->errors,
+		"mem:panic_timeout:w is suspended on vCPU 0 while the guest uses its debug registers"));
 }
 
 /*
- * A guest that waits gets its line when COUNT watches watch: a loaded machine takes its time to find the
- * kernel.
+ * A guest that waits gets its line when COUNT watches watch: a loaded machine takes its time to
+ * find the kernel.
  */
 #define PREPARE "mkdir -p build/rig; d=$(mktemp -d); mkfifo $d/in; "
-#define BEGIN_WHEN_WATCHED(count)                                                                            \
-	" --control $d/socket < $d/in & run=$!; exec 3> $d/in; "                                             \
-	"until [ $(build/kvmscope ctl --socket $d/socket bp list | grep -c ' watching ') = " count " ]; do " \
+#define BEGIN_WHEN_WATCHED(count)                                                                  \
+	" --control $d/socket < $d/in & run=$!; exec 3> $d/in; "                                   \
+	"until [ $(build/kvmscope ctl --socket $d/socket bp list | grep -c ' watching ') = " count \
+	" ]; do "                                                                                  \
 	"kill -0 $run || break; sleep 0.5; done 2> /dev/null; echo >&3; "
 
-/* mitigations=off: the guest's system calls would else flush the TLB, which costs Bochs most of its time. */
+/* mitigations=off: the guest's system calls would else flush the TLB, which costs Bochs most of its
+ * time. */
 #define INITRD "build/initrd/6.1-debugger.cpio"
 /* The ring has room for some seconds in which the emulator lets nobody drain it. */
-#define COMMAND                                                                                              \
-	PREPARE "build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "   \
-		"--ring-size 8M --watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "          \
-		"--append 'console=ttyS0 quiet mitigations=off " QUICK_BOOT " kvmscope.wait "                \
+#define COMMAND                                                                                            \
+	PREPARE "build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
+		"--ring-size 8M --watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "        \
+		"--append 'console=ttyS0 quiet mitigations=off " QUICK_BOOT " kvmscope.wait "              \
 		"kvmscope.run=debugger+%d+%d;gdb-watch+%d'" BEGIN_WHEN_WATCHED("2") "wait $run"
 
 static void check_debugger(enum rig_kind kind, const char *options, const char *data)
@@ -212,7 +219,8 @@ static void check_debugger(enum rig_kind kind, const char *options, const char *
 		" build/rig/debugger tests/rig/guest/gdb-watch $(tests/rig/fetch-packages gdb gdb-minimal)/usr/bin/gdb");
 	CHECK_EQUAL(initrd.status, 0);
 	rig_result_free(&initrd);
-	rig_run_on(&result, kind, 900, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
+	rig_run_on(&result, kind, 900, COMMAND, options, kernel, INITRD, data, WRITES, STOPS,
+		   GDB_WRITES);
 	check_coexistence(&result, data);
 	rig_result_free(&result);
 }
@@ -251,18 +259,22 @@ static unsigned long number_behind(const char *text, const char *before)
 	return found ? strtoul(found + strlen(before), NULL, 10) : 0;
 }
 
-/* To who runs it as it happens and at the end, to who asks meanwhile, and to who reads the recording. */
+/* To who runs it as it happens and at the end, to who asks meanwhile, and to who reads the
+ * recording. */
 static void check_loss_is_said(const struct rig_result *result, const char *path)
 {
-	unsigned long lost = lost_in_recording(path), listed = number_behind(result->errors, "bp list: ");
+	unsigned long lost = lost_in_recording(path),
+		      listed = number_behind(result->errors, "bp list: ");
 	char text[128];
 	struct rig_result report;
 
-	printf("the guest lost a breakpoint %lu times, %lu by the time it was asked\n", lost, listed);
-	CHECK(strstr(result->errors, "a breakpoint that the guest set itself does not work for it"));
+	printf("the guest lost a breakpoint %lu times, %lu by the time it was asked\n", lost,
+	       listed);
+	CHECK(strstr(result->errors,
+		     "a breakpoint that the guest set itself does not work for it"));
 	CHECK(listed > 0 && listed <= lost);
-	snprintf(text, sizeof(text), "warning: %lu times a breakpoint of the guest's own did not work for it",
-		 lost);
+	snprintf(text, sizeof(text),
+		 "warning: %lu times a breakpoint of the guest's own did not work for it", lost);
 	if (!strstr(result->errors, text))
 		FAIL_TEST("the summary does not say '%s'", text);
 	rig_run_here(&report, 300, "build/kvmscope report --json -i %s", path);
@@ -273,18 +285,18 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 }
 
 /* The guest ends when it gets another line, after bp list has shown what it lost. */
-#define COMMAND_OF_LOSS                                                                                      \
-	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "            \
-		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                                 \
-		"--append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.wait kvmscope.run="                   \
-		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                                    \
-			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; "     \
-			     "build/kvmscope ctl --socket $d/socket bp list | "                              \
-			     "sed -n 's/^.* times a/bp list: &/p' > $d/list; done 2> /dev/null; "            \
+#define COMMAND_OF_LOSS                                                                                  \
+	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "        \
+		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                             \
+		"--append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.wait kvmscope.run="               \
+		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                                \
+			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; " \
+			     "build/kvmscope ctl --socket $d/socket bp list | "                          \
+			     "sed -n 's/^.* times a/bp list: &/p' > $d/list; done 2> /dev/null; "        \
 			     "cat $d/list >&2; echo >&3; wait $run"
 
-/* With three of the guest's own, a pinned watch has room; with four, it has the register of one of them, and
- * says so. */
+/* With three of the guest's own, a pinned watch has room; with four, it has the register of one of
+ * them, and says so. */
 TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
 {
 	const char *kernel, *initrd, *data = "build/rig/watch-host.data";

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stuck vCPUs on a standard KVM: a kernel that spins with interrupts off is one, a busy Linux and an idle one
- * are none. */
+/* Stuck vCPUs on a standard KVM: a kernel that spins with interrupts off is one, a busy Linux and
+ * an idle one are none. */
 #include "tests/rig/rig.h"
 
-#define RUN "build/kvmscope run --no-buildid-cache --no-control -o /tmp/perf.data --flight 1s -F 1000 "
+#define RUN                                                                                        \
+	"build/kvmscope run --no-buildid-cache --no-control -o /tmp/perf.data --flight 1s -F 1000 "
 
 TEST(watchdog_rig, a_kernel_that_spins_is_stuck_and_linux_is_not)
 {

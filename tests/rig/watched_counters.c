@@ -39,8 +39,8 @@ static int see_hit(void *context, const struct perf_data_sample *sample)
 	missed = values->hits - counter->hits - 1;
 	/* Before the first hit it has no value of before. */
 	if (counter->hits)
-		counter->gaps +=
-			values->before != counter->value + missed || sample->address != counter->address;
+		counter->gaps += values->before != counter->value + missed ||
+				 sample->address != counter->address;
 	if (counter->hits || missed)
 		counter->gaps += values->after != values->before + 1 ||
 				 values->flags != (SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER);

@@ -15,8 +15,8 @@
 #define WITHOUT_BTF_ANOTHER WITHOUT_BTF "/another" /* Debian's 5.10, an ELF file with its BTF */
 
 /*
- * Makes them, by the first call. False: they could not be made, which is the test's failure or skip.
- * RIG_REQUIRED() before.
+ * Makes them, by the first call. False: they could not be made, which is the test's failure or
+ * skip. RIG_REQUIRED() before.
  */
 bool without_btf_make(void);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What code compiled for the search (search.h) calls: the compiler's hooks, and the system as it sees it. */
+/* What code compiled for the search (search.h) calls: the compiler's hooks, and the system as it
+ * sees it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -27,22 +28,22 @@ void __tsan_func_exit(void)
 {
 }
 
-#define PLAIN(name, bytes)                                                                                   \
-	void __tsan_read##name(void *address)                                                                \
-	{                                                                                                    \
-		search_point(address, bytes, SEARCH_LOAD);                                                   \
-	}                                                                                                    \
-	void __tsan_write##name(void *address)                                                               \
-	{                                                                                                    \
-		search_point(address, bytes, SEARCH_STORE);                                                  \
-	}                                                                                                    \
-	void __tsan_unaligned_read##name(void *address)                                                      \
-	{                                                                                                    \
-		search_point(address, bytes, SEARCH_LOAD);                                                   \
-	}                                                                                                    \
-	void __tsan_unaligned_write##name(void *address)                                                     \
-	{                                                                                                    \
-		search_point(address, bytes, SEARCH_STORE);                                                  \
+#define PLAIN(name, bytes)                                                                         \
+	void __tsan_read##name(void *address)                                                      \
+	{                                                                                          \
+		search_point(address, bytes, SEARCH_LOAD);                                         \
+	}                                                                                          \
+	void __tsan_write##name(void *address)                                                     \
+	{                                                                                          \
+		search_point(address, bytes, SEARCH_STORE);                                        \
+	}                                                                                          \
+	void __tsan_unaligned_read##name(void *address)                                            \
+	{                                                                                          \
+		search_point(address, bytes, SEARCH_LOAD);                                         \
+	}                                                                                          \
+	void __tsan_unaligned_write##name(void *address)                                           \
+	{                                                                                          \
+		search_point(address, bytes, SEARCH_STORE);                                        \
 	}
 
 PLAIN(1, 1)
@@ -61,64 +62,71 @@ void __tsan_write_range(void *address, unsigned long size)
 	search_point(address, size, SEARCH_STORE);
 }
 
-#define ATOMIC(bits)                                                                                         \
-	typedef uint##bits##_t word##bits;                                                                   \
-	word##bits __tsan_atomic##bits##_load(const volatile word##bits *word, int order)                    \
-	{                                                                                                    \
-		(void)order;                                                                                 \
-		search_point(word, bits / 8, SEARCH_LOAD);                                                   \
-		return *word;                                                                                \
-	}                                                                                                    \
-	void __tsan_atomic##bits##_store(volatile word##bits *word, word##bits value, int order)             \
-	{                                                                                                    \
-		search_point(word, bits / 8, order == __ATOMIC_SEQ_CST ? SEARCH_LOCKED : SEARCH_STORE);      \
-		*word = value;                                                                               \
-	}                                                                                                    \
-	word##bits __tsan_atomic##bits##_exchange(volatile word##bits *word, word##bits value, int order)    \
-	{                                                                                                    \
-		word##bits found;                                                                            \
-                                                                                                             \
-		search_point(word, bits / 8, order == __ATOMIC_SEQ_CST ? SEARCH_LOCKED : SEARCH_UPDATE);     \
-		found = *word;                                                                               \
-		*word = value;                                                                               \
-		return found;                                                                                \
-	}                                                                                                    \
-	word##bits __tsan_atomic##bits##_compare_exchange_val(                                               \
-		volatile word##bits *word, word##bits expected, word##bits desired, int order, int failure)  \
-	{                                                                                                    \
-		word##bits found;                                                                            \
-                                                                                                             \
-		(void)failure;                                                                               \
-		search_point(word, bits / 8, order == __ATOMIC_SEQ_CST ? SEARCH_LOCKED : SEARCH_UPDATE);     \
-		found = *word;                                                                               \
-		if (found == expected)                                                                       \
-			*word = desired;                                                                     \
-		return found;                                                                                \
-	}                                                                                                    \
-	int __tsan_atomic##bits##_compare_exchange_strong(volatile word##bits *word, word##bits *expected,   \
-							  word##bits desired, int order, int failure)        \
-	{                                                                                                    \
-		word##bits wanted = *expected;                                                               \
-                                                                                                             \
-		*expected =                                                                                  \
-			__tsan_atomic##bits##_compare_exchange_val(word, wanted, desired, order, failure);   \
-		return *expected == wanted;                                                                  \
+#define ATOMIC(bits)                                                                               \
+	typedef uint##bits##_t word##bits;                                                         \
+	word##bits __tsan_atomic##bits##_load(const volatile word##bits *word, int order)          \
+	{                                                                                          \
+		(void)order;                                                                       \
+		search_point(word, bits / 8, SEARCH_LOAD);                                         \
+		return *word;                                                                      \
+	}                                                                                          \
+	void __tsan_atomic##bits##_store(volatile word##bits *word, word##bits value, int order)   \
+	{                                                                                          \
+		search_point(word, bits / 8,                                                       \
+			     order == __ATOMIC_SEQ_CST ? SEARCH_LOCKED : SEARCH_STORE);            \
+		*word = value;                                                                     \
+	}                                                                                          \
+	word##bits __tsan_atomic##bits##_exchange(volatile word##bits *word, word##bits value,     \
+						  int order)                                       \
+	{                                                                                          \
+		word##bits found;                                                                  \
+                                                                                                   \
+		search_point(word, bits / 8,                                                       \
+			     order == __ATOMIC_SEQ_CST ? SEARCH_LOCKED : SEARCH_UPDATE);           \
+		found = *word;                                                                     \
+		*word = value;                                                                     \
+		return found;                                                                      \
+	}                                                                                          \
+	word##bits __tsan_atomic##bits##_compare_exchange_val(                                     \
+		volatile word##bits *word, word##bits expected, word##bits desired, int order,     \
+		int failure)                                                                       \
+	{                                                                                          \
+		word##bits found;                                                                  \
+                                                                                                   \
+		(void)failure;                                                                     \
+		search_point(word, bits / 8,                                                       \
+			     order == __ATOMIC_SEQ_CST ? SEARCH_LOCKED : SEARCH_UPDATE);           \
+		found = *word;                                                                     \
+		if (found == expected)                                                             \
+			*word = desired;                                                           \
+		return found;                                                                      \
+	}                                                                                          \
+	int __tsan_atomic##bits##_compare_exchange_strong(                                         \
+		volatile word##bits *word, word##bits *expected, word##bits desired, int order,    \
+		int failure)                                                                       \
+	{                                                                                          \
+		word##bits wanted = *expected;                                                     \
+                                                                                                   \
+		*expected = __tsan_atomic##bits##_compare_exchange_val(word, wanted, desired,      \
+								       order, failure);            \
+		return *expected == wanted;                                                        \
 	}
 
 ATOMIC(8)
 ATOMIC(32)
 ATOMIC(64)
 
-#define FETCH(bits, name, operator)                                                                          \
-	uint##bits##_t __tsan_atomic##bits##_fetch_##name(volatile uint##bits##_t *word,                     \
-							  uint##bits##_t value, int order)                   \
-	{                                                                                                    \
-		uint##bits##_t found;                                                                        \
-                                                                                                             \
-		search_point(word, bits / 8, order == __ATOMIC_SEQ_CST ? SEARCH_LOCKED : SEARCH_UPDATE);     \
-		found = *word;                                                                               \
-		*word = found operator value;                                                                \
-		return found;                                                                                \
+#define FETCH(bits, name, operator)                                                                \
+	uint##bits##_t __tsan_atomic##bits##_fetch_##name(volatile uint##bits##_t *word,           \
+							  uint##bits##_t value, int order)         \
+	{                                                                                          \
+		uint##bits##_t found;                                                              \
+                                                                                                   \
+		search_point(word, bits / 8,                                                       \
+			     order == __ATOMIC_SEQ_CST ? SEARCH_LOCKED : SEARCH_UPDATE);           \
+		found = *word;                                                                     \
+		*word = found operator value;                                                      \
+		return found;                                                                      \
 	}
 
 FETCH(32, add, +)
@@ -204,7 +212,8 @@ int world_open(void)
 static bool is_locked(int file, off_t offset)
 {
 	for (int i = 0; i < LOCKS_MAX; i++)
-		if (files->locks[i].file && files->locks[i].file != file && files->locks[i].offset == offset)
+		if (files->locks[i].file && files->locks[i].file != file &&
+		    files->locks[i].offset == offset)
 			return true;
 	return false;
 }
@@ -212,7 +221,8 @@ static bool is_locked(int file, off_t offset)
 static void unlock(int file, off_t offset)
 {
 	for (int i = 0; i < LOCKS_MAX; i++)
-		if (files->locks[i].file == file && (offset < 0 || files->locks[i].offset == offset))
+		if (files->locks[i].file == file &&
+		    (offset < 0 || files->locks[i].offset == offset))
 			memset(&files->locks[i], 0, sizeof(files->locks[i]));
 }
 
@@ -283,7 +293,8 @@ static bool holders_are_unlocked(void)
 	return !is_locked(0, offsetof(struct ring_header, holders));
 }
 
-/* The ring sleeps only while another thread has locked the holders. Time does not matter: it wakes up then.
+/* The ring sleeps only while another thread has locked the holders. Time does not matter: it wakes
+ * up then.
  */
 int world_sleep(void)
 {

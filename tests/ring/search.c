@@ -46,7 +46,8 @@ struct thread {
 static struct world {
 	struct thread threads[SEARCH_THREADS];
 	uint64_t signals_left;
-	uint8_t memory[HEADER_SIZE + DATA_SIZE]; /* header and data, without what stands in store buffers */
+	uint8_t memory[HEADER_SIZE +
+		       DATA_SIZE]; /* header and data, without what stands in store buffers */
 	uint64_t arena_used;
 	uint8_t arena[ARENA_SIZE] __attribute__((aligned(64)));
 } world;
@@ -68,8 +69,9 @@ static struct {
 	int last;      /* that ran */
 	int thread_count;
 	enum action action;
-	struct access pending; /* the store that the running thread makes with its step; size 0: none */
-	void *stack_pointer;   /* of the search itself */
+	struct access
+		pending; /* the store that the running thread makes with its step; size 0: none */
+	void *stack_pointer; /* of the search itself */
 	bool failed;
 	char failure[512];
 	int depth;
@@ -115,14 +117,14 @@ void *search_allocate(size_t size)
 static void map_shared(void)
 {
 	int fd = memfd_create("ring-search", MFD_CLOEXEC);
-	uint8_t *at =
-		mmap(NULL, RING_DATA_OFFSET + 2 * DATA_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *at = mmap(NULL, RING_DATA_OFFSET + 2 * DATA_SIZE, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int flags = MAP_SHARED | MAP_FIXED, protection = PROT_READ | PROT_WRITE;
 
 	if (fd < 0 || at == MAP_FAILED || ftruncate(fd, RING_DATA_OFFSET + DATA_SIZE) ||
 	    mmap(at, RING_DATA_OFFSET + DATA_SIZE, protection, flags, fd, 0) == MAP_FAILED ||
-	    mmap(at + RING_DATA_OFFSET + DATA_SIZE, DATA_SIZE, protection, flags, fd, RING_DATA_OFFSET) ==
-		    MAP_FAILED)
+	    mmap(at + RING_DATA_OFFSET + DATA_SIZE, DATA_SIZE, protection, flags, fd,
+		 RING_DATA_OFFSET) == MAP_FAILED)
 		abort();
 	close(fd);
 	now.view = at;
@@ -138,7 +140,8 @@ static bool is_shared(const volatile void *address, uint32_t *at)
 {
 	size_t offset = (const volatile uint8_t *)address - now.view;
 
-	if ((const volatile uint8_t *)address < now.view || offset >= RING_DATA_OFFSET + 2 * DATA_SIZE)
+	if ((const volatile uint8_t *)address < now.view ||
+	    offset >= RING_DATA_OFFSET + 2 * DATA_SIZE)
 		return false;
 	if (offset < RING_DATA_OFFSET) {
 		if (offset >= HEADER_SIZE)
@@ -165,7 +168,8 @@ static void view_as(int number)
 		return;
 	view_memory();
 	for (uint32_t i = 0; i < thread->buffered; i++)
-		memcpy(in_view(thread->buffer[i].at), &thread->buffer[i].value, thread->buffer[i].size);
+		memcpy(in_view(thread->buffer[i].at), &thread->buffer[i].value,
+		       thread->buffer[i].size);
 	now.viewer = number;
 }
 
@@ -178,7 +182,8 @@ static void keep_view(void)
 /* Takes the oldest store out of a thread's buffer. */
 static void drain(struct thread *thread)
 {
-	memcpy(world.memory + thread->buffer[0].at, &thread->buffer[0].value, thread->buffer[0].size);
+	memcpy(world.memory + thread->buffer[0].at, &thread->buffer[0].value,
+	       thread->buffer[0].size);
 	thread->buffered--;
 	memmove(thread->buffer, thread->buffer + 1, thread->buffered * sizeof(thread->buffer[0]));
 	memset(&thread->buffer[thread->buffered], 0, sizeof(thread->buffer[0]));
@@ -195,7 +200,8 @@ static void drain_all(void)
 
 static bool is_locked(int number, enum search_access kind)
 {
-	return kind == SEARCH_LOCKED || kind == SEARCH_FENCE || (kind == SEARCH_UPDATE && number != WRITER);
+	return kind == SEARCH_LOCKED || kind == SEARCH_FENCE ||
+	       (kind == SEARCH_UPDATE && number != WRITER);
 }
 
 /* What the thread's step stored goes into its buffer, or at once to memory. */
@@ -215,7 +221,8 @@ static void collect_store(int number)
 	now.pending.size = 0;
 }
 
-/* All that the thread stored was a step of its own; what the search does not see it can not put back. */
+/* All that the thread stored was a step of its own; what the search does not see it can not put
+ * back. */
 static void check_view(void)
 {
 	if (!now.scenario->store_buffers &&
@@ -243,7 +250,9 @@ void search_point(const volatile void *address, size_t size, enum search_access 
 	access.visible = is_shared(address, &access.at);
 	/* A locked instruction on whatever word is a fence. */
 	if (kind == SEARCH_LOCKED && !access.visible)
-		access = (struct access){ .size = size, .kind = kind = SEARCH_FENCE, .visible = true };
+		access = (struct access){ .size = size,
+					  .kind = kind = SEARCH_FENCE,
+					  .visible = true };
 	private = (const volatile uint8_t *)address >= world.arena &&
 		  (const volatile uint8_t *)address < world.arena + sizeof(world.arena);
 	if (!access.visible && !(private && now.thread == WRITER && world.signals_left))
@@ -432,7 +441,8 @@ static bool can_run(int number)
 		return true;
 	if (is_locked(number, thread->next.kind))
 		return !thread->buffered;
-	return thread->next.kind == SEARCH_LOAD || (int)thread->buffered < now.scenario->store_buffers;
+	return thread->next.kind == SEARCH_LOAD ||
+	       (int)thread->buffered < now.scenario->store_buffers;
 }
 
 static int choices_of(int number, struct choice *choices)
@@ -459,7 +469,8 @@ static int list_choices(struct choice *choices)
 	for (int i = 0; i < now.thread_count; i++)
 		if (!world.threads[i].finished && !world.threads[i].next.visible)
 			return choices_of(i, choices);
-	/* The thread that ran goes on first, so that the first failure has few changes of threads. */
+	/* The thread that ran goes on first, so that the first failure has few changes of threads.
+	 */
 	for (int i = 0; i < now.thread_count; i++)
 		count += choices_of((now.last + i) % now.thread_count, choices + count);
 	for (int i = 0; i < now.thread_count; i++)
@@ -549,8 +560,10 @@ static const char *name_of(uint32_t at)
 			return words[i].name;
 	if (at >= offsetof(struct ring_header, consumers) && at < HEADER_SIZE)
 		snprintf(text, sizeof(text), "consumers[%zu]+%zu",
-			 (at - offsetof(struct ring_header, consumers)) / sizeof(struct ring_consumer),
-			 (at - offsetof(struct ring_header, consumers)) % sizeof(struct ring_consumer));
+			 (at - offsetof(struct ring_header, consumers)) /
+				 sizeof(struct ring_consumer),
+			 (at - offsetof(struct ring_header, consumers)) %
+				 sizeof(struct ring_consumer));
 	else if (at < HEADER_SIZE)
 		snprintf(text, sizeof(text), "header+%u", at);
 	else

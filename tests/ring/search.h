@@ -65,22 +65,24 @@ struct search_result {
 /* Stops at the first failure, and prints the steps that led there. Not more than one at a time. */
 void search(const struct scenario *scenario, struct search_result *result);
 
-/* By the scenario, from anywhere: this order of steps broke something. Does not return from a thread. */
-void search_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* By the scenario, from anywhere: this order of steps broke something. Does not return from a
+ * thread. */
+void search_fail(const char *file, int line, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
-#define EXPECT(condition)                                                                                    \
-	do {                                                                                                 \
-		if (!(condition))                                                                            \
-			search_fail(__FILE__, __LINE__, "not true: %s", #condition);                         \
+#define EXPECT(condition)                                                                          \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			search_fail(__FILE__, __LINE__, "not true: %s", #condition);               \
 	} while (0)
 
-#define EXPECT_EQUAL(actual, expected)                                                                       \
-	do {                                                                                                 \
-		unsigned long long expect_actual = (actual), expect_expected = (expected);                   \
-                                                                                                             \
-		if (expect_actual != expect_expected)                                                        \
-			search_fail(__FILE__, __LINE__, "%s is %llu, expected %llu", #actual, expect_actual, \
-				    expect_expected);                                                        \
+#define EXPECT_EQUAL(actual, expected)                                                             \
+	do {                                                                                       \
+		unsigned long long expect_actual = (actual), expect_expected = (expected);         \
+                                                                                                   \
+		if (expect_actual != expect_expected)                                              \
+			search_fail(__FILE__, __LINE__, "%s is %llu, expected %llu", #actual,      \
+				    expect_actual, expect_expected);                               \
 	} while (0)
 
 /*
@@ -88,7 +90,14 @@ void search_fail(const char *file, int line, const char *format, ...) __attribut
  * An update is one instruction; the writer's is not locked (shared/local_atomic.h),
  * so it goes through the store buffer. What is locked, and a fence, waits until that is empty.
  */
-enum search_access { SEARCH_LOAD, SEARCH_STORE, SEARCH_UPDATE, SEARCH_LOCKED, SEARCH_FENCE, SEARCH_WAIT };
+enum search_access {
+	SEARCH_LOAD,
+	SEARCH_STORE,
+	SEARCH_UPDATE,
+	SEARCH_LOCKED,
+	SEARCH_FENCE,
+	SEARCH_WAIT
+};
 void search_point(const volatile void *address, size_t size, enum search_access access);
 
 /* The running thread goes on when READY says so. */
@@ -100,7 +109,8 @@ int search_thread(void);
 /* By runtime.c: what the kernel does when a thread was killed; -1: whoever came while none ran. */
 void world_died(int thread);
 
-/* Memory that is put back; the ring's shared memory, as a ring maps it: header, data, data again. */
+/* Memory that is put back; the ring's shared memory, as a ring maps it: header, data, data again.
+ */
 void *search_allocate(size_t size);
 void *search_shared(void);
 

@@ -37,7 +37,8 @@ struct seen *seen_find(const struct seen_table *table, uint64_t hash)
 
 static void grow(struct seen_table *table)
 {
-	struct seen_table larger = { .size = table->size ? table->size * 2 : 1024, .used = table->used };
+	struct seen_table larger = { .size = table->size ? table->size * 2 : 1024,
+				     .used = table->used };
 
 	larger.slots = calloc(larger.size, sizeof(*larger.slots));
 	if (!larger.slots)

@@ -30,7 +30,8 @@ static struct {
 	struct payload *outer;
 	struct got readers[READERS];
 	uint64_t produced[2]; /* by type of record */
-	/* Reservations asked for, got and not NULL, about to be finished, finished; of them, committed. */
+	/* Reservations asked for, got and not NULL, about to be finished, finished; of them,
+	 * committed. */
 	uint64_t asked, got, ending, ended, committed;
 	uint64_t safe; /* records committed when none was open: a reader must see them */
 	bool gaps;     /* other than those that a reader is told of: discarded and nested records */
@@ -122,7 +123,8 @@ static void look_at_record(struct got *got, const struct ring_record *record)
 		got->next = payload->number + 1;
 	}
 	if (!at.gaps)
-		EXPECT_EQUAL(payload->number, got->before + got->records + got->overrun + got->lost);
+		EXPECT_EQUAL(payload->number,
+			     got->before + got->records + got->overrun + got->lost);
 	got->records++;
 }
 
@@ -235,7 +237,8 @@ static void check_end_and_after(void)
 	check_end();
 }
 
-/* A stranger comes after the writer was killed: whole records, all that were safe, and how many are missing.
+/* A stranger comes after the writer was killed: whole records, all that were safe, and how many are
+ * missing.
  */
 static void check_killed(void)
 {
@@ -288,7 +291,7 @@ static void run(const struct scenario *scenario)
 	CHECK(result.interleavings > 1000);
 }
 
-#define SCENARIO(what, ...)                                                                                  \
+#define SCENARIO(what, ...)                                                                        \
 	run(&(struct scenario){ .name = what, .state = &at, .state_size = sizeof(at), __VA_ARGS__ })
 
 static void attach(int reader)
@@ -325,7 +328,8 @@ static void write_two(void)
 		write_record(0);
 }
 
-/* Records in records: published while one is open, discarded below another one, and as the newest. */
+/* Records in records: published while one is open, discarded below another one, and as the newest.
+ */
 static void write_nested(void)
 {
 	struct payload *outer;
@@ -353,12 +357,15 @@ TEST(ring_interleavings, nested_records_and_a_handler)
 {
 	SCENARIO("nested", .setup = consumer_ring, .threads = { write_nested, read_three },
 		 .killed = check_killed, .end = check_end);
-	SCENARIO("nested, handler publishes", .setup = consumer_ring, .threads = { write_nested, read_three },
-		 .handler = handler_publishes, .signals = 1, .killed = check_killed, .end = check_end);
-	SCENARIO("nested, handler writes", .setup = consumer_ring, .threads = { write_nested, read_three },
-		 .handler = handler_writes, .signals = 1, .killed = check_killed, .end = check_end);
-	SCENARIO("nested, handler discards", .setup = consumer_ring, .threads = { write_nested, read_three },
-		 .handler = handler_discards_below, .signals = 1, .killed = check_killed, .end = check_end);
+	SCENARIO("nested, handler publishes", .setup = consumer_ring,
+		 .threads = { write_nested, read_three }, .handler = handler_publishes,
+		 .signals = 1, .killed = check_killed, .end = check_end);
+	SCENARIO("nested, handler writes", .setup = consumer_ring,
+		 .threads = { write_nested, read_three }, .handler = handler_writes, .signals = 1,
+		 .killed = check_killed, .end = check_end);
+	SCENARIO("nested, handler discards", .setup = consumer_ring,
+		 .threads = { write_nested, read_three }, .handler = handler_discards_below,
+		 .signals = 1, .killed = check_killed, .end = check_end);
 }
 
 /* Room for one record, and all but eight bytes of another one. */
@@ -382,21 +389,24 @@ TEST(ring_interleavings, full_ring_drops_and_tells)
 	SCENARIO("full", .setup = nearly_full_ring, .threads = { write_past_the_end, read_two },
 		 .killed = check_killed, .end = check_end);
 	SCENARIO("full, handler writes", .setup = nearly_full_ring,
-		 .threads = { write_past_the_end, read_two }, .handler = handler_writes, .signals = 1,
-		 .killed = check_killed, .end = check_end);
+		 .threads = { write_past_the_end, read_two }, .handler = handler_writes,
+		 .signals = 1, .killed = check_killed, .end = check_end);
 }
 
 TEST(ring_interleavings, stores_wait_in_buffers)
 {
-	SCENARIO("nested, store buffers", .setup = consumer_ring, .threads = { write_nested, read_two },
-		 .store_buffers = 24, .end = check_end);
+	SCENARIO("nested, store buffers", .setup = consumer_ring,
+		 .threads = { write_nested, read_two }, .store_buffers = 24, .end = check_end);
 	SCENARIO("full, store buffers", .setup = nearly_full_ring,
-		 .threads = { write_past_the_end, read_two }, .store_buffers = 24, .end = check_end);
+		 .threads = { write_past_the_end, read_two }, .store_buffers = 24,
+		 .end = check_end);
 }
 
 static void recorder(size_t batch)
 {
-	struct ring_options options = { .size = RING_SIZE, .batch = batch, .mode = RING_MODE_OVERWRITE };
+	struct ring_options options = { .size = RING_SIZE,
+					.batch = batch,
+					.mode = RING_MODE_OVERWRITE };
 
 	if (ring_create_with(&at.ring, &options))
 		search_fail(__FILE__, __LINE__, "no ring");
@@ -432,8 +442,9 @@ static void write_two_nested(void)
 
 TEST(ring_interleavings, overwriting_places_a_mark)
 {
-	SCENARIO("overwrite: mark", .setup = recorder_before_a_mark, .threads = { write_two, read_two },
-		 .killed = check_killed, .end = check_end_and_after);
+	SCENARIO("overwrite: mark", .setup = recorder_before_a_mark,
+		 .threads = { write_two, read_two }, .killed = check_killed,
+		 .end = check_end_and_after);
 	SCENARIO("overwrite: mark, open record", .setup = recorder_just_before_a_mark,
 		 .threads = { write_two_nested, read_two }, .killed = check_killed,
 		 .end = check_end_and_after);
@@ -474,8 +485,9 @@ static void attach_and_read(void)
 
 TEST(ring_interleavings, overwriting_overruns_readers)
 {
-	SCENARIO("overwrite: tail moves", .setup = full_recorder, .threads = { write_two, read_three },
-		 .killed = check_killed, .end = check_end_and_after);
+	SCENARIO("overwrite: tail moves", .setup = full_recorder,
+		 .threads = { write_two, read_three }, .killed = check_killed,
+		 .end = check_end_and_after);
 	SCENARIO("overwrite: tail moves, unpublished", .setup = full_recorder_that_does_not_publish,
 		 .threads = { write_two, read_three }, .end = check_end_and_after);
 	SCENARIO("overwrite: tail moves, attaching", .setup = full_recorder,
@@ -492,16 +504,16 @@ static void read_one(void)
 
 TEST(ring_interleavings, a_snapshot_is_of_one_moment)
 {
-	SCENARIO("snapshot", .setup = consumer_ring, .threads = { write_two, take_snapshot, read_two },
-		 .end = check_end);
+	SCENARIO("snapshot", .setup = consumer_ring,
+		 .threads = { write_two, take_snapshot, read_two }, .end = check_end);
 	SCENARIO("snapshot, full", .setup = nearly_full_ring,
 		 .threads = { write_two, take_snapshot, read_one }, .end = check_end);
-	SCENARIO("overwrite: snapshot", .setup = full_recorder, .threads = { write_two, take_snapshot },
-		 .end = check_end);
+	SCENARIO("overwrite: snapshot", .setup = full_recorder,
+		 .threads = { write_two, take_snapshot }, .end = check_end);
 }
 
-/* Four records to a ring: the next one moves the tail from the mark behind two of them to the one behind
- * four. */
+/* Four records to a ring: the next one moves the tail from the mark behind two of them to the one
+ * behind four. */
 static void recorder_at_its_second_mark(void)
 {
 	recorder(8);
@@ -634,14 +646,16 @@ TEST(ring_interleavings, the_slowest_holder_counts)
 TEST(ring_interleavings, a_holder_attaches)
 {
 	SCENARIO("attaching holder", .setup = full_ring,
-		 .threads = { read_and_write, attach_a_holder_and_read }, .end = check_end_and_room);
+		 .threads = { read_and_write, attach_a_holder_and_read },
+		 .end = check_end_and_room);
 	SCENARIO("attaching holder, another one reads", .setup = full_ring,
 		 .threads = { write_one, attach_a_holder, read_two }, .end = check_end_and_room);
 	SCENARIO("two attaching holders", .setup = full_ring,
 		 .threads = { read_and_write, attach_a_holder, attach_a_third_holder },
 		 .end = check_end_and_room);
 	SCENARIO("attaching and leaving holder", .setup = full_ring,
-		 .threads = { read_and_write, attach_a_holder_and_leave }, .end = check_end_and_room);
+		 .threads = { read_and_write, attach_a_holder_and_leave },
+		 .end = check_end_and_room);
 	SCENARIO("attaching holder, handler writes", .setup = full_ring,
 		 .threads = { read_and_write, attach_a_holder_and_read }, .handler = handler_writes,
 		 .signals = 1, .end = check_end_and_room);
@@ -659,10 +673,11 @@ TEST(ring_interleavings, a_reader_that_does_not_hold_the_tail_is_overrun)
 	SCENARIO("overrun", .setup = full_ring_with_one_to_be_overrun,
 		 .threads = { read_and_write, second_reads_two }, .end = check_end);
 	SCENARIO("overrun, handler writes", .setup = full_ring_with_one_to_be_overrun,
-		 .threads = { read_and_write, second_reads_two }, .handler = handler_writes, .signals = 1,
-		 .end = check_end);
+		 .threads = { read_and_write, second_reads_two }, .handler = handler_writes,
+		 .signals = 1, .end = check_end);
 	SCENARIO("overrun, store buffers", .setup = full_ring_with_one_to_be_overrun,
-		 .threads = { read_and_write, second_reads_two }, .store_buffers = 24, .end = check_end);
+		 .threads = { read_and_write, second_reads_two }, .store_buffers = 24,
+		 .end = check_end);
 }
 
 /* Its line is free, there is room, and whoever comes next finds a place to begin at. */
@@ -704,7 +719,8 @@ TEST(ring_interleavings, a_holder_dies_at_any_step)
 TEST(ring_interleavings, handlers_interrupt_handlers)
 {
 	SCENARIO("nested, two signals", .setup = consumer_ring, .threads = { write_nested },
-		 .handler = handler_discards_below, .signals = 2, .killed = check_killed, .end = check_end);
+		 .handler = handler_discards_below, .signals = 2, .killed = check_killed,
+		 .end = check_end);
 	SCENARIO("full, two signals", .setup = nearly_full_ring, .threads = { write_two, read_one },
 		 .handler = handler_writes, .signals = 2, .killed = check_killed, .end = check_end);
 	SCENARIO("overwrite: mark, two signals", .setup = recorder_before_a_mark,

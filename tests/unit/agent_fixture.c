@@ -53,7 +53,8 @@ void agent_fixture_tear_down(struct agent_fixture *fixture, struct agent_statist
 	ring_destroy(fixture->ring);
 }
 
-bool agent_fixture_wait(struct agent_fixture *fixture, bool (*condition)(const struct agent_statistics *))
+bool agent_fixture_wait(struct agent_fixture *fixture,
+			bool (*condition)(const struct agent_statistics *))
 {
 	struct agent_statistics statistics;
 
@@ -76,8 +77,8 @@ bool agent_fixture_snapshot_is_done(const struct agent_statistics *statistics)
 	return statistics->snapshot_done;
 }
 
-bool agent_fixture_find(struct agent_fixture *fixture, bool (*found)(const struct sideband *, void *),
-			void *context)
+bool agent_fixture_find(struct agent_fixture *fixture,
+			bool (*found)(const struct sideband *, void *), void *context)
 {
 	const struct ring_record *record;
 
@@ -85,8 +86,8 @@ bool agent_fixture_find(struct agent_fixture *fixture, bool (*found)(const struc
 		while ((record = ring_read(fixture->ring))) {
 			if (record->type != RECORD_SIDEBAND)
 				continue;
-			CHECK(sideband_check(span_of(record->payload, record->size - sizeof(*record))) !=
-			      NULL);
+			CHECK(sideband_check(span_of(record->payload,
+						     record->size - sizeof(*record))) != NULL);
 			if (found((const struct sideband *)record->payload, context))
 				return true;
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Both ends of the agent's protocol: the agent's program on this machine's kernel, which then is guest and
- * host in one, or a guest's end that the test plays itself.
+ * Both ends of the agent's protocol: the agent's program on this machine's kernel, which then is
+ * guest and host in one, or a guest's end that the test plays itself.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_AGENT_FIXTURE_H
 #define KVMSCOPE_TESTS_UNIT_AGENT_FIXTURE_H
@@ -32,13 +32,14 @@ bool agent_fixture_set_up(struct agent_fixture *fixture, enum agent_fixture_end 
 void agent_fixture_tear_down(struct agent_fixture *fixture, struct agent_statistics *statistics);
 
 /* Waits for CONDITION of the statistics, 20 s at most. */
-bool agent_fixture_wait(struct agent_fixture *fixture, bool (*condition)(const struct agent_statistics *));
+bool agent_fixture_wait(struct agent_fixture *fixture,
+			bool (*condition)(const struct agent_statistics *));
 /* Two of those. */
 bool agent_fixture_is_answered(const struct agent_statistics *statistics);
 bool agent_fixture_snapshot_is_done(const struct agent_statistics *statistics);
 
 /* Reads the ring until a record for which FOUND is true, 20 s at most. */
-bool agent_fixture_find(struct agent_fixture *fixture, bool (*found)(const struct sideband *, void *),
-			void *context);
+bool agent_fixture_find(struct agent_fixture *fixture,
+			bool (*found)(const struct sideband *, void *), void *context);
 
 #endif

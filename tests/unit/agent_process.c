@@ -37,7 +37,8 @@ static void forbid_events(void)
 	};
 	struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
 		_exit(126);
 }
 

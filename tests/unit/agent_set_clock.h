@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's clocks as a test sets them, for a part of the agent whose .c the test includes behind this: its
- * pace is counted, not timed.
+ * The agent's clocks as a test sets them, for a part of the agent whose .c the test includes behind
+ * this: its pace is counted, not timed.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_AGENT_SET_CLOCK_H
 #define KVMSCOPE_TESTS_UNIT_AGENT_SET_CLOCK_H

@@ -93,7 +93,8 @@ void check_corrupted(const struct image *image, enum boot_protocol protocol)
 			fixture_kernel(&fixture, broken.bytes, broken.size);
 			error_set(0, "%s", "");
 			if (fixture_load(&fixture) < 0 && !*error_message())
-				FAIL_TEST("byte %zu changed to %#x failed without a message", at, values[i]);
+				FAIL_TEST("byte %zu changed to %#x failed without a message", at,
+					  values[i]);
 		}
 		broken.bytes[at] = image->bytes[at];
 	}
@@ -173,7 +174,8 @@ static size_t put_note(struct image *image, uint32_t entry)
 
 static void put_elf64(struct image *image, const struct elf_wish *wish, size_t note_size)
 {
-	const Elf64_Ehdr header = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+	const Elf64_Ehdr header = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB,
+						 EV_CURRENT },
 				    .e_type = ET_EXEC,
 				    .e_machine = EM_X86_64,
 				    .e_entry = wish->entry,
@@ -206,7 +208,8 @@ static void put_elf64(struct image *image, const struct elf_wish *wish, size_t n
 
 static void put_elf32(struct image *image, const struct elf_wish *wish, size_t note_size)
 {
-	const Elf32_Ehdr header = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS32, ELFDATA2LSB, EV_CURRENT },
+	const Elf32_Ehdr header = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS32, ELFDATA2LSB,
+						 EV_CURRENT },
 				    .e_type = ET_EXEC,
 				    .e_machine = EM_386,
 				    .e_entry = (uint32_t)wish->entry,
@@ -241,7 +244,8 @@ void image_elf(struct image *image, const struct elf_wish *wish)
 {
 	size_t note_size;
 
-	*image = (struct image){ .size = SECTIONS_OFFSET + (wish->symbols ? 2 * sizeof(Elf64_Shdr) : 0) };
+	*image = (struct image){ .size = SECTIONS_OFFSET +
+					 (wish->symbols ? 2 * sizeof(Elf64_Shdr) : 0) };
 	note_size = wish->pvh_entry ? put_note(image, wish->pvh_entry) : 0;
 	if (wish->multiboot)
 		put_multiboot(image, 0x200, 0);

@@ -33,8 +33,8 @@ void fixture_initrd(struct boot_fixture *fixture, const void *bytes, size_t size
 /* boot_load() with the fixture's options into its start. */
 int fixture_load(struct boot_fixture *fixture);
 
-/* A good image cut at each size below LIMIT, and with each byte changed: an error with a message, or a load;
- * never a crash. */
+/* A good image cut at each size below LIMIT, and with each byte changed: an error with a message,
+ * or a load; never a crash. */
 void check_truncated(const struct image *image, enum boot_protocol protocol, size_t limit);
 void check_corrupted(const struct image *image, enum boot_protocol protocol);
 

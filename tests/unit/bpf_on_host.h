@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions and maps of BPF, for its program's own source (vmm/attach/bpf) built for the host: include
- * this before it. A map is an array of elements of BPF_CHUNK bytes. User space is what lies in one range of
- * this process, and memory that the kernel has mapped in another. Main thread only.
+ * The functions and maps of BPF, for its program's own source (vmm/attach/bpf) built for the host:
+ * include this before it. A map is an array of elements of BPF_CHUNK bytes. User space is what lies
+ * in one range of this process, and memory that the kernel has mapped in another. Main thread only.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_BPF_ON_HOST_H
 #define KVMSCOPE_TESTS_UNIT_BPF_ON_HOST_H
@@ -81,7 +81,8 @@ static inline long bpf_probe_read_user(void *to, __u32 size, const void *from)
 	return 0;
 }
 
-static inline long bpf_loop(__u32 count, long (*step)(__u32 index, void *context), void *context, __u64 flags)
+static inline long bpf_loop(__u32 count, long (*step)(__u32 index, void *context), void *context,
+			    __u64 flags)
 {
 	__u32 index = 0;
 

@@ -10,7 +10,8 @@
 #define KIND_STRUCT (4u << 24)
 #define KIND_ENUM   (6u << 24)
 
-static void append(uint8_t *to, uint32_t *size, uint32_t capacity, const void *bytes, uint32_t count)
+static void append(uint8_t *to, uint32_t *size, uint32_t capacity, const void *bytes,
+		   uint32_t count)
 {
 	if (*size + count > capacity)
 		abort();
@@ -34,7 +35,8 @@ static uint32_t add_string(struct btf_image *image, const char *string)
 	return at;
 }
 
-static uint32_t add_type(struct btf_image *image, const char *name, uint32_t info, uint32_t size_or_type)
+static uint32_t add_type(struct btf_image *image, const char *name, uint32_t info,
+			 uint32_t size_or_type)
 {
 	add_words(image, (uint32_t[]){ add_string(image, name), info, size_or_type }, 3);
 	return ++image->count;

@@ -23,7 +23,8 @@ static void map_pages(struct fake_guest *guest, uint64_t text, uint64_t module)
 	set_entry(guest, 0x3000, text >> 21 & 511, TEXT_GPA | 0x83);
 	set_entry(guest, 0x4000, module >> 21 & 511, 0x5003);
 	for (unsigned int page = 0; page < 2; page++)
-		set_entry(guest, 0x5000, (module >> 12 & 511) + page, (MODULE_GPA + page * 0x1000) | 3);
+		set_entry(guest, 0x5000, (module >> 12 & 511) + page,
+			  (MODULE_GPA + page * 0x1000) | 3);
 }
 
 /* push rbp; mov rbp,rsp; 13 times nop; pop rbp; ret, then int3: what perf annotate is to show. */
@@ -37,16 +38,16 @@ static void write_function(uint8_t *to)
 	memcpy(to + sizeof(begin) + 13, end, sizeof(end));
 }
 
-static void add_functions(struct fake_guest *guest, uint64_t start, uint64_t gpa, const char *prefix,
-			  const char *module)
+static void add_functions(struct fake_guest *guest, uint64_t start, uint64_t gpa,
+			  const char *prefix, const char *module)
 {
 	char name[32];
 
 	for (unsigned int i = 0; i < FAKE_FUNCTIONS; i++) {
 		snprintf(name, sizeof(name), "%s_%u", prefix, i);
 		write_function(guest->memory + gpa + i * FAKE_FUNCTION_SIZE);
-		symbols_add(guest->symbols, start + i * FAKE_FUNCTION_SIZE, FAKE_FUNCTION_SIZE, 't', name,
-			    module);
+		symbols_add(guest->symbols, start + i * FAKE_FUNCTION_SIZE, FAKE_FUNCTION_SIZE, 't',
+			    name, module);
 	}
 }
 
@@ -57,7 +58,9 @@ void fake_guest_make(struct fake_guest *guest, uint8_t tag, uint64_t slide, uint
 	*guest = (struct fake_guest){ .memory = calloc(1, MEMORY), .symbols = symbols_new() };
 	guest->region = (struct guest_region){ 0, MEMORY, guest->memory };
 	guest->view = (struct guest_view){ .regions = &guest->region, .region_count = 1 };
-	guest->paging = (struct guest_paging){ .cr0 = 0x80000001, .cr3 = 0x1000, .cr4 = 0x20, .efer = 0x500 };
+	guest->paging = (struct guest_paging){
+		.cr0 = 0x80000001, .cr3 = 0x1000, .cr4 = 0x20, .efer = 0x500
+	};
 	map_pages(guest, text, module_start);
 	symbols_add(guest->symbols, text, 0, 'T', "_text", NULL);
 	symbols_add(guest->symbols, text, 0, 'T', "_stext", NULL);
@@ -67,7 +70,9 @@ void fake_guest_make(struct fake_guest *guest, uint8_t tag, uint64_t slide, uint
 	symbols_add(guest->symbols, text + FAKE_INIT + 0x1000, 0, 'B', "_end", NULL);
 	add_functions(guest, module_start, MODULE_GPA, "module_function", "fake_module");
 	symbols_finish(guest->symbols);
-	guest->module = (struct guest_module){ .name = "fake_module", .start = module_start, .size = 0x1000 };
+	guest->module = (struct guest_module){ .name = "fake_module",
+					       .start = module_start,
+					       .size = 0x1000 };
 	memset(guest->build_id, tag, sizeof(guest->build_id));
 	guest->image = (struct kernel_image){
 		.build_id = guest->build_id,

@@ -13,7 +13,8 @@
 #define FAKE_MODULE        0xffffffffc0123000ull
 #define FAKE_FUNCTION_SIZE 0x100ull /* each function starts at a multiple of it */
 #define FAKE_FUNCTIONS     8
-#define FAKE_INIT          0x10000ull /* from the start of the text: a function that was there only at first */
+#define FAKE_INIT                                                                                  \
+	0x10000ull /* from the start of the text: a function that was there only at first */
 
 struct fake_guest {
 	uint8_t *memory; /* owned */

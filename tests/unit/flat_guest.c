@@ -18,9 +18,10 @@ void flat_guest_create(struct flat_guest *guest, size_t size)
 	guest->tables_end = size & ~(PAGE - 1);
 	guest->region = (struct guest_region){ .gpa = 0, .size = size, .hva = guest->memory };
 	guest->view = (struct guest_view){ .regions = &guest->region, .region_count = 1 };
-	guest->registers.paging = (struct guest_paging){
-		.cr0 = 1ull << 31 | 1, .cr3 = flat_guest_table(guest), .cr4 = 1 << 5, .efer = 1 << 10 | 1 << 8
-	};
+	guest->registers.paging = (struct guest_paging){ .cr0 = 1ull << 31 | 1,
+							 .cr3 = flat_guest_table(guest),
+							 .cr4 = 1 << 5,
+							 .efer = 1 << 10 | 1 << 8 };
 	guest->registers.long_mode = true;
 }
 
@@ -46,13 +47,14 @@ uint64_t flat_guest_table(struct flat_guest *guest)
 	return guest->tables_end;
 }
 
-static uint64_t *entry_of(struct flat_guest *guest, uint64_t table, uint64_t gva, unsigned int shift)
+static uint64_t *entry_of(struct flat_guest *guest, uint64_t table, uint64_t gva,
+			  unsigned int shift)
 {
 	return (uint64_t *)(void *)(guest->memory + table) + (gva >> shift & 511);
 }
 
-void flat_guest_map(struct flat_guest *guest, uint64_t cr3, uint64_t gva, uint64_t gpa, uint64_t page_size,
-		    uint64_t flags)
+void flat_guest_map(struct flat_guest *guest, uint64_t cr3, uint64_t gva, uint64_t gpa,
+		    uint64_t page_size, uint64_t flags)
 {
 	uint64_t table = cr3 & ~(PAGE - 1);
 

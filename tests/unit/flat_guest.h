@@ -31,9 +31,10 @@ void flat_guest_unmap_all(struct flat_guest *guest);
 /* A zeroed page for a table, its GPA. Aborts when there is none. */
 uint64_t flat_guest_table(struct flat_guest *guest);
 
-/* Maps the page of PAGE_SIZE (4 KiB, 2 MiB or 1 GiB) at GVA to GPA under CR3, with FLAGS besides present. */
-void flat_guest_map(struct flat_guest *guest, uint64_t cr3, uint64_t gva, uint64_t gpa, uint64_t page_size,
-		    uint64_t flags);
+/* Maps the page of PAGE_SIZE (4 KiB, 2 MiB or 1 GiB) at GVA to GPA under CR3, with FLAGS besides
+ * present. */
+void flat_guest_map(struct flat_guest *guest, uint64_t cr3, uint64_t gva, uint64_t gpa,
+		    uint64_t page_size, uint64_t flags);
 
 void flat_guest_write_u64(struct flat_guest *guest, uint64_t gpa, uint64_t value);
 

@@ -33,7 +33,9 @@ static void answer(uint64_t unique, int error, void *body, size_t size)
 
 static void serve_request(const struct fuse_in_header *request)
 {
-	struct fuse_init_out init = { .major = FUSE_KERNEL_VERSION, .minor = 31, .max_write = 4096 };
+	struct fuse_init_out init = { .major = FUSE_KERNEL_VERSION,
+				      .minor = 31,
+				      .max_write = 4096 };
 	struct fuse_attr_out attributes = { .attr = { .ino = FUSE_ROOT_ID,
 						      .size = file_size,
 						      .mode = S_IFREG | 0755,
@@ -76,7 +78,8 @@ static bool mount_file(const char *path)
 
 	fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	snprintf(options, sizeof(options), "fd=%d,rootmode=100000,user_id=0,group_id=0", fuse);
-	return fuse >= 0 && !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	return fuse >= 0 && !unshare(CLONE_NEWNS) &&
+	       !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
 	       !mount("hanging", path, "fuse", MS_NOSUID | MS_NODEV, options) &&
 	       !pthread_create(&thread, NULL, serve, NULL);
 }

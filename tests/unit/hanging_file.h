@@ -6,8 +6,9 @@
 #include <stddef.h>
 
 /*
- * A descriptor of a file with SIZE bytes, -1: it can not be had here, as without root. It lives as long as
- * this process, which gets a mount namespace of its own by it. Who reads waits until then, or is killed.
+ * A descriptor of a file with SIZE bytes, -1: it can not be had here, as without root. It lives as
+ * long as this process, which gets a mount namespace of its own by it. Who reads waits until then,
+ * or is killed.
  */
 int hanging_file_open(size_t size);
 

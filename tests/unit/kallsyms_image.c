@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOKEN_CODE 0x80 /* stands for TOKEN; other codes above ASCII for a letter doubled, or nothing */
-#define TOKEN      "function_"
+#define TOKEN_CODE                                                                                 \
+	0x80 /* stands for TOKEN; other codes above ASCII for a letter doubled, or nothing */
+#define TOKEN "function_"
 
 struct writer {
 	enum kallsyms_layout layout;
@@ -130,7 +131,8 @@ static void put_addresses(struct writer *writer)
 		put_u64(writer, writer->base);
 }
 
-/* The order does not matter to a reader by address; the bytes must not look like the end of a table. */
+/* The order does not matter to a reader by address; the bytes must not look like the end of a
+ * table. */
 static void put_sequence(struct writer *writer)
 {
 	for (size_t i = 0; i < writer->count; i++) {
@@ -148,8 +150,9 @@ static void put_markers(struct writer *writer)
 	pad(writer);
 }
 
-size_t kallsyms_image_write(enum kallsyms_layout layout, const struct kallsyms_symbol *symbols, size_t count,
-			    uint64_t relative_base, uint64_t gva, uint8_t *to, size_t capacity)
+size_t kallsyms_image_write(enum kallsyms_layout layout, const struct kallsyms_symbol *symbols,
+			    size_t count, uint64_t relative_base, uint64_t gva, uint8_t *to,
+			    size_t capacity)
 {
 	bool addresses_first = layout != KALLSYMS_6_12 && layout != KALLSYMS_7_2;
 	struct writer writer = { .layout = layout,

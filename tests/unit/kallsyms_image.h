@@ -10,8 +10,10 @@ enum kallsyms_layout {
 	KALLSYMS_5_10, /* offsets, base, count, names, markers, tokens, index */
 	KALLSYMS_6_2,  /* the same, with the sequence table behind the markers */
 	KALLSYMS_6_12, /* count, names, markers, tokens, index, offsets, base, sequence */
-	KALLSYMS_7_2,  /* the same without padding, base and sequence last, offsets relative to themselves */
-	KALLSYMS_ABSOLUTE_BEFORE, /* 8-byte addresses first, as in 5.10 without KALLSYMS_BASE_RELATIVE */
+	KALLSYMS_7_2,  /* the same without padding, base and sequence last, offsets relative to
+			  themselves */
+	KALLSYMS_ABSOLUTE_BEFORE, /* 8-byte addresses first, as in 5.10 without
+				     KALLSYMS_BASE_RELATIVE */
 	KALLSYMS_LAYOUTS,
 };
 
@@ -26,7 +28,8 @@ struct kallsyms_symbol {
  * aligned) in the guest; RELATIVE_BASE is the kernel's _text. The size
  * written, at most CAPACITY; aborts where it does not fit.
  */
-size_t kallsyms_image_write(enum kallsyms_layout layout, const struct kallsyms_symbol *symbols, size_t count,
-			    uint64_t relative_base, uint64_t gva, uint8_t *to, size_t capacity);
+size_t kallsyms_image_write(enum kallsyms_layout layout, const struct kallsyms_symbol *symbols,
+			    size_t count, uint64_t relative_base, uint64_t gva, uint8_t *to,
+			    size_t capacity);
 
 #endif

@@ -11,7 +11,8 @@
 
 const unsigned int kernel_guest_vectors[KERNEL_GUEST_HANDLERS] = { 0, 6, 13, 14 };
 
-static void name_symbol(struct kallsyms_symbol *symbol, uint64_t address, char type, const char *name)
+static void name_symbol(struct kallsyms_symbol *symbol, uint64_t address, char type,
+			const char *name)
 {
 	symbol->address = address;
 	symbol->type = type;
@@ -39,7 +40,8 @@ static struct kallsyms_symbol *make_symbols(uint64_t text)
 		snprintf(name, sizeof(name), "function_%u", i);
 		name_symbol(&symbols[i], text + 0x1000 + i * 0x40ull, 't', name);
 	}
-	name_symbol(&symbols[COUNT - 9], text + KERNEL_GUEST_EARLY_HANDLERS, 't', "early_idt_handler_array");
+	name_symbol(&symbols[COUNT - 9], text + KERNEL_GUEST_EARLY_HANDLERS, 't',
+		    "early_idt_handler_array");
 	name_symbol(&symbols[COUNT - 8], text + 0x100000, 'T', "_etext");
 	name_symbol(&symbols[COUNT - 7], data, 'D', "linux_banner");
 	name_symbol(&symbols[COUNT - 6], data + 0x1000, 'R', "__start_notes");
@@ -47,13 +49,15 @@ static struct kallsyms_symbol *make_symbols(uint64_t text)
 	name_symbol(&symbols[COUNT - 4], data + KERNEL_GUEST_TICKS, 'D', "jiffies_64");
 	name_symbol(&symbols[COUNT - 3], data + KERNEL_GUEST_MODULES, 'D', "modules");
 	name_symbol(&symbols[COUNT - 2], data + KERNEL_GUEST_BTF, 'R', "__start_BTF");
-	name_symbol(&symbols[COUNT - 1], data + KERNEL_GUEST_BTF + KERNEL_GUEST_BTF_SIZE, 'R', "__stop_BTF");
+	name_symbol(&symbols[COUNT - 1], data + KERNEL_GUEST_BTF + KERNEL_GUEST_BTF_SIZE, 'R',
+		    "__stop_BTF");
 	return symbols;
 }
 
 void kernel_guest_write_gate(struct flat_guest *guest, unsigned int vector, uint64_t handler)
 {
-	uint64_t low = (handler & 0xffff) | 0x10ull << 16 | 0x8e00ull << 32 | (handler >> 16 & 0xffff) << 48;
+	uint64_t low = (handler & 0xffff) | 0x10ull << 16 | 0x8e00ull << 32 |
+		       (handler >> 16 & 0xffff) << 48;
 
 	flat_guest_write_u64(guest, IDT_GPA + vector * 16ull, low);
 	flat_guest_write_u64(guest, IDT_GPA + vector * 16ull + 8, handler >> 32);
@@ -77,10 +81,11 @@ static void make_tables(struct flat_guest *guest, const struct kernel_guest_plac
 		user_half = flat_guest_table(guest);
 	kernel_half = flat_guest_table(guest);
 	flat_guest_map(guest, kernel_half, place->gva, place->gpa, KERNEL_GUEST_PAGE, 0);
-	flat_guest_map(guest, kernel_half, place->gva + KERNEL_GUEST_PAGE, place->gpa + KERNEL_GUEST_PAGE,
-		       KERNEL_GUEST_PAGE, 0);
+	flat_guest_map(guest, kernel_half, place->gva + KERNEL_GUEST_PAGE,
+		       place->gpa + KERNEL_GUEST_PAGE, KERNEL_GUEST_PAGE, 0);
 	flat_guest_map(guest, kernel_half, IDT, IDT_GPA, 4096, 0);
-	flat_guest_map(guest, user_half, place->gva, place->gpa, 4096, 0); /* the entry code alone */
+	flat_guest_map(guest, user_half, place->gva, place->gpa, 4096,
+		       0); /* the entry code alone */
 	flat_guest_map(guest, user_half, IDT, IDT_GPA, 4096, 0);
 	guest->registers.paging.cr3 = kernel_half;
 }
@@ -94,11 +99,12 @@ void kernel_guest_start(struct flat_guest *guest, enum kallsyms_layout layout,
 	make_tables(guest, place);
 	memcpy(data, place->banner, strlen(place->banner) + 1);
 	kallsyms_image_write(layout, symbols, COUNT, place->gva,
-			     place->gva + KERNEL_GUEST_PAGE + KERNEL_GUEST_TABLES, data + KERNEL_GUEST_TABLES,
-			     KERNEL_GUEST_PAGE - KERNEL_GUEST_TABLES);
+			     place->gva + KERNEL_GUEST_PAGE + KERNEL_GUEST_TABLES,
+			     data + KERNEL_GUEST_TABLES, KERNEL_GUEST_PAGE - KERNEL_GUEST_TABLES);
 	write_notes(data + 0x1000);
 	for (unsigned int i = 0; i < KERNEL_GUEST_HANDLERS; i++)
-		kernel_guest_write_gate(guest, kernel_guest_vectors[i], place->gva + 0x100 + i * 0x40ull);
+		kernel_guest_write_gate(guest, kernel_guest_vectors[i],
+					place->gva + 0x100 + i * 0x40ull);
 	guest->registers.idt_base = IDT;
 	guest->registers.idt_limit = 0xfff;
 	free(symbols);

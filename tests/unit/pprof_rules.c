@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * By Pyroscope's source: pkg/validation/validate.go and limits.go (what is refused), pkg/pprof/pprof.go
- * (sanitizeProfile(): what goes), pkg/phlaredb/symdb/resolver_tree.go (what is shown).
+ * By Pyroscope's source: pkg/validation/validate.go and limits.go (what is refused),
+ * pkg/pprof/pprof.go (sanitizeProfile(): what goes), pkg/phlaredb/symdb/resolver_tree.go (what is
+ * shown).
  */
 #include "tests/unit/pprof_rules.h"
 
@@ -23,9 +24,10 @@
 /* Of a whole stream with nothing behind it; 0: it is none, or too large. */
 static size_t unpack_gzip(const void *bytes, size_t size, uint8_t *to)
 {
-	z_stream stream = {
-		.next_in = (uint8_t *)bytes, .avail_in = (uInt)size, .next_out = to, .avail_out = SIZE_LIMIT
-	};
+	z_stream stream = { .next_in = (uint8_t *)bytes,
+			    .avail_in = (uInt)size,
+			    .next_out = to,
+			    .avail_out = SIZE_LIMIT };
 	bool whole;
 
 	if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK)
@@ -37,7 +39,8 @@ static size_t unpack_gzip(const void *bytes, size_t size, uint8_t *to)
 
 static const char *text(const Pprof__Profile *profile, int64_t index)
 {
-	return index >= 0 && (size_t)index < profile->n_string_table ? profile->string_table[index] : "";
+	return index >= 0 && (size_t)index < profile->n_string_table ? profile->string_table[index]
+								     : "";
 }
 
 static bool has_function(const Pprof__Profile *profile, uint64_t id)

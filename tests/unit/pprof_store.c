@@ -28,7 +28,8 @@ static enum MHD_Result take_part(void *context, enum MHD_ValueKind kind, const c
 {
 	struct request *request = context;
 
-	request->other |= strcmp(key, "profile") != 0 || !filename || strcmp(filename, "profile.pprof") != 0;
+	request->other |=
+		strcmp(key, "profile") != 0 || !filename || strcmp(filename, "profile.pprof") != 0;
 	request->profile = realloc(request->profile, offset + size + 1);
 	if (!request->profile)
 		abort();
@@ -69,12 +70,14 @@ static void copy_value(struct MHD_Connection *connection, enum MHD_ValueKind kin
 	snprintf(value, size, "%s", found ? found : "");
 }
 
-static void copy_argument(struct MHD_Connection *connection, const char *key, char *value, size_t size)
+static void copy_argument(struct MHD_Connection *connection, const char *key, char *value,
+			  size_t size)
 {
 	copy_value(connection, MHD_GET_ARGUMENT_KIND, key, value, size);
 }
 
-static void keep(struct pprof_store *store, struct MHD_Connection *connection, struct request *request)
+static void keep(struct pprof_store *store, struct MHD_Connection *connection,
+		 struct request *request)
 {
 	struct pprof_received *to = &store->received[store->count];
 
@@ -141,8 +144,9 @@ static bool is_word(const char *text)
 }
 
 /*
- * The parameters that pkg/ingester/pyroscope/ingest_handler.go reads, but for those that it does not heed of
- * a pprof: units and aggregationType. With format=pprof the body would be the profile itself.
+ * The parameters that pkg/ingester/pyroscope/ingest_handler.go reads, but for those that it does
+ * not heed of a pprof: units and aggregationType. With format=pprof the body would be the profile
+ * itself.
  */
 static const struct parameter {
 	const char *name;
@@ -263,9 +267,10 @@ static struct MHD_Daemon *start(struct pprof_store *store)
 	};
 	const unsigned int flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO;
 
-	return MHD_start_daemon(store->certificate ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, take, store,
-				MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED, end_request,
-				NULL, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_ARRAY,
+	return MHD_start_daemon(store->certificate ? flags | MHD_USE_TLS : flags, 0, NULL, NULL,
+				take, store, MHD_OPTION_SOCK_ADDR, &address,
+				MHD_OPTION_NOTIFY_COMPLETED, end_request, NULL,
+				MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_ARRAY,
 				store->certificate ? secured : secured + 2, MHD_OPTION_END);
 }
 
@@ -279,7 +284,8 @@ static void end_without(const char *what)
 /* Which the server may have, too: SO_REUSEPORT is for sockets of one user. */
 static void take_port(struct pprof_store *store)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	socklen_t size = sizeof(address);
 	const int yes = 1;
 

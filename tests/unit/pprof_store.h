@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A store for profiles to push to: an HTTP server that takes POST /ingest as Grafana Pyroscope does, keeps
- * what comes, and answers as a test wants it. What Pyroscope would pass over in silence, taking a default of
- * its own instead or leaving it out (pprof_rules.h), it answers with 400.
+ * A store for profiles to push to: an HTTP server that takes POST /ingest as Grafana Pyroscope
+ * does, keeps what comes, and answers as a test wants it. What Pyroscope would pass over in
+ * silence, taking a default of its own instead or leaving it out (pprof_rules.h), it answers with
+ * 400.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_PPROF_STORE_H
 #define KVMSCOPE_TESTS_UNIT_PPROF_STORE_H
@@ -25,14 +26,15 @@ struct pprof_received {
 struct pprof_store {
 	struct MHD_Daemon *daemon; /* NULL: it is down */
 	uint16_t port;
-	int port_fd;                   /* bound to it, so that it is nobody else's while it is down */
-	const char *certificate, *key; /* PEM: it speaks TLS from the next start on; NULL: it does not */
-	atomic_uint status;            /* that it answers with */
-	const char *refuses;           /* 422 for what has this in its name; NULL */
-	atomic_bool hold;              /* requests are not answered */
-	atomic_uint requests;          /* that came, whole */
-	atomic_uint count;             /* of received */
-	pthread_mutex_t lock;          /* of received */
+	int port_fd; /* bound to it, so that it is nobody else's while it is down */
+	const char *certificate,
+		*key;         /* PEM: it speaks TLS from the next start on; NULL: it does not */
+	atomic_uint status;   /* that it answers with */
+	const char *refuses;  /* 422 for what has this in its name; NULL */
+	atomic_bool hold;     /* requests are not answered */
+	atomic_uint requests; /* that came, whole */
+	atomic_uint count;    /* of received */
+	pthread_mutex_t lock; /* of received */
 	struct pprof_received received[PPROF_STORE_MAX];
 };
 

@@ -27,7 +27,8 @@ char *pprof_text(const char *path)
 	FILE *protoc;
 
 	snprintf(command, sizeof(command),
-		 "gzip -dc %s | protoc --decode=perftools.profiles.Profile -I " DEFINITION " profile.proto",
+		 "gzip -dc %s | protoc --decode=perftools.profiles.Profile -I " DEFINITION
+		 " profile.proto",
 		 path);
 	protoc = popen(command, "r");
 	text = read_stream(protoc);

@@ -9,9 +9,9 @@
  * works, in which ten ticks are given time to be seen: beside much other work
  * they are not, and Linux panics ("IO-APIC + timer doesn't work").
  */
-#define QUICK_BOOT                                                                                           \
-	"no_timer_check cryptomgr.notests "                                                                  \
-	"initcall_blacklist=load_system_certificate_list,init_encrypted,digsig_init "                        \
+#define QUICK_BOOT                                                                                 \
+	"no_timer_check cryptomgr.notests "                                                        \
+	"initcall_blacklist=load_system_certificate_list,init_encrypted,digsig_init "              \
 	"i8042.noaux i8042.nokbd"
 
 #endif

@@ -69,8 +69,8 @@ static void call_with_registers(struct remote_victim *self)
 			 "leaq 128(%%rsp), %%rsp"
 			 : "+c"(self)
 			 :
-			 : "rax", "rbx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
-			   "r15", "xmm0", "xmm7", "xmm15", "memory", "cc");
+			 : "rax", "rbx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12",
+			   "r13", "r14", "r15", "xmm0", "xmm7", "xmm15", "memory", "cc");
 }
 
 struct remote_victim *victim;
@@ -88,8 +88,8 @@ static bool setting_is_kept(const stack_t *stack)
 
 	sigprocmask(SIG_BLOCK, NULL, &mask);
 	sigaltstack(NULL, &now);
-	return sigismember(&mask, SIGUSR2) && !sigismember(&mask, SIGRTMIN) && now.ss_sp == stack->ss_sp &&
-	       now.ss_size == stack->ss_size;
+	return sigismember(&mask, SIGUSR2) && !sigismember(&mask, SIGRTMIN) &&
+	       now.ss_sp == stack->ss_sp && now.ss_size == stack->ss_size;
 }
 
 static void prepare(stack_t *stack)
@@ -133,15 +133,16 @@ static _Noreturn void be_victim(void)
 }
 
 /*
- * Whoever waits for a child that a thread of its own traces is told of its stops, too, and takes them from
- * that thread (wait_task_stopped() in kernel/exit.c): they are left.
+ * Whoever waits for a child that a thread of its own traces is told of its stops, too, and takes
+ * them from that thread (wait_task_stopped() in kernel/exit.c): they are left.
  */
 bool remote_victim_has_ended(void)
 {
 	siginfo_t info = { 0 };
 
 	return waitid(P_PID, (id_t)victim->pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
-	       info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+	       info.si_code == CLD_EXITED || info.si_code == CLD_KILLED ||
+	       info.si_code == CLD_DUMPED;
 }
 
 bool remote_victim_goes_on(void)
@@ -163,7 +164,8 @@ void remote_victim_start(struct remote_code *code)
 	int ends[2];
 	pid_t pid;
 
-	victim = mmap(NULL, sizeof(*victim), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	victim = mmap(NULL, sizeof(*victim), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	REQUIRE(victim != MAP_FAILED);
 	_Static_assert(offsetof(struct remote_victim, after) == 368 &&
 			       offsetof(struct remote_victim, result) == 736,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that others stop and have make calls: it makes one of its own over and over, and looks whether it
- * finds all as it was.
+ * A process that others stop and have make calls: it makes one of its own over and over, and looks
+ * whether it finds all as it was.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_REMOTE_VICTIM_H
 #define KVMSCOPE_TESTS_UNIT_REMOTE_VICTIM_H

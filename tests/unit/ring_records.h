@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ring's tests share: records that prove themselves whole, counting them, and interruptions. */
+/* What the ring's tests share: records that prove themselves whole, counting them, and
+ * interruptions. */
 #ifndef KVMSCOPE_TESTS_UNIT_RING_RECORDS_H
 #define KVMSCOPE_TESTS_UNIT_RING_RECORDS_H
 
@@ -55,7 +56,8 @@ static inline bool payload_is_good(const struct ring_record *record)
 	return payload->checksum == value;
 }
 
-static inline bool produce(struct ring *ring, uint16_t type, uint64_t number, uint64_t words, bool discard)
+static inline bool produce(struct ring *ring, uint16_t type, uint64_t number, uint64_t words,
+			   bool discard)
 {
 	struct payload *payload = ring_reserve(ring, type, sizeof(*payload) + 8 * words);
 
@@ -86,7 +88,8 @@ static inline void count_record(struct tally *tally, const struct ring_record *r
 		return;
 	}
 	tally->records++;
-	if ((record->type != RECORD_THREAD && record->type != RECORD_HANDLER) || !payload_is_good(record)) {
+	if ((record->type != RECORD_THREAD && record->type != RECORD_HANDLER) ||
+	    !payload_is_good(record)) {
 		tally->bad++;
 		return;
 	}
@@ -150,7 +153,8 @@ static inline double now(void)
 
 #ifdef __x86_64__
 
-/* SIGTRAP after each instruction until a handler clears the flag in what it returns to, or trap_off(). */
+/* SIGTRAP after each instruction until a handler clears the flag in what it returns to, or
+ * trap_off(). */
 #define TRAP_FLAG 0x100
 
 /* AddressSanitizer makes many instructions of one, and each costs a trap: there one of so many. */

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* What the command prints on standard output, as a string to be freed; *STATUS (may be NULL) gets its exit
- * status. */
+/* What the command prints on standard output, as a string to be freed; *STATUS (may be NULL) gets
+ * its exit status. */
 char *command_output(int *status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Quietly. */

@@ -28,22 +28,36 @@ static const struct event {
 	uint32_t pid, parent;
 	const char *name;
 } events[] = {
-	{ EXEC, 50, 0, "one" },     { MAP, 50, 0, "/bin/one" },      { EXEC, 50, 0, "two" },
-	{ MAP, 50, 0, "/bin/two" }, { UNMAP, 50, 0, NULL },          { MAP, 50, 0, "/lib/plugin.so" },
-	{ FORK, 51, 50, NULL },     { NAME, 51, 0, "child" },        { EXIT, 50, 0, NULL },
-	{ FORK, 50, 51, NULL },     { MAP, 50, 0, "/lib/other.so" }, { EXIT, 51, 0, NULL },
-	{ EXEC, 52, 0, "third" },   { MAP, 52, 0, "/bin/third" },    { MAP_ABOUT, 52, 0, "/lib/late.so" },
+	{ EXEC, 50, 0, "one" },
+	{ MAP, 50, 0, "/bin/one" },
+	{ EXEC, 50, 0, "two" },
+	{ MAP, 50, 0, "/bin/two" },
+	{ UNMAP, 50, 0, NULL },
+	{ MAP, 50, 0, "/lib/plugin.so" },
+	{ FORK, 51, 50, NULL },
+	{ NAME, 51, 0, "child" },
+	{ EXIT, 50, 0, NULL },
+	{ FORK, 50, 51, NULL },
+	{ MAP, 50, 0, "/lib/other.so" },
+	{ EXIT, 51, 0, NULL },
+	{ EXEC, 52, 0, "third" },
+	{ MAP, 52, 0, "/bin/third" },
+	{ MAP_ABOUT, 52, 0, "/lib/late.so" },
 };
 
 /* As perf shows memory without a file: "/lib/other.so". */
 const struct sideband_guest_sample sideband_guest_samples[] = {
-	{ 50, "one", "[unknown]" },   { 50, "one", "one" },         { 50, "two", "[unknown]" },
-	{ 50, "two", "two" },         { 50, "two", "[unknown]" },   { 50, "two", "plugin.so" },
-	{ 51, "two", "plugin.so" },   { 51, "child", "plugin.so" }, { 51, "child", "plugin.so" },
-	{ 50, "child", "plugin.so" }, { 50, "child", "other.so" },  { UNKNOWN, "vcpu 0", "[unknown]" },
-	{ 52, "third", "[unknown]" }, { 52, "third", "[unknown]" }, { 52, "third", "[unknown]" },
+	{ 50, "one", "[unknown]" },   { 50, "one", "one" },
+	{ 50, "two", "[unknown]" },   { 50, "two", "two" },
+	{ 50, "two", "[unknown]" },   { 50, "two", "plugin.so" },
+	{ 51, "two", "plugin.so" },   { 51, "child", "plugin.so" },
+	{ 51, "child", "plugin.so" }, { 50, "child", "plugin.so" },
+	{ 50, "child", "other.so" },  { UNKNOWN, "vcpu 0", "[unknown]" },
+	{ 52, "third", "[unknown]" }, { 52, "third", "[unknown]" },
+	{ 52, "third", "[unknown]" },
 };
-const size_t sideband_guest_count = sizeof(sideband_guest_samples) / sizeof(sideband_guest_samples[0]);
+const size_t sideband_guest_count =
+	sizeof(sideband_guest_samples) / sizeof(sideband_guest_samples[0]);
 
 static uint64_t now(void)
 {
@@ -104,8 +118,9 @@ static void push_record(struct ring *ring, struct sideband *record, size_t size)
 
 static void push_event(struct ring *ring, const struct event *event, uint64_t time)
 {
-	static const uint16_t types[] = { SIDEBAND_COMM, SIDEBAND_MMAP, SIDEBAND_MUNMAP, SIDEBAND_FORK,
-					  SIDEBAND_EXIT, SIDEBAND_COMM, SIDEBAND_MMAP };
+	static const uint16_t types[] = { SIDEBAND_COMM, SIDEBAND_MMAP, SIDEBAND_MUNMAP,
+					  SIDEBAND_FORK, SIDEBAND_EXIT, SIDEBAND_COMM,
+					  SIDEBAND_MMAP };
 	struct sideband head = { .type = types[event->kind],
 				 .time = time,
 				 .time_error = event->kind == MAP_ABOUT ? 2 * MICROSECOND : 0,
@@ -150,11 +165,12 @@ static bool no_registers(void *context, struct guest_registers *registers)
 	return false;
 }
 
-static int record(const char *path, enum perspective perspective, const struct flight_options *flight,
-		  struct collector_statistics *statistics)
+static int record(const char *path, enum perspective perspective,
+		  const struct flight_options *flight, struct collector_statistics *statistics)
 {
 	const struct ring_options ring = { .size = RING_SIZE_MIN,
-					   .mode = flight ? RING_MODE_OVERWRITE : RING_MODE_CONSUMER };
+					   .mode = flight ? RING_MODE_OVERWRITE
+							  : RING_MODE_CONSUMER };
 	struct ring *samples = NULL, *sideband = NULL;
 	struct guest_view nothing = { 0 };
 	struct collector_options options = {

@@ -19,12 +19,13 @@ static void write_kallsyms(const char *path)
 	FILE *file = fopen(path, "we");
 
 	REQUIRE(file);
-	fprintf(file, "%llx T leaf\n%llx t middle\n%llx t top;with/all\n%llx T end\n", LEAF, MIDDLE, TOP,
-		TEXT + 0x300);
+	fprintf(file, "%llx T leaf\n%llx t middle\n%llx t top;with/all\n%llx T end\n", LEAF, MIDDLE,
+		TOP, TEXT + 0x300);
 	fclose(file);
 }
 
-static void write_sample(struct perf_data_writer *writer, uint32_t vcpu, const uint64_t *chain, size_t depth)
+static void write_sample(struct perf_data_writer *writer, uint32_t vcpu, const uint64_t *chain,
+			 size_t depth)
 {
 	struct sample *sample = calloc(1, sample_size(depth));
 
@@ -66,9 +67,10 @@ void small_recording_make(struct small_recording *recording)
 	};
 	struct perf_data_writer *writer;
 
-	snprintf(recording->path, sizeof(recording->path), "build/small-%d-%u.data", getpid(), number);
-	snprintf(recording->kallsyms, sizeof(recording->kallsyms), "build/small-%d-%u.kallsyms", getpid(),
-		 number++);
+	snprintf(recording->path, sizeof(recording->path), "build/small-%d-%u.data", getpid(),
+		 number);
+	snprintf(recording->kallsyms, sizeof(recording->kallsyms), "build/small-%d-%u.kallsyms",
+		 getpid(), number++);
 	write_kallsyms(recording->kallsyms);
 	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
 	CHECK_EQUAL(perf_data_writer_comm(writer, 0, 100, 100, "vcpu 0"), 0);

@@ -9,7 +9,8 @@ static int open_software(void *context, const struct perf_event_attr *asked)
 	struct perf_event_attr attributes = *asked;
 
 	attributes.type = PERF_TYPE_SOFTWARE;
-	attributes.config = asked->config == 0xc0 ? PERF_COUNT_SW_PAGE_FAULTS : PERF_COUNT_SW_TASK_CLOCK;
+	attributes.config =
+		asked->config == 0xc0 ? PERF_COUNT_SW_PAGE_FAULTS : PERF_COUNT_SW_TASK_CLOCK;
 	attributes.exclude_host = 0;
 	return pmu_host_perf.open(NULL, &attributes);
 }

@@ -46,7 +46,8 @@ void stack_samples_add(struct stack_samples *samples, unsigned int recording, co
 	assert(recording < 2);
 	if (samples->count == samples->capacity) {
 		samples->capacity = samples->capacity ? 2 * samples->capacity : 1024;
-		samples->list = need(realloc(samples->list, samples->capacity * sizeof(samples->list[0])));
+		samples->list =
+			need(realloc(samples->list, samples->capacity * sizeof(samples->list[0])));
 	}
 	samples->list[samples->count++] =
 		(struct stack_sample){ .stack = need(strdup(stack)), .recording = recording };
@@ -142,7 +143,8 @@ static void deal_anew(const struct stack_samples *samples, size_t (*counts)[2],
 		memset(counts, 0, comparison->stacks * sizeof(counts[0]));
 		for (size_t i = 0; i < samples->count; i++)
 			counts[order[i]][i >= comparison->samples[0]]++;
-		comparison->dealt[round] = agreement_of(counts, comparison->stacks, comparison->samples);
+		comparison->dealt[round] =
+			agreement_of(counts, comparison->stacks, comparison->samples);
 	}
 	free(order);
 }
@@ -167,7 +169,8 @@ struct stack_comparison stack_samples_compare(struct stack_samples *samples)
 }
 
 void stack_samples_each(const struct stack_samples *samples,
-			void (*see)(void *context, const size_t counts[2], const char *stack), void *context)
+			void (*see)(void *context, const size_t counts[2], const char *stack),
+			void *context)
 {
 	size_t begin, end;
 
@@ -175,7 +178,8 @@ void stack_samples_each(const struct stack_samples *samples,
 		const struct stack_sample *first = &samples->list[begin];
 		size_t counts[2] = { 0 };
 
-		for (end = begin; end < samples->count && samples->list[end].number == first->number; end++)
+		for (end = begin;
+		     end < samples->count && samples->list[end].number == first->number; end++)
 			counts[samples->list[end].recording]++;
 		see(context, counts, first->stack);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far two recordings of the same work agree on its stacks, and how far two would that differ by chance
- * alone: all samples of both are dealt anew into two recordings as large as they are, a hundred times.
- * One thread at a time.
+ * How far two recordings of the same work agree on its stacks, and how far two would that differ by
+ * chance alone: all samples of both are dealt anew into two recordings as large as they are, a
+ * hundred times. One thread at a time.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_STACK_AGREEMENT_H
 #define KVMSCOPE_TESTS_UNIT_STACK_AGREEMENT_H
@@ -14,7 +14,8 @@
 struct stack_samples;
 
 struct stack_agreement {
-	double known[2]; /* the part of each recording's samples whose stack the other one has, too */
+	double known[2]; /* the part of each recording's samples whose stack the other one has, too
+			  */
 	double overlap;  /* of both distributions: the sum over stacks of the smaller share */
 };
 
@@ -39,8 +40,10 @@ struct stack_comparison stack_samples_compare(struct stack_samples *samples);
 /* Makes EXPECTED and LEAST of what was DEALT. */
 void stack_comparison_sum_up(struct stack_comparison *comparison);
 
-/* Tells SEE of each stack, by their names, and how often either recording has it. After a comparison. */
+/* Tells SEE of each stack, by their names, and how often either recording has it. After a
+ * comparison. */
 void stack_samples_each(const struct stack_samples *samples,
-			void (*see)(void *context, const size_t counts[2], const char *stack), void *context);
+			void (*see)(void *context, const size_t counts[2], const char *stack),
+			void *context);
 
 #endif

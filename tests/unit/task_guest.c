@@ -52,21 +52,22 @@ void task_guest_put_task(struct task_guest *made, unsigned int n, uint32_t pid, 
 	       strnlen(comm, SAMPLE_COMM_SIZE - 1) + 1);
 }
 
-void task_guest_put_process(struct task_guest *made, unsigned int n, unsigned int leader, uint64_t started,
-			    unsigned int parent)
+void task_guest_put_process(struct task_guest *made, unsigned int n, unsigned int leader,
+			    uint64_t started, unsigned int parent)
 {
 	task_guest_put(made, TASK(n) + task_guest_layout.leader, DIRECT + TASK(leader));
 	task_guest_put(made, TASK(leader) + task_guest_layout.started, started);
 	task_guest_put(made, TASK(leader) + task_guest_layout.parent, DIRECT + TASK(parent));
 }
 
-void task_guest_put_cgroup(struct task_guest *made, unsigned int n, unsigned int parent, uint64_t id,
-			   const char *name)
+void task_guest_put_cgroup(struct task_guest *made, unsigned int n, unsigned int parent,
+			   uint64_t id, const char *name)
 {
 	const struct guest_cgroup_layout *layout = &task_guest_layout.cgroups;
 
 	task_guest_put(made, NODE(n) + layout->node_count, 1);
-	task_guest_put(made, NODE(n) + layout->node_parent, parent == n ? 0 : DIRECT + NODE(parent));
+	task_guest_put(made, NODE(n) + layout->node_parent,
+		       parent == n ? 0 : DIRECT + NODE(parent));
 	task_guest_put(made, NODE(n) + layout->node_name, DIRECT + NODE(n) + 0x100);
 	task_guest_put(made, NODE(n) + layout->node_id, id);
 	memcpy(made->guest.memory + NODE(n) + 0x100, name, strlen(name) + 1);
@@ -76,7 +77,8 @@ void task_guest_put_cgroup(struct task_guest *made, unsigned int n, unsigned int
 
 void task_guest_enter_cgroup(struct task_guest *made, unsigned int task, unsigned int cgroup)
 {
-	task_guest_put(made, TASK(task) + task_guest_layout.cgroups.task_set, DIRECT + CSS_SET(cgroup));
+	task_guest_put(made, TASK(task) + task_guest_layout.cgroups.task_set,
+		       DIRECT + CSS_SET(cgroup));
 }
 
 static void put_cpu(struct task_guest *made, unsigned int cpu, unsigned int task)
@@ -89,8 +91,8 @@ static void put_cpu(struct task_guest *made, unsigned int cpu, unsigned int task
 	task_guest_put(made, AREA(cpu) + APIC_ID, 0xaaaaaaaa00000000 | cpu * 2);
 	/* The node stands above the CPU's number. */
 	task_guest_put(made, AREA(cpu) + CPU_SEGMENT, 0x0040f50000000000 | 1 << 12 | cpu);
-	flat_guest_map(&made->guest, made->kernel.cr3, ENTRY_AREA + cpu * 0x1000, AREA(cpu) + GDT_PAGE, 4096,
-		       0);
+	flat_guest_map(&made->guest, made->kernel.cr3, ENTRY_AREA + cpu * 0x1000,
+		       AREA(cpu) + GDT_PAGE, 4096, 0);
 }
 
 void task_guest_make(struct task_guest *made)
@@ -118,8 +120,8 @@ void task_guest_free(struct task_guest *made)
 
 bool task_guest_look(struct task_guest *made)
 {
-	if (!guest_task_current(&task_guest_layout, &made->guest.view, &made->kernel, made->registers,
-				&made->task))
+	if (!guest_task_current(&task_guest_layout, &made->guest.view, &made->kernel,
+				made->registers, &made->task))
 		return false;
 	guest_task_find_cgroup(&task_guest_layout, &made->guest.view, &made->kernel, &made->task);
 	return true;

@@ -46,13 +46,14 @@ void task_guest_put(struct task_guest *guest, uint64_t gpa, uint64_t value);
 void task_guest_put_task(struct task_guest *guest, unsigned int n, uint32_t pid, uint32_t tid,
 			 const char *comm);
 
-/* Task N is a thread of task LEADER's process, which began at STARTED and is a child of task PARENT. */
-void task_guest_put_process(struct task_guest *guest, unsigned int n, unsigned int leader, uint64_t started,
-			    unsigned int parent);
+/* Task N is a thread of task LEADER's process, which began at STARTED and is a child of task
+ * PARENT. */
+void task_guest_put_process(struct task_guest *guest, unsigned int n, unsigned int leader,
+			    uint64_t started, unsigned int parent);
 
 /* Cgroup N is NAME (less than 256 bytes) below cgroup PARENT; N itself: it is the root. */
-void task_guest_put_cgroup(struct task_guest *guest, unsigned int n, unsigned int parent, uint64_t id,
-			   const char *name);
+void task_guest_put_cgroup(struct task_guest *guest, unsigned int n, unsigned int parent,
+			   uint64_t id, const char *name);
 void task_guest_enter_cgroup(struct task_guest *guest, unsigned int task, unsigned int cgroup);
 
 /* guest_task_current(), and its cgroup, with the registers as they are. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * That a bench fails of which one figure does not keep its bound, and tests/bench/run with it. That is run in
- * a directory of its own, where "making" benches does nothing and one is there already.
+ * That a bench fails of which one figure does not keep its bound, and tests/bench/run with it. That
+ * is run in a directory of its own, where "making" benches does nothing and one is there already.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,10 +22,11 @@ static void make_directory(struct directory *directory)
 	*directory = (struct directory){ .path = "/tmp/kvmscope-bench-XXXXXX" };
 	REQUIRE(mkdtemp(directory->path) != NULL);
 	snprintf(directory->file, sizeof(directory->file), "%s/figures", directory->path);
-	snprintf(command, sizeof(command),
-		 "cd %s && mkdir -p tests/bench build/bench && cp \"$OLDPWD\"/tests/bench/run tests/bench && "
-		 "printf '%%%%:;@:\\n' > Makefile",
-		 directory->path);
+	snprintf(
+		command, sizeof(command),
+		"cd %s && mkdir -p tests/bench build/bench && cp \"$OLDPWD\"/tests/bench/run tests/bench && "
+		"printf '%%%%:;@:\\n' > Makefile",
+		directory->path);
 	REQUIRE(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 }
 
@@ -69,7 +70,8 @@ static int fail_to_measure(const struct directory *directory)
 }
 
 /* As a bench: figures of TIME ns and RATE M/s, of RATIOS; its exit status. */
-static int print_figures(const struct directory *directory, double time, double rate, const double ratios[2])
+static int print_figures(const struct directory *directory, double time, double rate,
+			 const double ratios[2])
 {
 	double sorted[2] = { ratios[0], ratios[1] };
 	pid_t child = start_bench(directory);
@@ -86,7 +88,8 @@ static int print_figures(const struct directory *directory, double time, double 
 	return status_of(child);
 }
 
-/* tests/bench/run, of a bench that has printed its figures and ended with ENDED; its exit status. */
+/* tests/bench/run, of a bench that has printed its figures and ended with ENDED; its exit status.
+ */
 static int run_bench(const struct directory *directory, int ended, char output[4096])
 {
 	char command[512];

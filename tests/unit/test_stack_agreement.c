@@ -5,7 +5,8 @@
 #include "tests/unit/shim/test.h"
 #include "tests/unit/stack_agreement.h"
 
-static void add(struct stack_samples *samples, unsigned int recording, const char *stack, size_t count)
+static void add(struct stack_samples *samples, unsigned int recording, const char *stack,
+		size_t count)
 {
 	while (count--)
 		stack_samples_add(samples, recording, stack);
@@ -78,7 +79,8 @@ static void see_counts(void *context, const size_t counts[2], const char *stack)
 {
 	char *said = context;
 
-	snprintf(said + strlen(said), 64 - strlen(said), "%zu %zu %s, ", counts[0], counts[1], stack);
+	snprintf(said + strlen(said), 64 - strlen(said), "%zu %zu %s, ", counts[0], counts[1],
+		 stack);
 }
 
 TEST(stack_agreement, tells_how_often_each_recording_has_a_stack)

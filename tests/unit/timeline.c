@@ -37,15 +37,16 @@ static uint32_t pick(struct world *world, uint32_t below)
 	return timeline_random(&world->state, below);
 }
 
-static struct timeline_event *add_event(struct world *world, uint16_t type, size_t size, uint32_t pid,
-					uint32_t tid)
+static struct timeline_event *add_event(struct world *world, uint16_t type, size_t size,
+					uint32_t pid, uint32_t tid)
 {
 	struct timeline *timeline = world->timeline;
 	struct timeline_event *event;
 
 	if (timeline->count == world->capacity) {
 		world->capacity = world->capacity ? 2 * world->capacity : 64;
-		timeline->events = realloc(timeline->events, world->capacity * sizeof(timeline->events[0]));
+		timeline->events =
+			realloc(timeline->events, world->capacity * sizeof(timeline->events[0]));
 	}
 	event = &timeline->events[timeline->count++];
 	memset(event, 0, sizeof(*event));
@@ -73,7 +74,8 @@ static void begin_life(struct world *world, struct process *process, struct time
 
 	if (timeline->life_count == world->life_capacity) {
 		world->life_capacity = world->life_capacity ? 2 * world->life_capacity : 64;
-		timeline->lives = realloc(timeline->lives, world->life_capacity * sizeof(timeline->lives[0]));
+		timeline->lives =
+			realloc(timeline->lives, world->life_capacity * sizeof(timeline->lives[0]));
 	}
 	process->life = timeline->life_count++;
 	event->record.head.cr3 = take_root(world);
@@ -124,7 +126,8 @@ static struct process *any_process(struct world *world)
 
 static void start_process(struct world *world, uint32_t pid)
 {
-	world->processes[pid] = (struct process){ .alive = true, .pid = pid, .tids = { pid }, .threads = 1 };
+	world->processes[pid] =
+		(struct process){ .alive = true, .pid = pid, .tids = { pid }, .threads = 1 };
 	world->tid_used[pid] = true;
 }
 
@@ -134,11 +137,12 @@ static void set_comm(struct world *world, struct timeline_event *event)
 	snprintf(event->record.comm.comm, sizeof(event->record.comm.comm), "c%u", event->number);
 }
 
-static struct timeline_event *add_mmap(struct world *world, const struct process *process, bool program)
+static struct timeline_event *add_mmap(struct world *world, const struct process *process,
+				       bool program)
 {
-	struct timeline_event *event =
-		add_event(world, SIDEBAND_MMAP, sizeof(event->record.mmap) + sizeof(event->record.name),
-			  process->pid, process->tids[pick(world, process->threads)]);
+	struct timeline_event *event = add_event(
+		world, SIDEBAND_MMAP, sizeof(event->record.mmap) + sizeof(event->record.name),
+		process->pid, process->tids[pick(world, process->threads)]);
 	struct sideband_mmap *mmap = &event->record.mmap;
 
 	event->number = ++world->numbers;
@@ -222,7 +226,8 @@ static void exec(struct world *world, struct process *process)
 	if (process->tids[0] != process->pid)
 		world->tid_used[process->tids[0]] = false;
 	process->tids[0] = process->pid;
-	event = add_event(world, SIDEBAND_COMM, sizeof(event->record.comm), process->pid, process->pid);
+	event = add_event(world, SIDEBAND_COMM, sizeof(event->record.comm), process->pid,
+			  process->pid);
 	event->record.head.flags |= SIDEBAND_COMM_EXEC;
 	end_life(world, process);
 	set_comm(world, event);
@@ -233,8 +238,9 @@ static void exec(struct world *world, struct process *process)
 
 static void unmap(struct world *world, const struct process *process)
 {
-	struct timeline_event *event = add_event(world, SIDEBAND_MUNMAP, sizeof(event->record.munmap),
-						 process->pid, process->tids[pick(world, process->threads)]);
+	struct timeline_event *event =
+		add_event(world, SIDEBAND_MUNMAP, sizeof(event->record.munmap), process->pid,
+			  process->tids[pick(world, process->threads)]);
 
 	event->record.munmap.start = TIMELINE_BASE + 4096ull * pick(world, TIMELINE_PAGES);
 	event->record.munmap.length = 4096ull * (1 + pick(world, 8));
@@ -340,7 +346,8 @@ static bool covers(const struct timeline_event *event, uint32_t pid, uint64_t ad
 	if (head->pid != pid || (head->type != SIDEBAND_MMAP && head->type != SIDEBAND_MUNMAP))
 		return false;
 	start = head->type == SIDEBAND_MMAP ? event->record.mmap.start : event->record.munmap.start;
-	length = head->type == SIDEBAND_MMAP ? event->record.mmap.length : event->record.munmap.length;
+	length = head->type == SIDEBAND_MMAP ? event->record.mmap.length
+					     : event->record.munmap.length;
 	return address >= start && address - start < length;
 }
 
@@ -354,7 +361,8 @@ static void ask_image(const struct timeline *timeline, size_t count, uint32_t pi
 			if (event->record.head.type == SIDEBAND_MUNMAP)
 				return;
 			answer->image = event->number;
-			answer->offset = address - event->record.mmap.start + event->record.mmap.offset;
+			answer->offset =
+				address - event->record.mmap.start + event->record.mmap.offset;
 			return;
 		}
 		if (is_exec(event, pid) || (event->begins && event->record.head.pid == pid))
@@ -381,8 +389,8 @@ static uint32_t ask_comm(const struct timeline *timeline, size_t count, uint32_t
 	return 0;
 }
 
-struct timeline_answer timeline_ask(const struct timeline *timeline, uint32_t pid, uint32_t tid, uint64_t cr3,
-				    uint64_t address, uint64_t time)
+struct timeline_answer timeline_ask(const struct timeline *timeline, uint32_t pid, uint32_t tid,
+				    uint64_t cr3, uint64_t address, uint64_t time)
 {
 	struct timeline_answer answer = { .pid = find_pid(timeline, pid, cr3, time) };
 	size_t count = events_until(timeline, time);

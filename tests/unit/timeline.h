@@ -63,7 +63,7 @@ void timeline_make(struct timeline *timeline, uint64_t seed, size_t events);
 void timeline_free(struct timeline *timeline);
 
 /* Of thread TID of process PID; PID 0: of whom CR3 belongs to. */
-struct timeline_answer timeline_ask(const struct timeline *timeline, uint32_t pid, uint32_t tid, uint64_t cr3,
-				    uint64_t address, uint64_t time);
+struct timeline_answer timeline_ask(const struct timeline *timeline, uint32_t pid, uint32_t tid,
+				    uint64_t cr3, uint64_t address, uint64_t time);
 
 #endif

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "tests/unit/flat_guest.h"
-#include "vmm/guest/unwind/unwind.h"
 #include "vmm/guest/linux/kernel_orc.h"
+#include "vmm/guest/unwind/unwind.h"
 
 #define GUEST_SIZE     (1u << 20)
 #define TEXT           0xffffffff81000000ull
@@ -52,8 +52,8 @@ static inline uint64_t code(unsigned int slot)
 	return TEXT + slot * STEP + 4;
 }
 
-static inline void set_slot(struct fixture *fixture, unsigned int slot, int16_t sp_offset, int16_t bp_offset,
-			    uint16_t flags)
+static inline void set_slot(struct fixture *fixture, unsigned int slot, int16_t sp_offset,
+			    int16_t bp_offset, uint16_t flags)
 {
 	uint8_t *entry = fixture->entries + slot * ORC_ENTRY_SIZE;
 
@@ -87,9 +87,10 @@ static inline void make(struct fixture *fixture)
 	for (uint64_t at = 0; at < 0x4000; at += 4096)
 		flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, STACK + at,
 			       STACK_GPA + at, 4096, 0);
-	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, USER_STACK, USER_STACK_GPA, 4096,
-		       4);
-	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, TEXT, TEXT_GPA, 4096, 0);
+	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, USER_STACK,
+		       USER_STACK_GPA, 4096, 4);
+	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, TEXT, TEXT_GPA, 4096,
+		       0);
 	map_user_text(fixture, USER_TEXT);
 	put_user_call(fixture, 0x402000);
 	put_user_call(fixture, 0x403000);
@@ -106,9 +107,9 @@ static inline void make(struct fixture *fixture)
 					     .entries = fixture->entries,
 					     .count = SLOTS };
 	fixture->unwinder = (struct kernel_orc){ .paging = fixture->guest.registers.paging,
-						     .format = ORC_FORMAT_SIGNAL,
-						     .tables = &fixture->table,
-						     .table_count = 1 };
+						 .format = ORC_FORMAT_SIGNAL,
+						 .tables = &fixture->table,
+						 .table_count = 1 };
 	fixture->chain.addresses = fixture->addresses;
 	fixture->chain.capacity = 16;
 	fixture->guest.registers.rip = code(1);
@@ -133,8 +134,8 @@ static inline void push_user(struct fixture *fixture, uint64_t offset, uint64_t 
 }
 
 /* struct pt_regs at OFFSET of the kernel's stack. */
-static inline void push_registers(struct fixture *fixture, uint64_t offset, uint64_t ip, uint64_t cs,
-				  uint64_t sp, uint64_t bp)
+static inline void push_registers(struct fixture *fixture, uint64_t offset, uint64_t ip,
+				  uint64_t cs, uint64_t sp, uint64_t bp)
 {
 	push(fixture, offset + 4 * 8, bp);
 	push(fixture, offset + 16 * 8, ip);

@@ -153,8 +153,8 @@ void user_guest_make(struct user_guest *made, bool is_maple)
 	if (user_images_create(&made->kernel.images))
 		abort();
 	for (uint64_t at = 0; at < MEMORY; at += 2u << 20)
-		flat_guest_map(&made->guest, made->kernel.paging.cr3, USER_GUEST_DIRECT + at, at, 2u << 20,
-			       0);
+		flat_guest_map(&made->guest, made->kernel.paging.cr3, USER_GUEST_DIRECT + at, at,
+			       2u << 20, 0);
 	user_guest_put(made, USER_GUEST_DIRECT + PAGES_BASE, USER_GUEST_DIRECT + PAGES);
 	made->mm = user_guest_allocate(made, 0x200, 64);
 	make_root(made);
@@ -168,8 +168,10 @@ void user_guest_free(struct user_guest *made)
 
 uint64_t user_guest_file(struct user_guest *made, uint64_t mount, uint64_t dentry, uint64_t number)
 {
-	uint64_t file = user_guest_allocate(made, 64, 64), inode = user_guest_allocate(made, 128, 64);
-	uint64_t super = user_guest_allocate(made, 64, 64), mapping = user_guest_allocate(made, 64, 64);
+	uint64_t file = user_guest_allocate(made, 64, 64),
+		 inode = user_guest_allocate(made, 128, 64);
+	uint64_t super = user_guest_allocate(made, 64, 64),
+		 mapping = user_guest_allocate(made, 64, 64);
 
 	user_guest_put(made, file + layout.file_mount, mount);
 	user_guest_put(made, file + layout.file_dentry, dentry);
@@ -199,16 +201,19 @@ uint64_t user_guest_inode(struct user_guest *made, uint64_t file)
 /* One level of the tree: 64 pages. */
 static uint64_t page_node(struct user_guest *made, uint64_t mapping)
 {
-	uint64_t head = mapping + layout.mapping_pages, tag = made->kernel.vmas.is_radix_tree ? 1 : 2;
+	uint64_t head = mapping + layout.mapping_pages,
+		 tag = made->kernel.vmas.is_radix_tree ? 1 : 2;
 
 	if (!user_guest_get(made, head))
 		user_guest_put(made, head, user_guest_allocate(made, 40 + 64 * 8, 64) | tag);
 	return user_guest_get(made, head) - tag;
 }
 
-uint64_t user_guest_cache(struct user_guest *made, uint64_t file, uint64_t first, unsigned int count)
+uint64_t user_guest_cache(struct user_guest *made, uint64_t file, uint64_t first,
+			  unsigned int count)
 {
-	uint64_t mapping = user_guest_get(made, user_guest_inode(made, file) + layout.inode_mapping);
+	uint64_t mapping =
+		user_guest_get(made, user_guest_inode(made, file) + layout.inode_mapping);
 	uint64_t memory = user_guest_allocate(made, count * 4096ull, 4096) - USER_GUEST_DIRECT;
 	uint64_t page = USER_GUEST_DIRECT + PAGES + memory / 4096 * layout.page_size;
 	uint64_t slots = page_node(made, mapping) + layout.xarray_slots;
@@ -220,8 +225,8 @@ uint64_t user_guest_cache(struct user_guest *made, uint64_t file, uint64_t first
 	return memory;
 }
 
-uint64_t user_guest_map(struct user_guest *made, uint64_t start, uint64_t end, uint64_t page, uint64_t flags,
-			uint64_t file)
+uint64_t user_guest_map(struct user_guest *made, uint64_t start, uint64_t end, uint64_t page,
+			uint64_t flags, uint64_t file)
 {
 	uint64_t vma = user_guest_allocate(made, layout.vma_size, 64);
 
@@ -281,9 +286,10 @@ static struct entries vma_entries(struct user_guest *made)
 	return entries;
 }
 
-/* A node of TYPE with COUNT entries from FIRST on; the last has no pivot if it is the tree's last. */
-static uint64_t make_node(struct user_guest *made, const struct entries *entries, unsigned int first,
-			  unsigned int count, unsigned int type)
+/* A node of TYPE with COUNT entries from FIRST on; the last has no pivot if it is the tree's last.
+ */
+static uint64_t make_node(struct user_guest *made, const struct entries *entries,
+			  unsigned int first, unsigned int count, unsigned int type)
 {
 	const struct maple_node_layout *form = type == ARANGE ? &layout.arange : &layout.range;
 	uint64_t node = user_guest_allocate(made, MAPLE_NODE_SIZE, MAPLE_NODE_SIZE);
@@ -311,7 +317,8 @@ static uint64_t build_maple(struct user_guest *made)
 		struct entries above = { .count = 0 };
 
 		for (unsigned int first = 0; first < entries.count; first += room) {
-			unsigned int count = entries.count - first < room ? entries.count - first : room;
+			unsigned int count =
+				entries.count - first < room ? entries.count - first : room;
 
 			add_entry(&above, entries.of[first + count - 1].last,
 				  make_node(made, &entries, first, count, type));

@@ -36,7 +36,8 @@ uint64_t user_guest_allocate(struct user_guest *made, uint64_t size, uint64_t al
 /* A dentry NAME below PARENT; 0: it is its own parent. */
 uint64_t user_guest_dentry(struct user_guest *made, uint64_t parent, const char *name);
 
-/* A file system mounted at POINT below the vfsmount PARENT: its vfsmount, whose root's dentry is *ROOT. */
+/* A file system mounted at POINT below the vfsmount PARENT: its vfsmount, whose root's dentry is
+ * *ROOT. */
 uint64_t user_guest_mount(struct user_guest *made, uint64_t parent, uint64_t point, uint64_t *root);
 
 /* An open file of a new inode NUMBER. */
@@ -45,12 +46,14 @@ uint64_t user_guest_file(struct user_guest *made, uint64_t mount, uint64_t dentr
 void user_guest_back(struct user_guest *made, uint64_t file, uint64_t mount, uint64_t dentry);
 uint64_t user_guest_inode(struct user_guest *made, uint64_t file);
 
-/* COUNT pages of a file's content, by a folio that begins at page FIRST of it: the GPA of the memory. */
-uint64_t user_guest_cache(struct user_guest *made, uint64_t file, uint64_t first, unsigned int count);
+/* COUNT pages of a file's content, by a folio that begins at page FIRST of it: the GPA of the
+ * memory. */
+uint64_t user_guest_cache(struct user_guest *made, uint64_t file, uint64_t first,
+			  unsigned int count);
 
 /* Adds a VMA behind all others; FILE 0: none. user_guest_build() makes the tree of all. */
-uint64_t user_guest_map(struct user_guest *made, uint64_t start, uint64_t end, uint64_t page, uint64_t flags,
-			uint64_t file);
+uint64_t user_guest_map(struct user_guest *made, uint64_t start, uint64_t end, uint64_t page,
+			uint64_t flags, uint64_t file);
 void user_guest_build(struct user_guest *made);
 
 /* A look at ADDRESS, as of another stop each time. */

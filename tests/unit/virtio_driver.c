@@ -28,7 +28,8 @@ static void set_line(void *context, unsigned int gsi, bool high)
 bool driver_init(struct driver *driver)
 {
 	*driver = (struct driver){ 0 };
-	return !memory_create(&driver->memory, DRIVER_MEMORY_SIZE) && !event_loop_create(&driver->loop);
+	return !memory_create(&driver->memory, DRIVER_MEMORY_SIZE) &&
+	       !event_loop_create(&driver->loop);
 }
 
 struct irq_line driver_line(struct driver *driver)
@@ -79,7 +80,8 @@ bool driver_negotiate(struct driver *driver, uint64_t features)
 	add_status(driver, VIRTIO_CONFIG_S_DRIVER);
 	for (uint32_t page = 0; page < 2; page++) {
 		driver_write(driver, VIRTIO_MMIO_DRIVER_FEATURES_SEL, page);
-		driver_write(driver, VIRTIO_MMIO_DRIVER_FEATURES, (uint32_t)(features >> page * 32));
+		driver_write(driver, VIRTIO_MMIO_DRIVER_FEATURES,
+			     (uint32_t)(features >> page * 32));
 	}
 	add_status(driver, VIRTIO_CONFIG_S_FEATURES_OK);
 	return driver_read(driver, VIRTIO_MMIO_STATUS) & VIRTIO_CONFIG_S_FEATURES_OK;
@@ -105,9 +107,11 @@ bool driver_setup_queue(struct driver *driver, unsigned int number)
 	struct driver_queue *queue = &driver->queues[number];
 
 	memset(driver_memory(driver, driver_descriptors_gpa(number)), 0, QUEUE_STRIDE);
-	*queue = (struct driver_queue){ .descriptors = driver_memory(driver, driver_descriptors_gpa(number)),
-					.available = driver_memory(driver, driver_available_gpa(number)),
-					.used = driver_memory(driver, driver_used_gpa(number)) };
+	*queue = (struct driver_queue){
+		.descriptors = driver_memory(driver, driver_descriptors_gpa(number)),
+		.available = driver_memory(driver, driver_available_gpa(number)),
+		.used = driver_memory(driver, driver_used_gpa(number))
+	};
 	driver_write(driver, VIRTIO_MMIO_QUEUE_SEL, number);
 	driver_write(driver, VIRTIO_MMIO_QUEUE_NUM, DRIVER_QUEUE_SIZE);
 	driver_write(driver, VIRTIO_MMIO_QUEUE_DESC_LOW, (uint32_t)driver_descriptors_gpa(number));
@@ -140,8 +144,8 @@ bool driver_start(struct driver *driver, unsigned int queues)
 	return true;
 }
 
-void driver_describe(struct driver *driver, unsigned int queue, uint16_t index, uint64_t gpa, uint32_t size,
-		     uint16_t flags, uint16_t next)
+void driver_describe(struct driver *driver, unsigned int queue, uint16_t index, uint64_t gpa,
+		     uint32_t size, uint16_t flags, uint16_t next)
 {
 	driver->queues[queue].descriptors[index] =
 		(struct vring_desc){ .addr = gpa, .len = size, .flags = flags, .next = next };
@@ -151,7 +155,8 @@ void driver_offer(struct driver *driver, unsigned int number, uint16_t head)
 {
 	struct vring_avail *available = driver->queues[number].available;
 
-	__atomic_store_n(&available->ring[available->idx % DRIVER_QUEUE_SIZE], head, __ATOMIC_RELAXED);
+	__atomic_store_n(&available->ring[available->idx % DRIVER_QUEUE_SIZE], head,
+			 __ATOMIC_RELAXED);
 	__atomic_store_n(&available->idx, available->idx + 1, __ATOMIC_RELEASE);
 }
 

@@ -66,8 +66,8 @@ uint64_t driver_available_gpa(unsigned int queue);
 uint64_t driver_used_gpa(unsigned int queue);
 
 /* Sets descriptor INDEX; FLAGS of VRING_DESC_F_*. */
-void driver_describe(struct driver *driver, unsigned int queue, uint16_t index, uint64_t gpa, uint32_t size,
-		     uint16_t flags, uint16_t next);
+void driver_describe(struct driver *driver, unsigned int queue, uint16_t index, uint64_t gpa,
+		     uint32_t size, uint16_t flags, uint16_t next);
 /* Makes the chain at HEAD available, without and with the notification. */
 void driver_offer(struct driver *driver, unsigned int queue, uint16_t head);
 void driver_submit(struct driver *driver, unsigned int queue, uint16_t head);

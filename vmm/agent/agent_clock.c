@@ -11,11 +11,11 @@
 /* ns: a bound may be off by as much. */
 #define ROUNDING 8u
 
-/* An exchange's middle may be wrong by half its width; from there the other's far end is a step and its width
- * away. */
-#define WORST(width, unseen)                                                                                 \
-	((width) / 2 + AGENT_CLOCK_STEP_MAX + (width) + 2000000000u / (MILLION / AGENT_CLOCK_DRIFT_PPM) +    \
-	 (unseen))
+/* An exchange's middle may be wrong by half its width; from there the other's far end is a step and
+ * its width away. */
+#define WORST(width, unseen)                                                                       \
+	((width) / 2 + AGENT_CLOCK_STEP_MAX + (width) +                                            \
+	 2000000000u / (MILLION / AGENT_CLOCK_DRIFT_PPM) + (unseen))
 _Static_assert(WORST(AGENT_CLOCK_WIDTH_MAX, 0) <= AGENT_CLOCK_ERROR_MAX &&
 		       WORST(AGENT_CLOCK_WIDTH_MAX - AGENT_CLOCK_UNSEEN, AGENT_CLOCK_UNSEEN) <=
 			       AGENT_CLOCK_ERROR_MAX,
@@ -56,17 +56,20 @@ static uint64_t step(const struct agent_clock_exchange *from, const struct agent
 {
 	uint64_t passed = to->guest - from->guest;
 
-	return larger(less(passed, to->after - from->before), less(to->before - from->after, passed));
+	return larger(less(passed, to->after - from->before),
+		      less(to->before - from->after, passed));
 }
 
 static void append(struct agent_clock *clock, const struct agent_clock_exchange *exchange)
 {
 	if (clock->count == AGENT_CLOCK_EXCHANGES)
-		memmove(clock->exchanges, clock->exchanges + 1, --clock->count * sizeof(clock->exchanges[0]));
+		memmove(clock->exchanges, clock->exchanges + 1,
+			--clock->count * sizeof(clock->exchanges[0]));
 	clock->exchanges[clock->count++] = *exchange;
 }
 
-static bool contradicts(const struct agent_clock *clock, const struct agent_clock_exchange *exchange)
+static bool contradicts(const struct agent_clock *clock,
+			const struct agent_clock_exchange *exchange)
 {
 	return clock->count && (exchange->guest <= latest(clock)->guest ||
 				step(latest(clock), exchange) > AGENT_CLOCK_STEP_MAX);
@@ -114,7 +117,8 @@ static uint64_t drift_in(uint64_t time)
 }
 
 /* By one exchange alone. */
-static uint64_t time_by(const struct agent_clock_exchange *exchange, uint64_t guest, uint64_t *error)
+static uint64_t time_by(const struct agent_clock_exchange *exchange, uint64_t guest,
+			uint64_t *error)
 {
 	uint64_t behind = less(guest, exchange->guest), before = less(exchange->guest, guest);
 
@@ -123,8 +127,8 @@ static uint64_t time_by(const struct agent_clock_exchange *exchange, uint64_t gu
 }
 
 /* By the straight line, which keeps their order. */
-static uint64_t line_between(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to,
-			     uint64_t guest)
+static uint64_t line_between(const struct agent_clock_exchange *from,
+			     const struct agent_clock_exchange *to, uint64_t guest)
 {
 	return middle(from) + (uint64_t)((unsigned __int128)(middle(to) - middle(from)) *
 					 (guest - from->guest) / (to->guest - from->guest));
@@ -135,12 +139,13 @@ struct bounds {
 };
 
 /*
- * How far may the truth be from it? The difference of the clocks was what the one exchange allows and its
- * drift since, or what the other allows and its drift until then, or between those; and UNSEEN away from
- * that.
+ * How far may the truth be from it? The difference of the clocks was what the one exchange allows
+ * and its drift since, or what the other allows and its drift until then, or between those; and
+ * UNSEEN away from that.
  */
 static struct bounds bounds_between(const struct agent_clock_exchange *from,
-				    const struct agent_clock_exchange *to, uint64_t guest, uint64_t unseen)
+				    const struct agent_clock_exchange *to, uint64_t guest,
+				    uint64_t unseen)
 {
 	uint64_t passed = guest - from->guest, left = to->guest - guest;
 	uint64_t low = smaller(less(more(from->before, passed), drift_in(passed)),
@@ -152,8 +157,9 @@ static struct bounds bounds_between(const struct agent_clock_exchange *from,
 }
 
 /* And no clock ran back. */
-static uint64_t time_between(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to,
-			     uint64_t guest, uint64_t unseen, uint64_t *error)
+static uint64_t time_between(const struct agent_clock_exchange *from,
+			     const struct agent_clock_exchange *to, uint64_t guest, uint64_t unseen,
+			     uint64_t *error)
 {
 	struct bounds bounds = bounds_between(from, to, guest, unseen);
 	uint64_t line = line_between(from, to, guest);
@@ -179,8 +185,8 @@ uint64_t agent_clock_host_time(const struct agent_clock *clock, uint64_t guest, 
 	return time;
 }
 
-static uint64_t error_at(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to,
-			 uint64_t guest)
+static uint64_t error_at(const struct agent_clock_exchange *from,
+			 const struct agent_clock_exchange *to, uint64_t guest)
 {
 	struct bounds bounds = bounds_between(from, to, guest, 0);
 	uint64_t line = line_between(from, to, guest);
@@ -188,13 +194,16 @@ static uint64_t error_at(const struct agent_clock_exchange *from, const struct a
 	return larger(less(line, bounds.low), less(bounds.high, line));
 }
 
-/* The bound on either side of the line is the larger of two straight ones: nowhere more than at the ends. */
-static uint64_t error_between(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to)
+/* The bound on either side of the line is the larger of two straight ones: nowhere more than at the
+ * ends. */
+static uint64_t error_between(const struct agent_clock_exchange *from,
+			      const struct agent_clock_exchange *to)
 {
 	return larger(error_at(from, to, from->guest), error_at(from, to, to->guest)) + ROUNDING;
 }
 
-bool agent_clock_serves(const struct agent_clock *clock, const struct agent_clock_exchange *exchange)
+bool agent_clock_serves(const struct agent_clock *clock,
+			const struct agent_clock_exchange *exchange)
 {
 	if (!clock->count)
 		return (exchange->after - exchange->before) / 2 + clock->unseen <= FIRST_ERROR_MAX;

@@ -20,7 +20,8 @@ static size_t entry_size(const struct sideband *record)
 
 static bool make_room(struct agent_held *held, size_t size)
 {
-	size_t used = held->end - held->begin, capacity = held->capacity ? held->capacity : CAPACITY_MIN;
+	size_t used = held->end - held->begin,
+	       capacity = held->capacity ? held->capacity : CAPACITY_MIN;
 	uint8_t *bytes;
 
 	if (held->capacity - held->end >= size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records of the guest agent that have no place in the host's time yet: they wait, in the order in which they
- * came, for an exchange of clocks behind them (agent_clock.h). One thread: the agent's.
+ * Records of the guest agent that have no place in the host's time yet: they wait, in the order in
+ * which they came, for an exchange of clocks behind them (agent_clock.h). One thread: the agent's.
  */
 #ifndef KVMSCOPE_AGENT_AGENT_HELD_H
 #define KVMSCOPE_AGENT_AGENT_HELD_H
@@ -25,8 +25,8 @@ struct agent_held {
 /* A copy of RECORD, which is of GUEST_TIME. False: too many wait, or there is no memory. */
 bool agent_held_add(struct agent_held *held, uint64_t guest_time, const struct sideband *record);
 
-/* The first one, to be changed as the caller likes, but for its size; NULL: none. Until it is dropped, or
- * another one is added. */
+/* The first one, to be changed as the caller likes, but for its size; NULL: none. Until it is
+ * dropped, or another one is added. */
 struct sideband *agent_held_first(const struct agent_held *held, uint64_t *guest_time);
 void agent_held_drop(struct agent_held *held);
 

@@ -43,13 +43,15 @@ static bool take_input(struct agent *agent)
 	return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* A guest that does not read is asked when it does: the question waits its time as if it had been sent. */
+/* A guest that does not read is asked when it does: the question waits its time as if it had been
+ * sent. */
 static void ask_for_table(struct agent *agent, uint64_t time)
 {
 	const struct agent_message *question;
 	bool whole = true;
 
-	if (!agent->answered || !(agent->statistics.features & (AGENT_FEATURE_TABLES | AGENT_FEATURE_KERNEL)))
+	if (!agent->answered ||
+	    !(agent->statistics.features & (AGENT_FEATURE_TABLES | AGENT_FEATURE_KERNEL)))
 		return;
 	pthread_mutex_lock(&agent->lock);
 	question = agent_tables_next(agent->tables, time);
@@ -62,11 +64,12 @@ static void ask_for_table(struct agent *agent, uint64_t time)
 
 /* With the path "". */
 struct question {
-	_Alignas(8) uint8_t bytes[(sizeof(struct agent_message) + sizeof(struct agent_ask)) / 8 * 8 + 8];
+	_Alignas(8) uint8_t
+		bytes[(sizeof(struct agent_message) + sizeof(struct agent_ask)) / 8 * 8 + 8];
 };
 
-static const struct agent_message *make_question(struct question *question, enum agent_table_kind kind,
-						 uint32_t pid)
+static const struct agent_message *make_question(struct question *question,
+						 enum agent_table_kind kind, uint32_t pid)
 {
 	struct agent_message *message = (struct agent_message *)question->bytes;
 
@@ -185,7 +188,8 @@ static int time_to_wait(const struct agent *agent)
 {
 	int wait = time_to_send(agent);
 
-	return agent->placer.loss.head.size && (wait < 0 || wait > LOSS_INTERVAL) ? LOSS_INTERVAL : wait;
+	return agent->placer.loss.head.size && (wait < 0 || wait > LOSS_INTERVAL) ? LOSS_INTERVAL
+										  : wait;
 }
 
 static void *serve(void *argument)
@@ -279,7 +283,8 @@ int agent_start(struct agent **result, const struct agent_options *options)
 	error = agent->stop_fd < 0 ? -errno : start_thread(agent);
 	if (error) {
 		destroy(agent);
-		return error_set(error, "can not start the guest agent's thread: %s", strerror(-error));
+		return error_set(error, "can not start the guest agent's thread: %s",
+				 strerror(-error));
 	}
 	guest_account_set_drop(options->account, drop_tables, agent);
 	*result = agent;
@@ -331,8 +336,9 @@ int agent_want_kernel(struct agent *agent, uint64_t modules_hash)
 
 	pthread_mutex_lock(&agent->lock);
 	if (agent->statistics.open && agent->statistics.features & AGENT_FEATURE_KERNEL) {
-		error = agent->kernel_thought_of ? agent_tables_want_kernel(agent->tables, modules_hash)
-						 : -EAGAIN;
+		error = agent->kernel_thought_of
+				? agent_tables_want_kernel(agent->tables, modules_hash)
+				: -EAGAIN;
 		agent->kernel_thought_of = true;
 	}
 	pthread_mutex_unlock(&agent->lock);

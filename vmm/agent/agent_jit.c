@@ -35,8 +35,8 @@ static void want(struct agent_jit *jit, uint32_t pid, uint64_t time)
 	jit->processes[place].mapped = time;
 }
 
-/* Another program is in process PID since TIME. A mapping that is later is its own, and the map that was
- * asked for was not. */
+/* Another program is in process PID since TIME. A mapping that is later is its own, and the map
+ * that was asked for was not. */
 static void begin_anew(struct agent_jit *jit, uint32_t pid, uint64_t time)
 {
 	uint32_t place = find(jit, pid);
@@ -115,11 +115,12 @@ static struct sideband head_of(const struct agent_jit_map *map, uint16_t type, u
 
 static bool can_be(const struct agent_jit_map *map, size_t room)
 {
-	return map->size <= room && map->pid && map->pid < SAMPLE_TASK_LIMIT && map->since <= map->time;
+	return map->size <= room && map->pid && map->pid < SAMPLE_TASK_LIMIT &&
+	       map->since <= map->time;
 }
 
-bool agent_jit_take(const struct agent_message *message, void (*each)(void *context, struct sideband *record),
-		    void *context)
+bool agent_jit_take(const struct agent_message *message,
+		    void (*each)(void *context, struct sideband *record), void *context)
 {
 	const struct agent_jit_map *map = agent_payload(message, sizeof(*map));
 	struct sideband_jit_map begin;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The JIT maps of the guest's processes: which the guest agent is asked for,
- * and what it tells of them, as sideband (docs/agent-protocol.md, "JIT maps"). One thread: the agent's.
+ * and what it tells of them, as sideband (docs/agent-protocol.md, "JIT maps"). One thread: the
+ * agent's.
  */
 #ifndef KVMSCOPE_AGENT_AGENT_JIT_H
 #define KVMSCOPE_AGENT_AGENT_JIT_H
@@ -27,9 +28,9 @@ struct agent_jit {
 };
 
 /*
- * Sees what the guest's kernel told of TIME (by the guest's clock): a process that has executable memory
- * which is no file's is asked for; another program in it, or another process of its number, anew. What two
- * CPUs told comes in any order: times say whose program a mapping is.
+ * Sees what the guest's kernel told of TIME (by the guest's clock): a process that has executable
+ * memory which is no file's is asked for; another program in it, or another process of its number,
+ * anew. What two CPUs told comes in any order: times say whose program a mapping is.
  */
 void agent_jit_see(struct agent_jit *jit, const struct sideband *record, uint64_t time);
 
@@ -43,10 +44,10 @@ bool agent_jit_follows(const struct agent_jit *jit);
 void agent_jit_forget(struct agent_jit *jit);
 
 /*
- * Gives what MESSAGE, of type AGENT_JIT_MAP, says: first the map, then its new lines. RECORD's time and since
- * are by the guest's clock. False: it can not be, and nothing was given.
+ * Gives what MESSAGE, of type AGENT_JIT_MAP, says: first the map, then its new lines. RECORD's time
+ * and since are by the guest's clock. False: it can not be, and nothing was given.
  */
-bool agent_jit_take(const struct agent_message *message, void (*each)(void *context, struct sideband *record),
-		    void *context);
+bool agent_jit_take(const struct agent_message *message,
+		    void (*each)(void *context, struct sideband *record), void *context);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mappings of code as the guest told them, on their way to who asks it for symbols: names need no time, and a
- * guest that ends soon may have no other. They wait here for another thread; agent_host.c holds its lock.
+ * Mappings of code as the guest told them, on their way to who asks it for symbols: names need no
+ * time, and a guest that ends soon may have no other. They wait here for another thread;
+ * agent_host.c holds its lock.
  */
 #ifndef KVMSCOPE_AGENT_AGENT_MAPPINGS_H
 #define KVMSCOPE_AGENT_AGENT_MAPPINGS_H
@@ -11,8 +12,8 @@
 #include "shared/sideband_record.h"
 #include "vmm/guest/guest_account.h"
 
-/* Bytes that wait, at most. What is more, or not there in the account, is left out: it comes by the ring,
- * too. */
+/* Bytes that wait, at most. What is more, or not there in the account, is left out: it comes by the
+ * ring, too. */
 #define AGENT_MAPPINGS_MAX (1u << 20)
 
 /* Zeroed: none. */

@@ -6,30 +6,34 @@
 #include "vmm/agent/agent_stream.h"
 
 /*
- * Each event is told before a round that is later, but for what its CPU was writing just then. An earlier one
- * is of a guest whose clock ran back.
+ * Each event is told before a round that is later, but for what its CPU was writing just then. An
+ * earlier one is of a guest whose clock ran back.
  */
 #define RAN_BACK (1000 * NS_PER_MS)
 
-/* The guest can not tell of COUNT events, or of some that it does not know of, between SINCE and UNTIL. */
+/* The guest can not tell of COUNT events, or of some that it does not know of, between SINCE and
+ * UNTIL. */
 static void tell_lost(struct agent *agent, uint64_t count, uint64_t since, uint64_t until)
 {
-	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = since },
-				      .count = count };
+	struct sideband_lost lost = {
+		.head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = since },
+		.count = count
+	};
 
 	agent_placer_write(&agent->placer, &lost.head, until > since ? until : since);
 	agent_count_lost(agent, count);
 }
 
 /*
- * A ring is full in the moment behind its latest record. Its kernel tells of that with the next record that
- * finds room: however late that is, what is told right behind the word that the ring is empty was lost
- * before.
+ * A ring is full in the moment behind its latest record. Its kernel tells of that with the next
+ * record that finds room: however late that is, what is told right behind the word that the ring is
+ * empty was lost before.
  */
 static void take_lost(struct agent *agent, uint32_t cpu, const struct agent_record *record)
 {
 	const struct sideband_lost *lost = (const void *)&record->sideband;
-	uint64_t since = cpu < AGENT_CPUS_MAX && agent->written[cpu] ? agent->written[cpu] : agent->round;
+	uint64_t since =
+		cpu < AGENT_CPUS_MAX && agent->written[cpu] ? agent->written[cpu] : agent->round;
 	bool answered = cpu < AGENT_CPUS_MAX && agent->emptied[cpu] && lost->count;
 
 	tell_lost(agent, lost->count, since, answered ? since : record->guest_time);
@@ -42,7 +46,8 @@ static void note_written(struct agent *agent, uint32_t cpu, const struct agent_r
 	if (cpu >= AGENT_CPUS_MAX)
 		return;
 	agent->written[cpu] = record->guest_time;
-	agent->emptied[cpu] = record->sideband.head.size && lost->head.type == SIDEBAND_LOST && !lost->count;
+	agent->emptied[cpu] =
+		record->sideband.head.size && lost->head.type == SIDEBAND_LOST && !lost->count;
 }
 
 static void note_mapping(struct agent *agent, const struct sideband *mmap)
@@ -100,7 +105,8 @@ static void take_round(struct agent *agent, const struct agent_round *round)
 {
 	/* What no record of its kernel said: processors that came late. */
 	if (round->lost > agent->session_lost)
-		tell_lost(agent, round->lost - agent->session_lost, agent->round, round->guest_time);
+		tell_lost(agent, round->lost - agent->session_lost, agent->round,
+			  round->guest_time);
 	agent->round = round->guest_time;
 	agent_tell_round(agent, round->guest_time);
 	pthread_mutex_lock(&agent->lock);
@@ -154,7 +160,8 @@ static void take_tasks(struct agent *agent, const struct agent_message *message)
 		agent_refuse(agent);
 }
 
-static void take_session_message(struct agent *agent, const struct agent_message *message, uint64_t time)
+static void take_session_message(struct agent *agent, const struct agent_message *message,
+				 uint64_t time)
 {
 	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
 	const struct agent_events *events = agent_payload(message, sizeof(*events));

@@ -3,27 +3,28 @@
 #include "vmm/agent/agent_stream.h"
 
 /*
- * The first ones quickly, so that the first events have a good time; then often enough against the drift
- * while the guest tells events, and for its JIT maps. One that has none of both has nothing to be placed, and
- * is asked only so often that samples need not wait for its rounds (collector.c).
+ * The first ones quickly, so that the first events have a good time; then often enough against the
+ * drift while the guest tells events, and for its JIT maps. One that has none of both has nothing
+ * to be placed, and is asked only so often that samples need not wait for its rounds (collector.c).
  */
 #define PING_INTERVAL      (100 * NS_PER_MS)
 #define IDLE_PING_INTERVAL (250 * NS_PER_MS)
-/* A guest whose answers take long has little time for itself: it is asked so many times as long as the latest
- * took behind that, and at most so long. */
+/* A guest whose answers take long has little time for itself: it is asked so many times as long as
+ * the latest took behind that, and at most so long. */
 #define ANSWERS_APART       3
 #define PING_INTERVAL_MAX   (500 * NS_PER_MS)
 #define FIRST_PINGS         8
 #define FIRST_PING_INTERVAL (10 * NS_PER_MS)
-/* Each one costs the guest: whatever it answers, and however often it begins anew, there are no more than
- * these and one for each PING_INTERVAL. */
+/* Each one costs the guest: whatever it answers, and however often it begins anew, there are no
+ * more than these and one for each PING_INTERVAL. */
 #define PINGS_AT_ONCE (2 * FIRST_PINGS)
 /* Bytes that came since the latest, for which there is one beyond that: they need their time. */
 #define PING_BYTES (AGENT_HELD_MAX / 8)
-/* So long a good exchange is waited for; then the best of those is taken that tell the time badly. */
+/* So long a good exchange is waited for; then the best of those is taken that tell the time badly.
+ */
 #define VAGUE_AFTER (1000 * NS_PER_MS)
-/* And without an exchange that tells the time: behind so much most of what waits could not be placed any
- * more. */
+/* And without an exchange that tells the time: behind so much most of what waits could not be
+ * placed any more. */
 #define PATIENCE (3 * AGENT_SILENCE)
 
 /* Not before that, for the sake of the guest. */
@@ -69,7 +70,8 @@ static void send_ping(struct agent *agent, uint64_t time)
 /* A snapshot, say: it is to have its time before there is no room for more. */
 bool agent_holds_much(const struct agent *agent)
 {
-	return !agent->ping_open && agent->came >= PING_BYTES && agent_placer_holds_much(&agent->placer);
+	return !agent->ping_open && agent->came >= PING_BYTES &&
+	       agent_placer_holds_much(&agent->placer);
 }
 
 /* What was told behind silence has its time as soon as what is told again and again. */
@@ -83,8 +85,8 @@ void agent_hasten_ping(struct agent *agent)
 }
 
 /*
- * The host's kernel may cease to trust its TSC at any time. Asked behind all readings of an exchange, so that
- * it trusted it until then.
+ * The host's kernel may cease to trust its TSC at any time. Asked behind all readings of an
+ * exchange, so that it trusted it until then.
  */
 static void see_host_clock(struct agent *agent)
 {
@@ -105,9 +107,10 @@ static void use_tsc(struct agent *agent, const struct agent_pong *pong, const st
 
 	if (!agent->tsc_usable)
 		return;
-	agent->tsc_usable = tsc_time(&agent->ping, mark, pong->tsc_before - offset, &before, &ignored) &&
-			    tsc_time(&agent->ping, mark, pong->tsc_after - offset, &ignored, &after) &&
-			    before <= after && before <= exchange->after && after >= exchange->before;
+	agent->tsc_usable =
+		tsc_time(&agent->ping, mark, pong->tsc_before - offset, &before, &ignored) &&
+		tsc_time(&agent->ping, mark, pong->tsc_after - offset, &ignored, &after) &&
+		before <= after && before <= exchange->after && after >= exchange->before;
 	if (!agent->tsc_usable)
 		return;
 	exchange->before = before > exchange->before ? before : exchange->before;
@@ -137,9 +140,10 @@ static void note_clock(struct agent *agent, const struct agent_clock_exchange *e
 }
 
 /*
- * The agent had the ping for some time before it read its clock: by a clock that may be fast, but not by any
- * multiple. What can not be is not believed. Not seen is a clock that was set forth in that very time: what
- * happened between that and the reading is then placed too late, by as much at most.
+ * The agent had the ping for some time before it read its clock: by a clock that may be fast, but
+ * not by any multiple. What can not be is not believed. Not seen is a clock that was set forth in
+ * that very time: what happened between that and the reading is then placed too late, by as much at
+ * most.
  */
 static void use_receipt(struct agent *agent, const struct agent_message *message,
 			struct agent_clock_exchange *exchange)
@@ -154,7 +158,8 @@ static void use_receipt(struct agent *agent, const struct agent_message *message
 		exchange->before = before;
 }
 
-static void use_exchange(struct agent *agent, const struct agent_clock_exchange *exchange, uint64_t time)
+static void use_exchange(struct agent *agent, const struct agent_clock_exchange *exchange,
+			 uint64_t time)
 {
 	agent->heard = agent->told = time;
 	note_clock(agent, exchange);
@@ -179,7 +184,8 @@ static void count_vague(struct agent *agent, uint64_t time)
 }
 
 /* What waits needs a better one, and is placed if it comes; if none does, by the best of these. */
-static void take_vague(struct agent *agent, const struct agent_clock_exchange *exchange, uint64_t time)
+static void take_vague(struct agent *agent, const struct agent_clock_exchange *exchange,
+		       uint64_t time)
 {
 	struct agent_clock_exchange *best = &agent->vague, taken;
 

@@ -12,12 +12,14 @@ static uint64_t *since_of(struct sideband *record)
 		return &record->time;
 	if (record->type == SIDEBAND_JIT_MAP)
 		return &((struct sideband_jit_map *)record)->since;
-	return record->type == SIDEBAND_JIT_CODE ? &((struct sideband_jit_code *)record)->since : NULL;
+	return record->type == SIDEBAND_JIT_CODE ? &((struct sideband_jit_code *)record)->since
+						 : NULL;
 }
 
 static uint64_t *time_of(struct sideband *record)
 {
-	return record->type == SIDEBAND_LOST ? &((struct sideband_lost *)record)->until : &record->time;
+	return record->type == SIDEBAND_LOST ? &((struct sideband_lost *)record)->until
+					     : &record->time;
 }
 
 /* The latest that it can have been. */
@@ -93,7 +95,8 @@ void agent_placer_place(struct agent_placer *placer)
 	if (placer->broken || !agent_placer_write_loss(placer))
 		return;
 	while ((record = agent_held_first(&placer->held, &guest_time)) &&
-	       agent_clock_reaches(&placer->clock, guest_time) && ring_has_room(placer->ring, record->size)) {
+	       agent_clock_reaches(&placer->clock, guest_time) &&
+	       ring_has_room(placer->ring, record->size)) {
 		placer->broken |= !put_into_time(placer, record, guest_time);
 		if (placer->broken)
 			return;
@@ -112,7 +115,8 @@ static bool is_event(struct sideband *record)
 /* Events whose time nobody knows are counted, and not guessed. */
 static void drop(struct agent_placer *placer, struct sideband *record, uint64_t guest_time)
 {
-	const struct sideband_lost *lost = record->type == SIDEBAND_LOST ? (const void *)record : NULL;
+	const struct sideband_lost *lost =
+		record->type == SIDEBAND_LOST ? (const void *)record : NULL;
 	uint64_t since = lost ? record->time : guest_time;
 
 	if (!lost && !is_event(record))
@@ -144,16 +148,19 @@ static void drop_held(struct agent_placer *placer)
 	agent_held_clear(&placer->held);
 }
 
-/* Nothing of this time or later is known: of the earliest that was dropped, or of the latest that was not. */
+/* Nothing of this time or later is known: of the earliest that was dropped, or of the latest that
+ * was not. */
 static uint64_t loss_begins(const struct agent_placer *placer)
 {
-	uint64_t error, since = agent_clock_host_time(&placer->clock, placer->dropped.since, &error);
+	uint64_t error,
+		since = agent_clock_host_time(&placer->clock, placer->dropped.since, &error);
 
 	since -= error < since ? error : since;
 	return since < placer->placed ? since : placer->placed;
 }
 
-/* What was told so far may not be so any more: between two sessions nobody listens to the guest's kernel. */
+/* What was told so far may not be so any more: between two sessions nobody listens to the guest's
+ * kernel. */
 static void lose_session(struct agent_placer *placer)
 {
 	struct sideband_lost *loss = &placer->loss;
@@ -214,7 +221,8 @@ uint64_t agent_placer_stop(struct agent_placer *placer, uint64_t received)
 		dropped = placer->dropped.events;
 	}
 	if (!agent_placer_write_loss(placer))
-		write_to_ring(placer, &placer->loss.head); /* the ring's own count of losses says so */
+		write_to_ring(placer,
+			      &placer->loss.head); /* the ring's own count of losses says so */
 	ring_flush(placer->ring);
 	return dropped;
 }

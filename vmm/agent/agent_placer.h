@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a guest tells, put into the host's time: records wait until an exchange of clocks lies behind them
- * (agent_clock.h), and for room in the ring that they go to. What can have no place in time is not guessed:
- * it is told as a loss (SIDEBAND_LOST), and the session is to begin anew. One thread: the agent's.
+ * What a guest tells, put into the host's time: records wait until an exchange of clocks lies
+ * behind them (agent_clock.h), and for room in the ring that they go to. What can have no place in
+ * time is not guessed: it is told as a loss (SIDEBAND_LOST), and the session is to begin anew. One
+ * thread: the agent's.
  */
 #ifndef KVMSCOPE_AGENT_AGENT_PLACER_H
 #define KVMSCOPE_AGENT_AGENT_PLACER_H
@@ -36,8 +37,8 @@ struct agent_placer {
 /* A session begins; one before it was ended. */
 void agent_placer_begin(struct agent_placer *placer);
 
-/* Takes a copy of RECORD, which is of GUEST_TIME: see agent_placer_place(). Its members that are times are
- * the guest's. */
+/* Takes a copy of RECORD, which is of GUEST_TIME: see agent_placer_place(). Its members that are
+ * times are the guest's. */
 void agent_placer_write(struct agent_placer *placer, struct sideband *record, uint64_t guest_time);
 
 /* Puts what the clock now reaches into the ring, as far as there is room. */
@@ -50,13 +51,14 @@ bool agent_placer_holds_much(const struct agent_placer *placer);
 bool agent_placer_write_loss(struct agent_placer *placer);
 
 /*
- * The session ends: the guest will not tell the time any more, and its latest message came at RECEIVED (ns).
- * What was told so far may not be so any more from here on, which is told as a loss. Events that had no
- * place.
+ * The session ends: the guest will not tell the time any more, and its latest message came at
+ * RECEIVED (ns). What was told so far may not be so any more from here on, which is told as a loss.
+ * Events that had no place.
  */
 uint64_t agent_placer_end(struct agent_placer *placer, uint64_t received);
 
-/* There will be no other session. As agent_placer_end(); it is a loss only where something has no place. */
+/* There will be no other session. As agent_placer_end(); it is a loss only where something has no
+ * place. */
 uint64_t agent_placer_stop(struct agent_placer *placer, uint64_t received);
 
 void agent_placer_free(struct agent_placer *placer);

@@ -123,8 +123,8 @@ static void decode_comm(const struct source *source, struct agent_record *record
 
 	if (!name || !span_copy(source->payload, 0, &from, sizeof(from)) || !from.pid)
 		return;
-	comm = (void *)begin(record, SIDEBAND_COMM, exec ? SIDEBAND_COMM_EXEC : 0, from.pid, from.tid,
-			     sizeof(*comm));
+	comm = (void *)begin(record, SIDEBAND_COMM, exec ? SIDEBAND_COMM_EXEC : 0, from.pid,
+			     from.tid, sizeof(*comm));
 	memcpy(comm->comm, name, strlen(name) + 1);
 }
 
@@ -205,16 +205,20 @@ int agent_record_decode(struct span records, struct agent_record *record)
 {
 	struct source source;
 
-	if (!span_copy(records, 0, &source.header, sizeof(source.header)) || source.header.size % 8 ||
+	if (!span_copy(records, 0, &source.header, sizeof(source.header)) ||
+	    source.header.size % 8 ||
 	    source.header.size < sizeof(source.header) + sizeof(source.end) ||
 	    !span_part(records, sizeof(source.header),
-		       source.header.size - sizeof(source.header) - sizeof(source.end), &source.payload) ||
-	    !span_copy(records, source.header.size - sizeof(source.end), &source.end, sizeof(source.end)))
+		       source.header.size - sizeof(source.header) - sizeof(source.end),
+		       &source.payload) ||
+	    !span_copy(records, source.header.size - sizeof(source.end), &source.end,
+		       sizeof(source.end)))
 		return -EPROTO;
 	record->guest_time = source.end.time;
 	record->sideband.head.size = 0;
 	decode(&source, record);
-	if (record->sideband.head.size && !sideband_check(span_of(record->sideband.bytes, SIDEBAND_SIZE_MAX)))
+	if (record->sideband.head.size &&
+	    !sideband_check(span_of(record->sideband.bytes, SIDEBAND_SIZE_MAX)))
 		record->sideband.head.size = 0;
 	return source.header.size;
 }

@@ -16,8 +16,8 @@
 struct agent_record {
 	uint64_t guest_time; /* ns */
 	union {
-		struct sideband head; /* head.time is for the caller to fill; head.size is 0 for a record to
-					 be skipped */
+		struct sideband head; /* head.time is for the caller to fill; head.size is 0 for a
+					 record to be skipped */
 		uint8_t bytes[SIDEBAND_SIZE_MAX];
 	} sideband __attribute__((aligned(8)));
 };

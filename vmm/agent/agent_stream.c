@@ -27,8 +27,8 @@ bool agent_send(struct agent *agent, enum agent_message_type type, const void *p
 
 	if (size)
 		memcpy(message.payload, payload, size);
-	return send(agent->options.fd, &message, message.header.size, MSG_DONTWAIT | MSG_NOSIGNAL) ==
-	       (ssize_t)message.header.size;
+	return send(agent->options.fd, &message, message.header.size,
+		    MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)message.header.size;
 }
 
 /* What is cut off would be taken for the beginning of the next message. */
@@ -100,7 +100,9 @@ void agent_tell_round(struct agent *agent, uint64_t guest_time)
 void agent_tell_jit_maps_unknown(struct agent *agent, uint64_t guest_time)
 {
 	struct sideband_jit_map record = {
-		.head = { .size = sizeof(record), .type = SIDEBAND_JIT_MAP, .flags = SIDEBAND_JIT_BEHIND },
+		.head = { .size = sizeof(record),
+			  .type = SIDEBAND_JIT_MAP,
+			  .flags = SIDEBAND_JIT_BEHIND },
 	};
 
 	agent_placer_write(&agent->placer, &record.head, guest_time);

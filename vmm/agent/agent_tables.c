@@ -74,7 +74,8 @@ static struct agent_ask *ask_of(struct question *question)
 	return (struct agent_ask *)question->message.payload;
 }
 
-/* The oldest ones go until there is room for it. The account's own way to that would come back here. */
+/* The oldest ones go until there is room for it. The account's own way to that would come back
+ * here. */
 static bool take(struct agent_tables *tables, size_t size)
 {
 	while (!guest_account_try(tables->account, size)) {
@@ -128,9 +129,11 @@ void agent_tables_free(struct agent_tables *tables)
 }
 
 /* With a path of PATH bytes to follow; NULL without memory. */
-static struct question *make_question(struct agent_tables *tables, enum agent_table_kind kind, size_t path)
+static struct question *make_question(struct agent_tables *tables, enum agent_table_kind kind,
+				      size_t path)
 {
-	size_t size = (sizeof(struct agent_message) + sizeof(struct agent_ask) + path + 1 + 7) / 8 * 8;
+	size_t size =
+		(sizeof(struct agent_message) + sizeof(struct agent_ask) + path + 1 + 7) / 8 * 8;
 	struct question *question = calloc(1, offsetof(struct question, message) + size);
 
 	if (!question)
@@ -191,7 +194,8 @@ int agent_tables_want_kernel(struct agent_tables *tables, uint64_t modules_hash)
 static void give_up(struct agent_tables *tables, uint64_t *count, int error)
 {
 	if (is_of_kernel(tables->first))
-		tables->statistics.kernel_error = error == -EALREADY ? 0 : error; /* nothing is new */
+		tables->statistics.kernel_error =
+			error == -EALREADY ? 0 : error; /* nothing is new */
 	else
 		(*count)++;
 	drop_coming(tables);
@@ -267,7 +271,8 @@ static int unpack(struct agent_tables *tables, struct span data)
 		stream->avail_out = (unsigned int)(tables->room - table->size);
 		result = inflate(stream, Z_NO_FLUSH);
 		table->size = tables->room - stream->avail_out;
-		/* A full table may have more behind it without input; or nothing, which is no error. */
+		/* A full table may have more behind it without input; or nothing, which is no
+		 * error. */
 	} while (result == Z_OK && (stream->avail_in || !stream->avail_out));
 	if (result == Z_BUF_ERROR)
 		result = Z_OK;
@@ -313,7 +318,8 @@ static bool take_part(struct agent_tables *tables, struct span data, bool end)
 	return true;
 }
 
-bool agent_tables_take(struct agent_tables *tables, const struct agent_message *message, uint64_t time)
+bool agent_tables_take(struct agent_tables *tables, const struct agent_message *message,
+		       uint64_t time)
 {
 	const struct agent_table *part = agent_payload(message, sizeof(*part));
 	struct span data;
@@ -361,7 +367,8 @@ struct agent_image_table *agent_tables_pop_kernel(struct agent_tables *tables)
 	return table;
 }
 
-void agent_tables_statistics(const struct agent_tables *tables, struct agent_tables_statistics *statistics)
+void agent_tables_statistics(const struct agent_tables *tables,
+			     struct agent_tables_statistics *statistics)
 {
 	*statistics = tables->statistics;
 	statistics->waiting = tables->waiting - tables->kernel_wanted;

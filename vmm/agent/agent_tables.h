@@ -28,8 +28,8 @@ struct agent_image {
 	const char *path;     /* as the guest says it */
 };
 
-/* A table that came whole, as the guest made it: struct agent_symbols and so on, or of the kernel struct
- * agent_kernel, not checked. */
+/* A table that came whole, as the guest made it: struct agent_symbols and so on, or of the kernel
+ * struct agent_kernel, not checked. */
 struct agent_image_table {
 	struct agent_image_table *next;
 	struct guest_account *account; /* that it is of, */
@@ -43,7 +43,8 @@ struct agent_image_table {
 struct agent_tables_statistics {
 	uint64_t asked;   /* images whose tables were asked for */
 	uint64_t come;    /* tables that came whole */
-	uint64_t without; /* images of which the guest says that they have no symbols, or can not be read */
+	uint64_t without; /* images of which the guest says that they have no symbols, or can not be
+			     read */
 	uint64_t refused; /* tables that were none, stopped half-way, or were too large */
 	uint64_t dropped; /* that came, and went for others before anybody took them */
 	uint64_t waiting; /* images whose tables did not come yet */
@@ -77,7 +78,8 @@ int agent_tables_want_kernel(struct agent_tables *tables, uint64_t modules_hash)
 const struct agent_message *agent_tables_next(struct agent_tables *tables, uint64_t time);
 
 /* Takes MESSAGE, of type AGENT_TABLE. False: it can not be. */
-bool agent_tables_take(struct agent_tables *tables, const struct agent_message *message, uint64_t time);
+bool agent_tables_take(struct agent_tables *tables, const struct agent_message *message,
+		       uint64_t time);
 
 /* The guest forgot what it was asked: it is to be asked again. */
 void agent_tables_session_ended(struct agent_tables *tables);
@@ -95,6 +97,7 @@ struct agent_image_table *agent_tables_pop(struct agent_tables *tables);
 /* The kernel's that came last, if it was not taken yet. */
 struct agent_image_table *agent_tables_pop_kernel(struct agent_tables *tables);
 
-void agent_tables_statistics(const struct agent_tables *tables, struct agent_tables_statistics *statistics);
+void agent_tables_statistics(const struct agent_tables *tables,
+			     struct agent_tables_statistics *statistics);
 
 #endif

@@ -29,7 +29,8 @@ static bool lists(const char *clocksources, const char *file, const char *name)
 	return false;
 }
 
-/* A TSC that Linux found unstable is not among them (kernel/time/clocksource.c, available_clocksource_show).
+/* A TSC that Linux found unstable is not among them (kernel/time/clocksource.c,
+ * available_clocksource_show).
  */
 bool tsc_is_clock(const char *clocksources)
 {
@@ -69,12 +70,13 @@ struct tsc_mark tsc_mark_now(void)
  * By the straight line through the marks: RAW time is one. A mark's time was
  * read anywhere in its width, so the line may be off by that.
  */
-bool tsc_time(const struct tsc_mark *first, const struct tsc_mark *last, uint64_t value, uint64_t *low,
-	      uint64_t *high)
+bool tsc_time(const struct tsc_mark *first, const struct tsc_mark *last, uint64_t value,
+	      uint64_t *low, uint64_t *high)
 {
 	uint64_t cycles = last->tsc - first->tsc, ns = last->time - first->time, slack, time;
 
-	if (last->tsc <= first->tsc || last->time <= first->time || value < first->tsc || value > last->tsc)
+	if (last->tsc <= first->tsc || last->time <= first->time || value < first->tsc ||
+	    value > last->tsc)
 		return false;
 	time = first->time + (uint64_t)((unsigned __int128)(value - first->tsc) * ns / cycles);
 	slack = (uint64_t)((unsigned __int128)(first->width + last->width) * ns / cycles) + 1;

@@ -16,23 +16,26 @@ struct tsc_mark {
 	uint64_t tsc, width; /* it was read in the WIDTH cycles from TSC on */
 };
 
-/* Of this host's kernel (Documentation/ABI/testing/sysfs-devices-system-clocksource), for the next two. */
+/* Of this host's kernel (Documentation/ABI/testing/sysfs-devices-system-clocksource), for the next
+ * two. */
 #define TSC_CLOCKSOURCES "/sys/devices/system/clocksource/clocksource0"
 
-/* Does it hold the TSC for a clock, the same on all processors? It may find out any time that it is none. */
+/* Does it hold the TSC for a clock, the same on all processors? It may find out any time that it is
+ * none. */
 bool tsc_is_clock(const char *clocksources);
 
 /* Does it tell the time by the TSC? Then so do the clocks that KVM gives its guests. */
 bool tsc_tells_time(const char *clocksources);
 
-/* The clock is asked between two readings of the TSC: no system call where the vDSO has it. Any thread. */
+/* The clock is asked between two readings of the TSC: no system call where the vDSO has it. Any
+ * thread. */
 struct tsc_mark tsc_mark_now(void);
 
 /*
  * When was the TSC at VALUE? Between *LOW and *HIGH, if it was between two
  * marks; false if it was not, or the marks tell nothing.
  */
-bool tsc_time(const struct tsc_mark *first, const struct tsc_mark *last, uint64_t value, uint64_t *low,
-	      uint64_t *high);
+bool tsc_time(const struct tsc_mark *first, const struct tsc_mark *last, uint64_t value,
+	      uint64_t *low, uint64_t *high);
 
 #endif

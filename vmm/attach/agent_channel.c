@@ -46,8 +46,8 @@ static bool get_json_device(const char *value, char id[ID_MAX])
 {
 	json_t *device = json_loads(value, JSON_REJECT_DUPLICATES, NULL);
 	const char *driver, *name, *chardev;
-	bool found = !json_unpack(device, "{s:s,s:s,s:s}", "driver", &driver, "name", &name, "chardev",
-				  &chardev) &&
+	bool found = !json_unpack(device, "{s:s,s:s,s:s}", "driver", &driver, "name", &name,
+				  "chardev", &chardev) &&
 		     is_ours(driver, name) && snprintf(id, ID_MAX, "%s", chardev) < ID_MAX;
 
 	json_decref(device);
@@ -78,9 +78,9 @@ static bool get_place(const char *value, const char *id, struct agent_channel_pl
 	char text[ID_MAX];
 
 	*place = (struct agent_channel_place){ .fd = -1 };
-	if (strncmp(value, "socket,", 7) != 0 || !qemu_get_option(value, "id", text, sizeof(text)) ||
-	    strcmp(text, id) != 0 || !qemu_get_option(value, "server", text, sizeof(text)) ||
-	    strcmp(text, "on") != 0)
+	if (strncmp(value, "socket,", 7) != 0 ||
+	    !qemu_get_option(value, "id", text, sizeof(text)) || strcmp(text, id) != 0 ||
+	    !qemu_get_option(value, "server", text, sizeof(text)) || strcmp(text, "on") != 0)
 		return false;
 	return qemu_get_option(value, "path", place->path, sizeof(place->path)) ||
 	       get_number(value, "fd", &place->fd);
@@ -136,8 +136,8 @@ bool agent_channel_parse_socket(char *line, struct agent_channel_socket *socket)
 	int path = 0;
 
 	line[strcspn(line, "\n")] = '\0';
-	if (sscanf(line, "%*x: %*x %*x %x %*x %x %" SCNu64 " %n", &flags, &state, &socket->inode, &path) !=
-		    3 ||
+	if (sscanf(line, "%*x: %*x %*x %x %*x %x %" SCNu64 " %n", &flags, &state, &socket->inode,
+		   &path) != 3 ||
 	    !path || line[path] == '\0' || line[path] == '@')
 		return false;
 	socket->listens = flags & ACCEPTS;
@@ -202,7 +202,8 @@ static bool find_path(const struct vmm_process *process, struct agent_channel_pl
 	if (!read_inode(process->directory, name, &inode) || !(sockets = open_sockets(process)))
 		return false;
 	while (!found && fgets(line, sizeof(line), sockets))
-		found = agent_channel_parse_socket(line, &socket) && socket.inode == inode && socket.listens;
+		found = agent_channel_parse_socket(line, &socket) && socket.inode == inode &&
+			socket.listens;
 	if (found)
 		snprintf(place->path, sizeof(place->path), "%s", socket.path);
 	fclose(sockets);
@@ -226,7 +227,8 @@ bool agent_channel_path(const struct vmm_process *process, char path[AGENT_CHANN
 
 	if (!find_socket(process, &place))
 		return false;
-	snprintf(path, AGENT_CHANNEL_PATH, "/proc/%d/%s%s", process->pid, root_of(place.path), place.path);
+	snprintf(path, AGENT_CHANNEL_PATH, "/proc/%d/%s%s", process->pid, root_of(place.path),
+		 place.path);
 	return true;
 }
 
@@ -239,8 +241,9 @@ static bool has_client(const struct vmm_process *process, const char *path)
 	bool found = false;
 
 	while (sockets && !found && fgets(line, sizeof(line), sockets))
-		found = agent_channel_parse_socket(line, &socket) && socket.connected && socket.inode &&
-			!strcmp(socket.path, path) && has_socket(process, socket.inode);
+		found = agent_channel_parse_socket(line, &socket) && socket.connected &&
+			socket.inode && !strcmp(socket.path, path) &&
+			has_socket(process, socket.inode);
 	if (sockets)
 		fclose(sockets);
 	return found;
@@ -278,14 +281,18 @@ static int check_peer(int fd, const struct vmm_process *process, const char *pat
 	socklen_t size = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
-		return error_set(-errno, "can not ask who listens at %s: %s", path, strerror(errno));
+		return error_set(-errno, "can not ask who listens at %s: %s", path,
+				 strerror(errno));
 	return peer.pid == process->pid
 		       ? 0
-		       : error_set(-EPERM, "the agent's channel at %s is that of process %d, not of %d (%s)",
-				   path, peer.pid, process->pid, process->name);
+		       : error_set(
+				 -EPERM,
+				 "the agent's channel at %s is that of process %d, not of %d (%s)",
+				 path, peer.pid, process->pid, process->name);
 }
 
-/* A name may be longer than a socket's address, and another's when it is looked up a second time. */
+/* A name may be longer than a socket's address, and another's when it is looked up a second time.
+ */
 static int connect_to(int file, const struct vmm_process *process, const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -296,9 +303,12 @@ static int connect_to(int file, const struct vmm_process *process, const char *p
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", file);
 	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)))
 		error = errno == EAGAIN
-				? error_set(-EBUSY, "somebody else waits for the agent's channel at %s", path)
-				: error_set(-errno, "can not connect to the agent's channel at %s: %s", path,
-					    strerror(errno));
+				? error_set(-EBUSY,
+					    "somebody else waits for the agent's channel at %s",
+					    path)
+				: error_set(-errno,
+					    "can not connect to the agent's channel at %s: %s",
+					    path, strerror(errno));
 	if (!error)
 		error = check_peer(fd, process, path);
 	if (error)
@@ -319,9 +329,11 @@ int agent_channel_connect(const struct vmm_process *process, const char *path)
 	file = path ? open_users_socket_file(path) : open_socket_file(process, place.path);
 	path = path ? path : place.path;
 	if (file < 0)
-		return error_set(file, "can not open the agent's channel at %s: %s", path, strerror(-file));
+		return error_set(file, "can not open the agent's channel at %s: %s", path,
+				 strerror(-file));
 	if (has_client(process, path))
-		fd = error_set(-EBUSY, "somebody else is connected to the agent's channel at %s", path);
+		fd = error_set(-EBUSY, "somebody else is connected to the agent's channel at %s",
+			       path);
 	else
 		fd = connect_to(file, process, path);
 	close(file);

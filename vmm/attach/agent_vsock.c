@@ -48,8 +48,9 @@ int agent_vsock_listen(const struct agent_vsock_address *address)
 	error = -errno;
 	if (fd >= 0)
 		close(fd);
-	return error_set(error, "can not listen for the guest agent at port %u of vsock: %s%s", address->port,
-			 strerror(-error), error == -EAFNOSUPPORT ? " (Linux module vhost_vsock)" : "");
+	return error_set(error, "can not listen for the guest agent at port %u of vsock: %s%s",
+			 address->port, strerror(-error),
+			 error == -EAFNOSUPPORT ? " (Linux module vhost_vsock)" : "");
 }
 
 /* Ports that only root of the guest's first user namespace can have (vsock(7)), as the agent is. */
@@ -67,7 +68,8 @@ int agent_vsock_accept(int listener, const struct agent_vsock_address *address)
 	errno = EAGAIN;
 	for (int i = 0; i < ACCEPTS_MAX; i++) {
 		socklen_t size = sizeof(guest);
-		int fd = accept4(listener, (struct sockaddr *)&guest, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(listener, (struct sockaddr *)&guest, &size,
+				 SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0)
 			break;

@@ -12,8 +12,8 @@
 #include "vmm/guest/linux/kernel_identity.h"
 
 /*
- * Between two searches of all of the guest's memory. Where there was none, a VM that used less CPU time than
- * this since has started none.
+ * Between two searches of all of the guest's memory. Where there was none, a VM that used less CPU
+ * time than this since has started none.
  */
 #define SEARCH_INTERVAL NS_PER_S
 #define SEARCH_RUN      (50 * NS_PER_MS)
@@ -32,7 +32,8 @@ static uint64_t wanted_rip(struct attach *attach)
 /* Where the guest's memory lies: of several VMs nobody would know whose it is. */
 static bool may_guess(struct attach *attach)
 {
-	return attach->layout_guessed && attach->process->vms < 2 && !vmm_memory_is_known(&attach->memory);
+	return attach->layout_guessed && attach->process->vms < 2 &&
+	       !vmm_memory_is_known(&attach->memory);
 }
 
 /* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
@@ -48,8 +49,9 @@ static void search(struct attach *attach, uint64_t rip)
 	attach->search_run = run;
 	if (may_guess(attach))
 		memory_layout_guess(&attach->memory, attach->process);
-	attach->has_tables = vmm_memory_is_known(&attach->memory) &&
-			     !kernel_tables_find(&attach->memory, attach->skip, rip, &attach->tables);
+	attach->has_tables =
+		vmm_memory_is_known(&attach->memory) &&
+		!kernel_tables_find(&attach->memory, attach->skip, rip, &attach->tables);
 	/* The next time it is the candidate behind this one; behind the last, the first again. */
 	attach->skip = attach->has_tables ? attach->skip + 1 : 0;
 	if (!attach->has_tables)
@@ -74,7 +76,8 @@ static bool latest_registers(struct attach *attach, struct guest_registers *regi
 	return has;
 }
 
-/* The tables of the kernel that stands still are there still: others are those of the one that runs. */
+/* The tables of the kernel that stands still are there still: others are those of the one that
+ * runs. */
 static bool maps_old_kernel(struct attach *attach, const struct guest_registers *registers)
 {
 	bool maps;
@@ -101,8 +104,8 @@ bool attach_registers(struct attach *attach, struct guest_registers *registers)
 	uint64_t rip, wanted = wanted_rip(attach);
 
 	look_at_pulse(attach, &stands_still, &rip);
-	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel has
-	 * started. Firmware, behind a reset, has only the old kernel's tables to be found. */
+	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel
+	 * has started. Firmware, behind a reset, has only the old kernel's tables to be found. */
 	if ((!attach->has_kernel || (stands_still && wanted)) && (!has || may_guess(attach)))
 		search(attach, wanted);
 	if (has)
@@ -131,7 +134,8 @@ static void set_kernel(struct attach *attach, const struct guest_kernel *kernel,
 		memset(attach->clocks, 0, attach->ring_count * sizeof(attach->clocks[0]));
 		attach->known_since = clock_ns(CLOCK_MONOTONIC_RAW);
 	}
-	memset(attach->checked, 0, sizeof(attach->checked)); /* a later kernel may be at the same address */
+	memset(attach->checked, 0,
+	       sizeof(attach->checked)); /* a later kernel may be at the same address */
 	attach->kernel = kernel;
 	attach->lost_kernel = lost;
 	attach->stands_still = false;
@@ -164,7 +168,8 @@ static bool knows_kernel(struct attach *attach)
 
 bool attach_awaits_kernel(struct attach *attach)
 {
-	return attach_wants_callers(attach) && !knows_kernel(attach) && !atomic_load(&attach->searched);
+	return attach_wants_callers(attach) && !knows_kernel(attach) &&
+	       !atomic_load(&attach->searched);
 }
 
 void attach_lose_kernel(struct attach *attach)

@@ -12,8 +12,8 @@
 
 /* ns: registers are of the same kernel if they are not further apart. */
 #define RECENT (100 * NS_PER_MS)
-/* ns after which the page tables that a sample had may be nobody's any more: kvm_intel seldom has a later
- * CR3. */
+/* ns after which the page tables that a sample had may be nobody's any more: kvm_intel seldom has a
+ * later CR3. */
 #define LATEST_LIFE NS_PER_S
 /* How long a CR3 is taken to map the kernel that it mapped before. */
 #define CHECK_INTERVAL (200 * NS_PER_MS)
@@ -23,7 +23,8 @@
  * address: nobody but a kernel runs in the upper half, and Linux nowhere else
  * (Documentation/arch/x86/x86_64/mm.rst).
  */
-static void correct_level(const struct attach *attach, struct sample *sample, struct guest_callchain *chain)
+static void correct_level(const struct attach *attach, struct sample *sample,
+			  struct guest_callchain *chain)
 {
 	bool upper = sample->rip >> 63;
 
@@ -37,8 +38,8 @@ static void correct_level(const struct attach *attach, struct sample *sample, st
 	chain->user_depth = !upper;
 }
 
-/* Under a CR3 that was seen to map the kernel a moment ago it is not asked for again: that takes some ten
- * reads. */
+/* Under a CR3 that was seen to map the kernel a moment ago it is not asked for again: that takes
+ * some ten reads. */
 static bool runs_kernel(struct attach *attach, const struct guest_registers *registers)
 {
 	uint64_t cr3 = registers->paging.cr3, time = attach_now();
@@ -53,9 +54,10 @@ static bool runs_kernel(struct attach *attach, const struct guest_registers *reg
 	return checked->runs;
 }
 
-/* The copy of the stack is of the sample's time; it is walked as kvmscope run walks the stack of a stopped
- * vCPU. */
-static void unwind(struct attach *attach, const struct attach_stack *stack, struct guest_callchain *chain)
+/* The copy of the stack is of the sample's time; it is walked as kvmscope run walks the stack of a
+ * stopped vCPU. */
+static void unwind(struct attach *attach, const struct attach_stack *stack,
+		   struct guest_callchain *chain)
 {
 	struct stack_view view;
 
@@ -89,7 +91,8 @@ static bool has_cr3(const struct attach_stack *stack)
 	return stack && !stack->cr3_of_task;
 }
 
-/* By where the guest has KVM write the time. What was sampled before this kernel was found may be another's.
+/* By where the guest has KVM write the time. What was sampled before this kernel was found may be
+ * another's.
  */
 static bool clock_is_its_own(struct attach *attach, const struct sample *sample,
 			     const struct attach_stack *stack)
@@ -101,16 +104,18 @@ static bool clock_is_its_own(struct attach *attach, const struct sample *sample,
 				 pulse->beats ? pulse->time : 0);
 }
 
-/* Does the kernel that is known run, as far as this sample can tell? MODE is what the processor had. */
-static bool seems_to_run(struct attach *attach, const struct sample *sample, const struct attach_stack *stack,
-			 uint8_t mode)
+/* Does the kernel that is known run, as far as this sample can tell? MODE is what the processor
+ * had. */
+static bool seems_to_run(struct attach *attach, const struct sample *sample,
+			 const struct attach_stack *stack, uint8_t mode)
 {
 	bool stood_still = attach->stands_still;
 	uint64_t ticks;
 
 	/* 32-bit code may have any CR3. */
 	if (has_cr3(stack))
-		return guest_kernel_can_run(&stack->registers) && runs_kernel(attach, &stack->registers);
+		return guest_kernel_can_run(&stack->registers) &&
+		       runs_kernel(attach, &stack->registers);
 	if (guest_kernel_ticks(attach->kernel, &attach->memory.view, &ticks))
 		attach->stands_still =
 			!kernel_pulse_take(&attach->pulse, sample->time, ticks, !mode, sample->rip);
@@ -133,27 +138,32 @@ static void take_firmware(struct sample *sample, struct guest_callchain *chain)
 	sample->cpl = 0;
 }
 
-/* Of a task that the kernel's memory alone tells that memory says the same when the kernel is gone. */
+/* Of a task that the kernel's memory alone tells that memory says the same when the kernel is gone.
+ */
 static bool may_be_told(const struct attach *attach, const struct sample *sample,
 			const struct attach_stack *stack)
 {
 	return !stack || has_cr3(stack) || kernel_pulse_is_felt(&attach->pulse, sample->time);
 }
 
-/* A backend that has not been told of this kernel yet saw the tasks of the one before, where that had them.
+/* A backend that has not been told of this kernel yet saw the tasks of the one before, where that
+ * had them.
  */
-static void tell_user_space(struct attach *attach, const struct guest_kernel *kernel, struct sample *sample,
-			    struct guest_callchain *chain, const struct attach_stack *stack)
+static void tell_user_space(struct attach *attach, const struct guest_kernel *kernel,
+			    struct sample *sample, struct guest_callchain *chain,
+			    const struct attach_stack *stack)
 {
 	const struct user_space_cpu *cpu = &attach->cpus[sample->vcpu];
 
 	if (attach->cpus_known && cpu->seen && may_be_told(attach, sample, stack))
-		user_space_tell(cpu, kernel, &attach->memory.view, stack, sample, chain, &attach->space);
+		user_space_tell(cpu, kernel, &attach->memory.view, stack, sample, chain,
+				&attach->space);
 	else
 		user_space_leave_out(&attach->space, &attach->memory.view, stack, sample, chain);
 }
 
-/* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known. */
+/* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known.
+ */
 static void use_kernel(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
 		       const struct attach_stack *stack, uint8_t mode)
 {
@@ -179,8 +189,8 @@ static void use_kernel(struct attach *attach, struct sample *sample, struct gues
 }
 
 /*
- * With kernel_lock, while no kernel is known: the tasks of the one before are there still. Where there was
- * one, its names stand in the file, and this is not it.
+ * With kernel_lock, while no kernel is known: the tasks of the one before are there still. Where
+ * there was one, its names stand in the file, and this is not it.
  */
 static void use_none(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
 		     const struct attach_stack *stack)
@@ -201,7 +211,8 @@ static void keep_registers(struct attach *attach, const struct sample *sample,
 	/* They come in the order of a vCPU's time, those of one behind those of another. */
 	int64_t later = (int64_t)(sample->time - attach->latest_time);
 
-	if (attach->has_latest && !attach->latest.cpl && later < (sample->cpl ? (int64_t)RECENT : 0))
+	if (attach->has_latest && !attach->latest.cpl &&
+	    later < (sample->cpl ? (int64_t)RECENT : 0))
 		return;
 	attach->latest = stack->registers;
 	if (!attach->has_latest || later > 0)
@@ -212,7 +223,8 @@ static void keep_registers(struct attach *attach, const struct sample *sample,
 /* Samples without a CR3 go on behind it. */
 static void age_registers(struct attach *attach, const struct sample *sample)
 {
-	if (attach->has_latest && (int64_t)(sample->time - attach->latest_time) > (int64_t)LATEST_LIFE)
+	if (attach->has_latest &&
+	    (int64_t)(sample->time - attach->latest_time) > (int64_t)LATEST_LIFE)
 		attach->has_latest = false;
 }
 
@@ -240,8 +252,9 @@ static void put(struct ring *ring, const struct sample *sample, const struct gue
 		const struct user_map *map)
 {
 	size_t depth = (size_t)chain->kernel_depth + chain->user_depth;
-	struct sample *record = ring_reserve(ring, RECORD_SAMPLE,
-					     sample_size(depth) + map->count * sizeof(struct sample_mapping));
+	struct sample *record =
+		ring_reserve(ring, RECORD_SAMPLE,
+			     sample_size(depth) + map->count * sizeof(struct sample_mapping));
 
 	if (record) {
 		*record = *sample;

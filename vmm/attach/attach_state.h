@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An attachment, as the files that work on it have it: attach.c opens and ends it, attach_vcpus.c follows its
- * vCPUs, attach_thread.c drains the backend, attach_sink.c is where samples go, and attach_kernel.c finds the
- * guest's kernel.
+ * An attachment, as the files that work on it have it: attach.c opens and ends it, attach_vcpus.c
+ * follows its vCPUs, attach_thread.c drains the backend, attach_sink.c is where samples go, and
+ * attach_kernel.c finds the guest's kernel.
  */
 #ifndef KVMSCOPE_ATTACH_ATTACH_STATE_H
 #define KVMSCOPE_ATTACH_ATTACH_STATE_H
@@ -51,18 +51,19 @@ struct attach {
 
 	pthread_t thread;
 	bool started;
-	bool hangs;          /* a thread of the backend does, and uses what is here: nothing is freed */
+	bool hangs; /* a thread of the backend does, and uses what is here: nothing is freed */
 	int stop_fd, end_fd; /* eventfds */
 	struct request request;
 	/* The attach thread's, as far as the next empty line. */
-	uint64_t next_scan, last_scan;      /* ns */
-	struct vmm_process_size size;       /* when vCPUs were looked for last */
-	bool stopped;                       /* it is to end */
-	bool arriving;                      /* there is a vCPU that the backend does not find to run yet */
-	bool told_beyond;                   /* that a vCPU has no ring */
-	bool told_refused;                  /* that one can not be sampled */
-	unsigned int ticks;                 /* Hz that the backend samples all with; 0: a pause */
-	uint64_t taken, flushed, last_seen; /* samples and losses: so far, shown to the reader, then */
+	uint64_t next_scan, last_scan; /* ns */
+	struct vmm_process_size size;  /* when vCPUs were looked for last */
+	bool stopped;                  /* it is to end */
+	bool arriving;      /* there is a vCPU that the backend does not find to run yet */
+	bool told_beyond;   /* that a vCPU has no ring */
+	bool told_refused;  /* that one can not be sampled */
+	unsigned int ticks; /* Hz that the backend samples all with; 0: a pause */
+	uint64_t taken, flushed,
+		last_seen; /* samples and losses: so far, shown to the reader, then */
 
 	pthread_mutex_t kernel_lock;
 	const struct guest_kernel *kernel; /* of the collector; with kernel_lock */
@@ -78,7 +79,8 @@ struct attach {
 	struct kernel_clock *clocks; /* with kernel_lock; by the ids of vCPUs */
 	uint64_t known_since;        /* ns, the clock of samples: the kernel is */
 	uint64_t latest_rip;         /* of a sample */
-	uint64_t image_rip;  /* in a kernel's image or module, of one that is to be found; 0: not known */
+	uint64_t image_rip;  /* in a kernel's image or module, of one that is to be found; 0: not
+				known */
 	bool stands_still;   /* the kernel that is known runs no more */
 	bool lost_kernel;    /* there was one, and none is known since: with kernel_lock */
 	bool has_latest;     /* with kernel_lock */
@@ -96,8 +98,8 @@ struct attach {
 	atomic_uint_least64_t guest, host, lost;
 	atomic_uint vcpus;
 	atomic_uint hertz; /* target.frequency, which is the attach thread's once that runs */
-	/* Why sampling ended before the VM and before it was stopped: the attach thread's, until that has
-	 * ended. */
+	/* Why sampling ended before the VM and before it was stopped: the attach thread's, until
+	 * that has ended. */
 	int error;
 	atomic_bool ended;
 	atomic_bool searched; /* all of memory, and there was no kernel (any more) */
@@ -115,13 +117,14 @@ void attach_take_lost(void *context, unsigned int id, uint64_t count);
 /* Callers are wanted, and the backend gives them. Any thread. */
 bool attach_wants_callers(const struct attach *attach);
 
-/* Has the backend tell which threads run the vCPUs: names of threads may be anybody's. On its thread. */
+/* Has the backend tell which threads run the vCPUs: names of threads may be anybody's. On its
+ * thread. */
 void attach_ask_backend(struct attach *attach);
 
 /*
- * Samples the vCPUs that the VM has now, and knows its memory as it is now. -ESRCH or -ENOENT: the process
- * has ended; others: it can not be looked at, or a vCPU can not be sampled; all with the message. On its
- * thread, and before that runs.
+ * Samples the vCPUs that the VM has now, and knows its memory as it is now. -ESRCH or -ENOENT: the
+ * process has ended; others: it can not be looked at, or a vCPU can not be sampled; all with the
+ * message. On its thread, and before that runs.
  */
 int attach_follow_vcpus(struct attach *attach);
 
@@ -131,7 +134,8 @@ bool attach_is_gone(int error);
 /* The start of its thread; CONTEXT is the attachment. */
 void *attach_run(void *context);
 
-/* Gives what was sampled to the reader. False: there was nothing. On its thread, and when that has ended. */
+/* Gives what was sampled to the reader. False: there was nothing. On its thread, and when that has
+ * ended. */
 bool attach_drain(struct attach *attach);
 
 #endif

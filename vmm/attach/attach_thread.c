@@ -42,8 +42,8 @@ static void count_stops(struct attach *attach)
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-/* Which CPUs the vCPUs are to the kernel that runs now, as far as that is not known yet. TOLD becomes what is
- * the same for all; false: there is none. */
+/* Which CPUs the vCPUs are to the kernel that runs now, as far as that is not known yet. TOLD
+ * becomes what is the same for all; false: there is none. */
 static bool find_cpus(struct attach *attach, struct attach_cpu *told)
 {
 	const struct guest_kernel *kernel;
@@ -136,16 +136,18 @@ static bool ends_soon(const struct attach *attach)
 }
 
 /*
- * A VMM that has as many threads and descriptors as before, and a VM that did not run since, have most likely
- * the same vCPUs and memslots.
+ * A VMM that has as many threads and descriptors as before, and a VM that did not run since, have
+ * most likely the same vCPUs and memslots.
  */
 static bool may_have_changed(struct attach *attach, uint64_t time)
 {
 	struct vmm_process_size size = vmm_process_size(attach->process);
-	bool changed = size.threads != attach->size.threads || size.descriptors != attach->size.descriptors;
+	bool changed = size.threads != attach->size.threads ||
+		       size.descriptors != attach->size.descriptors;
 
-	if (!changed && !attach->arriving && !attach->told_refused && attach->taken == attach->last_seen &&
-	    !attach->backend->emulated && time - attach->last_scan < SCAN_INTERVAL_MAX)
+	if (!changed && !attach->arriving && !attach->told_refused &&
+	    attach->taken == attach->last_seen && !attach->backend->emulated &&
+	    time - attach->last_scan < SCAN_INTERVAL_MAX)
 		return false;
 	attach->size = size;
 	attach->last_seen = attach->taken;
@@ -201,9 +203,9 @@ static int until_next_scan(const struct attach *attach)
 }
 
 /*
- * While there are samples, some are let gather before the next look. After a look that found none the backend
- * tells, if it can, when there are again: a VM that idles costs nothing until then. False: the VM has ended,
- * or it is to be stopped.
+ * While there are samples, some are let gather before the next look. After a look that found none
+ * the backend tells, if it can, when there are again: a VM that idles costs nothing until then.
+ * False: the VM has ended, or it is to be stopped.
  */
 static bool wait_for_samples(struct attach *attach, bool found)
 {
@@ -235,11 +237,13 @@ int attach_follow(struct attach *attach)
 int attach_set_frequency(struct attach *attach, unsigned int frequency)
 {
 	if (!attach->backend->set_frequency)
-		return error_set(-ENOTSUP, "the frequency of %s can not be changed", attach->backend->name);
+		return error_set(-ENOTSUP, "the frequency of %s can not be changed",
+				 attach->backend->name);
 	return request_ask(&attach->request, &frequency);
 }
 
-/* Where that fails for some vCPUs, no frequency is that of all: whatever is asked for next is tried. */
+/* Where that fails for some vCPUs, no frequency is that of all: whatever is asked for next is
+ * tried. */
 static int take_over_frequency(struct attach *attach, unsigned int frequency)
 {
 	int error;

@@ -6,7 +6,8 @@
 
 #include "shared/log.h"
 
-static const struct vmm_vcpu *find(const struct vmm_vcpu *vcpus, size_t count, const struct vmm_vcpu *wanted)
+static const struct vmm_vcpu *find(const struct vmm_vcpu *vcpus, size_t count,
+				   const struct vmm_vcpu *wanted)
 {
 	for (size_t i = 0; i < count; i++)
 		if (vcpus[i].id == wanted->id && vcpus[i].tid == wanted->tid)
@@ -31,8 +32,8 @@ static void remove_gone(struct attach *attach)
 	}
 }
 
-/* Numbers of threads are used again: what was opened by one is of the VM if the thread is still there behind
- * it. */
+/* Numbers of threads are used again: what was opened by one is of the VM if the thread is still
+ * there behind it. */
 static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
 {
 	int error = attach->backend->add(attach->source, vcpu);
@@ -84,7 +85,8 @@ static int add_new(struct attach *attach)
 			attach->arriving = true;
 			continue;
 		}
-		/* Who starts a vCPU of its own waits for it to be sampled, and ends the VM where it is not.
+		/* Who starts a vCPU of its own waits for it to be sampled, and ends the VM where it
+		 * is not.
 		 */
 		if (error && attach->sampled_count && !attach->own) {
 			tell_refused(attach, vcpu->id);

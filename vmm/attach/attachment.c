@@ -29,15 +29,16 @@ uint64_t attach_now(void)
 
 /* Opening. */
 
-/* Only its monitor tells anything of a VM without KVM, or of a process that may not be looked at. */
+/* Only its monitor tells anything of a VM without KVM, or of a process that may not be looked at.
+ */
 static int check_process(const struct attach *attach, const struct attach_backend *backend)
 {
 	const struct vmm_process *process = attach->process;
 
 	if (backend->emulated || !process->monitored)
 		return 0;
-	return error_set(-ENOTSUP, "process %d (%s) has no VM of KVM, or may not be looked at", process->pid,
-			 process->name);
+	return error_set(-ENOTSUP, "process %d (%s) has no VM of KVM, or may not be looked at",
+			 process->pid, process->name);
 }
 
 static unsigned int smaller(unsigned int a, unsigned int b)
@@ -50,12 +51,14 @@ static unsigned int larger(unsigned int a, unsigned int b)
 	return a > b ? a : b;
 }
 
-/* Each vCPU that is not there yet has a ring all the same: a page of memory, and two descriptors. */
+/* Each vCPU that is not there yet has a ring all the same: a page of memory, and two descriptors.
+ */
 static unsigned int affordable(void)
 {
 	struct rlimit limit;
 
-	return getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / DESCRIPTORS_SHARE > VMM_VCPUS_MAX
+	return getrlimit(RLIMIT_NOFILE, &limit) ||
+			       limit.rlim_cur / DESCRIPTORS_SHARE > VMM_VCPUS_MAX
 		       ? VMM_VCPUS_MAX
 		       : (unsigned int)limit.rlim_cur / DESCRIPTORS_SHARE;
 }
@@ -91,8 +94,8 @@ static void note_refused(struct attach *attach, const struct attach_backend *bac
 {
 	size_t used = strlen(attach->refused);
 
-	snprintf(attach->refused + used, sizeof(attach->refused) - used, "%s%s: %s", used ? "\n" : "",
-		 backend->name, error_message());
+	snprintf(attach->refused + used, sizeof(attach->refused) - used, "%s%s: %s",
+		 used ? "\n" : "", backend->name, error_message());
 }
 
 static int choose_backend(struct attach *attach, const char *name)
@@ -116,7 +119,8 @@ static int choose_backend(struct attach *attach, const char *name)
 static void find_memory(struct attach *attach)
 {
 	struct vmm_slot slots[VMM_SLOTS_MAX];
-	int count = attach->backend->slots ? attach->backend->slots(attach->source, slots) : -ENOTSUP;
+	int count =
+		attach->backend->slots ? attach->backend->slots(attach->source, slots) : -ENOTSUP;
 
 	if (count >= 0) {
 		vmm_memory_set_slots(&attach->memory, slots, (size_t)count);
@@ -156,8 +160,8 @@ static int make_rings(struct attach *attach, const struct attach_options *option
 		int error = ring_create_with(&attach->rings[attach->ring_count], &ring);
 
 		if (error)
-			return error_set(error, "can not make the ring of vCPU %zu: %s", attach->ring_count,
-					 strerror(-error));
+			return error_set(error, "can not make the ring of vCPU %zu: %s",
+					 attach->ring_count, strerror(-error));
 	}
 	return 0;
 }
@@ -278,8 +282,11 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 		.callchains = options->callchains,
 		.own = options->own,
 		.monitor = options->monitor,
-		.stop_limit = 1000ull * (options->stop_limit ? options->stop_limit : ATTACH_STOP_LIMIT),
-		.sink = { .sample = attach_take_sample, .lost = attach_take_lost, .context = attach },
+		.stop_limit =
+			1000ull * (options->stop_limit ? options->stop_limit : ATTACH_STOP_LIMIT),
+		.sink = { .sample = attach_take_sample,
+			  .lost = attach_take_lost,
+			  .context = attach },
 	};
 	attach->frequency = options->frequency;
 	attach->own = options->own;
@@ -362,7 +369,8 @@ int attach_start(struct attach *attach)
 		return error;
 	error = -pthread_create(&attach->thread, NULL, attach_run, attach);
 	if (error)
-		return error_set(error, "can not start the thread that samples: %s", strerror(-error));
+		return error_set(error, "can not start the thread that samples: %s",
+				 strerror(-error));
 	attach->started = true;
 	return 0;
 }

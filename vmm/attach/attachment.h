@@ -6,9 +6,9 @@
  *
  *	kernel --backend--> attach thread --sample--> ring --> collector
  *
- * attach_open() -> attach_start() -> it runs until attach_end_fd() can be read, or for as long as is
- * wanted -> attach_stop() -> attach_close(), on one thread. The VM is not stopped, and nothing of it is
- * written.
+ * attach_open() -> attach_start() -> it runs until attach_end_fd() can be read, or for as long as
+ *is wanted -> attach_stop() -> attach_close(), on one thread. The VM is not stopped, and nothing of
+ *it is written.
  */
 #ifndef KVMSCOPE_ATTACH_ATTACHMENT_H
 #define KVMSCOPE_ATTACH_ATTACHMENT_H
@@ -20,9 +20,9 @@
 
 #include "shared/ring.h"
 #include "vmm/attach/backend.h"
-#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_kernel.h"
 
 struct attach;
 
@@ -33,8 +33,9 @@ struct attach_options {
 	pid_t pid; /* 0: the process of the domain, or of the monitor's socket */
 	int vm;    /* its descriptor in the process, where that has several VMs; 0: it has one */
 	/*
-	 * The VM is this process's own: its vCPUs are all there and may not run yet, who starts them says so
-	 * (attach_follow()), and it is sampled by the clock, also where cycles can be counted.
+	 * The VM is this process's own: its vCPUs are all there and may not run yet, who starts
+	 * them says so (attach_follow()), and it is sampled by the clock, also where cycles can be
+	 * counted.
 	 */
 	bool own;
 	struct monitor_address monitor; /* as far as the user tells it */
@@ -55,10 +56,11 @@ struct attach_statistics {
 };
 
 /*
- * Finds the VM and chooses the backend; nothing is sampled yet. Errors: those of vmm_process_open(),
- * domain_open(), domain_find_process() and monitor_find_process(); -ENOENT: no thread that runs a vCPU was
- * found; -EINVAL: there is no such backend; -ENOTSUP or -EACCES: it, or none of them, works here, the message
- * says why. OPTIONS are not used afterwards, but the strings of the monitor's address are.
+ * Finds the VM and chooses the backend; nothing is sampled yet. Errors: those of
+ * vmm_process_open(), domain_open(), domain_find_process() and monitor_find_process(); -ENOENT: no
+ * thread that runs a vCPU was found; -EINVAL: there is no such backend; -ENOTSUP or -EACCES: it, or
+ * none of them, works here, the message says why. OPTIONS are not used afterwards, but the strings
+ * of the monitor's address are.
  */
 int attach_open(struct attach **attach, const struct attach_options *options);
 
@@ -85,15 +87,16 @@ int attach_start(struct attach *attach);
 int attach_end_fd(const struct attach *attach);
 
 /*
- * Looks for vCPUs that run by now or have ended, and takes what was sampled before. Comes back when that is
- * done: some ms. -ECANCELED, with the message: nothing is sampled (any more), attach_error() tells why. Any
- * thread but the collector's.
+ * Looks for vCPUs that run by now or have ended, and takes what was sampled before. Comes back when
+ * that is done: some ms. -ECANCELED, with the message: nothing is sampled (any more),
+ * attach_error() tells why. Any thread but the collector's.
  */
 int attach_follow(struct attach *attach);
 
 /*
- * Another frequency in Hz from when it comes back on, or 0: no samples until the next call. -ENOTSUP: the
- * backend can not; -ECANCELED as above; both with the message. Any thread but the collector's.
+ * Another frequency in Hz from when it comes back on, or 0: no samples until the next call.
+ * -ENOTSUP: the backend can not; -ECANCELED as above; both with the message. Any thread but the
+ * collector's.
  */
 int attach_set_frequency(struct attach *attach, unsigned int frequency);
 
@@ -104,24 +107,26 @@ int attach_set_frequency(struct attach *attach, unsigned int frequency);
 bool attach_registers(struct attach *attach, struct guest_registers *registers);
 
 /*
- * Samples are checked against KERNEL (NULL: against none) from now on. When this comes back the one before is
- * not used any more. Any thread.
+ * Samples are checked against KERNEL (NULL: against none) from now on. When this comes back the one
+ * before is not used any more. Any thread.
  */
 void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel);
 
 /*
- * Comes back when no sample that was begun before uses the kernel, or what was replaced in it, any more: as
- * long as a sample takes. Any thread.
+ * Comes back when no sample that was begun before uses the kernel, or what was replaced in it, any
+ * more: as long as a sample takes. Any thread.
  */
 void attach_wait_for_users(struct attach *attach);
 
 /*
- * Callers in the kernel are wanted, which only a known kernel can give: samples are unwound once, as they
- * come. No longer true when the kernel is known, or all of memory was searched and there is none. Any thread.
+ * Callers in the kernel are wanted, which only a known kernel can give: samples are unwound once,
+ * as they come. No longer true when the kernel is known, or all of memory was searched and there is
+ * none. Any thread.
  */
 bool attach_awaits_kernel(struct attach *attach);
 
-/* The kernel that was found first runs no more, as far as can be told: another is to be looked for. */
+/* The kernel that was found first runs no more, as far as can be told: another is to be looked for.
+ */
 void attach_lose_kernel(struct attach *attach);
 
 /* Any thread. */
@@ -130,7 +135,8 @@ void attach_statistics(struct attach *attach, struct attach_statistics *statisti
 /* Takes what was sampled until now, ends the thread and the backend. A second call does nothing. */
 void attach_stop(struct attach *attach);
 
-/* After attach_stop(): why sampling ended by itself though the VM had not, with the message; else 0. */
+/* After attach_stop(): why sampling ended by itself though the VM had not, with the message; else
+ * 0. */
 int attach_error(const struct attach *attach);
 
 /* Works on NULL. */

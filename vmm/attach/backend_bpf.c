@@ -25,8 +25,10 @@
 
 #define CLOCK_TRIES 5
 /* Samples with a stack each that a chunk has at the least. */
-#define SAMPLES_OF_CHUNK                                                                                     \
-	((BPF_CHUNK - sizeof(struct bpf_whole_sample)) / (sizeof(struct bpf_sample) + BPF_STACK_MAX) + 1)
+#define SAMPLES_OF_CHUNK                                                                           \
+	((BPF_CHUNK - sizeof(struct bpf_whole_sample)) /                                           \
+		 (sizeof(struct bpf_sample) + BPF_STACK_MAX) +                                     \
+	 1)
 #define CHUNKS_LEAST 4   /* of a vCPU */
 #define CHUNKS_MOST  128 /* of a VM, as far as each vCPU has the least */
 
@@ -47,13 +49,15 @@ static void compare_clocks(struct attach_source *source)
 	}
 }
 
-/* Of a vCPU's ring: what comes in 0.4 s, with a stack each, as far as all vCPUs together may have so much: a
- * daemon has them for each VM. */
+/* Of a vCPU's ring: what comes in 0.4 s, with a stack each, as far as all vCPUs together may have
+ * so much: a daemon has them for each VM. */
 static uint32_t ring_chunks(const struct attach_target *target)
 {
-	uint64_t vcpus = target->process->vcpu_count ? target->process->vcpu_count : 1, chunks = CHUNKS_LEAST;
+	uint64_t vcpus = target->process->vcpu_count ? target->process->vcpu_count : 1,
+		 chunks = CHUNKS_LEAST;
 
-	while (chunks * 2 * vcpus <= CHUNKS_MOST && chunks * SAMPLES_OF_CHUNK * 5 < target->frequency * 2ull)
+	while (chunks * 2 * vcpus <= CHUNKS_MOST &&
+	       chunks * SAMPLES_OF_CHUNK * 5 < target->frequency * 2ull)
 		chunks *= 2;
 	return (uint32_t)chunks;
 }
@@ -75,7 +79,8 @@ static size_t room(const struct attach_source *source)
 {
 	size_t least = source->chunks, count = 0;
 
-	for (const struct bpf_thread *thread = source->threads; thread; thread = thread->next, count++)
+	for (const struct bpf_thread *thread = source->threads; thread;
+	     thread = thread->next, count++)
 		least = thread->memory.chunks < least ? thread->memory.chunks : least;
 	return least * SAMPLES_OF_CHUNK * count;
 }
@@ -213,7 +218,8 @@ static void take_vcpu(void *context, const struct bpf_found *found)
 		search->found = *found;
 }
 
-static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *vcpu, struct bpf_found *found)
+static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *vcpu,
+		     struct bpf_found *found)
 {
 	struct vcpu_search search = { .wanted = vcpu };
 	int error = look_for_vcpus(source->target->process, take_vcpu, &search);
@@ -231,8 +237,9 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
 /* Tasks. */
 
 /*
- * Samples that were taken before are of what was known before, also those that were begun before and come
- * after the drain: of one that has the new generation, all was read after the whole of it was there.
+ * Samples that were taken before are of what was known before, also those that were begun before
+ * and come after the drain: of one that has the new generation, all was read after the whole of it
+ * was there.
  */
 static void see_tasks(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
 {
@@ -281,7 +288,8 @@ static void forget(struct attach_source *source, struct bpf_thread *thread)
 }
 
 /* The reader may be waiting for the bell already, and is to hear of this vCPU, too. */
-static int start_vcpu(struct attach_source *source, struct bpf_thread *thread, const struct bpf_found *found)
+static int start_vcpu(struct attach_source *source, struct bpf_thread *thread,
+		      const struct bpf_found *found)
 {
 	know_vcpu(source, thread, found);
 	bpf_slots_tell(&thread->memory.ring.vcpu->slots, &source->slots);
@@ -289,7 +297,8 @@ static int start_vcpu(struct attach_source *source, struct bpf_thread *thread, c
 	return source->paused ? 0 : sample_thread(source, thread);
 }
 
-/* Of a guest that has not arrived yet, all vCPUs are tried again and again: none has a ring before it runs.
+/* Of a guest that has not arrived yet, all vCPUs are tried again and again: none has a ring before
+ * it runs.
  */
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 {
@@ -362,7 +371,8 @@ static int move_ring(struct attach_source *source, struct bpf_thread *thread, ui
 	return 0;
 }
 
-/* For the frequency that the target has now: rings grow, and stay what they are where that can not be. */
+/* For the frequency that the target has now: rings grow, and stay what they are where that can not
+ * be. */
 static void fit_rings(struct attach_source *source)
 {
 	uint32_t chunks = ring_chunks(source->target), count = 0;
@@ -432,14 +442,16 @@ static int check_vcpu(struct attach_source *source)
 		return error;
 	return search.found.vcpu
 		       ? 0
-		       : error_set(-ENOTSUP, "BPF does not find the vCPUs of process %d in this kernel",
+		       : error_set(-ENOTSUP,
+				   "BPF does not find the vCPUs of process %d in this kernel",
 				   process->pid);
 }
 
 static int open_all(struct attach_source *source)
 {
 	const struct attach_target *target = source->target;
-	int error = perf_event_choose(&source->choice, target->process->pid, target->frequency, target->own);
+	int error = perf_event_choose(&source->choice, target->process->pid, target->frequency,
+				      target->own);
 
 	source->chunks = ring_chunks(target);
 	if (!error)
@@ -456,9 +468,9 @@ static int open_all(struct attach_source *source)
 	source->expected = (uint32_t)target->process->vcpu_count;
 	bpf_vm_expect(source->vm, source->expected);
 	source->bell = ring_buffer__new(bpf_vm_bell_fd(source->vm), hear_bell, NULL, NULL);
-	return source->bell
-		       ? 0
-		       : error_set(-errno, "can not map the ring of BPF that wakes: %s", strerror(errno));
+	return source->bell ? 0
+			    : error_set(-errno, "can not map the ring of BPF that wakes: %s",
+					strerror(errno));
 }
 
 static int open_bpf(struct attach_source **result, const struct attach_target *target)

@@ -54,7 +54,8 @@ static void open_nested(struct attach_source *source)
 	const struct vmm_process *process = source->target->process;
 	char directory[64];
 
-	snprintf(directory, sizeof(directory), "/sys/kernel/debug/kvm/%d-%d", process->pid, process->vm_fd);
+	snprintf(directory, sizeof(directory), "/sys/kernel/debug/kvm/%d-%d", process->pid,
+		 process->vm_fd);
 	if (!nested_runs_open(&source->nested, directory))
 		log_debug(
 			"KVM does not tell of guests of the guest: if there are any, they are taken for it");
@@ -70,11 +71,13 @@ static int open_perf(struct attach_source **result, const struct attach_target *
 		return error_set(-ENOMEM, "no memory for perf events");
 	source->target = target;
 	open_nested(source);
-	error = perf_event_choose(&source->choice, target->process->pid, target->frequency, target->own);
+	error = perf_event_choose(&source->choice, target->process->pid, target->frequency,
+				  target->own);
 	source->choice.attribute.sample_type =
 		PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
 	source->choice.attribute.watermark = 1;
-	source->choice.attribute.wakeup_watermark = UINT32_MAX; /* nobody waits: the rings are looked at */
+	source->choice.attribute.wakeup_watermark =
+		UINT32_MAX; /* nobody waits: the rings are looked at */
 	if (error) {
 		nested_runs_close(&source->nested);
 		free(source);
@@ -161,8 +164,10 @@ static void drain_vcpu(struct attach_source *source, struct perf_vcpu *from)
 	while ((header = perf_ring_read(&from->ring))) {
 		if (header->type == PERF_RECORD_SAMPLE && header->size >= sizeof(struct record))
 			take_sample(source, from, (const struct record *)header);
-		else if (header->type == PERF_RECORD_LOST && header->size >= sizeof(struct lost_record))
-			sink->lost(sink->context, from->vcpu.id, ((const struct lost_record *)header)->lost);
+		else if (header->type == PERF_RECORD_LOST &&
+			 header->size >= sizeof(struct lost_record))
+			sink->lost(sink->context, from->vcpu.id,
+				   ((const struct lost_record *)header)->lost);
 	}
 	perf_ring_read_done(&from->ring);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Stops the thread of each vCPU for a moment, now and then (stop_sampling.h), and has it read its vCPU's
- * registers (vcpu_stop.h). Works with every KVM and every VMM that may be traced.
+ * Stops the thread of each vCPU for a moment, now and then (stop_sampling.h), and has it read its
+ * vCPU's registers (vcpu_stop.h). Works with every KVM and every VMM that may be traced.
  */
 #include <errno.h>
 #include <signal.h>
@@ -129,8 +129,8 @@ static int try_stop(const struct attach_source *source)
 }
 
 /*
- * All vCPUs of a VMM have the same filters, as far as it is known; each is looked at by itself later on.
- * Those of the first thread may be others, but can be read as theirs can.
+ * All vCPUs of a VMM have the same filters, as far as it is known; each is looked at by itself
+ * later on. Those of the first thread may be others, but can be read as theirs can.
  */
 static int try_calls(const struct attach_source *source)
 {
@@ -150,8 +150,9 @@ static int try_calls(const struct attach_source *source)
 	return error == -EINTR || error == -ESRCH ? 0 : error;
 }
 
-/* Stopped by the terminal at the wrong moment, we would leave a vCPU stopped for 50 ms (stop_guard.h); and if
- * we die of SIGABRT or the like, for as long as our core is written. Stays so: others may want it, too. */
+/* Stopped by the terminal at the wrong moment, we would leave a vCPU stopped for 50 ms
+ * (stop_guard.h); and if we die of SIGABRT or the like, for as long as our core is written. Stays
+ * so: others may want it, too. */
 static void prevent_standing_still(void)
 {
 	static const int signals[] = { SIGTSTP, SIGTTIN, SIGTTOU };
@@ -239,10 +240,11 @@ static int stop_once(pid_t pid)
 	stop_guard_close(&guard);
 	if (!error)
 		return 0;
-	return error_set(error,
-			 "a child process can not be stopped (%s): does a seccomp filter, as of a container, "
-			 "forbid ptrace(2)?",
-			 strerror(-error));
+	return error_set(
+		error,
+		"a child process can not be stopped (%s): does a seccomp filter, as of a container, "
+		"forbid ptrace(2)?",
+		strerror(-error));
 }
 
 /* Not every sandbox that lets memory be read lets threads be stopped. */
@@ -265,9 +267,9 @@ static int try_on_child(void)
 }
 
 /*
- * On the parent, which is not a child of ours, so that what limits attaching to strangers (Yama) applies:
- * reading its memory takes the same right as tracing it (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS). It is not
- * stopped: it may wait for us. A child is.
+ * On the parent, which is not a child of ours, so that what limits attaching to strangers (Yama)
+ * applies: reading its memory takes the same right as tracing it (ptrace(2),
+ * PTRACE_MODE_ATTACH_REALCREDS). It is not stopped: it may wait for us. A child is.
  */
 static int probe(void)
 {
@@ -276,10 +278,11 @@ static int probe(void)
 	const struct iovec ours = { &byte, 1 }, theirs = { (void *)here, 1 };
 
 	if (process_vm_readv(getppid(), &ours, 1, &theirs, 1, 0) < 0 && errno != EFAULT)
-		return error_set(-EACCES,
-				 "other processes may not be traced (%s): be root, or have CAP_SYS_PTRACE; "
-				 "kernel.yama.ptrace_scope 0 lets a user trace all of its own",
-				 strerror(errno));
+		return error_set(
+			-EACCES,
+			"other processes may not be traced (%s): be root, or have CAP_SYS_PTRACE; "
+			"kernel.yama.ptrace_scope 0 lets a user trace all of its own",
+			strerror(errno));
 	return try_on_child();
 }
 

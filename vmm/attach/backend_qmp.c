@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * QEMU's own monitor: for guests that QEMU emulates (TCG), which no event of the kernel can tell from QEMU
- * itself, and where nothing else is allowed. It tells where the guest is, and nothing that callers could be
- * found by: the guest runs on while its registers are read, so stack and RIP would be of different moments
- * (qmp_reader.h).
+ * QEMU's own monitor: for guests that QEMU emulates (TCG), which no event of the kernel can tell
+ * from QEMU itself, and where nothing else is allowed. It tells where the guest is, and nothing
+ * that callers could be found by: the guest runs on while its registers are read, so stack and RIP
+ * would be of different moments (qmp_reader.h).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,8 +33,9 @@ static int probe(void)
 static void tell_taint(const struct attach_target *target)
 {
 	if (target->monitor.domain && !target->monitor.socket)
-		log_info("libvirt marks the domain '%s' as tainted (custom-monitor): its monitor is asked",
-			 target->monitor.domain);
+		log_info(
+			"libvirt marks the domain '%s' as tainted (custom-monitor): its monitor is asked",
+			target->monitor.domain);
 }
 
 static int open_qmp(struct attach_source **result, const struct attach_target *target)
@@ -82,7 +83,8 @@ static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 {
 	size_t count = looker_slots(source->looker, slots);
 
-	return count ? (int)count : error_set(-ENOTSUP, "QEMU's monitor does not tell the guest's memory");
+	return count ? (int)count
+		     : error_set(-ENOTSUP, "QEMU's monitor does not tell the guest's memory");
 }
 
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
@@ -147,7 +149,8 @@ static void tell_rate(const struct attach_source *source)
 			(double)did.looks * 1e9 / (double)did.elapsed,
 			(double)did.time / (double)did.looks / 1e6,
 			(double)did.of_main_loop / (double)did.looks / 1e6,
-			source->target->process->monitored ? "" : " but for its registers to be read");
+			source->target->process->monitored ? ""
+							   : " but for its registers to be read");
 }
 
 static bool close_qmp(struct attach_source *source)

@@ -3,8 +3,8 @@
 
 #include "vmm/guest/linux/guest_kernel.h"
 
-const struct guest_view *batch_mappings_before(struct batch_mappings *self, const struct guest_view *live,
-					       uint64_t time)
+const struct guest_view *batch_mappings_before(struct batch_mappings *self,
+					       const struct guest_view *live, uint64_t time)
 {
 	uint64_t since = self->before.since;
 	const struct guest_view *view = batch_view_for(&self->before, live, time);
@@ -27,13 +27,15 @@ static bool is_of(const struct batch_mapping *found, const struct batch_mappings
 	       found->images == user_images_generation(map->kernel->images);
 }
 
-static const struct user_mapping *find_found(const struct batch_mappings *self, const struct user_map *map,
+static const struct user_mapping *find_found(const struct batch_mappings *self,
+					     const struct user_map *map,
 					     const struct guest_task *task, uint64_t address)
 {
 	size_t there = self->count < BATCH_MAPPINGS ? self->count : BATCH_MAPPINGS;
 
 	for (size_t i = 0; i < there; i++)
-		if (is_of(&self->found[i], self, map, task) && covers(&self->found[i].mapping, address))
+		if (is_of(&self->found[i], self, map, task) &&
+		    covers(&self->found[i].mapping, address))
 			return &self->found[i].mapping;
 	return NULL;
 }
@@ -48,14 +50,15 @@ static void look(struct batch_mappings *self, struct user_map *map, const struct
 		self->found[self->count++ % BATCH_MAPPINGS] =
 			(struct batch_mapping){ .mm = task->mm,
 						.page_table = task->page_table,
-						.images = user_images_generation(map->kernel->images),
+						.images =
+							user_images_generation(map->kernel->images),
 						.since = self->before.since,
 						.pages = self->before.count,
 						.mapping = *mapping };
 }
 
-void batch_mappings_find(struct batch_mappings *self, struct user_map *map, const struct guest_task *task,
-			 uint64_t address)
+void batch_mappings_find(struct batch_mappings *self, struct user_map *map,
+			 const struct guest_task *task, uint64_t address)
 {
 	const struct user_mapping *mapping;
 
@@ -70,10 +73,12 @@ void batch_mappings_find(struct batch_mappings *self, struct user_map *map, cons
 
 static bool is_behind(const struct batch_mappings *self, const struct batch_view *code)
 {
-	return self->behind_begun && self->code_since == code->since && self->code_pages == code->count;
+	return self->behind_begun && self->code_since == code->since &&
+	       self->code_pages == code->count;
 }
 
-const struct guest_view *batch_mappings_behind(struct batch_mappings *self, const struct guest_view *live,
+const struct guest_view *batch_mappings_behind(struct batch_mappings *self,
+					       const struct guest_view *live,
 					       const struct batch_view *code)
 {
 	if (!is_behind(self, code))

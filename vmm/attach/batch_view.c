@@ -61,7 +61,8 @@ static int read_batch(const struct guest_view *view, uint64_t gpa, void *to, siz
 	return 0;
 }
 
-const struct guest_view *batch_view_for(struct batch_view *self, const struct guest_view *live, uint64_t time)
+const struct guest_view *batch_view_for(struct batch_view *self, const struct guest_view *live,
+					uint64_t time)
 {
 	if (!self->since || time >= self->since) {
 		self->count = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest view for samples that are told one behind the other, a moment after they were taken: each page is
- * read once for all of them, as they are of the same few programs. What was read before a sample was taken
- * says nothing of it: then all is read anew. So nothing is further from its sample than if each had been read
- * by itself.
+ * A guest view for samples that are told one behind the other, a moment after they were taken: each
+ * page is read once for all of them, as they are of the same few programs. What was read before a
+ * sample was taken says nothing of it: then all is read anew. So nothing is further from its sample
+ * than if each had been read by itself.
  */
 #ifndef KVMSCOPE_ATTACH_BATCH_VIEW_H
 #define KVMSCOPE_ATTACH_BATCH_VIEW_H
@@ -29,8 +29,8 @@ struct batch_view {
 };
 
 /*
- * The view for a sample of TIME (ns, CLOCK_MONOTONIC_RAW) of the guest that LIVE reads, which is to be the
- * same each time. It is SELF's, until the next call. One thread.
+ * The view for a sample of TIME (ns, CLOCK_MONOTONIC_RAW) of the guest that LIVE reads, which is to
+ * be the same each time. It is SELF's, until the next call. One thread.
  */
 const struct guest_view *batch_view_for(struct batch_view *self, const struct guest_view *live,
 					uint64_t time);

@@ -39,7 +39,8 @@ void bpf_library_free_types(struct btf *kernel)
 
 int bpf_library_check_iterators(const struct btf *kernel)
 {
-	bool of_one = kernel && btf__find_by_name_kind(kernel, "bpf_iter_task_type", BTF_KIND_ENUM) > 0;
+	bool of_one =
+		kernel && btf__find_by_name_kind(kernel, "bpf_iter_task_type", BTF_KIND_ENUM) > 0;
 
 	return of_one ? 0
 		      : error_set(

@@ -5,16 +5,17 @@
 
 struct btf;
 
-/* The kernel's types, to be freed by bpf_library_free_types(). What libbpf says of its own accord goes to the
- * log from now on. NULL: the kernel shows none. */
+/* The kernel's types, to be freed by bpf_library_free_types(). What libbpf says of its own accord
+ * goes to the log from now on. NULL: the kernel shows none. */
 struct btf *bpf_library_types(void);
 
-/* Works on NULL. The types of the whole kernel were in memory, some tens of MiB: it is given back. */
+/* Works on NULL. The types of the whole kernel were in memory, some tens of MiB: it is given back.
+ */
 void bpf_library_free_types(struct btf *kernel);
 
 /*
- * Before Linux 6.1, which has the type, an iterator takes no notice of the process or thread that it is
- * given, and tells of all. -ENOTSUP, with the message, if KERNEL is such a one, or NULL.
+ * Before Linux 6.1, which has the type, an iterator takes no notice of the process or thread that
+ * it is given, and tells of all. -ENOTSUP, with the message, if KERNEL is such a one, or NULL.
  */
 int bpf_library_check_iterators(const struct btf *kernel);
 

@@ -4,12 +4,14 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Where the first record would lie: the program begins none that might not fit into the rest of a chunk. */
+/* Where the first record would lie: the program begins none that might not fit into the rest of a
+ * chunk. */
 static uint64_t first_place(const struct bpf_ring *ring)
 {
 	uint64_t tail = ring->vcpu->tail, offset = tail & (BPF_CHUNK - 1);
 
-	return offset > BPF_CHUNK - sizeof(struct bpf_whole_sample) ? tail + BPF_CHUNK - offset : tail;
+	return offset > BPF_CHUNK - sizeof(struct bpf_whole_sample) ? tail + BPF_CHUNK - offset
+								    : tail;
 }
 
 static const struct bpf_whole_sample *at(const struct bpf_ring *ring, uint64_t place)
@@ -22,9 +24,11 @@ static const struct bpf_whole_sample *at(const struct bpf_ring *ring, uint64_t p
 /* As the program makes them. */
 static bool is_whole(const struct bpf_sample *head, uint64_t room)
 {
-	return head->size >= sizeof(*head) && head->size <= room && head->addresses <= BPF_ADDRESSES_MAX &&
-	       head->stack_size <= BPF_STACK_MAX && !(head->stack_size && head->addresses) &&
-	       head->size - sizeof(*head) >= head->stack_size + head->addresses * sizeof(struct bpf_address);
+	return head->size >= sizeof(*head) && head->size <= room &&
+	       head->addresses <= BPF_ADDRESSES_MAX && head->stack_size <= BPF_STACK_MAX &&
+	       !(head->stack_size && head->addresses) &&
+	       head->size - sizeof(*head) >=
+		       head->stack_size + head->addresses * sizeof(struct bpf_address);
 }
 
 uint64_t bpf_ring_end(const struct bpf_ring *ring)
@@ -62,7 +66,8 @@ void bpf_ring_wait(struct bpf_ring *ring)
 
 uint64_t bpf_ring_take_lost(struct bpf_ring *ring)
 {
-	uint64_t lost = __atomic_load_n(&ring->vcpu->lost, __ATOMIC_RELAXED), more = lost - ring->lost;
+	uint64_t lost = __atomic_load_n(&ring->vcpu->lost, __ATOMIC_RELAXED),
+		 more = lost - ring->lost;
 
 	ring->lost = lost;
 	return more;

@@ -38,8 +38,8 @@ struct bpf_vm {
 	struct bpf_place *place; /* that has room for more; NULL: none has */
 };
 
-/* The map of some vCPUs, as it is mapped: of each first what is known of it, then its ring. It is freed when
- * all of them are closed. */
+/* The map of some vCPUs, as it is mapped: of each first what is known of it, then its ring. It is
+ * freed when all of them are closed. */
 struct bpf_place {
 	__u32 number; /* of those of all VMs */
 	uint32_t chunks, count;
@@ -66,7 +66,8 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 	bpf_map__set_max_entries(programs->maps.rip_events, (uint32_t)rip_events_count());
 	programs->rodata->is_amd = is_amd();
 	programs->rodata->can_cast =
-		!shared.avoid_cast && btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
+		!shared.avoid_cast &&
+		btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
 	bpf_program__set_autoload(programs->progs.try_direct_map, programs->rodata->can_cast);
 	error = guest_sample__load(programs);
 	if (error == -EPERM) /* EACCES is the verifier's */
@@ -80,9 +81,13 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 			"this kernel does not load the BPF program (%s): it needs Linux 6.1 and BTF, see "
 			"--verbose",
 			strerror(-error));
-	if (programs->rodata->can_cast && direct_map_find(bpf_program__fd(programs->progs.try_direct_map)))
-		log_debug("%s: guest memory is read through the VMM's address space alone", error_message());
-	return is_intel() ? rip_events_open(&shared.rip_events, bpf_map__fd(programs->maps.rip_events)) : 0;
+	if (programs->rodata->can_cast &&
+	    direct_map_find(bpf_program__fd(programs->progs.try_direct_map)))
+		log_debug("%s: guest memory is read through the VMM's address space alone",
+			  error_message());
+	return is_intel()
+		       ? rip_events_open(&shared.rip_events, bpf_map__fd(programs->maps.rip_events))
+		       : 0;
 }
 
 static void unload(void)
@@ -183,8 +188,10 @@ static void hide_map(const struct bpf_map *of_all, __u32 number)
 /* A page: it has a few words in it. */
 static int make_bell(struct bpf_vm *vm)
 {
-	vm->bell_fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "bell", 0, 0, (__u32)getpagesize(), NULL);
-	return vm->bell_fd < 0 ? -errno : show_map(vm->programs->maps.bells, vm->number, vm->bell_fd);
+	vm->bell_fd =
+		bpf_map_create(BPF_MAP_TYPE_RINGBUF, "bell", 0, 0, (__u32)getpagesize(), NULL);
+	return vm->bell_fd < 0 ? -errno
+			       : show_map(vm->programs->maps.bells, vm->number, vm->bell_fd);
 }
 
 int bpf_vm_open(struct bpf_vm **result)
@@ -255,8 +262,8 @@ static int map_place(const struct bpf_vm *vm, struct bpf_place *place, int fd)
 static int make_map(const struct bpf_vm *vm, struct bpf_place *place)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_INNER_MAP | BPF_F_MMAPABLE);
-	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpus", sizeof(__u32), BPF_CHUNK, elements_of(place),
-				&options);
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpus", sizeof(__u32), BPF_CHUNK,
+				elements_of(place), &options);
 	int error;
 
 	if (fd < 0)
@@ -288,9 +295,10 @@ static int number_place(struct bpf_place *place)
 	place->number = take_place();
 	return place->number < BPF_PLACES_MAX
 		       ? 0
-		       : error_set(-EMFILE,
-				   "one process samples by BPF %d VMs at most, with vCPUs that came later",
-				   BPF_PLACES_MAX);
+		       : error_set(
+				 -EMFILE,
+				 "one process samples by BPF %d VMs at most, with vCPUs that came later",
+				 BPF_PLACES_MAX);
 }
 
 static int make_place(const struct bpf_vm *vm, struct bpf_place *place)
@@ -361,8 +369,8 @@ int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
 	return 0;
 }
 
-/* The one that was opened last leaves its room to the next: one that can not be sampled is tried again and
- * again. */
+/* The one that was opened last leaves its room to the next: one that can not be sampled is tried
+ * again and again. */
 void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
 {
 	struct bpf_place *place = vcpu->place;
@@ -385,36 +393,43 @@ int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int
 
 	*link = bpf_program__attach_perf_event_opts(vm->programs->progs.take, event_fd, &options);
 	return *link ? 0
-		     : error_set(-errno, "can not run a BPF program on a perf event: %s", strerror(errno));
+		     : error_set(-errno, "can not run a BPF program on a perf event: %s",
+				 strerror(errno));
 }
 
 /* Looking. */
 
-static int read_found(int fd, void (*each)(void *context, const struct bpf_found *found), void *context)
+static int read_found(int fd, void (*each)(void *context, const struct bpf_found *found),
+		      void *context)
 {
 	struct bpf_found found;
 	ssize_t size;
 
 	while ((size = read(fd, &found, sizeof(found))) == sizeof(found))
 		each(context, &found);
-	return size < 0 ? error_set(-errno, "can not look at the VMM's files by BPF: %s", strerror(errno))
+	return size < 0 ? error_set(-errno, "can not look at the VMM's files by BPF: %s",
+				    strerror(errno))
 			: 0;
 }
 
 /* Runs the iterator over the files of the process of PID_FD. */
-static int look(int pid_fd, void (*each)(void *context, const struct bpf_found *found), void *context)
+static int look(int pid_fd, void (*each)(void *context, const struct bpf_found *found),
+		void *context)
 {
 	union bpf_iter_link_info which = { .task.pid_fd = (__u32)pid_fd };
-	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which, .link_info_len = sizeof(which));
+	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which,
+		    .link_info_len = sizeof(which));
 	struct bpf_link *link = bpf_program__attach_iter(shared.programs->progs.find, &options);
 	int fd, error;
 
 	if (!link)
 		return error_set(errno == ESRCH || errno == EMFILE ? -errno : -ENOTSUP,
-				 "the kernel does not iterate over a process's files: %s", strerror(errno));
+				 "the kernel does not iterate over a process's files: %s",
+				 strerror(errno));
 	fd = bpf_iter_create(bpf_link__fd(link));
 	if (fd < 0) {
-		error = error_set(-errno, "can not look at the VMM's files by BPF: %s", strerror(errno));
+		error = error_set(-errno, "can not look at the VMM's files by BPF: %s",
+				  strerror(errno));
 	} else {
 		error = read_found(fd, each, context);
 		close(fd);

@@ -15,7 +15,8 @@
 struct slot_list {
 	struct vmm_slot *slots;
 	int count;
-	uint64_t generation; /* of KVM's, of all of them; BPF_NO_GENERATION: they changed meanwhile */
+	uint64_t generation; /* of KVM's, of all of them; BPF_NO_GENERATION: they changed meanwhile
+			      */
 	uint64_t begun;      /* that of the VM that was told of last */
 };
 
@@ -30,7 +31,8 @@ static void take_slot(void *context, const struct bpf_found *found)
 	if (found->type == BPF_FOUND_SLOT && found->generation != list->generation)
 		list->generation = BPF_NO_GENERATION;
 	if (found->type == BPF_FOUND_SLOT && found->size && list->count < VMM_SLOTS_MAX)
-		list->slots[list->count++] = (struct vmm_slot){ found->gpa, found->size, found->hva };
+		list->slots[list->count++] =
+			(struct vmm_slot){ found->gpa, found->size, found->hva };
 }
 
 static int larger_first(const void *left, const void *right)

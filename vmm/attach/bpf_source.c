@@ -6,7 +6,8 @@
 
 #include "vmm/attach/kernel_tables.h"
 
-static void fill_chain(const struct bpf_whole_sample *from, struct guest_callchain *chain, bool kernel)
+static void fill_chain(const struct bpf_whole_sample *from, struct guest_callchain *chain,
+		       bool kernel)
 {
 	uint16_t depth = 0;
 
@@ -19,8 +20,8 @@ static void fill_chain(const struct bpf_whole_sample *from, struct guest_callcha
 		chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
-/* Where KVM keeps the level in registers of the processor alone, the address tells it, as Linux has it; what
- * has no page tables is firmware. */
+/* Where KVM keeps the level in registers of the processor alone, the address tells it, as Linux has
+ * it; what has no page tables is firmware. */
 static uint8_t level_of(const struct bpf_sample *from)
 {
 	if (!(from->flags & BPF_IN_GUEST) || from->flags & BPF_CPL_KNOWN)
@@ -30,7 +31,8 @@ static uint8_t level_of(const struct bpf_sample *from)
 	return from->rip >> 63 ? 0 : 3;
 }
 
-static void fill_registers(const struct bpf_sample *from, uint8_t level, struct guest_registers *registers)
+static void fill_registers(const struct bpf_sample *from, uint8_t level,
+			   struct guest_registers *registers)
 {
 	const struct guest_paging paging = {
 		.cr3 = from->cr3, .cr4 = from->cr4, .efer = from->efer, .cr0 = from->cr0
@@ -60,7 +62,8 @@ static enum bpf_task_word tgid_word(const struct guest_task_layout *layout)
 	return layout->tgid / 8 == layout->pid / 8 ? BPF_TASK_PID : BPF_TASK_TGID;
 }
 
-static void fill_task(const struct guest_task_layout *layout, const __u64 *task, struct guest_task_seen *seen)
+static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
+		      struct guest_task_seen *seen)
 {
 	const uint8_t *comm = (const uint8_t *)&task[BPF_TASK_COMM] + (layout->comm & 7);
 

@@ -37,7 +37,8 @@ struct attach_source {
 	uint64_t raw_ahead; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
 };
 
-/* Gives the sink all samples of THREAD that are in its ring now, and tells it of those that were lost. */
+/* Gives the sink all samples of THREAD that are in its ring now, and tells it of those that were
+ * lost. */
 void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread);
 
 #endif

@@ -31,7 +31,8 @@ void bpf_task_words_choose(struct bpf_cpu *cpu, const struct guest_task_layout *
 		[BPF_TASK_COMM + 1] = layout->comm + 8,
 		[BPF_TASK_COMM + 2] = layout->comm + 16,
 		/* Where it is not known it is none of its own, and not read. */
-		[BPF_TASK_SET] = layout->cgroups.known ? layout->cgroups.task_set : layout->comm + 16,
+		[BPF_TASK_SET] =
+			layout->cgroups.known ? layout->cgroups.task_set : layout->comm + 16,
 		[BPF_TASK_PAGE_TABLE] = layout->page_table,
 	};
 

@@ -16,8 +16,9 @@
 
 #define PAGE_SIZE  4096ull
 #define BASE_ALIGN (1ull << 30) /* kernel: PUD_SIZE */
-/* Bytes of memory. Places that it is not at are tried, too, up to as much above it, where the kernel keeps 10
- * TiB free (kernel: CONFIG_RANDOMIZE_MEMORY_PHYSICAL_PADDING) below what may be a device's. */
+/* Bytes of memory. Places that it is not at are tried, too, up to as much above it, where the
+ * kernel keeps 10 TiB free (kernel: CONFIG_RANDOMIZE_MEMORY_PHYSICAL_PADDING) below what may be a
+ * device's. */
 #define LIMIT_MAX   (1ull << 43)
 #define KERNEL_HALF (1ull << 63)
 /* A page may be moved just when it is looked at. */
@@ -48,7 +49,8 @@ static bool try(int program_fd, struct direct_map_trial *trial)
 	return !bpf_prog_test_run_opts(program_fd, &options) && trial->found;
 }
 
-/* Page tables lie in memory that is mapped there, too: it begins below them, by no more than there is. */
+/* Page tables lie in memory that is mapped there, too: it begins below them, by no more than there
+ * is. */
 static bool try_all(int program_fd, struct direct_map_trial *trial, uint64_t limit)
 {
 	uint64_t first;
@@ -57,7 +59,8 @@ static bool try_all(int program_fd, struct direct_map_trial *trial, uint64_t lim
 	try(program_fd, trial);
 	first = trial->pgd & ~(BASE_ALIGN - 1);
 	trial->map.levels = trial->pgd >> 47 == UINT64_MAX >> 47 ? 4 : 5;
-	for (uint64_t below = 0; below < limit && first - below >= KERNEL_HALF; below += BASE_ALIGN) {
+	for (uint64_t below = 0; below < limit && first - below >= KERNEL_HALF;
+	     below += BASE_ALIGN) {
 		trial->map.base = first - below;
 		trial->map.limit = limit;
 		if (try(program_fd, trial))
@@ -84,7 +87,8 @@ static bool find_by(int program_fd, uint64_t *page)
 
 int direct_map_find(int program_fd)
 {
-	void *page = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *page =
+		mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	bool found = page != MAP_FAILED && find_by(program_fd, page);
 
 	if (page != MAP_FAILED)

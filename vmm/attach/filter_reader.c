@@ -33,8 +33,9 @@ static int load(struct filter_reader *reader)
 	reader->program = thread_filters__open_and_load();
 	error = reader->program ? 0 : -errno;
 	if (error == -EPERM) /* EACCES is the verifier's */
-		return error_set(-EACCES,
-				 "BPF programs may not be loaded: that needs CAP_BPF and CAP_PERFMON");
+		return error_set(
+			-EACCES,
+			"BPF programs may not be loaded: that needs CAP_BPF and CAP_PERFMON");
 	if (error)
 		return error_set(-ENOTSUP, "this kernel does not load the BPF program (%s)",
 				 strerror(-error));
@@ -109,7 +110,8 @@ int filter_reader_check(struct filter_reader *reader, pid_t tid, unsigned int fi
 			const struct seccomp_data *calls, size_t count)
 {
 	union bpf_iter_link_info which = { .task.tid = (__u32)tid };
-	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which, .link_info_len = sizeof(which));
+	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which,
+		    .link_info_len = sizeof(which));
 	struct bpf_link *link;
 	int error;
 

@@ -19,7 +19,9 @@ static void follow(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks)
 	if (!pulse->known)
 		*pulse = (struct kernel_pulse){ .known = true, .ticks = ticks, .time = time };
 	else if (is_advance(pulse, time, ticks))
-		*pulse = (struct kernel_pulse){ .known = true, .beats = true, .ticks = ticks, .time = time };
+		*pulse = (struct kernel_pulse){
+			.known = true, .beats = true, .ticks = ticks, .time = time
+		};
 	else if (ticks != pulse->ticks) {
 		pulse->ticks = ticks;
 		pulse->beats = false;

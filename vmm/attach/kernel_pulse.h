@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a kernel that was found still runs, for ways to sample that tell no page tables. A machine that
- * is reset leaves the old kernel's memory as it is, for as long as nobody writes there, while firmware and a
- * decompressor work for tenths of a second in low memory; the next kernel may then lie elsewhere (KASLR), and
- * be given the old one's names.
+ * Whether a kernel that was found still runs, for ways to sample that tell no page tables. A
+ * machine that is reset leaves the old kernel's memory as it is, for as long as nobody writes
+ * there, while firmware and a decompressor work for tenths of a second in low memory; the next
+ * kernel may then lie elsewhere (KASLR), and be given the old one's names.
  *
- * The kernel's time (guest_kernel_ticks()) stands still from the reset on. It also does while nobody runs, or
- * with interrupts off, as after a panic. So what tells is both: no tick for so long, and kernel-mode code in
- * the lower half of the address space, where Linux has none (Documentation/arch/x86/x86_64/mm.rst).
+ * The kernel's time (guest_kernel_ticks()) stands still from the reset on. It also does while
+ * nobody runs, or with interrupts off, as after a panic. So what tells is both: no tick for so
+ * long, and kernel-mode code in the lower half of the address space, where Linux has none
+ * (Documentation/arch/x86/x86_64/mm.rst).
  */
 #ifndef KVMSCOPE_ATTACH_KERNEL_PULSE_H
 #define KVMSCOPE_ATTACH_KERNEL_PULSE_H
@@ -15,20 +16,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ns without a tick: more than the longest tick of Linux (CONFIG_HZ 100), and less than a reset takes. */
+/* ns without a tick: more than the longest tick of Linux (CONFIG_HZ 100), and less than a reset
+ * takes. */
 #define KERNEL_PULSE_LIMIT 100000000ull
 
 struct kernel_pulse {
-	uint64_t ticks, time; /* ns: of the first sample at which the kernel's time had gone on so far */
+	uint64_t ticks,
+		time; /* ns: of the first sample at which the kernel's time had gone on so far */
 	bool known;
 	bool beats;   /* it was seen to go on, and nothing else was written there since */
 	bool foreign; /* kernel-mode code in the lower half since then */
 };
 
 /*
- * At a sample of TIME (ns, of whatever clock samples have), by which the kernel's time was TICKS; KERNEL_MODE
- * and RIP as the processor had them. False: it is not that kernel that runs, as far as can be told; until its
- * time goes on.
+ * At a sample of TIME (ns, of whatever clock samples have), by which the kernel's time was TICKS;
+ * KERNEL_MODE and RIP as the processor had them. False: it is not that kernel that runs, as far as
+ * can be told; until its time goes on.
  */
 bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks, bool kernel_mode,
 		       uint64_t rip);
@@ -39,9 +42,9 @@ bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks
 #define KERNEL_PULSE_LATE 1000000000ull
 
 /*
- * Was the kernel's time seen to go on within KERNEL_PULSE_FELT before TIME, and no faster than time does?
- * What only its memory tells may not be true any more where it was not: a VM of which nothing else is known
- * may have been reset. So it is until the first tick that is seen.
+ * Was the kernel's time seen to go on within KERNEL_PULSE_FELT before TIME, and no faster than time
+ * does? What only its memory tells may not be true any more where it was not: a VM of which nothing
+ * else is known may have been reset. So it is until the first tick that is seen.
  */
 bool kernel_pulse_is_felt(const struct kernel_pulse *pulse, uint64_t time);
 

@@ -27,7 +27,8 @@ struct search {
 	const struct guest_view *view;
 	size_t skip;
 	uint64_t rip;            /* that they have to map; 0: not known */
-	uint64_t seen[SKIP_MAX]; /* the second tables of candidates so far: all processes share a kernel's */
+	uint64_t seen[SKIP_MAX]; /* the second tables of candidates so far: all processes share a
+				    kernel's */
 	size_t seen_count;
 	uint64_t root;   /* GPA of the top table; 0: not found */
 	uint64_t parent; /* GPA of the table above it, of five levels; 0: not found */
@@ -70,8 +71,10 @@ static bool leads_to_image(const struct guest_view *view, uint64_t second)
 	uint8_t table[PAGE];
 	uint64_t entry;
 
-	return !guest_read_physical(view, second + SECOND_IMAGE * sizeof(entry), &entry, sizeof(entry)) &&
-	       is_table(entry) && !guest_read_physical(view, entry & ADDRESS, table, sizeof(table)) &&
+	return !guest_read_physical(view, second + SECOND_IMAGE * sizeof(entry), &entry,
+				    sizeof(entry)) &&
+	       is_table(entry) &&
+	       !guest_read_physical(view, entry & ADDRESS, table, sizeof(table)) &&
 	       maps_image(table);
 }
 
@@ -130,7 +133,8 @@ static bool look_for_parent(void *context, uint64_t gpa, const uint8_t *bytes, s
 	for (size_t at = 0; at < size; at += PAGE) {
 		uint64_t last = entry_of(bytes + at, TOP_IMAGE);
 
-		if (is_table(last) && (last & ADDRESS) == search->root && gpa + at != search->root) {
+		if (is_table(last) && (last & ADDRESS) == search->root &&
+		    gpa + at != search->root) {
 			search->parent = gpa + at;
 			return false;
 		}
@@ -138,7 +142,8 @@ static bool look_for_parent(void *context, uint64_t gpa, const uint8_t *bytes, s
 	return true;
 }
 
-int kernel_tables_find(struct vmm_memory *memory, size_t skip, uint64_t rip, struct guest_paging *paging)
+int kernel_tables_find(struct vmm_memory *memory, size_t skip, uint64_t rip,
+		       struct guest_paging *paging)
 {
 	struct search search = { .view = &memory->view, .skip = skip, .rip = rip };
 

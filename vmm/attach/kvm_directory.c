@@ -12,7 +12,8 @@
 #define KVM_DIRECTORY "/sys/kernel/debug/kvm"
 
 /* Any of the process's threads may have made the VM. */
-bool kvm_directory_find(struct kvm_directory *directory, const struct vmm_process *process, int vm_fd)
+bool kvm_directory_find(struct kvm_directory *directory, const struct vmm_process *process,
+			int vm_fd)
 {
 	DIR *all = opendir(KVM_DIRECTORY);
 	const struct dirent *entry;
@@ -22,8 +23,8 @@ bool kvm_directory_find(struct kvm_directory *directory, const struct vmm_proces
 	while (all && !found && (entry = readdir(all)))
 		if (sscanf(entry->d_name, "%d-%d", &tid, &fd) == 2 && fd == vm_fd &&
 		    vmm_process_has_thread(process, tid))
-			found = snprintf(directory->path, sizeof(directory->path), "%s/%d-%d", KVM_DIRECTORY,
-					 tid, fd) < (int)sizeof(directory->path);
+			found = snprintf(directory->path, sizeof(directory->path), "%s/%d-%d",
+					 KVM_DIRECTORY, tid, fd) < (int)sizeof(directory->path);
 	if (all)
 		closedir(all);
 	return found;

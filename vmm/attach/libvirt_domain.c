@@ -20,11 +20,11 @@
 #define COMMAND_LINE_MAX (256u << 10)
 
 /* What is used of libvirt.so.0 and libvirt-qemu.so.0; their SONAMEs have not changed since 2005. */
-#define LIBVIRT_FUNCTIONS(use)                                                                               \
-	use(virConnectOpenAuth) use(virConnectClose) use(virDomainLookupByName) use(virDomainFree)           \
-		use(virDomainIsActive) use(virDomainGetUUIDString) use(virGetLastError) use(virSetErrorFunc) \
-			use(virConnectSetKeepAlive) use(virDomainQemuMonitorCommand)                         \
-				use(virDomainMemoryPeek)
+#define LIBVIRT_FUNCTIONS(use)                                                                     \
+	use(virConnectOpenAuth) use(virConnectClose) use(virDomainLookupByName) use(virDomainFree) \
+		use(virDomainIsActive) use(virDomainGetUUIDString) use(virGetLastError)            \
+			use(virSetErrorFunc) use(virConnectSetKeepAlive)                           \
+				use(virDomainQemuMonitorCommand) use(virDomainMemoryPeek)
 
 #define DECLARE(function) __typeof__(&(function)) function;
 
@@ -46,8 +46,8 @@ static void ignore_error(void *context, virErrorPtr error)
 }
 
 #define LOAD(function) libvirt.function = dlsym(libvirt.library, #function);
-#define CHECK(function)                                                                                      \
-	if (!libvirt.function)                                                                               \
+#define CHECK(function)                                                                            \
+	if (!libvirt.function)                                                                     \
 		missing = #function;
 
 static void load(void)
@@ -104,7 +104,8 @@ static int open_connection(struct domain *domain, const char *uri)
 	if (domain->connection)
 		return 0;
 	error = fail(-ECONNREFUSED, "can not connect to libvirt at", uri ? uri : "its default URI");
-	return error_set(error, "%s; does it run here? --connect says where it is", error_message());
+	return error_set(error, "%s; does it run here? --connect says where it is",
+			 error_message());
 }
 
 /* virsh looks there too, and surprises with it. */
@@ -114,7 +115,8 @@ static int not_found(const struct domain *domain, const char *uri)
 
 	if (uri || !geteuid() || error != -ENOENT)
 		return error;
-	return error_set(error, "%s; those of the host are at --connect qemu:///system", error_message());
+	return error_set(error, "%s; those of the host are at --connect qemu:///system",
+			 error_message());
 }
 
 static int look_up(struct domain *domain, const char *uri)
@@ -168,7 +170,8 @@ int domain_monitor_command(const struct domain *domain, const char *command, cha
 	*reply = NULL;
 	if (!libvirt.virDomainQemuMonitorCommand(domain->domain, command, reply, 0) && *reply)
 		return 0;
-	if (libvirt.virGetLastError() && libvirt.virGetLastError()->code == VIR_ERR_OPERATION_INVALID)
+	if (libvirt.virGetLastError() &&
+	    libvirt.virGetLastError()->code == VIR_ERR_OPERATION_INVALID)
 		return fail(-ESRCH, "there is no monitor (any more) of the domain", domain->name);
 	return fail(-EREMOTEIO, "libvirt does not ask the monitor of the domain", domain->name);
 }
@@ -182,7 +185,8 @@ int domain_read_memory(const struct domain *domain, uint64_t gpa, void *to, size
 
 /* The process. */
 
-/* "guest=NAME" and what follows it; commas in names are doubled (libvirt: virQEMUBuildBufferEscapeComma()).
+/* "guest=NAME" and what follows it; commas in names are doubled (libvirt:
+ * virQEMUBuildBufferEscapeComma()).
  */
 static bool names_guest(const char *word, const char *name)
 {
@@ -205,7 +209,8 @@ static const char *next_word(const char *word, const char *end)
 	return word < end ? word : NULL;
 }
 
-bool domain_parse_command_line(const char *command_line, size_t size, const char *name, const char *uuid)
+bool domain_parse_command_line(const char *command_line, size_t size, const char *name,
+			       const char *uuid)
 {
 	const char *end = command_line + size, *value;
 	bool named = false, same = false;
@@ -234,7 +239,8 @@ static bool is_process_of(const struct domain *domain, pid_t pid, char *buffer)
 		size = read(fd, buffer, COMMAND_LINE_MAX);
 		close(fd);
 	}
-	return size > 0 && domain_parse_command_line(buffer, (size_t)size, domain->name, domain->uuid);
+	return size > 0 &&
+	       domain_parse_command_line(buffer, (size_t)size, domain->name, domain->uuid);
 }
 
 static int count_processes(const struct domain *domain, DIR *directory, char *buffer, pid_t *pid)
@@ -264,8 +270,9 @@ int domain_find_process(const struct domain *domain, pid_t *pid)
 	if (count == 1)
 		return 0;
 	if (count)
-		return error_set(-E2BIG, "%d processes say that they are the domain '%s': name one by --pid",
-				 count, domain->name);
+		return error_set(
+			-E2BIG, "%d processes say that they are the domain '%s': name one by --pid",
+			count, domain->name);
 	return error_set(
 		-ENOENT,
 		"no process of this machine is the domain '%s': it runs elsewhere, in a PID namespace "

@@ -24,9 +24,10 @@
 /* times the host's memory */
 #define HOST_MAX 4
 
-/* Where the hole begins: QEMU's q35 and pc, at their sizes; crosvm, kvmtool, Firecracker; the first: none is
- * reached. */
-static const uint64_t holes[] = { FOUR_GIB, 0x80000000, 0xc0000000, 0xe0000000, 0xb0000000, 0xd0000000 };
+/* Where the hole begins: QEMU's q35 and pc, at their sizes; crosvm, kvmtool, Firecracker; the
+ * first: none is reached. */
+static const uint64_t holes[] = { FOUR_GIB,   0x80000000, 0xc0000000,
+				  0xe0000000, 0xb0000000, 0xd0000000 };
 
 /* struct e820_table (kernel: arch/x86/include/asm/e820/types.h) */
 #define E820_MAX 256
@@ -42,15 +43,15 @@ struct block {
 };
 
 /*
- * Programs reserve more than they use: shadows of sanitizers, heaps of managed languages. A guest's memory is
- * one that a host can have, and to look through what is larger would take minutes.
+ * Programs reserve more than they use: shadows of sanitizers, heaps of managed languages. A guest's
+ * memory is one that a host can have, and to look through what is larger would take minutes.
  */
 static uint64_t block_max(void)
 {
 	struct sysinfo host;
-	uint64_t most = sysinfo(&host)
-				? BLOCK_MAX
-				: HOST_MAX * ((uint64_t)host.totalram + host.totalswap) * host.mem_unit;
+	uint64_t most = sysinfo(&host) ? BLOCK_MAX
+				       : HOST_MAX * ((uint64_t)host.totalram + host.totalswap) *
+						 host.mem_unit;
 
 	return most < BLOCK_MAX ? most : BLOCK_MAX;
 }
@@ -114,7 +115,8 @@ static bool fits(struct vmm_memory *memory, const struct block *block, uint64_t 
 	struct vmm_slot slots[2];
 	struct guest_paging paging;
 
-	vmm_memory_set_slots(memory, slots, memory_layout_split(block->hva, block->size, hole, slots));
+	vmm_memory_set_slots(memory, slots,
+			     memory_layout_split(block->hva, block->size, hole, slots));
 	return !kernel_tables_find(memory, 0, 0, &paging);
 }
 
@@ -142,9 +144,10 @@ int memory_layout_guess(struct vmm_memory *memory, const struct vmm_process *pro
 			return 0;
 		}
 	vmm_memory_set_slots(memory, NULL, 0);
-	return error_set(-ENOENT,
-			 "no memory of process %d is that of a guest which runs Linux, as far as can be told",
-			 process->pid);
+	return error_set(
+		-ENOENT,
+		"no memory of process %d is that of a guest which runs Linux, as far as can be told",
+		process->pid);
 }
 
 /* The guest's word is taken for what a processor can address. */
@@ -162,13 +165,15 @@ static uint64_t end_of_ram(struct vmm_memory *memory, const struct guest_kernel 
 	uint32_t count;
 
 	if (!symbols_find_name(kernel->symbols, "e820_table", &symbol) ||
-	    guest_read_virtual(&memory->view, &kernel->paging, symbol.start, &table, sizeof(table)) ||
+	    guest_read_virtual(&memory->view, &kernel->paging, symbol.start, &table,
+			       sizeof(table)) ||
 	    guest_read_virtual(&memory->view, &kernel->paging, table, &count, sizeof(count)) ||
 	    count > E820_MAX)
 		return 0;
 	for (uint32_t i = 0; i < count; i++) {
 		if (guest_read_virtual(&memory->view, &kernel->paging,
-				       table + sizeof(count) + i * sizeof(entry), &entry, sizeof(entry)))
+				       table + sizeof(count) + i * sizeof(entry), &entry,
+				       sizeof(entry)))
 			return 0;
 		if (entry.type == E820_RAM && is_sensible(&entry) && entry.start + entry.size > end)
 			end = entry.start + entry.size;
@@ -189,5 +194,6 @@ void memory_layout_correct(struct vmm_memory *memory, const struct guest_kernel 
 		hole = size - (end - FOUR_GIB);
 	if (hole > FOUR_GIB)
 		return;
-	vmm_memory_set_slots(memory, slots, memory_layout_split(memory->slots[0].hva, size, hole, slots));
+	vmm_memory_set_slots(memory, slots,
+			     memory_layout_split(memory->slots[0].hva, size, hole, slots));
 }

@@ -12,18 +12,19 @@
 #include "vmm/guest/linux/guest_kernel.h"
 
 /*
- * Sets MEMORY's slots. -ENOENT: no mapping of PROCESS is the memory of a guest that runs Linux, as far as
- * can be told (yet); the slots are then none. May take tenths of a second for each GiB.
+ * Sets MEMORY's slots. -ENOENT: no mapping of PROCESS is the memory of a guest that runs Linux, as
+ * far as can be told (yet); the slots are then none. May take tenths of a second for each GiB.
  */
 int memory_layout_guess(struct vmm_memory *memory, const struct vmm_process *process);
 
 /*
- * The guest's own map of its memory, which its firmware gave it, tells where the hole is: corrects slots that
- * were guessed.
+ * The guest's own map of its memory, which its firmware gave it, tells where the hole is: corrects
+ * slots that were guessed.
  */
 void memory_layout_correct(struct vmm_memory *memory, const struct guest_kernel *kernel);
 
-/* Guest RAM of SIZE bytes at HVA without [hole, 4 GiB), a hole that it may reach or not; the number of slots.
+/* Guest RAM of SIZE bytes at HVA without [hole, 4 GiB), a hole that it may reach or not; the number
+ * of slots.
  */
 size_t memory_layout_split(uint64_t hva, uint64_t size, uint64_t hole, struct vmm_slot slots[2]);
 

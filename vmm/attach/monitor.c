@@ -98,10 +98,11 @@ static int find_socket(const struct vmm_process *process, char *path, size_t siz
 	char own[OPTION_MAX];
 
 	if (!read_socket(process->pid, own, sizeof(own)))
-		return error_set(-ENOENT,
-				 "process %d (%s) was given no QMP socket that can be connected to: give its "
-				 "path by --qmp, or the domain's name by --domain",
-				 process->pid, process->name);
+		return error_set(
+			-ENOENT,
+			"process %d (%s) was given no QMP socket that can be connected to: give its "
+			"path by --qmp, or the domain's name by --domain",
+			process->pid, process->name);
 	snprintf(path, size, "/proc/%d/%s/%s", process->pid, *own == '/' ? "root" : "cwd", own);
 	return 0;
 }
@@ -123,16 +124,18 @@ static int open_socket(struct monitor *monitor, const char *path, const struct v
 
 	if (error || peer == process->pid)
 		return error;
-	return error_set(-EPERM, "the monitor at %s is that of process %d, not of %d (%s)", path, peer,
-			 process->pid, process->name);
+	return error_set(-EPERM, "the monitor at %s is that of process %d, not of %d (%s)", path,
+			 peer, process->pid, process->name);
 }
 
-int monitor_socket(const struct monitor_address *address, const struct vmm_process *process, char *path)
+int monitor_socket(const struct monitor_address *address, const struct vmm_process *process,
+		   char *path)
 {
 	if (!address->socket)
 		return find_socket(process, path, MONITOR_SOCKET_PATH);
 	if (strlen(address->socket) >= MONITOR_SOCKET_PATH)
-		return error_set(-ENAMETOOLONG, "the path of the monitor's socket is too long: %.100s...",
+		return error_set(-ENAMETOOLONG,
+				 "the path of the monitor's socket is too long: %.100s...",
 				 address->socket);
 	strcpy(path, address->socket);
 	return 0;
@@ -177,7 +180,8 @@ void monitor_close(struct monitor *monitor)
 
 /* Commands. */
 
-static int ask_domain(const struct domain *domain, const char *command, json_t *arguments, json_t **result)
+static int ask_domain(const struct domain *domain, const char *command, json_t *arguments,
+		      json_t **result)
 {
 	char *text = qmp_command_text(command, arguments), *reply;
 	json_t *answer;
@@ -196,7 +200,8 @@ static int ask_domain(const struct domain *domain, const char *command, json_t *
 	return error;
 }
 
-int monitor_execute(struct monitor *monitor, const char *command, json_t *arguments, json_t **result)
+int monitor_execute(struct monitor *monitor, const char *command, json_t *arguments,
+		    json_t **result)
 {
 	return monitor->qmp ? qmp_execute(monitor->qmp, command, arguments, result)
 			    : ask_domain(monitor->domain, command, arguments, result);
@@ -222,6 +227,8 @@ int monitor_find_process(const char *path, pid_t *pid)
 		return error;
 	qmp_close(qmp);
 	return *pid > 0 ? 0
-			: error_set(-ENOENT,
-				    "the process that listens at %s is in no PID namespace seen here", path);
+			: error_set(
+				  -ENOENT,
+				  "the process that listens at %s is in no PID namespace seen here",
+				  path);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The monitor of a QEMU, by whichever way there is: a socket of its own, or libvirt. One thread at a time;
- * commands wait for their answers, by libvirt for as long as QEMU takes.
+ * The monitor of a QEMU, by whichever way there is: a socket of its own, or libvirt. One thread at
+ * a time; commands wait for their answers, by libvirt for as long as QEMU takes.
  */
 #ifndef KVMSCOPE_ATTACH_MONITOR_H
 #define KVMSCOPE_ATTACH_MONITOR_H
@@ -23,9 +23,9 @@ struct monitor_address {
 struct monitor;
 
 /*
- * Connects. Where ADDRESS names nothing, PROCESS's own command line is asked for a socket. CANCEL_FD: as in
- * qmp_open(). -ENOENT: no way is known; -EPERM: the socket is that of another process; else the errors of
- * qmp_open() and domain_open().
+ * Connects. Where ADDRESS names nothing, PROCESS's own command line is asked for a socket.
+ * CANCEL_FD: as in qmp_open(). -ENOENT: no way is known; -EPERM: the socket is that of another
+ * process; else the errors of qmp_open() and domain_open().
  */
 int monitor_open(struct monitor **monitor, const struct monitor_address *address,
 		 const struct vmm_process *process, int cancel_fd);
@@ -37,13 +37,15 @@ bool monitor_known(const struct monitor_address *address, pid_t pid);
 #define MONITOR_SOCKET_PATH (QEMU_OPTION_MAX + 64)
 
 /*
- * The PATH, of MONITOR_SOCKET_PATH bytes, of the socket that monitor_open() connects to where no domain is
- * named. -ENOENT: no way is known; -ENAMETOOLONG.
+ * The PATH, of MONITOR_SOCKET_PATH bytes, of the socket that monitor_open() connects to where no
+ * domain is named. -ENOENT: no way is known; -ENAMETOOLONG.
  */
-int monitor_socket(const struct monitor_address *address, const struct vmm_process *process, char *path);
+int monitor_socket(const struct monitor_address *address, const struct vmm_process *process,
+		   char *path);
 
 /* As qmp_execute(). */
-int monitor_execute(struct monitor *monitor, const char *command, json_t *arguments, json_t **result);
+int monitor_execute(struct monitor *monitor, const char *command, json_t *arguments,
+		    json_t **result);
 
 /* A line of the monitor for humans; RESULT is a string. */
 int monitor_human(struct monitor *monitor, const char *line, json_t **result);
@@ -51,14 +53,17 @@ int monitor_human(struct monitor *monitor, const char *line, json_t **result);
 /* Works on NULL. */
 void monitor_close(struct monitor *monitor);
 
-/* The process that listens at the QMP socket PATH. -ENOENT: none that is seen here; the errors of qmp_open().
+/* The process that listens at the QMP socket PATH. -ENOENT: none that is seen here; the errors of
+ * qmp_open().
  */
 int monitor_find_process(const char *path, pid_t *pid);
 
 /*
- * The path of a UNIX socket with QMP in COMMAND_LINE of SIZE bytes, words that end with NUL: of -qmp,
- * -qmp-pretty, or of -mon with mode=control and its -chardev. False: there is none that can be connected to.
+ * The path of a UNIX socket with QMP in COMMAND_LINE of SIZE bytes, words that end with NUL: of
+ * -qmp, -qmp-pretty, or of -mon with mode=control and its -chardev. False: there is none that can
+ * be connected to.
  */
-bool monitor_parse_command_line(const char *command_line, size_t size, char *path, size_t path_size);
+bool monitor_parse_command_line(const char *command_line, size_t size, char *path,
+				size_t path_size);
 
 #endif

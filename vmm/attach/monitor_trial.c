@@ -14,8 +14,8 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "vmm/attach/qmp_reader.h"
 #include "vmm/attach/monitor.h"
+#include "vmm/attach/qmp_reader.h"
 
 /* s until it has to answer, and ms between tries. */
 #define ANSWER_MAX 20
@@ -76,10 +76,12 @@ static int check_runs(const struct trial *trial)
 	if (waitid(P_PID, (id_t)trial->pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
 		return 0;
 	if (info.si_code == CLD_EXITED && info.si_status == NOT_FOUND)
-		return error_set(-ENOENT,
-				 "no QEMU (qemu-system-x86_64) is installed here to try its monitor");
-	return error_set(-ECHILD,
-			 "QEMU (qemu-system-x86_64) was started to try its monitor, and ended at once");
+		return error_set(
+			-ENOENT,
+			"no QEMU (qemu-system-x86_64) is installed here to try its monitor");
+	return error_set(
+		-ECHILD,
+		"QEMU (qemu-system-x86_64) was started to try its monitor, and ended at once");
 }
 
 /* Its socket comes some time after it has started, and the greeting later still. */

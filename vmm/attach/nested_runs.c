@@ -45,8 +45,8 @@ struct nested_count nested_runs_look(const struct nested_runs *runs)
 {
 	struct nested_count count = { 0 };
 
-	count.known =
-		read_count(runs->entered_fd, &count.entered) && read_count(runs->inside_fd, &count.inside);
+	count.known = read_count(runs->entered_fd, &count.entered) &&
+		      read_count(runs->inside_fd, &count.inside);
 	return count;
 }
 

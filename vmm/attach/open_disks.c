@@ -11,8 +11,8 @@
 
 #define SIZE_MIN (1 << 20)
 
-/* A process in a mount namespace of its own, as libvirt's QEMU, may have a /dev with other nodes of the same
- * devices. */
+/* A process in a mount namespace of its own, as libvirt's QEMU, may have a /dev with other nodes of
+ * the same devices. */
 static bool is_same(const struct stat *a, const struct stat *b)
 {
 	if (S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode))
@@ -22,11 +22,12 @@ static bool is_same(const struct stat *a, const struct stat *b)
 
 static bool may_be_disk(const struct stat *status)
 {
-	return S_ISBLK(status->st_mode) || (S_ISREG(status->st_mode) && status->st_size >= SIZE_MIN);
+	return S_ISBLK(status->st_mode) ||
+	       (S_ISREG(status->st_mode) && status->st_size >= SIZE_MIN);
 }
 
-/* Anybody may have the mere path of a file open (O_PATH). The link has the rights of the descriptor: proc(5),
- * /proc/PID/fd. */
+/* Anybody may have the mere path of a file open (O_PATH). The link has the rights of the
+ * descriptor: proc(5), /proc/PID/fd. */
 static bool is_readable(int descriptors, const char *number)
 {
 	struct stat link;

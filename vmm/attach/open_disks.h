@@ -19,11 +19,11 @@ struct open_disks {
 };
 
 /*
- * Of the process whose /proc/PID is open as DIRECTORY: block devices, and files of 1 MiB or more, that it may
- * read and that have the same path here as there; of a block device it may have another node. None where its
- * descriptors may not be looked at. What is in them is not looked at: a disk of QEMU's own formats is among
- * them, as may be what is no disk, and one that a hostile process changes its descriptors for meanwhile,
- * which it only has the path of. Any thread.
+ * Of the process whose /proc/PID is open as DIRECTORY: block devices, and files of 1 MiB or more,
+ * that it may read and that have the same path here as there; of a block device it may have another
+ * node. None where its descriptors may not be looked at. What is in them is not looked at: a disk
+ * of QEMU's own formats is among them, as may be what is no disk, and one that a hostile process
+ * changes its descriptors for meanwhile, which it only has the path of. Any thread.
  */
 void open_disks_find(struct open_disks *disks, int directory);
 

@@ -22,13 +22,15 @@ void perf_event_set_frequency(struct perf_event_choice *choice, unsigned int fre
 	}
 }
 
-static void describe(struct perf_event_choice *choice, enum attach_event event, unsigned int frequency)
+static void describe(struct perf_event_choice *choice, enum attach_event event,
+		     unsigned int frequency)
 {
 	choice->event = event;
 	choice->attribute = (struct perf_event_attr){
 		.size = sizeof(choice->attribute),
 		.type = event == ATTACH_CYCLES ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
-		.config = event == ATTACH_CYCLES ? PERF_COUNT_HW_CPU_CYCLES : PERF_COUNT_SW_CPU_CLOCK,
+		.config =
+			event == ATTACH_CYCLES ? PERF_COUNT_HW_CPU_CYCLES : PERF_COUNT_SW_CPU_CLOCK,
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC_RAW, /* that of all samples */
 	};
@@ -64,7 +66,9 @@ int perf_event_open_thread(const struct perf_event_attr *attribute, pid_t tid)
 	if (fd != -EINVAL || !attribute->freq)
 		return fd;
 	lower.sample_freq = frequency_max();
-	return lower.sample_freq && lower.sample_freq < attribute->sample_freq ? try_open(&lower, tid) : fd;
+	return lower.sample_freq && lower.sample_freq < attribute->sample_freq
+		       ? try_open(&lower, tid)
+		       : fd;
 }
 
 int perf_event_explain(int error, pid_t pid)
@@ -80,18 +84,21 @@ int perf_event_explain(int error, pid_t pid)
 	return error_set(error, "perf can not sample process %d: %s", pid, strerror(-error));
 }
 
-/* Only events by a frequency have a limit, which is that kernel's of today: it lowers it by itself. */
+/* Only events by a frequency have a limit, which is that kernel's of today: it lowers it by itself.
+ */
 static void tell_limit(unsigned int frequency)
 {
 	unsigned int max = frequency_max();
 
 	if (max && frequency > max)
-		log_warning("cycles can be sampled at %u Hz at most here now, not at %u (see "
-			    "/proc/sys/kernel/perf_event_max_sample_rate): CPU time is sampled instead",
-			    max, frequency);
+		log_warning(
+			"cycles can be sampled at %u Hz at most here now, not at %u (see "
+			"/proc/sys/kernel/perf_event_max_sample_rate): CPU time is sampled instead",
+			max, frequency);
 }
 
-int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency, bool clock_only)
+int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency,
+		      bool clock_only)
 {
 	int fd = -ENOENT;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The perf event that vCPU threads are sampled by: cycles where they can be counted, else the clock. Any
- * thread. */
+/* The perf event that vCPU threads are sampled by: cycles where they can be counted, else the
+ * clock. Any thread. */
 #ifndef KVMSCOPE_ATTACH_PERF_EVENT_H
 #define KVMSCOPE_ATTACH_PERF_EVENT_H
 
@@ -11,22 +11,24 @@
 
 struct perf_event_choice {
 	enum attach_event event;
-	struct perf_event_attr attribute; /* of samples by CLOCK_MONOTONIC_RAW; without a sample_type */
+	struct perf_event_attr
+		attribute; /* of samples by CLOCK_MONOTONIC_RAW; without a sample_type */
 };
 
 /*
- * Tries it on process PID, at FREQUENCY Hz; the clock, if no other may be, with a warning where it is for the
- * frequency. -EACCES, -ENOTSUP and others of perf_event_open(), with the message.
+ * Tries it on process PID, at FREQUENCY Hz; the clock, if no other may be, with a warning where it
+ * is for the frequency. -EACCES, -ENOTSUP and others of perf_event_open(), with the message.
  */
-int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency, bool clock_only);
+int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency,
+		      bool clock_only);
 
 /* Hz: events that are opened from now on have it. */
 void perf_event_set_frequency(struct perf_event_choice *choice, unsigned int frequency);
 
 /*
- * An event on thread TID, on whatever CPU it runs; the descriptor, or a negative errno without message. Where
- * the kernel has come to allow a lower frequency only (kernel.perf_event_max_sample_rate), it has that one: a
- * sample says for how much it stands.
+ * An event on thread TID, on whatever CPU it runs; the descriptor, or a negative errno without
+ * message. Where the kernel has come to allow a lower frequency only
+ * (kernel.perf_event_max_sample_rate), it has that one: a sample says for how much it stands.
  */
 int perf_event_open_thread(const struct perf_event_attr *attribute, pid_t tid);
 

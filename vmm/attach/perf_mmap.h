@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A perf event of one thread and the kernel's ring of its records: perf_event_open(2). One thread at a time.
+/* A perf event of one thread and the kernel's ring of its records: perf_event_open(2). One thread
+ * at a time.
  */
 #ifndef KVMSCOPE_ATTACH_PERF_MMAP_H
 #define KVMSCOPE_ATTACH_PERF_MMAP_H
@@ -17,7 +18,8 @@ struct perf_ring {
 	uint64_t record[65536 / 8];        /* the latest that was read: never in two parts */
 };
 
-/* An event of thread TID, on whatever CPU; the errors of perf_event_open() and mmap(), without message. */
+/* An event of thread TID, on whatever CPU; the errors of perf_event_open() and mmap(), without
+ * message. */
 int perf_ring_open(struct perf_ring *ring, const struct perf_event_attr *attribute, pid_t tid);
 
 /* The next record, valid until the next call; NULL: there is none yet. */

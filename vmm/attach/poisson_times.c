@@ -7,8 +7,8 @@
 #define LONGEST       8
 #define INTERVALS_MAX 10
 #define PERIOD_MAX    100000000ull
-/* Times as long as it stood still, on average, that a thread is let alone for besides once: the guest has to
- * get somewhere. */
+/* Times as long as it stood still, on average, that a thread is let alone for besides once: the
+ * guest has to get somewhere. */
 #define REST_MORE 3
 
 /* Above 0, up to 1. Marsaglia's xorshift64. */

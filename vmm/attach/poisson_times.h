@@ -2,11 +2,11 @@
 /*
  * When to look at a thread, and what CPU time a look stands for.
  *
- * Looks are a Poisson process: by the host's clock, and with that by the thread's CPU time, too, however it
- * sleeps in between. The CPU time since the last look that found it running then tells nothing about where
- * the thread is at this one, and shares of these times are those of what it ran. Intervals of another law do
- * not have that: of a burst of work about as long as they are, looks would stand in its parts for too much or
- * too little.
+ * Looks are a Poisson process: by the host's clock, and with that by the thread's CPU time, too,
+ * however it sleeps in between. The CPU time since the last look that found it running then tells
+ * nothing about where the thread is at this one, and shares of these times are those of what it
+ * ran. Intervals of another law do not have that: of a burst of work about as long as they are,
+ * looks would stand in its parts for too much or too little.
  *
  * No function waits or keeps anything: any thread.
  */
@@ -20,20 +20,21 @@ struct look_times {
 	uint64_t random;   /* state of the generator; not 0 */
 };
 
-/* ns: of the first time after PLANNED that is not before EARLIEST; those between them are left out. An
- * interval is at most 8 mean ones. */
+/* ns: of the first time after PLANNED that is not before EARLIEST; those between them are left out.
+ * An interval is at most 8 mean ones. */
 uint64_t look_times_next(struct look_times *times, uint64_t planned, uint64_t earliest);
 
 /*
- * ns that a thread is let alone for that a look stopped for STOPPED: as long at least, four times as long on
- * average, and 25 times at most. At random, too: rests that are all alike, where they are longer than an
- * interval, would take looks into the step of a guest whose work comes round as often.
+ * ns that a thread is let alone for that a look stopped for STOPPED: as long at least, four times
+ * as long on average, and 25 times at most. At random, too: rests that are all alike, where they
+ * are longer than an interval, would take looks into the step of a guest whose work comes round as
+ * often.
  */
 uint64_t look_times_rest(struct look_times *times, uint64_t stopped);
 
 /*
- * ns that a look stands for after RAN ns of CPU time: at most 10 intervals, or 100 ms where that is more.
- * After a longer time nobody knows what was in it.
+ * ns that a look stands for after RAN ns of CPU time: at most 10 intervals, or 100 ms where that is
+ * more. After a longer time nobody knows what was in it.
  */
 uint64_t look_times_period(const struct look_times *times, uint64_t ran);
 

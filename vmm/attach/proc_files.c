@@ -34,7 +34,8 @@ ssize_t proc_read(int directory, const char *path, char *text, size_t size)
 	return length;
 }
 
-int proc_each_number(int directory, const char *path, bool (*each)(void *context, int number), void *context)
+int proc_each_number(int directory, const char *path, bool (*each)(void *context, int number),
+		     void *context)
 {
 	int fd = openat(directory, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *entries = fd < 0 ? NULL : fdopendir(fd);

@@ -45,16 +45,17 @@ int vmm_process_scan(struct vmm_process *process)
 	int error;
 
 	if (process->monitored)
-		return vmm_process_ended(process) ? error_set(-ESRCH, "process %d has ended", process->pid)
-						  : 0;
+		return vmm_process_ended(process)
+			       ? error_set(-ESRCH, "process %d has ended", process->pid)
+			       : 0;
 	error = process_scan_vm(process);
 	if (!error)
 		sort_vcpus(process);
 	return error;
 }
 
-/* A directory's links are those to its own directories, to itself and from its parent (fs/proc/base.c,
- * proc_task_getattr()). */
+/* A directory's links are those to its own directories, to itself and from its parent
+ * (fs/proc/base.c, proc_task_getattr()). */
 struct vmm_process_size vmm_process_size(const struct vmm_process *process)
 {
 	struct stat tasks = { 0 }, descriptors = { 0 };
@@ -155,7 +156,8 @@ static int open_process(struct vmm_process *process)
 {
 	process->pid_fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
 	if (process->pid_fd < 0)
-		return error_set(-errno, "there is no process %d: %s", process->pid, strerror(errno));
+		return error_set(-errno, "there is no process %d: %s", process->pid,
+				 strerror(errno));
 	process->directory = proc_open(process->pid);
 	if (process->directory < 0)
 		return error_set(process->directory, "can not open /proc/%d: %s", process->pid,
@@ -228,7 +230,8 @@ static bool look_for_vm(void *context, int fd)
 	struct list *list = context;
 	char link[64];
 
-	list->has_vm = proc_read_link(list->directory, fd, link, sizeof(link)) && process_words_are_vm(link);
+	list->has_vm = proc_read_link(list->directory, fd, link, sizeof(link)) &&
+		       process_words_are_vm(link);
 	return !list->has_vm;
 }
 

@@ -31,8 +31,8 @@ struct vmm_vcpu {
 };
 
 /*
- * One that was unplugged is none, as far as somebody tells that its thread has ended: QEMU keeps its
- * descriptor for when it is plugged in again (QEMU: kvm_destroy_vcpu()).
+ * One that was unplugged is none, as far as somebody tells that its thread has ended: QEMU keeps
+ * its descriptor for when it is plugged in again (QEMU: kvm_destroy_vcpu()).
  */
 struct vmm_process {
 	pid_t pid;
@@ -42,29 +42,30 @@ struct vmm_process {
 	int wanted_vm; /* see vmm_process_open_vm() */
 	int vm_fd;     /* the number of its VM's first descriptor, in that process */
 	size_t vms;    /* that it has; of several it is that one alone */
-	/* Its vCPUs are those that QEMU's monitor tells: it has no VM of KVM, or it may not be looked at. */
+	/* Its vCPUs are those that QEMU's monitor tells: it has no VM of KVM, or it may not be
+	 * looked at. */
 	bool monitored;
 	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* in order of their ids */
 	size_t vcpu_count;
 };
 
 /*
- * Opens process PID and finds its VM, for vmm_process_close(). 0, or with a message: -ESRCH, there is no such
- * process; -EACCES, it may not be looked at; -ENOENT, it has no VM (any more); -E2BIG, it has several, which
- * the message names; -ENOMEM and the errors of open(2).
+ * Opens process PID and finds its VM, for vmm_process_close(). 0, or with a message: -ESRCH, there
+ * is no such process; -EACCES, it may not be looked at; -ENOENT, it has no VM (any more); -E2BIG,
+ * it has several, which the message names; -ENOMEM and the errors of open(2).
  */
 int vmm_process_open(struct vmm_process **process, pid_t pid);
 
 /*
- * The same, of its VM at descriptor VM_FD; 0: the only one. -ENOENT also: that is none; -ENOTSUP: it has
- * several, and KVM does not tell their vCPUs apart (kvm_directory.h).
+ * The same, of its VM at descriptor VM_FD; 0: the only one. -ENOENT also: that is none; -ENOTSUP:
+ * it has several, and KVM does not tell their vCPUs apart (kvm_directory.h).
  */
 int vmm_process_open_vm(struct vmm_process **process, pid_t pid, int vm_fd);
 
 /*
- * Opens process PID, whose vCPUs QEMU's monitor tells (vmm_process_set_vcpus()), for vmm_process_close(); it
- * has none until then, and no VM is looked for. 0, or with a message: -ESRCH, -ENOMEM and the errors of
- * open(2).
+ * Opens process PID, whose vCPUs QEMU's monitor tells (vmm_process_set_vcpus()), for
+ * vmm_process_close(); it has none until then, and no VM is looked for. 0, or with a message:
+ * -ESRCH, -ENOMEM and the errors of open(2).
  */
 int vmm_process_open_monitored(struct vmm_process **process, pid_t pid);
 
@@ -72,16 +73,16 @@ int vmm_process_open_monitored(struct vmm_process **process, pid_t pid);
 void vmm_process_close(struct vmm_process *process);
 
 /*
- * Looks again: vCPUs come and go (hot-plug), and threads that were not known may be by now; so may VMs beside
- * its own, which it stays with. 0, or the errors of vmm_process_open_vm(), -ESRCH where it has ended; then it
- * is as it was. Of a monitored one only that is looked for. Takes 20 ms where a thread is not told by others
- * (process_threads.h).
+ * Looks again: vCPUs come and go (hot-plug), and threads that were not known may be by now; so may
+ * VMs beside its own, which it stays with. 0, or the errors of vmm_process_open_vm(), -ESRCH where
+ * it has ended; then it is as it was. Of a monitored one only that is looked for. Takes 20 ms where
+ * a thread is not told by others (process_threads.h).
  */
 int vmm_process_scan(struct vmm_process *process);
 
 /*
- * How many threads and descriptors it has, which tells at once that vCPUs may have come or gone. Descriptors
- * are counted from Linux 6.2 on (fs/proc/fd.c, proc_readfd_count()), and are 0 before.
+ * How many threads and descriptors it has, which tells at once that vCPUs may have come or gone.
+ * Descriptors are counted from Linux 6.2 on (fs/proc/fd.c, proc_readfd_count()), and are 0 before.
  */
 struct vmm_process_size {
 	unsigned long threads, descriptors;
@@ -96,26 +97,29 @@ uint64_t vmm_process_cpu_time(const struct vmm_process *process);
 /* Has it ended? Any thread. */
 bool vmm_process_ended(const struct vmm_process *process);
 
-/* Somebody knows that thread TID runs vCPU ID; false: it is none of this process, or there is no such vCPU.
+/* Somebody knows that thread TID runs vCPU ID; false: it is none of this process, or there is no
+ * such vCPU.
  */
 bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid);
 
-/* Somebody knows that the thread that ran vCPU ID has ended: there is none, unless another thread is known.
+/* Somebody knows that the thread that ran vCPU ID has ended: there is none, unless another thread
+ * is known.
  */
 void vmm_process_lose_vcpu(struct vmm_process *process, unsigned int id);
 
-/* QEMU's monitor tells these vCPUs, at most VMM_VCPUS_MAX; if KVM does, only the threads of those that it has
- * are taken from them. */
+/* QEMU's monitor tells these vCPUs, at most VMM_VCPUS_MAX; if KVM does, only the threads of those
+ * that it has are taken from them. */
 void vmm_process_set_vcpus(struct vmm_process *process, const struct vmm_vcpu *vcpus, size_t count);
 
 /* Is TID, in our PID namespace, one of its threads, now? Any thread. */
 bool vmm_process_has_thread(const struct vmm_process *process, pid_t tid);
 
-/* The thread that has number TID in the process's own PID namespace, by its number in ours; 0: there is none.
- * Any thread. */
+/* The thread that has number TID in the process's own PID namespace, by its number in ours; 0:
+ * there is none. Any thread. */
 pid_t vmm_process_find_thread(const struct vmm_process *process, pid_t tid);
 
-/* The processes that have VMs, as far as we may look, in no order; their number, at most MAX. Any thread. */
+/* The processes that have VMs, as far as we may look, in no order; their number, at most MAX. Any
+ * thread. */
 size_t vmm_process_list(pid_t *pids, size_t max);
 
 #endif

@@ -78,14 +78,15 @@ static int check(const struct scan *scan, int error)
 	if (error == -EACCES || error == -EPERM || (!scan->vm.vcpu_count && scan->hidden))
 		return error_set(
 			-EACCES,
-			"process %d may not be looked at: be root, or its user and with CAP_SYS_PTRACE", pid);
+			"process %d may not be looked at: be root, or its user and with CAP_SYS_PTRACE",
+			pid);
 	if (error == -ESRCH || error == -ENOENT)
 		return error_set(-ESRCH, "process %d has ended", pid);
 	if (error)
 		return error_set(error, "can not look at process %d: %s", pid, strerror(-error));
 	if (!scan->vms.count || !scan->vm.vcpu_count)
-		return error_set(-ENOENT, "process %d (%s) runs no VM: it has no %s of KVM open", pid,
-				 scan->process->name, scan->vms.count ? "vCPU" : "VM");
+		return error_set(-ENOENT, "process %d (%s) runs no VM: it has no %s of KVM open",
+				 pid, scan->process->name, scan->vms.count ? "vCPU" : "VM");
 	return 0;
 }
 
@@ -107,8 +108,9 @@ static int wanted_vm(const struct scan *scan)
 {
 	const struct vmm_process *process = scan->process;
 
-	return process->wanted_vm || scan->vms.count < 2 || !process->vcpu_count ? process->wanted_vm
-										 : process->vm_fd;
+	return process->wanted_vm || scan->vms.count < 2 || !process->vcpu_count
+		       ? process->wanted_vm
+		       : process->vm_fd;
 }
 
 static int choose_vm(struct scan *scan)
@@ -133,8 +135,8 @@ static bool had_vcpu(const struct vmm_process *process, unsigned int id)
 	return false;
 }
 
-/* Of the VM's vCPUs: ids that another one's has, too, are told once. Without KVM's directory those that it
- * had when it was alone. */
+/* Of the VM's vCPUs: ids that another one's has, too, are told once. Without KVM's directory those
+ * that it had when it was alone. */
 static int keep_own_vcpus(struct scan *scan)
 {
 	const struct vmm_process *process = scan->process;
@@ -157,8 +159,8 @@ static int keep_own_vcpus(struct scan *scan)
 	}
 	vm->vcpu_count = count;
 	return count ? 0
-		     : error_set(-ENOENT, "VM %d of process %d (%s) has no vCPU", vm->fd, process->pid,
-				 process->name);
+		     : error_set(-ENOENT, "VM %d of process %d (%s) has no vCPU", vm->fd,
+				 process->pid, process->name);
 }
 
 static void tell(const struct scan *scan)
@@ -177,7 +179,8 @@ static void tell(const struct scan *scan)
 
 static int look(struct scan *scan)
 {
-	int error = check(scan, proc_each_number(scan->process->directory, "fd", take_descriptor, scan));
+	int error = check(scan,
+			  proc_each_number(scan->process->directory, "fd", take_descriptor, scan));
 
 	if (!error)
 		error = choose_vm(scan);

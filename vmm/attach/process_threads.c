@@ -9,8 +9,8 @@
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/process_words.h"
 
-/* A thread that runs its guest is seldom seen waiting for it: it is looked at so often, with a pause of PAUSE
- * us behind each look. */
+/* A thread that runs its guest is seldom seen waiting for it: it is looked at so often, with a
+ * pause of PAUSE us behind each look. */
 #define CALL_LOOKS 20
 #define PAUSE      1000
 
@@ -42,7 +42,8 @@ static bool all_known(const struct process_vm *vm)
 }
 
 /* The first who says it is believed. */
-static void set_thread(struct process_vm *vm, struct process_vcpu *vcpu, pid_t tid, const char *found)
+static void set_thread(struct process_vm *vm, struct process_vcpu *vcpu, pid_t tid,
+		       const char *found)
 {
 	if (vcpu->is.tid || is_taken(vm, tid))
 		return;
@@ -108,7 +109,8 @@ static void claim(struct process_vm *vm, struct process_vcpu *vcpu, pid_t tid)
 		set_thread(vm, vcpu, tid, by_name);
 }
 
-/* Who names the threads of some vCPUs names those of all: one without was unplugged, or is yet to come. */
+/* Who names the threads of some vCPUs names those of all: one without was unplugged, or is yet to
+ * come. */
 static bool names_tell(const struct process_vm *vm)
 {
 	bool told = false;
@@ -134,8 +136,8 @@ static bool read_name(const struct search *search, int tid, unsigned int *id)
 }
 
 /*
- * QEMU's names count vCPUs, and KVM has them by their APIC ids, which have gaps where the cores of a socket
- * are no power of two: where a name is of no vCPU, none is believed.
+ * QEMU's names count vCPUs, and KVM has them by their APIC ids, which have gaps where the cores of
+ * a socket are no power of two: where a name is of no vCPU, none is believed.
  */
 static bool check_name(void *context, int tid)
 {
@@ -191,7 +193,8 @@ void process_vm_find_threads(struct process_vm *vm, const struct vmm_process *pr
 	if (vm->alone && !all_known(vm))
 		ask_names(&search);
 	leave_out_unplugged(vm);
-	for (int i = 0; vm->alone && i < CALL_LOOKS && !all_known(vm) && (search.misnamed || !names_tell(vm));
+	for (int i = 0;
+	     vm->alone && i < CALL_LOOKS && !all_known(vm) && (search.misnamed || !names_tell(vm));
 	     i++) {
 		proc_each_number(process->directory, "task", take_call, &search);
 		usleep(PAUSE);

@@ -6,8 +6,8 @@
  *	name	of the thread: "CPU 0/KVM" of QEMU, "vCPU 0", "fc_vcpu 0", ...
  *	call	it waits in ioctl(KVM_RUN) of the vCPU's descriptor
  *
- * A vCPU whose thread nobody tells has none: none is guessed. One whose thread has ended, as KVM tells, was
- * unplugged: it is none, until another thread is known. Any one thread at a time.
+ * A vCPU whose thread nobody tells has none: none is guessed. One whose thread has ended, as KVM
+ *tells, was unplugged: it is none, until another thread is known. Any one thread at a time.
  */
 #ifndef KVMSCOPE_ATTACH_PROCESS_THREADS_H
 #define KVMSCOPE_ATTACH_PROCESS_THREADS_H
@@ -35,9 +35,9 @@ struct process_vm {
 struct process_vcpu *process_vm_vcpu(struct process_vm *vm, unsigned int id);
 
 /*
- * Fills in the threads of VM's vCPUs, which have none yet, as far as somebody tells: first those that PROCESS
- * had and that are there still. Leaves out those that were unplugged. Waits up to 20 ms where neither KVM
- * tells all of them, nor any has a name.
+ * Fills in the threads of VM's vCPUs, which have none yet, as far as somebody tells: first those
+ * that PROCESS had and that are there still. Leaves out those that were unplugged. Waits up to 20
+ * ms where neither KVM tells all of them, nor any has a name.
  */
 void process_vm_find_threads(struct process_vm *vm, const struct vmm_process *process);
 

@@ -59,16 +59,16 @@ bool process_words_thread(const char *name, unsigned int *id)
 }
 
 /*
- * "16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc... 0x7f12...": the number of the call, its six arguments, RSP and
- * RIP; "running" while it is in none. KVM's own workers in the process show the call that made them, without
- * RIP.
+ * "16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc... 0x7f12...": the number of the call, its six arguments,
+ * RSP and RIP; "running" while it is in none. KVM's own workers in the process show the call that
+ * made them, without RIP.
  */
 bool process_words_run_call(const char *text, int *fd)
 {
 	unsigned long number, descriptor, request, stack, code;
 
-	if (sscanf(text, "%lu %lx %lx %*x %*x %*x %*x %lx %lx", &number, &descriptor, &request, &stack,
-		   &code) != 5 ||
+	if (sscanf(text, "%lu %lx %lx %*x %*x %*x %*x %lx %lx", &number, &descriptor, &request,
+		   &stack, &code) != 5 ||
 	    number != SYS_ioctl || request != KVM_RUN || descriptor > INT32_MAX || !stack || !code)
 		return false;
 	*fd = (int)descriptor;

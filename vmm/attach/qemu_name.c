@@ -12,8 +12,8 @@ static bool implied_name(const char *options, char *name, size_t size)
 {
 	char option[QEMU_OPTION_MAX];
 
-	return qemu_next_option(&options, option, sizeof(option)) && *option && !strchr(option, '=') &&
-	       snprintf(name, size, "%s", option) < (int)size;
+	return qemu_next_option(&options, option, sizeof(option)) && *option &&
+	       !strchr(option, '=') && snprintf(name, size, "%s", option) < (int)size;
 }
 
 bool qemu_name_parse(const char *command_line, size_t size, char name[QEMU_NAME_SIZE])

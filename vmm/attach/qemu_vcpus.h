@@ -7,10 +7,10 @@
 #include <sys/types.h>
 
 /*
- * The ids of all vCPUs that the QEMU with COMMAND_LINE, SIZE bytes as /proc/PID/cmdline has it, may get while
- * it runs are below it, VMM_VCPUS_MAX at most. They are APIC IDs, in which each level of the topology has
- * bits of its own, so they can be more than there are vCPUs (QEMU: include/hw/i386/topology.h). 0: it does
- * not say.
+ * The ids of all vCPUs that the QEMU with COMMAND_LINE, SIZE bytes as /proc/PID/cmdline has it, may
+ * get while it runs are below it, VMM_VCPUS_MAX at most. They are APIC IDs, in which each level of
+ * the topology has bits of its own, so they can be more than there are vCPUs (QEMU:
+ * include/hw/i386/topology.h). 0: it does not say.
  */
 unsigned int qemu_vcpu_ids_parse(const char *command_line, size_t size);
 

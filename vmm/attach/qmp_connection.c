@@ -209,7 +209,8 @@ static int read_message(struct qmp *qmp, json_t **message)
 
 			*message = json_loadb(qmp->bytes, length, 0, NULL);
 			drop(qmp, length);
-			return *message ? 0 : error_set(-EPROTO, "QEMU's monitor says what is no JSON");
+			return *message ? 0
+					: error_set(-EPROTO, "QEMU's monitor says what is no JSON");
 		}
 		error = receive(qmp);
 		if (error)
@@ -217,7 +218,8 @@ static int read_message(struct qmp *qmp, json_t **message)
 	}
 }
 
-/* Frees a MESSAGE that was not waited for. Who sends such without end is heard no longer than who is silent.
+/* Frees a MESSAGE that was not waited for. Who sends such without end is heard no longer than who
+ * is silent.
  */
 static int skip_message(const struct qmp *qmp, json_t *message)
 {
@@ -232,8 +234,8 @@ static int skip_message(const struct qmp *qmp, json_t *message)
 }
 
 /*
- * The answer to the last command. Events come before it; and what QEMU had still to answer to whoever was
- * connected before, which it tells whoever is now.
+ * The answer to the last command. Events come before it; and what QEMU had still to answer to
+ * whoever was connected before, which it tells whoever is now.
  */
 static int read_answer(struct qmp *qmp, json_t **answer)
 {
@@ -260,7 +262,8 @@ static int send_text(struct qmp *qmp, const char *text, size_t size)
 			continue;
 		}
 		if (errno != EAGAIN && errno != EINTR)
-			return error_set(-errno, "can not write to QEMU's monitor: %s", strerror(errno));
+			return error_set(-errno, "can not write to QEMU's monitor: %s",
+					 strerror(errno));
 		error = wait_for(qmp, POLLOUT);
 		if (error)
 			return error;
@@ -329,10 +332,11 @@ static int greet(struct qmp *qmp, const char *path)
 
 	qmp->id = first_id(qmp);
 	if (error == -ETIMEDOUT)
-		return error_set(-EBUSY,
-				 "the monitor at %s does not greet: somebody else is connected to it; give "
-				 "QEMU one more by -qmp unix:PATH,server=on,wait=off",
-				 path);
+		return error_set(
+			-EBUSY,
+			"the monitor at %s does not greet: somebody else is connected to it; give "
+			"QEMU one more by -qmp unix:PATH,server=on,wait=off",
+			path);
 	if (error)
 		return error;
 	error = json_is_object(json_object_get(greeting, "QMP"))
@@ -373,7 +377,8 @@ static int connect_to(struct qmp *qmp, const char *path, pid_t *peer)
 		return error_set(errno == EAGAIN ? -EBUSY : -errno,
 				 "can not connect to the monitor at %s: %s", path, strerror(errno));
 	if (getsockopt(qmp->fd, SOL_SOCKET, SO_PEERCRED, &other, &size))
-		return error_set(-errno, "can not ask who listens at %s: %s", path, strerror(errno));
+		return error_set(-errno, "can not ask who listens at %s: %s", path,
+				 strerror(errno));
 	*peer = other.pid;
 	return greet(qmp, path);
 }

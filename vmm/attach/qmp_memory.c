@@ -32,7 +32,8 @@ static bool parse_range(const char *line, struct vmm_slot *slot)
 	char kind[8];
 
 	if (sscanf(line, " %" SCNx64 "-%" SCNx64 " (prio %*d, %7[a-z]", &first, &last, kind) != 3 ||
-	    (strcmp(kind, "ram") != 0 && strcmp(kind, "rom") != 0) || last < first || last >= GPA_END)
+	    (strcmp(kind, "ram") != 0 && strcmp(kind, "rom") != 0) || last < first ||
+	    last >= GPA_END)
 		return false;
 	*slot = (struct vmm_slot){ .gpa = first, .size = last - first + 1 };
 	return true;

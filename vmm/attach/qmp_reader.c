@@ -25,8 +25,9 @@
 
 /* A look takes QEMU's main loop, and its big lock: at most one part in so many, over many looks. */
 #define LOOK_SHARE 10
-/* Until it is answered libvirt keeps others from the domain; and QEMU's main loop waits, without wanting a
- * processor, for vCPUs of KVM to come out of the guest (QEMU: do_run_on_cpu()): at most one part in so many.
+/* Until it is answered libvirt keeps others from the domain; and QEMU's main loop waits, without
+ * wanting a processor, for vCPUs of KVM to come out of the guest (QEMU: do_run_on_cpu()): at most
+ * one part in so many.
  */
 #define WAIT_SHARE 2
 /* Between two tries of a monitor that went away, and two questions which vCPUs there are. */
@@ -40,9 +41,11 @@ enum looker_state { LOOKER_OPENS, LOOKER_WORKS, LOOKER_FAILED };
 
 struct looker {
 	char *socket, *domain, *uri; /* of the monitor's address; owned */
-	struct vmm_process process;  /* with descriptors of its own: the thread may outlive the attachment */
-	uint64_t interval;           /* ns */
-	int main_fd; /* schedstat of the process's first thread, QEMU's main loop; -1: it is not to be read */
+	struct vmm_process
+		process;   /* with descriptors of its own: the thread may outlive the attachment */
+	uint64_t interval; /* ns */
+	int main_fd; /* schedstat of the process's first thread, QEMU's main loop; -1: it is not to
+			be read */
 	int stop_fd; /* eventfd */
 
 	pthread_mutex_t lock; /* of all that follows */
@@ -100,8 +103,10 @@ static uint64_t random_interval(uint64_t interval)
 	return interval / 2 + (uint64_t)((double)interval * number / UINT32_MAX);
 }
 
-/* Of the TOOK ns until QEMU had answered, those of its main loop; all, where the kernel does not tell. */
-static uint64_t time_of_main_loop(const struct looker *looker, uint64_t wanted_before, uint64_t took)
+/* Of the TOOK ns until QEMU had answered, those of its main loop; all, where the kernel does not
+ * tell. */
+static uint64_t time_of_main_loop(const struct looker *looker, uint64_t wanted_before,
+				  uint64_t took)
 {
 	uint64_t wanted = read_wanted(looker->main_fd) - wanted_before;
 
@@ -113,7 +118,8 @@ static uint64_t latest_of(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* What looks cost makes the interval longer, and not less random: a rest of one length is a step to keep. */
+/* What looks cost makes the interval longer, and not less random: a rest of one length is a step to
+ * keep. */
 static void plan_look(struct looker *looker, uint64_t begun, uint64_t took, uint64_t of_main_loop)
 {
 	uint64_t rest = latest_of(of_main_loop * LOOK_SHARE, took * WAIT_SHARE);
@@ -134,7 +140,8 @@ static void count_look(struct looker *looker, uint64_t begun, uint64_t took, uin
 
 static int look(struct looker *looker)
 {
-	uint64_t wanted = read_wanted(looker->main_fd), begun = now(), time = clock_ns(CLOCK_MONOTONIC_RAW);
+	uint64_t wanted = read_wanted(looker->main_fd), begun = now(),
+		 time = clock_ns(CLOCK_MONOTONIC_RAW);
 	uint64_t took, of_main_loop;
 	json_t *text = NULL;
 	int error = monitor_human(looker->monitor, "info registers -a", &text);
@@ -240,10 +247,11 @@ static int check_version(struct looker *looker)
 	json_decref(result);
 	if (!looker->process.monitored || major > 7 || (major == 7 && minor >= 2))
 		return 0;
-	return error_set(-ENOTSUP,
-			 "QEMU %lld.%lld does not keep the program counter while it emulates, so where the "
-			 "guest is can not be asked for; from 7.2 on it can",
-			 (long long)major, (long long)minor);
+	return error_set(
+		-ENOTSUP,
+		"QEMU %lld.%lld does not keep the program counter while it emulates, so where the "
+		"guest is can not be asked for; from 7.2 on it can",
+		(long long)major, (long long)minor);
 }
 
 static int open_monitor(struct looker *looker)
@@ -431,8 +439,8 @@ static int fill(struct looker *looker, const struct monitor_address *address,
 	looker->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (looker->process.pid_fd < 0 || looker->process.directory < 0 || looker->stop_fd < 0)
 		return error_set(-errno, "can not make descriptors: %s", strerror(errno));
-	if (!copy_text(&looker->socket, address->socket) || !copy_text(&looker->domain, address->domain) ||
-	    !copy_text(&looker->uri, address->uri))
+	if (!copy_text(&looker->socket, address->socket) ||
+	    !copy_text(&looker->domain, address->domain) || !copy_text(&looker->uri, address->uri))
 		return error_set(-ENOMEM, "no memory for QEMU's monitor");
 	return 0;
 }
@@ -450,12 +458,14 @@ static int start_thread(struct looker *looker)
 	pthread_attr_destroy(&detached);
 	if (error)
 		looker->ended = true;
-	return error ? error_set(error, "can not start the thread of QEMU's monitor: %s", strerror(-error))
+	return error ? error_set(error, "can not start the thread of QEMU's monitor: %s",
+				 strerror(-error))
 		     : 0;
 }
 
 /* Until the thread has done what DONE asks for, for SECONDS at most; with the lock. */
-static void wait_until(struct looker *looker, bool (*done)(const struct looker *looker), time_t seconds)
+static void wait_until(struct looker *looker, bool (*done)(const struct looker *looker),
+		       time_t seconds)
 {
 	struct timespec end;
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread that looks at the vCPUs of a QEMU through its monitor, now and then and at random moments, as it
- * may have to wait for each answer. What it sees waits in a queue to be taken.
+ * A thread that looks at the vCPUs of a QEMU through its monitor, now and then and at random
+ * moments, as it may have to wait for each answer. What it sees waits in a queue to be taken.
  *
  * What is exact, and what is not: with TCG the vCPU runs on while the monitor reads it (QEMU:
- * hmp_info_registers() -> cpu_dump_state(); only vCPUs of KVM are synchronized). RIP is one load, and code
- * that QEMU generates sets it at the end of each block since QEMU 7.2 (target/i386/tcg/translate.c,
- * gen_jmp_rel(): TARGET_TB_PCREL, later CF_PCREL), so it is the start of the block that ran at that moment;
- * older ones leave it for as long as blocks jump to each other, and are refused. All else is of moments
- * around that one.
+ * hmp_info_registers() -> cpu_dump_state(); only vCPUs of KVM are synchronized). RIP is one load,
+ * and code that QEMU generates sets it at the end of each block since QEMU 7.2
+ * (target/i386/tcg/translate.c, gen_jmp_rel(): TARGET_TB_PCREL, later CF_PCREL), so it is the start
+ * of the block that ran at that moment; older ones leave it for as long as blocks jump to each
+ * other, and are refused. All else is of moments around that one.
  */
 #ifndef KVMSCOPE_ATTACH_QMP_READER_H
 #define KVMSCOPE_ATTACH_QMP_READER_H
@@ -16,11 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/attach/qmp_samples.h"
-#include "vmm/attach/vmm_memory.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
 #include "vmm/attach/qmp_registers.h"
+#include "vmm/attach/qmp_samples.h"
+#include "vmm/attach/vmm_memory.h"
 
 /* Hz. Each look takes QEMU's main loop and its big lock for some time. */
 #define LOOKER_FREQUENCY_MAX 200
@@ -28,18 +28,20 @@
 struct looker;
 
 /*
- * Connects to the monitor at ADDRESS (copied) of PROCESS and waits until it has told its vCPUs, for 10 s at
- * most. FREQUENCY in Hz, at most LOOKER_FREQUENCY_MAX, is what is tried, in a tenth of QEMU's main loop's
- * time and half of all time at most. Errors: those of monitor_open(); -ENOTSUP: it is no x86, or a TCG that
- * is too old; -ETIMEDOUT.
+ * Connects to the monitor at ADDRESS (copied) of PROCESS and waits until it has told its vCPUs, for
+ * 10 s at most. FREQUENCY in Hz, at most LOOKER_FREQUENCY_MAX, is what is tried, in a tenth of
+ * QEMU's main loop's time and half of all time at most. Errors: those of monitor_open(); -ENOTSUP:
+ * it is no x86, or a TCG that is too old; -ETIMEDOUT.
  */
 int looker_start(struct looker **looker, const struct monitor_address *address,
 		 const struct vmm_process *process, unsigned int frequency);
 
-/* The vCPUs as the monitor told them last, VMM_VCPUS_MAX at most, with threads in QEMU's PID namespace. */
+/* The vCPUs as the monitor told them last, VMM_VCPUS_MAX at most, with threads in QEMU's PID
+ * namespace. */
 size_t looker_vcpus(struct looker *looker, struct qmp_vcpu *vcpus);
 
-/* The guest's memory as the monitor told it last, VMM_SLOTS_MAX slots at most; 0: it does not tell. */
+/* The guest's memory as the monitor told it last, VMM_SLOTS_MAX slots at most; 0: it does not tell.
+ */
 size_t looker_slots(struct looker *looker, struct vmm_slot *slots);
 
 /* Looks at VCPU from now on. -ESRCH: its thread has ended. */
@@ -47,8 +49,8 @@ int looker_add(struct looker *looker, const struct vmm_vcpu *vcpu);
 void looker_remove(struct looker *looker, unsigned int id);
 
 /*
- * Takes looks, MAX at most, the oldest first; their number. LOST: how many could not be taken meanwhile, as
- * the queue was full or the monitor did not answer.
+ * Takes looks, MAX at most, the oldest first; their number. LOST: how many could not be taken
+ * meanwhile, as the queue was full or the monitor did not answer.
  */
 size_t looker_take(struct looker *looker, struct look *looks, size_t max, uint64_t *lost);
 
@@ -62,7 +64,8 @@ struct looker_statistics {
 
 void looker_statistics(struct looker *looker, struct looker_statistics *statistics);
 
-/* Ends it. If it waits for libvirt it ends when that answers, and uses nothing of its caller's then. */
+/* Ends it. If it waits for libvirt it ends when that answers, and uses nothing of its caller's
+ * then. */
 void looker_stop(struct looker *looker);
 
 #endif

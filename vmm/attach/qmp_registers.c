@@ -72,8 +72,9 @@ static bool get_segment(struct text text, const char *name, uint64_t *base, uint
 	const char *at = find_name(text, name);
 	uint64_t selector, limit;
 
-	return at && (at = read_number(at, text.end, &selector)) && (at = read_number(at, text.end, base)) &&
-	       (at = read_number(at, text.end, &limit)) && read_number(at, text.end, flags);
+	return at && (at = read_number(at, text.end, &selector)) &&
+	       (at = read_number(at, text.end, base)) && (at = read_number(at, text.end, &limit)) &&
+	       read_number(at, text.end, flags);
 }
 
 /* "IDT=     fffffe0000000000 00000fff" */
@@ -154,8 +155,9 @@ static bool parse_vcpu(struct text text, struct qmp_registers *registers)
 
 	return (get_general(text, found) || get_general_32(text, found)) &&
 	       (get(text, "RFL=", &found->rflags) || get(text, "EFL=", &found->rflags)) &&
-	       get_flag(text, "HLT=", &registers->halted) && get_flag(text, "SMM=", &registers->smm) &&
-	       get_code_segment(text, found) && get_system(text, found);
+	       get_flag(text, "HLT=", &registers->halted) &&
+	       get_flag(text, "SMM=", &registers->smm) && get_code_segment(text, found) &&
+	       get_system(text, found);
 }
 
 /* "CPU#3" and a line's end. */
@@ -202,10 +204,12 @@ static int check_target(const json_t *vcpu)
 
 static bool parse_vcpu_thread(const json_t *from, struct qmp_vcpu *vcpu)
 {
-	const json_t *id = json_object_get(from, "cpu-index"), *tid = json_object_get(from, "thread-id");
+	const json_t *id = json_object_get(from, "cpu-index"),
+		     *tid = json_object_get(from, "thread-id");
 
-	if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= VMM_VCPUS_MAX ||
-	    !json_is_integer(tid) || json_integer_value(tid) <= 0 || json_integer_value(tid) > INT32_MAX)
+	if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+	    json_integer_value(id) >= VMM_VCPUS_MAX || !json_is_integer(tid) ||
+	    json_integer_value(tid) <= 0 || json_integer_value(tid) > INT32_MAX)
 		return false;
 	*vcpu = (struct qmp_vcpu){ .id = (unsigned int)json_integer_value(id),
 				   .tid = (pid_t)json_integer_value(tid) };

@@ -15,13 +15,14 @@
 
 struct qmp_registers {
 	unsigned int id;
-	struct guest_registers registers; /* RIP is linear: with the base of CS in it where that counts */
+	struct guest_registers
+		registers; /* RIP is linear: with the base of CS in it where that counts */
 	bool halted, smm;
 };
 
 /*
- * The first vCPU in TEXT, and where the text of the next one begins. False: there is none any more. A vCPU
- * whose text does not have everything is passed over.
+ * The first vCPU in TEXT, and where the text of the next one begins. False: there is none any more.
+ * A vCPU whose text does not have everything is passed over.
  */
 bool qmp_parse_registers(const char **text, struct qmp_registers *registers);
 
@@ -31,8 +32,8 @@ struct qmp_vcpu {
 };
 
 /*
- * The vCPUs that the RESULT of query-cpus-fast tells, at most MAX; their number. -EPROTO: that is not its
- * result; -ENOTSUP: they are no x86, whose name is in the message.
+ * The vCPUs that the RESULT of query-cpus-fast tells, at most MAX; their number. -EPROTO: that is
+ * not its result; -ENOTSUP: they are no x86, whose name is in the message.
  */
 int qmp_parse_vcpus(const json_t *result, struct qmp_vcpu *vcpus, size_t max);
 

@@ -10,7 +10,8 @@
 #include "shared/error.h"
 #include "vmm/attach/thread_status.h"
 
-/* The kernel tells a running thread's time once in a tick: so many looks share what it tells then. */
+/* The kernel tells a running thread's time once in a tick: so many looks share what it tells then.
+ */
 #define UNTIMED_MAX 8
 
 struct looked_at {
@@ -51,7 +52,8 @@ static void settle(struct looks *looks, struct looked_at *at, uint64_t period)
 	at->untimed_count = 0;
 }
 
-/* The vCPUs that the thread of the one at FIRST runs: of those that run now, each had as much of its time. */
+/* The vCPUs that the thread of the one at FIRST runs: of those that run now, each had as much of
+ * its time. */
 static void settle_thread(struct looks *looks, size_t first)
 {
 	pid_t tid = looks->of[first]->vcpu.tid;
@@ -150,7 +152,8 @@ int looks_add(struct looks *looks, const struct vmm_process *process, const stru
 				  .time_fd = thread_file_open(process, vcpu->tid, "schedstat") };
 	if (at->time_fd < 0) {
 		free(at);
-		return error_set(-ESRCH, "thread %d of process %d has ended", vcpu->tid, process->pid);
+		return error_set(-ESRCH, "thread %d of process %d has ended", vcpu->tid,
+				 process->pid);
 	}
 	at->used = read_used(at->time_fd);
 	assert(looks->count < VMM_VCPUS_MAX);

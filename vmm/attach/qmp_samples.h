@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looks at vCPUs by a monitor, and what each stands for: the CPU time that the vCPU's thread used since the
- * look before. A halted vCPU is passed over: its time goes to the next look that finds it running. Where one
- * thread runs several vCPUs in turn (TCG with thread=single) those that run share it alike, as QEMU has them
- * do. Looks whose time is known wait in a queue to be taken.
+ * Looks at vCPUs by a monitor, and what each stands for: the CPU time that the vCPU's thread used
+ * since the look before. A halted vCPU is passed over: its time goes to the next look that finds it
+ * running. Where one thread runs several vCPUs in turn (TCG with thread=single) those that run
+ * share it alike, as QEMU has them do. Looks whose time is known wait in a queue to be taken.
  *
  * One thread at a time, the lock is its user's.
  */
@@ -48,14 +48,16 @@ void looks_remove(struct looks *looks, unsigned int id);
 /* Of all, at the end. */
 void looks_free(struct looks *looks);
 
-/* What the monitor wrote of all vCPUs (qmp_parse_registers()), as they were at TIME, CLOCK_MONOTONIC_RAW. */
+/* What the monitor wrote of all vCPUs (qmp_parse_registers()), as they were at TIME,
+ * CLOCK_MONOTONIC_RAW. */
 void looks_see(struct looks *looks, const char *text, uint64_t time);
 
-/* Nobody has looked until now: what the vCPUs did meanwhile is in no look. So many are lost as are taken each
- * INTERVAL, ns. */
+/* Nobody has looked until now: what the vCPUs did meanwhile is in no look. So many are lost as are
+ * taken each INTERVAL, ns. */
 void looks_miss(struct looks *looks, uint64_t interval);
 
-/* Takes looks, MAX at most, the oldest first; their number. LOST: how many could not be taken meanwhile. */
+/* Takes looks, MAX at most, the oldest first; their number. LOST: how many could not be taken
+ * meanwhile. */
 size_t looks_take(struct looks *looks, struct look *taken, size_t max, uint64_t *lost);
 
 #endif

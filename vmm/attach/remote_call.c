@@ -26,8 +26,8 @@
 #define XSAVE_LEGACY   512
 #define XSAVE_HEADER   64
 #define XSAVE_FEATURES 63
-#define XSAVE_SOFTWARE                                                                                       \
-	464 /* where software may put something; ptrace tells there which features there are                 \
+#define XSAVE_SOFTWARE                                                                             \
+	464 /* where software may put something; ptrace tells there which features there are       \
 	     */
 #define XSAVE_TILES (1ull << 18) /* AMX's, which a thread has only if it asked for them */
 
@@ -42,7 +42,8 @@ static size_t move_length(const uint8_t *at, size_t before)
 	return before >= 1 && at[-1] == 0xb8 ? 1 : 0;
 }
 
-static const uint8_t *find(const uint8_t *from, const uint8_t *end, const uint8_t *code, size_t size)
+static const uint8_t *find(const uint8_t *from, const uint8_t *end, const uint8_t *code,
+			   size_t size)
 {
 	return memmem(from, (size_t)(end - from), code, size);
 }
@@ -71,15 +72,16 @@ void remote_code_search(struct remote_code *code, const uint8_t *bytes, size_t s
 		code->sigreturn = find_sigreturn(bytes, size, hva);
 }
 
-static int transfer(const struct remote *remote, long number, const struct iovec *ours, size_t our_count,
-		    const struct iovec *theirs, size_t their_count)
+static int transfer(const struct remote *remote, long number, const struct iovec *ours,
+		    size_t our_count, const struct iovec *theirs, size_t their_count)
 {
 	size_t size = 0;
 
 	for (size_t i = 0; i < their_count; i++)
 		size += theirs[i].iov_len;
 	/* The flags lie on the stack: an int would leave half of them undefined. */
-	return syscall(number, remote->stop->tid, ours, our_count, theirs, their_count, 0ul) == (long)size
+	return syscall(number, remote->stop->tid, ours, our_count, theirs, their_count, 0ul) ==
+			       (long)size
 		       ? 0
 		       : -EFAULT;
 }
@@ -93,7 +95,8 @@ static int read_before(struct remote *remote)
 				      { sigreturn, 3 + sizeof(sigreturn_code) } };
 	const struct iovec theirs[] = { { (void *)remote->place, remote->size },
 					{ (void *)remote->code->call, sizeof(call) },
-					{ (void *)remote->code->sigreturn, 3 + sizeof(sigreturn_code) } };
+					{ (void *)remote->code->sigreturn,
+					  3 + sizeof(sigreturn_code) } };
 
 	if (transfer(remote, SYS_process_vm_readv, ours, 3, theirs, 3))
 		return -EFAULT;
@@ -105,7 +108,8 @@ static int read_before(struct remote *remote)
 
 static int move_frame(const struct remote *remote, struct remote_frame *from)
 {
-	const struct iovec ours = { from, remote->size }, theirs = { (void *)remote->place, remote->size };
+	const struct iovec ours = { from, remote->size },
+			   theirs = { (void *)remote->place, remote->size };
 
 	return transfer(remote, SYS_process_vm_writev, &ours, 1, &theirs, 1);
 }
@@ -134,12 +138,13 @@ static void fill_registers(const struct user_regs_struct *from, greg_t *to)
 	to[REG_CSGSFS] = (greg_t)((from->cs & 0xffff) | (from->ss & 0xffff) << 48);
 }
 
-/* Of the part that FEATURE has in the area: it is the same in each, and CPUID is slow where the host is a VM
- * itself, so it is asked once and not at each stop. */
+/* Of the part that FEATURE has in the area: it is the same in each, and CPUID is slow where the
+ * host is a VM itself, so it is asked once and not at each stop. */
 static size_t feature_end(unsigned int feature)
 {
 	static _Atomic uint32_t ends[XSAVE_FEATURES];
-	uint32_t end = atomic_load_explicit(&ends[feature], memory_order_relaxed), length, offset, unused;
+	uint32_t end = atomic_load_explicit(&ends[feature], memory_order_relaxed), length, offset,
+		 unused;
 
 	if (end)
 		return end;
@@ -160,7 +165,8 @@ static size_t xstate_size(uint64_t features)
 	return size;
 }
 
-/* Says as the kernel does in frames of its own how large the area is: copy_fpstate_to_sigframe(). */
+/* Says as the kernel does in frames of its own how large the area is: copy_fpstate_to_sigframe().
+ */
 static int close_xstate(uint8_t *xstate, size_t *size)
 {
 	const uint32_t end = FP_XSTATE_MAGIC2;
@@ -215,7 +221,8 @@ static int fill_frame(struct remote *remote)
 	frame->return_to = remote->code->sigreturn;
 	context->uc_flags |= UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS;
 	context->uc_stack.ss_flags = SS_INVALID;
-	context->uc_mcontext.fpregs = (fpregset_t)(remote->place + offsetof(struct remote_frame, xstate));
+	context->uc_mcontext.fpregs =
+		(fpregset_t)(remote->place + offsetof(struct remote_frame, xstate));
 	fill_registers(own, context->uc_mcontext.gregs);
 	return ptrace((enum __ptrace_request)PTRACE_GETSIGMASK, remote->stop->tid, sizeof(uint64_t),
 		      &context->uc_sigmask)

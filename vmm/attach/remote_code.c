@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where the instructions of remote calls are: in what is mapped of files, and in the kernel's vDSO. */
+/* Where the instructions of remote calls are: in what is mapped of files, and in the kernel's vDSO.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,8 +16,8 @@
 #define PIECE (1u << 20)
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGE_PRESENT (1ull << 63)
-/* Bytes that are searched: what a process has mapped is its own choice, and may have no end. The C library,
- * which has both, is a hundredth of that. */
+/* Bytes that are searched: what a process has mapped is its own choice, and may have no end. The C
+ * library, which has both, is a hundredth of that. */
 #define MAPPING_MAX  (64ull << 20)
 #define SEARCHED_MAX (512ull << 20)
 
@@ -31,8 +32,8 @@ static bool parse_code(const char *line, struct mapping *mapping)
 	uint64_t end;
 	char rights[5], path[2];
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %x:%x %*s %1s", &mapping->hva, &end, rights,
-		   &mapping->major, &mapping->minor, path) != 6 ||
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %x:%x %*s %1s", &mapping->hva, &end,
+		   rights, &mapping->major, &mapping->minor, path) != 6 ||
 	    mapping->hva >= end || strncmp(rights, "r-xp", 4) != 0 ||
 	    (*path != '/' && !strstr(line, "[vdso]")))
 		return false;
@@ -50,7 +51,8 @@ static FILE *open_file(const struct vmm_process *process, const char *name)
 	return file;
 }
 
-/* Is it on a file system that another process gives the pages of, now or never? proc_pid_mountinfo(5) */
+/* Is it on a file system that another process gives the pages of, now or never?
+ * proc_pid_mountinfo(5) */
 static bool is_on_fuse(const struct vmm_process *process, const struct mapping *mapping)
 {
 	FILE *mounts = open_file(process, "mountinfo");
@@ -62,8 +64,9 @@ static bool is_on_fuse(const struct vmm_process *process, const struct mapping *
 
 	while (!is && getline(&line, &room, mounts) > 0) {
 		type = strstr(line, " - ");
-		is = type && sscanf(line, "%*s %*s %u:%u", &major, &minor) == 2 && major == mapping->major &&
-		     minor == mapping->minor && !strncmp(type + 3, "fuse", strlen("fuse"));
+		is = type && sscanf(line, "%*s %*s %u:%u", &major, &minor) == 2 &&
+		     major == mapping->major && minor == mapping->minor &&
+		     !strncmp(type + 3, "fuse", strlen("fuse"));
 	}
 	free(line);
 	if (mounts)
@@ -80,8 +83,8 @@ struct search {
 	const struct vmm_process *process;
 	struct remote_code *code;
 	int memory_fd, pagemap_fd;
-	bool waits;                   /* also for pages that are not in memory, if they are on a disk */
-	uint8_t bytes[PIECE];         /* for what was read */
+	bool waits;           /* also for pages that are not in memory, if they are on a disk */
+	uint8_t bytes[PIECE]; /* for what was read */
 	uint64_t pages[PIECE / PAGE]; /* as the kernel has them */
 };
 
@@ -109,7 +112,8 @@ static void search_present(struct search *search, uint64_t hva, size_t size)
 		  (off_t)(hva / PAGE * sizeof(search->pages[0]))) !=
 	    (ssize_t)(count * sizeof(search->pages[0])))
 		return;
-	for (size_t first = skip_pages(search, 0, count, false); first < count && !is_found(search->code);
+	for (size_t first = skip_pages(search, 0, count, false);
+	     first < count && !is_found(search->code);
 	     first = skip_pages(search, end, count, false)) {
 		end = skip_pages(search, first, count, true);
 		search_bytes(search, hva + first * PAGE, (end - first) * PAGE);
@@ -119,7 +123,8 @@ static void search_present(struct search *search, uint64_t hva, size_t size)
 /* Pieces overlap by a page, as an instruction may lie across. */
 static void search_mapping(struct search *search, const struct mapping *mapping)
 {
-	for (uint64_t done = 0; done < mapping->size && !is_found(search->code); done += PIECE - PAGE) {
+	for (uint64_t done = 0; done < mapping->size && !is_found(search->code);
+	     done += PIECE - PAGE) {
 		uint64_t left = mapping->size - done;
 		size_t size = left < PIECE ? (size_t)left : PIECE;
 
@@ -138,7 +143,8 @@ static void search_maps(struct search *search, FILE *maps)
 	size_t room = 0;
 
 	while (!is_found(search->code) && left && getline(&line, &room, maps) > 0) {
-		if (!parse_code(line, &mapping) || (search->waits && is_on_fuse(search->process, &mapping)))
+		if (!parse_code(line, &mapping) ||
+		    (search->waits && is_on_fuse(search->process, &mapping)))
 			continue;
 		if (mapping.size > MAPPING_MAX)
 			mapping.size = MAPPING_MAX;
@@ -182,9 +188,11 @@ int remote_code_find(struct remote_code *code, const struct vmm_process *process
 	if (search->pagemap_fd >= 0)
 		close(search->pagemap_fd);
 	free(search);
-	return is_found(code) ? 0
-			      : error_set(-ENOTSUP,
-					  "process %d has no instructions that can be borrowed for a system "
-					  "call, or can not be read",
-					  process->pid);
+	return is_found(code)
+		       ? 0
+		       : error_set(
+				 -ENOTSUP,
+				 "process %d has no instructions that can be borrowed for a system "
+				 "call, or can not be read",
+				 process->pid);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest memory of a domain whose process may not be looked at: libvirt's API reads it for whoever may
- * talk to libvirt (virDomainMemoryPeek(), by QEMU's pmemsave), some 100 times slower. So it is fetched by
- * blocks, which are kept for a moment. Any thread; calls wait for libvirtd.
+ * The guest memory of a domain whose process may not be looked at: libvirt's API reads it for
+ * whoever may talk to libvirt (virDomainMemoryPeek(), by QEMU's pmemsave), some 100 times slower.
+ * So it is fetched by blocks, which are kept for a moment. Any thread; calls wait for libvirtd.
  */
 #ifndef KVMSCOPE_ATTACH_REMOTE_MEMORY_H
 #define KVMSCOPE_ATTACH_REMOTE_MEMORY_H

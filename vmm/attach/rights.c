@@ -27,7 +27,8 @@ static bool is_accessible(const char *path, int mode)
 
 	if (!faccessat(AT_FDCWD, path, mode, AT_EACCESS))
 		return true;
-	if (errno != ENOENT || snprintf(directory, sizeof(directory), "%s", path) >= (int)sizeof(directory))
+	if (errno != ENOENT ||
+	    snprintf(directory, sizeof(directory), "%s", path) >= (int)sizeof(directory))
 		return false;
 	slash = strrchr(directory, '/');
 	if (slash)
@@ -43,7 +44,8 @@ static bool are_accessible(const struct rights_file *files, size_t count)
 	return true;
 }
 
-/* May perf sample a thread, the kernel included? Of our own: nothing else is asked of other ones. */
+/* May perf sample a thread, the kernel included? Of our own: nothing else is asked of other ones.
+ */
 static bool may_use_perf(void)
 {
 	struct perf_event_attr attribute = { .size = sizeof(attribute),
@@ -90,16 +92,19 @@ static int settle(const struct spare *spares, size_t count)
 		if (!capng_have_capability(CAPNG_PERMITTED, spares[i].capability))
 			continue;
 		if (spares[i].needed)
-			log_debug("the right %s is kept", capng_capability_to_name(spares[i].capability));
+			log_debug("the right %s is kept",
+				  capng_capability_to_name(spares[i].capability));
 		capng_update(spares[i].needed ? CAPNG_ADD : CAPNG_DROP,
-			     spares[i].needed ? CAPNG_EFFECTIVE : CAPNG_PERMITTED, spares[i].capability);
+			     spares[i].needed ? CAPNG_EFFECTIVE : CAPNG_PERMITTED,
+			     spares[i].capability);
 	}
 	return capng_apply(CAPNG_SELECT_CAPS) ? -EPERM : 0;
 }
 
 static int refuse(int error)
 {
-	return error_set(error, "rights that are not needed can not be given up: %s", strerror(-error));
+	return error_set(error, "rights that are not needed can not be given up: %s",
+			 strerror(-error));
 }
 
 int rights_keep_only(const unsigned int *capabilities, size_t count)
@@ -115,7 +120,8 @@ int rights_keep_only(const unsigned int *capabilities, size_t count)
 	for (size_t i = 0; i < count; i++)
 		if (has[capabilities[i]])
 			capng_update(CAPNG_ADD,
-				     CAPNG_EFFECTIVE | CAPNG_PERMITTED | (may_limit ? CAPNG_BOUNDING_SET : 0),
+				     CAPNG_EFFECTIVE | CAPNG_PERMITTED |
+					     (may_limit ? CAPNG_BOUNDING_SET : 0),
 				     capabilities[i]);
 	if (capng_apply(may_limit ? CAPNG_SELECT_BOTH : CAPNG_SELECT_CAPS) ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
@@ -125,7 +131,8 @@ int rights_keep_only(const unsigned int *capabilities, size_t count)
 
 int rights_keep(const struct rights_file *files, size_t count, bool reads_filters)
 {
-	struct spare spares[] = { { .capability = CAP_DAC_OVERRIDE }, { .capability = CAP_SYS_ADMIN } };
+	struct spare spares[] = { { .capability = CAP_DAC_OVERRIDE },
+				  { .capability = CAP_SYS_ADMIN } };
 	const size_t spare_count = sizeof(spares) / sizeof(spares[0]);
 	int error;
 

@@ -34,7 +34,8 @@ static int open_event(size_t cpu)
 		.sample_period = 1,
 	};
 
-	return (int)syscall(SYS_perf_event_open, &attribute, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	return (int)syscall(SYS_perf_event_open, &attribute, -1, (int)cpu, -1,
+			    PERF_FLAG_FD_CLOEXEC);
 }
 
 static int put_event(struct rip_events *events, int map_fd, size_t cpu)

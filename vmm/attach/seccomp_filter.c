@@ -9,7 +9,8 @@
 #define PTRACE_SECCOMP_GET_FILTER 0x420c
 #endif
 
-/* A process has no more of them than together have MAX_INSNS_PER_PATH instructions (kernel/seccomp.c). */
+/* A process has no more of them than together have MAX_INSNS_PER_PATH instructions
+ * (kernel/seccomp.c). */
 #define FILTERS_MAX 1024
 
 struct machine {
@@ -118,7 +119,8 @@ static void step(struct machine *machine, const struct sock_filter *at)
 	case BPF_ST:
 	case BPF_STX:
 		if (at->k < BPF_MEMWORDS)
-			machine->memory[at->k] = BPF_CLASS(at->code) == BPF_ST ? machine->a : machine->x;
+			machine->memory[at->k] =
+				BPF_CLASS(at->code) == BPF_ST ? machine->a : machine->x;
 		break;
 	case BPF_ALU:
 		compute(machine, at);
@@ -135,7 +137,8 @@ static void step(struct machine *machine, const struct sock_filter *at)
 }
 
 /* Jumps lead forward only. */
-__u32 seccomp_filter_run(const struct sock_filter *filter, size_t count, const struct seccomp_data *call)
+__u32 seccomp_filter_run(const struct sock_filter *filter, size_t count,
+			 const struct seccomp_data *call)
 {
 	struct machine machine = { .call = call };
 
@@ -159,8 +162,8 @@ static bool passes(__u32 result)
 	return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_LOG;
 }
 
-bool seccomp_filter_passes(const struct sock_filter *filter, size_t length, const struct seccomp_data *calls,
-			   size_t count)
+bool seccomp_filter_passes(const struct sock_filter *filter, size_t length,
+			   const struct seccomp_data *calls, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (!passes(seccomp_filter_run(filter, length, &calls[i])))
@@ -174,12 +177,14 @@ int seccomp_filters_check(pid_t tid, const struct seccomp_data *calls, size_t co
 	static _Thread_local struct sock_filter filter[BPF_MAXINSNS];
 
 	for (size_t i = 0; i < FILTERS_MAX; i++) {
-		long length = ptrace((enum __ptrace_request)PTRACE_SECCOMP_GET_FILTER, tid, i, NULL);
+		long length =
+			ptrace((enum __ptrace_request)PTRACE_SECCOMP_GET_FILTER, tid, i, NULL);
 
 		if (length < 0 && errno == ENOENT)
 			return 0;
 		if (length < 0 || length > BPF_MAXINSNS ||
-		    ptrace((enum __ptrace_request)PTRACE_SECCOMP_GET_FILTER, tid, i, filter) != length)
+		    ptrace((enum __ptrace_request)PTRACE_SECCOMP_GET_FILTER, tid, i, filter) !=
+			    length)
 			return -EPERM;
 		if (!seccomp_filter_passes(filter, (size_t)length, calls, count))
 			return -EACCES;

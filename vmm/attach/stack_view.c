@@ -30,14 +30,16 @@ static bool is_copied(const struct attach_stack *stack, uint64_t gva)
 	return stack->size && gva >= first && gva < stack->registers.rsp + stack->size;
 }
 
-static int translate(const struct guest_view *view, uint64_t gva, struct guest_translation *translation)
+static int translate(const struct guest_view *view, uint64_t gva,
+		     struct guest_translation *translation)
 {
 	const struct stack_view *self = view->context;
 	const struct attach_stack *stack = self->stack;
 
 	if (is_copied(stack, gva)) {
 		*translation = (struct guest_translation){
-			.gpa = COPY_GPA + (gva - (stack->registers.rsp & ~(PAGE - 1))), .page_size = PAGE
+			.gpa = COPY_GPA + (gva - (stack->registers.rsp & ~(PAGE - 1))),
+			.page_size = PAGE
 		};
 		return 0;
 	}

@@ -22,7 +22,8 @@ static const struct itimerspec kill_time = { .it_value = { .tv_sec = 2 } };
 /* Of this thread, while it may have stopped another. */
 static _Thread_local const struct stop_guard *volatile guarding;
 
-static void set(const struct stop_guard *guard, const struct itimerspec *wake, const struct itimerspec *kill)
+static void set(const struct stop_guard *guard, const struct itimerspec *wake,
+		const struct itimerspec *kill)
 {
 	timer_settime(guard->wake, 0, wake, NULL);
 	timer_settime(guard->kill, 0, kill, NULL);
@@ -81,9 +82,10 @@ int stop_guard_begin(struct stop_guard *guard)
 	int error = guard->open ? 0 : open_guard(guard);
 
 	if (error)
-		return error_set(error,
-				 "no timer to end a vCPU's stop by, if kvmscope is stopped meanwhile: %s",
-				 strerror(-error));
+		return error_set(
+			error,
+			"no timer to end a vCPU's stop by, if kvmscope is stopped meanwhile: %s",
+			strerror(-error));
 	guarding = guard;
 	set(guard, &wake_time, &kill_time);
 	return 0;

@@ -52,8 +52,8 @@ struct outcome {
 };
 
 /*
- * A thread that looks, or stands by for one whose look hangs: nobody knows how long the other process lets a
- * look take.
+ * A thread that looks, or stands by for one whose look hangs: nobody knows how long the other
+ * process lets a look take.
  */
 struct stopper {
 	struct remote remote; /* the thread's, as the guard and what it saw */
@@ -62,8 +62,9 @@ struct stopper {
 	pthread_t thread;
 
 	/* With the lock. */
-	uint64_t began;            /* ns, CLOCK_MONOTONIC: its look; 0: it does not look */
-	struct sampled_vcpu *vcpu; /* it looks at; whoever removes that sets NULL, and the thread frees it */
+	uint64_t began; /* ns, CLOCK_MONOTONIC: its look; 0: it does not look */
+	struct sampled_vcpu
+		*vcpu; /* it looks at; whoever removes that sets NULL, and the thread frees it */
 
 	struct stop_guard guard;
 	struct stop_sample seen;
@@ -95,11 +96,12 @@ static uint64_t now(void)
 /* The threads that stop others. */
 
 /*
- * What a look stands for: the CPU time since the last one that found the thread running. The thread has just
- * come off its processor, so that the kernel's sum has all of it. Where the kernel keeps none (no
- * CONFIG_SCHED_INFO) it is the time since the last look.
+ * What a look stands for: the CPU time since the last one that found the thread running. The thread
+ * has just come off its processor, so that the kernel's sum has all of it. Where the kernel keeps
+ * none (no CONFIG_SCHED_INFO) it is the time since the last look.
  */
-static uint64_t period_of(const struct stop_sampler *sampler, struct sampled_vcpu *vcpu, uint64_t passed)
+static uint64_t period_of(const struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
+			  uint64_t passed)
 {
 	struct thread_times times;
 	uint64_t ran;
@@ -133,7 +135,8 @@ static struct stop_sample *next_place(struct stop_sampler *sampler)
 }
 
 /* With the lock. */
-static void put(struct stop_sampler *sampler, const struct stop_sample *seen, struct outcome *outcome)
+static void put(struct stop_sampler *sampler, const struct stop_sample *seen,
+		struct outcome *outcome)
 {
 	struct stop_sample *place = next_place(sampler);
 
@@ -164,8 +167,8 @@ static const char *explain(int error)
 	return strerror(-error);
 }
 
-static int look_at(struct stopper *stopper, struct sampled_vcpu *vcpu, const struct thread_status *status,
-		   struct attach_stops *stops)
+static int look_at(struct stopper *stopper, struct sampled_vcpu *vcpu,
+		   const struct thread_status *status, struct attach_stops *stops)
 {
 	const struct vcpu_stop_target *target = &stopper->sampler->target;
 	struct vcpu_look *look = &stopper->seen.look;
@@ -200,8 +203,8 @@ static int look_guarded(struct stopper *stopper, struct sampled_vcpu *vcpu,
 	return error;
 }
 
-/* Without the lock. A thread that waited for a processor all the time since the last look has done nothing.
- * What one stands for that failed is lost with it: it was not what the next one sees. */
+/* Without the lock. A thread that waited for a processor all the time since the last look has done
+ * nothing. What one stands for that failed is lost with it: it was not what the next one sees. */
 static void look(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
 	uint64_t passed = stopper->began - vcpu->last;
@@ -234,8 +237,8 @@ static void add_stops(struct attach_stops *sum, const struct attach_stops *stops
 		sum->longest = stops->longest;
 }
 
-/* With the lock. However many vCPUs there are, it is at work for half of the time at most. Looks that are due
- * meanwhile are left out: late, they would not be at random moments. */
+/* With the lock. However many vCPUs there are, it is at work for half of the time at most. Looks
+ * that are due meanwhile are left out: late, they would not be at random moments. */
 static void rest_until(struct stop_sampler *sampler, uint64_t time)
 {
 	sampler->rests_until = time;
@@ -244,11 +247,13 @@ static void rest_until(struct stop_sampler *sampler, uint64_t time)
 			vcpu->next = look_times_next(&sampler->times, vcpu->next, time);
 }
 
-/* With the lock. The next look is never due at once, so the lock and the processor are there for others. */
+/* With the lock. The next look is never due at once, so the lock and the processor are there for
+ * others. */
 static void settle(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
 	struct stop_sampler *sampler = stopper->sampler;
-	uint64_t ended = now(), rested = ended + look_times_rest(&sampler->times, outcome->stops.total);
+	uint64_t ended = now(),
+		 rested = ended + look_times_rest(&sampler->times, outcome->stops.total);
 
 	if (outcome->seen)
 		put(sampler, &stopper->seen, outcome);
@@ -322,10 +327,12 @@ static void raise_priority(void)
 	const struct sched_param parameters = { .sched_priority = 1 };
 
 	if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameters))
-		log_debug("the thread that stops vCPUs has no realtime priority: stops may take longer");
+		log_debug(
+			"the thread that stops vCPUs has no realtime priority: stops may take longer");
 }
 
-/* A VMM that confines its vCPUs' threads confines its first one, too. If that can not be told: it may. */
+/* A VMM that confines its vCPUs' threads confines its first one, too. If that can not be told: it
+ * may. */
 static bool has_filters(const struct vmm_process *process)
 {
 	struct thread_status status = { .filters = 1 };
@@ -342,8 +349,8 @@ static void prepare(const struct stopper *stopper)
 {
 	const struct vcpu_stop_target *target = &stopper->sampler->target;
 	char descriptors[32];
-	/* A thread's calls are those of a vCPU by the process's descriptor, which a VM's own user alone may
-	 * look at */
+	/* A thread's calls are those of a vCPU by the process's descriptor, which a VM's own user
+	 * alone may look at */
 	const struct rights_file file = { .path = descriptors, .mode = R_OK };
 	sigset_t all;
 
@@ -382,7 +389,8 @@ static bool somebody_stands_by(const struct stop_sampler *sampler)
 	return false;
 }
 
-/* With the lock. Who takes over has somebody stand by in turn: with the same rights, as they are inherited.
+/* With the lock. Who takes over has somebody stand by in turn: with the same rights, as they are
+ * inherited.
  */
 static void stand_by(struct stopper *stopper)
 {
@@ -425,7 +433,8 @@ static int start_stopper(struct stop_sampler *sampler)
 	error = -pthread_create(&stopper->thread, NULL, run, stopper);
 	if (error) {
 		free(stopper);
-		return error_set(error, "can not start the thread that stops vCPUs: %s", strerror(-error));
+		return error_set(error, "can not start the thread that stops vCPUs: %s",
+				 strerror(-error));
 	}
 	stopper->next = sampler->stoppers;
 	sampler->stoppers = stopper;
@@ -434,7 +443,8 @@ static int start_stopper(struct stop_sampler *sampler)
 
 /* The taker. */
 
-void stop_sampler_see_tasks(struct stop_sampler *sampler, unsigned int id, const struct attach_cpu *cpu)
+void stop_sampler_see_tasks(struct stop_sampler *sampler, unsigned int id,
+			    const struct attach_cpu *cpu)
 {
 	pthread_mutex_lock(&sampler->lock);
 	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
@@ -591,7 +601,8 @@ int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_targ
 	if (!sampler)
 		return error_set(-ENOMEM, "no memory for looks at vCPUs");
 	sampler->target = *target;
-	sampler->times = (struct look_times){ .interval = NS_PER_S / frequency, .random = now() | 1 };
+	sampler->times =
+		(struct look_times){ .interval = NS_PER_S / frequency, .random = now() | 1 };
 	make_lock(sampler);
 	error = start_stoppers(sampler);
 	if (error)

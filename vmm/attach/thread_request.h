@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What others ask of the thread of an attachment, and wait for: that it looks for vCPUs now, that it samples
- * with another frequency.
+ * What others ask of the thread of an attachment, and wait for: that it looks for vCPUs now, that
+ *it samples with another frequency.
  *
  *	request_ask()		any other thread
  *	_take, _answer, _end	the thread that is asked
@@ -35,8 +35,8 @@ int request_open(struct request *request);
 void request_close(struct request *request);
 
 /*
- * Comes back with the answer: 0, or its error with the message; -ECANCELED, with the message, where there is
- * none as the thread ends. FREQUENCY is what is wanted from now on; NULL: as before.
+ * Comes back with the answer: 0, or its error with the message; -ECANCELED, with the message, where
+ * there is none as the thread ends. FREQUENCY is what is wanted from now on; NULL: as before.
  */
 int request_ask(struct request *request, const unsigned int *frequency);
 

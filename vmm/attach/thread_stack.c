@@ -18,8 +18,8 @@ static bool parse_line(const char *line, struct thread_stack *mapping, bool *fir
 	char name[16] = "";
 
 	*mapping = (struct thread_stack){ 0 };
-	*first = sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %*s %15s", &mapping->start, &mapping->end,
-			name) == 3 &&
+	*first = sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %*s %15s", &mapping->start,
+			&mapping->end, name) == 3 &&
 		 !strcmp(name, "[stack]");
 	return mapping->end > mapping->start;
 }
@@ -42,17 +42,19 @@ bool thread_stack_parse(struct thread_stack *stack, FILE *maps, uint64_t rsp, ui
 
 static bool points_to_itself(const struct vmm_process *process, uint64_t fs)
 {
-	int fd = fs && fs <= INT64_MAX ? openat(process->directory, "mem", O_RDONLY | O_CLOEXEC) : -1;
+	int fd = fs && fs <= INT64_MAX ? openat(process->directory, "mem", O_RDONLY | O_CLOEXEC)
+				       : -1;
 	uint64_t word = 0;
-	bool does = fd >= 0 && pread(fd, &word, sizeof(word), (off_t)fs) == sizeof(word) && word == fs;
+	bool does =
+		fd >= 0 && pread(fd, &word, sizeof(word), (off_t)fs) == sizeof(word) && word == fs;
 
 	if (fd >= 0)
 		close(fd);
 	return does;
 }
 
-bool thread_stack_find(struct thread_stack *stack, const struct vmm_process *process, pid_t tid, uint64_t rsp,
-		       uint64_t fs)
+bool thread_stack_find(struct thread_stack *stack, const struct vmm_process *process, pid_t tid,
+		       uint64_t rsp, uint64_t fs)
 {
 	int fd = openat(process->directory, "maps", O_RDONLY | O_CLOEXEC);
 	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");

@@ -16,8 +16,8 @@ int thread_file_open(const struct vmm_process *process, pid_t tid, const char *n
 	return openat(process->directory, path, O_RDONLY | O_CLOEXEC);
 }
 
-/* What follows NAME at the start of a line; NULL: there is no such line. The first line is the thread's name,
- * in which the kernel writes newlines as "\n" (string_escape_str()). */
+/* What follows NAME at the start of a line; NULL: there is no such line. The first line is the
+ * thread's name, in which the kernel writes newlines as "\n" (string_escape_str()). */
 static const char *value_of(const char *text, const char *name)
 {
 	const char *line = strstr(text, name);
@@ -32,8 +32,9 @@ static unsigned int number_of(const char *text, const char *name)
 	return value ? (unsigned int)strtoul(value, NULL, 10) : 0;
 }
 
-/* A text that does not come to the context switches, near its end, is not whole: what it has not said is not
- * to be taken for absent. Kernels before 5.9 do not count the filters: they are then taken for one. */
+/* A text that does not come to the context switches, near its end, is not whole: what it has not
+ * said is not to be taken for absent. Kernels before 5.9 do not count the filters: they are then
+ * taken for one. */
 bool thread_status_parse(const char *text, struct thread_status *status)
 {
 	const char *state = value_of(text, "\nState:\t"),

@@ -10,7 +10,7 @@
 #include "vmm/attach/process.h"
 
 struct thread_status {
-	char state;           /* 'R': it runs, or would if a processor was free; 'S': it sleeps; ... */
+	char state; /* 'R': it runs, or would if a processor was free; 'S': it sleeps; ... */
 	unsigned int seccomp; /* SECCOMP_MODE_* */
 	unsigned int filters; /* of seccomp */
 	bool shadow_stack;    /* its returns are checked (from Linux 6.6) */
@@ -25,8 +25,8 @@ struct thread_times {
 /* Opens /proc/PID/task/TID/NAME of PROCESS; -1: it has ended, or there is none. */
 int thread_file_open(const struct vmm_process *process, pid_t tid, const char *name);
 
-/* Of such a file "status", "schedstat"; false: the thread has ended, or it can not be read, or not all of it
- * (64 KiB). */
+/* Of such a file "status", "schedstat"; false: the thread has ended, or it can not be read, or not
+ * all of it (64 KiB). */
 bool thread_status_read(int fd, struct thread_status *status);
 bool thread_times_read(int fd, struct thread_times *times);
 

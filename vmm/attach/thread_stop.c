@@ -37,9 +37,9 @@ static bool leads_process(pid_t tid)
 }
 
 /*
- * Of a thread that was killed while it was ours: as a zombie it would hold up the end of its process. A
- * process's first thread is told of when all others have ended, which may never come; whoever waits for the
- * process gets it when our thread ends.
+ * Of a thread that was killed while it was ours: as a zombie it would hold up the end of its
+ * process. A process's first thread is told of when all others have ended, which may never come;
+ * whoever waits for the process gets it when our thread ends.
  */
 static void reap(pid_t tid)
 {
@@ -50,11 +50,13 @@ static void reap(pid_t tid)
 		wait_for(tid, &info, WEXITED);
 		return;
 	}
-	for (int i = 0; i < REAP_TRIES && !wait_for(tid, &info, WEXITED | WNOHANG) && !info.si_pid; i++)
+	for (int i = 0; i < REAP_TRIES && !wait_for(tid, &info, WEXITED | WNOHANG) && !info.si_pid;
+	     i++)
 		nanosleep(&moment, NULL);
 }
 
-/* At what it stands: PTRACE_EVENT_*, a system call, or the signal that it is to get. -ESRCH: it has ended. */
+/* At what it stands: PTRACE_EVENT_*, a system call, or the signal that it is to get. -ESRCH: it has
+ * ended. */
 static int wait_for_stop(pid_t tid)
 {
 	siginfo_t info = { 0 };
@@ -78,8 +80,8 @@ void thread_go_on(struct thread_stop *stop)
 		reap(stop->tid);
 }
 
-/* A stop that is none of a signal's has the event above it; that of a job control stop is no signal to pass
- * on. */
+/* A stop that is none of a signal's has the event above it; that of a job control stop is no signal
+ * to pass on. */
 static int signal_of(int status)
 {
 	return status >> 8 || status == SYSCALL_STOP ? 0 : status;

@@ -10,14 +10,15 @@
 #include "vmm/guest/unwind/user_call.h"
 
 #define PAGE 4096ull
-/* So long a task that is seen with the same css_set of the same struct cgroup is taken to be in the cgroup
- * that it was found in. */
+/* So long a task that is seen with the same css_set of the same struct cgroup is taken to be in the
+ * cgroup that it was found in. */
 #define SAME_SET NS_PER_S
 
 void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 			 const struct guest_view *view, unsigned int id)
 {
-	cpu->known = guest_task_apic_offset(&kernel->tasks, view, &kernel->paging, id, &cpu->offset);
+	cpu->known =
+		guest_task_apic_offset(&kernel->tasks, view, &kernel->paging, id, &cpu->offset);
 }
 
 /* Which of its pages ADDRESS lies in; page_count: none of them. */
@@ -52,7 +53,8 @@ static uint16_t still_there(const struct guest_view *view, const struct attach_s
 	uint16_t i = 0;
 	size_t page;
 
-	while (i < count && (page = find_page(stack, addresses[i])) < stack->page_count && there >> page & 1)
+	while (i < count && (page = find_page(stack, addresses[i])) < stack->page_count &&
+	       there >> page & 1)
 		i++;
 	return i;
 }
@@ -68,8 +70,10 @@ static void cut(struct guest_callchain *chain, uint16_t depth)
 	chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
-/* What others call may have jumped to code that was made at run time. 32-bit code has PLTs of other kinds. */
-static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called, const struct user_map *map)
+/* What others call may have jumped to code that was made at run time. 32-bit code has PLTs of other
+ * kinds. */
+static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called,
+			     const struct user_map *map)
 {
 	const struct user_mapping *mapping = map ? user_map_found(map, called) : NULL;
 
@@ -78,8 +82,8 @@ static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called, 
 }
 
 /* Is ADDRESS one that the code at CALLED returns to? */
-static bool is_caller(const struct guest_view *view, const struct attach_stack *stack, uint64_t address,
-		      uint64_t called, const struct user_map *map)
+static bool is_caller(const struct guest_view *view, const struct attach_stack *stack,
+		      uint64_t address, uint64_t called, const struct user_map *map)
 {
 	switch (user_call_find(view, &stack->registers.paging, address, called)) {
 	case USER_CALL_NONE:
@@ -91,8 +95,8 @@ static bool is_caller(const struct guest_view *view, const struct attach_stack *
 	}
 }
 
-/* How many of the addresses, from the first on, are callers each of the one before. MAP: what they are in, as
- * far as that is known. */
+/* How many of the addresses, from the first on, are callers each of the one before. MAP: what they
+ * are in, as far as that is known. */
 static uint16_t are_callers(const struct guest_view *view, const struct attach_stack *stack,
 			    const uint64_t *addresses, uint16_t count, const struct user_map *map)
 {
@@ -103,7 +107,8 @@ static uint16_t are_callers(const struct guest_view *view, const struct attach_s
 	return i < count ? i : count;
 }
 
-/* Is TASK's memory the one that it had at the sample? The guest may have given it to another process. */
+/* Is TASK's memory the one that it had at the sample? The guest may have given it to another
+ * process. */
 static bool has_its_memory(const struct guest_kernel *kernel, const struct guest_view *view,
 			   const struct guest_task *task)
 {
@@ -114,7 +119,8 @@ static bool has_its_memory(const struct guest_kernel *kernel, const struct guest
 	       now == task->page_table;
 }
 
-/* How many of CHAIN's addresses are where they were, in the memory that the task had, as VIEW has it. */
+/* How many of CHAIN's addresses are where they were, in the memory that the task had, as VIEW has
+ * it. */
 static uint16_t are_there(const struct guest_kernel *kernel, const struct guest_view *view,
 			  const struct attach_stack *stack, const struct guest_task *task,
 			  const struct guest_callchain *chain, uint16_t count)
@@ -130,23 +136,26 @@ static void find_mappings(struct user_space *space, const struct guest_view *vie
 			  const struct sample *sample, const struct guest_task *task,
 			  struct guest_callchain *chain)
 {
-	const struct guest_view *before = batch_mappings_before(&space->mappings, view, sample->time);
+	const struct guest_view *before =
+		batch_mappings_before(&space->mappings, view, sample->time);
 	const struct guest_kernel *kernel = space->map.kernel;
 	uint16_t depth = are_there(kernel, before, stack, task, chain, chain->user_depth);
 
 	for (uint16_t i = 0; i < depth; i++)
 		batch_mappings_find(&space->mappings, &space->map, task,
 				    chain->addresses[chain->kernel_depth + i]);
-	depth = are_callers(batch, stack, chain->addresses + chain->kernel_depth, depth, &space->map);
-	if (depth && are_there(kernel, batch_mappings_behind(&space->mappings, view, &space->batch), stack,
-			       task, chain, depth) < depth) {
+	depth = are_callers(batch, stack, chain->addresses + chain->kernel_depth, depth,
+			    &space->map);
+	if (depth && are_there(kernel, batch_mappings_behind(&space->mappings, view, &space->batch),
+			       stack, task, chain, depth) < depth) {
 		space->map.count = 0;
 		depth = 0;
 	}
 	cut(chain, depth);
 }
 
-/* User code that its task's page tables do not map is not of that task, if they were taken for those in use.
+/* User code that its task's page tables do not map is not of that task, if they were taken for
+ * those in use.
  */
 static bool may_be_of_task(const struct attach_stack *stack)
 {
@@ -157,8 +166,8 @@ static bool may_be_of_task(const struct attach_stack *stack)
 static void leave_out_wrong(const struct guest_view *batch, const struct attach_stack *stack,
 			    struct guest_callchain *chain)
 {
-	cut(chain,
-	    are_callers(batch, stack, chain->addresses + chain->kernel_depth, chain->user_depth, NULL));
+	cut(chain, are_callers(batch, stack, chain->addresses + chain->kernel_depth,
+			       chain->user_depth, NULL));
 }
 
 void user_space_leave_out(struct user_space *space, const struct guest_view *view,
@@ -173,8 +182,8 @@ void user_space_leave_out(struct user_space *space, const struct guest_view *vie
 		leave_out_wrong(batch_view_for(&space->batch, view, sample->time), stack, chain);
 }
 
-static bool is_known(const struct user_space_task *known, const struct guest_task *task, uint64_t group,
-		     uint64_t time, uint32_t cgroups)
+static bool is_known(const struct user_space_task *known, const struct guest_task *task,
+		     uint64_t group, uint64_t time, uint32_t cgroups)
 {
 	return known->at == task->at && known->set == task->set && known->tid == task->tid &&
 	       known->group == group && known->cgroup && known->cgroups == cgroups &&
@@ -194,7 +203,8 @@ static uint64_t look_up_cgroup(const struct guest_kernel *kernel, const struct g
 
 /* A look-up takes some ten reads. */
 static void tell_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
-			const struct guest_task *task, struct sample *sample, struct user_space_task *tasks)
+			const struct guest_task *task, struct sample *sample,
+			struct user_space_task *tasks)
 {
 	struct user_space_task *known = &tasks[(task->at >> 6) % USER_SPACE_TASKS];
 	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
@@ -218,8 +228,8 @@ static void tell_cgroup(const struct guest_kernel *kernel, const struct guest_vi
 }
 
 void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
-		     const struct guest_view *view, const struct attach_stack *stack, struct sample *sample,
-		     struct guest_callchain *chain, struct user_space *space)
+		     const struct guest_view *view, const struct attach_stack *stack,
+		     struct sample *sample, struct guest_callchain *chain, struct user_space *space)
 {
 	struct user_map *map = &space->map;
 	const struct guest_view *batch;

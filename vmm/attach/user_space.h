@@ -3,15 +3,15 @@
  * Whose a sample of somebody else's guest was, and what its addresses in user
  * space were in, told a moment later, when the guest has run on.
  *
- * The task is what a backend saw while the vCPU stood still. What is mapped is looked up in the guest's tree
- * of VMAs as it is now, and holds for then if the page of the address lies now where it lay
- * then: a page of a file belongs to one place of one file until the guest needs its memory for another, and
- * what maps another file there maps another page. An address whose page has moved or gone says nothing, and
- * neither do its callers.
+ * The task is what a backend saw while the vCPU stood still. What is mapped is looked up in the
+ * guest's tree of VMAs as it is now, and holds for then if the page of the address lies now where
+ * it lay then: a page of a file belongs to one place of one file until the guest needs its memory
+ * for another, and what maps another file there maps another page. An address whose page has moved
+ * or gone says nothing, and neither do its callers.
  *
- * Callers are those that frame pointers led to, which may be any number in programs that have none. So a
- * caller is only one behind a call of the code before it (user_call.h), and CHAIN ends at the first that is
- * none.
+ * Callers are those that frame pointers led to, which may be any number in programs that have none.
+ * So a caller is only one behind a call of the code before it (user_call.h), and CHAIN ends at the
+ * first that is none.
  *
  * All on the thread of the attachment.
  */
@@ -36,8 +36,8 @@ struct user_space_task {
 	uint64_t cgroup;  /* 0: it could not be told */
 };
 
-/* What is known of the sample that is told just now, and of tasks that samples had a moment ago. All 0 at
- * first. */
+/* What is known of the sample that is told just now, and of tasks that samples had a moment ago.
+ * All 0 at first. */
 struct user_space {
 	struct user_map map; /* what its addresses were in */
 	struct user_space_task tasks[USER_SPACE_TASKS];
@@ -57,17 +57,18 @@ void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *
 			 const struct guest_view *view, unsigned int id);
 
 /*
- * SAMPLE gets its task and its cgroup, and SPACE what its addresses were in; where an address can not be
- * told, CHAIN ends.
- * SAMPLE has no task (SAMPLE_TASK_UNKNOWN) if nothing is said. STACK is what a backend saw then.
+ * SAMPLE gets its task and its cgroup, and SPACE what its addresses were in; where an address can
+ * not be told, CHAIN ends. SAMPLE has no task (SAMPLE_TASK_UNKNOWN) if nothing is said. STACK is
+ * what a backend saw then.
  */
 void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
-		     const struct guest_view *view, const struct attach_stack *stack, struct sample *sample,
-		     struct guest_callchain *chain, struct user_space *space);
+		     const struct guest_view *view, const struct attach_stack *stack,
+		     struct sample *sample, struct guest_callchain *chain,
+		     struct user_space *space);
 
 /*
- * Of a sample whose task is not told: callers that were found by the page tables of a task are nobody's, and
- * what is behind no call is none. STACK may be NULL.
+ * Of a sample whose task is not told: callers that were found by the page tables of a task are
+ * nobody's, and what is behind no call is none. STACK may be NULL.
  */
 void user_space_leave_out(struct user_space *space, const struct guest_view *view,
 			  const struct attach_stack *stack, const struct sample *sample,

@@ -20,8 +20,9 @@
 /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 #define KERNEL_STACK (16u << 10)
 #define HLT          0xf4
-/* One part in so many of the limit is for what the guest's kernel keeps of its tasks and their memory: 50 of
- * 200 us. What its structures lead to further is looked at when the thread goes on (user_space.h). */
+/* One part in so many of the limit is for what the guest's kernel keeps of its tasks and their
+ * memory: 50 of 200 us. What its structures lead to further is looked at when the thread goes on
+ * (user_space.h). */
 #define WALK_SHARE 4
 /* SDM vol. 3, 2.5 and 2.2.1 */
 
@@ -40,12 +41,12 @@ static bool is_vcpu(const struct vmm_process *process, const struct vmm_vcpu *vc
 	unsigned int id;
 	char link[64];
 
-	return proc_read_link(process->directory, fd, link, sizeof(link)) && process_words_vcpu(link, &id) &&
-	       id == vcpu->id;
+	return proc_read_link(process->directory, fd, link, sizeof(link)) &&
+	       process_words_vcpu(link, &id) && id == vcpu->id;
 }
 
-/* Has it come out of the guest because we stopped it? Where the guest itself left for the VMM, it is the
- * VMM's time. */
+/* Has it come out of the guest because we stopped it? Where the guest itself left for the VMM, it
+ * is the VMM's time. */
 static bool is_in_guest(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
 			const struct user_regs_struct *registers)
 {
@@ -82,10 +83,11 @@ static void list_calls(const struct vcpu_stop_target *target, int fd, struct sec
 static int explain_filters(int error, pid_t tid)
 {
 	return error == -EACCES
-		       ? error_set(-EACCES,
-				   "thread %d would be killed for it: its seccomp filter does not let "
-				   "KVM_GET_REGS, KVM_GET_SREGS, KVM_GET_MP_STATE and rt_sigreturn pass",
-				   tid)
+		       ? error_set(
+				 -EACCES,
+				 "thread %d would be killed for it: its seccomp filter does not let "
+				 "KVM_GET_REGS, KVM_GET_SREGS, KVM_GET_MP_STATE and rt_sigreturn pass",
+				 tid)
 		       : error_set(
 				 -EPERM,
 				 "what the seccomp filters of thread %d let pass can not be read: ptrace(2) "
@@ -102,9 +104,10 @@ static int look_at_filters(const struct vcpu_stop_target *target, struct vcpu_th
 	int error = thread_stop(&stop, thread->vcpu.tid);
 
 	if (error == -EPERM || error == -EACCES)
-		return error_set(error,
-				 "thread %d may not be stopped: be root, or its user and with CAP_SYS_PTRACE",
-				 thread->vcpu.tid);
+		return error_set(
+			error,
+			"thread %d may not be stopped: be root, or its user and with CAP_SYS_PTRACE",
+			thread->vcpu.tid);
 	if (error)
 		return error;
 	list_calls(target, is_call(&stop.registers) ? (int)stop.registers.rdi : thread->fd, calls);
@@ -185,9 +188,9 @@ static int read_registers(struct looking *looking)
 }
 
 /*
- * A vCPU that waits for an interrupt does so in KVM_RUN, too, with RIP behind HLT, which is the kernel's
- * alone (SDM vol. 2A); it polls for a while before it sleeps (Documentation/virt/kvm/halt-polling.rst). KVM
- * is asked only where that can be.
+ * A vCPU that waits for an interrupt does so in KVM_RUN, too, with RIP behind HLT, which is the
+ * kernel's alone (SDM vol. 2A); it polls for a while before it sleeps
+ * (Documentation/virt/kvm/halt-polling.rst). KVM is asked only where that can be.
  */
 static int find_place(struct looking *looking)
 {
@@ -196,9 +199,10 @@ static int find_place(struct looking *looking)
 	uint8_t code;
 	int error;
 
-	if (registers->cpl || (!guest_read_virtual(&looking->target->memory->view, &registers->paging,
-						   registers->rip - 1, &code, 1) &&
-			       code != HLT))
+	if (registers->cpl ||
+	    (!guest_read_virtual(&looking->target->memory->view, &registers->paging,
+				 registers->rip - 1, &code, 1) &&
+	     code != HLT))
 		return 0;
 	error = call(looking, KVM_GET_MP_STATE, &state, sizeof(state));
 	if (!error && state.mp_state != KVM_MP_STATE_RUNNABLE)
@@ -219,7 +223,8 @@ static void take_stack(struct looking *looking)
 		size = VCPU_STOP_STACK;
 	if (!guest_read_virtual(view, &look->registers.paging, rsp, look->stack, size))
 		look->stack_size = size;
-	else if (page < size && !guest_read_virtual(view, &look->registers.paging, rsp, look->stack, page))
+	else if (page < size &&
+		 !guest_read_virtual(view, &look->registers.paging, rsp, look->stack, page))
 		look->stack_size = page;
 }
 
@@ -245,9 +250,10 @@ static void take_tasks(struct looking *looking)
 	struct vcpu_look *look = looking->look;
 	uint64_t begun = stopped_for(&looking->stop);
 
-	look->has_tasks = !is_time_over(looking) &&
-			  guest_tasks_see(&cpu->layout, &looking->target->memory->view, &cpu->paging,
-					  &look->registers, cpu->offset, &look->tasks);
+	look->has_tasks =
+		!is_time_over(looking) &&
+		guest_tasks_see(&cpu->layout, &looking->target->memory->view, &cpu->paging,
+				&look->registers, cpu->offset, &look->tasks);
 	looking->walked = stopped_for(&looking->stop) - begun;
 }
 
@@ -368,14 +374,16 @@ static bool find_stack(const struct looking *looking)
 {
 	const struct user_regs_struct *registers = &looking->stop.registers;
 
-	return thread_stack_find(&looking->thread->stack, looking->target->process, looking->thread->vcpu.tid,
-				 registers->rsp, registers->fs_base);
+	return thread_stack_find(&looking->thread->stack, looking->target->process,
+				 looking->thread->vcpu.tid, registers->rsp, registers->fs_base);
 }
 
-int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread, struct remote *remote,
-		   struct vcpu_look *look)
+int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
+		   struct remote *remote, struct vcpu_look *look)
 {
-	struct looking looking = { .target = target, .thread = thread, .remote = remote, .look = look };
+	struct looking looking = {
+		.target = target, .thread = thread, .remote = remote, .look = look
+	};
 	int error;
 
 	look->stopped = 0;

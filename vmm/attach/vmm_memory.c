@@ -86,9 +86,10 @@ static void init(struct vmm_memory *memory)
 		.pagemap_fd = -1,
 	};
 	pthread_rwlock_init(&memory->lock, NULL);
-	memory->view = (struct guest_view){
-		.regions = &memory->everything, .region_count = 1, .read = read_guest, .context = memory
-	};
+	memory->view = (struct guest_view){ .regions = &memory->everything,
+					    .region_count = 1,
+					    .read = read_guest,
+					    .context = memory };
 }
 
 int vmm_memory_open_remote(struct vmm_memory *memory, const char *name, const char *uri)
@@ -201,7 +202,8 @@ static bool walk_slot(struct walk *walk, const struct vmm_slot *slot)
 }
 
 void vmm_memory_each_page(struct vmm_memory *memory,
-			  bool (*each)(void *context, uint64_t gpa, const uint8_t *bytes, size_t size),
+			  bool (*each)(void *context, uint64_t gpa, const uint8_t *bytes,
+				       size_t size),
 			  void *context)
 {
 	struct walk *walk = calloc(1, sizeof(*walk));
@@ -212,7 +214,9 @@ void vmm_memory_each_page(struct vmm_memory *memory,
 		free(walk);
 		return;
 	}
-	*walk = (struct walk){ .memory = memory, .each = each, .context = context, .bytes = malloc(PIECE) };
+	*walk = (struct walk){
+		.memory = memory, .each = each, .context = context, .bytes = malloc(PIECE)
+	};
 	pthread_rwlock_rdlock(&memory->lock);
 	count = memory->slot_count;
 	memcpy(slots, memory->slots, count * sizeof(slots[0]));

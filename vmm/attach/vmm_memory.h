@@ -4,9 +4,10 @@
  * memory is which of the guest's (memslots), and a guest view of it.
  *
  * It is read through /proc/PID/mem, which stays the process's own whatever
- * happens to its number, and needs no right any more once it is open. Where it may not be opened, libvirt
- * reads it for a domain (remote_memory.h). Nothing is ever written, and pages that the process has not
- * touched are not touched by searches either: they would become memory that it uses.
+ * happens to its number, and needs no right any more once it is open. Where it may not be opened,
+ * libvirt reads it for a domain (remote_memory.h). Nothing is ever written, and pages that the
+ * process has not touched are not touched by searches either: they would become memory that it
+ * uses.
  */
 #ifndef KVMSCOPE_ATTACH_VMM_MEMORY_H
 #define KVMSCOPE_ATTACH_VMM_MEMORY_H
@@ -38,7 +39,8 @@ struct vmm_memory {
 	struct remote_memory *remote; /* instead of both; or NULL */
 };
 
-/* Opens the memory of PROCESS; no slots are known yet. -EACCES: it may not be read, with what is missing. */
+/* Opens the memory of PROCESS; no slots are known yet. -EACCES: it may not be read, with what is
+ * missing. */
 int vmm_memory_open(struct vmm_memory *memory, const struct vmm_process *process);
 
 /* The same by libvirt, for the domain NAME at URI: HVAs of slots do not matter. The errors of
@@ -55,12 +57,13 @@ void vmm_memory_set_slots(struct vmm_memory *memory, const struct vmm_slot *slot
 bool vmm_memory_is_known(struct vmm_memory *memory);
 
 /*
- * Looks at all pages of guest RAM that the process has touched, in order of their addresses; EACH gets up to
- * a MiB of them at a time, and ends the search by false. None of remote memory: it would take too long. One
- * thread at a time.
+ * Looks at all pages of guest RAM that the process has touched, in order of their addresses; EACH
+ * gets up to a MiB of them at a time, and ends the search by false. None of remote memory: it would
+ * take too long. One thread at a time.
  */
 void vmm_memory_each_page(struct vmm_memory *memory,
-			  bool (*each)(void *context, uint64_t gpa, const uint8_t *bytes, size_t size),
+			  bool (*each)(void *context, uint64_t gpa, const uint8_t *bytes,
+				       size_t size),
 			  void *context);
 
 #endif

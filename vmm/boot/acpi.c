@@ -63,7 +63,8 @@ void acpi_checksum(const void *data, size_t size, uint8_t *checksum)
 	*checksum = (uint8_t)-sum;
 }
 
-void acpi_header_fill(struct acpi_header *header, const char *signature, uint8_t revision, size_t length)
+void acpi_header_fill(struct acpi_header *header, const char *signature, uint8_t revision,
+		      size_t length)
 {
 	memcpy(header->signature, signature, sizeof(header->signature));
 	header->length = (uint32_t)length;
@@ -142,11 +143,13 @@ int acpi_build(const struct acpi_options *options, const struct memory *memory, 
 
 	assert(options->cpus >= 1);
 	if (!area.data)
-		return error_set(-EFAULT, "the guest has no RAM at %#llx for its ACPI tables", ACPI_START);
+		return error_set(-EFAULT, "the guest has no RAM at %#llx for its ACPI tables",
+				 ACPI_START);
 	if (!build(&area, options))
-		return error_set(-ENOSPC,
-				 "ACPI tables of %u CPUs and %zu virtio devices do not fit into %llu KiB",
-				 options->cpus, options->virtio_count, ACPI_AREA_SIZE >> 10);
+		return error_set(
+			-ENOSPC,
+			"ACPI tables of %u CPUs and %zu virtio devices do not fit into %llu KiB",
+			options->cpus, options->virtio_count, ACPI_AREA_SIZE >> 10);
 	*rsdp = ACPI_START;
 	return 0;
 }

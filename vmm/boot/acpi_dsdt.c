@@ -19,8 +19,8 @@
 #define RTC_PORTS 2
 #define RTC_IRQ   8
 
-static void add_isa_device(struct aml *aml, const char *name, const char *id, uint16_t port, uint8_t ports,
-			   unsigned int irq)
+static void add_isa_device(struct aml *aml, const char *name, const char *id, uint16_t port,
+			   uint8_t ports, unsigned int irq)
 {
 	aml_mark device = aml_device(aml, name);
 	aml_mark resources;
@@ -37,7 +37,8 @@ static void add_isa_device(struct aml *aml, const char *name, const char *id, ui
 	aml_end(aml, device);
 }
 
-/* As QEMU declares it (hw/misc/pvpanic-isa.c); _STA: present, enabled, shown, working (ACPI 6.4, 6.3.7). */
+/* As QEMU declares it (hw/misc/pvpanic-isa.c); _STA: present, enabled, shown, working
+ * (ACPI 6.4, 6.3.7). */
 static void add_pvpanic(struct aml *aml)
 {
 	aml_mark device = aml_device(aml, "PEVT");
@@ -54,8 +55,10 @@ static void add_pvpanic(struct aml *aml)
 	aml_end(aml, device);
 }
 
-/* LNRO0005 is virtio-mmio's id in Linux, drivers/virtio/virtio_mmio.c. _CCA: its DMA is coherent. */
-static void add_virtio_device(struct aml *aml, size_t number, const struct acpi_virtio_device *virtio)
+/* LNRO0005 is virtio-mmio's id in Linux, drivers/virtio/virtio_mmio.c. _CCA: its DMA is coherent.
+ */
+static void add_virtio_device(struct aml *aml, size_t number,
+			      const struct acpi_virtio_device *virtio)
 {
 	char name[8];
 	aml_mark device, resources;

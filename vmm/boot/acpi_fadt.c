@@ -9,8 +9,8 @@
 
 #define PROFILE_ENTERPRISE_SERVER 4
 
-/* What there is: devices on ISA ports, an RTC. Not there: VGA, and a 8042 with a keyboard that is worth a
- * probe. */
+/* What there is: devices on ISA ports, an RTC. Not there: VGA, and a 8042 with a keyboard that is
+ * worth a probe. */
 #define BOOT_ARCH_LEGACY_DEVICES (1u << 0)
 #define BOOT_ARCH_NO_VGA         (1u << 2)
 
@@ -54,7 +54,8 @@ struct fadt {
 	uint16_t sci;
 	uint32_t smi_command;
 	uint8_t acpi_enable, acpi_disable, s4bios, pstate;
-	uint32_t pm1a_event, pm1b_event, pm1a_control, pm1b_control, pm2_control, pm_timer, gpe0, gpe1;
+	uint32_t pm1a_event, pm1b_event, pm1a_control, pm1b_control, pm2_control, pm_timer, gpe0,
+		gpe1;
 	uint8_t pm1_event_length, pm1_control_length, pm2_control_length, pm_timer_length;
 	uint8_t gpe0_length, gpe1_length, gpe1_base, cstate;
 	uint16_t c2_latency, c3_latency, flush_size, flush_stride;
@@ -67,8 +68,8 @@ struct fadt {
 	uint16_t arm_boot_arch;
 	uint8_t minor_revision;
 	uint64_t x_facs, x_dsdt;
-	struct generic_address x_pm1a_event, x_pm1b_event, x_pm1a_control, x_pm1b_control, x_pm2_control,
-		x_pm_timer, x_gpe0, x_gpe1;
+	struct generic_address x_pm1a_event, x_pm1b_event, x_pm1a_control, x_pm1b_control,
+		x_pm2_control, x_pm_timer, x_gpe0, x_gpe1;
 	struct generic_address sleep_control, sleep_status;
 	uint64_t hypervisor;
 } __attribute__((packed));
@@ -134,7 +135,8 @@ static struct facs *build_facs(struct acpi_area *area)
 	return facs;
 }
 
-/* Without an SMI command port there is no legacy mode: the machine is in ACPI mode from its start. */
+/* Without an SMI command port there is no legacy mode: the machine is in ACPI mode from its start.
+ */
 struct acpi_header *acpi_fadt(struct acpi_area *area, const struct acpi_header *dsdt)
 {
 	struct facs *facs = build_facs(area);

@@ -82,7 +82,9 @@ static uint8_t *append_cpus(uint8_t *at, unsigned int cpus)
  */
 static uint8_t *append_interrupts(uint8_t *at)
 {
-	const struct ioapic ioapic = { ENTRY_IOAPIC, sizeof(ioapic), IOAPIC_ID, 0, IOAPIC_ADDRESS, 0 };
+	const struct ioapic ioapic = {
+		ENTRY_IOAPIC, sizeof(ioapic), IOAPIC_ID, 0, IOAPIC_ADDRESS, 0
+	};
 	const struct interrupt_override sci = {
 		ENTRY_OVERRIDE, sizeof(sci), 0, ACPI_SCI_GSI, ACPI_SCI_GSI, INTI_HIGH_LEVEL,
 	};
@@ -95,8 +97,9 @@ static uint8_t *append_interrupts(uint8_t *at)
 
 struct acpi_header *acpi_madt(struct acpi_area *area, const struct acpi_options *options)
 {
-	size_t length = sizeof(struct madt) + options->cpus * sizeof(struct lapic) + sizeof(struct ioapic) +
-			sizeof(struct interrupt_override) + sizeof(struct lapic_nmi);
+	size_t length = sizeof(struct madt) + options->cpus * sizeof(struct lapic) +
+			sizeof(struct ioapic) + sizeof(struct interrupt_override) +
+			sizeof(struct lapic_nmi);
 	struct madt *madt = options->cpus <= LAPIC_ID_MAX + 1 ? acpi_take(area, length, 16) : NULL;
 	uint8_t *end;
 

@@ -26,7 +26,8 @@ struct acpi_header {
 	uint32_t creator_revision;
 } __attribute__((packed));
 
-/* SIZE zero bytes of the area at a multiple of ALIGNMENT (a power of two), or NULL when it is full. */
+/* SIZE zero bytes of the area at a multiple of ALIGNMENT (a power of two), or NULL when it is full.
+ */
 void *acpi_take(struct acpi_area *area, size_t size, size_t alignment);
 
 /* Where something in the area is for the guest. */
@@ -36,7 +37,8 @@ uint64_t acpi_gpa(const struct acpi_area *area, const void *table);
 void acpi_checksum(const void *data, size_t size, uint8_t *checksum);
 
 /* Fills TABLE's header for LENGTH bytes in all. The checksum comes last, by acpi_seal(). */
-void acpi_header_fill(struct acpi_header *header, const char *signature, uint8_t revision, size_t length);
+void acpi_header_fill(struct acpi_header *header, const char *signature, uint8_t revision,
+		      size_t length);
 void acpi_seal(struct acpi_header *header);
 
 /* Each builds its table with what it needs and returns it, or NULL when the area is full. */

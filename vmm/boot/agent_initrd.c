@@ -10,7 +10,8 @@
 
 #define AGENT "kvmscope-agent"
 
-/* The path is relative to the project's root, where make runs; module.mk has the rule that makes the file. */
+/* The path is relative to the project's root, where make runs; module.mk has the rule that makes
+ * the file. */
 __asm__(".pushsection .rodata\n"
 	"agent_initrd_program_start:\n"
 	".incbin \"build/agent/kvmscope-agent\"\n"
@@ -31,7 +32,8 @@ static bool starts(const char *word, const char *with)
 	return !strncmp(word, with, strlen(with));
 }
 
-/* Bytes before a word "--", which ends what is for the kernel; *INIT: the value of the last rdinit=, or NULL.
+/* Bytes before a word "--", which ends what is for the kernel; *INIT: the value of the last
+ * rdinit=, or NULL.
  */
 static size_t kernel_part(const char *line, const char **init)
 {
@@ -59,11 +61,11 @@ char *agent_initrd_command_line(const char *append)
 	int length;
 
 	if (init)
-		length = asprintf(&line, "%.*s%srdinit=/" AGENT " kvmscope_init=%.*s%s%s", (int)before,
-				  append, blank ? "" : " ", (int)strcspn(init, " "), init,
-				  append[before] ? " " : "", append + before);
+		length = asprintf(&line, "%.*s%srdinit=/" AGENT " kvmscope_init=%.*s%s%s",
+				  (int)before, append, blank ? "" : " ", (int)strcspn(init, " "),
+				  init, append[before] ? " " : "", append + before);
 	else
-		length = asprintf(&line, "%.*s%srdinit=/" AGENT "%s%s", (int)before, append, blank ? "" : " ",
-				  append[before] ? " " : "", append + before);
+		length = asprintf(&line, "%.*s%srdinit=/" AGENT "%s%s", (int)before, append,
+				  blank ? "" : " ", append[before] ? " " : "", append + before);
 	return length < 0 ? NULL : line;
 }

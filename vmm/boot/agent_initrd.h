@@ -15,7 +15,8 @@ uint8_t *agent_initrd_archive(size_t *size);
 
 /*
  * The command line APPEND with what starts the agent, before a "--" in it; the
- * init that APPEND names by rdinit= is the one that runs then. For the caller to free(); NULL without memory.
+ * init that APPEND names by rdinit= is the one that runs then. For the caller to free(); NULL
+ * without memory.
  */
 char *agent_initrd_command_line(const char *append);
 

@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/boot/cpu_tables.h"
 #include "vmm/boot/address_map.h"
+#include "vmm/boot/cpu_tables.h"
 #include "vmm/boot/loader.h"
 #include "vmm/boot/zero_page.h"
 
 #define HEADER_OFFSET 0x1f1
-/* The header ends so many bytes behind 0x202 as the byte at 0x201, the target of its first jump, says. */
+/* The header ends so many bytes behind 0x202 as the byte at 0x201, the target of its first jump,
+ * says. */
 #define HEADER_END_BYTE       0x201
 #define HEADER_END_BASE       0x202
 #define BOOT_FLAG             0xaa55
@@ -54,19 +55,24 @@ static int read_header(const struct kernel_file *file, struct setup_header *head
 static int check_header(const struct kernel_file *file, const struct setup_header *header)
 {
 	if (header->version < VERSION_64BIT)
-		return error_set(-ENOEXEC,
-				 "%s has boot protocol %u.%02u; 2.12 (Linux 3.8) or newer is needed",
-				 file->path, header->version >> 8, header->version & 0xff);
+		return error_set(
+			-ENOEXEC,
+			"%s has boot protocol %u.%02u; 2.12 (Linux 3.8) or newer is needed",
+			file->path, header->version >> 8, header->version & 0xff);
 	if (!(header->xloadflags & XLF_KERNEL_64))
-		return error_set(-ENOEXEC, "%s is a 32-bit kernel; a 64-bit one is needed", file->path);
+		return error_set(-ENOEXEC, "%s is a 32-bit kernel; a 64-bit one is needed",
+				 file->path);
 	if (!(header->loadflags & LOADED_HIGH))
-		return error_set(-ENOEXEC, "%s is a zImage, which loads below 1 MiB; a bzImage is needed",
+		return error_set(-ENOEXEC,
+				 "%s is a zImage, which loads below 1 MiB; a bzImage is needed",
 				 file->path);
 	return 0;
 }
 
-/* The place the kernel asks for; it decompresses itself behind its image, init_size bytes in all. */
-static int choose_place(const struct loader *loader, const struct setup_header *header, uint64_t *gpa)
+/* The place the kernel asks for; it decompresses itself behind its image, init_size bytes in all.
+ */
+static int choose_place(const struct loader *loader, const struct setup_header *header,
+			uint64_t *gpa)
 {
 	uint64_t alignment = header->kernel_alignment;
 
@@ -83,20 +89,23 @@ static int choose_place(const struct loader *loader, const struct setup_header *
 	return 0;
 }
 
-/* The protected-mode part: all behind the setup sectors, which syssize counts in paragraphs, rounded up. */
-static int find_payload(const struct kernel_file *file, const struct setup_header *header, uint64_t *offset,
-			uint64_t *size)
+/* The protected-mode part: all behind the setup sectors, which syssize counts in paragraphs,
+ * rounded up. */
+static int find_payload(const struct kernel_file *file, const struct setup_header *header,
+			uint64_t *offset, uint64_t *size)
 {
 	uint64_t sectors = header->setup_sects ? header->setup_sects : DEFAULT_SETUP_SECTORS;
 	uint64_t wanted = (uint64_t)header->syssize * PARAGRAPH_SIZE;
 
 	*offset = (sectors + 1) * SECTOR_SIZE;
 	if (*offset >= file->bytes.size)
-		return error_set(-ENOEXEC, "%s is truncated: its setup sectors alone have %llu bytes",
+		return error_set(-ENOEXEC,
+				 "%s is truncated: its setup sectors alone have %llu bytes",
 				 file->path, (unsigned long long)*offset);
 	*size = file->bytes.size - *offset;
 	if (wanted >= *size + PARAGRAPH_SIZE)
-		return error_set(-ENOEXEC, "%s is truncated: the kernel has %llu bytes, %llu are there",
+		return error_set(-ENOEXEC,
+				 "%s is truncated: the kernel has %llu bytes, %llu are there",
 				 file->path, (unsigned long long)wanted, (unsigned long long)*size);
 	if (wanted && wanted < *size)
 		*size = wanted; /* signatures and the like follow */
@@ -117,10 +126,11 @@ static int load_kernel(struct loader *loader, const struct setup_header *header)
 				 loader->file.path);
 	needed = header->init_size > size ? header->init_size : size;
 	if (!memory_pointer(loader->memory, gpa, needed))
-		return error_set(-ENOSPC,
-				 "%s does not fit: it needs guest RAM up to %llu MiB to unpack itself; "
-				 "give the guest more memory",
-				 loader->file.path, (unsigned long long)(gpa + needed + 0xfffff) >> 20);
+		return error_set(
+			-ENOSPC,
+			"%s does not fit: it needs guest RAM up to %llu MiB to unpack itself; "
+			"give the guest more memory",
+			loader->file.path, (unsigned long long)(gpa + needed + 0xfffff) >> 20);
 	loader->image_end = gpa + needed;
 	loader->start->rip = gpa + ENTRY_64;
 	return kernel_file_load(&loader->file, offset, size, loader->memory, gpa);

@@ -25,10 +25,10 @@ static uint8_t *add_entry(uint8_t *to, const char *name, unsigned int mode, stru
 {
 	unsigned int number = mode ? 1 : 0, links = 1;
 	char header[HEADER_SIZE + 1];
-	int length =
-		snprintf(header, sizeof(header), "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
-			 number, mode, 0, 0, links, 0, (unsigned int)content.size, 0, 0, 0, 0,
-			 (unsigned int)strlen(name) + 1, 0);
+	int length = snprintf(header, sizeof(header),
+			      "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", number,
+			      mode, 0, 0, links, 0, (unsigned int)content.size, 0, 0, 0, 0,
+			      (unsigned int)strlen(name) + 1, 0);
 
 	assert(length == HEADER_SIZE);
 	memcpy(to, header, HEADER_SIZE);

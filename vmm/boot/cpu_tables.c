@@ -30,7 +30,8 @@ static void fill_directory(uint64_t *directory, uint64_t index)
 
 static int write_page_tables(const struct memory *memory)
 {
-	uint64_t *tables = memory_pointer(memory, LAYOUT_PAGE_TABLES, (2 + DIRECTORIES) * PAGE_SIZE_4K);
+	uint64_t *tables =
+		memory_pointer(memory, LAYOUT_PAGE_TABLES, (2 + DIRECTORIES) * PAGE_SIZE_4K);
 	uint64_t *pointers;
 
 	if (!tables)
@@ -56,7 +57,8 @@ int cpu_tables_write(const struct memory *memory, struct boot_start *start)
 
 	if (memory_write(memory, LAYOUT_GDT, gdt, sizeof(gdt)) ||
 	    (start->long_mode && write_page_tables(memory)))
-		return error_set(-EFAULT, "the guest has no RAM below 1 MiB for its first page tables");
+		return error_set(-EFAULT,
+				 "the guest has no RAM below 1 MiB for its first page tables");
 	start->gdt = LAYOUT_GDT;
 	start->gdt_size = sizeof(gdt);
 	start->rsp = LAYOUT_STACK_TOP;

@@ -5,8 +5,8 @@
 
 #include "vmm/boot/kernel_boot.h"
 
-/* The page tables map so much, one to one, in pages of 2 MiB: what the 64-bit protocol wants and every CPU
- * has. */
+/* The page tables map so much, one to one, in pages of 2 MiB: what the 64-bit protocol wants and
+ * every CPU has. */
 #define CPU_TABLES_MAPPED 0x100000000ull
 
 /*

@@ -4,8 +4,8 @@
 #include "vmm/boot/acpi.h"
 #include "vmm/boot/address_map.h"
 
-/* What a PC has below 1 MiB; the hole from VGA to the tables is named reserved so that no kernel looks for
- * RAM there. */
+/* What a PC has below 1 MiB; the hole from VGA to the tables is named reserved so that no kernel
+ * looks for RAM there. */
 static const struct e820_range low_ranges[] = {
 	{ 0, LAYOUT_EBDA, E820_RAM },
 	{ LAYOUT_EBDA, LAYOUT_VGA - LAYOUT_EBDA, E820_RESERVED },

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* vmlinux by its 64-bit entry, as the 64-bit boot protocol enters a bzImage, with a header made here. */
+/* vmlinux by its 64-bit entry, as the 64-bit boot protocol enters a bzImage, with a header made
+ * here. */
 #include <errno.h>
 
 #include "shared/error.h"
-#include "vmm/boot/cpu_tables.h"
 #include "vmm/boot/address_map.h"
+#include "vmm/boot/cpu_tables.h"
 #include "vmm/boot/loader.h"
 #include "vmm/boot/zero_page.h"
 
-#define LINUX_COMMAND_LINE_MAX 2047 /* COMMAND_LINE_SIZE of arch/x86/include/asm/setup.h, without the NUL */
+#define LINUX_COMMAND_LINE_MAX                                                                     \
+	2047 /* COMMAND_LINE_SIZE of arch/x86/include/asm/setup.h, without the NUL */
 
 static const struct setup_header linux_header = {
 	.boot_flag = 0xaa55,
@@ -27,7 +29,8 @@ int elf64_load(struct loader *loader)
 	int error;
 
 	if (!loader->elf.is_64)
-		return error_set(-ENOEXEC, "%s is a 32-bit ELF without a PVH entry or a multiboot header",
+		return error_set(-ENOEXEC,
+				 "%s is a 32-bit ELF without a PVH entry or a multiboot header",
 				 loader->file.path);
 	error = elf_image_load(&loader->file, &loader->elf, loader->memory, &loader->image_end);
 	if (!error)

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/boot/cpu_tables.h"
 #include "vmm/boot/address_map.h"
+#include "vmm/boot/cpu_tables.h"
 
 /* Xen's public/elfnote.h: a 32-bit physical entry point without paging. */
 #define XEN_ELFNOTE_PHYS32_ENTRY 18
@@ -67,26 +67,29 @@ static int check_header(const struct kernel_file *file, bool is_64, const Elf64_
 
 	if (file->bytes.data[EI_DATA] != ELFDATA2LSB ||
 	    (header->e_machine != EM_X86_64 && header->e_machine != EM_386))
-		return error_set(-ENOEXEC, "%s is an ELF for another machine (e_machine %u); x86 is needed",
+		return error_set(-ENOEXEC,
+				 "%s is an ELF for another machine (e_machine %u); x86 is needed",
 				 file->path, header->e_machine);
 	if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
-		return error_set(-ENOEXEC, "%s is an ELF of type %u, not a linked image", file->path,
-				 header->e_type);
+		return error_set(-ENOEXEC, "%s is an ELF of type %u, not a linked image",
+				 file->path, header->e_type);
 	if (header->e_phnum == 0 || header->e_phentsize != size)
-		return error_set(-ENOEXEC, "%s: broken ELF: %u program headers of %u bytes", file->path,
-				 header->e_phnum, header->e_phentsize);
+		return error_set(-ENOEXEC, "%s: broken ELF: %u program headers of %u bytes",
+				 file->path, header->e_phnum, header->e_phentsize);
 	return 0;
 }
 
 static int check_segment(const struct kernel_file *file, const Elf64_Phdr *header)
 {
 	if (!span_contains(file->bytes, header->p_offset, header->p_filesz))
-		return error_set(-ENOEXEC,
-				 "%s is truncated: a segment's %llu bytes at offset %llu are not in it",
-				 file->path, (unsigned long long)header->p_filesz,
-				 (unsigned long long)header->p_offset);
+		return error_set(
+			-ENOEXEC,
+			"%s is truncated: a segment's %llu bytes at offset %llu are not in it",
+			file->path, (unsigned long long)header->p_filesz,
+			(unsigned long long)header->p_offset);
 	if (header->p_filesz > header->p_memsz)
-		return error_set(-ENOEXEC, "%s: broken ELF: a segment of %llu bytes has %llu in the file",
+		return error_set(-ENOEXEC,
+				 "%s: broken ELF: a segment of %llu bytes has %llu in the file",
 				 file->path, (unsigned long long)header->p_memsz,
 				 (unsigned long long)header->p_filesz);
 	if (header->p_paddr < LAYOUT_HIGH_MEMORY)
@@ -94,14 +97,18 @@ static int check_segment(const struct kernel_file *file, const Elf64_Phdr *heade
 			-ENOEXEC,
 			"%s has a segment at %#llx; below 1 MiB stands what the loader tells the kernel",
 			file->path, (unsigned long long)header->p_paddr);
-	if (header->p_memsz > CPU_TABLES_MAPPED || header->p_paddr > CPU_TABLES_MAPPED - header->p_memsz)
+	if (header->p_memsz > CPU_TABLES_MAPPED ||
+	    header->p_paddr > CPU_TABLES_MAPPED - header->p_memsz)
 		return error_set(
-			-ENOEXEC, "%s has a segment of %#llx bytes at %#llx; it must lie below 4 GiB",
-			file->path, (unsigned long long)header->p_memsz, (unsigned long long)header->p_paddr);
+			-ENOEXEC,
+			"%s has a segment of %#llx bytes at %#llx; it must lie below 4 GiB",
+			file->path, (unsigned long long)header->p_memsz,
+			(unsigned long long)header->p_paddr);
 	return 0;
 }
 
-static int add_segment(const struct kernel_file *file, const Elf64_Phdr *header, struct elf_image *image)
+static int add_segment(const struct kernel_file *file, const Elf64_Phdr *header,
+		       struct elf_image *image)
 {
 	int error;
 
@@ -147,10 +154,12 @@ static bool find_entry_note(struct span notes, uint64_t alignment, uint32_t *ent
 	char name[4];
 
 	while (span_copy(notes, offset, &note, sizeof(note))) {
-		uint64_t description = offset + align_up(sizeof(note) + (uint64_t)note.n_namesz, alignment);
+		uint64_t description =
+			offset + align_up(sizeof(note) + (uint64_t)note.n_namesz, alignment);
 
 		if (note.n_type == XEN_ELFNOTE_PHYS32_ENTRY && note.n_namesz == sizeof(name) &&
-		    span_copy(notes, offset + sizeof(note), name, sizeof(name)) && !memcmp(name, "Xen", 4) &&
+		    span_copy(notes, offset + sizeof(note), name, sizeof(name)) &&
+		    !memcmp(name, "Xen", 4) &&
 		    read_entry_note(notes, description, note.n_descsz, entry))
 			return true;
 		offset = description + align_up(note.n_descsz, alignment);
@@ -159,17 +168,21 @@ static bool find_entry_note(struct span notes, uint64_t alignment, uint32_t *ent
 }
 
 /* Linux pads its notes to 4 bytes whatever p_align says; others follow p_align. */
-static void add_notes(const struct kernel_file *file, const Elf64_Phdr *header, struct elf_image *image)
+static void add_notes(const struct kernel_file *file, const Elf64_Phdr *header,
+		      struct elf_image *image)
 {
 	struct span notes;
 
-	if (image->has_pvh_entry || !span_part(file->bytes, header->p_offset, header->p_filesz, &notes))
+	if (image->has_pvh_entry ||
+	    !span_part(file->bytes, header->p_offset, header->p_filesz, &notes))
 		return;
-	image->has_pvh_entry = find_entry_note(notes, 4, &image->pvh_entry) ||
-			       (header->p_align == 8 && find_entry_note(notes, 8, &image->pvh_entry));
+	image->has_pvh_entry =
+		find_entry_note(notes, 4, &image->pvh_entry) ||
+		(header->p_align == 8 && find_entry_note(notes, 8, &image->pvh_entry));
 }
 
-static int read_segments(const struct kernel_file *file, const Elf64_Ehdr *header, struct elf_image *image)
+static int read_segments(const struct kernel_file *file, const Elf64_Ehdr *header,
+			 struct elf_image *image)
 {
 	for (unsigned int i = 0; i < header->e_phnum; i++) {
 		uint64_t offset = (uint64_t)i * header->e_phentsize;
@@ -177,8 +190,10 @@ static int read_segments(const struct kernel_file *file, const Elf64_Ehdr *heade
 		int error = 0;
 
 		if (header->e_phoff > file->bytes.size ||
-		    !read_program_header(file->bytes, image->is_64, header->e_phoff + offset, &program))
-			return error_set(-ENOEXEC, "%s is truncated: its program headers are not in it",
+		    !read_program_header(file->bytes, image->is_64, header->e_phoff + offset,
+					 &program))
+			return error_set(-ENOEXEC,
+					 "%s is truncated: its program headers are not in it",
 					 file->path);
 		if (program.p_type == PT_LOAD)
 			error = add_segment(file, &program, image);
@@ -200,9 +215,11 @@ static bool is_loaded(const struct elf_image *image, uint64_t physical)
 	return false;
 }
 
-/* e_entry is physical in kernels, but may be virtual where the linker kept no account of physical addresses.
+/* e_entry is physical in kernels, but may be virtual where the linker kept no account of physical
+ * addresses.
  */
-static int find_entry(const struct kernel_file *file, const Elf64_Ehdr *header, struct elf_image *image)
+static int find_entry(const struct kernel_file *file, const Elf64_Ehdr *header,
+		      struct elf_image *image)
 {
 	image->entry = header->e_entry;
 	for (size_t i = 0; i < image->segment_count && !is_loaded(image, image->entry); i++) {
@@ -213,11 +230,11 @@ static int find_entry(const struct kernel_file *file, const Elf64_Ehdr *header, 
 			image->entry = segment->physical + offset;
 	}
 	if (!is_loaded(image, image->entry))
-		return error_set(-ENOEXEC, "%s: broken ELF: its entry %#llx is in no segment", file->path,
-				 (unsigned long long)header->e_entry);
+		return error_set(-ENOEXEC, "%s: broken ELF: its entry %#llx is in no segment",
+				 file->path, (unsigned long long)header->e_entry);
 	if (image->has_pvh_entry && !is_loaded(image, image->pvh_entry))
-		return error_set(-ENOEXEC, "%s: broken ELF: its PVH entry %#x is in no segment", file->path,
-				 image->pvh_entry);
+		return error_set(-ENOEXEC, "%s: broken ELF: its PVH entry %#x is in no segment",
+				 file->path, image->pvh_entry);
 	return 0;
 }
 
@@ -231,7 +248,8 @@ static bool has_symbols(struct span file, bool is_64, const Elf64_Ehdr *header)
 	for (unsigned int i = 0; i < header->e_shnum; i++) {
 		uint32_t value;
 
-		if (span_u32(file, header->e_shoff + i * size + type, &value) && value == SHT_SYMTAB)
+		if (span_u32(file, header->e_shoff + i * size + type, &value) &&
+		    value == SHT_SYMTAB)
 			return true;
 	}
 	return false;
@@ -247,7 +265,8 @@ int elf_image_parse(const struct kernel_file *file, struct elf_image *image)
 		return error_set(-ENOEXEC, "%s is not an ELF file", file->path);
 	image->is_64 = file->bytes.data[EI_CLASS] == ELFCLASS64;
 	if (!read_header(file->bytes, image->is_64, &header))
-		return error_set(-ENOEXEC, "%s is truncated: an ELF header has more than its %zu bytes",
+		return error_set(-ENOEXEC,
+				 "%s is truncated: an ELF header has more than its %zu bytes",
 				 file->path, file->bytes.size);
 	error = check_header(file, image->is_64, &header);
 	if (!error)
@@ -259,8 +278,8 @@ int elf_image_parse(const struct kernel_file *file, struct elf_image *image)
 	return error;
 }
 
-int elf_image_load(const struct kernel_file *file, const struct elf_image *image, const struct memory *memory,
-		   uint64_t *end)
+int elf_image_load(const struct kernel_file *file, const struct elf_image *image,
+		   const struct memory *memory, uint64_t *end)
 {
 	*end = 0;
 	for (size_t i = 0; i < image->segment_count; i++) {

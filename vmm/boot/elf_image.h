@@ -39,9 +39,9 @@ bool elf_image_detect(struct span file);
 /* -ENOEXEC with its message for what is no loadable x86 ELF. Any thread. */
 int elf_image_parse(const struct kernel_file *file, struct elf_image *image);
 
-/* Copies the segments to their physical addresses; *END is the GPA behind the last. -ENOSPC, -ENOEXEC, with
- * the message. Before the guest runs. */
-int elf_image_load(const struct kernel_file *file, const struct elf_image *image, const struct memory *memory,
-		   uint64_t *end);
+/* Copies the segments to their physical addresses; *END is the GPA behind the last. -ENOSPC,
+ * -ENOEXEC, with the message. Before the guest runs. */
+int elf_image_load(const struct kernel_file *file, const struct elf_image *image,
+		   const struct memory *memory, uint64_t *end);
 
 #endif

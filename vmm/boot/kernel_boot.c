@@ -27,14 +27,16 @@ static int refuse(const struct kernel_file *file)
 	for (size_t i = 0; i < sizeof(packers) / sizeof(packers[0]); i++)
 		if (file->bytes.size >= packers[i].size &&
 		    !memcmp(file->bytes.data, packers[i].magic, packers[i].size))
-			return error_set(-ENOEXEC, "%s is compressed; unpack it with %s", file->path,
-					 packers[i].unpack);
-	return error_set(-ENOEXEC,
-			 "%s is no kernel that can be booted: neither bzImage, nor ELF, nor multiboot",
-			 file->path);
+			return error_set(-ENOEXEC, "%s is compressed; unpack it with %s",
+					 file->path, packers[i].unpack);
+	return error_set(
+		-ENOEXEC,
+		"%s is no kernel that can be booted: neither bzImage, nor ELF, nor multiboot",
+		file->path);
 }
 
-/* What the file is, most specific first: a multiboot or 64-bit entry is also in images that have PVH. */
+/* What the file is, most specific first: a multiboot or 64-bit entry is also in images that have
+ * PVH. */
 static int detect(struct loader *loader, enum boot_protocol *protocol)
 {
 	struct span bytes = loader->file.bytes;
@@ -51,7 +53,9 @@ static int detect(struct loader *loader, enum boot_protocol *protocol)
 	}
 	error = elf_image_parse(&loader->file, &loader->elf);
 	if (!error)
-		*protocol = loader->elf.has_pvh_entry ? BOOT_PVH : multiboot ? BOOT_MULTIBOOT : BOOT_ELF64;
+		*protocol = loader->elf.has_pvh_entry ? BOOT_PVH
+			    : multiboot               ? BOOT_MULTIBOOT
+						      : BOOT_ELF64;
 	return error;
 }
 
@@ -82,7 +86,8 @@ static int load(struct loader *loader, enum boot_protocol protocol)
 	return error_set(-EINVAL, "boot protocol %d is not known", protocol);
 }
 
-int boot_load(const struct boot_options *options, const struct memory *memory, struct boot_start *start)
+int boot_load(const struct boot_options *options, const struct memory *memory,
+	      struct boot_start *start)
 {
 	struct loader loader = { .options = options, .memory = memory, .start = start };
 	int error = kernel_file_open(&loader.file, options->kernel);

@@ -15,7 +15,7 @@
 #include "vmm/kvm/guest_ram.h"
 
 enum boot_protocol {
-	BOOT_AUTO,      /* by what the file is: bzImage, PVH note, multiboot header, else ELF64 entry */
+	BOOT_AUTO, /* by what the file is: bzImage, PVH note, multiboot header, else ELF64 entry */
 	BOOT_BZIMAGE,   /* 64-bit protocol, Documentation/arch/x86/boot.rst */
 	BOOT_PVH,       /* ELF with XEN_ELFNOTE_PHYS32_ENTRY */
 	BOOT_ELF64,     /* vmlinux by its 64-bit entry with a zero page */
@@ -36,12 +36,14 @@ struct boot_options {
 /* How the first vCPU starts; all segments flat. */
 struct boot_start {
 	enum boot_protocol protocol; /* the one taken */
-	bool long_mode; /* 64-bit with page tables at CR3, else 32-bit protected mode without paging */
+	bool long_mode; /* 64-bit with page tables at CR3, else 32-bit protected mode without paging
+			 */
 	uint64_t rip, rsi, rbx, rax, rsp;
 	uint64_t cr3;
 	uint64_t gdt; /* GPA of the GDT, of gdt_size bytes: selector 0x10 code, 0x18 data */
 	uint16_t gdt_size;
-	const char *image; /* boot_options.kernel where it is an ELF with symbols of its own, else NULL */
+	const char *image; /* boot_options.kernel where it is an ELF with symbols of its own, else
+			      NULL */
 };
 
 /*
@@ -51,6 +53,7 @@ struct boot_start {
  * take, -EINVAL for options that contradict; each with its message. RAM must
  * be new (all zero). Nothing runs yet; any thread.
  */
-int boot_load(const struct boot_options *options, const struct memory *memory, struct boot_start *start);
+int boot_load(const struct boot_options *options, const struct memory *memory,
+	      struct boot_start *start);
 
 #endif

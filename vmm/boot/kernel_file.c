@@ -17,12 +17,14 @@ static int file_map(struct kernel_file *file)
 	if (fstat(file->fd, &status))
 		return error_set(-errno, "%s: fstat: %m", file->path);
 	if (!S_ISREG(status.st_mode))
-		return error_set(-EINVAL, "%s is not a regular file; give the path of an image", file->path);
+		return error_set(-EINVAL, "%s is not a regular file; give the path of an image",
+				 file->path);
 	if (status.st_size == 0)
 		return error_set(-EINVAL, "%s is empty", file->path);
 	bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, file->fd, 0);
 	if (bytes == MAP_FAILED)
-		return error_set(-errno, "%s: mmap of %lld bytes: %m", file->path, (long long)status.st_size);
+		return error_set(-errno, "%s: mmap of %lld bytes: %m", file->path,
+				 (long long)status.st_size);
 	file->bytes = span_of(bytes, (size_t)status.st_size);
 	return 0;
 }
@@ -55,10 +57,11 @@ int kernel_file_load(const struct kernel_file *file, uint64_t offset, uint64_t s
 	uint8_t *to = memory_pointer(memory, gpa, size);
 
 	if (!span_contains(file->bytes, offset, size))
-		return error_set(-ENOEXEC,
-				 "%s is truncated: it should have %llu bytes at offset %llu, but ends at %zu",
-				 file->path, (unsigned long long)size, (unsigned long long)offset,
-				 file->bytes.size);
+		return error_set(
+			-ENOEXEC,
+			"%s is truncated: it should have %llu bytes at offset %llu, but ends at %zu",
+			file->path, (unsigned long long)size, (unsigned long long)offset,
+			file->bytes.size);
 	if (!to)
 		return error_set(
 			-ENOSPC,

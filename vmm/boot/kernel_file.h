@@ -15,8 +15,8 @@ struct kernel_file {
 	struct span bytes; /* read-only mapping of the whole file */
 };
 
-/* Opens and maps PATH, which must outlive FILE. The errors of open(); -EINVAL if it is no regular file or
- * empty. */
+/* Opens and maps PATH, which must outlive FILE. The errors of open(); -EINVAL if it is no regular
+ * file or empty. */
 int kernel_file_open(struct kernel_file *file, const char *path);
 /* A no-op on one that could not be opened. */
 void kernel_file_close(struct kernel_file *file);

@@ -18,7 +18,8 @@ int loader_write(const struct memory *memory, uint64_t gpa, const void *from, ui
 }
 
 /* The highest page-aligned place of SIZE bytes between the kernel and LAST. */
-static int place(const struct loader *loader, const char *what, uint64_t size, uint64_t last, uint64_t *gpa)
+static int place(const struct loader *loader, const char *what, uint64_t size, uint64_t last,
+		 uint64_t *gpa)
 {
 	const struct memory_region *low = &loader->memory->regions[0];
 	uint64_t end = low->gpa + low->size;
@@ -29,11 +30,12 @@ static int place(const struct loader *loader, const char *what, uint64_t size, u
 	if (last < end)
 		end = last + 1;
 	if (size > end || ((end - size) & ~PAGE_MASK_4K) < floor)
-		return error_set(-ENOSPC,
-				 "%s of %llu KiB does not fit between the kernel's end at %#llx and %#llx; "
-				 "give the guest more memory",
-				 what, (unsigned long long)size >> 10, (unsigned long long)floor,
-				 (unsigned long long)end);
+		return error_set(
+			-ENOSPC,
+			"%s of %llu KiB does not fit between the kernel's end at %#llx and %#llx; "
+			"give the guest more memory",
+			what, (unsigned long long)size >> 10, (unsigned long long)floor,
+			(unsigned long long)end);
 	*gpa = (end - size) & ~PAGE_MASK_4K;
 	return 0;
 }
@@ -61,7 +63,8 @@ int loader_place_initrd(const struct loader *loader, uint64_t last, struct place
 	return error;
 }
 
-int loader_place_text(const struct loader *loader, const char *text, uint64_t last, struct placed *placed)
+int loader_place_text(const struct loader *loader, const char *text, uint64_t last,
+		      struct placed *placed)
 {
 	int error;
 
@@ -84,9 +87,11 @@ int loader_place_command_line(const struct loader *loader, const char *prefix, u
 		limit = LAYOUT_COMMAND_LINE_SIZE - 1;
 	if (prefix_length + length > limit)
 		return error_set(-E2BIG, "the command line has %zu bytes, but %s takes %llu",
-				 prefix_length + length, loader->file.path, (unsigned long long)limit);
+				 prefix_length + length, loader->file.path,
+				 (unsigned long long)limit);
 	error = loader_write(loader->memory, LAYOUT_COMMAND_LINE, prefix, prefix_length);
 	if (error)
 		return error;
-	return loader_write(loader->memory, LAYOUT_COMMAND_LINE + prefix_length, append, length + 1);
+	return loader_write(loader->memory, LAYOUT_COMMAND_LINE + prefix_length, append,
+			    length + 1);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the loaders of the single formats share: the job in hand, and how the parts beside the kernel are
- * placed. */
+/* What the loaders of the single formats share: the job in hand, and how the parts beside the
+ * kernel are placed. */
 #ifndef KVMSCOPE_BOOT_LOADER_H
 #define KVMSCOPE_BOOT_LOADER_H
 
-#include "vmm/boot/kernel_boot.h"
 #include "vmm/boot/elf_image.h"
+#include "vmm/boot/kernel_boot.h"
 #include "vmm/boot/kernel_file.h"
 
 struct loader {
@@ -46,7 +46,8 @@ int loader_write(const struct memory *memory, uint64_t gpa, const void *from, ui
 int loader_place_initrd(const struct loader *loader, uint64_t last, struct placed *placed);
 
 /* The same for SIZE bytes of text. */
-int loader_place_text(const struct loader *loader, const char *text, uint64_t last, struct placed *placed);
+int loader_place_text(const struct loader *loader, const char *text, uint64_t last,
+		      struct placed *placed);
 
 /*
  * Writes PREFIX and the command line to LAYOUT_COMMAND_LINE. -E2BIG if they are

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "vmm/boot/address_map.h"
 #include "vmm/boot/cpu_tables.h"
 #include "vmm/boot/e820.h"
-#include "vmm/boot/address_map.h"
 #include "vmm/boot/loader.h"
 
 #define HEADER_MAGIC 0x1badb002u
@@ -92,7 +92,8 @@ static bool find_header(struct span file, struct multiboot_header *header, uint6
 	for (*offset = 0; *offset + HEADER_SHORT <= HEADER_SEARCH; *offset += 4) {
 		if (!span_copy(file, *offset, header, HEADER_SHORT))
 			return false;
-		if (header->magic == HEADER_MAGIC && header->magic + header->flags + header->checksum == 0)
+		if (header->magic == HEADER_MAGIC &&
+		    header->magic + header->flags + header->checksum == 0)
 			return true;
 	}
 	return false;
@@ -109,26 +110,31 @@ bool multiboot_detect(struct span file)
 static int check_addresses(const struct loader *loader, const struct multiboot_header *header,
 			   uint64_t offset)
 {
-	if (header->header_address < header->load_address || header->load_address < LAYOUT_HIGH_MEMORY ||
+	if (header->header_address < header->load_address ||
+	    header->load_address < LAYOUT_HIGH_MEMORY ||
 	    header->header_address - header->load_address > offset ||
 	    (header->load_end && header->load_end < header->load_address) ||
 	    (header->bss_end && header->bss_end < header->load_end))
-		return error_set(-ENOEXEC,
-				 "%s: broken multiboot header: header at %#x, load %#x to %#x, bss to %#x",
-				 loader->file.path, header->header_address, header->load_address,
-				 header->load_end, header->bss_end);
+		return error_set(
+			-ENOEXEC,
+			"%s: broken multiboot header: header at %#x, load %#x to %#x, bss to %#x",
+			loader->file.path, header->header_address, header->load_address,
+			header->load_end, header->bss_end);
 	return 0;
 }
 
-/* By the header's own addresses ("a.out kludge"); they say where the header itself comes to stand. */
-static int load_by_addresses(struct loader *loader, struct multiboot_header *header, uint64_t offset)
+/* By the header's own addresses ("a.out kludge"); they say where the header itself comes to stand.
+ */
+static int load_by_addresses(struct loader *loader, struct multiboot_header *header,
+			     uint64_t offset)
 {
 	struct span file = loader->file.bytes;
 	uint64_t start, size;
 	int error;
 
 	if (!span_copy(file, offset, header, sizeof(*header)))
-		return error_set(-ENOEXEC, "%s is truncated inside the multiboot header", loader->file.path);
+		return error_set(-ENOEXEC, "%s is truncated inside the multiboot header",
+				 loader->file.path);
 	error = check_addresses(loader, header, offset);
 	if (error)
 		return error;
@@ -138,10 +144,12 @@ static int load_by_addresses(struct loader *loader, struct multiboot_header *hea
 	if (header->bss_end > loader->image_end)
 		loader->image_end = header->bss_end;
 	if (header->entry < header->load_address || header->entry >= loader->image_end)
-		return error_set(-ENOEXEC,
-				 "%s: broken multiboot header: its entry %#x is outside of the image",
-				 loader->file.path, header->entry);
-	if (!memory_pointer(loader->memory, header->load_address, loader->image_end - header->load_address))
+		return error_set(
+			-ENOEXEC,
+			"%s: broken multiboot header: its entry %#x is outside of the image",
+			loader->file.path, header->entry);
+	if (!memory_pointer(loader->memory, header->load_address,
+			    loader->image_end - header->load_address))
 		return error_set(
 			-ENOSPC,
 			"%s does not fit: it needs guest RAM up to %llu MiB; give the guest more memory",
@@ -169,7 +177,8 @@ static int load_image(struct loader *loader)
 		return error_set(-ENOEXEC, "%s has no multiboot header in its first 8 KiB",
 				 loader->file.path);
 	if (header.flags & HEADER_REQUIRED & ~HEADER_UNDERSTOOD)
-		return error_set(-ENOEXEC, "%s wants what this loader does not know: multiboot flags %#x",
+		return error_set(-ENOEXEC,
+				 "%s wants what this loader does not know: multiboot flags %#x",
 				 loader->file.path, header.flags);
 	if (header.flags & HEADER_ADDRESSES)
 		return load_by_addresses(loader, &header, offset);
@@ -182,9 +191,11 @@ static int place_module(const struct loader *loader, struct placed *module)
 	const struct boot_options *options = loader->options;
 
 	if (options->module_text && options->initrd)
-		return error_set(-EINVAL, "a multiboot image takes an initrd or a module text, not both");
+		return error_set(-EINVAL,
+				 "a multiboot image takes an initrd or a module text, not both");
 	if (options->module_text)
-		return loader_place_text(loader, options->module_text, CPU_TABLES_MAPPED - 1, module);
+		return loader_place_text(loader, options->module_text, CPU_TABLES_MAPPED - 1,
+					 module);
 	return loader_place_initrd(loader, CPU_TABLES_MAPPED - 1, module);
 }
 
@@ -197,7 +208,8 @@ static void fill_memory(const struct loader *loader, struct info_page *page)
 	for (size_t i = 0; i < count; i++)
 		page->memory[i] =
 			(struct multiboot_memory){ sizeof(page->memory[0]) - sizeof(uint32_t),
-						   ranges[i].start, ranges[i].size, ranges[i].type };
+						   ranges[i].start, ranges[i].size,
+						   ranges[i].type };
 	page->info.memory_map = INFO_ADDRESS(memory);
 	page->info.memory_map_size = (uint32_t)(count * sizeof(page->memory[0]));
 	page->info.memory_lower = LAYOUT_EBDA >> 10;
@@ -208,8 +220,8 @@ static int write_info_page(const struct loader *loader, const struct placed *mod
 {
 	bool has_module = loader->options->module_text || loader->options->initrd;
 	struct info_page page = {
-		.info = { .flags = INFO_MEMORY | INFO_COMMAND_LINE | INFO_MEMORY_MAP | INFO_LOADER_NAME |
-				   (has_module ? INFO_MODULES : 0),
+		.info = { .flags = INFO_MEMORY | INFO_COMMAND_LINE | INFO_MEMORY_MAP |
+				   INFO_LOADER_NAME | (has_module ? INFO_MODULES : 0),
 			  .command_line = LAYOUT_COMMAND_LINE,
 			  .module_count = has_module ? 1 : 0,
 			  .modules = has_module ? INFO_ADDRESS(module) : 0,

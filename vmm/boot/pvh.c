@@ -5,9 +5,9 @@
 #include <stddef.h>
 
 #include "shared/error.h"
+#include "vmm/boot/address_map.h"
 #include "vmm/boot/cpu_tables.h"
 #include "vmm/boot/e820.h"
-#include "vmm/boot/address_map.h"
 #include "vmm/boot/loader.h"
 
 #define START_INFO_MAGIC   0x336ec578u
@@ -55,7 +55,9 @@ static int write_start_page(const struct loader *loader, const struct placed *in
 		.info = { .magic = START_INFO_MAGIC,
 			  .version = START_INFO_VERSION,
 			  .module_count = initrd->size ? 1 : 0,
-			  .modules = initrd->size ? LAYOUT_INFO + offsetof(struct start_page, module) : 0,
+			  .modules = initrd->size
+					     ? LAYOUT_INFO + offsetof(struct start_page, module)
+					     : 0,
 			  .command_line = LAYOUT_COMMAND_LINE,
 			  .rsdp = loader->options->rsdp,
 			  .memory_map = LAYOUT_INFO + offsetof(struct start_page, memory),
@@ -64,7 +66,8 @@ static int write_start_page(const struct loader *loader, const struct placed *in
 	};
 
 	for (size_t i = 0; i < count; i++)
-		page.memory[i] = (struct start_memory){ ranges[i].start, ranges[i].size, ranges[i].type, 0 };
+		page.memory[i] =
+			(struct start_memory){ ranges[i].start, ranges[i].size, ranges[i].type, 0 };
 	return loader_write(loader->memory, LAYOUT_INFO, &page, sizeof(page));
 }
 

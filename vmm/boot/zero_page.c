@@ -6,10 +6,11 @@
 #include <sys/random.h>
 
 #include "shared/error.h"
-#include "vmm/boot/e820.h"
 #include "vmm/boot/address_map.h"
+#include "vmm/boot/e820.h"
 
-/* "Undefined" loader, boot.rst's table of type_of_loader: without a type the kernel ignores the initrd. */
+/* "Undefined" loader, boot.rst's table of type_of_loader: without a type the kernel ignores the
+ * initrd. */
 #define LOADER_UNDEFINED  0xff
 #define VIDEO_MODE_NORMAL 0xffff
 
@@ -23,7 +24,8 @@ struct seed_setup_data {
 	uint8_t seed[SEED_SIZE];
 };
 
-/* A guest without a seed spends its first seconds waiting for entropy. Kernels before 6.0 skip the type. */
+/* A guest without a seed spends its first seconds waiting for entropy. Kernels before 6.0 skip the
+ * type. */
 static int write_seed(const struct memory *memory)
 {
 	struct seed_setup_data data = { .type = SETUP_RNG_SEED, .size = SEED_SIZE };
@@ -46,7 +48,8 @@ static void fill_memory_map(const struct memory *memory, struct boot_params *par
 	params->e820_entries = (uint8_t)count;
 }
 
-int zero_page_write(const struct loader *loader, struct boot_params *params, const struct placed *initrd)
+int zero_page_write(const struct loader *loader, struct boot_params *params,
+		    const struct placed *initrd)
 {
 	int error = write_seed(loader->memory);
 

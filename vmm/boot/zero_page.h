@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linux' boot_params ("zero page"), Documentation/arch/x86/zero-page.rst, for both 64-bit entries. */
+/* Linux' boot_params ("zero page"), Documentation/arch/x86/zero-page.rst, for both 64-bit entries.
+ */
 #ifndef KVMSCOPE_BOOT_ZERO_PAGE_H
 #define KVMSCOPE_BOOT_ZERO_PAGE_H
 
@@ -12,6 +13,7 @@
  * map, INITRD, command line, RSDP and a seed for the kernel's random numbers,
  * and writes it to LAYOUT_ZERO_PAGE. The command line must be placed.
  */
-int zero_page_write(const struct loader *loader, struct boot_params *params, const struct placed *initrd);
+int zero_page_write(const struct loader *loader, struct boot_params *params,
+		    const struct placed *initrd);
 
 #endif

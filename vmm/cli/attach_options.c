@@ -40,11 +40,13 @@ enum {
 };
 
 static const struct argp_option option_list[] = {
-	{ "pid", 'p', "PID", 0, "The process that runs the VM: QEMU or any other that uses KVM", 0 },
+	{ "pid", 'p', "PID", 0, "The process that runs the VM: QEMU or any other that uses KVM",
+	  0 },
 	{ "vm", KEY_VM, "N", 0,
 	  "Of a process with several VMs, the one that has descriptor N there, as the list shows it; needs debugfs",
 	  0 },
-	{ "domain", KEY_DOMAIN, "NAME", 0, "The running domain NAME of libvirt, instead of --pid", 0 },
+	{ "domain", KEY_DOMAIN, "NAME", 0, "The running domain NAME of libvirt, instead of --pid",
+	  0 },
 	{ "connect", KEY_CONNECT, "URI", 0,
 	  "Where libvirt is, as for virsh (LIBVIRT_DEFAULT_URI, or what fits the user)", 0 },
 	{ "qmp", KEY_QMP, "SOCKET", 0,
@@ -66,22 +68,26 @@ static const struct argp_option option_list[] = {
 	  "guest CID connects to (kvmscope-agent --vsock PORT)",
 	  0 },
 	{ "no-agent", KEY_NO_AGENT, NULL, 0, "Do not talk with a guest agent", 0 },
-	{ "freq", 'F', "HZ", 0, "Samples per second of each vCPU's CPU time, up to 10000 (999)", 0 },
+	{ "freq", 'F', "HZ", 0, "Samples per second of each vCPU's CPU time, up to 10000 (999)",
+	  0 },
 	{ "time", KEY_TIME, "SECONDS", 0, "End then; without it, with the VM or by SIGINT", 0 },
 	{ "output", 'o', "FILE", 0, "perf.data file; - for standard output (perf.data)", 0 },
-	{ "no-call-graph", KEY_NO_CALL_GRAPH, NULL, 0, "No callchains, also where they could be had", 0 },
+	{ "no-call-graph", KEY_NO_CALL_GRAPH, NULL, 0,
+	  "No callchains, also where they could be had", 0 },
 	{ "perspective", KEY_PERSPECTIVE, "WHOSE", 0,
 	  "guest: as if recorded inside the guest, what ran outside of it is its hypervisor; host: as perf kvm sees "
 	  "it (guest)",
 	  0 },
-	{ "compression-level", 'z', "LEVEL", OPTION_ARG_OPTIONAL, "Compress with zstd, level 1 to 22 (1)",
-	  0 },
-	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols from this /proc/kallsyms of the guest", 0 },
+	{ "compression-level", 'z', "LEVEL", OPTION_ARG_OPTIONAL,
+	  "Compress with zstd, level 1 to 22 (1)", 0 },
+	{ "kallsyms", KEY_KALLSYMS, "FILE", 0,
+	  "Kernel symbols from this /proc/kallsyms of the guest", 0 },
 	{ "vmlinux", KEY_VMLINUX, "FILE", 0, "Kernel symbols from this ELF file", 0 },
 	{ "btf", KEY_BTF, "FILE", 0,
 	  "BTF of the guest's kernel where its memory has none: a vmlinux, or a copy of /sys/kernel/btf/vmlinux",
 	  0 },
-	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone", 0 },
+	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone",
+	  0 },
 	{ "no-disk-names", KEY_NO_DISK_NAMES, NULL, 0,
 	  "Do not look for the names of the guest's programs on the VM's disks at the end", 0 },
 	{ "json", KEY_JSON, NULL, 0, "At the end, the counts as JSON on standard output", 0 },
@@ -121,7 +127,8 @@ static void set_perspective(struct argp_state *state, struct attach_command_opti
 	options->perspective = strcmp(text, "host") ? PERSPECTIVE_GUEST : PERSPECTIVE_HOST;
 }
 
-static void set_backend(struct argp_state *state, struct attach_command_options *options, const char *text)
+static void set_backend(struct argp_state *state, struct attach_command_options *options,
+			const char *text)
 {
 	if (strcmp(text, "auto") != 0 && !attach_backend_find(text))
 		argp_error(state, "--backend %s is not known; --help lists what is", text);
@@ -133,7 +140,8 @@ static void check_vm(struct argp_state *state, const struct attach_command_optio
 	const struct monitor_address *monitor = &options->attach.monitor;
 
 	if (monitor->domain && (options->attach.pid || monitor->socket))
-		argp_error(state, "--domain names the VM: --pid and --qmp are for those without libvirt");
+		argp_error(state,
+			   "--domain names the VM: --pid and --qmp are for those without libvirt");
 	if (options->attach.vm && !options->attach.pid)
 		argp_error(state, "--vm says which VM of --pid is meant");
 	if (monitor->uri && !monitor->domain)
@@ -177,7 +185,8 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		options->verbose = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not an option; the VM is named by --pid or --domain", text);
+		argp_error(state, "'%s' is not an option; the VM is named by --pid or --domain",
+			   text);
 		return 0;
 	case ARGP_KEY_END:
 		check_vm(state, options);
@@ -217,7 +226,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		options->attach.frequency = option_number(state, "-F", text, 1, FREQUENCY_MAX);
 		return 0;
 	case KEY_STOP_LIMIT:
-		options->attach.stop_limit = option_number(state, "--stop-limit", text, 1, STOP_LIMIT_MAX);
+		options->attach.stop_limit =
+			option_number(state, "--stop-limit", text, 1, STOP_LIMIT_MAX);
 		return 0;
 	case KEY_AGENT:
 		if (!strncmp(text, "vsock:", 6) && !agent_vsock_parse(text, &vsock))
@@ -248,7 +258,10 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 	int error;
 
 	*options = (struct attach_command_options){
-		.attach = { .backend = "auto", .frequency = 999, .callchains = true, .ring_size = RING_SIZE },
+		.attach = { .backend = "auto",
+			    .frequency = 999,
+			    .callchains = true,
+			    .ring_size = RING_SIZE },
 		.output = "perf.data",
 		.agent = true,
 		.buildid_cache = true,
@@ -260,9 +273,10 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 	argp_err_exit_status = EXIT_USAGE;
 	argv[0] = name; /* what argp's messages start with */
 	error = argp_parse(&argp, argc, argv, 0, NULL, options);
-	options->names_vm =
-		options->attach.pid || options->attach.monitor.domain || options->attach.monitor.socket;
-	return error ? error_set(-error, "the command line can not be read: %s", strerror(error)) : 0;
+	options->names_vm = options->attach.pid || options->attach.monitor.domain ||
+			    options->attach.monitor.socket;
+	return error ? error_set(-error, "the command line can not be read: %s", strerror(error))
+		     : 0;
 }
 
 void attach_options_free(struct attach_command_options *options)

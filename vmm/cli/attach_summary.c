@@ -31,9 +31,10 @@ static void tell_stops(const struct attach_stops *stops)
 
 static void tell_cost(const struct collector_statistics *statistics)
 {
-	log_info("taking one cost %.1f us on average, %.2f %% of the sampled time, besides the interrupt",
-		 (double)statistics->cost / (double)statistics->samples / 1e3,
-		 100.0 * (double)statistics->cost / (double)statistics->weight);
+	log_info(
+		"taking one cost %.1f us on average, %.2f %% of the sampled time, besides the interrupt",
+		(double)statistics->cost / (double)statistics->samples / 1e3,
+		100.0 * (double)statistics->cost / (double)statistics->weight);
 }
 
 void attach_summary_tell(const struct collector_statistics *statistics,
@@ -41,10 +42,11 @@ void attach_summary_tell(const struct collector_statistics *statistics,
 {
 	if (counts->ended)
 		log_info("the VM has ended");
-	log_info("%llu samples of the guest and %llu outside of it in %.1f s, %llu lost; %.1f MiB in %s",
-		 (unsigned long long)(statistics->samples - statistics->host),
-		 (unsigned long long)statistics->host, seconds, (unsigned long long)statistics->lost,
-		 (double)statistics->bytes / 1048576, output);
+	log_info(
+		"%llu samples of the guest and %llu outside of it in %.1f s, %llu lost; %.1f MiB in %s",
+		(unsigned long long)(statistics->samples - statistics->host),
+		(unsigned long long)statistics->host, seconds, (unsigned long long)statistics->lost,
+		(double)statistics->bytes / 1048576, output);
 	if (counts->stops.limit)
 		tell_stops(&counts->stops);
 	else if (statistics->cost && statistics->weight)
@@ -54,8 +56,9 @@ void attach_summary_tell(const struct collector_statistics *statistics,
 			 seconds > 0 ? "the VM used no CPU time"
 				     : "it was ended while the guest's kernel was looked for");
 	else if (statistics->kernel && !statistics->kernel_found)
-		log_info("the guest's kernel was not found in its memory: its functions have no names; "
-			 "give --kallsyms or --vmlinux");
+		log_info(
+			"the guest's kernel was not found in its memory: its functions have no names; "
+			"give --kallsyms or --vmlinux");
 }
 
 static void tell_told(const struct agent_statistics *agent)
@@ -88,40 +91,45 @@ void attach_summary_tell_agent(const struct agent_statistics *agent)
 		log_warning("the channel of the guest agent can not be connected to: %s",
 			    strerror(-agent->unconnected));
 	else
-		log_info("no guest agent answered: is kvmscope-agent installed in the guest, and running?");
+		log_info(
+			"no guest agent answered: is kvmscope-agent installed in the guest, and running?");
 }
 
 static json_t *stops_of(const struct attach_stops *stops)
 {
-	return json_pack("{s:I,s:f,s:f,s:f,s:I,s:I,s:I}", "count", (json_int_t)stops->count, "mean_us",
-			 mean_stop(stops), "max_us", (double)stops->longest / 1e3, "limit_us",
-			 (double)stops->limit / 1e3, "over_limit", (json_int_t)stops->over, "abandoned",
-			 (json_int_t)stops->abandoned, "asleep", (json_int_t)stops->asleep);
+	return json_pack("{s:I,s:f,s:f,s:f,s:I,s:I,s:I}", "count", (json_int_t)stops->count,
+			 "mean_us", mean_stop(stops), "max_us", (double)stops->longest / 1e3,
+			 "limit_us", (double)stops->limit / 1e3, "over_limit",
+			 (json_int_t)stops->over, "abandoned", (json_int_t)stops->abandoned,
+			 "asleep", (json_int_t)stops->asleep);
 }
 
 static json_t *agent_of(const struct agent_statistics *agent)
 {
 	return json_pack("{s:s,s:I,s:I,s:I,s:f}", "state", session_agent_word(agent), "sessions",
 			 (json_int_t)agent->sessions, "records", (json_int_t)agent->records, "lost",
-			 (json_int_t)agent->lost, "clock_error_us", (double)agent->clock_error / 1e3);
+			 (json_int_t)agent->lost, "clock_error_us",
+			 (double)agent->clock_error / 1e3);
 }
 
 /* Of taking a sample, besides the interrupt: what the guest lost, or its host. */
 static json_t *cost_of(const struct collector_statistics *statistics)
 {
-	return json_pack("{s:f,s:f}", "mean_us", (double)statistics->cost / (double)statistics->samples / 1e3,
-			 "percent", 100.0 * (double)statistics->cost / (double)statistics->weight);
+	return json_pack("{s:f,s:f}", "mean_us",
+			 (double)statistics->cost / (double)statistics->samples / 1e3, "percent",
+			 100.0 * (double)statistics->cost / (double)statistics->weight);
 }
 
 void attach_summary_print(const struct collector_statistics *statistics,
-			  const struct attach_statistics *counts, const struct agent_statistics *agent,
-			  const char *backend, double seconds)
+			  const struct attach_statistics *counts,
+			  const struct agent_statistics *agent, const char *backend, double seconds)
 {
-	json_t *summary = json_pack("{s:s,s:f,s:I,s:I,s:I,s:I,s:b}", "backend", backend, "seconds", seconds,
-				    "guest_samples", (json_int_t)(statistics->samples - statistics->host),
-				    "host_samples", (json_int_t)statistics->host, "written",
-				    (json_int_t)statistics->readable, "lost", (json_int_t)statistics->lost,
-				    "vm_ended", counts->ended);
+	json_t *summary =
+		json_pack("{s:s,s:f,s:I,s:I,s:I,s:I,s:b}", "backend", backend, "seconds", seconds,
+			  "guest_samples", (json_int_t)(statistics->samples - statistics->host),
+			  "host_samples", (json_int_t)statistics->host, "written",
+			  (json_int_t)statistics->readable, "lost", (json_int_t)statistics->lost,
+			  "vm_ended", counts->ended);
 
 	/* The guest's own bytes: left out where they are no text. */
 	json_object_set_new(summary, "kernel", json_string(statistics->release));

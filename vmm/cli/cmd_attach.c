@@ -24,8 +24,8 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/recording_disks.h"
 #include "vmm/disk/guest_disk.h"
-#include "vmm/perf_data/perf_data_output.h"
 #include "vmm/disk/sandbox_broker.h"
+#include "vmm/perf_data/perf_data_output.h"
 #include "vmm/session/session.h"
 
 #define LISTED_MAX 256
@@ -103,7 +103,9 @@ static int take_signals(struct attachment *self)
 	pthread_sigmask(SIG_BLOCK, &mask, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	self->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-	return self->signal_fd < 0 ? error_set(-errno, "can not make a signalfd: %s", strerror(errno)) : 0;
+	return self->signal_fd < 0
+		       ? error_set(-errno, "can not make a signalfd: %s", strerror(errno))
+		       : 0;
 }
 
 /* Which way, and why no better one. */
@@ -114,8 +116,9 @@ static void tell_backend(const struct attachment *self)
 	const struct attach_backend *backend = attach_backend(attach);
 
 	log_info("attached to process %d (%s), %zu vCPU%s, by %s: %s; sampled by %s", process->pid,
-		 process->name, process->vcpu_count, process->vcpu_count == 1 ? "" : "s", backend->name,
-		 backend->is, attach_event(attach) == ATTACH_CYCLES ? "cycles" : "cpu-clock");
+		 process->name, process->vcpu_count, process->vcpu_count == 1 ? "" : "s",
+		 backend->name, backend->is,
+		 attach_event(attach) == ATTACH_CYCLES ? "cycles" : "cpu-clock");
 	if (*attach_refused(attach))
 		log_info("not by %s", attach_refused(attach));
 }
@@ -193,7 +196,8 @@ static bool is_in_a_hurry(const struct attachment *self)
 {
 	struct signalfd_siginfo signal;
 
-	return read(self->signal_fd, &signal, sizeof(signal)) == sizeof(signal) && signal.ssi_signo != SIGINT;
+	return read(self->signal_fd, &signal, sizeof(signal)) == sizeof(signal) &&
+	       signal.ssi_signo != SIGINT;
 }
 
 /* Of the host's perspective nothing is to be found. */
@@ -201,8 +205,8 @@ static bool wants_disk_names(const struct attachment *self)
 {
 	const struct attach_command_options *options = &self->options;
 
-	return options->disk_names && options->buildid_cache && options->perspective == PERSPECTIVE_GUEST &&
-	       strcmp(options->output, "-") != 0;
+	return options->disk_names && options->buildid_cache &&
+	       options->perspective == PERSPECTIVE_GUEST && strcmp(options->output, "-") != 0;
 }
 
 static size_t disk_paths(const struct attachment *self, const char *paths[OPEN_DISKS_MAX])
@@ -240,8 +244,8 @@ static void search_disks(const struct attachment *self, unsigned int files)
 		recording_disks_search(&recording);
 }
 
-/* The object in any case. Not in words what could not be written: what was counted is not what the recording
- * has, and why was said. */
+/* The object in any case. Not in words what could not be written: what was counted is not what the
+ * recording has, and why was said. */
 static void summarize(const struct attachment *self, const struct collector_statistics *statistics,
 		      double seconds, bool in_words)
 {
@@ -264,7 +268,8 @@ static void summarize(const struct attachment *self, const struct collector_stat
 /* The recording is finished in any case: what was sampled stays. */
 static int finish(struct attachment *self, int error)
 {
-	double seconds = self->sampling ? (double)(clock_ms(CLOCK_MONOTONIC) - self->started) / 1e3 : 0;
+	double seconds =
+		self->sampling ? (double)(clock_ms(CLOCK_MONOTONIC) - self->started) / 1e3 : 0;
 	struct collector_statistics statistics;
 	char message[ERROR_MESSAGE_SIZE] = "";
 	int stopped;
@@ -277,8 +282,9 @@ static int finish(struct attachment *self, int error)
 	if (!error && !stopped)
 		search_disks(self, statistics.files);
 	if (statistics.ended)
-		return error_set(error ? error : stopped, "%s%s%s has what was sampled until then", message,
-				 error ? "; " : "", perf_data_output_name(self->options.output));
+		return error_set(error ? error : stopped, "%s%s%s has what was sampled until then",
+				 message, error ? "; " : "",
+				 perf_data_output_name(self->options.output));
 	return error ? error_set(error, "%s", message) : stopped;
 }
 
@@ -292,7 +298,8 @@ static const char *find_agent_socket(const struct attachment *self, char path[AG
 		return NULL;
 	if (!options->agent || options->agent_socket)
 		return options->agent_socket;
-	return agent_channel_path(attach_process(session_attach(self->session)), path) ? path : NULL;
+	return agent_channel_path(attach_process(session_attach(self->session)), path) ? path
+										       : NULL;
 }
 
 /* Threads that read what the guest wrote are made after this. */

@@ -154,7 +154,9 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 		argp_error(state, "%s is a domain of kvmscoped: it takes no --pid and no --name",
 			   arguments->domain);
 	else if (!strcmp(arguments->command, "names") && (run->pid || run->name))
-		argp_error(state, "names are those of kvmscoped's domains: it takes no --pid and no --name");
+		argp_error(
+			state,
+			"names are those of kvmscoped's domains: it takes no --pid and no --name");
 	else if (!strcmp(arguments->command, "list") && (run->pid || run->name || run->socket))
 		argp_error(state, "list shows all runs: it takes no --pid, --name or --socket");
 }
@@ -190,7 +192,8 @@ static void print_rate(const json_t *result)
 	bool paused = !strcmp(answer_text(result, "state"), "paused");
 	const char *clock = answer_text(result, "clock");
 
-	printf(paused ? "paused; %.0f Hz" : "sampling at %.0f Hz", answer_number(result, "frequency"));
+	printf(paused ? "paused; %.0f Hz" : "sampling at %.0f Hz",
+	       answer_number(result, "frequency"));
 	if (*clock)
 		printf(" of %s time", clock);
 	if (paused)
@@ -199,7 +202,8 @@ static void print_rate(const json_t *result)
 
 static void print_profile(const json_t *profile)
 {
-	double samples = answer_number(profile, "samples"), sampled = answer_number(profile, "sampled_ns");
+	double samples = answer_number(profile, "samples"),
+	       sampled = answer_number(profile, "sampled_ns");
 	double files = answer_number(profile, "flight_files");
 
 	printf("profile:  ");
@@ -211,7 +215,8 @@ static void print_profile(const json_t *profile)
 	putchar('\n');
 	printf("samples:  %.0f, %.0f lost; ", samples, answer_number(profile, "lost"));
 	if (json_is_integer(json_object_get(profile, "flight_files")))
-		printf("the last in memory, %.0f flight recording%s with ", files, files == 1 ? "" : "s");
+		printf("the last in memory, %.0f flight recording%s with ", files,
+		       files == 1 ? "" : "s");
 	printf("%.1f MiB in ", answer_number(profile, "bytes") / MIB);
 	answer_print(answer_text(profile, "output"));
 	if (samples > 0 && sampled > 0)
@@ -238,7 +243,8 @@ static void print_status(const json_t *status)
 	printf(", for %.1f s; kvmscope %s\n", answer_number(status, "seconds"),
 	       answer_text(status, "kvmscope"));
 	printf("machine:  %.0f vCPU%s, %.0f MiB, ", answer_number(status, "vcpus"),
-	       answer_number(status, "vcpus") == 1 ? "" : "s", answer_number(status, "memory") / MIB);
+	       answer_number(status, "vcpus") == 1 ? "" : "s",
+	       answer_number(status, "memory") / MIB);
 	answer_print(answer_text(status, "kernel"));
 	putchar('\n');
 	print_profile(json_object_get(status, "profile"));
@@ -292,16 +298,17 @@ static int control(const struct arguments *arguments)
 
 static int find_names(const struct arguments *arguments)
 {
-	return ctl_domain_names(arguments->run.socket, arguments->domain) ? command_failed() : EXIT_OK;
+	return ctl_domain_names(arguments->run.socket, arguments->domain) ? command_failed()
+									  : EXIT_OK;
 }
 
 static int control_domain(const struct arguments *arguments)
 {
 	const char *socket = arguments->run.socket;
-	int error =
-		strcmp(arguments->command, "dump")
-			? ctl_domain_status(socket, arguments->domain, arguments->json)
-			: ctl_domain_dump(socket, arguments->domain, arguments->json, arguments->disk_names);
+	int error = strcmp(arguments->command, "dump")
+			    ? ctl_domain_status(socket, arguments->domain, arguments->json)
+			    : ctl_domain_dump(socket, arguments->domain, arguments->json,
+					      arguments->disk_names);
 
 	return error ? command_failed() : EXIT_OK;
 }
@@ -333,7 +340,8 @@ static int list(const struct arguments *arguments)
 		return command_failed();
 	}
 	if (!arguments->json)
-		printf("%7s  %-16s %-10s %6s %10s  %s\n", "PID", "NAME", "STATE", "HZ", "SAMPLES", "KERNEL");
+		printf("%7s  %-16s %-10s %6s %10s  %s\n", "PID", "NAME", "STATE", "HZ", "SAMPLES",
+		       "KERNEL");
 	for (size_t i = 0; i < count; i++) {
 		json_t *status;
 
@@ -362,13 +370,15 @@ static int list(const struct arguments *arguments)
 
 int command_ctl(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 }, { 0 } };
-	static const struct argp argp = { .options = options,
-					  .parser = parse,
-					  .args_doc =
-						  "COMMAND [DOMAIN|HZ|list|add WATCH|remove NUMBER|WATCH]",
-					  .doc = summary,
-					  .children = children };
+	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 },
+						      { 0 } };
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "COMMAND [DOMAIN|HZ|list|add WATCH|remove NUMBER|WATCH]",
+		.doc = summary,
+		.children = children
+	};
 	struct arguments arguments = { .disk_names = true };
 	char name[] = "kvmscope ctl";
 

@@ -44,11 +44,13 @@ struct take {
 };
 
 static const struct argp_option option_list[] = {
-	{ "kernel", 'k', "FILE", 0, "Kernel to boot (what make demo fetched, else the one this machine runs)",
+	{ "kernel", 'k', "FILE", 0,
+	  "Kernel to boot (what make demo fetched, else the one this machine runs)", 0 },
+	{ "initrd", 'i', "FILE", 0, "Initial RAM disk with the workload (what make demo packed)",
 	  0 },
-	{ "initrd", 'i', "FILE", 0, "Initial RAM disk with the workload (what make demo packed)", 0 },
 	{ "output", 'o', "DIR", 0,
-	  "Where perf.data and flame.html go, and agent.data and flame-agent.html (build/demo)", 0 },
+	  "Where perf.data and flame.html go, and agent.data and flame-agent.html (build/demo)",
+	  0 },
 	{ "seconds", 's', "SECONDS", 0, "How long the workload runs (8)", 0 },
 	{ "cpus", 'c', "N", 0, "vCPUs (1)", 0 },
 	{ "freq", 'F', "HZ", 0, "Samples per second of CPU time and vCPU (999)", 0 },
@@ -106,7 +108,8 @@ static int choose_kernel(struct demo *demo)
 	if (!access(demo->kernel, R_OK))
 		return 0;
 	uname(&host);
-	snprintf(demo->installed_kernel, sizeof(demo->installed_kernel), "/boot/vmlinuz-%s", host.release);
+	snprintf(demo->installed_kernel, sizeof(demo->installed_kernel), "/boot/vmlinuz-%s",
+		 host.release);
 	demo->kernel = demo->installed_kernel;
 	if (!access(demo->kernel, R_OK))
 		return 0;
@@ -138,7 +141,8 @@ static int make_directory(const char *path)
 		end = strchrnul(end + 1, '/');
 		snprintf(part, sizeof(part), "%.*s", (int)(end - path), path);
 		if (mkdir(part, 0777) && errno != EEXIST)
-			return error_set(-errno, "can not make the directory %s: %s; give another --output",
+			return error_set(-errno,
+					 "can not make the directory %s: %s; give another --output",
 					 part, strerror(errno));
 	}
 	return 0;
@@ -189,8 +193,8 @@ static int record(const struct demo *demo, const struct take *take)
 	char **next = arguments + 15;
 
 	/* The workload's seconds are spoken of in its initrd: tests/rig/guest-init. */
-	snprintf(append, sizeof(append), "console=ttyS0 quiet panic=-1 kvmscope.run=workload+mixed+%u",
-		 demo->seconds);
+	snprintf(append, sizeof(append),
+		 "console=ttyS0 quiet panic=-1 kvmscope.run=workload+mixed+%u", demo->seconds);
 	if (demo->stack_time) {
 		*next++ = "--stack-time";
 		*next++ = (char *)demo->stack_time;
@@ -205,14 +209,15 @@ static int report(const struct take *take)
 	char rows[16];
 
 	snprintf(rows, sizeof(rows), "%d", ROWS_SHOWN);
-	return run_command(command_report,
-			   (char *[]){ "report", "--input", (char *)take->data, "--limit", rows, NULL });
+	return run_command(command_report, (char *[]){ "report", "--input", (char *)take->data,
+						       "--limit", rows, NULL });
 }
 
 static int draw(const struct take *take)
 {
-	return run_command(command_export, (char *[]){ "export", "--input", (char *)take->data, "--format",
-						       "html", "--output", (char *)take->page, NULL });
+	return run_command(command_export,
+			   (char *[]){ "export", "--input", (char *)take->data, "--format", "html",
+				       "--output", (char *)take->page, NULL });
 }
 
 static int show(const struct demo *demo, struct take *take, const char *data, const char *page)
@@ -221,8 +226,8 @@ static int show(const struct demo *demo, struct take *take, const char *data, co
 
 	snprintf(take->data, sizeof(take->data), "%s/%s", demo->output, data);
 	snprintf(take->page, sizeof(take->page), "%s/%s", demo->output, page);
-	log_info("demo: booting %s, unmodified, with %s, and a workload of %u s", demo->kernel, take->what,
-		 demo->seconds);
+	log_info("demo: booting %s, unmodified, with %s, and a workload of %u s", demo->kernel,
+		 take->what, demo->seconds);
 	status = record(demo, take);
 	if (!status)
 		status = report(take);
@@ -231,8 +236,11 @@ static int show(const struct demo *demo, struct take *take, const char *data, co
 
 int command_demo(int argc, char **argv)
 {
-	struct demo demo = { .output = "build/demo", .cpus = "1", .frequency = "999", .seconds = 8 };
-	struct take plain = { .what = "nothing in it" }, agent = { .what = "the guest agent", .agent = true };
+	struct demo demo = {
+		.output = "build/demo", .cpus = "1", .frequency = "999", .seconds = 8
+	};
+	struct take plain = { .what = "nothing in it" },
+		    agent = { .what = "the guest agent", .agent = true };
 	static char name[] = "kvmscope demo";
 	int status;
 
@@ -244,8 +252,8 @@ int command_demo(int argc, char **argv)
 		return command_failed();
 	status = show(&demo, &plain, "perf.data", "flame.html");
 	if (!status && command_run_was_ended()) {
-		log_info("demo: ended as you wished; %s and %s have what was sampled until then", plain.data,
-			 plain.page);
+		log_info("demo: ended as you wished; %s and %s have what was sampled until then",
+			 plain.data, plain.page);
 		return status;
 	}
 	if (!status)

@@ -86,9 +86,10 @@ static const char *attach_verdict(const struct probe_row *attach, size_t count)
 
 static json_t *row_json(const struct probe_row *row)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s?, s:s?}", "id", row->id, "name", row->name, "state",
-			 state_words[row->state], "detail", row->detail, "needed_for_linux", row->for_linux,
-			 "lost", row->state == PROBE_YES ? NULL : row->lost, "takes", row->takes);
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s?, s:s?}", "id", row->id, "name", row->name,
+			 "state", state_words[row->state], "detail", row->detail,
+			 "needed_for_linux", row->for_linux, "lost",
+			 row->state == PROBE_YES ? NULL : row->lost, "takes", row->takes);
 }
 
 static int print_json(const struct probe_row *rows, size_t count, const struct probe_row *attach,
@@ -103,8 +104,8 @@ static int print_json(const struct probe_row *rows, size_t count, const struct p
 		json_array_append_new(list, row_json(&rows[i]));
 	for (size_t i = 0; i < attach_count; i++)
 		json_array_append_new(list, row_json(&attach[i]));
-	report = json_pack("{s:s, s:b, s:s, s:o}", "version", KVMSCOPE_VERSION, "can_boot_linux", can_boot,
-			   "verdict", verdict(rows, count), "rows", list);
+	report = json_pack("{s:s, s:b, s:s, s:o}", "version", KVMSCOPE_VERSION, "can_boot_linux",
+			   can_boot, "verdict", verdict(rows, count), "rows", list);
 	error = report ? json_dumpf(report, stdout, JSON_INDENT(2)) : -1;
 	putchar('\n');
 	json_decref(report);
@@ -132,7 +133,8 @@ static void print_words(const char *text, unsigned int indent, unsigned int colu
 
 		if (columns && column > indent && column + 1 + length > columns)
 			column = (unsigned int)printf("\n%*s", (int)indent, "") - 1;
-		column += (unsigned int)printf("%s%.*s", column > indent ? " " : "", (int)length, text);
+		column += (unsigned int)printf("%s%.*s", column > indent ? " " : "", (int)length,
+					       text);
 		text += length + (text[length] == ' ');
 	}
 	putchar('\n');

@@ -25,7 +25,8 @@ struct arguments {
 enum key { KEY_AFTER = 256, KEY_JSON };
 
 static const struct argp_option options[] = {
-	{ "output", 'o', "FILE", 0, "Write this file (the run's next: perf.data, perf.data.1, ...)", 0 },
+	{ "output", 'o', "FILE", 0, "Write this file (the run's next: perf.data, perf.data.1, ...)",
+	  0 },
 	{ "after", KEY_AFTER, "TIME", 0,
 	  "Wait for this much more before writing: 5s, 500ms (the run's own --after)", 0 },
 	{ "json", KEY_JSON, NULL, 0, "What was written, as JSON", 0 },
@@ -81,7 +82,8 @@ static int absolute(const char *path, char whole[PATH_MAX])
 	char directory[PATH_MAX] = "";
 
 	if (*path != '/' && !getcwd(directory, sizeof(directory)))
-		return error_set(-errno, "can not tell which directory this is: %s", strerror(errno));
+		return error_set(-errno, "can not tell which directory this is: %s",
+				 strerror(errno));
 	if (snprintf(whole, PATH_MAX, "%s%s%s", directory, *directory ? "/" : "", path) >= PATH_MAX)
 		return error_set(-ENAMETOOLONG, "%s is too long a name", path);
 	return 0;
@@ -148,7 +150,8 @@ static int dump(const struct arguments *arguments)
 
 int command_dump(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 }, { 0 } };
+	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options, .parser = parse, .doc = summary, .children = children
 	};

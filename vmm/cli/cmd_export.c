@@ -12,9 +12,9 @@
 #include "shared/log.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/profile_arguments.h"
+#include "vmm/perf_data/output_path.h"
 #include "vmm/report/flame_graph.h"
 #include "vmm/report/folded.h"
-#include "vmm/perf_data/output_path.h"
 #include "vmm/report/pprof.h"
 #include "vmm/report/script.h"
 
@@ -107,7 +107,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case 'f':
 		arguments->format = format_named(value);
 		if (!arguments->format)
-			argp_error(state, "--format is html, folded, pprof or script, not '%s'", value);
+			argp_error(state, "--format is html, folded, pprof or script, not '%s'",
+				   value);
 		return 0;
 	case KEY_BY:
 		if (!parse_group(value, &arguments->by))
@@ -120,8 +121,10 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		if (!arguments->format)
 			arguments->format = format_of_file(arguments->output);
 		if (!arguments->format)
-			argp_error(state, "say which form by --format html, folded, pprof or script");
-		if (arguments->by && arguments->format != FORMAT_HTML && arguments->format != FORMAT_FOLDED)
+			argp_error(state,
+				   "say which form by --format html, folded, pprof or script");
+		if (arguments->by && arguments->format != FORMAT_HTML &&
+		    arguments->format != FORMAT_FOLDED)
 			argp_error(state, "--by is for html and folded; pprof has labels of both");
 		return 0;
 	default:
@@ -216,7 +219,8 @@ static void remove_partial_on_signals(void)
 			sigaction(signals[i], &end, NULL);
 }
 
-/* Writes beside the file and renames: one that is there already is replaced by a whole one or not at all. */
+/* Writes beside the file and renames: one that is there already is replaced by a whole one or not
+ * at all. */
 static int replace_file(const struct arguments *arguments, const char *path)
 {
 	int error;

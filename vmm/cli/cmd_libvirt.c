@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kvmscope libvirt: puts the hook in place by which libvirt tells kvmscoped of its domains, and takes it
- * away. */
+/* kvmscope libvirt: puts the hook in place by which libvirt tells kvmscoped of its domains, and
+ * takes it away. */
 #include <argp.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -32,7 +32,8 @@ enum { KEY_HOOKS = 256, KEY_NOW };
 
 static const struct argp_option option_list[] = {
 	{ "hooks", KEY_HOOKS, "DIR", 0, "libvirt's directory of hooks (" HOOKS_DIRECTORY ")", 0 },
-	{ "now", KEY_NOW, NULL, 0, "With install: have systemd start kvmscoped, now and with the system", 0 },
+	{ "now", KEY_NOW, NULL, 0,
+	  "With install: have systemd start kvmscoped, now and with the system", 0 },
 	{ 0 },
 };
 
@@ -88,7 +89,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 /* As the daemon itself says, "libvirtd (libvirt) 9.0.0". False: there is none here. */
 static bool find_version(int *major, int *minor)
 {
-	static const char ask[] = "virtqemud --version 2>/dev/null || libvirtd --version 2>/dev/null";
+	static const char ask[] =
+		"virtqemud --version 2>/dev/null || libvirtd --version 2>/dev/null";
 	FILE *output = popen(ask, "re"); /* NOLINT(cert-env33-c): no word of it is another's */
 	bool found;
 
@@ -115,7 +117,8 @@ static void tell_version(void)
 static int start_daemon(void)
 {
 	if (access("/run/systemd/system", F_OK))
-		return error_set(-ENOTSUP, "--now: systemd does not run here; start kvmscoped otherwise");
+		return error_set(-ENOTSUP,
+				 "--now: systemd does not run here; start kvmscoped otherwise");
 	if (system("systemctl enable --now kvmscoped.service")) /* NOLINT(cert-env33-c) */
 		return error_set(
 			-EIO,
@@ -140,9 +143,10 @@ static int install(const struct arguments *arguments)
 		log_info("%s is in place", path);
 	tell_version();
 	if (before == HOOK_ABSENT && !known)
-		log_info("if libvirt runs already, it had no hook for QEMU when it started: restart it once, "
-			 "domains run on (systemctl restart virtqemud, or libvirtd); until then kvmscoped "
-			 "finds domains by itself");
+		log_info(
+			"if libvirt runs already, it had no hook for QEMU when it started: restart it once, "
+			"domains run on (systemctl restart virtqemud, or libvirtd); until then kvmscoped "
+			"finds domains by itself");
 	return arguments->now ? start_daemon() : 0;
 }
 

@@ -23,15 +23,17 @@ struct arguments {
 enum { KEY_CHILDREN = 256, KEY_JSON, KEY_PERCENT_LIMIT, KEY_COLOR };
 
 static const struct argp_option options[] = {
-	{ "children", KEY_CHILDREN, NULL, 0, "Count a function also for what it called, and order by that",
-	  0 },
+	{ "children", KEY_CHILDREN, NULL, 0,
+	  "Count a function also for what it called, and order by that", 0 },
 	{ "sort", 's', "KEY[,KEY...]", 0,
 	  "What makes one row: symbol, image, vcpu, app (the program that a process runs, else its comm), comm, pid, tid, cgroup, container (default symbol,image; sym, dso and cpu mean the same as for perf)",
 	  0 },
-	{ "limit", 'n', "ROWS", 0, "Show the first ROWS rows only (on a terminal those that fit)", 0 },
+	{ "limit", 'n', "ROWS", 0, "Show the first ROWS rows only (on a terminal those that fit)",
+	  0 },
 	{ "percent-limit", KEY_PERCENT_LIMIT, "PERCENT", 0, "Show no rows below PERCENT", 0 },
 	{ "json", KEY_JSON, NULL, 0, "Write one JSON object instead of a table", 0 },
-	{ "color", KEY_COLOR, "WHEN", 0, "auto (on a terminal, unless NO_COLOR is set), always or never", 0 },
+	{ "color", KEY_COLOR, "WHEN", 0,
+	  "auto (on a terminal, unless NO_COLOR is set), always or never", 0 },
 	{ 0 },
 };
 
@@ -130,9 +132,12 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		arguments->json = true;
 		return 0;
 	case KEY_COLOR:
-		if (strcmp(value, "auto") != 0 && strcmp(value, "always") != 0 && strcmp(value, "never") != 0)
+		if (strcmp(value, "auto") != 0 && strcmp(value, "always") != 0 &&
+		    strcmp(value, "never") != 0)
 			argp_error(state, "--color is auto, always or never, not '%s'", value);
-		arguments->color = *value == 'n' ? COLOR_NEVER : value[1] == 'l' ? COLOR_ALWAYS : COLOR_AUTO;
+		arguments->color = *value == 'n'     ? COLOR_NEVER
+				   : value[1] == 'l' ? COLOR_ALWAYS
+						     : COLOR_AUTO;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -141,11 +146,13 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 static bool wants_color(const struct arguments *arguments)
 {
-	return arguments->color == COLOR_AUTO ? screen_has_color() : arguments->color == COLOR_ALWAYS;
+	return arguments->color == COLOR_AUTO ? screen_has_color()
+					      : arguments->color == COLOR_ALWAYS;
 }
 
 /* As perf, none that has no samples; but that a watch was not hit is worth a line. */
-static bool is_shown(const struct arguments *arguments, const struct profile *profile, size_t number)
+static bool is_shown(const struct arguments *arguments, const struct profile *profile,
+		     size_t number)
 {
 	const struct profile_event *event = profile_event(profile, number);
 

@@ -43,7 +43,7 @@ struct run {
 	uint64_t started, ended;   /* ms of CLOCK_MONOTONIC */
 	bool power_button_pressed; /* by a first SIGINT */
 	bool timed_out;
-	bool in_a_hurry;                     /* whoever ended it does not wait: SIGTERM, SIGHUP, --timeout */
+	bool in_a_hurry; /* whoever ended it does not wait: SIGTERM, SIGHUP, --timeout */
 	struct vcpu_statistic interpreted;   /* of the first vCPU, closed once it was too high */
 	uint64_t interpreted_before, looked; /* its value then, and then: ms of CPU time */
 };
@@ -76,9 +76,12 @@ static int take_signals(struct run *run)
 	sigaddset(&mask, SIGHUP);
 	sigaddset(&mask, SIGUSR2);
 	pthread_sigmask(SIG_BLOCK, &mask, NULL);
-	signal(SIGPIPE, SIG_IGN); /* a console or a file that nobody reads is an error of writing, no end */
+	signal(SIGPIPE,
+	       SIG_IGN); /* a console or a file that nobody reads is an error of writing, no end */
 	run->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-	return run->signal_fd < 0 ? error_set(-errno, "can not make a signalfd: %s", strerror(errno)) : 0;
+	return run->signal_fd < 0
+		       ? error_set(-errno, "can not make a signalfd: %s", strerror(errno))
+		       : 0;
 }
 
 static struct flight_requests *flight_of(const struct run *run)
@@ -140,7 +143,8 @@ static void take_dump_signal(const struct run *run)
 			"SIGUSR2 writes what a flight recorder holds, and this run has none: see --flight");
 }
 
-/* First SIGINT: the guest is asked to power off, if it listens. Second, SIGTERM, SIGHUP: it is stopped. */
+/* First SIGINT: the guest is asked to power off, if it listens. Second, SIGTERM, SIGHUP: it is
+ * stopped. */
 static void take_signal(struct run *run)
 {
 	struct signalfd_siginfo signal;
@@ -153,7 +157,8 @@ static void take_signal(struct run *run)
 	}
 	atomic_store(&ended_by_user, true);
 	run->in_a_hurry |= signal.ssi_signo != SIGINT;
-	if (signal.ssi_signo != SIGINT || run->power_button_pressed || !machine_power_button(run->machine)) {
+	if (signal.ssi_signo != SIGINT || run->power_button_pressed ||
+	    !machine_power_button(run->machine)) {
 		machine_stop(run->machine);
 		return;
 	}
@@ -185,7 +190,8 @@ static void check_time(struct run *run)
 /* Not where the guest's console has the terminal: the two would write over each other. */
 static bool shows_progress(const struct run *run)
 {
-	return run->profile && !(run->options.console == RUN_CONSOLE_STDIO && isatty(STDOUT_FILENO));
+	return run->profile &&
+	       !(run->options.console == RUN_CONSOLE_STDIO && isatty(STDOUT_FILENO));
 }
 
 static void show_progress(struct run *run)
@@ -196,8 +202,9 @@ static void show_progress(struct run *run)
 	run_profile_statistics(run->profile, &statistics);
 	if (statistics.ended)
 		return;
-	log_progress("%llu:%02llu: %llu samples, %llu/s, %llu lost%s%s", (unsigned long long)seconds / 60,
-		     (unsigned long long)seconds % 60, (unsigned long long)statistics.samples,
+	log_progress("%llu:%02llu: %llu samples, %llu/s, %llu lost%s%s",
+		     (unsigned long long)seconds / 60, (unsigned long long)seconds % 60,
+		     (unsigned long long)statistics.samples,
 		     (unsigned long long)(statistics.samples / (seconds ? seconds : 1)),
 		     (unsigned long long)statistics.lost, *statistics.release ? ", Linux " : "",
 		     statistics.release);
@@ -221,7 +228,8 @@ static void check_interpretation(struct run *run)
 		vcpu_statistic_close(&run->interpreted);
 	}
 	log_debug("KVM executed %llu instructions for vCPU 0 in %llu ms",
-		  (unsigned long long)(count - run->interpreted_before), (unsigned long long)passed);
+		  (unsigned long long)(count - run->interpreted_before),
+		  (unsigned long long)passed);
 	run->interpreted_before = count;
 	run->looked = now;
 }
@@ -276,7 +284,8 @@ static int report_end(const struct run *run, const struct machine_result *result
 	return EXIT_OK;
 }
 
-/* Writes out what the guest has printed and gives the terminal back: our own messages come behind. */
+/* Writes out what the guest has printed and gives the terminal back: our own messages come behind.
+ */
 static void destroy_machine(struct run *run)
 {
 	run_pmu_destroy(run->pmu_traps);
@@ -316,11 +325,12 @@ static void summarize(const struct run *run, const struct collector_statistics *
 
 	summarize_output(run, statistics);
 	if (statistics->samples && statistics->weight)
-		log_info("taking one cost %.1f us on average, %.2f %% of the sampled time, besides %s",
-			 (double)statistics->cost / samples / 1e3,
-			 100.0 * (double)statistics->cost / (double)statistics->weight,
-			 run_profile_by_bpf(run->profile) ? "the interrupt"
-							  : "leaving and entering the guest");
+		log_info(
+			"taking one cost %.1f us on average, %.2f %% of the sampled time, besides %s",
+			(double)statistics->cost / samples / 1e3,
+			100.0 * (double)statistics->cost / (double)statistics->weight,
+			run_profile_by_bpf(run->profile) ? "the interrupt"
+							 : "leaving and entering the guest");
 	if (!statistics->samples && run->options.from_line)
 		log_info(
 			"there are no samples: --from-line '%s' was not printed on the console before the end",
@@ -328,8 +338,9 @@ static void summarize(const struct run *run, const struct collector_statistics *
 	else if (!statistics->samples)
 		log_info("there are no samples: the guest used no CPU time while it was sampled");
 	else if (statistics->kernel && !statistics->kernel_found)
-		log_info("the guest's kernel was not found in its memory: its functions have no names; "
-			 "give --kallsyms or --vmlinux");
+		log_info(
+			"the guest's kernel was not found in its memory: its functions have no names; "
+			"give --kallsyms or --vmlinux");
 }
 
 static int finish_profile(struct run *run, struct collector_statistics *statistics)
@@ -407,7 +418,8 @@ static int run_machine(struct run *run)
 	struct machine_result result;
 	int status, profile_status;
 
-	vcpu_statistic_open(&run->interpreted, machine_vm(run->machine)->vcpus[0], "insn_emulation");
+	vcpu_statistic_open(&run->interpreted, machine_vm(run->machine)->vcpus[0],
+			    "insn_emulation");
 	run->started = clock_ms(CLOCK_MONOTONIC);
 	run->looked = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
 	if (run_guest(run, &result))

@@ -29,8 +29,8 @@ command command_doctor;
 command command_demo;
 
 /*
- * Has the user ended the guest of the last command_run(), by a signal or Ctrl-A x? That is no failure: its
- * exit code does not tell.
+ * Has the user ended the guest of the last command_run(), by a signal or Ctrl-A x? That is no
+ * failure: its exit code does not tell.
  */
 bool command_run_was_ended(void);
 

@@ -4,8 +4,8 @@
 #define KVMSCOPE_CLI_COMMAND_LINE_H
 
 /*
- * "kvmscope" and the words, with a space before each; for free(). NULL without memory. To be called before
- * argp_parse(), which permutes them. Any thread.
+ * "kvmscope" and the words, with a space before each; for free(). NULL without memory. To be called
+ * before argp_parse(), which permutes them. Any thread.
  */
 char *command_line_of(int argc, char **argv);
 

@@ -8,7 +8,8 @@
 
 static const char *watched_share(const json_t *watch, char *text, size_t size)
 {
-	double enabled = answer_number(watch, "enabled_ns"), running = answer_number(watch, "running_ns");
+	double enabled = answer_number(watch, "enabled_ns"),
+	       running = answer_number(watch, "running_ns");
 
 	if (enabled > 0)
 		snprintf(text, size, "%.1f %%", 100 * running / enabled);
@@ -60,15 +61,16 @@ void ctl_print_watch(const json_t *watch)
 static const char *watch_name(const json_t *result, const json_t *slot)
 {
 	size_t number = (size_t)answer_number(slot, "watch");
-	const char *name = json_string_value(json_array_get(json_object_get(result, "watches"), number));
+	const char *name =
+		json_string_value(json_array_get(json_object_get(result, "watches"), number));
 
 	return name ? name : "";
 }
 
 static void print_counts(const json_t *vcpu, const json_t *slot)
 {
-	const json_t *counts =
-		json_array_get(json_object_get(vcpu, "watches"), (size_t)answer_number(slot, "watch"));
+	const json_t *counts = json_array_get(json_object_get(vcpu, "watches"),
+					      (size_t)answer_number(slot, "watch"));
 
 	printf("%10.3f %10.3f %10.0f  ", answer_number(counts, "enabled_ns") / 1e9,
 	       answer_number(counts, "running_ns") / 1e9, answer_number(counts, "hits"));
@@ -90,8 +92,9 @@ static void print_slot(const json_t *result, size_t vcpu, size_t number, const j
 {
 	const char *owner = answer_text(slot, "owner");
 
-	printf("%4zu  DR%zu  %-6s %18s %4s %3.0f  ", vcpu, number, owner, answer_text(slot, "address"),
-	       answer_text(slot, "kind"), answer_number(slot, "length"));
+	printf("%4zu  DR%zu  %-6s %18s %4s %3.0f  ", vcpu, number, owner,
+	       answer_text(slot, "address"), answer_text(slot, "kind"),
+	       answer_number(slot, "length"));
 	if (!strcmp(owner, "watch")) {
 		print_counts(json_array_get(json_object_get(result, "vcpus"), vcpu), slot);
 		answer_print(watch_name(result, slot));
@@ -111,10 +114,11 @@ void ctl_print_breakpoints(const json_t *result)
 	json_array_foreach(json_object_get(result, "vcpus"), i, vcpu)
 		print_task(i, json_object_get(vcpu, "task"));
 	putchar('\n');
-	printf("VCPU  SLOT OWNER             ADDRESS KIND LEN  %10s %10s %10s  WATCH\n", "ENABLED s",
-	       "RUNNING s", "HITS");
+	printf("VCPU  SLOT OWNER             ADDRESS KIND LEN  %10s %10s %10s  WATCH\n",
+	       "ENABLED s", "RUNNING s", "HITS");
 	json_array_foreach(json_object_get(result, "vcpus"), i, vcpu)
-		json_array_foreach(json_object_get(vcpu, "slots"), k, slot) print_slot(result, i, k, slot);
+		json_array_foreach(json_object_get(vcpu, "slots"), k, slot)
+			print_slot(result, i, k, slot);
 	if (answer_number(result, "guest_lost") > 0)
 		printf("\n%.0f times a breakpoint of the guest's own did not work for it\n",
 		       answer_number(result, "guest_lost"));

@@ -82,9 +82,10 @@ static int connect_daemon(const char *socket)
 
 	if (socket || daemon != -ENOENT)
 		return daemon;
-	return error_set(-ENOENT,
-			 "kvmscoped, which profiles domains, does not run%s: systemctl start kvmscoped",
-			 geteuid() ? ", or is not ours to ask" : "");
+	return error_set(
+		-ENOENT,
+		"kvmscoped, which profiles domains, does not run%s: systemctl start kvmscoped",
+		geteuid() ? ", or is not ours to ask" : "");
 }
 
 /* How it stands with the guest's agent, of a domain that has a channel for one. */
@@ -94,7 +95,8 @@ static void print_agent(const char *agent)
 		const char *word, *means;
 	} states[] = {
 		{ "open", ": it names the guest's programs" },
-		{ "silent", ": nobody answers; is kvmscope-agent installed in the guest, and running?" },
+		{ "silent",
+		  ": nobody answers; is kvmscope-agent installed in the guest, and running?" },
 		{ "busy", ": somebody else is connected to its channel" },
 		{ "unreachable", ": its channel can not be connected to" },
 	};
@@ -109,7 +111,8 @@ static void print_agent(const char *agent)
 
 static void print_status(const json_t *domain)
 {
-	double samples = answer_number(domain, "samples"), sampled = answer_number(domain, "sampled_ns");
+	double samples = answer_number(domain, "samples"),
+	       sampled = answer_number(domain, "sampled_ns");
 
 	printf("domain:   ");
 	answer_print(answer_text(domain, "domain"));
@@ -164,8 +167,8 @@ int ctl_domain_status(const char *socket, const char *domain, bool json)
 /* ANSWER, that of domain-dump, becomes the one that says it is written. */
 static int wait_for_file(int daemon, const char *domain, json_t **answer)
 {
-	json_t *asked =
-		json_pack("{s:s, s:O}", "domain", domain, "number", json_object_get(*answer, "number"));
+	json_t *asked = json_pack("{s:s, s:O}", "domain", domain, "number",
+				  json_object_get(*answer, "number"));
 	int error = 0;
 
 	while (!error && !json_is_true(json_object_get(*answer, "complete"))) {
@@ -197,7 +200,8 @@ static void find_names(int daemon, const char *domain, const char *file)
 	json_decref(status);
 }
 
-/* To look for names took seconds, in which the file may have become complete, and have been renamed. */
+/* To look for names took seconds, in which the file may have become complete, and have been
+ * renamed. */
 static void tell_present_name(json_t *answer)
 {
 	char found[PATH_MAX];
@@ -207,8 +211,8 @@ static void tell_present_name(json_t *answer)
 		json_object_set_new(answer, "file", json_string(found));
 }
 
-/* -EAGAIN: not yet. Those that a flight recorder has taken it writes; of a recording those count that are in
- * it. */
+/* -EAGAIN: not yet. Those that a flight recorder has taken it writes; of a recording those count
+ * that are in it. */
 static int has_samples(int daemon, const char *domain)
 {
 	json_t *status = NULL;

@@ -22,7 +22,8 @@ static const struct {
 	  "VMs of others can not be sampled without stopping them.",
 	  "root, or CAP_PERFMON, and for names " MEMORY },
 	{ "ptrace", "attach.by_ptrace", "kvmscope attach by ptrace",
-	  "VMs of others can be sampled where BPF or perf works, and else not at all.", "root, or " MEMORY },
+	  "VMs of others can be sampled where BPF or perf works, and else not at all.",
+	  "root, or " MEMORY },
 };
 
 static void tell(struct probe_row *row, enum probe_state state, const char *detail)
@@ -53,7 +54,8 @@ static void try_monitor(struct probe_row *row)
 	} else if (error) {
 		tell(row, PROBE_PARTLY,
 		     "libvirt's library is there; no QEMU (qemu-system-x86_64) is installed to try its monitor");
-		row->lost = "Guests without KVM can not be sampled if their QEMU is older than 7.2.";
+		row->lost =
+			"Guests without KVM can not be sampled if their QEMU is older than 7.2.";
 	} else {
 		tell(row, PROBE_YES,
 		     "a QEMU was started for it, and its monitor told vCPUs, memory and registers; libvirt's "

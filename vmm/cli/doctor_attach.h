@@ -5,8 +5,8 @@
 
 #include "vmm/machine/host_probe.h"
 
-/* Tries each way as far as it goes without a VM; ROWS has room for DOCTOR_ATTACH_MAX. Their number. Main
- * thread. */
+/* Tries each way as far as it goes without a VM; ROWS has room for DOCTOR_ATTACH_MAX. Their number.
+ * Main thread. */
 #define DOCTOR_ATTACH_MAX 8
 size_t doctor_attach(struct probe_row *rows);
 

@@ -16,7 +16,8 @@ static const struct {
 	/* keep in the order in which a user meets them */
 	{ "run", command_run, "run a guest and profile it" },
 	{ "attach", command_attach, "profile a VM that runs already: QEMU, or any other of KVM" },
-	{ "ctl", command_ctl, "pause, resume or change a run that is going on, or ask how it stands" },
+	{ "ctl", command_ctl,
+	  "pause, resume or change a run that is going on, or ask how it stands" },
 	{ "libvirt", command_libvirt, "profile every domain of libvirt that asks for it" },
 	{ "dump", command_dump, "write what the flight recorder of a run holds" },
 	{ "report", command_report, "show where the guest spent its time" },
@@ -51,8 +52,8 @@ static command *find_command(const char *name)
 	return NULL;
 }
 
-/* What stands in stdio's buffer would be lost without a word. Who reads no more has seen enough; a command
- * that has failed has said why. */
+/* What stands in stdio's buffer would be lost without a word. Who reads no more has seen enough; a
+ * command that has failed has said why. */
 static int finish(int status)
 {
 	int error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;

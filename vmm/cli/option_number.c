@@ -10,6 +10,7 @@ unsigned int option_number(const struct argp_state *state, const char *name, con
 	const char *end = decimal_read(text, high, &number);
 
 	if (!end || *end || number < low)
-		argp_error(state, "%s %s: it must be a number from %u to %u", name, text, low, high);
+		argp_error(state, "%s %s: it must be a number from %u to %u", name, text, low,
+			   high);
 	return (unsigned int)number;
 }

@@ -10,8 +10,8 @@
 #include "shared/error.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/option_number.h"
-#include "vmm/symbols/debuginfod.h"
 #include "vmm/disk/guest_disk.h"
+#include "vmm/symbols/debuginfod.h"
 
 enum {
 	KEY_VCPU = 512,
@@ -31,7 +31,8 @@ static const struct argp_option options[] = {
 	  "Take the samples of this event only: by its name, or by its number, 0 the first (default: report and "
 	  "script show all, stacks are of the first)",
 	  0 },
-	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols: a copy of the guest's /proc/kallsyms", 0 },
+	{ "kallsyms", KEY_KALLSYMS, "FILE", 0,
+	  "Kernel symbols: a copy of the guest's /proc/kallsyms", 0 },
 	{ "vmlinux", 'k', "FILE", 0, "Kernel symbols: the guest's vmlinux", 0 },
 	{ "buildid-dir", KEY_BUILDID_DIR, "DIR", 0,
 	  "Look for symbols in DIR (default names/ beside a recording of kvmscoped, else buildid.dir of perf's configuration, else ~/.debug)",
@@ -59,7 +60,8 @@ static bool is_there(const char *directory, int length, const char *name)
 {
 	char path[PATH_MAX];
 
-	return snprintf(path, sizeof(path), "%.*s%s", length, directory, name) < (int)sizeof(path) &&
+	return snprintf(path, sizeof(path), "%.*s%s", length, directory, name) <
+		       (int)sizeof(path) &&
 	       !access(path, R_OK);
 }
 
@@ -77,7 +79,8 @@ static void find_names(struct profile_arguments *arguments)
 	arguments->options.sources.buildid_dir = arguments->names;
 }
 
-static void add_disk(struct profile_arguments *arguments, const struct argp_state *state, const char *path)
+static void add_disk(struct profile_arguments *arguments, const struct argp_state *state,
+		     const char *path)
 {
 	const size_t most = sizeof(arguments->disks) / sizeof(arguments->disks[0]);
 	struct profile_options *wanted = &arguments->options;
@@ -99,7 +102,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		arguments->options.input = value;
 		return 0;
 	case KEY_VCPU:
-		arguments->options.vcpu = (int32_t)option_number(state, "--vcpu", value, 0, INT32_MAX);
+		arguments->options.vcpu =
+			(int32_t)option_number(state, "--vcpu", value, 0, INT32_MAX);
 		return 0;
 	case KEY_EVENT:
 		arguments->options.event = value;

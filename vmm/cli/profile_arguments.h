@@ -14,7 +14,8 @@ struct profile_arguments {
 	char names[PATH_MAX];        /* that the options may point to */
 };
 
-/* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir, --symfs, --inline, --debuginfod,
+/* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir, --symfs, --inline,
+ * --debuginfod,
  * --guest-disk; its input is struct profile_arguments. */
 extern const struct argp profile_argp;
 

@@ -16,12 +16,13 @@
 #include "vmm/daemon/recording_file.h"
 #include "vmm/disk/disk_names.h"
 #include "vmm/disk/guest_disk.h"
-#include "vmm/perf_data/recording_name.h"
 #include "vmm/disk/sandbox_broker.h"
+#include "vmm/perf_data/recording_name.h"
 
 /* A user waits for it; some 50 ms each, they are some hundred programs. */
 #define SECONDS 10
-/* All names of a domain. With its recordings they may take 1 GiB where nobody says: this is not the most. */
+/* All names of a domain. With its recordings they may take 1 GiB where nobody says: this is not the
+ * most. */
 #define DOMAIN_TOTAL_MAX (512ull << 20)
 
 static bool has_signal(void *context)
@@ -54,23 +55,27 @@ static void say_no_disk(const char *whose, const struct disk_names_result *resul
 static void say(const char *whose, const struct disk_names_result *result, int error)
 {
 	if (error == -ENOENT && result->wanted)
-		log_info("%sthe names of %u of the guest's programs and libraries are not looked for on its "
-			 "disks: %s",
-			 whose, result->wanted, error_message());
+		log_info(
+			"%sthe names of %u of the guest's programs and libraries are not looked for on its "
+			"disks: %s",
+			whose, result->wanted, error_message());
 	else if (error)
-		log_debug("%sno names are looked for on the guest's disks: %s", whose, error_message());
+		log_debug("%sno names are looked for on the guest's disks: %s", whose,
+			  error_message());
 	else if (result->cut_short && !result->wanted)
-		log_info("%sthere was no time to look for names on the guest's disks: see kvmscope report "
-			 "--guest-disk",
-			 whose);
+		log_info(
+			"%sthere was no time to look for names on the guest's disks: see kvmscope report "
+			"--guest-disk",
+			whose);
 	else if (result->found || result->cut_short)
 		log_info(
 			"%s%u of %u programs and libraries without all their names were found on the guest's "
 			"disks%s",
 			whose, result->found, result->wanted,
-			result->cut_short ? "; for the others there was no time: see kvmscope report "
-					    "--guest-disk"
-					  : "");
+			result->cut_short
+				? "; for the others there was no time: see kvmscope report "
+				  "--guest-disk"
+				: "");
 	else if (result->wanted && !result->disks)
 		say_no_disk(whose, result);
 	else if (result->wanted && !result->full)

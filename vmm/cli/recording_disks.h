@@ -13,7 +13,8 @@ struct open_disks;
 struct sandbox_broker;
 
 struct recording_disks {
-	const char *output;       /* the recording's first file; one that is no regular file has no names */
+	const char
+		*output; /* the recording's first file; one that is no regular file has no names */
 	unsigned int files;       /* that it has: output, output.1, ... */
 	const char *directory;    /* of the build-id cache that the names go into; NULL: perf's */
 	uint64_t total_max;       /* as in disk_names.h; 0 */
@@ -27,8 +28,8 @@ struct recording_disks {
 };
 
 /*
- * Looks on the disks for what the recording wants of them, for some seconds, and says what it found, or how
- * to find it. Of a recording that is being written it is what is there by now.
+ * Looks on the disks for what the recording wants of them, for some seconds, and says what it
+ * found, or how to find it. Of a recording that is being written it is what is there by now.
  */
 void recording_disks_search(const struct recording_disks *recording);
 
@@ -36,9 +37,10 @@ void recording_disks_search(const struct recording_disks *recording);
 void recording_disks_places(const struct open_disks *disks, struct disk_place *places);
 
 /*
- * The same of RECORDING, which kvmscoped has made: on the disks that the domain's process PID has open, into
- * the names that lie beside it. Nothing is looked for where none do. WHOSE, where it is asked for again
- * and again: begins what is said, and what these disks had not is not looked for again (disk_names.h); NULL.
+ * The same of RECORDING, which kvmscoped has made: on the disks that the domain's process PID has
+ * open, into the names that lie beside it. Nothing is looked for where none do. WHOSE, where it is
+ * asked for again and again: begins what is said, and what these disks had not is not looked for
+ * again (disk_names.h); NULL.
  */
 void recording_disks_search_domain(const char *recording, pid_t pid, const char *whose);
 

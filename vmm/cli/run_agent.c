@@ -16,7 +16,8 @@
 #include "vmm/session/agent_names.h"
 #include "vmm/session/agent_way_warn.h"
 
-/* A snapshot of a busy guest, thousands of mappings, must fit while the collector does something else. */
+/* A snapshot of a busy guest, thousands of mappings, must fit while the collector does something
+ * else. */
 #define RING_SIZE (4ul << 20)
 
 struct run_agent {
@@ -36,7 +37,8 @@ static void make_symbols(struct run_agent *agent)
 {
 	if (agent->options->buildid_cache &&
 	    agent_names_create(&agent->symbols, NULL, (size_t)agent->options->agent_memory))
-		log_warning("functions of the guest's programs will have no names: %s", error_message());
+		log_warning("functions of the guest's programs will have no names: %s",
+			    error_message());
 }
 
 static int make(struct run_agent *agent, const struct run_options *options)
@@ -53,9 +55,11 @@ static int make(struct run_agent *agent, const struct run_options *options)
 	guest_account_take(&agent->account, RING_SIZE);
 	error = ring_create(&agent->ring, RING_SIZE);
 	if (error)
-		return error_set(error, "can not make the ring of the guest agent: %s", strerror(-error));
+		return error_set(error, "can not make the ring of the guest agent: %s",
+				 strerror(-error));
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
-		return error_set(-errno, "can not make the guest agent's socket: %s", strerror(errno));
+		return error_set(-errno, "can not make the guest agent's socket: %s",
+				 strerror(errno));
 	agent->machine_end = fds[0];
 	agent->our_end = fds[1];
 	make_symbols(agent);
@@ -152,14 +156,17 @@ static void tell_omissions(const struct agent_statistics *statistics)
 			"%llu records of the guest's processes are lost: the agent could not fetch them in time, or their time is not known",
 			(unsigned long long)statistics->lost);
 	if (statistics->unsteady || statistics->cut)
-		log_warning("of what ran before the recording %llu processes and %llu mappings are not known",
-			    (unsigned long long)statistics->unsteady, (unsigned long long)statistics->cut);
+		log_warning(
+			"of what ran before the recording %llu processes and %llu mappings are not known",
+			(unsigned long long)statistics->unsteady,
+			(unsigned long long)statistics->cut);
 	if (statistics->refused)
 		log_warning("%llu messages of the guest agent could not be understood",
 			    (unsigned long long)statistics->refused);
 	if (statistics->clock_jumps)
-		log_warning("the guest's clock jumped %llu times; names around those moments may be missing",
-			    (unsigned long long)statistics->clock_jumps);
+		log_warning(
+			"the guest's clock jumped %llu times; names around those moments may be missing",
+			(unsigned long long)statistics->clock_jumps);
 }
 
 /* When the collector has ended, too. */
@@ -178,21 +185,26 @@ static void tell_symbols(const struct run_agent *agent)
 	dropped = tables->dropped + symbols.names.dropped;
 	not_fetched = tables->refused;
 	waiting = 0;
-	if (statistics.features & AGENT_FEATURE_TABLES) { /* nothing was asked of one that can tell none */
+	if (statistics.features &
+	    AGENT_FEATURE_TABLES) { /* nothing was asked of one that can tell none */
 		not_fetched += symbols.unasked;
 		waiting = tables->waiting;
 	}
-	log_debug("names of the guest's programs: %llu images asked for, %llu named, %llu without names",
-		  (unsigned long long)tables->asked, (unsigned long long)symbols.names.added, without);
+	log_debug(
+		"names of the guest's programs: %llu images asked for, %llu named, %llu without names",
+		(unsigned long long)tables->asked, (unsigned long long)symbols.names.added,
+		without);
 	if (dropped)
-		log_warning("the names of %llu of the guest's programs were dropped: they have more than "
-			    "%llu MiB (--agent-memory)",
-			    dropped, (unsigned long long)agent->options->agent_memory >> 20);
+		log_warning(
+			"the names of %llu of the guest's programs were dropped: they have more than "
+			"%llu MiB (--agent-memory)",
+			dropped, (unsigned long long)agent->options->agent_memory >> 20);
 	if (not_fetched)
 		log_warning("the names of %s%llu of the guest's programs could not be fetched",
 			    symbols.more ? "at least " : "", not_fetched);
 	if (waiting)
-		log_info("the guest ended before it had told the names of %llu of its programs", waiting);
+		log_info("the guest ended before it had told the names of %llu of its programs",
+			 waiting);
 }
 
 static void tell(const struct run_agent *agent, const struct agent_statistics *statistics)
@@ -208,7 +220,8 @@ static void tell(const struct run_agent *agent, const struct agent_statistics *s
 	log_debug(
 		"guest agent: version %u, features %#x, %llu sessions, %llu records; its clock is known to %llu ns%s",
 		statistics->version, statistics->features, (unsigned long long)statistics->sessions,
-		(unsigned long long)statistics->records, (unsigned long long)statistics->clock_error,
+		(unsigned long long)statistics->records,
+		(unsigned long long)statistics->clock_error,
 		statistics->tsc_used ? " by the TSC" : "");
 }
 

@@ -12,8 +12,8 @@
 
 #include "shared/ring.h"
 #include "shared/sideband_record.h"
-#include "vmm/cli/run_options.h"
 #include "vmm/agent/agent_host.h"
+#include "vmm/cli/run_options.h"
 #include "vmm/guest/guest_account.h"
 #include "vmm/guest/linux/told_kernel.h"
 #include "vmm/guest/told_tasks.h"
@@ -24,13 +24,15 @@ struct run_agent;
 /* -ENOMEM, and the errors of socketpair() and ring_create(). */
 int run_agent_create(struct run_agent **agent, const struct run_options *options);
 
-/* Sets the machine's port, and what starts the agent in the guest; valid until run_agent_destroy(). */
+/* Sets the machine's port, and what starts the agent in the guest; valid until run_agent_destroy().
+ */
 void run_agent_join(struct run_agent *agent, struct machine_options *machine);
 
 /* Of the machine's VM, before machine_start(). The errors of agent_start(). */
 int run_agent_start(struct run_agent *agent, const struct vm *vm);
 
-/* The ring of struct sideband, for the collector to drain; the agent's until run_agent_destroy(). */
+/* The ring of struct sideband, for the collector to drain; the agent's until run_agent_destroy().
+ */
 struct ring *run_agent_ring(struct run_agent *agent);
 
 /* Of all that is kept of what it tells; the agent's until run_agent_destroy(). */
@@ -46,8 +48,8 @@ int run_agent_tasks(struct run_agent *agent, bool ask, struct told_tasks *told);
 /* Puts names that came to where they are looked for. */
 void run_agent_turn(struct run_agent *agent);
 
-/* When the guest has ended: everything that it told is in the ring then. Says what the user should know of
- * it. */
+/* When the guest has ended: everything that it told is in the ring then. Says what the user should
+ * know of it. */
 void run_agent_stop(struct run_agent *agent);
 
 /* Works on NULL, at every point but while vCPUs run. */

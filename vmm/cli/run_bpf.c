@@ -67,7 +67,8 @@ int run_bpf_start(struct attach **attach, const struct run_options *options)
 
 	*attach = NULL;
 	if (options->sampler != RUN_SAMPLER_KICK && !why)
-		error = automatic ? start_where_it_is_as_good(attach, options) : start(attach, options);
+		error = automatic ? start_where_it_is_as_good(attach, options)
+				  : start(attach, options);
 	if (error && !automatic)
 		return error;
 	if (error)

@@ -15,8 +15,8 @@ static bool terminal_is_ours(void)
 	return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
-static int open_stdio(struct console *console, const struct run_options *options, void (*quit)(void *context),
-		      void *context, struct machine_options *machine)
+static int open_stdio(struct console *console, const struct run_options *options,
+		      void (*quit)(void *context), void *context, struct machine_options *machine)
 {
 	bool data_on_stdout = options->profile && !strcmp(options->output, "-");
 	int error;
@@ -48,8 +48,8 @@ static int open_file(struct console *console, const char *path, struct machine_o
 	return 0;
 }
 
-int console_open(struct console *console, const struct run_options *options, void (*quit)(void *context),
-		 void *context, struct machine_options *machine)
+int console_open(struct console *console, const struct run_options *options,
+		 void (*quit)(void *context), void *context, struct machine_options *machine)
 {
 	*console = (struct console){ .file = -1 };
 	machine->console_output = machine->console_input = -1;
@@ -67,7 +67,8 @@ int console_open(struct console *console, const struct run_options *options, voi
 void console_tell(const struct console *console)
 {
 	if (console->terminal)
-		log_info("this terminal is the guest's: Ctrl-A x ends the guest, Ctrl-A h lists the keys");
+		log_info(
+			"this terminal is the guest's: Ctrl-A x ends the guest, Ctrl-A h lists the keys");
 }
 
 void console_close(struct console *console)

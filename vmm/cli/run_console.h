@@ -16,10 +16,11 @@ struct console {
  * Opens what OPTIONS names and fills MACHINE's console fields. QUIT is called
  * on the devices' thread when the user types Ctrl-A x. The errors of open().
  */
-int console_open(struct console *console, const struct run_options *options, void (*quit)(void *context),
-		 void *context, struct machine_options *machine);
+int console_open(struct console *console, const struct run_options *options,
+		 void (*quit)(void *context), void *context, struct machine_options *machine);
 
-/* On standard error: how the user gets out again, where the terminal is the guest's. Before the guest starts.
+/* On standard error: how the user gets out again, where the terminal is the guest's. Before the
+ * guest starts.
  */
 void console_tell(const struct console *console);
 

@@ -23,7 +23,9 @@ struct run_control {
 
 static int need_profile(const struct run_control *self)
 {
-	return self->profile ? 0 : error_set(-ENOTSUP, "this run has --no-profile: it takes no samples");
+	return self->profile
+		       ? 0
+		       : error_set(-ENOTSUP, "this run has --no-profile: it takes no samples");
 }
 
 /* What the three that change something answer. */
@@ -36,7 +38,8 @@ static void tell_rate(const struct run_control *self, json_t *result)
 	json_object_set_new(result, "frequency", json_integer(frequency));
 }
 
-static int set_pause(const struct run_control *self, const json_t *arguments, bool paused, json_t *result)
+static int set_pause(const struct run_control *self, const json_t *arguments, bool paused,
+		     json_t *result)
 {
 	int error = control_no_arguments(arguments);
 
@@ -68,7 +71,8 @@ static int do_freq(void *context, json_t *arguments, json_t *result)
 	if (error)
 		return error;
 	if (json_unpack_ex(arguments, NULL, 0, "{s:I !}", "frequency", &frequency))
-		return error_set(-EINVAL, "freq takes one argument, \"frequency\", an integer in Hz");
+		return error_set(-EINVAL,
+				 "freq takes one argument, \"frequency\", an integer in Hz");
 	if (frequency < 1 || frequency > RUN_FREQUENCY_MAX)
 		return error_set(-EINVAL,
 				 "a sampling frequency of %" JSON_INTEGER_FORMAT
@@ -97,17 +101,19 @@ static json_t *profile_status(const struct run_control *self)
 		return json_decref(profile), json_null();
 	run_profile_statistics(self->profile, &statistics);
 	tell_rate(self, profile);
-	json_object_set_new(profile, "clock", json_string(self->options->wall_clock ? "wall" : "cpu"));
+	json_object_set_new(profile, "clock",
+			    json_string(self->options->wall_clock ? "wall" : "cpu"));
 	json_object_set_new(profile, "output", string_or_null(self->options->output));
 	json_object_set_new(profile, "samples", json_integer((json_int_t)statistics.samples));
 	json_object_set_new(profile, "lost", json_integer((json_int_t)statistics.lost));
 	json_object_set_new(profile, "bytes", json_integer((json_int_t)statistics.bytes));
 	json_object_set_new(profile, "sampled_ns", json_integer((json_int_t)statistics.weight));
 	json_object_set_new(profile, "cost_ns", json_integer((json_int_t)statistics.cost));
-	json_object_set_new(profile, "flight_files",
-			    run_profile_flight(self->profile)
-				    ? json_integer(flight_requests_files(run_profile_flight(self->profile)))
-				    : json_null());
+	json_object_set_new(
+		profile, "flight_files",
+		run_profile_flight(self->profile)
+			? json_integer(flight_requests_files(run_profile_flight(self->profile)))
+			: json_null());
 	json_object_set_new(profile, "guest_release",
 			    string_or_null(*statistics.release ? statistics.release : NULL));
 	return profile;
@@ -139,8 +145,10 @@ static void add_commands(struct run_control *self)
 	control_add(self->control, "pause", do_pause, self);
 	control_add(self->control, "resume", do_resume, self);
 	control_add(self->control, "freq", do_freq, self);
-	run_watch_control_add(self->control, self->profile ? run_profile_watch(self->profile) : NULL);
-	run_flight_control_add(self->control, self->profile ? run_profile_flight(self->profile) : NULL);
+	run_watch_control_add(self->control,
+			      self->profile ? run_profile_watch(self->profile) : NULL);
+	run_flight_control_add(self->control,
+			       self->profile ? run_profile_flight(self->profile) : NULL);
 }
 
 static int open_socket(struct run_control *self)

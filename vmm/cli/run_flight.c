@@ -22,9 +22,10 @@ static int size_of_memory(const struct run_options *options, size_t *size)
 
 int run_flight_ring_size(const struct run_options *options, size_t *size)
 {
-	return options->flight_size ? size_of_memory(options, size)
-				    : flight_ring_size(options->flight_time + options->flight_after,
-						       options->frequency, options->callchains, size);
+	return options->flight_size
+		       ? size_of_memory(options, size)
+		       : flight_ring_size(options->flight_time + options->flight_after,
+					  options->frequency, options->callchains, size);
 }
 
 int run_flight_create(struct flight_requests **flight, const struct run_options *options)
@@ -55,7 +56,8 @@ void run_flight_guest_ended(struct flight_requests *flight, const struct machine
 		break;
 	case VCPU_END_SHUTDOWN:
 		/* What the kind does not say is in the second line: where it was. */
-		fire_line(flight, TRIGGER_TRIPLE_FAULT, result->message + strcspn(result->message, "\n"));
+		fire_line(flight, TRIGGER_TRIPLE_FAULT,
+			  result->message + strcspn(result->message, "\n"));
 		break;
 	case VCPU_END_INTERNAL_ERROR:
 	case VCPU_END_HOST_ERROR:

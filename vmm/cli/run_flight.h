@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The flight recorder of a run: what its options say of it, and the ends of a run that are triggers. Main
- * thread. */
+/* The flight recorder of a run: what its options say of it, and the ends of a run that are
+ * triggers. Main thread. */
 #ifndef KVMSCOPE_CLI_RUN_FLIGHT_H
 #define KVMSCOPE_CLI_RUN_FLIGHT_H
 
@@ -21,7 +21,8 @@ int run_flight_ring_size(const struct run_options *options, size_t *size);
 /* OPTIONS have --flight. The errors of flight_requests_create(). */
 int run_flight_create(struct flight_requests **flight, const struct run_options *options);
 
-/* All vCPUs have ended: an end that is none that was wished for is a trigger. TIMED_OUT: by --timeout. */
+/* All vCPUs have ended: an end that is none that was wished for is a trigger. TIMED_OUT: by
+ * --timeout. */
 void run_flight_guest_ended(struct flight_requests *flight, const struct machine_result *result,
 			    bool timed_out);
 

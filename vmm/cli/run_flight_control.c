@@ -6,8 +6,9 @@
 static int need_flight(const struct flight_requests *flight)
 {
 	return flight ? 0
-		      : error_set(-ENOTSUP, "this run has no flight recorder: start it with --flight, "
-					    "as in kvmscope run --flight 30s");
+		      : error_set(-ENOTSUP,
+				  "this run has no flight recorder: start it with --flight, "
+				  "as in kvmscope run --flight 30s");
 }
 
 /* Null, and what is missing, are the run's own choice. */
@@ -17,13 +18,16 @@ static int read_arguments(json_t *arguments, const char **path, uint64_t *after)
 
 	if (json_unpack_ex(arguments, NULL, 0, "{s?o, s?o !}", "file", &file, "after", &seconds))
 		return error_set(-EINVAL, "dump takes \"file\" and \"after\", and nothing else");
-	if (file && !json_is_null(file) && (!json_is_string(file) || *json_string_value(file) != '/'))
+	if (file && !json_is_null(file) &&
+	    (!json_is_string(file) || *json_string_value(file) != '/'))
 		return error_set(-EINVAL, "dump: \"file\" must be an absolute path");
 	if (seconds && !json_is_null(seconds) &&
-	    (!json_is_number(seconds) || json_number_value(seconds) < 0 || json_number_value(seconds) > 1e6))
+	    (!json_is_number(seconds) || json_number_value(seconds) < 0 ||
+	     json_number_value(seconds) > 1e6))
 		return error_set(-EINVAL, "dump: \"after\" must be a number of seconds");
 	*path = json_string_value(file);
-	*after = json_is_number(seconds) ? (uint64_t)(json_number_value(seconds) * 1e9) : UINT64_MAX;
+	*after =
+		json_is_number(seconds) ? (uint64_t)(json_number_value(seconds) * 1e9) : UINT64_MAX;
 	return 0;
 }
 
@@ -51,7 +55,8 @@ static int do_dump_result(void *context, json_t *arguments, json_t *result)
 	if (error)
 		return error;
 	if (json_unpack_ex(arguments, NULL, 0, "{s:I !}", "number", &number))
-		return error_set(-EINVAL, "dump-result takes one argument, \"number\", as dump gave it");
+		return error_set(-EINVAL,
+				 "dump-result takes one argument, \"number\", as dump gave it");
 	error = flight_requests_result(context, (uint64_t)number, &found);
 	if (error && error != -EINPROGRESS)
 		return error;

@@ -6,7 +6,8 @@
 #include "vmm/cli/run_flight.h"
 #include "vmm/control/control_server.h"
 
-/* Adds them; FLIGHT outlives CONTROL. NULL: there is none, and they say so. Before control_start(). */
+/* Adds them; FLIGHT outlives CONTROL. NULL: there is none, and they say so. Before control_start().
+ */
 void run_flight_control_add(struct control *control, struct flight_requests *flight);
 
 #endif

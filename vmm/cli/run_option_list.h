@@ -54,7 +54,8 @@ enum run_option_key {
 	KEY_NO_CONTROL,
 };
 
-/* For struct argp: of the keys above, in groups with headings; and what stands around the options. */
+/* For struct argp: of the keys above, in groups with headings; and what stands around the options.
+ */
 extern const struct argp_option run_option_list[];
 extern const char run_option_help[];
 

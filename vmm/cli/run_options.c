@@ -74,7 +74,8 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 {
 	static const char *const agents[] = { "initrd", "guest", NULL };
 	static const char *const pmus[] = { "auto", "kernel", "emulated", "off", NULL };
-	static const char *const protocols[] = { "auto", "bzimage", "pvh", "elf64", "multiboot", NULL };
+	static const char *const protocols[] = { "auto",  "bzimage",   "pvh",
+						 "elf64", "multiboot", NULL };
 
 	switch (key) {
 	case KEY_KERNEL:
@@ -165,7 +166,8 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		options->wall_clock = parse_choice(state, "--clock", text, clocks);
 		return 0;
 	case KEY_SAMPLER:
-		options->sampler = (enum run_sampler)parse_choice(state, "--sampler", text, samplers);
+		options->sampler =
+			(enum run_sampler)parse_choice(state, "--sampler", text, samplers);
 		return 0;
 	case KEY_FROM_LINE:
 		options->from_line = text;
@@ -174,15 +176,17 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		add_watch(state, options, text);
 		return 0;
 	case KEY_BP_PRIORITY:
-		options->breakpoint_priority =
-			(enum breakpoint_priority)parse_choice(state, "--bp-priority", text, priorities);
+		options->breakpoint_priority = (enum breakpoint_priority)parse_choice(
+			state, "--bp-priority", text, priorities);
 		return 0;
 	case KEY_NO_CALL_GRAPH:
 		options->callchains = false;
 		return 0;
 	case KEY_STACK_TIME:
-		if (duration_parse(text, &options->stack_time) || options->stack_time > STACK_TIME_MAX)
-			argp_error(state, "--stack-time %s: it must be a time like 64us or 1ms, up to 1s",
+		if (duration_parse(text, &options->stack_time) ||
+		    options->stack_time > STACK_TIME_MAX)
+			argp_error(state,
+				   "--stack-time %s: it must be a time like 64us or 1ms, up to 1s",
 				   text);
 		return 0;
 	case KEY_PERSPECTIVE:
@@ -205,7 +209,8 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 }
 
 /* Where the names of what is sampled come from, and where they go. */
-static error_t parse_names_option(int key, char *text, struct argp_state *state, struct run_options *options)
+static error_t parse_names_option(int key, char *text, struct argp_state *state,
+				  struct run_options *options)
 {
 	switch (key) {
 	case KEY_SYMFS:
@@ -237,14 +242,17 @@ static void parse_flight(struct argp_state *state, const char *text, struct run_
 	options->flight_time = options->flight_size = 0;
 	/* A number alone could be either. */
 	if (duration_parse(text, &options->flight_time) &&
-	    (size_parse(text, &options->flight_size) || isdigit((unsigned char)text[strlen(text) - 1])))
-		argp_error(state, "--flight %s: it must be a time like 30s or 5min, or a size like 64M",
+	    (size_parse(text, &options->flight_size) ||
+	     isdigit((unsigned char)text[strlen(text) - 1])))
+		argp_error(state,
+			   "--flight %s: it must be a time like 30s or 5min, or a size like 64M",
 			   text);
 	if (!options->flight_time && !options->flight_size)
 		argp_error(state, "--flight %s: that is nothing", text);
 }
 
-static error_t parse_flight_option(int key, char *text, struct argp_state *state, struct run_options *options)
+static error_t parse_flight_option(int key, char *text, struct argp_state *state,
+				   struct run_options *options)
 {
 	switch (key) {
 	case KEY_FLIGHT:
@@ -272,10 +280,11 @@ static error_t parse_control_option(int key, char *text, struct argp_state *stat
 	switch (key) {
 	case KEY_NAME:
 		if (!control_name_is_good(text))
-			argp_error(state,
-				   "--name %s: it must be up to %d letters, digits, '.', '_' and '-', "
-				   "a letter first",
-				   text, CONTROL_NAME_MAX);
+			argp_error(
+				state,
+				"--name %s: it must be up to %d letters, digits, '.', '_' and '-', "
+				"a letter first",
+				text, CONTROL_NAME_MAX);
 		options->name = text;
 		return 0;
 	case KEY_CONTROL:
@@ -319,7 +328,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		run_options_check(state, options);
 		return 0;
 	}
-	for (size_t i = 0; known == ARGP_ERR_UNKNOWN && i < sizeof(parsers) / sizeof(parsers[0]); i++)
+	for (size_t i = 0; known == ARGP_ERR_UNKNOWN && i < sizeof(parsers) / sizeof(parsers[0]);
+	     i++)
 		known = parsers[i](key, text, state, options);
 	return known;
 }
@@ -336,7 +346,8 @@ static int read_module_text(struct run_options *options)
 		return 0;
 	file = fopen(++path, "re");
 	if (!file)
-		return error_set(-errno, "can not open %s, the module text: %s", path, strerror(errno));
+		return error_set(-errno, "can not open %s, the module text: %s", path,
+				 strerror(errno));
 	length = getdelim(&options->module_text, &size, '\0', file);
 	fclose(file);
 	options->boot.module_text = length < 0 ? "" : options->module_text;

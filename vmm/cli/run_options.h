@@ -34,8 +34,8 @@ struct run_options {
 	unsigned int cpus;
 	enum run_console console;
 	uint64_t memory_size;
-	uint64_t agent_memory; /* bytes that one guest's agent can make the host keep; the same of names on
-				  disk */
+	uint64_t agent_memory; /* bytes that one guest's agent can make the host keep; the same of
+				  names on disk */
 	struct machine_disk disks[RUN_DISKS_MAX];
 	size_t disk_count;
 	const char *console_path;
@@ -51,7 +51,8 @@ struct run_options {
 	enum run_sampler sampler;
 	uint64_t stack_time;   /* ns that a callchain may take; 0: as long as it does */
 	const char *symfs;     /* directory with the guest's files; NULL */
-	const char *from_line; /* sampling starts at the first console line that holds it; NULL: at once */
+	const char *from_line; /* sampling starts at the first console line that holds it; NULL: at
+				  once */
 	const char *output;
 	enum perspective perspective;
 	unsigned int compression; /* zstd level, 0 for none */
@@ -63,14 +64,16 @@ struct run_options {
 	size_t watch_count;
 	size_t ring_size; /* bytes of each vCPU's ring */
 
-	uint64_t flight_time;    /* ns of samples that the flight recorder keeps; 0: what flight_size holds */
-	uint64_t flight_size;    /* bytes of all rings; 0: what flight_time needs */
-	uint64_t flight_after;   /* ns of samples behind a trigger */
+	uint64_t flight_time;  /* ns of samples that the flight recorder keeps; 0: what flight_size
+				  holds */
+	uint64_t flight_size;  /* bytes of all rings; 0: what flight_time needs */
+	uint64_t flight_after; /* ns of samples behind a trigger */
 	unsigned int flight_max; /* files that the guest can cause */
 	bool flight;             /* samples stay in memory until something is triggered */
 	bool ring_size_given;    /* by --ring-size */
 
-	struct trigger_options triggers; /* of the flight recorder, besides those that it always has */
+	struct trigger_options
+		triggers; /* of the flight recorder, besides those that it always has */
 
 	bool control;             /* listen for kvmscope ctl */
 	const char *control_path; /* at this socket; NULL: at one in the runtime directory */

@@ -14,13 +14,15 @@ static void check_flight(const struct argp_state *state, struct run_options *opt
 		if (options->flight_after)
 			argp_error(state, "--after is for the flight recorder: give --flight, too");
 		if (options->triggers.line_count || trigger_options_have_limits(&options->triggers))
-			argp_error(state, "--trigger is for the flight recorder: give --flight, too");
+			argp_error(state,
+				   "--trigger is for the flight recorder: give --flight, too");
 		return;
 	}
 	if (!options->profile || options->ring_size_given)
 		argp_error(state, "--flight does not go with --no-profile, nor with --ring-size");
 	if (!strcmp(options->output, "-"))
-		argp_error(state, "--flight writes files, as many as there are triggers: -o - is none");
+		argp_error(state,
+			   "--flight writes files, as many as there are triggers: -o - is none");
 	if (run_flight_ring_size(options, &options->ring_size))
 		argp_error(state, "%s", error_message());
 }
@@ -41,10 +43,12 @@ void run_options_check(const struct argp_state *state, struct run_options *optio
 	    options->ring_size & (options->ring_size - 1))
 		argp_error(state, "--ring-size: it must be a power of two from 64K to 1G");
 	if (!!options->name + !!options->control_path + !options->control > 1)
-		argp_error(state, "--name, --control and --no-control: one of them says where to listen");
-	if (options->sampler == RUN_SAMPLER_BPF && options->wall_clock)
 		argp_error(state,
-			   "--sampler bpf has --clock cpu only: a halted vCPU takes no interrupts of ours");
+			   "--name, --control and --no-control: one of them says where to listen");
+	if (options->sampler == RUN_SAMPLER_BPF && options->wall_clock)
+		argp_error(
+			state,
+			"--sampler bpf has --clock cpu only: a halted vCPU takes no interrupts of ours");
 	check_flight(state, options);
 	if (options->watch_count && !options->profile)
 		argp_error(state, "--watch records hits in the profile: leave --no-profile out");

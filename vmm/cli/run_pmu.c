@@ -9,8 +9,8 @@
 #include "shared/log.h"
 #include "vmm/machine/host_probe.h"
 #include "vmm/pmu/pmu_kernel.h"
-#include "vmm/pmu/vcpu_pmu.h"
 #include "vmm/pmu/rdpmc_traps.h"
+#include "vmm/pmu/vcpu_pmu.h"
 #include "vmm/sample/vm_view.h"
 
 struct run_pmu_traps {
@@ -50,7 +50,8 @@ static bool leaves_for_int3(void)
 	return !probe_one("debug.int3", &row) && row.works & PROBE_IN_KERNEL;
 }
 
-/* With RDPMC: a guest that took no notice of its PMU so far must not fail by one that it can not read. */
+/* With RDPMC: a guest that took no notice of its PMU so far must not fail by one that it can not
+ * read. */
 static bool can_emulate_all(struct probe_row *row)
 {
 	return !probe_one("pmu.emulated", row) && row->state == PROBE_YES;
@@ -69,11 +70,13 @@ static int give_none(struct run_pmu_traps **traps, const struct probe_row *row)
 	if (row->state == PROBE_PARTLY)
 		snprintf((*traps)->none, sizeof((*traps)->none), "%s", no_int3);
 	else
-		snprintf((*traps)->none, sizeof((*traps)->none), "%s; see kvmscope doctor", row->detail);
+		snprintf((*traps)->none, sizeof((*traps)->none), "%s; see kvmscope doctor",
+			 row->detail);
 	return 0;
 }
 
-static int join_best(struct run_pmu_traps **traps, struct machine_options *machine, struct probe_row *row)
+static int join_best(struct run_pmu_traps **traps, struct machine_options *machine,
+		     struct probe_row *row)
 {
 	if (kernel_counts(row)) {
 		machine->pmu = &pmu_kernel;
@@ -87,7 +90,8 @@ static int join_best(struct run_pmu_traps **traps, struct machine_options *machi
 static int join_kernel(struct machine_options *machine, struct probe_row *row)
 {
 	if (!kernel_counts(row))
-		return error_set(-ENOTSUP, "--pmu kernel: this host's KVM gives guests no counters: %s",
+		return error_set(-ENOTSUP,
+				 "--pmu kernel: this host's KVM gives guests no counters: %s",
 				 row->detail);
 	machine->pmu = &pmu_kernel;
 	return 0;
@@ -113,7 +117,8 @@ int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu wanted, struct machi
 
 int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine)
 {
-	struct rdpmc_traps_options options = { .vm = machine_vm(machine), .registers = vm_view_registers };
+	struct rdpmc_traps_options options = { .vm = machine_vm(machine),
+					       .registers = vm_view_registers };
 
 	if (!traps)
 		return 0;
@@ -142,7 +147,8 @@ static void summarize_interrupts(const struct vm *vm)
 	if (count)
 		log_info(
 			"the guest's PMU: %llu overflows were told, %.0f us late on average and %.0f us at most",
-			(unsigned long long)count, (double)late / 1e3 / (double)count, (double)most / 1e3);
+			(unsigned long long)count, (double)late / 1e3 / (double)count,
+			(double)most / 1e3);
 }
 
 static void summarize_rdpmc(const struct run_pmu_traps *traps)
@@ -154,7 +160,8 @@ static void summarize_rdpmc(const struct run_pmu_traps *traps)
 		return;
 	log_info(
 		"the guest's PMU: RDPMC was completed %llu times; %llu INT3 of the guest's own were given to it",
-		(unsigned long long)statistics.completed, (unsigned long long)statistics.guest_breakpoints);
+		(unsigned long long)statistics.completed,
+		(unsigned long long)statistics.guest_breakpoints);
 }
 
 void run_pmu_summarize(const struct run_pmu_traps *traps, struct machine *machine)

@@ -15,16 +15,17 @@ struct run_pmu_traps;
  * where the kernel's is asked for and does not count, -ENOMEM. Forks (see probe_one()): on the
  * main thread, before there are others.
  */
-int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu wanted, struct machine_options *machine);
+int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu wanted,
+		 struct machine_options *machine);
 
 /*
- * Traps RDPMC for an emulated one; where auto has found none, a line says why. Between machine_create() and
- * machine_start(). TRAPS may be NULL here and below.
+ * Traps RDPMC for an emulated one; where auto has found none, a line says why. Between
+ * machine_create() and machine_start(). TRAPS may be NULL here and below.
  */
 int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine);
 /*
- * On standard error, for an emulated one: how late its interrupts were, if there were any, and how often
- * RDPMC was completed, if it was. Once the vCPUs' threads have ended.
+ * On standard error, for an emulated one: how late its interrupts were, if there were any, and how
+ * often RDPMC was completed, if it was. Once the vCPUs' threads have ended.
  */
 void run_pmu_summarize(const struct run_pmu_traps *traps, struct machine *machine);
 /* Before the machine. */

@@ -17,10 +17,10 @@
 #include "vmm/cli/run_bpf.h"
 #include "vmm/cli/run_watch.h"
 #include "vmm/guest/linux/kernel_identity.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
 #include "vmm/session/session.h"
+#include "vmm/symbols/elf_symbols.h"
 
 /* ns: stops are of the same kernel if they are not further apart. */
 #define RECENT (100 * NS_PER_MS)
@@ -31,8 +31,8 @@ struct run_profile {
 	struct ring *rings[VM_CPUS_MAX];
 	unsigned int ring_count;
 	struct vm_view view;
-	struct sampler *sampler;                 /* paused while BPF samples: for watches alone */
-	struct attach *attach;                   /* what samples by BPF; NULL: the sampler does, by kicks */
+	struct sampler *sampler; /* paused while BPF samples: for watches alone */
+	struct attach *attach;   /* what samples by BPF; NULL: the sampler does, by kicks */
 	struct ring *collected[2 * VM_CPUS_MAX]; /* of both, as far as they are in use */
 	struct run_agent *agent;                 /* NULL without --agent */
 	struct ring *sideband_ring;              /* the agent's */
@@ -144,7 +144,8 @@ int run_profile_set_frequency(struct run_profile *profile, unsigned int frequenc
 	int error;
 
 	if (!frequency || frequency > RUN_FREQUENCY_MAX)
-		return error_set(-EINVAL, "a sampling frequency of %u Hz is not possible: 1 to %u are",
+		return error_set(-EINVAL,
+				 "a sampling frequency of %u Hz is not possible: 1 to %u are",
 				 frequency, RUN_FREQUENCY_MAX);
 	pthread_mutex_lock(&profile->rate_lock);
 	error = change_rate(profile, frequency, profile->paused);
@@ -177,7 +178,8 @@ static void on_console_line(void *context, const char *line)
 {
 	struct run_profile *profile = context;
 
-	if (strstr(line, profile->options->from_line) && !atomic_flag_test_and_set(&profile->line_seen))
+	if (strstr(line, profile->options->from_line) &&
+	    !atomic_flag_test_and_set(&profile->line_seen))
 		run_profile_pause(profile, false);
 }
 
@@ -210,7 +212,8 @@ static int make_rings(struct run_profile *profile)
 		int error = ring_create_with(&profile->rings[i], &options);
 
 		if (error)
-			return error_set(error, "can not make the ring of vCPU %u: %s", i, strerror(-error));
+			return error_set(error, "can not make the ring of vCPU %u: %s", i,
+					 strerror(-error));
 		profile->ring_count++;
 	}
 	return 0;
@@ -244,15 +247,16 @@ static uint64_t latest_stop(const struct run_profile *profile)
 	return latest;
 }
 
-/* A stop at CPL 0 has a CR3 that maps all of the kernel also under KPTI; a vCPU that only starts has none. */
+/* A stop at CPL 0 has a CR3 that maps all of the kernel also under KPTI; a vCPU that only starts
+ * has none. */
 static unsigned int worth(const struct guest_registers *registers)
 {
 	return guest_kernel_can_run(registers) ? 1 + (registers->cpl == 0) : 0;
 }
 
 /*
- * For finding the kernel: the best of the latest stops. A vCPU that did not run since may have been stopped
- * in a kernel that is gone.
+ * For finding the kernel: the best of the latest stops. A vCPU that did not run since may have been
+ * stopped in a kernel that is gone.
  */
 static bool best_stop(const struct run_profile *profile, struct guest_registers *registers)
 {
@@ -274,7 +278,8 @@ static bool latest_registers(void *context, struct guest_registers *registers)
 {
 	struct run_profile *profile = context;
 
-	return profile->attach ? attach_registers(profile->attach, registers) : best_stop(profile, registers);
+	return profile->attach ? attach_registers(profile->attach, registers)
+			       : best_stop(profile, registers);
 }
 
 static void take_kernel(void *context, const struct guest_kernel *kernel)
@@ -292,8 +297,8 @@ static void take_kernel(void *context, const struct guest_kernel *kernel)
 		sampler_forget_registers(profile->sampler);
 }
 
-/* Samples of kicks and watches are taken on the vCPU threads, attach's beside them. A vCPU that the guest has
- * not started takes none: there is no waiting for its next one. */
+/* Samples of kicks and watches are taken on the vCPU threads, attach's beside them. A vCPU that the
+ * guest has not started takes none: there is no waiting for its next one. */
 static void settle(void *context)
 {
 	struct run_profile *profile = context;
@@ -317,7 +322,8 @@ static void lose_kernel(void *context)
 	run_watch_no_kernel(profile->watch);
 }
 
-static bool count_watch(void *context, unsigned int watch, unsigned int vcpu, struct perf_data_count *count)
+static bool count_watch(void *context, unsigned int watch, unsigned int vcpu,
+			struct perf_data_count *count)
 {
 	struct run_profile *profile = context;
 	struct watch_statistics statistics;
@@ -385,7 +391,8 @@ static bool is_linux(const char *image)
 	return found;
 }
 
-/* A kernel that is no Linux can not be asked for its names: they are in its image, if that is an ELF file. */
+/* A kernel that is no Linux can not be asked for its names: they are in its image, if that is an
+ * ELF file. */
 static const char *symbol_file(const struct run_profile *profile)
 {
 	const struct boot_start *start = machine_boot_start(profile->machine);
@@ -406,7 +413,8 @@ static size_t collect_rings(struct run_profile *profile)
 		rings = attach_rings(profile->attach, &count);
 		memcpy(profile->collected, rings, count * sizeof(struct ring *));
 	}
-	memcpy(&profile->collected[count], profile->rings, profile->ring_count * sizeof(struct ring *));
+	memcpy(&profile->collected[count], profile->rings,
+	       profile->ring_count * sizeof(struct ring *));
 	return count + profile->ring_count;
 }
 
@@ -473,9 +481,10 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 	if (error)
 		return error;
 	if (profile->flight)
-		log_info("flight recorder: samples stay in memory, up to %zu KiB of each vCPU; kvmscope dump "
-			 "or SIGUSR2 to process %d writes them",
-			 (size_t)profile->options->ring_size >> 10, getpid());
+		log_info(
+			"flight recorder: samples stay in memory, up to %zu KiB of each vCPU; kvmscope dump "
+			"or SIGUSR2 to process %d writes them",
+			(size_t)profile->options->ring_size >> 10, getpid());
 	vm_view_init(&profile->view, &machine_vm(machine)->memory);
 	error = run_bpf_start(&profile->attach, profile->options);
 	if (!error)

@@ -20,7 +20,8 @@ struct run_profile;
 /* OPTIONS must outlive it. -ENOMEM. */
 int run_profile_create(struct run_profile **profile, const struct run_options *options);
 
-/* Sets the hooks of the machine that is to be profiled; they are valid until run_profile_destroy(). */
+/* Sets the hooks of the machine that is to be profiled; they are valid until run_profile_destroy().
+ */
 void run_profile_join(struct run_profile *profile, struct machine_options *machine);
 
 /* Makes everything ready for MACHINE's vCPUs, and opens the output. Before machine_start(). */
@@ -33,7 +34,8 @@ int run_profile_start(struct run_profile *profile, struct machine *machine);
  */
 int run_profile_set_frequency(struct run_profile *profile, unsigned int frequency);
 
-/* Takes no samples until it is called again with false, which goes on with the frequency last set. */
+/* Takes no samples until it is called again with false, which goes on with the frequency last set.
+ */
 int run_profile_pause(struct run_profile *profile, bool paused);
 
 /* The frequency last set, in Hz, and whether there is a pause. */
@@ -57,12 +59,13 @@ void run_profile_summarize_watches(struct run_profile *profile);
 bool run_profile_by_bpf(const struct run_profile *profile);
 
 /*
- * The guest has stopped for a reset; its memory is as it was. What was recorded until now is completed, and
- * what is known of the guest forgotten. Before machine_reset().
+ * The guest has stopped for a reset; its memory is as it was. What was recorded until now is
+ * completed, and what is known of the guest forgotten. Before machine_reset().
  */
 void run_profile_reset(struct run_profile *profile);
 
-/* After the guest has ended: writes what is left and closes the output. The first error of writing. */
+/* After the guest has ended: writes what is left and closes the output. The first error of writing.
+ */
 int run_profile_stop(struct run_profile *profile, struct collector_statistics *statistics);
 
 /* Works on NULL, and at every point but while vCPUs run. */

@@ -16,7 +16,8 @@ struct run_selector {
 /* A child parser whose input is a struct run_selector, zeroed before. */
 extern const struct argp run_selector_argp;
 
-/* A descriptor for control_call(), which the caller closes; the errors of control_runs_connect(). */
+/* A descriptor for control_call(), which the caller closes; the errors of control_runs_connect().
+ */
 int run_selector_connect(const struct run_selector *selector);
 
 #endif

@@ -66,7 +66,8 @@ void run_triggers_join(struct run_triggers *triggers, struct machine_options *ma
 	machine->panic_context = triggers;
 }
 
-int run_triggers_start(struct run_triggers *triggers, struct machine *machine, struct trigger *trigger)
+int run_triggers_start(struct run_triggers *triggers, struct machine *machine,
+		       struct trigger *trigger)
 {
 	const struct trigger_options *options = &triggers->options->triggers;
 

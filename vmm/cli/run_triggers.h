@@ -27,7 +27,8 @@ void run_triggers_join(struct run_triggers *triggers, struct machine_options *ma
  * Before machine_start(). TRIGGER (NULL without a flight recorder) must outlive
  * the machine. -ENOTSUP for what can not be watched on this host, -ENOMEM.
  */
-int run_triggers_start(struct run_triggers *triggers, struct machine *machine, struct trigger *trigger);
+int run_triggers_start(struct run_triggers *triggers, struct machine *machine,
+		       struct trigger *trigger);
 
 /* When the guest has ended: nothing is fired any more. */
 void run_triggers_stop(struct run_triggers *triggers);

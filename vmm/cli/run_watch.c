@@ -22,13 +22,13 @@ struct one {
 	bool removed;
 	bool per_cpu;
 	bool unloaded; /* its module is, which the symbols of the newest kernel do not say yet */
-	char module[sizeof(
-		((struct run_watch_place *)NULL)->module)]; /* that it is of; "": of the kernel itself */
+	char module[sizeof(((struct run_watch_place *)NULL)->module)]; /* that it is of; "": of the
+									  kernel itself */
 	uint64_t module_start;
-	bool complete;          /* has an address on each vCPU */
-	bool missed;            /* it was said that there is no such symbol, or no register for it */
-	uint64_t address;       /* while it is armed */
-	atomic_flag told;       /* it was said that the guest needs its register */
+	bool complete;    /* has an address on each vCPU */
+	bool missed;      /* it was said that there is no such symbol, or no register for it */
+	uint64_t address; /* while it is armed */
+	atomic_flag told; /* it was said that the guest needs its register */
 	atomic_flag told_storm; /* and that it has too many hits */
 };
 
@@ -39,8 +39,9 @@ struct run_watch {
 	const struct guest_view *view;
 	struct vm *vm;
 	struct perf_data_watches events;
-	struct one list[WATCHES_MAX]; /* as many as there are events; their spec and name never change */
-	pthread_mutex_t lock;         /* of what follows, of the state of the list, and for adding to it */
+	struct one list[WATCHES_MAX]; /* as many as there are events; their spec and name never
+					 change */
+	pthread_mutex_t lock; /* of what follows, of the state of the list, and for adding to it */
 	struct run_watch_probe probe;
 	const struct guest_kernel *kernel; /* the newest; NULL while it was not found */
 	bool modules_unknown;              /* which of its modules are there */
@@ -126,9 +127,10 @@ static void introduce(struct run_watch *watch, const struct watch_spec *spec)
 
 static struct run_watch_guest guest_of(const struct run_watch *watch)
 {
-	return (struct run_watch_guest){
-		.kernel = watch->kernel, .view = watch->view, .sampler = watch->sampler, .vcpus = watch->vcpus
-	};
+	return (struct run_watch_guest){ .kernel = watch->kernel,
+					 .view = watch->view,
+					 .sampler = watch->sampler,
+					 .vcpus = watch->vcpus };
 }
 
 /* As run_watch_place_find(), but what is in the place of a module that may be gone is nobody's. */
@@ -140,9 +142,10 @@ static int find_place(const struct run_watch *watch, const struct watch_spec *sp
 
 	if (found < 0 || !*place->module || !watch->modules_unknown)
 		return found;
-	return error_set(-ENOENT,
-			 "%s is of the module %s, and which modules the guest has is not known any more",
-			 spec->symbol, place->module);
+	return error_set(
+		-ENOENT,
+		"%s is of the module %s, and which modules the guest has is not known any more",
+		spec->symbol, place->module);
 }
 
 static uint64_t start_of(const struct guest_kernel *kernel, const char *module)
@@ -240,7 +243,8 @@ int run_watch_remove(struct run_watch *watch, unsigned int number)
 		remove_locked(watch, number);
 		kick_all(watch);
 	} else {
-		error = error_set(-ENOENT, "there is no watch %u; bp list shows those that there are",
+		error = error_set(-ENOENT,
+				  "there is no watch %u; bp list shows those that there are",
 				  number);
 	}
 	pthread_mutex_unlock(&watch->lock);
@@ -251,18 +255,19 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 {
 	struct run_watch *watch = context;
 
-	sampler_take_hit(watch->sampler, vcpu,
-			 &(struct sampler_hit){ .event = (uint16_t)(hit->watch + 1),
-						.length = hit->kind == BREAKPOINT_EXECUTE ? 0 : hit->length,
-						.per_cpu = watch->list[hit->watch].per_cpu,
-						.address = hit->address,
-						.period = hit->period,
-						.hits = hit->hits });
+	sampler_take_hit(
+		watch->sampler, vcpu,
+		&(struct sampler_hit){ .event = (uint16_t)(hit->watch + 1),
+				       .length = hit->kind == BREAKPOINT_EXECUTE ? 0 : hit->length,
+				       .per_cpu = watch->list[hit->watch].per_cpu,
+				       .address = hit->address,
+				       .period = hit->period,
+				       .hits = hit->hits });
 }
 
 /*
- * Of a task that could not be told, nothing is claimed; nor of a symbol of a kernel that runs no more: what
- * is at its address now is something else.
+ * Of a task that could not be told, nothing is claimed; nor of a symbol of a kernel that runs no
+ * more: what is at its address now is something else.
  */
 static bool is_wanted(void *context, struct vcpu *vcpu, unsigned int number)
 {
@@ -288,12 +293,14 @@ static void on_change(void *context, struct vcpu *vcpu, unsigned int number, enu
 
 	sampler_tell_event(watch->sampler, vcpu, (uint16_t)(number + 1), state != WATCH_RUNNING);
 	if (state == WATCH_SUSPENDED && !atomic_flag_test_and_set(&one->told))
-		log_warning("%s is suspended on vCPU %u while the guest uses its debug registers itself; "
-			    "--bp-priority host turns this round",
-			    one->name, vcpu->index);
+		log_warning(
+			"%s is suspended on vCPU %u while the guest uses its debug registers itself; "
+			"--bp-priority host turns this round",
+			one->name, vcpu->index);
 	if (state == WATCH_THROTTLED && !atomic_flag_test_and_set(&one->told_storm))
-		log_warning("%s has too many hits on vCPU %u: it is held back for a part of the time",
-			    one->name, vcpu->index);
+		log_warning(
+			"%s has too many hits on vCPU %u: it is held back for a part of the time",
+			one->name, vcpu->index);
 }
 
 static void on_guest_lost(void *context, struct vcpu *vcpu, unsigned int count)
@@ -389,7 +396,8 @@ static void disarm(struct run_watch *watch, unsigned int number, const char *unt
 	log_warning("%s is not watched until %s", one->name, until);
 }
 
-static void arm_late(struct run_watch *watch, unsigned int number, const struct run_watch_place *place)
+static void arm_late(struct run_watch *watch, unsigned int number,
+		     const struct run_watch_place *place)
 {
 	struct one *one = &watch->list[number];
 	bool told = !one->armed && (one->placed || one->missed);
@@ -400,7 +408,8 @@ static void arm_late(struct run_watch *watch, unsigned int number, const struct 
 	}
 	kick_all(watch);
 	if (told)
-		log_info("%s is watched again, at %#llx", one->name, (unsigned long long)place->address);
+		log_info("%s is watched again, at %#llx", one->name,
+			 (unsigned long long)place->address);
 }
 
 /* FOUND and PLACE are what was looked up now: its module was unloaded, or is elsewhere. */
@@ -446,7 +455,8 @@ void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel
 	pthread_mutex_lock(&watch->lock);
 	if (!watch->ended)
 		watch->kernel = kernel;
-	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events); i++) {
+	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events);
+	     i++) {
 		watch->list[i].unloaded = false;
 		look_again(watch, i);
 	}
@@ -466,7 +476,8 @@ void run_watch_modules(struct run_watch *watch, const struct guest_module *list,
 {
 	pthread_mutex_lock(&watch->lock);
 	watch->modules_unknown = !list;
-	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events); i++) {
+	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events);
+	     i++) {
 		struct one *one = &watch->list[i];
 
 		if (one->removed || !one->armed || !*one->module || is_loaded(one, list, count))
@@ -485,7 +496,8 @@ static void forget_place(struct run_watch *watch, unsigned int number)
 
 	if (!*one->spec.symbol || !one->armed || one->removed)
 		return;
-	disarm(watch, number, "its new place is known: the guest's kernel runs no more (reset, kexec)");
+	disarm(watch, number,
+	       "its new place is known: the guest's kernel runs no more (reset, kexec)");
 	one->missed = false;
 }
 
@@ -548,8 +560,8 @@ bool run_watch_ran(struct run_watch *watch, unsigned int vcpu, struct guest_regi
 	pthread_mutex_lock(&watch->lock);
 	known = watch->sampler && watch->kernel &&
 		sampler_registers(watch->sampler, vcpu, registers, &time) &&
-		guest_task_current(&watch->kernel->tasks, watch->view, &watch->kernel->paging, registers,
-				   task);
+		guest_task_current(&watch->kernel->tasks, watch->view, &watch->kernel->paging,
+				   registers, task);
 	pthread_mutex_unlock(&watch->lock);
 	return known;
 }
@@ -560,16 +572,18 @@ static void summarize(struct run_watch *watch, unsigned int number)
 	double share;
 
 	watch_statistics(watch->watches, number, ARBITER_ALL_VCPUS, &statistics);
-	share = statistics.times.enabled
-			? 100.0 * (double)statistics.times.running / (double)statistics.times.enabled
-			: 0;
+	share = statistics.times.enabled ? 100.0 * (double)statistics.times.running /
+						   (double)statistics.times.enabled
+					 : 0;
 	if (!watch->list[number].placed)
-		log_info("%s was never watched: it could not be told where it is", watch->list[number].name);
+		log_info("%s was never watched: it could not be told where it is",
+			 watch->list[number].name);
 	else
 		log_info(
 			"%s: %llu hits, watched for %.1f %% of the time; held back %llu times as a storm, suspended %llu times for the guest, disarmed %llu times with its kernel",
 			watch->list[number].name, (unsigned long long)statistics.hits, share,
-			(unsigned long long)statistics.throttled, (unsigned long long)statistics.suspended,
+			(unsigned long long)statistics.throttled,
+			(unsigned long long)statistics.suspended,
 			(unsigned long long)statistics.disarmed);
 }
 

@@ -25,8 +25,8 @@
 struct run_watch;
 
 /*
- * Reserves registers for the watches of OPTIONS, once it was tried out whether this KVM can do what they
- * want: -ENOTSUP with what it can not, or the errors of watch_add(). Forks.
+ * Reserves registers for the watches of OPTIONS, once it was tried out whether this KVM can do what
+ * they want: -ENOTSUP with what it can not, or the errors of watch_add(). Forks.
  */
 int run_watch_create(struct run_watch **watch, const struct run_options *options);
 /* Works on NULL. */
@@ -52,9 +52,9 @@ void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu);
 void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel);
 
 /*
- * The guest's modules are the COUNT ones of LIST by now: what was given by symbol of another one is disarmed
- * until the next run_watch_kernel(). LIST NULL: nobody knows which there are, so no symbol of a module is
- * watched until run_watch_no_kernel().
+ * The guest's modules are the COUNT ones of LIST by now: what was given by symbol of another one is
+ * disarmed until the next run_watch_kernel(). LIST NULL: nobody knows which there are, so no symbol
+ * of a module is watched until run_watch_no_kernel().
  */
 void run_watch_modules(struct run_watch *watch, const struct guest_module *list, size_t count);
 
@@ -69,15 +69,16 @@ void run_watch_end(struct run_watch *watch);
 
 /*
  * Watches what SPEC says from now on: its number. The errors of run_watch_create(),
- * -ENOENT for a symbol that the guest's kernel does not have, or of a module that nobody knows to be there,
- * -EINVAL for what no register can watch, -ENOSPC with who has the registers, -EMFILE for one too many,
- * -ESRCH when the guest has ended. Where the kernel was not found yet, a symbol waits for it.
+ * -ENOENT for a symbol that the guest's kernel does not have, or of a module that nobody knows to
+ * be there, -EINVAL for what no register can watch, -ENOSPC with who has the registers, -EMFILE for
+ * one too many, -ESRCH when the guest has ended. Where the kernel was not found yet, a symbol waits
+ * for it.
  */
 int run_watch_add(struct run_watch *watch, const struct watch_spec *spec);
 
 /*
- * Its register is free for others; its event stays in the recording with its hits. -ENOENT unless NUMBER
- * is a watch that was not removed.
+ * Its register is free for others; its event stays in the recording with its hits. -ENOENT unless
+ * NUMBER is a watch that was not removed.
  */
 int run_watch_remove(struct run_watch *watch, unsigned int number);
 
@@ -98,8 +99,8 @@ bool run_watch_describe(struct run_watch *watch, unsigned int number,
 			struct run_watch_description *description);
 
 /*
- * The registers of VCPU's latest sample, and the task that it was in: whom a watch can be bound to. False
- * where it is not known, or was no more when it was looked at.
+ * The registers of VCPU's latest sample, and the task that it was in: whom a watch can be bound to.
+ * False where it is not known, or was no more when it was looked at.
  */
 bool run_watch_ran(struct run_watch *watch, unsigned int vcpu, struct guest_registers *registers,
 		   struct guest_task *task);

@@ -109,8 +109,9 @@ static json_t *tell_vcpu(struct run_watch *watch, unsigned int vcpu)
 static int check_profile(const struct run_watch *watch)
 {
 	return watch ? 0
-		     : error_set(-ENOTSUP,
-				 "this run has --no-profile: the guest has its debug registers to itself");
+		     : error_set(
+			       -ENOTSUP,
+			       "this run has --no-profile: the guest has its debug registers to itself");
 }
 
 static json_t *tell_state(enum run_watch_state state)
@@ -132,7 +133,8 @@ static json_t *tell_all(struct run_watch *watch, unsigned int number,
 	json_object_set_new(told, "state", tell_state(description->state));
 	json_object_set_new(told, "pinned", json_boolean(description->spec.pinned));
 	json_object_set_new(told, "vcpu",
-			    description->spec.vcpu < 0 ? json_null() : json_integer(description->spec.vcpu));
+			    description->spec.vcpu < 0 ? json_null()
+						       : json_integer(description->spec.vcpu));
 	tell_times(run_watch_watches(watch), number, ARBITER_ALL_VCPUS, told);
 	return told;
 }
@@ -188,11 +190,12 @@ static int do_bp_add(void *context, json_t *arguments, json_t *result)
 	if (number)
 		return number;
 	if (json_unpack_ex(arguments, NULL, 0, "{s:s !}", "watch", &text))
-		return error_set(-EINVAL, "bp-add takes one argument, \"watch\", a string as of --watch");
+		return error_set(-EINVAL,
+				 "bp-add takes one argument, \"watch\", a string as of --watch");
 	number = watch_spec_parse(&spec, text);
 	if (!number && spec.vcpu >= (int)run_watch_vcpus(watch))
-		number = error_set(-EINVAL, "there is no vCPU %d: they are numbered from 0 to %u", spec.vcpu,
-				   run_watch_vcpus(watch) - 1);
+		number = error_set(-EINVAL, "there is no vCPU %d: they are numbered from 0 to %u",
+				   spec.vcpu, run_watch_vcpus(watch) - 1);
 	if (!number)
 		number = run_watch_add(watch, &spec);
 	if (number < 0)
@@ -210,9 +213,10 @@ static int do_bp_remove(void *context, json_t *arguments, json_t *result)
 	if (number)
 		return number;
 	if (json_unpack_ex(arguments, NULL, 0, "{s:s !}", "watch", &text))
-		return error_set(-EINVAL,
-				 "bp-remove takes one argument, \"watch\", a string: its number, the name of "
-				 "its event, or what was given to add it");
+		return error_set(
+			-EINVAL,
+			"bp-remove takes one argument, \"watch\", a string: its number, the name of "
+			"its event, or what was given to add it");
 	number = run_watch_find(watch, text);
 	if (number >= 0) {
 		int error = run_watch_remove(watch, (unsigned int)number);

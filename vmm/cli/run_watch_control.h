@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control commands bp-list, bp-add and bp-remove: who has which debug register of which vCPU, and
- * watches. */
+/* The control commands bp-list, bp-add and bp-remove: who has which debug register of which vCPU,
+ * and watches. */
 #ifndef KVMSCOPE_CLI_RUN_WATCH_CONTROL_H
 #define KVMSCOPE_CLI_RUN_WATCH_CONTROL_H
 

@@ -23,8 +23,9 @@ static bool same_place(const struct watch_spec *a, const struct watch_spec *b)
 
 static bool same_options(const struct watch_spec *a, const struct watch_spec *b)
 {
-	return a->vcpu == b->vcpu && a->pinned == b->pinned && a->cr3 == b->cr3 && a->pid == b->pid &&
-	       !strcmp(a->comm, b->comm) && a->period == b->period && a->limit == b->limit;
+	return a->vcpu == b->vcpu && a->pinned == b->pinned && a->cr3 == b->cr3 &&
+	       a->pid == b->pid && !strcmp(a->comm, b->comm) && a->period == b->period &&
+	       a->limit == b->limit;
 }
 
 static bool is_meant(const struct run_watch_description *watch, const struct wanted *wanted)
@@ -80,7 +81,7 @@ int run_watch_find(struct run_watch *watch, const char *text)
 	if (count < 0 || count == 1)
 		return count < 0 ? count : number;
 	if (count)
-		return error_set(-EINVAL, "%d watches are %s: give the number that bp list shows", count,
-				 text);
+		return error_set(-EINVAL, "%d watches are %s: give the number that bp list shows",
+				 count, text);
 	return error_set(-ENOENT, "there is no watch %s; bp list shows those that there are", text);
 }

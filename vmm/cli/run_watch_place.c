@@ -13,11 +13,12 @@ static bool offset_on(const struct run_watch_guest *guest, unsigned int vcpu, ui
 	uint64_t time;
 	bool known = guest->sampler && sampler_registers(guest->sampler, vcpu, &registers, &time);
 
-	return guest_per_cpu_offset(guest->kernel, guest->view, known ? &registers : NULL, vcpu, offset);
+	return guest_per_cpu_offset(guest->kernel, guest->view, known ? &registers : NULL, vcpu,
+				    offset);
 }
 
-static int find_on_each(const struct run_watch_guest *guest, const struct watch_spec *spec, uint64_t address,
-			struct run_watch_place *place)
+static int find_on_each(const struct run_watch_guest *guest, const struct watch_spec *spec,
+			uint64_t address, struct run_watch_place *place)
 {
 	uint64_t offset;
 
@@ -37,13 +38,16 @@ static int find_on_each(const struct run_watch_guest *guest, const struct watch_
 
 static int check_alignment(const struct watch_spec *spec, uint64_t address)
 {
-	struct breakpoint breakpoint = { .address = address, .kind = spec->kind, .length = spec->length };
+	struct breakpoint breakpoint = { .address = address,
+					 .kind = spec->kind,
+					 .length = spec->length };
 
 	if (breakpoint_valid(&breakpoint))
 		return 1;
-	return error_set(-EINVAL,
-			 "%#llx can not be watched: a debug register watches %u bytes at a multiple of %u",
-			 (unsigned long long)address, spec->length, spec->length);
+	return error_set(
+		-EINVAL,
+		"%#llx can not be watched: a debug register watches %u bytes at a multiple of %u",
+		(unsigned long long)address, spec->length, spec->length);
 }
 
 int run_watch_place_find(const struct run_watch_guest *guest, const struct watch_spec *spec,

@@ -5,7 +5,8 @@
 
 #include "shared/error.h"
 
-/* The address of the half that is the kernel's, in x86-64's 48 bits and in 57 (SDM vol. 1 3.3.7.1). */
+/* The address of the half that is the kernel's, in x86-64's 48 bits and in 57 (SDM vol. 1 3.3.7.1).
+ */
 #define KERNEL_HALF (1ull << 63)
 
 static bool is_kernel(const struct watch_spec *spec)
@@ -13,13 +14,15 @@ static bool is_kernel(const struct watch_spec *spec)
 	return *spec->symbol || spec->offset & KERNEL_HALF;
 }
 
-/* What was measured for the kind; a row for a KVM that can do it in kernel code, user code, or both. */
+/* What was measured for the kind; a row for a KVM that can do it in kernel code, user code, or
+ * both. */
 static int check_kind(const struct watch_spec *spec, const struct probe_row *row)
 {
 	bool code = spec->kind == BREAKPOINT_EXECUTE;
 	unsigned int needed = is_kernel(spec) ? PROBE_IN_KERNEL : PROBE_IN_USER;
 
-	/* Data may be accessed from anywhere: what works in a part of the code only would count wrongly. */
+	/* Data may be accessed from anywhere: what works in a part of the code only would count
+	 * wrongly. */
 	if (!code)
 		needed = PROBE_IN_KERNEL | PROBE_IN_USER;
 	if ((row->works & needed) == needed)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this host's KVM reports of guest debugging, tried out when a watch first needs it. One thread at a
- * time. */
+/* What this host's KVM reports of guest debugging, tried out when a watch first needs it. One
+ * thread at a time. */
 #ifndef KVMSCOPE_CLI_RUN_WATCH_PROBE_H
 #define KVMSCOPE_CLI_RUN_WATCH_PROBE_H
 

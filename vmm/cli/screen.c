@@ -10,7 +10,8 @@ bool screen_has_color(void)
 {
 	const char *terminal = getenv("TERM"), *refused = getenv("NO_COLOR");
 
-	return isatty(STDOUT_FILENO) && !(refused && *refused) && terminal && strcmp(terminal, "dumb") != 0;
+	return isatty(STDOUT_FILENO) && !(refused && *refused) && terminal &&
+	       strcmp(terminal, "dumb") != 0;
 }
 
 static struct winsize size(void)

@@ -19,9 +19,10 @@ static int parse_limit(const char *kind, const char *text, const char *unit, uns
 	const char *end = text ? decimal_read(text, high, value) : NULL;
 
 	if (!end || (*end && strcmp(end, unit) != 0) || *value < low)
-		return error_set(-EINVAL,
-				 "--trigger %s=%s: it must be a number from %u to %u, with or without '%s'",
-				 kind, text ? text : "", low, high, unit);
+		return error_set(
+			-EINVAL,
+			"--trigger %s=%s: it must be a number from %u to %u, with or without '%s'",
+			kind, text ? text : "", low, high, unit);
 	return 0;
 }
 
@@ -77,7 +78,8 @@ static int add_console(struct trigger_options *options, const char *text)
 	if (options->line_count == TRIGGER_LINES_MAX)
 		return error_set(-EINVAL, "--trigger console: there can be %d", TRIGGER_LINES_MAX);
 	if (has_back_reference(text))
-		return error_set(-EINVAL, "--trigger console=%s: references back, as \\1, are not possible",
+		return error_set(-EINVAL,
+				 "--trigger console=%s: references back, as \\1, are not possible",
 				 text);
 	error = regcomp(line, text, REG_EXTENDED | REG_NOSUB);
 	if (error) {

@@ -17,7 +17,8 @@ struct trigger_options {
 	size_t line_count;
 };
 
-/* Adds what TEXT says; a limit that is there already is replaced. -EINVAL with the message for the user. */
+/* Adds what TEXT says; a limit that is there already is replaced. -EINVAL with the message for the
+ * user. */
 int trigger_options_add(struct trigger_options *options, const char *text);
 
 /* Is any of the limits set? Else there is no need for a watchdog. */

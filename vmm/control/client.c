@@ -31,9 +31,10 @@ static int set_address(struct sockaddr_un *address, const char *path)
 
 	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	if (length >= sizeof(address->sun_path))
-		return error_set(-ENAMETOOLONG,
-				 "socket path %s is longer than the %zu bytes that the kernel takes", path,
-				 sizeof(address->sun_path) - 1);
+		return error_set(
+			-ENAMETOOLONG,
+			"socket path %s is longer than the %zu bytes that the kernel takes", path,
+			sizeof(address->sun_path) - 1);
 	memcpy(address->sun_path, path, length);
 	return 0;
 }
@@ -45,7 +46,8 @@ bool control_is_dead(const char *path)
 	bool refused;
 
 	refused = !set_address(&address, path) &&
-		  connect(fd, (const struct sockaddr *)&address, sizeof(address)) && errno == ECONNREFUSED;
+		  connect(fd, (const struct sockaddr *)&address, sizeof(address)) &&
+		  errno == ECONNREFUSED;
 	if (fd >= 0)
 		close(fd);
 	return refused;
@@ -106,8 +108,9 @@ static int receive_line(int fd, char *line, size_t *size)
 		ssize_t count = recv(fd, line + filled, CONTROL_ANSWER_MAX - filled, 0);
 
 		if (count == 0)
-			return error_set(-ECONNRESET,
-					 "the run ended, or closed the connection, before it answered");
+			return error_set(
+				-ECONNRESET,
+				"the run ended, or closed the connection, before it answered");
 		if (count < 0 && errno != EINTR)
 			return report_socket("can not receive the answer");
 		filled += count < 0 ? 0 : (size_t)count;
@@ -125,7 +128,8 @@ static int exchange(int fd, const char *request, json_t **result)
 	if (!answer)
 		return error_set(-ENOMEM, "no memory for an answer");
 	error = send_line(fd, request);
-	if (!error || error == -EPIPE) /* who refuses us closes the connection, but says why before */
+	if (!error ||
+	    error == -EPIPE) /* who refuses us closes the connection, but says why before */
 		error = receive_line(fd, answer, &size);
 	if (!error)
 		error = control_answer_parse(answer, size, result);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The asking side of the control protocol. Blocks, but never longer than CONTROL_TIMEOUT_S; any thread. */
+/* The asking side of the control protocol. Blocks, but never longer than CONTROL_TIMEOUT_S; any
+ * thread. */
 #ifndef KVMSCOPE_CONTROL_CLIENT_H
 #define KVMSCOPE_CONTROL_CLIENT_H
 
@@ -9,7 +10,8 @@
 
 #define CONTROL_TIMEOUT_S 5 /* s that one read or write may take */
 
-/* The descriptor of a connection to the socket at PATH, which the caller closes; the errors of connect(2). */
+/* The descriptor of a connection to the socket at PATH, which the caller closes; the errors of
+ * connect(2). */
 int control_connect(const char *path);
 
 /* Does nobody listen at the socket PATH any more? Does not wait. */

@@ -85,7 +85,8 @@ int control_request_parse(struct control_request *request, const char *line, siz
 	*request = (struct control_request){ 0 };
 	request->object = json_loadb(line, size, JSON_REJECT_DUPLICATES, &problem);
 	if (!request->object)
-		return error_set(-EINVAL, "a request must be one JSON object on a line: %s", problem.text);
+		return error_set(-EINVAL, "a request must be one JSON object on a line: %s",
+				 problem.text);
 	if (!json_is_object(request->object))
 		return error_set(-EINVAL, "a request must be a JSON object");
 	error = take_id(request);
@@ -102,11 +103,13 @@ void control_request_free(struct control_request *request)
 	*request = (struct control_request){ 0 };
 }
 
-/* Takes OBJECT over. ASCII only: a line can be shown on a terminal whatever names a guest made up. */
+/* Takes OBJECT over. ASCII only: a line can be shown on a terminal whatever names a guest made up.
+ */
 static char *to_line(json_t *object)
 {
-	char *text =
-		object ? json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9)) : NULL;
+	char *text = object ? json_dumps(object,
+					 JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9))
+			    : NULL;
 	char *line = NULL;
 
 	json_decref(object);
@@ -124,7 +127,8 @@ char *control_request_format(const char *command, json_t *arguments)
 
 char *control_result_format(json_t *id, json_t *result)
 {
-	return to_line(json_pack("{s:i, s:O*, s:O}", "version", CONTROL_VERSION, "id", id, "result", result));
+	return to_line(json_pack("{s:i, s:O*, s:O}", "version", CONTROL_VERSION, "id", id, "result",
+				 result));
 }
 
 char *control_error_format(json_t *id, int error, const char *message)
@@ -134,8 +138,8 @@ char *control_error_format(json_t *id, int error, const char *message)
 
 	if (!text) /* not UTF-8: a message that holds a file's name may be so */
 		text = json_string("the error's message can not be written as JSON");
-	return to_line(json_pack("{s:i, s:O*, s:{s:s, s:o}}", "version", CONTROL_VERSION, "id", id, "error",
-				 "code", name ? name : "EIO", "message", text));
+	return to_line(json_pack("{s:i, s:O*, s:{s:s, s:o}}", "version", CONTROL_VERSION, "id", id,
+				 "error", "code", name ? name : "EIO", "message", text));
 }
 
 static int errno_of_name(const char *name)
@@ -161,7 +165,8 @@ int control_answer_parse(const char *line, size_t size, json_t **result)
 	json_decref(*result);
 	*result = NULL;
 	if (json_unpack(answer, "{s:{s:s, s:s}}", "error", "code", &code, "message", &message))
-		error = error_set(-EPROTO, "what came from the socket is no answer of kvmscope's protocol");
+		error = error_set(-EPROTO,
+				  "what came from the socket is no answer of kvmscope's protocol");
 	else
 		error = error_set(errno_of_name(code), "%s", message);
 end:

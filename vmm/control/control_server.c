@@ -14,8 +14,8 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/control/peer.h"
 #include "vmm/control/control_protocol.h"
+#include "vmm/control/peer.h"
 
 /* ms without taking clients, after there was no descriptor or memory for one. */
 #define REST_MS 100
@@ -42,7 +42,8 @@ struct control {
 
 int control_no_arguments(const json_t *arguments)
 {
-	return json_object_size(arguments) ? error_set(-EINVAL, "this command takes no arguments") : 0;
+	return json_object_size(arguments) ? error_set(-EINVAL, "this command takes no arguments")
+					   : 0;
 }
 
 static int list_commands(void *context, json_t *arguments, json_t *result)
@@ -88,14 +89,16 @@ void control_add(struct control *control, const char *name, control_command *run
 		(struct command){ .name = name, .run = run, .context = context };
 }
 
-static int run_command(const struct control *control, const struct control_request *request, json_t *result)
+static int run_command(const struct control *control, const struct control_request *request,
+		       json_t *result)
 {
 	const struct command *command = find_command(control, request->command);
 
 	if (!command)
-		return error_set(-ENOENT,
-				 "there is no command \"%.64s\"; \"commands\" lists those of this run",
-				 request->command);
+		return error_set(
+			-ENOENT,
+			"there is no command \"%.64s\"; \"commands\" lists those of this run",
+			request->command);
 	return command->run(command->context, request->arguments, result);
 }
 
@@ -120,7 +123,8 @@ static void refuse_long_line(struct control_peer *peer)
 {
 	error_set(-EMSGSIZE, "a request is one line of at most %d bytes", CONTROL_REQUEST_MAX);
 	peer->last = true;
-	control_peer_answer(peer, peer->received, control_error_format(NULL, -EMSGSIZE, error_message()));
+	control_peer_answer(peer, peer->received,
+			    control_error_format(NULL, -EMSGSIZE, error_message()));
 }
 
 /* One request at a time, so that no client keeps the others waiting. False: it is to be closed. */
@@ -156,7 +160,8 @@ static void serve(struct control *control, size_t index, short events)
 		control_peer_close(peer);
 }
 
-/* Where all places are taken, who was silent longest loses his: nobody can lock others out by waiting. */
+/* Where all places are taken, who was silent longest loses his: nobody can lock others out by
+ * waiting. */
 static size_t free_place(struct control *control)
 {
 	size_t place = 0;
@@ -212,10 +217,12 @@ static void wait_for_events(struct control *control, struct pollfd *events)
 	int timeout = has_work(control) ? 0 : control->resting ? REST_MS : -1;
 
 	events[0] = (struct pollfd){ .fd = control->stop_fd, .events = POLLIN };
-	events[1] = (struct pollfd){ .fd = control->resting ? -1 : control->listener, .events = POLLIN };
+	events[1] = (struct pollfd){ .fd = control->resting ? -1 : control->listener,
+				     .events = POLLIN };
 	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
-		events[2 + i] = (struct pollfd){ .fd = control->peers[i].fd,
-						 .events = control_peer_events(&control->peers[i]) };
+		events[2 + i] =
+			(struct pollfd){ .fd = control->peers[i].fd,
+					 .events = control_peer_events(&control->peers[i]) };
 	control->resting = false;
 	control->turn++;
 	if (poll(events, 2 + CONTROL_CLIENTS_MAX, timeout) < 0)
@@ -252,7 +259,8 @@ static int start_thread(struct control *control)
 	error = pthread_create(&control->thread, NULL, run_control, control);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	control->started = !error;
-	return error ? error_set(-error, "can not start the control thread: %s", strerror(error)) : 0;
+	return error ? error_set(-error, "can not start the control thread: %s", strerror(error))
+		     : 0;
 }
 
 int control_start(struct control *control, int listener)

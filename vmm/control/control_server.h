@@ -36,10 +36,12 @@ typedef int control_command(void *context, json_t *arguments, json_t *result);
 /* -ENOMEM. */
 int control_create(struct control **control);
 
-/* Before control_start(). NAME (not copied) is new, and at most CONTROL_COMMANDS_MAX are added: asserted. */
+/* Before control_start(). NAME (not copied) is new, and at most CONTROL_COMMANDS_MAX are added:
+ * asserted. */
 void control_add(struct control *control, const char *name, control_command *run, void *context);
 
-/* Starts the thread on LISTENER, a listening socket (not owned). The errors of eventfd and threads. */
+/* Starts the thread on LISTENER, a listening socket (not owned). The errors of eventfd and threads.
+ */
 int control_start(struct control *control, int listener);
 
 /* Ends the thread, after the command that it is at; clients are cut off. Works on NULL. */

@@ -30,13 +30,15 @@ void control_peer_close(struct control_peer *peer);
 /* What to poll() for. */
 short control_peer_events(const struct control_peer *peer);
 
-/* Sends of the answer what the socket takes. False: the client is gone, or it has its last answer. */
+/* Sends of the answer what the socket takes. False: the client is gone, or it has its last answer.
+ */
 bool control_peer_send(struct control_peer *peer);
 
 /* Reads what there is. False: the client is gone. */
 bool control_peer_receive(struct control_peer *peer);
 
-/* The first whole line, its newline not counted in SIZE; NULL while there is none, or an answer is due. */
+/* The first whole line, its newline not counted in SIZE; NULL while there is none, or an answer is
+ * due. */
 const char *control_peer_line(const struct control_peer *peer, size_t *size);
 
 /* Has it sent more than a request can have, and no newline? */
@@ -48,7 +50,8 @@ bool control_peer_overflown(const struct control_peer *peer);
  */
 void control_peer_answer(struct control_peer *peer, size_t size, char *answer);
 
-/* May the process at the other end of FD give commands: has it our user, or is it root's? By SO_PEERCRED. */
+/* May the process at the other end of FD give commands: has it our user, or is it root's? By
+ * SO_PEERCRED. */
 bool control_peer_is_allowed(int fd);
 
 #endif

@@ -38,7 +38,8 @@ bool control_name_is_good(const char *name)
 	return true;
 }
 
-/* NULL where there is none: the variable is to hold an absolute path (XDG Base Directory Specification). */
+/* NULL where there is none: the variable is to hold an absolute path (XDG Base Directory
+ * Specification). */
 static const char *user_directory(void)
 {
 	const char *directory = getenv("XDG_RUNTIME_DIR");
@@ -63,9 +64,10 @@ static int check_owner(int directory, const char *path)
 	if (fstat(directory, &status))
 		return error_set(-errno, "can not look at %s: %s", path, strerror(errno));
 	if (status.st_uid != geteuid() || status.st_mode & (S_IWGRP | S_IWOTH))
-		return error_set(-EPERM,
-				 "%s is no place for control sockets: others can write to it, or own it",
-				 path);
+		return error_set(
+			-EPERM,
+			"%s is no place for control sockets: others can write to it, or own it",
+			path);
 	return 0;
 }
 
@@ -78,13 +80,16 @@ static int open_own_directory(const char *path)
 	int directory, error;
 
 	if (mkdir(path, S_IRWXU) && errno != EEXIST)
-		return error_set(-errno, "can not make the directory %s: %s", path, strerror(errno));
+		return error_set(-errno, "can not make the directory %s: %s", path,
+				 strerror(errno));
 	directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (directory < 0)
-		return error_set(-errno, "can not open the directory %s: %s", path, strerror(errno));
+		return error_set(-errno, "can not open the directory %s: %s", path,
+				 strerror(errno));
 	error = check_owner(directory, path);
 	if (!error && flock(directory, LOCK_EX))
-		error = error_set(-errno, "can not lock the directory %s: %s", path, strerror(errno));
+		error = error_set(-errno, "can not lock the directory %s: %s", path,
+				  strerror(errno));
 	if (!error)
 		return directory;
 	close(directory);
@@ -106,7 +111,8 @@ static void free_entries(struct dirent **entries, int count)
 	free(entries);
 }
 
-/* A socket that refuses connections has nobody who listens: its run has ended without removing it. */
+/* A socket that refuses connections has nobody who listens: its run has ended without removing it.
+ */
 static void remove_dead(const char *directory)
 {
 	struct dirent **entries;
@@ -114,7 +120,8 @@ static void remove_dead(const char *directory)
 	char path[PATH_MAX];
 
 	for (int i = 0; i < count; i++) {
-		if (snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name) >= (int)sizeof(path))
+		if (snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name) >=
+		    (int)sizeof(path))
 			continue;
 		if (control_is_dead(path) && !unlink(path))
 			log_debug("removed %s, which a run that has ended left behind", path);
@@ -135,8 +142,10 @@ static int open_listener(const char *path)
 
 static int listen_in(struct control_socket *socket, const char *directory, const char *name)
 {
-	int length = name ? snprintf(socket->path, sizeof(socket->path), "%s/%s" SUFFIX, directory, name)
-			  : snprintf(socket->path, sizeof(socket->path), "%s/%d" SUFFIX, directory, getpid());
+	int length =
+		name ? snprintf(socket->path, sizeof(socket->path), "%s/%s" SUFFIX, directory, name)
+		     : snprintf(socket->path, sizeof(socket->path), "%s/%d" SUFFIX, directory,
+				getpid());
 
 	if (length >= (int)sizeof(socket->path))
 		return error_set(-ENAMETOOLONG, "the directory %s has a name too long for a socket",
@@ -207,8 +216,8 @@ static int list_directory(const char *directory, struct control_run **runs, size
 
 		snprintf(run->name, sizeof(run->name), "%.*s",
 			 (int)(strlen(entries[i]->d_name) - strlen(SUFFIX)), entries[i]->d_name);
-		if (snprintf(run->path, sizeof(run->path), "%s/%s", directory, entries[i]->d_name) >=
-		    (int)sizeof(run->path))
+		if (snprintf(run->path, sizeof(run->path), "%s/%s", directory,
+			     entries[i]->d_name) >= (int)sizeof(run->path))
 			continue;
 		run->fd = control_connect(run->path);
 		if (run->fd < 0)
@@ -229,7 +238,8 @@ int control_runs_list(struct control_run **runs, size_t *count)
 	*count = 0;
 	if (!error)
 		error = list_directory(path, runs, count);
-	if (!error && user_directory()) /* those of the system, or of a shell without the variable */
+	if (!error &&
+	    user_directory()) /* those of the system, or of a shell without the variable */
 		error = list_directory(SYSTEM_DIRECTORY, runs, count);
 	if (error) {
 		control_runs_free(*runs, *count);
@@ -255,12 +265,14 @@ static bool is_wanted(const struct control_run *run, pid_t pid, const char *name
 static int report_none(pid_t pid, const char *name)
 {
 	if (pid)
-		return error_set(-ENOENT,
-				 "process %d is no run that can be controlled; kvmscope ctl list shows those",
-				 pid);
+		return error_set(
+			-ENOENT,
+			"process %d is no run that can be controlled; kvmscope ctl list shows those",
+			pid);
 	if (name)
-		return error_set(-ENOENT, "there is no run named %s; kvmscope ctl list shows those there are",
-				 name);
+		return error_set(
+			-ENOENT,
+			"there is no run named %s; kvmscope ctl list shows those there are", name);
 	return error_set(-ENOENT, "no run of kvmscope is going on that can be controlled");
 }
 

@@ -89,7 +89,9 @@ static int set_optional(char **string, const char *value)
 
 static int set_size(uint64_t *size, const char *key, const char *value)
 {
-	return size_parse(value, size) ? error_set(-EINVAL, "%s must be a size like 512M or 2G", key) : 0;
+	return size_parse(value, size)
+		       ? error_set(-EINVAL, "%s must be a size like 512M or 2G", key)
+		       : 0;
 }
 
 /* s */
@@ -115,7 +117,8 @@ static int set_frequency_max(struct conf *conf, const char *key, const char *val
 	int error = settings_set(&settings, "frequency", value);
 
 	if (error)
-		return error_set(error, "%s must be a number from 1 to %d", key, SETTINGS_FREQUENCY_MAX);
+		return error_set(error, "%s must be a number from 1 to %d", key,
+				 SETTINGS_FREQUENCY_MAX);
 	conf->frequency_max = settings.frequency;
 	return 0;
 }
@@ -188,7 +191,8 @@ static int set_recordings(struct conf *conf, const char *key, const char *value)
 
 static int set_metrics(struct conf *conf, const char *key, const char *value)
 {
-	return strcmp(key, "listen") ? unknown("metrics", key) : set_optional(&conf->metrics, value);
+	return strcmp(key, "listen") ? unknown("metrics", key)
+				     : set_optional(&conf->metrics, value);
 }
 
 static int set_push(struct conf *conf, const char *key, const char *value)
@@ -354,7 +358,8 @@ static bool is_about(const struct conf_setting *setting, const char *name)
 	return !setting->pattern || !fnmatch(setting->pattern, name, 0);
 }
 
-int conf_settings(const struct conf *conf, const struct domain_xml *domain, struct domain_settings *settings)
+int conf_settings(const struct conf *conf, const struct domain_xml *domain,
+		  struct domain_settings *settings)
 {
 	struct domain_settings own;
 	int error;
@@ -369,8 +374,8 @@ int conf_settings(const struct conf *conf, const struct domain_xml *domain, stru
 	own = *settings;
 	error = domain_xml_apply(domain, &own);
 	if (!error && own.frequency > conf->frequency_max && own.frequency > settings->frequency)
-		error = error_set(-EPERM, "it asks for %u Hz; frequency-max in %s allows %u", own.frequency,
-				  CONF_PATH, conf->frequency_max);
+		error = error_set(-EPERM, "it asks for %u Hz; frequency-max in %s allows %u",
+				  own.frequency, CONF_PATH, conf->frequency_max);
 	if (!error)
 		*settings = own;
 	return error;

@@ -78,8 +78,9 @@ static bool is_same(const char *one, const char *other)
 /* What is read at the start alone. */
 static void warn_of_restart(const struct conf *before, const struct conf *now)
 {
-	if (!is_same(before->recordings, now->recordings) || !is_same(before->metrics, now->metrics) ||
-	    !is_same(before->push, now->push) || before->recordings_size != now->recordings_size ||
+	if (!is_same(before->recordings, now->recordings) ||
+	    !is_same(before->metrics, now->metrics) || !is_same(before->push, now->push) ||
+	    before->recordings_size != now->recordings_size ||
 	    before->recordings_age != now->recordings_age ||
 	    before->recordings_rotate != now->recordings_rotate ||
 	    before->recordings_reserve != now->recordings_reserve)
@@ -125,8 +126,9 @@ static void take_message(void *context, const struct hook_message *message)
 static void watch_libvirt(struct daemon *daemon)
 {
 	if (daemon->watch < 0)
-		daemon->watch = inotify_add_watch(daemon->notify_fd, daemon->options->libvirt_directory,
-						  IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE | IN_ONLYDIR);
+		daemon->watch =
+			inotify_add_watch(daemon->notify_fd, daemon->options->libvirt_directory,
+					  IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE | IN_ONLYDIR);
 }
 
 static void take_signal(struct daemon *daemon)
@@ -141,7 +143,8 @@ static void take_signal(struct daemon *daemon)
 		daemon->stop = true;
 }
 
-/* There is a look at everything in so many ms at the latest: what comes again and again does not put it off.
+/* There is a look at everything in so many ms at the latest: what comes again and again does not
+ * put it off.
  */
 static void look_in(struct daemon *daemon, unsigned int milliseconds)
 {
@@ -243,7 +246,8 @@ static int take_signals(struct daemon *daemon)
 	daemon->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	daemon->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	return daemon->signal_fd < 0 || daemon->timer_fd < 0 || daemon->notify_fd < 0
-		       ? error_set(-errno, "can not make what the daemon waits for: %s", strerror(errno))
+		       ? error_set(-errno, "can not make what the daemon waits for: %s",
+				   strerror(errno))
 		       : 0;
 }
 
@@ -254,7 +258,8 @@ static int take_directory(struct daemon *daemon)
 	char path[PATH_MAX];
 
 	if (mkdir(directory, 0755) && errno != EEXIST)
-		return error_set(-errno, "can not make the directory %s: %s", directory, strerror(errno));
+		return error_set(-errno, "can not make the directory %s: %s", directory,
+				 strerror(errno));
 	if (snprintf(path, sizeof(path), "%s/%s.lock", directory, DAEMON_NAME) >= (int)sizeof(path))
 		return error_set(-ENAMETOOLONG, "%s is too long a name", directory);
 	daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -265,7 +270,8 @@ static int take_directory(struct daemon *daemon)
 	return 0;
 }
 
-/* /var/lib/kvmscope, where systemd does not make it; whoever opens what is in it says what is wrong. */
+/* /var/lib/kvmscope, where systemd does not make it; whoever opens what is in it says what is
+ * wrong. */
 static void make_parent(const char *path)
 {
 	char parent[PATH_MAX];
@@ -277,8 +283,9 @@ static void make_parent(const char *path)
 /* A profile that is pushed is made of one file. */
 static uint64_t time_of_file(const struct conf *conf)
 {
-	return conf->push && conf->push_interval < conf->recordings_rotate ? conf->push_interval
-									   : conf->recordings_rotate;
+	return conf->push && conf->push_interval < conf->recordings_rotate
+		       ? conf->push_interval
+		       : conf->recordings_rotate;
 }
 
 static int open_recordings(struct daemon *daemon)
@@ -343,9 +350,9 @@ static int start_domains(struct daemon *daemon)
 }
 
 /*
- * What kvmscoped.service has, for who starts it by himself: looking at processes and their memory, sampling
- * them, the sockets and files of their users, more memory for the kernel's rings, and what else a way to
- * sample may take (docs/how-to-attach.md).
+ * What kvmscoped.service has, for who starts it by himself: looking at processes and their memory,
+ * sampling them, the sockets and files of their users, more memory for the kernel's rings, and what
+ * else a way to sample may take (docs/how-to-attach.md).
  */
 static int give_up_rights(void)
 {
@@ -380,16 +387,18 @@ static int open_all(struct daemon *daemon)
 	if (!error)
 		error = start_domains(daemon);
 	if (!error)
-		error = hook_inbox_open(&daemon->inbox, options->run_directory, take_message, daemon);
+		error = hook_inbox_open(&daemon->inbox, options->run_directory, take_message,
+					daemon);
 	if (!error)
-		error = daemon_control_open(&daemon->control, options->run_directory, daemon->domains,
-					    daemon->inbox);
+		error = daemon_control_open(&daemon->control, options->run_directory,
+					    daemon->domains, daemon->inbox);
 	return error;
 }
 
 static void close_all(struct daemon *daemon)
 {
-	const int fds[] = { daemon->lock_fd, daemon->signal_fd, daemon->timer_fd, daemon->notify_fd };
+	const int fds[] = { daemon->lock_fd, daemon->signal_fd, daemon->timer_fd,
+			    daemon->notify_fd };
 
 	daemon_control_close(daemon->control);
 	hook_inbox_close(daemon->inbox);

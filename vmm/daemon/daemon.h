@@ -10,7 +10,7 @@ struct daemon_options {
 	const char *conf;              /* file; NULL: the usual one, if there is one */
 	const char *run_directory;     /* sockets and the hook's spool */
 	const char *libvirt_directory; /* libvirt_directory.h */
-	const char *uri;               /* libvirt's, for domains that only its monitors can tell of */
+	const char *uri; /* libvirt's, for domains that only its monitors can tell of */
 };
 
 /* Until SIGTERM or SIGINT: 0. An error is one of the start. */

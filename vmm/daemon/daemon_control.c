@@ -111,7 +111,8 @@ static int do_domain_status(void *context, json_t *arguments, json_t *result)
 	const char *name;
 
 	if (json_unpack_ex(arguments, NULL, 0, "{s:s !}", "domain", &name))
-		return error_set(-EINVAL, "domain-status takes \"domain\", a string, and nothing else");
+		return error_set(-EINVAL,
+				 "domain-status takes \"domain\", a string, and nothing else");
 	return domains_find(self->domains, name, describe_one, result);
 }
 
@@ -127,10 +128,11 @@ static int read_dump(json_t *arguments, const char **name, struct dump *dump)
 {
 	double seconds = -1;
 
-	if (json_unpack_ex(arguments, NULL, 0, "{s:s, s?s, s?F !}", "domain", name, "file", &dump->path,
-			   "after", &seconds))
-		return error_set(-EINVAL,
-				 "domain-dump takes \"domain\", \"file\" and \"after\", and nothing else");
+	if (json_unpack_ex(arguments, NULL, 0, "{s:s, s?s, s?F !}", "domain", name, "file",
+			   &dump->path, "after", &seconds))
+		return error_set(
+			-EINVAL,
+			"domain-dump takes \"domain\", \"file\" and \"after\", and nothing else");
 	if (dump->path && *dump->path != '/')
 		return error_set(-EINVAL, "domain-dump: \"file\" must be an absolute path");
 	if (seconds > 1e6)
@@ -209,7 +211,8 @@ static int do_dump_result(void *context, json_t *arguments, json_t *result)
 	struct dump dump = { .result = result };
 	const char *name;
 
-	if (json_unpack_ex(arguments, NULL, 0, "{s:s, s:I !}", "domain", &name, "number", &dump.number))
+	if (json_unpack_ex(arguments, NULL, 0, "{s:s, s:I !}", "domain", &name, "number",
+			   &dump.number))
 		return error_set(
 			-EINVAL,
 			"domain-dump-result takes \"domain\" and \"number\", as domain-dump gave it");
@@ -235,8 +238,8 @@ static int start(struct daemon_control *self, const char *directory)
 	return control_start(self->control, self->socket.fd);
 }
 
-int daemon_control_open(struct daemon_control **control, const char *directory, struct domains *domains,
-			const struct hook_inbox *inbox)
+int daemon_control_open(struct daemon_control **control, const char *directory,
+			struct domains *domains, const struct hook_inbox *inbox)
 {
 	struct daemon_control *self = calloc(1, sizeof(*self));
 	int error;

@@ -9,11 +9,11 @@
 struct daemon_control;
 
 /*
- * Listens at DIRECTORY/kvmscoped.sock. All outlive it. -EADDRINUSE: another daemon does; -ENOMEM, the errors
- * of control_socket_open_at() and control_start(). Main thread.
+ * Listens at DIRECTORY/kvmscoped.sock. All outlive it. -EADDRINUSE: another daemon does; -ENOMEM,
+ * the errors of control_socket_open_at() and control_start(). Main thread.
  */
-int daemon_control_open(struct daemon_control **control, const char *directory, struct domains *domains,
-			const struct hook_inbox *inbox);
+int daemon_control_open(struct daemon_control **control, const char *directory,
+			struct domains *domains, const struct hook_inbox *inbox);
 /* Works on NULL. */
 void daemon_control_close(struct daemon_control *control);
 

@@ -17,8 +17,9 @@ static const char digits[] = "0123456789ABCDEF";
 
 static bool stands_for_itself(char byte, bool first)
 {
-	return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
-	       byte == '-' || byte == '_' || (byte == '.' && !first);
+	return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+	       (byte >= '0' && byte <= '9') || byte == '-' || byte == '_' ||
+	       (byte == '.' && !first);
 }
 
 /* As much of NAME as fits into ROOM bytes and a zero; did all? */
@@ -81,7 +82,8 @@ int domain_name_unescape(const char *file, char name[DOMAIN_FILE_SIZE])
 	if (strlen(file) > DOMAIN_FILE_MAX)
 		return error_set(-EINVAL, "no domain has a file name of %zu bytes", strlen(file));
 	if (strstr(file, DIGEST_MARK))
-		return error_set(-ENAMETOOLONG, "%s does not tell the whole name of its domain", file);
+		return error_set(-ENAMETOOLONG, "%s does not tell the whole name of its domain",
+				 file);
 	for (const char *next = file; *next && strcmp(file, "%") != 0; next++) {
 		int byte = *next == '%' ? byte_of(next + 1) : *next;
 
@@ -91,6 +93,7 @@ int domain_name_unescape(const char *file, char name[DOMAIN_FILE_SIZE])
 		next += *next == '%' ? 2 : 0;
 	}
 	name[length] = '\0';
-	domain_name_escape(name, again); /* there is one way to write a name, and no other is taken */
+	domain_name_escape(name,
+			   again); /* there is one way to write a name, and no other is taken */
 	return strcmp(again, file) ? error_set(-EINVAL, "%s is not the file of a domain", file) : 0;
 }

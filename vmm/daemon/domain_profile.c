@@ -59,9 +59,9 @@ struct domain_profile {
 
 	pthread_mutex_t lock; /* of what follows */
 	enum domain_profile_state state;
-	char message[ERROR_MESSAGE_SIZE];    /* of the latest failure, "" once it is sampled again */
-	struct session *session;             /* that is sampling, or NULL */
-	struct flight_requests *flight;      /* its, or NULL */
+	char message[ERROR_MESSAGE_SIZE]; /* of the latest failure, "" once it is sampled again */
+	struct session *session;          /* that is sampling, or NULL */
+	struct flight_requests *flight;   /* its, or NULL */
 	struct collector_statistics earlier; /* of sessions that have ended */
 };
 
@@ -92,7 +92,8 @@ const char *domain_profile_state_name(enum domain_profile_state state)
 	return names[state];
 }
 
-static void set_state(struct domain_profile *domain, enum domain_profile_state state, const char *message)
+static void set_state(struct domain_profile *domain, enum domain_profile_state state,
+		      const char *message)
 {
 	pthread_mutex_lock(&domain->lock);
 	domain->state = state;
@@ -129,8 +130,9 @@ static int make_flight(struct domain_profile *domain, struct session_options *op
 	pthread_mutex_lock(&domain->lock);
 	domain->flight = requests;
 	pthread_mutex_unlock(&domain->lock);
-	snprintf(domain->flight_path, sizeof(domain->flight_path), "%s/" FLIGHT_PREFIX "%lld.perf.data",
-		 recording_directory(domain->recording), (long long)time(NULL));
+	snprintf(domain->flight_path, sizeof(domain->flight_path),
+		 "%s/" FLIGHT_PREFIX "%lld.perf.data", recording_directory(domain->recording),
+		 (long long)time(NULL));
 	options->output = domain->flight_path;
 	options->room = recording_files(domain->recording)->room;
 	options->attach.overwrite = true;
@@ -139,11 +141,12 @@ static int make_flight(struct domain_profile *domain, struct session_options *op
 }
 
 /* A ring for each vCPU, which anybody who may define domains may ask for. */
-static int check_flight_memory(const struct domain_profile *domain, const struct session_options *options,
-			       struct session *session)
+static int check_flight_memory(const struct domain_profile *domain,
+			       const struct session_options *options, struct session *session)
 {
 	size_t vcpus = attach_process(session_attach(session))->vcpu_count;
-	uint64_t needed = vcpus * (uint64_t)options->attach.ring_size, most = domain->settings.flight_memory;
+	uint64_t needed = vcpus * (uint64_t)options->attach.ring_size,
+		 most = domain->settings.flight_memory;
 
 	if (!domain->settings.flight || !most || needed <= most)
 		return 0;
@@ -196,9 +199,9 @@ static void show_session(struct domain_profile *domain, struct session *session)
 	pthread_mutex_unlock(&domain->lock);
 	domain->counted = metrics_add(domain->metrics, domain->name, attach_backend(attach)->name);
 	log_info("domain %s: process %d, %zu vCPU%s, by %s at %u Hz%s", domain->shown, domain->pid,
-		 attach_process(attach)->vcpu_count, attach_process(attach)->vcpu_count == 1 ? "" : "s",
-		 attach_backend(attach)->name, domain->settings.frequency,
-		 domain->settings.flight ? ", flight recorder" : "");
+		 attach_process(attach)->vcpu_count,
+		 attach_process(attach)->vcpu_count == 1 ? "" : "s", attach_backend(attach)->name,
+		 domain->settings.frequency, domain->settings.flight ? ", flight recorder" : "");
 }
 
 static void count(struct domain_profile *domain, const struct session *session,
@@ -333,7 +336,8 @@ static void complain(struct domain_profile *domain, int error)
 	if (++domain->failures <= QUIET_ATTEMPTS || error == -EBUSY)
 		log_debug("domain %s: %s", domain->shown, error_message());
 	else if (!known)
-		log_warning("domain %s can not be profiled now: %s", domain->shown, error_message());
+		log_warning("domain %s can not be profiled now: %s", domain->shown,
+			    error_message());
 	domain->complained = domain->failures > QUIET_ATTEMPTS;
 	set_state(domain, DOMAIN_WAITING, error_message());
 }
@@ -381,10 +385,12 @@ static int start(struct domain_profile *domain)
 		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
 	error = -pthread_create(&domain->thread, NULL, run, domain);
 	domain->started = !error;
-	return error ? error_set(error, "can not start a domain's thread: %s", strerror(-error)) : 0;
+	return error ? error_set(error, "can not start a domain's thread: %s", strerror(-error))
+		     : 0;
 }
 
-int domain_profile_start(struct domain_profile **result, const struct domain_profile_options *options)
+int domain_profile_start(struct domain_profile **result,
+			 const struct domain_profile_options *options)
 {
 	struct domain_profile *domain = calloc(1, sizeof(*domain));
 	char *name = strdup(options->name);
@@ -472,8 +478,9 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 		attach_statistics(session_attach(domain->session), &attach);
 		status->backend = attach_backend(session_attach(domain->session))->name;
 		status->vcpus = attach.vcpus;
-		status->agent =
-			session_agent_told(domain->session, &agent) ? session_agent_word(&agent) : NULL;
+		status->agent = session_agent_told(domain->session, &agent)
+					? session_agent_word(&agent)
+					: NULL;
 		status->flight_files = domain->flight ? flight_requests_files(domain->flight) : 0;
 	}
 	pthread_mutex_unlock(&domain->lock);
@@ -492,7 +499,8 @@ static bool is_wanted(const char *name, enum wanted wanted)
 	uint64_t begun;
 
 	if (wanted == WANTED_FLIGHT)
-		return !strncmp(name, FLIGHT_PREFIX, strlen(FLIGHT_PREFIX)) && strstr(name, ".perf.data");
+		return !strncmp(name, FLIGHT_PREFIX, strlen(FLIGHT_PREFIX)) &&
+		       strstr(name, ".perf.data");
 	return recording_file_parse(name, &begun, &state) &&
 	       (wanted == WANTED_LATEST || state != RECORDING_PARTIAL);
 }
@@ -532,7 +540,9 @@ static int find_latest_of(const struct domain_profile *domain, char path[PATH_MA
 	if (domain->settings.flight)
 		return find_latest(directory, WANTED_FLIGHT, path);
 	error = find_latest(directory, WANTED_LATEST, path);
-	return has_just_begun(domain->session) && !find_latest(directory, WANTED_COMPLETE, path) ? 0 : error;
+	return has_just_begun(domain->session) && !find_latest(directory, WANTED_COMPLETE, path)
+		       ? 0
+		       : error;
 }
 
 int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX])
@@ -540,8 +550,9 @@ int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX
 	int error;
 
 	pthread_mutex_lock(&domain->lock);
-	error = domain->session ? find_latest_of(domain, path)
-				: error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
+	error = domain->session
+			? find_latest_of(domain, path)
+			: error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
 	pthread_mutex_unlock(&domain->lock);
 	return error;
 }
@@ -559,7 +570,8 @@ static int need_flight(const struct domain_profile *domain)
 		       : error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
 }
 
-int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_t after, uint64_t *number)
+int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_t after,
+			uint64_t *number)
 {
 	int error;
 

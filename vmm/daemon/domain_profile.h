@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One domain that is profiled: a thread with one session after the other, for as long as the domain's process
- * lives and is wanted. What can not be attached to now is tried again later: a VM that is only
- * starting, a host that is short of something. Each domain has its own thread, that one which is slow to look
- * at, or means to be, holds up no other.
+ * One domain that is profiled: a thread with one session after the other, for as long as the
+ *domain's process lives and is wanted. What can not be attached to now is tried again later: a VM
+ *that is only starting, a host that is short of something. Each domain has its own thread, that one
+ *which is slow to look at, or means to be, holds up no other.
  *
  *	domain_profile_start() -> domain_profile_stop() -> domain_profile_free()	one thread
- *	domain_profile_status(), domain_profile_dump(), domain_profile_dump_result()	any thread meanwhile
+ *	domain_profile_status(), domain_profile_dump(), domain_profile_dump_result()	any thread
+ *meanwhile
  */
 #ifndef KVMSCOPE_DAEMON_DOMAIN_PROFILE_H
 #define KVMSCOPE_DAEMON_DOMAIN_PROFILE_H
@@ -37,13 +38,14 @@ struct domain_profile_options {
 };
 
 /* Starts the thread. -ENOMEM, the errors of threads. */
-int domain_profile_start(struct domain_profile **domain, const struct domain_profile_options *options);
+int domain_profile_start(struct domain_profile **domain,
+			 const struct domain_profile_options *options);
 
 /* Has it end; comes back at once. */
 void domain_profile_stop(struct domain_profile *domain);
 
-/* It is being moved to another host, or not any more: its end is one of a process then, and not of the
- * domain. */
+/* It is being moved to another host, or not any more: its end is one of a process then, and not of
+ * the domain. */
 void domain_profile_set_leaving(struct domain_profile *domain, bool leaving);
 bool domain_profile_is_leaving(const struct domain_profile *domain);
 
@@ -70,7 +72,7 @@ struct domain_profile_status {
 	enum domain_profile_state state;
 	char message[ERROR_MESSAGE_SIZE]; /* of DOMAIN_WAITING; else "" */
 	const char *backend;              /* NULL: none yet */
-	const char *agent;                /* session_agent_word(); NULL: there is no channel for it */
+	const char *agent; /* session_agent_word(); NULL: there is no channel for it */
 	unsigned int vcpus;
 	unsigned int flight_files;
 	struct collector_statistics statistics; /* since the domain was begun with, all sessions */
@@ -82,17 +84,18 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 const char *domain_profile_state_name(enum domain_profile_state state);
 
 /*
- * The file that is written now, or the latest: readable up to the last quarter of a second. While that has no
- * samples yet, the one before it. With a flight recorder the latest that it wrote. -ENOENT: there is none;
- * -ENOTSUP: the domain is not sampled now.
+ * The file that is written now, or the latest: readable up to the last quarter of a second. While
+ * that has no samples yet, the one before it. With a flight recorder the latest that it wrote.
+ * -ENOENT: there is none; -ENOTSUP: the domain is not sampled now.
  */
 int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX]);
 
 /*
- * The flight recorder is to write what it holds: as flight_requests_ask() and flight_requests_result().
- * -ENOTSUP: it has none, or is not sampled now.
+ * The flight recorder is to write what it holds: as flight_requests_ask() and
+ * flight_requests_result(). -ENOTSUP: it has none, or is not sampled now.
  */
-int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_t after, uint64_t *number);
+int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_t after,
+			uint64_t *number);
 int domain_profile_dump_result(struct domain_profile *domain, uint64_t number,
 			       struct flight_request_result *result);
 

@@ -24,7 +24,8 @@ struct domains {
 	pthread_mutex_t lock; /* of LIVE, for other threads; this one only changes it */
 	struct domain_profile *live[DOMAINS_MAX];
 	size_t live_count;
-	struct domain_profile *ending[2 * DOMAINS_MAX]; /* they were stopped, and have not ended yet */
+	struct domain_profile
+		*ending[2 * DOMAINS_MAX]; /* they were stopped, and have not ended yet */
 	size_t ending_count;
 	uint64_t said[SAID]; /* hashes */
 };
@@ -109,7 +110,8 @@ static int read_status(struct domains *domains, const char *name, struct domain_
 	int error = libvirt_directory_domain(domains->options.directory, name, status);
 
 	if (!error && index < domains->live_count)
-		domain_profile_set_leaving(domains->live[index], status->migration == DOMAIN_LEAVES);
+		domain_profile_set_leaving(domains->live[index],
+					   status->migration == DOMAIN_LEAVES);
 	return error;
 }
 
@@ -159,12 +161,14 @@ static void begin(struct domains *domains, const char *name, const struct libvir
 	}
 }
 
-/* It is to be profiled by SETTINGS, and is no otherwise from here on. PROCESS's descriptor is taken over. */
+/* It is to be profiled by SETTINGS, and is no otherwise from here on. PROCESS's descriptor is taken
+ * over. */
 static void want(struct domains *domains, const char *name, const struct libvirt_process *process,
 		 const struct domain_settings *settings)
 {
 	size_t index = find(domains, name);
-	const struct domain_profile *live = index < domains->live_count ? domains->live[index] : NULL;
+	const struct domain_profile *live =
+		index < domains->live_count ? domains->live[index] : NULL;
 
 	if (live && domain_profile_pid(live) == process->pid && !domain_profile_has_ended(live) &&
 	    settings_are_same(domain_profile_settings(live), settings)) {
@@ -189,7 +193,8 @@ static void settings_of(struct domains *domains, const struct domain_xml *xml,
 			    error_message());
 }
 
-/* Only a process that is known to be gone ends a profile: who is short of descriptors now knows nothing. */
+/* Only a process that is known to be gone ends a profile: who is short of descriptors now knows
+ * nothing. */
 static int find_process(struct domains *domains, const char *name, struct libvirt_process *process)
 {
 	int error = libvirt_directory_process(domains->options.directory, name, process);
@@ -203,7 +208,8 @@ static int find_process(struct domains *domains, const char *name, struct libvir
 	return error;
 }
 
-/* libvirt writes it whole, so what can not be read stays so; that it is not there yet is no news. */
+/* libvirt writes it whole, so what can not be read stays so; that it is not there yet is no news.
+ */
 static void tell_unknown(struct domains *domains, const char *name, int error)
 {
 	char shown[DOMAIN_FILE_SIZE];
@@ -317,8 +323,8 @@ void domains_set_conf(struct domains *domains, const struct conf *conf)
 	domains->options.conf = conf;
 }
 
-void domains_each(struct domains *domains, void (*use)(void *context, struct domain_profile *domain),
-		  void *context)
+void domains_each(struct domains *domains,
+		  void (*use)(void *context, struct domain_profile *domain), void *context)
 {
 	pthread_mutex_lock(&domains->lock);
 	for (size_t i = 0; i < domains->live_count; i++)

@@ -12,7 +12,8 @@
 #include "shared/error.h"
 
 /* Nothing is loaded, entities stay what they are, and nothing is printed. */
-#define PARSE_OPTIONS (XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_NOCDATA)
+#define PARSE_OPTIONS                                                                              \
+	(XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_NOCDATA)
 
 static bool is_element(const xmlNode *node, const char *name)
 {
@@ -50,7 +51,8 @@ static int read_name(struct domain_xml *domain, const xmlNode *node)
 
 	if (!name || !take_text(xmlNodeGetContent(name), domain->name, sizeof(domain->name)) ||
 	    !*domain->name)
-		return error_set(-EINVAL, "the domain's XML has no name, or one of more than %d bytes",
+		return error_set(-EINVAL,
+				 "the domain's XML has no name, or one of more than %d bytes",
 				 DOMAIN_NAME_SIZE - 1);
 	return 0;
 }
@@ -62,15 +64,17 @@ static int read_setting(struct domain_xml *domain, const xmlAttr *attribute_node
 	xmlChar *value;
 
 	if (at == DOMAIN_SETTINGS_MAX || strlen(key) >= DOMAIN_SETTING_SIZE)
-		return error_set(-EINVAL,
-				 "the profile in the metadata of a domain has more attributes than there "
-				 "are settings");
+		return error_set(
+			-EINVAL,
+			"the profile in the metadata of a domain has more attributes than there "
+			"are settings");
 	value = xmlNodeListGetString(attribute_node->doc, attribute_node->children, 1);
 	if (value && !take_text(value, domain->settings[at].value, DOMAIN_SETTING_SIZE))
-		return error_set(-EINVAL,
-				 "the profile in the metadata of a domain has an attribute of more than %d "
-				 "bytes",
-				 DOMAIN_SETTING_SIZE - 1);
+		return error_set(
+			-EINVAL,
+			"the profile in the metadata of a domain has an attribute of more than %d "
+			"bytes",
+			DOMAIN_SETTING_SIZE - 1);
 	memcpy(domain->settings[at].key, key, strlen(key) + 1);
 	domain->setting_count++;
 	return 0;
@@ -86,7 +90,8 @@ static int read_profile(struct domain_xml *domain, const xmlNode *profile)
 	return error;
 }
 
-/* libvirt has one element for each namespace there. A profile that is wrong does not make the domain unknown.
+/* libvirt has one element for each namespace there. A profile that is wrong does not make the
+ * domain unknown.
  */
 static void read_metadata(struct domain_xml *domain, const xmlNode *node)
 {
@@ -96,7 +101,8 @@ static void read_metadata(struct domain_xml *domain, const xmlNode *node)
 		if (is_element(each, "profile") && each->ns &&
 		    !strcmp((const char *)each->ns->href, DOMAIN_XML_NAMESPACE)) {
 			if (read_profile(domain, each))
-				snprintf(domain->wrong, sizeof(domain->wrong), "%s", error_message());
+				snprintf(domain->wrong, sizeof(domain->wrong), "%s",
+					 error_message());
 			return;
 		}
 }
@@ -134,7 +140,8 @@ static int read_state(struct domain_xml *domain, const xmlNode *status)
 	const char *end;
 	uint64_t number = 0;
 
-	if (!attribute(status, "state", state, sizeof(state)) || !attribute(status, "pid", pid, sizeof(pid)))
+	if (!attribute(status, "state", state, sizeof(state)) ||
+	    !attribute(status, "pid", pid, sizeof(pid)))
 		return error_set(-EINVAL, "the status of a domain has no state or no process id");
 	end = decimal_read(pid, INT_MAX, &number);
 	if (!end || *end)
@@ -165,7 +172,9 @@ static int read_root(struct domain_xml *domain, const xmlDoc *document)
 	int error;
 
 	if (document->intSubset)
-		return error_set(-EINVAL, "the XML of a domain has a document type, which libvirt's has not");
+		return error_set(
+			-EINVAL,
+			"the XML of a domain has a document type, which libvirt's has not");
 	if (!root || !is_element(root, "domstatus"))
 		return read_domain(domain, root);
 	error = read_state(domain, root);
@@ -179,10 +188,12 @@ int domain_xml_read(struct domain_xml *domain, const void *text, size_t size)
 
 	*domain = (struct domain_xml){ 0 };
 	if (size > DOMAIN_XML_MAX)
-		return error_set(-E2BIG, "the XML of a domain has more than %d bytes", DOMAIN_XML_MAX);
+		return error_set(-E2BIG, "the XML of a domain has more than %d bytes",
+				 DOMAIN_XML_MAX);
 	document = xmlReadMemory(text, (int)size, NULL, NULL, PARSE_OPTIONS);
 	if (!document)
-		return error_set(-EINVAL, "the XML of a domain can not be read: it is cut off, or broken");
+		return error_set(-EINVAL,
+				 "the XML of a domain can not be read: it is cut off, or broken");
 	error = read_root(domain, document);
 	xmlFreeDoc(document);
 	return error;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What libvirt says of a domain, read from XML: as hooks are given it (<domain>), or as libvirt keeps it of
- * domains that run (<domstatus> around it, RUNSTATEDIR/libvirt/qemu/NAME.xml; libvirt:
- * src/qemu/qemu_domain.c, qemuDomainObjPrivateXMLFormat()). Anybody with the right to define domains has
- * written parts of it: it is bounded, has no document type and thus no entities, and nothing is fetched. Any
- * thread.
+ * What libvirt says of a domain, read from XML: as hooks are given it (<domain>), or as libvirt
+ * keeps it of domains that run (<domstatus> around it, RUNSTATEDIR/libvirt/qemu/NAME.xml; libvirt:
+ * src/qemu/qemu_domain.c, qemuDomainObjPrivateXMLFormat()). Anybody with the right to define
+ * domains has written parts of it: it is bounded, has no document type and thus no entities, and
+ * nothing is fetched. Any thread.
  */
 #ifndef KVMSCOPE_DAEMON_DOMAIN_XML_H
 #define KVMSCOPE_DAEMON_DOMAIN_XML_H
@@ -34,8 +34,8 @@ enum domain_migration {
 
 struct domain_xml {
 	char name[DOMAIN_NAME_SIZE];
-	pid_t pid;                       /* of the domain's process, in a <domstatus>; 0: not told */
-	bool ended;                      /* its state is one without a process */
+	pid_t pid;  /* of the domain's process, in a <domstatus>; 0: not told */
+	bool ended; /* its state is one without a process */
 	enum domain_migration migration; /* in a <domstatus> */
 	bool profile;                    /* its metadata has a profile */
 	bool agent;                      /* it has a channel DOMAIN_AGENT_CHANNEL */
@@ -46,8 +46,9 @@ struct domain_xml {
 	char wrong[ERROR_MESSAGE_SIZE]; /* what is wrong with the profile; "": nothing is */
 };
 
-/* Reads SIZE bytes at TEXT. -E2BIG: they are more than DOMAIN_XML_MAX; -EINVAL: it is no such XML; with the
- * message. A profile that can not be taken is no error here, but one of domain_xml_apply(). */
+/* Reads SIZE bytes at TEXT. -E2BIG: they are more than DOMAIN_XML_MAX; -EINVAL: it is no such XML;
+ * with the message. A profile that can not be taken is no error here, but one of
+ * domain_xml_apply(). */
 int domain_xml_read(struct domain_xml *domain, const void *text, size_t size);
 
 /* Has SETTINGS say what the domain's profile says, which turns it on; the errors of settings_set(),

@@ -37,7 +37,8 @@ static int bind_socket(struct hook_inbox *inbox)
 	unlink(path); /* one daemon at a time has the run directory: its control socket says so */
 	if (fchmod(inbox->fd, S_IRUSR | S_IWUSR) ||
 	    bind(inbox->fd, (const struct sockaddr *)&inbox->address, sizeof(inbox->address)))
-		return error_set(-errno, "can not listen to libvirt's hook at %s: %s", path, strerror(errno));
+		return error_set(-errno, "can not listen to libvirt's hook at %s: %s", path,
+				 strerror(errno));
 	return 0;
 }
 
@@ -50,10 +51,12 @@ static int open_inbox(struct hook_inbox *inbox, const char *directory)
 		return error_set(-ENAMETOOLONG, "%s is too long a name for a socket", directory);
 	snprintf(inbox->spool, sizeof(inbox->spool), "%s/%s", directory, HOOK_SPOOL);
 	inbox->bytes = malloc(HOOK_SIZE_MAX);
-	return inbox->bytes ? bind_socket(inbox) : error_set(-ENOMEM, "no memory for messages of the hook");
+	return inbox->bytes ? bind_socket(inbox)
+			    : error_set(-ENOMEM, "no memory for messages of the hook");
 }
 
-int hook_inbox_open(struct hook_inbox **result, const char *directory, hook_taker *take, void *context)
+int hook_inbox_open(struct hook_inbox **result, const char *directory, hook_taker *take,
+		    void *context)
 {
 	struct hook_inbox *inbox = calloc(1, sizeof(*inbox));
 	int error;
@@ -128,9 +131,10 @@ static bool take_packet(struct hook_inbox *inbox)
 		char space[CMSG_SPACE(sizeof(int))];
 	} control;
 	struct iovec byte = { (char[1]){ 0 }, 1 };
-	struct msghdr packet = {
-		.msg_iov = &byte, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
-	};
+	struct msghdr packet = { .msg_iov = &byte,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control) };
 
 	if (recvmsg(inbox->fd, &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0)
 		return false;

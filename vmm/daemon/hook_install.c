@@ -19,7 +19,8 @@
 
 #define LOOKED_AT (1 << 20) /* bytes of a file that may be ours */
 
-/* The path is relative to the project's root, where make runs; module.mk has the rule that makes the file. */
+/* The path is relative to the project's root, where make runs; module.mk has the rule that makes
+ * the file. */
 __asm__(".pushsection .rodata\n"
 	"hook_program_start:\n"
 	".incbin \"build/hook/kvmscope-hook\"\n"
@@ -106,7 +107,8 @@ static int refuse(const char *path)
 static int make_directory(const char *path)
 {
 	return mkdir(path, 0755) && errno != EEXIST
-		       ? error_set(-errno, "can not make the directory %s: %s", path, strerror(errno))
+		       ? error_set(-errno, "can not make the directory %s: %s", path,
+				   strerror(errno))
 		       : 0;
 }
 

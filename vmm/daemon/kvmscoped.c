@@ -16,9 +16,9 @@
 /* ns that a thread may be woken later than it asked: many of them then wake together. */
 #define TIMER_SLACK 20000000ul
 /*
- * Bytes from which on a table has pages of its own, which take no memory until they are touched. malloc would
- * move this up as large ones are freed, to tens of MiB, and clear what it then gives out of its heap: 3 MiB
- * for each domain.
+ * Bytes from which on a table has pages of its own, which take no memory until they are touched.
+ * malloc would move this up as large ones are freed, to tens of MiB, and clear what it then gives
+ * out of its heap: 3 MiB for each domain.
  */
 #define LARGE (128 << 10)
 /* So few heaps, as most of the threads do little. */
@@ -37,7 +37,8 @@ struct arguments {
 
 static const struct argp_option option_list[] = {
 	{ "config", 'c', "FILE", 0, "The configuration (" CONF_PATH ", if it is there)", 0 },
-	{ "check", KEY_CHECK, NULL, 0, "Only read the configuration, and say what is wrong with it", 0 },
+	{ "check", KEY_CHECK, NULL, 0, "Only read the configuration, and say what is wrong with it",
+	  0 },
 	{ "run-directory", KEY_RUN_DIRECTORY, "DIR", 0,
 	  "Sockets and the hook's spool (" HOOK_RUN_DIRECTORY ")", 0 },
 	{ "libvirt-directory", KEY_LIBVIRT_DIRECTORY, "DIR", 0,

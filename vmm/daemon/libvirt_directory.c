@@ -36,8 +36,9 @@ static int open_file(const char *directory, const char *file, const char *suffix
 	    snprintf(path, sizeof(path), "%s/%s%s", directory, file, suffix) >= (int)sizeof(path))
 		return error_set(-ENOENT, "libvirt can not have a domain of such a name");
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	return fd < 0 ? error_set(gone_or(errno), "a file of the domain in %s can not be opened: %s",
-				  directory, strerror(errno))
+	return fd < 0 ? error_set(gone_or(errno),
+				  "a file of the domain in %s can not be opened: %s", directory,
+				  strerror(errno))
 		      : fd;
 }
 
@@ -52,7 +53,8 @@ static const char *entity_of(char byte)
 	return index < sizeof(entities) / sizeof(entities[0]) ? entities[index] : NULL;
 }
 
-/* libvirt writes it as it writes XML, virBufferEscapeString(): only this file of a domain is called so. */
+/* libvirt writes it as it writes XML, virBufferEscapeString(): only this file of a domain is called
+ * so. */
 static int open_pid_file(const char *directory, const char *name)
 {
 	char file[DOMAIN_NAME_SIZE * sizeof("&quot;")], *end = file;
@@ -76,9 +78,9 @@ static int no_process(void)
 
 static int unknown_process(int error)
 {
-	return error == -ENOENT
-		       ? no_process()
-		       : error_set(error, "the domain's process can not be looked for: %s", strerror(-error));
+	return error == -ENOENT ? no_process()
+				: error_set(error, "the domain's process can not be looked for: %s",
+					    strerror(-error));
 }
 
 static int read_pid(int fd, pid_t *pid)
@@ -131,7 +133,8 @@ static int find_process(int fd, struct libvirt_process *process)
 	return error;
 }
 
-int libvirt_directory_process(const char *directory, const char *name, struct libvirt_process *process)
+int libvirt_directory_process(const char *directory, const char *name,
+			      struct libvirt_process *process)
 {
 	int fd = open_pid_file(directory, name), error;
 
@@ -146,7 +149,8 @@ static int read_status(int fd, struct domain_xml *domain)
 {
 	char *text = malloc(DOMAIN_XML_MAX + 1);
 	ssize_t size = text ? pread(fd, text, DOMAIN_XML_MAX + 1, 0) : -1;
-	int error = size < 0 ? error_set(text ? -errno : -ENOMEM, "the status of a domain can not be read")
+	int error = size < 0 ? error_set(text ? -errno : -ENOMEM,
+					 "the status of a domain can not be read")
 			     : domain_xml_read(domain, text, (size_t)size);
 
 	free(text);

@@ -32,7 +32,8 @@ struct metrics_domain {
 	struct metrics_domain *next;
 	char label[DOMAIN_FILE_SIZE];
 	const char *backend;        /* NULL: its session has ended */
-	uint64_t earlier[COUNTERS]; /* of sessions that have ended; the session's own thread and the lock */
+	uint64_t earlier[COUNTERS]; /* of sessions that have ended; the session's own thread and the
+				       lock */
 	_Atomic uint64_t counted[COUNTERS]; /* of all */
 	uint64_t ended;                     /* number of its end: the smaller, the longer ago */
 };
@@ -54,15 +55,16 @@ static const struct series {
 	{ "kvmscope_samples_total", ",where=\"guest\"", "counter",
 	  "Samples taken, in the guest and outside of it.", GUEST, false },
 	{ "kvmscope_samples_total", ",where=\"host\"", NULL, NULL, HOST, false },
-	{ "kvmscope_lost_samples_total", "", "counter", "Samples that were lost before they were recorded.",
-	  LOST, false },
-	{ "kvmscope_sampling_seconds_total", "", "counter", "CPU time that taking the samples cost.", COST,
-	  true },
-	{ "kvmscope_stops_total", "", "counter", "Times that a vCPU was stopped for a sample.", STOPS,
+	{ "kvmscope_lost_samples_total", "", "counter",
+	  "Samples that were lost before they were recorded.", LOST, false },
+	{ "kvmscope_sampling_seconds_total", "", "counter",
+	  "CPU time that taking the samples cost.", COST, true },
+	{ "kvmscope_stops_total", "", "counter", "Times that a vCPU was stopped for a sample.",
+	  STOPS, false },
+	{ "kvmscope_stopped_seconds_total", "", "counter",
+	  "Time that vCPUs were stopped for samples.", STOPPED, true },
+	{ "kvmscope_recorded_bytes_total", "", "counter", "Bytes written to recordings.", BYTES,
 	  false },
-	{ "kvmscope_stopped_seconds_total", "", "counter", "Time that vCPUs were stopped for samples.",
-	  STOPPED, true },
-	{ "kvmscope_recorded_bytes_total", "", "counter", "Bytes written to recordings.", BYTES, false },
 };
 
 static void put_header(FILE *to, const char *name, const char *type, const char *help)
@@ -70,13 +72,15 @@ static void put_header(FILE *to, const char *name, const char *type, const char 
 	fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void put_plain(FILE *to, const char *name, const char *type, const char *help, uint64_t value)
+static void put_plain(FILE *to, const char *name, const char *type, const char *help,
+		      uint64_t value)
 {
 	put_header(to, name, type, help);
 	fprintf(to, "%s %" PRIu64 "\n", name, value);
 }
 
-/* A label is a domain's file name: nothing in it needs to be escaped, and no two domains share one. */
+/* A label is a domain's file name: nothing in it needs to be escaped, and no two domains share one.
+ */
 static void put_value(FILE *to, const struct series *what, const struct metrics_domain *domain)
 {
 	uint64_t value = atomic_load(&domain->counted[what->counter]);
@@ -90,7 +94,8 @@ static void put_value(FILE *to, const struct series *what, const struct metrics_
 
 static void put_domains(FILE *to, const struct metrics *metrics)
 {
-	put_header(to, "kvmscope_domain_sampled", "gauge", "1 for each domain that is sampled now, and how.");
+	put_header(to, "kvmscope_domain_sampled", "gauge",
+		   "1 for each domain that is sampled now, and how.");
 	for (const struct metrics_domain *domain = metrics->domains; domain; domain = domain->next)
 		if (domain->backend)
 			fprintf(to, "kvmscope_domain_sampled{domain=\"%s\",backend=\"%s\"} 1\n",
@@ -98,7 +103,8 @@ static void put_domains(FILE *to, const struct metrics *metrics)
 	for (size_t i = 0; i < sizeof(series) / sizeof(*series); i++) {
 		if (series[i].help)
 			put_header(to, series[i].name, series[i].type, series[i].help);
-		for (const struct metrics_domain *domain = metrics->domains; domain; domain = domain->next)
+		for (const struct metrics_domain *domain = metrics->domains; domain;
+		     domain = domain->next)
 			put_value(to, &series[i], domain);
 	}
 }
@@ -119,7 +125,8 @@ static void put_recordings(FILE *to, struct recordings *recordings)
 		  "Recordings that could not be written to their end.", counts.dropped);
 	put_plain(to, "kvmscope_recordings_not_pushed_total", "counter",
 		  "Recordings that went before they were pushed.", counts.not_handed_on);
-	put_plain(to, "kvmscope_names_bytes", "gauge", "Size of the names of all domains.", counts.names);
+	put_plain(to, "kvmscope_names_bytes", "gauge", "Size of the names of all domains.",
+		  counts.names);
 	put_plain(to, "kvmscope_names_removed_total", "counter",
 		  "Kernels, programs and libraries whose names went, as no recording needed them.",
 		  counts.names_removed);
@@ -136,8 +143,8 @@ static void put_process(FILE *to)
 	put_header(to, "process_cpu_seconds_total", "counter", "CPU time that kvmscoped has used.");
 	fprintf(to, "process_cpu_seconds_total %lld.%09ld\n", (long long)used.tv_sec, used.tv_nsec);
 	if (file && fscanf(file, "%*u %llu", &pages) == 1)
-		put_plain(to, "process_resident_memory_bytes", "gauge", "Memory that kvmscoped has.",
-			  pages * (uint64_t)sysconf(_SC_PAGESIZE));
+		put_plain(to, "process_resident_memory_bytes", "gauge",
+			  "Memory that kvmscoped has.", pages * (uint64_t)sysconf(_SC_PAGESIZE));
 	if (file)
 		fclose(file);
 }
@@ -147,8 +154,8 @@ static void put_push(FILE *to, struct push *push)
 	struct push_statistics counts;
 
 	push_statistics(push, &counts);
-	put_plain(to, "kvmscope_push_profiles_total", "counter", "Profiles that the store has taken.",
-		  counts.pushed);
+	put_plain(to, "kvmscope_push_profiles_total", "counter",
+		  "Profiles that the store has taken.", counts.pushed);
 	put_plain(to, "kvmscope_push_bytes_total", "counter", "Their size.", counts.bytes);
 	put_plain(to, "kvmscope_push_failures_total", "counter", "Attempts to push that failed.",
 		  counts.failures);
@@ -201,7 +208,8 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned int sta
 	return result;
 }
 
-static enum MHD_Result reply_shortly(struct MHD_Connection *connection, unsigned int status, char *text)
+static enum MHD_Result reply_shortly(struct MHD_Connection *connection, unsigned int status,
+				     char *text)
 {
 	return reply(connection, status,
 		     MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT));
@@ -219,8 +227,8 @@ static enum MHD_Result reply_metrics(struct metrics *metrics, struct MHD_Connect
 }
 
 static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url,
-			      const char *method, const char *version, const char *data, size_t *size,
-			      void **request)
+			      const char *method, const char *version, const char *data,
+			      size_t *size, void **request)
 {
 	static char not_found[] = "The metrics are at /metrics.\n",
 		    not_allowed[] = "There is nothing but GET.\n";
@@ -238,11 +246,13 @@ static bool is_port(const char *text)
 	       atoi(text) <= UINT16_MAX;
 }
 
-/* "HOST:PORT", where a HOST that has ':' stands in brackets. To be freed by freeaddrinfo(); NULL: it is none.
+/* "HOST:PORT", where a HOST that has ':' stands in brackets. To be freed by freeaddrinfo(); NULL:
+ * it is none.
  */
 static struct addrinfo *resolve(const char *listen)
 {
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+					.ai_flags = AI_PASSIVE | AI_NUMERICSERV };
 	const char *colon = strrchr(listen, ':');
 	char host[256];
 	size_t length = colon ? (size_t)(colon - listen) : 0;
@@ -252,13 +262,14 @@ static struct addrinfo *resolve(const char *listen)
 	if (length && length < sizeof(host) && is_port(colon + 1)) {
 		bool brackets = listen[0] == '[' && colon[-1] == ']';
 
-		snprintf(host, sizeof(host), "%.*s", (int)(length - 2 * (size_t)brackets), listen + brackets);
+		snprintf(host, sizeof(host), "%.*s", (int)(length - 2 * (size_t)brackets),
+			 listen + brackets);
 		error = getaddrinfo(host, colon + 1, &hints, &address);
 	}
 	if (!error)
 		return address;
-	error_set(-EINVAL, "can't listen at %s: %s; an address and a port are 127.0.0.1:9754", listen,
-		  gai_strerror(error));
+	error_set(-EINVAL, "can't listen at %s: %s; an address and a port are 127.0.0.1:9754",
+		  listen, gai_strerror(error));
 	return NULL;
 }
 
@@ -272,11 +283,11 @@ static struct MHD_Daemon *start_daemon(struct metrics *metrics, const struct add
 		flags |= MHD_USE_IPv6;
 	sigfillset(&all); /* the thread inherits them: signals are the main thread's */
 	pthread_sigmask(SIG_BLOCK, &all, &before);
-	daemon =
-		MHD_start_daemon(flags, 0, NULL, NULL, answer, metrics, MHD_OPTION_SOCK_ADDR,
-				 address->ai_addr, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNECTIONS_MAX,
-				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)TIMEOUT_S,
-				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_MAX, MHD_OPTION_END);
+	daemon = MHD_start_daemon(flags, 0, NULL, NULL, answer, metrics, MHD_OPTION_SOCK_ADDR,
+				  address->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
+				  (unsigned int)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+				  (unsigned int)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+				  (size_t)REQUEST_MAX, MHD_OPTION_END);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return daemon;
 }
@@ -293,8 +304,8 @@ static int start_listening(struct metrics *metrics)
 	error = errno ? -errno : -EIO;
 	freeaddrinfo(address);
 	if (!metrics->daemon)
-		return error_set(error, "can't listen at %s for Prometheus: %s", metrics->options.listen,
-				 strerror(-error));
+		return error_set(error, "can't listen at %s for Prometheus: %s",
+				 metrics->options.listen, strerror(-error));
 	return 0;
 }
 
@@ -335,7 +346,8 @@ void metrics_stop(struct metrics *metrics)
 uint16_t metrics_port(const struct metrics *metrics)
 {
 	const union MHD_DaemonInfo *info =
-		metrics->daemon ? MHD_get_daemon_info(metrics->daemon, MHD_DAEMON_INFO_BIND_PORT) : NULL;
+		metrics->daemon ? MHD_get_daemon_info(metrics->daemon, MHD_DAEMON_INFO_BIND_PORT)
+				: NULL;
 
 	return info ? info->port : 0;
 }

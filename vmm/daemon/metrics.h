@@ -4,10 +4,12 @@
  * (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4). The names are in
  * docs/continuous-profiling.md.
  *
- *	metrics_start() -> metrics_add() for each domain, any time -> metrics_remove() -> metrics_stop()
+ *	metrics_start() -> metrics_add() for each domain, any time -> metrics_remove() ->
+ *metrics_stop()
  *
- * One thread of libmicrohttpd's answers, a few connections at once and each for a few seconds; whoever asks
- * too much is turned away. All functions may be called on any thread; metrics_set() takes no lock.
+ * One thread of libmicrohttpd's answers, a few connections at once and each for a few seconds;
+ *whoever asks too much is turned away. All functions may be called on any thread; metrics_set()
+ *takes no lock.
  */
 #ifndef KVMSCOPE_DAEMON_METRICS_H
 #define KVMSCOPE_DAEMON_METRICS_H
@@ -21,7 +23,8 @@ struct metrics;
 struct metrics_domain;
 
 struct metrics_options {
-	const char *listen; /* "127.0.0.1:9754", "[::1]:9754"; a port of 0 is any; NULL: nobody is answered */
+	const char *listen; /* "127.0.0.1:9754", "[::1]:9754"; a port of 0 is any; NULL: nobody is
+			       answered */
 	struct recordings *recordings; /* outlive the metrics; NULL: there are none */
 	struct push *push;             /* the same */
 };
@@ -46,13 +49,14 @@ void metrics_stop(struct metrics *metrics);
 uint16_t metrics_port(const struct metrics *metrics);
 
 /*
- * A session of DOMAIN, sampled by BACKEND (a string that stays), has begun: what it counts goes on where the
- * one before ended. NULL without memory, which metrics_set() and metrics_remove() take.
+ * A session of DOMAIN, sampled by BACKEND (a string that stays), has begun: what it counts goes on
+ * where the one before ended. NULL without memory, which metrics_set() and metrics_remove() take.
  */
-struct metrics_domain *metrics_add(struct metrics *metrics, const char *domain, const char *backend);
+struct metrics_domain *metrics_add(struct metrics *metrics, const char *domain,
+				   const char *backend);
 
-/* What the session has counted so far; a count that is smaller than it was stays as it was. One thread for
- * each domain. */
+/* What the session has counted so far; a count that is smaller than it was stays as it was. One
+ * thread for each domain. */
 void metrics_set(struct metrics_domain *domain, const struct metrics_values *values);
 
 /* The session has ended. What it counted is told until there are too many such domains. */

@@ -76,7 +76,8 @@ static int read_recording(struct needed *needed, const char *path)
 	struct perf_data_reader *reader;
 	int error = perf_data_reader_open(&reader, path);
 
-	/* It has gone meanwhile; or nobody can read it, as one whose header never came to the disk. */
+	/* It has gone meanwhile; or nobody can read it, as one whose header never came to the disk.
+	 */
 	if (error == -ENOENT || error == -EINVAL)
 		return 0;
 	if (error)
@@ -186,7 +187,8 @@ static int each_entry(struct builds *builds, const char *names,
 	while (tree && !error && (entry = fts_read(tree))) {
 		if (entry->fts_level == LEVEL_KIND && !strcmp(entry->fts_name, LINKS))
 			fts_set(tree, entry, FTS_SKIP);
-		if (entry->fts_level == LEVEL_ID && entry->fts_info == FTS_D && is_id(entry->fts_name)) {
+		if (entry->fts_level == LEVEL_ID && entry->fts_info == FTS_D &&
+		    is_id(entry->fts_name)) {
 			build = find_build(builds, entry->fts_name);
 			if (!build)
 				build = add_build(builds, entry->fts_name);
@@ -209,8 +211,8 @@ static int by_use(const void *left, const void *right)
 	return (one->used > other->used) - (one->used < other->used);
 }
 
-static void choose(struct builds *builds, const struct needed *needed, int64_t since, uint64_t bytes,
-		   struct old_names_removed *removed)
+static void choose(struct builds *builds, const struct needed *needed, int64_t since,
+		   uint64_t bytes, struct old_names_removed *removed)
 {
 	qsort(builds->all, builds->count, sizeof(builds->all[0]), by_use);
 	for (size_t i = 0; i < builds->count && removed->bytes < bytes; i++) {
@@ -231,7 +233,8 @@ static void remove_links(const struct builds *builds, const char *names)
 
 	for (size_t i = 0; i < builds->count; i++) {
 		const char *id = builds->all[i].id;
-		int length = snprintf(path, sizeof(path), "%s/" LINKS "/%.2s/%s", names, id, id + 2);
+		int length =
+			snprintf(path, sizeof(path), "%s/" LINKS "/%.2s/%s", names, id, id + 2);
 
 		if (builds->all[i].goes && length < (int)sizeof(path) && access(path, F_OK))
 			unlink(path);

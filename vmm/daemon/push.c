@@ -24,9 +24,11 @@
 #define RETRY_LONGEST 300000 /* ms */
 /* First waits until the spool is tried again where it took no profile: its disk may be full. */
 #define SPOOL_RETRIES 5
-/* So often a recording is tried that can not be read: a disk may come back, a bad sector does not. */
+/* So often a recording is tried that can not be read: a disk may come back, a bad sector does not.
+ */
 #define READS_MAX 10
-/* So often a profile is refused until it is given up; between two times lies all that waits, and a retry. */
+/* So often a profile is refused until it is given up; between two times lies all that waits, and a
+ * retry. */
 #define REFUSALS_MAX 5
 
 struct push {
@@ -80,8 +82,8 @@ static void take_next(struct push *push)
 	if (take_recording(push, &file))
 		recordings_done(push->options.recordings, &file);
 	else
-		push->spool_again =
-			clock_ms(CLOCK_MONOTONIC) + SPOOL_RETRIES * (uint64_t)push->options.retry_ms;
+		push->spool_again = clock_ms(CLOCK_MONOTONIC) +
+				    SPOOL_RETRIES * (uint64_t)push->options.retry_ms;
 }
 
 static void end_round(struct push *push)
@@ -91,10 +93,12 @@ static void end_round(struct push *push)
 	push->count = push->next = 0;
 }
 
-/* The store is left alone for some time; a random part of it, as there are others that it failed. */
+/* The store is left alone for some time; a random part of it, as there are others that it failed.
+ */
 static void back_off(struct push *push)
 {
-	uint64_t wait = push->retry - push->retry / 4 + arc4random_uniform((uint32_t)push->retry / 4 + 1);
+	uint64_t wait =
+		push->retry - push->retry / 4 + arc4random_uniform((uint32_t)push->retry / 4 + 1);
 
 	end_round(push);
 	push->not_before = clock_ms(CLOCK_MONOTONIC) + wait;
@@ -164,7 +168,8 @@ static bool begin_round(struct push *push)
 	push->headers = NULL;
 	push->refusals = false;
 	if (push_spool_list(push->spool, &push->items, &push->count) ||
-	    (push->options.header_file && push_headers_read(push->options.header_file, &push->headers))) {
+	    (push->options.header_file &&
+	     push_headers_read(push->options.header_file, &push->headers))) {
 		fail(push);
 		return false;
 	}
@@ -265,7 +270,8 @@ static int start_thread(struct push *push)
 	error = -pthread_create(&push->thread, NULL, run, push);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	push->started = !error;
-	return error ? error_set(error, "can't start the thread that pushes: %s", strerror(-error)) : 0;
+	return error ? error_set(error, "can't start the thread that pushes: %s", strerror(-error))
+		     : 0;
 }
 
 static int open_all(struct push *push)
@@ -281,7 +287,8 @@ static int open_all(struct push *push)
 				  push->options.host, &push->stop);
 	if (!error && push->options.header_file)
 		error = push_headers_read(push->options.header_file, &push->headers);
-	return error ? error : push_spool_open(&push->spool, push->options.spool, push->options.spool_size);
+	return error ? error
+		     : push_spool_open(&push->spool, push->options.spool, push->options.spool_size);
 }
 
 int push_start(struct push **result, const struct push_options *options)

@@ -16,7 +16,8 @@
 static bool is_token(const char *text, size_t size)
 {
 	for (size_t i = 0; i < size; i++)
-		if (!isalnum((unsigned char)text[i]) && (!text[i] || !strchr("!#$%&'*+-.^_`|~", text[i])))
+		if (!isalnum((unsigned char)text[i]) &&
+		    (!text[i] || !strchr("!#$%&'*+-.^_`|~", text[i])))
 			return false;
 	return size;
 }
@@ -51,16 +52,18 @@ static int add(struct curl_slist **headers, const char *line, size_t size)
 }
 
 /* A line without its end. */
-static int take_line(struct curl_slist **headers, unsigned int number, const char *line, size_t size)
+static int take_line(struct curl_slist **headers, unsigned int number, const char *line,
+		     size_t size)
 {
 	if (size && line[size - 1] == '\r')
 		size--;
 	if (!size || *line == '#')
 		return 0;
 	if (!is_header(line, size))
-		return error_set(-EINVAL,
-				 "line %u is no header, which looks like \"Authorization: Bearer ...\"",
-				 number);
+		return error_set(
+			-EINVAL,
+			"line %u is no header, which looks like \"Authorization: Bearer ...\"",
+			number);
 	return add(headers, line, size);
 }
 

@@ -10,7 +10,8 @@
 #include "vmm/report/pprof.h"
 #include "vmm/report/profile_stacks.h"
 
-static int spool_vcpu(struct push_spool *spool, const struct push_item *item, const struct profile *profile)
+static int spool_vcpu(struct push_spool *spool, const struct push_item *item,
+		      const struct profile *profile)
 {
 	const struct pprof_options options = { .one_vcpu = true,
 					       .vcpu = item->vcpu,
@@ -55,7 +56,8 @@ static uint32_t *list_vcpus(const struct profile *profile, size_t *count)
 	return vcpus;
 }
 
-static int spool_all(struct push_spool *spool, struct push_item *item, const struct profile *profile)
+static int spool_all(struct push_spool *spool, struct push_item *item,
+		     const struct profile *profile)
 {
 	size_t count;
 	uint32_t *vcpus = list_vcpus(profile, &count);

@@ -32,13 +32,14 @@ static size_t take_answer(char *data, size_t unit, size_t count, void *context)
 	struct push_request *request = context;
 
 	for (size_t i = 0; i < count && request->answer_size < ANSWER_MAX; i++)
-		request->answer[request->answer_size++] = isprint((unsigned char)data[i]) ? data[i] : ' ';
+		request->answer[request->answer_size++] =
+			isprint((unsigned char)data[i]) ? data[i] : ' ';
 	request->answer[request->answer_size] = '\0';
 	return unit * count;
 }
 
-static int look_for_stop(void *context, curl_off_t to_receive, curl_off_t received, curl_off_t to_send,
-			 curl_off_t sent)
+static int look_for_stop(void *context, curl_off_t to_receive, curl_off_t received,
+			 curl_off_t to_send, curl_off_t sent)
 {
 	return atomic_load(((struct push_request *)context)->stop);
 }
@@ -111,7 +112,8 @@ static int use_authorities(struct push_request *request, const char *path)
 	if (!path)
 		return 0;
 	if (access(path, R_OK))
-		return error_set(-errno, "can't read the certificates of %s: %s", path, strerror(errno));
+		return error_set(-errno, "can't read the certificates of %s: %s", path,
+				 strerror(errno));
 	if (curl_easy_setopt(request->curl, CURLOPT_CAINFO, path) ||
 	    curl_easy_setopt(request->curl, CURLOPT_CAPATH, NULL))
 		return error_set(-ENOTSUP, "libcurl can't be given certificates here");
@@ -140,8 +142,8 @@ static void set_options(struct push_request *request)
 	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, request);
 }
 
-int push_request_open(struct push_request **result, const char *url, const char *ca_file, const char *host,
-		      const atomic_bool *stop)
+int push_request_open(struct push_request **result, const char *url, const char *ca_file,
+		      const char *host, const atomic_bool *stop)
 {
 	struct push_request *request = calloc(1, sizeof(*request));
 	int error;
@@ -175,18 +177,18 @@ void push_request_close(struct push_request *request)
 }
 
 /*
- * Labels end at ',' and '}', and have no way to escape them (api/model/labelset/labelset.go): the domain
- * stands in them as it does in names of files.
+ * Labels end at ',' and '}', and have no way to escape them (api/model/labelset/labelset.go): the
+ * domain stands in them as it does in names of files.
  */
 static void describe(const struct push_request *request, const struct push_item *item,
 		     char name[NAME_MAX_SIZE])
 {
-	int length =
-		snprintf(name, NAME_MAX_SIZE, "name=kvmscope{host=%s,domain=%s", request->host, item->domain);
+	int length = snprintf(name, NAME_MAX_SIZE, "name=kvmscope{host=%s,domain=%s", request->host,
+			      item->domain);
 
 	if (item->vcpu != PUSH_VCPU_UNKNOWN)
-		length +=
-			snprintf(name + length, NAME_MAX_SIZE - (size_t)length, ",vcpu=%" PRIu32, item->vcpu);
+		length += snprintf(name + length, NAME_MAX_SIZE - (size_t)length, ",vcpu=%" PRIu32,
+				   item->vcpu);
 	snprintf(name + length, NAME_MAX_SIZE - (size_t)length, "}");
 }
 
@@ -197,8 +199,8 @@ static int set_query(struct push_request *request, const struct push_item *item)
 
 	describe(request, item, query);
 	snprintf(times, sizeof(times),
-		 "from=%" PRIu64 "&until=%" PRIu64 "&spyName=kvmscope&sampleRate=%" PRIu32, item->from / 1000,
-		 (item->until + 999) / 1000, item->rate);
+		 "from=%" PRIu64 "&until=%" PRIu64 "&spyName=kvmscope&sampleRate=%" PRIu32,
+		 item->from / 1000, (item->until + 999) / 1000, item->rate);
 	if (curl_url_set(request->url, CURLUPART_QUERY, times, 0) ||
 	    curl_url_set(request->url, CURLUPART_QUERY, query, CURLU_APPENDQUERY | CURLU_URLENCODE))
 		return error_set(-ENOMEM, "no memory for a request");
@@ -210,7 +212,8 @@ static curl_mime *make_form(struct push_request *request, int *fd, uint64_t size
 	curl_mime *form = curl_mime_init(request->curl);
 	curl_mimepart *part = form ? curl_mime_addpart(form) : NULL;
 
-	if (part && !curl_mime_name(part, "profile") && !curl_mime_filename(part, "profile.pprof") &&
+	if (part && !curl_mime_name(part, "profile") &&
+	    !curl_mime_filename(part, "profile.pprof") &&
 	    !curl_mime_type(part, "application/octet-stream") &&
 	    !curl_mime_data_cb(part, (curl_off_t)size, give_profile, rewind_profile, NULL, fd))
 		return form;
@@ -224,11 +227,13 @@ static void set_error(const struct push_request *request, CURLcode code)
 	const char *why = *request->error ? request->error : curl_easy_strerror(code);
 
 	if (code == CURLE_PEER_FAILED_VERIFICATION)
-		error_set(-EIO,
-			  "the store's certificate is not trusted: %s; ca-file of [push] says whose are",
-			  why);
+		error_set(
+			-EIO,
+			"the store's certificate is not trusted: %s; ca-file of [push] says whose are",
+			why);
 	else if (code == CURLE_SSL_CACERT_BADFILE)
-		error_set(-EIO, "the ca-file of [push] has no certificates that can be used: %s", why);
+		error_set(-EIO, "the ca-file of [push] has no certificates that can be used: %s",
+			  why);
 	else
 		error_set(-EIO, "%s", why);
 }
@@ -245,11 +250,12 @@ static enum push_outcome judge(struct push_request *request, CURLcode code)
 	if (status / 100 == 2)
 		return PUSH_TAKEN;
 	error_set(-EIO, "the store answers %ld: %s", status, request->answer);
-	return status == 400 || status == 413 || status == 415 || status == 422 ? PUSH_REFUSED : PUSH_FAILED;
+	return status == 400 || status == 413 || status == 415 || status == 422 ? PUSH_REFUSED
+										: PUSH_FAILED;
 }
 
-enum push_outcome push_request_send(struct push_request *request, const struct push_item *item, int fd,
-				    uint64_t size, struct curl_slist *headers)
+enum push_outcome push_request_send(struct push_request *request, const struct push_item *item,
+				    int fd, uint64_t size, struct curl_slist *headers)
 {
 	curl_mime *form;
 	CURLcode code;

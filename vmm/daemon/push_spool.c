@@ -33,8 +33,8 @@ struct push_spool {
 void push_item_name(const struct push_item *item, char name[PUSH_NAME_SIZE])
 {
 	snprintf(name, PUSH_NAME_SIZE,
-		 "%015" PRIu64 "-%015" PRIu64 "-%" PRIu32 "-%" PRIu32 "-%" PRIu32 "-%s" ENDING, item->from,
-		 item->until, item->rate, item->vcpu, item->refused, item->domain);
+		 "%015" PRIu64 "-%015" PRIu64 "-%" PRIu32 "-%" PRIu32 "-%" PRIu32 "-%s" ENDING,
+		 item->from, item->until, item->rate, item->vcpu, item->refused, item->domain);
 }
 
 /* A whole number below LIMIT and the '-' behind it; NULL: there is none. */
@@ -144,7 +144,8 @@ static uint64_t size_of(const struct push_spool *spool, const char *name)
 {
 	struct stat status;
 
-	return fstatat(spool->fd, name, &status, AT_SYMLINK_NOFOLLOW) ? 0 : (uint64_t)status.st_size;
+	return fstatat(spool->fd, name, &status, AT_SYMLINK_NOFOLLOW) ? 0
+								      : (uint64_t)status.st_size;
 }
 
 static int count_what_is_there(struct push_spool *spool)
@@ -187,7 +188,8 @@ int push_spool_open(struct push_spool **result, const char *directory, uint64_t 
 	spool->fd = -1;
 	spool->size = size;
 	spool->directory = strdup(directory);
-	error = spool->directory ? open_directory(spool) : error_set(-ENOMEM, "no memory for a spool");
+	error = spool->directory ? open_directory(spool)
+				 : error_set(-ENOMEM, "no memory for a spool");
 	if (error)
 		push_spool_close(spool);
 	else
@@ -214,7 +216,8 @@ static bool remove_file(struct push_spool *spool, const struct push_item *item)
 	size = size_of(spool, name);
 	if (unlinkat(spool->fd, name, 0)) {
 		if (errno != ENOENT)
-			log_warning("can't remove %s/%s: %s", spool->directory, name, strerror(errno));
+			log_warning("can't remove %s/%s: %s", spool->directory, name,
+				    strerror(errno));
 		return false;
 	}
 	spool->files--;
@@ -234,7 +237,8 @@ static void say_full(struct push_spool *spool)
 	spool->said_at = now;
 }
 
-/* The oldest go until all and SIZE bytes more fit; a tenth more than that, as looking for them takes time. */
+/* The oldest go until all and SIZE bytes more fit; a tenth more than that, as looking for them
+ * takes time. */
 static void make_room(struct push_spool *spool, uint64_t size)
 {
 	struct push_item *items;
@@ -250,7 +254,8 @@ static void make_room(struct push_spool *spool, uint64_t size)
 
 FILE *push_spool_begin(struct push_spool *spool)
 {
-	int fd = openat(spool->fd, PARTIAL, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int fd = openat(spool->fd, PARTIAL, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+			0600);
 	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
 
 	if (file)
@@ -271,7 +276,8 @@ void push_spool_abandon(struct push_spool *spool, FILE *file)
 static int sync_file(FILE *file, uint64_t *size)
 {
 	struct stat status = { 0 };
-	int error = fflush(file) || fsync(fileno(file)) || fstat(fileno(file), &status) ? -errno : 0;
+	int error =
+		fflush(file) || fsync(fileno(file)) || fstat(fileno(file), &status) ? -errno : 0;
 
 	*size = error ? 0 : (uint64_t)status.st_size;
 	if (fclose(file) && !error)
@@ -289,7 +295,8 @@ int push_spool_commit(struct push_spool *spool, FILE *file, const struct push_it
 		remove_file(spool, item);
 		make_room(spool, size);
 		push_item_name(item, name);
-		error = renameat(spool->fd, PARTIAL, spool->fd, name) || fsync(spool->fd) ? -errno : 0;
+		error = renameat(spool->fd, PARTIAL, spool->fd, name) || fsync(spool->fd) ? -errno
+											  : 0;
 	}
 	if (error) {
 		unlinkat(spool->fd, PARTIAL, 0);

@@ -35,8 +35,8 @@ struct recorded_file *recorded_file_at(const struct recorded_domain *domain, siz
 	return &domain->files[domain->first + index];
 }
 
-void recorded_file_path(const struct recorded_domain *domain, uint64_t time, enum recording_state state,
-			char path[RECORDING_PATH_SIZE])
+void recorded_file_path(const struct recorded_domain *domain, uint64_t time,
+			enum recording_state state, char path[RECORDING_PATH_SIZE])
 {
 	char name[RECORDING_NAME_SIZE];
 
@@ -54,7 +54,8 @@ int recorded_domain_append(struct recorded_domain *domain, const struct recorded
 	size_t used = domain->first + domain->count;
 
 	if (domain->first > domain->count) {
-		memmove(domain->files, recorded_file_at(domain, 0), domain->count * sizeof(*domain->files));
+		memmove(domain->files, recorded_file_at(domain, 0),
+			domain->count * sizeof(*domain->files));
 		domain->first = 0;
 		used = domain->count;
 	}

@@ -41,8 +41,8 @@ void recorded_domain_free(struct recorded_domain *domain);
 struct recorded_file *recorded_file_at(const struct recorded_domain *domain, size_t index);
 
 /* Of DOMAIN's file of TIME in STATE, below the directory of all. */
-void recorded_file_path(const struct recorded_domain *domain, uint64_t time, enum recording_state state,
-			char path[RECORDING_PATH_SIZE]);
+void recorded_file_path(const struct recorded_domain *domain, uint64_t time,
+			enum recording_state state, char path[RECORDING_PATH_SIZE]);
 enum recording_state recorded_file_state(const struct recorded_file *file);
 
 /* Behind all others. -ENOMEM, with the message. */

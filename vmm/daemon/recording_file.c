@@ -35,8 +35,9 @@ bool recording_file_parse(const char *name, uint64_t *time, enum recording_state
 	unsigned int ms;
 	int length = 0;
 
-	if (sscanf(name, "%4d%2d%2dT%2d%2d%2d.%3uZ%n", &parts.tm_year, &parts.tm_mon, &parts.tm_mday,
-		   &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &ms, &length) != 7 ||
+	if (sscanf(name, "%4d%2d%2dT%2d%2d%2d.%3uZ%n", &parts.tm_year, &parts.tm_mon,
+		   &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &ms,
+		   &length) != 7 ||
 	    !length || parts.tm_year < 1970 || !recording_name_state(name + length, state))
 		return false;
 	parts.tm_year -= 1900;
@@ -53,9 +54,10 @@ static int check_owner(int fd, const char *path)
 	if (fstat(fd, &status))
 		return error_set(-errno, "can't look at %s: %s", path, strerror(errno));
 	if (status.st_uid != geteuid())
-		return error_set(-EPERM,
-				 "%s belongs to user %u: recordings are kept in a directory of our own", path,
-				 status.st_uid);
+		return error_set(
+			-EPERM,
+			"%s belongs to user %u: recordings are kept in a directory of our own",
+			path, status.st_uid);
 	if (status.st_mode & 077 && fchmod(fd, 0700))
 		return error_set(-errno, "can't close %s to others: %s", path, strerror(errno));
 	return 0;
@@ -86,8 +88,10 @@ static int write_name(int fd, const char *name)
 	if (file < 0)
 		return error_set(-errno, "can't write a domain's name: %s", strerror(errno));
 	written = write(file, name, length) == (ssize_t)length;
-	if (close(file) || !written || renameat(fd, RECORDING_DOMAIN ".partial", fd, RECORDING_DOMAIN))
-		return error_set(errno ? -errno : -EIO, "can't write a domain's name: %s", strerror(errno));
+	if (close(file) || !written ||
+	    renameat(fd, RECORDING_DOMAIN ".partial", fd, RECORDING_DOMAIN))
+		return error_set(errno ? -errno : -EIO, "can't write a domain's name: %s",
+				 strerror(errno));
 	return 0;
 }
 
@@ -161,7 +165,8 @@ static uint64_t walk(int directory, const char *path, unsigned int depth, bool r
 		else
 			bytes += (uint64_t)status.st_size;
 		if (remove)
-			unlinkat(dirfd(opened), entry->d_name, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0);
+			unlinkat(dirfd(opened), entry->d_name,
+				 S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0);
 	}
 	if (opened)
 		closedir(opened);

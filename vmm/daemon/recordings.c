@@ -20,8 +20,8 @@
 
 /* A file is not begun where there is no more room than this besides the reserve. */
 #define ROOM_TO_BEGIN (1ull << 20)
-/* Names are not begun where there is no more room than this besides the reserve: those of a kernel, and its
- * code. */
+/* Names are not begun where there is no more room than this besides the reserve: those of a kernel,
+ * and its code. */
 #define ROOM_FOR_NAMES (64ull << 20)
 /* ms between two looks at how many they are. */
 #define NAMES_INTERVAL 10000
@@ -51,7 +51,8 @@ struct recorded_domain *recordings_find(const struct recordings *all, const char
 	return domain;
 }
 
-struct recorded_domain *recordings_new_domain(struct recordings *all, const char *file, const char *name)
+struct recorded_domain *recordings_new_domain(struct recordings *all, const char *file,
+					      const char *name)
 {
 	struct recorded_domain *domain = recorded_domain_create(file, name);
 
@@ -145,7 +146,8 @@ static int complete(struct recordings *all, struct recorded_domain *domain, uint
 	recorded_file_path(domain, time, recorded_file_state(&entry), path);
 	if (fstatat(all->fd, partial, &status, AT_SYMLINK_NOFOLLOW) ||
 	    renameat(all->fd, partial, all->fd, path))
-		return error_set(-errno, "can't rename %s/%s: %s", all->directory, partial, strerror(errno));
+		return error_set(-errno, "can't rename %s/%s: %s", all->directory, partial,
+				 strerror(errno));
 	entry.size = (uint64_t)status.st_size;
 	error = recorded_domain_append(domain, &entry);
 	if (!error && entry.is_new)
@@ -175,15 +177,18 @@ static void end_file(void *context, const struct collector_file *file)
 static int open_directory(struct recordings *all)
 {
 	if (strlen(all->directory) + 1 + RECORDING_PATH_SIZE > PATH_MAX)
-		return error_set(-ENAMETOOLONG, "%s is too long a name for a directory of recordings",
+		return error_set(-ENAMETOOLONG,
+				 "%s is too long a name for a directory of recordings",
 				 all->directory);
 	if (mkdir(all->directory, 0700) && errno != EEXIST)
-		return error_set(-errno, "can't make the directory %s: %s", all->directory, strerror(errno));
+		return error_set(-errno, "can't make the directory %s: %s", all->directory,
+				 strerror(errno));
 	all->fd = recording_directory_open(AT_FDCWD, all->directory);
 	if (all->fd < 0)
 		return all->fd;
 	if (flock(all->fd, LOCK_EX | LOCK_NB))
-		return error_set(-errno, "can't lock %s: %s; does another kvmscoped record into it?",
+		return error_set(-errno,
+				 "can't lock %s: %s; does another kvmscoped record into it?",
 				 all->directory, strerror(errno));
 	return 0;
 }
@@ -197,7 +202,8 @@ static int open_all(struct recordings *all, const char *directory)
 		return error_set(-ENOMEM, "no memory for recordings");
 	all->new_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (all->new_fd < 0)
-		return error_set(-errno, "can't make what tells of new recordings: %s", strerror(errno));
+		return error_set(-errno, "can't make what tells of new recordings: %s",
+				 strerror(errno));
 	error = open_directory(all);
 	return error ? error : recordings_take_over(all);
 }
@@ -281,12 +287,14 @@ static void count_names(struct recording *recording)
 static int check_names(struct recordings *all, const struct recorded_domain *domain)
 {
 	if (recordings_missing(all, ROOM_FOR_NAMES))
-		return error_set(-ENOSPC, "%s has no room for names besides the reserve", all->directory);
+		return error_set(-ENOSPC, "%s has no room for names besides the reserve",
+				 all->directory);
 	if (all->options.max_size && domain->names > all->options.max_size / 2)
-		return error_set(-EDQUOT,
-				 "the names of %s are half of what it may have: remove %s/%s/" RECORDING_NAMES
-				 ", or allow more",
-				 domain->file, all->directory, domain->file);
+		return error_set(
+			-EDQUOT,
+			"the names of %s are half of what it may have: remove %s/%s/" RECORDING_NAMES
+			", or allow more",
+			domain->file, all->directory, domain->file);
 	return 0;
 }
 
@@ -303,12 +311,13 @@ static bool may_write_names(void *context)
 }
 
 /*
- * With the lock: bytes of names that are too many. With less than the half there is room for more again; and
- * before recordings go, names that none needs do.
+ * With the lock: bytes of names that are too many. With less than the half there is room for more
+ * again; and before recordings go, names that none needs do.
  */
 static uint64_t names_too_many(const struct recordings *all, const struct recorded_domain *domain)
 {
-	uint64_t max = all->options.max_size, names = domain->names, all_bytes = domain->bytes + names;
+	uint64_t max = all->options.max_size, names = domain->names,
+		 all_bytes = domain->bytes + names;
 	uint64_t beyond = names > max / 2 ? names - max / 8 * 3 : 0;
 
 	if (!max)
@@ -343,9 +352,10 @@ void recording_prune_names(struct recording *recording)
 	if (!beyond || now < recording->next_prune)
 		return;
 	recording->next_prune = now + NAMES_PRUNE_INTERVAL;
-	if (old_names_remove(recording->directory, recording->names_directory, recording->begun, beyond,
-			     &removed))
-		log_warning("no names of %s are removed: %s", recording->domain->file, error_message());
+	if (old_names_remove(recording->directory, recording->names_directory, recording->begun,
+			     beyond, &removed))
+		log_warning("no names of %s are removed: %s", recording->domain->file,
+			    error_message());
 	else
 		note_pruned(all, recording->domain, &removed);
 }
@@ -355,10 +365,10 @@ static void describe(struct recordings *all, struct recording *recording)
 	recording->all = all;
 	snprintf(recording->directory, sizeof(recording->directory), "%s/%s", all->directory,
 		 recording->domain->file);
-	snprintf(recording->names_directory, sizeof(recording->names_directory), "%s/%s/" RECORDING_NAMES,
-		 all->directory, recording->domain->file);
-	recording->names =
-		(struct build_id_cache_place){ recording->names_directory, may_write_names, recording };
+	snprintf(recording->names_directory, sizeof(recording->names_directory),
+		 "%s/%s/" RECORDING_NAMES, all->directory, recording->domain->file);
+	recording->names = (struct build_id_cache_place){ recording->names_directory,
+							  may_write_names, recording };
 	recording->room = (struct perf_data_room){ make_room_for_block, all };
 	recording->files = (struct collector_files){
 		.begin = begin_file,
@@ -420,8 +430,8 @@ void recordings_remove(struct recordings *all, struct recording *recording)
 	free(recording);
 }
 
-/* Domains come and go; a directory that has nothing left goes, too, unless there is something of others in
- * it. */
+/* Domains come and go; a directory that has nothing left goes, too, unless there is something of
+ * others in it. */
 static void forget_empty(struct recordings *all)
 {
 	struct recorded_domain **link = &all->domains, *domain;

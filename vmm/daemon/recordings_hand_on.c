@@ -15,7 +15,8 @@ int recordings_new_fd(const struct recordings *all)
 	return all->new_fd;
 }
 
-/* Those that wait are the latest of a domain: files are handed on in their order. NULL: none waits. */
+/* Those that wait are the latest of a domain: files are handed on in their order. NULL: none waits.
+ */
 static struct recorded_file *first_new(const struct recorded_domain *domain)
 {
 	size_t index = domain->count;
@@ -30,7 +31,8 @@ static struct recorded_domain *with_oldest_new(const struct recordings *all)
 	struct recorded_domain *oldest = NULL;
 
 	for (struct recorded_domain *domain = all->domains; domain; domain = domain->next)
-		if (first_new(domain) && (!oldest || first_new(domain)->time < first_new(oldest)->time))
+		if (first_new(domain) &&
+		    (!oldest || first_new(domain)->time < first_new(oldest)->time))
 			oldest = domain;
 	return oldest;
 }
@@ -51,7 +53,8 @@ static void describe_file(const struct recordings *all, const struct recorded_do
 		file->until = changed > file->from ? changed : file->from;
 	}
 	snprintf(file->path, sizeof(file->path), "%s/%s", all->directory, path);
-	snprintf(file->names, sizeof(file->names), "%s/%s/" RECORDING_NAMES, all->directory, domain->file);
+	snprintf(file->names, sizeof(file->names), "%s/%s/" RECORDING_NAMES, all->directory,
+		 domain->file);
 	snprintf(file->domain, sizeof(file->domain), "%s", domain->name);
 }
 
@@ -70,7 +73,8 @@ bool recordings_next(struct recordings *all, struct recordings_file *file)
 	return domain;
 }
 
-static void hand_on(struct recordings *all, const struct recorded_domain *domain, struct recorded_file *entry)
+static void hand_on(struct recordings *all, const struct recorded_domain *domain,
+		    struct recorded_file *entry)
 {
 	char from[RECORDING_PATH_SIZE], to[RECORDING_PATH_SIZE];
 

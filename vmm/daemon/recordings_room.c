@@ -28,14 +28,16 @@ static void remove_oldest(struct recordings *all, struct recorded_domain *domain
 	recorded_domain_drop_oldest(domain);
 }
 
-static bool is_beyond_limits(const struct recordings *all, const struct recorded_domain *domain, uint64_t now)
+static bool is_beyond_limits(const struct recordings *all, const struct recorded_domain *domain,
+			     uint64_t now)
 {
 	const struct recordings_options *options = &all->options;
 
 	if (!domain->count)
 		return false;
 	return (options->max_size && domain->bytes + domain->names > options->max_size) ||
-	       (options->max_age && recorded_file_at(domain, 0)->time + options->max_age * 1000 < now);
+	       (options->max_age &&
+		recorded_file_at(domain, 0)->time + options->max_age * 1000 < now);
 }
 
 void recordings_keep_limits(struct recordings *all, struct recorded_domain *domain)
@@ -51,8 +53,8 @@ static struct recorded_domain *with_oldest(const struct recordings *all)
 	struct recorded_domain *oldest = NULL;
 
 	for (struct recorded_domain *domain = all->domains; domain; domain = domain->next)
-		if (domain->count &&
-		    (!oldest || recorded_file_at(domain, 0)->time < recorded_file_at(oldest, 0)->time))
+		if (domain->count && (!oldest || recorded_file_at(domain, 0)->time <
+							 recorded_file_at(oldest, 0)->time))
 			oldest = domain;
 	return oldest;
 }
@@ -64,8 +66,8 @@ static void say_sacrificed(struct recordings *all)
 
 	if (all->said_at && now - all->said_at < SAY_INTERVAL)
 		return;
-	log_warning("%s has no room: its oldest recordings go, %llu since the start", all->directory,
-		    (unsigned long long)all->statistics.sacrificed);
+	log_warning("%s has no room: its oldest recordings go, %llu since the start",
+		    all->directory, (unsigned long long)all->statistics.sacrificed);
 	all->said_at = now;
 }
 

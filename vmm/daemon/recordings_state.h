@@ -34,7 +34,8 @@ struct recordings {
 struct recorded_domain *recordings_find(const struct recordings *all, const char *name);
 
 /* Another one, see recorded_domain_create(). */
-struct recorded_domain *recordings_new_domain(struct recordings *all, const char *file, const char *name);
+struct recorded_domain *recordings_new_domain(struct recordings *all, const char *file,
+					      const char *name);
 
 /* Removes the files of DOMAIN that are too old, or too many. */
 void recordings_keep_limits(struct recordings *all, struct recorded_domain *domain);
@@ -43,8 +44,9 @@ void recordings_keep_limits(struct recordings *all, struct recorded_domain *doma
 uint64_t recordings_missing(struct recordings *all, uint64_t size);
 
 /*
- * For SIZE bytes besides the reserve the oldest files of any domain go; with FULL, as many as have SIZE,
- * whatever the file system says of its room. -ENOSPC: there are not so many, with the message.
+ * For SIZE bytes besides the reserve the oldest files of any domain go; with FULL, as many as have
+ * SIZE, whatever the file system says of its room. -ENOSPC: there are not so many, with the
+ * message.
  */
 int recordings_make_room(struct recordings *all, uint64_t size, bool full);
 

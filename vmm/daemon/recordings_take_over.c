@@ -21,7 +21,8 @@ static int by_time(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* A file that a former daemon left. What was partial is complete as it is: nobody writes it any more. */
+/* A file that a former daemon left. What was partial is complete as it is: nobody writes it any
+ * more. */
 static int take_over(struct recordings *all, struct recorded_domain *domain, const char *name)
 {
 	struct recorded_file entry = { 0 };
@@ -37,7 +38,8 @@ static int take_over(struct recordings *all, struct recorded_domain *domain, con
 	if (fstatat(all->fd, from, &status, AT_SYMLINK_NOFOLLOW) || !S_ISREG(status.st_mode))
 		return 0;
 	if (state != recorded_file_state(&entry) && renameat(all->fd, from, all->fd, to))
-		return error_set(-errno, "can't rename %s/%s: %s", all->directory, from, strerror(errno));
+		return error_set(-errno, "can't rename %s/%s: %s", all->directory, from,
+				 strerror(errno));
 	all->statistics.taken_over += state == RECORDING_PARTIAL;
 	entry.size = (uint64_t)status.st_size;
 	if (entry.is_new)

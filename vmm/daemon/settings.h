@@ -18,7 +18,8 @@ struct domain_settings {
 	bool agent;             /* the guest's is talked with, where there is a channel for it */
 	unsigned int frequency; /* Hz of each vCPU's CPU time */
 	uint64_t flight;        /* ns that the flight recorder holds; 0: all is recorded instead */
-	uint64_t flight_memory; /* bytes that it may take for that, the host's word alone; 0: no limit */
+	uint64_t flight_memory; /* bytes that it may take for that, the host's word alone; 0: no
+				   limit */
 	char backend[SETTINGS_BACKEND_SIZE]; /* as kvmscope attach --backend */
 };
 
@@ -26,10 +27,10 @@ struct domain_settings {
 void settings_init(struct domain_settings *settings);
 
 /*
- * Sets what KEY names to VALUE: profile (on, off), frequency (1 to 10000), backend (a name that attach
- * knows), flight (a time like 30s, or off), call-graph and agent (on, off). -ENOENT: there is no such
- * setting; -EINVAL: not with that value; each with its message, in which neither is put where it could harm a
- * log line.
+ * Sets what KEY names to VALUE: profile (on, off), frequency (1 to 10000), backend (a name that
+ * attach knows), flight (a time like 30s, or off), call-graph and agent (on, off). -ENOENT: there
+ * is no such setting; -EINVAL: not with that value; each with its message, in which neither is put
+ * where it could harm a log line.
  */
 int settings_set(struct domain_settings *settings, const char *key, const char *value);
 

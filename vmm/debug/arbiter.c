@@ -51,7 +51,8 @@ int arbiter_create(struct arbiter **result, const struct arbiter_options *option
 	assert(options->vcpus);
 	arbiter = calloc(1, sizeof(*arbiter) + options->vcpus * sizeof(arbiter->vcpus[0]));
 	if (!arbiter)
-		return error_set(-ENOMEM, "no memory for the breakpoint slots of %u vCPUs", options->vcpus);
+		return error_set(-ENOMEM, "no memory for the breakpoint slots of %u vCPUs",
+				 options->vcpus);
 	arbiter->options = *options;
 	if (!arbiter->options.period)
 		arbiter->options.period = ARBITER_PERIOD;
@@ -86,7 +87,8 @@ static unsigned int pinned_by(const struct arbiter *arbiter, unsigned int vcpu, 
 	for (int i = 0; i < arbiter->count; i++) {
 		const struct holder *holder = &arbiter->holders[arbiter->order[i]];
 
-		count += covers(holder, vcpu) && holder->request.pinned && holder->request.space == space;
+		count += covers(holder, vcpu) && holder->request.pinned &&
+			 holder->request.space == space;
 	}
 	return count;
 }
@@ -96,7 +98,8 @@ static unsigned int most_pinned_by_a_space(const struct arbiter *arbiter, unsign
 	unsigned int most = 0;
 
 	for (int i = 0; i < arbiter->count; i++) {
-		const struct arbiter_request *request = &arbiter->holders[arbiter->order[i]].request;
+		const struct arbiter_request *request =
+			&arbiter->holders[arbiter->order[i]].request;
 		unsigned int count;
 
 		if (!request->pinned || request->space == ARBITER_ANY_SPACE)
@@ -136,8 +139,8 @@ static int refuse(const struct load *load, int vcpu, bool wide)
 		-ENOSPC,
 		"no breakpoint register is free on vCPU %d%s: of %d, %u are pinned or the guest's own "
 		"(%u), and %u flexible breakpoints share the rest; remove one, or make this one flexible",
-		vcpu, wide ? ", and all vCPUs are asked for" : "", DEBUG_SLOTS, load->pinned, load->guest,
-		load->flexible);
+		vcpu, wide ? ", and all vCPUs are asked for" : "", DEBUG_SLOTS, load->pinned,
+		load->guest, load->flexible);
 }
 
 static int check_one(const struct arbiter *arbiter, unsigned int vcpu, bool pinned, bool wide)
@@ -179,9 +182,10 @@ static int find_unused(const struct arbiter *arbiter)
 
 static int reserve_locked(struct arbiter *arbiter, const struct arbiter_request *request)
 {
-	int error = request->vcpu == ARBITER_ALL_VCPUS
-			    ? check_all(arbiter, request->pinned)
-			    : check_one(arbiter, (unsigned int)request->vcpu, request->pinned, false);
+	int error =
+		request->vcpu == ARBITER_ALL_VCPUS
+			? check_all(arbiter, request->pinned)
+			: check_one(arbiter, (unsigned int)request->vcpu, request->pinned, false);
 	int number = error ? error : find_unused(arbiter);
 
 	if (number < 0)
@@ -312,7 +316,8 @@ bool arbiter_set_guest(struct arbiter *arbiter, unsigned int vcpu, uint8_t slots
 	return differs;
 }
 
-void arbiter_pause(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now, uint64_t until)
+void arbiter_pause(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now,
+		   uint64_t until)
 {
 	pthread_mutex_lock(&arbiter->lock);
 	account(arbiter, vcpu, now);
@@ -333,8 +338,8 @@ static bool is_paused(const struct vcpu_slots *slots, int number, uint64_t now)
 }
 
 /* Those that want a register, by age: pinned or flexible, bound to an address space or not. */
-static struct queue waiting(const struct arbiter *arbiter, unsigned int vcpu, uint64_t now, bool pinned,
-			    bool bound)
+static struct queue waiting(const struct arbiter *arbiter, unsigned int vcpu, uint64_t now,
+			    bool pinned, bool bound)
 {
 	struct queue queue = { .count = 0 };
 
@@ -368,8 +373,9 @@ static void group_by_space(const struct arbiter *arbiter, struct queue *queue)
 		for (int k = i; k < queue->count; k++) {
 			int number = queue->holders[k];
 
-			if (done & BIT(number) || arbiter->holders[number].request.space !=
-							  arbiter->holders[queue->holders[i]].request.space)
+			if (done & BIT(number) ||
+			    arbiter->holders[number].request.space !=
+				    arbiter->holders[queue->holders[i]].request.space)
 				continue;
 			done |= BIT(number);
 			grouped.holders[grouped.count++] = number;
@@ -399,7 +405,8 @@ static bool choose(const struct arbiter *arbiter, unsigned int vcpu, uint64_t no
 
 	chosen->count = 0;
 	room -= take(chosen, &pinned, room);
-	/* The flexible ones keep one, unless the guest took so many that not even the pinned ones fit. */
+	/* The flexible ones keep one, unless the guest took so many that not even the pinned ones
+	 * fit. */
 	kept = flexible.count && room > (int)most_pinned_by_a_space(arbiter, vcpu);
 	if (bound.count > room - kept)
 		rotate(&bound, turn);
@@ -431,7 +438,8 @@ static int slot_of(const struct arbiter_schedule *schedule, int number)
 	return -1;
 }
 
-/* Those that have a register keep it, unless the guest wants that one; the others take what is free. */
+/* Those that have a register keep it, unless the guest wants that one; the others take what is
+ * free. */
 static void place(struct arbiter_schedule *schedule, const struct queue *chosen, uint8_t guest)
 {
 	const struct arbiter_schedule before = *schedule;
@@ -458,7 +466,8 @@ static void place(struct arbiter_schedule *schedule, const struct queue *chosen,
 	}
 }
 
-static uint64_t end_of_pauses(const struct arbiter *arbiter, const struct vcpu_slots *slots, uint64_t now)
+static uint64_t end_of_pauses(const struct arbiter *arbiter, const struct vcpu_slots *slots,
+			      uint64_t now)
 {
 	uint64_t first = ARBITER_NEVER;
 
@@ -482,8 +491,8 @@ static uint64_t without_register(const struct vcpu_slots *slots, const struct qu
 	return without;
 }
 
-/* Of those that share registers, one at least has one, but for the guest's sake: the others wait for their
- * turn. */
+/* Of those that share registers, one at least has one, but for the guest's sake: the others wait
+ * for their turn. */
 static uint64_t all_or_none(uint64_t without, const struct queue *queue)
 {
 	return __builtin_popcountll(without) == queue->count ? without : 0;
@@ -496,7 +505,8 @@ static uint64_t suspended_of(const struct arbiter *arbiter, unsigned int vcpu, u
 	struct queue bound = waiting(arbiter, vcpu, now, true, true);
 	struct queue flexible = waiting(arbiter, vcpu, now, false, false);
 
-	return without_register(slots, &pinned) | all_or_none(without_register(slots, &bound), &bound) |
+	return without_register(slots, &pinned) |
+	       all_or_none(without_register(slots, &bound), &bound) |
 	       all_or_none(without_register(slots, &flexible), &flexible);
 }
 

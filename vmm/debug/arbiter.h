@@ -65,8 +65,10 @@ struct arbiter_request {
 /* What is in a vCPU's registers from now on. */
 struct arbiter_schedule {
 	int holders[DEBUG_SLOTS]; /* a holder's number, ARBITER_SLOT_FREE or _OF_GUEST */
-	uint64_t suspended; /* a bit for each pinned holder that the guest's breakpoints left no register */
-	uint8_t guest_lost; /* slots that the guest uses, but a holder has (BREAKPOINT_PRIORITY_HOST) */
+	uint64_t suspended; /* a bit for each pinned holder that the guest's breakpoints left no
+			       register */
+	uint8_t guest_lost; /* slots that the guest uses, but a holder has
+			       (BREAKPOINT_PRIORITY_HOST) */
 	uint64_t next;      /* when to schedule again at the latest, or ARBITER_NEVER */
 };
 
@@ -87,12 +89,12 @@ void arbiter_destroy(struct arbiter *arbiter);
  */
 int arbiter_reserve(struct arbiter *arbiter, const struct arbiter_request *request);
 
-/* HOLDER's number is free at NOW, and in no schedule any more: kick the vCPUs behind this, which have it in a
- * register still. */
+/* HOLDER's number is free at NOW, and in no schedule any more: kick the vCPUs behind this, which
+ * have it in a register still. */
 void arbiter_release(struct arbiter *arbiter, int holder, uint64_t now);
 
-/* A reserved holder comes into a register, or is kept out of them, from NOW on. Kick the vCPUs behind these
- * for them to hold at once. */
+/* A reserved holder comes into a register, or is kept out of them, from NOW on. Kick the vCPUs
+ * behind these for them to hold at once. */
 void arbiter_enable(struct arbiter *arbiter, int holder, uint64_t now);
 void arbiter_disable(struct arbiter *arbiter, int holder, uint64_t now);
 
@@ -103,12 +105,14 @@ uint64_t arbiter_generation(const struct arbiter *arbiter);
 bool arbiter_set_guest(struct arbiter *arbiter, unsigned int vcpu, uint8_t slots);
 
 /* No register of VCPU for HOLDER before UNTIL: it had too many hits. */
-void arbiter_pause(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now, uint64_t until);
+void arbiter_pause(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now,
+		   uint64_t until);
 
 /*
- * Decides what is in VCPU's registers from NOW on, and tells it in SCHEDULE: who has a register keeps it, as
- * far as it need not be shared. To be called at SCHEDULE's `next` at the latest, when arbiter_generation()
- * has grown and when arbiter_set_guest() says so: turns come with a call, not without. VCPU's thread.
+ * Decides what is in VCPU's registers from NOW on, and tells it in SCHEDULE: who has a register
+ * keeps it, as far as it need not be shared. To be called at SCHEDULE's `next` at the latest, when
+ * arbiter_generation() has grown and when arbiter_set_guest() says so: turns come with a call, not
+ * without. VCPU's thread.
  */
 void arbiter_schedule(struct arbiter *arbiter, unsigned int vcpu, uint64_t now,
 		      struct arbiter_schedule *schedule);

@@ -13,7 +13,8 @@
 #define FROM_DEBUG 0x21
 #define TO_DEBUG   0x23
 
-/* SDM vol. 3B 18.2.4: bits 14 and 15 are 0; 11 and 13 mean something that is left to the processor. */
+/* SDM vol. 3B 18.2.4: bits 14 and 15 are 0; 11 and 13 mean something that is left to the processor.
+ */
 #define DR7_NOT_PLAIN (~UINT64_C(0xffff07ff))
 
 bool debug_move_decode(const uint8_t *code, size_t size, struct debug_move *move)
@@ -28,7 +29,8 @@ bool debug_move_decode(const uint8_t *code, size_t size, struct debug_move *move
 		return false;
 	*move = (struct debug_move){ .length = (uint8_t)(at + 3),
 				     .debug = code[at + 2] >> 3 & 7,
-				     .general = (uint8_t)((code[at + 2] & 7) | (rex & REX_B ? 8 : 0)),
+				     .general =
+					     (uint8_t)((code[at + 2] & 7) | (rex & REX_B ? 8 : 0)),
 				     .to_debug = code[at + 1] == TO_DEBUG };
 	return true;
 }

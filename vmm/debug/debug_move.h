@@ -16,8 +16,10 @@
 
 struct debug_move {
 	uint8_t length;  /* bytes */
-	uint8_t debug;   /* DR0 to DR7; DR4 and DR5 are other names of DR6 and DR7 (SDM vol. 3B 18.2.2) */
-	uint8_t general; /* as the instruction has it: RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to R15 */
+	uint8_t debug;   /* DR0 to DR7; DR4 and DR5 are other names of DR6 and DR7 (SDM vol.
+			    3B 18.2.2) */
+	uint8_t general; /* as the instruction has it: RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to
+			    R15 */
 	bool to_debug;
 };
 

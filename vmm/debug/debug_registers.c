@@ -53,7 +53,8 @@ struct breakpoint dr7_breakpoint(uint64_t dr7, unsigned int slot, uint64_t addre
 				    .length = lengths[LENGTH_OF(dr7, slot)] };
 }
 
-static void put_host(struct debug_plan *plan, unsigned int slot, const struct breakpoint *breakpoint)
+static void put_host(struct debug_plan *plan, unsigned int slot,
+		     const struct breakpoint *breakpoint)
 {
 	plan->address[slot] = breakpoint->address;
 	plan->dr7 &= ~(ENABLE_BITS(slot) | FIELD_BITS(slot));
@@ -61,8 +62,8 @@ static void put_host(struct debug_plan *plan, unsigned int slot, const struct br
 						   << FIELD_SHIFT(slot);
 }
 
-struct debug_plan debug_plan_merge(const struct debug_registers *guest, const struct breakpoint *host,
-				   uint8_t host_slots)
+struct debug_plan debug_plan_merge(const struct debug_registers *guest,
+				   const struct breakpoint *host, uint8_t host_slots)
 {
 	struct debug_plan plan = {
 		.dr7 = guest->dr7 | DR7_FIXED,
@@ -80,7 +81,8 @@ struct debug_plan debug_plan_merge(const struct debug_registers *guest, const st
 	return plan;
 }
 
-struct debug_plan debug_plan_for_step(const struct debug_plan *plan, uint64_t rip, uint64_t guest_dr7)
+struct debug_plan debug_plan_for_step(const struct debug_plan *plan, uint64_t rip,
+				      uint64_t guest_dr7)
 {
 	struct debug_plan step = *plan;
 
@@ -119,7 +121,8 @@ struct debug_verdict debug_classify(const struct debug_plan *plan, const struct 
 	/* Bits of slots that are off may be set all the same (SDM vol. 3B 18.2.3). */
 	uint8_t hit = exit->dr6 & dr7_slots(plan->dr7);
 	uint8_t executed = hit & execute_slots(plan), accessed = hit & (uint8_t)~executed;
-	bool again = exit->rflags & RFLAGS_RF; /* the processor would not have come: KVM's emulator does */
+	bool again = exit->rflags &
+		     RFLAGS_RF; /* the processor would not have come: KVM's emulator does */
 	bool guest_detect = exit->dr6 & exit->guest_dr7 & DR6_BD;
 	bool host_detect = exit->dr6 & plan->dr7 & DR6_BD && !guest_detect;
 	struct debug_verdict verdict = { .step_done = exit->stepping && exit->dr6 & DR6_BS };
@@ -147,7 +150,8 @@ struct debug_registers debug_after_guest_exception(const struct debug_registers 
 {
 	struct debug_registers after = *guest;
 
-	/* The processor never clears any but the slots' bits (SDM vol. 3B 18.2.3), and clears GD (18.2.4). */
+	/* The processor never clears any but the slots' bits (SDM vol. 3B 18.2.3), and clears GD
+	 * (18.2.4). */
 	after.dr6 = ((guest->dr6 & ~DR6_SLOTS) | verdict->guest_dr6) & ~verdict->guest_low;
 	after.dr7 &= ~DR7_GD;
 	return after;

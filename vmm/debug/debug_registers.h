@@ -20,10 +20,11 @@
 /* SDM vol. 3B 18.2.3 */
 #define DR6_SLOTS UINT64_C(0xf)
 #define DR6_BLD   (UINT64_C(1) << 11) /* bus lock; 0 means it was one */
-#define DR6_BD    (UINT64_C(1) << 13) /* a debug register was about to be used while DR7.GD was set */
-#define DR6_BS    (UINT64_C(1) << 14) /* single step */
-#define DR6_BT    (UINT64_C(1) << 15) /* task switch */
-#define DR6_RTM   (UINT64_C(1) << 16) /* 0 means in a transaction */
+#define DR6_BD    (UINT64_C(1) << 13) /* a debug register was about to be used while DR7.GD was set \
+				       */
+#define DR6_BS  (UINT64_C(1) << 14)   /* single step */
+#define DR6_BT  (UINT64_C(1) << 15)   /* task switch */
+#define DR6_RTM (UINT64_C(1) << 16)   /* 0 means in a transaction */
 /* All its bits that are 1 where nothing happened. */
 #define DR6_NOTHING UINT64_C(0xffff0ff0)
 
@@ -75,15 +76,17 @@ struct debug_exit {
 struct debug_verdict {
 	uint8_t host_hits;  /* slots of the host, each hit once */
 	uint64_t guest_dr6; /* of the guest's #DB: the bits that are set in it */
-	uint64_t guest_low; /* and those that are 0 in it where something happened: DR6_BLD, DR6_RTM */
+	uint64_t guest_low; /* and those that are 0 in it where something happened: DR6_BLD, DR6_RTM
+			     */
 	bool guest;         /* the guest is to get a #DB */
 	bool step_done;     /* the host's single step is */
 	/*
-	 * One instruction has to get done: else the same host breakpoint would come again, or the guest's
-	 * use of a debug register.
+	 * One instruction has to get done: else the same host breakpoint would come again, or the
+	 * guest's use of a debug register.
 	 */
 	bool step;
-	/* Of these, one that RFLAGS.RF does it for. The others are run with debug_plan_for_step(). */
+	/* Of these, one that RFLAGS.RF does it for. The others are run with debug_plan_for_step().
+	 */
 	bool resume;
 };
 
@@ -101,20 +104,22 @@ struct breakpoint dr7_breakpoint(uint64_t dr7, unsigned int slot, uint64_t addre
  * together. Where both want one, the host has it. DR7.GD is set if there is
  * any of the host's, so that we learn of what the guest changes.
  */
-struct debug_plan debug_plan_merge(const struct debug_registers *guest, const struct breakpoint *host,
-				   uint8_t host_slots);
+struct debug_plan debug_plan_merge(const struct debug_registers *guest,
+				   const struct breakpoint *host, uint8_t host_slots);
 
 /*
  * The same for one instruction at RIP that must get done: without breakpoints
  * that execute it, and with DR7.GD only if it is the guest's.
  */
-struct debug_plan debug_plan_for_step(const struct debug_plan *plan, uint64_t rip, uint64_t guest_dr7);
+struct debug_plan debug_plan_for_step(const struct debug_plan *plan, uint64_t rip,
+				      uint64_t guest_dr7);
 
 /*
  * Whose is it? PLAN is what was in the registers. A trap of the guest's goes
  * first: a breakpoint of the host's at the instruction behind it comes again
  * when the guest's handler has returned. Where both have a breakpoint at an instruction,
- * both get it at once, also beside such a trap, since the guest's handler then returns with RFLAGS.RF.
+ * both get it at once, also beside such a trap, since the guest's handler then returns with
+ * RFLAGS.RF.
  */
 struct debug_verdict debug_classify(const struct debug_plan *plan, const struct debug_exit *exit);
 

@@ -46,7 +46,8 @@ static uint8_t register_of(uint8_t modrm)
 	return modrm >> 3 & 7;
 }
 
-/* What follows MODRM for a memory operand: SDM vol. 2A 2.1.5. Code with 16-bit addresses is not looked at. */
+/* What follows MODRM for a memory operand: SDM vol. 2A 2.1.5. Code with 16-bit addresses is not
+ * looked at. */
 static void pass_memory(struct cursor *cursor, uint8_t modrm)
 {
 	static const uint8_t displacements[REGISTERS + 1] = { 0, 1, 4, 0 };

@@ -72,7 +72,8 @@ static int set_debug(struct vcpu *vcpu, const struct debug_plan *plan, uint32_t 
 /* The first time that it is needed: without watches there is none. */
 static int make_timer(struct vcpu_watches *self)
 {
-	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_KICK_SIGNAL };
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID,
+				  .sigev_signo = VCPU_KICK_SIGNAL };
 
 	event._sigev_un._tid = gettid();
 	if (timer_create(CLOCK_MONOTONIC, &event, &self->timer))
@@ -91,7 +92,8 @@ static int set_timer(struct vcpu_watches *self, uint64_t next)
 	if (error || !self->has_timer)
 		return error;
 	if (next != ARBITER_NEVER)
-		time.it_value = (struct timespec){ (time_t)(next / NS_PER_S), (long)(next % NS_PER_S) };
+		time.it_value =
+			(struct timespec){ (time_t)(next / NS_PER_S), (long)(next % NS_PER_S) };
 	timer_settime(self->timer, TIMER_ABSTIME, &time, NULL);
 	return 0;
 }
@@ -117,8 +119,8 @@ static bool covers(const struct watch *watch, const struct vcpu *vcpu)
 	return watch->request.vcpu == ARBITER_ALL_VCPUS || watch->request.vcpu == (int)vcpu->index;
 }
 
-static enum watch_state state_of(const struct vcpu_watches *self, const struct watch *watch, uint64_t now,
-				 const struct watch_counts *counts)
+static enum watch_state state_of(const struct vcpu_watches *self, const struct watch *watch,
+				 uint64_t now, const struct watch_counts *counts)
 {
 	if (!watch->armed)
 		return WATCH_DISARMED;
@@ -130,8 +132,8 @@ static enum watch_state state_of(const struct vcpu_watches *self, const struct w
 }
 
 /* What the arbiter chose, as breakpoints; the slots that they are in. Called under the lock. */
-static uint8_t take_schedule(struct watches *watches, struct vcpu_watches *self, const struct vcpu *vcpu,
-			     struct breakpoint *host)
+static uint8_t take_schedule(struct watches *watches, struct vcpu_watches *self,
+			     const struct vcpu *vcpu, struct breakpoint *host)
 {
 	uint8_t slots = 0;
 
@@ -169,7 +171,8 @@ static void count_guest_lost(struct watches *watches, struct vcpu *vcpu, unsigne
 }
 
 /* The host comes first: what that costs the guest is counted and said, not hidden. */
-static void note_guest_lost(struct watches *watches, struct vcpu *vcpu, uint8_t before, uint8_t lost)
+static void note_guest_lost(struct watches *watches, struct vcpu *vcpu, uint8_t before,
+			    uint8_t lost)
 {
 	uint8_t more = lost & (uint8_t)~before;
 
@@ -181,7 +184,8 @@ static void note_guest_lost(struct watches *watches, struct vcpu *vcpu, uint8_t 
 			"a breakpoint that the guest set itself does not work for it: watches have its register");
 }
 
-/* Asks the arbiter anew, and makes the plan of what it says and of the guest's registers as last read. */
+/* Asks the arbiter anew, and makes the plan of what it says and of the guest's registers as last
+ * read. */
 static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
@@ -261,14 +265,16 @@ static uint64_t *general_register(struct kvm_regs *registers, unsigned int numbe
 }
 
 /* Nothing but DR7.GD stopped the guest, and there is nothing that its instruction does besides. */
-static bool is_plain_move(const struct vcpu_watches *self, struct vcpu *vcpu, const struct debug_exit *exit)
+static bool is_plain_move(const struct vcpu_watches *self, struct vcpu *vcpu,
+			  const struct debug_exit *exit)
 {
 	return exit->dr6 & DR6_BD && !(exit->dr6 & dr7_slots(self->armed.dr7)) && !self->stepping &&
 	       !(exit->rflags & RFLAGS_TF) && vcpu_special_registers(vcpu)->cs.l &&
 	       !vcpu->run->s.regs.events.interrupt.shadow;
 }
 
-static int set_guest_registers(struct vcpu_watches *self, struct vcpu *vcpu, struct kvm_debugregs *registers)
+static int set_guest_registers(struct vcpu_watches *self, struct vcpu *vcpu,
+			       struct kvm_debugregs *registers)
 {
 	memcpy(registers->db, self->guest.address, sizeof(self->guest.address));
 	registers->dr6 = self->guest.dr6;
@@ -277,20 +283,22 @@ static int set_guest_registers(struct vcpu_watches *self, struct vcpu *vcpu, str
 }
 
 /*
- * Stepped, the #UD would take our RFLAGS.TF to the guest's stack, and its handler goes on behind the
- * instruction: where that one is emulated, KVM would give the trap to the guest. A fault sets RFLAGS.RF in
- * what it pushes (SDM vol. 3B 18.3.1.1).
+ * Stepped, the #UD would take our RFLAGS.TF to the guest's stack, and its handler goes on behind
+ * the instruction: where that one is emulated, KVM would give the trap to the guest. A fault sets
+ * RFLAGS.RF in what it pushes (SDM vol. 3B 18.3.1.1).
  */
 static void raise_undefined(struct watches *watches, struct vcpu *vcpu)
 {
 	struct kvm_regs registers = *vcpu_registers(vcpu);
 
 	registers.rflags |= RFLAGS_RF;
-	if (vcpu_set_registers(vcpu, &registers) || arm(watches, vcpu, 0) || vcpu_inject_undefined(vcpu))
+	if (vcpu_set_registers(vcpu, &registers) || arm(watches, vcpu, 0) ||
+	    vcpu_inject_undefined(vcpu))
 		complain(watches);
 }
 
-/* The guest's MOV that DR7.GD stopped is done for it, and put together anew. False: it has to be stepped. */
+/* The guest's MOV that DR7.GD stopped is done for it, and put together anew. False: it has to be
+ * stepped. */
 static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
@@ -301,7 +309,8 @@ static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_
 	uint64_t *value;
 
 	if (!is_plain_move(self, vcpu, exit) ||
-	    !debug_move_decode(code, vcpu_read_virtual(vcpu, exit->rip, code, sizeof(code)), &move) ||
+	    !debug_move_decode(code, vcpu_read_virtual(vcpu, exit->rip, code, sizeof(code)),
+			       &move) ||
 	    read_guest(self, vcpu, &registers))
 		return false;
 	if (debug_move_is_undefined(&move, vcpu_special_registers(vcpu)->cr4)) {
@@ -321,7 +330,8 @@ static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_
 	return true;
 }
 
-/* The instruction had faulted and our RFLAGS.TF went through the guest's stack: it is taken out again. */
+/* The instruction had faulted and our RFLAGS.TF went through the guest's stack: it is taken out
+ * again. */
 static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
 {
 	struct kvm_regs registers = *vcpu_registers(vcpu);
@@ -358,7 +368,8 @@ static bool keeps_resume_flag(const struct vcpu_watches *self, struct vcpu *vcpu
 /*
  * With RFLAGS.RF the instruction is run in spite of its breakpoints (SDM vol. 3B 18.3.1.1). A
  * step would leave RFLAGS.TF in the frame of a fault, and in what PUSHF or SYSCALL save: the guest
- * would meet a trap that it never asked for, on whichever vCPU it goes on. False where RF does not help.
+ * would meet a trap that it never asked for, on whichever vCPU it goes on. False where RF does not
+ * help.
  */
 static bool resume(struct vcpu_watches *self, struct vcpu *vcpu, const struct debug_exit *exit,
 		   const struct debug_verdict *verdict)
@@ -367,7 +378,8 @@ static bool resume(struct vcpu_watches *self, struct vcpu *vcpu, const struct de
 
 	if (exit->rflags & RFLAGS_RF && !(exit->dr6 & DR6_BD))
 		self->emulated_rip = exit->rip;
-	if (!verdict->resume || exit->rip == self->emulated_rip || keeps_resume_flag(self, vcpu, exit))
+	if (!verdict->resume || exit->rip == self->emulated_rip ||
+	    keeps_resume_flag(self, vcpu, exit))
 		return false;
 	registers.rflags |= RFLAGS_RF;
 	return !vcpu_set_registers(vcpu, &registers);
@@ -380,7 +392,8 @@ static void move_or_step(struct watches *watches, struct vcpu *vcpu, const struc
 }
 
 /* The guest's own #DB. KVM_SET_REGS would clear it, so nothing may be set behind it. */
-static void give_to_guest(struct watches *watches, struct vcpu *vcpu, const struct debug_verdict *verdict)
+static void give_to_guest(struct watches *watches, struct vcpu *vcpu,
+			  const struct debug_verdict *verdict)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
 	struct kvm_debugregs registers;
@@ -395,7 +408,8 @@ static void give_to_guest(struct watches *watches, struct vcpu *vcpu, const stru
 	if (!error)
 		return;
 	if (error == -EBUSY)
-		error_set(error, "a #DB of the guest's own came while another exception was pending");
+		error_set(error,
+			  "a #DB of the guest's own came while another exception was pending");
 	count_guest_lost(watches, vcpu, 1);
 	complain(watches);
 }
@@ -409,12 +423,13 @@ static bool is_wanted(const struct watches *watches, struct vcpu *vcpu, unsigned
 		return false;
 	if (request->cr3 && (request->cr3 ^ cr3) & CR3_ADDRESS)
 		return false;
-	return !watches->options.wanted || watches->options.wanted(watches->options.context, vcpu, number);
+	return !watches->options.wanted ||
+	       watches->options.wanted(watches->options.context, vcpu, number);
 }
 
 /* True if it was one too many. */
-static bool is_storm(const struct watches *watches, unsigned int number, struct watch_counts *counts,
-		     uint64_t now)
+static bool is_storm(const struct watches *watches, unsigned int number,
+		     struct watch_counts *counts, uint64_t now)
 {
 	unsigned int own = watches->list[number].request.storm_limit;
 
@@ -464,8 +479,8 @@ static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int sl
 }
 
 /*
- * After the hit was told: the watch has to wait if there were too many. True if one does. It may have been
- * removed meanwhile, and its holder's number be another's.
+ * After the hit was told: the watch has to wait if there were too many. True if one does. It may
+ * have been removed meanwhile, and its holder's number be another's.
  */
 static bool hold_back(struct watches *watches, struct vcpu *vcpu, unsigned int slot, uint64_t now)
 {
@@ -530,7 +545,8 @@ void watch_debug(struct watches *watches, struct vcpu *vcpu)
 		update(watches, vcpu);
 }
 
-/* The instruction that is stepped over faulted, and its handler runs: the others are to be watched meanwhile.
+/* The instruction that is stepped over faulted, and its handler runs: the others are to be watched
+ * meanwhile.
  */
 static bool is_in_step(struct vcpu_watches *self, struct vcpu *vcpu)
 {
@@ -543,7 +559,8 @@ static bool guest_changed(struct vcpu_watches *self, struct vcpu *vcpu)
 	struct debug_registers before = self->guest;
 	struct kvm_debugregs registers;
 
-	return read_guest(self, vcpu, &registers) || memcmp(&before, &self->guest, sizeof(before)) != 0;
+	return read_guest(self, vcpu, &registers) ||
+	       memcmp(&before, &self->guest, sizeof(before)) != 0;
 }
 
 /* Where DR7.GD does not work, the guest's changes are seen here. */
@@ -553,7 +570,8 @@ void watch_kicked(struct watches *watches, struct vcpu *vcpu)
 
 	if (!self->entered || is_in_step(self, vcpu))
 		return;
-	if (self->stepping_now || is_due(watches, self) || (self->active && guest_changed(self, vcpu)))
+	if (self->stepping_now || is_due(watches, self) ||
+	    (self->active && guest_changed(self, vcpu)))
 		update(watches, vcpu);
 }
 

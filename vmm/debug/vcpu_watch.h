@@ -37,13 +37,14 @@ struct vcpu_watches {
 	struct arbiter_schedule schedule;
 	struct debug_registers guest; /* as last read */
 	struct debug_plan armed;      /* in force */
-	struct debug_plan shown;      /* to other threads, under the lock: without the single steps between */
-	uint8_t shown_lost;           /* likewise: slots that the guest uses, and a watch has */
-	bool followed;                /* likewise: SHOWN has the guest's */
-	int watches[DEBUG_SLOTS];     /* which one is in which of the plan's slots of the host */
-	bool stepping;                /* a trap of ours is due */
-	bool stepping_now;            /* KVM has been told to step */
-	bool guest_steps;             /* RFLAGS.TF was the guest's own when the step began */
+	struct debug_plan
+		shown;      /* to other threads, under the lock: without the single steps between */
+	uint8_t shown_lost; /* likewise: slots that the guest uses, and a watch has */
+	bool followed;      /* likewise: SHOWN has the guest's */
+	int watches[DEBUG_SLOTS]; /* which one is in which of the plan's slots of the host */
+	bool stepping;            /* a trap of ours is due */
+	bool stepping_now;        /* KVM has been told to step */
+	bool guest_steps;         /* RFLAGS.TF was the guest's own when the step began */
 	uint64_t step_rip;
 	uint64_t emulated_rip; /* of the last breakpoint that came in spite of RFLAGS.RF */
 	timer_t timer;         /* kicks when the schedule ends */

@@ -23,9 +23,10 @@ struct parts {
 
 static int wrong(const char *text, const char *what)
 {
-	return error_set(-EINVAL,
-			 "can not watch '%s': %s; as in jiffies_64:8:w, schedule:x or 0xADDRESS:4:rw@0", text,
-			 what);
+	return error_set(
+		-EINVAL,
+		"can not watch '%s': %s; as in jiffies_64:8:w, schedule:x or 0xADDRESS:4:rw@0",
+		text, what);
 }
 
 static int cut(struct parts *parts, const char *text)
@@ -185,7 +186,8 @@ void watch_spec_name(const struct watch_spec *spec, char *name, size_t size)
 	if (!*spec->symbol)
 		snprintf(name, size, "mem:0x%llx:%s", offset, accesses[spec->kind]);
 	else if (offset)
-		snprintf(name, size, "mem:%s+0x%llx:%s", spec->symbol, offset, accesses[spec->kind]);
+		snprintf(name, size, "mem:%s+0x%llx:%s", spec->symbol, offset,
+			 accesses[spec->kind]);
 	else
 		snprintf(name, size, "mem:%s:%s", spec->symbol, accesses[spec->kind]);
 }

@@ -31,7 +31,8 @@ struct watch_spec {
 	uint32_t pid;               /* WATCH_NO_PID: any */
 	char comm[WATCH_COMM_SIZE]; /* "": any */
 	uint64_t period;
-	uint32_t limit; /* hits per second on one vCPU; 0: as many as ever are told (see watches.h) */
+	uint32_t limit; /* hits per second on one vCPU; 0: as many as ever are told (see watches.h)
+			 */
 };
 
 /* -EINVAL with a message that says what is wrong with TEXT. */

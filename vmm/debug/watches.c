@@ -21,7 +21,8 @@ int watches_create(struct watches **result, const struct watches_options *option
 	struct arbiter_options slots = { .vcpus = options->vcpus,
 					 .period = options->rotation,
 					 .priority = options->priority };
-	struct watches *watches = calloc(1, sizeof(*watches) + options->vcpus * sizeof(watches->vcpus[0]));
+	struct watches *watches =
+		calloc(1, sizeof(*watches) + options->vcpus * sizeof(watches->vcpus[0]));
 	int error;
 
 	if (!watches)
@@ -60,12 +61,13 @@ static int check_request(const struct watches *watches, const struct watch_reque
 
 	assert(request->period && request->kind != BREAKPOINT_IO);
 	if (!breakpoint_valid(&breakpoint))
-		return error_set(-EINVAL,
-				 "a debug register watches 1, 2, 4 or 8 bytes, or executes 1; not %u",
-				 request->length);
+		return error_set(
+			-EINVAL,
+			"a debug register watches 1, 2, 4 or 8 bytes, or executes 1; not %u",
+			request->length);
 	if (request->vcpu >= (int)watches->options.vcpus)
-		return error_set(-EINVAL, "there is no vCPU %d to watch; the last one is %u", request->vcpu,
-				 watches->options.vcpus - 1);
+		return error_set(-EINVAL, "there is no vCPU %d to watch; the last one is %u",
+				 request->vcpu, watches->options.vcpus - 1);
 	return 0;
 }
 
@@ -109,7 +111,8 @@ int watch_add(struct watches *watches, const struct watch_request *request)
 	return result;
 }
 
-void watch_set_address_on(struct watches *watches, unsigned int number, unsigned int vcpu, uint64_t address)
+void watch_set_address_on(struct watches *watches, unsigned int number, unsigned int vcpu,
+			  uint64_t address)
 {
 	pthread_mutex_lock(&watches->lock);
 	watches->list[number].addresses[vcpu] = address;
@@ -117,18 +120,21 @@ void watch_set_address_on(struct watches *watches, unsigned int number, unsigned
 }
 
 /* ADDRESS is that of all vCPUs which have none of their own. */
-static int check_addresses(const struct watches *watches, const struct watch *watch, uint64_t address)
+static int check_addresses(const struct watches *watches, const struct watch *watch,
+			   uint64_t address)
 {
-	struct breakpoint breakpoint = { .kind = watch->request.kind, .length = watch->request.length };
+	struct breakpoint breakpoint = { .kind = watch->request.kind,
+					 .length = watch->request.length };
 
 	for (unsigned int i = 0; i < watches->options.vcpus; i++) {
 		breakpoint.address = watch->addresses[i] ? watch->addresses[i] : address;
 		if (!breakpoint_valid(&breakpoint))
-			return error_set(-EINVAL,
-					 "%#llx can not be watched: a debug register watches %u bytes at a "
-					 "multiple of %u",
-					 (unsigned long long)breakpoint.address, breakpoint.length,
-					 breakpoint.length);
+			return error_set(
+				-EINVAL,
+				"%#llx can not be watched: a debug register watches %u bytes at a "
+				"multiple of %u",
+				(unsigned long long)breakpoint.address, breakpoint.length,
+				breakpoint.length);
 	}
 	return 0;
 }

@@ -26,7 +26,8 @@ struct watches;
 /* Of all that were ever added: a number is not used again. */
 #define WATCHES_MAX ARBITER_HOLDERS_MAX
 
-/* Hits of one watch on one vCPU are counted for so long (ns), and those over the limit have to wait. */
+/* Hits of one watch on one vCPU are counted for so long (ns), and those over the limit have to
+ * wait. */
 #define WATCH_STORM_PERIOD 100000000ull
 #define WATCH_STORM_LIMIT  2500u
 
@@ -41,10 +42,11 @@ struct watch_request {
 	enum breakpoint_kind kind; /* not BREAKPOINT_IO */
 	uint8_t length;            /* bytes */
 	bool pinned;
-	int vcpu;        /* or ARBITER_ALL_VCPUS */
-	uint64_t cr3;    /* only while the guest's is this (its low 12 bits are not looked at); 0: any */
-	uint64_t space;  /* of the arbiter: a number that stands for what it is bound to */
-	uint64_t period; /* hits that one sample stands for; at least 1 */
+	int vcpu;     /* or ARBITER_ALL_VCPUS */
+	uint64_t cr3; /* only while the guest's is this (its low 12 bits are not looked at); 0: any
+		       */
+	uint64_t space;           /* of the arbiter: a number that stands for what it is bound to */
+	uint64_t period;          /* hits that one sample stands for; at least 1 */
 	unsigned int storm_limit; /* as in struct watches_options, for this one; 0: that */
 };
 
@@ -65,10 +67,13 @@ struct watches_options {
 	unsigned int storm_limit; /* hits in WATCH_STORM_PERIOD; 0: WATCH_STORM_LIMIT */
 	/* On the vCPU's thread, its registers being those of the hit. */
 	void (*hit)(void *context, struct vcpu *vcpu, const struct watch_hit *hit);
-	/* On the vCPU's thread: does a hit count here, as far as CR3 does not tell? May be NULL: all do. */
+	/* On the vCPU's thread: does a hit count here, as far as CR3 does not tell? May be NULL:
+	 * all do. */
 	bool (*wanted)(void *context, struct vcpu *vcpu, unsigned int watch);
-	/* On the vCPU's thread, under a lock: the state of a watch there has changed. May be NULL. */
-	void (*changed)(void *context, struct vcpu *vcpu, unsigned int watch, enum watch_state state);
+	/* On the vCPU's thread, under a lock: the state of a watch there has changed. May be NULL.
+	 */
+	void (*changed)(void *context, struct vcpu *vcpu, unsigned int watch,
+			enum watch_state state);
 	/* On the vCPU's thread: COUNT more of what watches_guest_lost() counts. May be NULL. */
 	void (*guest_lost)(void *context, struct vcpu *vcpu, unsigned int count);
 	void *context;
@@ -77,8 +82,8 @@ struct watches_options {
 struct watch_statistics {
 	uint64_t hits;                 /* told or not */
 	uint64_t throttled, suspended; /* times */
-	uint64_t disarmed;             /* times that its address was taken away, on all vCPUs at once */
-	struct arbiter_times times;    /* ns, summed over the vCPUs */
+	uint64_t disarmed; /* times that its address was taken away, on all vCPUs at once */
+	struct arbiter_times times; /* ns, summed over the vCPUs */
 };
 
 /* -ENOMEM. */
@@ -99,7 +104,8 @@ int watch_add(struct watches *watches, const struct watch_request *request);
  */
 int watch_arm(struct watches *watches, unsigned int watch, uint64_t address);
 /* Another address on one vCPU than on the others, before watch_arm(): of a per-CPU variable. */
-void watch_set_address_on(struct watches *watches, unsigned int watch, unsigned int vcpu, uint64_t address);
+void watch_set_address_on(struct watches *watches, unsigned int watch, unsigned int vcpu,
+			  uint64_t address);
 /* It has no address, and each vCPU takes it out when it is next kicked. */
 void watch_disarm(struct watches *watches, unsigned int watch);
 /* The same, and its reservation is free for others at once. What was counted stays. */
@@ -122,7 +128,8 @@ enum watch_owner {
 struct watch_slot {
 	enum watch_owner owner;
 	unsigned int watch; /* of WATCH_OWNER_WATCH */
-	bool guest_lost;    /* the guest has a breakpoint of its own here, which does not work for it */
+	bool guest_lost; /* the guest has a breakpoint of its own here, which does not work for it
+			  */
 	struct breakpoint breakpoint;
 };
 
@@ -133,12 +140,13 @@ struct watch_slot {
  */
 void watch_slots(struct watches *watches, unsigned int vcpu, struct watch_slot slots[DEBUG_SLOTS]);
 
-/* How often a breakpoint of a guest's own lost its register, or a #DB of its own could not be given to it. */
+/* How often a breakpoint of a guest's own lost its register, or a #DB of its own could not be given
+ * to it. */
 uint64_t watches_guest_lost(const struct watches *watches);
 
 /*
- * Before the vCPU's first vcpu_run(), or again after watch_leave(). The errors of timer_create() and of the
- * KVM ioctls. While nothing was ever added KVM is asked for nothing.
+ * Before the vCPU's first vcpu_run(), or again after watch_leave(). The errors of timer_create()
+ * and of the KVM ioctls. While nothing was ever added KVM is asked for nothing.
  */
 int watch_enter(struct watches *watches, struct vcpu *vcpu);
 /* After its last one. A no-op if it is not in. */

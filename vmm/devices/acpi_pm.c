@@ -93,7 +93,8 @@ static bool asks_for_power_off(const struct acpi_pm *pm, uint64_t offset, uint8_
 }
 
 /* Byte by byte: ACPI lets system software choose the width (section 4.8.3). */
-static void registers_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)
+static void registers_access(void *context, uint64_t offset, bool write, void *data,
+			     unsigned int size)
 {
 	struct acpi_pm *pm = context;
 	bool power_off = false;
@@ -145,7 +146,8 @@ static void reset_access(void *context, uint64_t offset, bool write, void *data,
 int acpi_pm_add(struct acpi_pm *pm, struct bus *bus)
 {
 	const struct bus_range ranges[] = {
-		{ BUS_PORT, ACPI_PM_PORT, EVENT_BLOCK_SIZE + CONTROL_BLOCK_SIZE, registers_access, pm },
+		{ BUS_PORT, ACPI_PM_PORT, EVENT_BLOCK_SIZE + CONTROL_BLOCK_SIZE, registers_access,
+		  pm },
 		{ BUS_PORT, ACPI_PM_PORT + TIMER_OFFSET, TIMER_SIZE, timer_access, pm },
 		{ BUS_PORT, ACPI_RESET_PORT, 1, reset_access, pm },
 	};

@@ -21,21 +21,26 @@ static bool overlaps(const struct bus_range *a, const struct bus_range *b)
 int bus_add(struct bus *bus, const struct bus_range *range)
 {
 	if (!range->size || last_address(range) < range->start)
-		return error_set(-EINVAL, "bus range at %#" PRIx64 " of %#" PRIx64 " bytes is empty or wraps",
+		return error_set(-EINVAL,
+				 "bus range at %#" PRIx64 " of %#" PRIx64
+				 " bytes is empty or wraps",
 				 range->start, range->size);
 	if (bus->range_count == BUS_RANGES_MAX)
-		return error_set(-ENOSPC, "the bus is full: at most %d devices fit; use fewer devices",
+		return error_set(-ENOSPC,
+				 "the bus is full: at most %d devices fit; use fewer devices",
 				 BUS_RANGES_MAX);
 	for (size_t i = 0; i < bus->range_count; i++) {
 		if (overlaps(&bus->ranges[i], range))
-			return error_set(-EEXIST, "bus range at %#" PRIx64 " overlaps the one at %#" PRIx64,
+			return error_set(-EEXIST,
+					 "bus range at %#" PRIx64 " overlaps the one at %#" PRIx64,
 					 range->start, bus->ranges[i].start);
 	}
 	bus->ranges[bus->range_count++] = *range;
 	return 0;
 }
 
-static bool owns(const struct bus_range *range, enum bus_space space, uint64_t address, unsigned int size)
+static bool owns(const struct bus_range *range, enum bus_space space, uint64_t address,
+		 unsigned int size)
 {
 	uint64_t offset = address - range->start;
 
@@ -43,8 +48,8 @@ static bool owns(const struct bus_range *range, enum bus_space space, uint64_t a
 	       offset <= range->size - size;
 }
 
-bool bus_dispatch(const struct bus *bus, enum bus_space space, uint64_t address, bool write, void *data,
-		  unsigned int size)
+bool bus_dispatch(const struct bus *bus, enum bus_space space, uint64_t address, bool write,
+		  void *data, unsigned int size)
 {
 	if (!write)
 		memset(data, 0xff, size);

@@ -47,8 +47,8 @@ int bus_add(struct bus *bus, const struct bus_range *range);
  * returned. That is also what Linux's probing of PCI (ports 0xcf8 and 0xcfc,
  * arch/x86/pci/direct.c) has to meet where there is no PCI. Any vCPU thread.
  */
-bool bus_dispatch(const struct bus *bus, enum bus_space space, uint64_t address, bool write, void *data,
-		  unsigned int size);
+bool bus_dispatch(const struct bus *bus, enum bus_space space, uint64_t address, bool write,
+		  void *data, unsigned int size);
 
 /* How a device raises its line; implemented by the machine. Any thread. */
 struct irq_line {

@@ -22,7 +22,8 @@ struct console_input_options {
 	size_t (*room)(void *context);
 	/* Gives the console bytes, without a filter never more than it has room for. */
 	void (*receive)(void *context, const uint8_t *bytes, size_t size);
-	void *context; /* of room() and receive(): all three functions on the loop's thread, no lock held */
+	void *context; /* of room() and receive(): all three functions on the loop's thread, no lock
+			  held */
 };
 
 struct console_input;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lines that a guest prints, for whoever waits for one: put together from bytes as they come. */
+/* The lines that a guest prints, for whoever waits for one: put together from bytes as they come.
+ */
 #ifndef KVMSCOPE_DEVICES_CONSOLE_LINES_H
 #define KVMSCOPE_DEVICES_CONSOLE_LINES_H
 
@@ -9,7 +10,8 @@
 /* What comes behind that many bytes of a line is not looked at. */
 #define CONSOLE_LINE_MAX 511
 
-/* LINE is without its end, NUL-terminated, and otherwise as the guest wrote it: any bytes but NUL. */
+/* LINE is without its end, NUL-terminated, and otherwise as the guest wrote it: any bytes but NUL.
+ */
 typedef void console_line_handler(void *context, const char *line);
 
 struct console_lines {

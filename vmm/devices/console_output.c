@@ -22,7 +22,8 @@
 #define COLLECT_NS       1000000
 #define PATIENCE_SECONDS 1
 
-/* Written at once where a write can not be kept from blocking: what poll() vouches for on a terminal. */
+/* Written at once where a write can not be kept from blocking: what poll() vouches for on a
+ * terminal. */
 #define BLOCKING_CHUNK 64
 
 enum kind {
@@ -62,7 +63,8 @@ static uint64_t used(const struct console_output *output)
 static void lose_one(struct console_output *output)
 {
 	if (!output->lost++)
-		log_warning("the reader of the guest's console has stopped reading: output is being lost");
+		log_warning(
+			"the reader of the guest's console has stopped reading: output is being lost");
 }
 
 static void set_timer(struct console_output *output, long nanoseconds)
@@ -153,7 +155,8 @@ static ssize_t write_some(const struct console_output *output, const uint8_t *by
 		return send(output->fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
 	case KIND_BLOCKING:
 		if (poll(&writable, 1, 0) == 1)
-			return write(output->fd, bytes, size < BLOCKING_CHUNK ? size : BLOCKING_CHUNK);
+			return write(output->fd, bytes,
+				     size < BLOCKING_CHUNK ? size : BLOCKING_CHUNK);
 		errno = EAGAIN;
 		return -1;
 	default:
@@ -168,15 +171,17 @@ static void account(struct console_output *output, ssize_t written)
 		output->tail += (uint64_t)written;
 		output->stalled = false;
 	} else if (errno != EAGAIN && errno != EINTR) {
-		log_warning("can not write the guest's console output: %s; the rest of it is dropped",
-			    strerror(errno));
+		log_warning(
+			"can not write the guest's console output: %s; the rest of it is dropped",
+			strerror(errno));
 		output->broken = true;
 		output->tail = output->head;
 	}
 	pthread_cond_broadcast(&output->taken);
 }
 
-/* Writes until the buffer is empty (true) or the reader takes no more. Only one thread at a time. */
+/* Writes until the buffer is empty (true) or the reader takes no more. Only one thread at a time.
+ */
 static bool flush(struct console_output *output)
 {
 	bool empty, again = true;
@@ -262,7 +267,8 @@ static int open_own(int fd, enum kind *kind)
 	}
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (own < 0)
-		return error_set(-errno, "can not duplicate file descriptor %d: %s", fd, strerror(errno));
+		return error_set(-errno, "can not duplicate file descriptor %d: %s", fd,
+				 strerror(errno));
 	return own;
 }
 
@@ -272,7 +278,8 @@ static int open_output(struct console_output *output, int fd)
 		return 0;
 	output->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (output->timer_fd < 0)
-		return error_set(-errno, "can not make a timer for the console: %s", strerror(errno));
+		return error_set(-errno, "can not make a timer for the console: %s",
+				 strerror(errno));
 	output->fd = open_own(fd, &output->kind);
 	if (output->fd < 0)
 		return output->fd;

@@ -5,7 +5,8 @@
 
 #define DEBUG_EXIT_SIZE 4
 
-static void debug_exit_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)
+static void debug_exit_access(void *context, uint64_t offset, bool write, void *data,
+			      unsigned int size)
 {
 	struct debug_exit *device = context;
 	uint32_t value = 0;

@@ -199,7 +199,8 @@ void event_loop_destroy(struct event_loop *loop)
 }
 
 /* With the lock held. */
-static int add_watch(struct event_loop *loop, int fd, uint32_t events, event_handler *handler, void *context)
+static int add_watch(struct event_loop *loop, int fd, uint32_t events, event_handler *handler,
+		     void *context)
 {
 	struct epoll_event event = { .events = events, .data.u64 = loop->next_id };
 	struct watch *watch;
@@ -213,16 +214,20 @@ static int add_watch(struct event_loop *loop, int fd, uint32_t events, event_han
 		int error = errno;
 
 		free(watch);
-		return error_set(-error, "can not wait for file descriptor %d: %s", fd, strerror(error));
+		return error_set(-error, "can not wait for file descriptor %d: %s", fd,
+				 strerror(error));
 	}
-	*watch = (struct watch){
-		.next = loop->watches, .id = loop->next_id++, .fd = fd, .handler = handler, .context = context
-	};
+	*watch = (struct watch){ .next = loop->watches,
+				 .id = loop->next_id++,
+				 .fd = fd,
+				 .handler = handler,
+				 .context = context };
 	loop->watches = watch;
 	return 0;
 }
 
-int event_loop_add(struct event_loop *loop, int fd, uint32_t events, event_handler *handler, void *context)
+int event_loop_add(struct event_loop *loop, int fd, uint32_t events, event_handler *handler,
+		   void *context)
 {
 	int error;
 
@@ -252,7 +257,8 @@ int event_loop_modify(struct event_loop *loop, int fd, uint32_t events)
 	return error;
 }
 
-/* Waits also where there is no watch any more: a handler that removed its own may still be running. */
+/* Waits also where there is no watch any more: a handler that removed its own may still be running.
+ */
 void event_loop_remove(struct event_loop *loop, int fd)
 {
 	struct watch **link, *watch;

@@ -11,7 +11,8 @@ struct event_loop;
 /* EVENTS as of epoll_wait(2). On the loop's thread; should not block. */
 typedef void event_handler(void *context, int fd, uint32_t events);
 
-/* Makes the loop and its thread (all signals blocked). The errors of epoll, eventfd, threads. Any thread. */
+/* Makes the loop and its thread (all signals blocked). The errors of epoll, eventfd, threads. Any
+ * thread. */
 int event_loop_create(struct event_loop **loop);
 /* Ends and joins the thread, forgets all watches. Not on the loop's thread. Works on NULL. */
 void event_loop_destroy(struct event_loop *loop);
@@ -20,7 +21,8 @@ void event_loop_destroy(struct event_loop *loop);
  * Watches FD (not owned) for EVENTS; -EEXIST if it is watched, -EPERM if it
  * can not be waited for (a regular file). Any thread.
  */
-int event_loop_add(struct event_loop *loop, int fd, uint32_t events, event_handler *handler, void *context);
+int event_loop_add(struct event_loop *loop, int fd, uint32_t events, event_handler *handler,
+		   void *context);
 /* -ENOENT if FD is not watched. Any thread. */
 int event_loop_modify(struct event_loop *loop, int fd, uint32_t events);
 /*

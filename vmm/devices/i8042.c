@@ -15,7 +15,8 @@ static void data_access(void *context, uint64_t offset, bool write, void *data, 
 		memset(data, 0, size);
 }
 
-static void command_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)
+static void command_access(void *context, uint64_t offset, bool write, void *data,
+			   unsigned int size)
 {
 	struct i8042 *device = context;
 
@@ -27,7 +28,9 @@ static void command_access(void *context, uint64_t offset, bool write, void *dat
 
 int i8042_add(struct i8042 *device, struct bus *bus)
 {
-	struct bus_range range = { .space = BUS_PORT, .start = DATA_PORT, .size = 1, .device = device };
+	struct bus_range range = {
+		.space = BUS_PORT, .start = DATA_PORT, .size = 1, .device = device
+	};
 	int error;
 
 	range.access = data_access;

@@ -5,7 +5,8 @@
 
 #define EVENTS (PVPANIC_PANICKED | PVPANIC_CRASH_LOADED)
 
-static void pvpanic_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)
+static void pvpanic_access(void *context, uint64_t offset, bool write, void *data,
+			   unsigned int size)
 {
 	struct pvpanic *device = context;
 	uint8_t *events = data;

@@ -214,7 +214,8 @@ static void write_fifo_control(struct serial *serial, uint8_t value)
 	bool toggled = (value ^ serial->fifo_control) & FCR_ENABLE;
 
 	if (toggled || (value & FCR_CLEAR_RECEIVE))
-		serial->tail += received_count(serial) < FIFO_SIZE ? received_count(serial) : FIFO_SIZE;
+		serial->tail +=
+			received_count(serial) < FIFO_SIZE ? received_count(serial) : FIFO_SIZE;
 	serial->fifo_control = value;
 }
 
@@ -309,7 +310,8 @@ static void serial_access(void *context, uint64_t offset, bool write, void *data
 		console_input_resume(serial->input);
 }
 
-static int open_input(struct serial *serial, const struct serial_options *options, struct event_loop *loop)
+static int open_input(struct serial *serial, const struct serial_options *options,
+		      struct event_loop *loop)
 {
 	struct console_input_options input = {
 		.fd = options->input_fd,
@@ -323,8 +325,8 @@ static int open_input(struct serial *serial, const struct serial_options *option
 	return console_input_create(&serial->input, &input, loop);
 }
 
-int serial_create(struct serial **result, const struct serial_options *options, struct event_loop *loop,
-		  struct irq_line line)
+int serial_create(struct serial **result, const struct serial_options *options,
+		  struct event_loop *loop, struct irq_line line)
 {
 	struct serial *serial = calloc(1, sizeof(*serial));
 	int error;
@@ -333,9 +335,11 @@ int serial_create(struct serial **result, const struct serial_options *options, 
 	if (!serial)
 		return error_set(-ENOMEM, "no memory for the serial port");
 	serial->line = line;
-	serial->lines = (struct console_lines){ .handler = options->line, .context = options->line_context };
+	serial->lines = (struct console_lines){ .handler = options->line,
+						.context = options->line_context };
 	pthread_mutex_init(&serial->lock, NULL);
-	error = console_output_create(&serial->output, options->output_fd, loop, on_output_room, serial);
+	error = console_output_create(&serial->output, options->output_fd, loop, on_output_room,
+				      serial);
 	if (!error)
 		error = open_input(serial, options, loop);
 	if (error) {

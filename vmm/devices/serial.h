@@ -26,11 +26,13 @@
 
 struct serial_options {
 	int output_fd; /* not owned; -1 discards */
-	int input_fd;  /* not owned; -1: none. A file, pipe or socket is read as the guest takes it */
+	int input_fd;  /* not owned; -1: none. A file, pipe or socket is read as the guest takes it
+			*/
 	/* As console_input_options: terminal_filter() where input_fd is a terminal, else NULL. */
 	size_t (*filter)(void *context, uint8_t *bytes, size_t size);
 	void *filter_context;
-	/* Each line that the guest has printed; NULL: not wanted. On a vCPU's thread, the port's lock held.
+	/* Each line that the guest has printed; NULL: not wanted. On a vCPU's thread, the port's
+	 * lock held.
 	 */
 	console_line_handler *line;
 	void *line_context;
@@ -39,15 +41,16 @@ struct serial_options {
 struct serial;
 
 /* LINE is edge or level. -ENOMEM and the errors of the descriptors. Any thread. */
-int serial_create(struct serial **serial, const struct serial_options *options, struct event_loop *loop,
-		  struct irq_line line);
+int serial_create(struct serial **serial, const struct serial_options *options,
+		  struct event_loop *loop, struct irq_line line);
 
-/* Writes out what the guest has printed. After the vCPUs have ended, not on the loop's thread; works on NULL.
+/* Writes out what the guest has printed. After the vCPUs have ended, not on the loop's thread;
+ * works on NULL.
  */
 void serial_destroy(struct serial *serial);
 
-/* The machine is reset: registers as they were at first, and what the guest has not read is lost. No vCPU
- * runs. */
+/* The machine is reset: registers as they were at first, and what the guest has not read is lost.
+ * No vCPU runs. */
 void serial_reset(struct serial *serial);
 
 /* Puts the eight ports from PORT on BUS. The errors of bus_add(). */

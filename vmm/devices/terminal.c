@@ -39,7 +39,8 @@ static void restore(void)
 		tcsetattr(saved_fd, TCSANOW, &saved_settings);
 }
 
-/* The action is the default one again (SA_RESETHAND): raised once more, the signal ends the process. */
+/* The action is the default one again (SA_RESETHAND): raised once more, the signal ends the
+ * process. */
 static void restore_and_end(int signal)
 {
 	restore();
@@ -82,7 +83,8 @@ static int take(int fd)
 	if (atomic_load(&taken))
 		return error_set(-EBUSY, "the terminal is in use as a console already");
 	if (tcgetattr(fd, &saved_settings))
-		return error_set(-errno, "can not read the terminal's settings: %s", strerror(errno));
+		return error_set(-errno, "can not read the terminal's settings: %s",
+				 strerror(errno));
 	saved_fd = fd;
 	pthread_once(&registered, register_exit);
 	raw = saved_settings;
@@ -95,7 +97,8 @@ static int take(int fd)
 
 		release_signals();
 		atomic_store(&taken, false);
-		return error_set(-error, "can not change the terminal's settings: %s", strerror(error));
+		return error_set(-error, "can not change the terminal's settings: %s",
+				 strerror(error));
 	}
 	return 0;
 }
@@ -154,7 +157,8 @@ size_t terminal_filter(void *context, uint8_t *bytes, size_t size)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < size; i++) {
-		bool keep = terminal->escaped ? escaped_key(terminal, bytes[i]) : bytes[i] != ESCAPE;
+		bool keep =
+			terminal->escaped ? escaped_key(terminal, bytes[i]) : bytes[i] != ESCAPE;
 
 		terminal->escaped = !terminal->escaped && bytes[i] == ESCAPE;
 		if (keep)

@@ -30,12 +30,14 @@ static bool is_stale(const struct sockaddr_un *address)
 	if (fd < 0)
 		return false;
 	refused = !lstat(address->sun_path, &status) && S_ISSOCK(status.st_mode) &&
-		  connect(fd, (const struct sockaddr *)address, sizeof(*address)) && errno == ECONNREFUSED;
+		  connect(fd, (const struct sockaddr *)address, sizeof(*address)) &&
+		  errno == ECONNREFUSED;
 	close(fd);
 	return refused;
 }
 
-/* The mode of the socket itself (fchmod before bind) decides who may connect, with no moment in between. */
+/* The mode of the socket itself (fchmod before bind) decides who may connect, with no moment in
+ * between. */
 static int bind_and_listen(int fd, const struct sockaddr_un *address)
 {
 	const struct sockaddr *general = (const struct sockaddr *)address;
@@ -62,9 +64,10 @@ int unix_listener_open(const char *path)
 	int error, fd;
 
 	if (length >= sizeof(address.sun_path))
-		return error_set(-ENAMETOOLONG,
-				 "socket path %s is longer than the %zu bytes that the kernel takes", path,
-				 sizeof(address.sun_path) - 1);
+		return error_set(
+			-ENAMETOOLONG,
+			"socket path %s is longer than the %zu bytes that the kernel takes", path,
+			sizeof(address.sun_path) - 1);
 	memcpy(address.sun_path, path, length);
 	fd = open_socket();
 	if (fd < 0)

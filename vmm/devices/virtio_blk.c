@@ -28,7 +28,8 @@ struct virtio_blk {
 };
 
 /* The bytes of DATA are whole sectors that the image has, from SECTOR on. */
-static bool in_image(const struct virtio_blk *blk, uint64_t sector, const struct virtio_buffers *data)
+static bool in_image(const struct virtio_blk *blk, uint64_t sector,
+		     const struct virtio_buffers *data)
 {
 	uint64_t sectors = data->size / SECTOR_SIZE;
 
@@ -36,7 +37,8 @@ static bool in_image(const struct virtio_blk *blk, uint64_t sector, const struct
 	       sectors <= blk->config.capacity - sector;
 }
 
-static bool transfer(struct virtio_blk *blk, uint64_t sector, bool write, struct virtio_buffers *data)
+static bool transfer(struct virtio_blk *blk, uint64_t sector, bool write,
+		     struct virtio_buffers *data)
 {
 	off_t offset = (off_t)(sector * SECTOR_SIZE);
 
@@ -84,7 +86,8 @@ static uint8_t serve(struct virtio_blk *blk, const struct virtio_blk_outhdr *hea
 		done = flush(blk);
 		break;
 	case VIRTIO_BLK_T_GET_ID:
-		done = virtio_buffers_write(&chain->writable, blk->id, sizeof(blk->id)) == sizeof(blk->id);
+		done = virtio_buffers_write(&chain->writable, blk->id, sizeof(blk->id)) ==
+		       sizeof(blk->id);
 		break;
 	default:
 		return VIRTIO_BLK_S_UNSUPP;
@@ -105,7 +108,8 @@ static void serve_chain(struct virtio_blk *blk, struct virtio_chain *chain)
 	uint8_t *status = virtio_buffers_cut_last(&chain->writable);
 	struct virtio_blk_outhdr header;
 
-	if (!status || virtio_buffers_read(&chain->readable, &header, sizeof(header)) != sizeof(header)) {
+	if (!status ||
+	    virtio_buffers_read(&chain->readable, &header, sizeof(header)) != sizeof(header)) {
 		virtio_device_fault(&blk->device, "a request without header or status");
 		return;
 	}
@@ -120,7 +124,8 @@ static void notify(struct virtio_device *device, unsigned int queue)
 	struct virtio_blk *blk = (struct virtio_blk *)device;
 	unsigned int served = 0;
 
-	while (served < VIRTIO_QUEUE_SIZE_MAX && virtio_device_pop(device, QUEUE_REQUESTS, &blk->chain)) {
+	while (served < VIRTIO_QUEUE_SIZE_MAX &&
+	       virtio_device_pop(device, QUEUE_REQUESTS, &blk->chain)) {
 		serve_chain(blk, &blk->chain);
 		served++;
 	}
@@ -152,8 +157,9 @@ static int lock_image(const struct virtio_blk *blk, const char *path)
 	struct flock lock = { .l_type = blk->read_only ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET };
 
 	if (fcntl(blk->fd, F_OFD_SETLK, &lock) && (errno == EAGAIN || errno == EACCES))
-		return error_set(-EBUSY, "disk image %s is in use by another VM; end that one, or use a copy",
-				 path);
+		return error_set(
+			-EBUSY,
+			"disk image %s is in use by another VM; end that one, or use a copy", path);
 	return 0;
 }
 
@@ -167,12 +173,14 @@ static int open_image(struct virtio_blk *blk, const char *path)
 				 blk->read_only ? "reading" : "writing", strerror(errno));
 	size = lseek(blk->fd, 0, SEEK_END);
 	if (size < 0)
-		return error_set(-errno, "can not find the size of disk image %s: %s", path, strerror(errno));
+		return error_set(-errno, "can not find the size of disk image %s: %s", path,
+				 strerror(errno));
 	blk->config.capacity = (uint64_t)size / SECTOR_SIZE;
 	if (!blk->config.capacity)
-		return error_set(-EINVAL,
-				 "disk image %s is empty: it must have at least one sector of %d bytes", path,
-				 SECTOR_SIZE);
+		return error_set(
+			-EINVAL,
+			"disk image %s is empty: it must have at least one sector of %d bytes",
+			path, SECTOR_SIZE);
 	return lock_image(blk, path);
 }
 
@@ -188,7 +196,8 @@ static int init(struct virtio_blk *blk, const struct virtio_blk_options *options
 	if (options->id)
 		memcpy(blk->id, options->id, strnlen(options->id, sizeof(blk->id)));
 	common->features = 1ull << VIRTIO_BLK_F_SEG_MAX | 1ull << VIRTIO_BLK_F_BLK_SIZE |
-			   1ull << VIRTIO_BLK_F_FLUSH | (uint64_t)options->read_only << VIRTIO_BLK_F_RO;
+			   1ull << VIRTIO_BLK_F_FLUSH |
+			   (uint64_t)options->read_only << VIRTIO_BLK_F_RO;
 	common->config = &blk->config;
 	common->config_size = sizeof(blk->config);
 	error = virtio_device_init(&blk->device, common);

@@ -18,7 +18,8 @@
 struct virtio_blk_options {
 	const char *path; /* raw image; its size is rounded down to whole sectors of 512 bytes */
 	bool read_only;
-	const char *id; /* at most 20 bytes are shown, in /dev/disk/by-id and the like; NULL: none */
+	const char
+		*id; /* at most 20 bytes are shown, in /dev/disk/by-id and the like; NULL: none */
 };
 
 /*

@@ -29,8 +29,9 @@ struct virtio_console {
 
 static struct console_port *port_of(struct virtio_console *console, uint32_t id)
 {
-	return id >= FIRST_PORT && id - FIRST_PORT < console->port_count ? &console->ports[id - FIRST_PORT]
-									 : NULL;
+	return id >= FIRST_PORT && id - FIRST_PORT < console->port_count
+		       ? &console->ports[id - FIRST_PORT]
+		       : NULL;
 }
 
 /* Section 5.3.6.2; the name follows its message, not terminated. */
@@ -95,8 +96,10 @@ static void add_ports(struct virtio_console *console)
 	send_messages(&console->device);
 }
 
-/* What is unknown, about a port that is not there, or a failure of the driver's, changes nothing. */
-static void take_message(struct virtio_console *console, const struct virtio_console_control *control)
+/* What is unknown, about a port that is not there, or a failure of the driver's, changes nothing.
+ */
+static void take_message(struct virtio_console *console,
+			 const struct virtio_console_control *control)
 {
 	struct console_port *port = port_of(console, control->id);
 
@@ -114,7 +117,8 @@ static void take_messages(struct virtio_console *console)
 	struct virtio_chain *chain = &console->control;
 	unsigned int taken = 0;
 
-	while (taken < VIRTIO_QUEUE_SIZE_MAX && virtio_device_pop(device, QUEUE_CONTROL_TRANSMIT, chain)) {
+	while (taken < VIRTIO_QUEUE_SIZE_MAX &&
+	       virtio_device_pop(device, QUEUE_CONTROL_TRANSMIT, chain)) {
 		struct virtio_console_control control;
 		size_t size = virtio_buffers_read(&chain->readable, &control, sizeof(control));
 
@@ -184,7 +188,8 @@ static int open_ports(struct virtio_console *console, const struct virtio_consol
 {
 	int error = 0;
 
-	console->ports = calloc(options->port_count ? options->port_count : 1, sizeof(*console->ports));
+	console->ports =
+		calloc(options->port_count ? options->port_count : 1, sizeof(*console->ports));
 	if (!console->ports)
 		return error_set(-ENOMEM, "no memory for the ports of virtio-console");
 	for (size_t i = 0; i < options->port_count && !error; i++) {
@@ -201,8 +206,9 @@ static int open_ports(struct virtio_console *console, const struct virtio_consol
 	return error;
 }
 
-int virtio_console_create(struct virtio_device **result, const struct virtio_console_options *options,
-			  const struct memory *memory, struct event_loop *loop, struct irq_line line)
+int virtio_console_create(struct virtio_device **result,
+			  const struct virtio_console_options *options, const struct memory *memory,
+			  struct event_loop *loop, struct irq_line line)
 {
 	struct virtio_device_options common = { .operations = &operations,
 						.memory = memory,

@@ -26,9 +26,10 @@
 #define VIRTIO_CONSOLE_NAME_MAX  63
 
 struct virtio_console_port {
-	const char *name;        /* "org.kvmscope.agent.0" */
-	const char *socket_path; /* to listen on, for the owner only, removed at the end; NULL: fd */
-	int fd;                  /* connected stream socket, duplicated: close yours afterwards; -1 without */
+	const char *name; /* "org.kvmscope.agent.0" */
+	const char
+		*socket_path; /* to listen on, for the owner only, removed at the end; NULL: fd */
+	int fd; /* connected stream socket, duplicated: close yours afterwards; -1 without */
 };
 
 struct virtio_console_options {
@@ -41,7 +42,8 @@ struct virtio_console_options {
  * listens on a path; the errors of sockets and virtio_device_init(). Any
  * thread. virtio_device_destroy() ends it.
  */
-int virtio_console_create(struct virtio_device **device, const struct virtio_console_options *options,
-			  const struct memory *memory, struct event_loop *loop, struct irq_line line);
+int virtio_console_create(struct virtio_device **device,
+			  const struct virtio_console_options *options, const struct memory *memory,
+			  struct event_loop *loop, struct irq_line line);
 
 #endif

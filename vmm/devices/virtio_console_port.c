@@ -118,7 +118,8 @@ static bool send_chain(struct console_port *port)
 	struct virtio_buffers *buffers = &port->out.readable;
 
 	while (port->fd >= 0 && buffers->count) {
-		struct msghdr message = { .msg_iov = buffers->vectors, .msg_iovlen = buffers->count };
+		struct msghdr message = { .msg_iov = buffers->vectors,
+					  .msg_iovlen = buffers->count };
 		ssize_t sent = sendmsg(port->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (sent >= 0)
@@ -134,8 +135,8 @@ static bool send_chain(struct console_port *port)
 static bool next_chain(struct console_port *port)
 {
 	if (!port->sending)
-		port->sending =
-			virtio_device_pop(port->device, console_port_transmit_queue(port->id), &port->out);
+		port->sending = virtio_device_pop(
+			port->device, console_port_transmit_queue(port->id), &port->out);
 	return port->sending;
 }
 
@@ -268,7 +269,8 @@ static int open_sockets(struct console_port *port, const struct virtio_console_p
 	if (!options->socket_path) {
 		port->fd = fcntl(options->fd, F_DUPFD_CLOEXEC, 0);
 		if (port->fd < 0)
-			return error_set(-errno, "can not duplicate the socket of console port %s: %s",
+			return error_set(-errno,
+					 "can not duplicate the socket of console port %s: %s",
 					 port->name, strerror(errno));
 		return 0;
 	}
@@ -285,8 +287,8 @@ int console_port_open(struct console_port *port, const struct virtio_console_por
 	int error;
 
 	if (!length || length > VIRTIO_CONSOLE_NAME_MAX)
-		return error_set(-EINVAL, "console port name \"%s\" must have 1 to %d bytes", options->name,
-				 VIRTIO_CONSOLE_NAME_MAX);
+		return error_set(-EINVAL, "console port name \"%s\" must have 1 to %d bytes",
+				 options->name, VIRTIO_CONSOLE_NAME_MAX);
 	if (!options->socket_path && options->fd < 0)
 		return error_set(-EINVAL, "console port %s has neither a socket path nor a socket",
 				 options->name);

@@ -14,8 +14,9 @@
 #include "shared/error.h"
 #include "shared/log.h"
 
-#define COMMON_FEATURES                                                                                      \
-	(1ull << VIRTIO_F_VERSION_1 | 1ull << VIRTIO_RING_F_EVENT_IDX | 1ull << VIRTIO_RING_F_INDIRECT_DESC)
+#define COMMON_FEATURES                                                                            \
+	(1ull << VIRTIO_F_VERSION_1 | 1ull << VIRTIO_RING_F_EVENT_IDX |                            \
+	 1ull << VIRTIO_RING_F_INDIRECT_DESC)
 
 static void raise_interrupt(struct virtio_device *device, uint32_t bit)
 {
@@ -55,8 +56,9 @@ void virtio_device_interrupt(struct virtio_device *device, unsigned int queue)
 void virtio_device_fault(struct virtio_device *device, const char *reason)
 {
 	if (!atomic_fetch_add(&device->faults, 1))
-		log_warning("%s: the guest's driver broke the rules (%s): the device waits for its reset",
-			    device->operations->name, reason);
+		log_warning(
+			"%s: the guest's driver broke the rules (%s): the device waits for its reset",
+			device->operations->name, reason);
 	device->status |= VIRTIO_CONFIG_S_NEEDS_RESET;
 	if (device->status & VIRTIO_CONFIG_S_DRIVER_OK)
 		raise_interrupt(device, VIRTIO_MMIO_INT_CONFIG);
@@ -90,8 +92,8 @@ bool virtio_device_pop(struct virtio_device *device, unsigned int queue, struct 
 	return result > 0;
 }
 
-void virtio_device_push(struct virtio_device *device, unsigned int queue, const struct virtio_chain *chain,
-			uint32_t written)
+void virtio_device_push(struct virtio_device *device, unsigned int queue,
+			const struct virtio_chain *chain, uint32_t written)
 {
 	/* A chain may have been held while the driver took its queue away. */
 	if (device->queues[queue].ready)
@@ -167,7 +169,8 @@ void virtio_device_set_status(struct virtio_device *device, uint8_t status)
 	if (!((device->status | added) & VIRTIO_CONFIG_S_FEATURES_OK))
 		added &= ~VIRTIO_CONFIG_S_DRIVER_OK;
 	device->status |= added;
-	/* Chains may have been made available before: section 3.1.1 lets drivers fill queues first. */
+	/* Chains may have been made available before: section 3.1.1 lets drivers fill queues first.
+	 */
 	if (added & VIRTIO_CONFIG_S_DRIVER_OK)
 		wake(device, UINT64_MAX);
 }
@@ -201,11 +204,12 @@ static int make_queues(struct virtio_device *device, const struct virtio_device_
 	assert(options->queue_size && options->queue_size <= VIRTIO_QUEUE_SIZE_MAX);
 	device->queues = calloc(options->queue_count, sizeof(*device->queues));
 	if (!device->queues)
-		return error_set(-ENOMEM, "no memory for the queues of %s", options->operations->name);
+		return error_set(-ENOMEM, "no memory for the queues of %s",
+				 options->operations->name);
 	device->queue_count = options->queue_count;
 	for (unsigned int i = 0; i < device->queue_count; i++)
-		device->queues[i] =
-			(struct virtio_queue){ .memory = options->memory, .size_max = options->queue_size };
+		device->queues[i] = (struct virtio_queue){ .memory = options->memory,
+							   .size_max = options->queue_size };
 	return 0;
 }
 
@@ -224,8 +228,8 @@ int virtio_device_init(struct virtio_device *device, const struct virtio_device_
 	pthread_mutex_init(&device->interrupt_lock, NULL);
 	device->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (device->notify_fd < 0)
-		return error_set(-errno, "can not make an eventfd for %s: %s", device->operations->name,
-				 strerror(errno));
+		return error_set(-errno, "can not make an eventfd for %s: %s",
+				 device->operations->name, strerror(errno));
 	error = make_queues(device, options);
 	if (error)
 		return error;

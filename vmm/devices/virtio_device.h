@@ -82,7 +82,8 @@ struct virtio_device_options {
 	struct irq_line line; /* level */
 	uint64_t features;    /* of the device; the transport's and the queue's are added */
 	unsigned int queue_count;
-	uint32_t queue_size; /* what drivers may choose up to: a power of two up to VIRTIO_QUEUE_SIZE_MAX */
+	uint32_t queue_size; /* what drivers may choose up to: a power of two up to
+				VIRTIO_QUEUE_SIZE_MAX */
 	const void *config;
 	size_t config_size;
 };
@@ -93,7 +94,8 @@ struct virtio_device_options {
  */
 int virtio_device_init(struct virtio_device *device, const struct virtio_device_options *options);
 
-/* Stops the device, then calls its destroy(). Not on the loop's thread; no vCPU runs; works on NULL. */
+/* Stops the device, then calls its destroy(). Not on the loop's thread; no vCPU runs; works on
+ * NULL. */
 void virtio_device_destroy(struct virtio_device *device);
 
 /* For destroy() operations: releases what virtio_device_init() made. */
@@ -121,11 +123,12 @@ void virtio_device_acknowledge(struct virtio_device *device, uint32_t interrupts
 /* Has a driver set the device going, and kept to the rules since? */
 bool virtio_device_live(const struct virtio_device *device);
 bool virtio_device_negotiated(const struct virtio_device *device, unsigned int feature);
-/* As virtio_queue_pop(), but 0 also for a queue that is not ready or a device not live; faults are dealt
- * with. */
-bool virtio_device_pop(struct virtio_device *device, unsigned int queue, struct virtio_chain *chain);
-void virtio_device_push(struct virtio_device *device, unsigned int queue, const struct virtio_chain *chain,
-			uint32_t written);
+/* As virtio_queue_pop(), but 0 also for a queue that is not ready or a device not live; faults are
+ * dealt with. */
+bool virtio_device_pop(struct virtio_device *device, unsigned int queue,
+		       struct virtio_chain *chain);
+void virtio_device_push(struct virtio_device *device, unsigned int queue,
+			const struct virtio_chain *chain, uint32_t written);
 /* Raises the interrupt if the driver wants one for what was pushed to QUEUE. */
 void virtio_device_interrupt(struct virtio_device *device, unsigned int queue);
 /* The driver broke a rule: REASON says which. */

@@ -18,7 +18,9 @@ static uint32_t feature_page(uint64_t features, uint32_t page)
 
 static struct virtio_queue *selected_queue(struct virtio_device *device)
 {
-	return device->queue_selected < device->queue_count ? &device->queues[device->queue_selected] : NULL;
+	return device->queue_selected < device->queue_count
+		       ? &device->queues[device->queue_selected]
+		       : NULL;
 }
 
 static uint32_t read_register(struct virtio_device *device, uint64_t offset)
@@ -134,7 +136,8 @@ static void write_register(struct virtio_device *device, uint64_t offset, uint32
 }
 
 /* Those that do not wait for the device to be done with a request; true if OFFSET is one. */
-static bool access_without_lock(struct virtio_device *device, uint64_t offset, bool write, uint32_t *value)
+static bool access_without_lock(struct virtio_device *device, uint64_t offset, bool write,
+				uint32_t *value)
 {
 	if (write && offset == VIRTIO_MMIO_QUEUE_NOTIFY)
 		virtio_device_notify(device, *value);
@@ -147,7 +150,8 @@ static bool access_without_lock(struct virtio_device *device, uint64_t offset, b
 	return true;
 }
 
-static void access_register(struct virtio_device *device, uint64_t offset, bool write, uint32_t *value)
+static void access_register(struct virtio_device *device, uint64_t offset, bool write,
+			    uint32_t *value)
 {
 	if (access_without_lock(device, offset, write, value))
 		return;
@@ -160,12 +164,14 @@ static void access_register(struct virtio_device *device, uint64_t offset, bool 
 }
 
 /* No device here has configuration that the driver may write, or that changes. */
-static void read_config(const struct virtio_device *device, uint64_t offset, void *data, unsigned int size)
+static void read_config(const struct virtio_device *device, uint64_t offset, void *data,
+			unsigned int size)
 {
 	span_copy(span_of(device->config, device->config_size), offset, data, size);
 }
 
-static void virtio_mmio_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)
+static void virtio_mmio_access(void *context, uint64_t offset, bool write, void *data,
+			       unsigned int size)
 {
 	struct virtio_device *device = context;
 	uint32_t value = 0;

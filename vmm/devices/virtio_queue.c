@@ -18,8 +18,9 @@ static int map_part(const struct virtio_queue *queue, const char *what, uint64_t
 	*pointer = memory_pointer(queue->memory, gpa, size);
 	if (gpa % alignment || !*pointer)
 		return error_set(-EFAULT,
-				 "%s at %#" PRIx64 " of %" PRIu64 " bytes is not aligned or not in RAM", what,
-				 gpa, size);
+				 "%s at %#" PRIx64 " of %" PRIu64
+				 " bytes is not aligned or not in RAM",
+				 what, gpa, size);
 	return 0;
 }
 
@@ -30,9 +31,11 @@ static int map_parts(struct virtio_queue *queue)
 	void *descriptors, *available, *used;
 	int error;
 
-	error = map_part(queue, "descriptor table", queue->descriptors_gpa, 16 * size, 16, &descriptors);
+	error = map_part(queue, "descriptor table", queue->descriptors_gpa, 16 * size, 16,
+			 &descriptors);
 	if (!error)
-		error = map_part(queue, "available ring", queue->driver_gpa, 6 + 2 * size, 2, &available);
+		error = map_part(queue, "available ring", queue->driver_gpa, 6 + 2 * size, 2,
+				 &available);
 	if (!error)
 		error = map_part(queue, "used ring", queue->device_gpa, 6 + 8 * size, 4, &used);
 	if (error)
@@ -49,7 +52,8 @@ int virtio_queue_enable(struct virtio_queue *queue)
 	int error;
 
 	if (!size || size > queue->size_max || (size & (size - 1)))
-		return error_set(-EINVAL, "queue size %" PRIu32 " is no power of two up to %" PRIu32, size,
+		return error_set(-EINVAL,
+				 "queue size %" PRIu32 " is no power of two up to %" PRIu32, size,
 				 queue->size_max);
 	error = map_parts(queue);
 	if (error)
@@ -134,7 +138,8 @@ static int enter_indirect(const struct virtio_queue *queue, const struct vring_d
 	if (descriptor->flags & VRING_DESC_F_NEXT)
 		return error_set(-EPROTO, "an indirect descriptor with a next one");
 	if (!descriptor->len || descriptor->len % sizeof(struct vring_desc))
-		return error_set(-EPROTO, "an indirect table of %" PRIu32 " bytes", descriptor->len);
+		return error_set(-EPROTO, "an indirect table of %" PRIu32 " bytes",
+				 descriptor->len);
 	if (descriptor->addr % __alignof__(struct vring_desc))
 		return error_set(-EPROTO, "an indirect table at %#" PRIx64 ", not aligned",
 				 (uint64_t)descriptor->addr);
@@ -142,7 +147,9 @@ static int enter_indirect(const struct virtio_queue *queue, const struct vring_d
 	if (!descriptors)
 		return error_set(-EPROTO, "an indirect table at %#" PRIx64 " outside of RAM",
 				 (uint64_t)descriptor->addr);
-	*table = (struct table){ .descriptors = descriptors, .size = descriptor->len / 16, .indirect = true };
+	*table = (struct table){ .descriptors = descriptors,
+				 .size = descriptor->len / 16,
+				 .indirect = true };
 	return 0;
 }
 
@@ -155,7 +162,8 @@ static int add_buffer(const struct virtio_queue *queue, const struct vring_desc 
 	void *pointer = memory_pointer(queue->memory, descriptor->addr, descriptor->len);
 
 	if (!pointer)
-		return error_set(-EPROTO, "a buffer at %#" PRIx64 " of %" PRIu32 " bytes outside of RAM",
+		return error_set(-EPROTO,
+				 "a buffer at %#" PRIx64 " of %" PRIu32 " bytes outside of RAM",
 				 (uint64_t)descriptor->addr, descriptor->len);
 	if (!write && chain->writable.count)
 		return error_set(-EPROTO, "a readable buffer behind a writable one");
@@ -184,9 +192,11 @@ static int walk(const struct virtio_queue *queue, uint16_t index, struct virtio_
 
 	do {
 		if (index >= table.size)
-			return error_set(-EPROTO, "descriptor %u of a table of %" PRIu32, index, table.size);
+			return error_set(-EPROTO, "descriptor %u of a table of %" PRIu32, index,
+					 table.size);
 		if (count++ == queue->size)
-			return error_set(-EPROTO, "a chain longer than its queue of %" PRIu32, queue->size);
+			return error_set(-EPROTO, "a chain longer than its queue of %" PRIu32,
+					 queue->size);
 		descriptor = load_descriptor(&table, index);
 		if (descriptor.flags & ~KNOWN_FLAGS)
 			return error_set(-EPROTO, "unknown descriptor flags %#x", descriptor.flags);
@@ -214,8 +224,8 @@ int virtio_queue_pop(struct virtio_queue *queue, struct virtio_chain *chain)
 	if (!waiting)
 		return 0;
 	if (waiting > queue->size)
-		return error_set(-EPROTO, "the available index jumps by %u in a queue of %" PRIu32, waiting,
-				 queue->size);
+		return error_set(-EPROTO, "the available index jumps by %u in a queue of %" PRIu32,
+				 waiting, queue->size);
 	head = __atomic_load_n(&queue->available->ring[queue->next_available % queue->size],
 			       __ATOMIC_RELAXED);
 	chain->head = head;
@@ -233,7 +243,8 @@ void virtio_queue_undo_pop(struct virtio_queue *queue)
 	queue->next_available--;
 }
 
-void virtio_queue_push(struct virtio_queue *queue, const struct virtio_chain *chain, uint32_t written)
+void virtio_queue_push(struct virtio_queue *queue, const struct virtio_chain *chain,
+		       uint32_t written)
 {
 	struct vring_used_elem *element = &queue->used->ring[queue->next_used % queue->size];
 
@@ -250,11 +261,13 @@ bool virtio_queue_wants_interrupt(struct virtio_queue *queue)
 	queue->signalled_used = queue->next_used;
 	if (old == queue->next_used)
 		return false;
-	/* The used index must be seen before the driver's wish is read, section 2.7.7.1: a full barrier. */
+	/* The used index must be seen before the driver's wish is read, section 2.7.7.1: a full
+	 * barrier. */
 	__atomic_exchange_n(&queue->used->idx, queue->next_used, __ATOMIC_SEQ_CST);
 	if (queue->event_index)
 		return vring_need_event(used_event(queue), queue->next_used, old);
-	return !(__atomic_load_n(&queue->available->flags, __ATOMIC_SEQ_CST) & VRING_AVAIL_F_NO_INTERRUPT);
+	return !(__atomic_load_n(&queue->available->flags, __ATOMIC_SEQ_CST) &
+		 VRING_AVAIL_F_NO_INTERRUPT);
 }
 
 void virtio_buffers_advance(struct virtio_buffers *buffers, uint64_t size)

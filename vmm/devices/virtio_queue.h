@@ -39,7 +39,8 @@ struct virtio_queue {
 	struct vring_used *used;
 	uint16_t next_available; /* index of the next chain to pop */
 	uint16_t next_used;
-	uint16_t signalled_used; /* next_used when the driver's wish for an interrupt was last looked at */
+	uint16_t signalled_used; /* next_used when the driver's wish for an interrupt was last
+				    looked at */
 };
 
 /* Buffers of one direction, consumed from the front. The arrays are the chain's. */
@@ -77,7 +78,8 @@ int virtio_queue_pop(struct virtio_queue *queue, struct virtio_chain *chain);
 void virtio_queue_undo_pop(struct virtio_queue *queue);
 
 /* Returns the chain to the driver with WRITTEN bytes in its writable buffers. */
-void virtio_queue_push(struct virtio_queue *queue, const struct virtio_chain *chain, uint32_t written);
+void virtio_queue_push(struct virtio_queue *queue, const struct virtio_chain *chain,
+		       uint32_t written);
 
 /* Does the driver want an interrupt for what was pushed since the last call? */
 bool virtio_queue_wants_interrupt(struct virtio_queue *queue);

@@ -58,7 +58,8 @@ static void serve(struct virtio_rng *rng)
 		uint64_t size = chain->writable.size;
 
 		if (!size) {
-			virtio_device_fault(device, "a request for entropy without a buffer for it");
+			virtio_device_fault(device,
+					    "a request for entropy without a buffer for it");
 			break;
 		}
 		if (size > rng->budget)
@@ -112,7 +113,8 @@ static int open_timer(struct virtio_rng *rng)
 {
 	rng->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (rng->timer_fd < 0)
-		return error_set(-errno, "can not make a timer for virtio-rng: %s", strerror(errno));
+		return error_set(-errno, "can not make a timer for virtio-rng: %s",
+				 strerror(errno));
 	return event_loop_add(rng->device.loop, rng->timer_fd, EPOLLIN, on_period_end, rng);
 }
 
@@ -125,7 +127,8 @@ int virtio_rng_create(struct virtio_device **result, const struct virtio_rng_opt
 						.line = line,
 						.queue_count = 1,
 						.queue_size = QUEUE_SIZE };
-	uint32_t rate = options->bytes_per_second ? options->bytes_per_second : VIRTIO_RNG_RATE_DEFAULT;
+	uint32_t rate =
+		options->bytes_per_second ? options->bytes_per_second : VIRTIO_RNG_RATE_DEFAULT;
 	struct virtio_rng *rng = calloc(1, sizeof(*rng));
 	int error;
 

@@ -15,7 +15,8 @@ struct virtio_rng_options {
 	uint32_t bytes_per_second; /* 0: VIRTIO_RNG_RATE_DEFAULT */
 };
 
-/* As virtio_device_init(), and the errors of timerfd_create(2). Any thread. virtio_device_destroy() ends it.
+/* As virtio_device_init(), and the errors of timerfd_create(2). Any thread. virtio_device_destroy()
+ * ends it.
  */
 int virtio_rng_create(struct virtio_device **device, const struct virtio_rng_options *options,
 		      const struct memory *memory, struct event_loop *loop, struct irq_line line);

@@ -10,8 +10,8 @@
 #include "vmm/symbols/build_id_cache.h"
 #include "vmm/symbols/symbol_paths.h"
 
-static bool store(const char *directory, const char *recorded, const uint8_t *build_id, size_t build_id_size,
-		  const struct bytes *file)
+static bool store(const char *directory, const char *recorded, const uint8_t *build_id,
+		  size_t build_id_size, const struct bytes *file)
 {
 	char standard[PATH_MAX];
 	int result = 0;
@@ -27,8 +27,9 @@ static bool store(const char *directory, const char *recorded, const uint8_t *bu
 	return result > 0;
 }
 
-bool disk_images_fetch(char *path, struct guest_disk *const *disks, size_t count, const char *buildid_dir,
-		       const char *recorded, const uint8_t *build_id, size_t build_id_size)
+bool disk_images_fetch(char *path, struct guest_disk *const *disks, size_t count,
+		       const char *buildid_dir, const char *recorded, const uint8_t *build_id,
+		       size_t build_id_size)
 {
 	struct bytes file;
 	bool found = false;

@@ -8,7 +8,8 @@
 
 #define DISK_LOOK_START 8
 
-/* A file by its path. The path may lead elsewhere by now: that it is the file still is told by the others. */
+/* A file by its path. The path may lead elsewhere by now: that it is the file still is told by the
+ * others. */
 struct disk_place {
 	const char *path;
 	dev_t device;
@@ -19,14 +20,14 @@ struct disk_look {
 	uid_t uid; /* the owner's */
 	gid_t gid;
 	char start[DISK_LOOK_START]; /* how it begins: which format it has */
-	size_t size;                 /* of that, bytes; less than it could be where the file is shorter */
+	size_t size; /* of that, bytes; less than it could be where the file is shorter */
 };
 
 /*
- * Looks at the file and keeps nothing of it open. Any thread. A file is opened only once it is known to be
- * the one that is meant, and of those that opening does nothing to: a device may be started by it. -ENOTBLK:
- * it is neither a file nor a block device; -ESTALE: it is another one than is meant; else the errors of
- * open().
+ * Looks at the file and keeps nothing of it open. Any thread. A file is opened only once it is
+ * known to be the one that is meant, and of those that opening does nothing to: a device may be
+ * started by it. -ENOTBLK: it is neither a file nor a block device; -ESTALE: it is another one than
+ * is meant; else the errors of open().
  */
 int disk_look(const struct disk_place *place, struct disk_look *look);
 

@@ -56,8 +56,8 @@ static bool is_valid(const struct bytes *text, uint64_t disks)
 	if (!end || (size_t)(end - (const char *)text->data) >= sizeof(head) || text->failed)
 		return false;
 	snprintf(head, sizeof(head), "%.*s", (int)(end - (const char *)text->data), text->data);
-	return sscanf(head, "since %" SCNd64 " %" SCNx64, &since, &theirs) == 2 && theirs == disks &&
-	       since <= now && now - since < DAY_S;
+	return sscanf(head, "since %" SCNd64 " %" SCNx64, &since, &theirs) == 2 &&
+	       theirs == disks && since <= now && now - since < DAY_S;
 }
 
 void disk_misses_read(struct disk_misses *misses, const char *directory, const char *const *disks,
@@ -72,7 +72,8 @@ void disk_misses_read(struct disk_misses *misses, const char *directory, const c
 	if (is_valid(&misses->text, hash))
 		return;
 	misses->text.size = 0;
-	length = snprintf(head, sizeof(head), "since %lld %" PRIx64 "\n", (long long)time(NULL), hash);
+	length = snprintf(head, sizeof(head), "since %lld %" PRIx64 "\n", (long long)time(NULL),
+			  hash);
 	bytes_add(&misses->text, head, (size_t)length);
 }
 
@@ -110,10 +111,12 @@ void disk_misses_add(struct disk_misses *misses, const uint8_t *build_id, size_t
 
 int disk_misses_write(struct disk_misses *misses, const char *directory)
 {
-	int error = misses->text.failed ? error_set(-ENOMEM, "no memory for what is not on disks") : 0;
+	int error =
+		misses->text.failed ? error_set(-ENOMEM, "no memory for what is not on disks") : 0;
 
 	if (!error && misses->changed)
-		error = cache_write_file(directory, DISK_MISSES_FILE, CACHE_MODE_OF_BOOT, &misses->text);
+		error = cache_write_file(directory, DISK_MISSES_FILE, CACHE_MODE_OF_BOOT,
+					 &misses->text);
 	free(misses->text.data);
 	*misses = (struct disk_misses){ 0 };
 	return error;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds that a VM's disks do not have, or have no more names of, beside the names that were found: so a
- * search that is made again and again looks for each of them once a day, and anew where the VM has other
- * disks.
+ * Builds that a VM's disks do not have, or have no more names of, beside the names that were found:
+ *so a search that is made again and again looks for each of them once a day, and anew where the VM
+ *has other disks.
  *
- *	DIRECTORY/not-on-disks:	"since SECONDS-SINCE-1970 DISKS\n", then a build id in hexadecimal digits a
- * line
+ *	DIRECTORY/not-on-disks:	"since SECONDS-SINCE-1970 DISKS\n", then a build id in hexadecimal
+ *digits a line
  *
  * One thread; of two processes at a time the later one's are kept.
  */
@@ -25,7 +25,8 @@ struct disk_misses {
 	bool changed;
 };
 
-/* Those of DIRECTORY, a build-id cache; none where there is no file, or it can not be read. DISKS: paths. */
+/* Those of DIRECTORY, a build-id cache; none where there is no file, or it can not be read. DISKS:
+ * paths. */
 void disk_misses_read(struct disk_misses *misses, const char *directory, const char *const *disks,
 		      size_t count);
 

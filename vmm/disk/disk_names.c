@@ -15,12 +15,12 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/symbols/build_id_cache.h"
-#include "vmm/symbols/build_id_cache_files.h"
 #include "vmm/disk/disk_misses.h"
-#include "vmm/symbols/elf_file.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/symbols/build_id_cache.h"
+#include "vmm/symbols/build_id_cache_files.h"
+#include "vmm/symbols/elf_file.h"
 
 /* A guest can map as many files as it likes. */
 #define IMAGES_MAX 4096
@@ -105,7 +105,8 @@ static int see_mapping(void *context, const struct perf_data_mapping_event *mapp
 	    is_known(images, mapping))
 		return 0;
 	image = &images->images[images->count];
-	*image = (struct image){ .path = strdup(mapping->name), .build_id_size = mapping->build_id_size };
+	*image = (struct image){ .path = strdup(mapping->name),
+				 .build_id_size = mapping->build_id_size };
 	memcpy(image->build_id, mapping->build_id, mapping->build_id_size);
 	if (!image->path)
 		return error_set(-ENOMEM, "no memory for the files of a recording");
@@ -146,7 +147,8 @@ static int read_images(struct hunt *hunt)
 
 static bool is_wanted(const struct hunt *hunt, const struct image *image)
 {
-	return !build_id_cache_has_whole_image(hunt->directory, image->build_id, image->build_id_size) &&
+	return !build_id_cache_has_whole_image(hunt->directory, image->build_id,
+					       image->build_id_size) &&
 	       !disk_misses_has(&hunt->misses, image->build_id, image->build_id_size);
 }
 
@@ -176,7 +178,8 @@ static int keep_wanted(struct hunt *hunt)
 	return 0;
 }
 
-/* A disk that may not be read is what the user can do something about, more than one of another format. */
+/* A disk that may not be read is what the user can do something about, more than one of another
+ * format. */
 static void note_failure(struct disk_names_result *result, const char *disk, int error)
 {
 	bool refused = error == -EACCES || error == -EPERM;
@@ -197,7 +200,8 @@ static int open_disks(struct hunt *hunt, const struct guest_disk_limits *limits)
 	if (!guest_disk_reader())
 		return error_set(-ENOENT, "grub-fstest is missing (Debian package grub-common)");
 	for (size_t i = 0; i < search->disk_count && hunt->disk_count < DISKS_MAX; i++) {
-		int error = guest_disk_open(&hunt->disks[hunt->disk_count], search->disks[i], limits);
+		int error =
+			guest_disk_open(&hunt->disks[hunt->disk_count], search->disks[i], limits);
 
 		if (error == -ECANCELED)
 			return error;
@@ -212,7 +216,8 @@ static int open_disks(struct hunt *hunt, const struct guest_disk_limits *limits)
 
 static void end_full(struct hunt *hunt, const char *why)
 {
-	log_warning("no more of the guest's programs and libraries are kept in %s: %s", hunt->directory, why);
+	log_warning("no more of the guest's programs and libraries are kept in %s: %s",
+		    hunt->directory, why);
 	hunt->result->full = true;
 }
 
@@ -220,11 +225,12 @@ static void end_too_large(struct hunt *hunt, uint64_t total)
 {
 	char why[160];
 
-	snprintf(why, sizeof(why),
-		 "with one more, of %llu MiB at most, they could have more than %llu MiB, and have %llu; "
-		 "kvmscope report --guest-disk takes more",
-		 (unsigned long long)DISK_NAMES_FILE_MAX >> 20, (unsigned long long)total >> 20,
-		 (unsigned long long)hunt->taken >> 20);
+	snprintf(
+		why, sizeof(why),
+		"with one more, of %llu MiB at most, they could have more than %llu MiB, and have %llu; "
+		"kvmscope report --guest-disk takes more",
+		(unsigned long long)DISK_NAMES_FILE_MAX >> 20, (unsigned long long)total >> 20,
+		(unsigned long long)hunt->taken >> 20);
 	end_full(hunt, why);
 }
 
@@ -255,12 +261,14 @@ static void check_room(struct hunt *hunt)
 static bool take_from(struct hunt *hunt, struct guest_disk *disk, const struct image *image)
 {
 	struct bytes file;
-	int result = guest_disk_read(disk, image->path, image->build_id, image->build_id_size, &file);
+	int result =
+		guest_disk_read(disk, image->path, image->build_id, image->build_id_size, &file);
 
 	if (result)
 		return false;
 	hunt->taken += file.size;
-	result = build_id_cache_replace_image(hunt->directory, image->build_id, image->build_id_size, &file);
+	result = build_id_cache_replace_image(hunt->directory, image->build_id,
+					      image->build_id_size, &file);
 	if (result < 0)
 		end_full(hunt, error_message());
 	free(file.data);

@@ -12,12 +12,12 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/symbols/bytes_file.h"
 #include "vmm/disk/disk_look.h"
-#include "vmm/symbols/elf_file.h"
 #include "vmm/disk/guest_disk_volumes.h"
 #include "vmm/disk/sandbox.h"
 #include "vmm/disk/sandbox_broker.h"
+#include "vmm/symbols/bytes_file.h"
+#include "vmm/symbols/elf_file.h"
 
 /* As distributions call it. */
 static const char *const readers[] = { "/usr/bin/grub-fstest", "/usr/bin/grub2-fstest" };
@@ -47,8 +47,8 @@ struct guest_disk {
 };
 
 /*
- * What stands before a file's name in its file system: subvolumes that Debian, Ubuntu and Fedora call so have
- * the root; and what of the name does not, as it is the mount point's.
+ * What stands before a file's name in its file system: subvolumes that Debian, Ubuntu and Fedora
+ * call so have the root; and what of the name does not, as it is the mount point's.
  */
 static const struct {
 	const char *before;
@@ -58,11 +58,12 @@ static const struct {
 #define ROOTS (sizeof(roots) / sizeof(roots[0]))
 
 /* ARGUMENTS begin with the reader and the disk. */
-static int run_reader(const struct guest_disk *disk, const char *const *arguments, struct bytes *output)
+static int run_reader(const struct guest_disk *disk, const char *const *arguments,
+		      struct bytes *output)
 {
-	return disk->broker
-		       ? sandbox_broker_run(disk->broker, &disk->sandbox, disk->path, arguments + 2, output)
-		       : sandbox_run(&disk->sandbox, arguments, output);
+	return disk->broker ? sandbox_broker_run(disk->broker, &disk->sandbox, disk->path,
+						 arguments + 2, output)
+			    : sandbox_run(&disk->sandbox, arguments, output);
 }
 
 static int find_volumes(struct guest_disk *disk)
@@ -81,7 +82,8 @@ static int find_volumes(struct guest_disk *disk)
 	return error && error != -EIO
 		       ? error_set(error, "cannot look for file systems on %s: %s", disk->path,
 				   error_message())
-		       : error_set(-ENODEV, "no ext4, XFS or btrfs file system was found on %s", disk->path);
+		       : error_set(-ENODEV, "no ext4, XFS or btrfs file system was found on %s",
+				   disk->path);
 }
 
 /* Formats that QEMU knows, by how they begin. */
@@ -140,14 +142,15 @@ static int open_image(struct guest_disk *disk, const char *path)
 	if (error == -ENOTBLK)
 		return error_set(-EINVAL, "%s is neither a file nor a block device", path);
 	if (error)
-		return error_set(error, "cannot read the guest's disk %s: %s", path, strerror(-error));
+		return error_set(error, "cannot read the guest's disk %s: %s", path,
+				 strerror(-error));
 	error = check_image(disk, &look);
 	disk->reader = guest_disk_reader();
 	if (!error && !disk->reader)
 		error = error_set(
 			-ENOENT,
-			"cannot read the guest's disk %s: %s is missing (Debian package grub-common)", path,
-			readers[0]);
+			"cannot read the guest's disk %s: %s is missing (Debian package grub-common)",
+			path, readers[0]);
 	return error;
 }
 
@@ -156,12 +159,14 @@ static void warn_without_landlock(void)
 	static bool warned;
 
 	if (!warned && !sandbox_has_landlock())
-		log_warning("this kernel has no Landlock: the process that reads a guest's disk could read "
-			    "what else the disk's owner may");
+		log_warning(
+			"this kernel has no Landlock: the process that reads a guest's disk could read "
+			"what else the disk's owner may");
 	warned = true;
 }
 
-int guest_disk_open(struct guest_disk **opened, const char *path, const struct guest_disk_limits *limits)
+int guest_disk_open(struct guest_disk **opened, const char *path,
+		    const struct guest_disk_limits *limits)
 {
 	struct guest_disk *disk = calloc(1, sizeof(*disk));
 	int error;
@@ -204,7 +209,8 @@ static bool is_build(const struct bytes *file, const uint8_t *build_id, size_t b
 	if (fd < 0)
 		return false;
 	if (!elf_file_open(&elf, path)) {
-		same = !elf_file_check(&elf, build_id, build_id_size) && elf_file_is_whole(&elf, file->size);
+		same = !elf_file_check(&elf, build_id, build_id_size) &&
+		       elf_file_is_whole(&elf, file->size);
 		elf_file_close(&elf);
 	}
 	close(fd);
@@ -233,8 +239,8 @@ static const char *below(const char *name, unsigned int mounted)
 	return name;
 }
 
-static bool read_at(struct guest_disk *disk, struct place place, const char *path, const uint8_t *build_id,
-		    size_t build_id_size, struct bytes *file)
+static bool read_at(struct guest_disk *disk, struct place place, const char *path,
+		    const uint8_t *build_id, size_t build_id_size, struct bytes *file)
 {
 	const char *rest = below(path, roots[place.root].mounted);
 	char name[2 * PATH_MAX];
@@ -269,9 +275,11 @@ static bool read_somewhere(struct guest_disk *disk, const char *path, const uint
 	if (disk->misses == GUEST_DISK_MISSES_MAX)
 		return false;
 	for (unsigned int i = 0; i < disk->volumes.count * ROOTS && !disk->given_up; i++) {
-		struct place place = { .volume = i % disk->volumes.count, .root = i / disk->volumes.count };
+		struct place place = { .volume = i % disk->volumes.count,
+				       .root = i / disk->volumes.count };
 
-		if (is_latest(disk, place) || !read_at(disk, place, path, build_id, build_id_size, file))
+		if (is_latest(disk, place) ||
+		    !read_at(disk, place, path, build_id, build_id_size, file))
 			continue;
 		disk->latest = place;
 		return true;
@@ -283,11 +291,12 @@ static bool read_somewhere(struct guest_disk *disk, const char *path, const uint
 /* As kernels give them. */
 static bool is_plain(const char *path)
 {
-	return *path == '/' && path[1] && path[1] != '/' && strlen(path) < PATH_MAX && !strstr(path, "/../");
+	return *path == '/' && path[1] && path[1] != '/' && strlen(path) < PATH_MAX &&
+	       !strstr(path, "/../");
 }
 
-int guest_disk_read(struct guest_disk *disk, const char *path, const uint8_t *build_id, size_t build_id_size,
-		    struct bytes *file)
+int guest_disk_read(struct guest_disk *disk, const char *path, const uint8_t *build_id,
+		    size_t build_id_size, struct bytes *file)
 {
 	*file = (struct bytes){ 0 };
 	if (!is_plain(path) || !build_id_size)

@@ -25,7 +25,8 @@ static bool skip(struct line *line, const char *start)
 /* Letters, digits and some signs: nothing that would end a name for GRUB. */
 static size_t name_size(const struct line *line)
 {
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,/_.+-";
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,/_.+-";
 	size_t size = 0;
 
 	while (size < line->size && line->text[size] && strchr(plain, line->text[size]))
@@ -33,7 +34,8 @@ static size_t name_size(const struct line *line)
 	return size;
 }
 
-/* "Device loop0: Filesystem type ext* - ...", "\tPartition loop0,gpt2: Filesystem type xfs - ...". */
+/* "Device loop0: Filesystem type ext* - ...", "\tPartition loop0,gpt2: Filesystem type xfs - ...".
+ */
 static bool take_volume(struct line line, char *name)
 {
 	const char *start;
@@ -47,7 +49,8 @@ static bool take_volume(struct line line, char *name)
 		return false;
 	line.text += size;
 	line.size -= size;
-	if (!skip(&line, ": " TYPE) || (!skip(&line, "ext") && !skip(&line, "xfs") && !skip(&line, "btrfs")))
+	if (!skip(&line, ": " TYPE) ||
+	    (!skip(&line, "ext") && !skip(&line, "xfs") && !skip(&line, "btrfs")))
 		return false;
 	memcpy(name, start, size);
 	name[size] = '\0';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file systems of a disk, out of what grub-fstest prints of it. What was on the disk stands there, too:
- * it is not believed. Any thread. */
+/* The file systems of a disk, out of what grub-fstest prints of it. What was on the disk stands
+ * there, too: it is not believed. Any thread. */
 #ifndef KVMSCOPE_DISK_GUEST_DISK_VOLUMES_H
 #define KVMSCOPE_DISK_GUEST_DISK_VOLUMES_H
 
@@ -10,7 +10,8 @@
 #define GUEST_DISK_VOLUME_SIZE 64u /* bytes of a name, with its NUL */
 
 struct guest_disk_volumes {
-	char names[GUEST_DISK_VOLUMES_MAX][GUEST_DISK_VOLUME_SIZE]; /* "loop0,gpt2", "lvm/vg-root" */
+	char names[GUEST_DISK_VOLUMES_MAX]
+		  [GUEST_DISK_VOLUME_SIZE]; /* "loop0,gpt2", "lvm/vg-root" */
 	unsigned int count;
 };
 

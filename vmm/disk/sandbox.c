@@ -30,7 +30,8 @@
 #define FILES_MAX  64
 #define ASK_MS     100 /* how often the caller is asked */
 
-/* Of the child, where it says why it does not come to be the program; that has no such descriptor. */
+/* Of the child, where it says why it does not come to be the program; that has no such descriptor.
+ */
 #define REPORT (STDERR_FILENO + 1)
 
 struct report {
@@ -46,7 +47,8 @@ static const char *const system_files[] = { "/usr", "/lib", "/lib64", "/bin", "/
 
 static int limit(int resource, rlim_t most)
 {
-	return setrlimit(resource, &(struct rlimit){ .rlim_cur = most, .rlim_max = most }) ? -errno : 0;
+	return setrlimit(resource, &(struct rlimit){ .rlim_cur = most, .rlim_max = most }) ? -errno
+											   : 0;
 }
 
 static int set_limits(const struct sandbox *sandbox)
@@ -69,8 +71,9 @@ static int set_limits(const struct sandbox *sandbox)
 /* Who may read the file, and no more: root without its capabilities is nobody special either. */
 static int give_up_rights(const struct sandbox *sandbox)
 {
-	if (!geteuid() && (setgroups(0, NULL) || setresgid(sandbox->gid, sandbox->gid, sandbox->gid) ||
-			   setresuid(sandbox->uid, sandbox->uid, sandbox->uid)))
+	if (!geteuid() &&
+	    (setgroups(0, NULL) || setresgid(sandbox->gid, sandbox->gid, sandbox->gid) ||
+	     setresuid(sandbox->uid, sandbox->uid, sandbox->uid)))
 		return -errno;
 	capng_clear(CAPNG_SELECT_CAPS);
 	if (capng_apply(CAPNG_SELECT_CAPS))
@@ -98,7 +101,8 @@ bool sandbox_has_landlock(void)
 	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
 }
 
-/* Kernels before 5.13, and those that were told not to, have none: the user's rights are the limit then. */
+/* Kernels before 5.13, and those that were told not to, have none: the user's rights are the limit
+ * then. */
 static int restrict_files(const struct sandbox *sandbox)
 {
 	const struct landlock_ruleset_attr all = { .handled_access_fs = ALL_FILE };
@@ -235,7 +239,8 @@ static int arrange_descriptors(int output, int *report_end)
 	return close_range(REPORT + 1, UINT_MAX, 0) ? named(-errno, "close_range") : 0;
 }
 
-static void be_child(const struct sandbox *sandbox, const char *const *arguments, int output, int report_end)
+static void be_child(const struct sandbox *sandbox, const char *const *arguments, int output,
+		     int report_end)
 {
 	char *const environment[] = { (char[]){ "LC_ALL=C" }, NULL };
 	struct report report = { 0 };
@@ -264,7 +269,8 @@ static int wait_for_output(const struct sandbox *sandbox, int from, uint64_t dea
 	struct pollfd ready = { .fd = from, .events = POLLIN };
 
 	for (;;) {
-		uint64_t now = clock_ms(CLOCK_MONOTONIC), left = now < deadline ? deadline - now : 0;
+		uint64_t now = clock_ms(CLOCK_MONOTONIC),
+			 left = now < deadline ? deadline - now : 0;
 		int count;
 
 		if (is_over(sandbox))
@@ -307,8 +313,8 @@ static int wait_for_end(const struct sandbox *sandbox, pid_t child, uint64_t dea
 	int status = 0, error = 0;
 	pid_t ended;
 
-	while (!(ended = waitpid(child, &status, WNOHANG)) && clock_ms(CLOCK_MONOTONIC) < deadline &&
-	       !is_over(sandbox))
+	while (!(ended = waitpid(child, &status, WNOHANG)) &&
+	       clock_ms(CLOCK_MONOTONIC) < deadline && !is_over(sandbox))
 		usleep(1000);
 	if (!ended) {
 		kill(child, SIGKILL);
@@ -334,8 +340,8 @@ static int read_report(int from, const char *program)
 }
 
 /* The child's ends are OUTPUT_ENDS[1] and REPORT_ENDS[1], which are closed. */
-static int run_child(const struct sandbox *sandbox, const char *const *arguments, const int *output_ends,
-		     const int *report_ends, struct bytes *output)
+static int run_child(const struct sandbox *sandbox, const char *const *arguments,
+		     const int *output_ends, const int *report_ends, struct bytes *output)
 {
 	uint64_t deadline = clock_ms(CLOCK_MONOTONIC) + sandbox->seconds * MS_PER_S;
 	pid_t child = fork();

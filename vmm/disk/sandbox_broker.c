@@ -103,7 +103,8 @@ static bool answer(int error, const struct bytes *output)
 
 	if (error)
 		snprintf(reply.message, sizeof(reply.message), "%s", error_message());
-	return send_all(BROKER_FD, &reply, sizeof(reply)) && send_all(BROKER_FD, output->data, output->size);
+	return send_all(BROKER_FD, &reply, sizeof(reply)) &&
+	       send_all(BROKER_FD, output->data, output->size);
 }
 
 static bool serve(const struct sandbox_broker *broker)
@@ -117,7 +118,8 @@ static bool serve(const struct sandbox_broker *broker)
 
 	if (!receive_all(BROKER_FD, &request, sizeof(request)) || request.file >= broker->count ||
 	    broker->files[request.file].error || request.size > sizeof(text) ||
-	    !receive_all(BROKER_FD, text, request.size) || !split(text, request.size, arguments + 2))
+	    !receive_all(BROKER_FD, text, request.size) ||
+	    !split(text, request.size, arguments + 2))
 		return false;
 	arguments[1] = broker->files[request.file].path;
 	error = sandbox_run(&(struct sandbox){ .readable = arguments[1],
@@ -146,7 +148,8 @@ static int keep_rights(void)
 	for (size_t i = 0; i < 2; i++)
 		if (has[i])
 			capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, kept[i]);
-	return capng_apply(CAPNG_SELECT_CAPS) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -EPERM : 0;
+	return capng_apply(CAPNG_SELECT_CAPS) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -EPERM
+											: 0;
 }
 
 /* Of its caller, which samples a VM, it has nothing but its end of the socket. */
@@ -191,14 +194,15 @@ static int start(struct sandbox_broker *broker)
 	if (!broker->pid)
 		be_broker(broker, ends[1], caller);
 	if (broker->pid < 0)
-		error = error_set(-errno, "can not start the process that reads disks: %s", strerror(errno));
+		error = error_set(-errno, "can not start the process that reads disks: %s",
+				  strerror(errno));
 	close(ends[1]);
 	broker->fd = ends[0];
 	return error;
 }
 
-int sandbox_broker_start(struct sandbox_broker **result, const char *program, const struct disk_place *files,
-			 size_t count)
+int sandbox_broker_start(struct sandbox_broker **result, const char *program,
+			 const struct disk_place *files, size_t count)
 {
 	struct sandbox_broker *broker = calloc(1, sizeof(*broker));
 	int error;
@@ -226,7 +230,8 @@ static size_t find(const struct sandbox_broker *broker, const char *path)
 	return i;
 }
 
-int sandbox_broker_look(const struct sandbox_broker *broker, const char *path, struct disk_look *look)
+int sandbox_broker_look(const struct sandbox_broker *broker, const char *path,
+			struct disk_look *look)
 {
 	size_t file = find(broker, path);
 
@@ -252,7 +257,8 @@ static int ask(const struct sandbox_broker *broker, const struct sandbox *sandbo
 		memcpy(text + request.size, *arguments, size);
 		request.size += (uint32_t)size;
 	}
-	return send_all(broker->fd, &request, sizeof(request)) && send_all(broker->fd, text, request.size)
+	return send_all(broker->fd, &request, sizeof(request)) &&
+			       send_all(broker->fd, text, request.size)
 		       ? 0
 		       : -EPIPE;
 }
@@ -281,8 +287,8 @@ static int receive(const struct sandbox_broker *broker, const struct sandbox *sa
 	return 0;
 }
 
-static int take(const struct sandbox_broker *broker, const struct sandbox *sandbox, struct bytes *output,
-		struct reply *reply)
+static int take(const struct sandbox_broker *broker, const struct sandbox *sandbox,
+		struct bytes *output, struct reply *reply)
 {
 	int error = receive(broker, sandbox, reply, sizeof(*reply));
 
@@ -306,8 +312,8 @@ static void hang_up(struct sandbox_broker *broker)
 	broker->fd = -1;
 }
 
-int sandbox_broker_run(struct sandbox_broker *broker, const struct sandbox *sandbox, const char *path,
-		       const char *const *arguments, struct bytes *output)
+int sandbox_broker_run(struct sandbox_broker *broker, const struct sandbox *sandbox,
+		       const char *path, const char *const *arguments, struct bytes *output)
 {
 	size_t file = find(broker, path);
 	struct reply reply = { 0 };

@@ -13,8 +13,9 @@ size_t build_id_find(struct span notes, uint8_t *id, size_t capacity)
 		uint64_t description = name + ((header[0] + 3ull) & ~3ull);
 		const char *owner = span_string(notes, name);
 
-		if (header[2] == NT_GNU_BUILD_ID && header[0] == 4 && owner && !strcmp(owner, "GNU") &&
-		    header[1] && header[1] <= capacity && span_copy(notes, description, id, header[1]))
+		if (header[2] == NT_GNU_BUILD_ID && header[0] == 4 && owner &&
+		    !strcmp(owner, "GNU") && header[1] && header[1] <= capacity &&
+		    span_copy(notes, description, id, header[1]))
 			return header[1];
 		at = description + ((header[1] + 3ull) & ~3ull);
 	}

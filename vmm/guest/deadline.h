@@ -8,7 +8,8 @@
 
 #include "shared/clock_ns.h"
 
-/* DEADLINE in ns of CLOCK_MONOTONIC_RAW; 0: there is none. No system call: the vDSO has the clock. */
+/* DEADLINE in ns of CLOCK_MONOTONIC_RAW; 0: there is none. No system call: the vDSO has the clock.
+ */
 static inline bool deadline_passed(uint64_t deadline)
 {
 	return deadline && clock_ns(CLOCK_MONOTONIC_RAW) >= deadline;

@@ -72,8 +72,8 @@ void *guest_account_new(struct guest_account *account, size_t size)
 	return bytes;
 }
 
-void *guest_account_resize(struct guest_account *account, void *items, size_t item_size, size_t count,
-			   size_t larger)
+void *guest_account_resize(struct guest_account *account, void *items, size_t item_size,
+			   size_t count, size_t larger)
 {
 	size_t more = (larger - count) * item_size + (items ? 0 : HEAP_COST);
 	void *grown;

@@ -17,8 +17,8 @@
 #define EFER_LME    (1ull << 8)
 #define EFER_LMA    (1ull << 10)
 
-/* Linux with KPTI has a pair of top tables, at an even and the next odd page: this is set in the address of
- * the user half (arch/x86/mm/pti.c). */
+/* Linux with KPTI has a pair of top tables, at an even and the next odd page: this is set in the
+ * address of the user half (arch/x86/mm/pti.c). */
 #define CR3_PTI_USER (1ull << 12)
 
 /* What decides how a GVA is translated. SDM vol. 3A ch. 4. */
@@ -40,7 +40,7 @@ struct guest_registers {
 	uint16_t idt_limit; /* bytes - 1 */
 	uint8_t cpl;        /* SS.DPL */
 	bool long_mode;     /* CS.L */
-	bool nested;        /* of a guest that the guest runs: the page tables are in that one's memory */
+	bool nested; /* of a guest that the guest runs: the page tables are in that one's memory */
 };
 
 #endif

@@ -13,8 +13,8 @@ static const struct guest_region *find_region(const struct guest_view *view, uin
 	return NULL;
 }
 
-static int read_region(const struct guest_view *view, const struct guest_region *region, uint64_t gpa,
-		       void *to, size_t size)
+static int read_region(const struct guest_view *view, const struct guest_region *region,
+		       uint64_t gpa, void *to, size_t size)
 {
 	if (region->hva) {
 		memcpy(to, region->hva + (gpa - region->gpa), size);
@@ -24,8 +24,8 @@ static int read_region(const struct guest_view *view, const struct guest_region 
 }
 
 /* In BYTES, of REGION at GPA. */
-static int hide_patches(const struct guest_view *view, const struct guest_region *region, uint64_t gpa,
-			void *bytes, size_t size)
+static int hide_patches(const struct guest_view *view, const struct guest_region *region,
+			uint64_t gpa, void *bytes, size_t size)
 {
 	uint64_t end = gpa - region->gpa + size;
 	uint8_t behind = 0;

@@ -35,15 +35,16 @@ struct guest_view {
 	/* Reads from another process; NULL where every region has an hva. 0 or -EFAULT. */
 	int (*read)(const struct guest_view *view, uint64_t gpa, void *to, size_t size);
 	/*
-	 * Translates a GVA instead of a walk through page tables, for memory that was copied; NULL: there is
-	 * none. As guest_translate().
+	 * Translates a GVA instead of a walk through page tables, for memory that was copied; NULL:
+	 * there is none. As guest_translate().
 	 */
-	int (*translate)(const struct guest_view *view, uint64_t gva, struct guest_translation *translation);
+	int (*translate)(const struct guest_view *view, uint64_t gva,
+			 struct guest_translation *translation);
 	void *context;                 /* of read() and translate() */
 	const struct patches *patches; /* ours in that memory; NULL for none */
 	/*
-	 * read() asks another program, which does the work: what it costs is told by the time that passes,
-	 * not by the reader's CPU time.
+	 * read() asks another program, which does the work: what it costs is told by the time that
+	 * passes, not by the reader's CPU time.
 	 */
 	bool remote;
 };

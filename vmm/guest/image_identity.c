@@ -15,11 +15,12 @@ static void read_notes(struct image_identity *identity, const struct elf_source 
 {
 	_Alignas(4) uint8_t notes[NOTES_MAX];
 
-	if (header->p_type != PT_NOTE || identity->build_id_size || header->p_filesz > sizeof(notes) ||
+	if (header->p_type != PT_NOTE || identity->build_id_size ||
+	    header->p_filesz > sizeof(notes) ||
 	    source->read(source->context, header->p_offset, notes, header->p_filesz))
 		return;
-	identity->build_id_size = (uint8_t)build_id_find(span_of(notes, header->p_filesz), identity->build_id,
-							 sizeof(identity->build_id));
+	identity->build_id_size = (uint8_t)build_id_find(
+		span_of(notes, header->p_filesz), identity->build_id, sizeof(identity->build_id));
 }
 
 void image_identity_read(struct image_identity *identity, const struct elf_source *source)
@@ -46,5 +47,6 @@ void image_identity_read(struct image_identity *identity, const struct elf_sourc
 bool image_identity_same(const struct image_identity *one, const struct image_identity *other)
 {
 	return one->build_id_size && one->build_id_size == other->build_id_size &&
-	       !memcmp(one->build_id, other->build_id, one->build_id_size) && one->layout == other->layout;
+	       !memcmp(one->build_id, other->build_id, one->build_id_size) &&
+	       one->layout == other->layout;
 }

@@ -12,7 +12,8 @@
 #define LEAF_BITS 0x8000000000000fffull
 
 /* Inline, so that the copy is one load: walks are most of what reading a guest costs. */
-static inline int read_entry(const struct guest_view *view, uint64_t gpa, size_t size, uint64_t *entry)
+static inline int read_entry(const struct guest_view *view, uint64_t gpa, size_t size,
+			     uint64_t *entry)
 {
 	const void *here = guest_physical_pointer(view, gpa, size);
 
@@ -24,8 +25,8 @@ static inline int read_entry(const struct guest_view *view, uint64_t gpa, size_t
 	return *entry & PRESENT ? 0 : -EFAULT;
 }
 
-static int set_leaf(struct guest_translation *translation, uint64_t frame, uint64_t size, uint64_t gva,
-		    uint64_t entry)
+static int set_leaf(struct guest_translation *translation, uint64_t frame, uint64_t size,
+		    uint64_t gva, uint64_t entry)
 {
 	translation->gpa = (frame & ~(size - 1)) | (gva & (size - 1));
 	translation->page_size = size;
@@ -54,8 +55,8 @@ static int walk_wide(const struct guest_view *view, uint64_t table, int levels, 
 	}
 }
 
-static int walk_long_mode(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
-			  struct guest_translation *translation)
+static int walk_long_mode(const struct guest_view *view, const struct guest_paging *paging,
+			  uint64_t gva, struct guest_translation *translation)
 {
 	int levels = paging->cr4 & CR4_LA57 ? 5 : 4;
 	unsigned int unused = 64 - (12 + 9 * (unsigned int)levels);
@@ -76,17 +77,18 @@ static int walk_pae(const struct guest_view *view, const struct guest_paging *pa
 	return walk_wide(view, entry & ADDRESS, 2, gva, translation);
 }
 
-/* SDM vol. 3A 4.3: two levels of 1024 4-byte entries; 4 MiB pages with bits 39:32 in 20:13 (PSE-36). */
-static int walk_32bit(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
-		      struct guest_translation *translation)
+/* SDM vol. 3A 4.3: two levels of 1024 4-byte entries; 4 MiB pages with bits 39:32 in 20:13
+ * (PSE-36). */
+static int walk_32bit(const struct guest_view *view, const struct guest_paging *paging,
+		      uint64_t gva, struct guest_translation *translation)
 {
 	uint64_t entry;
 
 	if (read_entry(view, (paging->cr3 & 0xfffff000) + (gva >> 22) * 4, 4, &entry))
 		return -EFAULT;
 	if (entry & LARGE && paging->cr4 & CR4_PSE)
-		return set_leaf(translation, (entry & 0xffc00000) | (entry & 0x1fe000) << 19, 4ull << 20, gva,
-				entry);
+		return set_leaf(translation, (entry & 0xffc00000) | (entry & 0x1fe000) << 19,
+				4ull << 20, gva, entry);
 	if (read_entry(view, (entry & 0xfffff000) + (gva >> 12 & 1023) * 4, 4, &entry))
 		return -EFAULT;
 	return set_leaf(translation, entry & 0xfffff000, 4096, gva, entry);
@@ -114,8 +116,8 @@ static size_t left_in_page(const struct guest_translation *translation, size_t s
 	return left < size ? (size_t)left : size;
 }
 
-int guest_read_virtual(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
-		       void *to, size_t size)
+int guest_read_virtual(const struct guest_view *view, const struct guest_paging *paging,
+		       uint64_t gva, void *to, size_t size)
 {
 	uint8_t *bytes = to;
 
@@ -135,14 +137,16 @@ int guest_read_virtual(const struct guest_view *view, const struct guest_paging 
 	return 0;
 }
 
-int guest_read_string(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
-		      char *to, size_t size)
+int guest_read_string(const struct guest_view *view, const struct guest_paging *paging,
+		      uint64_t gva, char *to, size_t size)
 {
 	size_t done = 0;
 
 	while (done < size) {
 		size_t part =
-			64 - (gva + done) % 64; /* never reads into a page that the string does not reach */
+			64 -
+			(gva + done) %
+				64; /* never reads into a page that the string does not reach */
 
 		if (part > size - done)
 			part = size - done;

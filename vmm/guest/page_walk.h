@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Page walk: 4 and 5 level paging with large pages, 32-bit and PAE paging, paging off. SDM vol. 3A ch. 4. */
+/* Page walk: 4 and 5 level paging with large pages, 32-bit and PAE paging, paging off. SDM vol. 3A
+ * ch. 4. */
 #ifndef KVMSCOPE_GUEST_PAGE_WALK_H
 #define KVMSCOPE_GUEST_PAGE_WALK_H
 
@@ -12,7 +13,8 @@
 struct guest_translation {
 	uint64_t gpa;       /* of the byte asked for */
 	uint64_t page_size; /* bytes: 4 KiB, 2 or 4 MiB, 1 GiB */
-	/* Of the leaf entry, bits 0 to 11 and 63; without paging those of a page that anybody may execute. */
+	/* Of the leaf entry, bits 0 to 11 and 63; without paging those of a page that anybody may
+	 * execute. */
 	uint64_t flags;
 };
 
@@ -24,11 +26,12 @@ int guest_translate(const struct guest_view *view, const struct guest_paging *pa
 		    struct guest_translation *translation);
 
 /* Copies SIZE bytes at GVA, across pages. 0, or -EFAULT and TO undefined. */
-int guest_read_virtual(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
-		       void *to, size_t size);
+int guest_read_virtual(const struct guest_view *view, const struct guest_paging *paging,
+		       uint64_t gva, void *to, size_t size);
 
-/* Reads a NUL-terminated string of at most SIZE - 1 bytes; -EFAULT, or -ENAMETOOLONG if it does not end. */
-int guest_read_string(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
-		      char *to, size_t size);
+/* Reads a NUL-terminated string of at most SIZE - 1 bytes; -EFAULT, or -ENAMETOOLONG if it does not
+ * end. */
+int guest_read_string(const struct guest_view *view, const struct guest_paging *paging,
+		      uint64_t gva, char *to, size_t size);
 
 #endif

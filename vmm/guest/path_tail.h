@@ -16,7 +16,8 @@ struct path_tail {
 /* Nothing yet: not even its NUL. */
 void path_tail_begin(struct path_tail *path);
 
-/* Before what it has so far; false, and nothing happens, if there is no room for SIZE bytes more. */
+/* Before what it has so far; false, and nothing happens, if there is no room for SIZE bytes more.
+ */
 bool path_tail_prepend(struct path_tail *path, const char *bytes, size_t size);
 
 /* What it has so far; a string once its NUL was put into it. */

@@ -64,7 +64,8 @@ static int reserve(void **array, size_t *capacity, size_t needed, size_t size)
 	return 0;
 }
 
-/* The index of module NAME, added where it is new. Symbols of one module come in a row: look from the end. */
+/* The index of module NAME, added where it is new. Symbols of one module come in a row: look from
+ * the end. */
 static int module_index(struct symbols *symbols, const char *name, uint16_t *index)
 {
 	char **modules;
@@ -101,7 +102,8 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 	assert(!symbols->finished);
 	if (needed > UINT32_MAX || module_index(symbols, module, &index) ||
 	    reserve((void **)&symbols->arena, &symbols->arena_capacity, needed + PREFIX_SIZE, 1) ||
-	    reserve((void **)&symbols->entries, &symbols->capacity, symbols->count + 1, sizeof(struct entry)))
+	    reserve((void **)&symbols->entries, &symbols->capacity, symbols->count + 1,
+		    sizeof(struct entry)))
 		return -ENOMEM;
 	record = symbols->arena + symbols->arena_size;
 	record[0] = type;
@@ -124,7 +126,8 @@ void symbols_cut(struct symbols *symbols, size_t count)
 	symbols->count = count;
 }
 
-/* Of two symbols at one address, the one with the lower rank is shown: global, local, weak, as perf has it.
+/* Of two symbols at one address, the one with the lower rank is shown: global, local, weak, as perf
+ * has it.
  */
 static int binding_rank(char type)
 {
@@ -178,7 +181,8 @@ static size_t sort_ascending_part(struct symbols *symbols)
 {
 	size_t run = 0, i;
 
-	for (i = 1; i < symbols->count && symbols->entries[i].start >= symbols->entries[i - 1].start; i++)
+	for (i = 1;
+	     i < symbols->count && symbols->entries[i].start >= symbols->entries[i - 1].start; i++)
 		if (symbols->entries[i].start != symbols->entries[run].start) {
 			sort(symbols, run, i - run);
 			run = i;
@@ -236,14 +240,16 @@ static size_t first_of_same_start(const struct symbols *symbols, size_t index)
 	return start ? upper_bound(symbols, start - 1) : 0;
 }
 
-/* The last address of the symbol at INDEX: by its size, else before the next start, else of all addresses. */
+/* The last address of the symbol at INDEX: by its size, else before the next start, else of all
+ * addresses. */
 static uint64_t last_of(const struct symbols *symbols, size_t index)
 {
 	const struct entry *entry = &symbols->entries[index];
 	size_t next;
 
 	if (entry->size)
-		return entry->start > UINT64_MAX - entry->size ? UINT64_MAX : entry->start + entry->size - 1;
+		return entry->start > UINT64_MAX - entry->size ? UINT64_MAX
+							       : entry->start + entry->size - 1;
 	next = upper_bound(symbols, entry->start);
 	return next < symbols->count ? symbols->entries[next].start - 1 : UINT64_MAX;
 }
@@ -308,7 +314,8 @@ static bool has_prefix(const char *name, const struct prefix *prefix)
 	return (bytes & prefix->mask) == prefix->bytes;
 }
 
-static bool find_name(const struct symbols *symbols, const char *name, bool in_modules, struct symbol *symbol)
+static bool find_name(const struct symbols *symbols, const char *name, bool in_modules,
+		      struct symbol *symbol)
 {
 	const struct prefix prefix = prefix_of(name);
 
@@ -317,7 +324,8 @@ static bool find_name(const struct symbols *symbols, const char *name, bool in_m
 		const char *record = symbols->arena + symbols->entries[i].record;
 		uint16_t module;
 
-		if (!has_prefix(record + RECORD_HEADER, &prefix) || strcmp(record + RECORD_HEADER, name) != 0)
+		if (!has_prefix(record + RECORD_HEADER, &prefix) ||
+		    strcmp(record + RECORD_HEADER, name) != 0)
 			continue;
 		memcpy(&module, record + 1, sizeof(module));
 		if ((module != NO_MODULE) == in_modules) {
@@ -333,7 +341,8 @@ bool symbols_find_name(const struct symbols *symbols, const char *name, struct s
 	return find_name(symbols, name, false, symbol);
 }
 
-bool symbols_find_name_in_modules(const struct symbols *symbols, const char *name, struct symbol *symbol)
+bool symbols_find_name_in_modules(const struct symbols *symbols, const char *name,
+				  struct symbol *symbol)
 {
 	return find_name(symbols, name, true, symbol);
 }

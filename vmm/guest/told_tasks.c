@@ -16,14 +16,16 @@ static bool is_leader(const struct agent_task *task)
 
 static bool can_be(const struct agent_task *task)
 {
-	return task->pid && task->pid < SAMPLE_TASK_LIMIT && task->tgid && task->tgid < SAMPLE_TASK_LIMIT &&
-	       task->comm[0] && memchr(task->comm, '\0', sizeof(task->comm));
+	return task->pid && task->pid < SAMPLE_TASK_LIMIT && task->tgid &&
+	       task->tgid < SAMPLE_TASK_LIMIT && task->comm[0] &&
+	       memchr(task->comm, '\0', sizeof(task->comm));
 }
 
 static bool is_another(const struct agent_task *task, const struct agent_task *other)
 {
 	return task->pid != other->pid && strcmp(task->comm, other->comm) != 0 &&
-	       (task->tgid == other->tgid || memcmp(task->mark, other->mark, sizeof(task->mark)) != 0);
+	       (task->tgid == other->tgid ||
+		memcmp(task->mark, other->mark, sizeof(task->mark)) != 0);
 }
 
 static bool has_leader(const struct told_tasks *told, uint32_t tgid)
@@ -62,5 +64,7 @@ int told_tasks_read(struct told_tasks *told, struct span payload)
 			return -EINVAL;
 		leaders += is_leader(&told->tasks[i]);
 	}
-	return leaders >= TOLD_TASKS_PROCESSES && told->count - leaders >= TOLD_TASKS_THREADS ? 0 : -EINVAL;
+	return leaders >= TOLD_TASKS_PROCESSES && told->count - leaders >= TOLD_TASKS_THREADS
+		       ? 0
+		       : -EINVAL;
 }

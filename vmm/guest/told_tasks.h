@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks of the guest whose values are known, as its agent tells them (docs/agent-protocol.md, "Tasks"). All
- * of it is the guest's word.
+ * Tasks of the guest whose values are known, as its agent tells them (docs/agent-protocol.md,
+ * "Tasks"). All of it is the guest's word.
  */
 #ifndef KVMSCOPE_GUEST_TOLD_TASKS_H
 #define KVMSCOPE_GUEST_TOLD_TASKS_H
@@ -18,13 +18,13 @@
 
 struct told_tasks {
 	size_t count;
-	/* Their names end with a NUL, and no two have the same one, nor the same pid; each thread's process
-	 * is told, too. */
+	/* Their names end with a NUL, and no two have the same one, nor the same pid; each thread's
+	 * process is told, too. */
 	struct agent_task tasks[AGENT_TASKS_MAX];
 };
 
-/* PAYLOAD is of a message AGENT_TASKS. -EINVAL: it can not be, or tells fewer than are needed; the error that
- * it tells. Any thread. */
+/* PAYLOAD is of a message AGENT_TASKS. -EINVAL: it can not be, or tells fewer than are needed; the
+ * error that it tells. Any thread. */
 int told_tasks_read(struct told_tasks *told, struct span payload);
 
 #endif

@@ -137,7 +137,8 @@ static void filter_amd_caches(struct kvm_cpuid_entry2 *leaf, const struct cpuid_
 		leaf->eax |= (options->cpus - 1) << 14;
 }
 
-/* Linux takes the APIC ids and the package from leaf 0xB where there is one: an SMT and a core level. */
+/* Linux takes the APIC ids and the package from leaf 0xB where there is one: an SMT and a core
+ * level. */
 static void build_topology(struct cpuid_table *table, const struct cpuid_options *options)
 {
 	const struct kvm_cpuid_entry2 *maximum = cpuid_find(table, 0, 0);
@@ -166,7 +167,8 @@ static void build_topology(struct cpuid_table *table, const struct cpuid_options
 
 static void filter_kvm_features(struct kvm_cpuid_entry2 *leaf)
 {
-	/* These three ask the VMM for things that it has no use for: MSI routing, page encryption, migration.
+	/* These three ask the VMM for things that it has no use for: MSI routing, page encryption,
+	 * migration.
 	 */
 	leaf->eax &= ~(BIT(KVM_FEATURE_MSI_EXT_DEST_ID) | BIT(KVM_FEATURE_HC_MAP_GPA_RANGE) |
 		       BIT(KVM_FEATURE_MIGRATION_CONTROL));
@@ -176,7 +178,8 @@ static void filter_amd_features(struct kvm_cpuid_entry2 *leaf, const struct cpui
 {
 	if (!options->nested)
 		leaf->ecx &= ~FEATURE_SVM;
-	/* No IBS, no counters of northbridge and last level cache; without a PMU none of the core. */
+	/* No IBS, no counters of northbridge and last level cache; without a PMU none of the core.
+	 */
 	leaf->ecx &= ~(BIT(10) | BIT(24) | BIT(28));
 	if (!options->kernel_pmu)
 		leaf->ecx &= ~BIT(23);
@@ -206,12 +209,14 @@ static void filter_leaf(struct kvm_cpuid_entry2 *leaf, const struct cpuid_option
 	case 0x4:
 		filter_caches(leaf, options);
 		break;
-	case 0x6: /* power management: keep ARAT, the LAPIC timer that never stops; no APERF/MPERF MSRs here
+	case 0x6: /* power management: keep ARAT, the LAPIC timer that never stops; no APERF/MPERF
+		   * MSRs here
 		   */
 		leaf->eax &= BIT(2);
 		leaf->ebx = leaf->ecx = leaf->edx = 0;
 		break;
-	case 0x7: /* no processor trace, no architectural LBRs: tracing hardware that the guest does not get
+	case 0x7: /* no processor trace, no architectural LBRs: tracing hardware that the guest does
+		   * not get
 		   */
 		if (leaf->index == 0) {
 			leaf->ebx &= ~BIT(25);

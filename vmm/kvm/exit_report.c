@@ -27,10 +27,10 @@ static void format_registers(struct vcpu *vcpu, char *text, size_t size)
 		 "  rax %016llx rbx %016llx rcx %016llx rdx %016llx\n"
 		 "  rsi %016llx rdi %016llx rsp %016llx rbp %016llx\n"
 		 "  cr0 %08llx cr2 %016llx cr3 %016llx cr4 %08llx efer %llx idt %llx+%x",
-		 (ull)r->rip, (ull)r->rflags, s->cs.selector, s->ss.selector, s->ss.dpl, (ull)r->rax,
-		 (ull)r->rbx, (ull)r->rcx, (ull)r->rdx, (ull)r->rsi, (ull)r->rdi, (ull)r->rsp, (ull)r->rbp,
-		 (ull)s->cr0, (ull)s->cr2, (ull)s->cr3, (ull)s->cr4, (ull)s->efer, (ull)s->idt.base,
-		 s->idt.limit);
+		 (ull)r->rip, (ull)r->rflags, s->cs.selector, s->ss.selector, s->ss.dpl,
+		 (ull)r->rax, (ull)r->rbx, (ull)r->rcx, (ull)r->rdx, (ull)r->rsi, (ull)r->rdi,
+		 (ull)r->rsp, (ull)r->rbp, (ull)s->cr0, (ull)s->cr2, (ull)s->cr3, (ull)s->cr4,
+		 (ull)s->efer, (ull)s->idt.base, s->idt.limit);
 }
 
 /* The bytes that KVM could not do: as it reports them, else those at RIP. */
@@ -40,11 +40,13 @@ static size_t failed_instruction(struct vcpu *vcpu, uint8_t *bytes)
 
 	if (run->internal.ndata >= 1 + (1 + INSTRUCTION_SIZE_MAX + 7) / 8 &&
 	    run->emulation_failure.flags & KVM_INTERNAL_ERROR_EMULATION_FLAG_INSTRUCTION_BYTES &&
-	    run->emulation_failure.insn_size && run->emulation_failure.insn_size <= INSTRUCTION_SIZE_MAX) {
+	    run->emulation_failure.insn_size &&
+	    run->emulation_failure.insn_size <= INSTRUCTION_SIZE_MAX) {
 		memcpy(bytes, run->emulation_failure.insn_bytes, run->emulation_failure.insn_size);
 		return run->emulation_failure.insn_size;
 	}
-	return vcpu_read_virtual(vcpu, vcpu_special_registers(vcpu)->cs.base + vcpu_registers(vcpu)->rip,
+	return vcpu_read_virtual(vcpu,
+				 vcpu_special_registers(vcpu)->cs.base + vcpu_registers(vcpu)->rip,
 				 bytes, INSTRUCTION_SIZE_MAX);
 }
 
@@ -54,7 +56,8 @@ static void format_bytes(const uint8_t *bytes, size_t count, char *text, size_t 
 
 	snprintf(text, size, "not readable");
 	for (size_t i = 0; i < count && length < size; i++)
-		length += (size_t)snprintf(text + length, size - length, i ? " %02x" : "%02x", bytes[i]);
+		length += (size_t)snprintf(text + length, size - length, i ? " %02x" : "%02x",
+					   bytes[i]);
 }
 
 static void report_emulation_failure(struct vcpu *vcpu)
@@ -101,8 +104,9 @@ void exit_report_internal_error(struct vcpu *vcpu)
 	error_set(
 		-EIO,
 		"vCPU %u: KVM_EXIT_INTERNAL_ERROR, suberror %u (%s), data %#llx %#llx; the guest can not go on\n%s",
-		vcpu->index, vcpu->run->internal.suberror, suberror_name(vcpu->run->internal.suberror),
-		(ull)vcpu->run->internal.data[0], (ull)vcpu->run->internal.data[1], registers);
+		vcpu->index, vcpu->run->internal.suberror,
+		suberror_name(vcpu->run->internal.suberror), (ull)vcpu->run->internal.data[0],
+		(ull)vcpu->run->internal.data[1], registers);
 }
 
 void exit_report_shutdown(struct vcpu *vcpu)
@@ -132,9 +136,10 @@ void exit_report_unknown(struct vcpu *vcpu)
 	char registers[512];
 
 	format_registers(vcpu, registers, sizeof(registers));
-	error_set(-EIO,
-		  "vCPU %u: KVM exit with reason %u, which kvmscope does not know; see <linux/kvm.h>\n%s",
-		  vcpu->index, vcpu->run->exit_reason, registers);
+	error_set(
+		-EIO,
+		"vCPU %u: KVM exit with reason %u, which kvmscope does not know; see <linux/kvm.h>\n%s",
+		vcpu->index, vcpu->run->exit_reason, registers);
 }
 
 void exit_report_run_failed(struct vcpu *vcpu, int error)
@@ -142,6 +147,7 @@ void exit_report_run_failed(struct vcpu *vcpu, int error)
 	char registers[512];
 
 	format_registers(vcpu, registers, sizeof(registers));
-	error_set(-error, "vCPU %u: KVM_RUN failed: %s; see kvmscope doctor and the host's kernel log\n%s",
+	error_set(-error,
+		  "vCPU %u: KVM_RUN failed: %s; see kvmscope doctor and the host's kernel log\n%s",
 		  vcpu->index, strerror(error), registers);
 }

@@ -18,10 +18,10 @@ static void add_region(struct memory *memory, uint64_t gpa, uint64_t size, uint8
 }
 
 /*
- * SIZE bytes that begin at a multiple of 2 MiB, as RAM does in the guest's physical memory: KVM maps by huge
- * pages only what lies alike in both (kvm_alloc_memslot_metadata in arch/x86/kvm/x86.c). With them a guest
- * leaves for the host five hundred times less often to touch its memory first. No reserve: a page costs
- * nothing until then.
+ * SIZE bytes that begin at a multiple of 2 MiB, as RAM does in the guest's physical memory: KVM
+ * maps by huge pages only what lies alike in both (kvm_alloc_memslot_metadata in
+ * arch/x86/kvm/x86.c). With them a guest leaves for the host five hundred times less often to touch
+ * its memory first. No reserve: a page costs nothing until then.
  */
 static uint8_t *map_aligned(uint64_t size)
 {
@@ -32,8 +32,8 @@ static uint8_t *map_aligned(uint64_t size)
 		errno = ENOMEM;
 		return NULL;
 	}
-	mapping = mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-		       0);
+	mapping = mmap(NULL, wanted, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mapping == MAP_FAILED)
 		return NULL;
 	before = -(uintptr_t)mapping & (HUGE_PAGE_SIZE - 1);
@@ -56,7 +56,8 @@ int memory_create(struct memory *memory, uint64_t size)
 			(unsigned long long)size);
 	mapping = map_aligned(size);
 	if (!mapping)
-		return error_set(-ENOMEM, "can not map %llu MiB of guest memory: %s; choose a smaller --mem",
+		return error_set(-ENOMEM,
+				 "can not map %llu MiB of guest memory: %s; choose a smaller --mem",
 				 (unsigned long long)size >> 20, strerror(errno));
 	/* A fork would make all of it copy-on-write, while the guest runs in it. */
 	madvise(mapping, size, MADV_DONTFORK);

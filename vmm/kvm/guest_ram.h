@@ -14,7 +14,8 @@
 
 #include "shared/patches.h"
 
-/* RAM ends here below 4 GiB (the rest is at 4 GiB and up); devices, IOAPIC and LAPIC lie between. */
+/* RAM ends here below 4 GiB (the rest is at 4 GiB and up); devices, IOAPIC and LAPIC lie between.
+ */
 #define MEMORY_LOW_END    0xc0000000ull
 #define MEMORY_HIGH_START 0x100000000ull
 
@@ -35,14 +36,16 @@ struct memory {
 };
 
 /*
- * Maps SIZE bytes (a multiple of 4 KiB, at least 1 MiB) of zero pages, huge ones where the host has them
- * (THP): both regions begin at multiples of 2 MiB of the host's addresses, too. -EINVAL or -ENOMEM.
+ * Maps SIZE bytes (a multiple of 4 KiB, at least 1 MiB) of zero pages, huge ones where the host has
+ * them (THP): both regions begin at multiples of 2 MiB of the host's addresses, too. -EINVAL or
+ * -ENOMEM.
  */
 int memory_create(struct memory *memory, uint64_t size);
 /* Zeroed it is a no-op. */
 void memory_destroy(struct memory *memory);
 
-/* All zero again, as new. Nobody else may use it meanwhile but to read; its pages are the host's again. */
+/* All zero again, as new. Nobody else may use it meanwhile but to read; its pages are the host's
+ * again. */
 void memory_clear(struct memory *memory);
 
 /* A pointer to RAM [gpa, gpa + size), or NULL if it is not wholly inside one region. */
@@ -58,7 +61,8 @@ int memory_read(const struct memory *memory, uint64_t gpa, void *to, uint64_t si
  */
 int memory_patch(struct memory *memory, uint64_t gpa, uint8_t own);
 
-/* Is it still there? Not if there is other code by now, be it with an INT3 of its own in that place. */
+/* Is it still there? Not if there is other code by now, be it with an INT3 of its own in that
+ * place. */
 bool memory_is_patched(const struct memory *memory, uint64_t gpa);
 
 #endif

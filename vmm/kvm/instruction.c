@@ -84,8 +84,8 @@ static enum prefix prefix_of(uint8_t byte, enum prefix before)
 	}
 }
 
-static bool matches(const struct pattern *pattern, bool one_byte, uint8_t opcode, enum prefix prefix,
-		    int modrm)
+static bool matches(const struct pattern *pattern, bool one_byte, uint8_t opcode,
+		    enum prefix prefix, int modrm)
 {
 	if (pattern->one_byte != one_byte || pattern->opcode != opcode)
 		return false;
@@ -94,7 +94,8 @@ static bool matches(const struct pattern *pattern, bool one_byte, uint8_t opcode
 	if (pattern->modrm != ANY)
 		return modrm == pattern->modrm;
 	if (pattern->reg != ANY)
-		return modrm >= 0 && (modrm >> 3 & 7) == pattern->reg && pattern->memory == (modrm >> 6 != 3);
+		return modrm >= 0 && (modrm >> 3 & 7) == pattern->reg &&
+		       pattern->memory == (modrm >> 6 != 3);
 	return true;
 }
 

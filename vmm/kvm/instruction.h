@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names for the instructions that KVM's instruction emulator (arch/x86/kvm/emulate.c) is known not to do. */
+/* Names for the instructions that KVM's instruction emulator (arch/x86/kvm/emulate.c) is known not
+ * to do. */
 #ifndef KVMSCOPE_KVM_INSTRUCTION_H
 #define KVMSCOPE_KVM_INSTRUCTION_H
 

@@ -13,7 +13,8 @@
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vm.h"
 
-/* Registers in struct kvm_lapic_state (SDM vol. 3A 11.4.1), and the local vector table's bits (11.5.1). */
+/* Registers in struct kvm_lapic_state (SDM vol. 3A 11.4.1), and the local vector table's bits
+ * (11.5.1). */
 #define ID        0x20
 #define LVT_PC    0x340
 #define LVT_LINT0 0x350
@@ -39,18 +40,22 @@ static int failed(const struct vcpu *vcpu, const char *what)
 {
 	int error = errno;
 
-	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor", vcpu->index,
-			 what, strerror(error));
+	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor",
+			 vcpu->index, what, strerror(error));
 }
 
 static int get_state(const struct vcpu *vcpu, struct kvm_lapic_state *state)
 {
-	return ioctl(vcpu->fd, KVM_GET_LAPIC, state) ? failed(vcpu, "the LAPIC's state (KVM_GET_LAPIC)") : 0;
+	return ioctl(vcpu->fd, KVM_GET_LAPIC, state)
+		       ? failed(vcpu, "the LAPIC's state (KVM_GET_LAPIC)")
+		       : 0;
 }
 
 static int set_state(const struct vcpu *vcpu, const struct kvm_lapic_state *state)
 {
-	return ioctl(vcpu->fd, KVM_SET_LAPIC, state) ? failed(vcpu, "the LAPIC's state (KVM_SET_LAPIC)") : 0;
+	return ioctl(vcpu->fd, KVM_SET_LAPIC, state)
+		       ? failed(vcpu, "the LAPIC's state (KVM_SET_LAPIC)")
+		       : 0;
 }
 
 static uint32_t get_register(const struct kvm_lapic_state *state, size_t offset)
@@ -68,7 +73,8 @@ static void set_register(struct kvm_lapic_state *state, size_t offset, uint32_t 
 
 static void set_line(struct kvm_lapic_state *state, size_t offset, uint32_t delivery)
 {
-	set_register(state, offset, (get_register(state, offset) & ~(DELIVERY | MASKED)) | delivery);
+	set_register(state, offset,
+		     (get_register(state, offset) & ~(DELIVERY | MASKED)) | delivery);
 }
 
 int lapic_set_lines(struct vcpu *vcpu)
@@ -83,13 +89,15 @@ int lapic_set_lines(struct vcpu *vcpu)
 	return set_state(vcpu, &state);
 }
 
-/* The PIT is KVM's, and raises GSI 0 from a thread of its own: pin 0 of the I/O APIC, unless that is masked.
+/* The PIT is KVM's, and raises GSI 0 from a thread of its own: pin 0 of the I/O APIC, unless that
+ * is masked.
  */
 static bool pit_can_interrupt(const struct vm *vm)
 {
 	struct kvm_irqchip chip = { .chip_id = KVM_IRQCHIP_IOAPIC };
 
-	return ioctl(vm->vm_fd, KVM_GET_IRQCHIP, &chip) || !chip.chip.ioapic.redirtbl[0].fields.mask;
+	return ioctl(vm->vm_fd, KVM_GET_IRQCHIP, &chip) ||
+	       !chip.chip.ioapic.redirtbl[0].fields.mask;
 }
 
 static int mask_whole_state(struct vcpu *vcpu)
@@ -130,9 +138,11 @@ static enum lapic_pmi send_nmi(struct vcpu *vcpu)
 }
 
 /* To the LAPIC with the same id, as the guest has set it: in this form in its highest byte. */
-static enum lapic_pmi send_vector(struct vcpu *vcpu, const struct kvm_lapic_state *state, uint32_t vector)
+static enum lapic_pmi send_vector(struct vcpu *vcpu, const struct kvm_lapic_state *state,
+				  uint32_t vector)
 {
-	struct kvm_msi msi = { .address_lo = MSI_ADDRESS | MSI_DESTINATION(get_register(state, ID) >> 24),
+	struct kvm_msi msi = { .address_lo =
+				       MSI_ADDRESS | MSI_DESTINATION(get_register(state, ID) >> 24),
 			       .data = vector };
 
 	if (ioctl(vcpu->vm->vm_fd, KVM_SIGNAL_MSI, &msi) >= 0)

@@ -46,11 +46,11 @@ void msr_reset(int vcpu_fd)
 		uint32_t index;
 		uint64_t value;
 	} firmware[] = {
-		/* IA32_MTRR_DEF_TYPE: MTRRs on, all memory write-back; else Linux switches PAT off (SDM
-		   3A 12.11). */
+		/* IA32_MTRR_DEF_TYPE: MTRRs on, all memory write-back; else Linux switches PAT off
+		   (SDM 3A 12.11). */
 		{ 0x2ff, 1u << 11 | 6 },
-		/* IA32_MISC_ENABLE: fast strings, else Linux on Intel avoids REP MOVS; no BTS and no PEBS
-		   (SDM 4, table 2-2). */
+		/* IA32_MISC_ENABLE: fast strings, else Linux on Intel avoids REP MOVS; no BTS and
+		   no PEBS (SDM 4, table 2-2). */
 		{ 0x1a0, 1u << 12 | 1u << 11 | 1 },
 	};
 
@@ -58,7 +58,7 @@ void msr_reset(int vcpu_fd)
 		int error = msr_set(vcpu_fd, firmware[i].index, firmware[i].value);
 
 		if (error)
-			log_debug("MSR %#x can not be set to its value at boot (error %d)", firmware[i].index,
-				  -error);
+			log_debug("MSR %#x can not be set to its value at boot (error %d)",
+				  firmware[i].index, -error);
 	}
 }

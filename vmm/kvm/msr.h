@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Model specific registers: what firmware would have set before the kernel starts, and single accesses. */
+/* Model specific registers: what firmware would have set before the kernel starts, and single
+ * accesses. */
 #ifndef KVMSCOPE_KVM_MSR_H
 #define KVMSCOPE_KVM_MSR_H
 

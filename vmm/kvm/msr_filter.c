@@ -23,7 +23,8 @@ static int exit_for_filtered(const struct vm *vm)
 	struct kvm_enable_cap exits = { .cap = KVM_CAP_X86_USER_SPACE_MSR,
 					.args = { KVM_MSR_EXIT_REASON_FILTER } };
 
-	if (!vm_capability(vm, KVM_CAP_X86_USER_SPACE_MSR) || !vm_capability(vm, KVM_CAP_X86_MSR_FILTER))
+	if (!vm_capability(vm, KVM_CAP_X86_USER_SPACE_MSR) ||
+	    !vm_capability(vm, KVM_CAP_X86_MSR_FILTER))
 		return error_set(-ENOTSUP, "this host's KVM leaves no MSR to user space "
 					   "(KVM_CAP_X86_MSR_FILTER); it came with Linux 5.10");
 	return ioctl(vm->vm_fd, KVM_ENABLE_CAP, &exits)
@@ -43,11 +44,11 @@ int vm_filter_msrs(struct vm *vm, const struct msr_range *ranges, size_t count)
 		return error;
 	for (size_t i = 0; i < count; i++) {
 		assert(ranges[i].count <= MSR_RANGE_COUNT_MAX);
-		filter.ranges[i] =
-			(struct kvm_msr_filter_range){ .flags = KVM_MSR_FILTER_READ | KVM_MSR_FILTER_WRITE,
-						       .base = ranges[i].first,
-						       .nmsrs = ranges[i].count,
-						       .bitmap = denied };
+		filter.ranges[i] = (struct kvm_msr_filter_range){ .flags = KVM_MSR_FILTER_READ |
+									   KVM_MSR_FILTER_WRITE,
+								  .base = ranges[i].first,
+								  .nmsrs = ranges[i].count,
+								  .bitmap = denied };
 	}
 	return ioctl(vm->vm_fd, KVM_X86_SET_MSR_FILTER, &filter)
 		       ? failed("a filter of MSRs (KVM_X86_SET_MSR_FILTER)")

@@ -47,15 +47,16 @@ static int take_vcpus(struct reset_state *state, const struct vm *vm)
 	int error = msr_list_read(&list, vm->kvm_fd);
 
 	for (; !error && state->vcpu_count < vm->vcpu_count; state->vcpu_count++)
-		error = vcpu_state_take(&state->vcpus[state->vcpu_count], vm->vcpus[state->vcpu_count],
-					&list);
+		error = vcpu_state_take(&state->vcpus[state->vcpu_count],
+					vm->vcpus[state->vcpu_count], &list);
 	msr_list_free(&list);
 	return error;
 }
 
 int reset_state_take(struct reset_state **result, const struct vm *vm)
 {
-	struct reset_state *state = calloc(1, sizeof(*state) + vm->vcpu_count * sizeof(state->vcpus[0]));
+	struct reset_state *state =
+		calloc(1, sizeof(*state) + vm->vcpu_count * sizeof(state->vcpus[0]));
 	int error;
 
 	if (!state)

@@ -12,8 +12,8 @@
 struct reset_state;
 struct vm;
 
-/* Takes the state of VM, with all of its vCPUs, before any of them has run. -ENOMEM, the errors of the
- * ioctls. */
+/* Takes the state of VM, with all of its vCPUs, before any of them has run. -ENOMEM, the errors of
+ * the ioctls. */
 int reset_state_take(struct reset_state **state, const struct vm *vm);
 void reset_state_free(struct reset_state *state); /* NULL is a no-op */
 

@@ -22,12 +22,14 @@ static int find(int fd, const char *name, off_t *offset)
 	struct kvm_stats_header header;
 	struct named_descriptor entry;
 
-	if (pread(fd, &header, sizeof(header), 0) != sizeof(header) || header.name_size > NAME_MAX_SIZE)
+	if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
+	    header.name_size > NAME_MAX_SIZE)
 		return -ENOTSUP;
 	for (uint32_t i = 0; i < header.num_desc; i++) {
 		size_t size = sizeof(entry.descriptor) + header.name_size;
 
-		if (pread(fd, &entry, size, (off_t)(header.desc_offset + i * size)) != (ssize_t)size)
+		if (pread(fd, &entry, size, (off_t)(header.desc_offset + i * size)) !=
+		    (ssize_t)size)
 			return -ENOTSUP;
 		if (strncmp(entry.name, name, header.name_size) != 0)
 			continue;

@@ -18,7 +18,8 @@ struct vcpu_statistic {
  * would wait for KVM_RUN to end. -ENOTSUP without a message where this KVM
  * does not have it; STATISTIC can then be read and closed all the same.
  */
-int vcpu_statistic_open(struct vcpu_statistic *statistic, const struct vcpu *vcpu, const char *name);
+int vcpu_statistic_open(struct vcpu_statistic *statistic, const struct vcpu *vcpu,
+			const char *name);
 
 /* Its value now, 0 if there is none. Any thread, also while the vCPU runs. */
 uint64_t vcpu_statistic_read(const struct vcpu_statistic *statistic);

@@ -19,8 +19,8 @@ static int vcpu_offset(const struct vcpu *vcpu, uint64_t *offset)
 
 	if (!ioctl(vcpu->fd, KVM_GET_DEVICE_ATTR, &attribute))
 		return 0;
-	return error_set(-ENXIO, "this KVM does not tell the offset of vCPU %u's TSC: %s", vcpu->index,
-			 strerror(errno));
+	return error_set(-ENXIO, "this KVM does not tell the offset of vCPU %u's TSC: %s",
+			 vcpu->index, strerror(errno));
 }
 
 int vm_tsc_offset(const struct vm *vm, uint64_t *offset)

@@ -22,8 +22,8 @@ static int vcpu_failed(const struct vcpu *vcpu, const char *what)
 {
 	int error = errno;
 
-	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor", vcpu->index,
-			 what, strerror(error));
+	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor",
+			 vcpu->index, what, strerror(error));
 }
 
 static bool has_kernel_pmu(const struct vcpu *vcpu)
@@ -41,8 +41,9 @@ static int check_nested(struct cpuid_table *table, const struct vm *vm)
 			"this host's KVM does not let a guest run guests of its own: load kvm_intel or "
 			"kvm_amd with nested=1");
 	if (!vm_capability(vm, KVM_CAP_NESTED_STATE))
-		return error_set(-ENOTSUP, "this host's KVM does not tell when a guest of the guest runs "
-					   "(KVM_CAP_NESTED_STATE); it came with Linux 4.20");
+		return error_set(-ENOTSUP,
+				 "this host's KVM does not tell when a guest of the guest runs "
+				 "(KVM_CAP_NESTED_STATE); it came with Linux 4.20");
 	return 0;
 }
 
@@ -93,9 +94,10 @@ static int map_run(struct vcpu *vcpu, const struct vm *vm)
 static int start_sync_regs(struct vcpu *vcpu, const struct vm *vm)
 {
 	if ((vm_capability(vm, KVM_CAP_SYNC_REGS) & SYNC_REGS) != SYNC_REGS)
-		return error_set(-ENOTSUP,
-				 "this host's KVM has no KVM_CAP_SYNC_REGS, which samples are read by; "
-				 "it came with Linux 4.17");
+		return error_set(
+			-ENOTSUP,
+			"this host's KVM has no KVM_CAP_SYNC_REGS, which samples are read by; "
+			"it came with Linux 4.17");
 	if (ioctl(vcpu->fd, KVM_GET_REGS, &vcpu->run->s.regs.regs) ||
 	    ioctl(vcpu->fd, KVM_GET_SREGS, &vcpu->run->s.regs.sregs))
 		return vcpu_failed(vcpu, "its registers (KVM_GET_REGS)");
@@ -176,7 +178,8 @@ bool vcpu_runs_nested(const struct vcpu *vcpu)
 {
 	union {
 		struct kvm_nested_state head;
-		uint8_t room[sizeof(struct kvm_nested_state) + sizeof(struct kvm_vmx_nested_state_data)];
+		uint8_t room[sizeof(struct kvm_nested_state) +
+			     sizeof(struct kvm_vmx_nested_state_data)];
 	} state;
 
 	assert(vcpu_on_thread(vcpu));

@@ -43,7 +43,8 @@ enum vcpu_end {
  * destroy are called by vcpu_create() and vcpu_destroy(), the others on the vCPU's thread.
  */
 struct vcpu_pmu_operations {
-	/* KVM makes it from the host's counters, as far as it can: CPUID shows what KVM says of it. */
+	/* KVM makes it from the host's counters, as far as it can: CPUID shows what KVM says of it.
+	 */
 	bool by_kvm;
 	/* The vCPU is there, and is going to have TABLE as its CPUID: to be changed. An error ends
 	 * vcpu_create(). */
@@ -54,7 +55,8 @@ struct vcpu_pmu_operations {
 	/* RDMSR and WRMSR of what vm_filter_msrs() keeps from KVM. False: #GP(0). */
 	bool (*read_msr)(struct vcpu *vcpu, uint32_t index, uint64_t *value);
 	bool (*write_msr)(struct vcpu *vcpu, uint32_t index, uint64_t value);
-	/* INT3, with vcpu_set_software_breakpoints(). True if the instruction at RIP has been executed. */
+	/* INT3, with vcpu_set_software_breakpoints(). True if the instruction at RIP has been
+	 * executed. */
 	bool (*breakpoint)(struct vcpu *vcpu);
 	/* Before each KVM_RUN, and after each, before what it was left for is looked at. */
 	void (*enter)(struct vcpu *vcpu);
@@ -74,8 +76,8 @@ struct vcpu_handlers {
 	void (*sample)(void *context, struct vcpu *vcpu);
 	/* The guest was left for a kick, whoever wanted it; state as for sample. May be NULL. */
 	void (*kicked)(void *context, struct vcpu *vcpu);
-	/* KVM_EXIT_DEBUG, see run->debug.arch and vcpu_debug.h; state as for sample. May be NULL if none is
-	 * asked for. */
+	/* KVM_EXIT_DEBUG, see run->debug.arch and vcpu_debug.h; state as for sample. May be NULL if
+	 * none is asked for. */
 	void (*debug)(void *context, struct vcpu *vcpu);
 	/* The guest's PMU; NULL: it has none. */
 	const struct vcpu_pmu_operations *pmu;
@@ -88,21 +90,22 @@ struct vcpu {
 	int fd;
 	struct kvm_run *run; /* run_size bytes */
 	size_t run_size;
-	pthread_mutex_t lock;    /* of thread and thread_id: a kick never meets a thread that has left */
-	pthread_t thread;        /* valid while thread_id is set */
+	pthread_mutex_t
+		lock;     /* of thread and thread_id: a kick never meets a thread that has left */
+	pthread_t thread; /* valid while thread_id is set */
 	_Atomic pid_t thread_id; /* 0 while no thread runs it */
 	const struct vcpu_handlers *handlers;
 	atomic_bool stop;                 /* asked to end */
 	volatile uint32_t kicks;          /* signals that were no sample's; only on the thread */
 	volatile sig_atomic_t sample_due; /* set by the sample signal; only on the thread */
-	volatile uint64_t
-		sample_expirations; /* of the sampling clock, merged signals included; only on the thread */
-	enum vcpu_end asked_end;    /* by a handler on the thread, with end_asked */
+	volatile uint64_t sample_expirations; /* of the sampling clock, merged signals included;
+						 only on the thread */
+	enum vcpu_end asked_end;              /* by a handler on the thread, with end_asked */
 	bool end_asked;
 	uint64_t exits; /* returns of KVM_RUN other than by a kick */
 	void *sampler;  /* of vmm/sample, opaque here */
-	/* What KVM_SET_GUEST_DEBUG was last told, of vcpu_debug.c: the part of hardware breakpoints, and the
-	 * other. */
+	/* What KVM_SET_GUEST_DEBUG was last told, of vcpu_debug.c: the part of hardware
+	 * breakpoints, and the other. */
 	struct kvm_guest_debug debug;
 	bool software_breakpoints;
 	struct pmu_vcpu *pmu; /* of vmm/pmu, opaque here; NULL without */
@@ -123,8 +126,9 @@ void vcpu_destroy(struct vcpu *vcpu);
 enum vcpu_end vcpu_run(struct vcpu *vcpu);
 
 /*
- * KVM learns which thread runs the vCPU (kernel: virt/kvm/kvm_main.c, kvm_vcpu_ioctl()) from its KVM_RUN; by
- * this it knows the calling one before the guest runs. Before vcpu_run(), on the same thread.
+ * KVM learns which thread runs the vCPU (kernel: virt/kvm/kvm_main.c, kvm_vcpu_ioctl()) from its
+ * KVM_RUN; by this it knows the calling one before the guest runs. Before vcpu_run(), on the same
+ * thread.
  */
 void vcpu_tell_thread(struct vcpu *vcpu);
 
@@ -143,7 +147,8 @@ struct vcpu *vcpu_current(void);
 /* Is the caller the vCPU's thread (or has the vCPU none)? For assertions. */
 bool vcpu_on_thread(const struct vcpu *vcpu);
 
-/* Registers of the stopped vCPU, from sync regs at no cost, valid in handlers. On the vCPU's thread. */
+/* Registers of the stopped vCPU, from sync regs at no cost, valid in handlers. On the vCPU's
+ * thread. */
 const struct kvm_regs *vcpu_registers(struct vcpu *vcpu);
 const struct kvm_sregs *vcpu_special_registers(struct vcpu *vcpu);
 
@@ -151,8 +156,8 @@ const struct kvm_sregs *vcpu_special_registers(struct vcpu *vcpu);
 bool vcpu_is_halted(const struct vcpu *vcpu);
 
 /*
- * Is it in a guest that its guest runs, whose registers are then those of the vCPU? Asks KVM, a system call,
- * if the VM is one that may (struct vm, nested). On the vCPU's thread.
+ * Is it in a guest that its guest runs, whose registers are then those of the vCPU? Asks KVM, a
+ * system call, if the VM is one that may (struct vm, nested). On the vCPU's thread.
  */
 bool vcpu_runs_nested(const struct vcpu *vcpu);
 

@@ -22,8 +22,8 @@ static int failed(const struct vcpu *vcpu, const char *what)
 {
 	int error = errno;
 
-	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor", vcpu->index,
-			 what, strerror(error));
+	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor",
+			 vcpu->index, what, strerror(error));
 }
 
 /* Both parts together, with ONCE for the next entry alone. */
@@ -59,9 +59,10 @@ static int inject(struct vcpu *vcpu, uint32_t what, const char *name)
 	int error = set_both(vcpu, KVM_GUESTDBG_ENABLE | what);
 
 	if (error == -EBUSY)
-		return error_set(error,
-				 "vCPU %u: a %s of the guest's own came while another exception was pending",
-				 vcpu->index, name);
+		return error_set(
+			error,
+			"vCPU %u: a %s of the guest's own came while another exception was pending",
+			vcpu->index, name);
 	return error;
 }
 
@@ -103,7 +104,8 @@ size_t vcpu_read_virtual(struct vcpu *vcpu, uint64_t address, void *to, size_t s
 		if (part > size - done)
 			part = size - done;
 		if (ioctl(vcpu->fd, KVM_TRANSLATE, &translation) || !translation.valid ||
-		    memory_read(&vcpu->vm->memory, translation.physical_address, (uint8_t *)to + done, part))
+		    memory_read(&vcpu->vm->memory, translation.physical_address,
+				(uint8_t *)to + done, part))
 			break;
 		done += part;
 	}

@@ -46,7 +46,8 @@ int vcpu_inject_breakpoint(struct vcpu *vcpu);
 /* The same with a #DB, for which DR6 is set already. */
 int vcpu_inject_debug(struct vcpu *vcpu);
 
-/* DR0 to DR3, DR6 and DR7 as the guest sees them, whatever KVM_SET_GUEST_DEBUG has put in their place. */
+/* DR0 to DR3, DR6 and DR7 as the guest sees them, whatever KVM_SET_GUEST_DEBUG has put in their
+ * place. */
 int vcpu_get_debug_registers(struct vcpu *vcpu, struct kvm_debugregs *registers);
 int vcpu_set_debug_registers(struct vcpu *vcpu, const struct kvm_debugregs *registers);
 

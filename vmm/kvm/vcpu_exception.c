@@ -17,8 +17,9 @@ static int failed(const struct vcpu *vcpu, const char *what)
 {
 	int error = errno;
 
-	return error_set(-error, "vCPU %u: this host's KVM refused an exception of the guest's own (%s): %s",
-			 vcpu->index, what, strerror(error));
+	return error_set(
+		-error, "vCPU %u: this host's KVM refused an exception of the guest's own (%s): %s",
+		vcpu->index, what, strerror(error));
 }
 
 static int inject(struct vcpu *vcpu, uint8_t vector, bool has_error_code, uint32_t error_code)

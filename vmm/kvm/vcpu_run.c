@@ -44,9 +44,11 @@ static void on_sample(int signal, siginfo_t *information, void *context)
 
 void vcpu_signals_install(void)
 {
-	/* SA_RESTART: KVM_RUN returns all the same, and what handlers of exits do is not disturbed. */
+	/* SA_RESTART: KVM_RUN returns all the same, and what handlers of exits do is not disturbed.
+	 */
 	struct sigaction kick = { .sa_handler = on_kick, .sa_flags = SA_RESTART };
-	struct sigaction sample = { .sa_sigaction = on_sample, .sa_flags = SA_RESTART | SA_SIGINFO };
+	struct sigaction sample = { .sa_sigaction = on_sample,
+				    .sa_flags = SA_RESTART | SA_SIGINFO };
 
 	sigaction(VCPU_KICK_SIGNAL, &kick, NULL);
 	sigaction(VCPU_SAMPLE_SIGNAL, &sample, NULL);
@@ -78,7 +80,8 @@ static void dispatch_system_event(struct vcpu *vcpu)
 	}
 }
 
-/* What KVM would have told had the processor executed the instruction that was to be stepped over. */
+/* What KVM would have told had the processor executed the instruction that was to be stepped over.
+ */
 static void tell_step_done(struct vcpu *vcpu)
 {
 	vcpu->run->debug.arch = (struct kvm_debug_exit_arch){
@@ -129,11 +132,12 @@ static void dispatch_write_msr(struct vcpu *vcpu)
 	const struct vcpu_pmu_operations *pmu = vcpu->handlers->pmu;
 	struct kvm_run *run = vcpu->run;
 
-	run->msr.error = !pmu || !pmu->write_msr || !pmu->write_msr(vcpu, run->msr.index, run->msr.data);
+	run->msr.error =
+		!pmu || !pmu->write_msr || !pmu->write_msr(vcpu, run->msr.index, run->msr.data);
 }
 
-/* What the guest did that KVM leaves to us. The access of io, mmio and MSRs completes when KVM_RUN is next
- * entered. */
+/* What the guest did that KVM leaves to us. The access of io, mmio and MSRs completes when KVM_RUN
+ * is next entered. */
 static void dispatch_exit(struct vcpu *vcpu)
 {
 	struct kvm_run *run = vcpu->run;
@@ -144,8 +148,8 @@ static void dispatch_exit(struct vcpu *vcpu)
 		dispatch_io(vcpu);
 		break;
 	case KVM_EXIT_MMIO:
-		vcpu->handlers->mmio(vcpu->handlers->context, vcpu, run->mmio.phys_addr, run->mmio.is_write,
-				     run->mmio.data, run->mmio.len);
+		vcpu->handlers->mmio(vcpu->handlers->context, vcpu, run->mmio.phys_addr,
+				     run->mmio.is_write, run->mmio.data, run->mmio.len);
 		break;
 	case KVM_EXIT_X86_RDMSR:
 		dispatch_read_msr(vcpu);
@@ -217,7 +221,8 @@ static int enter_guest(struct vcpu *vcpu)
 static enum vcpu_end run_until_end(struct vcpu *vcpu)
 {
 	vcpu->end_asked = false;
-	/* A stop from before the thread was here has set immediate_exit: the first KVM_RUN returns for it. */
+	/* A stop from before the thread was here has set immediate_exit: the first KVM_RUN returns
+	 * for it. */
 	while (!vcpu->end_asked) {
 		int error = enter_guest(vcpu);
 
@@ -263,7 +268,8 @@ static void leave_thread(struct vcpu *vcpu)
 	pthread_mutex_unlock(&vcpu->lock);
 }
 
-/* immediate_exit stays: it may be of a stop that was asked for, too, and costs the first KVM_RUN only. */
+/* immediate_exit stays: it may be of a stop that was asked for, too, and costs the first KVM_RUN
+ * only. */
 void vcpu_tell_thread(struct vcpu *vcpu)
 {
 	assert(!atomic_load(&vcpu->thread_id));

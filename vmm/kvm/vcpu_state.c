@@ -16,24 +16,30 @@
 
 #define MSR_TSC 0x10 /* IA32_TIME_STAMP_COUNTER */
 
-/* An instruction that was left in the middle makes so many exits at most, before its vCPU is put back. */
+/* An instruction that was left in the middle makes so many exits at most, before its vCPU is put
+ * back. */
 #define EXITS_MAX 16
 
-/* In the order in which they are put back: later ones go by earlier ones, and KVM_SET_REGS drops events. */
+/* In the order in which they are put back: later ones go by earlier ones, and KVM_SET_REGS drops
+ * events. */
 static const struct part {
 	unsigned long get, put;
 	size_t offset;
 	const char *name;
 	int capability; /* 0: all have it */
 } parts[] = {
-	/* KVM_GET_MP_STATE also takes in an INIT or SIPI that waits: none is left for the time behind. */
-	{ KVM_GET_MP_STATE, KVM_SET_MP_STATE, offsetof(struct vcpu_state, mp_state), "MP_STATE", 0 },
+	/* KVM_GET_MP_STATE also takes in an INIT or SIPI that waits: none is left for the time
+	   behind. */
+	{ KVM_GET_MP_STATE, KVM_SET_MP_STATE, offsetof(struct vcpu_state, mp_state), "MP_STATE",
+	  0 },
 	{ KVM_GET_REGS, KVM_SET_REGS, offsetof(struct vcpu_state, registers), "REGS", 0 },
-	{ KVM_GET_SREGS, KVM_SET_SREGS, offsetof(struct vcpu_state, special_registers), "SREGS", 0 },
-	{ KVM_GET_XSAVE, KVM_SET_XSAVE, offsetof(struct vcpu_state, xsave), "XSAVE", KVM_CAP_XSAVE },
+	{ KVM_GET_SREGS, KVM_SET_SREGS, offsetof(struct vcpu_state, special_registers), "SREGS",
+	  0 },
+	{ KVM_GET_XSAVE, KVM_SET_XSAVE, offsetof(struct vcpu_state, xsave), "XSAVE",
+	  KVM_CAP_XSAVE },
 	{ KVM_GET_XCRS, KVM_SET_XCRS, offsetof(struct vcpu_state, xcrs), "XCRS", KVM_CAP_XCRS },
-	{ KVM_GET_DEBUGREGS, KVM_SET_DEBUGREGS, offsetof(struct vcpu_state, debug_registers), "DEBUGREGS",
-	  KVM_CAP_DEBUGREGS },
+	{ KVM_GET_DEBUGREGS, KVM_SET_DEBUGREGS, offsetof(struct vcpu_state, debug_registers),
+	  "DEBUGREGS", KVM_CAP_DEBUGREGS },
 	{ KVM_GET_LAPIC, KVM_SET_LAPIC, offsetof(struct vcpu_state, lapic), "LAPIC", 0 },
 };
 
@@ -41,8 +47,8 @@ static int refused(const struct vcpu *vcpu, const char *what)
 {
 	int error = errno;
 
-	return error_set(-error, "vCPU %u can not be reset: this host's KVM refused KVM_%s: %s", vcpu->index,
-			 what, strerror(error));
+	return error_set(-error, "vCPU %u can not be reset: this host's KVM refused KVM_%s: %s",
+			 vcpu->index, what, strerror(error));
 }
 
 static bool has_part(const struct vcpu *vcpu, const struct part *part)
@@ -67,7 +73,8 @@ int msr_list_read(struct msr_list *list, int kvm_fd)
 	*list = (struct msr_list){ 0 };
 	/* E2BIG says how many there are. */
 	if (!ioctl(kvm_fd, KVM_GET_MSR_INDEX_LIST, &count) || errno != E2BIG)
-		return error_set(-EIO, "this host's KVM does not tell its MSRs (KVM_GET_MSR_INDEX_LIST)");
+		return error_set(-EIO,
+				 "this host's KVM does not tell its MSRs (KVM_GET_MSR_INDEX_LIST)");
 	all = calloc(1, sizeof(*all) + count.nmsrs * sizeof(all->indices[0]));
 	list->indices = calloc(count.nmsrs, sizeof(list->indices[0]));
 	if (all && list->indices) {
@@ -157,8 +164,8 @@ static void put_msrs(const struct vcpu_state *state, const struct vcpu *vcpu)
 
 		if (!msr_get(vcpu->fd, msr->index, &value) && value != msr->data &&
 		    msr_set(vcpu->fd, msr->index, msr->data))
-			log_debug("vCPU %u: MSR %#x stays %#llx over the reset", vcpu->index, msr->index,
-				  (unsigned long long)value);
+			log_debug("vCPU %u: MSR %#x stays %#llx over the reset", vcpu->index,
+				  msr->index, (unsigned long long)value);
 	}
 }
 

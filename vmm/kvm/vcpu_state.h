@@ -16,7 +16,8 @@ struct msr_list {
 };
 
 struct vcpu_state {
-	struct kvm_nested_state nested; /* outside of all guests of the guest; with struct vm's nested */
+	struct kvm_nested_state
+		nested; /* outside of all guests of the guest; with struct vm's nested */
 	struct kvm_mp_state mp_state;
 	struct kvm_regs registers;
 	struct kvm_sregs special_registers;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The virtual machine: /dev/kvm, the VM with its in-kernel irqchip, its RAM as memslots, interrupt lines. */
+/* The virtual machine: /dev/kvm, the VM with its in-kernel irqchip, its RAM as memslots, interrupt
+ * lines. */
 #ifndef KVMSCOPE_KVM_VM_H
 #define KVMSCOPE_KVM_VM_H
 
@@ -22,9 +23,9 @@ struct vm {
 	struct rdpmc_traps *rdpmc_traps; /* of vmm/pmu, opaque here; NULL without */
 	struct vcpu *vcpus[VM_CPUS_MAX]; /* owned; vcpu_count of them */
 	unsigned int vcpu_count;
-	bool nested;       /* the guest may run guests of its own; set before the first vcpu_create() */
-	unsigned int cpus; /* that the guest is told of, 1 to VM_CPUS_MAX: 1, or set before the first
-			      vcpu_create() */
+	bool nested; /* the guest may run guests of its own; set before the first vcpu_create() */
+	unsigned int cpus; /* that the guest is told of, 1 to VM_CPUS_MAX: 1, or set before the
+			      first vcpu_create() */
 };
 
 /*

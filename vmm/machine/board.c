@@ -33,8 +33,10 @@ static void init_registers(struct board *board, struct vm *vm, const struct boar
 	rtc_init(&board->rtc, NULL);
 	acpi_pm_init(&board->acpi_pm, &pm, line_of(vm, ACPI_SCI_GSI));
 	board->i8042 = (struct i8042){ .reset = events->reset, .context = events->context };
-	board->debug_exit = (struct debug_exit){ .exit = events->debug_exit, .context = events->context };
-	board->pvpanic = (struct pvpanic){ .panic = events->panic, .context = events->panic_context };
+	board->debug_exit =
+		(struct debug_exit){ .exit = events->debug_exit, .context = events->context };
+	board->pvpanic =
+		(struct pvpanic){ .panic = events->panic, .context = events->panic_context };
 	board->has_registers = true;
 }
 
@@ -79,23 +81,28 @@ static int add_virtio(struct board *board, struct virtio_device *device)
 	uint64_t gpa = BOARD_VIRTIO_START + index * BOARD_VIRTIO_STRIDE;
 
 	board->virtio[index] = device;
-	board->virtio_places[index] =
-		(struct acpi_virtio_device){ .gpa = gpa, .size = VIRTIO_MMIO_SIZE, .gsi = device->line.gsi };
+	board->virtio_places[index] = (struct acpi_virtio_device){ .gpa = gpa,
+								   .size = VIRTIO_MMIO_SIZE,
+								   .gsi = device->line.gsi };
 	return virtio_mmio_add(device, &board->bus, gpa);
 }
 
 static int add_disk(struct board *board, struct vm *vm, const struct machine_disk *disk)
 {
 	char id[21]; /* the device copies it */
-	struct virtio_blk_options options = { .path = disk->path, .read_only = disk->read_only, .id = id };
+	struct virtio_blk_options options = { .path = disk->path,
+					      .read_only = disk->read_only,
+					      .id = id };
 	struct virtio_device *device;
 	int error;
 
 	if (board->virtio_count == BOARD_VIRTIO_MAX)
-		return error_set(-ENOSPC, "no place for the disk %s: there can be %d virtio devices",
+		return error_set(-ENOSPC,
+				 "no place for the disk %s: there can be %d virtio devices",
 				 disk->path, BOARD_VIRTIO_MAX);
 	snprintf(id, sizeof(id), "kvmscope-%zu", board->virtio_count);
-	error = virtio_blk_create(&device, &options, &vm->memory, board->loop, next_virtio_line(board, vm));
+	error = virtio_blk_create(&device, &options, &vm->memory, board->loop,
+				  next_virtio_line(board, vm));
 	return error ? error : add_virtio(board, device);
 }
 
@@ -121,13 +128,14 @@ static int add_entropy(struct board *board, struct vm *vm)
 {
 	struct virtio_rng_options options = { 0 };
 	struct virtio_device *device;
-	int error =
-		virtio_rng_create(&device, &options, &vm->memory, board->loop, next_virtio_line(board, vm));
+	int error = virtio_rng_create(&device, &options, &vm->memory, board->loop,
+				      next_virtio_line(board, vm));
 
 	return error ? error : add_virtio(board, device);
 }
 
-static int add_virtio_devices(struct board *board, struct vm *vm, const struct machine_options *options)
+static int add_virtio_devices(struct board *board, struct vm *vm,
+			      const struct machine_options *options)
 {
 	int error = add_agent_port(board, vm, options);
 

@@ -38,7 +38,8 @@ static const struct {
 	{ "kvm.kernel_speed", "guest kernel code runs natively", probe_kernel_speed, true, IN_VM,
 	  "Guest kernels are interpreted, one instruction at a time: Linux does not boot; only guest code at CPL3 "
 	  "runs at full speed." },
-	{ "kvm.instructions", "instructions of guest kernels", probe_kernel_instructions, true, IN_VM,
+	{ "kvm.instructions", "instructions of guest kernels", probe_kernel_instructions, true,
+	  IN_VM,
 	  "Linux stops at the first instruction that this KVM does not know, with KVM_EXIT_INTERNAL_ERROR." },
 	{ "kvm.system_call", "system calls of guest programs", probe_system_call, true, IN_VM,
 	  "Programs in the guest can not call its kernel: Linux reaches its first process at most." },
@@ -72,8 +73,8 @@ static const struct {
 	  "VMs of others can not be sampled inside the kernel; each sample stops the vCPU." },
 	{ "attach.btf", "types of the running kernel (BTF)", probe_btf, false, ON_HOST,
 	  "BPF programs can not find the vCPU's registers in this kernel." },
-	{ "attach.process_memory", "memory of other processes", probe_process_memory, false, ON_HOST,
-	  "Guests of other VMMs can not be symbolized: their memory can not be read." },
+	{ "attach.process_memory", "memory of other processes", probe_process_memory, false,
+	  ON_HOST, "Guests of other VMMs can not be symbolized: their memory can not be read." },
 	{ "libvirt.daemon", "libvirt daemon", probe_libvirt, false, ON_HOST,
 	  "VMs of libvirt can not be found by name." },
 	{ "libvirt.hooks", "libvirt hooks", probe_libvirt_hooks, false, ON_HOST,
@@ -137,14 +138,15 @@ void probe_run(probe *run, struct probe_row *row, int timeout_ms)
 	if (!ended)
 		probe_tell(row, PROBE_NO, "no answer within %d ms", timeout_ms);
 	else if (WIFSIGNALED(status))
-		probe_tell(row, PROBE_NO, "the attempt was killed: %s", strsignal(WTERMSIG(status)));
+		probe_tell(row, PROBE_NO, "the attempt was killed: %s",
+			   strsignal(WTERMSIG(status)));
 }
 
 /* Children fill the rows. */
 static struct probe_row *shared_rows(size_t count)
 {
-	struct probe_row *rows =
-		mmap(NULL, count * sizeof(*rows), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct probe_row *rows = mmap(NULL, count * sizeof(*rows), PROT_READ | PROT_WRITE,
+				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (rows != MAP_FAILED)
 		return rows;

@@ -28,7 +28,8 @@ struct probe_row {
 	const char *lost;  /* what can not be had where the row is not PROBE_YES; a sentence */
 	const char *takes; /* the rights that it takes; NULL: not told */
 	bool for_linux;    /* without it no Linux guest runs */
-	bool untried;      /* it needs a VM, and none can be made: PROBE_NO, and the first row says why */
+	bool untried; /* it needs a VM, and none can be made: PROBE_NO, and the first row says why
+		       */
 	enum probe_state state;
 	char detail[PROBE_DETAIL_SIZE]; /* what was measured or why it failed */
 	unsigned int works;             /* of the debug probes: PROBE_IN_KERNEL, PROBE_IN_USER */

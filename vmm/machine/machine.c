@@ -63,7 +63,8 @@ static void end_machine(struct machine *machine, enum vcpu_end end, const char *
 
 static bool end_is_error(enum vcpu_end end)
 {
-	return end == VCPU_END_SHUTDOWN || end == VCPU_END_INTERNAL_ERROR || end == VCPU_END_HOST_ERROR;
+	return end == VCPU_END_SHUTDOWN || end == VCPU_END_INTERNAL_ERROR ||
+	       end == VCPU_END_HOST_ERROR;
 }
 
 static void *run_vcpu_thread(void *argument)
@@ -84,14 +85,16 @@ static void *run_vcpu_thread(void *argument)
 	return NULL;
 }
 
-static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
+		  unsigned int size)
 {
 	struct machine *machine = context;
 
 	bus_dispatch(&machine->board.bus, BUS_PORT, port, write, data, size);
 }
 
-static void on_mmio(void *context, struct vcpu *vcpu, uint64_t gpa, bool write, void *data, unsigned int size)
+static void on_mmio(void *context, struct vcpu *vcpu, uint64_t gpa, bool write, void *data,
+		    unsigned int size)
 {
 	struct machine *machine = context;
 

@@ -4,8 +4,8 @@
  * it, devices on their bus, a thread for each vCPU and one for the devices.
  *
  * machine_create() -> machine_start() -> machine_wait() -> machine_destroy(),
- * all on the main thread; machine_reset() leads from the third back to the second. machine_stop() and
- * machine_power_button() may be called on any thread but the vCPUs' between create and destroy.
+ * all on the main thread; machine_reset() leads from the third back to the second. machine_stop()
+ * and machine_power_button() may be called on any thread but the vCPUs' between create and destroy.
  */
 #ifndef KVMSCOPE_MACHINE_MACHINE_H
 #define KVMSCOPE_MACHINE_MACHINE_H
@@ -61,11 +61,13 @@ struct machine_options {
 	int console_output, console_input;
 	size_t (*console_filter)(void *context, uint8_t *bytes, size_t size);
 	void *console_filter_context;
-	/* Each line printed on it, on the vCPU's thread that printed it; must be quick. May be NULL. */
+	/* Each line printed on it, on the vCPU's thread that printed it; must be quick. May be
+	 * NULL. */
 	void (*console_line)(void *context, const char *line);
 	void *console_line_context;
 
-	/* The guest says that its kernel panics (vmm/devices/pvpanic.h). On the vCPU's thread that does. */
+	/* The guest says that its kernel panics (vmm/devices/pvpanic.h). On the vCPU's thread that
+	 * does. */
 	void (*panic)(void *context, bool crash_kernel);
 	void *panic_context;
 
@@ -79,7 +81,8 @@ struct machine_result {
 	char message[ERROR_MESSAGE_SIZE]; /* why, with the ends that are errors; else "" */
 };
 
-/* Builds everything and loads the kernel; nothing runs yet. The errors of the parts, each with its message.
+/* Builds everything and loads the kernel; nothing runs yet. The errors of the parts, each with its
+ * message.
  */
 int machine_create(struct machine **machine, const struct machine_options *options);
 
@@ -93,17 +96,20 @@ int machine_end_fd(const struct machine *machine);
 void machine_wait(struct machine *machine, struct machine_result *result);
 
 /*
- * After machine_wait() with VCPU_END_RESET: the machine becomes as machine_create() made it, with empty
- * memory and the kernel loaded anew from its file; machine_start() starts it. What is
- * connected to it stays so: console, disks, the agent's port. -ENOTSUP without machine_options.resets,
- * and the errors of loading and of KVM, after which it can only be destroyed.
+ * After machine_wait() with VCPU_END_RESET: the machine becomes as machine_create() made it, with
+ * empty memory and the kernel loaded anew from its file; machine_start() starts it. What is
+ * connected to it stays so: console, disks, the agent's port. -ENOTSUP without
+ * machine_options.resets, and the errors of loading and of KVM, after which it can only be
+ * destroyed.
  */
 int machine_reset(struct machine *machine);
 
-/* Ends the guest where it stands: VCPU_END_STOPPED, unless it has ended already. Returns at once. */
+/* Ends the guest where it stands: VCPU_END_STOPPED, unless it has ended already. Returns at once.
+ */
 void machine_stop(struct machine *machine);
 
-/* Presses the ACPI power button. False where the guest has not asked for its event: nobody will react. */
+/* Presses the ACPI power button. False where the guest has not asked for its event: nobody will
+ * react. */
 bool machine_power_button(struct machine *machine);
 
 /* The VM, for guest views and statistics. Owned by the machine. */

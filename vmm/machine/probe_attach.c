@@ -91,7 +91,8 @@ static int connect_to(const char *path)
 
 void probe_libvirt(struct probe_row *row)
 {
-	static const char *const sockets[] = { "/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock" };
+	static const char *const sockets[] = { "/run/libvirt/virtqemud-sock",
+					       "/run/libvirt/libvirt-sock" };
 	int error = 0;
 
 	for (size_t i = 0; i < sizeof(sockets) / sizeof(sockets[0]); i++) {
@@ -115,7 +116,8 @@ void probe_libvirt_hooks(struct probe_row *row)
 	if (fd >= 0 || (errno == EOPNOTSUPP && !access(HOOKS, W_OK)))
 		probe_tell(row, PROBE_YES, HOOKS " is there and can be written");
 	else if (errno == ENOENT && !access(LIBVIRT, W_OK))
-		probe_tell(row, PROBE_YES, "there is no " HOOKS " yet; kvmscope libvirt install makes it");
+		probe_tell(row, PROBE_YES,
+			   "there is no " HOOKS " yet; kvmscope libvirt install makes it");
 	else if (errno == ENOENT)
 		probe_tell(row, PROBE_NO, "there is no " HOOKS "; libvirt is not installed");
 	else

@@ -7,8 +7,8 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "vmm/machine/probe_list.h"
 #include "vmm/machine/probe_guest.h"
+#include "vmm/machine/probe_list.h"
 
 /*
  * Guest kernel code counts as interpreted where it is slow both in the
@@ -59,7 +59,8 @@ static double loop_rate(int cpl)
 	return rate;
 }
 
-/* The best of some attempts: a busy host, or the first translation of an emulated one, make single ones slow.
+/* The best of some attempts: a busy host, or the first translation of an emulated one, make single
+ * ones slow.
  */
 static double best_rate(int cpl)
 {
@@ -92,7 +93,8 @@ void probe_kernel_speed(struct probe_row *row)
 
 enum cpuid_register { EAX, EBX, ECX, EDX };
 
-/* An instruction that Linux uses in kernel mode, and the CPUID bit that promises it (leaf 0: always there).
+/* An instruction that Linux uses in kernel mode, and the CPUID bit that promises it (leaf 0: always
+ * there).
  */
 struct instruction {
 	const char *name;
@@ -121,7 +123,13 @@ static const struct instruction instructions[] = {
 	{ "STAC", 7, EBX, 20, 0, 3, { 0x0f, 0x01, 0xcb } },
 	{ "CLAC", 7, EBX, 20, 0, 3, { 0x0f, 0x01, 0xca } },
 	{ "POPCNT", 1, ECX, 23, 0, 4, { 0xf3, 0x0f, 0xb8, 0xc1 } },
-	{ "CMPXCHG16B", 1, ECX, 13, 0, 9, { 0xbf, 0x00, 0x00, 0x01, 0x00, 0x48, 0x0f, 0xc7, 0x0f } },
+	{ "CMPXCHG16B",
+	  1,
+	  ECX,
+	  13,
+	  0,
+	  9,
+	  { 0xbf, 0x00, 0x00, 0x01, 0x00, 0x48, 0x0f, 0xc7, 0x0f } },
 };
 
 #define INSTRUCTIONS (sizeof(instructions) / sizeof(instructions[0]))
@@ -156,7 +164,9 @@ static int is_promised(const struct instruction *instruction)
 	error = guest_cpuid(instruction->leaf, &regs);
 	if (error)
 		return error;
-	value = instruction->where == EBX ? regs.rbx : instruction->where == ECX ? regs.rcx : regs.rdx;
+	value = instruction->where == EBX   ? regs.rbx
+		: instruction->where == ECX ? regs.rcx
+					    : regs.rdx;
 	return value >> instruction->bit & 1;
 }
 
@@ -167,7 +177,8 @@ static int add_cr4(struct probe_vm *vm, uint64_t bits)
 	if (ioctl(vm->vcpu_fd, KVM_GET_SREGS, &sregs))
 		return error_set(-errno, "KVM_GET_SREGS: %m");
 	sregs.cr4 |= bits;
-	return ioctl(vm->vcpu_fd, KVM_SET_SREGS, &sregs) ? error_set(-errno, "KVM_SET_SREGS: %m") : 0;
+	return ioctl(vm->vcpu_fd, KVM_SET_SREGS, &sregs) ? error_set(-errno, "KVM_SET_SREGS: %m")
+							 : 0;
 }
 
 /* 1 if the guest comes behind it, 0 if not, a negative errno; not promised counts as works. */
@@ -207,8 +218,8 @@ void probe_kernel_instructions(struct probe_row *row)
 			return;
 		}
 		if (works == 0)
-			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing), "%s%s",
-				 *missing ? ", " : "", instructions[i].name);
+			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing),
+				 "%s%s", *missing ? ", " : "", instructions[i].name);
 	}
 	if (*missing)
 		probe_tell(row, PROBE_NO, "this KVM does not run at CPL0: %s", missing);
@@ -275,7 +286,8 @@ void probe_system_call(struct probe_row *row)
 	if (probe_vm_run(&vm) < 0)
 		probe_tell(row, PROBE_NO, "%s", error_message());
 	else if (!probe_vm_ended(&vm) || probe_vm_value(&vm) != PROBE_HANDLER_VALUE)
-		probe_tell(row, PROBE_NO, "IRETQ to CPL3 and SYSCALL end with %s", probe_vm_exit(&vm));
+		probe_tell(row, PROBE_NO, "IRETQ to CPL3 and SYSCALL end with %s",
+			   probe_vm_exit(&vm));
 	else
 		probe_tell(row, PROBE_YES, "IRETQ to CPL3, SYSCALL back to CPL0");
 }

@@ -4,8 +4,8 @@
 #include <sys/ioctl.h>
 
 #include "shared/error.h"
-#include "vmm/machine/probe_list.h"
 #include "vmm/machine/probe_guest.h"
+#include "vmm/machine/probe_list.h"
 
 /* DR7: breakpoint 0 globally on; its type (execute, or write 4 bytes); SDM volume 3, 18.2.4. */
 #define DR7_ENABLE_0 0x402ull
@@ -18,7 +18,8 @@ struct attempt {
 	uint64_t expected_pc;
 };
 
-/* Does the guest stop where it should, at CPL? A negative errno with its message where it can not be tried.
+/* Does the guest stop where it should, at CPL? A negative errno with its message where it can not
+ * be tried.
  */
 static int stops(const struct attempt *attempt, int cpl)
 {
@@ -49,7 +50,8 @@ static void tell(struct probe_row *row, const struct attempt *attempt)
 		   kernel && user > 0   ? PROBE_YES
 		   : kernel || user > 0 ? PROBE_PARTLY
 					: PROBE_NO,
-		   "kernel code: %s, user code: %s", kernel ? "yes" : "no", user > 0 ? "yes" : "no");
+		   "kernel code: %s, user code: %s", kernel ? "yes" : "no",
+		   user > 0 ? "yes" : "no");
 }
 
 void probe_breakpoint(struct probe_row *row)
@@ -72,7 +74,8 @@ void probe_watchpoint(struct probe_row *row)
 		.code = { 0xbb, 0x00, 0x00, 0x01, 0x00, 0x89, 0x03, 0x90, PROBE_END },
 		.size = 11,
 		.debug = { .control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
-			   .arch.debugreg = { [0] = PROBE_DATA, [7] = DR7_ENABLE_0 | DR7_WRITE_4 } },
+			   .arch.debugreg = { [0] = PROBE_DATA,
+					      [7] = DR7_ENABLE_0 | DR7_WRITE_4 } },
 		.expected_pc = PROBE_CODE + 7,
 	};
 

@@ -45,11 +45,11 @@
 static const uint64_t gdt[] = {
 	0,
 	0,
-	0x00af9b000000ffff,             /* 0x10: 64-bit code */
-	0x00cf93000000ffff,             /* 0x18: data */
-	0x00cffb000000ffff,             /* 0x20: 32-bit user code, which SYSRET's scheme wants first */
-	0x00cff3000000ffff,             /* 0x28: user data */
-	0x00affb000000ffff,             /* 0x30: 64-bit user code */
+	0x00af9b000000ffff, /* 0x10: 64-bit code */
+	0x00cf93000000ffff, /* 0x18: data */
+	0x00cffb000000ffff, /* 0x20: 32-bit user code, which SYSRET's scheme wants first */
+	0x00cff3000000ffff, /* 0x28: user data */
+	0x00affb000000ffff, /* 0x30: 64-bit user code */
 	0x00008b0000000067 | TSS << 16, /* 0x38: busy 64-bit TSS */
 	0,
 };
@@ -134,7 +134,8 @@ static int create_memory(struct probe_vm *vm)
 {
 	struct kvm_userspace_memory_region region = { .memory_size = MEMORY_SIZE };
 
-	vm->memory = mmap(NULL, MEMORY_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	vm->memory =
+		mmap(NULL, MEMORY_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (vm->memory == MAP_FAILED)
 		return error_set(-errno, "no memory for a VM: %m");
 	region.userspace_addr = (uintptr_t)vm->memory;
@@ -178,7 +179,8 @@ int probe_vm_create(struct probe_vm *vm)
 	if (vm->kvm_fd < 0) {
 		int error = errno;
 
-		return error_set(-error, "/dev/kvm can not be opened: %s%s", strerror(error), advice(error));
+		return error_set(-error, "/dev/kvm can not be opened: %s%s", strerror(error),
+				 advice(error));
 	}
 	vm->vm_fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
 	if (vm->vm_fd < 0)
@@ -201,7 +203,8 @@ int probe_vm_start(struct probe_vm *vm, const void *code, size_t size, int cpl)
 	error = set_special_registers(vm, cpl);
 	if (!error)
 		error = set_registers(vm, cpl);
-	return error ? error_set(error, "the vCPU's registers can not be set: %s", strerror(-error)) : 0;
+	return error ? error_set(error, "the vCPU's registers can not be set: %s", strerror(-error))
+		     : 0;
 }
 
 int probe_vm_open(struct probe_vm *vm, const void *code, size_t size, int cpl)

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "vmm/machine/probe_list.h"
 #include "vmm/machine/probe_guest.h"
+#include "vmm/machine/probe_list.h"
 
 static const uint8_t end_at_once[] = { PROBE_END };
 static const uint8_t spin[] = { 0xeb, 0xfe }; /* jmp to itself */
@@ -99,7 +99,8 @@ void probe_kvm_flavour(struct probe_row *row)
 	if (module)
 		probe_tell(row, PROBE_YES, "module %s; the CPU has %s", module, cpu_extension());
 	else
-		probe_tell(row, PROBE_PARTLY, "no module of a known name; the CPU has %s", cpu_extension());
+		probe_tell(row, PROBE_PARTLY, "no module of a known name; the CPU has %s",
+			   cpu_extension());
 }
 
 void probe_kvm_irqchip(struct probe_row *row)
@@ -124,8 +125,9 @@ void probe_kvm_irqchip(struct probe_row *row)
 		probe_tell(row, PROBE_NO, "KVM_IRQ_LINE: %m");
 	else
 		probe_tell(row, PROBE_YES, "LAPIC, IOAPIC, PIC and PIT in the kernel%s",
-			   probe_vm_capability(&vm, KVM_CAP_TSC_DEADLINE_TIMER) ? ", TSC deadline timer"
-										: "");
+			   probe_vm_capability(&vm, KVM_CAP_TSC_DEADLINE_TIMER)
+				   ? ", TSC deadline timer"
+				   : "");
 }
 
 /* mov al, dl; end: the value comes in through the shared registers and goes out by the port. */
@@ -155,7 +157,8 @@ void probe_kvm_sync_regs(struct probe_row *row)
 		 (vm.run->s.regs.regs.rax & 0xff) != 0x5a)
 		probe_tell(row, PROBE_NO, "registers do not come through");
 	else
-		probe_tell(row, PROBE_YES, "%s%s%s", "general", mask & KVM_SYNC_X86_SREGS ? ", special" : "",
+		probe_tell(row, PROBE_YES, "%s%s%s", "general",
+			   mask & KVM_SYNC_X86_SREGS ? ", special" : "",
 			   mask & KVM_SYNC_X86_EVENTS ? " and events" : "");
 }
 
@@ -199,7 +202,8 @@ void probe_kvm_kick(struct probe_row *row)
 		probe_tell(row, PROBE_NO, "a signal ends KVM_RUN with %s",
 			   result ? strerror(errno) : probe_vm_exit(&vm));
 	else
-		probe_tell(row, PROBE_YES, "by immediate_exit before entry, by a signal in the guest");
+		probe_tell(row, PROBE_YES,
+			   "by immediate_exit before entry, by a signal in the guest");
 }
 
 #define FILTERED_MSR   0x186u /* IA32_PERFEVTSEL0 */
@@ -228,8 +232,9 @@ static int filter_msr(const struct probe_vm *vm)
 /* mov ecx, FILTERED_MSR; rdmsr; end */
 void probe_msr_filter(struct probe_row *row)
 {
-	static const uint8_t code[] = { 0xb9,     FILTERED_MSR & 0xff, FILTERED_MSR >> 8, 0, 0, 0x0f, 0x32,
-					PROBE_END };
+	static const uint8_t code[] = {
+		0xb9, FILTERED_MSR & 0xff, FILTERED_MSR >> 8, 0, 0, 0x0f, 0x32, PROBE_END
+	};
 	struct probe_vm vm;
 
 	if (probe_vm_create(&vm) || filter_msr(&vm) || probe_vm_start(&vm, code, sizeof(code), 0) ||
@@ -238,7 +243,8 @@ void probe_msr_filter(struct probe_row *row)
 		return;
 	}
 	if (vm.run->exit_reason != KVM_EXIT_X86_RDMSR || vm.run->msr.index != FILTERED_MSR) {
-		probe_tell(row, PROBE_NO, "reading a filtered MSR ends with %s", probe_vm_exit(&vm));
+		probe_tell(row, PROBE_NO, "reading a filtered MSR ends with %s",
+			   probe_vm_exit(&vm));
 		return;
 	}
 	vm.run->msr.data = FILTERED_VALUE;
@@ -246,5 +252,6 @@ void probe_msr_filter(struct probe_row *row)
 	if (probe_vm_run(&vm) < 0 || !probe_vm_ended(&vm) || probe_vm_value(&vm) != FILTERED_VALUE)
 		probe_tell(row, PROBE_NO, "the answer to a filtered read does not reach the guest");
 	else
-		probe_tell(row, PROBE_YES, "a read of MSR %#x was answered by user space", FILTERED_MSR);
+		probe_tell(row, PROBE_YES, "a read of MSR %#x was answered by user space",
+			   FILTERED_MSR);
 }

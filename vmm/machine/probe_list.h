@@ -5,7 +5,8 @@
 
 #include "vmm/machine/host_probe.h"
 
-/* Fills state and detail of its row. In a child process of its own, which may be killed at any moment. */
+/* Fills state and detail of its row. In a child process of its own, which may be killed at any
+ * moment. */
 typedef void probe(struct probe_row *row);
 
 /* Sets the row's state and its detail. */

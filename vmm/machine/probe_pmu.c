@@ -12,8 +12,8 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "vmm/machine/probe_list.h"
 #include "vmm/machine/probe_guest.h"
+#include "vmm/machine/probe_list.h"
 
 static int perf_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
@@ -64,20 +64,22 @@ static int send_signals(int fd)
 {
 	const struct sigaction action = { .sa_handler = count_tick, .sa_flags = SA_RESTART };
 
-	if (sigaction(SIGIO, &action, NULL) || fcntl(fd, F_SETOWN, getpid()) || fcntl(fd, F_SETFL, O_ASYNC) ||
-	    ioctl(fd, PERF_EVENT_IOC_REFRESH, 1000))
+	if (sigaction(SIGIO, &action, NULL) || fcntl(fd, F_SETOWN, getpid()) ||
+	    fcntl(fd, F_SETFL, O_ASYNC) || ioctl(fd, PERF_EVENT_IOC_REFRESH, 1000))
 		return -errno;
 	return 0;
 }
 
 void probe_cpu_clock(struct probe_row *row)
 {
-	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE,
-					.config = PERF_COUNT_SW_CPU_CLOCK,
-					.sample_period = NS_PER_S / CLOCK_HZ,
-					.sample_type = PERF_SAMPLE_IP,
-					.wakeup_events = 1,
-					.disabled = 1 }; /* kernel mode too: there a guest is interrupted */
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period = NS_PER_S / CLOCK_HZ,
+		.sample_type = PERF_SAMPLE_IP,
+		.wakeup_events = 1,
+		.disabled = 1
+	}; /* kernel mode too: there a guest is interrupted */
 	int fd = perf_open(&attr, 0, -1);
 
 	if (fd < 0 || send_signals(fd)) {
@@ -86,10 +88,11 @@ void probe_cpu_clock(struct probe_row *row)
 	}
 	burn(CLOCK_MS);
 	if (ticks == 0)
-		probe_tell(row, PROBE_NO, "no signal in %d ms of CPU time at %d Hz", CLOCK_MS, CLOCK_HZ);
-	else
-		probe_tell(row, PROBE_YES, "%d signals in %d ms of CPU time at %d Hz", (int)ticks, CLOCK_MS,
+		probe_tell(row, PROBE_NO, "no signal in %d ms of CPU time at %d Hz", CLOCK_MS,
 			   CLOCK_HZ);
+	else
+		probe_tell(row, PROBE_YES, "%d signals in %d ms of CPU time at %d Hz", (int)ticks,
+			   CLOCK_MS, CLOCK_HZ);
 }
 
 static int paranoid_level(void)
@@ -106,13 +109,16 @@ static int paranoid_level(void)
 
 void probe_perf_permission(struct probe_row *row)
 {
-	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_CPU_CLOCK };
+	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE,
+					.config = PERF_COUNT_SW_CPU_CLOCK };
 	int level = paranoid_level();
 
 	if (perf_open(&attr, -1, 0) < 0)
-		probe_tell(row, PROBE_NO, "perf_event_open of CPU 0: %m; perf_event_paranoid is %d", level);
+		probe_tell(row, PROBE_NO, "perf_event_open of CPU 0: %m; perf_event_paranoid is %d",
+			   level);
 	else
-		probe_tell(row, PROBE_YES, "CPU 0 can be sampled, kernel included; perf_event_paranoid is %d",
+		probe_tell(row, PROBE_YES,
+			   "CPU 0 can be sampled, kernel included; perf_event_paranoid is %d",
 			   level);
 }
 
@@ -125,7 +131,8 @@ struct counter {
 static const struct counter intel_counter = { "Intel architectural", 0x186, 0xc1, 0x38f };
 static const struct counter amd_counter = { "AMD", 0xc0010000, 0xc0010004, 0 };
 
-#define COUNT_INSTRUCTIONS 0x004300c0u /* event 0xc0, user and kernel, enabled: the same on both */
+#define COUNT_INSTRUCTIONS 0x004300c0u /* event 0xc0, user and kernel, enabled: the same on both   \
+					*/
 
 static bool is_intel(struct probe_vm *vm)
 {
@@ -180,12 +187,15 @@ void probe_guest_pmu(struct probe_row *row)
 	if (probe_vm_run(&vm) < 0)
 		probe_tell(row, PROBE_NO, "%s", error_message());
 	else if (!probe_vm_ended(&vm) || probe_vm_value(&vm) == 0)
-		probe_tell(row, PROBE_NO,
-			   "the first %s counter %s; CPUID 0xA version %u, KVM_CAP_PMU_CAPABILITY %d",
-			   counter->name, probe_vm_ended(&vm) ? "stands still" : "is not there",
-			   leaf ? leaf->eax & 0xff : 0, probe_vm_capability(&vm, KVM_CAP_PMU_CAPABILITY));
+		probe_tell(
+			row, PROBE_NO,
+			"the first %s counter %s; CPUID 0xA version %u, KVM_CAP_PMU_CAPABILITY %d",
+			counter->name, probe_vm_ended(&vm) ? "stands still" : "is not there",
+			leaf ? leaf->eax & 0xff : 0,
+			probe_vm_capability(&vm, KVM_CAP_PMU_CAPABILITY));
 	else
-		probe_tell(row, PROBE_YES, "the first %s counter counts instructions", counter->name);
+		probe_tell(row, PROBE_YES, "the first %s counter counts instructions",
+			   counter->name);
 }
 
 /* What vmm/pmu can be: SDM vol. 2A and APM vol. 3, CPUID function 0. */
@@ -241,7 +251,8 @@ static bool host_counts_for_guests(void)
 	return fd >= 0;
 }
 
-/* By filtered MSRs; and Linux reads its counters with RDPMC, for which KVM has no exit but a breakpoint. */
+/* By filtered MSRs; and Linux reads its counters with RDPMC, for which KVM has no exit but a
+ * breakpoint. */
 void probe_emulated_pmu(struct probe_row *row)
 {
 	struct probe_row breakpoints = { 0 };
@@ -258,12 +269,13 @@ void probe_emulated_pmu(struct probe_row *row)
 		(void)snprintf(source, sizeof(source), "events by the host's counters");
 	else
 		(void)snprintf(source, sizeof(source),
-			       "cycles by the guest's running time, at its TSC's %d.%03d MHz", khz / 1000,
-			       khz % 1000);
+			       "cycles by the guest's running time, at its TSC's %d.%03d MHz",
+			       khz / 1000, khz % 1000);
 	if (breakpoints.works & PROBE_IN_KERNEL)
 		probe_tell(row, PROBE_YES, "%s; RDPMC by software breakpoints", source);
 	else
-		probe_tell(row, PROBE_PARTLY,
-			   "%s; only by RDMSR: Linux's RDPMC needs software breakpoints in kernel code",
-			   source);
+		probe_tell(
+			row, PROBE_PARTLY,
+			"%s; only by RDMSR: Linux's RDPMC needs software breakpoints in kernel code",
+			source);
 }

@@ -39,7 +39,8 @@ static void set_segments(struct kvm_sregs *sregs, const struct boot_start *start
 	sregs->ds = sregs->es = sregs->fs = sregs->gs = sregs->ss = data;
 	sregs->gdt.base = start->gdt;
 	sregs->gdt.limit = start->gdt_size - 1;
-	/* No IDT: an exception before the kernel has one of its own is a triple fault, which is reported. */
+	/* No IDT: an exception before the kernel has one of its own is a triple fault, which is
+	 * reported. */
 	sregs->idt.base = 0;
 	sregs->idt.limit = 0;
 }

@@ -23,13 +23,15 @@ bool output_path_is_standard(const char *path)
 	       !fstat(STDOUT_FILENO, &standard) && is_same(&reached, &standard);
 }
 
-/* Who owns the link decided where it leads: what root writes goes only where root, or nobody else, says. */
+/* Who owns the link decided where it leads: what root writes goes only where root, or nobody else,
+ * says. */
 static bool is_believed(const struct stat *link)
 {
 	return !link->st_uid || link->st_uid == geteuid();
 }
 
-/* The regular file behind the link PATH; the link itself where a directory on the way may not be searched. */
+/* The regular file behind the link PATH; the link itself where a directory on the way may not be
+ * searched. */
 static bool follow(const char *path, char target[PATH_MAX])
 {
 	struct stat reached, named;

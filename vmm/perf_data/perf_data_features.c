@@ -10,7 +10,8 @@
 /* perf pads strings to this (NAME_ALIGN of tools/perf/util/header.c). */
 #define STRING_ALIGNMENT 64
 
-/* Known when the recording starts; how samples are compressed comes before the first one that is. */
+/* Known when the recording starts; how samples are compressed comes before the first one that is.
+ */
 static const enum perf_data_feature early_features[] = {
 	FEATURE_COMPRESSED, FEATURE_HOSTNAME,   FEATURE_OSRELEASE, FEATURE_VERSION,
 	FEATURE_ARCH,       FEATURE_NRCPUS,     FEATURE_CPUDESC,   FEATURE_TOTAL_MEM,
@@ -129,7 +130,8 @@ static bool add_build_ids(struct bytes *to, const struct perf_data_facts *facts)
 	return facts->build_ids.size;
 }
 
-bool perf_data_feature(const struct perf_data_facts *facts, enum perf_data_feature feature, struct bytes *to)
+bool perf_data_feature(const struct perf_data_facts *facts, enum perf_data_feature feature,
+		       struct bytes *to)
 {
 	switch (feature) {
 	case FEATURE_BUILD_ID:
@@ -205,8 +207,8 @@ static size_t find_sections(const struct perf_data_facts *facts, struct perf_dat
 	return count;
 }
 
-void perf_data_feature_sections(const struct perf_data_facts *facts, uint64_t offset, struct bytes *to,
-				uint64_t bitmap[4])
+void perf_data_feature_sections(const struct perf_data_facts *facts, uint64_t offset,
+				struct bytes *to, uint64_t bitmap[4])
 {
 	struct perf_data_section sections[FEATURE_COUNT];
 	struct bytes contents = { 0 };
@@ -220,10 +222,11 @@ void perf_data_feature_sections(const struct perf_data_facts *facts, uint64_t of
 	free(contents.data);
 }
 
-void perf_data_add_build_id(struct perf_data_facts *facts, uint16_t misc, int32_t pid, const char *name,
-			    const uint8_t *build_id, size_t build_id_size)
+void perf_data_add_build_id(struct perf_data_facts *facts, uint16_t misc, int32_t pid,
+			    const char *name, const uint8_t *build_id, size_t build_id_size)
 {
-	size_t name_size = (strlen(name) + 1 + STRING_ALIGNMENT - 1) / STRING_ALIGNMENT * STRING_ALIGNMENT;
+	size_t name_size =
+		(strlen(name) + 1 + STRING_ALIGNMENT - 1) / STRING_ALIGNMENT * STRING_ALIGNMENT;
 	uint8_t field[PERF_DATA_BUILD_ID_FIELD] = { 0 };
 	struct perf_event_header header = {
 		.misc = misc | PERF_DATA_MISC_BUILD_ID_SIZE,

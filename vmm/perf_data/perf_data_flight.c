@@ -34,7 +34,8 @@ void perf_data_flight_add(struct bytes *to, const struct perf_data_flight *fligh
 	bytes_add(to, flight->triggers, flight->count * sizeof(flight->triggers[0]));
 }
 
-static bool parse_trigger(struct perf_data_flight_trigger *trigger, struct span content, uint64_t offset)
+static bool parse_trigger(struct perf_data_flight_trigger *trigger, struct span content,
+			  uint64_t offset)
 {
 	if (!span_copy(content, offset, trigger, sizeof(*trigger)))
 		return false;
@@ -49,7 +50,8 @@ bool perf_data_flight_parse(struct perf_data_flight *flight, struct span content
 	struct head head;
 
 	if (!span_copy(content, 0, &head, sizeof(head)) || head.version != VERSION || !head.count ||
-	    head.count > PERF_DATA_FLIGHT_TRIGGERS || head.trigger_size < sizeof(parsed.triggers[0]))
+	    head.count > PERF_DATA_FLIGHT_TRIGGERS ||
+	    head.trigger_size < sizeof(parsed.triggers[0]))
 		return false;
 	parsed = (struct perf_data_flight){
 		.from = head.from,

@@ -23,17 +23,20 @@ struct perf_data_flight_trigger {
 };
 
 struct perf_data_flight {
-	uint64_t from, to; /* the file has the samples of this time, ns; FROM 0: all that there were */
+	uint64_t from,
+		to; /* the file has the samples of this time, ns; FROM 0: all that there were */
 	uint64_t complete; /* of them none later than this is missing for lack of memory */
 	uint64_t missed;   /* triggers of this run for which there is no file, until now */
 	uint32_t count;    /* of triggers; 0: this is no flight recording */
-	struct perf_data_flight_trigger triggers[PERF_DATA_FLIGHT_TRIGGERS]; /* in the order of time */
+	struct perf_data_flight_trigger
+		triggers[PERF_DATA_FLIGHT_TRIGGERS]; /* in the order of time */
 };
 
 /* Appends the section's content. */
 void perf_data_flight_add(struct bytes *to, const struct perf_data_flight *flight);
 
-/* Reads it; false, with FLIGHT as it was, if it is broken or of a version that is not known. Hostile bytes.
+/* Reads it; false, with FLIGHT as it was, if it is broken or of a version that is not known.
+ * Hostile bytes.
  */
 bool perf_data_flight_parse(struct perf_data_flight *flight, struct span content);
 

@@ -42,7 +42,8 @@ struct perf_data_pipe_header {
 enum perf_data_record_type {
 	PERF_DATA_FIRST_OWN_TYPE = 64,
 	PERF_DATA_HEADER_ATTR = 64,
-	PERF_DATA_HEADER_TRACING_DATA = 66, /* its data follow the record and are not part of its size */
+	PERF_DATA_HEADER_TRACING_DATA =
+		66, /* its data follow the record and are not part of its size */
 	PERF_DATA_HEADER_BUILD_ID = 67,
 	PERF_DATA_FINISHED_ROUND = 68,
 	PERF_DATA_ID_INDEX = 69,
@@ -80,7 +81,8 @@ enum perf_data_feature {
 
 #define PERF_DATA_ZSTD 1u /* type in FEATURE_COMPRESSED */
 
-/* The 20 bytes of a build id are padded to this in FEATURE_BUILD_ID; the byte behind them is its true size.
+/* The 20 bytes of a build id are padded to this in FEATURE_BUILD_ID; the byte behind them is its
+ * true size.
  */
 #define PERF_DATA_BUILD_ID_FIELD     24
 #define PERF_DATA_MISC_BUILD_ID_SIZE (1 << 15) /* if this bit of misc is set, else it is 20 */
@@ -105,7 +107,8 @@ struct perf_data_hit_values {
 	uint64_t hits;          /* of the event on the sample's vCPU, with this one */
 } __attribute__((packed));
 
-/* The registers of a sample of a watch (linux/asm/perf_regs.h): all general ones, RIP and RFLAGS. */
+/* The registers of a sample of a watch (linux/asm/perf_regs.h): all general ones, RIP and RFLAGS.
+ */
 #define PERF_DATA_HIT_REGISTERS 0xff03ffull
 
 #endif

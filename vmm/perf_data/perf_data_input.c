@@ -18,12 +18,14 @@ static int examine(struct perf_data_input *input, const char *path)
 
 	if (input->fd < 0 || fstat(input->fd, &status))
 		return error_set(-errno, "can't open %s: %s%s", path, strerror(errno),
-				 errno == ENOENT ? "; kvmscope run and attach write one, -i names another"
-						 : "");
+				 errno == ENOENT
+					 ? "; kvmscope run and attach write one, -i names another"
+					 : "");
 	if (S_ISDIR(status.st_mode))
-		return error_set(-EISDIR,
-				 "%s is a directory: perf.data directories are not read; record to one file",
-				 path);
+		return error_set(
+			-EISDIR,
+			"%s is a directory: perf.data directories are not read; record to one file",
+			path);
 	input->seekable = S_ISREG(status.st_mode);
 	input->size = input->seekable ? (uint64_t)status.st_size : UINT64_MAX;
 	input->end = input->size;
@@ -78,7 +80,8 @@ static ssize_t read_some(struct perf_data_input *input, void *to, size_t size)
 	ssize_t done;
 
 	do
-		done = input->seekable ? pread(input->fd, to, size, (off_t)(input->position + input->filled))
+		done = input->seekable ? pread(input->fd, to, size,
+					       (off_t)(input->position + input->filled))
 				       : read(input->fd, to, size);
 	while (done < 0 && errno == EINTR);
 	if (done < 0)
@@ -93,7 +96,8 @@ static bool fill(struct perf_data_input *input, size_t size)
 	while (input->filled < size) {
 		uint64_t left = input->end - input->position - input->filled;
 		size_t room = BUFFER_SIZE - input->filled;
-		ssize_t done = read_some(input, input->buffer + input->filled, left < room ? left : room);
+		ssize_t done =
+			read_some(input, input->buffer + input->filled, left < room ? left : room);
 
 		if (done <= 0)
 			return false;

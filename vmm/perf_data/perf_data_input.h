@@ -24,8 +24,8 @@ struct perf_data_input {
 	int error;            /* of reading; 0 at the plain end */
 };
 
-/* "-" is standard input; what kvmscoped has renamed is found (recording_name.h). The errors of open(),
- * -EISDIR, -ENOMEM. */
+/* "-" is standard input; what kvmscoped has renamed is found (recording_name.h). The errors of
+ * open(), -EISDIR, -ENOMEM. */
 int perf_data_input_open(struct perf_data_input *input, const char *path);
 void perf_data_input_close(struct perf_data_input *input);
 
@@ -35,8 +35,8 @@ bool perf_data_input_at(struct perf_data_input *input, uint64_t offset, void *to
 /* The range [START, END) comes next; of a pipe only END counts. */
 void perf_data_input_range(struct perf_data_input *input, uint64_t start, uint64_t end);
 
-/* The next SIZE bytes (at most 64 KiB) without taking them; false if there are fewer. Valid until the next
- * call. */
+/* The next SIZE bytes (at most 64 KiB) without taking them; false if there are fewer. Valid until
+ * the next call. */
 bool perf_data_input_peek(struct perf_data_input *input, size_t size, struct span *bytes);
 
 /* Takes SIZE bytes, seen or not. False if there are fewer. */

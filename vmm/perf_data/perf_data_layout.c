@@ -63,7 +63,8 @@ int perf_data_layout_add_event(struct perf_data_layout *layout, struct span span
 	if (!read_attribute(span, &attribute))
 		return error_set(-EINVAL, "the perf.data file has a broken event attribute");
 	if (layout->event_count >= PERF_DATA_EVENTS_MAX)
-		return error_set(-EINVAL, "the perf.data file has more than %d events", PERF_DATA_EVENTS_MAX);
+		return error_set(-EINVAL, "the perf.data file has more than %d events",
+				 PERF_DATA_EVENTS_MAX);
 	events = grow(layout->events, layout->event_count, sizeof(*events));
 	if (!events)
 		return error_set(-ENOMEM, "no memory for the events of a perf.data file");
@@ -88,13 +89,15 @@ static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event, 
 	struct perf_data_id *ids;
 
 	if (layout->id_count >= PERF_DATA_IDS_MAX)
-		return error_set(-EINVAL, "the perf.data file has more than %u ids", PERF_DATA_IDS_MAX);
+		return error_set(-EINVAL, "the perf.data file has more than %u ids",
+				 PERF_DATA_IDS_MAX);
 	ids = grow(layout->ids, layout->id_count, sizeof(*ids));
 	if (!ids)
 		return error_set(-ENOMEM, "no memory for the ids of a perf.data file");
 	layout->ids = ids;
-	ids[layout->id_count++] =
-		(struct perf_data_id){ .id = id, .event = event, .place = place, .vcpu = UINT32_MAX };
+	ids[layout->id_count++] = (struct perf_data_id){
+		.id = id, .event = event, .place = place, .vcpu = UINT32_MAX
+	};
 	layout->sorted = false;
 	return 0;
 }
@@ -111,7 +114,8 @@ int perf_data_layout_add_ids(struct perf_data_layout *layout, uint32_t event, st
 
 static int compare_ids(const void *left, const void *right)
 {
-	uint64_t a = ((const struct perf_data_id *)left)->id, b = ((const struct perf_data_id *)right)->id;
+	uint64_t a = ((const struct perf_data_id *)left)->id,
+		 b = ((const struct perf_data_id *)right)->id;
 
 	return a < b ? -1 : a > b;
 }
@@ -186,7 +190,8 @@ bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span reco
 		return false;
 	/* perf writes the second array only where there are guests. */
 	if (!span_contains(record, entries,
-			   count * (sizeof(struct perf_data_id_entry) + sizeof(struct perf_data_id_guest))))
+			   count * (sizeof(struct perf_data_id_entry) +
+				    sizeof(struct perf_data_id_guest))))
 		return span_contains(record, entries, count * sizeof(struct perf_data_id_entry));
 	guests = entries + count * sizeof(struct perf_data_id_entry);
 	for (uint64_t i = 0; i < count; i++) {
@@ -206,7 +211,8 @@ bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span reco
 	return true;
 }
 
-/* Which event a sample is of: its id stands at one place for all events of a file, else there is one event.
+/* Which event a sample is of: its id stands at one place for all events of a file, else there is
+ * one event.
  */
 static const struct perf_data_event *find_event(struct perf_data_layout *layout, struct span record,
 						struct perf_data_sample *sample)
@@ -240,8 +246,8 @@ static const struct perf_data_event *find_event(struct perf_data_layout *layout,
 static void skip_read(struct cursor *cursor, uint64_t format)
 {
 	uint64_t per_value = 1 + !!(format & PERF_FORMAT_ID) + !!(format & PERF_FORMAT_LOST);
-	uint64_t times =
-		!!(format & PERF_FORMAT_TOTAL_TIME_ENABLED) + !!(format & PERF_FORMAT_TOTAL_TIME_RUNNING);
+	uint64_t times = !!(format & PERF_FORMAT_TOTAL_TIME_ENABLED) +
+			 !!(format & PERF_FORMAT_TOTAL_TIME_RUNNING);
 	uint64_t values = 1;
 
 	if (format & PERF_FORMAT_GROUP) {
@@ -301,7 +307,8 @@ static void skip_branches(struct cursor *cursor, const struct perf_data_event *e
 
 	if (event->branch_type & PERF_SAMPLE_BRANCH_HW_INDEX)
 		take_u64(cursor);
-	skip(cursor, count < cursor->span.size ? count * sizeof(struct perf_branch_entry) : UINT64_MAX);
+	skip(cursor,
+	     count < cursor->span.size ? count * sizeof(struct perf_branch_entry) : UINT64_MAX);
 }
 
 static void skip_registers(struct cursor *cursor, uint64_t registers)
@@ -320,11 +327,12 @@ static void skip_stack(struct cursor *cursor)
 		take_u64(cursor);
 }
 
-/* What stands behind the fields that all else is taken from; 0 where it is not to be found there. */
+/* What stands behind the fields that all else is taken from; 0 where it is not to be found there.
+ */
 static uint64_t take_cgroup(struct cursor cursor, const struct perf_data_event *event)
 {
-	const uint64_t words = PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT | PERF_SAMPLE_DATA_SRC |
-			       PERF_SAMPLE_TRANSACTION;
+	const uint64_t words = PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT |
+			       PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_TRANSACTION;
 	uint64_t cgroup;
 
 	if (!(event->sample_type & PERF_SAMPLE_CGROUP))
@@ -335,7 +343,8 @@ static uint64_t take_cgroup(struct cursor cursor, const struct perf_data_event *
 		skip_registers(&cursor, event->registers_user);
 	if (event->sample_type & PERF_SAMPLE_STACK_USER)
 		skip_stack(&cursor);
-	skip(&cursor, (uint64_t)__builtin_popcountll(event->sample_type & words) * sizeof(uint64_t));
+	skip(&cursor,
+	     (uint64_t)__builtin_popcountll(event->sample_type & words) * sizeof(uint64_t));
 	if (event->sample_type & PERF_SAMPLE_REGS_INTR)
 		skip_registers(&cursor, event->registers_interrupt);
 	if (event->sample_type & PERF_SAMPLE_PHYS_ADDR)
@@ -392,10 +401,12 @@ bool perf_data_layout_sample(struct perf_data_layout *layout, struct span record
 	return event && read_fields(&cursor, event, sample);
 }
 
-bool perf_data_layout_sample_id(const struct perf_data_layout *layout, struct span *record, uint64_t *time)
+bool perf_data_layout_sample_id(const struct perf_data_layout *layout, struct span *record,
+				uint64_t *time)
 {
 	static const uint64_t fields = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID |
-				       PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER;
+				       PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU |
+				       PERF_SAMPLE_IDENTIFIER;
 	uint64_t type, size;
 
 	*time = 0;
@@ -407,7 +418,9 @@ bool perf_data_layout_sample_id(const struct perf_data_layout *layout, struct sp
 		return false;
 	record->size -= size;
 	if (type & PERF_SAMPLE_TIME)
-		memcpy(time, record->data + record->size + (type & PERF_SAMPLE_TID ? sizeof(uint64_t) : 0),
+		memcpy(time,
+		       record->data + record->size +
+			       (type & PERF_SAMPLE_TID ? sizeof(uint64_t) : 0),
 		       sizeof(*time));
 	return true;
 }

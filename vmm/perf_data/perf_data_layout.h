@@ -33,13 +33,15 @@ struct perf_data_layout {
 	bool sorted;
 };
 
-/* Adds the event that struct perf_event_attr in ATTRIBUTE describes; its index, or -EINVAL, -ENOMEM. */
+/* Adds the event that struct perf_event_attr in ATTRIBUTE describes; its index, or -EINVAL,
+ * -ENOMEM. */
 int perf_data_layout_add_event(struct perf_data_layout *layout, struct span attribute);
 
 /* Adds the ids in IDS (of 8 bytes each) to event number EVENT. */
 int perf_data_layout_add_ids(struct perf_data_layout *layout, uint32_t event, struct span ids);
 
-/* Gives the events the names that are in the content of FEATURE_EVENT_DESC, unless they have one. */
+/* Gives the events the names that are in the content of FEATURE_EVENT_DESC, unless they have one.
+ */
 void perf_data_layout_names(struct perf_data_layout *layout, struct span content);
 
 /* Takes a PERF_RECORD_READ, as far as it is of the form that we write. */
@@ -51,8 +53,8 @@ bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span reco
 /* The index of the event with ID, or -1. */
 int perf_data_layout_event(struct perf_data_layout *layout, uint64_t id);
 
-/* Fills SAMPLE from a whole PERF_RECORD_SAMPLE; false if it does not fit its event. SAMPLE points into
- * RECORD. */
+/* Fills SAMPLE from a whole PERF_RECORD_SAMPLE; false if it does not fit its event. SAMPLE points
+ * into RECORD. */
 bool perf_data_layout_sample(struct perf_data_layout *layout, struct span record,
 			     struct perf_data_sample *sample);
 
@@ -60,7 +62,8 @@ bool perf_data_layout_sample(struct perf_data_layout *layout, struct span record
  * Cuts the sample_id off the end of the record that is no sample, and gives
  * the time that stands there, 0 without one. False if the record is too short.
  */
-bool perf_data_layout_sample_id(const struct perf_data_layout *layout, struct span *record, uint64_t *time);
+bool perf_data_layout_sample_id(const struct perf_data_layout *layout, struct span *record,
+				uint64_t *time);
 
 /* Frees what it holds; zeroed, it holds nothing. */
 void perf_data_layout_free(struct perf_data_layout *layout);

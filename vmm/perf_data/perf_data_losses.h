@@ -5,15 +5,15 @@
 
 #include <stdbool.h>
 
-#include "shared/span.h"
 #include "shared/loss_counts.h"
+#include "shared/span.h"
 #include "vmm/perf_data/perf_data_bytes.h"
 
 /* Appends the counts. */
 void perf_data_losses_add(struct bytes *to, const struct losses *losses);
 
-/* Reads them; kinds that the writer did not know are 0, those that we do not know are left out. Hostile
- * bytes. */
+/* Reads them; kinds that the writer did not know are 0, those that we do not know are left out.
+ * Hostile bytes. */
 void perf_data_losses_parse(struct losses *losses, struct span content);
 
 #endif

@@ -40,8 +40,8 @@ const char *perf_data_output_name(const char *path)
 
 static int failed(struct perf_data_output *output, int error, const char *what)
 {
-	output->error = error_set(error, "can't %s %s: %s", what, perf_data_output_name(output->path),
-				  strerror(-error));
+	output->error = error_set(error, "can't %s %s: %s", what,
+				  perf_data_output_name(output->path), strerror(-error));
 	return output->error;
 }
 
@@ -56,8 +56,8 @@ static int set_aside(struct perf_data_output *output, const char *target)
 	if (!lstat(target, &status) && !status.st_size && !unlink(target))
 		return 0;
 	if (rename(target, old) && errno != ENOENT)
-		return error_set(-errno, "can't keep %s as %s: %s; name another file with -o", target, old,
-				 strerror(errno));
+		return error_set(-errno, "can't keep %s as %s: %s; name another file with -o",
+				 target, old, strerror(errno));
 	return 0;
 }
 
@@ -109,7 +109,8 @@ static int prepare(struct perf_data_output *output, unsigned int compression)
 	return output->block ? 0 : error_set(-ENOMEM, "no memory for a block of %s", output->path);
 }
 
-int perf_data_output_open(struct perf_data_output **result, const char *path, unsigned int compression)
+int perf_data_output_open(struct perf_data_output **result, const char *path,
+			  unsigned int compression)
 {
 	struct perf_data_output *output = calloc(1, sizeof(*output));
 	int error;
@@ -143,9 +144,11 @@ bool perf_data_output_is_pipe(const struct perf_data_output *output)
 	return output->pipe;
 }
 
-static ssize_t write_some(struct perf_data_output *output, const void *data, size_t size, uint64_t offset)
+static ssize_t write_some(struct perf_data_output *output, const void *data, size_t size,
+			  uint64_t offset)
 {
-	return output->pipe ? write(output->fd, data, size) : pwrite(output->fd, data, size, (off_t)offset);
+	return output->pipe ? write(output->fd, data, size)
+			    : pwrite(output->fd, data, size, (off_t)offset);
 }
 
 /* 0, or the error that the file ends with; the message is the keeper's. */
@@ -163,7 +166,8 @@ static bool is_full(int error)
 	return error == ENOSPC || error == EDQUOT;
 }
 
-static int write_all(struct perf_data_output *output, const void *data, size_t size, uint64_t offset)
+static int write_all(struct perf_data_output *output, const void *data, size_t size,
+		     uint64_t offset)
 {
 	const uint8_t *next = data;
 
@@ -197,7 +201,8 @@ static int claim(struct perf_data_output *output, size_t size)
 		return 0;
 	data_size = output->position - output->data_offset;
 	return write_all(output, &data_size, sizeof(data_size),
-			 offsetof(struct perf_data_header, data) + offsetof(struct perf_data_section, size));
+			 offsetof(struct perf_data_header, data) +
+				 offsetof(struct perf_data_section, size));
 }
 
 static int append(struct perf_data_output *output, const void *data, size_t size)
@@ -244,7 +249,8 @@ int perf_data_output_flush(struct perf_data_output *output)
 
 	if (output->error || !output->used)
 		return output->error;
-	error = output->zstd ? append_compressed(output) : append(output, output->block, output->used);
+	error = output->zstd ? append_compressed(output)
+			     : append(output, output->block, output->used);
 	output->used = 0;
 	return error;
 }
@@ -293,20 +299,22 @@ int perf_data_output_finish(struct perf_data_output *output, const void *tail, s
 	return write_all(output, features, features_size, features_offset);
 }
 
-int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, const void *data, size_t size)
+int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, const void *data,
+			   size_t size)
 {
 	return output->error ? output->error : write_all(output, data, size, offset);
 }
 
-/* The file that there was no room for at all. One that was there before, or is by now, is another's. */
+/* The file that there was no room for at all. One that was there before, or is by now, is
+ * another's. */
 static void remove_empty(const struct perf_data_output *output)
 {
 	char target[PATH_MAX];
 	struct stat opened, named;
 
-	if (!output->pipe && output_path_is_file(output->path, target) && !fstat(output->fd, &opened) &&
-	    !opened.st_size && !lstat(target, &named) && named.st_dev == opened.st_dev &&
-	    named.st_ino == opened.st_ino)
+	if (!output->pipe && output_path_is_file(output->path, target) &&
+	    !fstat(output->fd, &opened) && !opened.st_size && !lstat(target, &named) &&
+	    named.st_dev == opened.st_dev && named.st_ino == opened.st_ino)
 		unlink(target);
 }
 

@@ -24,9 +24,9 @@
 /* Who keeps room for a file: somebody that has older ones which may go. */
 struct perf_data_room {
 	/*
-	 * SIZE bytes are about to be written; FULL: the file system has just refused them. 0: they may be, or
-	 * (FULL) something was freed and it is to be tried again. Else -ENOSPC with its message, and the file
-	 * ends.
+	 * SIZE bytes are about to be written; FULL: the file system has just refused them. 0: they
+	 * may be, or (FULL) something was freed and it is to be tried again. Else -ENOSPC with its
+	 * message, and the file ends.
 	 */
 	int (*make)(void *context, uint64_t size, bool full);
 	void *context;
@@ -40,7 +40,8 @@ struct perf_data_output;
  * empty one. Links stay: the file that they lead to is replaced. The errors of
  * open() and rename(), and -ENOMEM.
  */
-int perf_data_output_open(struct perf_data_output **output, const char *path, unsigned int compression);
+int perf_data_output_open(struct perf_data_output **output, const char *path,
+			  unsigned int compression);
 
 /* Asks ROOM (not copied) before each block from here on. A file, not a pipe. */
 void perf_data_output_set_room(struct perf_data_output *output, const struct perf_data_room *room);
@@ -81,11 +82,13 @@ unsigned int perf_data_output_ratio(const struct perf_data_output *output);
 int perf_data_output_finish(struct perf_data_output *output, const void *tail, size_t tail_size,
 			    const void *features, size_t features_size, uint64_t features_offset);
 
-/* Writes DATA over what the head, or an earlier call, has at OFFSET of the file. Not in pipe mode. */
-int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, const void *data, size_t size);
+/* Writes DATA over what the head, or an earlier call, has at OFFSET of the file. Not in pipe mode.
+ */
+int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, const void *data,
+			   size_t size);
 
-/* Closes the file and frees. Returns the first error there was, or 0. A file that has nothing for it is
- * removed. */
+/* Closes the file and frees. Returns the first error there was, or 0. A file that has nothing for
+ * it is removed. */
 int perf_data_output_close(struct perf_data_output *output);
 
 #endif

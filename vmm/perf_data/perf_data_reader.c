@@ -32,7 +32,8 @@ static int broken(const struct perf_data_reader *reader, const char *what)
 }
 
 /* Reads a section of the file into memory of the caller. */
-static int load_section(struct perf_data_reader *reader, struct perf_data_section section, uint8_t **content)
+static int load_section(struct perf_data_reader *reader, struct perf_data_section section,
+			uint8_t **content)
 {
 	if (section.size > SECTION_MAX)
 		return broken(reader, "a section is too large");
@@ -75,12 +76,14 @@ static int read_attributes(struct perf_data_reader *reader, const struct perf_da
 	uint8_t *content;
 	int error;
 
-	if (size < PERF_ATTR_SIZE_VER0 + sizeof(struct perf_data_section) || header->attributes.size < size)
+	if (size < PERF_ATTR_SIZE_VER0 + sizeof(struct perf_data_section) ||
+	    header->attributes.size < size)
 		return broken(reader, "it has no event attributes");
 	error = load_section(reader, header->attributes, &content);
 	if (error)
 		return error;
-	for (uint64_t offset = 0; !error && offset + size <= header->attributes.size; offset += size)
+	for (uint64_t offset = 0; !error && offset + size <= header->attributes.size;
+	     offset += size)
 		error = read_attribute(reader, span_of(content + offset, size));
 	free(content);
 	return error;
@@ -138,7 +141,8 @@ static int read_file_header(struct perf_data_reader *reader)
 	if (!header.data.size || header.data.size > reader->input.size - header.data.offset) {
 		reader->records.summary.cut_off = true;
 		reader->data.size = reader->input.size - header.data.offset;
-	} else if (!(header.features[0] | header.features[1] | header.features[2] | header.features[3])) {
+	} else if (!(header.features[0] | header.features[1] | header.features[2] |
+		     header.features[3])) {
 		reader->records.summary.cut_off = true;
 	} else {
 		read_features(reader, &header);
@@ -155,18 +159,21 @@ static int read_header(struct perf_data_reader *reader)
 		return broken(reader, "it is too short");
 	memcpy(&header, bytes.data, sizeof(header));
 	if (header.magic == PERF_DATA_MAGIC_SWAPPED)
-		return error_set(-ENOTSUP,
-				 "%s was recorded on a machine of the other byte order; read it there",
-				 reader->path);
+		return error_set(
+			-ENOTSUP,
+			"%s was recorded on a machine of the other byte order; read it there",
+			reader->path);
 	if (header.magic != PERF_DATA_MAGIC)
 		return broken(reader, "it does not start with PERFILE2");
 	if (header.size == sizeof(header)) {
 		reader->records.pipe = true;
-		reader->data = (struct perf_data_section){ sizeof(header), UINT64_MAX - sizeof(header) };
+		reader->data =
+			(struct perf_data_section){ sizeof(header), UINT64_MAX - sizeof(header) };
 		return perf_data_input_skip(&reader->input, sizeof(header)) ? 0 : -EINVAL;
 	}
 	if (!reader->input.seekable)
-		return broken(reader, "its header is not that of a pipe; name the file instead of a pipe");
+		return broken(reader,
+			      "its header is not that of a pipe; name the file instead of a pipe");
 	return read_file_header(reader);
 }
 
@@ -205,8 +212,8 @@ static struct span align(struct perf_data_reader *reader, struct span record)
 	return span_of(reader->aligned, record.size);
 }
 
-static int deliver_compressed(struct perf_data_reader *reader, const struct perf_data_events *events,
-			      struct span record)
+static int deliver_compressed(struct perf_data_reader *reader,
+			      const struct perf_data_events *events, struct span record)
 {
 	struct span inner;
 	int error;
@@ -252,8 +259,8 @@ static int read_record(struct perf_data_reader *reader, const struct perf_data_e
 	if (header.size < sizeof(header)) {
 		if (reader->records.summary.cut_off)
 			return 0;
-		return error_set(-EINVAL, "%s is broken: the record at byte %llu has size %u", reader->path,
-				 (unsigned long long)reader->place, header.size);
+		return error_set(-EINVAL, "%s is broken: the record at byte %llu has size %u",
+				 reader->path, (unsigned long long)reader->place, header.size);
 	}
 	if (!perf_data_input_peek(&reader->input, header.size, &record)) {
 		reader->records.summary.cut_off = true;
@@ -281,11 +288,13 @@ int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data
 	/* Their records come again. */
 	if (reader->records.pipe)
 		perf_data_layout_free(&reader->records.layout);
-	perf_data_input_range(&reader->input, reader->data.offset, reader->data.offset + reader->data.size);
+	perf_data_input_range(&reader->input, reader->data.offset,
+			      reader->data.offset + reader->data.size);
 	result = perf_data_unpack_start(&reader->unpack);
 	if (!result)
-		result = perf_data_records_build_ids(&reader->records, events,
-						     span_of(reader->build_ids, reader->build_ids_size));
+		result = perf_data_records_build_ids(
+			&reader->records, events,
+			span_of(reader->build_ids, reader->build_ids_size));
 	if (result)
 		return result;
 	do
@@ -303,7 +312,8 @@ const struct perf_data_summary *perf_data_reader_summary(const struct perf_data_
 	return &reader->records.summary;
 }
 
-const struct perf_data_event *perf_data_reader_event(const struct perf_data_reader *reader, size_t number)
+const struct perf_data_event *perf_data_reader_event(const struct perf_data_reader *reader,
+						     size_t number)
 {
 	const struct perf_data_layout *layout = &reader->records.layout;
 

@@ -55,11 +55,13 @@ struct perf_data_mapping_event {
 	const uint8_t *build_id;
 	size_t build_id_size;
 	bool is_data; /* nothing in it can be executed (PERF_RECORD_MISC_MMAP_DATA) */
-	bool is_code; /* one function of the kernel that is called so, made at run time (PERF_RECORD_KSYMBOL)
+	bool is_code; /* one function of the kernel that is called so, made at run time
+		       * (PERF_RECORD_KSYMBOL)
 		       */
 };
 
-/* One entry of the table of build ids (HEADER_BUILD_ID): what perf record writes where mappings carry none.
+/* One entry of the table of build ids (HEADER_BUILD_ID): what perf record writes where mappings
+ * carry none.
  */
 struct perf_data_build_id {
 	const char *name; /* the image's path, "[kernel.kallsyms]" */
@@ -70,28 +72,28 @@ struct perf_data_build_id {
 };
 
 /*
- * Called in file order, which is the order of time only between the samples of one CPU; the table of build
- * ids before everything else; any may be NULL. A negative result ends the reading with it. What the
- * arguments point to is valid during the call only.
+ * Called in file order, which is the order of time only between the samples of one CPU; the table
+ * of build ids before everything else; any may be NULL. A negative result ends the reading with it.
+ * What the arguments point to is valid during the call only.
  */
 struct perf_data_events {
 	int (*sample)(void *context, const struct perf_data_sample *sample);
 	int (*mapping)(void *context, const struct perf_data_mapping_event *mapping);
 	int (*comm)(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time);
-	/* PID runs a new program, whose mappings follow (PERF_RECORD_MISC_COMM_EXEC); before comm() for the
-	 * same record. */
+	/* PID runs a new program, whose mappings follow (PERF_RECORD_MISC_COMM_EXEC); before comm()
+	 * for the same record. */
 	int (*exec)(void *context, uint32_t pid, uint64_t time);
 	/* TID of PID begins as a copy of PARENT_TID of PARENT_PID; PID == PARENT_PID for a thread
 	 * (PERF_RECORD_FORK). BEFORE: it began before that time, and has nothing of its parent's
 	 * (PERF_RECORD_MISC_FORK_EXEC). */
-	int (*fork)(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
-		    uint64_t time, bool before);
+	int (*fork)(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
+		    uint32_t parent_tid, uint64_t time, bool before);
 	/* The cgroup with ID has PATH (PERF_RECORD_CGROUP). */
 	int (*cgroup)(void *context, uint64_t id, const char *path);
 	int (*build_id)(void *context, const struct perf_data_build_id *build_id);
 	int (*lost)(void *context, uint64_t count);
-	/* EVENT (its index) gives no samples on one CPU from here on (PERF_RECORD_THROTTLE), or does so
-	 * again. */
+	/* EVENT (its index) gives no samples on one CPU from here on (PERF_RECORD_THROTTLE), or
+	 * does so again. */
 	int (*throttled)(void *context, uint16_t event, bool stopped, uint64_t time);
 	void *context;
 };
@@ -109,15 +111,15 @@ struct perf_data_summary {
 	unsigned int frequency;                 /* Hz, of the first event */
 	/* One moment by CLOCK_REALTIME and by the clock of the samples, ns. */
 	uint64_t wall_time, clock_time;
-	struct losses losses;           /* as far as the file was read; LOST records are not counted in it */
+	struct losses losses; /* as far as the file was read; LOST records are not counted in it */
 	struct perf_data_flight flight; /* a flight recording if it has triggers */
 };
 
 /*
- * Opens PATH ("-": standard input; a recording of kvmscoped also by the name that it had before, see
- * recording_name.h) and reads its header. -EINVAL for what is
- * no perf.data file or a broken header, -ENOTSUP for other byte order,
- * -EISDIR for a directory of perf record --threads, the errors of open().
+ * Opens PATH ("-": standard input; a recording of kvmscoped also by the name that it had before,
+ * see recording_name.h) and reads its header. -EINVAL for what is no perf.data file or a broken
+ * header, -ENOTSUP for other byte order, -EISDIR for a directory of perf record --threads, the
+ * errors of open().
  */
 int perf_data_reader_open(struct perf_data_reader **reader, const char *path);
 
@@ -128,18 +130,21 @@ int perf_data_reader_open(struct perf_data_reader **reader, const char *path);
  */
 int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data_events *events);
 
-/* Those of the summary; of a pipe after the first run. NULL behind the last. Valid until the next run. */
-const struct perf_data_event *perf_data_reader_event(const struct perf_data_reader *reader, size_t number);
+/* Those of the summary; of a pipe after the first run. NULL behind the last. Valid until the next
+ * run. */
+const struct perf_data_event *perf_data_reader_event(const struct perf_data_reader *reader,
+						     size_t number);
 
 /*
- * What event NUMBER has counted in the end, on the vCPU at place VCPU of its ids or on all (-1): the latest
- * READ record of each. False if there is none. What perf means by such records is another thing (one for each
- * thread that ended).
+ * What event NUMBER has counted in the end, on the vCPU at place VCPU of its ids or on all (-1):
+ * the latest READ record of each. False if there is none. What perf means by such records is
+ * another thing (one for each thread that ended).
  */
 bool perf_data_reader_count(const struct perf_data_reader *reader, size_t number, int vcpu,
 			    struct perf_data_count *count);
 
-/* Of a closed file complete after opening; of others after the first run. Lives as long as the reader. */
+/* Of a closed file complete after opening; of others after the first run. Lives as long as the
+ * reader. */
 const struct perf_data_summary *perf_data_reader_summary(const struct perf_data_reader *reader);
 /* NULL is a no-op. */
 void perf_data_reader_close(struct perf_data_reader *reader);

@@ -40,7 +40,8 @@ static bool read_mapping(struct span record, uint16_t misc, uint32_t type,
 }
 
 static int deliver_mapping(struct perf_data_records *records, const struct perf_data_events *events,
-			   struct span record, uint64_t time, const struct perf_event_header *header)
+			   struct span record, uint64_t time,
+			   const struct perf_event_header *header)
 {
 	struct perf_data_mapping_event mapping = {
 		.time = time,
@@ -101,8 +102,8 @@ static int deliver_fork(struct perf_data_records *records, const struct perf_dat
 {
 	uint32_t pid, ppid, tid, ptid;
 
-	if (!span_u32(record, 8, &pid) || !span_u32(record, 12, &ppid) || !span_u32(record, 16, &tid) ||
-	    !span_u32(record, 20, &ptid)) {
+	if (!span_u32(record, 8, &pid) || !span_u32(record, 12, &ppid) ||
+	    !span_u32(record, 16, &tid) || !span_u32(record, 20, &ptid)) {
 		records->summary.skipped++;
 		return 0;
 	}
@@ -124,7 +125,8 @@ static int deliver_cgroup(struct perf_data_records *records, const struct perf_d
 	return events->cgroup ? events->cgroup(events->context, id, path) : 0;
 }
 
-/* Two kinds tell of losses: one with an id before the count, and the one of PERF_RECORD_LOST_SAMPLES. */
+/* Two kinds tell of losses: one with an id before the count, and the one of
+ * PERF_RECORD_LOST_SAMPLES. */
 static int deliver_lost(struct perf_data_records *records, const struct perf_data_events *events,
 			struct span record, uint32_t type)
 {
@@ -137,8 +139,9 @@ static int deliver_lost(struct perf_data_records *records, const struct perf_dat
 	return events->lost ? events->lost(events->context, count) : 0;
 }
 
-static int deliver_throttled(struct perf_data_records *records, const struct perf_data_events *events,
-			     struct span record, uint32_t type)
+static int deliver_throttled(struct perf_data_records *records,
+			     const struct perf_data_events *events, struct span record,
+			     uint32_t type)
 {
 	uint64_t time, id;
 	int event = -1;
@@ -154,14 +157,17 @@ static int deliver_throttled(struct perf_data_records *records, const struct per
 				 : 0;
 }
 
-static int deliver_build_id(struct perf_data_records *records, const struct perf_data_events *events,
-			    struct span record)
+static int deliver_build_id(struct perf_data_records *records,
+			    const struct perf_data_events *events, struct span record)
 {
-	struct perf_data_build_id build_id = { .name = span_string(record, 36), .build_id_size = 20 };
+	struct perf_data_build_id build_id = { .name = span_string(record, 36),
+					       .build_id_size = 20 };
 	uint8_t size;
 
-	if (!build_id.name || !span_u16(record, offsetof(struct perf_event_header, misc), &build_id.misc) ||
-	    !span_copy(record, 8, &build_id.pid, sizeof(build_id.pid)) || !span_u8(record, 32, &size))
+	if (!build_id.name ||
+	    !span_u16(record, offsetof(struct perf_event_header, misc), &build_id.misc) ||
+	    !span_copy(record, 8, &build_id.pid, sizeof(build_id.pid)) ||
+	    !span_u8(record, 32, &size))
 		goto skip;
 	build_id.build_id = record.data + 12;
 	if (build_id.misc & PERF_DATA_MISC_BUILD_ID_SIZE)
@@ -175,8 +181,8 @@ skip:
 	return 0;
 }
 
-int perf_data_records_build_ids(struct perf_data_records *records, const struct perf_data_events *events,
-				struct span table)
+int perf_data_records_build_ids(struct perf_data_records *records,
+				const struct perf_data_events *events, struct span table)
 {
 	struct span record;
 	uint16_t size;
@@ -184,15 +190,17 @@ int perf_data_records_build_ids(struct perf_data_records *records, const struct 
 
 	for (uint64_t place = 0; !error && place < table.size; place += size) {
 		if (!span_u16(table, place + offsetof(struct perf_event_header, size), &size) ||
-		    size < sizeof(struct perf_event_header) || !span_part(table, place, size, &record))
+		    size < sizeof(struct perf_event_header) ||
+		    !span_part(table, place, size, &record))
 			break;
 		error = deliver_build_id(records, events, record);
 	}
 	return error;
 }
 
-static int deliver_kernel_record(struct perf_data_records *records, const struct perf_data_events *events,
-				 struct span record, const struct perf_event_header *header)
+static int deliver_kernel_record(struct perf_data_records *records,
+				 const struct perf_data_events *events, struct span record,
+				 const struct perf_event_header *header)
 {
 	uint64_t time;
 
@@ -240,8 +248,8 @@ static int take_attribute_record(struct perf_data_records *records, struct span 
 
 	if (!records->pipe)
 		return 0;
-	if (!span_u32(record, 8 + offsetof(struct perf_event_attr, size), &size) || size > record.size - 8 ||
-	    !span_part(record, 8, size, &attribute) ||
+	if (!span_u32(record, 8 + offsetof(struct perf_event_attr, size), &size) ||
+	    size > record.size - 8 || !span_part(record, 8, size, &attribute) ||
 	    !span_part(record, 8 + size, record.size - 8 - size, &ids))
 		return error_set(-EINVAL, "an event attribute in the stream is cut off");
 	event = perf_data_layout_add_event(&records->layout, attribute);
@@ -286,8 +294,8 @@ static void take_round(struct perf_data_records *records, struct span record)
 	}
 }
 
-int perf_data_records_deliver(struct perf_data_records *records, const struct perf_data_events *events,
-			      struct span record)
+int perf_data_records_deliver(struct perf_data_records *records,
+			      const struct perf_data_events *events, struct span record)
 {
 	struct perf_event_header header;
 

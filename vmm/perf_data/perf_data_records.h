@@ -21,15 +21,15 @@ struct perf_data_records {
  * Delivers one whole record, which lies at 8-byte alignment. A negative
  * result of a callback, -EINVAL or -ENOMEM for a broken event of a pipe.
  */
-int perf_data_records_deliver(struct perf_data_records *records, const struct perf_data_events *events,
-			      struct span record);
+int perf_data_records_deliver(struct perf_data_records *records,
+			      const struct perf_data_events *events, struct span record);
 
 /* Takes what FEATURE says from its CONTENT; what does not fit its form is ignored. */
 void perf_data_records_feature(struct perf_data_records *records, enum perf_data_feature feature,
 			       struct span content);
 
 /* Delivers the table of FEATURE_BUILD_ID as far as it is whole. */
-int perf_data_records_build_ids(struct perf_data_records *records, const struct perf_data_events *events,
-				struct span table);
+int perf_data_records_build_ids(struct perf_data_records *records,
+				const struct perf_data_events *events, struct span table);
 
 #endif

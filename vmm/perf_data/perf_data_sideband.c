@@ -67,21 +67,23 @@ static void add_identity(struct bytes *to, const struct sideband_mmap *mmap)
 }
 
 /*
- * perf looks for the functions of executable memory that is no file's in /tmp/perf-PID.map of the machine
- * that it runs on (tools/perf/util/map.c, map__new(): by these names, and by MAP_HUGETLB). There PID is
- * another process.
+ * perf looks for the functions of executable memory that is no file's in /tmp/perf-PID.map of the
+ * machine that it runs on (tools/perf/util/map.c, map__new(): by these names, and by MAP_HUGETLB).
+ * There PID is another process.
  */
 static bool is_code_of_no_file(const struct sideband_mmap *mmap)
 {
 	return mmap->prot & PROT_EXEC && sideband_is_anonymous(mmap->name, mmap->build_id_size);
 }
 
-/* Of all files of memfd_create(2), too, by how their names begin: those of programs begin otherwise here. */
+/* Of all files of memfd_create(2), too, by how their names begin: those of programs begin otherwise
+ * here. */
 static const char *name_of(const struct sideband_mmap *mmap)
 {
 	if (is_code_of_no_file(mmap))
 		return "[anon]";
-	return mmap->prot & PROT_EXEC && sideband_is_memfd(mmap->name) ? mmap->name + 1 : mmap->name;
+	return mmap->prot & PROT_EXEC && sideband_is_memfd(mmap->name) ? mmap->name + 1
+								       : mmap->name;
 }
 
 static void add_mmap(struct bytes *to, const struct sideband_mmap *mmap, uint16_t misc)
@@ -122,9 +124,11 @@ bool perf_data_sideband_add(struct bytes *to, const struct sideband *record, uin
 
 	switch (record->type) {
 	case SIDEBAND_FORK:
-		/* The kernel's bit for a forked child that has not run an execve yet means this in a FORK. */
+		/* The kernel's bit for a forked child that has not run an execve yet means this in
+		 * a FORK. */
 		add_header(to, PERF_RECORD_FORK,
-			   misc | (record->flags & SIDEBAND_FORK_BEFORE ? PERF_RECORD_MISC_FORK_EXEC : 0));
+			   misc | (record->flags & SIDEBAND_FORK_BEFORE ? PERF_RECORD_MISC_FORK_EXEC
+									: 0));
 		add_fork(to, record, fork->parent_pid, fork->parent_tid);
 		return true;
 	case SIDEBAND_EXIT:

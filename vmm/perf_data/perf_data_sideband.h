@@ -9,7 +9,8 @@
 #include "shared/sideband_record.h"
 #include "vmm/perf_data/perf_data_bytes.h"
 
-/* User space of x86-64 with five levels of page tables ends here (Documentation/x86/x86_64/mm.rst). */
+/* User space of x86-64 with five levels of page tables ends here (Documentation/x86/x86_64/mm.rst).
+ */
 #define PERF_DATA_USER_SPACE_END 0x0100000000000000ull
 
 /*
@@ -25,7 +26,8 @@
  */
 bool perf_data_sideband_add(struct bytes *to, const struct sideband *record, uint16_t misc);
 
-/* Appends NAME, cleaned, cut off where it is longer than a path may be, and padded with zeros to 8 bytes. */
+/* Appends NAME, cleaned, cut off where it is longer than a path may be, and padded with zeros to 8
+ * bytes. */
 void perf_data_add_name(struct bytes *to, const char *name);
 
 #endif

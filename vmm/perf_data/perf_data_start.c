@@ -8,7 +8,8 @@
 
 #include "shared/error.h"
 
-/* Readers that know less than the file's attribute size refuse the file; this much is in Linux 4.1. */
+/* Readers that know less than the file's attribute size refuse the file; this much is in Linux 4.1.
+ */
 #define ATTRIBUTE_SIZE PERF_ATTR_SIZE_VER5
 
 static int no_memory(void)
@@ -20,7 +21,8 @@ static int no_memory(void)
  * The host's perspective has no CPU: which one of the host ran the vCPU is
  * not known, and the vCPU itself stands in the index of ids.
  */
-void perf_data_describe_event(struct perf_event_attr *attribute, const struct perf_data_options *options)
+void perf_data_describe_event(struct perf_event_attr *attribute,
+			      const struct perf_data_options *options)
 {
 	*attribute = (struct perf_event_attr){
 		.type = options->cycles ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
@@ -28,11 +30,11 @@ void perf_data_describe_event(struct perf_event_attr *attribute, const struct pe
 		.config = options->cycles ? PERF_COUNT_HW_CPU_CYCLES : PERF_COUNT_SW_CPU_CLOCK,
 		.sample_freq = options->frequency,
 		.freq = 1,
-		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
-			       PERF_SAMPLE_PERIOD,
+		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
+			       PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD,
 		/* Of READ records; one for all, as older perfs want it. */
-		.read_format =
-			PERF_FORMAT_ID | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
+		.read_format = PERF_FORMAT_ID | PERF_FORMAT_TOTAL_TIME_ENABLED |
+			       PERF_FORMAT_TOTAL_TIME_RUNNING,
 		.sample_id_all = 1,
 		.mmap = 1,
 		.mmap2 = 1,
@@ -50,7 +52,8 @@ void perf_data_describe_event(struct perf_event_attr *attribute, const struct pe
 }
 
 /* The value before and after comes as raw data: see struct perf_data_hit_values. */
-void perf_data_describe_watch(struct perf_event_attr *attribute, const struct perf_event_attr *clock,
+void perf_data_describe_watch(struct perf_event_attr *attribute,
+			      const struct perf_event_attr *clock,
 			      const struct perf_data_watch *watch)
 {
 	*attribute = *clock;
@@ -67,18 +70,20 @@ void perf_data_describe_watch(struct perf_event_attr *attribute, const struct pe
 	attribute->mmap = attribute->mmap2 = attribute->comm = attribute->cgroup = 0;
 }
 
-/* Tells readers which id is which vCPU of which machine (perf since 5.19); FIRST_ID is that of vCPU 0. */
+/* Tells readers which id is which vCPU of which machine (perf since 5.19); FIRST_ID is that of vCPU
+ * 0. */
 static void add_id_index(uint64_t first_id, uint64_t count, pid_t vmm_pid, struct bytes *to)
 {
 	struct perf_event_header header = { .type = PERF_DATA_ID_INDEX };
 
-	header.size =
-		(uint16_t)(sizeof(header) + sizeof(count) +
-			   count * (sizeof(struct perf_data_id_entry) + sizeof(struct perf_data_id_guest)));
+	header.size = (uint16_t)(sizeof(header) + sizeof(count) +
+				 count * (sizeof(struct perf_data_id_entry) +
+					  sizeof(struct perf_data_id_guest)));
 	bytes_add(to, &header, sizeof(header));
 	bytes_add_u64(to, count);
 	for (uint64_t i = 0; i < count; i++)
-		bytes_add(to, &(struct perf_data_id_entry){ first_id + i, i, UINT64_MAX, UINT64_MAX },
+		bytes_add(to,
+			  &(struct perf_data_id_entry){ first_id + i, i, UINT64_MAX, UINT64_MAX },
 			  sizeof(struct perf_data_id_entry));
 	for (uint64_t i = 0; i < count; i++)
 		bytes_add(to, &(struct perf_data_id_guest){ (uint64_t)vmm_pid, i },
@@ -112,7 +117,8 @@ static void add_first_records(const struct perf_data_start *start, struct bytes 
 	const struct perf_data_facts *facts = start->facts;
 
 	perf_data_feature_records(facts, to);
-	for (size_t event = 0; event < event_count(facts) && start->perspective == PERSPECTIVE_HOST; event++)
+	for (size_t event = 0; event < event_count(facts) && start->perspective == PERSPECTIVE_HOST;
+	     event++)
 		add_id_index(first_id_of(facts, event), facts->ids, start->vmm_pid, to);
 }
 
@@ -138,7 +144,8 @@ static int start_pipe(const struct perf_data_start *start)
 	for (size_t event = 0; event < event_count(start->facts); event++)
 		add_pipe_attribute(start->facts, event, &head);
 	add_first_records(start, &head);
-	error = head.failed ? no_memory() : perf_data_output_start(start->output, head.data, head.size, 0);
+	error = head.failed ? no_memory()
+			    : perf_data_output_start(start->output, head.data, head.size, 0);
 	free(head.data);
 	return error;
 }
@@ -160,7 +167,8 @@ static size_t event_room(const struct perf_data_facts *facts)
 static void add_attribute(const struct perf_data_facts *facts, size_t event, struct bytes *to)
 {
 	uint64_t size = facts->ids * sizeof(uint64_t);
-	struct perf_data_section ids = { place_of_attribute(event_room(facts)) + event * size, size };
+	struct perf_data_section ids = { place_of_attribute(event_room(facts)) + event * size,
+					 size };
 
 	bytes_add(to, attribute_of(facts, event), ATTRIBUTE_SIZE);
 	bytes_add(to, &ids, sizeof(ids));
@@ -196,7 +204,8 @@ static int start_file(const struct perf_data_start *start)
 		error = no_memory();
 	} else {
 		memcpy(head.data, &header, sizeof(header));
-		error = perf_data_output_start(start->output, head.data, head.size, header.data.offset);
+		error = perf_data_output_start(start->output, head.data, head.size,
+					       header.data.offset);
 	}
 	free(head.data);
 	return error;
@@ -216,8 +225,8 @@ int perf_data_start_change(const struct perf_data_start *start, size_t event)
 		return 0;
 	add_attribute(start->facts, event, &entry);
 	error = entry.failed ? no_memory()
-			     : perf_data_output_patch(start->output, place_of_attribute(event), entry.data,
-						      entry.size);
+			     : perf_data_output_patch(start->output, place_of_attribute(event),
+						      entry.data, entry.size);
 	free(entry.data);
 	return error;
 }
@@ -233,7 +242,8 @@ static int count_event(const struct perf_data_start *start)
 				      &size, sizeof(size));
 }
 
-/* What the first records say of an event; in a pipe its attribute as well. One by one: they may be large. */
+/* What the first records say of an event; in a pipe its attribute as well. One by one: they may be
+ * large. */
 static int write_event_records(const struct perf_data_start *start, size_t event)
 {
 	const struct perf_data_facts *facts = start->facts;
@@ -242,7 +252,9 @@ static int write_event_records(const struct perf_data_start *start, size_t event
 
 	if (perf_data_output_is_pipe(start->output)) {
 		add_pipe_attribute(facts, event, &record);
-		error = record.failed ? 0 : perf_data_output_record(start->output, record.data, record.size);
+		error = record.failed
+				? 0
+				: perf_data_output_record(start->output, record.data, record.size);
 	}
 	record.size = 0;
 	perf_data_feature_record(facts, FEATURE_EVENT_DESC, &record);

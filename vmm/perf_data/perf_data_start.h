@@ -24,16 +24,19 @@ struct perf_data_start {
 };
 
 /* What the event of a recording with OPTIONS is to perf. */
-void perf_data_describe_event(struct perf_event_attr *attribute, const struct perf_data_options *options);
+void perf_data_describe_event(struct perf_event_attr *attribute,
+			      const struct perf_data_options *options);
 
 /* What WATCH of the same recording is, whose first event is CLOCK. */
-void perf_data_describe_watch(struct perf_event_attr *attribute, const struct perf_event_attr *clock,
+void perf_data_describe_watch(struct perf_event_attr *attribute,
+			      const struct perf_event_attr *clock,
 			      const struct perf_data_watch *watch);
 
 /* Writes the beginning at once: a valid file without samples. -ENOMEM, or the errors of writing. */
 int perf_data_start(const struct perf_data_start *start);
 
-/* The last one of START->facts came just now: its samples may follow. -ENOMEM, or the errors of writing. */
+/* The last one of START->facts came just now: its samples may follow. -ENOMEM, or the errors of
+ * writing. */
 int perf_data_start_event(const struct perf_data_start *start);
 
 /* The attribute of EVENT has changed. In a pipe it stays as it was: what was written is gone. */

@@ -39,7 +39,8 @@ static void take_command_line(struct perf_data_summary *summary, struct span con
 	for (uint32_t i = 0; i < count && used < sizeof(line); i++) {
 		if (!copy_string(content, next, argument, sizeof(argument), &next))
 			break;
-		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s", i ? " " : "", argument);
+		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s", i ? " " : "",
+					 argument);
 	}
 	memcpy(summary->command_line, line, sizeof(line));
 }
@@ -111,7 +112,8 @@ void perf_data_summary_feature(struct perf_data_summary *summary, enum perf_data
 
 void perf_data_summary_event(struct perf_data_summary *summary, const struct perf_data_event *event)
 {
-	summary->frequency = event->frequency > UINT32_MAX ? UINT32_MAX : (unsigned int)event->frequency;
+	summary->frequency =
+		event->frequency > UINT32_MAX ? UINT32_MAX : (unsigned int)event->frequency;
 	if (*summary->event_name)
 		return;
 	if (event->type == PERF_TYPE_SOFTWARE && event->config == PERF_COUNT_SW_CPU_CLOCK)

@@ -13,6 +13,7 @@ void perf_data_summary_feature(struct perf_data_summary *summary, enum perf_data
 			       struct span content);
 
 /* Takes the frequency and, unless FEATURE_EVENT_DESC gave one, the name from the first event. */
-void perf_data_summary_event(struct perf_data_summary *summary, const struct perf_data_event *event);
+void perf_data_summary_event(struct perf_data_summary *summary,
+			     const struct perf_data_event *event);
 
 #endif

@@ -9,7 +9,8 @@
 #include "shared/error.h"
 #include "vmm/perf_data/perf_data_format.h"
 
-/* perf unpacks into as much as one ring buffer of its recording holds; no more than this is believed. */
+/* perf unpacks into as much as one ring buffer of its recording holds; no more than this is
+ * believed. */
 #define UNPACKED_MAX (64u << 20)
 #define STEP         (256u << 10)
 

@@ -20,11 +20,12 @@
 
 /* A breakpoint or a data watchpoint (PERF_TYPE_BREAKPOINT). */
 struct perf_data_watch {
-	const char *name;         /* of the event, as perf writes such: "mem:0xffffffff81a01234:w" */
-	uint32_t type;            /* HW_BREAKPOINT_R, W, X of linux/hw_breakpoint.h */
-	uint64_t length;          /* bytes */
-	uint64_t period;          /* hits for each sample */
-	_Atomic uint64_t address; /* 0 while it is not known; of a per-CPU variable that of the first vCPU */
+	const char *name; /* of the event, as perf writes such: "mem:0xffffffff81a01234:w" */
+	uint32_t type;    /* HW_BREAKPOINT_R, W, X of linux/hw_breakpoint.h */
+	uint64_t length;  /* bytes */
+	uint64_t period;  /* hits for each sample */
+	_Atomic uint64_t
+		address; /* 0 while it is not known; of a per-CPU variable that of the first vCPU */
 };
 
 /* What a watch counted on a vCPU since it was added. */
@@ -62,7 +63,8 @@ static inline void perf_data_watches_add(struct perf_data_watches *watches,
 	added->type = watch->type;
 	added->length = watch->length;
 	added->period = watch->period;
-	atomic_store_explicit(&added->address, perf_data_watch_address(watch), memory_order_relaxed);
+	atomic_store_explicit(&added->address, perf_data_watch_address(watch),
+			      memory_order_relaxed);
 	atomic_store_explicit(&watches->count, count + 1, memory_order_release);
 }
 

@@ -35,7 +35,9 @@ static int collect_facts(struct perf_data_facts *facts, const struct perf_data_o
 	if (!facts->hostname || !facts->release || !facts->arch || !facts->cpu_description ||
 	    !facts->command_line)
 		return no_memory();
-	facts->event_name = options->cycles ? "cycles" : options->wall_clock ? "wall-clock" : "cpu-clock";
+	facts->event_name = options->cycles       ? "cycles"
+			    : options->wall_clock ? "wall-clock"
+						  : "cpu-clock";
 	facts->memory_kib = options->memory_kib;
 	facts->cpus = options->cpus ? options->cpus : options->vcpus;
 	facts->ids = options->vcpus;
@@ -129,7 +131,8 @@ int perf_data_writer_open(struct perf_data_writer **result, const struct perf_da
 
 	/* The ids of all vCPUs must fit one record, and the level is zstd's. */
 	if (!options->vcpus || options->vcpus > 1024 || options->compression > 22)
-		return error_set(-EINVAL, "can't write perf.data of %u vCPUs with compression level %u",
+		return error_set(-EINVAL,
+				 "can't write perf.data of %u vCPUs with compression level %u",
 				 options->vcpus, options->compression);
 	writer = calloc(1, sizeof(*writer));
 	if (!writer)
@@ -158,7 +161,8 @@ int perf_data_writer_end(struct perf_data_writer *writer)
 	if (record->failed)
 		return no_memory();
 	if (record->size > PERF_DATA_RECORD_MAX)
-		return error_set(-EINVAL, "a record of %zu bytes is too large for perf.data", record->size);
+		return error_set(-EINVAL, "a record of %zu bytes is too large for perf.data",
+				 record->size);
 	memcpy(record->data + offsetof(struct perf_event_header, size), &size, sizeof(size));
 	return perf_data_output_record(writer->output, record->data, record->size);
 }
@@ -213,14 +217,17 @@ static int replace_fact(struct perf_data_writer *writer, char **fact, const char
 	return write_fact(writer, feature);
 }
 
-int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *release, const char *hostname)
+int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *release,
+			       const char *hostname)
 {
 	int error = replace_fact(writer, &writer->facts.release, release, FEATURE_OSRELEASE);
 
-	return error ? error : replace_fact(writer, &writer->facts.hostname, hostname, FEATURE_HOSTNAME);
+	return error ? error
+		     : replace_fact(writer, &writer->facts.hostname, hostname, FEATURE_HOSTNAME);
 }
 
-void perf_data_writer_set_flight(struct perf_data_writer *writer, const struct perf_data_flight *flight)
+void perf_data_writer_set_flight(struct perf_data_writer *writer,
+				 const struct perf_data_flight *flight)
 {
 	writer->flight = flight;
 }
@@ -300,11 +307,13 @@ static int write_sections(struct perf_data_writer *writer)
 	int error;
 
 	writer->facts.ratio = perf_data_output_ratio(writer->output);
-	perf_data_feature_sections(&writer->facts, perf_data_output_bytes(writer->output), &sections, bitmap);
-	error = sections.failed ? no_memory()
-				: perf_data_output_finish(writer->output, sections.data, sections.size,
-							  bitmap, sizeof(bitmap),
-							  offsetof(struct perf_data_header, features));
+	perf_data_feature_sections(&writer->facts, perf_data_output_bytes(writer->output),
+				   &sections, bitmap);
+	error = sections.failed
+			? no_memory()
+			: perf_data_output_finish(writer->output, sections.data, sections.size,
+						  bitmap, sizeof(bitmap),
+						  offsetof(struct perf_data_header, features));
 	free(sections.data);
 	return error;
 }
@@ -312,8 +321,9 @@ static int write_sections(struct perf_data_writer *writer)
 int perf_data_writer_close(struct perf_data_writer *writer)
 {
 	/* The last counts of losses stand in a round, which a pipe has too. */
-	int error = losses_any(&writer->losses) || writer->flight ? perf_data_writer_flush(writer, UINT64_MAX)
-								  : perf_data_writer_write_out(writer);
+	int error = losses_any(&writer->losses) || writer->flight
+			    ? perf_data_writer_flush(writer, UINT64_MAX)
+			    : perf_data_writer_write_out(writer);
 	int close_error;
 
 	if (!error && !perf_data_output_is_pipe(writer->output))

@@ -22,9 +22,10 @@ static void note_latest(struct perf_data_writer *writer, uint64_t time)
 		writer->latest = time;
 }
 
-/* What stands at the end of all records but samples (sample_id_all), in the order of perf_event_open(2). */
-static void add_sample_id_of(struct perf_data_writer *writer, int32_t pid, int32_t tid, uint64_t time,
-			     uint32_t vcpu, uint64_t id)
+/* What stands at the end of all records but samples (sample_id_all), in the order of
+ * perf_event_open(2). */
+static void add_sample_id_of(struct perf_data_writer *writer, int32_t pid, int32_t tid,
+			     uint64_t time, uint32_t vcpu, uint64_t id)
 {
 	note_latest(writer, time);
 	bytes_add_u32(&writer->record, (uint32_t)pid);
@@ -50,8 +51,8 @@ static bool is_unsure(const struct sample *sample, size_t index)
 }
 
 /*
- * Where the space changes in which readers look an address up: it is the user's, which has nothing there, for
- * one of the kernel's of which nobody is sure. 0: nowhere.
+ * Where the space changes in which readers look an address up: it is the user's, which has nothing
+ * there, for one of the kernel's of which nobody is sure. 0: nowhere.
  */
 static uint64_t marker_before(const struct sample *sample, size_t index, uint64_t latest)
 {
@@ -77,7 +78,8 @@ static void add_callchain(const struct perf_data_writer *writer, struct bytes *r
 		marker = marker_before(sample, i, latest);
 		if (marker)
 			entries[count++] = latest = marker;
-		entries[count++] = sample->callchain[i] | (is_unsure(sample, i) ? SAMPLE_ADDRESS_SURE : 0);
+		entries[count++] =
+			sample->callchain[i] | (is_unsure(sample, i) ? SAMPLE_ADDRESS_SURE : 0);
 	}
 	bytes_add_u64(record, count);
 	bytes_add(record, entries, count * sizeof(entries[0]));
@@ -91,7 +93,8 @@ static void note_time(struct perf_data_facts *facts, uint64_t time)
 		facts->last_time = time;
 }
 
-/* A number of the host's could be that of a process of the guest, whose mappings readers would then take. */
+/* A number of the host's could be that of a process of the guest, whose mappings readers would then
+ * take. */
 static struct perf_data_task unknown_task(uint32_t vcpu)
 {
 	return (struct perf_data_task){ SAMPLE_TASK_LIMIT, SAMPLE_TASK_LIMIT + 1 + vcpu, false };
@@ -109,7 +112,8 @@ struct perf_data_task perf_data_writer_task(const struct perf_data_writer *write
 
 int32_t perf_data_writer_unknown_pid(const struct perf_data_writer *writer)
 {
-	return writer->perspective == PERSPECTIVE_GUEST ? (int32_t)SAMPLE_TASK_LIMIT : writer->vmm_pid;
+	return writer->perspective == PERSPECTIVE_GUEST ? (int32_t)SAMPLE_TASK_LIMIT
+							: writer->vmm_pid;
 }
 
 static uint64_t event_id(const struct perf_data_writer *writer, uint16_t event, uint32_t vcpu)
@@ -124,7 +128,8 @@ static int check_sample(struct perf_data_writer *writer, uint32_t vcpu, uint16_t
 	if (error)
 		return error;
 	if (vcpu >= writer->facts.ids)
-		return error_set(-EINVAL, "a sample of vCPU %u in a recording with room for %" PRIu64, vcpu,
+		return error_set(-EINVAL,
+				 "a sample of vCPU %u in a recording with room for %" PRIu64, vcpu,
 				 writer->facts.ids);
 	if (event > writer->facts.more_count)
 		return error_set(-EINVAL, "a sample of event %u in a recording of %zu", event,
@@ -136,7 +141,8 @@ static void add_values(struct bytes *record, const struct sample_hit *hit)
 {
 	struct perf_data_hit_values values = { hit->before, hit->after, hit->flags, hit->hits };
 
-	_Static_assert((sizeof(uint32_t) + sizeof(values)) % 8 == 0, "perf wants raw data to fill 8 bytes");
+	_Static_assert((sizeof(uint32_t) + sizeof(values)) % 8 == 0,
+		       "perf wants raw data to fill 8 bytes");
 	bytes_add_u32(record, sizeof(values));
 	bytes_add(record, &values, sizeof(values));
 }
@@ -154,13 +160,15 @@ static uint16_t sample_misc(const struct perf_data_writer *writer, const struct 
 {
 	if (sample->flags & SAMPLE_HOST)
 		return host_misc(writer, !sample->cpl);
-	if (sample->flags & (SAMPLE_UNSURE | SAMPLE_OTHER_KERNEL) || (writer->kernel_hidden && !sample->cpl))
+	if (sample->flags & (SAMPLE_UNSURE | SAMPLE_OTHER_KERNEL) ||
+	    (writer->kernel_hidden && !sample->cpl))
 		return PERF_RECORD_MISC_CPUMODE_UNKNOWN;
 	return guest_misc(writer, !sample->cpl);
 }
 
 /* In the order of their numbers in enum perf_event_x86_regs (linux/asm/perf_regs.h). */
-static void add_registers(struct bytes *record, const struct sample *sample, const struct sample_hit *hit)
+static void add_registers(struct bytes *record, const struct sample *sample,
+			  const struct sample_hit *hit)
 {
 	bytes_add_u64(record, PERF_SAMPLE_REGS_ABI_64);
 	bytes_add(record, &hit->registers[SAMPLE_RAX], (SAMPLE_R8 - SAMPLE_RAX) * sizeof(uint64_t));
@@ -168,7 +176,8 @@ static void add_registers(struct bytes *record, const struct sample *sample, con
 	bytes_add_u64(record, sample->rsp);
 	bytes_add_u64(record, sample->rip);
 	bytes_add_u64(record, sample->rflags);
-	bytes_add(record, &hit->registers[SAMPLE_R8], (SAMPLE_REGISTERS - SAMPLE_R8) * sizeof(uint64_t));
+	bytes_add(record, &hit->registers[SAMPLE_R8],
+		  (SAMPLE_REGISTERS - SAMPLE_R8) * sizeof(uint64_t));
 }
 
 int perf_data_writer_sample_of(struct perf_data_writer *writer, const struct sample *sample,
@@ -226,7 +235,8 @@ int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_
 
 	if (error)
 		return error;
-	perf_data_writer_begin(writer, event->stopped ? PERF_RECORD_THROTTLE : PERF_RECORD_UNTHROTTLE,
+	perf_data_writer_begin(writer,
+			       event->stopped ? PERF_RECORD_THROTTLE : PERF_RECORD_UNTHROTTLE,
 			       guest_misc(writer, true));
 	bytes_add_u64(&writer->record, event->time);
 	bytes_add_u64(&writer->record, id);
@@ -235,8 +245,8 @@ int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_
 	return perf_data_writer_end(writer);
 }
 
-int perf_data_writer_count(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint16_t event,
-			   const struct perf_data_count *count)
+int perf_data_writer_count(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu,
+			   uint16_t event, const struct perf_data_count *count)
 {
 	int error = check_sample(writer, vcpu, event);
 	int32_t pid = perf_data_writer_unknown_pid(writer);
@@ -275,8 +285,8 @@ static void note_build_id(struct perf_data_writer *writer, const struct perf_dat
 
 	if (!mapping->build_id_size || writer->perspective == PERSPECTIVE_HOST)
 		return;
-	perf_data_add_build_id(&writer->facts, guest_misc(writer, mapping->kernel), mapping->pid, name,
-			       mapping->build_id, mapping->build_id_size);
+	perf_data_add_build_id(&writer->facts, guest_misc(writer, mapping->kernel), mapping->pid,
+			       name, mapping->build_id, mapping->build_id_size);
 }
 
 static int write_symbol(struct perf_data_writer *writer, const struct perf_data_mapping *mapping,
@@ -287,8 +297,10 @@ static int write_symbol(struct perf_data_writer *writer, const struct perf_data_
 		uint64_t start;
 		uint32_t length;
 		uint16_t type, flags;
-	} symbol = { mapping->start, mapping->size < UINT32_MAX ? (uint32_t)mapping->size : UINT32_MAX,
-		     mapping->is_code ? PERF_RECORD_KSYMBOL_TYPE_BPF : PERF_RECORD_KSYMBOL_TYPE_UNKNOWN,
+	} symbol = { mapping->start,
+		     mapping->size < UINT32_MAX ? (uint32_t)mapping->size : UINT32_MAX,
+		     mapping->is_code ? PERF_RECORD_KSYMBOL_TYPE_BPF
+				      : PERF_RECORD_KSYMBOL_TYPE_UNKNOWN,
 		     flags };
 
 	/* perf without --guest would take it for code of the host's kernel. */
@@ -302,7 +314,8 @@ static int write_symbol(struct perf_data_writer *writer, const struct perf_data_
 	return perf_data_writer_end(writer);
 }
 
-int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_data_mapping *mapping)
+int perf_data_writer_mapping(struct perf_data_writer *writer,
+			     const struct perf_data_mapping *mapping)
 {
 	uint16_t misc = guest_misc(writer, mapping->kernel);
 	struct bytes *record = &writer->record;
@@ -313,8 +326,9 @@ int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_
 		return error_set(-EINVAL, "the build id of %s has %zu bytes; perf.data holds 20",
 				 mapping->name, mapping->build_id_size);
 	note_build_id(writer, mapping);
-	perf_data_writer_begin(writer, PERF_RECORD_MMAP2,
-			       misc | (mapping->build_id_size ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0));
+	perf_data_writer_begin(
+		writer, PERF_RECORD_MMAP2,
+		misc | (mapping->build_id_size ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0));
 	bytes_add_u32(record, (uint32_t)mapping->pid);
 	bytes_add_u32(record, (uint32_t)(mapping->kernel ? 0 : mapping->tid));
 	bytes_add_u64(record, mapping->start);
@@ -332,7 +346,8 @@ int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_
 	return perf_data_writer_end(writer);
 }
 
-int perf_data_writer_mapping_end(struct perf_data_writer *writer, const struct perf_data_mapping *mapping)
+int perf_data_writer_mapping_end(struct perf_data_writer *writer,
+				 const struct perf_data_mapping *mapping)
 {
 	return write_symbol(writer, mapping, PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER);
 }
@@ -349,7 +364,8 @@ int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_
 	return perf_data_writer_end(writer);
 }
 
-int perf_data_writer_cgroup(struct perf_data_writer *writer, uint64_t time, uint64_t id, const char *path)
+int perf_data_writer_cgroup(struct perf_data_writer *writer, uint64_t time, uint64_t id,
+			    const char *path)
 {
 	if (writer->perspective == PERSPECTIVE_HOST)
 		return 0;
@@ -360,7 +376,8 @@ int perf_data_writer_cgroup(struct perf_data_writer *writer, uint64_t time, uint
 	return perf_data_writer_end(writer);
 }
 
-/* At an execve everything that was mapped goes: readers of perf.data would keep what nothing new covers. */
+/* At an execve everything that was mapped goes: readers of perf.data would keep what nothing new
+ * covers. */
 static int clear_process(struct perf_data_writer *writer, const struct sideband *head)
 {
 	const struct sideband_munmap everything = {
@@ -391,7 +408,8 @@ int perf_data_writer_sideband(struct perf_data_writer *writer, const struct side
 	return error;
 }
 
-int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint64_t count)
+int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu,
+			  uint64_t count)
 {
 	perf_data_writer_begin(writer, PERF_RECORD_LOST, guest_misc(writer, true));
 	bytes_add_u64(&writer->record, vcpu + 1);

@@ -24,14 +24,15 @@ struct perf_data_writer {
 	struct bytes record;                   /* the one that is being put together */
 };
 
-/* The next record, of TYPE (linux/perf_event.h, or perf's own) with MISC, in place of the one before. What
- * follows is added to writer->record. */
+/* The next record, of TYPE (linux/perf_event.h, or perf's own) with MISC, in place of the one
+ * before. What follows is added to writer->record. */
 void perf_data_writer_begin(struct perf_data_writer *writer, uint32_t type, uint16_t misc);
-/* Gives it to the output, with its size. 0, or a negative errno of writing; -ENOMEM or -EINVAL: there is
- * none. */
+/* Gives it to the output, with its size. 0, or a negative errno of writing; -ENOMEM or -EINVAL:
+ * there is none. */
 int perf_data_writer_end(struct perf_data_writer *writer);
 
-/* Takes up the watches that came, and the addresses that became known. 0, or a negative errno of writing. */
+/* Takes up the watches that came, and the addresses that became known. 0, or a negative errno of
+ * writing. */
 int perf_data_writer_update_watches(struct perf_data_writer *writer);
 
 #endif

@@ -50,7 +50,8 @@ int recording_name_open(const char *path)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char name[PATH_MAX];
 
-	if (fd >= 0 || errno != ENOENT || snprintf(name, sizeof(name), "%s", path) >= (int)sizeof(name))
+	if (fd >= 0 || errno != ENOENT ||
+	    snprintf(name, sizeof(name), "%s", path) >= (int)sizeof(name))
 		return fd;
 	while (fd < 0 && errno == ENOENT && take_next_name(name))
 		fd = open(name, O_RDONLY | O_CLOEXEC);

@@ -14,7 +14,8 @@
 
 void cpu_clock_open(struct cpu_clock *clock)
 {
-	/* Without exclude_kernel a higher privilege is asked for; it counts in the kernel all the same. */
+	/* Without exclude_kernel a higher privilege is asked for; it counts in the kernel all the
+	 * same. */
 	struct perf_event_attr attributes = {
 		.size = sizeof(attributes),
 		.type = PERF_TYPE_SOFTWARE,
@@ -22,10 +23,12 @@ void cpu_clock_open(struct cpu_clock *clock)
 		.exclude_kernel = 1,
 	};
 
-	clock->event = (int)syscall(SYS_perf_event_open, &attributes, gettid(), -1, -1, PERF_FLAG_FD_CLOEXEC);
+	clock->event = (int)syscall(SYS_perf_event_open, &attributes, gettid(), -1, -1,
+				    PERF_FLAG_FD_CLOEXEC);
 	if (clock->event < 0)
-		log_debug("no cpu-clock event for the guest's PMU: %s; its time is the thread's CPU time",
-			  strerror(errno));
+		log_debug(
+			"no cpu-clock event for the guest's PMU: %s; its time is the thread's CPU time",
+			strerror(errno));
 }
 
 void cpu_clock_close(struct cpu_clock *clock)

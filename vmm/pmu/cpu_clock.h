@@ -6,11 +6,11 @@
  *
  * That is what a guest sees pass while its vCPU runs, and has not seen taken away: of a host
  * that leaves it without a CPU the guest is told as steal time (arch/x86/kvm/x86.c,
- * record_steal_time()). CLOCK_THREAD_CPUTIME_ID is less. Where the host's kernel accounts the time of
- * interrupts (CONFIG_IRQ_TIME_ACCOUNTING), or of what is stolen from a host that is a guest itself
- * (CONFIG_PARAVIRT_TIME_ACCOUNTING), that is taken off there (kernel/sched/core.c,
- * update_rq_clock_task()). It is the clock all the same where the host lets us have no perf event, as by
- * kernel.perf_event_paranoid of 3.
+ * record_steal_time()). CLOCK_THREAD_CPUTIME_ID is less. Where the host's kernel accounts the time
+ * of interrupts (CONFIG_IRQ_TIME_ACCOUNTING), or of what is stolen from a host that is a guest
+ * itself (CONFIG_PARAVIRT_TIME_ACCOUNTING), that is taken off there (kernel/sched/core.c,
+ * update_rq_clock_task()). It is the clock all the same where the host lets us have no perf event,
+ * as by kernel.perf_event_paranoid of 3.
  *
  * All functions are for the thread that opened it; cpu_clock_close() also for another one.
  */

@@ -31,9 +31,10 @@ static int check_clock(const struct pmu_clock *clock)
 
 	for (unsigned int i = 0; i < sizeof(hz) / sizeof(hz[0]); i++)
 		if (hz[i] == 0 || hz[i] > PMU_HZ_MAX)
-			return error_set(-EINVAL,
-					 "guest PMU: %llu Hz is no frequency of a clock; give 1 to %llu",
-					 (unsigned long long)hz[i], (unsigned long long)PMU_HZ_MAX);
+			return error_set(
+				-EINVAL,
+				"guest PMU: %llu Hz is no frequency of a clock; give 1 to %llu",
+				(unsigned long long)hz[i], (unsigned long long)PMU_HZ_MAX);
 	return 0;
 }
 
@@ -51,16 +52,19 @@ static struct pmu_counting counting_of(const struct pmu_state *state, unsigned i
 
 static uint64_t *counter_of(struct pmu_state *state, unsigned int number)
 {
-	return number < PMU_GENERAL_MAX ? &state->general[number] : &state->fixed[number - PMU_GENERAL_MAX];
+	return number < PMU_GENERAL_MAX ? &state->general[number]
+					: &state->fixed[number - PMU_GENERAL_MAX];
 }
 
 static uint64_t value_of(const struct pmu_state *state, unsigned int number)
 {
-	return number < PMU_GENERAL_MAX ? state->general[number] : state->fixed[number - PMU_GENERAL_MAX];
+	return number < PMU_GENERAL_MAX ? state->general[number]
+					: state->fixed[number - PMU_GENERAL_MAX];
 }
 
 /* Does a counter of the host's count it? */
-static bool ask_counters(const struct pmu *pmu, unsigned int number, const struct pmu_counting *counting)
+static bool ask_counters(const struct pmu *pmu, unsigned int number,
+			 const struct pmu_counting *counting)
 {
 	const uint64_t select = counting->select;
 	struct pmu_request request = { 0 };
@@ -170,16 +174,19 @@ int pmu_restore(struct pmu *pmu, const void *saved, size_t size)
 				 sizeof(state), size);
 	memcpy(&state, saved, sizeof(state));
 	if (state.size != sizeof(state))
-		return error_set(-EINVAL, "guest PMU: the saved state says that it has %u bytes, not %zu",
+		return error_set(-EINVAL,
+				 "guest PMU: the saved state says that it has %u bytes, not %zu",
 				 state.size, sizeof(state));
 	if (state.model != pmu->state.model)
-		return error_set(-EINVAL, "guest PMU: the saved state is of model %u, the guest's is %u",
+		return error_set(-EINVAL,
+				 "guest PMU: the saved state is of model %u, the guest's is %u",
 				 state.model, pmu->state.model);
 	error = check_clock(&state.clock);
 	if (error)
 		return error;
 	if (state.time == PMU_NEVER || has_impossible_bit(&state))
-		return error_set(-EINVAL, "guest PMU: the saved state is one that no guest can make");
+		return error_set(-EINVAL,
+				 "guest PMU: the saved state is one that no guest can make");
 	go_on_from(pmu, &state);
 	return 0;
 }
@@ -266,7 +273,8 @@ uint64_t pmu_next_overflow(const struct pmu *pmu)
 		const struct pmu_counting counting = counting_of(&pmu->state, i);
 
 		if ((counting.select & SELECT_INTERRUPT) && !pmu->backed[i]) {
-			const uint64_t time = overflow_time(&pmu->state, &counting, value_of(&pmu->state, i));
+			const uint64_t time =
+				overflow_time(&pmu->state, &counting, value_of(&pmu->state, i));
 
 			first = time < first ? time : first;
 		}

@@ -42,7 +42,8 @@ enum pmu_model {
 #define PMU_HZ_MAX (UINT64_C(1) << 40)
 struct pmu_clock {
 	uint64_t core;      /* taken as constant while the guest runs */
-	uint64_t reference; /* of the TSC: CPU_CLK_UNHALTED.REF_TSC (SDM vol. 3B 20.2.2), PMCx120 of AMD */
+	uint64_t reference; /* of the TSC: CPU_CLK_UNHALTED.REF_TSC (SDM vol. 3B 20.2.2), PMCx120 of
+			       AMD */
 	uint64_t bus;       /* of the crystal, which event 3CH umask 01H counts */
 };
 
@@ -99,7 +100,8 @@ struct pmu_counters {
 	 * already. False, and NUMBER counts nothing, if it can not, and if nothing is
 	 * requested. On the vCPU's thread; if nothing is requested, also before it runs.
 	 */
-	bool (*set)(void *context, unsigned int number, const struct pmu_request *request, uint64_t left);
+	bool (*set)(void *context, unsigned int number, const struct pmu_request *request,
+		    uint64_t left);
 	/* What NUMBER has counted since the last call. On the vCPU's thread. */
 	uint64_t (*take)(void *context, unsigned int number);
 	void *context;

@@ -24,16 +24,16 @@
 #define CPUID_PERF_CTR_EXT_LLC  (1u << 28)
 
 /*
- * Bits 63:36, 21 and 19 are reserved; 41:40, HostOnly and GuestOnly, are so without SVM, and with it the
- * time does not tell what they ask for. Writes of them are ignored (Linux, arch/x86/kvm/svm/pmu.c:
- * reserved_bits, amd_pmu_set_msr()).
+ * Bits 63:36, 21 and 19 are reserved; 41:40, HostOnly and GuestOnly, are so without SVM, and with
+ * it the time does not tell what they ask for. Writes of them are ignored (Linux,
+ * arch/x86/kvm/svm/pmu.c: reserved_bits, amd_pmu_set_msr()).
  */
 #define SELECT_WRITABLE UINT64_C(0xfffd7ffff)
 
 /*
  * Those that Linux gives a generic name, of all families (arch/x86/events/amd/core.c,
- * amd_*perfmon_event_map); numbered as in the processors' own manuals (PPR), Core::X86::Pmc. PMCx120 is of
- * Zen 4 and later.
+ * amd_*perfmon_event_map); numbered as in the processors' own manuals (PPR), Core::X86::Pmc.
+ * PMCx120 is of Zen 4 and later.
  */
 static const struct pmu_event amd_events[] = {
 	{ 0x076, 0x00, PMU_CORE_CYCLES, "core cycles" },
@@ -91,7 +91,8 @@ static void amd_writable(struct pmu_state *state)
 	}
 }
 
-static void amd_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4])
+static void amd_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index,
+		      uint32_t registers[4])
 {
 	switch (function) {
 	case 0x1: /* Intel's: no PDCM, DTES64, DS */
@@ -141,7 +142,8 @@ static bool amd_write_msr(struct pmu_state *state, uint32_t index, uint64_t valu
 	return true;
 }
 
-/* RDPMC, APM vol. 3: above them are the northbridge's and the cache's counters, which this one has not. */
+/* RDPMC, APM vol. 3: above them are the northbridge's and the cache's counters, which this one has
+ * not. */
 static bool amd_read_counter(const struct pmu_state *state, uint32_t index, uint64_t *value)
 {
 	if (index >= counters_of(state))

@@ -5,7 +5,8 @@
 
 static unsigned int select_event(uint64_t select)
 {
-	return (unsigned int)(select & SELECT_EVENT) | (unsigned int)((select & SELECT_EVENT_HIGH) >> 24);
+	return (unsigned int)(select & SELECT_EVENT) |
+	       (unsigned int)((select & SELECT_EVENT_HIGH) >> 24);
 }
 
 static unsigned int select_umask(uint64_t select)
@@ -13,10 +14,12 @@ static unsigned int select_umask(uint64_t select)
 	return (unsigned int)(select & SELECT_UMASK) >> 8;
 }
 
-const struct pmu_event *pmu_event_find(const struct pmu_event *events, unsigned int count, uint64_t select)
+const struct pmu_event *pmu_event_find(const struct pmu_event *events, unsigned int count,
+				       uint64_t select)
 {
 	for (unsigned int i = 0; i < count; i++)
-		if (events[i].event == select_event(select) && events[i].umask == select_umask(select))
+		if (events[i].event == select_event(select) &&
+		    events[i].umask == select_umask(select))
 			return &events[i];
 	return NULL;
 }
@@ -30,15 +33,17 @@ static bool select_is_plain(uint64_t select)
 
 enum pmu_unit pmu_counting_unit(const struct pmu_counting *counting)
 {
-	return counting->on && counting->event && select_is_plain(counting->select) ? counting->event->unit
-										    : PMU_NOTHING;
+	return counting->on && counting->event && select_is_plain(counting->select)
+		       ? counting->event->unit
+		       : PMU_NOTHING;
 }
 
 bool pmu_counters_have(const struct pmu *pmu, const struct pmu_event *event)
 {
 	const struct pmu_counters *counters = pmu->counters;
 
-	return counters && counters->has(counters->context, pmu_select_of(event->event, event->umask));
+	return counters &&
+	       counters->has(counters->context, pmu_select_of(event->event, event->umask));
 }
 
 enum modifier { MODIFIER_NONE, MODIFIER_EDGE, MODIFIER_USER, MODIFIER_KERNEL };
@@ -101,7 +106,8 @@ static void tell_full(const struct pmu *pmu, struct pmu_told *told)
 		pmu->unavailable(pmu->context, NULL);
 }
 
-static void tell_event(const struct pmu *pmu, unsigned int number, const struct pmu_counting *counting)
+static void tell_event(const struct pmu *pmu, unsigned int number,
+		       const struct pmu_counting *counting)
 {
 	const uint64_t select = counting->select;
 	const char *name = counting->event ? counting->event->name : "no name known";
@@ -109,11 +115,11 @@ static void tell_event(const struct pmu *pmu, unsigned int number, const struct 
 	char text[128];
 
 	if (counting->fixed)
-		(void)snprintf(text, sizeof(text), "fixed counter %u (%s)%s", number - PMU_GENERAL_MAX, name,
-			       modifier);
+		(void)snprintf(text, sizeof(text), "fixed counter %u (%s)%s",
+			       number - PMU_GENERAL_MAX, name, modifier);
 	else
-		(void)snprintf(text, sizeof(text), "event 0x%02x umask 0x%02x (%s)%s", select_event(select),
-			       select_umask(select), name, modifier);
+		(void)snprintf(text, sizeof(text), "event 0x%02x umask 0x%02x (%s)%s",
+			       select_event(select), select_umask(select), name, modifier);
 	pmu->unavailable(pmu->context, text);
 }
 

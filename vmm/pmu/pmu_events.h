@@ -27,13 +27,15 @@ static inline bool pmu_in(uint32_t index, uint32_t first, uint32_t count)
 /* AMD's event has four bits more (APM vol. 2 13.2.1); Intel's are reserved there, so 0. */
 #define SELECT_EVENT_HIGH (UINT64_C(0xf) << 32)
 /* What of a select says what is counted, beside the privilege level. */
-#define SELECT_CONFIG                                                                                        \
-	(SELECT_EVENT_HIGH | SELECT_CMASK | SELECT_INVERT | SELECT_EDGE | SELECT_UMASK | SELECT_EVENT)
+#define SELECT_CONFIG                                                                              \
+	(SELECT_EVENT_HIGH | SELECT_CMASK | SELECT_INVERT | SELECT_EDGE | SELECT_UMASK |           \
+	 SELECT_EVENT)
 
 /* EVENT and UMASK, in their places. */
 static inline uint64_t pmu_select_of(uint16_t event, uint8_t umask)
 {
-	return (event & SELECT_EVENT) | (uint64_t)umask << 8 | ((uint64_t)event << 24 & SELECT_EVENT_HIGH);
+	return (event & SELECT_EVENT) | (uint64_t)umask << 8 |
+	       ((uint64_t)event << 24 & SELECT_EVENT_HIGH);
 }
 
 /* What the time for which the guest has run stands for. */
@@ -53,15 +55,17 @@ struct pmu_event {
 
 /* A counter as its registers are now. */
 struct pmu_counting {
-	bool on;                       /* all its switches are */
-	bool fixed;                    /* a counter of one event; select has it too */
-	uint64_t select;               /* as of a general counter */
-	const struct pmu_event *event; /* NULL: none of those that are known, which are those allowed */
-	uint64_t status;               /* the bit that its overflow sets */
+	bool on;         /* all its switches are */
+	bool fixed;      /* a counter of one event; select has it too */
+	uint64_t select; /* as of a general counter */
+	const struct pmu_event
+		*event;  /* NULL: none of those that are known, which are those allowed */
+	uint64_t status; /* the bit that its overflow sets */
 };
 
 /* SELECT's event in EVENTS, COUNT of them; or NULL. */
-const struct pmu_event *pmu_event_find(const struct pmu_event *events, unsigned int count, uint64_t select);
+const struct pmu_event *pmu_event_find(const struct pmu_event *events, unsigned int count,
+				       uint64_t select);
 
 /* What of COUNTING's the time tells. */
 enum pmu_unit pmu_counting_unit(const struct pmu_counting *counting);
@@ -77,9 +81,11 @@ int pmu_intel_architectural(uint64_t config);
 
 /* What differs from vendor to vendor; each as its namesake in guest_pmu.h. */
 struct pmu_vendor {
-	void (*reset)(struct pmu_state *state);    /* all registers are 0 before */
-	void (*writable)(struct pmu_state *state); /* sets all bits of registers that can ever be set */
-	void (*cpuid)(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4]);
+	void (*reset)(struct pmu_state *state); /* all registers are 0 before */
+	void (*writable)(
+		struct pmu_state *state); /* sets all bits of registers that can ever be set */
+	void (*cpuid)(const struct pmu *pmu, uint32_t function, uint32_t index,
+		      uint32_t registers[4]);
 	bool (*read_msr)(const struct pmu_state *state, uint32_t index, uint64_t *value);
 	bool (*write_msr)(struct pmu_state *state, uint32_t index, uint64_t value);
 	bool (*read_counter)(const struct pmu_state *state, uint32_t index, uint64_t *value);

@@ -106,15 +106,16 @@ static bool is_nothing(const struct pmu_request *request)
 
 static bool is_same(const struct pmu_request *one, const struct pmu_request *other)
 {
-	return one->config == other->config && one->user == other->user && one->kernel == other->kernel &&
-	       one->interrupt == other->interrupt;
+	return one->config == other->config && one->user == other->user &&
+	       one->kernel == other->kernel && one->interrupt == other->interrupt;
 }
 
 static void tell_refused(const struct pmu_host *host, uint64_t config, int error)
 {
 	char message[128];
 
-	(void)snprintf(message, sizeof(message), "perf does not count event %#llx for the guest: %s",
+	(void)snprintf(message, sizeof(message),
+		       "perf does not count event %#llx for the guest: %s",
 		       (unsigned long long)config, strerror(-error));
 	host->told(host->context, message);
 }
@@ -131,8 +132,8 @@ static void give_up(struct pmu_host *host, struct backing *backing, int error)
 	backing->refused = true;
 }
 
-static int control(const struct pmu_host *host, const struct backing *backing, unsigned long request,
-		   uint64_t *argument)
+static int control(const struct pmu_host *host, const struct backing *backing,
+		   unsigned long request, uint64_t *argument)
 {
 	return host->perf->control(host->perf->context, backing->event, request, argument);
 }
@@ -142,8 +143,9 @@ static uint64_t scale(struct pmu_host *host, uint64_t count, uint64_t enabled, u
 	if (running >= enabled)
 		return count;
 	if (host->statistics.scaled++ == 0)
-		host->told(host->context, "the guest's PMU shares the host's counters with others: what it "
-					  "counts is scaled by the time for which it had them");
+		host->told(host->context,
+			   "the guest's PMU shares the host's counters with others: what it "
+			   "counts is scaled by the time for which it had them");
 	return (uint64_t)((wide)count * enabled / running);
 }
 
@@ -161,7 +163,8 @@ static void read_event(struct pmu_host *host, struct backing *backing)
 	}
 	if (now.running == seen.running)
 		return;
-	counted = scale(host, now.count - seen.count, now.enabled - seen.enabled, now.running - seen.running);
+	counted = scale(host, now.count - seen.count, now.enabled - seen.enabled,
+			now.running - seen.running);
 	backing->counted += counted;
 	backing->left += counted;
 	backing->seen = now;
@@ -208,7 +211,8 @@ static void close_event(struct pmu_host *host, struct backing *backing)
 	backing->event = -1;
 }
 
-static void replace_event(struct pmu_host *host, struct backing *backing, const struct pmu_request *request)
+static void replace_event(struct pmu_host *host, struct backing *backing,
+			  const struct pmu_request *request)
 {
 	int event;
 
@@ -221,7 +225,8 @@ static void replace_event(struct pmu_host *host, struct backing *backing, const 
 		backing->event = event;
 }
 
-static bool host_set(void *context, unsigned int number, const struct pmu_request *request, uint64_t left)
+static bool host_set(void *context, unsigned int number, const struct pmu_request *request,
+		     uint64_t left)
 {
 	struct pmu_host *host = context;
 	struct backing *backing = &host->backings[number];
@@ -233,7 +238,8 @@ static bool host_set(void *context, unsigned int number, const struct pmu_reques
 	}
 	if (!is_same(&backing->request, request))
 		replace_event(host, backing, request);
-	else if (backing->counts && request->interrupt && backing->overflow != backing->counted + left)
+	else if (backing->counts && request->interrupt &&
+		 backing->overflow != backing->counted + left)
 		stop(host, backing);
 	if (!backing->refused && !backing->counts)
 		start(host, backing, left);
@@ -262,8 +268,9 @@ int pmu_host_create(struct pmu_host **host, enum pmu_model model, const struct p
 
 	if (!self)
 		return error_set(-ENOMEM, "no memory for the guest's PMU");
-	self->counters =
-		(struct pmu_counters){ .has = host_has, .set = host_set, .take = host_take, .context = self };
+	self->counters = (struct pmu_counters){
+		.has = host_has, .set = host_set, .take = host_take, .context = self
+	};
 	self->perf = perf;
 	self->model = model;
 	self->told = told;

@@ -49,13 +49,15 @@ struct pmu_host_reading {
  * tests run. Each is 0 or negative errno, open also a descriptor.
  */
 struct pmu_host_perf {
-	int (*open)(void *context, const struct perf_event_attr *attributes); /* of the calling thread */
+	int (*open)(void *context,
+		    const struct perf_event_attr *attributes); /* of the calling thread */
 	int (*direct_signal)(void *context, int event); /* the kick's, to the calling thread */
-	int (*control)(void *context, int event, unsigned long request, uint64_t *argument); /* ioctl(2) */
+	int (*control)(void *context, int event, unsigned long request,
+		       uint64_t *argument); /* ioctl(2) */
 	int (*read)(void *context, int event, struct pmu_host_reading *reading);
 	void (*close)(void *context, int event);
-	/* The architectural events that the host's processor has: bits as of CPUID.0AH:EBX, but set. Intel's
-	 * alone. */
+	/* The architectural events that the host's processor has: bits as of CPUID.0AH:EBX, but
+	 * set. Intel's alone. */
 	uint32_t (*architectural)(void *context);
 	void *context;
 };
@@ -65,12 +67,13 @@ extern const struct pmu_host_perf pmu_host_perf;
 
 struct pmu_host_statistics {
 	uint64_t scaled;    /* readings that were scaled */
-	uint64_t unseen_ns; /* for which a guest's counter was on and its event never counted: of that nothing
-			       is in the counter */
+	uint64_t unseen_ns; /* for which a guest's counter was on and its event never counted: of
+			       that nothing is in the counter */
 	uint64_t refused;   /* events that perf did not open */
 };
 
-/* Told once each, on the vCPU's thread, that counts are scaled, and that perf has refused an event. */
+/* Told once each, on the vCPU's thread, that counts are scaled, and that perf has refused an event.
+ */
 typedef void pmu_host_told(void *context, const char *message);
 
 struct pmu_host;
@@ -85,8 +88,8 @@ int pmu_host_create(struct pmu_host **host, enum pmu_model model, const struct p
 void pmu_host_destroy(struct pmu_host *host);
 
 /*
- * After pmu_reset(), before another thread runs the vCPU: an event counts for the thread that opened it. What
- * was counted and not taken is dropped.
+ * After pmu_reset(), before another thread runs the vCPU: an event counts for the thread that
+ * opened it. What was counted and not taken is dropped.
  */
 void pmu_host_close_events(struct pmu_host *host);
 

@@ -12,7 +12,8 @@
 
 static int perf_open(void *context, const struct perf_event_attr *attributes)
 {
-	const int event = (int)syscall(SYS_perf_event_open, attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	const int event =
+		(int)syscall(SYS_perf_event_open, attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 
 	return event < 0 ? -errno : event;
 }

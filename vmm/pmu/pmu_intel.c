@@ -53,8 +53,9 @@ static const struct pmu_event architectural[] = {
 #define ARCHITECTURAL (sizeof(architectural) / sizeof(architectural[0]))
 
 /*
- * 20.2.2, table 20-2. The last one has no number of its own: 0x00 with 0x03 is Linux's name for it (arch/x86/
- * events/intel/core.c, intel_fixed2_event_constraint), which no guest can select in a general counter.
+ * 20.2.2, table 20-2. The last one has no number of its own: 0x00 with 0x03 is Linux's name for it
+ * (arch/x86/ events/intel/core.c, intel_fixed2_event_constraint), which no guest can select in a
+ * general counter.
  */
 static const struct pmu_event fixed_events[INTEL_FIXED] = {
 	{ 0xc0, 0x00, PMU_NOTHING, "instructions" },
@@ -64,8 +65,8 @@ static const struct pmu_event fixed_events[INTEL_FIXED] = {
 
 static void intel_reset(struct pmu_state *state)
 {
-	/* Vol. 3A table 10-1: the general counters' bits are set, so that software of version 1 finds them
-	 * on. */
+	/* Vol. 3A table 10-1: the general counters' bits are set, so that software of version 1
+	 * finds them on. */
 	state->global_control = GENERAL_BIT(INTEL_GENERAL) - 1;
 }
 
@@ -95,12 +96,14 @@ static uint32_t unavailable_events(const struct pmu *pmu)
 	uint32_t bits = 0;
 
 	for (unsigned int i = 0; i < ARCHITECTURAL; i++)
-		if (architectural[i].unit == PMU_NOTHING && !pmu_counters_have(pmu, &architectural[i]))
+		if (architectural[i].unit == PMU_NOTHING &&
+		    !pmu_counters_have(pmu, &architectural[i]))
 			bits |= 1u << i;
 	return bits;
 }
 
-static void intel_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4])
+static void intel_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index,
+			uint32_t registers[4])
 {
 	switch (function) {
 	case 0x1: /* PDCM, that is PERF_CAPABILITIES; no debug store (DTES64, DS-CPL, DS) */
@@ -108,7 +111,8 @@ static void intel_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index
 		registers[3] &= ~(1u << 21);
 		break;
 	case 0x7:
-		if (index == 0) { /* no processor trace, no LBR, both of which interrupt by the PMI too */
+		if (index ==
+		    0) { /* no processor trace, no LBR, both of which interrupt by the PMI too */
 			registers[1] &= ~(1u << 25);
 			registers[3] &= ~(1u << 19);
 		}
@@ -116,7 +120,8 @@ static void intel_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index
 			registers[0] &= ~(1u << 8);
 		break;
 	case 0xa: /* 20.2.1.1, 20.2.2; vol. 2A, CPUID */
-		registers[0] = 2 | INTEL_GENERAL << 8 | PMU_WIDTH << 16 | (uint32_t)ARCHITECTURAL << 24;
+		registers[0] =
+			2 | INTEL_GENERAL << 8 | PMU_WIDTH << 16 | (uint32_t)ARCHITECTURAL << 24;
 		registers[1] = unavailable_events(pmu);
 		registers[2] = 0;
 		registers[3] = INTEL_FIXED | PMU_WIDTH << 5;
@@ -185,11 +190,14 @@ static bool intel_write_msr(struct pmu_state *state, uint32_t index, uint64_t va
 		return write_register(&state->general[index - MSR_A_PMC], value, PMU_COUNTER_MASK);
 	if (pmu_in(index, MSR_PMC, INTEL_GENERAL))
 		return write_register(&state->general[index - MSR_PMC],
-				      (uint64_t)(int32_t)value & PMU_COUNTER_MASK, PMU_COUNTER_MASK);
+				      (uint64_t)(int32_t)value & PMU_COUNTER_MASK,
+				      PMU_COUNTER_MASK);
 	if (pmu_in(index, MSR_PERFEVTSEL, INTEL_GENERAL))
-		return write_register(&state->select[index - MSR_PERFEVTSEL], value, ~SELECT_RESERVED);
+		return write_register(&state->select[index - MSR_PERFEVTSEL], value,
+				      ~SELECT_RESERVED);
 	if (pmu_in(index, MSR_FIXED_CTR, INTEL_FIXED))
-		return write_register(&state->fixed[index - MSR_FIXED_CTR], value, PMU_COUNTER_MASK);
+		return write_register(&state->fixed[index - MSR_FIXED_CTR], value,
+				      PMU_COUNTER_MASK);
 	if (index == MSR_FIXED_CTR_CTRL)
 		return write_register(&state->fixed_control, value, FIXED_WRITABLE);
 	if (index == MSR_GLOBAL_CTRL)
@@ -221,11 +229,13 @@ static struct pmu_counting intel_general(const struct pmu_state *state, unsigned
 				      .status = GENERAL_BIT(i) };
 }
 
-/* Field FIELD of IA32_FIXED_CTR_CTRL and EVENT as a general counter would have them in its select. */
+/* Field FIELD of IA32_FIXED_CTR_CTRL and EVENT as a general counter would have them in its select.
+ */
 static uint64_t fixed_select(unsigned int field, const struct pmu_event *event)
 {
 	return pmu_select_of(event->event, event->umask) | (field & FIXED_OS ? SELECT_OS : 0) |
-	       (field & FIXED_USR ? SELECT_USR : 0) | (field & FIXED_INTERRUPT ? SELECT_INTERRUPT : 0);
+	       (field & FIXED_USR ? SELECT_USR : 0) |
+	       (field & FIXED_INTERRUPT ? SELECT_INTERRUPT : 0);
 }
 
 static struct pmu_counting intel_fixed(const struct pmu_state *state, unsigned int i)

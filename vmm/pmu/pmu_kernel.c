@@ -26,7 +26,8 @@ static const struct reserved intel_reserved[] = {
 	{ 0xc6, 0x01, 0x01 }, /* FRONTEND_RETIRED: MSR_PEBS_FRONTEND */
 };
 
-/* Linux, arch/x86/events/amd/core.c, AMD_MERGE_EVENT: it widens the counter beside it, whosever that is. */
+/* Linux, arch/x86/events/amd/core.c, AMD_MERGE_EVENT: it widens the counter beside it, whosever
+ * that is. */
 static const struct reserved amd_reserved[] = {
 	{ 0xfff, 0x00, 0xff },
 };

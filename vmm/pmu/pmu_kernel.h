@@ -30,7 +30,8 @@
 struct vcpu_pmu_operations;
 struct vm;
 
-/* For struct vcpu_handlers. vcpu_create() has the errors of pmu_kernel_reserve() and pmu_vcpu_model(). */
+/* For struct vcpu_handlers. vcpu_create() has the errors of pmu_kernel_reserve() and
+ * pmu_vcpu_model(). */
 extern const struct vcpu_pmu_operations pmu_kernel;
 
 /* What MODEL's host keeps, as vm_deny_events() wants it. How many. */

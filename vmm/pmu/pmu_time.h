@@ -2,14 +2,15 @@
 /*
  * The time for which a guest has run, as a PMU counts it: time in KVM_RUN for which the vCPU's
  * thread had a CPU (cpu_clock.h). What the host does meanwhile counts, be it for
- * the guest (page tables, timers) or for itself (interrupts): the guest, which sees it pass, is told of none
- * of it. Waiting in HLT and for a CPU of the host do not count, nor does what we do when KVM_RUN was left. So
- * between leave and enter all counters stand still.
+ * the guest (page tables, timers) or for itself (interrupts): the guest, which sees it pass, is
+ * told of none of it. Waiting in HLT and for a CPU of the host do not count, nor does what we do
+ * when KVM_RUN was left. So between leave and enter all counters stand still.
  *
  * While nothing is counted it costs no system call; else two for each time that the guest is
  * left, and one for each new time of an overflow.
  *
- * All functions are for the vCPU's thread; pmu_time_close() also for another one once that has ended.
+ * All functions are for the vCPU's thread; pmu_time_close() also for another one once that has
+ * ended.
  */
 #ifndef KVMSCOPE_PMU_PMU_TIME_H
 #define KVMSCOPE_PMU_PMU_TIME_H
@@ -46,8 +47,8 @@ void pmu_time_close(struct pmu_time *self);
  */
 int pmu_time_enter(struct pmu_time *self, const struct pmu *pmu, uint32_t kicks);
 /*
- * The guest has run: pmu_advance(). True if a PMI is due; LATE is then for how long, in ns, the guest has run
- * since the overflow, 0 if perf told of it.
+ * The guest has run: pmu_advance(). True if a PMI is due; LATE is then for how long, in ns, the
+ * guest has run since the overflow, 0 if perf told of it.
  */
 bool pmu_time_leave(struct pmu_time *self, struct pmu *pmu, uint64_t *late);
 /* The registers are not what they were at leave: the guest wrote one, or a reset or restore did. */

@@ -47,12 +47,14 @@ static int open_event(void)
 		.wakeup_events = 1,
 		.disabled = 1,
 	};
-	int event = (int)syscall(SYS_perf_event_open, &attributes, gettid(), -1, -1, PERF_FLAG_FD_CLOEXEC);
+	int event = (int)syscall(SYS_perf_event_open, &attributes, gettid(), -1, -1,
+				 PERF_FLAG_FD_CLOEXEC);
 
 	if (event >= 0 && !direct_signals(event))
 		return event;
-	log_debug("no cpu-clock event for the guest's PMU: %s; its interrupts come with the scheduler's tick",
-		  strerror(errno));
+	log_debug(
+		"no cpu-clock event for the guest's PMU: %s; its interrupts come with the scheduler's tick",
+		strerror(errno));
 	if (event >= 0)
 		close(event);
 	return -1;
@@ -60,13 +62,16 @@ static int open_event(void)
 
 int pmu_timer_open(struct pmu_timer *timer)
 {
-	struct sigevent signal = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_KICK_SIGNAL };
+	struct sigevent signal = { .sigev_notify = SIGEV_THREAD_ID,
+				   .sigev_signo = VCPU_KICK_SIGNAL };
 
 	*timer = (struct pmu_timer){ .event = open_event() };
 	if (timer->event >= 0)
 		return 0;
 	signal.sigev_notify_thread_id = gettid();
-	return timer_create(CLOCK_THREAD_CPUTIME_ID, &signal, &timer->timer) ? failed("timer_create") : 0;
+	return timer_create(CLOCK_THREAD_CPUTIME_ID, &signal, &timer->timer)
+		       ? failed("timer_create")
+		       : 0;
 }
 
 void pmu_timer_close(struct pmu_timer *timer)
@@ -101,9 +106,10 @@ static bool is_waiting(const struct pmu_timer *timer)
 }
 
 /*
- * One kick and no more (PERF_EVENT_IOC_REFRESH): a host that takes longer than a short period for its timer's
- * interrupt would handle nothing but those, and the thread never got so far as to stop it. If the kick comes
- * between the two calls, the timer stands still, and is armed anew for that kick.
+ * One kick and no more (PERF_EVENT_IOC_REFRESH): a host that takes longer than a short period for
+ * its timer's interrupt would handle nothing but those, and the thread never got so far as to stop
+ * it. If the kick comes between the two calls, the timer stands still, and is armed anew for that
+ * kick.
  */
 static int set_event(struct pmu_timer *timer, uint64_t period)
 {

@@ -5,8 +5,8 @@
  * thread has a CPU (kernel/events/core.c, perf_swevent_start_hrtimer()); where
  * the host lets us have no such event, by a POSIX timer of the thread's CPU time.
  *
- * There is one kick and no more until it is armed anew. It is a hint, to be followed by a look at the
- * time (cpu_clock.h):
+ * There is one kick and no more until it is armed anew. It is a hint, to be followed by a look at
+ *the time (cpu_clock.h):
  *
  *	early	by as much as that clock and the hrtimer's, CLOCK_MONOTONIC, which NTP
  *		slews, run apart

@@ -11,8 +11,8 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/guest/linux/kernel_image.h"
-#include "vmm/guest/page_walk.h"
 #include "vmm/guest/linux/rdpmc_user.h"
+#include "vmm/guest/page_walk.h"
 #include "vmm/kvm/vcpu_debug.h"
 #include "vmm/kvm/vcpu_exception.h"
 #include "vmm/kvm/vm.h"
@@ -42,8 +42,9 @@ struct trap {
 struct rdpmc_traps {
 	struct rdpmc_traps_options options;
 	_Atomic uint64_t completed, guest_breakpoints;
-	_Atomic uint64_t user; /* GPA of the switch of rdpmc_user.h, until it is off; else NOWHERE */
-	pthread_mutex_t lock;  /* of what follows, and of changes to USER */
+	_Atomic uint64_t
+		user;         /* GPA of the switch of rdpmc_user.h, until it is off; else NOWHERE */
+	pthread_mutex_t lock; /* of what follows, and of changes to USER */
 	enum state state;
 	uint64_t identity; /* of the kernel that STATE is about: identity_of() */
 	struct trap traps[RDPMC_SITES_MAX];
@@ -69,12 +70,13 @@ static bool is_in_place(const struct rdpmc_traps *traps, const struct guest_regi
 }
 
 /*
- * The GPA of the kernel's handler of INT3; another kernel has its own elsewhere. NOWHERE without one. Where
- * the IDT lies says less: Linux before 5.8 loads another one, with the same handler, while it handles an NMI
- * that came in #DB or #BP (arch/x86/kernel/nmi.c, do_nmi()), and reads its counters there. The gate: SDM vol.
- * 3A sec. 6.14.1.
+ * The GPA of the kernel's handler of INT3; another kernel has its own elsewhere. NOWHERE without
+ * one. Where the IDT lies says less: Linux before 5.8 loads another one, with the same handler,
+ * while it handles an NMI that came in #DB or #BP (arch/x86/kernel/nmi.c, do_nmi()), and reads its
+ * counters there. The gate: SDM vol. 3A sec. 6.14.1.
  */
-static uint64_t identity_of(const struct rdpmc_traps *traps, const struct guest_registers *registers)
+static uint64_t identity_of(const struct rdpmc_traps *traps,
+			    const struct guest_registers *registers)
 {
 	uint64_t gate[2];
 
@@ -115,11 +117,13 @@ static int put(struct rdpmc_traps *traps, const struct guest_registers *register
 	       const struct rdpmc_site *site)
 {
 	uint64_t gpa = translate(traps, registers, site->address);
-	int error = gpa == NOWHERE ? -EFAULT : memory_patch(&traps->options.vm->memory, gpa, site->first);
+	int error = gpa == NOWHERE ? -EFAULT
+				   : memory_patch(&traps->options.vm->memory, gpa, site->first);
 
 	if (error)
 		return error_set(error,
-				 "can not put a trap in place of RDPMC at %#" PRIx64 " of the guest's kernel",
+				 "can not put a trap in place of RDPMC at %#" PRIx64
+				 " of the guest's kernel",
 				 site->address);
 	traps->traps[traps->count++] = (struct trap){ *site, gpa };
 	return 0;
@@ -160,8 +164,8 @@ static void tell_armed(const struct guest_kernel *kernel, const struct rdpmc_sit
 		struct symbol symbol = { .name = "?", .start = sites->sites[i].address };
 
 		symbols_find(kernel->symbols, sites->sites[i].address, &symbol);
-		log_info("RDPMC of the guest's kernel %s is trapped in %s+%#" PRIx64, kernel->release,
-			 symbol.name, sites->sites[i].address - symbol.start);
+		log_info("RDPMC of the guest's kernel %s is trapped in %s+%#" PRIx64,
+			 kernel->release, symbol.name, sites->sites[i].address - symbol.start);
 	}
 }
 
@@ -186,8 +190,9 @@ static uint32_t *find_switch(struct rdpmc_traps *traps, struct vcpu *vcpu, uint6
 	struct guest_registers registers;
 
 	traps->options.registers(vcpu, &registers);
-	return is_known(traps, &registers) ? memory_pointer(&traps->options.vm->memory, gpa, sizeof(uint32_t))
-					   : NULL;
+	return is_known(traps, &registers)
+		       ? memory_pointer(&traps->options.vm->memory, gpa, sizeof(uint32_t))
+		       : NULL;
 }
 
 /* The guest may write it at the same time, as may another vCPU's thread: it is off once. */
@@ -197,11 +202,13 @@ static void switch_off(struct rdpmc_traps *traps, struct vcpu *vcpu)
 
 	pthread_mutex_lock(&traps->lock);
 	value = traps->user == NOWHERE ? NULL : find_switch(traps, vcpu, traps->user);
-	if (value && __atomic_compare_exchange_n(value, &on, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+	if (value &&
+	    __atomic_compare_exchange_n(value, &on, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
 		traps->user = NOWHERE;
 		if (traps->told < TOLD_MAX)
-			log_info("the guest's programs read counters by read(2): 0 was put into its "
-				 "/sys/devices/cpu/rdpmc");
+			log_info(
+				"the guest's programs read counters by read(2): 0 was put into its "
+				"/sys/devices/cpu/rdpmc");
 	}
 	pthread_mutex_unlock(&traps->lock);
 }
@@ -233,15 +240,17 @@ static int find(const struct rdpmc_traps *traps, const struct guest_registers *r
 
 	*kernel = NULL;
 	if (!traps->options.int3)
-		return error_set(-ENOTSUP,
-				 "this host's KVM does not leave a guest for INT3; see kvmscope doctor");
+		return error_set(
+			-ENOTSUP,
+			"this host's KVM does not leave a guest for INT3; see kvmscope doctor");
 	error = guest_kernel_find(kernel, traps->options.view, registers);
 	if (error == -ENOENT) /* what is said there of names is not to the point */
 		return error_set(error, "no Linux kernel with kallsyms is in its memory");
 	return error ? error : rdpmc_sites_find(sites, traps->options.view, *kernel);
 }
 
-static void give_up(struct rdpmc_traps *traps, const struct guest_registers *registers, enum state state)
+static void give_up(struct rdpmc_traps *traps, const struct guest_registers *registers,
+		    enum state state)
 {
 	forget(traps);
 	traps->identity = identity_of(traps, registers);
@@ -303,8 +312,9 @@ static bool is_shown(struct vcpu *vcpu)
 }
 
 /*
- * The trap that the vCPU has run into, if it is one: another kernel may have an INT3 of its own there before
- * it first touches its PMU and is looked at, and a guest of the guest can look like its host's kernel.
+ * The trap that the vCPU has run into, if it is one: another kernel may have an INT3 of its own
+ * there before it first touches its PMU and is looked at, and a guest of the guest can look like
+ * its host's kernel.
  */
 static bool find_trap(struct rdpmc_traps *traps, struct vcpu *vcpu, struct trap *trap)
 {
@@ -400,10 +410,12 @@ void rdpmc_traps_destroy(struct rdpmc_traps *traps)
 	free(traps);
 }
 
-void rdpmc_traps_statistics(const struct rdpmc_traps *traps, struct rdpmc_traps_statistics *statistics)
+void rdpmc_traps_statistics(const struct rdpmc_traps *traps,
+			    struct rdpmc_traps_statistics *statistics)
 {
 	statistics->completed = atomic_load_explicit(&traps->completed, memory_order_relaxed);
-	statistics->guest_breakpoints = atomic_load_explicit(&traps->guest_breakpoints, memory_order_relaxed);
+	statistics->guest_breakpoints =
+		atomic_load_explicit(&traps->guest_breakpoints, memory_order_relaxed);
 }
 
 static int create(struct vcpu *vcpu, struct cpuid_table *table)

@@ -17,11 +17,12 @@
  * alone.
  *
  * A program's RDPMC (CR4.PCE) KVM answers by #GP, or by 0 where it has a PMU that is
- * switched off (kvm_amd of Linux 6.1; arch/x86/kvm/pmu.c, kvm_pmu_rdpmc()), which would be taken for a count.
- * So once a guest has booted, Linux's own switch for it (rdpmc_user.h) is put to 0, as its root may do.
+ * switched off (kvm_amd of Linux 6.1; arch/x86/kvm/pmu.c, kvm_pmu_rdpmc()), which would be taken
+ *for a count. So once a guest has booted, Linux's own switch for it (rdpmc_user.h) is put to 0, as
+ *its root may do.
  *
- * What is not done: modules that were loaded later are not searched; INT3 is what the guest sees if it reads
- * its own code; a guest whose root puts the switch back has RDPMC as KVM answers it.
+ * What is not done: modules that were loaded later are not searched; INT3 is what the guest sees if
+ *it reads its own code; a guest whose root puts the switch back has RDPMC as KVM answers it.
  *
  *	create, destroy	while no vCPU runs
  *	statistics	any thread
@@ -33,9 +34,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/guest/linux/rdpmc_sites.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/rdpmc_sites.h"
 #include "vmm/kvm/vcpu.h"
 
 struct rdpmc_traps;
@@ -44,7 +45,8 @@ struct rdpmc_traps_options {
 	struct vm *vm;                 /* with all of its vCPUs */
 	const struct guest_view *view; /* of its memory */
 	void (*registers)(struct vcpu *vcpu, struct guest_registers *registers);
-	bool int3; /* this KVM leaves the guest for INT3 (probe "debug.int3"); else no Linux has a PMU */
+	bool int3; /* this KVM leaves the guest for INT3 (probe "debug.int3"); else no Linux has a
+		      PMU */
 };
 
 struct rdpmc_traps_statistics {
@@ -60,13 +62,15 @@ int rdpmc_traps_create(struct rdpmc_traps **traps, const struct rdpmc_traps_opti
 /* NULL is a no-op. */
 void rdpmc_traps_destroy(struct rdpmc_traps *traps);
 
-/* For tests: puts the traps of SITES, of the kernel that the vCPU is in. -EFAULT, -ENOSPC, each with its
- * message. The vCPU's thread. */
+/* For tests: puts the traps of SITES, of the kernel that the vCPU is in. -EFAULT, -ENOSPC, each
+ * with its message. The vCPU's thread. */
 int rdpmc_traps_arm(struct rdpmc_traps *traps, struct vcpu *vcpu, const struct rdpmc_sites *sites);
 
-void rdpmc_traps_statistics(const struct rdpmc_traps *traps, struct rdpmc_traps_statistics *statistics);
+void rdpmc_traps_statistics(const struct rdpmc_traps *traps,
+			    struct rdpmc_traps_statistics *statistics);
 
-/* pmu_vcpu_emulated, with RDPMC and hidden MSRs, for VMs that are joined with traps before they run. */
+/* pmu_vcpu_emulated, with RDPMC and hidden MSRs, for VMs that are joined with traps before they
+ * run. */
 extern const struct vcpu_pmu_operations rdpmc_traps_pmu;
 
 #endif

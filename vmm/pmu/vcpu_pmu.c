@@ -58,8 +58,9 @@ int pmu_vcpu_model(struct cpuid_table *table, enum pmu_model *model)
 		return 0;
 	}
 	if (!vendor_is(table, "AuthenticAMD") && !vendor_is(table, "HygonGenuine"))
-		return error_set(-ENOTSUP, "no PMU can be emulated for a processor that is neither Intel's "
-					   "nor AMD's");
+		return error_set(-ENOTSUP,
+				 "no PMU can be emulated for a processor that is neither Intel's "
+				 "nor AMD's");
 	/* Linux takes the six counters of families 15H and on only (arch/x86/events/amd/core.c). */
 	*model = family_of(table) >= 0x15 ? PMU_AMD_CORE : PMU_AMD_LEGACY;
 	return 0;
@@ -72,7 +73,9 @@ const struct msr_range *pmu_vcpu_msrs(enum pmu_model model, size_t *count)
 						  { MSR_DEBUGCTL, 1 } };
 	static const struct msr_range amd[] = { { 0xc0010000, 8 }, { 0xc0010200, 12 } };
 
-	*count = model == PMU_INTEL ? sizeof(intel) / sizeof(*intel) : model == PMU_AMD_CORE ? 2 : 1;
+	*count = model == PMU_INTEL      ? sizeof(intel) / sizeof(*intel)
+		 : model == PMU_AMD_CORE ? 2
+					 : 1;
 	return model == PMU_INTEL ? intel : amd;
 }
 
@@ -82,8 +85,9 @@ static int get_clock(const struct vcpu *vcpu, struct cpuid_table *table, struct 
 	int khz = ioctl(vcpu->fd, KVM_GET_TSC_KHZ, 0);
 
 	if (khz <= 0)
-		return error_set(-ENOTSUP, "this host's KVM does not tell the frequency of the guest's TSC, "
-					   "which its PMU would count by");
+		return error_set(-ENOTSUP,
+				 "this host's KVM does not tell the frequency of the guest's TSC, "
+				 "which its PMU would count by");
 	clock->core = clock->reference = (uint64_t)khz * 1000;
 	clock->bus = crystal && crystal->ecx ? crystal->ecx : LAPIC_TIMER_HZ;
 	return 0;
@@ -96,7 +100,8 @@ static int show(const struct pmu *pmu, struct cpuid_table *table)
 
 	if (pmu->state.model == PMU_INTEL) {
 		if (!cpuid_add(table, 0xa, 0))
-			return error_set(-ENOSPC, "the CPUID table has no place for the guest's PMU");
+			return error_set(-ENOSPC,
+					 "the CPUID table has no place for the guest's PMU");
 		maximum->eax = maximum->eax < 0xa ? 0xa : maximum->eax;
 	}
 	for (uint32_t i = 0; i < table->header.nent; i++) {
@@ -115,11 +120,14 @@ static int show(const struct pmu *pmu, struct cpuid_table *table)
 static void tell_unavailable(void *context, const char *event)
 {
 	if (event)
-		log_warning("the guest's PMU can not count %s on this host: the counter stands still", event);
+		log_warning(
+			"the guest's PMU can not count %s on this host: the counter stands still",
+			event);
 	else
-		log_warning("the guest has switched on %d events that its PMU can not count on this host: of "
-			    "more of them nothing is told",
-			    PMU_TOLD_MAX);
+		log_warning(
+			"the guest has switched on %d events that its PMU can not count on this host: of "
+			"more of them nothing is told",
+			PMU_TOLD_MAX);
 }
 
 /* With the first vCPU, for all of the VM. */
@@ -142,9 +150,9 @@ static void tell(void *context, const char *message)
 /* A host without counters is nothing unusual. */
 static int join_host(struct pmu_vcpu *self, const struct pmu_host_perf *perf)
 {
-	int error =
-		perf ? pmu_host_create(&self->host, (enum pmu_model)self->pmu.state.model, perf, tell, NULL)
-		     : -ENOTSUP;
+	int error = perf ? pmu_host_create(&self->host, (enum pmu_model)self->pmu.state.model, perf,
+					   tell, NULL)
+			 : -ENOTSUP;
 
 	if (!error)
 		pmu_set_counters(&self->pmu, pmu_host_counters(self->host));
@@ -196,9 +204,10 @@ static void tell_scaled(const struct vcpu *vcpu)
 
 	pmu_host_statistics(vcpu->pmu->host, &statistics);
 	if (statistics.scaled || statistics.unseen_ns)
-		log_info("vCPU %u: %llu readings of the host's counters were scaled, %.1f ms never counted",
-			 vcpu->index, (unsigned long long)statistics.scaled,
-			 (double)statistics.unseen_ns / 1e6);
+		log_info(
+			"vCPU %u: %llu readings of the host's counters were scaled, %.1f ms never counted",
+			vcpu->index, (unsigned long long)statistics.scaled,
+			(double)statistics.unseen_ns / 1e6);
 }
 
 static void close_time(struct pmu_vcpu *self)
@@ -227,8 +236,8 @@ static void end_failed(struct vcpu *vcpu)
 	vcpu_ask_end(vcpu, VCPU_END_HOST_ERROR);
 }
 
-/* The one bit about it in a register that is KVM's (SDM vol. 4, table 2-2). A KVM without that has none to
- * tell. */
+/* The one bit about it in a register that is KVM's (SDM vol. 4, table 2-2). A KVM without that has
+ * none to tell. */
 static void show_available(const struct vcpu *vcpu)
 {
 	uint64_t value;
@@ -356,7 +365,8 @@ bool pmu_vcpu_read_counter(struct vcpu *vcpu, uint32_t index, uint64_t *value)
 	return pmu_read_counter(&vcpu->pmu->pmu, index, value);
 }
 
-/* Another thread goes on with the vCPU; what perf counts and what the timer goes by is one thread's time. */
+/* Another thread goes on with the vCPU; what perf counts and what the timer goes by is one thread's
+ * time. */
 void pmu_vcpu_reset(struct vcpu *vcpu)
 {
 	struct pmu_vcpu *self = vcpu->pmu;

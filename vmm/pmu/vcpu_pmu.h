@@ -23,11 +23,11 @@ struct vcpu;
 
 /* How often each became of an overflow. */
 struct pmu_vcpu_statistics {
-	uint64_t nmis, vectors; /* PMIs that were raised */
-	uint64_t masked;        /* overflows that LVTPC let pass */
-	uint64_t late_ns,
-		late_ns_max;   /* for how long the guest had run since all of these, since one of them */
-	uint64_t msr_accesses; /* exits for RDMSR and WRMSR of the PMU */
+	uint64_t nmis, vectors;        /* PMIs that were raised */
+	uint64_t masked;               /* overflows that LVTPC let pass */
+	uint64_t late_ns, late_ns_max; /* for how long the guest had run since all of these, since
+					  one of them */
+	uint64_t msr_accesses;         /* exits for RDMSR and WRMSR of the PMU */
 };
 
 /*
@@ -43,9 +43,9 @@ const struct msr_range *pmu_vcpu_msrs(enum pmu_model model, size_t *count);
 /*
  * For struct vcpu_handlers: the PMU by filtered MSRs, which vcpu_create() gives to each
  * vCPU. It counts by the host's counters (pmu_host.h) where there are any, and by the time
- * what they do not count. The time's frequencies: core cycles and reference cycles that of the guest's TSC
- * (KVM_GET_TSC_KHZ), so core cycles are those of a processor that neither saves power nor
- * boosts; bus cycles that of CPUID 15H, or where that tells none (as KVM does) the 1 GHz of
+ * what they do not count. The time's frequencies: core cycles and reference cycles that of the
+ * guest's TSC (KVM_GET_TSC_KHZ), so core cycles are those of a processor that neither saves power
+ * nor boosts; bus cycles that of CPUID 15H, or where that tells none (as KVM does) the 1 GHz of
  * KVM's LAPIC timer (arch/x86/kvm/lapic.h, APIC_BUS_CYCLE_NS). vcpu_create() fails
  * with -ENOTSUP where one is not known or the MSRs can not be filtered. A timer
  * that fails ends the guest, VCPU_END_HOST_ERROR.

@@ -38,10 +38,12 @@ static int insert(struct address_ranges *set, size_t index, struct address_range
 }
 
 /* The ranges from FIRST up to BEHIND become RANGE. */
-static void replace(struct address_ranges *set, size_t first, size_t behind, struct address_range range)
+static void replace(struct address_ranges *set, size_t first, size_t behind,
+		    struct address_range range)
 {
 	set->ranges[first] = range;
-	memmove(set->ranges + first + 1, set->ranges + behind, (set->count - behind) * sizeof(range));
+	memmove(set->ranges + first + 1, set->ranges + behind,
+		(set->count - behind) * sizeof(range));
 	set->count -= behind - first - 1;
 }
 

@@ -7,7 +7,8 @@
 #define PLACES 16384u
 
 struct cgroup_names {
-	uint64_t places[PLACES]; /* ids are given one after the other: the low bits tell them apart */
+	uint64_t places[PLACES]; /* ids are given one after the other: the low bits tell them apart
+				  */
 };
 
 struct cgroup_names *cgroup_names_new(void)

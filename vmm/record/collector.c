@@ -18,20 +18,21 @@
 /* Rings are looked at this often, woken or not; it is far less than they hold at 10 kHz. */
 #define LOOK_INTERVAL_MS 50
 /*
- * Where samples come late anyhow (options.delay), they are waited for longer, once the kernel was looked for
- * so many times: who has many idle VMs pays for each look.
+ * Where samples come late anyhow (options.delay), they are waited for longer, once the kernel was
+ * looked for so many times: who has many idle VMs pays for each look.
  */
 #define LOOK_INTERVAL_LATE_MS 250
 #define LOOKS_BEFORE_LATE     100
-/* There, too, once nothing has come for so long, besides the time that samples wait, that nothing waits any
- * more: what comes wakes the collector.
+/* There, too, once nothing has come for so long, besides the time that samples wait, that nothing
+ * waits any more: what comes wakes the collector.
  */
 #define LOOK_INTERVAL_QUIET_MS 2000
 #define QUIET_AFTER            (500 * NS_PER_MS)
 
 /*
  * Samples wait so long for what happened before them. A vCPU's own ring is
- * behind by the time between two looks at most; what the guest itself tells comes through its scheduler.
+ * behind by the time between two looks at most; what the guest itself tells comes through its
+ * scheduler.
  */
 #define WINDOW          (50 * NS_PER_MS)
 #define WINDOW_SIDEBAND (500 * NS_PER_MS)
@@ -74,8 +75,9 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 	if (!collector_is_writing(collector))
 		return;
 	collector->file_samples++;
-	collector_note_error(collector, collector_output_sample(&collector->output, sample,
-								collector_user_kernel(&collector->kernel)));
+	collector_note_error(collector,
+			     collector_output_sample(&collector->output, sample,
+						     collector_user_kernel(&collector->kernel)));
 }
 
 static bool sample_tells(void *context, const struct sample *sample, uint64_t address)
@@ -92,9 +94,9 @@ static void write_sideband(void *context, const struct sideband *record)
 	if (collector->options.files)
 		flight_sideband_keep(&collector->told, record);
 	if (collector_is_writing(collector))
-		collector_note_error(collector,
-				     collector_output_sideband(&collector->output, record,
-							       collector_user_kernel(&collector->kernel)));
+		collector_note_error(collector, collector_output_sideband(
+							&collector->output, record,
+							collector_user_kernel(&collector->kernel)));
 }
 
 static uint64_t bytes_of(const struct collector *collector)
@@ -105,7 +107,8 @@ static uint64_t bytes_of(const struct collector *collector)
 	       (collector->output.writer ? perf_data_writer_bytes(collector->output.writer) : 0);
 }
 
-static void update_statistics(struct collector *collector, const struct collector_statistics *counts)
+static void update_statistics(struct collector *collector,
+			      const struct collector_statistics *counts)
 {
 	struct collector_statistics *all = &collector->statistics;
 
@@ -123,7 +126,8 @@ static void update_statistics(struct collector *collector, const struct collecto
 	all->ended = collector->error && !collector->all_written && !collector->options.files;
 	all->kernel_found = collector->kernel.mapped;
 	collector_losses(collector, &all->losses);
-	snprintf(all->release, sizeof(all->release), "%s", collector_kernel_release(&collector->kernel));
+	snprintf(all->release, sizeof(all->release), "%s",
+		 collector_kernel_release(&collector->kernel));
 	pthread_mutex_unlock(&collector->lock);
 }
 
@@ -201,18 +205,20 @@ static void begin_boot(struct collector *collector)
 }
 
 /*
- * A guest that tells of itself is asked for the whole tables, and has some time to send them: what it
- * does not tell of, as it lost that event, has its names from memory.
+ * A guest that tells of itself is asked for the whole tables, and has some time to send them: what
+ * it does not tell of, as it lost that event, has its names from memory.
  */
 static void find_symbols(struct collector *collector, uint64_t now)
 {
 	if (!collector->user_symbols)
 		return;
-	user_symbols_delay(collector->user_symbols, collector->output.told_by_guest ? AGENT_TIME : 0);
+	user_symbols_delay(collector->user_symbols,
+			   collector->output.told_by_guest ? AGENT_TIME : 0);
 	collector_user_find_symbols(&collector->kernel, collector->user_symbols, now);
 }
 
-/* The rings first, then the kernel: what is sampled in a new module comes to be known before its round ends.
+/* The rings first, then the kernel: what is sampled in a new module comes to be known before its
+ * round ends.
  */
 static void drain(struct collector *collector)
 {
@@ -247,7 +253,8 @@ static void drain(struct collector *collector)
 /* The next file's time is kept. */
 static int quiet_interval(const struct collector *collector, uint64_t time)
 {
-	uint64_t left = collector->next_file > time ? (collector->next_file - time) / NS_PER_MS + 1 : 1;
+	uint64_t left =
+		collector->next_file > time ? (collector->next_file - time) / NS_PER_MS + 1 : 1;
 
 	return !collector->options.files || left > LOOK_INTERVAL_QUIET_MS ? LOOK_INTERVAL_QUIET_MS
 									  : (int)left;
@@ -295,7 +302,8 @@ static void take_reset(struct collector *collector)
 		collector_user_last_symbols(&collector->kernel, collector->user_symbols);
 		resolver_finish(collector->resolver);
 		if (!collector->flight && !collector->error)
-			collector_note_error(collector, collector_kernel_finish(&collector->kernel));
+			collector_note_error(collector,
+					     collector_kernel_finish(&collector->kernel));
 		begin_boot(collector);
 		update_statistics(collector, &(struct collector_statistics){ 0 });
 		collector->reset = false;
@@ -360,10 +368,12 @@ static int prepare_wakes(struct collector *collector)
 			(struct pollfd){ ring_event_fd(collector->options.rings[i]), POLLIN, 0 };
 	for (size_t i = 0; comes_late(collector) && i < collector->options.sideband_ring_count; i++)
 		collector->wakes[count++] =
-			(struct pollfd){ ring_event_fd(collector->options.sideband_rings[i]), POLLIN, 0 };
+			(struct pollfd){ ring_event_fd(collector->options.sideband_rings[i]),
+					 POLLIN, 0 };
 	collector->wakes[count++] = (struct pollfd){ collector->stop_fd, POLLIN, 0 };
 	if (collector->options.flight)
-		collector->wakes[count++] = (struct pollfd){ collector->options.flight->wake_fd, POLLIN, 0 };
+		collector->wakes[count++] =
+			(struct pollfd){ collector->options.flight->wake_fd, POLLIN, 0 };
 	collector->wake_count = count;
 	return 0;
 }
@@ -379,8 +389,8 @@ static struct collector *make(const struct collector_options *options)
 	pthread_mutex_init(&collector->lock, NULL);
 	pthread_mutex_init(&collector->reset_lock, NULL);
 	pthread_cond_init(&collector->reset_done, NULL);
-	collector->wakes =
-		calloc(options->ring_count + options->sideband_ring_count + 2, sizeof(collector->wakes[0]));
+	collector->wakes = calloc(options->ring_count + options->sideband_ring_count + 2,
+				  sizeof(collector->wakes[0]));
 	collector->last_time = calloc(options->output.vcpus, sizeof(collector->last_time[0]));
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
 	collector->sideband_lost =
@@ -415,15 +425,16 @@ static int start_thread(struct collector *collector)
 {
 	int error = -pthread_create(&collector->thread, NULL, collect, collector);
 
-	return error ? error_set(error, "can't start the collector's thread: %s", strerror(-error)) : 0;
+	return error ? error_set(error, "can't start the collector's thread: %s", strerror(-error))
+		     : 0;
 }
 
 /* That there is no cache, collector_cache_open() says. */
 static int make_user_symbols(struct collector *collector)
 {
-	int error = collector->options.buildid_cache
-			    ? user_symbols_create(&collector->user_symbols, collector->options.names)
-			    : 0;
+	int error = collector->options.buildid_cache ? user_symbols_create(&collector->user_symbols,
+									   collector->options.names)
+						     : 0;
 
 	if (!error && collector->options.buildid_cache)
 		error = collector_jit_init(&collector->jit, collector->options.names,
@@ -442,9 +453,10 @@ static int start(struct collector *collector)
 	if (!error)
 		error = collector_kernel_init(&collector->kernel, &collector->options);
 	if (!error)
-		error = collector->options.flight ? flight_create(&collector->flight, &collector->options,
-								  &collector->kernel, &collector->jit)
-						  : collector_files_begin(collector);
+		error = collector->options.flight
+				? flight_create(&collector->flight, &collector->options,
+						&collector->kernel, &collector->jit)
+				: collector_files_begin(collector);
 	if (!error)
 		error = start_thread(collector);
 	if (error && collector->options.files)
@@ -511,7 +523,8 @@ int collector_stop(struct collector *collector, struct collector_statistics *sta
 		close_error = collector_output_close(&collector->output);
 	else if (collector->flight)
 		close_error = flight_error(collector->flight);
-	error = collector->error ? error_set(collector->error, "%s", collector->message) : close_error;
+	error = collector->error ? error_set(collector->error, "%s", collector->message)
+				 : close_error;
 	if (statistics)
 		*statistics = collector->statistics;
 	destroy(collector);

@@ -41,7 +41,8 @@ static bool has_room(struct collector_kernel *kernel)
 	return false;
 }
 
-/* In the host's perspective perf looks for a guest's symbols by the guest's process, below FILE.guestmount.
+/* In the host's perspective perf looks for a guest's symbols by the guest's process, below
+ * FILE.guestmount.
  */
 static int link_guest(const struct collector_kernel *kernel)
 {
@@ -74,7 +75,8 @@ void collector_cache_symbols(struct collector_kernel *kernel)
 		return;
 	note_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->image));
 	if (!kernel->cache_failed)
-		note_result(kernel, build_id_cache_add_boot(kernel->cache, &kernel->image, &kernel->boot));
+		note_result(kernel,
+			    build_id_cache_add_boot(kernel->cache, &kernel->image, &kernel->boot));
 	if (!kernel->cache_failed)
 		note_result(kernel, build_id_cache_add_modules(kernel->cache, &kernel->image));
 	if (!kernel->cache_failed && kernel->options->output.perspective == PERSPECTIVE_HOST)
@@ -84,7 +86,7 @@ void collector_cache_symbols(struct collector_kernel *kernel)
 void collector_cache_code(struct collector_kernel *kernel)
 {
 	if (*kernel->cache && !kernel->cache_failed && *kernel->boot.path && has_room(kernel))
-		note_result(kernel,
-			    build_id_cache_add_code(kernel->cache, &kernel->image, kernel->options->view,
-						    &kernel->paging, &kernel->boot));
+		note_result(kernel, build_id_cache_add_code(kernel->cache, &kernel->image,
+							    kernel->options->view, &kernel->paging,
+							    &kernel->boot));
 }

@@ -11,7 +11,8 @@
 
 /* What is older than this survives a kill. */
 #define FLUSH_INTERVAL (250 * NS_PER_MS)
-/* A round may end this often: what lies before it can be shown, and forgotten, by whoever reads a pipe. */
+/* A round may end this often: what lies before it can be shown, and forgotten, by whoever reads a
+ * pipe. */
 #define ROUND_INTERVAL (1000 * NS_PER_MS)
 
 void collector_losses(const struct collector *collector, struct losses *losses)
@@ -38,8 +39,9 @@ static void tell_losses(struct collector *collector)
 
 static void tell_counts(struct collector *collector)
 {
-	collector_note_error(collector, collector_output_counts(&collector->output, &collector->options,
-								clock_ns(CLOCK_MONOTONIC_RAW)));
+	collector_note_error(collector,
+			     collector_output_counts(&collector->output, &collector->options,
+						     clock_ns(CLOCK_MONOTONIC_RAW)));
 }
 
 void collector_files_tell_counts(struct collector *collector)
@@ -62,7 +64,8 @@ void collector_files_write_out(struct collector *collector, uint64_t time)
 				     perf_data_writer_flush(collector->output.writer,
 							    resolver_settled(collector->resolver)));
 	} else {
-		collector_note_error(collector, perf_data_writer_write_out(collector->output.writer));
+		collector_note_error(collector,
+				     perf_data_writer_write_out(collector->output.writer));
 	}
 	if (collector->error)
 		return;
@@ -98,7 +101,8 @@ static int open_output(struct collector *collector)
 	collector->output.jit_code = collector->jit.code;
 	collector->files++;
 	collector->one_file = !is_regular_file(options.path);
-	return collector_kernel_begin_file(&collector->kernel, collector->output.writer, options.path);
+	return collector_kernel_begin_file(&collector->kernel, collector->output.writer,
+					   options.path);
 }
 
 /* To whoever keeps the files: one that is complete, or ended with ERROR. */
@@ -220,9 +224,10 @@ void collector_files_hide_kernel(struct collector *collector)
 {
 	if (!collector->kernel.writer) /* said before */
 		return;
-	log_warning("the guest runs another kernel from here on: its functions have no names in %s, as "
-		    "perf.data has one kernel and no other file can follow this one",
-		    *collector->path ? collector->path : collector->options.output.path);
+	log_warning(
+		"the guest runs another kernel from here on: its functions have no names in %s, as "
+		"perf.data has one kernel and no other file can follow this one",
+		*collector->path ? collector->path : collector->options.output.path);
 	perf_data_writer_hide_kernel(collector->output.writer);
 	collector_kernel_end_file(&collector->kernel);
 }

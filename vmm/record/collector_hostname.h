@@ -3,8 +3,8 @@
 #ifndef KVMSCOPE_RECORD_COLLECTOR_HOSTNAME_H
 #define KVMSCOPE_RECORD_COLLECTOR_HOSTNAME_H
 
-#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_kernel.h"
 
 #define COLLECTOR_HOSTNAME_SIZE 65
 

@@ -44,8 +44,8 @@ static void invent_build_id(struct collector_kernel *kernel)
 		for (size_t half = 0; half < 2; half++)
 			hash[half] = hash_add(hash_add_text(hash[half], symbol.name), offset);
 	}
-	/* No zeroes at the end: they are taken for padding, and the cache is then looked in under another
-	 * name. */
+	/* No zeroes at the end: they are taken for padding, and the cache is then looked in under
+	 * another name. */
 	memset(kernel->build_id, 0x6b, sizeof(kernel->build_id));
 	memcpy(kernel->build_id, hash, sizeof(hash));
 	kernel->build_id_size = sizeof(kernel->build_id);
@@ -69,8 +69,8 @@ static void take_build_id(struct collector_kernel *kernel, const struct guest_ke
 }
 
 /*
- * A symbol file of a kernel that was found elsewhere in memory is moved to where it is; modules do not move
- * with the kernel, so theirs are left out.
+ * A symbol file of a kernel that was found elsewhere in memory is moved to where it is; modules do
+ * not move with the kernel, so theirs are left out.
  */
 static int move_given(struct collector_kernel *kernel, uint64_t delta)
 {
@@ -172,7 +172,8 @@ int collector_image_describe(struct collector_kernel *kernel, const struct guest
 		error = collector_image_set_modules(kernel, NULL, found);
 	if (error)
 		return error;
-	kernel->image.end = image_end(kernel->image.symbols, kernel->image.start, kernel->image.text_end);
+	kernel->image.end =
+		image_end(kernel->image.symbols, kernel->image.start, kernel->image.text_end);
 	take_build_id(kernel, found);
 	return 0;
 }

@@ -16,13 +16,14 @@ int collector_image_describe(struct collector_kernel *kernel, const struct guest
 int collector_image_see_modules(struct collector_kernel *kernel, const struct guest_module *list,
 				size_t count, const struct collector_look *now);
 
-/* Takes the modules' symbols of FOUND, where OLDER (NULL at first) was before. -ENOMEM: they are as they
- * were.
+/* Takes the modules' symbols of FOUND, where OLDER (NULL at first) was before. -ENOMEM: they are as
+ * they were.
  */
 int collector_image_set_modules(struct collector_kernel *kernel, const struct guest_kernel *older,
 				const struct guest_kernel *found);
 
-/* Writes the mapping of the kernel and of the modules; what was not told yet of modules. Errors of writing.
+/* Writes the mapping of the kernel and of the modules; what was not told yet of modules. Errors of
+ * writing.
  */
 int collector_image_map(struct collector_kernel *kernel);
 int collector_image_map_modules(struct collector_kernel *kernel);

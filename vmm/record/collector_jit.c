@@ -16,8 +16,9 @@ int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_pl
 	jit->account = account;
 	jit->code = jit_code_new(account);
 	jit->maps = jit_maps_new();
-	return jit->code && jit->maps ? 0
-				      : error_set(-ENOMEM, "no memory for the functions of the guest's JITs");
+	return jit->code && jit->maps
+		       ? 0
+		       : error_set(-ENOMEM, "no memory for the functions of the guest's JITs");
 }
 
 static void stop_looking(struct collector_jit *jit)

@@ -14,20 +14,20 @@
 #include "vmm/guest/linux/kernel_btf.h"
 #include "vmm/guest/linux/kernel_identity.h"
 #include "vmm/guest/linux/told_kernel.h"
-#include "vmm/symbols/btf_file.h"
 #include "vmm/record/collector_cache.h"
 #include "vmm/record/collector_hostname.h"
 #include "vmm/record/collector_image.h"
 #include "vmm/record/collector_looks.h"
 #include "vmm/record/collector_program.h"
 #include "vmm/record/collector_tasks.h"
+#include "vmm/symbols/btf_file.h"
 #include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/kallsyms_file.h"
 
 /* Stops of vCPUs that make it certain that a kernel runs no more. */
 #define DOUBTS 3
-/* The guest's agent is asked for the kernel so often, and taking its word is to take no more than such a
- * part. */
+/* The guest's agent is asked for the kernel so often, and taking its word is to take no more than
+ * such a part. */
 #define TOLD_INTERVAL (2000 * NS_PER_MS)
 #define TOLD_SHARE    20
 
@@ -43,7 +43,8 @@ static int load_given(struct collector_kernel *kernel)
 	if (options->kallsyms)
 		return kallsyms_file_load(&kernel->given, options->kallsyms);
 	if (options->vmlinux)
-		return elf_symbols_load(&kernel->given, options->vmlinux, ELF_VIRTUAL_ADDRESSES, NULL, 0);
+		return elf_symbols_load(&kernel->given, options->vmlinux, ELF_VIRTUAL_ADDRESSES,
+					NULL, 0);
 	return 0;
 }
 
@@ -118,7 +119,8 @@ static int write_known(struct collector_kernel *kernel)
 	collector_cache_symbols(kernel);
 	error = collector_image_map(kernel);
 	if (!error && *collector_kernel_release(kernel))
-		error = perf_data_writer_set_guest(kernel->writer, collector_kernel_release(kernel), NULL);
+		error = perf_data_writer_set_guest(kernel->writer, collector_kernel_release(kernel),
+						   NULL);
 	if (!error && collector_kernel_is_program(kernel))
 		error = collector_map_program(kernel->writer, options->vmlinux,
 					      perf_data_writer_unknown_pid(kernel->writer));
@@ -140,7 +142,8 @@ void collector_kernel_end_file(struct collector_kernel *kernel)
 	kernel->path = NULL;
 }
 
-/* The unwinder goes out first: until it does, samples have no callers, and writing the cache takes time. */
+/* The unwinder goes out first: until it does, samples have no callers, and writing the cache takes
+ * time. */
 static int make_known(struct collector_kernel *kernel, struct guest_kernel *found)
 {
 	int error = keep(kernel, found);
@@ -163,7 +166,8 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	int error = make_known(kernel, found);
 
-	work_share_add(&kernel->pace.work, kernel->pace.work.time, clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun);
+	work_share_add(&kernel->pace.work, kernel->pace.work.time,
+		       clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun);
 	return error;
 }
 
@@ -196,11 +200,13 @@ static void complete_by_btf(const struct collector_kernel *kernel, struct guest_
 
 static bool is_same_stop(const struct guest_registers *one, const struct guest_registers *other)
 {
-	return one->rip == other->rip && one->rsp == other->rsp && one->paging.cr3 == other->paging.cr3;
+	return one->rip == other->rip && one->rsp == other->rsp &&
+	       one->paging.cr3 == other->paging.cr3;
 }
 
 /* Whoever reads a remote guest's memory works for it all the time. */
-static uint64_t work_of_search(const struct collector_kernel *kernel, uint64_t lasted, uint64_t processed)
+static uint64_t work_of_search(const struct collector_kernel *kernel, uint64_t lasted,
+			       uint64_t processed)
 {
 	return kernel->options->view->remote ? lasted : work_share_of(lasted, processed);
 }
@@ -215,7 +221,8 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 	if (!options->told || now < kernel->next_told)
 		return false;
 	told = options->told(options->context, kernel->told ? kernel->told->modules_hash : 0);
-	kernel->next_told = now + TOLD_INTERVAL + TOLD_SHARE * (collector_look_begin().begun - look.begun);
+	kernel->next_told =
+		now + TOLD_INTERVAL + TOLD_SHARE * (collector_look_begin().begun - look.begun);
 	if (!told)
 		return false;
 	/* Nobody but the newest kernel is asked for its modules, and that below. */
@@ -262,7 +269,8 @@ static int search(struct collector_kernel *kernel, const struct guest_registers 
 }
 
 /* Once memory alone was tried for a while the agent is asked, too. */
-static bool is_due(struct collector_kernel *kernel, const struct guest_registers *registers, uint64_t now)
+static bool is_due(struct collector_kernel *kernel, const struct guest_registers *registers,
+		   uint64_t now)
 {
 	if (search_pace_is_slow(&kernel->pace) && ask_for_told(kernel, now))
 		return true;
@@ -386,7 +394,8 @@ static void find_other(struct collector_kernel *kernel, uint64_t now)
 {
 	struct guest_kernel *found = find(kernel, now);
 
-	if (found && (kernel->restarted || !guest_kernel_same(found, collector_kernel_newest(kernel))))
+	if (found &&
+	    (kernel->restarted || !guest_kernel_same(found, collector_kernel_newest(kernel))))
 		kernel->other = found;
 	else
 		guest_kernel_free(found);
@@ -448,7 +457,8 @@ bool collector_kernel_replaced(const struct collector_kernel *kernel)
 /* Names that were given are of one build. */
 static void drop_given(struct collector_kernel *kernel, const struct guest_kernel *older)
 {
-	if (!kernel->given || !older || !strcmp(older->version_banner, kernel->other->version_banner))
+	if (!kernel->given || !older ||
+	    !strcmp(older->version_banner, kernel->other->version_banner))
 		return;
 	log_warning(
 		"the names that were given are not of the kernel that the guest runs now: its own are used");
@@ -505,7 +515,8 @@ int collector_kernel_begin_boot(struct collector_kernel *kernel)
 
 bool collector_kernel_settled(const struct collector_kernel *kernel)
 {
-	return kernel->mapped && (!collector_kernel_newest(kernel) || kernel->lost || kernel->looked);
+	return kernel->mapped &&
+	       (!collector_kernel_newest(kernel) || kernel->lost || kernel->looked);
 }
 
 /* Where no Linux was found, its code is seen as the latest registers see it. */
@@ -533,10 +544,12 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	if (!error && !kernel->mapped && kernel->given) {
 		log_warning(
 			"the guest's kernel was not found in its memory: names are those of %s as they stand there",
-			kernel->options->kallsyms ? kernel->options->kallsyms : kernel->options->vmlinux);
+			kernel->options->kallsyms ? kernel->options->kallsyms
+						  : kernel->options->vmlinux);
 		error = introduce_given(kernel);
 	}
-	if (kernel->lost || !kernel->writer) /* what there was to read is not there any more, or for nobody */
+	if (kernel->lost ||
+	    !kernel->writer) /* what there was to read is not there any more, or for nobody */
 		return error;
 	if (!error)
 		error = collector_kernel_tell_hostname(kernel);

@@ -11,11 +11,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/symbols/build_id_cache.h"
+#include "vmm/perf_data/perf_data_writer.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_modules.h"
-#include "vmm/perf_data/perf_data_writer.h"
 #include "vmm/record/search_pace.h"
+#include "vmm/symbols/build_id_cache.h"
 
 /* Of collector_tasks.c: how far it is with the newest kernel. */
 struct collector_tasks {
@@ -30,9 +30,9 @@ struct collector_tasks {
 
 struct collector_kernel {
 	const struct collector_options *options;
-	struct perf_data_writer
-		*writer;  /* of the file that is open; NULL: none is, and nothing is written anywhere */
-	const char *path; /* of that file */
+	struct perf_data_writer *writer; /* of the file that is open; NULL: none is, and nothing is
+					    written anywhere */
+	const char *path;                /* of that file */
 
 	struct guest_kernel **found; /* that were published, the newest last; owned */
 	size_t found_count;
@@ -59,10 +59,10 @@ struct collector_kernel {
 	bool as_known;                    /* it saw the modules of the newest kernel */
 	bool changed;                     /* the cache has not all names, or too many */
 
-	bool lost;                      /* the newest does not run (any more): what does is looked for */
-	bool restarted;                 /* its clock went back: it was started anew where it is */
-	uint64_t ticks;                 /* of its clock, when last looked at */
-	unsigned int doubts;            /* stops in a row in which it seemed not to run */
+	bool lost;           /* the newest does not run (any more): what does is looked for */
+	bool restarted;      /* its clock went back: it was started anew where it is */
+	uint64_t ticks;      /* of its clock, when last looked at */
+	unsigned int doubts; /* stops in a row in which it seemed not to run */
 	struct guest_registers doubted; /* of the last of them */
 	struct guest_kernel *other;     /* that runs instead; owned */
 
@@ -124,7 +124,8 @@ void collector_kernel_free(struct collector_kernel *kernel);
 
 /* For the collector's other parts. The kernel that was found last; NULL: none was. */
 const struct guest_kernel *collector_kernel_newest(const struct collector_kernel *kernel);
-/* Does it still run (kernel->lost, kernel->doubts)? Where no vCPU was stopped, that is as it was. */
+/* Does it still run (kernel->lost, kernel->doubts)? Where no vCPU was stopped, that is as it was.
+ */
 void collector_kernel_check_runs(struct collector_kernel *kernel);
 /* The same kernel with other modules, published and taken over. -ENOMEM. */
 int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *newer);

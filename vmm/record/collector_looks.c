@@ -13,7 +13,8 @@
 
 /* More than the clocks of two CPUs may be apart. */
 #define CLOCK_MARGIN NS_PER_MS
-/* Looking at the list takes a fraction of a millisecond, but a guest can make thousands of BPF programs. */
+/* Looking at the list takes a fraction of a millisecond, but a guest can make thousands of BPF
+ * programs. */
 #define LOOK_INTERVAL (50 * NS_PER_MS)
 #define LOOK_SHARE    9 /* it is looked at for a tenth of the time at most */
 /* Many modules come one after the other at boot, and reading their symbols takes time. */
@@ -44,8 +45,8 @@ void collector_look_end(struct collector_look *look)
 }
 
 /*
- * The symbols of the modules of LIST, which were seen a moment ago. If others are there now, or memory is
- * missing, the recording goes on without their names, until the next try.
+ * The symbols of the modules of LIST, which were seen a moment ago. If others are there now, or
+ * memory is missing, the recording goes on without their names, until the next try.
  */
 static void refresh(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
 {
@@ -74,7 +75,8 @@ static void take_seen(void *context, const struct guest_module *module, uint64_t
 static void take_presence(struct collector_kernel *kernel)
 {
 	for (size_t i = 0; i < kernel->found_count; i++)
-		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen, kernel);
+		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen,
+					  kernel);
 }
 
 /* To the file, if one is open. */
@@ -83,7 +85,8 @@ static int tell_modules(struct collector_kernel *kernel)
 	return kernel->writer && kernel->mapped ? collector_image_map_modules(kernel) : 0;
 }
 
-/* Those of the newest kernel may have been gone meanwhile, and whoever was told so waits for them. */
+/* Those of the newest kernel may have been gone meanwhile, and whoever was told so waits for them.
+ */
 static void renew(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
 {
 	if (kernel->modules.places.stopped)
@@ -94,9 +97,10 @@ static void renew(struct collector_kernel *kernel, const struct guest_module *li
 		refresh(kernel, list, count);
 }
 
-/* The names of the modules of LIST, to the cache. Looks are to go on meanwhile, for most of the time. */
-static void rename_modules(struct collector_kernel *kernel, uint64_t now, const struct guest_module *list,
-			   size_t count)
+/* The names of the modules of LIST, to the cache. Looks are to go on meanwhile, for most of the
+ * time. */
+static void rename_modules(struct collector_kernel *kernel, uint64_t now,
+			   const struct guest_module *list, size_t count)
 {
 	uint64_t begun = sample_clock();
 
@@ -110,7 +114,8 @@ static void rename_modules(struct collector_kernel *kernel, uint64_t now, const 
 }
 
 /* No place is given to any of them from the moment on that there is no room for more. */
-static void tell_list(const struct collector_kernel *kernel, const struct guest_module *list, size_t count)
+static void tell_list(const struct collector_kernel *kernel, const struct guest_module *list,
+		      size_t count)
 {
 	static const struct guest_module none;
 
@@ -130,7 +135,8 @@ struct seen {
 /* ns by which the cost of a look is told: guest_view.remote. */
 static uint64_t cost_clock(const struct collector_kernel *kernel)
 {
-	return clock_ns(kernel->options->view->remote ? CLOCK_MONOTONIC_RAW : CLOCK_THREAD_CPUTIME_ID);
+	return clock_ns(kernel->options->view->remote ? CLOCK_MONOTONIC_RAW
+						      : CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* The next look, by what this one has cost so far. */
@@ -141,8 +147,8 @@ static void set_next_look(struct collector_kernel *kernel, uint64_t now, const s
 	kernel->next_look = now + (pause > LOOK_INTERVAL ? pause : LOOK_INTERVAL);
 }
 
-/* Samples are checked against what was SEEN. Where there is no room for it, a kernel that is read anew has
- * some. */
+/* Samples are checked against what was SEEN. Where there is no room for it, a kernel that is read
+ * anew has some. */
 static void expect(struct collector_kernel *kernel, const struct seen *seen)
 {
 	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
@@ -154,20 +160,21 @@ static void expect(struct collector_kernel *kernel, const struct seen *seen)
 	kernel->changed = true;
 }
 
-/* Other modules, or other code beside them, than the newest kernel's samples are checked against. */
+/* Other modules, or other code beside them, than the newest kernel's samples are checked against.
+ */
 static bool is_news(const struct collector_kernel *kernel, const struct seen *seen, bool as_known)
 {
 	return !as_known || !kernel->as_known ||
-	       !module_presence_is_of(guest_kernel_presence(collector_kernel_newest(kernel)), seen->code,
-				      seen->count);
+	       !module_presence_is_of(guest_kernel_presence(collector_kernel_newest(kernel)),
+				      seen->code, seen->count);
 }
 
-static int take_look(struct collector_kernel *kernel, uint64_t now, const struct collector_look *look,
-		     const struct seen *seen)
+static int take_look(struct collector_kernel *kernel, uint64_t now,
+		     const struct collector_look *look, const struct seen *seen)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
-	bool as_known =
-		guest_modules_are_same(newest->modules, newest->module_count, seen->code, seen->modules);
+	bool as_known = guest_modules_are_same(newest->modules, newest->module_count, seen->code,
+					       seen->modules);
 
 	if (is_news(kernel, seen, as_known)) {
 		take_presence(kernel);
@@ -199,19 +206,21 @@ static int give_up(struct collector_kernel *kernel)
 	return tell_modules(kernel);
 }
 
-/* A list that somebody else reads for us takes a request for each entry, for which that one does nothing
- * else.
+/* A list that somebody else reads for us takes a request for each entry, for which that one does
+ * nothing else.
  */
 static bool wants_programs(struct collector_kernel *kernel)
 {
 	return !kernel->options->view->remote &&
-	       collector_places_have_room_for_programs(&kernel->modules.places, &kernel->places_told);
+	       collector_places_have_room_for_programs(&kernel->modules.places,
+						       &kernel->places_told);
 }
 
 static int look_at_code(struct collector_kernel *kernel, struct seen *seen)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
-	int error = guest_kernel_list_modules(newest, kernel->options->view, &seen->code, &seen->modules);
+	int error = guest_kernel_list_modules(newest, kernel->options->view, &seen->code,
+					      &seen->modules);
 
 	if (error)
 		return error;
@@ -247,7 +256,8 @@ void collector_looks_reclaim(struct collector_kernel *kernel)
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
 
 	for (size_t i = 0; i + 1 < kernel->found_count; i++)
-		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen, kernel);
+		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen,
+					  kernel);
 	if (newest)
 		module_presence_reclaim(guest_kernel_presence(newest), take_seen, kernel);
 }

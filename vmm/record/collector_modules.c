@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/symbols/build_id_cache.h"
 #include "vmm/record/module_index.h"
+#include "vmm/symbols/build_id_cache.h"
 
 /* By name: no two have one. */
-static struct guest_module *find(const struct collector_modules *modules, const struct module_index *names,
-				 const char *name)
+static struct guest_module *find(const struct collector_modules *modules,
+				 const struct module_index *names, const char *name)
 {
 	size_t i = module_index_first(names, module_index_name(name));
 
@@ -94,8 +94,8 @@ static int copy_symbols(struct symbols *to, const struct symbols *from, const ch
 
 		symbols_at(from, i, &symbol);
 		if (symbol.module && !strcmp(symbol.module, module))
-			error = symbols_add(to, symbol.start, symbol.end - symbol.start, symbol.type,
-					    symbol.name, symbol.module);
+			error = symbols_add(to, symbol.start, symbol.end - symbol.start,
+					    symbol.type, symbol.name, symbol.module);
 	}
 	return error;
 }
@@ -158,8 +158,9 @@ static int find_shared(struct collector_modules *modules)
 	return 0;
 }
 
-int collector_modules_see(struct collector_modules *modules, const struct guest_module *list, size_t count,
-			  const struct collector_look *latest, const struct collector_look *now)
+int collector_modules_see(struct collector_modules *modules, const struct guest_module *list,
+			  size_t count, const struct collector_look *latest,
+			  const struct collector_look *now)
 {
 	int error = make_room(modules, count);
 

@@ -25,15 +25,18 @@ struct collector_modules {
 };
 
 /*
- * The look NOW saw the COUNT modules of LIST; LATEST was the look before. One that comes back at another
- * address is left out: perf knows a module by its name. 0 or -ENOMEM: of new ones less is known then.
+ * The look NOW saw the COUNT modules of LIST; LATEST was the look before. One that comes back at
+ * another address is left out: perf knows a module by its name. 0 or -ENOMEM: of new ones less is
+ * known then.
  */
-int collector_modules_see(struct collector_modules *modules, const struct guest_module *list, size_t count,
-			  const struct collector_look *latest, const struct collector_look *now);
+int collector_modules_see(struct collector_modules *modules, const struct guest_module *list,
+			  size_t count, const struct collector_look *latest,
+			  const struct collector_look *now);
 
 /*
- * NEWER has the symbols of the modules that were seen last; OLDER is the kernel as it was before, NULL at
- * first: of those that are gone its symbols are kept. 0 or -ENOMEM, with what was known before.
+ * NEWER has the symbols of the modules that were seen last; OLDER is the kernel as it was before,
+ * NULL at first: of those that are gone its symbols are kept. 0 or -ENOMEM, with what was known
+ * before.
  */
 int collector_modules_update(struct collector_modules *modules, const struct guest_kernel *older,
 			     const struct guest_kernel *newer);

@@ -10,8 +10,8 @@
 
 #include "shared/error.h"
 #include "vmm/guest/linux/user_map.h"
-#include "vmm/record/collector.h"
 #include "vmm/perf_data/perf_data_sideband.h"
+#include "vmm/record/collector.h"
 
 static void free_output(struct collector_output *output)
 {
@@ -49,7 +49,8 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 int collector_output_name_page_tables(struct collector_output *output)
 {
 	output->page_tables = page_table_tasks_new();
-	return output->page_tables ? 0 : error_set(-ENOMEM, "no memory for the names of page tables");
+	return output->page_tables ? 0
+				   : error_set(-ENOMEM, "no memory for the names of page tables");
 }
 
 void collector_output_losses(const struct collector_output *output, struct losses *losses)
@@ -80,12 +81,14 @@ static int tell(struct collector_output *output, const struct sideband *record)
 
 	return error ? error
 		     : jit_spaces_told(output->jit, record,
-				       &(struct jit_spaces_teller){ .tell = tell_jit, .context = &telling });
+				       &(struct jit_spaces_teller){ .tell = tell_jit,
+								    .context = &telling });
 }
 
-/* The idle tasks are one to perf, which calls it so; the guest calls each "swapper/" and the number of its
- * CPU. */
-static void describe_task(const struct sample *sample, const struct perf_data_task *task, char *name)
+/* The idle tasks are one to perf, which calls it so; the guest calls each "swapper/" and the number
+ * of its CPU. */
+static void describe_task(const struct sample *sample, const struct perf_data_task *task,
+			  char *name)
 {
 	if (!task->of_guest)
 		snprintf(name, SAMPLE_COMM_SIZE, "vcpu %u", sample->vcpu);
@@ -114,8 +117,8 @@ static int tell_life(struct collector_output *output, const struct sample *sampl
 	return perf_data_writer_sideband(output->writer, &fork.head);
 }
 
-/* perf gives a new process its parent's name: its own has to follow, though its first thread may never be
- * sampled. */
+/* perf gives a new process its parent's name: its own has to follow, though its first thread may
+ * never be sampled. */
 static int name_process(struct collector_output *output, const struct sample *sample)
 {
 	char name[SAMPLE_COMM_SIZE];
@@ -123,13 +126,14 @@ static int name_process(struct collector_output *output, const struct sample *sa
 	snprintf(name, sizeof(name), "%.*s", SAMPLE_COMM_SIZE - 1, sample->process_comm);
 	if (!task_names_due(output->names, sample->pid, sample->pid, sample->time, name))
 		return 0;
-	return perf_data_writer_comm(output->writer, sample->time, (int32_t)sample->pid, (int32_t)sample->pid,
-				     name);
+	return perf_data_writer_comm(output->writer, sample->time, (int32_t)sample->pid,
+				     (int32_t)sample->pid, name);
 }
 
 /*
- * Whose child the sample's process is, and that the thread is one of its threads, as perf would tell of what
- * runs when it begins. The process first: with it readers forget what they knew of its id.
+ * Whose child the sample's process is, and that the thread is one of its threads, as perf would
+ * tell of what runs when it begins. The process first: with it readers forget what they knew of its
+ * id.
  */
 static int tell_lives(struct collector_output *output, const struct sample *sample)
 {
@@ -158,12 +162,13 @@ static int name_task(struct collector_output *output, const struct sample *sampl
 	describe_task(sample, task, name);
 	if (!task_names_due(output->names, task->pid, task->tid, sample->time, name))
 		return 0;
-	return perf_data_writer_comm(output->writer, sample->time, (int32_t)task->pid, (int32_t)task->tid,
-				     name);
+	return perf_data_writer_comm(output->writer, sample->time, (int32_t)task->pid,
+				     (int32_t)task->tid, name);
 }
 
 /* A process of that number, with the guest's program mapped. */
-static int begin_page_tables(struct collector_output *output, const struct sample *sample, uint32_t pid)
+static int begin_page_tables(struct collector_output *output, const struct sample *sample,
+			     uint32_t pid)
 {
 	uint32_t parent = (uint32_t)perf_data_writer_unknown_pid(output->writer);
 	const struct sideband_fork fork = {
@@ -180,7 +185,8 @@ static int begin_page_tables(struct collector_output *output, const struct sampl
 
 	page_table_tasks_name(sample->cr3, name);
 	return error ? error
-		     : perf_data_writer_comm(output->writer, sample->time, (int32_t)pid, (int32_t)pid, name);
+		     : perf_data_writer_comm(output->writer, sample->time, (int32_t)pid,
+					     (int32_t)pid, name);
 }
 
 /* In the host's perspective it is the vCPU's thread. */
@@ -206,7 +212,8 @@ static int take_task(struct collector_output *output, const struct sample *sampl
 }
 
 /* NULL: it is not known, or has no name. */
-static struct user_image *image_of(const struct user_images *images, const struct sample_mapping *mapping)
+static struct user_image *image_of(const struct user_images *images,
+				   const struct sample_mapping *mapping)
 {
 	struct user_image *image;
 
@@ -223,7 +230,8 @@ static bool is_named(void *context, const struct sample_mapping *mapping)
 	return image_of(telling->images, mapping);
 }
 
-bool collector_output_tells(const struct guest_kernel *kernel, const struct sample *sample, uint64_t address)
+bool collector_output_tells(const struct guest_kernel *kernel, const struct sample *sample,
+			    uint64_t address)
 {
 	const struct user_images *images = kernel ? kernel->images : NULL;
 	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
@@ -250,12 +258,13 @@ static bool is_same_image(const struct resolver_image *told, const struct user_i
 	return !strcmp(user_image_name(image), told->name);
 }
 
-static bool is_same_place(const struct telling *telling, const struct resolver_place *place, uint64_t address,
-			  const struct sample_mapping *mapping)
+static bool is_same_place(const struct telling *telling, const struct resolver_place *place,
+			  uint64_t address, const struct sample_mapping *mapping)
 {
 	const struct user_image *image = mapping ? image_of(telling->images, mapping) : NULL;
 
-	return image && place->image && place->offset == address - mapping->start + mapping->offset &&
+	return image && place->image &&
+	       place->offset == address - mapping->start + mapping->offset &&
 	       is_same_image(place->image, image);
 }
 
@@ -271,7 +280,8 @@ static enum user_spaces_said said_by_guest(void *context, uint64_t address,
 		return USER_SPACES_UNSURE;
 	if (!place.image || place.displaced || (!mapping && place.stale))
 		return USER_SPACES_NOTHING;
-	return is_same_place(telling, &place, address, mapping) ? USER_SPACES_SAME : USER_SPACES_OTHER;
+	return is_same_place(telling, &place, address, mapping) ? USER_SPACES_SAME
+								: USER_SPACES_OTHER;
 }
 
 static void describe_image(const struct user_image *image, struct sideband_mmap *mmap)
@@ -294,13 +304,15 @@ static int map(void *context, uint32_t pid, uint64_t time, const struct sample_m
 	union {
 		struct sideband_mmap mmap;
 		uint8_t bytes[SIDEBAND_SIZE_MAX];
-	} record = { .mmap = { .head = { .type = SIDEBAND_MMAP, .time = time, .pid = pid, .tid = pid },
-			       .start = mapping->start,
-			       .length = mapping->end - mapping->start,
-			       .offset = mapping->offset,
-			       .prot = mapping->flags & (PROT_READ | PROT_WRITE | PROT_EXEC),
-			       .map_flags =
-				       mapping->flags & USER_MAPPING_SHARED ? MAP_SHARED : MAP_PRIVATE } };
+	} record = {
+		.mmap = { .head = { .type = SIDEBAND_MMAP, .time = time, .pid = pid, .tid = pid },
+			  .start = mapping->start,
+			  .length = mapping->end - mapping->start,
+			  .offset = mapping->offset,
+			  .prot = mapping->flags & (PROT_READ | PROT_WRITE | PROT_EXEC),
+			  .map_flags =
+				  mapping->flags & USER_MAPPING_SHARED ? MAP_SHARED : MAP_PRIVATE }
+	};
 	const char *name = user_image_name(image);
 
 	record.mmap.head.size = sideband_size(sizeof(record.mmap), name);
@@ -342,7 +354,8 @@ static struct user_spaces_teller teller_of(struct telling *telling)
 	};
 }
 
-/* What it is in can not be told any more: it goes without an image, and without the user part of its chain.
+/* What it is in can not be told any more: it goes without an image, and without the user part of
+ * its chain.
  */
 static int write_late(struct collector_output *output, const struct sample *sample,
 		      const struct perf_data_task *task, uint64_t cgroup)
@@ -384,7 +397,8 @@ static bool is_anonymous(void *context, uint64_t address)
 	const uint8_t *build_id;
 
 	if (image)
-		return sideband_is_anonymous(user_image_name(image), user_image_build_id(image, &build_id));
+		return sideband_is_anonymous(user_image_name(image),
+					     user_image_build_id(image, &build_id));
 	place = resolver_place_of(telling->attributed, address);
 	return place.image && !place.unsure &&
 	       sideband_is_anonymous(place.image->name, place.image->build_id_size);
@@ -410,8 +424,8 @@ static uint64_t seen_cgroup(const struct sample *sample, const struct guest_cgro
 }
 
 /*
- * What was seen at the sample counts, but for the root of the unified hierarchy where the guest tells of one
- * of version 1: then all are in that root.
+ * What was seen at the sample counts, but for the root of the unified hierarchy where the guest
+ * tells of one of version 1: then all are in that root.
  */
 static uint64_t cgroup_of(const struct collector_output *output, const struct sample *sample,
 			  const struct guest_cgroups *cgroups)
@@ -444,7 +458,8 @@ static int name_cgroup(struct collector_output *output, uint64_t time, uint64_t 
 	return perf_data_writer_cgroup(output->writer, time, cgroup, name);
 }
 
-int collector_output_sample(struct collector_output *output, const struct attributed_sample *attributed,
+int collector_output_sample(struct collector_output *output,
+			    const struct attributed_sample *attributed,
 			    const struct guest_kernel *kernel)
 {
 	struct telling telling = { output, attributed, kernel ? kernel->images : NULL };
@@ -470,8 +485,8 @@ int collector_output_sample(struct collector_output *output, const struct attrib
 		    : perf_data_writer_sample_of(output->writer, sample, &task, cgroup);
 }
 
-/* Readers begin a new process with what its parent had; and they give a new thread its parent's name:
- * whatever it is called, it is to be said again. */
+/* Readers begin a new process with what its parent had; and they give a new thread its parent's
+ * name: whatever it is called, it is to be said again. */
 static void note_fork(struct collector_output *output, const struct sideband_fork *fork)
 {
 	const struct sideband *head = &fork->head;
@@ -504,26 +519,30 @@ static struct sample_mapping changed_by(const struct sideband *record)
 	const struct sideband_mmap *mmap = (const void *)record;
 
 	if (record->type == SIDEBAND_MMAP)
-		return (struct sample_mapping){ .start = mmap->start, .end = mmap->start + mmap->length };
+		return (struct sample_mapping){ .start = mmap->start,
+						.end = mmap->start + mmap->length };
 	if ((record->type == SIDEBAND_FORK && record->pid != fork->parent_pid) ||
 	    (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC))
 		return (struct sample_mapping){ .end = PERF_DATA_USER_SPACE_END };
 	return (struct sample_mapping){ 0 };
 }
 
-/* By a clock that is not known exactly. An execve keeps its time: what is mapped then follows it. */
+/* By a clock that is not known exactly. An execve keeps its time: what is mapped then follows it.
+ */
 static uint64_t time_to_write(const struct collector_output *output, const struct sideband *record)
 {
 	const struct sideband_fork *fork = (const void *)record;
 
 	if (record->type == SIDEBAND_FORK)
-		return user_spaces_fork_time(output->spaces, record->pid, fork->parent_pid, record->time);
-	return user_spaces_time(output->spaces, record->pid, record->time, record->type == SIDEBAND_MMAP);
+		return user_spaces_fork_time(output->spaces, record->pid, fork->parent_pid,
+					     record->time);
+	return user_spaces_time(output->spaces, record->pid, record->time,
+				record->type == SIDEBAND_MMAP);
 }
 
 /*
- * What RECORD changes is not known of samples that went out: from the earliest time that it may be of, and
- * again from where what came in between stands.
+ * What RECORD changes is not known of samples that went out: from the earliest time that it may be
+ * of, and again from where what came in between stands.
  */
 static int leave_open(struct collector_output *output, const struct user_spaces_teller *teller,
 		      const struct sideband *record, const struct sample_mapping *range)
@@ -533,7 +552,8 @@ static int leave_open(struct collector_output *output, const struct user_spaces_
 
 	user_spaces_open(output->spaces, record->pid, record->time, record->time_error, times);
 	for (int i = 0; i < USER_SPACES_OPEN && !error; i++)
-		error = teller->unmap(teller->context, record->pid, times[i], range->start, range->end);
+		error = teller->unmap(teller->context, record->pid, times[i], range->start,
+				      range->end);
 	return error;
 }
 
@@ -552,7 +572,8 @@ static int tell_inexact(struct collector_output *output, const struct sideband *
 	} told;
 	int error = 0;
 
-	if (range.end && user_spaces_is_open(output->spaces, record->pid, record->time, record->time_error))
+	if (range.end &&
+	    user_spaces_is_open(output->spaces, record->pid, record->time, record->time_error))
 		error = leave_open(output, &teller, record, &range);
 	assert(record->size <= sizeof(told));
 	memcpy(&told, record, record->size);
@@ -561,8 +582,8 @@ static int tell_inexact(struct collector_output *output, const struct sideband *
 		error = tell_told(output, &told.head);
 	if (error || record->type != SIDEBAND_MMAP || told.head.time == record->time)
 		return error;
-	return user_spaces_written(output->spaces, record->pid, record->time, told.head.time, &range,
-				   &teller);
+	return user_spaces_written(output->spaces, record->pid, record->time, told.head.time,
+				   &range, &teller);
 }
 
 int collector_output_sideband(struct collector_output *output, const struct sideband *record,
@@ -573,7 +594,8 @@ int collector_output_sideband(struct collector_output *output, const struct side
 		return 0; /* readers are told as the losses are counted */
 	if (record->type == SIDEBAND_CGROUP)
 		return tell_cgroup(output, (const void *)record);
-	return record->time_error ? tell_inexact(output, record, kernel) : tell_told(output, record);
+	return record->time_error ? tell_inexact(output, record, kernel)
+				  : tell_told(output, record);
 }
 
 int collector_output_event(struct collector_output *output, const struct sample_event *event)
@@ -581,8 +603,8 @@ int collector_output_event(struct collector_output *output, const struct sample_
 	return perf_data_writer_event(output->writer, event);
 }
 
-int collector_output_counts(struct collector_output *output, const struct collector_options *options,
-			    uint64_t time)
+int collector_output_counts(struct collector_output *output,
+			    const struct collector_options *options, uint64_t time)
 {
 	size_t watches = options->count ? perf_data_watches_count(options->output.watches) : 0;
 	struct perf_data_count count;
@@ -596,7 +618,8 @@ int collector_output_counts(struct collector_output *output, const struct collec
 	return error;
 }
 
-int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu, uint64_t count)
+int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu,
+			  uint64_t count)
 {
 	return perf_data_writer_lost(output->writer, time, vcpu, count);
 }
@@ -609,19 +632,22 @@ int collector_output_close(struct collector_output *output)
 	return error;
 }
 
-const struct sample *collector_sample(const struct ring_record *record, size_t vcpus, size_t watches)
+const struct sample *collector_sample(const struct ring_record *record, size_t vcpus,
+				      size_t watches)
 {
 	const struct sample *sample = (const void *)record->payload;
 	size_t size = record->size - sizeof(*record);
 
 	if (record->type != RECORD_SAMPLE || size < sizeof(*sample) || sample->vcpu >= vcpus ||
-	    sample->event > watches || sample->kernel_depth + sample->user_depth > SAMPLE_CALLCHAIN_MAX ||
+	    sample->event > watches ||
+	    sample->kernel_depth + sample->user_depth > SAMPLE_CALLCHAIN_MAX ||
 	    sample->mappings > SAMPLE_MAPPINGS_MAX || size < sample_length(sample))
 		return NULL;
 	return sample;
 }
 
-const struct sample_event *collector_event(const struct ring_record *record, size_t vcpus, size_t watches)
+const struct sample_event *collector_event(const struct ring_record *record, size_t vcpus,
+					   size_t watches)
 {
 	const struct sample_event *event = (const void *)record->payload;
 

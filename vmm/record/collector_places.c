@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/symbols/build_id_cache.h"
 #include "vmm/record/module_index.h"
+#include "vmm/symbols/build_id_cache.h"
 
 #define PAGE_SIZE 4096ull /* the kernel has no two kinds of code in one */
 
@@ -146,7 +146,8 @@ static void index_places(struct update *update)
 }
 
 /* What MODULE is now; NULL: nothing. */
-static const struct guest_module *find_listed(const struct update *update, const struct guest_module *module)
+static const struct guest_module *find_listed(const struct update *update,
+					      const struct guest_module *module)
 {
 	size_t i = module_index_first(&update->listed, module->start);
 
@@ -160,7 +161,8 @@ static bool has_live_place(const struct update *update, const struct guest_modul
 	size_t i = module_index_first(&update->live, module->start);
 
 	for (; i != MODULE_INDEX_END; i = module_index_next(&update->live, i))
-		if (is_live(&update->places->places[i]) && stayed(&update->places->places[i].module, module))
+		if (is_live(&update->places->places[i]) &&
+		    stayed(&update->places->places[i].module, module))
 			return true;
 	return false;
 }
@@ -205,15 +207,17 @@ static bool is_used_place(const struct update *update, const struct guest_module
 }
 
 /*
- * A BPF program may have had the place of another that no look saw, and samples of that one may be checked
- * when it is gone: only what the first list had is there since ever.
+ * A BPF program may have had the place of another that no look saw, and samples of that one may be
+ * checked when it is gone: only what the first list had is there since ever.
  */
 static bool is_since_ever(const struct update *update, const struct guest_module *module)
 {
-	return !(module->program && update->places->programs_listed) && !is_used_place(update, module);
+	return !(module->program && update->places->programs_listed) &&
+	       !is_used_place(update, module);
 }
 
-static void begin(struct update *update, const struct guest_module *module, const struct collector_look *now)
+static void begin(struct update *update, const struct guest_module *module,
+		  const struct collector_look *now)
 {
 	struct collector_places *places = update->places;
 
@@ -255,8 +259,9 @@ static void take_look(struct update *update, const struct collector_look *latest
 			begin(update, &update->modules[i], now);
 }
 
-int collector_places_update(struct collector_places *places, const struct guest_module *modules, size_t count,
-			    const struct collector_look *latest, const struct collector_look *now)
+int collector_places_update(struct collector_places *places, const struct guest_module *modules,
+			    size_t count, const struct collector_look *latest,
+			    const struct collector_look *now)
 {
 	struct update update = { .places = places, .modules = modules, .count = count };
 	int error;
@@ -272,7 +277,8 @@ int collector_places_update(struct collector_places *places, const struct guest_
 	return error;
 }
 
-void collector_places_seen(struct collector_places *places, const struct guest_module *module, uint64_t time)
+void collector_places_seen(struct collector_places *places, const struct guest_module *module,
+			   uint64_t time)
 {
 	struct collector_place *place = live_place(places, module);
 
@@ -302,8 +308,8 @@ int collector_places_spans(const struct collector_places *places, struct module_
 	return 0;
 }
 
-bool collector_places_is_shared(const struct collector_places *places, const struct module_spans *spans,
-				const struct guest_module *module)
+bool collector_places_is_shared(const struct collector_places *places,
+				const struct module_spans *spans, const struct guest_module *module)
 {
 	size_t at = 0;
 	const struct guest_module *one, *other = module_spans_next(spans, module, &at);

@@ -10,7 +10,8 @@
  *
  * A module whose place nobody was seen in before has it since ever: perf gives names
  * to those modules only that it knows of before the first sample. A BPF program has so only if the
- * first look at those saw it: those that come and go between two looks are many, and have the same places.
+ * first look at those saw it: those that come and go between two looks are many, and have the same
+ * places.
  *
  * The collector's thread.
  */
@@ -33,7 +34,8 @@ struct collector_look {
 /* The beginning or the end of a module's time in its place. */
 struct collector_place {
 	struct guest_module module;
-	uint64_t time; /* from then on it is there, or is not known to be there any more; 0: since ever */
+	uint64_t time; /* from then on it is there, or is not known to be there any more; 0: since
+			  ever */
 	bool end;
 	bool told; /* readers are told of it: its name means this module only */
 	/* Of a beginning: */
@@ -48,7 +50,7 @@ struct collector_places {
 	struct collector_place *places; /* owned; in the order in which they were seen */
 	size_t count, capacity;
 	struct address_ranges forgotten; /* where BPF programs were that PLACES has no more */
-	bool programs_listed;            /* a look saw BPF programs, if there are any; set by who looks */
+	bool programs_listed; /* a look saw BPF programs, if there are any; set by who looks */
 	bool stopped;
 };
 
@@ -59,30 +61,35 @@ struct collector_places {
  * The look NOW saw the COUNT modules; LATEST was the look before. Where there is no room, or it
  * was stopped, all modules end and no more come. 0 or -ENOMEM, with what was known before.
  */
-int collector_places_update(struct collector_places *places, const struct guest_module *modules, size_t count,
-			    const struct collector_look *latest, const struct collector_look *now);
+int collector_places_update(struct collector_places *places, const struct guest_module *modules,
+			    size_t count, const struct collector_look *latest,
+			    const struct collector_look *now);
 
 /* Of these so many are for modules only, whose names all go when there is no more room. */
 #define COLLECTOR_PLACES_OF_MODULES (COLLECTOR_PLACES_MAX / 2)
 
 /*
- * Is there room for BPF programs? Where it is short those that are gone are forgotten, the oldest first, but
- * for where they were; *TOLD of the first places, which follows. Names that were not told to a file by
- * then are lost.
+ * Is there room for BPF programs? Where it is short those that are gone are forgotten, the oldest
+ * first, but for where they were; *TOLD of the first places, which follows. Names that were not
+ * told to a file by then are lost.
  */
 bool collector_places_have_room_for_programs(struct collector_places *places, size_t *told);
 
 /* A sample found MODULE, which a look saw, in its place at TIME. */
-void collector_places_seen(struct collector_places *places, const struct guest_module *module, uint64_t time);
+void collector_places_seen(struct collector_places *places, const struct guest_module *module,
+			   uint64_t time);
 
-/* The list can't be read any more: all modules end, LATEST being the last look, for good. 0 or -ENOMEM. */
+/* The list can't be read any more: all modules end, LATEST being the last look, for good. 0 or
+ * -ENOMEM. */
 int collector_places_stop(struct collector_places *places, const struct collector_look *latest);
 
 /* Where all began that PLACES remembers: valid until those change. To be closed. -ENOMEM. */
 int collector_places_spans(const struct collector_places *places, struct module_spans *spans);
 
-/* Was another one than MODULE, or another build of it, seen in its place? SPANS is of PLACES as they are. */
-bool collector_places_is_shared(const struct collector_places *places, const struct module_spans *spans,
+/* Was another one than MODULE, or another build of it, seen in its place? SPANS is of PLACES as
+ * they are. */
+bool collector_places_is_shared(const struct collector_places *places,
+				const struct module_spans *spans,
 				const struct guest_module *module);
 
 /* Frees what it holds; zeroed, it holds nothing. */

@@ -25,7 +25,8 @@ static int map_segment(struct perf_data_writer *writer, const GElf_Phdr *segment
 	return perf_data_writer_mapping(writer, &mapping);
 }
 
-static int map_segments(struct perf_data_writer *writer, Elf *elf, const struct perf_data_mapping *program)
+static int map_segments(struct perf_data_writer *writer, Elf *elf,
+			const struct perf_data_mapping *program)
 {
 	size_t count;
 	int error = 0;
@@ -46,7 +47,9 @@ int collector_map_program(struct perf_data_writer *writer, const char *path, pid
 {
 	uint8_t build_id[ELF_BUILD_ID_MAX];
 	char name[PATH_MAX];
-	struct perf_data_mapping program = { .pid = pid, .tid = pid, .name = name, .build_id = build_id };
+	struct perf_data_mapping program = {
+		.pid = pid, .tid = pid, .name = name, .build_id = build_id
+	};
 	int fd, error, size;
 	Elf *elf;
 

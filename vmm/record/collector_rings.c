@@ -46,7 +46,8 @@ static void give_sideband(struct collector *collector, size_t ring, const struct
 		flight_sideband(collector->flight, sideband);
 }
 
-static void take_sideband(struct collector *collector, size_t ring, const struct ring_record *record)
+static void take_sideband(struct collector *collector, size_t ring,
+			  const struct ring_record *record)
 {
 	give_sideband(collector, ring,
 		      sideband_check(span_of(record->payload, record->size - sizeof(*record))));
@@ -64,7 +65,8 @@ static void take_event(struct collector *collector, const struct ring_record *re
 
 static void take_guest_lost(struct collector *collector, const struct ring_record *record)
 {
-	const struct sample_guest_lost *lost = collector_guest_lost(record, collector->options.output.vcpus);
+	const struct sample_guest_lost *lost =
+		collector_guest_lost(record, collector->options.output.vcpus);
 
 	collector->guest_lost += lost ? lost->count : 0;
 }
@@ -76,9 +78,9 @@ static void note_lost(struct collector *collector, size_t ring, uint64_t count,
 
 	counts->lost += count;
 	if (collector_is_writing(collector))
-		collector_note_error(
-			collector,
-			collector_output_lost(&collector->output, collector->last_time[vcpu], vcpu, count));
+		collector_note_error(collector, collector_output_lost(&collector->output,
+								      collector->last_time[vcpu],
+								      vcpu, count));
 }
 
 static void take_lost(struct collector *collector, size_t ring, const struct ring_record *record,
@@ -92,8 +94,8 @@ static void take_lost(struct collector *collector, size_t ring, const struct rin
 	note_lost(collector, ring, lost->count, counts);
 }
 
-static void take_lost_before(struct collector *collector, size_t ring, const struct ring_record *record,
-			     struct collector_statistics *counts)
+static void take_lost_before(struct collector *collector, size_t ring,
+			     const struct ring_record *record, struct collector_statistics *counts)
 {
 	const struct sample_lost *lost = (const void *)record->payload;
 
@@ -111,7 +113,8 @@ static const struct ring_record *read_ring(struct collector *collector, struct r
 	return record;
 }
 
-static void drain_ring(struct collector *collector, size_t index, struct collector_statistics *counts)
+static void drain_ring(struct collector *collector, size_t index,
+		       struct collector_statistics *counts)
 {
 	struct ring *ring = collector->options.rings[index];
 	const struct ring_record *record;
@@ -134,7 +137,8 @@ static void drain_ring(struct collector *collector, size_t index, struct collect
 	resolver_pass_end(collector->resolver, index);
 }
 
-/* Whose time nobody knows: nothing that was told so far is sure, from the time on to which all was told. */
+/* Whose time nobody knows: nothing that was told so far is sure, from the time on to which all was
+ * told. */
 static void tell_sideband_lost(struct collector *collector, size_t ring, uint64_t count)
 {
 	const struct sideband_lost lost = {
@@ -156,7 +160,8 @@ static void take_sideband_losses(struct collector *collector, size_t index)
 
 	ring_statistics(collector->options.sideband_rings[index], &ring);
 	if (ring.lost > *known)
-		tell_sideband_lost(collector, collector->options.ring_count + index, ring.lost - *known);
+		tell_sideband_lost(collector, collector->options.ring_count + index,
+				   ring.lost - *known);
 	*known = ring.lost;
 }
 
@@ -182,7 +187,8 @@ void collector_rings_take(struct collector *collector, struct collector_statisti
 		drain_sideband_ring(collector, i);
 }
 
-void collector_rings_take_last_losses(struct collector *collector, struct collector_statistics *counts)
+void collector_rings_take_last_losses(struct collector *collector,
+				      struct collector_statistics *counts)
 {
 	for (size_t i = 0; i < collector->options.ring_count; i++) {
 		struct ring_statistics ring;

@@ -43,8 +43,8 @@ struct collector {
 	struct collector_jit jit;          /* functions that its processes made at run time */
 	struct resolver *resolver;         /* its rings: the vCPUs', then those of sideband */
 	pthread_t thread;
-	struct pollfd *wakes; /* the rings', where they come late those of sideband, our own, and the flight
-				 recorder's */
+	struct pollfd *wakes; /* the rings', where they come late those of sideband, our own, and
+				 the flight recorder's */
 	size_t wake_count;
 	unsigned int looks; /* of the first */
 	bool come;          /* there was something in the rings at the last look */
@@ -54,26 +54,27 @@ struct collector {
 	bool reset;                /* is asked for; with reset_lock, as reset_done */
 	pthread_cond_t reset_done; /* it is not any more */
 	pthread_mutex_t reset_lock;
-	char path[PATH_MAX];         /* of the output, if it is not the one of the options */
-	uint64_t next_file;          /* ns; with options.files */
-	struct flight_sideband told; /* what the guest told, for files to begin with; with options.files */
-	uint64_t file_samples;       /* in the file that is open */
-	uint64_t closed_samples;     /* in the files before it */
-	uint64_t readable;           /* of all these, behind which the output was flushed */
-	uint64_t readable_here;      /* of those, in the file that is open */
-	unsigned int files;          /* that were begun */
-	bool one_file;               /* it is none that another one could follow */
-	uint64_t closed_bytes;       /* of those that are complete */
-	struct losses earlier;       /* that resolvers and files before this one counted */
-	uint64_t guest_lost;         /* breakpoints of the guest's own, of all files */
-	struct losses before_file;   /* that are of the files before this one */
+	char path[PATH_MAX]; /* of the output, if it is not the one of the options */
+	uint64_t next_file;  /* ns; with options.files */
+	struct flight_sideband
+		told; /* what the guest told, for files to begin with; with options.files */
+	uint64_t file_samples;           /* in the file that is open */
+	uint64_t closed_samples;         /* in the files before it */
+	uint64_t readable;               /* of all these, behind which the output was flushed */
+	uint64_t readable_here;          /* of those, in the file that is open */
+	unsigned int files;              /* that were begun */
+	bool one_file;                   /* it is none that another one could follow */
+	uint64_t closed_bytes;           /* of those that are complete */
+	struct losses earlier;           /* that resolvers and files before this one counted */
+	uint64_t guest_lost;             /* breakpoints of the guest's own, of all files */
+	struct losses before_file;       /* that are of the files before this one */
 	uint64_t next_flush, next_round; /* ns */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
 	uint64_t *lost;                  /* for each ring, samples known to be lost by it */
 	uint64_t *sideband_lost;         /* the same of the rings of sideband */
 	uint64_t lost_before;            /* by their sources, before they came to a ring */
-	int error;                       /* the first one of writing; the rings are drained all the same */
-	bool all_written;                /* the samples, when the last one was taken; names may follow */
+	int error;        /* the first one of writing; the rings are drained all the same */
+	bool all_written; /* the samples, when the last one was taken; names may follow */
 	char message[ERROR_MESSAGE_SIZE];
 	pthread_mutex_t lock; /* of statistics */
 	struct collector_statistics statistics;
@@ -88,16 +89,19 @@ void collector_note_error(struct collector *collector, int error);
 /* Is there a file that can be written? */
 bool collector_is_writing(const struct collector *collector);
 
-/* All that the rings have goes to the resolver, and losses and events to the file; counted in COUNTS. */
+/* All that the rings have goes to the resolver, and losses and events to the file; counted in
+ * COUNTS. */
 void collector_rings_take(struct collector *collector, struct collector_statistics *counts);
 
 /* The guest has ended: a ring that was full to the end had no room to tell of the last losses. */
-void collector_rings_take_last_losses(struct collector *collector, struct collector_statistics *counts);
+void collector_rings_take_last_losses(struct collector *collector,
+				      struct collector_statistics *counts);
 
 /* Since the start, of all files. */
 void collector_losses(const struct collector *collector, struct losses *losses);
 
-/* Opens the first file, or the next. An error of opening it; with options.files none, they are told. */
+/* Opens the first file, or the next. An error of opening it; with options.files none, they are
+ * told. */
 int collector_files_begin(struct collector *collector);
 
 /* To the next file, of the guest's next kernel: the one that is written is complete. */
@@ -115,7 +119,8 @@ void collector_files_write_out(struct collector *collector, uint64_t time);
 /* What was lost, and what was counted besides, goes into the file. */
 void collector_files_tell_counts(struct collector *collector);
 
-/* What comes from here on is of another kernel, and what stands in the file is not: addresses have no names.
+/* What comes from here on is of another kernel, and what stands in the file is not: addresses have
+ * no names.
  */
 void collector_files_hide_kernel(struct collector *collector);
 

@@ -72,10 +72,11 @@ static void keep_reason(struct collector_tasks *tasks)
 
 static bool find(struct collector_kernel *kernel, struct guest_task_layout *layout, uint64_t now)
 {
-	uint64_t begun = clock_ns(CLOCK_MONOTONIC_RAW), processed = clock_ns(CLOCK_THREAD_CPUTIME_ID), lasted;
+	uint64_t begun = clock_ns(CLOCK_MONOTONIC_RAW),
+		 processed = clock_ns(CLOCK_THREAD_CPUTIME_ID), lasted;
 	struct collector_tasks *tasks = &kernel->tasks;
-	int error = guest_task_layout_find(layout, collector_kernel_newest(kernel), kernel->options->view,
-					   &tasks->told);
+	int error = guest_task_layout_find(layout, collector_kernel_newest(kernel),
+					   kernel->options->view, &tasks->told);
 
 	processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - processed;
 	lasted = clock_ns(CLOCK_MONOTONIC_RAW) - begun;
@@ -120,7 +121,8 @@ void collector_tasks_begin_anew(struct collector_kernel *kernel)
 
 int collector_tasks_turn(struct collector_kernel *kernel, uint64_t now)
 {
-	if (!may_ask(kernel) || collector_kernel_newest(kernel)->tasks.known || !can_be_found(kernel))
+	if (!may_ask(kernel) || collector_kernel_newest(kernel)->tasks.known ||
+	    !can_be_found(kernel))
 		return 0;
 	if (now >= kernel->tasks.told_until)
 		hear(kernel, now);
@@ -136,11 +138,12 @@ static void warn(const struct collector_kernel *kernel)
 	log_warning(
 		"the guest's kernel has no BTF that says where its processes are%s%s, so they are not read from "
 		"its memory, nor is what they have mapped%s%s",
-		asked ? ", and by those of its agent they were not found: " : "", asked ? reason : "",
-		hint ? "; " : "", hint ? hint : "");
+		asked ? ", and by those of its agent they were not found: " : "",
+		asked ? reason : "", hint ? "; " : "", hint ? hint : "");
 }
 
-void collector_tasks_warn_first(const struct collector_kernel *kernel, const struct guest_kernel *found)
+void collector_tasks_warn_first(const struct collector_kernel *kernel,
+				const struct guest_kernel *found)
 {
 	if (!found->tasks.known && !may_ask(kernel))
 		warn(kernel);
@@ -148,7 +151,8 @@ void collector_tasks_warn_first(const struct collector_kernel *kernel, const str
 
 void collector_tasks_warn_last(struct collector_kernel *kernel)
 {
-	if (collector_kernel_newest(kernel)->tasks.known || !may_ask(kernel) || kernel->tasks.warned)
+	if (collector_kernel_newest(kernel)->tasks.known || !may_ask(kernel) ||
+	    kernel->tasks.warned)
 		return;
 	kernel->tasks.warned = true;
 	warn(kernel);

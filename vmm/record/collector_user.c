@@ -20,7 +20,8 @@ const struct sample *collector_user_complete(const struct collector_kernel *kern
 {
 	if (!sample->unlooked)
 		return sample;
-	late_look(kernel->lost ? NULL : collector_user_kernel(kernel), kernel->options->view, sample, room);
+	late_look(kernel->lost ? NULL : collector_user_kernel(kernel), kernel->options->view,
+		  sample, room);
 	return room;
 }
 
@@ -51,8 +52,8 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 }
 
 /* Memory of a kernel that has ended may be in use by the next. */
-static void find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols, uint64_t now,
-			 uint64_t limit)
+static void find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols,
+			 uint64_t now, uint64_t limit)
 {
 	const struct guest_kernel *running = collector_user_kernel(kernel);
 
@@ -67,7 +68,8 @@ static void find_symbols(struct collector_kernel *kernel, struct user_symbols *s
 	}
 }
 
-void collector_user_find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols, uint64_t now)
+void collector_user_find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols,
+				 uint64_t now)
 {
 	find_symbols(kernel, symbols, now, SYMBOLS_TIME);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The images of user space that samples of the collector's kernel were taken in. The collector's thread. */
+/* The images of user space that samples of the collector's kernel were taken in. The collector's
+ * thread. */
 #ifndef KVMSCOPE_RECORD_COLLECTOR_USER_H
 #define KVMSCOPE_RECORD_COLLECTOR_USER_H
 
@@ -13,25 +14,27 @@
 const struct guest_kernel *collector_user_kernel(const struct collector_kernel *kernel);
 
 /*
- * SAMPLE, or with what its stop had no time to look at, as far as that can be found now: see late_look.h.
- * ROOM, of LATE_LOOK_SIZE bytes, is the caller's. Guest memory must still be there.
+ * SAMPLE, or with what its stop had no time to look at, as far as that can be found now: see
+ * late_look.h. ROOM, of LATE_LOOK_SIZE bytes, is the caller's. Guest memory must still be there.
  */
 const struct sample *collector_user_complete(const struct collector_kernel *kernel,
 					     const struct sample *sample, struct sample *room);
 
 /*
- * Reads the names of those, and of cgroups, that are new: after rings were drained, and before what came out
- * of them is written. Guest memory must still be there.
+ * Reads the names of those, and of cgroups, that are new: after rings were drained, and before what
+ * came out of them is written. Guest memory must still be there.
  */
 void collector_user_settle(const struct collector_kernel *kernel);
 
-/* Makes unwind tables for them, for some ms: what is left is of the next turn. NOW is ns of CLOCK_MONOTONIC.
+/* Makes unwind tables for them, for some ms: what is left is of the next turn. NOW is ns of
+ * CLOCK_MONOTONIC.
  */
 void collector_user_make_tables(const struct collector_kernel *kernel, struct user_tables *tables,
 				uint64_t now);
 
 /* Puts their names into the build-id cache, for some ms. SYMBOLS NULL: nobody wants them. */
-void collector_user_find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols, uint64_t now);
+void collector_user_find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols,
+				 uint64_t now);
 
 /* The same for all that are left, before guest memory goes; for a second at most. */
 void collector_user_last_symbols(struct collector_kernel *kernel, struct user_symbols *symbols);

@@ -48,7 +48,8 @@ static struct named *find(const struct flight_cgroups *cgroups, uint64_t id)
 	return found ? *(struct named **)found : NULL;
 }
 
-static struct named *need(struct flight_cgroups *cgroups, struct guest_account *account, uint64_t id)
+static struct named *need(struct flight_cgroups *cgroups, struct guest_account *account,
+			  uint64_t id)
 {
 	struct named *named = find(cgroups, id);
 
@@ -94,7 +95,8 @@ int flight_cgroups_take(struct flight_cgroups *cgroups, const struct sideband *r
 	if (!cgroups->processes)
 		return -ENOMEM;
 	process_cgroups_take(cgroups->processes, record);
-	return record->type == SIDEBAND_CGROUP ? take_name(cgroups, account, (const void *)record) : 0;
+	return record->type == SIDEBAND_CGROUP ? take_name(cgroups, account, (const void *)record)
+					       : 0;
 }
 
 const struct sideband_cgroup *flight_cgroups_of(const struct flight_cgroups *cgroups, uint32_t pid)

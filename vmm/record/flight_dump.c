@@ -21,9 +21,10 @@
 struct source {
 	struct ring_snapshot snapshot;
 	struct flight_late_reader late;
-	const struct ring_record *record; /* the one that NEXT is in; NULL: the first is yet to come */
-	const struct sample *next;        /* in the window; NULL: there is none left */
-	uint64_t time;                    /* of the latest sample that was looked at */
+	const struct ring_record
+		*record;           /* the one that NEXT is in; NULL: the first is yet to come */
+	const struct sample *next; /* in the window; NULL: there is none left */
+	uint64_t time;             /* of the latest sample that was looked at */
 };
 
 struct dump {
@@ -58,7 +59,8 @@ static const struct sample *sample_of(const struct collector_options *options,
 }
 
 /* UINT64_MAX where it has none. */
-static uint64_t first_time(const struct collector_options *options, const struct ring_snapshot *snapshot)
+static uint64_t first_time(const struct collector_options *options,
+			   const struct ring_snapshot *snapshot)
 {
 	const struct ring_record *record = NULL;
 	const struct sample *sample = NULL;
@@ -78,7 +80,8 @@ static void note_complete(struct dump *dump)
 		uint64_t time = first_time(dump->request->options, snapshot);
 
 		if (snapshot->broken)
-			log_warning("the copy of ring %zu ends early, at bytes that are no record", i);
+			log_warning("the copy of ring %zu ends early, at bytes that are no record",
+				    i);
 		if (snapshot->before && time != UINT64_MAX && time > flight->complete)
 			flight->complete = time;
 	}
@@ -92,8 +95,8 @@ static int take_lost(struct dump *dump, struct source *source)
 	if (source->time < flight->from || source->time > flight->to)
 		return 0;
 	dump->lost += lost->count;
-	return collector_output_lost(&dump->output, source->time, (uint32_t)(source - dump->sources),
-				     lost->count);
+	return collector_output_lost(&dump->output, source->time,
+				     (uint32_t)(source - dump->sources), lost->count);
 }
 
 /* A watch that stood still in the window, or went on in it. */
@@ -101,8 +104,9 @@ static int take_event(struct dump *dump, const struct source *source)
 {
 	const struct perf_data_flight *flight = dump->request->flight;
 	const struct collector_options *options = dump->request->options;
-	const struct sample_event *event = collector_event(source->record, options->output.vcpus,
-							   perf_data_watches_count(options->output.watches));
+	const struct sample_event *event =
+		collector_event(source->record, options->output.vcpus,
+				perf_data_watches_count(options->output.watches));
 
 	if (!event || event->time < flight->from || event->time > flight->to)
 		return 0;
@@ -166,16 +170,19 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 
 	if (dump->error)
 		return;
-	dump->error = collector_output_sample(&dump->output, sample, collector_user_kernel(request->kernel));
+	dump->error = collector_output_sample(&dump->output, sample,
+					      collector_user_kernel(request->kernel));
 	if (!dump->error && !(++request->samples % ROUND))
-		dump->error = perf_data_writer_flush(dump->output.writer, resolver_settled(dump->resolver));
+		dump->error = perf_data_writer_flush(dump->output.writer,
+						     resolver_settled(dump->resolver));
 }
 
 static bool sample_tells(void *context, const struct sample *sample, uint64_t address)
 {
 	const struct dump *dump = context;
 
-	return collector_output_tells(collector_user_kernel(dump->request->kernel), sample, address);
+	return collector_output_tells(collector_user_kernel(dump->request->kernel), sample,
+				      address);
 }
 
 static void write_sideband(void *context, const struct sideband *record)
@@ -183,14 +190,15 @@ static void write_sideband(void *context, const struct sideband *record)
 	struct dump *dump = context;
 
 	if (!dump->error)
-		dump->error = collector_output_sideband(&dump->output, record,
-							collector_user_kernel(dump->request->kernel));
+		dump->error = collector_output_sideband(
+			&dump->output, record, collector_user_kernel(dump->request->kernel));
 }
 
 /* What happened up to TIME, before the sample of that time. */
 static void give_sideband(struct dump *dump, uint64_t time)
 {
-	for (; dump->told < dump->sideband.count && dump->sideband.records[dump->told]->time <= time;
+	for (;
+	     dump->told < dump->sideband.count && dump->sideband.records[dump->told]->time <= time;
 	     dump->told++) {
 		const struct sideband *record = dump->sideband.records[dump->told];
 
@@ -257,7 +265,8 @@ static int write_samples(struct dump *dump)
 static int write_content(struct dump *dump)
 {
 	struct flight_dump *request = dump->request;
-	int error = collector_kernel_begin_file(request->kernel, dump->output.writer, request->path);
+	int error =
+		collector_kernel_begin_file(request->kernel, dump->output.writer, request->path);
 
 	if (!error)
 		error = collector_kernel_finish(request->kernel);
@@ -266,7 +275,8 @@ static int write_content(struct dump *dump)
 	if (!error)
 		error = write_samples(dump);
 	if (!error)
-		error = collector_output_counts(&dump->output, request->options, request->flight->to);
+		error = collector_output_counts(&dump->output, request->options,
+						request->flight->to);
 	return error ? error : perf_data_writer_flush(dump->output.writer, UINT64_MAX);
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes one file of the flight recorder: a copy of the rings, cut by time and in its order. The collector's
- * thread. */
+/* Writes one file of the flight recorder: a copy of the rings, cut by time and in its order. The
+ * collector's thread. */
 #ifndef KVMSCOPE_RECORD_FLIGHT_DUMP_H
 #define KVMSCOPE_RECORD_FLIGHT_DUMP_H
 
+#include "vmm/perf_data/perf_data_flight.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_kernel.h"
 #include "vmm/record/flight_late.h"
 #include "vmm/record/flight_sideband.h"
 #include "vmm/record/jit_code.h"
-#include "vmm/perf_data/perf_data_flight.h"
 
 struct flight_dump {
 	const struct collector_options *options; /* output.path apart */
@@ -31,7 +31,8 @@ struct flight_dump {
  */
 int flight_dump(struct flight_dump *dump);
 
-/* The time of the oldest sample that the rings hold now; 0 where they hold none, or without memory. */
+/* The time of the oldest sample that the rings hold now; 0 where they hold none, or without memory.
+ */
 uint64_t flight_oldest(const struct collector_options *options);
 
 #endif

@@ -35,7 +35,8 @@ static size_t size_of(const struct ring *ring)
 
 static void make_ring(struct flight_late *late, size_t index, uint64_t now)
 {
-	const struct ring_options options = { .size = size_of(late->of[index]), .mode = RING_MODE_OVERWRITE };
+	const struct ring_options options = { .size = size_of(late->of[index]),
+					      .mode = RING_MODE_OVERWRITE };
 
 	if (now < late->next_try || !ring_create_with(&late->rings[index], &options))
 		return;
@@ -67,10 +68,12 @@ void flight_late_keep(struct flight_late *late, size_t index, const struct sampl
 	ring_publish(ring);
 }
 
-void flight_late_begin(struct flight_late_reader *reader, const struct flight_late *late, size_t ring)
+void flight_late_begin(struct flight_late_reader *reader, const struct flight_late *late,
+		       size_t ring)
 {
 	*reader = (struct flight_late_reader){ 0 };
-	if (ring < late->count && late->rings[ring] && !ring_snapshot(late->rings[ring], &reader->snapshot))
+	if (ring < late->count && late->rings[ring] &&
+	    !ring_snapshot(late->rings[ring], &reader->snapshot))
 		reader->next = ring_snapshot_next(&reader->snapshot, NULL);
 }
 
@@ -79,12 +82,13 @@ static const struct sample *sample_of(const struct ring_record *record)
 	return (const void *)record->payload;
 }
 
-const struct sample *flight_late_find(struct flight_late_reader *reader, const struct sample *sample)
+const struct sample *flight_late_find(struct flight_late_reader *reader,
+				      const struct sample *sample)
 {
 	if (!sample->unlooked)
 		return sample;
-	while (reader->next &&
-	       (reader->next->type != RECORD_SAMPLE || sample_of(reader->next)->time < sample->time))
+	while (reader->next && (reader->next->type != RECORD_SAMPLE ||
+				sample_of(reader->next)->time < sample->time))
 		reader->next = ring_snapshot_next(&reader->snapshot, reader->next);
 	return reader->next && sample_of(reader->next)->time == sample->time &&
 			       sample_of(reader->next)->event == sample->event

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was looked up behind the stops of a flight recorder's samples (vmm/guest/linux/late_look.h): the rings have
- * these as their stops left them, so they are kept once more, as they became.
+ * What was looked up behind the stops of a flight recorder's samples (vmm/guest/linux/late_look.h):
+ * the rings have these as their stops left them, so they are kept once more, as they became.
  *
- * Of each ring in another one as large, made when it has the first such sample. It overwrites its oldest: a
- * sample that is gone there stays as its stop left it.
+ * Of each ring in another one as large, made when it has the first such sample. It overwrites its
+ * oldest: a sample that is gone there stays as its stop left it.
  *
  * The collector's thread.
  */
@@ -33,8 +33,8 @@ int flight_late_init(struct flight_late *late, struct ring *const *of, size_t co
 /* What was never made may be freed, if it is zero. */
 void flight_late_free(struct flight_late *late);
 
-/* SAMPLE is of ring number RING; they come in the order that they have there. Where no ring can be made it is
- * not kept. */
+/* SAMPLE is of ring number RING; they come in the order that they have there. Where no ring can be
+ * made it is not kept. */
 void flight_late_keep(struct flight_late *late, size_t ring, const struct sample *sample);
 
 /* Those of one ring, as they are looked for in the order that they have there. */
@@ -44,9 +44,11 @@ struct flight_late_reader {
 };
 
 /* Without memory for a copy there are none. Free it with flight_late_end(). */
-void flight_late_begin(struct flight_late_reader *reader, const struct flight_late *late, size_t ring);
+void flight_late_begin(struct flight_late_reader *reader, const struct flight_late *late,
+		       size_t ring);
 /* What SAMPLE became, or SAMPLE itself; the reader's. */
-const struct sample *flight_late_find(struct flight_late_reader *reader, const struct sample *sample);
+const struct sample *flight_late_find(struct flight_late_reader *reader,
+				      const struct sample *sample);
 void flight_late_end(struct flight_late_reader *reader);
 
 #endif

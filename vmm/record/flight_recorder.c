@@ -14,11 +14,11 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/perf_data/output_path.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_jit.h"
 #include "vmm/record/flight_dump.h"
 #include "vmm/record/flight_late.h"
-#include "vmm/perf_data/output_path.h"
 
 /* The guest tells what happened through its own scheduler: so long after a moment it is known. */
 #define SIDEBAND_DELAY (500 * NS_PER_MS)
@@ -61,8 +61,10 @@ int flight_check_path(const char *path)
 {
 	char target[PATH_MAX];
 
-	if (output_path_is_standard(path) || (!access(path, F_OK) && !output_path_is_file(path, target)))
-		return error_set(-EINVAL, "no flight recording can be written to %s: it is no regular file",
+	if (output_path_is_standard(path) ||
+	    (!access(path, F_OK) && !output_path_is_file(path, target)))
+		return error_set(-EINVAL,
+				 "no flight recording can be written to %s: it is no regular file",
 				 path);
 	return 0;
 }
@@ -242,12 +244,15 @@ static void tell(const struct flight *flight, const struct flight_result *result
 		log_error("no flight recording for %s: %s", first->kind, error_message());
 		return;
 	}
-	log_info("flight recording %s: %" PRIu64 " sample%s before %s%s", result->path, result->samples,
-		 result->samples == 1 ? "" : "s", first->kind, about->to > first->time ? " and after" : "");
+	log_info("flight recording %s: %" PRIu64 " sample%s before %s%s", result->path,
+		 result->samples, result->samples == 1 ? "" : "s", first->kind,
+		 about->to > first->time ? " and after" : "");
 	if (about->from && about->complete > about->from)
-		log_warning("it is complete only for the last %.1f s before: the rings held no more",
-			    first->time > about->complete ? (double)(first->time - about->complete) / 1e9
-							  : 0.0);
+		log_warning(
+			"it is complete only for the last %.1f s before: the rings held no more",
+			first->time > about->complete
+				? (double)(first->time - about->complete) / 1e9
+				: 0.0);
 }
 
 static void write_window(struct flight *flight, struct flight_result *result)
@@ -278,7 +283,8 @@ static bool refuse(struct flight *flight)
 	if (!window->by_guest || flight->by_guest++ < most)
 		return false;
 	if (!flight->refused)
-		log_warning("the guest has caused %u flight recordings: no more are written for it", most);
+		log_warning("the guest has caused %u flight recordings: no more are written for it",
+			    most);
 	flight->refused += window->flight.count;
 	return true;
 }
@@ -296,7 +302,8 @@ static void close_window(struct flight *flight)
 
 	window->flight.missed = options->missed(options->context) + flight->refused;
 	if (refuse(flight)) {
-		result.error = error_set(-EDQUOT, "the guest has caused too many flight recordings");
+		result.error =
+			error_set(-EDQUOT, "the guest has caused too many flight recordings");
 	} else {
 		name_file(flight, path, sizeof(path));
 		write_window(flight, &result);
@@ -348,7 +355,8 @@ bool flight_waits(const struct flight *flight)
 /* Of the time after its triggers, the window has what there was. */
 static void cut_window(struct window *window)
 {
-	const struct perf_data_flight_trigger *last = &window->flight.triggers[window->flight.count - 1];
+	const struct perf_data_flight_trigger *last =
+		&window->flight.triggers[window->flight.count - 1];
 	uint64_t end = later(now(), last->time);
 
 	if (window->flight.to > end)

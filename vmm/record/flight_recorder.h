@@ -35,11 +35,13 @@ struct flight_trigger {
 	uint64_t after;  /* ns of samples behind it that are wanted */
 	/*
 	 * ns to wait for what follows from it, so that it is named in the same file: a panic and
-	 * the reset that it ends with. Samples of that time are in the file only if something followed.
+	 * the reset that it ends with. Samples of that time are in the file only if something
+	 * followed.
 	 */
 	uint64_t patience;
 	bool by_guest;    /* it can come as often as the guest likes */
-	const char *path; /* of a file for this one alone, valid until its result; NULL: the run's next */
+	const char *path; /* of a file for this one alone, valid until its result; NULL: the run's
+			     next */
 	struct perf_data_flight_trigger told; /* what the file says of it, and its time */
 };
 
@@ -55,11 +57,13 @@ struct flight_result {
 
 struct flight_options {
 	uint64_t before; /* ns of samples before a trigger; 0: all that the rings hold */
-	uint64_t since;  /* ns, by the clock of the samples: there are none from before; 0: not known */
-	unsigned int
-		by_guest_max; /* files that the guest alone can cause in a run: the host's disk is finite */
-	int wake_fd;          /* readable when there may be a trigger; the owner's */
-	/* The next trigger; false: there is none. Called on the collector's thread, as all of these. */
+	uint64_t since; /* ns, by the clock of the samples: there are none from before; 0: not known
+			 */
+	unsigned int by_guest_max; /* files that the guest alone can cause in a run: the host's disk
+				      is finite */
+	int wake_fd;               /* readable when there may be a trigger; the owner's */
+	/* The next trigger; false: there is none. Called on the collector's thread, as all of
+	 * these. */
 	bool (*take)(void *context, struct flight_trigger *trigger);
 	/* Triggers that were never given to take(), so far. */
 	uint64_t (*missed)(void *context);
@@ -69,16 +73,17 @@ struct flight_options {
 };
 
 /*
- * 0, or -EINVAL and its message: at PATH is a pipe, a device, a directory or our standard output. Files are
- * written where they do not wait for a reader, and several stand beside each other. Any thread.
+ * 0, or -EINVAL and its message: at PATH is a pipe, a device, a directory or our standard output.
+ * Files are written where they do not wait for a reader, and several stand beside each other. Any
+ * thread.
  */
 int flight_check_path(const char *path);
 
 /*
  * All outlive the recorder, JIT may be NULL; OPTIONS->flight and OPTIONS->output say what is
  * written where: the first file at output.path, the next ones at output.path
- * with ".1", ".2", ... behind it. -ENOMEM; -EACCES and the like if no file can be made there, also those
- * of flight_check_path().
+ * with ".1", ".2", ... behind it. -ENOMEM; -EACCES and the like if no file can be made there, also
+ * those of flight_check_path().
  */
 int flight_create(struct flight **flight, const struct collector_options *options,
 		  struct collector_kernel *kernel, const struct collector_jit *jit);
@@ -88,10 +93,12 @@ void flight_destroy(struct flight *flight);
 /* A window is open, which ends by itself in some time: flight_turn() is to be called then. */
 bool flight_waits(const struct flight *flight);
 
-/* What happened in the guest, in whatever order it comes: goes into the files that it matters for. Copied. */
+/* What happened in the guest, in whatever order it comes: goes into the files that it matters for.
+ * Copied. */
 void flight_sideband(struct flight *flight, const struct sideband *record);
 
-/* SAMPLE of ring number RING has what could be looked up behind its stop: files have it so. Copied. */
+/* SAMPLE of ring number RING has what could be looked up behind its stop: files have it so. Copied.
+ */
 void flight_complete(struct flight *flight, size_t ring, const struct sample *sample);
 
 /* Takes what was triggered, and writes a file if one is due. */

@@ -75,7 +75,8 @@ void flight_sideband_keep(struct flight_sideband *sideband, const struct sideban
 		return;
 	}
 	memcpy(copy, record, record->size);
-	sideband->entries[sideband->count++] = (struct flight_sideband_entry){ copy, sideband->numbers++ };
+	sideband->entries[sideband->count++] =
+		(struct flight_sideband_entry){ copy, sideband->numbers++ };
 	sideband->bytes += record->size;
 }
 
@@ -104,7 +105,8 @@ static void take_into_base(struct flight_sideband *sideband, uint64_t horizon)
 {
 	size_t taken = 0;
 
-	for (; taken < sideband->count && sideband->entries[taken].record->time < horizon; taken++) {
+	for (; taken < sideband->count && sideband->entries[taken].record->time < horizon;
+	     taken++) {
 		struct sideband *record = sideband->entries[taken].record;
 
 		sideband->missed += !take_one_into_base(sideband, record);
@@ -136,8 +138,10 @@ void flight_sideband_free(struct flight_sideband *sideband)
 	struct guest_account *account = account_of(sideband);
 
 	for (size_t i = 0; i < sideband->count; i++)
-		guest_account_free(account, sideband->entries[i].record, sideband->entries[i].record->size);
-	guest_account_free(account, sideband->entries, sideband->room * sizeof(sideband->entries[0]));
+		guest_account_free(account, sideband->entries[i].record,
+				   sideband->entries[i].record->size);
+	guest_account_free(account, sideband->entries,
+			   sideband->room * sizeof(sideband->entries[0]));
 	resolver_processes_free(&sideband->base);
 	flight_cgroups_free(&sideband->cgroups, account);
 	*sideband = (struct flight_sideband){ .base.store.account = account };
@@ -163,7 +167,8 @@ static void *add(struct telling *telling, enum sideband_type type, uint32_t size
 
 	if (record && list->count == telling->room) {
 		size_t room = telling->room ? 2 * telling->room : 256;
-		struct sideband **larger = reallocarray(list->records, room, sizeof(struct sideband *));
+		struct sideband **larger =
+			reallocarray(list->records, room, sizeof(struct sideband *));
 
 		if (larger) {
 			list->records = larger;
@@ -184,8 +189,8 @@ static void *add(struct telling *telling, enum sideband_type type, uint32_t size
 }
 
 /* Page tables that may be another's by now are not told. */
-static void set_life(const struct telling *telling, struct sideband *head, const struct resolver_life *life,
-		     uint32_t tid)
+static void set_life(const struct telling *telling, struct sideband *head,
+		     const struct resolver_life *life, uint32_t tid)
 {
 	bool pair;
 
@@ -205,8 +210,8 @@ static void set_told(const struct telling *telling, struct sideband *head, uint6
 /* False: it has none that is known. */
 static bool tell_name(struct telling *telling, const struct resolver_life *life, uint32_t tid)
 {
-	struct resolver_name name =
-		resolver_threads_name_of(&telling->sideband->base.threads, tid, telling->sideband->base_time);
+	struct resolver_name name = resolver_threads_name_of(&telling->sideband->base.threads, tid,
+							     telling->sideband->base_time);
 	struct sideband_comm *comm = *name.comm ? add(telling, SIDEBAND_COMM, sizeof(*comm)) : NULL;
 
 	if (comm) {
@@ -251,7 +256,8 @@ static void tell_cgroup(struct telling *telling, const struct resolver_life *lif
 {
 	const struct sideband_cgroup *known =
 		flight_cgroups_of(&telling->sideband->cgroups, life->process->pid);
-	struct sideband_cgroup *cgroup = known ? add(telling, SIDEBAND_CGROUP, known->head.size) : NULL;
+	struct sideband_cgroup *cgroup =
+		known ? add(telling, SIDEBAND_CGROUP, known->head.size) : NULL;
 
 	if (!cgroup)
 		return;
@@ -279,12 +285,13 @@ static void tell_nameless(struct telling *telling, const struct resolver_life *l
 		}
 }
 
-/* Processes live on when their first thread has ended, and records of theirs make readers believe that it has
- * not. */
+/* Processes live on when their first thread has ended, and records of theirs make readers believe
+ * that it has not. */
 static void tell_end_of_first(struct telling *telling, const struct resolver_life *life)
 {
 	uint32_t pid = life->process->pid;
-	const struct resolver_thread *first = resolver_threads_find(&telling->sideband->base.threads, pid);
+	const struct resolver_thread *first =
+		resolver_threads_find(&telling->sideband->base.threads, pid);
 	struct sideband *end;
 
 	if (first && first->life == life->number)
@@ -313,7 +320,8 @@ static void tell_module(struct telling *telling, const struct resolver_piece *pi
 
 	if (!image)
 		return;
-	module = add(telling, SIDEBAND_MODULE_LOAD, round_up(sizeof(*module) + strlen(image->name) + 1));
+	module = add(telling, SIDEBAND_MODULE_LOAD,
+		     round_up(sizeof(*module) + strlen(image->name) + 1));
 	if (!module)
 		return;
 	module->start = piece->start;
@@ -398,7 +406,8 @@ int flight_sideband_tell(struct flight_sideband *sideband, struct flight_sideban
 	*list = (struct flight_sideband_list){ 0 };
 	if (tell_base(sideband, list))
 		return error_set(-ENOMEM, "no memory for what the guest told of its processes");
-	all = reallocarray(list->records, list->count + sideband->count + 1, sizeof(struct sideband *));
+	all = reallocarray(list->records, list->count + sideband->count + 1,
+			   sizeof(struct sideband *));
 	if (!all)
 		return error_set(-ENOMEM, "no memory for what the guest told of its processes");
 	list->records = all;

@@ -25,13 +25,14 @@ struct flight_sideband_entry {
 	uint64_t number;         /* in the order in which they came */
 };
 
-/* Zeroed: nothing is known. All of it is of the memory of base.store.account, the owner's to set before the
- * first record. */
+/* Zeroed: nothing is known. All of it is of the memory of base.store.account, the owner's to set
+ * before the first record. */
 struct flight_sideband {
 	struct resolver_processes base;
 	struct flight_cgroups cgroups; /* of the base, too */
 	uint64_t base_time;            /* ns; all records are of this time or later */
-	uint64_t lost; /* ns: what the base has of this time or earlier may be so no more; 0: nothing was lost
+	uint64_t lost; /* ns: what the base has of this time or earlier may be so no more; 0:
+			* nothing was lost
 			*/
 	struct flight_sideband_entry *entries;
 	size_t count, room, bytes;

@@ -9,7 +9,8 @@
 #include "vmm/symbols/jit_image.h"
 
 #define BUCKETS 256u
-/* Of one map, functions that others took the place of; what is more is forgotten, the oldest first. */
+/* Of one map, functions that others took the place of; what is more is forgotten, the oldest first.
+ */
 #define REPLACED_MAX 256u
 /* Lives of one process. */
 #define LIVES_MAX 8u
@@ -17,8 +18,8 @@
 #define BIRTH_ERROR (20 * NS_PER_MS)
 #define NO_PLACE    UINT64_MAX
 
-/* A line of a map: it was written in (from_least, from_most], and what it says was so until one of (to_least,
- * to_most]. */
+/* A line of a map: it was written in (from_least, from_most], and what it says was so until one of
+ * (to_least, to_most]. */
 struct function {
 	uint64_t start, end;
 	uint64_t from_least, from_most;
@@ -37,12 +38,12 @@ struct life {
 	unsigned int replaced_count;
 	uint64_t forgotten; /* up to here some that were replaced are not known any more, */
 	uint64_t forgotten_start, forgotten_end; /* which were between these addresses */
-	uint64_t known;                          /* all lines that stood in the map then have been told */
-	bool behind;                             /* that will not move on with rounds */
-	uint64_t from;                           /* it did not begin before */
-	uint64_t told;                           /* its map was looked at then, and was the program's */
-	uint64_t ran;                            /* behind its end: up to then that program ran, surely */
-	uint64_t to_least, to_most;              /* as a function's */
+	uint64_t known;             /* all lines that stood in the map then have been told */
+	bool behind;                /* that will not move on with rounds */
+	uint64_t from;              /* it did not begin before */
+	uint64_t told;              /* its map was looked at then, and was the program's */
+	uint64_t ran;               /* behind its end: up to then that program ran, surely */
+	uint64_t to_least, to_most; /* as a function's */
 	size_t bytes;
 };
 
@@ -56,8 +57,8 @@ struct process {
 	uint32_t pid;
 	struct life *life; /* the newest; NULL: none, so far */
 	bool open;         /* it goes on: lines are of it */
-	uint64_t ended;    /* when a program of the process ended last, at least; or may have, where that was
-			      lost */
+	uint64_t ended;    /* when a program of the process ended last, at least; or may have, where
+			      that was    lost */
 	uint64_t dropped;  /* of up to here nothing is known any more */
 	bool given_up;
 	struct jit_image image;
@@ -114,7 +115,8 @@ static uint64_t most(const struct sideband *record)
 	return behind(record->time, record->time_error);
 }
 
-/* Ranges that overlap are equal: so a tree has one function at an address, and is asked for any in a range.
+/* Ranges that overlap are equal: so a tree has one function at an address, and is asked for any in
+ * a range.
  */
 static int compare(const void *left, const void *right)
 {
@@ -225,7 +227,8 @@ static struct process *need_process(struct jit_code *code, uint32_t pid)
 
 	if (process)
 		return process;
-	process = code->statistics.processes < JIT_CODE_PROCESSES_MAX ? calloc(1, sizeof(*process)) : NULL;
+	process = code->statistics.processes < JIT_CODE_PROCESSES_MAX ? calloc(1, sizeof(*process))
+								      : NULL;
 	if (!process) {
 		code->statistics.refused++;
 		return NULL;
@@ -238,8 +241,8 @@ static struct process *need_process(struct jit_code *code, uint32_t pid)
 }
 
 /* Calls EACH for every process. */
-static void for_each(struct jit_code *code, void (*each)(struct jit_code *, struct process *, void *),
-		     void *context)
+static void for_each(struct jit_code *code,
+		     void (*each)(struct jit_code *, struct process *, void *), void *context)
 {
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (struct process *process = code->buckets[i]; process; process = process->next)
@@ -321,8 +324,8 @@ static void forget_replaced(struct jit_code *code, struct life *life)
 }
 
 /* Another one is where it was, since (FROM, TO]. */
-static void replace(struct jit_code *code, struct life *life, struct function *function, uint64_t from,
-		    uint64_t to)
+static void replace(struct jit_code *code, struct life *life, struct function *function,
+		    uint64_t from, uint64_t to)
 {
 	tdelete(function, &life->functions, compare);
 	function->to_least = from;
@@ -409,8 +412,9 @@ static void take_line(struct jit_code *code, const struct sideband_jit_code *lin
 /* --- maps --------------------------------------------------------------------- */
 
 /*
- * The program that MAP is told of did not begin before. Where events were lost, or a process was told anew as
- * if it had just run its program, the guest may know that it is still the one whose map was told before.
+ * The program that MAP is told of did not begin before. Where events were lost, or a process was
+ * told anew as if it had just run its program, the guest may know that it is still the one whose
+ * map was told before.
  */
 static uint64_t program_began(const struct process *process, const struct sideband_jit_map *map)
 {
@@ -418,15 +422,18 @@ static uint64_t program_began(const struct process *process, const struct sideba
 
 	if (!map->program || map->program >= process->ended)
 		return process->ended;
-	return life && (map->program <= life->told || map->program <= life->ran) ? life->from : map->program;
+	return life && (map->program <= life->told || map->program <= life->ran) ? life->from
+										 : map->program;
 }
 
 /* A file that was made before the program began may have another one's lines. */
-static bool may_begin(const struct process *process, const struct sideband_jit_map *map, uint64_t began)
+static bool may_begin(const struct process *process, const struct sideband_jit_map *map,
+		      uint64_t began)
 {
 	if (process->given_up || least(&map->head) < process->ended)
 		return false;
-	return !map->since || behind(map->since, 2ull * map->head.time_error + BIRTH_ERROR) >= began;
+	return !map->since ||
+	       behind(map->since, 2ull * map->head.time_error + BIRTH_ERROR) >= began;
 }
 
 static void take_begin(struct jit_code *code, const struct sideband_jit_map *map)
@@ -493,8 +500,8 @@ static void end_program(struct jit_code *code, const struct sideband *record)
 		process->ended = least(record);
 }
 
-/* Another processor lost something earlier, and says so later. A map that was looked at since has its own
- * end. */
+/* Another processor lost something earlier, and says so later. A map that was looked at since has
+ * its own end. */
 static void doubt_end(struct life *life, uint64_t from, uint64_t until)
 {
 	if (life->ran > from)
@@ -504,8 +511,8 @@ static void doubt_end(struct life *life, uint64_t from, uint64_t until)
 }
 
 /*
- * Or may begin: which process's is not known. A processor that has nothing to tell says late what it lost: a
- * map that was told since is the program's all the same.
+ * Or may begin: which process's is not known. A processor that has nothing to tell says late what
+ * it lost: a map that was told since is the program's all the same.
  */
 static void doubt_program(struct jit_code *code, struct process *process, void *context)
 {
@@ -563,8 +570,8 @@ bool jit_code_has(const struct jit_code *code, uint32_t pid)
 
 static bool may_be(const struct function *function, uint64_t address, uint64_t time)
 {
-	return address >= function->start && address < function->end && time > function->from_least &&
-	       time <= function->to_most;
+	return address >= function->start && address < function->end &&
+	       time > function->from_least && time <= function->to_most;
 }
 
 /* The only one that can have been at ADDRESS. */

@@ -49,11 +49,11 @@ struct jit_code *jit_code_new(struct guest_account *account);
 void jit_code_free(struct jit_code *code); /* NULL is a no-op */
 
 /*
- * Takes what a record says of it: JIT_MAP, JIT_CODE, ROUND; what ends a program: EXEC, the FORK of a new
- * process; and LOST: any of the processes that are known may have run another program up to then. From there
- * on one has names again when its map is told from its beginning, and is surely not an earlier program's: it
- * was made later, or the program is the one that it was before. Others are passed over. Records of one source
- * in their order; of any time.
+ * Takes what a record says of it: JIT_MAP, JIT_CODE, ROUND; what ends a program: EXEC, the FORK of
+ * a new process; and LOST: any of the processes that are known may have run another program up to
+ * then. From there on one has names again when its map is told from its beginning, and is surely
+ * not an earlier program's: it was made later, or the program is the one that it was before. Others
+ * are passed over. Records of one source in their order; of any time.
  */
 void jit_code_take(struct jit_code *code, const struct sideband *record);
 
@@ -68,8 +68,8 @@ struct jit_function {
 /* Has PID any? */
 bool jit_code_has(const struct jit_code *code, uint32_t pid);
 
-/* Which one was at ADDRESS of process PID at TIME? False: that is not known. FUNCTION gets a place in the
- * image. */
+/* Which one was at ADDRESS of process PID at TIME? False: that is not known. FUNCTION gets a place
+ * in the image. */
 bool jit_code_find(struct jit_code *code, uint32_t pid, uint64_t address, uint64_t time,
 		   struct jit_function *function);
 

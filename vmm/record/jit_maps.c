@@ -16,8 +16,8 @@
 /* A process that has no map, or was not found, is looked at ever more rarely. */
 #define WAIT_FIRST (50 * NS_PER_MS)
 #define WAIT_MOST  (1000 * NS_PER_MS)
-/* Finding a process goes over all that the guest says there are. Where that took so long in a look, others
- * wait for the next one; and it takes no more than such a part of a processor. */
+/* Finding a process goes over all that the guest says there are. Where that took so long in a look,
+ * others wait for the next one; and it takes no more than such a part of a processor. */
 #define SEARCH_ENOUGH (NS_PER_MS / 10)
 #define SEARCH_SHARE  20
 
@@ -33,8 +33,9 @@ enum state {
 struct followed {
 	enum state state;
 	struct perf_map_file file; /* of one that is wanted or missed: pid alone */
-	uint64_t seen;       /* ns: the program was there then, and it is not known that it was before */
-	uint64_t since;      /* ns: it was there, and its map had nothing else than what was told by now */
+	uint64_t seen;  /* ns: the program was there then, and it is not known that it was before */
+	uint64_t since; /* ns: it was there, and its map had nothing else than what was told by now
+			 */
 	uint64_t next, wait; /* ns: of a process without a map, when it is looked at or for again */
 };
 
@@ -62,11 +63,13 @@ static bool runs_made_code(const struct guest_kernel *kernel, const struct sampl
 	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
 
 	for (uint16_t i = 0; i < sample->mappings; i++) {
-		const struct user_image *image = mappings[i].images == user_images_generation(kernel->images)
-							 ? user_images_at(kernel->images, mappings[i].image)
-							 : NULL;
+		const struct user_image *image =
+			mappings[i].images == user_images_generation(kernel->images)
+				? user_images_at(kernel->images, mappings[i].image)
+				: NULL;
 
-		if (image && mappings[i].flags & PROT_EXEC && user_image_kind(image) == USER_IMAGE_ANONYMOUS)
+		if (image && mappings[i].flags & PROT_EXEC &&
+		    user_image_kind(image) == USER_IMAGE_ANONYMOUS)
 			return true;
 	}
 	return false;
@@ -97,7 +100,8 @@ static struct followed *find_room(struct jit_maps *maps)
 	return idle;
 }
 
-void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel, const struct sample *sample)
+void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel,
+		     const struct sample *sample)
 {
 	struct followed *followed;
 
@@ -106,15 +110,16 @@ void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel, c
 		return;
 	followed = find(maps, sample->pid);
 	if (!followed && (followed = find_room(maps)))
-		*followed = (struct followed){ .state = STATE_MISSED, .file = { .pid = sample->pid } };
+		*followed =
+			(struct followed){ .state = STATE_MISSED, .file = { .pid = sample->pid } };
 	if (followed && followed->state == STATE_MISSED)
 		followed->state = STATE_WANTED;
 }
 
 /* --- what is told ----------------------------------------------------------------- */
 
-/* What is told of PID later than TIME is of another program, or of another map of it. When the last one ended
- * need not be said: behind its last round nothing is known of it. */
+/* What is told of PID later than TIME is of another program, or of another map of it. When the last
+ * one ended need not be said: behind its last round nothing is known of it. */
 static void tell_end(struct jit_code *code, uint32_t pid, uint64_t time)
 {
 	const struct sideband_comm exec = { .head = { .size = sizeof(exec),
@@ -140,7 +145,8 @@ static void tell_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_
 }
 
 /* They stood in the map at TIME, and did not at SINCE. */
-static void tell_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint64_t time, struct span lines)
+static void tell_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint64_t time,
+		       struct span lines)
 {
 	struct perf_map_line line;
 	union {
@@ -166,8 +172,9 @@ static void tell_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint
 
 static void tell_round(struct jit_code *code, uint64_t time)
 {
-	jit_code_take(code, &(struct sideband){
-				    .size = sizeof(struct sideband), .type = SIDEBAND_ROUND, .time = time });
+	jit_code_take(code, &(struct sideband){ .size = sizeof(struct sideband),
+						.type = SIDEBAND_ROUND,
+						.time = time });
 }
 
 static bool is_told(const struct followed *followed)
@@ -177,8 +184,8 @@ static bool is_told(const struct followed *followed)
 
 /* --- looks ------------------------------------------------------------------------ */
 
-/* A JIT that is late with a line may have run its function before: not so long before that it was another
- * program's. */
+/* A JIT that is late with a line may have run its function before: not so long before that it was
+ * another program's. */
 static uint64_t not_before(const struct followed *followed)
 {
 	uint64_t program = followed->seen + JIT_CODE_LATE;
@@ -186,10 +193,11 @@ static uint64_t not_before(const struct followed *followed)
 	return followed->since > program ? followed->since : program;
 }
 
-static void take_lines(struct followed *followed, struct jit_code *code, const struct collector_look *look,
-		       struct span lines, bool more)
+static void take_lines(struct followed *followed, struct jit_code *code,
+		       const struct collector_look *look, struct span lines, bool more)
 {
-	uint16_t flags = (is_told(followed) ? 0 : SIDEBAND_JIT_BEGIN) | (more ? SIDEBAND_JIT_BEHIND : 0);
+	uint16_t flags =
+		(is_told(followed) ? 0 : SIDEBAND_JIT_BEGIN) | (more ? SIDEBAND_JIT_BEHIND : 0);
 	enum state state = more ? STATE_BEHIND : STATE_KNOWN;
 
 	if (state != followed->state)
@@ -215,7 +223,8 @@ static void take_none(struct followed *followed, const struct collector_look *lo
 	wait_longer(followed, look->begun);
 }
 
-static void take_unknown(struct followed *followed, struct jit_code *code, const struct collector_look *look)
+static void take_unknown(struct followed *followed, struct jit_code *code,
+			 const struct collector_look *look)
 {
 	if (followed->state != STATE_KNOWN)
 		return;
@@ -224,8 +233,8 @@ static void take_unknown(struct followed *followed, struct jit_code *code, const
 }
 
 /* It ended since the map was seen whole last; the process goes on if STATE is one of those. */
-static void take_end(struct followed *followed, struct jit_code *code, const struct collector_look *look,
-		     enum state state)
+static void take_end(struct followed *followed, struct jit_code *code,
+		     const struct collector_look *look, enum state state)
 {
 	if (is_told(followed))
 		tell_end(code, followed->file.pid, look->ended);
@@ -233,8 +242,9 @@ static void take_end(struct followed *followed, struct jit_code *code, const str
 	followed->wait = followed->next = 0;
 }
 
-static void take_look(struct followed *followed, struct jit_code *code, const struct collector_look *look,
-		      enum perf_map_look found, struct span lines)
+static void take_look(struct followed *followed, struct jit_code *code,
+		      const struct collector_look *look, enum perf_map_look found,
+		      struct span lines)
 {
 	switch (found) {
 	case PERF_MAP_ENDED:
@@ -256,9 +266,10 @@ static void take_look(struct followed *followed, struct jit_code *code, const st
 	}
 }
 
-/* The program that was read to be in the process was there when that was done, and perhaps not before. */
-static void begin(struct followed *followed, const struct guest_kernel *kernel, const struct guest_view *view,
-		  uint64_t now)
+/* The program that was read to be in the process was there when that was done, and perhaps not
+ * before. */
+static void begin(struct followed *followed, const struct guest_kernel *kernel,
+		  const struct guest_view *view, uint64_t now)
 {
 	uint32_t pid = followed->file.pid;
 
@@ -287,8 +298,8 @@ static struct followed *next_wanted(struct jit_maps *maps, uint64_t now)
 	return NULL;
 }
 
-static void search(struct jit_maps *maps, const struct guest_kernel *kernel, const struct guest_view *view,
-		   uint64_t now)
+static void search(struct jit_maps *maps, const struct guest_kernel *kernel,
+		   const struct guest_view *view, uint64_t now)
 {
 	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), took = 0;
 	struct followed *followed;
@@ -303,13 +314,15 @@ static void search(struct jit_maps *maps, const struct guest_kernel *kernel, con
 }
 
 /* False: another kernel may have run meanwhile, so nothing was seen. */
-static bool look_at(struct jit_maps *maps, struct followed *followed, const struct guest_kernel *kernel,
-		    const struct guest_view *view, bool (*runs)(void *), void *context, struct jit_code *code)
+static bool look_at(struct jit_maps *maps, struct followed *followed,
+		    const struct guest_kernel *kernel, const struct guest_view *view,
+		    bool (*runs)(void *), void *context, struct jit_code *code)
 {
 	const struct perf_map_file before = followed->file;
 	struct collector_look look = collector_look_begin();
 	size_t size = sizeof(maps->text);
-	enum perf_map_look found = perf_map_file_look(&followed->file, kernel, view, maps->text, &size);
+	enum perf_map_look found =
+		perf_map_file_look(&followed->file, kernel, view, maps->text, &size);
 
 	collector_look_end(&look);
 	if (!runs(context)) {
@@ -328,8 +341,9 @@ static void find_again(struct jit_maps *maps)
 			maps->followed[i].state = STATE_WANTED;
 }
 
-void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel, const struct guest_view *view,
-		   bool (*runs)(void *context), void *context, struct jit_code *code)
+void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel,
+		   const struct guest_view *view, bool (*runs)(void *context), void *context,
+		   struct jit_code *code)
 {
 	struct collector_look round = collector_look_begin();
 	bool any = false;

@@ -12,7 +12,8 @@
 #define BUCKETS 256u
 /* Ranges that a file says something of; a guest that fills this has no names from there on. */
 #define RANGES_MAX 65536u
-/* A range with its node of the tree, which tsearch(3) allocates: three pointers and what the heap needs. */
+/* A range with its node of the tree, which tsearch(3) allocates: three pointers and what the heap
+ * needs. */
 #define RANGE_COST (sizeof(struct range) + 48)
 
 /* The file says that a function of an image is here. */
@@ -133,7 +134,8 @@ struct telling {
 	uint32_t pid;
 };
 
-static int tell_mapping(const struct telling *telling, const struct sideband_mmap *what, const char *name)
+static int tell_mapping(const struct telling *telling, const struct sideband_mmap *what,
+			const char *name)
 {
 	uint64_t bytes[(sizeof(*what) + 64) / 8];
 	struct sideband_mmap *record = (struct sideband_mmap *)bytes;
@@ -173,7 +175,8 @@ static int tell_anonymous(const struct telling *telling, const struct range *ran
 }
 
 /* Nothing is said of [START, END) any more. */
-static int take_back(const struct telling *telling, struct space *space, uint64_t start, uint64_t end)
+static int take_back(const struct telling *telling, struct space *space, uint64_t start,
+		     uint64_t end)
 {
 	struct range *range;
 	int error = 0;
@@ -243,8 +246,8 @@ int jit_spaces_sample(struct jit_spaces *spaces, struct jit_code *code, const st
 
 /* --- what others told --------------------------------------------------------- */
 
-/* The file says that RANGE is in SPACE (NULL: it could not be made); where that can't be remembered, that is
- * taken back. */
+/* The file says that RANGE is in SPACE (NULL: it could not be made); where that can't be
+ * remembered, that is taken back. */
 static int remember(const struct telling *telling, struct space *space, const struct range *range)
 {
 	if (range->start >= range->end || (space && add_range(telling->spaces, space, range)))
@@ -285,10 +288,11 @@ static int fork_space(const struct telling *telling, uint32_t parent_pid)
 }
 
 /* What is left of RANGE from START to END. */
-static int keep(const struct telling *telling, struct space *space, const struct range *range, uint64_t start,
-		uint64_t end)
+static int keep(const struct telling *telling, struct space *space, const struct range *range,
+		uint64_t start, uint64_t end)
 {
-	return remember(telling, space, &(struct range){ start, end, range->place + (start - range->start) });
+	return remember(telling, space,
+			&(struct range){ start, end, range->place + (start - range->start) });
 }
 
 /* Something else is at [START, END). */

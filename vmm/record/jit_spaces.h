@@ -3,8 +3,8 @@
  * What a perf.data file says of functions made at run time: readers take a
  * mapping for there until another one comes in its place. So before a sample
  * is written the file is made to say of its addresses what is known
- * (jit_code.h): a mapping of the function's place in its process's image, or, where it said so and that
- * is not sure any more, anonymous memory again. One thread at a time.
+ * (jit_code.h): a mapping of the function's place in its process's image, or, where it said so and
+ * that is not sure any more, anonymous memory again. One thread at a time.
  */
 #ifndef KVMSCOPE_RECORD_JIT_SPACES_H
 #define KVMSCOPE_RECORD_JIT_SPACES_H
@@ -35,8 +35,8 @@ struct jit_spaces_teller {
 int jit_spaces_sample(struct jit_spaces *spaces, struct jit_code *code, const struct sample *sample,
 		      const struct jit_spaces_teller *teller);
 
-/* The file was told RECORD by others. TELLER, of which tell() is used, tells behind it what can not be
- * remembered of it. */
+/* The file was told RECORD by others. TELLER, of which tell() is used, tells behind it what can not
+ * be remembered of it. */
 int jit_spaces_told(struct jit_spaces *spaces, const struct sideband *record,
 		    const struct jit_spaces_teller *teller);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which of an array's members have something in common: a number stands for what each has (a
- * name's hash, an address), and members come out by that, the one that was added last first. Others may come
- * with them, whose number falls into the same bucket: whoever asks compares. One thread.
+ * name's hash, an address), and members come out by that, the one that was added last first. Others
+ * may come with them, whose number falls into the same bucket: whoever asks compares. One thread.
  */
 #ifndef KVMSCOPE_RECORD_MODULE_INDEX_H
 #define KVMSCOPE_RECORD_MODULE_INDEX_H

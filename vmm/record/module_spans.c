@@ -23,7 +23,8 @@ static uint64_t end_of(const struct guest_module *module)
 
 void module_spans_add(struct module_spans *spans, const struct guest_module *module)
 {
-	spans->spans[spans->count++] = (struct module_span){ .module = module, .reach = end_of(module) };
+	spans->spans[spans->count++] =
+		(struct module_span){ .module = module, .reach = end_of(module) };
 }
 
 static int compare(const void *left, const void *right)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where modules lie, of which some may lie in each other's place: which of them are in a range. One thread.
+/* Where modules lie, of which some may lie in each other's place: which of them are in a range. One
+ * thread.
  */
 #ifndef KVMSCOPE_RECORD_MODULE_SPANS_H
 #define KVMSCOPE_RECORD_MODULE_SPANS_H
@@ -31,8 +32,9 @@ void module_spans_add(struct module_spans *spans, const struct guest_module *mod
 void module_spans_finish(struct module_spans *spans);
 
 /*
- * Those in whose place MODULE is, one after the other, until NULL; AT is where the search is, 0 at first.
- * Each in time that grows with how many lie before MODULE and reach behind its start, which few do.
+ * Those in whose place MODULE is, one after the other, until NULL; AT is where the search is, 0 at
+ * first. Each in time that grows with how many lie before MODULE and reach behind its start, which
+ * few do.
  */
 const struct guest_module *module_spans_next(const struct module_spans *spans,
 					     const struct guest_module *module, size_t *at);

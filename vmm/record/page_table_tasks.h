@@ -23,10 +23,10 @@ struct page_table_tasks *page_table_tasks_new(void);
 void page_table_tasks_free(struct page_table_tasks *tasks);
 
 /*
- * The process of the page tables in CR3, whose PCID and flags do not matter (SDM vol. 3A 4.5.2): the same for
- * the same in every recording, and above SAMPLE_TASK_LIMIT and those that stand for vCPUs. *FIRST: it was not
- * asked for before. 0: there is none, as CR3 is not known (0), is above 4 TiB, for which readers have no
- * process id, or is one too many.
+ * The process of the page tables in CR3, whose PCID and flags do not matter (SDM vol. 3A 4.5.2):
+ * the same for the same in every recording, and above SAMPLE_TASK_LIMIT and those that stand for
+ * vCPUs. *FIRST: it was not asked for before. 0: there is none, as CR3 is not known (0), is above 4
+ * TiB, for which readers have no process id, or is one too many.
  */
 uint32_t page_table_tasks_pid(struct page_table_tasks *tasks, uint64_t cr3, bool *first);
 

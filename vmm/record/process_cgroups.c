@@ -75,7 +75,8 @@ static void put(struct process_cgroups *cgroups, const struct sideband *record, 
 {
 	struct place *place = id ? need(cgroups, record->pid) : find(cgroups, record->pid);
 
-	/* A record may come late: what is known already is of a later process with the same number. */
+	/* A record may come late: what is known already is of a later process with the same number.
+	 */
 	if (place && record->time >= place->time)
 		*place = (struct place){ id, record->time };
 }

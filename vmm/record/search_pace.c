@@ -3,7 +3,8 @@
 
 static struct search_place place_of(const struct guest_registers *registers)
 {
-	if (!(registers->paging.efer & EFER_LMA)) /* no kernel is found there, whatever else it is */
+	if (!(registers->paging.efer &
+	      EFER_LMA)) /* no kernel is found there, whatever else it is */
 		return (struct search_place){ 0 };
 	return (struct search_place){ .cr3 = registers->paging.cr3,
 				      .idt_base = registers->idt_base,
@@ -12,7 +13,8 @@ static struct search_place place_of(const struct guest_registers *registers)
 
 static bool is_same(const struct search_place *left, const struct search_place *right)
 {
-	return left->cr3 == right->cr3 && left->idt_base == right->idt_base && left->upper == right->upper;
+	return left->cr3 == right->cr3 && left->idt_base == right->idt_base &&
+	       left->upper == right->upper;
 }
 
 static bool is_known(const struct search_pace *pace, const struct search_place *place)
@@ -40,15 +42,17 @@ bool search_pace_allows(const struct search_pace *pace, uint64_t now)
 	return is_over(pace, pause_if_changed(pace), now) && work_share_allows(&pace->work, now);
 }
 
-bool search_pace_is_due(const struct search_pace *pace, const struct guest_registers *registers, uint64_t now)
+bool search_pace_is_due(const struct search_pace *pace, const struct guest_registers *registers,
+			uint64_t now)
 {
 	struct search_place place = place_of(registers);
 
-	return search_pace_allows(pace, now) && (is_over(pace, pace->pause, now) || !is_known(pace, &place));
+	return search_pace_allows(pace, now) &&
+	       (is_over(pace, pace->pause, now) || !is_known(pace, &place));
 }
 
-void search_pace_searched(struct search_pace *pace, const struct guest_registers *registers, uint64_t now,
-			  uint64_t work)
+void search_pace_searched(struct search_pace *pace, const struct guest_registers *registers,
+			  uint64_t now, uint64_t work)
 {
 	struct search_place place = place_of(registers);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a guest's memory is searched for a kernel again, after it had none. A guest that has just begun, or
- * has changed since, is searched at once; one that stays as it was more and more seldom; and all of it takes
- * no more than a part of a processor, but for a start (work_share.h).
+ * When a guest's memory is searched for a kernel again, after it had none. A guest that has just
+ * begun, or has changed since, is searched at once; one that stays as it was more and more seldom;
+ * and all of it takes no more than a part of a processor, but for a start (work_share.h).
  *
  * Zeroed: the guest has just begun. All on one thread; times are ns of one clock.
  */
@@ -16,7 +16,8 @@
 #include "shared/work_share.h"
 #include "vmm/guest/guest_registers.h"
 
-/* Between two searches: at first, growing by half each time; of a guest that changes; of one that does not.
+/* Between two searches: at first, growing by half each time; of a guest that changes; of one that
+ * does not.
  */
 #define SEARCH_PAUSE_MIN     20000000ull
 #define SEARCH_PAUSE_CHANGED 200000000ull
@@ -38,15 +39,16 @@ struct search_pace {
 	size_t count; /* of searches since nothing is known of the guest */
 };
 
-/* May it be searched at NOW, whatever its registers are? For who would not ask for them otherwise. */
+/* May it be searched at NOW, whatever its registers are? For who would not ask for them otherwise.
+ */
 bool search_pace_allows(const struct search_pace *pace, uint64_t now);
 /* Is it to be, where REGISTERS are of a vCPU? */
 bool search_pace_is_due(const struct search_pace *pace, const struct guest_registers *registers,
 			uint64_t now);
 
 /* It was, by REGISTERS; the search ended at NOW and took WORK ns of a processor. */
-void search_pace_searched(struct search_pace *pace, const struct guest_registers *registers, uint64_t now,
-			  uint64_t work);
+void search_pace_searched(struct search_pace *pace, const struct guest_registers *registers,
+			  uint64_t now, uint64_t work);
 
 /* It has lost the kernel that it had: nothing is known of it, but for what was done already. */
 void search_pace_begin_anew(struct search_pace *pace);

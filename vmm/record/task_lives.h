@@ -18,8 +18,8 @@ struct task_lives *task_lives_new(void);
 void task_lives_free(struct task_lives *lives); /* NULL is a no-op */
 
 /*
- * Is it to be told that TID, below SAMPLE_TASK_LIMIT, is of the process that began at STARTED (not 0)? A yes
- * counts as told.
+ * Is it to be told that TID, below SAMPLE_TASK_LIMIT, is of the process that began at STARTED (not
+ * 0)? A yes counts as told.
  */
 bool task_lives_due(struct task_lives *lives, uint32_t tid, uint64_t started);
 

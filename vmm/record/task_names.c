@@ -17,7 +17,8 @@ struct task_name {
 };
 
 struct task_names {
-	struct task_name places[PLACES]; /* ids are given one after the other: the low bits tell them apart */
+	struct task_name places[PLACES]; /* ids are given one after the other: the low bits tell
+					    them apart */
 };
 
 struct task_names *task_names_new(void)
@@ -38,7 +39,8 @@ static bool is_written(const struct task_name *known, uint32_t pid, uint32_t tid
 }
 
 /* A name that is told late is true for its time only: the latest stays. */
-bool task_names_due(struct task_names *names, uint32_t pid, uint32_t tid, uint64_t time, const char *name)
+bool task_names_due(struct task_names *names, uint32_t pid, uint32_t tid, uint64_t time,
+		    const char *name)
 {
 	struct task_name *known = &names->places[tid % PLACES];
 

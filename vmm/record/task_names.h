@@ -26,11 +26,12 @@ void task_names_free(struct task_names *names);
  * A yes counts as written. Of threads that fall on one place the names
  * are written more often than need be.
  */
-bool task_names_due(struct task_names *names, uint32_t pid, uint32_t tid, uint64_t time, const char *name);
+bool task_names_due(struct task_names *names, uint32_t pid, uint32_t tid, uint64_t time,
+		    const char *name);
 
 /*
- * It was written that TID was forked at TIME: readers give it whatever name they have for its parent then, so
- * that its own is due in any case, also if it has none.
+ * It was written that TID was forked at TIME: readers give it whatever name they have for its
+ * parent then, so that its own is due in any case, also if it has none.
  */
 void task_names_fork(struct task_names *names, uint32_t pid, uint32_t tid, uint64_t time);
 

@@ -14,7 +14,8 @@
 /* Forks and ends that samples have not come up to yet: those of a second, in a storm. */
 #define EVENTS 2048u
 
-/* Below these user space ends (kernel: TASK_SIZE_MAX with five levels, arch/x86/include/asm/page_64_types.h).
+/* Below these user space ends (kernel: TASK_SIZE_MAX with five levels,
+ * arch/x86/include/asm/page_64_types.h).
  */
 #define ADDRESS_LIMIT (1ull << 56)
 #define PAGE_SIZE     4096ull
@@ -59,7 +60,7 @@ struct user_spaces {
 	uint64_t out[PLACES];
 	uint64_t open[PLACES];  /* of the latest that the other one's word was taken for, */
 	uint64_t moved[PLACES]; /* and the latest that this was written for, where it came late */
-	uint64_t in_time;       /* ns, of the latest of his that did not: he has told what was before */
+	uint64_t in_time; /* ns, of the latest of his that did not: he has told what was before */
 };
 
 struct user_spaces *user_spaces_new(struct guest_account *account)
@@ -130,7 +131,8 @@ static int forget(struct space *space, uint64_t time, const struct user_spaces_t
 		return 0;
 	leave_nothing(space, time);
 	space->latest = time;
-	return teller->unmap(teller->context, space->pid, time, space->pieces[0].start, space->pieces[0].end);
+	return teller->unmap(teller->context, space->pid, time, space->pieces[0].start,
+			     space->pieces[0].end);
 }
 
 static void remove_piece(struct space *space, uint32_t index)
@@ -176,7 +178,8 @@ static const struct piece *piece_at(const struct space *space, uint64_t address)
 {
 	uint32_t i = space ? find(space, address) : 0;
 
-	return space && i < space->count && space->pieces[i].start <= address ? &space->pieces[i] : NULL;
+	return space && i < space->count && space->pieces[i].start <= address ? &space->pieces[i]
+									      : NULL;
 }
 
 static uint64_t doubted(const struct user_spaces *spaces, uint32_t pid)
@@ -237,7 +240,8 @@ static int need_space(struct looking *looking)
 }
 
 /* From now on, the file says that MAPPING is in [start, end); all 0: that nothing is. */
-static int put(struct looking *looking, uint64_t start, uint64_t end, const struct sample_mapping *mapping)
+static int put(struct looking *looking, uint64_t start, uint64_t end,
+	       const struct sample_mapping *mapping)
 {
 	struct piece piece = { start, end, looking->sample->time, *mapping };
 	int error = need_space(looking);
@@ -260,7 +264,8 @@ static int tell(struct looking *looking, const struct sample_mapping *mapping)
 	int error = put(looking, mapping->start, mapping->end, mapping);
 
 	return error ? error
-		     : teller->map(teller->context, looking->sample->pid, looking->sample->time, mapping);
+		     : teller->map(teller->context, looking->sample->pid, looking->sample->time,
+				   mapping);
 }
 
 static int untell(struct looking *looking, uint64_t start, uint64_t end)
@@ -269,8 +274,8 @@ static int untell(struct looking *looking, uint64_t start, uint64_t end)
 	int error = put(looking, start, end, &(struct sample_mapping){ 0 });
 
 	return error ? error
-		     : teller->unmap(teller->context, looking->sample->pid, looking->sample->time, start,
-				     end);
+		     : teller->unmap(teller->context, looking->sample->pid, looking->sample->time,
+				     start, end);
 }
 
 static bool covers(const struct sample_mapping *mapping, uint64_t address)
@@ -286,7 +291,8 @@ static const struct sample_mapping *mapping_of(const struct sample *sample, uint
 
 	for (uint16_t i = 0; i < sample->mappings; i++)
 		if (covers(&mappings[i], address))
-			return teller->is_named(teller->context, &mappings[i]) ? &mappings[i] : NULL;
+			return teller->is_named(teller->context, &mappings[i]) ? &mappings[i]
+									       : NULL;
 	return NULL;
 }
 
@@ -302,7 +308,8 @@ static enum user_spaces_said said(const struct looking *looking, uint64_t addres
 	const struct user_spaces_teller *teller = looking->teller;
 
 	*since = 0;
-	return teller->said ? teller->said(teller->context, address, mapping, since) : USER_SPACES_NOTHING;
+	return teller->said ? teller->said(teller->context, address, mapping, since)
+			    : USER_SPACES_NOTHING;
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -318,8 +325,8 @@ static void note_latest(uint64_t *times, const struct sample *sample)
 	*latest = later(*latest, sample->time);
 }
 
-/* Holds what the other one told of the sample's process since SINCE? Not where he is late: there is more to
- * come. */
+/* Holds what the other one told of the sample's process since SINCE? Not where he is late: there is
+ * more to come. */
 static bool is_believed(const struct looking *looking, uint64_t since)
 {
 	const struct user_spaces *spaces = looking->spaces;
@@ -365,7 +372,8 @@ static int leave_open(struct looking *looking, uint64_t address)
 
 static int look_at(struct looking *looking, uint64_t address)
 {
-	const struct sample_mapping *mapping = mapping_of(looking->sample, address, looking->teller);
+	const struct sample_mapping *mapping =
+		mapping_of(looking->sample, address, looking->teller);
 
 	return mapping ? agree(looking, address, mapping) : leave_open(looking, address);
 }
@@ -432,7 +440,8 @@ static bool was_told_of(const struct user_spaces *spaces, uint32_t pid)
 	return (space && space->count) || doubted(spaces, pid);
 }
 
-/* And they forget who had the child's id. A fork out of ORDER does not know what had been told by then. */
+/* And they forget who had the child's id. A fork out of ORDER does not know what had been told by
+ * then. */
 static void take_fork(struct user_spaces *spaces, const struct event *fork, bool order)
 {
 	const struct space *parent = space_of(spaces, fork->parent);
@@ -501,7 +510,8 @@ void user_spaces_end(struct user_spaces *spaces, uint32_t pid, uint32_t tid, uin
 	add_event(spaces, &(struct event){ .pid = pid, .first = pid == tid, .time = time });
 }
 
-bool user_spaces_is_open(const struct user_spaces *spaces, uint32_t pid, uint64_t time, uint32_t error)
+bool user_spaces_is_open(const struct user_spaces *spaces, uint32_t pid, uint64_t time,
+			 uint32_t error)
 {
 	uint64_t open = spaces->open[pid % PLACES];
 
@@ -531,10 +541,12 @@ uint64_t user_spaces_time(struct user_spaces *spaces, uint32_t pid, uint64_t tim
 {
 	uint64_t behind = spaces->moved[pid % PLACES];
 
-	return move(spaces, pid, time, maps ? later(behind, spaces->out[pid % PLACES] + 1) : behind);
+	return move(spaces, pid, time,
+		    maps ? later(behind, spaces->out[pid % PLACES] + 1) : behind);
 }
 
-uint64_t user_spaces_fork_time(struct user_spaces *spaces, uint32_t child, uint32_t parent, uint64_t time)
+uint64_t user_spaces_fork_time(struct user_spaces *spaces, uint32_t child, uint32_t parent,
+			       uint64_t time)
 {
 	uint64_t behind = later(spaces->moved[child % PLACES], spaces->moved[parent % PLACES]);
 
@@ -585,12 +597,15 @@ int user_spaces_sample(struct user_spaces *spaces, const struct sample *sample,
 	take_events(spaces, sample->time);
 	if (sample->pid == SAMPLE_TASK_UNKNOWN || !sample->pid)
 		return 0;
-	/* Also where the place is another process's: what was told of that is later, and stays so. */
-	*late = (place && sample->time < place->latest) || sample->time < spaces->moved[sample->pid % PLACES];
+	/* Also where the place is another process's: what was told of that is later, and stays so.
+	 */
+	*late = (place && sample->time < place->latest) ||
+		sample->time < spaces->moved[sample->pid % PLACES];
 	if (*late)
 		return 0;
 	note_latest(spaces->out, sample);
-	return look_at_all(&(struct looking){ spaces, sample, teller, space_of(spaces, sample->pid) });
+	return look_at_all(
+		&(struct looking){ spaces, sample, teller, space_of(spaces, sample->pid) });
 }
 
 void user_spaces_begin(struct user_spaces *spaces, uint32_t pid)

@@ -7,9 +7,9 @@
 
 #include "shared/error.h"
 #include "vmm/guest/image_identity.h"
+#include "vmm/record/user_waiting.h"
 #include "vmm/symbols/image_names.h"
 #include "vmm/symbols/image_table.h"
-#include "vmm/record/user_waiting.h"
 
 /* What was seen of a build; */
 struct build {
@@ -96,7 +96,8 @@ static struct build *add_build(struct user_symbols *symbols, const struct image_
 	size_t count = symbols->build_count;
 
 	if (!(count & (count - 1))) {
-		void *grown = realloc(symbols->builds, (count ? 2 * count : 1) * sizeof(*symbols->builds));
+		void *grown = realloc(symbols->builds,
+				      (count ? 2 * count : 1) * sizeof(*symbols->builds));
 
 		if (!grown)
 			return NULL;
@@ -107,7 +108,8 @@ static struct build *add_build(struct user_symbols *symbols, const struct image_
 	return &symbols->builds[count];
 }
 
-static bool has_build_id(const struct image_identity *identity, const uint8_t *build_id, size_t size)
+static bool has_build_id(const struct image_identity *identity, const uint8_t *build_id,
+			 size_t size)
 {
 	return identity->build_id_size == size && !memcmp(identity->build_id, build_id, size);
 }
@@ -122,7 +124,8 @@ static bool is_only_one(struct user_symbols *symbols, const struct image_identit
 			continue;
 		if (!image_identity_same(&build->identity, identity)) {
 			build->ambiguous = true;
-			image_names_remove(&symbols->names, identity->build_id, identity->build_id_size);
+			image_names_remove(&symbols->names, identity->build_id,
+					   identity->build_id_size);
 		}
 		return !build->ambiguous;
 	}
@@ -135,7 +138,8 @@ static bool is_of_kernel(const struct guest_kernel *kernel, const struct image_i
 	if (has_build_id(identity, kernel->build_id, kernel->build_id_size))
 		return true;
 	for (size_t i = 0; i < kernel->module_count; i++)
-		if (has_build_id(identity, kernel->modules[i].build_id, kernel->modules[i].build_id_size))
+		if (has_build_id(identity, kernel->modules[i].build_id,
+				 kernel->modules[i].build_id_size))
 			return true;
 	return false;
 }
@@ -157,7 +161,8 @@ static int provide(struct user_symbols *symbols, struct guest_file *guest_file, 
 	int error;
 
 	if (!identity || !identity->build_id_size || is_of_kernel(guest_file->kernel, identity) ||
-	    !is_only_one(symbols, identity) || symbols->names.statistics.written > USER_SYMBOLS_WRITTEN_MAX ||
+	    !is_only_one(symbols, identity) ||
+	    symbols->names.statistics.written > USER_SYMBOLS_WRITTEN_MAX ||
 	    image_names_has(&symbols->names, identity->build_id, identity->build_id_size))
 		return 0;
 	if (!is_still(&file, identity))
@@ -177,7 +182,8 @@ static int provide(struct user_symbols *symbols, struct guest_file *guest_file, 
 }
 
 bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
-		       const struct guest_kernel *kernel, const struct guest_view *view, uint64_t now)
+		       const struct guest_kernel *kernel, const struct guest_view *view,
+		       uint64_t now)
 {
 	struct guest_file file = { .kernel = kernel, .view = view };
 
@@ -194,7 +200,8 @@ void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now)
 	const struct image_identity *identity = user_image_identity(symbols->image);
 
 	if (table->size && certain)
-		image_names_add(&symbols->names, *table, identity->build_id, identity->build_id_size);
+		image_names_add(&symbols->names, *table, identity->build_id,
+				identity->build_id_size);
 	/* -EFAULT: it may come to be in memory; -EINVAL: the guest may be writing to it. */
 	if ((table->size && !certain) || symbols->error == -EFAULT || symbols->error == -EINVAL)
 		user_waiting_again(&symbols->waiting, now);

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "shared/clock_ns.h"
-#include "vmm/guest/unwind/cfi_image.h"
 #include "vmm/guest/image_identity.h"
-#include "vmm/symbols/symbol_paths.h"
+#include "vmm/guest/unwind/cfi_image.h"
 #include "vmm/record/table_job.h"
+#include "vmm/symbols/symbol_paths.h"
 
 #define FIRST_WAIT   (100 * NS_PER_MS)
 #define LONGEST_WAIT (30000 * NS_PER_MS)
@@ -94,7 +94,8 @@ void user_tables_free(struct user_tables *tables)
 	free(tables);
 }
 
-/* BLOCK of COUNT members with room for one more: it grows each time that COUNT is a power of two. */
+/* BLOCK of COUNT members with room for one more: it grows each time that COUNT is a power of two.
+ */
 static void *with_room(void *block, size_t count, size_t size)
 {
 	return count & (count - 1) ? block : realloc(block, (count ? 2 * count : 1) * size);
@@ -102,12 +103,14 @@ static void *with_room(void *block, size_t count, size_t size)
 
 static bool has_code(const struct user_image *image)
 {
-	return user_image_kind(image) == USER_IMAGE_FILE || user_image_kind(image) == USER_IMAGE_VDSO;
+	return user_image_kind(image) == USER_IMAGE_FILE ||
+	       user_image_kind(image) == USER_IMAGE_VDSO;
 }
 
 static void wait_for(struct user_tables *tables, const struct waiting *image)
 {
-	struct waiting *waiting = with_room(tables->waiting, tables->waiting_count, sizeof(*waiting));
+	struct waiting *waiting =
+		with_room(tables->waiting, tables->waiting_count, sizeof(*waiting));
 
 	if (!waiting)
 		return;
@@ -187,20 +190,22 @@ static int read_guest(void *context, uint64_t offset, void *to, size_t size)
 
 static int read_host(void *context, uint64_t offset, void *to, size_t size)
 {
-	return offset <= INT64_MAX && pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
+	return offset <= INT64_MAX &&
+			       pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
 		       ? 0
 		       : -EFAULT;
 }
 
-/* The guest says what the file is called: not a device or a FIFO is opened, and only that very build is
- * taken. */
+/* The guest says what the file is called: not a device or a FIFO is opened, and only that very
+ * build is taken. */
 static int open_host(const struct user_tables *tables, const struct user_image *image)
 {
 	char path[SYMBOL_PATH_MAX];
 	struct stat status;
 	int file;
 
-	if (!user_image_name(image) || !symbol_paths_symfs(path, tables->symfs, user_image_name(image)))
+	if (!user_image_name(image) ||
+	    !symbol_paths_symfs(path, tables->symfs, user_image_name(image)))
 		return -1;
 	file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (file >= 0 && (fstat(file, &status) || !S_ISREG(status.st_mode))) {
@@ -242,7 +247,8 @@ static int read_image(const struct user_tables *tables, const struct guest_file 
 
 /* ------------------------------------------------------------------------------ */
 
-static struct cfi_table *find_built(const struct user_tables *tables, const struct user_image *image)
+static struct cfi_table *find_built(const struct user_tables *tables,
+				    const struct user_image *image)
 {
 	const struct image_identity *identity = user_image_identity(image);
 
@@ -280,8 +286,10 @@ static uint64_t total_size(const struct user_tables *tables)
 	return size;
 }
 
-/* ERROR is that of making TABLE, which is taken over; -EINVAL: the guest may be writing to the image. */
-static int give(struct user_tables *tables, struct user_image *image, struct cfi_table *table, int error)
+/* ERROR is that of making TABLE, which is taken over; -EINVAL: the guest may be writing to the
+ * image. */
+static int give(struct user_tables *tables, struct user_image *image, struct cfi_table *table,
+		int error)
 {
 	if (!error)
 		error = keep(tables->boot, image, table);
@@ -291,10 +299,11 @@ static int give(struct user_tables *tables, struct user_image *image, struct cfi
 }
 
 /*
- * 0: WAITING's image has its table, or it is being made; -EFAULT, -EAGAIN: not all of it is there yet;
- * else there is none to be had.
+ * 0: WAITING's image has its table, or it is being made; -EFAULT, -EAGAIN: not all of it is there
+ * yet; else there is none to be had.
  */
-static int provide(struct user_tables *tables, const struct waiting *waiting, const struct guest_file *file)
+static int provide(struct user_tables *tables, const struct waiting *waiting,
+		   const struct guest_file *file)
 {
 	struct cfi_table *table = find_built(tables, waiting->image);
 	struct cfi_image *bytes;
@@ -304,7 +313,8 @@ static int provide(struct user_tables *tables, const struct waiting *waiting, co
 		user_image_set_cfi(waiting->image, table);
 		return 0;
 	}
-	error = total_size(tables) < USER_TABLES_SIZE_MAX ? read_image(tables, file, &bytes) : -E2BIG;
+	error = total_size(tables) < USER_TABLES_SIZE_MAX ? read_image(tables, file, &bytes)
+							  : -E2BIG;
 	if (error)
 		return give(tables, waiting->image, NULL, error);
 	if (cfi_image_size(bytes) > USER_TABLES_INLINE_MAX) {
@@ -343,7 +353,8 @@ static bool end_job(struct user_tables *tables, uint64_t now)
 }
 
 bool user_tables_turn(struct user_tables *tables, struct user_images *images,
-		      const struct guest_kernel *kernel, const struct guest_view *view, uint64_t now)
+		      const struct guest_kernel *kernel, const struct guest_view *view,
+		      uint64_t now)
 {
 	if (!look_for_new(tables, images))
 		return false;
@@ -351,7 +362,9 @@ bool user_tables_turn(struct user_tables *tables, struct user_images *images,
 		return true;
 	for (size_t i = 0; i < tables->waiting_count; i++) {
 		struct waiting *waiting = &tables->waiting[i];
-		struct guest_file file = { .image = waiting->image, .kernel = kernel, .view = view };
+		struct guest_file file = { .image = waiting->image,
+					   .kernel = kernel,
+					   .view = view };
 
 		if (now < waiting->next)
 			continue;

@@ -22,7 +22,8 @@ static void add(struct user_waiting *waiting, struct user_image *image, uint64_t
 	size_t count = waiting->count;
 
 	if (!(count & (count - 1))) {
-		void *grown = realloc(waiting->images, (count ? 2 * count : 1) * sizeof(*waiting->images));
+		void *grown = realloc(waiting->images,
+				      (count ? 2 * count : 1) * sizeof(*waiting->images));
 
 		if (!grown)
 			return;
@@ -48,12 +49,14 @@ static void look_for_new(struct user_waiting *waiting, struct user_images *image
 	}
 }
 
-static bool is_due(const struct user_waiting *waiting, const struct waiting_image *image, uint64_t now)
+static bool is_due(const struct user_waiting *waiting, const struct waiting_image *image,
+		   uint64_t now)
 {
 	return image->next <= now && now - image->since >= waiting->delay;
 }
 
-struct user_image *user_waiting_next(struct user_waiting *waiting, struct user_images *images, uint64_t now)
+struct user_image *user_waiting_next(struct user_waiting *waiting, struct user_images *images,
+				     uint64_t now)
 {
 	look_for_new(waiting, images, now);
 	for (waiting->due = 0; waiting->due < waiting->count; waiting->due++)

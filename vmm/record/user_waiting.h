@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest's files of which something is wanted that is not all in its memory at first: each is looked at
- * again, ever more rarely. One thread, no vCPU's.
+ * The guest's files of which something is wanted that is not all in its memory at first: each is
+ * looked at again, ever more rarely. One thread, no vCPU's.
  */
 #ifndef KVMSCOPE_RECORD_USER_WAITING_H
 #define KVMSCOPE_RECORD_USER_WAITING_H
@@ -20,14 +20,17 @@ struct user_waiting {
 	struct waiting_image *images;
 	size_t count;
 	size_t due;     /* the one that user_waiting_next() told */
-	uint64_t delay; /* ns that one has to be known for before it is looked at; the owner's to set */
+	uint64_t delay; /* ns that one has to be known for before it is looked at; the owner's to
+			   set */
 };
 
 /*
- * A file of IMAGES that was settled, whose time has come; NULL: none has. NOW is ns of any steady clock.
- * Images of another boot take the place of all that waited. Without memory, new ones are passed over.
+ * A file of IMAGES that was settled, whose time has come; NULL: none has. NOW is ns of any steady
+ * clock. Images of another boot take the place of all that waited. Without memory, new ones are
+ * passed over.
  */
-struct user_image *user_waiting_next(struct user_waiting *waiting, struct user_images *images, uint64_t now);
+struct user_image *user_waiting_next(struct user_waiting *waiting, struct user_images *images,
+				     uint64_t now);
 
 /* That one is to be looked at again; */
 void user_waiting_again(struct user_waiting *waiting, uint64_t now);

@@ -43,7 +43,8 @@ static bool modules_fit(const char *directory, const struct profile_kernel *kern
 	return fit;
 }
 
-/* Does the file have the kernel's reference symbol where it was recorded? It stands near the beginning. */
+/* Does the file have the kernel's reference symbol where it was recorded? It stands near the
+ * beginning. */
 static bool kernel_fits(const char *path, const struct profile_kernel *kernel)
 {
 	char line[1024], name[512];
@@ -62,12 +63,14 @@ static bool kernel_fits(const char *path, const struct profile_kernel *kernel)
 	return fits;
 }
 
-static bool boot_fits(char *path, const char *boots, const char *name, const struct profile_kernel *kernel)
+static bool boot_fits(char *path, const char *boots, const char *name,
+		      const struct profile_kernel *kernel)
 {
 	char directory[SYMBOL_PATH_MAX];
 
 	if (*name == '.' ||
-	    snprintf(directory, sizeof(directory), "%s/%s", boots, name) >= (int)sizeof(directory) ||
+	    snprintf(directory, sizeof(directory), "%s/%s", boots, name) >=
+		    (int)sizeof(directory) ||
 	    snprintf(path, SYMBOL_PATH_MAX, "%s/kallsyms", directory) >= SYMBOL_PATH_MAX)
 		return false;
 	return modules_fit(directory, kernel) && kernel_fits(path, kernel);

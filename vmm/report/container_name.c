@@ -56,7 +56,8 @@ static bool tell_form(const struct form *form, const char *part, char *name, siz
 	return tell(form->runtime, form->has_id, what, name, size);
 }
 
-static bool tell_part(const char *first, const char *above, const char *part, char *name, size_t size)
+static bool tell_part(const char *first, const char *above, const char *part, char *name,
+		      size_t size)
 {
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
 		if (tell_form(&forms[i], part, name, size))

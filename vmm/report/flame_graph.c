@@ -9,8 +9,8 @@
 #include "shared/error.h"
 #include "vmm/report/flame_graph_tree.h"
 
-/* Narrower than this part of the whole, a frame can not be seen, not even when its caller's caller is zoomed
- * to. */
+/* Narrower than this part of the whole, a frame can not be seen, not even when its caller's caller
+ * is zoomed to. */
 #define NARROWEST_PART 20000
 #define FUNCTIONS      40 /* of the table under the graph */
 
@@ -22,7 +22,8 @@ struct writer {
 	uint64_t omitted;
 };
 
-/* No '<' may stand in a script element's text, and no quote or control character in a JSON string. */
+/* No '<' may stand in a script element's text, and no quote or control character in a JSON string.
+ */
 static void put_string(FILE *to, const char *text)
 {
 	fputc('"', to);
@@ -78,7 +79,8 @@ static void put_about(const struct writer *writer, const struct profile *profile
 	fprintf(to, "\"cutOff\":%s},\n", summary->cut_off ? "true" : "false");
 }
 
-/* Image names are few: each frame has its own, as text, and compression is for whoever stores the file. */
+/* Image names are few: each frame has its own, as text, and compression is for whoever stores the
+ * file. */
 static void put_frames(FILE *to, const struct flame_tree *tree)
 {
 	fputs("\"frames\":[", to);
@@ -120,8 +122,8 @@ static void put_node(const struct writer *writer, const struct flame_node *node)
 {
 	bool any = false;
 
-	fprintf(writer->to, "[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64, node->frame->index, node->weight,
-		node->samples, node->self);
+	fprintf(writer->to, "[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64, node->frame->index,
+		node->weight, node->samples, node->self);
 	for (const struct flame_node *child = node->child; child; child = child->sibling) {
 		if (!is_kept(writer, child))
 			continue;
@@ -136,8 +138,8 @@ static void put_functions(FILE *to, const struct flame_function *functions, size
 {
 	fputs("\"functions\":[", to);
 	for (size_t i = 0; i < count && i < FUNCTIONS && functions[i].self; i++)
-		fprintf(to, "%s[%u,%" PRIu64 ",%" PRIu64 "]", i ? "," : "", functions[i].frame->index,
-			functions[i].self, functions[i].total);
+		fprintf(to, "%s[%u,%" PRIu64 ",%" PRIu64 "]", i ? "," : "",
+			functions[i].frame->index, functions[i].self, functions[i].total);
 	fputs("],\n", to);
 }
 
@@ -156,8 +158,8 @@ static void put_data(const struct profile *profile, const struct flame_tree *tre
 	fputc('}', to);
 }
 
-static int write_page(const char *page, size_t size, const char *mark, const struct profile *profile,
-		      enum folded_group by, FILE *to)
+static int write_page(const char *page, size_t size, const char *mark,
+		      const struct profile *profile, enum folded_group by, FILE *to)
 {
 	struct flame_function *functions = NULL;
 	struct flame_tree tree;
@@ -184,7 +186,8 @@ int flame_graph_write(const struct profile *profile, enum folded_group by, FILE 
 	int error;
 
 	if (!mark)
-		return error_set(-EINVAL, "the flame graph page in this program is damaged; build it again");
+		return error_set(-EINVAL,
+				 "the flame graph page in this program is damaged; build it again");
 	error = write_page(page, size, mark, profile, by, to);
 	if (error)
 		return error;

@@ -13,8 +13,8 @@
 #include "vmm/report/folded.h"
 #include "vmm/report/profile_stacks.h"
 
-/* PROFILE has one event only; its processes stand by themselves, or in what BY says. 0, -ENOMEM or a negative
- * errno of writing. */
+/* PROFILE has one event only; its processes stand by themselves, or in what BY says. 0, -ENOMEM or
+ * a negative errno of writing. */
 int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to);
 
 /* The page around the data: *SIZE bytes, not a string. */

@@ -32,8 +32,8 @@ static int list_frame(struct flame_tree *tree, struct flame_frame *frame)
 }
 
 /* The one frame of these properties; NULL without memory. */
-static const struct flame_frame *need_frame(struct flame_tree *tree, const char *name, const char *image,
-					    enum flame_kind kind)
+static const struct flame_frame *need_frame(struct flame_tree *tree, const char *name,
+					    const char *image, enum flame_kind kind)
 {
 	struct flame_frame wanted = {
 		.name = pool_string(&tree->pool, name),
@@ -116,13 +116,14 @@ static struct flame_node *add_frame(struct flame_tree *tree, struct flame_node *
 {
 	char name[256];
 
-	return need_child(
-		tree, node,
-		need_frame(tree, frame_name(frame, name, sizeof(name)), frame->image, kind_of(frame)));
+	return need_child(tree, node,
+			  need_frame(tree, frame_name(frame, name, sizeof(name)), frame->image,
+				     kind_of(frame)));
 }
 
 /* Callers without names tell nothing by their number: one stands for them all. */
-static bool is_more_of_the_same(const struct profile_frame *frame, const struct profile_frame *caller)
+static bool is_more_of_the_same(const struct profile_frame *frame,
+				const struct profile_frame *caller)
 {
 	return !frame->symbol && !caller->symbol && frame->image == caller->image &&
 	       frame->kernel == caller->kernel;
@@ -144,15 +145,17 @@ static struct flame_node *need_group(struct flame_tree *tree, const struct profi
 	return node;
 }
 
-static int add_stack(struct flame_tree *tree, const struct profile_stack *stack, enum folded_group by)
+static int add_stack(struct flame_tree *tree, const struct profile_stack *stack,
+		     enum folded_group by)
 {
 	char name[256];
 	struct flame_node *node = need_group(tree, stack, by);
 
 	if (!node)
 		return -ENOMEM;
-	node = need_child(tree, node,
-			  need_frame(tree, folded_comm(stack, name, sizeof(name)), "", FLAME_PROCESS));
+	node = need_child(
+		tree, node,
+		need_frame(tree, folded_comm(stack, name, sizeof(name)), "", FLAME_PROCESS));
 	for (size_t i = stack->depth; node && i; i--) {
 		if (i < stack->depth && is_more_of_the_same(stack->frames[i - 1], stack->frames[i]))
 			continue;
@@ -187,7 +190,8 @@ void flame_tree_free(struct flame_tree *tree)
 }
 
 /* DEPTHS says of each frame how often it is on the way from the root to NODE. */
-static void count_functions(const struct flame_node *node, struct flame_function *functions, uint32_t *depths)
+static void count_functions(const struct flame_node *node, struct flame_function *functions,
+			    uint32_t *depths)
 {
 	struct flame_function *function = &functions[node->frame->index];
 

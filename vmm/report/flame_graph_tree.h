@@ -6,12 +6,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/pool.h"
 #include "vmm/report/folded.h"
 #include "vmm/report/profile_stacks.h"
-#include "shared/pool.h"
 
 /* The numbers stand in the page, see vmm/report/web/profile.js. */
-enum flame_kind { FLAME_PROCESS, FLAME_KERNEL, FLAME_MODULE, FLAME_USER, FLAME_UNKNOWN, FLAME_HOST };
+enum flame_kind {
+	FLAME_PROCESS,
+	FLAME_KERNEL,
+	FLAME_MODULE,
+	FLAME_USER,
+	FLAME_UNKNOWN,
+	FLAME_HOST
+};
 
 /* What is drawn as one: functions of one name in one image. */
 struct flame_frame {
@@ -25,7 +32,7 @@ struct flame_node {
 	const struct flame_node *parent;
 	struct flame_node *child, *sibling; /* the first one inside, the next one beside it */
 	uint64_t weight, samples;           /* with all inside */
-	uint64_t self;                      /* the weight of samples that were taken in this very frame */
+	uint64_t self; /* the weight of samples that were taken in this very frame */
 };
 
 struct flame_tree {

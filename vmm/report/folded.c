@@ -112,7 +112,8 @@ int folded_write(const struct profile *profile, enum folded_group by, FILE *to)
 		qsort(lines, count, sizeof(*lines), by_text);
 		write_lines(lines, count, to);
 		if (fflush(to) || ferror(to))
-			error = error_set(-EIO, "cannot write the folded stacks: %s", strerror(errno));
+			error = error_set(-EIO, "cannot write the folded stacks: %s",
+					  strerror(errno));
 	}
 	for (size_t i = 0; i < made; i++)
 		free(lines[i].text);

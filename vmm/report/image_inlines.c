@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/symbols/debuginfod.h"
 #include "vmm/disk/disk_images.h"
+#include "vmm/symbols/debuginfod.h"
 #include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/symbol_paths.h"
 
 struct image_inlines {
 	struct dwarf_inlines *dwarf;  /* NULL: none was found */
 	struct elf_segments segments; /* of a file that is mapped */
-	uint64_t moved;               /* of a kernel: added to a recorded address gives the DWARF's */
+	uint64_t moved; /* of a kernel: added to a recorded address gives the DWARF's */
 };
 
 bool image_inlines_known(const struct image_inlines *inlines)
@@ -29,7 +29,8 @@ void image_inlines_free(struct image_inlines *inlines)
 }
 
 /* A separate file's segments may say nothing of where in the mapped one they lie. */
-static bool read_segments(struct image_inlines *inlines, const char *path, const struct profile_image *image)
+static bool read_segments(struct image_inlines *inlines, const char *path,
+			  const struct profile_image *image)
 {
 	struct elf_file file;
 	bool same;
@@ -53,11 +54,15 @@ static void find_file(struct image_inlines *inlines, struct profile_image *image
 
 	if (!size)
 		return;
-	for (size_t i = 0; !inlines->dwarf && symbol_paths_elf(i, path, &options->sources, image->path, image->build_id, image->build_id_size); i++) {
+	for (size_t i = 0;
+	     !inlines->dwarf && symbol_paths_elf(i, path, &options->sources, image->path,
+						 image->build_id, image->build_id_size);
+	     i++) {
 		placed = placed || read_segments(inlines, path, image);
 		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, &options->sources);
 	}
-	for (size_t i = 0; placed && !inlines->dwarf && symbol_paths_debug(i, path, &options->sources, build_id, size);
+	for (size_t i = 0; placed && !inlines->dwarf &&
+			   symbol_paths_debug(i, path, &options->sources, build_id, size);
 	     i++)
 		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, &options->sources);
 	if (!inlines->dwarf && profile_image_fetch(image, options, path)) {
@@ -66,21 +71,26 @@ static void find_file(struct image_inlines *inlines, struct profile_image *image
 	}
 	if (inlines->dwarf || *image->path != '/')
 		return;
-	if (!placed && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path, build_id, size))
+	if (!placed && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path,
+				       build_id, size))
 		placed = read_segments(inlines, path, image);
-	if (placed && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, path, build_id, size))
+	if (placed && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, path,
+				      build_id, size))
 		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, &options->sources);
 }
 
-/* How far the kernel that was recorded lies from where the file has it; see find_moved() of the symbols. */
-static void find_moved(struct image_inlines *inlines, const struct profile_kernel *kernel, const char *path)
+/* How far the kernel that was recorded lies from where the file has it; see find_moved() of the
+ * symbols. */
+static void find_moved(struct image_inlines *inlines, const struct profile_kernel *kernel,
+		       const char *path)
 {
 	struct symbols *symbols;
 	struct symbol symbol;
 
 	if (!kernel->reference || !kernel->reference_address)
 		return;
-	if (elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, kernel->build_id, kernel->build_id_size))
+	if (elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, kernel->build_id,
+			     kernel->build_id_size))
 		goto unknown;
 	if (symbols_find_name(symbols, kernel->reference, &symbol)) {
 		inlines->moved = symbol.start - kernel->reference_address;
@@ -96,7 +106,8 @@ unknown:
 static void open_kernel(struct image_inlines *inlines, const struct profile_kernel *kernel,
 			const struct profile_options *options, const char *path)
 {
-	if (!dwarf_inlines_open(&inlines->dwarf, path, kernel->build_id, kernel->build_id_size, &options->sources))
+	if (!dwarf_inlines_open(&inlines->dwarf, path, kernel->build_id, kernel->build_id_size,
+				&options->sources))
 		find_moved(inlines, kernel, path);
 }
 
@@ -109,19 +120,24 @@ static void find_kernel(struct image_inlines *inlines, const struct profile_kern
 		open_kernel(inlines, kernel, options, options->vmlinux);
 	if (!kernel->build_id_size)
 		return;
-	for (size_t i = 0; !inlines->dwarf && symbol_paths_vmlinux(i, path, &options->sources, kernel->build_id, kernel->build_id_size); i++)
-		open_kernel(inlines, kernel, options, path);
-	for (size_t i = 0; !inlines->dwarf &&
-			   symbol_paths_debug(i, path, &options->sources, kernel->build_id, kernel->build_id_size);
+	for (size_t i = 0;
+	     !inlines->dwarf && symbol_paths_vmlinux(i, path, &options->sources, kernel->build_id,
+						     kernel->build_id_size);
 	     i++)
 		open_kernel(inlines, kernel, options, path);
-	if (!inlines->dwarf && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, path,
-					       kernel->build_id, kernel->build_id_size))
+	for (size_t i = 0;
+	     !inlines->dwarf && symbol_paths_debug(i, path, &options->sources, kernel->build_id,
+						   kernel->build_id_size);
+	     i++)
+		open_kernel(inlines, kernel, options, path);
+	if (!inlines->dwarf && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO,
+					       path, kernel->build_id, kernel->build_id_size))
 		open_kernel(inlines, kernel, options, path);
 }
 
 /* NULL without memory, or for what can have none. */
-static struct image_inlines *need_inlines(struct profile_image *image, const struct profile_options *options)
+static struct image_inlines *need_inlines(struct profile_image *image,
+					  const struct profile_options *options)
 {
 	struct image_inlines **inlines =
 		image->kind == IMAGE_KERNEL ? &image->kernel->inlines : &image->inlines;
@@ -136,8 +152,8 @@ static struct image_inlines *need_inlines(struct profile_image *image, const str
 	return *inlines;
 }
 
-size_t image_inlines_find(struct profile_image *image, const struct profile_options *options, uint64_t own,
-			  struct dwarf_function *functions)
+size_t image_inlines_find(struct profile_image *image, const struct profile_options *options,
+			  uint64_t own, struct dwarf_function *functions)
 {
 	struct image_inlines *inlines = need_inlines(image, options);
 	uint64_t address;

@@ -16,8 +16,8 @@
 #define VALUES_MAX 2                /* of an event */
 #define LABELS_MAX 6
 
-/* What has a number already: a text by its content, a function or an image by its address, a location by
- * those of its frames. */
+/* What has a number already: a text by its content, a function or an image by its address, a
+ * location by those of its frames. */
 struct numbered {
 	const void *key;
 	size_t count; /* of frames */
@@ -52,7 +52,8 @@ static int by_text(const void *left, const void *right)
 
 static int by_address(const void *left, const void *right)
 {
-	const char *a = ((const struct numbered *)left)->key, *b = ((const struct numbered *)right)->key;
+	const char *a = ((const struct numbered *)left)->key,
+		   *b = ((const struct numbered *)right)->key;
 
 	return (a > b) - (a < b);
 }
@@ -66,8 +67,8 @@ static int by_frames(const void *left, const void *right)
 	return memcmp(a->key, b->key, a->count * sizeof(void *));
 }
 
-/* What stands for a function, in the place of a count: a frame, whose lines differ, too, or a name by its
- * address. */
+/* What stands for a function, in the place of a count: a frame, whose lines differ, too, or a name
+ * by its address. */
 enum { NAME_OF_PROCESS, FRAME, NAME_OF_IMAGE };
 
 static int by_function(const void *left, const void *right)
@@ -91,7 +92,8 @@ static void fail(struct writer *writer, int error)
 	if (writer->error)
 		return;
 	writer->error = error == -ENOMEM ? error_set(error, "no memory for the profile")
-					 : error_set(error, "cannot write the profile: %s", strerror(-error));
+					 : error_set(error, "cannot write the profile: %s",
+						     strerror(-error));
 }
 
 static void compress_bytes(struct writer *writer, uint8_t *bytes, size_t size, int flush)
@@ -125,8 +127,9 @@ static void put(struct writer *writer, const Pprof__Profile *part)
 }
 
 /* The number of KEY in TREE; *IS_NEW: it is *NEXT, and had none before. */
-static int64_t number_of(struct writer *writer, void **tree, int (*compare)(const void *, const void *),
-			 const void *key, size_t count, int64_t *next, bool *is_new)
+static int64_t number_of(struct writer *writer, void **tree,
+			 int (*compare)(const void *, const void *), const void *key, size_t count,
+			 int64_t *next, bool *is_new)
 {
 	struct numbered *wanted = malloc(sizeof(*wanted)), **found;
 
@@ -152,7 +155,8 @@ static int64_t text(struct writer *writer, const char *string)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	bool is_new;
-	int64_t number = number_of(writer, &writer->texts, by_text, string, 1, &writer->text_count, &is_new);
+	int64_t number =
+		number_of(writer, &writer->texts, by_text, string, 1, &writer->text_count, &is_new);
 
 	part.n_string_table = 1;
 	part.string_table = (char **)&string;
@@ -168,12 +172,13 @@ static uint64_t mapping(struct writer *writer, const char *image)
 	Pprof__Mapping mapping = PPROF__MAPPING__INIT, *only = &mapping;
 	bool is_new;
 
-	mapping.id = (uint64_t)number_of(writer, &writer->images, by_address, image, 1, &writer->image_count,
-					 &is_new);
+	mapping.id = (uint64_t)number_of(writer, &writer->images, by_address, image, 1,
+					 &writer->image_count, &is_new);
 	if (!is_new)
 		return mapping.id;
 	mapping.filename = text(writer, image);
-	mapping.has_functions = true; /* nobody is to look for its names on the machine that reads this */
+	mapping.has_functions =
+		true; /* nobody is to look for its names on the machine that reads this */
 	part.n_mapping = 1;
 	part.mapping = &only;
 	put(writer, &part);
@@ -200,7 +205,8 @@ static uint64_t function(struct writer *writer, const void *key, size_t kind, co
 	return function.id;
 }
 
-static void put_location(struct writer *writer, Pprof__Location *location, Pprof__Line *lines, size_t count)
+static void put_location(struct writer *writer, Pprof__Location *location, Pprof__Line *lines,
+			 size_t count)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Line **list = calloc(count + 1, sizeof(Pprof__Line *));
@@ -249,8 +255,8 @@ static void free_made(struct made_name *made)
 }
 
 /*
- * All of IMAGE that has no names. A location without a function is none to Pyroscope, which gives what was
- * sampled there to its caller (pkg/phlaredb/symdb/resolver_tree.go).
+ * All of IMAGE that has no names. A location without a function is none to Pyroscope, which gives
+ * what was sampled there to its caller (pkg/phlaredb/symdb/resolver_tree.go).
  */
 static uint64_t unnamed_location(struct writer *writer, const char *image)
 {
@@ -268,9 +274,10 @@ static uint64_t unnamed_location(struct writer *writer, const char *image)
 	return location.id;
 }
 
-/* A location has a line for each function that was inlined, and one for the function that it was inlined
- * into. */
-static uint64_t location(struct writer *writer, const struct profile_frame *const *frames, size_t count)
+/* A location has a line for each function that was inlined, and one for the function that it was
+ * inlined into. */
+static uint64_t location(struct writer *writer, const struct profile_frame *const *frames,
+			 size_t count)
 {
 	Pprof__Location location = PPROF__LOCATION__INIT;
 	const struct profile_frame *last = frames[count - 1];
@@ -301,7 +308,8 @@ static uint64_t location(struct writer *writer, const struct profile_frame *cons
 	return location.id;
 }
 
-/* The frame below all others of a process: names in a profile are one pointer each, and no frame's. */
+/* The frame below all others of a process: names in a profile are one pointer each, and no frame's.
+ */
 static uint64_t root_location(struct writer *writer, const char *const *comm)
 {
 	Pprof__Location location = PPROF__LOCATION__INIT;
@@ -371,7 +379,8 @@ static void put_head(struct writer *writer, const struct profile *profile)
 
 	text(writer, ""); /* the first has to be */
 	put_types(writer, profile);
-	part.time_nanos = (int64_t)(writer->options.from ? writer->options.from : summary->wall_time);
+	part.time_nanos =
+		(int64_t)(writer->options.from ? writer->options.from : summary->wall_time);
 	part.duration_nanos = (int64_t)(writer->options.until - writer->options.from);
 	if (*summary->command_line) {
 		comment = text(writer, summary->command_line);
@@ -381,7 +390,8 @@ static void put_head(struct writer *writer, const struct profile *profile)
 	put(writer, &part);
 }
 
-static void add_text_label(struct writer *writer, Pprof__Sample *sample, const char *key, const char *value)
+static void add_text_label(struct writer *writer, Pprof__Sample *sample, const char *key,
+			   const char *value)
 {
 	if (!*value)
 		return;
@@ -389,13 +399,15 @@ static void add_text_label(struct writer *writer, Pprof__Sample *sample, const c
 	sample->label[sample->n_label++]->str = text(writer, value);
 }
 
-static void add_number_label(struct writer *writer, Pprof__Sample *sample, const char *key, uint32_t value)
+static void add_number_label(struct writer *writer, Pprof__Sample *sample, const char *key,
+			     uint32_t value)
 {
 	sample->label[sample->n_label]->key = text(writer, key);
 	sample->label[sample->n_label++]->num = value;
 }
 
-static void add_labels(struct writer *writer, Pprof__Sample *sample, const struct profile_stack *stack)
+static void add_labels(struct writer *writer, Pprof__Sample *sample,
+		       const struct profile_stack *stack)
 {
 	add_text_label(writer, sample, "comm", stack->comm);
 	add_text_label(writer, sample, "app", stack->app);
@@ -408,7 +420,8 @@ static void add_labels(struct writer *writer, Pprof__Sample *sample, const struc
 }
 
 /* Into LOCATIONS, which has room for all frames. */
-static size_t add_locations(struct writer *writer, uint64_t *locations, const struct profile_stack *stack)
+static size_t add_locations(struct writer *writer, uint64_t *locations,
+			    const struct profile_stack *stack)
 {
 	size_t count = 0, first = 0;
 
@@ -422,8 +435,8 @@ static size_t add_locations(struct writer *writer, uint64_t *locations, const st
 }
 
 /* VALUES are zeros. */
-static void put_stack(struct writer *writer, const struct profile *profile, const struct profile_stack *stack,
-		      int64_t *values, size_t count)
+static void put_stack(struct writer *writer, const struct profile *profile,
+		      const struct profile_stack *stack, int64_t *values, size_t count)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Sample sample = PPROF__SAMPLE__INIT, *only = &sample;
@@ -494,8 +507,8 @@ int pprof_write(const struct profile *profile, const struct pprof_options *optio
 
 	if (options)
 		writer.options = *options;
-	if (deflateInit2(&writer.stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP, 8, Z_DEFAULT_STRATEGY) !=
-	    Z_OK)
+	if (deflateInit2(&writer.stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP, 8,
+			 Z_DEFAULT_STRATEGY) != Z_OK)
 		return error_set(-ENOMEM, "no memory for the profile");
 	put_head(&writer, profile);
 	put_stacks(&writer, profile);

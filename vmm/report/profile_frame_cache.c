@@ -24,8 +24,9 @@ void profile_frame_cache_close(struct profile_frame_cache *cache)
 }
 
 /* The entry, or the free one where it belongs. */
-static struct profile_frame_cache_entry *place(const struct profile_frame_cache *cache, uint64_t address,
-					       uint32_t space, uint32_t epoch, bool caller)
+static struct profile_frame_cache_entry *place(const struct profile_frame_cache *cache,
+					       uint64_t address, uint32_t space, uint32_t epoch,
+					       bool caller)
 {
 	uint64_t hash = hash_mix(hash_mix(address, (uint64_t)space << 32 | epoch), 0);
 
@@ -62,8 +63,8 @@ static int make_room(struct profile_frame_cache *cache)
 }
 
 struct profile_frame_cache_entry *profile_frame_cache_entry(struct profile_frame_cache *cache,
-							    uint64_t address, uint32_t space, uint32_t epoch,
-							    bool caller)
+							    uint64_t address, uint32_t space,
+							    uint32_t epoch, bool caller)
 {
 	struct profile_frame_cache_entry *entry = place(cache, address, space, epoch, caller);
 

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/symbols/debuginfod.h"
 #include "vmm/disk/disk_images.h"
+#include "vmm/report/boot_symbols.h"
+#include "vmm/symbols/debuginfod.h"
 #include "vmm/symbols/jit_image.h"
 #include "vmm/symbols/kallsyms_file.h"
-#include "vmm/report/boot_symbols.h"
 #include "vmm/symbols/symbol_paths.h"
 
 static const char *last_part(const char *path)
@@ -41,7 +41,8 @@ static bool is_kernel_name(const char *path)
 	return !strncmp(path, "[kernel.", 8) || !strncmp(path, "[guest.kernel.", 14);
 }
 
-/* Memory that only looks like a file by its name. A file in memory that is a program is written as "memfd:".
+/* Memory that only looks like a file by its name. A file in memory that is a program is written as
+ * "memfd:".
  */
 static bool is_memory_name(const char *path)
 {
@@ -114,8 +115,9 @@ static struct symbols *load_vmlinux(const char *path, const uint8_t *build_id, s
 {
 	struct symbols *symbols = NULL;
 
-	return elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, build_id, build_id_size) ? NULL
-												: symbols;
+	return elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, build_id, build_id_size)
+		       ? NULL
+		       : symbols;
 }
 
 static struct symbols *load_kallsyms(const char *path)
@@ -132,7 +134,8 @@ static void load_given(struct profile_kernel *kernel, const struct profile_optio
 		kernel->symbols = load_kallsyms(options->kallsyms);
 		kernel->has_modules = true;
 	} else {
-		kernel->symbols = load_vmlinux(options->vmlinux, kernel->build_id, kernel->build_id_size);
+		kernel->symbols =
+			load_vmlinux(options->vmlinux, kernel->build_id, kernel->build_id_size);
 	}
 }
 
@@ -142,19 +145,20 @@ static void load_found(struct profile_kernel *kernel, const struct profile_optio
 
 	if (boot_symbols_find(path, kernel, options->sources.buildid_dir))
 		kernel->symbols = load_kallsyms(path);
-	else if (symbol_paths_cached(path, options->sources.buildid_dir, kernel->build_id, kernel->build_id_size,
-				      "kallsyms"))
+	else if (symbol_paths_cached(path, options->sources.buildid_dir, kernel->build_id,
+				     kernel->build_id_size, "kallsyms"))
 		kernel->symbols = load_kallsyms(path);
 	else if (symbol_paths_is_running_kernel(kernel->build_id, kernel->build_id_size))
 		kernel->symbols = load_kallsyms("/proc/kallsyms");
 	kernel->has_modules = kernel->symbols;
 	for (size_t i = 0; !kernel->symbols; i++) {
-		if (!symbol_paths_vmlinux(i, path, &options->sources, kernel->build_id, kernel->build_id_size))
+		if (!symbol_paths_vmlinux(i, path, &options->sources, kernel->build_id,
+					  kernel->build_id_size))
 			break;
 		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
 	}
-	if (!kernel->symbols && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, path,
-						kernel->build_id, kernel->build_id_size))
+	if (!kernel->symbols && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO,
+						path, kernel->build_id, kernel->build_id_size))
 		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
 	if (!kernel->symbols)
 		error_set(
@@ -178,7 +182,8 @@ static void find_moved(struct profile_kernel *kernel)
 		kernel->moved = symbol.start - kernel->reference_address;
 }
 
-struct symbols *profile_kernel_symbols(struct profile_kernel *kernel, const struct profile_options *options)
+struct symbols *profile_kernel_symbols(struct profile_kernel *kernel,
+				       const struct profile_options *options)
 {
 	if (kernel->tried)
 		return kernel->symbols;
@@ -207,10 +212,11 @@ static bool has_all(const char *path)
 }
 
 /*
- * From a separate file of PATH's build, else from PATH itself; only of the recorded build. True: it has more
- * than the functions that others may call.
+ * From a separate file of PATH's build, else from PATH itself; only of the recorded build. True: it
+ * has more than the functions that others may call.
  */
-static bool load_elf(struct profile_image *image, const struct profile_options *options, const char *path)
+static bool load_elf(struct profile_image *image, const struct profile_options *options,
+		     const char *path)
 {
 	const uint8_t *build_id = image->build_id;
 	size_t size = image->build_id_size;
@@ -220,27 +226,31 @@ static bool load_elf(struct profile_image *image, const struct profile_options *
 		if (has_all(debug) &&
 		    !elf_symbols_load_separate(&image->symbols, debug, path, build_id, size))
 			return true;
-	return !elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, build_id, size) && has_all(path);
+	return !elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, build_id, size) &&
+	       has_all(path);
 }
 
 /* A file of the image's build, which has its segments; false: none is there. */
-static bool find_file(char *path, const struct profile_image *image, const struct profile_options *options)
+static bool find_file(char *path, const struct profile_image *image,
+		      const struct profile_options *options)
 {
 	struct elf_file file;
 	bool same = false;
 
-	for (size_t i = 0; !same && symbol_paths_elf(i, path, &options->sources, image->path, image->build_id, image->build_id_size); i++) {
+	for (size_t i = 0; !same && symbol_paths_elf(i, path, &options->sources, image->path,
+						     image->build_id, image->build_id_size);
+	     i++) {
 		if (elf_file_open(&file, path))
 			continue;
 		same = !elf_file_check(&file, image->build_id, image->build_id_size);
 		elf_file_close(&file);
 	}
-	return same || debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path, image->build_id,
-				       image->build_id_size);
+	return same || debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path,
+				       image->build_id, image->build_id_size);
 }
 
-/* Nobody has what is no file. The symbols of a separate file are worth nothing without the file that they are
- * of. */
+/* Nobody has what is no file. The symbols of a separate file are worth nothing without the file
+ * that they are of. */
 static bool load_remote(struct profile_image *image, const struct profile_options *options)
 {
 	char path[SYMBOL_PATH_MAX], debug[SYMBOL_PATH_MAX];
@@ -249,14 +259,15 @@ static bool load_remote(struct profile_image *image, const struct profile_option
 
 	if (!options->sources.debuginfod || *image->path != '/' || !find_file(path, image, options))
 		return false;
-	return (debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, debug, build_id, size) &&
+	return (debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, debug, build_id,
+				size) &&
 		!elf_symbols_load_separate(&image->symbols, debug, path, build_id, size)) ||
 	       load_elf(image, options, path);
 }
 
 /* False: the file at PATH has not all; what it has goes to EXPORTED, if nothing did before. */
-static bool load_all(struct profile_image *image, const struct profile_options *options, const char *path,
-		     struct symbols **exported)
+static bool load_all(struct profile_image *image, const struct profile_options *options,
+		     const char *path, struct symbols **exported)
 {
 	if (load_elf(image, options, path))
 		return true;
@@ -268,13 +279,15 @@ static bool load_all(struct profile_image *image, const struct profile_options *
 	return false;
 }
 
-bool profile_image_fetch(struct profile_image *image, const struct profile_options *options, char *path)
+bool profile_image_fetch(struct profile_image *image, const struct profile_options *options,
+			 char *path)
 {
 	if (image->fetched || image->kind != IMAGE_FILE || *image->path != '/')
 		return false;
 	image->fetched = true;
-	return disk_images_fetch(path, options->disks, options->disk_count, options->sources.buildid_dir,
-				 image->path, image->build_id, image->build_id_size);
+	return disk_images_fetch(path, options->disks, options->disk_count,
+				 options->sources.buildid_dir, image->path, image->build_id,
+				 image->build_id_size);
 }
 
 /* As perf does it: one that has exported functions only is taken if there is no other. */
@@ -287,7 +300,9 @@ static void load_file(struct profile_image *image, const struct profile_options 
 	image->tried = true;
 	if (!image->build_id_size || image->kind != IMAGE_FILE)
 		return;
-	for (size_t i = 0; !all && symbol_paths_elf(i, path, &options->sources, image->path, image->build_id, image->build_id_size); i++)
+	for (size_t i = 0; !all && symbol_paths_elf(i, path, &options->sources, image->path,
+						    image->build_id, image->build_id_size);
+	     i++)
 		all = load_all(image, options, path, &exported);
 	if (!all && profile_image_fetch(image, options, path))
 		all = load_all(image, options, path, &exported);
@@ -300,8 +315,8 @@ static void load_file(struct profile_image *image, const struct profile_options 
 }
 
 /*
- * As we put it there; a program of the guest may have claimed the module's build id, and in a module's own
- * file, which perf puts there, addresses begin anew with each section.
+ * As we put it there; a program of the guest may have claimed the module's build id, and in a
+ * module's own file, which perf puts there, addresses begin anew with each section.
  */
 static bool is_module_file(const char *path)
 {
@@ -310,14 +325,16 @@ static bool is_module_file(const char *path)
 	return elf_kind_of(path, &kind) && kind.relocatable && kind.names_only;
 }
 
-/* A module whose place others had, too, has a file of its own in the cache; its addresses are from START. */
-static bool own_symbol(struct profile_image *image, const struct profile_options *options, uint64_t start,
-		       uint64_t address, struct symbol *symbol)
+/* A module whose place others had, too, has a file of its own in the cache; its addresses are from
+ * START. */
+static bool own_symbol(struct profile_image *image, const struct profile_options *options,
+		       uint64_t start, uint64_t address, struct symbol *symbol)
 {
 	char path[SYMBOL_PATH_MAX];
 
 	if (!image->tried && image->build_id_size &&
-	    symbol_paths_cached(path, options->sources.buildid_dir, image->build_id, image->build_id_size, "elf") &&
+	    symbol_paths_cached(path, options->sources.buildid_dir, image->build_id,
+				image->build_id_size, "elf") &&
 	    is_module_file(path))
 		elf_symbols_load(&image->symbols, path, ELF_VIRTUAL_ADDRESSES, image->build_id,
 				 image->build_id_size);
@@ -347,12 +364,14 @@ static bool kernel_symbol(struct profile_image *image, const struct profile_opti
 	return symbol->module && !strcmp(symbol->module, image->module) && !image->kernel->moved;
 }
 
-bool profile_image_symbol(struct profile_image *image, const struct profile_options *options, uint64_t start,
-			  uint64_t offset, uint64_t address, uint64_t *own, struct symbol *symbol)
+bool profile_image_symbol(struct profile_image *image, const struct profile_options *options,
+			  uint64_t start, uint64_t offset, uint64_t address, uint64_t *own,
+			  struct symbol *symbol)
 {
 	*own = address;
 	if (image->kind == IMAGE_CODE) {
-		*symbol = (struct symbol){ .start = start, .end = address + 1, .name = image->name };
+		*symbol =
+			(struct symbol){ .start = start, .end = address + 1, .name = image->name };
 		return true;
 	}
 	if (image->kind == IMAGE_MODULE && own_symbol(image, options, start, address, symbol))

@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/guest/symbol_table.h"
-#include "vmm/symbols/elf_symbols.h"
-#include "vmm/report/profile_stacks.h"
 #include "shared/pool.h"
+#include "vmm/guest/symbol_table.h"
+#include "vmm/report/profile_stacks.h"
+#include "vmm/symbols/elf_symbols.h"
 
 struct image_inlines;
 
@@ -52,11 +52,11 @@ struct profile_module_place {
 };
 
 struct profile_image {
-	const char *path;   /* as recorded */
-	const char *name;   /* as shown: "[kernel.kallsyms]", "[virtio_blk]", "libc.so.6" */
-	const char *module; /* as kallsyms has it, or NULL */
-	const char
-		*reference; /* "_text": the symbol whose recorded address is the mapping's offset, or NULL */
+	const char *path;      /* as recorded */
+	const char *name;      /* as shown: "[kernel.kallsyms]", "[virtio_blk]", "libc.so.6" */
+	const char *module;    /* as kallsyms has it, or NULL */
+	const char *reference; /* "_text": the symbol whose recorded address is the mapping's
+				  offset, or NULL */
 	enum profile_image_kind kind;
 	struct profile_kernel *kernel; /* of kernels and modules */
 	uint8_t build_id[ELF_BUILD_ID_MAX];
@@ -78,13 +78,17 @@ bool profile_image_describe_code(struct profile_image *image, struct pool *pool,
  * ADDRESS as the image's table has it, also where there is no symbol. Loads
  * the table when it is first wanted.
  */
-bool profile_image_symbol(struct profile_image *image, const struct profile_options *options, uint64_t start,
-			  uint64_t offset, uint64_t address, uint64_t *own, struct symbol *symbol);
+bool profile_image_symbol(struct profile_image *image, const struct profile_options *options,
+			  uint64_t start, uint64_t offset, uint64_t address, uint64_t *own,
+			  struct symbol *symbol);
 
-/* Searches the guest's disks for the image's file, once; its path goes into PATH of SYMBOL_PATH_MAX bytes. */
-bool profile_image_fetch(struct profile_image *image, const struct profile_options *options, char *path);
+/* Searches the guest's disks for the image's file, once; its path goes into PATH of SYMBOL_PATH_MAX
+ * bytes. */
+bool profile_image_fetch(struct profile_image *image, const struct profile_options *options,
+			 char *path);
 
 /* Loads the kernel's table if that was not tried yet; its note says why it is NULL then. */
-struct symbols *profile_kernel_symbols(struct profile_kernel *kernel, const struct profile_options *options);
+struct symbols *profile_kernel_symbols(struct profile_kernel *kernel,
+				       const struct profile_options *options);
 
 #endif

@@ -88,9 +88,10 @@ const char *profile_input_open(struct profile_input *input, const char *path)
 		close(from);
 	if (error) {
 		profile_input_close(input);
-		error_set(error,
-			  "cannot keep a copy of what comes through %s: %s; TMPDIR names the place for it",
-			  strcmp(path, "-") ? path : "standard input", strerror(-error));
+		error_set(
+			error,
+			"cannot keep a copy of what comes through %s: %s; TMPDIR names the place for it",
+			strcmp(path, "-") ? path : "standard input", strerror(-error));
 		return NULL;
 	}
 	snprintf(input->path, sizeof(input->path), "/proc/self/fd/%d", input->fd);

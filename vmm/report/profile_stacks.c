@@ -15,7 +15,8 @@ struct profile {
 	const char *input;
 	struct profile_resolver *resolver;
 	struct pool pool;
-	struct hash_table table; /* struct profile_stack by frames, app, comm, cgroup, pid, tid and vCPU */
+	struct hash_table
+		table; /* struct profile_stack by frames, app, comm, cgroup, pid, tid and vCPU */
 	struct profile_stack **stacks;
 	size_t count, capacity;
 	uint64_t samples;
@@ -35,9 +36,9 @@ static bool same_stack(const void *item, const void *key)
 	const struct resolved_sample *sample = key;
 
 	if (stack->event != sample->recorded->event || stack->depth != sample->depth ||
-	    stack->comm != sample->comm || stack->app != sample->app || stack->vcpu != sample->vcpu ||
-	    stack->cgroup != sample->cgroup || stack->pid != sample->recorded->pid ||
-	    stack->tid != sample->tid)
+	    stack->comm != sample->comm || stack->app != sample->app ||
+	    stack->vcpu != sample->vcpu || stack->cgroup != sample->cgroup ||
+	    stack->pid != sample->recorded->pid || stack->tid != sample->tid)
 		return false;
 	for (size_t i = 0; i < stack->depth; i++)
 		if (stack->frames[i] != sample->frames[i].frame)
@@ -73,8 +74,8 @@ static int list_stack(struct profile *profile, struct profile_stack *stack)
 	return 0;
 }
 
-static struct profile_stack *add_stack(struct profile *profile, const struct resolved_sample *sample,
-				       uint64_t hash)
+static struct profile_stack *add_stack(struct profile *profile,
+				       const struct resolved_sample *sample, uint64_t hash)
 {
 	struct profile_stack *stack = pool_alloc(&profile->pool, sizeof(*stack));
 	const struct profile_frame **frames =
@@ -102,8 +103,8 @@ static struct profile_stack *add_stack(struct profile *profile, const struct res
 /* A clock's samples stand for whole periods of it. */
 static bool is_of_frequency(const struct profile_event *event, uint64_t period)
 {
-	return event->unit != PROFILE_NANOSECONDS || !event->frequency || event->frequency > NS_PER_S ||
-	       period % (NS_PER_S / event->frequency) == 0;
+	return event->unit != PROFILE_NANOSECONDS || !event->frequency ||
+	       event->frequency > NS_PER_S || period % (NS_PER_S / event->frequency) == 0;
 }
 
 static int take_sample(void *context, const struct resolved_sample *sample)

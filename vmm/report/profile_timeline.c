@@ -98,7 +98,8 @@ static int add_record(struct profile_timeline *timeline, const struct record *re
 }
 
 int profile_timeline_map(struct profile_timeline *timeline, bool guest, int32_t pid, uint64_t time,
-			 uint64_t start, uint64_t size, uint64_t offset, struct profile_image *image)
+			 uint64_t start, uint64_t size, uint64_t offset,
+			 struct profile_image *image)
 {
 	struct profile_mapping *mapping = pool_alloc(timeline->pool, sizeof(*mapping));
 
@@ -111,26 +112,30 @@ int profile_timeline_map(struct profile_timeline *timeline, bool guest, int32_t 
 		.offset = offset,
 		.image = image,
 	};
-	return add_record(
-		timeline,
-		&(struct record){
-			.time = time, .kind = KIND_MAP, .guest = guest, .pid = pid, .mapping = mapping });
+	return add_record(timeline, &(struct record){ .time = time,
+						      .kind = KIND_MAP,
+						      .guest = guest,
+						      .pid = pid,
+						      .mapping = mapping });
 }
 
-int profile_timeline_comm(struct profile_timeline *timeline, uint32_t tid, uint64_t time, const char *comm)
+int profile_timeline_comm(struct profile_timeline *timeline, uint32_t tid, uint64_t time,
+			  const char *comm)
 {
-	return add_record(
-		timeline,
-		&(struct record){ .time = time, .kind = KIND_COMM, .tid = (int32_t)tid, .comm = comm });
+	return add_record(timeline, &(struct record){ .time = time,
+						      .kind = KIND_COMM,
+						      .tid = (int32_t)tid,
+						      .comm = comm });
 }
 
 int profile_timeline_exec(struct profile_timeline *timeline, uint32_t pid, uint64_t time)
 {
-	return add_record(timeline, &(struct record){ .time = time, .kind = KIND_EXEC, .pid = (int32_t)pid });
+	return add_record(timeline,
+			  &(struct record){ .time = time, .kind = KIND_EXEC, .pid = (int32_t)pid });
 }
 
-int profile_timeline_fork(struct profile_timeline *timeline, uint32_t pid, uint32_t tid, uint32_t parent_pid,
-			  uint32_t parent_tid, uint64_t time, bool before)
+int profile_timeline_fork(struct profile_timeline *timeline, uint32_t pid, uint32_t tid,
+			  uint32_t parent_pid, uint32_t parent_tid, uint64_t time, bool before)
 {
 	return add_record(timeline, &(struct record){ .time = time,
 						      .kind = KIND_FORK,
@@ -167,10 +172,11 @@ static bool same_thread(const void *item, const void *key)
 	return ((const struct thread *)item)->tid == *(const int32_t *)key;
 }
 
-static struct process *find_process(const struct profile_timeline *timeline, bool guest, int32_t pid)
+static struct process *find_process(const struct profile_timeline *timeline, bool guest,
+				    int32_t pid)
 {
 	return hash_table_find(&timeline->processes, process_hash(guest, pid), same_process,
-				  &(struct process){ .guest = guest, .pid = pid });
+			       &(struct process){ .guest = guest, .pid = pid });
 }
 
 static struct thread *find_thread(const struct profile_timeline *timeline, int32_t tid)
@@ -189,7 +195,8 @@ static struct process *need_process(struct profile_timeline *timeline, bool gues
 		return NULL;
 	process->guest = guest;
 	process->pid = pid;
-	return hash_table_add(&timeline->processes, process_hash(guest, pid), process) ? NULL : process;
+	return hash_table_add(&timeline->processes, process_hash(guest, pid), process) ? NULL
+										       : process;
 }
 
 static struct profile_space *new_space(struct profile_timeline *timeline, struct process *process,
@@ -224,7 +231,9 @@ static int start_program(struct profile_timeline *timeline, struct process *proc
 
 	if (!program)
 		return -ENOMEM;
-	*program = (struct program){ .time = time, .image = image, .sure = image, .older = process->program };
+	*program = (struct program){
+		.time = time, .image = image, .sure = image, .older = process->program
+	};
 	process->program = program;
 	timeline->has_programs = true;
 	return 0;
@@ -256,10 +265,11 @@ static bool is_named_by(const struct profile_timeline *timeline, const struct pr
 }
 
 /*
- * The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c, load_elf_binary()).
- * But a guest's clock is not known to the microsecond, and what it tells may come late: what a sample saw
- * just before the execve may stand behind it, and a library that one saw before the program. Who is called
- * otherwise than its file, as of a script's interpreter, can be taken for such a library then.
+ * The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c,
+ * load_elf_binary()). But a guest's clock is not known to the microsecond, and what it tells may
+ * come late: what a sample saw just before the execve may stand behind it, and a library that one
+ * saw before the program. Who is called otherwise than its file, as of a script's interpreter, can
+ * be taken for such a library then.
  */
 static void note_program(const struct profile_timeline *timeline, struct process *process,
 			 const struct profile_mapping *mapping)
@@ -301,7 +311,8 @@ static int play_map(struct profile_timeline *timeline, const struct record *reco
 	return 0;
 }
 
-static int name_thread(struct profile_timeline *timeline, int32_t tid, uint64_t time, const char *comm)
+static int name_thread(struct profile_timeline *timeline, int32_t tid, uint64_t time,
+		       const char *comm)
 {
 	struct thread *thread = find_thread(timeline, tid);
 	struct naming *naming = pool_alloc(timeline->pool, sizeof(*naming));
@@ -310,7 +321,8 @@ static int name_thread(struct profile_timeline *timeline, int32_t tid, uint64_t 
 		return -ENOMEM;
 	if (!thread) {
 		thread = pool_alloc(timeline->pool, sizeof(*thread));
-		if (!thread || hash_table_add(&timeline->threads, hash_mix(0, (uint32_t)tid), thread))
+		if (!thread ||
+		    hash_table_add(&timeline->threads, hash_mix(0, (uint32_t)tid), thread))
 			return -ENOMEM;
 		thread->tid = tid;
 	}
@@ -323,7 +335,8 @@ static int name_thread(struct profile_timeline *timeline, int32_t tid, uint64_t 
 static int inherit_program(struct profile_timeline *timeline, struct process *child,
 			   const struct process *parent, uint64_t time)
 {
-	const struct profile_image *image = parent && parent->program ? parent->program->image : NULL;
+	const struct profile_image *image =
+		parent && parent->program ? parent->program->image : NULL;
 
 	if (!image && !child->program)
 		return 0;
@@ -381,8 +394,8 @@ int profile_timeline_finish(struct profile_timeline *timeline)
 	return error;
 }
 
-const struct profile_space *profile_timeline_space(const struct profile_timeline *timeline, bool guest,
-						   int32_t pid, uint64_t time)
+const struct profile_space *profile_timeline_space(const struct profile_timeline *timeline,
+						   bool guest, int32_t pid, uint64_t time)
 {
 	const struct process *process = find_process(timeline, guest, pid);
 	const struct profile_space *space = process ? process->newest : NULL;
@@ -414,14 +427,16 @@ const struct profile_mapping *profile_space_find(const struct profile_space *spa
 						 uint64_t address)
 {
 	for (; space; epoch = space->parent_epoch, space = space->parent)
-		for (const struct profile_mapping *mapping = space->latest; mapping; mapping = mapping->next)
-			if (mapping->epoch <= epoch && address >= mapping->start && address < mapping->end)
+		for (const struct profile_mapping *mapping = space->latest; mapping;
+		     mapping = mapping->next)
+			if (mapping->epoch <= epoch && address >= mapping->start &&
+			    address < mapping->end)
 				return mapping;
 	return NULL;
 }
 
-const struct profile_image *profile_timeline_program(const struct profile_timeline *timeline, uint32_t pid,
-						     uint64_t time)
+const struct profile_image *profile_timeline_program(const struct profile_timeline *timeline,
+						     uint32_t pid, uint64_t time)
 {
 	const struct process *process =
 		timeline->has_programs ? find_process(timeline, false, (int32_t)pid) : NULL;
@@ -432,7 +447,8 @@ const struct profile_image *profile_timeline_program(const struct profile_timeli
 	return program && program->image != &unknown_program ? program->image : NULL;
 }
 
-const char *profile_timeline_comm_of(const struct profile_timeline *timeline, uint32_t tid, uint64_t time)
+const char *profile_timeline_comm_of(const struct profile_timeline *timeline, uint32_t tid,
+				     uint64_t time)
 {
 	const struct thread *thread = find_thread(timeline, (int32_t)tid);
 	const struct naming *naming = thread ? thread->newest : NULL;

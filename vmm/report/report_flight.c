@@ -6,7 +6,8 @@
 
 #include "shared/clock_ns.h"
 
-/* TIME by the clock of the samples as one of CLOCK_REALTIME, ns; 0 where the file does not tie them. */
+/* TIME by the clock of the samples as one of CLOCK_REALTIME, ns; 0 where the file does not tie
+ * them. */
 static uint64_t wall_time(const struct perf_data_summary *summary, uint64_t time)
 {
 	return summary->wall_time ? summary->wall_time + (time - summary->clock_time) : 0;
@@ -63,15 +64,18 @@ void report_flight_text(const struct perf_data_summary *summary, FILE *to)
 		return;
 	print_window(summary, to);
 	for (uint32_t i = 1; i < flight->count; i++) {
-		fprintf(to, "#          then, %.3f s later, ", seconds(first, flight->triggers[i].time));
+		fprintf(to, "#          then, %.3f s later, ",
+			seconds(first, flight->triggers[i].time));
 		print_trigger(&flight->triggers[i], to);
 		fputc('\n', to);
 	}
 	if (flight->from && flight->complete > flight->from)
-		fprintf(to, "#          complete from %.1f s before it on: the rings held no more\n",
+		fprintf(to,
+			"#          complete from %.1f s before it on: the rings held no more\n",
 			seconds(flight->complete, first));
 	if (flight->missed)
-		fprintf(to, "#          there is no file for %" PRIu64 " more trigger%s of this run\n",
+		fprintf(to,
+			"#          there is no file for %" PRIu64 " more trigger%s of this run\n",
 			flight->missed, flight->missed == 1 ? "" : "s");
 }
 
@@ -92,11 +96,12 @@ json_t *report_flight_json(const struct perf_data_summary *summary)
 		const struct perf_data_flight_trigger *trigger = &flight->triggers[i];
 
 		json_array_append_new(triggers,
-				      json_pack("{s:s, s:s, s:o, s:o}", "kind", trigger->kind, "detail",
-						trigger->detail, "time", number(trigger->time), "wall_time",
+				      json_pack("{s:s, s:s, s:o, s:o}", "kind", trigger->kind,
+						"detail", trigger->detail, "time",
+						number(trigger->time), "wall_time",
 						number(wall_time(summary, trigger->time))));
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "from", number(flight->from), "to", number(flight->to),
-			 "complete", number(flight->complete), "missed", number(flight->missed), "triggers",
-			 triggers);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "from", number(flight->from), "to",
+			 number(flight->to), "complete", number(flight->complete), "missed",
+			 number(flight->missed), "triggers", triggers);
 }

@@ -8,7 +8,8 @@
 
 #include "vmm/perf_data/perf_data_reader.h"
 
-/* Lines that begin with '#'; none for a recording that is no flight recorder's. Texts are shown as they are.
+/* Lines that begin with '#'; none for a recording that is no flight recorder's. Texts are shown as
+ * they are.
  */
 void report_flight_text(const struct perf_data_summary *summary, FILE *to);
 

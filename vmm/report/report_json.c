@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/report/report_rows.h"
 #include "vmm/report/report_flight.h"
+#include "vmm/report/report_rows.h"
 
 static json_t *number(uint64_t value)
 {
@@ -20,8 +20,9 @@ static json_t *losses_of(const struct profile *profile)
 	json_t *object = json_object();
 
 	for (int i = 0; i < LOSS_COUNT; i++)
-		json_object_set_new(object, loss_name((enum loss)i),
-				    number(i == LOST_OVERFLOW ? profile_lost(profile) : losses->counts[i]));
+		json_object_set_new(
+			object, loss_name((enum loss)i),
+			number(i == LOST_OVERFLOW ? profile_lost(profile) : losses->counts[i]));
 	return object;
 }
 
@@ -30,11 +31,11 @@ static json_t *header(const struct profile *profile)
 	const struct perf_data_summary *summary = profile_summary(profile);
 
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:b, s:s, s:o}", "release",
-			 summary->release, "arch", summary->arch, "hostname", summary->hostname, "command",
-			 summary->command_line, "vcpus", (int)summary->cpus, "lost",
-			 number(profile_lost(profile)), "losses", losses_of(profile), "skipped_records",
-			 number(summary->skipped), "cut_off", summary->cut_off, "note", profile_note(profile),
-			 "flight", report_flight_json(summary));
+			 summary->release, "arch", summary->arch, "hostname", summary->hostname,
+			 "command", summary->command_line, "vcpus", (int)summary->cpus, "lost",
+			 number(profile_lost(profile)), "losses", losses_of(profile),
+			 "skipped_records", number(summary->skipped), "cut_off", summary->cut_off,
+			 "note", profile_note(profile), "flight", report_flight_json(summary));
 }
 
 /* For how long a watch was wanted and in a register; null where the file does not say. */
@@ -61,8 +62,9 @@ static json_t *vcpus_of(const struct report_row *row)
 	json_t *vcpus = json_array();
 
 	for (size_t i = 0; i < row->vcpu_count; i++)
-		json_array_append_new(vcpus, json_pack("{s:o, s:o, s:o}", "vcpu", number(row->vcpus[i].vcpu),
-						       "samples", number(row->vcpus[i].samples), "weight",
+		json_array_append_new(vcpus, json_pack("{s:o, s:o, s:o}", "vcpu",
+						       number(row->vcpus[i].vcpu), "samples",
+						       number(row->vcpus[i].samples), "weight",
 						       number(row->vcpus[i].weight)));
 	return vcpus;
 }
@@ -102,7 +104,8 @@ static json_t *row_of(const struct report *report, const struct report_row *row)
 	else
 		json_object_set_new(object, "vcpus", vcpus_of(row));
 	if (keys & REPORT_CGROUP)
-		json_object_set_new(object, "cgroup", *row->cgroup ? json_string(row->cgroup) : json_null());
+		json_object_set_new(object, "cgroup",
+				    *row->cgroup ? json_string(row->cgroup) : json_null());
 	if (keys & REPORT_CONTAINER)
 		json_object_set_new(object, "container",
 				    *row->container ? json_string(row->container) : json_null());
@@ -124,11 +127,12 @@ static json_t *event_of(const struct report *report)
 
 	for (size_t i = 0; i < report->count; i++)
 		json_array_append_new(rows, row_of(report, report->rows[i]));
-	return json_pack("{s:s, s:o, s:o, s:b, s:o, s:o, s:s, s:o, s:o, s:o}", "event", event->name, "number",
-			 number(report->options.event), "frequency", number(event->frequency),
-			 "frequency_changed", event->frequency_changed, "samples", number(event->samples),
-			 "weight", number(event->weight), "weight_unit", profile_unit_name(event->unit),
-			 "count", count_of(event), "hidden_rows", number(report->hidden), "rows", rows);
+	return json_pack("{s:s, s:o, s:o, s:b, s:o, s:o, s:s, s:o, s:o, s:o}", "event", event->name,
+			 "number", number(report->options.event), "frequency",
+			 number(event->frequency), "frequency_changed", event->frequency_changed,
+			 "samples", number(event->samples), "weight", number(event->weight),
+			 "weight_unit", profile_unit_name(event->unit), "count", count_of(event),
+			 "hidden_rows", number(report->hidden), "rows", rows);
 }
 
 int report_print_json(struct report *const *reports, size_t count, FILE *to)
@@ -140,8 +144,8 @@ int report_print_json(struct report *const *reports, size_t count, FILE *to)
 		error = json_array_append_new(events, event_of(reports[i]));
 	if (!object || error || json_object_set_new(object, "events", events))
 		error = error_set(-ENOMEM, "no memory for the report");
-	else if (json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) || fputc('\n', to) == EOF ||
-		 fflush(to))
+	else if (json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) ||
+		 fputc('\n', to) == EOF || fflush(to))
 		error = error_set(-EIO, "cannot write the report: %s", strerror(errno));
 	json_decref(object);
 	return error;

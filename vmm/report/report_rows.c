@@ -22,9 +22,9 @@ static bool same_row(const void *item, const void *key)
 {
 	const struct report_row *a = item, *b = key;
 
-	return a->frame == b->frame && a->image == b->image && a->vcpu == b->vcpu && a->pid == b->pid &&
-	       a->tid == b->tid && a->comm == b->comm && a->app == b->app && a->cgroup == b->cgroup &&
-	       a->container == b->container;
+	return a->frame == b->frame && a->image == b->image && a->vcpu == b->vcpu &&
+	       a->pid == b->pid && a->tid == b->tid && a->comm == b->comm && a->app == b->app &&
+	       a->cgroup == b->cgroup && a->container == b->container;
 }
 
 static uint64_t hash_row(const struct report_row *row)
@@ -41,7 +41,8 @@ static int list_row(struct builder *builder, struct report_row *row)
 {
 	if (builder->count == builder->capacity) {
 		size_t capacity = builder->capacity ? 2 * builder->capacity : 256;
-		struct report_row **grown = realloc(builder->rows, capacity * sizeof(struct report_row *));
+		struct report_row **grown =
+			realloc(builder->rows, capacity * sizeof(struct report_row *));
 
 		if (!grown)
 			return -ENOMEM;
@@ -95,7 +96,8 @@ static int count_vcpu(struct report_row *row, const struct profile_stack *stack)
 		}
 	/* Powers of two. */
 	if (!(row->vcpu_count & (row->vcpu_count - 1))) {
-		grown = realloc(row->vcpus, (row->vcpu_count ? 2 * row->vcpu_count : 1) * sizeof(*grown));
+		grown = realloc(row->vcpus,
+				(row->vcpu_count ? 2 * row->vcpu_count : 1) * sizeof(*grown));
 		if (!grown)
 			return -ENOMEM;
 		row->vcpus = grown;
@@ -106,7 +108,8 @@ static int count_vcpu(struct report_row *row, const struct profile_stack *stack)
 	return 0;
 }
 
-static int count_total(struct builder *builder, struct report_row *row, const struct profile_stack *stack)
+static int count_total(struct builder *builder, struct report_row *row,
+		       const struct profile_stack *stack)
 {
 	/* Recursion: once for each sample. */
 	if (row->stamp == builder->stamp)
@@ -212,8 +215,8 @@ static void apply_limits(struct report *report, size_t count)
 {
 	size_t shown = count;
 
-	while (shown &&
-	       report_percent(report, report->rows[shown - 1]->total_weight) < report->options.percent_limit)
+	while (shown && report_percent(report, report->rows[shown - 1]->total_weight) <
+				report->options.percent_limit)
 		shown--;
 	if (report->options.limit && shown > report->options.limit)
 		shown = report->options.limit;
@@ -221,7 +224,8 @@ static void apply_limits(struct report *report, size_t count)
 	report->hidden = count - shown;
 }
 
-int report_build(struct report **built, const struct profile *profile, const struct report_options *options)
+int report_build(struct report **built, const struct profile *profile,
+		 const struct report_options *options)
 {
 	struct report *report = calloc(1, sizeof(*report));
 	struct builder *builder = calloc(1, sizeof(*builder));
@@ -241,8 +245,8 @@ int report_build(struct report **built, const struct profile *profile, const str
 			return error_set(-ENOMEM, "no memory for the report");
 		}
 	for (size_t i = 0; i < builder->count; i++)
-		qsort(builder->rows[i]->vcpus, builder->rows[i]->vcpu_count, sizeof(struct report_vcpu),
-		      busiest_first);
+		qsort(builder->rows[i]->vcpus, builder->rows[i]->vcpu_count,
+		      sizeof(struct report_vcpu), busiest_first);
 	if (builder->count)
 		qsort(builder->rows, builder->count, sizeof(struct report_row *), largest_first);
 	report->rows = builder->rows;

@@ -27,12 +27,14 @@ enum report_key {
 
 struct report_options {
 	size_t event;      /* the one that it is about */
-	unsigned int keys; /* at least one enum report_key: samples that agree in all of them make one row */
+	unsigned int keys; /* at least one enum report_key: samples that agree in all of them make
+			      one row */
 	bool children;     /* also count a function for what it called; order by that */
 	size_t limit;      /* show at most so many rows; 0 all */
 	bool screen;       /* the limit is that of a terminal, not what somebody asked for */
 	double percent_limit; /* show no row below it */
-	unsigned int columns; /* of the terminal that shows it; 0: lines may be as long as they come */
+	unsigned int
+		columns; /* of the terminal that shows it; 0: lines may be as long as they come */
 };
 
 struct report_vcpu {
@@ -44,7 +46,7 @@ struct report_vcpu {
 struct report_row {
 	const struct profile_frame *frame; /* with REPORT_SYMBOL */
 	const char *image;                 /* with REPORT_SYMBOL or REPORT_IMAGE */
-	bool kernel;                       /* the first frame that came into the row was the kernel's */
+	bool kernel; /* the first frame that came into the row was the kernel's */
 	uint32_t vcpu, pid, tid;
 	const char *comm, *app, *cgroup, *container;
 	uint64_t samples, weight; /* taken in it */
@@ -65,7 +67,8 @@ struct report {
 };
 
 /* PROFILE must live as long as the report. 0 or -ENOMEM. */
-int report_build(struct report **report, const struct profile *profile, const struct report_options *options);
+int report_build(struct report **report, const struct profile *profile,
+		 const struct report_options *options);
 /* NULL is a no-op. */
 void report_free(struct report *report);
 
@@ -75,13 +78,13 @@ const struct profile_event *report_event(const struct report *report);
 /* The share of the weight of all samples of its event, 0 to 100. */
 double report_percent(const struct report *report, uint64_t weight);
 
-/* The hits there would have been, had the watch been in a register all the time; as many as there were if it
- * was. */
+/* The hits there would have been, had the watch been in a register all the time; as many as there
+ * were if it was. */
 uint64_t report_scaled_hits(const struct profile_event *event);
 
 /*
- * COUNT reports of one profile, at least one. Lines that begin with '#', and rows, for one event after the
- * other. COLOR: for a terminal. 0, or a negative errno of writing.
+ * COUNT reports of one profile, at least one. Lines that begin with '#', and rows, for one event
+ * after the other. COLOR: for a terminal. 0, or a negative errno of writing.
  */
 int report_print_text(struct report *const *reports, size_t count, FILE *to, bool color);
 /* One JSON object. 0, -ENOMEM or a negative errno of writing. */

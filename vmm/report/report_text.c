@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/report/report_rows.h"
 #include "vmm/report/report_flight.h"
+#include "vmm/report/report_rows.h"
 
 #define NAME_WIDTH_MAX 56 /* longer names push what stands behind them */
 #define NAME_WIDTH_MIN 16 /* of functions, on a narrow terminal */
@@ -41,15 +41,16 @@ static const char *vcpu_share(char *text, const struct report_row *row)
 
 	*text = '\0';
 	if (row->vcpu_count == 1) {
-		snprintf(text, SHARE_SIZE, row->vcpus[0].vcpu == UINT32_MAX ? "-" : "%u", row->vcpus[0].vcpu);
+		snprintf(text, SHARE_SIZE, row->vcpus[0].vcpu == UINT32_MAX ? "-" : "%u",
+			 row->vcpus[0].vcpu);
 		return text;
 	}
 	for (size_t i = 0; i < row->vcpu_count && i < 2; i++)
-		used += snprintf(text + used, SHARE_SIZE - (size_t)used, "%s%u:%.0f%%", i ? " " : "",
-				 row->vcpus[i].vcpu,
-				 row->total_weight
-					 ? 100.0 * (double)row->vcpus[i].weight / (double)row->total_weight
-					 : 0);
+		used += snprintf(text + used, SHARE_SIZE - (size_t)used, "%s%u:%.0f%%",
+				 i ? " " : "", row->vcpus[i].vcpu,
+				 row->total_weight ? 100.0 * (double)row->vcpus[i].weight /
+							     (double)row->total_weight
+						   : 0);
 	if (row->vcpu_count > 2)
 		snprintf(text + used, SHARE_SIZE - (size_t)used, " +%zu", row->vcpu_count - 2);
 	return text;
@@ -111,14 +112,15 @@ static int width_of(const struct table *table)
 	unsigned int keys = table->report->options.keys;
 	int width = table->report->options.children ? 33 : 22;
 
-	width += (keys & REPORT_VCPU ? 6 : 0) + (keys & REPORT_PID ? 9 : 0) + (keys & REPORT_TID ? 9 : 0);
+	width += (keys & REPORT_VCPU ? 6 : 0) + (keys & REPORT_PID ? 9 : 0) +
+		 (keys & REPORT_TID ? 9 : 0);
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
 		width += columns[i] ? 2 + columns[i] : 0;
 	return width;
 }
 
-/* On a narrow terminal how the samples lie on the vCPUs is left out, which --sort vcpu shows; then lines are
- * longer than it whose function's name is, and not all of them. */
+/* On a narrow terminal how the samples lie on the vCPUs is left out, which --sort vcpu shows; then
+ * lines are longer than it whose function's name is, and not all of them. */
 static void fit_terminal(struct table *table)
 {
 	int columns = (int)table->report->options.columns, function;
@@ -126,7 +128,8 @@ static void fit_terminal(struct table *table)
 	if (columns && width_of(table) > columns)
 		table->share = 0;
 	function = table->function - (width_of(table) - columns);
-	if (columns && table->image && function < table->function && table->function > NAME_WIDTH_MIN)
+	if (columns && table->image && function < table->function &&
+	    table->function > NAME_WIDTH_MIN)
 		table->function = function > NAME_WIDTH_MIN ? function : NAME_WIDTH_MIN;
 }
 
@@ -200,7 +203,8 @@ static void print_row(const struct table *table, const struct report_row *row)
 	if (table->cgroup)
 		fprintf(table->to, "  %-*s", table->cgroup, *row->cgroup ? row->cgroup : "-");
 	if (table->container)
-		fprintf(table->to, "  %-*s", table->container, *row->container ? row->container : "-");
+		fprintf(table->to, "  %-*s", table->container,
+			*row->container ? row->container : "-");
 	if (table->app)
 		fprintf(table->to, "  %-*s", table->app, *row->app ? row->app : "-");
 	if (table->comm)
@@ -218,8 +222,9 @@ static void print_about(const struct profile *profile, FILE *to)
 	const struct perf_data_summary *summary = profile_summary(profile);
 
 	if (*summary->release)
-		fprintf(to, "# Guest    Linux %s%s%s%s%s\n", summary->release, *summary->arch ? " " : "",
-			summary->arch, *summary->hostname ? ", " : "", summary->hostname);
+		fprintf(to, "# Guest    Linux %s%s%s%s%s\n", summary->release,
+			*summary->arch ? " " : "", summary->arch, *summary->hostname ? ", " : "",
+			summary->hostname);
 	if (*summary->command_line)
 		fprintf(to, "# Command  %s\n", summary->command_line);
 	report_flight_text(summary, to);
@@ -235,11 +240,13 @@ static void print_count(const struct table *table, const struct profile_event *e
 		return;
 	fprintf(table->to,
 		"# Watched  %.1f %% of the time, %.3f s of %.3f s on all vCPUs: about %s hits in all of it\n",
-		100.0 * (double)count->running / (double)count->enabled, (double)count->running / 1e9,
-		(double)count->enabled / 1e9, grouped(scaled, report_scaled_hits(event)));
+		100.0 * (double)count->running / (double)count->enabled,
+		(double)count->running / 1e9, (double)count->enabled / 1e9,
+		grouped(scaled, report_scaled_hits(event)));
 }
 
-/* Who looks seldom, as at QEMU's monitor, can have fewer than were asked for; kvmscope ctl asks for others.
+/* Who looks seldom, as at QEMU's monitor, can have fewer than were asked for; kvmscope ctl asks for
+ * others.
  */
 static void print_frequency(const struct profile_event *event, FILE *to)
 {
@@ -322,7 +329,8 @@ static void print_losses(const struct profile *profile, FILE *to)
 
 	if (profile_lost(profile))
 		fprintf(to, "# Lost %s sample%s: the recorder could not keep up\n",
-			grouped(text, profile_lost(profile)), profile_lost(profile) == 1 ? "" : "s");
+			grouped(text, profile_lost(profile)),
+			profile_lost(profile) == 1 ? "" : "s");
 	print_kinds_of_loss(&summary->losses, to);
 	if (summary->skipped)
 		fprintf(to, "# Left out %s record%s of kinds that are not understood\n",

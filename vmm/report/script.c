@@ -9,8 +9,8 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "shared/sample_record.h"
 #include "shared/pool.h"
+#include "shared/sample_record.h"
 #include "vmm/report/symbolizer.h"
 
 struct entry {
@@ -175,7 +175,8 @@ static const char **name_events(struct script *script)
 	names = pool_alloc(&script->pool, (count + 1) * sizeof(char *));
 	for (size_t i = 0; names && (event = profile_resolver_event(script->resolver, i)); i++) {
 		snprintf(text, sizeof(text), "%s",
-			 event->name ? event->name : profile_resolver_summary(script->resolver)->event_name);
+			 event->name ? event->name
+				     : profile_resolver_summary(script->resolver)->event_name);
 		make_showable(text);
 		names[i] = pool_string(&script->pool, text);
 		names = names[i] ? names : NULL;

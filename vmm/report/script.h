@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every sample as text, in the form and order of perf script: what scripts written for that can read. */
+/* Every sample as text, in the form and order of perf script: what scripts written for that can
+ * read. */
 #ifndef KVMSCOPE_REPORT_SCRIPT_H
 #define KVMSCOPE_REPORT_SCRIPT_H
 

@@ -23,9 +23,10 @@ static int no_event(const struct profile_resolver *resolver)
 	const struct perf_data_event *event;
 	size_t used = 0;
 
-	for (size_t i = 0; (event = profile_resolver_event(resolver, i)) && used < sizeof(list); i++)
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%zu %s", i ? ", " : "", i,
-					 event->name ? event->name : "");
+	for (size_t i = 0; (event = profile_resolver_event(resolver, i)) && used < sizeof(list);
+	     i++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%zu %s",
+					 i ? ", " : "", i, event->name ? event->name : "");
 	make_showable(list);
 	return error_set(-ENOENT, "there is no event %s in %s; it has %s", resolver->options.event,
 			 resolver->options.input, list);
@@ -128,16 +129,16 @@ struct view {
 	uint32_t id; /* for the cache: UINT32_MAX without a space */
 };
 
-static struct view view_of(const struct profile_resolver *resolver, const struct perf_data_sample *sample,
-			   uint16_t mode)
+static struct view view_of(const struct profile_resolver *resolver,
+			   const struct perf_data_sample *sample, uint16_t mode)
 {
 	struct view view = { .mode = mode, .id = UINT32_MAX - is_kernel_mode(mode) };
 
 	if (mode == PERF_RECORD_MISC_CPUMODE_UNKNOWN)
 		return view; /* in no space: what was mapped there is not sure */
-	view.space = profile_timeline_space(resolver->timeline, is_guest_mode(mode),
-					    is_kernel_mode(mode) ? PROFILE_KERNEL : (int32_t)sample->pid,
-					    sample->time);
+	view.space = profile_timeline_space(
+		resolver->timeline, is_guest_mode(mode),
+		is_kernel_mode(mode) ? PROFILE_KERNEL : (int32_t)sample->pid, sample->time);
 	if (view.space) {
 		view.epoch = profile_space_epoch(view.space, sample->time);
 		view.id = view.space->id;
@@ -152,7 +153,8 @@ static void push(struct profile_resolver *resolver, const struct profile_frame *
 		resolver->stack[(*depth)++] = (struct resolved_frame){ .frame = frame, .own = own };
 }
 
-/* What is inlined there, and the function that it is inlined into; CALLER: a call returns to ADDRESS. */
+/* What is inlined there, and the function that it is inlined into; CALLER: a call returns to
+ * ADDRESS. */
 static int add_frame(struct profile_resolver *resolver, const struct view *view, uint64_t address,
 		     bool caller, size_t *depth)
 {
@@ -162,8 +164,9 @@ static int add_frame(struct profile_resolver *resolver, const struct view *view,
 		return 0;
 	entry = profile_frame_cache_entry(&resolver->cache, address, view->id, view->epoch,
 					  caller && resolver->options.inlined);
-	if (!entry || (!entry->frame &&
-		       profile_resolver_resolve(resolver, view->space, is_kernel_mode(view->mode), entry)))
+	if (!entry ||
+	    (!entry->frame &&
+	     profile_resolver_resolve(resolver, view->space, is_kernel_mode(view->mode), entry)))
 		return profile_resolver_out_of_memory(resolver);
 	for (size_t i = 0; i < entry->inlined_count; i++)
 		push(resolver, entry->inlined[i], entry->own, depth);
@@ -191,8 +194,8 @@ static uint16_t mode_behind(uint64_t marker)
 }
 
 /*
- * The callchain's frames behind the first one, which is the sampled address itself. The first of each mode is
- * where the CPU was, or is to go on; behind it are addresses that calls return to.
+ * The callchain's frames behind the first one, which is the sampled address itself. The first of
+ * each mode is where the CPU was, or is to go on; behind it are addresses that calls return to.
  */
 static int add_callchain(struct profile_resolver *resolver, const struct perf_data_sample *sample,
 			 struct view view, size_t *depth)
@@ -231,7 +234,8 @@ static int add_host_frame(struct profile_resolver *resolver, size_t *depth)
 	return 0;
 }
 
-static int add_frames(struct profile_resolver *resolver, const struct perf_data_sample *sample, size_t *depth)
+static int add_frames(struct profile_resolver *resolver, const struct perf_data_sample *sample,
+		      size_t *depth)
 {
 	struct view view = view_of(resolver, sample, sample->misc);
 	int error;
@@ -245,8 +249,8 @@ static int add_frames(struct profile_resolver *resolver, const struct perf_data_
 }
 
 /* Whose work it is: the program's, whatever its threads call themselves. */
-static const char *app_of(const struct profile_resolver *resolver, const struct perf_data_sample *sample,
-			  const char *comm)
+static const char *app_of(const struct profile_resolver *resolver,
+			  const struct perf_data_sample *sample, const char *comm)
 {
 	const struct profile_image *program =
 		profile_timeline_program(resolver->timeline, sample->pid, sample->time);
@@ -267,7 +271,9 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct profile_resolver *resolver = context;
 	uint32_t vcpu = sample->vcpu != UINT32_MAX ? sample->vcpu : sample->cpu;
-	struct resolved_sample resolved = { .recorded = sample, .frames = resolver->stack, .vcpu = vcpu };
+	struct resolved_sample resolved = { .recorded = sample,
+					    .frames = resolver->stack,
+					    .vcpu = vcpu };
 	int error;
 
 	if ((resolver->chosen >= 0 && sample->event != resolver->chosen) ||
@@ -284,7 +290,8 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 }
 
 int profile_resolver_run(struct profile_resolver *resolver,
-			 int (*each)(void *context, const struct resolved_sample *sample), void *context)
+			 int (*each)(void *context, const struct resolved_sample *sample),
+			 void *context)
 {
 	const struct perf_data_events events = { .sample = take_sample, .context = resolver };
 
@@ -293,7 +300,8 @@ int profile_resolver_run(struct profile_resolver *resolver,
 	return perf_data_reader_run(resolver->reader, &events);
 }
 
-const struct perf_data_event *profile_resolver_event(const struct profile_resolver *resolver, size_t number)
+const struct perf_data_event *profile_resolver_event(const struct profile_resolver *resolver,
+						     size_t number)
 {
 	return perf_data_reader_event(resolver->reader, number);
 }
@@ -336,7 +344,8 @@ static void count_inlines(const struct image_inlines *inlines, size_t *asked, si
 	*unknown += !image_inlines_known(inlines);
 }
 
-void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *asked, size_t *unknown)
+void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *asked,
+			      size_t *unknown)
 {
 	*asked = *unknown = 0;
 	for (size_t i = 0; i < resolver->images.capacity; i++) {

@@ -11,21 +11,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/pool.h"
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/report/profile_stacks.h"
-#include "shared/pool.h"
 
 struct profile_resolver;
 
 /* One address of one sample. */
 struct resolved_frame {
-	const struct profile_frame *frame; /* one object for each symbol; lives as long as the resolver */
-	uint64_t own;                      /* the address as the image's symbol table has it */
+	const struct profile_frame
+		*frame; /* one object for each symbol; lives as long as the resolver */
+	uint64_t own;   /* the address as the image's symbol table has it */
 };
 
 /* From the start of the symbol; 0 without one, and of a function that is inlined. */
 uint64_t resolved_frame_offset(const struct resolved_frame *frame);
-/* As perf script shows it: offsets in their files for user space, sampled addresses for the kernel. */
+/* As perf script shows it: offsets in their files for user space, sampled addresses for the kernel.
+ */
 uint64_t resolved_frame_address(const struct resolved_frame *frame);
 /* The image by its whole path, "[unknown]" where there is none. */
 const char *resolved_frame_path(const struct resolved_frame *frame);
@@ -34,7 +36,7 @@ struct resolved_sample {
 	const struct perf_data_sample *recorded;
 	const struct resolved_frame *frames; /* innermost first */
 	size_t depth;                        /* at least 1 */
-	const char *comm;                    /* "" where none is known; equal names are equal pointers */
+	const char *comm;      /* "" where none is known; equal names are equal pointers */
 	const char *app;       /* the program's name, else comm; equal names are equal pointers */
 	const char *cgroup;    /* its path; "" where none is known; equal ones are equal pointers */
 	const char *container; /* that it says; likewise */
@@ -43,17 +45,21 @@ struct resolved_sample {
 };
 
 /* Reads the sideband. OPTIONS, but not what it points to, is copied. The errors of the reader. */
-int profile_resolver_open(struct profile_resolver **resolver, const struct profile_options *options);
+int profile_resolver_open(struct profile_resolver **resolver,
+			  const struct profile_options *options);
 /* NULL is a no-op. */
 void profile_resolver_close(struct profile_resolver *resolver);
 
-/* Each sample that OPTIONS do not leave out, in file order. A result of EACH below 0 ends the reading with
- * it. */
+/* Each sample that OPTIONS do not leave out, in file order. A result of EACH below 0 ends the
+ * reading with it. */
 int profile_resolver_run(struct profile_resolver *resolver,
-			 int (*each)(void *context, const struct resolved_sample *sample), void *context);
+			 int (*each)(void *context, const struct resolved_sample *sample),
+			 void *context);
 
-/* The events of the file by number, NULL behind the last; a program's bytes. Complete after opening. */
-const struct perf_data_event *profile_resolver_event(const struct profile_resolver *resolver, size_t number);
+/* The events of the file by number, NULL behind the last; a program's bytes. Complete after
+ * opening. */
+const struct perf_data_event *profile_resolver_event(const struct profile_resolver *resolver,
+						     size_t number);
 /* What one counted, on the vCPU of the options. False: the file does not say. */
 bool profile_resolver_count(const struct profile_resolver *resolver, size_t number,
 			    struct perf_data_count *count);
@@ -66,6 +72,7 @@ uint64_t profile_resolver_lost(const struct profile_resolver *resolver);
 /* Why the kernel's functions have no names; "" if they have, or were not sampled. */
 const char *profile_resolver_note(const struct profile_resolver *resolver);
 /* How many images were asked for what is inlined in them, and of how many nothing says. */
-void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *asked, size_t *unknown);
+void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *asked,
+			      size_t *unknown);
 
 #endif

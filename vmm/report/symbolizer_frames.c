@@ -19,13 +19,15 @@ static bool same_frame(const void *item, const void *key)
 {
 	const struct frame *a = item, *b = key;
 
-	return a->image == b->image && a->start == b->start && !a->shown.symbol == !b->shown.symbol &&
-	       a->shown.kernel == b->shown.kernel && a->shown.inlined == b->shown.inlined &&
+	return a->image == b->image && a->start == b->start &&
+	       !a->shown.symbol == !b->shown.symbol && a->shown.kernel == b->shown.kernel &&
+	       a->shown.inlined == b->shown.inlined &&
 	       (!a->shown.inlined || a->shown.function == b->shown.function) &&
 	       a->shown.file == b->shown.file && a->shown.line == b->shown.line;
 }
 
-static const struct profile_frame *keep_frame(struct profile_resolver *resolver, struct frame *frame)
+static const struct profile_frame *keep_frame(struct profile_resolver *resolver,
+					      struct frame *frame)
 {
 	uint64_t hash = hash_mix(hash_pointer(frame->image), frame->start);
 	struct frame *kept;
@@ -51,7 +53,8 @@ static const struct profile_frame *keep_frame(struct profile_resolver *resolver,
 
 /* The frame of a function that was inlined into what is at ADDRESS; NULL without memory. */
 static const struct profile_frame *inlined_frame(struct profile_resolver *resolver,
-						 const struct profile_image *image, const struct frame *into,
+						 const struct profile_image *image,
+						 const struct frame *into,
 						 const struct dwarf_function *function)
 {
 	struct frame frame = {
@@ -78,8 +81,8 @@ static const struct profile_frame *inlined_frame(struct profile_resolver *resolv
 
 /* Keeps the frames of COUNT inlined FUNCTIONS, but of those that have no name. -ENOMEM. */
 static int keep_inlined(struct profile_resolver *resolver, const struct profile_image *image,
-			const struct frame *into, const struct dwarf_function *functions, size_t count,
-			struct profile_frame_cache_entry *entry)
+			const struct frame *into, const struct dwarf_function *functions,
+			size_t count, struct profile_frame_cache_entry *entry)
 {
 	const struct profile_frame **frames =
 		pool_alloc(&resolver->pool, count * sizeof(struct profile_frame *));
@@ -98,8 +101,9 @@ static int keep_inlined(struct profile_resolver *resolver, const struct profile_
 }
 
 /*
- * What is inlined where FRAME was sampled, into ENTRY, and its own line. What a caller was doing is its call,
- * before the address that it returns to; that may be another inlined function's already. -ENOMEM.
+ * What is inlined where FRAME was sampled, into ENTRY, and its own line. What a caller was doing is
+ * its call, before the address that it returns to; that may be another inlined function's already.
+ * -ENOMEM.
  */
 static int find_inlined(struct profile_resolver *resolver, struct profile_image *image,
 			const struct symbol *symbol, struct frame *frame,
@@ -123,7 +127,9 @@ int profile_resolver_resolve(struct profile_resolver *resolver, const struct pro
 	const struct profile_mapping *mapping =
 		space ? profile_space_find(space, entry->epoch, entry->address) : NULL;
 	struct frame frame = {
-		.shown = { .image = resolver->unknown, .address = entry->address, .kernel = kernel },
+		.shown = { .image = resolver->unknown,
+			   .address = entry->address,
+			   .kernel = kernel },
 	};
 	struct symbol symbol;
 	int error = 0;
@@ -133,8 +139,9 @@ int profile_resolver_resolve(struct profile_resolver *resolver, const struct pro
 		frame.image = mapping->image;
 		frame.shown.image = mapping->image->name;
 	}
-	if (mapping && profile_image_symbol(mapping->image, &resolver->options, mapping->start,
-					    mapping->offset, entry->address, &entry->own, &symbol)) {
+	if (mapping &&
+	    profile_image_symbol(mapping->image, &resolver->options, mapping->start,
+				 mapping->offset, entry->address, &entry->own, &symbol)) {
 		frame.shown.symbol = symbol.name;
 		frame.start = symbol.start;
 		if (resolver->options.inlined)
@@ -160,14 +167,16 @@ static const struct frame *whole(const struct resolved_frame *frame)
 
 uint64_t resolved_frame_offset(const struct resolved_frame *frame)
 {
-	return frame->frame->symbol && !frame->frame->inlined ? frame->own - whole(frame)->start : 0;
+	return frame->frame->symbol && !frame->frame->inlined ? frame->own - whole(frame)->start
+							      : 0;
 }
 
 uint64_t resolved_frame_address(const struct resolved_frame *frame)
 {
 	const struct profile_image *image = whole(frame)->image;
 
-	return image && image->kind == IMAGE_KERNEL ? frame->own - image->kernel->moved : frame->own;
+	return image && image->kind == IMAGE_KERNEL ? frame->own - image->kernel->moved
+						    : frame->own;
 }
 
 const char *resolved_frame_path(const struct resolved_frame *frame)

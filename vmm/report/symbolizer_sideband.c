@@ -41,7 +41,8 @@ static bool same_image(const void *item, const void *key)
 	const struct profile_image *a = item, *b = key;
 
 	return a->path == b->path && a->kernel == b->kernel && a->kind == b->kind &&
-	       a->build_id_size == b->build_id_size && !memcmp(a->build_id, b->build_id, a->build_id_size);
+	       a->build_id_size == b->build_id_size &&
+	       !memcmp(a->build_id, b->build_id, a->build_id_size);
 }
 
 /* A mapping's own build id, else the one that the file's table has for its name. */
@@ -73,8 +74,9 @@ static int keep_image(struct profile_resolver *resolver, const struct profile_im
 	if (!*kept)
 		return profile_resolver_out_of_memory(resolver);
 	**kept = *image;
-	return hash_table_add(&resolver->images, hash, *kept) ? profile_resolver_out_of_memory(resolver)
-								 : 0;
+	return hash_table_add(&resolver->images, hash, *kept)
+		       ? profile_resolver_out_of_memory(resolver)
+		       : 0;
 }
 
 /* What tells the boots of a kernel apart. */
@@ -93,7 +95,8 @@ static int learn_kernel(struct profile_resolver *resolver, const struct profile_
 		place = pool_alloc(&resolver->pool, sizeof(*place));
 		if (!place)
 			return -ENOMEM;
-		*place = (struct profile_module_place){ image->module, mapping->start, kernel->modules };
+		*place = (struct profile_module_place){ image->module, mapping->start,
+							kernel->modules };
 		kernel->modules = place;
 	}
 	return 0;
@@ -106,8 +109,9 @@ static int take_mapping(void *context, const struct perf_data_mapping_event *map
 	struct profile_image image = { 0 }, *kept;
 	int error;
 
-	if (mapping->is_code ? !profile_image_describe_code(&image, &resolver->pool, mapping->name)
-			     : !profile_image_describe(&image, &resolver->pool, mapping->name, kernel))
+	if (mapping->is_code
+		    ? !profile_image_describe_code(&image, &resolver->pool, mapping->name)
+		    : !profile_image_describe(&image, &resolver->pool, mapping->name, kernel))
 		return profile_resolver_out_of_memory(resolver);
 	find_build_id(resolver, &image, mapping);
 	if (kernel)
@@ -118,7 +122,8 @@ static int take_mapping(void *context, const struct perf_data_mapping_event *map
 	if (error)
 		return error;
 	if (profile_timeline_map(resolver->timeline, guest, kernel ? PROFILE_KERNEL : mapping->pid,
-				 mapping->time, mapping->start, mapping->size, mapping->offset, kept))
+				 mapping->time, mapping->start, mapping->size, mapping->offset,
+				 kept))
 		return profile_resolver_out_of_memory(resolver);
 	return 0;
 }
@@ -137,16 +142,18 @@ static int take_exec(void *context, uint32_t pid, uint64_t time)
 {
 	struct profile_resolver *resolver = context;
 
-	return profile_timeline_exec(resolver->timeline, pid, time) ? profile_resolver_out_of_memory(resolver)
-								    : 0;
+	return profile_timeline_exec(resolver->timeline, pid, time)
+		       ? profile_resolver_out_of_memory(resolver)
+		       : 0;
 }
 
-static int take_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
-		     uint64_t time, bool before)
+static int take_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
+		     uint32_t parent_tid, uint64_t time, bool before)
 {
 	struct profile_resolver *resolver = context;
 
-	return profile_timeline_fork(resolver->timeline, pid, tid, parent_pid, parent_tid, time, before)
+	return profile_timeline_fork(resolver->timeline, pid, tid, parent_pid, parent_tid, time,
+				     before)
 		       ? profile_resolver_out_of_memory(resolver)
 		       : 0;
 }

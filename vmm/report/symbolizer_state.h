@@ -13,14 +13,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/pool.h"
 #include "vmm/perf_data/perf_data_reader.h"
-#include "vmm/report/profile_stacks.h"
 #include "vmm/report/profile_frame_cache.h"
 #include "vmm/report/profile_image.h"
 #include "vmm/report/profile_input.h"
-#include "shared/pool.h"
-#include "vmm/report/symbolizer.h"
+#include "vmm/report/profile_stacks.h"
 #include "vmm/report/profile_timeline.h"
+#include "vmm/report/symbolizer.h"
 
 /* As perf's default; longer chains lose their outermost frames. */
 #define PROFILE_DEPTH_MAX 1024
@@ -53,17 +53,19 @@ struct profile_resolver {
 /* Says that there is no memory for the profile; -ENOMEM. */
 int profile_resolver_out_of_memory(const struct profile_resolver *resolver);
 
-/* The first pass over the file. -ENOMEM, -EINVAL where a file that the user gave is not right, the errors of
- * the reader. */
+/* The first pass over the file. -ENOMEM, -EINVAL where a file that the user gave is not right, the
+ * errors of the reader. */
 int profile_resolver_read_sideband(struct profile_resolver *resolver);
 /* NULL: the file does not say. */
-struct profile_cgroup *profile_resolver_cgroup(const struct profile_resolver *resolver, uint64_t id);
+struct profile_cgroup *profile_resolver_cgroup(const struct profile_resolver *resolver,
+					       uint64_t id);
 
-/* The frame for ENTRY's address in SPACE (NULL: nothing is known of it) as it is in ENTRY's epoch; fills in
- * the rest of ENTRY. -ENOMEM. */
+/* The frame for ENTRY's address in SPACE (NULL: nothing is known of it) as it is in ENTRY's epoch;
+ * fills in the rest of ENTRY. -ENOMEM. */
 int profile_resolver_resolve(struct profile_resolver *resolver, const struct profile_space *space,
 			     bool kernel, struct profile_frame_cache_entry *entry);
-/* What ran outside of the guest is none of its code: one frame for all of it. NULL without memory. */
+/* What ran outside of the guest is none of its code: one frame for all of it. NULL without memory.
+ */
 const struct profile_frame *profile_resolver_host_frame(struct profile_resolver *resolver);
 
 static inline uint64_t hash_pointer(const void *pointer)

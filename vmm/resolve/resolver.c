@@ -12,15 +12,18 @@
 #include "vmm/resolve/resolver_order.h"
 #include "vmm/resolve/resolver_processes.h"
 
-/* So far behind now may a record's time lie: clocks of guests are converted, and a pass may take its time. */
+/* So far behind now may a record's time lie: clocks of guests are converted, and a pass may take
+ * its time. */
 #define FUTURE_MAX (10 * NS_PER_S)
-/* More than this of samples does not wait: the window gets shorter. 10 kHz on 64 vCPUs is some 100 MB/s. */
+/* More than this of samples does not wait: the window gets shorter. 10 kHz on 64 vCPUs is some 100
+ * MB/s. */
 #define WAITING_MAX (128ul << 20)
 #define HIGH_HALF   (1ull << 63)
 
 /* Events that are less sure than this are taken as if they were as sure. */
 #define UNCERTAINTY_MAX NS_PER_S
-/* The largest error of one or two such terms back is that of all. It is more than a sample waits. */
+/* The largest error of one or two such terms back is that of all. It is more than a sample waits.
+ */
 #define UNCERTAINTY_TERM (10 * NS_PER_S)
 
 /* How far the times of events may be from the truth. */
@@ -40,9 +43,11 @@ struct resolver {
 	bool *drained;         /* for each ring: in this pass */
 	size_t drained_count;
 	struct uncertainty uncertainty;
-	uint64_t *told; /* for each ring: its source has told of all before this; 0: it tells no rounds */
-	uint64_t told_by_all;       /* of those sources; UINT64_MAX: there is none */
-	uint64_t before_last, last; /* PLAYED at the end of the pass before the last one, and of that */
+	uint64_t *told; /* for each ring: its source has told of all before this; 0: it tells no
+			   rounds */
+	uint64_t told_by_all; /* of those sources; UINT64_MAX: there is none */
+	uint64_t before_last,
+		last; /* PLAYED at the end of the pass before the last one, and of that */
 	struct resolver_statistics statistics;
 };
 
@@ -99,7 +104,8 @@ static void note_uncertainty(struct resolver *resolver, uint64_t error)
 	struct uncertainty *uncertainty = &resolver->uncertainty;
 
 	if (resolver->now > uncertainty->begun + UNCERTAINTY_TERM)
-		*uncertainty = (struct uncertainty){ .before = uncertainty->now, .begun = resolver->now };
+		*uncertainty =
+			(struct uncertainty){ .before = uncertainty->now, .begun = resolver->now };
 	if (error > UNCERTAINTY_MAX)
 		error = UNCERTAINTY_MAX;
 	if (error > uncertainty->now)
@@ -126,11 +132,13 @@ static struct resolver_life *life_of(const struct resolver *resolver, const stru
 	if (sample->flags & (SAMPLE_OTHER_KERNEL | SAMPLE_HOST))
 		return NULL; /* processes are known of the one that is known, and of the guest */
 	if (sample->pid == SAMPLE_TASK_UNKNOWN)
-		return sample->cpl ? resolver_lives_find_root(&resolver->processes.lives, sample->cr3,
-							      sample->time, resolver->processes.lost)
-				   : NULL;
+		return sample->cpl
+			       ? resolver_lives_find_root(&resolver->processes.lives, sample->cr3,
+							  sample->time, resolver->processes.lost)
+			       : NULL;
 	/* The latest one that may have begun by then. */
-	life = resolver_lives_latest(&resolver->processes.lives, sample->pid, sample->time + uncertainty);
+	life = resolver_lives_latest(&resolver->processes.lives, sample->pid,
+				     sample->time + uncertainty);
 	while (life && life->born > sample->time + life->born_error)
 		life = life->older;
 	if (life && life->died != UINT64_MAX && sample->time >= life->died + uncertainty)
@@ -157,8 +165,9 @@ static struct resolver_place place_in_life(const struct resolver_life *life,
 {
 	struct resolver_place place = place_in(piece, address);
 
-	place.displaced = piece && (piece->from > time || piece->until <= time || life->born > time ||
-				    (life->newer && life->newer->born <= time));
+	place.displaced =
+		piece && (piece->from > time || piece->until <= time || life->born > time ||
+			  (life->newer && life->newer->born <= time));
 	return place;
 }
 
@@ -177,7 +186,8 @@ static void join_places(struct resolver_place *place, const struct resolver_plac
  * Where the process's ADDRESS lay at any moment that may have been TIME. Code
  * runs where something is mapped: if there is one thing only that was, it is that.
  */
-static struct resolver_place place_about(const struct resolver_life *life, uint64_t address, uint64_t time)
+static struct resolver_place place_about(const struct resolver_life *life, uint64_t address,
+					 uint64_t time)
 {
 	struct resolver_place place = { 0 };
 	bool several = false;
@@ -213,7 +223,8 @@ static struct resolver_place place_in_user_space(const struct resolver *resolver
 	if (uncertainty_of(resolver))
 		place = place_about(life, address, time);
 	else if (life)
-		place = place_in_life(life, resolver_space_find(&life->space, address, time), address, time);
+		place = place_in_life(life, resolver_space_find(&life->space, address, time),
+				      address, time);
 	place.stale = place.image && resolver->processes.lost &&
 		      is_stale(place.piece, resolver->processes.lost, time);
 	if (!place.piece && life)
@@ -221,8 +232,9 @@ static struct resolver_place place_in_user_space(const struct resolver *resolver
 	return place;
 }
 
-static struct resolver_place place_at(const struct resolver *resolver, const struct resolver_life *life,
-				      uint64_t address, uint64_t time)
+static struct resolver_place place_at(const struct resolver *resolver,
+				      const struct resolver_life *life, uint64_t address,
+				      uint64_t time)
 {
 	const struct resolver_space *kernel = &resolver->processes.kernel;
 
@@ -242,11 +254,13 @@ static bool tells(const struct resolver *resolver, const struct sample *sample, 
 	       resolver->options.tells(resolver->options.context, sample, address);
 }
 
-/* Was all of PIECE there at any moment that may have been the sample's time? Then its other addresses were,
- * too. */
-static bool is_sure_of(const struct attributed_sample *attributed, const struct resolver_piece *piece)
+/* Was all of PIECE there at any moment that may have been the sample's time? Then its other
+ * addresses were, too. */
+static bool is_sure_of(const struct attributed_sample *attributed,
+		       const struct resolver_piece *piece)
 {
-	uint64_t uncertainty = uncertainty_of(attributed->resolver), time = attributed->sample->time;
+	uint64_t uncertainty = uncertainty_of(attributed->resolver),
+		 time = attributed->sample->time;
 	uint64_t from = time > uncertainty ? time - uncertainty : 0;
 
 	return piece && attributed->life && attributed->life->born <= from && piece->from <= from &&
@@ -254,8 +268,8 @@ static bool is_sure_of(const struct attributed_sample *attributed, const struct 
 }
 
 /* Where a caller lay: mostly in the piece that the one before it lay in, *LAST. */
-static struct resolver_place place_of_caller(const struct attributed_sample *attributed, uint64_t address,
-					     const struct resolver_piece **last)
+static struct resolver_place place_of_caller(const struct attributed_sample *attributed,
+					     uint64_t address, const struct resolver_piece **last)
 {
 	struct resolver_place place;
 
@@ -268,7 +282,8 @@ static struct resolver_place place_of_caller(const struct attributed_sample *att
 	return place;
 }
 
-/* Who reads the file would guess: the callchain ends before the first address of which it is not sure. */
+/* Who reads the file would guess: the callchain ends before the first address of which it is not
+ * sure. */
 static void cut_callchain(struct sample *sample, size_t depth)
 {
 	const uint8_t *end = (const uint8_t *)sample + sample_length(sample);
@@ -290,7 +305,8 @@ static void look_up_callchain(struct resolver *resolver, const struct attributed
 
 	for (size_t i = sample->kernel_depth; i < end; i++) {
 		struct resolver_place place =
-			i ? place_of_caller(attributed, sample->callchain[i], &last) : attributed->place;
+			i ? place_of_caller(attributed, sample->callchain[i], &last)
+			  : attributed->place;
 
 		if (place.image && !place.stale)
 			continue;
@@ -318,7 +334,8 @@ static void count_losses(struct resolver *resolver, const struct attributed_samp
 	counts[LOOK_CUT] += !!(sample->flags & SAMPLE_LOOK_CUT);
 	if (sample->flags & SAMPLE_OTHER_KERNEL)
 		counts[SAMPLE_OTHER_KERNEL_RAN]++;
-	else if (!sample->cpl || (place->image && !place->stale) || tells(resolver, sample, sample->rip))
+	else if (!sample->cpl || (place->image && !place->stale) ||
+		 tells(resolver, sample, sample->rip))
 		return;
 	else if (!attributed->life)
 		counts[LOST_NO_ADDRESS_SPACE]++;
@@ -465,7 +482,8 @@ static void note_lost(struct resolver *resolver, const struct sideband_lost *los
 }
 
 /* Who says that a loss goes on for longer than any time may lie ahead is believed for so long. */
-static struct sideband_lost limited(const struct resolver *resolver, const struct sideband_lost *lost)
+static struct sideband_lost limited(const struct resolver *resolver,
+				    const struct sideband_lost *lost)
 {
 	uint64_t latest = resolver->now + FUTURE_MAX;
 
@@ -496,13 +514,15 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 		record = &lost.head;
 		note_lost(resolver, &lost);
 		if (!is_in_time(resolver, record->time)) {
-			give_sideband(resolver, record); /* its time is that before which all was told */
+			give_sideband(resolver,
+				      record); /* its time is that before which all was told */
 			return;
 		}
 	}
 	note_uncertainty(resolver, record->time_error);
 	if (is_in_time(resolver, record->time) &&
-	    !resolver_order_add(&resolver->order, ring, record->time, false, record, record->size)) {
+	    !resolver_order_add(&resolver->order, ring, record->time, false, record,
+				record->size)) {
 		make_room(resolver);
 		return;
 	}
@@ -524,7 +544,8 @@ void resolver_play(struct resolver *resolver)
 
 uint64_t resolver_settled(const struct resolver *resolver)
 {
-	return resolver->played > resolver->longest_wait ? resolver->played - resolver->longest_wait : 0;
+	return resolver->played > resolver->longest_wait ? resolver->played - resolver->longest_wait
+							 : 0;
 }
 
 void resolver_finish(struct resolver *resolver)

@@ -22,10 +22,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/loss_counts.h"
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
 #include "vmm/guest/guest_account.h"
-#include "shared/loss_counts.h"
 #include "vmm/resolve/resolver_image.h"
 
 struct resolver;
@@ -33,14 +33,16 @@ struct resolver;
 /* ns: what a source knows of its guest's clock is better than this, also before it has said so. */
 #define RESOLVER_REACH 100000000ull
 
-/* An address in an image; IMAGE is NULL where nothing was known to be mapped, or it is not sure what. */
+/* An address in an image; IMAGE is NULL where nothing was known to be mapped, or it is not sure
+ * what. */
 struct resolver_place {
 	const struct resolver_image *image;
 	uint64_t offset; /* in the image's file, bytes */
-	bool unsure;     /* the sample's time is too close to that of a change, or behind all that was told */
-	bool stale;      /* its source has lost events since it told so */
-	bool displaced;  /* by the times that were told, as they are, it was not there then */
-	uint64_t since;  /* ns: by those times nothing else was told of it from then on */
+	bool unsure; /* the sample's time is too close to that of a change, or behind all that was
+			told */
+	bool stale;  /* its source has lost events since it told so */
+	bool displaced; /* by the times that were told, as they are, it was not there then */
+	uint64_t since; /* ns: by those times nothing else was told of it from then on */
 	const struct resolver_piece *piece; /* the resolver's own */
 };
 
@@ -67,11 +69,12 @@ struct resolver_options {
 	 */
 	uint64_t reach;
 	/*
-	 * Does SAMPLE itself tell what was mapped at ADDRESS, in user space? Then that is neither lost nor
-	 * unsure, whatever was told otherwise. May be NULL: it never does.
+	 * Does SAMPLE itself tell what was mapped at ADDRESS, in user space? Then that is neither
+	 * lost nor unsure, whatever was told otherwise. May be NULL: it never does.
 	 */
 	bool (*tells)(void *context, const struct sample *sample, uint64_t address);
-	/* Called in order of time but for what comes too late; may be NULL. Of SIDEBAND, all but rounds. */
+	/* Called in order of time but for what comes too late; may be NULL. Of SIDEBAND, all but
+	 * rounds. */
 	void (*sample)(void *context, const struct attributed_sample *sample);
 	void (*sideband)(void *context, const struct sideband *record);
 	void *context;
@@ -84,18 +87,20 @@ struct resolver_statistics {
 	size_t memory;              /* bytes of all that is remembered */
 };
 
-int resolver_create(struct resolver **resolver, const struct resolver_options *options); /* 0 or -ENOMEM */
+int resolver_create(struct resolver **resolver,
+		    const struct resolver_options *options); /* 0 or -ENOMEM */
 void resolver_free(struct resolver *resolver); /* NULL is a no-op; what waits is dropped */
 
-/* A pass over the rings begins: what is older than NOW (ns, the samples' clock) is in them, or will be late.
+/* A pass over the rings begins: what is older than NOW (ns, the samples' clock) is in them, or will
+ * be late.
  */
 void resolver_begin_pass(struct resolver *resolver, uint64_t now);
 
 /*
  * Take a copy of a record out of ring RING. A record that comes behind its
  * window goes out at once, and is counted; so is one for which there is no memory.
- * SAMPLE has at most SAMPLE_CALLCHAIN_MAX callers; RECORD was given by sideband_check(), or is NULL for one
- * that was refused there.
+ * SAMPLE has at most SAMPLE_CALLCHAIN_MAX callers; RECORD was given by sideband_check(), or is NULL
+ * for one that was refused there.
  */
 void resolver_sample(struct resolver *resolver, size_t ring, const struct sample *sample);
 void resolver_sideband(struct resolver *resolver, size_t ring, const struct sideband *record);
@@ -106,8 +111,8 @@ void resolver_pass_end(struct resolver *resolver, size_t ring);
 /* Gives out all that is older than the window. */
 void resolver_play(struct resolver *resolver);
 /*
- * ns: all records of before this went out, but for those that come too late. Events may be out that are
- * of up to a second after it, as samples wait for them.
+ * ns: all records of before this went out, but for those that come too late. Events may be out that
+ * are of up to a second after it, as samples wait for them.
  */
 uint64_t resolver_settled(const struct resolver *resolver);
 /* Gives out all that there is; what comes from here on is late. */

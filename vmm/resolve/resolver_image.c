@@ -18,7 +18,8 @@ static uint64_t hash_image(const struct resolver_image *image, const char *name)
 	return hash;
 }
 
-static bool same_image(const struct resolver_image *a, const struct resolver_image *b, const char *name)
+static bool same_image(const struct resolver_image *a, const struct resolver_image *b,
+		       const char *name)
 {
 	return a->major == b->major && a->minor == b->minor && a->inode == b->inode &&
 	       a->generation == b->generation && a->build_id_size == b->build_id_size &&
@@ -40,8 +41,8 @@ static size_t size_of(const char *name)
 	return sizeof(struct resolver_image) + strlen(name) + 1;
 }
 
-static struct resolver_image *keep(struct resolver_store *store, const struct resolver_image *wanted,
-				   const char *name)
+static struct resolver_image *keep(struct resolver_store *store,
+				   const struct resolver_image *wanted, const char *name)
 {
 	uint64_t hash = hash_image(wanted, name);
 	struct resolver_image *image = find(store, hash, wanted, name);
@@ -61,7 +62,8 @@ static struct resolver_image *keep(struct resolver_store *store, const struct re
 	return image;
 }
 
-struct resolver_image *resolver_image_of_mmap(struct resolver_store *store, const struct sideband_mmap *mmap)
+struct resolver_image *resolver_image_of_mmap(struct resolver_store *store,
+					      const struct sideband_mmap *mmap)
 {
 	struct resolver_image image = {
 		.major = mmap->major,

@@ -24,7 +24,8 @@ struct resolver_image {
 };
 
 /* Of what a record says is mapped. Held once for the caller; NULL without memory. */
-struct resolver_image *resolver_image_of_mmap(struct resolver_store *store, const struct sideband_mmap *mmap);
+struct resolver_image *resolver_image_of_mmap(struct resolver_store *store,
+					      const struct sideband_mmap *mmap);
 struct resolver_image *resolver_image_of_module(struct resolver_store *store,
 						const struct sideband_module *module);
 

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "vmm/guest/guest_registers.h"
 #include "shared/pool.h"
+#include "vmm/guest/guest_registers.h"
 
 /* Where page tables begin, and whose they are. */
 struct resolver_root {
@@ -23,8 +23,8 @@ static struct resolver_process *find_process(const struct resolver_lives *lives,
 	return (struct resolver_process *)node;
 }
 
-static struct resolver_process *need_process(struct resolver_lives *lives, struct resolver_store *store,
-					     uint32_t pid)
+static struct resolver_process *need_process(struct resolver_lives *lives,
+					     struct resolver_store *store, uint32_t pid)
 {
 	struct resolver_process *process = find_process(lives, pid);
 
@@ -34,14 +34,16 @@ static struct resolver_process *need_process(struct resolver_lives *lives, struc
 	if (!process)
 		return NULL;
 	process->pid = pid;
-	if (resolver_table_add(&lives->processes, store->account, hash_mix(0, pid), &process->node)) {
+	if (resolver_table_add(&lives->processes, store->account, hash_mix(0, pid),
+			       &process->node)) {
 		resolver_store_give(store, process, sizeof(*process));
 		return NULL;
 	}
 	return process;
 }
 
-struct resolver_life *resolver_lives_latest(const struct resolver_lives *lives, uint32_t pid, uint64_t time)
+struct resolver_life *resolver_lives_latest(const struct resolver_lives *lives, uint32_t pid,
+					    uint64_t time)
 {
 	const struct resolver_process *process = find_process(lives, pid);
 	struct resolver_life *life = process ? process->newest : NULL;
@@ -51,7 +53,8 @@ struct resolver_life *resolver_lives_latest(const struct resolver_lives *lives, 
 	return life;
 }
 
-struct resolver_life *resolver_lives_find(const struct resolver_lives *lives, uint32_t pid, uint64_t time)
+struct resolver_life *resolver_lives_find(const struct resolver_lives *lives, uint32_t pid,
+					  uint64_t time)
 {
 	struct resolver_life *life = resolver_lives_latest(lives, pid, time);
 
@@ -91,8 +94,9 @@ static void link_life(struct resolver_lives *lives, struct resolver_life *life)
 		resolver_lives_end(lives, life, newer->born);
 }
 
-struct resolver_life *resolver_lives_begin(struct resolver_lives *lives, struct resolver_store *store,
-					   uint32_t pid, uint64_t time)
+struct resolver_life *resolver_lives_begin(struct resolver_lives *lives,
+					   struct resolver_store *store, uint32_t pid,
+					   uint64_t time)
 {
 	struct resolver_life *life = resolver_store_take(store, sizeof(*life));
 
@@ -111,8 +115,8 @@ struct resolver_life *resolver_lives_begin(struct resolver_lives *lives, struct 
 	return life;
 }
 
-static int add_root(struct resolver_lives *lives, struct resolver_store *store, struct resolver_life *life,
-		    uint64_t cr3, uint64_t from)
+static int add_root(struct resolver_lives *lives, struct resolver_store *store,
+		    struct resolver_life *life, uint64_t cr3, uint64_t from)
 {
 	struct resolver_root *root = resolver_store_take(store, sizeof(*root));
 
@@ -129,8 +133,8 @@ static int add_root(struct resolver_lives *lives, struct resolver_store *store, 
 	return 0;
 }
 
-static int add_roots(struct resolver_lives *lives, struct resolver_store *store, struct resolver_life *life,
-		     const struct sideband *record, uint64_t from)
+static int add_roots(struct resolver_lives *lives, struct resolver_store *store,
+		     struct resolver_life *life, const struct sideband *record, uint64_t from)
 {
 	uint64_t cr3 = record->cr3 & CR3_ADDRESS;
 	int error = add_root(lives, store, life, cr3, from);
@@ -140,7 +144,8 @@ static int add_roots(struct resolver_lives *lives, struct resolver_store *store,
 	return error;
 }
 
-static void free_root(struct resolver_lives *lives, struct resolver_store *store, struct resolver_root *root)
+static void free_root(struct resolver_lives *lives, struct resolver_store *store,
+		      struct resolver_root *root)
 {
 	if (!root)
 		return;
@@ -148,7 +153,8 @@ static void free_root(struct resolver_lives *lives, struct resolver_store *store
 	resolver_store_give(store, root, sizeof(*root));
 }
 
-static void free_roots(struct resolver_lives *lives, struct resolver_store *store, struct resolver_life *life)
+static void free_roots(struct resolver_lives *lives, struct resolver_store *store,
+		       struct resolver_life *life)
 {
 	for (size_t i = 0; i < 2; i++) {
 		free_root(lives, store, life->roots[i]);
@@ -156,8 +162,10 @@ static void free_roots(struct resolver_lives *lives, struct resolver_store *stor
 	}
 }
 
-/* Nobody believes what was told of its page tables up to a loss, and RECORD tells of them behind it. */
-static bool is_outdated(const struct resolver_life *life, const struct sideband *record, uint64_t lost)
+/* Nobody believes what was told of its page tables up to a loss, and RECORD tells of them behind
+ * it. */
+static bool is_outdated(const struct resolver_life *life, const struct sideband *record,
+			uint64_t lost)
 {
 	return life->roots[0]->told <= lost && record->time > lost;
 }
@@ -184,8 +192,8 @@ int resolver_lives_root(struct resolver_lives *lives, struct resolver_store *sto
 	return error;
 }
 
-/* Whoever has the page tables at TIME may be another one where all that was told of them is older than a
- * loss. */
+/* Whoever has the page tables at TIME may be another one where all that was told of them is older
+ * than a loss. */
 static bool is_stale(const struct resolver_root *root, uint64_t time, uint64_t lost)
 {
 	return lost && (root->told <= lost || time <= lost);
@@ -244,7 +252,8 @@ static void unlink_life(struct resolver_lives *lives, struct resolver_store *sto
 	resolver_store_give(store, process, sizeof(*process));
 }
 
-static void free_life(struct resolver_lives *lives, struct resolver_store *store, struct resolver_life *life)
+static void free_life(struct resolver_lives *lives, struct resolver_store *store,
+		      struct resolver_life *life)
 {
 	unlink_life(lives, store, life);
 	free_roots(lives, store, life);
@@ -254,7 +263,8 @@ static void free_life(struct resolver_lives *lives, struct resolver_store *store
 }
 
 /* Those that are about to be freed leave this list, too. */
-static void forget_mappings(struct resolver_lives *lives, struct resolver_store *store, uint64_t horizon)
+static void forget_mappings(struct resolver_lives *lives, struct resolver_store *store,
+			    uint64_t horizon)
 {
 	struct resolver_life **link = &lives->past, *life;
 
@@ -268,7 +278,8 @@ static void forget_mappings(struct resolver_lives *lives, struct resolver_store 
 	}
 }
 
-static void empty_mortuary(struct resolver_lives *lives, struct resolver_store *store, uint64_t horizon)
+static void empty_mortuary(struct resolver_lives *lives, struct resolver_store *store,
+			   uint64_t horizon)
 {
 	struct resolver_life **link = &lives->dead, *life;
 
@@ -282,7 +293,8 @@ static void empty_mortuary(struct resolver_lives *lives, struct resolver_store *
 	}
 }
 
-void resolver_lives_forget(struct resolver_lives *lives, struct resolver_store *store, uint64_t horizon)
+void resolver_lives_forget(struct resolver_lives *lives, struct resolver_store *store,
+			   uint64_t horizon)
 {
 	forget_mappings(lives, store, horizon);
 	empty_mortuary(lives, store, horizon);

@@ -44,17 +44,21 @@ struct resolver_lives {
 };
 
 /* The life of PID at TIME, NULL where nothing is known of it. Valid until it is forgotten. */
-struct resolver_life *resolver_lives_find(const struct resolver_lives *lives, uint32_t pid, uint64_t time);
+struct resolver_life *resolver_lives_find(const struct resolver_lives *lives, uint32_t pid,
+					  uint64_t time);
 /* The latest life of PID that had begun by TIME, ended or not; NULL. */
-struct resolver_life *resolver_lives_latest(const struct resolver_lives *lives, uint32_t pid, uint64_t time);
-/* The same by a CR3 as a sample in user space has it, of what was told behind LOST, ns; 0: nothing was lost.
+struct resolver_life *resolver_lives_latest(const struct resolver_lives *lives, uint32_t pid,
+					    uint64_t time);
+/* The same by a CR3 as a sample in user space has it, of what was told behind LOST, ns; 0: nothing
+ * was lost.
  */
 struct resolver_life *resolver_lives_find_root(const struct resolver_lives *lives, uint64_t cr3,
 					       uint64_t time, uint64_t lost);
 
 /* A new life of PID, which ends one that it had. NULL without memory. */
-struct resolver_life *resolver_lives_begin(struct resolver_lives *lives, struct resolver_store *store,
-					   uint32_t pid, uint64_t time);
+struct resolver_life *resolver_lives_begin(struct resolver_lives *lives,
+					   struct resolver_store *store, uint32_t pid,
+					   uint64_t time);
 void resolver_lives_end(struct resolver_lives *lives, struct resolver_life *life, uint64_t time);
 
 /* LIFE's page tables, from FROM on, are those that RECORD tells, if any. The first are believed,
@@ -71,7 +75,8 @@ uint64_t resolver_life_root(const struct resolver_life *life, uint64_t lost, boo
 void resolver_lives_changed(struct resolver_lives *lives, struct resolver_life *life);
 
 /* Nobody will ask for a time before HORIZON any more: the mortuary is emptied up to there. */
-void resolver_lives_forget(struct resolver_lives *lives, struct resolver_store *store, uint64_t horizon);
+void resolver_lives_forget(struct resolver_lives *lives, struct resolver_store *store,
+			   uint64_t horizon);
 void resolver_lives_free(struct resolver_lives *lives, struct resolver_store *store);
 
 #endif

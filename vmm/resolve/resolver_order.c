@@ -53,10 +53,12 @@ static int heap_reserve(struct resolver_order_heap *heap, size_t count)
 }
 
 /* ITEM goes down from PLACE to where nothing below it is earlier. */
-static void heap_sink(struct resolver_order_heap *heap, size_t place, const struct resolver_order_item *item)
+static void heap_sink(struct resolver_order_heap *heap, size_t place,
+		      const struct resolver_order_item *item)
 {
 	for (size_t child; (child = 2 * place + 1) < heap->count; place = child) {
-		if (child + 1 < heap->count && is_before(&heap->items[child + 1], &heap->items[child]))
+		if (child + 1 < heap->count &&
+		    is_before(&heap->items[child + 1], &heap->items[child]))
 			child++;
 		if (!is_before(&heap->items[child], item))
 			break;
@@ -225,8 +227,8 @@ static void add_in_order(struct resolver_order *order, struct resolver_order_que
 	*queue_at(queue, queue->count++) = *item;
 }
 
-static int add(struct resolver_order *order, size_t source, uint64_t time, bool is_sample, const void *record,
-	       size_t size)
+static int add(struct resolver_order *order, size_t source, uint64_t time, bool is_sample,
+	       const void *record, size_t size)
 {
 	struct resolver_order_queue *queue = &order->queues[source];
 	struct resolver_order_item item = { .time = time, .source = source };

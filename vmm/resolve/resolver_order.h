@@ -41,11 +41,12 @@ struct resolver_order {
 };
 
 /* What sideband takes is of ACCOUNT, which outlives it. 0 or -ENOMEM. */
-int resolver_order_init(struct resolver_order *order, size_t sources, struct guest_account *account);
+int resolver_order_init(struct resolver_order *order, size_t sources,
+			struct guest_account *account);
 void resolver_order_free(struct resolver_order *order);
 
-/* Takes a copy of RECORD, SIZE bytes, at most RESOLVER_ORDER_RECORD_MAX. 0; -ENOMEM, also where the guest may
- * take no more. */
+/* Takes a copy of RECORD, SIZE bytes, at most RESOLVER_ORDER_RECORD_MAX. 0; -ENOMEM, also where the
+ * guest may take no more. */
 #define RESOLVER_ORDER_RECORD_MAX (32ul << 10)
 int resolver_order_add(struct resolver_order *order, size_t source, uint64_t time, bool is_sample,
 		       const void *record, size_t size);

@@ -5,9 +5,11 @@
 #include <sys/mman.h>
 
 /* A thread is counted in one life: that in which it was heard of last. */
-static int count_thread(struct resolver_processes *processes, struct resolver_life *life, uint32_t tid)
+static int count_thread(struct resolver_processes *processes, struct resolver_life *life,
+			uint32_t tid)
 {
-	struct resolver_thread *thread = resolver_threads_need(&processes->threads, &processes->store, tid);
+	struct resolver_thread *thread =
+		resolver_threads_need(&processes->threads, &processes->store, tid);
 
 	if (!thread)
 		return -ENOMEM;
@@ -21,9 +23,11 @@ static int count_thread(struct resolver_processes *processes, struct resolver_li
 static int name_thread(struct resolver_processes *processes, uint32_t tid, uint64_t time,
 		       const struct resolver_name *name)
 {
-	struct resolver_thread *thread = resolver_threads_need(&processes->threads, &processes->store, tid);
+	struct resolver_thread *thread =
+		resolver_threads_need(&processes->threads, &processes->store, tid);
 
-	return thread ? resolver_threads_name(&processes->threads, &processes->store, thread, time, name)
+	return thread ? resolver_threads_name(&processes->threads, &processes->store, thread, time,
+					      name)
 		      : -ENOMEM;
 }
 
@@ -44,20 +48,24 @@ static int note_root(struct resolver_processes *processes, struct resolver_life 
 				   processes->lost);
 }
 
-static struct resolver_life *begin_life(struct resolver_processes *processes, const struct sideband *record)
+static struct resolver_life *begin_life(struct resolver_processes *processes,
+					const struct sideband *record)
 {
-	struct resolver_life *life =
-		resolver_lives_begin(&processes->lives, &processes->store, record->pid, record->time);
+	struct resolver_life *life = resolver_lives_begin(&processes->lives, &processes->store,
+							  record->pid, record->time);
 
 	if (life)
 		life->born_error = record->time_error;
 	return life;
 }
 
-/* The life that a record is about; where nothing is known of the process, it begins with this record. */
-static struct resolver_life *need_life(struct resolver_processes *processes, const struct sideband *record)
+/* The life that a record is about; where nothing is known of the process, it begins with this
+ * record. */
+static struct resolver_life *need_life(struct resolver_processes *processes,
+				       const struct sideband *record)
 {
-	struct resolver_life *life = resolver_lives_find(&processes->lives, record->pid, record->time);
+	struct resolver_life *life =
+		resolver_lives_find(&processes->lives, record->pid, record->time);
 
 	if (!life) {
 		life = begin_life(processes, record);
@@ -65,7 +73,8 @@ static struct resolver_life *need_life(struct resolver_processes *processes, con
 		if (life && count_thread(processes, life, record->pid))
 			return NULL;
 	}
-	if (!life || count_thread(processes, life, record->tid) || note_root(processes, life, record))
+	if (!life || count_thread(processes, life, record->tid) ||
+	    note_root(processes, life, record))
 		return NULL;
 	return life;
 }
@@ -85,7 +94,8 @@ static int take_fork(struct resolver_processes *processes, const struct sideband
 		return take_thread(processes, fork);
 	parent = resolver_lives_find(&processes->lives, fork->parent_pid, head->time);
 	child = begin_life(processes, head);
-	if (!child || count_thread(processes, child, head->tid) || note_root(processes, child, head))
+	if (!child || count_thread(processes, child, head->tid) ||
+	    note_root(processes, child, head))
 		return -ENOMEM;
 	error = inherit_name(processes, fork);
 	if (error || !parent)
@@ -123,20 +133,22 @@ static int take_exit(struct resolver_processes *processes, const struct sideband
 		      : 0;
 }
 
-/* Whoever tells it has seen the process only now; the page tables are as old as the address space. */
+/* Whoever tells it has seen the process only now; the page tables are as old as the address space.
+ */
 static int take_space(struct resolver_processes *processes, const struct sideband *head)
 {
 	struct resolver_life *life = resolver_lives_find(&processes->lives, head->pid, head->time);
 
-	return life ? resolver_lives_root(&processes->lives, &processes->store, life, head, life->born,
-					  processes->lost)
+	return life ? resolver_lives_root(&processes->lives, &processes->store, life, head,
+					  life->born, processes->lost)
 		    : 0;
 }
 
 static int take_mmap(struct resolver_processes *processes, const struct sideband_mmap *mmap)
 {
 	struct resolver_life *life = need_life(processes, &mmap->head);
-	struct resolver_image *image = life ? resolver_image_of_mmap(&processes->store, mmap) : NULL;
+	struct resolver_image *image =
+		life ? resolver_image_of_mmap(&processes->store, mmap) : NULL;
 	int error;
 
 	if (!image)

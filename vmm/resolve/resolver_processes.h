@@ -16,7 +16,8 @@ struct resolver_processes {
 	struct resolver_threads threads;
 	struct resolver_space kernel; /* modules */
 	bool mappings_known;          /* there was a mapping, of any process */
-	uint64_t lost; /* ns: what was told of this time or earlier may be so no more; 0: nothing was lost */
+	uint64_t lost; /* ns: what was told of this time or earlier may be so no more; 0: nothing
+			  was lost */
 };
 
 /*

@@ -59,14 +59,15 @@ static struct resolver_piece part(const struct resolver_piece *piece, uint64_t s
 }
 
 /* A past that is too long loses what it had to remember last: there, late samples find nothing. */
-static void remember(struct resolver_space *space, struct resolver_store *store, struct resolver_piece piece,
-		     const struct resolver_piece *next)
+static void remember(struct resolver_space *space, struct resolver_store *store,
+		     struct resolver_piece piece, const struct resolver_piece *next)
 {
 	uint64_t until = next->from;
 
 	piece.until = until;
 	piece.until_error = next->from_error;
-	/* One that seems to have been there at no time was there at some, if its times are not exact. */
+	/* One that seems to have been there at no time was there at some, if its times are not
+	 * exact. */
 	if ((piece.from >= until && !piece.from_error && !piece.until_error) ||
 	    reserve(store, &space->past, &space->past_capacity, space->past_count + 1))
 		resolver_image_release(store, piece.image);
@@ -86,7 +87,8 @@ static void put(struct change *change, struct resolver_piece piece)
 }
 
 /* NEW where nothing newer is: [start, end) of it, joined with what was put just before. */
-static void put_new(struct change *change, const struct resolver_piece *new, uint64_t start, uint64_t end)
+static void put_new(struct change *change, const struct resolver_piece *new, uint64_t start,
+		    uint64_t end)
 {
 	struct resolver_piece *last = change->count ? &change->pieces[change->count - 1] : NULL;
 
@@ -97,9 +99,11 @@ static void put_new(struct change *change, const struct resolver_piece *new, uin
 		put(change, part(new, start, end));
 }
 
-/* OLD, which overlaps NEW, becomes up to three pieces: what NEW leaves of it, and NEW or itself between. */
-static void overlay(struct resolver_space *space, struct resolver_store *store, struct change *change,
-		    const struct resolver_piece *old, const struct resolver_piece *new)
+/* OLD, which overlaps NEW, becomes up to three pieces: what NEW leaves of it, and NEW or itself
+ * between. */
+static void overlay(struct resolver_space *space, struct resolver_store *store,
+		    struct change *change, const struct resolver_piece *old,
+		    const struct resolver_piece *new)
 {
 	uint64_t start = old->start > new->start ? old->start : new->start;
 	uint64_t end = old->end < new->end ? old->end : new->end;
@@ -135,16 +139,16 @@ static void cover(struct resolver_space *space, struct resolver_store *store, st
 		put_new(change, new, covered, new->end);
 }
 
-static void count_holes(struct resolver_space *space, const struct resolver_piece *pieces, size_t count,
-			size_t each)
+static void count_holes(struct resolver_space *space, const struct resolver_piece *pieces,
+			size_t count, size_t each)
 {
 	for (size_t i = 0; i < count; i++)
 		if (!pieces[i].image)
 			space->holes += each;
 }
 
-static void replace(struct resolver_space *space, struct resolver_store *store, size_t first, size_t end,
-		    const struct change *change)
+static void replace(struct resolver_space *space, struct resolver_store *store, size_t first,
+		    size_t end, const struct change *change)
 {
 	struct resolver_piece *at = space->pieces + first;
 
@@ -168,7 +172,8 @@ int resolver_space_map(struct resolver_space *space, struct resolver_store *stor
 	new.until = UINT64_MAX;
 	while (end < space->count && space->pieces[end].start < piece->end)
 		end++;
-	/* Each piece that is there may leave two and a gap before it; behind the last there may be one more.
+	/* Each piece that is there may leave two and a gap before it; behind the last there may be
+	 * one more.
 	 */
 	most = 3 * (end - first) + 2;
 	error = reserve(store, &space->pieces, &space->capacity, space->count + most);
@@ -202,8 +207,8 @@ static const struct resolver_piece *find_past(const struct resolver_space *space
 	return found && found->image ? found : NULL;
 }
 
-const struct resolver_piece *resolver_space_find(const struct resolver_space *space, uint64_t address,
-						 uint64_t time)
+const struct resolver_piece *resolver_space_find(const struct resolver_space *space,
+						 uint64_t address, uint64_t time)
 {
 	size_t index = first_behind(space, address);
 	const struct resolver_piece *piece = index < space->count ? &space->pieces[index] : NULL;
@@ -213,7 +218,8 @@ const struct resolver_piece *resolver_space_find(const struct resolver_space *sp
 	return time < space->latest ? find_past(space, address, time) : NULL;
 }
 
-static void forget_past(struct resolver_space *space, struct resolver_store *store, uint64_t horizon)
+static void forget_past(struct resolver_space *space, struct resolver_store *store,
+			uint64_t horizon)
 {
 	size_t kept = 0;
 
@@ -237,7 +243,8 @@ static void forget_holes(struct resolver_space *space, uint64_t horizon)
 	space->count = kept;
 }
 
-void resolver_space_forget(struct resolver_space *space, struct resolver_store *store, uint64_t horizon)
+void resolver_space_forget(struct resolver_space *space, struct resolver_store *store,
+			   uint64_t horizon)
 {
 	forget_past(space, store, horizon);
 	if (space->holes)
@@ -271,8 +278,9 @@ static bool may_not_have_ended(const struct resolver_piece *piece, uint64_t time
 	return piece->until == UINT64_MAX || time < piece->until + piece->until_error;
 }
 
-const struct resolver_piece *resolver_space_find_about(const struct resolver_space *space, uint64_t address,
-						       uint64_t time, bool *several)
+const struct resolver_piece *resolver_space_find_about(const struct resolver_space *space,
+						       uint64_t address, uint64_t time,
+						       bool *several)
 {
 	size_t index = first_behind(space, address);
 	const struct resolver_piece *piece = index < space->count ? &space->pieces[index] : NULL;
@@ -286,8 +294,8 @@ const struct resolver_piece *resolver_space_find_about(const struct resolver_spa
 	}
 	for (size_t i = 0; i < space->past_count; i++) {
 		piece = &space->past[i];
-		if (address >= piece->start && address < piece->end && may_have_begun(piece, time) &&
-		    may_not_have_ended(piece, time))
+		if (address >= piece->start && address < piece->end &&
+		    may_have_begun(piece, time) && may_not_have_ended(piece, time))
 			add_candidate(&found, piece, several);
 	}
 	return found;

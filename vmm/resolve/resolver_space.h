@@ -44,15 +44,16 @@ int resolver_space_map(struct resolver_space *space, struct resolver_store *stor
 		       const struct resolver_piece *piece);
 
 /* What was at ADDRESS at TIME, or NULL. Valid until the space changes. */
-const struct resolver_piece *resolver_space_find(const struct resolver_space *space, uint64_t address,
-						 uint64_t time);
+const struct resolver_piece *resolver_space_find(const struct resolver_space *space,
+						 uint64_t address, uint64_t time);
 
 /*
  * What may have been at ADDRESS at TIME, by the errors of its bounds, or NULL; *SEVERAL: it
  * may have been more than one image or offset. Valid until the space changes.
  */
-const struct resolver_piece *resolver_space_find_about(const struct resolver_space *space, uint64_t address,
-						       uint64_t time, bool *several);
+const struct resolver_piece *resolver_space_find_about(const struct resolver_space *space,
+						       uint64_t address, uint64_t time,
+						       bool *several);
 
 /* Everything that is mapped in FROM at TIME is in TO from then on (a fork). -ENOMEM, -E2BIG. */
 int resolver_space_inherit(struct resolver_space *to, const struct resolver_space *from,
@@ -65,7 +66,8 @@ static inline bool resolver_space_has_past(const struct resolver_space *space)
 }
 
 /* Nobody will ask for a time before HORIZON any more. */
-void resolver_space_forget(struct resolver_space *space, struct resolver_store *store, uint64_t horizon);
+void resolver_space_forget(struct resolver_space *space, struct resolver_store *store,
+			   uint64_t horizon);
 
 /* Frees what it holds; zeroed, it holds nothing. */
 void resolver_space_free(struct resolver_space *space, struct resolver_store *store);

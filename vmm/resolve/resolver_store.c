@@ -13,8 +13,8 @@ void *resolver_store_take(struct resolver_store *store, size_t size)
 	return bytes;
 }
 
-void *resolver_store_resize(struct resolver_store *store, void *items, size_t item_size, size_t count,
-			    size_t larger)
+void *resolver_store_resize(struct resolver_store *store, void *items, size_t item_size,
+			    size_t count, size_t larger)
 {
 	void *grown = guest_account_resize(store->account, items, item_size, count, larger);
 

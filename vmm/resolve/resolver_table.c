@@ -8,7 +8,8 @@
 
 struct resolver_node *resolver_table_first(const struct resolver_table *table, uint64_t hash)
 {
-	struct resolver_node *node = table->capacity ? table->chains[hash & (table->capacity - 1)] : NULL;
+	struct resolver_node *node =
+		table->capacity ? table->chains[hash & (table->capacity - 1)] : NULL;
 
 	while (node && node->hash != hash)
 		node = node->next;
@@ -25,8 +26,8 @@ struct resolver_node *resolver_table_next(const struct resolver_node *node)
 }
 
 /* Keeps the order of each chain: nodes are appended, oldest last as before. */
-static void move_chain(struct resolver_node *node, struct resolver_node **low, struct resolver_node **high,
-		       size_t bit)
+static void move_chain(struct resolver_node *node, struct resolver_node **low,
+		       struct resolver_node **high, size_t bit)
 {
 	for (; node; node = node->next) {
 		struct resolver_node ***end = node->hash & bit ? &high : &low;
@@ -39,18 +40,21 @@ static void move_chain(struct resolver_node *node, struct resolver_node **low, s
 
 static void free_chains(struct resolver_table *table, struct guest_account *account)
 {
-	guest_account_free(account, table->chains, table->capacity * sizeof(struct resolver_node *));
+	guest_account_free(account, table->chains,
+			   table->capacity * sizeof(struct resolver_node *));
 }
 
 static int grow(struct resolver_table *table, struct guest_account *account)
 {
 	size_t capacity = table->capacity ? 2 * table->capacity : SMALLEST;
-	struct resolver_node **chains = guest_account_new(account, capacity * sizeof(struct resolver_node *));
+	struct resolver_node **chains =
+		guest_account_new(account, capacity * sizeof(struct resolver_node *));
 
 	if (!chains)
 		return -ENOMEM;
 	for (size_t i = 0; i < table->capacity; i++)
-		move_chain(table->chains[i], &chains[i], &chains[i + table->capacity], table->capacity);
+		move_chain(table->chains[i], &chains[i], &chains[i + table->capacity],
+			   table->capacity);
 	free_chains(table, account);
 	table->chains = chains;
 	table->capacity = capacity;

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "shared/sideband_record.h"
 #include "shared/pool.h"
+#include "shared/sideband_record.h"
 
 struct resolver_naming {
 	uint64_t from, told; /* as in struct resolver_name */
@@ -22,8 +22,8 @@ struct resolver_thread *resolver_threads_find(const struct resolver_threads *thr
 	return (struct resolver_thread *)node;
 }
 
-struct resolver_thread *resolver_threads_need(struct resolver_threads *threads, struct resolver_store *store,
-					      uint32_t tid)
+struct resolver_thread *resolver_threads_need(struct resolver_threads *threads,
+					      struct resolver_store *store, uint32_t tid)
 {
 	struct resolver_thread *thread = resolver_threads_find(threads, tid);
 
@@ -50,7 +50,8 @@ static void list(struct resolver_threads *threads, struct resolver_thread *threa
 }
 
 int resolver_threads_name(struct resolver_threads *threads, struct resolver_store *store,
-			  struct resolver_thread *thread, uint64_t time, const struct resolver_name *name)
+			  struct resolver_thread *thread, uint64_t time,
+			  const struct resolver_name *name)
 {
 	struct resolver_naming *naming = resolver_store_take(store, sizeof(*naming)), **place;
 
@@ -98,7 +99,8 @@ static void free_thread(struct resolver_threads *threads, struct resolver_store 
 }
 
 /* Keeps the name at the horizon and those since. */
-static void forget_names(struct resolver_store *store, struct resolver_thread *thread, uint64_t horizon)
+static void forget_names(struct resolver_store *store, struct resolver_thread *thread,
+			 uint64_t horizon)
 {
 	struct resolver_naming *naming = thread->newest;
 
@@ -108,7 +110,8 @@ static void forget_names(struct resolver_store *store, struct resolver_thread *t
 	naming->older = NULL;
 }
 
-void resolver_threads_forget(struct resolver_threads *threads, struct resolver_store *store, uint64_t horizon)
+void resolver_threads_forget(struct resolver_threads *threads, struct resolver_store *store,
+			     uint64_t horizon)
 {
 	struct resolver_thread **link = &threads->past, *thread;
 
@@ -129,6 +132,7 @@ void resolver_threads_free(struct resolver_threads *threads, struct resolver_sto
 {
 	for (size_t i = 0; i < threads->table.capacity; i++)
 		while (threads->table.chains[i])
-			free_thread(threads, store, (struct resolver_thread *)threads->table.chains[i]);
+			free_thread(threads, store,
+				    (struct resolver_thread *)threads->table.chains[i]);
 	resolver_table_free(&threads->table, store->account);
 }

@@ -5,14 +5,16 @@
  * so that it ticks at up to 10 kHz and not at all while the vCPU is halted.
  * POSIX timers on the thread's CPU time have the resolution of the scheduler's tick.
  *
- * Each overflow sends one queued signal. But where the host holds its timer interrupt back for longer than a
- * period (a host that is itself a guest, and waits for its CPU), the kernel forwards the timer past the
- * missed ones and tells nobody. So when more time has passed since the last sample than it stands for, the
- * thread's CPU time is asked for, and the sample also stands for the periods that are missing.
+ * Each overflow sends one queued signal. But where the host holds its timer interrupt back for
+ * longer than a period (a host that is itself a guest, and waits for its CPU), the kernel forwards
+ * the timer past the missed ones and tells nobody. So when more time has passed since the last
+ * sample than it stands for, the thread's CPU time is asked for, and the sample also stands for the
+ * periods that are missing.
  *
- * The other way round, the timer runs on while such a host waits for its CPU (steal), and the thread uses no
- * CPU time (kernel/sched/core.c, update_rq_clock_task). So that is asked for now and then in any case, and
- * periods that it does not have are taken off again: a sample that stands for none is not due.
+ * The other way round, the timer runs on while such a host waits for its CPU (steal), and the
+ * thread uses no CPU time (kernel/sched/core.c, update_rq_clock_task). So that is asked for now and
+ * then in any case, and periods that it does not have are taken off again: a sample that stands for
+ * none is not due.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +38,8 @@ static int send_signals(int event, pid_t thread)
 
 	if (fcntl(event, F_SETOWN_EX, &owner) || fcntl(event, F_SETSIG, VCPU_SAMPLE_SIGNAL) ||
 	    fcntl(event, F_SETFL, O_ASYNC | O_NONBLOCK))
-		return error_set(-errno, "can not direct a perf event's signal to the vCPU's thread: %s",
+		return error_set(-errno,
+				 "can not direct a perf event's signal to the vCPU's thread: %s",
 				 strerror(errno));
 	return 0;
 }
@@ -53,13 +56,14 @@ static int open_event(struct sampling_clock *clock)
 	};
 	int error;
 
-	clock->event =
-		(int)syscall(SYS_perf_event_open, &attributes, clock->thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	clock->event = (int)syscall(SYS_perf_event_open, &attributes, clock->thread, -1, -1,
+				    PERF_FLAG_FD_CLOEXEC);
 	if (clock->event < 0)
-		return error_set(-errno,
-				 "the host lets us have no cpu-clock event (perf_event_open: %s); "
-				 "kernel.perf_event_paranoid must be at most 1, or CAP_PERFMON be there",
-				 strerror(errno));
+		return error_set(
+			-errno,
+			"the host lets us have no cpu-clock event (perf_event_open: %s); "
+			"kernel.perf_event_paranoid must be at most 1, or CAP_PERFMON be there",
+			strerror(errno));
 	error = send_signals(clock->event, clock->thread);
 	if (error)
 		close(clock->event);
@@ -74,7 +78,8 @@ static void close_event(struct sampling_clock *clock)
 static int control(struct sampling_clock *clock, unsigned long request, void *argument)
 {
 	if (ioctl(clock->event, request, argument))
-		return error_set(-errno, "can not control the cpu-clock event: %s", strerror(errno));
+		return error_set(-errno, "can not control the cpu-clock event: %s",
+				 strerror(errno));
 	return 0;
 }
 
@@ -97,14 +102,15 @@ static int stop_event(struct sampling_clock *clock)
 	return control(clock, PERF_EVENT_IOC_DISABLE, NULL);
 }
 
-/* Of DUE ns, which are accounted for, those behind the thread's CPU time, to the nearest period; as no longer
- * accounted for. */
+/* Of DUE ns, which are accounted for, those behind the thread's CPU time, to the nearest period; as
+ * no longer accounted for. */
 static uint64_t take_back(struct sampling_clock *clock, uint64_t due)
 {
 	uint64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID), ahead = 0;
 
 	if (clock->accounted > used)
-		ahead = (clock->accounted - used + clock->period / 2) / clock->period * clock->period;
+		ahead = (clock->accounted - used + clock->period / 2) / clock->period *
+			clock->period;
 	if (ahead > due)
 		ahead = due;
 	clock->accounted -= ahead;

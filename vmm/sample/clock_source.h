@@ -10,7 +10,8 @@
 #include "shared/clock_ns.h"
 #include "vmm/sample/sample_clock.h"
 
-/* Functions of one source, all on the clock's thread; as those of the clock's interface that are named alike.
+/* Functions of one source, all on the clock's thread; as those of the clock's interface that are
+ * named alike.
  */
 struct sampling_clock_operations {
 	enum sampling_clock_source source;
@@ -37,7 +38,8 @@ struct sampling_clock {
 
 	int event;           /* of the perf event */
 	timer_t timer;       /* of the timers */
-	uint64_t accounted;  /* of the CPU clocks: the thread's CPU time, ns, up to which samples stand for it
+	uint64_t accounted;  /* of the CPU clocks: the thread's CPU time, ns, up to which samples
+			      * stand for it
 			      */
 	uint64_t taken_at;   /* of the perf event: NOW of the last take */
 	uint64_t checked_at; /* of the perf event: NOW of the last take that asked for CPU time */

@@ -23,7 +23,8 @@
 
 static int open_timer(struct sampling_clock *clock)
 {
-	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_SAMPLE_SIGNAL };
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID,
+				  .sigev_signo = VCPU_SAMPLE_SIGNAL };
 
 	event.sigev_notify_thread_id = clock->thread;
 	if (timer_create(CLOCK_MONOTONIC, &event, &clock->timer))

@@ -10,7 +10,8 @@
 #include "shared/error.h"
 #include "vmm/sample/clock_source.h"
 
-static int open_source(struct sampling_clock *clock, const struct sampling_clock_operations *operations)
+static int open_source(struct sampling_clock *clock,
+		       const struct sampling_clock_operations *operations)
 {
 	clock->operations = operations;
 	return operations->open(clock);
@@ -29,8 +30,8 @@ static int check_frequency(unsigned int frequency)
 {
 	if (frequency >= 1 && frequency <= SAMPLING_FREQUENCY_MAX)
 		return 0;
-	return error_set(-EINVAL, "a sampling frequency of %u Hz is not possible: 1 to %u are", frequency,
-			 SAMPLING_FREQUENCY_MAX);
+	return error_set(-EINVAL, "a sampling frequency of %u Hz is not possible: 1 to %u are",
+			 frequency, SAMPLING_FREQUENCY_MAX);
 }
 
 int sampling_clock_create(struct sampling_clock **result, enum sampling_clock_kind kind,

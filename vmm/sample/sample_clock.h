@@ -21,10 +21,12 @@ enum sampling_clock_kind {
 
 /* How the time is measured; the kind says what is wanted, this what the host can do. */
 enum sampling_clock_source {
-	SAMPLING_SOURCE_PERF_EVENT, /* cpu-clock event of the thread; hrtimer, stopped while it does not run
+	SAMPLING_SOURCE_PERF_EVENT, /* cpu-clock event of the thread; hrtimer, stopped while it does
+				     * not run
 				     */
 	SAMPLING_SOURCE_WALL_TIMER, /* POSIX timer on CLOCK_MONOTONIC */
-	SAMPLING_SOURCE_CPU_TIMER,  /* the same, with the thread's CPU time looked at when it expires */
+	SAMPLING_SOURCE_CPU_TIMER, /* the same, with the thread's CPU time looked at when it expires
+				    */
 };
 
 struct sampling_clock;

@@ -19,7 +19,8 @@ int sampler_create(struct sampler **result, const struct sampler_options *option
 
 	assert(options->vcpus >= 1 && options->vcpus <= VM_CPUS_MAX);
 	if (!options->frequency || options->frequency > SAMPLING_FREQUENCY_MAX)
-		return error_set(-EINVAL, "a sampling frequency of %u Hz is not possible: 1 to %u are",
+		return error_set(-EINVAL,
+				 "a sampling frequency of %u Hz is not possible: 1 to %u are",
 				 options->frequency, SAMPLING_FREQUENCY_MAX);
 	sampler = aligned_alloc(64, (size + 63) & ~(size_t)63);
 	if (!sampler)
@@ -46,7 +47,8 @@ static void warn_of_timer(struct sampler *sampler)
 {
 	if (atomic_flag_test_and_set(&sampler->warned))
 		return;
-	log_warning("%s; sampling by a timer instead, which also wakes halted vCPUs", error_message());
+	log_warning("%s; sampling by a timer instead, which also wakes halted vCPUs",
+		    error_message());
 }
 
 /* What expired before is of the old frequency, or of the time before the pause: it is dropped. */
@@ -60,7 +62,8 @@ static int start_clock(struct vcpu_sampler *self, const struct vcpu *vcpu, unsig
 	return sampling_clock_start(self->clock);
 }
 
-static int take_over_frequency(struct sampler *sampler, struct vcpu_sampler *self, const struct vcpu *vcpu)
+static int take_over_frequency(struct sampler *sampler, struct vcpu_sampler *self,
+			       const struct vcpu *vcpu)
 {
 	unsigned int frequency = atomic_load(&sampler->frequency);
 	int error;
@@ -102,16 +105,19 @@ void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu)
 {
 	struct vcpu_sampler *self = vcpu->sampler;
 
-	if (!self || atomic_load_explicit(&sampler->frequency, memory_order_relaxed) == self->frequency)
+	if (!self ||
+	    atomic_load_explicit(&sampler->frequency, memory_order_relaxed) == self->frequency)
 		return;
 	if (take_over_frequency(sampler, self, vcpu))
-		log_warning("vCPU %u keeps its sampling frequency: %s", vcpu->index, error_message());
+		log_warning("vCPU %u keeps its sampling frequency: %s", vcpu->index,
+			    error_message());
 }
 
 int sampler_set_frequency(struct sampler *sampler, unsigned int frequency)
 {
 	if (frequency > SAMPLING_FREQUENCY_MAX)
-		return error_set(-EINVAL, "a sampling frequency of %u Hz is not possible: up to %u are",
+		return error_set(-EINVAL,
+				 "a sampling frequency of %u Hz is not possible: up to %u are",
 				 frequency, SAMPLING_FREQUENCY_MAX);
 	atomic_store(&sampler->frequency, frequency);
 	return 0;
@@ -148,8 +154,8 @@ void sampler_wait_for_users(const struct sampler *sampler)
 	}
 }
 
-bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers,
-		       uint64_t *time)
+bool sampler_registers(const struct sampler *sampler, unsigned int vcpu,
+		       struct guest_registers *registers, uint64_t *time)
 {
 	if (vcpu >= sampler->options.vcpus)
 		return false;

@@ -21,10 +21,10 @@
 
 #include "shared/ring.h"
 #include "shared/sample_record.h"
-#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/guest_registers.h"
-#include "vmm/guest/unwind/unwind.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/unwind/unwind.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/sample/sample_clock.h"
 
@@ -34,16 +34,17 @@ struct sampler;
 #define SAMPLER_EVENTS_MAX 65
 
 struct sampler_options {
-	struct ring *const
-		*rings; /* one for each vCPU, in order; written only by the sampler until it is destroyed */
-	unsigned int vcpus;            /* 1 to VM_CPUS_MAX */
+	struct ring *const *rings; /* one for each vCPU, in order; written only by the sampler until
+				      it is destroyed */
+	unsigned int vcpus;        /* 1 to VM_CPUS_MAX */
 	const struct guest_view *view; /* of the VM; outlives the sampler */
 	enum sampling_clock_kind clock;
 	unsigned int frequency; /* Hz, 1 to SAMPLING_FREQUENCY_MAX */
 	bool callchains;        /* else a sample has its RIP only */
 	/*
-	 * ns behind a sample's begin at which its callchain is cut; 0: never. What is looked up beside it,
-	 * the task's cgroup and mappings, ends at three quarters of that: 48 us of 64, and some reads more.
+	 * ns behind a sample's begin at which its callchain is cut; 0: never. What is looked up
+	 * beside it, the task's cgroup and mappings, ends at three quarters of that: 48 us of 64,
+	 * and some reads more.
 	 */
 	uint64_t stack_time;
 	bool paused; /* takes no samples before sampler_set_frequency() */
@@ -51,7 +52,8 @@ struct sampler_options {
 
 struct sampler_statistics {
 	uint64_t samples; /* taken, whether or not the ring had room */
-	uint64_t periods; /* of the clock that they stand for; more than samples where signals were merged */
+	uint64_t periods; /* of the clock that they stand for; more than samples where signals were
+			     merged */
 	uint64_t cost;    /* ns that taking them cost, without leaving and entering the guest */
 };
 
@@ -83,14 +85,15 @@ struct sampler_hit {
 	uint64_t hits;   /* on the vCPU so far, with it */
 };
 
-/* A sample of the hit, with the registers, the value that is there now and the one of the hit before; also
- * while paused. */
+/* A sample of the hit, with the registers, the value that is there now and the one of the hit
+ * before; also while paused. */
 void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit);
 
 /* Tells in the stream that the event gives no samples of VCPU from now on, or does so again. */
 void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t event, bool stopped);
 
-/* Tells in the stream that COUNT breakpoints of the guest's own do not work for it on VCPU from now on. */
+/* Tells in the stream that COUNT breakpoints of the guest's own do not work for it on VCPU from now
+ * on. */
 void sampler_tell_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigned int count);
 
 /* The guest's task on the stopped VCPU: see struct sample. */
@@ -110,7 +113,8 @@ bool sampler_kernel_runs(struct sampler *sampler, struct vcpu *vcpu);
  */
 int sampler_set_frequency(struct sampler *sampler, unsigned int frequency);
 
-/* The `kicked` handler's work: takes a new frequency over, if there is one. See struct vcpu_handlers. */
+/* The `kicked` handler's work: takes a new frequency over, if there is one. See struct
+ * vcpu_handlers. */
 void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu);
 
 /*
@@ -123,14 +127,15 @@ void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu);
 void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kernel);
 
 /*
- * Comes back when no vCPU uses a kernel that was set before the last one any more, without waiting for their
- * samples: as long as a sample takes.
+ * Comes back when no vCPU uses a kernel that was set before the last one any more, without waiting
+ * for their samples: as long as a sample takes.
  */
 void sampler_wait_for_users(const struct sampler *sampler);
 
-/* The registers at VCPU's latest sample, and its time or an earlier one; false if there was none yet. */
-bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers,
-		       uint64_t *time);
+/* The registers at VCPU's latest sample, and its time or an earlier one; false if there was none
+ * yet. */
+bool sampler_registers(const struct sampler *sampler, unsigned int vcpu,
+		       struct guest_registers *registers, uint64_t *time);
 
 /* The guest is started anew: no registers are known. All vCPUs must be detached. */
 void sampler_forget_registers(struct sampler *sampler);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a vCPU's thread does with its vCPU stopped: no lock, no allocation and no system call but those that
- * sampler.h names. */
+/* What a vCPU's thread does with its vCPU stopped: no lock, no allocation and no system call but
+ * those that sampler.h names. */
 #include <assert.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "vmm/guest/deadline.h"
 #include "vmm/guest/linux/kernel_identity.h"
 #include "vmm/guest/linux/late_look.h"
-#include "vmm/guest/page_walk.h"
 #include "vmm/guest/linux/user_map.h"
+#include "vmm/guest/page_walk.h"
 #include "vmm/sample/sampler_state.h"
 #include "vmm/sample/vm_view.h"
 
@@ -37,20 +37,23 @@ static uint64_t now(void)
  * end of another instruction), so KVM is asked if it fits; where it is right
  * the guest loses nothing by the system call.
  */
-static bool is_idle(const struct sampler *sampler, struct vcpu *vcpu, const struct guest_registers *registers)
+static bool is_idle(const struct sampler *sampler, struct vcpu *vcpu,
+		    const struct guest_registers *registers)
 {
 	uint8_t before;
 
 	if (sampler->options.clock != SAMPLING_CLOCK_WALL || registers->cpl)
 		return false;
-	if (guest_read_virtual(sampler->options.view, &registers->paging, registers->rip - 1, &before, 1))
+	if (guest_read_virtual(sampler->options.view, &registers->paging, registers->rip - 1,
+			       &before, 1))
 		return false;
 	return before == HLT && vcpu_is_halted(vcpu);
 }
 
 /* MAP tells nothing where the task's memory is not known. */
 static void walk(const struct sampler *sampler, const struct guest_kernel *kernel,
-		 const struct guest_registers *registers, struct user_map *map, struct guest_callchain *chain)
+		 const struct guest_registers *registers, struct user_map *map,
+		 struct guest_callchain *chain)
 {
 	chain->unknown_kernel = !kernel;
 	if (sampler->options.callchains) {
@@ -83,12 +86,15 @@ static void find_task(const struct sampler *sampler, const struct guest_kernel *
 		      const struct guest_registers *registers, struct guest_task *task)
 {
 	if (kernel)
-		guest_task_current(&kernel->tasks, sampler->options.view, &kernel->paging, registers, task);
+		guest_task_current(&kernel->tasks, sampler->options.view, &kernel->paging,
+				   registers, task);
 	else
-		*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN, .tid = SAMPLE_TASK_UNKNOWN };
+		*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN,
+					     .tid = SAMPLE_TASK_UNKNOWN };
 }
 
-/* The page tables are not those that map the task's stack, or may not be: what was read there is another's.
+/* The page tables are not those that map the task's stack, or may not be: what was read there is
+ * another's.
  */
 static void drop_foreign(const struct guest_kernel *kernel, const struct guest_task *task,
 			 struct guest_callchain *chain)
@@ -128,7 +134,8 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	       (chain->kernel_depth + chain->user_depth) * sizeof(uint64_t));
 }
 
-/* Publishing is a store; the wake-up is due once per watermark, or a while after the first sample. */
+/* Publishing is a store; the wake-up is due once per watermark, or a while after the first sample.
+ */
 static void hand_over(struct ring *ring, struct sample *sample, uint64_t time)
 {
 	ring_commit(ring, sample);
@@ -158,7 +165,8 @@ struct state {
 	struct guest_callchain chain;
 };
 
-static void show_registers(struct vcpu_sampler *self, const struct guest_registers *registers, uint64_t time)
+static void show_registers(struct vcpu_sampler *self, const struct guest_registers *registers,
+			   uint64_t time)
 {
 	if (registers->nested)
 		return;
@@ -167,10 +175,11 @@ static void show_registers(struct vcpu_sampler *self, const struct guest_registe
 }
 
 /* The kernel that is known, if it is what REGISTERS run; *OTHER: there is one, but it is not. */
-static const struct guest_kernel *running_kernel(const struct sampler *sampler,
-						 const struct guest_registers *registers, bool *other)
+static const struct guest_kernel *
+running_kernel(const struct sampler *sampler, const struct guest_registers *registers, bool *other)
 {
-	const struct guest_kernel *kernel = atomic_load_explicit(&sampler->kernel, memory_order_acquire);
+	const struct guest_kernel *kernel =
+		atomic_load_explicit(&sampler->kernel, memory_order_acquire);
 
 	*other = registers->nested;
 	if (registers->nested || !kernel || !guest_kernel_can_run(registers))
@@ -180,8 +189,8 @@ static const struct guest_kernel *running_kernel(const struct sampler *sampler,
 }
 
 /*
- * Of all addresses in user space: those that the walk did not ask for as well. What there is no time left
- * for has no image.
+ * Of all addresses in user space: those that the walk did not ask for as well. What there is no
+ * time left for has no image.
  */
 static void find_mappings(struct user_map *map, const struct guest_callchain *chain)
 {
@@ -197,7 +206,8 @@ static void set_deadlines(const struct sampler *sampler, struct state *state)
 	state->look_deadline = time ? state->begin + time / 4 * 3 : 0;
 }
 
-static void find_cgroup(const struct sampler *sampler, const struct guest_kernel *kernel, struct state *state)
+static void find_cgroup(const struct sampler *sampler, const struct guest_kernel *kernel,
+			struct state *state)
 {
 	if (!kernel || !kernel->tasks.cgroups.known || !state->task.at)
 		return;
@@ -205,19 +215,21 @@ static void find_cgroup(const struct sampler *sampler, const struct guest_kernel
 		state->cut |= LATE_LOOK_CGROUP;
 		return;
 	}
-	guest_task_find_cgroup(&kernel->tasks, sampler->options.view, &kernel->paging, &state->task);
+	guest_task_find_cgroup(&kernel->tasks, sampler->options.view, &kernel->paging,
+			       &state->task);
 	state->cgroups = enter_cgroup(kernel, &state->task);
 }
 
 /* What there was no time for is looked at by the collector. */
-static void note_cut(const struct sampler *sampler, const struct guest_kernel *kernel, struct state *state)
+static void note_cut(const struct sampler *sampler, const struct guest_kernel *kernel,
+		     struct state *state)
 {
 	state->cut |= state->map.memory.late ? LATE_LOOK_MAPPINGS : 0;
 	if (!state->cut)
 		return;
 	state->chain.flags |= SAMPLE_LOOK_CUT;
-	state->is_noted =
-		late_look_note(kernel, sampler->options.view, &state->task, state->cut, &state->unlooked);
+	state->is_noted = late_look_note(kernel, sampler->options.view, &state->task, state->cut,
+					 &state->unlooked);
 }
 
 static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
@@ -226,8 +238,8 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	const struct guest_kernel *kernel;
 	bool other;
 
-	state->chain =
-		(struct guest_callchain){ .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = self->addresses };
+	state->chain = (struct guest_callchain){ .capacity = SAMPLE_CALLCHAIN_MAX,
+						 .addresses = self->addresses };
 	set_deadlines(sampler, state);
 	vm_view_registers(vcpu, &state->registers);
 	show_registers(self, &state->registers, state->begin);
@@ -242,8 +254,8 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	else
 		walk(sampler, kernel, &state->registers, &state->map, &state->chain);
 	if (kernel)
-		module_presence_check(guest_kernel_presence(kernel), sampler->options.view, &kernel->paging,
-				      state->begin, &state->chain);
+		module_presence_check(guest_kernel_presence(kernel), sampler->options.view,
+				      &kernel->paging, state->begin, &state->chain);
 	drop_foreign(kernel, &state->task, &state->chain);
 	find_mappings(&state->map, &state->chain);
 	note_cut(sampler, kernel, state);
@@ -313,15 +325,19 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 
 /* The value at the hit before this one becomes the one that is there now. */
 static struct sample_hit take_values(struct sampler *sampler, struct vcpu_sampler *self,
-				     const struct guest_registers *registers, const struct sampler_hit *hit)
+				     const struct guest_registers *registers,
+				     const struct sampler_hit *hit)
 {
 	struct last_value *last =
 		hit->per_cpu ? &self->last_values[hit->event] : &sampler->last_values[hit->event];
-	struct sample_hit values = { .address = hit->address, .length = hit->length, .hits = hit->hits };
+	struct sample_hit values = { .address = hit->address,
+				     .length = hit->length,
+				     .hits = hit->hits };
 	uint64_t value = 0;
 
 	if (!hit->length || hit->length > sizeof(value) ||
-	    guest_read_virtual(sampler->options.view, &registers->paging, hit->address, &value, hit->length))
+	    guest_read_virtual(sampler->options.view, &registers->paging, hit->address, &value,
+			       hit->length))
 		return values;
 	values.flags = SAMPLE_HIT_AFTER;
 	values.after = value;
@@ -394,7 +410,9 @@ void sampler_tell_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigne
 		return;
 	record = ring_reserve(self->ring, RECORD_GUEST_LOST, sizeof(*record));
 	if (record)
-		*record = (struct sample_guest_lost){ .time = now(), .vcpu = vcpu->index, .count = count };
+		*record = (struct sample_guest_lost){ .time = now(),
+						      .vcpu = vcpu->index,
+						      .count = count };
 	ring_commit(self->ring, record);
 	ring_publish(self->ring);
 }

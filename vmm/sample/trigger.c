@@ -98,7 +98,8 @@ uint64_t trigger_fire(struct trigger *trigger, enum trigger_kind kind, const cha
 	} else {
 		atomic_fetch_add(&trigger->missed, 1);
 	}
-	eventfd_write(trigger->fd, 1); /* fails only after 2^64 that nobody read: it is readable then */
+	eventfd_write(trigger->fd,
+		      1); /* fails only after 2^64 that nobody read: it is readable then */
 	errno = error_before;
 	return slot ? position + 1 : 0;
 }

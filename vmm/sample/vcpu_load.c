@@ -11,7 +11,8 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 
-/* An exit is counted before it is known to be for an interrupt: that is seen as a change between two looks.
+/* An exit is counted before it is known to be for an interrupt: that is seen as a change between
+ * two looks.
  */
 #define LOOKS 4
 
@@ -33,14 +34,17 @@ static int open_counters(struct vcpu_load *load)
 	if (!vcpu_statistic_open(&load->exits, load->vcpu, "exits") &&
 	    !vcpu_statistic_open(&load->interrupts, load->vcpu, "irq_exits"))
 		return 0;
-	return error_set(-ENOTSUP, "this host's KVM does not count the exits of a vCPU (Linux 5.14 does)");
+	return error_set(-ENOTSUP,
+			 "this host's KVM does not count the exits of a vCPU (Linux 5.14 does)");
 }
 
 int vcpu_load_open(struct vcpu_load *load, const struct vcpu *vcpu, bool count_exits)
 {
 	int error = check_scheduler();
 
-	*load = (struct vcpu_load){ .vcpu = vcpu, .exits.fd = -1, .interrupts.fd = -1, .scheduler = -1 };
+	*load = (struct vcpu_load){
+		.vcpu = vcpu, .exits.fd = -1, .interrupts.fd = -1, .scheduler = -1
+	};
 	if (!error && count_exits)
 		error = open_counters(load);
 	if (error)
@@ -97,7 +101,8 @@ static uint64_t count_exits(const struct vcpu_load *load)
 	return exits - interrupts;
 }
 
-/* Another look where we were kept from the CPU in between: its time would not be that of what was read. */
+/* Another look where we were kept from the CPU in between: its time would not be that of what was
+ * read. */
 bool vcpu_load_read(struct vcpu_load *load, struct vcpu_reading *reading)
 {
 	bool read = true;

@@ -29,9 +29,10 @@ struct vcpu_reading {
 	 * Exits that the guest made itself: those to KVM, without the ones for
 	 * interrupts of the host. A kick comes as such, so sampling adds none. 0 without counters.
 	 *
-	 * One too many while the host has taken the CPU from the vCPU on such an interrupt: KVM counts
-	 * the exit at once, but that it was for an interrupt only when the thread goes on
-	 * (vcpu_enter_guest() and the exit handlers of arch/x86/kvm). The next reading may have less.
+	 * One too many while the host has taken the CPU from the vCPU on such an interrupt: KVM
+	 * counts the exit at once, but that it was for an interrupt only when the thread goes on
+	 * (vcpu_enter_guest() and the exit handlers of arch/x86/kvm). The next reading may have
+	 * less.
 	 */
 	uint64_t exits;
 };

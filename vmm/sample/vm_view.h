@@ -23,8 +23,8 @@ void vm_view_init(struct vm_view *view, const struct memory *memory);
 void vm_view_copy_registers(const struct kvm_regs *general, const struct kvm_sregs *special,
 			    struct guest_registers *registers);
 
-/* The registers of a stopped vCPU, from sync regs, at no system call but that of vcpu_runs_nested(). On the
- * vCPU's thread. */
+/* The registers of a stopped vCPU, from sync regs, at no system call but that of
+ * vcpu_runs_nested(). On the vCPU's thread. */
 void vm_view_registers(struct vcpu *vcpu, struct guest_registers *registers);
 
 #endif

@@ -37,7 +37,8 @@ static void look(struct watchdog *watchdog)
 
 		if (!vcpu_load_read(&watchdog->loads[i], &reading))
 			continue;
-		count = watchdog_judge(&watchdog->states[i], &watchdog->limits, i, &reading, alarms);
+		count = watchdog_judge(&watchdog->states[i], &watchdog->limits, i, &reading,
+				       alarms);
 		while (count--)
 			trigger_fire(watchdog->trigger, alarms[count].kind, alarms[count].detail);
 	}
@@ -91,11 +92,12 @@ static int start_thread(struct watchdog *watchdog)
 	error = pthread_create(&watchdog->thread, NULL, run_watchdog, watchdog);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	watchdog->started = !error;
-	return error ? error_set(-error, "can not start the watchdog's thread: %s", strerror(error)) : 0;
+	return error ? error_set(-error, "can not start the watchdog's thread: %s", strerror(error))
+		     : 0;
 }
 
-int watchdog_create(struct watchdog **result, const struct vm *vm, const struct watchdog_limits *limits,
-		    struct trigger *trigger)
+int watchdog_create(struct watchdog **result, const struct vm *vm,
+		    const struct watchdog_limits *limits, struct trigger *trigger)
 {
 	struct watchdog *watchdog = calloc(1, sizeof(*watchdog));
 	int error;

@@ -16,8 +16,8 @@ struct watchdog;
  * Before the vCPUs of VM run; VM and TRIGGER must outlive it. The errors of
  * vcpu_load_open() and of threads, -ENOMEM.
  */
-int watchdog_create(struct watchdog **watchdog, const struct vm *vm, const struct watchdog_limits *limits,
-		    struct trigger *trigger);
+int watchdog_create(struct watchdog **watchdog, const struct vm *vm,
+		    const struct watchdog_limits *limits, struct trigger *trigger);
 
 /* Ends and joins the thread. Works on NULL. */
 void watchdog_destroy(struct watchdog *watchdog);

@@ -14,7 +14,8 @@ static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool ou
 	return out_of_bounds && !told;
 }
 
-/* One more than before may be taken back, see vcpu_reading: then it was none, and nothing has moved. */
+/* One more than before may be taken back, see vcpu_reading: then it was none, and nothing has
+ * moved. */
 static void take_exits(struct watchdog_state *state, const struct vcpu_reading *reading)
 {
 	if (reading->exits < state->moved.exits) {
@@ -57,8 +58,9 @@ static unsigned int judge_exits(struct watchdog_state *state, const struct watch
 	if (!begins(state, TRIGGER_EXIT_RATE, limits->exits && rate > (double)limits->exits))
 		return 0;
 	alarm->kind = TRIGGER_EXIT_RATE;
-	snprintf(alarm->detail, sizeof(alarm->detail), "vCPU %u made %.0f exits/s; the limit is %llu", index,
-		 rate, (unsigned long long)limits->exits);
+	snprintf(alarm->detail, sizeof(alarm->detail),
+		 "vCPU %u made %.0f exits/s; the limit is %llu", index, rate,
+		 (unsigned long long)limits->exits);
 	return 1;
 }
 
@@ -73,8 +75,8 @@ static unsigned int judge_steal(struct watchdog_state *state, const struct watch
 		return 0;
 	alarm->kind = TRIGGER_STEAL;
 	snprintf(alarm->detail, sizeof(alarm->detail),
-		 "vCPU %u waited %.0f %% of a second for a CPU of the host; the limit is %u %%", index, share,
-		 limits->steal);
+		 "vCPU %u waited %.0f %% of a second for a CPU of the host; the limit is %u %%",
+		 index, share, limits->steal);
 	return 1;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When what a vCPU does is out of bounds: decided from readings alone, whatever took them. One thread. */
+/* When what a vCPU does is out of bounds: decided from readings alone, whatever took them. One
+ * thread. */
 #ifndef KVMSCOPE_SAMPLE_WATCHDOG_RULES_H
 #define KVMSCOPE_SAMPLE_WATCHDOG_RULES_H
 

@@ -5,8 +5,8 @@
 
 #include "vmm/agent/agent_host.h"
 
-/* Says so if messages took so long that the guest's time was known badly, or not at all, and if the host's
- * own clock makes it so. Any thread. */
+/* Says so if messages took so long that the guest's time was known badly, or not at all, and if the
+ * host's own clock makes it so. Any thread. */
 void agent_clock_warn(const struct agent_statistics *statistics);
 
 #endif

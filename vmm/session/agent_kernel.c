@@ -34,7 +34,8 @@ int agent_kernel_take_tasks(struct agent *agent, bool ask, struct told_tasks *to
 
 void agent_kernel_warn(const struct agent_statistics *statistics)
 {
-	/* Once it was told, the latest question may fail for what passes: a module that is loaded meanwhile.
+	/* Once it was told, the latest question may fail for what passes: a module that is loaded
+	 * meanwhile.
 	 */
 	int error = statistics->tables.kernels ? 0 : statistics->tables.kernel_error;
 
@@ -42,8 +43,10 @@ void agent_kernel_warn(const struct agent_statistics *statistics)
 		log_warning("the guest's agent may not see the kernel's symbols: "
 			    "sysctl kernel.kptr_restrict=1 in the guest lets it");
 	else if (error)
-		log_warning("the guest's agent can not tell the kernel's symbols: %s", strerror(-error));
+		log_warning("the guest's agent can not tell the kernel's symbols: %s",
+			    strerror(-error));
 	if (statistics->tasks_error)
-		log_warning("the guest's agent can not begin tasks by which others would be found: %s",
-			    strerror(-statistics->tasks_error));
+		log_warning(
+			"the guest's agent can not begin tasks by which others would be found: %s",
+			strerror(-statistics->tasks_error));
 }

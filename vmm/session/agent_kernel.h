@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guest's kernel and tasks by its agent, for a collector (collector_options, told and tasks). */
+/* The guest's kernel and tasks by its agent, for a collector (collector_options, told and tasks).
+ */
 #ifndef KVMSCOPE_SESSION_AGENT_KERNEL_H
 #define KVMSCOPE_SESSION_AGENT_KERNEL_H
 
@@ -10,8 +11,8 @@
 #include "vmm/guest/told_tasks.h"
 
 /*
- * What AGENT told last and nobody took; the caller's. NULL: there is nothing, or nothing of use; then it is
- * asked for what is new since MODULES_HASH (0: anything). Any one thread at a time.
+ * What AGENT told last and nobody took; the caller's. NULL: there is nothing, or nothing of use;
+ * then it is asked for what is new since MODULES_HASH (0: anything). Any one thread at a time.
  */
 struct told_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash);
 

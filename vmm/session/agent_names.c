@@ -10,7 +10,8 @@
 #include "shared/error.h"
 #include "vmm/symbols/image_file.h"
 
-/* Images that are asked for in one run, at most: a guest can make any number. There are twice as many slots.
+/* Images that are asked for in one run, at most: a guest can make any number. There are twice as
+ * many slots.
  */
 #define IMAGES_MAX 8192u
 #define SLOTS      16384u
@@ -34,7 +35,8 @@ struct agent_names {
 	bool more;
 };
 
-int agent_names_create(struct agent_names **result, const struct build_id_cache_place *place, size_t limit)
+int agent_names_create(struct agent_names **result, const struct build_id_cache_place *place,
+		       size_t limit)
 {
 	struct agent_names *symbols = calloc(1, sizeof(*symbols));
 	int error;
@@ -64,7 +66,8 @@ static struct seen *find(struct agent_names *symbols, const struct build *build)
 	}
 }
 
-static int want(struct agent_names *symbols, struct agent *agent, const struct sideband_mmap *mapping)
+static int want(struct agent_names *symbols, struct agent *agent,
+		const struct sideband_mmap *mapping)
 {
 	struct agent_image image = {
 		.pid = mapping->head.pid,
@@ -102,7 +105,8 @@ static struct seen *find_or_add(struct agent_names *symbols, const struct build 
 	return seen;
 }
 
-void agent_names_see(struct agent_names *symbols, struct agent *agent, const struct sideband_mmap *mapping)
+void agent_names_see(struct agent_names *symbols, struct agent *agent,
+		     const struct sideband_mmap *mapping)
 {
 	struct build build = { .size = mapping->build_id_size };
 	struct seen *seen;
@@ -148,7 +152,8 @@ void agent_names_turn(struct agent_names *symbols, struct agent *agent)
 	}
 }
 
-void agent_names_statistics(const struct agent_names *symbols, struct agent_names_statistics *statistics)
+void agent_names_statistics(const struct agent_names *symbols,
+			    struct agent_names_statistics *statistics)
 {
 	*statistics = (struct agent_names_statistics){
 		.names = symbols->names.statistics,

@@ -25,20 +25,23 @@ struct agent_names_statistics {
 	bool more;        /* there are more of them than could be counted */
 };
 
-/* In PLACE, which outlives it (NULL: perf's), with LIMIT in bytes. -ENOMEM; -ENOENT and others without a
- * build-id cache. */
-int agent_names_create(struct agent_names **symbols, const struct build_id_cache_place *place, size_t limit);
+/* In PLACE, which outlives it (NULL: perf's), with LIMIT in bytes. -ENOMEM; -ENOENT and others
+ * without a build-id cache. */
+int agent_names_create(struct agent_names **symbols, const struct build_id_cache_place *place,
+		       size_t limit);
 
-/* MAPPING is there: one that the agent did not tell, or not only just now. One thread at a time, as all of
- * these.
+/* MAPPING is there: one that the agent did not tell, or not only just now. One thread at a time, as
+ * all of these.
  */
-void agent_names_see(struct agent_names *symbols, struct agent *agent, const struct sideband_mmap *mapping);
+void agent_names_see(struct agent_names *symbols, struct agent *agent,
+		     const struct sideband_mmap *mapping);
 
-/* Asks AGENT, which was started with its option `mappings`, for what it tells of, and puts what has come into
- * the cache. */
+/* Asks AGENT, which was started with its option `mappings`, for what it tells of, and puts what has
+ * come into the cache. */
 void agent_names_turn(struct agent_names *symbols, struct agent *agent);
 
-void agent_names_statistics(const struct agent_names *symbols, struct agent_names_statistics *statistics);
+void agent_names_statistics(const struct agent_names *symbols,
+			    struct agent_names_statistics *statistics);
 
 /* NULL is a no-op. What is in the cache stays. */
 void agent_names_destroy(struct agent_names *symbols);

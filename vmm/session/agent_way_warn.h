@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the user is told of how a guest agent knows of the guest's processes, when a recording ends. */
+/* What the user is told of how a guest agent knows of the guest's processes, when a recording ends.
+ */
 #ifndef KVMSCOPE_SESSION_AGENT_WAY_WARN_H
 #define KVMSCOPE_SESSION_AGENT_WAY_WARN_H
 

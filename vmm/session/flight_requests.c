@@ -20,7 +20,8 @@
 /* A kernel that panics prints for some time before it resets the machine. */
 #define PANIC_PATIENCE NS_PER_S
 
-/* Users ask for their result every 20 ms (cmd_dump.c): so long one is waited for who has it to come. */
+/* Users ask for their result every 20 ms (cmd_dump.c): so long one is waited for who has it to
+ * come. */
 #define USER_TRIES   50
 #define USER_WAIT_US 10000
 
@@ -92,7 +93,8 @@ static void describe(const struct trigger_event *event, struct flight_trigger *t
 	trigger->patience = event->kind == TRIGGER_PANIC ? PANIC_PATIENCE : 0;
 	trigger->by_guest = trigger_is_guests(event->kind);
 	trigger->told.time = event->time;
-	snprintf(trigger->told.kind, sizeof(trigger->told.kind), "%s", trigger_kind_name(event->kind));
+	snprintf(trigger->told.kind, sizeof(trigger->told.kind), "%s",
+		 trigger_kind_name(event->kind));
 	snprintf(trigger->told.detail, sizeof(trigger->told.detail), "%s", event->detail);
 }
 
@@ -151,7 +153,8 @@ static void done(void *context, const struct flight_result *result)
 	pthread_mutex_unlock(&flight->lock);
 }
 
-int flight_requests_create(struct flight_requests **result, const struct flight_requests_options *options)
+int flight_requests_create(struct flight_requests **result,
+			   const struct flight_requests_options *options)
 {
 	struct flight_requests *flight = calloc(1, sizeof(*flight));
 	int error;
@@ -203,7 +206,8 @@ unsigned int flight_requests_files(struct flight_requests *flight)
 	return atomic_load(&flight->files);
 }
 
-int flight_requests_ask(struct flight_requests *flight, const char *path, uint64_t after, uint64_t *number)
+int flight_requests_ask(struct flight_requests *flight, const char *path, uint64_t after,
+			uint64_t *number)
 {
 	struct request *request;
 	int error = path ? flight_check_path(path) : 0;

@@ -23,18 +23,21 @@ struct flight_requests;
 struct flight_requests_options {
 	uint64_t before; /* ns of samples before a trigger; 0: all that the rings hold */
 	uint64_t after;  /* ns behind it, where nobody says how many */
-	uint64_t delay; /* ns that samples come into the rings after they were taken: a file waits for them */
-	unsigned int by_guest_max; /* files that the guest alone can cause: the host's disk is finite */
+	uint64_t delay;  /* ns that samples come into the rings after they were taken: a file waits
+			    for them */
+	unsigned int
+		by_guest_max; /* files that the guest alone can cause: the host's disk is finite */
 };
 
 /*
- * Bytes for the ring of a vCPU that is to hold TIME ns of samples, FREQUENCY in each second. -EINVAL: there
- * is no such ring.
+ * Bytes for the ring of a vCPU that is to hold TIME ns of samples, FREQUENCY in each second.
+ * -EINVAL: there is no such ring.
  */
 int flight_ring_size(uint64_t time, unsigned int frequency, bool callchains, size_t *size);
 
 /* -ENOMEM and the errors of trigger_create(). */
-int flight_requests_create(struct flight_requests **flight, const struct flight_requests_options *options);
+int flight_requests_create(struct flight_requests **flight,
+			   const struct flight_requests_options *options);
 /* NULL is a no-op. */
 void flight_requests_destroy(struct flight_requests *flight);
 
@@ -53,7 +56,8 @@ unsigned int flight_requests_files(struct flight_requests *flight);
  * with NULL. Gives the NUMBER to ask for by flight_requests_result(). -EBUSY while
  * too many are waiting; the errors of flight_check_path().
  */
-int flight_requests_ask(struct flight_requests *flight, const char *path, uint64_t after, uint64_t *number);
+int flight_requests_ask(struct flight_requests *flight, const char *path, uint64_t after,
+			uint64_t *number);
 
 struct flight_request_result {
 	char path[PATH_MAX]; /* absolute */

@@ -68,12 +68,14 @@ static bool may_look(const struct guest_spaces *spaces)
 	       work_share_allows(&spaces->work, now);
 }
 
-static bool look(struct look *look, const struct guest_kernel *kernel, const struct guest_view *view)
+static bool look(struct look *look, const struct guest_kernel *kernel,
+		 const struct guest_view *view)
 {
 	int count;
 
 	look->begin = clock_ns(CLOCK_MONOTONIC_RAW);
-	count = guest_task_list(&kernel->tasks, view, &kernel->paging, look->processes, PROCESSES_MAX);
+	count = guest_task_list(&kernel->tasks, view, &kernel->paging, look->processes,
+				PROCESSES_MAX);
 	look->end = clock_ns(CLOCK_MONOTONIC_RAW);
 	look->count = count < 0 ? 0 : (size_t)count;
 	look->kernel = kernel->identity.gva;
@@ -87,7 +89,8 @@ static size_t find(const struct look *look, const struct guest_process *process)
 	const struct guest_process *found =
 		bsearch(process, look->processes, look->count, sizeof(*process), compare);
 
-	return found && found->root == process->root ? (size_t)(found - look->processes) : look->count;
+	return found && found->root == process->root ? (size_t)(found - look->processes)
+						     : look->count;
 }
 
 /* False where there is no room: it is told after the next look. */
@@ -133,7 +136,8 @@ static void tell_what_stayed(const struct guest_spaces *spaces, const struct loo
 void guest_spaces_turn(struct guest_spaces *spaces, const struct guest_kernel *kernel,
 		       const struct guest_view *view)
 {
-	struct look *earlier = &spaces->looks[spaces->latest], *later = &spaces->looks[!spaces->latest];
+	struct look *earlier = &spaces->looks[spaces->latest],
+		    *later = &spaces->looks[!spaces->latest];
 	uint64_t begun;
 	bool looked, all;
 

@@ -17,10 +17,12 @@
 #include "vmm/attach/agent_channel.h"
 #include "vmm/session/session_agent.h"
 
-/* So long sampling waits for the guest's kernel to be found; and between two looks whether it was. */
+/* So long sampling waits for the guest's kernel to be found; and between two looks whether it was.
+ */
 #define KERNEL_WAIT     (20 * NS_PER_S)
 #define KERNEL_INTERVAL (20 * NS_PER_MS)
-/* So long for its agent to tell what runs already: who answers does it in less, and many have none. */
+/* So long for its agent to tell what runs already: who answers does it in less, and many have none.
+ */
 #define AGENT_WAIT NS_PER_S
 
 struct session {
@@ -60,7 +62,8 @@ static int make_events(struct session *session)
 		error = watch(session, session->timer);
 	if (!error)
 		error = watch(session, attach_end_fd(session->attach));
-	return error ? error_set(error, "can not wait for the end of a VM: %s", strerror(-error)) : 0;
+	return error ? error_set(error, "can not wait for the end of a VM: %s", strerror(-error))
+		     : 0;
 }
 
 int session_open(struct session **result, const struct session_options *options)
@@ -285,7 +288,8 @@ int session_turn(struct session *session)
 	assert(session->collector);
 	if (read(session->timer, &ticks, sizeof(ticks)) < 0 && errno != EAGAIN)
 		return error_set(-errno, "can not read a timer: %s", strerror(errno));
-	if (session->state == SESSION_SEARCHING && !waits_for_kernel(session) && !waits_for_agent(session))
+	if (session->state == SESSION_SEARCHING && !waits_for_kernel(session) &&
+	    !waits_for_agent(session))
 		error = sample(session);
 	if (!error && session->state == SESSION_SAMPLING && has_ended(session))
 		session->state = SESSION_ENDED;

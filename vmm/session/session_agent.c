@@ -14,8 +14,8 @@
 #include "vmm/session/agent_names.h"
 #include "vmm/session/guest_spaces.h"
 
-/* A snapshot of a busy guest must fit while the collector does something else; what is not used takes no
- * memory. */
+/* A snapshot of a busy guest must fit while the collector does something else; what is not used
+ * takes no memory. */
 #define RING_SIZE   (2ul << 20)
 #define SPACES_SIZE (512ul << 10)
 /* Bytes of names in the cache, of one recording's programs. */
@@ -37,8 +37,10 @@ struct session_agent {
 /* Without a cache there is nowhere to put them; names are then missing, and nothing else. */
 static void make_names(struct session_agent *agent)
 {
-	if (agent->options.names && agent_names_create(&agent->names, agent->options.place, NAMES_SIZE))
-		log_warning("functions of the guest's programs will have no names: %s", error_message());
+	if (agent->options.names &&
+	    agent_names_create(&agent->names, agent->options.place, NAMES_SIZE))
+		log_warning("functions of the guest's programs will have no names: %s",
+			    error_message());
 }
 
 static int make(struct session_agent *agent)
@@ -51,7 +53,8 @@ static int make(struct session_agent *agent)
 	if (!error)
 		error = ring_create(&agent->rings[1], SPACES_SIZE);
 	if (error)
-		return error_set(error, "can not make the ring of the guest agent: %s", strerror(-error));
+		return error_set(error, "can not make the ring of the guest agent: %s",
+				 strerror(-error));
 	make_names(agent);
 	return guest_spaces_create(&agent->spaces, agent->rings[1]);
 }
@@ -83,15 +86,17 @@ static int connect_by_vsock(struct session_agent *agent)
 {
 	if (agent->listener < 0)
 		agent->listener = agent_vsock_listen(&agent->address);
-	return agent->listener < 0 ? agent->listener : agent_vsock_accept(agent->listener, &agent->address);
+	return agent->listener < 0 ? agent->listener
+				   : agent_vsock_accept(agent->listener, &agent->address);
 }
 
 /* The agent's thread. */
 static int connect_channel(void *context)
 {
 	struct session_agent *agent = context;
-	int fd = agent->by_vsock ? connect_by_vsock(agent)
-				 : agent_channel_connect(agent->options.process, agent->options.path);
+	int fd = agent->by_vsock
+			 ? connect_by_vsock(agent)
+			 : agent_channel_connect(agent->options.process, agent->options.path);
 
 	if (fd < 0 && fd != agent->refused)
 		log_debug("%s", error_message()); /* once: it is tried again and again */
@@ -99,7 +104,8 @@ static int connect_channel(void *context)
 	return fd;
 }
 
-/* The clock of a VM of others is known by messages alone: only its own VMM may ask KVM for the TSC's offset.
+/* The clock of a VM of others is known by messages alone: only its own VMM may ask KVM for the
+ * TSC's offset.
  */
 int session_agent_start(struct session_agent *agent)
 {
@@ -121,10 +127,12 @@ void session_agent_see(struct session_agent *agent, const struct sideband_mmap *
 		agent_names_see(agent->names, agent->agent, mapping);
 }
 
-/* While nobody tells of processes, and of the guest's clock well enough, page tables serve nobody. */
+/* While nobody tells of processes, and of the guest's clock well enough, page tables serve nobody.
+ */
 static bool is_told(const struct agent_statistics *statistics)
 {
-	return statistics->open && statistics->features & (AGENT_FEATURE_EVENTS | AGENT_FEATURE_CONNECTOR) &&
+	return statistics->open &&
+	       statistics->features & (AGENT_FEATURE_EVENTS | AGENT_FEATURE_CONNECTOR) &&
 	       statistics->clock_error < GUEST_SPACES_INTERVAL / 4;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest agent of a session: connected with by the VM's own socket, and connected with anew as often as it
- * goes; what it tells becomes sideband in the session's rings, beside which page tables its processes have
- * (guest_spaces.h), and names of its programs in the build-id cache.
+ * The guest agent of a session: connected with by the VM's own socket, and connected with anew as
+ *often as it goes; what it tells becomes sideband in the session's rings, beside which page tables
+ *its processes have (guest_spaces.h), and names of its programs in the build-id cache.
  *
- *	create -> start -> the collector runs, with rings, see and turn -> end -> the collector stops ->
- *	destroy
+ *	create -> start -> the collector runs, with rings, see and turn -> end -> the collector
+ *stops -> destroy
  *
  * On the session's thread, but what says otherwise.
  */
@@ -13,8 +13,8 @@
 #define KVMSCOPE_SESSION_SESSION_AGENT_H
 
 #include "shared/ring.h"
-#include "vmm/attach/process.h"
 #include "vmm/agent/agent_host.h"
+#include "vmm/attach/process.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/told_kernel.h"
 #include "vmm/guest/told_tasks.h"
@@ -35,7 +35,8 @@ struct session_agent_options {
 /* -ENOMEM and the errors of rings. What OPTIONS point to outlives it. */
 int session_agent_create(struct session_agent **agent, const struct session_agent_options *options);
 
-/* The rings, for the collector to drain: SESSION_AGENT_RINGS; valid until session_agent_destroy(). */
+/* The rings, for the collector to drain: SESSION_AGENT_RINGS; valid until session_agent_destroy().
+ */
 struct ring *const *session_agent_rings(struct session_agent *agent);
 
 /* Begins to connect: before the collector. The errors of threads. */
@@ -43,7 +44,8 @@ int session_agent_start(struct session_agent *agent);
 
 /* For the collector, on its thread. A file was mapped; */
 void session_agent_see(struct session_agent *agent, const struct sideband_mmap *mapping);
-/* the rings were looked at, KERNEL runs now in the guest that VIEW shows (NULL: it is not known). */
+/* the rings were looked at, KERNEL runs now in the guest that VIEW shows (NULL: it is not known).
+ */
 void session_agent_turn(struct session_agent *agent, const struct guest_kernel *kernel,
 			const struct guest_view *view);
 /* As collector_options.told and .tasks. */

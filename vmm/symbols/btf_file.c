@@ -87,9 +87,10 @@ int btf_file_load(const char *path, uint8_t **data, size_t *size)
 	error = load(fd, data, size);
 	close(fd);
 	if (error == -EINVAL)
-		return error_set(error,
-				 "%s has no BTF: an ELF file with a section .BTF is wanted, or a copy of "
-				 "/sys/kernel/btf/vmlinux",
-				 path);
+		return error_set(
+			error,
+			"%s has no BTF: an ELF file with a section .BTF is wanted, or a copy of "
+			"/sys/kernel/btf/vmlinux",
+			path);
 	return error ? error_set(error, "can not read %s: %s", path, strerror(-error)) : 0;
 }

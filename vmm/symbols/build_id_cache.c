@@ -21,11 +21,13 @@
 /* Stands in the boots that we made; the code of others is not ours to remove. */
 #define OUR_MARK ".kvmscope"
 
-static void add_line(struct bytes *to, uint64_t address, char type, const char *name, const char *module)
+static void add_line(struct bytes *to, uint64_t address, char type, const char *name,
+		     const char *module)
 {
 	char start[32];
 
-	bytes_add(to, start, (size_t)snprintf(start, sizeof(start), "%016" PRIx64 " %c ", address, type));
+	bytes_add(to, start,
+		  (size_t)snprintf(start, sizeof(start), "%016" PRIx64 " %c ", address, type));
 	bytes_add(to, name, strlen(name));
 	if (module) {
 		bytes_add(to, "\t[", 2);
@@ -45,7 +47,8 @@ static bool in_modules(const struct kernel_image *image, uint64_t address)
 }
 
 /* Functions in the image, and the symbol that may end it: data is never sampled. */
-static bool belongs(const struct kernel_image *image, const struct symbol *symbol, bool with_modules)
+static bool belongs(const struct kernel_image *image, const struct symbol *symbol,
+		    bool with_modules)
 {
 	if (!build_id_cache_name_is_plain(symbol->name) || !strchr("tTwW", symbol->type))
 		return false;
@@ -64,8 +67,8 @@ static void add_anchor(const struct kernel_image *image, struct bytes *to, const
 		add_line(to, image->start, 'T', name, NULL);
 }
 
-static void add_symbols(const struct kernel_image *image, struct bytes *to, const struct symbols *symbols,
-			bool with_modules)
+static void add_symbols(const struct kernel_image *image, struct bytes *to,
+			const struct symbols *symbols, bool with_modules)
 {
 	size_t count = symbols_count(symbols);
 	struct symbol symbol;
@@ -103,7 +106,8 @@ static int make_modules(const struct kernel_image *image, struct bytes *to)
 		if (!build_id_cache_name_is_plain(module->name))
 			continue;
 		bytes_add(to, line,
-			  (size_t)snprintf(line, sizeof(line), "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n",
+			  (size_t)snprintf(line, sizeof(line),
+					   "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n",
 					   module->name, module->size, module->start));
 	}
 	return to->failed ? error_set(-ENOMEM, "no memory for the kernel's modules") : 0;
@@ -140,14 +144,17 @@ static int make_boot_directory(const char *entry, char path[PATH_MAX])
 		clock_gettime(CLOCK_REALTIME, &moment);
 		localtime_r(&moment.tv_sec, &calendar);
 		strftime(name, sizeof(name), "%Y%m%d%H%M%S", &calendar);
-		snprintf(name + strlen(name), 3, "%02u", (unsigned int)(moment.tv_nsec / 10000000) % 100);
+		snprintf(name + strlen(name), 3, "%02u",
+			 (unsigned int)(moment.tv_nsec / 10000000) % 100);
 		error = cache_path(path, entry, "/", name, NULL);
 		if (error)
 			return error;
 		if (!mkdir(path, 0755))
-			return cache_write_file(path, OUR_MARK, CACHE_MODE_OF_BOOT, &(struct bytes){ 0 });
+			return cache_write_file(path, OUR_MARK, CACHE_MODE_OF_BOOT,
+						&(struct bytes){ 0 });
 		if (errno != EEXIST)
-			return error_set(-errno, "can't make the directory %s: %s", path, strerror(errno));
+			return error_set(-errno, "can't make the directory %s: %s", path,
+					 strerror(errno));
 		usleep(2000);
 	}
 	return error_set(-EEXIST, "can't make a directory in %s: too many at a time", entry);
@@ -163,8 +170,8 @@ static int visible(const struct dirent *entry)
  * without KASLR, or one that is profiled twice. Not one that lacks its code:
  * somebody may be about to write it.
  */
-static bool find_complete_boot(const char *entry, const struct bytes *kallsyms, const struct bytes *modules,
-			       char path[PATH_MAX])
+static bool find_complete_boot(const char *entry, const struct bytes *kallsyms,
+			       const struct bytes *modules, char path[PATH_MAX])
 {
 	struct dirent **names;
 	int count = scandir(entry, &names, visible, alphasort);
@@ -174,7 +181,8 @@ static bool find_complete_boot(const char *entry, const struct bytes *kallsyms, 
 		char candidate[PATH_MAX];
 
 		if (!found && !cache_path(candidate, entry, "/", names[i]->d_name, NULL) &&
-		    cache_file_exists(candidate, "kcore") && cache_file_is(candidate, "modules", modules) &&
+		    cache_file_exists(candidate, "kcore") &&
+		    cache_file_is(candidate, "modules", modules) &&
 		    cache_file_is(candidate, "kallsyms", kallsyms)) {
 			found = true;
 			memcpy(path, candidate, sizeof(candidate));

@@ -27,10 +27,10 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/guest_registers.h"
-#include "vmm/guest/symbol_table.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/symbol_table.h"
 #include "vmm/perf_data/perf_data_bytes.h"
 
 /* What one guest kernel is, as far as the cache is concerned. Nothing is owned. */
@@ -40,10 +40,11 @@ struct kernel_image {
 	uint64_t start, end;  /* GVA of _text, and of the end of all that is mapped for it */
 	uint64_t text_end;    /* GVA of _etext: the code that is there to the end */
 	const struct symbols *symbols;
-	const struct symbols *unloaded; /* of modules that are in MODULES and loaded no more; NULL: none */
+	const struct symbols
+		*unloaded; /* of modules that are in MODULES and loaded no more; NULL: none */
 	const struct guest_module *modules; /* of one name each */
-	const bool
-		*shared; /* for each: others lay in its place, so the boot does not name it; NULL: of none */
+	const bool *shared; /* for each: others lay in its place, so the boot does not name it;
+			       NULL: of none */
 	size_t module_count;
 };
 
@@ -106,8 +107,8 @@ int build_id_cache_add_boot(const char *directory, const struct kernel_image *im
 			    struct build_id_cache_boot *boot);
 
 /*
- * Where modules share a place, puts the symbols of all there, each under its own build id: readers then go by
- * the times of the file, and perf by nothing else, as there is no code. Errors as above.
+ * Where modules share a place, puts the symbols of all there, each under its own build id: readers
+ * then go by the times of the file, and perf by nothing else, as there is no code. Errors as above.
  */
 int build_id_cache_add_modules(const char *directory, const struct kernel_image *image);
 
@@ -115,52 +116,59 @@ int build_id_cache_add_modules(const char *directory, const struct kernel_image 
 #define BUILD_ID_CACHE_IMAGES "[guest.user]"
 
 /*
- * Puts FILE, the names of a program or library that a guest has, there under its build id, unless there is
- * something of that build. 1 if it did, 0 if not; errors as above.
+ * Puts FILE, the names of a program or library that a guest has, there under its build id, unless
+ * there is something of that build. 1 if it did, 0 if not; errors as above.
  */
 int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
 			     const struct bytes *file);
 
-/* The same, but in place of what build_id_cache_add_image() put there earlier, unless that has more symbols.
+/* The same, but in place of what build_id_cache_add_image() put there earlier, unless that has more
+ * symbols.
  */
-int build_id_cache_replace_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
-				 const struct bytes *file);
+int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
+				 size_t build_id_size, const struct bytes *file);
 
 /* Takes back what build_id_cache_add_image() put there. */
-void build_id_cache_remove_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
+void build_id_cache_remove_image(const char *directory, const uint8_t *build_id,
+				 size_t build_id_size);
 
 /* Is there a file with the symbols of that build, be it perf's own? */
 bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
 
-/* Has it all of that build's functions, or else the build's own bytes, behind which there is nothing more?
- * Not so of those functions alone that others may call, which is what a guest's memory may be left to tell.
+/* Has it all of that build's functions, or else the build's own bytes, behind which there is
+ * nothing more? Not so of those functions alone that others may call, which is what a guest's
+ * memory may be left to tell.
  */
-bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
+bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id,
+				    size_t build_id_size);
 
-/* Is there a file of that build that has no .symtab? Then *OURS says whether this or another run put it
- * there. */
-bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id, size_t build_id_size,
-				      bool *ours);
+/* Is there a file of that build that has no .symtab? Then *OURS says whether this or another run
+ * put it there. */
+bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id,
+				      size_t build_id_size, bool *ours);
 
-/* Does the file of that build say that who told its names has no more of them, and is not older than SECONDS?
+/* Does the file of that build say that who told its names has no more of them, and is not older
+ * than SECONDS?
  */
-bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id, size_t build_id_size,
-				       time_t seconds);
+bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id,
+				       size_t build_id_size, time_t seconds);
 
-/* Of the file that was added or put in place of another, which another one of that build does not have; 0:
- * there is none. */
-uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id, size_t build_id_size);
+/* Of the file that was added or put in place of another, which another one of that build does not
+ * have; 0: there is none. */
+uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id,
+				    size_t build_id_size);
 
-/* Somebody uses what is known of that build: its time is now, by which it can be told from what nobody does.
+/* Somebody uses what is known of that build: its time is now, by which it can be told from what
+ * nobody does.
  */
 void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size);
 
 /*
  * Adds the code of the kernel and its modules to the boot, read from guest
  * memory. Of that kernel the code of the BUILD_ID_CACHE_CODE_KEPT newest
- * boots is kept, and the names of BUILD_ID_CACHE_BOOTS_KEPT. Where modules share a place no code is added:
- * perf takes the places of modules from there, for all times. After build_id_cache_add_boot(). Errors as
- * above.
+ * boots is kept, and the names of BUILD_ID_CACHE_BOOTS_KEPT. Where modules share a place no code is
+ * added: perf takes the places of modules from there, for all times. After
+ * build_id_cache_add_boot(). Errors as above.
  */
 #define BUILD_ID_CACHE_CODE_KEPT  8
 #define BUILD_ID_CACHE_BOOTS_KEPT 32

@@ -87,7 +87,8 @@ int build_id_cache_open(const struct build_id_cache_place *place, char *path, si
 		return build_id_cache_directory(path, size);
 	return snprintf(path, size, "%s", place->directory) < (int)size
 		       ? 0
-		       : error_set(-ENAMETOOLONG, "%s is too long for a build-id cache", place->directory);
+		       : error_set(-ENAMETOOLONG, "%s is too long for a build-id cache",
+				   place->directory);
 }
 
 int build_id_cache_directory(char *path, size_t size)

@@ -25,7 +25,8 @@ int cache_path(char path[PATH_MAX], const char *first, ...)
 
 		if (used + length >= PATH_MAX) {
 			va_end(parts);
-			return error_set(-ENAMETOOLONG, "%s is too long for a build-id cache", first);
+			return error_set(-ENAMETOOLONG, "%s is too long for a build-id cache",
+					 first);
 		}
 		memcpy(path + used, part, length + 1);
 		used += length;
@@ -45,7 +46,8 @@ int cache_make_directory(const char *path)
 		if (slash)
 			*slash = '\0';
 		if (mkdir(part, 0755) && errno != EEXIST)
-			return error_set(-errno, "can't make the directory %s: %s", part, strerror(errno));
+			return error_set(-errno, "can't make the directory %s: %s", part,
+					 strerror(errno));
 		if (!slash)
 			return 0;
 		*slash = '/';
@@ -94,7 +96,8 @@ static int write_content(struct cache_file *file, const struct bytes *content)
 	return 0;
 }
 
-int cache_write_file(const char *directory, const char *name, mode_t mode, const struct bytes *content)
+int cache_write_file(const char *directory, const char *name, mode_t mode,
+		     const struct bytes *content)
 {
 	struct cache_file file;
 	int error = cache_file_begin(&file, directory, name, mode);
@@ -124,7 +127,8 @@ bool cache_file_exists(const char *directory, const char *name)
 	char path[PATH_MAX];
 	struct stat status;
 
-	return !cache_path(path, directory, "/", name, NULL) && !stat(path, &status) && status.st_size;
+	return !cache_path(path, directory, "/", name, NULL) && !stat(path, &status) &&
+	       status.st_size;
 }
 
 bool cache_file_is_outdated(const char *directory, const char *name)
@@ -132,8 +136,8 @@ bool cache_file_is_outdated(const char *directory, const char *name)
 	struct elf_kind kind;
 	char path[PATH_MAX];
 
-	return !cache_path(path, directory, "/", name, NULL) && elf_kind_of(path, &kind) && kind.names_only &&
-	       kind.note.form < SYMBOL_FILE_FORM;
+	return !cache_path(path, directory, "/", name, NULL) && elf_kind_of(path, &kind) &&
+	       kind.names_only && kind.note.form < SYMBOL_FILE_FORM;
 }
 
 int cache_link_build(const char *directory, const char *entry, const char *id)

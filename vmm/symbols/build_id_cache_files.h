@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "vmm/symbols/build_id_cache.h"
 #include "vmm/perf_data/perf_data_bytes.h"
+#include "vmm/symbols/build_id_cache.h"
 
 /* A file that is being written beside its place. */
 struct cache_file {
@@ -34,26 +34,29 @@ int cache_make_directory(const char *path);
 #define CACHE_MODE_PUBLIC  0644
 #define CACHE_MODE_OF_BOOT 0600
 
-/* Begins DIRECTORY/NAME; ends it by putting it in place, or by removing it if ERROR is not 0 already. */
+/* Begins DIRECTORY/NAME; ends it by putting it in place, or by removing it if ERROR is not 0
+ * already. */
 int cache_file_begin(struct cache_file *file, const char *directory, const char *name, mode_t mode);
 int cache_file_end(struct cache_file *file, int error);
 
 /* Writes DIRECTORY/NAME whole. */
-int cache_write_file(const char *directory, const char *name, mode_t mode, const struct bytes *content);
+int cache_write_file(const char *directory, const char *name, mode_t mode,
+		     const struct bytes *content);
 
 /* Does DIRECTORY/NAME hold exactly CONTENT? And does it exist with anything in it? */
 bool cache_file_is(const char *directory, const char *name, const struct bytes *content);
 bool cache_file_exists(const char *directory, const char *name);
 
-/* Does DIRECTORY/NAME hold names alone, in a form that an earlier version wrote (SYMBOL_FILE_FORM)? */
+/* Does DIRECTORY/NAME hold names alone, in a form that an earlier version wrote (SYMBOL_FILE_FORM)?
+ */
 bool cache_file_is_outdated(const char *directory, const char *name);
 
 /* Is there a module in whose place others lay? */
 bool cache_shares_places(const struct kernel_image *image);
 
 /*
- * DIRECTORY/.build-id/xx/yyyy -> ../../ENTRY/xxyyyy, where perf has what it knows by build id, ID. One that
- * is there stays.
+ * DIRECTORY/.build-id/xx/yyyy -> ../../ENTRY/xxyyyy, where perf has what it knows by build id, ID.
+ * One that is there stays.
  */
 int cache_link_build(const char *directory, const char *entry, const char *id);
 

@@ -24,12 +24,15 @@ static int find_place(const char *directory, const uint8_t *build_id, size_t bui
 	char prefix[3];
 	int error;
 
-	cache_id_text(&(struct kernel_image){ .build_id = build_id, .build_id_size = build_id_size },
-		      place->id);
+	cache_id_text(
+		&(struct kernel_image){ .build_id = build_id, .build_id_size = build_id_size },
+		place->id);
 	snprintf(prefix, sizeof(prefix), "%.2s", place->id);
-	error = cache_path(place->directory, directory, "/" BUILD_ID_CACHE_IMAGES "/", place->id, NULL);
+	error = cache_path(place->directory, directory, "/" BUILD_ID_CACHE_IMAGES "/", place->id,
+			   NULL);
 	return error ? error
-		     : cache_path(place->link, directory, "/.build-id/", prefix, "/", place->id + 2, NULL);
+		     : cache_path(place->link, directory, "/.build-id/", prefix, "/", place->id + 2,
+				  NULL);
 }
 
 /* Does the link lead to the place's own directory? */
@@ -37,8 +40,8 @@ static bool is_ours(const struct place *place)
 {
 	struct stat own, linked;
 
-	return !stat(place->directory, &own) && !stat(place->link, &linked) && own.st_dev == linked.st_dev &&
-	       own.st_ino == linked.st_ino;
+	return !stat(place->directory, &own) && !stat(place->link, &linked) &&
+	       own.st_dev == linked.st_dev && own.st_ino == linked.st_ino;
 }
 
 /* Is what is there of our own, and of an earlier version, which may have written wrong names? */
@@ -69,12 +72,14 @@ static bool has_its_bytes(const char *path)
 	has = segments.count && !fstat(file.fd, &status);
 	for (size_t i = 0; has && i < segments.count; i++)
 		has = segments.loaded[i].p_filesz <= (uint64_t)status.st_size &&
-		      segments.loaded[i].p_offset <= (uint64_t)status.st_size - segments.loaded[i].p_filesz;
+		      segments.loaded[i].p_offset <=
+			      (uint64_t)status.st_size - segments.loaded[i].p_filesz;
 	elf_file_close(&file);
 	return has;
 }
 
-bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
+bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id,
+				    size_t build_id_size)
 {
 	struct place place;
 	struct elf_kind kind;
@@ -93,8 +98,8 @@ void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t
 		utimensat(AT_FDCWD, place.link, NULL, 0);
 }
 
-bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id, size_t build_id_size,
-				      bool *ours)
+bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id,
+				      size_t build_id_size, bool *ours)
 {
 	struct place place;
 	struct elf_kind kind;
@@ -107,8 +112,8 @@ bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *buil
 	return true;
 }
 
-bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id, size_t build_id_size,
-				       time_t seconds)
+bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id,
+				       size_t build_id_size, time_t seconds)
 {
 	struct place place;
 	struct stat status;
@@ -122,7 +127,8 @@ bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *bui
 }
 
 /* One that takes the inode of another that is gone was made later. */
-uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id, size_t build_id_size)
+uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id,
+				    size_t build_id_size)
 {
 	struct place place;
 	struct stat status;
@@ -182,8 +188,8 @@ int build_id_cache_add_image(const char *directory, const uint8_t *build_id, siz
 	return put(directory, &place, file);
 }
 
-int build_id_cache_replace_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
-				 const struct bytes *file)
+int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
+				 size_t build_id_size, const struct bytes *file)
 {
 	struct place place;
 	int error = find_place(directory, build_id, build_id_size, &place);
@@ -195,7 +201,8 @@ int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
 }
 
 /* The link is ours only if it leads to what is removed: behind that it leads nowhere. */
-void build_id_cache_remove_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
+void build_id_cache_remove_image(const char *directory, const uint8_t *build_id,
+				 size_t build_id_size)
 {
 	char path[PATH_MAX];
 	struct place place;

@@ -22,7 +22,8 @@ static int link_table(const char *place)
 	return error;
 }
 
-static int add_module(const char *directory, const struct guest_module *module, const struct bytes *file)
+static int add_module(const char *directory, const struct guest_module *module,
+		      const struct bytes *file)
 {
 	const struct kernel_image image = { .build_id = module->build_id,
 					    .build_id_size = module->build_id_size };

@@ -8,7 +8,8 @@
 /* Of a path, with its end. */
 #define BYTES_FILE_PATH 32
 
-/* The file (memfd_create(2)), with its name into PATH; the caller's to close. Negative errno, no message. */
+/* The file (memfd_create(2)), with its name into PATH; the caller's to close. Negative errno, no
+ * message. */
 int bytes_file_open(const struct bytes *bytes, char path[BYTES_FILE_PATH]);
 
 #endif

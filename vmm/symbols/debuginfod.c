@@ -16,8 +16,8 @@
 #define MIB (1l << 20)
 
 /* What is used of libdebuginfod.so.1. */
-#define FUNCTIONS(use)                                                                                       \
-	use(debuginfod_begin) use(debuginfod_end) use(debuginfod_find_debuginfo)                             \
+#define FUNCTIONS(use)                                                                             \
+	use(debuginfod_begin) use(debuginfod_end) use(debuginfod_find_debuginfo)                   \
 		use(debuginfod_find_executable) use(debuginfod_set_progressfn)
 
 #define DECLARE(function) __typeof__(&(function)) function;
@@ -30,8 +30,8 @@ struct debuginfod {
 };
 
 #define LOAD(function) debuginfod->function = dlsym(debuginfod->library, #function);
-#define CHECK(function)                                                                                      \
-	if (!debuginfod->function)                                                                           \
+#define CHECK(function)                                                                            \
+	if (!debuginfod->function)                                                                 \
 		missing = #function;
 
 static bool load(struct debuginfod *debuginfod)
@@ -46,7 +46,8 @@ static bool load(struct debuginfod *debuginfod)
 	return !missing;
 }
 
-/* Not 0 would end the transfer. While SIZE is 0 it is not known, and what is counted are no bytes. */
+/* Not 0 would end the transfer. While SIZE is 0 it is not known, and what is counted are no bytes.
+ */
 static int show_progress(debuginfod_client *client, long done, long size)
 {
 	if (size > 0)
@@ -108,7 +109,8 @@ void debuginfod_close(struct debuginfod *debuginfod)
 	free(debuginfod);
 }
 
-static int ask(struct debuginfod *debuginfod, enum debuginfod_kind kind, const char *hex, char **name)
+static int ask(struct debuginfod *debuginfod, enum debuginfod_kind kind, const char *hex,
+	       char **name)
 {
 	const unsigned char *id = (const unsigned char *)hex;
 

@@ -18,7 +18,8 @@
 #define NESTED_MAX 512
 /* Of one function: far more than compilers make of it. */
 #define RANGES_MAX 4096
-/* Addresses of units, functions and inlined ones, in all. Of a whole kernel there are some 2 million. */
+/* Addresses of units, functions and inlined ones, in all. Of a whole kernel there are some 2
+ * million. */
 #define TOTAL_MAX (1u << 24)
 
 /* Addresses of a function that was inlined; outer ones stand before those in them. */
@@ -73,7 +74,8 @@ static void *add(void **block, size_t *count, size_t size)
 	return (char *)grown + (*count)++ * size;
 }
 
-/* A member with addresses; NULL without memory, and where a file has so many that it must be hostile. */
+/* A member with addresses; NULL without memory, and where a file has so many that it must be
+ * hostile. */
 static void *add_addresses(struct dwarf_inlines *inlines, void **block, size_t *count, size_t size)
 {
 	void *added = inlines->total < TOTAL_MAX ? add(block, count, size) : NULL;
@@ -133,7 +135,8 @@ static int find_units(struct dwarf_inlines *inlines)
 	return error;
 }
 
-static bool open_shared(struct dwarf_inlines *inlines, const char *path, const uint8_t *build_id, size_t size)
+static bool open_shared(struct dwarf_inlines *inlines, const char *path, const uint8_t *build_id,
+			size_t size)
 {
 	if (inlines->shared || elf_file_open(&inlines->shared_file, path))
 		return inlines->shared;
@@ -155,9 +158,9 @@ static void path_beside(char *path, const char *file, const char *name)
 }
 
 /*
- * libdw would open any file that this one names, at any time. Here it is opened now, and is a regular ELF
- * file of the build that is named, wherever that is; it is read only. False: something is missing. What
- * refers to it would have no names, or no part of what is inlined.
+ * libdw would open any file that this one names, at any time. Here it is opened now, and is a
+ * regular ELF file of the build that is named, wherever that is; it is read only. False: something
+ * is missing. What refers to it would have no names, or no part of what is inlined.
  */
 static bool find_shared(struct dwarf_inlines *inlines, const struct symbol_sources *sources)
 {
@@ -186,12 +189,15 @@ static int read_dwarf(struct dwarf_inlines *inlines, const struct symbol_sources
 {
 	inlines->dwarf = dwarf_begin_elf(inlines->file.elf, DWARF_C_READ, NULL);
 	if (inlines->dwarf && !find_shared(inlines, sources))
-		return error_set(-ENODATA, "the file that %s shares its DWARF with others by was not found",
+		return error_set(-ENODATA,
+				 "the file that %s shares its DWARF with others by was not found",
 				 inlines->file.path);
 	if (inlines->dwarf && find_units(inlines))
 		return error_set(-ENOMEM, "there is too much DWARF in %s, or no memory for it",
 				 inlines->file.path);
-	return inlines->range_count ? 0 : error_set(-ENODATA, "there is no DWARF in %s", inlines->file.path);
+	return inlines->range_count
+		       ? 0
+		       : error_set(-ENODATA, "there is no DWARF in %s", inlines->file.path);
 }
 
 static int by_address(const void *left, const void *right)
@@ -216,7 +222,8 @@ int dwarf_inlines_open(struct dwarf_inlines **opened, const char *path, const ui
 
 	if (error) {
 		free(inlines);
-		return error == -ENOMEM ? error_set(error, "no memory for inlined functions") : error;
+		return error == -ENOMEM ? error_set(error, "no memory for inlined functions")
+					: error;
 	}
 	error = elf_file_check(&inlines->file, build_id, build_id_size);
 	if (!error)
@@ -266,15 +273,18 @@ static void take_inlined(struct walk *walk, Dwarf_Die *die)
 	uint64_t low, high;
 	ptrdiff_t at = 0;
 
-	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0; i++) {
-		struct inlined *inlined = add_addresses(walk->inlines, (void **)&walk->unit->inlined,
-							&walk->unit->inlined_count, sizeof(*inlined));
+	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0;
+	     i++) {
+		struct inlined *inlined =
+			add_addresses(walk->inlines, (void **)&walk->unit->inlined,
+				      &walk->unit->inlined_count, sizeof(*inlined));
 
 		if (!inlined) {
 			walk->error = -ENOMEM;
 			return;
 		}
-		*inlined = (struct inlined){ .low = low, .high = high, .die = dwarf_dieoffset(die) };
+		*inlined =
+			(struct inlined){ .low = low, .high = high, .die = dwarf_dieoffset(die) };
 	}
 }
 
@@ -284,19 +294,22 @@ static void take_function(struct walk *walk, Dwarf_Die *die, size_t first)
 	uint64_t low, high;
 	ptrdiff_t at = 0;
 
-	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0; i++) {
-		struct function *function = add_addresses(walk->inlines, (void **)&walk->unit->functions,
-							  &walk->unit->function_count, sizeof(*function));
+	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0;
+	     i++) {
+		struct function *function =
+			add_addresses(walk->inlines, (void **)&walk->unit->functions,
+				      &walk->unit->function_count, sizeof(*function));
 
 		if (!function) {
 			walk->error = -ENOMEM;
 			return;
 		}
-		*function = (struct function){ .low = low,
-					       .high = high,
-					       .die = dwarf_dieoffset(die),
-					       .first = (uint32_t)first,
-					       .count = (uint32_t)(walk->unit->inlined_count - first) };
+		*function =
+			(struct function){ .low = low,
+					   .high = high,
+					   .die = dwarf_dieoffset(die),
+					   .first = (uint32_t)first,
+					   .count = (uint32_t)(walk->unit->inlined_count - first) };
 	}
 }
 
@@ -354,13 +367,14 @@ static void read_unit(struct dwarf_inlines *inlines, struct unit *unit)
 	unit->read = true;
 	walk_children(&walk, &unit->die);
 	if (unit->function_count)
-		qsort(unit->functions, unit->function_count, sizeof(*unit->functions), functions_by_address);
+		qsort(unit->functions, unit->function_count, sizeof(*unit->functions),
+		      functions_by_address);
 }
 
 /* --- an address --------------------------------------------------------------- */
 
-/* Where in an array of members that begin with their lowest address ADDRESS would be; NULL: before all of
- * them. */
+/* Where in an array of members that begin with their lowest address ADDRESS would be; NULL: before
+ * all of them. */
 static const void *find_last(const void *array, size_t count, size_t size, uint64_t address)
 {
 	size_t first = 0, end = count;
@@ -403,7 +417,8 @@ static Dwarf_Die *die_at(const struct unit *unit, Dwarf_Off offset, Dwarf_Die *d
 /* What is called so in the symbol table, else what it is called in the source. */
 static const char *name_of(Dwarf_Die *die)
 {
-	static const unsigned int names[] = { DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name };
+	static const unsigned int names[] = { DW_AT_linkage_name, DW_AT_MIPS_linkage_name,
+					      DW_AT_name };
 	Dwarf_Attribute attribute;
 	const char *name = NULL;
 
@@ -438,10 +453,11 @@ static void find_line(struct unit *unit, uint64_t address, struct dwarf_function
 	function->line = (unsigned int)number;
 }
 
-/* The entries of the inlined functions that have ADDRESS, the outermost first; at most MAX, of the innermost.
+/* The entries of the inlined functions that have ADDRESS, the outermost first; at most MAX, of the
+ * innermost.
  */
-static size_t find_inlined(const struct unit *unit, const struct function *function, uint64_t address,
-			   Dwarf_Off *dies, size_t max)
+static size_t find_inlined(const struct unit *unit, const struct function *function,
+			   uint64_t address, Dwarf_Off *dies, size_t max)
 {
 	size_t count = 0;
 

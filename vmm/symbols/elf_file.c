@@ -18,8 +18,8 @@ void elf_file_close(struct elf_file *file)
 		close(file->fd);
 }
 
-/* Names of files come from recordings, and from guests: what is no regular file is neither waited for nor
- * opened, which of a device may do things. */
+/* Names of files come from recordings, and from guests: what is no regular file is neither waited
+ * for nor opened, which of a device may do things. */
 static int open_regular(const char *path)
 {
 	int place = open(path, O_PATH | O_CLOEXEC), fd = -1;
@@ -59,7 +59,8 @@ static size_t build_id_in(Elf_Data *data, uint8_t *build_id)
 
 	while (data && (offset = gelf_getnote(data, offset, &header, &name, &description)) > 0) {
 		if (header.n_type != NT_GNU_BUILD_ID || header.n_namesz != 4 || !header.n_descsz ||
-		    header.n_descsz > ELF_BUILD_ID_MAX || memcmp((char *)data->d_buf + name, "GNU", 4) != 0)
+		    header.n_descsz > ELF_BUILD_ID_MAX ||
+		    memcmp((char *)data->d_buf + name, "GNU", 4) != 0)
 			continue;
 		memcpy(build_id, (char *)data->d_buf + description, header.n_descsz);
 		return header.n_descsz;
@@ -85,7 +86,8 @@ bool elf_file_is_whole(const struct elf_file *file, uint64_t size)
 		return false;
 	for (size_t i = 1; i < count; i++)
 		if (!gelf_getshdr(elf_getscn(file->elf, i), &section) ||
-		    (section.sh_type != SHT_NOBITS && !lies_in(section.sh_offset, section.sh_size, size)))
+		    (section.sh_type != SHT_NOBITS &&
+		     !lies_in(section.sh_offset, section.sh_size, size)))
 			return false;
 	return true;
 }
@@ -105,8 +107,8 @@ size_t elf_file_build_id(const struct elf_file *file, uint8_t *build_id)
 	elf_getphdrnum(elf, &count);
 	for (size_t i = 0; i < count; i++)
 		if (gelf_getphdr(elf, (int)i, &segment) && segment.p_type == PT_NOTE &&
-		    (size = build_id_in(elf_getdata_rawchunk(elf, (int64_t)segment.p_offset, segment.p_filesz,
-							     ELF_T_NHDR),
+		    (size = build_id_in(elf_getdata_rawchunk(elf, (int64_t)segment.p_offset,
+							     segment.p_filesz, ELF_T_NHDR),
 					build_id)))
 			return size;
 	return 0;
@@ -124,7 +126,8 @@ int elf_file_check(const struct elf_file *file, const uint8_t *wanted, size_t wa
 	memcpy(padded, wanted, wanted_size < sizeof(padded) ? wanted_size : sizeof(padded));
 	if (size && size <= wanted_size && !memcmp(found, padded, sizeof(found)))
 		return 0;
-	return error_set(-ESTALE, "%s is not the build that was recorded: its build id differs", file->path);
+	return error_set(-ESTALE, "%s is not the build that was recorded: its build id differs",
+			 file->path);
 }
 
 void elf_file_segments(const struct elf_file *file, struct elf_segments *segments)
@@ -135,7 +138,8 @@ void elf_file_segments(const struct elf_file *file, struct elf_segments *segment
 	segments->count = 0;
 	elf_getphdrnum(elf, &count);
 	for (size_t i = 0;
-	     i < count && segments->count < sizeof(segments->loaded) / sizeof(segments->loaded[0]); i++) {
+	     i < count && segments->count < sizeof(segments->loaded) / sizeof(segments->loaded[0]);
+	     i++) {
 		GElf_Phdr *segment = &segments->loaded[segments->count];
 
 		if (gelf_getphdr(elf, (int)i, segment) && segment->p_type == PT_LOAD)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An ELF file that is open, which build it is, and where in it addresses lie. Files may be hostile: libelf
- * checks them. Any one thread at a time.
+ * An ELF file that is open, which build it is, and where in it addresses lie. Files may be hostile:
+ * libelf checks them. Any one thread at a time.
  */
 #ifndef KVMSCOPE_SYMBOLS_ELF_FILE_H
 #define KVMSCOPE_SYMBOLS_ELF_FILE_H
@@ -32,11 +32,13 @@ void elf_file_close(struct elf_file *file);
 /* The build id's size, 0 without one. BUILD_ID holds ELF_BUILD_ID_MAX bytes. */
 size_t elf_file_build_id(const struct elf_file *file, uint8_t *build_id);
 
-/* 0 where the file has that build id (perf pads shorter ones with zeroes), or WANTED_SIZE is 0; else -ESTALE.
+/* 0 where the file has that build id (perf pads shorter ones with zeroes), or WANTED_SIZE is 0;
+ * else -ESTALE.
  */
 int elf_file_check(const struct elf_file *file, const uint8_t *wanted, size_t wanted_size);
 
-/* Do the section headers, and all sections that take bytes of it, lie in the file, which has SIZE bytes? */
+/* Do the section headers, and all sections that take bytes of it, lie in the file, which has SIZE
+ * bytes? */
 bool elf_file_is_whole(const struct elf_file *file, uint64_t size);
 
 void elf_file_segments(const struct elf_file *file, struct elf_segments *segments);

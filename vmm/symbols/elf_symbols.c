@@ -12,7 +12,8 @@
 #include "vmm/symbols/elf_file.h"
 #include "vmm/symbols/symbol_list.h"
 
-/* Functions, objects and labels, as perf takes them (elf_sym__is_function, _is_object, _is_label). */
+/* Functions, objects and labels, as perf takes them (elf_sym__is_function, _is_object, _is_label).
+ */
 static bool is_wanted(const GElf_Sym *symbol, const char *name)
 {
 	unsigned int type = GELF_ST_TYPE(symbol->st_info);
@@ -52,10 +53,12 @@ static Elf_Scn *find_table(Elf *elf, GElf_Shdr *header)
 	return dynamic && gelf_getshdr(dynamic, header) ? dynamic : NULL;
 }
 
-/* No linker puts code at the address 0, where a program has its header: it stands for all sections. */
+/* No linker puts code at the address 0, where a program has its header: it stands for all sections.
+ */
 static bool is_of_names_only(const GElf_Shdr *section)
 {
-	return section->sh_type == SHT_NOBITS && section->sh_flags & SHF_EXECINSTR && !section->sh_addr;
+	return section->sh_type == SHT_NOBITS && section->sh_flags & SHF_EXECINSTR &&
+	       !section->sh_addr;
 }
 
 static bool has_names_only(Elf *elf)
@@ -76,7 +79,8 @@ static bool take_note(Elf_Data *data, struct symbol_file_note *note)
 	GElf_Nhdr header;
 
 	while (data && (offset = gelf_getnote(data, offset, &header, &owner, &content)) > 0) {
-		if (header.n_type != SYMBOL_FILE_NOTE_TYPE || header.n_namesz != sizeof(SYMBOL_FILE_NOTE) ||
+		if (header.n_type != SYMBOL_FILE_NOTE_TYPE ||
+		    header.n_namesz != sizeof(SYMBOL_FILE_NOTE) ||
 		    header.n_descsz != sizeof(*note) ||
 		    memcmp((char *)data->d_buf + owner, SYMBOL_FILE_NOTE, header.n_namesz) != 0)
 			continue;
@@ -118,7 +122,8 @@ bool elf_kind_of(const char *path, struct elf_kind *kind)
 /* How many bytes of SYMBOL's section lie behind its start; 0: it is in none that is known. */
 static uint64_t left_of_section(Elf *elf, const GElf_Sym *symbol)
 {
-	Elf_Scn *section = symbol->st_shndx < SHN_LORESERVE ? elf_getscn(elf, symbol->st_shndx) : NULL;
+	Elf_Scn *section =
+		symbol->st_shndx < SHN_LORESERVE ? elf_getscn(elf, symbol->st_shndx) : NULL;
 	GElf_Shdr header;
 	uint64_t into;
 
@@ -182,7 +187,8 @@ static int read_table(struct reading *reading)
 
 static int read_file(void *context, uint64_t offset, void *to, size_t size)
 {
-	return offset <= INT64_MAX && pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
+	return offset <= INT64_MAX &&
+			       pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
 		       ? 0
 		       : -EFAULT;
 }
@@ -209,8 +215,8 @@ static int add_stubs(const struct reading *reading, struct elf_stubs *stubs)
 }
 
 /* The symbols of FILE and the stubs of RUNTIME, which may be the same. */
-static int load(struct symbols **symbols, const struct elf_file *file, const struct elf_file *runtime,
-		enum elf_symbols_addresses addresses)
+static int load(struct symbols **symbols, const struct elf_file *file,
+		const struct elf_file *runtime, enum elf_symbols_addresses addresses)
 {
 	struct elf_stubs stubs = { 0 };
 	struct symbol_list list = { 0 };
@@ -239,7 +245,8 @@ static int load(struct symbols **symbols, const struct elf_file *file, const str
 }
 
 /* As elf_file_open(), of that build. */
-static int open_build(struct elf_file *file, const char *path, const uint8_t *build_id, size_t build_id_size)
+static int open_build(struct elf_file *file, const char *path, const uint8_t *build_id,
+		      size_t build_id_size)
 {
 	int error = elf_file_open(file, path);
 
@@ -251,8 +258,9 @@ static int open_build(struct elf_file *file, const char *path, const uint8_t *bu
 	return error;
 }
 
-int elf_symbols_load(struct symbols **symbols, const char *path, enum elf_symbols_addresses addresses,
-		     const uint8_t *build_id, size_t build_id_size)
+int elf_symbols_load(struct symbols **symbols, const char *path,
+		     enum elf_symbols_addresses addresses, const uint8_t *build_id,
+		     size_t build_id_size)
 {
 	struct elf_file file;
 	int error = open_build(&file, path, build_id, build_id_size);

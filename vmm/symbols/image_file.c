@@ -43,7 +43,8 @@ static bool take_apart(struct span table, struct image *image)
 
 	if (!span_copy(table, 0, &head, sizeof(head)) || head.segments > AGENT_SEGMENTS_MAX)
 		return false;
-	for (image->segment_count = 0; image->segment_count < head.segments; image->segment_count++) {
+	for (image->segment_count = 0; image->segment_count < head.segments;
+	     image->segment_count++) {
 		Elf64_Phdr segment;
 
 		if (!span_copy(table, offset, &segment, sizeof(segment)))
@@ -62,14 +63,15 @@ static bool take_apart(struct span table, struct image *image)
 	return true;
 }
 
-/* Functions and labels, as readers of the file itself would take them (elf_symbols.c, and perf): one without
- * a size reaches up to the next, which needs all of them. */
+/* Functions and labels, as readers of the file itself would take them (elf_symbols.c, and perf):
+ * one without a size reaches up to the next, which needs all of them. */
 static bool is_wanted(const struct image *image, const Elf64_Sym *symbol)
 {
 	unsigned int type = ELF64_ST_TYPE(symbol->st_info);
 	unsigned int visibility = ELF64_ST_VISIBILITY(symbol->st_other);
 
-	if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || symbol->st_shndx == SHN_COMMON)
+	if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS ||
+	    symbol->st_shndx == SHN_COMMON)
 		return false;
 	if (image->dynamic && !symbol->st_size)
 		return false;
@@ -93,8 +95,8 @@ static uint64_t end_of(const struct image *image)
 }
 
 /*
- * NULL: there is none at OFFSET, or it is too long. *COST gets how many bytes were looked at to say so, and
- * is left alone otherwise.
+ * NULL: there is none at OFFSET, or it is too long. *COST gets how many bytes were looked at to say
+ * so, and is left alone otherwise.
  */
 static const char *find_name(struct span strings, uint32_t offset, uint64_t *cost)
 {
@@ -112,10 +114,12 @@ static const char *find_name(struct span strings, uint32_t offset, uint64_t *cos
 /* -ENOMEM. */
 static int find_ends(struct symbol_ends *ends, const struct image *image)
 {
-	int error = symbol_ends_begin(ends, image->symbols.size / sizeof(Elf64_Sym), image->sections);
+	int error =
+		symbol_ends_begin(ends, image->symbols.size / sizeof(Elf64_Sym), image->sections);
 	Elf64_Sym symbol;
 
-	for (uint64_t offset = 0; !error && span_copy(image->symbols, offset, &symbol, sizeof(symbol));
+	for (uint64_t offset = 0;
+	     !error && span_copy(image->symbols, offset, &symbol, sizeof(symbol));
 	     offset += sizeof(symbol))
 		if (is_wanted(image, &symbol))
 			symbol_ends_add(ends, &symbol);
@@ -124,9 +128,9 @@ static int find_ends(struct symbol_ends *ends, const struct image *image)
 }
 
 /*
- * Bytes that names may take: those of all strings, each once and escaped, and a quarter more. Symbols may
- * share a string, or be the ends of each other's, but of real files their sum is below that. In a hostile one
- * each of a million has the same string of megabytes.
+ * Bytes that names may take: those of all strings, each once and escaped, and a quarter more.
+ * Symbols may share a string, or be the ends of each other's, but of real files their sum is below
+ * that. In a hostile one each of a million has the same string of megabytes.
  */
 static uint64_t names_limit(struct span strings)
 {
@@ -140,7 +144,8 @@ static uint64_t names_limit(struct span strings)
 }
 
 /* False: the names take more than they may. */
-static bool add_symbols(struct symbol_file *file, const struct image *image, const struct symbol_ends *ends)
+static bool add_symbols(struct symbol_file *file, const struct image *image,
+			const struct symbol_ends *ends)
 {
 	const uint64_t limit = names_limit(image->strings);
 	uint64_t cost = 0;
@@ -187,7 +192,8 @@ static void make(struct bytes *to, struct span table, struct symbol_file_head he
 	symbol_file_end(&file, &head, to);
 }
 
-void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size)
+void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id,
+		     size_t build_id_size)
 {
 	make(to, table,
 	     (struct symbol_file_head){

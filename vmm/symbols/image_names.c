@@ -21,14 +21,16 @@ struct added_image {
 	uint64_t stamp; /* of the file */
 };
 
-int image_names_open(struct image_names *names, const struct build_id_cache_place *place, size_t limit)
+int image_names_open(struct image_names *names, const struct build_id_cache_place *place,
+		     size_t limit)
 {
 	*names = (struct image_names){ .place = place, .limit = limit, .installed = "" };
 	names->last = &names->oldest;
 	return build_id_cache_open(place, names->directory, sizeof(names->directory));
 }
 
-bool image_names_are_installed(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+bool image_names_are_installed(const struct image_names *names, const uint8_t *build_id,
+			       size_t build_id_size)
 {
 	return installed_symbols_exist(names->installed, build_id, build_id_size);
 }
@@ -47,7 +49,8 @@ static void warn_of_perf(struct image_names *names, const uint8_t *build_id, siz
 		path);
 }
 
-/* A stripped file in the cache, of which this machine has all names: perf puts them together wrongly. */
+/* A stripped file in the cache, of which this machine has all names: perf puts them together
+ * wrongly. */
 static bool is_outdone(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
 {
 	bool ours;
@@ -77,7 +80,8 @@ static bool was_told(const struct image_names *names, const uint8_t *build_id, s
 	       !image_names_are_installed(names, build_id, build_id_size);
 }
 
-bool image_names_has_all(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+bool image_names_has_all(const struct image_names *names, const uint8_t *build_id,
+			 size_t build_id_size)
 {
 	if (!build_id_cache_has_whole_image(names->directory, build_id, build_id_size) &&
 	    !was_told(names, build_id, build_id_size))
@@ -102,20 +106,22 @@ static void forget(struct image_names *names, struct added_image **at)
 /* Another one in its place is somebody else's, who knew more: the agent of memory's. */
 static bool is_still_there(const struct image_names *names, const struct added_image *added)
 {
-	return build_id_cache_image_stamp(names->directory, added->build_id, added->build_id_size) ==
-	       added->stamp;
+	return build_id_cache_image_stamp(names->directory, added->build_id,
+					  added->build_id_size) == added->stamp;
 }
 
 static void drop(struct image_names *names, struct added_image **at)
 {
 	if (is_still_there(names, *at))
-		build_id_cache_remove_image(names->directory, (*at)->build_id, (*at)->build_id_size);
+		build_id_cache_remove_image(names->directory, (*at)->build_id,
+					    (*at)->build_id_size);
 	forget(names, at);
 	names->statistics.dropped++;
 }
 
 /* NULL: it was not added. */
-static struct added_image **find(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+static struct added_image **find(struct image_names *names, const uint8_t *build_id,
+				 size_t build_id_size)
 {
 	for (struct added_image **at = &names->oldest; *at; at = &(*at)->next)
 		if ((*at)->build_id_size == build_id_size &&
@@ -132,7 +138,8 @@ void image_names_remove(struct image_names *names, const uint8_t *build_id, size
 		drop(names, at);
 }
 
-static int remember(struct image_names *names, const uint8_t *build_id, size_t build_id_size, size_t size)
+static int remember(struct image_names *names, const uint8_t *build_id, size_t build_id_size,
+		    size_t size)
 {
 	struct added_image *added = calloc(1, sizeof(*added)),
 			   **before = find(names, build_id, build_id_size);
@@ -159,7 +166,8 @@ static int remember(struct image_names *names, const uint8_t *build_id, size_t b
 
 typedef int image_put(const char *directory, const uint8_t *build_id, size_t build_id_size,
 		      const struct bytes *file);
-typedef void image_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size);
+typedef void image_make(struct bytes *to, struct span table, const uint8_t *build_id,
+			size_t build_id_size);
 
 static int put_file(struct image_names *names, image_put *put, const struct bytes *file,
 		    const uint8_t *build_id, size_t build_id_size)
@@ -178,8 +186,8 @@ static int put_file(struct image_names *names, image_put *put, const struct byte
 	return result > 0 ? remember(names, build_id, build_id_size, file->size) : result;
 }
 
-static void put_table(struct image_names *names, image_make *make, image_put *put, struct span table,
-		      const uint8_t *build_id, size_t build_id_size)
+static void put_table(struct image_names *names, image_make *make, image_put *put,
+		      struct span table, const uint8_t *build_id, size_t build_id_size)
 {
 	struct bytes file, all;
 

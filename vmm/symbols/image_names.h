@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of a guest's programs and libraries that one run puts into the build-id cache: no more than a
- * limit of them, then what came first goes. A file of perf's own is left alone.
- * Any one thread at a time.
+ * The names of a guest's programs and libraries that one run puts into the build-id cache: no more
+ * than a limit of them, then what came first goes. A file of perf's own is left alone. Any one
+ * thread at a time.
  */
 #ifndef KVMSCOPE_SYMBOLS_IMAGE_NAMES_H
 #define KVMSCOPE_SYMBOLS_IMAGE_NAMES_H
@@ -29,42 +29,47 @@ struct added_image;
 struct image_names {
 	char directory[PATH_MAX];
 	const struct build_id_cache_place *place;
-	const char *installed; /* directory with separate files (installed_symbols.h); "" after opening */
+	const char *installed; /* directory with separate files (installed_symbols.h); "" after
+				  opening */
 	size_t limit;
 	struct added_image *oldest, **last;
 	size_t bytes;
 	struct image_names_statistics statistics;
 };
 
-/* In PLACE, which outlives it (NULL: perf's), with LIMIT in bytes of files. -ENOENT and others without a
- * build-id cache. NAMES must stay where it is. */
-int image_names_open(struct image_names *names, const struct build_id_cache_place *place, size_t limit);
+/* In PLACE, which outlives it (NULL: perf's), with LIMIT in bytes of files. -ENOENT and others
+ * without a build-id cache. NAMES must stay where it is. */
+int image_names_open(struct image_names *names, const struct build_id_cache_place *place,
+		     size_t limit);
 
 /* Has this machine a separate file of that build with its symbols? */
 bool image_names_are_installed(const struct image_names *names, const uint8_t *build_id,
 			       size_t build_id_size);
 
-/* Are there names of that build, whoever put them there? Fewer than are installed are none, if they can be
- * replaced. */
+/* Are there names of that build, whoever put them there? Fewer than are installed are none, if they
+ * can be replaced. */
 bool image_names_has(struct image_names *names, const uint8_t *build_id, size_t build_id_size);
 
 /*
- * The same, but of all of its functions, as far as there can be more: those that a guest's agent told and had
- * no more of are all for IMAGE_NAMES_REMEMBERED seconds, as somebody may install them there.
+ * The same, but of all of its functions, as far as there can be more: those that a guest's agent
+ * told and had no more of are all for IMAGE_NAMES_REMEMBERED seconds, as somebody may install them
+ * there.
  */
 #define IMAGE_NAMES_REMEMBERED (24 * 3600L)
-bool image_names_has_all(const struct image_names *names, const uint8_t *build_id, size_t build_id_size);
+bool image_names_has_all(const struct image_names *names, const uint8_t *build_id,
+			 size_t build_id_size);
 
 /*
- * TABLE as image_file_make() wants it, of an image with that build id, whose size is 1 to 20; nothing is done
- * where there are names of it. Of a stripped image with all functions, where this machine has them: perf
- * looks for such files beside the cache, too, and up to 6.1 takes their addresses for others than they are.
+ * TABLE as image_file_make() wants it, of an image with that build id, whose size is 1 to 20;
+ * nothing is done where there are names of it. Of a stripped image with all functions, where this
+ * machine has them: perf looks for such files beside the cache, too, and up to 6.1 takes their
+ * addresses for others than they are.
  */
 void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
 		     size_t build_id_size);
 
-/* The same, but in place of fewer names that this or another run put there, as from a guest's memory; of who
- * has no more. */
+/* The same, but in place of fewer names that this or another run put there, as from a guest's
+ * memory; of who has no more. */
 void image_names_replace(struct image_names *names, struct span table, const uint8_t *build_id,
 			 size_t build_id_size);
 

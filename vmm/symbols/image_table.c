@@ -3,7 +3,8 @@
 
 #include <errno.h>
 
-static int add_part(struct bytes *table, const struct elf_source *file, uint64_t offset, size_t size)
+static int add_part(struct bytes *table, const struct elf_source *file, uint64_t offset,
+		    size_t size)
 {
 	size_t before = table->size;
 

@@ -11,7 +11,8 @@
 
 static int read_file(void *context, uint64_t offset, void *to, size_t size)
 {
-	return offset <= INT64_MAX && pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
+	return offset <= INT64_MAX &&
+			       pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
 		       ? 0
 		       : -EFAULT;
 }
@@ -20,7 +21,8 @@ static bool is_build(const char *path, const uint8_t *build_id, size_t build_id_
 {
 	uint8_t found[ELF_BUILD_ID_MAX];
 
-	return elf_build_id(path, found) == (int)build_id_size && !memcmp(found, build_id, build_id_size);
+	return elf_build_id(path, found) == (int)build_id_size &&
+	       !memcmp(found, build_id, build_id_size);
 }
 
 /* -1: there is none of that build. */
@@ -42,7 +44,8 @@ static bool take_segments(struct elf_tables *tables, struct span table)
 	if (!span_copy(table, 0, &head, sizeof(head)) || head.segments > AGENT_SEGMENTS_MAX)
 		return false;
 	tables->head.segments = head.segments;
-	return span_copy(table, sizeof(head), tables->segments, head.segments * sizeof(tables->segments[0]));
+	return span_copy(table, sizeof(head), tables->segments,
+			 head.segments * sizeof(tables->segments[0]));
 }
 
 /* Nor where its stubs are, whose code it has not. */
@@ -67,7 +70,8 @@ static void take_stubs(struct elf_stubs *stubs, struct span table)
 		if (symbol.st_shndx != ELF_STUBS_SECTION)
 			continue;
 		name = span_string(strings, symbol.st_name);
-		error = name ? elf_stubs_add(stubs, symbol.st_value, symbol.st_size, name) : -EINVAL;
+		error = name ? elf_stubs_add(stubs, symbol.st_value, symbol.st_size, name)
+			     : -EINVAL;
 	}
 }
 
@@ -101,8 +105,8 @@ static bool add_separate(struct bytes *all, struct span table, const struct elf_
 	return added;
 }
 
-bool installed_symbols_add(struct bytes *all, struct span table, const char *root, const uint8_t *build_id,
-			   size_t build_id_size)
+bool installed_symbols_add(struct bytes *all, struct span table, const char *root,
+			   const uint8_t *build_id, size_t build_id_size)
 {
 	int fd = is_stripped(table) ? open_separate(root, build_id, build_id_size) : -1;
 	const struct elf_source file = { .read = read_file, .context = &fd };

@@ -20,7 +20,8 @@ static bool begin(struct jit_image *image)
 		return true;
 	if (getrandom(image->build_id, sizeof(image->build_id), 0) != sizeof(image->build_id))
 		return false;
-	image->build_id[sizeof(image->build_id) - 1] |= 1; /* zeroes at the end are taken for padding */
+	image->build_id[sizeof(image->build_id) - 1] |=
+		1; /* zeroes at the end are taken for padding */
 	image->end = FIRST_PLACE;
 	bytes_add(&image->strings, "", 1);
 	return true;

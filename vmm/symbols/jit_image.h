@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The image that functions made at run time are given: an ELF file in the
- * build-id cache with a name for each, at a place of its own, and no code. Any one thread at a time.
+ * build-id cache with a name for each, at a place of its own, and no code. Any one thread at a
+ * time.
  */
 #ifndef KVMSCOPE_SYMBOLS_JIT_IMAGE_H
 #define KVMSCOPE_SYMBOLS_JIT_IMAGE_H
@@ -11,8 +12,8 @@
 #include <stdint.h>
 
 #include "shared/sideband_record.h"
-#include "vmm/symbols/image_names.h"
 #include "vmm/perf_data/perf_data_bytes.h"
+#include "vmm/symbols/image_names.h"
 
 /* What images are called in a recording: this and the process's number. */
 #define JIT_IMAGE_NAME "jitted-"

@@ -41,7 +41,8 @@ static int read_whole(const char *path, char **text, size_t *size)
 		fclose(file);
 	if (error) {
 		free(buffer);
-		return error_set(error, "cannot read the kernel symbols in %s: %s", path, strerror(-error));
+		return error_set(error, "cannot read the kernel symbols in %s: %s", path,
+				 strerror(-error));
 	}
 	buffer[*size] = '\0';
 	*text = buffer;
@@ -111,10 +112,11 @@ static int parse(struct symbol_list *list, const char *path, char *text)
 		if (!*line)
 			continue;
 		if (!parse_line(line, &symbol))
-			return error_set(-EINVAL,
-					 "%s, line %u: not of the form \"ADDRESS TYPE NAME [MODULE]\"; "
-					 "is this a copy of /proc/kallsyms?",
-					 path, number);
+			return error_set(
+				-EINVAL,
+				"%s, line %u: not of the form \"ADDRESS TYPE NAME [MODULE]\"; "
+				"is this a copy of /proc/kallsyms?",
+				path, number);
 		addresses |= symbol.start;
 		if (!is_wanted(symbol.type) || *symbol.name == '$')
 			continue;
@@ -144,7 +146,8 @@ int kallsyms_file_load(struct symbols **symbols, const char *path)
 		return error;
 	error = text && strlen(text) == size
 			? parse(&list, path, text)
-			: error_set(-EINVAL, "%s is no text file; is it a copy of /proc/kallsyms?", path);
+			: error_set(-EINVAL, "%s is no text file; is it a copy of /proc/kallsyms?",
+				    path);
 	if (error)
 		symbol_list_free(&list);
 	else

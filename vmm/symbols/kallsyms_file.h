@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernel symbols from a text file in the form of /proc/kallsyms: of the build-id cache, or given by the user.
+/* Kernel symbols from a text file in the form of /proc/kallsyms: of the build-id cache, or given by
+ * the user.
  */
 #ifndef KVMSCOPE_SYMBOLS_KALLSYMS_FILE_H
 #define KVMSCOPE_SYMBOLS_KALLSYMS_FILE_H

@@ -74,7 +74,8 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 {
 	uint64_t total = 0;
 
-	*ranges = (struct ranges){ .ranges = calloc(image->module_count + 2, sizeof(ranges->ranges[0])) };
+	*ranges = (struct ranges){ .ranges = calloc(image->module_count + 2,
+						    sizeof(ranges->ranges[0])) };
 	if (!ranges->ranges) {
 		error_set(-ENOMEM, "no memory to write the kernel's code");
 		return -ENOMEM;
@@ -110,16 +111,19 @@ static int write_content(int fd, const struct range *range, const struct guest_v
 	uint8_t page[PAGE];
 	int error = 0;
 
-	for (uint64_t address = range->start; !error && address < range->content_end; address += PAGE)
+	for (uint64_t address = range->start; !error && address < range->content_end;
+	     address += PAGE)
 		if (!guest_read_virtual(view, paging, address, page, sizeof(page)))
-			error = write_at(fd, page, sizeof(page), range->offset + (address - range->start));
+			error = write_at(fd, page, sizeof(page),
+					 range->offset + (address - range->start));
 	return error;
 }
 
 static int write_headers(int fd, const struct ranges *ranges)
 {
 	Elf64_Ehdr header = {
-		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+			     EV_CURRENT },
 		.e_type = ET_CORE,
 		.e_machine = EM_X86_64,
 		.e_version = EV_CURRENT,
@@ -167,7 +171,8 @@ static uint64_t place_ranges(struct ranges *ranges)
 		if (range->content_end >= range->end)
 			continue;
 		range->offset = next;
-		end = next + (range->content_end > range->start ? range->content_end - range->start : 0);
+		end = next +
+		      (range->content_end > range->start ? range->content_end - range->start : 0);
 		next += range->end - range->start;
 	}
 	return end;

@@ -23,8 +23,8 @@ static void add_functions(const struct guest_module *module, const struct symbol
 	}
 }
 
-void module_file_make(struct bytes *to, const struct guest_module *module, const struct symbols *first,
-		      const struct symbols *second)
+void module_file_make(struct bytes *to, const struct guest_module *module,
+		      const struct symbols *first, const struct symbols *second)
 {
 	const struct symbol_file_head head = { .type = ET_REL,
 					       .build_id = module->build_id,

@@ -12,11 +12,11 @@
 #include "vmm/perf_data/perf_data_bytes.h"
 
 /*
- * The functions that are MODULE's in FIRST, or else in SECOND (either may be NULL), of those with plain
- * names. TO is empty where there is none, or no build id. TO's data is the caller's to free; check
- * TO->failed. Any thread.
+ * The functions that are MODULE's in FIRST, or else in SECOND (either may be NULL), of those with
+ * plain names. TO is empty where there is none, or no build id. TO's data is the caller's to free;
+ * check TO->failed. Any thread.
  */
-void module_file_make(struct bytes *to, const struct guest_module *module, const struct symbols *first,
-		      const struct symbols *second);
+void module_file_make(struct bytes *to, const struct guest_module *module,
+		      const struct symbols *first, const struct symbols *second);
 
 #endif

@@ -59,7 +59,8 @@ void symbol_file_add(struct symbol_file *file, const char *name, unsigned char i
 	add_name(&file->strings, name);
 }
 
-static void make_note(struct bytes *note, const char *owner, uint32_t type, const void *content, size_t size)
+static void make_note(struct bytes *note, const char *owner, uint32_t type, const void *content,
+		      size_t size)
 {
 	const Elf64_Nhdr header = { .n_namesz = (uint32_t)strlen(owner) + 1,
 				    .n_descsz = (uint32_t)size,
@@ -81,8 +82,9 @@ static void add_section(struct bytes *to, Elf64_Shdr *section, const struct byte
 	bytes_pad(to, 8);
 }
 
-static void add_file(struct bytes *to, const struct symbol_file_head *head, const struct symbol_file *file,
-		     const struct bytes *build_id, const struct bytes *form)
+static void add_file(struct bytes *to, const struct symbol_file_head *head,
+		     const struct symbol_file *file, const struct bytes *build_id,
+		     const struct bytes *form)
 {
 	const struct bytes section_names = { .data = (uint8_t *)names, .size = sizeof(names) };
 	/* The text's offset is 0, as that of its mapping: readers take one for the other. */
@@ -101,7 +103,8 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head, cons
 		[SECTION_FORM] = { .sh_type = SHT_NOTE, .sh_addralign = 4 },
 	};
 	Elf64_Ehdr header = {
-		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+			     EV_CURRENT },
 		.e_type = head->type,
 		.e_machine = EM_X86_64,
 		.e_version = EV_CURRENT,
@@ -136,7 +139,8 @@ void symbol_file_drop(struct symbol_file *file)
 	*file = (struct symbol_file){ 0 };
 }
 
-void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *head, struct bytes *to)
+void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *head,
+		     struct bytes *to)
 {
 	const struct symbol_file_note own = { SYMBOL_FILE_FORM, head->exhausted };
 	struct bytes build_id = { 0 }, form = { 0 };

@@ -15,8 +15,9 @@
 #include "vmm/perf_data/perf_data_bytes.h"
 
 /*
- * What such a file says of itself, as a note: a file of an earlier form, or that says none, may have what is
- * wrong by now, and makes room for a newer one. One more whenever names change for the same guest.
+ * What such a file says of itself, as a note: a file of an earlier form, or that says none, may
+ * have what is wrong by now, and makes room for a newer one. One more whenever names change for the
+ * same guest.
  */
 #define SYMBOL_FILE_FORM      2u
 #define SYMBOL_FILE_NOTE      "kvmscope" /* its owner */
@@ -25,7 +26,8 @@
 /* The note's content. */
 struct symbol_file_note {
 	uint32_t form;
-	uint32_t exhausted; /* 1: who has the file in the guest has no more names of it; 0: not known */
+	uint32_t exhausted; /* 1: who has the file in the guest has no more names of it; 0: not
+			       known */
 };
 
 /* What is put together. Zeroed: not begun. */
@@ -34,7 +36,8 @@ struct symbol_file {
 };
 
 struct symbol_file_head {
-	uint16_t type; /* ET_REL: addresses are relative to the text; ET_EXEC: they are those of the segments
+	uint16_t type; /* ET_REL: addresses are relative to the text; ET_EXEC: they are those of the
+			* segments
 			*/
 	const uint8_t *build_id;
 	size_t build_id_size;
@@ -42,8 +45,9 @@ struct symbol_file_head {
 	const Elf64_Phdr *segments; /* where in the file that is mapped they lie; NULL with 0 */
 	size_t segment_count;
 	bool exhausted; /* the note's */
-	bool dynamic; /* a .dynsym: readers take a .symtab of the same build before it, wherever they find one
-		       */
+	bool dynamic;   /* a .dynsym: readers take a .symtab of the same build before it, wherever
+			 * they find one
+			 */
 };
 
 /* Bytes that one byte of a name takes at most. */
@@ -52,18 +56,19 @@ struct symbol_file_head {
 void symbol_file_begin(struct symbol_file *file);
 
 /*
- * A symbol with its st_info, st_value and st_size, which is not 0: readers would let it reach up to the next
- * one, as there is but one section. Without memory, or above the 4 GiB of names that an ELF file can have,
- * FILE remembers that as its parts do (perf_data_bytes.h).
+ * A symbol with its st_info, st_value and st_size, which is not 0: readers would let it reach up to
+ * the next one, as there is but one section. Without memory, or above the 4 GiB of names that an
+ * ELF file can have, FILE remembers that as its parts do (perf_data_bytes.h).
  */
 void symbol_file_add(struct symbol_file *file, const char *name, unsigned char info, uint64_t value,
 		     uint64_t size);
 
 /*
- * The file into TO, whose data is the caller's to free; check TO->failed. TO is empty where there is no
- * symbol or no build id. Frees what FILE has.
+ * The file into TO, whose data is the caller's to free; check TO->failed. TO is empty where there
+ * is no symbol or no build id. Frees what FILE has.
  */
-void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *head, struct bytes *to);
+void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *head,
+		     struct bytes *to);
 
 /* In place of the former: frees what FILE has. */
 void symbol_file_drop(struct symbol_file *file);

@@ -45,7 +45,8 @@ static int by_address_and_order(const void *left, const void *right)
 
 static bool is_weak(const struct listed_symbol *symbol)
 {
-	return toupper((unsigned char)symbol->type) == 'W' || toupper((unsigned char)symbol->type) == 'V';
+	return toupper((unsigned char)symbol->type) == 'W' ||
+	       toupper((unsigned char)symbol->type) == 'V';
 }
 
 static bool is_global(const struct listed_symbol *symbol)
@@ -85,7 +86,8 @@ static bool first_is_better(const struct listed_symbol *a, const struct listed_s
  * Without sizes perf shows the last, because that alone gets a size from the
  * symbol behind it.
  */
-static const struct listed_symbol *choose(const struct listed_symbol *first, const struct listed_symbol *end)
+static const struct listed_symbol *choose(const struct listed_symbol *first,
+					  const struct listed_symbol *end)
 {
 	const struct listed_symbol *best = first;
 
@@ -118,8 +120,9 @@ static int fill(const struct symbol_list *list, struct symbols *symbols)
 		for (next = first + 1; next < end && next->start == first->start;)
 			next++;
 		chosen = choose(first, next);
-		if (symbols_add(symbols, chosen->start, size_before(chosen, next < end ? next : NULL),
-				chosen->type, chosen->name, chosen->module))
+		if (symbols_add(symbols, chosen->start,
+				size_before(chosen, next < end ? next : NULL), chosen->type,
+				chosen->name, chosen->module))
 			return -ENOMEM;
 	}
 	return symbols_finish(symbols);

@@ -10,7 +10,8 @@
 #include "shared/span.h"
 #include "vmm/symbols/build_id_cache.h"
 
-/* perf's fields have 20 bytes; ids of fewer are padded with zeroes, which are no part of a file's name. */
+/* perf's fields have 20 bytes; ids of fewer are padded with zeroes, which are no part of a file's
+ * name. */
 static size_t unpadded(const uint8_t *build_id, size_t size)
 {
 	static const uint8_t zeroes[4];
@@ -29,8 +30,8 @@ const char *symbol_paths_hex(char *text, const uint8_t *build_id, size_t build_i
 }
 
 /* DIRECTORY/.build-id/ab/cdef.../KIND */
-static bool cache_path(char *path, const char *directory, const uint8_t *build_id, size_t build_id_size,
-		       const char *kind)
+static bool cache_path(char *path, const char *directory, const uint8_t *build_id,
+		       size_t build_id_size, const char *kind)
 {
 	char hex[BUILD_ID_HEX_MAX], standard[SYMBOL_PATH_MAX];
 	int length;
@@ -38,40 +39,41 @@ static bool cache_path(char *path, const char *directory, const uint8_t *build_i
 	if (!build_id_size || (!directory && build_id_cache_directory(standard, sizeof(standard))))
 		return false;
 	symbol_paths_hex(hex, build_id, build_id_size);
-	length = snprintf(path, SYMBOL_PATH_MAX, "%s/.build-id/%.2s/%s/%s", directory ? directory : standard,
-			  hex, hex + 2, kind);
+	length = snprintf(path, SYMBOL_PATH_MAX, "%s/.build-id/%.2s/%s/%s",
+			  directory ? directory : standard, hex, hex + 2, kind);
 	return length < SYMBOL_PATH_MAX;
 }
 
-bool symbol_paths_boots(char *path, const char *directory, const uint8_t *build_id, size_t build_id_size)
+bool symbol_paths_boots(char *path, const char *directory, const uint8_t *build_id,
+			size_t build_id_size)
 {
 	char hex[BUILD_ID_HEX_MAX], standard[SYMBOL_PATH_MAX];
 
 	if (!build_id_size || (!directory && build_id_cache_directory(standard, sizeof(standard))))
 		return false;
 	symbol_paths_hex(hex, build_id, build_id_size);
-	return snprintf(path, SYMBOL_PATH_MAX, "%s/[kernel.kcore]/%s", directory ? directory : standard,
-			hex) < SYMBOL_PATH_MAX;
+	return snprintf(path, SYMBOL_PATH_MAX, "%s/[kernel.kcore]/%s",
+			directory ? directory : standard, hex) < SYMBOL_PATH_MAX;
 }
 
-bool symbol_paths_cached(char *path, const char *directory, const uint8_t *build_id, size_t build_id_size,
-			  const char *kind)
+bool symbol_paths_cached(char *path, const char *directory, const uint8_t *build_id,
+			 size_t build_id_size, const char *kind)
 {
 	return cache_path(path, directory, build_id, build_id_size, kind) && !access(path, R_OK);
 }
 
 bool symbol_paths_installed_debug(char *path, const char *root, const uint8_t *build_id,
-				   size_t build_id_size)
+				  size_t build_id_size)
 {
 	char hex[BUILD_ID_HEX_MAX];
 
 	symbol_paths_hex(hex, build_id, build_id_size);
-	return snprintf(path, SYMBOL_PATH_MAX, "%s/usr/lib/debug/.build-id/%.2s/%s.debug", root, hex,
-			hex + 2) < SYMBOL_PATH_MAX;
+	return snprintf(path, SYMBOL_PATH_MAX, "%s/usr/lib/debug/.build-id/%.2s/%s.debug", root,
+			hex, hex + 2) < SYMBOL_PATH_MAX;
 }
 
 bool symbol_paths_debug(size_t index, char *path, const struct symbol_sources *sources,
-			 const uint8_t *build_id, size_t build_id_size)
+			const uint8_t *build_id, size_t build_id_size)
 {
 	if (!sources->symfs)
 		index++;
@@ -103,7 +105,7 @@ bool symbol_paths_symfs(char *path, const char *symfs, const char *recorded)
 }
 
 bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sources,
-		       const char *recorded, const uint8_t *build_id, size_t build_id_size)
+		      const char *recorded, const uint8_t *build_id, size_t build_id_size)
 {
 	if (!sources->symfs)
 		index++;
@@ -124,7 +126,7 @@ bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sou
 }
 
 bool symbol_paths_vmlinux(size_t index, char *path, const struct symbol_sources *sources,
-			   const uint8_t *build_id, size_t build_id_size)
+			  const uint8_t *build_id, size_t build_id_size)
 {
 	static const char *const forms[] = { "/boot/vmlinux-%s", "/usr/lib/debug/boot/vmlinux-%s",
 					     "/lib/modules/%s/build/vmlinux",
@@ -171,5 +173,6 @@ bool symbol_paths_is_running_kernel(const uint8_t *build_id, size_t build_id_siz
 	if (file)
 		fclose(file);
 	size = build_id_in_notes(span_of(bytes, size), &running);
-	return size && size == unpadded(build_id, build_id_size) && !memcmp(running, build_id, size);
+	return size && size == unpadded(build_id, build_id_size) &&
+	       !memcmp(running, build_id, size);
 }

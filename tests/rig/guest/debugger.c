@@ -156,7 +156,8 @@ static void stop_at_each(pid_t child, unsigned int stops)
 
 	for (unsigned int i = 0; i < stops; i++) {
 		check(!ptrace(PTRACE_CONT, child, 0, 0), "PTRACE_CONT");
-		check(waitpid(child, &status, 0) == child && WIFSTOPPED(status), "a child that stops");
+		check(waitpid(child, &status, 0) == child && WIFSTOPPED(status),
+		      "a child that stops");
 		take_hit(WSTOPSIG(status) == SIGTRAP && take_dr6(child) == 1ul << counts->current);
 	}
 	check(!ptrace(PTRACE_DETACH, child, 0, 0), "PTRACE_DETACH");
@@ -191,7 +192,8 @@ int main(int argc, char **argv)
 	unsigned int stops = argc > 2 ? (unsigned int)atoi(argv[2]) : 0;
 	int file = open_panic_timeout();
 
-	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	check(counts != MAP_FAILED, "shared memory");
 	if (argc > 3 && !strcmp(argv[1], "write"))
 		return write_for_another((unsigned int)atoi(argv[2]), (unsigned int)atoi(argv[3]));

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exceptions SECONDS: on the second processor a program runs into the guest's own breakpoints, of the code of
- * a function of its own and of one of the kernel that its system calls reach. The kernel's perf takes callers
- * at each, so much of its time goes by in the handler of debug exceptions. The first processor meanwhile has
- * the kernel show what the other does, again and again (SysRq l), which it is asked by an NMI. The one that
- * works is
+ * exceptions SECONDS: on the second processor a program runs into the guest's own breakpoints, of
+ *the code of a function of its own and of one of the kernel that its system calls reach. The
+ *kernel's perf takes callers at each, so much of its time goes by in the handler of debug
+ *exceptions. The first processor meanwhile has the kernel show what the other does, again and again
+ *(SysRq l), which it is asked by an NMI. The one that works is
  *
  *	ask_kernel, own_breakpoint	<- both <- large_frame <- work <- main
  *
- * and the breakpoints are at the first instructions of own_breakpoint and of the kernel's __x64_sys_getppid.
+ * and the breakpoints are at the first instructions of own_breakpoint and of the kernel's
+ *__x64_sys_getppid.
  *
  * Static, at addresses of its own: what is sampled in them is of this program.
  */
@@ -61,7 +62,8 @@ static uint64_t kernel_address(const char *wanted)
 
 	check(file != NULL, "exceptions: /proc/kallsyms");
 	while (!found && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%" SCNx64 " %*c %511s", &address, name) == 2 && !strcmp(name, wanted))
+		if (sscanf(line, "%" SCNx64 " %*c %511s", &address, name) == 2 &&
+		    !strcmp(name, wanted))
 			found = address;
 	fclose(file);
 	check(found != 0, wanted);
@@ -79,7 +81,8 @@ static void set_breakpoint(uint64_t address)
 					.sample_period = 1,
 					.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN };
 
-	check(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) >= 0, "exceptions: perf_event_open");
+	check(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) >= 0,
+	      "exceptions: perf_event_open");
 }
 
 FUNCTION void own_breakpoint(void)

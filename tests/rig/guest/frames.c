@@ -4,9 +4,10 @@
  * pointers, so long and until the work of so long is done: a machine that
  * stands still meanwhile has as many samples of it. A third of the time each in
  *
- *	spin_below_frames	<- large_frame <- variable_frame <- aligned_frame <- recursive (4) <- main
- *	spin_in_comparison	<- compare <- the C library's sorting <- sort <- main
- *	spin_in_handler		<- handle <- the C library's trampoline <- its raise() <- interrupt <- main
+ *	spin_below_frames	<- large_frame <- variable_frame <- aligned_frame <- recursive (4) <-
+ *main spin_in_comparison	<- compare <- the C library's sorting <- sort <- main
+ *	spin_in_handler		<- handle <- the C library's trampoline <- its raise() <- interrupt
+ *<- main
  *
  * Static, at addresses of its own: what is sampled in them is of this program.
  */
@@ -32,11 +33,11 @@ static double now(void)
 }
 
 /* Functions of their own, so that none is called from two places. */
-#define SPIN(name)                                                                                           \
-	FUNCTION void name(unsigned long loops)                                                              \
-	{                                                                                                    \
-		for (unsigned long i = 0; i < loops; i++)                                                    \
-			count += i;                                                                          \
+#define SPIN(name)                                                                                 \
+	FUNCTION void name(unsigned long loops)                                                    \
+	{                                                                                          \
+		for (unsigned long i = 0; i < loops; i++)                                          \
+			count += i;                                                                \
 	}
 
 SPIN(spin_below_frames)
@@ -96,7 +97,8 @@ FUNCTION int compare(const void *left, const void *right)
 	return *(const int *)left - *(const int *)right;
 }
 
-/* Three numbers from the largest down are three comparisons, in the library's algorithm of today and before.
+/* Three numbers from the largest down are three comparisons, in the library's algorithm of today
+ * and before.
  */
 FUNCTION void sort(void)
 {

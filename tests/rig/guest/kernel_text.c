@@ -2,8 +2,8 @@
 /*
  *	kernel-text FILE OFFSET
  *
- * Writes to FILE, at OFFSET, the code of the running kernel as it stands in memory, with all that the kernel
- *has patched since its begin: from _text to _etext, by /proc/kcore.
+ * Writes to FILE, at OFFSET, the code of the running kernel as it stands in memory, with all that
+ *the kernel has patched since its begin: from _text to _etext, by /proc/kcore.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -51,7 +51,8 @@ static uint64_t place_of(int file, uint64_t start, uint64_t end)
 	Elf64_Ehdr header;
 	ssize_t size;
 
-	check(pread(file, &header, sizeof(header), 0) == sizeof(header), "no header in /proc/kcore");
+	check(pread(file, &header, sizeof(header), 0) == sizeof(header),
+	      "no header in /proc/kcore");
 	check(header.e_phnum <= SEGMENTS_MAX, "too many segments in /proc/kcore");
 	size = (ssize_t)(header.e_phnum * sizeof(segments[0]));
 	check(pread(file, segments, (size_t)size, (off_t)header.e_phoff) == size,
@@ -73,7 +74,8 @@ static void copy(int from, uint64_t place, int to, uint64_t offset, uint64_t siz
 		ssize_t got = pread(from, bytes, now, (off_t)(place + done));
 
 		check(got > 0, "/proc/kcore can not be read");
-		check(pwrite(to, bytes, (size_t)got, (off_t)(offset + done)) == got, "can not write");
+		check(pwrite(to, bytes, (size_t)got, (off_t)(offset + done)) == got,
+		      "can not write");
 		done += (uint64_t)got;
 	}
 }

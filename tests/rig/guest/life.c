@@ -4,12 +4,11 @@
  * kernel's variables panic_timeout, panic_on_oops and panic_on_warn, so often as is printed.
  *
  *	life	as what /dev/vda says: at first with CPU 1 brought up late, taken down and
- *		brought up again, and by processes that can be told apart, and then a reset; after that,
- *		and then a kexec of /bin/vmlinuz with /bin/kexec.cpio
- *	life ask	the same, but each boot waits until the host has found its kernel, and
- *		the first lets it add and remove watches: it prints "life: ask: NAME" and goes
- *		on at a line from the console
- *	life end [ask]	what runs after the kexec
+ *		brought up again, and by processes that can be told apart, and then a reset; after
+ *that, and then a kexec of /bin/vmlinuz with /bin/kexec.cpio life ask	the same, but each boot
+ *waits until the host has found its kernel, and the first lets it add and remove watches: it prints
+ *"life: ask: NAME" and goes on at a line from the console life end [ask]	what runs after the
+ *kexec
  *
  * With CPU 1 only where there is one.
  *
@@ -53,7 +52,8 @@ static void check(bool ok, const char *what)
 	exit(1);
 }
 
-/* A process that the host can see at work until it says go on: the system calls make samples of it. */
+/* A process that the host can see at work until it says go on: the system calls make samples of it.
+ */
 static void ask(const char *what)
 {
 	struct pollfd console = { .fd = 0, .events = POLLIN };
@@ -76,7 +76,8 @@ static void work(int seconds)
 	do {
 		syscall(SYS_getppid);
 		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+	} while (now.tv_sec < end.tv_sec ||
+		 (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
 }
 
 /* The host arms its watches when it has found the kernel; for that it needs samples of it. */
@@ -114,7 +115,8 @@ static void write_variable(const char *path, int count)
 /* Each of them COUNT times: an emulator tells of one watchpoint where several are at an address. */
 static void write_variables(const char *who, int count)
 {
-	static const char *const paths[] = { "/proc/sys/kernel/panic", "/proc/sys/kernel/panic_on_oops",
+	static const char *const paths[] = { "/proc/sys/kernel/panic",
+					     "/proc/sys/kernel/panic_on_oops",
 					     "/proc/sys/kernel/panic_on_warn" };
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
@@ -196,7 +198,8 @@ static void run_asked(void)
 	tell("of_asked", 130);
 }
 
-/* Each socket that is closed is counted in dccp_orphan_count and taken out again, on the CPU that it is on.
+/* Each socket that is closed is counted in dccp_orphan_count and taken out again, on the CPU that
+ * it is on.
  */
 static void use_module(void)
 {
@@ -261,7 +264,8 @@ static void read_boot_parameters(struct boot_params *parameters)
 {
 	int file = open("/sys/kernel/boot_params/data", O_RDONLY);
 
-	check(file >= 0 && read(file, parameters, sizeof(*parameters)) == sizeof(*parameters), "boot_params");
+	check(file >= 0 && read(file, parameters, sizeof(*parameters)) == sizeof(*parameters),
+	      "boot_params");
 	close(file);
 }
 
@@ -278,8 +282,8 @@ struct beginning {
 	unsigned char code[PAGE];
 };
 
-/* mov $PARAMETERS_ADDRESS, %rsi; mov $ENTRY, %rax; jmp *%rax (Documentation/arch/x86/boot.rst, 64-bit
- * protocol). */
+/* mov $PARAMETERS_ADDRESS, %rsi; mov $ENTRY, %rax; jmp *%rax (Documentation/arch/x86/boot.rst,
+ * 64-bit protocol). */
 static void write_code(unsigned char *code, uint64_t entry)
 {
 	static const unsigned char before[] = { 0x48, 0xbe }, between[] = { 0x48, 0xb8 },
@@ -326,14 +330,14 @@ static void start_other_kernel(void)
 
 	setup_size = (header->setup_sects + 1u) * 512;
 	prepare_beginning(&beginning, header, initrd_size);
-	segments[0] = (struct kexec_segment){ &beginning, sizeof(beginning), (void *)PARAMETERS_ADDRESS,
-					      sizeof(beginning) };
+	segments[0] = (struct kexec_segment){ &beginning, sizeof(beginning),
+					      (void *)PARAMETERS_ADDRESS, sizeof(beginning) };
 	segments[1] = (struct kexec_segment){ kernel + setup_size, kernel_size - setup_size,
 					      (void *)KERNEL_ADDRESS, PAGES(header->init_size) };
-	segments[2] =
-		(struct kexec_segment){ initrd, initrd_size, (void *)INITRD_ADDRESS, PAGES(initrd_size) };
-	check(!syscall(SYS_kexec_load, PARAMETERS_ADDRESS + offsetof(struct beginning, code), 3l, segments,
-		       KEXEC_ARCH_X86_64),
+	segments[2] = (struct kexec_segment){ initrd, initrd_size, (void *)INITRD_ADDRESS,
+					      PAGES(initrd_size) };
+	check(!syscall(SYS_kexec_load, PARAMETERS_ADDRESS + offsetof(struct beginning, code), 3l,
+		       segments, KEXEC_ARCH_X86_64),
 	      "kexec_load");
 	tell("kexec", 1);
 	check(!reboot((int)LINUX_REBOOT_CMD_KEXEC), "kexec");

@@ -4,9 +4,9 @@
  *
  *	bpf SECONDS
  *
- * "north" runs those called north, "south" those called south. Each puts a new one into the place of the old
- * one after a second, so that code comes and goes, and lies where the other's was. Prints "bpf: NAME loaded
- * COUNT".
+ * "north" runs those called north, "south" those called south. Each puts a new one into the place
+ *of the old one after a second, so that code comes and goes, and lies where the other's was. Prints
+ *"bpf: NAME loaded COUNT".
  */
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -44,7 +44,8 @@ static double now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Multiplies in a loop, and drops the packet. Of another size each time, so that places do not fit. */
+/* Multiplies in a loop, and drops the packet. Of another size each time, so that places do not fit.
+ */
 static int load(const char *name, unsigned int size)
 {
 	struct bpf_insn code[INSTRUCTIONS + 6], *next = code;
@@ -52,10 +53,12 @@ static int load(const char *name, unsigned int size)
 	int program;
 
 	*next++ = (struct bpf_insn){ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = 3 };
-	*next++ = (struct bpf_insn){ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 2, .imm = ROUNDS };
+	*next++ = (struct bpf_insn){ .code = BPF_ALU64 | BPF_MOV | BPF_K,
+				     .dst_reg = 2,
+				     .imm = ROUNDS };
 	for (unsigned int i = 0; i < size; i++)
-		*next++ =
-			(struct bpf_insn){ .code = BPF_ALU64 | BPF_MUL | BPF_K, .imm = (int32_t)(3 + i % 7) };
+		*next++ = (struct bpf_insn){ .code = BPF_ALU64 | BPF_MUL | BPF_K,
+					     .imm = (int32_t)(3 + i % 7) };
 	*next++ = (struct bpf_insn){ .code = BPF_ALU64 | BPF_SUB | BPF_K, .dst_reg = 2, .imm = 1 };
 	*next++ = (struct bpf_insn){ .code = BPF_JMP | BPF_JNE | BPF_K,
 				     .dst_reg = 2,

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * modules SECONDS NAME...: loads the modules in turn, each the moment after the one before it was unloaded,
- * so that one lies where another lay. Each is a hash of the kernel (crypto/NAME.c) that lies in /bin, and is
- * used for SECONDS by a process that is called like it: so a sample's process tells which module was there.
+ * modules SECONDS NAME...: loads the modules in turn, each the moment after the one before it was
+ * unloaded, so that one lies where another lay. Each is a hash of the kernel (crypto/NAME.c) that
+ * lies in /bin, and is used for SECONDS by a process that is called like it: so a sample's process
+ * tells which module was there.
  *
  * Prints "modules: begin", for each "modules: NAME at ADDRESS" (of its text), and "modules: end".
  *
- * modules again NAME PARAMETER OTHER COUNT: loads NAME, writes its PARAMETER COUNT times, unloads it, loads
- * OTHER, then NAME again, and writes COUNT times more. When NAME was loaded or unloaded it waits for a line
- * of the host, which has seen it then.
+ * modules again NAME PARAMETER OTHER COUNT: loads NAME, writes its PARAMETER COUNT times, unloads
+ * it, loads OTHER, then NAME again, and writes COUNT times more. When NAME was loaded or unloaded
+ * it waits for a line of the host, which has seen it then.
  *
- * Prints "modules: PARAMETER at ADDRESS" each time that it can be written, and "modules: PARAMETER written
- * COUNT times" at the end.
+ * Prints "modules: PARAMETER at ADDRESS" each time that it can be written, and "modules: PARAMETER
+ * written COUNT times" at the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -102,7 +103,8 @@ static void unload(const char *name)
 	double end = now() + 5;
 	int error;
 
-	while ((error = syscall(SYS_delete_module, name, O_NONBLOCK)) && errno == EAGAIN && now() < end)
+	while ((error = syscall(SYS_delete_module, name, O_NONBLOCK)) && errno == EAGAIN &&
+	       now() < end)
 		usleep(1000);
 	check(!error, "delete_module");
 }

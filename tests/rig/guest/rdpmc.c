@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that has mapped an event of perf, which counts its own cycles, and might read it by RDPMC
- * where the page says so (perf_event_open(2), cap_user_rdpmc). Prints
+ * A program that has mapped an event of perf, which counts its own cycles, and might read it by
+ *RDPMC where the page says so (perf_event_open(2), cap_user_rdpmc). Prints
  *
  *	rdpmc: mapped NUMBER, read GROWS, without SIGNAL
  *

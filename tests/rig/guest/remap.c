@@ -60,7 +60,8 @@ static void check(int ok, const char *what)
 static void map(const struct image *image)
 {
 	int file = open(image->path, O_RDONLY);
-	void *mapped = mmap(MAP_ADDRESS, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, PAGE);
+	void *mapped =
+		mmap(MAP_ADDRESS, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, PAGE);
 
 	check(file >= 0 && mapped == MAP_ADDRESS, image->path);
 	close(file);

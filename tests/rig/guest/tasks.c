@@ -11,10 +11,12 @@
  * all the time; thread is two more threads of beta's process; program is
  * another program, by execve; brief are processes that live 5 ms, one behind
  * the other; jailed is a copy of this program that runs in a chroot, layered one in an
- * overlay that only its mount namespace has, deleted one whose file is removed, and memory one in a file of
- * memory alone. Each copy has a build id of its own, so that nothing is known of it by another.
+ * overlay that only its mount namespace has, deleted one whose file is removed, and memory one in a
+ *file of memory alone. Each copy has a build id of its own, so that nothing is known of it by
+ *another.
  *
- * All but ping and pong are in cgroups of their own: "/tasks.slice/NAME.scope", that of the process.
+ * All but ping and pong are in cgroups of their own: "/tasks.slice/NAME.scope", that of the
+ *process.
  *
  * Of the copies it prints, as /proc/PID/maps has it, "tasks: NAME maps PATH".
  *
@@ -85,15 +87,15 @@ static void take_name(const char *name)
 }
 
 /* Until SECONDS are over: what WORK says, over and over. */
-#define TASK(name, work)                                                                                     \
-	__attribute__((noinline)) void run_##name(double until)                                              \
-	{                                                                                                    \
-		static __thread unsigned char buffer[16384] __attribute__((unused));                         \
-                                                                                                             \
-		while (clock_of(CLOCK_MONOTONIC) < until)                                                    \
-			for (int i = 0; i < 50; i++) {                                                       \
-				work;                                                                        \
-			}                                                                                    \
+#define TASK(name, work)                                                                           \
+	__attribute__((noinline)) void run_##name(double until)                                    \
+	{                                                                                          \
+		static __thread unsigned char buffer[16384] __attribute__((unused));               \
+                                                                                                   \
+		while (clock_of(CLOCK_MONOTONIC) < until)                                          \
+			for (int i = 0; i < 50; i++) {                                             \
+				work;                                                              \
+			}                                                                          \
 	}
 
 TASK(alpha, compute(2000))
@@ -275,8 +277,9 @@ static void mount_overlay(void)
 
 static void start_layered(const char *argument)
 {
-	static const char *const directories[] = { "/tmp/layers", "/tmp/layers/lower", "/tmp/layers/upper",
-						   "/tmp/layers/work", "/tmp/layers/merged" };
+	static const char *const directories[] = { "/tmp/layers", "/tmp/layers/lower",
+						   "/tmp/layers/upper", "/tmp/layers/work",
+						   "/tmp/layers/merged" };
 	pid_t pid;
 
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)

@@ -13,8 +13,8 @@
  *	workload user SECONDS
  *		user functions only: 70 % hash_block, 30 % sort_block
  *	workload loops SECONDS
- *		one loop in three user functions: 60 % share_sixty, 30 % share_thirty, 10 % share_ten,
- *		by count and so in any while
+ *		one loop in three user functions: 60 % share_sixty, 30 % share_thirty, 10 %
+ *share_ten, by count and so in any while
  *
  *	workload breakpoints COUNT
  *		the guest's own data watchpoints beside it: with 1, 2, 3 and 4 of them,
@@ -23,8 +23,8 @@
  *		the guest's kernel counted for each
  *
  *	workload switches COUNT
- *		a process that has another one run and waits for it, COUNT times; prints how long one
- *		such switch to it and back takes
+ *		a process that has another one run and waits for it, COUNT times; prints how long
+ *one such switch to it and back takes
  *
  * Each process but that of loops prints at its end one line with the true shares of its time:
  *
@@ -51,7 +51,8 @@
 
 #include "tests/guests/spin_loop.h"
 
-/* Long enough for the clock to cost little, short enough for many slices a second in an emulator. */
+/* Long enough for the clock to cost little, short enough for many slices a second in an emulator.
+ */
 enum {
 	BLOCK_SIZE = 256 << 10,
 	RANDOM_SIZE = 16 << 10,
@@ -198,7 +199,8 @@ static double time_slice(struct task *task)
 	return least;
 }
 
-/* What a slice costs besides its task is charged to the task, so slices must be long, in emulators as well.
+/* What a slice costs besides its task is charged to the task, so slices must be long, in emulators
+ * as well.
  */
 static void make_slices_long(struct task *tasks)
 {
@@ -222,7 +224,8 @@ static void print_truth(const char *name, const struct task *tasks, double secon
 {
 	char line[512];
 	double total = 0;
-	int length = snprintf(line, sizeof(line), "workload: truth process=%s seconds=%.3f", name, seconds);
+	int length = snprintf(line, sizeof(line), "workload: truth process=%s seconds=%.3f", name,
+			      seconds);
 
 	for (const struct task *task = tasks; task->name; task++)
 		total += task->spent;
@@ -420,6 +423,7 @@ int main(int argc, char **argv)
 		return wait_for_all();
 	}
 	for (int i = 0; i < processes; i++)
-		start_process("workload", strcmp(mode, "user") ? shares_tasks : user_tasks, seconds);
+		start_process("workload", strcmp(mode, "user") ? shares_tasks : user_tasks,
+			      seconds);
 	return wait_for_all();
 }

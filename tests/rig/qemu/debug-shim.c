@@ -95,7 +95,8 @@ static bool take_general_detect(uint8_t *env)
 	return true;
 }
 
-static void replaced_check_intercept(void *env, uint32_t type, uint64_t param, uintptr_t return_address)
+static void replaced_check_intercept(void *env, uint32_t type, uint64_t param,
+				     uintptr_t return_address)
 {
 	if (!in_guest_mode(env))
 		return;
@@ -137,11 +138,13 @@ static bool read_guest_mode_test(void)
 		return false;
 	memcpy(&layout.hflags, code + 2, sizeof(layout.hflags));
 	layout.in_guest = code[6];
-	layout.check_intercept_body = (check_intercept *)(qemu.cpu_svm_check_intercept_param + GUARD_SIZE);
+	layout.check_intercept_body =
+		(check_intercept *)(qemu.cpu_svm_check_intercept_param + GUARD_SIZE);
 	return true;
 }
 
-/* The 32-bit displacement of the first instruction in CODE with these OPCODE bytes; 0 if there is none. */
+/* The 32-bit displacement of the first instruction in CODE with these OPCODE bytes; 0 if there is
+ * none. */
 static int32_t find_displacement(const uint8_t *code, size_t size, const uint8_t opcode[3])
 {
 	int32_t displacement;
@@ -193,7 +196,8 @@ __attribute__((constructor)) static void mend(void)
 	if (!read_layout())
 		fprintf(stderr,
 			"debug-shim: this build of QEMU is not known, nothing is mended; Debian 12's 7.2 is\n");
-	else if (!redirect(qemu.cpu_svm_check_intercept_param, (uintptr_t)replaced_check_intercept) ||
+	else if (!redirect(qemu.cpu_svm_check_intercept_param,
+			   (uintptr_t)replaced_check_intercept) ||
 		 !redirect(qemu.x86_ldq_phys, (uintptr_t)replaced_ldq_phys))
 		fprintf(stderr, "debug-shim: QEMU's code can not be made writable: %m\n");
 	else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Prints the rate of this machine's TSC in kHz. The emulator's is the same one, and a kernel that measures it
- * itself beside much other work is wrong by a third and more.
+ * Prints the rate of this machine's TSC in kHz. The emulator's is the same one, and a kernel that
+ * measures it itself beside much other work is wrong by a third and more.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -103,7 +103,8 @@ struct guest_clock {
 static uint64_t show(const struct guest_clock *clock, uint64_t host)
 {
 	uint64_t time = host - 77777 * MS + (uint64_t)((int64_t)(host / 1000000) * clock->ppm);
-	uint64_t number = clock->steps ? host / clock->steps : 0, in = clock->steps ? host % clock->steps : 0;
+	uint64_t number = clock->steps ? host / clock->steps : 0,
+		 in = clock->steps ? host % clock->steps : 0;
 	int64_t set = (int64_t)(number * 7919 % 19) * (int64_t)MS - 9 * (int64_t)MS;
 	int64_t before = (int64_t)((number - 1) * 7919 % 19) * (int64_t)MS - 9 * (int64_t)MS;
 
@@ -132,8 +133,8 @@ static void check_event(const struct agent_clock *clock, const struct event *eve
 	CHECK(error <= AGENT_CLOCK_ERROR_MAX);
 }
 
-/* Messages that take up to 8 ms to either side, as in a guest under load: as much as the clock drifts in
- * seconds. */
+/* Messages that take up to 8 ms to either side, as in a guest under load: as much as the clock
+ * drifts in seconds. */
 static void truth_lies_within_the_error(struct guest_clock guest_clock)
 {
 	struct agent_clock clock = { 0 };
@@ -153,7 +154,8 @@ static void truth_lies_within_the_error(struct guest_clock guest_clock)
 			if (agent_clock_reaches(&clock, events[event].guest))
 				check_event(&clock, &events[event], &guest_clock);
 			at = agent_clock_host_time(&clock, events[event].guest, &error);
-			CHECK(!event || events[event].guest <= events[event - 1].guest || at >= last);
+			CHECK(!event || events[event].guest <= events[event - 1].guest ||
+			      at >= last);
 			last = at;
 		}
 		host += to + back;
@@ -177,9 +179,9 @@ TEST(agent_clock, truth_lies_within_the_error_where_the_clock_is_set)
 }
 
 /*
- * A guest's clock that KVM sets at each load of its vCPU, INTERVAL apart, and that is PPM fast in between; at
- * each AHEAD_EVERYth the readings for it were AHEAD apart. It never shows less than it did (pvclock's
- * last_value).
+ * A guest's clock that KVM sets at each load of its vCPU, INTERVAL apart, and that is PPM fast in
+ * between; at each AHEAD_EVERYth the readings for it were AHEAD apart. It never shows less than it
+ * did (pvclock's last_value).
  */
 struct loaded_clock {
 	uint64_t interval;
@@ -198,7 +200,8 @@ static uint64_t in_load(const struct loaded_clock *clock, uint64_t number, uint6
 {
 	uint64_t ahead = number % AHEAD_EVERY ? 0 : clock->ahead;
 
-	return number * clock->interval + in + (uint64_t)((int64_t)in * clock->ppm / 1000000) + ahead;
+	return number * clock->interval + in + (uint64_t)((int64_t)in * clock->ppm / 1000000) +
+	       ahead;
 }
 
 static uint64_t show_loaded(const struct loaded_clock *clock, uint64_t host)
@@ -213,7 +216,8 @@ static uint64_t show_loaded(const struct loaded_clock *clock, uint64_t host)
 }
 
 /*
- * Messages come when the guest was loaded just now. How many events are farther from the truth than is said?
+ * Messages come when the guest was loaded just now. How many events are farther from the truth than
+ * is said?
  */
 static unsigned int count_wrong(const struct loaded_clock *loaded, uint64_t unseen)
 {
@@ -224,7 +228,8 @@ static unsigned int count_wrong(const struct loaded_clock *loaded, uint64_t unse
 	take(&clock, from, from, show_loaded(loaded, from));
 	for (int i = 0; i < 3000; i++) {
 		uint64_t loads = (50 * MS + random_below(100 * MS)) / loaded->interval;
-		uint64_t to = (from / loaded->interval + 1 + loads) * loaded->interval + random_below(20000);
+		uint64_t to = (from / loaded->interval + 1 + loads) * loaded->interval +
+			      random_below(20000);
 		uint64_t width = random_below(100000);
 
 		/* Kept clear of the loads that are ahead: an exchange there tells of that. */
@@ -234,7 +239,8 @@ static unsigned int count_wrong(const struct loaded_clock *loaded, uint64_t unse
 			    AGENT_CLOCK_TAKEN);
 		for (unsigned int event = 0; event < 20; event++) {
 			uint64_t host = from + random_below(to - from);
-			uint64_t at = agent_clock_host_time(&clock, show_loaded(loaded, host), &error);
+			uint64_t at =
+				agent_clock_host_time(&clock, show_loaded(loaded, host), &error);
 
 			wrong += (at > host ? at - host : host - at) > error;
 			CHECK(error <= AGENT_CLOCK_ERROR_MAX);
@@ -244,8 +250,8 @@ static unsigned int count_wrong(const struct loaded_clock *loaded, uint64_t unse
 	return wrong;
 }
 
-/* The TSC's rate as Linux found it in an emulator beside much other work, was a third of the true one, and
- * the other way round. */
+/* The TSC's rate as Linux found it in an emulator beside much other work, was a third of the true
+ * one, and the other way round. */
 TEST(agent_clock, clock_that_is_set_anew_again_and_again_has_events_within_a_larger_error)
 {
 	const struct loaded_clock clocks[] = {
@@ -268,15 +274,17 @@ TEST(agent_clock, what_is_unseen_is_taken_off_what_an_exchange_may_take)
 	uint64_t error;
 
 	CHECK_EQUAL(take(&clock, 1000 * MS, 1021 * MS, 5 * MS), AGENT_CLOCK_VAGUE);
-	CHECK(!agent_clock_serves(&clock, &(struct agent_clock_exchange){ 1000 * MS, 1062 * MS, 5 * MS }));
-	CHECK(agent_clock_serves(&clock, &(struct agent_clock_exchange){ 1000 * MS, 1060 * MS, 5 * MS }));
+	CHECK(!agent_clock_serves(&clock,
+				  &(struct agent_clock_exchange){ 1000 * MS, 1062 * MS, 5 * MS }));
+	CHECK(agent_clock_serves(&clock,
+				 &(struct agent_clock_exchange){ 1000 * MS, 1060 * MS, 5 * MS }));
 	CHECK_EQUAL(take(&clock, 1000 * MS, 1020 * MS, 5 * MS), AGENT_CLOCK_TAKEN);
 	agent_clock_host_time(&clock, 5 * MS, &error);
 	CHECK(error >= 30 * MS);
 }
 
-/* Messages that take up to 80 ms to either side: not each exchange serves, and behind one that does not a new
- * session begins. */
+/* Messages that take up to 80 ms to either side: not each exchange serves, and behind one that does
+ * not a new session begins. */
 static void what_serves_gives_all_a_place(struct guest_clock guest_clock)
 {
 	struct agent_clock clock = { 0 };
@@ -296,7 +304,8 @@ static void what_serves_gives_all_a_place(struct guest_clock guest_clock)
 		for (uint64_t event = 0; clock.count > 1 && event <= 20; event++) {
 			uint64_t time = from + (host + to - from) * event / 20;
 
-			check_event(&clock, &(struct event){ time, show(&guest_clock, time) }, &guest_clock);
+			check_event(&clock, &(struct event){ time, show(&guest_clock, time) },
+				    &guest_clock);
 		}
 		taken += clock.count > 1;
 		from = host + to;
@@ -321,7 +330,8 @@ TEST(agent_clock, time_never_runs_backwards)
 
 	srand(10);
 	while (clock.count < AGENT_CLOCK_EXCHANGES) {
-		uint64_t before = host + random_below(30 * MS), after = before + random_below(40 * MS);
+		uint64_t before = host + random_below(30 * MS),
+			 after = before + random_below(40 * MS);
 		uint64_t shown = guest + 1 + random_below(60 * MS);
 
 		if (take(&clock, before, after, shown) != AGENT_CLOCK_TAKEN)
@@ -346,13 +356,15 @@ TEST(agent_clock, hostile_times_do_no_harm)
 	for (int i = 0; i < 100000; i++) {
 		uint64_t before = host + random_below(1ull << 40);
 		uint64_t after = before + random_below(1ull << (i % 40));
-		uint64_t guest = i % 3 ? random_below(UINT64_MAX) << 32 : UINT64_MAX - random_below(3);
+		uint64_t guest =
+			i % 3 ? random_below(UINT64_MAX) << 32 : UINT64_MAX - random_below(3);
 
 		if (take(&clock, before, after, i % 5 ? guest : before) == AGENT_CLOCK_TAKEN)
 			host = after;
 		if (clock.count)
 			agent_clock_host_time(&clock, random_below(UINT64_MAX) << 20, &error);
-		if (i % 1000 == 999 && agent_clock_end(&clock, host + random_below(1ull << 50), guest))
+		if (i % 1000 == 999 &&
+		    agent_clock_end(&clock, host + random_below(1ull << 50), guest))
 			clock.count = 0;
 	}
 }
@@ -376,7 +388,8 @@ TEST(agent_held, gives_what_it_was_given_in_its_order)
 	for (int i = 0; i < 20000; i++) {
 		struct sideband_comm comm = comm_of(added + 1);
 
-		for (unsigned int n = (unsigned int)random_below(6); n; n--, comm = comm_of(added + 1)) {
+		for (unsigned int n = (unsigned int)random_below(6); n;
+		     n--, comm = comm_of(added + 1)) {
 			REQUIRE(agent_held_add(&held, added * 3, &comm.head));
 			added++;
 		}
@@ -437,7 +450,8 @@ TEST(agent_tsc, kernel_says_what_it_holds_for_a_clock)
 	CHECK(tsc_is_clock(directory) && tsc_tells_time(directory));
 	clock_files_write(directory, "tsc-early hpet ", "tsc-early");
 	CHECK(!tsc_is_clock(directory) && tsc_tells_time(directory));
-	clock_files_write(directory, "hyperv_clocksource_tsc_page tsc ", "hyperv_clocksource_tsc_page");
+	clock_files_write(directory, "hyperv_clocksource_tsc_page tsc ",
+			  "hyperv_clocksource_tsc_page");
 	CHECK(tsc_tells_time(directory));
 	clock_files_remove(directory);
 }

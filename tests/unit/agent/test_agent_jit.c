@@ -112,11 +112,12 @@ static const char *name_at(struct fixture *fixture, pid_t pid, uint64_t address,
 {
 	struct jit_function function;
 
-	return jit_code_find(fixture->code, (uint32_t)pid, address, time, &function) ? function.name : "";
+	return jit_code_find(fixture->code, (uint32_t)pid, address, time, &function) ? function.name
+										     : "";
 }
 
-/* Has anything been lost, a session begun anew, or the time not been known well, as beside a busy machine?
- * Then what was before has no names. */
+/* Has anything been lost, a session begun anew, or the time not been known well, as beside a busy
+ * machine? Then what was before has no names. */
 static bool is_disturbed(const struct fixture *fixture)
 {
 	struct agent_statistics statistics;
@@ -126,8 +127,8 @@ static bool is_disturbed(const struct fixture *fixture)
 }
 
 /*
- * The name that is there now. How late a map is looked at again is up to the machine, and of the time before
- * nothing is known: then what is there later tells.
+ * The name that is there now. How late a map is looked at again is up to the machine, and of the
+ * time before nothing is known: then what is there later tells.
  */
 static const char *wait_for_name(struct fixture *fixture, pid_t pid, uint64_t address)
 {
@@ -193,7 +194,8 @@ TEST(agent_jit, functions_have_their_names_while_the_process_runs_and_behind_its
 		if (!strncmp(line.name, "hot", 3)) {
 			lines++;
 			check_name(&fixture, program, line.start, middle, line.name);
-			check_name(&fixture, program, line.start + line.length - 1, middle, line.name);
+			check_name(&fixture, program, line.start + line.length - 1, middle,
+				   line.name);
 		}
 	}
 	CHECK_EQUAL(lines, 3);
@@ -237,8 +239,8 @@ TEST(agent_jit, functions_of_node_have_their_names)
 	if (!program) {
 		/* It writes a log to where it is. */
 		if (!chdir(directory))
-			execlp("node", "node", "--perf-basic-prof", "--max-inlined-bytecode-size=0", script,
-			       "60", NULL);
+			execlp("node", "node", "--perf-basic-prof", "--max-inlined-bytecode-size=0",
+			       script, "60", NULL);
 		_exit(127);
 	}
 	REQUIRE(wait_for_process(&fixture, (uint32_t)program));
@@ -336,8 +338,8 @@ static bool loses(struct fixture *fixture)
 	return statistics.lost > 0;
 }
 
-/* Its kernel tells all processes anew as if they had just run their programs, later than their maps were
- * made. */
+/* Its kernel tells all processes anew as if they had just run their programs, later than their maps
+ * were made. */
 TEST(agent_jit, a_map_is_told_anew_behind_a_loss)
 {
 	struct fixture fixture;
@@ -489,13 +491,15 @@ static void take(void *context, struct sideband *record)
 	taken->lines += record->type == SIDEBAND_JIT_CODE;
 }
 
-static bool give(const struct agent_jit_map *map, const char *lines, size_t size, struct taken *taken)
+static bool give(const struct agent_jit_map *map, const char *lines, size_t size,
+		 struct taken *taken)
 {
 	uint64_t bytes[64] = { 0 };
 	struct agent_message *message = (struct agent_message *)bytes;
 
 	*message = (struct agent_message){
-		.size = (uint32_t)(sizeof(*message) + sizeof(*map) + size + 7) / 8 * 8, .type = AGENT_JIT_MAP
+		.size = (uint32_t)(sizeof(*message) + sizeof(*map) + size + 7) / 8 * 8,
+		.type = AGENT_JIT_MAP
 	};
 	memcpy(message->payload, map, sizeof(*map));
 	memcpy(message->payload + sizeof(*map), lines, size);
@@ -505,7 +509,8 @@ static bool give(const struct agent_jit_map *map, const char *lines, size_t size
 
 TEST(agent_jit, a_hostile_guest_tells_what_can_not_be)
 {
-	static const char lines[] = "1000 10 a\nffffffffffffffff 10 b\n0 0 c\n2000 10 d\n3000 10 cut";
+	static const char lines[] =
+		"1000 10 a\nffffffffffffffff 10 b\n0 0 c\n2000 10 d\n3000 10 cut";
 	struct agent_jit_map map = { .since = 1, .time = 2, .pid = 7, .size = sizeof(lines) - 1 };
 	struct taken taken;
 
@@ -530,9 +535,10 @@ static void see_mapping(struct agent_jit *jit, uint32_t pid, const char *name, u
 	uint64_t bytes[32] = { 0 };
 	struct sideband_mmap *mmap = (struct sideband_mmap *)bytes;
 
-	mmap->head = (struct sideband){
-		.size = sideband_size(sizeof(*mmap), name), .type = SIDEBAND_MMAP, .pid = pid, .tid = pid
-	};
+	mmap->head = (struct sideband){ .size = sideband_size(sizeof(*mmap), name),
+					.type = SIDEBAND_MMAP,
+					.pid = pid,
+					.tid = pid };
 	mmap->start = 4096;
 	mmap->length = 4096;
 	mmap->prot = PROT_EXEC;
@@ -569,7 +575,8 @@ TEST(agent_jit, processes_with_code_in_no_file_are_asked_for_once)
 TEST(agent_jit, mappings_are_of_the_program_that_was_there_at_their_time)
 {
 	struct agent_jit jit = { 0 };
-	struct sideband_fork fork = { .head = { .type = SIDEBAND_FORK, .pid = 5 }, .parent_pid = 4 };
+	struct sideband_fork fork = { .head = { .type = SIDEBAND_FORK, .pid = 5 },
+				      .parent_pid = 4 };
 	struct sideband_comm exec = {
 		.head = { .type = SIDEBAND_COMM, .flags = SIDEBAND_COMM_EXEC, .pid = 5 }
 	};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent on kernels that know less: perf_event_open(2) refuses what each of them would not know, as
- * perf_copy_attr() does (kernel/events/core.c: reserved bits, and what is behind its own size). The rest is
- * this machine's kernel.
+ * The agent on kernels that know less: perf_event_open(2) refuses what each of them would not know,
+ * as perf_copy_attr() does (kernel/events/core.c: reserved bits, and what is behind its own size).
+ * The rest is this machine's kernel.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,8 @@ enum { SIZE_4_1 = 112, SIZE_5_5 = 120 };
 struct old_kernel {
 	const char *release;
 	size_t attribute_size;
-	bool ksymbol, cgroup; /* that it knows: bpf_event came with the first, text_poke after the second */
+	bool ksymbol, cgroup; /* that it knows: bpf_event came with the first, text_poke after the
+				 second */
 	uint32_t features;
 };
 
@@ -67,11 +68,13 @@ static int install_filter(void)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -1;
-	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter);
+	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+			    &filter);
 }
 
 /* What the kernel would say to ATTRIBUTE, of SIZE bytes; 0: it takes it. */
-static int answer_of(const struct old_kernel *kernel, const struct perf_event_attr *attribute, size_t size)
+static int answer_of(const struct old_kernel *kernel, const struct perf_event_attr *attribute,
+		     size_t size)
 {
 	const uint8_t *bytes = (const uint8_t *)attribute;
 
@@ -139,7 +142,8 @@ static void run_agent(int fd, int channel)
 static int take_descriptor(pid_t child, int number)
 {
 	int process = (int)syscall(SYS_pidfd_open, child, 0);
-	int taken = process < 0 || number < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, number, 0);
+	int taken =
+		process < 0 || number < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, number, 0);
 
 	if (process >= 0)
 		close(process);

@@ -34,11 +34,14 @@ static void end(struct agent_placer *placer)
 	ring_destroy(placer->ring);
 }
 
-/* A processor that has nothing to tell says so when it has: its clock was exchanged often since then. */
+/* A processor that has nothing to tell says so when it has: its clock was exchanged often since
+ * then. */
 TEST(agent_placer, a_loss_that_is_told_late_breaks_no_session)
 {
 	struct sideband_lost lost = {
-		.head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = guest_time(900 * SECOND) },
+		.head = { .size = sizeof(lost),
+			  .type = SIDEBAND_LOST,
+			  .time = guest_time(900 * SECOND) },
 		.count = 3,
 	};
 	const struct sideband_lost *told;

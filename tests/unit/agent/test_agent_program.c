@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is said of the agent's program: its size, what it needs, when it ends; and
- * what else of this machine's kernel it tells than tests/unit/guest-agent/test_guest_agent.c looks at.
+ * what else of this machine's kernel it tells than tests/unit/guest-agent/test_guest_agent.c looks
+ * at.
  */
 #include <fcntl.h>
 #include <gelf.h>
@@ -86,7 +87,8 @@ static bool wait_for_session(struct fixture *fixture)
 
 	for (int i = 0; i < WAIT_MS / 10; i++) {
 		agent_statistics(fixture->agent, &statistics);
-		if (statistics.open && (statistics.snapshot_done || !(statistics.features & PROCESSES_TOLD)))
+		if (statistics.open &&
+		    (statistics.snapshot_done || !(statistics.features & PROCESSES_TOLD)))
 			return true;
 		usleep(10000);
 	}
@@ -102,7 +104,8 @@ static uint32_t features_of(struct fixture *fixture)
 }
 
 /* Reads the ring until a record for which FOUND is true. */
-static bool find(struct fixture *fixture, bool (*found)(const struct sideband *, void *), void *context)
+static bool find(struct fixture *fixture, bool (*found)(const struct sideband *, void *),
+		 void *context)
 {
 	const struct ring_record *record;
 
@@ -239,7 +242,8 @@ static bool is_end_of(const struct sideband *record, void *pid)
 	return record->type == SIDEBAND_EXIT && record->pid == *(const uint32_t *)pid;
 }
 
-/* While programs come and go, until it has told that the last one is over. FEATURE: how it hears of them. */
+/* While programs come and go, until it has told that the last one is over. FEATURE: how it hears of
+ * them. */
 static void check_resident(enum agent_fixture_end end, uint32_t feature)
 {
 	struct agent_statistics statistics;
@@ -273,7 +277,8 @@ TEST(agent_program, needs_less_than_2_MiB_where_its_kernel_allows_no_events)
 	check_resident(AGENT_WITHOUT_EVENTS, AGENT_FEATURE_CONNECTOR);
 }
 
-/* Code that the kernel made at run time, of the latest program of that name; told: and that it went. */
+/* Code that the kernel made at run time, of the latest program of that name; told: and that it
+ * went. */
 struct code {
 	char name[BPF_OBJ_NAME_LEN];
 	uint64_t start, length;
@@ -346,7 +351,8 @@ static void read_code(struct fixture *fixture, struct code *code)
 	ring_read_done(fixture->ring);
 }
 
-/* As the kernel's KSYMBOL events say. Where the machine is busy it loses any number of them: but not all. */
+/* As the kernel's KSYMBOL events say. Where the machine is busy it loses any number of them: but
+ * not all. */
 TEST(agent_program, tells_of_the_code_of_a_BPF_program)
 {
 	struct code code = { .told = false };
@@ -355,7 +361,8 @@ TEST(agent_program, tells_of_the_code_of_a_BPF_program)
 
 	if (!makes_code())
 		SKIP("this kernel makes no code of BPF programs");
-	snprintf(code.name, sizeof(code.name), "kvmscope%d", getpid()); /* other tests may run beside */
+	snprintf(code.name, sizeof(code.name), "kvmscope%d",
+		 getpid()); /* other tests may run beside */
 	REQUIRE(set_up(&fixture, NULL));
 	CHECK(wait_for_session(&fixture));
 	loaded = features_of(&fixture) & AGENT_FEATURE_KSYMBOLS;
@@ -382,7 +389,8 @@ static bool put(const char *program)
 	return !system(command);
 }
 
-/* In a mount namespace of its own that directory is another directory, and then the root of the process. */
+/* In a mount namespace of its own that directory is another directory, and then the root of the
+ * process. */
 static pid_t run_elsewhere(bool is_root, int ready)
 {
 	pid_t child = fork();
@@ -436,7 +444,8 @@ static void check_its_program(struct fixture *fixture, struct elsewhere *elsewhe
 	if (features_of(fixture) & PROCESSES_TOLD) {
 		CHECK(find(fixture, is_its_program, elsewhere));
 		CHECK_EQUAL(elf_build_id(AGENT, build_id), elsewhere->mapping.build_id_size);
-		CHECK(!memcmp(elsewhere->mapping.build_id, build_id, elsewhere->mapping.build_id_size));
+		CHECK(!memcmp(elsewhere->mapping.build_id, build_id,
+			      elsewhere->mapping.build_id_size));
 	}
 }
 

@@ -19,7 +19,8 @@ static void add(struct made *made, const void *bytes, size_t size)
 	made->size += size;
 }
 
-static struct made make(uint32_t type, uint16_t misc, const void *fixed, size_t size, const char *name)
+static struct made make(uint32_t type, uint16_t misc, const void *fixed, size_t size,
+			const char *name)
 {
 	struct perf_event_header header = { .type = type, .misc = misc };
 	struct agent_record_end end = { .pid = 1, .tid = 1, .time = 123456789 };
@@ -62,8 +63,8 @@ static const struct mmap2_build_id mapping = {
 
 TEST(agent_records, mapping_with_a_build_id)
 {
-	struct made made = make(PERF_RECORD_MMAP2, PERF_RECORD_MISC_MMAP_BUILD_ID, &mapping, sizeof(mapping),
-				"/bin/true");
+	struct made made = make(PERF_RECORD_MMAP2, PERF_RECORD_MISC_MMAP_BUILD_ID, &mapping,
+				sizeof(mapping), "/bin/true");
 	struct agent_record record;
 	const struct sideband_mmap *found = (void *)&record.sideband;
 
@@ -87,7 +88,8 @@ TEST(agent_records, tasks_names_and_losses)
 	const uint64_t lost[] = { 1, 55 };
 	struct made fork = make(PERF_RECORD_FORK, 0, task, sizeof(task), NULL);
 	struct made end = make(PERF_RECORD_EXIT, 0, task, sizeof(task), NULL);
-	struct made exec = make(PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC, ids, sizeof(ids), "sh");
+	struct made exec =
+		make(PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC, ids, sizeof(ids), "sh");
 	struct made losses = make(PERF_RECORD_LOST, 0, lost, sizeof(lost), NULL);
 	struct agent_record record;
 
@@ -136,7 +138,8 @@ TEST(agent_records, what_can_not_be_is_skipped)
 	CHECK(is_skipped(&made));
 	wrong = mapping;
 	wrong.build_id_size = 21;
-	made = make(PERF_RECORD_MMAP2, PERF_RECORD_MISC_MMAP_BUILD_ID, &wrong, sizeof(wrong), "/bin/true");
+	made = make(PERF_RECORD_MMAP2, PERF_RECORD_MISC_MMAP_BUILD_ID, &wrong, sizeof(wrong),
+		    "/bin/true");
 	CHECK(is_skipped(&made));
 	made = make(PERF_RECORD_COMM, 0, &mapping, 8, "a name of sixteen");
 	CHECK(is_skipped(&made));
@@ -162,7 +165,8 @@ TEST(agent_records, cut_records_are_none)
 TEST(agent_records, cgroups)
 {
 	const uint64_t id = 4711;
-	struct made made = make(PERF_RECORD_CGROUP, 0, &id, sizeof(id), "/system.slice/ssh.service");
+	struct made made =
+		make(PERF_RECORD_CGROUP, 0, &id, sizeof(id), "/system.slice/ssh.service");
 	struct made relative = make(PERF_RECORD_CGROUP, 0, &id, sizeof(id), "ssh.service");
 	struct agent_record record;
 	const struct sideband_cgroup *found = (void *)&record.sideband;
@@ -175,7 +179,8 @@ TEST(agent_records, cgroups)
 	CHECK_EQUAL(decode(&relative, &record), relative.size);
 	CHECK_EQUAL(record.sideband.head.size, 0);
 	/* An end in the middle of the path. */
-	made.size = sizeof(struct perf_event_header) + sizeof(id) + 8 + sizeof(struct agent_record_end);
+	made.size =
+		sizeof(struct perf_event_header) + sizeof(id) + 8 + sizeof(struct agent_record_end);
 	((struct perf_event_header *)(void *)made.bytes)->size = (uint16_t)made.size;
 	CHECK_EQUAL(decode(&made, &record), made.size);
 	CHECK_EQUAL(record.sideband.head.size, 0);

@@ -25,12 +25,14 @@ struct answer {
 
 static struct answer answer;
 
-static bool take(struct agent_tables *tables, const void *data, size_t size, uint64_t request, uint32_t flags)
+static bool take(struct agent_tables *tables, const void *data, size_t size, uint64_t request,
+		 uint32_t flags)
 {
 	size_t whole = (sizeof(answer.message) + sizeof(answer.table) + size + 7) / 8 * 8;
 
 	answer.message = (struct agent_message){ .size = (uint32_t)whole, .type = AGENT_TABLE };
-	answer.table = (struct agent_table){ .request = request, .flags = flags, .size = (uint32_t)size };
+	answer.table =
+		(struct agent_table){ .request = request, .flags = flags, .size = (uint32_t)size };
 	if (size)
 		memcpy(answer.data, data, size);
 	return agent_tables_take(tables, &answer.message, 1);
@@ -90,11 +92,12 @@ TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 	CHECK(!memcmp(ask->build_id, image.build_id, 20));
 	CHECK(agent_tables_next(tables, 2) == NULL);
 	/* The first one is not there; the second is asked for. */
-	answer.message =
-		(struct agent_message){ .size = sizeof(struct agent_message) + sizeof(struct agent_table),
-					.type = AGENT_TABLE };
-	answer.table =
-		(struct agent_table){ .request = ask->request, .error = -ENOENT, .flags = AGENT_TABLE_END };
+	answer.message = (struct agent_message){ .size = sizeof(struct agent_message) +
+							 sizeof(struct agent_table),
+						 .type = AGENT_TABLE };
+	answer.table = (struct agent_table){ .request = ask->request,
+					     .error = -ENOENT,
+					     .flags = AGENT_TABLE_END };
 	CHECK(agent_tables_take(tables, &answer.message, 1));
 	REQUIRE(agent_tables_next(tables, 3) != NULL);
 	agent_tables_session_ended(tables);
@@ -182,7 +185,8 @@ TEST(agent_tables, the_oldest_go_where_the_memory_is_full)
 	CHECK_EQUAL(account.used, 0);
 }
 
-/* A few KiB that unpack to more than there may be; garbage; an end that is none; answers nobody asked for. */
+/* A few KiB that unpack to more than there may be; garbage; an end that is none; answers nobody
+ * asked for. */
 TEST(agent_tables, hostile_guest_gets_no_more_than_its_memory)
 {
 	struct agent_tables *tables = make_tables();

@@ -21,8 +21,8 @@
 #include "shared/sideband_record.h"
 #include "tests/unit/clock_files.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/agent/agent_host.h"
 #include "vmm/agent/agent_clock.h"
+#include "vmm/agent/agent_host.h"
 #include "vmm/agent/agent_tsc.h"
 
 #define MS         1000000ull
@@ -39,8 +39,8 @@ struct guest {
 	uint32_t version; /* that it says it speaks */
 	useconds_t slow;  /* us: its messages take so long, there and back each */
 	bool open;
-	/* So many answers are all that it tells, and the last of them comes behind what can have no place; 0:
-	 * it tells all. */
+	/* So many answers are all that it tells, and the last of them comes behind what can have no
+	 * place; 0: it tells all. */
 	unsigned int breaks;
 	unsigned int answers; /* to pings */
 	bool runs_back;       /* with each of them */
@@ -89,7 +89,8 @@ static void say(enum agent_message_type type, const void *payload, size_t size)
 		struct agent_message header;
 		uint8_t payload[256];
 	} __attribute__((aligned(8))) message = {
-		.header = { .size = (uint32_t)(sizeof(message.header) + size), .type = (uint16_t)type },
+		.header = { .size = (uint32_t)(sizeof(message.header) + size),
+			    .type = (uint16_t)type },
 	};
 
 	memcpy(message.payload, payload, size);
@@ -117,7 +118,9 @@ static void tell_event_of(uint32_t cpu)
 		uint32_t pid, tid;
 		char comm[8];
 		struct agent_record_end end;
-	} event = { .events.cpu = cpu, .header = { .type = PERF_RECORD_COMM, .size = 40 }, .comm = "event" };
+	} event = { .events.cpu = cpu,
+		    .header = { .type = PERF_RECORD_COMM, .size = 40 },
+		    .comm = "event" };
 
 	if (guest.told + 1 == EVENTS_MAX)
 		return;
@@ -256,7 +259,8 @@ static void read_ring(void)
 			guest.lost = *(const struct sideband_lost *)sideband;
 			guest.before_lost = guest.latest_time;
 			CHECK(guest.emptied || guest.lost.until >= guest.latest_time);
-			guest.latest_time = 0; /* a session's times are in order, and not those of two */
+			guest.latest_time =
+				0; /* a session's times are in order, and not those of two */
 		}
 	}
 	ring_read_done(guest.ring);
@@ -267,7 +271,9 @@ static bool begin_with(int ppm, size_t ring_size, struct agent_options options)
 	int fds[2];
 
 	options.mappings = true;
-	guest = (struct guest){ .ppm = ppm, .behind = 12345 * MS, .version = AGENT_PROTOCOL_VERSION };
+	guest = (struct guest){ .ppm = ppm,
+				.behind = 12345 * MS,
+				.version = AGENT_PROTOCOL_VERSION };
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
 	    ring_create(&guest.ring, ring_size))
 		return false;
@@ -282,7 +288,8 @@ static bool begin(int ppm)
 	return begin_with(ppm, 4 << 20, (struct agent_options){ 0 });
 }
 
-/* Events happen, and are told, until COUNT more of them have a place in the host's time; 20 s at most. */
+/* Events happen, and are told, until COUNT more of them have a place in the host's time; 20 s at
+ * most. */
 static void run_until_placed(uint32_t count)
 {
 	uint32_t wanted = guest.placed + count;
@@ -306,8 +313,8 @@ static void end(struct agent_statistics *statistics)
 	ring_destroy(guest.ring);
 	printf("%u events told, %u placed, %u of them wrongly, the largest error was %.1f ms; %llu sessions, %llu jumps, %llu lost\n",
 	       guest.told, guest.placed, guest.wrong, (double)guest.largest_error / 1e6,
-	       (unsigned long long)statistics->sessions, (unsigned long long)statistics->clock_jumps,
-	       (unsigned long long)statistics->lost);
+	       (unsigned long long)statistics->sessions,
+	       (unsigned long long)statistics->clock_jumps, (unsigned long long)statistics->lost);
 	CHECK_EQUAL(guest.wrong, 0);
 }
 
@@ -319,8 +326,8 @@ static void events_are_placed_within_their_errors(int ppm)
 	REQUIRE(begin(ppm));
 	run_until_placed(600);
 	end(&statistics);
-	/* Nothing is missing that was not counted, but for the time between two sessions, where nobody
-	 * listens. */
+	/* Nothing is missing that was not counted, but for the time between two sessions, where
+	 * nobody listens. */
 	CHECK(statistics.sessions > 1 || guest.placed + statistics.lost >= guest.told);
 }
 
@@ -347,7 +354,8 @@ TEST(agent_time, host_that_ceases_to_trust_its_tsc_knows_the_guest_s_time_less_w
 	srand(18);
 	REQUIRE(mkdtemp(clocks));
 	clock_files_write(clocks, "tsc hpet", "tsc");
-	REQUIRE(begin_with(0, 4 << 20, (struct agent_options){ .tsc_known = true, .clocksources = clocks }));
+	REQUIRE(begin_with(0, 4 << 20,
+			   (struct agent_options){ .tsc_known = true, .clocksources = clocks }));
 	run_until_placed(200);
 	agent_statistics(guest.agent, &statistics);
 	CHECK(statistics.tsc_used);
@@ -430,7 +438,8 @@ static void wait_for_loss(uint64_t count)
 	CHECK_EQUAL(guest.lost.count, count);
 }
 
-/* What another CPU told of in that time may be so no more: what became of it may be what was lost. */
+/* What another CPU told of in that time may be so no more: what became of it may be what was lost.
+ */
 TEST(agent_time, loss_lies_between_the_records_that_its_ring_had_room_for)
 {
 	struct agent_statistics statistics;
@@ -453,7 +462,8 @@ TEST(agent_time, loss_lies_between_the_records_that_its_ring_had_room_for)
 	end(&statistics);
 }
 
-/* The guest says it with the CPU's next event, whenever that is: what it told meanwhile is known to be so. */
+/* The guest says it with the CPU's next event, whenever that is: what it told meanwhile is known to
+ * be so. */
 TEST(agent_time, loss_lies_before_its_ring_was_said_to_be_empty)
 {
 	struct agent_statistics statistics;
@@ -499,8 +509,8 @@ TEST(agent_time, exchange_behind_what_ends_a_session_places_nothing)
 }
 
 /*
- * The guest answers no more, and tells on: what came soon behind its last answer still has a time, what came
- * later has none. Not what was known before that is to be believed then.
+ * The guest answers no more, and tells on: what came soon behind its last answer still has a time,
+ * what came later has none. Not what was known before that is to be believed then.
  */
 TEST(agent_time, what_is_dropped_at_the_end_is_counted_and_lies_behind_the_loss)
 {
@@ -595,8 +605,8 @@ TEST(agent_time, loss_that_a_full_ring_has_no_room_for_is_told_when_it_has)
 }
 
 /*
- * No exchange is known better than within 44 ms, which is too long for a good one, and leaves room for a
- * machine that is slow itself: the best of a second is used.
+ * No exchange is known better than within 44 ms, which is too long for a good one, and leaves room
+ * for a machine that is slow itself: the best of a second is used.
  */
 TEST(agent_time, guest_whose_answers_take_long_is_known_by_the_best_of_them)
 {
@@ -614,8 +624,8 @@ TEST(agent_time, guest_whose_answers_take_long_is_known_by_the_best_of_them)
 }
 
 /*
- * Each begins a new session, which would begin with several. No more come than the host says it sends: 16 at
- * once, and ten a second.
+ * Each begins a new session, which would begin with several. No more come than the host says it
+ * sends: 16 at once, and ten a second.
  */
 TEST(agent_time, pings_are_rare_whatever_is_answered)
 {
@@ -673,8 +683,8 @@ static void want_symbols(const struct sideband_mmap *mapping)
 	CHECK_EQUAL(agent_want_symbols(guest.agent, &image), 0);
 }
 
-/* No answer says what time it is in the guest, so that nothing has a place in the host's time: names need
- * none. */
+/* No answer says what time it is in the guest, so that nothing has a place in the host's time:
+ * names need none. */
 TEST(agent_time, symbols_are_asked_for_before_the_time_is_known)
 {
 	struct agent_statistics statistics;

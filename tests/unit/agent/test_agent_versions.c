@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A host and an agent of which one is older. What the other side says are bytes here, at the offsets that
- * docs/agent-protocol.md gives, and not what this build takes for its messages: an older side has them as
- * they were, and says and knows nothing else; a newer one has more behind them, and types of messages and
- * features that are not known yet.
+ * A host and an agent of which one is older. What the other side says are bytes here, at the
+ * offsets that docs/agent-protocol.md gives, and not what this build takes for its messages: an
+ * older side has them as they were, and says and knows nothing else; a newer one has more behind
+ * them, and types of messages and features that are not known yet.
  */
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -20,7 +20,17 @@
 #include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"
 
-enum { START = 1, PING = 2, STOP = 3, ASK = 4, HELLO = 16, PONG = 17, EVENTS = 18, ROUND = 19, TABLE = 20 };
+enum {
+	START = 1,
+	PING = 2,
+	STOP = 3,
+	ASK = 4,
+	HELLO = 16,
+	PONG = 17,
+	EVENTS = 18,
+	ROUND = 19,
+	TABLE = 20
+};
 
 #define MAGIC       0x746e65676173766bull
 #define HEADER      8u
@@ -202,7 +212,8 @@ static void check_hello(uint32_t features, int32_t error)
 	CHECK(!uname(&name) && !strncmp((const char *)hello.data + 48, name.release, 64));
 }
 
-/* COMM records are: type (4), misc (2), size (2), pid (4), tid (4), name; others as long as they say. */
+/* COMM records are: type (4), misc (2), size (2), pid (4), tid (4), name; others as long as they
+ * say. */
 static void look_at_records(const struct bytes *events)
 {
 	uint64_t size;
@@ -315,7 +326,8 @@ static void answer_start(const struct bytes *start)
 	send_message(guest.input.fd, &hello, guest.age);
 }
 
-/* One COMM, with its end: pid (4), tid (4), time (8). A message of records can have nothing else behind them.
+/* One COMM, with its end: pid (4), tid (4), time (8). A message of records can have nothing else
+ * behind them.
  */
 static void tell_event(void)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What kvmscope run and attach say at their end of an agent that knows of processes by another way than
- * events of its guest's kernel, or not at all.
+ * What kvmscope run and attach say at their end of an agent that knows of processes by another way
+ * than events of its guest's kernel, or not at all.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,13 +15,14 @@
 #include "vmm/cli/attach_summary.h"
 #include "vmm/cli/run_agent.h"
 
-#define BY_NETLINK                                                                                           \
+#define BY_NETLINK                                                                                 \
 	"allows its agent no perf events (Permission denied): what processes have mapped is known by netlink"
 #define BLIND       "can not see processes: Permission denied"
 #define OLD_VERSION "speaks another version of the protocol, 2"
 #define ALL_IS_WELL "told of the guest's processes"
 
-/* As kvmscope run has it, with a VM that has no vCPUs; without one, PROCESS 0, nobody is at the port. */
+/* As kvmscope run has it, with a VM that has no vCPUs; without one, PROCESS 0, nobody is at the
+ * port. */
 struct run {
 	struct run_options options;
 	struct run_agent *agent;
@@ -95,7 +96,8 @@ TEST(agent_words, run_tells_nothing_of_an_agent_with_events)
 	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	run(&log, true, true);
-	if (strstr(log.text, "netlink") || strstr(log.text, "can not see") || strstr(log.text, "answer"))
+	if (strstr(log.text, "netlink") || strstr(log.text, "can not see") ||
+	    strstr(log.text, "answer"))
 		FAIL_TEST("it says: %s", log.text);
 }
 

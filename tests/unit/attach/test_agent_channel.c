@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The socket of the guest agent, as QEMU's command line and the kernel's list of sockets tell it. */
+/* The socket of the guest agent, as QEMU's command line and the kernel's list of sockets tell it.
+ */
 #include "vmm/attach/agent_channel.h"
 
 #include <errno.h>
@@ -14,9 +15,10 @@
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 
-#define NAME                  "org.kvmscope.agent.0"
-#define CHANNEL_OF(line, at)  agent_channel_parse(line, sizeof(line), at)
-#define JSON_DEVICE(id, name) "{\"driver\":\"virtserialport\",\"chardev\":\"" id "\",\"name\":\"" name "\"}"
+#define NAME                 "org.kvmscope.agent.0"
+#define CHANNEL_OF(line, at) agent_channel_parse(line, sizeof(line), at)
+#define JSON_DEVICE(id, name)                                                                      \
+	"{\"driver\":\"virtserialport\",\"chardev\":\"" id "\",\"name\":\"" name "\"}"
 
 TEST(agent_channel, is_found_in_command_lines)
 {
@@ -42,16 +44,22 @@ TEST(agent_channel, others_are_none)
 	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=3,server=on\0-device\0" JSON_DEVICE(
 				  "a", "org.qemu.guest_agent.0"),
 			  &place));
-	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=b,fd=3,server=on\0-device\0" JSON_DEVICE("a", NAME),
-			  &place));
-	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=3\0-device\0" JSON_DEVICE("a", NAME), &place));
-	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=-3,server=on\0-device\0" JSON_DEVICE("a", NAME),
+	CHECK(!CHANNEL_OF(
+		"qemu\0-chardev\0socket,id=b,fd=3,server=on\0-device\0" JSON_DEVICE("a", NAME),
+		&place));
+	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=3\0-device\0" JSON_DEVICE("a", NAME),
 			  &place));
 	CHECK(!CHANNEL_OF(
-		"qemu\0-chardev\0socket,id=a,fd=99999999999,server=on\0-device\0" JSON_DEVICE("a", NAME),
+		"qemu\0-chardev\0socket,id=a,fd=-3,server=on\0-device\0" JSON_DEVICE("a", NAME),
 		&place));
-	CHECK(!CHANNEL_OF("qemu\0-chardev\0spicevmc,id=a\0-device\0" JSON_DEVICE("a", NAME), &place));
-	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=3,server=on\0-device\0{\"driver\":[]", &place));
+	CHECK(!CHANNEL_OF(
+		"qemu\0-chardev\0socket,id=a,fd=99999999999,server=on\0-device\0" JSON_DEVICE("a",
+											      NAME),
+		&place));
+	CHECK(!CHANNEL_OF("qemu\0-chardev\0spicevmc,id=a\0-device\0" JSON_DEVICE("a", NAME),
+			  &place));
+	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=3,server=on\0-device\0{\"driver\":[]",
+			  &place));
 	CHECK(!CHANNEL_OF(
 		"qemu\0-chardev\0socket,id=a,fd=3,server=on\0-device\0virtconsole,chardev=a,name=" NAME,
 		&place));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The host's end of the way by vsock; where this machine's kernel has one to itself, with the agent at the
- * other. */
+/* The host's end of the way by vsock; where this machine's kernel has one to itself, with the agent
+ * at the other. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What attaching finds out about another process, here this one: parsers, memory, page tables in it. */
+/* What attaching finds out about another process, here this one: parsers, memory, page tables in
+ * it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -41,10 +42,11 @@ TEST(attach, threads_of_vmms_are_known_by_name)
 		const char *name;
 		int id;
 	} names[] = {
-		{ "CPU 0/KVM", 0 },        { "CPU 13/KVM", 13 },  { "vCPU 2", 2 }, { "fc_vcpu 3", 3 },
-		{ "crosvm_vcpu5", 5 },     { "kvm-vcpu-7", 7 },   { "vcpu0", 0 },  { "CPU 0/TCG", -1 },
-		{ "qemu-system-x86", -1 }, { "worker", -1 },      { "cpu", -1 },   { "CPU x/KVM", -1 },
-		{ "cpu 4096", -1 },        { "cpu 1 stats", -1 }, { "", -1 },
+		{ "CPU 0/KVM", 0 }, { "CPU 13/KVM", 13 },  { "vCPU 2", 2 },
+		{ "fc_vcpu 3", 3 }, { "crosvm_vcpu5", 5 }, { "kvm-vcpu-7", 7 },
+		{ "vcpu0", 0 },     { "CPU 0/TCG", -1 },   { "qemu-system-x86", -1 },
+		{ "worker", -1 },   { "cpu", -1 },         { "CPU x/KVM", -1 },
+		{ "cpu 4096", -1 }, { "cpu 1 stats", -1 }, { "", -1 },
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -52,8 +54,8 @@ TEST(attach, threads_of_vmms_are_known_by_name)
 		bool known = process_words_thread(names[i].name, &id);
 
 		if (known != (names[i].id >= 0) || (known && (int)id != names[i].id))
-			FAIL_TEST("'%s' is taken for %d, not %d", names[i].name, known ? (int)id : -1,
-				  names[i].id);
+			FAIL_TEST("'%s' is taken for %d, not %d", names[i].name,
+				  known ? (int)id : -1, names[i].id);
 	}
 }
 
@@ -62,14 +64,17 @@ TEST(attach, threads_in_kvm_run_are_known_by_their_call)
 {
 	int fd = 0;
 
-	CHECK(process_words_run_call("16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(process_words_run_call(
+		"16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
 	CHECK_EQUAL(fd, 12);
 	CHECK(!process_words_run_call("running\n", &fd));
 	CHECK(!process_words_run_call("16 0x9 0xae80 0x0 0x0 0x563548276290 0x0 0x0 0x0\n", &fd));
-	CHECK(!process_words_run_call("16 0xc 0xae81 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
-	CHECK(!process_words_run_call("17 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
-	CHECK(!process_words_run_call("16 0xffffffffffffffff 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f12\n",
-				      &fd));
+	CHECK(!process_words_run_call(
+		"16 0xc 0xae81 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(!process_words_run_call(
+		"17 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(!process_words_run_call(
+		"16 0xffffffffffffffff 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f12\n", &fd));
 	CHECK(!process_words_run_call("-1 0x7ffc00001000 0x7f1200002000\n", &fd));
 	CHECK(!process_words_run_call("", &fd));
 }
@@ -90,21 +95,28 @@ TEST(attach, mappings_that_can_be_guest_memory)
 	struct sysinfo host;
 	char reserved[96];
 
-	CHECK(memory_layout_parse("7f0000000000-7f0004000000 rw-p 00000000 00:00 0 \n", &hva, &size));
+	CHECK(memory_layout_parse("7f0000000000-7f0004000000 rw-p 00000000 00:00 0 \n", &hva,
+				  &size));
 	CHECK_EQUAL(hva, 0x7f0000000000);
 	CHECK_EQUAL(size, 0x4000000);
-	CHECK(memory_layout_parse("7f0000000000-7f0004000000 rw-s 00000000 00:01 5  /memfd:ram (deleted)\n",
-				  &hva, &size));
-	CHECK(!memory_layout_parse("7f0000000000-7f0000fff000 rw-p 00000000 00:00 0 \n", &hva, &size));
+	CHECK(memory_layout_parse(
+		"7f0000000000-7f0004000000 rw-s 00000000 00:01 5  /memfd:ram (deleted)\n", &hva,
+		&size));
+	CHECK(!memory_layout_parse("7f0000000000-7f0000fff000 rw-p 00000000 00:00 0 \n", &hva,
+				   &size));
 	/* A sanitizer's shadow: reading which of its pages are there would take minutes. */
-	CHECK(!memory_layout_parse("10007fff8000-7fff80000000 rw-p 00000000 00:00 0 \n", &hva, &size));
+	CHECK(!memory_layout_parse("10007fff8000-7fff80000000 rw-p 00000000 00:00 0 \n", &hva,
+				   &size));
 	CHECK(!sysinfo(&host));
 	snprintf(reserved, sizeof(reserved), "100000000000-%llx rw-p 00000000 00:00 0 \n",
 		 0x100000000000ull + 8ull * (host.totalram + host.totalswap) * host.mem_unit);
 	CHECK(!memory_layout_parse(reserved, &hva, &size));
-	CHECK(!memory_layout_parse("7f0000000000-7f0004000000 r--p 00000000 00:00 0 \n", &hva, &size));
-	CHECK(!memory_layout_parse("7f0000000000-7f0004000000 rw-p 00000000 00:00 0 [heap]\n", &hva, &size));
-	CHECK(!memory_layout_parse("7f0004000000-7f0000000000 rw-p 00000000 00:00 0 \n", &hva, &size));
+	CHECK(!memory_layout_parse("7f0000000000-7f0004000000 r--p 00000000 00:00 0 \n", &hva,
+				   &size));
+	CHECK(!memory_layout_parse("7f0000000000-7f0004000000 rw-p 00000000 00:00 0 [heap]\n", &hva,
+				   &size));
+	CHECK(!memory_layout_parse("7f0004000000-7f0000000000 rw-p 00000000 00:00 0 \n", &hva,
+				   &size));
 	CHECK(!memory_layout_parse("nonsense", &hva, &size));
 }
 
@@ -137,7 +149,8 @@ static bool open_guest(struct own_guest *guest)
 {
 	struct vmm_slot slot = { .gpa = GUEST_GPA, .size = GUEST_SIZE };
 
-	guest->words = mmap(NULL, GUEST_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	guest->words =
+		mmap(NULL, GUEST_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	guest->process = (struct vmm_process){
 		.pid = getpid(),
 		.directory = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
@@ -186,10 +199,13 @@ TEST(attach, another_process_is_read_by_gpa)
 	put(&guest, ROOT, 3, 4711);
 	CHECK_EQUAL(guest_read_physical(&guest.memory.view, ROOT + 24, &word, sizeof(word)), 0);
 	CHECK_EQUAL(word, 4711);
-	CHECK_EQUAL(guest_read_physical(&guest.memory.view, GUEST_GPA - 1, &word, sizeof(word)), -EFAULT);
-	CHECK_EQUAL(guest_read_physical(&guest.memory.view, GUEST_GPA + GUEST_SIZE - 4, &word, sizeof(word)),
+	CHECK_EQUAL(guest_read_physical(&guest.memory.view, GUEST_GPA - 1, &word, sizeof(word)),
 		    -EFAULT);
-	CHECK_EQUAL(guest_read_physical(&guest.memory.view, UINT64_MAX - 3, &word, sizeof(word)), -EFAULT);
+	CHECK_EQUAL(guest_read_physical(&guest.memory.view, GUEST_GPA + GUEST_SIZE - 4, &word,
+					sizeof(word)),
+		    -EFAULT);
+	CHECK_EQUAL(guest_read_physical(&guest.memory.view, UINT64_MAX - 3, &word, sizeof(word)),
+		    -EFAULT);
 	close_guest(&guest);
 }
 
@@ -211,7 +227,8 @@ TEST(attach, tables_of_a_kernel_are_found_in_memory)
 	close_guest(&guest);
 }
 
-/* A reset leaves the tables of the kernel before, which lie lower: the one that runs is where it runs. */
+/* A reset leaves the tables of the kernel before, which lie lower: the one that runs is where it
+ * runs. */
 TEST(attach, tables_of_the_kernel_that_runs_are_told_from_those_of_the_one_before)
 {
 	enum { NEW = 0x100000 };
@@ -301,7 +318,8 @@ TEST(attach, a_kernel_that_was_reset_is_told_from_one_that_stands)
 		CHECK(kernel_pulse_take(&pulse, time, 77 + (uint64_t)i, true, TEXT));
 	for (int i = 0; i < 100; i++, time += tick)
 		CHECK(kernel_pulse_take(&pulse, time, 176, true, TEXT));
-	CHECK(kernel_pulse_take(&pulse, time, 177, true, BIOS)); /* of before the tick, as far as is known */
+	CHECK(kernel_pulse_take(&pulse, time, 177, true,
+				BIOS)); /* of before the tick, as far as is known */
 	for (int i = 0; i < 25; i++, time += tick)
 		CHECK(kernel_pulse_take(&pulse, time, 177, true, BIOS));
 	CHECK(!kernel_pulse_take(&pulse, time + tick, 177, true, BIOS));
@@ -375,7 +393,8 @@ TEST(attach, a_kernel_goes_on_where_its_time_does)
 	CHECK(kernel_clock_take(&clock, PLACE, time, time));
 	CHECK(!kernel_clock_take(&clock, 0, time + 1, time + 2)); /* a CPU that is off has none */
 	CHECK(kernel_clock_take(&clock, PLACE, time + 3, time + 2));
-	/* Another place could be another kernel's for as long as the time of this one may have been late. */
+	/* Another place could be another kernel's for as long as the time of this one may have been
+	 * late. */
 	CHECK(!kernel_clock_take(&clock, PLACE + 4096, time + 4, later));
 	CHECK(!kernel_clock_take(&clock, PLACE + 4096, later + 3, later + 3));
 	CHECK(kernel_clock_take(&clock, PLACE + 4096, later + 4, later + 4));

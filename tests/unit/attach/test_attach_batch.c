@@ -39,9 +39,10 @@ static struct called *make(void)
 	for (size_t i = 0; i < sizeof(called.bytes); i++)
 		called.bytes[i] = (uint8_t)(i / PAGE);
 	called.region = (struct guest_region){ .size = sizeof(called.bytes) };
-	called.view = (struct guest_view){
-		.regions = &called.region, .region_count = 1, .read = read_called, .context = &called
-	};
+	called.view = (struct guest_view){ .regions = &called.region,
+					   .region_count = 1,
+					   .read = read_called,
+					   .context = &called };
 	return &called;
 }
 
@@ -55,8 +56,8 @@ static int byte_at(struct called *called, uint64_t time, uint64_t gpa)
 {
 	uint8_t byte = 0;
 
-	CHECK_EQUAL(guest_read_physical(batch_view_for(&called->batch, &called->view, time), gpa, &byte,
-					sizeof(byte)),
+	CHECK_EQUAL(guest_read_physical(batch_view_for(&called->batch, &called->view, time), gpa,
+					&byte, sizeof(byte)),
 		    0);
 	return byte;
 }

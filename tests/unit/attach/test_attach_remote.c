@@ -29,7 +29,8 @@ static int call_once(const struct remote_code *code, struct remote *remote)
 	if (stop.registers.orig_rax == SYS_epoll_wait && (int)stop.registers.rax == -EINTR) {
 		error = remote_open(remote, &stop, code, 0);
 		if (!error)
-			error = remote_ioctl(remote, victim->pipe, FIONREAD, &waiting, sizeof(waiting));
+			error = remote_ioctl(remote, victim->pipe, FIONREAD, &waiting,
+					     sizeof(waiting));
 		remote_close(remote);
 		if (!error && waiting != 5)
 			victim->bad++;
@@ -70,8 +71,8 @@ TEST(attach_remote, a_stopped_thread_makes_calls_and_keeps_everything)
 	free(remote);
 }
 
-/* Killed at any instruction, the other goes on, with all that it had, and with the signals that it was to
- * get. */
+/* Killed at any instruction, the other goes on, with all that it had, and with the signals that it
+ * was to get. */
 TEST(attach_remote, whoever_stops_it_may_be_killed_at_any_time)
 {
 	struct remote *remote = calloc(1, sizeof(*remote));
@@ -127,8 +128,8 @@ static bool map_what_never_comes(void)
 	void *first = (void *)0x10000;
 	int file = hanging_file_open(SIZE);
 
-	return file >= 0 &&
-	       mmap(first, SIZE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, file, 0) == first;
+	return file >= 0 && mmap(first, SIZE, PROT_READ | PROT_EXEC,
+				 MAP_PRIVATE | MAP_FIXED_NOREPLACE, file, 0) == first;
 }
 
 TEST(attach_remote, code_that_never_comes_is_not_waited_for)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The view of a kernel's stack as it was copied at a sample: nothing of later is seen through it. */
+/* The view of a kernel's stack as it was copied at a sample: nothing of later is seen through it.
+ */
 #include <errno.h>
 
 #include "tests/unit/shim/test.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An attachment by a backend that is the test's: what becomes of its samples, vCPUs and frequencies. */
+/* An attachment by a backend that is the test's: what becomes of its samples, vCPUs and
+ * frequencies. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -62,7 +63,8 @@ static void drain(struct attach_source *source)
 
 static int add(struct attach_source *source, const struct vmm_vcpu *vcpu)
 {
-	return vcpu->id && bench.add_error ? error_set(bench.add_error, "it can not be sampled") : 0;
+	return vcpu->id && bench.add_error ? error_set(bench.add_error, "it can not be sampled")
+					   : 0;
 }
 
 static int set_frequency(struct attach_source *source, unsigned int frequency)
@@ -71,9 +73,11 @@ static int set_frequency(struct attach_source *source, unsigned int frequency)
 	return error_set(bench.set_error, "there is a vCPU too many");
 }
 
-static const struct attach_backend backend = {
-	.name = "test", .see_tasks = see_tasks, .drain = drain, .add = add, .set_frequency = set_frequency
-};
+static const struct attach_backend backend = { .name = "test",
+					       .see_tasks = see_tasks,
+					       .drain = drain,
+					       .add = add,
+					       .set_frequency = set_frequency };
 
 static void make_kernel(void)
 {
@@ -85,13 +89,14 @@ static void make_kernel(void)
 	kernel->symbols = symbols_new();
 	symbols_finish(kernel->symbols);
 	REQUIRE_EQUAL(module_presence_create(&kernel->presence, kernel, NULL, 0, NULL), 0);
-	kernel->identity = (struct guest_kernel_identity){ .gva = USER_GUEST_DIRECT + 0x5000, .gpa = 0x5000 };
+	kernel->identity =
+		(struct guest_kernel_identity){ .gva = USER_GUEST_DIRECT + 0x5000, .gpa = 0x5000 };
 	bench.tasks.current = (struct guest_task_seen){ .at = USER_GUEST_DIRECT + 0x5000,
 							.stack = USER_GUEST_DIRECT + 0x8000,
 							.tgid = TGID,
 							.pid = TGID };
-	bench.stack =
-		(struct attach_stack){ .registers = bench.guest.guest.registers, .tasks = &bench.tasks };
+	bench.stack = (struct attach_stack){ .registers = bench.guest.guest.registers,
+					     .tasks = &bench.tasks };
 	bench.stack.registers.paging = kernel->paging;
 	bench.stack.registers.cpl = 0;
 	bench.stack.registers.rsp = 0;
@@ -146,7 +151,8 @@ static void set_kernel(const struct guest_kernel *kernel)
 	attach_set_kernel(&bench.attach, kernel);
 }
 
-/* What the backend has when it is told of a kernel was seen where the kernel before had its tasks. */
+/* What the backend has when it is told of a kernel was seen where the kernel before had its tasks.
+ */
 TEST(attach_state, tasks_are_told_when_the_backend_knows_of_the_kernel_that_runs)
 {
 	struct guest_kernel next;

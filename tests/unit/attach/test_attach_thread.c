@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of a thread before it is had make a call: its stack, state, filters and registers. */
+/* What is asked of a thread before it is had make a call: its stack, state, filters and registers.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -44,7 +45,8 @@ TEST(attach_thread, stacks_that_a_thread_has_for_itself_are_told_from_others)
 	/* Of the C library: its control block lies above. */
 	CHECK(parse_stack(maps, 0x7f00007ff000, 0x7f00008006c0, &stack));
 	CHECK(stack.own && stack.start == 0x7f0000001000 && stack.end == 0x7f0000801000);
-	CHECK(thread_stack_has(&stack, 0x7f0000001000) && !thread_stack_has(&stack, 0x7f0000801000));
+	CHECK(thread_stack_has(&stack, 0x7f0000001000) &&
+	      !thread_stack_has(&stack, 0x7f0000801000));
 	/* Of the first thread. */
 	CHECK(parse_stack(maps, 0x7ffd00020000, 0x7f00008006c0, &stack) && stack.own);
 	/* A goroutine's, whether or not the C library made its thread. */
@@ -61,13 +63,15 @@ static ucontext_t caller;
 /* Is the stack here the thread's own? */
 static void look_at_stack(bool *own)
 {
-	struct vmm_process self = { .pid = getpid(),
-				    .directory = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+	struct vmm_process self = {
+		.pid = getpid(), .directory = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+	};
 	uint64_t fs;
 	struct thread_stack stack;
 
 	__asm__("movq %%fs:0, %0" : "=r"(fs));
-	*own = thread_stack_find(&stack, &self, gettid(), (uintptr_t)__builtin_frame_address(0), fs) &&
+	*own = thread_stack_find(&stack, &self, gettid(), (uintptr_t)__builtin_frame_address(0),
+				 fs) &&
 	       stack.own;
 	close(self.directory);
 }
@@ -136,7 +140,8 @@ TEST(attach_thread, the_status_of_a_thread_is_read)
 /* Groups stand before what is asked for: it is not taken for absent. */
 TEST(attach_thread, the_status_of_a_thread_with_many_groups_is_read)
 {
-	static const char rest[] = "\nSeccomp:\t2\nSeccomp_filters:\t3\nnonvoluntary_ctxt_switches:\t7\n";
+	static const char rest[] =
+		"\nSeccomp:\t2\nSeccomp_filters:\t3\nnonvoluntary_ctxt_switches:\t7\n";
 	static const unsigned int counts[] = { 3000, 30000 };
 	struct thread_status status;
 
@@ -287,7 +292,8 @@ static void *spin(void *tid)
 	return NULL;
 }
 
-/* A process that ends while one of its threads is stopped has ended for whoever waits for it, too. */
+/* A process that ends while one of its threads is stopped has ended for whoever waits for it, too.
+ */
 TEST(attach_thread, a_thread_that_is_killed_while_it_is_stopped_is_buried)
 {
 	volatile pid_t *tid =

@@ -41,7 +41,8 @@ struct moment {
 
 static uint64_t file(struct user_guest *guest, const char *name, uint64_t number)
 {
-	return user_guest_file(guest, guest->root_mount, user_guest_dentry(guest, guest->root, name), number);
+	return user_guest_file(guest, guest->root_mount,
+			       user_guest_dentry(guest, guest->root, name), number);
 }
 
 /* call *%rax, whose end lies at GPA. */
@@ -97,17 +98,20 @@ static void see(struct moment *moment)
 
 static void make(struct moment *moment)
 {
-	static const uint64_t chain[] = { PROGRAM + 0x1234, PLUGIN + 0x20, PLUGIN + 0x30, LIBRARY + 0x10 };
+	static const uint64_t chain[] = { PROGRAM + 0x1234, PLUGIN + 0x20, PLUGIN + 0x30,
+					  LIBRARY + 0x10 };
 
 	memset(moment, 0, sizeof(*moment));
 	user_guest_make(&moment->guest, true);
-	moment->guest.kernel.tasks =
-		(struct guest_task_layout){ .known = true, .stack_size = 0x4000, .page_table = PGD };
+	moment->guest.kernel.tasks = (struct guest_task_layout){ .known = true,
+								 .stack_size = 0x4000,
+								 .page_table = PGD };
 	map_all(moment);
 	see(moment);
 	memcpy(moment->addresses, chain, sizeof(chain));
-	moment->chain =
-		(struct guest_callchain){ .addresses = moment->addresses, .capacity = 8, .user_depth = 4 };
+	moment->chain = (struct guest_callchain){ .addresses = moment->addresses,
+						  .capacity = 8,
+						  .user_depth = 4 };
 	moment->sample.pid = moment->sample.tid = SAMPLE_TASK_UNKNOWN;
 }
 
@@ -117,7 +121,8 @@ static void tell_of(struct moment *moment, uint64_t time)
 	moment->sample.time = time;
 	user_space_tell(&cpu, &moment->guest.kernel, &moment->guest.guest.view, &moment->stack,
 			&moment->sample, &moment->chain, &moment->space);
-	user_images_settle(moment->guest.kernel.images, &moment->guest.kernel, &moment->guest.guest.view);
+	user_images_settle(moment->guest.kernel.images, &moment->guest.kernel,
+			   &moment->guest.guest.view);
 }
 
 /* Of one that was taken just now. */
@@ -130,7 +135,8 @@ static const char *name_of(const struct moment *moment, unsigned int index)
 {
 	const struct user_mapping *mapping = &moment->space.map.mappings[index];
 
-	return index < moment->space.map.count && mapping->image ? user_image_name(mapping->image) : "";
+	return index < moment->space.map.count && mapping->image ? user_image_name(mapping->image)
+								 : "";
 }
 
 TEST(attach_user_space, a_sample_has_its_task_and_its_images)
@@ -181,7 +187,8 @@ TEST(attach_user_space, of_memory_that_is_another_process_s_nothing_is_taken)
 	struct moment moment;
 
 	make(&moment);
-	user_guest_put(&moment.guest, moment.guest.mm + PGD, moment.tasks.current.page_table + 0x5000);
+	user_guest_put(&moment.guest, moment.guest.mm + PGD,
+		       moment.tasks.current.page_table + 0x5000);
 	tell(&moment);
 	CHECK_EQUAL(moment.sample.pid, 70);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
@@ -305,8 +312,10 @@ TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_mem
 	tell_of(&moment, before);
 	CHECK_EQUAL(moment.space.map.count, 3);
 	moment.tasks.current.mm = user_guest_allocate(&moment.guest, 0x200, 64);
-	user_guest_put(&moment.guest, moment.tasks.current.mm + PGD, moment.tasks.current.page_table);
-	user_guest_put(&moment.guest, moment.tasks.current.mm + moment.guest.kernel.vmas.mm_root, root);
+	user_guest_put(&moment.guest, moment.tasks.current.mm + PGD,
+		       moment.tasks.current.page_table);
+	user_guest_put(&moment.guest, moment.tasks.current.mm + moment.guest.kernel.vmas.mm_root,
+		       root);
 	tell_of(&moment, before);
 	CHECK_EQUAL(moment.sample.pid, 70);
 	CHECK_EQUAL(moment.space.map.count, 0);
@@ -316,9 +325,11 @@ TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_mem
 #define LARGE      0x800000ull /* two page tables of it */
 #define LARGE_PAGE 0x205000ull
 
-/* What maps the second one's page was not read before the mapping was found, so that this says nothing of it.
+/* What maps the second one's page was not read before the mapping was found, so that this says
+ * nothing of it.
  */
-TEST(attach_user_space, a_page_that_was_not_seen_before_the_mapping_was_found_has_it_looked_up_again)
+TEST(attach_user_space,
+     a_page_that_was_not_seen_before_the_mapping_was_found_has_it_looked_up_again)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW), vma;
 	struct moment moment;
@@ -363,11 +374,15 @@ TEST(attach_user_space, who_called_something_else_is_no_caller)
 	user_guest_free(&moment.guest);
 }
 
-/* An entry of an i386 PLT has the address of its slot where one of 64-bit code has the distance to it. */
-static void call_through_plt(struct moment *moment, bool long_mode, const struct guest_tasks_seen *tasks)
+/* An entry of an i386 PLT has the address of its slot where one of 64-bit code has the distance to
+ * it. */
+static void call_through_plt(struct moment *moment, bool long_mode,
+			     const struct guest_tasks_seen *tasks)
 {
-	static const uint8_t call[] = { 0xe8, 0xf0, 0, 0, 0 };          /* of LIBRARY + 0x100 */
-	static const uint8_t jump[] = { 0xff, 0x25, 0, 0x30, 0x50, 0 }; /* to what LIBRARY + 0x3000 has */
+	static const uint8_t call[] = { 0xe8, 0xf0, 0, 0, 0 }; /* of LIBRARY + 0x100 */
+	static const uint8_t jump[] = {
+		0xff, 0x25, 0, 0x30, 0x50, 0
+	}; /* to what LIBRARY + 0x3000 has */
 	uint8_t *library = moment->guest.guest.memory + LIBRARY_PAGE;
 
 	moment->addresses[1] = LIBRARY + 0x10;
@@ -430,7 +445,8 @@ TEST(attach_user_space, callers_by_the_tables_of_a_task_that_is_not_known_are_le
 	user_guest_free(&moment.guest);
 }
 
-/* Such a task is only the one that the kernel's memory tells: firmware, or another kernel's code, may run. */
+/* Such a task is only the one that the kernel's memory tells: firmware, or another kernel's code,
+ * may run. */
 TEST(attach_user_space, code_that_the_task_s_page_tables_do_not_map_is_not_the_task_s)
 {
 	struct moment moment;
@@ -460,7 +476,8 @@ static uint64_t make_set(struct moment *moment, uint64_t id, const char *name, u
 			 uint64_t *node)
 {
 	struct user_guest *guest = &moment->guest;
-	uint64_t set = user_guest_allocate(guest, 0x40, 64), group = user_guest_allocate(guest, 0x40, 64);
+	uint64_t set = user_guest_allocate(guest, 0x40, 64),
+		 group = user_guest_allocate(guest, 0x40, 64);
 	uint64_t text = 0;
 
 	*node = user_guest_allocate(guest, 0x40, 64);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What BPF's program reads of a guest's memory, by its own source: page tables, callers, and the page tables
- * of the current task where the processor's are not known. */
+/* What BPF's program reads of a guest's memory, by its own source: page tables, callers, and the
+ * page tables of the current task where the processor's are not known. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,8 @@ static void map(uint64_t root, uint64_t gva, uint64_t gpa, unsigned int shift, u
 		}
 		table = read_word(entry) & PTE_ADDRESS;
 	}
-	write_word(table + (gva >> shift & 511) * 8, gpa | PTE_PRESENT | (shift > PAGE_SHIFT ? LARGE : 0));
+	write_word(table + (gva >> shift & 511) * 8,
+		   gpa | PTE_PRESENT | (shift > PAGE_SHIFT ? LARGE : 0));
 }
 
 static void make(void)
@@ -103,7 +104,8 @@ TEST(bpf_guest, a_page_is_found_by_each_size_of_page_and_number_of_levels)
 	unmake();
 }
 
-/* What was found before is read again, where it was: less than the whole way, and never what was. */
+/* What was found before is read again, where it was: less than the whole way, and never what was.
+ */
 TEST(bpf_guest, what_was_remembered_is_true_or_looked_for_again)
 {
 	unsigned int reads;
@@ -122,7 +124,8 @@ TEST(bpf_guest, what_was_remembered_is_true_or_looked_for_again)
 	/* Another table below the same CR3. */
 	open_space(&scratch->space, PROCESS, 4);
 	CHECK_EQUAL(page_of(CODE_GVA), 0x40000);
-	write_word(PROCESS + (CODE_GVA >> 39 & 511) * 8, read_word(KERNEL + (CODE_GVA >> 39 & 511) * 8));
+	write_word(PROCESS + (CODE_GVA >> 39 & 511) * 8,
+		   read_word(KERNEL + (CODE_GVA >> 39 & 511) * 8));
 	open_space(&scratch->space, PROCESS, 4);
 	CHECK_EQUAL(page_of(CODE_GVA), 0x50000);
 	unmake();
@@ -250,7 +253,8 @@ TEST(bpf_guest, a_kernel_s_stack_is_read_by_page_tables_that_are_known_alone)
 	unmake();
 }
 
-/* What else the kernel has mapped: memory with its page tables of this process, before that of the guest. */
+/* What else the kernel has mapped: memory with its page tables of this process, before that of the
+ * guest. */
 #define HOST_MEMORY 0x100000ull
 #define HOST_PGD    0x1000ull
 #define HOST_TABLES 0x2000ull
@@ -258,7 +262,8 @@ TEST(bpf_guest, a_kernel_s_stack_is_read_by_page_tables_that_are_known_alone)
 static uint8_t *host;
 
 /* The VMM's page at HVA lies in that one of the host's. */
-static void map_host(uint64_t hva, uint64_t physical, unsigned int shift, unsigned int levels, uint64_t flags)
+static void map_host(uint64_t hva, uint64_t physical, unsigned int shift, unsigned int levels,
+		     uint64_t flags)
 {
 	static uint64_t next;
 	uint64_t table = HOST_PGD, entry, word;
@@ -469,7 +474,9 @@ static struct walk with_task(uint64_t mm)
 	struct bpf_cpu *cpu = &scratch->vcpu.cpu;
 
 	map(KERNEL, DIRECT, 0, 21, 4);
-	*cpu = (struct bpf_cpu){ .cr3 = KERNEL, .levels = 4, .tasks = { CURRENT }, .generation = 7 };
+	*cpu = (struct bpf_cpu){
+		.cr3 = KERNEL, .levels = 4, .tasks = { CURRENT }, .generation = 7
+	};
 	for (__u32 word = BPF_TASK_AT; word < BPF_TASK_WORDS; word++) {
 		cpu->offsets[word] = word * 8;
 		cpu->sizes[word] = 8;
@@ -520,7 +527,8 @@ TEST(bpf_guest, tasks_are_read_where_the_kernel_has_them)
 		first = i ? first : host_user.reads;
 	}
 	CHECK_EQUAL(host_user.reads, first);
-	/* What reads as 0 is looked at by the VMM's address space: a thread of the kernel has no memory. */
+	/* What reads as 0 is looked at by the VMM's address space: a thread of the kernel has no
+	 * memory. */
 	write_word(TASK - DIRECT + BPF_TASK_MM * 8, 0);
 	take_tasks(&walk);
 	CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_MM], 0);

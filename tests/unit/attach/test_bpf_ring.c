@@ -63,7 +63,8 @@ static bool take(struct bpf_ring *ring, uint64_t number)
 		return false;
 	right = sample->head.time == number;
 	for (uint32_t i = 0; i < sample->head.addresses; i++)
-		right = right && sample->addresses[i].gva == number && sample->addresses[i].page == i;
+		right = right && sample->addresses[i].gva == number &&
+			sample->addresses[i].page == i;
 	bpf_ring_release(ring, sample);
 	return right;
 }
@@ -84,7 +85,8 @@ TEST(bpf_ring, samples_of_all_sizes_come_in_order_around_its_end)
 
 	while (read < RECORDS) {
 		for (int i = 0; i < 20; i++, written++)
-			REQUIRE(write_sample(written, (uint32_t)(written * 37 % (BPF_ADDRESSES_MAX + 1))));
+			REQUIRE(write_sample(written,
+					     (uint32_t)(written * 37 % (BPF_ADDRESSES_MAX + 1))));
 		for (; read < written; read++)
 			REQUIRE(take(&ring, read));
 		REQUIRE(!bpf_ring_first(&ring, bpf_ring_end(&ring)));
@@ -174,7 +176,8 @@ TEST(bpf_ring, what_is_not_released_is_not_written_over)
 		while (write_sample(written, i % (BPF_ADDRESSES_MAX + 1)))
 			written++;
 		CHECK(vcpu->head - vcpu->tail <= SIZE);
-		CHECK(vcpu->head - vcpu->tail > SIZE - 2 * sizeof(struct bpf_whole_sample) - BPF_CHUNK);
+		CHECK(vcpu->head - vcpu->tail >
+		      SIZE - 2 * sizeof(struct bpf_whole_sample) - BPF_CHUNK);
 		for (uint32_t k = 0; k <= i % 7; k++)
 			REQUIRE(take(&ring, read++));
 	}

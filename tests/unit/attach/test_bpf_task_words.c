@@ -8,7 +8,8 @@
 
 #define SLOTS 16 /* words of the task */
 
-/* What the program makes of a task whose words are their own offsets, plus 1; the reads that it takes. */
+/* What the program makes of a task whose words are their own offsets, plus 1; the reads that it
+ * takes. */
 static unsigned int read_task(const struct bpf_cpu *cpu, uint64_t task[BPF_TASK_ROOM])
 {
 	unsigned int reads = 0;
@@ -16,7 +17,8 @@ static unsigned int read_task(const struct bpf_cpu *cpu, uint64_t task[BPF_TASK_
 	for (uint32_t word = BPF_TASK_STACK; word < BPF_TASK_PAGE_TABLE; word++) {
 		if (cpu->sizes[word])
 			reads++;
-		if (cpu->sizes[word] >= BPF_TASK_RUN || word + cpu->sizes[word] / 8 > BPF_TASK_PAGE_TABLE)
+		if (cpu->sizes[word] >= BPF_TASK_RUN ||
+		    word + cpu->sizes[word] / 8 > BPF_TASK_PAGE_TABLE)
 			FAIL_TEST("%u bytes are read from word %u on", cpu->sizes[word], word);
 		for (uint32_t i = 0; i < cpu->sizes[word] / 8; i++)
 			task[word + i] = cpu->offsets[word] + i * 8 + 1;

@@ -24,7 +24,8 @@ static bool run_until(const struct bursts *bursts, uint64_t time, uint64_t *ran,
 	return *inside < bursts->runs;
 }
 
-/* Of its CPU time that the looks stand for, the part that is the first function's. Each takes so long. */
+/* Of its CPU time that the looks stand for, the part that is the first function's. Each takes so
+ * long. */
 static double share_of_first(const struct bursts *bursts, uint64_t stopped)
 {
 	struct look_times times = { .interval = INTERVAL, .random = SEED };
@@ -40,7 +41,8 @@ static double share_of_first(const struct bursts *bursts, uint64_t stopped)
 			all += period;
 			first += inside < bursts->first ? period : 0;
 		}
-		time = look_times_next(&times, time, runs ? time + look_times_rest(&times, stopped) : time);
+		time = look_times_next(&times, time,
+				       runs ? time + look_times_rest(&times, stopped) : time);
 	}
 	return (double)first / (double)all;
 }
@@ -71,8 +73,9 @@ TEST(look_times, long_rests_do_not_keep_the_guest_s_step)
 		double share = share_of_first(&bursts, stopped);
 
 		if (share < truth - 0.005 || share > truth + 0.005)
-			FAIL_TEST("a part of %.2f %% in work of a %lluth of the looks' distance has %.2f %%",
-				  100 * truth, (unsigned long long)part, 100 * share);
+			FAIL_TEST(
+				"a part of %.2f %% in work of a %lluth of the looks' distance has %.2f %%",
+				100 * truth, (unsigned long long)part, 100 * share);
 	}
 }
 
@@ -125,7 +128,8 @@ TEST(look_times, that_can_not_be_kept_are_left_out)
 
 TEST(look_times, a_look_stands_for_what_ran_but_not_for_long_ago)
 {
-	const struct look_times often = { .interval = INTERVAL }, seldom = { .interval = 100 * INTERVAL };
+	const struct look_times often = { .interval = INTERVAL },
+				seldom = { .interval = 100 * INTERVAL };
 
 	CHECK_EQUAL(look_times_period(&often, 3 * INTERVAL), 3 * INTERVAL);
 	CHECK_EQUAL(look_times_period(&often, 200 * INTERVAL), 100 * INTERVAL);

@@ -11,13 +11,15 @@
 #include "tests/unit/shim/test.h"
 
 /* As QEMU writes of vCPU ID, at a place of its own, HALTED or not. */
-#define VCPU(id, halted)                                                                                     \
-	"\nCPU#" #id "\r\nRAX=0 RBX=0 RCX=0 RDX=0\r\nRSI=0 RDI=0 RBP=0 RSP=0\r\nR8 =0 R9 =0 R10=0 R11=0\r\n" \
-	"R12=0 R13=0 R14=0 R15=0\r\n"                                                                        \
-	"RIP=ffffffff8100000" #id " RFL=00000206 [-----P-] CPL=0 II=0 A20=1 SMM=0 HLT=" #halted "\r\n"       \
-	"CS =0010 0000000000000000 ffffffff 00af9b00 DPL=0 CS64 [-RA]\r\n"                                   \
-	"GS =0000 ffff8cd70f800000 00000000 00000000\r\n"                                                    \
-	"GDT=     fffffe0000001000 0000007f\r\nIDT=     fffffe0000000000 00000fff\r\n"                       \
+#define VCPU(id, halted)                                                                           \
+	"\nCPU#" #id                                                                               \
+	"\r\nRAX=0 RBX=0 RCX=0 RDX=0\r\nRSI=0 RDI=0 RBP=0 RSP=0\r\nR8 =0 R9 =0 R10=0 R11=0\r\n"    \
+	"R12=0 R13=0 R14=0 R15=0\r\n"                                                              \
+	"RIP=ffffffff8100000" #id " RFL=00000206 [-----P-] CPL=0 II=0 A20=1 SMM=0 HLT=" #halted    \
+	"\r\n"                                                                                     \
+	"CS =0010 0000000000000000 ffffffff 00af9b00 DPL=0 CS64 [-RA]\r\n"                         \
+	"GS =0000 ffff8cd70f800000 00000000 00000000\r\n"                                          \
+	"GDT=     fffffe0000001000 0000007f\r\nIDT=     fffffe0000000000 00000fff\r\n"             \
 	"CR0=80050033 CR2=0000000000000000 CR3=0000000001234000 CR4=000006f0\r\nEFER=0000000000000d01\r\n"
 
 #define TAKEN 16 /* as many as wait for the time of two vCPUs */
@@ -132,6 +134,7 @@ TEST(looks, that_nobody_takes_are_lost_when_the_queue_is_full)
 	CHECK(lost > 0);
 	looks_remove(&looks, 0);
 	CHECK_EQUAL(looks.count, 1);
-	CHECK_EQUAL(looks_add(&looks, process, &(struct vmm_vcpu){ .id = 2, .tid = 0x7ffffff }), -ESRCH);
+	CHECK_EQUAL(looks_add(&looks, process, &(struct vmm_vcpu){ .id = 2, .tid = 0x7ffffff }),
+		    -ESRCH);
 	unmake();
 }

@@ -92,8 +92,8 @@ static dev_t find_device(void)
 	return found;
 }
 
-/* In a mount namespace of its own, with a node of its own at NODE, which it keeps open until TELL's other end
- * is closed. */
+/* In a mount namespace of its own, with a node of its own at NODE, which it keeps open until TELL's
+ * other end is closed. */
 static _Noreturn void be_other(const char *directory, const char *node, dev_t device, int tell)
 {
 	char told = 0;

@@ -10,8 +10,9 @@
 static void check_name(const char *option, const char *expected)
 {
 	char line[1024], name[QEMU_NAME_SIZE] = "";
-	int size =
-		snprintf(line, sizeof(line), "qemu-system-x86_64%c-m%c64%c-name%c%s", 0, 0, 0, 0, option) + 1;
+	int size = snprintf(line, sizeof(line), "qemu-system-x86_64%c-m%c64%c-name%c%s", 0, 0, 0, 0,
+			    option) +
+		   1;
 
 	CHECK_EQUAL(qemu_name_parse(line, (size_t)size, name), expected != NULL);
 	if (expected)

@@ -10,7 +10,9 @@
 static unsigned int ids_of(const char *smp)
 {
 	char line[256];
-	int size = snprintf(line, sizeof(line), "qemu-system-x86_64%c-m%c64%c-smp%c%s", 0, 0, 0, 0, smp) + 1;
+	int size = snprintf(line, sizeof(line), "qemu-system-x86_64%c-m%c64%c-smp%c%s", 0, 0, 0, 0,
+			    smp) +
+		   1;
 
 	return qemu_vcpu_ids_parse(line, (size_t)size);
 }
@@ -37,8 +39,9 @@ TEST(qemu_vcpus, of_a_line_that_anybody_wrote_are_bounded)
 	static const char cut[] = "qemu\0-smp\0maxcpus=9";
 
 	CHECK_EQUAL(ids_of("1,maxcpus=99999999999999999999999"), VMM_VCPUS_MAX);
-	CHECK_EQUAL(ids_of("1,maxcpus=1024,sockets=1024,dies=1024,modules=1024,cores=1024,threads=1024"),
-		    VMM_VCPUS_MAX);
+	CHECK_EQUAL(
+		ids_of("1,maxcpus=1024,sockets=1024,dies=1024,modules=1024,cores=1024,threads=1024"),
+		VMM_VCPUS_MAX);
 	CHECK_EQUAL(ids_of("1,maxcpus=-1"), VMM_VCPUS_MAX);
 	CHECK_EQUAL(ids_of("1,maxcpus=x"), 0);
 	CHECK_EQUAL(ids_of(""), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* QEMU's monitor: a client of QMP before servers that are none, or mean no good, and what QEMU writes. */
+/* QEMU's monitor: a client of QMP before servers that are none, or mean no good, and what QEMU
+ * writes. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -195,7 +196,9 @@ static void answer(int client)
 	usleep(10000);
 	say(client, "{\n    \"text\": \"} \\\" {\"\n  }\n}\n");
 	hear(client);
-	answer_with(client, "\"error\": {\"class\": \"CommandNotFound\", \"desc\": \"no \\u001b[31m such\"}");
+	answer_with(
+		client,
+		"\"error\": {\"class\": \"CommandNotFound\", \"desc\": \"no \\u001b[31m such\"}");
 	hear(client);
 	answer_with(client, "\"error\": {\"class\": \"GenericError\"}");
 	hear(client);
@@ -265,26 +268,26 @@ TEST(qmp, a_wait_can_be_ended)
 }
 
 /* As QEMU 7.2 writes it, less what nobody asks for. */
-#define LONG_MODE                                                                                            \
-	"RAX=ffffffff9f2c8ae8 RBX=0000000000000002 RCX=0000000000000003 RDX=0000000000000004\r\n"            \
-	"RSI=0000000000000005 RDI=0000000000000006 RBP=ffffd37040053bce RSP=ffffd37040053b80\r\n"            \
-	"R8 =0000000000000008 R9 =0000000000000009 R10=000000000000000a R11=000000000000000b\r\n"            \
-	"R12=000000000000000c R13=000000000000000d R14=000000000000000e R15=000000000000000f\r\n"            \
-	"RIP=ffffffff9e161d4f RFL=00000206 [-----P-] CPL=0 II=0 A20=1 SMM=0 HLT=0\r\n"                       \
-	"ES =0000 0000000000000000 00000000 00000000\r\n"                                                    \
-	"CS =0010 0000000000000000 ffffffff 00af9b00 DPL=0 CS64 [-RA]\r\n"                                   \
-	"GS =0000 ffff8cd70f800000 00000000 00000000\r\n"                                                    \
-	"GDT=     fffffe0000001000 0000007f\r\n"                                                             \
-	"IDT=     fffffe0000000000 00000fff\r\n"                                                             \
-	"CR0=80050033 CR2=ffff8cd70a001000 CR3=0000000009210000 CR4=000006b0\r\n"                            \
+#define LONG_MODE                                                                                  \
+	"RAX=ffffffff9f2c8ae8 RBX=0000000000000002 RCX=0000000000000003 RDX=0000000000000004\r\n"  \
+	"RSI=0000000000000005 RDI=0000000000000006 RBP=ffffd37040053bce RSP=ffffd37040053b80\r\n"  \
+	"R8 =0000000000000008 R9 =0000000000000009 R10=000000000000000a R11=000000000000000b\r\n"  \
+	"R12=000000000000000c R13=000000000000000d R14=000000000000000e R15=000000000000000f\r\n"  \
+	"RIP=ffffffff9e161d4f RFL=00000206 [-----P-] CPL=0 II=0 A20=1 SMM=0 HLT=0\r\n"             \
+	"ES =0000 0000000000000000 00000000 00000000\r\n"                                          \
+	"CS =0010 0000000000000000 ffffffff 00af9b00 DPL=0 CS64 [-RA]\r\n"                         \
+	"GS =0000 ffff8cd70f800000 00000000 00000000\r\n"                                          \
+	"GDT=     fffffe0000001000 0000007f\r\n"                                                   \
+	"IDT=     fffffe0000000000 00000fff\r\n"                                                   \
+	"CR0=80050033 CR2=ffff8cd70a001000 CR3=0000000009210000 CR4=000006b0\r\n"                  \
 	"EFER=0000000000000d01\r\n"
 
-#define REAL_MODE                                                                                            \
-	"EAX=00000000 EBX=00000000 ECX=00000000 EDX=00000663\r\n"                                            \
-	"ESI=00000000 EDI=00000000 EBP=00000000 ESP=00000000\r\n"                                            \
-	"EIP=0000fff0 EFL=00000002 [-------] CPL=0 II=0 A20=1 SMM=0 HLT=1\r\n"                               \
-	"CS =f000 ffff0000 0000ffff 00009b00\r\nGS =0000 00000000 0000ffff 00009300\r\n"                     \
-	"GDT=     00000000 0000ffff\r\nIDT=     00000000 0000ffff\r\n"                                       \
+#define REAL_MODE                                                                                  \
+	"EAX=00000000 EBX=00000000 ECX=00000000 EDX=00000663\r\n"                                  \
+	"ESI=00000000 EDI=00000000 EBP=00000000 ESP=00000000\r\n"                                  \
+	"EIP=0000fff0 EFL=00000002 [-------] CPL=0 II=0 A20=1 SMM=0 HLT=1\r\n"                     \
+	"CS =f000 ffff0000 0000ffff 00009b00\r\nGS =0000 00000000 0000ffff 00009300\r\n"           \
+	"GDT=     00000000 0000ffff\r\nIDT=     00000000 0000ffff\r\n"                             \
 	"CR0=60000010 CR2=00000000 CR3=00000000 CR4=00000000\r\nEFER=0000000000000000\r\n"
 
 TEST(qmp, registers_of_all_vcpus_are_read)
@@ -357,13 +360,15 @@ TEST(qmp, vcpus_and_their_threads)
 		    2);
 	CHECK_EQUAL(parse_vcpus("[]"), 0);
 	CHECK_EQUAL(parse_vcpus("{}"), -EPROTO);
-	CHECK_EQUAL(parse_vcpus("[{\"cpu-index\": 0, \"thread-id\": 7, \"target\": \"aarch64\"}]"), -ENOTSUP);
+	CHECK_EQUAL(parse_vcpus("[{\"cpu-index\": 0, \"thread-id\": 7, \"target\": \"aarch64\"}]"),
+		    -ENOTSUP);
 	CHECK_EQUAL(parse_vcpus("[{\"cpu-index\": 0, \"thread-id\": 0}]"), -EPROTO);
 	CHECK_EQUAL(parse_vcpus("[{\"cpu-index\": 1024, \"thread-id\": 7}]"), -EPROTO);
 	CHECK_EQUAL(parse_vcpus("[{\"cpu-index\": -1, \"thread-id\": 7}]"), -EPROTO);
 	CHECK_EQUAL(parse_vcpus("[{\"cpu-index\": 0, \"thread-id\": 4294967303}]"), -EPROTO);
 	CHECK_EQUAL(
-		parse_vcpus("[{\"cpu-index\": 0, \"thread-id\": 7}, {\"cpu-index\": 0, \"thread-id\": 8}]"),
+		parse_vcpus(
+			"[{\"cpu-index\": 0, \"thread-id\": 7}, {\"cpu-index\": 0, \"thread-id\": 8}]"),
 		-EPROTO);
 	CHECK_EQUAL(parse_vcpus("[1, 2]"), -EPROTO);
 }
@@ -380,14 +385,17 @@ TEST(qmp, the_socket_of_a_command_line)
 			"64",
 			path, sizeof(path)));
 	CHECK_STRING(path, "rel/server");
-	CHECK(SOCKET_OF("qemu\0-chardev\0socket,id=x,path=/x,server=on\0-chardev\0"
-			"socket,path=/server/m,id=m,server=on,wait=off\0-mon\0chardev=m,mode=control",
-			path, sizeof(path)));
+	CHECK(SOCKET_OF(
+		"qemu\0-chardev\0socket,id=x,path=/x,server=on\0-chardev\0"
+		"socket,path=/server/m,id=m,server=on,wait=off\0-mon\0chardev=m,mode=control",
+		path, sizeof(path)));
 	CHECK_STRING(path, "/server/m");
-	CHECK(!SOCKET_OF("qemu\0-mon\0chardev=m,mode=readline\0-chardev\0socket,id=m,path=/m,server=on", path,
-			 sizeof(path)));
-	CHECK(!SOCKET_OF("qemu\0-chardev\0socket,id=m,fd=19,server=on\0-mon\0chardev=m,mode=control", path,
-			 sizeof(path))); /* libvirt's */
+	CHECK(!SOCKET_OF(
+		"qemu\0-mon\0chardev=m,mode=readline\0-chardev\0socket,id=m,path=/m,server=on",
+		path, sizeof(path)));
+	CHECK(!SOCKET_OF(
+		"qemu\0-chardev\0socket,id=m,fd=19,server=on\0-mon\0chardev=m,mode=control", path,
+		sizeof(path))); /* libvirt's */
 	CHECK(!SOCKET_OF("qemu\0-qmp\0unix:/server", path, sizeof(path)));
 	CHECK(!SOCKET_OF("qemu\0-qmp\0unix:/a,server=off", path, sizeof(path)));
 	CHECK(!SOCKET_OF("qemu\0-qmp\0tcp:localhost:4444,server", path, sizeof(path)));
@@ -449,15 +457,17 @@ TEST(qmp, the_guest_s_memory)
 	CHECK_EQUAL(slots[2].size, 0xff00000);
 	CHECK_EQUAL(qmp_parse_memory(memory, slots, 2), 0);
 	CHECK_EQUAL(qmp_parse_memory("", slots, 8), 0);
-	CHECK_EQUAL(qmp_parse_memory(
-			    " AS \"memory\", root: x\n  0-fff (prio 0, ram): a\n  800-8ff (prio 0, ram): b\n",
-			    slots, 8),
-		    0);
+	CHECK_EQUAL(
+		qmp_parse_memory(
+			" AS \"memory\", root: x\n  0-fff (prio 0, ram): a\n  800-8ff (prio 0, ram): b\n",
+			slots, 8),
+		0);
 	CHECK_EQUAL(qmp_parse_memory(" AS \"memory\", root: x\n  5-4 (prio 0, ram): a\n"
 				     "  0-ffffffffffffffff (prio 0, ram): b\n",
 				     slots, 8),
 		    0);
-	CHECK(qmp_parse_hva("Host virtual address for 0x100000 (pc.ram) is 0x7f533ff00000\r\n", &hva));
+	CHECK(qmp_parse_hva("Host virtual address for 0x100000 (pc.ram) is 0x7f533ff00000\r\n",
+			    &hva));
 	CHECK_EQUAL(hva, 0x7f533ff00000);
 	CHECK(!qmp_parse_hva("No memory is mapped at address 0xb0000000\r\n", &hva));
 	CHECK(!qmp_parse_hva("Host virtual address for 0x0 (a) is 0xffffffffffffffff\r\n", &hva));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is asked of the thread of an attachment: each asker gets an answer that is not older than its
- * question. */
+/* What is asked of the thread of an attachment: each asker gets an answer that is not older than
+ * its question. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -28,8 +28,9 @@ static void *answer_all(void *context)
 		if (!request_take(request, &frequency) || frequency == END_FREQUENCY)
 			continue;
 		__atomic_store_n(&current, frequency, __ATOMIC_RELEASE);
-		request_answer(request,
-			       frequency == WRONG_FREQUENCY ? error_set(-EINVAL, "no such frequency") : 0);
+		request_answer(request, frequency == WRONG_FREQUENCY
+						? error_set(-EINVAL, "no such frequency")
+						: 0);
 	}
 	request_end(request);
 	return NULL;

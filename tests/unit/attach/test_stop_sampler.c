@@ -15,7 +15,8 @@
 #include "vmm/attach/stop_sampling.h"
 #include "vmm/attach/thread_status.h"
 
-static void write_of_thread(const struct vmm_process *process, pid_t tid, const char *name, const char *text)
+static void write_of_thread(const struct vmm_process *process, pid_t tid, const char *name,
+			    const char *text)
 {
 	char path[64];
 	int fd;
@@ -61,8 +62,8 @@ static void lost_some(void *context, unsigned int id, uint64_t count)
 	*(uint64_t *)context += count;
 }
 
-/* More looks than there is time for: who asks for what they came to, takes vCPUs away or ends them gets its
- * turn, and so does the other process. */
+/* More looks than there is time for: who asks for what they came to, takes vCPUs away or ends them
+ * gets its turn, and so does the other process. */
 TEST(stop_sampler, looks_that_are_overdue_hold_nobody_up)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
@@ -75,7 +76,9 @@ TEST(stop_sampler, looks_that_are_overdue_hold_nobody_up)
 	remote_victim_start(&code);
 	open_running(&process, victim->pid, directory);
 	{
-		const struct vcpu_stop_target target = { .process = &process, .code = code, .limit = 200000 };
+		const struct vcpu_stop_target target = { .process = &process,
+							 .code = code,
+							 .limit = 200000 };
 
 		REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000000), 0);
 	}
@@ -101,7 +104,8 @@ TEST(stop_sampler, looks_that_are_overdue_hold_nobody_up)
 	remote_victim_end();
 }
 
-/* What the limit is said to bound is counted by what it did: no stop takes no time, and none takes a minute.
+/* What the limit is said to bound is counted by what it did: no stop takes no time, and none takes
+ * a minute.
  */
 TEST(stop_sampler, stops_that_are_longer_than_the_limit_are_counted)
 {
@@ -132,7 +136,8 @@ TEST(stop_sampler, stops_that_are_longer_than_the_limit_are_counted)
 	remote_victim_end();
 }
 
-/* Its parent stays in vfork(2), where no stop comes through, until the other end of the pipe is closed. */
+/* Its parent stays in vfork(2), where no stop comes through, until the other end of the pipe is
+ * closed. */
 static pid_t start_stuck(int *end)
 {
 	int ends[2];
@@ -239,7 +244,8 @@ static uint64_t take_all(struct stop_sampler *sampler, unsigned int id, uint64_t
 	return count;
 }
 
-/* It waits for a processor, for as long as the kernel counts no time of it: no sample stands for that. */
+/* It waits for a processor, for as long as the kernel counts no time of it: no sample stands for
+ * that. */
 TEST(stop_sampler, samples_stand_for_the_time_that_the_thread_ran)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
@@ -254,7 +260,9 @@ TEST(stop_sampler, samples_stand_for_the_time_that_the_thread_ran)
 	open_running(&process, victim->pid, directory);
 	write_of_thread(&process, victim->pid, "schedstat", "5000000000 70 1\n");
 	{
-		const struct vcpu_stop_target target = { .process = &process, .code = code, .limit = 200000 };
+		const struct vcpu_stop_target target = { .process = &process,
+							 .code = code,
+							 .limit = 200000 };
 		struct vmm_vcpu added = vcpu;
 
 		added.tid = victim->pid;
@@ -276,7 +284,8 @@ TEST(stop_sampler, samples_stand_for_the_time_that_the_thread_ran)
 	remote_victim_end();
 }
 
-/* While the one does not come out of the kernel, the other is looked at; and the one again, when it does. */
+/* While the one does not come out of the kernel, the other is looked at; and the one again, when it
+ * does. */
 TEST(stop_sampler, a_thread_that_can_not_be_stopped_holds_up_no_other)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
@@ -295,7 +304,9 @@ TEST(stop_sampler, a_thread_that_can_not_be_stopped_holds_up_no_other)
 	open_running(&process, stuck.tid, directory);
 	add_running(&process, other.tid);
 	{
-		const struct vcpu_stop_target target = { .process = &process, .code = code, .limit = 200000 };
+		const struct vcpu_stop_target target = { .process = &process,
+							 .code = code,
+							 .limit = 200000 };
 
 		REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000), 0);
 	}

@@ -28,7 +28,8 @@ static void build(struct machine *machine, unsigned int cpus)
 {
 	const struct acpi_options options = { .cpus = cpus, .virtio = devices, .virtio_count = 3 };
 
-	if (memory_create(&machine->memory, RAM) || acpi_build(&options, &machine->memory, &machine->rsdp))
+	if (memory_create(&machine->memory, RAM) ||
+	    acpi_build(&options, &machine->memory, &machine->rsdp))
 		FAIL_TEST("no tables: %s", error_message());
 }
 
@@ -44,12 +45,14 @@ static uint8_t sum(struct span bytes)
 /* The table at GPA, its length and checksum checked. */
 static struct span table_at(const struct machine *machine, uint64_t gpa)
 {
-	struct span rest = span_of(memory_pointer(&machine->memory, gpa, ACPI_END - gpa), ACPI_END - gpa);
+	struct span rest =
+		span_of(memory_pointer(&machine->memory, gpa, ACPI_END - gpa), ACPI_END - gpa);
 	struct span table = { 0 };
 	uint32_t length = 0;
 
 	CHECK(gpa >= ACPI_START && gpa < ACPI_END && rest.data);
-	CHECK(span_u32(rest, 4, &length) && length >= HEADER_SIZE && span_part(rest, 0, length, &table));
+	CHECK(span_u32(rest, 4, &length) && length >= HEADER_SIZE &&
+	      span_part(rest, 0, length, &table));
 	CHECK_EQUAL(sum(table), 0);
 	return table;
 }
@@ -173,9 +176,10 @@ static bool disassemble(const char *directory, const char *name, struct span tab
 
 	snprintf(path, sizeof(path), "%s/%s.aml", directory, name);
 	write_file(path, table);
-	snprintf(line, sizeof(line),
-		 "cd %s && iasl -d %s.aml > %s.log 2>&1 && ! grep -qiE 'error|warning|invalid' %s.log",
-		 directory, name, name, name);
+	snprintf(
+		line, sizeof(line),
+		"cd %s && iasl -d %s.aml > %s.log 2>&1 && ! grep -qiE 'error|warning|invalid' %s.log",
+		directory, name, name, name);
 	return system(line) == 0;
 }
 
@@ -217,8 +221,8 @@ TEST(acpi, iasl_disassembles_all_tables_and_compiles_the_dsdt_again)
 	CHECK(disassemble(directory, "xsdt", xsdt(&machine)));
 	snprintf(path, sizeof(path), "%s/dsdt.dsl", directory);
 	check_devices(path);
-	snprintf(command, sizeof(command), "iasl -p %s/again %s 2>&1 | grep -q ' 0 Errors, 0 Warnings'",
-		 directory, path);
+	snprintf(command, sizeof(command),
+		 "iasl -p %s/again %s 2>&1 | grep -q ' 0 Errors, 0 Warnings'", directory, path);
 	CHECK_EQUAL(system(command), 0);
 	snprintf(command, sizeof(command), "rm -r %s", directory);
 	CHECK_EQUAL(system(command), 0);

@@ -112,7 +112,8 @@ static uint64_t translate(const struct boot_fixture *fixture, uint64_t address)
 	uint64_t table = fixture->start.cr3, entry = 0;
 
 	for (int shift = 39; shift >= 21; shift -= 9) {
-		CHECK(span_u64(guest_bytes(fixture, table, 4096), (address >> shift & 511) * 8, &entry));
+		CHECK(span_u64(guest_bytes(fixture, table, 4096), (address >> shift & 511) * 8,
+			       &entry));
 		if (!(entry & 1))
 			return UINT64_MAX;
 		table = entry & 0xffffffffff000ull;
@@ -134,8 +135,10 @@ TEST(boot, page_tables_map_four_gigabytes_one_to_one)
 	for (uint64_t address = 0; address < 0x100000000; address += 0x1234567)
 		CHECK_EQUAL(translate(&fixture, address), address);
 	CHECK_EQUAL(translate(&fixture, 0x100000000), UINT64_MAX);
-	CHECK(span_u64(guest_bytes(&fixture, fixture.start.gdt, fixture.start.gdt_size), 0x10, &code));
-	CHECK(span_u64(guest_bytes(&fixture, fixture.start.gdt, fixture.start.gdt_size), 0x18, &data));
+	CHECK(span_u64(guest_bytes(&fixture, fixture.start.gdt, fixture.start.gdt_size), 0x10,
+		       &code));
+	CHECK(span_u64(guest_bytes(&fixture, fixture.start.gdt, fixture.start.gdt_size), 0x18,
+		       &data));
 	CHECK_EQUAL(code >> 52 & 0xf, 0xa); /* 4 KiB granularity, 64-bit */
 	CHECK_EQUAL(data >> 40 & 0xff, 0x93);
 	fixture_close(&fixture);
@@ -170,7 +173,8 @@ TEST(boot, initrd_stays_below_the_kernels_limit)
 	struct image image;
 
 	image_bzimage(&image);
-	memcpy(image.bytes + 0x1f1 + offsetof(struct setup_header, initrd_addr_max), &limit, sizeof(limit));
+	memcpy(image.bytes + 0x1f1 + offsetof(struct setup_header, initrd_addr_max), &limit,
+	       sizeof(limit));
 	fixture_open(&fixture, RAM);
 	fixture_kernel(&fixture, image.bytes, image.size);
 	fixture_initrd(&fixture, initrd, sizeof(initrd));
@@ -201,8 +205,10 @@ TEST(boot, bzimage_headers_out_of_line_are_refused_by_name)
 	check_refused(offsetof(struct setup_header, loadflags), 0, 1, -ENOEXEC, "zImage");
 	check_refused(offsetof(struct setup_header, syssize), 0x7fffffff, 4, -ENOEXEC, "truncated");
 	check_refused(offsetof(struct setup_header, setup_sects), 200, 1, -ENOEXEC, "truncated");
-	check_refused(offsetof(struct setup_header, init_size), 0xffffffff, 4, -ENOSPC, "does not fit");
-	check_refused(offsetof(struct setup_header, pref_address) + 4, 1, 4, -ENOEXEC, "wants to stand");
+	check_refused(offsetof(struct setup_header, init_size), 0xffffffff, 4, -ENOSPC,
+		      "does not fit");
+	check_refused(offsetof(struct setup_header, pref_address) + 4, 1, 4, -ENOEXEC,
+		      "wants to stand");
 }
 
 TEST(boot, command_line_that_is_too_long_is_refused)

@@ -17,7 +17,8 @@ static void check_loaded(const struct boot_fixture *fixture)
 		uint8_t wanted = i < ELF_FILE_SIZE ? image_pattern(i) : 0;
 
 		if (loaded.data[i] != wanted) {
-			FAIL_TEST("byte %zu of the kernel is %#x, expected %#x", i, loaded.data[i], wanted);
+			FAIL_TEST("byte %zu of the kernel is %#x, expected %#x", i, loaded.data[i],
+				  wanted);
 			return;
 		}
 	}
@@ -31,8 +32,9 @@ TEST(boot, pvh_note_is_found_and_start_info_is_complete)
 	uint32_t info[4] = { 0 };
 	uint64_t modules = 0, line = 0, rsdp = 0, map = 0, module[2] = { 0 };
 
-	image_elf(&image,
-		  &(struct elf_wish){ .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS + 0x40 });
+	image_elf(&image, &(struct elf_wish){ .is_64 = true,
+					      .entry = ELF_ADDRESS,
+					      .pvh_entry = ELF_ADDRESS + 0x40 });
 	fixture_open(&fixture, RAM);
 	fixture_kernel(&fixture, image.bytes, image.size);
 	fixture_initrd(&fixture, initrd, sizeof(initrd));
@@ -49,8 +51,8 @@ TEST(boot, pvh_note_is_found_and_start_info_is_complete)
 	CHECK_EQUAL(info[0], 0x336ec578);
 	CHECK_EQUAL(info[1], 1);
 	CHECK_EQUAL(info[3], 1);
-	CHECK(span_u64(page, 16, &modules) && span_u64(page, 24, &line) && span_u64(page, 32, &rsdp) &&
-	      span_u64(page, 40, &map));
+	CHECK(span_u64(page, 16, &modules) && span_u64(page, 24, &line) &&
+	      span_u64(page, 32, &rsdp) && span_u64(page, 40, &map));
 	CHECK_EQUAL(rsdp, 0xe0000);
 	CHECK_STRING((const char *)guest_bytes(&fixture, line, 16).data, "quiet");
 	CHECK(span_copy(guest_bytes(&fixture, modules, 32), 0, module, sizeof(module)));
@@ -65,7 +67,8 @@ TEST(boot, elf64_starts_at_its_physical_entry_with_a_zero_page)
 	struct boot_fixture fixture;
 	struct image image;
 
-	image_elf(&image, &(struct elf_wish){ .is_64 = true, .entry = ELF_VIRTUAL + 0x80, .symbols = true });
+	image_elf(&image, &(struct elf_wish){
+				  .is_64 = true, .entry = ELF_VIRTUAL + 0x80, .symbols = true });
 	fixture_open(&fixture, RAM);
 	fixture_kernel(&fixture, image.bytes, image.size);
 	CHECK_EQUAL(fixture_load(&fixture), 0);
@@ -83,8 +86,9 @@ TEST(boot, protocol_asked_for_is_the_one_taken_or_refused)
 	struct boot_fixture fixture;
 	struct image image;
 
-	image_elf(&image,
-		  &(struct elf_wish){ .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS + 8 });
+	image_elf(&image, &(struct elf_wish){ .is_64 = true,
+					      .entry = ELF_ADDRESS,
+					      .pvh_entry = ELF_ADDRESS + 8 });
 	fixture_open(&fixture, RAM);
 	fixture_kernel(&fixture, image.bytes, image.size);
 	fixture.options.protocol = BOOT_ELF64;
@@ -109,8 +113,8 @@ static void check_refused(size_t offset, uint64_t value, size_t size, int error,
 	struct boot_fixture fixture;
 	struct image image;
 
-	image_elf(&image,
-		  &(struct elf_wish){ .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
+	image_elf(&image, &(struct elf_wish){
+				  .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
 	memcpy(image.bytes + offset, &value, size);
 	fixture_open(&fixture, RAM);
 	fixture_kernel(&fixture, image.bytes, image.size);
@@ -142,8 +146,8 @@ TEST(boot, elf_truncated_anywhere_is_an_error)
 {
 	struct image image;
 
-	image_elf(&image,
-		  &(struct elf_wish){ .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
+	image_elf(&image, &(struct elf_wish){
+				  .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
 	check_truncated(&image, BOOT_AUTO, image.size);
 	check_truncated(&image, BOOT_PVH, image.size);
 	check_truncated(&image, BOOT_ELF64, image.size);
@@ -153,13 +157,14 @@ TEST(boot, elf_corrupted_anywhere_does_no_harm)
 {
 	struct image image;
 
-	image_elf(&image,
-		  &(struct elf_wish){
-			  .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS, .symbols = true });
+	image_elf(&image, &(struct elf_wish){ .is_64 = true,
+					      .entry = ELF_ADDRESS,
+					      .pvh_entry = ELF_ADDRESS,
+					      .symbols = true });
 	check_corrupted(&image, BOOT_AUTO);
 	check_corrupted(&image, BOOT_ELF64);
-	image_elf(&image,
-		  &(struct elf_wish){ .is_64 = false, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
+	image_elf(&image, &(struct elf_wish){
+				  .is_64 = false, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
 	check_corrupted(&image, BOOT_AUTO);
 }
 

@@ -26,7 +26,8 @@ static void check_kernel(const char *version)
 			sizeof(params)));
 	CHECK(params.hdr.version >= 0x20f);
 	CHECK(params.hdr.init_size > 0);
-	/* startup_64 of arch/x86/boot/compressed/head_64.S begins with CLD, CLI behind an optional ENDBR64 */
+	/* startup_64 of arch/x86/boot/compressed/head_64.S begins with CLD, CLI behind an optional
+	 * ENDBR64 */
 	CHECK(memchr(guest_bytes(&fixture, fixture.start.rip, 8).data, 0xfc, 8));
 	fixture_close(&fixture);
 }

@@ -36,7 +36,8 @@ static void check_elf(bool is_64)
 	struct boot_fixture fixture;
 	struct image image;
 
-	image_elf(&image, &(struct elf_wish){ .is_64 = is_64, .entry = ELF_ADDRESS + 4, .multiboot = true });
+	image_elf(&image, &(struct elf_wish){
+				  .is_64 = is_64, .entry = ELF_ADDRESS + 4, .multiboot = true });
 	fixture_open(&fixture, RAM);
 	fixture_kernel(&fixture, image.bytes, image.size);
 	fixture.options.append = "one two";
@@ -107,14 +108,16 @@ TEST(boot, multiboot_environment_text_is_its_one_module)
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	CHECK(info(&fixture, INFO_FLAGS) & 8);
 	CHECK_EQUAL(info(&fixture, INFO_MODULE_COUNT), 1);
-	CHECK(span_copy(guest_bytes(&fixture, info(&fixture, INFO_MODULES), 16), 0, module, sizeof(module)));
+	CHECK(span_copy(guest_bytes(&fixture, info(&fixture, INFO_MODULES), 16), 0, module,
+			sizeof(module)));
 	CHECK_EQUAL(module[1] - module[0], sizeof(text) - 1);
 	CHECK_STRING((const char *)guest_bytes(&fixture, module[0], sizeof(text)).data, text);
 	fixture_initrd(&fixture, "x", 1);
 	CHECK_EQUAL(fixture_load(&fixture), -EINVAL);
 	fixture.options.module_text = NULL;
 	CHECK_EQUAL(fixture_load(&fixture), 0);
-	CHECK(span_copy(guest_bytes(&fixture, info(&fixture, INFO_MODULES), 16), 0, module, sizeof(module)));
+	CHECK(span_copy(guest_bytes(&fixture, info(&fixture, INFO_MODULES), 16), 0, module,
+			sizeof(module)));
 	CHECK_EQUAL(module[1] - module[0], 1);
 	fixture_close(&fixture);
 }

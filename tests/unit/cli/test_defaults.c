@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What holds where nobody says anything is the same to the program, to its --help and to the documentation:
- * each number is taken from what the program makes of an empty command line or configuration.
+ * What holds where nobody says anything is the same to the program, to its --help and to the
+ * documentation: each number is taken from what the program makes of an empty command line or
+ * configuration.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -13,14 +14,14 @@
 #include "shared/sample_record.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/agent/agent_held.h"
+#include "vmm/agent/agent_stream.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/control/run_directory.h"
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/hook_message.h"
 #include "vmm/debug/watches.h"
-#include "vmm/agent/agent_held.h"
-#include "vmm/agent/agent_stream.h"
 #include "vmm/guest/guest_account.h"
 
 #define TEXT_MAX (128u << 10)
@@ -42,7 +43,8 @@ static void read_text(char text[TEXT_MAX], const char *path)
 		fclose(file);
 }
 
-/* Each stretch of white space becomes one space; roff's hyphens and Markdown's code become plain. */
+/* Each stretch of white space becomes one space; roff's hyphens and Markdown's code become plain.
+ */
 static void make_plain(char *text)
 {
 	char *to = text;
@@ -152,13 +154,14 @@ TEST(defaults, of_run_are_those_that_it_tells)
 	check_option("run", "stack-time", options.stack_time / 1000, "us");
 	check_option("run", "flight-max", options.flight_max, "");
 	check_option("run", "after", options.flight_after, "s");
-	check_document("docs/sampling.md", "behind --stack-time (", options.stack_time / 1000, " us");
+	check_document("docs/sampling.md", "behind --stack-time (", options.stack_time / 1000,
+		       " us");
 	check_document("docs/introspection.md", "whose ", options.stack_time / 1000, " us");
 	check_document("docs/sampling.md", "A chain ends at ", SAMPLE_CALLCHAIN_MAX, " frames");
-	check_document("docs/agent-protocol.md", "(vmm/guest/guest_account.h): ", options.agent_memory >> 20,
-		       " MiB in all");
-	check_document("docs/resolver.md", "account of its guest, which has ", options.agent_memory >> 20,
-		       " MiB");
+	check_document("docs/agent-protocol.md",
+		       "(vmm/guest/guest_account.h): ", options.agent_memory >> 20, " MiB in all");
+	check_document("docs/resolver.md", "account of its guest, which has ",
+		       options.agent_memory >> 20, " MiB");
 	run_options_free(&options);
 }
 
@@ -172,7 +175,8 @@ TEST(defaults, of_attach_are_those_that_it_tells)
 	check_option("attach", "freq", options.attach.frequency, "");
 	check_option("attach", "stop-limit", ATTACH_STOP_LIMIT, "");
 	check_document("docs/how-to-attach.md", "", ATTACH_STOP_LIMIT, " us (--stop-limit)");
-	check_document("docs/man/kvmscope-attach.1", "keep is ", GUEST_ACCOUNT_DEFAULT >> 20, " MiB at most");
+	check_document("docs/man/kvmscope-attach.1", "keep is ", GUEST_ACCOUNT_DEFAULT >> 20,
+		       " MiB at most");
 	attach_options_free(&options);
 }
 
@@ -181,19 +185,26 @@ TEST(defaults, limits_are_those_that_are_told)
 	const uint64_t storm = WATCH_STORM_LIMIT * (1000000000 / WATCH_STORM_PERIOD);
 
 	check_document("docs/man/kvmscope-run.1", "Up to ", RUN_WATCHES_MAX, " times");
-	check_document("docs/man/kvmscope-run.1", "of the clock and vCPU, up to ", RUN_FREQUENCY_MAX, ".");
-	check_document("docs/man/kvmscope-run.1", "hits per second on a vCPU are a storm (", storm, ")");
+	check_document("docs/man/kvmscope-run.1", "of the clock and vCPU, up to ",
+		       RUN_FREQUENCY_MAX, ".");
+	check_document("docs/man/kvmscope-run.1", "hits per second on a vCPU are a storm (", storm,
+		       ")");
 	check_document("docs/man/kvmscope-run.1", "up to ", CONTROL_NAME_MAX, " letters");
 	check_document("docs/man/kvmscope.conf.5", "CPU time, 1 to ", SETTINGS_FREQUENCY_MAX, ".");
-	check_document("docs/how-to-libvirt.md", "the oldest go when there are ", HOOK_SPOOL_MAX, ".");
-	check_document("docs/how-to-libvirt.md", "None there is of more than ", HOOK_QUEUED_MAX >> 10,
-		       " KiB");
-	check_document("docs/agent-protocol.md", "a multiple of 8, from 8 to ", AGENT_MESSAGE_MAX, " |");
+	check_document("docs/how-to-libvirt.md", "the oldest go when there are ", HOOK_SPOOL_MAX,
+		       ".");
+	check_document("docs/how-to-libvirt.md", "None there is of more than ",
+		       HOOK_QUEUED_MAX >> 10, " KiB");
+	check_document("docs/agent-protocol.md", "a multiple of 8, from 8 to ", AGENT_MESSAGE_MAX,
+		       " |");
 	check_document("docs/agent-protocol.md", "segments: 0 to ", AGENT_SEGMENTS_MAX, " |");
-	check_document("docs/agent-protocol.md", "section with code, 0 to ", AGENT_SECTIONS_MAX, ":");
+	check_document("docs/agent-protocol.md", "section with code, 0 to ", AGENT_SECTIONS_MAX,
+		       ":");
 	check_document("docs/agent-protocol.md", "modules: 0 to ", AGENT_KERNEL_MODULES_MAX, " |");
-	check_document("docs/agent-protocol.md", "-EFBIG more than ", AGENT_TABLE_MAX >> 20, " MiB");
-	check_document("docs/agent-protocol.md", "records that wait for the guest's time to be known | ",
+	check_document("docs/agent-protocol.md", "-EFBIG more than ", AGENT_TABLE_MAX >> 20,
+		       " MiB");
+	check_document("docs/agent-protocol.md",
+		       "records that wait for the guest's time to be known | ",
 		       AGENT_HELD_MAX >> 20, " MiB");
 	check_document("docs/agent-protocol.md", "A guest that answers no ping for ",
 		       AGENT_SILENCE / 1000000000, " s");
@@ -219,7 +230,8 @@ static bool same_text(const char *one, const char *other)
 
 static bool same_conf(const struct conf *one, const struct conf *other)
 {
-	return one->ask_domains == other->ask_domains && one->frequency_max == other->frequency_max &&
+	return one->ask_domains == other->ask_domains &&
+	       one->frequency_max == other->frequency_max &&
 	       one->flight_memory_max == other->flight_memory_max &&
 	       same_text(one->recordings, other->recordings) &&
 	       one->recordings_size == other->recordings_size &&
@@ -227,9 +239,11 @@ static bool same_conf(const struct conf *one, const struct conf *other)
 	       one->recordings_rotate == other->recordings_rotate &&
 	       one->recordings_reserve == other->recordings_reserve &&
 	       same_text(one->metrics, other->metrics) && same_text(one->push, other->push) &&
-	       same_text(one->push_headers, other->push_headers) && same_text(one->push_ca, other->push_ca) &&
+	       same_text(one->push_headers, other->push_headers) &&
+	       same_text(one->push_ca, other->push_ca) &&
 	       same_text(one->push_spool, other->push_spool) &&
-	       one->push_spool_size == other->push_spool_size && one->push_interval == other->push_interval;
+	       one->push_spool_size == other->push_spool_size &&
+	       one->push_interval == other->push_interval;
 }
 
 /* That KEY has VALUE where SECTION does not say so. */
@@ -266,7 +280,8 @@ static void check_setting_in_manual(const char *key, const char *value)
 		FAIL_TEST("kvmscope.conf(5): %s has not the default %s: %s", key, value, said);
 }
 
-/* Lines of the example that say what holds without them; others are comments, and settings of one domain. */
+/* Lines of the example that say what holds without them; others are comments, and settings of one
+ * domain. */
 TEST(defaults, of_the_configuration_are_those_that_it_tells)
 {
 	char line[256], section[64] = "", key[64], value[128];

@@ -14,8 +14,8 @@
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/control/client.h"
-#include "vmm/control/control_server.h"
 #include "vmm/control/control_protocol.h"
+#include "vmm/control/control_server.h"
 #include "vmm/control/run_directory.h"
 
 #define WAIT_MS 20000
@@ -63,7 +63,8 @@ static bool set_up(struct fixture *fixture)
 	if (!mkdtemp(fixture->directory))
 		return false;
 	snprintf(fixture->path, sizeof(fixture->path), "%s/socket", fixture->directory);
-	if (control_socket_open_at(&fixture->socket, fixture->path) || control_create(&fixture->control))
+	if (control_socket_open_at(&fixture->socket, fixture->path) ||
+	    control_create(&fixture->control))
 		return false;
 	control_add(fixture->control, "add", do_add, fixture);
 	control_add(fixture->control, "fail", do_fail, fixture);
@@ -116,12 +117,15 @@ TEST(control, answers_a_line_with_a_line)
 	check_answer(fd, "{\"command\":\"add\",\"arguments\":{\"number\":4}}\n",
 		     "{\"version\":1,\"result\":{\"sum\":4}}\n");
 	check_answer(
-		fd, "{\"version\": 1, \"id\": \"x\", \"command\": \"add\", \"arguments\": {\"number\": 5}}\n",
+		fd,
+		"{\"version\": 1, \"id\": \"x\", \"command\": \"add\", \"arguments\": {\"number\": 5}}\n",
 		"{\"version\":1,\"id\":\"x\",\"result\":{\"sum\":9}}\n");
-	check_answer(fd, "{\"command\":\"fail\",\"id\":7}\n",
-		     "{\"version\":1,\"id\":7,\"error\":{\"code\":\"EBUSY\",\"message\":\"not now\"}}\n");
-	check_answer(fd, "{\"command\":\"commands\"}\n",
-		     "{\"version\":1,\"result\":{\"commands\":[\"commands\",\"add\",\"fail\",\"long\"]}}\n");
+	check_answer(
+		fd, "{\"command\":\"fail\",\"id\":7}\n",
+		"{\"version\":1,\"id\":7,\"error\":{\"code\":\"EBUSY\",\"message\":\"not now\"}}\n");
+	check_answer(
+		fd, "{\"command\":\"commands\"}\n",
+		"{\"version\":1,\"result\":{\"commands\":[\"commands\",\"add\",\"fail\",\"long\"]}}\n");
 	close(fd);
 	tear_down(&fixture);
 }

@@ -9,7 +9,8 @@
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/hook_message.h"
 
-#define DOMAIN(metadata)    "<domain type='kvm'><name>web-1</name><metadata>" metadata "</metadata></domain>"
+#define DOMAIN(metadata)                                                                           \
+	"<domain type='kvm'><name>web-1</name><metadata>" metadata "</metadata></domain>"
 #define PROFILE(attributes) DOMAIN("<k:profile xmlns:k='" DOMAIN_XML_NAMESPACE "' " attributes "/>")
 
 static int parse(struct conf *conf, const char *text)
@@ -43,7 +44,8 @@ static int settings_of(const char *text, const char *xml, struct domain_settings
 
 TEST(daemon_conf, what_is_not_known_is_an_error_with_its_line)
 {
-	check_refused("frequency = 99\n", "test.conf, line 1: 'frequency' stands before the first [section]");
+	check_refused("frequency = 99\n",
+		      "test.conf, line 1: 'frequency' stands before the first [section]");
 	check_refused("[domains]\n\nfrequenzy = 99\n", "line 3: there is no setting 'frequenzy'");
 	check_refused("[domains]\nfrequency = 0\n", "line 2: frequency is '0'");
 	check_refused("[domains]\nfrequency = 99Hz\n", "line 2: frequency is '99Hz'");
@@ -107,8 +109,9 @@ TEST(daemon_conf, nothing_is_profiled_unless_asked_for)
 
 TEST(daemon_conf, later_words_win_and_the_domain_s_own_last)
 {
-	static const char conf[] = "[domains]\nfrequency = 10\n[domain web-*]\nprofile = on\nfrequency = 20\n"
-				   "[domain db-*]\nfrequency = 30\n[domain *-1]\nflight = 30s\n";
+	static const char conf[] =
+		"[domains]\nfrequency = 10\n[domain web-*]\nprofile = on\nfrequency = 20\n"
+		"[domain db-*]\nfrequency = 30\n[domain *-1]\nflight = 30s\n";
 	struct domain_settings settings;
 
 	CHECK_EQUAL(settings_of(conf, DOMAIN(""), &settings), 0);
@@ -116,7 +119,9 @@ TEST(daemon_conf, later_words_win_and_the_domain_s_own_last)
 	CHECK_EQUAL(settings.frequency, 20);
 	CHECK_EQUAL(settings.flight, 30000000000ll);
 	CHECK_EQUAL(settings.flight_memory, 64 << 20);
-	CHECK_EQUAL(settings_of(conf, PROFILE("frequency='500' flight='off' backend='perf'"), &settings), 0);
+	CHECK_EQUAL(settings_of(conf, PROFILE("frequency='500' flight='off' backend='perf'"),
+				&settings),
+		    0);
 	CHECK_EQUAL(settings.frequency, 500);
 	CHECK_EQUAL(settings.flight, 0);
 	CHECK_STRING(settings.backend, "perf");
@@ -130,7 +135,8 @@ TEST(daemon_conf, a_domain_has_what_the_host_allows_and_its_mistakes_change_noth
 
 	CHECK_EQUAL(settings_of("", PROFILE("frequency='1001'"), &settings), -EPERM);
 	CHECK(!settings.profile);
-	CHECK_EQUAL(settings_of("[domains]\nfrequency-max = 2000", PROFILE("frequency='1001'"), &settings),
+	CHECK_EQUAL(settings_of("[domains]\nfrequency-max = 2000", PROFILE("frequency='1001'"),
+				&settings),
 		    0);
 	CHECK_EQUAL(settings.frequency, 1001);
 	/* More than that if the host itself says so. */
@@ -166,8 +172,10 @@ static enum domain_migration migration_of(const char *job)
 	struct domain_xml domain;
 	char status[256];
 
-	snprintf(status, sizeof(status),
-		 "<domstatus state='running' pid='4711'>%s<domain><name>a</name></domain></domstatus>", job);
+	snprintf(
+		status, sizeof(status),
+		"<domstatus state='running' pid='4711'>%s<domain><name>a</name></domain></domstatus>",
+		job);
 	CHECK_EQUAL(domain_xml_read(&domain, status, strlen(status)), 0);
 	return domain.migration;
 }
@@ -175,8 +183,10 @@ static enum domain_migration migration_of(const char *job)
 TEST(daemon_conf, a_status_of_libvirt_has_the_migration)
 {
 	CHECK_EQUAL(migration_of(""), DOMAIN_STAYS);
-	CHECK_EQUAL(migration_of("<job type='none' async='migration out' phase='perform3'/>"), DOMAIN_LEAVES);
-	CHECK_EQUAL(migration_of("<job type='none' async='migration in' phase='prepare'/>"), DOMAIN_ARRIVES);
+	CHECK_EQUAL(migration_of("<job type='none' async='migration out' phase='perform3'/>"),
+		    DOMAIN_LEAVES);
+	CHECK_EQUAL(migration_of("<job type='none' async='migration in' phase='prepare'/>"),
+		    DOMAIN_ARRIVES);
 	CHECK_EQUAL(migration_of("<job type='none' async='save'/>"), DOMAIN_STAYS);
 	CHECK_EQUAL(migration_of("<job type='modify'/>"), DOMAIN_STAYS);
 }
@@ -236,5 +246,6 @@ TEST(daemon_conf, a_hook_s_message_is_taken_apart)
 	for (size_t size = 0; size < sizeof(HOOK_MAGIC "\0web\0started") - 1; size++)
 		CHECK_EQUAL(hook_message_parse(&message, whole, size), -EINVAL);
 	CHECK_EQUAL(hook_message_parse(&message, "kvmscope hook 9\0a\0b", 20), -EINVAL);
-	CHECK_EQUAL(hook_message_parse(&message, HOOK_MAGIC "\0\0started", sizeof(HOOK_MAGIC) + 9), -EINVAL);
+	CHECK_EQUAL(hook_message_parse(&message, HOOK_MAGIC "\0\0started", sizeof(HOOK_MAGIC) + 9),
+		    -EINVAL);
 }

@@ -53,7 +53,8 @@ static char *ask(const struct metrics *metrics, const char *request)
 
 static char *get(const struct metrics *metrics)
 {
-	char *answer = ask(metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+	char *answer =
+		ask(metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
 
 	CHECK_EQUAL(strncmp(answer, "HTTP/1.1 200 ", 13), 0);
 	CHECK(strstr(answer, "Content-Type: text/plain; version=0.0.4"));
@@ -72,12 +73,17 @@ static void check_line(const struct metrics *metrics, const char *line, bool the
 
 TEST(metrics, are_told_for_each_domain)
 {
-	const struct metrics_values values = {
-		.guest = 10, .host = 2, .lost = 3, .cost = 1500000001, .stops = 4, .stopped = 5, .bytes = 6
-	};
+	const struct metrics_values values = { .guest = 10,
+					       .host = 2,
+					       .lost = 3,
+					       .cost = 1500000001,
+					       .stops = 4,
+					       .stopped = 5,
+					       .bytes = 6 };
 	struct metrics *metrics = start("127.0.0.1:0");
 	struct metrics_domain *web = metrics_add(metrics, "web-1", "bpf");
-	struct metrics_domain *hostile = metrics_add(metrics, "\"} 1\nkvmscope_up 1 {x=\"\\", "perf");
+	struct metrics_domain *hostile =
+		metrics_add(metrics, "\"} 1\nkvmscope_up 1 {x=\"\\", "perf");
 
 	metrics_set(web, &values);
 	check_line(metrics, "kvmscope_domain_sampled{domain=\"web-1\",backend=\"bpf\"} 1", true);
@@ -90,8 +96,10 @@ TEST(metrics, are_told_for_each_domain)
 	check_line(metrics, "kvmscope_recorded_bytes_total{domain=\"web-1\"} 6", true);
 	check_line(metrics, "# TYPE kvmscope_samples_total counter", true);
 	check_line(metrics, "kvmscope_build_info{version=\"" KVMSCOPE_VERSION "\"} 1", true);
-	check_line(metrics, "kvmscope_stops_total{domain=\"%22%7D%201%0Akvmscope_up%201%20%7Bx%3D%22%5C\"} 0",
-		   true);
+	check_line(
+		metrics,
+		"kvmscope_stops_total{domain=\"%22%7D%201%0Akvmscope_up%201%20%7Bx%3D%22%5C\"} 0",
+		true);
 	metrics_remove(metrics, web);
 	metrics_remove(metrics, hostile);
 	metrics_stop(metrics);
@@ -151,7 +159,8 @@ TEST(metrics, are_all_that_there_is)
 
 	check_status(metrics, "GET / HTTP/1.0\r\n\r\n", "HTTP/1.1 404");
 	check_status(metrics, "GET /metrics/../etc/passwd HTTP/1.0\r\n\r\n", "HTTP/1.1 404");
-	check_status(metrics, "POST /metrics HTTP/1.0\r\nContent-Length: 2\r\n\r\nxx", "HTTP/1.1 405");
+	check_status(metrics, "POST /metrics HTTP/1.0\r\nContent-Length: 2\r\n\r\nxx",
+		     "HTTP/1.1 405");
 	check_status(metrics, "DELETE /metrics HTTP/1.0\r\n\r\n", "HTTP/1.1 405");
 	check_status(metrics, "what?\r\n\r\n", "");
 	head = ask(metrics, "HEAD /metrics HTTP/1.0\r\n\r\n");

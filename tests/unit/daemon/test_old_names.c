@@ -11,8 +11,8 @@
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/daemon/old_names.h"
-#include "vmm/symbols/build_id_cache.h"
 #include "vmm/perf_data/perf_data_writer.h"
+#include "vmm/symbols/build_id_cache.h"
 
 #define KIB       1024u
 #define PATH_SIZE 256
@@ -54,14 +54,17 @@ static void fill_id(uint8_t id[20], int build)
 }
 
 /* Of names and their link: NAMES/KIND/ID, NAMES/.build-id/xx/yyyy. */
-static void path_of(const struct fixture *fixture, const char *kind, int build, char path[PATH_SIZE])
+static void path_of(const struct fixture *fixture, const char *kind, int build,
+		    char path[PATH_SIZE])
 {
 	static const char rest[] = "11111111111111111111111111111111111111";
 
 	if (kind)
-		snprintf(path, PATH_SIZE, "%s/%s/%02x%s", fixture->names, kind, (unsigned int)build, rest);
+		snprintf(path, PATH_SIZE, "%s/%s/%02x%s", fixture->names, kind, (unsigned int)build,
+			 rest);
 	else
-		snprintf(path, PATH_SIZE, "%s/.build-id/%02x/%s", fixture->names, (unsigned int)build, rest);
+		snprintf(path, PATH_SIZE, "%s/.build-id/%02x/%s", fixture->names,
+			 (unsigned int)build, rest);
 }
 
 static bool exists(const struct fixture *fixture, const char *kind, int build)
@@ -74,7 +77,8 @@ static bool exists(const struct fixture *fixture, const char *kind, int build)
 }
 
 /* SIZE bytes that were used so many days ago, one directory deeper than mostly. */
-static void make_build(const struct fixture *fixture, const char *kind, int build, unsigned int kib, int days)
+static void make_build(const struct fixture *fixture, const char *kind, int build, unsigned int kib,
+		       int days)
 {
 	const struct timespec times[2] = { { .tv_sec = fixture->now - days * 86400L },
 					   { .tv_sec = fixture->now - days * 86400L } };
@@ -124,7 +128,8 @@ static void make_recording(const struct fixture *fixture, const char *name, int 
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 }
 
-static struct old_names_removed remove_names(const struct fixture *fixture, int64_t since, uint64_t bytes)
+static struct old_names_removed remove_names(const struct fixture *fixture, int64_t since,
+					     uint64_t bytes)
 {
 	struct old_names_removed removed = { 0 };
 
@@ -224,10 +229,12 @@ TEST(old_names, all_stay_if_a_recording_can_not_be_read)
 	make_build(&fixture, "[guest.user]", PROGRAM, 100, 5);
 	/* Of a machine of the other byte order: what it needs is not known. */
 	run("echo 2ELIFREP0123456789 > %s/%s", fixture.directory, "20261122T105545.120Z.perf.data");
-	CHECK(old_names_remove(fixture.directory, fixture.names, fixture.now, UINT64_MAX, &removed) < 0);
+	CHECK(old_names_remove(fixture.directory, fixture.names, fixture.now, UINT64_MAX,
+			       &removed) < 0);
 	CHECK_EQUAL(removed.builds, 0);
 	CHECK(exists(&fixture, "[guest.user]", PROGRAM));
-	run("cd %s && mv *.perf.data %s", fixture.directory, "20261122T105545.120Z.perf.data.partial");
+	run("cd %s && mv *.perf.data %s", fixture.directory,
+	    "20261122T105545.120Z.perf.data.partial");
 	CHECK_EQUAL(remove_names(&fixture, fixture.now, UINT64_MAX).builds, 1);
 	tear_down(&fixture);
 }

@@ -26,7 +26,8 @@
 #define WAIT_MS 60000
 #define VCPUS   2 /* of the small recording */
 
-static const struct kernel_guest_place place = { 0xffffffff9c200000, 0x200000, KERNEL_GUEST_BANNER };
+static const struct kernel_guest_place place = { 0xffffffff9c200000, 0x200000,
+						 KERNEL_GUEST_BANNER };
 
 struct fixture {
 	char directory[64], recordings_path[80], spool[80], headers[80], url[64];
@@ -80,9 +81,9 @@ static void set_up(struct fixture *fixture)
 	pprof_store_init(&fixture->store);
 	snprintf(fixture->url, sizeof(fixture->url), "http://127.0.0.1:%u", fixture->store.port);
 	small_recording_make(&fixture->recording);
-	fixture->recordings_options = (struct recordings_options){ .directory = fixture->recordings_path,
-								   .rotate = 15,
-								   .hand_on = true };
+	fixture->recordings_options = (struct recordings_options){
+		.directory = fixture->recordings_path, .rotate = 15, .hand_on = true
+	};
 	fixture->options = (struct push_options){
 		.url = fixture->url,
 		.spool = fixture->spool,
@@ -197,8 +198,8 @@ TEST(push, what_is_recorded_comes_as_a_profile_of_each_vcpu)
 	CHECK_STRING(first->tenant, "team-7");
 	CHECK(atoll(first->from) > 1700000000 && atoll(first->until) > atoll(first->from));
 	CHECK(atoll(first->until) - atoll(first->from) < 3600);
-	/* Nobody knows its names: six addresses in one function are seven stacks with what calls from
-	 * another. */
+	/* Nobody knows its names: six addresses in one function are seven stacks with what calls
+	 * from another. */
 	text = decode(&fixture, first);
 	CHECK_EQUAL(pprof_text_count(text, "sample {"), 7);
 	CHECK_EQUAL(pprof_text_count(text, "  value: 1\n  value: 1000000\n"), 6);
@@ -245,18 +246,19 @@ static void collect(struct recording *recording)
 	flat_guest_create(&guest, KERNEL_GUEST_SIZE);
 	kernel_guest_start(&guest, KALLSYMS_6_12, &place);
 	REQUIRE_EQUAL(ring_create(&ring, RING_SIZE_MIN), 0);
-	REQUIRE_EQUAL(collector_start(&collector,
-				      &(struct collector_options){
-					      .rings = &ring,
-					      .ring_count = 1,
-					      .view = &guest.view,
-					      .registers = get_registers,
-					      .context = &guest,
-					      .output = { .frequency = 99, .callchains = true, .vcpus = 1 },
-					      .files = recording_files(recording),
-					      .buildid_cache = true,
-					      .names = recording_names(recording),
-				      }),
+	REQUIRE_EQUAL(collector_start(
+			      &collector,
+			      &(struct collector_options){
+				      .rings = &ring,
+				      .ring_count = 1,
+				      .view = &guest.view,
+				      .registers = get_registers,
+				      .context = &guest,
+				      .output = { .frequency = 99, .callchains = true, .vcpus = 1 },
+				      .files = recording_files(recording),
+				      .buildid_cache = true,
+				      .names = recording_names(recording),
+			      }),
 		      0);
 	push_sample(ring);
 	CHECK_EQUAL(collector_stop(collector, NULL), 0);
@@ -330,12 +332,14 @@ TEST(push, what_a_former_daemon_had_not_taken_is_pushed)
 	copy_file(fixture.recording.path, path);
 	snprintf(path, sizeof(path), "%s/one/20200102T030406.006Z.perf.data.partial",
 		 fixture.recordings_path);
-	copy_file("/dev/null", path); /* there is nothing to be had from this one, and nothing to wait for */
+	copy_file("/dev/null",
+		  path); /* there is nothing to be had from this one, and nothing to wait for */
 	pprof_store_start(&fixture.store);
 	start_ours(&fixture);
 	pprof_store_wait(&fixture.store, 2 * VCPUS);
 	wait_for_spool(&fixture, 0);
-	snprintf(path, sizeof(path), "%s/one/20200102T030405.006Z.perf.data", fixture.recordings_path);
+	snprintf(path, sizeof(path), "%s/one/20200102T030405.006Z.perf.data",
+		 fixture.recordings_path);
 	CHECK_EQUAL(access(path, R_OK), 0);
 	stop_ours(&fixture);
 	tear_down(&fixture);
@@ -384,12 +388,14 @@ static void answer_with_text(struct fixture *fixture, const char *text)
 
 TEST(push, garbage_is_no_answer)
 {
-	static const char *const texts[] = { "",
-					     "\n\n\n",
-					     "what?",
-					     "HTTP/1.1 200",
-					     "HTTP/1.1 999 -\r\n\r\n",
-					     "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort" };
+	static const char *const texts[] = {
+		"",
+		"\n\n\n",
+		"what?",
+		"HTTP/1.1 200",
+		"HTTP/1.1 999 -\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"
+	};
 	struct fixture fixture;
 
 	set_up(&fixture);
@@ -425,7 +431,8 @@ TEST(push, a_restart_while_the_store_is_slow_waits_for_nobody_and_loses_nothing)
 	start_ours(&fixture);
 	pprof_store_wait(&fixture.store, VCPUS);
 	wait_for_spool(&fixture, 0);
-	CHECK(pprof_store_find(&fixture.store, "vcpu=0}") && pprof_store_find(&fixture.store, "vcpu=1}"));
+	CHECK(pprof_store_find(&fixture.store, "vcpu=0}") &&
+	      pprof_store_find(&fixture.store, "vcpu=1}"));
 	stop_ours(&fixture);
 	tear_down(&fixture);
 }
@@ -537,7 +544,8 @@ TEST(push, a_recording_that_can_not_be_opened_now_is_not_given_up)
 	CHECK_EQUAL(push_profile_spool(NULL, &file), -EINVAL);
 }
 
-/* One that may not be read is in the way of those behind it for some time only. Root may read all. */
+/* One that may not be read is in the way of those behind it for some time only. Root may read all.
+ */
 TEST(push, a_recording_that_can_not_be_read_holds_up_the_others_for_some_time_only)
 {
 	const uid_t user = geteuid(), nobody = 65534;
@@ -546,13 +554,15 @@ TEST(push, a_recording_that_can_not_be_read_holds_up_the_others_for_some_time_on
 
 	set_up(&fixture);
 	if (!user) {
-		CHECK(!chown(fixture.directory, nobody, (gid_t)-1) && !chmod(fixture.recording.path, 0644));
+		CHECK(!chown(fixture.directory, nobody, (gid_t)-1) &&
+		      !chmod(fixture.recording.path, 0644));
 		REQUIRE(!seteuid(nobody));
 	}
 	pprof_store_start(&fixture.store);
 	start_recordings(&fixture);
 	record(&fixture, "bad", 1);
-	snprintf(command, sizeof(command), "find %s/bad -type f -name '*.perf.data*' -exec chmod 0 {} +",
+	snprintf(command, sizeof(command),
+		 "find %s/bad -type f -name '*.perf.data*' -exec chmod 0 {} +",
 		 fixture.recordings_path);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 	record(&fixture, "good", 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One profile to a store: what it is sent, parameter by parameter, and who it has to be where it speaks TLS.
- * The certificates are made by openssl(1): an authority of the test's own, which nobody else trusts, and by
- * it one for localhost.
+ * One profile to a store: what it is sent, parameter by parameter, and who it has to be where it
+ * speaks TLS. The certificates are made by openssl(1): an authority of the test's own, which nobody
+ * else trusts, and by it one for localhost.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,8 +36,8 @@ static void run(const struct fixture *fixture, const char *command)
 {
 	char line[2048];
 
-	snprintf(line, sizeof(line), "cd %s && { %s; } > log 2>&1 || { cat log; false; }", fixture->directory,
-		 command);
+	snprintf(line, sizeof(line), "cd %s && { %s; } > log 2>&1 || { cat log; false; }",
+		 fixture->directory, command);
 	REQUIRE(!system(line)); /* NOLINT(cert-env33-c): a test's own words */
 }
 
@@ -134,8 +134,8 @@ static int open_profile(const struct fixture *fixture)
 }
 
 /* To the store at ADDRESS, a scheme and a host; it has to be believed by AUTHORITY. */
-static enum push_outcome send_to(struct fixture *fixture, const char *address, const char *authority,
-				 struct curl_slist *headers)
+static enum push_outcome send_to(struct fixture *fixture, const char *address,
+				 const char *authority, struct curl_slist *headers)
 {
 	struct push_request *request;
 	enum push_outcome outcome = PUSH_FAILED;
@@ -160,7 +160,8 @@ static void check_message(const char *needle)
 /* The store's own checks are the rest of it. */
 TEST(push_request, has_the_parameters_that_pyroscope_reads)
 {
-	static const char text[] = "Authorization: Basic MTIzNDU6Z2xjX3Rva2Vu\nX-Scope-OrgID: team-7\n";
+	static const char text[] =
+		"Authorization: Basic MTIzNDU6Z2xjX3Rva2Vu\nX-Scope-OrgID: team-7\n";
 	struct curl_slist *headers;
 	const struct pprof_received *received;
 	struct fixture fixture;
@@ -184,10 +185,10 @@ TEST(push_request, has_the_parameters_that_pyroscope_reads)
 	tear_down(&fixture);
 }
 
-#define TLS_REQUIRED()                                                                                       \
-	do {                                                                                                 \
-		if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)                                    \
-			SKIP("this libmicrohttpd speaks no TLS");                                            \
+#define TLS_REQUIRED()                                                                             \
+	do {                                                                                       \
+		if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)                          \
+			SKIP("this libmicrohttpd speaks no TLS");                                  \
 	} while (0)
 
 TEST(push_request, a_store_is_believed_by_its_authority_alone)
@@ -200,7 +201,8 @@ TEST(push_request, a_store_is_believed_by_its_authority_alone)
 	CHECK_EQUAL(send_to(&fixture, "https://localhost", fixture.authority, NULL), PUSH_TAKEN);
 	CHECK_EQUAL(fixture.store.count, 1);
 
-	CHECK_EQUAL(send_to(&fixture, "https://localhost", fixture.other_authority, NULL), PUSH_FAILED);
+	CHECK_EQUAL(send_to(&fixture, "https://localhost", fixture.other_authority, NULL),
+		    PUSH_FAILED);
 	check_message("the store's certificate is not trusted");
 	check_message("ca-file of [push]");
 	CHECK_EQUAL(send_to(&fixture, "https://localhost", NULL, NULL), PUSH_FAILED);
@@ -249,7 +251,8 @@ TEST(push_request, says_what_is_wrong_with_a_ca_file)
 	TLS_REQUIRED();
 	set_up(&fixture);
 	start_with_tls(&fixture);
-	CHECK_EQUAL(push_request_open(&request, "https://localhost", "/none/ca.pem", "h1", &never), -ENOENT);
+	CHECK_EQUAL(push_request_open(&request, "https://localhost", "/none/ca.pem", "h1", &never),
+		    -ENOENT);
 	check_message("/none/ca.pem");
 	snprintf(path, sizeof(path), "%s/names", fixture.directory);
 	CHECK_EQUAL(send_to(&fixture, "https://localhost", path, NULL), PUSH_FAILED);

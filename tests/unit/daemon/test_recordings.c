@@ -97,7 +97,8 @@ static unsigned int count_files(const char *directory, const char *ending)
 	while (listed && (file = readdir(listed))) {
 		size_t length = strlen(file->d_name);
 
-		count += length > strlen(ending) && !strcmp(file->d_name + length - strlen(ending), ending);
+		count += length > strlen(ending) &&
+			 !strcmp(file->d_name + length - strlen(ending), ending);
 	}
 	if (listed)
 		closedir(listed);
@@ -192,7 +193,8 @@ TEST(recordings, the_oldest_go_by_size)
 	tear_down(&fixture);
 }
 
-static void make_file(const struct fixture *fixture, const char *domain, const char *name, size_t size)
+static void make_file(const struct fixture *fixture, const char *domain, const char *name,
+		      size_t size)
 {
 	char path[PATH_MAX];
 	int fd;
@@ -216,12 +218,14 @@ TEST(recordings, of_a_former_daemon_are_taken_over_and_too_old_ones_go)
 	make_file(&fixture, "a%2Fb", "20990102T030405.007Z.perf.data.partial", 100);
 	make_file(&fixture, "a%2Fb", "20990102T030405.006Z.perf.data.new", 10);
 	make_file(&fixture, "a%2Fb", "20200102T030405.006Z.perf.data", 1);
-	make_file(&fixture, "a%2Fb", "20201302T030405.006Z.perf.data", 1); /* no such month: not ours */
+	make_file(&fixture, "a%2Fb", "20201302T030405.006Z.perf.data",
+		  1); /* no such month: not ours */
 	make_file(&fixture, "a%2Fb", "notes", 1);
 	fixture.options.max_age = 86400;
 	open_all(&fixture);
 	snprintf(directory, sizeof(directory), "%s/a%%2Fb", fixture.below);
-	CHECK_EQUAL(count_files(directory, ""), 2 + 2 + 2 + 1); /* with the domain's name, "." and ".." */
+	CHECK_EQUAL(count_files(directory, ""),
+		    2 + 2 + 2 + 1); /* with the domain's name, "." and ".." */
 	CHECK_EQUAL(count_files(directory, ".partial"), 0);
 	CHECK_EQUAL(statistics(&fixture).files, 2);
 	CHECK_EQUAL(statistics(&fixture).bytes, 110);
@@ -363,10 +367,11 @@ static void make_old_build(struct recording *recording, size_t size)
 	const char *directory = recording_names(recording)->directory;
 	char command[3 * PATH_MAX];
 
-	snprintf(command, sizeof(command),
-		 "mkdir -p %s/web/abcdef && truncate -s %zu %s/web/abcdef/elf && touch -d '2 days ago' "
-		 "%s/web/abcdef",
-		 directory, size, directory, directory);
+	snprintf(
+		command, sizeof(command),
+		"mkdir -p %s/web/abcdef && truncate -s %zu %s/web/abcdef/elf && touch -d '2 days ago' "
+		"%s/web/abcdef",
+		directory, size, directory, directory);
 	CHECK_EQUAL(system(command), 0);
 }
 
@@ -496,12 +501,12 @@ static void on_small_disk(void (*body)(struct fixture *fixture))
 }
 
 /* In the child no check is counted: what is not true ends it. */
-#define MUST(condition)                                                                                      \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			fprintf(stderr, "%d: not true: %s\n", __LINE__, #condition);                         \
-			_exit(1);                                                                            \
-		}                                                                                            \
+#define MUST(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%d: not true: %s\n", __LINE__, #condition);               \
+			_exit(1);                                                                  \
+		}                                                                                  \
 	} while (0)
 
 /* A recording by our writer, of about SIZE bytes; its error. */
@@ -547,7 +552,8 @@ static void fill_disk(struct fixture *fixture)
 	MUST(count_files(recording_directory(other), ".perf.data") > 0);
 	MUST(count_files(recording_directory(one), ".partial") == 0);
 
-	/* One that is larger than the disk: all others go, then it itself, and the next one is whole again.
+	/* One that is larger than the disk: all others go, then it itself, and the next one is
+	 * whole again.
 	 */
 	MUST(write_recording(one, 8 * MIB) == -ENOSPC);
 	MUST(statistics(fixture).dropped == 1);
@@ -575,7 +581,8 @@ static void keep_reserve(struct fixture *fixture)
 	MUST(statistics(fixture).bytes <= 2 * MIB);
 	MUST(statistics(fixture).sacrificed > 0);
 
-	/* Somebody else needs the disk: nothing of ours is left that could go, and nothing is written. */
+	/* Somebody else needs the disk: nothing of ours is left that could go, and nothing is
+	 * written. */
 	snprintf(hog, sizeof(hog), "%s/hog", fixture->directory);
 	fd = open(hog, O_WRONLY | O_CREAT, 0600);
 	MUST(!posix_fallocate(fd, 0, 2 * MIB));

@@ -22,9 +22,9 @@ static struct arbiter *make(unsigned int vcpus, enum breakpoint_priority priorit
 {
 	struct arbiter *arbiter = NULL;
 
-	CHECK_EQUAL(
-		arbiter_create(&arbiter, &(struct arbiter_options){ .vcpus = vcpus, .priority = priority }),
-		0);
+	CHECK_EQUAL(arbiter_create(&arbiter, &(struct arbiter_options){ .vcpus = vcpus,
+									.priority = priority }),
+		    0);
 	return arbiter;
 }
 
@@ -63,8 +63,8 @@ static void fill_table(const struct oracle *oracle, int table[VCPUS][SPACES + 2]
 	for (int i = 0; i < oracle->count; i++)
 		for (int vcpu = 0; vcpu < VCPUS; vcpu++)
 			if (oracle->held[i].vcpu < 0 || oracle->held[i].vcpu == vcpu)
-				table[vcpu]
-				     [oracle->held[i].pinned ? (int)oracle->held[i].space : SPACES + 1]++;
+				table[vcpu][oracle->held[i].pinned ? (int)oracle->held[i].space
+								   : SPACES + 1]++;
 }
 
 static bool expected(const struct oracle *oracle, const struct arbiter_request *request)
@@ -94,11 +94,12 @@ static void note(struct oracle *oracle, const struct arbiter_request *request, i
 		return;
 	oracle->failed = true;
 	FAIL_TEST("%s for vCPU %d, space %llu with %d held: answered %d",
-		  request->pinned ? "pinned" : "flexible", request->vcpu, (unsigned long long)request->space,
-		  oracle->count, number);
+		  request->pinned ? "pinned" : "flexible", request->vcpu,
+		  (unsigned long long)request->space, oracle->count, number);
 	for (int i = 0; i < oracle->count; i++)
-		FAIL_TEST("  held: %s, vCPU %d, space %llu", oracle->held[i].pinned ? "pinned" : "flexible",
-			  oracle->held[i].vcpu, (unsigned long long)oracle->held[i].space);
+		FAIL_TEST("  held: %s, vCPU %d, space %llu",
+			  oracle->held[i].pinned ? "pinned" : "flexible", oracle->held[i].vcpu,
+			  (unsigned long long)oracle->held[i].space);
 }
 
 static void search(struct oracle *oracle, int steps);
@@ -115,7 +116,8 @@ static void try_request(struct oracle *oracle, const struct arbiter_request *req
 		oracle->held[oracle->count] = *request;
 		oracle->numbers[oracle->count++] = number;
 		search(oracle, steps - 1);
-		number = oracle->numbers[--oracle->count]; /* it may have been released and reserved again */
+		number = oracle->numbers[--oracle->count]; /* it may have been released and reserved
+							      again */
 	} else if (steps > 1) {
 		search(oracle, steps - 1); /* a refusal must leave no trace */
 	}
@@ -123,14 +125,16 @@ static void try_request(struct oracle *oracle, const struct arbiter_request *req
 		arbiter_release(oracle->arbiter, number, 0);
 }
 
-/* vCPUs and spaces are alike: one that was never named may as well be the one with the next number. */
+/* vCPUs and spaces are alike: one that was never named may as well be the one with the next number.
+ */
 static void try_requests(struct oracle *oracle, int steps)
 {
 	unsigned int vcpus = oracle->vcpus_named, spaces = oracle->spaces_named;
 
 	for (int pinned = 0; pinned < 2; pinned++)
 		for (int vcpu = -1; vcpu < VCPUS && vcpu <= (int)vcpus; vcpu++)
-			for (unsigned int space = 0; space <= SPACES && space <= spaces + 1; space++) {
+			for (unsigned int space = 0; space <= SPACES && space <= spaces + 1;
+			     space++) {
 				struct arbiter_request request = { pinned, vcpu, space };
 
 				oracle->vcpus_named = vcpu == (int)vcpus ? vcpus + 1 : vcpus;
@@ -141,7 +145,8 @@ static void try_requests(struct oracle *oracle, int steps)
 	oracle->spaces_named = spaces;
 }
 
-/* Makes the arbiter hold what BEFORE holds, in its order: what was granted in a state is so with less held.
+/* Makes the arbiter hold what BEFORE holds, in its order: what was granted in a state is so with
+ * less held.
  */
 static void restore(struct oracle *oracle, const struct oracle *before)
 {
@@ -209,8 +214,8 @@ static void check_schedule(struct oracle *oracle)
 			for (int slot = 0; slot < DEBUG_SLOTS; slot++) {
 				if (schedule.holders[slot] != oracle->numbers[i])
 					continue;
-				if (seen & 1ull << i ||
-				    (oracle->held[i].vcpu >= 0 && oracle->held[i].vcpu != (int)vcpu))
+				if (seen & 1ull << i || (oracle->held[i].vcpu >= 0 &&
+							 oracle->held[i].vcpu != (int)vcpu))
 					note(oracle, &oracle->held[i], -1);
 				seen |= 1ull << i;
 				pinned += oracle->held[i].pinned && !oracle->held[i].space;
@@ -232,7 +237,8 @@ static void search_schedules(struct oracle *oracle, int steps)
 {
 	check_schedule(oracle);
 	for (int number = 0; number < 24 && steps && !oracle->failed; number++) {
-		struct arbiter_request request = { number % 2, number / 2 % 3 - 1, (uint64_t)number / 6 };
+		struct arbiter_request request = { number % 2, number / 2 % 3 - 1,
+						   (uint64_t)number / 6 };
 		int holder = arbiter_reserve(oracle->arbiter, &request);
 
 		if (holder < 0)
@@ -330,7 +336,8 @@ TEST(arbiter, racing_wide_requests_all_fit)
 	arbiter_destroy(arbiter);
 }
 
-/* The last vCPU is full, so that a wide request gets as far as there, and must not have been anywhere. */
+/* The last vCPU is full, so that a wide request gets as far as there, and must not have been
+ * anywhere. */
 TEST(arbiter, wide_requests_that_fail_make_nobody_else_fail)
 {
 	struct arbiter *arbiter = make(8, BREAKPOINT_PRIORITY_GUEST);
@@ -339,7 +346,8 @@ TEST(arbiter, wide_requests_that_fail_make_nobody_else_fail)
 	for (int i = 0; i < DEBUG_SLOTS; i++)
 		CHECK(reserve(arbiter, true, 7, 0) >= 0);
 	for (int i = 0; i < 6; i++)
-		racers[i] = (struct racer){ .arbiter = arbiter, .vcpu = i < 4 ? 0 : ARBITER_ALL_VCPUS };
+		racers[i] =
+			(struct racer){ .arbiter = arbiter, .vcpu = i < 4 ? 0 : ARBITER_ALL_VCPUS };
 	race_all(racers, 6);
 	for (int i = 0; i < 4; i++)
 		CHECK_EQUAL(racers[i].granted, RACES);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Encodings are those of the SDM vol. 2B, MOV - Move to/from Debug Registers; others: vol. 3B 18.2. */
+/* Encodings are those of the SDM vol. 2B, MOV - Move to/from Debug Registers; others: vol. 3B 18.2.
+ */
 #include "tests/unit/shim/test.h"
 #include "vmm/debug/debug_move.h"
 
@@ -13,15 +14,21 @@ TEST(debug_move, encodings)
 		{ { 0x0f, 0x23, 0xf8 }, 3, true, { 3, 7, 0, true } },        /* mov dr7, rax */
 		{ { 0x0f, 0x21, 0xf1 }, 3, true, { 3, 6, 1, false } },       /* mov rcx, dr6 */
 		{ { 0x41, 0x0f, 0x23, 0xdf }, 4, true, { 4, 3, 15, true } }, /* mov dr3, r15 */
-		{ { 0x48, 0x0f, 0x21, 0xc4 }, 4, true, { 4, 0, 4, false } }, /* mov rsp, dr0, REX.W */
-		{ { 0x0f, 0x23, 0x0d }, 3, true, { 3, 1, 5, true } },  /* the mod field does not count */
-		{ { 0x44, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } },       /* DR15 */
+		{ { 0x48, 0x0f, 0x21, 0xc4 },
+		  4,
+		  true,
+		  { 4, 0, 4, false } }, /* mov rsp, dr0, REX.W */
+		{ { 0x0f, 0x23, 0x0d },
+		  3,
+		  true,
+		  { 3, 1, 5, true } },                           /* the mod field does not count */
+		{ { 0x44, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } }, /* DR15 */
 		{ { 0x0f, 0x21, 0xe0 }, 3, true, { 3, 4, 0, false } }, /* mov rax, dr4 */
 		{ { 0x0f, 0x23, 0xe8 }, 3, true, { 3, 5, 0, true } },  /* mov dr5, rax */
 		{ { 0x0f, 0x22, 0xd8 }, 3, false, { 0 } },             /* mov cr3, rax */
 		{ { 0x66, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } },       /* a prefix */
-		{ { 0x0f, 0x23 }, 2, false, { 0 } },                   /* the next page is not there */
-		{ { 0x41, 0x0f, 0x23 }, 3, false, { 0 } },             /* the same */
+		{ { 0x0f, 0x23 }, 2, false, { 0 } },       /* the next page is not there */
+		{ { 0x41, 0x0f, 0x23 }, 3, false, { 0 } }, /* the same */
 		{ { 0 }, 0, false, { 0 } },
 	};
 

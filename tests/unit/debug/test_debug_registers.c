@@ -11,16 +11,19 @@
 
 TEST(debug_registers, dr7_has_each_kind_and_length)
 {
-	/* 18.2.4, APM 13.1.1.4: R/W 00 01 10 11 execute, write, I/O, access; LEN 00 01 10 11: 1, 2, 8, 4. */
+	/* 18.2.4, APM 13.1.1.4: R/W 00 01 10 11 execute, write, I/O, access; LEN 00 01 10 11: 1, 2,
+	 * 8, 4. */
 	static const struct {
 		enum breakpoint_kind kind;
 		uint8_t length;
 		uint64_t field;
 	} cases[] = {
-		{ BREAKPOINT_EXECUTE, 1, 0x0 }, { BREAKPOINT_WRITE, 1, 0x1 },  { BREAKPOINT_WRITE, 2, 0x5 },
-		{ BREAKPOINT_WRITE, 4, 0xd },   { BREAKPOINT_WRITE, 8, 0x9 },  { BREAKPOINT_ACCESS, 1, 0x3 },
-		{ BREAKPOINT_ACCESS, 2, 0x7 },  { BREAKPOINT_ACCESS, 4, 0xf }, { BREAKPOINT_ACCESS, 8, 0xb },
-		{ BREAKPOINT_IO, 1, 0x2 },      { BREAKPOINT_IO, 2, 0x6 },     { BREAKPOINT_IO, 4, 0xe },
+		{ BREAKPOINT_EXECUTE, 1, 0x0 }, { BREAKPOINT_WRITE, 1, 0x1 },
+		{ BREAKPOINT_WRITE, 2, 0x5 },   { BREAKPOINT_WRITE, 4, 0xd },
+		{ BREAKPOINT_WRITE, 8, 0x9 },   { BREAKPOINT_ACCESS, 1, 0x3 },
+		{ BREAKPOINT_ACCESS, 2, 0x7 },  { BREAKPOINT_ACCESS, 4, 0xf },
+		{ BREAKPOINT_ACCESS, 8, 0xb },  { BREAKPOINT_IO, 1, 0x2 },
+		{ BREAKPOINT_IO, 2, 0x6 },      { BREAKPOINT_IO, 4, 0xe },
 	};
 	const struct debug_registers guest = { .dr6 = DR6_NOTHING, .dr7 = DR7_FIXED };
 
@@ -93,16 +96,20 @@ static void check_merge(const struct owners *owners)
 
 	for (unsigned int slot = 0; slot < DEBUG_SLOTS; slot++) {
 		enum owner owner = owners->slots[slot];
-		struct breakpoint found = dr7_breakpoint(owners->plan.dr7, slot, owners->plan.address[slot]);
+		struct breakpoint found =
+			dr7_breakpoint(owners->plan.dr7, slot, owners->plan.address[slot]);
 
-		CHECK_EQUAL(owners->plan.host >> slot & 1, owner == HOST_EXECUTE || owner == HOST_WRITE);
-		CHECK_EQUAL(owners->plan.guest >> slot & 1, owner == GUEST_EXECUTE || owner == GUEST_WRITE);
+		CHECK_EQUAL(owners->plan.host >> slot & 1,
+			    owner == HOST_EXECUTE || owner == HOST_WRITE);
+		CHECK_EQUAL(owners->plan.guest >> slot & 1,
+			    owner == GUEST_EXECUTE || owner == GUEST_WRITE);
 		CHECK_EQUAL(dr7_slots(owners->plan.dr7) >> slot & 1, owner != NOBODY);
 		host |= owner == HOST_EXECUTE || owner == HOST_WRITE;
 		if (owner == NOBODY)
 			continue;
-		CHECK_EQUAL(found.kind, owner == HOST_WRITE || owner == GUEST_WRITE ? BREAKPOINT_WRITE
-										    : BREAKPOINT_EXECUTE);
+		CHECK_EQUAL(found.kind, owner == HOST_WRITE || owner == GUEST_WRITE
+						? BREAKPOINT_WRITE
+						: BREAKPOINT_EXECUTE);
 		CHECK_EQUAL(found.address, found.kind == BREAKPOINT_WRITE ? WRITTEN : EXECUTED);
 	}
 	CHECK_EQUAL((owners->plan.dr7 & DR7_GD) != 0, host);
@@ -151,12 +158,14 @@ static struct wanted wanted_by(const struct owners *owners, const struct debug_e
 {
 	struct wanted wanted = wanted_by_slots(owners, exit);
 
-	/* 18.3.1.1: with RF no breakpoint to execute is taken; what comes all the same came before. */
+	/* 18.3.1.1: with RF no breakpoint to execute is taken; what comes all the same came before.
+	 */
 	if (exit->rflags & RFLAGS_RF) {
 		wanted.host_executes = 0;
 		wanted.guest_faults = 0;
 	}
-	/* 18.3.1.4: the trap of TF; the host's own step is nobody else's, unless the guest steps as well. */
+	/* 18.3.1.4: the trap of TF; the host's own step is nobody else's, unless the guest steps as
+	 * well. */
 	if (exit->dr6 & DR6_BS && (exit->guest_steps || !exit->stepping))
 		wanted.guest_traps |= DR6_BS;
 	/* 18.3.1.3: general detect is a fault. */
@@ -174,8 +183,8 @@ static bool is_right(const struct owners *owners, const struct debug_exit *exit)
 	uint64_t guest = wanted.guest_traps | wanted.guest_faults;
 	/* 18.3.1.6: INT1 has no bit, and none but a guest executes it. */
 	bool unnamed = !(exit->dr6 & (0xf | DR6_BD | DR6_BS));
-	/* Behind the guest's trap the instruction is tried anew: the host's breakpoint comes then, unless the
-	 * guest's own at the same place makes its handler return with RF. */
+	/* Behind the guest's trap the instruction is tried anew: the host's breakpoint comes then,
+	 * unless the guest's own at the same place makes its handler return with RF. */
 	bool later = wanted.guest_traps && !wanted.guest_executes;
 	uint8_t hits = wanted.host_writes | (later ? 0 : wanted.host_executes);
 
@@ -183,7 +192,8 @@ static bool is_right(const struct owners *owners, const struct debug_exit *exit)
 
 	return verdict.host_hits == hits && verdict.guest_dr6 == guest &&
 	       verdict.guest == (guest || unnamed) && verdict.step == step &&
-	       /* 18.3.1.1: RF takes the guest over breakpoints, not over general detect; once it is tried. */
+	       /* 18.3.1.1: RF takes the guest over breakpoints, not over general detect; once it is
+		  tried. */
 	       verdict.resume == (step && !wanted.own_detect && !(exit->rflags & RFLAGS_RF)) &&
 	       verdict.step_done == (exit->stepping && exit->dr6 & DR6_BS);
 }
@@ -192,7 +202,8 @@ static void check_exits(const struct owners *owners)
 {
 	for (unsigned int i = 0; i < 1u << 10; i++) {
 		struct debug_exit exit = {
-			.dr6 = DR6_NOTHING | (i & 0xf) | (i & 0x10 ? DR6_BS : 0) | (i & 0x20 ? DR6_BD : 0),
+			.dr6 = DR6_NOTHING | (i & 0xf) | (i & 0x10 ? DR6_BS : 0) |
+			       (i & 0x20 ? DR6_BD : 0),
 			.rip = EXECUTED,
 			.rflags = 2 | (i & 0x40 ? RFLAGS_RF : 0),
 			.guest_dr7 = owners->guest.dr7 | (i & 0x80 ? DR7_GD : 0),
@@ -202,9 +213,11 @@ static void check_exits(const struct owners *owners)
 
 		if (!is_right(owners, &exit))
 			FAIL_TEST("slots %d %d %d %d: dr6 %#llx rflags %#llx guest's dr7 %#llx%s%s",
-				  owners->slots[0], owners->slots[1], owners->slots[2], owners->slots[3],
-				  (unsigned long long)exit.dr6, (unsigned long long)exit.rflags,
-				  (unsigned long long)exit.guest_dr7, exit.stepping ? " stepping" : "",
+				  owners->slots[0], owners->slots[1], owners->slots[2],
+				  owners->slots[3], (unsigned long long)exit.dr6,
+				  (unsigned long long)exit.rflags,
+				  (unsigned long long)exit.guest_dr7,
+				  exit.stepping ? " stepping" : "",
 				  exit.guest_steps ? " guest steps" : "");
 	}
 }
@@ -235,7 +248,8 @@ TEST(debug_registers, unnamed_causes_are_the_guest_s)
 	struct debug_plan plan = { .dr7 = DR7_FIXED };
 	struct debug_registers guest = { .dr6 = DR6_NOTHING, .dr7 = DR7_FIXED };
 	/* INT1, 18.3.1.6; a bus lock, 18.3.1.7: DR6.BLD is 0. */
-	struct debug_verdict int1 = debug_classify(&plan, &(struct debug_exit){ .dr6 = DR6_NOTHING });
+	struct debug_verdict int1 =
+		debug_classify(&plan, &(struct debug_exit){ .dr6 = DR6_NOTHING });
 	struct debug_verdict lock =
 		debug_classify(&plan, &(struct debug_exit){ .dr6 = DR6_NOTHING & ~DR6_BLD });
 
@@ -246,8 +260,10 @@ TEST(debug_registers, unnamed_causes_are_the_guest_s)
 
 TEST(debug_registers, guest_finds_its_bits_as_the_processor_leaves_them)
 {
-	/* 18.2.3: B0 to B3 are those of this exception, the others stay until software clears them. */
-	struct debug_registers guest = { .dr6 = DR6_NOTHING | DR6_BS | 0x8, .dr7 = DR7_FIXED | DR7_GD | 0x3 };
+	/* 18.2.3: B0 to B3 are those of this exception, the others stay until software clears them.
+	 */
+	struct debug_registers guest = { .dr6 = DR6_NOTHING | DR6_BS | 0x8,
+					 .dr7 = DR7_FIXED | DR7_GD | 0x3 };
 	struct debug_verdict verdict = { .guest = true, .guest_dr6 = 0x1 | DR6_BD };
 	struct debug_registers after = debug_after_guest_exception(&guest, &verdict);
 
@@ -275,7 +291,8 @@ TEST(debug_registers, step_runs_the_instruction_and_keeps_the_rest)
 
 TEST(debug_registers, slot_that_both_want_is_the_host_s)
 {
-	struct debug_registers guest = { .address = { 0x3000, 0x3008 }, .dr7 = DR7_FIXED | 0x5 | 0xdd0000 };
+	struct debug_registers guest = { .address = { 0x3000, 0x3008 },
+					 .dr7 = DR7_FIXED | 0x5 | 0xdd0000 };
 	struct breakpoint host[DEBUG_SLOTS] = { { WRITTEN, BREAKPOINT_WRITE, 8 } };
 	struct debug_plan plan = debug_plan_merge(&guest, host, 0x1);
 

@@ -22,7 +22,8 @@ static void record(void *device, uint64_t offset, bool write, void *data, unsign
 		memset(data, 0x5a, size);
 }
 
-static int add(struct bus *bus, enum bus_space space, uint64_t start, uint64_t size, struct access *access)
+static int add(struct bus *bus, enum bus_space space, uint64_t start, uint64_t size,
+	       struct access *access)
 {
 	return bus_add(bus, &(struct bus_range){ space, start, size, record, access });
 }

@@ -76,8 +76,10 @@ static int try_blk(struct fixture *fixture)
 
 static int try_console(struct fixture *fixture)
 {
-	struct virtio_console_port ports[] = { { .name = "one", .fd = fixture->fd },
-					       { .name = "two", .socket_path = fixture->socket, .fd = -1 } };
+	struct virtio_console_port ports[] = {
+		{ .name = "one", .fd = fixture->fd },
+		{ .name = "two", .socket_path = fixture->socket, .fd = -1 }
+	};
 	struct virtio_console_options options = { .ports = ports, .port_count = 2 };
 	struct virtio_device *device;
 	int error = virtio_console_create(&device, &options, &fixture->memory, fixture->loop, line);
@@ -97,7 +99,8 @@ static unsigned int open_files(void)
 	return count;
 }
 
-/* The soft limit below which so many descriptors are free; what else the process has open may leave gaps. */
+/* The soft limit below which so many descriptors are free; what else the process has open may leave
+ * gaps. */
 static rlim_t limit_for(int count)
 {
 	rlim_t limit = 0;
@@ -116,7 +119,8 @@ static int fail_each(struct fixture *fixture, try_device *try, const char *name)
 
 	getrlimit(RLIMIT_NOFILE, &old);
 	while (error && failures < 20) {
-		limit = (struct rlimit){ .rlim_cur = limit_for(++failures), .rlim_max = old.rlim_max };
+		limit = (struct rlimit){ .rlim_cur = limit_for(++failures),
+					 .rlim_max = old.rlim_max };
 		setrlimit(RLIMIT_NOFILE, &limit);
 		error_set(0, "nothing");
 		error = try(fixture);
@@ -139,7 +143,8 @@ static bool setup(struct fixture *fixture, int pair[2])
 
 	strcpy(fixture->image, "/tmp/kvmscope-failures-XXXXXX");
 	image = mkstemp(fixture->image);
-	snprintf(fixture->socket, sizeof(fixture->socket), "/tmp/kvmscope-failures-%d.sock", (int)getpid());
+	snprintf(fixture->socket, sizeof(fixture->socket), "/tmp/kvmscope-failures-%d.sock",
+		 (int)getpid());
 	fixture->fd = pair[0];
 	return image >= 0 && !ftruncate(image, 4096) && !close(image) &&
 	       !memory_create(&fixture->memory, 1 << 20) && !event_loop_create(&fixture->loop);

@@ -187,7 +187,8 @@ TEST(event_loop, adds_and_removes_under_fire)
 		if (i % 2)
 			sem_wait(&watched.entered);
 		event_loop_remove(loop, fd);
-		memset(&watched, 0xff, sizeof(watched)); /* a handler that still ran would not survive this */
+		memset(&watched, 0xff,
+		       sizeof(watched)); /* a handler that still ran would not survive this */
 	}
 	event_loop_destroy(loop);
 	close(fd);

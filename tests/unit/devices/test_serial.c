@@ -46,7 +46,9 @@ static void set_line(void *context, unsigned int gsi, bool high)
 static bool setup_filtered(struct fixture *fixture, int output, int input,
 			   size_t (*filter)(void *, uint8_t *, size_t))
 {
-	struct serial_options options = { .output_fd = output, .input_fd = input, .filter = filter };
+	struct serial_options options = { .output_fd = output,
+					  .input_fd = input,
+					  .filter = filter };
 
 	*fixture = (struct fixture){ 0 };
 	return !event_loop_create(&fixture->loop) &&
@@ -310,7 +312,8 @@ TEST(serial, filters_a_terminal)
 	close(pipes[1]);
 }
 
-/* An interrupt-driven driver, which looks at THRE: held back by a full buffer, woken by the reader. */
+/* An interrupt-driven driver, which looks at THRE: held back by a full buffer, woken by the reader.
+ */
 TEST(serial, holds_back_a_driver_that_looks)
 {
 	struct fixture fixture;

@@ -123,7 +123,8 @@ static int leave_by(struct fixture *fixture, int signal_number)
 
 	if (!child) {
 		signal(signal_number ? signal_number : SIGTERM, SIG_DFL);
-		if (terminal_create(&terminal, fixture->slave, count_quit, fixture) || !is_raw(fixture))
+		if (terminal_create(&terminal, fixture->slave, count_quit, fixture) ||
+		    !is_raw(fixture))
 			_exit(99);
 		if (signal_number)
 			raise(signal_number);

@@ -54,8 +54,9 @@ static bool setup(struct fixture *fixture, bool read_only)
 {
 	struct virtio_device *device;
 
-	return make_image(fixture) && driver_init(&fixture->driver) && !create(fixture, read_only, &device) &&
-	       driver_attach(&fixture->driver, device) && driver_start(&fixture->driver, 1);
+	return make_image(fixture) && driver_init(&fixture->driver) &&
+	       !create(fixture, read_only, &device) && driver_attach(&fixture->driver, device) &&
+	       driver_start(&fixture->driver, 1);
 }
 
 static void teardown(struct fixture *fixture)
@@ -65,8 +66,8 @@ static void teardown(struct fixture *fixture)
 	unlink(fixture->path);
 }
 
-/* A request of three descriptors; DATA_FLAGS is VRING_DESC_F_WRITE for what the device fills. The status, or
- * -1. */
+/* A request of three descriptors; DATA_FLAGS is VRING_DESC_F_WRITE for what the device fills. The
+ * status, or -1. */
 static int request(struct fixture *fixture, uint32_t type, uint64_t sector, uint32_t size,
 		   uint16_t data_flags, uint32_t *written)
 {
@@ -98,7 +99,8 @@ TEST(virtio_blk, tells_its_size)
 	REQUIRE(setup(&fixture, false));
 	CHECK_EQUAL(driver_read(&fixture.driver, VIRTIO_MMIO_CONFIG), SECTORS);
 	CHECK_EQUAL(driver_read(&fixture.driver, VIRTIO_MMIO_CONFIG + 4), 0);
-	CHECK_EQUAL(driver_read(&fixture.driver, VIRTIO_MMIO_CONFIG + 12), VIRTIO_QUEUE_SIZE_MAX - 2);
+	CHECK_EQUAL(driver_read(&fixture.driver, VIRTIO_MMIO_CONFIG + 12),
+		    VIRTIO_QUEUE_SIZE_MAX - 2);
 	CHECK_EQUAL(driver_read(&fixture.driver, VIRTIO_MMIO_CONFIG + 0xfc), 0);
 	CHECK(!virtio_device_negotiated(fixture.driver.device, VIRTIO_BLK_F_RO));
 	teardown(&fixture);
@@ -117,7 +119,8 @@ TEST(virtio_blk, reads_and_writes)
 	CHECK_EQUAL(data[0], 3);
 	CHECK_EQUAL(data[1023], 4);
 	memset(data, 0xab, 512);
-	CHECK_EQUAL(request(&fixture, VIRTIO_BLK_T_OUT, SECTORS - 1, 512, OUT, &written), VIRTIO_BLK_S_OK);
+	CHECK_EQUAL(request(&fixture, VIRTIO_BLK_T_OUT, SECTORS - 1, 512, OUT, &written),
+		    VIRTIO_BLK_S_OK);
 	CHECK_EQUAL(written, 1);
 	CHECK_EQUAL(pread(fixture.image, sector, 512, (SECTORS - 1) * 512), 512);
 	CHECK(!memcmp(sector, data, 512));
@@ -155,18 +158,21 @@ TEST(virtio_blk, refuses_what_is_outside_of_the_image)
 	static const struct {
 		uint64_t sector;
 		uint32_t size;
-	} bad[] = { { SECTORS, 512 }, { SECTORS - 1, 1024 }, { UINT64_MAX, 512 }, { UINT64_MAX / 512, 512 },
-		    { 0, 511 },       { 1ull << 55, 512 } };
+	} bad[] = { { SECTORS, 512 },    { SECTORS - 1, 1024 },
+		    { UINT64_MAX, 512 }, { UINT64_MAX / 512, 512 },
+		    { 0, 511 },          { 1ull << 55, 512 } };
 
 	REQUIRE(setup(&fixture, false));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		uint8_t *data = driver_memory(&fixture.driver, DATA);
 
 		data[0] = 0x77;
-		CHECK_EQUAL(request(&fixture, VIRTIO_BLK_T_OUT, bad[i].sector, bad[i].size, OUT, NULL),
-			    VIRTIO_BLK_S_IOERR);
-		CHECK_EQUAL(request(&fixture, VIRTIO_BLK_T_IN, bad[i].sector, bad[i].size, IN, NULL),
-			    VIRTIO_BLK_S_IOERR);
+		CHECK_EQUAL(
+			request(&fixture, VIRTIO_BLK_T_OUT, bad[i].sector, bad[i].size, OUT, NULL),
+			VIRTIO_BLK_S_IOERR);
+		CHECK_EQUAL(
+			request(&fixture, VIRTIO_BLK_T_IN, bad[i].sector, bad[i].size, IN, NULL),
+			VIRTIO_BLK_S_IOERR);
 		CHECK_EQUAL(data[0], 0); /* said to be written, so it is */
 	}
 	CHECK_EQUAL(lseek(fixture.image, 0, SEEK_END), SECTORS * 512 + 4);
@@ -247,8 +253,8 @@ TEST(virtio_blk, serves_a_full_queue)
 		*(struct virtio_blk_outhdr *)driver_memory(driver, base) =
 			(struct virtio_blk_outhdr){ .type = VIRTIO_BLK_T_IN, .sector = i };
 		driver_describe(driver, 0, i, base, 16, VRING_DESC_F_NEXT, i + 1);
-		driver_describe(driver, 0, i + 1, base + 512, 512, VRING_DESC_F_NEXT | VRING_DESC_F_WRITE,
-				i + 2);
+		driver_describe(driver, 0, i + 1, base + 512, 512,
+				VRING_DESC_F_NEXT | VRING_DESC_F_WRITE, i + 2);
 		driver_describe(driver, 0, i + 2, base + 16, 1, VRING_DESC_F_WRITE, 0);
 		driver_offer(driver, 0, i);
 	}
@@ -256,7 +262,8 @@ TEST(virtio_blk, serves_a_full_queue)
 	for (uint16_t i = 0; i + 2 < DRIVER_QUEUE_SIZE; i += 3) {
 		REQUIRE(driver_wait_used(driver, 0, &used));
 		CHECK_EQUAL(used.id, i);
-		CHECK_EQUAL(*(uint8_t *)driver_memory(driver, DRIVER_BUFFERS + 0x2000ull * (i / 3 + 1) + 512),
+		CHECK_EQUAL(*(uint8_t *)driver_memory(
+				    driver, DRIVER_BUFFERS + 0x2000ull * (i / 3 + 1) + 512),
 			    i);
 	}
 	teardown(&fixture);

@@ -36,17 +36,20 @@ struct fixture {
 
 static void socket_path(struct fixture *fixture, const char *name)
 {
-	snprintf(fixture->path, sizeof(fixture->path), "/tmp/kvmscope-%d-%s.sock", (int)getpid(), name);
+	snprintf(fixture->path, sizeof(fixture->path), "/tmp/kvmscope-%d-%s.sock", (int)getpid(),
+		 name);
 	unlink(fixture->path);
 }
 
 static int create(struct fixture *fixture, const char *path, int fd, struct virtio_device **device)
 {
-	struct virtio_console_port port = { .name = "org.kvmscope.agent.0", .socket_path = path, .fd = fd };
+	struct virtio_console_port port = { .name = "org.kvmscope.agent.0",
+					    .socket_path = path,
+					    .fd = fd };
 	struct virtio_console_options options = { .ports = &port, .port_count = 1 };
 
-	return virtio_console_create(device, &options, &fixture->driver.memory, fixture->driver.loop,
-				     driver_line(&fixture->driver));
+	return virtio_console_create(device, &options, &fixture->driver.memory,
+				     fixture->driver.loop, driver_line(&fixture->driver));
 }
 
 static bool setup(struct fixture *fixture, const char *path, int fd)
@@ -62,8 +65,8 @@ static void give_control_buffer(struct fixture *fixture)
 {
 	uint16_t index = fixture->control_given++ % DRIVER_QUEUE_SIZE;
 
-	driver_describe(&fixture->driver, CONTROL_RX, index, CONTROL_BUFFERS + index * 0x100ull, 0x100,
-			VRING_DESC_F_WRITE, 0);
+	driver_describe(&fixture->driver, CONTROL_RX, index, CONTROL_BUFFERS + index * 0x100ull,
+			0x100, VRING_DESC_F_WRITE, 0);
 	driver_submit(&fixture->driver, CONTROL_RX, index);
 }
 
@@ -116,7 +119,8 @@ static bool start_guest(struct fixture *fixture)
 	for (int i = 0; i < 8; i++)
 		give_control_buffer(fixture);
 	if (!tell(fixture, UINT32_MAX, VIRTIO_CONSOLE_DEVICE_READY, 1) ||
-	    !hears(fixture, VIRTIO_CONSOLE_PORT_ADD, 1) || !tell(fixture, 1, VIRTIO_CONSOLE_PORT_READY, 1))
+	    !hears(fixture, VIRTIO_CONSOLE_PORT_ADD, 1) ||
+	    !tell(fixture, 1, VIRTIO_CONSOLE_PORT_READY, 1))
 		return false;
 	return hear(fixture, &control, name) && control.event == VIRTIO_CONSOLE_PORT_NAME &&
 	       !strcmp(name, "org.kvmscope.agent.0");
@@ -450,7 +454,8 @@ TEST(virtio_console, listens_where_it_may)
 	socket_path(&fixture, "where");
 	REQUIRE(driver_init(&fixture.driver));
 	file = open(fixture.path, O_CREAT | O_WRONLY, 0600);
-	CHECK_EQUAL(create(&fixture, fixture.path, -1, &first), -EADDRINUSE); /* not ours to replace */
+	CHECK_EQUAL(create(&fixture, fixture.path, -1, &first),
+		    -EADDRINUSE); /* not ours to replace */
 	CHECK_EQUAL(access(fixture.path, F_OK), 0);
 	close(file);
 	unlink(fixture.path);

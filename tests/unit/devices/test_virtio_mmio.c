@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MMIO transport, by way of the entropy device: registers, negotiation, faults, resets on the run. */
+/* The MMIO transport, by way of the entropy device: registers, negotiation, faults, resets on the
+ * run. */
 #include <linux/virtio_config.h>
 #include <linux/virtio_ids.h>
 #include <linux/virtio_mmio.h>
@@ -16,7 +17,8 @@ static bool start_rng(struct driver *driver, uint32_t rate)
 	struct virtio_device *device;
 
 	return driver_init(driver) &&
-	       !virtio_rng_create(&device, &options, &driver->memory, driver->loop, driver_line(driver)) &&
+	       !virtio_rng_create(&device, &options, &driver->memory, driver->loop,
+				  driver_line(driver)) &&
 	       driver_attach(driver, device);
 }
 
@@ -41,9 +43,11 @@ TEST(virtio_mmio, takes_only_words_below_the_configuration)
 	uint64_t wide = 1;
 
 	REQUIRE(start_rng(&driver, 0));
-	CHECK(bus_dispatch(&driver.bus, BUS_MMIO, DRIVER_MMIO + VIRTIO_MMIO_MAGIC_VALUE, false, &half, 2));
+	CHECK(bus_dispatch(&driver.bus, BUS_MMIO, DRIVER_MMIO + VIRTIO_MMIO_MAGIC_VALUE, false,
+			   &half, 2));
 	CHECK_EQUAL(half, 0);
-	CHECK(bus_dispatch(&driver.bus, BUS_MMIO, DRIVER_MMIO + VIRTIO_MMIO_STATUS, true, &wide, 8));
+	CHECK(bus_dispatch(&driver.bus, BUS_MMIO, DRIVER_MMIO + VIRTIO_MMIO_STATUS, true, &wide,
+			   8));
 	CHECK_EQUAL(driver_read(&driver, VIRTIO_MMIO_STATUS), 0);
 	driver_end(&driver);
 }
@@ -54,7 +58,8 @@ TEST(virtio_mmio, refuses_features_it_has_not_offered)
 
 	REQUIRE(start_rng(&driver, 0));
 	CHECK(!driver_negotiate(&driver, 0)); /* no version 1 */
-	CHECK(!driver_negotiate(&driver, 1ull << VIRTIO_F_VERSION_1 | 1ull << VIRTIO_F_RING_PACKED));
+	CHECK(!driver_negotiate(&driver,
+				1ull << VIRTIO_F_VERSION_1 | 1ull << VIRTIO_F_RING_PACKED));
 	CHECK(driver_negotiate(&driver, 1ull << VIRTIO_F_VERSION_1));
 	driver_write(&driver, VIRTIO_MMIO_DRIVER_FEATURES_SEL, 1);
 	driver_write(&driver, VIRTIO_MMIO_DRIVER_FEATURES, 0); /* too late */
@@ -140,7 +145,8 @@ TEST(virtio_mmio, stops_a_hostile_driver_until_it_resets)
 	REQUIRE(start_rng(&driver, 0));
 	for (uint64_t round = 1; round <= 3; round++) {
 		REQUIRE(driver_start(&driver, 1));
-		driver_describe(&driver, 0, 0, DRIVER_BUFFERS, 8, VRING_DESC_F_NEXT | VRING_DESC_F_WRITE, 0);
+		driver_describe(&driver, 0, 0, DRIVER_BUFFERS, 8,
+				VRING_DESC_F_NEXT | VRING_DESC_F_WRITE, 0);
 		driver_describe(&driver, 0, 1, DRIVER_BUFFERS, 8, VRING_DESC_F_WRITE, 0);
 		driver_submit(&driver, 0, 0);
 		REQUIRE(driver_wait_needs_reset(&driver));
@@ -190,7 +196,8 @@ static void *notify_without_end(void *context)
 	return NULL;
 }
 
-/* After status reads 0 the device must not touch the queue: its memory is used for something else. */
+/* After status reads 0 the device must not touch the queue: its memory is used for something else.
+ */
 TEST(virtio_mmio, resets_while_notifications_are_in_flight)
 {
 	struct driver driver;

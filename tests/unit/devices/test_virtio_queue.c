@@ -137,7 +137,8 @@ TEST(virtio_queue, leaves_out_empty_buffers)
 	memory_destroy(&fixture.memory);
 }
 
-/* Each is a chain at descriptor 0, with what else is in the two tables, that must end in -EPROTO. */
+/* Each is a chain at descriptor 0, with what else is in the two tables, that must end in -EPROTO.
+ */
 static const struct {
 	const char *what;
 	struct vring_desc descriptors[3], table[3];
@@ -154,22 +155,34 @@ static const struct {
 	{ "a huge buffer", { { BUFFERS, UINT32_MAX, WRITE, 0 } }, { { 0 } } },
 	{ "an unknown flag", { { BUFFERS, 1, 8, 0 } }, { { 0 } } },
 	{ "all flags", { { BUFFERS, 1, 0xffff, 0 } }, { { 0 } } },
-	{ "readable behind writable", { { BUFFERS, 1, NEXT | WRITE, 1 }, { BUFFERS, 1, 0, 0 } }, { { 0 } } },
+	{ "readable behind writable",
+	  { { BUFFERS, 1, NEXT | WRITE, 1 }, { BUFFERS, 1, 0, 0 } },
+	  { { 0 } } },
 	{ "indirect and next",
 	  { { TABLE, 16, INDIRECT | NEXT, 1 }, { BUFFERS, 1, 0, 0 } },
 	  { { BUFFERS, 1, 0, 0 } } },
 	{ "an empty indirect table", { { TABLE, 0, INDIRECT, 0 } }, { { BUFFERS, 1, 0, 0 } } },
-	{ "an indirect table that is cut", { { TABLE, 24, INDIRECT, 0 } }, { { BUFFERS, 1, 0, 0 } } },
+	{ "an indirect table that is cut",
+	  { { TABLE, 24, INDIRECT, 0 } },
+	  { { BUFFERS, 1, 0, 0 } } },
 	{ "an indirect table that is not aligned",
 	  { { TABLE + 1, 16, INDIRECT, 0 } },
 	  { { BUFFERS, 1, 0, 0 } } },
 	{ "an indirect table outside of RAM",
 	  { { RAM_SIZE - 8, 16, INDIRECT, 0 } },
 	  { { BUFFERS, 1, 0, 0 } } },
-	{ "indirect within indirect", { { TABLE, 32, INDIRECT, 0 } }, { { TABLE, 16, INDIRECT, 0 } } },
-	{ "the queue's own table as indirect one", { { DESCRIPTORS, 16, INDIRECT, 0 } }, { { 0 } } },
-	{ "next out of the indirect table", { { TABLE, 32, INDIRECT, 0 } }, { { BUFFERS, 1, NEXT, 2 } } },
-	{ "a loop in the indirect table", { { TABLE, 32, INDIRECT, 0 } }, { { BUFFERS, 1, NEXT, 0 } } },
+	{ "indirect within indirect",
+	  { { TABLE, 32, INDIRECT, 0 } },
+	  { { TABLE, 16, INDIRECT, 0 } } },
+	{ "the queue's own table as indirect one",
+	  { { DESCRIPTORS, 16, INDIRECT, 0 } },
+	  { { 0 } } },
+	{ "next out of the indirect table",
+	  { { TABLE, 32, INDIRECT, 0 } },
+	  { { BUFFERS, 1, NEXT, 2 } } },
+	{ "a loop in the indirect table",
+	  { { TABLE, 32, INDIRECT, 0 } },
+	  { { BUFFERS, 1, NEXT, 0 } } },
 	{ "an indirect table longer than the queue, looped",
 	  { { TABLE, 4096, INDIRECT, 0 } },
 	  { { BUFFERS, 1, NEXT, 1 }, { BUFFERS, 1, NEXT, 2 }, { BUFFERS, 1, NEXT, 1 } } },
@@ -192,7 +205,8 @@ TEST(virtio_queue, refuses_hostile_chains)
 	}
 }
 
-/* Two chains of 3 GiB would be refused for RAM here; the sum is what counts, so it is made of one page. */
+/* Two chains of 3 GiB would be refused for RAM here; the sum is what counts, so it is made of one
+ * page. */
 TEST(virtio_queue, refuses_more_than_4_gib_in_a_chain)
 {
 	static struct fixture fixture;
@@ -268,7 +282,8 @@ TEST(virtio_queue, refuses_bad_rings)
 {
 	static struct fixture fixture;
 	static const uint32_t sizes[] = { 0, 3, 257, 512, UINT32_MAX };
-	static const uint64_t addresses[] = { DESCRIPTORS + 1, RAM_SIZE, RAM_SIZE - 2, UINT64_MAX - 15 };
+	static const uint64_t addresses[] = { DESCRIPTORS + 1, RAM_SIZE, RAM_SIZE - 2,
+					      UINT64_MAX - 15 };
 
 	REQUIRE(setup(&fixture));
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -281,7 +296,8 @@ TEST(virtio_queue, refuses_bad_rings)
 	}
 	for (size_t i = 0; i < 3 * sizeof(addresses) / sizeof(addresses[0]); i++) {
 		struct virtio_queue queue = fixture.queue;
-		uint64_t *parts[] = { &queue.descriptors_gpa, &queue.driver_gpa, &queue.device_gpa };
+		uint64_t *parts[] = { &queue.descriptors_gpa, &queue.driver_gpa,
+				      &queue.device_gpa };
 
 		queue.ready = false;
 		*parts[i % 3] = addresses[i / 3];

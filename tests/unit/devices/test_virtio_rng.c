@@ -11,7 +11,8 @@ static bool start_rng(struct driver *driver, uint32_t rate)
 	struct virtio_device *device;
 
 	return driver_init(driver) &&
-	       !virtio_rng_create(&device, &options, &driver->memory, driver->loop, driver_line(driver)) &&
+	       !virtio_rng_create(&device, &options, &driver->memory, driver->loop,
+				  driver_line(driver)) &&
 	       driver_attach(driver, device) && driver_start(driver, 1);
 }
 
@@ -23,7 +24,8 @@ TEST(virtio_rng, fills_buffers_with_bytes_that_differ)
 	unsigned int seen[256] = { 0 }, kinds = 0;
 
 	REQUIRE(start_rng(&driver, 0));
-	driver_describe(&driver, 0, 0, DRIVER_BUFFERS, 1000, VRING_DESC_F_WRITE | VRING_DESC_F_NEXT, 1);
+	driver_describe(&driver, 0, 0, DRIVER_BUFFERS, 1000, VRING_DESC_F_WRITE | VRING_DESC_F_NEXT,
+			1);
 	driver_describe(&driver, 0, 1, DRIVER_BUFFERS + 1000, 24, VRING_DESC_F_WRITE, 0);
 	driver_submit(&driver, 0, 0);
 	REQUIRE(driver_wait_used(&driver, 0, &used));

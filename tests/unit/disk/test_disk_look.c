@@ -35,7 +35,8 @@ TEST(disk_look, tells_whose_a_file_is_and_how_it_begins)
 	close(fd);
 }
 
-/* Opening a device may start it, as a watchdog. A FIFO stands for one here: that it was opened can be seen.
+/* Opening a device may start it, as a watchdog. A FIFO stands for one here: that it was opened can
+ * be seen.
  */
 TEST(disk_look, does_not_open_what_is_no_disk)
 {

@@ -49,8 +49,8 @@ TEST(disk_misses, are_known_for_a_day_and_those_disks)
 	CHECK(!has(directory, 2, other, sizeof(other)));
 	CHECK(!has(directory, 1, one, sizeof(one)));
 
-	snprintf(command, sizeof(command), "sed -i 's/since [0-9]*/since 1000000000/' %s/" DISK_MISSES_FILE,
-		 directory);
+	snprintf(command, sizeof(command),
+		 "sed -i 's/since [0-9]*/since 1000000000/' %s/" DISK_MISSES_FILE, directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 	CHECK(!has(directory, 2, one, sizeof(one)));
 	snprintf(command, sizeof(command), "rm -r %s", directory);

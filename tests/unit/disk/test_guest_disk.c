@@ -13,10 +13,10 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
 #include "vmm/disk/disk_names.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/disk/guest_disk_volumes.h"
 #include "vmm/disk/sandbox_broker.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define PROGRAM "build/inlines/stripped"
 #define PLACE   "/usr/bin/program"
@@ -78,15 +78,16 @@ static bool is_program(const struct bytes *file)
 		bytes_add(&whole, part, size);
 	if (from)
 		fclose(from);
-	same = whole.size && whole.size == file->size && !memcmp(whole.data, file->data, whole.size);
+	same = whole.size && whole.size == file->size &&
+	       !memcmp(whole.data, file->data, whole.size);
 	free(whole.data);
 	return same;
 }
 
-#define NEED_READER                                                                                          \
-	do {                                                                                                 \
-		if (access("/usr/bin/grub-fstest", X_OK))                                                    \
-			SKIP("grub-fstest (package grub-common) is not here");                               \
+#define NEED_READER                                                                                \
+	do {                                                                                       \
+		if (access("/usr/bin/grub-fstest", X_OK))                                          \
+			SKIP("grub-fstest (package grub-common) is not here");                     \
 	} while (0)
 
 /* The program is found by each of its names, and by none of another build. */
@@ -103,14 +104,17 @@ static void check_disk(const char *command, const char *place)
 		return;
 	}
 	for (int i = 0; i < 2; i++) {
-		CHECK_EQUAL(guest_disk_read(disk, place, made.build_id, made.build_id_size, &file), 0);
+		CHECK_EQUAL(guest_disk_read(disk, place, made.build_id, made.build_id_size, &file),
+			    0);
 		CHECK(is_program(&file));
 		free(file.data);
 	}
-	CHECK_EQUAL(guest_disk_read(disk, "/usr/bin/other", made.build_id, made.build_id_size, &file),
-		    -ENOENT);
+	CHECK_EQUAL(
+		guest_disk_read(disk, "/usr/bin/other", made.build_id, made.build_id_size, &file),
+		-ENOENT);
 	made.build_id[3] ^= 1;
-	CHECK_EQUAL(guest_disk_read(disk, place, made.build_id, made.build_id_size, &file), -ENOENT);
+	CHECK_EQUAL(guest_disk_read(disk, place, made.build_id, made.build_id_size, &file),
+		    -ENOENT);
 	CHECK(!file.data);
 	guest_disk_close(disk);
 	drop_disk(&made);
@@ -148,10 +152,10 @@ TEST(guest_disk, of_btrfs_is_read_where_debian_has_the_root)
 }
 
 /* The second of two partitions, by either kind of table; put together without a device. */
-#define PARTITIONS(label)                                                                                    \
-	"truncate -s 160M $d/disk && printf 'label: " label                                                  \
-	"\\nstart=2048,size=65536\\nstart=67584\\n' | sfdisk -q $d/disk && " EXT4(                           \
-		"$d/part", 120) " && "                                                                       \
+#define PARTITIONS(label)                                                                          \
+	"truncate -s 160M $d/disk && printf 'label: " label                                        \
+	"\\nstart=2048,size=65536\\nstart=67584\\n' | sfdisk -q $d/disk && " EXT4(                 \
+		"$d/part", 120) " && "                                                             \
 				"dd if=$d/part of=$d/disk bs=1M seek=33 conv=notrunc"
 
 TEST(guest_disk, in_a_gpt_partition_is_read)
@@ -170,7 +174,8 @@ TEST(guest_disk, in_an_mbr_partition_is_read)
 TEST(guest_disk, of_a_mount_point_is_read)
 {
 	NEED_READER;
-	check_disk("mv $d/tree/usr $d/usr && rm -r $d/tree && mv $d/usr $d/tree && " EXT4("$d/disk", 64),
+	check_disk("mv $d/tree/usr $d/usr && rm -r $d/tree && mv $d/usr $d/tree && " EXT4("$d/disk",
+											  64),
 		   PLACE);
 }
 
@@ -184,7 +189,8 @@ TEST(guest_disk, has_no_file_that_lost_its_end)
 	NEED_READER;
 	REQUIRE(make_disk(&made, "truncate -s -64 $d/tree" PLACE " && " EXT4("$d/disk", 64)));
 	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk, NULL), 0);
-	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file), -ENOENT);
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file),
+		    -ENOENT);
 	free(file.data);
 	guest_disk_close(disk);
 	drop_disk(&made);
@@ -209,15 +215,18 @@ TEST(guest_disk, is_left_where_a_limit_says_so)
 	over = false;
 	/* Too large, */
 	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk, &limits), 0);
-	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file), -ENOENT);
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file),
+		    -ENOENT);
 	guest_disk_close(disk);
 	/* or too late, from then on. */
 	limits.file_max = GUEST_DISK_FILE_MAX;
 	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk, &limits), 0);
 	over = true;
-	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file), -ENOENT);
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file),
+		    -ENOENT);
 	over = false;
-	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file), -ENOENT);
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file),
+		    -ENOENT);
 	guest_disk_close(disk);
 	drop_disk(&made);
 }
@@ -304,7 +313,8 @@ TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
 		for (int j = 0; j < 64 << i; j++) {
 			uint8_t byte = (uint8_t)next_random(256);
 
-			CHECK_EQUAL(pwrite(fd, &byte, 1, next_random(i % 2 ? 1 << 20 : 8 << 20)), 1);
+			CHECK_EQUAL(pwrite(fd, &byte, 1, next_random(i % 2 ? 1 << 20 : 8 << 20)),
+				    1);
 		}
 		if (guest_disk_open(&disk, made.disk, NULL))
 			continue;
@@ -321,7 +331,8 @@ TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
 	drop_disk(&made);
 }
 
-/* Rights are a thread's: this one gives up all of them, as root that may not read another user's file then.
+/* Rights are a thread's: this one gives up all of them, as root that may not read another user's
+ * file then.
  */
 static void *read_without_rights(void *context)
 {
@@ -339,12 +350,14 @@ static void *read_without_rights(void *context)
 	if (guest_disk_open(&disk, made->disk, &limits)) {
 		FAIL_TEST("%s", error_message());
 	} else {
-		CHECK_EQUAL(guest_disk_read(disk, PLACE, made->build_id, made->build_id_size, &file), 0);
+		CHECK_EQUAL(
+			guest_disk_read(disk, PLACE, made->build_id, made->build_id_size, &file),
+			0);
 		CHECK(is_program(&file));
 		free(file.data);
-		CHECK_EQUAL(
-			guest_disk_read(disk, "/usr/bin/other", made->build_id, made->build_id_size, &file),
-			-ENOENT);
+		CHECK_EQUAL(guest_disk_read(disk, "/usr/bin/other", made->build_id,
+					    made->build_id_size, &file),
+			    -ENOENT);
 		guest_disk_close(disk);
 	}
 	sandbox_broker_end(limits.broker);
@@ -361,7 +374,8 @@ TEST(guest_disk, of_another_user_is_read_by_who_has_given_up_the_right_to)
 		SKIP("only root has a right to other users' files that it can give up");
 	REQUIRE(make_disk(
 		&made,
-		EXT4("$d/disk", 64) " && chown 12345:12345 $d/disk && chmod 600 $d/disk && chmod 711 $d"));
+		EXT4("$d/disk",
+		     64) " && chown 12345:12345 $d/disk && chmod 600 $d/disk && chmod 711 $d"));
 	REQUIRE_EQUAL(pthread_create(&thread, NULL, read_without_rights, &made), 0);
 	pthread_join(thread, NULL);
 	drop_disk(&made);
@@ -384,9 +398,10 @@ TEST(guest_disk, output_that_did_not_come_is_none)
 	static const char *const end[] = { "--", NULL };
 	static const struct disk_place files[] = { { .path = "/etc/passwd" } };
 	struct bytes output;
-	const struct sandbox sandbox = {
-		.seconds = 20, .output_max = 1 << 20, .is_over = once_output_begins, .context = &output
-	};
+	const struct sandbox sandbox = { .seconds = 20,
+					 .output_max = 1 << 20,
+					 .is_over = once_output_begins,
+					 .context = &output };
 	struct sandbox_broker *broker;
 
 	REQUIRE_EQUAL(sandbox_broker_start(&broker, "/bin/cat", files, 1), 0);

@@ -19,7 +19,9 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/disk/sandbox.h"
 
-static const struct sandbox plain = { .readable = "/etc/passwd", .seconds = 20, .output_max = 1 << 20 };
+static const struct sandbox plain = { .readable = "/etc/passwd",
+				      .seconds = 20,
+				      .output_max = 1 << 20 };
 
 /* Statuses that no child ends with for other reasons. */
 enum { FAILED = 40, SUCCEEDED, OUTSIDE };
@@ -196,12 +198,15 @@ TEST(sandbox, gives_what_a_program_prints)
 {
 	struct bytes output;
 
-	CHECK_EQUAL(run((const char *const[]){ "/usr/bin/printf", "%s.", "word", NULL }, &plain, &output), 0);
+	CHECK_EQUAL(run((const char *const[]){ "/usr/bin/printf", "%s.", "word", NULL }, &plain,
+			&output),
+		    0);
 	CHECK_STRING((char *)output.data, "word.");
 	free(output.data);
 	CHECK_EQUAL(run((const char *const[]){ "/usr/bin/false", NULL }, &plain, &output), -EIO);
 	free(output.data);
-	CHECK_EQUAL(run((const char *const[]){ "/usr/bin/no-such-program", NULL }, &plain, &output), -ENOENT);
+	CHECK_EQUAL(run((const char *const[]){ "/usr/bin/no-such-program", NULL }, &plain, &output),
+		    -ENOENT);
 	CHECK_STRING(error_message(),
 		     "cannot confine /usr/bin/no-such-program: execve: No such file or directory");
 	free(output.data);
@@ -235,9 +240,9 @@ TEST(sandbox, ends_when_it_is_told_to)
 	asking.seconds = 3600;
 	asking.is_over = says_no_twice;
 	asking.context = &asked;
-	CHECK_EQUAL(
-		run((const char *const[]){ "/bin/sh", "-c", "while :; do :; done", NULL }, &asking, &output),
-		-ECANCELED);
+	CHECK_EQUAL(run((const char *const[]){ "/bin/sh", "-c", "while :; do :; done", NULL },
+			&asking, &output),
+		    -ECANCELED);
 	free(output.data);
 }
 
@@ -252,7 +257,8 @@ TEST(sandbox, ends_what_prints_or_takes_too_much)
 	free(output.data);
 	small.seconds = 1;
 	/* By the clock, or by the time of the CPU. */
-	error = run((const char *const[]){ "/bin/sh", "-c", "while :; do :; done", NULL }, &small, &output);
+	error = run((const char *const[]){ "/bin/sh", "-c", "while :; do :; done", NULL }, &small,
+		    &output);
 	CHECK(error == -ETIMEDOUT || error == -EIO);
 	free(output.data);
 }

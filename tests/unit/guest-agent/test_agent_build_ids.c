@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent beside others who record mappings of the same kernel. Linux 5.12 and later mark the record of a
- * mapping for all who listen once one of them has asked for build ids (perf_event_mmap_output() in
- * kernel/events/core.c): what it is marked for may be an inode then.
+ * The agent beside others who record mappings of the same kernel. Linux 5.12 and later mark the
+ * record of a mapping for all who listen once one of them has asked for build ids
+ * (perf_event_mmap_output() in kernel/events/core.c): what it is marked for may be an inode then.
  */
-#include "guest-agent/mapped_build_id.c"
 #include "guest-agent/build_ids.c"
+#include "guest-agent/mapped_build_id.c"
 #include "guest-agent/mapped_file.c"
 
 #include <limits.h>
@@ -38,10 +38,12 @@ static struct listener listen_to_self(void)
 		.mmap2 = 1,
 	};
 
-	listener.fd = (int)syscall(SYS_perf_event_open, &attribute, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	listener.fd =
+		(int)syscall(SYS_perf_event_open, &attribute, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (listener.fd < 0)
 		return listener;
-	listener.page = mmap(NULL, 4096 + RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, listener.fd, 0);
+	listener.page =
+		mmap(NULL, 4096 + RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, listener.fd, 0);
 	CHECK(listener.page != MAP_FAILED);
 	return listener;
 }
@@ -65,7 +67,8 @@ static bool map_code(void)
 /* Of the first record: that of the mapping. */
 static bool is_marked(const struct perf_event_mmap_page *page)
 {
-	const struct perf_event_header *header = (const void *)((const char *)page + page->data_offset);
+	const struct perf_event_header *header =
+		(const void *)((const char *)page + page->data_offset);
 
 	CHECK(page->data_head >= sizeof(*header));
 	CHECK_EQUAL(header->type, PERF_RECORD_MMAP2);
@@ -110,8 +113,8 @@ struct mapping_record {
 	char path[PATH_MAX];
 };
 
-/* A record of a mapping of this process's code, as the kernel tells it; where INODE is none of its file's,
- * that is not to be found. */
+/* A record of a mapping of this process's code, as the kernel tells it; where INODE is none of its
+ * file's, that is not to be found. */
 static struct mapping_record mapping_of(const struct stat *file, uint64_t inode, uint16_t misc)
 {
 	struct mapping_record record = {
@@ -130,7 +133,8 @@ static struct mapping_record mapping_of(const struct stat *file, uint64_t inode,
 	return record;
 }
 
-/* What stands there under the mark is an inode: nobody has put a build id into records of the agent's. */
+/* What stands there under the mark is an inode: nobody has put a build id into records of the
+ * agent's. */
 TEST(agent_build_ids, a_mark_that_was_meant_for_somebody_else_is_none)
 {
 	struct mapping_record plain, marked, unknown;

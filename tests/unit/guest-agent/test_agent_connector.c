@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Processes as the guest's process connector tells of them: who is looked at, and who was missed. */
+/* Processes as the guest's process connector tells of them: who is looked at, and who was missed.
+ */
 #include "guest-agent/connector.c"
 
 #include "tests/unit/shim/test.h"

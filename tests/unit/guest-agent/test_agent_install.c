@@ -54,9 +54,9 @@ TEST(agent_install, systemd_starts_it)
 {
 	begin("mkdir -p $root/etc/systemd/system");
 	install();
-	CHECK_EQUAL(
-		shell("grep -q '^ExecStart=" PROGRAM "$' $root/etc/systemd/system/kvmscope-agent.service"),
-		0);
+	CHECK_EQUAL(shell("grep -q '^ExecStart=" PROGRAM
+			  "$' $root/etc/systemd/system/kvmscope-agent.service"),
+		    0);
 	CHECK_EQUAL(
 		shell("[ $(readlink $root/etc/systemd/system/multi-user.target.wants/kvmscope-agent.service) = "
 		      "/etc/systemd/system/kvmscope-agent.service ]"),
@@ -69,8 +69,9 @@ TEST(agent_install, openrc_starts_it)
 {
 	begin("mkdir -p $root/sbin && touch $root/sbin/openrc-run");
 	install();
-	CHECK_EQUAL(shell("[ -x $root/etc/init.d/kvmscope-agent ] && sh -n $root/etc/init.d/kvmscope-agent"),
-		    0);
+	CHECK_EQUAL(
+		shell("[ -x $root/etc/init.d/kvmscope-agent ] && sh -n $root/etc/init.d/kvmscope-agent"),
+		0);
 	CHECK_EQUAL(shell("[ -L $root/etc/runlevels/default/kvmscope-agent ]"), 0);
 	uninstall();
 	end();

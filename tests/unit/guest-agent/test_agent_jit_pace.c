@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the agent tells what stands in JIT maps, by a clock that the test sets: however often it looks.
+ * How fast the agent tells what stands in JIT maps, by a clock that the test sets: however often it
+ * looks.
  */
 #include "tests/unit/agent_set_clock.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the agent answers questions for tables, by a clock that the test sets: what it takes of a file,
- * how long it rests, and that it waits for what else is to be sent. What is asked for is this program's own
- * table.
+ * How fast the agent answers questions for tables, by a clock that the test sets: what it takes of
+ * a file, how long it rests, and that it waits for what else is to be sent. What is asked for is
+ * this program's own table.
  */
 #include "tests/unit/agent_set_clock.h"
 

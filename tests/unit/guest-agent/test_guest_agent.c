@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of a guest as its agent tells them: before, while and behind what its kernel could not tell.
+/* The processes of a guest as its agent tells them: before, while and behind what its kernel could
+ * not tell.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -70,8 +71,8 @@ TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
 	if (new.time + statistics.clock_error + 200000 < before ||
 	    new.time > after + statistics.clock_error + 200000)
 		FAIL_TEST("mapped from %llu to %llu, told at %llu with an error of %llu ns",
-			  (unsigned long long)before, (unsigned long long)after, (unsigned long long)new.time,
-			  (unsigned long long)statistics.clock_error);
+			  (unsigned long long)before, (unsigned long long)after,
+			  (unsigned long long)new.time, (unsigned long long)statistics.clock_error);
 	munmap(mapping, 4096);
 	agent_fixture_tear_down(&fixture, &statistics);
 	CHECK_EQUAL(statistics.sessions, 1);
@@ -203,7 +204,8 @@ static void overflow_rings(int file)
 		if (!CPU_ISSET(cpu, &all) || sched_setaffinity(0, sizeof(one), &one))
 			continue;
 		for (int i = 0; i < 3000; i++)
-			munmap(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 4096), 4096);
+			munmap(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 4096),
+			       4096);
 	}
 	sched_setaffinity(0, sizeof(all), &all);
 }
@@ -225,7 +227,8 @@ static bool fills_gap(const struct sideband *record, void *context)
 	return is_our_mapping(record, &gap->mapping);
 }
 
-/* While the agent stands still its kernel has no room for more: what is mapped then no event tells. */
+/* While the agent stands still its kernel has no room for more: what is mapped then no event tells.
+ */
 TEST(guest_agent, tells_anew_what_its_kernel_lost)
 {
 	int file = open(AGENT, O_RDONLY | O_CLOEXEC), status;
@@ -245,8 +248,8 @@ TEST(guest_agent, tells_anew_what_its_kernel_lost)
 	waitpid(fixture.process, &status, WUNTRACED);
 	overflow_rings(file);
 	before = agent_fixture_now();
-	mapping = mmap(reserved + RESERVED / 2, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file,
-		       4096);
+	mapping = mmap(reserved + RESERVED / 2, 4096, PROT_READ | PROT_EXEC,
+		       MAP_PRIVATE | MAP_FIXED, file, 4096);
 	gap.mapping.start = (uintptr_t)mapping;
 	kill(fixture.process, SIGCONT);
 	CHECK(agent_fixture_find(&fixture, fills_gap, &gap));
@@ -307,8 +310,9 @@ static pid_t run_mapper(const char *path, const char *other)
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		prctl(PR_SET_NAME, ODD_NAME);
-		if (other && (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-			      mount(other, path, NULL, MS_BIND, NULL)))
+		if (other &&
+		    (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		     mount(other, path, NULL, MS_BIND, NULL)))
 			_exit(126);
 		if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(path, O_RDONLY), 0) ==
 			    MAP_FAILED ||
@@ -339,7 +343,8 @@ TEST(guest_agent, tells_which_file_is_at_a_path_of_each_process)
 	REQUIRE(realpath(AGENT, path) && realpath("/proc/self/exe", other));
 	told.of[0].pid = run_mapper(path, NULL);
 	told.of[1].pid = run_mapper(path, other);
-	if (told.of[0].pid > 0 && told.of[1].pid > 0 && agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS)) {
+	if (told.of[0].pid > 0 && told.of[1].pid > 0 &&
+	    agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS)) {
 		CHECK(agent_fixture_find(&fixture, tells_processes, &told));
 		agent_fixture_tear_down(&fixture, NULL);
 		CHECK(memcmp(told.of[0].build_id, told.of[1].build_id, SIDEBAND_BUILD_ID_MAX) != 0);
@@ -353,8 +358,8 @@ TEST(guest_agent, tells_which_file_is_at_a_path_of_each_process)
 	}
 }
 
-/* A newline in a path is four bytes in /proc/PID/maps; a rest behind the first 4399 bytes of a line begins
- * here. */
+/* A newline in a path is four bytes in /proc/PID/maps; a rest behind the first 4399 bytes of a line
+ * begins here. */
 #define COLUMN_OF_PATH 73
 #define REST_BEGINS    4399
 
@@ -367,7 +372,8 @@ static size_t length_in_maps(const char *path)
 	return length;
 }
 
-/* A program at a path whose line is too long for the agent, and whose rest reads like a line of code. */
+/* A program at a path whose line is too long for the agent, and whose rest reads like a line of
+ * code. */
 static bool make_program_of_long_name(const char *directory, char path[PATH_MAX])
 {
 	size_t length = (size_t)snprintf(path, PATH_MAX, "%s", directory);
@@ -391,7 +397,8 @@ static bool make_program_of_long_name(const char *directory, char path[PATH_MAX]
 		return false;
 	snprintf(path + length, PATH_MAX - length, "/ abx1 ");
 	file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-	made = file >= 0 && !ftruncate(file, 4096) && length_in_maps(path) == REST_BEGINS + strlen(" abx1 ");
+	made = file >= 0 && !ftruncate(file, 4096) &&
+	       length_in_maps(path) == REST_BEGINS + strlen(" abx1 ");
 	if (file >= 0)
 		close(file);
 	return made;

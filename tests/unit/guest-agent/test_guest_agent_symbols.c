@@ -29,17 +29,20 @@ static struct symbols *symbols_of(const struct agent_image_table *table)
 	struct bytes file;
 	int fd = mkstemp(path);
 
-	image_file_make(&file, span_of(table->bytes, table->size), table->build_id, table->build_id_size);
+	image_file_make(&file, span_of(table->bytes, table->size), table->build_id,
+			table->build_id_size);
 	CHECK(fd >= 0 && write(fd, file.data, file.size) == (ssize_t)file.size);
 	close(fd);
 	free(file.data);
-	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, table->build_id, table->build_id_size))
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, table->build_id,
+			     table->build_id_size))
 		symbols = NULL;
 	unlink(path);
 	return symbols;
 }
 
-/* This program's own, by what the agent can read of the process; and one of a build that nobody has. */
+/* This program's own, by what the agent can read of the process; and one of a build that nobody
+ * has. */
 TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
 {
 	char path[4096] = "";
@@ -89,8 +92,8 @@ static bool has_kernel(const struct agent_statistics *statistics)
 }
 
 /*
- * Until the question is taken: the last one has its answer by then; and a session that begins meanwhile, as
- * on a busy machine, has its agent, and has thought of it once.
+ * Until the question is taken: the last one has its answer by then; and a session that begins
+ * meanwhile, as on a busy machine, has its agent, and has thought of it once.
  */
 static bool ask(struct agent_fixture *fixture, uint64_t modules_hash)
 {
@@ -109,12 +112,15 @@ static struct told_kernel *take_told(struct agent_fixture *fixture)
 	struct told_kernel *told = NULL;
 
 	if (table)
-		CHECK_EQUAL(told_kernel_create(&told, span_of(table->bytes, table->size), table->account), 0);
+		CHECK_EQUAL(told_kernel_create(&told, span_of(table->bytes, table->size),
+					       table->account),
+			    0);
 	agent_image_table_free(table);
 	return told;
 }
 
-/* The lines of this machine's own kallsyms, of the kernel alone, against what was told: how many are not. */
+/* The lines of this machine's own kallsyms, of the kernel alone, against what was told: how many
+ * are not. */
 static unsigned int count_wrong(const struct symbols *symbols, unsigned int *checked)
 {
 	FILE *file = fopen("/proc/kallsyms", "re");
@@ -127,7 +133,8 @@ static unsigned int count_wrong(const struct symbols *symbols, unsigned int *che
 		if (sscanf(line, "%llx %c %511s %127s", &address, &type, name, module) != 3 ||
 		    !strchr("tT", type) || address < 0xffffffff80000000ull)
 			continue;
-		/* Of several names at one address the table shows one; to look for a name takes its time. */
+		/* Of several names at one address the table shows one; to look for a name takes its
+		 * time. */
 		wrong += !symbols_find(symbols, address, &symbol) || symbol.start != address;
 		if (!(++*checked % 2000))
 			wrong += !symbols_find_name(symbols, name, &symbol);
@@ -137,7 +144,8 @@ static unsigned int count_wrong(const struct symbols *symbols, unsigned int *che
 	return wrong;
 }
 
-/* This machine's own, with a build id as /sys/kernel/notes has it; and nothing more while nothing is new. */
+/* This machine's own, with a build id as /sys/kernel/notes has it; and nothing more while nothing
+ * is new. */
 TEST(guest_agent, tells_the_symbols_of_its_kernel)
 {
 	struct agent_statistics statistics;

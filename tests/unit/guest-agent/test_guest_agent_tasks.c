@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tasks of the agent's own, and what it tells of them: this machine's kernel has to say the same. */
+/* Tasks of the agent's own, and what it tells of them: this machine's kernel has to say the same.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,7 +36,8 @@ static bool has_mark(const struct agent_task *task)
 
 	snprintf(path, sizeof(path), "/proc/%u/mem", task->tgid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	has = fd >= 0 && pread(fd, mark, sizeof(mark), (off_t)task->marked) == (ssize_t)sizeof(mark) &&
+	has = fd >= 0 &&
+	      pread(fd, mark, sizeof(mark), (off_t)task->marked) == (ssize_t)sizeof(mark) &&
 	      !memcmp(mark, task->mark, sizeof(mark));
 	if (fd >= 0)
 		close(fd);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions with a guest's agent that begin and end, the ways to it, and hostile ends played by the test. */
+/* Sessions with a guest's agent that begin and end, the ways to it, and hostile ends played by the
+ * test. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -25,7 +26,8 @@ static bool is_second_session(const struct agent_statistics *statistics)
 	return statistics->sessions == 2 && statistics->snapshot_done;
 }
 
-/* A new agent on the same port: the host hears nothing of the session that it has, and begins another. */
+/* A new agent on the same port: the host hears nothing of the session that it has, and begins
+ * another. */
 TEST(guest_agent, is_asked_anew_when_it_was_killed)
 {
 	struct agent_statistics statistics;
@@ -50,7 +52,8 @@ TEST(guest_agent, is_asked_anew_when_it_was_killed)
 	agent_fixture_tear_down(&fixture, &statistics);
 }
 
-/* A listener on the loopback address, with its number; -1 where there is none (module vsock_loopback). */
+/* A listener on the loopback address, with its number; -1 where there is none (module
+ * vsock_loopback). */
 static int listen_by_vsock(unsigned int *port)
 {
 	struct sockaddr_vm any = { .svm_family = AF_VSOCK,
@@ -104,7 +107,8 @@ TEST(guest_agent, reaches_the_host_by_vsock)
 	REQUIRE(!ring_create(&fixture.ring, 4 << 20));
 	fixture.process = run_agent_by_vsock(port);
 	for (int i = 0; i < 2; i++) {
-		struct agent_options options = { .fd = accept(listener, NULL, NULL), .ring = fixture.ring };
+		struct agent_options options = { .fd = accept(listener, NULL, NULL),
+						 .ring = fixture.ring };
 
 		REQUIRE(options.fd >= 0);
 		REQUIRE(!agent_start(&fixture.agent, &options));
@@ -333,7 +337,8 @@ static bool is_given_up(const struct agent_statistics *statistics)
 	return !statistics->open;
 }
 
-/* Events without end, and nobody reads the ring: some wait for that, and the others are dropped and counted.
+/* Events without end, and nobody reads the ring: some wait for that, and the others are dropped and
+ * counted.
  */
 TEST(guest_agent, flood_fills_the_ring_and_what_may_wait_and_nothing_else)
 {
@@ -369,7 +374,8 @@ TEST(guest_agent, flood_fills_the_ring_and_what_may_wait_and_nothing_else)
 	agent_fixture_tear_down(&fixture, NULL);
 	CHECK_EQUAL(ring.lost, 0);
 	CHECK(statistics.lost > 0);
-	/* In the ring are also the round with which the session begins, and what is said of JIT maps then. */
+	/* In the ring are also the round with which the session begins, and what is said of JIT
+	 * maps then. */
 	CHECK_EQUAL(statistics.records, ring.written - 2 + statistics.lost);
 }
 
@@ -386,14 +392,17 @@ static bool is_read(int fd)
 	return !unread;
 }
 
-/* More than it has room for was waiting to be read: without the answer the host would ask no more. */
+/* More than it has room for was waiting to be read: without the answer the host would ask no more.
+ */
 TEST(guest_agent, answers_a_ping_that_there_was_no_room_for)
 {
 	struct {
 		struct agent_message header;
 		struct agent_start start;
-	} start = { .header = { .size = sizeof(start), .type = AGENT_START },
-		    .start = { .magic = AGENT_MAGIC, .session = 78, .version = AGENT_PROTOCOL_VERSION } };
+	} start = {
+		.header = { .size = sizeof(start), .type = AGENT_START },
+		.start = { .magic = AGENT_MAGIC, .session = 78, .version = AGENT_PROTOCOL_VERSION }
+	};
 	struct {
 		struct agent_message header;
 		struct agent_ping ping;
@@ -409,7 +418,8 @@ TEST(guest_agent, answers_a_ping_that_there_was_no_room_for)
 	process = agent_process_run(fds[1], false);
 	close(fds[1]);
 	say(fds[0], &start, sizeof(start));
-	/* Each has an answer and a round, of 100 bytes together: more than a socket and the buffer hold. */
+	/* Each has an answer and a round, of 100 bytes together: more than a socket and the buffer
+	 * hold. */
 	for (ping.ping.host_time = 1; ping.ping.host_time < 12000; ping.ping.host_time++)
 		say(fds[0], &ping, sizeof(ping));
 	CHECK(is_read(fds[0]));
@@ -432,7 +442,8 @@ TEST(guest_agent, answers_a_ping_that_there_was_no_room_for)
 	close(fds[0]);
 }
 
-/* A host that says garbage, and then asks properly, gets its answer; one that does not read blocks nobody. */
+/* A host that says garbage, and then asks properly, gets its answer; one that does not read blocks
+ * nobody. */
 TEST(guest_agent, hostile_host_does_not_stop_the_agent)
 {
 	struct {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What one guest can make the host keep: a hostile agent tells of everything that can be told, as fast as it
- * is read, to a host that records; and the account by itself.
+ * What one guest can make the host keep: a hostile agent tells of everything that can be told, as
+ * fast as it is read, to a host that records; and the account by itself.
  */
 #include "vmm/guest/guest_account.h"
 
@@ -27,10 +27,12 @@
 
 #define MIB   (1ul << 20)
 #define LIMIT (24 * MIB)
-/* What the guest does not choose: the collector's and the agent's own buffers, images that names come from.
+/* What the guest does not choose: the collector's and the agent's own buffers, images that names
+ * come from.
  */
 #define OWN (8 * MIB)
-/* Bytes that the guest tells: what is kept of them without a limit is several times as much as may be. */
+/* Bytes that the guest tells: what is kept of them without a limit is several times as much as may
+ * be. */
 #define TOLD (96 * MIB)
 /* So much waits for the time to be told: more would be lost before it is kept. */
 #define UNPLACED_MAX (2 * MIB)
@@ -163,8 +165,8 @@ static bool begin_host(struct host *host, int fd)
 	options.sideband_rings = &host->told;
 	guest_account_init(&host->account, LIMIT);
 	agent.ring = host->told;
-	return !agent_names_create(&host->names, &host->cache, MIB) && !agent_start(&host->agent, &agent) &&
-	       !collector_start(&host->collector, &options);
+	return !agent_names_create(&host->names, &host->cache, MIB) &&
+	       !agent_start(&host->agent, &agent) && !collector_start(&host->collector, &options);
 }
 
 static void end_host(struct host *host)
@@ -227,13 +229,13 @@ static void end_message(struct guest *guest)
 }
 
 /* A record of perf with PAYLOAD and NAME behind it, of process guest->pid. */
-static void add_record(struct guest *guest, uint32_t type, uint16_t misc, const void *payload, size_t size,
-		       const char *name)
+static void add_record(struct guest *guest, uint32_t type, uint16_t misc, const void *payload,
+		       size_t size, const char *name)
 {
 	size_t length = (strlen(name) + 8) / 8 * 8;
-	struct perf_event_header header = {
-		type, misc, (uint16_t)(sizeof(header) + size + length + sizeof(struct agent_record_end))
-	};
+	struct perf_event_header header = { type, misc,
+					    (uint16_t)(sizeof(header) + size + length +
+						       sizeof(struct agent_record_end)) };
 	struct agent_record_end end = { guest->pid, guest->pid, now() };
 	uint8_t *to = guest->message + guest->size;
 
@@ -262,8 +264,8 @@ static void add_mapping(struct guest *guest, uint32_t number, const char *name)
 	memcpy(mmap.build_id, &guest->pid, sizeof(guest->pid));
 	mmap.build_id[4] = (uint8_t)number;
 	mmap.build_id[19] = 1;
-	add_record(guest, PERF_RECORD_MMAP2, *name == '/' ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0, &mmap,
-		   sizeof(mmap), name);
+	add_record(guest, PERF_RECORD_MMAP2, *name == '/' ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0,
+		   &mmap, sizeof(mmap), name);
 }
 
 /* With a program, libraries and a cgroup of its own, and memory for a JIT. */
@@ -280,7 +282,8 @@ static void add_process(struct guest *guest)
 	char name[600];
 
 	add_record(guest, PERF_RECORD_FORK, 0, &fork, sizeof(fork) - 8, "");
-	add_record(guest, PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC, &comm, sizeof(comm), "flood");
+	add_record(guest, PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC, &comm, sizeof(comm),
+		   "flood");
 	for (uint32_t i = 0; i < 8; i++) {
 		snprintf(name, sizeof(name), "/%0*u-%u", 250, i, guest->pid);
 		add_mapping(guest, i, name);
@@ -304,7 +307,8 @@ static void flood_with_functions(struct guest *guest, uint32_t pid, bool first)
 	char *lines = map->lines;
 
 	for (uint32_t i = 0; i < 200; i++)
-		lines += sprintf(lines, "%llx 10 function-%u\n", 0x10900000ull + (guest->told + i) * 16, i);
+		lines += sprintf(lines, "%llx 10 function-%u\n",
+				 0x10900000ull + (guest->told + i) * 16, i);
 	*map = (struct agent_jit_map){ .time = now(),
 				       .pid = pid,
 				       .flags = first ? AGENT_JIT_MAP_BEGIN : 0,
@@ -403,7 +407,8 @@ static void flood(struct guest *guest)
 	}
 }
 
-/* Tables come, go, are refused; so are processes, their names, mappings and cgroups, functions of JITs. */
+/* Tables come, go, are refused; so are processes, their names, mappings and cgroups, functions of
+ * JITs. */
 TEST(guest_account, hostile_agent_fills_no_more_than_its_limit)
 {
 	static struct host host;
@@ -427,7 +432,8 @@ TEST(guest_account, hostile_agent_fills_no_more_than_its_limit)
 	losses = counts.losses;
 	printf("%zu MiB told: at most %.1f MiB more of heap, %.1f MiB more resident, %.1f MiB of the account; "
 	       "%llu sessions, %llu records, %llu lost, %llu refused, %llu missed, %llu tables\n",
-	       guest.told / MIB, (double)(guest.heap > before ? guest.heap - before : 0) / (double)MIB,
+	       guest.told / MIB,
+	       (double)(guest.heap > before ? guest.heap - before : 0) / (double)MIB,
 	       ((double)resident() - (double)resident_before) / (double)MIB,
 	       (double)host.account.used / (double)MIB, (unsigned long long)statistics.sessions,
 	       (unsigned long long)statistics.records, (unsigned long long)statistics.lost,

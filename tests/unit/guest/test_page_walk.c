@@ -12,8 +12,9 @@ static uint64_t translate(const struct flat_guest *guest, uint64_t gva)
 {
 	struct guest_translation translation;
 
-	return guest_translate(&guest->view, &guest->registers.paging, gva, &translation) ? UINT64_MAX
-											  : translation.gpa;
+	return guest_translate(&guest->view, &guest->registers.paging, gva, &translation)
+		       ? UINT64_MAX
+		       : translation.gpa;
 }
 
 static void write_u32(struct flat_guest *guest, uint64_t gpa, uint32_t value)
@@ -37,7 +38,8 @@ TEST(page_walk, four_levels_with_all_page_sizes)
 	CHECK_EQUAL(translate(&guest, 0x4012345678), 0x92345678);
 	CHECK_EQUAL(translate(&guest, KERNEL + 4096), UINT64_MAX);
 	CHECK_EQUAL(translate(&guest, KERNEL & 0xffffffffffffull), UINT64_MAX);
-	REQUIRE_EQUAL(guest_translate(&guest.view, &guest.registers.paging, KERNEL, &translation), 0);
+	REQUIRE_EQUAL(guest_translate(&guest.view, &guest.registers.paging, KERNEL, &translation),
+		      0);
 	CHECK_EQUAL(translation.flags, 1ull << 63 | 1);
 	CHECK_EQUAL(translation.page_size, 4096);
 	flat_guest_destroy(&guest);
@@ -77,7 +79,8 @@ TEST(page_walk, pae)
 	struct flat_guest guest;
 
 	flat_guest_create(&guest, GUEST_SIZE);
-	guest.registers.paging = (struct guest_paging){ .cr0 = 1u << 31, .cr3 = 0x1020, .cr4 = 1 << 5 };
+	guest.registers.paging =
+		(struct guest_paging){ .cr0 = 1u << 31, .cr3 = 0x1020, .cr4 = 1 << 5 };
 	flat_guest_write_u64(&guest, 0x1020 + 3 * 8, 0x2001);
 	flat_guest_write_u64(&guest, 0x2000 + 2 * 8, 0x3001);
 	flat_guest_write_u64(&guest, 0x2000 + 3 * 8, 0x10000000 | 0x81);
@@ -94,9 +97,11 @@ TEST(page_walk, thirty_two_bit)
 	struct flat_guest guest;
 
 	flat_guest_create(&guest, GUEST_SIZE);
-	guest.registers.paging = (struct guest_paging){ .cr0 = 1u << 31, .cr3 = 0x1000, .cr4 = 1 << 4 };
+	guest.registers.paging =
+		(struct guest_paging){ .cr0 = 1u << 31, .cr3 = 0x1000, .cr4 = 1 << 4 };
 	write_u32(&guest, 0x1000 + 4 * 0x300, 0x2001);
-	write_u32(&guest, 0x1000 + 4 * 0x301, 0x00c02081); /* 0x1_00c0_0000: bit 13 is address bit 32 */
+	write_u32(&guest, 0x1000 + 4 * 0x301,
+		  0x00c02081); /* 0x1_00c0_0000: bit 13 is address bit 32 */
 	write_u32(&guest, 0x2000 + 4 * 5, 0x7001);
 	CHECK_EQUAL(translate(&guest, 0xc0005678), 0x7678);
 	CHECK_EQUAL(translate(&guest, 0xc0412345), 0x100c12345);
@@ -140,15 +145,21 @@ TEST(page_walk, reads_and_strings_cross_pages)
 	memcpy(guest.memory + 0x9ffd, "abc", 3);
 	memcpy(guest.memory + 0x3000, "def", 4);
 	memset(guest.memory + 0x3ff8, 'x', 8);
-	CHECK_EQUAL(guest_read_virtual(&guest.view, &guest.registers.paging, KERNEL + 4093, text, 7), 0);
+	CHECK_EQUAL(
+		guest_read_virtual(&guest.view, &guest.registers.paging, KERNEL + 4093, text, 7),
+		0);
 	CHECK_STRING(text, "abcdef");
-	CHECK_EQUAL(guest_read_string(&guest.view, &guest.registers.paging, KERNEL + 4094, text, 16), 0);
+	CHECK_EQUAL(
+		guest_read_string(&guest.view, &guest.registers.paging, KERNEL + 4094, text, 16),
+		0);
 	CHECK_STRING(text, "bcdef");
 	CHECK_EQUAL(guest_read_string(&guest.view, &guest.registers.paging, KERNEL + 4093, text, 6),
 		    -ENAMETOOLONG);
-	CHECK_EQUAL(guest_read_string(&guest.view, &guest.registers.paging, KERNEL + 8184, text, 16),
-		    -EFAULT);
-	CHECK_EQUAL(guest_read_virtual(&guest.view, &guest.registers.paging, KERNEL + 8190, text, 3),
-		    -EFAULT);
+	CHECK_EQUAL(
+		guest_read_string(&guest.view, &guest.registers.paging, KERNEL + 8184, text, 16),
+		-EFAULT);
+	CHECK_EQUAL(
+		guest_read_virtual(&guest.view, &guest.registers.paging, KERNEL + 8190, text, 3),
+		-EFAULT);
 	flat_guest_destroy(&guest);
 }

@@ -120,7 +120,8 @@ TEST(symbols, a_reopened_table_takes_more)
 	symbols_finish(symbols);
 	symbols_reopen(symbols);
 	for (uint64_t i = 0; i < 2000; i++)
-		CHECK_EQUAL(symbols_add(symbols, 0x9000 - i, 1, 't', "below_the_last", "module"), 0);
+		CHECK_EQUAL(symbols_add(symbols, 0x9000 - i, 1, 't', "below_the_last", "module"),
+			    0);
 	symbols_add(symbols, 0x1000, 0x10, 't', "first", NULL);
 	symbols_finish(symbols);
 	CHECK_EQUAL(symbols_count(symbols), 2002);

@@ -6,16 +6,20 @@
 
 static void add(struct cpuid_table *table, uint32_t function, uint32_t index, uint32_t value)
 {
-	table->entries[table->header.nent++] = (struct kvm_cpuid_entry2){
-		.function = function, .index = index, .eax = value, .ebx = value, .ecx = value, .edx = value
-	};
+	table->entries[table->header.nent++] = (struct kvm_cpuid_entry2){ .function = function,
+									  .index = index,
+									  .eax = value,
+									  .ebx = value,
+									  .ecx = value,
+									  .edx = value };
 }
 
 /* A host whose leaves have all bits set. */
 static struct cpuid_table *host_table(void)
 {
-	static const uint32_t leaves[] = { 1,    4,    6,          7,          0xa,        0xb,
-					   0x14, 0x1f, 0x80000001, 0x80000008, 0x8000001e, 0x80000022 };
+	static const uint32_t leaves[] = { 1,          4,          6,          7,
+					   0xa,        0xb,        0x14,       0x1f,
+					   0x80000001, 0x80000008, 0x8000001e, 0x80000022 };
 	struct cpuid_table *table = calloc(1, sizeof(*table));
 
 	add(table, 0, 0, 0x1f);
@@ -29,8 +33,8 @@ TEST(cpuid, each_vcpu_has_its_own_apic_id)
 	for (unsigned int id = 0; id < 64; id += 21) {
 		struct cpuid_table *table = host_table();
 
-		cpuid_filter(table,
-			     &(struct cpuid_options){ .cpus = 64, .apic_id = id, .tsc_deadline = true });
+		cpuid_filter(table, &(struct cpuid_options){
+					    .cpus = 64, .apic_id = id, .tsc_deadline = true });
 		CHECK_EQUAL(cpuid_find(table, 1, 0)->ebx >> 24, id);
 		CHECK_EQUAL(cpuid_find(table, 1, 0)->ebx >> 16 & 0xff, 64);
 		CHECK_EQUAL(cpuid_find(table, 0xb, 0)->edx, id);

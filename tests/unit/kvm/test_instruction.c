@@ -2,7 +2,8 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/kvm/instruction.h"
 
-#define NAME(...) instruction_name((const uint8_t[]){ __VA_ARGS__ }, sizeof((uint8_t[]){ __VA_ARGS__ }))
+#define NAME(...)                                                                                  \
+	instruction_name((const uint8_t[]){ __VA_ARGS__ }, sizeof((uint8_t[]){ __VA_ARGS__ }))
 
 TEST(instruction, names_what_the_emulator_lacks)
 {

@@ -89,7 +89,8 @@ static int read_path(const char *path, struct seen *seen, struct perf_data_summa
 	return error;
 }
 
-static int read_bytes(const uint8_t *bytes, size_t size, struct seen *seen, struct perf_data_summary *summary)
+static int read_bytes(const uint8_t *bytes, size_t size, struct seen *seen,
+		      struct perf_data_summary *summary)
 {
 	int fd = memfd_create("perf.data", MFD_CLOEXEC), error = -EIO;
 	char path[32];
@@ -212,15 +213,16 @@ TEST(perf_data, reader_bounds_what_it_unpacks)
 	uint8_t *frame = bytes + size + sizeof(header);
 	struct seen seen;
 
-	/* A frame without content size and with a window of 128 MiB, of run-length blocks of 128 KiB (RFC
-	 * 8878). */
+	/* A frame without content size and with a window of 128 MiB, of run-length blocks of 128
+	 * KiB (RFC 8878). */
 	static const uint8_t begin[] = { 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x88 };
 	static const uint8_t block[] = { 0x02, 0x00, 0x10, 0x00 };
 
 	REQUIRE(size > 1000);
 	memcpy(bytes + size, &header, sizeof(header));
 	memcpy(frame, begin, sizeof(begin));
-	for (size_t i = sizeof(begin); i + sizeof(block) <= header.size - sizeof(header); i += sizeof(block))
+	for (size_t i = sizeof(begin); i + sizeof(block) <= header.size - sizeof(header);
+	     i += sizeof(block))
 		memcpy(frame + i, block, sizeof(block));
 	CHECK_EQUAL(read_bytes(bytes, size + header.size, &seen, NULL), -EINVAL);
 	CHECK(strstr(error_message(), "unpacks to more than can be true"));
@@ -252,7 +254,8 @@ static int check_guest_sample(void *context, const struct perf_data_sample *samp
 	CHECK_EQUAL(sample->machine_pid, 4242);
 	CHECK_EQUAL(sample->vcpu, sample->tid - 5000);
 	CHECK_EQUAL(sample->cpu, UINT32_MAX);
-	CHECK(sample->misc == PERF_RECORD_MISC_GUEST_KERNEL || sample->misc == PERF_RECORD_MISC_GUEST_USER);
+	CHECK(sample->misc == PERF_RECORD_MISC_GUEST_KERNEL ||
+	      sample->misc == PERF_RECORD_MISC_GUEST_USER);
 	++*(unsigned int *)context;
 	return 0;
 }
@@ -285,16 +288,19 @@ static int check_chain(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* A caller in the kernel of which nobody is sure is looked up where nothing is; the lower half has no mark.
+/* A caller in the kernel of which nobody is sure is looked up where nothing is; the lower half has
+ * no mark.
  */
 TEST(perf_data, callers_are_written_as_they_are_wherever_the_kernel_is)
 {
 	static const uint64_t low[] = { 0x101000, 0x102000 },
 			      high[] = { 0xffffffffc0001000, 0xbfffffffc0002000 };
-	struct chain chain = { .wanted = { PERF_CONTEXT_KERNEL, low[0], low[1], high[0], PERF_CONTEXT_USER,
-					   0xffffffffc0002000 } };
+	struct chain chain = { .wanted = { PERF_CONTEXT_KERNEL, low[0], low[1], high[0],
+					   PERF_CONTEXT_USER, 0xffffffffc0002000 } };
 	char path[64];
-	struct perf_data_options options = { .path = path, .frequency = 100, .callchains = true, .vcpus = 1 };
+	struct perf_data_options options = {
+		.path = path, .frequency = 100, .callchains = true, .vcpus = 1
+	};
 	struct perf_data_events events = { .sample = check_chain, .context = &chain };
 	struct perf_data_reader *reader;
 	struct perf_data_writer *writer;
@@ -394,8 +400,8 @@ TEST(perf_data, links_and_devices_stay)
 	check_text(number, "new");
 	CHECK(access("removed", F_OK) != 0);
 	close(removed);
-	CHECK(!unlink("link") && !unlink("target") && !unlink("target.old") && !unlink("dangling") &&
-	      !unlink("nothing") && !unlink("device"));
+	CHECK(!unlink("link") && !unlink("target") && !unlink("target.old") &&
+	      !unlink("dangling") && !unlink("nothing") && !unlink("device"));
 	CHECK(!chdir(here) && !rmdir(directory));
 }
 
@@ -445,7 +451,8 @@ TEST(perf_data, files_below_a_closed_directory_are_replaced)
 		_exit(write_below_closed_directory());
 	waitpid(child, &status, 0);
 	CHECK_EQUAL(status, 0);
-	CHECK(!unlink("file") && !unlink("link") && !chdir(here) && !rmdir(below) && !rmdir(directory));
+	CHECK(!unlink("file") && !unlink("link") && !chdir(here) && !rmdir(below) &&
+	      !rmdir(directory));
 }
 
 TEST(perf_data, a_file_that_there_is_no_room_for_is_removed)

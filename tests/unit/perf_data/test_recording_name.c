@@ -37,7 +37,8 @@ static bool is_read(const char *path)
 	return !error;
 }
 
-/* The file STEM has in STATE, by the name that it has in ASKED: it is there unless that comes later. */
+/* The file STEM has in STATE, by the name that it has in ASKED: it is there unless that comes
+ * later. */
 static void check_found(const char *stem, enum recording_state state, enum recording_state asked)
 {
 	char path[PATH_MAX], now[PATH_MAX], found[PATH_MAX];
@@ -62,7 +63,8 @@ TEST(recording_name, one_that_was_renamed_is_found_by_each_name_that_it_had)
 		rename_to(now, recording.path, (enum recording_state)state);
 		name_of(recording.path, (enum recording_state)state, now);
 		for (int asked = RECORDING_PARTIAL; asked <= RECORDING_COMPLETE; asked++)
-			check_found(recording.path, (enum recording_state)state, (enum recording_state)asked);
+			check_found(recording.path, (enum recording_state)state,
+				    (enum recording_state)asked);
 	}
 	unlink(now);
 	check_found(recording.path, RECORDING_PARTIAL, RECORDING_COMPLETE); /* gone for good */

@@ -115,7 +115,8 @@ TEST(pmu_amd, cpuid_says_what_there_is)
 	const struct pmu core = amd(PMU_AMD_CORE), legacy = amd(PMU_AMD_LEGACY);
 	uint32_t leaf[4] = { ~0u, ~0u, ~0u, ~0u };
 
-	/* Vol. 3 E.4.2: PerfCtrExtCore 23; without IBS 10, PerfCtrExtNB 24, PerfTsc 27, PerfCtrExtLLC 28 */
+	/* Vol. 3 E.4.2: PerfCtrExtCore 23; without IBS 10, PerfCtrExtNB 24, PerfTsc 27,
+	 * PerfCtrExtLLC 28 */
 	pmu_cpuid(&core, 0x80000001, 0, leaf);
 	CHECK(leaf[0] == ~0u && leaf[1] == ~0u && leaf[3] == ~0u);
 	CHECK_EQUAL(leaf[2], ~(1u << 10 | 1u << 24 | 1u << 27 | 1u << 28));
@@ -158,7 +159,8 @@ TEST(pmu_amd, cycles_are_counted_and_nothing_else)
 		{ "PMCx076", CORE_CYCLES, 3000000000, "" },
 		{ "PMCx120", UINT64_C(0x100430120), 2000000000, "" },
 		{ "13.2.1, EN", CORE_CYCLES & ~UINT64_C(0x400000), 0, "" },
-		{ "13.2.1, USR", 0x410076, 0, "event 0x76 umask 0x00 (core cycles), of user mode alone" },
+		{ "13.2.1, USR", 0x410076, 0,
+		  "event 0x76 umask 0x00 (core cycles), of user mode alone" },
 		{ "13.2.1, CntMask", 0x1430076, 0,
 		  "event 0x76 umask 0x00 (core cycles), with an edge, INV or CMASK" },
 		{ "PMCx0C0", 0x4300c0, 0, "event 0xc0 umask 0x00 (instructions)" },
@@ -172,7 +174,8 @@ TEST(pmu_amd, cycles_are_counted_and_nothing_else)
 
 		set(&pmu, CORE_SELECT0 + 10, cases[i].select);
 		CHECK(!pmu_advance(&pmu, SECOND));
-		if (get(&pmu, CORE_COUNTER0 + 10) != cases[i].counted || strcmp(told, cases[i].told) != 0)
+		if (get(&pmu, CORE_COUNTER0 + 10) != cases[i].counted ||
+		    strcmp(told, cases[i].told) != 0)
 			FAIL_TEST("%s: %#llx counted %llu; told: %s", cases[i].section,
 				  (unsigned long long)cases[i].select,
 				  (unsigned long long)get(&pmu, CORE_COUNTER0 + 10), told);
@@ -195,9 +198,11 @@ TEST(pmu_amd, legacy_counters_have_no_reference_cycles)
 
 TEST(pmu_amd, what_Linux_asks_for_by_name_has_one_here)
 {
-	/* Linux, arch/x86/events/amd/core.c: event maps of K7 to family 16h, of Zen 1, Zen 2 and Zen 4 */
-	static const uint64_t configs[] = { 0x0076, 0x00c0, 0x077d, 0x077e, 0x00c2, 0x00c3, 0x00d0,
-					    0x00d1, 0xff60, 0x0964, 0x0287, 0x0187, 0x00a9, 0x100000120 };
+	/* Linux, arch/x86/events/amd/core.c: event maps of K7 to family 16h, of Zen 1, Zen 2 and
+	 * Zen 4 */
+	static const uint64_t configs[] = { 0x0076, 0x00c0, 0x077d, 0x077e,     0x00c2,
+					    0x00c3, 0x00d0, 0x00d1, 0xff60,     0x0964,
+					    0x0287, 0x0187, 0x00a9, 0x100000120 };
 
 	for (size_t i = 0; i < COUNT(configs); i++) {
 		struct pmu pmu = amd(PMU_AMD_CORE);

@@ -227,13 +227,14 @@ TEST(pmu_host, perf_is_asked_for_what_the_guest_has_selected)
 		{ PMU_INTEL, MSR_SELECT0, INSTRUCTIONS | INTERRUPT, 0xc0, false, false, true },
 		/* EDGE, INV and CMASK go along, pin control (bit 19) does not. */
 		{ PMU_INTEL, MSR_SELECT0, 0x01cf00c0, 0x018400c0, false, false, false },
-		/* Fixed counters: instructions; core cycles of user mode; reference cycles with PMI. */
+		/* Fixed counters: instructions; core cycles of user mode; reference cycles with
+		   PMI. */
 		{ PMU_INTEL, MSR_FIXED_CTRL, 0x003, 0xc0, false, false, false },
 		{ PMU_INTEL, MSR_FIXED_CTRL, 0x020, 0x3c, false, true, false },
 		{ PMU_INTEL, MSR_FIXED_CTRL, 0xb00, 0x0300, false, false, true },
 		{ PMU_AMD_CORE, AMD_SELECT0, 0x430076, 0x76, false, false, false },
-		{ PMU_AMD_CORE, AMD_SELECT0 + 10, UINT64_C(0x100430120), UINT64_C(0x100000120), false, false,
-		  false },
+		{ PMU_AMD_CORE, AMD_SELECT0 + 10, UINT64_C(0x100430120), UINT64_C(0x100000120),
+		  false, false, false },
 		{ PMU_AMD_LEGACY, 0xc0010003, 0x5100c2, 0xc2, false, true, true },
 	};
 
@@ -248,7 +249,8 @@ TEST(pmu_host, perf_is_asked_for_what_the_guest_has_selected)
 		CHECK_EQUAL(asked->config1 | asked->config2 | asked->bp_type, 0);
 		CHECK_EQUAL(asked->exclude_user, cases[i].no_user);
 		CHECK_EQUAL(asked->exclude_kernel, cases[i].no_kernel);
-		CHECK(asked->exclude_host && asked->disabled && !asked->pinned && !asked->precise_ip);
+		CHECK(asked->exclude_host && asked->disabled && !asked->pinned &&
+		      !asked->precise_ip);
 		CHECK_EQUAL(asked->sample_period != 0, cases[i].interrupt);
 		CHECK_EQUAL(fake.events[0].directed, cases[i].interrupt);
 		CHECK(fake.events[0].enabled);
@@ -290,7 +292,9 @@ TEST(pmu_host, what_is_switched_off_is_not_asked_for)
 	static const struct {
 		uint32_t msr;
 		uint64_t value;
-	} off[] = { { MSR_GLOBAL, 0x70000000e }, { MSR_SELECT0, 0x0300c0 }, { MSR_SELECT0, 0x4000c0 } };
+	} off[] = { { MSR_GLOBAL, 0x70000000e },
+		    { MSR_SELECT0, 0x0300c0 },
+		    { MSR_SELECT0, 0x4000c0 } };
 
 	for (size_t i = 0; i < COUNT(off); i++) {
 		REQUIRE(start(PMU_INTEL));
@@ -402,7 +406,8 @@ TEST(pmu_host, shared_counters_are_scaled_and_told_of)
 
 TEST(pmu_host, where_it_had_no_counter_there_is_no_number)
 {
-	/* What it counts later is scaled by all of the time; what it never counted is counted as lost. */
+	/* What it counts later is scaled by all of the time; what it never counted is counted as
+	 * lost. */
 	for (unsigned int later = 0; later < 2; later++) {
 		REQUIRE(start(PMU_INTEL));
 		set(MSR_SELECT0, INSTRUCTIONS);
@@ -488,7 +493,8 @@ TEST(pmu_host, without_an_event_cycles_go_by_the_time_and_the_rest_stands_still)
 	CHECK_EQUAL(fake.opened, 1);
 	CHECK_EQUAL(end().refused, 2);
 	CHECK_EQUAL(guest.messages, 1);
-	CHECK_STRING(guest.message, "perf does not count event 0xc0 for the guest: Too many open files");
+	CHECK_STRING(guest.message,
+		     "perf does not count event 0xc0 for the guest: Too many open files");
 }
 
 TEST(pmu_host, cpuid_shows_the_events_that_the_host_has)
@@ -504,7 +510,8 @@ TEST(pmu_host, cpuid_shows_the_events_that_the_host_has)
 	CHECK_EQUAL(leaf[1], 1u << 4);
 	(void)end();
 
-	/* perf would open 0x4f2e on a processor that lacks it. Bus cycles (bit 2) go by the time. */
+	/* perf would open 0x4f2e on a processor that lacks it. Bus cycles (bit 2) go by the time.
+	 */
 	few.architectural = fake_architectural_few;
 	memset(&fake, 0, sizeof(fake));
 	REQUIRE(start_on(PMU_INTEL, &few));
@@ -521,7 +528,8 @@ TEST(pmu_host, a_host_without_counters_is_told_of)
 
 	memset(&fake, 0, sizeof(fake));
 	fake.error = -ENOENT;
-	CHECK_EQUAL(pmu_host_create(&host, PMU_INTEL, &fake_perf, remember_message, NULL), -ENOTSUP);
+	CHECK_EQUAL(pmu_host_create(&host, PMU_INTEL, &fake_perf, remember_message, NULL),
+		    -ENOTSUP);
 	CHECK(strstr(error_message(), "no performance counters"));
 }
 
@@ -529,8 +537,8 @@ TEST(pmu_host, a_host_without_counters_is_told_of)
 static void fault(unsigned int count)
 {
 	const size_t size = (size_t)getpagesize();
-	volatile uint8_t *pages =
-		mmap(NULL, count * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	volatile uint8_t *pages = mmap(NULL, count * size, PROT_READ | PROT_WRITE,
+				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	REQUIRE(pages != MAP_FAILED);
 	(void)madvise((void *)pages, count * size, MADV_NOHUGEPAGE);

@@ -91,16 +91,18 @@ TEST(pmu_intel, registers_take_what_the_manual_says_and_fault_else)
 		bool written = pmu_write_msr(&pmu, cases[i].msr, cases[i].written);
 
 		if (written == cases[i].faults || get(&pmu, cases[i].msr) != cases[i].read)
-			FAIL_TEST("%s: MSR %#x after %#llx: %s, %#llx", cases[i].section, cases[i].msr,
-				  (unsigned long long)cases[i].written, written ? "taken" : "#GP",
+			FAIL_TEST("%s: MSR %#x after %#llx: %s, %#llx", cases[i].section,
+				  cases[i].msr, (unsigned long long)cases[i].written,
+				  written ? "taken" : "#GP",
 				  (unsigned long long)get(&pmu, cases[i].msr));
 	}
 }
 
 TEST(pmu_intel, there_are_no_other_registers)
 {
-	static const uint32_t beside[] = { 0xc0,  0xc5,  0x185, 0x18a, 0x308, 0x30c,      0x344,      0x346,
-					   0x38c, 0x391, 0x4c0, 0x4c5, 0x1d9, 0xc0010000, 0xc0010200, 0 };
+	static const uint32_t beside[] = { 0xc0,  0xc5,       0x185,      0x18a, 0x308, 0x30c,
+					   0x344, 0x346,      0x38c,      0x391, 0x4c0, 0x4c5,
+					   0x1d9, 0xc0010000, 0xc0010200, 0 };
 	struct pmu pmu = intel();
 	uint64_t value;
 
@@ -112,9 +114,10 @@ TEST(pmu_intel, there_are_no_other_registers)
 
 TEST(pmu_intel, linux_finds_its_hardware)
 {
-	/* Linux, arch/x86/events/core.c, check_hw_exists(): selects are 0 or off, and a counter keeps what it
-	 * is given. */
-	static const uint32_t counters[] = { MSR_PMC0, MSR_PMC0 + 3, MSR_A_PMC0, MSR_A_PMC0 + 3, MSR_FIXED0 };
+	/* Linux, arch/x86/events/core.c, check_hw_exists(): selects are 0 or off, and a counter
+	 * keeps what it is given. */
+	static const uint32_t counters[] = { MSR_PMC0, MSR_PMC0 + 3, MSR_A_PMC0, MSR_A_PMC0 + 3,
+					     MSR_FIXED0 };
 	struct pmu pmu = intel();
 
 	for (uint32_t i = 0; i < 4; i++)
@@ -135,7 +138,8 @@ TEST(pmu_intel, cpuid_says_what_there_is)
 	uint32_t basic[4] = { 1, 2, 1u << 2 | 1u << 4, 1u << 21 }, leaf[4] = { ~0u, ~0u, ~0u, ~0u },
 		 other[4] = { 9, 9, 9, 9 }, features[4] = { ~0u, ~0u, ~0u, ~0u };
 
-	/* 20.2.1.1: version 2, 4 counters of 48 bits, 7 events; bits of EBX: table 20-1. 20.2.2: EDX. */
+	/* 20.2.1.1: version 2, 4 counters of 48 bits, 7 events; bits of EBX: table 20-1. 20.2.2:
+	 * EDX. */
 	pmu_cpuid(&pmu, 0xa, 0, leaf);
 	CHECK_EQUAL(leaf[0], 0x07300402);
 	CHECK_EQUAL(leaf[1], 0x7a); /* there are core cycles (bit 0) and bus cycles (bit 2) */
@@ -144,7 +148,8 @@ TEST(pmu_intel, cpuid_says_what_there_is)
 	/* Vol. 2A, CPUID leaf 1: PDCM (ECX 15); no DTES64 (ECX 2), DS-CPL (ECX 4), DS (EDX 21). */
 	pmu_cpuid(&pmu, 1, 0, basic);
 	CHECK(basic[0] == 1 && basic[1] == 2 && basic[2] == 1u << 15 && basic[3] == 0);
-	/* Leaf 7: no processor trace (EBX 25) nor LBR (EDX 19) in subleaf 0, no ArchPerfmonExt (EAX 8) in 1.
+	/* Leaf 7: no processor trace (EBX 25) nor LBR (EDX 19) in subleaf 0, no ArchPerfmonExt (EAX
+	 * 8) in 1.
 	 */
 	pmu_cpuid(&pmu, 7, 0, features);
 	CHECK(features[0] == ~0u && features[1] == ~(1u << 25) && features[2] == ~0u);
@@ -164,7 +169,8 @@ TEST(pmu_intel, cpuid_says_what_there_is)
 TEST(pmu_intel, rdpmc_reads_by_index)
 {
 	/* RDPMC, vol. 2B */
-	static const uint32_t faulting[] = { 4, 0x3fffffff, 0x40000003, 0x20000000, 0x80000000, 0xc0000000 };
+	static const uint32_t faulting[] = { 4,          0x3fffffff, 0x40000003,
+					     0x20000000, 0x80000000, 0xc0000000 };
 	struct pmu pmu = intel();
 	uint64_t value;
 
@@ -197,8 +203,10 @@ TEST(pmu_intel, cycles_are_counted_and_nothing_else)
 		{ "20.2.1.1, INT", CORE_CYCLES | INTERRUPT, 3000000000, "" },
 		{ "20.2.1.1, EN", CORE_CYCLES & ~UINT64_C(0x400000), 0, "" },
 		{ "20.2.1.1, neither OS nor USR", 0x40003c, 0, "" },
-		{ "20.2.1.1, USR", 0x41003c, 0, "event 0x3c umask 0x00 (core cycles), of user mode alone" },
-		{ "20.2.1.1, OS", 0x42003c, 0, "event 0x3c umask 0x00 (core cycles), of kernel mode alone" },
+		{ "20.2.1.1, USR", 0x41003c, 0,
+		  "event 0x3c umask 0x00 (core cycles), of user mode alone" },
+		{ "20.2.1.1, OS", 0x42003c, 0,
+		  "event 0x3c umask 0x00 (core cycles), of kernel mode alone" },
 		{ "20.2.1.1, E", 0x47003c, 0,
 		  "event 0x3c umask 0x00 (core cycles), with an edge, INV or CMASK" },
 		{ "20.2.1.1, INV, CMASK", 0x10c3003c, 0,
@@ -213,7 +221,8 @@ TEST(pmu_intel, cycles_are_counted_and_nothing_else)
 
 		set(&pmu, MSR_SELECT0 + 1, cases[i].select);
 		CHECK(!pmu_advance(&pmu, SECOND));
-		if (get(&pmu, MSR_PMC0 + 1) != cases[i].counted || strcmp(told.last, cases[i].told) != 0)
+		if (get(&pmu, MSR_PMC0 + 1) != cases[i].counted ||
+		    strcmp(told.last, cases[i].told) != 0)
 			FAIL_TEST("%s: %#llx counted %llu; told: %s", cases[i].section,
 				  (unsigned long long)cases[i].select,
 				  (unsigned long long)get(&pmu, MSR_PMC0 + 1), told.last);
@@ -222,7 +231,8 @@ TEST(pmu_intel, cycles_are_counted_and_nothing_else)
 
 TEST(pmu_intel, fixed_counters_count_cycles_at_all_levels)
 {
-	/* 20.2.2, table 20-2: instructions, core cycles, reference cycles; fields 0, OS, USR, all. */
+	/* 20.2.2, table 20-2: instructions, core cycles, reference cycles; fields 0, OS, USR, all.
+	 */
 	static const uint64_t counted[] = { 0, 3000000000, 2000000000 };
 
 	for (unsigned int field = 0; field < 4; field++) {
@@ -273,7 +283,8 @@ TEST(pmu_intel, an_event_is_told_of_once_for_all_vcpus)
 
 TEST(pmu_intel, global_control_switches_each_counter)
 {
-	/* 20.2.2: a counter counts while its own enable and its bit in IA32_PERF_GLOBAL_CTRL are set. */
+	/* 20.2.2: a counter counts while its own enable and its bit in IA32_PERF_GLOBAL_CTRL are
+	 * set. */
 	for (unsigned int bit = 0; bit < 7; bit++) {
 		struct pmu pmu = intel();
 
@@ -330,7 +341,8 @@ TEST(pmu_intel, a_wrap_sets_its_status_bit_and_makes_the_PMI_that_was_asked_for)
 
 TEST(pmu_intel, a_PMI_freezes_all_counters_at_its_time)
 {
-	/* "Freezing LBR and Performance Counters on PMI", legacy: IA32_PERF_GLOBAL_CTRL is cleared. */
+	/* "Freezing LBR and Performance Counters on PMI", legacy: IA32_PERF_GLOBAL_CTRL is cleared.
+	 */
 	struct pmu pmu = intel();
 
 	pmu_set_freeze_on_pmi(&pmu, true);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A PMU that is saved and restored goes on as if nothing had been, and no file makes one that can not be. */
+/* A PMU that is saved and restored goes on as if nothing had been, and no file makes one that can
+ * not be. */
 #include <errno.h>
 #include <stddef.h>
 
@@ -37,7 +38,8 @@ static struct pmu used(enum pmu_model model)
 TEST(pmu_restore, a_restored_one_goes_on)
 {
 	for (unsigned int model = PMU_INTEL; model <= PMU_AMD_CORE; model++) {
-		struct pmu pmu = used((enum pmu_model)model), restored = fresh((enum pmu_model)model);
+		struct pmu pmu = used((enum pmu_model)model),
+			   restored = fresh((enum pmu_model)model);
 
 		CHECK_EQUAL(pmu.state.size, sizeof(pmu.state));
 		CHECK_EQUAL(offsetof(struct pmu_state, size), 0);
@@ -54,9 +56,9 @@ struct damage {
 	uint64_t value;
 };
 
-#define AT(field, wrong)                                                                                     \
-	{                                                                                                    \
-		offsetof(struct pmu_state, field), wrong                                                     \
+#define AT(field, wrong)                                                                           \
+	{                                                                                          \
+		offsetof(struct pmu_state, field), wrong                                           \
 	}
 
 static void check_refused(enum pmu_model model, const struct damage *damages, size_t count)
@@ -66,7 +68,8 @@ static void check_refused(enum pmu_model model, const struct damage *damages, si
 		struct pmu pmu = fresh(model);
 		const struct pmu before = pmu;
 
-		memcpy((uint8_t *)&saved + damages[i].offset, &damages[i].value, sizeof(damages[i].value));
+		memcpy((uint8_t *)&saved + damages[i].offset, &damages[i].value,
+		       sizeof(damages[i].value));
 		if (pmu_restore(&pmu, &saved, sizeof(saved)) != -EINVAL)
 			FAIL_TEST("model %d: %#llx at %zu was taken", (int)model,
 				  (unsigned long long)damages[i].value, damages[i].offset);
@@ -94,8 +97,9 @@ TEST(pmu_restore, what_no_guest_can_make_is_refused)
 		AT(freeze_on_pmi, 2),
 	};
 	static const struct damage amd[] = {
-		AT(select[4], 1),      AT(general[4], 1),    AT(fixed[0], 1),      AT(fixed_control, 1),
-		AT(global_control, 1), AT(global_status, 1), AT(freeze_on_pmi, 1), AT(select[0], 1u << 19),
+		AT(select[4], 1),     AT(general[4], 1),       AT(fixed[0], 1),
+		AT(fixed_control, 1), AT(global_control, 1),   AT(global_status, 1),
+		AT(freeze_on_pmi, 1), AT(select[0], 1u << 19),
 	};
 
 	check_refused(PMU_INTEL, intel, COUNT(intel));
@@ -109,7 +113,8 @@ TEST(pmu_restore, another_model_is_refused)
 			struct pmu_state state = used((enum pmu_model)saved).state;
 			struct pmu pmu = fresh((enum pmu_model)model);
 
-			CHECK_EQUAL(pmu_restore(&pmu, &state, sizeof(state)), saved == model ? 0 : -EINVAL);
+			CHECK_EQUAL(pmu_restore(&pmu, &state, sizeof(state)),
+				    saved == model ? 0 : -EINVAL);
 		}
 }
 

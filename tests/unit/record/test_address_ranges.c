@@ -45,7 +45,8 @@ TEST(address_ranges, are_what_was_added)
 
 	srand(1);
 	for (int i = 0; i < 60; i++) {
-		unsigned int start = (unsigned int)rand() % 190, end = start + 1 + (unsigned int)rand() % 5;
+		unsigned int start = (unsigned int)rand() % 190,
+			     end = start + 1 + (unsigned int)rand() % 5;
 
 		CHECK_EQUAL(add(&set, start, end), 0);
 		for (unsigned int at = start; at < end; at++)

@@ -19,8 +19,8 @@
 #include "shared/sample_record.h"
 #include "tests/unit/fake_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/record/page_table_tasks.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/record/page_table_tasks.h"
 
 #define RINGS  2
 #define PUSHES 60000u
@@ -37,7 +37,8 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 	struct counts *counts = context;
 
 	counts->samples++;
-	counts->out_of_order |= sample->cpu >= RINGS || sample->time <= counts->last_time[sample->cpu];
+	counts->out_of_order |=
+		sample->cpu >= RINGS || sample->time <= counts->last_time[sample->cpu];
 	counts->last_time[sample->cpu % RINGS] = sample->time;
 	return 0;
 }
@@ -225,8 +226,8 @@ static void write_kallsyms(const struct fake_guest *guest, const char *path)
 	for (size_t i = 0; i < symbols_count(guest->symbols); i++) {
 		symbols_at(guest->symbols, i, &symbol);
 		if (!symbol.module)
-			fprintf(file, "%016llx %c %s\n", (unsigned long long)symbol.start, symbol.type,
-				symbol.name);
+			fprintf(file, "%016llx %c %s\n", (unsigned long long)symbol.start,
+				symbol.type, symbol.name);
 	}
 	fclose(file);
 }
@@ -258,7 +259,8 @@ TEST(collector, given_names_are_mapped_and_cached)
 	clean_up(&setting);
 }
 
-static void add_line(struct symbols *symbols, uint64_t address, const char *name, const char *module)
+static void add_line(struct symbols *symbols, uint64_t address, const char *name,
+		     const char *module)
 {
 	REQUIRE_EQUAL(symbols_add(symbols, address, 16, 't', name, module), 0);
 }
@@ -305,7 +307,8 @@ static void push_space(struct ring *ring, unsigned int number, uint64_t cr3)
 {
 	struct sample *sample;
 
-	while (!(sample = ring_reserve(ring, RECORD_SAMPLE, sample_size(1)))) /* until some were read */
+	while (!(sample = ring_reserve(ring, RECORD_SAMPLE,
+				       sample_size(1)))) /* until some were read */
 		usleep(1000);
 	*sample = (struct sample){ .time = 1000 + number,
 				   .period = 1000,
@@ -347,7 +350,9 @@ static int see_name(void *context, uint32_t pid, uint32_t tid, const char *comm,
 
 static void read_spaces(const char *path, struct spaces *spaces, struct losses *losses)
 {
-	struct perf_data_events events = { .sample = see_space, .comm = see_name, .context = spaces };
+	struct perf_data_events events = { .sample = see_space,
+					   .comm = see_name,
+					   .context = spaces };
 	struct perf_data_reader *reader;
 
 	*spaces = (struct spaces){ 0 };
@@ -371,8 +376,9 @@ TEST(collector, page_tables_of_a_program_are_its_processes)
 	REQUIRE_EQUAL(collector_start(&collector, &setting.options), 0);
 	push_space(setting.rings[0], 0, 0x1ff000);
 	push_space(setting.rings[0], 1, 0x200000);
-	push_space(setting.rings[0], 2, 0x1ff000 | 0x18 | 1ull << 61); /* the same, used otherwise */
-	push_space(setting.rings[0], 3, 0);                            /* not known */
+	push_space(setting.rings[0], 2,
+		   0x1ff000 | 0x18 | 1ull << 61); /* the same, used otherwise */
+	push_space(setting.rings[0], 3, 0);       /* not known */
 	push_space(setting.rings[0], 4, 5ull << 40);
 	for (unsigned int i = 5; i < SPACES; i++)
 		push_space(setting.rings[0], i, 0x10000000ull + i * 0x1000);
@@ -478,8 +484,8 @@ TEST(collector, errors_say_what_failed)
 	clean_up(&setting);
 }
 
-/* In a process whose files may not grow beyond 64 KiB; gives 0 if all is as it should be. WRITTEN: samples
- * that are said to be in the file. */
+/* In a process whose files may not grow beyond 64 KiB; gives 0 if all is as it should be. WRITTEN:
+ * samples that are said to be in the file. */
 static int record_too_much(struct setting *setting, uint64_t *written)
 {
 	const struct rlimit limit = { 65536, 65536 };
@@ -492,7 +498,8 @@ static int record_too_much(struct setting *setting, uint64_t *written)
 	if (collector_start(&collector, &setting->options))
 		return 1;
 	push_from_threads(setting->rings);
-	if (collector_stop(collector, &statistics) != -EFBIG || !strstr(error_message(), setting->path))
+	if (collector_stop(collector, &statistics) != -EFBIG ||
+	    !strstr(error_message(), setting->path))
 		return 2;
 	*written = statistics.readable;
 	if (!statistics.ended)
@@ -509,7 +516,8 @@ TEST(collector, a_full_disk_is_reported_and_the_rings_are_drained)
 	int status;
 	pid_t child;
 
-	written = mmap(NULL, sizeof(*written), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	written = mmap(NULL, sizeof(*written), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
 	REQUIRE(written != MAP_FAILED);
 	prepare(&setting);
 	setting.options.output.path = "/dev/full";
@@ -524,19 +532,20 @@ TEST(collector, a_full_disk_is_reported_and_the_rings_are_drained)
 	waitpid(child, &status, 0);
 	CHECK_EQUAL(status, 0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, setting.path), 0);
-	CHECK_EQUAL(perf_data_reader_run(
-			    reader, &(struct perf_data_events){ .sample = count_sample, .context = &counts }),
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = count_sample,
+									     .context = &counts }),
 		    0);
 	CHECK(perf_data_reader_summary(reader)->cut_off);
 	if (counts.samples < *written)
-		FAIL_TEST("%llu of %llu samples are in the file", (unsigned long long)counts.samples,
-			  (unsigned long long)*written);
+		FAIL_TEST("%llu of %llu samples are in the file",
+			  (unsigned long long)counts.samples, (unsigned long long)*written);
 	perf_data_reader_close(reader);
 	munmap(written, sizeof(*written));
 	clean_up(&setting);
 }
 
-/* A kernel of which only the modules and their symbols matter; a module starts at START, 0: it is not loaded.
+/* A kernel of which only the modules and their symbols matter; a module starts at START, 0: it is
+ * not loaded.
  */
 static struct guest_kernel *kernel_with(uint64_t first, uint64_t second)
 {
@@ -565,7 +574,8 @@ static int update_modules(struct collector_modules *modules, const struct guest_
 			  const struct guest_kernel *newer)
 {
 	const struct collector_look none = { 0 };
-	int error = collector_modules_see(modules, newer->modules, newer->module_count, &none, &none);
+	int error =
+		collector_modules_see(modules, newer->modules, newer->module_count, &none, &none);
 
 	return error ? error : collector_modules_update(modules, older, newer);
 }
@@ -593,7 +603,8 @@ TEST(collector, unloaded_modules_keep_their_names)
 	CHECK_EQUAL(modules.count, 2);
 	REQUIRE(modules.unloaded);
 	CHECK_EQUAL(symbols_count(modules.unloaded), 2);
-	CHECK(symbols_find(modules.unloaded, 0x2004, &symbol) && !strcmp(symbol.name, "second_function"));
+	CHECK(symbols_find(modules.unloaded, 0x2004, &symbol) &&
+	      !strcmp(symbol.name, "second_function"));
 	CHECK(symbols_find(modules.unloaded, 0x1004, &symbol) && !strcmp(symbol.module, "first"));
 	CHECK_EQUAL(update_modules(&modules, none, both), 0);
 	CHECK_EQUAL(update_modules(&modules, both, none), 0);

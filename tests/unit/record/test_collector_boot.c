@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A recording in which the guest changes its kernel: by a kexec, which nobody tells of, and by a reset. */
+/* A recording in which the guest changes its kernel: by a kexec, which nobody tells of, and by a
+ * reset. */
 #include <linux/perf_event.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,8 +14,8 @@
 #include "shared/sample_record.h"
 #include "tests/unit/kernel_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/record/collector.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/record/collector.h"
 
 #define WAIT_MS 60000
 
@@ -34,8 +35,8 @@ struct boot {
 	uint64_t stops;
 	struct collector_options options;
 	struct collector *collector;
-	_Atomic uint64_t text;                    /* of the kernel that was published last; 0: of none */
-	atomic_uint published, lost;              /* how often */
+	_Atomic uint64_t text;       /* of the kernel that was published last; 0: of none */
+	atomic_uint published, lost; /* how often */
 	const struct guest_kernel *newest, *used; /* the collector's thread */
 	uint64_t used_text;
 };
@@ -107,7 +108,8 @@ static void end(struct boot *boot)
 
 static void wait_for(struct boot *boot, uint64_t text, unsigned int published)
 {
-	for (int i = 0; atomic_load(&boot->text) != text || atomic_load(&boot->published) < published; i++) {
+	for (int i = 0;
+	     atomic_load(&boot->text) != text || atomic_load(&boot->published) < published; i++) {
 		if (i == WAIT_MS) { /* nothing that could be looked at after it */
 			fprintf(stderr,
 				"waited in vain for kernel %u, at %#llx: there were %u, the latest at %#llx\n",
@@ -129,7 +131,8 @@ static uint64_t count_stops(struct boot *boot)
 	return stops;
 }
 
-/* The collector has looked at the kernel that it published: it asks for the registers first, each time. */
+/* The collector has looked at the kernel that it published: it asks for the registers first, each
+ * time. */
 static void wait_for_look(struct boot *boot)
 {
 	uint64_t before = count_stops(boot);
@@ -176,7 +179,8 @@ static void push(struct boot *boot, uint64_t rip, uint8_t flags)
 	ring_publish(boot->ring);
 }
 
-/* The collector tells of itself at the end of each pass: how many, from when there are WANTED on. */
+/* The collector tells of itself at the end of each pass: how many, from when there are WANTED on.
+ */
 static unsigned int wait_for_files(const struct boot *boot, unsigned int wanted)
 {
 	struct collector_statistics statistics;
@@ -287,7 +291,8 @@ TEST(collector_boot, kernel_of_a_kexec_gets_a_file_of_its_own)
 	end(&boot);
 }
 
-/* Away for a while, as under the page tables of firmware: it is known again, and all stays in one file. */
+/* Away for a while, as under the page tables of firmware: it is known again, and all stays in one
+ * file. */
 TEST(collector_boot, kernel_that_comes_back_is_the_same)
 {
 	struct guest_registers registers;
@@ -314,7 +319,8 @@ TEST(collector_boot, kernel_that_comes_back_is_the_same)
 	end(&boot);
 }
 
-/* The page tables of a process are free again when it has ended, which may be before anybody looks. */
+/* The page tables of a process are free again when it has ended, which may be before anybody looks.
+ */
 TEST(collector_boot, one_stop_under_tables_that_are_gone_proves_nothing)
 {
 	struct boot boot;
@@ -384,7 +390,8 @@ TEST(collector_boot, reset_completes_the_file_and_begins_the_next)
 	end(&boot);
 }
 
-/* Nothing can follow a stream: the names in it stay those of the first kernel, and others have none. */
+/* Nothing can follow a stream: the names in it stay those of the first kernel, and others have
+ * none. */
 TEST(collector_boot, stream_has_names_of_the_first_kernel_alone)
 {
 	struct content content;
@@ -435,7 +442,8 @@ TEST(collector_boot, files_of_a_guest_that_starts_anew_without_end_are_not_witho
 	end(&boot);
 }
 
-/* As a vCPU that takes its samples by the kernel that was the newest when settle() came back last. */
+/* As a vCPU that takes its samples by the kernel that was the newest when settle() came back last.
+ */
 static void settle(void *context)
 {
 	struct boot *boot = context;

@@ -13,8 +13,8 @@
 #include "shared/sideband_record.h"
 #include "tests/unit/kernel_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/record/collector.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/record/collector.h"
 
 #define WAIT_MS 20000
 #define NEVER   (UINT64_MAX / 2)
@@ -176,9 +176,10 @@ static int count_comm(void *context, uint32_t pid, uint32_t tid, const char *com
 static struct counts read_file(const struct keeper *keeper, unsigned int number)
 {
 	struct counts counts = { 0 };
-	const struct perf_data_events events = {
-		.sample = count_sample, .mapping = count_kernel, .comm = count_comm, .context = &counts
-	};
+	const struct perf_data_events events = { .sample = count_sample,
+						 .mapping = count_kernel,
+						 .comm = count_comm,
+						 .context = &counts };
 	struct perf_data_reader *reader;
 	char path[128];
 
@@ -280,7 +281,11 @@ static void tell(struct keeper *keeper, const struct sideband *record)
 static void tell_process(struct keeper *keeper, uint32_t pid, uint64_t time)
 {
 	const struct sideband_comm comm = {
-		.head = { .size = sizeof(comm), .type = SIDEBAND_COMM, .time = time, .pid = pid, .tid = pid },
+		.head = { .size = sizeof(comm),
+			  .type = SIDEBAND_COMM,
+			  .time = time,
+			  .pid = pid,
+			  .tid = pid },
 		.comm = "program",
 	};
 	union {
@@ -322,7 +327,8 @@ static void wait_for_processes(struct keeper *keeper, unsigned int count)
 {
 	struct counts counts = { .comms = UINT32_MAX };
 
-	for (int i = 0; i < WAIT_MS / 10 && (counts.comms != count || counts.programs != count); i++) {
+	for (int i = 0; i < WAIT_MS / 10 && (counts.comms != count || counts.programs != count);
+	     i++) {
 		usleep(10000);
 		if (keeper->ended)
 			counts = read_file(keeper, keeper->ended - 1);

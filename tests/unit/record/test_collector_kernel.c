@@ -38,14 +38,15 @@ static bool get_registers(void *context, struct guest_registers *registers)
 	return true;
 }
 
-/* ns of a processor that a search for a kernel is taken to have cost, also when the next boot has begun. */
+/* ns of a processor that a search for a kernel is taken to have cost, also when the next boot has
+ * begun. */
 static uint64_t search_once(bool remote)
 {
 	struct waiting waiting = { .reads = 0 };
 
 	flat_guest_create(&waiting.guest, 1 << 20);
-	waiting.guest.registers.paging.cr4 |= 1ull
-					      << 32; /* FRED: there is no IDT that could not be one yet */
+	waiting.guest.registers.paging.cr4 |=
+		1ull << 32; /* FRED: there is no IDT that could not be one yet */
 	waiting.region = (struct guest_region){ .gpa = 0, .size = 1 << 20 };
 	waiting.view = (struct guest_view){ .regions = &waiting.region,
 					    .region_count = 1,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is told of a guest's modules that come and go between two looks, and of those that nobody can look at.
+/* What is told of a guest's modules that come and go between two looks, and of those that nobody
+ * can look at.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
 
-/* struct module as the BTF of the fixture has it, from the start of the data; its symbols are none */
+/* struct module as the BTF of the fixture has it, from the start of the data; its symbols are none
+ */
 #define MODULE    KERNEL_GUEST_FREE
 #define LIST      (MODULE + 8)
 #define NAME      (MODULE + 24)
@@ -37,7 +39,7 @@ struct looks {
 	unsigned int published;
 	unsigned int told, unknown; /* lists of modules, and that there are none any more */
 	size_t count;               /* of the list that was told last */
-	bool unknown_first;         /* when it was published last, that had been said after lost() */
+	bool unknown_first; /* when it was published last, that had been said after lost() */
 };
 
 static bool get_registers(void *context, struct guest_registers *registers)
@@ -95,7 +97,8 @@ static void put_btf(struct looks *looks)
 	FILE *file = fopen("tests/fuzz/corpus/btf/module", "rb");
 
 	REQUIRE(file);
-	CHECK_EQUAL(fread(looks->guest.memory + DATA_GPA + KERNEL_GUEST_BTF, 1, KERNEL_GUEST_BTF_SIZE, file),
+	CHECK_EQUAL(fread(looks->guest.memory + DATA_GPA + KERNEL_GUEST_BTF, 1,
+			  KERNEL_GUEST_BTF_SIZE, file),
 		    KERNEL_GUEST_BTF_SIZE);
 	CHECK_EQUAL(fgetc(file), EOF);
 	fclose(file);
@@ -139,7 +142,8 @@ static void end(struct looks *looks)
 	flat_guest_destroy(&looks->guest);
 }
 
-/* It is gone and back before its symbols were to be read anew: they are the same, and who lost it is to know.
+/* It is gone and back before its symbols were to be read anew: they are the same, and who lost it
+ * is to know.
  */
 TEST(collector_looks, module_that_was_away_between_two_readings_is_published_again)
 {
@@ -184,7 +188,8 @@ static void lose_and_regain(struct looks *looks, uint64_t now)
 	CHECK(!looks->kernel.lost);
 }
 
-/* Once, and before each time that the same kernel is published: its modules are not to be taken for there. */
+/* Once, and before each time that the same kernel is published: its modules are not to be taken for
+ * there. */
 static void check_unknown_for_good(struct looks *looks, unsigned int published)
 {
 	CHECK_EQUAL(looks->unknown, 1);
@@ -340,8 +345,8 @@ static uint64_t latest_found(const struct looks *looks)
 {
 	uint64_t latest = 0;
 
-	module_presence_each_seen(guest_kernel_presence(collector_kernel_newest(&looks->kernel)), note_latest,
-				  &latest);
+	module_presence_each_seen(guest_kernel_presence(collector_kernel_newest(&looks->kernel)),
+				  note_latest, &latest);
 	return latest;
 }
 
@@ -353,8 +358,8 @@ static void settle(void *context)
 
 	user.settled++;
 	replace_program(looks, 1); /* the sample was taken before its place was */
-	module_presence_check(user.used, &looks->guest.view, &collector_kernel_newest(&looks->kernel)->paging,
-			      FOUND, &chain);
+	module_presence_check(user.used, &looks->guest.view,
+			      &collector_kernel_newest(&looks->kernel)->paging, FOUND, &chain);
 	replace_program(looks, 2);
 	CHECK_EQUAL(latest_found(looks), FOUND);
 }
@@ -430,7 +435,8 @@ static uint64_t pause_behind_wait(bool remote)
 	return pause;
 }
 
-/* Who waits takes no processor's time; who has others wait is told by the clock what that takes of them. */
+/* Who waits takes no processor's time; who has others wait is told by the clock what that takes of
+ * them. */
 TEST(collector_looks, list_that_others_read_for_us_is_asked_for_a_tenth_of_the_time)
 {
 	CHECK(pause_behind_wait(true) >= 9 * WAIT);

@@ -36,8 +36,8 @@ static bool is_shared(const struct collector_places *places, const struct guest_
 	return shared;
 }
 
-static void see_all(struct collector_places *places, unsigned int number, const struct guest_module *loaded,
-		    size_t count)
+static void see_all(struct collector_places *places, unsigned int number,
+		    const struct guest_module *loaded, size_t count)
 {
 	const struct collector_look latest = look(number - 1), now = look(number);
 
@@ -45,13 +45,14 @@ static void see_all(struct collector_places *places, unsigned int number, const 
 }
 
 /* One module is loaded, or none: NULL. */
-static void see(struct collector_places *places, unsigned int number, const struct guest_module *loaded)
+static void see(struct collector_places *places, unsigned int number,
+		const struct guest_module *loaded)
 {
 	see_all(places, number, loaded, loaded ? 1 : 0);
 }
 
-static void check_place(const struct collector_places *places, size_t index, const char *name, bool end,
-			uint64_t time)
+static void check_place(const struct collector_places *places, size_t index, const char *name,
+			bool end, uint64_t time)
 {
 	REQUIRE(index < places->count);
 	CHECK_STRING(places->places[index].module.name, name);
@@ -61,7 +62,8 @@ static void check_place(const struct collector_places *places, size_t index, con
 
 TEST(collector_places, modules_that_stay_are_there_since_ever)
 {
-	const struct guest_module both[] = { module("a", PLACE, 1), module("b", PLACE + 0x2000, 2) };
+	const struct guest_module both[] = { module("a", PLACE, 1),
+					     module("b", PLACE + 0x2000, 2) };
 	const struct collector_look first = look(1), second = look(2);
 	struct collector_places places = { 0 };
 
@@ -75,7 +77,8 @@ TEST(collector_places, modules_that_stay_are_there_since_ever)
 	collector_places_free(&places);
 }
 
-/* A sample of a program before it in its place, which no look saw, may be checked when that has gone. */
+/* A sample of a program before it in its place, which no look saw, may be checked when that has
+ * gone. */
 TEST(collector_places, a_bpf_program_is_there_since_the_look_that_saw_it)
 {
 	struct guest_module both[] = { module("a", PLACE, 0), module("b", PLACE + 0x2000, 0) };
@@ -123,7 +126,8 @@ TEST(collector_places, a_place_that_was_empty_for_a_while_was_anybody_s)
 	collector_places_free(&places);
 }
 
-/* However short its time: no end stands before its beginning, where readers would take it for no end. */
+/* However short its time: no end stands before its beginning, where readers would take it for no
+ * end. */
 TEST(collector_places, a_module_that_one_look_saw_ends)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
@@ -209,7 +213,8 @@ TEST(collector_places, of_a_guest_that_loads_without_end_are_not_all_remembered)
 		struct guest_module loaded[AT_ONCE];
 
 		for (unsigned int j = 0; j < AT_ONCE; j++)
-			loaded[j] = module(j % 2 ? "a" : "b", PLACE + (i * AT_ONCE + j) * 0x2000ull, 1);
+			loaded[j] =
+				module(j % 2 ? "a" : "b", PLACE + (i * AT_ONCE + j) * 0x2000ull, 1);
 		see_all(&places, i, loaded, AT_ONCE);
 	}
 	CHECK(places.stopped);

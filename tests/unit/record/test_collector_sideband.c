@@ -13,8 +13,8 @@
 #include "tests/unit/sideband_guest.h"
 #include "tests/unit/user_guest.h"
 #include "vmm/guest/linux/vma.h"
-#include "vmm/record/collector_output.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/record/collector_output.h"
 #include "vmm/report/symbolizer.h"
 
 struct reading {
@@ -59,8 +59,9 @@ TEST(collector, events_of_the_guest_reach_the_file_at_their_place_in_time)
 
 	make_path(path);
 	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_GUEST, &statistics), 0);
-	REQUIRE_EQUAL(
-		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
+	REQUIRE_EQUAL(profile_resolver_open(&resolver,
+					    &(struct profile_options){ .input = path, .vcpu = -1 }),
+		      0);
 	CHECK_EQUAL(profile_resolver_run(resolver, check_sample, &reading), 0);
 	CHECK_EQUAL(reading.samples, sideband_guest_count);
 	CHECK_EQUAL(statistics.losses.counts[LOST_NO_MAPPING], 3);
@@ -80,8 +81,9 @@ TEST(flight, events_of_the_guest_are_in_the_file)
 
 	make_path(path);
 	REQUIRE_EQUAL(sideband_guest_flight(path), 0);
-	REQUIRE_EQUAL(
-		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
+	REQUIRE_EQUAL(profile_resolver_open(&resolver,
+					    &(struct profile_options){ .input = path, .vcpu = -1 }),
+		      0);
 	CHECK_EQUAL(profile_resolver_run(resolver, check_sample, &reading), 0);
 	CHECK_EQUAL(reading.samples, sideband_guest_count);
 	CHECK_EQUAL(profile_resolver_summary(resolver)->losses.counts[LOST_NO_MAPPING], 3);
@@ -107,9 +109,10 @@ TEST(collector, the_hosts_perspective_has_no_processes_of_the_guest)
 	make_path(path);
 	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_HOST, NULL), 0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .mapping = count_mapping,
-									     .context = &mappings }),
-		    0);
+	CHECK_EQUAL(
+		perf_data_reader_run(reader, &(struct perf_data_events){ .mapping = count_mapping,
+									 .context = &mappings }),
+		0);
 	CHECK_EQUAL(mappings, 0);
 	perf_data_reader_close(reader);
 	unlink(path);
@@ -124,20 +127,22 @@ static int note_comm(void *context, const struct resolved_sample *sample)
 static void open_output(struct collector_output *output, char path[64])
 {
 	make_path(path);
-	REQUIRE_EQUAL(
-		collector_output_open(output,
-				      &(struct perf_data_options){
-					      .path = path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 },
-				      NULL),
-		0);
+	REQUIRE_EQUAL(collector_output_open(
+			      output,
+			      &(struct perf_data_options){
+				      .path = path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 },
+			      NULL),
+		      0);
 }
 
-static void put_sample(struct collector_output *output, uint64_t time, uint32_t pid, const char *comm)
+static void put_sample(struct collector_output *output, uint64_t time, uint32_t pid,
+		       const char *comm)
 {
 	struct sample sample = { .time = time, .pid = pid, .tid = pid, .cpl = 3 };
 
 	strcpy(sample.comm, comm);
-	CHECK_EQUAL(collector_output_sample(output, &(struct attributed_sample){ .sample = &sample }, NULL),
+	CHECK_EQUAL(collector_output_sample(output,
+					    &(struct attributed_sample){ .sample = &sample }, NULL),
 		    0);
 }
 
@@ -145,7 +150,11 @@ static void put_sample(struct collector_output *output, uint64_t time, uint32_t 
 static void put_fork(struct collector_output *output)
 {
 	const struct sideband_fork fork = {
-		.head = { .size = sizeof(fork), .type = SIDEBAND_FORK, .time = 20, .pid = 60, .tid = 60 },
+		.head = { .size = sizeof(fork),
+			  .type = SIDEBAND_FORK,
+			  .time = 20,
+			  .pid = 60,
+			  .tid = 60 },
 		.parent_pid = 61,
 		.parent_tid = 61,
 	};
@@ -159,15 +168,17 @@ static void check_comms(struct collector_output *output, const char *path, const
 	char comms[64] = "";
 
 	CHECK_EQUAL(collector_output_close(output), 0);
-	REQUIRE_EQUAL(
-		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
+	REQUIRE_EQUAL(profile_resolver_open(&resolver,
+					    &(struct profile_options){ .input = path, .vcpu = -1 }),
+		      0);
 	CHECK_EQUAL(profile_resolver_run(resolver, note_comm, comms), 0);
 	CHECK_STRING(comms, expected);
 	profile_resolver_close(resolver);
 	unlink(path);
 }
 
-/* Readers call a new process what its parent was called: a name that was true before it is said again. */
+/* Readers call a new process what its parent was called: a name that was true before it is said
+ * again. */
 TEST(collector, a_process_id_that_comes_back_has_its_own_name)
 {
 	struct collector_output output;
@@ -185,7 +196,11 @@ TEST(collector, a_process_id_that_comes_back_has_its_own_name)
 TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
 {
 	const struct sideband_comm comm = {
-		.head = { .size = sizeof(comm), .type = SIDEBAND_COMM, .time = 10, .pid = 61, .tid = 61 },
+		.head = { .size = sizeof(comm),
+			  .type = SIDEBAND_COMM,
+			  .time = 10,
+			  .pid = 61,
+			  .tid = 61 },
 		.comm = "parent ",
 	};
 	struct collector_output output;
@@ -199,7 +214,8 @@ TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
 	check_comms(&output, path, "none none ");
 }
 
-/* A file whose writer was killed, and one that went through a pipe, have no sections: rounds have the counts.
+/* A file whose writer was killed, and one that went through a pipe, have no sections: rounds have
+ * the counts.
  */
 TEST(collector, losses_are_in_a_file_that_was_never_closed)
 {
@@ -241,7 +257,8 @@ static bool push_sideband(struct ring *ring, const struct sideband *record)
 	return to;
 }
 
-/* At TIME: what runs in process 60, and of others more than the ring has room for, COUNT records. */
+/* At TIME: what runs in process 60, and of others more than the ring has room for, COUNT records.
+ */
 static void overfill(struct ring *ring, uint64_t time, uint64_t count)
 {
 	struct {
@@ -256,9 +273,11 @@ static void overfill(struct ring *ring, uint64_t time, uint64_t count)
 				.length = 0x1000,
 				.prot = PROT_READ | PROT_EXEC },
 		      .name = "/bin/early" };
-	struct sideband_comm other = {
-		.head = { .size = sizeof(other), .type = SIDEBAND_COMM, .time = time, .pid = 61, .tid = 61 }
-	};
+	struct sideband_comm other = { .head = { .size = sizeof(other),
+						 .type = SIDEBAND_COMM,
+						 .time = time,
+						 .pid = 61,
+						 .tid = 61 } };
 
 	CHECK(push_sideband(ring, &mapping.mmap.head));
 	while (push_sideband(ring, &other.head))
@@ -296,9 +315,12 @@ TEST(collector, what_was_told_before_a_full_ring_lost_something_is_not_believed)
 	time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	overfill(sideband, time, 3);
 	sample = ring_reserve(samples, RECORD_SAMPLE, sample_size(0));
-	*sample = (struct sample){
-		.time = time + 1, .period = 1000, .rip = SIDEBAND_GUEST_CODE, .cpl = 3, .pid = 60, .tid = 60
-	};
+	*sample = (struct sample){ .time = time + 1,
+				   .period = 1000,
+				   .rip = SIDEBAND_GUEST_CODE,
+				   .cpl = 3,
+				   .pid = 60,
+				   .tid = 60 };
 	ring_commit(samples, sample);
 	ring_flush(samples);
 	REQUIRE_EQUAL(collector_start(&collector, &options), 0);
@@ -323,7 +345,8 @@ static void write_knowing(struct collector_output *output, const struct guest_ke
 {
 	union {
 		struct sample sample;
-		uint8_t bytes[sizeof(struct sample) + sizeof(uint64_t) + sizeof(struct sample_mapping)];
+		uint8_t bytes[sizeof(struct sample) + sizeof(uint64_t) +
+			      sizeof(struct sample_mapping)];
 	} record = { .sample = { .time = time,
 				 .rip = SIDEBAND_GUEST_CODE,
 				 .cpl = 3,
@@ -340,7 +363,8 @@ static void write_knowing(struct collector_output *output, const struct guest_ke
 					 .image = user_image_number(mapping->image),
 					 .images = user_images_generation(kernel->images),
 					 .flags = PROT_READ | PROT_EXEC };
-	CHECK_EQUAL(collector_output_sample(output, &(struct attributed_sample){ .sample = &record.sample },
+	CHECK_EQUAL(collector_output_sample(output,
+					    &(struct attributed_sample){ .sample = &record.sample },
 					    kernel),
 		    0);
 }
@@ -351,7 +375,8 @@ static const struct user_mapping *map_program(struct user_guest *guest)
 	const struct user_mapping *mapping;
 
 	user_guest_make(guest, true);
-	user_guest_map(guest, SIDEBAND_GUEST_CODE, SIDEBAND_GUEST_CODE + 0x4000, 0, VMA_READ | VMA_EXEC,
+	user_guest_map(guest, SIDEBAND_GUEST_CODE, SIDEBAND_GUEST_CODE + 0x4000, 0,
+		       VMA_READ | VMA_EXEC,
 		       user_guest_file(guest, guest->root_mount,
 				       user_guest_dentry(guest, guest->root, "program"), 1));
 	user_guest_build(guest);
@@ -360,7 +385,8 @@ static const struct user_mapping *map_program(struct user_guest *guest)
 	return mapping && mapping->image ? mapping : NULL;
 }
 
-/* Whoever asks the guest for the names of its programs hears of those, too, whose start was lost. */
+/* Whoever asks the guest for the names of its programs hears of those, too, whose start was lost.
+ */
 TEST(collector, a_mapping_that_only_a_sample_knows_is_told_as_the_guests_own_are)
 {
 	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
@@ -406,9 +432,10 @@ static int note_mapping(void *context, const struct perf_data_mapping_event *map
 {
 	struct told *told = context;
 
-	told->length += (size_t)snprintf(
-		told->text + told->length, sizeof(told->text) - told->length, "%s %llx at %llu\n",
-		mapping->name, (unsigned long long)mapping->start, (unsigned long long)mapping->time);
+	told->length += (size_t)snprintf(told->text + told->length,
+					 sizeof(told->text) - told->length, "%s %llx at %llu\n",
+					 mapping->name, (unsigned long long)mapping->start,
+					 (unsigned long long)mapping->time);
 	return 0;
 }
 
@@ -418,17 +445,21 @@ static void check_mappings(const char *path, const char *expected)
 	struct told told = { 0 };
 
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(
-			    reader, &(struct perf_data_events){ .mapping = note_mapping, .context = &told }),
-		    0);
+	CHECK_EQUAL(
+		perf_data_reader_run(reader, &(struct perf_data_events){ .mapping = note_mapping,
+									 .context = &told }),
+		0);
 	CHECK_STRING(told.text, expected);
 	perf_data_reader_close(reader);
 }
 
-/* Process 60 is told, behind samples at 20 and 30, to have mapped other things at times that may be wrong. */
+/* Process 60 is told, behind samples at 20 and 30, to have mapped other things at times that may be
+ * wrong. */
 static void write_late(const char *path, uint32_t error)
 {
-	struct perf_data_options options = { .path = path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
+	struct perf_data_options options = {
+		.path = path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77
+	};
 	struct {
 		struct sideband_mmap mmap;
 		char name[16];

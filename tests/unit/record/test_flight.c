@@ -12,9 +12,9 @@
 #include "shared/sample_record.h"
 #include "tests/unit/fake_guest.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_kernel.h"
-#include "vmm/perf_data/perf_data_reader.h"
 
 #define RINGS       2
 #define TRIGGERS    40
@@ -83,8 +83,8 @@ static void write_kallsyms(struct setting *setting)
 	for (size_t i = 0; i < symbols_count(setting->guest.symbols); i++) {
 		symbols_at(setting->guest.symbols, i, &symbol);
 		if (!symbol.module)
-			fprintf(file, "%016llx %c %s\n", (unsigned long long)symbol.start, symbol.type,
-				symbol.name);
+			fprintf(file, "%016llx %c %s\n", (unsigned long long)symbol.start,
+				symbol.type, symbol.name);
 	}
 	fclose(file);
 }
@@ -97,7 +97,8 @@ static void make_rings(struct setting *setting)
 		CHECK_EQUAL(ring_create_with(&setting->rings[i], &options), 0);
 }
 
-/* Windows of BEFORE ns; the kernel's names are given, so that it is known without looking for it. */
+/* Windows of BEFORE ns; the kernel's names are given, so that it is known without looking for it.
+ */
 static void prepare(struct setting *setting, uint64_t before)
 {
 	memset(setting, 0, sizeof(*setting));
@@ -154,9 +155,11 @@ static void clean_up(struct setting *setting)
 }
 
 /* In the kernel, with room for MORE bytes behind it; NULL: the ring has none. */
-static struct sample *begin_sample(struct setting *setting, unsigned int vcpu, uint64_t time, size_t more)
+static struct sample *begin_sample(struct setting *setting, unsigned int vcpu, uint64_t time,
+				   size_t more)
 {
-	struct sample *sample = ring_reserve(setting->rings[vcpu], RECORD_SAMPLE, sample_size(1) + more);
+	struct sample *sample =
+		ring_reserve(setting->rings[vcpu], RECORD_SAMPLE, sample_size(1) + more);
 
 	if (!sample)
 		return NULL;
@@ -400,7 +403,8 @@ static void find_module(struct setting *setting)
 {
 	const struct collector_look none = { 0 };
 
-	CHECK_EQUAL(collector_modules_see(&setting->kernel.modules, &setting->guest.module, 1, &none, &none),
+	CHECK_EQUAL(collector_modules_see(&setting->kernel.modules, &setting->guest.module, 1,
+					  &none, &none),
 		    0);
 }
 
@@ -546,7 +550,8 @@ TEST(flight, a_panic_waits_for_the_reset_behind_it)
 	flight_end(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	read_counts(setting.path, &counts);
-	CHECK_EQUAL(counts.samples, 2); /* of the time up to the reset, not of all that was waited for */
+	CHECK_EQUAL(counts.samples,
+		    2); /* of the time up to the reset, not of all that was waited for */
 	CHECK_EQUAL(counts.flight.count, 2);
 	clean_up(&setting);
 }
@@ -617,8 +622,8 @@ TEST(flight, says_from_when_on_overwritten_rings_are_complete)
 	clean_up(&setting);
 }
 
-/* One that is open while the ring goes round keeps the writer from its space: what comes then is lost, and
- * counted. */
+/* One that is open while the ring goes round keeps the writer from its space: what comes then is
+ * lost, and counted. */
 TEST(flight, tells_exactly_what_was_lost)
 {
 	struct ring_statistics ring;
@@ -659,8 +664,8 @@ TEST(flight, writes_nothing_to_the_cache_before_a_trigger)
 	CHECK(access(cache, F_OK) < 0);
 	trigger(&setting, 2000, "SIGUSR2");
 	flight_turn(setting.flight);
-	snprintf(command, sizeof(command), "grep -q 'guest_function_5$' '%s'/'[kernel.kallsyms]'/*/kallsyms",
-		 cache);
+	snprintf(command, sizeof(command),
+		 "grep -q 'guest_function_5$' '%s'/'[kernel.kallsyms]'/*/kallsyms", cache);
 	CHECK_EQUAL(system(command), 0);
 	clean_up(&setting);
 }

@@ -48,9 +48,10 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 	if (!proof->wrong++)
 		FAIL_TEST(
 			"seed %llu: at %llu, pid %u, tid %u: image %u + %#llx, comm %u; expected %u + %#llx, %u",
-			(unsigned long long)proof->seed, (unsigned long long)raw->time, raw->pid, raw->tid,
-			image, (unsigned long long)sample->place.offset, number_of(raw->comm), right.image,
-			(unsigned long long)right.offset, right.comm);
+			(unsigned long long)proof->seed, (unsigned long long)raw->time, raw->pid,
+			raw->tid, image, (unsigned long long)sample->place.offset,
+			number_of(raw->comm), right.image, (unsigned long long)right.offset,
+			right.comm);
 }
 
 /* The events, each possibly some places from where it belongs. To be freed. */
@@ -89,7 +90,8 @@ static uint64_t keep_all(struct proof *proof, struct flight_sideband *sideband)
 	return horizon;
 }
 
-/* Of a process that lives then, behind the horizon. False: the one that was drawn had ended before. */
+/* Of a process that lives then, behind the horizon. False: the one that was drawn had ended before.
+ */
 static bool make_sample(struct proof *proof, uint64_t horizon, struct sample *sample)
 {
 	const struct timeline *timeline = &proof->timeline;
@@ -182,7 +184,8 @@ static struct sideband head(uint16_t type, size_t size, uint32_t pid, uint64_t t
 	};
 }
 
-static void keep_cgroup(struct flight_sideband *sideband, uint32_t pid, uint64_t time, const char *path)
+static void keep_cgroup(struct flight_sideband *sideband, uint32_t pid, uint64_t time,
+			const char *path)
 {
 	uint64_t bytes[64] = { 0 };
 	struct sideband_cgroup *cgroup = (struct sideband_cgroup *)bytes;
@@ -196,7 +199,8 @@ static void keep_cgroup(struct flight_sideband *sideband, uint32_t pid, uint64_t
 
 static void keep_comm(struct flight_sideband *sideband, uint32_t pid, uint64_t time, uint16_t flags)
 {
-	struct sideband_comm comm = { .head = head(SIDEBAND_COMM, sizeof(comm), pid, time), .comm = "x" };
+	struct sideband_comm comm = { .head = head(SIDEBAND_COMM, sizeof(comm), pid, time),
+				      .comm = "x" };
 
 	comm.head.flags = flags;
 	flight_sideband_keep(sideband, &comm.head);
@@ -253,9 +257,11 @@ TEST(flight_sideband, cgroups_are_bounded)
 	struct {
 		struct sideband_cgroup cgroup;
 		char path[8];
-	} record = { .cgroup.head = head(SIDEBAND_CGROUP, sizeof(record), PARENT, 1), .path = "/a" };
+	} record = { .cgroup.head = head(SIDEBAND_CGROUP, sizeof(record), PARENT, 1),
+		     .path = "/a" };
 
-	for (record.cgroup.id = 1; record.cgroup.id <= 3ull * FLIGHT_CGROUPS_MAX; record.cgroup.id++) {
+	for (record.cgroup.id = 1; record.cgroup.id <= 3ull * FLIGHT_CGROUPS_MAX;
+	     record.cgroup.id++) {
 		CHECK_EQUAL(flight_cgroups_take(&cgroups, &record.cgroup.head, NULL), 0);
 		CHECK(cgroups.count <= FLIGHT_CGROUPS_MAX);
 	}
@@ -269,7 +275,8 @@ static void keep_mapping(struct flight_sideband *sideband, uint32_t pid, uint64_
 	struct {
 		struct sideband_mmap mmap;
 		char name[16];
-	} record = { .mmap = { .start = TIMELINE_BASE, .length = 4096, .prot = 5 }, .name = "/bin/one" };
+	} record = { .mmap = { .start = TIMELINE_BASE, .length = 4096, .prot = 5 },
+		     .name = "/bin/one" };
 
 	record.mmap.head = head(SIDEBAND_MMAP, sizeof(record), pid, time);
 	flight_sideband_keep(sideband, &record.mmap.head);
@@ -277,13 +284,15 @@ static void keep_mapping(struct flight_sideband *sideband, uint32_t pid, uint64_
 
 static void keep_lost(struct flight_sideband *sideband, uint64_t time, uint64_t until)
 {
-	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, time), .until = until };
+	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, time),
+				      .until = until };
 
 	REQUIRE(sideband_check(span_of(&lost, sizeof(lost))));
 	flight_sideband_keep(sideband, &lost.head);
 }
 
-static void keep_name(struct flight_sideband *sideband, uint32_t pid, uint64_t time, const char *name)
+static void keep_name(struct flight_sideband *sideband, uint32_t pid, uint64_t time,
+		      const char *name)
 {
 	struct sideband_comm comm = { .head = head(SIDEBAND_COMM, sizeof(comm), pid, time) };
 
@@ -297,7 +306,8 @@ static void note_task(void *context, const struct attributed_sample *sample)
 	strcat(context, *sample->sample->comm ? sample->sample->comm : "-");
 }
 
-/* In a file that begins now: what samples at 50 are called that know processes 1 to 3, or their page tables.
+/* In a file that begins now: what samples at 50 are called that know processes 1 to 3, or their
+ * page tables.
  */
 static void check_names(struct flight_sideband *sideband, const char *names)
 {

@@ -13,20 +13,23 @@
 
 static struct sideband head(uint16_t type, uint32_t size, uint32_t pid, uint64_t time)
 {
-	return (struct sideband){ .size = size, .type = type, .time = time, .pid = pid, .tid = pid };
+	return (struct sideband){
+		.size = size, .type = type, .time = time, .pid = pid, .tid = pid
+	};
 }
 
 static void map(struct jit_code *code, uint16_t flags, uint64_t since, uint64_t time)
 {
-	struct sideband_jit_map record = { .head = head(SIDEBAND_JIT_MAP, sizeof(record), PID, time),
-					   .since = since };
+	struct sideband_jit_map record = {
+		.head = head(SIDEBAND_JIT_MAP, sizeof(record), PID, time), .since = since
+	};
 
 	record.head.flags = flags;
 	jit_code_take(code, &record.head);
 }
 
-static void line(struct jit_code *code, uint64_t start, uint64_t length, const char *name, uint64_t since,
-		 uint64_t time)
+static void line(struct jit_code *code, uint64_t start, uint64_t length, const char *name,
+		 uint64_t since, uint64_t time)
 {
 	uint64_t bytes[64] = { 0 };
 	struct sideband_jit_code *record = (struct sideband_jit_code *)bytes;
@@ -49,7 +52,8 @@ static void round_at(struct jit_code *code, uint64_t time)
 
 static void exec_at(struct jit_code *code, uint64_t time)
 {
-	struct sideband_comm record = { .head = head(SIDEBAND_COMM, sizeof(record), PID, time), .comm = "x" };
+	struct sideband_comm record = { .head = head(SIDEBAND_COMM, sizeof(record), PID, time),
+					.comm = "x" };
 
 	record.head.flags = SIDEBAND_COMM_EXEC;
 	jit_code_take(code, &record.head);
@@ -57,7 +61,8 @@ static void exec_at(struct jit_code *code, uint64_t time)
 
 static void fork_at(struct jit_code *code, uint32_t parent, uint64_t time)
 {
-	const struct sideband_fork record = { .head = head(SIDEBAND_FORK, sizeof(record), PID, time),
+	const struct sideband_fork record = { .head = head(SIDEBAND_FORK, sizeof(record), PID,
+							   time),
 					      .parent_pid = parent,
 					      .parent_tid = parent };
 
@@ -280,7 +285,8 @@ static void lose(struct jit_code *code, uint64_t since, uint64_t until)
 static void tell_again(struct jit_code *code, uint64_t since, uint64_t program, uint64_t time,
 		       const char *name)
 {
-	struct sideband_jit_map record = { .head = head(SIDEBAND_JIT_MAP, sizeof(record), PID, time),
+	struct sideband_jit_map record = { .head = head(SIDEBAND_JIT_MAP, sizeof(record), PID,
+							time),
 					   .since = since,
 					   .program = program };
 
@@ -343,7 +349,8 @@ TEST(jit_code, the_same_program_has_names_again_behind_a_loss)
 	jit_code_free(code);
 }
 
-/* When that began is told to the ms, and clocks are known less well: up to the loss no other program began.
+/* When that began is told to the ms, and clocks are known less well: up to the loss no other
+ * program began.
  */
 TEST(jit_code, the_same_program_is_known_by_any_time_before_the_loss)
 {
@@ -375,7 +382,8 @@ TEST(jit_code, a_loss_that_is_told_late_does_not_end_what_began_since)
 	jit_code_free(code);
 }
 
-/* It may be the earlier program's, whose end was lost; so may be what it is called by others who do not know.
+/* It may be the earlier program's, whose end was lost; so may be what it is called by others who do
+ * not know.
  */
 TEST(jit_code, a_map_of_before_a_loss_is_not_the_program_s_that_came_since)
 {
@@ -399,7 +407,8 @@ TEST(jit_code, a_map_of_before_a_loss_is_not_the_program_s_that_came_since)
 	jit_code_free(code);
 }
 
-/* Nor are old lines of a process that has ended where its end was lost, and those of others are as they were.
+/* Nor are old lines of a process that has ended where its end was lost, and those of others are as
+ * they were.
  */
 TEST(jit_code, a_process_that_is_new_behind_a_loss_has_its_names)
 {
@@ -420,8 +429,8 @@ TEST(jit_code, memory_is_bounded)
 	struct jit_code_statistics statistics;
 
 	for (uint64_t i = 0; i < 400000; i++)
-		line(code, 0x100000 + i * 16, 16, "a_name_of_some_length_that_takes_memory", 100 * MS,
-		     200 * MS);
+		line(code, 0x100000 + i * 16, 16, "a_name_of_some_length_that_takes_memory",
+		     100 * MS, 200 * MS);
 	jit_code_statistics(code, &statistics);
 	CHECK_EQUAL(statistics.refused, 1);
 	CHECK(statistics.functions < 400000);
@@ -481,14 +490,16 @@ TEST(jit_code, of_many_that_come_and_go_none_has_a_wrong_name)
 			time += (uint64_t)rand() % (world < 10 ? 400 * MS : 20 * MS);
 			changes[i] = (struct change){ time, (unsigned int)rand() % SLOTS, i + 1 };
 		}
-		for (uint64_t look = 100 * MS; look < time; look += 50 * MS + (uint64_t)rand() % (100 * MS)) {
+		for (uint64_t look = 100 * MS; look < time;
+		     look += 50 * MS + (uint64_t)rand() % (100 * MS)) {
 			since = tell_up_to(code, &told, since, look);
 			for (unsigned int i = 0; i < 30; i++) {
-				uint64_t at = look - (uint64_t)rand() % (look < 700 * MS ? look : 700 * MS);
+				uint64_t at = look - (uint64_t)rand() %
+							     (look < 700 * MS ? look : 700 * MS);
 				unsigned int slot = (unsigned int)rand() % SLOTS;
 				char expected[16];
-				const char *found =
-					name_at(code, 0x1000 + 0x100 * slot + (uint64_t)rand() % 0x100, at);
+				const char *found = name_at(
+					code, 0x1000 + 0x100 * slot + (uint64_t)rand() % 0x100, at);
 
 				if (!true_number(slot, at))
 					continue; /* nothing is there to be sampled */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a file is told of functions made at run time, where there is not memory enough for all of it. */
+/* What a file is told of functions made at run time, where there is not memory enough for all of
+ * it. */
 #include "vmm/record/jit_spaces.h"
 
 #include <stdlib.h>
@@ -74,15 +75,18 @@ static void take_samples(struct jit_spaces *spaces, struct jit_code *code,
 			 const struct jit_spaces_teller *teller)
 {
 	for (uint64_t i = 0; i < FUNCTIONS; i++) {
-		struct sample sample = {
-			.time = 150 * MS, .pid = PARENT, .tid = PARENT, .cpl = 3, .rip = ADDRESS + i * LENGTH
-		};
+		struct sample sample = { .time = 150 * MS,
+					 .pid = PARENT,
+					 .tid = PARENT,
+					 .cpl = 3,
+					 .rip = ADDRESS + i * LENGTH };
 
 		CHECK_EQUAL(jit_spaces_sample(spaces, code, &sample, teller), 0);
 	}
 }
 
-static void fork_at(struct reader *reader, struct jit_spaces *spaces, const struct jit_spaces_teller *teller)
+static void fork_at(struct reader *reader, struct jit_spaces *spaces,
+		    const struct jit_spaces_teller *teller)
 {
 	const struct sideband_fork fork = { .head = { .size = sizeof(fork),
 						      .type = SIDEBAND_FORK,

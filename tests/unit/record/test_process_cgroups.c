@@ -85,7 +85,8 @@ TEST(process_cgroups, a_new_program_is_in_its_parents_only_if_that_is_told)
 TEST(process_cgroups, of_a_process_that_ended_none_is_known)
 {
 	struct process_cgroups *cgroups = process_cgroups_new(NULL);
-	struct sideband thread = head(SIDEBAND_EXIT, PARENT, 2), process = head(SIDEBAND_EXIT, PARENT, 3);
+	struct sideband thread = head(SIDEBAND_EXIT, PARENT, 2),
+			process = head(SIDEBAND_EXIT, PARENT, 3);
 
 	thread.tid = PARENT + 1;
 	enter(cgroups, PARENT, 1, 100);

@@ -14,8 +14,8 @@ static struct guest_registers stop(uint64_t cr3, uint64_t rip)
 }
 
 /* Searches for so long, each time that it is due, where each takes WORK; how often. */
-static unsigned int search(struct search_pace *pace, const struct guest_registers *registers, uint64_t *now,
-			   uint64_t lasting, uint64_t work)
+static unsigned int search(struct search_pace *pace, const struct guest_registers *registers,
+			   uint64_t *now, uint64_t lasting, uint64_t work)
 {
 	unsigned int count = 0;
 
@@ -65,7 +65,8 @@ TEST(search_pace, one_that_changes_is_searched_at_once)
 /* Where there is no 64-bit mode there is no kernel: nothing of it is a change. */
 TEST(search_pace, code_of_other_modes_is_all_the_same)
 {
-	struct guest_registers first = { .rip = 0xfff0 }, other = { .rip = 0x7c00, .idt_base = 0x400 };
+	struct guest_registers first = { .rip = 0xfff0 },
+			       other = { .rip = 0x7c00, .idt_base = 0x400 };
 	struct search_pace pace = { 0 };
 	uint64_t now = 7;
 
@@ -114,7 +115,8 @@ TEST(search_pace, it_takes_no_more_than_its_part_of_a_processor_behind_the_start
 	struct search_pace pace = { 0 };
 	uint64_t now = 7, worked = 0, early = 0;
 
-	for (uint64_t end = now + hour, cr3 = 0x1000; now < end; now += 10 * MILLISECOND, cr3 += 0x1000) {
+	for (uint64_t end = now + hour, cr3 = 0x1000; now < end;
+	     now += 10 * MILLISECOND, cr3 += 0x1000) {
 		struct guest_registers registers = stop(cr3, KERNEL_CODE);
 
 		if (search_pace_is_due(&pace, &registers, now)) {

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "tests/unit/shim/test.h"
-#include "vmm/record/collector_output.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/record/collector_output.h"
 #include "vmm/record/task_names.h"
 
 #define OUTPUT  "/tmp/kvmscope-test-task-names.data"
@@ -82,7 +82,8 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 	seen->samples[seen->count].pid = sample->pid;
 	seen->samples[seen->count].tid = sample->tid;
 	if (seen->name_tid == sample->tid)
-		snprintf(seen->samples[seen->count].comm, sizeof(seen->samples[0].comm), "%s", seen->name);
+		snprintf(seen->samples[seen->count].comm, sizeof(seen->samples[0].comm), "%s",
+			 seen->name);
 	seen->count++;
 	return 0;
 }
@@ -98,9 +99,11 @@ static void write_file(enum perspective perspective)
 		      { 0, 0, "swapper/0" },
 		      { 0, 0, "swapper/1" },
 		      { SAMPLE_TASK_UNKNOWN, SAMPLE_TASK_UNKNOWN, "" } };
-	struct perf_data_options options = {
-		.path = OUTPUT, .perspective = perspective, .frequency = 100, .vcpus = 1, .vmm_pid = VMM_PID
-	};
+	struct perf_data_options options = { .path = OUTPUT,
+					     .perspective = perspective,
+					     .frequency = 100,
+					     .vcpus = 1,
+					     .vmm_pid = VMM_PID };
 	struct collector_output output;
 
 	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
@@ -110,16 +113,19 @@ static void write_file(enum perspective perspective)
 		};
 
 		snprintf(sample.comm, sizeof(sample.comm), "%s", tasks[i].comm);
-		CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample },
-						    NULL),
-			    0);
+		CHECK_EQUAL(
+			collector_output_sample(
+				&output, &(struct attributed_sample){ .sample = &sample }, NULL),
+			0);
 	}
 	CHECK_EQUAL(collector_output_close(&output), 0);
 }
 
 static void read_file(struct seen *seen)
 {
-	struct perf_data_events events = { .sample = take_sample, .comm = take_comm, .context = seen };
+	struct perf_data_events events = { .sample = take_sample,
+					   .comm = take_comm,
+					   .context = seen };
 	struct perf_data_reader *reader;
 
 	memset(seen, 0, sizeof(*seen));

@@ -78,7 +78,8 @@ static void make_sample(struct small_sample *small, uint64_t time)
 
 		small->mappings[i] =
 			(struct sample_mapping){ .start = start,
-						 .end = start + 1 + below(BYTES / 2 - start % (BYTES / 2)),
+						 .end = start + 1 +
+							below(BYTES / 2 - start % (BYTES / 2)),
 						 .image = 1 + below(UNNAMED) };
 		if (small->mappings[i].end > (i + 1) * BYTES / 2)
 			small->mappings[i].end = (i + 1) * BYTES / 2;
@@ -93,8 +94,8 @@ static void check_sample(const struct reader *reader, const struct small_sample 
 		uint32_t expected = 0;
 
 		for (uint16_t j = 0; j < small->sample.mappings; j++)
-			if (address >= small->mappings[j].start && address < small->mappings[j].end &&
-			    small->mappings[j].image != UNNAMED)
+			if (address >= small->mappings[j].start &&
+			    address < small->mappings[j].end && small->mappings[j].image != UNNAMED)
 				expected = small->mappings[j].image;
 		CHECK_EQUAL(reader->image_at[small->sample.pid - 1][address], expected);
 	}
@@ -112,7 +113,8 @@ static int note(uint64_t time, uint64_t *latest)
 	return 0;
 }
 
-static int note_map(void *context, uint32_t pid, uint64_t time, const struct sample_mapping *mapping)
+static int note_map(void *context, uint32_t pid, uint64_t time,
+		    const struct sample_mapping *mapping)
 {
 	struct told *told = context;
 
@@ -136,10 +138,13 @@ TEST(user_spaces, a_late_sample_takes_nothing_back_from_another_process)
 		.is_named = is_named, .map = note_map, .unmap = note_unmap, .context = &told
 	};
 	struct user_spaces *spaces = user_spaces_new(NULL);
-	struct small_sample small = { .sample = { .time = 10, .pid = 5, .cpl = 3, .mappings = 1, .rip = 4 } };
+	struct small_sample small = {
+		.sample = { .time = 10, .pid = 5, .cpl = 3, .mappings = 1, .rip = 4 }
+	};
 	bool late;
 
-	*sample_mappings(&small.sample) = (struct sample_mapping){ .start = 3, .end = 9, .image = 2 };
+	*sample_mappings(&small.sample) =
+		(struct sample_mapping){ .start = 3, .end = 9, .image = 2 };
 	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
 	CHECK(!late && told.maps == 1);
 	small.sample.pid += 1 << 16;

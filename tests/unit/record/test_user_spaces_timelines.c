@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A file in which two tell what is mapped: a guest that loses some of what happens in it, and samples that
- * know what is mapped where they were taken, though not always. Against generated timelines, and read as
- * reports read it: where a sample knows, the file says what brute force says; where it does not, that or
- * nothing.
+ * A file in which two tell what is mapped: a guest that loses some of what happens in it, and
+ * samples that know what is mapped where they were taken, though not always. Against generated
+ * timelines, and read as reports read it: where a sample knows, the file says what brute force
+ * says; where it does not, that or nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 
 #include "tests/unit/shim/test.h"
 #include "tests/unit/timeline.h"
+#include "vmm/record/user_spaces.h"
 #include "vmm/report/profile_image.h"
 #include "vmm/report/profile_timeline.h"
 #include "vmm/resolve/resolver.h"
-#include "vmm/record/user_spaces.h"
 
 #define PASS    300000u
 #define WINDOW  2000000u
@@ -52,7 +52,7 @@ struct proof {
 	struct asked asked[SAMPLES];
 	size_t count;
 
-	uint64_t filled, lost;                           /* records told by samples, and lost by the guest */
+	uint64_t filled, lost; /* records told by samples, and lost by the guest */
 	uint64_t right, right_itself, open, wrong, late; /* samples */
 };
 
@@ -76,8 +76,8 @@ static int unmap(void *context, uint32_t pid, uint64_t time, uint64_t start, uin
 {
 	struct proof *proof = context;
 
-	return profile_timeline_map(proof->read, false, (int32_t)pid, time, start, end - start, start,
-				    &proof->images[0]);
+	return profile_timeline_map(proof->read, false, (int32_t)pid, time, start, end - start,
+				    start, &proof->images[0]);
 }
 
 static bool is_same(const struct resolver_place *place, uint64_t address,
@@ -88,8 +88,8 @@ static bool is_same(const struct resolver_place *place, uint64_t address,
 }
 
 /* As the collector's output does. */
-static enum user_spaces_said said(void *context, uint64_t address, const struct sample_mapping *mapping,
-				  uint64_t *since)
+static enum user_spaces_said said(void *context, uint64_t address,
+				  const struct sample_mapping *mapping, uint64_t *since)
 {
 	const struct proof *proof = context;
 	struct resolver_place place = resolver_place_of(proof->attributed, address);
@@ -144,8 +144,9 @@ static void take_told(struct proof *proof, const struct sideband *record)
 	else if (record->type == SIDEBAND_EXIT)
 		user_spaces_end(proof->spaces, record->pid, record->tid, record->time);
 	else if (record->type == SIDEBAND_MMAP)
-		profile_timeline_map(proof->read, false, (int32_t)record->pid, record->time, mmap->start,
-				     mmap->length, mmap->offset, &proof->images[mmap->inode]);
+		profile_timeline_map(proof->read, false, (int32_t)record->pid, record->time,
+				     mmap->start, mmap->length, mmap->offset,
+				     &proof->images[mmap->inode]);
 }
 
 static struct sample_mapping changed_by(const struct sideband *record)
@@ -154,7 +155,8 @@ static struct sample_mapping changed_by(const struct sideband *record)
 	const struct sideband_fork *fork = (const void *)record;
 
 	if (record->type == SIDEBAND_MMAP)
-		return (struct sample_mapping){ .start = mmap->start, .end = mmap->start + mmap->length };
+		return (struct sample_mapping){ .start = mmap->start,
+						.end = mmap->start + mmap->length };
 	if ((record->type == SIDEBAND_FORK && record->pid != fork->parent_pid) ||
 	    (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC))
 		return (struct sample_mapping){ .end = TIMELINE_BASE + 2 * TIMELINE_PAGES * PAGE };
@@ -166,8 +168,10 @@ static uint64_t time_to_write(struct proof *proof, const struct sideband *record
 	const struct sideband_fork *fork = (const void *)record;
 
 	if (record->type == SIDEBAND_FORK)
-		return user_spaces_fork_time(proof->spaces, record->pid, fork->parent_pid, record->time);
-	return user_spaces_time(proof->spaces, record->pid, record->time, record->type == SIDEBAND_MMAP);
+		return user_spaces_fork_time(proof->spaces, record->pid, fork->parent_pid,
+					     record->time);
+	return user_spaces_time(proof->spaces, record->pid, record->time,
+				record->type == SIDEBAND_MMAP);
 }
 
 /* As the collector's output does. */
@@ -185,8 +189,10 @@ static void take_sideband(void *context, const struct sideband *record)
 		take_told(proof, record);
 		return;
 	}
-	if (range.end && user_spaces_is_open(proof->spaces, record->pid, record->time, record->time_error)) {
-		user_spaces_open(proof->spaces, record->pid, record->time, record->time_error, times);
+	if (range.end &&
+	    user_spaces_is_open(proof->spaces, record->pid, record->time, record->time_error)) {
+		user_spaces_open(proof->spaces, record->pid, record->time, record->time_error,
+				 times);
 		for (int i = 0; i < USER_SPACES_OPEN; i++)
 			unmap(proof, record->pid, times[i], range.start, range.end);
 	}
@@ -210,7 +216,8 @@ static void find_mapping(const struct proof *proof, struct small_sample *small)
 {
 	const struct sample *sample = &small->sample;
 	uint64_t page = sample->rip & ~(PAGE - 1), start = page, end = page + PAGE;
-	struct timeline_answer of = timeline_ask(&proof->timeline, sample->pid, 0, 0, page, sample->time);
+	struct timeline_answer of =
+		timeline_ask(&proof->timeline, sample->pid, 0, 0, page, sample->time);
 
 	for (;; end += PAGE) {
 		struct timeline_answer next =
@@ -220,8 +227,8 @@ static void find_mapping(const struct proof *proof, struct small_sample *small)
 			break;
 	}
 	for (;; start -= PAGE) {
-		struct timeline_answer next =
-			timeline_ask(&proof->timeline, sample->pid, 0, 0, start - PAGE, sample->time);
+		struct timeline_answer next = timeline_ask(&proof->timeline, sample->pid, 0, 0,
+							   start - PAGE, sample->time);
 
 		if (!is_in_piece(&of, &next, page - start + PAGE))
 			break;
@@ -237,10 +244,11 @@ static bool make_sample(struct proof *proof, struct small_sample *small)
 	const struct timeline *timeline = &proof->timeline;
 
 	for (int i = 0; i < 200; i++) {
-		const struct timeline_life *life =
-			&timeline->lives[timeline_random(&proof->state, (uint32_t)timeline->life_count)];
+		const struct timeline_life *life = &timeline->lives[timeline_random(
+			&proof->state, (uint32_t)timeline->life_count)];
 		uint64_t end = life->died < timeline->end ? life->died : timeline->end;
-		uint64_t time = life->born + timeline_random(&proof->state, (uint32_t)(end - life->born));
+		uint64_t time =
+			life->born + timeline_random(&proof->state, (uint32_t)(end - life->born));
 
 		*small = (struct small_sample){
 			.sample = { .time = time,
@@ -279,7 +287,8 @@ static size_t drop_equal_times(struct small_sample *samples, size_t count)
 	return kept;
 }
 
-static void give(struct resolver *resolver, struct sideband *record, const struct proof *proof, int64_t off)
+static void give(struct resolver *resolver, struct sideband *record, const struct proof *proof,
+		 int64_t off)
 {
 	record->time += (uint64_t)off;
 	record->time_error = (uint32_t)proof->error;
@@ -291,10 +300,10 @@ static void give(struct resolver *resolver, struct sideband *record, const struc
 static void give_event(struct proof *proof, struct resolver *resolver, struct timeline_event event,
 		       int64_t off)
 {
-	struct sideband_lost lost = {
-		.head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = event.record.head.time },
-		.count = 1
-	};
+	struct sideband_lost lost = { .head = { .size = sizeof(lost),
+						.type = SIDEBAND_LOST,
+						.time = event.record.head.time },
+				      .count = 1 };
 
 	if (event.record.head.type == SIDEBAND_MUNMAP)
 		return;
@@ -324,12 +333,14 @@ static void run(struct proof *proof, struct resolver *resolver, const struct sma
 		size_t count)
 {
 	uint64_t most = proof->error + proof->wrong_by;
-	int64_t off = (int64_t)timeline_random(&proof->state, 2 * (uint32_t)most + 1) - (int64_t)most;
+	int64_t off =
+		(int64_t)timeline_random(&proof->state, 2 * (uint32_t)most + 1) - (int64_t)most;
 	size_t event = 0, sample = 0;
 
 	for (uint64_t now = PASS; event < proof->timeline.count || sample < count; now += PASS) {
 		resolver_begin_pass(resolver, now);
-		for (; event < proof->timeline.count && told_at(proof, &proof->timeline.events[event]) <= now;
+		for (; event < proof->timeline.count &&
+		       told_at(proof, &proof->timeline.events[event]) <= now;
 		     event++)
 			give_event(proof, resolver, proof->timeline.events[event], off);
 		for (; sample < count && samples[sample].sample.time <= now; sample++)
@@ -339,20 +350,22 @@ static void run(struct proof *proof, struct resolver *resolver, const struct sma
 	resolver_finish(resolver);
 }
 
-static const struct profile_mapping *find_in_file(const struct proof *proof, const struct sample *sample)
+static const struct profile_mapping *find_in_file(const struct proof *proof,
+						  const struct sample *sample)
 {
 	const struct profile_space *space =
 		profile_timeline_space(proof->read, false, (int32_t)sample->pid, sample->time);
 
-	return space ? profile_space_find(space, profile_space_epoch(space, sample->time), sample->rip)
+	return space ? profile_space_find(space, profile_space_epoch(space, sample->time),
+					  sample->rip)
 		     : NULL;
 }
 
 static void check_sample(struct proof *proof, const struct asked *asked)
 {
 	const struct sample *sample = &asked->sample;
-	struct timeline_answer right =
-		timeline_ask(&proof->timeline, sample->pid, sample->tid, 0, sample->rip, sample->time);
+	struct timeline_answer right = timeline_ask(&proof->timeline, sample->pid, sample->tid, 0,
+						    sample->rip, sample->time);
 	const struct profile_mapping *found = find_in_file(proof, sample);
 	size_t image = found ? (size_t)(found->image - proof->images) : 0;
 
@@ -362,8 +375,9 @@ static void check_sample(struct proof *proof, const struct asked *asked)
 		(*(asked->knows ? &proof->right_itself : &proof->right))++;
 	else if (!proof->wrong++)
 		printf("at %llu, pid %u, address %#llx, which %s: image %zu, not %u\n",
-		       (unsigned long long)sample->time, sample->pid, (unsigned long long)sample->rip,
-		       asked->knows ? "is known" : "is not known", image, right.image);
+		       (unsigned long long)sample->time, sample->pid,
+		       (unsigned long long)sample->rip, asked->knows ? "is known" : "is not known",
+		       image, right.image);
 }
 
 static void prove(struct proof *proof, uint64_t seed)
@@ -382,14 +396,15 @@ static void prove(struct proof *proof, uint64_t seed)
 	proof->spaces = user_spaces_new(NULL);
 	proof->pool = (struct pool){ 0 };
 	proof->read = profile_timeline_new(&proof->pool);
-	REQUIRE_EQUAL(resolver_create(&resolver, &(struct resolver_options){ .rings = 2,
-									     .window = WINDOW,
-									     .reach = proof->error,
-									     .tells = tells,
-									     .sample = take_sample,
-									     .sideband = take_sideband,
-									     .context = proof }),
-		      0);
+	REQUIRE_EQUAL(
+		resolver_create(&resolver, &(struct resolver_options){ .rings = 2,
+								       .window = WINDOW,
+								       .reach = proof->error,
+								       .tells = tells,
+								       .sample = take_sample,
+								       .sideband = take_sideband,
+								       .context = proof }),
+		0);
 	run(proof, resolver, samples, count);
 	REQUIRE_EQUAL(profile_timeline_finish(proof->read), 0);
 	for (size_t i = 0; i < proof->count; i++)
@@ -412,10 +427,11 @@ static struct proof prove_these(const struct proof *these)
 		prove(&proof, seed);
 	printf("times within %llu ns, %u of 16 samples know, %u of 16 events are lost (%llu): samples told of %llu mappings; "
 	       "%llu and %llu right, %llu not told, %llu wrong, %llu late\n",
-	       (unsigned long long)proof.error, proof.knows, proof.loses, (unsigned long long)proof.lost,
-	       (unsigned long long)proof.filled, (unsigned long long)proof.right_itself,
-	       (unsigned long long)proof.right, (unsigned long long)proof.open,
-	       (unsigned long long)proof.wrong, (unsigned long long)proof.late);
+	       (unsigned long long)proof.error, proof.knows, proof.loses,
+	       (unsigned long long)proof.lost, (unsigned long long)proof.filled,
+	       (unsigned long long)proof.right_itself, (unsigned long long)proof.right,
+	       (unsigned long long)proof.open, (unsigned long long)proof.wrong,
+	       (unsigned long long)proof.late);
 	CHECK_EQUAL(proof.wrong, 0);
 	CHECK_EQUAL(proof.late, 0);
 	return proof;
@@ -426,8 +442,8 @@ static struct proof prove_all(uint64_t error, uint32_t knows, uint32_t loses)
 	return prove_these(&(struct proof){ .error = error, .knows = knows, .loses = loses });
 }
 
-/* What the guest does not know of is memory that was unmapped, and mapped no more: that is all that is
- * filled. */
+/* What the guest does not know of is memory that was unmapped, and mapped no more: that is all that
+ * is filled. */
 TEST(user_spaces_timelines, what_the_guest_tells_is_not_told_again)
 {
 	struct proof proof = prove_all(0, 16, 0);
@@ -468,15 +484,18 @@ TEST(user_spaces_timelines, nor_where_it_tells_behind_the_window_by_such_a_clock
 {
 	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
 		for (uint32_t knows = 8; knows <= 16; knows += 8)
-			prove_these(&(struct proof){ .error = 100000, .knows = knows, .delay = delay });
+			prove_these(
+				&(struct proof){ .error = 100000, .knows = knows, .delay = delay });
 }
 
 TEST(user_spaces_timelines, nor_where_it_does_so_at_times)
 {
 	for (uint64_t delay = WINDOW; delay <= 4 * WINDOW; delay += WINDOW)
 		for (uint32_t knows = 8; knows <= 16; knows += 8) {
-			struct proof proof = prove_these(&(struct proof){
-				.error = 100000, .knows = knows, .delay = delay, .at_times = true });
+			struct proof proof = prove_these(&(struct proof){ .error = 100000,
+									  .knows = knows,
+									  .delay = delay,
+									  .at_times = true });
 
 			CHECK(knows < 16 || !proof.open);
 			CHECK(knows == 16 || proof.right > 1000);
@@ -484,9 +503,13 @@ TEST(user_spaces_timelines, nor_where_it_does_so_at_times)
 }
 
 /* Nothing tells of it: what holds is what samples know. */
-TEST(user_spaces_timelines, samples_that_know_are_right_by_a_clock_that_is_wrong_by_more_than_it_says)
+TEST(user_spaces_timelines,
+     samples_that_know_are_right_by_a_clock_that_is_wrong_by_more_than_it_says)
 {
 	for (uint64_t delay = 0; delay <= 4 * WINDOW; delay += WINDOW)
-		prove_these(&(struct proof){
-			.error = 100000, .wrong_by = WINDOW, .knows = 16, .delay = delay, .at_times = true });
+		prove_these(&(struct proof){ .error = 100000,
+					     .wrong_by = WINDOW,
+					     .knows = 16,
+					     .delay = delay,
+					     .at_times = true });
 }

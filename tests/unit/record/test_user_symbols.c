@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of a guest's library out of its page cache: build/rig/remap/alpha, whose .dynsym is in its page 0,
- * .dynamic in page 2, .symtab and the headers of sections in page 3.
+ * Names of a guest's library out of its page cache: build/rig/remap/alpha, whose .dynsym is in its
+ * page 0, .dynamic in page 2, .symtab and the headers of sections in page 3.
  */
 #include "vmm/record/user_symbols.h"
 
@@ -58,19 +58,22 @@ static void read_library(struct place *place)
 static void prepare(struct place *place)
 {
 	read_library(place);
-	snprintf(place->former_home, sizeof(place->former_home), "%s", getenv("HOME") ? getenv("HOME") : "/");
+	snprintf(place->former_home, sizeof(place->former_home), "%s",
+		 getenv("HOME") ? getenv("HOME") : "/");
 	snprintf(place->home, sizeof(place->home), "/tmp/kvmscope-names-XXXXXX");
 	REQUIRE(mkdtemp(place->home));
 	setenv("HOME", place->home, 1);
 	REQUIRE(!user_symbols_create(&place->symbols, NULL));
 	user_guest_make(&place->guest, true);
-	place->file = user_guest_file(&place->guest, place->guest.root_mount,
-				      user_guest_dentry(&place->guest, place->guest.root, "alpha"), 7);
+	place->file =
+		user_guest_file(&place->guest, place->guest.root_mount,
+				user_guest_dentry(&place->guest, place->guest.root, "alpha"), 7);
 	put_page(place, 0);
 	user_guest_map(&place->guest, START, START + PAGES * PAGE, 0, CODE_FLAGS, place->file);
 	user_guest_build(&place->guest);
 	REQUIRE(user_guest_look(&place->guest, START));
-	user_images_settle(place->guest.kernel.images, &place->guest.kernel, &place->guest.guest.view);
+	user_images_settle(place->guest.kernel.images, &place->guest.kernel,
+			   &place->guest.guest.view);
 }
 
 static struct place *begin(void)
@@ -100,8 +103,8 @@ static void end(struct place *place)
 
 static bool turn_if(struct place *place, uint64_t now, bool certain)
 {
-	bool more = user_symbols_turn(place->symbols, place->guest.kernel.images, &place->guest.kernel,
-				      &place->guest.guest.view, now);
+	bool more = user_symbols_turn(place->symbols, place->guest.kernel.images,
+				      &place->guest.kernel, &place->guest.guest.view, now);
 
 	if (more)
 		user_symbols_take(place->symbols, certain, now);
@@ -139,7 +142,8 @@ static void check_names(const char *path)
 	symbols_free(symbols);
 }
 
-/* What perf looks for further when it has found a .dynsym only: tools/perf/util/symbol.c, dso__load(). */
+/* What perf looks for further when it has found a .dynsym only: tools/perf/util/symbol.c,
+ * dso__load(). */
 static bool is_dynamic(const char *path)
 {
 	_Alignas(8) uint8_t bytes[8192] = { 0 };
@@ -202,7 +206,8 @@ TEST(user_symbols, are_looked_for_once_more_at_the_end)
 	end(place);
 }
 
-/* Somebody else may bring more of them before, and what was seen before the delay was set waits as well. */
+/* Somebody else may bring more of them before, and what was seen before the delay was set waits as
+ * well. */
 TEST(user_symbols, are_left_to_others_for_a_while)
 {
 	struct place *place = begin();
@@ -264,7 +269,8 @@ TEST(user_symbols, of_a_program_are_not_those_of_a_module_whose_build_id_it_has)
 	end(place);
 }
 
-/* The same build id with the code at another offset: what is found by it would be wrong for one of them. */
+/* The same build id with the code at another offset: what is found by it would be wrong for one of
+ * them. */
 TEST(user_symbols, of_a_build_whose_parts_were_moved_are_none)
 {
 	struct place *place = begin();
@@ -275,14 +281,17 @@ TEST(user_symbols, of_a_build_whose_parts_were_moved_are_none)
 	CHECK(turn(place, SECOND));
 	CHECK(find_file(place, path, sizeof(path)));
 	segments[1].p_vaddr += PAGE;
-	place->file = user_guest_file(&place->guest, place->guest.root_mount,
-				      user_guest_dentry(&place->guest, place->guest.root, "moved"), 8);
+	place->file =
+		user_guest_file(&place->guest, place->guest.root_mount,
+				user_guest_dentry(&place->guest, place->guest.root, "moved"), 8);
 	put_page(place, 0);
 	put_all(place);
-	user_guest_map(&place->guest, 2 * START, 2 * START + PAGES * PAGE, 0, CODE_FLAGS, place->file);
+	user_guest_map(&place->guest, 2 * START, 2 * START + PAGES * PAGE, 0, CODE_FLAGS,
+		       place->file);
 	user_guest_build(&place->guest);
 	CHECK(user_guest_look(&place->guest, 2 * START));
-	user_images_settle(place->guest.kernel.images, &place->guest.kernel, &place->guest.guest.view);
+	user_images_settle(place->guest.kernel.images, &place->guest.kernel,
+			   &place->guest.guest.view);
 	CHECK(turn(place, 2 * SECOND));
 	CHECK(!find_file(place, path, sizeof(path)));
 	end(place);

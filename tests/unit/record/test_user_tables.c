@@ -47,8 +47,10 @@ static const uint8_t note[16] = { 4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, 'G', 'N',
 static const uint8_t header[8] = { 1, 0x1b, 0xff, 0xff, FRAMES - HEADER - 4 };
 
 /* A CIE, and an FDE for 64 bytes at CODE_OFFSET: the CFA is RSP + 8. */
-static const uint8_t frames[] = { 20,   0,    0, 0, 0,    0, 0, 0, 1,  'z', 'R', 0, 1,  0x78, 16, 1,
-				  0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0, 16, 0,   0,   0, 28, 0,    0,  0 };
+static const uint8_t frames[] = {
+	20,   0,    0, 0, 0,    0, 0, 0, 1,  'z', 'R', 0, 1,  0x78, 16, 1,
+	0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0, 16, 0,   0,   0, 28, 0,    0,  0
+};
 
 static void make_program(uint8_t *content, uint8_t build)
 {
@@ -65,17 +67,18 @@ static void make_program(uint8_t *content, uint8_t build)
 	memcpy(content + FRAMES + sizeof(frames) + 4, &size, sizeof(size));
 }
 
-static void put_page(struct user_guest *guest, uint64_t file, unsigned int page, const uint8_t *content)
+static void put_page(struct user_guest *guest, uint64_t file, unsigned int page,
+		     const uint8_t *content)
 {
-	memcpy(guest->guest.memory + user_guest_cache(guest, file, page, 1), content + page * (size_t)PAGE,
-	       PAGE);
+	memcpy(guest->guest.memory + user_guest_cache(guest, file, page, 1),
+	       content + page * (size_t)PAGE, PAGE);
 }
 
 static uint64_t add_program(struct user_guest *guest, const char *name, uint64_t start,
 			    const uint8_t *content)
 {
-	uint64_t file =
-		user_guest_file(guest, guest->root_mount, user_guest_dentry(guest, guest->root, name), start);
+	uint64_t file = user_guest_file(guest, guest->root_mount,
+					user_guest_dentry(guest, guest->root, name), start);
 
 	put_page(guest, file, 0, content);
 	user_guest_map(guest, start, start + FILE_SIZE, 0, CODE_FLAGS, file);
@@ -93,7 +96,8 @@ static struct user_image *settled(struct user_guest *guest, uint64_t start)
 
 static bool turn(struct user_tables *tables, struct user_guest *guest, uint64_t now)
 {
-	return user_tables_turn(tables, guest->kernel.images, &guest->kernel, &guest->guest.view, now);
+	return user_tables_turn(tables, guest->kernel.images, &guest->kernel, &guest->guest.view,
+				now);
 }
 
 static void check_table(const struct user_image *image)
@@ -306,11 +310,13 @@ static void make_large_program(uint8_t *content)
 	make_program(content, 1);
 	for (size_t i = 0; i < 3; i++)
 		if (segments[i].p_type == PT_LOAD)
-			((Elf64_Phdr *)(void *)(content + sizeof(elf_header)))[i].p_filesz = LARGE_SIZE;
+			((Elf64_Phdr *)(void *)(content + sizeof(elf_header)))[i].p_filesz =
+				LARGE_SIZE;
 	memcpy(content + FRAMES + sizeof(frames) - 8, &length, sizeof(length));
 }
 
-/* Of which the guest has the first page in memory, and the host the rest. A turn began to make its table. */
+/* Of which the guest has the first page in memory, and the host the rest. A turn began to make its
+ * table. */
 struct large_program {
 	char directory[32], path[64];
 	struct user_tables *tables;

@@ -6,12 +6,13 @@
 #include "shared/sample_record.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
-#include "vmm/report/flame_graph_tree.h"
 #include "vmm/perf_data/perf_data_writer.h"
+#include "vmm/report/flame_graph_tree.h"
 
 static const struct flame_node *child_named(const struct flame_node *node, const char *name)
 {
-	for (const struct flame_node *child = node ? node->child : NULL; child; child = child->sibling)
+	for (const struct flame_node *child = node ? node->child : NULL; child;
+	     child = child->sibling)
 		if (!strcmp(child->frame->name, name))
 			return child;
 	FAIL_TEST("no %s in %s", name, node ? node->frame->name : "nothing");
@@ -19,7 +20,8 @@ static const struct flame_node *child_named(const struct flame_node *node, const
 }
 
 static const struct flame_function *function_named(const struct flame_tree *tree,
-						   const struct flame_function *functions, const char *name)
+						   const struct flame_function *functions,
+						   const char *name)
 {
 	for (size_t i = 0; i < tree->frame_count; i++)
 		if (!strcmp(functions[i].frame->name, name))

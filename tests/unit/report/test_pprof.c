@@ -86,9 +86,11 @@ TEST(pprof, says_that_it_can_not_be_written)
 /* As a store wants it that makes a series of each set of labels. */
 TEST(pprof, of_one_vcpu_has_tasks_as_roots)
 {
-	const struct pprof_options options = {
-		.one_vcpu = true, .vcpu = 1, .for_store = true, .from = 5000000000, .until = 7000000000
-	};
+	const struct pprof_options options = { .one_vcpu = true,
+					       .vcpu = 1,
+					       .for_store = true,
+					       .from = 5000000000,
+					       .until = 7000000000 };
 	char *text = decoded_with(&options), wanted[128];
 	int id;
 
@@ -133,12 +135,15 @@ static const char *broken_unnamed(const struct pprof_options *wanted, size_t mis
 /* Pyroscope shows no location that has no function: it would charge who called it. */
 TEST(pprof, for_a_store_what_has_no_name_is_its_image_s)
 {
-	const struct pprof_options store = { .for_store = true, .from = 5000000000, .until = 7000000000 };
+	const struct pprof_options store = { .for_store = true,
+					     .from = 5000000000,
+					     .until = 7000000000 };
 	const struct pprof_options other = { .from = 5000000000, .until = 7000000000 };
 
 	CHECK_STRING(broken_unnamed(&store, 0) ?: "", "");
 	CHECK_STRING(broken_unnamed(&other, 0) ?: "",
 		     "a location has no function: its samples are its caller's");
-	CHECK_STRING(broken_unnamed(&store, 1) ?: "", "it is no gzipped pprof, or one of more than 4 MiB");
+	CHECK_STRING(broken_unnamed(&store, 1) ?: "",
+		     "it is no gzipped pprof, or one of more than 4 MiB");
 	CHECK_STRING(broken_unnamed(NULL, 0) ?: "", "it was not begun when the request says");
 }

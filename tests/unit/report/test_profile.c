@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/pool.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
-#include "vmm/report/profile_stacks.h"
 #include "vmm/report/profile_frame_cache.h"
 #include "vmm/report/profile_image.h"
-#include "shared/pool.h"
+#include "vmm/report/profile_stacks.h"
 #include "vmm/report/profile_timeline.h"
 
 static void check_shown(const char *text, const char *shown)
@@ -69,7 +69,8 @@ static void lives_free(struct lives *lives)
 	pool_free(&lives->pool);
 }
 
-static void map(struct lives *lives, int32_t pid, uint64_t time, uint64_t start, uint64_t size, int image)
+static void map(struct lives *lives, int32_t pid, uint64_t time, uint64_t start, uint64_t size,
+		int image)
 {
 	CHECK_EQUAL(profile_timeline_map(lives->timeline, false, pid, time, start, size, 0,
 					 &lives->images[image]),
@@ -79,7 +80,8 @@ static void map(struct lives *lives, int32_t pid, uint64_t time, uint64_t start,
 /* The number of the image at ADDRESS, -1 without one. */
 static int image_at(const struct lives *lives, int32_t pid, uint64_t time, uint64_t address)
 {
-	const struct profile_space *space = profile_timeline_space(lives->timeline, false, pid, time);
+	const struct profile_space *space =
+		profile_timeline_space(lives->timeline, false, pid, time);
 	const struct profile_mapping *mapping =
 		space ? profile_space_find(space, profile_space_epoch(space, time), address) : NULL;
 
@@ -206,7 +208,9 @@ TEST(profile, takes_no_mapping_of_the_program_before_for_the_program)
 	for (uint32_t pid = 2; pid <= 3; pid++) {
 		CHECK_EQUAL(profile_timeline_fork(lives.timeline, pid, pid, 1, 1, 20, false), 0);
 		CHECK_EQUAL(profile_timeline_exec(lives.timeline, pid, 30), 0);
-		CHECK_EQUAL(profile_timeline_comm(lives.timeline, pid, 30, pid == 2 ? "tasks" : "cat"), 0);
+		CHECK_EQUAL(
+			profile_timeline_comm(lives.timeline, pid, 30, pid == 2 ? "tasks" : "cat"),
+			0);
 		CHECK_EQUAL(profile_timeline_comm(lives.timeline, pid, 31, "sh"), 0);
 		map(&lives, pid, 31, 0x1000, 0x1000, 0);
 		map(&lives, pid, 32, 0x8000, 0x1000, pid == 2 ? 2 : 1);
@@ -240,7 +244,8 @@ TEST(profile, takes_no_library_for_the_program_that_is_told_later)
 	lives_free(&lives);
 }
 
-static void check_image(const char *path, bool kernel, enum profile_image_kind kind, const char *name)
+static void check_image(const char *path, bool kernel, enum profile_image_kind kind,
+			const char *name)
 {
 	struct pool pool = { 0 };
 	struct profile_image image = { 0 };
@@ -254,7 +259,8 @@ static void check_image(const char *path, bool kernel, enum profile_image_kind k
 TEST(profile, knows_images_by_their_recorded_names)
 {
 	check_image("[kernel.kallsyms]_text", true, IMAGE_KERNEL, "[kernel.kallsyms]");
-	check_image("[guest.kernel.kallsyms.42]_stext", true, IMAGE_KERNEL, "[guest.kernel.kallsyms.42]");
+	check_image("[guest.kernel.kallsyms.42]_stext", true, IMAGE_KERNEL,
+		    "[guest.kernel.kallsyms.42]");
 	check_image("[virtio_blk]", true, IMAGE_MODULE, "[virtio_blk]");
 	check_image("/lib/modules/6.1.0/kernel/drivers/block/virtio-blk.ko.xz", true, IMAGE_MODULE,
 		    "[virtio_blk]");
@@ -361,7 +367,9 @@ TEST(profile, refuses_symbol_files_that_are_none)
 	options.input = recording.path;
 	CHECK_EQUAL(profile_load(&profile, &options), -EINVAL);
 	CHECK(strstr(error_message(), "Makefile"));
-	options = (struct profile_options){ .input = recording.path, .vmlinux = "Makefile", .vcpu = -1 };
+	options = (struct profile_options){ .input = recording.path,
+					    .vmlinux = "Makefile",
+					    .vcpu = -1 };
 	CHECK_EQUAL(profile_load(&profile, &options), -EINVAL);
 	CHECK(strstr(error_message(), "no ELF file"));
 	small_recording_free(&recording);

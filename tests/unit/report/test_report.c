@@ -112,7 +112,8 @@ TEST(report_rows, go_by_program_and_thread)
 
 TEST(report_rows, say_programs_and_threads_in_both_forms)
 {
-	const struct report_options options = { .keys = REPORT_APP | REPORT_PID | REPORT_TID, .limit = 1 };
+	const struct report_options options = { .keys = REPORT_APP | REPORT_PID | REPORT_TID,
+						.limit = 1 };
 	struct fixture fixture;
 	char *text = NULL;
 	size_t size;
@@ -133,7 +134,9 @@ TEST(report_rows, say_programs_and_threads_in_both_forms)
 TEST(report_rows, end_at_the_limits)
 {
 	const struct report_options few = { .keys = REPORT_SYMBOL, .children = true, .limit = 2 };
-	const struct report_options large = { .keys = REPORT_SYMBOL, .children = true, .percent_limit = 50 };
+	const struct report_options large = { .keys = REPORT_SYMBOL,
+					      .children = true,
+					      .percent_limit = 50 };
 	struct fixture fixture;
 
 	REQUIRE(fixture_make(&fixture, &few));

@@ -101,13 +101,13 @@ static struct sideband head_of(enum sideband_type type, size_t size, uint64_t ti
 
 static void give_fork(struct setting *setting, uint64_t time, uint32_t pid, uint32_t parent)
 {
-	give(setting,
-	     &(struct sideband_fork){ head_of(SIDEBAND_FORK, sizeof(struct sideband_fork), time, pid), parent,
-				      parent });
+	give(setting, &(struct sideband_fork){
+			      head_of(SIDEBAND_FORK, sizeof(struct sideband_fork), time, pid),
+			      parent, parent });
 }
 
-static void give_comm(struct setting *setting, uint64_t time, uint32_t pid, const char *name, uint16_t flags,
-		      uint64_t cr3)
+static void give_comm(struct setting *setting, uint64_t time, uint32_t pid, const char *name,
+		      uint16_t flags, uint64_t cr3)
 {
 	struct sideband_comm comm = { head_of(SIDEBAND_COMM, sizeof(comm), time, pid), "" };
 
@@ -136,10 +136,11 @@ static void give_mmap(struct setting *setting, uint64_t time, uint32_t pid, cons
 	give(setting, &record);
 }
 
-static void give_range(struct setting *setting, enum sideband_type type, uint64_t time, uint32_t pid,
-		       uint64_t address)
+static void give_range(struct setting *setting, enum sideband_type type, uint64_t time,
+		       uint32_t pid, uint64_t address)
 {
-	struct sideband_munmap record = { head_of(type, sizeof(record), time, pid), address, 0x1000 };
+	struct sideband_munmap record = { head_of(type, sizeof(record), time, pid), address,
+					  0x1000 };
 
 	give(setting, &record);
 }

@@ -41,10 +41,12 @@ static void make_records(struct setting *setting)
 		setting->records[i].taken = false;
 		setting->records[i].piece = (struct resolver_piece){
 			.start = start,
-			.end = start + 1 + timeline_random(&setting->state, PAGES - (uint32_t)start),
+			.end = start + 1 +
+			       timeline_random(&setting->state, PAGES - (uint32_t)start),
 			.from = 1 + timeline_random(&setting->state, TIMES),
 			.offset = 100 * i,
-			.image = timeline_random(&setting->state, 4) ? image_of(setting, i + 1) : NULL,
+			.image = timeline_random(&setting->state, 4) ? image_of(setting, i + 1)
+								     : NULL,
 		};
 	}
 }
@@ -73,7 +75,8 @@ static void check_all(const struct setting *setting, uint64_t first_time)
 			const struct resolver_piece *found =
 				resolver_space_find(&setting->space, address, time);
 
-			REQUIRE_EQUAL(found ? found->image->inode : 0, right ? right->image->inode : 0);
+			REQUIRE_EQUAL(found ? found->image->inode : 0,
+				      right ? right->image->inode : 0);
 			if (found)
 				REQUIRE_EQUAL(address - found->start + found->offset,
 					      address - right->start + right->offset);
@@ -88,7 +91,8 @@ static void check_child(struct setting *setting)
 	CHECK_EQUAL(resolver_space_inherit(&child, &setting->space, &setting->store, time), 0);
 	for (uint64_t address = 0; address <= PAGES; address++) {
 		const struct resolver_piece *right = brute_force(setting, address, time);
-		const struct resolver_piece *found = resolver_space_find(&child, address, TIMES + 1);
+		const struct resolver_piece *found =
+			resolver_space_find(&child, address, TIMES + 1);
 
 		CHECK_EQUAL(found ? found->image->inode : 0, right ? right->image->inode : 0);
 	}
@@ -101,7 +105,9 @@ static void run(uint64_t seed)
 
 	make_records(&setting);
 	for (size_t i = 0; i < RECORDS; i++) {
-		CHECK_EQUAL(resolver_space_map(&setting.space, &setting.store, &setting.records[i].piece), 0);
+		CHECK_EQUAL(resolver_space_map(&setting.space, &setting.store,
+					       &setting.records[i].piece),
+			    0);
 		setting.records[i].taken = true;
 		if (i % 10 == 9)
 			check_all(&setting, 0);

@@ -75,9 +75,9 @@ static bool is_right_task(const struct proof *proof, const struct sample *sample
 }
 
 /*
- * Nothing runs in a process that has ended, nor where nothing is mapped: samples of that kind ask whether
- * what ended is forgotten. Where the end of a thread was lost, its process is not known to have ended with
- * the others.
+ * Nothing runs in a process that has ended, nor where nothing is mapped: samples of that kind ask
+ * whether what ended is forgotten. Where the end of a thread was lost, its process is not known to
+ * have ended with the others.
  */
 static bool can_be(const struct proof *proof, const struct timeline_answer *right)
 {
@@ -89,8 +89,9 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 	struct proof *proof = context;
 	const struct sample *raw = sample->sample;
 	bool by_pid = raw->host_tid == BY_PID; /* else by CR3 */
-	struct timeline_answer right = timeline_ask(&proof->timeline, by_pid ? raw->pid : 0, raw->tid,
-						    raw->cr3 & ~0x1fffull, raw->rip, raw->time);
+	struct timeline_answer right =
+		timeline_ask(&proof->timeline, by_pid ? raw->pid : 0, raw->tid,
+			     raw->cr3 & ~0x1fffull, raw->rip, raw->time);
 	uint32_t pid = by_pid ? raw->pid : right.pid ? right.pid : SAMPLE_TASK_UNKNOWN;
 
 	proof->checked++;
@@ -110,12 +111,12 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 			  "expected image %u + %#llx, comm %u",
 			  (unsigned long long)proof->seed, (unsigned long long)raw->time, pid,
 			  (unsigned long long)raw->rip, number_of_image(sample->place.image),
-			  (unsigned long long)sample->place.offset, number_of(raw->comm), right.image,
-			  (unsigned long long)right.offset, right.comm);
+			  (unsigned long long)sample->place.offset, number_of(raw->comm),
+			  right.image, (unsigned long long)right.offset, right.comm);
 }
 
-/* Mostly of processes that live then, and some just behind their end; now and then at the very time of an
- * event. */
+/* Mostly of processes that live then, and some just behind their end; now and then at the very time
+ * of an event. */
 static void make_sample(struct proof *proof, struct sample *sample)
 {
 	struct timeline *timeline = &proof->timeline;
@@ -125,7 +126,8 @@ static void make_sample(struct proof *proof, struct sample *sample)
 	uint64_t time = life->born + timeline_random(&proof->state, (uint32_t)(end - life->born));
 
 	if (!timeline_random(&proof->state, 8))
-		time = timeline->events[timeline_random(&proof->state, (uint32_t)timeline->count)].time;
+		time = timeline->events[timeline_random(&proof->state, (uint32_t)timeline->count)]
+			       .time;
 	*sample = (struct sample){
 		.time = time,
 		.rip = TIMELINE_BASE + timeline_random(&proof->state, (TIMELINE_PAGES + 2) * 4096),
@@ -163,9 +165,11 @@ static struct arrival *make_arrivals(struct proof *proof, uint32_t samples, size
 		arrival->lost = arrival->event && timeline_random(&proof->state, 64) < proof->loses;
 		arrival->ring = arrival->event ? timeline_random(&proof->state, RINGS)
 					       : timeline_random(&proof->state, VCPUS);
-		arrival->at = arrival->event ? arrival->event->time + timeline_random(&proof->state, WINDOW)
-					     : arrival->sample.time +
-						       timeline_random(&proof->state, proof->sample_delay);
+		arrival->at =
+			arrival->event
+				? arrival->event->time + timeline_random(&proof->state, WINDOW)
+				: arrival->sample.time +
+					  timeline_random(&proof->state, proof->sample_delay);
 	}
 	return arrivals;
 }
@@ -194,9 +198,9 @@ static void push(struct resolver *resolver, const struct arrival *arrival)
 	if (arrival->lost)
 		push_lost(resolver, arrival);
 	else if (arrival->event)
-		resolver_sideband(
-			resolver, arrival->ring,
-			sideband_check(span_of(&arrival->event->record, arrival->event->record.head.size)));
+		resolver_sideband(resolver, arrival->ring,
+				  sideband_check(span_of(&arrival->event->record,
+							 arrival->event->record.head.size)));
 	else
 		resolver_sample(resolver, arrival->ring, &arrival->sample);
 }
@@ -280,7 +284,8 @@ static struct proof prove_all(uint32_t sample_delay, uint32_t loses, uint32_t sa
 	uint64_t seed = given ? strtoull(given, NULL, 0) : 1;
 	struct proof proof = { .sample_delay = sample_delay, .loses = loses };
 
-	printf("seeds from %llu on; KVMSCOPE_TEST_SEED=N begins elsewhere\n", (unsigned long long)seed);
+	printf("seeds from %llu on; KVMSCOPE_TEST_SEED=N begins elsewhere\n",
+	       (unsigned long long)seed);
 	for (; proof.checked < samples && !proof.wrong; seed++)
 		prove(&proof, seed, SAMPLES_EACH);
 	printf("%llu samples, %llu of known processes, %llu in a mapping, %llu late, %llu wrong\n",
@@ -301,7 +306,8 @@ TEST(resolver, attributes_ten_million_samples_as_brute_force_does)
 	CHECK(!proof.out_of_order);
 }
 
-/* What is in the mortuary and what was unmapped is still known when a sample comes two passes late. */
+/* What is in the mortuary and what was unmapped is still known when a sample comes two passes late.
+ */
 TEST(resolver, late_samples_are_attributed_to_what_was_there)
 {
 	struct proof proof = prove_all(WINDOW + 2 * PASS, 0, SAMPLES / 10);
@@ -315,8 +321,8 @@ TEST(resolver, what_was_told_before_a_loss_is_not_believed_by_any_sample)
 	for (uint32_t loses = 1; loses <= 16; loses += 5) {
 		struct proof proof = prove_all(WINDOW, loses, SAMPLES / 10);
 
-		printf("%u of 64 events are lost: %llu found by their page tables, %llu named\n", loses,
-		       (unsigned long long)proof.found, (unsigned long long)proof.named);
+		printf("%u of 64 events are lost: %llu found by their page tables, %llu named\n",
+		       loses, (unsigned long long)proof.found, (unsigned long long)proof.named);
 		CHECK(proof.found > proof.checked / 1000);
 		CHECK(proof.named > proof.checked / 500);
 	}

@@ -17,8 +17,8 @@
 struct proof {
 	struct timeline timeline;
 	uint64_t state;
-	uint64_t error;              /* of the events' times, ns */
-	uint64_t step;               /* the source tells times in steps of so many ns; a part of the error */
+	uint64_t error; /* of the events' times, ns */
+	uint64_t step;  /* the source tells times in steps of so many ns; a part of the error */
 	uint64_t right, open, wrong; /* samples: told rightly, not told, told wrongly */
 	struct losses losses;
 };
@@ -32,7 +32,8 @@ static bool is_wrong(const struct attributed_sample *sample, const struct timeli
 {
 	const struct resolver_image *image = sample->place.image;
 
-	return image && (number_of_image(image) != right->image || sample->place.offset != right->offset);
+	return image &&
+	       (number_of_image(image) != right->image || sample->place.offset != right->offset);
 }
 
 static void check_sample(void *context, const struct attributed_sample *sample)
@@ -53,20 +54,23 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 	CHECK_EQUAL(raw->user_depth, !sample->place.unsure);
 }
 
-/* Code runs where something is mapped: other addresses are not sampled. False where nothing was found. */
+/* Code runs where something is mapped: other addresses are not sampled. False where nothing was
+ * found. */
 static bool make_sample(struct proof *proof, struct sample *sample)
 {
 	struct timeline *timeline = &proof->timeline;
 
 	for (int i = 0; i < 200; i++) {
-		const struct timeline_life *life =
-			&timeline->lives[timeline_random(&proof->state, (uint32_t)timeline->life_count)];
+		const struct timeline_life *life = &timeline->lives[timeline_random(
+			&proof->state, (uint32_t)timeline->life_count)];
 		uint64_t end = life->died < timeline->end ? life->died : timeline->end;
-		uint64_t time = life->born + timeline_random(&proof->state, (uint32_t)(end - life->born));
+		uint64_t time =
+			life->born + timeline_random(&proof->state, (uint32_t)(end - life->born));
 
 		*sample = (struct sample){
 			.time = time,
-			.rip = TIMELINE_BASE + timeline_random(&proof->state, TIMELINE_PAGES * 4096),
+			.rip = TIMELINE_BASE +
+			       timeline_random(&proof->state, TIMELINE_PAGES * 4096),
 			.cpl = 3,
 			.pid = life->pid,
 			.tid = life->pid,
@@ -104,7 +108,8 @@ static void give_event(struct proof *proof, struct resolver *resolver, struct ti
 	event.record.head.time -= event.record.head.time % proof->step;
 	event.record.head.time_error = (uint32_t)proof->error;
 	event.record.head.cr3 = 0;
-	resolver_sideband(resolver, 1, sideband_check(span_of(&event.record, event.record.head.size)));
+	resolver_sideband(resolver, 1,
+			  sideband_check(span_of(&event.record, event.record.head.size)));
 }
 
 static void end_pass(struct resolver *resolver)
@@ -115,7 +120,8 @@ static void end_pass(struct resolver *resolver)
 }
 
 /* Both as their times come; events come after the samples of the same time. */
-static void run(struct proof *proof, struct resolver *resolver, const struct sample *samples, size_t count)
+static void run(struct proof *proof, struct resolver *resolver, const struct sample *samples,
+		size_t count)
 {
 	const uint32_t error = (uint32_t)(proof->error - (proof->step - 1));
 	int64_t off = (int64_t)timeline_random(&proof->state, 2 * error + 1) - (int64_t)error;
@@ -167,8 +173,8 @@ static struct proof prove_all(uint64_t error, uint64_t step)
 	for (uint64_t seed = 1; seed <= 60; seed++)
 		prove(&proof, seed);
 	printf("events known within %llu ns: %llu samples right, %llu not told, %llu wrong\n",
-	       (unsigned long long)error, (unsigned long long)proof.right, (unsigned long long)proof.open,
-	       (unsigned long long)proof.wrong);
+	       (unsigned long long)error, (unsigned long long)proof.right,
+	       (unsigned long long)proof.open, (unsigned long long)proof.wrong);
 	CHECK_EQUAL(proof.wrong, 0);
 	CHECK_EQUAL(proof.losses.counts[SIDEBAND_LATE], 0);
 	return proof;
@@ -207,10 +213,11 @@ TEST(resolver_uncertain, samples_wait_for_the_round_behind_them)
 	struct sample sample = { .time = 2 * WINDOW, .cpl = 3, .pid = 1 };
 	struct resolver *resolver;
 
-	REQUIRE_EQUAL(resolver_create(&resolver, &(struct resolver_options){ .rings = 2,
-									     .window = WINDOW,
-									     .longest = 10 * WINDOW }),
-		      0);
+	REQUIRE_EQUAL(
+		resolver_create(&resolver, &(struct resolver_options){ .rings = 2,
+								       .window = WINDOW,
+								       .longest = 10 * WINDOW }),
+		0);
 	resolver_begin_pass(resolver, 5 * WINDOW);
 	resolver_sample(resolver, 0, &sample);
 	resolver_sideband(resolver, 1, sideband_check(span_of(&round, sizeof(round))));
@@ -247,8 +254,8 @@ static void keep_place(void *context, const struct attributed_sample *sample)
 	places->count++;
 }
 
-/* As where a guest ends, or its agent: behind its last word anything may have come in the place of what was
- * there. */
+/* As where a guest ends, or its agent: behind its last word anything may have come in the place of
+ * what was there. */
 TEST(resolver_uncertain, behind_the_last_round_nothing_is_known)
 {
 	struct places places = { .count = 0 };
@@ -269,7 +276,9 @@ TEST(resolver_uncertain, behind_the_last_round_nothing_is_known)
 		struct sideband_mmap mmap;
 		uint8_t bytes[sizeof(mmap) + 8];
 	} record = { .mmap = mmap };
-	const struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND, .time = 3 * WINDOW };
+	const struct sideband round = { .size = sizeof(round),
+					.type = SIDEBAND_ROUND,
+					.time = 3 * WINDOW };
 	struct sample sample = { .rip = 4096, .cpl = 3, .pid = 1 };
 	struct resolver *resolver;
 

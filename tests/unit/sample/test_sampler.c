@@ -41,7 +41,8 @@ static void use_cpu(uint64_t duration)
 
 static void catch_expirations(struct sigaction *before)
 {
-	struct sigaction action = { .sa_sigaction = on_expiration, .sa_flags = SA_SIGINFO | SA_RESTART };
+	struct sigaction action = { .sa_sigaction = on_expiration,
+				    .sa_flags = SA_SIGINFO | SA_RESTART };
 
 	expirations = 0;
 	sigaction(VCPU_SAMPLE_SIGNAL, &action, before);
@@ -52,7 +53,8 @@ TEST(sampling_clock, refuses_frequencies_out_of_range)
 	struct sampling_clock *clock;
 
 	CHECK_EQUAL(sampling_clock_create(&clock, SAMPLING_CLOCK_CPU, 0), -22);
-	CHECK_EQUAL(sampling_clock_create(&clock, SAMPLING_CLOCK_WALL, SAMPLING_FREQUENCY_MAX + 1), -22);
+	CHECK_EQUAL(sampling_clock_create(&clock, SAMPLING_CLOCK_WALL, SAMPLING_FREQUENCY_MAX + 1),
+		    -22);
 	CHECK(strstr(error_message(), "10001 Hz"));
 }
 
@@ -92,7 +94,8 @@ TEST(sampling_clock, frequency_can_change_while_it_ticks)
 	use_cpu(100 * MILLISECOND);
 	sampling_clock_stop(clock);
 	CHECK_EQUAL(sampling_clock_period(clock), MILLISECOND / 4);
-	CHECK(expirations > 40); /* at the 100 Hz of before 13 would have come; a busy host holds some back */
+	CHECK(expirations >
+	      40); /* at the 100 Hz of before 13 would have come; a busy host holds some back */
 	taken = sampling_clock_take(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(taken > 70 * MILLISECOND && taken < 130 * MILLISECOND);
 	sampling_clock_destroy(clock);
@@ -135,7 +138,8 @@ TEST(sampling_clock, timer_in_place_of_a_perf_event_gives_cpu_time)
 	use_cpu(50 * MILLISECOND);
 	taken = sampling_clock_take(&clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(taken >= 50 * MILLISECOND && taken % MILLISECOND == 0);
-	for (uint64_t end = time_of(CLOCK_MONOTONIC) + 50 * MILLISECOND; time_of(CLOCK_MONOTONIC) < end;)
+	for (uint64_t end = time_of(CLOCK_MONOTONIC) + 50 * MILLISECOND;
+	     time_of(CLOCK_MONOTONIC) < end;)
 		usleep(50 * 1000);
 	idle = sampling_clock_take(&clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(expirations > 50);
@@ -162,7 +166,8 @@ TEST(sampling_clock, periods_that_were_never_signalled_are_made_up_for)
 	sigaction(VCPU_SAMPLE_SIGNAL, &before, NULL);
 }
 
-/* A clock that ticks while the thread uses no CPU time: as if its CPU had been taken away from the host. */
+/* A clock that ticks while the thread uses no CPU time: as if its CPU had been taken away from the
+ * host. */
 TEST(sampling_clock, time_that_the_host_did_not_have_is_not_claimed)
 {
 	struct sigaction before;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a vCPU is held to be stuck, to exit too often, to wait too long: from readings that are made up. */
+/* When a vCPU is held to be stuck, to exit too often, to wait too long: from readings that are made
+ * up. */
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/cli/trigger_options.h"
@@ -24,7 +25,8 @@ static unsigned int step(struct dog *dog, uint64_t ran_ms, uint64_t waited_ms, u
 	return watchdog_judge(&dog->state, &dog->limits, 3, &dog->now, dog->alarms);
 }
 
-static unsigned int steps(struct dog *dog, int count, uint64_t ran_ms, uint64_t waited_ms, uint64_t exits)
+static unsigned int steps(struct dog *dog, int count, uint64_t ran_ms, uint64_t waited_ms,
+			  uint64_t exits)
 {
 	unsigned int alarms = 0;
 
@@ -41,7 +43,8 @@ TEST(watchdog, a_vcpu_that_runs_without_an_exit_is_stuck)
 	CHECK_EQUAL(steps(&dog, 4, 100, 0, 0), 0);
 	REQUIRE_EQUAL(step(&dog, 100, 0, 0), 1);
 	CHECK_EQUAL(dog.alarms[0].kind, TRIGGER_STUCK_VCPU);
-	CHECK_STRING(dog.alarms[0].detail, "vCPU 3 ran for 500 ms without an exit; the limit is 450");
+	CHECK_STRING(dog.alarms[0].detail,
+		     "vCPU 3 ran for 500 ms without an exit; the limit is 450");
 	/* Once, until it has moved. */
 	CHECK_EQUAL(steps(&dog, 50, 100, 0, 0), 0);
 	CHECK_EQUAL(step(&dog, 100, 0, 1), 0);
@@ -60,7 +63,8 @@ TEST(watchdog, who_does_not_run_is_not_stuck)
 	CHECK_EQUAL(step(&dog, 10, 90, 0), 1); /* runs seldom, 200 ms in all */
 }
 
-/* An exit for an interrupt is seen as the guest's own while the host has the CPU, and then no more. */
+/* An exit for an interrupt is seen as the guest's own while the host has the CPU, and then no more.
+ */
 TEST(watchdog, exits_that_were_none_are_taken_back)
 {
 	struct dog dog = { .limits = { .stuck = 450, .exits = 1000 } };
@@ -72,7 +76,8 @@ TEST(watchdog, exits_that_were_none_are_taken_back)
 	CHECK_EQUAL(step(&dog, 100, 0, 0), 0);
 	REQUIRE_EQUAL(step(&dog, 100, 0, -1ull), 1);
 	CHECK_EQUAL(dog.alarms[0].kind, TRIGGER_STUCK_VCPU);
-	CHECK_STRING(dog.alarms[0].detail, "vCPU 3 ran for 500 ms without an exit; the limit is 450");
+	CHECK_STRING(dog.alarms[0].detail,
+		     "vCPU 3 ran for 500 ms without an exit; the limit is 450");
 	/* It is stuck still; and less at a second's end than at its beginning is no rate. */
 	CHECK_EQUAL(steps(&dog, 4, 100, 0, 0) + step(&dog, 100, 0, 1), 0);
 	CHECK_EQUAL(step(&dog, 100, 0, -1ull) + steps(&dog, 9, 100, 0, 0), 0);
@@ -125,7 +130,8 @@ static void check_refused(const char *text, const char *reason)
 
 	CHECK_EQUAL(trigger_options_add(&options, text), -22);
 	if (!strstr(error_message(), reason))
-		FAIL_TEST("--trigger %s is refused with '%s', not '%s'", text, error_message(), reason);
+		FAIL_TEST("--trigger %s is refused with '%s', not '%s'", text, error_message(),
+			  reason);
 	CHECK_EQUAL(options.line_count, 0);
 	CHECK(!trigger_options_have_limits(&options));
 }

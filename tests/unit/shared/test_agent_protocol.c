@@ -78,7 +78,9 @@ TEST(agent_protocol, gets_in_step_behind_garbage_at_any_distance)
 
 TEST(agent_protocol, impossible_sizes_are_refused_and_the_next_start_is_found)
 {
-	static const uint32_t sizes[] = { 0, 4, 7, 12, AGENT_MESSAGE_MAX + 8, UINT32_MAX, UINT32_MAX - 7 };
+	static const uint32_t sizes[] = {
+		0, 4, 7, 12, AGENT_MESSAGE_MAX + 8, UINT32_MAX, UINT32_MAX - 7
+	};
 	struct start start = make_start(44);
 	const struct agent_message *message;
 

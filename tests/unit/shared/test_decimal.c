@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decimal numbers, and the options that are such: whatever stands there, a number is right or refused. */
+/* Decimal numbers, and the options that are such: whatever stands there, a number is right or
+ * refused. */
 #include "shared/decimal.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
@@ -12,8 +13,8 @@ static void check_read(const char *text, uint64_t most, uint64_t expected, const
 	const char *end = decimal_read(text, most, &number);
 
 	if (!end || number != expected || strcmp(end, behind) != 0)
-		FAIL_TEST("'%s' is read as %llu, with '%s' behind it", text, (unsigned long long)number,
-			  end ? end : "nothing");
+		FAIL_TEST("'%s' is read as %llu, with '%s' behind it", text,
+			  (unsigned long long)number, end ? end : "nothing");
 }
 
 static void check_refused(const char *text, uint64_t most)
@@ -53,7 +54,8 @@ TEST(decimal, options_say_which_numbers_they_take)
 	program_refuses("run --cpus 65", "--cpus 65: it must be a number from 1 to 64");
 	program_refuses("run --cpus 2x", "--cpus 2x: it must be a number");
 	program_refuses("run --timeout -1", "--timeout -1: it must be a number");
-	program_refuses("run --trigger stuck=100s", "stuck=100s: it must be a number from 20 to 3600000");
+	program_refuses("run --trigger stuck=100s",
+			"stuck=100s: it must be a number from 20 to 3600000");
 	program_refuses("demo --seconds 5x", "--seconds 5x: it must be a number from 1 to 3600");
 	program_refuses("demo --seconds 4294967297", "--seconds 4294967297: it must be a number");
 	program_refuses("attach --vm +3", "--vm +3: it must be a number from 1 to 2147483647");

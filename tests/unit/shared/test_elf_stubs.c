@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of the stubs of procedure linkage tables. Truth is what objdump says of files that gcc makes here,
- * and, of the C library that runs this program, where its slots lead to.
+ * Names of the stubs of procedure linkage tables. Truth is what objdump says of files that gcc
+ * makes here, and, of the C library that runs this program, where its slots lead to.
  */
 #include "shared/elf_stubs.h"
 
@@ -63,9 +63,10 @@ static bool make_library(struct file *file, const char *options)
 	if (fd < 0)
 		return false;
 	close(fd);
-	free(command_output(&status,
-			    "echo '%s' | gcc -x c -O1 -shared -fPIC -Wl,--build-id=sha1 %s -o %s - 2>&1",
-			    CODE, options, path));
+	free(command_output(
+		&status,
+		"echo '%s' | gcc -x c -O1 -shared -fPIC -Wl,--build-id=sha1 %s -o %s - 2>&1", CODE,
+		options, path));
 	if (!status && open_file(file, path))
 		return true;
 	unlink(path);
@@ -121,7 +122,8 @@ static char *told_by_us(const struct elf_stubs *stubs)
 			size -= 2;
 		}
 		length += (size_t)snprintf(lines + length, sizeof(lines) - length, "%llx %.*s\n",
-					   (unsigned long long)stubs->symbols[i].st_value, (int)size, name);
+					   (unsigned long long)stubs->symbols[i].st_value,
+					   (int)size, name);
 	}
 	return command_output(NULL, "sort <<'END'\n%sEND", lines);
 }
@@ -142,8 +144,9 @@ static void check_as_objdump(const char *options)
 	if (strcmp(told, expected) != 0)
 		FAIL_TEST("%s: told\n%sobjdump says\n%s", options, told, expected);
 	for (size_t i = 0; i < FUNCTIONS; i++) {
-		static const char *const names[FUNCTIONS] = { "first@plt", "second@plt", "third@plt",
-							      "both@plt", "<_Z3foov@plt>" };
+		static const char *const names[FUNCTIONS] = { "first@plt", "second@plt",
+							      "third@plt", "both@plt",
+							      "<_Z3foov@plt>" };
 
 		CHECK(find_name(&stubs, names[i]) != NULL);
 	}
@@ -153,7 +156,8 @@ static void check_as_objdump(const char *options)
 	remove_library(&file);
 }
 
-/* Lazy binding and none; with indirect branch tracking; a slot that is shared with data; other linkers. */
+/* Lazy binding and none; with indirect branch tracking; a slot that is shared with data; other
+ * linkers. */
 TEST(elf_stubs, of_libraries_are_those_that_objdump_tells)
 {
 	static const char *const options[] = {
@@ -225,7 +229,9 @@ TEST(elf_stubs, are_looked_for_in_no_more_code_than_a_linker_makes)
 	REQUIRE(make_library(&file, "-Wl,-z,now"));
 	make_endless(&file);
 	hole = (struct hole){ .fd = file.fd };
-	CHECK_EQUAL(elf_stubs_find(&(struct elf_source){ .read = read_hole, .context = &hole }, &stubs), 0);
+	CHECK_EQUAL(
+		elf_stubs_find(&(struct elf_source){ .read = read_hole, .context = &hole }, &stubs),
+		0);
 	CHECK(find_name(&stubs, "first@plt") != NULL);
 	CHECK(hole.reads < 5000);
 	elf_stubs_free(&stubs);
@@ -249,7 +255,8 @@ static Elf64_Shdr section_of(const struct file *file, uint32_t type, uint64_t fl
 	return section;
 }
 
-/* The relocations of a library's slots, the first two of which are exchanged, wholly or in what they tell. */
+/* The relocations of a library's slots, the first two of which are exchanged, wholly or in what
+ * they tell. */
 static void exchange(const struct file *file, bool wholly)
 {
 	Elf64_Shdr section = section_of(file, SHT_RELA, SHF_INFO_LINK);
@@ -262,7 +269,8 @@ static void exchange(const struct file *file, bool wholly)
 		other[0].r_offset = two[0].r_offset;
 		other[1].r_offset = two[1].r_offset;
 	}
-	CHECK_EQUAL(pwrite(file->fd, other, sizeof(other), (off_t)section.sh_offset), sizeof(other));
+	CHECK_EQUAL(pwrite(file->fd, other, sizeof(other), (off_t)section.sh_offset),
+		    sizeof(other));
 }
 
 /* As of the C library, whose relocations are in another order than its stubs. */
@@ -287,7 +295,8 @@ TEST(elf_stubs, are_told_by_their_slots_and_not_by_their_places)
 	remove_library(&file);
 }
 
-/* A slot that no relocation fills, or one of another kind, has no name; nor has code that jumps elsewhere. */
+/* A slot that no relocation fills, or one of another kind, has no name; nor has code that jumps
+ * elsewhere. */
 TEST(elf_stubs, have_no_name_without_proof)
 {
 	struct elf_stubs stubs;
@@ -302,7 +311,8 @@ TEST(elf_stubs, have_no_name_without_proof)
 	section = section_of(&file, SHT_RELA, SHF_INFO_LINK);
 	CHECK_EQUAL(pread(file.fd, &first, sizeof(first), (off_t)section.sh_offset), sizeof(first));
 	first.r_info = ELF64_R_INFO(ELF64_R_SYM(first.r_info), R_X86_64_64);
-	CHECK_EQUAL(pwrite(file.fd, &first, sizeof(first), (off_t)section.sh_offset), sizeof(first));
+	CHECK_EQUAL(pwrite(file.fd, &first, sizeof(first), (off_t)section.sh_offset),
+		    sizeof(first));
 	CHECK(find(&file, &stubs));
 	CHECK_EQUAL(stubs.count, FUNCTIONS - 1);
 	elf_stubs_free(&stubs);
@@ -480,12 +490,14 @@ TEST(elf_stubs, are_in_files_of_names_as_in_the_file_itself)
 	}
 }
 
-static void check_separate(const char *debug, const char *path, const uint8_t *build_id, uint64_t first)
+static void check_separate(const char *debug, const char *path, const uint8_t *build_id,
+			   uint64_t first)
 {
 	struct symbols *symbols;
 	struct symbol symbol;
 
-	REQUIRE_EQUAL(elf_symbols_load_separate(&symbols, debug, path, build_id, ELF_BUILD_ID_MAX), 0);
+	REQUIRE_EQUAL(elf_symbols_load_separate(&symbols, debug, path, build_id, ELF_BUILD_ID_MAX),
+		      0);
 	CHECK(symbols_find_name(symbols, "hidden", &symbol));
 	REQUIRE(symbols_find(symbols, first, &symbol));
 	CHECK_STRING(symbol.name, "first@plt");
@@ -508,8 +520,10 @@ TEST(elf_stubs, stay_where_a_separate_file_has_the_symbols)
 	REQUIRE_EQUAL(elf_build_id(file.path, build_id), ELF_BUILD_ID_MAX);
 	for (int i = 0; i < ELF_BUILD_ID_MAX; i++)
 		snprintf(hex + 2ul * (size_t)i, 3, "%02x", build_id[i]);
-	snprintf(debug, sizeof(debug), "%s/usr/lib/debug/.build-id/%.2s/%s.debug", root, hex, hex + 2);
-	free(command_output(&status, "mkdir -p $(dirname %s) && objcopy --only-keep-debug %s %s && strip %s",
+	snprintf(debug, sizeof(debug), "%s/usr/lib/debug/.build-id/%.2s/%s.debug", root, hex,
+		 hex + 2);
+	free(command_output(&status,
+			    "mkdir -p $(dirname %s) && objcopy --only-keep-debug %s %s && strip %s",
 			    debug, file.path, debug, file.path));
 	REQUIRE_EQUAL(status, 0);
 	close(file.fd);

@@ -71,7 +71,8 @@ TEST(elf_tables, of_libraries_are_the_same_by_sections_and_by_the_dynamic_sectio
 TEST(elf_tables, of_a_file_that_is_there_in_part_are_those_of_the_dynamic_section)
 {
 	struct elf_tables tables;
-	struct file file = { .fd = open("build/rig/remap/alpha", O_RDONLY | O_CLOEXEC), .limit = UINT64_MAX };
+	struct file file = { .fd = open("build/rig/remap/alpha", O_RDONLY | O_CLOEXEC),
+			     .limit = UINT64_MAX };
 	const struct elf_source source = { .read = read_file, .context = &file };
 
 	REQUIRE(file.fd >= 0);
@@ -94,7 +95,8 @@ TEST(elf_tables, of_a_static_program_has_no_dynamic_section)
 {
 	Elf64_Ehdr header;
 	struct elf_tables tables;
-	struct file file = { .fd = open("build/rig/remap/one", O_RDONLY | O_CLOEXEC), .limit = UINT64_MAX };
+	struct file file = { .fd = open("build/rig/remap/one", O_RDONLY | O_CLOEXEC),
+			     .limit = UINT64_MAX };
 	const struct elf_source source = { .read = read_file, .context = &file };
 
 	REQUIRE(file.fd >= 0);

@@ -34,7 +34,8 @@ TEST(log, what_others_chose_is_text)
 
 TEST(log, another_line_of_a_message_is_no_other_message)
 {
-	check_line("a\nkvmscope: all is well", "kvmscope: warning: a\n  kvmscope: all is well ends\n");
+	check_line("a\nkvmscope: all is well",
+		   "kvmscope: warning: a\n  kvmscope: all is well ends\n");
 	log_levels(true);
 	check_line("a\n<0>panic", "<4>kvmscope: warning: a\n<4>  <0>panic ends\n");
 	log_levels(false);

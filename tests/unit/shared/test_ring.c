@@ -481,8 +481,9 @@ static void spoil(struct ring *ring, uint64_t position, uint32_t size, uint16_t 
 {
 	struct ring_record record = { .size = size, .type = type };
 
-	CHECK_EQUAL(pwrite(ring_memory_fd(ring), &record, sizeof(record), RING_DATA_OFFSET + position),
-		    sizeof(record));
+	CHECK_EQUAL(
+		pwrite(ring_memory_fd(ring), &record, sizeof(record), RING_DATA_OFFSET + position),
+		sizeof(record));
 }
 
 TEST(ring, reader_skips_what_can_be_no_record_and_goes_on)
@@ -523,9 +524,9 @@ static void spoil_tail(struct ring *ring, uint64_t tail)
 {
 	struct ring_consumer line = { .places = { { .position = tail }, { .position = tail } } };
 
-	CHECK_EQUAL(
-		pwrite(ring_memory_fd(ring), &line, sizeof(line), offsetof(struct ring_header, consumers)),
-		sizeof(line));
+	CHECK_EQUAL(pwrite(ring_memory_fd(ring), &line, sizeof(line),
+			   offsetof(struct ring_header, consumers)),
+		    sizeof(line));
 }
 
 TEST(ring, writer_survives_a_tail_that_no_reader_can_have)

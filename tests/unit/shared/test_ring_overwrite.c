@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Overwrite mode: whoever reads, whenever, finds whole records, and knows exactly how many it missed. */
+/* Overwrite mode: whoever reads, whenever, finds whole records, and knows exactly how many it
+ * missed. */
 #include <stdlib.h>
 #include <ucontext.h>
 
@@ -67,7 +68,8 @@ TEST(ring_overwrite, keeps_the_newest_half_at_any_moment)
 
 			check_reader(reader, &tally, overrun);
 			CHECK_EQUAL(tally.next[0], number + 1);
-			CHECK(tally.records >= (bytes < RING_SIZE_MIN ? 1 : RING_SIZE_MIN / 2 / 328 - 2));
+			CHECK(tally.records >=
+			      (bytes < RING_SIZE_MIN ? 1 : RING_SIZE_MIN / 2 / 328 - 2));
 			if (bytes < RING_SIZE_MIN / 2)
 				CHECK_EQUAL(tally.records, number + 1);
 			ring_destroy(reader);
@@ -130,7 +132,15 @@ static struct {
 	int interference;
 } step;
 
-enum { READ_ALL, ATTACH_AND_READ, WRITE_ONE, DISCARD_ONE, WRITE_PAST_HALF, WRITE_PAST_ALL, INTERFERENCES };
+enum {
+	READ_ALL,
+	ATTACH_AND_READ,
+	WRITE_ONE,
+	DISCARD_ONE,
+	WRITE_PAST_HALF,
+	WRITE_PAST_ALL,
+	INTERFERENCES
+};
 
 static void write_bytes(size_t bytes)
 {
@@ -207,7 +217,8 @@ static bool end_step(void)
 	return step.instruction > step.stop;
 }
 
-/* Fills up to just before the tail moves, or before a mark is placed; then the interrupted write. */
+/* Fills up to just before the tail moves, or before a mark is placed; then the interrupted write.
+ */
 static bool writer_interrupted_at(uint64_t stop, int records, int interference)
 {
 	void *record;
@@ -228,7 +239,8 @@ static bool writer_interrupted_at(uint64_t stop, int records, int interference)
 	return end_step();
 }
 
-/* Reads a record, or, with RECORDS beyond the ring's size, the mark at which it finds that it was overrun. */
+/* Reads a record, or, with RECORDS beyond the ring's size, the mark at which it finds that it was
+ * overrun. */
 static bool reader_interrupted_at(uint64_t stop, int records, int interference)
 {
 	const struct ring_record *record;
@@ -246,10 +258,12 @@ static bool reader_interrupted_at(uint64_t stop, int records, int interference)
 	return end_step();
 }
 
-/* Some of the instructions, a ninth at most, and each one where RING_STRESS_SECONDS allows for the time. */
+/* Some of the instructions, a ninth at most, and each one where RING_STRESS_SECONDS allows for the
+ * time. */
 typedef bool interrupted(uint64_t stop, int records, int interference);
 
-static void interrupt_everywhere(interrupted *run, const int *records, size_t count, int first, int last)
+static void interrupt_everywhere(interrupted *run, const int *records, size_t count, int first,
+				 int last)
 {
 	struct sigaction action = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO }, before;
 	uint64_t stop, stride = getenv("RING_STRESS_SECONDS") ? 1 : RING_STEP_STRIDE * 9;

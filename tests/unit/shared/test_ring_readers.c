@@ -143,7 +143,8 @@ TEST(ring_readers, the_slowest_holder_limits_the_writer)
 
 TEST(ring_readers, one_that_is_overrun_is_told_how_much_it_lost)
 {
-	struct ring *ring = new_ring(), *holder = attach(ring, &holds), *reader = attach(ring, &overrun);
+	struct ring *ring = new_ring(), *holder = attach(ring, &holds),
+		    *reader = attach(ring, &overrun);
 	struct reading by_holder = begin_reading(holder), by_reader = begin_reading(reader);
 	struct ring_statistics statistics;
 	uint64_t next = 0;
@@ -170,7 +171,8 @@ TEST(ring_readers, one_that_is_overrun_is_told_how_much_it_lost)
 
 TEST(ring_readers, what_is_given_back_can_be_read_until_it_is_overwritten)
 {
-	struct ring *ring = new_ring(), *holder = attach(ring, &holds), *reader = attach(ring, &overrun);
+	struct ring *ring = new_ring(), *holder = attach(ring, &holds),
+		    *reader = attach(ring, &overrun);
 	struct reading by_holder = begin_reading(holder), by_reader = begin_reading(reader);
 	struct ring_snapshot snapshot;
 	uint64_t next = 0;
@@ -405,8 +407,8 @@ TEST(ring_readers, whoever_attaches_goes_on_where_the_dead_one_stood)
 }
 
 /*
- * What the writer wants is where the faster one stands: the slower one came in the moment between its look
- * and that, and is waited for.
+ * What the writer wants is where the faster one stands: the slower one came in the moment between
+ * its look and that, and is waited for.
  */
 TEST(ring_readers, may_come_where_a_slower_one_is_waited_for)
 {

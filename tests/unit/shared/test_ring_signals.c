@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The ring's writer interrupted by its own signal handler at every instruction. At random, beside readers:
- * test_ring_stress.c. */
+/* The ring's writer interrupted by its own signal handler at every instruction. At random, beside
+ * readers: test_ring_stress.c. */
 #include <signal.h>
 #include <stdlib.h>
 #include <ucontext.h>
@@ -21,7 +21,15 @@ static struct {
 	int interference;
 } step;
 
-enum interference { COMMIT, DISCARD, DISCARD_UNDER_COMMIT, PUBLISH, TOO_LARGE, READ, INTERFERENCES };
+enum interference {
+	COMMIT,
+	DISCARD,
+	DISCARD_UNDER_COMMIT,
+	PUBLISH,
+	TOO_LARGE,
+	READ,
+	INTERFERENCES
+};
 
 static void interfere(void)
 {
@@ -30,7 +38,8 @@ static void interfere(void)
 	switch (step.interference) {
 	case COMMIT:
 	case DISCARD:
-		produce(step.ring, RECORD_HANDLER, step.produced++, 2, step.interference == DISCARD);
+		produce(step.ring, RECORD_HANDLER, step.produced++, 2,
+			step.interference == DISCARD);
 		break;
 	case DISCARD_UNDER_COMMIT:
 		below = ring_reserve(step.ring, RECORD_HANDLER, 24);

@@ -118,7 +118,8 @@ TEST(ring_snapshot, stops_at_what_can_be_no_record)
 
 	for (uint64_t number = 0; number < 3; number++)
 		produce(ring, RECORD_THREAD, number, 0, false);
-	REQUIRE_EQUAL(pwrite(ring_memory_fd(ring), &bad, sizeof(bad), RING_DATA_OFFSET + 32L), sizeof(bad));
+	REQUIRE_EQUAL(pwrite(ring_memory_fd(ring), &bad, sizeof(bad), RING_DATA_OFFSET + 32L),
+		      sizeof(bad));
 	REQUIRE_EQUAL(ring_snapshot(ring, &snapshot), 0);
 	CHECK(snapshot.broken);
 	CHECK_EQUAL(snapshot.count, 1);

@@ -135,7 +135,8 @@ static bool read_what_is_there(struct reading *reading)
 	return any;
 }
 
-/* What the reader got and was told of is what was written; true at any time, exact with a quiet writer. */
+/* What the reader got and was told of is what was written; true at any time, exact with a quiet
+ * writer. */
 static void check_reading(const struct reading *reading)
 {
 	struct ring_statistics statistics;
@@ -331,8 +332,8 @@ TEST(ring_stress, overwrite_mode_with_signals_and_three_readers)
 /* --- kill -9 ----------------------------------------------------------------- */
 
 /*
- * In memory that the writer shares with us: what it asked for and is done with, and what it had asked for
- * when its thread last had nothing open; and its ring.
+ * In memory that the writer shares with us: what it asked for and is done with, and what it had
+ * asked for when its thread last had nothing open; and its ring.
  */
 static struct progress {
 	uint64_t asked, done, since;
@@ -370,7 +371,9 @@ static void wait_for(const bool *word)
 
 static void write_until_killed(enum ring_mode mode)
 {
-	struct ring_options options = { .size = RING_SIZE_MIN, .mode = mode, .reader.overrun = true };
+	struct ring_options options = { .size = RING_SIZE_MIN,
+					.mode = mode,
+					.reader.overrun = true };
 	struct sigaction action = { .sa_handler = on_timer_of_child, .sa_flags = SA_RESTART };
 
 	if (ring_create_with(&stress.ring, &options))
@@ -428,8 +431,8 @@ static void check_what_is_left(const struct reading *reading, enum ring_mode mod
 	check_reading(reading);
 	ring_statistics(reading->ring, &statistics);
 	finished = statistics.written + statistics.lost + statistics.discarded;
-	/* Each level, thread and handler, may be between asking and having, or between finishing and saying
-	 * so. */
+	/* Each level, thread and handler, may be between asking and having, or between finishing
+	 * and saying so. */
 	CHECK(finished >= progress->done && finished <= progress->asked);
 	CHECK(statistics.open <= 2);
 	CHECK(finished + statistics.open <= progress->asked);
@@ -474,7 +477,8 @@ static void kill_writers(enum ring_mode mode)
 	long times = environment("RING_KILLS", 50);
 	uint64_t in_flight[3] = { 0 };
 
-	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			-1, 0);
 	REQUIRE(progress != MAP_FAILED);
 	srandom(getpid());
 	for (long i = 0; i < times; i++)

@@ -20,16 +20,17 @@ static struct span whole(void)
 static void make_comm(const char *name)
 {
 	memset(&record, 0, sizeof(record));
-	record.comm.head =
-		(struct sideband){ .size = sizeof(record.comm), .type = SIDEBAND_COMM, .pid = 7, .tid = 8 };
+	record.comm.head = (struct sideband){
+		.size = sizeof(record.comm), .type = SIDEBAND_COMM, .pid = 7, .tid = 8
+	};
 	strcpy(record.comm.comm, name);
 }
 
 static void make_mmap(const char *name)
 {
 	memset(&record, 0, sizeof(record));
-	record.mmap.head =
-		(struct sideband){ .size = sideband_size(sizeof(record.mmap), name), .type = SIDEBAND_MMAP };
+	record.mmap.head = (struct sideband){ .size = sideband_size(sizeof(record.mmap), name),
+					      .type = SIDEBAND_MMAP };
 	record.mmap.start = 0x400000;
 	record.mmap.length = 0x1000;
 	strcpy(record.mmap.name, name);

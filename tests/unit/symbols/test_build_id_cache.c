@@ -76,8 +76,9 @@ TEST(build_id_cache, is_where_perf_looks)
 	CHECK_EQUAL(build_id_cache_directory(path, sizeof(path)), 0);
 	CHECK_STRING(path, place.cache);
 	snprintf(configuration, sizeof(configuration), "%s/.perfconfig", place.home);
-	write_text(configuration,
-		   "# dir = /no\n[other]\ndir = /wrong\n[buildid]\n\tdir = \"/some/where\" # here\n");
+	write_text(
+		configuration,
+		"# dir = /no\n[other]\ndir = /wrong\n[buildid]\n\tdir = \"/some/where\" # here\n");
 	CHECK_EQUAL(build_id_cache_directory(path, sizeof(path)), 0);
 	CHECK_STRING(path, "/some/where");
 	write_text(configuration, "[buildid]\ndir = ~/cache\n");
@@ -104,11 +105,13 @@ static char *text_of(const char *path)
 	return text;
 }
 
-static void add(const struct place *place, const struct fake_guest *guest, struct build_id_cache_boot *boot)
+static void add(const struct place *place, const struct fake_guest *guest,
+		struct build_id_cache_boot *boot)
 {
 	CHECK_EQUAL(build_id_cache_add_kernel(place->cache, &guest->image), 0);
 	CHECK_EQUAL(build_id_cache_add_boot(place->cache, &guest->image, boot), 0);
-	CHECK_EQUAL(build_id_cache_add_code(place->cache, &guest->image, &guest->view, &guest->paging, boot),
+	CHECK_EQUAL(build_id_cache_add_code(place->cache, &guest->image, &guest->view,
+					    &guest->paging, boot),
 		    0);
 }
 
@@ -159,7 +162,8 @@ static void check_code(Elf *elf, int fd, uint64_t address)
 		    address - part.p_vaddr >= part.p_filesz)
 			continue;
 		CHECK(part.p_flags & PF_X);
-		CHECK_EQUAL(pread(fd, code, sizeof(code), (off_t)(part.p_offset + (address - part.p_vaddr))),
+		CHECK_EQUAL(pread(fd, code, sizeof(code),
+				  (off_t)(part.p_offset + (address - part.p_vaddr))),
 			    4);
 		CHECK(!memcmp(code, "\x55\x48\x89\xe5", 4));
 		return;
@@ -303,7 +307,8 @@ TEST(build_id_cache, forgets_the_oldest_boots_but_no_other_s)
 
 	enter(&place);
 	snprintf(other, sizeof(other), "%s/[kernel.kcore]/" ID "/2001010100000000", place.cache);
-	snprintf(command, sizeof(command), "mkdir -p '%s' && echo theirs > '%s/kcore'", other, other);
+	snprintf(command, sizeof(command), "mkdir -p '%s' && echo theirs > '%s/kcore'", other,
+		 other);
 	CHECK_EQUAL(system(command), 0);
 	for (unsigned int i = 0; i < BUILD_ID_CACHE_BOOTS_KEPT + 3; i++) {
 		struct build_id_cache_boot boot = { 0 };
@@ -337,8 +342,8 @@ TEST(build_id_cache, several_writers_at_a_time_leave_whole_files)
 			fake_guest_make(&guest, 0x11, child % 3 * 0x200000ull, FAKE_MODULE);
 			if (build_id_cache_add_kernel(place.cache, &guest.image) ||
 			    build_id_cache_add_boot(place.cache, &guest.image, &boot) ||
-			    build_id_cache_add_code(place.cache, &guest.image, &guest.view, &guest.paging,
-						    &boot))
+			    build_id_cache_add_code(place.cache, &guest.image, &guest.view,
+						    &guest.paging, &boot))
 				_exit(1);
 			fake_guest_free(&guest);
 		}
@@ -402,14 +407,16 @@ static int put_image(const char *cache,
 		     int (*put)(const char *, const uint8_t *, size_t, const struct bytes *),
 		     const char *content)
 {
-	const struct bytes file = { .data = (uint8_t *)(uintptr_t)content, .size = strlen(content) };
+	const struct bytes file = { .data = (uint8_t *)(uintptr_t)content,
+				    .size = strlen(content) };
 
 	return put(cache, image_id, sizeof(image_id), &file);
 }
 
 /* What FILE contains. */
 static int put_file(const char *cache,
-		    int (*put)(const char *, const uint8_t *, size_t, const struct bytes *), const char *from)
+		    int (*put)(const char *, const uint8_t *, size_t, const struct bytes *),
+		    const char *from)
 {
 	struct bytes file = { 0 };
 	char part[4096];
@@ -432,7 +439,8 @@ TEST(build_id_cache, keeps_an_image_that_has_more_symbols)
 
 	enter(&place);
 	CHECK_EQUAL(put_file(place.cache, build_id_cache_add_image, "build/inlines/gcc"), 1);
-	CHECK_EQUAL(put_file(place.cache, build_id_cache_replace_image, "build/inlines/stripped"), 0);
+	CHECK_EQUAL(put_file(place.cache, build_id_cache_replace_image, "build/inlines/stripped"),
+		    0);
 	CHECK_EQUAL(put_file(place.cache, build_id_cache_replace_image, "build/inlines/gcc"), 1);
 	leave(&place);
 }

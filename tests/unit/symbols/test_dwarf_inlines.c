@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Inlined functions of programs as compilers make them (tests/unit/inlines), beside LLVM's symbolizer. */
+/* Inlined functions of programs as compilers make them (tests/unit/inlines), beside LLVM's
+ * symbolizer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,10 +10,10 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/symbols/dwarf_inlines.h"
-#include "vmm/symbols/symbol_paths.h"
-#include "vmm/symbols/elf_file.h"
 #include "vmm/report/profile_stacks.h"
+#include "vmm/symbols/dwarf_inlines.h"
+#include "vmm/symbols/elf_file.h"
+#include "vmm/symbols/symbol_paths.h"
 
 static const struct symbol_sources nowhere; /* but where all look */
 
@@ -43,7 +44,8 @@ static struct text text_of(const char *path)
 	return text;
 }
 
-/* What LLVM's symbolizer says of each byte: lines of names and places in turn, "0x..." before those of each.
+/* What LLVM's symbolizer says of each byte: lines of names and places in turn, "0x..." before those
+ * of each.
  */
 static FILE *ask_llvm(const char *path, struct text text)
 {
@@ -54,9 +56,10 @@ static FILE *ask_llvm(const char *path, struct text text)
 	for (uint64_t i = 0; i < text.size; i++)
 		fprintf(to, "0x%" PRIx64 "\n", text.start + i);
 	fclose(to);
-	snprintf(command, sizeof(command),
-		 "llvm-symbolizer --inlines --no-demangle --output-style=GNU -a -f -e %s < %s; rm %s", path,
-		 addresses, addresses);
+	snprintf(
+		command, sizeof(command),
+		"llvm-symbolizer --inlines --no-demangle --output-style=GNU -a -f -e %s < %s; rm %s",
+		path, addresses, addresses);
 	from = popen(command, "r");
 	return from;
 }
@@ -81,7 +84,8 @@ static bool is_same_place(const char *theirs, const struct dwarf_function *ours)
 	       strlen(file) == (size_t)(colon - name) && !strncmp(file, name, strlen(file));
 }
 
-/* The names of functions that were inlined, and the places of these and of what they were inlined into. */
+/* The names of functions that were inlined, and the places of these and of what they were inlined
+ * into. */
 static unsigned int compare(FILE *from, uint64_t address, const struct dwarf_function *functions,
 			    size_t count, char *line, size_t size)
 {
@@ -90,7 +94,8 @@ static unsigned int compare(FILE *from, uint64_t address, const struct dwarf_fun
 	for (; next_line(from, line, size) && strncmp(line, "0x", 2); depth++) {
 		bool inlined = depth + 1 < count;
 
-		if (inlined && strcmp(line, functions[depth].name ? functions[depth].name : "") != 0)
+		if (inlined &&
+		    strcmp(line, functions[depth].name ? functions[depth].name : "") != 0)
 			wrong++;
 		if (!next_line(from, line, size) ||
 		    (depth < count && !is_same_place(line, &functions[depth])))
@@ -144,8 +149,9 @@ TEST(dwarf_inlines, of_clang_are_those_that_llvm_finds)
 
 static bool is_same(const struct dwarf_function *a, const struct dwarf_function *b)
 {
-	return a->line == b->line && !a->name == !b->name && (!a->name || !strcmp(a->name, b->name)) &&
-	       !a->file == !b->file && (!a->file || !strcmp(a->file, b->file));
+	return a->line == b->line && !a->name == !b->name &&
+	       (!a->name || !strcmp(a->name, b->name)) && !a->file == !b->file &&
+	       (!a->file || !strcmp(a->file, b->file));
 }
 
 /* LLVM's symbolizer of this version does not read such files; dwz only moves what was there. */
@@ -177,17 +183,20 @@ TEST(dwarf_inlines, say_what_a_file_lacks)
 	struct elf_file file;
 	size_t size;
 
-	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped", NULL, 0, &nowhere), -ENODATA);
+	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped", NULL, 0, &nowhere),
+		    -ENODATA);
 	CHECK_EQUAL(dwarf_inlines_open(&inlines, "Makefile", NULL, 0, &nowhere), -EINVAL);
 	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/no-such-file", NULL, 0, &nowhere), -ENOENT);
 	REQUIRE_EQUAL(elf_file_open(&file, "build/inlines/gcc"), 0);
 	size = elf_file_build_id(&file, build_id);
 	elf_file_close(&file);
 	REQUIRE(size);
-	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped.debug", build_id, size, &nowhere),
+	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped.debug", build_id, size,
+					 &nowhere),
 		      0);
 	dwarf_inlines_close(inlines);
 	build_id[0] ^= 1;
-	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped.debug", build_id, size, &nowhere),
+	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped.debug", build_id, size,
+				       &nowhere),
 		    -ESTALE);
 }

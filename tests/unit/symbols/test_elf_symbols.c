@@ -81,10 +81,12 @@ TEST(elf_symbols, takes_only_the_build_that_is_asked_for)
 	if (!size)
 		SKIP("this compiler puts no build id into programs");
 	REQUIRE(size > 0);
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, build_id, (size_t)size), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, build_id, (size_t)size),
+		      0);
 	symbols_free(symbols);
 	build_id[size - 1] ^= 1;
-	CHECK_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, build_id, (size_t)size), -ESTALE);
+	CHECK_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, build_id, (size_t)size),
+		    -ESTALE);
 	CHECK(strstr(error_message(), "build id"));
 }
 
@@ -94,7 +96,8 @@ TEST(elf_symbols, refuses_what_is_no_elf_file)
 	struct symbols *symbols;
 
 	CHECK_EQUAL(elf_symbols_load(&symbols, "Makefile", ELF_FILE_OFFSETS, NULL, 0), -EINVAL);
-	CHECK_EQUAL(elf_symbols_load(&symbols, "build/no-such-file", ELF_FILE_OFFSETS, NULL, 0), -ENOENT);
+	CHECK_EQUAL(elf_symbols_load(&symbols, "build/no-such-file", ELF_FILE_OFFSETS, NULL, 0),
+		    -ENOENT);
 	CHECK_EQUAL(elf_build_id("Makefile", build_id), -EINVAL);
 	CHECK_EQUAL(elf_build_id("/dev/zero", build_id), -EINVAL);
 }

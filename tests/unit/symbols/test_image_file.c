@@ -51,8 +51,14 @@ static struct table small_table(void)
 			       .st_info = STT_FUNC,
 			       .st_shndx = SHN_UNDEF,
 			       .st_value = 0x402030 },
-			     { .st_name = 1, .st_info = STT_OBJECT, .st_shndx = 12, .st_value = 0x402040 },
-			     { .st_name = 5000, .st_info = STT_FUNC, .st_shndx = 12, .st_value = 0x402050 } },
+			     { .st_name = 1,
+			       .st_info = STT_OBJECT,
+			       .st_shndx = 12,
+			       .st_value = 0x402040 },
+			     { .st_name = 5000,
+			       .st_info = STT_FUNC,
+			       .st_shndx = 12,
+			       .st_value = 0x402050 } },
 		.strings = "\0first\0bad\033[2J\n",
 	};
 
@@ -101,12 +107,15 @@ struct unsized_table {
 	struct agent_section sections[2];
 } __attribute__((packed));
 
-/* As of a static program: _init of assembly, stubs behind its section, a function of assembly in .text. */
+/* As of a static program: _init of assembly, stubs behind its section, a function of assembly in
+ * .text. */
 static struct unsized_table unsized_table(void)
 {
 	struct unsized_table unsized = { .table = small_table(),
 					 .sections = { { 0x402000, 0x17 }, { 0x402040, 0x100 } } };
-	const Elf64_Sym init = { .st_name = 1, .st_info = STT_FUNC, .st_shndx = 12, .st_value = 0x402000 };
+	const Elf64_Sym init = {
+		.st_name = 1, .st_info = STT_FUNC, .st_shndx = 12, .st_value = 0x402000
+	};
 
 	unsized.table.symbols[1] = unsized.table.symbols[2] = unsized.table.symbols[3] = init;
 	unsized.table.symbols[2].st_value = 0x402040;
@@ -153,7 +162,8 @@ TEST(image_file, names_nothing_by_a_symbol_without_a_size_where_no_section_is_to
 	unsized.sections[1].size = 0;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		unsized.sections[0] = wrong[i];
-		image_file_make(&file, span_of(&unsized, i ? sizeof(unsized) : sizeof(unsized.table)),
+		image_file_make(&file,
+				span_of(&unsized, i ? sizeof(unsized) : sizeof(unsized.table)),
 				build_id, sizeof(build_id));
 		symbols = load(&file, build_id);
 		free(file.data);
@@ -212,9 +222,11 @@ static void make_shared(struct bytes *file, size_t count, size_t size)
 
 	bytes_add(&table, &head, sizeof(head));
 	for (size_t i = 0; i < count; i++) {
-		const Elf64_Sym symbol = {
-			.st_name = 1, .st_info = STT_FUNC, .st_shndx = 12, .st_value = 16 * i, .st_size = 16
-		};
+		const Elf64_Sym symbol = { .st_name = 1,
+					   .st_info = STT_FUNC,
+					   .st_shndx = 12,
+					   .st_value = 16 * i,
+					   .st_size = 16 };
 
 		bytes_add(&table, &symbol, sizeof(symbol));
 	}

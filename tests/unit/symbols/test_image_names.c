@@ -60,8 +60,8 @@ static void enter(struct setting *setting, size_t limit)
 {
 	strcpy(setting->directory, "/tmp/kvmscope-test-XXXXXX");
 	REQUIRE(mkdtemp(setting->directory));
-	setting->place =
-		(struct build_id_cache_place){ .directory = setting->directory, .has_room = has_room };
+	setting->place = (struct build_id_cache_place){ .directory = setting->directory,
+							.has_room = has_room };
 	REQUIRE_EQUAL(image_names_open(&setting->memory, &setting->place, limit), 0);
 	REQUIRE_EQUAL(image_names_open(&setting->agent, &setting->place, limit), 0);
 }
@@ -78,12 +78,14 @@ static void leave(struct setting *setting)
 
 static void memory_tells(struct setting *setting, struct table table)
 {
-	image_names_add(&setting->memory, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+	image_names_add(&setting->memory, span_of(&table, sizeof(table)), build_id,
+			sizeof(build_id));
 }
 
 static void agent_tells(struct setting *setting, struct table table)
 {
-	image_names_replace(&setting->agent, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+	image_names_replace(&setting->agent, span_of(&table, sizeof(table)), build_id,
+			    sizeof(build_id));
 }
 
 static bool has(struct setting *setting)
@@ -111,7 +113,8 @@ TEST(image_names, of_memory_make_room_for_all_of_them)
 	leave(&setting);
 }
 
-/* A guest is not made to tell of its libraries in each recording; but somebody may install their names. */
+/* A guest is not made to tell of its libraries in each recording; but somebody may install their
+ * names. */
 TEST(image_names, of_who_has_no_more_are_all_for_a_day)
 {
 	char command[256];
@@ -120,12 +123,12 @@ TEST(image_names, of_who_has_no_more_are_all_for_a_day)
 	enter(&setting, 1 << 20);
 	agent_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
 	CHECK(has_all(&setting));
-	snprintf(command, sizeof(command), "touch -d '23 hours ago' '%s/%s'/*/elf", setting.directory,
-		 BUILD_ID_CACHE_IMAGES);
+	snprintf(command, sizeof(command), "touch -d '23 hours ago' '%s/%s'/*/elf",
+		 setting.directory, BUILD_ID_CACHE_IMAGES);
 	CHECK_EQUAL(system(command), 0);
 	CHECK(has_all(&setting));
-	snprintf(command, sizeof(command), "touch -d '25 hours ago' '%s/%s'/*/elf", setting.directory,
-		 BUILD_ID_CACHE_IMAGES);
+	snprintf(command, sizeof(command), "touch -d '25 hours ago' '%s/%s'/*/elf",
+		 setting.directory, BUILD_ID_CACHE_IMAGES);
 	CHECK_EQUAL(system(command), 0);
 	CHECK(!has_all(&setting));
 	CHECK(has(&setting));
@@ -197,9 +200,10 @@ TEST(image_names, of_somebody_else_stay)
 	leave(&setting);
 }
 
-/* A file below ROOT of the setting's directory, with all functions of BUILD: another place of the file has
- * the code there. */
-static void install_separate(const struct setting *setting, const uint8_t *build, struct table table)
+/* A file below ROOT of the setting's directory, with all functions of BUILD: another place of the
+ * file has the code there. */
+static void install_separate(const struct setting *setting, const uint8_t *build,
+			     struct table table)
 {
 	char path[256], command[512];
 	struct bytes file;
@@ -243,7 +247,8 @@ TEST(image_names, that_are_all_of_them_ask_for_no_separate_one)
 	struct table table = table_of(AGENT_SYMBOLS_SYMTAB, 2);
 	struct bytes all = { .data = (uint8_t *)&table, .size = sizeof(table) };
 
-	CHECK(!installed_symbols_add(&all, span_of(&table, sizeof(table)), "", build_id, sizeof(build_id)));
+	CHECK(!installed_symbols_add(&all, span_of(&table, sizeof(table)), "", build_id,
+				     sizeof(build_id)));
 	CHECK(!all.data && !all.size); /* nothing that anybody would free */
 }
 

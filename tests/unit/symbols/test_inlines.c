@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Recordings of programs and of a kernel with inlined functions, as report and export show them with
+/* Recordings of programs and of a kernel with inlined functions, as report and export show them
+ * with
  * --inline. */
 #include <limits.h>
 #include <stdio.h>
@@ -10,14 +11,14 @@
 #include "shared/sample_record.h"
 #include "tests/unit/pprof_text.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/symbols/dwarf_inlines.h"
-#include "vmm/symbols/symbol_paths.h"
-#include "vmm/symbols/elf_symbols.h"
-#include "vmm/report/folded.h"
 #include "vmm/perf_data/perf_data_writer.h"
+#include "vmm/report/folded.h"
 #include "vmm/report/pprof.h"
 #include "vmm/report/profile_stacks.h"
 #include "vmm/report/script.h"
+#include "vmm/symbols/dwarf_inlines.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/symbols/symbol_paths.h"
 
 static const struct symbol_sources nowhere; /* but where all look */
 
@@ -48,30 +49,30 @@ static bool open_program(struct program *program, const char *path)
 	elf_file_close(&file);
 	CHECK(program->build_id_size);
 	snprintf(program->path, sizeof(program->path), "build/inlines-%d.data", getpid());
-	CHECK_EQUAL(
-		perf_data_writer_open(&program->writer, &(struct perf_data_options){ .path = program->path,
-										     .frequency = 1000,
-										     .callchains = true,
-										     .vcpus = 1 }),
-		0);
+	CHECK_EQUAL(perf_data_writer_open(&program->writer,
+					  &(struct perf_data_options){ .path = program->path,
+								       .frequency = 1000,
+								       .callchains = true,
+								       .vcpus = 1 }),
+		    0);
 	return program->build_id_size && program->writer;
 }
 
-static void map(struct program *program, const char *name, bool kernel, uint64_t start, uint64_t size,
-		uint64_t offset)
+static void map(struct program *program, const char *name, bool kernel, uint64_t start,
+		uint64_t size, uint64_t offset)
 {
-	CHECK_EQUAL(
-		perf_data_writer_mapping(program->writer,
-					 &(struct perf_data_mapping){ .pid = kernel ? -1 : TASK,
-								      .tid = kernel ? -1 : TASK,
-								      .start = start,
-								      .size = size,
-								      .offset = offset,
-								      .name = name,
-								      .build_id = program->build_id,
-								      .build_id_size = program->build_id_size,
-								      .kernel = kernel }),
-		0);
+	CHECK_EQUAL(perf_data_writer_mapping(
+			    program->writer,
+			    &(struct perf_data_mapping){ .pid = kernel ? -1 : TASK,
+							 .tid = kernel ? -1 : TASK,
+							 .start = start,
+							 .size = size,
+							 .offset = offset,
+							 .name = name,
+							 .build_id = program->build_id,
+							 .build_id_size = program->build_id_size,
+							 .kernel = kernel }),
+		    0);
 }
 
 static void sample(struct program *program, bool kernel, const uint64_t *chain, size_t depth)
@@ -111,7 +112,8 @@ struct edge {
 	char before[2048], at[2048]; /* their functions, the outermost first, ";" before each */
 };
 
-static void note_functions(char *text, size_t size, const struct dwarf_function *functions, size_t count)
+static void note_functions(char *text, size_t size, const struct dwarf_function *functions,
+			   size_t count)
 {
 	size_t used = 0;
 
@@ -134,8 +136,8 @@ static void find_edge(struct edge *edge)
 	REQUIRE(symbols_find_name(symbols, "hash_block", &symbol));
 	for (uint64_t at = symbol.start; at < symbol.end && !edge->address; at++, before = count) {
 		count = dwarf_inlines_find(inlines, at, false, functions);
-		note_functions(count < before && before > 3 ? edge->at : edge->before, sizeof(edge->before),
-			       functions, count);
+		note_functions(count < before && before > 3 ? edge->at : edge->before,
+			       sizeof(edge->before), functions, count);
 		if (*edge->at)
 			edge->address = at;
 	}
@@ -166,7 +168,8 @@ static void check_folded(const struct profile_options *options, const char *expe
 	free(text);
 }
 
-/* One sample at the edge, and one before it that is called from the edge; PATH is what the file is called. */
+/* One sample at the edge, and one before it that is called from the edge; PATH is what the file is
+ * called. */
 static void record_edge(struct program *program, const struct edge *edge, const char *path)
 {
 	uint64_t at = mapped(program, edge->address);
@@ -217,8 +220,8 @@ static void link_into_cache(const char *directory, const struct program *program
 	for (size_t i = 0; i < program->build_id_size; i++)
 		sprintf(hex + 2 * i, "%02x", program->build_id[i]);
 	REQUIRE(realpath(path, whole));
-	snprintf(command, sizeof(command), "d=%s/.build-id/%.2s/%s; mkdir -p $d && ln -s %s $d/%s", directory,
-		 hex, hex + 2, whole, kind);
+	snprintf(command, sizeof(command), "d=%s/.build-id/%.2s/%s; mkdir -p $d && ln -s %s $d/%s",
+		 directory, hex, hex + 2, whole, kind);
 	CHECK_EQUAL(system(command), 0);
 }
 
@@ -261,9 +264,10 @@ TEST(inlines, are_said_to_be_unknown_without_dwarf)
 {
 	struct program program;
 	/* The program may have been put into the user's own cache, with its DWARF. */
-	struct profile_options options = {
-		.input = program.path, .vcpu = -1, .inlined = true, .sources.buildid_dir = "build/none"
-	};
+	struct profile_options options = { .input = program.path,
+					   .vcpu = -1,
+					   .inlined = true,
+					   .sources.buildid_dir = "build/none" };
 	struct profile *profile;
 	size_t images, unknown;
 	struct edge edge;
@@ -326,7 +330,8 @@ TEST(inlines, are_lines_of_one_location_for_pprof)
 	fclose(to);
 	profile_free(profile);
 	text = pprof_text(path);
-	/* The sampled address, and the one at the edge: what called it has the lines of the former. */
+	/* The sampled address, and the one at the edge: what called it has the lines of the former.
+	 */
 	CHECK_EQUAL(pprof_text_count(text, "location {"), 2);
 	CHECK(pprof_text_count(text, "  line {") > 3);
 	CHECK_EQUAL(pprof_text_count(text, "    line: "), pprof_text_count(text, "  line {"));
@@ -342,20 +347,23 @@ TEST(inlines, are_lines_of_one_location_for_pprof)
 TEST(inlines, of_a_kernel_are_found_where_it_lies)
 {
 	struct program program;
-	struct profile_options options = {
-		.input = program.path, .vcpu = -1, .inlined = true, .vmlinux = "build/inlines/kernel"
-	};
+	struct profile_options options = { .input = program.path,
+					   .vcpu = -1,
+					   .inlined = true,
+					   .vmlinux = "build/inlines/kernel" };
 	struct dwarf_function functions[DWARF_INLINES_MAX];
 	struct dwarf_inlines *inlines;
 	struct symbols *symbols;
 	struct symbol tick, text;
 	uint64_t at = 0;
 
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, options.vmlinux, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, options.vmlinux, ELF_VIRTUAL_ADDRESSES, NULL, 0),
+		      0);
 	REQUIRE(symbols_find_name(symbols, "tick_handle", &tick));
 	REQUIRE(symbols_find_name(symbols, "_text", &text));
 	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, options.vmlinux, NULL, 0, &nowhere), 0);
-	for (at = tick.start; at < tick.end && dwarf_inlines_find(inlines, at, false, functions) < 3;)
+	for (at = tick.start;
+	     at < tick.end && dwarf_inlines_find(inlines, at, false, functions) < 3;)
 		at++;
 	REQUIRE(at < tick.end);
 	REQUIRE(open_program(&program, options.vmlinux));
@@ -363,7 +371,8 @@ TEST(inlines, of_a_kernel_are_found_where_it_lies)
 	    text.start + KERNEL_AT);
 	sample(&program, true, (uint64_t[]){ at + KERNEL_AT }, 1);
 	end_recording(&program);
-	check_folded(&options, "pid 7;tick_handle;account_tick (inlined);read_jiffies (inlined) 1\n");
+	check_folded(&options,
+		     "pid 7;tick_handle;account_tick (inlined);read_jiffies (inlined) 1\n");
 	dwarf_inlines_close(inlines);
 	symbols_free(symbols);
 	unlink(program.path);

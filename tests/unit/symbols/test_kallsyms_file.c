@@ -28,7 +28,8 @@ static int load_text(struct symbols **symbols, const char *text)
 	return load(symbols, text, strlen(text));
 }
 
-static void check_name(const struct symbols *symbols, uint64_t address, const char *name, const char *module)
+static void check_name(const struct symbols *symbols, uint64_t address, const char *name,
+		       const char *module)
 {
 	struct symbol symbol;
 
@@ -110,7 +111,8 @@ TEST(kallsyms_file, refuses_what_is_none)
 
 	CHECK_EQUAL(load_text(&symbols, "hello\n"), -EINVAL);
 	CHECK(strstr(error_message(), "line 1"));
-	CHECK_EQUAL(load_text(&symbols, "ffffffff81000000 T ok\nffffffff81000000 Tx bad\n"), -EINVAL);
+	CHECK_EQUAL(load_text(&symbols, "ffffffff81000000 T ok\nffffffff81000000 Tx bad\n"),
+		    -EINVAL);
 	CHECK(strstr(error_message(), "line 2"));
 	CHECK_EQUAL(load_text(&symbols, "fffffffffffffffff T too_large\n"), -EINVAL);
 	CHECK_EQUAL(load_text(&symbols, "ffffffff81000000 T\n"), -EINVAL);
@@ -124,6 +126,7 @@ TEST(kallsyms_file, says_why_addresses_are_zero)
 {
 	struct symbols *symbols;
 
-	CHECK_EQUAL(load_text(&symbols, "0000000000000000 T _text\n0000000000000000 T _stext\n"), -EPERM);
+	CHECK_EQUAL(load_text(&symbols, "0000000000000000 T _text\n0000000000000000 T _stext\n"),
+		    -EPERM);
 	CHECK(strstr(error_message(), "kptr_restrict"));
 }

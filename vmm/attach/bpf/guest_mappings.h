@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * BPF: whether the VMM's memory lies where it lay before. KVM has to know that itself, for what it maps into
- * the guest: before a page of a memslot is taken away it is told (kernel: kvm_mmu_notifier_invalidate_*()),
- * and counts it; memslots have a number of their own. So what was found while neither changes is still so,
- * as for KVM itself (kernel: mmu_invalidate_retry_gfn(), host_pfn_mapping_level()).
+ * BPF: whether the VMM's memory lies where it lay before. KVM has to know that itself, for what it
+ * maps into the guest: before a page of a memslot is taken away it is told (kernel:
+ * kvm_mmu_notifier_invalidate_*()), and counts it; memslots have a number of their own. So what was
+ * found while neither changes is still so, as for KVM itself (kernel: mmu_invalidate_retry_gfn(),
+ * host_pfn_mapping_level()).
  */
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_MAPPINGS_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_MAPPINGS_H
@@ -46,13 +47,14 @@ VERIFIED_ONCE int renew_mappings(struct mappings *known, const struct bpf_slots 
 }
 
 /*
- * Of the vCPU's VM; from now on until were_mapped() tells whether it was so all the time. A VM that was made
- * where another one has been has the same numbers to begin with, but a vCPU that has left its guest less
- * often.
+ * Of the vCPU's VM; from now on until were_mapped() tells whether it was so all the time. A VM that
+ * was made where another one has been has the same numbers to begin with, but a vCPU that has left
+ * its guest less often.
  */
 static __always_inline void open_mappings(struct scratch *scratch, struct kvm_vcpu *vcpu)
 {
-	__u64 kvm = kernel_word((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, kvm)), exits = 0;
+	__u64 kvm = kernel_word((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, kvm)),
+	      exits = 0;
 	struct mappings *known = &scratch->space.mappings;
 	const struct bpf_slots *slots = &scratch->vcpu.slots;
 	int is_new;
@@ -61,7 +63,8 @@ static __always_inline void open_mappings(struct scratch *scratch, struct kvm_vc
 	if (!can_know_mappings())
 		return;
 	if (bpf_core_field_exists(struct kvm_vcpu, stat.exits))
-		exits = kernel_word((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, stat.exits));
+		exits = kernel_word((__u64)vcpu +
+				    bpf_core_field_offset(struct kvm_vcpu, stat.exits));
 	is_new = known->kvm != kvm || exits < known->exits;
 	known->exits = exits;
 	if (is_new || known->slots != slots->generation_of_kvm || !are_mapped(known, slots))

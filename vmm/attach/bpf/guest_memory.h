@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * BPF: guest memory, through the guest's page tables and the VMM's address space, which is the current one.
+ * BPF: guest memory, through the guest's page tables and the VMM's address space, which is the
+ * current one.
  *
- * A read of the VMM's memory by BPF's helper takes as long as a hundred instructions. So once a word was read
- * by it, and the kernel has the same one where the VMM's page tables say (host_page.h), it is read there, as
- * long as KVM says that nothing has moved (guest_mappings.h). What can not be read there is 0, which is believed
- * nowhere by itself.
+ * A read of the VMM's memory by BPF's helper takes as long as a hundred instructions. So once a
+ * word was read by it, and the kernel has the same one where the VMM's page tables say
+ * (host_page.h), it is read there, as long as KVM says that nothing has moved (guest_mappings.h).
+ * What can not be read there is 0, which is believed nowhere by itself.
  *
  * The functions of BPF, and can_cast, are whoever's that includes this.
  */
@@ -17,8 +18,8 @@
 #include "vmm/attach/bpf/verified_once.h"
 
 #define PAGE_SHIFT 12
-/* What an entry of the last but one table maps, and how many of them are remembered: of code that is called
- * from one image to another and back, of a stack, and of the kernel's tasks. */
+/* What an entry of the last but one table maps, and how many of them are remembered: of code that
+ * is called from one image to another and back, of a stack, and of the kernel's tasks. */
 #define REGION_BITS 21
 #define REGIONS     8
 #define PAGES       8  /* of data that are remembered */
@@ -28,22 +29,23 @@
 
 /*
  * What one entry of the guest's page tables maps, or whose table is there: 2 MiB of a space. It is
- * remembered from one sample to the next, with all entries that it was found by: before it is used again they
- * are read again, where they were. So it is as true as if it was looked for, and none of these reads has to
- * wait for the one before.
+ * remembered from one sample to the next, with all entries that it was found by: before it is used
+ * again they are read again, where they were. So it is as true as if it was looked for, and none of
+ * these reads has to wait for the one before.
  */
 struct region {
 	__u64 number; /* GVA / 2 MiB; NO_REGION: none */
 	__u64 entry;
-	__u64 cr3;            /* of the space */
-	__u32 bits;           /* of the page that ENTRY maps; 0: it is a table's */
-	__u32 turn;           /* of the space that it was found or read again in */
-	__u32 slots;          /* generation of those by which it was found */
-	__u32 levels;         /* of that space */
-	__u64 mapped;         /* the state of the VMM's memory in which AT is true; 0: none */
-	__u64 table_mapped;   /* so of TABLE */
-	__u64 table;          /* where the kernel has the table of ENTRY */
-	__u64 at[LEVELS - 1]; /* where the kernel has the entries; 0, with a WORD of 0: there is none */
+	__u64 cr3;          /* of the space */
+	__u32 bits;         /* of the page that ENTRY maps; 0: it is a table's */
+	__u32 turn;         /* of the space that it was found or read again in */
+	__u32 slots;        /* generation of those by which it was found */
+	__u32 levels;       /* of that space */
+	__u64 mapped;       /* the state of the VMM's memory in which AT is true; 0: none */
+	__u64 table_mapped; /* so of TABLE */
+	__u64 table;        /* where the kernel has the table of ENTRY */
+	__u64 at[LEVELS -
+		 1]; /* where the kernel has the entries; 0, with a WORD of 0: there is none */
 	__u64 word[LEVELS - 1];
 	__u64 hva[LEVELS - 1];
 };
@@ -69,11 +71,12 @@ struct space {
 	__u64 page, page_hva; /* the GVA's page number; 0: there is none */
 	__u64 page_gpa;       /* with a page_hva */
 	__u64 page_at;        /* where the kernel has it; 0: that is not known */
-	__u64 state;          /* of the VMM's memory, in which what is known of it is true; 0: nothing is */
+	__u64 state; /* of the VMM's memory, in which what is known of it is true; 0: nothing is */
 	__u32 levels;
 	__u32 turn; /* a space of now; never the same again for a long time */
 	struct mappings mappings;
-	/* Of each level the entry that was read last in this turn: regions next to each other share them. */
+	/* Of each level the entry that was read last in this turn: regions next to each other share
+	 * them. */
 	__u64 hva[LEVELS - 1], word[LEVELS - 1];
 	struct page pages[PAGES];
 	struct region regions[REGIONS];
@@ -106,7 +109,8 @@ static __always_inline __u64 hva_of(const struct bpf_slots *all, __u64 gpa)
 	return 0;
 }
 
-static __always_inline __u64 entry_hva(const struct bpf_slots *all, __u64 table, __u64 gva, __u32 shift)
+static __always_inline __u64 entry_hva(const struct bpf_slots *all, __u64 table, __u64 gva,
+				       __u32 shift)
 {
 	return hva_of(all, (table & PTE_ADDRESS) + ((gva >> (shift & 63)) & 511) * 8);
 }
@@ -116,7 +120,8 @@ static __always_inline __u64 read_entry(__u64 hva)
 {
 	__u64 entry = 0;
 
-	if (!hva || bpf_probe_read_user(&entry, sizeof(entry), (void *)hva) || !(entry & PTE_PRESENT))
+	if (!hva || bpf_probe_read_user(&entry, sizeof(entry), (void *)hva) ||
+	    !(entry & PTE_PRESENT))
 		return 0;
 	return entry;
 }
@@ -132,7 +137,8 @@ static __always_inline void open_space(struct space *space, __u64 cr3, __u32 lev
 		space->hva[level] = 0;
 }
 
-/* Down to the last but one table, by the slots of GENERATION, if they are still those; 0: nothing is there.
+/* Down to the last but one table, by the slots of GENERATION, if they are still those; 0: nothing
+ * is there.
  */
 VERIFIED_ONCE int walk_to_region(struct space *space, const struct bpf_slots *all, __u64 gva,
 				 struct region *region, __u32 generation)
@@ -242,8 +248,8 @@ static __always_inline int is_true(struct space *space, struct region *region)
 	return !changed;
 }
 
-VERIFIED_ONCE __u64 read_leaf(struct space *space, const struct bpf_slots *all, struct region *region,
-			      __u64 gva)
+VERIFIED_ONCE __u64 read_leaf(struct space *space, const struct bpf_slots *all,
+			      struct region *region, __u64 gva)
 {
 	__u64 hva, entry, at;
 
@@ -260,8 +266,8 @@ VERIFIED_ONCE __u64 read_leaf(struct space *space, const struct bpf_slots *all, 
 }
 
 /* The entry of the last table; 0: none is present. */
-static __always_inline __u64 leaf_of(struct space *space, const struct bpf_slots *all, struct region *region,
-				     __u64 gva)
+static __always_inline __u64 leaf_of(struct space *space, const struct bpf_slots *all,
+				     struct region *region, __u64 gva)
 {
 	__u64 entry = 0;
 
@@ -271,12 +277,13 @@ static __always_inline __u64 leaf_of(struct space *space, const struct bpf_slots
 }
 
 /*
- * The GPA of the page that GVA is in; BPF_NO_PAGE: none, or the slots change meanwhile. SDM vol. 3A 4.5.
- * While a sample is taken the vCPU stands still, so what the upper levels say is true for all of it.
+ * The GPA of the page that GVA is in; BPF_NO_PAGE: none, or the slots change meanwhile. SDM vol.
+ * 3A 4.5. While a sample is taken the vCPU stands still, so what the upper levels say is true for
+ * all of it.
  *
- * Whether user code may go there (U/S, and NX for callers) is not asked. Only addresses of the lower half are
- * looked for as user space, where Linux maps nothing that is the kernel's alone; and of kernels that do run
- * there the level is not always known, and their callers are wanted, too.
+ * Whether user code may go there (U/S, and NX for callers) is not asked. Only addresses of the
+ * lower half are looked for as user space, where Linux maps nothing that is the kernel's alone; and
+ * of kernels that do run there the level is not always known, and their callers are wanted, too.
  */
 static __always_inline __u64 gpa_of(struct space *space, const struct bpf_slots *all, __u64 gva)
 {
@@ -342,8 +349,8 @@ static __always_inline int open_page(struct space *space, const struct bpf_slots
 }
 
 /*
- * The page that is read, in which WORD was just read at GVA: by the GPA that it was opened by, as another
- * vCPU may have mapped another page since.
+ * The page that is read, in which WORD was just read at GVA: by the GPA that it was opened by, as
+ * another vCPU may have mapped another page since.
  */
 static __always_inline void remember_page(struct space *space, __u64 gva, __u64 word)
 {
@@ -358,7 +365,8 @@ static __always_inline void remember_page(struct space *space, __u64 gva, __u64 
 	page->mapped = space->state;
 }
 
-/* Some whole words where the kernel has the page. True: one is not 0, so the page can be read there. */
+/* Some whole words where the kernel has the page. True: one is not 0, so the page can be read
+ * there. */
 static __always_inline int read_mapped(const struct space *space, __u64 gva, __u64 *to, __u32 size)
 {
 	__u64 at = space->page_at + (gva & 0xfff), any = 0;
@@ -373,8 +381,8 @@ static __always_inline int read_mapped(const struct space *space, __u64 gva, __u
 }
 
 /* SIZE bytes that are in one page. */
-static __noinline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva, void *to,
-				 __u32 size)
+static __noinline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva,
+				 void *to, __u32 size)
 {
 	if (!space || !all || !to || !open_page(space, all, gva))
 		return 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * BPF: samples a VMM's vCPUs, which vcpu_lookup.h finds in the kernel. The program of the perf event runs in an
- * interrupt that the vCPU's own thread took, so the guest stands still, its registers are where KVM has just
- * put them, and its memory is that of the current process.
+ * BPF: samples a VMM's vCPUs, which vcpu_lookup.h finds in the kernel. The program of the perf
+ * event runs in an interrupt that the vCPU's own thread took, so the guest stands still, its
+ * registers are where KVM has just put them, and its memory is that of the current process.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -12,15 +12,15 @@
 
 #include "vmm/attach/bpf/kernel_word.h"
 /* Those that read by it. */
-#include "vmm/attach/bpf/vcpu_lookup.h"
+#include "vmm/attach/bpf/direct_map_test.h"
+#include "vmm/attach/bpf/guest_mappings.h"
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf/guest_stack.h"
 #include "vmm/attach/bpf/guest_tasks.h"
 #include "vmm/attach/bpf/kernel_types.h"
-#include "vmm/attach/bpf/guest_mappings.h"
 #include "vmm/attach/bpf/ring_maps.h"
 #include "vmm/attach/bpf/ring_writer.h"
-#include "vmm/attach/bpf/direct_map_test.h"
+#include "vmm/attach/bpf/vcpu_lookup.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -100,10 +100,11 @@ static __always_inline int is_nested(struct kvm_vcpu *vcpu)
 }
 
 /*
- * kvm_intel leaves RIP in the VMCS until somebody asks for it. Perf does, for the address of a sample, and
- * KVM keeps what it read (kernel: perf_prepare_sample() -> kvm_guest_get_ip() -> kvm_rip_read()). RSP and CR3
- * nobody asks for. All other registers KVM has stored when it handles the interrupt that the guest was left
- * for (kernel: __vmx_vcpu_run(), before vmx_handle_exit_irqoff() and, for an NMI, in vmx_vcpu_enter_exit()).
+ * kvm_intel leaves RIP in the VMCS until somebody asks for it. Perf does, for the address of a
+ * sample, and KVM keeps what it read (kernel: perf_prepare_sample() -> kvm_guest_get_ip() ->
+ * kvm_rip_read()). RSP and CR3 nobody asks for. All other registers KVM has stored when it handles
+ * the interrupt that the guest was left for (kernel: __vmx_vcpu_run(), before
+ * vmx_handle_exit_irqoff() and, for an NMI, in vmx_vcpu_enter_exit()).
  */
 static __always_inline void have_rip_read(struct bpf_perf_event_data *ctx, struct kvm_vcpu *vcpu)
 {
@@ -111,11 +112,14 @@ static __always_inline void have_rip_read(struct bpf_perf_event_data *ctx, struc
 
 	if (!is_amd &&
 	    !((__u32)kernel_word((__u64)vcpu + VCPU_OFFSET(arch.regs_avail)) & 1u << VCPU_REGS_RIP))
-		bpf_perf_event_output(ctx, &rip_events, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing));
+		bpf_perf_event_output(ctx, &rip_events, BPF_F_CURRENT_CPU, &nothing,
+				      sizeof(nothing));
 }
 
-/* Of struct kvm_vcpu_arch: what lies near the registers is read along with them where each read is a call. */
-static __always_inline __u64 arch_word(const struct scratch *scratch, struct kvm_vcpu *vcpu, __u64 offset)
+/* Of struct kvm_vcpu_arch: what lies near the registers is read along with them where each read is
+ * a call. */
+static __always_inline __u64 arch_word(const struct scratch *scratch, struct kvm_vcpu *vcpu,
+				       __u64 offset)
 {
 	__u64 place = offset - VCPU_OFFSET(arch.regs);
 
@@ -125,7 +129,7 @@ static __always_inline __u64 arch_word(const struct scratch *scratch, struct kvm
 }
 
 #define ARCH_WORD(field) arch_word(scratch, vcpu, VCPU_OFFSET(arch.field))
-#define ARCH_REGISTER(number)                                                                                \
+#define ARCH_REGISTER(number)                                                                      \
 	arch_word(scratch, vcpu, VCPU_OFFSET(arch.regs) + VCPU_REGS_##number * sizeof(__u64))
 
 static __always_inline void take_guest(struct scratch *scratch, struct kvm_vcpu *vcpu,
@@ -172,8 +176,8 @@ static __always_inline void take_guest(struct scratch *scratch, struct kvm_vcpu 
 }
 
 /*
- * Where CR3 seldom tells which kernel runs, this does: each has KVM write the time into memory of its own.
- * Nobody else needs it.
+ * Where CR3 seldom tells which kernel runs, this does: each has KVM write the time into memory of
+ * its own. Nobody else needs it.
  */
 static __always_inline void take_clock(struct scratch *scratch, struct kvm_vcpu *vcpu,
 				       struct bpf_sample *sample)
@@ -186,8 +190,9 @@ static __always_inline void take_clock(struct scratch *scratch, struct kvm_vcpu 
 }
 
 /*
- * As KVM tells perf (kvm_arch_pmi_in_guest()): an NMI while KVM handles an interrupt that the guest was left
- * for is of the host. What the clock finds in a softirq of that time can not be told apart.
+ * As KVM tells perf (kvm_arch_pmi_in_guest()): an NMI while KVM handles an interrupt that the guest
+ * was left for is of the host. What the clock finds in a softirq of that time can not be told
+ * apart.
  */
 static __always_inline int is_in_guest(struct kvm_vcpu *vcpu, int by_nmi)
 {
@@ -198,8 +203,8 @@ static __always_inline int is_in_guest(struct kvm_vcpu *vcpu, int by_nmi)
 	return by_nmi == (handled == bpf_core_enum_value(enum kvm_intr_type, KVM_HANDLING_NMI));
 }
 
-/* A VMM may have destroyed it, and made another, or none: what lies there now can be anything. The thread is
- * the current one, so it has its struct pid still. */
+/* A VMM may have destroyed it, and made another, or none: what lies there now can be anything. The
+ * thread is the current one, so it has its struct pid still. */
 static __always_inline int is_same(struct kvm_vcpu *vcpu, const struct bpf_vcpu *known)
 {
 	return (__u32)bpf_get_current_pid_tgid() == known->tid &&

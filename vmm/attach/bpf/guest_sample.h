@@ -7,7 +7,8 @@
 
 #define BPF_SLOTS_MAX 32
 #define BPF_CHAIN_MAX 127
-/* Bytes of the kernel's stack; it has no more than 16 KiB (THREAD_SIZE), and uses some hundreds mostly. */
+/* Bytes of the kernel's stack; it has no more than 16 KiB (THREAD_SIZE), and uses some hundreds
+ * mostly. */
 #define BPF_STACK_MAX 4096
 
 /* The iterator over a VMM's files writes these. */
@@ -16,8 +17,8 @@ enum bpf_found_type { BPF_FOUND_VCPU = 1, BPF_FOUND_SLOT = 2, BPF_FOUND_VM = 3 }
 struct bpf_found {
 	__u32 type;
 	__u32 id;             /* of the vCPU; the VM's descriptor */
-	__u32 tid, inner_tid; /* of its thread, in the first PID namespace and in its own; 0: it has not run
-				 yet or, with a PID, that has ended */
+	__u32 tid, inner_tid; /* of its thread, in the first PID namespace and in its own; 0: it has
+				 not run yet or, with a PID, that has ended */
 	__u64 vcpu;           /* kernel address of its struct kvm_vcpu */
 	__u64 pid;            /* of the struct pid of its thread */
 	__u64 vm;             /* of its struct kvm */
@@ -26,15 +27,15 @@ struct bpf_found {
 	__u64 generation;
 };
 
-/* All physical memory below LIMIT, from BASE on in the kernel's address space; page tables have so many
- * levels. LIMIT 0: it is not known. */
+/* All physical memory below LIMIT, from BASE on in the kernel's address space; page tables have so
+ * many levels. LIMIT 0: it is not known. */
 struct direct_map {
 	__u64 base, limit;
 	__u32 levels;
 };
 
-/* Where it might be, for a program that tries that: is a page of the process at HVA, which begins with
- * WORDS that nobody else has, found by it? */
+/* Where it might be, for a program that tries that: is a page of the process at HVA, which begins
+ * with WORDS that nobody else has, found by it? */
 #define DIRECT_MAP_WORDS 4
 struct direct_map_trial {
 	struct direct_map map;
@@ -44,15 +45,15 @@ struct direct_map_trial {
 	__u64 words[DIRECT_MAP_WORDS];
 };
 
-/* VMs that one process samples at the same time, and maps with vCPUs of them: those that are there at the
- * start share one, each that comes later has its own. An array of so many is below 32 KiB: the kernel has it
- * where it maps all memory by large pages (kernel: bpf_map_area_alloc()). */
+/* VMs that one process samples at the same time, and maps with vCPUs of them: those that are there
+ * at the start share one, each that comes later has its own. An array of so many is below 32 KiB:
+ * the kernel has it where it maps all memory by large pages (kernel: bpf_map_area_alloc()). */
 #define BPF_VMS_MAX    4000
 #define BPF_PLACES_MAX 4000
 
 /*
- * What is read of a task, as aligned words with what is wanted in them: first its address, then words of its
- * struct task_struct, the last of its struct mm_struct.
+ * What is read of a task, as aligned words with what is wanted in them: first its address, then
+ * words of its struct task_struct, the last of its struct mm_struct.
  */
 enum bpf_task_word {
 	BPF_TASK_AT,
@@ -76,7 +77,8 @@ struct bpf_cpu {
 	__u64 cr3; /* page tables that map the kernel, of so many levels; 0: it is not known */
 	__u32 levels;
 	__u32 offsets[BPF_TASK_ROOM]; /* bytes, multiples of 8; of BPF_TASK_AT none */
-	__u32 sizes[BPF_TASK_ROOM];   /* bytes that are read there; 0: none, they came with a word before */
+	__u32 sizes[BPF_TASK_ROOM];   /* bytes that are read there; 0: none, they came with a word
+					 before */
 	__u64 tasks[BPF_TASKS];       /* GVAs of pointers to them; 0: there is no such pointer */
 	__u32 generation;             /* of all that; 0 while it changes */
 };
@@ -87,15 +89,17 @@ struct bpf_cpu {
 struct bpf_slots {
 	__u32 count;
 	__u32 generation;        /* of all that; odd while it changes */
-	__u64 generation_of_kvm; /* of its memslots, when they were these; BPF_NO_GENERATION: not known */
+	__u64 generation_of_kvm; /* of its memslots, when they were these; BPF_NO_GENERATION: not
+				    known */
 	struct {
 		__u64 gpa, size, hva;
 	} slot[BPF_SLOTS_MAX];
 };
 
 /*
- * What the program has of a vCPU: an element of a map, which is mapped by whoever reads its samples, too.
- * Behind it are elements with its ring (vmm/attach/bpf_ringbuf.h), then those of the next vCPU.
+ * What the program has of a vCPU: an element of a map, which is mapped by whoever reads its
+ * samples, too. Behind it are elements with its ring (vmm/attach/bpf_ringbuf.h), then those of the
+ * next vCPU.
  */
 struct bpf_vcpu {
 	/* The loader's. */
@@ -130,7 +134,8 @@ enum bpf_sample_flags {
 	BPF_NESTED = 1 << 6,    /* a guest of the guest ran: the registers are that one's */
 	BPF_TASKS_KNOWN = 1 << 7,
 	BPF_RSP_KNOWN = 1 << 8,
-	BPF_CR3_OF_TASK = 1 << 9, /* CR3 is that of the task, in user space; the processor's is not known */
+	BPF_CR3_OF_TASK =
+		1 << 9, /* CR3 is that of the task, in user space; the processor's is not known */
 	BPF_CLOCK_KNOWN = 1 << 10,
 };
 
@@ -151,8 +156,8 @@ struct bpf_tasks {
 };
 
 /*
- * Behind it, of user space, RIP and the chain of frame pointers; of the kernel, which may have none, the
- * stack itself. Only what there is: each line of the cache counts.
+ * Behind it, of user space, RIP and the chain of frame pointers; of the kernel, which may have
+ * none, the stack itself. Only what there is: each line of the cache counts.
  */
 struct bpf_sample {
 	__u32 size;   /* of all of it, bytes, a multiple of 8 */
@@ -165,12 +170,13 @@ struct bpf_sample {
 	__u32 addresses;  /* struct bpf_address, the first is RIP's */
 	__u32 stack_size; /* bytes of the stack, from RSP on; then there are no addresses */
 	__u32 generation; /* of the struct bpf_cpu that tasks were found by */
-	__u64 rip;        /* of the guest or, without BPF_IN_GUEST, of the host; all others of the guest */
+	__u64 rip; /* of the guest or, without BPF_IN_GUEST, of the host; all others of the guest */
 	__u64 rsp, rbp;
 	__u64 cr0, cr3, cr4, efer;
 	__u64 clock; /* MSR_KVM_SYSTEM_TIME: where KVM writes the time for the guest; 0: nowhere */
-	__u64 rdx, rdi, r10, r13; /* in the kernel: ORC finds frames by them, too (kernel: unwind_orc.c) */
-	struct bpf_tasks tasks;   /* with BPF_TASKS_KNOWN */
+	__u64 rdx, rdi, r10,
+		r13; /* in the kernel: ORC finds frames by them, too (kernel: unwind_orc.c) */
+	struct bpf_tasks tasks; /* with BPF_TASKS_KNOWN */
 };
 
 /* The longest. */
@@ -178,7 +184,8 @@ struct bpf_whole_sample {
 	struct bpf_sample head;
 	union {
 		struct bpf_address addresses[BPF_ADDRESSES_MAX];
-		__u8 stack[2 * BPF_STACK_MAX]; /* as its second part begins anywhere in the first half */
+		__u8 stack[2 * BPF_STACK_MAX]; /* as its second part begins anywhere in the first
+						  half */
 	};
 };
 

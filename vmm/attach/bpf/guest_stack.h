@@ -6,7 +6,7 @@
 #include "vmm/attach/bpf/scratch.h"
 
 #define USER_FRAME_MAX (1ull << 20) /* bytes, as the other unwinders have it */
-#define KERNEL_STACK_SIZE                                                                                    \
+#define KERNEL_STACK_SIZE                                                                          \
 	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 
 /* Both words are in the page that is read, and the kernel has that. */
@@ -16,9 +16,10 @@ static __always_inline int is_mapped(const struct space *space, __u64 frame)
 	       (frame & 0xfff) <= 4096 - 16;
 }
 
-/* The window from the frame on, which has both its words though a page ends between them; or the frame is
- * where the kernel has it. */
-static __always_inline int move_window(struct space *space, const struct bpf_slots *all, struct chain *chain)
+/* The window from the frame on, which has both its words though a page ends between them; or the
+ * frame is where the kernel has it. */
+static __always_inline int move_window(struct space *space, const struct bpf_slots *all,
+				       struct chain *chain)
 {
 	__u64 size;
 
@@ -44,8 +45,8 @@ static __always_inline int move_window(struct space *space, const struct bpf_slo
 	return 1;
 }
 
-/* The page of code at GVA: mostly that of the last one. It serves to look up what is mapped there, which is
- * done for a task that is known alone. */
+/* The page of code at GVA: mostly that of the last one. It serves to look up what is mapped there,
+ * which is done for a task that is known alone. */
 static __always_inline __u64 code_page(const struct walk *walk, __u64 gva)
 {
 	struct scratch *scratch = walk->scratch;
@@ -64,10 +65,10 @@ static __always_inline __u64 code_page(const struct walk *walk, __u64 gva)
 enum frame { FRAME_TAKEN, FRAME_IS_LAST, FRAME_IS_NONE, FRAME_IS_OUTSIDE };
 
 /*
- * A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. Stacks grow down: the
- * caller's frame lies higher, within reach; else RBP is no frame pointer but any number. So it is where the
- * two words are those of 32-bit code, read as one: its stack is below 4 GiB, where the frames of 64-bit code
- * lead no higher. kvm_intel has CS in the VMCS alone.
+ * A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. Stacks grow
+ * down: the caller's frame lies higher, within reach; else RBP is no frame pointer but any number.
+ * So it is where the two words are those of 32-bit code, read as one: its stack is below 4 GiB,
+ * where the frames of 64-bit code lead no higher. kvm_intel has CS in the VMCS alone.
  */
 static __always_inline enum frame take_frame(const struct walk *walk)
 {
@@ -115,7 +116,8 @@ static long take_frames(__u32 turn, void *context)
 		frame = take_frame(walk);
 	if (frame == FRAME_TAKEN || frame == FRAME_IS_LAST)
 		return frame == FRAME_IS_LAST;
-	if (frame == FRAME_IS_OUTSIDE && move_window(&scratch->space, &scratch->vcpu.slots, &scratch->chain))
+	if (frame == FRAME_IS_OUTSIDE &&
+	    move_window(&scratch->space, &scratch->vcpu.slots, &scratch->chain))
 		return 0;
 	walk->sample->head.flags |= BPF_CHAIN_CUT;
 	return 1;
@@ -140,8 +142,9 @@ static __always_inline void take_chain(struct walk *walk)
 		sample->flags |= BPF_CHAIN_CUT;
 }
 
-/* To the end of the kernel's stack, which lies at a multiple of its size, as far as there is room: in two
- * pages at most. Not by the page tables of the kernel that is known: it may be the one before. */
+/* To the end of the kernel's stack, which lies at a multiple of its size, as far as there is room:
+ * in two pages at most. Not by the page tables of the kernel that is known: it may be the one
+ * before. */
 static __always_inline void take_stack(struct walk *walk)
 {
 	struct bpf_whole_sample *sample = walk->sample;
@@ -164,13 +167,13 @@ static __always_inline void take_stack(struct walk *walk)
 		return;
 	sample->head.stack_size = first;
 	BOUND(second, BPF_STACK_MAX - 1);
-	if (second &&
-	    read_space(space, &walk->scratch->vcpu.slots, rsp + first, sample->stack + first, second))
+	if (second && read_space(space, &walk->scratch->vcpu.slots, rsp + first,
+				 sample->stack + first, second))
 		sample->head.stack_size = whole;
 }
 
-/* RIP, its callers if they are wanted, and their pages: whether the code is still there later tells whether
- * what is mapped there then was so now. */
+/* RIP, its callers if they are wanted, and their pages: whether the code is still there later tells
+ * whether what is mapped there then was so now. */
 static __always_inline void take_addresses(struct walk *walk, int callers)
 {
 	struct bpf_whole_sample *sample = walk->sample;

@@ -25,8 +25,8 @@ static __always_inline int read_words(struct scratch *scratch, __u64 at, __u64 *
 	BOUND(second, BPF_TASK_RUN - 1);
 	if (!read_space(&scratch->space, &scratch->vcpu.slots, at, to, first))
 		return 0;
-	return !second ||
-	       read_space(&scratch->space, &scratch->vcpu.slots, at + first, (__u8 *)to + first, second);
+	return !second || read_space(&scratch->space, &scratch->vcpu.slots, at + first,
+				     (__u8 *)to + first, second);
 }
 
 /* Words of the one task that lie in a row, then of the other, if that is another one. */
@@ -74,9 +74,9 @@ static __always_inline void take_tasks(struct walk *walk)
 }
 
 /*
- * CR3 of user code that the processor alone has: Linux runs it in the page tables of the current task, whose
- * address is one of the kernel's own memory. What is left of a kernel that runs no more says nothing: the
- * reader knows which one runs.
+ * CR3 of user code that the processor alone has: Linux runs it in the page tables of the current
+ * task, whose address is one of the kernel's own memory. What is left of a kernel that runs no more
+ * says nothing: the reader knows which one runs.
  */
 static __always_inline void take_cr3_of_task(struct walk *walk)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * BPF: where the kernel has a page of a process mapped for itself: its page tables lead to physical memory,
- * all of which lies in a row in the kernel's address space.
+ * BPF: where the kernel has a page of a process mapped for itself: its page tables lead to physical
+ * memory, all of which lies in a row in the kernel's address space.
  *
  * kernel_word() is whoever's that includes this.
  */
@@ -13,7 +13,8 @@
 
 #define HOST_PRESENT 1ull
 #define HOST_LARGE   (1ull << 7)
-#define HOST_SPECIAL (1ull << 9) /* no memory that the kernel counts: a device's (kernel: _PAGE_SPECIAL) */
+#define HOST_SPECIAL                                                                               \
+	(1ull << 9) /* no memory that the kernel counts: a device's (kernel: _PAGE_SPECIAL) */
 #define HOST_ADDRESS 0x000ffffffffff000ull
 
 /* The loader's. */
@@ -25,8 +26,8 @@ static __always_inline __u64 direct_address(__u64 physical)
 }
 
 /*
- * The page that HVA is in; 0: none that is known to be memory. Nobody may take the tables or the page away
- * meanwhile.
+ * The page that HVA is in; 0: none that is known to be memory. Nobody may take the tables or the
+ * page away meanwhile.
  */
 VERIFIED_ONCE __u64 host_page(__u64 pgd, __u64 hva)
 {
@@ -38,9 +39,10 @@ VERIFIED_ONCE __u64 host_page(__u64 pgd, __u64 hva)
 			return 0;
 		if (shift == 12 || (shift <= 30 && entry & HOST_LARGE)) {
 			mask = (1ull << shift) - 1;
-			return entry & HOST_SPECIAL ? 0
-						    : direct_address((entry & HOST_ADDRESS & ~mask) |
-								     (hva & mask & ~0xfffull));
+			return entry & HOST_SPECIAL
+				       ? 0
+				       : direct_address((entry & HOST_ADDRESS & ~mask) |
+							(hva & mask & ~0xfffull));
 		}
 		table = direct_address(entry & HOST_ADDRESS);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * What is used of the kernel's types. Where it lies in them is relocated when the program is loaded (CO-RE),
- * so one build serves all kernels, and kvm_intel as well as kvm_amd.
+ * What is used of the kernel's types. Where it lies in them is relocated when the program is loaded
+ * (CO-RE), so one build serves all kernels, and kvm_intel as well as kvm_amd.
  */
 #ifndef KVMSCOPE_ATTACH_BPF_KERNEL_TYPES_H
 #define KVMSCOPE_ATTACH_BPF_KERNEL_TYPES_H
@@ -136,8 +136,8 @@ struct kvm_vmcb_info {
 	struct vmcb *ptr;
 } KERNEL_TYPE;
 
-/* What the guest itself runs by, and what is run by now, which can be a guest of its own (from Linux 5.12
- * on). */
+/* What the guest itself runs by, and what is run by now, which can be a guest of its own (from
+ * Linux 5.12 on). */
 struct vcpu_svm {
 	struct kvm_vcpu vcpu;
 	struct vmcb *vmcb;

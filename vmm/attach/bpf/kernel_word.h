@@ -12,17 +12,17 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 const volatile __u32 can_cast; /* the loader's: the kernel has bpf_rdonly_cast() */
 
 /*
- * A word of kernel memory, whose type may be a module's. Through a pointer that the verifier knows the type
- * of it is one instruction, which gives 0 where nothing is mapped: any type that begins with a number will
- * do.
+ * A word of kernel memory, whose type may be a module's. Through a pointer that the verifier knows
+ * the type of it is one instruction, which gives 0 where nothing is mapped: any type that begins
+ * with a number will do.
  */
 static __always_inline __u64 kernel_word(__u64 at)
 {
 	__u64 word = 0;
 
 	if (can_cast)
-		return *(const volatile __u64 *)bpf_rdonly_cast((void *)at,
-								bpf_core_type_id_kernel(struct pt_regs));
+		return *(const volatile __u64 *)bpf_rdonly_cast(
+			(void *)at, bpf_core_type_id_kernel(struct pt_regs));
 	bpf_probe_read_kernel(&word, sizeof(word), (void *)at);
 	return word;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * BPF: the ring of a vCPU's samples, as its writer has it (docs/ring-format.md, "The ring of a BPF program").
+ * BPF: the ring of a vCPU's samples, as its writer has it (docs/ring-format.md, "The ring of a BPF
+ * program").
  *
  * The functions and maps of BPF are whoever's that includes this.
  */
@@ -10,10 +11,10 @@
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf/verified_once.h"
 
-/* Where the next sample of VCPU, which is the element FIRST of MAP, goes to, and how far that is from the
- * head; 0: there is no room. */
-static __always_inline struct bpf_whole_sample *find_room(void *map, __u32 first, const struct bpf_vcpu *vcpu,
-							  __u64 *ahead)
+/* Where the next sample of VCPU, which is the element FIRST of MAP, goes to, and how far that is
+ * from the head; 0: there is no room. */
+static __always_inline struct bpf_whole_sample *find_room(void *map, __u32 first,
+							  const struct bpf_vcpu *vcpu, __u64 *ahead)
 {
 	__u64 head = vcpu->head, offset = head & (BPF_CHUNK - 1);
 	void *chunk;
@@ -50,8 +51,9 @@ VERIFIED_ONCE int ring_bell(struct bpf_vcpu *vcpu)
 }
 
 /*
- * The addition is one instruction of the processor (lock add), behind which nothing is read before all can
- * see it: so either this sees that the reader waits, or the reader, who looks once more, sees the sample.
+ * The addition is one instruction of the processor (lock add), behind which nothing is read before
+ * all can see it: so either this sees that the reader waits, or the reader, who looks once more,
+ * sees the sample.
  */
 static __always_inline void put(struct bpf_vcpu *vcpu, __u64 size)
 {

@@ -7,10 +7,11 @@
 
 /* A bound of what of struct kvm_vcpu_arch is read at once. */
 #define ARCH_SIZE 256
-/* Bytes of the stack that are read at once: frames of most functions are smaller, and each line of the cache
- * counts. */
+/* Bytes of the stack that are read at once: frames of most functions are smaller, and each line of
+ * the cache counts. */
 #define WINDOW 128
-/* What is below MASK + 1, or a place in an array: for the verifier, which does not see that it is. */
+/* What is below MASK + 1, or a place in an array: for the verifier, which does not see that it is.
+ */
 #ifdef __bpf__
 #define BOUND(value, mask) __asm__ volatile("%0 &= %1" : "+r"(value) : "i"(mask))
 #else
@@ -26,8 +27,8 @@ struct chain {
 	__u64 stack[WINDOW / 8 + 1]; /* the last is for the verifier */
 };
 
-/* A vCPU, and what its samples are made by, of which there is one at a time. Nothing of it is on the stack,
- * where the verifier would follow each number. */
+/* A vCPU, and what its samples are made by, of which there is one at a time. Nothing of it is on
+ * the stack, where the verifier would follow each number. */
 struct scratch {
 	struct bpf_vcpu vcpu;
 	struct space space;

@@ -32,8 +32,9 @@ static __always_inline __u64 generation_of_slots(struct kvm *kvm)
 {
 	struct kvm_memslots *all = BPF_CORE_READ(kvm, memslots[0]);
 
-	return bpf_core_field_exists(struct kvm_memslots, generation) ? BPF_CORE_READ(all, generation)
-								      : BPF_NO_GENERATION;
+	return bpf_core_field_exists(struct kvm_memslots, generation)
+		       ? BPF_CORE_READ(all, generation)
+		       : BPF_NO_GENERATION;
 }
 
 static __always_inline void tell_vm(struct seq_file *seq, struct kvm *kvm, __u32 fd)
@@ -44,7 +45,8 @@ static __always_inline void tell_vm(struct seq_file *seq, struct kvm *kvm, __u32
 	bpf_seq_write(seq, &found, sizeof(found));
 }
 
-static __always_inline void tell_slot(struct seq_file *seq, struct kvm *kvm, struct kvm_memory_slot *slot)
+static __always_inline void tell_slot(struct seq_file *seq, struct kvm *kvm,
+				      struct kvm_memory_slot *slot)
 {
 	struct bpf_found found = { .type = BPF_FOUND_SLOT };
 
@@ -90,8 +92,8 @@ static __always_inline void tell_slots(struct seq_file *seq, struct kvm *kvm)
 }
 
 /*
- * The thread that runs VCPU, in the first PID namespace or, with OWN, in its own; 0: it has not run yet, or
- * its thread has ended. KVM keeps the number of that, which may be another thread's by now.
+ * The thread that runs VCPU, in the first PID namespace or, with OWN, in its own; 0: it has not run
+ * yet, or its thread has ended. KVM keeps the number of that, which may be another thread's by now.
  */
 static __always_inline __u32 thread_of(struct kvm_vcpu *vcpu, int own)
 {

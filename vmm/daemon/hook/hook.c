@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The hook that libvirt runs: /etc/libvirt/hooks/qemu.d/kvmscope DOMAIN OPERATION SUBOPERATION EXTRA, the
- * domain's XML on standard input (libvirt: docs/hooks.html). libvirt waits for it, and a hook that fails may
- * fail the domain: so it hands over what it was told and is gone, whatever happens, 20 ms after it has got a
- * processor at the latest (a busy host may let it wait for one), with status 0, and without a word, which
- * could be taken for XML. Needs nothing but the C library.
+ * The hook that libvirt runs: /etc/libvirt/hooks/qemu.d/kvmscope DOMAIN OPERATION SUBOPERATION
+ * EXTRA, the domain's XML on standard input (libvirt: docs/hooks.html). libvirt waits for it, and a
+ * hook that fails may fail the domain: so it hands over what it was told and is gone, whatever
+ * happens, 20 ms after it has got a processor at the latest (a busy host may let it wait for one),
+ * with status 0, and without a word, which could be taken for XML. Needs nothing but the C library.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -78,7 +78,8 @@ static void arm_deadline(uint64_t start)
 /* Whatever would end it otherwise ends it well. */
 static void prepare_end(void)
 {
-	static const int signals[] = { SIGALRM, SIGSEGV, SIGBUS, SIGTERM, SIGHUP, SIGINT, SIGXFSZ, SIGABRT };
+	static const int signals[] = { SIGALRM, SIGSEGV, SIGBUS,  SIGTERM,
+				       SIGHUP,  SIGINT,  SIGXFSZ, SIGABRT };
 	sigset_t none;
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
@@ -110,8 +111,8 @@ static size_t put_head(const char *domain, const char *operation)
 	return put_word(put_word(put_word(0, HOOK_MAGIC), domain), operation);
 }
 
-/* The message's size with what comes by DEADLINE, in ms, or is there if that has passed; without XML if that
- * is too much, or takes too long. */
+/* The message's size with what comes by DEADLINE, in ms, or is there if that has passed; without
+ * XML if that is too much, or takes too long. */
 static size_t read_xml(size_t start, uint64_t deadline)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -181,8 +182,10 @@ static int open_spool(void)
 
 	mkdir(HOOK_RUN_DIRECTORY, 0755);
 	mkdir(HOOK_RUN_DIRECTORY "/" HOOK_SPOOL, 0700);
-	spool = open(HOOK_RUN_DIRECTORY "/" HOOK_SPOOL, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (spool < 0 || fstat(spool, &status) || status.st_uid != geteuid() || status.st_mode & 022)
+	spool = open(HOOK_RUN_DIRECTORY "/" HOOK_SPOOL,
+		     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (spool < 0 || fstat(spool, &status) || status.st_uid != geteuid() ||
+	    status.st_mode & 022)
 		_exit(0);
 	return spool;
 }
@@ -193,7 +196,8 @@ static void name_file(char name[64])
 	struct timespec time;
 
 	clock_gettime(CLOCK_BOOTTIME, &time);
-	snprintf(name, 64, "%012llu.%09ld-%d", (unsigned long long)time.tv_sec, time.tv_nsec, getpid());
+	snprintf(name, 64, "%012llu.%09ld-%d", (unsigned long long)time.tv_sec, time.tv_nsec,
+		 getpid());
 }
 
 /* How many there are, and in FIRST the oldest. */
@@ -226,7 +230,8 @@ static void make_room(int spool)
 
 	if (look_for_oldest(spool, oldest) < HOOK_SPOOL_MAX || unlinkat(spool, oldest, 0))
 		return;
-	dropped = openat(spool, HOOK_DROPPED, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	dropped = openat(spool, HOOK_DROPPED,
+			 O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (dropped >= 0 && write(dropped, ".", 1) == 1)
 		close(dropped);
 }
@@ -241,7 +246,8 @@ static void queue(size_t size)
 	make_room(spool);
 	name_file(name);
 	snprintf(unfinished, sizeof(unfinished), ".%s", name);
-	file = openat(spool, unfinished, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	file = openat(spool, unfinished, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		      0600);
 	if (file < 0)
 		return;
 	if (!write_all(file, size) || renameat(spool, unfinished, spool, name))
@@ -249,8 +255,9 @@ static void queue(size_t size)
 }
 
 /*
- * libvirt waits until nobody can read what it writes, too: the input is closed by the deadline of all, and
- * what was not read by then goes without XML. The alarm that may still come from before finds its handler.
+ * libvirt waits until nobody can read what it writes, too: the input is closed by the deadline of
+ * all, and what was not read by then goes without XML. The alarm that may still come from before
+ * finds its handler.
  */
 static size_t take_message(const char *domain, const char *operation, uint64_t start)
 {
@@ -281,8 +288,9 @@ static void close_outputs(void)
 }
 
 /*
- * No signal ends who waits for a disk that does not answer: so another process does what could wait, and is
- * left to itself if it takes too long: from its begin on the message is not lost, however busy the host is.
+ * No signal ends who waits for a disk that does not answer: so another process does what could
+ * wait, and is left to itself if it takes too long: from its begin on the message is not lost,
+ * however busy the host is.
  */
 int main(int argc, char **argv)
 {

@@ -40,13 +40,15 @@ static bool is_name(const char *name)
 	return *name;
 }
 
-/* False: it is none, or has gone while it was read. One with a longer name than there is room for has none.
+/* False: it is none, or has gone while it was read. One with a longer name than there is room for
+ * has none.
  */
 static bool read_program(struct guest_module *program, const struct guest_view *view,
 			 const struct guest_paging *paging, const struct bpf_program_layout *layout,
 			 uint64_t symbol)
 {
-	size_t size = layout->name_size < sizeof(program->name) ? layout->name_size : sizeof(program->name);
+	size_t size = layout->name_size < sizeof(program->name) ? layout->name_size
+								: sizeof(program->name);
 	uint64_t range[2];
 
 	*program = (struct guest_module){ .program = symbol + layout->range,
@@ -99,8 +101,8 @@ static int compare_starts(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* No two programs have the same place: of those that overlap none is known to be the one that has it. The
- * number of those that are left. */
+/* No two programs have the same place: of those that overlap none is known to be the one that has
+ * it. The number of those that are left. */
 static size_t drop_overlapping(struct guest_module *programs, size_t count)
 {
 	uint64_t end = 0; /* of all before */
@@ -109,8 +111,9 @@ static size_t drop_overlapping(struct guest_module *programs, size_t count)
 	qsort(programs, count, sizeof(*programs), compare_starts);
 	for (size_t i = 0; i < count; i++) {
 		const struct guest_module *program = &programs[i];
-		bool alone = program->start >= end &&
-			     (i + 1 == count || program->start + program->size <= programs[i + 1].start);
+		bool alone =
+			program->start >= end &&
+			(i + 1 == count || program->start + program->size <= programs[i + 1].start);
 
 		if (program->start + program->size > end)
 			end = program->start + program->size;
@@ -137,8 +140,8 @@ int bpf_programs_read(struct guest_module **programs, size_t *count, const struc
 	return error == -ENOMEM ? error : 0;
 }
 
-/* Another program that comes into its place may have all its addresses, those of the kernel's structures,
- * too. */
+/* Another program that comes into its place may have all its addresses, those of the kernel's
+ * structures, too. */
 static bool has_name(const struct guest_module *program, const struct guest_view *view,
 		     const struct guest_paging *paging)
 {
@@ -149,8 +152,8 @@ static bool has_name(const struct guest_module *program, const struct guest_view
 	       !memcmp(name, program->name, size);
 }
 
-/* include/linux/list.h: list_del_rcu() leaves the next one in an entry, and poison in the place of the one
- * before. */
+/* include/linux/list.h: list_del_rcu() leaves the next one in an entry, and poison in the place of
+ * the one before. */
 bool bpf_program_is_there(const struct guest_module *program, const struct guest_view *view,
 			  const struct guest_paging *paging)
 {
@@ -158,7 +161,8 @@ bool bpf_program_is_there(const struct guest_module *program, const struct guest
 
 	return !guest_read_virtual(view, paging, program->program, range, sizeof(range)) &&
 	       range[0] == program->start && range[1] == program->start + program->size &&
-	       !guest_read_virtual(view, paging, program->program_list + 8, &previous, sizeof(previous)) &&
+	       !guest_read_virtual(view, paging, program->program_list + 8, &previous,
+				   sizeof(previous)) &&
 	       !guest_read_virtual(view, paging, previous, &next, sizeof(next)) &&
 	       next == program->program_list && has_name(program, view, paging);
 }

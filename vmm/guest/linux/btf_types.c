@@ -7,8 +7,8 @@
 
 #define MAGIC     0xeb9f
 #define DEPTH_MAX 16 /* typedefs and anonymous members in a row */
-/* Members that one is looked for among, with those of anonymous ones, which can be in each other over and
- * over: no struct of a kernel has a tenth of it. */
+/* Members that one is looked for among, with those of anonymous ones, which can be in each other
+ * over and over: no struct of a kernel has a tenth of it. */
 #define MEMBERS_MAX 16384
 
 enum kind {
@@ -70,7 +70,8 @@ static bool trailing_size(const struct type *type, uint64_t *size)
 
 static bool read_type(const struct btf *btf, uint32_t id, struct type *type)
 {
-	return id && id < btf->count && span_copy(btf->types, btf->offsets[id], type, sizeof(*type));
+	return id && id < btf->count &&
+	       span_copy(btf->types, btf->offsets[id], type, sizeof(*type));
 }
 
 /* Where the members, enumerators and so on of type ID begin. */
@@ -92,7 +93,8 @@ static bool name_is(const struct btf *btf, uint32_t name, const char *wanted)
 {
 	size_t size = strlen(wanted) + 1;
 
-	return span_contains(btf->strings, name, size) && !memcmp(btf->strings.data + name, wanted, size);
+	return span_contains(btf->strings, name, size) &&
+	       !memcmp(btf->strings.data + name, wanted, size);
 }
 
 static int add_offset(struct btf *btf, uint32_t *capacity, uint32_t offset)
@@ -124,9 +126,10 @@ static int add_struct(struct btf *btf, uint32_t *capacity, uint32_t name)
 		btf->structs = moved;
 		*capacity = larger;
 	}
-	btf->structs[btf->struct_count++] = (struct btf_struct){
-		.name_key = name_key(text, btf->strings.size - name), .name = name, .id = btf->count - 1
-	};
+	btf->structs[btf->struct_count++] =
+		(struct btf_struct){ .name_key = name_key(text, btf->strings.size - name),
+				     .name = name,
+				     .id = btf->count - 1 };
 	return 0;
 }
 
@@ -140,7 +143,8 @@ static int index_types(struct btf *btf)
 		struct type type;
 		uint64_t size;
 
-		if (!span_copy(btf->types, at, &type, sizeof(type)) || !trailing_size(&type, &size) ||
+		if (!span_copy(btf->types, at, &type, sizeof(type)) ||
+		    !trailing_size(&type, &size) ||
 		    !span_contains(btf->types, at + sizeof(type), size))
 			return -EINVAL;
 		error = add_offset(btf, &capacity, (uint32_t)at);
@@ -205,13 +209,14 @@ static uint32_t resolve(const struct btf *btf, uint32_t id, struct type *type)
 }
 
 /* LEFT: so many members may still be looked at. */
-static bool find_member(const struct btf *btf, uint32_t id, const char *name, struct btf_member *member,
-			int depth, uint32_t *left)
+static bool find_member(const struct btf *btf, uint32_t id, const char *name,
+			struct btf_member *member, int depth, uint32_t *left)
 {
 	struct type type;
 
 	id = resolve(btf, id, &type);
-	if (!id || depth > DEPTH_MAX || (type_kind(&type) != KIND_STRUCT && type_kind(&type) != KIND_UNION))
+	if (!id || depth > DEPTH_MAX ||
+	    (type_kind(&type) != KIND_STRUCT && type_kind(&type) != KIND_UNION))
 		return false;
 	for (uint32_t i = 0; i < type_length(&type) && *left; i++) {
 		struct {
@@ -222,8 +227,9 @@ static bool find_member(const struct btf *btf, uint32_t id, const char *name, st
 		--*left;
 		if (!span_copy(btf->types, trailing(btf, id) + i * sizeof(raw), &raw, sizeof(raw)))
 			return false;
-		bits = type.info >> 31 ? raw.offset & 0xffffff
-				       : raw.offset; /* with the flag, bit-field sizes stand above */
+		bits = type.info >> 31
+			       ? raw.offset & 0xffffff
+			       : raw.offset; /* with the flag, bit-field sizes stand above */
 		if (raw.name ? name_is(btf, raw.name, name)
 			     : find_member(btf, raw.type, name, member, depth + 1, left)) {
 			member->offset = bits / 8 + (raw.name ? 0 : member->offset);
@@ -234,7 +240,8 @@ static bool find_member(const struct btf *btf, uint32_t id, const char *name, st
 	return false;
 }
 
-bool btf_find_member(const struct btf *btf, uint32_t id, const char *name, struct btf_member *member)
+bool btf_find_member(const struct btf *btf, uint32_t id, const char *name,
+		     struct btf_member *member)
 {
 	uint32_t left = MEMBERS_MAX;
 	struct btf_member found;
@@ -251,7 +258,8 @@ static bool read_array(const struct btf *btf, uint32_t id, uint32_t words[3])
 	struct type type;
 
 	id = resolve(btf, id, &type);
-	return id && type_kind(&type) == KIND_ARRAY && span_copy(btf->types, trailing(btf, id), words, 12);
+	return id && type_kind(&type) == KIND_ARRAY &&
+	       span_copy(btf->types, trailing(btf, id), words, 12);
 }
 
 uint32_t btf_element(const struct btf *btf, uint32_t id)
@@ -296,7 +304,8 @@ static bool find_in_enum(const struct btf *btf, uint32_t id, uint32_t length, co
 	for (uint32_t i = 0; i < length; i++) {
 		uint32_t pair[2];
 
-		if (!span_copy(btf->types, trailing(btf, id) + i * sizeof(pair), pair, sizeof(pair)))
+		if (!span_copy(btf->types, trailing(btf, id) + i * sizeof(pair), pair,
+			       sizeof(pair)))
 			return false;
 		if (name_is(btf, pair[0], name)) {
 			*value = pair[1];

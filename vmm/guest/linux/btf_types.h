@@ -40,16 +40,18 @@ void btf_close(struct btf *btf);
 uint32_t btf_find_struct(const struct btf *btf, const char *name);
 
 /* Member NAME of the struct or union ID (or behind typedefs), in anonymous members too. */
-bool btf_find_member(const struct btf *btf, uint32_t id, const char *name, struct btf_member *member);
+bool btf_find_member(const struct btf *btf, uint32_t id, const char *name,
+		     struct btf_member *member);
 
 /*
- * *OFFSET becomes that of member NAME of struct TYPE, which has at least SIZE bytes from there. False: there
- * is none.
+ * *OFFSET becomes that of member NAME of struct TYPE, which has at least SIZE bytes from there.
+ * False: there is none.
  */
 bool btf_find_offset(const struct btf *btf, const char *type, const char *name, uint32_t size,
 		     uint32_t *offset);
 
-/* The type that pointer or array ID is made of, modifiers and typedefs skipped; 0 if it is neither. */
+/* The type that pointer or array ID is made of, modifiers and typedefs skipped; 0 if it is neither.
+ */
 uint32_t btf_element(const struct btf *btf, uint32_t id);
 
 /* The number of elements of array ID, 0 if it is none. */

@@ -8,8 +8,8 @@
 #define STEPS_MAX 512 /* names and mounts; a path has 2048 names at most, each of one letter */
 #define DELETED   " (deleted)"
 
-static bool prepend_name(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t dentry,
-			 struct path_tail *path)
+static bool prepend_name(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			 uint64_t dentry, struct path_tail *path)
 {
 	char name[NAME_MAX];
 	uint64_t hash, at;
@@ -25,12 +25,13 @@ static bool prepend_name(struct kernel_memory *memory, const struct guest_vma_la
 }
 
 /*
- * From the root of a mount to where that is mounted; *IS_TOP: it is nowhere, as the first of a namespace.
- * What was unmounted since, as all is of a namespace whose last process has ended, leads nowhere, too: that
- * it is in no namespace is written first (kernel: fs/namespace.c, umount_tree()).
+ * From the root of a mount to where that is mounted; *IS_TOP: it is nowhere, as the first of a
+ * namespace. What was unmounted since, as all is of a namespace whose last process has ended, leads
+ * nowhere, too: that it is in no namespace is written first (kernel: fs/namespace.c,
+ * umount_tree()).
  */
-static bool leave_mount(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t *mount,
-			uint64_t *dentry, bool *is_top)
+static bool leave_mount(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			uint64_t *mount, uint64_t *dentry, bool *is_top)
 {
 	uint64_t own = *mount - layout->mount_embedded, parent, space;
 
@@ -43,9 +44,10 @@ static bool leave_mount(struct kernel_memory *memory, const struct guest_vma_lay
 	return true;
 }
 
-/* A dentry that is its own parent and no mount's root has no place in a tree: shared memory, memfd. */
-static bool prepend_all(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
-			uint64_t dentry, struct path_tail *path)
+/* A dentry that is its own parent and no mount's root has no place in a tree: shared memory, memfd.
+ */
+static bool prepend_all(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			uint64_t mount, uint64_t dentry, struct path_tail *path)
 {
 	for (int step = 0; step < STEPS_MAX; step++) {
 		uint64_t root, parent;
@@ -70,8 +72,8 @@ static bool prepend_all(struct kernel_memory *memory, const struct guest_vma_lay
 	return false;
 }
 
-static bool make(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
-		 uint64_t dentry, struct path_tail *path)
+static bool make(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		 uint64_t mount, uint64_t dentry, struct path_tail *path)
 {
 	uint64_t hashed;
 
@@ -87,8 +89,8 @@ int dentry_path(struct kernel_memory *memory, const struct guest_vma_layout *lay
 {
 	struct path_tail first, second;
 
-	if (!make(memory, layout, mount, dentry, &first) || !make(memory, layout, mount, dentry, &second) ||
-	    !path_tail_is_same(&first, &second))
+	if (!make(memory, layout, mount, dentry, &first) ||
+	    !make(memory, layout, mount, dentry, &second) || !path_tail_is_same(&first, &second))
 		return -EFAULT;
 	memcpy(path, path_tail_text(&first), sizeof(first.bytes) - first.start);
 	return 0;

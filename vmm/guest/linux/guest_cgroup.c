@@ -25,9 +25,10 @@ struct entry {
 struct guest_cgroups {
 	_Atomic uint32_t owners;
 	uint32_t generation;
-	_Atomic uint32_t count;                             /* of those that were entered, or are being so */
-	uint32_t settled;                                   /* so many of them */
-	_Atomic(struct entry *) entered[GUEST_CGROUPS_MAX]; /* in order; NULL where it is not in yet */
+	_Atomic uint32_t count; /* of those that were entered, or are being so */
+	uint32_t settled;       /* so many of them */
+	_Atomic(struct entry *)
+		entered[GUEST_CGROUPS_MAX]; /* in order; NULL where it is not in yet */
 	struct entry entries[GUEST_CGROUPS_MAX];
 };
 
@@ -52,7 +53,8 @@ int guest_cgroup_layout_read(struct guest_cgroup_layout *layout, const struct bt
 bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			 uint64_t task, uint64_t *set)
 {
-	return layout->known && task && kernel_memory_read_u64(memory, task + layout->task_set, set) && *set;
+	return layout->known && task &&
+	       kernel_memory_read_u64(memory, task + layout->task_set, set) && *set;
 }
 
 /* The last who lets go of a task lets go of its css_set (kernel: __put_task_struct()). */
@@ -63,7 +65,8 @@ bool guest_cgroup_is_held(struct kernel_memory *memory, const struct guest_cgrou
 	int32_t users;
 
 	return guest_cgroup_set_of(memory, layout, task, &held) && held == set &&
-	       kernel_memory_read(memory, task + layout->task_users, &users, sizeof(users)) && users > 0;
+	       kernel_memory_read(memory, task + layout->task_users, &users, sizeof(users)) &&
+	       users > 0;
 }
 
 bool guest_cgroup_group_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
@@ -73,8 +76,8 @@ bool guest_cgroup_group_of(struct kernel_memory *memory, const struct guest_cgro
 }
 
 /* A task that is moved meanwhile does not hold what was read any more. */
-bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t task,
-		     struct guest_cgroup *cgroup)
+bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		     uint64_t task, struct guest_cgroup *cgroup)
 {
 	uint64_t set, again, group;
 
@@ -129,8 +132,10 @@ static uint32_t place_of(uint64_t id, uint32_t probe)
 	return ((uint32_t)(mixed >> 32) + probe) % GUEST_CGROUPS_MAX;
 }
 
-/* Its place is ours alone. No more than all places are ever entered, so there is room in the list. */
-static void enter(struct guest_cgroups *cgroups, struct entry *entry, const struct guest_cgroup *cgroup)
+/* Its place is ours alone. No more than all places are ever entered, so there is room in the list.
+ */
+static void enter(struct guest_cgroups *cgroups, struct entry *entry,
+		  const struct guest_cgroup *cgroup)
 {
 	entry->cgroup = *cgroup;
 	atomic_store_explicit(&entry->state, STATE_ENTERED, memory_order_release);
@@ -187,8 +192,8 @@ static bool read_string(struct kernel_memory *memory, uint64_t gva, char *to, si
 }
 
 /* The root has no name and no parent. */
-static bool prepend_all(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t node,
-			struct path_tail *path)
+static bool prepend_all(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			uint64_t node, struct path_tail *path)
 {
 	char name[NAME_MAX + 1];
 	uint64_t parent, at;
@@ -200,20 +205,22 @@ static bool prepend_all(struct kernel_memory *memory, const struct guest_cgroup_
 			return *path_tail_text(path) || path_tail_prepend(path, "/", 1);
 		if (!kernel_memory_read_u64(memory, node + layout->node_name, &at) ||
 		    !read_string(memory, at, name, sizeof(name)) || strchr(name, '/') ||
-		    !path_tail_prepend(path, name, strlen(name)) || !path_tail_prepend(path, "/", 1))
+		    !path_tail_prepend(path, name, strlen(name)) ||
+		    !path_tail_prepend(path, "/", 1))
 			return false;
 	}
 	return false;
 }
 
-static bool make_path(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t node,
-		      struct path_tail *path)
+static bool make_path(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		      uint64_t node, struct path_tail *path)
 {
 	path_tail_begin(path);
 	return path_tail_prepend(path, "", 1) && prepend_all(memory, layout, node, path);
 }
 
-/* Memory of a node that was freed keeps its id for a while, but nobody holds it; an id is never used again.
+/* Memory of a node that was freed keeps its id for a while, but nobody holds it; an id is never
+ * used again.
  */
 static bool is_alive(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 		     const struct guest_cgroup *cgroup)
@@ -221,8 +228,10 @@ static bool is_alive(struct kernel_memory *memory, const struct guest_cgroup_lay
 	uint64_t id;
 	int32_t count;
 
-	return kernel_memory_read_u64(memory, cgroup->node + layout->node_id, &id) && id == cgroup->id &&
-	       kernel_memory_read(memory, cgroup->node + layout->node_count, &count, sizeof(count)) &&
+	return kernel_memory_read_u64(memory, cgroup->node + layout->node_id, &id) &&
+	       id == cgroup->id &&
+	       kernel_memory_read(memory, cgroup->node + layout->node_count, &count,
+				  sizeof(count)) &&
 	       count > 0;
 }
 
@@ -233,8 +242,8 @@ static const char *read_path(struct kernel_memory *memory, const struct guest_cg
 	struct path_tail first, second;
 
 	if (!is_alive(memory, layout, cgroup) || !make_path(memory, layout, cgroup->node, &first) ||
-	    !make_path(memory, layout, cgroup->node, &second) || !is_alive(memory, layout, cgroup) ||
-	    !path_tail_is_same(&first, &second))
+	    !make_path(memory, layout, cgroup->node, &second) ||
+	    !is_alive(memory, layout, cgroup) || !path_tail_is_same(&first, &second))
 		return NULL;
 	return strdup(path_tail_text(&first));
 }
@@ -247,8 +256,8 @@ void guest_cgroups_settle(struct guest_cgroups *cgroups, struct kernel_memory *m
 	if (count > cgroups->settled + GUEST_CGROUPS_SETTLED_MAX)
 		count = cgroups->settled + GUEST_CGROUPS_SETTLED_MAX;
 	for (; cgroups->settled < count; cgroups->settled++) {
-		struct entry *entry =
-			atomic_load_explicit(&cgroups->entered[cgroups->settled], memory_order_acquire);
+		struct entry *entry = atomic_load_explicit(&cgroups->entered[cgroups->settled],
+							   memory_order_acquire);
 
 		if (!entry)
 			return; /* its thread is about to enter it */

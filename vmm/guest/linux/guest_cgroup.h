@@ -13,8 +13,8 @@
  * first time enters it into a table and goes on; its path is read later, by another thread.
  *
  *			with enter	settle
- *	enter		safe		safe		vCPU threads: no lock, allocation or system call
- *	settle		safe		one at a time	no vCPU thread
+ *	enter		safe		safe		vCPU threads: no lock, allocation or system
+ *call settle		safe		one at a time	no vCPU thread
  *	name		safe		safe		any thread
  */
 #ifndef KVMSCOPE_GUEST_LINUX_GUEST_CGROUP_H
@@ -40,7 +40,8 @@ struct guest_cgroup_layout {
 	uint32_t node_count, node_id, node_name, node_parent;
 };
 
-/* -ENOENT: a part is not there, as in a kernel without cgroups; LAYOUT->known is then false. No vCPU thread.
+/* -ENOENT: a part is not there, as in a kernel without cgroups; LAYOUT->known is then false. No
+ * vCPU thread.
  */
 int guest_cgroup_layout_read(struct guest_cgroup_layout *layout, const struct btf *btf);
 
@@ -50,19 +51,23 @@ struct guest_cgroup {
 	uint64_t node; /* GVA of its struct kernfs_node, while that lives */
 };
 
-/* That of the task_struct at TASK (GVA). False, and the id 0: it could not be read, or changed meanwhile. */
-bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t task,
-		     struct guest_cgroup *cgroup);
+/* That of the task_struct at TASK (GVA). False, and the id 0: it could not be read, or changed
+ * meanwhile. */
+bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		     uint64_t task, struct guest_cgroup *cgroup);
 
-/* GVA of the css_set that the task_struct at TASK holds: it has another one in another cgroup. One read. */
+/* GVA of the css_set that the task_struct at TASK holds: it has another one in another cgroup. One
+ * read. */
 bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			 uint64_t task, uint64_t *set);
 
-/* GVA of the struct cgroup that the css_set at SET is of, for as long as anybody holds it. One read. */
+/* GVA of the struct cgroup that the css_set at SET is of, for as long as anybody holds it. One
+ * read. */
 bool guest_cgroup_group_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			   uint64_t set, uint64_t *group);
 
-/* Does the task_struct at TASK exist, and hold SET? What does not is memory that can be anybody's. */
+/* Does the task_struct at TASK exist, and hold SET? What does not is memory that can be anybody's.
+ */
 bool guest_cgroup_is_held(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			  uint64_t task, uint64_t set);
 
@@ -81,15 +86,15 @@ uint32_t guest_cgroups_generation(const struct guest_cgroups *cgroups);
 void guest_cgroups_enter(struct guest_cgroups *cgroups, const struct guest_cgroup *cgroup);
 
 /*
- * Reads the paths of those that were entered and not settled yet, in order, GUEST_CGROUPS_SETTLED_MAX at
- * most. One that is gone by then has none.
+ * Reads the paths of those that were entered and not settled yet, in order,
+ * GUEST_CGROUPS_SETTLED_MAX at most. One that is gone by then has none.
  */
 void guest_cgroups_settle(struct guest_cgroups *cgroups, struct kernel_memory *memory,
 			  const struct guest_cgroup_layout *layout);
 
 /*
- * The path from the hierarchy's root, which is "/"; of the guest's bytes, not cleaned. NULL: not known (yet).
- * Lives as long as CGROUPS.
+ * The path from the hierarchy's root, which is "/"; of the guest's bytes, not cleaned. NULL: not
+ * known (yet). Lives as long as CGROUPS.
  */
 const char *guest_cgroups_name(const struct guest_cgroups *cgroups, uint64_t id);
 

@@ -13,9 +13,9 @@
 #include "vmm/guest/linux/kernel_check.h"
 #include "vmm/guest/linux/kernel_identity.h"
 #include "vmm/guest/linux/kernel_image.h"
+#include "vmm/guest/linux/kernel_orc.h"
 #include "vmm/guest/linux/kernel_told.h"
 #include "vmm/guest/page_walk.h"
-#include "vmm/guest/linux/kernel_orc.h"
 
 #define NOTES_MAX      65536
 #define CANDIDATES_MAX 16
@@ -60,7 +60,8 @@ static uint64_t size_of_symbol(const struct kallsyms *kallsyms, uint32_t *next, 
 }
 
 /* Per-CPU symbols are offsets, no addresses, to 6.14. */
-static int add_all(struct symbols *symbols, struct symbols *per_cpu, const struct kallsyms *kallsyms)
+static int add_all(struct symbols *symbols, struct symbols *per_cpu,
+		   const struct kallsyms *kallsyms)
 {
 	char name[KALLSYMS_NAME_MAX], type;
 	uint64_t position = 0;
@@ -103,17 +104,20 @@ static int build_and_check(struct search *search, const struct kallsyms *kallsym
 
 	if (error == -EINVAL)
 		return error_set(
-			error, "the guest's kallsyms has names that are none: addresses stay without names");
+			error,
+			"the guest's kallsyms has names that are none: addresses stay without names");
 	if (error)
 		return error_set(error, "no memory for the guest kernel's symbols");
 	return kernel_check(kernel, search->view, &search->paging, search->registers);
 }
 
-/* The first form that the guest's own data confirms; else what speaks against the last that made sense. */
+/* The first form that the guest's own data confirms; else what speaks against the last that made
+ * sense. */
 static int try_all_addresses(struct search *search, struct kallsyms *kallsyms)
 {
-	int result = error_set(-EINVAL, "the guest's kallsyms has addresses of a form that is not known: "
-					"addresses stay without names");
+	int result = error_set(-EINVAL,
+			       "the guest's kallsyms has addresses of a form that is not known: "
+			       "addresses stay without names");
 
 	for (unsigned int form = 0;; form++) {
 		int error = kallsyms_try_addresses(kallsyms, form);
@@ -138,11 +142,13 @@ static int try_window(struct search *search, const struct mapped_range *range, u
 	int error = guest_copy_virtual(search->view, &search->paging, start, size, &copy);
 
 	if (error)
-		return error_set(error, "can not copy the guest's kallsyms at %#" PRIx64, token_index);
+		return error_set(error, "can not copy the guest's kallsyms at %#" PRIx64,
+				 token_index);
 	error = kallsyms_locate(&kallsyms, span_of(copy, size), start, token_index - start);
 	if (error)
 		error = error_set(-ENOENT,
-				  "no kallsyms tables that fit together at %#" PRIx64 " of the guest",
+				  "no kallsyms tables that fit together at %#" PRIx64
+				  " of the guest",
 				  token_index);
 	else
 		error = try_all_addresses(search, &kallsyms);
@@ -150,11 +156,13 @@ static int try_window(struct search *search, const struct mapped_range *range, u
 	return error;
 }
 
-static int try_token_index(struct search *search, const struct mapped_range *range, uint64_t token_index)
+static int try_token_index(struct search *search, const struct mapped_range *range,
+			   uint64_t token_index)
 {
 	int error = -ENOENT;
 
-	for (size_t window = 0; error == -ENOENT && window < sizeof(windows) / sizeof(windows[0]); window++)
+	for (size_t window = 0; error == -ENOENT && window < sizeof(windows) / sizeof(windows[0]);
+	     window++)
 		error = try_window(search, range, token_index, window);
 	return error;
 }
@@ -166,7 +174,8 @@ static int search_range(struct search *search, const struct mapped_range *range)
 
 	/* A kernel has one; a guest that is full of what looks like it is not worth the time. */
 	for (int left = CANDIDATES_MAX;
-	     left && !kernel_image_find_token_index(search->view, &search->paging, range, from, &token_index);
+	     left && !kernel_image_find_token_index(search->view, &search->paging, range, from,
+						    &token_index);
 	     left--) {
 		result = try_token_index(search, range, token_index);
 		if (!result)
@@ -193,16 +202,18 @@ static int search_paging(struct search *search)
 	return result;
 }
 
-/* Under KPTI the user half maps little more than the entry code; its kernel half stands beside it. */
+/* Under KPTI the user half maps little more than the entry code; its kernel half stands beside it.
+ */
 static int search_kernel(struct search *search)
 {
 	int error;
 
 	/* While a guest starts it is looked at again and again: that is to cost next to nothing. */
 	if (!kernel_check_handles_exceptions(search->view, search->registers))
-		return error_set(-EAGAIN,
-				 "no Linux kernel runs in the guest, or it is still starting: it handles no "
-				 "exceptions yet");
+		return error_set(
+			-EAGAIN,
+			"no Linux kernel runs in the guest, or it is still starting: it handles no "
+			"exceptions yet");
 	search->paging = search->registers->paging;
 	search->paging.cr3 &= ~CR3_PTI_USER;
 	error = search_paging(search);
@@ -211,8 +222,9 @@ static int search_kernel(struct search *search)
 		error = search_paging(search);
 	}
 	if (error == -ESRCH)
-		return error_set(-ENOENT, "no Linux kernel with kallsyms is mapped in the guest (yet): "
-					  "addresses stay without names");
+		return error_set(-ENOENT,
+				 "no Linux kernel with kallsyms is mapped in the guest (yet): "
+				 "addresses stay without names");
 	return error;
 }
 
@@ -251,10 +263,11 @@ static void read_build_id(const struct search *search)
 	if (!symbols_find_name(kernel->symbols, "__start_notes", &start) ||
 	    !symbols_find_name(kernel->symbols, "__stop_notes", &end) ||
 	    end.start - start.start > NOTES_MAX ||
-	    guest_copy_virtual(search->view, &kernel->paging, start.start, end.start - start.start, &notes))
+	    guest_copy_virtual(search->view, &kernel->paging, start.start, end.start - start.start,
+			       &notes))
 		return;
-	kernel->build_id_size =
-		build_id_find(span_of(notes, end.start - start.start), kernel->build_id, GUEST_BUILD_ID_MAX);
+	kernel->build_id_size = build_id_find(span_of(notes, end.start - start.start),
+					      kernel->build_id, GUEST_BUILD_ID_MAX);
 	free(notes);
 }
 
@@ -267,8 +280,10 @@ static void read_layouts(const struct search *search)
 	uint8_t *data;
 
 	if (!symbols_find_name(kernel->symbols, "__start_BTF", &start) ||
-	    !symbols_find_name(kernel->symbols, "__stop_BTF", &end) || end.start - start.start > BTF_MAX ||
-	    guest_copy_virtual(search->view, &kernel->paging, start.start, end.start - start.start, &data))
+	    !symbols_find_name(kernel->symbols, "__stop_BTF", &end) ||
+	    end.start - start.start > BTF_MAX ||
+	    guest_copy_virtual(search->view, &kernel->paging, start.start, end.start - start.start,
+			       &data))
 		return;
 	if (!btf_open(&btf, span_of(data, end.start - start.start))) {
 		guest_kernel_read_layouts(kernel, &btf);
@@ -300,8 +315,8 @@ static int copy_kernel_symbols(struct symbols *to, const struct symbols *from)
 
 		symbols_at(from, i, &symbol);
 		if (!symbol.module)
-			error = symbols_add(to, symbol.start, symbol.end - symbol.start, symbol.type,
-					    symbol.name, NULL);
+			error = symbols_add(to, symbol.start, symbol.end - symbol.start,
+					    symbol.type, symbol.name, NULL);
 	}
 	return error;
 }
@@ -314,7 +329,8 @@ static int copy_all_symbols(struct guest_kernel *to, const struct guest_kernel *
 	return error ? error : copy_kernel_symbols(to->symbols, from->symbols);
 }
 
-int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules, size_t count)
+int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules,
+			size_t count)
 {
 	struct module_presence *presence;
 	int error;
@@ -408,7 +424,8 @@ int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct gu
 		list.modules = NULL;
 	}
 	module_list_free(&list);
-	return error ? error_set(error, "the list of the guest's modules can't be read to its end") : 0;
+	return error ? error_set(error, "the list of the guest's modules can't be read to its end")
+		     : 0;
 }
 
 int guest_kernel_list_programs(const struct guest_kernel *kernel, const struct guest_view *view,
@@ -424,7 +441,8 @@ bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
 		return false;
 	for (size_t i = 0; i < left_count; i++)
 		if (left[i].start != right[i].start || left[i].size != right[i].size ||
-		    left[i].program != right[i].program || strcmp(left[i].name, right[i].name) != 0 ||
+		    left[i].program != right[i].program ||
+		    strcmp(left[i].name, right[i].name) != 0 ||
 		    left[i].build_id_size != right[i].build_id_size ||
 		    memcmp(left[i].build_id, right[i].build_id, left[i].build_id_size) != 0)
 			return false;
@@ -458,9 +476,10 @@ static int check_told(const struct guest_kernel *kernel, const struct told_kerne
 {
 	if (kernel_told_fits(kernel, told))
 		return 0;
-	return error_set(-EILSEQ,
-			 "what the guest's agent tells of the kernel is not of the one that runs: it "
-			 "is not used");
+	return error_set(
+		-EILSEQ,
+		"what the guest's agent tells of the kernel is not of the one that runs: it "
+		"is not used");
 }
 
 int guest_kernel_tell(struct guest_kernel *kernel, struct told_kernel *told)
@@ -495,8 +514,9 @@ static int take_told(struct search *search, const struct told_kernel *told)
 
 	kernel->symbols = symbols_new();
 	kernel->per_cpu = symbols_new();
-	error = kernel->symbols && kernel->per_cpu ? copy_kernel_symbols(kernel->symbols, told->symbols)
-						   : -ENOMEM;
+	error = kernel->symbols && kernel->per_cpu
+			? copy_kernel_symbols(kernel->symbols, told->symbols)
+			: -ENOMEM;
 	if (!error)
 		error = copy_kernel_symbols(kernel->per_cpu, told->per_cpu);
 	if (!error)
@@ -506,7 +526,8 @@ static int take_told(struct search *search, const struct told_kernel *told)
 	if (error)
 		return error_set(error, "no memory for the guest kernel's symbols");
 	error = check_kernel(search);
-	return error == -EILSEQ ? error_set(-EINVAL, "the guest's agent tells symbols of no kernel") : error;
+	return error == -EILSEQ ? error_set(-EINVAL, "the guest's agent tells symbols of no kernel")
+				: error;
 }
 
 /* What is known by the symbols of TOLD; NULL: by those that are in memory. */

@@ -11,17 +11,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/guest/guest_registers.h"
+#include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/bpf_programs.h"
 #include "vmm/guest/linux/guest_cgroup.h"
-#include "vmm/guest/linux/module_presence.h"
 #include "vmm/guest/linux/module_list.h"
+#include "vmm/guest/linux/module_presence.h"
 #include "vmm/guest/linux/perf_map_layout.h"
-#include "vmm/guest/guest_registers.h"
-#include "vmm/guest/symbol_table.h"
 #include "vmm/guest/linux/task.h"
 #include "vmm/guest/linux/user_image.h"
-#include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/vma_layout.h"
+#include "vmm/guest/symbol_table.h"
 
 #define GUEST_BUILD_ID_MAX    20
 #define GUEST_MODULE_NAME_MAX 128
@@ -36,8 +36,8 @@ struct guest_module {
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 	size_t build_id_size;  /* 0: none was found */
 	uint64_t build_id_gva; /* where it lies in the module's memory */
-	/* Of a BPF program, which has no build id: GVA of where its range and its name stand, and of its node
-	 * in the list; 0 in modules. */
+	/* Of a BPF program, which has no build id: GVA of where its range and its name stand, and
+	 * of its node in the list; 0 in modules. */
 	uint64_t program, program_name, program_list;
 };
 
@@ -54,8 +54,9 @@ struct guest_kernel {
 	char version_banner[256]; /* linux_banner, "" if it was not found */
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 	size_t build_id_size;
-	struct symbols *symbols;      /* kernel and modules; owned */
-	struct symbols *per_cpu;      /* that are per-CPU addresses and no others: see per_cpu.h; owned */
+	struct symbols *symbols; /* kernel and modules; owned */
+	struct symbols
+		*per_cpu; /* that are per-CPU addresses and no others: see per_cpu.h; owned */
 	struct guest_module *modules; /* owned */
 	size_t module_count;
 	struct module_presence *presence; /* see guest_kernel_expect(); owned */
@@ -69,9 +70,11 @@ struct guest_kernel {
 	struct guest_task_layout tasks;   /* its current ones */
 	struct guest_vma_layout vmas;     /* and what they have mapped */
 	struct perf_map_layout perf_maps; /* and files that they write */
-	struct user_images *images;    /* that were seen in use; NULL without VMAS; owned with its copies */
-	struct guest_cgroups *cgroups; /* that its tasks were seen in; NULL without them; owned so, too */
-	struct told_kernel *told;      /* of guest_kernel_tell(); NULL */
+	struct user_images
+		*images; /* that were seen in use; NULL without VMAS; owned with its copies */
+	struct guest_cgroups
+		*cgroups; /* that its tasks were seen in; NULL without them; owned so, too */
+	struct told_kernel *told; /* of guest_kernel_tell(); NULL */
 };
 
 /*
@@ -83,9 +86,9 @@ int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *vie
 		      const struct guest_registers *registers);
 
 /*
- * The same with the symbols that the guest's agent told, where its own are not found. Memory has to confirm
- * them: the banner and the handlers of exceptions must be where they say, and the build id must be that.
- * -EINVAL and -EILSEQ if they do not. TOLD is not kept.
+ * The same with the symbols that the guest's agent told, where its own are not found. Memory has to
+ * confirm them: the banner and the handlers of exceptions must be where they say, and the build id
+ * must be that. -EINVAL and -EILSEQ if they do not. TOLD is not kept.
  */
 int guest_kernel_find_told(struct guest_kernel **kernel, const struct guest_view *view,
 			   const struct guest_registers *registers, const struct told_kernel *told);
@@ -94,10 +97,11 @@ int guest_kernel_find_told(struct guest_kernel **kernel, const struct guest_view
 bool guest_kernel_lists_modules(const struct guest_kernel *kernel);
 
 /*
- * Takes the modules of KERNEL, whose list can not be read, from TOLD: by guest_kernel_list_modules() and
- * guest_kernel_refresh() from now on, those whose build id lay where TOLD says at each look: one that was not
- * there comes back with a newer TOLD alone, which is noted there. TOLD must be valid as long as either is
- * called for KERNEL or what becomes of it. -EILSEQ: it is not of this kernel. The thread of those.
+ * Takes the modules of KERNEL, whose list can not be read, from TOLD: by
+ * guest_kernel_list_modules() and guest_kernel_refresh() from now on, those whose build id lay
+ * where TOLD says at each look: one that was not there comes back with a newer TOLD alone, which is
+ * noted there. TOLD must be valid as long as either is called for KERNEL or what becomes of it.
+ * -EILSEQ: it is not of this kernel. The thread of those.
  */
 int guest_kernel_tell(struct guest_kernel *kernel, struct told_kernel *told);
 
@@ -109,25 +113,27 @@ int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel 
 			 const struct guest_view *view);
 
 /*
- * The modules that are loaded now, without their symbols: a short look. *MODULES is the caller's to free.
- * -EFAULT: the list breaks off, as it may while the guest changes it; -ENOMEM. Not on a vCPU thread.
+ * The modules that are loaded now, without their symbols: a short look. *MODULES is the caller's to
+ * free. -EFAULT: the list breaks off, as it may while the guest changes it; -ENOMEM. Not on a vCPU
+ * thread.
  */
 int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct guest_view *view,
 			      struct guest_module **modules, size_t *count);
 
 /*
- * Appends the BPF programs whose code is there now to the *COUNT modules of *LIST: none where the kernel does
- * not tell them. -ENOMEM, with the list as it was. Not on a vCPU thread.
+ * Appends the BPF programs whose code is there now to the *COUNT modules of *LIST: none where the
+ * kernel does not tell them. -ENOMEM, with the list as it was. Not on a vCPU thread.
  */
 int guest_kernel_list_programs(const struct guest_kernel *kernel, const struct guest_view *view,
 			       struct guest_module **list, size_t *count);
 
 /*
- * The modules, and BPF programs, that samples are to be checked against from now on, also on vCPU threads
- * that use KERNEL at this moment: at first its own. -ENOMEM, or -E2BIG after too many changes: it is as it
- * was. One thread at a time, no vCPU thread.
+ * The modules, and BPF programs, that samples are to be checked against from now on, also on vCPU
+ * threads that use KERNEL at this moment: at first its own. -ENOMEM, or -E2BIG after too many
+ * changes: it is as it was. One thread at a time, no vCPU thread.
  */
-int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules, size_t count);
+int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules,
+			size_t count);
 
 /* What to check samples against; as long-lived as KERNEL. Any thread. */
 struct module_presence *guest_kernel_presence(const struct guest_kernel *kernel);

@@ -42,12 +42,15 @@ static bool is_token_index(struct span bytes, uint64_t at)
 	return true;
 }
 
-/* Every token must end with its NUL, just before the next one, and be text that names are made of. */
+/* Every token must end with its NUL, just before the next one, and be text that names are made of.
+ */
 static bool are_tokens(struct span bytes, uint64_t tokens, uint64_t index_at, uint64_t end)
 {
 	for (unsigned int token = 0; token < TOKENS; token++) {
 		uint64_t start = tokens + token_offset(bytes, index_at, token);
-		uint64_t next = token + 1 < TOKENS ? tokens + token_offset(bytes, index_at, token + 1) : end;
+		uint64_t next = token + 1 < TOKENS
+					? tokens + token_offset(bytes, index_at, token + 1)
+					: end;
 
 		if (next <= start || next > end || bytes.data[next - 1])
 			return false;
@@ -58,8 +61,8 @@ static bool are_tokens(struct span bytes, uint64_t tokens, uint64_t index_at, ui
 	return true;
 }
 
-/* The tokens lie just before their index: find their start from the length of the last one, which is not
- * known. */
+/* The tokens lie just before their index: find their start from the length of the last one, which
+ * is not known. */
 static bool find_tokens(struct span bytes, uint64_t index_at, uint64_t *tokens)
 {
 	uint64_t last = token_offset(bytes, index_at, TOKENS - 1);
@@ -98,7 +101,8 @@ bool kallsyms_find_token_index(struct span bytes, uint64_t from, uint64_t *token
 }
 
 /* The length of the compressed name at AT (an offset in the window) and how many bytes tell it. */
-static bool name_length(const struct kallsyms *kallsyms, uint64_t at, uint32_t *length, uint32_t *bytes)
+static bool name_length(const struct kallsyms *kallsyms, uint64_t at, uint32_t *length,
+			uint32_t *bytes)
 {
 	uint8_t low, high;
 
@@ -139,12 +143,13 @@ static bool names_match_markers(const struct kallsyms *kallsyms, uint32_t *work)
 }
 
 /* Is the number at COUNT_AT the one of MARKER_COUNT blocks of names that start just behind it? */
-static bool try_count(struct kallsyms *kallsyms, uint64_t count_at, uint32_t marker_count, uint32_t *work)
+static bool try_count(struct kallsyms *kallsyms, uint64_t count_at, uint32_t marker_count,
+		      uint32_t *work)
 {
 	uint32_t count;
 
-	if (!span_u32(kallsyms->window, count_at, &count) || count < COUNT_MIN || count > COUNT_MAX ||
-	    (count + BLOCK - 1) / BLOCK != marker_count)
+	if (!span_u32(kallsyms->window, count_at, &count) || count < COUNT_MIN ||
+	    count > COUNT_MAX || (count + BLOCK - 1) / BLOCK != marker_count)
 		return false;
 	kallsyms->count = count;
 	kallsyms->count_at = count_at;
@@ -163,11 +168,13 @@ static bool find_count(struct kallsyms *kallsyms, uint32_t marker_count, uint32_
 	uint32_t last_block;
 	uint64_t highest;
 
-	if (!span_u32(kallsyms->window, kallsyms->markers + (marker_count - 1) * 4ull, &last_block) ||
+	if (!span_u32(kallsyms->window, kallsyms->markers + (marker_count - 1) * 4ull,
+		      &last_block) ||
 	    kallsyms->markers < last_block + 8ull)
 		return false;
 	highest = (kallsyms->markers - last_block - 4) & ~3ull;
-	for (uint64_t back = 0; back < BLOCK_BYTES_MAX && back <= highest && ++*work < WORK_MAX; back += 4)
+	for (uint64_t back = 0; back < BLOCK_BYTES_MAX && back <= highest && ++*work < WORK_MAX;
+	     back += 4)
 		if (try_count(kallsyms, highest - back, marker_count, work))
 			return true;
 	return false;
@@ -179,7 +186,8 @@ static uint32_t count_markers(struct span window, uint64_t at, uint64_t end)
 	uint32_t last = 0, count = 0, marker;
 
 	for (; at + 4 <= end && span_u32(window, at, &marker); at += 4, count++) {
-		if (count ? marker < last + BLOCK * 2 || marker > last + BLOCK_BYTES_MAX : marker != 0)
+		if (count ? marker < last + BLOCK * 2 || marker > last + BLOCK_BYTES_MAX
+			  : marker != 0)
 			break;
 		last = marker;
 	}
@@ -214,14 +222,17 @@ static bool find_markers(struct kallsyms *kallsyms)
 static void set_token_lengths(struct kallsyms *kallsyms)
 {
 	for (unsigned int token = 0; token < TOKENS; token++) {
-		uint64_t at = kallsyms->tokens + token_offset(kallsyms->window, kallsyms->token_index, token);
+		uint64_t at = kallsyms->tokens +
+			      token_offset(kallsyms->window, kallsyms->token_index, token);
 
 		kallsyms->token_at[token] = at;
-		kallsyms->token_length[token] = (uint8_t)strlen((const char *)kallsyms->window.data + at);
+		kallsyms->token_length[token] =
+			(uint8_t)strlen((const char *)kallsyms->window.data + at);
 	}
 }
 
-int kallsyms_locate(struct kallsyms *kallsyms, struct span window, uint64_t gva, uint64_t token_index)
+int kallsyms_locate(struct kallsyms *kallsyms, struct span window, uint64_t gva,
+		    uint64_t token_index)
 {
 	*kallsyms = (struct kallsyms){ .window = window, .gva = gva, .token_index = token_index };
 	if (!span_contains(window, token_index, KALLSYMS_TOKEN_INDEX_SIZE) || gva % 8 ||
@@ -251,7 +262,8 @@ uint64_t kallsyms_address(const struct kallsyms *kallsyms, uint32_t index)
 		       (uint64_t)(int64_t)(int32_t)offset;
 	if (kallsyms->encoding == KALLSYMS_BASE_RELATIVE)
 		return kallsyms->base + offset;
-	return (int32_t)offset >= 0 ? offset : kallsyms->base - 1 - (uint64_t)(int64_t)(int32_t)offset;
+	return (int32_t)offset >= 0 ? offset
+				    : kallsyms->base - 1 - (uint64_t)(int64_t)(int32_t)offset;
 }
 
 /* Symbols are sorted by address: per-CPU ones from 0 up, then the kernel's. */
@@ -274,22 +286,25 @@ static bool addresses_ascend(const struct kallsyms *kallsyms)
 	return of_kernel > kallsyms->count / 2;
 }
 
-/* The forms of the table behind the token index (from 6.4); ALIGNMENT is 8, or 4 where no entry is larger. */
-static bool set_behind(struct kallsyms *kallsyms, enum kallsyms_encoding encoding, uint64_t alignment)
+/* The forms of the table behind the token index (from 6.4); ALIGNMENT is 8, or 4 where no entry is
+ * larger. */
+static bool set_behind(struct kallsyms *kallsyms, enum kallsyms_encoding encoding,
+		       uint64_t alignment)
 {
 	kallsyms->encoding = encoding;
 	kallsyms->addresses = align(kallsyms->token_index + KALLSYMS_TOKEN_INDEX_SIZE, alignment);
 	if (encoding == KALLSYMS_PC_RELATIVE || encoding == KALLSYMS_ABSOLUTE)
 		return true;
-	return span_u64(kallsyms->window, align(kallsyms->addresses + kallsyms->count * 4ull, alignment),
+	return span_u64(kallsyms->window,
+			align(kallsyms->addresses + kallsyms->count * 4ull, alignment),
 			&kallsyms->base);
 }
 
 /* The forms of the table before the count (to 6.3). */
 static bool set_before(struct kallsyms *kallsyms, enum kallsyms_encoding encoding)
 {
-	uint64_t size =
-		encoding == KALLSYMS_ABSOLUTE ? kallsyms->count * 8ull : align(kallsyms->count * 4ull, 8) + 8;
+	uint64_t size = encoding == KALLSYMS_ABSOLUTE ? kallsyms->count * 8ull
+						      : align(kallsyms->count * 4ull, 8) + 8;
 
 	if (size > kallsyms->count_at)
 		return false;
@@ -329,10 +344,12 @@ int kallsyms_try_addresses(struct kallsyms *kallsyms, unsigned int number)
 }
 
 /*
- * Expands the SIZE bytes at AT to TEXT, which has room for CAPACITY and PART more; the length, 0 if it does
- * not fit. Tokens are mostly shorter than PART, which is copied at once: behind them stands their index.
+ * Expands the SIZE bytes at AT to TEXT, which has room for CAPACITY and PART more; the length, 0 if
+ * it does not fit. Tokens are mostly shorter than PART, which is copied at once: behind them stands
+ * their index.
  */
-static size_t expand(const struct kallsyms *kallsyms, uint64_t at, uint32_t size, char *text, size_t capacity)
+static size_t expand(const struct kallsyms *kallsyms, uint64_t at, uint32_t size, char *text,
+		     size_t capacity)
 {
 	const uint8_t *data = kallsyms->window.data;
 	size_t length = 0;

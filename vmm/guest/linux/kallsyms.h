@@ -42,14 +42,16 @@ struct kallsyms {
 	uint64_t base;
 };
 
-/* The offset of the next token index at or behind FROM, 4-byte aligned in BYTES. False: there is none. */
+/* The offset of the next token index at or behind FROM, 4-byte aligned in BYTES. False: there is
+ * none. */
 bool kallsyms_find_token_index(struct span bytes, uint64_t from, uint64_t *token_index);
 
 /*
  * Finds the tables of names around the token index at TOKEN_INDEX of WINDOW,
  * which must outlive KALLSYMS. -ENOENT: it belongs to no complete table.
  */
-int kallsyms_locate(struct kallsyms *kallsyms, struct span window, uint64_t gva, uint64_t token_index);
+int kallsyms_locate(struct kallsyms *kallsyms, struct span window, uint64_t gva,
+		    uint64_t token_index);
 
 /*
  * Tries form NUMBER (from 0) of the table of addresses; -ENOENT if the

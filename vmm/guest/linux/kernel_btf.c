@@ -23,8 +23,8 @@ static bool fits(const struct guest_task_layout *layout, const struct guest_kern
 
 	return symbols_find_name(kernel->symbols, "init_task", &task) &&
 	       kernel_memory_read(&memory, task.start + layout->pid, &pid, sizeof(pid)) && !pid &&
-	       kernel_memory_read(&memory, task.start + layout->tgid, &tgid, sizeof(tgid)) && !tgid &&
-	       kernel_memory_read_u64(&memory, task.start + layout->mm, &mm) && !mm &&
+	       kernel_memory_read(&memory, task.start + layout->tgid, &tgid, sizeof(tgid)) &&
+	       !tgid && kernel_memory_read_u64(&memory, task.start + layout->mm, &mm) && !mm &&
 	       kernel_memory_read_u64(&memory, task.start + layout->stack, &stack) &&
 	       guest_task_first_stack(kernel->symbols, &first) && stack == first &&
 	       kernel_memory_read(&memory, task.start + layout->comm, comm, sizeof(comm)) &&
@@ -46,7 +46,8 @@ void guest_kernel_read_layouts(struct guest_kernel *kernel, const struct btf *bt
 	bpf_program_layout_read(&kernel->programs, kernel->symbols, btf);
 	if (guest_task_layout_read(&kernel->tasks, kernel->symbols, kernel->per_cpu, btf))
 		log_debug("the guest's kernel does not tell where its tasks are");
-	if (!kernel->tasks.cgroups.known || (!kernel->cgroups && guest_cgroups_create(&kernel->cgroups))) {
+	if (!kernel->tasks.cgroups.known ||
+	    (!kernel->cgroups && guest_cgroups_create(&kernel->cgroups))) {
 		log_debug("the guest's kernel does not tell which cgroups its tasks are in");
 		kernel->tasks.cgroups.known = false;
 	}
@@ -58,7 +59,8 @@ void guest_kernel_read_layouts(struct guest_kernel *kernel, const struct btf *bt
 	perf_map_layout_read(&kernel->perf_maps, btf);
 }
 
-static int take_over(struct guest_kernel *kernel, const struct guest_view *view, const struct btf *btf)
+static int take_over(struct guest_kernel *kernel, const struct guest_view *view,
+		     const struct btf *btf)
 {
 	struct guest_task_layout tasks;
 
@@ -70,7 +72,8 @@ static int take_over(struct guest_kernel *kernel, const struct guest_view *view,
 	return 0;
 }
 
-int guest_kernel_use_btf(struct guest_kernel *kernel, const struct guest_view *view, struct span data)
+int guest_kernel_use_btf(struct guest_kernel *kernel, const struct guest_view *view,
+			 struct span data)
 {
 	struct btf btf;
 	int error;

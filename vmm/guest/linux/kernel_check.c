@@ -17,15 +17,16 @@ enum evidence { EVIDENCE_NONE, EVIDENCE_FOR, EVIDENCE_EARLY, EVIDENCE_AGAINST };
 
 /* The handler of VECTOR. */
 static int read_gate(const struct guest_view *view, const struct guest_paging *paging,
-		     const struct guest_registers *registers, unsigned int vector, uint64_t *handler)
+		     const struct guest_registers *registers, unsigned int vector,
+		     uint64_t *handler)
 {
 	uint8_t gate[GATE_SIZE];
 	uint16_t low, middle;
 	uint32_t high;
 
 	if ((vector + 1) * GATE_SIZE > registers->idt_limit + 1u ||
-	    guest_read_virtual(view, paging, registers->idt_base + (uint64_t)vector * GATE_SIZE, gate,
-			       sizeof(gate)))
+	    guest_read_virtual(view, paging, registers->idt_base + (uint64_t)vector * GATE_SIZE,
+			       gate, sizeof(gate)))
 		return -EFAULT;
 	memcpy(&low, gate, 2);
 	memcpy(&middle, gate + 6, 2);
@@ -39,7 +40,8 @@ static int read_gate(const struct guest_view *view, const struct guest_paging *p
  * faults says so in its name. While the kernel starts they are one array of
  * stubs (arch/x86/kernel/head_64.S, early_idt_handler_array).
  */
-static enum evidence check_gate(const struct symbols *symbols, unsigned int vector, uint64_t handler)
+static enum evidence check_gate(const struct symbols *symbols, unsigned int vector,
+				uint64_t handler)
 {
 	struct symbol symbol;
 
@@ -54,7 +56,8 @@ static enum evidence check_gate(const struct symbols *symbols, unsigned int vect
 	return EVIDENCE_FOR;
 }
 
-bool kernel_check_handles_exceptions(const struct guest_view *view, const struct guest_registers *registers)
+bool kernel_check_handles_exceptions(const struct guest_view *view,
+				     const struct guest_registers *registers)
 {
 	uint64_t handler;
 
@@ -64,7 +67,8 @@ bool kernel_check_handles_exceptions(const struct guest_view *view, const struct
 }
 
 static enum evidence check_idt(const struct symbols *symbols, const struct guest_view *view,
-			       const struct guest_paging *paging, const struct guest_registers *registers)
+			       const struct guest_paging *paging,
+			       const struct guest_registers *registers)
 {
 	static const unsigned int vectors[] = { 0, 6, 13, PAGE_FAULT };
 
@@ -134,12 +138,15 @@ int kernel_check(struct guest_kernel *kernel, const struct guest_view *view,
 	idt = check_idt(kernel->symbols, view, paging, registers);
 	if (banner == EVIDENCE_AGAINST || idt == EVIDENCE_AGAINST)
 		return error_set(-EINVAL,
-				 "symbols decoded for a kernel at %#" PRIx64 " disagree with the guest's %s: "
+				 "symbols decoded for a kernel at %#" PRIx64
+				 " disagree with the guest's %s: "
 				 "addresses stay without names",
-				 kernel->text_start, idt == EVIDENCE_AGAINST ? "IDT" : "linux_banner");
+				 kernel->text_start,
+				 idt == EVIDENCE_AGAINST ? "IDT" : "linux_banner");
 	if (idt == EVIDENCE_EARLY)
-		return error_set(-EAGAIN,
-				 "the guest's kernel is still starting: it handles no exceptions yet");
+		return error_set(
+			-EAGAIN,
+			"the guest's kernel is still starting: it handles no exceptions yet");
 	if (banner == EVIDENCE_NONE && idt == EVIDENCE_NONE)
 		return error_set(
 			-EINVAL,

@@ -9,10 +9,11 @@
 #include "vmm/guest/linux/guest_kernel.h"
 
 /*
- * Are page faults handled by code that may be a Linux kernel's? As long as they are not no symbols can be
- * confirmed, so none need be looked for. REGISTERS are any vCPU's.
+ * Are page faults handled by code that may be a Linux kernel's? As long as they are not no symbols
+ * can be confirmed, so none need be looked for. REGISTERS are any vCPU's.
  */
-bool kernel_check_handles_exceptions(const struct guest_view *view, const struct guest_registers *registers);
+bool kernel_check_handles_exceptions(const struct guest_view *view,
+				     const struct guest_registers *registers);
 
 /*
  * Checks KERNEL's symbols (finished) against guest memory, and fills in

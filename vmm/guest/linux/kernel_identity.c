@@ -8,7 +8,8 @@
 #include "vmm/guest/page_walk.h"
 
 /* The GPA of GVA in the kernel's own tables; 0: it is not mapped. */
-static uint64_t place_of(const struct guest_kernel *kernel, const struct guest_view *view, uint64_t gva)
+static uint64_t place_of(const struct guest_kernel *kernel, const struct guest_view *view,
+			 uint64_t gva)
 {
 	struct guest_translation found;
 
@@ -26,7 +27,9 @@ int guest_kernel_identify(struct guest_kernel *kernel, const struct guest_view *
 	identity->gpa = place_of(kernel, view, identity->gva);
 	if (symbols_find_name(kernel->symbols, "jiffies_64", &symbol))
 		identity->ticks_gpa = place_of(kernel, view, symbol.start);
-	return identity->gpa ? 0 : error_set(-EAGAIN, "the guest's kernel does not map its own image (yet)");
+	return identity->gpa
+		       ? 0
+		       : error_set(-EAGAIN, "the guest's kernel does not map its own image (yet)");
 }
 
 static bool maps(const struct guest_kernel *kernel, const struct guest_view *view,
@@ -70,7 +73,8 @@ bool guest_kernel_runs(const struct guest_kernel *kernel, const struct guest_vie
 	return mapped && has_banner(kernel, view);
 }
 
-bool guest_kernel_ticks(const struct guest_kernel *kernel, const struct guest_view *view, uint64_t *ticks)
+bool guest_kernel_ticks(const struct guest_kernel *kernel, const struct guest_view *view,
+			uint64_t *ticks)
 {
 	return kernel->identity.ticks_gpa &&
 	       !guest_read_physical(view, kernel->identity.ticks_gpa, ticks, sizeof(*ticks));
@@ -78,6 +82,7 @@ bool guest_kernel_ticks(const struct guest_kernel *kernel, const struct guest_vi
 
 bool guest_kernel_same(const struct guest_kernel *one, const struct guest_kernel *other)
 {
-	return one->identity.gva == other->identity.gva && one->identity.gpa == other->identity.gpa &&
-	       one->text_start == other->text_start && !strcmp(one->version_banner, other->version_banner);
+	return one->identity.gva == other->identity.gva &&
+	       one->identity.gpa == other->identity.gpa && one->text_start == other->text_start &&
+	       !strcmp(one->version_banner, other->version_banner);
 }

@@ -13,8 +13,8 @@
 
 #include "vmm/guest/linux/guest_kernel.h"
 
-/* Fills in kernel->identity of a kernel whose symbols, banner and page tables are known. -EAGAIN: it is not
- * mapped. */
+/* Fills in kernel->identity of a kernel whose symbols, banner and page tables are known. -EAGAIN:
+ * it is not mapped. */
 int guest_kernel_identify(struct guest_kernel *kernel, const struct guest_view *view);
 
 /*
@@ -31,9 +31,11 @@ bool guest_kernel_runs(const struct guest_kernel *kernel, const struct guest_vie
  * jiffies_64). Goes back only if the kernel was started anew in the same
  * place. False if it is not known.
  */
-bool guest_kernel_ticks(const struct guest_kernel *kernel, const struct guest_view *view, uint64_t *ticks);
+bool guest_kernel_ticks(const struct guest_kernel *kernel, const struct guest_view *view,
+			uint64_t *ticks);
 
-/* Can it be told at all? A vCPU that is not in 64-bit mode is only starting, and runs no Linux kernel (yet).
+/* Can it be told at all? A vCPU that is not in 64-bit mode is only starting, and runs no Linux
+ * kernel (yet).
  */
 bool guest_kernel_can_run(const struct guest_registers *registers);
 

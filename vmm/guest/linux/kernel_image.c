@@ -7,14 +7,15 @@
 #include "vmm/guest/linux/kallsyms.h"
 #include "vmm/guest/page_walk.h"
 
-#define STEP                                                                                                 \
-	(64ull << 10) /* images start at 2 MiB, holes in them end at pages: this finds all of either at a    \
-			 fair cost */
+#define STEP                                                                                       \
+	(64ull << 10) /* images start at 2 MiB, holes in them end at pages: this finds all of      \
+			 either at a fair cost */
 #define CHUNK    (256ull << 10)
 #define COPY_MAX (256ull << 20)
 
 /* The size of the page that GVA is on, 0 if it is not mapped to RAM. */
-static uint64_t mapped_page(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva)
+static uint64_t mapped_page(const struct guest_view *view, const struct guest_paging *paging,
+			    uint64_t gva)
 {
 	struct guest_translation translation;
 	uint8_t byte;
@@ -25,8 +26,8 @@ static uint64_t mapped_page(const struct guest_view *view, const struct guest_pa
 	return translation.page_size;
 }
 
-bool kernel_image_next_range(const struct guest_view *view, const struct guest_paging *paging, uint64_t from,
-			     struct mapped_range *range)
+bool kernel_image_next_range(const struct guest_view *view, const struct guest_paging *paging,
+			     uint64_t from, struct mapped_range *range)
 {
 	uint64_t gva = from < KERNEL_IMAGE_START ? KERNEL_IMAGE_START : from;
 	uint64_t page = 0;
@@ -45,7 +46,8 @@ bool kernel_image_next_range(const struct guest_view *view, const struct guest_p
 }
 
 int kernel_image_find_token_index(const struct guest_view *view, const struct guest_paging *paging,
-				  const struct mapped_range *range, uint64_t from, uint64_t *token_index)
+				  const struct mapped_range *range, uint64_t from,
+				  uint64_t *token_index)
 {
 	uint8_t *chunk = malloc(CHUNK);
 	int error = chunk ? -ENOENT : -ENOMEM;
@@ -69,8 +71,8 @@ int kernel_image_find_token_index(const struct guest_view *view, const struct gu
 	return error;
 }
 
-int guest_copy_virtual(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
-		       uint64_t size, uint8_t **copy)
+int guest_copy_virtual(const struct guest_view *view, const struct guest_paging *paging,
+		       uint64_t gva, uint64_t size, uint8_t **copy)
 {
 	if (size > COPY_MAX)
 		return -EFBIG;

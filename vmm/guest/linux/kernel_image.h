@@ -26,21 +26,22 @@ struct mapped_range {
  * The first mapped range that ends above FROM, in the area of kernel images.
  * False: there is none.
  */
-bool kernel_image_next_range(const struct guest_view *view, const struct guest_paging *paging, uint64_t from,
-			     struct mapped_range *range);
+bool kernel_image_next_range(const struct guest_view *view, const struct guest_paging *paging,
+			     uint64_t from, struct mapped_range *range);
 
 /*
  * Searches RANGE for a kallsyms token index from FROM on; its GVA goes to
  * *TOKEN_INDEX. 0, -ENOENT, -EFAULT or -ENOMEM. Not on a vCPU thread.
  */
 int kernel_image_find_token_index(const struct guest_view *view, const struct guest_paging *paging,
-				  const struct mapped_range *range, uint64_t from, uint64_t *token_index);
+				  const struct mapped_range *range, uint64_t from,
+				  uint64_t *token_index);
 
 /*
  * Copies guest memory [gva, gva + size) into new memory at *COPY, the
  * caller's to free(). -EFAULT, -ENOMEM, or -EFBIG above 256 MiB.
  */
-int guest_copy_virtual(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
-		       uint64_t size, uint8_t **copy);
+int guest_copy_virtual(const struct guest_view *view, const struct guest_paging *paging,
+		       uint64_t gva, uint64_t size, uint8_t **copy);
 
 #endif

@@ -11,7 +11,8 @@
 
 #define COUNT_MAX (8u << 20)
 
-/* Guest memory [gva, gva + size) as one range in this process, or NULL if it is not one in guest RAM. */
+/* Guest memory [gva, gva + size) as one range in this process, or NULL if it is not one in guest
+ * RAM. */
 static const uint8_t *pointer_to(const struct guest_view *view, const struct guest_paging *paging,
 				 uint64_t gva, uint64_t size)
 {
@@ -29,13 +30,15 @@ static const uint8_t *pointer_to(const struct guest_view *view, const struct gue
 static int copy_table(struct kernel_orc *unwinder, const struct guest_view *view, uint64_t entries,
 		      struct orc_table *table)
 {
-	size_t ips_size = table->count * 4ul, size = ips_size + (size_t)table->count * ORC_ENTRY_SIZE;
+	size_t ips_size = table->count * 4ul,
+	       size = ips_size + (size_t)table->count * ORC_ENTRY_SIZE;
 	uint8_t *copy = malloc(size);
 
 	if (!copy)
 		return -ENOMEM;
 	if (guest_read_virtual(view, &unwinder->paging, table->ips_gva, copy, ips_size) ||
-	    guest_read_virtual(view, &unwinder->paging, entries, copy + ips_size, size - ips_size)) {
+	    guest_read_virtual(view, &unwinder->paging, entries, copy + ips_size,
+			       size - ips_size)) {
 		free(copy);
 		return -EFAULT;
 	}
@@ -46,14 +49,15 @@ static int copy_table(struct kernel_orc *unwinder, const struct guest_view *view
 }
 
 /* The kernel's own tables never move: read in place where that is possible. */
-static int open_kernel_table(struct kernel_orc *unwinder, const struct guest_view *view, uint64_t entries)
+static int open_kernel_table(struct kernel_orc *unwinder, const struct guest_view *view,
+			     uint64_t entries)
 {
 	struct orc_table *table = &unwinder->tables[0];
 	int error = 0;
 
 	table->ips = pointer_to(view, &unwinder->paging, table->ips_gva, table->count * 4ull);
-	table->entries =
-		pointer_to(view, &unwinder->paging, entries, (uint64_t)table->count * ORC_ENTRY_SIZE);
+	table->entries = pointer_to(view, &unwinder->paging, entries,
+				    (uint64_t)table->count * ORC_ENTRY_SIZE);
 	if (!table->ips || !table->entries)
 		error = copy_table(unwinder, view, entries, table);
 	if (error)
@@ -65,7 +69,8 @@ static int open_kernel_table(struct kernel_orc *unwinder, const struct guest_vie
 }
 
 /* From the linker script: __start_orc_unwind_ip, then __start_orc_unwind, each to its stop. */
-static int find_kernel_table(const struct symbols *symbols, struct orc_table *table, uint64_t *entries)
+static int find_kernel_table(const struct symbols *symbols, struct orc_table *table,
+			     uint64_t *entries)
 {
 	struct symbol ips, ips_end, first, end;
 
@@ -90,7 +95,8 @@ static int compare_tables(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* A module can go at any time and its memory be used again: copies. One that can not be read is left out. */
+/* A module can go at any time and its memory be used again: copies. One that can not be read is
+ * left out. */
 static int add_modules(struct kernel_orc *unwinder, const struct guest_view *view,
 		       const struct module_list *modules)
 {
@@ -102,7 +108,8 @@ static int add_modules(struct kernel_orc *unwinder, const struct guest_view *vie
 		if (!orc->count)
 			continue;
 		*table = (struct orc_table){ .start = modules->modules[i].start,
-					     .end = modules->modules[i].start + modules->modules[i].size,
+					     .end = modules->modules[i].start +
+						    modules->modules[i].size,
 					     .ips_gva = orc->ips,
 					     .count = orc->count };
 		error = copy_table(unwinder, view, orc->entries, table);
@@ -111,12 +118,13 @@ static int add_modules(struct kernel_orc *unwinder, const struct guest_view *vie
 		if (!error)
 			unwinder->table_count++;
 	}
-	qsort(unwinder->tables + 1, unwinder->table_count - 1, sizeof(struct orc_table), compare_tables);
+	qsort(unwinder->tables + 1, unwinder->table_count - 1, sizeof(struct orc_table),
+	      compare_tables);
 	return 0;
 }
 
-static int fill(struct kernel_orc *unwinder, const struct guest_view *view, const struct symbols *symbols,
-		const struct module_list *modules)
+static int fill(struct kernel_orc *unwinder, const struct guest_view *view,
+		const struct symbols *symbols, const struct module_list *modules)
 {
 	uint64_t entries;
 	int error;
@@ -131,12 +139,13 @@ static int fill(struct kernel_orc *unwinder, const struct guest_view *view, cons
 	if (error)
 		return error;
 	unwinder->format = orc_detect_format(&unwinder->tables[0]);
-	return unwinder->format == ORC_FORMAT_UNKNOWN ? -ENOENT : add_modules(unwinder, view, modules);
+	return unwinder->format == ORC_FORMAT_UNKNOWN ? -ENOENT
+						      : add_modules(unwinder, view, modules);
 }
 
 int kernel_orc_create(struct kernel_orc **unwinder, const struct guest_view *view,
-			  const struct guest_paging *paging, const struct symbols *symbols,
-			  const struct module_list *modules)
+		      const struct guest_paging *paging, const struct symbols *symbols,
+		      const struct module_list *modules)
 {
 	struct kernel_orc *made = calloc(1, sizeof(*made));
 	int error = -ENOMEM;

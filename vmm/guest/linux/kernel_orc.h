@@ -24,8 +24,8 @@ struct kernel_orc {
  * the kernel has no ORC tables, or of a format that is not known; -ENOMEM.
  */
 int kernel_orc_create(struct kernel_orc **unwinder, const struct guest_view *view,
-			  const struct guest_paging *paging, const struct symbols *symbols,
-			  const struct module_list *modules);
+		      const struct guest_paging *paging, const struct symbols *symbols,
+		      const struct module_list *modules);
 /* NULL is a no-op. */
 void kernel_orc_free(struct kernel_orc *unwinder);
 

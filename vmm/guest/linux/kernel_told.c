@@ -21,7 +21,8 @@ bool kernel_told_fits(const struct guest_kernel *kernel, const struct told_kerne
 	     memcmp(told->build_id, kernel->build_id, told->build_id_size) != 0))
 		return false;
 	/* Another boot begins elsewhere, another build ends elsewhere. */
-	return (has(told, "_text", kernel->text_start) || has(told, "_stext", kernel->text_start)) &&
+	return (has(told, "_text", kernel->text_start) ||
+		has(told, "_stext", kernel->text_start)) &&
 	       has(told, "_etext", kernel->text_end);
 }
 
@@ -54,7 +55,8 @@ static bool is_listed(const struct module_list *list, const char *name)
 	return false;
 }
 
-static int add_symbols(struct symbols *to, const struct module_list *list, const struct symbols *from)
+static int add_symbols(struct symbols *to, const struct module_list *list,
+		       const struct symbols *from)
 {
 	int error = 0;
 
@@ -63,8 +65,8 @@ static int add_symbols(struct symbols *to, const struct module_list *list, const
 
 		symbols_at(from, i, &symbol);
 		if (symbol.module && is_listed(list, symbol.module))
-			error = symbols_add(to, symbol.start, symbol.end - symbol.start, symbol.type,
-					    symbol.name, symbol.module);
+			error = symbols_add(to, symbol.start, symbol.end - symbol.start,
+					    symbol.type, symbol.name, symbol.module);
 	}
 	return error;
 }

@@ -7,21 +7,24 @@
 #include "vmm/guest/linux/task.h"
 #include "vmm/guest/linux/user_map.h"
 
-static struct kernel_memory memory_of(const struct guest_kernel *kernel, const struct guest_view *view)
+static struct kernel_memory memory_of(const struct guest_kernel *kernel,
+				      const struct guest_view *view)
 {
 	return (struct kernel_memory){ .view = view, .paging = &kernel->paging };
 }
 
 /* Whether, and how often, anything was taken out of the address space MM since it was made. */
-static bool read_changes(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mm,
-			 uint64_t *space, uint64_t *changes)
+static bool read_changes(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			 uint64_t mm, uint64_t *space, uint64_t *changes)
 {
-	return layout->has_changes && kernel_memory_read_u64(memory, mm + layout->mm_space, space) &&
-	       *space && kernel_memory_read_u64(memory, mm + layout->mm_changes, changes);
+	return layout->has_changes &&
+	       kernel_memory_read_u64(memory, mm + layout->mm_space, space) && *space &&
+	       kernel_memory_read_u64(memory, mm + layout->mm_changes, changes);
 }
 
 bool late_look_note(const struct guest_kernel *kernel, const struct guest_view *view,
-		    const struct guest_task *task, unsigned int parts, struct sample_unlooked *noted)
+		    const struct guest_task *task, unsigned int parts,
+		    struct sample_unlooked *noted)
 {
 	struct kernel_memory memory = memory_of(kernel, view);
 
@@ -46,7 +49,8 @@ static bool is_same_task(struct kernel_memory *memory, const struct guest_task_l
 	uint32_t tid;
 
 	return guest_cgroup_is_held(memory, &layout->cgroups, task->at, task->set) &&
-	       kernel_memory_read(memory, task->at + layout->pid, &tid, sizeof(tid)) && tid == task->tid;
+	       kernel_memory_read(memory, task->at + layout->pid, &tid, sizeof(tid)) &&
+	       tid == task->tid;
 }
 
 bool late_look_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
@@ -64,7 +68,8 @@ static bool find_cgroup(const struct guest_kernel *kernel, const struct guest_vi
 	const struct guest_task task = { .at = noted->task, .set = noted->set, .tid = to->tid };
 	struct guest_cgroup cgroup;
 
-	if (!noted->task || !kernel->cgroups || noted->cgroups != guest_cgroups_generation(kernel->cgroups) ||
+	if (!noted->task || !kernel->cgroups ||
+	    noted->cgroups != guest_cgroups_generation(kernel->cgroups) ||
 	    !late_look_cgroup(kernel, view, &task, &cgroup))
 		return false;
 	guest_cgroups_enter(kernel->cgroups, &cgroup);
@@ -79,8 +84,8 @@ static bool is_unchanged(const struct guest_kernel *kernel, const struct guest_v
 	struct kernel_memory memory = memory_of(kernel, view);
 	uint64_t space, changes;
 
-	return read_changes(&memory, &kernel->vmas, noted->mm, &space, &changes) && space == noted->space &&
-	       changes == noted->changes;
+	return read_changes(&memory, &kernel->vmas, noted->mm, &space, &changes) &&
+	       space == noted->space && changes == noted->changes;
 }
 
 static bool is_mapped(const struct sample_mapping *mappings, unsigned int count, uint64_t address)
@@ -118,7 +123,8 @@ static bool find_mappings(const struct guest_kernel *kernel, const struct guest_
 	const uint64_t *callers = to->callchain + to->kernel_depth;
 	struct user_map map;
 
-	if (!noted->mm || !kernel->images || noted->images != user_images_generation(kernel->images))
+	if (!noted->mm || !kernel->images ||
+	    noted->images != user_images_generation(kernel->images))
 		return false;
 	user_map_begin(&map, kernel, view, noted->mm);
 	for (uint16_t i = 0; i < to->user_depth; i++)
@@ -131,8 +137,8 @@ static bool find_mappings(const struct guest_kernel *kernel, const struct guest_
 	return true;
 }
 
-void late_look(const struct guest_kernel *kernel, const struct guest_view *view, const struct sample *from,
-	       struct sample *to)
+void late_look(const struct guest_kernel *kernel, const struct guest_view *view,
+	       const struct sample *from, struct sample *to)
 {
 	struct sample *whole = (struct sample *)(uintptr_t)from;
 	const struct sample_unlooked *noted = sample_unlooked(whole);

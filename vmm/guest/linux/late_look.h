@@ -5,9 +5,10 @@
  * notes what has to be as it was then, at a read or two for each; what is not is
  * dropped.
  *
- *	cgroup		the task, while it exists, and its css_set: a task that is moved gets another one
- *	mappings	the number of the address space, which no other one ever has, and how often
- *			translations were taken out of it (mm_context_t: ctx_id, tlb_gen; Linux 4.14)
+ *	cgroup		the task, while it exists, and its css_set: a task that is moved gets
+ *another one mappings	the number of the address space, which no other one ever has, and how often
+ *			translations were taken out of it (mm_context_t: ctx_id, tlb_gen;
+ *Linux 4.14)
  *
  * Code that a thread is in, or has still to return to, was in the page tables when it ran. While no
  * translation is taken out of them it is where it was.
@@ -19,8 +20,8 @@
 #include <stdint.h>
 
 #include "shared/sample_record.h"
-#include "vmm/guest/linux/guest_cgroup.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_cgroup.h"
 
 struct guest_kernel;
 struct guest_task;
@@ -29,30 +30,31 @@ struct guest_task;
 enum late_look_part { LATE_LOOK_CGROUP = 1 << 0, LATE_LOOK_MAPPINGS = 1 << 1 };
 
 /*
- * Notes for PARTS, of TASK. False: there is nothing by which it could be looked up later. On the vCPU thread,
- * at the stop: at most 4 reads, no lock, allocation or system call.
+ * Notes for PARTS, of TASK. False: there is nothing by which it could be looked up later. On the
+ * vCPU thread, at the stop: at most 4 reads, no lock, allocation or system call.
  */
 bool late_look_note(const struct guest_kernel *kernel, const struct guest_view *view,
-		    const struct guest_task *task, unsigned int parts, struct sample_unlooked *noted);
+		    const struct guest_task *task, unsigned int parts,
+		    struct sample_unlooked *noted);
 
 /*
- * The cgroup that TASK was in when it was seen with its tid and css_set. False: that can not be told, as the
- * task has ended or was moved. Not on a vCPU thread; VIEW is readable.
+ * The cgroup that TASK was in when it was seen with its tid and css_set. False: that can not be
+ * told, as the task has ended or was moved. Not on a vCPU thread; VIEW is readable.
  */
 bool late_look_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
 		      const struct guest_task *task, struct guest_cgroup *cgroup);
 
 /* Room for each sample that late_look() makes. */
-#define LATE_LOOK_SIZE                                                                                       \
-	(sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +                                   \
+#define LATE_LOOK_SIZE                                                                             \
+	(sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +                         \
 	 SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) + sizeof(struct sample_hit))
 
 /*
  * FROM, which has something noted, with what could be found of it: without the note, and without
- * SAMPLE_LOOK_CUT where that was all. Of another kernel than KERNEL nothing is looked up. Not on a vCPU
- * thread; VIEW is readable.
+ * SAMPLE_LOOK_CUT where that was all. Of another kernel than KERNEL nothing is looked up. Not on a
+ * vCPU thread; VIEW is readable.
  */
-void late_look(const struct guest_kernel *kernel, const struct guest_view *view, const struct sample *from,
-	       struct sample *to);
+void late_look(const struct guest_kernel *kernel, const struct guest_view *view,
+	       const struct sample *from, struct sample *to);
 
 #endif

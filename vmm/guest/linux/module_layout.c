@@ -16,12 +16,14 @@ static bool offset_of(const struct btf *btf, uint32_t id, const char *name, uint
 }
 
 /* From 6.4: mem[MOD_TEXT] of struct module_memory. */
-static bool read_text_of_memory(struct module_layout *layout, const struct btf *btf, uint32_t module)
+static bool read_text_of_memory(struct module_layout *layout, const struct btf *btf,
+				uint32_t module)
 {
 	struct btf_member memory;
 	uint32_t element, index, start;
 
-	if (!btf_find_member(btf, module, "mem", &memory) || !btf_find_enumerator(btf, "MOD_TEXT", &index) ||
+	if (!btf_find_member(btf, module, "mem", &memory) ||
+	    !btf_find_enumerator(btf, "MOD_TEXT", &index) ||
 	    index >= btf_array_length(btf, memory.type))
 		return false;
 	element = btf_element(btf, memory.type);
@@ -59,7 +61,8 @@ static bool read_kallsyms(struct module_layout *layout, const struct btf *btf, u
 	       offset_of(btf, kallsyms, "strtab", &layout->strtab);
 }
 
-/* The notes that /sys/module/NAME/notes shows: counted to 6.13 or so, in a group with a list of them later.
+/* The notes that /sys/module/NAME/notes shows: counted to 6.13 or so, in a group with a list of
+ * them later.
  */
 static bool read_notes(struct module_layout *layout, const struct btf *btf, uint32_t module)
 {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "vmm/guest/build_id_note.h"
-#include "vmm/guest/linux/kallsyms.h"
 #include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/kallsyms.h"
 #include "vmm/guest/linux/kernel_image.h"
 #include "vmm/guest/page_walk.h"
 
@@ -67,15 +67,17 @@ static void read_build_id(const struct reader *reader, struct guest_module *modu
 	uint64_t notes, attribute, size, address;
 	uint8_t bytes[NOTE_SIZE_MAX], *id;
 
-	if (!layout->has_notes || read_u64(reader, reader->module + layout->notes_attrs, &notes) || !notes)
+	if (!layout->has_notes || read_u64(reader, reader->module + layout->notes_attrs, &notes) ||
+	    !notes)
 		return;
 	for (uint32_t i = 0; i < NOTES_MAX && (attribute = note_attribute(reader, notes, i)); i++) {
-		if (read_u64(reader, attribute + layout->attr_size, &size) || size > sizeof(bytes) ||
+		if (read_u64(reader, attribute + layout->attr_size, &size) ||
+		    size > sizeof(bytes) ||
 		    read_u64(reader, attribute + layout->attr_address, &address) ||
 		    guest_read_virtual(reader->view, reader->paging, address, bytes, size))
 			return;
-		module->build_id_size =
-			build_id_find(span_of(bytes, size), module->build_id, sizeof(module->build_id));
+		module->build_id_size = build_id_find(span_of(bytes, size), module->build_id,
+						      sizeof(module->build_id));
 		if (!module->build_id_size)
 			continue;
 		id = memmem(bytes, size, module->build_id, module->build_id_size);
@@ -92,7 +94,8 @@ static void read_orc(struct reader *reader, struct module_orc *orc)
 	memset(orc, 0, sizeof(*orc));
 	if (!layout->has_orc || read_u64(reader, module + layout->orc_ips, &orc->ips) ||
 	    read_u64(reader, module + layout->orc_entries, &orc->entries) ||
-	    read_u32(reader, module + layout->num_orcs, &orc->count) || orc->count > reader->orcs_left)
+	    read_u32(reader, module + layout->num_orcs, &orc->count) ||
+	    orc->count > reader->orcs_left)
 		orc->count = 0;
 	reader->orcs_left -= orc->count;
 }
@@ -115,8 +118,8 @@ static int read_module(const struct reader *reader, struct guest_module *module)
 
 	memset(module, 0, sizeof(*module));
 	if (read_u32(reader, reader->module + layout->state, &state) ||
-	    guest_read_string(reader->view, reader->paging, reader->module + layout->name, module->name,
-			      name_size) ||
+	    guest_read_string(reader->view, reader->paging, reader->module + layout->name,
+			      module->name, name_size) ||
 	    read_u64(reader, reader->module + layout->text_base, &module->start) ||
 	    read_u32(reader, reader->module + layout->text_size, &size))
 		return -EFAULT;
@@ -137,11 +140,11 @@ static int compare_symbols(const void *left, const void *right)
 }
 
 /*
- * Symbols of assembly have no size: they reach up to the next higher one, which *NEXT is moved to, in
- * text; outside of it only their first byte is surely theirs.
+ * Symbols of assembly have no size: they reach up to the next higher one, which *NEXT is moved to,
+ * in text; outside of it only their first byte is surely theirs.
  */
-static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t index, uint32_t *next,
-			    const struct guest_module *module)
+static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t index,
+			    uint32_t *next, const struct guest_module *module)
 {
 	uint64_t start = symbols[index].st_value;
 	uint64_t end = module->start + module->size;
@@ -152,7 +155,8 @@ static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t i
 		return 1;
 	while (*next < count && symbols[*next].st_value <= start)
 		++*next;
-	return (*next < count && symbols[*next].st_value < end ? symbols[*next].st_value : end) - start;
+	return (*next < count && symbols[*next].st_value < end ? symbols[*next].st_value : end) -
+	       start;
 }
 
 /* The symbol table's own order is kept in st_other and st_shndx, for the table of types. */
@@ -179,8 +183,8 @@ static void read_per_cpu(struct reader *reader)
 
 /*
  * The table that a symbol belongs to. The loader gives a per-CPU one its per-CPU address
- * (kernel/module/main.c, simplify_symbols()), which says nothing in the kernel's address space. NULL: another
- * number that has a name.
+ * (kernel/module/main.c, simplify_symbols()), which says nothing in the kernel's address space.
+ * NULL: another number that has a name.
  */
 static struct symbols *table_for(const struct reader *reader, uint64_t value)
 {
@@ -189,8 +193,8 @@ static struct symbols *table_for(const struct reader *reader, uint64_t value)
 	return value < KERNEL_IMAGE_START ? NULL : reader->symbols;
 }
 
-static int add_symbols(const struct reader *reader, const struct guest_module *module, Elf64_Sym *table,
-		       const uint8_t *types, uint32_t count, uint64_t strings)
+static int add_symbols(const struct reader *reader, const struct guest_module *module,
+		       Elf64_Sym *table, const uint8_t *types, uint32_t count, uint64_t strings)
 {
 	struct symbols *symbols;
 	char name[KALLSYMS_NAME_MAX];
@@ -205,19 +209,21 @@ static int add_symbols(const struct reader *reader, const struct guest_module *m
 
 		symbols = table_for(reader, table[i].st_value);
 		if (!symbols || !isalpha(type) ||
-		    guest_read_string(reader->view, reader->paging, strings + table[i].st_name, name,
-				      sizeof(name)) ||
+		    guest_read_string(reader->view, reader->paging, strings + table[i].st_name,
+				      name, sizeof(name)) ||
 		    !is_module_name(name))
 			continue;
-		error = symbols_add(symbols, table[i].st_value, symbol_size(table, count, i, &next, module),
+		error = symbols_add(symbols, table[i].st_value,
+				    symbol_size(table, count, i, &next, module),
 				    (char)tolower(type), name, module->name);
 	}
 	return error;
 }
 
 /*
- * Where types have no table of their own: to 4.20 the loader writes them over st_info, in 5.0 and 5.1 over
- * st_size, whose sizes are lost (kernel/module.c, add_kallsyms()). All of them are behind what ELF has there.
+ * Where types have no table of their own: to 4.20 the loader writes them over st_info, in 5.0
+ * and 5.1 over st_size, whose sizes are lost (kernel/module.c, add_kallsyms()). All of them are
+ * behind what ELF has there.
  */
 static uint8_t take_type(Elf64_Sym *symbol)
 {
@@ -241,8 +247,8 @@ static int take_types(Elf64_Sym *table, uint32_t count, uint8_t **types)
 }
 
 /* Of the COUNT symbols in TABLE; *TYPES becomes the caller's. */
-static int read_types(const struct reader *reader, uint64_t kallsyms, Elf64_Sym *table, uint32_t count,
-		      uint8_t **types)
+static int read_types(const struct reader *reader, uint64_t kallsyms, Elf64_Sym *table,
+		      uint32_t count, uint8_t **types)
 {
 	uint64_t at;
 
@@ -268,17 +274,20 @@ static int read_symbols(struct reader *reader, const struct guest_module *module
 	    read_u32(reader, kallsyms + layout->num_symtab, &count) || count > reader->symbols_left)
 		return 0;
 	reader->symbols_left -= count;
-	error = guest_copy_virtual(reader->view, reader->paging, table_at, count * sizeof(Elf64_Sym), &table);
+	error = guest_copy_virtual(reader->view, reader->paging, table_at,
+				   count * sizeof(Elf64_Sym), &table);
 	if (!error)
 		error = read_types(reader, kallsyms, (Elf64_Sym *)(void *)table, count, &types);
 	if (!error)
-		error = add_symbols(reader, module, (Elf64_Sym *)(void *)table, types, count, strings);
+		error = add_symbols(reader, module, (Elf64_Sym *)(void *)table, types, count,
+				    strings);
 	free(types);
 	free(table);
 	return error == -ENOMEM ? error : 0;
 }
 
-static int append(struct module_list *list, const struct guest_module *module, const struct module_orc *orc)
+static int append(struct module_list *list, const struct guest_module *module,
+		  const struct module_orc *orc)
 {
 	struct guest_module *modules = realloc(list->modules, (list->count + 1) * sizeof(*modules));
 	struct module_orc *orcs = realloc(list->orcs, (list->count + 1) * sizeof(*orcs));
@@ -321,7 +330,8 @@ static void forget_symbols(const struct reader *reader, size_t symbols, size_t p
 static int read_with_symbols(struct module_list *list, struct reader *reader,
 			     const struct guest_module *module)
 {
-	const size_t symbols = symbols_count(reader->symbols), per_cpu = symbols_count(reader->per_cpu);
+	const size_t symbols = symbols_count(reader->symbols),
+		     per_cpu = symbols_count(reader->per_cpu);
 	struct module_orc orc;
 	int error;
 
@@ -345,12 +355,14 @@ static int read_one(struct module_list *list, struct reader *reader)
 		return error == -ENOENT ? 0 : error;
 	if (is_known(list, &module))
 		return -EFAULT;
-	return reader->symbols ? read_with_symbols(list, reader, &module) : append(list, &module, &none);
+	return reader->symbols ? read_with_symbols(list, reader, &module)
+			       : append(list, &module, &none);
 }
 
 int module_list_read(struct module_list *list, const struct guest_view *view,
-		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,
-		     struct symbols *symbols, struct symbols *per_cpu)
+		     const struct guest_paging *paging, uint64_t head,
+		     const struct module_layout *layout, struct symbols *symbols,
+		     struct symbols *per_cpu)
 {
 	struct reader reader = { .symbols = symbols,
 				 .per_cpu = per_cpu,

@@ -10,10 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/guest/linux/btf_types.h"
 #include "vmm/guest/guest_registers.h"
-#include "vmm/guest/symbol_table.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/btf_types.h"
+#include "vmm/guest/symbol_table.h"
 
 struct guest_module;
 
@@ -27,7 +27,8 @@ struct module_layout {
 	uint32_t typetab; /* in it, from 5.2 on */
 	bool has_notes, notes_in_group;
 	uint32_t notes_attrs;  /* pointer to struct module_notes_attrs */
-	uint32_t notes, attrs; /* in that: their number or the NULL-terminated list of them, and the first */
+	uint32_t notes, attrs; /* in that: their number or the NULL-terminated list of them, and the
+				  first */
 	uint32_t attr_size, attr_stride, attr_address; /* of struct bin_attribute */
 	bool has_per_cpu;
 	uint32_t per_cpu, per_cpu_size; /* per-CPU address of its per-CPU variables; bytes */
@@ -51,14 +52,16 @@ struct module_list {
 };
 
 /*
- * Reads the modules in the list at HEAD, and adds their symbols to SYMBOLS, their per-CPU ones to PER_CPU
- * (both not yet finished); with SYMBOLS NULL neither symbols nor ORC are read. What a module's memory does
- * not give is left out. -ENOMEM; -EFAULT with what was read before the list broke: so it does at a module
- * that is another one, or gone, when its symbols have been read. Not on a vCPU thread.
+ * Reads the modules in the list at HEAD, and adds their symbols to SYMBOLS, their per-CPU ones to
+ * PER_CPU (both not yet finished); with SYMBOLS NULL neither symbols nor ORC are read. What a
+ * module's memory does not give is left out. -ENOMEM; -EFAULT with what was read before the list
+ * broke: so it does at a module that is another one, or gone, when its symbols have been read. Not
+ * on a vCPU thread.
  */
 int module_list_read(struct module_list *list, const struct guest_view *view,
-		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,
-		     struct symbols *symbols, struct symbols *per_cpu);
+		     const struct guest_paging *paging, uint64_t head,
+		     const struct module_layout *layout, struct symbols *symbols,
+		     struct symbols *per_cpu);
 /* Frees what it holds; zeroed, it holds nothing. */
 void module_list_free(struct module_list *list);
 

@@ -8,14 +8,15 @@
 #include <string.h>
 
 #include "shared/sample_record.h"
-#include "vmm/guest/linux/bpf_programs.h"
 #include "vmm/guest/deadline.h"
+#include "vmm/guest/linux/bpf_programs.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/page_walk.h"
 
 struct place {
 	struct guest_module module;
-	bool is_unwound_wrongly; /* the unwinder has not its table, but another's or none: it guesses then */
+	bool is_unwound_wrongly; /* the unwinder has not its table, but another's or none: it
+				    guesses then */
 	_Atomic uint64_t seen;
 };
 
@@ -23,7 +24,8 @@ struct module_presence {
 	struct module_presence *older;
 	uint64_t image, image_end; /* of the kernel itself */
 	size_t count, gone_count;
-	struct place places[]; /* COUNT by address; behind them those that went, and the unwinder has yet */
+	struct place places[]; /* COUNT by address; behind them those that went, and the unwinder
+				  has yet */
 };
 
 static int compare_places(const void *left, const void *right)
@@ -61,14 +63,16 @@ static struct place *find(struct module_presence *presence, uint64_t address)
 }
 
 /* NULL: it is not there. */
-static struct place *find_module(struct module_presence *presence, const struct guest_module *module)
+static struct place *find_module(struct module_presence *presence,
+				 const struct guest_module *module)
 {
 	struct place *place = find(presence, module->start);
 
 	return place && guest_modules_are_same(&place->module, 1, module, 1) ? place : NULL;
 }
 
-/* The unwinder has the tables of the kernel's own modules: of those that are there, and of those that went.
+/* The unwinder has the tables of the kernel's own modules: of those that are there, and of those
+ * that went.
  */
 static void add_tables(struct module_presence *presence, const struct guest_kernel *kernel)
 {
@@ -93,20 +97,22 @@ static unsigned int count_all(const struct module_presence *presence)
 }
 
 int module_presence_create(struct module_presence **result, const struct guest_kernel *kernel,
-			   const struct guest_module *modules, size_t count, struct module_presence *older)
+			   const struct guest_module *modules, size_t count,
+			   struct module_presence *older)
 {
 	struct module_presence *presence;
 	struct symbol end;
 
 	if (count_all(older) > MODULE_PRESENCE_OLDER_MAX)
 		return -E2BIG;
-	presence =
-		calloc(1, sizeof(*presence) + (count + kernel->module_count) * sizeof(presence->places[0]));
+	presence = calloc(1, sizeof(*presence) +
+				     (count + kernel->module_count) * sizeof(presence->places[0]));
 	if (!presence)
 		return -ENOMEM;
 	presence->older = older;
 	presence->image = kernel->text_start;
-	presence->image_end = symbols_find_name(kernel->symbols, "_end", &end) ? end.start : kernel->text_end;
+	presence->image_end =
+		symbols_find_name(kernel->symbols, "_end", &end) ? end.start : kernel->text_end;
 	for (size_t i = 0; i < count; i++)
 		add(presence, &modules[i]);
 	qsort(presence->places, presence->count, sizeof(presence->places[0]), compare_places);
@@ -125,7 +131,8 @@ void module_presence_free(struct module_presence *presence)
 	}
 }
 
-bool module_presence_is_of(struct module_presence *presence, const struct guest_module *modules, size_t count)
+bool module_presence_is_of(struct module_presence *presence, const struct guest_module *modules,
+			   size_t count)
 {
 	if (presence->count != count)
 		return false;
@@ -156,7 +163,8 @@ static bool is_there(const struct guest_module *module, const struct guest_view 
 		return bpf_program_is_there(module, view, paging);
 	if (!module->build_id_size)
 		return true;
-	return !guest_read_virtual(view, paging, module->build_id_gva, build_id, module->build_id_size) &&
+	return !guest_read_virtual(view, paging, module->build_id_gva, build_id,
+				   module->build_id_size) &&
 	       !memcmp(build_id, module->build_id, module->build_id_size);
 }
 
@@ -168,8 +176,8 @@ static void note(struct place *place, uint64_t time)
 	if (!place->module.build_id_size && !place->module.program)
 		return;
 	while (before < time &&
-	       !atomic_compare_exchange_weak_explicit(&place->seen, &before, time, memory_order_relaxed,
-						      memory_order_relaxed))
+	       !atomic_compare_exchange_weak_explicit(&place->seen, &before, time,
+						      memory_order_relaxed, memory_order_relaxed))
 		;
 }
 
@@ -195,7 +203,8 @@ static bool in_image(const struct module_presence *presence, uint64_t address)
 }
 
 void module_presence_check(struct module_presence *presence, const struct guest_view *view,
-			   const struct guest_paging *paging, uint64_t time, struct guest_callchain *chain)
+			   const struct guest_paging *paging, uint64_t time,
+			   struct guest_callchain *chain)
 {
 	const struct place *last = NULL;
 
@@ -222,7 +231,8 @@ void module_presence_check(struct module_presence *presence, const struct guest_
 }
 
 void module_presence_each_seen(struct module_presence *presence,
-			       void (*each)(void *context, const struct guest_module *module, uint64_t time),
+			       void (*each)(void *context, const struct guest_module *module,
+					    uint64_t time),
 			       void *context)
 {
 	for (; presence; presence = presence->older)
@@ -236,7 +246,8 @@ void module_presence_each_seen(struct module_presence *presence,
 }
 
 void module_presence_reclaim(struct module_presence *presence,
-			     void (*each)(void *context, const struct guest_module *module, uint64_t time),
+			     void (*each)(void *context, const struct guest_module *module,
+					  uint64_t time),
 			     void *context)
 {
 	if (!presence)

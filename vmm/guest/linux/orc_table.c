@@ -160,10 +160,12 @@ static void decode(const struct orc_table *table, enum orc_format format, uint32
 		entry->signal = format == ORC_FORMAT_SIGNAL_END && flags >> 10 & 1;
 	}
 	if (format == ORC_FORMAT_END || format == ORC_FORMAT_NO_END)
-		entry->signal = entry->type == ORC_TYPE_REGS || entry->type == ORC_TYPE_REGS_PARTIAL;
+		entry->signal =
+			entry->type == ORC_TYPE_REGS || entry->type == ORC_TYPE_REGS_PARTIAL;
 }
 
-bool orc_find(const struct orc_table *table, enum orc_format format, uint64_t ip, struct orc_entry *entry)
+bool orc_find(const struct orc_table *table, enum orc_format format, uint64_t ip,
+	      struct orc_entry *entry)
 {
 	uint32_t low = 0, high = table->count;
 

@@ -14,7 +14,8 @@
 
 #define ORC_ENTRY_SIZE 6
 
-/* How the last 16 bits of an entry are cut and numbered; two register numbers come first in all of them. */
+/* How the last 16 bits of an entry are cut and numbered; two register numbers come first in all of
+ * them. */
 enum orc_format {
 	ORC_FORMAT_UNKNOWN,
 	ORC_FORMAT_NO_END,     /* 4.14 until end was added: type in 2 bits */
@@ -53,7 +54,8 @@ struct orc_entry {
 	int16_t sp_offset, bp_offset;
 	enum orc_register sp_register, bp_register;
 	enum orc_type type;
-	bool signal; /* the return address is an instruction that was interrupted, not one after a call */
+	bool signal; /* the return address is an instruction that was interrupted, not one after a
+			call */
 };
 
 struct orc_table {
@@ -71,6 +73,7 @@ enum orc_format orc_detect_format(const struct orc_table *table);
 uint64_t orc_address(const struct orc_table *table, uint32_t index);
 
 /* The entry for IP; false if the table does not describe it. Any thread, no lock. */
-bool orc_find(const struct orc_table *table, enum orc_format format, uint64_t ip, struct orc_entry *entry);
+bool orc_find(const struct orc_table *table, enum orc_format format, uint64_t ip,
+	      struct orc_entry *entry);
 
 #endif

@@ -6,9 +6,10 @@
 #define SIBLING_MAX 4096u
 
 /* The low bits of an entry: a page has none. That of a node says which kind of tree it is of. */
-#define TAGS        3u
-#define XARRAY_NODE 2u /* include/linux/xarray.h; with higher addresses than any that stands for a slot */
-#define RADIX_NODE  1u /* include/linux/radix-tree.h, to 4.19 */
+#define TAGS 3u
+#define XARRAY_NODE                                                                                \
+	2u /* include/linux/xarray.h; with higher addresses than any that stands for a slot */
+#define RADIX_NODE 1u /* include/linux/radix-tree.h, to 4.19 */
 
 static uint64_t node_tag(const struct guest_vma_layout *layout)
 {
@@ -25,33 +26,34 @@ static bool is_node(const struct guest_vma_layout *layout, uint64_t entry)
 	return is_internal(layout, entry) && entry > SIBLING_MAX;
 }
 
-static bool read_slot(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t node,
-		      uint32_t slot, uint64_t *entry)
+static bool read_slot(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		      uint64_t node, uint32_t slot, uint64_t *entry)
 {
 	return kernel_memory_read_u64(memory, node + layout->xarray_slots + 8ull * slot, entry);
 }
 
 /*
- * Is INDEX below ENTRY, which is the root? One that is a page is that of index 0 alone, and a tree is as high
- * as what is in it needs: include/linux/xarray.h, lib/xarray.c, xas_start().
+ * Is INDEX below ENTRY, which is the root? One that is a page is that of index 0 alone, and a tree
+ * is as high as what is in it needs: include/linux/xarray.h, lib/xarray.c, xas_start().
  */
-static bool root_covers(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t entry,
-			uint64_t index)
+static bool root_covers(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			uint64_t entry, uint64_t index)
 {
 	uint8_t shift;
 
 	if (!is_node(layout, entry))
 		return !index;
-	return kernel_memory_read(memory, entry - node_tag(layout) + layout->xarray_shift, &shift, 1) &&
+	return kernel_memory_read(memory, entry - node_tag(layout) + layout->xarray_shift, &shift,
+				  1) &&
 	       shift <= 60 && index >> shift < layout->xarray_slot_count;
 }
 
 /*
- * Goes one level down for page INDEX. A folio of several pages stands in the slot of its first; the others
- * say which that is. *FIRST becomes the index of that.
+ * Goes one level down for page INDEX. A folio of several pages stands in the slot of its first; the
+ * others say which that is. *FIRST becomes the index of that.
  */
-static bool descend(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t index,
-		    uint64_t *entry, uint64_t *first)
+static bool descend(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		    uint64_t index, uint64_t *entry, uint64_t *first)
 {
 	uint64_t node = *entry - node_tag(layout);
 	uint32_t slot, count = layout->xarray_slot_count;
@@ -75,9 +77,10 @@ static bool descend(struct kernel_memory *memory, const struct guest_vma_layout 
 	return true;
 }
 
-/* GVA of the struct page of the page at INDEX, or of its folio's first, whose index becomes *FIRST. */
-static bool find_page(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mapping,
-		      uint64_t index, uint64_t *page, uint64_t *first)
+/* GVA of the struct page of the page at INDEX, or of its folio's first, whose index becomes *FIRST.
+ */
+static bool find_page(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		      uint64_t mapping, uint64_t index, uint64_t *page, uint64_t *first)
 {
 	uint64_t entry;
 
@@ -92,9 +95,10 @@ static bool find_page(struct kernel_memory *memory, const struct guest_vma_layou
 	return entry && !(entry & TAGS) && index >= *first;
 }
 
-/* Pages are in the tree before they are read from the disk (mm/filemap.c): until then they have what was in
- * them before. */
-static bool is_filled(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t page)
+/* Pages are in the tree before they are read from the disk (mm/filemap.c): until then they have
+ * what was in them before. */
+static bool is_filled(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		      uint64_t page)
 {
 	uint64_t flags;
 
@@ -103,22 +107,23 @@ static bool is_filled(struct kernel_memory *memory, const struct guest_vma_layou
 }
 
 /* What is mapped where changes; a page is this file's if it says so itself. */
-static bool find_memory(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mapping,
-			uint64_t index, uint64_t *gpa)
+static bool find_memory(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			uint64_t mapping, uint64_t index, uint64_t *gpa)
 {
 	uint64_t page, first, owner, array;
 
 	if (!find_page(memory, layout, mapping, index, &page, &first) ||
-	    !kernel_memory_read_u64(memory, page + layout->page_mapping, &owner) || owner != mapping ||
-	    !is_filled(memory, layout, page) || !kernel_memory_read_u64(memory, layout->page_array, &array) ||
-	    page < array || (page - array) % layout->page_size)
+	    !kernel_memory_read_u64(memory, page + layout->page_mapping, &owner) ||
+	    owner != mapping || !is_filled(memory, layout, page) ||
+	    !kernel_memory_read_u64(memory, layout->page_array, &array) || page < array ||
+	    (page - array) % layout->page_size)
 		return false;
 	*gpa = ((page - array) / layout->page_size + (index - first)) * PAGE_SIZE;
 	return true;
 }
 
-/* The page is the file's before and behind the copy, so it was so all the while, or was so again: its bytes
- * are. */
+/* The page is the file's before and behind the copy, so it was so all the while, or was so again:
+ * its bytes are. */
 static bool read_in_page(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 			 uint64_t mapping, uint64_t offset, void *to, size_t size)
 {
@@ -129,8 +134,8 @@ static bool read_in_page(struct kernel_memory *memory, const struct guest_vma_la
 	       find_memory(memory, layout, mapping, offset / PAGE_SIZE, &again) && again == gpa;
 }
 
-bool page_cache_read(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t inode,
-		     uint64_t offset, void *to, size_t size)
+bool page_cache_read(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		     uint64_t inode, uint64_t offset, void *to, size_t size)
 {
 	uint64_t mapping;
 	uint8_t *bytes = to;

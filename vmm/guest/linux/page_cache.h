@@ -11,10 +11,11 @@
 #include "vmm/guest/linux/vma_layout.h"
 
 /*
- * SIZE bytes from OFFSET on of the file whose struct inode is at INODE. False: not all are in memory; TO is
- * undefined. The guest may change or move them meanwhile, so the caller checks what they say. No vCPU thread.
+ * SIZE bytes from OFFSET on of the file whose struct inode is at INODE. False: not all are in
+ * memory; TO is undefined. The guest may change or move them meanwhile, so the caller checks what
+ * they say. No vCPU thread.
  */
-bool page_cache_read(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t inode,
-		     uint64_t offset, void *to, size_t size);
+bool page_cache_read(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		     uint64_t inode, uint64_t offset, void *to, size_t size);
 
 #endif

@@ -19,8 +19,8 @@ static bool is_per_cpu(const struct guest_kernel *kernel, uint64_t address)
 {
 	uint64_t start, end;
 
-	return find_symbol(kernel, "__per_cpu_start", &start) && find_symbol(kernel, "__per_cpu_end", &end) &&
-	       address >= start && address < end;
+	return find_symbol(kernel, "__per_cpu_start", &start) &&
+	       find_symbol(kernel, "__per_cpu_end", &end) && address >= start && address < end;
 }
 
 static bool find_of_kernel(const struct guest_kernel *kernel, const char *name,
@@ -54,7 +54,8 @@ static bool find_of_module(const struct guest_kernel *kernel, const char *name,
 	return true;
 }
 
-bool guest_variable_find(const struct guest_kernel *kernel, const char *name, struct guest_variable *variable)
+bool guest_variable_find(const struct guest_kernel *kernel, const char *name,
+			 struct guest_variable *variable)
 {
 	return find_of_kernel(kernel, name, variable) || find_of_module(kernel, name, variable);
 }
@@ -63,20 +64,23 @@ uint64_t guest_per_cpu_boot_offset(const struct guest_kernel *kernel)
 {
 	uint64_t start, load;
 
-	return find_symbol(kernel, "__per_cpu_start", &start) && find_symbol(kernel, "__per_cpu_load", &load)
+	return find_symbol(kernel, "__per_cpu_start", &start) &&
+			       find_symbol(kernel, "__per_cpu_load", &load)
 		       ? load - start
 		       : 0;
 }
 
 bool guest_per_cpu_offset(const struct guest_kernel *kernel, const struct guest_view *view,
-			  const struct guest_registers *registers, unsigned int cpu, uint64_t *offset)
+			  const struct guest_registers *registers, unsigned int cpu,
+			  uint64_t *offset)
 {
 	uint64_t offsets;
 
-	if (!registers || !guest_task_cpu_offset(&kernel->tasks, view, &kernel->paging, registers, offset)) {
+	if (!registers ||
+	    !guest_task_cpu_offset(&kernel->tasks, view, &kernel->paging, registers, offset)) {
 		if (!find_symbol(kernel, "__per_cpu_offset", &offsets) ||
-		    guest_read_virtual(view, &kernel->paging, offsets + cpu * sizeof(*offset), offset,
-				       sizeof(*offset)))
+		    guest_read_virtual(view, &kernel->paging, offsets + cpu * sizeof(*offset),
+				       offset, sizeof(*offset)))
 			return false;
 	}
 	return *offset != guest_per_cpu_boot_offset(kernel);

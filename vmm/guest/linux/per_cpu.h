@@ -13,22 +13,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_kernel.h"
 
 struct guest_variable {
 	uint64_t address; /* GVA; or the per-CPU address */
 	bool per_cpu;
-	const char *module; /* that it is of, as long as the kernel's symbols are there; NULL: of the kernel
-			       itself */
+	const char *module; /* that it is of, as long as the kernel's symbols are there; NULL: of
+			       the kernel itself */
 };
 
 /* Or a function: the kernel's own, else that of a loaded module. False: none has that NAME. */
 bool guest_variable_find(const struct guest_kernel *kernel, const char *name,
 			 struct guest_variable *variable);
 
-/* That of CPUs which have no memory of their own (yet): they share this one (BOOT_PERCPU_OFFSET). */
+/* That of CPUs which have no memory of their own (yet): they share this one (BOOT_PERCPU_OFFSET).
+ */
 uint64_t guest_per_cpu_boot_offset(const struct guest_kernel *kernel);
 
 /*
@@ -38,6 +39,7 @@ uint64_t guest_per_cpu_boot_offset(const struct guest_kernel *kernel);
  * has no memory of its own, or none yet: Linux gives it out as it starts.
  */
 bool guest_per_cpu_offset(const struct guest_kernel *kernel, const struct guest_view *view,
-			  const struct guest_registers *registers, unsigned int cpu, uint64_t *offset);
+			  const struct guest_registers *registers, unsigned int cpu,
+			  uint64_t *offset);
 
 #endif

@@ -64,8 +64,8 @@ bool perf_map_next(struct span *text, struct perf_map_line *line)
 	struct span rest;
 
 	while (take_line(text, &rest)) {
-		if (!take_number(&rest, &line->start) || !take_number(&rest, &line->length) || !rest.size ||
-		    !line->length || line->start + line->length <= line->start)
+		if (!take_number(&rest, &line->start) || !take_number(&rest, &line->length) ||
+		    !rest.size || !line->length || line->start + line->length <= line->start)
 			continue;
 		write_name(line->name, rest);
 		return true;

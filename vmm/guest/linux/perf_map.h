@@ -17,14 +17,14 @@
 #define PERF_MAP_NAME_MAX 1024u
 
 struct perf_map_line {
-	uint64_t start,
-		length; /* GVA; bytes, not 0; the range does not run over the end of the address space */
+	uint64_t start, length; /* GVA; bytes, not 0; the range does not run over the end of the
+				   address space */
 	char name[PERF_MAP_NAME_MAX]; /* not empty; bytes other than printable ASCII as \xNN */
 };
 
 /*
- * Takes the next line off TEXT. What is no line is passed over; so is what stands behind the last newline.
- * False: there is none.
+ * Takes the next line off TEXT. What is no line is passed over; so is what stands behind the last
+ * newline. False: there is none.
  */
 bool perf_map_next(struct span *text, struct perf_map_line *line);
 

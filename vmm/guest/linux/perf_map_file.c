@@ -69,7 +69,8 @@ static bool is_program(struct look *look)
 	       started == look->map->started && execs == look->map->execs;
 }
 
-/* By the list of processes, whose links may change meanwhile: what is found is the process, or else none is.
+/* By the list of processes, whose links may change meanwhile: what is found is the process, or else
+ * none is.
  */
 static bool find_process(struct look *look)
 {
@@ -93,8 +94,8 @@ bool perf_map_file_begin(struct perf_map_file *map, const struct guest_kernel *k
 	struct look look = look_of(map, kernel, view);
 
 	*map = (struct perf_map_file){ .pid = pid };
-	return look.layout->known && kernel->vmas.has_pages && kernel->tasks.known && kernel->tasks.parent &&
-	       kernel->tasks.first && pid && find_process(&look) &&
+	return look.layout->known && kernel->vmas.has_pages && kernel->tasks.known &&
+	       kernel->tasks.parent && kernel->tasks.first && pid && find_process(&look) &&
 	       read_program(&look, &map->started, &map->execs) && is_program(&look);
 }
 
@@ -110,7 +111,8 @@ static bool make_name(struct look *look, char name[NAME_SIZE])
 	if (!read_u64(look, look->map->task + layout->task_pid, &pid) ||
 	    !read_u32(look, pid + layout->pid_level, &level) || level > LEVELS_MAX ||
 	    !read_u32(look,
-		      pid + layout->pid_numbers + (uint64_t)level * layout->number_size + layout->number,
+		      pid + layout->pid_numbers + (uint64_t)level * layout->number_size +
+			      layout->number,
 		      &number))
 		return false;
 	snprintf(name, NAME_SIZE, "perf-%u.map", number);
@@ -151,7 +153,8 @@ static bool is_trusted(struct look *look, uint64_t file, uint64_t inode)
 	uint16_t mode;
 
 	return kernel_memory_read(&look->memory, inode + layout->inode_mode, &mode, sizeof(mode)) &&
-	       (mode & TYPE_MASK) == TYPE_REGULAR && read_u32(look, inode + layout->inode_owner, &owner) &&
+	       (mode & TYPE_MASK) == TYPE_REGULAR &&
+	       read_u32(look, inode + layout->inode_owner, &owner) &&
 	       read_u64(look, file + layout->file_cred, &cred) &&
 	       read_u32(look, cred + layout->cred_owner, &user) && owner == user;
 }
@@ -190,8 +193,8 @@ static bool find_file(struct look *look)
 	return false;
 }
 
-/* Has the process the file still open? While it has, its file, inode and opener's credentials are what they
- * are. */
+/* Has the process the file still open? While it has, its file, inode and opener's credentials are
+ * what they are. */
 static bool has_file(struct look *look)
 {
 	const struct perf_map_file *map = look->map;
@@ -199,9 +202,9 @@ static bool has_file(struct look *look)
 	char name[NAME_SIZE];
 	uint32_t count;
 
-	return make_name(look, name) && find_descriptors(look, &slots, &count) && map->descriptor < count &&
-	       read_u64(look, slots + 8ull * map->descriptor, &file) && file == map->file &&
-	       is_own(look, file) && has_name(look, file, name) &&
+	return make_name(look, name) && find_descriptors(look, &slots, &count) &&
+	       map->descriptor < count && read_u64(look, slots + 8ull * map->descriptor, &file) &&
+	       file == map->file && is_own(look, file) && has_name(look, file, name) &&
 	       read_u64(look, file + look->layout->file_inode, &inode) && inode == map->inode &&
 	       is_trusted(look, file, inode);
 }
@@ -210,7 +213,8 @@ static bool has_file(struct look *look)
 
 static bool read_bytes(struct look *look, uint64_t offset, void *to, size_t size)
 {
-	return page_cache_read(&look->memory, &look->kernel->vmas, look->map->inode, offset, to, size);
+	return page_cache_read(&look->memory, &look->kernel->vmas, look->map->inode, offset, to,
+			       size);
 }
 
 static bool has_mark(struct look *look)
@@ -218,8 +222,9 @@ static bool has_mark(struct look *look)
 	const struct perf_map_file *map = look->map;
 	uint8_t mark[PERF_MAP_MARK];
 
-	return !map->mark_size || (read_bytes(look, map->offset - map->mark_size, mark, map->mark_size) &&
-				   !memcmp(mark, map->mark, map->mark_size));
+	return !map->mark_size ||
+	       (read_bytes(look, map->offset - map->mark_size, mark, map->mark_size) &&
+		!memcmp(mark, map->mark, map->mark_size));
 }
 
 /* Whole lines of SIZE bytes at TO were read. */
@@ -236,7 +241,8 @@ static size_t take_lines(struct perf_map_file *map, const uint8_t *to, size_t si
 	return lines;
 }
 
-/* The bytes of a file are there before its size says so; its position is behind them later still. */
+/* The bytes of a file are there before its size says so; its position is behind them later still.
+ */
 static enum perf_map_look read_new(struct look *look, uint8_t *to, size_t *size)
 {
 	struct perf_map_file *map = look->map;
@@ -278,7 +284,8 @@ static enum perf_map_look check(struct look *look, enum perf_map_look found)
 	if (!has_file(look))
 		return PERF_MAP_REPLACED;
 	return read_u64(look, look->map->inode + look->layout->inode_size, &end) &&
-			       read_u64(look, look->map->file + look->layout->file_position, &position) &&
+			       read_u64(look, look->map->file + look->layout->file_position,
+					&position) &&
 			       end >= look->map->offset && position >= look->map->offset
 		       ? found
 		       : PERF_MAP_UNKNOWN;

@@ -50,8 +50,8 @@ struct perf_map_file {
 	size_t mark_size;
 };
 
-/* Of the process that is PID now, whose file is to be found. False: there is none, or its kernel does not
- * tell. */
+/* Of the process that is PID now, whose file is to be found. False: there is none, or its kernel
+ * does not tell. */
 bool perf_map_file_begin(struct perf_map_file *map, const struct guest_kernel *kernel,
 			 const struct guest_view *view, uint32_t pid);
 
@@ -65,8 +65,8 @@ enum perf_map_look {
 };
 
 /*
- * Reads what has come to the map: whole lines, *SIZE bytes of TO at most, which becomes the number of them.
- * Those that were in the map when the look began have been read behind PERF_MAP_READ.
+ * Reads what has come to the map: whole lines, *SIZE bytes of TO at most, which becomes the number
+ * of them. Those that were in the map when the look began have been read behind PERF_MAP_READ.
  */
 enum perf_map_look perf_map_file_look(struct perf_map_file *map, const struct guest_kernel *kernel,
 				      const struct guest_view *view, uint8_t *to, size_t *size);

@@ -15,7 +15,8 @@ struct wanted {
 static bool find_all(const struct btf *btf, const struct wanted *wanted, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		if (!btf_find_offset(btf, wanted[i].type, wanted[i].member, wanted[i].size, wanted[i].offset))
+		if (!btf_find_offset(btf, wanted[i].type, wanted[i].member, wanted[i].size,
+				     wanted[i].offset))
 			return false;
 	return true;
 }
@@ -50,6 +51,7 @@ void perf_map_layout_read(struct perf_map_layout *layout, const struct btf *btf)
 
 	memset(layout, 0, sizeof(*layout));
 	layout->number_size = btf_size(btf, btf_find_struct(btf, "upid"));
-	layout->known = layout->number_size && find_all(btf, wanted, sizeof(wanted) / sizeof(wanted[0]));
+	layout->known =
+		layout->number_size && find_all(btf, wanted, sizeof(wanted) / sizeof(wanted[0]));
 	layout->file_dentry = layout->known ? path + dentry : 0;
 }

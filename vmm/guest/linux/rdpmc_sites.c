@@ -19,11 +19,12 @@
 #define OPCODE_LAST  0x33
 #define OPCODE_SIZE  2
 
-/* The opcode's bytes are searched in parts of the text, each with the last byte of the one before. */
+/* The opcode's bytes are searched in parts of the text, each with the last byte of the one before.
+ */
 #define PART 65536
 
-/* Of kernel and modules together, and of the functions that are disassembled; more is no Linux, and not worth
- * the time. */
+/* Of kernel and modules together, and of the functions that are disassembled; more is no Linux, and
+ * not worth the time. */
 #define TEXT_MAX (128ull << 20)
 
 struct search {
@@ -40,7 +41,8 @@ struct search {
 static int take_from(uint64_t *left, uint64_t size)
 {
 	if (size > *left)
-		return error_set(-EFBIG, "the guest's kernel says that it has more than %llu MiB of code",
+		return error_set(-EFBIG,
+				 "the guest's kernel says that it has more than %llu MiB of code",
 				 TEXT_MAX >> 20);
 	*left -= size;
 	return 0;
@@ -58,7 +60,9 @@ static int begin_function(struct search *search, const struct symbol *function)
 	search->next = function->start;
 	error = guest_copy_virtual(search->view, &search->kernel->paging, function->start,
 				   function->end - function->start, &search->code);
-	return error ? error_set(error, "can not read the guest kernel's function %s", function->name) : 0;
+	return error ? error_set(error, "can not read the guest kernel's function %s",
+				 function->name)
+		     : 0;
 }
 
 static int add(struct rdpmc_sites *sites, const struct rdpmc_site *site)
@@ -82,16 +86,17 @@ static int disassemble(struct search *search, uint64_t at)
 	for (; search->next <= at && !error; search->next += instruction.length) {
 		const uint8_t *bytes = search->code + (search->next - function->start);
 
-		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, NULL, bytes,
-								function->end - search->next, &instruction)))
+		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(
+			    &decoder, NULL, bytes, function->end - search->next, &instruction)))
 			return error_set(
 				-ENOTSUP,
 				"the guest kernel's function %s can not be disassembled from %#" PRIx64
 				" on, and RDPMC may be at %#" PRIx64,
 				function->name, search->next, at);
 		if (instruction.mnemonic == ZYDIS_MNEMONIC_RDPMC)
-			error = add(search->sites,
-				    &(struct rdpmc_site){ search->next, instruction.length, *bytes });
+			error = add(
+				search->sites,
+				&(struct rdpmc_site){ search->next, instruction.length, *bytes });
 	}
 	return error;
 }
@@ -103,9 +108,10 @@ static int look_at(struct search *search, uint64_t at)
 	int error = 0;
 
 	if (!symbols_find(search->kernel->symbols, at, &function))
-		return error_set(
-			-ENOTSUP,
-			"the guest's kernel has code of no function at %#" PRIx64 ", where RDPMC may be", at);
+		return error_set(-ENOTSUP,
+				 "the guest's kernel has code of no function at %#" PRIx64
+				 ", where RDPMC may be",
+				 at);
 	/* Bytes of two functions are no instruction. */
 	if (at + OPCODE_SIZE > function.end)
 		return 0;
@@ -137,7 +143,8 @@ static int search_range(struct search *search, uint64_t start, uint64_t size)
 
 		error = guest_read_virtual(search->view, &search->kernel->paging, at, bytes, part);
 		if (error)
-			return error_set(error, "can not read the guest kernel's code at %#" PRIx64, at);
+			return error_set(error, "can not read the guest kernel's code at %#" PRIx64,
+					 at);
 		error = search_part(search, at, bytes, part);
 	}
 	return error;

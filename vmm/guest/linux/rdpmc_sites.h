@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_kernel.h"
 
 #define RDPMC_SITES_MAX 64
 

@@ -24,21 +24,24 @@ static int find_symbol(const struct guest_kernel *kernel, const char *name, stru
 	return 0;
 }
 
-/* Does the instruction at AT read an int of VARIABLE? Linux's code has it by RIP, or by its address. */
+/* Does the instruction at AT read an int of VARIABLE? Linux's code has it by RIP, or by its
+ * address. */
 static bool reads(const struct symbol *variable, const ZydisDecodedInstruction *instruction,
 		  const ZydisDecodedOperand *operands, uint64_t at, uint64_t *address)
 {
 	for (uint8_t i = 0; i < instruction->operand_count_visible; i++)
 		if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY && operands[i].size == WIDTH &&
 		    operands[i].actions & ZYDIS_OPERAND_ACTION_READ &&
-		    ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(instruction, &operands[i], at, address)) &&
-		    *address >= variable->start && *address < variable->end && !(*address % sizeof(uint32_t)))
+		    ZYAN_SUCCESS(
+			    ZydisCalcAbsoluteAddress(instruction, &operands[i], at, address)) &&
+		    *address >= variable->start && *address < variable->end &&
+		    !(*address % sizeof(uint32_t)))
 			return true;
 	return false;
 }
 
-static int disassemble(const struct symbol *function, const uint8_t *code, const struct symbol *variable,
-		       uint64_t *result)
+static int disassemble(const struct symbol *function, const uint8_t *code,
+		       const struct symbol *variable, uint64_t *result)
 {
 	const uint64_t size = function->end - function->start;
 	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
@@ -48,8 +51,8 @@ static int disassemble(const struct symbol *function, const uint8_t *code, const
 
 	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 	for (uint64_t at = 0, address; at < size; at += instruction.length) {
-		if (!ZYAN_SUCCESS(
-			    ZydisDecoderDecodeFull(&decoder, code + at, size - at, &instruction, operands)))
+		if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code + at, size - at,
+							 &instruction, operands)))
 			break;
 		if (!reads(variable, &instruction, operands, function->start + at, &address))
 			continue;
@@ -59,10 +62,13 @@ static int disassemble(const struct symbol *function, const uint8_t *code, const
 		*result = address;
 		found = true;
 	}
-	return found ? 0 : error_set(-ENOTSUP, "the guest kernel's " FUNCTION " reads nothing of " VARIABLE);
+	return found ? 0
+		     : error_set(-ENOTSUP,
+				 "the guest kernel's " FUNCTION " reads nothing of " VARIABLE);
 }
 
-int rdpmc_user_find(uint64_t *address, const struct guest_view *view, const struct guest_kernel *kernel)
+int rdpmc_user_find(uint64_t *address, const struct guest_view *view,
+		    const struct guest_kernel *kernel)
 {
 	struct symbol function, variable;
 	uint8_t *code = NULL;
@@ -74,8 +80,8 @@ int rdpmc_user_find(uint64_t *address, const struct guest_view *view, const stru
 		return error;
 	if (function.end - function.start > CODE_MAX)
 		function.end = function.start + CODE_MAX;
-	error = guest_copy_virtual(view, &kernel->paging, function.start, function.end - function.start,
-				   &code);
+	error = guest_copy_virtual(view, &kernel->paging, function.start,
+				   function.end - function.start, &code);
 	if (error)
 		return error_set(error, "can not read the guest kernel's function " FUNCTION);
 	error = disassemble(&function, code, &variable, address);

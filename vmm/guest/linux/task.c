@@ -26,7 +26,8 @@ static bool read_cpu_number(struct kernel_memory *memory, uint64_t gdt, uint64_t
 {
 	uint64_t descriptor;
 
-	if (!kernel_memory_read(memory, gdt + GDT_CPU_NUMBER * 8, &descriptor, sizeof(descriptor)) ||
+	if (!kernel_memory_read(memory, gdt + GDT_CPU_NUMBER * 8, &descriptor,
+				sizeof(descriptor)) ||
 	    (descriptor & DESCRIPTOR_KIND) != DESCRIPTOR_CPU_DATA)
 		return false;
 	*cpu = descriptor & CPU_NUMBER;
@@ -38,8 +39,8 @@ static bool read_cpu_number(struct kernel_memory *memory, uint64_t gdt, uint64_t
  * per-CPU memory, and is used at another address, where it is read-only: the
  * same memory, or it is another CPU's, or another kernel's.
  */
-static bool find_cpu(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t gdt,
-		     uint64_t *offset)
+static bool find_cpu(struct kernel_memory *memory, const struct guest_task_layout *layout,
+		     uint64_t gdt, uint64_t *offset)
 {
 	uint64_t cpu, used, own;
 
@@ -52,8 +53,8 @@ static bool find_cpu(struct kernel_memory *memory, const struct guest_task_layou
 	return kernel_memory_translate(memory, *offset + layout->gdt_page, &own) && own == used;
 }
 
-static bool read_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
-		      struct guest_task_seen *seen)
+static bool read_task(struct kernel_memory *memory, const struct guest_task_layout *layout,
+		      uint64_t at, struct guest_task_seen *seen)
 {
 	*seen = (struct guest_task_seen){ .at = at };
 	return kernel_memory_read_u64(memory, at + layout->stack, &seen->stack) &&
@@ -64,12 +65,13 @@ static bool read_task(struct kernel_memory *memory, const struct guest_task_layo
 }
 
 /* Memory whose page tables can not be read is nobody's. */
-static bool see_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
-		     struct guest_task_seen *seen)
+static bool see_task(struct kernel_memory *memory, const struct guest_task_layout *layout,
+		     uint64_t at, struct guest_task_seen *seen)
 {
 	if (!read_task(memory, layout, at, seen))
 		return false;
-	if (seen->mm && !kernel_memory_read_u64(memory, seen->mm + layout->page_table, &seen->page_table))
+	if (seen->mm &&
+	    !kernel_memory_read_u64(memory, seen->mm + layout->page_table, &seen->page_table))
 		seen->page_table = 0;
 	return true;
 }
@@ -93,8 +95,8 @@ static bool is_within(uint64_t rsp, uint64_t start, uint64_t size)
 	return rsp - start <= size;
 }
 
-static bool is_on_own_stack(const struct guest_task_layout *layout, const struct guest_task_seen *seen,
-			    uint64_t rsp)
+static bool is_on_own_stack(const struct guest_task_layout *layout,
+			    const struct guest_task_seen *seen, uint64_t rsp)
 {
 	return seen->at && is_within(rsp, seen->stack, layout->stack_size);
 }
@@ -103,14 +105,15 @@ static bool is_on_own_stack(const struct guest_task_layout *layout, const struct
  * Is the stack one that is used on top of a task's: of the entry from user
  * space and of exceptions, of interrupts, or still the user's?
  */
-static bool is_on_top(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
-		      uint64_t rsp)
+static bool is_on_top(struct kernel_memory *memory, const struct guest_task_layout *layout,
+		      uint64_t offset, uint64_t rsp)
 {
 	uint64_t top;
 
 	if (rsp < KERNEL_HALF || is_within(rsp, ENTRY_AREA, ENTRY_AREA_SIZE))
 		return true;
-	return layout->irq_stack && kernel_memory_read_u64(memory, offset + layout->irq_stack, &top) &&
+	return layout->irq_stack &&
+	       kernel_memory_read_u64(memory, offset + layout->irq_stack, &top) &&
 	       is_within(rsp, top - layout->stack_size, layout->stack_size);
 }
 
@@ -130,8 +133,8 @@ static const struct guest_task_seen *choose(struct kernel_memory *memory,
 	return is_on_own_stack(layout, &seen->scheduled, rsp) ? &seen->scheduled : NULL;
 }
 
-static bool see(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
-		uint64_t rsp, struct guest_tasks_seen *seen)
+static bool see(struct kernel_memory *memory, const struct guest_task_layout *layout,
+		uint64_t offset, uint64_t rsp, struct guest_tasks_seen *seen)
 {
 	uint64_t at;
 
@@ -150,14 +153,16 @@ static bool name(const struct guest_task_seen *seen, struct guest_task *task)
 	task->tid = seen->pid;
 	memcpy(task->comm, seen->comm, sizeof(task->comm));
 	task->comm[sizeof(task->comm) - 1] = '\0';
-	return task->pid < SAMPLE_TASK_LIMIT && task->tid < SAMPLE_TASK_LIMIT && !task->pid == !task->tid;
+	return task->pid < SAMPLE_TASK_LIMIT && task->tid < SAMPLE_TASK_LIMIT &&
+	       !task->pid == !task->tid;
 }
 
-static bool tell(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
-		 const struct guest_registers *registers, const struct guest_tasks_seen *seen,
-		 struct guest_task *task)
+static bool tell(struct kernel_memory *memory, const struct guest_task_layout *layout,
+		 uint64_t offset, const struct guest_registers *registers,
+		 const struct guest_tasks_seen *seen, struct guest_task *task)
 {
-	const struct guest_task_seen *chosen = choose(memory, layout, offset, stack_in_use(registers), seen);
+	const struct guest_task_seen *chosen =
+		choose(memory, layout, offset, stack_in_use(registers), seen);
 
 	*task = (struct guest_task){ 0 };
 	if (!chosen || !name(chosen, task))
@@ -177,7 +182,8 @@ static bool tell_nothing(struct guest_task *task)
 	return false;
 }
 
-/* Its threads have the parent of the first one. A parent that ends meanwhile is replaced by another. */
+/* Its threads have the parent of the first one. A parent that ends meanwhile is replaced by
+ * another. */
 static void read_process(struct kernel_memory *memory, const struct guest_task_layout *layout,
 			 struct guest_task *task)
 {
@@ -187,7 +193,8 @@ static void read_process(struct kernel_memory *memory, const struct guest_task_l
 	    !kernel_memory_read_u64(memory, task->at + layout->leader, &leader) ||
 	    !kernel_memory_read_u64(memory, leader + layout->started, &task->started) ||
 	    !kernel_memory_read_u64(memory, leader + layout->parent, &parent) ||
-	    !kernel_memory_read(memory, parent + layout->tgid, &task->parent, sizeof(task->parent)) ||
+	    !kernel_memory_read(memory, parent + layout->tgid, &task->parent,
+				sizeof(task->parent)) ||
 	    !kernel_memory_read_u64(memory, leader + layout->parent, &again) || parent != again ||
 	    task->parent >= SAMPLE_TASK_LIMIT ||
 	    !kernel_memory_read(memory, leader + layout->comm, task->process_comm,
@@ -197,8 +204,8 @@ static void read_process(struct kernel_memory *memory, const struct guest_task_l
 }
 
 bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
-			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
-			struct guest_task *task)
+			const struct guest_paging *kernel_paging,
+			const struct guest_registers *registers, struct guest_task *task)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 	struct guest_tasks_seen seen;
@@ -229,8 +236,9 @@ static void see_set(struct kernel_memory *memory, const struct guest_cgroup_layo
 }
 
 bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,
-		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
-		     uint64_t offset, struct guest_tasks_seen *seen)
+		     const struct guest_paging *kernel_paging,
+		     const struct guest_registers *registers, uint64_t offset,
+		     struct guest_tasks_seen *seen)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
@@ -242,17 +250,19 @@ bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_
 }
 
 bool guest_task_tell(const struct guest_task_layout *layout, const struct guest_view *view,
-		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
-		     uint64_t offset, const struct guest_tasks_seen *seen, struct guest_task *task)
+		     const struct guest_paging *kernel_paging,
+		     const struct guest_registers *registers, uint64_t offset,
+		     const struct guest_tasks_seen *seen, struct guest_task *task)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
-	return (layout->known && tell(&memory, layout, offset, registers, seen, task)) || tell_nothing(task);
+	return (layout->known && tell(&memory, layout, offset, registers, seen, task)) ||
+	       tell_nothing(task);
 }
 
 bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct guest_view *view,
-			   const struct guest_paging *kernel_paging, const struct guest_registers *registers,
-			   uint64_t *offset)
+			   const struct guest_paging *kernel_paging,
+			   const struct guest_registers *registers, uint64_t *offset)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
@@ -260,8 +270,8 @@ bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct 
 }
 
 /* The kernel keeps it in 16 bits, in newer versions in 32: the lower half is the same. */
-static bool has_apic_id(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
-			uint32_t apic_id)
+static bool has_apic_id(struct kernel_memory *memory, const struct guest_task_layout *layout,
+			uint64_t offset, uint32_t apic_id)
 {
 	uint16_t found;
 
@@ -270,7 +280,8 @@ static bool has_apic_id(struct kernel_memory *memory, const struct guest_task_la
 }
 
 bool guest_task_apic_offset(const struct guest_task_layout *layout, const struct guest_view *view,
-			    const struct guest_paging *kernel_paging, uint32_t apic_id, uint64_t *offset)
+			    const struct guest_paging *kernel_paging, uint32_t apic_id,
+			    uint64_t *offset)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
@@ -286,7 +297,8 @@ bool guest_task_apic_offset(const struct guest_task_layout *layout, const struct
 	return false;
 }
 
-bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses, size_t count)
+bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses,
+			 size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (addresses[i] - layout->execve_start < layout->execve_end - layout->execve_start)

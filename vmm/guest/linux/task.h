@@ -27,10 +27,10 @@
 #include <stdint.h>
 
 #include "shared/sample_record.h"
-#include "vmm/guest/linux/guest_cgroup.h"
 #include "vmm/guest/guest_registers.h"
-#include "vmm/guest/symbol_table.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_cgroup.h"
+#include "vmm/guest/symbol_table.h"
 
 struct btf;
 
@@ -50,11 +50,13 @@ struct guest_task_layout {
 	uint32_t stack_size; /* bytes of a task's stack and of the interrupt stack */
 	uint32_t pid, tgid, comm, mm, stack; /* byte offsets in struct task_struct */
 	uint32_t page_table;                 /* byte offset of pgd in struct mm_struct */
-	uint64_t first;                      /* GVA of init_task; 0: the list of processes was not found */
-	uint32_t list;                       /* byte offset of tasks in struct task_struct */
-	uint32_t parent, leader, started;    /* in struct task_struct; parent 0: none of the three is known */
+	uint64_t first; /* GVA of init_task; 0: the list of processes was not found */
+	uint32_t list;  /* byte offset of tasks in struct task_struct */
+	uint32_t parent, leader,
+		started; /* in struct task_struct; parent 0: none of the three is known */
 	struct guest_cgroup_layout cgroups;
-	/* GVAs of the code that calls whatever gives a task another program's memory; both 0 if not found. */
+	/* GVAs of the code that calls whatever gives a task another program's memory; both 0 if not
+	 * found. */
 	uint64_t execve_start, execve_end;
 };
 
@@ -85,18 +87,20 @@ struct guest_tasks_seen {
 /* What a task is called; as in struct sample. */
 struct guest_task {
 	uint32_t pid, tid; /* SAMPLE_TASK_UNKNOWN both, or none */
-	/* Ends with a NUL; the guest's bytes, not cleaned, and not locked: as the guest's own perf reads it.
+	/* Ends with a NUL; the guest's bytes, not cleaned, and not locked: as the guest's own perf
+	 * reads it.
 	 */
 	char comm[SAMPLE_COMM_SIZE];
-	uint64_t at;         /* GVA of its struct task_struct */
-	bool foreign;        /* CR3 has another task's page tables: its user memory can not be read by them */
-	uint64_t mm;         /* GVA of its struct mm_struct, whose page tables are in CR3; 0: none */
+	uint64_t at;  /* GVA of its struct task_struct */
+	bool foreign; /* CR3 has another task's page tables: its user memory can not be read by them
+		       */
+	uint64_t mm;  /* GVA of its struct mm_struct, whose page tables are in CR3; 0: none */
 	uint64_t page_table; /* GVA of MM's; 0 without one */
 	uint64_t set;        /* GVA of its css_set, by guest_task_tell() alone; else 0 */
 	/*
 	 * Of its process, by guest_task_current() alone, else 0: when it began, ns of the guest's
-	 * CLOCK_MONOTONIC, which tells it from others that had its id, 0 for the idle task; and whose child
-	 * it is.
+	 * CLOCK_MONOTONIC, which tells it from others that had its id, 0 for the idle task; and
+	 * whose child it is.
 	 */
 	uint64_t started;
 	char process_comm[SAMPLE_COMM_SIZE]; /* of its first thread; ends with a NUL */
@@ -111,46 +115,52 @@ struct guest_task {
  * allocation or system call; at most 32 reads.
  */
 bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
-			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
-			struct guest_task *task);
+			const struct guest_paging *kernel_paging,
+			const struct guest_registers *registers, struct guest_task *task);
 
-/* The cgroup of a TASK that was found so, into it; likewise, at most 5 reads. Not known where it can not be
- * read. */
+/* The cgroup of a TASK that was found so, into it; likewise, at most 5 reads. Not known where it
+ * can not be read. */
 void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct guest_view *view,
 			    const struct guest_paging *kernel_paging, struct guest_task *task);
 
 /*
- * The two parts of it, for who can read a vCPU's tasks while it stands still and has to judge them later.
- * OFFSET is what makes per-CPU addresses those of the vCPU. guest_tasks_see() needs the vCPU stopped, and
- * makes at most 18 reads; false: not all could be read. guest_task_tell() reads only what does not change
- * while the kernel runs; false as guest_task_current(). No lock, allocation or system call.
+ * The two parts of it, for who can read a vCPU's tasks while it stands still and has to judge them
+ * later. OFFSET is what makes per-CPU addresses those of the vCPU. guest_tasks_see() needs the vCPU
+ * stopped, and makes at most 18 reads; false: not all could be read. guest_task_tell() reads only
+ * what does not change while the kernel runs; false as guest_task_current(). No lock, allocation or
+ * system call.
  */
 bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,
-		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
-		     uint64_t offset, struct guest_tasks_seen *seen);
+		     const struct guest_paging *kernel_paging,
+		     const struct guest_registers *registers, uint64_t offset,
+		     struct guest_tasks_seen *seen);
 bool guest_task_tell(const struct guest_task_layout *layout, const struct guest_view *view,
-		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
-		     uint64_t offset, const struct guest_tasks_seen *seen, struct guest_task *task);
+		     const struct guest_paging *kernel_paging,
+		     const struct guest_registers *registers, uint64_t offset,
+		     const struct guest_tasks_seen *seen, struct guest_task *task);
 
 /*
- * Is the task with this kernel part of a callchain, COUNT addresses, in the middle of an execve? Its memory
- * may be the next program's by then, while the registers that it entered the kernel with are the last one's.
- * Any thread.
+ * Is the task with this kernel part of a callchain, COUNT addresses, in the middle of an execve?
+ * Its memory may be the next program's by then, while the registers that it entered the kernel with
+ * are the last one's. Any thread.
  */
-bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses, size_t count);
+bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses,
+			 size_t count);
 
-/* The offset that makes per-CPU addresses those of the vCPU with REGISTERS. False where it can not be told.
+/* The offset that makes per-CPU addresses those of the vCPU with REGISTERS. False where it can not
+ * be told.
  */
 bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct guest_view *view,
-			   const struct guest_paging *kernel_paging, const struct guest_registers *registers,
-			   uint64_t *offset);
+			   const struct guest_paging *kernel_paging,
+			   const struct guest_registers *registers, uint64_t *offset);
 
 /*
  * The same for the vCPU with APIC_ID (KVM: the id of the vCPU, Documentation/virt/kvm/api.rst,
- * KVM_CREATE_VCPU), where its registers do not tell. False: the kernel has no such CPU (yet). Not at a stop:
- * it reads the IDs of all CPUs.
+ * KVM_CREATE_VCPU), where its registers do not tell. False: the kernel has no such CPU (yet). Not
+ * at a stop: it reads the IDs of all CPUs.
  */
 bool guest_task_apic_offset(const struct guest_task_layout *layout, const struct guest_view *view,
-			    const struct guest_paging *kernel_paging, uint32_t apic_id, uint64_t *offset);
+			    const struct guest_paging *kernel_paging, uint32_t apic_id,
+			    uint64_t *offset);
 
 #endif

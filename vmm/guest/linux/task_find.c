@@ -7,16 +7,16 @@
 
 #include "shared/error.h"
 #include "vmm/guest/linux/kernel_memory.h"
-#include "vmm/guest/page_walk.h"
 #include "vmm/guest/linux/per_cpu.h"
 #include "vmm/guest/linux/task_layout.h"
+#include "vmm/guest/page_walk.h"
 
 /* Of a task: with all that can be configured into it, it has some 14 KiB. */
 #define TASK_MAX 16384u
 /* Of struct mm_struct its beginning: behind it stands what depends on the number of CPUs. */
 #define MEMORY_MAX 4096u
-/* Links of all lists that are followed, and of tasks to their neighbours: a guest with 10 000 processes has
- * less than half of that. */
+/* Links of all lists that are followed, and of tasks to their neighbours: a guest with 10 000
+ * processes has less than half of that. */
 #define LINKS_MAX 65536u
 /* So often the CPUs are looked at for one that runs a task without memory. */
 #define RUNNING_LOOKS 1024u
@@ -44,8 +44,8 @@ struct search {
 	const struct guest_kernel *kernel;
 	const struct told_tasks *told;
 	struct guest_task_layout *layout;
-	uint64_t hot;       /* per-CPU address of pcpu_hot; 0: what a CPU runs is a variable of its own */
-	size_t size;        /* of a task, or more */
+	uint64_t hot; /* per-CPU address of pcpu_hot; 0: what a CPU runs is a variable of its own */
+	size_t size;  /* of a task, or more */
 	unsigned int links; /* that may still be followed */
 	struct task_bytes first;
 	struct task_bytes tasks[AGENT_TASKS_MAX]; /* those that were told */
@@ -88,8 +88,9 @@ static int check_single(const struct places *places, const char *what, uint32_t 
 		*offset = places->offsets[0];
 		return 0;
 	}
-	return places->count ? error_set(-ENOTUNIQ, "%s stands in more than one place of its tasks", what)
-			     : error_set(-ENOENT, "%s stands in no place of its tasks", what);
+	return places->count
+		       ? error_set(-ENOTUNIQ, "%s stands in more than one place of its tasks", what)
+		       : error_set(-ENOENT, "%s stands in no place of its tasks", what);
 }
 
 static bool is_leader(const struct agent_task *task)
@@ -104,7 +105,8 @@ static int read_first(struct search *search)
 
 	if (!symbols_find_name(search->kernel->symbols, "init_task", &symbol))
 		return error_set(-ENOENT, "its first task has no symbol");
-	search->size = symbol.end - symbol.start < TASK_MAX ? (symbol.end - symbol.start) & ~7ull : TASK_MAX;
+	search->size = symbol.end - symbol.start < TASK_MAX ? (symbol.end - symbol.start) & ~7ull
+							    : TASK_MAX;
 	search->first.at = symbol.start;
 	if (search->size < SAMPLE_COMM_SIZE ||
 	    !kernel_memory_read(&search->memory, symbol.start, search->first.bytes, search->size))
@@ -140,9 +142,10 @@ static int number_of(struct search *search, uint64_t at)
 }
 
 /*
- * Is the list through OFFSET of the first task that of all processes? Then each that was told is on it once,
- * at the address that comes into FOUND, and no thread is (for_each_process(), include/linux/sched/signal.h).
- * On other lists tasks and what is none follow each other, and all threads.
+ * Is the list through OFFSET of the first task that of all processes? Then each that was told is on
+ * it once, at the address that comes into FOUND, and no thread is (for_each_process(),
+ * include/linux/sched/signal.h). On other lists tasks and what is none follow each other, and all
+ * threads.
  */
 static bool lists_processes(struct search *search, uint32_t offset, uint64_t *found)
 {
@@ -156,7 +159,8 @@ static bool lists_processes(struct search *search, uint32_t offset, uint64_t *fo
 
 		at = links[0];
 		if (!search->links || !is_pointer(at) ||
-		    !kernel_memory_read(&search->memory, at, links, sizeof(links)) || links[1] != before)
+		    !kernel_memory_read(&search->memory, at, links, sizeof(links)) ||
+		    links[1] != before)
 			return false;
 		search->links--;
 		number = number_of(search, at - offset);
@@ -175,7 +179,8 @@ static bool lists_processes(struct search *search, uint32_t offset, uint64_t *fo
 static int check_links(const struct search *search)
 {
 	return search->links ? 0
-			     : error_set(-E2BIG, "its tasks are on more or longer lists than are followed");
+			     : error_set(-E2BIG,
+					 "its tasks are on more or longer lists than are followed");
 }
 
 static int find_list(struct search *search)
@@ -228,7 +233,8 @@ static bool find_neighbours(struct search *search, size_t number)
 		int neighbour = number_of_neighbour(search, word, at);
 		struct task_bytes *thread;
 
-		if (neighbour < 0 || search->told->tasks[neighbour].tgid != search->told->tasks[number].tgid)
+		if (neighbour < 0 ||
+		    search->told->tasks[neighbour].tgid != search->told->tasks[number].tgid)
 			continue;
 		thread = &search->tasks[neighbour];
 		if (thread->at && thread->at != word - at)
@@ -242,7 +248,8 @@ static bool find_neighbours(struct search *search, size_t number)
 static bool has_more(const struct search *search, size_t number)
 {
 	for (size_t i = 0; i < search->told->count; i++)
-		if (!search->tasks[i].at && search->told->tasks[i].tgid == search->told->tasks[number].tgid)
+		if (!search->tasks[i].at &&
+		    search->told->tasks[i].tgid == search->told->tasks[number].tgid)
 			return true;
 	return false;
 }
@@ -324,7 +331,8 @@ static int find_page_table(struct search *search)
 	if (!symbols_find_name(search->kernel->symbols, "init_mm", &memory) ||
 	    !symbols_find_name(search->kernel->symbols, "init_top_pgt", &table))
 		return error_set(-ENOENT, "its own memory has no symbol");
-	for (uint64_t at = memory.start; at + 8 <= memory.end && at < memory.start + MEMORY_MAX; at += 8) {
+	for (uint64_t at = memory.start; at + 8 <= memory.end && at < memory.start + MEMORY_MAX;
+	     at += 8) {
 		uint64_t word;
 
 		if (kernel_memory_read_u64(&search->memory, at, &word) && word == table.start)
@@ -343,7 +351,8 @@ static bool has_mark(struct search *search, uint64_t mm, const struct agent_task
 	return told->marked < KERNEL_HALF &&
 	       kernel_memory_read_u64(&search->memory, mm + search->layout->page_table, &table) &&
 	       is_pointer(table) && kernel_memory_translate(&search->memory, table, &paging.cr3) &&
-	       !guest_read_virtual(search->memory.view, &paging, told->marked, mark, sizeof(mark)) &&
+	       !guest_read_virtual(search->memory.view, &paging, told->marked, mark,
+				   sizeof(mark)) &&
 	       !memcmp(mark, told->mark, sizeof(mark));
 }
 
@@ -367,7 +376,8 @@ static void list_cpus(struct search *search)
 	search->cpus[0] = 0;
 	search->cpu_count = !layout->offsets;
 	for (uint32_t cpu = 0; cpu < layout->cpus && search->cpu_count < CPUS_MAX; cpu++)
-		if (kernel_memory_read_u64(&search->memory, layout->offsets + cpu * 8ull, &offset) &&
+		if (kernel_memory_read_u64(&search->memory, layout->offsets + cpu * 8ull,
+					   &offset) &&
 		    offset != boot)
 			search->cpus[search->cpu_count++] = offset;
 }
@@ -380,14 +390,15 @@ static bool is_top(const struct search *search, uint64_t word, uint64_t stack)
 	return word == end || word == end - STACK_PADDING;
 }
 
-/* The number of the word that ends the stack of the task that word NUMBER leads to; negative: it leads to
- * none. */
+/* The number of the word that ends the stack of the task that word NUMBER leads to; negative: it
+ * leads to none. */
 static int top_of(struct search *search, const uint64_t *words, unsigned int number)
 {
 	uint64_t stack;
 
 	if (!is_pointer(words[number]) ||
-	    !kernel_memory_read_u64(&search->memory, words[number] + search->layout->stack, &stack) ||
+	    !kernel_memory_read_u64(&search->memory, words[number] + search->layout->stack,
+				    &stack) ||
 	    !is_pointer(stack) || stack % PAGE)
 		return -1;
 	for (unsigned int i = 0; i < HOT_WORDS; i++)
@@ -396,8 +407,8 @@ static int top_of(struct search *search, const uint64_t *words, unsigned int num
 	return -1;
 }
 
-/* arch/x86/kernel/irq_64.c, map_irq_stack(): a word before a stack's end. The last word of all is no stack's,
- * but how deep calls are. */
+/* arch/x86/kernel/irq_64.c, map_irq_stack(): a word before a stack's end. The last word of all is
+ * no stack's, but how deep calls are. */
 static void find_irq_stack(struct search *search, const uint64_t *words, unsigned int top)
 {
 	struct places places = { 0 };
@@ -432,45 +443,52 @@ static bool find_current_among(struct search *search, const uint64_t *words)
 }
 
 /*
- * Both words are written one after the other when tasks are switched, so they agree at another look; and a
- * CPU's first task is not on its top before the first switch.
+ * Both words are written one after the other when tasks are switched, so they agree at another
+ * look; and a CPU's first task is not on its top before the first switch.
  */
 static int find_current(struct search *search)
 {
 	uint64_t words[HOT_WORDS];
 
 	list_cpus(search);
-	for (unsigned int look = 0; search->hot && search->cpu_count && look < RUNNING_LOOKS; look++)
-		if (kernel_memory_read(&search->memory, search->cpus[look % search->cpu_count] + search->hot,
-				       words, sizeof(words)) &&
+	for (unsigned int look = 0; search->hot && search->cpu_count && look < RUNNING_LOOKS;
+	     look++)
+		if (kernel_memory_read(&search->memory,
+				       search->cpus[look % search->cpu_count] + search->hot, words,
+				       sizeof(words)) &&
 		    find_current_among(search, words))
 			return 0;
-	return search->layout->current ? 0 : error_set(-EAGAIN, "no CPU was seen on the stack of its task");
+	return search->layout->current
+		       ? 0
+		       : error_set(-EAGAIN, "no CPU was seen on the stack of its task");
 }
 
-/* Of the two words of what CPU runs the one that is 0, if the other one is not. The task is there as long as
- * it runs. */
-static bool is_without(struct search *search, uint64_t cpu, const struct places *places, uint32_t *without)
+/* Of the two words of what CPU runs the one that is 0, if the other one is not. The task is there
+ * as long as it runs. */
+static bool is_without(struct search *search, uint64_t cpu, const struct places *places,
+		       uint32_t *without)
 {
 	uint64_t current = cpu + search->layout->current, before, one, other, behind;
 
 	if (!kernel_memory_read_u64(&search->memory, current, &before) ||
 	    !kernel_memory_read_u64(&search->memory, before + places->offsets[0], &one) ||
 	    !kernel_memory_read_u64(&search->memory, before + places->offsets[1], &other) ||
-	    !kernel_memory_read_u64(&search->memory, current, &behind) || before != behind || !one == !other)
+	    !kernel_memory_read_u64(&search->memory, current, &behind) || before != behind ||
+	    !one == !other)
 		return false;
 	*without = places->offsets[one ? 1 : 0];
 	return true;
 }
 
 /*
- * The kernel's own threads, and what ends, have no memory, and run in what was there before: of a task that
- * runs mm may be 0, and active_mm never is (Documentation/mm/active_mm.rst).
+ * The kernel's own threads, and what ends, have no memory, and run in what was there before: of a
+ * task that runs mm may be 0, and active_mm never is (Documentation/mm/active_mm.rst).
  */
 static int tell_apart(struct search *search, const struct places *places)
 {
 	for (unsigned int look = 0; search->cpu_count && look < RUNNING_LOOKS; look++)
-		if (is_without(search, search->cpus[look % search->cpu_count], places, &search->layout->mm))
+		if (is_without(search, search->cpus[look % search->cpu_count], places,
+			       &search->layout->mm))
 			return 0;
 	return error_set(-EAGAIN, "no CPU was seen to run a task without memory");
 }
@@ -483,8 +501,9 @@ static int find_memory(struct search *search)
 	for (uint32_t at = 0; at + 8 <= search->size; at += 8)
 		if (is_memory(search, at))
 			add_place(&places, at);
-	error = places.count == 2 ? tell_apart(search, &places)
-				  : check_single(&places, "the pointer to memory", &search->layout->mm);
+	error = places.count == 2
+			? tell_apart(search, &places)
+			: check_single(&places, "the pointer to memory", &search->layout->mm);
 	if (!error && word_at(&search->first, search->layout->mm))
 		error = error_set(-ENOENT, "its first task has memory");
 	return error;
@@ -515,7 +534,8 @@ static int find(struct search *search)
 }
 
 /* HOT: where `current` is a member of (6.2 to 6.14), or 0. */
-static int find_by_symbols(struct guest_task_layout *layout, const struct guest_kernel *kernel, uint64_t *hot)
+static int find_by_symbols(struct guest_task_layout *layout, const struct guest_kernel *kernel,
+			   uint64_t *hot)
 {
 	struct symbol symbol = { 0 };
 	bool found;

@@ -24,22 +24,22 @@
 #ifndef KVMSCOPE_GUEST_LINUX_TASK_FIND_H
 #define KVMSCOPE_GUEST_LINUX_TASK_FIND_H
 
+#include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/task.h"
 #include "vmm/guest/told_tasks.h"
-#include "vmm/guest/guest_view.h"
 
 /*
- * Of KERNEL, whose symbols are known, as long as the tasks of TOLD live. The guest runs on meanwhile, so what
- * can not be told now may be a moment later. -ENOENT: something was not found; -ENOTUNIQ: in more than one
- * place; -E2BIG: there is more to look at than is; -EAGAIN: it changed; -ENOMEM. The message says what. Takes
- * some milliseconds: never on a vCPU thread.
+ * Of KERNEL, whose symbols are known, as long as the tasks of TOLD live. The guest runs on
+ * meanwhile, so what can not be told now may be a moment later. -ENOENT: something was not found;
+ * -ENOTUNIQ: in more than one place; -E2BIG: there is more to look at than is; -EAGAIN: it changed;
+ * -ENOMEM. The message says what. Takes some milliseconds: never on a vCPU thread.
  */
 int guest_task_layout_find(struct guest_task_layout *layout, const struct guest_kernel *kernel,
 			   const struct guest_view *view, const struct told_tasks *told);
 
-/* Can they be found at all in KERNEL, by its symbols, which stay as they are? -ENOENT, with a message. Any
- * thread. */
+/* Can they be found at all in KERNEL, by its symbols, which stay as they are? -ENOENT, with a
+ * message. Any thread. */
 int guest_task_layout_check(const struct guest_kernel *kernel);
 
 #endif

@@ -11,20 +11,21 @@
 #define CPUS_MAX  8192u /* arch/x86/Kconfig, NR_CPUS_RANGE_END */
 
 /* To 6.14 per-CPU symbols are offsets from 0 up; behind, they lie in the image as all others do. */
-static bool find_per_cpu(const struct symbols *symbols, const struct symbols *per_cpu, const char *name,
-			 uint64_t *address)
+static bool find_per_cpu(const struct symbols *symbols, const struct symbols *per_cpu,
+			 const char *name, uint64_t *address)
 {
 	struct symbol symbol;
 
-	if (!symbols_find_name(per_cpu, name, &symbol) && !symbols_find_name(symbols, name, &symbol))
+	if (!symbols_find_name(per_cpu, name, &symbol) &&
+	    !symbols_find_name(symbols, name, &symbol))
 		return false;
 	*address = symbol.start;
 	return true;
 }
 
 /* A per-CPU variable of its own, or a member of pcpu_hot (6.2 to 6.14). */
-static bool find_hot(const struct symbols *symbols, const struct symbols *per_cpu, const struct btf *btf,
-		     const char *name, uint64_t *address)
+static bool find_hot(const struct symbols *symbols, const struct symbols *per_cpu,
+		     const struct btf *btf, const char *name, uint64_t *address)
 {
 	uint32_t offset;
 
@@ -58,12 +59,14 @@ static bool find_stack_size(const struct symbols *symbols, uint32_t *size)
 	return false;
 }
 
-/* A kernel that has no table of offsets is built for one CPU, and its per-CPU variables are plain ones. */
+/* A kernel that has no table of offsets is built for one CPU, and its per-CPU variables are plain
+ * ones. */
 static void find_offsets(struct guest_task_layout *layout, const struct symbols *symbols)
 {
 	struct symbol symbol;
 
-	layout->offsets = symbols_find_name(symbols, "__per_cpu_offset", &symbol) ? symbol.start : 0;
+	layout->offsets =
+		symbols_find_name(symbols, "__per_cpu_offset", &symbol) ? symbol.start : 0;
 	if (layout->offsets && symbol.end - symbol.start <= CPUS_MAX * 8ul)
 		layout->cpus = (uint32_t)(symbol.end - symbol.start) / 8;
 }
@@ -91,8 +94,8 @@ static void find_process(struct guest_task_layout *layout, const struct btf *btf
 }
 
 /*
- * fs/exec.c: all ways into it, from flush_old_exec() or begin_new_exec() to start_thread(), go through this
- * one (5.9 and later), or through what every kernel before offers its modules.
+ * fs/exec.c: all ways into it, from flush_old_exec() or begin_new_exec() to start_thread(), go
+ * through this one (5.9 and later), or through what every kernel before offers its modules.
  */
 static void find_execve(struct guest_task_layout *layout, const struct symbols *symbols)
 {
@@ -105,7 +108,8 @@ static void find_execve(struct guest_task_layout *layout, const struct symbols *
 	layout->execve_end = symbol.end;
 }
 
-static void find_list(struct guest_task_layout *layout, const struct symbols *symbols, const struct btf *btf)
+static void find_list(struct guest_task_layout *layout, const struct symbols *symbols,
+		      const struct btf *btf)
 {
 	struct symbol symbol;
 
@@ -116,7 +120,8 @@ static void find_list(struct guest_task_layout *layout, const struct symbols *sy
 
 bool guest_task_first_stack(const struct symbols *symbols, uint64_t *stack)
 {
-	static const char *const names[] = { "__start_init_stack", "__start_init_task", "init_stack" };
+	static const char *const names[] = { "__start_init_stack", "__start_init_task",
+					     "init_stack" };
 	struct symbol symbol;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -149,7 +154,8 @@ bool guest_task_layout_by_symbols(struct guest_task_layout *layout, const struct
 static bool find_hot_members(struct guest_task_layout *layout, const struct symbols *symbols,
 			     const struct symbols *per_cpu, const struct btf *btf)
 {
-	if (!layout->irq_stack && !find_hot(symbols, per_cpu, btf, "hardirq_stack_ptr", &layout->irq_stack))
+	if (!layout->irq_stack &&
+	    !find_hot(symbols, per_cpu, btf, "hardirq_stack_ptr", &layout->irq_stack))
 		layout->irq_stack = 0;
 	return layout->current || find_hot(symbols, per_cpu, btf, "current_task", &layout->current);
 }

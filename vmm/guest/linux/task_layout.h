@@ -6,8 +6,8 @@
 #include "vmm/guest/linux/task.h"
 
 /*
- * Fills in those parts of LAYOUT, which was zeroed; `current` stays 0 where it is a member of pcpu_hot.
- * False: a part that can not be done without has no symbol. Not on a vCPU thread.
+ * Fills in those parts of LAYOUT, which was zeroed; `current` stays 0 where it is a member of
+ * pcpu_hot. False: a part that can not be done without has no symbol. Not on a vCPU thread.
  */
 bool guest_task_layout_by_symbols(struct guest_task_layout *layout, const struct symbols *symbols,
 				  const struct symbols *per_cpu);

@@ -15,8 +15,8 @@ struct links {
 };
 
 /* What is not a process with memory has root 0. */
-static bool read_process(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t task,
-			 struct guest_process *process)
+static bool read_process(struct kernel_memory *memory, const struct guest_task_layout *layout,
+			 uint64_t task, struct guest_process *process)
 {
 	uint64_t mm, table;
 
@@ -30,7 +30,8 @@ static bool read_process(struct kernel_memory *memory, const struct guest_task_l
 }
 
 int guest_task_list(const struct guest_task_layout *layout, const struct guest_view *view,
-		    const struct guest_paging *kernel_paging, struct guest_process *list, size_t max)
+		    const struct guest_paging *kernel_paging, struct guest_process *list,
+		    size_t max)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 	uint64_t first = layout->first + layout->list, at = first, before;
@@ -47,7 +48,8 @@ int guest_task_list(const struct guest_task_layout *layout, const struct guest_v
 		before = at;
 		at = links.next;
 		if (i == LINKS_MAX || !kernel_memory_read(&memory, at, &links, sizeof(links)) ||
-		    links.previous != before || !read_process(&memory, layout, at - layout->list, &process))
+		    links.previous != before ||
+		    !read_process(&memory, layout, at - layout->list, &process))
 			return -EAGAIN;
 		if (process.root && count == max)
 			return -EAGAIN;
@@ -68,7 +70,8 @@ bool guest_task_has_pair(const struct guest_view *view, uint64_t root)
 	for (int i = 0; i < USER_HALF; i++) {
 		bool present = own[i] & PRESENT;
 
-		if (present != (other[i] & PRESENT) || (present && (own[i] ^ other[i]) & PTE_ADDRESS))
+		if (present != (other[i] & PRESENT) ||
+		    (present && (own[i] ^ other[i]) & PTE_ADDRESS))
 			return false;
 		mapped |= present;
 	}

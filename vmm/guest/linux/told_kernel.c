@@ -31,7 +31,8 @@ struct line {
 struct reader {
 	struct span text;
 	struct agent_module modules[AGENT_KERNEL_MODULES_MAX]; /* by name */
-	uint64_t text_ends[AGENT_KERNEL_MODULES_MAX]; /* of each, behind its last function; 0: it has none */
+	uint64_t text_ends[AGENT_KERNEL_MODULES_MAX]; /* of each, behind its last function; 0: it
+							 has none */
 	size_t module_count;
 	struct line *lines;
 	size_t count, room;
@@ -50,14 +51,16 @@ static bool is_plain(const char *name, size_t length)
 static bool is_module(const struct agent_module *module)
 {
 	return memchr(module->name, '\0', sizeof(module->name)) &&
-	       is_plain(module->name, strlen(module->name)) && module->start >= KERNEL_IMAGE_START &&
-	       module->size && module->size <= UINT32_MAX && module->start + module->size > module->start &&
-	       module->build_id_size && module->build_id_size <= sizeof(module->build_id) && module->note;
+	       is_plain(module->name, strlen(module->name)) &&
+	       module->start >= KERNEL_IMAGE_START && module->size && module->size <= UINT32_MAX &&
+	       module->start + module->size > module->start && module->build_id_size &&
+	       module->build_id_size <= sizeof(module->build_id) && module->note;
 }
 
 static int by_name(const void *left, const void *right)
 {
-	return strcmp(((const struct agent_module *)left)->name, ((const struct agent_module *)right)->name);
+	return strcmp(((const struct agent_module *)left)->name,
+		      ((const struct agent_module *)right)->name);
 }
 
 static int read_head(struct reader *reader, struct span table)
@@ -104,7 +107,8 @@ static bool read_address(const char **at, const char *end, uint64_t *address)
 	for (; *at < end && isxdigit((unsigned char)**at); ++*at) {
 		unsigned int digit = (unsigned char)**at;
 
-		*address = *address << 4 | (isdigit((int)digit) ? digit - '0' : (digit | 0x20) - 'a' + 10);
+		*address = *address << 4 |
+			   (isdigit((int)digit) ? digit - '0' : (digit | 0x20) - 'a' + 10);
 	}
 	return *at > begin && *at - begin <= 16;
 }
@@ -130,8 +134,8 @@ static bool parse(const struct reader *reader, const char *at, const char *end, 
 	const char *name, *module;
 	size_t length;
 
-	if (!read_address(&at, end, &line->address) || end - at < 4 || at[0] != ' ' || at[2] != ' ' ||
-	    !isalpha((unsigned char)at[1]))
+	if (!read_address(&at, end, &line->address) || end - at < 4 || at[0] != ' ' ||
+	    at[2] != ' ' || !isalpha((unsigned char)at[1]))
 		return false;
 	line->type = at[1];
 	name = at + 3;
@@ -183,8 +187,9 @@ static int read_lines(struct reader *reader)
 }
 
 /*
- * A symbol ends where any other begins, and at the latest with its page if that is of another module: since
- * Linux 6.4 a module's memory is in pieces (struct module_memory), and others' may lie between them.
+ * A symbol ends where any other begins, and at the latest with its page if that is of another
+ * module: since Linux 6.4 a module's memory is in pieces (struct module_memory), and others' may
+ * lie between them.
  */
 static uint64_t end_of(const struct reader *reader, size_t *next, size_t index)
 {
@@ -197,8 +202,9 @@ static uint64_t end_of(const struct reader *reader, size_t *next, size_t index)
 	if (*next == reader->count)
 		return page_end;
 	following = &reader->lines[*next];
-	return following->module == line->module || following->address < page_end ? following->address
-										  : page_end;
+	return following->module == line->module || following->address < page_end
+		       ? following->address
+		       : page_end;
 }
 
 static int add_symbol(struct reader *reader, const struct line *line, uint64_t end)
@@ -214,8 +220,8 @@ static int add_symbol(struct reader *reader, const struct line *line, uint64_t e
 		module = reader->modules[line->module].name;
 		reader->text_ends[line->module] = end;
 	}
-	return symbols_add(per_cpu ? told->per_cpu : told->symbols, line->address, end - line->address,
-			   line->type, name, module);
+	return symbols_add(per_cpu ? told->per_cpu : told->symbols, line->address,
+			   end - line->address, line->type, name, module);
 }
 
 static int add_symbols(struct reader *reader)
@@ -299,12 +305,13 @@ static int read_all(struct reader *reader, struct span table)
 }
 
 /*
- * While it is read each line is one of a list, which is sorted by way of another one; then its name is
- * copied, and a symbol made of it, which take less than the line does.
+ * While it is read each line is one of a list, which is sorted by way of another one; then its name
+ * is copied, and a symbol made of it, which take less than the line does.
  */
 static size_t cost_of(struct span table, size_t lines)
 {
-	size_t sorted = 2 * lines * sizeof(struct line), named = lines * sizeof(struct line) + table.size;
+	size_t sorted = 2 * lines * sizeof(struct line),
+	       named = lines * sizeof(struct line) + table.size;
 
 	return sorted > named ? sorted : named;
 }
@@ -316,7 +323,8 @@ static void keep(struct told_kernel *told, size_t size)
 	told->taken = size;
 }
 
-static int read_within_account(struct reader *reader, struct span table, struct guest_account *account)
+static int read_within_account(struct reader *reader, struct span table,
+			       struct guest_account *account)
 {
 	size_t lines = count_lines(table),
 	       room = lines < TOLD_KERNEL_SYMBOLS_MAX ? lines : TOLD_KERNEL_SYMBOLS_MAX,
@@ -346,7 +354,8 @@ int told_kernel_create(struct told_kernel **told, struct span table, struct gues
 	if (error) {
 		if (reader)
 			told_kernel_free(reader->told);
-		error = error_set(error, "what the guest's agent tells of the kernel can not be used: %s",
+		error = error_set(error,
+				  "what the guest's agent tells of the kernel can not be used: %s",
 				  strerror(-error));
 	} else {
 		*told = reader->told;

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "shared/hash.h"
-#include "vmm/guest/linux/dentry_path.h"
 #include "vmm/guest/image_identity.h"
+#include "vmm/guest/linux/dentry_path.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/page_cache.h"
 #include "vmm/guest/linux/vma.h"
@@ -16,7 +16,8 @@
 #define PROBES    32
 #define NAMES_MAX (32ull << 20) /* bytes; more of a guest's names stay unknown */
 
-/* An entry of the table is written by the thread that made it STATE_ENTERING, until it is STATE_WANTED. */
+/* An entry of the table is written by the thread that made it STATE_ENTERING, until it is
+ * STATE_WANTED. */
 enum state { STATE_FREE, STATE_ENTERING, STATE_WANTED };
 
 struct user_image {
@@ -37,7 +38,8 @@ struct user_images {
 	_Atomic uint32_t count; /* of images that were entered, or are being so */
 	uint32_t settled;       /* so many of them */
 	uint64_t names;         /* bytes */
-	_Atomic(struct user_image *) entered[USER_IMAGES_MAX]; /* in order; NULL where it is not in yet */
+	_Atomic(struct user_image *)
+		entered[USER_IMAGES_MAX]; /* in order; NULL where it is not in yet */
 	struct user_image images[USER_IMAGES_MAX];
 };
 
@@ -103,7 +105,8 @@ static uint32_t hash(const struct user_image_key *key)
 	return (uint32_t)(sum ^ sum >> 32);
 }
 
-/* Its place is ours alone. No more than all places are ever entered, so there is room in the list. */
+/* Its place is ours alone. No more than all places are ever entered, so there is room in the list.
+ */
 static struct user_image *enter(struct user_images *images, struct user_image *image,
 				const struct user_image_key *key)
 {
@@ -170,7 +173,8 @@ static int read_place(void *context, uint64_t offset, void *to, size_t size)
 {
 	const struct place *place = context;
 
-	return read_bytes(place->memory, place->layout, place->image, offset, to, size) ? 0 : -EFAULT;
+	return read_bytes(place->memory, place->layout, place->image, offset, to, size) ? 0
+											: -EFAULT;
 }
 
 static void read_identity(struct user_image *image, struct kernel_memory *memory,
@@ -178,7 +182,8 @@ static void read_identity(struct user_image *image, struct kernel_memory *memory
 {
 	struct place place = { .memory = memory, .layout = layout, .image = image };
 
-	image_identity_read(&image->identity, &(struct elf_source){ .read = read_place, .context = &place });
+	image_identity_read(&image->identity,
+			    &(struct elf_source){ .read = read_place, .context = &place });
 }
 
 static void read_device(struct user_image *image, struct kernel_memory *memory,
@@ -187,7 +192,8 @@ static void read_device(struct user_image *image, struct kernel_memory *memory,
 	uint64_t super;
 
 	if (!kernel_memory_read_u64(memory, image->key.inode + layout->inode_super, &super) ||
-	    !kernel_memory_read(memory, super + layout->super_device, &image->device, sizeof(image->device)))
+	    !kernel_memory_read(memory, super + layout->super_device, &image->device,
+				sizeof(image->device)))
 		image->device = 0;
 }
 
@@ -238,12 +244,13 @@ void user_images_settle(struct user_images *images, const struct guest_kernel *k
 	uint32_t count = atomic_load_explicit(&images->count, memory_order_acquire);
 
 	while (images->settled < count) {
-		struct user_image *image =
-			atomic_load_explicit(&images->entered[images->settled], memory_order_acquire);
+		struct user_image *image = atomic_load_explicit(&images->entered[images->settled],
+								memory_order_acquire);
 
 		if (!image)
 			return; /* its thread is about to enter it */
-		atomic_store_explicit(&image->name, read_name(images, image, &memory, &kernel->vmas),
+		atomic_store_explicit(&image->name,
+				      read_name(images, image, &memory, &kernel->vmas),
 				      memory_order_release);
 		images->settled++;
 	}
@@ -251,16 +258,18 @@ void user_images_settle(struct user_images *images, const struct guest_kernel *k
 
 struct user_image *user_images_settled(const struct user_images *images, uint32_t index)
 {
-	return index < images->settled ? atomic_load_explicit(&images->entered[index], memory_order_relaxed)
-				       : NULL;
+	return index < images->settled
+		       ? atomic_load_explicit(&images->entered[index], memory_order_relaxed)
+		       : NULL;
 }
 
 struct user_image *user_images_at(struct user_images *images, uint32_t number)
 {
 	struct user_image *image = number < USER_IMAGES_MAX ? &images->images[number] : NULL;
 
-	return image && atomic_load_explicit(&image->state, memory_order_acquire) == STATE_WANTED ? image
-												  : NULL;
+	return image && atomic_load_explicit(&image->state, memory_order_acquire) == STATE_WANTED
+		       ? image
+		       : NULL;
 }
 
 uint32_t user_image_number(const struct user_image *image)
@@ -289,7 +298,8 @@ const struct image_identity *user_image_identity(const struct user_image *image)
 	return user_image_name(image) ? &image->identity : NULL;
 }
 
-void user_image_file(const struct user_image *image, uint32_t *device, uint64_t *inode, uint64_t *generation)
+void user_image_file(const struct user_image *image, uint32_t *device, uint64_t *inode,
+		     uint64_t *generation)
 {
 	bool known = has_file(image) && user_image_name(image);
 

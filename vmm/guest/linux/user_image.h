@@ -8,8 +8,8 @@
  * from then on. USER_IMAGES_MAX bounds what a guest can fill.
  *
  *			with find	read, settle
- *	find		safe		safe		vCPU threads: no lock, allocation or system call
- *	read, settle	safe		one at a time	no vCPU thread
+ *	find		safe		safe		vCPU threads: no lock, allocation or system
+ *call read, settle	safe		one at a time	no vCPU thread
  *	get functions	safe		safe		any thread
  */
 #ifndef KVMSCOPE_GUEST_LINUX_USER_IMAGE_H
@@ -31,9 +31,9 @@ struct user_image;
 struct user_images;
 
 /*
- * What a file is told by: addresses of the kernel's structures, which may be used for another one when the
- * file is gone, and what differs between the two then. A file that is written to becomes another one by its
- * time.
+ * What a file is told by: addresses of the kernel's structures, which may be used for another one
+ * when the file is gone, and what differs between the two then. A file that is written to becomes
+ * another one by its time.
  */
 struct user_image_key {
 	uint64_t kind;   /* enum user_image_kind */
@@ -65,7 +65,8 @@ bool user_images_shared(const struct user_images *images);
 /* NULL is a no-op; the last owner's call frees it. Any thread. */
 void user_images_free(struct user_images *images);
 
-/* The image of KEY, entered if it is new. NULL: there is no room, or it is being entered at this moment. */
+/* The image of KEY, entered if it is new. NULL: there is no room, or it is being entered at this
+ * moment. */
 struct user_image *user_images_find(struct user_images *images, const struct user_image_key *key);
 
 /*
@@ -89,23 +90,26 @@ uint32_t user_image_number(const struct user_image *image);
 enum user_image_kind user_image_kind(const struct user_image *image);
 
 /*
- * As the guest sees it from its mount namespace's root: a path, "[vdso]", "[heap]", "//anon". NULL: it is not
- * known (yet). Guest's bytes, not cleaned.
+ * As the guest sees it from its mount namespace's root: a path, "[vdso]", "[heap]", "//anon". NULL:
+ * it is not known (yet). Guest's bytes, not cleaned.
  */
 const char *user_image_name(const struct user_image *image);
 
 /* The build id, with its size in bytes; 0: none is known (yet). */
 size_t user_image_build_id(const struct user_image *image, const uint8_t **build_id);
 
-/* The same with the layout of its parts, as of when its name came to be known; NULL: it is not (yet). */
+/* The same with the layout of its parts, as of when its name came to be known; NULL: it is not
+ * (yet). */
 const struct image_identity *user_image_identity(const struct user_image *image);
 
-/* Of the file's device (major << 20 | minor, as the kernel has it) and inode; 0 where there is none. */
-void user_image_file(const struct user_image *image, uint32_t *device, uint64_t *inode, uint64_t *generation);
+/* Of the file's device (major << 20 | minor, as the kernel has it) and inode; 0 where there is
+ * none. */
+void user_image_file(const struct user_image *image, uint32_t *device, uint64_t *inode,
+		     uint64_t *generation);
 
 /*
- * Bytes of the image's file, OFFSET being in it, out of the guest's page cache. -EFAULT: not all of them are
- * in the guest's memory (now), or the file is gone. No vCPU thread.
+ * Bytes of the image's file, OFFSET being in it, out of the guest's page cache. -EFAULT: not all of
+ * them are in the guest's memory (now), or the file is gone. No vCPU thread.
  */
 int user_image_read(const struct user_image *image, const struct guest_kernel *kernel,
 		    const struct guest_view *view, uint64_t offset, void *to, size_t size);
@@ -113,11 +117,12 @@ int user_image_read(const struct user_image *image, const struct guest_kernel *k
 /* What its .eh_frame says, by file offset; NULL: not known (yet), or it has none. */
 const struct cfi_table *user_image_cfi(const struct user_image *image);
 
-/* Gives IMAGE its table, which must outlive it, once; before that NULL: none is to be had now. Not on a vCPU
- * thread. */
+/* Gives IMAGE its table, which must outlive it, once; before that NULL: none is to be had now. Not
+ * on a vCPU thread. */
 void user_image_set_cfi(struct user_image *image, const struct cfi_table *table);
 
-/* Has nobody tried yet to make the table that IMAGE may have? How its frames are left is not known then. */
+/* Has nobody tried yet to make the table that IMAGE may have? How its frames are left is not known
+ * then. */
 bool user_image_cfi_awaited(const struct user_image *image);
 
 #endif

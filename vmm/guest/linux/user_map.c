@@ -6,18 +6,20 @@
 
 #define PAGE_SHIFT 12
 
-void user_map_begin(struct user_map *map, const struct guest_kernel *kernel, const struct guest_view *view,
-		    uint64_t mm)
+void user_map_begin(struct user_map *map, const struct guest_kernel *kernel,
+		    const struct guest_view *view, uint64_t mm)
 {
 	bool possible = kernel && kernel->vmas.known && kernel->images;
 
 	map->kernel = kernel;
 	map->mm = possible ? mm : 0;
 	map->count = 0;
-	map->memory = (struct kernel_memory){ .view = view, .paging = kernel ? &kernel->paging : NULL };
+	map->memory =
+		(struct kernel_memory){ .view = view, .paging = kernel ? &kernel->paging : NULL };
 }
 
-static void fill(struct user_mapping *mapping, const struct guest_vma *vma, struct user_image *image)
+static void fill(struct user_mapping *mapping, const struct guest_vma *vma,
+		 struct user_image *image)
 {
 	_Static_assert(USER_MAPPING_READ == VMA_READ && USER_MAPPING_WRITE == VMA_WRITE &&
 			       USER_MAPPING_EXEC == VMA_EXEC && USER_MAPPING_SHARED == VMA_SHARED,
@@ -37,7 +39,8 @@ static void fill(struct user_mapping *mapping, const struct guest_vma *vma, stru
 const struct user_mapping *user_map_found(const struct user_map *map, uint64_t address)
 {
 	for (unsigned int i = 0; i < map->count; i++)
-		if (address - map->mappings[i].start < map->mappings[i].end - map->mappings[i].start)
+		if (address - map->mappings[i].start <
+		    map->mappings[i].end - map->mappings[i].start)
 			return &map->mappings[i];
 	return NULL;
 }
@@ -72,13 +75,14 @@ unsigned int user_map_tell(const struct user_map *map, struct sample_mapping *ma
 
 		if (!mapping->image)
 			continue;
-		mappings[told++] =
-			(struct sample_mapping){ .start = mapping->start,
-						 .end = mapping->end,
-						 .offset = mapping->offset,
-						 .image = user_image_number(mapping->image),
-						 .images = user_images_generation(map->kernel->images),
-						 .flags = mapping->flags };
+		mappings[told++] = (struct sample_mapping){
+			.start = mapping->start,
+			.end = mapping->end,
+			.offset = mapping->offset,
+			.image = user_image_number(mapping->image),
+			.images = user_images_generation(map->kernel->images),
+			.flags = mapping->flags
+		};
 	}
 	return told;
 }

@@ -27,16 +27,17 @@
 #include <stdint.h>
 
 #include "shared/sample_record.h"
+#include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/kernel_memory.h"
 #include "vmm/guest/linux/user_image.h"
-#include "vmm/guest/guest_view.h"
 
 struct guest_kernel;
 
 /* Of one stop. The callers of a deep stack are in few images. */
 #define USER_MAP_MAX 16
 
-/* A part of a VMA's flags: as PROT_* of Linux; and whether what is written there is seen by others. */
+/* A part of a VMA's flags: as PROT_* of Linux; and whether what is written there is seen by others.
+ */
 enum user_mapping_flags {
 	USER_MAPPING_READ = 1 << 0,
 	USER_MAPPING_WRITE = 1 << 1,
@@ -49,8 +50,8 @@ struct user_mapping {
 	uint64_t offset;     /* of START in the image, bytes; START itself where there is no file */
 	uint32_t flags;      /* enum user_mapping_flags */
 	/*
-	 * NULL: it can not be told. Its name may be known later only, as may its unwind table; it lives as
-	 * long as the kernel's images do.
+	 * NULL: it can not be told. Its name may be known later only, as may its unwind table; it
+	 * lives as long as the kernel's images do.
 	 */
 	struct user_image *image;
 };
@@ -58,29 +59,33 @@ struct user_mapping {
 struct user_map {
 	const struct guest_kernel *kernel; /* NULL: none is known */
 	struct kernel_memory memory;       /* of it */
-	uint64_t mm;                       /* GVA of the task's struct mm_struct; 0: nothing is looked up */
+	uint64_t mm; /* GVA of the task's struct mm_struct; 0: nothing is looked up */
 	unsigned int count;
-	struct user_mapping mappings[USER_MAP_MAX]; /* that were found, in the order of the questions */
+	struct user_mapping
+		mappings[USER_MAP_MAX]; /* that were found, in the order of the questions */
 };
 
-/* Forgets what was found at another stop. MM is that of the task that runs: struct guest_task has it. */
-void user_map_begin(struct user_map *map, const struct guest_kernel *kernel, const struct guest_view *view,
-		    uint64_t mm);
+/* Forgets what was found at another stop. MM is that of the task that runs: struct guest_task has
+ * it. */
+void user_map_begin(struct user_map *map, const struct guest_kernel *kernel,
+		    const struct guest_view *view, uint64_t mm);
 
 /*
- * What ADDRESS is in, valid until the next user_map_begin(). NULL: nothing is mapped there, or it can not be
- * read or changed while it was, or there were USER_MAP_MAX others, or the deadline has passed.
+ * What ADDRESS is in, valid until the next user_map_begin(). NULL: nothing is mapped there, or it
+ * can not be read or changed while it was, or there were USER_MAP_MAX others, or the deadline has
+ * passed.
  */
 const struct user_mapping *user_map_find(struct user_map *map, uint64_t address);
 
 /* The same, of what was found only: nothing is looked up. */
 const struct user_mapping *user_map_found(const struct user_map *map, uint64_t address);
 
-/* MAPPING was found elsewhere, and is known to have been there at this stop. Where there is no room it is not
- * taken. */
+/* MAPPING was found elsewhere, and is known to have been there at this stop. Where there is no room
+ * it is not taken. */
 void user_map_add(struct user_map *map, const struct user_mapping *mapping);
 
-/* Puts what was found into MAPPINGS, USER_MAP_MAX at most; the number of those whose image can be told. */
+/* Puts what was found into MAPPINGS, USER_MAP_MAX at most; the number of those whose image can be
+ * told. */
 unsigned int user_map_tell(const struct user_map *map, struct sample_mapping *mappings);
 
 #endif

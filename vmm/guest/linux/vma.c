@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define USER_END      0x0100000000000000ull /* with five levels of page tables */
-#define DEPTH_MAX     64                    /* of either tree; that of 65536 VMAs has 16 levels at most */
+#define DEPTH_MAX     64 /* of either tree; that of 65536 VMAs has 16 levels at most */
 #define MAPLE_NODE    (~(uint64_t)(MAPLE_NODE_SIZE - 1))
 #define MAPLE_TYPE(n) ((uint32_t)((n) >> 3) & 15) /* lib/maple_tree.c, mte_node_type() */
 /* include/linux/fs.h: FMODE_BACKING to 6.13, where that is another one's later, and since 6.14. */
@@ -20,10 +20,11 @@ static uint64_t word(const uint8_t *bytes, uint32_t offset)
 }
 
 /*
- * lib/maple_tree.c, ma_data_end(): the slot that MAXIMUM, the last index in NODE, is in. The byte that says
- * it lies in the last slot of some kinds, as long as that is not in use.
+ * lib/maple_tree.c, ma_data_end(): the slot that MAXIMUM, the last index in NODE, is in. The byte
+ * that says it lies in the last slot of some kinds, as long as that is not in use.
  */
-static uint32_t last_slot(const struct maple_node_layout *layout, const uint8_t *node, uint64_t maximum)
+static uint32_t last_slot(const struct maple_node_layout *layout, const uint8_t *node,
+			  uint64_t maximum)
 {
 	uint32_t last = layout->count - 1;
 	uint64_t pivot = word(node, layout->pivots + 8 * (last - 1));
@@ -34,8 +35,8 @@ static uint32_t last_slot(const struct maple_node_layout *layout, const uint8_t 
 }
 
 /* The entry of INDEX; *MAXIMUM becomes the last index that it is for. */
-static uint64_t maple_entry(const struct maple_node_layout *layout, const uint8_t *node, uint64_t index,
-			    uint64_t *maximum)
+static uint64_t maple_entry(const struct maple_node_layout *layout, const uint8_t *node,
+			    uint64_t index, uint64_t *maximum)
 {
 	uint32_t last = last_slot(layout, node, *maximum), slot = 0;
 
@@ -77,8 +78,9 @@ static uint64_t find_in_maple(struct kernel_memory *memory, const struct guest_v
 	return 0;
 }
 
-static uint64_t find_in_red_black(struct kernel_memory *memory, const struct guest_vma_layout *layout,
-				  uint64_t mm, uint64_t address)
+static uint64_t find_in_red_black(struct kernel_memory *memory,
+				  const struct guest_vma_layout *layout, uint64_t mm,
+				  uint64_t address)
 {
 	uint64_t node, range[2];
 
@@ -93,7 +95,8 @@ static uint64_t find_in_red_black(struct kernel_memory *memory, const struct gue
 		if (address >= range[0] && address < range[1])
 			return vma;
 		if (!kernel_memory_read_u64(
-			    memory, node + (address < range[0] ? layout->node_left : layout->node_right),
+			    memory,
+			    node + (address < range[0] ? layout->node_left : layout->node_right),
 			    &node))
 			return 0;
 	}
@@ -101,8 +104,8 @@ static uint64_t find_in_red_black(struct kernel_memory *memory, const struct gue
 }
 
 /* BYTES are a whole struct vm_area_struct. */
-static bool decode(const struct guest_vma_layout *layout, const uint8_t *bytes, uint64_t mm, uint64_t address,
-		   struct guest_vma *vma)
+static bool decode(const struct guest_vma_layout *layout, const uint8_t *bytes, uint64_t mm,
+		   uint64_t address, struct guest_vma *vma)
 {
 	*vma = (struct guest_vma){ .start = word(bytes, layout->vma_start),
 				   .end = word(bytes, layout->vma_end),
@@ -149,15 +152,17 @@ static bool read_backing_path(struct kernel_memory *memory, const struct guest_v
 {
 	uint64_t of_mount, of_dentry;
 
-	return read_path_at(memory, file + layout->backing_mount, file + layout->backing_dentry, key) &&
+	return read_path_at(memory, file + layout->backing_mount, file + layout->backing_dentry,
+			    key) &&
 	       kernel_memory_read_u64(memory, key->mount + layout->vfsmount_super, &of_mount) &&
-	       kernel_memory_read_u64(memory, key->dentry + layout->dentry_super, &of_dentry) && of_mount &&
-	       of_mount == of_dentry;
+	       kernel_memory_read_u64(memory, key->dentry + layout->dentry_super, &of_dentry) &&
+	       of_mount && of_mount == of_dentry;
 }
 
-/* As include/linux/fs.h, file_user_path(): how its user sees it, whatever file system has its pages. */
-static bool read_path(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t file,
-		      struct user_image_key *key)
+/* As include/linux/fs.h, file_user_path(): how its user sees it, whatever file system has its
+ * pages. */
+static bool read_path(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		      uint64_t file, struct user_image_key *key)
 {
 	uint32_t mode = 0;
 
@@ -169,8 +174,8 @@ static bool read_path(struct kernel_memory *memory, const struct guest_vma_layou
 	return read_path_at(memory, file + layout->file_mount, file + layout->file_dentry, key);
 }
 
-static bool identify_file(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t file,
-			  struct user_image_key *key)
+static bool identify_file(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			  uint64_t file, struct user_image_key *key)
 {
 	key->kind = USER_IMAGE_FILE;
 	return read_path(memory, layout, file, key) &&
@@ -196,8 +201,8 @@ static bool identify_anonymous(struct kernel_memory *memory, const struct guest_
 	return true;
 }
 
-static bool identify_special(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mm,
-			     const struct guest_vma *vma, struct user_image_key *key)
+static bool identify_special(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			     uint64_t mm, const struct guest_vma *vma, struct user_image_key *key)
 {
 	uint64_t vdso;
 
@@ -214,8 +219,8 @@ static bool is_special(const struct guest_vma_layout *layout, const struct guest
 				   vma->operations == layout->old_special_operations);
 }
 
-static bool identify(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mm,
-		     const struct guest_vma *vma, struct user_image_key *key)
+static bool identify(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		     uint64_t mm, const struct guest_vma *vma, struct user_image_key *key)
 {
 	memset(key, 0, sizeof(*key));
 	if (vma->file)
@@ -225,15 +230,16 @@ static bool identify(struct kernel_memory *memory, const struct guest_vma_layout
 	return identify_anonymous(memory, layout, mm, vma, key);
 }
 
-static uint64_t find_in_tree(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mm,
-			     uint64_t address)
+static uint64_t find_in_tree(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			     uint64_t mm, uint64_t address)
 {
 	return layout->is_maple ? find_in_maple(memory, layout, mm, address)
 				: find_in_red_black(memory, layout, mm, address);
 }
 
-bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mm,
-		    uint64_t address, struct guest_vma *vma, struct user_image_key *key)
+bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		    uint64_t mm, uint64_t address, struct guest_vma *vma,
+		    struct user_image_key *key)
 {
 	uint8_t bytes[VMA_SIZE_MAX], again[VMA_SIZE_MAX];
 	struct guest_vma found;
@@ -246,8 +252,9 @@ bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout 
 	    !decode(layout, bytes, mm, address, vma) || !identify(memory, layout, mm, vma, key))
 		return false;
 	/*
-	 * What is mapped holds its file: while the VMA stays as it is, so does what was read of that. One
-	 * that was unmapped stays as it is, too, until its memory is used again, but not in the tree.
+	 * What is mapped holds its file: while the VMA stays as it is, so does what was read of
+	 * that. One that was unmapped stays as it is, too, until its memory is used again, but not
+	 * in the tree.
 	 */
 	return kernel_memory_read(memory, at, again, layout->vma_size) &&
 	       decode(layout, again, mm, address, &found) && !memcmp(vma, &found, sizeof(found)) &&

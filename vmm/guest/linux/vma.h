@@ -30,11 +30,12 @@ struct guest_vma {
 };
 
 /*
- * The VMA with ADDRESS in the address space MM, and what identifies its image. False: there is none, or it
- * can not be read or changed meanwhile.
+ * The VMA with ADDRESS in the address space MM, and what identifies its image. False: there is
+ * none, or it can not be read or changed meanwhile.
  */
-bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mm,
-		    uint64_t address, struct guest_vma *vma, struct user_image_key *key);
+bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		    uint64_t mm, uint64_t address, struct guest_vma *vma,
+		    struct user_image_key *key);
 
 /*
  * KEY anew from its own addresses: is what lies there still the same file? For

@@ -48,7 +48,8 @@ static bool find_part(const struct btf *btf, const char **path, struct btf_membe
 	return true;
 }
 
-static bool find_path(struct source *source, const char *type, const char *path, struct btf_member *member)
+static bool find_path(struct source *source, const char *type, const char *path,
+		      struct btf_member *member)
 {
 	*member = (struct btf_member){ .type = find_type(source, type) };
 	while (*path)
@@ -89,26 +90,29 @@ static bool find_node(struct maple_node_layout *layout, struct source *source, c
 	struct btf_member slots, pivots;
 
 	/* With all offsets below that no sum of them runs over. */
-	if (btf_size(source->btf, find_type(source, type)) > MAPLE_NODE_SIZE || !FIND_ALL(source, wanted) ||
-	    !find_path(source, type, "slot", &slots) || !find_path(source, type, "pivot", &pivots))
+	if (btf_size(source->btf, find_type(source, type)) > MAPLE_NODE_SIZE ||
+	    !FIND_ALL(source, wanted) || !find_path(source, type, "slot", &slots) ||
+	    !find_path(source, type, "pivot", &pivots))
 		return false;
 	layout->count = btf_array_length(source->btf, slots.type);
 	return layout->count > 1 && layout->count <= SLOTS_MAX &&
 	       btf_array_length(source->btf, pivots.type) == layout->count - 1 &&
 	       layout->slots + 8 * layout->count <= MAPLE_NODE_SIZE &&
-	       layout->pivots + 8 * (layout->count - 1) <= MAPLE_NODE_SIZE && layout->end < MAPLE_NODE_SIZE;
+	       layout->pivots + 8 * (layout->count - 1) <= MAPLE_NODE_SIZE &&
+	       layout->end < MAPLE_NODE_SIZE;
 }
 
 static bool find_maple(struct guest_vma_layout *layout, struct source *source)
 {
 	const struct wanted root = { "mm_struct", "mm_mt.ma_root", 8, &layout->mm_root };
 
-	layout->is_maple = find(source, &root) &&
-			   btf_find_enumerator(source->btf, "maple_leaf_64", &layout->maple_leaf) &&
-			   btf_find_enumerator(source->btf, "maple_range_64", &layout->maple_range) &&
-			   btf_find_enumerator(source->btf, "maple_arange_64", &layout->maple_arange) &&
-			   find_node(&layout->range, source, "maple_range_64") &&
-			   find_node(&layout->arange, source, "maple_arange_64");
+	layout->is_maple =
+		find(source, &root) &&
+		btf_find_enumerator(source->btf, "maple_leaf_64", &layout->maple_leaf) &&
+		btf_find_enumerator(source->btf, "maple_range_64", &layout->maple_range) &&
+		btf_find_enumerator(source->btf, "maple_arange_64", &layout->maple_arange) &&
+		find_node(&layout->range, source, "maple_range_64") &&
+		find_node(&layout->arange, source, "maple_arange_64");
 	return layout->is_maple;
 }
 
@@ -252,10 +256,12 @@ static bool find_page_nodes(struct guest_vma_layout *layout, struct source *sour
 	if (!FIND_ALL(source, wanted) || !find_path(source, node, "slots", &slots))
 		return false;
 	layout->xarray_slot_count = btf_array_length(source->btf, slots.type);
-	return layout->xarray_slot_count && !(layout->xarray_slot_count & (layout->xarray_slot_count - 1));
+	return layout->xarray_slot_count &&
+	       !(layout->xarray_slot_count & (layout->xarray_slot_count - 1));
 }
 
-static void find_pages(struct guest_vma_layout *layout, const struct symbols *symbols, struct source *source)
+static void find_pages(struct guest_vma_layout *layout, const struct symbols *symbols,
+		       struct source *source)
 {
 	const struct wanted wanted[] = {
 		{ "inode", "i_mapping", 8, &layout->inode_mapping },

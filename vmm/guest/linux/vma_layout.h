@@ -42,17 +42,19 @@ struct guest_vma_layout {
 	uint32_t vdso_data, vdso_size;  /* in struct vdso_image */
 
 	uint32_t file_mount, file_dentry, file_inode;
-	/* Of a file that stands behind another one, as below overlayfs: by what path it was opened (6.7 and
-	   later; the paths above were that before). backing_mount 0: there is no such thing. */
+	/* Of a file that stands behind another one, as below overlayfs: by what path it was opened
+	   (6.7 and later; the paths above were that before). backing_mount 0: there is no such
+	   thing. */
 	uint32_t file_mode, backing_mount, backing_dentry, dentry_super, vfsmount_super;
-	uint32_t dentry_parent, dentry_hash, dentry_name, dentry_unhashed; /* the last: of d_hash.pprev */
+	uint32_t dentry_parent, dentry_hash, dentry_name,
+		dentry_unhashed; /* the last: of d_hash.pprev */
 	uint32_t mount_embedded, mount_parent, mount_point, mount_namespace, vfsmount_root;
 	uint32_t inode_number, inode_generation, inode_seconds, inode_nanoseconds, inode_super;
 	uint32_t super_device;
 
-	bool has_pages;                                         /* the page cache can be read */
-	bool is_radix_tree;                                     /* before Linux 4.20; else an xarray */
-	uint32_t inode_mapping, mapping_pages;                  /* the tree's root: xa_head of i_pages */
+	bool has_pages;                        /* the page cache can be read */
+	bool is_radix_tree;                    /* before Linux 4.20; else an xarray */
+	uint32_t inode_mapping, mapping_pages; /* the tree's root: xa_head of i_pages */
 	uint32_t xarray_shift, xarray_slots, xarray_slot_count; /* of its nodes, of either kind */
 	uint32_t page_mapping, page_size;                       /* of struct page, bytes */
 	uint32_t page_flags, page_uptodate; /* the latter is a bit of the former: enum pageflags */

@@ -111,7 +111,8 @@ static int index_of(struct cfi_builder *builder, const struct cfi_rule *rule, ui
 
 struct cfi_builder *cfi_builder_new(void)
 {
-	static const struct cfi_rule none = { .cfa = CFI_CFA_NONE }, unknown = { .cfa = CFI_CFA_UNKNOWN };
+	static const struct cfi_rule none = { .cfa = CFI_CFA_NONE },
+				     unknown = { .cfa = CFI_CFA_UNKNOWN };
 	struct cfi_builder *builder = calloc(1, sizeof(*builder));
 
 	if (builder && !append_rule(builder, &none) && !append_rule(builder, &unknown))
@@ -120,7 +121,8 @@ struct cfi_builder *cfi_builder_new(void)
 	return NULL;
 }
 
-int cfi_builder_add(struct cfi_builder *builder, uint64_t start, uint64_t end, const struct cfi_rule *rule)
+int cfi_builder_add(struct cfi_builder *builder, uint64_t start, uint64_t end,
+		    const struct cfi_rule *rule)
 {
 	uint16_t index;
 	int error;

@@ -58,8 +58,8 @@ static bool plt(struct dwarf_cursor *cursor, struct cfi_rule *rule)
 	static const uint8_t tail[] = { OP_GE, OP_LIT0 + 3, OP_SHL, OP_PLUS };
 	struct span rest = dwarf_block(cursor, 4 + sizeof(tail));
 
-	if (!is_at_end(cursor) || rest.data[0] || rest.data[1] != OP_LIT0 + 15 || rest.data[2] != OP_AND ||
-	    rest.data[3] < OP_LIT0 || rest.data[3] > OP_LIT31 ||
+	if (!is_at_end(cursor) || rest.data[0] || rest.data[1] != OP_LIT0 + 15 ||
+	    rest.data[2] != OP_AND || rest.data[3] < OP_LIT0 || rest.data[3] > OP_LIT31 ||
 	    memcmp(rest.data + 4, tail, sizeof(tail)) != 0)
 		return false;
 	rule->cfa = CFI_CFA_PLT;
@@ -73,7 +73,8 @@ bool cfi_expression_cfa(struct span expression, struct cfi_rule *rule)
 	uint64_t base;
 	int64_t offset;
 
-	if (!base_and_offset(&cursor, &base, &offset) || base >= DWARF_RIP || offset != (int32_t)offset)
+	if (!base_and_offset(&cursor, &base, &offset) || base >= DWARF_RIP ||
+	    offset != (int32_t)offset)
 		return false;
 	rule->cfa_register = (uint8_t)base;
 	rule->cfa_offset = (int32_t)offset;

@@ -17,9 +17,9 @@ bool cfi_expression_address(struct span expression, uint64_t *base, int64_t *off
 
 /*
  * The CFA's part of RULE, from
- *	bregN OFFSET, deref [, plus_uconst ADDEND]	a stack that was realigned or switched, a signal frame
- *	breg7 OFFSET, breg16 0, lit15, and, litN, ge, lit3, shl, plus	the linker's, of a PLT
- * False: anything else, or numbers that do not fit.
+ *	bregN OFFSET, deref [, plus_uconst ADDEND]	a stack that was realigned or switched, a
+ *signal frame breg7 OFFSET, breg16 0, lit15, and, litN, ge, lit3, shl, plus	the linker's, of a
+ *PLT False: anything else, or numbers that do not fit.
  */
 bool cfi_expression_cfa(struct span expression, struct cfi_rule *rule);
 

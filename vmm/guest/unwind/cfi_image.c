@@ -57,8 +57,9 @@ static int read_segments(struct cfi_image *image)
 
 static int read_section(const struct cfi_image *image, size_t index, Elf64_Shdr *section)
 {
-	return image->source->read(image->source->context, image->elf.e_shoff + index * sizeof(*section),
-				   section, sizeof(*section));
+	return image->source->read(image->source->context,
+				   image->elf.e_shoff + index * sizeof(*section), section,
+				   sizeof(*section));
 }
 
 /*
@@ -80,9 +81,11 @@ static int find_section(const struct cfi_image *image, Elf64_Shdr *found)
 	error = read_section(image, elf->e_shstrndx, &names);
 	for (size_t i = 0; i < elf->e_shnum && !error; i++) {
 		error = read_section(image, i, found);
-		if (error || found->sh_name >= names.sh_size || names.sh_size - found->sh_name < sizeof(name))
+		if (error || found->sh_name >= names.sh_size ||
+		    names.sh_size - found->sh_name < sizeof(name))
 			continue;
-		error = source->read(source->context, names.sh_offset + found->sh_name, name, sizeof(name));
+		error = source->read(source->context, names.sh_offset + found->sh_name, name,
+				     sizeof(name));
 		if (!error && !memcmp(name, wanted, sizeof(name)))
 			return 0;
 	}
@@ -90,7 +93,8 @@ static int find_section(const struct cfi_image *image, Elf64_Shdr *found)
 }
 
 /* The bytes of the file from ADDRESS to the end of the segment that it is in. */
-static bool find_part(const struct cfi_image *image, uint64_t address, uint64_t *offset, uint64_t *size)
+static bool find_part(const struct cfi_image *image, uint64_t address, uint64_t *offset,
+		      uint64_t *size)
 {
 	for (size_t i = 0; i < image->count; i++) {
 		const Elf64_Phdr *segment = &image->segments[i];
@@ -105,8 +109,8 @@ static bool find_part(const struct cfi_image *image, uint64_t address, uint64_t 
 }
 
 /* Up to SIZE bytes at ADDRESS, into BYTES, which is the caller's to free. */
-static int read_part(const struct cfi_image *image, uint64_t address, uint64_t size, uint8_t **bytes,
-		     struct span *part)
+static int read_part(const struct cfi_image *image, uint64_t address, uint64_t size,
+		     uint8_t **bytes, struct span *part)
 {
 	uint64_t offset, left;
 	int error = 0;
@@ -130,8 +134,8 @@ static int read_part(const struct cfi_image *image, uint64_t address, uint64_t s
 static int read_by_header(struct cfi_image *image)
 {
 	struct eh_frame *eh_frame = &image->eh_frame;
-	int error = read_part(image, image->header.p_vaddr, image->header.p_filesz, &image->bytes[0],
-			      &eh_frame->header);
+	int error = read_part(image, image->header.p_vaddr, image->header.p_filesz,
+			      &image->bytes[0], &eh_frame->header);
 
 	eh_frame->header_address = image->header.p_vaddr;
 	if (!error)
@@ -151,7 +155,8 @@ static int read_by_section(struct cfi_image *image)
 	if (error)
 		return error;
 	image->eh_frame.frames_address = section.sh_addr;
-	return read_part(image, section.sh_addr, section.sh_size, &image->bytes[1], &image->eh_frame.frames);
+	return read_part(image, section.sh_addr, section.sh_size, &image->bytes[1],
+			 &image->eh_frame.frames);
 }
 
 static void find_code(struct cfi_image *image)

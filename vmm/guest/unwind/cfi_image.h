@@ -18,8 +18,8 @@ struct cfi_image;
 /*
  * Finds .eh_frame by the program headers, or by the sections where those do not
  * name it, and reads it. -EFAULT: not all of it is at hand (now); -ENOENT: it is no 64-bit
- * ELF image of x86-64, or has none; -EINVAL: it contradicts itself; -E2BIG, -ENOMEM. Bounded in time and
- * memory whatever the bytes are. Not on a vCPU thread.
+ * ELF image of x86-64, or has none; -EINVAL: it contradicts itself; -E2BIG, -ENOMEM. Bounded in
+ * time and memory whatever the bytes are. Not on a vCPU thread.
  */
 int cfi_image_read(struct cfi_image **image, const struct elf_source *source);
 

@@ -125,7 +125,8 @@ static bool set_cfa(const struct row *row, struct cfi_rule *rule)
 	return row->cfa_register < DWARF_RIP && row->cfa_offset == rule->cfa_offset;
 }
 
-/* The caller's RSP is the CFA; of signal frames it is said once more, as where the CFA is loaded from. */
+/* The caller's RSP is the CFA; of signal frames it is said once more, as where the CFA is loaded
+ * from. */
 static bool sp_is_cfa(const struct location *sp, const struct cfi_rule *rule)
 {
 	uint64_t base;
@@ -133,7 +134,8 @@ static bool sp_is_cfa(const struct location *sp, const struct cfi_rule *rule)
 
 	if (sp->kind == UNSPECIFIED)
 		return true;
-	return sp->kind == BY_EXPRESSION && cfi_expression_address(sp->expression, &base, &offset) &&
+	return sp->kind == BY_EXPRESSION &&
+	       cfi_expression_address(sp->expression, &base, &offset) &&
 	       rule->cfa == CFI_CFA_MEMORY && !rule->cfa_addend && base == rule->cfa_register &&
 	       offset == rule->cfa_offset;
 }
@@ -174,9 +176,9 @@ static void add(struct machine *machine, uint64_t end, const struct cfi_rule *ru
 {
 	const struct cfi_program *program = machine->program;
 
-	machine->error =
-		cfi_builder_add(machine->builder, program->offset_of_start + (machine->at - program->start),
-				program->offset_of_start + (end - program->start), rule);
+	machine->error = cfi_builder_add(machine->builder,
+					 program->offset_of_start + (machine->at - program->start),
+					 program->offset_of_start + (end - program->start), rule);
 	machine->at = end;
 }
 
@@ -199,7 +201,8 @@ static bool advance(struct machine *machine, uint64_t by)
 	uint64_t distance;
 
 	return !__builtin_mul_overflow(by, machine->program->code_alignment, &distance) &&
-	       distance <= machine->program->end - machine->at && advance_to(machine, machine->at + distance);
+	       distance <= machine->program->end - machine->at &&
+	       advance_to(machine, machine->at + distance);
 }
 
 /* The location of a register in ROW; NULL for those that are not followed. */
@@ -244,11 +247,13 @@ static int64_t factored(const struct machine *machine, int64_t offset)
 	return (int64_t)((uint64_t)offset * (uint64_t)machine->program->data_alignment);
 }
 
-/* Operands of type uleb128 are read by this one, so that the order of two of them is the program's. */
+/* Operands of type uleb128 are read by this one, so that the order of two of them is the program's.
+ */
 static bool set_offset(struct machine *machine, enum kind kind, bool is_signed)
 {
 	uint64_t reg = dwarf_uleb128(&machine->code);
-	int64_t offset = is_signed ? dwarf_sleb128(&machine->code) : (int64_t)dwarf_uleb128(&machine->code);
+	int64_t offset =
+		is_signed ? dwarf_sleb128(&machine->code) : (int64_t)dwarf_uleb128(&machine->code);
 
 	return set(machine, reg, kind, factored(machine, offset));
 }
@@ -286,7 +291,8 @@ static bool define_cfa(struct machine *machine, uint64_t reg, int64_t offset)
 	return true;
 }
 
-/* Half of a definition: it takes the other half from the one before, which must not be an expression. */
+/* Half of a definition: it takes the other half from the one before, which must not be an
+ * expression. */
 static bool define_half(struct machine *machine, uint64_t reg, int64_t offset)
 {
 	return !machine->row.by_expression && define_cfa(machine, reg, offset);
@@ -310,7 +316,8 @@ static bool execute_long(struct machine *machine, uint8_t instruction)
 	case CFA_NOP:
 		return true;
 	case CFA_SET_LOC:
-		return advance_to(machine, dwarf_pointer(code, machine->program->pointer_encoding, 0));
+		return advance_to(machine,
+				  dwarf_pointer(code, machine->program->pointer_encoding, 0));
 	case CFA_ADVANCE_LOC1:
 		return advance(machine, dwarf_fixed(code, 1));
 	case CFA_ADVANCE_LOC2:
@@ -325,7 +332,8 @@ static bool execute_long(struct machine *machine, uint8_t instruction)
 		return set_offset(machine, AT_OFFSET, true);
 	case CFA_GNU_NEGATIVE_OFFSET_EXTENDED:
 		reg = dwarf_uleb128(code);
-		return set(machine, reg, AT_OFFSET, factored(machine, (int64_t)-dwarf_uleb128(code)));
+		return set(machine, reg, AT_OFFSET,
+			   factored(machine, (int64_t)-dwarf_uleb128(code)));
 	case CFA_VAL_OFFSET:
 		return set_offset(machine, AS_VALUE, false);
 	case CFA_VAL_OFFSET_SF:
@@ -358,7 +366,8 @@ static bool execute_long(struct machine *machine, uint8_t instruction)
 	case CFA_DEF_CFA_OFFSET:
 		return define_half(machine, row->cfa_register, (int64_t)dwarf_uleb128(code));
 	case CFA_DEF_CFA_OFFSET_SF:
-		return define_half(machine, row->cfa_register, factored(machine, dwarf_sleb128(code)));
+		return define_half(machine, row->cfa_register,
+				   factored(machine, dwarf_sleb128(code)));
 	case CFA_DEF_CFA_EXPRESSION:
 		return define_cfa_expression(machine);
 	case CFA_GNU_ARGS_SIZE: /* of interest to who catches exceptions */

@@ -21,8 +21,8 @@ struct cfi_program {
 	uint64_t return_register; /* DW_CFA column of the return address */
 	uint8_t pointer_encoding; /* of DW_CFA_set_loc */
 	bool signal;
-	uint64_t
-		*steps; /* instructions that may still be run; counted down. Bounds what hostile bytes cost */
+	uint64_t *steps; /* instructions that may still be run; counted down. Bounds what hostile
+			    bytes cost */
 };
 
 /*

@@ -35,7 +35,8 @@ enum cfi_cfa {
 	CFI_CFA_UNKNOWN,  /* one does, by a rule that is none of these */
 	CFI_CFA_REGISTER, /* register + offset */
 	CFI_CFA_MEMORY,   /* the 8 bytes at register + offset, plus addend */
-	CFI_CFA_PLT,      /* register + offset, and 8 more from byte `addend` of a 16-byte PLT entry on */
+	CFI_CFA_PLT, /* register + offset, and 8 more from byte `addend` of a 16-byte PLT entry on
+		      */
 };
 
 /* Where the caller's RBP, RBX or RIP is. */
@@ -49,8 +50,9 @@ enum cfi_place {
 };
 
 /*
- * Only the registers that a frame with callers may have its CFA in are followed: RSP, RBP, and RBX, which the
- * dynamic linker has it in while it looks a function up. Others have it for some instructions at a time.
+ * Only the registers that a frame with callers may have its CFA in are followed: RSP, RBP, and RBX,
+ * which the dynamic linker has it in while it looks a function up. Others have it for some
+ * instructions at a time.
  */
 struct cfi_rule {
 	int32_t cfa_offset;
@@ -59,8 +61,8 @@ struct cfi_rule {
 	uint8_t cfa;          /* enum cfi_cfa */
 	uint8_t cfa_register; /* enum dwarf_register, below RIP */
 	uint8_t bp, bx, ip;   /* enum cfi_place */
-	uint8_t signal;       /* 1: what is above was interrupted, it did not call (augmentation S) */
-	uint8_t reserved[2];  /* 0 */
+	uint8_t signal; /* 1: what is above was interrupted, it did not call (augmentation S) */
+	uint8_t reserved[2]; /* 0 */
 };
 
 /* Rows are of file offsets: an address is found by its mapping, wherever the image is loaded. */
@@ -95,7 +97,8 @@ struct cfi_builder *cfi_builder_new(void);
  * left out: ranges come in ascending order. -E2BIG: more rows than
  * CFI_ROWS_MAX, or code above 4 GiB; -ENOMEM.
  */
-int cfi_builder_add(struct cfi_builder *builder, uint64_t start, uint64_t end, const struct cfi_rule *rule);
+int cfi_builder_add(struct cfi_builder *builder, uint64_t start, uint64_t end,
+		    const struct cfi_rule *rule);
 
 /* Makes the table. Frees BUILDER in any case. -ENOMEM. */
 int cfi_builder_finish(struct cfi_builder *builder, struct cfi_table **table);

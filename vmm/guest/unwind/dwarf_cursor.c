@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/unwind/dwarf_cursor.h"
 
-/* Ten hold 64 bits; some writers pad. Without a bound one number could cost as much as the whole section. */
+/* Ten hold 64 bits; some writers pad. Without a bound one number could cost as much as the whole
+ * section. */
 #define LEB128_MAX 16
 
 uint64_t dwarf_fixed(struct dwarf_cursor *cursor, unsigned int width)

@@ -19,7 +19,8 @@ struct dwarf_cursor {
 	bool failed;
 };
 
-/* DW_EH_PE_*: LSB 5.0, Generic Part, 10.5.1. The low four bits are the format, the next three its base. */
+/* DW_EH_PE_*: LSB 5.0, Generic Part, 10.5.1. The low four bits are the format, the next three its
+ * base. */
 enum {
 	POINTER_ABSOLUTE = 0x00,
 	POINTER_FORMAT = 0x0f,

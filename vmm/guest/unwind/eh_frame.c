@@ -12,8 +12,8 @@
 /* The largest programs there are have fewer. */
 #define FDES_MAX (2u << 20)
 /*
- * An instruction has a byte or more; those of a CIE are run again for each of its FDEs. Programs need
- * about half a step for each byte; what hostile bytes cost is bounded by the last.
+ * An instruction has a byte or more; those of a CIE are run again for each of its FDEs. Programs
+ * need about half a step for each byte; what hostile bytes cost is bounded by the last.
  */
 #define STEPS_LEAST    100000
 #define STEPS_PER_BYTE 1
@@ -124,7 +124,8 @@ static void skip_pointer(struct dwarf_cursor *cursor)
 	if (encoding == POINTER_OMITTED)
 		return;
 	encoding &= POINTER_BASE | POINTER_FORMAT;
-	dwarf_pointer(cursor, encoding == POINTER_ALIGNED ? encoding : encoding & POINTER_FORMAT, 0);
+	dwarf_pointer(cursor, encoding == POINTER_ALIGNED ? encoding : encoding & POINTER_FORMAT,
+		      0);
 }
 
 /* The letters behind the z, and their data. */
@@ -170,7 +171,8 @@ static bool read_cie_fields(struct dwarf_cursor *cursor, struct cie *cie)
 	read_letters(cursor, letters);
 	if (version != 1 && version != 3 && version != 4)
 		return false;
-	if (augmentation[0] == 'e' && augmentation[1] == 'h') { /* of gcc 2: a pointer to exception data */
+	if (augmentation[0] == 'e' &&
+	    augmentation[1] == 'h') { /* of gcc 2: a pointer to exception data */
 		dwarf_fixed(cursor, 8);
 		augmentation += 2;
 	}
@@ -179,7 +181,8 @@ static bool read_cie_fields(struct dwarf_cursor *cursor, struct cie *cie)
 		return false;
 	cie->program.code_alignment = dwarf_uleb128(cursor);
 	cie->program.data_alignment = dwarf_sleb128(cursor);
-	cie->program.return_register = version == 1 ? dwarf_fixed(cursor, 1) : dwarf_uleb128(cursor);
+	cie->program.return_register =
+		version == 1 ? dwarf_fixed(cursor, 1) : dwarf_uleb128(cursor);
 	cie->has_augmentation_data = augmentation[0] == 'z';
 	if (cie->has_augmentation_data)
 		read_augmentation(cursor, augmentation + 1, cie);
@@ -195,7 +198,8 @@ static void read_cie(struct compiler *compiler, uint64_t at)
 	uint64_t id, next;
 
 	*cie = (struct cie){ .at = at, .pointer_encoding = POINTER_ABSOLUTE };
-	if (!open_entry(compiler->eh_frame, at, &cursor, &id, &next) || id || !read_cie_fields(&cursor, cie))
+	if (!open_entry(compiler->eh_frame, at, &cursor, &id, &next) || id ||
+	    !read_cie_fields(&cursor, cie))
 		return;
 	cie->program.initial_address = cursor.address + cursor.at;
 	cie->program.initial = dwarf_block(&cursor, next - cursor.at);
@@ -205,12 +209,14 @@ static void read_cie(struct compiler *compiler, uint64_t at)
 }
 
 /* File offset of code [start, end); false: it is not wholly in a segment. */
-static bool find_offset(const struct eh_frame *eh_frame, uint64_t start, uint64_t end, uint64_t *offset)
+static bool find_offset(const struct eh_frame *eh_frame, uint64_t start, uint64_t end,
+			uint64_t *offset)
 {
 	for (size_t i = 0; i < eh_frame->segment_count; i++) {
 		const struct eh_segment *segment = &eh_frame->segments[i];
 
-		if (start < segment->address || end < start || end - segment->address > segment->size)
+		if (start < segment->address || end < start ||
+		    end - segment->address > segment->size)
 			continue;
 		*offset = segment->offset + (start - segment->address);
 		return true;
@@ -222,7 +228,8 @@ static bool find_offset(const struct eh_frame *eh_frame, uint64_t start, uint64_
  * The FDE at AT, and where what follows it is. Its code begins with an encoded
  * pointer; its size has the same format. False: it is none that can be used.
  */
-static bool read_fde(struct compiler *compiler, uint64_t at, struct cfi_program *program, uint64_t *next)
+static bool read_fde(struct compiler *compiler, uint64_t at, struct cfi_program *program,
+		     uint64_t *next)
 {
 	struct dwarf_cursor cursor;
 	uint64_t id, id_at, size;
@@ -247,7 +254,8 @@ static bool read_fde(struct compiler *compiler, uint64_t at, struct cfi_program 
 	program->instructions_address = cursor.address + cursor.at;
 	program->instructions = dwarf_block(&cursor, *next - cursor.at);
 	return !cursor.failed && size &&
-	       find_offset(compiler->eh_frame, program->start, program->end, &program->offset_of_start);
+	       find_offset(compiler->eh_frame, program->start, program->end,
+			   &program->offset_of_start);
 }
 
 static int append(struct fde_list *list, uint64_t offset, uint64_t at)
@@ -273,8 +281,9 @@ static int list_one(struct compiler *compiler, uint64_t at, uint64_t *next)
 	struct cfi_program program;
 
 	*next = 0;
-	return read_fde(compiler, at, &program, next) ? append(&compiler->list, program.offset_of_start, at)
-						      : 0;
+	return read_fde(compiler, at, &program, next)
+		       ? append(&compiler->list, program.offset_of_start, at)
+		       : 0;
 }
 
 /* By the header's table: what the unwinders in the guest go by. */
@@ -287,7 +296,8 @@ static int list_by_header(struct compiler *compiler, struct header *header)
 		uint64_t address, next;
 
 		dwarf_pointer(&header->cursor, header->table_encoding, eh_frame->header_address);
-		address = dwarf_pointer(&header->cursor, header->table_encoding, eh_frame->header_address);
+		address = dwarf_pointer(&header->cursor, header->table_encoding,
+					eh_frame->header_address);
 		if (header->cursor.failed)
 			break;
 		error = list_one(compiler, address - eh_frame->frames_address, &next);
@@ -313,7 +323,8 @@ static int list_fdes(struct compiler *compiler)
 	const struct eh_frame *eh_frame = compiler->eh_frame;
 	struct header header = { 0 };
 
-	if (eh_frame->header.size && !read_header(eh_frame->header, eh_frame->header_address, &header))
+	if (eh_frame->header.size &&
+	    !read_header(eh_frame->header, eh_frame->header_address, &header))
 		return -EINVAL;
 	return header.count ? list_by_header(compiler, &header) : list_all(compiler);
 }
@@ -370,7 +381,8 @@ static uint64_t steps_for(size_t size)
 
 int eh_frame_compile(struct cfi_table **table, const struct eh_frame *eh_frame)
 {
-	struct compiler compiler = { .eh_frame = eh_frame, .steps = steps_for(eh_frame->frames.size) };
+	struct compiler compiler = { .eh_frame = eh_frame,
+				     .steps = steps_for(eh_frame->frames.size) };
 	int error;
 
 	*table = NULL;

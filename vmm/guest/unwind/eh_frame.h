@@ -21,7 +21,8 @@ struct eh_segment {
 };
 
 struct eh_frame {
-	struct span header; /* .eh_frame_hdr; empty: there is none, FRAMES are read from begin to end */
+	struct span
+		header; /* .eh_frame_hdr; empty: there is none, FRAMES are read from begin to end */
 	uint64_t header_address;
 	struct span frames; /* .eh_frame, and perhaps bytes behind it if there is a header */
 	uint64_t frames_address;
@@ -29,15 +30,16 @@ struct eh_frame {
 	size_t segment_count;
 };
 
-/* Where HEADER, which lies at ADDRESS, says that .eh_frame begins. -EINVAL: it is none that is known. */
+/* Where HEADER, which lies at ADDRESS, says that .eh_frame begins. -EINVAL: it is none that is
+ * known. */
 int eh_frame_address(struct span header, uint64_t address, uint64_t *frames_address);
 
 /*
  * Makes the table. An FDE that can not be read, or whose code is not in a
  * segment, is left out: its code is as if nothing described it. -EINVAL: the header is
  * none that is known; -E2BIG: the limits of the table; -ENOMEM. Takes some 40 ns
- * for each byte of FRAMES, up to some seconds where they are made for that, and allocates: not on a vCPU
- * thread.
+ * for each byte of FRAMES, up to some seconds where they are made for that, and allocates: not on a
+ * vCPU thread.
  */
 int eh_frame_compile(struct cfi_table **table, const struct eh_frame *eh_frame);
 

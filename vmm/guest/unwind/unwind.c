@@ -19,7 +19,8 @@ static bool append(struct guest_callchain *chain, uint64_t address, uint16_t *de
 {
 	unsigned int used = chain->kernel_depth + (unsigned int)chain->user_depth;
 
-	if (used >= chain->capacity || (is_look_due(chain, used) && deadline_passed(chain->deadline)))
+	if (used >= chain->capacity ||
+	    (is_look_due(chain, used) && deadline_passed(chain->deadline)))
 		return false;
 	chain->addresses[used] = address;
 	++*depth;
@@ -32,7 +33,8 @@ static enum unwind_result kernel_step(struct unwind_state *state, const struct k
 	enum unwind_result result =
 		unwinder ? unwind_step_orc(state, unwinder) : unwind_step_frame_pointer(state);
 
-	/* Bounded by the capacity already; a step that goes nowhere would fill it with one address. */
+	/* Bounded by the capacity already; a step that goes nowhere would fill it with one address.
+	 */
 	if (result == UNWIND_CALLER &&
 	    (state->ip < KERNEL_TEXT_START || (state->ip == ip && state->sp == sp)))
 		return UNWIND_LOST;
@@ -115,7 +117,8 @@ void guest_unwind(const struct kernel_orc *unwinder, const struct guest_view *vi
 	state.unknown_kernel = chain->unknown_kernel;
 	state.user_is_long = registers->long_mode;
 	if (registers->cpl != 3) {
-		stack_reader_start(&state.stack, view, unwinder ? &unwinder->paging : &registers->paging);
+		stack_reader_start(&state.stack, view,
+				   unwinder ? &unwinder->paging : &registers->paging);
 		if (!walk_kernel(&state, unwinder, chain))
 			return;
 	}

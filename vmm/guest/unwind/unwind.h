@@ -13,17 +13,16 @@
 
 #include "vmm/guest/guest_callchain.h"
 #include "vmm/guest/guest_registers.h"
-#include "vmm/guest/linux/user_map.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/user_map.h"
 
 struct kernel_orc; /* immutable once made; any number of threads */
 
 /*
  * Walks the stack of a stopped vCPU: the RIP first, then return addresses,
  * across exception and interrupt frames into user space. UNWINDER may be
- * NULL: frame pointers only. So may MAP, of what is mapped in user space: frame pointers there, as in
- * programs of 32 bits.
- * Bounded by CAPACITY, the deadline and a step limit; reads only present
+ * NULL: frame pointers only. So may MAP, of what is mapped in user space: frame pointers there, as
+ * in programs of 32 bits. Bounded by CAPACITY, the deadline and a step limit; reads only present
  * guest pages. On the vCPU thread: no lock, allocation or system call.
  *
  * A frame in user space is left by the table that describes its code, and not

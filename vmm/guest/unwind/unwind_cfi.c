@@ -6,8 +6,8 @@
 
 #define PLT_ENTRY_SIZE 16
 
-/* Of RSP, RBP and RBX as long as rules say where they are, of the others where nothing was called since they
- * were read. */
+/* Of RSP, RBP and RBX as long as rules say where they are, of the others where nothing was called
+ * since they were read. */
 static bool read_register(const struct unwind_state *state, unsigned int number, uint64_t *value)
 {
 	switch (number) {

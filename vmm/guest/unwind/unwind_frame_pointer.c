@@ -18,8 +18,9 @@ static bool read_frame(struct unwind_state *state, unsigned int width, uint64_t 
 }
 
 /*
- * The entry of a system call clears bp for what it calls, and marks nothing (arch/x86/entry/calling.h,
- * PUSH_AND_CLEAR_REGS). Stacks that are no task's and those of kernel threads have no user's registers there.
+ * The entry of a system call clears bp for what it calls, and marks nothing
+ * (arch/x86/entry/calling.h, PUSH_AND_CLEAR_REGS). Stacks that are no task's and those of kernel
+ * threads have no user's registers there.
  */
 static enum unwind_result end_at_entry(struct unwind_state *state)
 {
@@ -28,7 +29,8 @@ static enum unwind_result end_at_entry(struct unwind_state *state)
 	return UNWIND_END;
 }
 
-/* arch/x86/include/asm/frame.h, ENCODE_FRAME_POINTER: the low bit marks a pointer to struct pt_regs. */
+/* arch/x86/include/asm/frame.h, ENCODE_FRAME_POINTER: the low bit marks a pointer to struct
+ * pt_regs. */
 static enum unwind_result step_by_frame(struct unwind_state *state)
 {
 	uint64_t bp, ip;
@@ -73,9 +75,9 @@ static enum unwind_result step(struct unwind_state *state)
 }
 
 /*
- * While it is not known which kernel runs, that may be one without frame pointers, which has any number
- * there. In one that has them not all of the outermost frames are behind a call that can be read: the first
- * functions of a CPU were jumped to, or their callers' code was given up.
+ * While it is not known which kernel runs, that may be one without frame pointers, which has any
+ * number there. In one that has them not all of the outermost frames are behind a call that can be
+ * read: the first functions of a CPU were jumped to, or their callers' code was given up.
  */
 enum unwind_result unwind_step_frame_pointer(struct unwind_state *state)
 {
@@ -94,8 +96,8 @@ enum unwind_result unwind_step_user_frame_pointer(struct unwind_state *state, un
 
 	if (!state->bp)
 		return UNWIND_END;
-	if (!is_frame(state, state->bp, USER_FRAME_MAX) || !read_frame(state, width, &bp, &ip) || !ip ||
-	    ip >= USER_TEXT_END)
+	if (!is_frame(state, state->bp, USER_FRAME_MAX) || !read_frame(state, width, &bp, &ip) ||
+	    !ip || ip >= USER_TEXT_END)
 		return UNWIND_LOST;
 	state->sp = state->bp + 2ull * width;
 	state->bp = bp;

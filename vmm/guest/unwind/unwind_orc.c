@@ -21,9 +21,13 @@ static const struct orc_entry generated_code = {
 };
 
 /* Nothing but the return address was pushed, as by a call through a NULL pointer. */
-static const struct orc_entry just_called = { .sp_offset = 8, .sp_register = ORC_SP, .type = ORC_TYPE_CALL };
+static const struct orc_entry just_called = { .sp_offset = 8,
+					      .sp_register = ORC_SP,
+					      .type = ORC_TYPE_CALL };
 /* The frame pointer, too, but it is the caller's yet. */
-static const struct orc_entry just_pushed = { .sp_offset = 16, .sp_register = ORC_SP, .type = ORC_TYPE_CALL };
+static const struct orc_entry just_pushed = { .sp_offset = 16,
+					      .sp_register = ORC_SP,
+					      .type = ORC_TYPE_CALL };
 
 /* What is behind a call has a frame. */
 static bool guess_entry(const struct unwind_state *state, struct orc_entry *entry)
@@ -71,7 +75,8 @@ static bool add_indirect(struct unwind_state *state, uint64_t at, int16_t offset
 	return true;
 }
 
-static bool known_register(const struct unwind_state *state, enum dwarf_register number, uint64_t *known)
+static bool known_register(const struct unwind_state *state, enum dwarf_register number,
+			   uint64_t *known)
 {
 	*known = state->registers[number];
 	return state->has_registers;
@@ -106,7 +111,8 @@ static bool previous_sp(struct unwind_state *state, const struct orc_entry *entr
 	}
 }
 
-static enum unwind_result to_caller(struct unwind_state *state, const struct orc_entry *entry, uint64_t sp)
+static enum unwind_result to_caller(struct unwind_state *state, const struct orc_entry *entry,
+				    uint64_t sp)
 {
 	enum unwind_result result;
 	bool had_registers = state->has_registers;
@@ -167,8 +173,8 @@ static bool leave_thunk(struct unwind_state *state, const struct kernel_orc *unw
 
 		if (!stack_read(&state->stack, sp, 8, &ip))
 			return false;
-		if (ip - state->ip + THUNK_SIZE < 2 * THUNK_SIZE || !kernel_orc_table(unwinder, ip) ||
-		    !unwind_is_behind_call(state, ip))
+		if (ip - state->ip + THUNK_SIZE < 2 * THUNK_SIZE ||
+		    !kernel_orc_table(unwinder, ip) || !unwind_is_behind_call(state, ip))
 			continue;
 		state->ip = ip;
 		state->sp = sp + 8;
@@ -185,7 +191,8 @@ static bool is_at_thunks_return(struct unwind_state *state, const struct orc_ent
 	uint8_t opcode;
 	uint64_t ip;
 
-	return entry->type == ORC_TYPE_CALL && entry->sp_register == ORC_SP && entry->sp_offset == 8 &&
+	return entry->type == ORC_TYPE_CALL && entry->sp_register == ORC_SP &&
+	       entry->sp_offset == 8 &&
 	       !guest_read_virtual(state->stack.view, state->stack.paging, state->ip, &opcode, 1) &&
 	       opcode == RET && stack_read(&state->stack, state->sp, 8, &ip) &&
 	       !unwind_is_behind_call(state, ip);
@@ -194,15 +201,16 @@ static bool is_at_thunks_return(struct unwind_state *state, const struct orc_ent
 /* Thunks call nothing: only where one was interrupted is it on a stack. */
 static bool may_be_thunk(struct unwind_state *state, const struct orc_entry *entry)
 {
-	return state->signal && (entry->type == ORC_TYPE_NONE || entry->type == ORC_TYPE_END ||
-				 entry->type == ORC_TYPE_NONE_OR_END || is_at_thunks_return(state, entry));
+	return state->signal &&
+	       (entry->type == ORC_TYPE_NONE || entry->type == ORC_TYPE_END ||
+		entry->type == ORC_TYPE_NONE_OR_END || is_at_thunks_return(state, entry));
 }
 
 /*
- * Is nothing left of the task's stack but what is put there before its first call? A kernel thread and
- * the first CPU's idle task begin below a struct pt_regs, those of other CPUs below a struct fork_frame
- * (arch/x86, copy_thread_tls(), initial_stack). THREAD_SIZE is 16 KiB or a multiple, and stacks are aligned
- * to it.
+ * Is nothing left of the task's stack but what is put there before its first call? A kernel thread
+ * and the first CPU's idle task begin below a struct pt_regs, those of other CPUs below a struct
+ * fork_frame (arch/x86, copy_thread_tls(), initial_stack). THREAD_SIZE is 16 KiB or a multiple, and
+ * stacks are aligned to it.
  */
 static bool is_stack_used_up(const struct unwind_state *state)
 {
@@ -212,9 +220,9 @@ static bool is_stack_used_up(const struct unwind_state *state)
 }
 
 /*
- * The mark also stands at code of entries that has the user's stack or a CPU's own, from which nothing is
- * ever called: what was interrupted there is not outermost. A new task that was forked begins with the
- * registers of the program.
+ * The mark also stands at code of entries that has the user's stack or a CPU's own, from which
+ * nothing is ever called: what was interrupted there is not outermost. A new task that was forked
+ * begins with the registers of the program.
  */
 static enum unwind_result end(struct unwind_state *state)
 {
@@ -222,7 +230,8 @@ static enum unwind_result end(struct unwind_state *state)
 
 	if (state->signal && !at_entry && !is_stack_used_up(state))
 		return UNWIND_LOST;
-	return at_entry && unwind_from_registers(state, state->sp) == UNWIND_USER ? UNWIND_USER : UNWIND_END;
+	return at_entry && unwind_from_registers(state, state->sp) == UNWIND_USER ? UNWIND_USER
+										  : UNWIND_END;
 }
 
 enum unwind_result unwind_step_orc(struct unwind_state *state, const struct kernel_orc *unwinder)

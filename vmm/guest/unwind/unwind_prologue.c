@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Has a function with a frame pointer made its frame yet, or given it up again? Where it has not, the frame
- * pointer is its caller's, and the first caller that it leads to is the caller's caller. No table tells it of
- * such code: its bytes do.
+ * Has a function with a frame pointer made its frame yet, or given it up again? Where it has not,
+ * the frame pointer is its caller's, and the first caller that it leads to is the caller's caller.
+ * No table tells it of such code: its bytes do.
  */
 #include <string.h>
 
@@ -10,10 +10,12 @@
 #include "vmm/guest/unwind/unwind_step.h"
 
 #define PAGE 4096ull
-/* What a JIT checks of a function before it makes its frame (V8: whether its code is still good). */
+/* What a JIT checks of a function before it makes its frame (V8: whether its code is still good).
+ */
 #define PREAMBLE 32u
 
-/* From where the frame is given up to the return (HotSpot: whether it is to stop there; V8: the arguments).
+/* From where the frame is given up to the return (HotSpot: whether it is to stop there; V8: the
+ * arguments).
  */
 #define EPILOGUE 16u
 
@@ -27,8 +29,8 @@
 #define ENDBR64    "\xf3\x0f\x1e\xfa"
 #define REP_RETURN "\xf3\xc3"
 
-/* All that is in _fini, which every program and library has and no table describes: sub $8, %rsp; add $8,
- * %rsp; ret (glibc, sysdeps/x86_64/crti.S, crtn.S). */
+/* All that is in _fini, which every program and library has and no table describes: sub $8, %rsp;
+ * add $8, %rsp; ret (glibc, sysdeps/x86_64/crti.S, crtn.S). */
 #define FINI      "\x48\x83\xec\x08" FINI_REST
 #define FINI_REST "\x48\x83\xc4\x08\xc3"
 
@@ -55,7 +57,8 @@ static bool read_code(const struct unwind_state *state, struct code *code)
 	if (!read_bytes(state, state->ip - EPILOGUE, code->before, EPILOGUE) && here < EPILOGUE)
 		read_bytes(state, state->ip - here, code->before + EPILOGUE - here, here);
 	code->whole = read_bytes(state, state->ip, code->at, sizeof(code->at));
-	return code->whole || (left < sizeof(code->at) && read_bytes(state, state->ip, code->at, left));
+	return code->whole ||
+	       (left < sizeof(code->at) && read_bytes(state, state->ip, code->at, left));
 }
 
 /* mov %rsp, %rbp, in either encoding; without REX in 32-bit code. */
@@ -82,7 +85,8 @@ static bool is_return(const uint8_t *code)
 	return code[0] == RETURN || code[0] == RETURN_POP || !memcmp(code, REP_RETURN, 2);
 }
 
-/* Bytes of the NOP, or of one of its prefixes, that assemblers fill room with (SDM vol. 2B, NOP); 0: none. */
+/* Bytes of the NOP, or of one of its prefixes, that assemblers fill room with (SDM vol. 2B, NOP);
+ * 0: none. */
 static size_t padding_size(const uint8_t *code)
 {
 	if (code[0] == TRAP || code[0] == 0x90 || code[0] == 0x66 || code[0] == 0x2e)
@@ -115,12 +119,13 @@ static bool is_padding(const struct code *code, size_t from, size_t to)
 	return from == to;
 }
 
-/* Does the function that ip is in end before the one that begins at BEGIN? Any byte may look like a return:
- * behind one there is nothing but what fills the room. */
+/* Does the function that ip is in end before the one that begins at BEGIN? Any byte may look like a
+ * return: behind one there is nothing but what fills the room. */
 static bool ends_before(const struct code *code, size_t begin)
 {
 	for (size_t i = 0; i < begin; i++) {
-		if ((code->at[i] == RETURN || code->at[i] == TRAP) && is_padding(code, i + 1, begin))
+		if ((code->at[i] == RETURN || code->at[i] == TRAP) &&
+		    is_padding(code, i + 1, begin))
 			return true;
 		if (code->at[i] == RETURN_POP && i + 3 <= begin && is_padding(code, i + 3, begin))
 			return true;
@@ -171,7 +176,8 @@ static bool is_behind_frame(const struct code *code)
 
 		if (i + 4 <= EPILOGUE && is_begin(byte))
 			return false;
-		if ((*byte == POP_BP || *byte == LEAVE) && byte[1] != RETURN && !is_operand(code->before, i))
+		if ((*byte == POP_BP || *byte == LEAVE) && byte[1] != RETURN &&
+		    !is_operand(code->before, i))
 			return true;
 	}
 	return false;

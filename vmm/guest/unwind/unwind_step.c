@@ -3,18 +3,19 @@
 
 #include <string.h>
 
-#include "vmm/guest/unwind/call_site.h"
 #include "vmm/guest/page_walk.h"
+#include "vmm/guest/unwind/call_site.h"
 
 #define PAGE      4096ull
 #define NO_PAGE   1ull /* never the address of one */
 #define CS_USER32 0x23 /* arch/x86/include/asm/segment.h, __USER32_CS */
-/* TOP_OF_KERNEL_STACK_PADDING (arch/x86/include/asm/thread_info.h): with CONFIG_X86_FRED (6.9), else 0. */
+/* TOP_OF_KERNEL_STACK_PADDING (arch/x86/include/asm/thread_info.h): with CONFIG_X86_FRED (6.9),
+ * else 0. */
 #define FRED_PADDING 16
 
 /*
- * Where registers lie in struct pt_regs (arch/x86/include/asm/ptrace.h), in words, by their numbers in DWARF.
- * The stack pointer is with what the CPU pushes.
+ * Where registers lie in struct pt_regs (arch/x86/include/asm/ptrace.h), in words, by their numbers
+ * in DWARF. The stack pointer is with what the CPU pushes.
  */
 static const uint8_t regs_word[DWARF_RIP] = {
 	[DWARF_RAX] = 10, [DWARF_RDX] = 12, [DWARF_RCX] = 11, [DWARF_RBX] = 5,
@@ -62,8 +63,8 @@ bool unwind_is_behind_call(const struct unwind_state *state, uint64_t address)
 {
 	uint8_t code[CALL_SITE_SIZE];
 
-	return !guest_read_virtual(state->stack.view, state->stack.paging, address - sizeof(code), code,
-				   sizeof(code)) &&
+	return !guest_read_virtual(state->stack.view, state->stack.paging, address - sizeof(code),
+				   code, sizeof(code)) &&
 	       call_site_ends(code, sizeof(code));
 }
 
@@ -78,7 +79,8 @@ enum unwind_result unwind_from_interrupt_frame(struct unwind_state *state, uint6
 {
 	uint64_t ip, cs, sp;
 
-	if (!stack_read(&state->stack, frame, 8, &ip) || !stack_read(&state->stack, frame + 8, 8, &cs) ||
+	if (!stack_read(&state->stack, frame, 8, &ip) ||
+	    !stack_read(&state->stack, frame + 8, 8, &cs) ||
 	    !stack_read(&state->stack, frame + 24, 8, &sp))
 		return UNWIND_LOST;
 	state->ip = ip;

@@ -31,7 +31,8 @@ static void find_mapping(struct unwind_state *state)
 
 static const struct cfi_rule *find_rule(const struct unwind_state *state)
 {
-	static const struct cfi_rule none = { .cfa = CFI_CFA_NONE }, unknown = { .cfa = CFI_CFA_UNKNOWN };
+	static const struct cfi_rule none = { .cfa = CFI_CFA_NONE },
+				     unknown = { .cfa = CFI_CFA_UNKNOWN };
 	const struct user_mapping *mapping = state->mapping;
 	const struct cfi_table *table;
 	bool awaited;
@@ -69,11 +70,13 @@ static bool is_signal_return(const struct unwind_state *state)
 	static const uint8_t by_eax[] = { 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05 };
 	uint8_t code[sizeof(by_rax)];
 
-	return !guest_read_virtual(state->stack.view, state->stack.paging, state->ip, code, sizeof(code)) &&
+	return !guest_read_virtual(state->stack.view, state->stack.paging, state->ip, code,
+				   sizeof(code)) &&
 	       (!memcmp(code, by_rax, sizeof(by_rax)) || !memcmp(code, by_eax, sizeof(by_eax)));
 }
 
-/* struct rt_sigframe, without the return address: arch/x86/include/asm/sigframe.h, uapi/asm/sigcontext.h. */
+/* struct rt_sigframe, without the return address: arch/x86/include/asm/sigframe.h,
+ * uapi/asm/sigcontext.h. */
 static const struct cfi_rule signal_frame = {
 	.cfa = CFI_CFA_MEMORY,
 	.cfa_register = DWARF_RSP,
@@ -98,15 +101,16 @@ static unsigned int word_size(const struct unwind_state *state)
 }
 
 /*
- * Code that no table describes though its image has one, or that is of no file, is written by hand or made at
- * run time: what others call may have jumped to it. 32-bit code has PLTs of other kinds.
+ * Code that no table describes though its image has one, or that is of no file, is written by hand
+ * or made at run time: what others call may have jumped to it. 32-bit code has PLTs of other kinds.
  */
 static bool may_be_jumped_to(const struct unwind_state *state)
 {
 	const struct user_mapping *mapping = state->mapping;
 
-	return !state->user_is_long || (mapping && (user_image_kind(mapping->image) != USER_IMAGE_FILE ||
-						    user_image_cfi(mapping->image)));
+	return !state->user_is_long ||
+	       (mapping && (user_image_kind(mapping->image) != USER_IMAGE_FILE ||
+			    user_image_cfi(mapping->image)));
 }
 
 /* bp is the caller's: the return address lies at sp. */
@@ -124,9 +128,9 @@ static enum unwind_result step_without_frame(struct unwind_state *state)
 }
 
 /*
- * Was ip interrupted in a function without a frame pointer that calls nothing, and has nothing on the stack
- * but its return address? sp is no multiple of 16 then (psABI for x86-64, 3.2.2), as it is where a frame was
- * made, and there lies an address behind a call of just this function.
+ * Was ip interrupted in a function without a frame pointer that calls nothing, and has nothing on
+ * the stack but its return address? sp is no multiple of 16 then (psABI for x86-64, 3.2.2), as it
+ * is where a frame was made, and there lies an address behind a call of just this function.
  */
 static bool is_without_frame(struct unwind_state *state)
 {

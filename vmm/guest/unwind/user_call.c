@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "vmm/guest/unwind/call_site.h"
 #include "vmm/guest/page_walk.h"
+#include "vmm/guest/unwind/call_site.h"
 
 #define PAGE         4096ull
 #define FUNCTION_MAX (64ull << 10)
@@ -27,19 +27,22 @@ static bool is_code(const struct guest_view *view, const struct guest_paging *pa
 }
 
 /* The bytes before ADDRESS; how many. Where the page before can not be read, those of its own. */
-static size_t read_before(const struct guest_view *view, const struct guest_paging *paging, uint64_t address,
-			  uint8_t *code)
+static size_t read_before(const struct guest_view *view, const struct guest_paging *paging,
+			  uint64_t address, uint8_t *code)
 {
 	size_t here = address % PAGE;
 
 	if (!guest_read_virtual(view, paging, address - CALL_SITE_SIZE, code, CALL_SITE_SIZE))
 		return CALL_SITE_SIZE;
-	return here < CALL_SITE_SIZE && !guest_read_virtual(view, paging, address - here, code, here) ? here
-												      : 0;
+	return here < CALL_SITE_SIZE &&
+			       !guest_read_virtual(view, paging, address - here, code, here)
+		       ? here
+		       : 0;
 }
 
 /* An entry of a PLT jumps to what its slot has: psABI for x86-64, 5.2 and 13.2. */
-static uint64_t through_plt(const struct guest_view *view, const struct guest_paging *paging, uint64_t target)
+static uint64_t through_plt(const struct guest_view *view, const struct guest_paging *paging,
+			    uint64_t target)
 {
 	uint8_t code[PLT_ENTRY];
 	size_t at = 0;

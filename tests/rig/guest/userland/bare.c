@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bare CALLS MILLISECONDS: C without frame pointers, through frames of several kinds and the C library. */
+/* bare CALLS MILLISECONDS: C without frame pointers, through frames of several kinds and the C
+ * library. */
 #include <stdlib.h>
 
 #include "tests/rig/guest/userland/busy.h"
@@ -38,7 +39,9 @@ BUSY_FUNCTION static int bare_compare(const void *left, const void *right)
 
 BUSY_FUNCTION static void run_sort(void)
 {
-	int numbers[] = { 3, 2, 1 }; /* three comparisons, in the library's algorithm of today and before */
+	int numbers[] = {
+		3, 2, 1
+	}; /* three comparisons, in the library's algorithm of today and before */
 
 	BUSY_CALL(qsort(numbers, 3, sizeof(int), bare_compare));
 }

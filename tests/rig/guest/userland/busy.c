@@ -24,8 +24,8 @@ static void print_truth(const char *process, const struct busy *tasks)
 	int length = snprintf(line, sizeof(line), "userland: truth %s", process);
 
 	for (const struct busy *task = tasks; task->name; task++)
-		length += snprintf(line + length, sizeof(line) - (size_t)length, " %s=%.4f", task->name,
-				   (double)(task->times * task->calls) / total);
+		length += snprintf(line + length, sizeof(line) - (size_t)length, " %s=%.4f",
+				   task->name, (double)(task->times * task->calls) / total);
 	line[length++] = '\n';
 	if (write(STDOUT_FILENO, line, (size_t)length) != length)
 		exit(1);

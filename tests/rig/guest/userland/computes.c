@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * computes CALLS MILLISECONDS: 24 ways to two loops, four callers of three callers of both, through frames of
- * several kinds without frame pointers. A round goes NUMBER times through each caller: first_by_1 once,
- * fourth_by_4 four times; and so for each of what they call: the ways' shares are the products.
+ * computes CALLS MILLISECONDS: 24 ways to two loops, four callers of three callers of both, through
+ * frames of several kinds without frame pointers. A round goes NUMBER times through each caller:
+ * first_by_1 once, fourth_by_4 four times; and so for each of what they call: the ways' shares are
+ * the products.
  */
 #include <stddef.h>
 
@@ -45,16 +46,16 @@ BUSY_FUNCTION static void aligned_by_3(int n)
 	(void)bytes[n];
 }
 
-#define CALLER(name, times)                                                                                  \
-	BUSY_FUNCTION static void name(void)                                                                 \
-	{                                                                                                    \
-		for (int i = 0; i < (times); i++) {                                                          \
-			BUSY_CALL(large_by_1(7));                                                            \
-			for (int j = 0; j < 2; j++)                                                          \
-				BUSY_CALL(variable_by_2(7));                                                 \
-			for (int j = 0; j < 3; j++)                                                          \
-				BUSY_CALL(aligned_by_3(7));                                                  \
-		}                                                                                            \
+#define CALLER(name, times)                                                                        \
+	BUSY_FUNCTION static void name(void)                                                       \
+	{                                                                                          \
+		for (int i = 0; i < (times); i++) {                                                \
+			BUSY_CALL(large_by_1(7));                                                  \
+			for (int j = 0; j < 2; j++)                                                \
+				BUSY_CALL(variable_by_2(7));                                       \
+			for (int j = 0; j < 3; j++)                                                \
+				BUSY_CALL(aligned_by_3(7));                                        \
+		}                                                                                  \
 	}
 
 CALLER(first_by_1, 1)

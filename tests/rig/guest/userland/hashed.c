@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hashed CALLS MILLISECONDS: works in a module of the kernel, rmd160, by calls out of two functions. */
+/* hashed CALLS MILLISECONDS: works in a module of the kernel, rmd160, by calls out of two
+ * functions. */
 #include <linux/if_alg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small JIT: makes functions at run time, and writes their lines to /tmp/perf-PID.map before it runs them.
+ * A small JIT: makes functions at run time, and writes their lines to /tmp/perf-PID.map before it
+ *runs them.
  *
  *	jit ROUNDS SECONDS
  *
- * ends when both are over: a busy machine takes longer for the work, a fast one does more of it, and
- * neither has fewer samples of it.
+ * ends when both are over: a busy machine takes longer for the work, a fast one does more of it,
+ *and neither has fewer samples of it.
  *
- * hot_60, hot_30 and hot_10 stay where they are, and share the rounds of their loops so, which are alike: a
- * machine that stands still meanwhile changes nothing. In one more place functions take turns: each is named
- * even_N or odd_N, and which of the two it is its addresses tell: the loop of an even one lies in the first
- * half of its range, that of an odd one in the second.
- * All have frame pointers, and call C code that has none.
+ * hot_60, hot_30 and hot_10 stay where they are, and share the rounds of their loops so, which are
+ *alike: a machine that stands still meanwhile changes nothing. In one more place functions take
+ *turns: each is named even_N or odd_N, and which of the two it is its addresses tell: the loop of
+ *an even one lies in the first half of its range, that of an odd one in the second. All have frame
+ *pointers, and call C code that has none.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +33,8 @@ static uint8_t *memory;
 static FILE *map;
 
 /* In the middle of a callchain: JIT, C, JIT. */
-__attribute__((noinline, optimize("omit-frame-pointer"))) void call_back(function *callee, uint64_t rounds)
+__attribute__((noinline, optimize("omit-frame-pointer"))) void call_back(function *callee,
+									 uint64_t rounds)
 {
 	callee(rounds);
 	__asm__ volatile("" ::: "memory");
@@ -60,8 +62,8 @@ static void make_loop(uint8_t *to, uint8_t loop_at)
 	put(to, loop_at, loop, sizeof(loop));
 }
 
-/* push %rbp; mov %rsp,%rbp; mov %rdi,%rsi; movabs CALLEE,%rdi; movabs call_back,%rax; call *%rax; pop %rbp;
- * ret */
+/* push %rbp; mov %rsp,%rbp; mov %rdi,%rsi; movabs CALLEE,%rdi; movabs call_back,%rax; call *%rax;
+ * pop %rbp; ret */
 static void make_caller(uint8_t *to, function *callee)
 {
 	static const uint8_t begin[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xfe, 0x48, 0xbf };
@@ -118,8 +120,8 @@ int main(int argc, char **argv)
 
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
 	map = fopen(path, "w");
-	memory =
-		mmap(NULL, 64 * 1024, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memory = mmap(NULL, 64 * 1024, PROT_READ | PROT_WRITE | PROT_EXEC,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (!map || memory == MAP_FAILED) {
 		perror("jit");
 		return 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugins CALLS MILLISECONDS: loads a plug-in, works in it, unloads it; the next mostly lies where it was. */
+/* plugins CALLS MILLISECONDS: loads a plug-in, works in it, unloads it; the next mostly lies where
+ * it was. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 #include "tests/rig/guest/userland/busy.h"
 
-/* Some ms: a plug-in costs as much to load, and where a moment takes longer, few calls are in it. */
+/* Some ms: a plug-in costs as much to load, and where a moment takes longer, few calls are in it.
+ */
 #define LEFT_CALLS  450
 #define RIGHT_CALLS 50
 

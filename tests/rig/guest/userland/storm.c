@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storm CALLS MILLISECONDS: forks and executes brief, one process behind the other, and makes a tenth of the
- * steps itself, between any two: the machine that is slower for a while is so for both.
+ * storm CALLS MILLISECONDS: forks and executes brief, one process behind the other, and makes a
+ * tenth of the steps itself, between any two: the machine that is slower for a while is so for
+ * both.
  */
 #include <stddef.h>
 #include <stdlib.h>

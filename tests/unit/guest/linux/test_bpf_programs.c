@@ -93,11 +93,13 @@ static void read_programs(struct setting *setting)
 
 static bool is_there(const struct setting *setting, const struct guest_module *program)
 {
-	return bpf_program_is_there(program, &setting->guest.view, &setting->guest.registers.paging);
+	return bpf_program_is_there(program, &setting->guest.view,
+				    &setting->guest.registers.paging);
 }
 
 /* As the kernel does: list_del_rcu(). */
-static void take_out(struct setting *setting, unsigned int before, unsigned int number, unsigned int behind)
+static void take_out(struct setting *setting, unsigned int before, unsigned int number,
+		     unsigned int behind)
 {
 	join(setting, before, behind);
 	put(setting, node(number) + 8, 0xdead000000000122);
@@ -152,7 +154,8 @@ TEST(bpf_programs, that_can_be_none_are_left_out)
 	CHECK_STRING(setting.programs[0].name, "bpf_prog_5");
 
 	/* Its name has no room. */
-	memset(setting.guest.memory + (symbol(5) + layout.name - MEMORY), 'x', GUEST_MODULE_NAME_MAX);
+	memset(setting.guest.memory + (symbol(5) + layout.name - MEMORY), 'x',
+	       GUEST_MODULE_NAME_MAX);
 	read_programs(&setting);
 	CHECK_EQUAL(setting.count, 0);
 	leave(&setting);
@@ -226,12 +229,14 @@ TEST(bpf_programs, are_there_until_they_are_taken_out)
 }
 
 /* A sample in code of KERNEL's program NUMBER: is it sure whose it is? */
-static bool is_sure(const struct setting *setting, struct module_presence *presence, unsigned int number)
+static bool is_sure(const struct setting *setting, struct module_presence *presence,
+		    unsigned int number)
 {
 	uint64_t addresses[] = { code(number) + 4, KERNEL };
 	struct guest_callchain chain = { .addresses = addresses, .capacity = 2, .kernel_depth = 2 };
 
-	module_presence_check(presence, &setting->guest.view, &setting->guest.registers.paging, 100, &chain);
+	module_presence_check(presence, &setting->guest.view, &setting->guest.registers.paging, 100,
+			      &chain);
 	/* Its callers are known with it, as code of programs keeps frame pointers. */
 	CHECK_EQUAL(chain.kernel_depth, chain.flags & SAMPLE_UNSURE ? 1 : 2);
 	return !(chain.flags & SAMPLE_UNSURE);
@@ -247,7 +252,9 @@ TEST(bpf_programs, are_checked_by_each_sample)
 	read_programs(&setting);
 	kernel.symbols = symbols_new();
 	symbols_finish(kernel.symbols);
-	REQUIRE_EQUAL(module_presence_create(&presence, &kernel, setting.programs, setting.count, NULL), 0);
+	REQUIRE_EQUAL(
+		module_presence_create(&presence, &kernel, setting.programs, setting.count, NULL),
+		0);
 	CHECK(is_sure(&setting, presence, 1));
 	CHECK(is_sure(&setting, presence, 2));
 	take_out(&setting, 0, 1, 2);

@@ -7,9 +7,8 @@
 /* However long, and whatever they begin with; the first of two. */
 TEST(btf, structs_are_found_by_their_whole_names)
 {
-	static const char *const names[] = {
-		"b", "begin", "beginnin", "beginning", "beginnings", "beginnind"
-	};
+	static const char *const names[] = { "b",         "begin",      "beginnin",
+					     "beginning", "beginnings", "beginnind" };
 	const struct btf_image_member member[] = { { "member", 0 }, { 0 } };
 	const uint32_t count = sizeof(names) / sizeof(names[0]);
 	struct btf_image image;

@@ -173,17 +173,19 @@ TEST(cgroup, paths_are_read_some_at_a_time)
 static void add_types(struct btf_image *image, const char *parent)
 {
 	btf_image_start(image);
-	btf_image_add_struct(
-		image, "task_struct", 0x1000,
-		(struct btf_image_member[]){ { "usage", 0x28 }, { "cgroups", 0xb00 }, { NULL, 0 } });
+	btf_image_add_struct(image, "task_struct", 0x1000,
+			     (struct btf_image_member[]){
+				     { "usage", 0x28 }, { "cgroups", 0xb00 }, { NULL, 0 } });
 	btf_image_add_struct(image, "css_set", 0x200,
 			     (struct btf_image_member[]){ { "dfl_cgrp", 0x88 }, { NULL, 0 } });
 	btf_image_add_struct(image, "cgroup", 0x800,
 			     (struct btf_image_member[]){ { "kn", 0xf0 }, { NULL, 0 } });
-	btf_image_add_struct(
-		image, "kernfs_node", 0x80,
-		(struct btf_image_member[]){
-			{ "count", 0 }, { parent, 8 }, { "name", 16 }, { "id", 0x60 }, { NULL, 0 } });
+	btf_image_add_struct(image, "kernfs_node", 0x80,
+			     (struct btf_image_member[]){ { "count", 0 },
+							  { parent, 8 },
+							  { "name", 16 },
+							  { "id", 0x60 },
+							  { NULL, 0 } });
 }
 
 TEST(cgroup, layouts_of_older_and_newer_kernels_are_read)

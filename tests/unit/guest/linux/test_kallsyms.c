@@ -203,7 +203,8 @@ TEST(kallsyms, other_data_holds_no_token_index)
 	free(bytes);
 }
 
-/* Each pair of words may be the markers of two blocks: for each of them the count would be looked for. */
+/* Each pair of words may be the markers of two blocks: for each of them the count would be looked
+ * for. */
 TEST(kallsyms, a_search_among_what_may_be_markers_has_an_end)
 {
 	const size_t before = 16u << 20;
@@ -218,9 +219,10 @@ TEST(kallsyms, a_search_among_what_may_be_markers_has_an_end)
 		memcpy(bytes + at, &marker, sizeof(marker));
 	memcpy(bytes + before, fixture.bytes + fixture.kallsyms.tokens,
 	       fixture.size - fixture.kallsyms.tokens);
-	CHECK_EQUAL(kallsyms_locate(&fixture.kallsyms, span_of(bytes, before + CAPACITY), TEXT,
-				    before + fixture.kallsyms.token_index - fixture.kallsyms.tokens),
-		    -ENOENT);
+	CHECK_EQUAL(
+		kallsyms_locate(&fixture.kallsyms, span_of(bytes, before + CAPACITY), TEXT,
+				before + fixture.kallsyms.token_index - fixture.kallsyms.tokens),
+		-ENOENT);
 	free(bytes);
 	destroy(&fixture);
 }

@@ -91,7 +91,8 @@ TEST(kernel, symbols_that_disagree_with_the_idt_are_not_used)
 	CHECK_EQUAL(find(&guest, &kernel), -EINVAL);
 	CHECK(strstr(error_message(), "IDT"));
 	kernel_guest_write_gate(&guest, 13, TEXT + 0x180);
-	kernel_guest_write_gate(&guest, 14, TEXT + 0x180); /* a handler, but not that of page faults */
+	kernel_guest_write_gate(&guest, 14,
+				TEXT + 0x180); /* a handler, but not that of page faults */
 	CHECK_EQUAL(find(&guest, &kernel), -EINVAL);
 	flat_guest_destroy(&guest);
 }
@@ -197,7 +198,8 @@ TEST(kernel, refresh_gives_a_copy)
 /* What a kexec leaves behind: the kernel's memory, but not in the page tables that are used. */
 TEST(kernel, runs_only_where_the_tables_map_it_and_it_is_still_there)
 {
-	static const struct kernel_guest_place other = { TEXT + (8ull << 20), 0x800000, KERNEL_GUEST_BANNER };
+	static const struct kernel_guest_place other = { TEXT + (8ull << 20), 0x800000,
+							 KERNEL_GUEST_BANNER };
 	struct guest_kernel *kernel, *newer;
 	struct guest_registers registers;
 	struct flat_guest guest;
@@ -223,7 +225,8 @@ TEST(kernel, runs_only_where_the_tables_map_it_and_it_is_still_there)
 	flat_guest_destroy(&guest);
 }
 
-/* The same addresses at another place of physical memory, or of another build, are another kernel's. */
+/* The same addresses at another place of physical memory, or of another build, are another
+ * kernel's. */
 TEST(kernel, runs_not_if_another_one_has_its_addresses)
 {
 	static const struct kernel_guest_place moved = { TEXT, 0x800000, KERNEL_GUEST_BANNER };

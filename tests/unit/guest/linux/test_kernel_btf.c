@@ -31,15 +31,17 @@ static void make(struct given *given, uint32_t pid)
 			{ "__end_init_stack", DIRECT + STACK + 0x4000 },
 			{ "current_task", DIRECT + 0x700000 },
 			{ "gdt_page", DIRECT + 0x701000 } };
-	const struct btf_image_member members[] = { { "pid", pid }, { "tgid", 0x20 },  { "comm", 0x40 },
-						    { "mm", 0x60 }, { "stack", 0x68 }, { 0 } };
+	const struct btf_image_member members[] = { { "pid", pid },    { "tgid", 0x20 },
+						    { "comm", 0x40 },  { "mm", 0x60 },
+						    { "stack", 0x68 }, { 0 } };
 
 	task_guest_make(&given->guest);
 	given->kernel = (struct guest_kernel){ .paging = given->guest.kernel,
 					       .symbols = symbols_new(),
 					       .per_cpu = symbols_new() };
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
-		symbols_add(given->kernel.symbols, symbols[i].address, 8, 'D', symbols[i].name, NULL);
+		symbols_add(given->kernel.symbols, symbols[i].address, 8, 'D', symbols[i].name,
+			    NULL);
 	symbols_finish(given->kernel.symbols);
 	symbols_finish(given->kernel.per_cpu);
 	task_guest_put(&given->guest, FIRST + 0x18, 7);
@@ -76,9 +78,11 @@ TEST(kernel_btf, of_another_kernel_is_refused)
 	struct given given;
 
 	make(&given, 0x18);
-	CHECK_EQUAL(guest_kernel_use_btf(&given.kernel, &given.guest.guest.view, given.btf), -EILSEQ);
+	CHECK_EQUAL(guest_kernel_use_btf(&given.kernel, &given.guest.guest.view, given.btf),
+		    -EILSEQ);
 	CHECK(!given.kernel.tasks.known);
-	CHECK_EQUAL(guest_kernel_use_btf(&given.kernel, &given.guest.guest.view, span_of(given.btf.data, 8)),
+	CHECK_EQUAL(guest_kernel_use_btf(&given.kernel, &given.guest.guest.view,
+					 span_of(given.btf.data, 8)),
 		    -EINVAL);
 	release(&given);
 }

@@ -15,7 +15,8 @@
 #define LIBRARY 0x7f0000000000ull
 #define SIZE    0x3000ull
 
-/* A sample in PROGRAM that was called by LIBRARY, whose time was over behind the first of them, or before. */
+/* A sample in PROGRAM that was called by LIBRARY, whose time was over behind the first of them, or
+ * before. */
 struct cut {
 	struct user_guest guest;
 	struct sample *taken, *whole;
@@ -23,7 +24,8 @@ struct cut {
 
 static uint64_t file_at(struct user_guest *guest, const char *name, uint64_t number)
 {
-	return user_guest_file(guest, guest->root_mount, user_guest_dentry(guest, guest->root, name), number);
+	return user_guest_file(guest, guest->root_mount,
+			       user_guest_dentry(guest, guest->root, name), number);
 }
 
 static void put_changes(struct user_guest *guest, uint64_t space, uint64_t changes)
@@ -46,8 +48,8 @@ static bool take_behind(struct cut *cut, bool first_is_found)
 	CHECK(!user_map_find(&map, LIBRARY));
 	CHECK_EQUAL(!!user_map_find(&map, PROGRAM), first_is_found);
 	CHECK(map.memory.late);
-	is_noted =
-		late_look_note(&cut->guest.kernel, &cut->guest.guest.view, &task, LATE_LOOK_MAPPINGS, &noted);
+	is_noted = late_look_note(&cut->guest.kernel, &cut->guest.guest.view, &task,
+				  LATE_LOOK_MAPPINGS, &noted);
 	*cut->taken = (struct sample){ .event = 1,
 				       .user_depth = 2,
 				       .flags = SAMPLE_LOOK_CUT | SAMPLE_USER_TRUNCATED,
@@ -214,7 +216,8 @@ static void make_moved(struct moved *moved)
 	moved->kernel.paging = moved->guest.kernel;
 	moved->kernel.tasks = task_guest_layout;
 	REQUIRE_EQUAL(guest_cgroups_create(&moved->kernel.cgroups), 0);
-	REQUIRE(late_look_note(&moved->kernel, &moved->guest.guest.view, &task, LATE_LOOK_CGROUP, &noted));
+	REQUIRE(late_look_note(&moved->kernel, &moved->guest.guest.view, &task, LATE_LOOK_CGROUP,
+			       &noted));
 	moved->taken[0] = (struct sample){ .flags = SAMPLE_LOOK_CUT, .unlooked = 1, .tid = 702 };
 	*sample_unlooked(moved->taken) = noted;
 }
@@ -236,7 +239,8 @@ TEST(late_look, finds_the_cgroup_that_there_was_no_time_for)
 	CHECK_EQUAL(whole->cgroup, 17);
 	CHECK_EQUAL(whole->cgroups, guest_cgroups_generation(moved.kernel.cgroups));
 	CHECK_EQUAL(whole->flags, 0);
-	memory = (struct kernel_memory){ .view = &moved.guest.guest.view, .paging = &moved.kernel.paging };
+	memory = (struct kernel_memory){ .view = &moved.guest.guest.view,
+					 .paging = &moved.kernel.paging };
 	guest_cgroups_settle(moved.kernel.cgroups, &memory, &moved.kernel.tasks.cgroups);
 	CHECK_STRING(guest_cgroups_name(moved.kernel.cgroups, 17), "/system.slice");
 	free_moved(&moved);

@@ -30,9 +30,10 @@ struct setting {
 
 static void create(struct setting *setting, struct guest_module *modules, size_t count)
 {
-	struct guest_kernel kernel = {
-		.text_start = KERNEL, .text_end = KERNEL + 0x1000, .modules = modules, .module_count = count
-	};
+	struct guest_kernel kernel = { .text_start = KERNEL,
+				       .text_end = KERNEL + 0x1000,
+				       .modules = modules,
+				       .module_count = count };
 
 	kernel.symbols = symbols_new();
 	symbols_finish(kernel.symbols);
@@ -75,8 +76,8 @@ static void check(struct setting *setting, uint64_t time, uint64_t a, uint64_t b
 						   .kernel_depth = 3,
 						   .user_depth = 1,
 						   .deadline = setting->deadline };
-	module_presence_check(setting->presence, &setting->guest.view, &setting->guest.registers.paging, time,
-			      &setting->chain);
+	module_presence_check(setting->presence, &setting->guest.view,
+			      &setting->guest.registers.paging, time, &setting->chain);
 }
 
 struct wanted {
@@ -182,9 +183,10 @@ TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_no
 		{ .start = FIRST, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 64 },
 		{ .start = SECOND, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 64 },
 	};
-	struct guest_kernel kernel = {
-		.text_start = KERNEL, .text_end = KERNEL + 0x1000, .modules = known, .module_count = 1
-	};
+	struct guest_kernel kernel = { .text_start = KERNEL,
+				       .text_end = KERNEL + 0x1000,
+				       .modules = known,
+				       .module_count = 1 };
 	struct setting setting;
 
 	make(&setting);
@@ -193,7 +195,8 @@ TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_no
 	kernel.symbols = symbols_new();
 	symbols_finish(kernel.symbols);
 	check(&setting, 90, FIRST, KERNEL, KERNEL);
-	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, now, 2, setting.presence), 0);
+	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, now, 2, setting.presence),
+		      0);
 	check(&setting, 99, KERNEL, SECOND, KERNEL); /* nobody was there before */
 	CHECK_EQUAL(setting.chain.kernel_depth, 2);
 	CHECK_EQUAL(setting.addresses[1], SECOND);
@@ -277,19 +280,22 @@ TEST(module_presence, nothing_is_there_where_no_memory_is)
 	leave(&setting);
 }
 
-/* Something else runs in the place of one that the last look did not see, and whose table is there yet. */
+/* Something else runs in the place of one that the last look did not see, and whose table is there
+ * yet. */
 TEST(module_presence, a_chain_ends_with_an_address_where_the_table_of_one_that_went_was_used)
 {
 	struct guest_module known[] = { { .start = FIRST, .size = 0x1000, .build_id_size = 20 } };
-	struct guest_kernel kernel = {
-		.text_start = KERNEL, .text_end = KERNEL + 0x1000, .modules = known, .module_count = 1
-	};
+	struct guest_kernel kernel = { .text_start = KERNEL,
+				       .text_end = KERNEL + 0x1000,
+				       .modules = known,
+				       .module_count = 1 };
 	struct setting setting;
 
 	make(&setting);
 	kernel.symbols = symbols_new();
 	symbols_finish(kernel.symbols);
-	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, NULL, 0, setting.presence), 0);
+	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, NULL, 0, setting.presence),
+		      0);
 	check(&setting, 100, KERNEL, FIRST, KERNEL);
 	CHECK_EQUAL(setting.chain.kernel_depth, 2);
 	CHECK_EQUAL(setting.chain.flags, SAMPLE_KERNEL_TRUNCATED);
@@ -332,8 +338,11 @@ static bool is_whole_in(struct setting *setting, unsigned int number)
 /* Of three modules one went, one came, and one stays, in lists that have another order each. */
 TEST(module_presence, of_many_modules_each_is_told_from_those_that_came_and_went)
 {
-	struct guest_module *known = calloc(MANY, sizeof(*known)), *now = calloc(MANY, sizeof(*now));
-	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000, .modules = known };
+	struct guest_module *known = calloc(MANY, sizeof(*known)),
+			    *now = calloc(MANY, sizeof(*now));
+	struct guest_kernel kernel = { .text_start = KERNEL,
+				       .text_end = KERNEL + 0x1000,
+				       .modules = known };
 	struct setting setting;
 	size_t count = 0;
 
@@ -348,7 +357,9 @@ TEST(module_presence, of_many_modules_each_is_told_from_those_that_came_and_went
 	}
 	kernel.symbols = symbols_new();
 	symbols_finish(kernel.symbols);
-	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, now, count, setting.presence), 0);
+	REQUIRE_EQUAL(
+		module_presence_create(&setting.presence, &kernel, now, count, setting.presence),
+		0);
 	CHECK(module_presence_is_of(setting.presence, now, count));
 	for (unsigned int i = 0; i < MANY; i++)
 		if (is_whole_in(&setting, i) != (i % 3 == 2)) {

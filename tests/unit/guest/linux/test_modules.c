@@ -6,8 +6,8 @@
 
 #include "tests/unit/flat_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/linux/btf_types.h"
 #include "vmm/guest/build_id_note.h"
+#include "vmm/guest/linux/btf_types.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/module_list.h"
 
@@ -69,7 +69,9 @@ TEST(modules, btf_tells_the_layout)
 	uint8_t bytes[4096];
 	struct btf btf;
 
-	REQUIRE_EQUAL(btf_open(&btf, read_fixture("tests/fuzz/corpus/btf/module", bytes, sizeof(bytes))), 0);
+	REQUIRE_EQUAL(
+		btf_open(&btf, read_fixture("tests/fuzz/corpus/btf/module", bytes, sizeof(bytes))),
+		0);
 	REQUIRE_EQUAL(module_layout_read(&read, &btf), 0);
 	CHECK_EQUAL(read.list, layout.list);
 	CHECK_EQUAL(read.name, layout.name);
@@ -156,15 +158,15 @@ static void make_guest(struct flat_guest *guest)
 	put_notes(guest);
 }
 
-static int read_with_per_cpu(struct flat_guest *guest, struct module_list *list, struct symbols **symbols,
-			     struct symbols **per_cpu)
+static int read_with_per_cpu(struct flat_guest *guest, struct module_list *list,
+			     struct symbols **symbols, struct symbols **per_cpu)
 {
 	int error;
 
 	*symbols = symbols_new();
 	*per_cpu = symbols_new();
-	error = module_list_read(list, &guest->view, &guest->registers.paging, HEAD, &layout, *symbols,
-				 *per_cpu);
+	error = module_list_read(list, &guest->view, &guest->registers.paging, HEAD, &layout,
+				 *symbols, *per_cpu);
 	symbols_finish(*symbols);
 	symbols_finish(*per_cpu);
 	return error;
@@ -179,7 +181,8 @@ static int read_list(struct flat_guest *guest, struct module_list *list, struct 
 	return error;
 }
 
-static void check_symbol(const struct symbols *symbols, uint64_t address, const char *name, uint64_t size)
+static void check_symbol(const struct symbols *symbols, uint64_t address, const char *name,
+			 uint64_t size)
 {
 	struct symbol symbol;
 
@@ -217,7 +220,8 @@ TEST(modules, name_text_build_id_and_symbols)
 	flat_guest_destroy(&guest);
 }
 
-/* The symbols of put_symbols() with their types in them; SIZED: how long the one that has a size is then. */
+/* The symbols of put_symbols() with their types in them; SIZED: how long the one that has a size is
+ * then. */
 static void check_old_types(bool in_size, uint64_t sized)
 {
 	static const char types[] = "?tTtd";
@@ -238,9 +242,9 @@ static void check_old_types(bool in_size, uint64_t sized)
 		else
 			symbol->st_info = (uint8_t)types[i];
 	}
-	CHECK_EQUAL(
-		module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &old, symbols, per_cpu),
-		0);
+	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &old,
+				     symbols, per_cpu),
+		    0);
 	symbols_finish(symbols);
 	CHECK_EQUAL(symbols_count(symbols), 4);
 	check_symbol(symbols, MODULE_TEXT + 0x100, "unsized", 0x80);
@@ -305,7 +309,8 @@ TEST(modules, a_short_look_gives_names_places_and_build_ids)
 	struct flat_guest guest;
 
 	make_guest(&guest);
-	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL, NULL),
+	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout,
+				     NULL, NULL),
 		    0);
 	REQUIRE_EQUAL(list.count, 1);
 	CHECK_STRING(list.modules[0].name, "test_module");
@@ -325,7 +330,8 @@ TEST(modules, a_list_that_breaks_off_is_told_from_one_that_ends)
 
 	make_guest(&guest);
 	put_u64(&guest, MODULE + layout.list, 0);
-	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL, NULL),
+	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout,
+				     NULL, NULL),
 		    -EFAULT);
 	CHECK_EQUAL(list.count, 1);
 	module_list_free(&list);
@@ -378,11 +384,12 @@ TEST(modules, a_million_symbols_without_size_at_one_address)
 
 	make_guest(&guest);
 	for (uint64_t at = 0; at < count * sizeof(Elf64_Sym); at += 4096)
-		flat_guest_map(&guest, guest.registers.paging.cr3, table + at, SYMTAB - BASE + at % 12288,
-			       4096, 0);
+		flat_guest_map(&guest, guest.registers.paging.cr3, table + at,
+			       SYMTAB - BASE + at % 12288, 4096, 0);
 	for (unsigned int i = 0; i < 12288 / sizeof(Elf64_Sym); i++)
 		put(&guest, SYMTAB + i * sizeof(Elf64_Sym),
-		    &(Elf64_Sym){ .st_name = 1, .st_value = MODULE_TEXT + 0x100 }, sizeof(Elf64_Sym));
+		    &(Elf64_Sym){ .st_name = 1, .st_value = MODULE_TEXT + 0x100 },
+		    sizeof(Elf64_Sym));
 	put(&guest, NOTE, "\0name", 6);
 	put(&guest, MODULE_TEXT, "t", 1);
 	for (uint64_t at = 0; at < count; at += 4096)
@@ -404,7 +411,8 @@ TEST(modules, a_million_symbols_without_size_at_one_address)
 
 TEST(modules, build_id_among_other_notes)
 {
-	uint32_t words[16] = { 6, 2, 1, 0x756e694c, 0x78, 0x3131, 4, 8, 3, 0x554e47, 0x04030201, 0x08070605 };
+	uint32_t words[16] = { 6, 2, 1, 0x756e694c, 0x78,       0x3131,
+			       4, 8, 3, 0x554e47,   0x04030201, 0x08070605 };
 	uint8_t id[GUEST_BUILD_ID_MAX];
 
 	REQUIRE_EQUAL(build_id_find(span_of(words, sizeof(words)), id, sizeof(id)), 8);

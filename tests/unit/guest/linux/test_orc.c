@@ -70,7 +70,8 @@ TEST(orc, an_entry_holds_up_to_the_next_one)
 	for (uint32_t i = 0; i < COUNT; i++) {
 		CHECK(orc_find(&fixture.table, ORC_FORMAT_SIGNAL, TEXT + i * STEP, &entry));
 		CHECK_EQUAL(entry.sp_offset, i * 8);
-		CHECK(orc_find(&fixture.table, ORC_FORMAT_SIGNAL, TEXT + i * STEP + STEP - 1, &entry));
+		CHECK(orc_find(&fixture.table, ORC_FORMAT_SIGNAL, TEXT + i * STEP + STEP - 1,
+			       &entry));
 		CHECK_EQUAL(entry.sp_offset, i * 8);
 	}
 	CHECK(!orc_find(&fixture.table, ORC_FORMAT_SIGNAL, TEXT + COUNT * STEP, &entry));

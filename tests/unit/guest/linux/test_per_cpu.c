@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Variables of a kernel whose per-CPU symbols are offsets (to 6.14), and of one where they lie in the image.
+/* Variables of a kernel whose per-CPU symbols are offsets (to 6.14), and of one where they lie in
+ * the image.
  */
 #include <errno.h>
 
@@ -37,7 +38,8 @@ static void set_offset(struct fixture *fixture, unsigned int cpu, uint64_t offse
 
 static void start(struct fixture *fixture)
 {
-	*fixture = (struct fixture){ .kernel = { .symbols = symbols_new(), .per_cpu = symbols_new() } };
+	*fixture = (struct fixture){ .kernel = { .symbols = symbols_new(),
+						 .per_cpu = symbols_new() } };
 	flat_guest_create(&fixture->guest, 8u << 20);
 	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, IMAGE, 0, 2u << 20, 0);
 	fixture->kernel.paging = fixture->guest.registers.paging;
@@ -66,8 +68,8 @@ static void finish(struct fixture *fixture)
 
 static bool offset_of(const struct fixture *fixture, unsigned int cpu, uint64_t *offset)
 {
-	return guest_per_cpu_offset(&fixture->kernel, &fixture->guest.view, &fixture->guest.registers, cpu,
-				    offset);
+	return guest_per_cpu_offset(&fixture->kernel, &fixture->guest.view,
+				    &fixture->guest.registers, cpu, offset);
 }
 
 TEST(per_cpu, variables_that_are_offsets)
@@ -155,7 +157,8 @@ TEST(per_cpu, memory_that_a_cpu_has_not_yet_is_waited_for)
 	finish(&fixture);
 }
 
-static int find_place(const struct fixture *fixture, const char *text, struct run_watch_place *place)
+static int find_place(const struct fixture *fixture, const char *text,
+		      struct run_watch_place *place)
 {
 	const struct run_watch_guest guest = { .kernel = &fixture->kernel,
 					       .view = &fixture->guest.view,

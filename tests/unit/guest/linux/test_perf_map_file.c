@@ -63,9 +63,13 @@ static void make_process(struct writer *writer)
 	uint64_t first = user_guest_allocate(guest, 0x100, 64);
 
 	guest->kernel.perf_maps = layout;
-	guest->kernel.tasks = (struct guest_task_layout){
-		.known = true, .tgid = 0, .pid = 4, .parent = 8, .started = 16, .first = first, .list = 32
-	};
+	guest->kernel.tasks = (struct guest_task_layout){ .known = true,
+							  .tgid = 0,
+							  .pid = 4,
+							  .parent = 8,
+							  .started = 16,
+							  .first = first,
+							  .list = 32 };
 	writer->task = user_guest_allocate(guest, 0x100, 64);
 	user_guest_put(guest, first + 32, writer->task + 32);
 	user_guest_put(guest, writer->task + 32, first + 32);
@@ -83,8 +87,8 @@ static void make_file(struct writer *writer, const char *name)
 {
 	struct user_guest *guest = &writer->guest;
 
-	writer->file =
-		user_guest_file(guest, guest->root_mount, user_guest_dentry(guest, guest->root, name), 77);
+	writer->file = user_guest_file(guest, guest->root_mount,
+				       user_guest_dentry(guest, guest->root, name), 77);
 	writer->inode = user_guest_inode(guest, writer->file);
 	writer->memory = user_guest_cache(guest, writer->file, 0, 1);
 	user_guest_put(guest, writer->file + layout.file_cred, writer->cred);
@@ -109,7 +113,8 @@ static void write_text(struct writer *writer, const char *text)
 
 static bool begin(struct writer *writer)
 {
-	return perf_map_file_begin(&writer->map, &writer->guest.kernel, &writer->guest.guest.view, PID);
+	return perf_map_file_begin(&writer->map, &writer->guest.kernel, &writer->guest.guest.view,
+				   PID);
 }
 
 static void set_up(struct writer *writer)
@@ -210,7 +215,8 @@ TEST(perf_map_file, only_one_that_the_program_itself_opened_and_wrote_is_taken)
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		set_up(&writer);
 		write_text(&writer, "1000 10 one\n");
-		put_u32(&writer, (lies[i].of_file ? writer.file : writer.inode) + lies[i].at, lies[i].value);
+		put_u32(&writer, (lies[i].of_file ? writer.file : writer.inode) + lies[i].at,
+			lies[i].value);
 		CHECK_EQUAL(look(&writer), PERF_MAP_NONE);
 		CHECK_EQUAL(writer.size, 0);
 		tear_down(&writer);
@@ -344,8 +350,8 @@ static uint64_t look_at_all(struct names *names)
 {
 	uint64_t time;
 
-	jit_maps_look(names->maps, &names->writer.guest.kernel, &names->writer.guest.guest.view, runs, names,
-		      names->code);
+	jit_maps_look(names->maps, &names->writer.guest.kernel, &names->writer.guest.guest.view,
+		      runs, names, names->code);
 	wait_some();
 	time = now();
 	wait_some();
@@ -406,8 +412,8 @@ TEST(jit_maps, functions_have_names_from_the_first_look_to_the_last_that_saw_the
 	before = look_at_all(&names);
 	CHECK(!jit_code_has(names.code, PID)); /* nobody saw it */
 	see_sample(&names);
-	/* Another program may have been there until the look read which one it is, however late a JIT is with
-	 * its lines. */
+	/* Another program may have been there until the look read which one it is, however late a
+	 * JIT is with its lines. */
 	just_before = now();
 	during = look_at_all(&names);
 	CHECK_STRING(name_at(&names, 0x1000, during), ""); /* no look came behind */
@@ -597,8 +603,8 @@ static unsigned int reads_of_a_look(struct names *names)
 {
 	unsigned int before = reads;
 
-	jit_maps_look(names->maps, &names->writer.guest.kernel, &names->writer.guest.guest.view, runs, names,
-		      names->code);
+	jit_maps_look(names->maps, &names->writer.guest.kernel, &names->writer.guest.guest.view,
+		      runs, names, names->code);
 	return reads - before;
 }
 

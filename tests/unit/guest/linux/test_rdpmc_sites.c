@@ -30,11 +30,13 @@ static void fixture_open(struct fixture *fixture)
 {
 	memset(fixture, 0, sizeof(*fixture));
 	flat_guest_create(&fixture->guest, 16u << 20);
-	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, TEXT, TEXT_GPA, LARGE_PAGE, 0);
-	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, MODULE, MODULE_GPA, LARGE_PAGE,
-		       0);
+	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, TEXT, TEXT_GPA,
+		       LARGE_PAGE, 0);
+	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, MODULE, MODULE_GPA,
+		       LARGE_PAGE, 0);
 	memset(fixture->guest.memory + TEXT_GPA, 0x90, TEXT_SIZE);
-	fixture->module = (struct guest_module){ .name = "module", .start = MODULE, .size = 0x1000 };
+	fixture->module =
+		(struct guest_module){ .name = "module", .start = MODULE, .size = 0x1000 };
 	fixture->kernel = (struct guest_kernel){ .text_start = TEXT,
 						 .text_end = TEXT + TEXT_SIZE,
 						 .paging = fixture->guest.registers.paging,
@@ -50,18 +52,21 @@ static void fixture_close(struct fixture *fixture)
 }
 
 /* Puts a function of SIZE bytes of CODE at ADDRESS. */
-static void put(struct fixture *fixture, const char *name, uint64_t address, const uint8_t *code, size_t size)
+static void put(struct fixture *fixture, const char *name, uint64_t address, const uint8_t *code,
+		size_t size)
 {
-	uint64_t gpa = address >= MODULE ? address - MODULE + MODULE_GPA : address - TEXT + TEXT_GPA;
+	uint64_t gpa =
+		address >= MODULE ? address - MODULE + MODULE_GPA : address - TEXT + TEXT_GPA;
 
 	memcpy(fixture->guest.memory + gpa, code, size);
-	symbols_add(fixture->kernel.symbols, address, size, 't', name, address >= MODULE ? "module" : NULL);
+	symbols_add(fixture->kernel.symbols, address, size, 't', name,
+		    address >= MODULE ? "module" : NULL);
 }
 
-#define PUT(fixture, name, address, ...)                                                                     \
-	do {                                                                                                 \
-		const uint8_t code[] = { __VA_ARGS__ };                                                      \
-		put(fixture, name, address, code, sizeof(code));                                             \
+#define PUT(fixture, name, address, ...)                                                           \
+	do {                                                                                       \
+		const uint8_t code[] = { __VA_ARGS__ };                                            \
+		put(fixture, name, address, code, sizeof(code));                                   \
 	} while (0)
 
 static int find(struct fixture *fixture)
@@ -76,11 +81,12 @@ TEST(rdpmc_sites, instruction_is_told_from_bytes_of_others)
 
 	fixture_open(&fixture);
 	/* mov ecx, edi; rdpmc; shl rdx, 32; or rax, rdx; ret */
-	PUT(&fixture, "native_read_pmc", TEXT + 0x100, 0x89, 0xf9, RDPMC, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09,
-	    0xd0, RET);
-	/* mov eax, 0x330f; mov rax, 0x330f330f330f330f; jmp of that distance; lea rax, [rip + that] */
-	PUT(&fixture, "immediates", TEXT + 0x200, 0xb8, RDPMC, 0, 0, 0x48, 0xb8, RDPMC, RDPMC, RDPMC, RDPMC,
-	    0xe9, RDPMC, RDPMC, 0x48, 0x8d, 0x05, RDPMC, RDPMC, RET);
+	PUT(&fixture, "native_read_pmc", TEXT + 0x100, 0x89, 0xf9, RDPMC, 0x48, 0xc1, 0xe2, 0x20,
+	    0x48, 0x09, 0xd0, RET);
+	/* mov eax, 0x330f; mov rax, 0x330f330f330f330f; jmp of that distance; lea rax, [rip + that]
+	 */
+	PUT(&fixture, "immediates", TEXT + 0x200, 0xb8, RDPMC, 0, 0, 0x48, 0xb8, RDPMC, RDPMC,
+	    RDPMC, RDPMC, 0xe9, RDPMC, RDPMC, 0x48, 0x8d, 0x05, RDPMC, RDPMC, RET);
 	/* Padding that ends in 0F, and a function that begins with 33: xor eax, eax */
 	PUT(&fixture, "ends", TEXT + 0x300, RET, 0x0f);
 	PUT(&fixture, "begins", TEXT + 0x302, 0x33, 0xc0, RET);
@@ -160,7 +166,8 @@ TEST(rdpmc_sites, more_than_there_is_room_for_is_an_error)
 	fixture_close(&fixture);
 }
 
-/* Symbols of modules may be of any size, and over each other: each of them would be read to its end. */
+/* Symbols of modules may be of any size, and over each other: each of them would be read to its
+ * end. */
 TEST(rdpmc_sites, functions_that_are_larger_than_a_kernel_are_an_error)
 {
 	const uint64_t size = 60u << 20;
@@ -168,14 +175,15 @@ TEST(rdpmc_sites, functions_that_are_larger_than_a_kernel_are_an_error)
 
 	fixture_open(&fixture);
 	for (uint64_t at = LARGE_PAGE; at < size + LARGE_PAGE; at += LARGE_PAGE)
-		flat_guest_map(&fixture.guest, fixture.guest.registers.paging.cr3, MODULE + at, MODULE_GPA,
-			       LARGE_PAGE, 0);
+		flat_guest_map(&fixture.guest, fixture.guest.registers.paging.cr3, MODULE + at,
+			       MODULE_GPA, LARGE_PAGE, 0);
 	fixture.kernel.module_count = 1;
 	for (uint64_t i = 0; i < 2; i++)
 		PUT(&fixture, "function", MODULE + i * 0x10, RDPMC, RET);
 	symbols_cut(fixture.kernel.symbols, 1);
 	for (uint64_t i = 0; i < 2; i++)
-		symbols_add(fixture.kernel.symbols, MODULE + i * 0x10, size, 't', "large", "module");
+		symbols_add(fixture.kernel.symbols, MODULE + i * 0x10, size, 't', "large",
+			    "module");
 	CHECK_EQUAL(find(&fixture), 0);
 	CHECK_EQUAL(fixture.sites.count, 2);
 	symbols_reopen(fixture.kernel.symbols);

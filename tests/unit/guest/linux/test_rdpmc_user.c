@@ -13,7 +13,8 @@
 #define X86_PMU    (TEXT + 0x100000)
 #define ATTRIBUTE  (X86_PMU + 0x110)
 
-/* The displacement of an operand that is relative to the end of the instruction, END bytes into the function.
+/* The displacement of an operand that is relative to the end of the instruction, END bytes into the
+ * function.
  */
 #define BYTE(at, end, i)  ((uint64_t)((at) - (FUNCTION + (end))) >> 8 * (i)&0xff)
 #define RELATIVE(at, end) BYTE(at, end, 0), BYTE(at, end, 1), BYTE(at, end, 2), BYTE(at, end, 3)
@@ -27,10 +28,11 @@ static void fixture_open(struct fixture *fixture)
 {
 	memset(fixture, 0, sizeof(*fixture));
 	flat_guest_create(&fixture->guest, 16u << 20);
-	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, TEXT, TEXT_GPA, LARGE_PAGE, 0);
+	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, TEXT, TEXT_GPA,
+		       LARGE_PAGE, 0);
 	memset(fixture->guest.memory + TEXT_GPA, 0x90, LARGE_PAGE);
-	fixture->kernel =
-		(struct guest_kernel){ .paging = fixture->guest.registers.paging, .symbols = symbols_new() };
+	fixture->kernel = (struct guest_kernel){ .paging = fixture->guest.registers.paging,
+						 .symbols = symbols_new() };
 	symbols_add(fixture->kernel.symbols, FUNCTION, 0x30, 't', "get_attr_rdpmc", NULL);
 }
 
@@ -55,19 +57,20 @@ static int find_in(const uint8_t *code, size_t size, uint64_t *address)
 	return error;
 }
 
-#define FIND(address, ...)                                                                                   \
-	({                                                                                                   \
-		const uint8_t code[] = { __VA_ARGS__ };                                                      \
-		find_in(code, sizeof(code), address);                                                        \
+#define FIND(address, ...)                                                                         \
+	({                                                                                         \
+		const uint8_t code[] = { __VA_ARGS__ };                                            \
+		find_in(code, sizeof(code), address);                                              \
 	})
 
 TEST(rdpmc_user, switch_is_what_its_function_reads)
 {
 	uint64_t address = 0;
 
-	/* Debian's 5.10, 6.1 and 6.12: call __fentry__; mov ecx, [rip + x]; mov rdi, rdx; mov esi, 40; ret */
-	CHECK_EQUAL(FIND(&address, 0xe8, 0, 0, 0, 0, 0x8b, 0x0d, RELATIVE(ATTRIBUTE, 11), 0x48, 0x89, 0xd7,
-			 0xbe, 0x28, 0, 0, 0, 0xc3),
+	/* Debian's 5.10, 6.1 and 6.12: call __fentry__; mov ecx, [rip + x]; mov rdi, rdx; mov esi,
+	 * 40; ret */
+	CHECK_EQUAL(FIND(&address, 0xe8, 0, 0, 0, 0, 0x8b, 0x0d, RELATIVE(ATTRIBUTE, 11), 0x48,
+			 0x89, 0xd7, 0xbe, 0x28, 0, 0, 0, 0xc3),
 		    0);
 	CHECK_EQUAL(address, ATTRIBUTE);
 	/* By its address: mov edx, [x] */

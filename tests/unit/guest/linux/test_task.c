@@ -142,8 +142,8 @@ TEST(task, is_found_on_the_stacks_that_are_on_top_of_its_own)
 	task_guest_free(&fixture);
 }
 
-/* What is not proven: the GDT in use is not that of the CPU whose number it says, or no such. On a stack that
- * says nothing. */
+/* What is not proven: the GDT in use is not that of the CPU whose number it says, or no such. On a
+ * stack that says nothing. */
 TEST(task, of_another_cpu_is_not_taken)
 {
 	struct task_guest fixture;
@@ -162,7 +162,8 @@ TEST(task, of_another_cpu_is_not_taken)
 
 TEST(task, that_can_not_be_read_is_unknown)
 {
-	static const uint64_t places[] = { OFFSETS, AREA(0) + CURRENT, TASK(1) + 0x8e0, MM(1) + 0x78 };
+	static const uint64_t places[] = { OFFSETS, AREA(0) + CURRENT, TASK(1) + 0x8e0,
+					   MM(1) + 0x78 };
 	static const uint64_t values[] = { 8, 0x1000, DIRECT + TASK_GUEST_SIZE, UINT64_MAX };
 
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
@@ -210,8 +211,8 @@ TEST(task, of_a_kernel_for_one_cpu_is_found)
 
 static bool offset_by_apic(const struct task_guest *fixture, uint32_t apic_id, uint64_t *offset)
 {
-	return guest_task_apic_offset(&task_guest_layout, &fixture->guest.view, &fixture->kernel, apic_id,
-				      offset);
+	return guest_task_apic_offset(&task_guest_layout, &fixture->guest.view, &fixture->kernel,
+				      apic_id, offset);
 }
 
 TEST(task, s_cpu_is_found_by_the_vcpu_s_apic_id)
@@ -246,8 +247,8 @@ TEST(task, s_cpu_is_the_only_one_of_a_kernel_for_one)
 
 static bool tell(struct task_guest *fixture, const struct guest_tasks_seen *seen)
 {
-	return guest_task_tell(&task_guest_layout, &fixture->guest.view, &fixture->kernel, fixture->registers,
-			       DIRECT + AREA(0), seen, &fixture->task);
+	return guest_task_tell(&task_guest_layout, &fixture->guest.view, &fixture->kernel,
+			       fixture->registers, DIRECT + AREA(0), seen, &fixture->task);
 }
 
 /* The guest has run on meanwhile. */
@@ -258,8 +259,8 @@ TEST(task, that_was_seen_is_told_later_as_it_was)
 
 	task_guest_make(&fixture);
 	task_guest_enter_cgroup(&fixture, 1, 2);
-	CHECK(guest_tasks_see(&task_guest_layout, &fixture.guest.view, &fixture.kernel, fixture.registers,
-			      DIRECT + AREA(0), &seen));
+	CHECK(guest_tasks_see(&task_guest_layout, &fixture.guest.view, &fixture.kernel,
+			      fixture.registers, DIRECT + AREA(0), &seen));
 	task_guest_put(&fixture, AREA(0) + CURRENT, DIRECT + TASK(2));
 	task_guest_put_task(&fixture, 1, 900, 900, "another");
 	task_guest_enter_cgroup(&fixture, 1, 1);
@@ -343,14 +344,16 @@ static struct symbols *make_symbols(const struct kernel_of_age *age, bool per_cp
 		abort();
 	for (const struct symbol *symbol = age->symbols; symbol->name; symbol++)
 		if ((symbol->start < IMAGE) == per_cpu)
-			CHECK_EQUAL(symbols_add(symbols, symbol->start, 8, 'd', symbol->name, NULL), 0);
+			CHECK_EQUAL(symbols_add(symbols, symbol->start, 8, 'd', symbol->name, NULL),
+				    0);
 	if (!per_cpu)
 		CHECK_EQUAL(symbols_add(symbols, IMAGE, 8, 'd', "__per_cpu_offset", NULL), 0);
 	CHECK_EQUAL(symbols_finish(symbols), 0);
 	return symbols;
 }
 
-static int read_layout(struct guest_task_layout *read, const struct kernel_of_age *age, struct span data)
+static int read_layout(struct guest_task_layout *read, const struct kernel_of_age *age,
+		       struct span data)
 {
 	struct symbols *symbols = make_symbols(age, false), *per_cpu = make_symbols(age, true);
 	struct btf btf;

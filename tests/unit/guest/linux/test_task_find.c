@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where tasks are, by those that are known: a kernel made by hand, with what looks like them beside. */
+/* Where tasks are, by those that are known: a kernel made by hand, with what looks like them
+ * beside. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,8 +49,10 @@ static void put_half(struct known *known, uint64_t gpa, uint32_t value)
 static void put_list(struct known *known, uint64_t offset, const uint64_t *gpas, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		task_guest_put(&known->guest, gpas[i] + offset, DIRECT + gpas[(i + 1) % count] + offset);
-		task_guest_put(&known->guest, gpas[(i + 1) % count] + offset + 8, DIRECT + gpas[i] + offset);
+		task_guest_put(&known->guest, gpas[i] + offset,
+			       DIRECT + gpas[(i + 1) % count] + offset);
+		task_guest_put(&known->guest, gpas[(i + 1) % count] + offset + 8,
+			       DIRECT + gpas[i] + offset);
 	}
 }
 
@@ -96,7 +99,8 @@ static void put_tasks(struct known *known)
 		snprintf(task->comm, sizeof(task->comm), "known-%u", n);
 		memset(task->mark, is_thread(n) ? 1 : (int)n + 1, sizeof(task->mark));
 		put_memory(known, n);
-		put_task(known, KNOWN(n), task, MEMORY(is_thread(n) ? 0 : n), 0x680000 + n * 0x4000);
+		put_task(known, KNOWN(n), task, MEMORY(is_thread(n) ? 0 : n),
+			 0x680000 + n * 0x4000);
 	}
 	known->told.count = TASKS;
 	put_list(known, truth.list, processes, 5);
@@ -120,8 +124,8 @@ static void add_symbols(struct known *known)
 					       .symbols = symbols_new(),
 					       .per_cpu = symbols_new() };
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
-		symbols_add(known->kernel.symbols, DIRECT + symbols[i].address, symbols[i].size, 'D',
-			    symbols[i].name, NULL);
+		symbols_add(known->kernel.symbols, DIRECT + symbols[i].address, symbols[i].size,
+			    'D', symbols[i].name, NULL);
 	symbols_add(known->kernel.per_cpu, CURRENT, 8, 'D', "current_task", NULL);
 	symbols_add(known->kernel.per_cpu, GDT_PAGE, 8, 'D', "gdt_page", NULL);
 	symbols_finish(known->kernel.symbols);
@@ -140,13 +144,15 @@ static void make(struct known *known)
 	task_guest_put(&known->guest, FIRST_MM + truth.page_table, DIRECT + FIRST_PGD);
 	put_tasks(known);
 	for (unsigned int cpu = 0; cpu < 2; cpu++)
-		task_guest_put(&known->guest, AREA(cpu) + CURRENT, DIRECT + (cpu ? KNOWN(3) : FIRST));
+		task_guest_put(&known->guest, AREA(cpu) + CURRENT,
+			       DIRECT + (cpu ? KNOWN(3) : FIRST));
 	add_symbols(known);
 }
 
 static int find(struct known *known)
 {
-	return guest_task_layout_find(&known->found, &known->kernel, &known->guest.guest.view, &known->told);
+	return guest_task_layout_find(&known->found, &known->kernel, &known->guest.guest.view,
+				      &known->told);
 }
 
 /* Finds them, or not with ERROR; and is done with. */

@@ -13,8 +13,8 @@
 
 #define LIST 0x800ull /* of tasks in struct task_struct */
 
-/* init_task, the worker's process, a kernel thread, and the other process; 1 to 3 are in the list in their
- * order. */
+/* init_task, the worker's process, a kernel thread, and the other process; 1 to 3 are in the list
+ * in their order. */
 static struct guest_task_layout put_list(struct task_guest *made)
 {
 	struct guest_task_layout layout = task_guest_layout;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel as the guest's agent tells it: the table taken apart, and what memory has to say to it. */
+/* The kernel as the guest's agent tells it: the table taken apart, and what memory has to say to
+ * it. */
 #include "vmm/guest/linux/told_kernel.h"
 
 #include <errno.h>
@@ -123,7 +124,8 @@ static void load_module(struct flat_guest *guest)
 	memset(guest->memory + DATA_GPA + NOTE + 16, 0xcd, 20);
 }
 
-static int find(struct flat_guest *guest, const struct told_kernel *told, struct guest_kernel **kernel)
+static int find(struct flat_guest *guest, const struct told_kernel *told,
+		struct guest_kernel **kernel)
 {
 	*kernel = NULL;
 	CHECK_EQUAL(guest_kernel_find(kernel, &guest->view, &guest->registers), -ENOENT);
@@ -164,8 +166,8 @@ TEST(told_kernel, has_symbols_and_modules)
 	told_kernel_free(told);
 }
 
-/* As since Linux 6.4: the text of one module lies between the text and the data of another, whose size is
- * that of both. */
+/* As since Linux 6.4: the text of one module lies between the text and the data of another, whose
+ * size is that of both. */
 TEST(told_kernel, a_module_has_not_what_lies_between_its_pieces)
 {
 	const struct agent_module modules[] = { module_at("alpha", MODULE),
@@ -228,8 +230,10 @@ TEST(told_kernel, only_lines_of_symbols_can_be_too_many)
 
 TEST(told_kernel, believes_nothing_that_can_not_be)
 {
-	struct agent_module modules[] = { module_at("one", MODULE), module_at("other", MODULE + 0x1000),
-					  module_at("user", 0x400000), module_at("bare", MODULE + 0x40000),
+	struct agent_module modules[] = { module_at("one", MODULE),
+					  module_at("other", MODULE + 0x1000),
+					  module_at("user", 0x400000),
+					  module_at("bare", MODULE + 0x40000),
 					  module_at("a b", MODULE + 0x80000) };
 	struct told_kernel *told;
 
@@ -308,7 +312,8 @@ TEST(told_kernel, names_a_kernel_with_single_top_tables)
 	flat_guest_destroy(&guest);
 }
 
-/* A guest that tells of another boot, another build or nonsense gets no names, rather than wrong ones. */
+/* A guest that tells of another boot, another build or nonsense gets no names, rather than wrong
+ * ones. */
 TEST(told_kernel, memory_that_says_otherwise_counts)
 {
 	struct guest_kernel *kernel;
@@ -341,7 +346,8 @@ TEST(told_kernel, memory_that_says_otherwise_counts)
 	flat_guest_destroy(&guest);
 }
 
-static void check_modules(const struct guest_kernel *kernel, const struct flat_guest *guest, size_t expected)
+static void check_modules(const struct guest_kernel *kernel, const struct flat_guest *guest,
+			  size_t expected)
 {
 	struct guest_module *modules = NULL;
 	size_t count = 0;
@@ -351,8 +357,8 @@ static void check_modules(const struct guest_kernel *kernel, const struct flat_g
 	free(modules);
 }
 
-/* A kernel without BTF does not say which modules it has: they are those whose build ids lie where they were
- * told to lie. */
+/* A kernel without BTF does not say which modules it has: they are those whose build ids lie where
+ * they were told to lie. */
 TEST(told_kernel, modules_are_those_that_memory_has)
 {
 	const struct agent_module module = module_at("alpha", MODULE);
@@ -440,9 +446,9 @@ static void take_kernel(void *context, const struct guest_kernel *kernel)
 
 	atomic_store(&recording->text, kernel ? kernel->text_start : 0);
 	atomic_store(&recording->modules, kernel ? kernel->module_count : 0);
-	atomic_store(&recording->has_symbol, kernel &&
-						     symbols_find(kernel->symbols, MODULE + 0x41, &symbol) &&
-						     !strcmp(symbol.name, "alpha_one"));
+	atomic_store(&recording->has_symbol,
+		     kernel && symbols_find(kernel->symbols, MODULE + 0x41, &symbol) &&
+			     !strcmp(symbol.name, "alpha_one"));
 }
 
 static bool has_text(struct recording *recording)

@@ -15,10 +15,12 @@
 
 static uint64_t file_at(struct user_guest *guest, const char *name, uint64_t number)
 {
-	return user_guest_file(guest, guest->root_mount, user_guest_dentry(guest, guest->root, name), number);
+	return user_guest_file(guest, guest->root_mount,
+			       user_guest_dentry(guest, guest->root, name), number);
 }
 
-/* The name of what is at ADDRESS, as it is known behind the next look at the images; "" for none. */
+/* The name of what is at ADDRESS, as it is known behind the next look at the images; "" for none.
+ */
 static const char *name_at(struct user_guest *guest, uint64_t address)
 {
 	const struct user_mapping *mapping = user_guest_look(guest, address);
@@ -148,10 +150,13 @@ static int read_slowly(const struct guest_view *view, uint64_t gpa, void *to, si
 	return 0;
 }
 
-/* How many reads of the guest a look took in whose LAST one the time ran out; WHOLE: it came to its end. */
+/* How many reads of the guest a look took in whose LAST one the time ran out; WHOLE: it came to its
+ * end. */
 static unsigned int look_slowly(struct user_guest *guest, unsigned int last, bool *whole)
 {
-	struct slow_reads reads = { .last = last, .map = &guest->map, .memory = guest->guest.memory };
+	struct slow_reads reads = { .last = last,
+				    .map = &guest->map,
+				    .memory = guest->guest.memory };
 	const struct guest_region region = { .size = guest->guest.view.regions[0].size };
 	const struct guest_view view = {
 		.regions = &region, .region_count = 1, .read = read_slowly, .context = &reads
@@ -163,7 +168,8 @@ static unsigned int look_slowly(struct user_guest *guest, unsigned int last, boo
 	return reads.count;
 }
 
-/* Whatever the guest's tree is like, a look ends soon behind the time, also one at where the vCPU stands. */
+/* Whatever the guest's tree is like, a look ends soon behind the time, also one at where the vCPU
+ * stands. */
 TEST(user_map, a_look_ends_wherever_the_deadline_meets_it)
 {
 	/* An address may have to be translated, by four reads. */
@@ -265,8 +271,9 @@ TEST(user_map, files_are_told_by_their_paths)
 	user_guest_map(&guest, 0x400000, 0x402000, 3, CODE,
 		       user_guest_file(&guest, guest.root_mount,
 				       user_guest_dentry(&guest, directory, "program"), 1));
-	user_guest_map(&guest, 0x500000, 0x502000, 0, CODE,
-		       user_guest_file(&guest, mounted, user_guest_dentry(&guest, root, "library.so"), 2));
+	user_guest_map(
+		&guest, 0x500000, 0x502000, 0, CODE,
+		user_guest_file(&guest, mounted, user_guest_dentry(&guest, root, "library.so"), 2));
 	user_guest_build(&guest);
 	CHECK_STRING(name_at(&guest, 0x401234), "/usr/program");
 	CHECK_EQUAL(guest.map.mappings[0].offset, 0x3000);
@@ -282,10 +289,10 @@ TEST(user_map, a_file_behind_another_is_told_by_the_path_of_that)
 	struct user_guest guest;
 
 	user_guest_make(&guest, true);
-	layer = user_guest_mount(&guest, guest.root_mount, user_guest_dentry(&guest, guest.root, "lower"),
-				 &layer_root);
-	merged = user_guest_mount(&guest, guest.root_mount, user_guest_dentry(&guest, guest.root, "merged"),
-				  &merged_root);
+	layer = user_guest_mount(&guest, guest.root_mount,
+				 user_guest_dentry(&guest, guest.root, "lower"), &layer_root);
+	merged = user_guest_mount(&guest, guest.root_mount,
+				  user_guest_dentry(&guest, guest.root, "merged"), &merged_root);
 	file = user_guest_file(&guest, layer, user_guest_dentry(&guest, layer_root, "inside"), 1);
 	user_guest_map(&guest, 0x400000, 0x402000, 0, CODE, file);
 	user_guest_build(&guest);
@@ -308,7 +315,8 @@ TEST(user_map, what_has_no_file_is_told_as_linux_does)
 	user_guest_map(&guest, 0x700000, 0x710000, 0x700, CODE, 0);
 	user_guest_map(&guest, 0x7ffe0000, 0x7fff0000, 0x7ffe0, VMA_READ | VMA_WRITE, 0);
 	vdso = user_guest_map(&guest, 0x80000000, 0x80002000, 0, CODE, 0);
-	user_guest_put(&guest, vdso + guest.kernel.vmas.vma_operations, guest.kernel.vmas.special_operations);
+	user_guest_put(&guest, vdso + guest.kernel.vmas.vma_operations,
+		       guest.kernel.vmas.special_operations);
 	user_guest_build(&guest);
 	CHECK_STRING(name_at(&guest, 0x600000), "[heap]");
 	CHECK_STRING(name_at(&guest, 0x700000), "//anon");
@@ -352,14 +360,16 @@ TEST(user_map, a_file_that_was_written_to_is_another_image)
 	CHECK_STRING(name_at(&guest, 0x400000), "/program");
 	before = guest.map.mappings[0].image;
 	CHECK(user_guest_look(&guest, 0x400000)->image == before);
-	user_guest_put(&guest, user_guest_inode(&guest, file) + guest.kernel.vmas.inode_nanoseconds, 7);
+	user_guest_put(&guest, user_guest_inode(&guest, file) + guest.kernel.vmas.inode_nanoseconds,
+		       7);
 	CHECK(user_guest_look(&guest, 0x400000)->image != before);
 	user_guest_free(&guest);
 }
 
 static int path_of(struct user_guest *guest, uint64_t mount, uint64_t dentry, char *path)
 {
-	struct kernel_memory memory = { .view = &guest->guest.view, .paging = &guest->kernel.paging };
+	struct kernel_memory memory = { .view = &guest->guest.view,
+					.paging = &guest->kernel.paging };
 
 	return dentry_path(&memory, &guest->kernel.vmas, mount, dentry, path);
 }
@@ -442,9 +452,10 @@ TEST(dentry_path, that_does_not_end_is_none)
 /* An ELF header, a program header, and a note with a build id of bytes 0xb1. */
 static void put_elf(uint8_t *page)
 {
-	const Elf64_Ehdr header = {
-		.e_ident = ELFMAG "\2\1\1", .e_phoff = 64, .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 1
-	};
+	const Elf64_Ehdr header = { .e_ident = ELFMAG "\2\1\1",
+				    .e_phoff = 64,
+				    .e_phentsize = sizeof(Elf64_Phdr),
+				    .e_phnum = 1 };
 	const Elf64_Phdr program = { .p_type = PT_NOTE, .p_offset = 0x2010, .p_filesz = 36 };
 	const uint32_t note[] = { 4, 20, 3 };
 
@@ -458,7 +469,9 @@ static void put_elf(uint8_t *page)
 /* The last time in a radix tree, where each page has a place of its own. */
 TEST(user_image, has_the_build_id_of_its_file_in_the_page_cache)
 {
-	static const unsigned int folios[][3] = { { 3, 0, 0 }, { 1, 2, 0 }, { 1, 1, 1 }, { 1, 1, 1 } };
+	static const unsigned int folios[][3] = {
+		{ 3, 0, 0 }, { 1, 2, 0 }, { 1, 1, 1 }, { 1, 1, 1 }
+	};
 
 	for (size_t i = 0; i < 4; i++) {
 		uint8_t content[3 * 4096] = { 0 }, read[32];
@@ -489,12 +502,12 @@ TEST(user_image, has_the_build_id_of_its_file_in_the_page_cache)
 		CHECK_EQUAL(device, 8 << 20 | 1);
 		CHECK_EQUAL(inode, 77);
 		/* Across pages; and behind what is in memory. */
-		CHECK_EQUAL(user_image_read(guest.map.mappings[0].image, &guest.kernel, &guest.guest.view,
-					    0x1ff8, read, sizeof(read)),
+		CHECK_EQUAL(user_image_read(guest.map.mappings[0].image, &guest.kernel,
+					    &guest.guest.view, 0x1ff8, read, sizeof(read)),
 			    0);
 		CHECK(!memcmp(read, content + 0x1ff8, sizeof(read)));
-		CHECK_EQUAL(user_image_read(guest.map.mappings[0].image, &guest.kernel, &guest.guest.view,
-					    0x2ff8, read, sizeof(read)),
+		CHECK_EQUAL(user_image_read(guest.map.mappings[0].image, &guest.kernel,
+					    &guest.guest.view, 0x2ff8, read, sizeof(read)),
 			    -EFAULT);
 		user_guest_free(&guest);
 	}
@@ -514,10 +527,12 @@ static int read_page(struct user_guest *guest, const struct user_image *image, u
 {
 	uint8_t bytes[16];
 
-	return user_image_read(image, &guest->kernel, &guest->guest.view, page * 4096, bytes, sizeof(bytes));
+	return user_image_read(image, &guest->kernel, &guest->guest.view, page * 4096, bytes,
+			       sizeof(bytes));
 }
 
-/* The tree is as high as it needs: what lies beyond is not in memory, nor is it what lies in its place. */
+/* The tree is as high as it needs: what lies beyond is not in memory, nor is it what lies in its
+ * place. */
 TEST(user_image, has_no_pages_that_its_tree_does_not_reach)
 {
 	struct user_image *image;
@@ -533,7 +548,8 @@ TEST(user_image, has_no_pages_that_its_tree_does_not_reach)
 	CHECK_EQUAL(read_page(&guest, image, 64), -EFAULT);
 	CHECK_EQUAL(read_page(&guest, image, 128 + 3), -EFAULT);
 	/* Without a node: page 0 alone. */
-	head = user_guest_get(&guest, user_guest_inode(&guest, file) + guest.kernel.vmas.inode_mapping) +
+	head = user_guest_get(&guest,
+			      user_guest_inode(&guest, file) + guest.kernel.vmas.inode_mapping) +
 	       guest.kernel.vmas.mapping_pages;
 	node = user_guest_get(&guest, head) - 2;
 	user_guest_put(&guest, head, user_guest_get(&guest, node + guest.kernel.vmas.xarray_slots));
@@ -558,7 +574,8 @@ TEST(user_image, has_no_pages_that_are_still_to_be_filled)
 	REQUIRE(image);
 	user_guest_put(&guest, flags, ~(1ull << guest.kernel.vmas.page_uptodate));
 	CHECK_EQUAL(read_page(&guest, image, 0), -EFAULT);
-	CHECK_EQUAL(read_page(&guest, image, 3), -EFAULT); /* the folio's first page says so of all */
+	CHECK_EQUAL(read_page(&guest, image, 3),
+		    -EFAULT); /* the folio's first page says so of all */
 	user_guest_put(&guest, flags, 1ull << guest.kernel.vmas.page_uptodate);
 	CHECK_EQUAL(read_page(&guest, image, 0), 0);
 	CHECK_EQUAL(read_page(&guest, image, 3), 0);
@@ -602,7 +619,8 @@ TEST(user_image, has_no_page_that_goes_while_it_is_read)
 	user_guest_make(&guest, true);
 	file = file_at(&guest, "program", 77);
 	change.read = user_guest_cache(&guest, file, 0, 1);
-	change.at = USER_GUEST_DIRECT + 0x100000 + change.read / 4096 * 64 + guest.kernel.vmas.page_mapping;
+	change.at = USER_GUEST_DIRECT + 0x100000 + change.read / 4096 * 64 +
+		    guest.kernel.vmas.page_mapping;
 	change.value = user_guest_get(&guest, change.at);
 	image = map_program(&guest, file);
 	REQUIRE(image);
@@ -625,8 +643,8 @@ TEST(user_map, a_vma_that_is_unmapped_while_it_is_read_is_none)
 		user_guest_make(&guest, is_maple);
 		file = file_at(&guest, "program", 77);
 		CHECK(map_program(&guest, file));
-		change.read =
-			user_guest_inode(&guest, file) - USER_GUEST_DIRECT + guest.kernel.vmas.inode_number;
+		change.read = user_guest_inode(&guest, file) - USER_GUEST_DIRECT +
+			      guest.kernel.vmas.inode_number;
 		change.at = guest.mm + guest.kernel.vmas.mm_root;
 		change.value = user_guest_get(&guest, change.at);
 		change_behind(&guest, &change);
@@ -671,7 +689,8 @@ static void *find_all(void *argument)
 	struct finder *finder = argument;
 
 	for (unsigned int i = 0; i < KEYS; i++) {
-		const struct user_image_key key = { .kind = USER_IMAGE_ANONYMOUS, .inode = i * 64ull };
+		const struct user_image_key key = { .kind = USER_IMAGE_ANONYMOUS,
+						    .inode = i * 64ull };
 
 		while (!finder->found[i])
 			finder->found[i] = user_images_find(finder->images, &key);
@@ -700,7 +719,8 @@ TEST(user_image, is_one_for_all_threads)
 		for (int thread = 1; thread < THREADS; thread++)
 			CHECK(finders[thread].found[i] == finders[0].found[i]);
 		CHECK_STRING(user_image_name(finders[0].found[i]), "//anon");
-		CHECK(user_images_at(images, user_image_number(finders[0].found[i])) == finders[0].found[i]);
+		CHECK(user_images_at(images, user_image_number(finders[0].found[i])) ==
+		      finders[0].found[i]);
 	}
 	CHECK(user_images_share(images) == images);
 	user_images_free(images);

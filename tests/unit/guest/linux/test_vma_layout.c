@@ -8,11 +8,11 @@
 #define SLOTS  17
 #define LEVELS 8 /* of anonymous members that are in each other */
 
-static uint32_t add_one(struct btf_image *image, const char *name, const char *part, uint32_t offset,
-			uint32_t type)
+static uint32_t add_one(struct btf_image *image, const char *name, const char *part,
+			uint32_t offset, uint32_t type)
 {
-	return btf_image_add_parts(image, name, offset + 8, &(struct btf_image_part){ part, offset, type },
-				   1);
+	return btf_image_add_parts(image, name, offset + 8,
+				   &(struct btf_image_part){ part, offset, type }, 1);
 }
 
 /* A kind of maple nodes of SIZE bytes, whose slots lie LEVELS times AT into them. */
@@ -24,10 +24,11 @@ static void add_node(struct btf_image *image, const char *name, uint32_t size, u
 
 	for (int level = 1; level < LEVELS; level++)
 		inner = add_one(image, "", "", at, inner);
-	btf_image_add_parts(
-		image, name, size,
-		(struct btf_image_part[]){ { "pivot", 0, pivots }, { "", at, inner }, { "meta", 128, meta } },
-		3);
+	btf_image_add_parts(image, name, size,
+			    (struct btf_image_part[]){ { "pivot", 0, pivots },
+						       { "", at, inner },
+						       { "meta", 128, meta } },
+			    3);
 }
 
 /* Is a kernel with such nodes taken for one that has maple trees? All else of it is missing. */
@@ -57,7 +58,8 @@ TEST(vma_layout, slots_of_a_maple_node_lie_in_it)
 {
 	CHECK(is_maple(256, 15));
 	CHECK(!is_maple(256, 16));
-	/* A guest may say anything: here they begin 128 bytes before 4 GiB, and end behind them, in the node.
+	/* A guest may say anything: here they begin 128 bytes before 4 GiB, and end behind them, in
+	 * the node.
 	 */
 	CHECK(!is_maple(UINT32_MAX, 0x1ffffff0));
 }
@@ -109,13 +111,16 @@ static void add_files(struct btf_image *image)
 {
 	const struct btf_image_part file[] = { { "f_path", 0, WORDS(image, "", "mnt", "dentry") },
 					       { "f_inode", 16, BTF_IMAGE_WORD } };
-	const struct btf_image_part dentry[] = { { "d_parent", 0, BTF_IMAGE_WORD },
-						 { "d_name", 8, WORDS(image, "", "hash_len", "name") },
-						 { "d_hash", 24, WORDS(image, "", "next", "pprev") } };
+	const struct btf_image_part dentry[] = {
+		{ "d_parent", 0, BTF_IMAGE_WORD },
+		{ "d_name", 8, WORDS(image, "", "hash_len", "name") },
+		{ "d_hash", 24, WORDS(image, "", "next", "pprev") }
+	};
 	const struct btf_image_part inode[] = { { "i_ino", 0, BTF_IMAGE_WORD },
 						{ "i_generation", 8, BTF_IMAGE_WORD },
 						{ "i_sb", 16, BTF_IMAGE_WORD },
-						{ "i_ctime", 24, WORDS(image, "", "tv_sec", "tv_nsec") },
+						{ "i_ctime", 24,
+						  WORDS(image, "", "tv_sec", "tv_nsec") },
 						{ "i_mapping", 40, BTF_IMAGE_WORD } };
 
 	btf_image_add_parts(image, "file", 24, file, 2);
@@ -126,7 +131,8 @@ static void add_files(struct btf_image *image)
 	WORDS(image, "super_block", "s_dev");
 }
 
-/* Of files the kernel keeps pages in a TREE of struct address_space, by its ROOT, of nodes of type NODE. */
+/* Of files the kernel keeps pages in a TREE of struct address_space, by its ROOT, of nodes of type
+ * NODE. */
 struct page_tree {
 	const char *tree, *root, *node;
 	bool known, is_radix_tree;
@@ -134,10 +140,12 @@ struct page_tree {
 
 static void add_pages(struct btf_image *image, const struct page_tree *pages)
 {
-	static const char *const flags[] = { "PG_locked", "PG_error", "PG_referenced", "PG_uptodate", NULL };
+	static const char *const flags[] = { "PG_locked", "PG_error", "PG_referenced",
+					     "PG_uptodate", NULL };
 	const struct btf_image_part node[] = { { "shift", 0, BTF_IMAGE_WORD },
 					       { "slots", 40, btf_image_add_array(image, 64) } };
-	const struct btf_image_part space = { pages->tree, 8, WORDS(image, "", "flags", pages->root) };
+	const struct btf_image_part space = { pages->tree, 8,
+					      WORDS(image, "", "flags", pages->root) };
 
 	btf_image_add_enum(image, flags);
 	btf_image_add_parts(image, pages->node, 40 + 64 * 8, node, 2);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whether a call ends where an address points to: the bytes are what GNU as makes of the lines beside them.
+/* Whether a call ends where an address points to: the bytes are what GNU as makes of the lines
+ * beside them.
  */
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/unwind/call_site.h"
@@ -30,7 +31,8 @@ TEST(call_site, each_form_of_call_ends_there)
 	CHECK(ENDS(0xff, 0x94, 0x24, 0, 1, 0, 0));       /* call *0x100(%rsp) */
 	CHECK(ENDS(0xff, 0x14, 0xc5, 0, 0x10, 0, 0));    /* call *0x1000(,%rax,8) */
 	CHECK(ENDS(0x41, 0xff, 0x54, 0xc5, 0));          /* call *(%r13,%rax,8) */
-	CHECK(ENDS(0xff, 0x94, 0xe3, 0, 0x10, 0, 0));    /* call *0x1000(%rbx,%r12,8) without its REX */
+	CHECK(ENDS(0xff, 0x94, 0xe3, 0, 0x10, 0,
+		   0)); /* call *0x1000(%rbx,%r12,8) without its REX */
 }
 
 TEST(call_site, what_is_no_call_does_not)

@@ -42,14 +42,15 @@ static void end(struct image *image)
 	memcpy(image->bytes + image->entry, &length, sizeof(length));
 }
 
-#define PUT(image, ...)                                                                                      \
-	do {                                                                                                 \
-		static const uint8_t put_bytes[] = { __VA_ARGS__ };                                          \
-                                                                                                             \
-		put(image, put_bytes, sizeof(put_bytes));                                                    \
+#define PUT(image, ...)                                                                            \
+	do {                                                                                       \
+		static const uint8_t put_bytes[] = { __VA_ARGS__ };                                \
+                                                                                                   \
+		put(image, put_bytes, sizeof(put_bytes));                                          \
 	} while (0)
 
-/* A CIE as gcc writes it, at 0: code alignment 1, data -8, column 16, pointers pcrel sdata4; rsp+8, ra at -8.
+/* A CIE as gcc writes it, at 0: code alignment 1, data -8, column 16, pointers pcrel sdata4; rsp+8,
+ * ra at -8.
  */
 static void put_cie(struct image *image, const char *letters)
 {
@@ -97,13 +98,14 @@ static void check_rule(const struct image *image, uint64_t from_code, struct cfi
 
 	if (memcmp(rule, &expected, sizeof(expected)))
 		FAIL_TEST("at %llu: cfa %u r%u%+d %+d, bp %u %+d, ip %u %+d, signal %u",
-			  (unsigned long long)from_code, rule->cfa, rule->cfa_register, rule->cfa_offset,
-			  rule->cfa_addend, rule->bp, rule->bp_offset, rule->ip, rule->ip_offset,
-			  rule->signal);
+			  (unsigned long long)from_code, rule->cfa, rule->cfa_register,
+			  rule->cfa_offset, rule->cfa_addend, rule->bp, rule->bp_offset, rule->ip,
+			  rule->ip_offset, rule->signal);
 }
 
 /* Nearly all rules: the return address below the CFA, RBP saved or not. */
-static struct cfi_rule with_bp(enum dwarf_register base, int32_t offset, enum cfi_place bp, int16_t bp_offset)
+static struct cfi_rule with_bp(enum dwarf_register base, int32_t offset, enum cfi_place bp,
+			       int16_t bp_offset)
 {
 	return (struct cfi_rule){ .cfa = CFI_CFA_REGISTER,
 				  .cfa_register = (uint8_t)base,
@@ -123,13 +125,13 @@ static struct cfi_rule on_stack(int32_t offset)
 #define UNKNOWN ((struct cfi_rule){ .cfa = CFI_CFA_UNKNOWN })
 
 /* One FDE over 64 bytes of code, with these instructions. */
-#define COMPILE(image, ...)                                                                                  \
-	do {                                                                                                 \
-		put_cie(image, "zR");                                                                        \
-		begin_fde(image, CODE, 64);                                                                  \
-		PUT(image, __VA_ARGS__);                                                                     \
-		end_fde(image);                                                                              \
-		REQUIRE_EQUAL(compile(image), 0);                                                            \
+#define COMPILE(image, ...)                                                                        \
+	do {                                                                                       \
+		put_cie(image, "zR");                                                              \
+		begin_fde(image, CODE, 64);                                                        \
+		PUT(image, __VA_ARGS__);                                                           \
+		end_fde(image);                                                                    \
+		REQUIRE_EQUAL(compile(image), 0);                                                  \
 	} while (0)
 
 TEST(eh_frame, a_function_with_a_frame_pointer)
@@ -154,8 +156,8 @@ TEST(eh_frame, remembered_states_come_back_with_their_cfa)
 {
 	struct image image;
 
-	COMPILE(&image, 0x41, 0x0e, 16, 0x86, 2, 0x0a, 0x41, 0x0c, 7, 8, 0xc6, 0x41, 0x0b, 0x41, 0x0a, 0x0e,
-		32, 0x41, 0x0b);
+	COMPILE(&image, 0x41, 0x0e, 16, 0x86, 2, 0x0a, 0x41, 0x0c, 7, 8, 0xc6, 0x41, 0x0b, 0x41,
+		0x0a, 0x0e, 32, 0x41, 0x0b);
 	check_rule(&image, 1, with_bp(DWARF_RSP, 16, CFI_AT_CFA, -16));
 	check_rule(&image, 2, on_stack(8));
 	check_rule(&image, 3, with_bp(DWARF_RSP, 16, CFI_AT_CFA, -16));
@@ -168,8 +170,8 @@ TEST(eh_frame, advances_of_all_widths)
 {
 	struct image image;
 
-	COMPILE(&image, 0x02, 2, 0x0e, 16, 0x03, 3, 0, 0x0e, 24, 0x04, 4, 0, 0, 0, 0x0e, 32, 0x1d, 5, 0, 0, 0,
-		0, 0, 0, 0, 0x0e, 40, 0x01, 0x00, 0x00, 0x00, 0x00);
+	COMPILE(&image, 0x02, 2, 0x0e, 16, 0x03, 3, 0, 0x0e, 24, 0x04, 4, 0, 0, 0, 0x0e, 32, 0x1d,
+		5, 0, 0, 0, 0, 0, 0, 0, 0x0e, 40, 0x01, 0x00, 0x00, 0x00, 0x00);
 	check_rule(&image, 1, on_stack(8));
 	check_rule(&image, 2, on_stack(16));
 	check_rule(&image, 5, on_stack(24));
@@ -199,9 +201,9 @@ TEST(eh_frame, offsets_of_all_kinds)
 {
 	struct image image;
 
-	COMPILE(&image, 0x05, 6, 2, 0x41, 0x11, 6, 0x7d, 0x41, 0x2f, 6, 1, 0x41, 0x06, 6, 0x41, 0x12, 6, 0x7c,
-		0x41, 0x13, 0x7b, 0x41, 0x2e, 32, 0x41, 0x07, 6, 0x41, 0x08, 6, 0x41, 0x09, 6, 3, 0x41, 0x14,
-		6, 2, 0x41, 0x16, 6, 2, 0x77, 0);
+	COMPILE(&image, 0x05, 6, 2, 0x41, 0x11, 6, 0x7d, 0x41, 0x2f, 6, 1, 0x41, 0x06, 6, 0x41,
+		0x12, 6, 0x7c, 0x41, 0x13, 0x7b, 0x41, 0x2e, 32, 0x41, 0x07, 6, 0x41, 0x08, 6, 0x41,
+		0x09, 6, 3, 0x41, 0x14, 6, 2, 0x41, 0x16, 6, 2, 0x77, 0);
 	check_rule(&image, 0, with_bp(DWARF_RSP, 8, CFI_AT_CFA, -16));
 	check_rule(&image, 1, with_bp(DWARF_RSP, 8, CFI_AT_CFA, 24));
 	check_rule(&image, 2, with_bp(DWARF_RSP, 8, CFI_AT_CFA, 8));
@@ -251,9 +253,10 @@ TEST(eh_frame, outermost_frames_and_return_addresses_elsewhere)
 
 	COMPILE(&image, 0x41, 0x07, 16, 0x41, 0x09, 16, 5, 0x41, 0x08, 16, 0x41, 0x05, 16, 2);
 	check_rule(&image, 0, on_stack(8));
-	check_rule(
-		&image, 1,
-		(struct cfi_rule){ .cfa = CFI_CFA_REGISTER, .cfa_register = DWARF_RSP, .ip = CFI_UNDEFINED });
+	check_rule(&image, 1,
+		   (struct cfi_rule){ .cfa = CFI_CFA_REGISTER,
+				      .cfa_register = DWARF_RSP,
+				      .ip = CFI_UNDEFINED });
 	check_rule(&image, 2,
 		   (struct cfi_rule){ .cfa = CFI_CFA_REGISTER,
 				      .cfa_register = DWARF_RSP,
@@ -274,10 +277,12 @@ TEST(eh_frame, expressions_that_occur)
 {
 	struct image image;
 
-	/* A realigned stack; OpenSSL's saved stack pointer; the linker's of a PLT; and none of these. */
-	COMPILE(&image, 0x0f, 3, 0x76, 0x78, 0x06, 0x10, 6, 2, 0x76, 0, 0x41, 0x0f, 6, 0x77, 0x98, 1, 0x06,
-		0x23, 8, 0x41, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22, 0x41,
-		0x0f, 4, 0x76, 0x78, 0x06, 0x06, 0x41, 0x0f, 0, 0x41, 0x0f, 2, 0x76, 0x78);
+	/* A realigned stack; OpenSSL's saved stack pointer; the linker's of a PLT; and none of
+	 * these. */
+	COMPILE(&image, 0x0f, 3, 0x76, 0x78, 0x06, 0x10, 6, 2, 0x76, 0, 0x41, 0x0f, 6, 0x77, 0x98,
+		1, 0x06, 0x23, 8, 0x41, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33,
+		0x24, 0x22, 0x41, 0x0f, 4, 0x76, 0x78, 0x06, 0x06, 0x41, 0x0f, 0, 0x41, 0x0f, 2,
+		0x76, 0x78);
 	check_rule(&image, 0,
 		   (struct cfi_rule){ .cfa = CFI_CFA_MEMORY,
 				      .cfa_register = DWARF_RBP,
@@ -435,7 +440,8 @@ TEST(eh_frame, cies_of_other_versions_and_letters)
 	check_rule(&image, 0, NONE);
 	cfi_table_free(image.table);
 
-	/* Version 4, with sizes of address and selector, personality and LSDA, absolute pointers. */
+	/* Version 4, with sizes of address and selector, personality and LSDA, absolute pointers.
+	 */
 	image = (struct image){ .size = 0 };
 	begin(&image, 0);
 	PUT(&image, 4, 'z', 'P', 'L', 'R', 0, 8, 0, 1, 0x78, 16, 7, 0x9b, 1, 2, 3, 4, 0x1b, 0x00);
@@ -533,7 +539,8 @@ TEST(eh_frame, pointers_of_all_encodings)
 	bool failed;
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		CHECK_EQUAL(pointer(good[i].encoding, bytes, sizeof(bytes), &failed), good[i].value);
+		CHECK_EQUAL(pointer(good[i].encoding, bytes, sizeof(bytes), &failed),
+			    good[i].value);
 		CHECK(!failed);
 	}
 	for (size_t i = 0; i < sizeof(bad); i++) {
@@ -544,7 +551,7 @@ TEST(eh_frame, pointers_of_all_encodings)
 	CHECK_EQUAL(pointer(0x09, "\x80\x7f", 2, &failed), -128);
 	pointer(0x0b, bytes, 3, &failed);
 	CHECK(failed);
-	pointer(0x01, "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00", 18,
-		&failed);
+	pointer(0x01, "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00",
+		18, &failed);
 	CHECK(failed);
 }

@@ -33,9 +33,9 @@ static bool is_based(const Dwarf_Op *op)
 
 static bool is_plt(const Dwarf_Op *ops, size_t count)
 {
-	return count == 8 && ops[1].atom == DW_OP_breg16 && !ops[1].number && ops[2].atom == DW_OP_lit15 &&
-	       ops[3].atom == DW_OP_and && ops[5].atom == DW_OP_ge && ops[6].atom == DW_OP_lit3 &&
-	       ops[7].atom == DW_OP_shl;
+	return count == 8 && ops[1].atom == DW_OP_breg16 && !ops[1].number &&
+	       ops[2].atom == DW_OP_lit15 && ops[3].atom == DW_OP_and && ops[5].atom == DW_OP_ge &&
+	       ops[6].atom == DW_OP_lit3 && ops[7].atom == DW_OP_shl;
 }
 
 static bool expect_cfa(Dwarf_Frame *frame, struct cfi_rule *rule)
@@ -119,15 +119,16 @@ static bool expect_sp(Dwarf_Frame *frame, const struct cfi_rule *rule)
 		return false;
 	if (count == 2 && ops[1].atom == DW_OP_stack_value)
 		return true;
-	return count == 2 && rule->cfa == CFI_CFA_MEMORY && !rule->cfa_addend && is_based(&ops[1]) &&
-	       ops[1].atom - DW_OP_breg0 == rule->cfa_register && (int64_t)ops[1].number == rule->cfa_offset;
+	return count == 2 && rule->cfa == CFI_CFA_MEMORY && !rule->cfa_addend &&
+	       is_based(&ops[1]) && ops[1].atom - DW_OP_breg0 == rule->cfa_register &&
+	       (int64_t)ops[1].number == rule->cfa_offset;
 }
 
 static void expect(Dwarf_Frame *frame, bool signal, struct cfi_rule *rule)
 {
 	*rule = (struct cfi_rule){ .signal = signal };
-	if (!expect_place(frame, DWARF_RIP, &rule->ip, &rule->ip_offset) || !expect_cfa(frame, rule) ||
-	    !expect_sp(frame, rule)) {
+	if (!expect_place(frame, DWARF_RIP, &rule->ip, &rule->ip_offset) ||
+	    !expect_cfa(frame, rule) || !expect_sp(frame, rule)) {
 		*rule = (struct cfi_rule){ .cfa = CFI_CFA_UNKNOWN };
 		return;
 	}
@@ -140,17 +141,17 @@ static void expect(Dwarf_Frame *frame, bool signal, struct cfi_rule *rule)
 			rule->bp = CFI_UNDEFINED;
 		if (!expect_place(frame, DWARF_RBX, &rule->bx, &rule->bx_offset))
 			rule->bx = CFI_UNDEFINED;
-		else if (rule->bx ==
-			 CFI_UNDEFINED) /* libdw's ABI rules take 0 for RBX: backends/x86_64_cfi.c */
+		else if (rule->bx == CFI_UNDEFINED) /* libdw's ABI rules take 0 for RBX:
+						       backends/x86_64_cfi.c */
 			rule->bx = CFI_SAME;
 	}
 }
 
 static void print_rule(const char *what, const struct cfi_rule *rule)
 {
-	printf("  %s: cfa %u r%u%+d %+d, bp %u %+d, bx %u %+d, ip %u %+d, signal %u\n", what, rule->cfa,
-	       rule->cfa_register, rule->cfa_offset, rule->cfa_addend, rule->bp, rule->bp_offset, rule->bx,
-	       rule->bx_offset, rule->ip, rule->ip_offset, rule->signal);
+	printf("  %s: cfa %u r%u%+d %+d, bp %u %+d, bx %u %+d, ip %u %+d, signal %u\n", what,
+	       rule->cfa, rule->cfa_register, rule->cfa_offset, rule->cfa_addend, rule->bp,
+	       rule->bp_offset, rule->bx, rule->bx_offset, rule->ip, rule->ip_offset, rule->signal);
 }
 
 struct comparison {

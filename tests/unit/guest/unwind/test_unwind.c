@@ -59,7 +59,8 @@ TEST(unwind, orc_across_an_interrupt_of_the_kernel_on_another_stack)
 	push(&fixture, 0x2000, code(4));
 	unwind(&fixture);
 	REQUIRE_EQUAL(fixture.chain.kernel_depth, 4);
-	/* An interrupted instruction may be the first of its function: it is not looked up one byte before.
+	/* An interrupted instruction may be the first of its function: it is not looked up one byte
+	 * before.
 	 */
 	CHECK_EQUAL(fixture.addresses[2], code(3) - 4);
 	CHECK_EQUAL(fixture.addresses[3], code(4));
@@ -164,7 +165,8 @@ TEST(unwind, a_plain_return_is_no_thunk)
 	make_thunk(&fixture, CALL_SP, code(4));
 	set_slot(&fixture, 4, 16, 0, END);
 	memcpy(fixture.guest.memory + TEXT_GPA + (code(20) - TEXT), "\xc3", 1);
-	memcpy(fixture.guest.memory + TEXT_GPA + (code(4) - TEXT) - 2, "\xff\xd0", 2); /* call *%rax */
+	memcpy(fixture.guest.memory + TEXT_GPA + (code(4) - TEXT) - 2, "\xff\xd0",
+	       2); /* call *%rax */
 	fixture.guest.memory[TEXT_GPA + (code(2) - TEXT)] = 0xe8;
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
@@ -178,15 +180,16 @@ TEST(unwind, a_plain_return_is_no_thunk)
 /* A function of a caller that stands in slot 2 behind a call, and that one's own in slot 3. */
 static void make_generated(struct fixture *fixture, uint64_t at)
 {
-	static const uint8_t function[] = { 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
-					    0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
-					    0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc9, 0xc3 };
+	static const uint8_t function[] = { 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90, 0x90,
+					    0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
+					    0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
+					    0x90, 0x90, 0x90, 0x90, 0xc9, 0xc3 };
 
 	make(fixture);
 	set_slot(fixture, 2, 16, 0, CALL_BP);
 	set_slot(fixture, 3, 0, 0, END);
-	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, GENERATED, GENERATED_GPA, 4096,
-		       0);
+	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, GENERATED,
+		       GENERATED_GPA, 4096, 0);
 	memset(fixture->guest.memory + GENERATED_GPA, 0xcc, 4096);
 	memcpy(fixture->guest.memory + GENERATED_GPA + 64, function, sizeof(function));
 	fixture->guest.memory[TEXT_GPA + (code(2) - TEXT)] = 0xe8;
@@ -398,7 +401,8 @@ TEST(unwind, a_kernel_function_that_has_no_frame_yet_is_left_to_its_caller)
 		fixture.guest.registers.rbp = STACK + 0x20;
 		push(&fixture, at * 8, code(2));
 		push(&fixture, 0x28, code(3));
-		guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
+		guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL,
+			     &fixture.chain);
 		REQUIRE_EQUAL(fixture.chain.kernel_depth, 3);
 		CHECK_EQUAL(fixture.addresses[1], code(2));
 		CHECK_EQUAL(fixture.addresses[2], code(3));
@@ -434,7 +438,8 @@ TEST(unwind, user_frames_of_32_bit_programs)
 	make(&fixture);
 	map_user_text(&fixture, 0x8045000);
 	put_user_call(&fixture, USER_TEXT + 0x4000); /* which is 0x8049000 */
-	flat_guest_map(&fixture.guest, fixture.guest.registers.paging.cr3, low, USER_STACK_GPA, 4096, 4);
+	flat_guest_map(&fixture.guest, fixture.guest.registers.paging.cr3, low, USER_STACK_GPA,
+		       4096, 4);
 	fixture.guest.registers.cpl = 3;
 	fixture.guest.registers.long_mode = false;
 	fixture.guest.registers.rip = 0x8048000;
@@ -539,7 +544,9 @@ TEST(unwind, who_called_something_else_is_no_caller)
 /* As ld makes it: endbr64; bnd jmp *slot(%rip). The slot is the last word of the page. */
 TEST(unwind, a_call_through_a_PLT_is_one_of_what_its_slot_has)
 {
-	static const uint8_t entry[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0xed, 0x0f, 0, 0 };
+	static const uint8_t entry[] = {
+		0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0xed, 0x0f, 0, 0
+	};
 	struct fixture fixture;
 
 	make_user(&fixture, 0x404000);

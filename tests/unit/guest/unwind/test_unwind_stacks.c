@@ -6,8 +6,8 @@
 #include "vmm/attach/stack_view.h"
 
 /*
- * A CPU's stacks as Linux has them (arch/x86/include/asm/cpu_entry_area.h): the entry stack and those of the
- * IST in the CPU's entry area, each behind a page that is not mapped.
+ * A CPU's stacks as Linux has them (arch/x86/include/asm/cpu_entry_area.h): the entry stack and
+ * those of the IST in the CPU's entry area, each behind a page that is not mapped.
  */
 #define ENTRY_AREA      0xfffffe0000001000ull
 #define ENTRY_STACK_END (ENTRY_AREA + 0x2000)
@@ -32,8 +32,9 @@ static void make_entry_area(struct fixture *fixture)
 	}
 }
 
-/* What an exception that begins at the end of a stack has made of it: its registers, below them a call by its
- * entry (slot ENTRY). The handler's stack pointer is 8 below. GPA is of the stack's end. */
+/* What an exception that begins at the end of a stack has made of it: its registers, below them a
+ * call by its entry (slot ENTRY). The handler's stack pointer is 8 below. GPA is of the stack's
+ * end. */
 static void push_exception(struct fixture *fixture, uint64_t gpa, unsigned int entry, uint64_t ip,
 			   uint64_t cs, uint64_t sp)
 {
@@ -70,7 +71,8 @@ TEST(unwind, orc_across_the_exception_stacks_of_a_CPU)
 	flat_guest_destroy(&fixture.guest);
 }
 
-/* Before an exception's entry leaves the entry stack there is no more on it than what the CPU pushed. */
+/* Before an exception's entry leaves the entry stack there is no more on it than what the CPU
+ * pushed. */
 TEST(unwind, orc_of_the_entry_stack_of_a_CPU)
 {
 	struct fixture fixture;
@@ -102,8 +104,8 @@ TEST(unwind, an_exception_stack_that_ran_over_ends_the_chain)
 }
 
 /*
- * attach has a copy of the stack that was in use, to be walked later: what an exception interrupted is on it,
- * the callers of that are on another, which goes on changing.
+ * attach has a copy of the stack that was in use, to be walked later: what an exception interrupted
+ * is on it, the callers of that are on another, which goes on changing.
  */
 TEST(unwind, a_copy_of_an_exception_stack_ends_with_what_was_interrupted)
 {
@@ -134,7 +136,8 @@ TEST(unwind, a_copy_of_an_exception_stack_ends_with_what_was_interrupted)
 	flat_guest_destroy(&fixture.guest);
 }
 
-/* The first instructions of a system call, on the program's stack, and the last ones have the mark of an end.
+/* The first instructions of a system call, on the program's stack, and the last ones have the mark
+ * of an end.
  */
 TEST(unwind, entry_code_without_a_stack_of_the_kernel_is_no_end)
 {
@@ -150,8 +153,8 @@ TEST(unwind, entry_code_without_a_stack_of_the_kernel_is_no_end)
 	flat_guest_destroy(&fixture.guest);
 }
 
-/* A task that begins, in a function that its first code calls: CS as the program has it, or 0. PADDING is
- * that of kernels with FRED. */
+/* A task that begins, in a function that its first code calls: CS as the program has it, or 0.
+ * PADDING is that of kernels with FRED. */
 static void begin_task(struct fixture *fixture, uint64_t padding, uint64_t cs)
 {
 	uint64_t registers = 0x4000 - padding - REGISTERS_SIZE;

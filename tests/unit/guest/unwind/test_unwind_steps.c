@@ -36,7 +36,8 @@
 
 /* --- what the child does ------------------------------------------------------ */
 
-/* Both compilers omit it when they optimize; sanitized builds ask for it, and gcc can be told otherwise. */
+/* Both compilers omit it when they optimize; sanitized builds ask for it, and gcc can be told
+ * otherwise. */
 #ifdef __clang__
 #define FRAMELESS __attribute__((noinline))
 #else
@@ -156,8 +157,9 @@ static int compile_image(const char *path, uint64_t start, struct cfi_table **ta
 
 static bool is_wanted(const char *path)
 {
-	return strstr(path, "kvmscope-tests") || strstr(path, "/libc.so") || strstr(path, "/ld-linux") ||
-	       strstr(path, "/libm.so") || strstr(path, "san.so") || !strcmp(path, "[vdso]");
+	return strstr(path, "kvmscope-tests") || strstr(path, "/libc.so") ||
+	       strstr(path, "/ld-linux") || strstr(path, "/libm.so") || strstr(path, "san.so") ||
+	       !strcmp(path, "[vdso]");
 }
 
 static void add_mapping(struct images *images, uint64_t start, uint64_t end, uint64_t offset,
@@ -189,8 +191,8 @@ static void read_mappings(struct images *images, pid_t child)
 	maps = fopen(path, "r");
 	REQUIRE(maps);
 	while (fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%llx-%llx %4s %llx %*s %*s %299s", &start, &end, kind, &offset, path) ==
-			    5 &&
+		if (sscanf(line, "%llx-%llx %4s %llx %*s %*s %299s", &start, &end, kind, &offset,
+			   path) == 5 &&
 		    kind[2] == 'x' && is_wanted(path))
 			add_mapping(images, start, end, offset, path);
 	fclose(maps);
@@ -230,7 +232,8 @@ static void push(struct truth *truth, uint64_t ip, uint64_t sp)
 	truth->callers[truth->depth++] = (struct caller){ .ip = ip, .sp = sp };
 }
 
-/* A handler was entered: it returns to the C library's trampoline, which returns to where the child was. */
+/* A handler was entered: it returns to the C library's trampoline, which returns to where the child
+ * was. */
 static void enter_handler(struct child *child)
 {
 	push(&child->truth, child->before.rip, child->before.rsp);
@@ -301,7 +304,8 @@ static void take_registers(struct stepping *stepping)
 	};
 }
 
-/* [base, base + STACK_SIZE) of the child is the guest's memory at SLOT, and is mapped as it is there. */
+/* [base, base + STACK_SIZE) of the child is the guest's memory at SLOT, and is mapped as it is
+ * there. */
 static void map_stack(struct stepping *stepping, unsigned int slot, uint64_t base)
 {
 	for (uint64_t at = 0; at < STACK_SIZE; at += PAGE)
@@ -312,7 +316,8 @@ static void map_stack(struct stepping *stepping, unsigned int slot, uint64_t bas
 
 static unsigned int slot_of(uint64_t sp)
 {
-	return sp - (uint64_t)(uintptr_t)signal_stack <= sizeof(signal_stack) ? SIGNAL_SLOT : OWN_SLOT;
+	return sp - (uint64_t)(uintptr_t)signal_stack <= sizeof(signal_stack) ? SIGNAL_SLOT
+									      : OWN_SLOT;
 }
 
 /* What is in use of the stack that it is on; the other one is as it was left. */
@@ -320,8 +325,10 @@ static void copy_stack(struct stepping *stepping)
 {
 	unsigned int slot = slot_of(stepping->child.now.rsp);
 	uint64_t from = stepping->child.now.rsp & ~(PAGE - 1), base = stepping->bases[slot];
-	struct iovec remote = { .iov_base = (void *)(uintptr_t)from, .iov_len = base + STACK_SIZE - from };
-	struct iovec local = { .iov_base = stepping->guest.memory + (size_t)slot * STACK_SIZE + (from - base),
+	struct iovec remote = { .iov_base = (void *)(uintptr_t)from,
+				.iov_len = base + STACK_SIZE - from };
+	struct iovec local = { .iov_base = stepping->guest.memory + (size_t)slot * STACK_SIZE +
+					   (from - base),
 			       .iov_len = remote.iov_len };
 
 	process_vm_readv(stepping->child.pid, &local, 1, &remote, 1, 0);
@@ -334,9 +341,10 @@ static void print_chain(const struct stepping *stepping, const struct guest_call
 	printf("step %llu:\n", (unsigned long long)stepping->steps);
 	for (unsigned int i = 0; i <= truth->depth || i < chain->user_depth; i++)
 		printf("  %#14llx %#14llx\n",
-		       (unsigned long long)(!i                  ? stepping->child.now.rip
-					    : i <= truth->depth ? truth->callers[truth->depth - i].ip
-								: 0),
+		       (unsigned long long)(!i ? stepping->child.now.rip
+					    : i <= truth->depth
+						    ? truth->callers[truth->depth - i].ip
+						    : 0),
 		       (unsigned long long)(i < chain->user_depth ? chain->addresses[i] : 0));
 }
 
@@ -356,11 +364,13 @@ static bool is_true(const struct stepping *stepping, const struct guest_callchai
 
 static void check_step(struct stepping *stepping)
 {
-	struct guest_callchain chain = { .addresses = stepping->addresses, .capacity = SAMPLE_CALLCHAIN_MAX };
+	struct guest_callchain chain = { .addresses = stepping->addresses,
+					 .capacity = SAMPLE_CALLCHAIN_MAX };
 
 	take_registers(stepping);
 	copy_stack(stepping);
-	guest_unwind(NULL, &stepping->guest.view, &stepping->guest.registers, &stepping->images.map, &chain);
+	guest_unwind(NULL, &stepping->guest.view, &stepping->guest.registers, &stepping->images.map,
+		     &chain);
 	stepping->steps++;
 	if (stepping->deepest < stepping->child.truth.depth)
 		stepping->deepest = stepping->child.truth.depth;
@@ -381,7 +391,8 @@ static bool step(struct child *child, int *signal)
 	if (ptrace(PTRACE_GETREGS, child->pid, NULL, &child->now))
 		return false;
 	errno = 0;
-	child->top = (uint64_t)ptrace(PTRACE_PEEKDATA, child->pid, (void *)(uintptr_t)child->now.rsp, NULL);
+	child->top = (uint64_t)ptrace(PTRACE_PEEKDATA, child->pid,
+				      (void *)(uintptr_t)child->now.rsp, NULL);
 	return !errno;
 }
 
@@ -423,8 +434,8 @@ TEST(unwind_steps, chains_at_each_instruction_are_the_calls_that_were_made)
 		waitpid(stepping->child.pid, &status, 0);
 	}
 	printf("%llu instructions, %u calls deep, %u handlers, %llu chains that are not the calls\n",
-	       (unsigned long long)stepping->steps, stepping->deepest, stepping->child.truth.signals,
-	       (unsigned long long)stepping->wrong);
+	       (unsigned long long)stepping->steps, stepping->deepest,
+	       stepping->child.truth.signals, (unsigned long long)stepping->wrong);
 	CHECK(stepping->child.truth.ended);
 	CHECK_EQUAL(stepping->child.truth.signals, 2);
 	CHECK(stepping->deepest > 15);

@@ -50,7 +50,9 @@ static struct cfi_rule frame(enum dwarf_register base, int32_t offset)
 
 static struct cfi_rule outermost(void)
 {
-	return (struct cfi_rule){ .cfa = CFI_CFA_REGISTER, .cfa_register = DWARF_RSP, .ip = CFI_UNDEFINED };
+	return (struct cfi_rule){ .cfa = CFI_CFA_REGISTER,
+				  .cfa_register = DWARF_RSP,
+				  .ip = CFI_UNDEFINED };
 }
 
 static void map_page(struct fixture *fixture, uint64_t gva, uint64_t gpa)
@@ -110,7 +112,8 @@ static void build_table(struct fixture *fixture)
 	for (unsigned int i = 0; i < SLOTS; i++)
 		if (fixture->rules[i].cfa != CFI_CFA_NONE)
 			REQUIRE_EQUAL(cfi_builder_add(builder, FILE_OFFSET + i * STEP,
-						      FILE_OFFSET + (i + 1) * STEP, &fixture->rules[i]),
+						      FILE_OFFSET + (i + 1) * STEP,
+						      &fixture->rules[i]),
 				      0);
 	REQUIRE_EQUAL(cfi_builder_finish(builder, &fixture->table), 0);
 	user_image_set_cfi(fixture->map.mappings[0].image, fixture->table);
@@ -120,7 +123,8 @@ static void unwind(struct fixture *fixture)
 {
 	if (!fixture->table)
 		build_table(fixture);
-	guest_unwind(NULL, &fixture->guest.view, &fixture->guest.registers, &fixture->map, &fixture->chain);
+	guest_unwind(NULL, &fixture->guest.view, &fixture->guest.registers, &fixture->map,
+		     &fixture->chain);
 }
 
 /* The chain has DEPTH addresses and FLAGS. */
@@ -357,8 +361,8 @@ TEST(unwind_user, code_made_at_run_time_is_left_by_its_frame_pointer)
 
 #define JIT (LIBRARY + 0x20)
 
-/* The code at JIT was interrupted at its byte number AT; on the stack lie 6 words: of the frame that bp leads
- * to, and below. */
+/* The code at JIT was interrupted at its byte number AT; on the stack lie 6 words: of the frame
+ * that bp leads to, and below. */
 static void make_jit(struct fixture *fixture, const char *bytes, size_t size, unsigned int at)
 {
 	struct user_image_key key = { .kind = USER_IMAGE_ANONYMOUS };
@@ -384,7 +388,8 @@ static void check_caller(struct fixture *fixture, uint64_t caller)
 /* bp is its caller's as long as it has not made its frame, and when it has given it up. */
 TEST(unwind_user, code_made_at_run_time_has_no_frame_at_its_begin_and_end)
 {
-	static const char function[] = "\xf3\x0f\x1e\xfa\x55\x48\x89\xe5\x48\xff\xcf\x75\xfb\x5d\xc3";
+	static const char function[] =
+		"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5\x48\xff\xcf\x75\xfb\x5d\xc3";
 	static const unsigned int none[] = { 0, 4, 14 }, made[] = { 8, 11, 13 };
 	struct fixture fixture;
 
@@ -419,7 +424,8 @@ TEST(unwind_user, what_ends_programs_and_libraries_has_no_frame)
 	check_caller(&fixture, code(2));
 }
 
-/* V8 first looks whether its code is still good. Where that is how it may be, no caller is named. */
+/* V8 first looks whether its code is still good. Where that is how it may be, no caller is named.
+ */
 TEST(unwind_user, code_before_a_frame_is_made_has_no_caller_that_is_known)
 {
 	static const char function[] =
@@ -444,14 +450,16 @@ static void check_no_caller(struct fixture *fixture)
 	destroy(fixture);
 }
 
-/* Bytes of operands look like what ends a function: `mov %rax, %rbx`, a distance, the filling of a NOP. */
+/* Bytes of operands look like what ends a function: `mov %rax, %rbx`, a distance, the filling of a
+ * NOP. */
 TEST(unwind_user, what_looks_like_a_return_does_not_end_code_before_its_frame)
 {
 	static const char *const functions[] = {
 		"\x48\x89\xc3\xf6\x43\x0f\x01\x55\x48\x89\xe5",
 		"\x0f\x85\xcc\x90\xc3\xff\x90\x55\x48\x89\xe5",
 	};
-	static const char padded[] = "\x48\xff\xcf\xc3\x66\x0f\x1f\x44\x00\x00\xcc\x90\x55\x48\x89\xe5";
+	static const char padded[] =
+		"\x48\xff\xcf\xc3\x66\x0f\x1f\x44\x00\x00\xcc\x90\x55\x48\x89\xe5";
 	struct fixture fixture;
 
 	for (size_t i = 0; i < 2; i++) {
@@ -506,7 +514,8 @@ static void make_at_page_end(struct fixture *fixture, const char *bytes, size_t 
 /* What the next page has may be the beginning. */
 TEST(unwind_user, code_is_read_across_the_end_of_a_page)
 {
-	static const char function[] = "\xff\xcf\x55\x48\x89\xe5", made[] = "\xff\xcf\x75\xfb\x5d\xc3";
+	static const char function[] = "\xff\xcf\x55\x48\x89\xe5",
+			  made[] = "\xff\xcf\x75\xfb\x5d\xc3";
 	struct fixture fixture;
 
 	make_at_page_end(&fixture, function, sizeof(function) - 1);
@@ -538,8 +547,8 @@ TEST(unwind_user, so_is_code_that_the_table_does_not_describe)
 	destroy(&fixture);
 }
 
-/* struct rt_sigframe at STACK, whose trampoline has no FDE. The interrupted instruction is the first of
- * slot 3. */
+/* struct rt_sigframe at STACK, whose trampoline has no FDE. The interrupted instruction is the
+ * first of slot 3. */
 TEST(unwind_user, a_signal_frame_is_known_by_its_trampoline)
 {
 	static const uint8_t trampoline[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
