@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Growing arrays: the one place that computes a new capacity. */
+#ifndef KVMSCOPE_SHARED_ARRAY_H
+#define KVMSCOPE_SHARED_ARRAY_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/*
+ * Makes room for NEEDED items of SIZE bytes in ITEMS, which holds *CAPACITY of them, and returns
+ * the array, which may have moved. Doubles the capacity, so appending is linear. NULL without
+ * memory; ITEMS and *CAPACITY are then unchanged. Any thread that owns the array.
+ */
+static inline void *array_grown(void *items, size_t *capacity, size_t needed, size_t size)
+{
+	size_t wanted = *capacity ? *capacity : 8;
+
+	if (needed <= *capacity)
+		return items;
+	while (wanted < needed)
+		if (__builtin_mul_overflow(wanted, 2, &wanted))
+			return NULL;
+	items = reallocarray(items, wanted, size);
+	if (items)
+		*capacity = wanted;
+	return items;
+}
+
+/*
+ * array_reserve(&list->items, &list->capacity, list->count + 1): 0, or -ENOMEM with the array as it
+ * was. ITEMS is the address of a typed pointer, CAPACITY of a size_t.
+ */
+#define array_reserve(items, capacity, needed)                                                     \
+	({                                                                                         \
+		__typeof__(items) array_items_ = (items);                                          \
+		size_t *array_capacity_ = (capacity), array_needed_ = (needed);                    \
+		void *array_new_ = array_grown(*array_items_, array_capacity_, array_needed_,      \
+					       sizeof(**array_items_));                            \
+		if (array_new_)                                                                    \
+			*array_items_ = array_new_;                                                \
+		array_new_ || !array_needed_ ? 0 : -ENOMEM;                                        \
+	})
+
+#endif

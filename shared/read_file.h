@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading a whole file of bounded size into memory. Any thread. */
+#ifndef KVMSCOPE_SHARED_READ_FILE_H
+#define KVMSCOPE_SHARED_READ_FILE_H
+
+#include <stddef.h>
+
+/*
+ * Reads the rest of the open file FD into *TEXT, which gets a NUL after its *SIZE bytes and is the
+ * caller's to free. -EFBIG: it has more than MAX bytes; -ENOMEM; the errors of read(2). No error
+ * message is set: the caller has the name of the file.
+ */
+int read_descriptor(int fd, size_t max, char **text, size_t *size);
+
+/* The same for the file at PATH, with O_CLOEXEC and O_NONBLOCK: a FIFO or a device is -EINVAL. Also
+ * the errors of open(2). */
+int read_file(const char *path, size_t max, char **text, size_t *size);
+
+#endif
