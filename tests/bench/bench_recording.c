@@ -4,6 +4,7 @@
  * with callchains of 16 entries, without and with compression. The writer
  * waits while the ring is full, so nothing is lost.
  */
+#include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
@@ -92,8 +93,14 @@ static double record(unsigned int compression)
 	write_samples(ring);
 	error = collector_stop(collector, &statistics);
 	ring_destroy(ring);
-	if (error || statistics.samples != SAMPLES)
+	if (error)
 		return -1;
+	if (statistics.samples != SAMPLES || statistics.lost) {
+		error_set(-EIO, "%llu of %d samples are in the file, %llu were lost",
+			  (unsigned long long)statistics.samples, SAMPLES,
+			  (unsigned long long)statistics.lost);
+		return -1;
+	}
 	return SAMPLES * 1e9 / (bench_time(CLOCK_MONOTONIC) - begin);
 }
 

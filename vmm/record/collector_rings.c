@@ -105,10 +105,14 @@ static void take_lost_before(struct collector *collector, size_t ring,
 	note_lost(collector, ring, lost->count, counts);
 }
 
+/* Releases the space of the previous record first: while a writer keeps up with the collector, the
+ * ring is never read to its end, and would be full of records that were read long ago. */
 static const struct ring_record *read_ring(struct collector *collector, struct ring *ring)
 {
-	const struct ring_record *record = ring_read(ring);
+	const struct ring_record *record;
 
+	ring_read_done(ring);
+	record = ring_read(ring);
 	collector->come |= !!record;
 	return record;
 }
