@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What can not be found by probing: DSDT, in AML. */
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fixed hardware: FADT and FACS; ACPI 6.4, 5.2.9 and 5.2.10. */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interrupt controllers and CPUs: MADT; ACPI 6.4, 5.2.12. */
 #include <assert.h>
 #include <string.h>

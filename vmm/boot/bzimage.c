@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bzImage by the 64-bit boot protocol: Documentation/arch/x86/boot.rst. */
 #include <errno.h>
 #include <stddef.h>

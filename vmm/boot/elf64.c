@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmlinux by its 64-bit entry, as the 64-bit boot protocol enters a bzImage, with a header made
  * here. */
 #include <errno.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Multiboot 1 (Multiboot Specification 0.6.96): ELF32 images, ELF64 ones with
  * a 32-bit entry, and images that tell their addresses in the header itself.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PVH: 32-bit entry with EBX at a hvm_start_info; Xen's docs/misc/pvh.pandoc and
  * public/arch-x86/hvm/start_info.h. */
 #include <errno.h>

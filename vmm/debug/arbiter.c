@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Nothing is counted up and down: P and F are counted anew for each request,
  * so there is no count that a release could leave wrong.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/debug/debug_registers.h"
 
 #define BIT(number) (UINT64_C(1) << (number))

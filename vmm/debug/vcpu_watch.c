@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a vCPU's thread does: it puts the watches that the arbiter chose and the
  * guest's own breakpoints into its registers, takes each #DB apart, and gives

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The list of watches; what a vCPU's thread does with them is in vcpu_watch.c. */
 #include "vmm/debug/watches.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is needed for VMs that others started: BPF, their memory, libvirt. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How this KVM runs guest code: natively or interpreted, and with which instructions. */
 #include <errno.h>
 #include <stdio.h>

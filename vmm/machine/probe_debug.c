@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Guest debugging: what KVM_SET_GUEST_DEBUG does with kernel and user code. */
 #include <errno.h>
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* /dev/kvm itself, and the parts of its interface that a VMM of ours uses. */
 #include <errno.h>
 #include <signal.h>

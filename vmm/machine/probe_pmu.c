@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters: the host's by perf, a guest's by its own MSRs, and perf's clock. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * AMD's core performance counters (APM vol. 2 13.2.1). Overflow has no status
  * register: software looks at the counter's highest bit (Linux,

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's perf, for pmu_host.c. */
 #include <cpuid.h>
 #include <errno.h>

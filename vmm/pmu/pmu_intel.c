@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Intel's architectural performance monitoring, version 2. Sections are those
  * of the SDM vol. 3B, chapter 20; MSRs are in vol. 4, table 2-2.

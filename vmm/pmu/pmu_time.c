@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/pmu/pmu_time.h"
 
 /* ns: a guest that handles a PMI has its counters on again long before. */

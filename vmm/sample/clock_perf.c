@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * CPU time by perf's cpu-clock event on the vCPU's thread: an hrtimer that
  * runs only while the thread does (kernel/events/core.c, perf_swevent_hrtimer),

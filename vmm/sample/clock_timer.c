@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Clocks by a POSIX timer on CLOCK_MONOTONIC that signals the vCPU's thread.
  * For wall time each expiration counts, those that the kernel merged included

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a vCPU's thread does with its vCPU stopped: no lock, no allocation and no system call but
  * those that sampler.h names. */
 #include <assert.h>

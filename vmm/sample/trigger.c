@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A bounded queue of many writers and one reader, after Dmitry Vyukov's: a
  * slot's turn says whose it is. For the event at position P (from 0) it is P

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/sample/vm_view.h"
 
 void vm_view_init(struct vm_view *view, const struct memory *memory)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <asm/bootparam.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loaders on Debian's own kernels, where tests/rig/fetch-kernels has put them. */
 #include <asm/bootparam.h>
 #include <stdio.h>

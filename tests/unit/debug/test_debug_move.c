@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encodings are those of the SDM vol. 2B, MOV - Move to/from Debug Registers; others: vol. 3B 18.2.
  */
 #include "tests/unit/shim/test.h"

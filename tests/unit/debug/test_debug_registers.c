@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Section numbers are those of the Intel SDM vol. 3B chapter 18 and of the AMD
  * APM vol. 2 chapter 13.

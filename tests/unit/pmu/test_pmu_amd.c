@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section numbers are those of the AMD APM, vol. 2 unless another is named. */
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A guest's counters by the host's: what is asked of perf, and what becomes of
  * what perf says. Hardware counters are stood in for by a fake that shares its

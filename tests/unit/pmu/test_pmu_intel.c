@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Section numbers are those of the Intel SDM vol. 3B chapter 20; sections that
  * move from edition to edition are named by their titles.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which events a guest with KVM's own PMU does not get. */
 #include "tests/unit/shim/test.h"
 #include "vmm/pmu/pmu_kernel.h"

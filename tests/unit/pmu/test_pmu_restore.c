@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A PMU that is saved and restored goes on as if nothing had been, and no file makes one that can
  * not be. */
 #include <errno.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of the sampler that need no guest: its clocks, and the snapshot of registers. */
 #include <pthread.h>
 #include <signal.h>
