@@ -39,7 +39,7 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 		  unsigned int size)
 {
 	if (write && port == 0xf4)
-		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
+		vcpu_request_end(vcpu, VCPU_END_DEBUG_EXIT);
 }
 
 static void on_debug(void *context, struct vcpu *vcpu)
@@ -155,7 +155,7 @@ static void on_kicked(void *context, struct vcpu *vcpu)
 	pmu_vcpu_write_msr(vcpu, first_counter(),
 			   (uint64_t)(int64_t)(-hz * PERIOD_NS / 1e9) & ((1ull << PMU_WIDTH) - 1));
 	if (overflows == OVERFLOWS)
-		vcpu_ask_end(vcpu, VCPU_END_STOPPED);
+		vcpu_request_end(vcpu, VCPU_END_STOPPED);
 }
 
 /* Of a loop at CPL 3, whose LVTPC is masked. */

@@ -98,7 +98,7 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 		  unsigned int size)
 {
 	if (write && port == 0xf4)
-		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
+		vcpu_request_end(vcpu, VCPU_END_DEBUG_EXIT);
 }
 
 static struct kvm_guest_debug bare_breakpoint(const struct subject *subject)
@@ -256,7 +256,7 @@ static void measure_own(struct subject subject, const char *what)
 
 static void on_slice_end(void *context, struct vcpu *vcpu)
 {
-	vcpu_ask_end(vcpu, VCPU_END_STOPPED);
+	vcpu_request_end(vcpu, VCPU_END_STOPPED);
 }
 
 static timer_t make_slice_timer(void)

@@ -19,7 +19,7 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 	if (!write)
 		memset(data, 0xff, size);
 	else if (port == 0xf4)
-		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
+		vcpu_request_end(vcpu, VCPU_END_DEBUG_EXIT);
 }
 
 static void on_mmio(void *context, struct vcpu *vcpu, uint64_t gpa, bool write, void *data,

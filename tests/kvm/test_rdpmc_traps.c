@@ -56,7 +56,7 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 	struct guest *guest = context;
 
 	guest->end = *vcpu_registers(vcpu);
-	vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
+	vcpu_request_end(vcpu, VCPU_END_DEBUG_EXIT);
 }
 
 /* A breakpoint of the host's at the first RDPMC is stepped over. */

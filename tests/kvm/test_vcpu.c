@@ -26,7 +26,7 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 	else
 		memset(data, 0x5a, size);
 	if (write && port == 0xf4)
-		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
+		vcpu_request_end(vcpu, VCPU_END_DEBUG_EXIT);
 	if (port == 0x99) /* a sample falls due while the access is not complete yet */
 		pthread_kill(pthread_self(), VCPU_SAMPLE_SIGNAL);
 }

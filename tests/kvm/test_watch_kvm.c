@@ -37,7 +37,7 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 		  unsigned int size)
 {
 	if (write && port == 0xf4)
-		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
+		vcpu_request_end(vcpu, VCPU_END_DEBUG_EXIT);
 }
 
 static void on_kicked(void *context, struct vcpu *vcpu)

@@ -10,7 +10,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/boot/agent_initrd.h"
-#include "vmm/kvm/tsc_frequency.h"
+#include "vmm/kvm/vcpu.h"
 #include "vmm/session/agent_clock_warn.h"
 #include "vmm/session/agent_kernel.h"
 #include "vmm/session/agent_names.h"

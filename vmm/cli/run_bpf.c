@@ -84,6 +84,6 @@ int run_bpf_start(struct attach **attach, const struct run_options *options)
 
 int run_bpf_enter(struct attach *attach, struct vcpu *vcpu)
 {
-	vcpu_tell_thread(vcpu);
+	vcpu_bind_thread(vcpu);
 	return attach_follow(attach);
 }

@@ -25,7 +25,6 @@
 #include "vmm/debug/vcpu_watch.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vcpu_debug.h"
-#include "vmm/kvm/vcpu_exception.h"
 
 #define BIT(number)   (1ull << (number))
 #define CR3_ADDRESS   (~0xfffull & ~BIT(63))

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The machine's topology is one package of single-threaded cores, whose APIC
- * ids are 0, 1, 2, ... Bits are those of the SDM vol. 2A, CPUID, and of the
- * APM vol. 3 app. E for the 0x8000_0000 leaves.
- */
+/* The machine's topology is one package of single-threaded cores with the APIC ids 0, 1, 2, ...
+ * Bits are those of SDM vol. 2A, CPUID, and, for the 0x8000_0000 leaves, APM vol. 3 app. E. */
 #include "vmm/kvm/cpuid.h"
 
 #include <asm/kvm_para.h>
@@ -25,8 +22,7 @@ int cpuid_supported(int kvm_fd, struct cpuid_table *table)
 	if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, &table->header)) {
 		int error = errno;
 
-		return error_set(-error, "this host's KVM does not tell what CPUID it supports: %s",
-				 strerror(error));
+		return error_set(-error, "cannot read KVM's supported CPUID: %s", strerror(error));
 	}
 	return 0;
 }
@@ -74,7 +70,7 @@ static void add_subleaf(struct cpuid_table *table, const struct kvm_cpuid_entry2
 		table->entries[table->header.nent++] = *entry;
 }
 
-/* Bits of an APIC id that number the cores: the smallest n with 2^n >= cpus. */
+/* Number of APIC id bits that number the cores: the smallest n with 2^n >= cpus. */
 static unsigned int core_id_bits(unsigned int cpus)
 {
 	unsigned int bits = 0;
@@ -88,20 +84,21 @@ static void filter_features(struct kvm_cpuid_entry2 *leaf, const struct cpuid_op
 {
 	unsigned int package_ids = 1u << core_id_bits(options->cpus);
 
-	/* EBX: this vCPU's APIC id, and how many ids its package has, instead of the host's. */
+	/* EBX: the APIC id of this vCPU and the number of ids in its package, instead of the
+	 * host's. */
 	leaf->ebx &= 0x0000ffff;
 	leaf->ebx |= options->apic_id << 24 | package_ids << 16;
-	/* HTT says that the count in EBX means something. */
+	/* HTT: the count in EBX is valid. */
 	leaf->edx &= ~BIT(28);
 	if (options->cpus > 1)
 		leaf->edx |= BIT(28);
-	/* A hypervisor is here: without it Linux does not look for kvm-clock. */
+	/* Hypervisor bit: without it Linux does not search for kvm-clock. */
 	leaf->ecx |= BIT(31);
-	/* KVM's LAPIC has x2APIC and the deadline timer, older kernels just don't list them. */
+	/* KVM's LAPIC has x2APIC and the deadline timer; older kernels do not list them. */
 	leaf->ecx |= BIT(21);
 	if (options->tsc_deadline)
 		leaf->ecx |= BIT(24);
-	/* MONITOR/MWAIT would be a NOP here: an idle guest would spin, and be sampled doing so. */
+	/* MONITOR/MWAIT would be NOPs: an idle guest would spin, and be sampled while it does. */
 	leaf->ecx &= ~BIT(3);
 	if (!options->nested)
 		leaf->ecx &= ~FEATURE_VMX;
@@ -112,7 +109,7 @@ static void filter_features(struct kvm_cpuid_entry2 *leaf, const struct cpuid_op
 		leaf->ecx &= ~BIT(15);
 }
 
-/* Intel's cache leaf: cores per package and who shares each cache, instead of the host's. */
+/* Intel's cache leaf: the number of cores and the sharing of each cache, instead of the host's. */
 static void filter_caches(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
 {
 	unsigned int ids = 1u << core_id_bits(options->cpus);
@@ -127,7 +124,7 @@ static void filter_caches(struct kvm_cpuid_entry2 *leaf, const struct cpuid_opti
 		leaf->eax |= (ids - 1) << 14;
 }
 
-/* AMD's cache leaf: the last level is shared by all cores, the others by none. */
+/* AMD's cache leaf: the last level is shared by all cores, the others are private. */
 static void filter_amd_caches(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
 {
 	if (!(leaf->eax & 0x1f))
@@ -137,8 +134,7 @@ static void filter_amd_caches(struct kvm_cpuid_entry2 *leaf, const struct cpuid_
 		leaf->eax |= (options->cpus - 1) << 14;
 }
 
-/* Linux takes the APIC ids and the package from leaf 0xB where there is one: an SMT and a core
- * level. */
+/* Linux reads APIC ids and package from leaf 0xB if it exists: an SMT and a core level. */
 static void build_topology(struct cpuid_table *table, const struct cpuid_options *options)
 {
 	const struct kvm_cpuid_entry2 *maximum = cpuid_find(table, 0, 0);
@@ -167,9 +163,8 @@ static void build_topology(struct cpuid_table *table, const struct cpuid_options
 
 static void filter_kvm_features(struct kvm_cpuid_entry2 *leaf)
 {
-	/* These three ask the VMM for things that it has no use for: MSI routing, page encryption,
-	 * migration.
-	 */
+	/* These three need services that this VMM does not offer: MSI routing, page encryption,
+	 * migration. */
 	leaf->eax &= ~(BIT(KVM_FEATURE_MSI_EXT_DEST_ID) | BIT(KVM_FEATURE_HC_MAP_GPA_RANGE) |
 		       BIT(KVM_FEATURE_MIGRATION_CONTROL));
 }
@@ -178,8 +173,7 @@ static void filter_amd_features(struct kvm_cpuid_entry2 *leaf, const struct cpui
 {
 	if (!options->nested)
 		leaf->ecx &= ~FEATURE_SVM;
-	/* No IBS, no counters of northbridge and last level cache; without a PMU none of the core.
-	 */
+	/* No IBS, no northbridge and last level cache counters; without a PMU no core counters. */
 	leaf->ecx &= ~(BIT(10) | BIT(24) | BIT(28));
 	if (!options->kernel_pmu)
 		leaf->ecx &= ~BIT(23);
@@ -187,7 +181,7 @@ static void filter_amd_features(struct kvm_cpuid_entry2 *leaf, const struct cpui
 
 static void filter_amd_sizes(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
 {
-	/* ECX: cores of the package less one, and how many bits of the APIC id number them. */
+	/* ECX: number of cores minus one, and number of APIC id bits for them. */
 	leaf->ecx &= ~0xf0ffu;
 	leaf->ecx |= (options->cpus - 1) | core_id_bits(options->cpus) << 12;
 }
@@ -195,7 +189,7 @@ static void filter_amd_sizes(struct kvm_cpuid_entry2 *leaf, const struct cpuid_o
 static void filter_amd_topology(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
 {
 	leaf->eax = options->apic_id;        /* extended APIC id */
-	leaf->ebx = options->apic_id & 0xff; /* core id, one thread a core */
+	leaf->ebx = options->apic_id & 0xff; /* core id: one thread per core */
 	leaf->ecx = 0;                       /* node 0 of one */
 	leaf->edx = 0;
 }
@@ -209,14 +203,12 @@ static void filter_leaf(struct kvm_cpuid_entry2 *leaf, const struct cpuid_option
 	case 0x4:
 		filter_caches(leaf, options);
 		break;
-	case 0x6: /* power management: keep ARAT, the LAPIC timer that never stops; no APERF/MPERF
-		   * MSRs here
-		   */
+	case 0x6: /* power management: keep ARAT (the LAPIC timer never stops); there are no
+		     APERF/MPERF MSRs */
 		leaf->eax &= BIT(2);
 		leaf->ebx = leaf->ecx = leaf->edx = 0;
 		break;
-	case 0x7: /* no processor trace, no architectural LBRs: tracing hardware that the guest does
-		   * not get
+	case 0x7: /* no processor trace, no architectural LBRs: the guest gets no tracing hardware
 		   */
 		if (leaf->index == 0) {
 			leaf->ebx &= ~BIT(25);
@@ -244,16 +236,16 @@ static void filter_leaf(struct kvm_cpuid_entry2 *leaf, const struct cpuid_option
 void cpuid_filter(struct cpuid_table *table, const struct cpuid_options *options)
 {
 	static const uint32_t pmu[] = {
-		0xa,        /* Intel's */
-		0x23,       /* more of it */
-		0x80000022, /* AMD's, second version */
+		0xa,        /* Intel */
+		0x23,       /* Intel, extended */
+		0x80000022, /* AMD, version 2 */
 	};
 	static const uint32_t hidden[] = {
 		0x14,       /* processor trace */
 		0x1c,       /* architectural LBRs */
-		0x1f,       /* host topology, second version: leaf 0xB says it all */
+		0x1f,       /* host topology, version 2: leaf 0xB has it all */
 		0x8000001b, /* IBS */
-		0x80000026, /* AMD's host topology */
+		0x80000026, /* AMD host topology */
 	};
 
 	for (uint32_t i = 0; i < table->header.nent; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the guest's CPUID shows: what this KVM can do, less what is changed on purpose. */
+/* The guest's CPUID: the features that this KVM supports, without those that are removed on
+ * purpose. */
 #ifndef KVMSCOPE_KVM_CPUID_H
 #define KVMSCOPE_KVM_CPUID_H
 
@@ -8,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* KVM_MAX_CPUID_ENTRIES of kernels since 5.10 (arch/x86/include/asm/kvm_host.h). */
+/* KVM_MAX_CPUID_ENTRIES since Linux 5.10 (arch/x86/include/asm/kvm_host.h) */
 #define CPUID_ENTRIES_MAX 256
 
 struct cpuid_table {
@@ -20,26 +21,24 @@ struct cpuid_options {
 	unsigned int cpus;    /* of the VM, 1 to 64 */
 	unsigned int apic_id; /* of this vCPU */
 	bool tsc_deadline;    /* KVM_CAP_TSC_DEADLINE_TIMER */
-	bool kernel_pmu;      /* the PMU is KVM's, so what KVM says of it stays */
-	bool nested;          /* the guest may run guests of its own: VMX and SVM stay */
+	bool kernel_pmu;      /* KVM emulates the PMU: its PMU leaves stay */
+	bool nested;          /* nested virtualization: VMX and SVM stay */
 };
 
-/* Reads KVM_GET_SUPPORTED_CPUID of /dev/kvm (KVM_FD) into TABLE. */
+/* Reads KVM_GET_SUPPORTED_CPUID of KVM_FD (/dev/kvm) into TABLE. */
 int cpuid_supported(int kvm_fd, struct cpuid_table *table);
 
-/*
- * Changes TABLE, as KVM reported it, into what vCPU OPTIONS->apic_id of our
- * machine shows. Pure; cpuid.c gives the reason for each changed leaf.
- */
+/* Changes TABLE, as reported by KVM, into the table of vCPU OPTIONS->apic_id. Pure; cpuid.c
+ * gives the reason for each changed leaf. */
 void cpuid_filter(struct cpuid_table *table, const struct cpuid_options *options);
 
-/* Does TABLE show VMX or SVM? */
+/* True if TABLE has VMX or SVM. */
 bool cpuid_can_nest(struct cpuid_table *table);
 
 /* The entry of FUNCTION and INDEX, or NULL. */
 struct kvm_cpuid_entry2 *cpuid_find(struct cpuid_table *table, uint32_t function, uint32_t index);
 
-/* The same, made with all registers 0 where there was none; NULL if the table is full. */
+/* The same, but adds an all-zero entry if there is none. NULL if the table is full. */
 struct kvm_cpuid_entry2 *cpuid_add(struct cpuid_table *table, uint32_t function, uint32_t index);
 
 #endif

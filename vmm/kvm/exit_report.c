@@ -2,21 +2,19 @@
 #include "vmm/kvm/exit_report.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
 #include "shared/error.h"
 #include "vmm/kvm/instruction.h"
-#include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vcpu_debug.h"
-#include "vmm/kvm/vm.h"
 
 #define INSTRUCTION_SIZE_MAX 15
 
 typedef unsigned long long ull;
 
-/* The architectural state that tells most, on four lines. */
 static void format_registers(struct vcpu *vcpu, char *text, size_t size)
 {
 	const struct kvm_regs *r = vcpu_registers(vcpu);
@@ -33,7 +31,7 @@ static void format_registers(struct vcpu *vcpu, char *text, size_t size)
 		 (ull)s->efer, (ull)s->idt.base, s->idt.limit);
 }
 
-/* The bytes that KVM could not do: as it reports them, else those at RIP. */
+/* The bytes that KVM could not execute: as it reports them, else those at RIP. */
 static size_t failed_instruction(struct vcpu *vcpu, uint8_t *bytes)
 {
 	const struct kvm_run *run = vcpu->run;
@@ -60,31 +58,43 @@ static void format_bytes(const uint8_t *bytes, size_t count, char *text, size_t 
 					   bytes[i]);
 }
 
+/* Sets the message "vCPU N: FORMAT", with the registers on the lines after it. */
+static void __attribute__((format(printf, 3, 4)))
+report(struct vcpu *vcpu, int error, const char *format, ...)
+{
+	char reason[400], registers[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	format_registers(vcpu, registers, sizeof(registers));
+	error_set(error, "vCPU %u: %s\n%s", vcpu->index, reason, registers);
+}
+
 static void report_emulation_failure(struct vcpu *vcpu)
 {
 	uint8_t bytes[INSTRUCTION_SIZE_MAX];
-	char text[INSTRUCTION_SIZE_MAX * 3 + 16], registers[512];
+	char text[INSTRUCTION_SIZE_MAX * 3 + 16];
 	size_t count = failed_instruction(vcpu, bytes);
 	const char *name = instruction_name(bytes, count);
 	bool kernel = vcpu_special_registers(vcpu)->ss.dpl == 0;
 
 	format_bytes(bytes, count, text, sizeof(text));
-	format_registers(vcpu, registers, sizeof(registers));
-	error_set(
-		-ENOTSUP,
-		"vCPU %u: KVM could not execute the guest's instruction at RIP %#llx (bytes: %s): this KVM interprets "
-		"guest %s code and does not know %s; see kvmscope doctor\n%s",
-		vcpu->index, (ull)vcpu_registers(vcpu)->rip, text, kernel ? "kernel" : "user",
-		name ? name : "these bytes", registers);
+	report(vcpu, -ENOTSUP,
+	       "KVM could not execute the guest's instruction at RIP %#llx (bytes: %s): this KVM "
+	       "interprets guest %s code and does not know %s; see kvmscope doctor",
+	       (ull)vcpu_registers(vcpu)->rip, text, kernel ? "kernel" : "user",
+	       name ? name : "these bytes");
 }
 
 static const char *suberror_name(uint32_t suberror)
 {
 	switch (suberror) {
 	case KVM_INTERNAL_ERROR_SIMUL_EX:
-		return "exceptions at the same time while KVM delivered one";
+		return "another exception while KVM delivered one";
 	case KVM_INTERNAL_ERROR_DELIVERY_EV:
-		return "an exit while KVM delivered an event, as by a broken IDT or stack in memory that is no RAM";
+		return "an exit while KVM delivered an event, as by an IDT or stack outside of RAM";
 	case KVM_INTERNAL_ERROR_UNEXPECTED_EXIT_REASON:
 		return "a hardware exit that KVM did not expect";
 	default:
@@ -92,62 +102,41 @@ static const char *suberror_name(uint32_t suberror)
 	}
 }
 
-void exit_report_internal_error(struct vcpu *vcpu)
+enum vcpu_end exit_report(struct vcpu *vcpu)
 {
-	char registers[512];
+	const struct kvm_run *run = vcpu->run;
 
-	if (vcpu->run->internal.suberror == KVM_INTERNAL_ERROR_EMULATION) {
-		report_emulation_failure(vcpu);
-		return;
+	switch (run->exit_reason) {
+	case KVM_EXIT_SHUTDOWN:
+		report(vcpu, -EIO,
+		       "triple fault: the guest could not handle an exception, nor the fault of "
+		       "handling it");
+		return VCPU_END_SHUTDOWN;
+	case KVM_EXIT_INTERNAL_ERROR:
+		if (run->internal.suberror == KVM_INTERNAL_ERROR_EMULATION)
+			report_emulation_failure(vcpu);
+		else
+			report(vcpu, -EIO,
+			       "KVM_EXIT_INTERNAL_ERROR, suberror %u (%s), data %#llx %#llx; the "
+			       "guest cannot continue",
+			       run->internal.suberror, suberror_name(run->internal.suberror),
+			       (ull)run->internal.data[0], (ull)run->internal.data[1]);
+		break;
+	case KVM_EXIT_FAIL_ENTRY:
+		report(vcpu, -EIO,
+		       "the processor refused to enter the guest, hardware reason %#llx: its state "
+		       "is not valid",
+		       (ull)run->fail_entry.hardware_entry_failure_reason);
+		break;
+	default:
+		report(vcpu, -EIO, "KVM exit with unknown reason %u; see <linux/kvm.h>",
+		       run->exit_reason);
 	}
-	format_registers(vcpu, registers, sizeof(registers));
-	error_set(
-		-EIO,
-		"vCPU %u: KVM_EXIT_INTERNAL_ERROR, suberror %u (%s), data %#llx %#llx; the guest can not go on\n%s",
-		vcpu->index, vcpu->run->internal.suberror,
-		suberror_name(vcpu->run->internal.suberror), (ull)vcpu->run->internal.data[0],
-		(ull)vcpu->run->internal.data[1], registers);
-}
-
-void exit_report_shutdown(struct vcpu *vcpu)
-{
-	char registers[512];
-
-	format_registers(vcpu, registers, sizeof(registers));
-	error_set(
-		-EIO,
-		"vCPU %u: triple fault: the guest could not handle an exception, nor the fault of handling it\n%s",
-		vcpu->index, registers);
-}
-
-void exit_report_fail_entry(struct vcpu *vcpu)
-{
-	char registers[512];
-
-	format_registers(vcpu, registers, sizeof(registers));
-	error_set(
-		-EIO,
-		"vCPU %u: the processor refused to enter the guest, hardware reason %#llx: its state is not valid\n%s",
-		vcpu->index, (ull)vcpu->run->fail_entry.hardware_entry_failure_reason, registers);
-}
-
-void exit_report_unknown(struct vcpu *vcpu)
-{
-	char registers[512];
-
-	format_registers(vcpu, registers, sizeof(registers));
-	error_set(
-		-EIO,
-		"vCPU %u: KVM exit with reason %u, which kvmscope does not know; see <linux/kvm.h>\n%s",
-		vcpu->index, vcpu->run->exit_reason, registers);
+	return VCPU_END_INTERNAL_ERROR;
 }
 
 void exit_report_run_failed(struct vcpu *vcpu, int error)
 {
-	char registers[512];
-
-	format_registers(vcpu, registers, sizeof(registers));
-	error_set(-error,
-		  "vCPU %u: KVM_RUN failed: %s; see kvmscope doctor and the host's kernel log\n%s",
-		  vcpu->index, strerror(error), registers);
+	report(vcpu, -error, "KVM_RUN failed: %s; see kvmscope doctor and the host's kernel log",
+	       strerror(error));
 }

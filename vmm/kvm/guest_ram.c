@@ -18,10 +18,9 @@ static void add_region(struct memory *memory, uint64_t gpa, uint64_t size, uint8
 }
 
 /*
- * SIZE bytes that begin at a multiple of 2 MiB, as RAM does in the guest's physical memory: KVM
- * maps by huge pages only what lies alike in both (kvm_alloc_memslot_metadata in
- * arch/x86/kvm/x86.c). With them a guest leaves for the host five hundred times less often to touch
- * its memory first. No reserve: a page costs nothing until then.
+ * Maps SIZE bytes at a multiple of 2 MiB. KVM uses huge pages only where host and guest addresses
+ * are aligned alike (kvm_alloc_memslot_metadata() in arch/x86/kvm/x86.c); with them the guest
+ * causes one first-touch exit for 512 pages. MAP_NORESERVE: untouched pages cost nothing.
  */
 static uint8_t *map_aligned(uint64_t size)
 {
@@ -59,7 +58,7 @@ int memory_create(struct memory *memory, uint64_t size)
 		return error_set(-ENOMEM,
 				 "can not map %llu MiB of guest memory: %s; choose a smaller --mem",
 				 (unsigned long long)size >> 20, strerror(errno));
-	/* A fork would make all of it copy-on-write, while the guest runs in it. */
+	/* Without it, fork() would make all RAM copy-on-write under the running guest. */
 	madvise(mapping, size, MADV_DONTFORK);
 	madvise(mapping, size, MADV_HUGEPAGE);
 	memory->mapping = mapping;
@@ -80,7 +79,7 @@ void memory_destroy(struct memory *memory)
 void memory_clear(struct memory *memory)
 {
 	patches_clear(&memory->patches);
-	/* Private and anonymous: what is next read there is a page of zeroes (madvise(2)). */
+	/* A private anonymous mapping reads as zeroes after this (madvise(2)). */
 	if (madvise(memory->mapping, memory->size, MADV_DONTNEED))
 		memset(memory->mapping, 0, memory->size);
 }
@@ -117,7 +116,7 @@ int memory_read(const struct memory *memory, uint64_t gpa, void *to, uint64_t si
 	return 0;
 }
 
-/* The byte at GPA and the one behind it, which is 0 behind the RAM's last one. */
+/* Reads the byte at GPA and the next one; the byte after the end of RAM reads as 0. */
 static int read_patch(const struct memory *memory, uint64_t gpa, uint8_t bytes[2])
 {
 	bytes[1] = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Guest RAM of our own VM: one anonymous mapping, cut into memslots below
- * and above the PCI hole. The one way of boot and device code to reach guest
- * memory; every access is checked against the slots. Any thread; the guest
- * may change what is there at any moment.
+ * Guest RAM of our own VM: one anonymous mapping, split into memslots below and above the PCI hole.
+ * Boot and device code reach guest memory only through these functions, which check every access
+ * against the slots. Any thread. The guest may change the memory at any time.
  */
 #ifndef KVMSCOPE_KVM_GUEST_RAM_H
 #define KVMSCOPE_KVM_GUEST_RAM_H
@@ -14,8 +13,8 @@
 
 #include "shared/patches.h"
 
-/* RAM ends here below 4 GiB (the rest is at 4 GiB and up); devices, IOAPIC and LAPIC lie between.
- */
+/* RAM below 4 GiB ends here and continues at 4 GiB; MMIO devices, IOAPIC and LAPIC lie in
+ * between. */
 #define MEMORY_LOW_END    0xc0000000ull
 #define MEMORY_HIGH_START 0x100000000ull
 
@@ -36,33 +35,30 @@ struct memory {
 };
 
 /*
- * Maps SIZE bytes (a multiple of 4 KiB, at least 1 MiB) of zero pages, huge ones where the host has
- * them (THP): both regions begin at multiples of 2 MiB of the host's addresses, too. -EINVAL or
+ * Maps SIZE bytes (a multiple of 4 KiB, at least 1 MiB) of zero pages. Both regions start on 2 MiB
+ * boundaries of the host address space, so that the host can use huge pages (THP). -EINVAL or
  * -ENOMEM.
  */
 int memory_create(struct memory *memory, uint64_t size);
-/* Zeroed it is a no-op. */
+/* A no-op on a zeroed struct. */
 void memory_destroy(struct memory *memory);
 
-/* All zero again, as new. Nobody else may use it meanwhile but to read; its pages are the host's
- * again. */
+/* Zeroes all RAM and returns its pages to the host. Other threads may only read meanwhile. */
 void memory_clear(struct memory *memory);
 
-/* A pointer to RAM [gpa, gpa + size), or NULL if it is not wholly inside one region. */
+/* Pointer to RAM [gpa, gpa + size), or NULL unless the range lies within one region. */
 void *memory_pointer(const struct memory *memory, uint64_t gpa, uint64_t size);
 
-/* Copy to and from RAM; 0, or -EFAULT with nothing done. */
+/* Copy to and from RAM. 0, or -EFAULT with nothing copied. */
 int memory_write(const struct memory *memory, uint64_t gpa, const void *from, uint64_t size);
 int memory_read(const struct memory *memory, uint64_t gpa, void *to, uint64_t size);
 
-/*
- * Puts INT3 in place of the guest's byte OWN at GPA. The guest may execute it at
- * once. -EFAULT, -ENOSPC above PATCHES_MAX. One at a time.
- */
+/* Replaces the guest's byte OWN at GPA by INT3, which the guest may execute at once. -EFAULT, or
+ * -ENOSPC above PATCHES_MAX. One thread at a time. */
 int memory_patch(struct memory *memory, uint64_t gpa, uint8_t own);
 
-/* Is it still there? Not if there is other code by now, be it with an INT3 of its own in that
- * place. */
+/* True if our INT3 is still at GPA: false once the guest has written other code there, even if
+ * that code has an INT3 of its own at GPA. */
 bool memory_is_patched(const struct memory *memory, uint64_t gpa);
 
 #endif

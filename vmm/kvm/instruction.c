@@ -8,9 +8,9 @@
 enum prefix { PREFIX_NONE, PREFIX_66, PREFIX_F2, PREFIX_F3 };
 
 /*
- * Opcodes behind 0x0f, except where one_byte is set. PREFIX must stand where
- * it is not PREFIX_NONE. MODRM is the whole byte; REG is its middle field,
- * with a memory operand or a register as MEMORY says (SDM vol. 2, app. A).
+ * OPCODE follows 0x0f unless one_byte is set. Unless it is PREFIX_NONE, PREFIX must be present.
+ * MODRM is the whole byte; REG is its middle field, with a memory or a register operand as MEMORY
+ * says (SDM vol. 2, app. A).
  */
 struct pattern {
 	const char *name;

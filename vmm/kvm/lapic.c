@@ -15,17 +15,14 @@
 
 /* Registers in struct kvm_lapic_state (SDM vol. 3A 11.4.1), and the local vector table's bits
  * (11.5.1). */
-#define ID        0x20
-#define LVT_PC    0x340
-#define LVT_LINT0 0x350
-#define LVT_LINT1 0x360
+#define ID     0x20
+#define LVT_PC 0x340
 
-#define LVT_VECTOR      0xffu
-#define DELIVERY        0x700u
-#define DELIVERY_FIXED  0x000u
-#define DELIVERY_NMI    0x400u
-#define DELIVERY_EXTINT 0x700u
-#define MASKED          0x10000u
+#define LVT_VECTOR     0xffu
+#define DELIVERY       0x700u
+#define DELIVERY_FIXED 0x000u
+#define DELIVERY_NMI   0x400u
+#define MASKED         0x10000u
 
 #define MSR_X2APIC_LVT_PC 0x834
 
@@ -36,25 +33,17 @@
 #define MSI_ADDRESS         0xfee00000u /* SDM vol. 3A 11.11.1 */
 #define MSI_DESTINATION(id) ((uint32_t)(id) << 12)
 
-static int failed(const struct vcpu *vcpu, const char *what)
-{
-	int error = errno;
-
-	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor",
-			 vcpu->index, what, strerror(error));
-}
-
 static int get_state(const struct vcpu *vcpu, struct kvm_lapic_state *state)
 {
 	return ioctl(vcpu->fd, KVM_GET_LAPIC, state)
-		       ? failed(vcpu, "the LAPIC's state (KVM_GET_LAPIC)")
+		       ? vcpu_refused(vcpu, "the LAPIC's state (KVM_GET_LAPIC)")
 		       : 0;
 }
 
 static int set_state(const struct vcpu *vcpu, const struct kvm_lapic_state *state)
 {
 	return ioctl(vcpu->fd, KVM_SET_LAPIC, state)
-		       ? failed(vcpu, "the LAPIC's state (KVM_SET_LAPIC)")
+		       ? vcpu_refused(vcpu, "the LAPIC's state (KVM_SET_LAPIC)")
 		       : 0;
 }
 
@@ -71,27 +60,7 @@ static void set_register(struct kvm_lapic_state *state, size_t offset, uint32_t 
 	memcpy(state->regs + offset, &value, sizeof(value));
 }
 
-static void set_line(struct kvm_lapic_state *state, size_t offset, uint32_t delivery)
-{
-	set_register(state, offset,
-		     (get_register(state, offset) & ~(DELIVERY | MASKED)) | delivery);
-}
-
-int lapic_set_lines(struct vcpu *vcpu)
-{
-	struct kvm_lapic_state state;
-	int error = get_state(vcpu, &state);
-
-	if (error)
-		return error;
-	set_line(&state, LVT_LINT0, DELIVERY_EXTINT);
-	set_line(&state, LVT_LINT1, DELIVERY_NMI);
-	return set_state(vcpu, &state);
-}
-
-/* The PIT is KVM's, and raises GSI 0 from a thread of its own: pin 0 of the I/O APIC, unless that
- * is masked.
- */
+/* The PIT raises GSI 0, pin 0 of the I/O APIC, from a kernel thread of its own. */
 static bool pit_can_interrupt(const struct vm *vm)
 {
 	struct kvm_irqchip chip = { .chip_id = KVM_IRQCHIP_IOAPIC };
@@ -124,7 +93,7 @@ static int set_mask(struct vcpu *vcpu, uint32_t lvt)
 	if (!(vcpu_special_registers(vcpu)->apic_base & BASE_X2APIC))
 		return mask_whole_state(vcpu);
 	error = msr_set(vcpu->fd, MSR_X2APIC_LVT_PC, lvt | MASKED);
-	return error ? error_set(error, "vCPU %u: this host's KVM does not let LVTPC be masked: %s",
+	return error ? error_set(error, "vCPU %u: this host's KVM cannot mask LVTPC: %s",
 				 vcpu->index, strerror(-error))
 		     : 0;
 }
@@ -133,11 +102,11 @@ static enum lapic_pmi send_nmi(struct vcpu *vcpu)
 {
 	if (!ioctl(vcpu->fd, KVM_NMI))
 		return LAPIC_PMI_NMI;
-	failed(vcpu, "an NMI (KVM_NMI)");
+	vcpu_refused(vcpu, "an NMI (KVM_NMI)");
 	return LAPIC_PMI_FAILED;
 }
 
-/* To the LAPIC with the same id, as the guest has set it: in this form in its highest byte. */
+/* Sends an MSI to this LAPIC, by the id that the guest has set (highest byte of the register). */
 static enum lapic_pmi send_vector(struct vcpu *vcpu, const struct kvm_lapic_state *state,
 				  uint32_t vector)
 {
@@ -147,7 +116,7 @@ static enum lapic_pmi send_vector(struct vcpu *vcpu, const struct kvm_lapic_stat
 
 	if (ioctl(vcpu->vm->vm_fd, KVM_SIGNAL_MSI, &msi) >= 0)
 		return LAPIC_PMI_VECTOR;
-	failed(vcpu, "an interrupt (KVM_SIGNAL_MSI)");
+	vcpu_refused(vcpu, "an interrupt (KVM_SIGNAL_MSI)");
 	return LAPIC_PMI_FAILED;
 }
 

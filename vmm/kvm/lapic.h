@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The in-kernel LAPIC of a vCPU: its lines as firmware leaves them, and the
- * interrupt of its performance counters, which a PMU outside of KVM has to
- * raise by itself (SDM vol. 3A 11.5.1, APM vol. 2 16.4).
- */
+/* Model specific registers: their values after firmware, and access to single ones. */
 #ifndef KVMSCOPE_KVM_LAPIC_H
 #define KVMSCOPE_KVM_LAPIC_H
 
@@ -11,28 +7,27 @@
 
 struct vcpu;
 
-/* The PIC on LINT0, NMI on LINT1 (MultiProcessor Specification 1.4, 3.6.2). Before the vCPU runs.
- */
-int lapic_set_lines(struct vcpu *vcpu);
-
-/* What became of a PMI. */
+/* Sets the MSRs of the new vCPU VCPU_FD to what a PC's firmware leaves. An MSR that this KVM
+ * does not have is skipped. */
+/* Access one MSR. 0, -ENOENT if KVM does not have it (with this CPUID), or an errno of the
+ * ioctl. */
 enum lapic_pmi {
 	LAPIC_PMI_NMI,
 	LAPIC_PMI_VECTOR,
-	LAPIC_PMI_MASKED,  /* by LVTPC, or the LAPIC is switched off */
-	LAPIC_PMI_IGNORED, /* LVTPC asks for something that is neither NMI nor a fixed vector of 16
-			      or more */
-	LAPIC_PMI_FAILED,  /* the message is set */
+	LAPIC_PMI_MASKED,  /* LVTPC is masked, or the LAPIC is disabled */
+	LAPIC_PMI_IGNORED, /* LVTPC's delivery mode is neither NMI nor fixed with a vector of 16 or
+			      more */
+	LAPIC_PMI_FAILED,  /* an ioctl failed; error_message() is set */
 };
 
 /*
- * Raises the PMI as LVTPC says. With SETS_MASK, as Intel's do, LVTPC's mask
- * bit is set by that (SDM vol. 3B, "Counter Overflow Interrupt"; AMD's leave it). KVM
- * takes the bit alone in x2APIC mode; in xAPIC mode only together with all the LAPIC's
- * state, where an interrupt from another thread would be lost that comes in the moment
- * between reading and writing it. So there it is set only if the VM has one
- * vCPU, with vm_set_irq() held off, and with the PIT's pin of the I/O APIC masked; else it stays
- * clear. On the vCPU's thread, outside of KVM_RUN.
+ * Delivers the PMI as LVTPC specifies. SETS_MASK: as on Intel, delivery sets LVTPC's mask bit (SDM
+ * vol. 3B, "Counter Overflow Interrupt"); AMD leaves it clear.
+ *
+ * In x2APIC mode KVM can set this bit alone. In xAPIC mode it can only replace the whole LAPIC
+ * state, which would lose an interrupt that arrives from another thread between reading and writing
+ * it. There the bit is set only if the VM has one vCPU and the PIT's pin of the I/O APIC is masked,
+ * with vm_set_irq() locked out; otherwise it stays clear. On the vCPU's thread, outside of KVM_RUN.
  */
 enum lapic_pmi lapic_raise_pmi(struct vcpu *vcpu, bool sets_mask);
 

@@ -13,7 +13,7 @@ struct one_msr {
 	struct kvm_msr_entry entry;
 };
 
-/* KVM_GET_MSRS and KVM_SET_MSRS return how many they did. */
+/* KVM_GET_MSRS and KVM_SET_MSRS return the number of MSRs processed. */
 static int access_msr(int vcpu_fd, unsigned long request, struct one_msr *msr)
 {
 	int done = ioctl(vcpu_fd, request, &msr->header);
@@ -46,11 +46,11 @@ void msr_reset(int vcpu_fd)
 		uint32_t index;
 		uint64_t value;
 	} firmware[] = {
-		/* IA32_MTRR_DEF_TYPE: MTRRs on, all memory write-back; else Linux switches PAT off
-		   (SDM 3A 12.11). */
+		/* IA32_MTRR_DEF_TYPE: MTRRs on, all memory write-back. Otherwise Linux disables
+		 * PAT (SDM 3A 12.11). */
 		{ 0x2ff, 1u << 11 | 6 },
-		/* IA32_MISC_ENABLE: fast strings, else Linux on Intel avoids REP MOVS; no BTS and
-		   no PEBS (SDM 4, table 2-2). */
+		/* IA32_MISC_ENABLE: fast strings, otherwise Linux on Intel avoids REP MOVS; BTS
+		 * and PEBS unavailable (SDM 4, table 2-2). */
 		{ 0x1a0, 1u << 12 | 1u << 11 | 1 },
 	};
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a RESET puts a VM back to: the state of its vCPUs and of the interrupt
- * controllers and the timer in KVM, as they were before the guest first ran. KVM has no
- * reset of its own (Documentation/virt/kvm/api.rst), so it is taken once and put back.
- *
- * The time stamp counter goes on, and with it the clocks that Linux makes of it, as at a kexec.
+ * The state that a RESET restores: vCPUs, interrupt controllers and timer in KVM as they were
+ * before the guest first ran. KVM has no reset operation (Documentation/virt/kvm/api.rst), so the
+ * state is saved once. The TSC continues, and with it Linux's clocks, as across a kexec.
  */
 #ifndef KVMSCOPE_KVM_RESET_STATE_H
 #define KVMSCOPE_KVM_RESET_STATE_H
@@ -12,15 +10,15 @@
 struct reset_state;
 struct vm;
 
-/* Takes the state of VM, with all of its vCPUs, before any of them has run. -ENOMEM, the errors of
- * the ioctls. */
-int reset_state_take(struct reset_state **state, const struct vm *vm);
+/* Saves the state of VM and all its vCPUs, before any has run. -ENOMEM, the errors of the ioctls.
+ */
+int reset_state_save(struct reset_state **state, const struct vm *vm);
 void reset_state_free(struct reset_state *state); /* NULL is a no-op */
 
 /*
- * Puts it back. No vCPU has a thread, and no device raises an interrupt meanwhile. The errors
- * of the ioctls: the VM can not run any more then.
+ * Restores it. No vCPU has a thread, and no device raises an interrupt meanwhile. After an error of
+ * the ioctls the VM cannot run any longer.
  */
-int reset_state_put(const struct reset_state *state, struct vm *vm);
+int reset_state_restore(const struct reset_state *state, struct vm *vm);
 
 #endif

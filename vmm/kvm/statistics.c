@@ -11,7 +11,7 @@
 
 #define NAME_MAX_SIZE 128
 
-/* The descriptor of kvm_stats_desc with its name, which is name_size long in the file. */
+/* struct kvm_stats_desc with its name, which has name_size bytes in the file. */
 struct named_descriptor {
 	struct kvm_stats_desc descriptor;
 	char name[NAME_MAX_SIZE];

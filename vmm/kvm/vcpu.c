@@ -10,15 +10,23 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 #include "vmm/kvm/cpuid.h"
-#include "vmm/kvm/lapic.h"
 #include "vmm/kvm/msr.h"
-#include "vmm/kvm/vcpu_signals.h"
+#include "vmm/kvm/vcpu_thread.h"
 #include "vmm/kvm/vm.h"
 
 #define SYNC_REGS (KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS | KVM_SYNC_X86_EVENTS)
 
-static int vcpu_failed(const struct vcpu *vcpu, const char *what)
+/* Local vector table in struct kvm_lapic_state (SDM vol. 3A 11.4.1 and 11.5.1). */
+#define LVT_LINT0           0x350
+#define LVT_LINT1           0x360
+#define LVT_DELIVERY        0x700u
+#define LVT_DELIVERY_NMI    0x400u
+#define LVT_DELIVERY_EXTINT 0x700u
+#define LVT_MASKED          0x10000u
+
+int vcpu_refused(const struct vcpu *vcpu, const char *what)
 {
 	int error = errno;
 
@@ -38,12 +46,12 @@ static int check_nested(struct cpuid_table *table, const struct vm *vm)
 	if (!cpuid_can_nest(table))
 		return error_set(
 			-ENOTSUP,
-			"this host's KVM does not let a guest run guests of its own: load kvm_intel or "
-			"kvm_amd with nested=1");
+			"this host's KVM has no nested virtualization: load kvm_intel or kvm_amd with "
+			"nested=1");
 	if (!vm_capability(vm, KVM_CAP_NESTED_STATE))
 		return error_set(-ENOTSUP,
-				 "this host's KVM does not tell when a guest of the guest runs "
-				 "(KVM_CAP_NESTED_STATE); it came with Linux 4.20");
+				 "this host's KVM does not report when a nested guest runs "
+				 "(KVM_CAP_NESTED_STATE needs Linux 4.20)");
 	return 0;
 }
 
@@ -69,7 +77,7 @@ static int set_cpuid(struct vcpu *vcpu, const struct vm *vm)
 		if (vcpu->handlers->pmu && vcpu->handlers->pmu->create)
 			error = vcpu->handlers->pmu->create(vcpu, table);
 		if (!error && ioctl(vcpu->fd, KVM_SET_CPUID2, &table->header))
-			error = vcpu_failed(vcpu, "the CPUID table (KVM_SET_CPUID2)");
+			error = vcpu_refused(vcpu, "the CPUID table (KVM_SET_CPUID2)");
 	}
 	free(table);
 	return error;
@@ -81,45 +89,80 @@ static int map_run(struct vcpu *vcpu, const struct vm *vm)
 	void *run;
 
 	if (size < (int)sizeof(struct kvm_run))
-		return vcpu_failed(vcpu, "its run structure (KVM_GET_VCPU_MMAP_SIZE)");
+		return vcpu_refused(vcpu, "its run structure (KVM_GET_VCPU_MMAP_SIZE)");
 	run = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu->fd, 0);
 	if (run == MAP_FAILED)
-		return vcpu_failed(vcpu, "its run structure (mmap)");
+		return vcpu_refused(vcpu, "its run structure (mmap)");
 	vcpu->run = run;
 	vcpu->run_size = (size_t)size;
 	return 0;
 }
 
-/* Registers come with each exit from here on; the first ones are read, since no exit was yet. */
+/* From now on each exit stores the registers; the first ones have to be read. */
 static int start_sync_regs(struct vcpu *vcpu, const struct vm *vm)
 {
 	if ((vm_capability(vm, KVM_CAP_SYNC_REGS) & SYNC_REGS) != SYNC_REGS)
 		return error_set(
 			-ENOTSUP,
-			"this host's KVM has no KVM_CAP_SYNC_REGS, which samples are read by; "
-			"it came with Linux 4.17");
+			"this host's KVM has no KVM_CAP_SYNC_REGS, which sampling needs (Linux 4.17)");
 	if (ioctl(vcpu->fd, KVM_GET_REGS, &vcpu->run->s.regs.regs) ||
 	    ioctl(vcpu->fd, KVM_GET_SREGS, &vcpu->run->s.regs.sregs))
-		return vcpu_failed(vcpu, "its registers (KVM_GET_REGS)");
+		return vcpu_refused(vcpu, "its registers (KVM_GET_REGS)");
 	vcpu->run->kvm_valid_regs = SYNC_REGS;
 	return 0;
+}
+
+/*
+ * KVM_CAP_PMU_CAPABILITY, before the first vCPU: whether KVM emulates a PMU with the host's
+ * counters; without one its MSRs do not exist either. Before Linux 5.18 CPUID alone decides.
+ */
+static void set_kernel_pmu(const struct vm *vm, bool enabled)
+{
+	struct kvm_enable_cap enable = { .cap = KVM_CAP_PMU_CAPABILITY,
+					 .args = { enabled ? 0 : KVM_PMU_CAP_DISABLE } };
+
+	if (vm_capability(vm, KVM_CAP_PMU_CAPABILITY) & KVM_PMU_CAP_DISABLE &&
+	    ioctl(vm->vm_fd, KVM_ENABLE_CAP, &enable))
+		log_debug("cannot set KVM_CAP_PMU_CAPABILITY to %d: %s", !enabled, strerror(errno));
+}
+
+static void set_lapic_line(struct kvm_lapic_state *state, size_t offset, uint32_t delivery)
+{
+	uint32_t value;
+
+	memcpy(&value, state->regs + offset, sizeof(value));
+	value = (value & ~(LVT_DELIVERY | LVT_MASKED)) | delivery;
+	memcpy(state->regs + offset, &value, sizeof(value));
+}
+
+/* As firmware leaves them: the PIC on LINT0, NMI on LINT1 (MultiProcessor Spec. 1.4, 3.6.2). */
+static int set_lapic_lines(struct vcpu *vcpu)
+{
+	struct kvm_lapic_state state;
+
+	if (ioctl(vcpu->fd, KVM_GET_LAPIC, &state))
+		return vcpu_refused(vcpu, "the LAPIC's state (KVM_GET_LAPIC)");
+	set_lapic_line(&state, LVT_LINT0, LVT_DELIVERY_EXTINT);
+	set_lapic_line(&state, LVT_LINT1, LVT_DELIVERY_NMI);
+	return ioctl(vcpu->fd, KVM_SET_LAPIC, &state)
+		       ? vcpu_refused(vcpu, "the LAPIC's state (KVM_SET_LAPIC)")
+		       : 0;
 }
 
 static int set_up(struct vcpu *vcpu, struct vm *vm)
 {
 	int error;
 
-	/* Without it not even the MSRs may answer. A KVM that can not be told goes by CPUID. */
 	if (vcpu->index == 0)
-		vm_set_kernel_pmu(vm, has_kernel_pmu(vcpu));
+		set_kernel_pmu(vm, has_kernel_pmu(vcpu));
 	vcpu->fd = ioctl(vm->vm_fd, KVM_CREATE_VCPU, (unsigned long)vcpu->index);
 	if (vcpu->fd < 0)
-		return vcpu_failed(vcpu, "a vCPU (KVM_CREATE_VCPU)");
+		return vcpu_refused(vcpu, "a vCPU (KVM_CREATE_VCPU)");
 	error = map_run(vcpu, vm);
 	if (!error)
 		error = set_cpuid(vcpu, vm);
 	if (!error)
-		error = lapic_set_lines(vcpu);
+		error = set_lapic_lines(vcpu);
 	if (!error) {
 		msr_reset(vcpu->fd);
 		error = start_sync_regs(vcpu, vm);
@@ -173,7 +216,7 @@ bool vcpu_is_halted(const struct vcpu *vcpu)
 	return !ioctl(vcpu->fd, KVM_GET_MP_STATE, &state) && state.mp_state == KVM_MP_STATE_HALTED;
 }
 
-/* KVM gives all of the state or, on kvm_intel, nothing (kernel: vmx_get_nested_state()). */
+/* On kvm_intel KVM returns either the whole state or nothing (vmx_get_nested_state()). */
 bool vcpu_runs_nested(const struct vcpu *vcpu)
 {
 	union {
@@ -206,7 +249,7 @@ int vcpu_set_registers(struct vcpu *vcpu, const struct kvm_regs *registers)
 {
 	assert(vcpu_on_thread(vcpu));
 	if (ioctl(vcpu->fd, KVM_SET_REGS, registers))
-		return vcpu_failed(vcpu, "new registers (KVM_SET_REGS)");
+		return vcpu_refused(vcpu, "new registers (KVM_SET_REGS)");
 	vcpu->run->s.regs.regs = *registers;
 	return 0;
 }
@@ -215,7 +258,36 @@ int vcpu_set_special_registers(struct vcpu *vcpu, const struct kvm_sregs *regist
 {
 	assert(vcpu_on_thread(vcpu));
 	if (ioctl(vcpu->fd, KVM_SET_SREGS, registers))
-		return vcpu_failed(vcpu, "new special registers (KVM_SET_SREGS)");
+		return vcpu_refused(vcpu, "new special registers (KVM_SET_SREGS)");
 	vcpu->run->s.regs.sregs = *registers;
 	return 0;
+}
+
+static int tsc_offset(const struct vcpu *vcpu, uint64_t *offset)
+{
+	struct kvm_device_attr attribute = {
+		.group = KVM_VCPU_TSC_CTRL,
+		.attr = KVM_VCPU_TSC_OFFSET,
+		.addr = (uintptr_t)offset,
+	};
+
+	if (!ioctl(vcpu->fd, KVM_GET_DEVICE_ATTR, &attribute))
+		return 0;
+	return error_set(-ENXIO, "this KVM does not report the TSC offset of vCPU %u: %s",
+			 vcpu->index, strerror(errno));
+}
+
+int vm_tsc_offset(const struct vm *vm, uint64_t *offset)
+{
+	for (unsigned int i = 0; i < vm->vcpu_count; i++) {
+		uint64_t other;
+		int error = tsc_offset(vm->vcpus[i], &other);
+
+		if (error)
+			return error;
+		if (i && other != *offset)
+			return error_set(-ENODATA, "the TSCs of vCPUs 0 and %u differ", i);
+		*offset = other;
+	}
+	return vm->vcpu_count ? 0 : error_set(-ENODATA, "there is no vCPU");
 }

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
 #include "shared/error.h"
@@ -12,21 +11,14 @@
 #include "vmm/kvm/vm.h"
 
 #define PAGE_SIZE_4K 4096u
+#define DR6_BS       (1ull << 14)
 
 bool vm_can_block_interrupts(const struct vm *vm)
 {
 	return vm_capability(vm, KVM_CAP_SET_GUEST_DEBUG2) & KVM_GUESTDBG_BLOCKIRQ;
 }
 
-static int failed(const struct vcpu *vcpu, const char *what)
-{
-	int error = errno;
-
-	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor",
-			 vcpu->index, what, strerror(error));
-}
-
-/* Both parts together, with ONCE for the next entry alone. */
+/* Sets both parts of the control word, and ONCE for the next entry only. */
 static int set_both(struct vcpu *vcpu, uint32_t once)
 {
 	struct kvm_guest_debug debug = vcpu->debug;
@@ -37,7 +29,7 @@ static int set_both(struct vcpu *vcpu, uint32_t once)
 		debug.control |= KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_SW_BP;
 	if (!ioctl(vcpu->fd, KVM_SET_GUEST_DEBUG, &debug))
 		return 0;
-	return errno == EBUSY ? -EBUSY : failed(vcpu, "breakpoints (KVM_SET_GUEST_DEBUG)");
+	return errno == EBUSY ? -EBUSY : vcpu_refused(vcpu, "breakpoints (KVM_SET_GUEST_DEBUG)");
 }
 
 int vcpu_set_guest_debug(struct vcpu *vcpu, const struct kvm_guest_debug *debug)
@@ -54,33 +46,33 @@ int vcpu_set_software_breakpoints(struct vcpu *vcpu, bool on)
 	return set_both(vcpu, 0);
 }
 
-static int inject(struct vcpu *vcpu, uint32_t what, const char *name)
+static int inject_by_debug(struct vcpu *vcpu, uint32_t what, const char *name)
 {
 	int error = set_both(vcpu, KVM_GUESTDBG_ENABLE | what);
 
 	if (error == -EBUSY)
 		return error_set(
 			error,
-			"vCPU %u: a %s of the guest's own came while another exception was pending",
+			"vCPU %u: cannot inject the guest's own %s: another exception is pending",
 			vcpu->index, name);
 	return error;
 }
 
 int vcpu_inject_breakpoint(struct vcpu *vcpu)
 {
-	return inject(vcpu, KVM_GUESTDBG_INJECT_BP, "#BP");
+	return inject_by_debug(vcpu, KVM_GUESTDBG_INJECT_BP, "#BP");
 }
 
 int vcpu_inject_debug(struct vcpu *vcpu)
 {
-	return inject(vcpu, KVM_GUESTDBG_INJECT_DB, "#DB");
+	return inject_by_debug(vcpu, KVM_GUESTDBG_INJECT_DB, "#DB");
 }
 
 int vcpu_get_debug_registers(struct vcpu *vcpu, struct kvm_debugregs *registers)
 {
 	assert(vcpu_on_thread(vcpu));
 	if (ioctl(vcpu->fd, KVM_GET_DEBUGREGS, registers))
-		return failed(vcpu, "its debug registers (KVM_GET_DEBUGREGS)");
+		return vcpu_refused(vcpu, "its debug registers (KVM_GET_DEBUGREGS)");
 	return 0;
 }
 
@@ -88,7 +80,7 @@ int vcpu_set_debug_registers(struct vcpu *vcpu, const struct kvm_debugregs *regi
 {
 	assert(vcpu_on_thread(vcpu));
 	if (ioctl(vcpu->fd, KVM_SET_DEBUGREGS, registers))
-		return failed(vcpu, "its debug registers (KVM_SET_DEBUGREGS)");
+		return vcpu_refused(vcpu, "its debug registers (KVM_SET_DEBUGREGS)");
 	return 0;
 }
 
@@ -110,4 +102,41 @@ size_t vcpu_read_virtual(struct vcpu *vcpu, uint64_t address, void *to, size_t s
 		done += part;
 	}
 	return done;
+}
+
+static int inject_fault(struct vcpu *vcpu, uint8_t vector, bool has_error_code, uint32_t error_code)
+{
+	struct kvm_vcpu_events events;
+
+	assert(vcpu_on_thread(vcpu));
+	if (ioctl(vcpu->fd, KVM_GET_VCPU_EVENTS, &events))
+		return vcpu_refused(vcpu, "an exception (KVM_GET_VCPU_EVENTS)");
+	events.exception.injected = 1;
+	events.exception.nr = vector;
+	events.exception.has_error_code = has_error_code;
+	events.exception.error_code = error_code;
+	if (ioctl(vcpu->fd, KVM_SET_VCPU_EVENTS, &events))
+		return vcpu_refused(vcpu, "an exception (KVM_SET_VCPU_EVENTS)");
+	return 0;
+}
+
+int vcpu_inject_fault(struct vcpu *vcpu, uint8_t vector, uint32_t error_code)
+{
+	return inject_fault(vcpu, vector, true, error_code);
+}
+
+int vcpu_inject_undefined(struct vcpu *vcpu)
+{
+	return inject_fault(vcpu, VECTOR_UD, false, 0);
+}
+
+int vcpu_inject_single_step(struct vcpu *vcpu)
+{
+	struct kvm_debugregs registers;
+	int error = vcpu_get_debug_registers(vcpu, &registers);
+
+	registers.dr6 |= DR6_BS;
+	if (!error)
+		error = vcpu_set_debug_registers(vcpu, &registers);
+	return error ? error : vcpu_inject_debug(vcpu);
 }

@@ -1,58 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a vCPU's thread: into the guest, what it leaves the guest for, kicks. */
-#include <assert.h>
+/* The loop of a vCPU's thread: enter the guest, handle exits and kicks. */
 #include <errno.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "vmm/kvm/exit_report.h"
 #include "vmm/kvm/vcpu.h"
-#include "vmm/kvm/vcpu_signals.h"
+#include "vmm/kvm/vcpu_thread.h"
 
 /* SDM vol. 3A table 6-1; DR6 with BS, vol. 3B 18.2.3. */
 #define EXCEPTION_DB  1
 #define EXCEPTION_BP  3
 #define DR6_STEP_DONE 0xffff4ff0
-
-/* The vCPU that this thread runs: what the signal handlers work on. */
-static _Thread_local struct vcpu *current;
-
-/*
- * Both run on the vCPU's thread, wherever it is. immediate_exit makes the
- * next KVM_RUN return at once, so a signal between the check and the ioctl
- * is not lost. A thread that runs no vCPU (any more) ignores them.
- */
-static void on_kick(int signal)
-{
-	if (current) {
-		current->kicks++;
-		current->run->immediate_exit = 1;
-	}
-}
-
-/* A timer's signal comes once for all expirations while it was pending (timer_getoverrun(2)). */
-static void on_sample(int signal, siginfo_t *information, void *context)
-{
-	if (current) {
-		current->sample_expirations +=
-			1 + (information->si_code == SI_TIMER ? information->si_overrun : 0);
-		current->sample_due = 1;
-		current->run->immediate_exit = 1;
-	}
-}
-
-void vcpu_signals_install(void)
-{
-	/* SA_RESTART: KVM_RUN returns all the same, and what handlers of exits do is not disturbed.
-	 */
-	struct sigaction kick = { .sa_handler = on_kick, .sa_flags = SA_RESTART };
-	struct sigaction sample = { .sa_sigaction = on_sample,
-				    .sa_flags = SA_RESTART | SA_SIGINFO };
-
-	sigaction(VCPU_KICK_SIGNAL, &kick, NULL);
-	sigaction(VCPU_SAMPLE_SIGNAL, &sample, NULL);
-}
 
 /* One KVM_EXIT_IO may carry several accesses of a string instruction. */
 static void dispatch_io(struct vcpu *vcpu)
@@ -60,7 +18,7 @@ static void dispatch_io(struct vcpu *vcpu)
 	struct kvm_run *run = vcpu->run;
 	uint8_t *data = (uint8_t *)run + run->io.data_offset;
 
-	for (uint32_t i = 0; i < run->io.count && !vcpu->end_asked; i++, data += run->io.size)
+	for (uint32_t i = 0; i < run->io.count && !vcpu->end_requested; i++, data += run->io.size)
 		vcpu->handlers->io(vcpu->handlers->context, vcpu, run->io.port,
 				   run->io.direction == KVM_EXIT_IO_OUT, data, run->io.size);
 }
@@ -69,20 +27,18 @@ static void dispatch_system_event(struct vcpu *vcpu)
 {
 	switch (vcpu->run->system_event.type) {
 	case KVM_SYSTEM_EVENT_SHUTDOWN:
-		vcpu_ask_end(vcpu, VCPU_END_POWER_OFF);
+		vcpu_request_end(vcpu, VCPU_END_POWER_OFF);
 		break;
 	case KVM_SYSTEM_EVENT_RESET:
-		vcpu_ask_end(vcpu, VCPU_END_RESET);
+		vcpu_request_end(vcpu, VCPU_END_RESET);
 		break;
 	default:
-		exit_report_unknown(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
+		vcpu_request_end(vcpu, exit_report(vcpu));
 	}
 }
 
-/* What KVM would have told had the processor executed the instruction that was to be stepped over.
- */
-static void tell_step_done(struct vcpu *vcpu)
+/* The debug exit that KVM would report if the processor had executed the stepped instruction. */
+static void report_step_done(struct vcpu *vcpu)
 {
 	vcpu->run->debug.arch = (struct kvm_debug_exit_arch){
 		.exception = EXCEPTION_DB,
@@ -91,7 +47,7 @@ static void tell_step_done(struct vcpu *vcpu)
 	};
 }
 
-/* True if there is nothing about it for the debug handler. */
+/* True if the PMU has handled the exit, so that the debug handler does not get it. */
 static bool dispatch_breakpoint(struct vcpu *vcpu)
 {
 	const struct vcpu_pmu_operations *pmu = vcpu->handlers->pmu;
@@ -100,7 +56,7 @@ static bool dispatch_breakpoint(struct vcpu *vcpu)
 		return false;
 	if (!pmu->breakpoint(vcpu) || !(vcpu->debug.control & KVM_GUESTDBG_SINGLESTEP))
 		return true;
-	tell_step_done(vcpu);
+	report_step_done(vcpu);
 	return false;
 }
 
@@ -108,15 +64,12 @@ static void dispatch_debug(struct vcpu *vcpu)
 {
 	if (dispatch_breakpoint(vcpu))
 		return;
-	if (vcpu->handlers->debug) {
+	if (vcpu->handlers->debug)
 		vcpu->handlers->debug(vcpu->handlers->context, vcpu);
-		return;
-	}
-	exit_report_unknown(vcpu);
-	vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
+	else
+		vcpu_request_end(vcpu, exit_report(vcpu));
 }
 
-/* Without a handler there is no filter, and no such exit. */
 static void dispatch_read_msr(struct vcpu *vcpu)
 {
 	const struct vcpu_pmu_operations *pmu = vcpu->handlers->pmu;
@@ -136,8 +89,7 @@ static void dispatch_write_msr(struct vcpu *vcpu)
 		!pmu || !pmu->write_msr || !pmu->write_msr(vcpu, run->msr.index, run->msr.data);
 }
 
-/* What the guest did that KVM leaves to us. The access of io, mmio and MSRs completes when KVM_RUN
- * is next entered. */
+/* Handles one exit. KVM completes the io, mmio or MSR access when KVM_RUN is entered next. */
 static void dispatch_exit(struct vcpu *vcpu)
 {
 	struct kvm_run *run = vcpu->run;
@@ -166,31 +118,17 @@ static void dispatch_exit(struct vcpu *vcpu)
 	case KVM_EXIT_DEBUG:
 		dispatch_debug(vcpu);
 		break;
-	case KVM_EXIT_SHUTDOWN:
-		exit_report_shutdown(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_SHUTDOWN);
-		break;
-	case KVM_EXIT_INTERNAL_ERROR:
-		exit_report_internal_error(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
-		break;
-	case KVM_EXIT_FAIL_ENTRY:
-		exit_report_fail_entry(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
-		break;
 	default:
-		exit_report_unknown(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
+		vcpu_request_end(vcpu, exit_report(vcpu));
 	}
 }
 
 /*
- * KVM_RUN was left for a kick. A pending io or mmio access is complete here:
- * KVM_RUN completes it before it looks at immediate_exit, so the registers
- * are those between two instructions. immediate_exit is cleared before the
- * reasons are looked at: a signal that comes later sets it again.
+ * KVM_RUN returned for a kick. A pending io or mmio access is complete: KVM_RUN completes it before
+ * it checks immediate_exit, so the registers are those between two instructions. immediate_exit is
+ * cleared before the reasons are read: a later signal sets it again.
  */
-static void take_kick(struct vcpu *vcpu)
+static void handle_kick(struct vcpu *vcpu)
 {
 	vcpu->run->immediate_exit = 0;
 	if (vcpu->sample_due) {
@@ -201,10 +139,10 @@ static void take_kick(struct vcpu *vcpu)
 	if (vcpu->handlers->kicked)
 		vcpu->handlers->kicked(vcpu->handlers->context, vcpu);
 	if (atomic_load(&vcpu->stop))
-		vcpu_ask_end(vcpu, VCPU_END_STOPPED);
+		vcpu_request_end(vcpu, VCPU_END_STOPPED);
 }
 
-/* KVM_RUN, with the PMU told when the guest runs. Its errno, or 0. */
+/* KVM_RUN between the PMU's enter and leave. Returns its errno, or 0. */
 static int enter_guest(struct vcpu *vcpu)
 {
 	const struct vcpu_pmu_operations *pmu = vcpu->handlers->pmu;
@@ -220,61 +158,21 @@ static int enter_guest(struct vcpu *vcpu)
 
 static enum vcpu_end run_until_end(struct vcpu *vcpu)
 {
-	vcpu->end_asked = false;
-	/* A stop from before the thread was here has set immediate_exit: the first KVM_RUN returns
-	 * for it. */
-	while (!vcpu->end_asked) {
+	vcpu->end_requested = false;
+	/* An earlier stop request has set immediate_exit: the first KVM_RUN returns for it. */
+	while (!vcpu->end_requested) {
 		int error = enter_guest(vcpu);
 
 		if (!error) {
 			dispatch_exit(vcpu);
 		} else if (error == EINTR) {
-			take_kick(vcpu);
+			handle_kick(vcpu);
 		} else if (error != EAGAIN) { /* EAGAIN: a waiting vCPU got its INIT or SIPI */
 			exit_report_run_failed(vcpu, error);
 			return VCPU_END_HOST_ERROR;
 		}
 	}
-	return vcpu->asked_end;
-}
-
-/* Only the kicks, and the faults that a thread causes by itself. */
-static void vcpu_signal_mask(sigset_t *mask)
-{
-	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
-
-	sigfillset(mask);
-	sigdelset(mask, VCPU_KICK_SIGNAL);
-	sigdelset(mask, VCPU_SAMPLE_SIGNAL);
-	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
-		sigdelset(mask, faults[i]);
-}
-
-static void enter_thread(struct vcpu *vcpu)
-{
-	assert(!current && !atomic_load(&vcpu->thread_id));
-	pthread_mutex_lock(&vcpu->lock);
-	current = vcpu;
-	vcpu->thread = pthread_self();
-	atomic_store(&vcpu->thread_id, (pid_t)syscall(SYS_gettid));
-	pthread_mutex_unlock(&vcpu->lock);
-}
-
-static void leave_thread(struct vcpu *vcpu)
-{
-	pthread_mutex_lock(&vcpu->lock);
-	current = NULL;
-	atomic_store(&vcpu->thread_id, 0);
-	pthread_mutex_unlock(&vcpu->lock);
-}
-
-/* immediate_exit stays: it may be of a stop that was asked for, too, and costs the first KVM_RUN
- * only. */
-void vcpu_tell_thread(struct vcpu *vcpu)
-{
-	assert(!atomic_load(&vcpu->thread_id));
-	vcpu->run->immediate_exit = 1;
-	ioctl(vcpu->fd, KVM_RUN, 0);
+	return vcpu->requested_end;
 }
 
 enum vcpu_end vcpu_run(struct vcpu *vcpu)
@@ -283,43 +181,10 @@ enum vcpu_end vcpu_run(struct vcpu *vcpu)
 	enum vcpu_end end;
 
 	vcpu_signal_mask(&mask);
-	enter_thread(vcpu);
+	vcpu_enter_thread(vcpu);
 	pthread_sigmask(SIG_SETMASK, &mask, &before);
 	end = run_until_end(vcpu);
-	leave_thread(vcpu);
+	vcpu_leave_thread(vcpu);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return end;
-}
-
-void vcpu_ask_end(struct vcpu *vcpu, enum vcpu_end end)
-{
-	assert(vcpu_on_thread(vcpu));
-	vcpu->asked_end = end;
-	vcpu->end_asked = true;
-}
-
-void vcpu_kick(struct vcpu *vcpu)
-{
-	pthread_mutex_lock(&vcpu->lock);
-	if (atomic_load(&vcpu->thread_id))
-		pthread_kill(vcpu->thread, VCPU_KICK_SIGNAL);
-	else
-		vcpu->run->immediate_exit = 1;
-	pthread_mutex_unlock(&vcpu->lock);
-}
-
-void vcpu_stop(struct vcpu *vcpu)
-{
-	atomic_store(&vcpu->stop, true);
-	vcpu_kick(vcpu);
-}
-
-struct vcpu *vcpu_current(void)
-{
-	return current;
-}
-
-bool vcpu_on_thread(const struct vcpu *vcpu)
-{
-	return current == vcpu || !atomic_load(&vcpu->thread_id);
 }

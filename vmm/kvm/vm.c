@@ -13,9 +13,9 @@
 #include "vmm/kvm/vcpu.h"
 
 /*
- * Pages that VT-x needs from the VMM: a one-page identity page table and the
- * three-page TSS behind it, in the hole below the BIOS area at 4 GiB where no
- * guest has RAM (api.rst, KVM_SET_TSS_ADDR and KVM_SET_IDENTITY_MAP_ADDR).
+ * VT-x needs two areas from the VMM: a one-page identity page table and a three-page TSS. They lie
+ * below the BIOS area at 4 GiB, where no guest has RAM (KVM_SET_TSS_ADDR and
+ * KVM_SET_IDENTITY_MAP_ADDR in Documentation/virt/kvm/api.rst).
  */
 #define IDENTITY_MAP_ADDRESS 0xfffbc000ull
 #define TSS_ADDRESS          0xfffbd000ull
@@ -35,7 +35,7 @@ static const char *advice_on_open(int error)
 	}
 }
 
-static int ioctl_failed(const char *what)
+int vm_refused(const char *what)
 {
 	int error = errno;
 
@@ -51,12 +51,12 @@ static int open_kvm(struct vm *vm)
 	if (vm->kvm_fd < 0) {
 		int error = errno;
 
-		return error_set(-error, "can not open /dev/kvm: %s; %s", strerror(error),
+		return error_set(-error, "cannot open /dev/kvm: %s (%s)", strerror(error),
 				 advice_on_open(error));
 	}
 	version = ioctl(vm->kvm_fd, KVM_GET_API_VERSION, 0);
 	if (version != KVM_API_VERSION)
-		return error_set(-ENOTSUP, "/dev/kvm speaks API version %d, not %d", version,
+		return error_set(-ENOTSUP, "/dev/kvm has API version %d, not %d", version,
 				 KVM_API_VERSION);
 	return 0;
 }
@@ -67,50 +67,34 @@ static int create_vm_fd(struct vm *vm)
 	do
 		vm->vm_fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
 	while (vm->vm_fd < 0 && errno == EINTR);
-	return vm->vm_fd < 0 ? ioctl_failed("a virtual machine (KVM_CREATE_VM)") : 0;
+	return vm->vm_fd < 0 ? vm_refused("a virtual machine (KVM_CREATE_VM)") : 0;
 }
 
-static void enable_capability(struct vm *vm, uint32_t capability, uint64_t argument)
+static void disable_halt_polling(struct vm *vm)
 {
-	struct kvm_enable_cap enable = { .cap = capability, .args = { argument } };
+	/* Disables busy polling while a vCPU is halted: it would use CPU time of the vCPU's
+	 * thread, and the sampling clock would show an idle guest as busy. Works without. */
+	struct kvm_enable_cap enable = { .cap = KVM_CAP_HALT_POLL };
 
-	if (ioctl(vm->vm_fd, KVM_ENABLE_CAP, &enable))
-		log_debug("KVM capability %u can not be set to %llu: %s", capability,
-			  (unsigned long long)argument, strerror(errno));
-}
-
-/* What is better so, but works without. */
-static void tune(struct vm *vm)
-{
-	/*
-	 * No busy polling while a vCPU is halted: it would be CPU time of the
-	 * vCPU's thread, and the sampling clock would show an idle guest at work.
-	 */
-	if (vm_capability(vm, KVM_CAP_HALT_POLL))
-		enable_capability(vm, KVM_CAP_HALT_POLL, 0);
-}
-
-void vm_set_kernel_pmu(struct vm *vm, bool enabled)
-{
-	if (vm_capability(vm, KVM_CAP_PMU_CAPABILITY) & KVM_PMU_CAP_DISABLE)
-		enable_capability(vm, KVM_CAP_PMU_CAPABILITY, enabled ? 0 : KVM_PMU_CAP_DISABLE);
+	if (vm_capability(vm, KVM_CAP_HALT_POLL) && ioctl(vm->vm_fd, KVM_ENABLE_CAP, &enable))
+		log_debug("cannot disable KVM_CAP_HALT_POLL: %s", strerror(errno));
 }
 
 static int create_interrupt_chips(struct vm *vm)
 {
 	struct kvm_pit_config pit = {
 		.flags = KVM_PIT_SPEAKER_DUMMY
-	}; /* port 0x61 too: Linux calibrates by it */
+	}; /* port 0x61, which Linux calibrates with */
 	uint64_t identity_map = IDENTITY_MAP_ADDRESS;
 
 	if (ioctl(vm->vm_fd, KVM_SET_IDENTITY_MAP_ADDR, &identity_map))
-		return ioctl_failed("the identity map page (KVM_SET_IDENTITY_MAP_ADDR)");
+		return vm_refused("the identity map page (KVM_SET_IDENTITY_MAP_ADDR)");
 	if (ioctl(vm->vm_fd, KVM_SET_TSS_ADDR, TSS_ADDRESS))
-		return ioctl_failed("the TSS pages (KVM_SET_TSS_ADDR)");
+		return vm_refused("the TSS pages (KVM_SET_TSS_ADDR)");
 	if (ioctl(vm->vm_fd, KVM_CREATE_IRQCHIP, 0))
-		return ioctl_failed("in-kernel interrupt controllers (KVM_CREATE_IRQCHIP)");
+		return vm_refused("in-kernel interrupt controllers (KVM_CREATE_IRQCHIP)");
 	if (ioctl(vm->vm_fd, KVM_CREATE_PIT2, &pit))
-		return ioctl_failed("an in-kernel timer (KVM_CREATE_PIT2)");
+		return vm_refused("an in-kernel timer (KVM_CREATE_PIT2)");
 	return 0;
 }
 
@@ -126,7 +110,7 @@ static int add_memory_slots(struct vm *vm)
 		};
 
 		if (ioctl(vm->vm_fd, KVM_SET_USER_MEMORY_REGION, &slot))
-			return ioctl_failed("guest memory (KVM_SET_USER_MEMORY_REGION)");
+			return vm_refused("guest memory (KVM_SET_USER_MEMORY_REGION)");
 	}
 	return 0;
 }
@@ -141,7 +125,7 @@ int vm_create(struct vm *vm, uint64_t memory_size)
 	if (!error)
 		error = create_vm_fd(vm);
 	if (!error) {
-		tune(vm);
+		disable_halt_polling(vm);
 		error = create_interrupt_chips(vm);
 	}
 	if (!error)
@@ -169,19 +153,11 @@ void vm_destroy(struct vm *vm)
 int vm_set_irq(struct vm *vm, unsigned int gsi, bool high)
 {
 	struct kvm_irq_level level = { .irq = gsi, .level = high };
-
 	int error = 0;
 
 	pthread_mutex_lock(&vm->irq_lock);
 	if (ioctl(vm->vm_fd, KVM_IRQ_LINE, &level))
-		error = ioctl_failed("an interrupt (KVM_IRQ_LINE)");
+		error = vm_refused("an interrupt (KVM_IRQ_LINE)");
 	pthread_mutex_unlock(&vm->irq_lock);
 	return error;
-}
-
-int vm_capability(const struct vm *vm, int capability)
-{
-	int value = ioctl(vm->vm_fd, KVM_CHECK_EXTENSION, capability);
-
-	return value < 0 ? 0 : value;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The virtual machine: /dev/kvm, the VM with its in-kernel irqchip, its RAM as memslots, interrupt
+/* The virtual machine: /dev/kvm, the VM with its in-kernel irqchip, RAM as memslots, interrupt
  * lines. */
 #ifndef KVMSCOPE_KVM_VM_H
 #define KVMSCOPE_KVM_VM_H
 
+#include <linux/kvm.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 
 #include "vmm/kvm/guest_ram.h"
 
@@ -20,35 +22,34 @@ struct vm {
 	int vm_fd;
 	struct memory memory;
 	pthread_mutex_t irq_lock;        /* held while a line changes; see lapic.h */
-	struct rdpmc_traps *rdpmc_traps; /* of vmm/pmu, opaque here; NULL without */
+	struct rdpmc_traps *rdpmc_traps; /* of vmm/pmu, opaque here; may be NULL */
 	struct vcpu *vcpus[VM_CPUS_MAX]; /* owned; vcpu_count of them */
 	unsigned int vcpu_count;
-	bool nested; /* the guest may run guests of its own; set before the first vcpu_create() */
-	unsigned int cpus; /* that the guest is told of, 1 to VM_CPUS_MAX: 1, or set before the
-			      first vcpu_create() */
+	bool nested; /* nested virtualization for the guest; set before the first vcpu_create() */
+	unsigned int cpus; /* CPUs shown to the guest, 1 to VM_CPUS_MAX; set before the first
+			      vcpu_create() */
 };
 
-/*
- * Opens /dev/kvm and makes a VM with MEMORY_SIZE bytes of RAM, irqchip and
- * PIT, no vCPUs yet. The errors of open() and the ioctls, each with its
- * message. Any thread.
- */
+/* Opens /dev/kvm and creates a VM with MEMORY_SIZE bytes of RAM, irqchip and PIT, without vCPUs.
+ * The errors of open() and the ioctls, with a message. Any thread. */
 int vm_create(struct vm *vm, uint64_t memory_size);
 
-/* Destroys the vCPUs (whose threads must have ended), then the VM. Works on half-made VMs. */
+/* Destroys the vCPUs, whose threads must have ended, then the VM. Works on half-made VMs. */
 void vm_destroy(struct vm *vm);
 
-/* Sets interrupt line GSI (0 to 23 of the IOAPIC, 0 to 15 also of the PIC). Any thread. */
+/* Sets interrupt line GSI: 0 to 23 of the IOAPIC, 0 to 15 also of the PIC. Any thread. */
 int vm_set_irq(struct vm *vm, unsigned int gsi, bool high);
 
-/*
- * Does KVM give the guest the host's counters, as far as it can
- * (KVM_CAP_PMU_CAPABILITY)? Before the first vCPU. A KVM that can not be told,
- * before Linux 5.18, goes by what CPUID shows.
- */
-void vm_set_kernel_pmu(struct vm *vm, bool enabled);
+/* error_set() for an ioctl that failed with errno: "this host's KVM refused WHAT". Returns
+ * -errno. */
+int vm_refused(const char *what);
 
-/* The value of KVM_CHECK_EXTENSION on the VM, 0 if it is not there. */
-int vm_capability(const struct vm *vm, int capability);
+/* The value of KVM_CHECK_EXTENSION on the VM, 0 if the extension is missing. Any thread. */
+static inline int vm_capability(const struct vm *vm, int capability)
+{
+	int value = ioctl(vm->vm_fd, KVM_CHECK_EXTENSION, capability);
+
+	return value < 0 ? 0 : value;
+}
 
 #endif

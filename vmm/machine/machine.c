@@ -124,12 +124,12 @@ static void on_debug(void *context, struct vcpu *vcpu)
 
 static void on_power_off(void *context)
 {
-	vcpu_ask_end(vcpu_current(), VCPU_END_POWER_OFF);
+	vcpu_request_end(vcpu_current(), VCPU_END_POWER_OFF);
 }
 
 static void on_reset(void *context)
 {
-	vcpu_ask_end(vcpu_current(), VCPU_END_RESET);
+	vcpu_request_end(vcpu_current(), VCPU_END_RESET);
 }
 
 static void on_debug_exit(void *context, uint32_t value)
@@ -140,7 +140,7 @@ static void on_debug_exit(void *context, uint32_t value)
 	if (!machine->ended)
 		machine->result.debug_exit_value = value;
 	pthread_mutex_unlock(&machine->lock);
-	vcpu_ask_end(vcpu_current(), VCPU_END_DEBUG_EXIT);
+	vcpu_request_end(vcpu_current(), VCPU_END_DEBUG_EXIT);
 }
 
 static int create_vcpus(struct machine *machine, unsigned int cpus)
@@ -190,7 +190,7 @@ static int build(struct machine *machine, const struct machine_options *options)
 	if (!error)
 		error = create_vcpus(machine, options->cpus);
 	if (!error && options->resets)
-		error = reset_state_take(&machine->reset_state, &machine->vm);
+		error = reset_state_save(&machine->reset_state, &machine->vm);
 	if (!error)
 		error = board_create(&machine->board, &machine->vm, options, &events);
 	return error ? error : load_kernel(machine, options);
@@ -240,7 +240,7 @@ int machine_reset(struct machine *machine)
 	if (!machine->reset_state)
 		return error_set(-ENOTSUP, "the machine was not made to be reset");
 	board_reset(&machine->board);
-	error = reset_state_put(machine->reset_state, &machine->vm);
+	error = reset_state_restore(machine->reset_state, &machine->vm);
 	if (error)
 		return error;
 	reset_pmus(machine);

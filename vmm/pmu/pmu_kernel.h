@@ -24,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/kvm/event_filter.h"
+#include "vmm/kvm/vm_filter.h"
 #include "vmm/pmu/guest_pmu.h"
 
 struct vcpu_pmu_operations;

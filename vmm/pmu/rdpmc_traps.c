@@ -14,7 +14,6 @@
 #include "vmm/guest/linux/rdpmc_user.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/kvm/vcpu_debug.h"
-#include "vmm/kvm/vcpu_exception.h"
 #include "vmm/kvm/vm.h"
 #include "vmm/pmu/vcpu_pmu.h"
 
@@ -376,7 +375,7 @@ static bool take_breakpoint(struct vcpu *vcpu)
 	atomic_fetch_add_explicit(ours ? &traps->completed : &traps->guest_breakpoints, 1,
 				  memory_order_relaxed);
 	if (error)
-		vcpu_ask_end(vcpu, VCPU_END_HOST_ERROR);
+		vcpu_request_end(vcpu, VCPU_END_HOST_ERROR);
 	return ours && !error;
 }
 

@@ -233,7 +233,7 @@ static void destroy(struct vcpu *vcpu)
 
 static void end_failed(struct vcpu *vcpu)
 {
-	vcpu_ask_end(vcpu, VCPU_END_HOST_ERROR);
+	vcpu_request_end(vcpu, VCPU_END_HOST_ERROR);
 }
 
 /* The one bit about it in a register that is KVM's (SDM vol. 4, table 2-2). A KVM without that has

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/kvm/msr_filter.h"
+#include "vmm/kvm/vm_filter.h"
 #include "vmm/pmu/guest_pmu.h"
 
 struct cpuid_table;

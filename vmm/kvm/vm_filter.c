@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/kvm/msr_filter.h"
+#include "vmm/kvm/vm_filter.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,14 +10,6 @@
 #include "shared/error.h"
 #include "vmm/kvm/vm.h"
 
-static int failed(const char *what)
-{
-	int error = errno;
-
-	return error_set(-error, "this host's KVM refused %s: %s; see kvmscope doctor", what,
-			 strerror(error));
-}
-
 static int exit_for_filtered(const struct vm *vm)
 {
 	struct kvm_enable_cap exits = { .cap = KVM_CAP_X86_USER_SPACE_MSR,
@@ -25,16 +17,16 @@ static int exit_for_filtered(const struct vm *vm)
 
 	if (!vm_capability(vm, KVM_CAP_X86_USER_SPACE_MSR) ||
 	    !vm_capability(vm, KVM_CAP_X86_MSR_FILTER))
-		return error_set(-ENOTSUP, "this host's KVM leaves no MSR to user space "
-					   "(KVM_CAP_X86_MSR_FILTER); it came with Linux 5.10");
+		return error_set(-ENOTSUP, "this host's KVM has no MSR exits to user space "
+					   "(KVM_CAP_X86_MSR_FILTER needs Linux 5.10)");
 	return ioctl(vm->vm_fd, KVM_ENABLE_CAP, &exits)
-		       ? failed("exits for MSRs (KVM_CAP_X86_USER_SPACE_MSR)")
+		       ? vm_refused("exits for MSRs (KVM_CAP_X86_USER_SPACE_MSR)")
 		       : 0;
 }
 
 int vm_filter_msrs(struct vm *vm, const struct msr_range *ranges, size_t count)
 {
-	static uint8_t denied[MSR_RANGE_COUNT_MAX / 8]; /* a bit of 1 would let KVM have it */
+	static uint8_t denied[MSR_RANGE_COUNT_MAX / 8]; /* all 0: none is KVM's */
 	struct kvm_msr_filter filter = { .flags = KVM_MSR_FILTER_DEFAULT_ALLOW };
 	int error = exit_for_filtered(vm);
 
@@ -51,6 +43,26 @@ int vm_filter_msrs(struct vm *vm, const struct msr_range *ranges, size_t count)
 								  .bitmap = denied };
 	}
 	return ioctl(vm->vm_fd, KVM_X86_SET_MSR_FILTER, &filter)
-		       ? failed("a filter of MSRs (KVM_X86_SET_MSR_FILTER)")
+		       ? vm_refused("a filter of MSRs (KVM_X86_SET_MSR_FILTER)")
 		       : 0;
+}
+
+int vm_deny_events(const struct vm *vm, const uint64_t *events, size_t count)
+{
+	union {
+		struct kvm_pmu_event_filter filter;
+		uint8_t bytes[sizeof(struct kvm_pmu_event_filter) +
+			      EVENT_FILTER_MAX * sizeof(uint64_t)];
+	} deny = { .filter = { .action = KVM_PMU_EVENT_DENY, .nevents = (uint32_t)count } };
+
+	assert(count <= EVENT_FILTER_MAX);
+	if (!vm_capability(vm, KVM_CAP_PMU_EVENT_FILTER))
+		return error_set(-ENOTSUP, "this host's KVM cannot hide events from a guest "
+					   "(KVM_CAP_PMU_EVENT_FILTER needs Linux 5.3)");
+	memcpy(deny.bytes + sizeof(deny.filter), events, count * sizeof(*events));
+	if (ioctl(vm->vm_fd, KVM_SET_PMU_EVENT_FILTER, &deny.filter))
+		return error_set(-errno,
+				 "KVM refused a filter of %zu events for the guest's PMU: %s",
+				 count, strerror(errno));
+	return 0;
 }
