@@ -131,8 +131,9 @@ struct counter {
 static const struct counter intel_counter = { "Intel architectural", 0x186, 0xc1, 0x38f };
 static const struct counter amd_counter = { "AMD", 0xc0010000, 0xc0010004, 0 };
 
-#define COUNT_INSTRUCTIONS 0x004300c0u /* event 0xc0, user and kernel, enabled: the same on both   \
-					*/
+#define COUNT_INSTRUCTIONS                                                                         \
+	0x004300c0u /* event 0xc0, user and kernel, enabled: the same on both                      \
+		     */
 
 static bool is_intel(struct probe_vm *vm)
 {
