@@ -152,14 +152,14 @@ struct sample_hit {
 
 /*
  * What of a sample with SAMPLE_LOOK_CUT can be looked up later, and what has to be as it was then:
- * vmm/guest/linux/late_look.h.
+ * vmm/guest/linux/deferred_lookup.h.
  */
 struct sample_unlooked {
 	uint64_t task, set;          /* GVAs of the task and of its css_set; 0: not its cgroup */
 	uint64_t mm, space, changes; /* GVA of its address space, its number, its changes; 0: not
 					its mappings */
 	uint32_t cgroups, images;    /* the tables that these are of */
-	uint32_t parts;              /* enum late_look_part: all that there was no time for */
+	uint32_t parts;              /* enum deferred_lookup_part: all that there was no time for */
 	uint32_t reserved;
 };
 

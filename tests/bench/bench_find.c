@@ -105,7 +105,7 @@ static double find(void)
 	if (guest_kernel_find(&kernel, &guest.view, &guest.registers))
 		return 0;
 	time = (double)(bench_time(CLOCK_PROCESS_CPUTIME_ID) - begun) / 1e6;
-	if (!kernel->tasks.known || !kernel->unwinder || !kernel->build_id_size)
+	if (!kernel->tasks.known || !kernel->orc || !kernel->build_id_size)
 		exit(1);
 	guest_kernel_free(kernel);
 	return time;

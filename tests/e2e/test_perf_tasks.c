@@ -33,7 +33,7 @@ static void make_kernel(struct fixture *fixture)
 	guest_cgroups_enter(fixture->kernel.cgroups, &(struct guest_cgroup){ 1, DIRECT + NODE(0) });
 	guest_cgroups_enter(fixture->kernel.cgroups,
 			    &(struct guest_cgroup){ 17, DIRECT + NODE(2) });
-	guest_cgroups_settle(fixture->kernel.cgroups, &memory, &task_guest_layout.cgroups);
+	guest_cgroups_load(fixture->kernel.cgroups, &memory, &task_guest_layout.cgroups);
 }
 
 static void write_sample(struct fixture *fixture, struct collector_output *output, uint64_t time,

@@ -12,8 +12,8 @@
 #include "vmm/agent/agent_held.h"
 #include "vmm/agent/agent_records.h"
 #include "vmm/agent/agent_tables.h"
-#include "vmm/guest/linux/told_kernel.h"
-#include "vmm/guest/told_tasks.h"
+#include "vmm/guest/linux/reported_kernel.h"
+#include "vmm/guest/reported_tasks.h"
 #include "vmm/symbols/image_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -68,9 +68,9 @@ static void make_file(struct span table)
 /* Whoever uses a module relies on its having a build id, and a place of its own. */
 static void take_kernel(struct span table)
 {
-	struct told_kernel *told;
+	struct reported_kernel *told;
 
-	if (told_kernel_create(&told, table, NULL))
+	if (reported_kernel_create(&told, table, NULL))
 		return;
 	for (size_t i = 0; i < told->module_count; i++) {
 		const struct guest_module *module = &told->modules[i];
@@ -80,15 +80,15 @@ static void take_kernel(struct span table)
 		    (i && strcmp(module[-1].name, module->name) > 0))
 			abort();
 	}
-	told_kernel_free(told);
+	reported_kernel_free(told);
 }
 
 /* Whoever looks for them relies on names that end, and differ. */
 static void take_tasks(struct span payload)
 {
-	struct told_tasks told;
+	struct reported_tasks told;
 
-	if (told_tasks_read(&told, payload))
+	if (reported_tasks_read(&told, payload))
 		return;
 	for (size_t i = 0; i < told.count; i++)
 		for (size_t j = 0; j < i; j++)

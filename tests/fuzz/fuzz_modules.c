@@ -90,7 +90,7 @@ static void read_programs(const struct guest_view *view)
 	for (size_t i = 0; i < count; i++) {
 		if (i && programs[i].start < programs[i - 1].start + programs[i - 1].size)
 			abort();
-		bpf_program_is_there(&programs[i], view, &paging);
+		bpf_program_is_loaded(&programs[i], view, &paging);
 	}
 	free(programs);
 }

@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					      .task = header.first };
 	for (int i = 0; i < LOOKS; i++) {
 		size_t got = sizeof(text);
-		enum perf_map_look found = perf_map_file_look(&map, &kernel, &view, text, &got);
+		enum perf_map_result found = perf_map_file_read(&map, &kernel, &view, text, &got);
 
 		if (got > sizeof(text) || (got && text[got - 1] != '\n') ||
 		    map.mark_size > PERF_MAP_MARK ||

@@ -62,8 +62,8 @@ static void look_at_cgroup(const struct guest_task_layout *layout, const struct 
 	if (!task->cgroup.id || guest_cgroups_create(&cgroups))
 		return;
 	guest_cgroups_enter(cgroups, &task->cgroup);
-	guest_cgroups_settle(cgroups, &reads, &layout->cgroups);
-	name = guest_cgroups_name(cgroups, task->cgroup.id);
+	guest_cgroups_load(cgroups, &reads, &layout->cgroups);
+	name = guest_cgroups_path(cgroups, task->cgroup.id);
 	if (name && (*name != '/' || strlen(name) >= GUEST_CGROUP_PATH_MAX))
 		abort();
 	guest_cgroups_free(cgroups);

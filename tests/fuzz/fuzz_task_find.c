@@ -60,7 +60,7 @@ static void check(const struct guest_task_layout *layout, bool hot)
 		abort();
 }
 
-static void find(const struct told_tasks *told, bool hot)
+static void find(const struct reported_tasks *told, bool hot)
 {
 	struct guest_region region = { .size = sizeof(guest_memory), .hva = guest_memory };
 	struct guest_view view = { .regions = &region, .region_count = 1 };
@@ -79,12 +79,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct agent_tasks head;
 		struct agent_task tasks[KNOWN];
 	} message = { .head.count = KNOWN };
-	struct told_tasks told;
+	struct reported_tasks told;
 
 	if (size < sizeof(message.tasks))
 		return 0;
 	memcpy(message.tasks, data, sizeof(message.tasks));
-	if (told_tasks_read(&told, span_of(&message, sizeof(message))))
+	if (reported_tasks_read(&told, span_of(&message, sizeof(message))))
 		return 0;
 	mapped_pages_fill(data + sizeof(message.tasks), size - sizeof(message.tasks));
 	find(&told, false);

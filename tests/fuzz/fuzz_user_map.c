@@ -122,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	user_map_begin(&map, &kernel, &view, header.mm);
 	for (int i = 0; i < LOOKS; i++)
 		check(user_map_find(&map, header.addresses[i]), header.addresses[i]);
-	user_images_settle(kernel.images, &kernel, &view);
+	user_images_load(kernel.images, &kernel, &view);
 	for (unsigned int i = 0; i < map.count; i++)
 		check_image(map.mappings[i].image, &kernel, &view);
 	user_images_free(kernel.images);

@@ -135,7 +135,7 @@ static bool pages_are_right(const struct attach_stack *stack, uint64_t last_move
 	return true;
 }
 
-static bool task_is_right(const struct guest_task_seen *seen, uint64_t at, uint32_t pid,
+static bool task_is_right(const struct guest_task_snapshot *seen, uint64_t at, uint32_t pid,
 			  uint64_t mm, const char *comm)
 {
 	return seen->at == at && seen->pid == pid && seen->tgid == pid + 1 &&

@@ -127,7 +127,7 @@ static bool is_behind_indirect_call(const struct kernel_code *kernel, uint64_t a
 	memcpy(code, kernel->text + (address - sizeof(code) - kernel->start), sizeof(code));
 	if (code[CALL_SITE_SIZE - CALL_SIZE] == CALL)
 		code[CALL_SITE_SIZE - CALL_SIZE] = 0;
-	return call_site_ends(code, sizeof(code));
+	return call_site_matches(code, sizeof(code));
 }
 
 /*

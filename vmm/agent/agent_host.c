@@ -230,7 +230,7 @@ static void drop_tables(void *context, size_t size)
 static void destroy(struct agent *agent)
 {
 	guest_account_set_drop(agent->options.account, NULL, NULL);
-	guest_account_give(agent->options.account, AGENT_HELD_MAX);
+	guest_account_release(agent->options.account, AGENT_HELD_MAX);
 	if (agent->stop_fd >= 0)
 		close(agent->stop_fd);
 	if (agent->options.fd >= 0)
@@ -259,14 +259,14 @@ int agent_start(struct agent **result, const struct agent_options *options)
 {
 	struct agent *agent = calloc(1, sizeof(*agent));
 	/* At once: without room for what waits nothing could be told at all. */
-	bool held = guest_account_take(options->account, AGENT_HELD_MAX);
+	bool held = guest_account_charge(options->account, AGENT_HELD_MAX);
 	int error;
 
 	if (agent && held)
 		agent->tables = agent_tables_new(options->account);
 	if (!agent || !agent->tables) {
 		free(agent);
-		guest_account_give(options->account, held ? AGENT_HELD_MAX : 0);
+		guest_account_release(options->account, held ? AGENT_HELD_MAX : 0);
 		if (options->fd >= 0)
 			close(options->fd);
 		return error_set(-ENOMEM, "no memory for the guest agent's thread");
@@ -368,7 +368,7 @@ int agent_want_tasks(struct agent *agent)
 	return error;
 }
 
-int agent_take_tasks(struct agent *agent, struct told_tasks *told)
+int agent_take_tasks(struct agent *agent, struct reported_tasks *told)
 {
 	int error;
 

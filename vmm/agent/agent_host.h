@@ -19,7 +19,7 @@
 #include "shared/sideband_record.h"
 #include "vmm/agent/agent_mappings.h"
 #include "vmm/agent/agent_tables.h"
-#include "vmm/guest/told_tasks.h"
+#include "vmm/guest/reported_tasks.h"
 
 struct agent;
 
@@ -104,14 +104,14 @@ int agent_want_kernel(struct agent *agent, uint64_t modules_hash);
 struct agent_image_table *agent_take_kernel(struct agent *agent);
 
 /*
- * Asks the guest for tasks whose values are known (told_tasks.h), unless that has not been answered
- * yet. -EOPNOTSUPP: there is no agent now that can tell any. agent_take_tasks() has those that came
- * last, once: they live for AGENT_TASKS_LIFE_MS from a moment between the two calls on. -EAGAIN: no
- * answer has come since; another error: the guest's answer, once, or -EINVAL: it can not be one.
- * Any thread.
+ * Asks the guest for tasks whose values are known (reported_tasks.h), unless that has not been
+ * answered yet. -EOPNOTSUPP: there is no agent now that can tell any. agent_take_tasks() has those
+ * that came last, once: they live for AGENT_TASKS_LIFE_MS from a moment between the two calls on.
+ * -EAGAIN: no answer has come since; another error: the guest's answer, once, or -EINVAL: it can
+ * not be one. Any thread.
  */
 int agent_want_tasks(struct agent *agent);
-int agent_take_tasks(struct agent *agent, struct told_tasks *told);
+int agent_take_tasks(struct agent *agent, struct reported_tasks *told);
 
 /*
  * Takes what has been received, ends the session and the thread. STATISTICS, which may be NULL,

@@ -28,14 +28,14 @@ void agent_mappings_see(struct agent_mappings *mappings, const struct sideband *
 	struct agent_mapping *mapping;
 
 	if (!is_wanted(record) || mappings->bytes + record->size > AGENT_MAPPINGS_MAX ||
-	    !guest_account_try(mappings->account, cost_of(record)))
+	    !guest_account_try_charge(mappings->account, cost_of(record)))
 		return;
 	mapping = calloc(1, sizeof(*mapping));
 	if (mapping)
 		mapping->record = malloc(record->size);
 	if (!mapping || !mapping->record) {
 		free(mapping);
-		guest_account_give(mappings->account, cost_of(record));
+		guest_account_release(mappings->account, cost_of(record));
 		return;
 	}
 	memcpy(mapping->record, record, record->size);
@@ -57,7 +57,7 @@ struct sideband_mmap *agent_mappings_take(struct agent_mappings *mappings)
 	record = mapping->record;
 	mappings->first = mapping->next;
 	mappings->bytes -= record->head.size;
-	guest_account_give(mappings->account, cost_of(&record->head));
+	guest_account_release(mappings->account, cost_of(&record->head));
 	free(mapping);
 	return record;
 }

@@ -143,8 +143,9 @@ static void take_jit_map(struct agent *agent, const struct agent_message *messag
 /* One answer to each question: to look for them takes time. -EBUSY passes by itself. */
 static void take_tasks(struct agent *agent, const struct agent_message *message)
 {
-	struct told_tasks told;
-	int error = told_tasks_read(&told, span_of(message->payload, agent_payload_size(message)));
+	struct reported_tasks told;
+	int error =
+		reported_tasks_read(&told, span_of(message->payload, agent_payload_size(message)));
 	bool asked;
 
 	pthread_mutex_lock(&agent->lock);
@@ -153,7 +154,7 @@ static void take_tasks(struct agent *agent, const struct agent_message *message)
 		agent->tasks_wanted = agent->tasks_asked = false;
 		agent->tasks_failed = error;
 		agent->statistics.tasks_error = error == -EBUSY ? 0 : error;
-		agent->tasks = error ? (struct told_tasks){ 0 } : told;
+		agent->tasks = error ? (struct reported_tasks){ 0 } : told;
 	}
 	pthread_mutex_unlock(&agent->lock);
 	if (!asked)

@@ -62,8 +62,8 @@ struct agent {
 	bool kernel_thought_of; /* agent_want_kernel() was called in this session */
 	bool tasks_wanted; /* agent_want_tasks() was called in this session, and not answered, */
 	bool tasks_asked;  /* but asked */
-	struct told_tasks tasks; /* of the latest answer; count 0: none */
-	int tasks_failed;        /* negative errno of the latest answer, if nobody took it yet; 0 */
+	struct reported_tasks tasks; /* of the latest answer; count 0: none */
+	int tasks_failed; /* negative errno of the latest answer, if nobody took it yet; 0 */
 	struct agent_tables *tables;
 	struct agent_mappings mappings; /* that were told; with options.mappings */
 	struct agent_statistics statistics;

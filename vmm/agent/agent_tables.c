@@ -50,7 +50,7 @@ void agent_image_table_free(struct agent_image_table *table)
 {
 	if (!table)
 		return;
-	guest_account_give(table->account, table->taken);
+	guest_account_release(table->account, table->taken);
 	free(table);
 }
 
@@ -78,7 +78,7 @@ static struct agent_ask *ask_of(struct question *question)
  * here. */
 static bool take(struct agent_tables *tables, size_t size)
 {
-	while (!guest_account_try(tables->account, size)) {
+	while (!guest_account_try_charge(tables->account, size)) {
 		if (!tables->oldest)
 			return false;
 		agent_image_table_free(agent_tables_pop(tables));
@@ -90,7 +90,7 @@ static bool take(struct agent_tables *tables, size_t size)
 void agent_tables_drop(struct agent_tables *tables, size_t size)
 {
 	if (take(tables, size))
-		guest_account_give(tables->account, size);
+		guest_account_release(tables->account, size);
 }
 
 static bool is_of_kernel(struct question *question)
@@ -109,7 +109,7 @@ static void forget_question(struct agent_tables *tables)
 	if (!tables->first)
 		tables->last = &tables->first;
 	tables->waiting--;
-	guest_account_give(tables->account, question_size(question));
+	guest_account_release(tables->account, question_size(question));
 	free(question);
 }
 
@@ -224,7 +224,7 @@ static bool grow(struct agent_tables *tables)
 		return false;
 	larger = realloc(tables->coming, sizeof(*larger) + room);
 	if (!larger) {
-		guest_account_give(tables->account, room - tables->room);
+		guest_account_release(tables->account, room - tables->room);
 		return false;
 	}
 	if (!tables->coming)
@@ -288,7 +288,7 @@ static void finish(struct agent_tables *tables)
 	tables->coming = NULL;
 	tables->room = 0;
 	table = exact ? exact : table;
-	guest_account_give(table->account, table->taken - table->size);
+	guest_account_release(table->account, table->taken - table->size);
 	table->taken = table->size;
 	if (is_of_kernel(tables->first)) {
 		agent_image_table_free(agent_tables_pop_kernel(tables));

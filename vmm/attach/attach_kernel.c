@@ -84,7 +84,7 @@ static bool maps_old_kernel(struct attach *attach, const struct guest_registers 
 
 	pthread_mutex_lock(&attach->kernel_lock);
 	maps = attach->kernel && attach->stands_still &&
-	       guest_kernel_runs(attach->kernel, &attach->memory.view, registers);
+	       guest_kernel_is_running(attach->kernel, &attach->memory.view, registers);
 	pthread_mutex_unlock(&attach->kernel_lock);
 	return maps;
 }
@@ -128,7 +128,7 @@ static void set_kernel(struct attach *attach, const struct guest_kernel *kernel,
 		work_share_begin_anew(&attach->searches); /* the next one is behind a reset */
 	}
 	pthread_mutex_lock(&attach->kernel_lock);
-	if (!kernel || !attach->kernel || !guest_kernel_same(kernel, attach->kernel)) {
+	if (!kernel || !attach->kernel || !guest_kernels_equal(kernel, attach->kernel)) {
 		attach->cpus_known = false;
 		attach->pulse = (struct kernel_pulse){ 0 };
 		memset(attach->clocks, 0, attach->ring_count * sizeof(attach->clocks[0]));

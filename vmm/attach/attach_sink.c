@@ -49,7 +49,8 @@ static bool runs_kernel(struct attach *attach, const struct guest_registers *reg
 		*checked = (struct checked){
 			.cr3 = cr3,
 			.time = time,
-			.runs = guest_kernel_runs(attach->kernel, &attach->memory.view, registers),
+			.runs = guest_kernel_is_running(attach->kernel, &attach->memory.view,
+							registers),
 		};
 	return checked->runs;
 }
@@ -62,7 +63,7 @@ static void unwind(struct attach *attach, const struct attach_stack *stack,
 	struct stack_view view;
 
 	stack_view_init(&view, &attach->memory.view, attach->kernel, stack);
-	guest_unwind(attach->kernel->unwinder, &view.view, &stack->registers, NULL, chain);
+	guest_unwind(attach->kernel->orc, &view.view, &stack->registers, NULL, chain);
 	if (chain->flags & SAMPLE_KERNEL_TRUNCATED)
 		attach->callers.cut++;
 	else
@@ -262,7 +263,7 @@ static void put(struct ring *ring, const struct sample *sample, const struct gue
 		record->kernel_depth = chain->kernel_depth;
 		record->user_depth = chain->user_depth;
 		memcpy(record->callchain, chain->addresses, depth * sizeof(uint64_t));
-		record->mappings = (uint16_t)user_map_tell(map, sample_mappings(record));
+		record->mappings = (uint16_t)user_map_to_sample(map, sample_mappings(record));
 	}
 	ring_commit(ring, record);
 }

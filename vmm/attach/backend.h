@@ -41,8 +41,8 @@ struct attach_stack {
 	uint64_t clock;       /* MSR_KVM_SYSTEM_TIME of the vCPU, if that is known */
 	const uint8_t *bytes; /* of the kernel's stack, from RSP on; NULL: it was not taken */
 	size_t size;
-	const struct guest_tasks_seen *tasks; /* of the vCPU; NULL: they were not seen */
-	const struct attach_page *pages;      /* each once, at most ATTACH_PAGES_MAX */
+	const struct guest_tasks_snapshot *tasks; /* of the vCPU; NULL: they were not seen */
+	const struct attach_page *pages;          /* each once, at most ATTACH_PAGES_MAX */
 	size_t page_count;
 };
 

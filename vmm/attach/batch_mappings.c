@@ -62,7 +62,7 @@ void batch_mappings_find(struct batch_mappings *self, struct user_map *map,
 {
 	const struct user_mapping *mapping;
 
-	if (!map->mm || user_map_found(map, address))
+	if (!map->mm || user_map_find_cached(map, address))
 		return;
 	mapping = find_found(self, map, task, address);
 	if (mapping)

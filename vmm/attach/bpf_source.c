@@ -63,11 +63,11 @@ static enum bpf_task_word tgid_word(const struct guest_task_layout *layout)
 }
 
 static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
-		      struct guest_task_seen *seen)
+		      struct guest_task_snapshot *seen)
 {
 	const uint8_t *comm = (const uint8_t *)&task[BPF_TASK_COMM] + (layout->comm & 7);
 
-	*seen = (struct guest_task_seen){
+	*seen = (struct guest_task_snapshot){
 		.at = task[BPF_TASK_AT],
 		.stack = task[BPF_TASK_STACK],
 		.mm = task[BPF_TASK_MM],
@@ -80,7 +80,7 @@ static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
 }
 
 static bool fill_tasks(const struct bpf_thread *thread, const struct bpf_sample *from,
-		       struct guest_tasks_seen *seen)
+		       struct guest_tasks_snapshot *seen)
 {
 	const struct bpf_tasks *tasks = &from->tasks;
 
@@ -129,7 +129,7 @@ static void give(const struct attach_source *source, const struct bpf_thread *th
 	bool known = guest && head->flags & BPF_CR3_KNOWN;
 	uint8_t other = nested ? SAMPLE_OTHER_KERNEL : 0;
 	struct attach_page pages[ATTACH_PAGES_MAX];
-	struct guest_tasks_seen tasks;
+	struct guest_tasks_snapshot tasks;
 	struct attach_stack stack = { .cr3_of_task = !known,
 				      .clock_known = head->flags & BPF_CLOCK_KNOWN,
 				      .clock = head->clock,

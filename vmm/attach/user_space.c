@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "shared/clock_ns.h"
-#include "vmm/guest/linux/late_look.h"
+#include "vmm/guest/linux/deferred_lookup.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwind/user_call.h"
 
@@ -75,7 +75,7 @@ static void cut(struct guest_callchain *chain, uint16_t depth)
 static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called,
 			     const struct user_map *map)
 {
-	const struct user_mapping *mapping = map ? user_map_found(map, called) : NULL;
+	const struct user_mapping *mapping = map ? user_map_find_cached(map, called) : NULL;
 
 	return !stack->registers.long_mode ||
 	       (mapping && mapping->image && user_image_kind(mapping->image) != USER_IMAGE_FILE);
@@ -85,7 +85,7 @@ static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called,
 static bool is_caller(const struct guest_view *view, const struct attach_stack *stack,
 		      uint64_t address, uint64_t called, const struct user_map *map)
 {
-	switch (user_call_find(view, &stack->registers.paging, address, called)) {
+	switch (user_call_classify(view, &stack->registers.paging, address, called)) {
 	case USER_CALL_NONE:
 		return false;
 	case USER_CALL_ELSEWHERE:
@@ -195,7 +195,7 @@ static uint64_t look_up_cgroup(const struct guest_kernel *kernel, const struct g
 {
 	struct guest_cgroup cgroup;
 
-	if (!late_look_cgroup(kernel, view, task, &cgroup))
+	if (!deferred_lookup_cgroup(kernel, view, task, &cgroup))
 		return 0;
 	guest_cgroups_enter(kernel->cgroups, &cgroup);
 	return cgroup.id;
@@ -212,7 +212,7 @@ static void tell_cgroup(const struct guest_kernel *kernel, const struct guest_vi
 	uint32_t cgroups;
 
 	if (!kernel->cgroups || !task->set ||
-	    !guest_cgroup_group_of(&memory, &kernel->tasks.cgroups, task->set, &group))
+	    !guest_cgroup_read_group(&memory, &kernel->tasks.cgroups, task->set, &group))
 		return;
 	cgroups = guest_cgroups_generation(kernel->cgroups);
 	if (!is_known(known, task, group, sample->time, cgroups))
@@ -237,8 +237,8 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 
 	map->count = 0;
 	if (!cpu->known || !stack || !stack->tasks || !may_be_of_task(stack) ||
-	    !guest_task_tell(&kernel->tasks, view, &kernel->paging, &stack->registers, cpu->offset,
-			     stack->tasks, &task)) {
+	    !guest_task_identify(&kernel->tasks, view, &kernel->paging, &stack->registers,
+				 cpu->offset, stack->tasks, &task)) {
 		user_space_leave_out(space, view, stack, sample, chain);
 		return;
 	}

@@ -252,8 +252,8 @@ static void take_tasks(struct looking *looking)
 
 	look->has_tasks =
 		!is_time_over(looking) &&
-		guest_tasks_see(&cpu->layout, &looking->target->memory->view, &cpu->paging,
-				&look->registers, cpu->offset, &look->tasks);
+		guest_tasks_read(&cpu->layout, &looking->target->memory->view, &cpu->paging,
+				 &look->registers, cpu->offset, &look->tasks);
 	looking->walked = stopped_for(&looking->stop) - begun;
 }
 

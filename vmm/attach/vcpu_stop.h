@@ -55,7 +55,7 @@ struct vcpu_look {
 	uint32_t stack_size; /* 0: of the stack nothing was taken */
 	uint32_t page_count;
 	bool has_tasks;
-	struct guest_tasks_seen tasks;
+	struct guest_tasks_snapshot tasks;
 	struct attach_page pages[VCPU_STOP_PAGES]; /* of user space: see struct attach_stack */
 	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
 	uint8_t stack[VCPU_STOP_STACK];

@@ -52,7 +52,7 @@ static int make(struct run_agent *agent, const struct run_options *options)
 			return error_set(-ENOMEM, "no memory for the guest agent");
 	}
 	guest_account_init(&agent->account, (size_t)options->agent_memory);
-	guest_account_take(&agent->account, RING_SIZE);
+	guest_account_charge(&agent->account, RING_SIZE);
 	error = ring_create(&agent->ring, RING_SIZE);
 	if (error)
 		return error_set(error, "can not make the ring of the guest agent: %s",
@@ -123,12 +123,12 @@ void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *
 		agent_names_see(agent->symbols, agent->agent, mapping);
 }
 
-struct told_kernel *run_agent_kernel(struct run_agent *agent, uint64_t modules_hash)
+struct reported_kernel *run_agent_kernel(struct run_agent *agent, uint64_t modules_hash)
 {
 	return agent_kernel_take(agent->agent, modules_hash);
 }
 
-int run_agent_tasks(struct run_agent *agent, bool ask, struct told_tasks *told)
+int run_agent_tasks(struct run_agent *agent, bool ask, struct reported_tasks *told)
 {
 	return agent_kernel_take_tasks(agent->agent, ask, told);
 }

@@ -15,8 +15,8 @@
 #include "vmm/agent/agent_host.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/guest/guest_account.h"
-#include "vmm/guest/linux/told_kernel.h"
-#include "vmm/guest/told_tasks.h"
+#include "vmm/guest/linux/reported_kernel.h"
+#include "vmm/guest/reported_tasks.h"
 #include "vmm/machine/machine.h"
 
 struct run_agent;
@@ -42,8 +42,8 @@ struct guest_account *run_agent_account(struct run_agent *agent);
 void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *mapping);
 
 /* As collector_options.told and .tasks. */
-struct told_kernel *run_agent_kernel(struct run_agent *agent, uint64_t modules_hash);
-int run_agent_tasks(struct run_agent *agent, bool ask, struct told_tasks *told);
+struct reported_kernel *run_agent_kernel(struct run_agent *agent, uint64_t modules_hash);
+int run_agent_tasks(struct run_agent *agent, bool ask, struct reported_tasks *told);
 
 /* Puts names that came to where they are looked for. */
 void run_agent_turn(struct run_agent *agent);

@@ -350,14 +350,14 @@ static void see_mapping(void *context, const struct sideband_mmap *mapping)
 	run_agent_see_mapping(profile->agent, mapping);
 }
 
-static struct told_kernel *hear_of_kernel(void *context, uint64_t modules_hash)
+static struct reported_kernel *hear_of_kernel(void *context, uint64_t modules_hash)
 {
 	struct run_profile *profile = context;
 
 	return run_agent_kernel(profile->agent, modules_hash);
 }
 
-static int hear_of_tasks(void *context, bool ask, struct told_tasks *told)
+static int hear_of_tasks(void *context, bool ask, struct reported_tasks *told)
 {
 	return run_agent_tasks(((struct run_profile *)context)->agent, ask, told);
 }

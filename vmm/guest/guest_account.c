@@ -24,7 +24,7 @@ void guest_account_set_drop(struct guest_account *account, void (*drop)(void *co
 	pthread_mutex_unlock(&account->lock);
 }
 
-bool guest_account_try(struct guest_account *account, size_t size)
+bool guest_account_try_charge(struct guest_account *account, size_t size)
 {
 	size_t used;
 
@@ -38,18 +38,18 @@ bool guest_account_try(struct guest_account *account, size_t size)
 	return true;
 }
 
-bool guest_account_take(struct guest_account *account, size_t size)
+bool guest_account_charge(struct guest_account *account, size_t size)
 {
-	if (guest_account_try(account, size))
+	if (guest_account_try_charge(account, size))
 		return true;
 	pthread_mutex_lock(&account->lock);
 	if (account->drop)
 		account->drop(account->context, size);
 	pthread_mutex_unlock(&account->lock);
-	return guest_account_try(account, size);
+	return guest_account_try_charge(account, size);
 }
 
-void guest_account_give(struct guest_account *account, size_t size)
+void guest_account_release(struct guest_account *account, size_t size)
 {
 	size_t used;
 
@@ -64,11 +64,11 @@ void *guest_account_new(struct guest_account *account, size_t size)
 {
 	void *bytes;
 
-	if (!guest_account_take(account, size + HEAP_COST))
+	if (!guest_account_charge(account, size + HEAP_COST))
 		return NULL;
 	bytes = calloc(1, size);
 	if (!bytes)
-		guest_account_give(account, size + HEAP_COST);
+		guest_account_release(account, size + HEAP_COST);
 	return bytes;
 }
 
@@ -79,11 +79,11 @@ void *guest_account_resize(struct guest_account *account, void *items, size_t it
 	void *grown;
 
 	assert(larger > count);
-	if (!guest_account_take(account, more))
+	if (!guest_account_charge(account, more))
 		return NULL;
 	grown = reallocarray(items, larger, item_size);
 	if (!grown)
-		guest_account_give(account, more);
+		guest_account_release(account, more);
 	return grown;
 }
 
@@ -91,6 +91,6 @@ void guest_account_free(struct guest_account *account, void *bytes, size_t size)
 {
 	if (!bytes)
 		return;
-	guest_account_give(account, size + HEAP_COST);
+	guest_account_release(account, size + HEAP_COST);
 	free(bytes);
 }

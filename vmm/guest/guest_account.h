@@ -37,11 +37,11 @@ void guest_account_set_drop(struct guest_account *account, void (*drop)(void *co
 			    void *context);
 
 /* False: so much is not there. */
-bool guest_account_take(struct guest_account *account, size_t size);
+bool guest_account_charge(struct guest_account *account, size_t size);
 /* The same, and nothing is dropped for it. */
-bool guest_account_try(struct guest_account *account, size_t size);
+bool guest_account_try_charge(struct guest_account *account, size_t size);
 /* SIZE was taken. */
-void guest_account_give(struct guest_account *account, size_t size);
+void guest_account_release(struct guest_account *account, size_t size);
 
 /* Memory of the heap, with what the heap needs for itself. */
 

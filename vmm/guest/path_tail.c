@@ -22,7 +22,7 @@ const char *path_tail_text(const struct path_tail *path)
 	return path->bytes + path->start;
 }
 
-bool path_tail_is_same(const struct path_tail *one, const struct path_tail *other)
+bool path_tail_equal(const struct path_tail *one, const struct path_tail *other)
 {
 	return one->start == other->start &&
 	       !memcmp(path_tail_text(one), path_tail_text(other), sizeof(one->bytes) - one->start);

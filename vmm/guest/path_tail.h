@@ -24,6 +24,6 @@ bool path_tail_prepend(struct path_tail *path, const char *bytes, size_t size);
 const char *path_tail_text(const struct path_tail *path);
 
 /* Have they the same so far? */
-bool path_tail_is_same(const struct path_tail *one, const struct path_tail *other);
+bool path_tail_equal(const struct path_tail *one, const struct path_tail *other);
 
 #endif

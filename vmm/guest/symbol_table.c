@@ -118,7 +118,7 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 	return 0;
 }
 
-void symbols_cut(struct symbols *symbols, size_t count)
+void symbols_truncate(struct symbols *symbols, size_t count)
 {
 	assert(!symbols->finished && count <= symbols->count);
 	if (count < symbols->count)

@@ -35,7 +35,7 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 
 /* Forgets all symbols but the first COUNT, of symbols_count() or fewer. Not after symbols_finish().
  */
-void symbols_cut(struct symbols *symbols, size_t count);
+void symbols_truncate(struct symbols *symbols, size_t count);
 
 /* Sorts; from here on the table may be read. 0 or -ENOMEM. */
 int symbols_finish(struct symbols *symbols);

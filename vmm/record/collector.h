@@ -21,7 +21,7 @@
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/guest_kernel.h"
-#include "vmm/guest/told_tasks.h"
+#include "vmm/guest/reported_tasks.h"
 #include "vmm/perf_data/perf_data_writer.h"
 #include "vmm/record/flight_recorder.h"
 
@@ -108,18 +108,18 @@ struct collector_options {
 	void (*mapped)(void *context, const struct sideband_mmap *mapping);
 	/*
 	 * What the guest's agent tells of the kernel, the collector's from then on; NULL: nothing
-	 * yet, and it is asked again, as the modules are not those of MODULES_HASH (told_kernel.h;
-	 * 0: nothing is known). Called where guest memory does not tell it all, on the collector's
-	 * thread; may be NULL.
+	 * yet, and it is asked again, as the modules are not those of MODULES_HASH
+	 * (reported_kernel.h; 0: nothing is known). Called where guest memory does not tell it all,
+	 * on the collector's thread; may be NULL.
 	 */
-	struct told_kernel *(*told)(void *context, uint64_t modules_hash);
+	struct reported_kernel *(*told)(void *context, uint64_t modules_hash);
 	/*
 	 * Tasks of the guest whose values are known, of which its agent has told since
-	 * (told_tasks.h). -EAGAIN: nothing yet; with ASK it is asked for some, if it has not been:
-	 * -EOPNOTSUPP, none is there now that could tell any. Other errors: the agent's answer,
-	 * once. Called where the kernel has no BTF, on the collector's thread; may be NULL.
+	 * (reported_tasks.h). -EAGAIN: nothing yet; with ASK it is asked for some, if it has not
+	 * been: -EOPNOTSUPP, none is there now that could tell any. Other errors: the agent's
+	 * answer, once. Called where the kernel has no BTF, on the collector's thread; may be NULL.
 	 */
-	int (*tasks)(void *context, bool ask, struct told_tasks *told);
+	int (*tasks)(void *context, bool ask, struct reported_tasks *told);
 	/*
 	 * What a watch counted on a vCPU so far; false: nothing yet. Called on the collector's
 	 * thread, at each round's end; may be NULL.

@@ -13,7 +13,7 @@
 #include "shared/log.h"
 #include "vmm/guest/linux/kernel_btf.h"
 #include "vmm/guest/linux/kernel_identity.h"
-#include "vmm/guest/linux/told_kernel.h"
+#include "vmm/guest/linux/reported_kernel.h"
 #include "vmm/record/collector_cache.h"
 #include "vmm/record/collector_hostname.h"
 #include "vmm/record/collector_image.h"
@@ -216,11 +216,12 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
 	struct collector_look look = collector_look_begin();
-	struct told_kernel *told;
+	struct reported_kernel *told;
 
 	if (!options->told || now < kernel->next_told)
 		return false;
-	told = options->told(options->context, kernel->told ? kernel->told->modules_hash : 0);
+	told = options->told(options->context,
+			     kernel->reported ? kernel->reported->modules_hash : 0);
 	kernel->next_told =
 		now + TOLD_INTERVAL + TOLD_SHARE * (collector_look_begin().begun - look.begun);
 	if (!told)
@@ -230,10 +231,10 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 		struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
 		assert(newest);
-		newest->told = NULL;
+		newest->reported = NULL;
 	}
-	told_kernel_free(kernel->told);
-	kernel->told = told;
+	reported_kernel_free(kernel->reported);
+	kernel->reported = told;
 	kernel->told_is_known = false;
 	return true;
 }
@@ -243,14 +244,14 @@ static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
 {
 	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
-	if (guest_kernel_lists_modules(newest))
+	if (guest_kernel_has_module_list(newest))
 		return;
 	/* Once each: to see whether it fits takes some time. */
 	ask_for_told(kernel, now);
-	if (!kernel->told || kernel->told_is_known)
+	if (!kernel->reported || kernel->told_is_known)
 		return;
 	kernel->told_is_known = true;
-	if (guest_kernel_tell(newest, kernel->told))
+	if (guest_kernel_use_report(newest, kernel->reported))
 		log_debug("%s", error_message());
 }
 
@@ -262,8 +263,8 @@ static int search(struct collector_kernel *kernel, const struct guest_registers 
 	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	int error = guest_kernel_find(found, view, registers);
 
-	if (error && kernel->told)
-		error = guest_kernel_find_told(found, view, registers, kernel->told);
+	if (error && kernel->reported)
+		error = guest_kernel_find_reported(found, view, registers, kernel->reported);
 	*processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 	return error;
 }
@@ -381,7 +382,7 @@ void collector_kernel_check_runs(struct collector_kernel *kernel)
 		return;
 	look_at_ticks(kernel);
 	runs = !kernel->restarted &&
-	       guest_kernel_runs(collector_kernel_newest(kernel), options->view, &registers);
+	       guest_kernel_is_running(collector_kernel_newest(kernel), options->view, &registers);
 	if (!runs && !kernel->lost && is_certain(kernel, &registers))
 		lose(kernel);
 	if (runs)
@@ -395,7 +396,7 @@ static void find_other(struct collector_kernel *kernel, uint64_t now)
 	struct guest_kernel *found = find(kernel, now);
 
 	if (found &&
-	    (kernel->restarted || !guest_kernel_same(found, collector_kernel_newest(kernel))))
+	    (kernel->restarted || !guest_kernels_equal(found, collector_kernel_newest(kernel))))
 		kernel->other = found;
 	else
 		guest_kernel_free(found);
@@ -564,7 +565,7 @@ void collector_kernel_free(struct collector_kernel *kernel)
 	free_found(kernel);
 	guest_kernel_free(kernel->other);
 	symbols_free(kernel->given);
-	told_kernel_free(kernel->told);
+	reported_kernel_free(kernel->reported);
 	free(kernel->btf);
 	collector_modules_free(&kernel->modules);
 }

@@ -19,7 +19,7 @@
 
 /* Of collector_tasks.c: how far it is with the newest kernel. */
 struct collector_tasks {
-	struct told_tasks told;
+	struct reported_tasks told;
 	uint64_t told_until; /* ns: until then those of TOLD are looked for */
 	uint64_t next_ask, interval;
 	struct work_share work; /* looking for them, in whichever kernel */
@@ -36,10 +36,10 @@ struct collector_kernel {
 
 	struct guest_kernel **found; /* that were published, the newest last; owned */
 	size_t found_count;
-	struct symbols *given;    /* of --kallsyms or --vmlinux; owned */
-	struct told_kernel *told; /* by the guest's agent; owned; NULL */
-	bool told_is_known;       /* to the newest kernel, if it is of that one */
-	uint64_t next_told;       /* ns: it is not asked before */
+	struct symbols *given;            /* of --kallsyms or --vmlinux; owned */
+	struct reported_kernel *reported; /* by the guest's agent; owned; NULL */
+	bool told_is_known;               /* to the newest kernel, if it is of that one */
+	uint64_t next_told;               /* ns: it is not asked before */
 	struct collector_tasks tasks;
 	uint8_t *btf; /* of --btf; owned; NULL without it */
 	size_t btf_size;

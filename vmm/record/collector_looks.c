@@ -58,7 +58,7 @@ static void refresh(struct collector_kernel *kernel, const struct guest_module *
 	}
 	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
 	if (!kernel->lost && !kernel->doubts &&
-	    guest_modules_are_same(newer->modules, newer->module_count, list, count))
+	    guest_modules_equal(newer->modules, newer->module_count, list, count))
 		kernel->as_known = !collector_kernel_take(kernel, newer);
 	else
 		guest_kernel_free(newer);
@@ -75,8 +75,8 @@ static void take_seen(void *context, const struct guest_module *module, uint64_t
 static void take_presence(struct collector_kernel *kernel)
 {
 	for (size_t i = 0; i < kernel->found_count; i++)
-		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen,
-					  kernel);
+		module_presence_for_each_seen(guest_kernel_presence(kernel->found[i]), take_seen,
+					      kernel);
 }
 
 /* To the file, if one is open. */
@@ -153,7 +153,7 @@ static void expect(struct collector_kernel *kernel, const struct seen *seen)
 {
 	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
-	if (!guest_kernel_expect(newest, seen->code, seen->count))
+	if (!guest_kernel_update_presence(newest, seen->code, seen->count))
 		return;
 	log_debug("no room for the guest's modules: new ones have no names yet");
 	kernel->as_known = false;
@@ -165,16 +165,16 @@ static void expect(struct collector_kernel *kernel, const struct seen *seen)
 static bool is_news(const struct collector_kernel *kernel, const struct seen *seen, bool as_known)
 {
 	return !as_known || !kernel->as_known ||
-	       !module_presence_is_of(guest_kernel_presence(collector_kernel_newest(kernel)),
-				      seen->code, seen->count);
+	       !module_presence_matches(guest_kernel_presence(collector_kernel_newest(kernel)),
+					seen->code, seen->count);
 }
 
 static int take_look(struct collector_kernel *kernel, uint64_t now,
 		     const struct collector_look *look, const struct seen *seen)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
-	bool as_known = guest_modules_are_same(newest->modules, newest->module_count, seen->code,
-					       seen->modules);
+	bool as_known = guest_modules_equal(newest->modules, newest->module_count, seen->code,
+					    seen->modules);
 
 	if (is_news(kernel, seen, as_known)) {
 		take_presence(kernel);
@@ -256,8 +256,8 @@ void collector_looks_reclaim(struct collector_kernel *kernel)
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
 
 	for (size_t i = 0; i + 1 < kernel->found_count; i++)
-		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen,
-					  kernel);
+		module_presence_for_each_seen(guest_kernel_presence(kernel->found[i]), take_seen,
+					      kernel);
 	if (newest)
 		module_presence_reclaim(guest_kernel_presence(newest), take_seen, kernel);
 }

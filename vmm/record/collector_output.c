@@ -431,7 +431,7 @@ static uint64_t cgroup_of(const struct collector_output *output, const struct sa
 			  const struct guest_cgroups *cgroups)
 {
 	uint64_t seen = seen_cgroup(sample, cgroups), told;
-	const char *name = seen ? guest_cgroups_name(cgroups, seen) : NULL;
+	const char *name = seen ? guest_cgroups_path(cgroups, seen) : NULL;
 
 	told = process_cgroups_of(output->told_cgroups, sample->pid);
 	if (!seen || (name && !strcmp(name, "/") && process_cgroups_id_is_made(told)))
@@ -451,7 +451,7 @@ static int tell_cgroup(struct collector_output *output, const struct sideband_cg
 static int name_cgroup(struct collector_output *output, uint64_t time, uint64_t cgroup,
 		       const struct guest_cgroups *cgroups)
 {
-	const char *name = cgroup ? guest_cgroups_name(cgroups, cgroup) : NULL;
+	const char *name = cgroup ? guest_cgroups_path(cgroups, cgroup) : NULL;
 
 	if (!name || !cgroup_names_due(output->cgroups, cgroup))
 		return 0;

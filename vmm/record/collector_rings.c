@@ -20,7 +20,7 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 	const struct sample *taken =
 		collector_sample(record, collector->options.output.vcpus,
 				 perf_data_watches_count(collector->options.output.watches));
-	_Alignas(struct sample) uint8_t room[LATE_LOOK_SIZE];
+	_Alignas(struct sample) uint8_t room[DEFERRED_LOOKUP_SIZE];
 	const struct sample *sample;
 
 	if (!taken)

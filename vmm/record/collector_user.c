@@ -20,8 +20,8 @@ const struct sample *collector_user_complete(const struct collector_kernel *kern
 {
 	if (!sample->unlooked)
 		return sample;
-	late_look(kernel->lost ? NULL : collector_user_kernel(kernel), kernel->options->view,
-		  sample, room);
+	deferred_lookup(kernel->lost ? NULL : collector_user_kernel(kernel), kernel->options->view,
+			sample, room);
 	return room;
 }
 
@@ -33,10 +33,10 @@ void collector_user_settle(const struct collector_kernel *kernel)
 	if (!running)
 		return;
 	if (running->images)
-		user_images_settle(running->images, running, kernel->options->view);
+		user_images_load(running->images, running, kernel->options->view);
 	memory.paging = &running->paging;
 	if (running->cgroups)
-		guest_cgroups_settle(running->cgroups, &memory, &running->tasks.cgroups);
+		guest_cgroups_load(running->cgroups, &memory, &running->tasks.cgroups);
 }
 
 void collector_user_make_tables(const struct collector_kernel *kernel, struct user_tables *tables,

@@ -4,7 +4,7 @@
 #ifndef KVMSCOPE_RECORD_COLLECTOR_USER_H
 #define KVMSCOPE_RECORD_COLLECTOR_USER_H
 
-#include "vmm/guest/linux/late_look.h"
+#include "vmm/guest/linux/deferred_lookup.h"
 #include "vmm/guest/linux/user_image.h"
 #include "vmm/record/collector_kernel.h"
 #include "vmm/record/user_symbols.h"
@@ -15,7 +15,8 @@ const struct guest_kernel *collector_user_kernel(const struct collector_kernel *
 
 /*
  * SAMPLE, or with what its stop had no time to look at, as far as that can be found now: see
- * late_look.h. ROOM, of LATE_LOOK_SIZE bytes, is the caller's. Guest memory must still be there.
+ * deferred_lookup.h. ROOM, of DEFERRED_LOOKUP_SIZE bytes, is the caller's. Guest memory must still
+ * be there.
  */
 const struct sample *collector_user_complete(const struct collector_kernel *kernel,
 					     const struct sample *sample, struct sample *room);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was looked up behind the stops of a flight recorder's samples (vmm/guest/linux/late_look.h):
- * the rings have these as their stops left them, so they are kept once more, as they became.
+ * What was looked up behind the stops of a flight recorder's samples
+ * (vmm/guest/linux/deferred_lookup.h): the rings have these as their stops left them, so they are
+ * kept once more, as they became.
  *
  * Of each ring in another one as large, made when it has the first such sample. It overwrites its
  * oldest: a sample that is gone there stays as its stop left it.

@@ -83,7 +83,7 @@ struct jit_code *jit_code_new(struct guest_account *account)
 
 static bool take_bytes(struct jit_code *code, size_t size)
 {
-	if (code->bytes + size > JIT_CODE_MEMORY || !guest_account_take(code->account, size))
+	if (code->bytes + size > JIT_CODE_MEMORY || !guest_account_charge(code->account, size))
 		return false;
 	code->bytes += size;
 	return true;
@@ -92,7 +92,7 @@ static bool take_bytes(struct jit_code *code, size_t size)
 static void give_bytes(struct jit_code *code, size_t size)
 {
 	code->bytes -= size;
-	guest_account_give(code->account, size);
+	guest_account_release(code->account, size);
 }
 
 static uint64_t before(uint64_t time, uint64_t distance)

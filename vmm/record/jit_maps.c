@@ -243,7 +243,7 @@ static void take_end(struct followed *followed, struct jit_code *code,
 }
 
 static void take_look(struct followed *followed, struct jit_code *code,
-		      const struct collector_look *look, enum perf_map_look found,
+		      const struct collector_look *look, enum perf_map_result found,
 		      struct span lines)
 {
 	switch (found) {
@@ -321,8 +321,8 @@ static bool look_at(struct jit_maps *maps, struct followed *followed,
 	const struct perf_map_file before = followed->file;
 	struct collector_look look = collector_look_begin();
 	size_t size = sizeof(maps->text);
-	enum perf_map_look found =
-		perf_map_file_look(&followed->file, kernel, view, maps->text, &size);
+	enum perf_map_result found =
+		perf_map_file_read(&followed->file, kernel, view, maps->text, &size);
 
 	collector_look_end(&look);
 	if (!runs(context)) {

@@ -76,7 +76,7 @@ static void free_space(struct user_spaces *spaces, struct space *space)
 {
 	if (!space)
 		return;
-	guest_account_give(spaces->account, space->taken);
+	guest_account_release(spaces->account, space->taken);
 	free(space->pieces);
 	free(space);
 }
@@ -406,7 +406,7 @@ static bool take_room(struct user_spaces *spaces, struct space *space, uint32_t 
 
 	if (space->taken >= size)
 		return !reserve(space, count);
-	if (!guest_account_take(spaces->account, size - space->taken))
+	if (!guest_account_charge(spaces->account, size - space->taken))
 		return false;
 	space->taken = size;
 	return !reserve(space, count);

@@ -165,7 +165,7 @@ static bool look_for_new(struct user_tables *tables, struct user_images *images)
 	if ((!tables->boot || tables->boot->images != images) && !begin_boot(tables, images))
 		return false;
 	drop_earlier(tables->boot);
-	while ((image = user_images_settled(images, tables->seen))) {
+	while ((image = user_images_loaded(images, tables->seen))) {
 		if (has_code(image))
 			wait_for(tables, &(struct waiting){ .image = image, .wait = FIRST_WAIT });
 		tables->seen++;

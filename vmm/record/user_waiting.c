@@ -42,7 +42,7 @@ static void look_for_new(struct user_waiting *waiting, struct user_images *image
 		waiting->seen = 0;
 		waiting->count = 0;
 	}
-	while ((image = user_images_settled(images, waiting->seen))) {
+	while ((image = user_images_loaded(images, waiting->seen))) {
 		if (user_image_kind(image) == USER_IMAGE_FILE)
 			add(waiting, image, now);
 		waiting->seen++;

@@ -178,7 +178,7 @@ int resolver_order_init(struct resolver_order *order, size_t sources, struct gue
 static void give(struct resolver_order *order, size_t size)
 {
 	order->taken -= size;
-	guest_account_give(order->account, size);
+	guest_account_release(order->account, size);
 }
 
 static void free_waiting(struct resolver_order_block *block)
@@ -260,7 +260,7 @@ int resolver_order_add(struct resolver_order *order, size_t source, uint64_t tim
 
 	if (is_sample)
 		return add(order, source, time, true, record, size);
-	if (!guest_account_take(order->account, size + ITEM_COST))
+	if (!guest_account_charge(order->account, size + ITEM_COST))
 		return -ENOMEM;
 	order->taken += size + ITEM_COST;
 	error = add(order, source, time, false, record, size);

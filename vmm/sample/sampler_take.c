@@ -7,8 +7,8 @@
 #include "shared/clock_ns.h"
 #include "shared/local_atomic.h"
 #include "vmm/guest/deadline.h"
+#include "vmm/guest/linux/deferred_lookup.h"
 #include "vmm/guest/linux/kernel_identity.h"
-#include "vmm/guest/linux/late_look.h"
 #include "vmm/guest/linux/user_map.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/sample/sampler_state.h"
@@ -57,7 +57,7 @@ static void walk(const struct sampler *sampler, const struct guest_kernel *kerne
 {
 	chain->unknown_kernel = !kernel;
 	if (sampler->options.callchains) {
-		guest_unwind(kernel ? kernel->unwinder : NULL, sampler->options.view, registers,
+		guest_unwind(kernel ? kernel->orc : NULL, sampler->options.view, registers,
 			     map->mm ? map : NULL, chain);
 		return;
 	}
@@ -101,8 +101,8 @@ static void drop_foreign(const struct guest_kernel *kernel, const struct guest_t
 {
 	if (!chain->user_depth)
 		return;
-	if (!task->foreign &&
-	    !(kernel && guest_task_executes(&kernel->tasks, chain->addresses, chain->kernel_depth)))
+	if (!task->foreign && !(kernel && guest_task_in_execve(&kernel->tasks, chain->addresses,
+							       chain->kernel_depth)))
 		return;
 	chain->user_depth = 0;
 	chain->flags |= SAMPLE_USER_TRUNCATED;
@@ -157,7 +157,7 @@ struct state {
 	struct guest_registers registers;
 	struct guest_task task;
 	uint64_t look_deadline; /* ns; 0: none */
-	unsigned int cut;       /* enum late_look_part: there was no time for it */
+	unsigned int cut;       /* enum deferred_lookup_part: there was no time for it */
 	struct sample_unlooked unlooked;
 	bool is_noted;       /* UNLOOKED is for whoever looks later */
 	uint32_t cgroups;    /* the table that has its cgroup; 0: none */
@@ -184,7 +184,7 @@ running_kernel(const struct sampler *sampler, const struct guest_registers *regi
 	*other = registers->nested;
 	if (registers->nested || !kernel || !guest_kernel_can_run(registers))
 		return NULL;
-	*other = !guest_kernel_runs(kernel, sampler->options.view, registers);
+	*other = !guest_kernel_is_running(kernel, sampler->options.view, registers);
 	return *other ? NULL : kernel;
 }
 
@@ -212,7 +212,7 @@ static void find_cgroup(const struct sampler *sampler, const struct guest_kernel
 	if (!kernel || !kernel->tasks.cgroups.known || !state->task.at)
 		return;
 	if (deadline_passed(state->look_deadline)) {
-		state->cut |= LATE_LOOK_CGROUP;
+		state->cut |= DEFERRED_LOOKUP_CGROUP;
 		return;
 	}
 	guest_task_find_cgroup(&kernel->tasks, sampler->options.view, &kernel->paging,
@@ -224,12 +224,12 @@ static void find_cgroup(const struct sampler *sampler, const struct guest_kernel
 static void note_cut(const struct sampler *sampler, const struct guest_kernel *kernel,
 		     struct state *state)
 {
-	state->cut |= state->map.memory.late ? LATE_LOOK_MAPPINGS : 0;
+	state->cut |= state->map.memory.timed_out ? DEFERRED_LOOKUP_MAPPINGS : 0;
 	if (!state->cut)
 		return;
 	state->chain.flags |= SAMPLE_LOOK_CUT;
-	state->is_noted = late_look_note(kernel, sampler->options.view, &state->task, state->cut,
-					 &state->unlooked);
+	state->is_noted = deferred_lookup_note(kernel, sampler->options.view, &state->task,
+					       state->cut, &state->unlooked);
 }
 
 static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
@@ -284,7 +284,8 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 	if (sample) {
 		fill_sample(sample, &state->registers, &state->task, &state->chain);
 		/* Of an image that could not be told nothing is said. */
-		sample->mappings = (uint16_t)user_map_tell(&state->map, sample_mappings(sample));
+		sample->mappings =
+			(uint16_t)user_map_to_sample(&state->map, sample_mappings(sample));
 		sample->cgroups = state->cgroups;
 		sample->unlooked = state->is_noted;
 		sample->time = state->begin;

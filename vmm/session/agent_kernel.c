@@ -8,22 +8,22 @@
 #include "shared/error.h"
 #include "shared/log.h"
 
-struct told_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash)
+struct reported_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash)
 {
 	struct agent_image_table *table = agent_take_kernel(agent);
-	struct told_kernel *told = NULL;
+	struct reported_kernel *told = NULL;
 
 	if (!table) {
 		agent_want_kernel(agent, modules_hash);
 		return NULL;
 	}
-	if (told_kernel_create(&told, span_of(table->bytes, table->size), table->account))
+	if (reported_kernel_create(&told, span_of(table->bytes, table->size), table->account))
 		log_debug("%s", error_message());
 	agent_image_table_free(table);
 	return told;
 }
 
-int agent_kernel_take_tasks(struct agent *agent, bool ask, struct told_tasks *told)
+int agent_kernel_take_tasks(struct agent *agent, bool ask, struct reported_tasks *told)
 {
 	int error = agent_take_tasks(agent, told);
 

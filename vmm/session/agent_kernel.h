@@ -7,17 +7,17 @@
 #include <stdint.h>
 
 #include "vmm/agent/agent_host.h"
-#include "vmm/guest/linux/told_kernel.h"
-#include "vmm/guest/told_tasks.h"
+#include "vmm/guest/linux/reported_kernel.h"
+#include "vmm/guest/reported_tasks.h"
 
 /*
  * What AGENT told last and nobody took; the caller's. NULL: there is nothing, or nothing of use;
  * then it is asked for what is new since MODULES_HASH (0: anything). Any one thread at a time.
  */
-struct told_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash);
+struct reported_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash);
 
 /* As collector_options.tasks. */
-int agent_kernel_take_tasks(struct agent *agent, bool ask, struct told_tasks *told);
+int agent_kernel_take_tasks(struct agent *agent, bool ask, struct reported_tasks *told);
 
 /* Says so if what AGENT was asked for in vain would have been of use. */
 void agent_kernel_warn(const struct agent_statistics *statistics);

@@ -127,12 +127,12 @@ static void put_names(struct agent_names *symbols, const struct agent_image_tabl
 	struct span bytes = span_of(table->bytes, table->size);
 	size_t cost = image_file_cost(bytes);
 
-	if (!guest_account_take(table->account, cost)) {
+	if (!guest_account_charge(table->account, cost)) {
 		symbols->names.statistics.dropped++;
 		return;
 	}
 	image_names_replace(&symbols->names, bytes, table->build_id, table->build_id_size);
-	guest_account_give(table->account, cost);
+	guest_account_release(table->account, cost);
 }
 
 void agent_names_turn(struct agent_names *symbols, struct agent *agent)

@@ -105,7 +105,7 @@ static bool tell(const struct guest_spaces *spaces, const struct guest_view *vie
 	*record = (struct sideband){
 		.size = sizeof(*record),
 		.type = SIDEBAND_SPACE,
-		.flags = guest_task_has_pair(view, process->root) ? SIDEBAND_CR3_PAIR : 0,
+		.flags = guest_task_has_pti_pair(view, process->root) ? SIDEBAND_CR3_PAIR : 0,
 		.time = time,
 		.pid = process->pid,
 		.tid = process->pid,

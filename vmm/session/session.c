@@ -129,12 +129,12 @@ static void turn(void *context)
 	session_agent_turn(session->agent, session->kernel, attach_view(session->attach));
 }
 
-static struct told_kernel *hear_of_kernel(void *context, uint64_t modules_hash)
+static struct reported_kernel *hear_of_kernel(void *context, uint64_t modules_hash)
 {
 	return session_agent_kernel(((struct session *)context)->agent, modules_hash);
 }
 
-static int hear_of_tasks(void *context, bool ask, struct told_tasks *told)
+static int hear_of_tasks(void *context, bool ask, struct reported_tasks *told)
 {
 	return session_agent_tasks(((struct session *)context)->agent, ask, told);
 }

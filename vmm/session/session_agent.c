@@ -47,7 +47,7 @@ static int make(struct session_agent *agent)
 {
 	int error;
 
-	if (!guest_account_take(agent->options.account, RING_SIZE))
+	if (!guest_account_charge(agent->options.account, RING_SIZE))
 		return error_set(-ENOMEM, "no memory for the ring of the guest agent");
 	error = ring_create(&agent->rings[0], RING_SIZE);
 	if (!error)
@@ -148,12 +148,12 @@ void session_agent_turn(struct session_agent *agent, const struct guest_kernel *
 		agent_names_turn(agent->names, agent->agent);
 }
 
-struct told_kernel *session_agent_kernel(struct session_agent *agent, uint64_t modules_hash)
+struct reported_kernel *session_agent_kernel(struct session_agent *agent, uint64_t modules_hash)
 {
 	return agent_kernel_take(agent->agent, modules_hash);
 }
 
-int session_agent_tasks(struct session_agent *agent, bool ask, struct told_tasks *told)
+int session_agent_tasks(struct session_agent *agent, bool ask, struct reported_tasks *told)
 {
 	return agent_kernel_take_tasks(agent->agent, ask, told);
 }

@@ -16,8 +16,8 @@
 #include "vmm/agent/agent_host.h"
 #include "vmm/attach/process.h"
 #include "vmm/guest/linux/guest_kernel.h"
-#include "vmm/guest/linux/told_kernel.h"
-#include "vmm/guest/told_tasks.h"
+#include "vmm/guest/linux/reported_kernel.h"
+#include "vmm/guest/reported_tasks.h"
 #include "vmm/symbols/build_id_cache.h"
 
 #define SESSION_AGENT_RINGS 2
@@ -49,8 +49,8 @@ void session_agent_see(struct session_agent *agent, const struct sideband_mmap *
 void session_agent_turn(struct session_agent *agent, const struct guest_kernel *kernel,
 			const struct guest_view *view);
 /* As collector_options.told and .tasks. */
-struct told_kernel *session_agent_kernel(struct session_agent *agent, uint64_t modules_hash);
-int session_agent_tasks(struct session_agent *agent, bool ask, struct told_tasks *told);
+struct reported_kernel *session_agent_kernel(struct session_agent *agent, uint64_t modules_hash);
+int session_agent_tasks(struct session_agent *agent, bool ask, struct reported_tasks *told);
 
 /* Any thread, from start to destroy. */
 void session_agent_statistics(struct session_agent *agent, struct agent_statistics *statistics);

@@ -21,7 +21,7 @@
 static struct {
 	struct attach attach;
 	struct user_guest guest;
-	struct guest_tasks_seen tasks;
+	struct guest_tasks_snapshot tasks;
 	struct attach_stack stack;
 	uint64_t rip, later;          /* ns, from the first sample on */
 	uint32_t while_told, drained; /* process of the last sample of each */
@@ -91,10 +91,10 @@ static void make_kernel(void)
 	REQUIRE_EQUAL(module_presence_create(&kernel->presence, kernel, NULL, 0, NULL), 0);
 	kernel->identity =
 		(struct guest_kernel_identity){ .gva = USER_GUEST_DIRECT + 0x5000, .gpa = 0x5000 };
-	bench.tasks.current = (struct guest_task_seen){ .at = USER_GUEST_DIRECT + 0x5000,
-							.stack = USER_GUEST_DIRECT + 0x8000,
-							.tgid = TGID,
-							.pid = TGID };
+	bench.tasks.current = (struct guest_task_snapshot){ .at = USER_GUEST_DIRECT + 0x5000,
+							    .stack = USER_GUEST_DIRECT + 0x8000,
+							    .tgid = TGID,
+							    .pid = TGID };
 	bench.stack = (struct attach_stack){ .registers = bench.guest.guest.registers,
 					     .tasks = &bench.tasks };
 	bench.stack.registers.paging = kernel->paging;

@@ -30,7 +30,7 @@ static const struct user_space_cpu cpu = { .known = true };
 struct moment {
 	struct user_guest guest;
 	uint64_t plugin_vma;
-	struct guest_tasks_seen tasks;
+	struct guest_tasks_snapshot tasks;
 	struct user_space space;
 	struct attach_page pages[3];
 	struct attach_stack stack;
@@ -77,13 +77,13 @@ static void see(struct moment *moment)
 {
 	uint64_t cr3 = moment->guest.kernel.paging.cr3 & ~4095ull;
 
-	moment->tasks.current = (struct guest_task_seen){ .at = AT,
-							  .stack = USER_GUEST_DIRECT + 0x8000,
-							  .mm = moment->guest.mm,
-							  .page_table = USER_GUEST_DIRECT + cr3,
-							  .tgid = 70,
-							  .pid = 71,
-							  .comm = "worker" };
+	moment->tasks.current = (struct guest_task_snapshot){ .at = AT,
+							      .stack = USER_GUEST_DIRECT + 0x8000,
+							      .mm = moment->guest.mm,
+							      .page_table = USER_GUEST_DIRECT + cr3,
+							      .tgid = 70,
+							      .pid = 71,
+							      .comm = "worker" };
 	user_guest_put(&moment->guest, moment->guest.mm + PGD, moment->tasks.current.page_table);
 	moment->pages[0] = (struct attach_page){ PROGRAM + 0x1000, PROGRAM_PAGE };
 	moment->pages[1] = (struct attach_page){ PLUGIN, PLUGIN_PAGE };
@@ -121,8 +121,8 @@ static void tell_of(struct moment *moment, uint64_t time)
 	moment->sample.time = time;
 	user_space_tell(&cpu, &moment->guest.kernel, &moment->guest.guest.view, &moment->stack,
 			&moment->sample, &moment->chain, &moment->space);
-	user_images_settle(moment->guest.kernel.images, &moment->guest.kernel,
-			   &moment->guest.guest.view);
+	user_images_load(moment->guest.kernel.images, &moment->guest.kernel,
+			 &moment->guest.guest.view);
 }
 
 /* Of one that was taken just now. */
@@ -377,7 +377,7 @@ TEST(attach_user_space, who_called_something_else_is_no_caller)
 /* An entry of an i386 PLT has the address of its slot where one of 64-bit code has the distance to
  * it. */
 static void call_through_plt(struct moment *moment, bool long_mode,
-			     const struct guest_tasks_seen *tasks)
+			     const struct guest_tasks_snapshot *tasks)
 {
 	static const uint8_t call[] = { 0xe8, 0xf0, 0, 0, 0 }; /* of LIBRARY + 0x100 */
 	static const uint8_t jump[] = {
@@ -540,8 +540,8 @@ TEST(attach_user_space, a_sample_has_the_cgroup_of_its_task)
 	CHECK_EQUAL(moment.sample.cgroups, guest_cgroups_generation(moment.guest.kernel.cgroups));
 	memory = (struct kernel_memory){ .view = &moment.guest.guest.view,
 					 .paging = &moment.guest.kernel.paging };
-	guest_cgroups_settle(moment.guest.kernel.cgroups, &memory, &cgroups);
-	CHECK_STRING(guest_cgroups_name(moment.guest.kernel.cgroups, 17), "/system");
+	guest_cgroups_load(moment.guest.kernel.cgroups, &memory, &cgroups);
+	CHECK_STRING(guest_cgroups_path(moment.guest.kernel.cgroups, 17), "/system");
 	/* It was moved, and then sampled. */
 	enter(&moment, sets[1]);
 	CHECK_EQUAL(cgroup_at(&moment, 2), 18);

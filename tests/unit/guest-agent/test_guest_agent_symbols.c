@@ -12,7 +12,7 @@
 #include "shared/sideband_record.h"
 #include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/linux/told_kernel.h"
+#include "vmm/guest/linux/reported_kernel.h"
 #include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/image_file.h"
 
@@ -106,14 +106,14 @@ static bool ask(struct agent_fixture *fixture, uint64_t modules_hash)
 	return false;
 }
 
-static struct told_kernel *take_told(struct agent_fixture *fixture)
+static struct reported_kernel *take_told(struct agent_fixture *fixture)
 {
 	struct agent_image_table *table = agent_take_kernel(fixture->agent);
-	struct told_kernel *told = NULL;
+	struct reported_kernel *told = NULL;
 
 	if (table)
-		CHECK_EQUAL(told_kernel_create(&told, span_of(table->bytes, table->size),
-					       table->account),
+		CHECK_EQUAL(reported_kernel_create(&told, span_of(table->bytes, table->size),
+						   table->account),
 			    0);
 	agent_image_table_free(table);
 	return told;
@@ -149,7 +149,7 @@ static unsigned int count_wrong(const struct symbols *symbols, unsigned int *che
 TEST(guest_agent, tells_the_symbols_of_its_kernel)
 {
 	struct agent_statistics statistics;
-	struct told_kernel *told;
+	struct reported_kernel *told;
 	unsigned int checked = 0;
 	struct agent_fixture fixture;
 	uint8_t notes[4096];
@@ -186,7 +186,7 @@ TEST(guest_agent, tells_the_symbols_of_its_kernel)
 		CHECK(size > 0 && memmem(notes, (size_t)size, told->build_id, told->build_id_size));
 		close(fd);
 	}
-	told_kernel_free(told);
+	reported_kernel_free(told);
 }
 
 static void write_kernel_file(const char *name, const char *text)
@@ -227,7 +227,7 @@ static void remove_kernel_files(void)
 TEST(guest_agent, tells_the_kernel_anew_when_a_module_is_loaded_again)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
-	struct told_kernel *told, *again;
+	struct reported_kernel *told, *again;
 	struct agent_fixture fixture;
 
 	if (!agent_process_allows_events())
@@ -257,7 +257,7 @@ TEST(guest_agent, tells_the_kernel_anew_when_a_module_is_loaded_again)
 	again = take_told(&fixture);
 	CHECK(again && again->modules_hash != told->modules_hash);
 	agent_fixture_tear_down(&fixture, NULL);
-	told_kernel_free(told);
-	told_kernel_free(again);
+	reported_kernel_free(told);
+	reported_kernel_free(again);
 	remove_kernel_files();
 }

@@ -9,7 +9,7 @@
 
 #include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/told_tasks.h"
+#include "vmm/guest/reported_tasks.h"
 
 /* Of the thread in /proc. */
 static bool is_called(const struct agent_task *task)
@@ -44,7 +44,7 @@ static bool has_mark(const struct agent_task *task)
 	return has;
 }
 
-static bool take(struct agent_fixture *fixture, struct told_tasks *told)
+static bool take(struct agent_fixture *fixture, struct reported_tasks *told)
 {
 	bool taken = false;
 
@@ -58,7 +58,7 @@ static bool take(struct agent_fixture *fixture, struct told_tasks *told)
 TEST(guest_agent_tasks, are_what_is_told_of_them)
 {
 	struct agent_fixture fixture;
-	struct told_tasks told;
+	struct reported_tasks told;
 
 	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");

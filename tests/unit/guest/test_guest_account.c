@@ -116,7 +116,7 @@ static void turn(void *context)
 	struct host *host = context;
 
 	agent_names_turn(host->names, host->agent);
-	told_kernel_free(agent_kernel_take(host->agent, 0));
+	reported_kernel_free(agent_kernel_take(host->agent, 0));
 }
 
 static int begin_file(void *context, char *path, size_t size)
@@ -465,7 +465,7 @@ static void drop(void *context, size_t size)
 
 	droppable->calls++;
 	droppable->bytes -= part;
-	guest_account_give(droppable->account, part);
+	guest_account_release(droppable->account, part);
 }
 
 TEST(guest_account, what_can_be_dropped_goes_before_anything_is_refused)
@@ -474,16 +474,16 @@ TEST(guest_account, what_can_be_dropped_goes_before_anything_is_refused)
 	struct droppable droppable = { &account, 600, 0 };
 
 	guest_account_init(&account, 1000);
-	CHECK(guest_account_take(&account, 600));
-	CHECK(!guest_account_take(&account, 500));
+	CHECK(guest_account_charge(&account, 600));
+	CHECK(!guest_account_charge(&account, 500));
 	guest_account_set_drop(&account, drop, &droppable);
-	CHECK(!guest_account_try(&account, 500));
-	CHECK(guest_account_take(&account, 500));
+	CHECK(!guest_account_try_charge(&account, 500));
+	CHECK(guest_account_charge(&account, 500));
 	CHECK_EQUAL(droppable.bytes, 100);
-	CHECK(!guest_account_take(&account, 1001));
+	CHECK(!guest_account_charge(&account, 1001));
 	CHECK_EQUAL(droppable.bytes, 0);
-	CHECK(guest_account_take(&account, 500));
-	CHECK(!guest_account_take(&account, 1));
+	CHECK(guest_account_charge(&account, 500));
+	CHECK(!guest_account_charge(&account, 1));
 	CHECK_EQUAL(droppable.calls, 3);
 	CHECK_EQUAL(account.used, 1000);
 }

@@ -345,8 +345,9 @@ static uint64_t latest_found(const struct looks *looks)
 {
 	uint64_t latest = 0;
 
-	module_presence_each_seen(guest_kernel_presence(collector_kernel_newest(&looks->kernel)),
-				  note_latest, &latest);
+	module_presence_for_each_seen(
+		guest_kernel_presence(collector_kernel_newest(&looks->kernel)), note_latest,
+		&latest);
 	return latest;
 }
 

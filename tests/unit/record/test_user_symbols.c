@@ -72,8 +72,8 @@ static void prepare(struct place *place)
 	user_guest_map(&place->guest, START, START + PAGES * PAGE, 0, CODE_FLAGS, place->file);
 	user_guest_build(&place->guest);
 	REQUIRE(user_guest_look(&place->guest, START));
-	user_images_settle(place->guest.kernel.images, &place->guest.kernel,
-			   &place->guest.guest.view);
+	user_images_load(place->guest.kernel.images, &place->guest.kernel,
+			 &place->guest.guest.view);
 }
 
 static struct place *begin(void)
@@ -290,8 +290,8 @@ TEST(user_symbols, of_a_build_whose_parts_were_moved_are_none)
 		       place->file);
 	user_guest_build(&place->guest);
 	CHECK(user_guest_look(&place->guest, 2 * START));
-	user_images_settle(place->guest.kernel.images, &place->guest.kernel,
-			   &place->guest.guest.view);
+	user_images_load(place->guest.kernel.images, &place->guest.kernel,
+			 &place->guest.guest.view);
 	CHECK(turn(place, 2 * SECOND));
 	CHECK(!find_file(place, path, sizeof(path)));
 	end(place);

@@ -90,7 +90,7 @@ static struct user_image *settled(struct user_guest *guest, uint64_t start)
 {
 	const struct user_mapping *mapping = user_guest_look(guest, start);
 
-	user_images_settle(guest->kernel.images, &guest->kernel, &guest->guest.view);
+	user_images_load(guest->kernel.images, &guest->kernel, &guest->guest.view);
 	return mapping ? mapping->image : NULL;
 }
 

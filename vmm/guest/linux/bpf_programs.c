@@ -61,7 +61,7 @@ static bool read_program(struct guest_module *program, const struct guest_view *
 		return false;
 	program->start = range[0];
 	program->size = range[1] - range[0];
-	return bpf_program_is_there(program, view, paging);
+	return bpf_program_is_loaded(program, view, paging);
 }
 
 static int append(struct guest_module **programs, size_t *count, const struct guest_module *program)
@@ -154,8 +154,8 @@ static bool has_name(const struct guest_module *program, const struct guest_view
 
 /* include/linux/list.h: list_del_rcu() leaves the next one in an entry, and poison in the place of
  * the one before. */
-bool bpf_program_is_there(const struct guest_module *program, const struct guest_view *view,
-			  const struct guest_paging *paging)
+bool bpf_program_is_loaded(const struct guest_module *program, const struct guest_view *view,
+			   const struct guest_paging *paging)
 {
 	uint64_t range[2], previous, next;
 

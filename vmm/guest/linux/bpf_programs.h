@@ -45,7 +45,7 @@ int bpf_programs_read(struct guest_module **programs, size_t *count, const struc
  * Is PROGRAM still in the list, with the same place and name? What is taken out of it, before its
  * code goes, has no neighbour any more that leads to it. No lock, allocation or system call.
  */
-bool bpf_program_is_there(const struct guest_module *program, const struct guest_view *view,
-			  const struct guest_paging *paging);
+bool bpf_program_is_loaded(const struct guest_module *program, const struct guest_view *view,
+			   const struct guest_paging *paging);
 
 #endif

@@ -90,7 +90,7 @@ int dentry_path(struct kernel_memory *memory, const struct guest_vma_layout *lay
 	struct path_tail first, second;
 
 	if (!make(memory, layout, mount, dentry, &first) ||
-	    !make(memory, layout, mount, dentry, &second) || !path_tail_is_same(&first, &second))
+	    !make(memory, layout, mount, dentry, &second) || !path_tail_equal(&first, &second))
 		return -EFAULT;
 	memcpy(path, path_tail_text(&first), sizeof(first.bytes) - first.start);
 	return 0;

@@ -50,39 +50,40 @@ int guest_cgroup_layout_read(struct guest_cgroup_layout *layout, const struct bt
 	return 0;
 }
 
-bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-			 uint64_t task, uint64_t *set)
+bool guest_cgroup_read_set(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			   uint64_t task, uint64_t *set)
 {
 	return layout->known && task &&
 	       kernel_memory_read_u64(memory, task + layout->task_set, set) && *set;
 }
 
 /* The last who lets go of a task lets go of its css_set (kernel: __put_task_struct()). */
-bool guest_cgroup_is_held(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-			  uint64_t task, uint64_t set)
+bool guest_cgroup_task_has_set(struct kernel_memory *memory,
+			       const struct guest_cgroup_layout *layout, uint64_t task,
+			       uint64_t set)
 {
 	uint64_t held;
 	int32_t users;
 
-	return guest_cgroup_set_of(memory, layout, task, &held) && held == set &&
+	return guest_cgroup_read_set(memory, layout, task, &held) && held == set &&
 	       kernel_memory_read(memory, task + layout->task_users, &users, sizeof(users)) &&
 	       users > 0;
 }
 
-bool guest_cgroup_group_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-			   uint64_t set, uint64_t *group)
+bool guest_cgroup_read_group(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			     uint64_t set, uint64_t *group)
 {
 	return kernel_memory_read_u64(memory, set + layout->set_cgroup, group);
 }
 
 /* A task that is moved meanwhile does not hold what was read any more. */
-bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-		     uint64_t task, struct guest_cgroup *cgroup)
+bool guest_cgroup_read(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		       uint64_t task, struct guest_cgroup *cgroup)
 {
 	uint64_t set, again, group;
 
 	if (layout->known && kernel_memory_read_u64(memory, task + layout->task_set, &set) &&
-	    guest_cgroup_group_of(memory, layout, set, &group) &&
+	    guest_cgroup_read_group(memory, layout, set, &group) &&
 	    kernel_memory_read_u64(memory, group + layout->cgroup_node, &cgroup->node) &&
 	    kernel_memory_read_u64(memory, cgroup->node + layout->node_id, &cgroup->id) &&
 	    kernel_memory_read_u64(memory, task + layout->task_set, &again) && again == set)
@@ -159,7 +160,7 @@ void guest_cgroups_enter(struct guest_cgroups *cgroups, const struct guest_cgrou
 	}
 }
 
-const char *guest_cgroups_name(const struct guest_cgroups *cgroups, uint64_t id)
+const char *guest_cgroups_path(const struct guest_cgroups *cgroups, uint64_t id)
 {
 	for (uint32_t i = 0; i < PROBES; i++) {
 		const struct entry *entry = &cgroups->entries[place_of(id, i)];
@@ -243,18 +244,18 @@ static const char *read_path(struct kernel_memory *memory, const struct guest_cg
 
 	if (!is_alive(memory, layout, cgroup) || !make_path(memory, layout, cgroup->node, &first) ||
 	    !make_path(memory, layout, cgroup->node, &second) ||
-	    !is_alive(memory, layout, cgroup) || !path_tail_is_same(&first, &second))
+	    !is_alive(memory, layout, cgroup) || !path_tail_equal(&first, &second))
 		return NULL;
 	return strdup(path_tail_text(&first));
 }
 
-void guest_cgroups_settle(struct guest_cgroups *cgroups, struct kernel_memory *memory,
-			  const struct guest_cgroup_layout *layout)
+void guest_cgroups_load(struct guest_cgroups *cgroups, struct kernel_memory *memory,
+			const struct guest_cgroup_layout *layout)
 {
 	uint32_t count = atomic_load_explicit(&cgroups->count, memory_order_acquire);
 
-	if (count > cgroups->settled + GUEST_CGROUPS_SETTLED_MAX)
-		count = cgroups->settled + GUEST_CGROUPS_SETTLED_MAX;
+	if (count > cgroups->settled + GUEST_CGROUPS_LOAD_MAX)
+		count = cgroups->settled + GUEST_CGROUPS_LOAD_MAX;
 	for (; cgroups->settled < count; cgroups->settled++) {
 		struct entry *entry = atomic_load_explicit(&cgroups->entered[cgroups->settled],
 							   memory_order_acquire);

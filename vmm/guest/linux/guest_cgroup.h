@@ -31,7 +31,7 @@ struct btf;
 #define GUEST_CGROUPS_MAX     16384u /* of one kernel; more have no name */
 #define GUEST_CGROUP_PATH_MAX PATH_TAIL_MAX
 
-#define GUEST_CGROUPS_SETTLED_MAX 64u /* by one settle: its caller has other things to do */
+#define GUEST_CGROUPS_LOAD_MAX 64u /* by one settle: its caller has other things to do */
 
 /* Byte offsets in the structure that a member's name begins with. Immutable once read. */
 struct guest_cgroup_layout {
@@ -53,23 +53,24 @@ struct guest_cgroup {
 
 /* That of the task_struct at TASK (GVA). False, and the id 0: it could not be read, or changed
  * meanwhile. */
-bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-		     uint64_t task, struct guest_cgroup *cgroup);
+bool guest_cgroup_read(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		       uint64_t task, struct guest_cgroup *cgroup);
 
 /* GVA of the css_set that the task_struct at TASK holds: it has another one in another cgroup. One
  * read. */
-bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-			 uint64_t task, uint64_t *set);
+bool guest_cgroup_read_set(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			   uint64_t task, uint64_t *set);
 
 /* GVA of the struct cgroup that the css_set at SET is of, for as long as anybody holds it. One
  * read. */
-bool guest_cgroup_group_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-			   uint64_t set, uint64_t *group);
+bool guest_cgroup_read_group(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			     uint64_t set, uint64_t *group);
 
 /* Does the task_struct at TASK exist, and hold SET? What does not is memory that can be anybody's.
  */
-bool guest_cgroup_is_held(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-			  uint64_t task, uint64_t set);
+bool guest_cgroup_task_has_set(struct kernel_memory *memory,
+			       const struct guest_cgroup_layout *layout, uint64_t task,
+			       uint64_t set);
 
 struct guest_cgroups;
 
@@ -87,15 +88,15 @@ void guest_cgroups_enter(struct guest_cgroups *cgroups, const struct guest_cgrou
 
 /*
  * Reads the paths of those that were entered and not settled yet, in order,
- * GUEST_CGROUPS_SETTLED_MAX at most. One that is gone by then has none.
+ * GUEST_CGROUPS_LOAD_MAX at most. One that is gone by then has none.
  */
-void guest_cgroups_settle(struct guest_cgroups *cgroups, struct kernel_memory *memory,
-			  const struct guest_cgroup_layout *layout);
+void guest_cgroups_load(struct guest_cgroups *cgroups, struct kernel_memory *memory,
+			const struct guest_cgroup_layout *layout);
 
 /*
  * The path from the hierarchy's root, which is "/"; of the guest's bytes, not cleaned. NULL: not
  * known (yet). Lives as long as CGROUPS.
  */
-const char *guest_cgroups_name(const struct guest_cgroups *cgroups, uint64_t id);
+const char *guest_cgroups_path(const struct guest_cgroups *cgroups, uint64_t id);
 
 #endif

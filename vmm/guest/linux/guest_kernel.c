@@ -209,7 +209,7 @@ static int search_kernel(struct search *search)
 	int error;
 
 	/* While a guest starts it is looked at again and again: that is to cost next to nothing. */
-	if (!kernel_check_handles_exceptions(search->view, search->registers))
+	if (!kernel_handles_exceptions(search->view, search->registers))
 		return error_set(
 			-EAGAIN,
 			"no Linux kernel runs in the guest, or it is still starting: it handles no "
@@ -296,7 +296,7 @@ void guest_kernel_free(struct guest_kernel *kernel)
 {
 	if (!kernel)
 		return;
-	kernel_orc_free((struct kernel_orc *)(uintptr_t)kernel->unwinder);
+	kernel_orc_free(kernel->orc);
 	symbols_free(kernel->symbols);
 	symbols_free(kernel->per_cpu);
 	module_presence_free(kernel->presence);
@@ -329,13 +329,13 @@ static int copy_all_symbols(struct guest_kernel *to, const struct guest_kernel *
 	return error ? error : copy_kernel_symbols(to->symbols, from->symbols);
 }
 
-int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules,
-			size_t count)
+int guest_kernel_update_presence(struct guest_kernel *kernel, const struct guest_module *modules,
+				 size_t count)
 {
 	struct module_presence *presence;
 	int error;
 
-	if (kernel->presence && module_presence_is_of(kernel->presence, modules, count))
+	if (kernel->presence && module_presence_matches(kernel->presence, modules, count))
 		return 0;
 	error = module_presence_create(&presence, kernel, modules, count, kernel->presence);
 	if (!error)
@@ -358,8 +358,8 @@ static int add_modules(struct guest_kernel *kernel, const struct guest_view *vie
 	if (kernel->module_list)
 		error = module_list_read(&list, view, &kernel->paging, kernel->module_list,
 					 &kernel->module_layout, kernel->symbols, kernel->per_cpu);
-	else if (kernel->told)
-		error = kernel_told_modules(&list, kernel, view, kernel->symbols);
+	else if (kernel->reported)
+		error = reported_kernel_list_modules(&list, kernel, view, kernel->symbols);
 	/* A list that breaks off gives the modules before the break. */
 	if (error != -ENOMEM)
 		error = symbols_finish(kernel->symbols);
@@ -368,11 +368,11 @@ static int add_modules(struct guest_kernel *kernel, const struct guest_view *vie
 	if (!error)
 		error = kernel_orc_create(&unwinder, view, &kernel->paging, kernel->symbols, &list);
 	if (error != -ENOMEM) {
-		kernel->unwinder = error ? NULL : unwinder;
+		kernel->orc = error ? NULL : unwinder;
 		kernel->modules = list.modules;
 		kernel->module_count = list.count;
 		list.modules = NULL;
-		error = guest_kernel_expect(kernel, kernel->modules, kernel->module_count);
+		error = guest_kernel_update_presence(kernel, kernel->modules, kernel->module_count);
 	}
 	module_list_free(&list);
 	return error;
@@ -388,7 +388,7 @@ int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel 
 		*copy = *kernel;
 		copy->symbols = symbols_new();
 		copy->per_cpu = symbols_new();
-		copy->unwinder = NULL;
+		copy->orc = NULL;
 		copy->modules = NULL;
 		copy->module_count = 0;
 		copy->presence = NULL;
@@ -416,8 +416,8 @@ int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct gu
 	if (kernel->module_list)
 		error = module_list_read(&list, view, &kernel->paging, kernel->module_list,
 					 &kernel->module_layout, NULL, NULL);
-	else if (kernel->told)
-		error = kernel_told_modules(&list, kernel, view, NULL);
+	else if (kernel->reported)
+		error = reported_kernel_list_modules(&list, kernel, view, NULL);
 	if (!error) {
 		*modules = list.modules;
 		*count = list.count;
@@ -434,8 +434,8 @@ int guest_kernel_list_programs(const struct guest_kernel *kernel, const struct g
 	return bpf_programs_read(list, count, view, &kernel->paging, &kernel->programs);
 }
 
-bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
-			    const struct guest_module *right, size_t right_count)
+bool guest_modules_equal(const struct guest_module *left, size_t left_count,
+			 const struct guest_module *right, size_t right_count)
 {
 	if (left_count != right_count)
 		return false;
@@ -467,14 +467,14 @@ static int complete(struct search *search)
 	return error ? error_set(error, "no memory for the guest kernel's symbols") : 0;
 }
 
-bool guest_kernel_lists_modules(const struct guest_kernel *kernel)
+bool guest_kernel_has_module_list(const struct guest_kernel *kernel)
 {
 	return kernel->module_list;
 }
 
-static int check_told(const struct guest_kernel *kernel, const struct told_kernel *told)
+static int check_told(const struct guest_kernel *kernel, const struct reported_kernel *told)
 {
-	if (kernel_told_fits(kernel, told))
+	if (reported_kernel_matches(kernel, told))
 		return 0;
 	return error_set(
 		-EILSEQ,
@@ -482,11 +482,11 @@ static int check_told(const struct guest_kernel *kernel, const struct told_kerne
 		"is not used");
 }
 
-int guest_kernel_tell(struct guest_kernel *kernel, struct told_kernel *told)
+int guest_kernel_use_report(struct guest_kernel *kernel, struct reported_kernel *told)
 {
 	int error = check_told(kernel, told);
 
-	kernel->told = error ? NULL : told;
+	kernel->reported = error ? NULL : told;
 	return error;
 }
 
@@ -507,7 +507,7 @@ static int check_kernel(struct search *search)
 }
 
 /* The symbols of TOLD in place of those that are decoded, and the same proofs. */
-static int take_told(struct search *search, const struct told_kernel *told)
+static int take_told(struct search *search, const struct reported_kernel *told)
 {
 	struct guest_kernel *kernel = search->found;
 	int error;
@@ -531,7 +531,7 @@ static int take_told(struct search *search, const struct told_kernel *told)
 }
 
 /* What is known by the symbols of TOLD; NULL: by those that are in memory. */
-static int find(struct search *search, const struct told_kernel *told)
+static int find(struct search *search, const struct reported_kernel *told)
 {
 	int error = told ? take_told(search, told) : search_kernel(search);
 
@@ -541,7 +541,7 @@ static int find(struct search *search, const struct told_kernel *told)
 }
 
 static int find_by(struct guest_kernel **kernel, const struct guest_view *view,
-		   const struct guest_registers *registers, const struct told_kernel *told)
+		   const struct guest_registers *registers, const struct reported_kernel *told)
 {
 	struct search search = { .view = view, .registers = registers };
 	int error;
@@ -568,8 +568,9 @@ int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *vie
 	return find_by(kernel, view, registers, NULL);
 }
 
-int guest_kernel_find_told(struct guest_kernel **kernel, const struct guest_view *view,
-			   const struct guest_registers *registers, const struct told_kernel *told)
+int guest_kernel_find_reported(struct guest_kernel **kernel, const struct guest_view *view,
+			       const struct guest_registers *registers,
+			       const struct reported_kernel *told)
 {
 	return find_by(kernel, view, registers, told);
 }

@@ -26,7 +26,7 @@
 #define GUEST_BUILD_ID_MAX    20
 #define GUEST_MODULE_NAME_MAX 128
 
-struct told_kernel;
+struct reported_kernel;
 
 /* A module, or the code of a BPF program, which is checked as one is: see bpf_programs.h. */
 struct guest_module {
@@ -59,10 +59,10 @@ struct guest_kernel {
 		*per_cpu; /* that are per-CPU addresses and no others: see per_cpu.h; owned */
 	struct guest_module *modules; /* owned */
 	size_t module_count;
-	struct module_presence *presence; /* see guest_kernel_expect(); owned */
+	struct module_presence *presence; /* see guest_kernel_update_presence(); owned */
 	struct guest_paging paging;       /* a CR3 that maps the whole kernel */
 	struct guest_kernel_identity identity;
-	const struct kernel_orc *unwinder; /* owned; NULL where only frame pointers can be tried */
+	struct kernel_orc *orc; /* owned; NULL where only frame pointers can be tried */
 	/* Where it keeps things, by BTF: see kernel_btf.h. */
 	uint64_t module_list; /* GVA of the head; 0: not known */
 	struct module_layout module_layout;
@@ -74,7 +74,7 @@ struct guest_kernel {
 		*images; /* that were seen in use; NULL without VMAS; owned with its copies */
 	struct guest_cgroups
 		*cgroups; /* that its tasks were seen in; NULL without them; owned so, too */
-	struct told_kernel *told; /* of guest_kernel_tell(); NULL */
+	struct reported_kernel *reported; /* of guest_kernel_use_report(); NULL */
 };
 
 /*
@@ -90,11 +90,12 @@ int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *vie
  * confirm them: the banner and the handlers of exceptions must be where they say, and the build id
  * must be that. -EINVAL and -EILSEQ if they do not. TOLD is not kept.
  */
-int guest_kernel_find_told(struct guest_kernel **kernel, const struct guest_view *view,
-			   const struct guest_registers *registers, const struct told_kernel *told);
+int guest_kernel_find_reported(struct guest_kernel **kernel, const struct guest_view *view,
+			       const struct guest_registers *registers,
+			       const struct reported_kernel *told);
 
 /* Can its list of modules be read? Without BTF nothing says how. */
-bool guest_kernel_lists_modules(const struct guest_kernel *kernel);
+bool guest_kernel_has_module_list(const struct guest_kernel *kernel);
 
 /*
  * Takes the modules of KERNEL, whose list can not be read, from TOLD: by
@@ -103,7 +104,7 @@ bool guest_kernel_lists_modules(const struct guest_kernel *kernel);
  * noted there. TOLD must be valid as long as either is called for KERNEL or what becomes of it.
  * -EILSEQ: it is not of this kernel. The thread of those.
  */
-int guest_kernel_tell(struct guest_kernel *kernel, struct told_kernel *told);
+int guest_kernel_use_report(struct guest_kernel *kernel, struct reported_kernel *told);
 
 /*
  * A copy of KERNEL with the modules as they are loaded now. The older one
@@ -132,15 +133,15 @@ int guest_kernel_list_programs(const struct guest_kernel *kernel, const struct g
  * threads that use KERNEL at this moment: at first its own. -ENOMEM, or -E2BIG after too many
  * changes: it is as it was. One thread at a time, no vCPU thread.
  */
-int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules,
-			size_t count);
+int guest_kernel_update_presence(struct guest_kernel *kernel, const struct guest_module *modules,
+				 size_t count);
 
 /* What to check samples against; as long-lived as KERNEL. Any thread. */
 struct module_presence *guest_kernel_presence(const struct guest_kernel *kernel);
 
 /* The same modules in the same places, build ids included? */
-bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
-			    const struct guest_module *right, size_t right_count);
+bool guest_modules_equal(const struct guest_module *left, size_t left_count,
+			 const struct guest_module *right, size_t right_count);
 
 /* NULL is a no-op. */
 void guest_kernel_free(struct guest_kernel *kernel);

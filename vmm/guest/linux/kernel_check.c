@@ -56,8 +56,8 @@ static enum evidence check_gate(const struct symbols *symbols, unsigned int vect
 	return EVIDENCE_FOR;
 }
 
-bool kernel_check_handles_exceptions(const struct guest_view *view,
-				     const struct guest_registers *registers)
+bool kernel_handles_exceptions(const struct guest_view *view,
+			       const struct guest_registers *registers)
 {
 	uint64_t handler;
 

@@ -12,8 +12,8 @@
  * Are page faults handled by code that may be a Linux kernel's? As long as they are not no symbols
  * can be confirmed, so none need be looked for. REGISTERS are any vCPU's.
  */
-bool kernel_check_handles_exceptions(const struct guest_view *view,
-				     const struct guest_registers *registers);
+bool kernel_handles_exceptions(const struct guest_view *view,
+			       const struct guest_registers *registers);
 
 /*
  * Checks KERNEL's symbols (finished) against guest memory, and fills in

@@ -57,8 +57,8 @@ bool guest_kernel_can_run(const struct guest_registers *registers)
 }
 
 /* Under KPTI the user half maps little more than the entry code; the kernel's stands beside it. */
-bool guest_kernel_runs(const struct guest_kernel *kernel, const struct guest_view *view,
-		       const struct guest_registers *registers)
+bool guest_kernel_is_running(const struct guest_kernel *kernel, const struct guest_view *view,
+			     const struct guest_registers *registers)
 {
 	struct guest_paging paging = registers->paging;
 	bool mapped;
@@ -80,7 +80,7 @@ bool guest_kernel_ticks(const struct guest_kernel *kernel, const struct guest_vi
 	       !guest_read_physical(view, kernel->identity.ticks_gpa, ticks, sizeof(*ticks));
 }
 
-bool guest_kernel_same(const struct guest_kernel *one, const struct guest_kernel *other)
+bool guest_kernels_equal(const struct guest_kernel *one, const struct guest_kernel *other)
 {
 	return one->identity.gva == other->identity.gva &&
 	       one->identity.gpa == other->identity.gpa && one->text_start == other->text_start &&

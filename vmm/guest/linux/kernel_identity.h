@@ -23,8 +23,8 @@ int guest_kernel_identify(struct guest_kernel *kernel, const struct guest_view *
  * same build, at the same place of both physical and virtual memory, and then has the
  * same symbols. No lock, no allocation, no system call: some ten memory accesses, on any thread.
  */
-bool guest_kernel_runs(const struct guest_kernel *kernel, const struct guest_view *view,
-		       const struct guest_registers *registers);
+bool guest_kernel_is_running(const struct guest_kernel *kernel, const struct guest_view *view,
+			     const struct guest_registers *registers);
 
 /*
  * Its time since it started, in ticks of a length of its own (kernel:
@@ -40,6 +40,6 @@ bool guest_kernel_ticks(const struct guest_kernel *kernel, const struct guest_vi
 bool guest_kernel_can_run(const struct guest_registers *registers);
 
 /* Are both the same build at the same place? */
-bool guest_kernel_same(const struct guest_kernel *one, const struct guest_kernel *other);
+bool guest_kernels_equal(const struct guest_kernel *one, const struct guest_kernel *other);
 
 #endif

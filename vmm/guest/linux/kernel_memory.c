@@ -33,8 +33,8 @@ bool kernel_memory_translate(struct kernel_memory *memory, uint64_t gva, uint64_
 static bool has_time(struct kernel_memory *memory)
 {
 	if (memory->reads++ % KERNEL_MEMORY_READS == 0)
-		memory->late |= deadline_passed(memory->deadline);
-	return !memory->late;
+		memory->timed_out |= deadline_passed(memory->deadline);
+	return !memory->timed_out;
 }
 
 bool kernel_memory_read(struct kernel_memory *memory, uint64_t gva, void *to, size_t size)

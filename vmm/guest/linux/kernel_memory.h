@@ -14,8 +14,9 @@
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
 
-#define KERNEL_HALF 0xff00000000000000ull /* the lowest address of the kernel with 5-level paging  \
-					   */
+#define KERNEL_HALF                                                                                \
+	0xff00000000000000ull /* the lowest address of the kernel with 5-level paging              \
+			       */
 #define KERNEL_MEMORY_WINDOWS 4
 #define KERNEL_MEMORY_READS   8 /* by one look at the clock */
 
@@ -30,7 +31,7 @@ struct kernel_memory {
 	uint64_t deadline; /* ns of CLOCK_MONOTONIC_RAW behind which nothing is read any more; 0:
 			      none */
 	unsigned int reads;
-	bool late;         /* the deadline passed, and something was not read */
+	bool timed_out;    /* the deadline passed, and something was not read */
 	unsigned int next; /* to be replaced */
 	struct kernel_memory_window windows[KERNEL_MEMORY_WINDOWS];
 };

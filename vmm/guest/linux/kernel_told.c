@@ -7,14 +7,14 @@
 
 #include "vmm/guest/page_walk.h"
 
-static bool has(const struct told_kernel *told, const char *name, uint64_t address)
+static bool has(const struct reported_kernel *told, const char *name, uint64_t address)
 {
 	struct symbol symbol;
 
 	return symbols_find_name(told->symbols, name, &symbol) && symbol.start == address;
 }
 
-bool kernel_told_fits(const struct guest_kernel *kernel, const struct told_kernel *told)
+bool reported_kernel_matches(const struct guest_kernel *kernel, const struct reported_kernel *told)
 {
 	if (told->build_id_size && kernel->build_id_size &&
 	    (told->build_id_size != kernel->build_id_size ||
@@ -71,10 +71,10 @@ static int add_symbols(struct symbols *to, const struct module_list *list,
 	return error;
 }
 
-int kernel_told_modules(struct module_list *list, const struct guest_kernel *kernel,
-			const struct guest_view *view, struct symbols *symbols)
+int reported_kernel_list_modules(struct module_list *list, const struct guest_kernel *kernel,
+				 const struct guest_view *view, struct symbols *symbols)
 {
-	struct told_kernel *told = kernel->told;
+	struct reported_kernel *told = kernel->reported;
 
 	list->modules = calloc(told->module_count + 1, sizeof(*list->modules));
 	list->orcs = calloc(told->module_count + 1, sizeof(*list->orcs));

@@ -317,14 +317,14 @@ static bool is_still(const struct reader *reader, const struct guest_module *mod
 {
 	struct guest_module now;
 
-	return !read_module(reader, &now) && guest_modules_are_same(&now, 1, module, 1);
+	return !read_module(reader, &now) && guest_modules_equal(&now, 1, module, 1);
 }
 
 /* What was read before SYMBOLS and PER_CPU had more than so many. */
 static void forget_symbols(const struct reader *reader, size_t symbols, size_t per_cpu)
 {
-	symbols_cut(reader->symbols, symbols);
-	symbols_cut(reader->per_cpu, per_cpu);
+	symbols_truncate(reader->symbols, symbols);
+	symbols_truncate(reader->per_cpu, per_cpu);
 }
 
 static int read_with_symbols(struct module_list *list, struct reader *reader,

@@ -68,7 +68,7 @@ static struct place *find_module(struct module_presence *presence,
 {
 	struct place *place = find(presence, module->start);
 
-	return place && guest_modules_are_same(&place->module, 1, module, 1) ? place : NULL;
+	return place && guest_modules_equal(&place->module, 1, module, 1) ? place : NULL;
 }
 
 /* The unwinder has the tables of the kernel's own modules: of those that are there, and of those
@@ -131,8 +131,8 @@ void module_presence_free(struct module_presence *presence)
 	}
 }
 
-bool module_presence_is_of(struct module_presence *presence, const struct guest_module *modules,
-			   size_t count)
+bool module_presence_matches(struct module_presence *presence, const struct guest_module *modules,
+			     size_t count)
 {
 	if (presence->count != count)
 		return false;
@@ -160,7 +160,7 @@ static bool is_there(const struct guest_module *module, const struct guest_view 
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 
 	if (module->program)
-		return bpf_program_is_there(module, view, paging);
+		return bpf_program_is_loaded(module, view, paging);
 	if (!module->build_id_size)
 		return true;
 	return !guest_read_virtual(view, paging, module->build_id_gva, build_id,
@@ -230,10 +230,10 @@ void module_presence_check(struct module_presence *presence, const struct guest_
 	}
 }
 
-void module_presence_each_seen(struct module_presence *presence,
-			       void (*each)(void *context, const struct guest_module *module,
-					    uint64_t time),
-			       void *context)
+void module_presence_for_each_seen(struct module_presence *presence,
+				   void (*each)(void *context, const struct guest_module *module,
+						uint64_t time),
+				   void *context)
 {
 	for (; presence; presence = presence->older)
 		for (size_t i = 0; i < presence->count; i++) {
@@ -252,7 +252,7 @@ void module_presence_reclaim(struct module_presence *presence,
 {
 	if (!presence)
 		return;
-	module_presence_each_seen(presence->older, each, context);
+	module_presence_for_each_seen(presence->older, each, context);
 	module_presence_free(presence->older);
 	presence->older = NULL;
 }

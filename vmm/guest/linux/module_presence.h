@@ -40,8 +40,8 @@ int module_presence_create(struct module_presence **presence, const struct guest
 void module_presence_free(struct module_presence *presence);
 
 /* Is it of these modules? */
-bool module_presence_is_of(struct module_presence *presence, const struct guest_module *modules,
-			   size_t count);
+bool module_presence_matches(struct module_presence *presence, const struct guest_module *modules,
+			     size_t count);
 
 /*
  * Notes that the modules in CHAIN's kernel part are there at TIME. An address behind the kernel's
@@ -59,7 +59,7 @@ void module_presence_check(struct module_presence *presence, const struct guest_
 
 /*
  * Nobody uses those before PRESENCE any more, which may be NULL: they are freed, after EACH as
- * module_presence_each_seen() has it.
+ * module_presence_for_each_seen() has it.
  */
 void module_presence_reclaim(struct module_presence *presence,
 			     void (*each)(void *context, const struct guest_module *module,
@@ -67,9 +67,9 @@ void module_presence_reclaim(struct module_presence *presence,
 			     void *context);
 
 /* Those that were found, by this one and the older ones, with the latest time of each. */
-void module_presence_each_seen(struct module_presence *presence,
-			       void (*each)(void *context, const struct guest_module *module,
-					    uint64_t time),
-			       void *context);
+void module_presence_for_each_seen(struct module_presence *presence,
+				   void (*each)(void *context, const struct guest_module *module,
+						uint64_t time),
+				   void *context);
 
 #endif

@@ -243,7 +243,7 @@ static size_t take_lines(struct perf_map_file *map, const uint8_t *to, size_t si
 
 /* The bytes of a file are there before its size says so; its position is behind them later still.
  */
-static enum perf_map_look read_new(struct look *look, uint8_t *to, size_t *size)
+static enum perf_map_result read_new(struct look *look, uint8_t *to, size_t *size)
 {
 	struct perf_map_file *map = look->map;
 	uint64_t end, position;
@@ -273,7 +273,7 @@ static void forget_file(struct perf_map_file *map)
 }
 
 /* Of a program that was there before: is it so still, and were these bytes of its file? */
-static enum perf_map_look check(struct look *look, enum perf_map_look found)
+static enum perf_map_result check(struct look *look, enum perf_map_result found)
 {
 	uint64_t end, position;
 
@@ -291,11 +291,12 @@ static enum perf_map_look check(struct look *look, enum perf_map_look found)
 		       : PERF_MAP_UNKNOWN;
 }
 
-enum perf_map_look perf_map_file_look(struct perf_map_file *map, const struct guest_kernel *kernel,
-				      const struct guest_view *view, uint8_t *to, size_t *size)
+enum perf_map_result perf_map_file_read(struct perf_map_file *map,
+					const struct guest_kernel *kernel,
+					const struct guest_view *view, uint8_t *to, size_t *size)
 {
 	struct look look = look_of(map, kernel, view);
-	enum perf_map_look found;
+	enum perf_map_result found;
 	size_t room = *size, read = 0;
 
 	*size = 0;

@@ -55,7 +55,7 @@ struct perf_map_file {
 bool perf_map_file_begin(struct perf_map_file *map, const struct guest_kernel *kernel,
 			 const struct guest_view *view, uint32_t pid);
 
-enum perf_map_look {
+enum perf_map_result {
 	PERF_MAP_ENDED,    /* the program is not there any more; or nothing is told of it */
 	PERF_MAP_NONE,     /* it has no map (yet) */
 	PERF_MAP_REPLACED, /* what was read is the map no more: the next look begins anew */
@@ -68,7 +68,8 @@ enum perf_map_look {
  * Reads what has come to the map: whole lines, *SIZE bytes of TO at most, which becomes the number
  * of them. Those that were in the map when the look began have been read behind PERF_MAP_READ.
  */
-enum perf_map_look perf_map_file_look(struct perf_map_file *map, const struct guest_kernel *kernel,
-				      const struct guest_view *view, uint8_t *to, size_t *size);
+enum perf_map_result perf_map_file_read(struct perf_map_file *map,
+					const struct guest_kernel *kernel,
+					const struct guest_view *view, uint8_t *to, size_t *size);
 
 #endif

@@ -54,9 +54,9 @@ static bool find_cpu(struct kernel_memory *memory, const struct guest_task_layou
 }
 
 static bool read_task(struct kernel_memory *memory, const struct guest_task_layout *layout,
-		      uint64_t at, struct guest_task_seen *seen)
+		      uint64_t at, struct guest_task_snapshot *seen)
 {
-	*seen = (struct guest_task_seen){ .at = at };
+	*seen = (struct guest_task_snapshot){ .at = at };
 	return kernel_memory_read_u64(memory, at + layout->stack, &seen->stack) &&
 	       kernel_memory_read(memory, at + layout->tgid, &seen->tgid, sizeof(seen->tgid)) &&
 	       kernel_memory_read(memory, at + layout->pid, &seen->pid, sizeof(seen->pid)) &&
@@ -66,7 +66,7 @@ static bool read_task(struct kernel_memory *memory, const struct guest_task_layo
 
 /* Memory whose page tables can not be read is nobody's. */
 static bool see_task(struct kernel_memory *memory, const struct guest_task_layout *layout,
-		     uint64_t at, struct guest_task_seen *seen)
+		     uint64_t at, struct guest_task_snapshot *seen)
 {
 	if (!read_task(memory, layout, at, seen))
 		return false;
@@ -80,7 +80,8 @@ static bool see_task(struct kernel_memory *memory, const struct guest_task_layou
  * Are the page tables in CR3 those of the task? PCIDs are in the low bits; with
  * KPTI the top tables are a pair at an even and the next odd page.
  */
-static bool runs_in(struct kernel_memory *memory, const struct guest_task_seen *seen, uint64_t cr3)
+static bool runs_in(struct kernel_memory *memory, const struct guest_task_snapshot *seen,
+		    uint64_t cr3)
 {
 	uint64_t gpa;
 
@@ -96,7 +97,7 @@ static bool is_within(uint64_t rsp, uint64_t start, uint64_t size)
 }
 
 static bool is_on_own_stack(const struct guest_task_layout *layout,
-			    const struct guest_task_seen *seen, uint64_t rsp)
+			    const struct guest_task_snapshot *seen, uint64_t rsp)
 {
 	return seen->at && is_within(rsp, seen->stack, layout->stack_size);
 }
@@ -124,9 +125,10 @@ static uint64_t stack_in_use(const struct guest_registers *registers)
 }
 
 /* The task of the CPU whose stack is in use; NULL: it is neither's. */
-static const struct guest_task_seen *choose(struct kernel_memory *memory,
-					    const struct guest_task_layout *layout, uint64_t offset,
-					    uint64_t rsp, const struct guest_tasks_seen *seen)
+static const struct guest_task_snapshot *choose(struct kernel_memory *memory,
+						const struct guest_task_layout *layout,
+						uint64_t offset, uint64_t rsp,
+						const struct guest_tasks_snapshot *seen)
 {
 	if (is_on_own_stack(layout, &seen->current, rsp) || is_on_top(memory, layout, offset, rsp))
 		return &seen->current;
@@ -134,7 +136,7 @@ static const struct guest_task_seen *choose(struct kernel_memory *memory,
 }
 
 static bool see(struct kernel_memory *memory, const struct guest_task_layout *layout,
-		uint64_t offset, uint64_t rsp, struct guest_tasks_seen *seen)
+		uint64_t offset, uint64_t rsp, struct guest_tasks_snapshot *seen)
 {
 	uint64_t at;
 
@@ -147,7 +149,7 @@ static bool see(struct kernel_memory *memory, const struct guest_task_layout *la
 		see_task(memory, layout, at, &seen->scheduled));
 }
 
-static bool name(const struct guest_task_seen *seen, struct guest_task *task)
+static bool name(const struct guest_task_snapshot *seen, struct guest_task *task)
 {
 	task->pid = seen->tgid;
 	task->tid = seen->pid;
@@ -159,9 +161,9 @@ static bool name(const struct guest_task_seen *seen, struct guest_task *task)
 
 static bool tell(struct kernel_memory *memory, const struct guest_task_layout *layout,
 		 uint64_t offset, const struct guest_registers *registers,
-		 const struct guest_tasks_seen *seen, struct guest_task *task)
+		 const struct guest_tasks_snapshot *seen, struct guest_task *task)
 {
-	const struct guest_task_seen *chosen =
+	const struct guest_task_snapshot *chosen =
 		choose(memory, layout, offset, stack_in_use(registers), seen);
 
 	*task = (struct guest_task){ 0 };
@@ -208,7 +210,7 @@ bool guest_task_current(const struct guest_task_layout *layout, const struct gue
 			const struct guest_registers *registers, struct guest_task *task)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
-	struct guest_tasks_seen seen;
+	struct guest_tasks_snapshot seen;
 	uint64_t offset;
 
 	if (!layout->known || !find_cpu(&memory, layout, registers->gdt_base, &offset) ||
@@ -224,21 +226,21 @@ void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
-	guest_cgroup_of(&memory, &layout->cgroups, task->at, &task->cgroup);
+	guest_cgroup_read(&memory, &layout->cgroups, task->at, &task->cgroup);
 }
 
 /* Tells later whether a task is in another cgroup by then. */
 static void see_set(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-		    struct guest_task_seen *seen)
+		    struct guest_task_snapshot *seen)
 {
-	if (!guest_cgroup_set_of(memory, layout, seen->at, &seen->set))
+	if (!guest_cgroup_read_set(memory, layout, seen->at, &seen->set))
 		seen->set = 0;
 }
 
-bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,
-		     const struct guest_paging *kernel_paging,
-		     const struct guest_registers *registers, uint64_t offset,
-		     struct guest_tasks_seen *seen)
+bool guest_tasks_read(const struct guest_task_layout *layout, const struct guest_view *view,
+		      const struct guest_paging *kernel_paging,
+		      const struct guest_registers *registers, uint64_t offset,
+		      struct guest_tasks_snapshot *seen)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
@@ -249,10 +251,10 @@ bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_
 	return true;
 }
 
-bool guest_task_tell(const struct guest_task_layout *layout, const struct guest_view *view,
-		     const struct guest_paging *kernel_paging,
-		     const struct guest_registers *registers, uint64_t offset,
-		     const struct guest_tasks_seen *seen, struct guest_task *task)
+bool guest_task_identify(const struct guest_task_layout *layout, const struct guest_view *view,
+			 const struct guest_paging *kernel_paging,
+			 const struct guest_registers *registers, uint64_t offset,
+			 const struct guest_tasks_snapshot *seen, struct guest_task *task)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
@@ -297,8 +299,8 @@ bool guest_task_apic_offset(const struct guest_task_layout *layout, const struct
 	return false;
 }
 
-bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses,
-			 size_t count)
+bool guest_task_in_execve(const struct guest_task_layout *layout, const uint64_t *addresses,
+			  size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (addresses[i] - layout->execve_start < layout->execve_end - layout->execve_start)

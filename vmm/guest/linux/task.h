@@ -69,7 +69,7 @@ int guest_task_layout_read(struct guest_task_layout *layout, const struct symbol
 			   const struct symbols *per_cpu, const struct btf *btf);
 
 /* A task, as its structures had it at one moment. Nothing of it was checked. */
-struct guest_task_seen {
+struct guest_task_snapshot {
 	uint64_t at;         /* GVA of its struct task_struct; 0: it was not looked at */
 	uint64_t stack, mm;  /* GVAs */
 	uint64_t page_table; /* GVA of that of MM; 0 without one */
@@ -79,9 +79,9 @@ struct guest_task_seen {
 };
 
 /* The tasks of a CPU at one moment. */
-struct guest_tasks_seen {
-	struct guest_task_seen current;
-	struct guest_task_seen scheduled; /* where that one's stack may not be in use */
+struct guest_tasks_snapshot {
+	struct guest_task_snapshot current;
+	struct guest_task_snapshot scheduled; /* where that one's stack may not be in use */
 };
 
 /* What a task is called; as in struct sample. */
@@ -96,7 +96,7 @@ struct guest_task {
 		       */
 	uint64_t mm;  /* GVA of its struct mm_struct, whose page tables are in CR3; 0: none */
 	uint64_t page_table; /* GVA of MM's; 0 without one */
-	uint64_t set;        /* GVA of its css_set, by guest_task_tell() alone; else 0 */
+	uint64_t set;        /* GVA of its css_set, by guest_task_identify() alone; else 0 */
 	/*
 	 * Of its process, by guest_task_current() alone, else 0: when it began, ns of the guest's
 	 * CLOCK_MONOTONIC, which tells it from others that had its id, 0 for the idle task; and
@@ -125,27 +125,27 @@ void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct
 
 /*
  * The two parts of it, for who can read a vCPU's tasks while it stands still and has to judge them
- * later. OFFSET is what makes per-CPU addresses those of the vCPU. guest_tasks_see() needs the vCPU
- * stopped, and makes at most 18 reads; false: not all could be read. guest_task_tell() reads only
- * what does not change while the kernel runs; false as guest_task_current(). No lock, allocation or
- * system call.
+ * later. OFFSET is what makes per-CPU addresses those of the vCPU. guest_tasks_read() needs the
+ * vCPU stopped, and makes at most 18 reads; false: not all could be read. guest_task_identify()
+ * reads only what does not change while the kernel runs; false as guest_task_current(). No lock,
+ * allocation or system call.
  */
-bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,
-		     const struct guest_paging *kernel_paging,
-		     const struct guest_registers *registers, uint64_t offset,
-		     struct guest_tasks_seen *seen);
-bool guest_task_tell(const struct guest_task_layout *layout, const struct guest_view *view,
-		     const struct guest_paging *kernel_paging,
-		     const struct guest_registers *registers, uint64_t offset,
-		     const struct guest_tasks_seen *seen, struct guest_task *task);
+bool guest_tasks_read(const struct guest_task_layout *layout, const struct guest_view *view,
+		      const struct guest_paging *kernel_paging,
+		      const struct guest_registers *registers, uint64_t offset,
+		      struct guest_tasks_snapshot *seen);
+bool guest_task_identify(const struct guest_task_layout *layout, const struct guest_view *view,
+			 const struct guest_paging *kernel_paging,
+			 const struct guest_registers *registers, uint64_t offset,
+			 const struct guest_tasks_snapshot *seen, struct guest_task *task);
 
 /*
  * Is the task with this kernel part of a callchain, COUNT addresses, in the middle of an execve?
  * Its memory may be the next program's by then, while the registers that it entered the kernel with
  * are the last one's. Any thread.
  */
-bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses,
-			 size_t count);
+bool guest_task_in_execve(const struct guest_task_layout *layout, const uint64_t *addresses,
+			  size_t count);
 
 /* The offset that makes per-CPU addresses those of the vCPU with REGISTERS. False where it can not
  * be told.

@@ -42,7 +42,7 @@ struct places {
 struct search {
 	struct kernel_memory memory;
 	const struct guest_kernel *kernel;
-	const struct told_tasks *told;
+	const struct reported_tasks *told;
 	struct guest_task_layout *layout;
 	uint64_t hot; /* per-CPU address of pcpu_hot; 0: what a CPU runs is a variable of its own */
 	size_t size;  /* of a task, or more */
@@ -558,7 +558,7 @@ int guest_task_layout_check(const struct guest_kernel *kernel)
 }
 
 int guest_task_layout_find(struct guest_task_layout *layout, const struct guest_kernel *kernel,
-			   const struct guest_view *view, const struct told_tasks *told)
+			   const struct guest_view *view, const struct reported_tasks *told)
 {
 	struct search *search = calloc(1, sizeof(*search));
 	int error;

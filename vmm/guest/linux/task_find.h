@@ -27,7 +27,7 @@
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/task.h"
-#include "vmm/guest/told_tasks.h"
+#include "vmm/guest/reported_tasks.h"
 
 /*
  * Of KERNEL, whose symbols are known, as long as the tasks of TOLD live. The guest runs on
@@ -36,7 +36,7 @@
  * -ENOMEM. The message says what. Takes some milliseconds: never on a vCPU thread.
  */
 int guest_task_layout_find(struct guest_task_layout *layout, const struct guest_kernel *kernel,
-			   const struct guest_view *view, const struct told_tasks *told);
+			   const struct guest_view *view, const struct reported_tasks *told);
 
 /* Can they be found at all in KERNEL, by its symbols, which stay as they are? -ENOENT, with a
  * message. Any thread. */

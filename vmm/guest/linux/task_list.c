@@ -59,7 +59,7 @@ int guest_task_list(const struct guest_task_layout *layout, const struct guest_v
 	return (int)count;
 }
 
-bool guest_task_has_pair(const struct guest_view *view, uint64_t root)
+bool guest_task_has_pti_pair(const struct guest_view *view, uint64_t root)
 {
 	uint64_t own[USER_HALF], other[USER_HALF];
 	bool mapped = false;

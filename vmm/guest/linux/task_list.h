@@ -31,6 +31,6 @@ int guest_task_list(const struct guest_task_layout *layout, const struct guest_v
  * user space (KPTI, arch/x86/mm/pti.c)? Then both map user space by the same tables, which no two
  * processes share.
  */
-bool guest_task_has_pair(const struct guest_view *view, uint64_t root);
+bool guest_task_has_pti_pair(const struct guest_view *view, uint64_t root);
 
 #endif

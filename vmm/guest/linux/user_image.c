@@ -157,7 +157,7 @@ int user_image_read(const struct user_image *image, const struct guest_kernel *k
 	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
 
 	if (!read_bytes(&memory, &kernel->vmas, image, offset, to, size) ||
-	    (has_file(image) && !guest_vma_file_is(&memory, &kernel->vmas, &image->key)))
+	    (has_file(image) && !guest_vma_is_same_file(&memory, &kernel->vmas, &image->key)))
 		return -EFAULT;
 	return 0;
 }
@@ -204,13 +204,13 @@ static const char *read_file(struct user_images *images, struct user_image *imag
 	char path[DENTRY_PATH_MAX];
 	const char *name;
 
-	if (!guest_vma_file_is(memory, layout, &image->key) ||
+	if (!guest_vma_is_same_file(memory, layout, &image->key) ||
 	    dentry_path(memory, layout, image->key.mount, image->key.dentry, path) ||
 	    images->names + strlen(path) + 1 > NAMES_MAX)
 		return NULL;
 	read_identity(image, memory, layout);
 	read_device(image, memory, layout);
-	if (!guest_vma_file_is(memory, layout, &image->key))
+	if (!guest_vma_is_same_file(memory, layout, &image->key))
 		return NULL;
 	name = strdup(path);
 	images->names += name ? strlen(path) + 1 : 0;
@@ -237,8 +237,8 @@ static const char *read_name(struct user_images *images, struct user_image *imag
 	}
 }
 
-void user_images_settle(struct user_images *images, const struct guest_kernel *kernel,
-			const struct guest_view *view)
+void user_images_load(struct user_images *images, const struct guest_kernel *kernel,
+		      const struct guest_view *view)
 {
 	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
 	uint32_t count = atomic_load_explicit(&images->count, memory_order_acquire);
@@ -256,7 +256,7 @@ void user_images_settle(struct user_images *images, const struct guest_kernel *k
 	}
 }
 
-struct user_image *user_images_settled(const struct user_images *images, uint32_t index)
+struct user_image *user_images_loaded(const struct user_images *images, uint32_t index)
 {
 	return index < images->settled
 		       ? atomic_load_explicit(&images->entered[index], memory_order_relaxed)
@@ -319,7 +319,7 @@ void user_image_set_cfi(struct user_image *image, const struct cfi_table *table)
 	atomic_store_explicit(&image->cfi_tried, true, memory_order_release);
 }
 
-bool user_image_cfi_awaited(const struct user_image *image)
+bool user_image_cfi_pending(const struct user_image *image)
 {
 	return (has_file(image) || image->key.kind == USER_IMAGE_VDSO) &&
 	       !atomic_load_explicit(&image->cfi_tried, memory_order_acquire);

@@ -73,11 +73,11 @@ struct user_image *user_images_find(struct user_images *images, const struct use
  * Reads what is to be known of images that were entered since the last call. One whose file is gone
  * meanwhile stays without a name.
  */
-void user_images_settle(struct user_images *images, const struct guest_kernel *kernel,
-			const struct guest_view *view);
+void user_images_load(struct user_images *images, const struct guest_kernel *kernel,
+		      const struct guest_view *view);
 
 /* The INDEXth image that was settled; NULL: so many were not. On the thread that settles. */
-struct user_image *user_images_settled(const struct user_images *images, uint32_t index);
+struct user_image *user_images_loaded(const struct user_images *images, uint32_t index);
 
 /* Tells this table from any other that there was. */
 uint32_t user_images_generation(const struct user_images *images);
@@ -123,6 +123,6 @@ void user_image_set_cfi(struct user_image *image, const struct cfi_table *table)
 
 /* Has nobody tried yet to make the table that IMAGE may have? How its frames are left is not known
  * then. */
-bool user_image_cfi_awaited(const struct user_image *image);
+bool user_image_cfi_pending(const struct user_image *image);
 
 #endif

@@ -36,7 +36,7 @@ static void fill(struct user_mapping *mapping, const struct guest_vma *vma,
 		mapping->offset = 0;
 }
 
-const struct user_mapping *user_map_found(const struct user_map *map, uint64_t address)
+const struct user_mapping *user_map_find_cached(const struct user_map *map, uint64_t address)
 {
 	for (unsigned int i = 0; i < map->count; i++)
 		if (address - map->mappings[i].start <
@@ -53,7 +53,7 @@ void user_map_add(struct user_map *map, const struct user_mapping *mapping)
 
 const struct user_mapping *user_map_find(struct user_map *map, uint64_t address)
 {
-	const struct user_mapping *found = user_map_found(map, address);
+	const struct user_mapping *found = user_map_find_cached(map, address);
 	struct user_image_key key;
 	struct guest_vma vma;
 
@@ -66,7 +66,7 @@ const struct user_mapping *user_map_find(struct user_map *map, uint64_t address)
 	return &map->mappings[map->count++];
 }
 
-unsigned int user_map_tell(const struct user_map *map, struct sample_mapping *mappings)
+unsigned int user_map_to_sample(const struct user_map *map, struct sample_mapping *mappings)
 {
 	unsigned int told = 0;
 

@@ -78,7 +78,7 @@ void user_map_begin(struct user_map *map, const struct guest_kernel *kernel,
 const struct user_mapping *user_map_find(struct user_map *map, uint64_t address);
 
 /* The same, of what was found only: nothing is looked up. */
-const struct user_mapping *user_map_found(const struct user_map *map, uint64_t address);
+const struct user_mapping *user_map_find_cached(const struct user_map *map, uint64_t address);
 
 /* MAPPING was found elsewhere, and is known to have been there at this stop. Where there is no room
  * it is not taken. */
@@ -86,6 +86,6 @@ void user_map_add(struct user_map *map, const struct user_mapping *mapping);
 
 /* Puts what was found into MAPPINGS, USER_MAP_MAX at most; the number of those whose image can be
  * told. */
-unsigned int user_map_tell(const struct user_map *map, struct sample_mapping *mappings);
+unsigned int user_map_to_sample(const struct user_map *map, struct sample_mapping *mappings);
 
 #endif

@@ -261,8 +261,8 @@ bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout 
 	       find_in_tree(memory, layout, mm, address) == at;
 }
 
-bool guest_vma_file_is(struct kernel_memory *memory, const struct guest_vma_layout *layout,
-		       const struct user_image_key *key)
+bool guest_vma_is_same_file(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			    const struct user_image_key *key)
 {
 	struct user_image_key now = {
 		.kind = key->kind, .mount = key->mount, .dentry = key->dentry, .inode = key->inode

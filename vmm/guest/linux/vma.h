@@ -41,7 +41,7 @@ bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout 
  * KEY anew from its own addresses: is what lies there still the same file? For
  * whoever reads about a file that nobody holds for him.
  */
-bool guest_vma_file_is(struct kernel_memory *memory, const struct guest_vma_layout *layout,
-		       const struct user_image_key *key);
+bool guest_vma_is_same_file(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			    const struct user_image_key *key);
 
 #endif

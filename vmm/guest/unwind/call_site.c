@@ -47,7 +47,7 @@ static bool is_indirect(const uint8_t *code, size_t size)
 	return false;
 }
 
-bool call_site_ends(const uint8_t *code, size_t size)
+bool call_site_matches(const uint8_t *code, size_t size)
 {
 	return is_relative(code, size) || is_indirect(code, size);
 }

@@ -17,7 +17,7 @@
  * CODE is the SIZE bytes before the address, in 64-bit mode; fewer than CALL_SITE_SIZE where the
  * page begins there: a longer CALL is not seen then. True if some CALL ends with them.
  */
-bool call_site_ends(const uint8_t *code, size_t size);
+bool call_site_matches(const uint8_t *code, size_t size);
 
 /*
  * Of the same CODE before ADDRESS: where its CALL leads to. False: there is none, or one through a

@@ -73,13 +73,13 @@ static bool fits(int64_t value)
 	return value >= INT16_MIN && value <= INT16_MAX;
 }
 
-static enum cfi_place place_of_base(uint64_t reg)
+static enum cfi_location place_of_base(uint64_t reg)
 {
 	return reg == DWARF_RSP ? CFI_AT_RSP : reg == DWARF_RBP ? CFI_AT_RBP : CFI_UNDEFINED;
 }
 
 /* Where LOCATION is; false: not in a way that a rule can say. */
-static bool place_of(const struct location *location, enum cfi_place *place, int16_t *offset)
+static bool place_of(const struct location *location, enum cfi_location *place, int16_t *offset)
 {
 	uint64_t base;
 	int64_t from = location->offset;
@@ -143,7 +143,7 @@ static bool sp_is_cfa(const struct location *sp, const struct cfi_rule *rule)
 /* The chain goes on without such a register for as long as no frame is found by it. */
 static uint8_t place_or_none(const struct location *location, int16_t *offset)
 {
-	enum cfi_place place;
+	enum cfi_location place;
 
 	if (place_of(location, &place, offset))
 		return (uint8_t)place;
@@ -154,7 +154,7 @@ static uint8_t place_or_none(const struct location *location, int16_t *offset)
 static void encode(const struct machine *machine, struct cfi_rule *rule)
 {
 	const struct row *row = &machine->row;
-	enum cfi_place ip;
+	enum cfi_location ip;
 
 	*rule = (struct cfi_rule){ .signal = machine->program->signal };
 	if (!set_cfa(row, rule) || !place_of(&row->ip, &ip, &rule->ip_offset) || ip == CFI_SAME ||

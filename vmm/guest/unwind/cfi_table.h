@@ -40,7 +40,7 @@ enum cfi_cfa {
 };
 
 /* Where the caller's RBP, RBX or RIP is. */
-enum cfi_place {
+enum cfi_location {
 	CFI_SAME,      /* in the register, as it was */
 	CFI_UNDEFINED, /* nowhere; of RIP: this frame is the outermost */
 	CFI_AT_CFA,    /* in memory at CFA + offset */
@@ -60,7 +60,7 @@ struct cfi_rule {
 	int16_t bp_offset, bx_offset, ip_offset;
 	uint8_t cfa;          /* enum cfi_cfa */
 	uint8_t cfa_register; /* enum dwarf_register, below RIP */
-	uint8_t bp, bx, ip;   /* enum cfi_place */
+	uint8_t bp, bx, ip;   /* enum cfi_location */
 	uint8_t signal; /* 1: what is above was interrupted, it did not call (augmentation S) */
 	uint8_t reserved[2]; /* 0 */
 };

@@ -84,7 +84,7 @@ enum unwind_result unwind_step_frame_pointer(struct unwind_state *state)
 	enum unwind_result result = step(state);
 
 	if (state->unknown_kernel && result == UNWIND_CALLER && !state->signal &&
-	    !unwind_is_behind_call(state, state->ip))
+	    !unwind_is_after_call(state, state->ip))
 		return UNWIND_LOST;
 	return result;
 }

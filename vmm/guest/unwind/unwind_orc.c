@@ -157,7 +157,7 @@ static bool previous_bp(struct unwind_state *state, const struct orc_entry *entr
 /* Is the caller that was found by a guess known code, behind a call? */
 static bool is_plausible_caller(const struct unwind_state *state, const struct kernel_orc *unwinder)
 {
-	return kernel_orc_table(unwinder, state->ip - 1) && unwind_is_behind_call(state, state->ip);
+	return kernel_orc_table(unwinder, state->ip - 1) && unwind_is_after_call(state, state->ip);
 }
 
 /*
@@ -174,7 +174,7 @@ static bool leave_thunk(struct unwind_state *state, const struct kernel_orc *unw
 		if (!stack_read(&state->stack, sp, 8, &ip))
 			return false;
 		if (ip - state->ip + THUNK_SIZE < 2 * THUNK_SIZE ||
-		    !kernel_orc_table(unwinder, ip) || !unwind_is_behind_call(state, ip))
+		    !kernel_orc_table(unwinder, ip) || !unwind_is_after_call(state, ip))
 			continue;
 		state->ip = ip;
 		state->sp = sp + 8;
@@ -195,7 +195,7 @@ static bool is_at_thunks_return(struct unwind_state *state, const struct orc_ent
 	       entry->sp_offset == 8 &&
 	       !guest_read_virtual(state->stack.view, state->stack.paging, state->ip, &opcode, 1) &&
 	       opcode == RET && stack_read(&state->stack, state->sp, 8, &ip) &&
-	       !unwind_is_behind_call(state, ip);
+	       !unwind_is_after_call(state, ip);
 }
 
 /* Thunks call nothing: only where one was interrupted is it on a stack. */

@@ -59,13 +59,13 @@ bool stack_read(struct stack_reader *reader, uint64_t gva, unsigned int width, u
 	return true;
 }
 
-bool unwind_is_behind_call(const struct unwind_state *state, uint64_t address)
+bool unwind_is_after_call(const struct unwind_state *state, uint64_t address)
 {
 	uint8_t code[CALL_SITE_SIZE];
 
 	return !guest_read_virtual(state->stack.view, state->stack.paging, address - sizeof(code),
 				   code, sizeof(code)) &&
-	       call_site_ends(code, sizeof(code));
+	       call_site_matches(code, sizeof(code));
 }
 
 bool unwind_is_at_entry(uint64_t sp)

@@ -96,7 +96,7 @@ enum unwind_result unwind_step_user(struct unwind_state *state);
 enum unwind_result unwind_step_cfi(struct unwind_state *state, const struct cfi_rule *rule);
 
 /* Is the code before ADDRESS a call: e8 with an offset, or ff /2 in any of its lengths? */
-bool unwind_is_behind_call(const struct unwind_state *state, uint64_t address);
+bool unwind_is_after_call(const struct unwind_state *state, uint64_t address);
 
 /*
  * Is nothing on a task's stack at SP but the struct pt_regs with which it begins: of the entry from

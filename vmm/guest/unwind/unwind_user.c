@@ -42,7 +42,7 @@ static const struct cfi_rule *find_rule(const struct unwind_state *state)
 	if (!mapping || !mapping->image)
 		return &unknown;
 	/* In this order: it may come meanwhile. */
-	awaited = user_image_cfi_awaited(mapping->image);
+	awaited = user_image_cfi_pending(mapping->image);
 	table = user_image_cfi(mapping->image);
 	if (!table)
 		return awaited ? &unknown : &none;
@@ -57,7 +57,7 @@ static bool is_code(const struct unwind_state *state)
 {
 	if (state->mapping)
 		return state->mapping->flags & USER_MAPPING_EXEC;
-	return !state->signal && unwind_is_behind_call(state, state->ip);
+	return !state->signal && unwind_is_after_call(state, state->ip);
 }
 
 /*
@@ -92,7 +92,7 @@ static const struct cfi_rule signal_frame = {
 
 static enum user_call find_call(const struct unwind_state *state, uint64_t address, uint64_t ip)
 {
-	return user_call_find(state->stack.view, state->stack.paging, address, ip);
+	return user_call_classify(state->stack.view, state->stack.paging, address, ip);
 }
 
 static unsigned int word_size(const struct unwind_state *state)

@@ -62,8 +62,8 @@ static uint64_t through_plt(const struct guest_view *view, const struct guest_pa
 	return guest_read_virtual(view, paging, slot, &slot, sizeof(slot)) ? target : slot;
 }
 
-enum user_call user_call_find(const struct guest_view *view, const struct guest_paging *paging,
-			      uint64_t address, uint64_t ip)
+enum user_call user_call_classify(const struct guest_view *view, const struct guest_paging *paging,
+				  uint64_t address, uint64_t ip)
 {
 	uint8_t code[CALL_SITE_SIZE];
 	uint64_t target;
@@ -72,10 +72,10 @@ enum user_call user_call_find(const struct guest_view *view, const struct guest_
 	if (!is_code(view, paging, address - 1))
 		return USER_CALL_NONE;
 	size = read_before(view, paging, address, code);
-	if (!call_site_ends(code, size))
+	if (!call_site_matches(code, size))
 		return USER_CALL_NONE;
 	if (!call_site_target(code, size, address, &target))
-		return USER_CALL_UNTOLD;
+		return USER_CALL_UNKNOWN;
 	if (ip - target >= PLT_ENTRY)
 		target = through_plt(view, paging, target);
 	return ip - target < FUNCTION_MAX ? USER_CALL_HERE : USER_CALL_ELSEWHERE;

@@ -16,8 +16,8 @@
 enum user_call {
 	USER_CALL_NONE,      /* no user code may run there, or it is behind no call */
 	USER_CALL_ELSEWHERE, /* the call leads to something else than the code that was left */
-	USER_CALL_UNTOLD,    /* it is one through a register or memory: where to, its code does not
-				tell */
+	USER_CALL_UNKNOWN,   /* it is one through a register or memory: where to, its code does not
+			       tell */
 	USER_CALL_HERE,
 };
 
@@ -28,7 +28,7 @@ enum user_call {
  * HERE: it calls what begins at IP or up to 64 KiB before, which is longer than all but a few
  * functions are. On the vCPU thread: no lock, allocation or system call but those of VIEW.
  */
-enum user_call user_call_find(const struct guest_view *view, const struct guest_paging *paging,
-			      uint64_t address, uint64_t ip);
+enum user_call user_call_classify(const struct guest_view *view, const struct guest_paging *paging,
+				  uint64_t address, uint64_t ip);
 
 #endif

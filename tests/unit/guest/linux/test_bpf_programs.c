@@ -93,8 +93,8 @@ static void read_programs(struct setting *setting)
 
 static bool is_there(const struct setting *setting, const struct guest_module *program)
 {
-	return bpf_program_is_there(program, &setting->guest.view,
-				    &setting->guest.registers.paging);
+	return bpf_program_is_loaded(program, &setting->guest.view,
+				     &setting->guest.registers.paging);
 }
 
 /* As the kernel does: list_del_rcu(). */

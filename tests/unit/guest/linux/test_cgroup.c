@@ -42,7 +42,7 @@ static struct guest_cgroup look(struct fixture *fixture)
 
 	fixture->memory = (struct kernel_memory){ .view = &fixture->guest.guest.view,
 						  .paging = &fixture->guest.kernel };
-	guest_cgroup_of(&fixture->memory, LAYOUT, DIRECT + TASK(1), &cgroup);
+	guest_cgroup_read(&fixture->memory, LAYOUT, DIRECT + TASK(1), &cgroup);
 	return cgroup;
 }
 
@@ -56,9 +56,9 @@ static const char *name_of(struct fixture *fixture, unsigned int n)
 	guest_cgroups_free(fixture->cgroups);
 	CHECK_EQUAL(guest_cgroups_create(&fixture->cgroups), 0);
 	guest_cgroups_enter(fixture->cgroups, &cgroup);
-	CHECK(!guest_cgroups_name(fixture->cgroups, cgroup.id));
-	guest_cgroups_settle(fixture->cgroups, &fixture->memory, LAYOUT);
-	return guest_cgroups_name(fixture->cgroups, cgroup.id);
+	CHECK(!guest_cgroups_path(fixture->cgroups, cgroup.id));
+	guest_cgroups_load(fixture->cgroups, &fixture->memory, LAYOUT);
+	return guest_cgroups_path(fixture->cgroups, cgroup.id);
 }
 
 TEST(cgroup, of_a_task_is_found)
@@ -99,12 +99,12 @@ TEST(cgroup, that_is_gone_has_no_name)
 	cgroup = look(&fixture);
 	guest_cgroups_enter(fixture.cgroups, &cgroup);
 	task_guest_put(&fixture.guest, NODE(2) + LAYOUT->node_count, 0);
-	guest_cgroups_settle(fixture.cgroups, &fixture.memory, LAYOUT);
-	CHECK(!guest_cgroups_name(fixture.cgroups, cgroup.id));
+	guest_cgroups_load(fixture.cgroups, &fixture.memory, LAYOUT);
+	CHECK(!guest_cgroups_path(fixture.cgroups, cgroup.id));
 	task_guest_put_cgroup(&fixture.guest, 2, 1, 99, "another.scope");
 	guest_cgroups_enter(fixture.cgroups, &cgroup);
-	guest_cgroups_settle(fixture.cgroups, &fixture.memory, LAYOUT);
-	CHECK(!guest_cgroups_name(fixture.cgroups, cgroup.id));
+	guest_cgroups_load(fixture.cgroups, &fixture.memory, LAYOUT);
+	CHECK(!guest_cgroups_path(fixture.cgroups, cgroup.id));
 	free_fixture(&fixture);
 }
 
@@ -144,10 +144,10 @@ TEST(cgroup, tables_are_bounded)
 		cgroup = (struct guest_cgroup){ .id = id, .node = DIRECT + NODE(1) };
 		guest_cgroups_enter(fixture.cgroups, &cgroup);
 	}
-	for (unsigned int i = 0; i < GUEST_CGROUPS_MAX; i += GUEST_CGROUPS_SETTLED_MAX)
-		guest_cgroups_settle(fixture.cgroups, &fixture.memory, LAYOUT);
+	for (unsigned int i = 0; i < GUEST_CGROUPS_MAX; i += GUEST_CGROUPS_LOAD_MAX)
+		guest_cgroups_load(fixture.cgroups, &fixture.memory, LAYOUT);
 	for (uint64_t id = 1; id <= 3ull * GUEST_CGROUPS_MAX; id++)
-		named += guest_cgroups_name(fixture.cgroups, id) != NULL;
+		named += guest_cgroups_path(fixture.cgroups, id) != NULL;
 	CHECK_EQUAL(named, 1); /* the one that the node has: 17 */
 	free_fixture(&fixture);
 }
@@ -159,14 +159,14 @@ TEST(cgroup, paths_are_read_some_at_a_time)
 	struct fixture fixture;
 
 	make(&fixture);
-	for (cgroup.id = 1000; cgroup.id < 1000 + GUEST_CGROUPS_SETTLED_MAX; cgroup.id++)
+	for (cgroup.id = 1000; cgroup.id < 1000 + GUEST_CGROUPS_LOAD_MAX; cgroup.id++)
 		guest_cgroups_enter(fixture.cgroups, &cgroup);
 	cgroup.id = 17;
 	guest_cgroups_enter(fixture.cgroups, &cgroup);
-	guest_cgroups_settle(fixture.cgroups, &fixture.memory, LAYOUT);
-	CHECK(!guest_cgroups_name(fixture.cgroups, 17));
-	guest_cgroups_settle(fixture.cgroups, &fixture.memory, LAYOUT);
-	CHECK_STRING(guest_cgroups_name(fixture.cgroups, 17), "/system.slice");
+	guest_cgroups_load(fixture.cgroups, &fixture.memory, LAYOUT);
+	CHECK(!guest_cgroups_path(fixture.cgroups, 17));
+	guest_cgroups_load(fixture.cgroups, &fixture.memory, LAYOUT);
+	CHECK_STRING(guest_cgroups_path(fixture.cgroups, 17), "/system.slice");
 	free_fixture(&fixture);
 }
 

@@ -46,7 +46,7 @@ static void check_kernel(const struct guest_kernel *kernel)
 	CHECK_EQUAL(symbol.end - symbol.start, 0x40);
 	CHECK(!symbols_find(kernel->symbols, 0x1234, &symbol));
 	CHECK(!symbols_find(kernel->symbols, DATA + 0x3000, &symbol));
-	CHECK(!kernel->unwinder);
+	CHECK(!kernel->orc);
 	CHECK_EQUAL(kernel->module_count, 0);
 }
 
@@ -207,19 +207,19 @@ TEST(kernel, runs_only_where_the_tables_map_it_and_it_is_still_there)
 	make_guest(&guest, KALLSYMS_6_12);
 	REQUIRE_EQUAL(find(&guest, &kernel), 0);
 	registers = guest.registers;
-	CHECK(guest_kernel_runs(kernel, &guest.view, &registers));
+	CHECK(guest_kernel_is_running(kernel, &guest.view, &registers));
 	registers.paging.cr3 |= 0x1000; /* the user half does not map the banner */
-	CHECK(guest_kernel_runs(kernel, &guest.view, &registers));
+	CHECK(guest_kernel_is_running(kernel, &guest.view, &registers));
 	registers.paging.efer = 0;
 	CHECK(!guest_kernel_can_run(&registers));
-	CHECK(!guest_kernel_runs(kernel, &guest.view, &registers));
+	CHECK(!guest_kernel_is_running(kernel, &guest.view, &registers));
 
 	kernel_guest_start(&guest, KALLSYMS_6_12, &other);
-	CHECK(!guest_kernel_runs(kernel, &guest.view, &guest.registers));
+	CHECK(!guest_kernel_is_running(kernel, &guest.view, &guest.registers));
 	REQUIRE_EQUAL(find(&guest, &newer), 0);
-	CHECK(guest_kernel_runs(newer, &guest.view, &guest.registers));
-	CHECK(!guest_kernel_same(kernel, newer));
-	CHECK(guest_kernel_same(kernel, kernel));
+	CHECK(guest_kernel_is_running(newer, &guest.view, &guest.registers));
+	CHECK(!guest_kernels_equal(kernel, newer));
+	CHECK(guest_kernels_equal(kernel, kernel));
 	guest_kernel_free(newer);
 	guest_kernel_free(kernel);
 	flat_guest_destroy(&guest);
@@ -238,10 +238,10 @@ TEST(kernel, runs_not_if_another_one_has_its_addresses)
 	REQUIRE_EQUAL(find(&guest, &kernel), 0);
 	registers = guest.registers;
 	kernel_guest_start(&guest, KALLSYMS_6_12, &moved);
-	CHECK(!guest_kernel_runs(kernel, &guest.view, &guest.registers));
-	CHECK(guest_kernel_runs(kernel, &guest.view, &registers));
+	CHECK(!guest_kernel_is_running(kernel, &guest.view, &guest.registers));
+	CHECK(guest_kernel_is_running(kernel, &guest.view, &registers));
 	guest.memory[DATA_GPA + strlen("Linux version 6.99.1-test (builder@host) (gcc) #")]++;
-	CHECK(!guest_kernel_runs(kernel, &guest.view, &registers));
+	CHECK(!guest_kernel_is_running(kernel, &guest.view, &registers));
 	guest_kernel_free(kernel);
 	flat_guest_destroy(&guest);
 }

@@ -97,7 +97,7 @@ static uint64_t seen(const struct setting *setting, uint64_t start)
 {
 	struct wanted wanted = { .start = start };
 
-	module_presence_each_seen(setting->presence, take_time, &wanted);
+	module_presence_for_each_seen(setting->presence, take_time, &wanted);
 	return wanted.time;
 }
 
@@ -221,14 +221,14 @@ TEST(module_presence, of_a_guest_that_changes_without_end_is_bounded)
 	symbols_finish(kernel.symbols);
 	for (unsigned int i = 0; i <= MODULE_PRESENCE_OLDER_MAX; i++) {
 		module.size += 0x1000;
-		CHECK_EQUAL(guest_kernel_expect(&kernel, &module, 1), 0);
-		CHECK_EQUAL(guest_kernel_expect(&kernel, &module, 1), 0);
-		CHECK(module_presence_is_of(guest_kernel_presence(&kernel), &module, 1));
+		CHECK_EQUAL(guest_kernel_update_presence(&kernel, &module, 1), 0);
+		CHECK_EQUAL(guest_kernel_update_presence(&kernel, &module, 1), 0);
+		CHECK(module_presence_matches(guest_kernel_presence(&kernel), &module, 1));
 	}
-	CHECK_EQUAL(guest_kernel_expect(&kernel, &module, 1), 0);
+	CHECK_EQUAL(guest_kernel_update_presence(&kernel, &module, 1), 0);
 	module.start = SECOND;
-	CHECK_EQUAL(guest_kernel_expect(&kernel, &module, 1), -E2BIG);
-	CHECK(!module_presence_is_of(guest_kernel_presence(&kernel), &module, 1));
+	CHECK_EQUAL(guest_kernel_update_presence(&kernel, &module, 1), -E2BIG);
+	CHECK(!module_presence_matches(guest_kernel_presence(&kernel), &module, 1));
 	module_presence_free(kernel.presence);
 	symbols_free(kernel.symbols);
 }
@@ -252,7 +252,7 @@ TEST(module_presence, is_reclaimed_once_nobody_uses_it_and_tells_what_it_found)
 	for (unsigned int i = 1; i < 4 * MODULE_PRESENCE_OLDER_MAX; i++) {
 		struct guest_module module = { .start = SECOND, .size = 0x1000 + i };
 
-		REQUIRE_EQUAL(guest_kernel_expect(&kernel, &module, 1), 0);
+		REQUIRE_EQUAL(guest_kernel_update_presence(&kernel, &module, 1), 0);
 		setting.presence = guest_kernel_presence(&kernel);
 		CHECK_EQUAL(seen(&setting, FIRST), i == 1 ? 7 : 0);
 		module_presence_reclaim(setting.presence, count_seen, &seen_times);
@@ -360,7 +360,7 @@ TEST(module_presence, of_many_modules_each_is_told_from_those_that_came_and_went
 	REQUIRE_EQUAL(
 		module_presence_create(&setting.presence, &kernel, now, count, setting.presence),
 		0);
-	CHECK(module_presence_is_of(setting.presence, now, count));
+	CHECK(module_presence_matches(setting.presence, now, count));
 	for (unsigned int i = 0; i < MANY; i++)
 		if (is_whole_in(&setting, i) != (i % 3 == 2)) {
 			FAIL_TEST("module %u of a kind %u", i, i % 3);

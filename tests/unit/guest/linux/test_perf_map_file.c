@@ -145,12 +145,12 @@ static void tear_down(struct writer *writer)
 }
 
 /* What is new goes into writer->text. */
-static enum perf_map_look look(struct writer *writer)
+static enum perf_map_result look(struct writer *writer)
 {
-	enum perf_map_look found;
+	enum perf_map_result found;
 
 	writer->size = sizeof(writer->text) - 1;
-	found = perf_map_file_look(&writer->map, &writer->guest.kernel, &writer->guest.guest.view,
+	found = perf_map_file_read(&writer->map, &writer->guest.kernel, &writer->guest.guest.view,
 				   (uint8_t *)writer->text, &writer->size);
 	writer->text[writer->size] = '\0';
 	return found;

@@ -180,7 +180,7 @@ TEST(rdpmc_sites, functions_that_are_larger_than_a_kernel_are_an_error)
 	fixture.kernel.module_count = 1;
 	for (uint64_t i = 0; i < 2; i++)
 		PUT(&fixture, "function", MODULE + i * 0x10, RDPMC, RET);
-	symbols_cut(fixture.kernel.symbols, 1);
+	symbols_truncate(fixture.kernel.symbols, 1);
 	for (uint64_t i = 0; i < 2; i++)
 		symbols_add(fixture.kernel.symbols, MODULE + i * 0x10, size, 't', "large",
 			    "module");
@@ -188,7 +188,7 @@ TEST(rdpmc_sites, functions_that_are_larger_than_a_kernel_are_an_error)
 	CHECK_EQUAL(fixture.sites.count, 2);
 	symbols_reopen(fixture.kernel.symbols);
 	PUT(&fixture, "function", MODULE + 0x20, RDPMC, RET);
-	symbols_cut(fixture.kernel.symbols, 3);
+	symbols_truncate(fixture.kernel.symbols, 3);
 	symbols_add(fixture.kernel.symbols, MODULE + 0x20, size, 't', "large", "module");
 	CHECK_EQUAL(find(&fixture), -EFBIG);
 	fixture_close(&fixture);

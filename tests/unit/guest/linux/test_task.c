@@ -245,22 +245,22 @@ TEST(task, s_cpu_is_the_only_one_of_a_kernel_for_one)
 	task_guest_free(&fixture);
 }
 
-static bool tell(struct task_guest *fixture, const struct guest_tasks_seen *seen)
+static bool tell(struct task_guest *fixture, const struct guest_tasks_snapshot *seen)
 {
-	return guest_task_tell(&task_guest_layout, &fixture->guest.view, &fixture->kernel,
-			       fixture->registers, DIRECT + AREA(0), seen, &fixture->task);
+	return guest_task_identify(&task_guest_layout, &fixture->guest.view, &fixture->kernel,
+				   fixture->registers, DIRECT + AREA(0), seen, &fixture->task);
 }
 
 /* The guest has run on meanwhile. */
 TEST(task, that_was_seen_is_told_later_as_it_was)
 {
-	struct guest_tasks_seen seen;
+	struct guest_tasks_snapshot seen;
 	struct task_guest fixture;
 
 	task_guest_make(&fixture);
 	task_guest_enter_cgroup(&fixture, 1, 2);
-	CHECK(guest_tasks_see(&task_guest_layout, &fixture.guest.view, &fixture.kernel,
-			      fixture.registers, DIRECT + AREA(0), &seen));
+	CHECK(guest_tasks_read(&task_guest_layout, &fixture.guest.view, &fixture.kernel,
+			       fixture.registers, DIRECT + AREA(0), &seen));
 	task_guest_put(&fixture, AREA(0) + CURRENT, DIRECT + TASK(2));
 	task_guest_put_task(&fixture, 1, 900, 900, "another");
 	task_guest_enter_cgroup(&fixture, 1, 1);
@@ -376,10 +376,10 @@ TEST(task, in_the_middle_of_an_execve_is_told_by_its_callers)
 	const uint64_t inside[] = { 0xffffffff81234567, 0xffffffff810013ff, 0xffffffff81000010 };
 	const uint64_t outside[] = { 0xffffffff81234567, 0xffffffff81001400, 0xffffffff81000fff };
 
-	CHECK(guest_task_executes(&layout, inside, 3));
-	CHECK(!guest_task_executes(&layout, inside, 1));
-	CHECK(!guest_task_executes(&layout, outside, 3));
-	CHECK(!guest_task_executes(&unknown, inside, 3));
+	CHECK(guest_task_in_execve(&layout, inside, 3));
+	CHECK(!guest_task_in_execve(&layout, inside, 1));
+	CHECK(!guest_task_in_execve(&layout, outside, 3));
+	CHECK(!guest_task_in_execve(&unknown, inside, 3));
 }
 
 TEST(task, layout_is_that_of_the_kernel_s_age)

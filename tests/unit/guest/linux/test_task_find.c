@@ -36,7 +36,7 @@ enum { ACTIVE_MM = 0x400, THREADS = 0x340, CGROUP_LIST = 0x380, ANOTHER = 0x700 
 struct known {
 	struct task_guest guest;
 	struct guest_kernel kernel;
-	struct told_tasks told;
+	struct reported_tasks told;
 	struct guest_task_layout found;
 };
 
@@ -390,12 +390,12 @@ static struct message message_of(uint32_t count)
 
 static int read_message(const struct message *message)
 {
-	struct told_tasks told;
+	struct reported_tasks told;
 
-	return told_tasks_read(&told, span_of(message, sizeof(*message)));
+	return reported_tasks_read(&told, span_of(message, sizeof(*message)));
 }
 
-TEST(told_tasks, are_enough_and_of_different_values)
+TEST(reported_tasks, are_enough_and_of_different_values)
 {
 	struct message message = message_of(TASKS);
 
@@ -421,10 +421,10 @@ TEST(told_tasks, are_enough_and_of_different_values)
 	CHECK_EQUAL(read_message(&message), -EINVAL);
 }
 
-TEST(told_tasks, that_are_none_say_why)
+TEST(reported_tasks, that_are_none_say_why)
 {
 	struct message message = { .head.error = -EPERM };
-	struct told_tasks told;
+	struct reported_tasks told;
 
 	CHECK_EQUAL(read_message(&message), -EPERM);
 	message.head.error = EPERM;
@@ -432,5 +432,6 @@ TEST(told_tasks, that_are_none_say_why)
 	message.head.error = INT32_MIN;
 	CHECK_EQUAL(read_message(&message), -EINVAL);
 	message = message_of(TASKS);
-	CHECK_EQUAL(told_tasks_read(&told, span_of(&message, sizeof(message.head) + 40)), -EINVAL);
+	CHECK_EQUAL(reported_tasks_read(&told, span_of(&message, sizeof(message.head) + 40)),
+		    -EINVAL);
 }

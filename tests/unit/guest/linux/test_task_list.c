@@ -68,15 +68,15 @@ TEST(task_list, tables_that_map_the_same_are_a_pair)
 	struct task_guest made;
 
 	task_guest_make(&made);
-	CHECK(!guest_task_has_pair(&made.guest.view, TABLES(1))); /* nothing is mapped */
+	CHECK(!guest_task_has_pti_pair(&made.guest.view, TABLES(1))); /* nothing is mapped */
 	task_guest_put(&made, TABLES(1) + 8, 0x8000000000700067);
-	CHECK(!guest_task_has_pair(&made.guest.view, TABLES(1)));
+	CHECK(!guest_task_has_pti_pair(&made.guest.view, TABLES(1)));
 	task_guest_put(&made, TABLES(1) + 0x1008, 0x700067);
-	CHECK(guest_task_has_pair(&made.guest.view, TABLES(1)));
-	CHECK(!guest_task_has_pair(&made.guest.view, TABLES(1) + 0x1000));
+	CHECK(guest_task_has_pti_pair(&made.guest.view, TABLES(1)));
+	CHECK(!guest_task_has_pti_pair(&made.guest.view, TABLES(1) + 0x1000));
 	task_guest_put(&made, TABLES(1) + 0x1010, 0x701067);
-	CHECK(!guest_task_has_pair(&made.guest.view, TABLES(1)));
-	CHECK(!guest_task_has_pair(&made.guest.view, TASK_GUEST_SIZE));
+	CHECK(!guest_task_has_pti_pair(&made.guest.view, TABLES(1)));
+	CHECK(!guest_task_has_pti_pair(&made.guest.view, TASK_GUEST_SIZE));
 	task_guest_free(&made);
 }
 

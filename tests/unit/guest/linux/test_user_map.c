@@ -26,7 +26,7 @@ static const char *name_at(struct user_guest *guest, uint64_t address)
 	const struct user_mapping *mapping = user_guest_look(guest, address);
 	const char *name;
 
-	user_images_settle(guest->kernel.images, &guest->kernel, &guest->guest.view);
+	user_images_load(guest->kernel.images, &guest->kernel, &guest->guest.view);
 	name = mapping && mapping->image ? user_image_name(mapping->image) : NULL;
 	return name ? name : "";
 }
@@ -121,13 +121,13 @@ TEST(user_map, behind_the_deadline_only_what_was_found_before_is_known)
 	CHECK(user_map_find(&guest.map, start_of(0)));
 	guest.map.memory.deadline = 1;
 	CHECK(!user_map_find(&guest.map, start_of(1)));
-	CHECK(guest.map.memory.late);
+	CHECK(guest.map.memory.timed_out);
 	CHECK(user_map_find(&guest.map, start_of(0) + 1));
 	CHECK_EQUAL(guest.map.count, 1);
 	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
 	guest.map.memory.deadline = UINT64_MAX;
 	CHECK(user_map_find(&guest.map, start_of(0)) && user_map_find(&guest.map, start_of(1)));
-	CHECK(!guest.map.memory.late);
+	CHECK(!guest.map.memory.timed_out);
 	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
 	CHECK(user_map_find(&guest.map, start_of(1)) && user_map_find(&guest.map, start_of(2)));
 	user_guest_free(&guest);
@@ -164,7 +164,7 @@ static unsigned int look_slowly(struct user_guest *guest, unsigned int last, boo
 
 	user_map_begin(&guest->map, &guest->kernel, &view, guest->mm);
 	*whole = user_map_find(&guest->map, start_of(0));
-	CHECK(*whole || guest->map.memory.late);
+	CHECK(*whole || guest->map.memory.timed_out);
 	return reads.count;
 }
 
@@ -341,7 +341,7 @@ TEST(user_map, a_file_that_goes_before_its_name_is_read_has_none)
 	user_guest_build(&guest);
 	CHECK(user_guest_look(&guest, 0x400000));
 	user_guest_put(&guest, user_guest_inode(&guest, file) + guest.kernel.vmas.inode_number, 2);
-	user_images_settle(guest.kernel.images, &guest.kernel, &guest.guest.view);
+	user_images_load(guest.kernel.images, &guest.kernel, &guest.guest.view);
 	CHECK(!user_image_name(guest.map.mappings[0].image));
 	user_guest_free(&guest);
 }
@@ -711,10 +711,10 @@ TEST(user_image, is_one_for_all_threads)
 		finders[i] = (struct finder){ .images = images };
 		REQUIRE_EQUAL(pthread_create(&threads[i], NULL, find_all, &finders[i]), 0);
 	}
-	user_images_settle(images, &kernel, &view);
+	user_images_load(images, &kernel, &view);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	user_images_settle(images, &kernel, &view);
+	user_images_load(images, &kernel, &view);
 	for (int i = 0; i < KEYS; i++) {
 		for (int thread = 1; thread < THREADS; thread++)
 			CHECK(finders[thread].found[i] == finders[0].found[i]);

@@ -12,7 +12,7 @@ static bool ends(const uint8_t *code, size_t size)
 
 	memset(bytes, 0x90, sizeof(bytes));
 	memcpy(bytes + sizeof(bytes) - size, code, size);
-	return call_site_ends(bytes, sizeof(bytes));
+	return call_site_matches(bytes, sizeof(bytes));
 }
 
 #define ENDS(...) ends((const uint8_t[]){ __VA_ARGS__ }, sizeof((const uint8_t[]){ __VA_ARGS__ }))
@@ -52,9 +52,9 @@ TEST(call_site, of_code_that_begins_there_only_what_is_there_counts)
 {
 	static const uint8_t call[] = { 0xe8, 0x10, 0x20, 0x30, 0x40 };
 
-	CHECK(call_site_ends(call, sizeof(call)));
-	CHECK(!call_site_ends(call + 1, sizeof(call) - 1));
-	CHECK(!call_site_ends(call, 0));
+	CHECK(call_site_matches(call, sizeof(call)));
+	CHECK(!call_site_matches(call + 1, sizeof(call) - 1));
+	CHECK(!call_site_matches(call, 0));
 }
 
 TEST(call_site, a_direct_call_tells_what_it_calls)

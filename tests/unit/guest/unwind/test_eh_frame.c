@@ -104,7 +104,7 @@ static void check_rule(const struct image *image, uint64_t from_code, struct cfi
 }
 
 /* Nearly all rules: the return address below the CFA, RBP saved or not. */
-static struct cfi_rule with_bp(enum dwarf_register base, int32_t offset, enum cfi_place bp,
+static struct cfi_rule with_bp(enum dwarf_register base, int32_t offset, enum cfi_location bp,
 			       int16_t bp_offset)
 {
 	return (struct cfi_rule){ .cfa = CFI_CFA_REGISTER,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/guest/told_tasks.h"
+#include "vmm/guest/reported_tasks.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -28,7 +28,7 @@ static bool is_another(const struct agent_task *task, const struct agent_task *o
 		memcmp(task->mark, other->mark, sizeof(task->mark)) != 0);
 }
 
-static bool has_leader(const struct told_tasks *told, uint32_t tgid)
+static bool has_leader(const struct reported_tasks *told, uint32_t tgid)
 {
 	for (size_t i = 0; i < told->count; i++)
 		if (told->tasks[i].pid == tgid)
@@ -37,7 +37,7 @@ static bool has_leader(const struct told_tasks *told, uint32_t tgid)
 }
 
 /* Of the tasks before the COUNTth. */
-static bool fits(const struct told_tasks *told, size_t count)
+static bool fits(const struct reported_tasks *told, size_t count)
 {
 	const struct agent_task *task = &told->tasks[count];
 	bool fits = can_be(task) && has_leader(told, task->tgid);
@@ -47,12 +47,12 @@ static bool fits(const struct told_tasks *told, size_t count)
 	return fits;
 }
 
-int told_tasks_read(struct told_tasks *told, struct span payload)
+int reported_tasks_read(struct reported_tasks *told, struct span payload)
 {
 	size_t leaders = 0;
 	struct agent_tasks head;
 
-	*told = (struct told_tasks){ 0 };
+	*told = (struct reported_tasks){ 0 };
 	if (!span_copy(payload, 0, &head, sizeof(head)) || head.count > AGENT_TASKS_MAX ||
 	    !span_copy(payload, sizeof(head), told->tasks, head.count * sizeof(told->tasks[0])))
 		return -EINVAL;
@@ -64,7 +64,8 @@ int told_tasks_read(struct told_tasks *told, struct span payload)
 			return -EINVAL;
 		leaders += is_leader(&told->tasks[i]);
 	}
-	return leaders >= TOLD_TASKS_PROCESSES && told->count - leaders >= TOLD_TASKS_THREADS
+	return leaders >= REPORTED_TASKS_PROCESSES &&
+			       told->count - leaders >= REPORTED_TASKS_THREADS
 		       ? 0
 		       : -EINVAL;
 }

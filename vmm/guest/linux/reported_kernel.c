@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/guest/linux/told_kernel.h"
+#include "vmm/guest/linux/reported_kernel.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ struct reader {
 	size_t module_count;
 	struct line *lines;
 	size_t count, room;
-	struct told_kernel *told;
+	struct reported_kernel *told;
 };
 
 static bool is_plain(const char *name, size_t length)
@@ -65,7 +65,7 @@ static int by_name(const void *left, const void *right)
 
 static int read_head(struct reader *reader, struct span table)
 {
-	struct told_kernel *told = reader->told;
+	struct reported_kernel *told = reader->told;
 	struct agent_kernel head;
 	uint64_t offset = sizeof(head);
 
@@ -209,7 +209,7 @@ static uint64_t end_of(const struct reader *reader, size_t *next, size_t index)
 
 static int add_symbol(struct reader *reader, const struct line *line, uint64_t end)
 {
-	struct told_kernel *told = reader->told;
+	struct reported_kernel *told = reader->told;
 	const char *module = NULL;
 	char name[KALLSYMS_NAME_MAX];
 	bool per_cpu = line->address < KERNEL_IMAGE_START;
@@ -226,7 +226,7 @@ static int add_symbol(struct reader *reader, const struct line *line, uint64_t e
 
 static int add_symbols(struct reader *reader)
 {
-	struct told_kernel *told = reader->told;
+	struct reported_kernel *told = reader->told;
 	size_t next = 0;
 	int error = 0;
 
@@ -281,7 +281,7 @@ static struct guest_module describe(const struct reader *reader, size_t index)
 
 static int add_modules(struct reader *reader)
 {
-	struct told_kernel *told = reader->told;
+	struct reported_kernel *told = reader->told;
 
 	told->modules = calloc(reader->module_count + 1, sizeof(*told->modules));
 	told->gone = calloc(reader->module_count + 1, sizeof(*told->gone));
@@ -317,9 +317,9 @@ static size_t cost_of(struct span table, size_t lines)
 }
 
 /* What stays when TOLD is made. */
-static void keep(struct told_kernel *told, size_t size)
+static void keep(struct reported_kernel *told, size_t size)
 {
-	guest_account_give(told->account, told->taken - size);
+	guest_account_release(told->account, told->taken - size);
 	told->taken = size;
 }
 
@@ -327,11 +327,11 @@ static int read_within_account(struct reader *reader, struct span table,
 			       struct guest_account *account)
 {
 	size_t lines = count_lines(table),
-	       room = lines < TOLD_KERNEL_SYMBOLS_MAX ? lines : TOLD_KERNEL_SYMBOLS_MAX,
+	       room = lines < REPORTED_KERNEL_SYMBOLS_MAX ? lines : REPORTED_KERNEL_SYMBOLS_MAX,
 	       cost = cost_of(table, room);
 	int error;
 
-	if (!guest_account_take(account, cost))
+	if (!guest_account_charge(account, cost))
 		return -ENOMEM;
 	reader->told->account = account;
 	reader->told->taken = cost;
@@ -342,7 +342,8 @@ static int read_within_account(struct reader *reader, struct span table,
 	return error;
 }
 
-int told_kernel_create(struct told_kernel **told, struct span table, struct guest_account *account)
+int reported_kernel_create(struct reported_kernel **told, struct span table,
+			   struct guest_account *account)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
 	int error = -ENOMEM;
@@ -353,7 +354,7 @@ int told_kernel_create(struct told_kernel **told, struct span table, struct gues
 		error = read_within_account(reader, table, account);
 	if (error) {
 		if (reader)
-			told_kernel_free(reader->told);
+			reported_kernel_free(reader->told);
 		error = error_set(error,
 				  "what the guest's agent tells of the kernel can not be used: %s",
 				  strerror(-error));
@@ -366,7 +367,7 @@ int told_kernel_create(struct told_kernel **told, struct span table, struct gues
 	return error;
 }
 
-void told_kernel_free(struct told_kernel *told)
+void reported_kernel_free(struct reported_kernel *told)
 {
 	if (!told)
 		return;
@@ -374,6 +375,6 @@ void told_kernel_free(struct told_kernel *told)
 	symbols_free(told->per_cpu);
 	free(told->modules);
 	free(told->gone);
-	guest_account_give(told->account, told->taken);
+	guest_account_release(told->account, told->taken);
 	free(told);
 }

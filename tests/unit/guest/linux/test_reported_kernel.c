@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel as the guest's agent tells it: the table taken apart, and what memory has to say to
  * it. */
-#include "vmm/guest/linux/told_kernel.h"
+#include "vmm/guest/linux/reported_kernel.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -102,11 +102,12 @@ static void add_module(const char *name, uint64_t start)
 	add_line("%016llx t %s_one\t[%s]\n", (unsigned long long)start + 0x40, name, name);
 }
 
-static struct told_kernel *take_apart(int expected)
+static struct reported_kernel *take_apart(int expected)
 {
-	struct told_kernel *told = NULL;
+	struct reported_kernel *told = NULL;
 
-	CHECK_EQUAL(told_kernel_create(&told, span_of(table.bytes, table.size), NULL), expected);
+	CHECK_EQUAL(reported_kernel_create(&told, span_of(table.bytes, table.size), NULL),
+		    expected);
 	return told;
 }
 
@@ -124,19 +125,19 @@ static void load_module(struct flat_guest *guest)
 	memset(guest->memory + DATA_GPA + NOTE + 16, 0xcd, 20);
 }
 
-static int find(struct flat_guest *guest, const struct told_kernel *told,
+static int find(struct flat_guest *guest, const struct reported_kernel *told,
 		struct guest_kernel **kernel)
 {
 	*kernel = NULL;
 	CHECK_EQUAL(guest_kernel_find(kernel, &guest->view, &guest->registers), -ENOENT);
-	return guest_kernel_find_told(kernel, &guest->view, &guest->registers, told);
+	return guest_kernel_find_reported(kernel, &guest->view, &guest->registers, told);
 }
 
-TEST(told_kernel, has_symbols_and_modules)
+TEST(reported_kernel, has_symbols_and_modules)
 {
 	const struct agent_module modules[] = { module_at("zeta", MODULE),
 						module_at("alpha", MODULE + 0x8000) };
-	struct told_kernel *told;
+	struct reported_kernel *told;
 	struct symbol symbol;
 
 	begin_table(modules, 2);
@@ -163,16 +164,16 @@ TEST(told_kernel, has_symbols_and_modules)
 	CHECK_EQUAL(symbol.end - symbol.start, 0x40);
 	CHECK(!symbols_find(told->symbols, MODULE + 0x10041, &symbol));
 	CHECK(!symbols_find(told->symbols, MODULE + 0x20000, &symbol));
-	told_kernel_free(told);
+	reported_kernel_free(told);
 }
 
 /* As since Linux 6.4: the text of one module lies between the text and the data of another, whose
  * size is that of both. */
-TEST(told_kernel, a_module_has_not_what_lies_between_its_pieces)
+TEST(reported_kernel, a_module_has_not_what_lies_between_its_pieces)
 {
 	const struct agent_module modules[] = { module_at("alpha", MODULE),
 						module_at("beta", MODULE + 0x2000) };
-	struct told_kernel *told;
+	struct reported_kernel *told;
 	struct symbol symbol;
 
 	begin_table(modules, 2);
@@ -197,7 +198,7 @@ TEST(told_kernel, a_module_has_not_what_lies_between_its_pieces)
 	CHECK(!symbols_find(told->symbols, MODULE + 0x2001, &symbol));
 	CHECK(!symbols_find(told->symbols, MODULE + 0x3801, &symbol));
 	CHECK(!symbols_find(told->symbols, MODULE + 0x4801, &symbol));
-	told_kernel_free(told);
+	reported_kernel_free(told);
 }
 
 /* Lines that are none are passed over; a module that could be another's or nobody's is none. */
@@ -208,7 +209,7 @@ static void take_many(size_t empty, size_t count, int expected)
 	struct agent_kernel head = { .build_id_size = 20 };
 	size_t length = sizeof(line) - 1, size = sizeof(head) + empty + count * length;
 	uint8_t *bytes = malloc(size), *at = bytes;
-	struct told_kernel *told = NULL;
+	struct reported_kernel *told = NULL;
 
 	REQUIRE(bytes != NULL);
 	memcpy(at, &head, sizeof(head));
@@ -217,25 +218,25 @@ static void take_many(size_t empty, size_t count, int expected)
 	at += empty;
 	for (size_t i = 0; i < count; i++, at += length)
 		memcpy(at, line, length);
-	CHECK_EQUAL(told_kernel_create(&told, span_of(bytes, size), NULL), expected);
-	told_kernel_free(told);
+	CHECK_EQUAL(reported_kernel_create(&told, span_of(bytes, size), NULL), expected);
+	reported_kernel_free(told);
 	free(bytes);
 }
 
-TEST(told_kernel, only_lines_of_symbols_can_be_too_many)
+TEST(reported_kernel, only_lines_of_symbols_can_be_too_many)
 {
-	take_many(TOLD_KERNEL_SYMBOLS_MAX, 1, 0);
-	take_many(0, TOLD_KERNEL_SYMBOLS_MAX + 1, -EFBIG);
+	take_many(REPORTED_KERNEL_SYMBOLS_MAX, 1, 0);
+	take_many(0, REPORTED_KERNEL_SYMBOLS_MAX + 1, -EFBIG);
 }
 
-TEST(told_kernel, believes_nothing_that_can_not_be)
+TEST(reported_kernel, believes_nothing_that_can_not_be)
 {
 	struct agent_module modules[] = { module_at("one", MODULE),
 					  module_at("other", MODULE + 0x1000),
 					  module_at("user", 0x400000),
 					  module_at("bare", MODULE + 0x40000),
 					  module_at("a b", MODULE + 0x80000) };
-	struct told_kernel *told;
+	struct reported_kernel *told;
 
 	modules[3].build_id_size = 0;
 	begin_table(modules, 5);
@@ -250,7 +251,7 @@ TEST(told_kernel, believes_nothing_that_can_not_be)
 	CHECK_EQUAL(told->module_count,
 		    0); /* the first two lie in each other: which of them lies, nobody knows */
 	CHECK_EQUAL(symbols_count(told->symbols), 4);
-	told_kernel_free(told);
+	reported_kernel_free(told);
 	begin_table(modules, 0);
 	CHECK(take_apart(-EINVAL) == NULL);
 	add_module("one", MODULE); /* which is not told */
@@ -265,10 +266,10 @@ TEST(told_kernel, believes_nothing_that_can_not_be)
 	CHECK(take_apart(-EINVAL) == NULL);
 }
 
-TEST(told_kernel, names_a_kernel_whose_own_table_is_not_found)
+TEST(reported_kernel, names_a_kernel_whose_own_table_is_not_found)
 {
 	struct guest_kernel *kernel;
-	struct told_kernel *told;
+	struct reported_kernel *told;
 	struct flat_guest guest;
 	struct symbol symbol;
 
@@ -277,7 +278,7 @@ TEST(told_kernel, names_a_kernel_whose_own_table_is_not_found)
 	add_kernel(0);
 	told = take_apart(0);
 	REQUIRE_EQUAL(find(&guest, told, &kernel), 0);
-	told_kernel_free(told);
+	reported_kernel_free(told);
 	CHECK_EQUAL(kernel->text_start, TEXT);
 	CHECK_EQUAL(kernel->text_end, TEXT + 0x100000);
 	CHECK_STRING(kernel->release, "6.99.1-test");
@@ -289,10 +290,10 @@ TEST(told_kernel, names_a_kernel_whose_own_table_is_not_found)
 }
 
 /* Without page-table isolation a top table is one page, at any place. */
-TEST(told_kernel, names_a_kernel_with_single_top_tables)
+TEST(reported_kernel, names_a_kernel_with_single_top_tables)
 {
 	struct guest_kernel *kernel;
-	struct told_kernel *told;
+	struct reported_kernel *told;
 	struct flat_guest guest;
 	uint64_t top;
 
@@ -307,17 +308,17 @@ TEST(told_kernel, names_a_kernel_with_single_top_tables)
 	told = take_apart(0);
 	REQUIRE_EQUAL(find(&guest, told, &kernel), 0);
 	CHECK_EQUAL(kernel->text_start, TEXT);
-	told_kernel_free(told);
+	reported_kernel_free(told);
 	guest_kernel_free(kernel);
 	flat_guest_destroy(&guest);
 }
 
 /* A guest that tells of another boot, another build or nonsense gets no names, rather than wrong
  * ones. */
-TEST(told_kernel, memory_that_says_otherwise_counts)
+TEST(reported_kernel, memory_that_says_otherwise_counts)
 {
 	struct guest_kernel *kernel;
-	struct told_kernel *told;
+	struct reported_kernel *told;
 	struct flat_guest guest;
 
 	make_guest(&guest);
@@ -325,7 +326,7 @@ TEST(told_kernel, memory_that_says_otherwise_counts)
 	add_kernel(0x200000);
 	told = take_apart(0);
 	CHECK_EQUAL(find(&guest, told, &kernel), -EINVAL);
-	told_kernel_free(told);
+	reported_kernel_free(told);
 	begin_table(NULL, 0);
 	add_kernel(0);
 	told = take_apart(0);
@@ -337,12 +338,12 @@ TEST(told_kernel, memory_that_says_otherwise_counts)
 	kernel_guest_write_gate(&guest, 13, TEXT + 0x1000 + 50 * 0x40 + 8);
 	CHECK_EQUAL(find(&guest, told, &kernel), -EINVAL);
 	CHECK(strstr(error_message(), "IDT"));
-	told_kernel_free(told);
+	reported_kernel_free(told);
 	begin_table(NULL, 0);
 	add_line("%016llx T something\n", TEXT);
 	told = take_apart(0);
 	CHECK_EQUAL(find(&guest, told, &kernel), -EINVAL);
-	told_kernel_free(told);
+	reported_kernel_free(told);
 	flat_guest_destroy(&guest);
 }
 
@@ -359,24 +360,24 @@ static void check_modules(const struct guest_kernel *kernel, const struct flat_g
 
 /* A kernel without BTF does not say which modules it has: they are those whose build ids lie where
  * they were told to lie. */
-TEST(told_kernel, modules_are_those_that_memory_has)
+TEST(reported_kernel, modules_are_those_that_memory_has)
 {
 	const struct agent_module module = module_at("alpha", MODULE);
 	struct guest_kernel *kernel = NULL, *newer = NULL;
-	struct told_kernel *told;
+	struct reported_kernel *told;
 	struct flat_guest guest;
 	struct symbol symbol;
 
 	flat_guest_create(&guest, KERNEL_GUEST_SIZE);
 	kernel_guest_start(&guest, KALLSYMS_6_12, &place);
 	REQUIRE_EQUAL(guest_kernel_find(&kernel, &guest.view, &guest.registers), 0);
-	CHECK(!guest_kernel_lists_modules(kernel));
+	CHECK(!guest_kernel_has_module_list(kernel));
 	begin_table(&module, 1);
 	add_kernel(0);
 	add_module("alpha", MODULE);
 	told = take_apart(0);
 	load_module(&guest);
-	REQUIRE_EQUAL(guest_kernel_tell(kernel, told), 0);
+	REQUIRE_EQUAL(guest_kernel_use_report(kernel, told), 0);
 	check_modules(kernel, &guest, 1);
 	REQUIRE_EQUAL(guest_kernel_refresh(&newer, kernel, &guest.view), 0);
 	CHECK_EQUAL(newer->module_count, 1);
@@ -390,14 +391,14 @@ TEST(told_kernel, modules_are_those_that_memory_has)
 	CHECK(!symbols_find(kernel->symbols, MODULE + 0x41, &symbol));
 	load_module(&guest); /* its note is where it was, and its text may be elsewhere */
 	check_modules(kernel, &guest, 0);
-	told_kernel_free(told);
+	reported_kernel_free(told);
 	told = take_apart(0);
-	REQUIRE_EQUAL(guest_kernel_tell(kernel, told), 0);
+	REQUIRE_EQUAL(guest_kernel_use_report(kernel, told), 0);
 	check_modules(kernel, &guest, 1);
 	told->build_id[0] ^= 1;
-	CHECK_EQUAL(guest_kernel_tell(kernel, told), -EILSEQ);
+	CHECK_EQUAL(guest_kernel_use_report(kernel, told), -EILSEQ);
 	check_modules(kernel, &guest, 0);
-	told_kernel_free(told);
+	reported_kernel_free(told);
 	guest_kernel_free(kernel);
 	guest_kernel_free(newer);
 	flat_guest_destroy(&guest);
@@ -427,14 +428,14 @@ static bool get_registers(void *context, struct guest_registers *registers)
 	return true;
 }
 
-static struct told_kernel *tell(void *context, uint64_t modules_hash)
+static struct reported_kernel *tell(void *context, uint64_t modules_hash)
 {
 	struct recording *recording = context;
-	struct told_kernel *told = NULL;
+	struct reported_kernel *told = NULL;
 
 	recording->hash = modules_hash;
 	if (modules_hash != atomic_load(&recording->table))
-		told_kernel_create(&told, span_of(table.bytes, table.size), NULL);
+		reported_kernel_create(&told, span_of(table.bytes, table.size), NULL);
 	atomic_fetch_add(&recording->asked, 1);
 	return told;
 }
@@ -511,7 +512,7 @@ static void end_recording(struct recording *recording)
 	flat_guest_destroy(&recording->guest);
 }
 
-TEST(told_kernel, is_asked_for_where_memory_does_not_tell)
+TEST(reported_kernel, is_asked_for_where_memory_does_not_tell)
 {
 	const struct agent_module module = module_at("alpha", MODULE);
 	struct recording recording = { .table = 7 };
@@ -536,7 +537,7 @@ TEST(told_kernel, is_asked_for_where_memory_does_not_tell)
 	CHECK(recording.hash == 7 || recording.hash == 8);
 }
 
-TEST(told_kernel, of_another_boot_gives_no_names)
+TEST(reported_kernel, of_another_boot_gives_no_names)
 {
 	struct recording recording = { .table = 7 };
 

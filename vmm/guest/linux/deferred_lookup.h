@@ -13,8 +13,8 @@
  * Code that a thread is in, or has still to return to, was in the page tables when it ran. While no
  * translation is taken out of them it is where it was.
  */
-#ifndef KVMSCOPE_GUEST_LINUX_LATE_LOOK_H
-#define KVMSCOPE_GUEST_LINUX_LATE_LOOK_H
+#ifndef KVMSCOPE_GUEST_LINUX_DEFERRED_LOOKUP_H
+#define KVMSCOPE_GUEST_LINUX_DEFERRED_LOOKUP_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,25 +27,25 @@ struct guest_kernel;
 struct guest_task;
 
 /* What of it the stop did not look at. */
-enum late_look_part { LATE_LOOK_CGROUP = 1 << 0, LATE_LOOK_MAPPINGS = 1 << 1 };
+enum deferred_lookup_part { DEFERRED_LOOKUP_CGROUP = 1 << 0, DEFERRED_LOOKUP_MAPPINGS = 1 << 1 };
 
 /*
  * Notes for PARTS, of TASK. False: there is nothing by which it could be looked up later. On the
  * vCPU thread, at the stop: at most 4 reads, no lock, allocation or system call.
  */
-bool late_look_note(const struct guest_kernel *kernel, const struct guest_view *view,
-		    const struct guest_task *task, unsigned int parts,
-		    struct sample_unlooked *noted);
+bool deferred_lookup_note(const struct guest_kernel *kernel, const struct guest_view *view,
+			  const struct guest_task *task, unsigned int parts,
+			  struct sample_unlooked *noted);
 
 /*
  * The cgroup that TASK was in when it was seen with its tid and css_set. False: that can not be
  * told, as the task has ended or was moved. Not on a vCPU thread; VIEW is readable.
  */
-bool late_look_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
-		      const struct guest_task *task, struct guest_cgroup *cgroup);
+bool deferred_lookup_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+			    const struct guest_task *task, struct guest_cgroup *cgroup);
 
-/* Room for each sample that late_look() makes. */
-#define LATE_LOOK_SIZE                                                                             \
+/* Room for each sample that deferred_lookup() makes. */
+#define DEFERRED_LOOKUP_SIZE                                                                       \
 	(sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +                         \
 	 SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) + sizeof(struct sample_hit))
 
@@ -54,7 +54,7 @@ bool late_look_cgroup(const struct guest_kernel *kernel, const struct guest_view
  * SAMPLE_LOOK_CUT where that was all. Of another kernel than KERNEL nothing is looked up. Not on a
  * vCPU thread; VIEW is readable.
  */
-void late_look(const struct guest_kernel *kernel, const struct guest_view *view,
-	       const struct sample *from, struct sample *to);
+void deferred_lookup(const struct guest_kernel *kernel, const struct guest_view *view,
+		     const struct sample *from, struct sample *to);
 
 #endif

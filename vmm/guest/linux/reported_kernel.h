@@ -4,8 +4,8 @@
  * AGENT_TABLE_KERNEL (docs/agent-protocol.md, "The kernel"), taken apart. All of it is the guest's
  * word: guest_kernel.h says what memory has to confirm before it is used.
  */
-#ifndef KVMSCOPE_GUEST_LINUX_TOLD_KERNEL_H
-#define KVMSCOPE_GUEST_LINUX_TOLD_KERNEL_H
+#ifndef KVMSCOPE_GUEST_LINUX_REPORTED_KERNEL_H
+#define KVMSCOPE_GUEST_LINUX_REPORTED_KERNEL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,9 +18,9 @@
 
 /* More is not taken: each costs some 40 bytes and its name. Kernels with everything built in have
  * 500 000. */
-#define TOLD_KERNEL_SYMBOLS_MAX (1u << 20)
+#define REPORTED_KERNEL_SYMBOLS_MAX (1u << 20)
 
-struct told_kernel {
+struct reported_kernel {
 	struct guest_account *account; /* that it is of, */
 	size_t taken;                  /* with so many bytes */
 	uint64_t modules_hash;         /* of agent_kernel */
@@ -41,9 +41,10 @@ struct told_kernel {
 
 /* Of ACCOUNT, which outlives it. -EINVAL: TABLE is none, or has no symbols; -EFBIG: too many;
  * -ENOMEM, also where the guest may take no more. Any thread. */
-int told_kernel_create(struct told_kernel **told, struct span table, struct guest_account *account);
+int reported_kernel_create(struct reported_kernel **told, struct span table,
+			   struct guest_account *account);
 
 /* NULL is a no-op. */
-void told_kernel_free(struct told_kernel *told);
+void reported_kernel_free(struct reported_kernel *told);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/guest/linux/late_look.h"
+#include "vmm/guest/linux/deferred_lookup.h"
 
 #include <string.h>
 
@@ -22,19 +22,19 @@ static bool read_changes(struct kernel_memory *memory, const struct guest_vma_la
 	       kernel_memory_read_u64(memory, mm + layout->mm_changes, changes);
 }
 
-bool late_look_note(const struct guest_kernel *kernel, const struct guest_view *view,
-		    const struct guest_task *task, unsigned int parts,
-		    struct sample_unlooked *noted)
+bool deferred_lookup_note(const struct guest_kernel *kernel, const struct guest_view *view,
+			  const struct guest_task *task, unsigned int parts,
+			  struct sample_unlooked *noted)
 {
 	struct kernel_memory memory = memory_of(kernel, view);
 
 	*noted = (struct sample_unlooked){ .parts = parts };
-	if (parts & LATE_LOOK_CGROUP && kernel->cgroups &&
-	    guest_cgroup_set_of(&memory, &kernel->tasks.cgroups, task->at, &noted->set)) {
+	if (parts & DEFERRED_LOOKUP_CGROUP && kernel->cgroups &&
+	    guest_cgroup_read_set(&memory, &kernel->tasks.cgroups, task->at, &noted->set)) {
 		noted->task = task->at;
 		noted->cgroups = guest_cgroups_generation(kernel->cgroups);
 	}
-	if (parts & LATE_LOOK_MAPPINGS && kernel->images && task->mm &&
+	if (parts & DEFERRED_LOOKUP_MAPPINGS && kernel->images && task->mm &&
 	    read_changes(&memory, &kernel->vmas, task->mm, &noted->space, &noted->changes)) {
 		noted->mm = task->mm;
 		noted->images = user_images_generation(kernel->images);
@@ -48,17 +48,17 @@ static bool is_same_task(struct kernel_memory *memory, const struct guest_task_l
 {
 	uint32_t tid;
 
-	return guest_cgroup_is_held(memory, &layout->cgroups, task->at, task->set) &&
+	return guest_cgroup_task_has_set(memory, &layout->cgroups, task->at, task->set) &&
 	       kernel_memory_read(memory, task->at + layout->pid, &tid, sizeof(tid)) &&
 	       tid == task->tid;
 }
 
-bool late_look_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
-		      const struct guest_task *task, struct guest_cgroup *cgroup)
+bool deferred_lookup_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+			    const struct guest_task *task, struct guest_cgroup *cgroup)
 {
 	struct kernel_memory memory = memory_of(kernel, view);
 
-	return guest_cgroup_of(&memory, &kernel->tasks.cgroups, task->at, cgroup) &&
+	return guest_cgroup_read(&memory, &kernel->tasks.cgroups, task->at, cgroup) &&
 	       is_same_task(&memory, &kernel->tasks, task);
 }
 
@@ -70,7 +70,7 @@ static bool find_cgroup(const struct guest_kernel *kernel, const struct guest_vi
 
 	if (!noted->task || !kernel->cgroups ||
 	    noted->cgroups != guest_cgroups_generation(kernel->cgroups) ||
-	    !late_look_cgroup(kernel, view, &task, &cgroup))
+	    !deferred_lookup_cgroup(kernel, view, &task, &cgroup))
 		return false;
 	guest_cgroups_enter(kernel->cgroups, &cgroup);
 	to->cgroup = cgroup.id;
@@ -110,7 +110,7 @@ static bool overlaps(const struct sample_mapping *mappings, unsigned int count,
 static void add_mappings(const struct user_map *map, struct sample *to)
 {
 	struct sample_mapping found[USER_MAP_MAX], *mappings = sample_mappings(to);
-	unsigned int count = user_map_tell(map, found);
+	unsigned int count = user_map_to_sample(map, found);
 
 	for (unsigned int i = 0; i < count && to->mappings < SAMPLE_MAPPINGS_MAX; i++)
 		if (!overlaps(mappings, to->mappings, &found[i]))
@@ -137,8 +137,8 @@ static bool find_mappings(const struct guest_kernel *kernel, const struct guest_
 	return true;
 }
 
-void late_look(const struct guest_kernel *kernel, const struct guest_view *view,
-	       const struct sample *from, struct sample *to)
+void deferred_lookup(const struct guest_kernel *kernel, const struct guest_view *view,
+		     const struct sample *from, struct sample *to)
 {
 	struct sample *whole = (struct sample *)(uintptr_t)from;
 	const struct sample_unlooked *noted = sample_unlooked(whole);
@@ -149,10 +149,10 @@ void late_look(const struct guest_kernel *kernel, const struct guest_view *view,
 	       sample_size((size_t)from->kernel_depth + from->user_depth) +
 		       from->mappings * sizeof(struct sample_mapping));
 	to->unlooked = 0;
-	if (kernel && left & LATE_LOOK_CGROUP && find_cgroup(kernel, view, noted, to))
-		left &= ~(unsigned int)LATE_LOOK_CGROUP;
-	if (kernel && left & LATE_LOOK_MAPPINGS && find_mappings(kernel, view, noted, to))
-		left &= ~(unsigned int)LATE_LOOK_MAPPINGS;
+	if (kernel && left & DEFERRED_LOOKUP_CGROUP && find_cgroup(kernel, view, noted, to))
+		left &= ~(unsigned int)DEFERRED_LOOKUP_CGROUP;
+	if (kernel && left & DEFERRED_LOOKUP_MAPPINGS && find_mappings(kernel, view, noted, to))
+		left &= ~(unsigned int)DEFERRED_LOOKUP_MAPPINGS;
 	if (!left)
 		to->flags &= (uint8_t)~SAMPLE_LOOK_CUT;
 	if (hit)

@@ -3,8 +3,8 @@
  * Tasks of the guest whose values are known, as its agent tells them (docs/agent-protocol.md,
  * "Tasks"). All of it is the guest's word.
  */
-#ifndef KVMSCOPE_GUEST_TOLD_TASKS_H
-#define KVMSCOPE_GUEST_TOLD_TASKS_H
+#ifndef KVMSCOPE_GUEST_REPORTED_TASKS_H
+#define KVMSCOPE_GUEST_REPORTED_TASKS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,10 +13,10 @@
 #include "shared/span.h"
 
 /* Fewer could agree by chance in where their values stand. */
-#define TOLD_TASKS_PROCESSES 3u
-#define TOLD_TASKS_THREADS   2u /* other than the first ones of their processes */
+#define REPORTED_TASKS_PROCESSES 3u
+#define REPORTED_TASKS_THREADS   2u /* other than the first ones of their processes */
 
-struct told_tasks {
+struct reported_tasks {
 	size_t count;
 	/* Their names end with a NUL, and no two have the same one, nor the same pid; each thread's
 	 * process is told, too. */
@@ -25,6 +25,6 @@ struct told_tasks {
 
 /* PAYLOAD is of a message AGENT_TASKS. -EINVAL: it can not be, or tells fewer than are needed; the
  * error that it tells. Any thread. */
-int told_tasks_read(struct told_tasks *told, struct span payload);
+int reported_tasks_read(struct reported_tasks *told, struct span payload);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stop whose time is over at once, and what is found of its sample afterwards. */
-#include "vmm/guest/linux/late_look.h"
+#include "vmm/guest/linux/deferred_lookup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,16 +47,16 @@ static bool take_behind(struct cut *cut, bool first_is_found)
 	map.memory.deadline = 1;
 	CHECK(!user_map_find(&map, LIBRARY));
 	CHECK_EQUAL(!!user_map_find(&map, PROGRAM), first_is_found);
-	CHECK(map.memory.late);
-	is_noted = late_look_note(&cut->guest.kernel, &cut->guest.guest.view, &task,
-				  LATE_LOOK_MAPPINGS, &noted);
+	CHECK(map.memory.timed_out);
+	is_noted = deferred_lookup_note(&cut->guest.kernel, &cut->guest.guest.view, &task,
+					DEFERRED_LOOKUP_MAPPINGS, &noted);
 	*cut->taken = (struct sample){ .event = 1,
 				       .user_depth = 2,
 				       .flags = SAMPLE_LOOK_CUT | SAMPLE_USER_TRUNCATED,
 				       .unlooked = is_noted };
 	cut->taken->callchain[0] = PROGRAM;
 	cut->taken->callchain[1] = LIBRARY + 0x1000;
-	cut->taken->mappings = (uint16_t)user_map_tell(&map, sample_mappings(cut->taken));
+	cut->taken->mappings = (uint16_t)user_map_to_sample(&map, sample_mappings(cut->taken));
 	CHECK_EQUAL(cut->taken->mappings, first_is_found);
 	sample_hit(cut->taken)->address = 0x1234;
 	if (is_noted)
@@ -71,8 +71,8 @@ static bool take(struct cut *cut)
 
 static void make_cut(struct cut *cut)
 {
-	cut->taken = calloc(1, LATE_LOOK_SIZE + sizeof(struct sample_unlooked));
-	cut->whole = calloc(1, LATE_LOOK_SIZE);
+	cut->taken = calloc(1, DEFERRED_LOOKUP_SIZE + sizeof(struct sample_unlooked));
+	cut->whole = calloc(1, DEFERRED_LOOKUP_SIZE);
 	REQUIRE(cut->taken && cut->whole);
 	user_guest_make(&cut->guest, true);
 	user_guest_map(&cut->guest, PROGRAM, PROGRAM + SIZE, 0, VMA_READ | VMA_EXEC,
@@ -92,7 +92,7 @@ static void free_cut(struct cut *cut)
 
 static void look(struct cut *cut, const struct guest_kernel *kernel)
 {
-	late_look(kernel, &cut->guest.guest.view, cut->taken, cut->whole);
+	deferred_lookup(kernel, &cut->guest.guest.view, cut->taken, cut->whole);
 }
 
 static void check_dropped(struct cut *cut, const struct guest_kernel *kernel)
@@ -104,7 +104,7 @@ static void check_dropped(struct cut *cut, const struct guest_kernel *kernel)
 	CHECK_EQUAL(sample_hit(cut->whole)->address, 0x1234);
 }
 
-TEST(late_look, finds_the_mappings_that_there_was_no_time_for)
+TEST(deferred_lookup, finds_the_mappings_that_there_was_no_time_for)
 {
 	struct cut cut;
 
@@ -122,7 +122,7 @@ TEST(late_look, finds_the_mappings_that_there_was_no_time_for)
 	free_cut(&cut);
 }
 
-TEST(late_look, finds_where_the_vcpu_stood_if_there_was_no_time_even_for_that)
+TEST(deferred_lookup, finds_where_the_vcpu_stood_if_there_was_no_time_even_for_that)
 {
 	struct cut cut;
 
@@ -139,7 +139,7 @@ TEST(late_look, finds_where_the_vcpu_stood_if_there_was_no_time_even_for_that)
 	free_cut(&cut);
 }
 
-TEST(late_look, drops_mappings_that_may_have_changed)
+TEST(deferred_lookup, drops_mappings_that_may_have_changed)
 {
 	struct cut cut;
 
@@ -158,7 +158,7 @@ TEST(late_look, drops_mappings_that_may_have_changed)
 }
 
 /* What was noted is of its tables alone. */
-TEST(late_look, knows_nothing_of_another_kernel_s)
+TEST(deferred_lookup, knows_nothing_of_another_kernel_s)
 {
 	struct cut cut;
 	struct guest_kernel other;
@@ -172,7 +172,7 @@ TEST(late_look, knows_nothing_of_another_kernel_s)
 	free_cut(&cut);
 }
 
-TEST(late_look, a_mapping_that_grew_over_another_does_not_replace_it)
+TEST(deferred_lookup, a_mapping_that_grew_over_another_does_not_replace_it)
 {
 	struct cut cut;
 
@@ -184,7 +184,7 @@ TEST(late_look, a_mapping_that_grew_over_another_does_not_replace_it)
 	free_cut(&cut);
 }
 
-TEST(late_look, is_none_where_changes_are_not_known)
+TEST(deferred_lookup, is_none_where_changes_are_not_known)
 {
 	struct cut cut;
 
@@ -216,8 +216,8 @@ static void make_moved(struct moved *moved)
 	moved->kernel.paging = moved->guest.kernel;
 	moved->kernel.tasks = task_guest_layout;
 	REQUIRE_EQUAL(guest_cgroups_create(&moved->kernel.cgroups), 0);
-	REQUIRE(late_look_note(&moved->kernel, &moved->guest.guest.view, &task, LATE_LOOK_CGROUP,
-			       &noted));
+	REQUIRE(deferred_lookup_note(&moved->kernel, &moved->guest.guest.view, &task,
+				     DEFERRED_LOOKUP_CGROUP, &noted));
 	moved->taken[0] = (struct sample){ .flags = SAMPLE_LOOK_CUT, .unlooked = 1, .tid = 702 };
 	*sample_unlooked(moved->taken) = noted;
 }
@@ -228,52 +228,52 @@ static void free_moved(struct moved *moved)
 	task_guest_free(&moved->guest);
 }
 
-TEST(late_look, finds_the_cgroup_that_there_was_no_time_for)
+TEST(deferred_lookup, finds_the_cgroup_that_there_was_no_time_for)
 {
 	struct kernel_memory memory;
 	struct sample whole[16];
 	struct moved moved;
 
 	make_moved(&moved);
-	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 17);
 	CHECK_EQUAL(whole->cgroups, guest_cgroups_generation(moved.kernel.cgroups));
 	CHECK_EQUAL(whole->flags, 0);
 	memory = (struct kernel_memory){ .view = &moved.guest.guest.view,
 					 .paging = &moved.kernel.paging };
-	guest_cgroups_settle(moved.kernel.cgroups, &memory, &moved.kernel.tasks.cgroups);
-	CHECK_STRING(guest_cgroups_name(moved.kernel.cgroups, 17), "/system.slice");
+	guest_cgroups_load(moved.kernel.cgroups, &memory, &moved.kernel.tasks.cgroups);
+	CHECK_STRING(guest_cgroups_path(moved.kernel.cgroups, 17), "/system.slice");
 	free_moved(&moved);
 }
 
-TEST(late_look, drops_the_cgroup_of_a_task_that_was_moved)
+TEST(deferred_lookup, drops_the_cgroup_of_a_task_that_was_moved)
 {
 	struct sample whole[16];
 	struct moved moved;
 
 	make_moved(&moved);
 	task_guest_enter_cgroup(&moved.guest, 1, 2);
-	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 0);
 	CHECK_EQUAL(whole->flags, SAMPLE_LOOK_CUT);
 	free_moved(&moved);
 }
 
 /* Its memory, and its css_set's, may be another's. */
-TEST(late_look, drops_the_cgroup_of_a_task_that_has_ended)
+TEST(deferred_lookup, drops_the_cgroup_of_a_task_that_has_ended)
 {
 	struct sample whole[16];
 	struct moved moved;
 
 	make_moved(&moved);
 	task_guest_put(&moved.guest, TASK(1) + task_guest_layout.cgroups.task_users, 0);
-	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 0);
 	task_guest_put_task(&moved.guest, 1, 700, 703, "another");
-	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 0);
 	task_guest_put_task(&moved.guest, 1, 700, 702, "the same");
-	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 17);
 	free_moved(&moved);
 }
