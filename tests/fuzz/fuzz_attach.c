@@ -6,13 +6,11 @@
 #include <string.h>
 
 #include "vmm/attach/memory_layout.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/process.h"
-#include "vmm/attach/process_words.h"
-#include "vmm/attach/qemu_name.h"
-#include "vmm/attach/qemu_vcpus.h"
+#include "vmm/attach/qemu_command_line.h"
 #include "vmm/attach/remote_call.h"
 #include "vmm/attach/seccomp_filter.h"
-#include "vmm/attach/thread_status.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

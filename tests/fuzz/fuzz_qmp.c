@@ -11,10 +11,9 @@
 #include "vmm/attach/agent_channel.h"
 #include "vmm/attach/libvirt_domain.h"
 #include "vmm/attach/monitor.h"
-#include "vmm/attach/process_words.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/qmp_connection.h"
-#include "vmm/attach/qmp_memory.h"
-#include "vmm/attach/qmp_registers.h"
+#include "vmm/attach/qmp_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,9 +13,8 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/attach/filter_reader.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/seccomp_filter.h"
-#include "vmm/attach/thread_status.h"
 #include "vmm/attach/thread_stop.h"
 
 #define CALLS 2

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/agent_channel.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 #include "shared/agent_protocol.h"
 #include "shared/decimal.h"
 #include "shared/error.h"
-#include "vmm/attach/qemu_words.h"
+#include "vmm/attach/qemu_command_line.h"
 
 #define ID_MAX 128
 /* net/unix/af_unix.c: in a line's flags; and its states. */

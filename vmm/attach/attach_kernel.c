@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the guest's kernel is, as far as samples or a search of its memory tell. */
 #include "vmm/attach/attach_state.h"
 

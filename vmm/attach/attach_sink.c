@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What becomes of a sample. */
 #include "shared/clock_ns.h"
 #include "vmm/attach/attach_state.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "vmm/attach/kernel_tables.h"
-#include "vmm/attach/stack_view.h"
+#include "vmm/attach/sample_views.h"
 #include "vmm/guest/linux/kernel_identity.h"
 
 /* ns: registers are of the same kernel if they are not further apart. */

@@ -9,13 +9,13 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/work_share.h"
 #include "vmm/attach/attachment.h"
-#include "vmm/attach/kernel_clock.h"
-#include "vmm/attach/kernel_pulse.h"
+#include "vmm/attach/kernel_liveness.h"
 #include "vmm/attach/thread_request.h"
 #include "vmm/attach/user_space.h"
 
@@ -107,7 +107,10 @@ struct attach {
 };
 
 /* ns, CLOCK_MONOTONIC. */
-uint64_t attach_now(void);
+static inline uint64_t attach_now(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
 
 /* The sink of the backend: struct attach_sink. CONTEXT is the attachment. On its thread. */
 void attach_take_sample(void *context, struct sample *sample, struct guest_callchain *chain,
@@ -137,5 +140,12 @@ void *attach_run(void *context);
 /* Gives what was sampled to the reader. False: there was nothing. On its thread, and when that has
  * ended. */
 bool attach_drain(struct attach *attach);
+
+/*
+ * ms, from 1 to 200: so that there are as many samples each time at any FREQUENCY (Hz, of each
+ * vCPU), and that ROOM samples (0: for any number), which is what the backend can hold, are twice
+ * as many as VCPUS give meanwhile.
+ */
+int drain_interval(unsigned int frequency, size_t vcpus, size_t room);
 
 #endif

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/attach_state.h"
 
 #include <assert.h>
@@ -15,16 +15,22 @@
 #include "shared/log.h"
 #include "vmm/attach/libvirt_domain.h"
 #include "vmm/attach/memory_layout.h"
-#include "vmm/attach/qemu_vcpus.h"
+#include "vmm/attach/qemu_command_line.h"
 
 /* vCPUs that may come besides those that are there, where nobody says how many. */
 #define VCPUS_TO_COME 8
 /* As many as one in so many of our descriptors, at most. */
 #define DESCRIPTORS_SHARE 16
 
-uint64_t attach_now(void)
+const struct attach_backend *const attach_backends[] = { &attach_bpf, &attach_perf, &attach_ptrace,
+							 &attach_qmp, NULL };
+
+const struct attach_backend *attach_backend_find(const char *name)
 {
-	return clock_ns(CLOCK_MONOTONIC);
+	for (size_t i = 0; attach_backends[i]; i++)
+		if (!strcmp(attach_backends[i]->name, name))
+			return attach_backends[i];
+	return NULL;
 }
 
 /* Opening. */

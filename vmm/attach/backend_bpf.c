@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A BPF program on a perf event of each vCPU thread (bpf/guest_sample.c): it
  * reads the guest's registers where KVM keeps them, and its callers from guest
@@ -21,7 +21,6 @@
 #include "vmm/attach/bpf_skeletons.h"
 #include "vmm/attach/bpf_slots.h"
 #include "vmm/attach/bpf_source.h"
-#include "vmm/attach/bpf_task_words.h"
 
 #define CLOCK_TRIES 5
 /* Samples with a stack each that a chunk has at the least. */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A perf event on each vCPU thread. The kernel itself says of each sample
  * whether it was taken in the guest, and at which level
@@ -15,9 +15,8 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
-#include "vmm/attach/nested_runs.h"
+#include "vmm/attach/kvm_debugfs.h"
 #include "vmm/attach/perf_event.h"
-#include "vmm/attach/perf_mmap.h"
 
 /* What a record of ours holds behind its header: PERF_SAMPLE_IP, TID, TIME, PERIOD. */
 struct record {

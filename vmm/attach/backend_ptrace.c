@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stops the thread of each vCPU for a moment, now and then (stop_sampling.h), and has it read its
  * vCPU's registers (vcpu_stop.h). Works with every KVM and every VMM that may be traced.
@@ -15,6 +15,7 @@
 
 #include "shared/error.h"
 #include "vmm/attach/backend.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/stop_guard.h"
 #include "vmm/attach/stop_sampling.h"
 
@@ -140,7 +141,7 @@ static int try_calls(const struct attach_source *source)
 	uint64_t stopped;
 	int fd, error = 0;
 
-	fd = thread_file_open(process, thread.vcpu.tid, "status");
+	fd = proc_open_thread_file(process->directory, thread.vcpu.tid, "status");
 	if (thread_status_read(fd, &status))
 		error = vcpu_stop_check(&source->stop, &thread, &status, &stopped);
 	if (fd >= 0)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * QEMU's own monitor: for guests that QEMU emulates (TCG), which no event of the kernel can tell
  * from QEMU itself, and where nothing else is allowed. It tells where the guest is, and nothing

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/bpf_skeletons.h"
 
 #include <bpf/bpf.h>
@@ -15,8 +15,6 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/bpf_library.h"
-#include "vmm/attach/direct_map.h"
-#include "vmm/attach/rip_events.h"
 
 #include "guest_sample.skel.h"
 

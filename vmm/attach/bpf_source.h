@@ -7,8 +7,10 @@
 #include <stdint.h>
 
 #include "vmm/attach/backend.h"
+#include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf_skeletons.h"
 #include "vmm/attach/perf_event.h"
+#include "vmm/guest/linux/task.h"
 
 struct ring_buffer;
 
@@ -40,5 +42,12 @@ struct attach_source {
 /* Gives the sink all samples of THREAD that are in its ring now, and tells it of those that were
  * lost. */
 void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread);
+
+/* Which words the program of BPF reads of a guest's task (enum bpf_task_word), as the layout of its
+ * kernel has them. Any thread. */
+
+/* CPU's offsets and sizes become those of LAYOUT: bytes, multiples of 8. The caller keeps the
+ * program from reading them meanwhile. */
+void bpf_task_words_choose(struct bpf_cpu *cpu, const struct guest_task_layout *layout);
 
 #endif

@@ -13,7 +13,7 @@ build/bpf/%.skel.h: build/bpf/%.o
 	$(Q)(echo "/* NOLINTBEGIN: it is generated */" && $(BPFTOOL) gen skeleton $< name $* && echo "/* NOLINTEND */") > $@.new && mv $@.new $@
 .PRECIOUS: build/bpf/%.o
 
-BPF_LOADERS := $(foreach objects,$(BUILD) build/fuzz/objects,$(addprefix $(objects)/vmm/attach/,bpf_skeletons.o filter_reader.o))
+BPF_LOADERS := $(foreach objects,$(BUILD) build/fuzz/objects,$(addprefix $(objects)/vmm/attach/,bpf_skeletons.o seccomp_filter.o))
 $(BPF_LOADERS): build/bpf/guest_sample.skel.h build/bpf/thread_filters.skel.h
 $(BPF_LOADERS): LIBRARY_CFLAGS += -isystem build/bpf
 

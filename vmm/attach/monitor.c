@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/monitor.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #include "shared/error.h"
 #include "vmm/attach/libvirt_domain.h"
-#include "vmm/attach/qemu_words.h"
+#include "vmm/attach/qemu_command_line.h"
 #include "vmm/attach/qmp_connection.h"
 
 #define OPTION_MAX QEMU_OPTION_MAX

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "vmm/attach/process.h"
-#include "vmm/attach/qemu_words.h"
+#include "vmm/attach/qemu_command_line.h"
 
 /* Where a monitor is. Strings are the caller's. */
 struct monitor_address {

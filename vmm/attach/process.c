@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/process.h"
 
 #include <assert.h>
@@ -18,15 +18,6 @@
 #include "shared/error.h"
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/process_scan.h"
-#include "vmm/attach/process_words.h"
-
-bool vmm_process_has_thread(const struct vmm_process *process, pid_t tid)
-{
-	char path[32];
-
-	snprintf(path, sizeof(path), "task/%d", tid);
-	return !faccessat(process->directory, path, F_OK, 0);
-}
 
 static int by_id(const void *left, const void *right)
 {
@@ -77,7 +68,7 @@ uint64_t vmm_process_cpu_time(const struct vmm_process *process)
 
 static bool learn_thread(struct vmm_process *process, unsigned int id, pid_t tid, const char *found)
 {
-	if (!vmm_process_has_thread(process, tid))
+	if (!proc_has_thread(process->directory, tid))
 		return false;
 	for (size_t i = 0; i < process->vcpu_count; i++)
 		if (process->vcpus[i].id == id) {

@@ -4,7 +4,7 @@
  * which threads run them.
  *
  * KVM gives each VM and each vCPU a file descriptor whose link tells what it
- * is (process_words.h); which thread runs a vCPU is told by several
+ * is (proc_files.h); which thread runs a vCPU is told by several
  * (process_threads.h). Of a process with several VMs only KVM tells which vCPUs
  * are whose; the VM that is meant is named by its descriptor (process_scan.h).
  *
@@ -18,36 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* VMs of one process that are told apart. */
-#define VMM_VMS_MAX 64
-
-/* Ids are below (kernel: KVM_MAX_VCPU_IDS is larger; what a recording can hold is not). */
-#define VMM_VCPUS_MAX 1024
-
-struct vmm_vcpu {
-	unsigned int id;   /* KVM's */
-	pid_t tid;         /* in our PID namespace; 0: not known */
-	const char *found; /* how, for messages; NULL: not known */
-};
-
-/*
- * One that was unplugged is none, as far as somebody tells that its thread has ended: QEMU keeps
- * its descriptor for when it is plugged in again (QEMU: kvm_destroy_vcpu()).
- */
-struct vmm_process {
-	pid_t pid;
-	int pid_fd;    /* can be polled: readable once the process has ended */
-	int directory; /* /proc/PID, of this process and no later one with its number */
-	char name[64]; /* of its program, safe to print */
-	int wanted_vm; /* see vmm_process_open_vm() */
-	int vm_fd;     /* the number of its VM's first descriptor, in that process */
-	size_t vms;    /* that it has; of several it is that one alone */
-	/* Its vCPUs are those that QEMU's monitor tells: it has no VM of KVM, or it may not be
-	 * looked at. */
-	bool monitored;
-	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* in order of their ids */
-	size_t vcpu_count;
-};
+#include "vmm/attach/process_types.h"
 
 /*
  * Opens process PID and finds its VM, for vmm_process_close(). 0, or with a message: -ESRCH, there
@@ -58,7 +29,7 @@ int vmm_process_open(struct vmm_process **process, pid_t pid);
 
 /*
  * The same, of its VM at descriptor VM_FD; 0: the only one. -ENOENT also: that is none; -ENOTSUP:
- * it has several, and KVM does not tell their vCPUs apart (kvm_directory.h).
+ * it has several, and KVM does not tell their vCPUs apart (kvm_debugfs.h).
  */
 int vmm_process_open_vm(struct vmm_process **process, pid_t pid, int vm_fd);
 
@@ -110,9 +81,6 @@ void vmm_process_lose_vcpu(struct vmm_process *process, unsigned int id);
 /* QEMU's monitor tells these vCPUs, at most VMM_VCPUS_MAX; if KVM does, only the threads of those
  * that it has are taken from them. */
 void vmm_process_set_vcpus(struct vmm_process *process, const struct vmm_vcpu *vcpus, size_t count);
-
-/* Is TID, in our PID namespace, one of its threads, now? Any thread. */
-bool vmm_process_has_thread(const struct vmm_process *process, pid_t tid);
 
 /* The thread that has number TID in the process's own PID namespace, by its number in ours; 0:
  * there is none. Any thread. */

@@ -2,7 +2,7 @@
 /*
  * The VMs that a process has, by its descriptors of KVM, and the vCPUs of the one that is meant. It
  * is not told by a descriptor which VM a vCPU is of: of a process with several VMs only KVM tells
- * it (kvm_directory.h). Any one thread at a time.
+ * it (kvm_debugfs.h). Any one thread at a time.
  */
 #ifndef KVMSCOPE_ATTACH_PROCESS_SCAN_H
 #define KVMSCOPE_ATTACH_PROCESS_SCAN_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "vmm/attach/process.h"
+#include "vmm/attach/process_types.h"
 
 /*
  * Finds the VM of PROCESS, wanted_vm if that is not 0, its vCPUs, in no order, and their threads.

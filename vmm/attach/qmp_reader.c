@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/qmp_reader.h"
 
 #include <assert.h>
@@ -19,9 +19,9 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/attach/qmp_memory.h"
+#include "vmm/attach/proc_files.h"
+#include "vmm/attach/qmp_text.h"
 #include "vmm/attach/rights.h"
-#include "vmm/attach/thread_status.h"
 
 /* A look takes QEMU's main loop, and its big lock: at most one part in so many, over many looks. */
 #define LOOK_SHARE 10

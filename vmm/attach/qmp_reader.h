@@ -18,8 +18,8 @@
 
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
-#include "vmm/attach/qmp_registers.h"
 #include "vmm/attach/qmp_samples.h"
+#include "vmm/attach/qmp_text.h"
 #include "vmm/attach/vmm_memory.h"
 
 /* Hz. Each look takes QEMU's main loop and its big lock for some time. */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/qmp_samples.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "vmm/attach/thread_status.h"
+#include "vmm/attach/proc_files.h"
 
 /* The kernel tells a running thread's time once in a tick: so many looks share what it tells then.
  */
@@ -149,7 +149,8 @@ int looks_add(struct looks *looks, const struct vmm_process *process, const stru
 	if (!at)
 		return error_set(-ENOMEM, "no memory for a vCPU");
 	*at = (struct looked_at){ .vcpu = *vcpu,
-				  .time_fd = thread_file_open(process, vcpu->tid, "schedstat") };
+				  .time_fd = proc_open_thread_file(process->directory, vcpu->tid,
+								   "schedstat") };
 	if (at->time_fd < 0) {
 		free(at);
 		return error_set(-ESRCH, "thread %d of process %d has ended", vcpu->tid,

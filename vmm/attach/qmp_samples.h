@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "vmm/attach/process.h"
-#include "vmm/attach/qmp_registers.h"
+#include "vmm/attach/qmp_text.h"
 #include "vmm/guest/guest_registers.h"
 
 #define LOOKS_QUEUE 4096

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the instructions of remote calls are: in what is mapped of files, and in the kernel's vDSO.
  */
 #include <errno.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/stop_sampling.h"
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/poisson_times.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/rights.h"
 #include "vmm/attach/stop_guard.h"
 
@@ -336,7 +337,7 @@ static void raise_priority(void)
 static bool has_filters(const struct vmm_process *process)
 {
 	struct thread_status status = { .filters = 1 };
-	int fd = thread_file_open(process, process->pid, "status");
+	int fd = proc_open_thread_file(process->directory, process->pid, "status");
 
 	if (fd < 0)
 		return true;
@@ -462,8 +463,8 @@ int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 	if (!added)
 		return error_set(-ENOMEM, "no memory for a vCPU's thread");
 	added->thread = (struct vcpu_thread){ .vcpu = *vcpu, .fd = -1 };
-	added->status_fd = thread_file_open(process, vcpu->tid, "status");
-	added->times_fd = thread_file_open(process, vcpu->tid, "schedstat");
+	added->status_fd = proc_open_thread_file(process->directory, vcpu->tid, "status");
+	added->times_fd = proc_open_thread_file(process->directory, vcpu->tid, "schedstat");
 	if (added->status_fd < 0) {
 		free_vcpu(added);
 		return error_set(-ESRCH, "thread %d has ended", vcpu->tid);

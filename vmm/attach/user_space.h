@@ -19,8 +19,7 @@
 #define KVMSCOPE_ATTACH_USER_SPACE_H
 
 #include "vmm/attach/backend.h"
-#include "vmm/attach/batch_mappings.h"
-#include "vmm/attach/batch_view.h"
+#include "vmm/attach/sample_views.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/user_map.h"
 

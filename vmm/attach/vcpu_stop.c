@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/vcpu_stop.h"
 
 #include <errno.h>
@@ -10,7 +10,6 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/attach/proc_files.h"
-#include "vmm/attach/process_words.h"
 #include "vmm/attach/seccomp_filter.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwind/unwind.h"

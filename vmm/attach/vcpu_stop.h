@@ -18,10 +18,10 @@
 #include <stdint.h>
 
 #include "vmm/attach/backend.h"
-#include "vmm/attach/filter_reader.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/remote_call.h"
-#include "vmm/attach/thread_stack.h"
-#include "vmm/attach/thread_status.h"
+#include "vmm/attach/seccomp_filter.h"
+#include "vmm/attach/thread_stop.h"
 
 /* Bytes of a kernel's stack that are taken along. */
 #define VCPU_STOP_STACK 4096
@@ -86,7 +86,7 @@ int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *t
  * Looks. LOOK->stopped is set in any case. -ETIME: it would have taken longer than the limit;
  * -EINTR: a signal came in between; -ESRCH: the thread has ended; -ENODATA: the registers are not
  * the guest's (vcpu_stop_is_hidden()); -EADDRNOTAVAIL: it does not run on a stack of its own, where
- * it could be made to call (thread_stack.h); -EPERM and others: it can not be stopped. No messages.
+ * it could be made to call (thread_stop.h); -EPERM and others: it can not be stopped. No messages.
  * REMOTE is room for it.
  */
 int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread,

@@ -16,7 +16,7 @@
 #include "vmm/attach/agent_vsock.h"
 #include "vmm/attach/open_disks.h"
 #include "vmm/attach/process_scan.h"
-#include "vmm/attach/qemu_name.h"
+#include "vmm/attach/qemu_command_line.h"
 #include "vmm/attach/rights.h"
 #include "vmm/cli/answer.h"
 #include "vmm/cli/attach_options.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The host's end of the way by vsock; where this machine's kernel has one to itself, with the agent
  * at the other. */
 #include <errno.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What attaching finds out about another process, here this one: parsers, memory, page tables in
  * it. */
 #include <errno.h>
@@ -11,13 +11,12 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/attach/kernel_clock.h"
-#include "vmm/attach/kernel_pulse.h"
+#include "vmm/attach/kernel_liveness.h"
 #include "vmm/attach/kernel_tables.h"
+#include "vmm/attach/kvm_debugfs.h"
 #include "vmm/attach/memory_layout.h"
-#include "vmm/attach/nested_runs.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/process.h"
-#include "vmm/attach/process_words.h"
 
 TEST(attach, vcpu_descriptors_are_told_from_others)
 {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The view of a batch of samples: each page is read once, and never before a sample was taken. */
 #include <errno.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "shared/clock_ns.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/attach/batch_view.h"
+#include "vmm/attach/sample_views.h"
 
 #define PAGE  4096ull
 #define PAGES 200 /* more than there is room for */

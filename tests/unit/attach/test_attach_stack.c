@@ -1,10 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The view of a kernel's stack as it was copied at a sample: nothing of later is seen through it.
  */
 #include <errno.h>
 
 #include "tests/unit/shim/test.h"
-#include "vmm/attach/stack_view.h"
+#include "vmm/attach/sample_views.h"
 #include "vmm/guest/page_walk.h"
 
 #define TEXT   0x10000ull

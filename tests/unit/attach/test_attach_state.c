@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An attachment by a backend that is the test's: what becomes of its samples, vCPUs and
  * frequencies. */
 #include <errno.h>

@@ -18,10 +18,10 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/remote_call.h"
 #include "vmm/attach/seccomp_filter.h"
-#include "vmm/attach/thread_stack.h"
-#include "vmm/attach/thread_status.h"
+#include "vmm/attach/thread_stop.h"
 #include "vmm/attach/vcpu_stop.h"
 
 static bool parse_stack(const char *maps, uint64_t rsp, uint64_t fs, struct thread_stack *stack)

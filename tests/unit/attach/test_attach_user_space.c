@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose a sample was and what its addresses were in, told when the guest has run on. */
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What BPF's program reads of a guest's memory, by its own source: page tables, callers, and the
  * page tables of the current task where the processor's are not known. */
 #include <stdlib.h>

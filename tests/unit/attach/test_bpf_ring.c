@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ring of BPF's program, by its own source, and the reader of it. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which words of a guest's task are read by BPF: all that are wanted, with few reads. */
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "tests/unit/shim/test.h"
-#include "vmm/attach/bpf_task_words.h"
+#include "vmm/attach/bpf_source.h"
 
 #define SLOTS 16 /* words of the task */
 

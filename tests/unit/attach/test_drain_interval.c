@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How often samples are taken: no backend overflows meanwhile. */
 #include "tests/unit/shim/test.h"
-#include "vmm/attach/drain_interval.h"
+#include "vmm/attach/attach_state.h"
 
 TEST(drain_interval, has_as_many_samples_at_any_frequency)
 {

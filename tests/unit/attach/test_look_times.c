@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Looks at a thread that is simulated: their shares are those of what it ran. */
 #include <stdlib.h>
 

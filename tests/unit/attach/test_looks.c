@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What looks stand for, of vCPUs that are run by this thread: its time is real. */
 #include "vmm/attach/qmp_samples.h"
 

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "vmm/attach/qemu_vcpus.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/attach/qemu_command_line.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* QEMU's monitor: a client of QMP before servers that are none, or mean no good, and what QEMU
  * writes. */
 #include <errno.h>
@@ -15,10 +15,9 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/libvirt_domain.h"
 #include "vmm/attach/monitor.h"
-#include "vmm/attach/process_words.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/qmp_connection.h"
-#include "vmm/attach/qmp_memory.h"
-#include "vmm/attach/qmp_registers.h"
+#include "vmm/attach/qmp_text.h"
 
 #define GREETING "{\"QMP\": {\"version\": {}, \"capabilities\": []}}\r\n"
 #define DONE     "\"return\": {}"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is asked of the thread of an attachment: each asker gets an answer that is not older than
  * its question. */
 #include <errno.h>

@@ -12,8 +12,8 @@
 
 #include "tests/unit/remote_victim.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/stop_sampling.h"
-#include "vmm/attach/thread_status.h"
 
 static void write_of_thread(const struct vmm_process *process, pid_t tid, const char *name,
 			    const char *text)

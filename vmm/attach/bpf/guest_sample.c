@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * BPF: samples a VMM's vCPUs, which vcpu_lookup.h finds in the kernel. The program of the perf
  * event runs in an interrupt that the vCPU's own thread took, so the guest stands still, its
@@ -12,7 +12,6 @@
 
 #include "vmm/attach/bpf/kernel_word.h"
 /* Those that read by it. */
-#include "vmm/attach/bpf/direct_map_test.h"
 #include "vmm/attach/bpf/guest_mappings.h"
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf/guest_stack.h"
@@ -261,5 +260,26 @@ int take(struct bpf_perf_event_data *ctx)
 	}
 	take_sample(ctx, scratch, sample);
 	put(&scratch->vcpu, ahead + sample->head.size);
+	return 0;
+}
+
+/* The loader runs it, and nobody else: the current process is the loader. */
+SEC("syscall")
+int try_direct_map(struct direct_map_trial *trial)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 page;
+
+	trial->pgd = (__u64)task->mm->pgd;
+	trial->found = 0;
+	direct_map = trial->map;
+	/* Read again: as what was written it is a pointer to the verifier, and no number. */
+	page = host_page(*(const volatile __u64 *)&trial->pgd, trial->hva);
+	if (!page)
+		return 0;
+	for (__u32 i = 0; i < DIRECT_MAP_WORDS; i++)
+		if (kernel_word(page + i * sizeof(__u64)) != trial->words[i])
+			return 0;
+	trial->found = 1;
 	return 0;
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * BPF: shows one of a thread's seccomp filters, as it was given to the kernel, by an iterator over
  * that one thread. A thread that lives keeps each of its filters (kernel: kernel/seccomp.c); of one

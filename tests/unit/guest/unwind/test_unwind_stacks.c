@@ -3,7 +3,7 @@
 #include "shared/sample_record.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/unwind_fixture.h"
-#include "vmm/attach/stack_view.h"
+#include "vmm/attach/sample_views.h"
 
 /*
  * A CPU's stacks as Linux has them (arch/x86/include/asm/cpu_entry_area.h): the entry stack and

@@ -4,13 +4,16 @@
  * target/i386/cpu-dump.c, x86_cpu_dump_state()), and the threads of vCPUs of query-cpus-fast.
  * Any thread.
  */
-#ifndef KVMSCOPE_ATTACH_QMP_REGISTERS_H
-#define KVMSCOPE_ATTACH_QMP_REGISTERS_H
+#ifndef KVMSCOPE_ATTACH_QMP_TEXT_H
+#define KVMSCOPE_ATTACH_QMP_TEXT_H
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
+#include "vmm/attach/vmm_memory.h"
 #include "vmm/guest/guest_registers.h"
 
 struct qmp_registers {
@@ -36,5 +39,20 @@ struct qmp_vcpu {
  * not its result; -ENOTSUP: they are no x86, whose name is in the message.
  */
 int qmp_parse_vcpus(const json_t *result, struct qmp_vcpu *vcpus, size_t max);
+
+/*
+ * Which of QEMU's memory is which of the guest's, as its monitor writes it: "info mtree -f" (QEMU:
+ * softmmu/memory.c, mtree_print_flatview()) has the ranges of RAM, "gpa2hva" (monitor/misc.c) where
+ * one begins. Any thread.
+ */
+
+/*
+ * The RAM and ROM of the address space "memory" in TEXT, whose HVAs are not known yet; their
+ * number, at most MAX. 0: it is not there, or makes no sense.
+ */
+size_t qmp_parse_memory(const char *text, struct vmm_slot *slots, size_t max);
+
+/* "Host virtual address for 0x100000 (pc.ram) is 0x7f533ff00000" */
+bool qmp_parse_hva(const char *text, uint64_t *hva);
 
 #endif

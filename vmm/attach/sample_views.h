@@ -1,5 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * A guest view of the kernel as it stood when a sample was taken: its stack
+ * as it was copied then, its code as it is. All else, which may have changed since, can not be
+ * read: a callchain ends there rather than go on with what is not true.
+ */
+#ifndef KVMSCOPE_ATTACH_SAMPLE_VIEWS_H
+#define KVMSCOPE_ATTACH_SAMPLE_VIEWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/attach/backend.h"
+#include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/task.h"
+#include "vmm/guest/linux/user_map.h"
+
+struct stack_view {
+	struct guest_view view;
+	struct guest_region regions[2];
+	const struct guest_view *live;
+	const struct guest_kernel *kernel;
+	const struct attach_stack *stack;
+};
+
+/* Everything must outlive VIEW. One thread at a time. */
+void stack_view_init(struct stack_view *view, const struct guest_view *live,
+		     const struct guest_kernel *kernel, const struct attach_stack *stack);
+
+/*
+ * A guest view for samples that are told one behind the other, a moment after they were taken: each
+ * page is read once for all of them, as they are of the same few programs. What was read before a
+ * sample was taken says nothing of it: then all is read anew. So nothing is further from its sample
+ * than if each had been read by itself.
+ */
+
+/* Page tables and code of some programs; what is read beyond takes the place of the oldest. */
+#define BATCH_VIEW_PAGES 32
+#define BATCH_VIEW_PAGE  4096
+
+/* All 0 at first. */
+struct batch_view {
+	struct guest_view view;
+	struct guest_region everything;
+	const struct guest_view *live;
+	uint64_t since; /* ns, CLOCK_MONOTONIC_RAW: no page was read before; 0: none is there */
+	size_t count;   /* that were read since, or could not be */
+	uint64_t gpas[BATCH_VIEW_PAGES];
+	uint8_t pages[BATCH_VIEW_PAGES][BATCH_VIEW_PAGE];
+};
+
+/*
+ * The view for a sample of TIME (ns, CLOCK_MONOTONIC_RAW) of the guest that LIVE reads, which is to
+ * be the same each time. It is SELF's, until the next call. One thread.
+ */
+const struct guest_view *batch_view_for(struct batch_view *self, const struct guest_view *live,
+					uint64_t time);
+
+/* What was read is read anew, for whichever sample. */
+void batch_view_forget(struct batch_view *self);
+
+/*
  * Mappings that were found for one sample, for others that are told with it: those of a batch are
  * of the same few programs. What tells that a mapping was there at a sample is not when it was
  * found, but that the page of the address lies where it lay at the sample, in the same memory,
@@ -10,12 +71,6 @@
  * A mapping is found anew where page tables were read in between, and all are when the next batch
  * begins. One thread.
  */
-#ifndef KVMSCOPE_ATTACH_BATCH_MAPPINGS_H
-#define KVMSCOPE_ATTACH_BATCH_MAPPINGS_H
-
-#include "vmm/attach/batch_view.h"
-#include "vmm/guest/linux/task.h"
-#include "vmm/guest/linux/user_map.h"
 
 /* Of some programs with their libraries; what is found beyond takes the place of the oldest. */
 #define BATCH_MAPPINGS 64

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/attach/qemu_command_line.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vmm/attach/process.h"
+
+size_t qemu_words_read(pid_t pid, char *line)
+{
+	char name[32];
+	ssize_t length;
+	int fd;
+
+	snprintf(name, sizeof(name), "/proc/%d/cmdline", pid);
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	length = fd < 0 ? -1 : read(fd, line, QEMU_WORDS_MAX);
+	if (fd >= 0)
+		close(fd);
+	return length > 0 ? (size_t)length : 0;
+}
+
+bool qemu_next_pair(struct qemu_words *words, const char **option, const char **value)
+{
+	*option = words->at;
+	*value = *option + strlen(*option) + 1;
+	if (*value >= words->end)
+		return false;
+	words->at = *value;
+	return true;
+}
+
+bool qemu_next_option(const char **options, char *option, size_t size)
+{
+	const char *at = *options;
+	size_t used = 0;
+
+	if (!*at)
+		return false;
+	for (; *at && (*at != ',' || at[1] == ','); at++) {
+		if (used == size - 1)
+			return false;
+		option[used++] = *at;
+		at += *at == ',';
+	}
+	option[used] = '\0';
+	*options = *at ? at + 1 : at;
+	return true;
+}
+
+bool qemu_get_option(const char *options, const char *key, char *value, size_t size)
+{
+	size_t length = strlen(key);
+	char option[QEMU_OPTION_MAX] = "";
+
+	while (qemu_next_option(&options, option, sizeof(option))) {
+		const char *found = option + length;
+
+		if (strncmp(option, key, length) != 0 || (*found && *found != '='))
+			continue;
+		found = *found ? found + 1 : "on";
+		return *found && snprintf(value, size, "%s", found) < (int)size;
+	}
+	return false;
+}
+
+/* The value alone: guest is what "-name" implies (QEMU: softmmu/vl.c, qemu_name_opts). */
+static bool implied_name(const char *options, char *name, size_t size)
+{
+	char option[QEMU_OPTION_MAX];
+
+	return qemu_next_option(&options, option, sizeof(option)) && *option &&
+	       !strchr(option, '=') && snprintf(name, size, "%s", option) < (int)size;
+}
+
+bool qemu_name_parse(const char *command_line, size_t size, char name[QEMU_NAME_SIZE])
+{
+	struct qemu_words words = { .at = command_line };
+	const char *option, *value;
+
+	if (!size || command_line[size - 1])
+		return false;
+	words.end = command_line + size;
+	while (qemu_next_pair(&words, &option, &value))
+		if (!strcmp(option, "-name"))
+			return implied_name(value, name, QEMU_NAME_SIZE) ||
+			       qemu_get_option(value, "guest", name, QEMU_NAME_SIZE);
+	return false;
+}
+
+bool qemu_name(pid_t pid, char name[QEMU_NAME_SIZE])
+{
+	char *line = malloc(QEMU_WORDS_MAX);
+	size_t size = line ? qemu_words_read(pid, line) : 0;
+	bool found = qemu_name_parse(line, size, name);
+
+	free(line);
+	return found;
+}
+
+static const char *const levels[] = { "sockets", "dies", "modules", "cores", "threads" };
+
+/* Of KEY, VMM_VCPUS_MAX at most; 0: it is not there. */
+static uint64_t number_of(const char *options, const char *key)
+{
+	char text[32];
+	uint64_t number;
+
+	if (!qemu_get_option(options, key, text, sizeof(text)))
+		return 0;
+	number = strtoull(text, NULL, 10);
+	return number < VMM_VCPUS_MAX ? number : VMM_VCPUS_MAX;
+}
+
+static uint64_t power_of_two(uint64_t least)
+{
+	uint64_t power = 1;
+
+	while (power < least)
+		power *= 2;
+	return power;
+}
+
+/* A level that is not named has what makes up the number. */
+static unsigned int count_ids(const char *options)
+{
+	uint64_t most = number_of(options, "maxcpus"), named = 1, ids = 1;
+
+	if (!most)
+		return 0;
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+		uint64_t number = number_of(options, levels[i]);
+
+		named *= number ? number : 1;
+		ids *= power_of_two(number);
+	}
+	if (named < most)
+		ids *= power_of_two((most + named - 1) / named);
+	return ids < VMM_VCPUS_MAX ? (unsigned int)ids : VMM_VCPUS_MAX;
+}
+
+unsigned int qemu_vcpu_ids_parse(const char *command_line, size_t size)
+{
+	struct qemu_words words = { .at = command_line };
+	const char *option, *value;
+
+	if (!size || command_line[size - 1])
+		return 0;
+	words.end = command_line + size;
+	while (qemu_next_pair(&words, &option, &value))
+		if (!strcmp(option, "-smp"))
+			return count_ids(value);
+	return 0;
+}
+
+unsigned int qemu_vcpu_ids(pid_t pid)
+{
+	char *line = malloc(QEMU_WORDS_MAX);
+	size_t size = line ? qemu_words_read(pid, line) : 0;
+	unsigned int ids = qemu_vcpu_ids_parse(line, size);
+
+	free(line);
+	return ids;
+}

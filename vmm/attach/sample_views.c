@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/attach/sample_views.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "shared/clock_ns.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/page_walk.h"
+
+#define PAGE 4096ull
+/* Where the copy lies in the view: behind all GPAs, which have 52 bits. */
+#define COPY_GPA (1ull << 60)
+
+static bool is_module(const struct guest_kernel *kernel, uint64_t gva)
+{
+	for (size_t i = 0; i < kernel->module_count; i++)
+		if (gva - kernel->modules[i].start < kernel->modules[i].size)
+			return true;
+	return false;
+}
+
+static bool is_code(const struct guest_kernel *kernel, uint64_t gva)
+{
+	return (gva >= kernel->text_start && gva < kernel->text_end) || is_module(kernel, gva);
+}
+
+/* Pages that the copy begins or ends in are partly there. */
+static bool is_copied(const struct attach_stack *stack, uint64_t gva)
+{
+	uint64_t first = stack->registers.rsp & ~(PAGE - 1);
+
+	return stack->size && gva >= first && gva < stack->registers.rsp + stack->size;
+}
+
+static int translate(const struct guest_view *view, uint64_t gva,
+		     struct guest_translation *translation)
+{
+	const struct stack_view *self = view->context;
+	const struct attach_stack *stack = self->stack;
+
+	if (is_copied(stack, gva)) {
+		*translation = (struct guest_translation){
+			.gpa = COPY_GPA + (gva - (stack->registers.rsp & ~(PAGE - 1))),
+			.page_size = PAGE
+		};
+		return 0;
+	}
+	if (!is_code(self->kernel, gva))
+		return -EFAULT;
+	return guest_translate(self->live, &self->kernel->paging, gva, translation);
+}
+
+static int read_live(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
+{
+	const struct stack_view *self = view->context;
+
+	return guest_read_physical(self->live, gpa, to, size);
+}
+
+void stack_view_init(struct stack_view *self, const struct guest_view *live,
+		     const struct guest_kernel *kernel, const struct attach_stack *stack)
+{
+	*self = (struct stack_view){ .live = live, .kernel = kernel, .stack = stack };
+	self->regions[0] = (struct guest_region){ .gpa = 0, .size = 1ull << 52 };
+	self->regions[1] = (struct guest_region){ .gpa = COPY_GPA + stack->registers.rsp % PAGE,
+						  .size = stack->size,
+						  .hva = stack->bytes };
+	self->view = (struct guest_view){ .regions = self->regions,
+					  .region_count = 2,
+					  .read = read_live,
+					  .translate = translate,
+					  .context = self };
+}
+
+static const uint8_t *find_page(const struct batch_view *self, uint64_t gpa)
+{
+	size_t there = self->count < BATCH_VIEW_PAGES ? self->count : BATCH_VIEW_PAGES;
+
+	for (size_t i = 0; i < there; i++)
+		if (self->gpas[i] == gpa)
+			return self->pages[i];
+	return NULL;
+}
+
+/* NULL: it is not all RAM. */
+static const uint8_t *read_page(struct batch_view *self, uint64_t gpa)
+{
+	size_t place = self->count % BATCH_VIEW_PAGES;
+
+	/* Until it is read, there is none in its place. */
+	self->gpas[place] = UINT64_MAX;
+	self->count++;
+	if (guest_read_physical(self->live, gpa, self->pages[place], BATCH_VIEW_PAGE))
+		return NULL;
+	self->gpas[place] = gpa;
+	return self->pages[place];
+}
+
+static int read_in_page(struct batch_view *self, uint64_t gpa, void *to, size_t size)
+{
+	uint64_t offset = gpa % BATCH_VIEW_PAGE;
+	const uint8_t *page = find_page(self, gpa - offset);
+
+	if (!page)
+		page = read_page(self, gpa - offset);
+	if (!page)
+		return guest_read_physical(self->live, gpa, to, size);
+	memcpy(to, page + offset, size);
+	return 0;
+}
+
+static int read_batch(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
+{
+	uint8_t *bytes = to;
+
+	while (size) {
+		uint64_t left = BATCH_VIEW_PAGE - gpa % BATCH_VIEW_PAGE;
+		size_t part = left < size ? (size_t)left : size;
+
+		if (read_in_page(view->context, gpa, bytes, part))
+			return -EFAULT;
+		bytes += part;
+		gpa += part;
+		size -= part;
+	}
+	return 0;
+}
+
+const struct guest_view *batch_view_for(struct batch_view *self, const struct guest_view *live,
+					uint64_t time)
+{
+	if (!self->since || time >= self->since) {
+		self->count = 0;
+		self->since = clock_ns(CLOCK_MONOTONIC_RAW);
+	}
+	self->live = live;
+	self->everything = (struct guest_region){ .gpa = 0, .size = UINT64_MAX };
+	self->view = (struct guest_view){ .regions = &self->everything,
+					  .region_count = 1,
+					  .read = read_batch,
+					  .context = self,
+					  .remote = live->remote };
+	return &self->view;
+}
+
+void batch_view_forget(struct batch_view *self)
+{
+	self->since = 0;
+}
+
+const struct guest_view *batch_mappings_before(struct batch_mappings *self,
+					       const struct guest_view *live, uint64_t time)
+{
+	uint64_t since = self->before.since;
+	const struct guest_view *view = batch_view_for(&self->before, live, time);
+
+	if (self->before.since != since)
+		self->behind_begun = false;
+	return view;
+}
+
+static bool covers(const struct user_mapping *mapping, uint64_t address)
+{
+	return address - mapping->start < mapping->end - mapping->start;
+}
+
+static bool is_of(const struct batch_mapping *found, const struct batch_mappings *self,
+		  const struct user_map *map, const struct guest_task *task)
+{
+	return found->mm == task->mm && found->page_table == task->page_table &&
+	       found->since == self->before.since && found->pages == self->before.count &&
+	       found->images == user_images_generation(map->kernel->images);
+}
+
+static const struct user_mapping *find_found(const struct batch_mappings *self,
+					     const struct user_map *map,
+					     const struct guest_task *task, uint64_t address)
+{
+	size_t there = self->count < BATCH_MAPPINGS ? self->count : BATCH_MAPPINGS;
+
+	for (size_t i = 0; i < there; i++)
+		if (is_of(&self->found[i], self, map, task) &&
+		    covers(&self->found[i].mapping, address))
+			return &self->found[i].mapping;
+	return NULL;
+}
+
+static void look(struct batch_mappings *self, struct user_map *map, const struct guest_task *task,
+		 uint64_t address)
+{
+	const struct user_mapping *mapping = user_map_find(map, address);
+
+	self->behind_begun = false;
+	if (mapping)
+		self->found[self->count++ % BATCH_MAPPINGS] =
+			(struct batch_mapping){ .mm = task->mm,
+						.page_table = task->page_table,
+						.images =
+							user_images_generation(map->kernel->images),
+						.since = self->before.since,
+						.pages = self->before.count,
+						.mapping = *mapping };
+}
+
+void batch_mappings_find(struct batch_mappings *self, struct user_map *map,
+			 const struct guest_task *task, uint64_t address)
+{
+	const struct user_mapping *mapping;
+
+	if (!map->mm || user_map_find_cached(map, address))
+		return;
+	mapping = find_found(self, map, task, address);
+	if (mapping)
+		user_map_add(map, mapping);
+	else
+		look(self, map, task, address);
+}
+
+static bool is_behind(const struct batch_mappings *self, const struct batch_view *code)
+{
+	return self->behind_begun && self->code_since == code->since &&
+	       self->code_pages == code->count;
+}
+
+const struct guest_view *batch_mappings_behind(struct batch_mappings *self,
+					       const struct guest_view *live,
+					       const struct batch_view *code)
+{
+	if (!is_behind(self, code))
+		batch_view_forget(&self->behind);
+	self->behind_begun = true;
+	self->code_since = code->since;
+	self->code_pages = code->count;
+	return batch_view_for(&self->behind, live, 0);
+}
