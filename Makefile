@@ -2,6 +2,7 @@
 # kvmscope. `make help` lists what there is.
 
 VERSION := 0.1.0
+DATE    := November 28, 2026
 BUILD   ?= build
 PREFIX  ?= /usr/local
 CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
@@ -111,7 +112,16 @@ build/fuzz/fuzz_agent_guest: $(addprefix build/fuzz/objects/guest-agent/,$(addsu
 
 fuzzers: $(FUZZERS)
 
-.PHONY: fuzzers test demo bench lint asan ubsan tsan fuzz deps install uninstall clean help test-programs
+# The pages in docs/man have @VERSION@ and @DATE@ in place of both.
+MAN_PAGES := $(patsubst docs/man/%,$(BUILD)/man/%,$(wildcard docs/man/*.[1-8]))
+
+$(BUILD)/man/%: docs/man/% Makefile
+	@mkdir -p $(@D)
+	$(Q)sed 's/@VERSION@/$(VERSION)/; s/@DATE@/$(DATE)/' $< > $@
+
+man: $(MAN_PAGES) ## build/man: the man pages with version and date
+
+.PHONY: fuzzers man test demo bench lint asan ubsan tsan fuzz deps install uninstall clean help test-programs
 test-programs: $(BUILD)/kvmscope $(BUILD)/kvmscoped $(BUILD)/kvmscope-tests $(TEST_NEEDS)
 
 test: ## build with gcc and clang, check the layers, run all tests, sanitized ones and fuzzers too; FILTER='*ring*' for a part
@@ -141,14 +151,14 @@ fuzz: $(FUZZERS) ## build the fuzz targets and run each on its corpus and new in
 deps: ## install the Debian packages that are missing; says which; needs root
 	$(Q)tests/deps/install
 
-install: all ## install the programs, man pages, the systemd unit and completion into DESTDIR and PREFIX
+install: all man ## install the programs, man pages, the systemd unit and completion into DESTDIR and PREFIX
 	$(Q)install -D -m 755 $(BUILD)/kvmscope $(DESTDIR)$(PREFIX)/bin/kvmscope
 	$(Q)install -D -m 755 build/agent/kvmscope-agent $(DESTDIR)$(PREFIX)/bin/kvmscope-agent
 	$(Q)install -D -m 755 $(BUILD)/kvmscoped $(DESTDIR)$(PREFIX)/sbin/kvmscoped
 	$(Q)install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	$(Q)sed 's,@PREFIX@,$(PREFIX),' vmm/daemon/kvmscoped.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/kvmscoped.service
 	$(Q)install -D -m 644 docs/kvmscope.conf $(DESTDIR)$(PREFIX)/share/doc/kvmscope/kvmscope.conf
-	$(Q)for page in docs/man/*.[1-8]; do install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man$${page##*.} $$page; done
+	$(Q)for page in $(MAN_PAGES); do install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man$${page##*.} $$page; done
 	$(Q)install -D -m 644 docs/completion/kvmscope.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope
 	$(Q)install -D -m 644 docs/completion/kvmscope.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_kvmscope
 	$(Q)install -D -m 644 docs/completion/kvmscope.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/kvmscope.fish

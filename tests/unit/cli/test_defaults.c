@@ -175,8 +175,8 @@ TEST(defaults, of_attach_are_those_that_it_tells)
 	check_option("attach", "freq", options.attach.frequency, "");
 	check_option("attach", "stop-limit", ATTACH_STOP_LIMIT, "");
 	check_document("docs/how-to-attach.md", "", ATTACH_STOP_LIMIT, " us (--stop-limit)");
-	check_document("docs/man/kvmscope-attach.1", "keep is ", GUEST_ACCOUNT_DEFAULT >> 20,
-		       " MiB at most");
+	check_document("docs/man/kvmscope-attach.1", "keep at most ", GUEST_ACCOUNT_DEFAULT >> 20,
+		       " MiB");
 	attach_options_free(&options);
 }
 
