@@ -218,7 +218,7 @@ static bool look(struct monitor *monitor, double turns, double *lost, double *to
 	uint64_t begun = bench_time(CLOCK_MONOTONIC);
 	json_t *text = NULL;
 
-	if (monitor_human(monitor, "info registers -a", &text))
+	if (monitor_execute_hmp(monitor, "info registers -a", &text))
 		return false;
 	*took = (double)(bench_time(CLOCK_MONOTONIC) - begun) / 1e3;
 	usleep(100); /* until it runs again, and has written it down */

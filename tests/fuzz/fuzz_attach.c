@@ -17,11 +17,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check_states(const char *text)
 {
 	struct thread_status status;
-	struct thread_times times;
+	struct thread_cpu_times times;
 
 	if (thread_status_parse(text, &status) && !status.state)
 		abort();
-	thread_times_parse(text, &times);
+	thread_cpu_times_parse(text, &times);
 }
 
 static void check_code(const uint8_t *bytes, size_t size)
@@ -56,10 +56,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memcpy(text, data, size);
 	text[size] = '\0';
-	if ((process_words_vcpu(text, &id) || process_words_thread(text, &id)) &&
+	if ((proc_parse_vcpu_link(text, &id) || proc_parse_thread_name(text, &id)) &&
 	    id >= VMM_VCPUS_MAX)
 		abort();
-	if (process_words_run_call(text, &fd) && fd < 0)
+	if (proc_parse_run_call(text, &fd) && fd < 0)
 		abort();
 	if (memory_layout_parse(text, &hva, &bytes) && hva + bytes < hva)
 		abort();

@@ -22,7 +22,7 @@ static void read_answer(const char *bytes, size_t size)
 	json_t *message = json_loadb(bytes, size, 0, NULL), *result;
 	struct qmp_vcpu vcpus[4];
 
-	if (message && !qmp_take_answer(message, "fuzz", &result)) {
+	if (message && !qmp_parse_answer(message, "fuzz", &result)) {
 		if (qmp_parse_vcpus(result, vcpus, 4) > 4)
 			abort();
 		json_decref(result);
@@ -36,7 +36,7 @@ static void read_stream(const char *bytes, size_t size)
 	bool complete;
 
 	while (size) {
-		ssize_t taken = qmp_frame_take(&frame, bytes, size, &complete);
+		ssize_t taken = qmp_frame_feed(&frame, bytes, size, &complete);
 
 		if (taken < 0)
 			return;
@@ -78,7 +78,7 @@ static void read_memory(const char *text)
 static void read_channel(char *text, size_t size)
 {
 	struct agent_channel_socket socket;
-	struct agent_channel_place place;
+	struct agent_channel_address place;
 
 	if (agent_channel_parse(text, size, &place) && !*place.path && place.fd < 0)
 		abort();
@@ -108,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		read_channel(text, size);
 		break;
 	default:
-		process_words_own_tid(text);
+		proc_parse_inner_tid(text);
 		read_memory(text);
 	}
 	free(text);

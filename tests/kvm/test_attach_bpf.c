@@ -122,7 +122,7 @@ static bool chain_is_right(const struct guest_callchain *chain)
 }
 
 /* Each page of code once; what is mapped there is what has its number. */
-static bool pages_are_right(const struct attach_stack *stack, uint64_t last_moved)
+static bool pages_are_right(const struct attach_guest_state *stack, uint64_t last_moved)
 {
 	static const uint64_t expected[] = { BARE_GUEST_CODE, 0x11000, 0x12000, 0x812000 };
 
@@ -145,7 +145,7 @@ static bool task_is_right(const struct guest_task_snapshot *seen, uint64_t at, u
 }
 
 static void take_sample(void *context, struct sample *sample, struct guest_callchain *chain,
-			const struct attach_stack *stack)
+			const struct attach_guest_state *stack)
 {
 	struct outcome *outcome = context;
 
@@ -186,7 +186,7 @@ static int sample_guest(struct sampled_guest *guest, struct attach_source *sourc
 		return error;
 	error = attach_bpf.add(source, &vcpu);
 	if (!error)
-		attach_bpf.see_tasks(source, 0, &cpu);
+		attach_bpf.set_cpu(source, 0, &cpu);
 	return error;
 }
 
@@ -325,7 +325,7 @@ struct counts {
 };
 
 static void count_sample(void *context, struct sample *sample, struct guest_callchain *chain,
-			 const struct attach_stack *stack)
+			 const struct attach_guest_state *stack)
 {
 	struct counts *counts = context;
 
@@ -496,7 +496,7 @@ struct full {
 };
 
 static void take_late_sample(void *context, struct sample *sample, struct guest_callchain *chain,
-			     const struct attach_stack *stack)
+			     const struct attach_guest_state *stack)
 {
 	struct full *full = context;
 

@@ -113,7 +113,7 @@ static int check_by_ptrace(const struct process *process)
 	if (error)
 		return -EPERM;
 	error = seccomp_filters_check(process->pid, calls, CALLS);
-	thread_go_on(&stop);
+	thread_resume(&stop);
 	return error;
 }
 

@@ -52,19 +52,19 @@ static _Noreturn void keep_looking(const struct vcpu_stop_target *target, struct
 {
 	static struct stop_guard guard;
 	static struct remote remote;
-	static struct vcpu_look look;
+	static struct stopped_vcpu look;
 
 	for (;;) {
 		int error = stop_guard_begin(&guard);
 
 		counts->looks = true;
 		if (!error)
-			error = vcpu_stop_look(target, &thread, &remote, &look);
+			error = vcpu_stop_read(target, &thread, &remote, &look);
 		counts->looks = false;
 		stop_guard_end(&guard);
 		counts->errors += !!error;
-		counts->guest += !error && look.place == VCPU_IN_GUEST;
-		counts->host += !error && look.place == VCPU_IN_HOST;
+		counts->guest += !error && look.location == VCPU_IN_GUEST;
+		counts->host += !error && look.location == VCPU_IN_HOST;
 		usleep((useconds_t)(lrand48() % 200));
 	}
 }
@@ -112,7 +112,7 @@ static void open_target(struct vcpu_stop_target *target, struct vmm_memory *memo
 	REQUIRE_EQUAL(remote_code_find(&target->code, process), 0);
 }
 
-struct looked_at {
+struct qmp_sampled_vcpu {
 	struct program vm;
 	struct counts *counts;
 	struct vcpu_stop_target target;
@@ -121,7 +121,7 @@ struct looked_at {
 };
 
 /* The guest takes timer interrupts, and leaves for the VMM to write. */
-static void start_vm(struct looked_at *self)
+static void start_vm(struct qmp_sampled_vcpu *self)
 {
 	self->counts = new_counts();
 	self->thread = (struct vcpu_thread){ .fd = -1 };
@@ -134,7 +134,7 @@ static void start_vm(struct looked_at *self)
 	srand48(getpid());
 }
 
-static void end_vm(struct looked_at *self)
+static void end_vm(struct qmp_sampled_vcpu *self)
 {
 	if (!self->counts->guest)
 		FAIL_TEST("of %llu looks none was at the guest, %llu failed",
@@ -148,7 +148,7 @@ static void end_vm(struct looked_at *self)
 	munmap(self->counts, sizeof(*self->counts));
 }
 
-static pid_t start_looking(const struct looked_at *self)
+static pid_t start_looking(const struct qmp_sampled_vcpu *self)
 {
 	pid_t child;
 
@@ -160,7 +160,7 @@ static pid_t start_looking(const struct looked_at *self)
 }
 
 /* Until it has seen the guest. */
-static void let_it_look(const struct looked_at *self)
+static void let_it_look(const struct qmp_sampled_vcpu *self)
 {
 	uint64_t before = self->counts->guest;
 
@@ -181,7 +181,7 @@ static void wait_a_moment(void)
 
 TEST(attach_killed, the_vm_goes_on_after_kills_at_any_moment)
 {
-	struct looked_at self;
+	struct qmp_sampled_vcpu self;
 	bool works = true;
 	int met = 0;
 
@@ -216,7 +216,7 @@ static bool is_stopped(pid_t pid)
  */
 TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
 {
-	struct looked_at self;
+	struct qmp_sampled_vcpu self;
 	bool works = true;
 	int met = 0;
 	pid_t child;
@@ -244,7 +244,7 @@ TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
  */
 TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_held)
 {
-	struct looked_at self;
+	struct qmp_sampled_vcpu self;
 	bool works = true;
 	int met = 0;
 

@@ -187,7 +187,7 @@ TEST(attach_own_vm, a_vcpu_that_is_closed_leaves_its_room_in_the_map_to_the_next
 
 	if (bpf_vm_open(&vm))
 		SKIP("BPF can not be used here: %.200s", error_message());
-	bpf_vm_expect(vm, 2);
+	bpf_vm_reserve(vm, 2);
 	REQUIRE_EQUAL(bpf_vcpu_open(vm, &first, 4), 0);
 	for (int i = 0; i < 3; i++) {
 		REQUIRE_EQUAL(bpf_vcpu_open(vm, &refused, 4), 0);

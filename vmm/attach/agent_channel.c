@@ -73,11 +73,11 @@ static bool get_number(const char *options, const char *key, int *number)
 }
 
 /* "socket,id=ID,path=PATH,server=on", or with fd=N in place of the path. */
-static bool get_place(const char *value, const char *id, struct agent_channel_place *place)
+static bool get_place(const char *value, const char *id, struct agent_channel_address *place)
 {
 	char text[ID_MAX];
 
-	*place = (struct agent_channel_place){ .fd = -1 };
+	*place = (struct agent_channel_address){ .fd = -1 };
 	if (strncmp(value, "socket,", 7) != 0 ||
 	    !qemu_get_option(value, "id", text, sizeof(text)) || strcmp(text, id) != 0 ||
 	    !qemu_get_option(value, "server", text, sizeof(text)) || strcmp(text, "on") != 0)
@@ -86,7 +86,7 @@ static bool get_place(const char *value, const char *id, struct agent_channel_pl
 	       get_number(value, "fd", &place->fd);
 }
 
-static bool find_id(struct qemu_words words, char id[ID_MAX])
+static bool find_id(struct qemu_arguments words, char id[ID_MAX])
 {
 	const char *option, *value;
 
@@ -96,9 +96,9 @@ static bool find_id(struct qemu_words words, char id[ID_MAX])
 	return false;
 }
 
-bool agent_channel_parse(const char *command_line, size_t size, struct agent_channel_place *place)
+bool agent_channel_parse(const char *command_line, size_t size, struct agent_channel_address *place)
 {
-	struct qemu_words words = { command_line, command_line + size };
+	struct qemu_arguments words = { command_line, command_line + size };
 	const char *option, *value;
 	char id[ID_MAX];
 
@@ -110,19 +110,19 @@ bool agent_channel_parse(const char *command_line, size_t size, struct agent_cha
 	return false;
 }
 
-static bool find_place(const struct vmm_process *process, struct agent_channel_place *place)
+static bool find_place(const struct vmm_process *process, struct agent_channel_address *place)
 {
-	char *line = malloc(QEMU_WORDS_MAX);
-	size_t size = line ? qemu_words_read(process->pid, line) : 0;
+	char *line = malloc(QEMU_COMMAND_LINE_MAX);
+	size_t size = line ? qemu_command_line_read(process->pid, line) : 0;
 	bool found = size && agent_channel_parse(line, size, place);
 
 	free(line);
 	return found;
 }
 
-bool agent_channel_is_there(const struct vmm_process *process)
+bool agent_channel_exists(const struct vmm_process *process)
 {
-	struct agent_channel_place place;
+	struct agent_channel_address place;
 
 	return find_place(process, &place);
 }
@@ -190,7 +190,7 @@ static FILE *open_sockets(const struct vmm_process *process)
 }
 
 /* The name of the listening socket that the process was given as its descriptor. */
-static bool find_path(const struct vmm_process *process, struct agent_channel_place *place)
+static bool find_path(const struct vmm_process *process, struct agent_channel_address *place)
 {
 	struct agent_channel_socket socket;
 	char line[PATH_MAX + 128], name[24];
@@ -210,7 +210,7 @@ static bool find_path(const struct vmm_process *process, struct agent_channel_pl
 	return found;
 }
 
-static bool find_socket(const struct vmm_process *process, struct agent_channel_place *place)
+static bool find_socket(const struct vmm_process *process, struct agent_channel_address *place)
 {
 	return find_place(process, place) && (*place->path || find_path(process, place));
 }
@@ -223,7 +223,7 @@ static const char *root_of(const char *path)
 
 bool agent_channel_path(const struct vmm_process *process, char path[AGENT_CHANNEL_PATH])
 {
-	struct agent_channel_place place;
+	struct agent_channel_address place;
 
 	if (!find_socket(process, &place))
 		return false;
@@ -318,7 +318,7 @@ static int connect_to(int file, const struct vmm_process *process, const char *p
 
 int agent_channel_connect(const struct vmm_process *process, const char *path)
 {
-	struct agent_channel_place place = { .fd = -1 };
+	struct agent_channel_address place = { .fd = -1 };
 	int file, fd;
 
 	if (!path && !find_socket(process, &place))

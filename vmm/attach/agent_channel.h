@@ -24,7 +24,7 @@
 #include "vmm/attach/process.h"
 
 /* Is PROCESS, by its command line, a QEMU with such a channel? */
-bool agent_channel_is_there(const struct vmm_process *process);
+bool agent_channel_exists(const struct vmm_process *process);
 
 /*
  * Connects, without waiting: to the socket PATH, or with NULL to the one that PROCESS gives the
@@ -44,14 +44,15 @@ int agent_channel_connect(const struct vmm_process *process, const char *path);
 bool agent_channel_path(const struct vmm_process *process, char path[AGENT_CHANNEL_PATH]);
 
 /* Where QEMU has the channel, as its command line says. */
-struct agent_channel_place {
+struct agent_channel_address {
 	char path[PATH_MAX]; /* as QEMU sees it; "": it was given a descriptor */
 	int fd;              /* then */
 };
 
 /* In COMMAND_LINE of SIZE bytes, words that end with NUL. False: it has none that can be connected
  * to. */
-bool agent_channel_parse(const char *command_line, size_t size, struct agent_channel_place *place);
+bool agent_channel_parse(const char *command_line, size_t size,
+			 struct agent_channel_address *place);
 
 /* A socket with a name, as a line of /proc/PID/net/unix tells it (net/unix/af_unix.c,
  * unix_seq_show()). */

@@ -83,16 +83,16 @@ static bool maps_old_kernel(struct attach *attach, const struct guest_registers 
 	bool maps;
 
 	pthread_mutex_lock(&attach->kernel_lock);
-	maps = attach->kernel && attach->stands_still &&
+	maps = attach->kernel && attach->kernel_stalled &&
 	       guest_kernel_is_running(attach->kernel, &attach->memory.view, registers);
 	pthread_mutex_unlock(&attach->kernel_lock);
 	return maps;
 }
 
-static void look_at_pulse(struct attach *attach, bool *stands_still, uint64_t *rip)
+static void read_pulse(struct attach *attach, bool *kernel_stalled, uint64_t *rip)
 {
 	pthread_mutex_lock(&attach->kernel_lock);
-	*stands_still = attach->stands_still;
+	*kernel_stalled = attach->kernel_stalled;
 	*rip = attach->latest_rip;
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
@@ -100,13 +100,13 @@ static void look_at_pulse(struct attach *attach, bool *stands_still, uint64_t *r
 /* A backend that knows the guest's registers knows its page tables; else they are searched. */
 bool attach_registers(struct attach *attach, struct guest_registers *registers)
 {
-	bool has = latest_registers(attach, registers), stands_still;
+	bool has = latest_registers(attach, registers), kernel_stalled;
 	uint64_t rip, wanted = wanted_rip(attach);
 
-	look_at_pulse(attach, &stands_still, &rip);
+	read_pulse(attach, &kernel_stalled, &rip);
 	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel
 	 * has started. Firmware, behind a reset, has only the old kernel's tables to be found. */
-	if ((!attach->has_kernel || (stands_still && wanted)) && (!has || may_guess(attach)))
+	if ((!attach->has_kernel || (kernel_stalled && wanted)) && (!has || may_guess(attach)))
 		search(attach, wanted);
 	if (has)
 		return true;
@@ -129,7 +129,7 @@ static void set_kernel(struct attach *attach, const struct guest_kernel *kernel,
 	}
 	pthread_mutex_lock(&attach->kernel_lock);
 	if (!kernel || !attach->kernel || !guest_kernels_equal(kernel, attach->kernel)) {
-		attach->cpus_known = false;
+		attach->cpus_current = false;
 		attach->pulse = (struct kernel_pulse){ 0 };
 		memset(attach->clocks, 0, attach->ring_count * sizeof(attach->clocks[0]));
 		attach->known_since = clock_ns(CLOCK_MONOTONIC_RAW);
@@ -138,7 +138,7 @@ static void set_kernel(struct attach *attach, const struct guest_kernel *kernel,
 	       sizeof(attach->checked)); /* a later kernel may be at the same address */
 	attach->kernel = kernel;
 	attach->lost_kernel = lost;
-	attach->stands_still = false;
+	attach->kernel_stalled = false;
 	if (kernel)
 		attach->image_rip = 0;
 	pthread_mutex_unlock(&attach->kernel_lock);
@@ -156,7 +156,7 @@ void attach_wait_for_users(struct attach *attach)
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-static bool knows_kernel(struct attach *attach)
+static bool has_known_kernel(struct attach *attach)
 {
 	bool knows;
 
@@ -168,11 +168,11 @@ static bool knows_kernel(struct attach *attach)
 
 bool attach_awaits_kernel(struct attach *attach)
 {
-	return attach_wants_callers(attach) && !knows_kernel(attach) &&
+	return attach_needs_callchains(attach) && !has_known_kernel(attach) &&
 	       !atomic_load(&attach->searched);
 }
 
-void attach_lose_kernel(struct attach *attach)
+void attach_drop_kernel(struct attach *attach)
 {
 	attach->has_kernel = attach->has_tables = false;
 	attach->skip = 0; /* the candidate that showed it is the one that is wanted */

@@ -14,7 +14,7 @@
 #define RECENT (100 * NS_PER_MS)
 /* ns after which the page tables that a sample had may be nobody's any more: kvm_intel seldom has a
  * later CR3. */
-#define LATEST_LIFE NS_PER_S
+#define LATEST_LIFETIME NS_PER_S
 /* How long a CR3 is taken to map the kernel that it mapped before. */
 #define CHECK_INTERVAL (200 * NS_PER_MS)
 
@@ -57,7 +57,7 @@ static bool runs_kernel(struct attach *attach, const struct guest_registers *reg
 
 /* The copy of the stack is of the sample's time; it is walked as kvmscope run walks the stack of a
  * stopped vCPU. */
-static void unwind(struct attach *attach, const struct attach_stack *stack,
+static void unwind(struct attach *attach, const struct attach_guest_state *stack,
 		   struct guest_callchain *chain)
 {
 	struct stack_view view;
@@ -65,29 +65,29 @@ static void unwind(struct attach *attach, const struct attach_stack *stack,
 	stack_view_init(&view, &attach->memory.view, attach->kernel, stack);
 	guest_unwind(attach->kernel->orc, &view.view, &stack->registers, NULL, chain);
 	if (chain->flags & SAMPLE_KERNEL_TRUNCATED)
-		attach->callers.cut++;
+		attach->chains.cut++;
 	else
-		attach->callers.whole++;
+		attach->chains.whole++;
 }
 
-bool attach_wants_callers(const struct attach *attach)
+bool attach_needs_callchains(const struct attach *attach)
 {
-	return attach->target.callchains && attach->backend->gives_callers;
+	return attach->target.callchains && attach->backend->has_callchains;
 }
 
-static void miss_callers(struct guest_callchain *chain, uint64_t *cause)
+static void count_missing_chain(struct guest_callchain *chain, uint64_t *cause)
 {
 	chain->flags |= SAMPLE_KERNEL_TRUNCATED;
 	++*cause;
 }
 
-static void take_nothing(struct sample *sample, struct guest_callchain *chain)
+static void mark_other_kernel(struct sample *sample, struct guest_callchain *chain)
 {
 	chain->kernel_depth = chain->user_depth = 0;
 	sample->flags |= SAMPLE_OTHER_KERNEL;
 }
 
-static bool has_cr3(const struct attach_stack *stack)
+static bool has_cr3(const struct attach_guest_state *stack)
 {
 	return stack && !stack->cr3_of_task;
 }
@@ -95,22 +95,22 @@ static bool has_cr3(const struct attach_stack *stack)
 /* By where the guest has KVM write the time. What was sampled before this kernel was found may be
  * another's.
  */
-static bool clock_is_its_own(struct attach *attach, const struct sample *sample,
-			     const struct attach_stack *stack)
+static bool kernel_owns_clock(struct attach *attach, const struct sample *sample,
+			      const struct attach_guest_state *stack)
 {
 	const struct kernel_pulse *pulse = &attach->pulse;
 
 	return !stack || !stack->clock_known || sample->time < attach->known_since ||
-	       kernel_clock_take(&attach->clocks[sample->vcpu], stack->clock, sample->time,
-				 pulse->beats ? pulse->time : 0);
+	       kernel_clock_update(&attach->clocks[sample->vcpu], stack->clock, sample->time,
+				   pulse->beats ? pulse->time : 0);
 }
 
 /* Does the kernel that is known run, as far as this sample can tell? MODE is what the processor
  * had. */
-static bool seems_to_run(struct attach *attach, const struct sample *sample,
-			 const struct attach_stack *stack, uint8_t mode)
+static bool kernel_seems_running(struct attach *attach, const struct sample *sample,
+				 const struct attach_guest_state *stack, uint8_t mode)
 {
-	bool stood_still = attach->stands_still;
+	bool was_stalled = attach->kernel_stalled;
 	uint64_t ticks;
 
 	/* 32-bit code may have any CR3. */
@@ -118,22 +118,22 @@ static bool seems_to_run(struct attach *attach, const struct sample *sample,
 		return guest_kernel_can_run(&stack->registers) &&
 		       runs_kernel(attach, &stack->registers);
 	if (guest_kernel_ticks(attach->kernel, &attach->memory.view, &ticks))
-		attach->stands_still =
-			!kernel_pulse_take(&attach->pulse, sample->time, ticks, !mode, sample->rip);
-	attach->stands_still |= !clock_is_its_own(attach, sample, stack);
-	if (attach->stands_still != stood_still)
+		attach->kernel_stalled = !kernel_pulse_update(&attach->pulse, sample->time, ticks,
+							      !mode, sample->rip);
+	attach->kernel_stalled |= !kernel_owns_clock(attach, sample, stack);
+	if (attach->kernel_stalled != was_stalled)
 		attach->image_rip = 0; /* that was the other kernel's */
-	return !attach->stands_still;
+	return !attach->kernel_stalled;
 }
 
 /* As behind a reset: firmware runs no kernel. MODE as for seems_to_run(). */
-static bool is_firmware(const struct attach_stack *stack, uint8_t mode)
+static bool is_firmware(const struct attach_guest_state *stack, uint8_t mode)
 {
 	return stack && !mode && !guest_kernel_can_run(&stack->registers);
 }
 
 /* Its low addresses are no user space, and nobody's. */
-static void take_firmware(struct sample *sample, struct guest_callchain *chain)
+static void mark_firmware(struct sample *sample, struct guest_callchain *chain)
 {
 	chain->kernel_depth = chain->user_depth = 0;
 	sample->cpl = 0;
@@ -141,73 +141,74 @@ static void take_firmware(struct sample *sample, struct guest_callchain *chain)
 
 /* Of a task that the kernel's memory alone tells that memory says the same when the kernel is gone.
  */
-static bool may_be_told(const struct attach *attach, const struct sample *sample,
-			const struct attach_stack *stack)
+static bool may_attribute(const struct attach *attach, const struct sample *sample,
+			  const struct attach_guest_state *stack)
 {
-	return !stack || has_cr3(stack) || kernel_pulse_is_felt(&attach->pulse, sample->time);
+	return !stack || has_cr3(stack) || kernel_pulse_is_recent(&attach->pulse, sample->time);
 }
 
 /* A backend that has not been told of this kernel yet saw the tasks of the one before, where that
  * had them.
  */
-static void tell_user_space(struct attach *attach, const struct guest_kernel *kernel,
-			    struct sample *sample, struct guest_callchain *chain,
-			    const struct attach_stack *stack)
+static void attribute_user_space(struct attach *attach, const struct guest_kernel *kernel,
+				 struct sample *sample, struct guest_callchain *chain,
+				 const struct attach_guest_state *stack)
 {
 	const struct user_space_cpu *cpu = &attach->cpus[sample->vcpu];
 
-	if (attach->cpus_known && cpu->seen && may_be_told(attach, sample, stack))
-		user_space_tell(cpu, kernel, &attach->memory.view, stack, sample, chain,
-				&attach->space);
+	if (attach->cpus_current && cpu->seen && may_attribute(attach, sample, stack))
+		user_space_attribute(cpu, kernel, &attach->memory.view, stack, sample, chain,
+				     &attach->space);
 	else
-		user_space_leave_out(&attach->space, &attach->memory.view, stack, sample, chain);
+		user_space_truncate(&attach->space, &attach->memory.view, stack, sample, chain);
 }
 
 /* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known.
  */
-static void use_kernel(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
-		       const struct attach_stack *stack, uint8_t mode)
+static void apply_kernel(struct attach *attach, struct sample *sample,
+			 struct guest_callchain *chain, const struct attach_guest_state *stack,
+			 uint8_t mode)
 {
 	const struct guest_kernel *kernel = attach->kernel;
-	bool runs = seems_to_run(attach, sample, stack, mode);
+	bool runs = kernel_seems_running(attach, sample, stack, mode);
 
 	attach->latest_rip = sample->rip;
 	if (is_firmware(stack, mode)) {
-		take_firmware(sample, chain);
+		mark_firmware(sample, chain);
 		return;
 	}
 	if (!runs) {
-		take_nothing(sample, chain);
+		mark_other_kernel(sample, chain);
 		return;
 	}
 	if (stack && stack->bytes && !sample->cpl)
 		unwind(attach, stack, chain);
-	else if (attach_wants_callers(attach) && !sample->cpl)
-		miss_callers(chain, &attach->callers.without_stack);
+	else if (attach_needs_callchains(attach) && !sample->cpl)
+		count_missing_chain(chain, &attach->chains.without_stack);
 	module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
 			      sample->time, chain);
-	tell_user_space(attach, kernel, sample, chain, stack);
+	attribute_user_space(attach, kernel, sample, chain, stack);
 }
 
 /*
  * With kernel_lock, while no kernel is known: the tasks of the one before are there still. Where
  * there was one, its names stand in the file, and this is not it.
  */
-static void use_none(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
-		     const struct attach_stack *stack)
+static void apply_no_kernel(struct attach *attach, struct sample *sample,
+			    struct guest_callchain *chain, const struct attach_guest_state *stack)
 {
 	if (attach->lost_kernel) {
-		take_nothing(sample, chain);
+		mark_other_kernel(sample, chain);
 		return;
 	}
-	user_space_leave_out(&attach->space, &attach->memory.view, stack, sample, chain);
-	if (attach_wants_callers(attach) && !sample->cpl)
-		miss_callers(chain, &attach->callers.without_kernel);
+	user_space_truncate(&attach->space, &attach->memory.view, stack, sample, chain);
+	if (attach_needs_callchains(attach) && !sample->cpl)
+		count_missing_chain(chain, &attach->chains.without_kernel);
 }
 
 /* Those in the kernel serve best: under KPTI the tables of user space do not map all of it. */
 static void keep_registers(struct attach *attach, const struct sample *sample,
-			   const struct attach_stack *stack)
+			   const struct attach_guest_state *stack)
 {
 	/* They come in the order of a vCPU's time, those of one behind those of another. */
 	int64_t later = (int64_t)(sample->time - attach->latest_time);
@@ -222,15 +223,15 @@ static void keep_registers(struct attach *attach, const struct sample *sample,
 }
 
 /* Samples without a CR3 go on behind it. */
-static void age_registers(struct attach *attach, const struct sample *sample)
+static void expire_registers(struct attach *attach, const struct sample *sample)
 {
 	if (attach->has_latest &&
-	    (int64_t)(sample->time - attach->latest_time) > (int64_t)LATEST_LIFE)
+	    (int64_t)(sample->time - attach->latest_time) > (int64_t)LATEST_LIFETIME)
 		attach->has_latest = false;
 }
 
-static void take_guest(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
-		       const struct attach_stack *stack)
+static void record_guest(struct attach *attach, struct sample *sample,
+			 struct guest_callchain *chain, const struct attach_guest_state *stack)
 {
 	uint8_t mode = sample->cpl;
 
@@ -239,18 +240,18 @@ static void take_guest(struct attach *attach, struct sample *sample, struct gues
 	if (has_cr3(stack))
 		keep_registers(attach, sample, stack);
 	else
-		age_registers(attach, sample);
+		expire_registers(attach, sample);
 	if (sample->rip >= LINUX_IMAGES_GVA)
 		attach->image_rip = sample->rip;
 	if (attach->kernel)
-		use_kernel(attach, sample, chain, stack, mode);
+		apply_kernel(attach, sample, chain, stack, mode);
 	else
-		use_none(attach, sample, chain, stack);
+		apply_no_kernel(attach, sample, chain, stack);
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-static void put(struct ring *ring, const struct sample *sample, const struct guest_callchain *chain,
-		const struct user_map *map)
+static void write_record(struct ring *ring, const struct sample *sample,
+			 const struct guest_callchain *chain, const struct user_map *map)
 {
 	size_t depth = (size_t)chain->kernel_depth + chain->user_depth;
 	struct sample *record =
@@ -268,13 +269,13 @@ static void put(struct ring *ring, const struct sample *sample, const struct gue
 	ring_commit(ring, record);
 }
 
-void attach_take_sample(void *context, struct sample *sample, struct guest_callchain *chain,
-			const struct attach_stack *stack)
+void attach_record_sample(void *context, struct sample *sample, struct guest_callchain *chain,
+			  const struct attach_guest_state *stack)
 {
 	struct attach *attach = context;
 
 	assert(sample->vcpu < attach->ring_count);
-	attach->taken++;
+	attach->recorded++;
 	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
 	attach->space.map.count = 0;
 	if (sample->flags & SAMPLE_HOST) {
@@ -282,21 +283,21 @@ void attach_take_sample(void *context, struct sample *sample, struct guest_callc
 		atomic_fetch_add(&attach->host, 1);
 	} else {
 		if (sample->flags & SAMPLE_OTHER_KERNEL)
-			take_nothing(sample, chain);
+			mark_other_kernel(sample, chain);
 		else
-			take_guest(attach, sample, chain, stack);
+			record_guest(attach, sample, chain, stack);
 		atomic_fetch_add(&attach->guest, 1);
 	}
-	put(attach->rings[sample->vcpu], sample, chain, &attach->space.map);
+	write_record(attach->rings[sample->vcpu], sample, chain, &attach->space.map);
 }
 
-void attach_take_lost(void *context, unsigned int id, uint64_t count)
+void attach_record_lost(void *context, unsigned int id, uint64_t count)
 {
 	struct attach *attach = context;
 	struct sample_lost *lost;
 
 	assert(id < attach->ring_count);
-	attach->taken++;
+	attach->recorded++;
 	atomic_fetch_add(&attach->lost, count);
 	lost = ring_reserve(attach->rings[id], RECORD_LOST, sizeof(*lost));
 	if (lost)

@@ -28,7 +28,7 @@ struct checked {
 };
 
 /* What became of the callers of samples in the kernel; with kernel_lock. */
-struct kernel_callers {
+struct kernel_callchains {
 	uint64_t without_kernel; /* it was not known yet */
 	uint64_t without_stack;  /* no copy of the stack came */
 	uint64_t cut;            /* the unwinder did not come to the end */
@@ -58,19 +58,19 @@ struct attach {
 	uint64_t next_scan, last_scan; /* ns */
 	struct vmm_process_size size;  /* when vCPUs were looked for last */
 	bool stopped;                  /* it is to end */
-	bool arriving;      /* there is a vCPU that the backend does not find to run yet */
-	bool told_beyond;   /* that a vCPU has no ring */
-	bool told_refused;  /* that one can not be sampled */
-	unsigned int ticks; /* Hz that the backend samples all with; 0: a pause */
-	uint64_t taken, flushed,
-		last_seen; /* samples and losses: so far, shown to the reader, then */
+	bool arriving;         /* there is a vCPU that the backend does not find to run yet */
+	bool reported_no_ring; /* that a vCPU has no ring */
+	bool reported_refused; /* that one can not be sampled */
+	unsigned int ticks;    /* Hz that the backend samples all with; 0: a pause */
+	uint64_t recorded, flushed,
+		recorded_at_scan; /* samples and losses: so far, shown to the reader, then */
 
 	pthread_mutex_t kernel_lock;
 	const struct guest_kernel *kernel; /* of the collector; with kernel_lock */
 	struct guest_registers latest;     /* that a backend told; with kernel_lock, as its time */
 	uint64_t latest_time;              /* ns, the clock of samples */
 	struct checked checked[CHECKED];   /* with kernel_lock */
-	struct kernel_callers callers;
+	struct kernel_callchains chains;
 	/* The attach thread's: by the ids of vCPUs; and whose the sample is that is told. */
 	struct user_space_cpu *cpus;
 	struct user_space space;
@@ -81,10 +81,10 @@ struct attach {
 	uint64_t latest_rip;         /* of a sample */
 	uint64_t image_rip;  /* in a kernel's image or module, of one that is to be found; 0: not
 				known */
-	bool stands_still;   /* the kernel that is known runs no more */
+	bool kernel_stalled; /* the kernel that is known runs no more */
 	bool lost_kernel;    /* there was one, and none is known since: with kernel_lock */
 	bool has_latest;     /* with kernel_lock */
-	bool cpus_known;     /* of the kernel, as far as it had them; with kernel_lock */
+	bool cpus_current;   /* of the kernel, as far as it had them; with kernel_lock */
 	bool layout_guessed; /* the memslots were; to be corrected by the guest's own map */
 
 	/* The collector's thread, that looks for a kernel. */
@@ -113,26 +113,26 @@ static inline uint64_t attach_now(void)
 }
 
 /* The sink of the backend: struct attach_sink. CONTEXT is the attachment. On its thread. */
-void attach_take_sample(void *context, struct sample *sample, struct guest_callchain *chain,
-			const struct attach_stack *stack);
-void attach_take_lost(void *context, unsigned int id, uint64_t count);
+void attach_record_sample(void *context, struct sample *sample, struct guest_callchain *chain,
+			  const struct attach_guest_state *stack);
+void attach_record_lost(void *context, unsigned int id, uint64_t count);
 
 /* Callers are wanted, and the backend gives them. Any thread. */
-bool attach_wants_callers(const struct attach *attach);
+bool attach_needs_callchains(const struct attach *attach);
 
 /* Has the backend tell which threads run the vCPUs: names of threads may be anybody's. On its
  * thread. */
-void attach_ask_backend(struct attach *attach);
+void attach_update_threads(struct attach *attach);
 
 /*
  * Samples the vCPUs that the VM has now, and knows its memory as it is now. -ESRCH or -ENOENT: the
  * process has ended; others: it can not be looked at, or a vCPU can not be sampled; all with the
  * message. On its thread, and before that runs.
  */
-int attach_follow_vcpus(struct attach *attach);
+int attach_update_vcpus(struct attach *attach);
 
 /* Of such an error: the process has ended. */
-bool attach_is_gone(int error);
+bool attach_process_exited(int error);
 
 /* The start of its thread; CONTEXT is the attachment. */
 void *attach_run(void *context);

@@ -24,7 +24,7 @@ static const struct vmm_vcpu *find(const struct vmm_vcpu *vcpus, size_t count,
 	return NULL;
 }
 
-static void remove_gone(struct attach *attach)
+static void remove_exited(struct attach *attach)
 {
 	const struct vmm_process *process = attach->process;
 
@@ -54,23 +54,23 @@ static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
 }
 
 /* Once: there are no rings for any of them. */
-static void tell_beyond(struct attach *attach, unsigned int id)
+static void report_no_ring(struct attach *attach, unsigned int id)
 {
-	if (attach->told_beyond)
+	if (attach->reported_no_ring)
 		return;
 	log_warning(
 		"vCPU %u came after the start and is not sampled, as those above: there was room for those "
 		"below %zu. Attach again to sample all",
 		id, attach->ring_count);
-	attach->told_beyond = true;
+	attach->reported_no_ring = true;
 }
 
 /* Once, until all are sampled. It is tried again with each scan: what is in its way may go. */
-static void tell_refused(struct attach *attach, unsigned int id)
+static void report_refused(struct attach *attach, unsigned int id)
 {
-	if (!attach->told_refused)
+	if (!attach->reported_refused)
 		log_warning("vCPU %u is not sampled: %s", id, error_message());
-	attach->told_refused = true;
+	attach->reported_refused = true;
 }
 
 static int add_new(struct attach *attach)
@@ -84,7 +84,7 @@ static int add_new(struct attach *attach)
 		int error;
 
 		if (vcpu->id >= attach->ring_count) {
-			tell_beyond(attach, vcpu->id);
+			report_no_ring(attach, vcpu->id);
 			continue;
 		}
 		if (!vcpu->tid || find(attach->sampled, attach->sampled_count, vcpu))
@@ -98,7 +98,7 @@ static int add_new(struct attach *attach)
 		 * is not.
 		 */
 		if (error && attach->sampled_count && !attach->own) {
-			tell_refused(attach, vcpu->id);
+			report_refused(attach, vcpu->id);
 			refused = true;
 			continue;
 		}
@@ -108,7 +108,7 @@ static int add_new(struct attach *attach)
 		attach->cpus[vcpu->id].known = false;
 		attach->sampled[attach->sampled_count++] = *vcpu;
 	}
-	attach->told_refused = refused;
+	attach->reported_refused = refused;
 	return 0;
 }
 
@@ -126,21 +126,21 @@ static void follow_memory(struct attach *attach)
 }
 
 /* Names of threads may be anybody's; KVM knows. */
-void attach_ask_backend(struct attach *attach)
+void attach_update_threads(struct attach *attach)
 {
 	if (attach->backend->threads)
 		attach->backend->threads(attach->source, attach->process);
 }
 
-int attach_follow_vcpus(struct attach *attach)
+int attach_update_vcpus(struct attach *attach)
 {
 	int error = vmm_process_scan(attach->process);
 
 	if (error)
 		return error;
-	attach_ask_backend(attach);
+	attach_update_threads(attach);
 	follow_memory(attach);
-	remove_gone(attach);
+	remove_exited(attach);
 	error = add_new(attach);
 	atomic_store(&attach->vcpus, (unsigned int)attach->sampled_count);
 	return error;
@@ -182,13 +182,13 @@ int drain_interval(unsigned int frequency, size_t vcpus, size_t room)
 /* Hz of no vCPU */
 #define TICKS_DIFFER UINT_MAX
 
-static void show_rings(struct attach *attach)
+static void flush_rings(struct attach *attach)
 {
 	for (size_t i = 0; i < attach->ring_count; i++)
 		ring_flush(attach->rings[i]);
 }
 
-static void count_stops(struct attach *attach)
+static void update_stops(struct attach *attach)
 {
 	struct attach_stops stops;
 
@@ -202,7 +202,7 @@ static void count_stops(struct attach *attach)
 
 /* Which CPUs the vCPUs are to the kernel that runs now, as far as that is not known yet. TOLD
  * becomes what is the same for all; false: there is none. */
-static bool find_cpus(struct attach *attach, struct attach_cpu *told)
+static bool find_cpus(struct attach *attach, struct attach_cpu *known)
 {
 	const struct guest_kernel *kernel;
 
@@ -211,26 +211,26 @@ static bool find_cpus(struct attach *attach, struct attach_cpu *told)
 	for (size_t i = 0; kernel && i < attach->sampled_count; i++) {
 		struct user_space_cpu *cpu = &attach->cpus[attach->sampled[i].id];
 
-		if (attach->cpus_known && cpu->known)
+		if (attach->cpus_current && cpu->known)
 			continue;
 		user_space_find_cpu(cpu, kernel, &attach->memory.view, attach->sampled[i].id);
 		cpu->seen = false;
 	}
 	if (kernel) {
-		attach->cpus_known = true;
-		told->layout = kernel->tasks;
-		told->paging = kernel->paging;
+		attach->cpus_current = true;
+		known->layout = kernel->tasks;
+		known->paging = kernel->paging;
 	}
 	pthread_mutex_unlock(&attach->kernel_lock);
 	return kernel;
 }
 
 /* The backend may give samples to the sink at that: not with kernel_lock. */
-static void see_tasks(struct attach *attach)
+static void set_cpu(struct attach *attach)
 {
-	struct attach_cpu told;
+	struct attach_cpu known;
 
-	if (!attach->backend->see_tasks || !find_cpus(attach, &told))
+	if (!attach->backend->set_cpu || !find_cpus(attach, &known))
 		return;
 	for (size_t i = 0; i < attach->sampled_count; i++) {
 		unsigned int id = attach->sampled[i].id;
@@ -238,8 +238,8 @@ static void see_tasks(struct attach *attach)
 
 		if (!cpu->known || cpu->seen)
 			continue;
-		told.offset = cpu->offset;
-		attach->backend->see_tasks(attach->source, id, &told);
+		known.offset = cpu->offset;
+		attach->backend->set_cpu(attach->source, id, &known);
 		cpu->seen = true;
 	}
 }
@@ -249,7 +249,7 @@ static bool has_new_kernel(struct attach *attach)
 	bool has;
 
 	pthread_mutex_lock(&attach->kernel_lock);
-	has = attach->kernel && !attach->cpus_known;
+	has = attach->kernel && !attach->cpus_current;
 	pthread_mutex_unlock(&attach->kernel_lock);
 	return has;
 }
@@ -258,17 +258,17 @@ static bool has_new_kernel(struct attach *attach)
 bool attach_drain(struct attach *attach)
 {
 	if (has_new_kernel(attach))
-		see_tasks(attach);
+		set_cpu(attach);
 	attach->backend->drain(attach->source);
-	count_stops(attach);
-	if (attach->taken == attach->flushed)
+	update_stops(attach);
+	if (attach->recorded == attach->flushed)
 		return false;
-	attach->flushed = attach->taken;
-	show_rings(attach);
+	attach->flushed = attach->recorded;
+	flush_rings(attach);
 	return true;
 }
 
-static void end(struct attach *attach)
+static void signal_end(struct attach *attach)
 {
 	const uint64_t one = 1;
 
@@ -277,7 +277,7 @@ static void end(struct attach *attach)
 		log_debug("the end of the VM can not be told: %s", strerror(errno));
 }
 
-bool attach_is_gone(int error)
+bool attach_process_exited(int error)
 {
 	return error == -ESRCH || error == -ENOENT;
 }
@@ -303,12 +303,12 @@ static bool may_have_changed(struct attach *attach, uint64_t time)
 	bool changed = size.threads != attach->size.threads ||
 		       size.descriptors != attach->size.descriptors;
 
-	if (!changed && !attach->arriving && !attach->told_refused &&
-	    attach->taken == attach->last_seen && !attach->backend->emulated &&
+	if (!changed && !attach->arriving && !attach->reported_refused &&
+	    attach->recorded == attach->recorded_at_scan && !attach->backend->emulated &&
 	    time - attach->last_scan < SCAN_INTERVAL_MAX)
 		return false;
 	attach->size = size;
-	attach->last_seen = attach->taken;
+	attach->recorded_at_scan = attach->recorded;
 	attach->last_scan = time;
 	return true;
 }
@@ -319,7 +319,7 @@ static uint64_t scan_interval(const struct attach *attach)
 }
 
 /* What goes away under a look at it has ended; anything else is an error. */
-static bool scan_in_time(struct attach *attach)
+static bool scan_if_due(struct attach *attach)
 {
 	uint64_t time = attach_now();
 	int error;
@@ -329,15 +329,15 @@ static bool scan_in_time(struct attach *attach)
 	attach->next_scan = time + SCAN_INTERVAL;
 	if (!may_have_changed(attach, time))
 		return true;
-	error = attach_follow_vcpus(attach);
+	error = attach_update_vcpus(attach);
 	attach->next_scan = time + scan_interval(attach);
 	if (error)
 		log_debug("%s", error_message());
 	if (error == -EMFILE) /* those that are sampled are still */
 		return true;
 	if (!error)
-		see_tasks(attach); /* CPUs come up one after the other */
-	if (error && !attach_is_gone(error)) {
+		set_cpu(attach); /* CPUs come up one after the other */
+	if (error && !attach_process_exited(error)) {
 		snprintf(attach->error_text, sizeof(attach->error_text), "%s", error_message());
 		if (!ends_soon(attach))
 			attach->error = error;
@@ -387,9 +387,9 @@ static bool wait_for_samples(struct attach *attach, bool found)
 
 /* What is asked of the thread. */
 
-int attach_follow(struct attach *attach)
+int attach_rescan(struct attach *attach)
 {
-	return request_ask(&attach->request, NULL);
+	return request_send(&attach->request, NULL);
 }
 
 int attach_set_frequency(struct attach *attach, unsigned int frequency)
@@ -397,12 +397,12 @@ int attach_set_frequency(struct attach *attach, unsigned int frequency)
 	if (!attach->backend->set_frequency)
 		return error_set(-ENOTSUP, "the frequency of %s can not be changed",
 				 attach->backend->name);
-	return request_ask(&attach->request, &frequency);
+	return request_send(&attach->request, &frequency);
 }
 
 /* Where that fails for some vCPUs, no frequency is that of all: whatever is asked for next is
  * tried. */
-static int take_over_frequency(struct attach *attach, unsigned int frequency)
+static int apply_frequency(struct attach *attach, unsigned int frequency)
 {
 	int error;
 
@@ -417,16 +417,16 @@ static int take_over_frequency(struct attach *attach, unsigned int frequency)
 	return error;
 }
 
-static void answer(struct attach *attach)
+static void answer_request(struct attach *attach)
 {
 	unsigned int frequency;
 	int error;
 
-	if (!request_take(&attach->request, &frequency))
+	if (!request_receive(&attach->request, &frequency))
 		return;
-	error = take_over_frequency(attach, frequency);
+	error = apply_frequency(attach, frequency);
 	if (!error)
-		error = attach_follow_vcpus(attach);
+		error = attach_update_vcpus(attach);
 	attach_drain(attach);
 	request_answer(&attach->request, error);
 }
@@ -434,7 +434,7 @@ static void answer(struct attach *attach)
 void *attach_run(void *context)
 {
 	struct attach *attach = context;
-	bool goes_on, found = true;
+	bool running, found = true;
 	sigset_t all;
 
 	sigfillset(&all);
@@ -443,12 +443,12 @@ void *attach_run(void *context)
 	attach->last_scan = attach_now();
 	attach->next_scan = attach->last_scan + scan_interval(attach);
 	do {
-		goes_on = wait_for_samples(attach, found);
+		running = wait_for_samples(attach, found);
 		found = attach_drain(attach);
-		answer(attach);
-	} while (goes_on && scan_in_time(attach));
+		answer_request(attach);
+	} while (running && scan_if_due(attach));
 	request_end(&attach->request);
 	if (!attach->stopped)
-		end(attach);
+		signal_end(attach);
 	return NULL;
 }

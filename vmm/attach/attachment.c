@@ -59,7 +59,7 @@ static unsigned int larger(unsigned int a, unsigned int b)
 
 /* Each vCPU that is not there yet has a ring all the same: a page of memory, and two descriptors.
  */
-static unsigned int affordable(void)
+static unsigned int affordable_vcpus(void)
 {
 	struct rlimit limit;
 
@@ -73,7 +73,7 @@ static unsigned int affordable(void)
 static unsigned int vcpus_max(const struct vmm_process *process, bool own)
 {
 	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
-	unsigned int to_come = smaller(qemu_vcpu_ids(process->pid), affordable());
+	unsigned int to_come = smaller(qemu_vcpu_ids(process->pid), affordable_vcpus());
 
 	if (own)
 		return last + 1;
@@ -96,7 +96,7 @@ static int try_backend(struct attach *attach, const struct attach_backend *backe
 	return error;
 }
 
-static void note_refused(struct attach *attach, const struct attach_backend *backend)
+static void record_refusal(struct attach *attach, const struct attach_backend *backend)
 {
 	size_t used = strlen(attach->refused);
 
@@ -116,7 +116,7 @@ static int choose_backend(struct attach *attach, const char *name)
 	for (size_t i = 0; attach_backends[i] && error; i++) {
 		error = try_backend(attach, attach_backends[i]);
 		if (error)
-			note_refused(attach, attach_backends[i]);
+			record_refusal(attach, attach_backends[i]);
 	}
 	return error ? error_set(error, "no way to attach works here:\n%s", attach->refused) : 0;
 }
@@ -245,7 +245,7 @@ static int open_process(struct attach *attach, const struct attach_options *opti
 	if ((error != -ENOENT && error != -EACCES) || options->vm || !may_monitor(options->backend))
 		return error;
 	snprintf(message, sizeof(message), "%s", error_message());
-	if (!monitor_known(&options->monitor, pid))
+	if (!monitor_is_known(&options->monitor, pid))
 		return error_set(
 			error,
 			"%s; one that QEMU runs without KVM, or that may not be looked at, can be reached by its "
@@ -290,8 +290,8 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 		.monitor = options->monitor,
 		.stop_limit =
 			1000ull * (options->stop_limit ? options->stop_limit : ATTACH_STOP_LIMIT),
-		.sink = { .sample = attach_take_sample,
-			  .lost = attach_take_lost,
+		.sink = { .sample = attach_record_sample,
+			  .lost = attach_record_lost,
 			  .context = attach },
 	};
 	attach->frequency = options->frequency;
@@ -299,7 +299,7 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 	if (!error)
 		error = choose_backend(attach, options->backend);
 	if (!error)
-		attach_ask_backend(attach);
+		attach_update_threads(attach);
 	if (!error && !attach->own)
 		error = check_threads(attach);
 	if (!error)
@@ -367,11 +367,11 @@ const struct guest_view *attach_view(const struct attach *attach)
 
 int attach_start(struct attach *attach)
 {
-	int error = attach_follow_vcpus(attach);
+	int error = attach_update_vcpus(attach);
 
 	attach->request.frequency = attach->ticks = attach->target.frequency;
 	/* A VM that has ended meanwhile has done so to the thread, too. */
-	if (error && !attach_is_gone(error) && !vmm_process_ended(attach->process))
+	if (error && !attach_process_exited(error) && !vmm_process_ended(attach->process))
 		return error;
 	error = -pthread_create(&attach->thread, NULL, attach_run, attach);
 	if (error)
@@ -400,17 +400,17 @@ void attach_statistics(struct attach *attach, struct attach_statistics *statisti
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-static void tell_callers(struct attach *attach)
+static void log_callchains(struct attach *attach)
 {
-	const struct kernel_callers *callers = &attach->callers;
+	const struct kernel_callchains *chains = &attach->chains;
 
-	if (attach_wants_callers(attach))
+	if (attach_needs_callchains(attach))
 		log_debug(
 			"callers of samples in the kernel: %llu whole, %llu cut off in unwinding; none of %llu whose "
 			"stack could not be copied, and of %llu before the kernel was known",
-			(unsigned long long)callers->whole, (unsigned long long)callers->cut,
-			(unsigned long long)callers->without_stack,
-			(unsigned long long)callers->without_kernel);
+			(unsigned long long)chains->whole, (unsigned long long)chains->cut,
+			(unsigned long long)chains->without_stack,
+			(unsigned long long)chains->without_kernel);
 }
 
 void attach_stop(struct attach *attach)
@@ -425,7 +425,7 @@ void attach_stop(struct attach *attach)
 	}
 	if (attach->source) {
 		attach_drain(attach);
-		tell_callers(attach);
+		log_callchains(attach);
 		attach->hangs = !attach->backend->close(attach->source);
 		attach->source = NULL;
 	}

@@ -34,7 +34,7 @@ struct attach_options {
 	int vm;    /* its descriptor in the process, where that has several VMs; 0: it has one */
 	/*
 	 * The VM is this process's own: its vCPUs are all there and may not run yet, who starts
-	 * them says so (attach_follow()), and it is sampled by the clock, also where cycles can be
+	 * them says so (attach_rescan()), and it is sampled by the clock, also where cycles can be
 	 * counted.
 	 */
 	bool own;
@@ -91,7 +91,7 @@ int attach_end_fd(const struct attach *attach);
  * that is done: some ms. -ECANCELED, with the message: nothing is sampled (any more),
  * attach_error() tells why. Any thread but the collector's.
  */
-int attach_follow(struct attach *attach);
+int attach_rescan(struct attach *attach);
 
 /*
  * Another frequency in Hz from when it comes back on, or 0: no samples until the next call.
@@ -127,7 +127,7 @@ bool attach_awaits_kernel(struct attach *attach);
 
 /* The kernel that was found first runs no more, as far as can be told: another is to be looked for.
  */
-void attach_lose_kernel(struct attach *attach);
+void attach_drop_kernel(struct attach *attach);
 
 /* Any thread. */
 void attach_statistics(struct attach *attach, struct attach_statistics *statistics);

@@ -32,7 +32,7 @@ struct attach_page {
 };
 
 /* The guest as it stood at a sample: its memory is not what it was any more. */
-struct attach_stack {
+struct attach_guest_state {
 	struct guest_registers registers; /* RSP 0: it is not known */
 	/* Their CR3 is not the processor's, which is not known: it is that of the page tables that
 	 * the task has, by a kernel that was known to run; 0: of none. */
@@ -62,7 +62,7 @@ struct attach_sink {
 	 * are not known. All are valid during the call only.
 	 */
 	void (*sample)(void *context, struct sample *sample, struct guest_callchain *chain,
-		       const struct attach_stack *stack);
+		       const struct attach_guest_state *stack);
 	/* COUNT samples of vCPU ID were lost before the next one. */
 	void (*lost)(void *context, unsigned int id, uint64_t count);
 	void *context;
@@ -103,7 +103,7 @@ struct attach_source; /* a backend's own */
 struct attach_backend {
 	const char *name;
 	const char *is; /* for messages: what it does, and what it can not */
-	bool gives_callers;
+	bool has_callchains;
 	unsigned int frequency_max; /* Hz; 0: what is asked for */
 	bool emulated; /* works without KVM, too, and where the process may not be looked at */
 
@@ -113,7 +113,7 @@ struct attach_backend {
 	/* TARGET outlives it. -ENOTSUP or -EACCES: it does not work here, the message says why. */
 	int (*open)(struct attach_source **source, const struct attach_target *target);
 	enum attach_event (*event)(const struct attach_source *source);
-	/* Tells PROCESS which threads run its vCPUs (vmm_process_learn_thread(),
+	/* Tells PROCESS which threads run its vCPUs (vmm_process_set_thread(),
 	 * vmm_process_set_vcpus()), as far as it knows, and follows vCPUs that the VMM made anew.
 	 * NULL: it does neither. */
 	void (*threads)(struct attach_source *source, struct vmm_process *process);
@@ -135,8 +135,8 @@ struct attach_backend {
 	 * is used during the call only, which may give samples to the sink. NULL: it never sees
 	 * tasks.
 	 */
-	void (*see_tasks)(struct attach_source *source, unsigned int id,
-			  const struct attach_cpu *cpu);
+	void (*set_cpu)(struct attach_source *source, unsigned int id,
+			const struct attach_cpu *cpu);
 	/* Samples of all vCPUs together that it can hold between two drain(). NULL: as many as come
 	 * in 200 ms.
 	 */

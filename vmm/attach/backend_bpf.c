@@ -44,7 +44,7 @@ static void compare_clocks(struct attach_source *source)
 		if (took >= shortest)
 			continue;
 		shortest = took;
-		source->raw_ahead = raw - (before + took / 2);
+		source->raw_offset = raw - (before + took / 2);
 	}
 }
 
@@ -91,7 +91,7 @@ static void drain_all(struct attach_source *source)
 }
 
 /* That it rang is all it says. */
-static int hear_bell(void *context, void *data, size_t size)
+static int ignore_bell(void *context, void *data, size_t size)
 {
 	return 0;
 }
@@ -104,12 +104,12 @@ static int events_of(const struct attach_source *source)
 /* Who finds nothing may wait for the bell: what comes before it rings is looked for once more. */
 static void drain(struct attach_source *source)
 {
-	uint64_t given = source->given;
+	uint64_t emitted = source->emitted;
 
 	compare_clocks(source);
 	ring_buffer__consume(source->bell);
 	drain_all(source);
-	if (source->given != given)
+	if (source->emitted != emitted)
 		return;
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
 		bpf_ring_wait(&thread->memory.ring);
@@ -122,10 +122,10 @@ static int vm_of(const struct vmm_process *process)
 	return process->vms > 1 ? process->vm_fd : 0;
 }
 
-static int look_for_vcpus(const struct vmm_process *process,
-			  void (*each)(void *context, const struct bpf_found *found), void *context)
+static int iterate_vcpus(const struct vmm_process *process,
+			 void (*each)(void *context, const struct bpf_found *found), void *context)
 {
-	return bpf_programs_look(process->pid_fd, vm_of(process), BPF_NO_SLOTS, each, context);
+	return bpf_programs_iterate(process->pid_fd, vm_of(process), BPF_NO_SLOTS, each, context);
 }
 
 static int find_slots(struct attach_source *source, struct vmm_slot *slots)
@@ -138,39 +138,40 @@ static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 		return count;
 	source->slots = largest;
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
-		bpf_slots_tell(&thread->memory.ring.vcpu->slots, &largest);
+		bpf_slots_publish(&thread->memory.ring.vcpu->slots, &largest);
 	return count;
 }
 
 /* vCPUs. */
 
 /* Tells the program which vCPU the thread runs. While that changes it runs none. */
-static void know_vcpu(const struct attach_source *source, struct bpf_thread *thread,
-		      const struct bpf_found *found)
+static void publish_vcpu(const struct attach_source *source, struct bpf_thread *thread,
+			 const struct bpf_found *found)
 {
-	struct bpf_vcpu *told = thread->memory.ring.vcpu;
+	struct bpf_vcpu *shared = thread->memory.ring.vcpu;
 
-	__atomic_store_n(&told->vcpu, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&shared->vcpu, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	told->pid = found->pid;
-	told->id = thread->vcpu.id;
-	told->tid = found->tid;
-	told->inner_tid = (__u32)thread->vcpu.tid;
-	told->want_chains = source->target->callchains;
-	told->by_nmi = source->choice.event == ATTACH_CYCLES;
-	__atomic_store_n(&told->vcpu, found->vcpu, __ATOMIC_RELEASE);
+	shared->pid = found->pid;
+	shared->id = thread->vcpu.id;
+	shared->tid = found->tid;
+	shared->inner_tid = (__u32)thread->vcpu.tid;
+	shared->callchains = source->target->callchains;
+	shared->by_nmi = source->choice.event == ATTACH_CYCLES;
+	__atomic_store_n(&shared->vcpu, found->vcpu, __ATOMIC_RELEASE);
 }
 
 /* A VMM may make its VM anew, with the same threads and ids. */
 static void follow_vcpu(struct attach_source *source, const struct bpf_found *found)
 {
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next) {
-		const struct bpf_vcpu *told = thread->memory.ring.vcpu;
+		const struct bpf_vcpu *shared = thread->memory.ring.vcpu;
 
-		if (told->id != found->id || told->tid != found->tid || told->vcpu == found->vcpu)
+		if (shared->id != found->id || shared->tid != found->tid ||
+		    shared->vcpu == found->vcpu)
 			continue;
 		log_debug("vCPU %u was made anew", found->id);
-		know_vcpu(source, thread, found);
+		publish_vcpu(source, thread, found);
 	}
 }
 
@@ -180,7 +181,7 @@ struct thread_list {
 };
 
 /* Of the thread's two numbers, the one that our /proc knows. */
-static void take_thread(void *context, const struct bpf_found *found)
+static void update_thread(void *context, const struct bpf_found *found)
 {
 	const struct thread_list *list = context;
 
@@ -188,11 +189,11 @@ static void take_thread(void *context, const struct bpf_found *found)
 		return;
 	if (!found->tid) {
 		if (found->pid)
-			vmm_process_lose_vcpu(list->process, found->id);
+			vmm_process_drop_vcpu(list->process, found->id);
 		return;
 	}
-	if (!vmm_process_learn_thread(list->process, found->id, (pid_t)found->tid))
-		vmm_process_learn_thread(list->process, found->id, (pid_t)found->inner_tid);
+	if (!vmm_process_set_thread(list->process, found->id, (pid_t)found->tid))
+		vmm_process_set_thread(list->process, found->id, (pid_t)found->inner_tid);
 	follow_vcpu(list->source, found);
 }
 
@@ -200,7 +201,7 @@ static void find_threads(struct attach_source *source, struct vmm_process *proce
 {
 	struct thread_list list = { .source = source, .process = process };
 
-	if (look_for_vcpus(process, take_thread, &list))
+	if (iterate_vcpus(process, update_thread, &list))
 		log_debug("%s", error_message());
 }
 
@@ -209,7 +210,7 @@ struct vcpu_search {
 	struct bpf_found found;
 };
 
-static void take_vcpu(void *context, const struct bpf_found *found)
+static void match_vcpu(void *context, const struct bpf_found *found)
 {
 	struct vcpu_search *search = context;
 
@@ -221,7 +222,7 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
 		     struct bpf_found *found)
 {
 	struct vcpu_search search = { .wanted = vcpu };
-	int error = look_for_vcpus(source->target->process, take_vcpu, &search);
+	int error = iterate_vcpus(source->target->process, match_vcpu, &search);
 
 	if (error)
 		return error;
@@ -240,10 +241,10 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
  * and come after the drain: of one that has the new generation, all was read after the whole of it
  * was there.
  */
-static void see_tasks(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
+static void set_cpu(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
 {
 	struct bpf_thread *thread = source->threads;
-	struct bpf_cpu *told;
+	struct bpf_cpu *shared;
 
 	while (thread && thread->vcpu.id != id)
 		thread = thread->next;
@@ -252,15 +253,15 @@ static void see_tasks(struct attach_source *source, unsigned int id, const struc
 	drain_all(source);
 	thread->layout = cpu->layout;
 	thread->generation = thread->generation + 1 ? thread->generation + 1 : 1;
-	told = &thread->memory.ring.vcpu->cpu;
-	__atomic_store_n(&told->generation, 0, __ATOMIC_RELAXED);
+	shared = &thread->memory.ring.vcpu->cpu;
+	__atomic_store_n(&shared->generation, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	told->cr3 = cpu->paging.cr3;
-	told->levels = cpu->paging.cr4 & CR4_LA57 ? 5 : 4;
-	told->tasks[0] = cpu->offset + cpu->layout.current;
-	told->tasks[1] = cpu->layout.scheduled ? cpu->offset + cpu->layout.scheduled : 0;
-	bpf_task_words_choose(told, &cpu->layout);
-	__atomic_store_n(&told->generation, thread->generation, __ATOMIC_RELEASE);
+	shared->cr3 = cpu->paging.cr3;
+	shared->levels = cpu->paging.cr4 & CR4_LA57 ? 5 : 4;
+	shared->tasks[0] = cpu->offset + cpu->layout.current;
+	shared->tasks[1] = cpu->layout.scheduled ? cpu->offset + cpu->layout.scheduled : 0;
+	bpf_task_words_set(shared, &cpu->layout);
+	__atomic_store_n(&shared->generation, thread->generation, __ATOMIC_RELEASE);
 }
 
 static int sample_thread(struct attach_source *source, struct bpf_thread *thread)
@@ -277,21 +278,21 @@ static int sample_thread(struct attach_source *source, struct bpf_thread *thread
 }
 
 /* Where none is left, as behind a reset, all come again. */
-static void forget(struct attach_source *source, struct bpf_thread *thread)
+static void free_thread(struct attach_source *source, struct bpf_thread *thread)
 {
 	bpf_link__destroy(thread->link); /* closes the event, too */
 	bpf_vcpu_close(source->vm, &thread->memory);
 	free(thread);
 	if (!source->threads)
-		bpf_vm_expect(source->vm, source->expected);
+		bpf_vm_reserve(source->vm, source->expected);
 }
 
 /* The reader may be waiting for the bell already, and is to hear of this vCPU, too. */
 static int start_vcpu(struct attach_source *source, struct bpf_thread *thread,
 		      const struct bpf_found *found)
 {
-	know_vcpu(source, thread, found);
-	bpf_slots_tell(&thread->memory.ring.vcpu->slots, &source->slots);
+	publish_vcpu(source, thread, found);
+	bpf_slots_publish(&thread->memory.ring.vcpu->slots, &source->slots);
 	bpf_ring_wait(&thread->memory.ring);
 	return source->paused ? 0 : sample_thread(source, thread);
 }
@@ -318,7 +319,7 @@ static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 	}
 	error = start_vcpu(source, thread, &found);
 	if (error) {
-		forget(source, thread);
+		free_thread(source, thread);
 		return error;
 	}
 	thread->next = source->threads;
@@ -333,14 +334,14 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	while (*link && (*link)->vcpu.id != id)
 		link = &(*link)->next;
 	if (*link) {
-		struct bpf_thread *gone = *link;
+		struct bpf_thread *removed = *link;
 
 		/* It writes no more, so nothing is left behind. */
-		bpf_link__destroy(gone->link);
-		gone->link = NULL;
-		bpf_source_drain(source, gone);
-		*link = gone->next;
-		forget(source, gone);
+		bpf_link__destroy(removed->link);
+		removed->link = NULL;
+		bpf_source_drain(source, removed);
+		*link = removed->next;
+		free_thread(source, removed);
 	}
 }
 
@@ -359,7 +360,7 @@ static int move_ring(struct attach_source *source, struct bpf_thread *thread, ui
 	new->id = old->id;
 	new->tid = old->tid;
 	new->inner_tid = old->inner_tid;
-	new->want_chains = old->want_chains;
+	new->callchains = old->callchains;
 	new->by_nmi = old->by_nmi;
 	new->cpu = old->cpu;
 	new->slots = old->slots;
@@ -383,7 +384,7 @@ static void fit_rings(struct attach_source *source)
 	if (chunks <= source->chunks)
 		return;
 	source->chunks = chunks;
-	bpf_vm_expect(source->vm, count);
+	bpf_vm_reserve(source->vm, count);
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
 		if (thread->memory.chunks < chunks && move_ring(source, thread, chunks))
 			log_debug("vCPU %u keeps its ring: %s", thread->vcpu.id, error_message());
@@ -391,7 +392,7 @@ static void fit_rings(struct attach_source *source)
 
 /* An event anew: of one whose period is changed while it is open, samples have the old one (kernel:
  * perf_event_period() and last_period). */
-static void end_samples(struct bpf_thread *thread)
+static void detach_event(struct bpf_thread *thread)
 {
 	bpf_link__destroy(thread->link);
 	thread->link = NULL;
@@ -405,7 +406,7 @@ static int set_frequency(struct attach_source *source, unsigned int frequency)
 
 	source->paused = !frequency;
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
-		end_samples(thread);
+		detach_event(thread);
 	if (!frequency)
 		return 0;
 	perf_event_set_frequency(&source->choice, frequency);
@@ -435,7 +436,7 @@ static int check_vcpu(struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
 	struct vcpu_search search = { .wanted = &process->vcpus[0] };
-	int error = look_for_vcpus(source->target->process, take_vcpu, &search);
+	int error = iterate_vcpus(source->target->process, match_vcpu, &search);
 
 	if (error)
 		return error;
@@ -465,8 +466,8 @@ static int open_all(struct attach_source *source)
 			"bpf; %s takes them",
 			target->own ? "--sampler kick" : "--backend ptrace");
 	source->expected = (uint32_t)target->process->vcpu_count;
-	bpf_vm_expect(source->vm, source->expected);
-	source->bell = ring_buffer__new(bpf_vm_bell_fd(source->vm), hear_bell, NULL, NULL);
+	bpf_vm_reserve(source->vm, source->expected);
+	source->bell = ring_buffer__new(bpf_vm_bell_fd(source->vm), ignore_bell, NULL, NULL);
 	return source->bell ? 0
 			    : error_set(-errno, "can not map the ring of BPF that wakes: %s",
 					strerror(errno));
@@ -492,13 +493,13 @@ static void ignore(void *context, const struct bpf_found *found)
 {
 }
 
-static int look_at_self(void)
+static int iterate_self(void)
 {
 	int self = (int)syscall(SYS_pidfd_open, getpid(), 0), error;
 
 	if (self < 0)
 		return error_set(-errno, "pidfd_open(): %s", strerror(errno));
-	error = bpf_programs_look(self, 0, 0, ignore, NULL);
+	error = bpf_programs_iterate(self, 0, 0, ignore, NULL);
 	close(self);
 	return error;
 }
@@ -515,7 +516,7 @@ static int probe(void)
 	error = bpf_vcpu_open(vm, &vcpu, CHUNKS_LEAST);
 	if (!error) {
 		bpf_vcpu_close(vm, &vcpu);
-		error = look_at_self();
+		error = iterate_self();
 	}
 	bpf_vm_close(vm);
 	return error;
@@ -530,7 +531,7 @@ const struct attach_backend attach_bpf = {
 	.name = "bpf",
 	.is = "a BPF program in the kernel: where the guest was and its callers (on kvm_intel those in user "
 	      "space: the stack pointer is in the VMCS), nothing is stopped",
-	.gives_callers = true,
+	.has_callchains = true,
 	.probe = probe,
 	.open = open_bpf,
 	.event = event_of,
@@ -539,7 +540,7 @@ const struct attach_backend attach_bpf = {
 	.add = add_vcpu,
 	.remove = remove_vcpu,
 	.events = events_of,
-	.see_tasks = see_tasks,
+	.set_cpu = set_cpu,
 	.set_frequency = set_frequency,
 	.room = room,
 	.drain = drain,

@@ -58,7 +58,7 @@ static void open_nested(struct attach_source *source)
 	if (!nested_runs_open(&source->nested, directory))
 		log_debug(
 			"KVM does not tell of guests of the guest: if there are any, they are taken for it");
-	source->before = nested_runs_look(&source->nested);
+	source->before = nested_runs_read(&source->nested);
 }
 
 static int open_perf(struct attach_source **result, const struct attach_target *target)
@@ -117,21 +117,21 @@ static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 	return 0;
 }
 
-static void look_behind(struct attach_source *source)
+static void read_nested_after(struct attach_source *source)
 {
 	source->after_time = clock_ns(CLOCK_MONOTONIC_RAW);
-	source->after = nested_runs_look(&source->nested);
+	source->after = nested_runs_read(&source->nested);
 }
 
 /* A guest of the guest is another kernel, and what may be one is taken for it. */
 static uint8_t guest_flags(struct attach_source *source, uint64_t time)
 {
 	if (time >= source->after_time)
-		look_behind(source);
+		read_nested_after(source);
 	return nested_runs_between(&source->before, &source->after) ? SAMPLE_OTHER_KERNEL : 0;
 }
 
-static void take_sample(struct attach_source *source, const struct perf_vcpu *from,
+static void emit_sample(struct attach_source *source, const struct perf_vcpu *from,
 			const struct record *record)
 {
 	const struct attach_sink *sink = &source->target->sink;
@@ -162,7 +162,7 @@ static void drain_vcpu(struct attach_source *source, struct perf_vcpu *from)
 
 	while ((header = perf_ring_read(&from->ring))) {
 		if (header->type == PERF_RECORD_SAMPLE && header->size >= sizeof(struct record))
-			take_sample(source, from, (const struct record *)header);
+			emit_sample(source, from, (const struct record *)header);
 		else if (header->type == PERF_RECORD_LOST &&
 			 header->size >= sizeof(struct lost_record))
 			sink->lost(sink->context, from->vcpu.id,
@@ -176,7 +176,7 @@ static void drain(struct attach_source *source)
 {
 	struct nested_count start;
 
-	look_behind(source);
+	read_nested_after(source);
 	start = source->after;
 	for (struct perf_vcpu *vcpu = source->vcpus; vcpu; vcpu = vcpu->next)
 		drain_vcpu(source, vcpu);
@@ -190,12 +190,12 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	while (*link && (*link)->vcpu.id != id)
 		link = &(*link)->next;
 	if (*link) {
-		struct perf_vcpu *gone = *link;
+		struct perf_vcpu *removed = *link;
 
-		*link = gone->next;
-		drain_vcpu(source, gone);
-		perf_ring_close(&gone->ring);
-		free(gone);
+		*link = removed->next;
+		drain_vcpu(source, removed);
+		perf_ring_close(&removed->ring);
+		free(removed);
 	}
 }
 

@@ -25,34 +25,34 @@ struct attach_source {
 	struct stop_sampler *sampler;
 };
 
-static void give(const struct attach_source *source, struct stop_sample *seen)
+static void emit_sample(const struct attach_source *source, struct stop_sample *seen)
 {
 	const struct attach_sink *sink = &source->target->sink;
-	struct vcpu_look *look = &seen->look;
-	bool guest = look->place == VCPU_IN_GUEST;
-	const struct attach_stack stack = { .registers = look->registers,
-					    .bytes = look->stack_size ? look->stack : NULL,
-					    .size = look->stack_size,
-					    .tasks = look->has_tasks ? &look->tasks : NULL,
-					    .pages = look->pages,
-					    .page_count = look->page_count };
-	struct guest_callchain chain = { .addresses = look->addresses,
+	struct stopped_vcpu *vcpu = &seen->vcpu;
+	bool guest = vcpu->location == VCPU_IN_GUEST;
+	const struct attach_guest_state stack = { .registers = vcpu->registers,
+						  .bytes = vcpu->stack_size ? vcpu->stack : NULL,
+						  .size = vcpu->stack_size,
+						  .tasks = vcpu->has_tasks ? &vcpu->tasks : NULL,
+						  .pages = vcpu->pages,
+						  .page_count = vcpu->page_count };
+	struct guest_callchain chain = { .addresses = vcpu->addresses,
 					 .capacity = SAMPLE_CALLCHAIN_MAX,
-					 .kernel_depth = look->kernel_depth,
-					 .user_depth = look->user_depth,
-					 .flags = look->chain_flags };
+					 .kernel_depth = vcpu->kernel_depth,
+					 .user_depth = vcpu->user_depth,
+					 .flags = vcpu->chain_flags };
 	struct sample sample = {
-		.time = look->time,
+		.time = vcpu->time,
 		.period = seen->period,
-		.rip = look->registers.rip,
-		.rsp = look->registers.rsp,
-		.rbp = look->registers.rbp,
-		.rflags = look->registers.rflags,
-		.cr3 = look->registers.paging.cr3,
+		.rip = vcpu->registers.rip,
+		.rsp = vcpu->registers.rsp,
+		.rbp = vcpu->registers.rbp,
+		.rflags = vcpu->registers.rflags,
+		.cr3 = vcpu->registers.paging.cr3,
 		.vcpu = seen->id,
 		.host_tid = (uint32_t)seen->tid,
-		.cost = look->stopped < UINT32_MAX ? (uint32_t)look->stopped : UINT32_MAX,
-		.cpl = look->registers.cpl,
+		.cost = vcpu->stopped < UINT32_MAX ? (uint32_t)vcpu->stopped : UINT32_MAX,
+		.cpl = vcpu->registers.cpl,
 		.flags = guest ? 0 : SAMPLE_HOST,
 	};
 
@@ -65,10 +65,10 @@ static void drain(struct attach_source *source)
 	struct stop_sample *seen;
 
 	while ((seen = stop_sampler_next(source->sampler))) {
-		give(source, seen);
-		stop_sampler_taken(source->sampler);
+		emit_sample(source, seen);
+		stop_sampler_release(source->sampler);
 	}
-	stop_sampler_lost(source->sampler, sink->lost, sink->context);
+	stop_sampler_report_lost(source->sampler, sink->lost, sink->context);
 }
 
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
@@ -82,14 +82,14 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	stop_sampler_remove(source->sampler, id);
 }
 
-static void see_tasks(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
+static void set_cpu(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
 {
-	stop_sampler_see_tasks(source->sampler, id, cpu);
+	stop_sampler_set_cpu(source->sampler, id, cpu);
 }
 
-static void tell_stops(struct attach_source *source, struct attach_stops *stops)
+static void read_stops(struct attach_source *source, struct attach_stops *stops)
 {
-	stop_sampler_count(source->sampler, stops);
+	stop_sampler_statistics(source->sampler, stops);
 }
 
 static bool close_ptrace(struct attach_source *source)
@@ -119,7 +119,7 @@ static int try_stop(const struct attach_source *source)
 	int error = thread_stop(&stop, some_thread(process));
 
 	if (!error)
-		thread_go_on(&stop);
+		thread_resume(&stop);
 	if (error == -EPERM || error == -EACCES)
 		return error_set(
 			-EACCES,
@@ -154,7 +154,7 @@ static int try_calls(const struct attach_source *source)
 /* Stopped by the terminal at the wrong moment, we would leave a vCPU stopped for 50 ms
  * (stop_guard.h); and if we die of SIGABRT or the like, for as long as our core is written. Stays
  * so: others may want it, too. */
-static void prevent_standing_still(void)
+static void ignore_terminal_stops(void)
 {
 	static const int signals[] = { SIGTSTP, SIGTTIN, SIGTTOU };
 
@@ -200,7 +200,7 @@ static int open_all(struct attach_source *source)
 						  .limit = target->stop_limit,
 						  .callchains = target->callchains };
 	error = remote_code_find(&source->stop.code, target->process);
-	prevent_standing_still();
+	ignore_terminal_stops();
 	if (!error)
 		error = try_all(source);
 	if (error == -EPERM)
@@ -236,7 +236,7 @@ static int stop_once(pid_t pid)
 		return error;
 	error = thread_stop(&stop, pid);
 	if (!error)
-		thread_go_on(&stop);
+		thread_resume(&stop);
 	stop_guard_end(&guard);
 	stop_guard_close(&guard);
 	if (!error)
@@ -296,14 +296,14 @@ static enum attach_event event_of(const struct attach_source *source)
 const struct attach_backend attach_ptrace = {
 	.name = "ptrace",
 	.is = "stops of the vCPU threads: where the guest was and its callers; the guest loses the time of the stops",
-	.gives_callers = true,
+	.has_callchains = true,
 	.probe = probe,
 	.open = open_ptrace,
 	.event = event_of,
 	.add = add_vcpu,
 	.remove = remove_vcpu,
-	.see_tasks = see_tasks,
+	.set_cpu = set_cpu,
 	.drain = drain,
-	.stops = tell_stops,
+	.stops = read_stops,
 	.close = close_ptrace,
 };

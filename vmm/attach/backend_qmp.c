@@ -15,13 +15,13 @@
 #include "vmm/attach/libvirt_domain.h"
 #include "vmm/attach/qmp_reader.h"
 
-#define TAKEN_AT_ONCE 64
+#define BATCH 64
 
 struct attach_source {
 	const struct attach_target *target;
-	struct looker *looker;
-	struct qmp_vcpu told[VMM_VCPUS_MAX]; /* when threads were looked for last */
-	size_t told_count;
+	struct qmp_reader *reader;
+	struct qmp_vcpu reported[VMM_VCPUS_MAX]; /* when threads were looked for last */
+	size_t reported_count;
 };
 
 static int probe(void)
@@ -30,7 +30,7 @@ static int probe(void)
 }
 
 /* libvirt passes commands on, and marks the domain for it. */
-static void tell_taint(const struct attach_target *target)
+static void log_taint(const struct attach_target *target)
 {
 	if (target->monitor.domain && !target->monitor.socket)
 		log_info(
@@ -46,12 +46,13 @@ static int open_qmp(struct attach_source **result, const struct attach_target *t
 	if (!source)
 		return error_set(-ENOMEM, "no memory for QEMU's monitor");
 	source->target = target;
-	error = looker_start(&source->looker, &target->monitor, target->process, target->frequency);
+	error = qmp_reader_start(&source->reader, &target->monitor, target->process,
+				 target->frequency);
 	if (error) {
 		free(source);
 		return error;
 	}
-	tell_taint(target);
+	log_taint(target);
 	*result = source;
 	return 0;
 }
@@ -62,26 +63,28 @@ static enum attach_event event_of(const struct attach_source *source)
 }
 
 /* Threads are looked for when the monitor tells others than the last time. */
-static void tell_threads(struct attach_source *source, struct vmm_process *process)
+static void update_threads(struct attach_source *source, struct vmm_process *process)
 {
-	struct qmp_vcpu told[VMM_VCPUS_MAX];
+	struct qmp_vcpu reported[VMM_VCPUS_MAX];
 	struct vmm_vcpu vcpus[VMM_VCPUS_MAX];
-	size_t count = looker_vcpus(source->looker, told);
+	size_t count = qmp_reader_vcpus(source->reader, reported);
 
-	if (count == source->told_count && !memcmp(told, source->told, count * sizeof(told[0])))
+	if (count == source->reported_count &&
+	    !memcmp(reported, source->reported, count * sizeof(reported[0])))
 		return;
 	for (size_t i = 0; i < count; i++)
-		vcpus[i] = (struct vmm_vcpu){ .id = told[i].id,
-					      .tid = vmm_process_find_thread(process, told[i].tid),
-					      .found = "QEMU" };
+		vcpus[i] =
+			(struct vmm_vcpu){ .id = reported[i].id,
+					   .tid = vmm_process_find_thread(process, reported[i].tid),
+					   .found = "QEMU" };
 	vmm_process_set_vcpus(process, vcpus, count);
-	memcpy(source->told, told, count * sizeof(told[0]));
-	source->told_count = count;
+	memcpy(source->reported, reported, count * sizeof(reported[0]));
+	source->reported_count = count;
 }
 
 static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 {
-	size_t count = looker_slots(source->looker, slots);
+	size_t count = qmp_reader_slots(source->reader, slots);
 
 	return count ? (int)count
 		     : error_set(-ENOTSUP, "QEMU's monitor does not tell the guest's memory");
@@ -89,30 +92,30 @@ static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 {
-	return looker_add(source->looker, vcpu);
+	return qmp_reader_add(source->reader, vcpu);
 }
 
 static void remove_vcpu(struct attach_source *source, unsigned int id)
 {
-	looker_remove(source->looker, id);
+	qmp_reader_remove(source->reader, id);
 }
 
 /* RSP and RBP are left out: they are of another moment than RIP. */
-static void give_sample(const struct attach_source *source, const struct look *look)
+static void emit_sample(const struct attach_source *source, const struct qmp_sample *from)
 {
 	const struct attach_sink *sink = &source->target->sink;
-	uint64_t addresses[SAMPLE_CALLCHAIN_MAX] = { look->registers.rip };
+	uint64_t addresses[SAMPLE_CALLCHAIN_MAX] = { from->registers.rip };
 	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = addresses };
-	const struct attach_stack stack = { .registers = look->registers };
+	const struct attach_guest_state stack = { .registers = from->registers };
 	struct sample sample = {
-		.time = look->time,
-		.period = look->period,
-		.rip = look->registers.rip,
-		.cr3 = look->registers.paging.cr3,
-		.vcpu = look->id,
-		.host_tid = (uint32_t)look->tid,
-		.cpl = look->registers.cpl,
-		.flags = look->smm ? SAMPLE_OTHER_KERNEL : 0,
+		.time = from->time,
+		.period = from->period,
+		.rip = from->registers.rip,
+		.cr3 = from->registers.paging.cr3,
+		.vcpu = from->id,
+		.host_tid = (uint32_t)from->tid,
+		.cpl = from->registers.cpl,
+		.flags = from->smm ? SAMPLE_OTHER_KERNEL : 0,
 	};
 
 	chain.kernel_depth = !sample.cpl;
@@ -123,40 +126,40 @@ static void give_sample(const struct attach_source *source, const struct look *l
 static void drain(struct attach_source *source)
 {
 	const struct attach_sink *sink = &source->target->sink;
-	struct look looks[TAKEN_AT_ONCE];
+	struct qmp_sample samples[BATCH];
 	uint64_t lost;
 	size_t count;
 
 	do {
-		count = looker_take(source->looker, looks, TAKEN_AT_ONCE, &lost);
+		count = qmp_reader_consume(source->reader, samples, BATCH, &lost);
 		if (lost)
-			sink->lost(sink->context, source->told[0].id, lost);
+			sink->lost(sink->context, source->reported[0].id, lost);
 		for (size_t i = 0; i < count; i++)
-			give_sample(source, &looks[i]);
-	} while (count == TAKEN_AT_ONCE);
+			emit_sample(source, &samples[i]);
+	} while (count == BATCH);
 }
 
 /* Registers of KVM's vCPUs are read by their own threads, outside of the guest. */
-static void tell_rate(const struct attach_source *source)
+static void log_rate(const struct attach_source *source)
 {
-	struct looker_statistics did;
+	struct qmp_reader_statistics statistics;
 
-	looker_statistics(source->looker, &did);
-	if (did.looks && did.elapsed)
+	qmp_reader_statistics(source->reader, &statistics);
+	if (statistics.samples && statistics.elapsed)
 		log_info(
 			"the monitor was asked %.1f times a second, %.1f ms each, %.1f ms of them in QEMU's main loop, "
 			"while the guest ran on%s",
-			(double)did.looks * 1e9 / (double)did.elapsed,
-			(double)did.time / (double)did.looks / 1e6,
-			(double)did.of_main_loop / (double)did.looks / 1e6,
+			(double)statistics.samples * 1e9 / (double)statistics.elapsed,
+			(double)statistics.time / (double)statistics.samples / 1e6,
+			(double)statistics.main_loop / (double)statistics.samples / 1e6,
 			source->target->process->monitored ? ""
 							   : " but for its registers to be read");
 }
 
 static bool close_qmp(struct attach_source *source)
 {
-	tell_rate(source);
-	looker_stop(source->looker);
+	log_rate(source);
+	qmp_reader_stop(source->reader);
 	free(source);
 	return true;
 }
@@ -164,12 +167,12 @@ static bool close_qmp(struct attach_source *source)
 const struct attach_backend attach_qmp = {
 	.name = "qmp",
 	.is = "QEMU's monitor, asked up to 200 times a second: where the guest was, without its callers",
-	.frequency_max = LOOKER_FREQUENCY_MAX,
+	.frequency_max = QMP_READER_FREQUENCY_MAX,
 	.emulated = true,
 	.probe = probe,
 	.open = open_qmp,
 	.event = event_of,
-	.threads = tell_threads,
+	.threads = update_threads,
 	.slots = find_slots,
 	.add = add_vcpu,
 	.remove = remove_vcpu,

@@ -60,11 +60,11 @@ void bpf_ring_release(struct bpf_ring *ring, const struct bpf_whole_sample *samp
 /* In one order with what the program does: put() of bpf/guest_sample.c. */
 void bpf_ring_wait(struct bpf_ring *ring)
 {
-	__atomic_store_n(&ring->vcpu->waits, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&ring->vcpu->reader_waits, 1, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-uint64_t bpf_ring_take_lost(struct bpf_ring *ring)
+uint64_t bpf_ring_consume_lost(struct bpf_ring *ring)
 {
 	uint64_t lost = __atomic_load_n(&ring->vcpu->lost, __ATOMIC_RELAXED),
 		 more = lost - ring->lost;

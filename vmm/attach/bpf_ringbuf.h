@@ -36,6 +36,6 @@ void bpf_ring_release(struct bpf_ring *ring, const struct bpf_whole_sample *samp
 void bpf_ring_wait(struct bpf_ring *ring);
 
 /* Samples that were lost since the last time. */
-uint64_t bpf_ring_take_lost(struct bpf_ring *ring);
+uint64_t bpf_ring_consume_lost(struct bpf_ring *ring);
 
 #endif

@@ -25,20 +25,20 @@ static struct {
 	struct rip_events *rip_events; /* NULL: not needed */
 	bool avoid_cast;
 	unsigned int vms;
-	bool vm_taken[BPF_VMS_MAX], place_taken[BPF_PLACES_MAX]; /* their numbers */
+	bool vm_used[BPF_VMS_MAX], vcpu_map_used[BPF_VCPU_MAPS_MAX]; /* their numbers */
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct bpf_vm {
 	const struct guest_sample *programs;
 	__u32 number;
-	int bell_fd;             /* a map */
-	uint32_t expected;       /* vCPUs that are to have the next place together */
-	struct bpf_place *place; /* that has room for more; NULL: none has */
+	int bell_fd;                /* a map */
+	uint32_t expected;          /* vCPUs that are to have the next place together */
+	struct bpf_vcpu_map *place; /* that has room for more; NULL: none has */
 };
 
 /* The map of some vCPUs, as it is mapped: of each first what is known of it, then its ring. It is
  * freed when all of them are closed. */
-struct bpf_place {
+struct bpf_vcpu_map {
 	__u32 number; /* of those of all VMs */
 	uint32_t chunks, count;
 	uint32_t opened, closed; /* vCPUs */
@@ -130,7 +130,7 @@ void bpf_programs_avoid_cast(bool avoid)
 /* VMs. */
 
 /* The first of COUNT that is not taken; COUNT: all are. */
-static __u32 take_number(bool *taken, __u32 count)
+static __u32 allocate_number(bool *taken, __u32 count)
 {
 	__u32 number = 0;
 
@@ -144,7 +144,7 @@ static __u32 take_number(bool *taken, __u32 count)
 static int number_vm(struct bpf_vm *vm)
 {
 	vm->programs = shared.programs;
-	vm->number = take_number(shared.vm_taken, BPF_VMS_MAX);
+	vm->number = allocate_number(shared.vm_used, BPF_VMS_MAX);
 	if (vm->number == BPF_VMS_MAX)
 		return error_set(-EMFILE, "one process samples %d VMs by BPF at most", BPF_VMS_MAX);
 	shared.vms++;
@@ -167,18 +167,18 @@ static int enter(struct bpf_vm *vm)
 static void leave(struct bpf_vm *vm)
 {
 	pthread_mutex_lock(&shared.lock);
-	shared.vm_taken[vm->number] = false;
+	shared.vm_used[vm->number] = false;
 	if (!--shared.vms)
 		unload();
 	pthread_mutex_unlock(&shared.lock);
 }
 
-static int show_map(const struct bpf_map *of_all, __u32 number, int fd)
+static int set_inner_map(const struct bpf_map *of_all, __u32 number, int fd)
 {
 	return bpf_map__update_elem(of_all, &number, sizeof(number), &fd, sizeof(fd), BPF_ANY);
 }
 
-static void hide_map(const struct bpf_map *of_all, __u32 number)
+static void clear_inner_map(const struct bpf_map *of_all, __u32 number)
 {
 	bpf_map__delete_elem(of_all, &number, sizeof(number), 0);
 }
@@ -189,7 +189,7 @@ static int make_bell(struct bpf_vm *vm)
 	vm->bell_fd =
 		bpf_map_create(BPF_MAP_TYPE_RINGBUF, "bell", 0, 0, (__u32)getpagesize(), NULL);
 	return vm->bell_fd < 0 ? -errno
-			       : show_map(vm->programs->maps.bells, vm->number, vm->bell_fd);
+			       : set_inner_map(vm->programs->maps.bells, vm->number, vm->bell_fd);
 }
 
 int bpf_vm_open(struct bpf_vm **result)
@@ -218,7 +218,7 @@ void bpf_vm_close(struct bpf_vm *vm)
 {
 	if (!vm)
 		return;
-	hide_map(vm->programs->maps.bells, vm->number);
+	clear_inner_map(vm->programs->maps.bells, vm->number);
 	if (vm->bell_fd >= 0)
 		close(vm->bell_fd);
 	leave(vm);
@@ -232,18 +232,18 @@ int bpf_vm_bell_fd(const struct bpf_vm *vm)
 
 /* vCPUs. */
 
-static uint32_t elements_of(const struct bpf_place *place)
+static uint32_t elements_of(const struct bpf_vcpu_map *place)
 {
 	return place->count * (1 + place->chunks);
 }
 
-static size_t mapped_size(const struct bpf_place *place)
+static size_t mapped_size(const struct bpf_vcpu_map *place)
 {
 	return (size_t)elements_of(place) * BPF_CHUNK;
 }
 
 /* The map lives as long as it is mapped, or the program can find it. */
-static int map_place(const struct bpf_vm *vm, struct bpf_place *place, int fd)
+static int map_memory(const struct bpf_vm *vm, struct bpf_vcpu_map *place, int fd)
 {
 	void *mapped = mmap(NULL, mapped_size(place), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	int error;
@@ -251,13 +251,13 @@ static int map_place(const struct bpf_vm *vm, struct bpf_place *place, int fd)
 	if (mapped == MAP_FAILED)
 		return -errno;
 	place->mapped = mapped;
-	error = show_map(vm->programs->maps.vcpus, place->number, fd);
+	error = set_inner_map(vm->programs->maps.vcpus, place->number, fd);
 	if (error)
 		munmap(mapped, mapped_size(place));
 	return error;
 }
 
-static int make_map(const struct bpf_vm *vm, struct bpf_place *place)
+static int make_map(const struct bpf_vm *vm, struct bpf_vcpu_map *place)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_INNER_MAP | BPF_F_MMAPABLE);
 	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpus", sizeof(__u32), BPF_CHUNK,
@@ -266,66 +266,67 @@ static int make_map(const struct bpf_vm *vm, struct bpf_place *place)
 
 	if (fd < 0)
 		return -errno;
-	error = map_place(vm, place, fd);
+	error = map_memory(vm, place, fd);
 	close(fd);
 	return error;
 }
 
-static __u32 take_place(void)
+static __u32 reserve_number(void)
 {
 	__u32 number;
 
 	pthread_mutex_lock(&shared.lock);
-	number = take_number(shared.place_taken, BPF_PLACES_MAX);
+	number = allocate_number(shared.vcpu_map_used, BPF_VCPU_MAPS_MAX);
 	pthread_mutex_unlock(&shared.lock);
 	return number;
 }
 
-static void leave_place(__u32 number)
+static void release_number(__u32 number)
 {
 	pthread_mutex_lock(&shared.lock);
-	shared.place_taken[number] = false;
+	shared.vcpu_map_used[number] = false;
 	pthread_mutex_unlock(&shared.lock);
 }
 
-static int number_place(struct bpf_place *place)
+static int number_vcpu_map(struct bpf_vcpu_map *place)
 {
-	place->number = take_place();
-	return place->number < BPF_PLACES_MAX
+	place->number = reserve_number();
+	return place->number < BPF_VCPU_MAPS_MAX
 		       ? 0
 		       : error_set(
 				 -EMFILE,
 				 "one process samples by BPF %d VMs at most, with vCPUs that came later",
-				 BPF_PLACES_MAX);
+				 BPF_VCPU_MAPS_MAX);
 }
 
-static int make_place(const struct bpf_vm *vm, struct bpf_place *place)
+static int create_vcpu_map(const struct bpf_vm *vm, struct bpf_vcpu_map *place)
 {
-	int error = number_place(place);
+	int error = number_vcpu_map(place);
 
 	if (error)
 		return error;
 	error = make_map(vm, place);
 	if (!error)
 		return 0;
-	leave_place(place->number);
+	release_number(place->number);
 	return error_set(error, "can not make the BPF map of a vCPU: %s", strerror(-error));
 }
 
-static bool has_room(const struct bpf_place *place, uint32_t chunks)
+static bool has_room(const struct bpf_vcpu_map *place, uint32_t chunks)
 {
 	return place && place->chunks == chunks && place->opened < place->count;
 }
 
-static int open_place(struct bpf_vm *vm, uint32_t chunks)
+static int open_vcpu_map(struct bpf_vm *vm, uint32_t chunks)
 {
-	struct bpf_place *place = malloc(sizeof(*place));
+	struct bpf_vcpu_map *place = malloc(sizeof(*place));
 	int error;
 
 	if (!place)
 		return error_set(-ENOMEM, "no memory for a vCPU");
-	*place = (struct bpf_place){ .chunks = chunks, .count = vm->expected ? vm->expected : 1 };
-	error = make_place(vm, place);
+	*place =
+		(struct bpf_vcpu_map){ .chunks = chunks, .count = vm->expected ? vm->expected : 1 };
+	error = create_vcpu_map(vm, place);
 	if (error) {
 		free(place);
 		return error;
@@ -335,24 +336,24 @@ static int open_place(struct bpf_vm *vm, uint32_t chunks)
 	return 0;
 }
 
-static void close_place(struct bpf_vm *vm, struct bpf_place *place)
+static void close_vcpu_map(struct bpf_vm *vm, struct bpf_vcpu_map *place)
 {
 	if (vm->place == place)
 		vm->place = NULL;
-	hide_map(vm->programs->maps.vcpus, place->number);
+	clear_inner_map(vm->programs->maps.vcpus, place->number);
 	munmap(place->mapped, mapped_size(place));
-	leave_place(place->number);
+	release_number(place->number);
 	free(place);
 }
 
-void bpf_vm_expect(struct bpf_vm *vm, uint32_t count)
+void bpf_vm_reserve(struct bpf_vm *vm, uint32_t count)
 {
 	vm->expected = count;
 }
 
 int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
 {
-	int error = has_room(vm->place, chunks) ? 0 : open_place(vm, chunks);
+	int error = has_room(vm->place, chunks) ? 0 : open_vcpu_map(vm, chunks);
 	uint8_t *first;
 
 	if (error)
@@ -371,7 +372,7 @@ int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
  * again and again. */
 void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
 {
-	struct bpf_place *place = vcpu->place;
+	struct bpf_vcpu_map *place = vcpu->place;
 
 	if (vcpu->first == (place->opened - 1) * (1 + place->chunks)) {
 		memset(vcpu->ring.vcpu, 0, BPF_CHUNK);
@@ -380,7 +381,7 @@ void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
 		place->closed++;
 	}
 	if (place->closed == place->opened)
-		close_place(vm, place);
+		close_vcpu_map(vm, place);
 }
 
 int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int event_fd,
@@ -389,7 +390,7 @@ int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int
 	LIBBPF_OPTS(bpf_perf_event_opts, options,
 		    .bpf_cookie = (__u64)vcpu->place->number << 32 | vcpu->first);
 
-	*link = bpf_program__attach_perf_event_opts(vm->programs->progs.take, event_fd, &options);
+	*link = bpf_program__attach_perf_event_opts(vm->programs->progs.sample, event_fd, &options);
 	return *link ? 0
 		     : error_set(-errno, "can not run a BPF program on a perf event: %s",
 				 strerror(errno));
@@ -411,13 +412,13 @@ static int read_found(int fd, void (*each)(void *context, const struct bpf_found
 }
 
 /* Runs the iterator over the files of the process of PID_FD. */
-static int look(int pid_fd, void (*each)(void *context, const struct bpf_found *found),
-		void *context)
+static int iterate(int pid_fd, void (*each)(void *context, const struct bpf_found *found),
+		   void *context)
 {
 	union bpf_iter_link_info which = { .task.pid_fd = (__u32)pid_fd };
 	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which,
 		    .link_info_len = sizeof(which));
-	struct bpf_link *link = bpf_program__attach_iter(shared.programs->progs.find, &options);
+	struct bpf_link *link = bpf_program__attach_iter(shared.programs->progs.find_vms, &options);
 	int fd, error;
 
 	if (!link)
@@ -446,7 +447,7 @@ struct vm_search {
 	uint64_t vm;
 };
 
-static void take_vm(void *context, const struct bpf_found *found)
+static void match_vm(void *context, const struct bpf_found *found)
 {
 	struct vm_search *search = context;
 
@@ -455,31 +456,31 @@ static void take_vm(void *context, const struct bpf_found *found)
 }
 
 /* With the lock. */
-static int want_vm(int pid_fd, int vm_fd)
+static int select_vm(int pid_fd, int vm_fd)
 {
 	struct vm_search search = { .fd = vm_fd };
 	int error = 0;
 
-	shared.programs->bss->vm_wanted = 0;
+	shared.programs->bss->vm_selected = 0;
 	if (vm_fd)
-		error = look(pid_fd, take_vm, &search);
+		error = iterate(pid_fd, match_vm, &search);
 	if (!error && vm_fd && !search.vm)
 		error = error_set(-ESRCH, "the VM at descriptor %d has ended", vm_fd);
-	shared.programs->bss->vm_wanted = search.vm;
+	shared.programs->bss->vm_selected = search.vm;
 	return error;
 }
 
 /* One at a time, for what the program is told: the kernel waits for no VMM meanwhile. */
-int bpf_programs_look(int pid_fd, int vm_fd, uint64_t slot_size_min,
-		      void (*each)(void *context, const struct bpf_found *found), void *context)
+int bpf_programs_iterate(int pid_fd, int vm_fd, uint64_t slot_size_min,
+			 void (*each)(void *context, const struct bpf_found *found), void *context)
 {
 	int error;
 
 	pthread_mutex_lock(&shared.lock);
 	shared.programs->bss->slot_size_min = slot_size_min;
-	error = want_vm(pid_fd, vm_fd);
+	error = select_vm(pid_fd, vm_fd);
 	if (!error)
-		error = look(pid_fd, each, context);
+		error = iterate(pid_fd, each, context);
 	pthread_mutex_unlock(&shared.lock);
 	return error;
 }

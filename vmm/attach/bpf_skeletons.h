@@ -35,14 +35,14 @@ void bpf_vm_close(struct bpf_vm *vm);
  */
 int bpf_vm_bell_fd(const struct bpf_vm *vm);
 
-struct bpf_place;
+struct bpf_vcpu_map;
 
 /* One of its vCPUs. */
 struct bpf_vm_vcpu {
 	struct bpf_ring ring; /* ring.vcpu is the caller's to write, where it is the loader's: all 0
 				 at first */
 	uint32_t chunks;
-	struct bpf_place *place;
+	struct bpf_vcpu_map *place;
 	uint32_t first; /* element in the map of its place */
 };
 
@@ -51,7 +51,7 @@ struct bpf_vm_vcpu {
  * waits until no program runs for each map that is shown to them or hidden, some ten milliseconds.
  * Without it, and from then on, each has one of its own.
  */
-void bpf_vm_expect(struct bpf_vm *vm, uint32_t count);
+void bpf_vm_reserve(struct bpf_vm *vm, uint32_t count);
 
 /* With a ring of CHUNKS (a power of two) chunks. -EMFILE: there are too many maps of vCPUs; others,
  * all with the message. */
@@ -81,7 +81,7 @@ bool bpf_programs_are_intel(void);
  * -E2BIG: there is more to tell of one file than fits; -ESRCH: the process or the VM has ended;
  * others, all with the message.
  */
-int bpf_programs_look(int pid_fd, int vm_fd, uint64_t slot_size_min,
-		      void (*each)(void *context, const struct bpf_found *found), void *context);
+int bpf_programs_iterate(int pid_fd, int vm_fd, uint64_t slot_size_min,
+			 void (*each)(void *context, const struct bpf_found *found), void *context);
 
 #endif

@@ -17,17 +17,17 @@ struct slot_list {
 	int count;
 	uint64_t generation; /* of KVM's, of all of them; BPF_NO_GENERATION: they changed meanwhile
 			      */
-	uint64_t begun;      /* that of the VM that was told of last */
+	uint64_t vm_generation; /* that of the VM that was told of last */
 };
 
-static void take_slot(void *context, const struct bpf_found *found)
+static void add_slot(void *context, const struct bpf_found *found)
 {
 	struct slot_list *list = context;
 
 	if (found->type == BPF_FOUND_VM)
-		list->begun = found->generation;
+		list->vm_generation = found->generation;
 	if (found->type == BPF_FOUND_SLOT && !list->count)
-		list->generation = list->begun;
+		list->generation = list->vm_generation;
 	if (found->type == BPF_FOUND_SLOT && found->generation != list->generation)
 		list->generation = BPF_NO_GENERATION;
 	if (found->type == BPF_FOUND_SLOT && found->size && list->count < VMM_SLOTS_MAX)
@@ -42,7 +42,7 @@ static int larger_first(const void *left, const void *right)
 	return one->size < other->size ? 1 : one->size > other->size ? -1 : 0;
 }
 
-static int look(int pid_fd, int vm_fd, struct slot_list *list)
+static int collect(int pid_fd, int vm_fd, struct slot_list *list)
 {
 	uint64_t size_min = 0;
 	int error;
@@ -50,7 +50,7 @@ static int look(int pid_fd, int vm_fd, struct slot_list *list)
 	for (;;) {
 		list->count = 0;
 		list->generation = BPF_NO_GENERATION;
-		error = bpf_programs_look(pid_fd, vm_fd, size_min, take_slot, list);
+		error = bpf_programs_iterate(pid_fd, vm_fd, size_min, add_slot, list);
 		if ((error != -E2BIG && list->count < VMM_SLOTS_MAX) || size_min >= SIZE_LAST)
 			return error;
 		size_min = size_min ? size_min * 4 : SIZE_FIRST;
@@ -72,7 +72,7 @@ static void choose(struct bpf_slots *largest, const struct slot_list *list)
 int bpf_slots_find(int pid_fd, int vm_fd, struct vmm_slot *slots, struct bpf_slots *largest)
 {
 	struct slot_list list = { .slots = slots };
-	int error = look(pid_fd, vm_fd, &list);
+	int error = collect(pid_fd, vm_fd, &list);
 
 	if (error)
 		return error;
@@ -83,14 +83,14 @@ int bpf_slots_find(int pid_fd, int vm_fd, struct vmm_slot *slots, struct bpf_slo
 	return list.count;
 }
 
-void bpf_slots_tell(struct bpf_slots *told, const struct bpf_slots *slots)
+void bpf_slots_publish(struct bpf_slots *shared, const struct bpf_slots *slots)
 {
-	__u32 generation = told->generation;
+	__u32 generation = shared->generation;
 
-	__atomic_store_n(&told->generation, generation + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&shared->generation, generation + 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	told->count = slots->count;
-	told->generation_of_kvm = slots->generation_of_kvm;
-	memcpy(told->slot, slots->slot, sizeof(told->slot));
-	__atomic_store_n(&told->generation, generation + 2, __ATOMIC_RELEASE);
+	shared->count = slots->count;
+	shared->generation_of_kvm = slots->generation_of_kvm;
+	memcpy(shared->slot, slots->slot, sizeof(shared->slot));
+	__atomic_store_n(&shared->generation, generation + 2, __ATOMIC_RELEASE);
 }

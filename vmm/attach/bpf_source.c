@@ -120,8 +120,8 @@ static uint32_t fill_pages(const struct bpf_whole_sample *from, struct attach_pa
 	return count;
 }
 
-static void give(const struct attach_source *source, const struct bpf_thread *thread,
-		 const struct bpf_whole_sample *from)
+static void emit_sample(const struct attach_source *source, const struct bpf_thread *thread,
+			const struct bpf_whole_sample *from)
 {
 	const struct attach_sink *sink = &source->target->sink;
 	const struct bpf_sample *head = &from->head;
@@ -132,16 +132,17 @@ static void give(const struct attach_source *source, const struct bpf_thread *th
 	uint8_t other = nested ? SAMPLE_OTHER_KERNEL : 0;
 	struct attach_page pages[ATTACH_PAGES_MAX];
 	struct guest_tasks_snapshot tasks;
-	struct attach_stack stack = { .cr3_of_task = !known,
-				      .clock_known = head->flags & BPF_CLOCK_KNOWN,
-				      .clock = head->clock,
-				      .bytes = head->stack_size ? from->stack : NULL,
-				      .size = head->stack_size,
-				      .tasks = fill_tasks(thread, head, &tasks) ? &tasks : NULL,
-				      .pages = pages,
-				      .page_count = fill_pages(from, pages) };
+	struct attach_guest_state stack = { .cr3_of_task = !known,
+					    .clock_known = head->flags & BPF_CLOCK_KNOWN,
+					    .clock = head->clock,
+					    .bytes = head->stack_size ? from->stack : NULL,
+					    .size = head->stack_size,
+					    .tasks = fill_tasks(thread, head, &tasks) ? &tasks
+										      : NULL,
+					    .pages = pages,
+					    .page_count = fill_pages(from, pages) };
 	struct sample sample = {
-		.time = head->time + source->raw_ahead,
+		.time = head->time + source->raw_offset,
 		.period = head->period,
 		.rip = head->rip,
 		.rsp = guest && head->flags & BPF_RSP_KNOWN ? head->rsp : 0,
@@ -161,7 +162,7 @@ static void give(const struct attach_source *source, const struct bpf_thread *th
 }
 
 /* A guest's RIP that KVM had not read would be an old one. */
-static void take_record(struct attach_source *source, const struct bpf_thread *thread,
+static void emit_record(struct attach_source *source, const struct bpf_thread *thread,
 			const struct bpf_whole_sample *record)
 {
 	const struct attach_sink *sink = &source->target->sink;
@@ -170,8 +171,8 @@ static void take_record(struct attach_source *source, const struct bpf_thread *t
 	if (head->flags & BPF_IN_GUEST && !(head->flags & BPF_RIP_KNOWN)) {
 		sink->lost(sink->context, thread->vcpu.id, 1);
 	} else {
-		give(source, thread, record);
-		source->given++;
+		emit_sample(source, thread, record);
+		source->emitted++;
 	}
 }
 
@@ -180,10 +181,10 @@ void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread)
 	const struct attach_sink *sink = &source->target->sink;
 	struct bpf_ring *ring = &thread->memory.ring;
 	const struct bpf_whole_sample *record;
-	uint64_t lost = bpf_ring_take_lost(ring), end = bpf_ring_end(ring);
+	uint64_t lost = bpf_ring_consume_lost(ring), end = bpf_ring_end(ring);
 
 	while ((record = bpf_ring_first(ring, end))) {
-		take_record(source, thread, record);
+		emit_record(source, thread, record);
 		bpf_ring_release(ring, record);
 	}
 	if (lost)
@@ -207,7 +208,7 @@ static void join_words(struct bpf_cpu *cpu)
 	}
 }
 
-void bpf_task_words_choose(struct bpf_cpu *cpu, const struct guest_task_layout *layout)
+void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *layout)
 {
 	const uint32_t offsets[BPF_TASK_ROOM] = {
 		[BPF_TASK_STACK] = layout->stack,

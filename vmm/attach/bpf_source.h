@@ -32,11 +32,11 @@ struct attach_source {
 	struct ring_buffer *bell;   /* the VM's */
 	struct bpf_thread *threads; /* owned */
 	struct bpf_slots slots;
-	bool paused;        /* vCPUs are known, and have no events */
-	uint32_t chunks;    /* of a vCPU's ring */
-	uint32_t expected;  /* vCPUs that share a map: for so many CHUNKS are not too many */
-	uint64_t given;     /* samples */
-	uint64_t raw_ahead; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
+	bool paused;         /* vCPUs are known, and have no events */
+	uint32_t chunks;     /* of a vCPU's ring */
+	uint32_t expected;   /* vCPUs that share a map: for so many CHUNKS are not too many */
+	uint64_t emitted;    /* samples */
+	uint64_t raw_offset; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
 };
 
 /* Gives the sink all samples of THREAD that are in its ring now, and tells it of those that were
@@ -48,6 +48,6 @@ void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread);
 
 /* CPU's offsets and sizes become those of LAYOUT: bytes, multiples of 8. The caller keeps the
  * program from reading them meanwhile. */
-void bpf_task_words_choose(struct bpf_cpu *cpu, const struct guest_task_layout *layout);
+void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *layout);
 
 #endif

@@ -28,8 +28,8 @@ static void follow(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks)
 	}
 }
 
-bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks, bool kernel_mode,
-		       uint64_t rip)
+bool kernel_pulse_update(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks,
+			 bool kernel_mode, uint64_t rip)
 {
 	follow(pulse, time, ticks);
 	pulse->foreign |= kernel_mode && !(rip >> 63);
@@ -37,10 +37,10 @@ bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks
 	return !pulse->foreign || time < pulse->time || time - pulse->time <= KERNEL_PULSE_LIMIT;
 }
 
-bool kernel_pulse_is_felt(const struct kernel_pulse *pulse, uint64_t time)
+bool kernel_pulse_is_recent(const struct kernel_pulse *pulse, uint64_t time)
 {
 	return pulse->beats && !pulse->foreign &&
-	       (time < pulse->time || time - pulse->time <= KERNEL_PULSE_FELT);
+	       (time < pulse->time || time - pulse->time <= KERNEL_PULSE_RECENT);
 }
 
 /* A CPU that was off, a machine that was suspended: its kernel goes on, and so does its time. */
@@ -51,7 +51,7 @@ static bool is_back(const struct kernel_clock *clock, uint64_t place, uint64_t b
 	return place && beat > clock->left + KERNEL_CLOCK_MOVED;
 }
 
-bool kernel_clock_take(struct kernel_clock *clock, uint64_t place, uint64_t time, uint64_t beat)
+bool kernel_clock_update(struct kernel_clock *clock, uint64_t place, uint64_t time, uint64_t beat)
 {
 	if (!clock->place) {
 		clock->place = beat ? place : 0;

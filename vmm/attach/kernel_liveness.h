@@ -33,20 +33,20 @@ struct kernel_pulse {
  * KERNEL_MODE and RIP as the processor had them. False: it is not that kernel that runs, as far as
  * can be told; until its time goes on.
  */
-bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks, bool kernel_mode,
-		       uint64_t rip);
+bool kernel_pulse_update(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks,
+			 bool kernel_mode, uint64_t rip);
 
 /* ns without a tick, as far as is known when samples of a fifth of a second come together. */
-#define KERNEL_PULSE_FELT 500000000ull
+#define KERNEL_PULSE_RECENT 500000000ull
 /* ns that the ticks may be of after a sample. */
 #define KERNEL_PULSE_LATE 1000000000ull
 
 /*
- * Was the kernel's time seen to go on within KERNEL_PULSE_FELT before TIME, and no faster than time
- * does? What only its memory tells may not be true any more where it was not: a VM of which nothing
- * else is known may have been reset. So it is until the first tick that is seen.
+ * Was the kernel's time seen to go on within KERNEL_PULSE_RECENT before TIME, and no faster than
+ * time does? What only its memory tells may not be true any more where it was not: a VM of which
+ * nothing else is known may have been reset. So it is until the first tick that is seen.
  */
-bool kernel_pulse_is_felt(const struct kernel_pulse *pulse, uint64_t time);
+bool kernel_pulse_is_recent(const struct kernel_pulse *pulse, uint64_t time);
 
 /*
  * Whether a kernel that was found still runs on a vCPU, by where that has KVM write the time. Linux
@@ -74,6 +74,6 @@ struct kernel_clock {
  * does not run on that vCPU, or has been taken off it for a moment (CPU hot-plug, suspend). A guest
  * without such a clock is taken to run it always.
  */
-bool kernel_clock_take(struct kernel_clock *clock, uint64_t place, uint64_t time, uint64_t beat);
+bool kernel_clock_update(struct kernel_clock *clock, uint64_t place, uint64_t time, uint64_t beat);
 
 #endif

@@ -81,7 +81,7 @@ static bool read_count(int fd, uint64_t *count)
 	return sscanf(text, "%" SCNu64, count) == 1;
 }
 
-struct nested_count nested_runs_look(const struct nested_runs *runs)
+struct nested_count nested_runs_read(const struct nested_runs *runs)
 {
 	struct nested_count count = { 0 };
 

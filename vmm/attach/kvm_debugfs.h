@@ -42,13 +42,13 @@ struct nested_runs {
 	int entered_fd, inside_fd; /* -1: KVM does not tell */
 };
 
-/* Of the VM whose directory is DIRECTORY. False: it does not tell, and nested_runs_look() neither.
+/* Of the VM whose directory is DIRECTORY. False: it does not tell, and nested_runs_read() neither.
  */
 bool nested_runs_open(struct nested_runs *runs, const char *directory);
 /* Works on descriptors that are -1. */
 void nested_runs_close(struct nested_runs *runs);
 
-struct nested_count nested_runs_look(const struct nested_runs *runs);
+struct nested_count nested_runs_read(const struct nested_runs *runs);
 
 /* May one have run between the looks FIRST and LAST? If KVM tells nothing, none is thought to. */
 bool nested_runs_between(const struct nested_count *first, const struct nested_count *last);

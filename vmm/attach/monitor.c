@@ -42,7 +42,7 @@ static bool get_legacy_socket(const char *value, char *path, size_t size)
 }
 
 /* "socket,id=ID,path=PATH,server=on" */
-static bool get_chardev_socket(struct qemu_words words, const char *id, char *path, size_t size)
+static bool get_chardev_socket(struct qemu_arguments words, const char *id, char *path, size_t size)
 {
 	const char *option, *value;
 	char found[128];
@@ -55,7 +55,7 @@ static bool get_chardev_socket(struct qemu_words words, const char *id, char *pa
 }
 
 /* "chardev=ID,mode=control" */
-static bool get_mon_socket(struct qemu_words words, const char *value, char *path, size_t size)
+static bool get_mon_socket(struct qemu_arguments words, const char *value, char *path, size_t size)
 {
 	char id[128], mode[16];
 
@@ -66,8 +66,8 @@ static bool get_mon_socket(struct qemu_words words, const char *value, char *pat
 
 bool monitor_parse_command_line(const char *command_line, size_t size, char *path, size_t path_size)
 {
-	const struct qemu_words all = { command_line, command_line + size };
-	struct qemu_words words = all;
+	const struct qemu_arguments all = { command_line, command_line + size };
+	struct qemu_arguments words = all;
 	const char *option, *value;
 
 	if (!size || command_line[size - 1])
@@ -84,8 +84,8 @@ bool monitor_parse_command_line(const char *command_line, size_t size, char *pat
 
 static bool read_socket(pid_t pid, char *path, size_t size)
 {
-	char *line = malloc(QEMU_WORDS_MAX);
-	size_t length = line ? qemu_words_read(pid, line) : 0;
+	char *line = malloc(QEMU_COMMAND_LINE_MAX);
+	size_t length = line ? qemu_command_line_read(pid, line) : 0;
 	bool found = length && monitor_parse_command_line(line, length, path, size);
 
 	free(line);
@@ -107,7 +107,7 @@ static int find_socket(const struct vmm_process *process, char *path, size_t siz
 	return 0;
 }
 
-bool monitor_known(const struct monitor_address *address, pid_t pid)
+bool monitor_is_known(const struct monitor_address *address, pid_t pid)
 {
 	char path[OPTION_MAX];
 
@@ -195,7 +195,7 @@ static int ask_domain(const struct domain *domain, const char *command, json_t *
 		return error;
 	answer = strlen(reply) > QMP_MESSAGE_MAX ? NULL : json_loads(reply, 0, NULL);
 	free(reply);
-	error = qmp_take_answer(answer, command, result);
+	error = qmp_parse_answer(answer, command, result);
 	json_decref(answer);
 	return error;
 }
@@ -207,7 +207,7 @@ int monitor_execute(struct monitor *monitor, const char *command, json_t *argume
 			    : ask_domain(monitor->domain, command, arguments, result);
 }
 
-int monitor_human(struct monitor *monitor, const char *line, json_t **result)
+int monitor_execute_hmp(struct monitor *monitor, const char *line, json_t **result)
 {
 	int error = monitor_execute(monitor, "human-monitor-command",
 				    json_pack("{s:s}", "command-line", line), result);

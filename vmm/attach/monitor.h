@@ -31,7 +31,7 @@ int monitor_open(struct monitor **monitor, const struct monitor_address *address
 		 const struct vmm_process *process, int cancel_fd);
 
 /* Is there a way to a monitor of process PID: in ADDRESS, or a socket in its command line? */
-bool monitor_known(const struct monitor_address *address, pid_t pid);
+bool monitor_is_known(const struct monitor_address *address, pid_t pid);
 
 /* With the NUL: a path of QEMU's command line, below /proc/PID. */
 #define MONITOR_SOCKET_PATH (QEMU_OPTION_MAX + 64)
@@ -48,7 +48,7 @@ int monitor_execute(struct monitor *monitor, const char *command, json_t *argume
 		    json_t **result);
 
 /* A line of the monitor for humans; RESULT is a string. */
-int monitor_human(struct monitor *monitor, const char *line, json_t **result);
+int monitor_execute_hmp(struct monitor *monitor, const char *line, json_t **result);
 
 /* Works on NULL. */
 void monitor_close(struct monitor *monitor);

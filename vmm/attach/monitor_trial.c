@@ -85,15 +85,15 @@ static int check_runs(const struct trial *trial)
 }
 
 /* Its socket comes some time after it has started, and the greeting later still. */
-static int connect_looker(const struct trial *trial, const struct vmm_process *process,
-			  struct looker **looker)
+static int connect_reader(const struct trial *trial, const struct vmm_process *process,
+			  struct qmp_reader **reader)
 {
 	const struct monitor_address address = { .socket = trial->path };
 	const struct timespec moment = { .tv_nsec = TRY_AGAIN * NS_PER_MS };
 	time_t begin = time(NULL);
 	int error, ended;
 
-	while ((error = looker_start(looker, &address, process, 1))) {
+	while ((error = qmp_reader_start(reader, &address, process, 1))) {
 		ended = check_runs(trial);
 		if (ended || error == -ENOTSUP || time(NULL) - begin > ANSWER_MAX)
 			return ended ? ended : error;
@@ -102,12 +102,12 @@ static int connect_looker(const struct trial *trial, const struct vmm_process *p
 	return 0;
 }
 
-static int check_told(struct looker *looker)
+static int check_vcpus(struct qmp_reader *reader)
 {
 	struct qmp_vcpu vcpus[VMM_VCPUS_MAX];
 	static struct vmm_slot slots[VMM_SLOTS_MAX];
 
-	if (looker_vcpus(looker, vcpus) && looker_slots(looker, slots))
+	if (qmp_reader_vcpus(reader, vcpus) && qmp_reader_slots(reader, slots))
 		return 0;
 	return error_set(-EPROTO, "the monitor of a QEMU does not tell its vCPU and its memory");
 }
@@ -124,7 +124,7 @@ static int check_registers(const struct trial *trial, const struct vmm_process *
 
 	if (error)
 		return error;
-	error = monitor_human(monitor, "info registers -a", &result);
+	error = monitor_execute_hmp(monitor, "info registers -a", &result);
 	if (!error) {
 		text = json_string_value(result);
 		if (!qmp_parse_registers(&text, &registers))
@@ -138,15 +138,15 @@ static int check_registers(const struct trial *trial, const struct vmm_process *
 static int ask(const struct trial *trial)
 {
 	struct vmm_process *process;
-	struct looker *looker;
+	struct qmp_reader *reader;
 	int error = vmm_process_open_monitored(&process, trial->pid);
 
 	if (error)
 		return error;
-	error = connect_looker(trial, process, &looker);
+	error = connect_reader(trial, process, &reader);
 	if (!error) {
-		error = check_told(looker);
-		looker_stop(looker);
+		error = check_vcpus(reader);
+		qmp_reader_stop(reader);
 	}
 	if (!error)
 		error = check_registers(trial, process);

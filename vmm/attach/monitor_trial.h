@@ -7,7 +7,7 @@
 /*
  * Starts a QEMU without KVM whose guest does not run, asks its monitor for what an attachment does
  * (vCPUs, memory, registers) and ends it; 20 s at most. -ENOENT: no QEMU is installed; -ECHILD: it
- * ended at once; -EPROTO: it does not tell; the errors of looker_start(). Main thread.
+ * ended at once; -EPROTO: it does not tell; the errors of qmp_reader_start(). Main thread.
  */
 int monitor_trial(void);
 

@@ -12,7 +12,7 @@
 #define REST_MORE 3
 
 /* Above 0, up to 1. Marsaglia's xorshift64. */
-static double draw(struct look_times *times)
+static double draw(struct poisson_times *times)
 {
 	times->random ^= times->random << 13;
 	times->random ^= times->random >> 7;
@@ -20,7 +20,7 @@ static double draw(struct look_times *times)
 	return (double)((times->random >> 11) + 1) * 0x1p-53;
 }
 
-static uint64_t draw_interval(struct look_times *times, uint64_t mean)
+static uint64_t draw_interval(struct poisson_times *times, uint64_t mean)
 {
 	double means = -log(draw(times));
 
@@ -28,17 +28,17 @@ static uint64_t draw_interval(struct look_times *times, uint64_t mean)
 }
 
 /* The process has no memory: behind times that are left out it is as if it began there. */
-uint64_t look_times_next(struct look_times *times, uint64_t planned, uint64_t earliest)
+uint64_t poisson_times_next(struct poisson_times *times, uint64_t planned, uint64_t earliest)
 {
 	return (planned > earliest ? planned : earliest) + draw_interval(times, times->interval);
 }
 
-uint64_t look_times_rest(struct look_times *times, uint64_t stopped)
+uint64_t poisson_times_rest(struct poisson_times *times, uint64_t stopped)
 {
 	return stopped + draw_interval(times, REST_MORE * stopped);
 }
 
-uint64_t look_times_period(const struct look_times *times, uint64_t ran)
+uint64_t poisson_times_period(const struct poisson_times *times, uint64_t ran)
 {
 	uint64_t most = INTERVALS_MAX * times->interval;
 

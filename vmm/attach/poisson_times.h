@@ -15,14 +15,14 @@
 
 #include <stdint.h>
 
-struct look_times {
+struct poisson_times {
 	uint64_t interval; /* ns, the mean; not 0 */
 	uint64_t random;   /* state of the generator; not 0 */
 };
 
 /* ns: of the first time after PLANNED that is not before EARLIEST; those between them are left out.
  * An interval is at most 8 mean ones. */
-uint64_t look_times_next(struct look_times *times, uint64_t planned, uint64_t earliest);
+uint64_t poisson_times_next(struct poisson_times *times, uint64_t planned, uint64_t earliest);
 
 /*
  * ns that a thread is let alone for that a look stopped for STOPPED: as long at least, four times
@@ -30,12 +30,12 @@ uint64_t look_times_next(struct look_times *times, uint64_t planned, uint64_t ea
  * are longer than an interval, would take looks into the step of a guest whose work comes round as
  * often.
  */
-uint64_t look_times_rest(struct look_times *times, uint64_t stopped);
+uint64_t poisson_times_rest(struct poisson_times *times, uint64_t stopped);
 
 /*
  * ns that a look stands for after RAN ns of CPU time: at most 10 intervals, or 100 ms where that is
  * more. After a longer time nobody knows what was in it.
  */
-uint64_t look_times_period(const struct look_times *times, uint64_t ran);
+uint64_t poisson_times_period(const struct poisson_times *times, uint64_t ran);
 
 #endif

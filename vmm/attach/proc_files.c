@@ -94,12 +94,12 @@ static bool parse_id(const char *text, const char **end, unsigned int *id)
 	return at > text;
 }
 
-bool process_words_are_vm(const char *link)
+bool proc_is_vm_link(const char *link)
 {
 	return !strcmp(link, VM_LINK);
 }
 
-bool process_words_vcpu(const char *link, unsigned int *id)
+bool proc_parse_vcpu_link(const char *link, unsigned int *id)
 {
 	const char *end;
 
@@ -109,7 +109,7 @@ bool process_words_vcpu(const char *link, unsigned int *id)
 	return *link == ':' && parse_id(link + 1, &end, id) && !*end;
 }
 
-bool process_words_thread(const char *name, unsigned int *id)
+bool proc_parse_thread_name(const char *name, unsigned int *id)
 {
 	const char *cpu = strcasestr(name, "cpu"), *end;
 
@@ -126,7 +126,7 @@ bool process_words_thread(const char *name, unsigned int *id)
  * RSP and RIP; "running" while it is in none. KVM's own workers in the process show the call that
  * made them, without RIP.
  */
-bool process_words_run_call(const char *text, int *fd)
+bool proc_parse_run_call(const char *text, int *fd)
 {
 	unsigned long number, descriptor, request, stack, code;
 
@@ -139,7 +139,7 @@ bool process_words_run_call(const char *text, int *fd)
 }
 
 /* "NSpid:\t4711\t22\t3": from our namespace inwards. */
-pid_t process_words_own_tid(const char *text)
+pid_t proc_parse_inner_tid(const char *text)
 {
 	const char *line = strstr(text, "\nNSpid:");
 	long number = 0;
@@ -210,7 +210,7 @@ bool thread_status_parse(const char *text, struct thread_status *status)
 	return true;
 }
 
-bool thread_times_parse(const char *text, struct thread_times *times)
+bool thread_cpu_times_parse(const char *text, struct thread_cpu_times *times)
 {
 	return sscanf(text, "%" SCNu64 " %" SCNu64, &times->ran, &times->waited) == 2;
 }
@@ -239,9 +239,9 @@ bool thread_status_read(int fd, struct thread_status *status)
 	return read_text(fd, text, sizeof(text)) && thread_status_parse(text, status);
 }
 
-bool thread_times_read(int fd, struct thread_times *times)
+bool thread_cpu_times_read(int fd, struct thread_cpu_times *times)
 {
 	char text[128];
 
-	return read_text(fd, text, sizeof(text)) && thread_times_parse(text, times);
+	return read_text(fd, text, sizeof(text)) && thread_cpu_times_parse(text, times);
 }

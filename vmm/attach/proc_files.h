@@ -47,27 +47,27 @@ bool proc_read_link(int directory, int fd, char *link, size_t size);
 
 /* Is LINK, of a descriptor, that of a VM? "anon_inode:kvm-vm" (virt/kvm/kvm_main.c,
  * kvm_dev_ioctl_create_vm()). */
-bool process_words_are_vm(const char *link);
+bool proc_is_vm_link(const char *link);
 
 /*
  * Is LINK, of a descriptor, that of vCPU ID, below VMM_VCPUS_MAX? "anon_inode:kvm-vcpu:3" (the same
  * file, create_vcpu_fd()); kernels before 4.19 do not say which one it is: then it is none.
  */
-bool process_words_vcpu(const char *link, unsigned int *id);
+bool proc_parse_vcpu_link(const char *link, unsigned int *id);
 
 /* Does the NAME of a thread end with the number of a vCPU, ID, below VMM_VCPUS_MAX? "CPU 3/KVM" of
  * QEMU, "vCPU 3", "fc_vcpu 3" of Firecracker, "crosvm_vcpu3", "kvm-vcpu-3". */
-bool process_words_thread(const char *name, unsigned int *id);
+bool proc_parse_thread_name(const char *name, unsigned int *id);
 
 /*
  * Does TEXT, of a thread's file "syscall", say that it is in ioctl(KVM_RUN), and of which
  * descriptor, FD? (fs/proc/base.c, proc_pid_syscall())
  */
-bool process_words_run_call(const char *text, int *fd);
+bool proc_parse_run_call(const char *text, int *fd);
 
 /* The thread's number in the innermost PID namespace that it is in, as TEXT, of its file "status",
  * tells it in its line "NSpid:" (fs/proc/array.c, task_state()); 0: there is none. */
-pid_t process_words_own_tid(const char *text);
+pid_t proc_parse_inner_tid(const char *text);
 
 /* What the kernel says of a thread without stopping it: proc(5). Any thread. */
 
@@ -79,7 +79,7 @@ struct thread_status {
 };
 
 /* ns since it began. */
-struct thread_times {
+struct thread_cpu_times {
 	uint64_t ran;    /* on a processor */
 	uint64_t waited; /* for one */
 };
@@ -93,10 +93,10 @@ bool proc_has_thread(int directory, pid_t tid);
 /* Of such a file "status", "schedstat"; false: the thread has ended, or it can not be read, or not
  * all of it (64 KiB). */
 bool thread_status_read(int fd, struct thread_status *status);
-bool thread_times_read(int fd, struct thread_times *times);
+bool thread_cpu_times_read(int fd, struct thread_cpu_times *times);
 
 /* Parsers of their texts. */
 bool thread_status_parse(const char *text, struct thread_status *status);
-bool thread_times_parse(const char *text, struct thread_times *times);
+bool thread_cpu_times_parse(const char *text, struct thread_cpu_times *times);
 
 #endif

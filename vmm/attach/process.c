@@ -66,7 +66,7 @@ uint64_t vmm_process_cpu_time(const struct vmm_process *process)
 	return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
 }
 
-static bool learn_thread(struct vmm_process *process, unsigned int id, pid_t tid, const char *found)
+static bool set_thread(struct vmm_process *process, unsigned int id, pid_t tid, const char *found)
 {
 	if (!proc_has_thread(process->directory, tid))
 		return false;
@@ -79,12 +79,12 @@ static bool learn_thread(struct vmm_process *process, unsigned int id, pid_t tid
 	return false;
 }
 
-bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid)
+bool vmm_process_set_thread(struct vmm_process *process, unsigned int id, pid_t tid)
 {
-	return learn_thread(process, id, tid, "KVM by BPF");
+	return set_thread(process, id, tid, "KVM by BPF");
 }
 
-void vmm_process_lose_vcpu(struct vmm_process *process, unsigned int id)
+void vmm_process_drop_vcpu(struct vmm_process *process, unsigned int id)
 {
 	size_t kept = 0;
 
@@ -105,7 +105,7 @@ void vmm_process_set_vcpus(struct vmm_process *process, const struct vmm_vcpu *v
 	}
 	for (size_t i = 0; i < count; i++)
 		if (vcpus[i].tid)
-			learn_thread(process, vcpus[i].id, vcpus[i].tid, vcpus[i].found);
+			set_thread(process, vcpus[i].id, vcpus[i].tid, vcpus[i].found);
 }
 
 struct own_tid {
@@ -120,7 +120,7 @@ static bool is_own_tid(void *context, int tid)
 
 	snprintf(path, sizeof(path), "task/%d/status", tid);
 	if (proc_read(search->process->directory, path, text, sizeof(text)) > 0 &&
-	    process_words_own_tid(text) == search->own)
+	    proc_parse_inner_tid(text) == search->own)
 		search->found = tid;
 	return !search->found;
 }
@@ -166,7 +166,7 @@ static int open_as(struct vmm_process **result, pid_t pid, int vm_fd, bool monit
 		return error_set(-ENOMEM, "no memory to look at process %d", pid);
 	process->pid = pid;
 	process->monitored = monitored;
-	process->wanted_vm = vm_fd;
+	process->requested_vm = vm_fd;
 	process->pid_fd = process->directory = process->vm_fd = -1;
 	error = open_process(process);
 	if (error)
@@ -216,17 +216,17 @@ struct list {
 	bool has_vm;
 };
 
-static bool look_for_vm(void *context, int fd)
+static bool check_descriptor(void *context, int fd)
 {
 	struct list *list = context;
 	char link[64];
 
-	list->has_vm = proc_read_link(list->directory, fd, link, sizeof(link)) &&
-		       process_words_are_vm(link);
+	list->has_vm =
+		proc_read_link(list->directory, fd, link, sizeof(link)) && proc_is_vm_link(link);
 	return !list->has_vm;
 }
 
-static bool look_at_process(void *context, int pid)
+static bool check_process(void *context, int pid)
 {
 	struct list *list = context;
 
@@ -234,7 +234,7 @@ static bool look_at_process(void *context, int pid)
 	list->has_vm = false;
 	if (list->directory < 0)
 		return true;
-	proc_each_number(list->directory, "fd", look_for_vm, list);
+	proc_each_number(list->directory, "fd", check_descriptor, list);
 	close(list->directory);
 	if (list->has_vm)
 		list->pids[list->count++] = pid;
@@ -246,6 +246,6 @@ size_t vmm_process_list(pid_t *pids, size_t max)
 	struct list list = { .pids = pids, .max = max };
 
 	if (max)
-		proc_each_number(AT_FDCWD, "/proc", look_at_process, &list);
+		proc_each_number(AT_FDCWD, "/proc", check_process, &list);
 	return list.count;
 }

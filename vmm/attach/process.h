@@ -71,12 +71,12 @@ bool vmm_process_ended(const struct vmm_process *process);
 /* Somebody knows that thread TID runs vCPU ID; false: it is none of this process, or there is no
  * such vCPU.
  */
-bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid);
+bool vmm_process_set_thread(struct vmm_process *process, unsigned int id, pid_t tid);
 
 /* Somebody knows that the thread that ran vCPU ID has ended: there is none, unless another thread
  * is known.
  */
-void vmm_process_lose_vcpu(struct vmm_process *process, unsigned int id);
+void vmm_process_drop_vcpu(struct vmm_process *process, unsigned int id);
 
 /* QEMU's monitor tells these vCPUs, at most VMM_VCPUS_MAX; if KVM does, only the threads of those
  * that it has are taken from them. */

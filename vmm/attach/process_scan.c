@@ -15,7 +15,7 @@
 
 /* A thread that runs its guest is seldom seen waiting for it: it is looked at so often, with a
  * pause of PAUSE us behind each look. */
-#define CALL_LOOKS 20
+#define CALL_POLLS 20
 #define PAUSE      1000
 
 /*
@@ -94,7 +94,7 @@ static void keep_threads(const struct thread_search *search)
 	}
 }
 
-static void ask_kvm(const struct thread_search *search)
+static void threads_from_kvm(const struct thread_search *search)
 {
 	struct process_vm *vm = search->vm;
 	struct kvm_directory directory;
@@ -115,7 +115,7 @@ static void ask_kvm(const struct thread_search *search)
 		vm->vcpus[i].ended = false;
 }
 
-static void leave_out_unplugged(struct process_vm *vm)
+static void drop_unplugged(struct process_vm *vm)
 {
 	size_t kept = 0;
 
@@ -140,16 +140,16 @@ static void claim(struct process_vm *vm, struct process_vcpu *vcpu, pid_t tid)
 
 /* Who names the threads of some vCPUs names those of all: one without was unplugged, or is yet to
  * come. */
-static bool names_tell(const struct process_vm *vm)
+static bool names_suffice(const struct process_vm *vm)
 {
-	bool told = false;
+	bool known = false;
 
 	for (size_t i = 0; i < vm->vcpu_count; i++) {
 		if (vm->vcpus[i].is.found == by_several_names)
 			return false;
-		told |= vm->vcpus[i].is.found == by_name;
+		known |= vm->vcpus[i].is.found == by_name;
 	}
-	return told;
+	return known;
 }
 
 /* The vCPU that thread TID has in its name. */
@@ -161,7 +161,7 @@ static bool read_name(const struct thread_search *search, int tid, unsigned int 
 	if (proc_read(search->process->directory, path, name, sizeof(name)) <= 0)
 		return false;
 	name[strcspn(name, "\n")] = '\0';
-	return process_words_thread(name, id);
+	return proc_parse_thread_name(name, id);
 }
 
 /*
@@ -177,7 +177,7 @@ static bool check_name(void *context, int tid)
 	return !search->misnamed;
 }
 
-static bool take_name(void *context, int tid)
+static bool thread_from_name(void *context, int tid)
 {
 	const struct thread_search *search = context;
 	struct process_vcpu *vcpu;
@@ -189,14 +189,14 @@ static bool take_name(void *context, int tid)
 	return true;
 }
 
-static void ask_names(struct thread_search *search)
+static void threads_from_names(struct thread_search *search)
 {
 	proc_each_number(search->process->directory, "task", check_name, search);
 	if (!search->misnamed)
-		proc_each_number(search->process->directory, "task", take_name, search);
+		proc_each_number(search->process->directory, "task", thread_from_name, search);
 }
 
-static bool take_call(void *context, int tid)
+static bool thread_from_call(void *context, int tid)
 {
 	const struct thread_search *search = context;
 	struct process_vm *vm = search->vm;
@@ -205,7 +205,7 @@ static bool take_call(void *context, int tid)
 
 	snprintf(path, sizeof(path), "task/%d/syscall", tid);
 	if (proc_read(search->process->directory, path, text, sizeof(text)) <= 0 ||
-	    !process_words_run_call(text, &fd))
+	    !proc_parse_run_call(text, &fd))
 		return true;
 	for (size_t i = 0; i < vm->vcpu_count; i++)
 		if (vm->vcpus[i].fd == fd)
@@ -218,14 +218,14 @@ static void process_vm_find_threads(struct process_vm *vm, const struct vmm_proc
 	struct thread_search search = { .vm = vm, .process = process };
 
 	keep_threads(&search);
-	ask_kvm(&search);
+	threads_from_kvm(&search);
 	if (vm->alone && !all_known(vm))
-		ask_names(&search);
-	leave_out_unplugged(vm);
-	for (int i = 0;
-	     vm->alone && i < CALL_LOOKS && !all_known(vm) && (search.misnamed || !names_tell(vm));
+		threads_from_names(&search);
+	drop_unplugged(vm);
+	for (int i = 0; vm->alone && i < CALL_POLLS && !all_known(vm) &&
+			(search.misnamed || !names_suffice(vm));
 	     i++) {
-		proc_each_number(process->directory, "task", take_call, &search);
+		proc_each_number(process->directory, "task", thread_from_call, &search);
 		usleep(PAUSE);
 	}
 }
@@ -271,7 +271,7 @@ static void add_vcpu(struct process_vm *vm, unsigned int id, int fd)
 		vm->vcpus[vm->vcpu_count++] = (struct process_vcpu){ .is.id = id, .fd = fd };
 }
 
-static bool take_descriptor(void *context, int fd)
+static bool add_descriptor(void *context, int fd)
 {
 	struct scan *scan = context;
 	unsigned int id;
@@ -279,9 +279,9 @@ static bool take_descriptor(void *context, int fd)
 
 	if (!proc_read_link(scan->process->directory, fd, link, sizeof(link)))
 		scan->hidden |= errno == EACCES;
-	else if (process_words_are_vm(link))
+	else if (proc_is_vm_link(link))
 		add_vm(&scan->vms, scan->process->pid, fd);
-	else if (process_words_vcpu(link, &id))
+	else if (proc_parse_vcpu_link(link, &id))
 		add_vcpu(&scan->vm, id, fd);
 	return true;
 }
@@ -305,7 +305,7 @@ static int check(const struct scan *scan, int error)
 	return 0;
 }
 
-static int say_vms(const struct scan *scan, int error, const char *what)
+static int list_vms(const struct scan *scan, int error, const char *what)
 {
 	char list[128] = "";
 
@@ -319,24 +319,24 @@ static int say_vms(const struct scan *scan, int error, const char *what)
 }
 
 /* The one that is followed is so when others come, too. 0: any. */
-static int wanted_vm(const struct scan *scan)
+static int requested_vm(const struct scan *scan)
 {
 	const struct vmm_process *process = scan->process;
 
-	return process->wanted_vm || scan->vms.count < 2 || !process->vcpu_count
-		       ? process->wanted_vm
+	return process->requested_vm || scan->vms.count < 2 || !process->vcpu_count
+		       ? process->requested_vm
 		       : process->vm_fd;
 }
 
 static int choose_vm(struct scan *scan)
 {
-	int wanted = wanted_vm(scan);
+	int wanted = requested_vm(scan);
 	size_t vm = wanted ? find_vm(&scan->vms, scan->process->pid, wanted) : 0;
 
 	if (!wanted && scan->vms.count > 1)
-		return say_vms(scan, -E2BIG, "runs several VMs");
+		return list_vms(scan, -E2BIG, "runs several VMs");
 	if (vm == scan->vms.count)
-		return say_vms(scan, -ENOENT, "has no such VM");
+		return list_vms(scan, -ENOENT, "has no such VM");
 	scan->vm.fd = scan->vms.fds[vm];
 	scan->vm.alone = scan->vms.count == 1;
 	return 0;
@@ -357,10 +357,10 @@ static int keep_own_vcpus(struct scan *scan)
 	const struct vmm_process *process = scan->process;
 	struct process_vm *vm = &scan->vm;
 	struct kvm_directory directory;
-	bool told = kvm_directory_find(&directory, process->directory, vm->fd);
+	bool known = kvm_directory_find(&directory, process->directory, vm->fd);
 	size_t count = 0;
 
-	if (!told && !process->vcpu_count)
+	if (!known && !process->vcpu_count)
 		return error_set(
 			-ENOTSUP,
 			"which vCPUs of process %d (%s) are those of its VM %d only KVM tells: mount "
@@ -369,7 +369,7 @@ static int keep_own_vcpus(struct scan *scan)
 	for (size_t i = 0; i < vm->vcpu_count; i++) {
 		unsigned int id = vm->vcpus[i].is.id;
 
-		if (told ? kvm_directory_has_vcpu(&directory, id) : had_vcpu(process, id))
+		if (known ? kvm_directory_has_vcpu(&directory, id) : had_vcpu(process, id))
 			vm->vcpus[count++] = vm->vcpus[i];
 	}
 	vm->vcpu_count = count;
@@ -378,7 +378,7 @@ static int keep_own_vcpus(struct scan *scan)
 				 process->pid, process->name);
 }
 
-static void tell(const struct scan *scan)
+static void publish(const struct scan *scan)
 {
 	struct vmm_process *process = scan->process;
 	const struct process_vm *vm = &scan->vm;
@@ -386,16 +386,16 @@ static void tell(const struct scan *scan)
 	process->vm_fd = vm->fd;
 	process->vms = scan->vms.count;
 	if (!vm->alone)
-		process->wanted_vm = vm->fd;
+		process->requested_vm = vm->fd;
 	for (size_t i = 0; i < vm->vcpu_count; i++)
 		process->vcpus[i] = vm->vcpus[i].is;
 	process->vcpu_count = vm->vcpu_count;
 }
 
-static int look(struct scan *scan)
+static int scan_all(struct scan *scan)
 {
-	int error = check(scan,
-			  proc_each_number(scan->process->directory, "fd", take_descriptor, scan));
+	int error =
+		check(scan, proc_each_number(scan->process->directory, "fd", add_descriptor, scan));
 
 	if (!error)
 		error = choose_vm(scan);
@@ -404,7 +404,7 @@ static int look(struct scan *scan)
 	if (error)
 		return error;
 	process_vm_find_threads(&scan->vm, scan->process);
-	tell(scan);
+	publish(scan);
 	return 0;
 }
 
@@ -416,7 +416,7 @@ int process_scan_vm(struct vmm_process *process)
 	if (!scan)
 		return error_set(-ENOMEM, "no memory to look at process %d", process->pid);
 	scan->process = process;
-	error = look(scan);
+	error = scan_all(scan);
 	free(scan);
 	return error;
 }
@@ -427,12 +427,12 @@ struct vm_search {
 	struct vm_list vms;
 };
 
-static bool take_vm(void *context, int fd)
+static bool add_vm_descriptor(void *context, int fd)
 {
 	struct vm_search *search = context;
 	char link[64];
 
-	if (proc_read_link(search->directory, fd, link, sizeof(link)) && process_words_are_vm(link))
+	if (proc_read_link(search->directory, fd, link, sizeof(link)) && proc_is_vm_link(link))
 		add_vm(&search->vms, search->pid, fd);
 	return true;
 }
@@ -443,7 +443,7 @@ size_t process_list_vms(pid_t pid, int vm_fds[VMM_VMS_MAX])
 
 	if (search.directory < 0)
 		return 0;
-	proc_each_number(search.directory, "fd", take_vm, &search);
+	proc_each_number(search.directory, "fd", add_vm_descriptor, &search);
 	close(search.directory);
 	memcpy(vm_fds, search.vms.fds, sizeof(search.vms.fds));
 	return search.vms.count;

@@ -13,9 +13,9 @@
 #include "vmm/attach/process_types.h"
 
 /*
- * Finds the VM of PROCESS, wanted_vm if that is not 0, its vCPUs, in no order, and their threads.
- * 0, or the errors of vmm_process_scan(), with a message; then PROCESS is as it was. Its number,
- * directory and name are to be there.
+ * Finds the VM of PROCESS, requested_vm if that is not 0, its vCPUs, in no order, and their
+ * threads. 0, or the errors of vmm_process_scan(), with a message; then PROCESS is as it was. Its
+ * number, directory and name are to be there.
  */
 int process_scan_vm(struct vmm_process *process);
 

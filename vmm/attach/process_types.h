@@ -25,12 +25,12 @@ struct vmm_vcpu {
  */
 struct vmm_process {
 	pid_t pid;
-	int pid_fd;    /* can be polled: readable once the process has ended */
-	int directory; /* /proc/PID, of this process and no later one with its number */
-	char name[64]; /* of its program, safe to print */
-	int wanted_vm; /* see vmm_process_open_vm() */
-	int vm_fd;     /* the number of its VM's first descriptor, in that process */
-	size_t vms;    /* that it has; of several it is that one alone */
+	int pid_fd;       /* can be polled: readable once the process has ended */
+	int directory;    /* /proc/PID, of this process and no later one with its number */
+	char name[64];    /* of its program, safe to print */
+	int requested_vm; /* see vmm_process_open_vm() */
+	int vm_fd;        /* the number of its VM's first descriptor, in that process */
+	size_t vms;       /* that it has; of several it is that one alone */
 	/* Its vCPUs are those that QEMU's monitor tells: it has no VM of KVM, or it may not be
 	 * looked at. */
 	bool monitored;

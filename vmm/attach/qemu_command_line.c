@@ -10,7 +10,7 @@
 
 #include "vmm/attach/process.h"
 
-size_t qemu_words_read(pid_t pid, char *line)
+size_t qemu_command_line_read(pid_t pid, char *line)
 {
 	char name[32];
 	ssize_t length;
@@ -18,13 +18,13 @@ size_t qemu_words_read(pid_t pid, char *line)
 
 	snprintf(name, sizeof(name), "/proc/%d/cmdline", pid);
 	fd = open(name, O_RDONLY | O_CLOEXEC);
-	length = fd < 0 ? -1 : read(fd, line, QEMU_WORDS_MAX);
+	length = fd < 0 ? -1 : read(fd, line, QEMU_COMMAND_LINE_MAX);
 	if (fd >= 0)
 		close(fd);
 	return length > 0 ? (size_t)length : 0;
 }
 
-bool qemu_next_pair(struct qemu_words *words, const char **option, const char **value)
+bool qemu_next_pair(struct qemu_arguments *words, const char **option, const char **value)
 {
 	*option = words->at;
 	*value = *option + strlen(*option) + 1;
@@ -79,7 +79,7 @@ static bool implied_name(const char *options, char *name, size_t size)
 
 bool qemu_name_parse(const char *command_line, size_t size, char name[QEMU_NAME_SIZE])
 {
-	struct qemu_words words = { .at = command_line };
+	struct qemu_arguments words = { .at = command_line };
 	const char *option, *value;
 
 	if (!size || command_line[size - 1])
@@ -94,8 +94,8 @@ bool qemu_name_parse(const char *command_line, size_t size, char name[QEMU_NAME_
 
 bool qemu_name(pid_t pid, char name[QEMU_NAME_SIZE])
 {
-	char *line = malloc(QEMU_WORDS_MAX);
-	size_t size = line ? qemu_words_read(pid, line) : 0;
+	char *line = malloc(QEMU_COMMAND_LINE_MAX);
+	size_t size = line ? qemu_command_line_read(pid, line) : 0;
 	bool found = qemu_name_parse(line, size, name);
 
 	free(line);
@@ -145,7 +145,7 @@ static unsigned int count_ids(const char *options)
 
 unsigned int qemu_vcpu_ids_parse(const char *command_line, size_t size)
 {
-	struct qemu_words words = { .at = command_line };
+	struct qemu_arguments words = { .at = command_line };
 	const char *option, *value;
 
 	if (!size || command_line[size - 1])
@@ -159,8 +159,8 @@ unsigned int qemu_vcpu_ids_parse(const char *command_line, size_t size)
 
 unsigned int qemu_vcpu_ids(pid_t pid)
 {
-	char *line = malloc(QEMU_WORDS_MAX);
-	size_t size = line ? qemu_words_read(pid, line) : 0;
+	char *line = malloc(QEMU_COMMAND_LINE_MAX);
+	size_t size = line ? qemu_command_line_read(pid, line) : 0;
 	unsigned int ids = qemu_vcpu_ids_parse(line, size);
 
 	free(line);

@@ -12,19 +12,19 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define QEMU_WORDS_MAX  (256u << 10)
-#define QEMU_OPTION_MAX PATH_MAX
+#define QEMU_COMMAND_LINE_MAX (256u << 10)
+#define QEMU_OPTION_MAX       PATH_MAX
 
-/* The command line of process PID, as far as it fits, into QEMU_WORDS_MAX bytes at LINE; the bytes,
- * 0: there is none. */
-size_t qemu_words_read(pid_t pid, char *line);
+/* The command line of process PID, as far as it fits, into QEMU_COMMAND_LINE_MAX bytes at LINE; the
+ * bytes, 0: there is none. */
+size_t qemu_command_line_read(pid_t pid, char *line);
 
-struct qemu_words {
+struct qemu_arguments {
 	const char *at, *end;
 };
 
 /* The next word and the one behind it; false: there are no two any more. */
-bool qemu_next_pair(struct qemu_words *words, const char **option, const char **value);
+bool qemu_next_pair(struct qemu_arguments *words, const char **option, const char **value);
 
 /* One of OPTIONS, and where the next one begins. False: there is none any more, or one is too long.
  */

@@ -35,7 +35,7 @@ struct qmp {
 
 /* Messages. */
 
-static void take_in_string(struct qmp_frame *frame, char byte)
+static void feed_string(struct qmp_frame *frame, char byte)
 {
 	if (frame->escaped)
 		frame->escaped = false;
@@ -45,10 +45,10 @@ static void take_in_string(struct qmp_frame *frame, char byte)
 		frame->in_string = false;
 }
 
-static void take_byte(struct qmp_frame *frame, char byte)
+static void feed_byte(struct qmp_frame *frame, char byte)
 {
 	if (frame->in_string)
-		take_in_string(frame, byte);
+		feed_string(frame, byte);
 	else if (byte == '"')
 		frame->in_string = true;
 	else if (byte == '{' || byte == '[')
@@ -57,13 +57,13 @@ static void take_byte(struct qmp_frame *frame, char byte)
 		frame->depth--;
 }
 
-ssize_t qmp_frame_take(struct qmp_frame *frame, const char *bytes, size_t size, bool *complete)
+ssize_t qmp_frame_feed(struct qmp_frame *frame, const char *bytes, size_t size, bool *complete)
 {
 	*complete = false;
 	for (size_t i = 0; i < size; i++) {
 		if (!frame->depth && bytes[i] != '{' && !isspace((unsigned char)bytes[i]))
 			return -EPROTO;
-		take_byte(frame, bytes[i]);
+		feed_byte(frame, bytes[i]);
 		if (frame->depth > DEPTH_MAX)
 			return -EPROTO;
 		frame->length++;
@@ -85,7 +85,7 @@ static void make_printable(const char *text, char *printable, size_t size)
 	printable[i] = '\0';
 }
 
-static int take_error(const json_t *error, const char *command)
+static int parse_error(const json_t *error, const char *command)
 {
 	const char *kind = json_string_value(json_object_get(error, "class"));
 	const char *words = json_string_value(json_object_get(error, "desc"));
@@ -96,7 +96,7 @@ static int take_error(const json_t *error, const char *command)
 			 "QEMU's monitor refuses %s: %s", command, printable);
 }
 
-int qmp_take_answer(json_t *answer, const char *command, json_t **result)
+int qmp_parse_answer(json_t *answer, const char *command, json_t **result)
 {
 	json_t *value = json_object_get(answer, "return");
 	const json_t *error = json_object_get(answer, "error");
@@ -105,7 +105,7 @@ int qmp_take_answer(json_t *answer, const char *command, json_t **result)
 		*result = json_incref(value);
 		return 0;
 	}
-	return error ? take_error(error, command)
+	return error ? parse_error(error, command)
 		     : error_set(-EPROTO, "what answers %s is no monitor of QEMU", command);
 }
 
@@ -200,7 +200,7 @@ static int read_message(struct qmp *qmp, json_t **message)
 		int error;
 
 		if (qmp->size > seen &&
-		    qmp_frame_take(&qmp->frame, qmp->bytes + seen, qmp->size - seen, &complete) < 0)
+		    qmp_frame_feed(&qmp->frame, qmp->bytes + seen, qmp->size - seen, &complete) < 0)
 			return error_set(-EPROTO, "what listens there is no monitor of QEMU");
 		if (qmp->frame.length > QMP_MESSAGE_MAX)
 			return error_set(-EPROTO, "a message of QEMU's monitor is too long");
@@ -291,7 +291,7 @@ int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t 
 		error = read_answer(qmp, &answer);
 	if (error)
 		return error;
-	error = qmp_take_answer(answer, command, result);
+	error = qmp_parse_answer(answer, command, result);
 	json_decref(answer);
 	return error;
 }

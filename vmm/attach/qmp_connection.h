@@ -45,7 +45,7 @@ char *qmp_command_text(const char *command, json_t *arguments);
 
 /* What an answer to COMMAND says: 0 with RESULT, -ENOTSUP or -EREMOTEIO as above; -EPROTO: it is
  * none. */
-int qmp_take_answer(json_t *answer, const char *command, json_t **result);
+int qmp_parse_answer(json_t *answer, const char *command, json_t **result);
 
 /* Where messages end in a stream of bytes. */
 struct qmp_frame {
@@ -59,6 +59,6 @@ struct qmp_frame {
  * with the last of those. White space before a message counts as part of it. -EPROTO: no message
  * begins like that.
  */
-ssize_t qmp_frame_take(struct qmp_frame *frame, const char *bytes, size_t size, bool *complete);
+ssize_t qmp_frame_feed(struct qmp_frame *frame, const char *bytes, size_t size, bool *complete);
 
 #endif

@@ -24,22 +24,22 @@
 #include "vmm/attach/rights.h"
 
 /* A look takes QEMU's main loop, and its big lock: at most one part in so many, over many looks. */
-#define LOOK_SHARE 10
+#define READ_SHARE 10
 /* Until it is answered libvirt keeps others from the domain; and QEMU's main loop waits, without
  * wanting a processor, for vCPUs of KVM to come out of the guest (QEMU: do_run_on_cpu()): at most
  * one part in so many.
  */
 #define WAIT_SHARE 2
 /* Between two tries of a monitor that went away, and two questions which vCPUs there are. */
-#define TRY_INTERVAL NS_PER_S
-#define ASK_INTERVAL NS_PER_S
+#define TRY_INTERVAL   NS_PER_S
+#define QUERY_INTERVAL NS_PER_S
 /* Memory that is plugged in is noticed after so long: the question takes QEMU some milliseconds. */
 #define SLOTS_INTERVAL (30 * NS_PER_S)
 #define OPEN_TIME      10 /* s */
 #define CLOSE_TIME     1  /* s */
-enum looker_state { LOOKER_OPENS, LOOKER_WORKS, LOOKER_FAILED };
+enum qmp_reader_state { QMP_READER_OPENING, QMP_READER_RUNNING, QMP_READER_FAILED };
 
-struct looker {
+struct qmp_reader {
 	char *socket, *domain, *uri; /* of the monitor's address; owned */
 	struct vmm_process
 		process;   /* with descriptors of its own: the thread may outlive the attachment */
@@ -50,7 +50,7 @@ struct looker {
 
 	pthread_mutex_t lock; /* of all that follows */
 	pthread_cond_t changed;
-	enum looker_state state;
+	enum qmp_reader_state state;
 	int error; /* if it failed, with: */
 	char error_text[ERROR_MESSAGE_SIZE];
 	bool stop, ended;
@@ -59,14 +59,14 @@ struct looker {
 	size_t vcpu_count;
 	struct vmm_slot slots[VMM_SLOTS_MAX];
 	size_t slot_count;
-	struct looks looks;
-	struct looker_statistics statistics;
-	uint64_t first_look; /* ns */
+	struct qmp_samples samples;
+	struct qmp_reader_statistics statistics;
+	uint64_t first_read; /* ns */
 
 	/* The thread's alone. */
-	struct monitor *monitor;                                /* NULL: there is no connection */
-	uint64_t next_try, next_ask, next_ask_slots, next_look; /* ns */
-	bool complained;
+	struct monitor *monitor; /* NULL: there is no connection */
+	uint64_t next_try, next_query, next_slots_query, next_read; /* ns */
+	bool warned;
 };
 
 static uint64_t now(void)
@@ -77,20 +77,20 @@ static uint64_t now(void)
 /* CPU time. */
 
 /* ns for which it wanted a processor, whether it had one or not; or 0. */
-static uint64_t read_wanted(int fd)
+static uint64_t read_runnable(int fd)
 {
-	struct thread_times times;
+	struct thread_cpu_times times;
 
-	return thread_times_read(fd, &times) ? times.ran + times.waited : 0;
+	return thread_cpu_times_read(fd, &times) ? times.ran + times.waited : 0;
 }
 
 /* Looks. */
 
-static void take_look(struct looker *looker, const char *text, uint64_t time)
+static void add_samples(struct qmp_reader *reader, const char *text, uint64_t time)
 {
-	pthread_mutex_lock(&looker->lock);
-	looks_see(&looker->looks, text, time);
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	qmp_samples_add_text(&reader->samples, text, time);
+	pthread_mutex_unlock(&reader->lock);
 }
 
 /* From half to one and a half of the interval, so that nothing in the guest can keep its step. */
@@ -105,10 +105,10 @@ static uint64_t random_interval(uint64_t interval)
 
 /* Of the TOOK ns until QEMU had answered, those of its main loop; all, where the kernel does not
  * tell. */
-static uint64_t time_of_main_loop(const struct looker *looker, uint64_t wanted_before,
-				  uint64_t took)
+static uint64_t main_loop_time(const struct qmp_reader *reader, uint64_t wanted_before,
+			       uint64_t took)
 {
-	uint64_t wanted = read_wanted(looker->main_fd) - wanted_before;
+	uint64_t wanted = read_runnable(reader->main_fd) - wanted_before;
 
 	return wanted && wanted < took ? wanted : took;
 }
@@ -120,46 +120,47 @@ static uint64_t latest_of(uint64_t a, uint64_t b)
 
 /* What looks cost makes the interval longer, and not less random: a rest of one length is a step to
  * keep. */
-static void plan_look(struct looker *looker, uint64_t begun, uint64_t took, uint64_t of_main_loop)
+static void schedule_read(struct qmp_reader *reader, uint64_t begun, uint64_t took,
+			  uint64_t main_loop)
 {
-	uint64_t rest = latest_of(of_main_loop * LOOK_SHARE, took * WAIT_SHARE);
+	uint64_t rest = latest_of(main_loop * READ_SHARE, took * WAIT_SHARE);
 
-	looker->next_look = begun + random_interval(latest_of(looker->interval, rest));
+	reader->next_read = begun + random_interval(latest_of(reader->interval, rest));
 }
 
-static void count_look(struct looker *looker, uint64_t begun, uint64_t took, uint64_t of_main_loop)
+static void count_read(struct qmp_reader *reader, uint64_t begun, uint64_t took, uint64_t main_loop)
 {
-	pthread_mutex_lock(&looker->lock);
-	if (!looker->statistics.looks++)
-		looker->first_look = begun;
-	looker->statistics.time += took;
-	looker->statistics.of_main_loop += of_main_loop;
-	looker->statistics.elapsed = begun + took - looker->first_look;
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	if (!reader->statistics.samples++)
+		reader->first_read = begun;
+	reader->statistics.time += took;
+	reader->statistics.main_loop += main_loop;
+	reader->statistics.elapsed = begun + took - reader->first_read;
+	pthread_mutex_unlock(&reader->lock);
 }
 
-static int look(struct looker *looker)
+static int read_registers(struct qmp_reader *reader)
 {
-	uint64_t wanted = read_wanted(looker->main_fd), begun = now(),
+	uint64_t wanted = read_runnable(reader->main_fd), begun = now(),
 		 time = clock_ns(CLOCK_MONOTONIC_RAW);
-	uint64_t took, of_main_loop;
+	uint64_t took, main_loop;
 	json_t *text = NULL;
-	int error = monitor_human(looker->monitor, "info registers -a", &text);
+	int error = monitor_execute_hmp(reader->monitor, "info registers -a", &text);
 
 	took = now() - begun;
-	of_main_loop = time_of_main_loop(looker, wanted, took);
-	plan_look(looker, begun, took, of_main_loop);
+	main_loop = main_loop_time(reader, wanted, took);
+	schedule_read(reader, begun, took, main_loop);
 	if (error)
 		return error;
-	take_look(looker, json_string_value(text), time + took / 2);
+	add_samples(reader, json_string_value(text), time + took / 2);
 	json_decref(text);
-	count_look(looker, begun, took, of_main_loop);
+	count_read(reader, begun, took, main_loop);
 	return 0;
 }
 
 /* vCPUs. */
 
-static int ask_vcpus(struct looker *looker)
+static int query_vcpus(struct qmp_reader *reader)
 {
 	struct qmp_vcpu *vcpus = calloc(VMM_VCPUS_MAX, sizeof(*vcpus));
 	json_t *result = NULL;
@@ -167,31 +168,31 @@ static int ask_vcpus(struct looker *looker)
 
 	if (!vcpus)
 		return error_set(-ENOMEM, "no memory for the vCPUs");
-	error = monitor_execute(looker->monitor, "query-cpus-fast", NULL, &result);
+	error = monitor_execute(reader->monitor, "query-cpus-fast", NULL, &result);
 	count = error ? error : qmp_parse_vcpus(result, vcpus, VMM_VCPUS_MAX);
 	if (!error)
 		json_decref(result);
 	if (count >= 0) {
-		pthread_mutex_lock(&looker->lock);
-		memcpy(looker->vcpus, vcpus, (size_t)count * sizeof(vcpus[0]));
-		looker->vcpu_count = (size_t)count;
-		pthread_mutex_unlock(&looker->lock);
+		pthread_mutex_lock(&reader->lock);
+		memcpy(reader->vcpus, vcpus, (size_t)count * sizeof(vcpus[0]));
+		reader->vcpu_count = (size_t)count;
+		pthread_mutex_unlock(&reader->lock);
 	}
 	free(vcpus);
-	looker->next_ask = now() + ASK_INTERVAL;
+	reader->next_query = now() + QUERY_INTERVAL;
 	return count < 0 ? count : 0;
 }
 
 /* Memory. */
 
-static bool ask_hva(struct looker *looker, struct vmm_slot *slot)
+static bool query_hva(struct qmp_reader *reader, struct vmm_slot *slot)
 {
 	char command[40];
 	json_t *text = NULL;
 	bool known;
 
 	snprintf(command, sizeof(command), "gpa2hva %#" PRIx64, slot->gpa);
-	if (monitor_human(looker->monitor, command, &text))
+	if (monitor_execute_hmp(reader->monitor, command, &text))
 		return false;
 	known = qmp_parse_hva(json_string_value(text), &slot->hva);
 	json_decref(text);
@@ -199,45 +200,45 @@ static bool ask_hva(struct looker *looker, struct vmm_slot *slot)
 }
 
 /* Those that QEMU does not have as its own memory are left out. */
-static size_t ask_hvas(struct looker *looker, struct vmm_slot *slots, size_t count)
+static size_t query_hvas(struct qmp_reader *reader, struct vmm_slot *slots, size_t count)
 {
 	size_t known = 0;
 
 	for (size_t i = 0; i < count; i++)
-		if (ask_hva(looker, &slots[i]))
+		if (query_hva(reader, &slots[i]))
 			slots[known++] = slots[i];
 	return known;
 }
 
 /* Without it the memory is looked for in the process's mappings. */
-static void ask_slots(struct looker *looker)
+static void query_slots(struct qmp_reader *reader)
 {
 	struct vmm_slot slots[VMM_SLOTS_MAX];
 	json_t *text = NULL;
 	size_t count = 0;
 
-	looker->next_ask_slots = now() + SLOTS_INTERVAL;
-	if (!monitor_human(looker->monitor, "info mtree -f", &text)) {
-		count = ask_hvas(looker, slots,
-				 qmp_parse_memory(json_string_value(text), slots, VMM_SLOTS_MAX));
+	reader->next_slots_query = now() + SLOTS_INTERVAL;
+	if (!monitor_execute_hmp(reader->monitor, "info mtree -f", &text)) {
+		count = query_hvas(reader, slots,
+				   qmp_parse_memory(json_string_value(text), slots, VMM_SLOTS_MAX));
 		json_decref(text);
 	}
 	log_debug("QEMU tells %zu ranges of the guest's memory", count);
 	if (!count)
 		return;
-	pthread_mutex_lock(&looker->lock);
-	memcpy(looker->slots, slots, count * sizeof(slots[0]));
-	looker->slot_count = count;
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	memcpy(reader->slots, slots, count * sizeof(slots[0]));
+	reader->slot_count = count;
+	pthread_mutex_unlock(&reader->lock);
 }
 
 /* RIP of a vCPU that runs can be trusted from QEMU 7.2 on; KVM's are exact with any. */
-static int check_version(struct looker *looker)
+static int check_version(struct qmp_reader *reader)
 {
 	const json_t *version;
 	json_t *result = NULL;
 	json_int_t major, minor;
-	int error = monitor_execute(looker->monitor, "query-version", NULL, &result);
+	int error = monitor_execute(reader->monitor, "query-version", NULL, &result);
 
 	if (error)
 		return error;
@@ -245,7 +246,7 @@ static int check_version(struct looker *looker)
 	major = json_integer_value(json_object_get(version, "major"));
 	minor = json_integer_value(json_object_get(version, "minor"));
 	json_decref(result);
-	if (!looker->process.monitored || major > 7 || (major == 7 && minor >= 2))
+	if (!reader->process.monitored || major > 7 || (major == 7 && minor >= 2))
 		return 0;
 	return error_set(
 		-ENOTSUP,
@@ -254,99 +255,99 @@ static int check_version(struct looker *looker)
 		(long long)major, (long long)minor);
 }
 
-static int open_monitor(struct looker *looker)
+static int open_monitor(struct qmp_reader *reader)
 {
-	const struct monitor_address address = { .socket = looker->socket,
-						 .domain = looker->domain,
-						 .uri = looker->uri };
-	int error = monitor_open(&looker->monitor, &address, &looker->process, looker->stop_fd);
+	const struct monitor_address address = { .socket = reader->socket,
+						 .domain = reader->domain,
+						 .uri = reader->uri };
+	int error = monitor_open(&reader->monitor, &address, &reader->process, reader->stop_fd);
 
 	if (!error)
-		error = check_version(looker);
+		error = check_version(reader);
 	if (!error)
-		error = ask_vcpus(looker);
+		error = query_vcpus(reader);
 	if (!error)
-		ask_slots(looker);
+		query_slots(reader);
 	return error;
 }
 
 /* The thread. */
 
-static bool is_stopped(struct looker *looker)
+static bool is_stopped(struct qmp_reader *reader)
 {
 	bool stop;
 
-	pthread_mutex_lock(&looker->lock);
-	stop = looker->stop;
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	stop = reader->stop;
+	pthread_mutex_unlock(&reader->lock);
 	return stop;
 }
 
-static void set_state(struct looker *looker, int error)
+static void set_state(struct qmp_reader *reader, int error)
 {
-	pthread_mutex_lock(&looker->lock);
-	looker->state = error ? LOOKER_FAILED : LOOKER_WORKS;
-	looker->error = error;
+	pthread_mutex_lock(&reader->lock);
+	reader->state = error ? QMP_READER_FAILED : QMP_READER_RUNNING;
+	reader->error = error;
 	if (error)
-		snprintf(looker->error_text, sizeof(looker->error_text), "%s", error_message());
-	pthread_cond_broadcast(&looker->changed);
-	pthread_mutex_unlock(&looker->lock);
+		snprintf(reader->error_text, sizeof(reader->error_text), "%s", error_message());
+	pthread_cond_broadcast(&reader->changed);
+	pthread_mutex_unlock(&reader->lock);
 }
 
-static void count_missed(struct looker *looker)
+static void count_missed(struct qmp_reader *reader)
 {
-	pthread_mutex_lock(&looker->lock);
-	looks_miss(&looker->looks, looker->interval);
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	qmp_samples_count_gap(&reader->samples, reader->interval);
+	pthread_mutex_unlock(&reader->lock);
 }
 
-static void lose_monitor(struct looker *looker)
+static void drop_monitor(struct qmp_reader *reader)
 {
-	if (is_stopped(looker))
+	if (is_stopped(reader))
 		return;
-	if (!looker->complained && !vmm_process_ended(&looker->process))
+	if (!reader->warned && !vmm_process_ended(&reader->process))
 		log_warning("%s; trying again until the VM ends", error_message());
-	looker->complained = true;
-	monitor_close(looker->monitor);
-	looker->monitor = NULL;
-	looker->next_try = now() + TRY_INTERVAL;
+	reader->warned = true;
+	monitor_close(reader->monitor);
+	reader->monitor = NULL;
+	reader->next_try = now() + TRY_INTERVAL;
 }
 
-static void try_again(struct looker *looker)
+static void try_again(struct qmp_reader *reader)
 {
-	if (open_monitor(looker)) {
-		lose_monitor(looker);
+	if (open_monitor(reader)) {
+		drop_monitor(reader);
 		return;
 	}
-	count_missed(looker);
+	count_missed(reader);
 	log_info("QEMU's monitor answers again");
-	looker->complained = false;
+	reader->warned = false;
 }
 
-static int do_what_is_due(struct looker *looker)
+static int run_due(struct qmp_reader *reader)
 {
 	uint64_t time = now();
-	int error = time >= looker->next_ask ? ask_vcpus(looker) : 0;
+	int error = time >= reader->next_query ? query_vcpus(reader) : 0;
 
-	if (!error && time >= looker->next_ask_slots)
-		ask_slots(looker);
-	return !error && time >= looker->next_look ? look(looker) : error;
+	if (!error && time >= reader->next_slots_query)
+		query_slots(reader);
+	return !error && time >= reader->next_read ? read_registers(reader) : error;
 }
 
-static void turn(struct looker *looker)
+static void run_once(struct qmp_reader *reader)
 {
-	if (!looker->monitor) {
-		if (now() >= looker->next_try)
-			try_again(looker);
-	} else if (do_what_is_due(looker)) {
-		lose_monitor(looker);
+	if (!reader->monitor) {
+		if (now() >= reader->next_try)
+			try_again(reader);
+	} else if (run_due(reader)) {
+		drop_monitor(reader);
 	}
 }
 
-static void wait_for_turn(const struct looker *looker)
+static void wait_until_due(const struct qmp_reader *reader)
 {
-	struct pollfd stop = { .fd = looker->stop_fd, .events = POLLIN };
-	uint64_t due = looker->monitor ? looker->next_look : looker->next_try, time = now();
+	struct pollfd stop = { .fd = reader->stop_fd, .events = POLLIN };
+	uint64_t due = reader->monitor ? reader->next_read : reader->next_try, time = now();
 	uint64_t left = due > time ? due - time : 0;
 	const struct timespec wait = { .tv_sec = (time_t)(left / NS_PER_S),
 				       .tv_nsec = (long)(left % NS_PER_S) };
@@ -360,64 +361,64 @@ static void close_fd(int fd)
 		close(fd);
 }
 
-static void free_looker(struct looker *looker)
+static void free_reader(struct qmp_reader *reader)
 {
-	looks_free(&looker->looks);
-	monitor_close(looker->monitor);
-	close_fd(looker->main_fd);
-	close_fd(looker->stop_fd);
-	close_fd(looker->process.pid_fd);
-	close_fd(looker->process.directory);
-	pthread_mutex_destroy(&looker->lock);
-	pthread_cond_destroy(&looker->changed);
-	free(looker->socket);
-	free(looker->domain);
-	free(looker->uri);
-	free(looker);
+	qmp_samples_free(&reader->samples);
+	monitor_close(reader->monitor);
+	close_fd(reader->main_fd);
+	close_fd(reader->stop_fd);
+	close_fd(reader->process.pid_fd);
+	close_fd(reader->process.directory);
+	pthread_mutex_destroy(&reader->lock);
+	pthread_cond_destroy(&reader->changed);
+	free(reader->socket);
+	free(reader->domain);
+	free(reader->uri);
+	free(reader);
 }
 
-static void end_thread(struct looker *looker)
+static void end_thread(struct qmp_reader *reader)
 {
 	bool abandoned;
 
-	pthread_mutex_lock(&looker->lock);
-	looker->ended = true;
-	abandoned = looker->abandoned;
-	pthread_cond_broadcast(&looker->changed);
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	reader->ended = true;
+	abandoned = reader->abandoned;
+	pthread_cond_broadcast(&reader->changed);
+	pthread_mutex_unlock(&reader->lock);
 	if (abandoned)
-		free_looker(looker);
+		free_reader(reader);
 }
 
 /* It is to be connected to again by what is left. */
-static int give_up_rights(const struct looker *looker)
+static int drop_rights(const struct qmp_reader *reader)
 {
-	const struct monitor_address address = { .socket = looker->socket };
+	const struct monitor_address address = { .socket = reader->socket };
 	char path[MONITOR_SOCKET_PATH];
 	const struct rights_file socket = { .path = path, .mode = W_OK };
-	int error = looker->domain ? 0 : monitor_socket(&address, &looker->process, path);
+	int error = reader->domain ? 0 : monitor_socket(&address, &reader->process, path);
 
-	return error ? error : rights_keep(&socket, !looker->domain, false);
+	return error ? error : rights_keep(&socket, !reader->domain, false);
 }
 
 static void *run(void *context)
 {
-	struct looker *looker = context;
+	struct qmp_reader *reader = context;
 	sigset_t all;
 	int error;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "monitor");
-	error = open_monitor(looker);
+	error = open_monitor(reader);
 	if (!error)
-		error = give_up_rights(looker);
-	set_state(looker, error);
-	while (!error && !is_stopped(looker)) {
-		turn(looker);
-		wait_for_turn(looker);
+		error = drop_rights(reader);
+	set_state(reader, error);
+	while (!error && !is_stopped(reader)) {
+		run_once(reader);
+		wait_until_due(reader);
 	}
-	end_thread(looker);
+	end_thread(reader);
 	return NULL;
 }
 
@@ -429,23 +430,23 @@ static bool copy_text(char **copy, const char *text)
 	return !text || *copy;
 }
 
-static int fill(struct looker *looker, const struct monitor_address *address,
+static int fill(struct qmp_reader *reader, const struct monitor_address *address,
 		const struct vmm_process *process)
 {
-	looker->process = *process;
-	looker->process.pid_fd = fcntl(process->pid_fd, F_DUPFD_CLOEXEC, 0);
-	looker->process.directory = fcntl(process->directory, F_DUPFD_CLOEXEC, 0);
-	looker->main_fd = openat(process->directory, "schedstat", O_RDONLY | O_CLOEXEC);
-	looker->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (looker->process.pid_fd < 0 || looker->process.directory < 0 || looker->stop_fd < 0)
+	reader->process = *process;
+	reader->process.pid_fd = fcntl(process->pid_fd, F_DUPFD_CLOEXEC, 0);
+	reader->process.directory = fcntl(process->directory, F_DUPFD_CLOEXEC, 0);
+	reader->main_fd = openat(process->directory, "schedstat", O_RDONLY | O_CLOEXEC);
+	reader->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (reader->process.pid_fd < 0 || reader->process.directory < 0 || reader->stop_fd < 0)
 		return error_set(-errno, "can not make descriptors: %s", strerror(errno));
-	if (!copy_text(&looker->socket, address->socket) ||
-	    !copy_text(&looker->domain, address->domain) || !copy_text(&looker->uri, address->uri))
+	if (!copy_text(&reader->socket, address->socket) ||
+	    !copy_text(&reader->domain, address->domain) || !copy_text(&reader->uri, address->uri))
 		return error_set(-ENOMEM, "no memory for QEMU's monitor");
 	return 0;
 }
 
-static int start_thread(struct looker *looker)
+static int start_thread(struct qmp_reader *reader)
 {
 	pthread_attr_t detached;
 	pthread_t thread;
@@ -453,148 +454,149 @@ static int start_thread(struct looker *looker)
 
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	looker->ended = false; /* the thread may say at once that it has */
-	error = -pthread_create(&thread, &detached, run, looker);
+	reader->ended = false; /* the thread may say at once that it has */
+	error = -pthread_create(&thread, &detached, run, reader);
 	pthread_attr_destroy(&detached);
 	if (error)
-		looker->ended = true;
+		reader->ended = true;
 	return error ? error_set(error, "can not start the thread of QEMU's monitor: %s",
 				 strerror(-error))
 		     : 0;
 }
 
 /* Until the thread has done what DONE asks for, for SECONDS at most; with the lock. */
-static void wait_until(struct looker *looker, bool (*done)(const struct looker *looker),
+static void wait_until(struct qmp_reader *reader, bool (*done)(const struct qmp_reader *reader),
 		       time_t seconds)
 {
 	struct timespec end;
 
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += seconds;
-	while (!done(looker) &&
-	       !pthread_cond_clockwait(&looker->changed, &looker->lock, CLOCK_MONOTONIC, &end))
+	while (!done(reader) &&
+	       !pthread_cond_clockwait(&reader->changed, &reader->lock, CLOCK_MONOTONIC, &end))
 		;
 }
 
-static bool has_opened(const struct looker *looker)
+static bool has_opened(const struct qmp_reader *reader)
 {
-	return looker->state != LOOKER_OPENS;
+	return reader->state != QMP_READER_OPENING;
 }
 
-static bool has_ended(const struct looker *looker)
+static bool has_ended(const struct qmp_reader *reader)
 {
-	return looker->ended;
+	return reader->ended;
 }
 
-static int wait_for_vcpus(struct looker *looker)
+static int wait_for_vcpus(struct qmp_reader *reader)
 {
 	int error;
 
-	pthread_mutex_lock(&looker->lock);
-	wait_until(looker, has_opened, OPEN_TIME);
-	if (looker->state == LOOKER_OPENS)
+	pthread_mutex_lock(&reader->lock);
+	wait_until(reader, has_opened, OPEN_TIME);
+	if (reader->state == QMP_READER_OPENING)
 		error = error_set(-ETIMEDOUT, "the monitor of process %d (%s) does not answer",
-				  looker->process.pid, looker->process.name);
+				  reader->process.pid, reader->process.name);
 	else
-		error = looker->error ? error_set(looker->error, "%s", looker->error_text) : 0;
-	pthread_mutex_unlock(&looker->lock);
+		error = reader->error ? error_set(reader->error, "%s", reader->error_text) : 0;
+	pthread_mutex_unlock(&reader->lock);
 	return error;
 }
 
-int looker_start(struct looker **result, const struct monitor_address *address,
-		 const struct vmm_process *process, unsigned int frequency)
+int qmp_reader_start(struct qmp_reader **result, const struct monitor_address *address,
+		     const struct vmm_process *process, unsigned int frequency)
 {
-	struct looker *looker = calloc(1, sizeof(*looker));
+	struct qmp_reader *reader = calloc(1, sizeof(*reader));
 	int error;
 
-	if (!looker)
+	if (!reader)
 		return error_set(-ENOMEM, "no memory for QEMU's monitor");
-	assert(frequency && frequency <= LOOKER_FREQUENCY_MAX);
-	looker->interval = NS_PER_S / frequency;
-	looker->ended = true;
-	pthread_mutex_init(&looker->lock, NULL);
-	pthread_cond_init(&looker->changed, NULL);
-	error = fill(looker, address, process);
+	assert(frequency && frequency <= QMP_READER_FREQUENCY_MAX);
+	reader->interval = NS_PER_S / frequency;
+	reader->ended = true;
+	pthread_mutex_init(&reader->lock, NULL);
+	pthread_cond_init(&reader->changed, NULL);
+	error = fill(reader, address, process);
 	if (!error)
-		error = start_thread(looker);
+		error = start_thread(reader);
 	if (!error)
-		error = wait_for_vcpus(looker);
+		error = wait_for_vcpus(reader);
 	if (error)
-		looker_stop(looker);
+		qmp_reader_stop(reader);
 	else
-		*result = looker;
+		*result = reader;
 	return error;
 }
 
-size_t looker_vcpus(struct looker *looker, struct qmp_vcpu *vcpus)
+size_t qmp_reader_vcpus(struct qmp_reader *reader, struct qmp_vcpu *vcpus)
 {
 	size_t count;
 
-	pthread_mutex_lock(&looker->lock);
-	count = looker->vcpu_count;
-	memcpy(vcpus, looker->vcpus, count * sizeof(vcpus[0]));
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	count = reader->vcpu_count;
+	memcpy(vcpus, reader->vcpus, count * sizeof(vcpus[0]));
+	pthread_mutex_unlock(&reader->lock);
 	return count;
 }
 
-size_t looker_slots(struct looker *looker, struct vmm_slot *slots)
+size_t qmp_reader_slots(struct qmp_reader *reader, struct vmm_slot *slots)
 {
 	size_t count;
 
-	pthread_mutex_lock(&looker->lock);
-	count = looker->slot_count;
-	memcpy(slots, looker->slots, count * sizeof(slots[0]));
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	count = reader->slot_count;
+	memcpy(slots, reader->slots, count * sizeof(slots[0]));
+	pthread_mutex_unlock(&reader->lock);
 	return count;
 }
 
-int looker_add(struct looker *looker, const struct vmm_vcpu *vcpu)
+int qmp_reader_add(struct qmp_reader *reader, const struct vmm_vcpu *vcpu)
 {
 	int error;
 
-	pthread_mutex_lock(&looker->lock);
-	error = looks_add(&looker->looks, &looker->process, vcpu);
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	error = qmp_samples_add_vcpu(&reader->samples, &reader->process, vcpu);
+	pthread_mutex_unlock(&reader->lock);
 	return error;
 }
 
-void looker_remove(struct looker *looker, unsigned int id)
+void qmp_reader_remove(struct qmp_reader *reader, unsigned int id)
 {
-	pthread_mutex_lock(&looker->lock);
-	looks_remove(&looker->looks, id);
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	qmp_samples_remove_vcpu(&reader->samples, id);
+	pthread_mutex_unlock(&reader->lock);
 }
 
-size_t looker_take(struct looker *looker, struct look *looks, size_t max, uint64_t *lost)
+size_t qmp_reader_consume(struct qmp_reader *reader, struct qmp_sample *samples, size_t max,
+			  uint64_t *lost)
 {
 	size_t count;
 
-	pthread_mutex_lock(&looker->lock);
-	count = looks_take(&looker->looks, looks, max, lost);
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	count = qmp_samples_consume(&reader->samples, samples, max, lost);
+	pthread_mutex_unlock(&reader->lock);
 	return count;
 }
 
-void looker_statistics(struct looker *looker, struct looker_statistics *statistics)
+void qmp_reader_statistics(struct qmp_reader *reader, struct qmp_reader_statistics *statistics)
 {
-	pthread_mutex_lock(&looker->lock);
-	*statistics = looker->statistics;
-	pthread_mutex_unlock(&looker->lock);
+	pthread_mutex_lock(&reader->lock);
+	*statistics = reader->statistics;
+	pthread_mutex_unlock(&reader->lock);
 }
 
-void looker_stop(struct looker *looker)
+void qmp_reader_stop(struct qmp_reader *reader)
 {
 	const uint64_t one = 1;
 	bool ended;
 
-	pthread_mutex_lock(&looker->lock);
-	looker->stop = true;
-	if (looker->stop_fd >= 0 && write(looker->stop_fd, &one, sizeof(one)) < 0)
+	pthread_mutex_lock(&reader->lock);
+	reader->stop = true;
+	if (reader->stop_fd >= 0 && write(reader->stop_fd, &one, sizeof(one)) < 0)
 		log_debug("the monitor's thread is told that it ends already");
-	wait_until(looker, has_ended, CLOSE_TIME);
-	ended = looker->ended;
-	looker->abandoned = !ended;
-	pthread_mutex_unlock(&looker->lock);
+	wait_until(reader, has_ended, CLOSE_TIME);
+	ended = reader->ended;
+	reader->abandoned = !ended;
+	pthread_mutex_unlock(&reader->lock);
 	if (ended)
-		free_looker(looker);
+		free_reader(reader);
 }

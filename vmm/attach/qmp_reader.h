@@ -23,49 +23,50 @@
 #include "vmm/attach/vmm_memory.h"
 
 /* Hz. Each look takes QEMU's main loop and its big lock for some time. */
-#define LOOKER_FREQUENCY_MAX 200
+#define QMP_READER_FREQUENCY_MAX 200
 
-struct looker;
+struct qmp_reader;
 
 /*
  * Connects to the monitor at ADDRESS (copied) of PROCESS and waits until it has told its vCPUs, for
- * 10 s at most. FREQUENCY in Hz, at most LOOKER_FREQUENCY_MAX, is what is tried, in a tenth of
+ * 10 s at most. FREQUENCY in Hz, at most QMP_READER_FREQUENCY_MAX, is what is tried, in a tenth of
  * QEMU's main loop's time and half of all time at most. Errors: those of monitor_open(); -ENOTSUP:
  * it is no x86, or a TCG that is too old; -ETIMEDOUT.
  */
-int looker_start(struct looker **looker, const struct monitor_address *address,
-		 const struct vmm_process *process, unsigned int frequency);
+int qmp_reader_start(struct qmp_reader **reader, const struct monitor_address *address,
+		     const struct vmm_process *process, unsigned int frequency);
 
 /* The vCPUs as the monitor told them last, VMM_VCPUS_MAX at most, with threads in QEMU's PID
  * namespace. */
-size_t looker_vcpus(struct looker *looker, struct qmp_vcpu *vcpus);
+size_t qmp_reader_vcpus(struct qmp_reader *reader, struct qmp_vcpu *vcpus);
 
 /* The guest's memory as the monitor told it last, VMM_SLOTS_MAX slots at most; 0: it does not tell.
  */
-size_t looker_slots(struct looker *looker, struct vmm_slot *slots);
+size_t qmp_reader_slots(struct qmp_reader *reader, struct vmm_slot *slots);
 
 /* Looks at VCPU from now on. -ESRCH: its thread has ended. */
-int looker_add(struct looker *looker, const struct vmm_vcpu *vcpu);
-void looker_remove(struct looker *looker, unsigned int id);
+int qmp_reader_add(struct qmp_reader *reader, const struct vmm_vcpu *vcpu);
+void qmp_reader_remove(struct qmp_reader *reader, unsigned int id);
 
 /*
  * Takes looks, MAX at most, the oldest first; their number. LOST: how many could not be taken
  * meanwhile, as the queue was full or the monitor did not answer.
  */
-size_t looker_take(struct looker *looker, struct look *looks, size_t max, uint64_t *lost);
+size_t qmp_reader_consume(struct qmp_reader *reader, struct qmp_sample *samples, size_t max,
+			  uint64_t *lost);
 
 /* What it did so far. */
-struct looker_statistics {
-	uint64_t looks;
-	uint64_t time;         /* ns until they were answered */
-	uint64_t of_main_loop; /* ns of these that QEMU's main loop wanted a processor for */
-	uint64_t elapsed;      /* ns since the first one */
+struct qmp_reader_statistics {
+	uint64_t samples;
+	uint64_t time;      /* ns until they were answered */
+	uint64_t main_loop; /* ns of these that QEMU's main loop wanted a processor for */
+	uint64_t elapsed;   /* ns since the first one */
 };
 
-void looker_statistics(struct looker *looker, struct looker_statistics *statistics);
+void qmp_reader_statistics(struct qmp_reader *reader, struct qmp_reader_statistics *statistics);
 
 /* Ends it. If it waits for libvirt it ends when that answers, and uses nothing of its caller's
  * then. */
-void looker_stop(struct looker *looker);
+void qmp_reader_stop(struct qmp_reader *reader);
 
 #endif

@@ -14,11 +14,11 @@
  */
 #define UNTIMED_MAX 8
 
-struct looked_at {
+struct qmp_sampled_vcpu {
 	struct vmm_vcpu vcpu;
 	int time_fd;   /* schedstat of its thread */
 	uint64_t used; /* ns of the thread's CPU time that looks stand for */
-	struct look untimed[UNTIMED_MAX];
+	struct qmp_sample untimed[UNTIMED_MAX];
 	size_t untimed_count;
 	bool runs; /* in the latest look */
 };
@@ -26,173 +26,177 @@ struct looked_at {
 /* ns, or 0. */
 static uint64_t read_used(int fd)
 {
-	struct thread_times times;
+	struct thread_cpu_times times;
 
-	return thread_times_read(fd, &times) ? times.ran : 0;
+	return thread_cpu_times_read(fd, &times) ? times.ran : 0;
 }
 
-static void queue_look(struct looks *looks, const struct look *look)
+static void queue_sample(struct qmp_samples *samples, const struct qmp_sample *sample)
 {
-	if (looks->queued == LOOKS_QUEUE) {
-		looks->lost++;
+	if (samples->queued == QMP_SAMPLES_QUEUE) {
+		samples->lost++;
 		return;
 	}
-	looks->queue[(looks->first + looks->queued++) % LOOKS_QUEUE] = *look;
+	samples->queue[(samples->first + samples->queued++) % QMP_SAMPLES_QUEUE] = *sample;
 }
 
 /* PERIOD is what all looks that wait for it stand for together. */
-static void settle(struct looks *looks, struct looked_at *at, uint64_t period)
+static void settle(struct qmp_samples *samples, struct qmp_sampled_vcpu *vcpu, uint64_t period)
 {
-	size_t count = at->untimed_count;
+	size_t count = vcpu->untimed_count;
 
 	for (size_t i = 0; i < count; i++) {
-		at->untimed[i].period = period / count;
-		queue_look(looks, &at->untimed[i]);
+		vcpu->untimed[i].period = period / count;
+		queue_sample(samples, &vcpu->untimed[i]);
 	}
-	at->untimed_count = 0;
+	vcpu->untimed_count = 0;
 }
 
 /* The vCPUs that the thread of the one at FIRST runs: of those that run now, each had as much of
  * its time. */
-static void settle_thread(struct looks *looks, size_t first)
+static void settle_thread(struct qmp_samples *samples, size_t first)
 {
-	pid_t tid = looks->of[first]->vcpu.tid;
-	uint64_t used = read_used(looks->of[first]->time_fd), period, running = 0;
+	pid_t tid = samples->vcpus[first]->vcpu.tid;
+	uint64_t used = read_used(samples->vcpus[first]->time_fd), period, running = 0;
 
-	for (size_t i = first; i < looks->count; i++)
-		running += looks->of[i]->vcpu.tid == tid && looks->of[i]->runs;
-	if (!running || used <= looks->of[first]->used)
+	for (size_t i = first; i < samples->count; i++)
+		running += samples->vcpus[i]->vcpu.tid == tid && samples->vcpus[i]->runs;
+	if (!running || used <= samples->vcpus[first]->used)
 		return;
-	period = (used - looks->of[first]->used) / running;
-	for (size_t i = first; i < looks->count; i++) {
-		struct looked_at *at = looks->of[i];
+	period = (used - samples->vcpus[first]->used) / running;
+	for (size_t i = first; i < samples->count; i++) {
+		struct qmp_sampled_vcpu *vcpu = samples->vcpus[i];
 
-		if (at->vcpu.tid != tid)
+		if (vcpu->vcpu.tid != tid)
 			continue;
-		at->used = used;
-		if (at->runs)
-			settle(looks, at, period);
+		vcpu->used = used;
+		if (vcpu->runs)
+			settle(samples, vcpu, period);
 	}
 }
 
-static bool is_first_of_thread(const struct looks *looks, size_t index)
+static bool is_first_of_thread(const struct qmp_samples *samples, size_t index)
 {
 	for (size_t i = 0; i < index; i++)
-		if (looks->of[i]->vcpu.tid == looks->of[index]->vcpu.tid)
+		if (samples->vcpus[i]->vcpu.tid == samples->vcpus[index]->vcpu.tid)
 			return false;
 	return true;
 }
 
-static void settle_all(struct looks *looks)
+static void settle_all(struct qmp_samples *samples)
 {
-	for (size_t i = 0; i < looks->count; i++)
-		if (is_first_of_thread(looks, i))
-			settle_thread(looks, i);
+	for (size_t i = 0; i < samples->count; i++)
+		if (is_first_of_thread(samples, i))
+			settle_thread(samples, i);
 }
 
-static struct looked_at *find(const struct looks *looks, unsigned int id)
+static struct qmp_sampled_vcpu *find(const struct qmp_samples *samples, unsigned int id)
 {
-	for (size_t i = 0; i < looks->count; i++)
-		if (looks->of[i]->vcpu.id == id)
-			return looks->of[i];
+	for (size_t i = 0; i < samples->count; i++)
+		if (samples->vcpus[i]->vcpu.id == id)
+			return samples->vcpus[i];
 	return NULL;
 }
 
-static void take_vcpu(struct looks *looks, const struct qmp_registers *seen, uint64_t time)
+static void add_sample(struct qmp_samples *samples, const struct qmp_registers *parsed,
+		       uint64_t time)
 {
-	struct looked_at *at = find(looks, seen->id);
+	struct qmp_sampled_vcpu *vcpu = find(samples, parsed->id);
 
-	if (!at || at->runs || seen->halted)
+	if (!vcpu || vcpu->runs || parsed->halted)
 		return;
-	at->runs = true;
-	if (at->untimed_count == UNTIMED_MAX)
-		memmove(at->untimed, at->untimed + 1, --at->untimed_count * sizeof(at->untimed[0]));
-	at->untimed[at->untimed_count++] = (struct look){
-		.id = seen->id,
-		.tid = at->vcpu.tid,
+	vcpu->runs = true;
+	if (vcpu->untimed_count == UNTIMED_MAX)
+		memmove(vcpu->untimed, vcpu->untimed + 1,
+			--vcpu->untimed_count * sizeof(vcpu->untimed[0]));
+	vcpu->untimed[vcpu->untimed_count++] = (struct qmp_sample){
+		.id = parsed->id,
+		.tid = vcpu->vcpu.tid,
 		.time = time,
-		.registers = seen->registers,
-		.smm = seen->smm,
+		.registers = parsed->registers,
+		.smm = parsed->smm,
 	};
 }
 
-void looks_see(struct looks *looks, const char *text, uint64_t time)
+void qmp_samples_add_text(struct qmp_samples *samples, const char *text, uint64_t time)
 {
-	struct qmp_registers seen;
+	struct qmp_registers parsed;
 
-	for (size_t i = 0; i < looks->count; i++)
-		looks->of[i]->runs = false;
-	while (qmp_parse_registers(&text, &seen))
-		take_vcpu(looks, &seen, time);
-	settle_all(looks);
+	for (size_t i = 0; i < samples->count; i++)
+		samples->vcpus[i]->runs = false;
+	while (qmp_parse_registers(&text, &parsed))
+		add_sample(samples, &parsed, time);
+	settle_all(samples);
 }
 
-void looks_miss(struct looks *looks, uint64_t interval)
+void qmp_samples_count_gap(struct qmp_samples *samples, uint64_t interval)
 {
-	for (size_t i = 0; i < looks->count; i++) {
-		struct looked_at *at = looks->of[i];
-		uint64_t used = read_used(at->time_fd);
+	for (size_t i = 0; i < samples->count; i++) {
+		struct qmp_sampled_vcpu *vcpu = samples->vcpus[i];
+		uint64_t used = read_used(vcpu->time_fd);
 
-		if (used > at->used)
-			looks->missed += used - at->used;
-		at->used = used > at->used ? used : at->used;
-		at->untimed_count = 0;
+		if (used > vcpu->used)
+			samples->missed += used - vcpu->used;
+		vcpu->used = used > vcpu->used ? used : vcpu->used;
+		vcpu->untimed_count = 0;
 	}
-	looks->lost += looks->missed / interval;
-	looks->missed %= interval;
+	samples->lost += samples->missed / interval;
+	samples->missed %= interval;
 }
 
-int looks_add(struct looks *looks, const struct vmm_process *process, const struct vmm_vcpu *vcpu)
+int qmp_samples_add_vcpu(struct qmp_samples *samples, const struct vmm_process *process,
+			 const struct vmm_vcpu *vcpu)
 {
-	struct looked_at *at = calloc(1, sizeof(*at));
+	struct qmp_sampled_vcpu *added = calloc(1, sizeof(*added));
 
-	if (!at)
+	if (!added)
 		return error_set(-ENOMEM, "no memory for a vCPU");
-	*at = (struct looked_at){ .vcpu = *vcpu,
-				  .time_fd = proc_open_thread_file(process->directory, vcpu->tid,
-								   "schedstat") };
-	if (at->time_fd < 0) {
-		free(at);
+	*added = (struct qmp_sampled_vcpu){ .vcpu = *vcpu,
+					    .time_fd = proc_open_thread_file(
+						    process->directory, vcpu->tid, "schedstat") };
+	if (added->time_fd < 0) {
+		free(added);
 		return error_set(-ESRCH, "thread %d of process %d has ended", vcpu->tid,
 				 process->pid);
 	}
-	at->used = read_used(at->time_fd);
-	assert(looks->count < VMM_VCPUS_MAX);
-	looks->of[looks->count++] = at;
+	added->used = read_used(added->time_fd);
+	assert(samples->count < VMM_VCPUS_MAX);
+	samples->vcpus[samples->count++] = added;
 	return 0;
 }
 
-static void free_looked_at(struct looked_at *at)
+static void free_vcpu(struct qmp_sampled_vcpu *vcpu)
 {
-	close(at->time_fd);
-	free(at);
+	close(vcpu->time_fd);
+	free(vcpu);
 }
 
-void looks_remove(struct looks *looks, unsigned int id)
+void qmp_samples_remove_vcpu(struct qmp_samples *samples, unsigned int id)
 {
-	for (size_t i = 0; i < looks->count; i++)
-		if (looks->of[i]->vcpu.id == id) {
-			free_looked_at(looks->of[i]);
-			looks->of[i] = looks->of[--looks->count];
+	for (size_t i = 0; i < samples->count; i++)
+		if (samples->vcpus[i]->vcpu.id == id) {
+			free_vcpu(samples->vcpus[i]);
+			samples->vcpus[i] = samples->vcpus[--samples->count];
 			break;
 		}
 }
 
-void looks_free(struct looks *looks)
+void qmp_samples_free(struct qmp_samples *samples)
 {
-	while (looks->count)
-		free_looked_at(looks->of[--looks->count]);
+	while (samples->count)
+		free_vcpu(samples->vcpus[--samples->count]);
 }
 
-size_t looks_take(struct looks *looks, struct look *taken, size_t max, uint64_t *lost)
+size_t qmp_samples_consume(struct qmp_samples *samples, struct qmp_sample *to, size_t max,
+			   uint64_t *lost)
 {
 	size_t count;
 
-	for (count = 0; count < max && looks->queued; count++, looks->queued--) {
-		taken[count] = looks->queue[looks->first];
-		looks->first = (looks->first + 1) % LOOKS_QUEUE;
+	for (count = 0; count < max && samples->queued; count++, samples->queued--) {
+		to[count] = samples->queue[samples->first];
+		samples->first = (samples->first + 1) % QMP_SAMPLES_QUEUE;
 	}
-	*lost = looks->lost;
-	looks->lost = 0;
+	*lost = samples->lost;
+	samples->lost = 0;
 	return count;
 }

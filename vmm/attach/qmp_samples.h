@@ -18,9 +18,9 @@
 #include "vmm/attach/qmp_text.h"
 #include "vmm/guest/guest_registers.h"
 
-#define LOOKS_QUEUE 4096
+#define QMP_SAMPLES_QUEUE 4096
 
-struct look {
+struct qmp_sample {
 	unsigned int id; /* of the vCPU */
 	pid_t tid;
 	uint64_t time;   /* ns, CLOCK_MONOTONIC_RAW */
@@ -29,35 +29,37 @@ struct look {
 	bool smm; /* in system management mode: firmware ran, beside the kernel */
 };
 
-struct looked_at;
+struct qmp_sampled_vcpu;
 
 /* All 0 at first. */
-struct looks {
-	struct looked_at *of[VMM_VCPUS_MAX]; /* owned */
+struct qmp_samples {
+	struct qmp_sampled_vcpu *vcpus[VMM_VCPUS_MAX]; /* owned */
 	size_t count;
-	struct look queue[LOOKS_QUEUE]; /* a ring */
+	struct qmp_sample queue[QMP_SAMPLES_QUEUE]; /* a ring */
 	size_t first, queued;
 	uint64_t lost;   /* looks that can not be taken */
 	uint64_t missed; /* ns of CPU time while the monitor did not answer, of less than a look */
 };
 
 /* Looks at VCPU of PROCESS from now on. -ESRCH: its thread has ended; -ENOMEM; with the message. */
-int looks_add(struct looks *looks, const struct vmm_process *process, const struct vmm_vcpu *vcpu);
-void looks_remove(struct looks *looks, unsigned int id);
+int qmp_samples_add_vcpu(struct qmp_samples *samples, const struct vmm_process *process,
+			 const struct vmm_vcpu *vcpu);
+void qmp_samples_remove_vcpu(struct qmp_samples *samples, unsigned int id);
 
 /* Of all, at the end. */
-void looks_free(struct looks *looks);
+void qmp_samples_free(struct qmp_samples *samples);
 
 /* What the monitor wrote of all vCPUs (qmp_parse_registers()), as they were at TIME,
  * CLOCK_MONOTONIC_RAW. */
-void looks_see(struct looks *looks, const char *text, uint64_t time);
+void qmp_samples_add_text(struct qmp_samples *samples, const char *text, uint64_t time);
 
 /* Nobody has looked until now: what the vCPUs did meanwhile is in no look. So many are lost as are
  * taken each INTERVAL, ns. */
-void looks_miss(struct looks *looks, uint64_t interval);
+void qmp_samples_count_gap(struct qmp_samples *samples, uint64_t interval);
 
 /* Takes looks, MAX at most, the oldest first; their number. LOST: how many could not be taken
  * meanwhile. */
-size_t looks_take(struct looks *looks, struct look *taken, size_t max, uint64_t *lost);
+size_t qmp_samples_consume(struct qmp_samples *samples, struct qmp_sample *to, size_t max,
+			   uint64_t *lost);
 
 #endif

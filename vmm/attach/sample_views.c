@@ -27,7 +27,7 @@ static bool is_code(const struct guest_kernel *kernel, uint64_t gva)
 }
 
 /* Pages that the copy begins or ends in are partly there. */
-static bool is_copied(const struct attach_stack *stack, uint64_t gva)
+static bool is_copied(const struct attach_guest_state *stack, uint64_t gva)
 {
 	uint64_t first = stack->registers.rsp & ~(PAGE - 1);
 
@@ -38,7 +38,7 @@ static int translate(const struct guest_view *view, uint64_t gva,
 		     struct guest_translation *translation)
 {
 	const struct stack_view *self = view->context;
-	const struct attach_stack *stack = self->stack;
+	const struct attach_guest_state *stack = self->stack;
 
 	if (is_copied(stack, gva)) {
 		*translation = (struct guest_translation){
@@ -60,7 +60,7 @@ static int read_live(const struct guest_view *view, uint64_t gpa, void *to, size
 }
 
 void stack_view_init(struct stack_view *self, const struct guest_view *live,
-		     const struct guest_kernel *kernel, const struct attach_stack *stack)
+		     const struct guest_kernel *kernel, const struct attach_guest_state *stack)
 {
 	*self = (struct stack_view){ .live = live, .kernel = kernel, .stack = stack };
 	self->regions[0] = (struct guest_region){ .gpa = 0, .size = 1ull << 52 };
@@ -145,7 +145,7 @@ const struct guest_view *batch_view_for(struct batch_view *self, const struct gu
 	return &self->view;
 }
 
-void batch_view_forget(struct batch_view *self)
+void batch_view_invalidate(struct batch_view *self)
 {
 	self->since = 0;
 }
@@ -157,7 +157,7 @@ const struct guest_view *batch_mappings_before(struct batch_mappings *self,
 	const struct guest_view *view = batch_view_for(&self->before, live, time);
 
 	if (self->before.since != since)
-		self->behind_begun = false;
+		self->after_valid = false;
 	return view;
 }
 
@@ -187,12 +187,12 @@ static const struct user_mapping *find_found(const struct batch_mappings *self,
 	return NULL;
 }
 
-static void look(struct batch_mappings *self, struct user_map *map, const struct guest_task *task,
-		 uint64_t address)
+static void find_mapping(struct batch_mappings *self, struct user_map *map,
+			 const struct guest_task *task, uint64_t address)
 {
 	const struct user_mapping *mapping = user_map_find(map, address);
 
-	self->behind_begun = false;
+	self->after_valid = false;
 	if (mapping)
 		self->found[self->count++ % BATCH_MAPPINGS] =
 			(struct batch_mapping){ .mm = task->mm,
@@ -215,23 +215,23 @@ void batch_mappings_find(struct batch_mappings *self, struct user_map *map,
 	if (mapping)
 		user_map_add(map, mapping);
 	else
-		look(self, map, task, address);
+		find_mapping(self, map, task, address);
 }
 
-static bool is_behind(const struct batch_mappings *self, const struct batch_view *code)
+static bool is_after_valid(const struct batch_mappings *self, const struct batch_view *code)
 {
-	return self->behind_begun && self->code_since == code->since &&
+	return self->after_valid && self->code_since == code->since &&
 	       self->code_pages == code->count;
 }
 
-const struct guest_view *batch_mappings_behind(struct batch_mappings *self,
-					       const struct guest_view *live,
-					       const struct batch_view *code)
+const struct guest_view *batch_mappings_after(struct batch_mappings *self,
+					      const struct guest_view *live,
+					      const struct batch_view *code)
 {
-	if (!is_behind(self, code))
-		batch_view_forget(&self->behind);
-	self->behind_begun = true;
+	if (!is_after_valid(self, code))
+		batch_view_invalidate(&self->after);
+	self->after_valid = true;
 	self->code_since = code->since;
 	self->code_pages = code->count;
-	return batch_view_for(&self->behind, live, 0);
+	return batch_view_for(&self->after, live, 0);
 }

@@ -21,12 +21,12 @@ struct stack_view {
 	struct guest_region regions[2];
 	const struct guest_view *live;
 	const struct guest_kernel *kernel;
-	const struct attach_stack *stack;
+	const struct attach_guest_state *stack;
 };
 
 /* Everything must outlive VIEW. One thread at a time. */
 void stack_view_init(struct stack_view *view, const struct guest_view *live,
-		     const struct guest_kernel *kernel, const struct attach_stack *stack);
+		     const struct guest_kernel *kernel, const struct attach_guest_state *stack);
 
 /*
  * A guest view for samples that are told one behind the other, a moment after they were taken: each
@@ -58,7 +58,7 @@ const struct guest_view *batch_view_for(struct batch_view *self, const struct gu
 					uint64_t time);
 
 /* What was read is read anew, for whichever sample. */
-void batch_view_forget(struct batch_view *self);
+void batch_view_invalidate(struct batch_view *self);
 
 /*
  * Mappings that were found for one sample, for others that are told with it: those of a batch are
@@ -85,8 +85,8 @@ struct batch_mapping {
 
 /* All 0 at first. */
 struct batch_mappings {
-	struct batch_view before, behind;
-	bool behind_begun;   /* behind the last look, */
+	struct batch_view before, after;
+	bool after_valid;    /* behind the last look, */
 	uint64_t code_since; /* and when of the code there was that since then */
 	size_t code_pages;   /* with so many pages */
 	struct batch_mapping found[BATCH_MAPPINGS];
@@ -106,8 +106,8 @@ void batch_mappings_find(struct batch_mappings *self, struct user_map *map,
 			 const struct guest_task *task, uint64_t address);
 
 /* What the sample is to be compared with behind all that was found, and what was read into CODE. */
-const struct guest_view *batch_mappings_behind(struct batch_mappings *self,
-					       const struct guest_view *live,
-					       const struct batch_view *code);
+const struct guest_view *batch_mappings_after(struct batch_mappings *self,
+					      const struct guest_view *live,
+					      const struct batch_view *code);
 
 #endif

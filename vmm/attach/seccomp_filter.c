@@ -274,7 +274,7 @@ static const struct thread_filter *read_filter(const struct filter_reader *reade
 {
 	struct thread_filter *shown = &reader->program->bss->shown;
 
-	reader->program->bss->wanted = number;
+	reader->program->bss->filter_index = number;
 	shown->of = shown->count = 0;
 	return run_iterator(link) && shown->count && shown->count <= THREAD_FILTER_MAX ? shown
 										       : NULL;

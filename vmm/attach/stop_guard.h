@@ -33,7 +33,7 @@ struct stop_guard {
  * the message: nothing may be stopped. */
 int stop_guard_begin(struct stop_guard *guard);
 
-/* After thread_go_on(). */
+/* After thread_resume(). */
 void stop_guard_end(struct stop_guard *guard);
 
 /* Works on one that was never used. On its thread. */

@@ -38,7 +38,7 @@ struct sampled_vcpu {
 	bool refused;  /* it was said why */
 
 	/* With the lock. */
-	bool looked_at;
+	bool busy;
 	uint64_t next; /* ns, CLOCK_MONOTONIC: look */
 	uint64_t lost; /* that are not told yet */
 	struct attach_cpu cpu;
@@ -49,7 +49,7 @@ struct sampled_vcpu {
 struct outcome {
 	struct attach_stops stops;
 	bool full; /* there is no room for it: the taker is behind */
-	bool seen, lost;
+	bool sample, lost;
 };
 
 /*
@@ -68,7 +68,7 @@ struct stopper {
 		*vcpu; /* it looks at; whoever removes that sets NULL, and the thread frees it */
 
 	struct stop_guard guard;
-	struct stop_sample seen;
+	struct stop_sample sample;
 };
 
 struct stop_sampler {
@@ -78,7 +78,7 @@ struct stop_sampler {
 	pthread_cond_t changed; /* for the one whose turn it is */
 	pthread_cond_t ended;   /* for those that stand by */
 	bool ending;
-	struct look_times times;
+	struct poisson_times times;
 	struct stopper *stoppers;   /* owned, all; one more than have a look that hangs, at least */
 	struct stopper *turn;       /* whose turn it is to look */
 	struct sampled_vcpu *vcpus; /* owned */
@@ -104,14 +104,14 @@ static uint64_t now(void)
 static uint64_t period_of(const struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
 			  uint64_t passed)
 {
-	struct thread_times times;
+	struct thread_cpu_times times;
 	uint64_t ran;
 
-	if (!thread_times_read(vcpu->times_fd, &times))
-		return look_times_period(&sampler->times, passed);
+	if (!thread_cpu_times_read(vcpu->times_fd, &times))
+		return poisson_times_period(&sampler->times, passed);
 	ran = times.ran - vcpu->ran;
 	vcpu->ran = times.ran;
-	return look_times_period(&sampler->times, ran);
+	return poisson_times_period(&sampler->times, ran);
 }
 
 static void count_stop(struct attach_stops *stops, uint64_t stopped, uint64_t limit)
@@ -126,7 +126,7 @@ static void count_stop(struct attach_stops *stops, uint64_t stopped, uint64_t li
 }
 
 /* With the lock. NULL: the taker is behind. */
-static struct stop_sample *next_place(struct stop_sampler *sampler)
+static struct stop_sample *free_slot(struct stop_sampler *sampler)
 {
 	size_t put = atomic_load_explicit(&sampler->put, memory_order_relaxed);
 
@@ -136,21 +136,21 @@ static struct stop_sample *next_place(struct stop_sampler *sampler)
 }
 
 /* With the lock. */
-static void put(struct stop_sampler *sampler, const struct stop_sample *seen,
+static void put(struct stop_sampler *sampler, const struct stop_sample *sample,
 		struct outcome *outcome)
 {
-	struct stop_sample *place = next_place(sampler);
+	struct stop_sample *slot = free_slot(sampler);
 
-	if (!place) {
+	if (!slot) {
 		outcome->lost = true;
 		return;
 	}
-	*place = *seen;
+	*slot = *sample;
 	atomic_fetch_add_explicit(&sampler->put, 1, memory_order_release);
 }
 
 /* Once: it will be the same the next time. What is but a moment's is not said. */
-static void tell_refused(struct sampled_vcpu *vcpu, int error, const char *why)
+static void report_refused(struct sampled_vcpu *vcpu, int error, const char *why)
 {
 	if (vcpu->refused || error == -EINTR || error == -ESRCH || error == -ETIME)
 		return;
@@ -168,45 +168,45 @@ static const char *explain(int error)
 	return strerror(-error);
 }
 
-static int look_at(struct stopper *stopper, struct sampled_vcpu *vcpu,
-		   const struct thread_status *status, struct attach_stops *stops)
+static int read_vcpu(struct stopper *stopper, struct sampled_vcpu *vcpu,
+		     const struct thread_status *status, struct attach_stops *stops)
 {
 	const struct vcpu_stop_target *target = &stopper->sampler->target;
-	struct vcpu_look *look = &stopper->seen.look;
+	struct stopped_vcpu *read = &stopper->sample.vcpu;
 	/* Filters may come while the VM runs. */
 	uint64_t stopped;
 	int error = vcpu_stop_check(target, &vcpu->thread, status, &stopped);
 
 	count_stop(stops, stopped, target->limit);
 	if (error) {
-		tell_refused(vcpu, error, error_message());
+		report_refused(vcpu, error, error_message());
 	} else {
-		error = vcpu_stop_look(target, &vcpu->thread, &stopper->remote, look);
-		count_stop(stops, look->stopped, target->limit);
+		error = vcpu_stop_read(target, &vcpu->thread, &stopper->remote, read);
+		count_stop(stops, read->stopped, target->limit);
 		stops->abandoned += error == -ETIME;
 		if (error)
-			tell_refused(vcpu, error, explain(error));
+			report_refused(vcpu, error, explain(error));
 	}
 	return error;
 }
 
-static int look_guarded(struct stopper *stopper, struct sampled_vcpu *vcpu,
+static int read_guarded(struct stopper *stopper, struct sampled_vcpu *vcpu,
 			const struct thread_status *status, struct attach_stops *stops)
 {
 	int error = stop_guard_begin(&stopper->guard);
 
 	if (error) {
-		tell_refused(vcpu, error, error_message());
+		report_refused(vcpu, error, error_message());
 		return error;
 	}
-	error = look_at(stopper, vcpu, status, stops);
+	error = read_vcpu(stopper, vcpu, status, stops);
 	stop_guard_end(&stopper->guard);
 	return error;
 }
 
 /* Without the lock. A thread that waited for a processor all the time since the last look has done
  * nothing. What one stands for that failed is lost with it: it was not what the next one sees. */
-static void look(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
+static void sample_vcpu(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
 	uint64_t passed = stopper->began - vcpu->last;
 	struct thread_status status;
@@ -218,13 +218,13 @@ static void look(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outc
 		outcome->stops.asleep++;
 		return;
 	}
-	outcome->lost = outcome->full || look_guarded(stopper, vcpu, &status, &outcome->stops);
-	stopper->seen.period = period_of(stopper->sampler, vcpu, passed);
+	outcome->lost = outcome->full || read_guarded(stopper, vcpu, &status, &outcome->stops);
+	stopper->sample.period = period_of(stopper->sampler, vcpu, passed);
 	if (outcome->lost)
 		return;
-	stopper->seen.id = vcpu->thread.vcpu.id;
-	stopper->seen.tid = vcpu->thread.vcpu.tid;
-	outcome->seen = stopper->seen.period;
+	stopper->sample.id = vcpu->thread.vcpu.id;
+	stopper->sample.tid = vcpu->thread.vcpu.tid;
+	outcome->sample = stopper->sample.period;
 }
 
 static void add_stops(struct attach_stops *sum, const struct attach_stops *stops)
@@ -244,22 +244,22 @@ static void rest_until(struct stop_sampler *sampler, uint64_t time)
 {
 	sampler->rests_until = time;
 	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
-		if (!vcpu->looked_at && vcpu->next < time)
-			vcpu->next = look_times_next(&sampler->times, vcpu->next, time);
+		if (!vcpu->busy && vcpu->next < time)
+			vcpu->next = poisson_times_next(&sampler->times, vcpu->next, time);
 }
 
 /* With the lock. The next look is never due at once, so the lock and the processor are there for
  * others. */
-static void settle(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
+static void schedule(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
 	struct stop_sampler *sampler = stopper->sampler;
 	uint64_t ended = now(),
-		 rested = ended + look_times_rest(&sampler->times, outcome->stops.total);
+		 rested = ended + poisson_times_rest(&sampler->times, outcome->stops.total);
 
-	if (outcome->seen)
-		put(sampler, &stopper->seen, outcome);
-	vcpu->looked_at = false;
-	vcpu->next = look_times_next(&sampler->times, vcpu->next, rested);
+	if (outcome->sample)
+		put(sampler, &stopper->sample, outcome);
+	vcpu->busy = false;
+	vcpu->next = poisson_times_next(&sampler->times, vcpu->next, rested);
 	vcpu->lost += outcome->lost;
 	if (sampler->turn == stopper)
 		rest_until(sampler, ended + (ended - stopper->began));
@@ -275,21 +275,21 @@ static void free_vcpu(struct sampled_vcpu *vcpu)
 }
 
 /* With the lock, which is not held meanwhile. */
-static void take_look(struct stopper *stopper, struct sampled_vcpu *vcpu)
+static void sample_due(struct stopper *stopper, struct sampled_vcpu *vcpu)
 {
 	struct stop_sampler *sampler = stopper->sampler;
-	struct outcome outcome = { .full = !next_place(sampler) };
+	struct outcome outcome = { .full = !free_slot(sampler) };
 
 	stopper->began = now();
 	stopper->vcpu = vcpu;
-	vcpu->looked_at = true;
+	vcpu->busy = true;
 	vcpu->thread.cpu = vcpu->cpu;
 	pthread_mutex_unlock(&sampler->lock);
-	look(stopper, vcpu, &outcome);
+	sample_vcpu(stopper, vcpu, &outcome);
 	pthread_mutex_lock(&sampler->lock);
 	add_stops(&sampler->stops, &outcome.stops);
 	if (stopper->vcpu)
-		settle(stopper, vcpu, &outcome);
+		schedule(stopper, vcpu, &outcome);
 	else
 		free_vcpu(vcpu);
 	stopper->vcpu = NULL;
@@ -303,12 +303,12 @@ static struct sampled_vcpu *find_due(const struct stop_sampler *sampler)
 	struct sampled_vcpu *due = NULL;
 
 	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
-		if (!vcpu->looked_at && (!due || vcpu->next < due->next))
+		if (!vcpu->busy && (!due || vcpu->next < due->next))
 			due = vcpu;
 	return due;
 }
 
-static uint64_t next_look(const struct stop_sampler *sampler, const struct sampled_vcpu *due)
+static uint64_t next_due(const struct stop_sampler *sampler, const struct sampled_vcpu *due)
 {
 	return due->next > sampler->rests_until ? due->next : sampler->rests_until;
 }
@@ -374,15 +374,15 @@ static void take_turn(struct stopper *stopper)
 
 	if (!due)
 		pthread_cond_wait(&sampler->changed, &sampler->lock);
-	else if (next_look(sampler, due) > now())
-		wait_until(sampler, &sampler->changed, next_look(sampler, due));
+	else if (next_due(sampler, due) > now())
+		wait_until(sampler, &sampler->changed, next_due(sampler, due));
 	else
-		take_look(stopper, due);
+		sample_due(stopper, due);
 }
 
 static int start_stopper(struct stop_sampler *sampler);
 
-static bool somebody_stands_by(const struct stop_sampler *sampler)
+static bool has_standby(const struct stop_sampler *sampler)
 {
 	for (const struct stopper *stopper = sampler->stoppers; stopper; stopper = stopper->next)
 		if (stopper != sampler->turn && !stopper->began)
@@ -401,7 +401,7 @@ static void stand_by(struct stopper *stopper)
 	if (sampler->ending || !sampler->turn->began || now() - sampler->turn->began < HANGS)
 		return;
 	sampler->turn = stopper;
-	if (!somebody_stands_by(sampler) && start_stopper(sampler))
+	if (!has_standby(sampler) && start_stopper(sampler))
 		log_warning("%s", error_message());
 }
 
@@ -444,8 +444,8 @@ static int start_stopper(struct stop_sampler *sampler)
 
 /* The taker. */
 
-void stop_sampler_see_tasks(struct stop_sampler *sampler, unsigned int id,
-			    const struct attach_cpu *cpu)
+void stop_sampler_set_cpu(struct stop_sampler *sampler, unsigned int id,
+			  const struct attach_cpu *cpu)
 {
 	pthread_mutex_lock(&sampler->lock);
 	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
@@ -458,7 +458,7 @@ int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 {
 	const struct vmm_process *process = sampler->target.process;
 	struct sampled_vcpu *added = calloc(1, sizeof(*added));
-	struct thread_times times;
+	struct thread_cpu_times times;
 
 	if (!added)
 		return error_set(-ENOMEM, "no memory for a vCPU's thread");
@@ -469,11 +469,11 @@ int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 		free_vcpu(added);
 		return error_set(-ESRCH, "thread %d has ended", vcpu->tid);
 	}
-	if (thread_times_read(added->times_fd, &times))
+	if (thread_cpu_times_read(added->times_fd, &times))
 		added->ran = times.ran;
 	added->last = now();
 	pthread_mutex_lock(&sampler->lock);
-	added->next = look_times_next(&sampler->times, added->last, added->last);
+	added->next = poisson_times_next(&sampler->times, added->last, added->last);
 	added->next_vcpu = sampler->vcpus;
 	sampler->vcpus = added;
 	pthread_cond_signal(&sampler->changed);
@@ -494,19 +494,19 @@ static bool leave_to_stopper(struct stop_sampler *sampler, const struct sampled_
 
 void stop_sampler_remove(struct stop_sampler *sampler, unsigned int id)
 {
-	struct sampled_vcpu **link = &sampler->vcpus, *gone;
+	struct sampled_vcpu **link = &sampler->vcpus, *removed;
 
 	pthread_mutex_lock(&sampler->lock);
 	while (*link && (*link)->thread.vcpu.id != id)
 		link = &(*link)->next_vcpu;
-	gone = *link;
-	if (gone)
-		*link = gone->next_vcpu;
-	if (gone && leave_to_stopper(sampler, gone))
-		gone = NULL;
+	removed = *link;
+	if (removed)
+		*link = removed->next_vcpu;
+	if (removed && leave_to_stopper(sampler, removed))
+		removed = NULL;
 	pthread_mutex_unlock(&sampler->lock);
-	if (gone)
-		free_vcpu(gone);
+	if (removed)
+		free_vcpu(removed);
 }
 
 struct stop_sample *stop_sampler_next(struct stop_sampler *sampler)
@@ -518,13 +518,14 @@ struct stop_sample *stop_sampler_next(struct stop_sampler *sampler)
 		       : NULL;
 }
 
-void stop_sampler_taken(struct stop_sampler *sampler)
+void stop_sampler_release(struct stop_sampler *sampler)
 {
 	atomic_fetch_add_explicit(&sampler->taken, 1, memory_order_release);
 }
 
-void stop_sampler_lost(struct stop_sampler *sampler,
-		       void (*lost)(void *context, unsigned int id, uint64_t count), void *context)
+void stop_sampler_report_lost(struct stop_sampler *sampler,
+			      void (*lost)(void *context, unsigned int id, uint64_t count),
+			      void *context)
 {
 	pthread_mutex_lock(&sampler->lock);
 	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu) {
@@ -535,7 +536,7 @@ void stop_sampler_lost(struct stop_sampler *sampler,
 	pthread_mutex_unlock(&sampler->lock);
 }
 
-void stop_sampler_count(struct stop_sampler *sampler, struct attach_stops *stops)
+void stop_sampler_statistics(struct stop_sampler *sampler, struct attach_stops *stops)
 {
 	pthread_mutex_lock(&sampler->lock);
 	*stops = sampler->stops;
@@ -546,16 +547,16 @@ void stop_sampler_count(struct stop_sampler *sampler, struct attach_stops *stops
 static void free_sampler(struct stop_sampler *sampler)
 {
 	while (sampler->vcpus) {
-		struct sampled_vcpu *gone = sampler->vcpus;
+		struct sampled_vcpu *removed = sampler->vcpus;
 
-		sampler->vcpus = gone->next_vcpu;
-		free_vcpu(gone);
+		sampler->vcpus = removed->next_vcpu;
+		free_vcpu(removed);
 	}
 	while (sampler->stoppers) {
-		struct stopper *gone = sampler->stoppers;
+		struct stopper *removed = sampler->stoppers;
 
-		sampler->stoppers = gone->next;
-		free(gone);
+		sampler->stoppers = removed->next;
+		free(removed);
 	}
 	pthread_cond_destroy(&sampler->changed);
 	pthread_cond_destroy(&sampler->ended);
@@ -603,7 +604,7 @@ int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_targ
 		return error_set(-ENOMEM, "no memory for looks at vCPUs");
 	sampler->target = *target;
 	sampler->times =
-		(struct look_times){ .interval = NS_PER_S / frequency, .random = now() | 1 };
+		(struct poisson_times){ .interval = NS_PER_S / frequency, .random = now() | 1 };
 	make_lock(sampler);
 	error = start_stoppers(sampler);
 	if (error)

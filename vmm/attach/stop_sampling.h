@@ -15,7 +15,7 @@
  * How long a look takes is up to the other process: its thread may not come out of the kernel, its
  *memory may not come. After 100 ms another thread looks at the other vCPUs.
  *
- *	stop_sampler_count	any thread
+ *	stop_sampler_statistics	any thread
  *	all others		one thread, the taker's
  */
 #ifndef KVMSCOPE_ATTACH_STOP_SAMPLING_H
@@ -26,7 +26,7 @@
 struct stop_sampler;
 
 struct stop_sample {
-	struct vcpu_look look;
+	struct stopped_vcpu vcpu;
 	uint64_t period; /* ns of CPU time of the thread that it stands for */
 	unsigned int id; /* of the vCPU */
 	pid_t tid;
@@ -42,18 +42,19 @@ int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu);
 void stop_sampler_remove(struct stop_sampler *sampler, unsigned int id);
 
 /* Looks at vCPU ID have its tasks from now on, where they can be read in time. CPU is copied. */
-void stop_sampler_see_tasks(struct stop_sampler *sampler, unsigned int id,
-			    const struct attach_cpu *cpu);
+void stop_sampler_set_cpu(struct stop_sampler *sampler, unsigned int id,
+			  const struct attach_cpu *cpu);
 
-/* The oldest sample, until stop_sampler_taken(); NULL: there is none. */
+/* The oldest sample, until stop_sampler_release(); NULL: there is none. */
 struct stop_sample *stop_sampler_next(struct stop_sampler *sampler);
-void stop_sampler_taken(struct stop_sampler *sampler);
+void stop_sampler_release(struct stop_sampler *sampler);
 
 /* For each vCPU of which samples were lost since the last time, their number. */
-void stop_sampler_lost(struct stop_sampler *sampler,
-		       void (*lost)(void *context, unsigned int id, uint64_t count), void *context);
+void stop_sampler_report_lost(struct stop_sampler *sampler,
+			      void (*lost)(void *context, unsigned int id, uint64_t count),
+			      void *context);
 
-void stop_sampler_count(struct stop_sampler *sampler, struct attach_stops *stops);
+void stop_sampler_statistics(struct stop_sampler *sampler, struct attach_stops *stops);
 
 /*
  * Nothing is stopped any more. False: a thread still waits, after 2 s, for a vCPU's thread that

@@ -34,7 +34,7 @@ static int wait_for_answer(struct request *request, uint64_t number)
 	return request->error ? error_set(request->error, "%s", request->text) : 0;
 }
 
-int request_ask(struct request *request, const unsigned int *frequency)
+int request_send(struct request *request, const unsigned int *frequency)
 {
 	uint64_t number;
 	int error;
@@ -49,7 +49,7 @@ int request_ask(struct request *request, const unsigned int *frequency)
 	return error;
 }
 
-bool request_take(struct request *request, unsigned int *frequency)
+bool request_receive(struct request *request, unsigned int *frequency)
 {
 	eventfd_t count;
 

@@ -3,7 +3,7 @@
  * What others ask of the thread of an attachment, and wait for: that it looks for vCPUs now, that
  *it samples with another frequency.
  *
- *	request_ask()		any other thread
+ *	request_send()		any other thread
  *	_take, _answer, _end	the thread that is asked
  */
 #ifndef KVMSCOPE_ATTACH_THREAD_REQUEST_H
@@ -38,12 +38,12 @@ void request_close(struct request *request);
  * Comes back with the answer: 0, or its error with the message; -ECANCELED, with the message, where
  * there is none as the thread ends. FREQUENCY is what is wanted from now on; NULL: as before.
  */
-int request_ask(struct request *request, const unsigned int *frequency);
+int request_send(struct request *request, const unsigned int *frequency);
 
 /* Something is asked: FREQUENCY becomes what is wanted now. request_answer() is to follow. */
-bool request_take(struct request *request, unsigned int *frequency);
+bool request_receive(struct request *request, unsigned int *frequency);
 
-/* To all that was asked before request_take(). ERROR is 0, or has its message set. */
+/* To all that was asked before request_receive(). ERROR is 0, or has its message set. */
 void request_answer(struct request *request, int error);
 
 /* Nothing is answered from now on. */

@@ -78,7 +78,7 @@ static int go_on(const struct thread_stop *stop, enum __ptrace_request how, int 
 	return ptrace(how, stop->tid, 0, (long)signal) ? -errno : 0;
 }
 
-void thread_go_on(struct thread_stop *stop)
+void thread_resume(struct thread_stop *stop)
 {
 	if (go_on(stop, PTRACE_DETACH, stop->signal) == -ESRCH)
 		reap(stop->tid);
@@ -109,7 +109,7 @@ int thread_stop(struct thread_stop *stop, pid_t tid)
 	stop->signal = signal_of(status);
 	if (status == EVENT_STOP && !ptrace(PTRACE_GETREGS, tid, 0, &stop->registers))
 		return 0;
-	thread_go_on(stop);
+	thread_resume(stop);
 	return -EINTR;
 }
 

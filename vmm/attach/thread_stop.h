@@ -35,7 +35,7 @@ struct thread_stop {
 
 /*
  * Stops thread TID, wherever it is: a system call that can be interrupted is. 0: it stands still,
- * and thread_go_on() is to be called. -EINTR: a signal was about to be delivered, or it is stopped
+ * and thread_resume() is to be called. -EINTR: a signal was about to be delivered, or it is stopped
  * by others; it went on. -EPERM or -EACCES: it may not be traced, or is by another; -ESRCH: it has
  * ended. No messages.
  */
@@ -49,7 +49,7 @@ int thread_call(struct thread_stop *stop, const struct user_regs_struct *registe
 
 /* Lets the thread go on, with its registers as they are; or, if it was killed, end: nothing of it
  * is left with us. */
-void thread_go_on(struct thread_stop *stop);
+void thread_resume(struct thread_stop *stop);
 
 /*
  * The stack of a thread of another process: is it the thread's own, with nobody else's memory below

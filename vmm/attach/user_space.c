@@ -22,7 +22,7 @@ void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *
 }
 
 /* Which of its pages ADDRESS lies in; page_count: none of them. */
-static size_t find_page(const struct attach_stack *stack, uint64_t address)
+static size_t find_page(const struct attach_guest_state *stack, uint64_t address)
 {
 	size_t i = 0;
 
@@ -32,7 +32,7 @@ static size_t find_page(const struct attach_stack *stack, uint64_t address)
 }
 
 /* Those of its pages that lie where they lay at the sample, a bit for each. */
-static uint64_t pages_still_there(const struct guest_view *view, const struct attach_stack *stack)
+static uint64_t unmoved_pages(const struct guest_view *view, const struct attach_guest_state *stack)
 {
 	struct guest_translation now;
 	uint64_t there = 0;
@@ -46,10 +46,10 @@ static uint64_t pages_still_there(const struct guest_view *view, const struct at
 }
 
 /* How many of the addresses, from the first on, are where they were. */
-static uint16_t still_there(const struct guest_view *view, const struct attach_stack *stack,
-			    const uint64_t *addresses, uint16_t count)
+static uint16_t count_unmoved(const struct guest_view *view, const struct attach_guest_state *stack,
+			      const uint64_t *addresses, uint16_t count)
 {
-	uint64_t there = pages_still_there(view, stack);
+	uint64_t there = unmoved_pages(view, stack);
 	uint16_t i = 0;
 	size_t page;
 
@@ -72,7 +72,7 @@ static void cut(struct guest_callchain *chain, uint16_t depth)
 
 /* What others call may have jumped to code that was made at run time. 32-bit code has PLTs of other
  * kinds. */
-static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called,
+static bool may_be_jumped_to(const struct attach_guest_state *stack, uint64_t called,
 			     const struct user_map *map)
 {
 	const struct user_mapping *mapping = map ? user_map_find_cached(map, called) : NULL;
@@ -82,7 +82,7 @@ static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called,
 }
 
 /* Is ADDRESS one that the code at CALLED returns to? */
-static bool is_caller(const struct guest_view *view, const struct attach_stack *stack,
+static bool is_caller(const struct guest_view *view, const struct attach_guest_state *stack,
 		      uint64_t address, uint64_t called, const struct user_map *map)
 {
 	switch (user_call_classify(view, &stack->registers.paging, address, called)) {
@@ -97,8 +97,8 @@ static bool is_caller(const struct guest_view *view, const struct attach_stack *
 
 /* How many of the addresses, from the first on, are callers each of the one before. MAP: what they
  * are in, as far as that is known. */
-static uint16_t are_callers(const struct guest_view *view, const struct attach_stack *stack,
-			    const uint64_t *addresses, uint16_t count, const struct user_map *map)
+static uint16_t count_callers(const struct guest_view *view, const struct attach_guest_state *stack,
+			      const uint64_t *addresses, uint16_t count, const struct user_map *map)
 {
 	uint16_t i = 1;
 
@@ -121,33 +121,34 @@ static bool has_its_memory(const struct guest_kernel *kernel, const struct guest
 
 /* How many of CHAIN's addresses are where they were, in the memory that the task had, as VIEW has
  * it. */
-static uint16_t are_there(const struct guest_kernel *kernel, const struct guest_view *view,
-			  const struct attach_stack *stack, const struct guest_task *task,
-			  const struct guest_callchain *chain, uint16_t count)
+static uint16_t count_mapped(const struct guest_kernel *kernel, const struct guest_view *view,
+			     const struct attach_guest_state *stack, const struct guest_task *task,
+			     const struct guest_callchain *chain, uint16_t count)
 {
 	return has_its_memory(kernel, view, task)
-		       ? still_there(view, stack, chain->addresses + chain->kernel_depth, count)
+		       ? count_unmoved(view, stack, chain->addresses + chain->kernel_depth, count)
 		       : 0;
 }
 
 /* What was found between two looks at the same memory and pages was there with them. */
 static void find_mappings(struct user_space *space, const struct guest_view *view,
-			  const struct guest_view *batch, const struct attach_stack *stack,
+			  const struct guest_view *batch, const struct attach_guest_state *stack,
 			  const struct sample *sample, const struct guest_task *task,
 			  struct guest_callchain *chain)
 {
 	const struct guest_view *before =
 		batch_mappings_before(&space->mappings, view, sample->time);
 	const struct guest_kernel *kernel = space->map.kernel;
-	uint16_t depth = are_there(kernel, before, stack, task, chain, chain->user_depth);
+	uint16_t depth = count_mapped(kernel, before, stack, task, chain, chain->user_depth);
 
 	for (uint16_t i = 0; i < depth; i++)
 		batch_mappings_find(&space->mappings, &space->map, task,
 				    chain->addresses[chain->kernel_depth + i]);
-	depth = are_callers(batch, stack, chain->addresses + chain->kernel_depth, depth,
-			    &space->map);
-	if (depth && are_there(kernel, batch_mappings_behind(&space->mappings, view, &space->batch),
-			       stack, task, chain, depth) < depth) {
+	depth = count_callers(batch, stack, chain->addresses + chain->kernel_depth, depth,
+			      &space->map);
+	if (depth &&
+	    count_mapped(kernel, batch_mappings_after(&space->mappings, view, &space->batch), stack,
+			 task, chain, depth) < depth) {
 		space->map.count = 0;
 		depth = 0;
 	}
@@ -157,29 +158,29 @@ static void find_mappings(struct user_space *space, const struct guest_view *vie
 /* User code that its task's page tables do not map is not of that task, if they were taken for
  * those in use.
  */
-static bool may_be_of_task(const struct attach_stack *stack)
+static bool may_be_of_task(const struct attach_guest_state *stack)
 {
 	return !stack->cr3_of_task || !stack->registers.cpl ||
 	       find_page(stack, stack->registers.rip) < stack->page_count;
 }
 
-static void leave_out_wrong(const struct guest_view *batch, const struct attach_stack *stack,
-			    struct guest_callchain *chain)
+static void cut_wrong_callers(const struct guest_view *batch,
+			      const struct attach_guest_state *stack, struct guest_callchain *chain)
 {
-	cut(chain, are_callers(batch, stack, chain->addresses + chain->kernel_depth,
-			       chain->user_depth, NULL));
+	cut(chain, count_callers(batch, stack, chain->addresses + chain->kernel_depth,
+				 chain->user_depth, NULL));
 }
 
-void user_space_leave_out(struct user_space *space, const struct guest_view *view,
-			  const struct attach_stack *stack, const struct sample *sample,
-			  struct guest_callchain *chain)
+void user_space_truncate(struct user_space *space, const struct guest_view *view,
+			 const struct attach_guest_state *stack, const struct sample *sample,
+			 struct guest_callchain *chain)
 {
 	if (!stack || !chain->user_depth)
 		return;
 	if (stack->cr3_of_task)
 		cut(chain, 0);
 	else
-		leave_out_wrong(batch_view_for(&space->batch, view, sample->time), stack, chain);
+		cut_wrong_callers(batch_view_for(&space->batch, view, sample->time), stack, chain);
 }
 
 static bool is_known(const struct user_space_task *known, const struct guest_task *task,
@@ -190,8 +191,8 @@ static bool is_known(const struct user_space_task *known, const struct guest_tas
 	       time - known->time < SAME_SET;
 }
 
-static uint64_t look_up_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
-			       const struct guest_task *task)
+static uint64_t lookup_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+			      const struct guest_task *task)
 {
 	struct guest_cgroup cgroup;
 
@@ -202,9 +203,9 @@ static uint64_t look_up_cgroup(const struct guest_kernel *kernel, const struct g
 }
 
 /* A look-up takes some ten reads. */
-static void tell_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
-			const struct guest_task *task, struct sample *sample,
-			struct user_space_task *tasks)
+static void attribute_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+			     const struct guest_task *task, struct sample *sample,
+			     struct user_space_task *tasks)
 {
 	struct user_space_task *known = &tasks[(task->at >> 6) % USER_SPACE_TASKS];
 	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
@@ -222,14 +223,15 @@ static void tell_cgroup(const struct guest_kernel *kernel, const struct guest_vi
 						   .time = sample->time,
 						   .tid = task->tid,
 						   .cgroups = cgroups,
-						   .cgroup = look_up_cgroup(kernel, view, task) };
+						   .cgroup = lookup_cgroup(kernel, view, task) };
 	sample->cgroup = known->cgroup;
 	sample->cgroups = known->cgroup ? cgroups : 0;
 }
 
-void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
-		     const struct guest_view *view, const struct attach_stack *stack,
-		     struct sample *sample, struct guest_callchain *chain, struct user_space *space)
+void user_space_attribute(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
+			  const struct guest_view *view, const struct attach_guest_state *stack,
+			  struct sample *sample, struct guest_callchain *chain,
+			  struct user_space *space)
 {
 	struct user_map *map = &space->map;
 	const struct guest_view *batch;
@@ -239,17 +241,17 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	if (!cpu->known || !stack || !stack->tasks || !may_be_of_task(stack) ||
 	    !guest_task_identify(&kernel->tasks, view, &kernel->paging, &stack->registers,
 				 cpu->offset, stack->tasks, &task)) {
-		user_space_leave_out(space, view, stack, sample, chain);
+		user_space_truncate(space, view, stack, sample, chain);
 		return;
 	}
 	sample->pid = task.pid;
 	sample->tid = task.tid;
 	memcpy(sample->comm, task.comm, sizeof(sample->comm));
-	tell_cgroup(kernel, view, &task, sample, space->tasks);
+	attribute_cgroup(kernel, view, &task, sample, space->tasks);
 	user_map_begin(map, kernel, view, task.mm);
 	batch = batch_view_for(&space->batch, view, sample->time);
 	if (map->mm && chain->user_depth)
 		find_mappings(space, view, batch, stack, sample, &task, chain);
 	else
-		leave_out_wrong(batch, stack, chain);
+		cut_wrong_callers(batch, stack, chain);
 }

@@ -60,17 +60,17 @@ void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *
  * not be told, CHAIN ends. SAMPLE has no task (SAMPLE_TASK_UNKNOWN) if nothing is said. STACK is
  * what a backend saw then.
  */
-void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
-		     const struct guest_view *view, const struct attach_stack *stack,
-		     struct sample *sample, struct guest_callchain *chain,
-		     struct user_space *space);
+void user_space_attribute(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
+			  const struct guest_view *view, const struct attach_guest_state *stack,
+			  struct sample *sample, struct guest_callchain *chain,
+			  struct user_space *space);
 
 /*
  * Of a sample whose task is not told: callers that were found by the page tables of a task are
  * nobody's, and what is behind no call is none. STACK may be NULL.
  */
-void user_space_leave_out(struct user_space *space, const struct guest_view *view,
-			  const struct attach_stack *stack, const struct sample *sample,
-			  struct guest_callchain *chain);
+void user_space_truncate(struct user_space *space, const struct guest_view *view,
+			 const struct attach_guest_state *stack, const struct sample *sample,
+			 struct guest_callchain *chain);
 
 #endif

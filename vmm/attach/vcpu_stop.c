@@ -41,7 +41,7 @@ static bool is_vcpu(const struct vmm_process *process, const struct vmm_vcpu *vc
 	char link[64];
 
 	return proc_read_link(process->directory, fd, link, sizeof(link)) &&
-	       process_words_vcpu(link, &id) && id == vcpu->id;
+	       proc_parse_vcpu_link(link, &id) && id == vcpu->id;
 }
 
 /* Has it come out of the guest because we stopped it? Where the guest itself left for the VMM, it
@@ -95,8 +95,8 @@ static int explain_filters(int error, pid_t tid)
 				 tid);
 }
 
-static int look_at_filters(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
-			   unsigned int filters, uint64_t *stopped)
+static int check_filters(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
+			 unsigned int filters, uint64_t *stopped)
 {
 	struct seccomp_data calls[CALLS];
 	struct thread_stop stop;
@@ -111,7 +111,7 @@ static int look_at_filters(const struct vcpu_stop_target *target, struct vcpu_th
 		return error;
 	list_calls(target, is_call(&stop.registers) ? (int)stop.registers.rdi : thread->fd, calls);
 	error = seccomp_filters_check(stop.tid, calls, CALLS);
-	thread_go_on(&stop);
+	thread_resume(&stop);
 	*stopped = stopped_for(&stop);
 	if (error == -EPERM && target->filters)
 		error = filter_reader_check(target->filters, stop.tid, filters, calls, CALLS);
@@ -139,50 +139,50 @@ int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *t
 		return 0;
 	if (status->filters == thread->refused)
 		return explain_filters(thread->refusal, thread->vcpu.tid);
-	return look_at_filters(target, thread, status->filters, stopped);
+	return check_filters(target, thread, status->filters, stopped);
 }
 
 /* Looking. */
 
-struct looking {
+struct context {
 	const struct vcpu_stop_target *target;
 	struct vcpu_thread *thread;
 	struct thread_stop stop;
 	struct remote *remote;
-	struct vcpu_look *look;
+	struct stopped_vcpu *vcpu;
 	uint64_t walked; /* ns that its tasks took */
 };
 
-static bool is_time_over(const struct looking *looking)
+static bool is_time_over(const struct context *context)
 {
-	return stopped_for(&looking->stop) >= looking->target->limit;
+	return stopped_for(&context->stop) >= context->target->limit;
 }
 
 /* A call, if there is time for one. */
-static int call(struct looking *looking, unsigned long request, void *result, size_t size)
+static int call(struct context *context, unsigned long request, void *result, size_t size)
 {
-	if (is_time_over(looking))
+	if (is_time_over(context))
 		return -ETIME;
-	return remote_ioctl(looking->remote, looking->thread->fd, request, result, size);
+	return remote_ioctl(context->remote, context->thread->fd, request, result, size);
 }
 
-bool vcpu_stop_is_hidden(const struct kvm_sregs *special)
+bool vcpu_stop_registers_hidden(const struct kvm_sregs *special)
 {
 	return !special->cr3 && (special->cr0 & CR0_PG || special->efer & EFER_LMA);
 }
 
-static int read_registers(struct looking *looking)
+static int read_registers(struct context *context)
 {
 	struct kvm_regs general;
 	struct kvm_sregs special;
-	int error = call(looking, KVM_GET_REGS, &general, sizeof(general));
+	int error = call(context, KVM_GET_REGS, &general, sizeof(general));
 
 	if (!error)
-		error = call(looking, KVM_GET_SREGS, &special, sizeof(special));
-	if (!error && vcpu_stop_is_hidden(&special))
+		error = call(context, KVM_GET_SREGS, &special, sizeof(special));
+	if (!error && vcpu_stop_registers_hidden(&special))
 		error = -ENODATA;
 	if (!error)
-		vm_view_copy_registers(&general, &special, &looking->look->registers);
+		vm_view_copy_registers(&general, &special, &context->vcpu->registers);
 	return error;
 }
 
@@ -191,203 +191,203 @@ static int read_registers(struct looking *looking)
  * kernel's alone (SDM vol. 2A); it polls for a while before it sleeps
  * (Documentation/virt/kvm/halt-polling.rst). KVM is asked only where that can be.
  */
-static int find_place(struct looking *looking)
+static int find_location(struct context *context)
 {
-	const struct guest_registers *registers = &looking->look->registers;
+	const struct guest_registers *registers = &context->vcpu->registers;
 	struct kvm_mp_state state;
 	uint8_t code;
 	int error;
 
 	if (registers->cpl ||
-	    (!guest_read_virtual(&looking->target->memory->view, &registers->paging,
+	    (!guest_read_virtual(&context->target->memory->view, &registers->paging,
 				 registers->rip - 1, &code, 1) &&
 	     code != HLT))
 		return 0;
-	error = call(looking, KVM_GET_MP_STATE, &state, sizeof(state));
+	error = call(context, KVM_GET_MP_STATE, &state, sizeof(state));
 	if (!error && state.mp_state != KVM_MP_STATE_RUNNABLE)
-		looking->look->place = VCPU_IN_HOST;
+		context->vcpu->location = VCPU_IN_HOST;
 	return error;
 }
 
 /* To the end of the stack, as far as there is room; or of the page, if no more can be read. */
-static void take_stack(struct looking *looking)
+static void read_stack(struct context *context)
 {
-	const struct guest_view *view = &looking->target->memory->view;
-	struct vcpu_look *look = looking->look;
-	uint64_t rsp = look->registers.rsp;
+	const struct guest_view *view = &context->target->memory->view;
+	struct stopped_vcpu *vcpu = context->vcpu;
+	uint64_t rsp = vcpu->registers.rsp;
 	uint32_t size = KERNEL_STACK - (uint32_t)(rsp & (KERNEL_STACK - 1));
 	uint32_t page = PAGE - (uint32_t)(rsp & (PAGE - 1));
 
 	if (size > VCPU_STOP_STACK)
 		size = VCPU_STOP_STACK;
-	if (!guest_read_virtual(view, &look->registers.paging, rsp, look->stack, size))
-		look->stack_size = size;
+	if (!guest_read_virtual(view, &vcpu->registers.paging, rsp, vcpu->stack, size))
+		vcpu->stack_size = size;
 	else if (page < size &&
-		 !guest_read_virtual(view, &look->registers.paging, rsp, look->stack, page))
-		look->stack_size = page;
+		 !guest_read_virtual(view, &vcpu->registers.paging, rsp, vcpu->stack, page))
+		vcpu->stack_size = page;
 }
 
 /* A quarter of the time is left for letting the thread go. */
-static void take_callers(struct looking *looking)
+static void read_callers(struct context *context)
 {
-	struct vcpu_look *look = looking->look;
-	uint64_t until = looking->target->limit / 4 * 3, passed = stopped_for(&looking->stop);
-	struct guest_callchain chain = { .addresses = look->addresses,
+	struct stopped_vcpu *vcpu = context->vcpu;
+	uint64_t until = context->target->limit / 4 * 3, passed = stopped_for(&context->stop);
+	struct guest_callchain chain = { .addresses = vcpu->addresses,
 					 .capacity = SAMPLE_CALLCHAIN_MAX,
 					 .slow_memory = true,
 					 .deadline = clock_ns(CLOCK_MONOTONIC_RAW) +
 						     (until > passed ? until - passed : 0) };
 
-	guest_unwind(NULL, &looking->target->memory->view, &look->registers, NULL, &chain);
-	look->user_depth = chain.user_depth;
-	look->chain_flags = chain.flags;
+	guest_unwind(NULL, &context->target->memory->view, &vcpu->registers, NULL, &chain);
+	vcpu->user_depth = chain.user_depth;
+	vcpu->chain_flags = chain.flags;
 }
 
-static void take_tasks(struct looking *looking)
+static void read_tasks(struct context *context)
 {
-	const struct attach_cpu *cpu = &looking->thread->cpu;
-	struct vcpu_look *look = looking->look;
-	uint64_t begun = stopped_for(&looking->stop);
+	const struct attach_cpu *cpu = &context->thread->cpu;
+	struct stopped_vcpu *vcpu = context->vcpu;
+	uint64_t begun = stopped_for(&context->stop);
 
-	look->has_tasks =
-		!is_time_over(looking) &&
-		guest_tasks_read(&cpu->layout, &looking->target->memory->view, &cpu->paging,
-				 &look->registers, cpu->offset, &look->tasks);
-	looking->walked = stopped_for(&looking->stop) - begun;
+	vcpu->has_tasks =
+		!is_time_over(context) &&
+		guest_tasks_read(&cpu->layout, &context->target->memory->view, &cpu->paging,
+				 &vcpu->registers, cpu->offset, &vcpu->tasks);
+	context->walked = stopped_for(&context->stop) - begun;
 }
 
-static bool has_page(const struct vcpu_look *look, uint64_t gva)
+static bool has_page(const struct stopped_vcpu *vcpu, uint64_t gva)
 {
-	for (uint32_t i = 0; i < look->page_count; i++)
-		if (look->pages[i].gva == gva)
+	for (uint32_t i = 0; i < vcpu->page_count; i++)
+		if (vcpu->pages[i].gva == gva)
 			return true;
 	return false;
 }
 
 /* BEGUN: when looking at pages was. */
-static bool is_walk_over(const struct looking *looking, uint64_t begun)
+static bool is_walk_over(const struct context *context, uint64_t begun)
 {
-	uint64_t stopped = stopped_for(&looking->stop);
+	uint64_t stopped = stopped_for(&context->stop);
 
-	return stopped >= looking->target->limit ||
-	       looking->walked + stopped - begun >= looking->target->limit / WALK_SHARE;
+	return stopped >= context->target->limit ||
+	       context->walked + stopped - begun >= context->target->limit / WALK_SHARE;
 }
 
 /* Where the code of RIP, then of its callers, lies, as far as there is time. */
-static void take_pages(struct looking *looking)
+static void read_pages(struct context *context)
 {
-	struct vcpu_look *look = looking->look;
-	uint64_t begun = stopped_for(&looking->stop);
+	struct stopped_vcpu *vcpu = context->vcpu;
+	uint64_t begun = stopped_for(&context->stop);
 
-	for (uint16_t i = 0; i < look->user_depth && look->page_count < VCPU_STOP_PAGES; i++) {
-		uint64_t gva = look->addresses[i] & ~(PAGE - 1ull);
+	for (uint16_t i = 0; i < vcpu->user_depth && vcpu->page_count < VCPU_STOP_PAGES; i++) {
+		uint64_t gva = vcpu->addresses[i] & ~(PAGE - 1ull);
 		struct guest_translation translation;
 
-		if (has_page(look, gva))
+		if (has_page(vcpu, gva))
 			continue;
-		if (is_walk_over(looking, begun) ||
-		    guest_translate(&looking->target->memory->view, &look->registers.paging, gva,
+		if (is_walk_over(context, begun) ||
+		    guest_translate(&context->target->memory->view, &vcpu->registers.paging, gva,
 				    &translation))
 			return;
-		look->pages[look->page_count++] = (struct attach_page){ gva, translation.gpa };
+		vcpu->pages[vcpu->page_count++] = (struct attach_page){ gva, translation.gpa };
 	}
 }
 
 /* Without time left the sample stays, and has no callers. */
-static void take_chain(struct looking *looking)
+static void read_chain(struct context *context)
 {
-	struct vcpu_look *look = looking->look;
+	struct stopped_vcpu *vcpu = context->vcpu;
 
-	look->addresses[0] = look->registers.rip;
-	look->kernel_depth = !look->registers.cpl;
-	look->user_depth = !look->kernel_depth;
-	take_tasks(looking);
-	if (looking->target->callchains && !look->kernel_depth)
-		take_callers(looking);
-	else if (looking->target->callchains && !is_time_over(looking))
-		take_stack(looking);
-	if (look->has_tasks)
-		take_pages(looking);
+	vcpu->addresses[0] = vcpu->registers.rip;
+	vcpu->kernel_depth = !vcpu->registers.cpl;
+	vcpu->user_depth = !vcpu->kernel_depth;
+	read_tasks(context);
+	if (context->target->callchains && !vcpu->kernel_depth)
+		read_callers(context);
+	else if (context->target->callchains && !is_time_over(context))
+		read_stack(context);
+	if (vcpu->has_tasks)
+		read_pages(context);
 }
 
 /* -EAGAIN: it is not known whose the stack is. That is looked for while the thread runs. */
-static int check_stack(const struct looking *looking)
+static int check_stack(const struct context *context)
 {
-	const struct thread_stack *stack = &looking->thread->stack;
+	const struct thread_stack *stack = &context->thread->stack;
 
-	if (!thread_stack_has(stack, looking->stop.registers.rsp))
+	if (!thread_stack_has(stack, context->stop.registers.rsp))
 		return -EAGAIN;
 	return stack->own ? 0 : -EADDRNOTAVAIL;
 }
 
-static int look_at_guest(struct looking *looking)
+static int read_guest(struct context *context)
 {
-	int error = check_stack(looking);
+	int error = check_stack(context);
 
 	if (error)
 		return error;
-	error = remote_open(looking->remote, &looking->stop, &looking->target->code,
-			    looking->thread->stack.start);
+	error = remote_open(context->remote, &context->stop, &context->target->code,
+			    context->thread->stack.start);
 	if (!error)
-		error = read_registers(looking);
+		error = read_registers(context);
 	if (!error)
-		error = find_place(looking);
-	if (!error && looking->look->place == VCPU_IN_GUEST)
-		take_chain(looking);
-	remote_close(looking->remote);
+		error = find_location(context);
+	if (!error && context->vcpu->location == VCPU_IN_GUEST)
+		read_chain(context);
+	remote_close(context->remote);
 	return error;
 }
 
 /* Where the thread will go on. */
-static void look_at_host(struct vcpu_look *look, const struct user_regs_struct *registers)
+static void read_host(struct stopped_vcpu *vcpu, const struct user_regs_struct *registers)
 {
-	look->place = VCPU_IN_HOST;
-	look->registers = (struct guest_registers){ .rip = registers->rip, .cpl = 3 };
+	vcpu->location = VCPU_IN_HOST;
+	vcpu->registers = (struct guest_registers){ .rip = registers->rip, .cpl = 3 };
 }
 
-static int look_once(struct looking *looking)
+static int read_once(struct context *context)
 {
-	struct vcpu_look *look = looking->look;
-	int error = thread_stop(&looking->stop, looking->thread->vcpu.tid);
+	struct stopped_vcpu *vcpu = context->vcpu;
+	int error = thread_stop(&context->stop, context->thread->vcpu.tid);
 
-	look->place = VCPU_IN_GUEST;
-	look->stack_size = look->kernel_depth = look->user_depth = look->chain_flags = 0;
-	look->page_count = 0;
-	look->has_tasks = false;
+	vcpu->location = VCPU_IN_GUEST;
+	vcpu->stack_size = vcpu->kernel_depth = vcpu->user_depth = vcpu->chain_flags = 0;
+	vcpu->page_count = 0;
+	vcpu->has_tasks = false;
 	if (error)
 		return error;
-	look->time = clock_ns(CLOCK_MONOTONIC_RAW);
-	if (is_in_guest(looking->target, looking->thread, &looking->stop.registers))
-		error = look_at_guest(looking);
+	vcpu->time = clock_ns(CLOCK_MONOTONIC_RAW);
+	if (is_in_guest(context->target, context->thread, &context->stop.registers))
+		error = read_guest(context);
 	else
-		look->place = VCPU_IN_HOST;
-	if (look->place == VCPU_IN_HOST)
-		look_at_host(look, &looking->stop.registers);
-	thread_go_on(&looking->stop);
-	look->stopped += stopped_for(&looking->stop);
+		vcpu->location = VCPU_IN_HOST;
+	if (vcpu->location == VCPU_IN_HOST)
+		read_host(vcpu, &context->stop.registers);
+	thread_resume(&context->stop);
+	vcpu->stopped += stopped_for(&context->stop);
 	return error;
 }
 
 /* Also where the thread has another stack than the last time. */
-static bool find_stack(const struct looking *looking)
+static bool find_stack(const struct context *context)
 {
-	const struct user_regs_struct *registers = &looking->stop.registers;
+	const struct user_regs_struct *registers = &context->stop.registers;
 
-	return thread_stack_find(&looking->thread->stack, looking->target->process,
-				 looking->thread->vcpu.tid, registers->rsp, registers->fs_base);
+	return thread_stack_find(&context->thread->stack, context->target->process,
+				 context->thread->vcpu.tid, registers->rsp, registers->fs_base);
 }
 
-int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
-		   struct remote *remote, struct vcpu_look *look)
+int vcpu_stop_read(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
+		   struct remote *remote, struct stopped_vcpu *vcpu)
 {
-	struct looking looking = {
-		.target = target, .thread = thread, .remote = remote, .look = look
+	struct context context = {
+		.target = target, .thread = thread, .remote = remote, .vcpu = vcpu
 	};
 	int error;
 
-	look->stopped = 0;
-	error = look_once(&looking);
-	if (error == -EAGAIN && find_stack(&looking))
-		error = look_once(&looking);
+	vcpu->stopped = 0;
+	error = read_once(&context);
+	if (error == -EAGAIN && find_stack(&context))
+		error = read_once(&context);
 	return error == -EAGAIN ? -EINTR : error;
 }

@@ -38,14 +38,14 @@ struct vcpu_stop_target {
 	bool callchains;
 };
 
-enum vcpu_place {
+enum vcpu_location {
 	VCPU_IN_GUEST,
 	VCPU_IN_HOST, /* the thread works for the VM; or waits for the guest to wake up, without
 			 sleeping */
 };
 
-struct vcpu_look {
-	enum vcpu_place place;
+struct stopped_vcpu {
+	enum vcpu_location location;
 	uint64_t time;    /* ns, CLOCK_MONOTONIC_RAW */
 	uint64_t stopped; /* ns that the thread was */
 	/* Of the guest; else RIP and CPL are those of the thread. */
@@ -56,7 +56,8 @@ struct vcpu_look {
 	uint32_t page_count;
 	bool has_tasks;
 	struct guest_tasks_snapshot tasks;
-	struct attach_page pages[VCPU_STOP_PAGES]; /* of user space: see struct attach_stack */
+	struct attach_page
+		pages[VCPU_STOP_PAGES]; /* of user space: see struct attach_guest_state */
 	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
 	uint8_t stack[VCPU_STOP_STACK];
 };
@@ -85,12 +86,12 @@ int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *t
 /*
  * Looks. LOOK->stopped is set in any case. -ETIME: it would have taken longer than the limit;
  * -EINTR: a signal came in between; -ESRCH: the thread has ended; -ENODATA: the registers are not
- * the guest's (vcpu_stop_is_hidden()); -EADDRNOTAVAIL: it does not run on a stack of its own, where
- * it could be made to call (thread_stop.h); -EPERM and others: it can not be stopped. No messages.
- * REMOTE is room for it.
+ * the guest's (vcpu_stop_registers_hidden()); -EADDRNOTAVAIL: it does not run on a stack of its
+ * own, where it could be made to call (thread_stop.h); -EPERM and others: it can not be stopped. No
+ * messages. REMOTE is room for it.
  */
-int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
-		   struct remote *remote, struct vcpu_look *look);
+int vcpu_stop_read(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
+		   struct remote *remote, struct stopped_vcpu *vcpu);
 
 /*
  * Registers that no guest can have: paging without page tables. So KVM shows a guest under SEV-ES,
@@ -98,6 +99,6 @@ int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *th
  * (sev_es_init_vmcb() in arch/x86/kvm/svm/sev.c), CR3 and RIP it is not. Newer kernels refuse to
  * show them.
  */
-bool vcpu_stop_is_hidden(const struct kvm_sregs *special);
+bool vcpu_stop_registers_hidden(const struct kvm_sregs *special);
 
 #endif

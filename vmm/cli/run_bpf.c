@@ -85,5 +85,5 @@ int run_bpf_start(struct attach **attach, const struct run_options *options)
 int run_bpf_enter(struct attach *attach, struct vcpu *vcpu)
 {
 	vcpu_bind_thread(vcpu);
-	return attach_follow(attach);
+	return attach_rescan(attach);
 }

@@ -17,7 +17,7 @@
  */
 int run_bpf_start(struct attach **attach, const struct run_options *options);
 
-/* VCPU is about to run, on this thread: it is sampled from now on. The errors of attach_follow(),
+/* VCPU is about to run, on this thread: it is sampled from now on. The errors of attach_rescan(),
  * where it or another one can not be. */
 int run_bpf_enter(struct attach *attach, struct vcpu *vcpu);
 

@@ -318,7 +318,7 @@ static void lose_kernel(void *context)
 	struct run_profile *profile = context;
 
 	if (profile->attach)
-		attach_lose_kernel(profile->attach);
+		attach_drop_kernel(profile->attach);
 	run_watch_no_kernel(profile->watch);
 }
 
@@ -528,7 +528,7 @@ bool run_profile_by_bpf(const struct run_profile *profile)
 /* What BPF has sampled is to be in the rings. */
 void run_profile_reset(struct run_profile *profile)
 {
-	if (profile->attach && attach_follow(profile->attach))
+	if (profile->attach && attach_rescan(profile->attach))
 		log_warning("%s", error_message());
 	collector_reset(profile->collector);
 }

@@ -20,7 +20,7 @@
 #define TELL_INTERVAL NS_PER_S
 
 /* One look, in order of process ids. */
-struct look {
+struct qmp_sample {
 	struct guest_process processes[PROCESSES_MAX];
 	bool told[PROCESSES_MAX]; /* of each: it was */
 	size_t count;
@@ -30,7 +30,7 @@ struct look {
 
 struct guest_spaces {
 	struct ring *ring;
-	struct look looks[2];
+	struct qmp_sample looks[2];
 	unsigned int latest; /* of looks */
 	uint64_t told_all;   /* ns */
 	struct work_share work;
@@ -68,7 +68,7 @@ static bool may_look(const struct guest_spaces *spaces)
 	       work_share_allows(&spaces->work, now);
 }
 
-static bool look(struct look *look, const struct guest_kernel *kernel,
+static bool look(struct qmp_sample *look, const struct guest_kernel *kernel,
 		 const struct guest_view *view)
 {
 	int count;
@@ -84,7 +84,7 @@ static bool look(struct look *look, const struct guest_kernel *kernel,
 }
 
 /* Its place in LOOK, if it had the same page tables then; else the count. */
-static size_t find(const struct look *look, const struct guest_process *process)
+static size_t find(const struct qmp_sample *look, const struct guest_process *process)
 {
 	const struct guest_process *found =
 		bsearch(process, look->processes, look->count, sizeof(*process), compare);
@@ -116,8 +116,8 @@ static bool tell(const struct guest_spaces *spaces, const struct guest_view *vie
 }
 
 /* What both looks have is told once, or if ALL is set anyhow. */
-static void tell_what_stayed(const struct guest_spaces *spaces, const struct look *earlier,
-			     struct look *later, const struct guest_view *view, bool all)
+static void tell_what_stayed(const struct guest_spaces *spaces, const struct qmp_sample *earlier,
+			     struct qmp_sample *later, const struct guest_view *view, bool all)
 {
 	uint64_t middle = earlier->end + (later->begin - earlier->end) / 2;
 
@@ -136,8 +136,8 @@ static void tell_what_stayed(const struct guest_spaces *spaces, const struct loo
 void guest_spaces_turn(struct guest_spaces *spaces, const struct guest_kernel *kernel,
 		       const struct guest_view *view)
 {
-	struct look *earlier = &spaces->looks[spaces->latest],
-		    *later = &spaces->looks[!spaces->latest];
+	struct qmp_sample *earlier = &spaces->looks[spaces->latest],
+			  *later = &spaces->looks[!spaces->latest];
 	uint64_t begun;
 	bool looked, all;
 

@@ -114,7 +114,7 @@ static void lose(void *context)
 	struct session *session = context;
 
 	session->kernel = NULL;
-	attach_lose_kernel(session->attach);
+	attach_drop_kernel(session->attach);
 }
 
 static void see_mapping(void *context, const struct sideband_mmap *mapping)
@@ -151,7 +151,7 @@ static struct perf_data_options output_options(const struct session *session, si
 		.cycles = attach_event(attach) == ATTACH_CYCLES,
 		.host_samples = true,
 		.frequency = attach_frequency(attach),
-		.callchains = options->attach.callchains && attach_backend(attach)->gives_callers,
+		.callchains = options->attach.callchains && attach_backend(attach)->has_callchains,
 		.compression = options->compression,
 		.vcpus = (unsigned int)vcpus,
 		.cpus = (unsigned int)attach_process(attach)->vcpu_count,
@@ -223,7 +223,7 @@ static int make_agent(struct session *session)
 	};
 	int error;
 
-	if (!options->agent || (!options->agent_socket && !agent_channel_is_there(agent.process)))
+	if (!options->agent || (!options->agent_socket && !agent_channel_exists(agent.process)))
 		return 0;
 	error = session_agent_create(&session->agent, &agent);
 	return error ? error : session_agent_start(session->agent);

@@ -22,7 +22,7 @@
 
 TEST(agent_channel, is_found_in_command_lines)
 {
-	struct agent_channel_place place;
+	struct agent_channel_address place;
 
 	CHECK(CHANNEL_OF("qemu\0-chardev\0socket,id=a,path=/run/x,,y,server=on,wait=off\0-device\0"
 			 "virtserialport,bus=b.0,chardev=a,name=" NAME,
@@ -39,7 +39,7 @@ TEST(agent_channel, is_found_in_command_lines)
 
 TEST(agent_channel, others_are_none)
 {
-	struct agent_channel_place place;
+	struct agent_channel_address place;
 
 	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=3,server=on\0-device\0" JSON_DEVICE(
 				  "a", "org.qemu.guest_agent.0"),
@@ -133,7 +133,7 @@ TEST(agent_channel, one_client_at_a_time_and_only_of_the_process_itself)
 	first = agent_channel_connect(&self, path);
 	CHECK(first >= 0);
 	CHECK_EQUAL(agent_channel_connect(&self, NULL), -ENOENT); /* this is no QEMU */
-	CHECK(!agent_channel_is_there(&self));
+	CHECK(!agent_channel_exists(&self));
 	close(first);
 	close(listener);
 	unlink(path);

@@ -22,17 +22,17 @@ TEST(attach, vcpu_descriptors_are_told_from_others)
 {
 	unsigned int id = 77;
 
-	CHECK(process_words_vcpu("anon_inode:kvm-vcpu:12", &id));
+	CHECK(proc_parse_vcpu_link("anon_inode:kvm-vcpu:12", &id));
 	CHECK_EQUAL(id, 12);
-	CHECK(process_words_vcpu("anon_inode:kvm-vcpu:0", &id));
+	CHECK(proc_parse_vcpu_link("anon_inode:kvm-vcpu:0", &id));
 	CHECK_EQUAL(id, 0);
-	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu:1024", &id));
-	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu:99999999999999999999", &id));
-	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu:1 (deleted)", &id));
-	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu:", &id));
-	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu", &id));
-	CHECK(!process_words_vcpu("anon_inode:kvm-vm", &id));
-	CHECK(!process_words_vcpu("", &id));
+	CHECK(!proc_parse_vcpu_link("anon_inode:kvm-vcpu:1024", &id));
+	CHECK(!proc_parse_vcpu_link("anon_inode:kvm-vcpu:99999999999999999999", &id));
+	CHECK(!proc_parse_vcpu_link("anon_inode:kvm-vcpu:1 (deleted)", &id));
+	CHECK(!proc_parse_vcpu_link("anon_inode:kvm-vcpu:", &id));
+	CHECK(!proc_parse_vcpu_link("anon_inode:kvm-vcpu", &id));
+	CHECK(!proc_parse_vcpu_link("anon_inode:kvm-vm", &id));
+	CHECK(!proc_parse_vcpu_link("", &id));
 }
 
 TEST(attach, threads_of_vmms_are_known_by_name)
@@ -50,7 +50,7 @@ TEST(attach, threads_of_vmms_are_known_by_name)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		unsigned int id = 0;
-		bool known = process_words_thread(names[i].name, &id);
+		bool known = proc_parse_thread_name(names[i].name, &id);
 
 		if (known != (names[i].id >= 0) || (known && (int)id != names[i].id))
 			FAIL_TEST("'%s' is taken for %d, not %d", names[i].name,
@@ -63,19 +63,19 @@ TEST(attach, threads_in_kvm_run_are_known_by_their_call)
 {
 	int fd = 0;
 
-	CHECK(process_words_run_call(
-		"16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(proc_parse_run_call("16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n",
+				  &fd));
 	CHECK_EQUAL(fd, 12);
-	CHECK(!process_words_run_call("running\n", &fd));
-	CHECK(!process_words_run_call("16 0x9 0xae80 0x0 0x0 0x563548276290 0x0 0x0 0x0\n", &fd));
-	CHECK(!process_words_run_call(
-		"16 0xc 0xae81 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
-	CHECK(!process_words_run_call(
-		"17 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
-	CHECK(!process_words_run_call(
+	CHECK(!proc_parse_run_call("running\n", &fd));
+	CHECK(!proc_parse_run_call("16 0x9 0xae80 0x0 0x0 0x563548276290 0x0 0x0 0x0\n", &fd));
+	CHECK(!proc_parse_run_call("16 0xc 0xae81 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n",
+				   &fd));
+	CHECK(!proc_parse_run_call("17 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n",
+				   &fd));
+	CHECK(!proc_parse_run_call(
 		"16 0xffffffffffffffff 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f12\n", &fd));
-	CHECK(!process_words_run_call("-1 0x7ffc00001000 0x7f1200002000\n", &fd));
-	CHECK(!process_words_run_call("", &fd));
+	CHECK(!proc_parse_run_call("-1 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(!proc_parse_run_call("", &fd));
 }
 
 TEST(attach, what_is_no_vm_is_refused_with_its_reason)
@@ -314,18 +314,18 @@ TEST(attach, a_kernel_that_was_reset_is_told_from_one_that_stands)
 	uint64_t time = 1000;
 
 	for (int i = 0; i < 100; i++, time += tick)
-		CHECK(kernel_pulse_take(&pulse, time, 77 + (uint64_t)i, true, TEXT));
+		CHECK(kernel_pulse_update(&pulse, time, 77 + (uint64_t)i, true, TEXT));
 	for (int i = 0; i < 100; i++, time += tick)
-		CHECK(kernel_pulse_take(&pulse, time, 176, true, TEXT));
-	CHECK(kernel_pulse_take(&pulse, time, 177, true,
-				BIOS)); /* of before the tick, as far as is known */
+		CHECK(kernel_pulse_update(&pulse, time, 176, true, TEXT));
+	CHECK(kernel_pulse_update(&pulse, time, 177, true,
+				  BIOS)); /* of before the tick, as far as is known */
 	for (int i = 0; i < 25; i++, time += tick)
-		CHECK(kernel_pulse_take(&pulse, time, 177, true, BIOS));
-	CHECK(!kernel_pulse_take(&pulse, time + tick, 177, true, BIOS));
-	CHECK(!kernel_pulse_take(&pulse, time + 2 * tick, 177, true, TEXT + 0x1000000));
-	CHECK(!kernel_pulse_take(&pulse, time + 2 * tick, 177, false, 0x400000));
-	CHECK(kernel_pulse_take(&pulse, time + 3 * tick, 178, true,
-				TEXT)); /* it was not the reset of this one */
+		CHECK(kernel_pulse_update(&pulse, time, 177, true, BIOS));
+	CHECK(!kernel_pulse_update(&pulse, time + tick, 177, true, BIOS));
+	CHECK(!kernel_pulse_update(&pulse, time + 2 * tick, 177, true, TEXT + 0x1000000));
+	CHECK(!kernel_pulse_update(&pulse, time + 2 * tick, 177, false, 0x400000));
+	CHECK(kernel_pulse_update(&pulse, time + 3 * tick, 178, true,
+				  TEXT)); /* it was not the reset of this one */
 }
 
 TEST(attach, what_a_kernel_s_memory_tells_is_told_while_its_time_goes_on)
@@ -333,18 +333,18 @@ TEST(attach, what_a_kernel_s_memory_tells_is_told_while_its_time_goes_on)
 	struct kernel_pulse pulse = { 0 };
 	uint64_t time = 1000;
 
-	CHECK(!kernel_pulse_is_felt(&pulse, time));
-	kernel_pulse_take(&pulse, time, 77, true, TEXT);
-	CHECK(!kernel_pulse_is_felt(&pulse, time)); /* it may have been so for long */
-	kernel_pulse_take(&pulse, ++time, 78, true, TEXT);
-	CHECK(kernel_pulse_is_felt(&pulse, time));
-	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT, 78, false, 0x400000);
-	CHECK(kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT));
-	CHECK(!kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT + 1));
-	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT + 1, 79, false, 0x400000);
-	CHECK(kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT + 1));
-	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT + 2, 79, true, BIOS);
-	CHECK(!kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT + 2));
+	CHECK(!kernel_pulse_is_recent(&pulse, time));
+	kernel_pulse_update(&pulse, time, 77, true, TEXT);
+	CHECK(!kernel_pulse_is_recent(&pulse, time)); /* it may have been so for long */
+	kernel_pulse_update(&pulse, ++time, 78, true, TEXT);
+	CHECK(kernel_pulse_is_recent(&pulse, time));
+	kernel_pulse_update(&pulse, time + KERNEL_PULSE_RECENT, 78, false, 0x400000);
+	CHECK(kernel_pulse_is_recent(&pulse, time + KERNEL_PULSE_RECENT));
+	CHECK(!kernel_pulse_is_recent(&pulse, time + KERNEL_PULSE_RECENT + 1));
+	kernel_pulse_update(&pulse, time + KERNEL_PULSE_RECENT + 1, 79, false, 0x400000);
+	CHECK(kernel_pulse_is_recent(&pulse, time + KERNEL_PULSE_RECENT + 1));
+	kernel_pulse_update(&pulse, time + KERNEL_PULSE_RECENT + 2, 79, true, BIOS);
+	CHECK(!kernel_pulse_is_recent(&pulse, time + KERNEL_PULSE_RECENT + 2));
 }
 
 /* The next kernel uses the memory for something else, and zeroes it before. */
@@ -356,14 +356,14 @@ TEST(attach, what_is_written_where_a_kernel_had_its_time_is_no_tick)
 		struct kernel_pulse pulse = { 0 };
 		uint64_t time = 1000;
 
-		kernel_pulse_take(&pulse, time, 77, true, TEXT);
-		kernel_pulse_take(&pulse, time, 78, true, TEXT);
-		kernel_pulse_take(&pulse, time, 78, true, BIOS);
+		kernel_pulse_update(&pulse, time, 77, true, TEXT);
+		kernel_pulse_update(&pulse, time, 78, true, TEXT);
+		kernel_pulse_update(&pulse, time, 78, true, BIOS);
 		time += 2 * KERNEL_PULSE_LIMIT;
-		CHECK(!kernel_pulse_take(&pulse, time, others[i], false, 0x400000));
-		CHECK(!kernel_pulse_is_felt(&pulse, time));
-		CHECK(kernel_pulse_take(&pulse, time, others[i] + 1, false, 0x400000));
-		CHECK(kernel_pulse_is_felt(&pulse, time));
+		CHECK(!kernel_pulse_update(&pulse, time, others[i], false, 0x400000));
+		CHECK(!kernel_pulse_is_recent(&pulse, time));
+		CHECK(kernel_pulse_update(&pulse, time, others[i] + 1, false, 0x400000));
+		CHECK(kernel_pulse_is_recent(&pulse, time));
 	}
 }
 
@@ -374,14 +374,14 @@ TEST(attach, a_kernel_ends_when_its_clock_is_taken_away)
 	struct kernel_clock clock = { 0 };
 	uint64_t time = 1000;
 
-	CHECK(kernel_clock_take(&clock, 0x77001, time, 0)); /* whose that is nobody knows yet */
-	CHECK(kernel_clock_take(&clock, PLACE, time, time));
-	CHECK(kernel_clock_take(&clock, PLACE, time + 1, time));
-	CHECK(!kernel_clock_take(&clock, 0, time + 2, time));
-	CHECK(!kernel_clock_take(&clock, 0, time + 10 * KERNEL_CLOCK_MOVED, time));
-	CHECK(!kernel_clock_take(&clock, PLACE + 4096, time + 10 * KERNEL_CLOCK_MOVED, time));
+	CHECK(kernel_clock_update(&clock, 0x77001, time, 0)); /* whose that is nobody knows yet */
+	CHECK(kernel_clock_update(&clock, PLACE, time, time));
+	CHECK(kernel_clock_update(&clock, PLACE, time + 1, time));
+	CHECK(!kernel_clock_update(&clock, 0, time + 2, time));
+	CHECK(!kernel_clock_update(&clock, 0, time + 10 * KERNEL_CLOCK_MOVED, time));
+	CHECK(!kernel_clock_update(&clock, PLACE + 4096, time + 10 * KERNEL_CLOCK_MOVED, time));
 	/* The next one may have it there as well. */
-	CHECK(!kernel_clock_take(&clock, PLACE, time + 10 * KERNEL_CLOCK_MOVED, time + 2));
+	CHECK(!kernel_clock_update(&clock, PLACE, time + 10 * KERNEL_CLOCK_MOVED, time + 2));
 }
 
 TEST(attach, a_kernel_goes_on_where_its_time_does)
@@ -389,15 +389,15 @@ TEST(attach, a_kernel_goes_on_where_its_time_does)
 	struct kernel_clock clock = { 0 };
 	uint64_t time = 1000, later = time + 1 + KERNEL_CLOCK_MOVED;
 
-	CHECK(kernel_clock_take(&clock, PLACE, time, time));
-	CHECK(!kernel_clock_take(&clock, 0, time + 1, time + 2)); /* a CPU that is off has none */
-	CHECK(kernel_clock_take(&clock, PLACE, time + 3, time + 2));
+	CHECK(kernel_clock_update(&clock, PLACE, time, time));
+	CHECK(!kernel_clock_update(&clock, 0, time + 1, time + 2)); /* a CPU that is off has none */
+	CHECK(kernel_clock_update(&clock, PLACE, time + 3, time + 2));
 	/* Another place could be another kernel's for as long as the time of this one may have been
 	 * late. */
-	CHECK(!kernel_clock_take(&clock, PLACE + 4096, time + 4, later));
-	CHECK(!kernel_clock_take(&clock, PLACE + 4096, later + 3, later + 3));
-	CHECK(kernel_clock_take(&clock, PLACE + 4096, later + 4, later + 4));
-	CHECK(!kernel_clock_take(&clock, PLACE, later + 5, later + 4));
+	CHECK(!kernel_clock_update(&clock, PLACE + 4096, time + 4, later));
+	CHECK(!kernel_clock_update(&clock, PLACE + 4096, later + 3, later + 3));
+	CHECK(kernel_clock_update(&clock, PLACE + 4096, later + 4, later + 4));
+	CHECK(!kernel_clock_update(&clock, PLACE, later + 5, later + 4));
 }
 
 TEST(attach, a_kernel_without_a_clock_of_kvm_s_is_not_told_by_it)
@@ -405,7 +405,7 @@ TEST(attach, a_kernel_without_a_clock_of_kvm_s_is_not_told_by_it)
 	struct kernel_clock clock = { 0 };
 
 	for (uint64_t time = 1; time < 10; time++)
-		CHECK(kernel_clock_take(&clock, 0, time, time));
+		CHECK(kernel_clock_update(&clock, 0, time, time));
 }
 
 /* A guest that idles is woken by something else than its tick; that it missed it makes up for. */
@@ -414,10 +414,10 @@ TEST(attach, a_kernel_that_slept_has_all_its_ticks_at_once)
 	struct kernel_pulse pulse = { 0 };
 	uint64_t time = 1000;
 
-	kernel_pulse_take(&pulse, time, 77, true, TEXT);
+	kernel_pulse_update(&pulse, time, 77, true, TEXT);
 	time += 60000000000ull;
-	CHECK(kernel_pulse_take(&pulse, time, 77 + 60000, true, TEXT));
-	CHECK(kernel_pulse_is_felt(&pulse, time));
+	CHECK(kernel_pulse_update(&pulse, time, 77 + 60000, true, TEXT));
+	CHECK(kernel_pulse_is_recent(&pulse, time));
 }
 
 TEST(attach, user_space_is_in_the_lower_half)
@@ -425,7 +425,7 @@ TEST(attach, user_space_is_in_the_lower_half)
 	struct kernel_pulse pulse = { 0 };
 
 	for (uint64_t time = 0; time < 10 * KERNEL_PULSE_LIMIT; time += KERNEL_PULSE_LIMIT / 10)
-		CHECK(kernel_pulse_take(&pulse, time, 5, false, 0x400000));
+		CHECK(kernel_pulse_update(&pulse, time, 5, false, 0x400000));
 }
 
 static void write_count(const char *directory, const char *name, const char *count)
@@ -445,7 +445,7 @@ static struct nested_count count_nested(const struct nested_runs *runs, const ch
 {
 	write_count(directory, "nested_run", entered);
 	write_count(directory, "guest_mode", inside);
-	return nested_runs_look(runs);
+	return nested_runs_read(runs);
 }
 
 TEST(attach, guests_of_the_guest_are_noticed_by_what_kvm_counts)
@@ -455,7 +455,7 @@ TEST(attach, guests_of_the_guest_are_noticed_by_what_kvm_counts)
 	struct nested_runs runs;
 
 	CHECK(!nested_runs_open(&runs, "/nonexistent"));
-	none = nested_runs_look(&runs);
+	none = nested_runs_read(&runs);
 	CHECK(!none.known && !nested_runs_between(&none, &none));
 	REQUIRE(mkdtemp(directory) != NULL);
 	write_count(directory, "nested_run", "0\n");

@@ -35,7 +35,7 @@ static int call_once(const struct remote_code *code, struct remote *remote)
 		if (!error && waiting != 5)
 			victim->bad++;
 	}
-	thread_go_on(&stop);
+	thread_resume(&stop);
 	return error;
 }
 

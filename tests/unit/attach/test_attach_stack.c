@@ -18,16 +18,16 @@ static const struct guest_view live = { .regions = &region, .region_count = 1 };
 static struct guest_module module = { .name = "module", .start = MODULE, .size = 0x1000 };
 
 /* Without paging, so that a GVA is a GPA; all of memory is of later. */
-static void start(struct stack_view *view, struct guest_kernel *kernel, struct attach_stack *stack,
-		  const uint64_t *copy, size_t size)
+static void start(struct stack_view *view, struct guest_kernel *kernel,
+		  struct attach_guest_state *stack, const uint64_t *copy, size_t size)
 {
 	memset(memory, 0xee, sizeof(memory));
 	*kernel = (struct guest_kernel){
 		.text_start = TEXT, .text_end = TEXT + 0x2000, .modules = &module, .module_count = 1
 	};
-	*stack = (struct attach_stack){ .registers = { .rsp = RSP },
-					.bytes = (const void *)copy,
-					.size = size };
+	*stack = (struct attach_guest_state){ .registers = { .rsp = RSP },
+					      .bytes = (const void *)copy,
+					      .size = size };
 	stack_view_init(view, &live, kernel, stack);
 }
 
@@ -42,7 +42,7 @@ TEST(attach_stack, has_the_stack_of_the_sample)
 {
 	uint64_t copy[64], word = 0;
 	struct guest_kernel kernel;
-	struct attach_stack stack;
+	struct attach_guest_state stack;
 	struct stack_view view;
 
 	for (uint64_t i = 0; i < 64; i++)
@@ -58,7 +58,7 @@ TEST(attach_stack, has_nothing_of_the_stack_beside_the_copy)
 {
 	uint64_t copy[64] = { 0 }, word;
 	struct guest_kernel kernel;
-	struct attach_stack stack;
+	struct attach_guest_state stack;
 	struct stack_view view;
 
 	start(&view, &kernel, &stack, copy, sizeof(copy));
@@ -75,7 +75,7 @@ TEST(attach_stack, has_the_code_as_it_is)
 {
 	uint64_t copy[2] = { 0 }, word = 0;
 	struct guest_kernel kernel;
-	struct attach_stack stack;
+	struct attach_guest_state stack;
 	struct stack_view view;
 
 	start(&view, &kernel, &stack, copy, sizeof(copy));

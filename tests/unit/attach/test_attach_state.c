@@ -22,7 +22,7 @@ static struct {
 	struct attach attach;
 	struct user_guest guest;
 	struct guest_tasks_snapshot tasks;
-	struct attach_stack stack;
+	struct attach_guest_state stack;
 	uint64_t rip, later;          /* ns, from the first sample on */
 	uint32_t while_told, drained; /* process of the last sample of each */
 	uint8_t flags;                /* of the last sample */
@@ -46,12 +46,12 @@ static uint32_t give(void)
 	for (uint64_t i = 0; i < CHAIN; i++)
 		bench.addresses[i] = bench.rip + i * 16;
 	sample.time += bench.attach.known_since;
-	attach_take_sample(&bench.attach, &sample, &bench.chain, &bench.stack);
+	attach_record_sample(&bench.attach, &sample, &bench.chain, &bench.stack);
 	bench.flags = sample.flags;
 	return sample.pid;
 }
 
-static void see_tasks(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
+static void set_cpu(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
 {
 	bench.while_told = give();
 }
@@ -74,7 +74,7 @@ static int set_frequency(struct attach_source *source, unsigned int frequency)
 }
 
 static const struct attach_backend backend = { .name = "test",
-					       .see_tasks = see_tasks,
+					       .set_cpu = set_cpu,
 					       .drain = drain,
 					       .add = add,
 					       .set_frequency = set_frequency };
@@ -95,8 +95,8 @@ static void make_kernel(void)
 							    .stack = USER_GUEST_DIRECT + 0x8000,
 							    .tgid = TGID,
 							    .pid = TGID };
-	bench.stack = (struct attach_stack){ .registers = bench.guest.guest.registers,
-					     .tasks = &bench.tasks };
+	bench.stack = (struct attach_guest_state){ .registers = bench.guest.guest.registers,
+						   .tasks = &bench.tasks };
 	bench.stack.registers.paging = kernel->paging;
 	bench.stack.registers.cpl = 0;
 	bench.stack.registers.rsp = 0;
@@ -159,7 +159,7 @@ TEST(attach_state, tasks_are_told_when_the_backend_knows_of_the_kernel_that_runs
 
 	make();
 	bench.add_error = -ESRCH;
-	REQUIRE_EQUAL(attach_follow_vcpus(&bench.attach), 0);
+	REQUIRE_EQUAL(attach_update_vcpus(&bench.attach), 0);
 	set_kernel(&bench.guest.kernel);
 	attach_drain(&bench.attach);
 	CHECK_EQUAL(bench.while_told, SAMPLE_TASK_UNKNOWN);
@@ -213,7 +213,7 @@ TEST(attach_state, what_runs_when_the_kernel_is_lost_is_not_of_it)
 	set_kernel(&bench.guest.kernel);
 	attach_drain(&bench.attach);
 	CHECK(!(bench.flags & SAMPLE_OTHER_KERNEL));
-	attach_lose_kernel(&bench.attach);
+	attach_drop_kernel(&bench.attach);
 	attach_drain(&bench.attach);
 	CHECK(bench.flags & SAMPLE_OTHER_KERNEL);
 	CHECK_EQUAL(bench.chain.kernel_depth, 0);
@@ -267,10 +267,10 @@ TEST(attach_state, a_vcpu_that_can_not_be_sampled_leaves_the_others)
 	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
 		make();
 		bench.add_error = errors[i];
-		CHECK_EQUAL(attach_follow_vcpus(&bench.attach), 0);
+		CHECK_EQUAL(attach_update_vcpus(&bench.attach), 0);
 		CHECK_EQUAL(bench.attach.sampled_count, 1);
 		bench.add_error = 0;
-		CHECK_EQUAL(attach_follow_vcpus(&bench.attach), 0);
+		CHECK_EQUAL(attach_update_vcpus(&bench.attach), 0);
 		CHECK_EQUAL(bench.attach.sampled_count, 2);
 		unmake();
 	}
@@ -281,11 +281,11 @@ TEST(attach_state, a_vcpu_of_this_process_s_own_that_can_not_be_sampled_is_an_er
 	make();
 	bench.attach.own = true;
 	bench.add_error = -EMFILE;
-	CHECK_EQUAL(attach_follow_vcpus(&bench.attach), -EMFILE);
+	CHECK_EQUAL(attach_update_vcpus(&bench.attach), -EMFILE);
 	CHECK(strstr(error_message(), "it can not be sampled"));
 	/* Its thread has not run it yet. */
 	bench.add_error = -ESRCH;
-	CHECK_EQUAL(attach_follow_vcpus(&bench.attach), 0);
+	CHECK_EQUAL(attach_update_vcpus(&bench.attach), 0);
 	CHECK_EQUAL(bench.attach.sampled_count, 1);
 	CHECK(bench.attach.arriving);
 	unmake();

@@ -112,7 +112,7 @@ TEST(attach_thread, a_thread_that_switches_stacks_is_noticed)
 TEST(attach_thread, the_status_of_a_thread_is_read)
 {
 	struct thread_status status;
-	struct thread_times times;
+	struct thread_cpu_times times;
 
 	REQUIRE(thread_status_parse(
 		"Name:\tCPU 0/KVM\nUmask:\t0022\nState:\tR (running)\nSeccomp:\t2\n"
@@ -131,10 +131,10 @@ TEST(attach_thread, the_status_of_a_thread_is_read)
 	CHECK(!status.shadow_stack);
 	CHECK(!thread_status_parse("Name:\tx\n", &status));
 	CHECK(!thread_status_parse("Name:\tx\nState:\tR (running)\nGroups:\t1 2 3", &status));
-	REQUIRE(thread_times_parse("138832 101419 2\n", &times));
+	REQUIRE(thread_cpu_times_parse("138832 101419 2\n", &times));
 	CHECK_EQUAL(times.ran, 138832);
 	CHECK_EQUAL(times.waited, 101419);
-	CHECK(!thread_times_parse("", &times));
+	CHECK(!thread_cpu_times_parse("", &times));
 }
 
 /* Groups stand before what is asked for: it is not taken for absent. */
@@ -225,13 +225,13 @@ TEST(attach_thread, registers_that_no_guest_has_are_not_believed)
 {
 	struct kvm_sregs special = { .cr0 = 0x80050033, .efer = 0xd01, .cr3 = 0x1000 };
 
-	CHECK(!vcpu_stop_is_hidden(&special));
+	CHECK(!vcpu_stop_registers_hidden(&special));
 	special.cr3 = 0;
-	CHECK(vcpu_stop_is_hidden(&special));
+	CHECK(vcpu_stop_registers_hidden(&special));
 	special.cr0 = 0x60000010;
-	CHECK(vcpu_stop_is_hidden(&special));
+	CHECK(vcpu_stop_registers_hidden(&special));
 	special.efer = 0;
-	CHECK(!vcpu_stop_is_hidden(&special));
+	CHECK(!vcpu_stop_registers_hidden(&special));
 }
 
 /* May its thread make our calls? It is ended. */
@@ -318,7 +318,7 @@ TEST(attach_thread, a_thread_that_is_killed_while_it_is_stopped_is_buried)
 		usleep(1000);
 	REQUIRE_EQUAL(thread_stop(&stop, *tid), 0);
 	kill(child, SIGKILL);
-	thread_go_on(&stop);
+	thread_resume(&stop);
 	/* The kernel has told of the thread's end before it tells of the process's. */
 	CHECK_EQUAL(waitid(P_PID, (id_t)*tid, &info, WEXITED | WNOHANG | __WALL), -1);
 	CHECK_EQUAL(errno, ECHILD);

@@ -33,7 +33,7 @@ struct moment {
 	struct guest_tasks_snapshot tasks;
 	struct user_space space;
 	struct attach_page pages[3];
-	struct attach_stack stack;
+	struct attach_guest_state stack;
 	struct sample sample;
 	uint64_t addresses[8];
 	struct guest_callchain chain;
@@ -88,10 +88,10 @@ static void see(struct moment *moment)
 	moment->pages[0] = (struct attach_page){ PROGRAM + 0x1000, PROGRAM_PAGE };
 	moment->pages[1] = (struct attach_page){ PLUGIN, PLUGIN_PAGE };
 	moment->pages[2] = (struct attach_page){ LIBRARY, LIBRARY_PAGE };
-	moment->stack = (struct attach_stack){ .registers = moment->guest.guest.registers,
-					       .tasks = &moment->tasks,
-					       .pages = moment->pages,
-					       .page_count = 3 };
+	moment->stack = (struct attach_guest_state){ .registers = moment->guest.guest.registers,
+						     .tasks = &moment->tasks,
+						     .pages = moment->pages,
+						     .page_count = 3 };
 	moment->stack.registers.cpl = 3;
 	moment->stack.registers.rip = PROGRAM + 0x1234;
 }
@@ -119,8 +119,8 @@ static void make(struct moment *moment)
 static void tell_of(struct moment *moment, uint64_t time)
 {
 	moment->sample.time = time;
-	user_space_tell(&cpu, &moment->guest.kernel, &moment->guest.guest.view, &moment->stack,
-			&moment->sample, &moment->chain, &moment->space);
+	user_space_attribute(&cpu, &moment->guest.kernel, &moment->guest.guest.view, &moment->stack,
+			     &moment->sample, &moment->chain, &moment->space);
 	user_images_load(moment->guest.kernel.images, &moment->guest.kernel,
 			 &moment->guest.guest.view);
 }
@@ -416,8 +416,8 @@ TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_said)
 	struct moment moment;
 
 	make(&moment);
-	user_space_tell(&unknown, &moment.guest.kernel, &moment.guest.guest.view, &moment.stack,
-			&moment.sample, &moment.chain, &moment.space);
+	user_space_attribute(&unknown, &moment.guest.kernel, &moment.guest.guest.view,
+			     &moment.stack, &moment.sample, &moment.chain, &moment.space);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
 	moment.stack.tasks = NULL;
 	tell(&moment);

@@ -187,10 +187,10 @@ TEST(bpf_guest, callers_are_those_of_the_frames_above_the_stack_pointer)
 	sample->head.rsp = USER_GVA + 0xe00;
 	sample->head.flags |= BPF_RSP_KNOWN;
 	open_space(&scratch->space, PROCESS, 4);
-	take_addresses(&walk, 1);
+	read_addresses(&walk, 1);
 	check_callers();
 	sample->head.rsp = USER_GVA + 0xf10;
-	take_addresses(&walk, 1);
+	read_addresses(&walk, 1);
 	CHECK_EQUAL(sample->head.addresses, 1);
 	CHECK(sample->head.flags & BPF_CHAIN_CUT);
 	unmake();
@@ -206,7 +206,7 @@ TEST(bpf_guest, pages_of_code_are_not_looked_for_where_no_task_is_known)
 	sample->head.rsp = USER_GVA + 0xe00;
 	sample->head.flags = BPF_RSP_KNOWN;
 	open_space(&scratch->space, PROCESS, 4);
-	take_addresses(&walk, 1);
+	read_addresses(&walk, 1);
 	CHECK_EQUAL(sample->head.addresses, 4);
 	for (uint32_t i = 0; i < sample->head.addresses; i++)
 		CHECK_EQUAL(sample->addresses[i].page, BPF_NO_PAGE);
@@ -221,15 +221,15 @@ TEST(bpf_guest, without_a_stack_pointer_they_are_those_from_rbp_on)
 	walk = at_frame(USER_GVA + 0xf00);
 	sample->head.rsp = 0xdead; /* an old one */
 	open_space(&scratch->space, PROCESS, 4);
-	take_addresses(&walk, 1);
+	read_addresses(&walk, 1);
 	check_callers();
 	/* Up alone, aligned, and no farther than a frame is large. */
 	put_frame(0x70800, USER_GVA + 0xf00, CODE_GVA + 0x30);
-	take_addresses(&walk, 1);
+	read_addresses(&walk, 1);
 	CHECK_EQUAL(sample->head.addresses, 4);
 	CHECK(sample->head.flags & BPF_CHAIN_CUT);
 	sample->head.rbp = USER_GVA + 0xf04;
-	take_addresses(&walk, 1);
+	read_addresses(&walk, 1);
 	CHECK_EQUAL(sample->head.addresses, 1);
 	unmake();
 }
@@ -244,11 +244,11 @@ TEST(bpf_guest, a_kernel_s_stack_is_read_by_page_tables_that_are_known_alone)
 	sample->head.rsp = DIRECT + 0x800;
 	sample->head.flags = BPF_RSP_KNOWN;
 	open_space(&scratch->space, sample->head.cr3, 4);
-	take_stack(&walk);
+	read_stack(&walk);
 	CHECK_EQUAL(sample->head.stack_size, 0);
 	CHECK(sample->head.flags & BPF_CHAIN_CUT);
 	sample->head.flags = BPF_RSP_KNOWN | BPF_CR3_KNOWN;
-	take_stack(&walk);
+	read_stack(&walk);
 	CHECK_EQUAL(sample->head.stack_size, 0x800);
 	unmake();
 }
@@ -362,7 +362,7 @@ static unsigned int take_callers_of(struct walk *walk, uint64_t root)
 	sample->head.flags = BPF_TASKS_KNOWN | BPF_RSP_KNOWN;
 	sample->head.rsp = USER_GVA + 0xe00;
 	open_space(&scratch->space, root, 4);
-	take_addresses(walk, 1);
+	read_addresses(walk, 1);
 	return host_user.reads - reads;
 }
 
@@ -494,10 +494,10 @@ TEST(bpf_guest, page_tables_of_the_current_task_are_those_of_user_code)
 
 	make();
 	walk = with_task(MM);
-	take_tasks(&walk);
+	read_tasks(&walk);
 	CHECK(sample->head.flags & BPF_TASKS_KNOWN);
 	CHECK_EQUAL(sample->head.generation, 7);
-	take_cr3_of_task(&walk);
+	read_cr3_of_task(&walk);
 	CHECK(sample->head.flags & BPF_CR3_OF_TASK);
 	CHECK_EQUAL(sample->head.cr3, PROCESS);
 	unmake();
@@ -514,11 +514,11 @@ TEST(bpf_guest, tasks_are_read_where_the_kernel_has_them)
 	for (__u32 word = BPF_TASK_AT + 1; word < BPF_TASK_PAGE_TABLE; word++)
 		if (word != BPF_TASK_MM)
 			write_word(TASK - DIRECT + word * 8, 1000 + word);
-	take_tasks(&walk);
+	read_tasks(&walk);
 	first = host_user.reads;
 	for (int i = 0; i < 3; i++) {
 		memset(&sample->head.tasks, 0xff, sizeof(sample->head.tasks));
-		take_tasks(&walk);
+		read_tasks(&walk);
 		CHECK(sample->head.flags & BPF_TASKS_KNOWN);
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_AT], TASK);
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_MM], MM);
@@ -530,7 +530,7 @@ TEST(bpf_guest, tasks_are_read_where_the_kernel_has_them)
 	/* What reads as 0 is looked at by the VMM's address space: a thread of the kernel has no
 	 * memory. */
 	write_word(TASK - DIRECT + BPF_TASK_MM * 8, 0);
-	take_tasks(&walk);
+	read_tasks(&walk);
 	CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_MM], 0);
 	CHECK(host_user.reads > first);
 	CHECK(sample->head.flags & BPF_TASKS_KNOWN);
@@ -543,17 +543,17 @@ TEST(bpf_guest, a_task_without_memory_or_that_can_not_be_read_has_none)
 
 	make();
 	walk = with_task(0);
-	take_tasks(&walk);
-	take_cr3_of_task(&walk);
+	read_tasks(&walk);
+	read_cr3_of_task(&walk);
 	CHECK(!(sample->head.flags & BPF_CR3_OF_TASK));
 	walk = with_task(DIRECT + 4 * RAM);
-	take_tasks(&walk);
-	take_cr3_of_task(&walk);
+	read_tasks(&walk);
+	read_cr3_of_task(&walk);
 	CHECK(!(sample->head.flags & (BPF_TASKS_KNOWN | BPF_CR3_OF_TASK)));
 	scratch->vcpu.cpu.cr3 = 0; /* no kernel is known */
 	walk = with_task(MM);
 	scratch->vcpu.cpu.cr3 = 0;
-	take_tasks(&walk);
+	read_tasks(&walk);
 	CHECK(!(sample->head.flags & BPF_TASKS_KNOWN));
 	unmake();
 }

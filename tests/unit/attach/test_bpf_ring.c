@@ -40,7 +40,7 @@ static void free_ring(struct bpf_ring *ring)
 static bool write_sample(uint64_t number, uint32_t addresses)
 {
 	__u64 ahead;
-	struct bpf_whole_sample *sample = find_room(&host_map, FIRST, vcpu, &ahead);
+	struct bpf_whole_sample *sample = reserve(&host_map, FIRST, vcpu, &ahead);
 
 	if (!sample) {
 		vcpu->lost++;
@@ -50,11 +50,11 @@ static bool write_sample(uint64_t number, uint32_t addresses)
 	sample->head.size = size_of(&sample->head);
 	for (uint32_t i = 0; i < addresses; i++)
 		sample->addresses[i] = (struct bpf_address){ number, i };
-	put(vcpu, ahead + sample->head.size);
+	commit(vcpu, ahead + sample->head.size);
 	return true;
 }
 
-static bool take(struct bpf_ring *ring, uint64_t number)
+static bool sample(struct bpf_ring *ring, uint64_t number)
 {
 	const struct bpf_whole_sample *sample = bpf_ring_first(ring, bpf_ring_end(ring));
 	bool right;
@@ -74,7 +74,7 @@ TEST(bpf_ring, one_that_is_empty_has_no_sample)
 	struct bpf_ring ring = new_ring();
 
 	CHECK(!bpf_ring_first(&ring, bpf_ring_end(&ring)));
-	CHECK_EQUAL(bpf_ring_take_lost(&ring), 0);
+	CHECK_EQUAL(bpf_ring_consume_lost(&ring), 0);
 	free_ring(&ring);
 }
 
@@ -88,7 +88,7 @@ TEST(bpf_ring, samples_of_all_sizes_come_in_order_around_its_end)
 			REQUIRE(write_sample(written,
 					     (uint32_t)(written * 37 % (BPF_ADDRESSES_MAX + 1))));
 		for (; read < written; read++)
-			REQUIRE(take(&ring, read));
+			REQUIRE(sample(&ring, read));
 		REQUIRE(!bpf_ring_first(&ring, bpf_ring_end(&ring)));
 	}
 	CHECK(vcpu->head > 10 * SIZE);
@@ -103,13 +103,13 @@ TEST(bpf_ring, one_that_is_full_loses_what_comes_and_says_how_many)
 	while (write_sample(written, BPF_ADDRESSES_MAX))
 		written++;
 	CHECK(!write_sample(written, 1));
-	CHECK_EQUAL(bpf_ring_take_lost(&ring), 2);
-	CHECK_EQUAL(bpf_ring_take_lost(&ring), 0);
+	CHECK_EQUAL(bpf_ring_consume_lost(&ring), 2);
+	CHECK_EQUAL(bpf_ring_consume_lost(&ring), 0);
 	for (uint64_t i = 0; i < written; i++)
-		REQUIRE(take(&ring, i));
+		REQUIRE(sample(&ring, i));
 	CHECK(!bpf_ring_first(&ring, bpf_ring_end(&ring)));
 	CHECK(write_sample(1, 1));
-	CHECK(take(&ring, 1));
+	CHECK(sample(&ring, 1));
 	free_ring(&ring);
 }
 
@@ -123,8 +123,8 @@ TEST(bpf_ring, a_sample_stays_until_it_is_released)
 	while (write_sample(8, BPF_ADDRESSES_MAX))
 		;
 	CHECK(bpf_ring_first(&ring, bpf_ring_end(&ring)) == first);
-	CHECK(take(&ring, 7));
-	CHECK(take(&ring, 8));
+	CHECK(sample(&ring, 7));
+	CHECK(sample(&ring, 8));
 	free_ring(&ring);
 }
 
@@ -138,9 +138,9 @@ TEST(bpf_ring, what_comes_behind_an_end_is_not_before_it)
 	end = bpf_ring_end(&ring);
 	REQUIRE(write_sample(2, 3));
 	REQUIRE(bpf_ring_first(&ring, end));
-	CHECK(take(&ring, 1));
+	CHECK(sample(&ring, 1));
 	CHECK(!bpf_ring_first(&ring, end));
-	CHECK(take(&ring, 2));
+	CHECK(sample(&ring, 2));
 	free_ring(&ring);
 }
 
@@ -179,10 +179,10 @@ TEST(bpf_ring, what_is_not_released_is_not_written_over)
 		CHECK(vcpu->head - vcpu->tail >
 		      SIZE - 2 * sizeof(struct bpf_whole_sample) - BPF_CHUNK);
 		for (uint32_t k = 0; k <= i % 7; k++)
-			REQUIRE(take(&ring, read++));
+			REQUIRE(sample(&ring, read++));
 	}
 	while (read < written)
-		REQUIRE(take(&ring, read++));
+		REQUIRE(sample(&ring, read++));
 	free_ring(&ring);
 }
 

@@ -31,7 +31,7 @@ static void check_task(const struct guest_task_layout *layout)
 	uint64_t task[BPF_TASK_ROOM] = { 0 };
 	struct bpf_cpu cpu = { 0 };
 
-	bpf_task_words_choose(&cpu, layout);
+	bpf_task_words_set(&cpu, layout);
 	read_task(&cpu, task);
 	CHECK_EQUAL(task[BPF_TASK_STACK], layout->stack + 1);
 	CHECK_EQUAL(task[BPF_TASK_MM], layout->mm + 1);
@@ -91,9 +91,9 @@ TEST(bpf_task_words, words_in_a_row_are_read_at_once)
 	uint64_t task[BPF_TASK_ROOM] = { 0 };
 	struct bpf_cpu cpu = { 0 };
 
-	bpf_task_words_choose(&cpu, &layout);
+	bpf_task_words_set(&cpu, &layout);
 	CHECK_EQUAL(read_task(&cpu, task), 4);
 	layout.mm = layout.stack + 8;
-	bpf_task_words_choose(&cpu, &layout);
+	bpf_task_words_set(&cpu, &layout);
 	CHECK_EQUAL(read_task(&cpu, task), 3);
 }

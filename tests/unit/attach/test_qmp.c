@@ -422,11 +422,11 @@ TEST(qmp, the_command_line_of_a_domain)
 
 TEST(qmp, a_thread_s_own_number)
 {
-	CHECK_EQUAL(process_words_own_tid("Name:\tqemu\nNSpid:\t4711\nNSpgid:\t1\n"), 4711);
-	CHECK_EQUAL(process_words_own_tid("Name:\tqemu\nNSpid:\t4711\t22\t3\nNSpgid:\t1\n"), 3);
-	CHECK_EQUAL(process_words_own_tid("Name:\tNSpid:\t5\n"), 0);
-	CHECK_EQUAL(process_words_own_tid("Name:\tqemu\nNSpid:\t4711"), 0);
-	CHECK_EQUAL(process_words_own_tid("Name:\tqemu\nNSpid:\tx\n"), 0);
+	CHECK_EQUAL(proc_parse_inner_tid("Name:\tqemu\nNSpid:\t4711\nNSpgid:\t1\n"), 4711);
+	CHECK_EQUAL(proc_parse_inner_tid("Name:\tqemu\nNSpid:\t4711\t22\t3\nNSpgid:\t1\n"), 3);
+	CHECK_EQUAL(proc_parse_inner_tid("Name:\tNSpid:\t5\n"), 0);
+	CHECK_EQUAL(proc_parse_inner_tid("Name:\tqemu\nNSpid:\t4711"), 0);
+	CHECK_EQUAL(proc_parse_inner_tid("Name:\tqemu\nNSpid:\tx\n"), 0);
 }
 
 /* As QEMU 7.2 writes it, less most of it. */

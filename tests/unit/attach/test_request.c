@@ -25,7 +25,7 @@ static void *answer_all(void *context)
 
 	while (frequency != END_FREQUENCY) {
 		poll(&asked, 1, -1);
-		if (!request_take(request, &frequency) || frequency == END_FREQUENCY)
+		if (!request_receive(request, &frequency) || frequency == END_FREQUENCY)
 			continue;
 		__atomic_store_n(&current, frequency, __ATOMIC_RELEASE);
 		request_answer(request, frequency == WRONG_FREQUENCY
@@ -42,7 +42,7 @@ static void *ask_often(void *context)
 	uint64_t failed = 0;
 
 	for (int i = 0; i < ROUNDS; i++)
-		failed += request_ask(request, NULL) != 0;
+		failed += request_send(request, NULL) != 0;
 	return (void *)failed;
 }
 
@@ -55,22 +55,22 @@ TEST(request, who_asks_gets_an_answer_to_what_was_asked)
 
 	REQUIRE_EQUAL(request_open(&request), 0);
 	pthread_create(&thread, NULL, answer_all, &request);
-	CHECK_EQUAL(request_ask(&request, &frequency), 0);
+	CHECK_EQUAL(request_send(&request, &frequency), 0);
 	CHECK_EQUAL(__atomic_load_n(&current, __ATOMIC_ACQUIRE), 99);
 	for (int i = 0; i < ASKERS; i++)
 		pthread_create(&askers[i], NULL, ask_often, &request);
 	for (frequency = 100; frequency < 100 + ROUNDS; frequency++) {
-		CHECK_EQUAL(request_ask(&request, &frequency), 0);
+		CHECK_EQUAL(request_send(&request, &frequency), 0);
 		CHECK_EQUAL(__atomic_load_n(&current, __ATOMIC_ACQUIRE), frequency);
 	}
 	for (int i = 0; i < ASKERS; i++) {
 		pthread_join(askers[i], &failed);
 		CHECK_EQUAL((uintptr_t)failed, 0);
 	}
-	CHECK_EQUAL(request_ask(&request, &wrong), -EINVAL);
+	CHECK_EQUAL(request_send(&request, &wrong), -EINVAL);
 	CHECK(strstr(error_message(), "no such frequency"));
-	CHECK_EQUAL(request_ask(&request, &end), -ECANCELED);
+	CHECK_EQUAL(request_send(&request, &end), -ECANCELED);
 	pthread_join(thread, NULL);
-	CHECK_EQUAL(request_ask(&request, NULL), -ECANCELED);
+	CHECK_EQUAL(request_send(&request, NULL), -ECANCELED);
 	request_close(&request);
 }

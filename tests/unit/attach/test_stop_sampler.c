@@ -88,15 +88,15 @@ TEST(stop_sampler, looks_that_are_overdue_hold_nobody_up)
 		CHECK_EQUAL(stop_sampler_add(sampler, &vcpu), 0);
 	}
 	while (stops.count < 1000) {
-		stop_sampler_count(sampler, &stops);
-		stop_sampler_lost(sampler, lost_some, &lost);
+		stop_sampler_statistics(sampler, &stops);
+		stop_sampler_report_lost(sampler, lost_some, &lost);
 		while (stop_sampler_next(sampler))
-			stop_sampler_taken(sampler);
+			stop_sampler_release(sampler);
 	}
 	CHECK(remote_victim_goes_on());
 	for (unsigned int id = 0; id < 32; id++)
 		stop_sampler_remove(sampler, id);
-	stop_sampler_count(sampler, &stops);
+	stop_sampler_statistics(sampler, &stops);
 	CHECK(stops.total >= stops.longest);
 	CHECK(stop_sampler_end(sampler));
 	CHECK_EQUAL(victim->bad, 0);
@@ -127,7 +127,7 @@ TEST(stop_sampler, stops_that_are_longer_than_the_limit_are_counted)
 		REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000), 0);
 		CHECK_EQUAL(stop_sampler_add(sampler, &vcpu), 0);
 		while (stops.count < 20)
-			stop_sampler_count(sampler, &stops);
+			stop_sampler_statistics(sampler, &stops);
 		CHECK_EQUAL(stops.over, limits[i] == 1 ? stops.count : 0);
 		CHECK_EQUAL(stops.limit, limits[i]);
 		CHECK(stop_sampler_end(sampler));
@@ -218,9 +218,9 @@ TEST(stop_sampler, a_thread_that_can_not_be_stopped_is_left_at_the_end)
 	REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000000), 0);
 	CHECK_EQUAL(stop_sampler_add(sampler, &vcpu), 0);
 	wait_until_it_is_being_stopped(vcpu.tid);
-	stop_sampler_count(sampler, &stops);
+	stop_sampler_statistics(sampler, &stops);
 	CHECK_EQUAL(stops.count, 0);
-	stop_sampler_lost(sampler, lost_some, &lost);
+	stop_sampler_report_lost(sampler, lost_some, &lost);
 	stop_sampler_remove(sampler, vcpu.id);
 	CHECK(!stop_sampler_end(sampler));
 	close(end);
@@ -239,7 +239,7 @@ static uint64_t take_all(struct stop_sampler *sampler, unsigned int id, uint64_t
 			*periods += sample->period;
 			count++;
 		}
-		stop_sampler_taken(sampler);
+		stop_sampler_release(sampler);
 	}
 	return count;
 }
@@ -270,13 +270,13 @@ TEST(stop_sampler, samples_stand_for_the_time_that_the_thread_ran)
 		CHECK_EQUAL(stop_sampler_add(sampler, &added), 0);
 	}
 	while (stops.count < 50)
-		stop_sampler_count(sampler, &stops);
+		stop_sampler_statistics(sampler, &stops);
 	CHECK_EQUAL(take_all(sampler, vcpu.id, &periods), 0);
 	write_of_thread(&process, victim->pid, "schedstat", "5005000000 90 2\n");
 	while (!samples)
 		samples = take_all(sampler, vcpu.id, &periods);
 	for (rounds = stops.count + 50; stops.count < rounds;)
-		stop_sampler_count(sampler, &stops);
+		stop_sampler_statistics(sampler, &stops);
 	CHECK_EQUAL(samples + take_all(sampler, vcpu.id, &periods), 1);
 	CHECK_EQUAL(periods, 5000000);
 	CHECK(stop_sampler_end(sampler));

@@ -31,7 +31,7 @@
 #define KALLSYMS  (MODULE + 384)
 #define NOTHING   (MODULE + 0x1000)
 
-struct looks {
+struct qmp_samples {
 	struct flat_guest guest;
 	struct guest_registers registers; /* as the collector sees them */
 	struct collector_options options;
@@ -44,7 +44,7 @@ struct looks {
 
 static bool get_registers(void *context, struct guest_registers *registers)
 {
-	struct looks *looks = context;
+	struct qmp_samples *looks = context;
 
 	looks->registers.rsp += 8; /* each is another stop */
 	*registers = looks->registers;
@@ -53,17 +53,17 @@ static bool get_registers(void *context, struct guest_registers *registers)
 
 static void count_kernel(void *context, const struct guest_kernel *kernel)
 {
-	((struct looks *)context)->published++;
+	((struct qmp_samples *)context)->published++;
 }
 
 static void lose_kernel(void *context)
 {
-	((struct looks *)context)->unknown_first = false;
+	((struct qmp_samples *)context)->unknown_first = false;
 }
 
 static void count_modules(void *context, const struct guest_module *list, size_t count)
 {
-	struct looks *looks = context;
+	struct qmp_samples *looks = context;
 
 	looks->told += list != NULL;
 	looks->unknown += !list;
@@ -71,28 +71,28 @@ static void count_modules(void *context, const struct guest_module *list, size_t
 	looks->count = count;
 }
 
-static void put(struct looks *looks, uint64_t offset, uint64_t value)
+static void put(struct qmp_samples *looks, uint64_t offset, uint64_t value)
 {
 	flat_guest_write_u64(&looks->guest, DATA_GPA + offset, value);
 }
 
-static void load(struct looks *looks)
+static void load(struct qmp_samples *looks)
 {
 	put(looks, KERNEL_GUEST_MODULES, DATA + LIST);
 	put(looks, LIST, DATA + KERNEL_GUEST_MODULES);
 }
 
-static void unload(struct looks *looks)
+static void unload(struct qmp_samples *looks)
 {
 	put(looks, KERNEL_GUEST_MODULES, DATA + KERNEL_GUEST_MODULES);
 }
 
-static void break_list(struct looks *looks)
+static void break_list(struct qmp_samples *looks)
 {
 	put(looks, LIST, 0);
 }
 
-static void put_btf(struct looks *looks)
+static void put_btf(struct qmp_samples *looks)
 {
 	FILE *file = fopen("tests/fuzz/corpus/btf/module", "rb");
 
@@ -104,7 +104,7 @@ static void put_btf(struct looks *looks)
 	fclose(file);
 }
 
-static void begin(struct looks *looks)
+static void begin(struct qmp_samples *looks)
 {
 	static const struct kernel_guest_place place = { TEXT, DATA_GPA - KERNEL_GUEST_PAGE,
 							 KERNEL_GUEST_BANNER };
@@ -131,12 +131,12 @@ static void begin(struct looks *looks)
 	REQUIRE_EQUAL(collector_kernel_newest(&looks->kernel)->module_count, 1);
 }
 
-static void turn(struct looks *looks, uint64_t now)
+static void turn(struct qmp_samples *looks, uint64_t now)
 {
 	CHECK_EQUAL(collector_kernel_turn(&looks->kernel, now), 0);
 }
 
-static void end(struct looks *looks)
+static void end(struct qmp_samples *looks)
 {
 	collector_kernel_free(&looks->kernel);
 	flat_guest_destroy(&looks->guest);
@@ -147,7 +147,7 @@ static void end(struct looks *looks)
  */
 TEST(collector_looks, module_that_was_away_between_two_readings_is_published_again)
 {
-	struct looks looks;
+	struct qmp_samples looks;
 
 	begin(&looks);
 	unload(&looks);
@@ -175,7 +175,7 @@ TEST(collector_looks, module_that_was_away_between_two_readings_is_published_aga
 	end(&looks);
 }
 
-static void lose_and_regain(struct looks *looks, uint64_t now)
+static void lose_and_regain(struct qmp_samples *looks, uint64_t now)
 {
 	uint64_t cr3 = looks->registers.paging.cr3;
 
@@ -190,7 +190,7 @@ static void lose_and_regain(struct looks *looks, uint64_t now)
 
 /* Once, and before each time that the same kernel is published: its modules are not to be taken for
  * there. */
-static void check_unknown_for_good(struct looks *looks, unsigned int published)
+static void check_unknown_for_good(struct qmp_samples *looks, unsigned int published)
 {
 	CHECK_EQUAL(looks->unknown, 1);
 	CHECK_EQUAL(looks->published, published);
@@ -208,7 +208,7 @@ static void check_unknown_for_good(struct looks *looks, unsigned int published)
 
 TEST(collector_looks, list_that_can_not_be_read_any_more_leaves_no_module_known)
 {
-	struct looks looks;
+	struct qmp_samples looks;
 
 	begin(&looks);
 	log_quiet(true);
@@ -223,7 +223,7 @@ TEST(collector_looks, list_that_can_not_be_read_any_more_leaves_no_module_known)
 }
 
 /* As many places as are remembered. */
-static void fill_places(struct looks *looks)
+static void fill_places(struct qmp_samples *looks)
 {
 	struct collector_places *places = &looks->kernel.modules.places;
 	size_t count = COLLECTOR_PLACES_MAX - places->count;
@@ -243,7 +243,7 @@ static void fill_places(struct looks *looks)
 
 TEST(collector_looks, guest_that_loads_without_end_has_no_module_known)
 {
-	struct looks looks;
+	struct qmp_samples looks;
 
 	begin(&looks);
 	log_quiet(true);
@@ -268,14 +268,14 @@ static const struct bpf_program_layout programs = {
 	.head = DATA + PROGRAMS, .range = 0, .name = 16, .name_size = 64, .list = 80
 };
 
-static void link_programs(struct looks *looks, uint64_t first, uint64_t second)
+static void link_programs(struct qmp_samples *looks, uint64_t first, uint64_t second)
 {
 	put(looks, first, DATA + second);
 	put(looks, second + 8, DATA + first);
 }
 
 /* The next COUNT programs take the places of those before; their numbers begin with NUMBER. */
-static void replace_programs(struct looks *looks, unsigned int number, unsigned int count)
+static void replace_programs(struct qmp_samples *looks, unsigned int number, unsigned int count)
 {
 	uint64_t before = PROGRAMS;
 
@@ -291,12 +291,12 @@ static void replace_programs(struct looks *looks, unsigned int number, unsigned 
 	link_programs(looks, before, PROGRAMS);
 }
 
-static void replace_program(struct looks *looks, unsigned int number)
+static void replace_program(struct qmp_samples *looks, unsigned int number)
 {
 	replace_programs(looks, number, 1);
 }
 
-static const struct collector_place *newest_place(const struct looks *looks)
+static const struct collector_place *newest_place(const struct qmp_samples *looks)
 {
 	const struct collector_places *places = &looks->kernel.modules.places;
 
@@ -306,7 +306,7 @@ static const struct collector_place *newest_place(const struct looks *looks)
 /* And its kernel is read once: the room to check samples is used again as vCPUs go on. */
 TEST(collector_looks, guest_whose_programs_come_and_go_without_end_keeps_its_names)
 {
-	struct looks looks;
+	struct qmp_samples looks;
 
 	begin(&looks);
 	for (unsigned int i = 1; i < CHANGES; i++) {
@@ -341,7 +341,7 @@ static void note_latest(void *context, const struct guest_module *module, uint64
 }
 
 /* By the presence that is there, and those that it keeps. */
-static uint64_t latest_found(const struct looks *looks)
+static uint64_t latest_found(const struct qmp_samples *looks)
 {
 	uint64_t latest = 0;
 
@@ -353,7 +353,7 @@ static uint64_t latest_found(const struct looks *looks)
 
 static void settle(void *context)
 {
-	struct looks *looks = context;
+	struct qmp_samples *looks = context;
 	uint64_t address = PROGRAM_TEXT(0);
 	struct guest_callchain chain = { .addresses = &address, .capacity = 1, .kernel_depth = 1 };
 
@@ -367,7 +367,7 @@ static void settle(void *context)
 
 TEST(collector_looks, modules_that_a_sample_is_checked_against_stay_until_it_is_done)
 {
-	struct looks looks;
+	struct qmp_samples looks;
 
 	begin(&looks);
 	looks.options.settle = settle;
@@ -387,7 +387,7 @@ TEST(collector_looks, modules_that_a_sample_is_checked_against_stay_until_it_is_
 
 TEST(collector_looks, programs_are_not_read_where_another_reads_memory_for_us)
 {
-	struct looks looks;
+	struct qmp_samples looks;
 
 	begin(&looks);
 	replace_program(&looks, 1);
@@ -406,7 +406,7 @@ TEST(collector_looks, programs_are_not_read_where_another_reads_memory_for_us)
 /* Who looks at the list of modules waits for its head. */
 static int wait_and_read(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
 {
-	struct looks *looks = view->context;
+	struct qmp_samples *looks = view->context;
 	struct timespec left = { .tv_nsec = (long)WAIT };
 
 	if (gpa == DATA_GPA + KERNEL_GUEST_MODULES)
@@ -421,7 +421,7 @@ static int wait_and_read(const struct guest_view *view, uint64_t gpa, void *to, 
 /* ns to the next look behind one that waited for memory, which others read for us or not. */
 static uint64_t pause_behind_wait(bool remote)
 {
-	struct looks looks;
+	struct qmp_samples looks;
 	uint64_t pause;
 
 	begin(&looks);

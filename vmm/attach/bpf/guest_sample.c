@@ -39,26 +39,26 @@ struct {
 #define VCPU_OFFSET(field) bpf_core_field_offset(struct kvm_vcpu, field)
 
 /* What else of the guest's memory tells where it was. */
-static __always_inline void look_through(struct scratch *scratch, struct bpf_whole_sample *whole)
+static __always_inline void read_memory(struct scratch *scratch, struct bpf_whole_sample *whole)
 {
 	struct bpf_sample *sample = &whole->head;
 	struct walk walk = { .scratch = scratch, .sample = whole };
 	__u32 user = !(sample->rip >> 63);
 
-	take_tasks(&walk);
+	read_tasks(&walk);
 	if (user && !(sample->flags & BPF_CR3_KNOWN))
-		take_cr3_of_task(&walk);
+		read_cr3_of_task(&walk);
 	open_space(&scratch->space, sample->cr3, sample->cr4 & CR4_LA57 ? 5 : 4);
 	if (user && sample->flags & (BPF_CR3_KNOWN | BPF_CR3_OF_TASK))
-		take_addresses(&walk, scratch->vcpu.want_chains);
-	else if (!user && scratch->vcpu.want_chains && sample->flags & BPF_RSP_KNOWN)
-		take_stack(&walk);
-	else if (scratch->vcpu.want_chains)
+		read_addresses(&walk, scratch->vcpu.callchains);
+	else if (!user && scratch->vcpu.callchains && sample->flags & BPF_RSP_KNOWN)
+		read_stack(&walk);
+	else if (scratch->vcpu.callchains)
 		sample->flags |= BPF_CHAIN_CUT;
 }
 
 /* What was read may be of pages that were the VMM's no more. */
-VERIFIED_ONCE int forget_memory(struct bpf_whole_sample *whole)
+VERIFIED_ONCE int discard_memory(struct bpf_whole_sample *whole)
 {
 	struct bpf_sample *sample = &whole->head;
 
@@ -75,13 +75,13 @@ VERIFIED_ONCE int forget_memory(struct bpf_whole_sample *whole)
 	return 0;
 }
 
-static __always_inline void look_around(struct kvm_vcpu *vcpu, struct scratch *scratch,
-					struct bpf_whole_sample *whole)
+static __always_inline void read_checked(struct kvm_vcpu *vcpu, struct scratch *scratch,
+					 struct bpf_whole_sample *whole)
 {
 	open_mappings(scratch, vcpu);
-	look_through(scratch, whole);
+	read_memory(scratch, whole);
 	if (!were_mapped(scratch))
-		forget_memory(whole);
+		discard_memory(whole);
 }
 
 /* As is_guest_mode() of KVM, whose flag has had several values. */
@@ -105,7 +105,8 @@ static __always_inline int is_nested(struct kvm_vcpu *vcpu)
  * the interrupt that the guest was left for (kernel: __vmx_vcpu_run(), before
  * vmx_handle_exit_irqoff() and, for an NMI, in vmx_vcpu_enter_exit()).
  */
-static __always_inline void have_rip_read(struct bpf_perf_event_data *ctx, struct kvm_vcpu *vcpu)
+static __always_inline void make_perf_read_rip(struct bpf_perf_event_data *ctx,
+					       struct kvm_vcpu *vcpu)
 {
 	__u32 nothing = 0;
 
@@ -131,8 +132,8 @@ static __always_inline __u64 arch_word(const struct scratch *scratch, struct kvm
 #define ARCH_REGISTER(number)                                                                      \
 	arch_word(scratch, vcpu, VCPU_OFFSET(arch.regs) + VCPU_REGS_##number * sizeof(__u64))
 
-static __always_inline void take_guest(struct scratch *scratch, struct kvm_vcpu *vcpu,
-				       struct bpf_sample *sample)
+static __always_inline void read_registers(struct scratch *scratch, struct kvm_vcpu *vcpu,
+					   struct bpf_sample *sample)
 {
 	__u32 known;
 
@@ -178,7 +179,7 @@ static __always_inline void take_guest(struct scratch *scratch, struct kvm_vcpu 
  * Where CR3 seldom tells which kernel runs, this does: each has KVM write the time into memory of
  * its own. Nobody else needs it.
  */
-static __always_inline void take_clock(struct scratch *scratch, struct kvm_vcpu *vcpu,
+static __always_inline void read_clock(struct scratch *scratch, struct kvm_vcpu *vcpu,
 				       struct bpf_sample *sample)
 {
 	sample->clock = 0;
@@ -211,7 +212,7 @@ static __always_inline int is_same(struct kvm_vcpu *vcpu, const struct bpf_vcpu 
 	       (__u32)kernel_word((__u64)vcpu + VCPU_OFFSET(vcpu_id)) == known->id;
 }
 
-static __always_inline void take_sample(struct bpf_perf_event_data *ctx, struct scratch *scratch,
+static __always_inline void fill_sample(struct bpf_perf_event_data *ctx, struct scratch *scratch,
 					struct bpf_whole_sample *whole)
 {
 	const struct bpf_vcpu *known = &scratch->vcpu;
@@ -226,12 +227,12 @@ static __always_inline void take_sample(struct bpf_perf_event_data *ctx, struct 
 	sample->generation = 0;
 	if (is_same(vcpu, known) && is_in_guest(vcpu, !!known->by_nmi)) {
 		sample->flags = BPF_IN_GUEST;
-		have_rip_read(ctx, vcpu);
-		take_guest(scratch, vcpu, sample);
-		take_clock(scratch, vcpu, sample);
+		make_perf_read_rip(ctx, vcpu);
+		read_registers(scratch, vcpu, sample);
+		read_clock(scratch, vcpu, sample);
 		if (sample->flags & BPF_RIP_KNOWN && !(sample->flags & BPF_NESTED))
-			look_around(vcpu, scratch, whole);
-		else if (known->want_chains)
+			read_checked(vcpu, scratch, whole);
+		else if (known->callchains)
 			sample->flags |= BPF_CHAIN_CUT;
 	} else {
 		sample->rip = ctx->regs.rip;
@@ -242,7 +243,7 @@ static __always_inline void take_sample(struct bpf_perf_event_data *ctx, struct 
 }
 
 SEC("perf_event")
-int take(struct bpf_perf_event_data *ctx)
+int sample(struct bpf_perf_event_data *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u32 place = cookie >> 32, first = (__u32)cookie;
@@ -253,13 +254,13 @@ int take(struct bpf_perf_event_data *ctx)
 
 	if (!scratch || !scratch->vcpu.vcpu)
 		return 0;
-	sample = find_room(map, first, &scratch->vcpu, &ahead);
+	sample = reserve(map, first, &scratch->vcpu, &ahead);
 	if (!sample) {
 		scratch->vcpu.lost++;
 		return 0;
 	}
-	take_sample(ctx, scratch, sample);
-	put(&scratch->vcpu, ahead + sample->head.size);
+	fill_sample(ctx, scratch, sample);
+	commit(&scratch->vcpu, ahead + sample->head.size);
 	return 0;
 }
 

@@ -48,8 +48,8 @@ struct direct_map_trial {
 /* VMs that one process samples at the same time, and maps with vCPUs of them: those that are there
  * at the start share one, each that comes later has its own. An array of so many is below 32 KiB:
  * the kernel has it where it maps all memory by large pages (kernel: bpf_map_area_alloc()). */
-#define BPF_VMS_MAX    4000
-#define BPF_PLACES_MAX 4000
+#define BPF_VMS_MAX       4000
+#define BPF_VCPU_MAPS_MAX 4000
 
 /*
  * What is read of a task, as aligned words with what is wanted in them: first its address, then
@@ -108,15 +108,15 @@ struct bpf_vcpu {
 	__u32 vm;   /* whose bell rings */
 	__u32 id;
 	__u32 tid, inner_tid; /* of that thread, as in struct bpf_found */
-	__u32 want_chains;    /* callers, too */
+	__u32 callchains;     /* callers, too */
 	__u32 by_nmi;         /* the event interrupts by NMI: a counter does, the clock does not */
 	/* The program's. */
 	__u64 head; /* of the ring: bytes that were ever written */
 	__u64 lost; /* samples for which there was no room */
 	/* The reader's. */
-	__u64 tail;   /* of the ring: bytes that were ever read */
-	__u32 waits;  /* for the bell, which the program rings once and clears this */
-	__u32 chunks; /* of the ring: a power of two */
+	__u64 tail;         /* of the ring: bytes that were ever read */
+	__u32 reader_waits; /* for the bell, which the program rings once and clears this */
+	__u32 chunks;       /* of the ring: a power of two */
 	struct bpf_cpu cpu;
 	struct bpf_slots slots;
 };

@@ -62,7 +62,7 @@ static __always_inline __u64 code_page(const struct walk *walk, __u64 gva)
 	return code->page;
 }
 
-enum frame { FRAME_TAKEN, FRAME_IS_LAST, FRAME_IS_NONE, FRAME_IS_OUTSIDE };
+enum frame { FRAME_READ, FRAME_LAST, FRAME_INVALID, FRAME_OUTSIDE };
 
 /*
  * A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. Stacks grow
@@ -70,7 +70,7 @@ enum frame { FRAME_TAKEN, FRAME_IS_LAST, FRAME_IS_NONE, FRAME_IS_OUTSIDE };
  * So it is where the two words are those of 32-bit code, read as one: its stack is below 4 GiB,
  * where the frames of 64-bit code lead no higher. kvm_intel has CS in the VMCS alone.
  */
-static __always_inline enum frame take_frame(const struct walk *walk)
+static __always_inline enum frame read_frame(const struct walk *walk)
 {
 	const struct space *space = &walk->scratch->space;
 	struct chain *chain = &walk->scratch->chain;
@@ -79,9 +79,9 @@ static __always_inline enum frame take_frame(const struct walk *walk)
 	__u32 index = sample->head.addresses;
 
 	if (!frame || index > BPF_CHAIN_MAX)
-		return FRAME_IS_LAST;
+		return FRAME_LAST;
 	if (frame & 7 || frame >= chain->end || frame - chain->below > USER_FRAME_MAX)
-		return FRAME_IS_NONE;
+		return FRAME_INVALID;
 	if (is_mapped(space, frame)) {
 		__u64 at = space->page_at + (frame & 0xfff);
 
@@ -92,31 +92,31 @@ static __always_inline enum frame take_frame(const struct walk *walk)
 		next = chain->stack[place];
 		caller = chain->stack[place + 1];
 	} else {
-		return FRAME_IS_OUTSIDE;
+		return FRAME_OUTSIDE;
 	}
 	if (!caller || caller >= chain->end || (next >> 32 && !(frame >> 32)))
-		return FRAME_IS_NONE;
+		return FRAME_INVALID;
 	BOUND(index, BPF_CHAIN_MAX);
 	sample->addresses[index].gva = caller;
 	sample->addresses[index].page = code_page(walk, caller);
 	sample->head.addresses = index + 1;
 	chain->below = frame + 16;
 	chain->frame = next;
-	return FRAME_TAKEN;
+	return FRAME_READ;
 }
 
 /* Those of the window, and a new one for the next, if there is one. */
-static long take_frames(__u32 turn, void *context)
+static long read_frames(__u32 turn, void *context)
 {
 	const struct walk *walk = context;
 	struct scratch *scratch = walk->scratch;
-	enum frame frame = FRAME_TAKEN;
+	enum frame frame = FRAME_READ;
 
-	for (__u32 i = 0; i < WINDOW / 16 && frame == FRAME_TAKEN; i++)
-		frame = take_frame(walk);
-	if (frame == FRAME_TAKEN || frame == FRAME_IS_LAST)
-		return frame == FRAME_IS_LAST;
-	if (frame == FRAME_IS_OUTSIDE &&
+	for (__u32 i = 0; i < WINDOW / 16 && frame == FRAME_READ; i++)
+		frame = read_frame(walk);
+	if (frame == FRAME_READ || frame == FRAME_LAST)
+		return frame == FRAME_LAST;
+	if (frame == FRAME_OUTSIDE &&
 	    move_window(&scratch->space, &scratch->vcpu.slots, &scratch->chain))
 		return 0;
 	walk->sample->head.flags |= BPF_CHAIN_CUT;
@@ -124,7 +124,7 @@ static long take_frames(__u32 turn, void *context)
 }
 
 /* Frames of 32-bit code are others. */
-static __always_inline void take_chain(struct walk *walk)
+static __always_inline void read_chain(struct walk *walk)
 {
 	struct chain *chain = &walk->scratch->chain;
 	struct bpf_sample *sample = &walk->sample->head;
@@ -137,7 +137,7 @@ static __always_inline void take_chain(struct walk *walk)
 	chain->below = sample->flags & BPF_RSP_KNOWN ? sample->rsp : sample->rbp;
 	chain->end = 1ull << (walk->scratch->space.levels == 5 ? 56 : 47);
 	chain->window = chain->words = 0;
-	bpf_loop(2 * BPF_CHAIN_MAX, take_frames, walk, 0);
+	bpf_loop(2 * BPF_CHAIN_MAX, read_frames, walk, 0);
 	if (sample->addresses == BPF_ADDRESSES_MAX && chain->frame)
 		sample->flags |= BPF_CHAIN_CUT;
 }
@@ -145,7 +145,7 @@ static __always_inline void take_chain(struct walk *walk)
 /* To the end of the kernel's stack, which lies at a multiple of its size, as far as there is room:
  * in two pages at most. Not by the page tables of the kernel that is known: it may be the one
  * before. */
-static __always_inline void take_stack(struct walk *walk)
+static __always_inline void read_stack(struct walk *walk)
 {
 	struct bpf_whole_sample *sample = walk->sample;
 	struct space *space = &walk->scratch->space;
@@ -174,7 +174,7 @@ static __always_inline void take_stack(struct walk *walk)
 
 /* RIP, its callers if they are wanted, and their pages: whether the code is still there later tells
  * whether what is mapped there then was so now. */
-static __always_inline void take_addresses(struct walk *walk, int callers)
+static __always_inline void read_addresses(struct walk *walk, int callers)
 {
 	struct bpf_whole_sample *sample = walk->sample;
 
@@ -183,7 +183,7 @@ static __always_inline void take_addresses(struct walk *walk, int callers)
 	sample->addresses[0].page = code_page(walk, sample->head.rip);
 	sample->head.addresses = 1;
 	if (callers)
-		take_chain(walk);
+		read_chain(walk);
 }
 
 #endif

@@ -30,7 +30,7 @@ static __always_inline int read_words(struct scratch *scratch, __u64 at, __u64 *
 }
 
 /* Words of the one task that lie in a row, then of the other, if that is another one. */
-static long take_task_words(__u32 index, void *context)
+static long read_task_words(__u32 index, void *context)
 {
 	const struct walk *walk = context;
 	const struct bpf_cpu *cpu = &walk->scratch->vcpu.cpu;
@@ -59,7 +59,7 @@ static long take_task_words(__u32 index, void *context)
 	return 0;
 }
 
-static __always_inline void take_tasks(struct walk *walk)
+static __always_inline void read_tasks(struct walk *walk)
 {
 	const struct bpf_cpu *cpu = &walk->scratch->vcpu.cpu;
 
@@ -70,7 +70,7 @@ static __always_inline void take_tasks(struct walk *walk)
 	__asm__ volatile("" ::: "memory");
 	open_space(&walk->scratch->space, cpu->cr3, cpu->levels);
 	walk->sample->head.tasks.words[1][BPF_TASK_AT] = 0;
-	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, take_task_words, walk, 0);
+	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, read_task_words, walk, 0);
 }
 
 /*
@@ -78,7 +78,7 @@ static __always_inline void take_tasks(struct walk *walk)
  * task, whose address is one of the kernel's own memory. What is left of a kernel that runs no more
  * says nothing: the reader knows which one runs.
  */
-static __always_inline void take_cr3_of_task(struct walk *walk)
+static __always_inline void read_cr3_of_task(struct walk *walk)
 {
 	struct bpf_sample *sample = &walk->sample->head;
 	__u64 table = sample->tasks.words[0][BPF_TASK_PAGE_TABLE], gpa;

@@ -10,7 +10,7 @@
 /* Of vCPUs: what is known of each, and its ring. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, BPF_PLACES_MAX);
+	__uint(max_entries, BPF_VCPU_MAPS_MAX);
 	__type(key, __u32);
 	__array(
 		values, struct {

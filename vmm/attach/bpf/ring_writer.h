@@ -13,8 +13,8 @@
 
 /* Where the next sample of VCPU, which is the element FIRST of MAP, goes to, and how far that is
  * from the head; 0: there is no room. */
-static __always_inline struct bpf_whole_sample *find_room(void *map, __u32 first,
-							  const struct bpf_vcpu *vcpu, __u64 *ahead)
+static __always_inline struct bpf_whole_sample *reserve(void *map, __u32 first,
+							const struct bpf_vcpu *vcpu, __u64 *ahead)
 {
 	__u64 head = vcpu->head, offset = head & (BPF_CHUNK - 1);
 	void *chunk;
@@ -42,7 +42,7 @@ VERIFIED_ONCE int ring_bell(struct bpf_vcpu *vcpu)
 
 	if (!vcpu)
 		return 0;
-	vcpu->waits = 0;
+	vcpu->reader_waits = 0;
 	vm = vcpu->vm;
 	bell = bpf_map_lookup_elem(&bells, &vm);
 	if (bell)
@@ -55,10 +55,10 @@ VERIFIED_ONCE int ring_bell(struct bpf_vcpu *vcpu)
  * all can see it: so either this sees that the reader waits, or the reader, who looks once more,
  * sees the sample.
  */
-static __always_inline void put(struct bpf_vcpu *vcpu, __u64 size)
+static __always_inline void commit(struct bpf_vcpu *vcpu, __u64 size)
 {
 	__sync_fetch_and_add(&vcpu->head, size);
-	if (*(const volatile __u32 *)&vcpu->waits)
+	if (*(const volatile __u32 *)&vcpu->reader_waits)
 		ring_bell(vcpu);
 }
 

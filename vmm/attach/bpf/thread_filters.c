@@ -43,7 +43,7 @@ struct bpf_iter__task {
 } KERNEL_TYPE;
 
 /* Of the filters, from the newest on, the one that is to be shown. The loader's. */
-__u32 wanted;
+__u32 filter_index;
 
 struct thread_filter shown;
 
@@ -71,7 +71,7 @@ int find_filter(struct bpf_iter__task *ctx)
 	shown.count = 0;
 	shown.of = 0;
 	for (__u32 i = 0; i < THREAD_FILTERS_MAX && filter; i++) {
-		if (i == wanted)
+		if (i == filter_index)
 			found = filter;
 		shown.of++;
 		filter = BPF_CORE_READ(filter, prev);

@@ -19,11 +19,11 @@
 __u64 slot_size_min;
 
 /* The struct kvm that is told of; 0: all. */
-__u64 vm_wanted;
+__u64 vm_selected;
 
-static __always_inline int is_wanted(struct kvm *kvm)
+static __always_inline int is_selected(struct kvm *kvm)
 {
-	return !vm_wanted || vm_wanted == (__u64)kvm;
+	return !vm_selected || vm_selected == (__u64)kvm;
 }
 
 /* The number of the memslots, which changes with them: while they do it is one of its own (kernel:
@@ -37,7 +37,7 @@ static __always_inline __u64 generation_of_slots(struct kvm *kvm)
 		       : BPF_NO_GENERATION;
 }
 
-static __always_inline void tell_vm(struct seq_file *seq, struct kvm *kvm, __u32 fd)
+static __always_inline void emit_vm(struct seq_file *seq, struct kvm *kvm, __u32 fd)
 {
 	struct bpf_found found = { .type = BPF_FOUND_VM, .id = fd, .vm = (__u64)kvm };
 
@@ -45,7 +45,7 @@ static __always_inline void tell_vm(struct seq_file *seq, struct kvm *kvm, __u32
 	bpf_seq_write(seq, &found, sizeof(found));
 }
 
-static __always_inline void tell_slot(struct seq_file *seq, struct kvm *kvm,
+static __always_inline void emit_slot(struct seq_file *seq, struct kvm *kvm,
 				      struct kvm_memory_slot *slot)
 {
 	struct bpf_found found = { .type = BPF_FOUND_SLOT };
@@ -66,21 +66,21 @@ struct slots {
 	__u64 offset; /* of a slot's node in it */
 };
 
-static long tell_bucket(__u32 bucket, void *context)
+static long emit_bucket(__u32 bucket, void *context)
 {
 	const struct slots *slots = context;
 	struct hlist_node *node = 0;
 
 	bpf_probe_read_kernel(&node, sizeof(node), (void *)(slots->heads + bucket * sizeof(node)));
 	for (int i = 0; i < BUCKET_LONGEST && node; i++) {
-		tell_slot(slots->seq, slots->kvm, (void *)((__u64)node - slots->offset));
+		emit_slot(slots->seq, slots->kvm, (void *)((__u64)node - slots->offset));
 		node = BPF_CORE_READ(node, next);
 	}
 	return 0;
 }
 
 /* Each slot stands in one of two lists of its kind: which one is in use, the slots tell. */
-static __always_inline void tell_slots(struct seq_file *seq, struct kvm *kvm)
+static __always_inline void emit_slots(struct seq_file *seq, struct kvm *kvm)
 {
 	struct kvm_memslots *all = BPF_CORE_READ(kvm, memslots[0]);
 	struct slots slots = { .seq = seq, .kvm = kvm };
@@ -88,7 +88,7 @@ static __always_inline void tell_slots(struct seq_file *seq, struct kvm *kvm)
 	slots.heads = (__u64)all + bpf_core_field_offset(struct kvm_memslots, id_hash);
 	slots.offset = bpf_core_field_offset(struct kvm_memory_slot, id_node) +
 		       (BPF_CORE_READ(all, node_idx) & 1) * 2 * sizeof(void *);
-	bpf_loop(BUCKETS, tell_bucket, &slots, 0);
+	bpf_loop(BUCKETS, emit_bucket, &slots, 0);
 }
 
 /*
@@ -110,12 +110,12 @@ static __always_inline __u32 thread_of(struct kvm_vcpu *vcpu, int own)
 	return tid;
 }
 
-static __always_inline void tell_vcpu(struct seq_file *seq, struct kvm_vcpu *vcpu)
+static __always_inline void emit_vcpu(struct seq_file *seq, struct kvm_vcpu *vcpu)
 {
 	struct kvm *kvm = BPF_CORE_READ(vcpu, kvm);
 	struct bpf_found found = { .type = BPF_FOUND_VCPU, .vcpu = (__u64)vcpu, .vm = (__u64)kvm };
 
-	if (!is_wanted(kvm))
+	if (!is_selected(kvm))
 		return;
 	found.id = BPF_CORE_READ(vcpu, vcpu_id);
 	found.pid = (__u64)BPF_CORE_READ(vcpu, pid);
@@ -126,7 +126,7 @@ static __always_inline void tell_vcpu(struct seq_file *seq, struct kvm_vcpu *vcp
 
 /* Files of KVM have no place in any file system, and a name: virt/kvm/kvm_main.c. */
 SEC("iter/task_file")
-int find(struct bpf_iter__task_file *ctx)
+int find_vms(struct bpf_iter__task_file *ctx)
 {
 	struct file *file = ctx->file;
 	union {
@@ -139,12 +139,12 @@ int find(struct bpf_iter__task_file *ctx)
 	bpf_probe_read_kernel_str(name.text, sizeof(name.text),
 				  BPF_CORE_READ(file, f_path.dentry, d_name.name));
 	if (name.word == vcpu.word && name.text[8] == ':')
-		tell_vcpu(ctx->meta->seq, file->private_data);
+		emit_vcpu(ctx->meta->seq, file->private_data);
 	if (name.word != vm.word)
 		return 0;
-	tell_vm(ctx->meta->seq, file->private_data, ctx->fd);
-	if (is_wanted(file->private_data) && bpf_core_field_exists(struct kvm_memslots, id_hash))
-		tell_slots(ctx->meta->seq, file->private_data);
+	emit_vm(ctx->meta->seq, file->private_data, ctx->fd);
+	if (is_selected(file->private_data) && bpf_core_field_exists(struct kvm_memslots, id_hash))
+		emit_slots(ctx->meta->seq, file->private_data);
 	return 0;
 }
 

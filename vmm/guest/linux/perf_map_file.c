@@ -16,28 +16,28 @@
 #define TYPE_REGULAR 0100000u
 
 /* What a look has at hand. */
-struct look {
+struct qmp_sample {
 	struct kernel_memory memory;
 	const struct guest_kernel *kernel;
 	const struct perf_map_layout *layout;
 	struct perf_map_file *map;
 };
 
-static struct look look_of(struct perf_map_file *map, const struct guest_kernel *kernel,
-			   const struct guest_view *view)
+static struct qmp_sample look_of(struct perf_map_file *map, const struct guest_kernel *kernel,
+				 const struct guest_view *view)
 {
-	return (struct look){ .memory = { .view = view, .paging = &kernel->paging },
-			      .kernel = kernel,
-			      .layout = &kernel->perf_maps,
-			      .map = map };
+	return (struct qmp_sample){ .memory = { .view = view, .paging = &kernel->paging },
+				    .kernel = kernel,
+				    .layout = &kernel->perf_maps,
+				    .map = map };
 }
 
-static bool read_u64(struct look *look, uint64_t at, uint64_t *value)
+static bool read_u64(struct qmp_sample *look, uint64_t at, uint64_t *value)
 {
 	return kernel_memory_read_u64(&look->memory, at, value);
 }
 
-static bool read_u32(struct look *look, uint64_t at, uint32_t *value)
+static bool read_u32(struct qmp_sample *look, uint64_t at, uint32_t *value)
 {
 	return kernel_memory_read(&look->memory, at, value, sizeof(*value));
 }
@@ -45,7 +45,7 @@ static bool read_u32(struct look *look, uint64_t at, uint32_t *value)
 /* --- the process ----------------------------------------------------------------- */
 
 /* Is TASK the first thread of process PID? */
-static bool is_process(struct look *look, uint64_t task)
+static bool is_process(struct qmp_sample *look, uint64_t task)
 {
 	const struct guest_task_layout *tasks = &look->kernel->tasks;
 	uint32_t pid, tid;
@@ -54,14 +54,14 @@ static bool is_process(struct look *look, uint64_t task)
 	       read_u32(look, task + tasks->pid, &tid) && tid == pid;
 }
 
-static bool read_program(struct look *look, uint64_t *started, uint64_t *execs)
+static bool read_program(struct qmp_sample *look, uint64_t *started, uint64_t *execs)
 {
 	return read_u64(look, look->map->task + look->kernel->tasks.started, started) &&
 	       read_u64(look, look->map->task + look->layout->task_execs, execs);
 }
 
 /* Is it the process that it was, in the program that it was in? */
-static bool is_program(struct look *look)
+static bool is_program(struct qmp_sample *look)
 {
 	uint64_t started, execs;
 
@@ -72,7 +72,7 @@ static bool is_program(struct look *look)
 /* By the list of processes, whose links may change meanwhile: what is found is the process, or else
  * none is.
  */
-static bool find_process(struct look *look)
+static bool find_process(struct qmp_sample *look)
 {
 	const struct guest_task_layout *tasks = &look->kernel->tasks;
 	uint64_t first = tasks->first + tasks->list, at = first;
@@ -91,7 +91,7 @@ static bool find_process(struct look *look)
 bool perf_map_file_begin(struct perf_map_file *map, const struct guest_kernel *kernel,
 			 const struct guest_view *view, uint32_t pid)
 {
-	struct look look = look_of(map, kernel, view);
+	struct qmp_sample look = look_of(map, kernel, view);
 
 	*map = (struct perf_map_file){ .pid = pid };
 	return look.layout->known && kernel->vmas.has_pages && kernel->tasks.known &&
@@ -102,7 +102,7 @@ bool perf_map_file_begin(struct perf_map_file *map, const struct guest_kernel *k
 /* --- its file -------------------------------------------------------------------- */
 
 /* "perf-PID.map", PID being the one in the process's own namespace. */
-static bool make_name(struct look *look, char name[NAME_SIZE])
+static bool make_name(struct qmp_sample *look, char name[NAME_SIZE])
 {
 	const struct perf_map_layout *layout = look->layout;
 	uint32_t level, number;
@@ -119,7 +119,7 @@ static bool make_name(struct look *look, char name[NAME_SIZE])
 	return true;
 }
 
-static bool has_name(struct look *look, uint64_t file, const char *name)
+static bool has_name(struct qmp_sample *look, uint64_t file, const char *name)
 {
 	const struct guest_vma_layout *vmas = &look->kernel->vmas;
 	uint64_t dentry, hash, at, length = strlen(name);
@@ -132,7 +132,7 @@ static bool has_name(struct look *look, uint64_t file, const char *name)
 }
 
 /* Did this program open FILE, to write it from its beginning on? */
-static bool is_own(struct look *look, uint64_t file)
+static bool is_own(struct qmp_sample *look, uint64_t file)
 {
 	const struct perf_map_layout *layout = look->layout;
 	uint64_t own, opener;
@@ -145,7 +145,7 @@ static bool is_own(struct look *look, uint64_t file)
 }
 
 /* A regular file of the user who opened it. */
-static bool is_trusted(struct look *look, uint64_t file, uint64_t inode)
+static bool is_trusted(struct qmp_sample *look, uint64_t file, uint64_t inode)
 {
 	const struct perf_map_layout *layout = look->layout;
 	uint32_t owner, user;
@@ -160,7 +160,7 @@ static bool is_trusted(struct look *look, uint64_t file, uint64_t inode)
 }
 
 /* Where the process's descriptors are, and how many of them. */
-static bool find_descriptors(struct look *look, uint64_t *slots, uint32_t *count)
+static bool find_descriptors(struct qmp_sample *look, uint64_t *slots, uint32_t *count)
 {
 	uint64_t files, table;
 
@@ -170,7 +170,7 @@ static bool find_descriptors(struct look *look, uint64_t *slots, uint32_t *count
 	       read_u32(look, table + look->layout->table_count, count);
 }
 
-static bool find_file(struct look *look)
+static bool find_file(struct qmp_sample *look)
 {
 	struct perf_map_file *map = look->map;
 	uint64_t slots, file;
@@ -195,7 +195,7 @@ static bool find_file(struct look *look)
 
 /* Has the process the file still open? While it has, its file, inode and opener's credentials are
  * what they are. */
-static bool has_file(struct look *look)
+static bool has_file(struct qmp_sample *look)
 {
 	const struct perf_map_file *map = look->map;
 	uint64_t slots, file, inode;
@@ -211,13 +211,13 @@ static bool has_file(struct look *look)
 
 /* --- what is in it ---------------------------------------------------------------- */
 
-static bool read_bytes(struct look *look, uint64_t offset, void *to, size_t size)
+static bool read_bytes(struct qmp_sample *look, uint64_t offset, void *to, size_t size)
 {
 	return page_cache_read(&look->memory, &look->kernel->vmas, look->map->inode, offset, to,
 			       size);
 }
 
-static bool has_mark(struct look *look)
+static bool has_mark(struct qmp_sample *look)
 {
 	const struct perf_map_file *map = look->map;
 	uint8_t mark[PERF_MAP_MARK];
@@ -243,7 +243,7 @@ static size_t take_lines(struct perf_map_file *map, const uint8_t *to, size_t si
 
 /* The bytes of a file are there before its size says so; its position is behind them later still.
  */
-static enum perf_map_result read_new(struct look *look, uint8_t *to, size_t *size)
+static enum perf_map_result read_new(struct qmp_sample *look, uint8_t *to, size_t *size)
 {
 	struct perf_map_file *map = look->map;
 	uint64_t end, position;
@@ -273,7 +273,7 @@ static void forget_file(struct perf_map_file *map)
 }
 
 /* Of a program that was there before: is it so still, and were these bytes of its file? */
-static enum perf_map_result check(struct look *look, enum perf_map_result found)
+static enum perf_map_result check(struct qmp_sample *look, enum perf_map_result found)
 {
 	uint64_t end, position;
 
@@ -295,7 +295,7 @@ enum perf_map_result perf_map_file_read(struct perf_map_file *map,
 					const struct guest_kernel *kernel,
 					const struct guest_view *view, uint8_t *to, size_t *size)
 {
-	struct look look = look_of(map, kernel, view);
+	struct qmp_sample look = look_of(map, kernel, view);
 	enum perf_map_result found;
 	size_t room = *size, read = 0;
 

@@ -111,7 +111,7 @@ TEST(unwind, a_copy_of_an_exception_stack_ends_with_what_was_interrupted)
 {
 	struct fixture fixture;
 	struct guest_kernel kernel;
-	struct attach_stack stack;
+	struct attach_guest_state stack;
 	struct stack_view view;
 
 	make_entry_area(&fixture);
@@ -121,7 +121,7 @@ TEST(unwind, a_copy_of_an_exception_stack_ends_with_what_was_interrupted)
 	kernel = (struct guest_kernel){ .paging = fixture.guest.registers.paging,
 					.text_start = TEXT,
 					.text_end = TEXT + 4096 };
-	stack = (struct attach_stack){
+	stack = (struct attach_guest_state){
 		.registers = fixture.guest.registers,
 		.bytes = fixture.guest.memory + DB_STACK_GPA + IST_SIZE - REGISTERS_SIZE - 8,
 		.size = REGISTERS_SIZE + 8,

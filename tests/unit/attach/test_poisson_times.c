@@ -28,7 +28,7 @@ static bool run_until(const struct bursts *bursts, uint64_t time, uint64_t *ran,
  * long. */
 static double share_of_first(const struct bursts *bursts, uint64_t stopped)
 {
-	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t time = 0, last = 0, first = 0, all = 0;
 
 	for (int i = 0; i < LOOKS; i++) {
@@ -36,18 +36,18 @@ static double share_of_first(const struct bursts *bursts, uint64_t stopped)
 		bool runs = run_until(bursts, time, &ran, &inside);
 
 		if (runs) {
-			period = look_times_period(&times, ran - last);
+			period = poisson_times_period(&times, ran - last);
 			last = ran;
 			all += period;
 			first += inside < bursts->first ? period : 0;
 		}
-		time = look_times_next(&times, time,
-				       runs ? time + look_times_rest(&times, stopped) : time);
+		time = poisson_times_next(&times, time,
+					  runs ? time + poisson_times_rest(&times, stopped) : time);
 	}
 	return (double)first / (double)all;
 }
 
-TEST(look_times, shares_are_of_cpu_time_however_long_bursts_are)
+TEST(poisson_times, shares_are_of_cpu_time_however_long_bursts_are)
 {
 	for (uint64_t percent = 20; percent <= 300; percent += 20) {
 		const struct bursts bursts = { .runs = INTERVAL * percent / 100,
@@ -62,7 +62,7 @@ TEST(look_times, shares_are_of_cpu_time_however_long_bursts_are)
 }
 
 /* What such looks are apart on average is a multiple of what the guest's work takes. */
-TEST(look_times, long_rests_do_not_keep_the_guest_s_step)
+TEST(poisson_times, long_rests_do_not_keep_the_guest_s_step)
 {
 	const uint64_t stopped = 25 * INTERVAL;
 
@@ -79,28 +79,28 @@ TEST(look_times, long_rests_do_not_keep_the_guest_s_step)
 	}
 }
 
-TEST(look_times, a_rest_is_as_long_as_the_stop_at_least_and_four_times_on_average)
+TEST(poisson_times, a_rest_is_as_long_as_the_stop_at_least_and_four_times_on_average)
 {
-	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t sum = 0;
 
 	for (int i = 0; i < LOOKS; i++) {
-		uint64_t rest = look_times_rest(&times, 1000);
+		uint64_t rest = poisson_times_rest(&times, 1000);
 
 		REQUIRE(rest >= 1000 && rest <= 25000);
 		sum += rest;
 	}
 	CHECK(sum / LOOKS > 3960 && sum / LOOKS < 4040);
-	CHECK_EQUAL(look_times_rest(&times, 0), 0);
+	CHECK_EQUAL(poisson_times_rest(&times, 0), 0);
 }
 
-TEST(look_times, are_as_many_as_were_asked_for_and_never_far_apart)
+TEST(poisson_times, are_as_many_as_were_asked_for_and_never_far_apart)
 {
-	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t time = 0, longest = 0;
 
 	for (int i = 0; i < LOOKS; i++) {
-		uint64_t next = look_times_next(&times, time, time);
+		uint64_t next = poisson_times_next(&times, time, time);
 
 		if (next - time > longest)
 			longest = next - time;
@@ -111,14 +111,14 @@ TEST(look_times, are_as_many_as_were_asked_for_and_never_far_apart)
 }
 
 /* The one behind them is as far from there as one is from the next. */
-TEST(look_times, that_can_not_be_kept_are_left_out)
+TEST(poisson_times, that_can_not_be_kept_are_left_out)
 {
 	const uint64_t earliest = 1ull << 60;
-	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t sum = 0;
 
 	for (int i = 0; i < LOOKS; i++) {
-		uint64_t next = look_times_next(&times, 0, earliest);
+		uint64_t next = poisson_times_next(&times, 0, earliest);
 
 		REQUIRE(next >= earliest);
 		sum += next - earliest;
@@ -126,13 +126,13 @@ TEST(look_times, that_can_not_be_kept_are_left_out)
 	CHECK(sum / LOOKS > INTERVAL * 99 / 100 && sum / LOOKS < INTERVAL * 101 / 100);
 }
 
-TEST(look_times, a_look_stands_for_what_ran_but_not_for_long_ago)
+TEST(poisson_times, a_look_stands_for_what_ran_but_not_for_long_ago)
 {
-	const struct look_times often = { .interval = INTERVAL },
-				seldom = { .interval = 100 * INTERVAL };
+	const struct poisson_times often = { .interval = INTERVAL },
+				   seldom = { .interval = 100 * INTERVAL };
 
-	CHECK_EQUAL(look_times_period(&often, 3 * INTERVAL), 3 * INTERVAL);
-	CHECK_EQUAL(look_times_period(&often, 200 * INTERVAL), 100 * INTERVAL);
-	CHECK_EQUAL(look_times_period(&seldom, 900 * INTERVAL), 900 * INTERVAL);
-	CHECK_EQUAL(look_times_period(&seldom, 1100 * INTERVAL), 1000 * INTERVAL);
+	CHECK_EQUAL(poisson_times_period(&often, 3 * INTERVAL), 3 * INTERVAL);
+	CHECK_EQUAL(poisson_times_period(&often, 200 * INTERVAL), 100 * INTERVAL);
+	CHECK_EQUAL(poisson_times_period(&seldom, 900 * INTERVAL), 900 * INTERVAL);
+	CHECK_EQUAL(poisson_times_period(&seldom, 1100 * INTERVAL), 1000 * INTERVAL);
 }

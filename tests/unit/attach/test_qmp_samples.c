@@ -24,7 +24,7 @@
 
 #define TAKEN 16 /* as many as wait for the time of two vCPUs */
 
-static struct looks looks;
+static struct qmp_samples samples;
 static struct vmm_process *process;
 
 static uint64_t used(void)
@@ -37,12 +37,14 @@ static uint64_t used(void)
 
 static void add(unsigned int id)
 {
-	CHECK_EQUAL(looks_add(&looks, process, &(struct vmm_vcpu){ .id = id, .tid = gettid() }), 0);
+	CHECK_EQUAL(qmp_samples_add_vcpu(&samples, process,
+					 &(struct vmm_vcpu){ .id = id, .tid = gettid() }),
+		    0);
 }
 
 static void make(void)
 {
-	memset(&looks, 0, sizeof(looks));
+	memset(&samples, 0, sizeof(samples));
 	REQUIRE_EQUAL(vmm_process_open_monitored(&process, getpid()), 0);
 	add(0);
 	add(1);
@@ -50,91 +52,92 @@ static void make(void)
 
 static void unmake(void)
 {
-	looks_free(&looks);
+	qmp_samples_free(&samples);
 	vmm_process_close(process);
 }
 
 /* Looks at both until some have their time; their number. */
-static size_t look(const char *text, struct look taken[TAKEN])
+static size_t read_text(const char *text, struct qmp_sample samples_read[TAKEN])
 {
 	uint64_t lost;
 	size_t count;
 
 	do
-		looks_see(&looks, text, 5);
-	while (!(count = looks_take(&looks, taken, TAKEN, &lost)));
+		qmp_samples_add_text(&samples, text, 5);
+	while (!(count = qmp_samples_consume(&samples, samples_read, TAKEN, &lost)));
 	return count;
 }
 
-static uint64_t sum_of(const struct look *taken, size_t count, unsigned int id)
+static uint64_t sum_of(const struct qmp_sample *samples_read, size_t count, unsigned int id)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < count; i++)
-		sum += taken[i].id == id ? taken[i].period : 0;
+		sum += samples_read[i].id == id ? samples_read[i].period : 0;
 	return sum;
 }
 
-TEST(looks, at_vcpus_of_one_thread_share_its_time)
+TEST(samples, at_vcpus_of_one_thread_share_its_time)
 {
-	struct look taken[TAKEN];
+	struct qmp_sample samples_read[TAKEN];
 	size_t count;
 
 	make();
-	count = look(VCPU(0, 0) VCPU(1, 0), taken);
+	count = read_text(VCPU(0, 0) VCPU(1, 0), samples_read);
 	CHECK(count >= 2);
-	CHECK(sum_of(taken, count, 0) > 0);
-	CHECK_EQUAL(sum_of(taken, count, 0), sum_of(taken, count, 1));
-	CHECK(2 * sum_of(taken, count, 0) <= used());
-	CHECK_EQUAL(taken[0].time, 5);
-	CHECK_EQUAL(taken[0].registers.rip, 0xffffffff81000000 + taken[0].id);
+	CHECK(sum_of(samples_read, count, 0) > 0);
+	CHECK_EQUAL(sum_of(samples_read, count, 0), sum_of(samples_read, count, 1));
+	CHECK(2 * sum_of(samples_read, count, 0) <= used());
+	CHECK_EQUAL(samples_read[0].time, 5);
+	CHECK_EQUAL(samples_read[0].registers.rip, 0xffffffff81000000 + samples_read[0].id);
 	unmake();
 }
 
-TEST(looks, leave_the_time_of_a_halted_vcpu_to_others)
+TEST(samples, leave_the_time_of_a_halted_vcpu_to_others)
 {
-	struct look taken[TAKEN];
+	struct qmp_sample samples_read[TAKEN];
 	size_t count;
 
 	make();
-	count = look(VCPU(0, 0) VCPU(1, 1), taken);
-	CHECK(sum_of(taken, count, 0) > 0);
-	CHECK_EQUAL(sum_of(taken, count, 1), 0);
+	count = read_text(VCPU(0, 0) VCPU(1, 1), samples_read);
+	CHECK(sum_of(samples_read, count, 0) > 0);
+	CHECK_EQUAL(sum_of(samples_read, count, 1), 0);
 	unmake();
 }
 
 /* What was done while nobody looked is in no look, and counted. */
-TEST(looks, that_were_missed_are_lost)
+TEST(samples, that_were_missed_are_lost)
 {
 	uint64_t lost = 0, begun = used();
-	struct look taken[TAKEN];
+	struct qmp_sample samples_read[TAKEN];
 
 	make();
 	while (used() - begun < 20000000)
 		;
 	/* The kernel tells a running thread's time once in a tick. */
 	for (uint64_t lost_now; lost < 10; lost += lost_now) {
-		looks_miss(&looks, 1000000);
-		CHECK_EQUAL(looks_take(&looks, taken, TAKEN, &lost_now), 0);
+		qmp_samples_count_gap(&samples, 1000000);
+		CHECK_EQUAL(qmp_samples_consume(&samples, samples_read, TAKEN, &lost_now), 0);
 	}
 	CHECK(lost <= 2 * used() / 1000000);
 	unmake();
 }
 
-TEST(looks, that_nobody_takes_are_lost_when_the_queue_is_full)
+TEST(samples, that_nobody_takes_are_lost_when_the_queue_is_full)
 {
-	struct look taken[TAKEN];
+	struct qmp_sample samples_read[TAKEN];
 	uint64_t lost = 0;
 
 	make();
-	looks.queued = LOOKS_QUEUE;
-	while (!looks.lost)
-		looks_see(&looks, VCPU(0, 0), 5);
-	CHECK_EQUAL(looks_take(&looks, taken, TAKEN, &lost), TAKEN);
+	samples.queued = QMP_SAMPLES_QUEUE;
+	while (!samples.lost)
+		qmp_samples_add_text(&samples, VCPU(0, 0), 5);
+	CHECK_EQUAL(qmp_samples_consume(&samples, samples_read, TAKEN, &lost), TAKEN);
 	CHECK(lost > 0);
-	looks_remove(&looks, 0);
-	CHECK_EQUAL(looks.count, 1);
-	CHECK_EQUAL(looks_add(&looks, process, &(struct vmm_vcpu){ .id = 2, .tid = 0x7ffffff }),
+	qmp_samples_remove_vcpu(&samples, 0);
+	CHECK_EQUAL(samples.count, 1);
+	CHECK_EQUAL(qmp_samples_add_vcpu(&samples, process,
+					 &(struct vmm_vcpu){ .id = 2, .tid = 0x7ffffff }),
 		    -ESRCH);
 	unmake();
 }
