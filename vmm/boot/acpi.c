@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/boot/acpi_tables.h"
 
 #define TABLE_ALIGNMENT 16
-#define TABLES          2 /* FADT and MADT; the DSDT hangs on the FADT */
+#define TABLES          2 /* FADT and MADT; the FADT points to the DSDT */
 
 /* ACPI 6.4, 5.2.5.3. */
 struct rsdp {
@@ -21,7 +20,7 @@ struct rsdp {
 	uint32_t rsdt;
 	uint32_t length;
 	uint64_t xsdt;
-	uint8_t extended_checksum; /* of all */
+	uint8_t extended_checksum; /* of all bytes */
 	uint8_t reserved[3];
 } __attribute__((packed));
 
@@ -37,53 +36,9 @@ struct xsdt {
 	uint64_t tables[TABLES];
 } __attribute__((packed));
 
-void *acpi_take(struct acpi_area *area, size_t size, size_t alignment)
-{
-	size_t start = (area->used + alignment - 1) & ~(alignment - 1);
-
-	if (start > ACPI_AREA_SIZE || size > ACPI_AREA_SIZE - start)
-		return NULL;
-	area->used = start + size;
-	return area->data + start;
-}
-
-uint64_t acpi_gpa(const struct acpi_area *area, const void *table)
-{
-	return ACPI_START + (uint64_t)((const uint8_t *)table - area->data);
-}
-
-void acpi_checksum(const void *data, size_t size, uint8_t *checksum)
-{
-	const uint8_t *bytes = data;
-	uint8_t sum = 0;
-
-	*checksum = 0;
-	for (size_t i = 0; i < size; i++)
-		sum += bytes[i];
-	*checksum = (uint8_t)-sum;
-}
-
-void acpi_header_fill(struct acpi_header *header, const char *signature, uint8_t revision,
-		      size_t length)
-{
-	memcpy(header->signature, signature, sizeof(header->signature));
-	header->length = (uint32_t)length;
-	header->revision = revision;
-	memcpy(header->oem, "KVMSCP", sizeof(header->oem));
-	memcpy(header->oem_table, "KVMSCOPE", sizeof(header->oem_table));
-	header->oem_revision = 1;
-	memcpy(header->creator, "KVSC", sizeof(header->creator));
-	header->creator_revision = 1;
-}
-
-void acpi_seal(struct acpi_header *header)
-{
-	acpi_checksum(header, header->length, &header->checksum);
-}
-
 static struct rsdt *build_rsdt(struct acpi_area *area, struct acpi_header *const tables[TABLES])
 {
-	struct rsdt *rsdt = acpi_take(area, sizeof(*rsdt), TABLE_ALIGNMENT);
+	struct rsdt *rsdt = acpi_alloc(area, sizeof(*rsdt), TABLE_ALIGNMENT);
 
 	if (!rsdt)
 		return NULL;
@@ -96,7 +51,7 @@ static struct rsdt *build_rsdt(struct acpi_area *area, struct acpi_header *const
 
 static struct xsdt *build_xsdt(struct acpi_area *area, struct acpi_header *const tables[TABLES])
 {
-	struct xsdt *xsdt = acpi_take(area, sizeof(*xsdt), TABLE_ALIGNMENT);
+	struct xsdt *xsdt = acpi_alloc(area, sizeof(*xsdt), TABLE_ALIGNMENT);
 
 	if (!xsdt)
 		return NULL;
@@ -120,10 +75,10 @@ static void fill_rsdp(const struct acpi_area *area, struct rsdp *rsdp, const str
 	acpi_checksum(rsdp, sizeof(*rsdp), &rsdp->extended_checksum);
 }
 
-/* The RSDP comes first: kernels that are not told where it is look for it from there on. */
+/* The RSDP comes first: kernels that do not get its address search for it from ACPI_START. */
 static bool build(struct acpi_area *area, const struct acpi_options *options)
 {
-	struct rsdp *rsdp = acpi_take(area, sizeof(*rsdp), TABLE_ALIGNMENT);
+	struct rsdp *rsdp = acpi_alloc(area, sizeof(*rsdp), TABLE_ALIGNMENT);
 	struct acpi_header *dsdt = rsdp ? acpi_dsdt(area, options) : NULL;
 	struct acpi_header *fadt = dsdt ? acpi_fadt(area, dsdt) : NULL;
 	struct acpi_header *madt = fadt ? acpi_madt(area, options) : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can not be found by probing: DSDT, in AML. */
+/* The DSDT, in AML: devices that cannot be probed. */
 #include <stdio.h>
 
 #include "vmm/boot/acpi_tables.h"
@@ -7,10 +7,10 @@
 
 #define DSDT_REVISION 2 /* 64-bit integers */
 
-/* More bytes than any device below takes; a table that outgrows its place is refused. */
+/* Upper bound for the bytes of a device below; a table that exceeds its area is refused. */
 #define DEVICE_SIZE 160
 
-/* Serial port, PC standard. */
+/* PC standard serial port and RTC. */
 #define COM1_PORT  0x3f8
 #define COM1_PORTS 8
 #define COM1_IRQ   4
@@ -37,8 +37,7 @@ static void add_isa_device(struct aml *aml, const char *name, const char *id, ui
 	aml_end(aml, device);
 }
 
-/* As QEMU declares it (hw/misc/pvpanic-isa.c); _STA: present, enabled, shown, working
- * (ACPI 6.4, 6.3.7). */
+/* As in QEMU (hw/misc/pvpanic-isa.c); _STA: present, enabled, shown, working (ACPI 6.4, 6.3.7). */
 static void add_pvpanic(struct aml *aml)
 {
 	aml_mark device = aml_device(aml, "PEVT");
@@ -55,8 +54,7 @@ static void add_pvpanic(struct aml *aml)
 	aml_end(aml, device);
 }
 
-/* LNRO0005 is virtio-mmio's id in Linux, drivers/virtio/virtio_mmio.c. _CCA: its DMA is coherent.
- */
+/* LNRO0005 is the id of virtio-mmio in Linux (drivers/virtio/virtio_mmio.c). _CCA: coherent DMA. */
 static void add_virtio_device(struct aml *aml, size_t number,
 			      const struct acpi_virtio_device *virtio)
 {
@@ -110,7 +108,7 @@ static void add_all(struct aml *aml, const struct acpi_options *options)
 struct acpi_header *acpi_dsdt(struct acpi_area *area, const struct acpi_options *options)
 {
 	size_t capacity = sizeof(struct acpi_header) + (options->virtio_count + 4) * DEVICE_SIZE;
-	struct acpi_header *dsdt = acpi_take(area, capacity, 16);
+	struct acpi_header *dsdt = acpi_alloc(area, capacity, 16);
 	struct aml aml = { .data = (uint8_t *)dsdt, .capacity = capacity, .size = sizeof(*dsdt) };
 
 	if (!dsdt || options->virtio_count > 0x100)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fixed hardware: FADT and FACS; ACPI 6.4, 5.2.9 and 5.2.10. */
+/* Fixed hardware: FADT and FACS; ACPI 6.4, 5.2.9 and 5.2.10. */
 #include <string.h>
 
 #include "vmm/boot/acpi_tables.h"
@@ -9,8 +9,7 @@
 
 #define PROFILE_ENTERPRISE_SERVER 4
 
-/* What there is: devices on ISA ports, an RTC. Not there: VGA, and a 8042 with a keyboard that is
- * worth a probe. */
+/* Devices on ISA ports and an RTC, but no VGA. No 8042 flag: there is no keyboard to probe for. */
 #define BOOT_ARCH_LEGACY_DEVICES (1u << 0)
 #define BOOT_ARCH_NO_VGA         (1u << 2)
 
@@ -21,11 +20,11 @@
 #define FLAG_TIMER_32_BITS         (1u << 8)
 #define FLAG_RESET_REGISTER        (1u << 10)
 
-/* Latencies above these mean: no C2, no C3. */
+/* Latencies from these values on mean: no C2, no C3. */
 #define NO_C2 101
 #define NO_C3 1001
 
-/* The reset control register's "full reset" of the ICH chips. */
+/* The "full reset" of the ICH chips' reset control register. */
 #define RESET_VALUE 6
 
 #define EVENT_LENGTH   4
@@ -115,7 +114,7 @@ static void fill_ports(struct fadt *fadt)
 	fadt->pm1_control_length = CONTROL_LENGTH;
 	fadt->pm_timer_length = TIMER_LENGTH;
 	fadt->x_pm1a_event = port(EVENT_PORT, EVENT_LENGTH);
-	/* status and enable are 16-bit registers side by side */
+	/* status and enable are adjacent 16-bit registers */
 	fadt->x_pm1a_event.access = port(0, 2).access;
 	fadt->x_pm1a_control = port(CONTROL_PORT, CONTROL_LENGTH);
 	fadt->x_pm_timer = port(TIMER_PORT, TIMER_LENGTH);
@@ -125,7 +124,7 @@ static void fill_ports(struct fadt *fadt)
 
 static struct facs *build_facs(struct acpi_area *area)
 {
-	struct facs *facs = acpi_take(area, sizeof(*facs), FACS_ALIGNMENT);
+	struct facs *facs = acpi_alloc(area, sizeof(*facs), FACS_ALIGNMENT);
 
 	if (!facs)
 		return NULL;
@@ -135,12 +134,11 @@ static struct facs *build_facs(struct acpi_area *area)
 	return facs;
 }
 
-/* Without an SMI command port there is no legacy mode: the machine is in ACPI mode from its start.
- */
+/* Without an SMI command port there is no legacy mode: the machine starts in ACPI mode. */
 struct acpi_header *acpi_fadt(struct acpi_area *area, const struct acpi_header *dsdt)
 {
 	struct facs *facs = build_facs(area);
-	struct fadt *fadt = facs ? acpi_take(area, sizeof(*fadt), 16) : NULL;
+	struct fadt *fadt = facs ? acpi_alloc(area, sizeof(*fadt), 16) : NULL;
 
 	if (!fadt)
 		return NULL;

@@ -9,9 +9,9 @@
 #define LAPIC_ADDRESS  0xfee00000u
 #define IOAPIC_ADDRESS 0xfec00000u
 #define IOAPIC_ID      0
-#define FLAG_PIC       1u /* two 8259 are there as well */
+#define FLAG_PIC       1u /* there are two 8259 as well */
 
-/* LAPIC ids above need x2APIC entries. */
+/* Higher LAPIC ids need x2APIC entries. */
 #define LAPIC_ID_MAX 254
 
 enum {
@@ -25,7 +25,7 @@ enum {
 #define ALL_CPUS      0xff
 #define NMI_LINT      1
 
-/* MPS INTI flags: as the bus has it; or active high and level triggered. */
+/* MPS INTI flags: conforming to the bus; or active high and level triggered. */
 #define INTI_BUS        0
 #define INTI_HIGH_LEVEL 0x0d
 
@@ -76,9 +76,9 @@ static uint8_t *append_cpus(uint8_t *at, unsigned int cpus)
 }
 
 /*
- * No override for the PIT: KVM's default routing wires GSI 0 to pin 0 of its
- * IOAPIC (api.rst, KVM_CREATE_IRQCHIP), not to pin 2 as a PC's chipset does.
- * The SCI is level triggered, ISA's default is edge.
+ * There is no override for the PIT: KVM's default routing connects GSI 0 to pin 0 of the IOAPIC
+ * (KVM_CREATE_IRQCHIP in Documentation/virt/kvm/api.rst), not to pin 2 as a PC chipset does. The
+ * SCI is level triggered; ISA's default is edge.
  */
 static uint8_t *append_interrupts(uint8_t *at)
 {
@@ -100,7 +100,7 @@ struct acpi_header *acpi_madt(struct acpi_area *area, const struct acpi_options 
 	size_t length = sizeof(struct madt) + options->cpus * sizeof(struct lapic) +
 			sizeof(struct ioapic) + sizeof(struct interrupt_override) +
 			sizeof(struct lapic_nmi);
-	struct madt *madt = options->cpus <= LAPIC_ID_MAX + 1 ? acpi_take(area, length, 16) : NULL;
+	struct madt *madt = options->cpus <= LAPIC_ID_MAX + 1 ? acpi_alloc(area, length, 16) : NULL;
 	uint8_t *end;
 
 	if (!madt)

@@ -1,11 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The single ACPI tables, and the place they are built in. */
+/* ACPI tables and the area that they are built in. */
 #ifndef KVMSCOPE_BOOT_ACPI_TABLES_H
 #define KVMSCOPE_BOOT_ACPI_TABLES_H
 
-#include "vmm/boot/acpi.h"
+#include <stddef.h>
+#include <stdint.h>
 
-/* Guest RAM [ACPI_START, ACPI_END), filled from its start; the guest does not run yet. */
+/* Range of the tables: below 1 MiB, after the EBDA, type ACPI in the e820 map. */
+#define ACPI_START 0xe0000ull
+#define ACPI_END   0x100000ull
+
+struct acpi_virtio_device {
+	uint64_t gpa; /* of its MMIO range */
+	uint32_t size;
+	uint32_t gsi;
+};
+
+struct acpi_options {
+	unsigned int cpus;
+	const struct acpi_virtio_device *virtio;
+	size_t virtio_count;
+};
+
+/* The machine's fixed hardware as the FADT describes it; vmm/devices/acpi_pm implements it. */
+#define ACPI_PM_PORT                                                                               \
+	0x600 /* PM1a event block (4 bytes), control block (2) and PM timer (4) at +0, +4 and +8   \
+	       */
+#define ACPI_SCI_GSI    9
+#define ACPI_RESET_PORT 0xcf9 /* reset register: writing 6 resets */
+#define ACPI_SLP_TYP_S5 5     /* SLP_TYP of \_S5 */
+
+#define ACPI_PVPANIC_PORT 0x505 /* one byte, as in QEMU; vmm/devices/pvpanic implements it */
+
+/* Guest RAM [ACPI_START, ACPI_END), filled from its start before the guest runs. */
 struct acpi_area {
 	uint8_t *data;
 	size_t used;
@@ -13,7 +40,7 @@ struct acpi_area {
 
 #define ACPI_AREA_SIZE (ACPI_END - ACPI_START)
 
-/* What begins every table but RSDP and FACS; ACPI 6.4, 5.2.6. */
+/* The header of every table but RSDP and FACS; ACPI 6.4, 5.2.6. */
 struct acpi_header {
 	char signature[4];
 	uint32_t length;
@@ -26,22 +53,23 @@ struct acpi_header {
 	uint32_t creator_revision;
 } __attribute__((packed));
 
-/* SIZE zero bytes of the area at a multiple of ALIGNMENT (a power of two), or NULL when it is full.
- */
-void *acpi_take(struct acpi_area *area, size_t size, size_t alignment);
+/* Allocates SIZE zero bytes at a multiple of ALIGNMENT (a power of two). NULL if the area is
+ * full. */
+void *acpi_alloc(struct acpi_area *area, size_t size, size_t alignment);
 
-/* Where something in the area is for the guest. */
+/* The GPA of TABLE, which points into the area. */
 uint64_t acpi_gpa(const struct acpi_area *area, const void *table);
 
-/* Makes the bytes [0, size) add up to zero by the one at *CHECKSUM among them. */
+/* Sets the byte *CHECKSUM so that the bytes [0, size) of DATA add up to zero. */
 void acpi_checksum(const void *data, size_t size, uint8_t *checksum);
 
-/* Fills TABLE's header for LENGTH bytes in all. The checksum comes last, by acpi_seal(). */
+/* Fills the header of a table of LENGTH bytes, except for the checksum, which acpi_seal() sets
+ * last. */
 void acpi_header_fill(struct acpi_header *header, const char *signature, uint8_t revision,
 		      size_t length);
 void acpi_seal(struct acpi_header *header);
 
-/* Each builds its table with what it needs and returns it, or NULL when the area is full. */
+/* Each allocates and builds a table. NULL if the area is full. */
 struct acpi_header *acpi_dsdt(struct acpi_area *area, const struct acpi_options *options);
 struct acpi_header *acpi_fadt(struct acpi_area *area, const struct acpi_header *dsdt);
 struct acpi_header *acpi_madt(struct acpi_area *area, const struct acpi_options *options);

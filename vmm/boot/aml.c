@@ -19,7 +19,7 @@ enum {
 };
 
 #define NAME_SEGMENT 4
-/* PkgLength is written in its three-byte form: 4 bits in the first byte, 8 in each other. */
+/* PkgLength in its three-byte form: 4 bits in the first byte, 8 in each of the others. */
 #define PACKAGE_LENGTH_BYTES 3
 #define PACKAGE_LENGTH_MAX   0xfffff
 #define PACKAGE_LENGTH_LEAD  0x80 /* two bytes follow */
@@ -149,7 +149,7 @@ static uint32_t hex_digit(char digit)
 	return (uint32_t)(digit <= '9' ? digit - '0' : digit - 'A' + 10);
 }
 
-/* Five bits a letter, four a digit, most significant byte first. */
+/* Five bits per letter, four per digit, most significant byte first. */
 void aml_eisa_id(struct aml *aml, const char *id)
 {
 	uint32_t value = 0;
@@ -163,7 +163,7 @@ void aml_eisa_id(struct aml *aml, const char *id)
 	put_32(aml, __builtin_bswap32(value));
 }
 
-/* A buffer: its length as a 16-bit integer, filled in at the end, then its bytes. */
+/* A buffer: its length as a 16-bit integer, which the end fills in, then its bytes. */
 aml_mark aml_resources(struct aml *aml)
 {
 	aml_mark mark;

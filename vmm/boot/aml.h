@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A writer of AML, ACPI's byte code: what a static DSDT needs of ACPI 6.4,
- * chapter 20 (terms) and 6.4 (resource descriptors). It writes into a buffer
- * of the caller's; what does not fit is dropped and remembered in `full`.
- * One thread at a time; owns nothing.
+ * A writer of AML, ACPI's byte code, for a static DSDT (ACPI 6.4, chapter 20 for terms, 6.4 for
+ * resource descriptors). Writes to a buffer of the caller; bytes that do not fit are dropped and
+ * `full` is set. One thread at a time; owns nothing.
  */
 #ifndef KVMSCOPE_BOOT_AML_H
 #define KVMSCOPE_BOOT_AML_H
@@ -19,18 +18,18 @@ struct aml {
 	bool full;
 };
 
-/* An object that was begun; given to aml_end(), innermost first. */
+/* An open object, for aml_end(), innermost first. */
 typedef size_t aml_mark;
 
 /* NAME is one segment of up to 4 characters, with a leading '\' for one in the root. */
 aml_mark aml_scope(struct aml *aml, const char *name);
 aml_mark aml_device(struct aml *aml, const char *name);
 
-/* A package of COUNT elements, which follow up to aml_end(). */
+/* A package of COUNT elements, which follow until aml_end(). */
 aml_mark aml_package(struct aml *aml, uint8_t count);
 void aml_end(struct aml *aml, aml_mark mark);
 
-/* Name(NAME, what is written next). */
+/* Name(NAME, the next object written). */
 void aml_name(struct aml *aml, const char *name);
 void aml_integer(struct aml *aml, uint64_t value);
 void aml_string(struct aml *aml, const char *text);
@@ -38,7 +37,7 @@ void aml_string(struct aml *aml, const char *text);
 /* EISAID(ID): three capital letters and four hexadecimal digits, as in "PNP0501". */
 void aml_eisa_id(struct aml *aml, const char *id);
 
-/* A resource template; descriptors follow up to aml_resources_end(). */
+/* A resource template; descriptors follow until aml_resources_end(). */
 aml_mark aml_resources(struct aml *aml);
 void aml_resources_end(struct aml *aml, aml_mark mark);
 

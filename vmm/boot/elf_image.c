@@ -7,7 +7,6 @@
 
 #include "shared/error.h"
 #include "vmm/boot/address_map.h"
-#include "vmm/boot/cpu_tables.h"
 
 /* Xen's public/elfnote.h: a 32-bit physical entry point without paging. */
 #define XEN_ELFNOTE_PHYS32_ENTRY 18
@@ -95,10 +94,9 @@ static int check_segment(const struct kernel_file *file, const Elf64_Phdr *heade
 	if (header->p_paddr < LAYOUT_HIGH_MEMORY)
 		return error_set(
 			-ENOEXEC,
-			"%s has a segment at %#llx; below 1 MiB stands what the loader tells the kernel",
+			"%s has a segment at %#llx; the loader uses the memory below 1 MiB",
 			file->path, (unsigned long long)header->p_paddr);
-	if (header->p_memsz > CPU_TABLES_MAPPED ||
-	    header->p_paddr > CPU_TABLES_MAPPED - header->p_memsz)
+	if (header->p_memsz > LAYOUT_MAPPED || header->p_paddr > LAYOUT_MAPPED - header->p_memsz)
 		return error_set(
 			-ENOEXEC,
 			"%s has a segment of %#llx bytes at %#llx; it must lie below 4 GiB",
@@ -167,7 +165,7 @@ static bool find_entry_note(struct span notes, uint64_t alignment, uint32_t *ent
 	return false;
 }
 
-/* Linux pads its notes to 4 bytes whatever p_align says; others follow p_align. */
+/* Linux pads notes to 4 bytes regardless of p_align; others follow p_align. */
 static void add_notes(const struct kernel_file *file, const Elf64_Phdr *header,
 		      struct elf_image *image)
 {
@@ -215,9 +213,8 @@ static bool is_loaded(const struct elf_image *image, uint64_t physical)
 	return false;
 }
 
-/* e_entry is physical in kernels, but may be virtual where the linker kept no account of physical
- * addresses.
- */
+/* e_entry is physical in kernels, but may be virtual if the linker did not track physical
+ * addresses. */
 static int find_entry(const struct kernel_file *file, const Elf64_Ehdr *header,
 		      struct elf_image *image)
 {
@@ -292,7 +289,7 @@ int elf_image_load(const struct kernel_file *file, const struct elf_image *image
 				-ENOSPC,
 				"%s does not fit: it needs guest RAM up to %llu MiB; give the guest more memory",
 				file->path, (unsigned long long)(segment_end + 0xfffff) >> 20);
-		/* what is behind file_size is zero already: the RAM is new */
+		/* bytes after file_size are zero already: the RAM is new */
 		error = kernel_file_load(file, segment->offset, segment->file_size, memory,
 					 segment->physical);
 		if (error)

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * ELF32 and ELF64 x86 images as a loader sees them: what goes where, and
- * where it starts. System V ABI, gABI chapters 4 and 5. Nothing in the file
- * is trusted.
- */
+/* ELF32 and ELF64 x86 images for a loader: segments and entry points. System V ABI, gABI
+ * chapters 4 and 5. The file is not trusted. */
 #ifndef KVMSCOPE_BOOT_ELF_IMAGE_H
 #define KVMSCOPE_BOOT_ELF_IMAGE_H
 
@@ -13,7 +10,7 @@
 
 #define ELF_SEGMENTS_MAX 64
 
-/* A PT_LOAD segment with something in it; its part of the file lies inside the file. */
+/* A PT_LOAD segment that is not empty; its part of the file lies inside the file. */
 struct elf_segment {
 	uint64_t offset;
 	uint64_t file_size;
@@ -33,14 +30,14 @@ struct elf_image {
 	bool has_symbols;   /* a symbol table of its own */
 };
 
-/* Does FILE begin as an ELF file does? No more of it is looked at. Any thread. */
+/* True if FILE starts with an ELF identification. Any thread. */
 bool elf_image_detect(struct span file);
 
-/* -ENOEXEC with its message for what is no loadable x86 ELF. Any thread. */
+/* -ENOEXEC with a message unless FILE is a loadable x86 ELF. Any thread. */
 int elf_image_parse(const struct kernel_file *file, struct elf_image *image);
 
-/* Copies the segments to their physical addresses; *END is the GPA behind the last. -ENOSPC,
- * -ENOEXEC, with the message. Before the guest runs. */
+/* Copies the segments to their physical addresses; *END is the GPA after the last one. -ENOSPC
+ * or -ENOEXEC with a message. Before the guest runs. */
 int elf_image_load(const struct kernel_file *file, const struct elf_image *image,
 		   const struct memory *memory, uint64_t *end);
 

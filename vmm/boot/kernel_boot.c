@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/boot/cpu_tables.h"
+#include "vmm/boot/address_map.h"
 #include "vmm/boot/loader.h"
 
 static const struct {
@@ -29,14 +29,13 @@ static int refuse(const struct kernel_file *file)
 		    !memcmp(file->bytes.data, packers[i].magic, packers[i].size))
 			return error_set(-ENOEXEC, "%s is compressed; unpack it with %s",
 					 file->path, packers[i].unpack);
-	return error_set(
-		-ENOEXEC,
-		"%s is no kernel that can be booted: neither bzImage, nor ELF, nor multiboot",
-		file->path);
+	return error_set(-ENOEXEC,
+			 "%s is not a bootable kernel: neither bzImage, ELF nor multiboot",
+			 file->path);
 }
 
-/* What the file is, most specific first: a multiboot or 64-bit entry is also in images that have
- * PVH. */
+/* Detects the protocol, the most specific one first: images with a PVH note may also have a
+ * multiboot header or a 64-bit entry. */
 static int detect(struct loader *loader, enum boot_protocol *protocol)
 {
 	struct span bytes = loader->file.bytes;
@@ -83,7 +82,71 @@ static int load(struct loader *loader, enum boot_protocol protocol)
 	case BOOT_AUTO:
 		break;
 	}
-	return error_set(-EINVAL, "boot protocol %d is not known", protocol);
+	return error_set(-EINVAL, "unknown boot protocol %d", protocol);
+}
+
+/* Page table entry bits, SDM volume 3, 4.5. */
+#define ENTRY_TABLE   0x03ull /* present, writable */
+#define ENTRY_2M_PAGE 0x83ull /* present, writable, page size */
+#define PAGE_SIZE_4K  0x1000ull
+#define PAGE_SIZE_2M  0x200000ull
+#define TABLE_ENTRIES 512
+
+#define DIRECTORIES (LAYOUT_MAPPED / PAGE_SIZE_2M / TABLE_ENTRIES)
+
+/* Flat descriptors, base 0, limit 4 GiB, accessed; SDM volume 3, 3.4.5. */
+#define DESCRIPTOR_CODE_64 0x00af9b000000ffffull
+#define DESCRIPTOR_CODE_32 0x00cf9b000000ffffull
+#define DESCRIPTOR_DATA    0x00cf93000000ffffull
+/* An available 32-bit TSS of 0x68 bytes at 0: the task register needs one. */
+#define DESCRIPTOR_TSS 0x0000890000000067ull
+
+static void fill_directory(uint64_t *directory, uint64_t index)
+{
+	for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
+		directory[i] = ((index * TABLE_ENTRIES + i) * PAGE_SIZE_2M) | ENTRY_2M_PAGE;
+}
+
+static int write_page_tables(const struct memory *memory)
+{
+	uint64_t *tables =
+		memory_pointer(memory, LAYOUT_PAGE_TABLES, (2 + DIRECTORIES) * PAGE_SIZE_4K);
+	uint64_t *pointers;
+
+	if (!tables)
+		return -EFAULT;
+	pointers = tables + TABLE_ENTRIES;
+	tables[0] = (LAYOUT_PAGE_TABLES + PAGE_SIZE_4K) | ENTRY_TABLE;
+	for (uint64_t i = 0; i < DIRECTORIES; i++) {
+		pointers[i] = (LAYOUT_PAGE_TABLES + (2 + i) * PAGE_SIZE_4K) | ENTRY_TABLE;
+		fill_directory(pointers + (1 + i) * TABLE_ENTRIES, i);
+	}
+	return 0;
+}
+
+/*
+ * Writes the GDT for START's mode and, for long mode, the page tables; fills start->gdt, gdt_size,
+ * cr3 and rsp. -EFAULT if low RAM is missing.
+ */
+static int cpu_tables_write(const struct memory *memory, struct boot_start *start)
+{
+	const uint64_t gdt[] = {
+		0,
+		0,
+		start->long_mode ? DESCRIPTOR_CODE_64 : DESCRIPTOR_CODE_32,
+		DESCRIPTOR_DATA,
+		DESCRIPTOR_TSS,
+	};
+
+	if (memory_write(memory, LAYOUT_GDT, gdt, sizeof(gdt)) ||
+	    (start->long_mode && write_page_tables(memory)))
+		return error_set(-EFAULT,
+				 "the guest has no RAM below 1 MiB for its first page tables");
+	start->gdt = LAYOUT_GDT;
+	start->gdt_size = sizeof(gdt);
+	start->rsp = LAYOUT_STACK_TOP;
+	start->cr3 = start->long_mode ? LAYOUT_PAGE_TABLES : 0;
+	return 0;
 }
 
 int boot_load(const struct boot_options *options, const struct memory *memory,

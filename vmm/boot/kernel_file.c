@@ -35,7 +35,7 @@ int kernel_file_open(struct kernel_file *file, const char *path)
 
 	*file = (struct kernel_file){ .path = path, .fd = open(path, O_RDONLY | O_CLOEXEC) };
 	if (file->fd < 0)
-		return error_set(-errno, "can not open %s: %m", path);
+		return error_set(-errno, "cannot open %s: %m", path);
 	error = file_map(file);
 	if (error)
 		kernel_file_close(file);
@@ -76,7 +76,7 @@ int kernel_file_load(const struct kernel_file *file, uint64_t offset, uint64_t s
 			return error_set(-errno, "%s: read at offset %llu: %m", file->path,
 					 (unsigned long long)offset);
 		if (count == 0)
-			return error_set(-EIO, "%s was cut short while it was read", file->path);
+			return error_set(-EIO, "%s was truncated while it was read", file->path);
 		to += count;
 		offset += (uint64_t)count;
 		size -= (uint64_t)count;

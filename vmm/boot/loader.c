@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "vmm/boot/acpi_tables.h"
 #include "vmm/boot/address_map.h"
 
 #define PAGE_MASK_4K 0xfffull
@@ -17,7 +18,7 @@ int loader_write(const struct memory *memory, uint64_t gpa, const void *from, ui
 	return 0;
 }
 
-/* The highest page-aligned place of SIZE bytes between the kernel and LAST. */
+/* The highest page-aligned address for SIZE bytes between the kernel and LAST. */
 static int place(const struct loader *loader, const char *what, uint64_t size, uint64_t last,
 		 uint64_t *gpa)
 {
@@ -72,7 +73,7 @@ int loader_place_text(const struct loader *loader, const char *text, uint64_t la
 	error = place(loader, "a module", placed->size + 1, last, &placed->gpa);
 	if (error)
 		return error;
-	/* with its NUL, which the size does not count: a guest may take it for a string */
+	/* The NUL is not part of the size; guests may treat the text as a string. */
 	return loader_write(loader->memory, placed->gpa, text, placed->size + 1);
 }
 
@@ -94,4 +95,33 @@ int loader_place_command_line(const struct loader *loader, const char *prefix, u
 		return error;
 	return loader_write(loader->memory, LAYOUT_COMMAND_LINE + prefix_length, append,
 			    length + 1);
+}
+
+/* A PC's map below 1 MiB. The hole from VGA to the tables is reserved, so that no kernel
+ * searches it for RAM. */
+static const struct e820_range low_ranges[] = {
+	{ 0, LAYOUT_EBDA, E820_RAM },
+	{ LAYOUT_EBDA, LAYOUT_VGA - LAYOUT_EBDA, E820_RESERVED },
+	{ LAYOUT_VGA, ACPI_START - LAYOUT_VGA, E820_RESERVED },
+	{ ACPI_START, ACPI_END - ACPI_START, E820_ACPI },
+};
+
+#define LOW_RANGES (sizeof(low_ranges) / sizeof(low_ranges[0]))
+
+size_t e820_build(const struct memory *memory, struct e820_range ranges[E820_RANGES_MAX])
+{
+	size_t count = 0;
+
+	for (; count < LOW_RANGES; count++)
+		ranges[count] = low_ranges[count];
+	for (size_t i = 0; i < memory->region_count; i++) {
+		uint64_t start = memory->regions[i].gpa;
+		uint64_t end = start + memory->regions[i].size;
+
+		if (start < LAYOUT_HIGH_MEMORY)
+			start = LAYOUT_HIGH_MEMORY;
+		if (start < end)
+			ranges[count++] = (struct e820_range){ start, end - start, E820_RAM };
+	}
+	return count;
 }

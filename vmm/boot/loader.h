@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the loaders of the single formats share: the job in hand, and how the parts beside the
- * kernel are placed. */
+/* Shared by the loaders of all formats: their state, and the placement of everything but the
+ * kernel. */
 #ifndef KVMSCOPE_BOOT_LOADER_H
 #define KVMSCOPE_BOOT_LOADER_H
 
@@ -13,46 +13,59 @@ struct loader {
 	const struct memory *memory;
 	struct kernel_file file;
 	struct elf_image elf; /* valid for the ELF formats */
-	uint64_t image_end;   /* GPA behind what the kernel needs to itself; set by each loader */
+	uint64_t image_end;   /* GPA after the memory that the kernel needs; each loader sets it */
 	struct boot_start *start;
 };
 
-/* A file or text that stands in guest RAM. */
+/* A file or text in guest RAM. */
 struct placed {
 	uint64_t gpa;
 	uint64_t size;
 };
 
-/*
- * One for each format: loads the kernel and everything else, fills
- * loader->start but for what cpu_tables_write() does. Errors as boot_load().
- */
+/* One loader for each format: loads the kernel and everything else, and fills loader->start
+ * except for GDT, page tables and stack. Errors as for boot_load(). */
 int bzimage_load(struct loader *loader);
 int pvh_load(struct loader *loader);
 int elf64_load(struct loader *loader);
 int multiboot_load(struct loader *loader);
 
-/* Is the file one of the format, as far as its magic numbers go? */
+/* True if the file has the magic numbers of the format. */
 bool bzimage_detect(struct span file);
 bool multiboot_detect(struct span file);
 
-/* Writes SIZE bytes of boot information to GPA. -EFAULT with its message where that is no RAM. */
+/* Writes SIZE bytes of boot information to GPA. -EFAULT with a message if that is not RAM. */
 int loader_write(const struct memory *memory, uint64_t gpa, const void *from, uint64_t size);
 
-/*
- * Loads the initrd at the highest page in low RAM that leaves no byte of it
- * above LAST and clears the kernel; *PLACED is all zero if there is none.
- */
+/* Loads the initrd to the highest page of low RAM that keeps it above the kernel and below LAST
+ * + 1. *PLACED is all zero without an initrd. */
 int loader_place_initrd(const struct loader *loader, uint64_t last, struct placed *placed);
 
 /* The same for SIZE bytes of text. */
 int loader_place_text(const struct loader *loader, const char *text, uint64_t last,
 		      struct placed *placed);
 
-/*
- * Writes PREFIX and the command line to LAYOUT_COMMAND_LINE. -E2BIG if they are
- * longer than LIMIT bytes without their NUL.
- */
+/* Writes PREFIX and the command line to LAYOUT_COMMAND_LINE. -E2BIG if they exceed LIMIT bytes,
+ * NUL not counted. */
 int loader_place_command_line(const struct loader *loader, const char *prefix, uint64_t limit);
+
+/* The memory map, which each boot protocol passes in its own form. ACPI 6.4, 15.1, table 15.4. */
+enum e820_type {
+	E820_RAM = 1,
+	E820_RESERVED = 2,
+	E820_ACPI = 3,
+};
+
+struct e820_range {
+	uint64_t start; /* GPA */
+	uint64_t size;
+	enum e820_type type;
+};
+
+/* Four ranges below 1 MiB and one for each region. */
+#define E820_RANGES_MAX (4 + MEMORY_REGIONS_MAX)
+
+/* Describes MEMORY, sorted and without overlaps; returns the number of ranges. */
+size_t e820_build(const struct memory *memory, struct e820_range ranges[E820_RANGES_MAX]);
 
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Multiboot 1 (Multiboot Specification 0.6.96): ELF32 images, ELF64 ones with
- * a 32-bit entry, and images that tell their addresses in the header itself.
- */
+/* Multiboot 1 (Multiboot Specification 0.6.96): ELF32 images, ELF64 images with a 32-bit entry,
+ * and images whose header has the load addresses. */
 #include <errno.h>
 #include <limits.h>
 #include <stddef.h>
@@ -11,8 +9,6 @@
 
 #include "shared/error.h"
 #include "vmm/boot/address_map.h"
-#include "vmm/boot/cpu_tables.h"
-#include "vmm/boot/e820.h"
 #include "vmm/boot/loader.h"
 
 #define HEADER_MAGIC 0x1badb002u
@@ -20,7 +16,7 @@
 /* The header lies within the first 8 KiB, on a multiple of 4. */
 #define HEADER_SEARCH 8192
 
-/* Bits 0 to 15 must be understood: page alignment, memory information, video (as a wish). */
+/* Bits 0 to 15 must be understood: page alignment, memory information, video (a preference). */
 #define HEADER_REQUIRED   0xffffu
 #define HEADER_UNDERSTOOD 0x0007u
 #define HEADER_ADDRESSES  0x10000u
@@ -63,7 +59,7 @@ struct multiboot_info {
 
 struct multiboot_module {
 	uint32_t start;
-	uint32_t end; /* behind the last byte */
+	uint32_t end; /* after the last byte */
 	uint32_t command_line;
 	uint32_t reserved;
 };
@@ -75,7 +71,7 @@ struct multiboot_memory {
 	uint32_t type; /* as in e820 */
 } __attribute__((packed));
 
-/* All of it in the one page at LAYOUT_INFO. */
+/* Everything is in the one page at LAYOUT_INFO. */
 struct info_page {
 	struct multiboot_info info;
 	struct multiboot_module module;
@@ -85,7 +81,7 @@ struct info_page {
 
 #define INFO_ADDRESS(member) ((uint32_t)(LAYOUT_INFO + offsetof(struct info_page, member)))
 
-/* Finds the header at *OFFSET; what the file does not hold of it is zero. */
+/* Finds the header at *OFFSET. Members beyond the end of the file are zero. */
 static bool find_header(struct span file, struct multiboot_header *header, uint64_t *offset)
 {
 	memset(header, 0, sizeof(*header));
@@ -123,8 +119,8 @@ static int check_addresses(const struct loader *loader, const struct multiboot_h
 	return 0;
 }
 
-/* By the header's own addresses ("a.out kludge"); they say where the header itself comes to stand.
- */
+/* Loads by the header's own addresses ("a.out kludge"), which include the address of the header
+ * itself. */
 static int load_by_addresses(struct loader *loader, struct multiboot_header *header,
 			     uint64_t offset)
 {
@@ -177,15 +173,14 @@ static int load_image(struct loader *loader)
 		return error_set(-ENOEXEC, "%s has no multiboot header in its first 8 KiB",
 				 loader->file.path);
 	if (header.flags & HEADER_REQUIRED & ~HEADER_UNDERSTOOD)
-		return error_set(-ENOEXEC,
-				 "%s wants what this loader does not know: multiboot flags %#x",
+		return error_set(-ENOEXEC, "%s needs unsupported multiboot features: flags %#x",
 				 loader->file.path, header.flags);
 	if (header.flags & HEADER_ADDRESSES)
 		return load_by_addresses(loader, &header, offset);
 	return load_elf(loader);
 }
 
-/* One module: an environment text, or else the initrd. */
+/* The single module: an environment text, or else the initrd. */
 static int place_module(const struct loader *loader, struct placed *module)
 {
 	const struct boot_options *options = loader->options;
@@ -194,9 +189,8 @@ static int place_module(const struct loader *loader, struct placed *module)
 		return error_set(-EINVAL,
 				 "a multiboot image takes an initrd or a module text, not both");
 	if (options->module_text)
-		return loader_place_text(loader, options->module_text, CPU_TABLES_MAPPED - 1,
-					 module);
-	return loader_place_initrd(loader, CPU_TABLES_MAPPED - 1, module);
+		return loader_place_text(loader, options->module_text, LAYOUT_MAPPED - 1, module);
+	return loader_place_initrd(loader, LAYOUT_MAPPED - 1, module);
 }
 
 static void fill_memory(const struct loader *loader, struct info_page *page)
@@ -239,7 +233,7 @@ static int write_info_page(const struct loader *loader, const struct placed *mod
 	return loader_write(loader->memory, LAYOUT_INFO, &page, sizeof(page));
 }
 
-/* Guests take the command line's first word for their own name, as GRUB legacy and QEMU give it. */
+/* Guests expect their own name as the first word, as GRUB legacy and QEMU pass it. */
 static int place_command_line(const struct loader *loader)
 {
 	const char *path = loader->options->kernel;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PVH: 32-bit entry with EBX at a hvm_start_info; Xen's docs/misc/pvh.pandoc and
+/* PVH: 32-bit entry with hvm_start_info at EBX; Xen's docs/misc/pvh.pandoc and
  * public/arch-x86/hvm/start_info.h. */
 #include <errno.h>
 #include <stddef.h>
 
 #include "shared/error.h"
 #include "vmm/boot/address_map.h"
-#include "vmm/boot/cpu_tables.h"
-#include "vmm/boot/e820.h"
 #include "vmm/boot/loader.h"
 
 #define START_INFO_MAGIC   0x336ec578u
@@ -40,7 +38,7 @@ struct start_memory {
 	uint32_t reserved;
 };
 
-/* All of it in the one page at LAYOUT_INFO. */
+/* Everything is in the one page at LAYOUT_INFO. */
 struct start_page {
 	struct start_info info;
 	struct start_module module;
@@ -83,7 +81,7 @@ int pvh_load(struct loader *loader)
 			loader->file.path);
 	error = elf_image_load(&loader->file, &loader->elf, loader->memory, &loader->image_end);
 	if (!error)
-		error = loader_place_initrd(loader, CPU_TABLES_MAPPED - 1, &initrd);
+		error = loader_place_initrd(loader, LAYOUT_MAPPED - 1, &initrd);
 	if (!error)
 		error = loader_place_command_line(loader, "", UINT64_MAX);
 	if (error)

@@ -208,7 +208,7 @@ TEST(boot, bzimage_headers_out_of_line_are_refused_by_name)
 	check_refused(offsetof(struct setup_header, init_size), 0xffffffff, 4, -ENOSPC,
 		      "does not fit");
 	check_refused(offsetof(struct setup_header, pref_address) + 4, 1, 4, -ENOEXEC,
-		      "wants to stand");
+		      "load address");
 }
 
 TEST(boot, command_line_that_is_too_long_is_refused)

@@ -1,18 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bzImage by the 64-bit boot protocol: Documentation/arch/x86/boot.rst. */
+/*
+ * Linux by its 64-bit boot protocol: bzImage (Documentation/arch/x86/boot.rst), and vmlinux with a
+ * setup header made here. Both get a "zero page" (struct boot_params, zero-page.rst there).
+ */
+#include <asm/bootparam.h>
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "shared/error.h"
 #include "vmm/boot/address_map.h"
-#include "vmm/boot/cpu_tables.h"
 #include "vmm/boot/loader.h"
-#include "vmm/boot/zero_page.h"
+
+/* "Undefined" loader in boot.rst's table of type_of_loader: without a type the kernel ignores
+ * the initrd. */
+#define LOADER_UNDEFINED  0xff
+#define VIDEO_MODE_NORMAL 0xffff
+
+#define SEED_SIZE 32
+
+/* struct setup_data with a fixed size of data[]. */
+struct seed_setup_data {
+	uint64_t next;
+	uint32_t type;
+	uint32_t size;
+	uint8_t seed[SEED_SIZE];
+};
+
+/* A guest without a seed waits for entropy in its first seconds. Kernels before 6.0 skip the
+ * type. */
+static int write_seed(const struct memory *memory)
+{
+	struct seed_setup_data data = { .type = SETUP_RNG_SEED, .size = SEED_SIZE };
+
+	if (getrandom(data.seed, sizeof(data.seed), 0) != sizeof(data.seed))
+		return error_set(-errno, "getrandom for the guest's seed: %m");
+	return loader_write(memory, LAYOUT_SETUP_DATA, &data, sizeof(data));
+}
+
+static void fill_memory_map(const struct memory *memory, struct boot_params *params)
+{
+	struct e820_range ranges[E820_RANGES_MAX];
+	size_t count = e820_build(memory, ranges);
+
+	for (size_t i = 0; i < count; i++) {
+		params->e820_table[i].addr = ranges[i].start;
+		params->e820_table[i].size = ranges[i].size;
+		params->e820_table[i].type = ranges[i].type;
+	}
+	params->e820_entries = (uint8_t)count;
+}
+
+/*
+ * Completes PARAMS, whose hdr is from the image or zero, with memory map, INITRD, command line,
+ * RSDP and random seed, and writes it to LAYOUT_ZERO_PAGE. The command line must be written
+ * already.
+ */
+static int zero_page_write(const struct loader *loader, struct boot_params *params,
+			   const struct placed *initrd)
+{
+	int error = write_seed(loader->memory);
+
+	if (error)
+		return error;
+	fill_memory_map(loader->memory, params);
+	params->acpi_rsdp_addr = loader->options->rsdp;
+	params->hdr.type_of_loader = LOADER_UNDEFINED;
+	params->hdr.vid_mode = VIDEO_MODE_NORMAL;
+	params->hdr.cmd_line_ptr = LAYOUT_COMMAND_LINE;
+	params->hdr.setup_data = LAYOUT_SETUP_DATA;
+	params->hdr.ramdisk_image = (uint32_t)initrd->gpa; /* low RAM: below 4 GiB */
+	params->hdr.ramdisk_size = (uint32_t)initrd->size;
+	return loader_write(loader->memory, LAYOUT_ZERO_PAGE, params, sizeof(*params));
+}
 
 #define HEADER_OFFSET 0x1f1
-/* The header ends so many bytes behind 0x202 as the byte at 0x201, the target of its first jump,
- * says. */
+/* The byte at 0x201, the target of the first jump, is the header's size after 0x202. */
 #define HEADER_END_BYTE       0x201
 #define HEADER_END_BASE       0x202
 #define BOOT_FLAG             0xaa55
@@ -69,10 +133,10 @@ static int check_header(const struct kernel_file *file, const struct setup_heade
 	return 0;
 }
 
-/* The place the kernel asks for; it decompresses itself behind its image, init_size bytes in all.
- */
-static int choose_place(const struct loader *loader, const struct setup_header *header,
-			uint64_t *gpa)
+/* The address that the kernel prefers. It decompresses itself in place and needs init_size
+ * bytes. */
+static int choose_address(const struct loader *loader, const struct setup_header *header,
+			  uint64_t *gpa)
 {
 	uint64_t alignment = header->kernel_alignment;
 
@@ -83,13 +147,13 @@ static int choose_place(const struct loader *loader, const struct setup_header *
 					 loader->file.path, (unsigned long long)alignment);
 		*gpa = (LAYOUT_HIGH_MEMORY + alignment - 1) & ~(alignment - 1);
 	}
-	if (*gpa < LAYOUT_HIGH_MEMORY || *gpa >= CPU_TABLES_MAPPED)
-		return error_set(-ENOEXEC, "%s: broken setup header: it wants to stand at %#llx",
+	if (*gpa < LAYOUT_HIGH_MEMORY || *gpa >= LAYOUT_MAPPED)
+		return error_set(-ENOEXEC, "%s: broken setup header: load address %#llx",
 				 loader->file.path, (unsigned long long)*gpa);
 	return 0;
 }
 
-/* The protected-mode part: all behind the setup sectors, which syssize counts in paragraphs,
+/* The protected-mode part: everything after the setup sectors. syssize counts it in paragraphs,
  * rounded up. */
 static int find_payload(const struct kernel_file *file, const struct setup_header *header,
 			uint64_t *offset, uint64_t *size)
@@ -118,7 +182,7 @@ static int load_kernel(struct loader *loader, const struct setup_header *header)
 	int error = find_payload(&loader->file, header, &offset, &size);
 
 	if (!error)
-		error = choose_place(loader, header, &gpa);
+		error = choose_address(loader, header, &gpa);
 	if (error)
 		return error;
 	if (size <= ENTRY_64)
@@ -128,7 +192,7 @@ static int load_kernel(struct loader *loader, const struct setup_header *header)
 	if (!memory_pointer(loader->memory, gpa, needed))
 		return error_set(
 			-ENOSPC,
-			"%s does not fit: it needs guest RAM up to %llu MiB to unpack itself; "
+			"%s does not fit: it needs guest RAM up to %llu MiB to decompress itself; "
 			"give the guest more memory",
 			loader->file.path, (unsigned long long)(gpa + needed + 0xfffff) >> 20);
 	loader->image_end = gpa + needed;
@@ -154,6 +218,42 @@ int bzimage_load(struct loader *loader)
 		return error;
 	params.hdr.code32_start = (uint32_t)(loader->start->rip - ENTRY_64);
 	loader->start->long_mode = true;
+	loader->start->rsi = LAYOUT_ZERO_PAGE;
+	return zero_page_write(loader, &params, &initrd);
+}
+
+#define LINUX_COMMAND_LINE_MAX                                                                     \
+	2047 /* COMMAND_LINE_SIZE of arch/x86/include/asm/setup.h, without the NUL */
+
+static const struct setup_header linux_header = {
+	.boot_flag = 0xaa55,
+	.header = 0x53726448, /* "HdrS" */
+	.version = 0x20f,
+	.loadflags = LOADED_HIGH,
+	.kernel_alignment = 0x1000000,
+	.cmdline_size = LINUX_COMMAND_LINE_MAX,
+	.initrd_addr_max = UINT32_MAX,
+};
+
+int elf64_load(struct loader *loader)
+{
+	struct boot_params params = { .hdr = linux_header };
+	struct placed initrd;
+	int error;
+
+	if (!loader->elf.is_64)
+		return error_set(-ENOEXEC,
+				 "%s is a 32-bit ELF without a PVH entry or a multiboot header",
+				 loader->file.path);
+	error = elf_image_load(&loader->file, &loader->elf, loader->memory, &loader->image_end);
+	if (!error)
+		error = loader_place_initrd(loader, LAYOUT_MAPPED - 1, &initrd);
+	if (!error)
+		error = loader_place_command_line(loader, "", LINUX_COMMAND_LINE_MAX);
+	if (error)
+		return error;
+	loader->start->long_mode = true;
+	loader->start->rip = loader->elf.entry;
 	loader->start->rsi = LAYOUT_ZERO_PAGE;
 	return zero_page_write(loader, &params, &initrd);
 }
