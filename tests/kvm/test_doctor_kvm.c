@@ -95,20 +95,20 @@ static struct probe_row *shared_row(void)
 
 static void hang(struct probe_row *row)
 {
-	probe_tell(row, PROBE_YES, "so far");
+	probe_report(row, PROBE_YES, "so far");
 	for (;;)
 		pause();
 }
 
 static void crash(struct probe_row *row)
 {
-	probe_tell(row, PROBE_YES, "so far");
+	probe_report(row, PROBE_YES, "so far");
 	raise(SIGKILL);
 }
 
 static void find(struct probe_row *row)
 {
-	probe_tell(row, PROBE_PARTLY, "found %d", 3);
+	probe_report(row, PROBE_PARTLY, "found %d", 3);
 }
 
 TEST(doctor, probes_that_hang_or_die_cost_their_row_only)

@@ -26,7 +26,7 @@ static const char *advice_on_open(int error)
 	case ENOENT:
 	case ENODEV:
 	case ENXIO:
-		return "load kvm_intel or kvm_amd, or switch virtualization on in the firmware";
+		return "load kvm_intel or kvm_amd, or enable virtualization in the firmware";
 	case EACCES:
 	case EPERM:
 		return "add yourself to the group kvm, or run as root";

@@ -10,10 +10,10 @@
 #include "vmm/devices/virtio_mmio.h"
 #include "vmm/devices/virtio_rng.h"
 
-/* Where a guest looks for the agent's port: /dev/virtio-ports/org.kvmscope.agent.0 */
+/* The name of the agent's port in a guest: /dev/virtio-ports/org.kvmscope.agent.0 */
 #define AGENT_PORT "org.kvmscope.agent.0"
 
-/* The in-kernel irqchip never refuses a line of its own. */
+/* The in-kernel irqchip never refuses one of its lines. */
 static void set_irq(void *context, unsigned int gsi, bool high)
 {
 	vm_set_irq(context, gsi, high);
@@ -68,22 +68,22 @@ static int add_serial(struct board *board, struct vm *vm, const struct machine_o
 	return error ? error : serial_add(board->serial, &board->bus, SERIAL_PORT);
 }
 
-/* The next free place: its line, before its device is made. */
+/* The interrupt line of the next free slot, for a device that is about to be created. */
 static struct irq_line next_virtio_line(const struct board *board, struct vm *vm)
 {
 	return line_of(vm, BOARD_VIRTIO_GSI + (unsigned int)board->virtio_count);
 }
 
-/* Puts DEVICE, which the board owns from here on, into the next free place. */
+/* Puts DEVICE, which the board owns from now on, into the next free slot. */
 static int add_virtio(struct board *board, struct virtio_device *device)
 {
 	size_t index = board->virtio_count++;
 	uint64_t gpa = BOARD_VIRTIO_START + index * BOARD_VIRTIO_STRIDE;
 
 	board->virtio[index] = device;
-	board->virtio_places[index] = (struct acpi_virtio_device){ .gpa = gpa,
-								   .size = VIRTIO_MMIO_SIZE,
-								   .gsi = device->line.gsi };
+	board->virtio_slots[index] = (struct acpi_virtio_device){ .gpa = gpa,
+								  .size = VIRTIO_MMIO_SIZE,
+								  .gsi = device->line.gsi };
 	return virtio_mmio_add(device, &board->bus, gpa);
 }
 
@@ -97,8 +97,7 @@ static int add_disk(struct board *board, struct vm *vm, const struct machine_dis
 	int error;
 
 	if (board->virtio_count == BOARD_VIRTIO_MAX)
-		return error_set(-ENOSPC,
-				 "no place for the disk %s: there can be %d virtio devices",
+		return error_set(-ENOSPC, "no slot for the disk %s: at most %d virtio devices fit",
 				 disk->path, BOARD_VIRTIO_MAX);
 	snprintf(id, sizeof(id), "kvmscope-%zu", board->virtio_count);
 	error = virtio_blk_create(&device, &options, &vm->memory, board->loop,

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The board: all devices on their bus, with the event loop that serves them.
- * Made before the vCPUs start, destroyed after they have ended.
- */
+/* The board: all devices on their bus, and the event loop that serves them. Created before the
+ * vCPUs start, destroyed after they have ended. */
 #ifndef KVMSCOPE_MACHINE_BOARD_H
 #define KVMSCOPE_MACHINE_BOARD_H
 
@@ -19,13 +17,14 @@
 #include "vmm/kvm/vm.h"
 #include "vmm/machine/machine.h"
 
-/* Virtio devices lie in the hole below 4 GiB, a page and an interrupt line of the IOAPIC each. */
+/* Virtio devices are in the hole below 4 GiB; each has a page and an interrupt line of the
+ * IOAPIC. */
 #define BOARD_VIRTIO_START  0xd0000000ull
 #define BOARD_VIRTIO_STRIDE 0x1000ull
 #define BOARD_VIRTIO_GSI    16
 #define BOARD_VIRTIO_MAX    8
 
-/* What the guest asks of the machine through a device; each on the vCPU's thread. */
+/* Requests of the guest to the machine, on the vCPU's thread. */
 struct board_events {
 	void (*power_off)(void *context);
 	void (*reset)(void *context);
@@ -45,19 +44,19 @@ struct board {
 	struct debug_exit debug_exit;
 	struct pvpanic pvpanic;
 	struct virtio_device *virtio[BOARD_VIRTIO_MAX];
-	struct acpi_virtio_device virtio_places[BOARD_VIRTIO_MAX]; /* for the DSDT */
+	struct acpi_virtio_device virtio_slots[BOARD_VIRTIO_MAX]; /* for the DSDT */
 	size_t virtio_count;
 	bool has_registers; /* rtc and acpi_pm are initialized */
 };
 
-/* BOARD must not move. VM must outlive it. On an error what was made is destroyed. */
+/* BOARD must not move; VM must outlive it. On an error everything is destroyed again. */
 int board_create(struct board *board, struct vm *vm, const struct machine_options *options,
 		 const struct board_events *events);
 
-/* The machine is reset: every device is as it was at first, but the clock's RAM. No vCPU runs. */
+/* Resets every device, except for the RTC's RAM. No vCPU runs. */
 void board_reset(struct board *board);
 
-/* After the vCPUs have ended: writes out what the guest has printed. Works on a zeroed board. */
+/* Writes out pending console output. After the vCPUs have ended. Works on a zeroed board. */
 void board_destroy(struct board *board);
 
 #endif

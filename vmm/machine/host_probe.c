@@ -18,45 +18,45 @@
 #include "shared/error.h"
 #include "vmm/machine/probe_list.h"
 
-/* A probe takes milliseconds, some tenths of a second where guest code is interpreted. */
+/* A probe takes milliseconds, or some tenths of a second where guest code is interpreted. */
 #define PROBE_TIMEOUT_MS 5000
 
-enum place { ON_HOST, IN_VM };
+enum environment { ON_HOST, IN_VM };
 
 static const struct {
 	const char *id;
 	const char *name;
 	probe *run;
 	bool for_linux;
-	enum place place;
+	enum environment environment;
 	const char *lost;
 } probes[] = {
 	{ "kvm.device", "KVM device", probe_kvm_device, true, ON_HOST,
 	  "Nothing can be run here; kvmscope run needs /dev/kvm." },
 	{ "kvm.flavour", "KVM flavour", probe_kvm_flavour, false, ON_HOST,
-	  "Which KVM this is stays unknown; nothing else is lost." },
+	  "The kind of KVM is unknown; nothing else is lost." },
 	{ "kvm.kernel_speed", "guest kernel code runs natively", probe_kernel_speed, true, IN_VM,
 	  "Guest kernels are interpreted, one instruction at a time: Linux does not boot; only guest code at CPL3 "
 	  "runs at full speed." },
 	{ "kvm.instructions", "instructions of guest kernels", probe_kernel_instructions, true,
 	  IN_VM,
-	  "Linux stops at the first instruction that this KVM does not know, with KVM_EXIT_INTERNAL_ERROR." },
+	  "Linux stops with KVM_EXIT_INTERNAL_ERROR at the first instruction that this KVM does not support." },
 	{ "kvm.system_call", "system calls of guest programs", probe_system_call, true, IN_VM,
-	  "Programs in the guest can not call its kernel: Linux reaches its first process at most." },
+	  "Guest programs cannot call their kernel: Linux gets to its first process at most." },
 	{ "kvm.irqchip", "interrupt controllers and timer", probe_kvm_irqchip, true, IN_VM,
 	  "Guests get no interrupts: no timer, no devices, no second CPU." },
 	{ "kvm.sync_regs", "registers shared with KVM", probe_kvm_sync_regs, false, IN_VM,
-	  "Each sample costs system calls to read the registers: some microseconds more." },
+	  "Each sample needs system calls to read the registers: some microseconds more." },
 	{ "kvm.kick", "stopping a running vCPU", probe_kvm_kick, true, IN_VM,
-	  "vCPUs can be neither sampled nor stopped while they run." },
+	  "Running vCPUs can be neither sampled nor stopped." },
 	{ "debug.breakpoint", "guest debug: execution breakpoint", probe_breakpoint, false, IN_VM,
-	  "No breakpoints in the guest at places that do not fire." },
+	  "No breakpoints in guest code in which they do not fire." },
 	{ "debug.watchpoint", "guest debug: data watchpoint", probe_watchpoint, false, IN_VM,
-	  "No profile of who accesses a variable." },
+	  "No profile of the accesses to a variable." },
 	{ "debug.single_step", "guest debug: single-step", probe_single_step, false, IN_VM,
-	  "No stepping over breakpoints; they fire once and are gone." },
+	  "No stepping over breakpoints: each fires once and is removed." },
 	{ "debug.int3", "guest debug: int3", probe_int3, false, IN_VM,
-	  "No software breakpoints; only the four of the debug registers, where they work." },
+	  "No software breakpoints; only the four debug registers, if they work." },
 	{ "kvm.msr_filter", "MSR accesses to user space", probe_msr_filter, false, IN_VM,
 	  "No emulated performance counters for guests." },
 	{ "pmu.host", "hardware counters on the host", probe_host_pmu, false, ON_HOST,
@@ -64,26 +64,26 @@ static const struct {
 	{ "pmu.guest", "hardware counters in guests", probe_guest_pmu, false, IN_VM,
 	  "perf inside a guest sees no hardware events." },
 	{ "pmu.emulated", "emulated counters in guests", probe_emulated_pmu, false, IN_VM,
-	  "run gives a guest no counters; with --pmu emulated none, or none that Linux can read." },
+	  "run gives guests no counters; --pmu emulated gives none, or none that Linux can read." },
 	{ "perf.cpu_clock", "perf's cpu-clock with signals", probe_cpu_clock, false, ON_HOST,
-	  "No sampling by perf's clock; other people's VMs can not be sampled without stopping them." },
+	  "No sampling by perf's clock; VMs of others cannot be sampled without stopping them." },
 	{ "perf.system_wide", "perf for all processes", probe_perf_permission, false, ON_HOST,
-	  "Only your own processes can be profiled; as root, or with CAP_PERFMON, all." },
+	  "Only your own processes can be profiled; root, or CAP_PERFMON, can profile all." },
 	{ "attach.bpf", "BPF programs", probe_bpf, false, ON_HOST,
-	  "VMs of others can not be sampled inside the kernel; each sample stops the vCPU." },
+	  "VMs of others cannot be sampled inside the kernel; each sample stops the vCPU." },
 	{ "attach.btf", "types of the running kernel (BTF)", probe_btf, false, ON_HOST,
-	  "BPF programs can not find the vCPU's registers in this kernel." },
+	  "BPF programs cannot find the vCPU's registers in this kernel." },
 	{ "attach.process_memory", "memory of other processes", probe_process_memory, false,
-	  ON_HOST, "Guests of other VMMs can not be symbolized: their memory can not be read." },
+	  ON_HOST, "Guests of other VMMs cannot be symbolized: their memory cannot be read." },
 	{ "libvirt.daemon", "libvirt daemon", probe_libvirt, false, ON_HOST,
-	  "VMs of libvirt can not be found by name." },
+	  "VMs of libvirt cannot be found by name." },
 	{ "libvirt.hooks", "libvirt hooks", probe_libvirt_hooks, false, ON_HOST,
 	  "VMs of libvirt are not profiled from their start." },
 };
 
 #define PROBES (sizeof(probes) / sizeof(probes[0]))
 
-void probe_tell(struct probe_row *row, enum probe_state state, const char *format, ...)
+void probe_report(struct probe_row *row, enum probe_state state, const char *format, ...)
 {
 	va_list arguments;
 
@@ -93,7 +93,12 @@ void probe_tell(struct probe_row *row, enum probe_state state, const char *forma
 	row->state = state;
 }
 
-/* Dies with its parent, leaves no core file, and keeps what a library may print to itself. */
+void probe_report_error(struct probe_row *row)
+{
+	probe_report(row, PROBE_NO, "%s", error_message());
+}
+
+/* The child dies with its parent and leaves no core file. */
 static _Noreturn void run_child(probe *run, struct probe_row *row)
 {
 	const struct rlimit none = { 0, 0 };
@@ -110,7 +115,7 @@ static bool wait_for_end(pid_t child, int timeout_ms)
 	int ready;
 
 	if (end.fd < 0)
-		return true; /* waitpid() will do, without the limit */
+		return true; /* waitpid() works without it, but without a time limit */
 	do
 		ready = poll(&end, 1, timeout_ms);
 	while (ready < 0 && errno == EINTR);
@@ -125,7 +130,7 @@ void probe_run(probe *run, struct probe_row *row, int timeout_ms)
 	int status;
 
 	if (child < 0) {
-		probe_tell(row, PROBE_NO, "not tried: fork: %m");
+		probe_report(row, PROBE_NO, "not tried: fork: %m");
 		return;
 	}
 	if (child == 0)
@@ -136,13 +141,13 @@ void probe_run(probe *run, struct probe_row *row, int timeout_ms)
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!ended)
-		probe_tell(row, PROBE_NO, "no answer within %d ms", timeout_ms);
+		probe_report(row, PROBE_NO, "no answer within %d ms", timeout_ms);
 	else if (WIFSIGNALED(status))
-		probe_tell(row, PROBE_NO, "the attempt was killed: %s",
-			   strsignal(WTERMSIG(status)));
+		probe_report(row, PROBE_NO, "the attempt was killed: %s",
+			     strsignal(WTERMSIG(status)));
 }
 
-/* Children fill the rows. */
+/* Shared memory: children fill the rows. */
 static struct probe_row *shared_rows(size_t count)
 {
 	struct probe_row *rows = mmap(NULL, count * sizeof(*rows), PROT_READ | PROT_WRITE,
@@ -162,12 +167,12 @@ static void describe(size_t number, struct probe_row *row)
 				   .for_linux = probes[number].for_linux };
 }
 
-/* What its own row says is lost would be said of a VM. */
-static void leave_out(struct probe_row *row)
+/* Without a VM, this row's own `lost` would be misleading. */
+static void skip(struct probe_row *row)
 {
 	row->untried = true;
 	row->lost = probes[0].lost;
-	probe_tell(row, PROBE_NO, "not tried, as no VM can be made");
+	probe_report(row, PROBE_NO, "not tried: no VM can be created");
 }
 
 int probe_all(struct probe_row **rows, size_t *count)
@@ -178,8 +183,8 @@ int probe_all(struct probe_row **rows, size_t *count)
 		return -ENOMEM;
 	for (size_t i = 0; i < PROBES; i++) {
 		describe(i, &made[i]);
-		if (probes[i].place == IN_VM && made[0].state == PROBE_NO)
-			leave_out(&made[i]);
+		if (probes[i].environment == IN_VM && made[0].state == PROBE_NO)
+			skip(&made[i]);
 		else
 			probe_run(probes[i].run, &made[i], PROBE_TIMEOUT_MS);
 	}

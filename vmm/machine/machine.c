@@ -15,7 +15,6 @@
 #include "vmm/boot/acpi.h"
 #include "vmm/kvm/reset_state.h"
 #include "vmm/machine/board.h"
-#include "vmm/machine/start_state.h"
 
 struct vcpu_thread {
 	struct machine *machine;
@@ -28,20 +27,20 @@ struct machine {
 	struct board board;
 	struct machine_hooks hooks;
 	struct vcpu_handlers handlers;
-	struct machine_options options;  /* as they were given */
-	struct reset_state *reset_state; /* NULL: it can not be reset */
+	struct machine_options options;  /* a copy */
+	struct reset_state *reset_state; /* NULL: the machine cannot be reset */
 	struct boot_start start;
 	struct vcpu_thread threads[VM_CPUS_MAX];
-	unsigned int thread_count; /* that were started and not joined */
+	unsigned int thread_count; /* started and not joined */
 	int end_fd;
 
-	pthread_mutex_t lock; /* of what follows */
-	bool stopped;         /* machine_stop() was called: a reset changes nothing about that */
-	bool ended;           /* result is final, but for debug_exit_value's meaning */
+	pthread_mutex_t lock; /* protects the members below */
+	bool stopped;         /* machine_stop() was called; survives a reset */
+	bool ended;           /* result is final, except for debug_exit_value */
 	struct machine_result result;
 };
 
-/* The first end counts; the other vCPUs are stopped for it. Any thread. */
+/* The first end counts and stops the other vCPUs. Any thread. */
 static void end_machine(struct machine *machine, enum vcpu_end end, const char *message)
 {
 	bool first;
@@ -75,7 +74,7 @@ static void *run_vcpu_thread(void *argument)
 	char name[16];
 
 	snprintf(name, sizeof(name), "vCPU %u", self->vcpu->index);
-	pthread_setname_np(pthread_self(), name); /* for top and perf on the host */
+	pthread_setname_np(pthread_self(), name); /* visible in top and perf on the host */
 	if (machine->hooks.vcpu_start)
 		machine->hooks.vcpu_start(machine->hooks.context, self->vcpu);
 	end = vcpu_run(self->vcpu);
@@ -155,11 +154,86 @@ static int create_vcpus(struct machine *machine, unsigned int cpus)
 	return error;
 }
 
+#define CODE_SELECTOR 0x10
+#define DATA_SELECTOR 0x18
+
+/* SDM vol. 3A 2.5 and 2.2.1. */
+#define CR0_PE   (1ull << 0)
+#define CR0_ET   (1ull << 4)
+#define CR0_NE   (1ull << 5)
+#define CR0_PG   (1ull << 31)
+#define CR4_PAE  (1ull << 5)
+#define EFER_LME (1ull << 8)
+#define EFER_LMA (1ull << 10)
+
+#define RFLAGS_RESERVED 2ull
+
+static struct kvm_segment flat_segment(uint16_t selector, bool code, bool long_mode)
+{
+	return (struct kvm_segment){
+		.limit = 0xffffffff,
+		.selector = selector,
+		.type = code ? 11 : 3, /* accessed; execute/read or read/write */
+		.present = 1,
+		.s = 1,
+		.l = code && long_mode,
+		.db = !(code && long_mode),
+		.g = 1,
+	};
+}
+
+static void set_segments(struct kvm_sregs *sregs, const struct boot_start *start)
+{
+	struct kvm_segment data = flat_segment(DATA_SELECTOR, false, start->long_mode);
+
+	sregs->cs = flat_segment(CODE_SELECTOR, true, start->long_mode);
+	sregs->ds = sregs->es = sregs->fs = sregs->gs = sregs->ss = data;
+	sregs->gdt.base = start->gdt;
+	sregs->gdt.limit = start->gdt_size - 1;
+	/* No IDT: an exception before the kernel sets its own is a triple fault, which is
+	 * reported. */
+	sregs->idt.base = 0;
+	sregs->idt.limit = 0;
+}
+
+static void set_mode(struct kvm_sregs *sregs, const struct boot_start *start)
+{
+	sregs->cr0 = CR0_PE | CR0_ET | CR0_NE;
+	sregs->cr4 = 0;
+	sregs->efer = 0;
+	if (!start->long_mode)
+		return;
+	sregs->cr3 = start->cr3;
+	sregs->cr4 = CR4_PAE;
+	sregs->cr0 |= CR0_PG;
+	sregs->efer = EFER_LME | EFER_LMA;
+}
+
+/* Sets all registers of VCPU, which has not run, as the boot protocol requires. */
+static int set_start_state(struct vcpu *vcpu, const struct boot_start *start)
+{
+	struct kvm_sregs sregs = *vcpu_special_registers(vcpu);
+	struct kvm_regs regs = {
+		.rip = start->rip,
+		.rsp = start->rsp,
+		.rsi = start->rsi,
+		.rbx = start->rbx,
+		.rax = start->rax,
+		.rflags = RFLAGS_RESERVED,
+	};
+	int error;
+
+	set_segments(&sregs, start);
+	set_mode(&sregs, start);
+	error = vcpu_set_special_registers(vcpu, &sregs);
+	return error ? error : vcpu_set_registers(vcpu, &regs);
+}
+
 static int load_kernel(struct machine *machine, const struct machine_options *options)
 {
 	struct acpi_options acpi = {
 		.cpus = options->cpus,
-		.virtio = machine->board.virtio_places,
+		.virtio = machine->board.virtio_slots,
 		.virtio_count = machine->board.virtio_count,
 	};
 	struct boot_options boot = options->boot;
@@ -169,7 +243,7 @@ static int load_kernel(struct machine *machine, const struct machine_options *op
 	error = acpi_build(&acpi, &machine->vm.memory, &boot.rsdp);
 	if (!error)
 		error = boot_load(&boot, &machine->vm.memory, &machine->start);
-	return error ? error : start_state_set(machine->vm.vcpus[0], &machine->start);
+	return error ? error : set_start_state(machine->vm.vcpus[0], &machine->start);
 }
 
 static int build(struct machine *machine, const struct machine_options *options)
@@ -184,7 +258,7 @@ static int build(struct machine *machine, const struct machine_options *options)
 
 	machine->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (machine->end_fd < 0)
-		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	error = vm_create(&machine->vm, options->memory_size);
 	machine->vm.nested = options->nested;
 	if (!error)
@@ -238,7 +312,7 @@ int machine_reset(struct machine *machine)
 
 	assert(!machine->thread_count);
 	if (!machine->reset_state)
-		return error_set(-ENOTSUP, "the machine was not made to be reset");
+		return error_set(-ENOTSUP, "this machine cannot be reset");
 	board_reset(&machine->board);
 	error = reset_state_restore(machine->reset_state, &machine->vm);
 	if (error)
@@ -248,7 +322,7 @@ int machine_reset(struct machine *machine)
 	error = load_kernel(machine, &machine->options);
 	if (error)
 		return error;
-	/* Before: a machine_stop() that comes from then on is the end of the next boot. */
+	/* Cleared first: a machine_stop() from now on ends the next boot. */
 	eventfd_read(machine->end_fd, &count);
 	pthread_mutex_lock(&machine->lock);
 	machine->ended = false;
@@ -266,7 +340,7 @@ static int start_threads(struct machine *machine)
 		*thread = (struct vcpu_thread){ .machine = machine, .vcpu = machine->vm.vcpus[i] };
 		error = pthread_create(&thread->thread, NULL, run_vcpu_thread, thread);
 		if (error)
-			return error_set(-error, "can not start the thread of vCPU %u: %s", i,
+			return error_set(-error, "cannot start the thread of vCPU %u: %s", i,
 					 strerror(error));
 		machine->thread_count++;
 	}
@@ -295,7 +369,7 @@ int machine_start(struct machine *machine)
 	int error;
 
 	assert(!machine->thread_count);
-	/* Signals of the process are the main thread's; vcpu_run() opens those of the vCPU. */
+	/* The main thread handles signals of the process; vcpu_run() unblocks those of the vCPU. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = start_threads(machine);
@@ -304,7 +378,7 @@ int machine_start(struct machine *machine)
 		machine_stop(machine);
 		join_threads(machine);
 	} else if (is_stopped(machine)) {
-		end_machine(machine, VCPU_END_STOPPED, ""); /* in the midst of a reset */
+		end_machine(machine, VCPU_END_STOPPED, ""); /* stopped during a reset */
 	}
 	return error;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is needed for VMs that others started: BPF, their memory, libvirt. */
+/* Requirements for VMs that others started: BPF, access to their memory, libvirt. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -20,7 +20,7 @@ static int bpf_call(enum bpf_cmd command, union bpf_attr *attr)
 	return (int)syscall(SYS_bpf, command, attr, sizeof(*attr));
 }
 
-/* The smallest program of the type that samples: return 0. */
+/* Loads the smallest perf_event program: return 0. */
 void probe_bpf(struct probe_row *row)
 {
 	static const struct bpf_insn program[] = {
@@ -36,11 +36,11 @@ void probe_bpf(struct probe_row *row)
 				.license = (uintptr_t) "Dual BSD/GPL" };
 
 	if (bpf_call(BPF_MAP_CREATE, &map) < 0)
-		probe_tell(row, PROBE_NO, "BPF_MAP_CREATE: %m");
+		probe_report(row, PROBE_NO, "BPF_MAP_CREATE: %m");
 	else if (bpf_call(BPF_PROG_LOAD, &load) < 0)
-		probe_tell(row, PROBE_NO, "BPF_PROG_LOAD of a perf_event program: %m");
+		probe_report(row, PROBE_NO, "BPF_PROG_LOAD of a perf_event program: %m");
 	else
-		probe_tell(row, PROBE_YES, "maps and perf_event programs load");
+		probe_report(row, PROBE_YES, "maps and perf_event programs load");
 }
 
 #define BTF_FILE  "/sys/kernel/btf/vmlinux"
@@ -52,27 +52,29 @@ void probe_btf(struct probe_row *row)
 	uint16_t magic = 0;
 
 	if (fd < 0)
-		probe_tell(row, PROBE_NO, BTF_FILE ": %m");
+		probe_report(row, PROBE_NO, BTF_FILE ": %m");
 	else if (read(fd, &magic, sizeof(magic)) != sizeof(magic) || magic != BTF_MAGIC)
-		probe_tell(row, PROBE_NO, BTF_FILE " is not BTF");
+		probe_report(row, PROBE_NO, BTF_FILE " is not BTF");
 	else
-		probe_tell(row, PROBE_YES, BTF_FILE " can be read");
+		probe_report(row, PROBE_YES, BTF_FILE " is readable");
 }
 
-/* The parent: not a child of ours, so that what limits attaching to strangers (Yama) applies. */
+/* Reads the parent: it is not a child of ours, so restrictions on attaching (Yama) apply. */
 void probe_process_memory(struct probe_row *row)
 {
 	static const char token[] = "token";
 	char copy[sizeof(token)] = "";
 	struct iovec local = { copy, sizeof(copy) };
-	struct iovec remote = { (void *)token, sizeof(token) }; /* the same place in the parent */
+	struct iovec remote = { (void *)token,
+				sizeof(token) }; /* the parent has it at the same address */
 
 	if (process_vm_readv(getppid(), &local, 1, &remote, 1, 0) != sizeof(token))
-		probe_tell(row, PROBE_NO, "process_vm_readv of the parent process: %m");
+		probe_report(row, PROBE_NO, "process_vm_readv of the parent process: %m");
 	else if (strcmp(copy, token) != 0)
-		probe_tell(row, PROBE_NO, "process_vm_readv read something else");
+		probe_report(row, PROBE_NO, "process_vm_readv returned wrong data");
 	else
-		probe_tell(row, PROBE_YES, "another process of the same user can be read");
+		probe_report(row, PROBE_YES,
+			     "memory of another process of the same user is readable");
 }
 
 static int connect_to(const char *path)
@@ -98,11 +100,11 @@ void probe_libvirt(struct probe_row *row)
 	for (size_t i = 0; i < sizeof(sockets) / sizeof(sockets[0]); i++) {
 		error = connect_to(sockets[i]);
 		if (!error) {
-			probe_tell(row, PROBE_YES, "%s answers", sockets[i]);
+			probe_report(row, PROBE_YES, "%s answers", sockets[i]);
 			return;
 		}
 	}
-	probe_tell(row, PROBE_NO, "%s: %s", sockets[1], strerror(-error));
+	probe_report(row, PROBE_NO, "%s: %s", sockets[1], strerror(-error));
 }
 
 #define LIBVIRT "/etc/libvirt"
@@ -112,14 +114,15 @@ void probe_libvirt_hooks(struct probe_row *row)
 {
 	int fd = open(HOOKS, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 
-	/* file systems without O_TMPFILE say so only if the directory is there */
+	/* file systems without O_TMPFILE return EOPNOTSUPP only if the directory exists */
 	if (fd >= 0 || (errno == EOPNOTSUPP && !access(HOOKS, W_OK)))
-		probe_tell(row, PROBE_YES, HOOKS " is there and can be written");
+		probe_report(row, PROBE_YES, HOOKS " exists and is writable");
 	else if (errno == ENOENT && !access(LIBVIRT, W_OK))
-		probe_tell(row, PROBE_YES,
-			   "there is no " HOOKS " yet; kvmscope libvirt install makes it");
+		probe_report(row, PROBE_YES,
+			     "no " HOOKS " yet; kvmscope libvirt install creates it");
 	else if (errno == ENOENT)
-		probe_tell(row, PROBE_NO, "there is no " HOOKS "; libvirt is not installed");
+		probe_report(row, PROBE_NO, "no " HOOKS "; libvirt is not installed");
 	else
-		probe_tell(row, PROBE_NO, HOOKS ": %m%s", errno == EACCES ? "; be root" : "");
+		probe_report(row, PROBE_NO, HOOKS ": %m%s",
+			     errno == EACCES ? " (run as root)" : "");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How this KVM runs guest code: natively or interpreted, and with which instructions. */
+/* How this KVM runs guest code: natively or interpreted, and which instructions it supports. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,10 +11,9 @@
 #include "vmm/machine/probe_list.h"
 
 /*
- * Guest kernel code counts as interpreted where it is slow both in the
- * absolute (software KVM does about a million iterations a second) and
- * beside user code, which such a KVM runs a thousand times faster. A machine
- * that is emulated itself, or busy, is slow at both.
+ * Guest kernel code counts as interpreted if it is slow both in absolute terms (software KVM does
+ * about a million iterations per second) and relative to user code, which such a KVM runs a
+ * thousand times faster. A machine that is itself emulated, or busy, is slow at both.
  */
 #define LOOP_ITERATIONS   150000u
 #define FAST_RATE         10e6
@@ -35,11 +34,11 @@ static const uint8_t loop[] = {
 	0xff,
 	0xc9, /* dec ecx */
 	0x75,
-	0xfc, /* jnz to it */
+	0xfc, /* jnz to dec */
 	PROBE_END,
 };
 
-/* Loop iterations per second at CPL, 0 with a message where it does not end. */
+/* Loop iterations per second at CPL; 0 with a message if the loop does not end. */
 static double loop_rate(int cpl)
 {
 	struct probe_vm vm;
@@ -59,9 +58,8 @@ static double loop_rate(int cpl)
 	return rate;
 }
 
-/* The best of some attempts: a busy host, or the first translation of an emulated one, make single
- * ones slow.
- */
+/* The best of several attempts: a busy host, or an emulator's first translation, slows single
+ * ones. */
 static double best_rate(int cpl)
 {
 	double best = 0;
@@ -81,21 +79,19 @@ void probe_kernel_speed(struct probe_row *row)
 	bool native;
 
 	if (kernel == 0) {
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 		return;
 	}
 	user = best_rate(3);
 	native = kernel >= FAST_RATE || kernel >= user / INTERPRETED_RATIO;
-	probe_tell(row, native ? PROBE_YES : PROBE_NO,
-		   "%s: %.1f million loop iterations/s at CPL0, %.0f at CPL3",
-		   native ? "native" : "interpreted", kernel / 1e6, user / 1e6);
+	probe_report(row, native ? PROBE_YES : PROBE_NO,
+		     "%s: %.1f million loop iterations/s at CPL0, %.0f at CPL3",
+		     native ? "native" : "interpreted", kernel / 1e6, user / 1e6);
 }
 
 enum cpuid_register { EAX, EBX, ECX, EDX };
 
-/* An instruction that Linux uses in kernel mode, and the CPUID bit that promises it (leaf 0: always
- * there).
- */
+/* An instruction that Linux uses in kernel mode, and its CPUID bit (leaf 0: always present). */
 struct instruction {
 	const char *name;
 	uint32_t leaf;
@@ -134,7 +130,7 @@ static const struct instruction instructions[] = {
 
 #define INSTRUCTIONS (sizeof(instructions) / sizeof(instructions[0]))
 
-/* What a guest kernel itself sees in LEAF: not every KVM shows it what KVM_SET_CPUID2 said. */
+/* LEAF as the guest kernel sees it: not every KVM shows what KVM_SET_CPUID2 set. */
 static int guest_cpuid(uint32_t leaf, struct kvm_regs *regs)
 {
 	const uint8_t code[] = { 0xb8, (uint8_t)leaf, 0, 0, 0, 0x31, 0xc9, 0x0f, 0xa2, PROBE_END };
@@ -153,7 +149,7 @@ static int guest_cpuid(uint32_t leaf, struct kvm_regs *regs)
 }
 
 /* 1 if the guest's CPUID has the instruction, 0 if not, or a negative errno. */
-static int is_promised(const struct instruction *instruction)
+static int cpuid_has(const struct instruction *instruction)
 {
 	struct kvm_regs regs = { 0 };
 	uint64_t value;
@@ -181,13 +177,13 @@ static int add_cr4(struct probe_vm *vm, uint64_t bits)
 							 : 0;
 }
 
-/* 1 if the guest comes behind it, 0 if not, a negative errno; not promised counts as works. */
+/* 1 if the guest executes the instruction or its CPUID lacks it, 0 if not, or a negative errno. */
 static int try_instruction(const struct instruction *instruction)
 {
 	static const uint8_t end[] = { PROBE_END };
 	uint8_t code[sizeof(instruction->code) + sizeof(end)];
 	struct probe_vm vm;
-	int works, error = is_promised(instruction);
+	int works, error = cpuid_has(instruction);
 
 	if (error <= 0)
 		return error < 0 ? error : 1;
@@ -214,7 +210,8 @@ void probe_kernel_instructions(struct probe_row *row)
 		int works = try_instruction(&instructions[i]);
 
 		if (works < 0) {
-			probe_tell(row, PROBE_NO, "%s: %s", instructions[i].name, error_message());
+			probe_report(row, PROBE_NO, "%s: %s", instructions[i].name,
+				     error_message());
 			return;
 		}
 		if (works == 0)
@@ -222,11 +219,11 @@ void probe_kernel_instructions(struct probe_row *row)
 				 "%s%s", *missing ? ", " : "", instructions[i].name);
 	}
 	if (*missing)
-		probe_tell(row, PROBE_NO, "this KVM does not run at CPL0: %s", missing);
+		probe_report(row, PROBE_NO, "this KVM does not execute at CPL0: %s", missing);
 	else
-		probe_tell(
+		probe_report(
 			row, PROBE_YES,
-			"INT n, FWAIT, FXRSTOR, XRSTOR, STAC, POPCNT, CMPXCHG16B, as far as CPUID has them");
+			"INT n, FWAIT, FXRSTOR, XRSTOR, STAC, POPCNT, CMPXCHG16B, if CPUID has them");
 }
 
 #define MSR_STAR         0xc0000081u
@@ -244,7 +241,7 @@ static int set_msr(struct probe_vm *vm, uint32_t index, uint64_t value)
 	msrs.list.entries[0].data = value;
 	return ioctl(vm->vcpu_fd, KVM_SET_MSRS, &msrs) == 1
 		       ? 0
-		       : error_set(-EINVAL, "MSR %#x can not be set: %m", index);
+		       : error_set(-EINVAL, "cannot set MSR %#x: %m", index);
 }
 
 static int set_system_call_msrs(struct probe_vm *vm)
@@ -256,7 +253,7 @@ static int set_system_call_msrs(struct probe_vm *vm)
 	return error ? error : set_msr(vm, MSR_SYSCALL_MASK, 0);
 }
 
-/* iretq to CPL3, as a kernel starts a process */
+/* iretq to CPL3, as when a kernel starts a process */
 static const uint8_t enter_user[] = {
 	0x6a, PROBE_USER_DATA, /* push ss */
 	0x68, 0x00,
@@ -279,15 +276,15 @@ void probe_system_call(struct probe_row *row)
 	struct probe_vm vm;
 
 	if (probe_vm_open(&vm, enter_user, sizeof(enter_user), 0) || set_system_call_msrs(&vm)) {
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 		return;
 	}
 	memcpy(vm.memory + PROBE_USER_CODE, system_call, sizeof(system_call));
 	if (probe_vm_run(&vm) < 0)
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 	else if (!probe_vm_ended(&vm) || probe_vm_value(&vm) != PROBE_HANDLER_VALUE)
-		probe_tell(row, PROBE_NO, "IRETQ to CPL3 and SYSCALL end with %s",
-			   probe_vm_exit(&vm));
+		probe_report(row, PROBE_NO, "IRETQ to CPL3 and SYSCALL end with %s",
+			     probe_vm_exit(&vm));
 	else
-		probe_tell(row, PROBE_YES, "IRETQ to CPL3, SYSCALL back to CPL0");
+		probe_report(row, PROBE_YES, "IRETQ to CPL3, SYSCALL back to CPL0");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Guest debugging: what KVM_SET_GUEST_DEBUG does with kernel and user code. */
+/* Guest debugging: KVM_SET_GUEST_DEBUG with kernel and user code. */
 #include <errno.h>
 #include <sys/ioctl.h>
 
@@ -7,7 +7,8 @@
 #include "vmm/machine/probe_guest.h"
 #include "vmm/machine/probe_list.h"
 
-/* DR7: breakpoint 0 globally on; its type (execute, or write 4 bytes); SDM volume 3, 18.2.4. */
+/* DR7: breakpoint 0 globally enabled; its type (execute, or write 4 bytes); SDM volume 3,
+ * 18.2.4. */
 #define DR7_ENABLE_0 0x402ull
 #define DR7_WRITE_4  (0xdull << 16)
 
@@ -18,9 +19,7 @@ struct attempt {
 	uint64_t expected_pc;
 };
 
-/* Does the guest stop where it should, at CPL? A negative errno with its message where it can not
- * be tried.
- */
+/* 1 if the guest stops at the expected PC at CPL, 0 if not, or a negative errno with a message. */
 static int stops(const struct attempt *attempt, int cpl)
 {
 	struct probe_vm vm;
@@ -36,22 +35,22 @@ static int stops(const struct attempt *attempt, int cpl)
 	return exit == KVM_EXIT_DEBUG && vm.run->debug.arch.pc == attempt->expected_pc;
 }
 
-static void tell(struct probe_row *row, const struct attempt *attempt)
+static void report(struct probe_row *row, const struct attempt *attempt)
 {
 	int kernel = stops(attempt, 0), user;
 
 	if (kernel < 0) {
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 		return;
 	}
 	user = stops(attempt, 3);
 	row->works = (kernel ? PROBE_IN_KERNEL : 0) | (user > 0 ? PROBE_IN_USER : 0);
-	probe_tell(row,
-		   kernel && user > 0   ? PROBE_YES
-		   : kernel || user > 0 ? PROBE_PARTLY
-					: PROBE_NO,
-		   "kernel code: %s, user code: %s", kernel ? "yes" : "no",
-		   user > 0 ? "yes" : "no");
+	probe_report(row,
+		     kernel && user > 0   ? PROBE_YES
+		     : kernel || user > 0 ? PROBE_PARTLY
+					  : PROBE_NO,
+		     "kernel code: %s, user code: %s", kernel ? "yes" : "no",
+		     user > 0 ? "yes" : "no");
 }
 
 void probe_breakpoint(struct probe_row *row)
@@ -64,10 +63,10 @@ void probe_breakpoint(struct probe_row *row)
 		.expected_pc = PROBE_CODE + 2,
 	};
 
-	tell(row, &attempt);
+	report(row, &attempt);
 }
 
-/* mov ebx, PROBE_DATA; mov [rbx], eax: the stop comes behind the write. */
+/* mov ebx, PROBE_DATA; mov [rbx], eax. The guest stops after the write. */
 void probe_watchpoint(struct probe_row *row)
 {
 	const struct attempt attempt = {
@@ -79,7 +78,7 @@ void probe_watchpoint(struct probe_row *row)
 		.expected_pc = PROBE_CODE + 7,
 	};
 
-	tell(row, &attempt);
+	report(row, &attempt);
 }
 
 void probe_single_step(struct probe_row *row)
@@ -91,7 +90,7 @@ void probe_single_step(struct probe_row *row)
 		.expected_pc = PROBE_CODE + 1,
 	};
 
-	tell(row, &attempt);
+	report(row, &attempt);
 }
 
 void probe_int3(struct probe_row *row)
@@ -103,5 +102,5 @@ void probe_int3(struct probe_row *row)
 		.expected_pc = PROBE_CODE + 1,
 	};
 
-	tell(row, &attempt);
+	report(row, &attempt);
 }

@@ -39,22 +39,22 @@
 #define RFLAGS_FIXED  (1ull << 1)
 #define RFLAGS_IOPL_3 (3ull << 12)
 
-/* Where VT-x keeps its pages of real mode; KVM_SET_TSS_ADDR wants them outside of RAM. */
+/* VT-x keeps pages for real mode here; KVM_SET_TSS_ADDR requires an address outside of RAM. */
 #define REAL_MODE_PAGES 0xfffbd000ull
 
 static const uint64_t gdt[] = {
 	0,
 	0,
-	0x00af9b000000ffff, /* 0x10: 64-bit code */
-	0x00cf93000000ffff, /* 0x18: data */
-	0x00cffb000000ffff, /* 0x20: 32-bit user code, which SYSRET's scheme wants first */
-	0x00cff3000000ffff, /* 0x28: user data */
-	0x00affb000000ffff, /* 0x30: 64-bit user code */
+	0x00af9b000000ffff,             /* 0x10: 64-bit code */
+	0x00cf93000000ffff,             /* 0x18: data */
+	0x00cffb000000ffff,             /* 0x20: 32-bit user code, expected first by SYSRET */
+	0x00cff3000000ffff,             /* 0x28: user data */
+	0x00affb000000ffff,             /* 0x30: 64-bit user code */
 	0x00008b0000000067 | TSS << 16, /* 0x38: busy 64-bit TSS */
 	0,
 };
 
-/* mov rax, cr0 faults unless at CPL0; mov al, PROBE_HANDLER_VALUE; end */
+/* mov rax, cr0, which faults unless at CPL0; mov al, PROBE_HANDLER_VALUE; end */
 static const uint8_t handler[] = { 0x0f, 0x20, 0xc0, 0xb0, PROBE_HANDLER_VALUE, PROBE_END };
 
 static void write_page_tables(uint8_t *memory)
@@ -66,7 +66,7 @@ static void write_page_tables(uint8_t *memory)
 	tables[1024] = PAGE_ENTRY;
 }
 
-/* One gate, which CPL3 may use too; any exception is a triple fault. */
+/* One gate, usable from CPL3 too. Any exception is a triple fault. */
 static void write_idt(uint8_t *memory)
 {
 	uint64_t *idt = (uint64_t *)(memory + IDT);
@@ -166,11 +166,11 @@ static int create_vcpu(struct probe_vm *vm)
 static const char *advice(int error)
 {
 	if (error == EACCES || error == EPERM)
-		return "; add yourself to the group kvm, or run as root";
+		return " (add yourself to group kvm, or run as root)";
 	if (error == ENOENT)
-		return "; load kvm_intel or kvm_amd, switch virtualization on in the firmware, or give the container "
-		       "/dev/kvm";
-	return "; load kvm_intel or kvm_amd, or switch virtualization on in the firmware";
+		return " (load kvm_intel or kvm_amd, enable virtualization in the firmware, or give the "
+		       "container /dev/kvm)";
+	return " (load kvm_intel or kvm_amd, or enable virtualization in the firmware)";
 }
 
 int probe_vm_create(struct probe_vm *vm)
@@ -179,7 +179,7 @@ int probe_vm_create(struct probe_vm *vm)
 	if (vm->kvm_fd < 0) {
 		int error = errno;
 
-		return error_set(-error, "/dev/kvm can not be opened: %s%s", strerror(error),
+		return error_set(-error, "cannot open /dev/kvm: %s%s", strerror(error),
 				 advice(error));
 	}
 	vm->vm_fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
@@ -203,7 +203,7 @@ int probe_vm_start(struct probe_vm *vm, const void *code, size_t size, int cpl)
 	error = set_special_registers(vm, cpl);
 	if (!error)
 		error = set_registers(vm, cpl);
-	return error ? error_set(error, "the vCPU's registers can not be set: %s", strerror(-error))
+	return error ? error_set(error, "cannot set the vCPU's registers: %s", strerror(-error))
 		     : 0;
 }
 

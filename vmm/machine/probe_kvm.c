@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /dev/kvm itself, and the parts of its interface that a VMM of ours uses. */
+/* /dev/kvm itself, and the parts of its interface that this VMM uses. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,10 +42,10 @@ static void list_missing(const struct probe_vm *vm, char *text, size_t size)
 	for (size_t i = 0; i < sizeof(capabilities) / sizeof(capabilities[0]); i++)
 		if (!probe_vm_capability(vm, capabilities[i].capability))
 			snprintf(text + strlen(text), size - strlen(text), "%s%s",
-				 *text ? ", " : "; it says it has no ", capabilities[i].name);
+				 *text ? ", " : "; missing capabilities: ", capabilities[i].name);
 }
 
-/* The capabilities are named here, and tried in the rows below. */
+/* Lists missing capabilities; the rows below try them. */
 void probe_kvm_device(struct probe_row *row)
 {
 	char missing[160] = "";
@@ -53,13 +53,13 @@ void probe_kvm_device(struct probe_row *row)
 	int version;
 
 	if (probe_vm_create(&vm)) {
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 		return;
 	}
 	version = ioctl(vm.kvm_fd, KVM_GET_API_VERSION, 0);
 	list_missing(&vm, missing, sizeof(missing));
-	probe_tell(row, version == KVM_API_VERSION ? PROBE_YES : PROBE_NO,
-		   "a VM can be made; API version %d%s", version, missing);
+	probe_report(row, version == KVM_API_VERSION ? PROBE_YES : PROBE_NO,
+		     "a VM can be created; API version %d%s", version, missing);
 }
 
 static const char *loaded_module(void)
@@ -97,10 +97,9 @@ void probe_kvm_flavour(struct probe_row *row)
 	const char *module = loaded_module();
 
 	if (module)
-		probe_tell(row, PROBE_YES, "module %s; the CPU has %s", module, cpu_extension());
+		probe_report(row, PROBE_YES, "module %s; the CPU has %s", module, cpu_extension());
 	else
-		probe_tell(row, PROBE_PARTLY, "no module of a known name; the CPU has %s",
-			   cpu_extension());
+		probe_report(row, PROBE_PARTLY, "unknown module; the CPU has %s", cpu_extension());
 }
 
 void probe_kvm_irqchip(struct probe_row *row)
@@ -112,25 +111,25 @@ void probe_kvm_irqchip(struct probe_row *row)
 	struct probe_vm vm;
 
 	if (probe_vm_create(&vm))
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 	else if (ioctl(vm.vm_fd, KVM_CREATE_IRQCHIP, 0))
-		probe_tell(row, PROBE_NO, "KVM_CREATE_IRQCHIP: %m");
+		probe_report(row, PROBE_NO, "KVM_CREATE_IRQCHIP: %m");
 	else if (ioctl(vm.vm_fd, KVM_CREATE_PIT2, &pit))
-		probe_tell(row, PROBE_NO, "KVM_CREATE_PIT2: %m");
+		probe_report(row, PROBE_NO, "KVM_CREATE_PIT2: %m");
 	else if (probe_vm_start(&vm, end_at_once, sizeof(end_at_once), 0))
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 	else if (ioctl(vm.vcpu_fd, KVM_GET_LAPIC, &lapic))
-		probe_tell(row, PROBE_NO, "KVM_GET_LAPIC: %m");
+		probe_report(row, PROBE_NO, "KVM_GET_LAPIC: %m");
 	else if (ioctl(vm.vm_fd, KVM_IRQ_LINE, &level) || ioctl(vm.vm_fd, KVM_GET_IRQCHIP, &chip))
-		probe_tell(row, PROBE_NO, "KVM_IRQ_LINE: %m");
+		probe_report(row, PROBE_NO, "KVM_IRQ_LINE: %m");
 	else
-		probe_tell(row, PROBE_YES, "LAPIC, IOAPIC, PIC and PIT in the kernel%s",
-			   probe_vm_capability(&vm, KVM_CAP_TSC_DEADLINE_TIMER)
-				   ? ", TSC deadline timer"
-				   : "");
+		probe_report(row, PROBE_YES, "LAPIC, IOAPIC, PIC and PIT in the kernel%s",
+			     probe_vm_capability(&vm, KVM_CAP_TSC_DEADLINE_TIMER)
+				     ? ", TSC deadline timer"
+				     : "");
 }
 
-/* mov al, dl; end: the value comes in through the shared registers and goes out by the port. */
+/* mov al, dl; end. The value enters through the shared registers and leaves by the port. */
 void probe_kvm_sync_regs(struct probe_row *row)
 {
 	static const uint8_t code[] = { 0x88, 0xd0, PROBE_END };
@@ -139,12 +138,12 @@ void probe_kvm_sync_regs(struct probe_row *row)
 	int mask;
 
 	if (probe_vm_open(&vm, code, sizeof(code), 0) || ioctl(vm.vcpu_fd, KVM_GET_REGS, &regs)) {
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 		return;
 	}
 	mask = probe_vm_capability(&vm, KVM_CAP_SYNC_REGS);
 	if (!(mask & KVM_SYNC_X86_REGS)) {
-		probe_tell(row, PROBE_NO, "KVM_CAP_SYNC_REGS is %d", mask);
+		probe_report(row, PROBE_NO, "KVM_CAP_SYNC_REGS is %d", mask);
 		return;
 	}
 	vm.run->s.regs.regs = regs;
@@ -152,14 +151,14 @@ void probe_kvm_sync_regs(struct probe_row *row)
 	vm.run->kvm_valid_regs = KVM_SYNC_X86_REGS;
 	vm.run->kvm_dirty_regs = KVM_SYNC_X86_REGS;
 	if (probe_vm_run(&vm) < 0)
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 	else if (!probe_vm_ended(&vm) || probe_vm_value(&vm) != 0x5a ||
 		 (vm.run->s.regs.regs.rax & 0xff) != 0x5a)
-		probe_tell(row, PROBE_NO, "registers do not come through");
+		probe_report(row, PROBE_NO, "the registers are not transferred");
 	else
-		probe_tell(row, PROBE_YES, "%s%s%s", "general",
-			   mask & KVM_SYNC_X86_SREGS ? ", special" : "",
-			   mask & KVM_SYNC_X86_EVENTS ? " and events" : "");
+		probe_report(row, PROBE_YES, "%s%s%s", "general",
+			     mask & KVM_SYNC_X86_SREGS ? ", special" : "",
+			     mask & KVM_SYNC_X86_EVENTS ? " and events" : "");
 }
 
 static struct kvm_run *kicked_run;
@@ -178,32 +177,32 @@ static void kick_in(long microseconds)
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* A signal must end a guest that spins for ever, and a kick before entry must not be lost. */
+/* A signal must end a guest that loops forever, and a kick before the entry must not be lost. */
 void probe_kvm_kick(struct probe_row *row)
 {
 	struct probe_vm vm;
 	int result;
 
 	if (probe_vm_open(&vm, spin, sizeof(spin), 0)) {
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 		return;
 	}
 	kicked_run = vm.run;
 	vm.run->immediate_exit = 1;
 	result = ioctl(vm.vcpu_fd, KVM_RUN, 0);
 	if (result == 0 || errno != EINTR) {
-		probe_tell(row, PROBE_NO, "a kick before entry does not stop the vCPU");
+		probe_report(row, PROBE_NO, "a kick before the entry does not stop the vCPU");
 		return;
 	}
 	vm.run->immediate_exit = 0;
 	kick_in(20000);
 	result = ioctl(vm.vcpu_fd, KVM_RUN, 0);
 	if (result == 0 || errno != EINTR)
-		probe_tell(row, PROBE_NO, "a signal ends KVM_RUN with %s",
-			   result ? strerror(errno) : probe_vm_exit(&vm));
+		probe_report(row, PROBE_NO, "a signal ends KVM_RUN with %s",
+			     result ? strerror(errno) : probe_vm_exit(&vm));
 	else
-		probe_tell(row, PROBE_YES,
-			   "by immediate_exit before entry, by a signal in the guest");
+		probe_report(row, PROBE_YES,
+			     "by immediate_exit before the entry, by a signal in the guest");
 }
 
 #define FILTERED_MSR   0x186u /* IA32_PERFEVTSEL0 */
@@ -239,19 +238,19 @@ void probe_msr_filter(struct probe_row *row)
 
 	if (probe_vm_create(&vm) || filter_msr(&vm) || probe_vm_start(&vm, code, sizeof(code), 0) ||
 	    probe_vm_run(&vm) < 0) {
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 		return;
 	}
 	if (vm.run->exit_reason != KVM_EXIT_X86_RDMSR || vm.run->msr.index != FILTERED_MSR) {
-		probe_tell(row, PROBE_NO, "reading a filtered MSR ends with %s",
-			   probe_vm_exit(&vm));
+		probe_report(row, PROBE_NO, "reading a filtered MSR ends with %s",
+			     probe_vm_exit(&vm));
 		return;
 	}
 	vm.run->msr.data = FILTERED_VALUE;
 	vm.run->msr.error = 0;
 	if (probe_vm_run(&vm) < 0 || !probe_vm_ended(&vm) || probe_vm_value(&vm) != FILTERED_VALUE)
-		probe_tell(row, PROBE_NO, "the answer to a filtered read does not reach the guest");
+		probe_report(row, PROBE_NO,
+			     "the result of a filtered read does not reach the guest");
 	else
-		probe_tell(row, PROBE_YES, "a read of MSR %#x was answered by user space",
-			   FILTERED_MSR);
+		probe_report(row, PROBE_YES, "user space handled a read of MSR %#x", FILTERED_MSR);
 }

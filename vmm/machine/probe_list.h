@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The single probes, and how they tell what they found. */
+/* The probes, and how they report their results. */
 #ifndef KVMSCOPE_MACHINE_PROBE_LIST_H
 #define KVMSCOPE_MACHINE_PROBE_LIST_H
 
 #include "vmm/machine/host_probe.h"
 
-/* Fills state and detail of its row. In a child process of its own, which may be killed at any
- * moment. */
+/* Fills state and detail of its row. Runs in a child process that may be killed at any time. */
 typedef void probe(struct probe_row *row);
 
-/* Sets the row's state and its detail. */
-void probe_tell(struct probe_row *row, enum probe_state state, const char *format, ...)
+/* Sets state and detail of the row. */
+void probe_report(struct probe_row *row, enum probe_state state, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/*
- * Runs the probe in a child process, which is killed when it takes longer
- * than TIMEOUT_MS. The row must be in memory shared with children.
- */
+/* PROBE_NO with error_message(). */
+void probe_report_error(struct probe_row *row);
+
+/* Runs the probe in a child process, which is killed after TIMEOUT_MS. The row must be in memory
+ * shared with children. */
 void probe_run(probe *run, struct probe_row *row, int timeout_ms);
 
-/* probe_kvm.c: /dev/kvm and what a VM of it can do at all */
+/* probe_kvm.c: /dev/kvm and the basic functions of a VM */
 probe probe_kvm_device;
 probe probe_kvm_flavour;
 probe probe_kvm_irqchip;
@@ -45,7 +45,7 @@ probe probe_emulated_pmu;
 probe probe_cpu_clock;
 probe probe_perf_permission;
 
-/* probe_attach.c: what profiling other people's VMs needs */
+/* probe_attach.c: requirements for profiling VMs of others */
 probe probe_bpf;
 probe probe_btf;
 probe probe_process_memory;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters: the host's by perf, a guest's by its own MSRs, and perf's clock. */
+/* Counters: the host's through perf, a guest's through its own MSRs; and perf's clock. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -21,7 +21,7 @@ static int perf_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 	return (int)syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* Uses so much CPU time of this process, nearly all in user mode. */
+/* Uses the CPU time of this process, nearly all of it in user mode. */
 static void burn(uint64_t milliseconds)
 {
 	do {
@@ -40,14 +40,14 @@ void probe_host_pmu(struct probe_row *row)
 	uint64_t cycles = 0;
 
 	if (fd < 0) {
-		probe_tell(row, PROBE_NO, "perf_event_open of cycles: %m");
+		probe_report(row, PROBE_NO, "perf_event_open of cycles: %m");
 		return;
 	}
 	burn(20);
 	if (read(fd, &cycles, sizeof(cycles)) != sizeof(cycles) || cycles == 0)
-		probe_tell(row, PROBE_NO, "the cycle counter stands still");
+		probe_report(row, PROBE_NO, "the cycle counter does not advance");
 	else
-		probe_tell(row, PROBE_YES, "cycles are counted");
+		probe_report(row, PROBE_YES, "cycles are counted");
 }
 
 static volatile sig_atomic_t ticks;
@@ -79,20 +79,20 @@ void probe_cpu_clock(struct probe_row *row)
 		.sample_type = PERF_SAMPLE_IP,
 		.wakeup_events = 1,
 		.disabled = 1
-	}; /* kernel mode too: there a guest is interrupted */
+	}; /* kernel mode too: guests are interrupted there */
 	int fd = perf_open(&attr, 0, -1);
 
 	if (fd < 0 || send_signals(fd)) {
-		probe_tell(row, PROBE_NO, "perf_event_open of cpu-clock: %m");
+		probe_report(row, PROBE_NO, "perf_event_open of cpu-clock: %m");
 		return;
 	}
 	burn(CLOCK_MS);
 	if (ticks == 0)
-		probe_tell(row, PROBE_NO, "no signal in %d ms of CPU time at %d Hz", CLOCK_MS,
-			   CLOCK_HZ);
+		probe_report(row, PROBE_NO, "no signal in %d ms of CPU time at %d Hz", CLOCK_MS,
+			     CLOCK_HZ);
 	else
-		probe_tell(row, PROBE_YES, "%d signals in %d ms of CPU time at %d Hz", (int)ticks,
-			   CLOCK_MS, CLOCK_HZ);
+		probe_report(row, PROBE_YES, "%d signals in %d ms of CPU time at %d Hz", (int)ticks,
+			     CLOCK_MS, CLOCK_HZ);
 }
 
 static int paranoid_level(void)
@@ -114,15 +114,16 @@ void probe_perf_permission(struct probe_row *row)
 	int level = paranoid_level();
 
 	if (perf_open(&attr, -1, 0) < 0)
-		probe_tell(row, PROBE_NO, "perf_event_open of CPU 0: %m; perf_event_paranoid is %d",
-			   level);
+		probe_report(row, PROBE_NO,
+			     "perf_event_open of CPU 0: %m; perf_event_paranoid is %d", level);
 	else
-		probe_tell(row, PROBE_YES,
-			   "CPU 0 can be sampled, kernel included; perf_event_paranoid is %d",
-			   level);
+		probe_report(
+			row, PROBE_YES,
+			"CPU 0 can be sampled, including the kernel; perf_event_paranoid is %d",
+			level);
 }
 
-/* How a vendor's first counter is programmed to count instructions. */
+/* MSRs and name of a vendor's first counter, for counting instructions. */
 struct counter {
 	const char *name;
 	uint32_t select, count, global; /* MSRs; global 0: none */
@@ -158,7 +159,7 @@ static size_t put_wrmsr(uint8_t *code, size_t at, uint32_t msr, uint32_t value)
 	return put(code, at, "\x31\xd2\x0f\x30", 4);
 }
 
-/* Counts ten instructions and more, and ends with the low byte of the count. */
+/* Counts at least ten instructions, and ends with the low byte of the count. */
 static size_t write_code(uint8_t *code, const struct counter *counter)
 {
 	static const uint8_t end[] = { 0x0f, 0x32, PROBE_END }; /* rdmsr */
@@ -179,27 +180,27 @@ void probe_guest_pmu(struct probe_row *row)
 	uint8_t code[96] = { 0 };
 
 	if (probe_vm_open(&vm, code, sizeof(code), 0)) {
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 		return;
 	}
 	leaf = cpuid_find(&vm.cpuid, 0xa, 0);
 	counter = is_intel(&vm) ? &intel_counter : &amd_counter;
 	write_code(vm.memory + PROBE_CODE, counter);
 	if (probe_vm_run(&vm) < 0)
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 	else if (!probe_vm_ended(&vm) || probe_vm_value(&vm) == 0)
-		probe_tell(
+		probe_report(
 			row, PROBE_NO,
 			"the first %s counter %s; CPUID 0xA version %u, KVM_CAP_PMU_CAPABILITY %d",
-			counter->name, probe_vm_ended(&vm) ? "stands still" : "is not there",
+			counter->name, probe_vm_ended(&vm) ? "does not advance" : "does not exist",
 			leaf ? leaf->eax & 0xff : 0,
 			probe_vm_capability(&vm, KVM_CAP_PMU_CAPABILITY));
 	else
-		probe_tell(row, PROBE_YES, "the first %s counter counts instructions",
-			   counter->name);
+		probe_report(row, PROBE_YES, "the first %s counter counts instructions",
+			     counter->name);
 }
 
-/* What vmm/pmu can be: SDM vol. 2A and APM vol. 3, CPUID function 0. */
+/* The vendors that vmm/pmu supports: SDM vol. 2A and APM vol. 3, CPUID function 0. */
 static bool has_known_pmu(struct probe_vm *vm)
 {
 	static const char *const vendors[] = { "GenuineIntel", "AuthenticAMD", "HygonGenuine" };
@@ -217,28 +218,28 @@ static bool has_known_pmu(struct probe_vm *vm)
 	return false;
 }
 
-/* The frequency of a guest's TSC in kHz; 0 or less, and the row told, where there can be no PMU. */
+/* The TSC frequency of a guest in kHz. If there can be no PMU: 0 or less, after reporting why. */
 static int guest_tsc(struct probe_row *row)
 {
 	struct probe_vm vm;
 	int khz;
 
 	if (probe_vm_open(&vm, NULL, 0, 0)) {
-		probe_tell(row, PROBE_NO, "%s", error_message());
+		probe_report_error(row);
 		return 0;
 	}
 	khz = ioctl(vm.vcpu_fd, KVM_GET_TSC_KHZ, 0);
 	if (khz <= 0)
-		probe_tell(row, PROBE_NO, "KVM_GET_TSC_KHZ: %m");
+		probe_report(row, PROBE_NO, "KVM_GET_TSC_KHZ: %m");
 	else if (!has_known_pmu(&vm)) {
-		probe_tell(row, PROBE_NO, "the processor is neither Intel's nor AMD's");
+		probe_report(row, PROBE_NO, "the processor is neither Intel nor AMD");
 		khz = 0;
 	}
 	probe_vm_close(&vm);
 	return khz;
 }
 
-/* As vmm/pmu/pmu_host.c asks for them: of a guest, kernel mode included. */
+/* Opens an event as vmm/pmu/pmu_host.c does: for a guest, kernel mode included. */
 static bool host_counts_for_guests(void)
 {
 	struct perf_event_attr attr = { .type = PERF_TYPE_HARDWARE,
@@ -252,8 +253,8 @@ static bool host_counts_for_guests(void)
 	return fd >= 0;
 }
 
-/* By filtered MSRs; and Linux reads its counters with RDPMC, for which KVM has no exit but a
- * breakpoint. */
+/* The PMU needs filtered MSRs. Linux reads its counters with RDPMC, which only breakpoints can
+ * trap. */
 void probe_emulated_pmu(struct probe_row *row)
 {
 	struct probe_row breakpoints = { 0 };
@@ -269,14 +270,15 @@ void probe_emulated_pmu(struct probe_row *row)
 	if (host_counts_for_guests())
 		(void)snprintf(source, sizeof(source), "events by the host's counters");
 	else
-		(void)snprintf(source, sizeof(source),
-			       "cycles by the guest's running time, at its TSC's %d.%03d MHz",
-			       khz / 1000, khz % 1000);
+		(void)snprintf(
+			source, sizeof(source),
+			"cycles from the guest's run time, at its TSC frequency of %d.%03d MHz",
+			khz / 1000, khz % 1000);
 	if (breakpoints.works & PROBE_IN_KERNEL)
-		probe_tell(row, PROBE_YES, "%s; RDPMC by software breakpoints", source);
+		probe_report(row, PROBE_YES, "%s; RDPMC by software breakpoints", source);
 	else
-		probe_tell(
+		probe_report(
 			row, PROBE_PARTLY,
-			"%s; only by RDMSR: Linux's RDPMC needs software breakpoints in kernel code",
+			"%s; RDMSR only: Linux's RDPMC needs software breakpoints in kernel code",
 			source);
 }
