@@ -16,7 +16,7 @@
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
-#include "vmm/disk/disk_names.h"
+#include "vmm/disk/disk_symbols.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/disk/sandbox_broker.h"
 
@@ -86,10 +86,10 @@ TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 {
 	char home[64], recording[96], second[112], disk[96], others[96];
 	const char *const disks[] = { "Makefile", disk };
-	struct disk_names_search search = {
+	struct disk_symbols_search search = {
 		.recording = recording, .files = 1, .disks = disks, .disk_count = 2, .seconds = 20
 	};
-	struct disk_names_result result;
+	struct disk_symbols_result result;
 	unsigned int wanted;
 	char *text;
 
@@ -102,12 +102,12 @@ TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 
 	/* Not when there is no time, or it is enough. */
 	search.is_enough = is_over;
-	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK(result.cut_short);
 	CHECK_EQUAL(result.found, 0);
 	search.is_enough = NULL;
 	search.seconds = 0;
-	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK(result.cut_short);
 	CHECK_EQUAL(result.found, 0);
 
@@ -116,7 +116,7 @@ TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 	snprintf(second, sizeof(second), "%s.1", recording);
 	CHECK(!symlink(recording, second));
 	search.disk_count = 1;
-	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK_EQUAL(result.disks, 0);
 	CHECK(!result.refused);
 	CHECK(strstr(result.why, "no ext4, XFS or btrfs file system"));
@@ -129,12 +129,12 @@ TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 	snprintf(others, sizeof(others), "%s/.debug/others", home);
 	search.total_max = 1ull << 30;
 	free(command_output(NULL, "mkdir -p %s/.debug; truncate -s 1G %s", home, others));
-	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK_EQUAL(result.disks, 1);
 	CHECK_EQUAL(result.found, 0);
 	CHECK(result.full);
 	CHECK(!unlink(others));
-	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK(!result.cut_short && !result.full);
 	CHECK_EQUAL(result.wanted, wanted);
 	CHECK_EQUAL(result.disks, 1);
@@ -144,29 +144,29 @@ TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 	free(text);
 
 	/* It is not read again. */
-	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK_EQUAL(result.found, 0);
 
 	search.recording = disk;
-	CHECK(disk_names_fetch(&search, &result) < 0);
+	CHECK(disk_symbols_fetch(&search, &result) < 0);
 	perf_home_leave(home);
 }
 
 /* As root that attached to a VM: rights are a thread's. */
 static void *search_without_rights(void *context)
 {
-	struct disk_names_search search = *(const struct disk_names_search *)context;
-	struct disk_names_result result;
-	const struct disk_place place = { .path = search.disks[0] };
+	struct disk_symbols_search search = *(const struct disk_symbols_search *)context;
+	struct disk_symbols_result result;
+	const struct disk_file place = { .path = search.disks[0] };
 	struct sandbox_broker *broker;
 
 	CHECK_EQUAL(sandbox_broker_start(&broker, guest_disk_reader(), &place, 1), 0);
 	CHECK_EQUAL(rights_keep_only(NULL, 0), 0);
-	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK_EQUAL(result.disks, 0);
 	CHECK(result.wanted && result.refused == search.disks[0]);
 	search.broker = broker;
-	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK_EQUAL(result.disks, 1);
 	CHECK_EQUAL(result.found, 1);
 	sandbox_broker_end(broker);
@@ -177,7 +177,7 @@ TEST(guest_disk_report, a_disk_of_another_user_is_looked_at_by_who_opened_it_bef
 {
 	char home[64], recording[96], disk[96];
 	const char *const disks[] = { disk };
-	struct disk_names_search search = {
+	struct disk_symbols_search search = {
 		.recording = recording, .files = 1, .disks = disks, .disk_count = 1, .seconds = 20
 	};
 	pthread_t thread;

@@ -182,7 +182,7 @@ static const char *name_of(const struct profile_frame *frame)
 	return frame->symbol ? frame->symbol : "[unknown]";
 }
 
-static int check_ours(void *context, const struct resolved_sample *sample)
+static int check_ours(void *context, const struct symbolized_sample *sample)
 {
 	size_t i = (*(size_t *)context)++;
 
@@ -226,7 +226,7 @@ static void check_perf(const char *path)
 
 TEST(perf_jit, functions_have_their_names_in_perf_and_in_ours)
 {
-	struct profile_resolver *resolver;
+	struct symbolizer *resolver;
 	char home[64], path[128];
 	size_t count = 0;
 
@@ -234,12 +234,12 @@ TEST(perf_jit, functions_have_their_names_in_perf_and_in_ours)
 	perf_home_enter(home);
 	snprintf(path, sizeof(path), "%s/perf.data", home);
 	record(path);
-	REQUIRE_EQUAL(profile_resolver_open(&resolver,
-					    &(struct profile_options){ .input = path, .vcpu = -1 }),
-		      0);
-	CHECK_EQUAL(profile_resolver_run(resolver, check_ours, &count), 0);
+	REQUIRE_EQUAL(
+		symbolizer_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }),
+		0);
+	CHECK_EQUAL(symbolizer_run(resolver, check_ours, &count), 0);
 	CHECK_EQUAL(count, SAMPLES);
-	profile_resolver_close(resolver);
+	symbolizer_close(resolver);
 	check_perf(path);
 	perf_home_leave(home);
 }

@@ -176,7 +176,7 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		options->buildid_cache = false;
 		return 0;
 	case KEY_NO_DISK_NAMES:
-		options->disk_names = false;
+		options->disk_symbols = false;
 		return 0;
 	case 'q':
 		options->quiet = true;
@@ -265,7 +265,7 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 		.output = "perf.data",
 		.agent = true,
 		.buildid_cache = true,
-		.disk_names = true,
+		.disk_symbols = true,
 		.command_line = command_line_of(argc, argv), /* argp permutes the words */
 	};
 	if (!options->command_line)

@@ -18,7 +18,7 @@ struct attach_command_options {
 	const char *kallsyms, *vmlinux, *btf;
 	bool agent;               /* the guest's, where there is a channel for it */
 	const char *agent_socket; /* its; NULL: found by itself */
-	bool disk_names;          /* look for names on the VM's disks at the end */
+	bool disk_symbols;        /* look for names on the VM's disks at the end */
 	bool buildid_cache, json, quiet, verbose;
 	char *command_line; /* owned */
 };

@@ -205,7 +205,7 @@ static bool wants_disk_names(const struct attachment *self)
 {
 	const struct attach_command_options *options = &self->options;
 
-	return options->disk_names && options->buildid_cache &&
+	return options->disk_symbols && options->buildid_cache &&
 	       options->perspective == PERSPECTIVE_GUEST && strcmp(options->output, "-") != 0;
 }
 
@@ -219,7 +219,7 @@ static size_t disk_paths(const struct attachment *self, const char *paths[OPEN_D
 /* While we may still read those of another user. */
 static void find_disks(struct attachment *self)
 {
-	struct disk_place places[OPEN_DISKS_MAX];
+	struct disk_file places[OPEN_DISKS_MAX];
 
 	if (!wants_disk_names(self))
 		return;

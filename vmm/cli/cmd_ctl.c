@@ -24,7 +24,7 @@ struct arguments {
 	unsigned int frequency; /* Hz, with freq */
 	const char *watch;      /* with bp add and bp remove */
 	const char *domain;     /* of kvmscoped: with status, dump and names */
-	bool json, disk_names;
+	bool json, disk_symbols;
 };
 
 enum key { KEY_JSON = 256, KEY_NO_DISK_NAMES };
@@ -173,7 +173,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		arguments->json = true;
 		return 0;
 	case KEY_NO_DISK_NAMES:
-		arguments->disk_names = false;
+		arguments->disk_symbols = false;
 		return 0;
 	case ARGP_KEY_ARG:
 		take_word(state, arguments, value);
@@ -308,7 +308,7 @@ static int control_domain(const struct arguments *arguments)
 	int error = strcmp(arguments->command, "dump")
 			    ? ctl_domain_status(socket, arguments->domain, arguments->json)
 			    : ctl_domain_dump(socket, arguments->domain, arguments->json,
-					      arguments->disk_names);
+					      arguments->disk_symbols);
 
 	return error ? command_failed() : EXIT_OK;
 }
@@ -379,7 +379,7 @@ int command_ctl(int argc, char **argv)
 		.doc = summary,
 		.children = children
 	};
-	struct arguments arguments = { .disk_names = true };
+	struct arguments arguments = { .disk_symbols = true };
 	char name[] = "kvmscope ctl";
 
 	argv[0] = name;

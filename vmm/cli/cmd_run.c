@@ -407,8 +407,8 @@ static void search_disks(const struct run *run, unsigned int files)
 
 	for (size_t i = 0; i < options->disk_count; i++)
 		disks[i] = options->disks[i].path;
-	if (options->disk_names && options->buildid_cache && !options->flight && !run->in_a_hurry &&
-	    options->perspective == PERSPECTIVE_GUEST)
+	if (options->disk_symbols && options->buildid_cache && !options->flight &&
+	    !run->in_a_hurry && options->perspective == PERSPECTIVE_GUEST)
 		recording_disks_search(&recording);
 }
 

@@ -241,7 +241,7 @@ static int wait_for_samples(int daemon, const char *domain)
 	}
 }
 
-int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_names)
+int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_symbols)
 {
 	json_t *asked = json_pack("{s:s}", "domain", domain), *answer = NULL;
 	int daemon = connect_daemon(socket);
@@ -251,7 +251,7 @@ int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk
 		error = control_call(daemon, "domain-dump", asked, &answer);
 	if (!error)
 		error = wait_for_file(daemon, domain, &answer);
-	if (!error && disk_names)
+	if (!error && disk_symbols)
 		find_names(daemon, domain, answer_text(answer, "file"));
 	if (daemon >= 0)
 		close(daemon);

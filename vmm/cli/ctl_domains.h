@@ -24,7 +24,7 @@ int ctl_domain_status(const char *socket, const char *domain, bool json);
  * the name that the file has when all is done. DISK_NAMES: what in it has no names is looked for on
  * the domain's disks before, for some seconds.
  */
-int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_names);
+int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_symbols);
 
 /*
  * Looks for names that the latest recording of DOMAIN, or of each (NULL), lacks on the domain's

@@ -14,7 +14,7 @@
 #include "shared/log.h"
 #include "vmm/attach/open_disks.h"
 #include "vmm/daemon/recording_file.h"
-#include "vmm/disk/disk_names.h"
+#include "vmm/disk/disk_symbols.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/disk/sandbox_broker.h"
 #include "vmm/perf_data/recording_name.h"
@@ -41,7 +41,7 @@ static bool is_file(const char *path)
 }
 
 /* Nothing could be looked into. */
-static void say_no_disk(const char *whose, const struct disk_names_result *result)
+static void say_no_disk(const char *whose, const struct disk_symbols_result *result)
 {
 	log_info(
 		"%s%u of the guest's programs and libraries have not all their names, and its disks could not be "
@@ -52,7 +52,7 @@ static void say_no_disk(const char *whose, const struct disk_names_result *resul
 }
 
 /* WHOSE begins each line. */
-static void say(const char *whose, const struct disk_names_result *result, int error)
+static void say(const char *whose, const struct disk_symbols_result *result, int error)
 {
 	if (error == -ENOENT && result->wanted)
 		log_info(
@@ -88,23 +88,23 @@ static void say(const char *whose, const struct disk_names_result *result, int e
 void recording_disks_search(const struct recording_disks *recording)
 {
 	int signal_fd = recording->signal_fd;
-	const struct disk_names_search search = { .recording = recording->output,
-						  .files = recording->files,
-						  .directory = recording->directory,
-						  .total_max = recording->total_max,
-						  .once = recording->once,
-						  .disks = recording->disks,
-						  .disk_count = recording->count,
-						  .broker = recording->broker,
-						  .seconds = SECONDS,
-						  .is_enough = has_signal,
-						  .context = &signal_fd };
-	struct disk_names_result result;
+	const struct disk_symbols_search search = { .recording = recording->output,
+						    .files = recording->files,
+						    .directory = recording->directory,
+						    .total_max = recording->total_max,
+						    .once = recording->once,
+						    .disks = recording->disks,
+						    .disk_count = recording->count,
+						    .broker = recording->broker,
+						    .seconds = SECONDS,
+						    .is_enough = has_signal,
+						    .context = &signal_fd };
+	struct disk_symbols_result result;
 	int error;
 
 	if (!recording->count || !is_file(recording->output))
 		return;
-	error = disk_names_fetch(&search, &result);
+	error = disk_symbols_fetch(&search, &result);
 	say(recording->whose ? recording->whose : "", &result, error);
 }
 
@@ -117,18 +117,18 @@ static bool find_beside(const char *recording, const char *name, char path[PATH_
 	return snprintf(path, PATH_MAX, "%.*s%s", folder, recording, name) < PATH_MAX;
 }
 
-void recording_disks_places(const struct open_disks *disks, struct disk_place *places)
+void recording_disks_places(const struct open_disks *disks, struct disk_file *places)
 {
 	for (size_t i = 0; i < disks->count; i++)
-		places[i] = (struct disk_place){ .path = disks->paths[i],
-						 .device = disks->files[i].device,
-						 .inode = disks->files[i].inode };
+		places[i] = (struct disk_file){ .path = disks->paths[i],
+						.device = disks->files[i].device,
+						.inode = disks->files[i].inode };
 }
 
 /* The VM's paths are its owner's: a broker takes nothing else by them than the VM has open. */
 static void search_open(const struct open_disks *disks, struct recording_disks recording)
 {
-	struct disk_place places[OPEN_DISKS_MAX];
+	struct disk_file places[OPEN_DISKS_MAX];
 	const char *paths[OPEN_DISKS_MAX];
 
 	recording_disks_places(disks, places);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct disk_place;
+struct disk_file;
 struct open_disks;
 struct sandbox_broker;
 
@@ -17,8 +17,8 @@ struct recording_disks {
 		*output; /* the recording's first file; one that is no regular file has no names */
 	unsigned int files;       /* that it has: output, output.1, ... */
 	const char *directory;    /* of the build-id cache that the names go into; NULL: perf's */
-	uint64_t total_max;       /* as in disk_names.h; 0 */
-	bool once;                /* as in disk_names.h */
+	uint64_t total_max;       /* as in disk_symbols.h; 0 */
+	bool once;                /* as in disk_symbols.h */
 	const char *whose;        /* begins each line of what is said; NULL */
 	const char *const *disks; /* paths */
 	size_t count;             /* of them */
@@ -34,13 +34,13 @@ struct recording_disks {
 void recording_disks_search(const struct recording_disks *recording);
 
 /* The same files as a broker wants them, DISKS' count; the paths are DISKS'. */
-void recording_disks_places(const struct open_disks *disks, struct disk_place *places);
+void recording_disks_places(const struct open_disks *disks, struct disk_file *places);
 
 /*
  * The same of RECORDING, which kvmscoped has made: on the disks that the domain's process PID has
  * open, into the names that lie beside it. Nothing is looked for where none do. WHOSE, where it is
  * asked for again and again: begins what is said, and what these disks had not is not looked for
- * again (disk_names.h); NULL.
+ * again (disk_symbols.h); NULL.
  */
 void recording_disks_search_domain(const char *recording, pid_t pid, const char *whose);
 

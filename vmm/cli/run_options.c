@@ -229,7 +229,7 @@ static error_t parse_names_option(int key, char *text, struct argp_state *state,
 		options->buildid_cache = false;
 		return 0;
 	case KEY_NO_DISK_NAMES:
-		options->disk_names = false;
+		options->disk_symbols = false;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -373,7 +373,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.stack_time = STACK_TIME,
 		.output = "perf.data",
 		.buildid_cache = true,
-		.disk_names = true,
+		.disk_symbols = true,
 		.ring_size = 2ull << 20,
 		.flight_max = 32,
 		.control = true,

@@ -58,7 +58,7 @@ struct run_options {
 	unsigned int compression; /* zstd level, 0 for none */
 	const char *kallsyms, *vmlinux, *btf;
 	bool buildid_cache;
-	bool disk_names;                              /* look for names on the disks at the end */
+	bool disk_symbols;                            /* look for names on the disks at the end */
 	enum breakpoint_priority breakpoint_priority; /* between watches and the guest */
 	struct watch_spec watches[RUN_WATCHES_MAX];
 	size_t watch_count;

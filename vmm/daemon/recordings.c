@@ -36,7 +36,7 @@ struct recording {
 	uint64_t time;  /* of the file that is open */
 	bool was_short; /* of room when it was begun */
 	char directory[PATH_MAX], names_directory[PATH_MAX];
-	struct build_id_cache_place names;
+	struct build_id_cache_location names;
 	uint64_t names_counted; /* ms, when they were; 0: never */
 	int64_t begun;          /* s since 1970, by which names that are in use have been used */
 	uint64_t next_prune;    /* ms; the thread's that prunes */
@@ -367,8 +367,8 @@ static void describe(struct recordings *all, struct recording *recording)
 		 recording->domain->file);
 	snprintf(recording->names_directory, sizeof(recording->names_directory),
 		 "%s/%s/" RECORDING_NAMES, all->directory, recording->domain->file);
-	recording->names = (struct build_id_cache_place){ recording->names_directory,
-							  may_write_names, recording };
+	recording->names = (struct build_id_cache_location){ recording->names_directory,
+							     may_write_names, recording };
 	recording->room = (struct perf_data_room){ make_room_for_block, all };
 	recording->files = (struct collector_files){
 		.begin = begin_file,
@@ -412,7 +412,7 @@ const struct collector_files *recording_files(const struct recording *recording)
 	return &recording->files;
 }
 
-const struct build_id_cache_place *recording_names(const struct recording *recording)
+const struct build_id_cache_location *recording_names(const struct recording *recording)
 {
 	return &recording->names;
 }

@@ -86,7 +86,7 @@ const struct collector_files *recording_files(const struct recording *recording)
  * free, or they are half of what the domain may have though recording_prune_names() was called.
  * Valid as long as RECORDING.
  */
-const struct build_id_cache_place *recording_names(const struct recording *recording);
+const struct build_id_cache_location *recording_names(const struct recording *recording);
 
 /*
  * Removes names that no recording of the domain needs any more, the longest unused first, if they

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/perf_data/perf_data_bytes.h"
+#include "shared/bytes.h"
 
 #define DISK_MISSES_FILE "not-on-disks"
 

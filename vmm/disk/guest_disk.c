@@ -12,7 +12,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/disk/disk_look.h"
+#include "vmm/disk/disk_probe.h"
 #include "vmm/disk/guest_disk_volumes.h"
 #include "vmm/disk/sandbox.h"
 #include "vmm/disk/sandbox_broker.h"
@@ -101,7 +101,7 @@ static const char *format_of(const char *start, size_t size)
 	return NULL;
 }
 
-static int check_image(struct guest_disk *disk, const struct disk_look *look)
+static int check_image(struct guest_disk *disk, const struct disk_probe *look)
 {
 	const char *format = format_of(look->start, look->size);
 
@@ -124,19 +124,19 @@ const char *guest_disk_reader(void)
 	return NULL;
 }
 
-static int look_at(struct guest_disk *disk, const char *path, struct disk_look *look)
+static int look_at(struct guest_disk *disk, const char *path, struct disk_probe *look)
 {
 	if (!disk->broker)
 		return realpath(path, disk->path)
-			       ? disk_look(&(struct disk_place){ .path = disk->path }, look)
+			       ? disk_probe(&(struct disk_file){ .path = disk->path }, look)
 			       : -errno;
 	snprintf(disk->path, sizeof(disk->path), "%s", path);
-	return sandbox_broker_look(disk->broker, path, look);
+	return sandbox_broker_probe(disk->broker, path, look);
 }
 
 static int open_image(struct guest_disk *disk, const char *path)
 {
-	struct disk_look look = { 0 };
+	struct disk_probe look = { 0 };
 	int error = look_at(disk, path, &look);
 
 	if (error == -ENOTBLK)

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "vmm/perf_data/perf_data_bytes.h"
+#include "shared/bytes.h"
 
 struct sandbox {
 	const char

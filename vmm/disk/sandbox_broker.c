@@ -28,7 +28,7 @@
 struct file {
 	char path[PATH_MAX];
 	int error; /* of looking at it */
-	struct disk_look look;
+	struct disk_probe look;
 };
 
 struct sandbox_broker {
@@ -176,10 +176,10 @@ static _Noreturn void be_broker(const struct sandbox_broker *broker, int fd, pid
 
 /* The caller. */
 
-static void look_at(struct file *file, const struct disk_place *place)
+static void look_at(struct file *file, const struct disk_file *place)
 {
 	snprintf(file->path, sizeof(file->path), "%s", place->path);
-	file->error = disk_look(place, &file->look);
+	file->error = disk_probe(place, &file->look);
 }
 
 static int start(struct sandbox_broker *broker)
@@ -202,7 +202,7 @@ static int start(struct sandbox_broker *broker)
 }
 
 int sandbox_broker_start(struct sandbox_broker **result, const char *program,
-			 const struct disk_place *files, size_t count)
+			 const struct disk_file *files, size_t count)
 {
 	struct sandbox_broker *broker = calloc(1, sizeof(*broker));
 	int error;
@@ -230,8 +230,8 @@ static size_t find(const struct sandbox_broker *broker, const char *path)
 	return i;
 }
 
-int sandbox_broker_look(const struct sandbox_broker *broker, const char *path,
-			struct disk_look *look)
+int sandbox_broker_probe(const struct sandbox_broker *broker, const char *path,
+			 struct disk_probe *look)
 {
 	size_t file = find(broker, path);
 

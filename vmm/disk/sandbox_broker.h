@@ -15,7 +15,7 @@
 
 #include <stddef.h>
 
-#include "vmm/disk/disk_look.h"
+#include "vmm/disk/disk_probe.h"
 #include "vmm/disk/sandbox.h"
 
 #define SANDBOX_BROKER_FILES_MAX 8
@@ -28,11 +28,12 @@ struct sandbox_broker;
  * socketpair() and fork(), with the message; -ENOMEM.
  */
 int sandbox_broker_start(struct sandbox_broker **broker, const char *program,
-			 const struct disk_place *files, size_t count);
+			 const struct disk_file *files, size_t count);
 
-/* What FILE was when it started. -EINVAL: it was not started for that; the error of disk_look(). */
-int sandbox_broker_look(const struct sandbox_broker *broker, const char *file,
-			struct disk_look *look);
+/* What FILE was when it started. -EINVAL: it was not started for that; the error of disk_probe().
+ */
+int sandbox_broker_probe(const struct sandbox_broker *broker, const char *file,
+			 struct disk_probe *look);
 
 /*
  * As sandbox_run() of PROGRAM, FILE and ARGUMENTS (behind those two, the last NULL); of SANDBOX its

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/perf_data/perf_data_bytes.h"
+#include "shared/bytes.h"
 #include "vmm/perf_data/perf_data_format.h"
 
 /* An event besides the first. */

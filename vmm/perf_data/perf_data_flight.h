@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/bytes.h"
 #include "shared/span.h"
-#include "vmm/perf_data/perf_data_bytes.h"
 
 /* Those that one file can name. */
 #define PERF_DATA_FLIGHT_TRIGGERS 16

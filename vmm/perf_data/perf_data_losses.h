@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
+#include "shared/bytes.h"
 #include "shared/loss_counts.h"
 #include "shared/span.h"
-#include "vmm/perf_data/perf_data_bytes.h"
 
 /* Appends the counts. */
 void perf_data_losses_add(struct bytes *to, const struct losses *losses);

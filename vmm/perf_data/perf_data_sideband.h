@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/bytes.h"
 #include "shared/sideband_record.h"
-#include "vmm/perf_data/perf_data_bytes.h"
 
 /* User space of x86-64 with five levels of page tables ends here (Documentation/x86/x86_64/mm.rst).
  */

@@ -155,7 +155,7 @@ struct collector_options {
 	const char *btf_hint; /* how the user gives that, "--btf FILE gives it"; NULL: he can not */
 	const char *symfs;  /* unwind tables of user images from the guest's files here too; NULL */
 	bool buildid_cache; /* put names where perf looks for them */
-	const struct build_id_cache_place *names; /* or there; NULL: in perf's place */
+	const struct build_id_cache_location *names; /* or there; NULL: in perf's place */
 };
 
 struct collector_statistics {

@@ -29,7 +29,7 @@ static void note_result(struct collector_kernel *kernel, int error)
 /* What is left out now is tried again with the next file. */
 static bool has_room(struct collector_kernel *kernel)
 {
-	const struct build_id_cache_place *place = kernel->options->names;
+	const struct build_id_cache_location *place = kernel->options->names;
 
 	if (!place || place->has_room(place->context)) {
 		kernel->cache_short = false;

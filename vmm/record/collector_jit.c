@@ -7,11 +7,11 @@
 #include "shared/log.h"
 #include "vmm/record/collector_user.h"
 
-int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_place *place,
+int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_location *place,
 		       struct guest_account *account)
 {
 	/* Why there is none is said by others. */
-	if (image_names_open(&jit->names, place, COLLECTOR_JIT_NAMES_MAX))
+	if (image_symbols_open(&jit->names, place, COLLECTOR_JIT_NAMES_MAX))
 		return 0;
 	jit->account = account;
 	jit->code = jit_code_new(account);
@@ -97,5 +97,5 @@ void collector_jit_free(struct collector_jit *jit)
 		tell_refused(jit->code);
 	jit_code_free(jit->code);
 	jit_maps_free(jit->maps);
-	image_names_close(&jit->names);
+	image_symbols_close(&jit->names);
 }

@@ -8,7 +8,7 @@
 #include "vmm/record/jit_code.h"
 #include "vmm/record/jit_maps.h"
 #include "vmm/symbols/build_id_cache.h"
-#include "vmm/symbols/image_names.h"
+#include "vmm/symbols/image_symbols.h"
 
 /* What one guest's images can take in the cache, bytes of files; what came first goes for the rest.
  */
@@ -20,12 +20,12 @@ struct collector_jit {
 	struct jit_code *code; /* NULL: so it is */
 	struct jit_maps *
 		maps; /* as guest memory has them; NULL: so it is, or the guest tells of its maps */
-	struct image_names names;
+	struct image_symbols names;
 };
 
 /* With a cache at PLACE (NULL: perf's); it outlives JIT, as ACCOUNT, of which what is kept is.
  * -ENOMEM. Without a cache it stays zeroed. */
-int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_place *place,
+int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_location *place,
 		       struct guest_account *account);
 
 /* True: RECORD is about that alone, and nobody else's. From a guest that tells of itself on, its

@@ -646,7 +646,7 @@ static void write_image(struct jit_code *code, struct process *process, void *na
 	jit_image_write(&process->image, names);
 }
 
-void jit_code_write(struct jit_code *code, struct image_names *names)
+void jit_code_write(struct jit_code *code, struct image_symbols *names)
 {
 	for_each(code, write_image, names);
 }

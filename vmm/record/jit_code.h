@@ -26,7 +26,7 @@
 
 #include "shared/sideband_record.h"
 #include "vmm/guest/guest_account.h"
-#include "vmm/symbols/image_names.h"
+#include "vmm/symbols/image_symbols.h"
 
 struct jit_code;
 
@@ -74,7 +74,7 @@ bool jit_code_find(struct jit_code *code, uint32_t pid, uint64_t address, uint64
 		   struct jit_function *function);
 
 /* Puts images that got more functions since the last call into NAMES' cache. */
-void jit_code_write(struct jit_code *code, struct image_names *names);
+void jit_code_write(struct jit_code *code, struct image_symbols *names);
 
 void jit_code_statistics(const struct jit_code *code, struct jit_code_statistics *statistics);
 

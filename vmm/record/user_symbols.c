@@ -8,7 +8,7 @@
 #include "shared/error.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/record/user_waiting.h"
-#include "vmm/symbols/image_names.h"
+#include "vmm/symbols/image_symbols.h"
 #include "vmm/symbols/image_table.h"
 
 /* What was seen of a build; */
@@ -18,7 +18,7 @@ struct build {
 };
 
 struct user_symbols {
-	struct image_names names;
+	struct image_symbols names;
 	struct user_waiting waiting;
 	struct build *builds;
 	size_t build_count;
@@ -33,14 +33,14 @@ struct guest_file {
 	const struct guest_view *view;
 };
 
-int user_symbols_create(struct user_symbols **result, const struct build_id_cache_place *place)
+int user_symbols_create(struct user_symbols **result, const struct build_id_cache_location *place)
 {
 	struct user_symbols *symbols = calloc(1, sizeof(*symbols));
 	int error;
 
 	if (!symbols)
 		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
-	error = image_names_open(&symbols->names, place, USER_SYMBOLS_SIZE_MAX);
+	error = image_symbols_open(&symbols->names, place, USER_SYMBOLS_SIZE_MAX);
 	if (error) {
 		free(symbols);
 		return error;
@@ -55,7 +55,7 @@ void user_symbols_free(struct user_symbols *symbols)
 		return;
 	free((void *)(uintptr_t)symbols->table.data);
 	free(symbols->builds);
-	image_names_close(&symbols->names);
+	image_symbols_close(&symbols->names);
 	user_waiting_free(&symbols->waiting);
 	free(symbols);
 }
@@ -124,8 +124,8 @@ static bool is_only_one(struct user_symbols *symbols, const struct image_identit
 			continue;
 		if (!image_identity_same(&build->identity, identity)) {
 			build->ambiguous = true;
-			image_names_remove(&symbols->names, identity->build_id,
-					   identity->build_id_size);
+			image_symbols_remove(&symbols->names, identity->build_id,
+					     identity->build_id_size);
 		}
 		return !build->ambiguous;
 	}
@@ -163,15 +163,15 @@ static int provide(struct user_symbols *symbols, struct guest_file *guest_file, 
 	if (!identity || !identity->build_id_size || is_of_kernel(guest_file->kernel, identity) ||
 	    !is_only_one(symbols, identity) ||
 	    symbols->names.statistics.written > USER_SYMBOLS_WRITTEN_MAX ||
-	    image_names_has(&symbols->names, identity->build_id, identity->build_id_size))
+	    image_symbols_has(&symbols->names, identity->build_id, identity->build_id_size))
 		return 0;
 	if (!is_still(&file, identity))
 		return -EFAULT;
 	error = read_symbols(&file, elf_tables_find, table);
 	if (error == -EFAULT)
 		error = read_symbols(&file, elf_tables_find_dynamic, table);
-	if (error == -EFAULT &&
-	    image_names_are_installed(&symbols->names, identity->build_id, identity->build_id_size))
+	if (error == -EFAULT && image_symbols_are_installed(&symbols->names, identity->build_id,
+							    identity->build_id_size))
 		error = read_symbols(&file, elf_tables_find_segments, table);
 	if (!error && !is_still(&file, identity)) {
 		free((void *)(uintptr_t)table->data);
@@ -200,8 +200,8 @@ void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now)
 	const struct image_identity *identity = user_image_identity(symbols->image);
 
 	if (table->size && certain)
-		image_names_add(&symbols->names, *table, identity->build_id,
-				identity->build_id_size);
+		image_symbols_add(&symbols->names, *table, identity->build_id,
+				  identity->build_id_size);
 	/* -EFAULT: it may come to be in memory; -EINVAL: the guest may be writing to it. */
 	if ((table->size && !certain) || symbols->error == -EFAULT || symbols->error == -EINVAL)
 		user_waiting_again(&symbols->waiting, now);

@@ -28,7 +28,7 @@ struct user_symbols;
 #define USER_SYMBOLS_TABLE_MAX (8u << 20)
 
 /* PLACE outlives it; NULL: perf's. -ENOMEM; -ENOENT and others without a build-id cache. */
-int user_symbols_create(struct user_symbols **symbols, const struct build_id_cache_place *place);
+int user_symbols_create(struct user_symbols **symbols, const struct build_id_cache_location *place);
 
 /* NULL is a no-op. What is in the cache stays. */
 void user_symbols_free(struct user_symbols *symbols);

@@ -12,7 +12,8 @@
 /* The last of a module's recorded places; 0: it was not recorded. */
 static uint64_t recorded_start(const struct profile_kernel *kernel, const char *name)
 {
-	for (const struct profile_module_place *place = kernel->modules; place; place = place->next)
+	for (const struct profile_module_mapping *place = kernel->modules; place;
+	     place = place->next)
 		if (!strcmp(place->name, name))
 			return place->start;
 	return 0;

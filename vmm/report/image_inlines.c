@@ -15,7 +15,7 @@ struct image_inlines {
 	uint64_t moved; /* of a kernel: added to a recorded address gives the DWARF's */
 };
 
-bool image_inlines_known(const struct image_inlines *inlines)
+bool image_inlines_found(const struct image_inlines *inlines)
 {
 	return inlines->dwarf;
 }

@@ -22,7 +22,7 @@ size_t image_inlines_find(struct profile_image *image, const struct profile_opti
 			  uint64_t own, struct dwarf_function *functions);
 
 /* Was a file with DWARF found? */
-bool image_inlines_known(const struct image_inlines *inlines);
+bool image_inlines_found(const struct image_inlines *inlines);
 
 void image_inlines_free(struct image_inlines *inlines); /* NULL is a no-op */
 

@@ -322,7 +322,7 @@ static bool is_module_file(const char *path)
 {
 	struct elf_kind kind;
 
-	return elf_kind_of(path, &kind) && kind.relocatable && kind.names_only;
+	return elf_kind_of(path, &kind) && kind.relocatable && kind.symbols_only;
 }
 
 /* A module whose place others had, too, has a file of its own in the cache; its addresses are from

@@ -37,18 +37,18 @@ struct profile_kernel {
 	bool has_modules;        /* the table came from kallsyms */
 	uint8_t build_id[ELF_BUILD_ID_MAX];
 	size_t build_id_size;
-	const char *reference;                /* as in its image, or NULL */
-	uint64_t reference_address;           /* as recorded; 0: not recorded */
-	uint64_t moved;                       /* added to a recorded address gives the table's */
-	struct profile_module_place *modules; /* the latest first */
-	struct image_inlines *inlines;        /* owned; of its own text */
+	const char *reference;                  /* as in its image, or NULL */
+	uint64_t reference_address;             /* as recorded; 0: not recorded */
+	uint64_t moved;                         /* added to a recorded address gives the table's */
+	struct profile_module_mapping *modules; /* the latest first */
+	struct image_inlines *inlines;          /* owned; of its own text */
 };
 
 /* Where a module was recorded to lie. */
-struct profile_module_place {
+struct profile_module_mapping {
 	const char *name;
 	uint64_t start;
-	struct profile_module_place *next;
+	struct profile_module_mapping *next;
 };
 
 struct profile_image {

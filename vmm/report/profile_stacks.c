@@ -13,7 +13,7 @@
 
 struct profile {
 	const char *input;
-	struct profile_resolver *resolver;
+	struct symbolizer *resolver;
 	struct pool pool;
 	struct hash_table
 		table; /* struct profile_stack by frames, app, comm, cgroup, pid, tid and vCPU */
@@ -33,7 +33,7 @@ static int out_of_memory(const struct profile *profile)
 static bool same_stack(const void *item, const void *key)
 {
 	const struct profile_stack *stack = item;
-	const struct resolved_sample *sample = key;
+	const struct symbolized_sample *sample = key;
 
 	if (stack->event != sample->recorded->event || stack->depth != sample->depth ||
 	    stack->comm != sample->comm || stack->app != sample->app ||
@@ -46,7 +46,7 @@ static bool same_stack(const void *item, const void *key)
 	return true;
 }
 
-static uint64_t hash_stack(const struct resolved_sample *sample)
+static uint64_t hash_stack(const struct symbolized_sample *sample)
 {
 	uint64_t hash = (uint64_t)sample->vcpu << 32 | sample->recorded->pid;
 
@@ -75,7 +75,7 @@ static int list_stack(struct profile *profile, struct profile_stack *stack)
 }
 
 static struct profile_stack *add_stack(struct profile *profile,
-				       const struct resolved_sample *sample, uint64_t hash)
+				       const struct symbolized_sample *sample, uint64_t hash)
 {
 	struct profile_stack *stack = pool_alloc(&profile->pool, sizeof(*stack));
 	const struct profile_frame **frames =
@@ -107,7 +107,7 @@ static bool is_of_frequency(const struct profile_event *event, uint64_t period)
 	       event->frequency > NS_PER_S || period % (NS_PER_S / event->frequency) == 0;
 }
 
-static int take_sample(void *context, const struct resolved_sample *sample)
+static int take_sample(void *context, const struct symbolized_sample *sample)
 {
 	struct profile *profile = context;
 	struct profile_event *event = &profile->events[sample->recorded->event];
@@ -131,7 +131,7 @@ static void take_summary(struct profile *profile)
 {
 	struct perf_data_summary *summary = &profile->summary;
 
-	*summary = *profile_resolver_summary(profile->resolver);
+	*summary = *symbolizer_summary(profile->resolver);
 	make_showable(summary->event_name);
 	make_showable(summary->hostname);
 	make_showable(summary->release);
@@ -183,13 +183,13 @@ static int take_events(struct profile *profile)
 {
 	const struct perf_data_event *event;
 
-	while (profile_resolver_event(profile->resolver, profile->event_count))
+	while (symbolizer_event(profile->resolver, profile->event_count))
 		profile->event_count++;
 	profile->events = calloc(profile->event_count + 1, sizeof(profile->events[0]));
 	if (!profile->events)
 		return out_of_memory(profile);
 	profile->events[profile->event_count].name = ""; /* of a file without any */
-	for (size_t i = 0; (event = profile_resolver_event(profile->resolver, i)); i++) {
+	for (size_t i = 0; (event = symbolizer_event(profile->resolver, i)); i++) {
 		const char *name = name_event(profile, event);
 
 		if (!name)
@@ -206,7 +206,7 @@ static void take_counts(struct profile *profile)
 {
 	for (size_t i = 0; i < profile->event_count; i++)
 		if (profile->events[i].unit == PROFILE_HITS)
-			profile_resolver_count(profile->resolver, i, &profile->events[i].count);
+			symbolizer_count(profile->resolver, i, &profile->events[i].count);
 }
 
 int profile_load(struct profile **loaded, const struct profile_options *options)
@@ -217,11 +217,11 @@ int profile_load(struct profile **loaded, const struct profile_options *options)
 	if (!profile)
 		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
 	profile->input = options->input;
-	error = profile_resolver_open(&profile->resolver, options);
+	error = symbolizer_open(&profile->resolver, options);
 	if (!error)
 		error = take_events(profile);
 	if (!error)
-		error = profile_resolver_run(profile->resolver, take_sample, profile);
+		error = symbolizer_run(profile->resolver, take_sample, profile);
 	if (error) {
 		profile_free(profile);
 		return error;
@@ -236,7 +236,7 @@ void profile_free(struct profile *profile)
 {
 	if (!profile)
 		return;
-	profile_resolver_close(profile->resolver);
+	symbolizer_close(profile->resolver);
 	hash_table_free(&profile->table);
 	pool_free(&profile->pool);
 	free(profile->stacks);
@@ -271,14 +271,14 @@ const struct profile_event *profile_event(const struct profile *profile, size_t 
 
 size_t profile_event_chosen(const struct profile *profile)
 {
-	int chosen = profile_resolver_chosen(profile->resolver);
+	int chosen = symbolizer_chosen(profile->resolver);
 
 	return chosen < 0 ? 0 : (size_t)chosen;
 }
 
 uint64_t profile_lost(const struct profile *profile)
 {
-	return profile_resolver_lost(profile->resolver);
+	return symbolizer_lost(profile->resolver);
 }
 
 const struct perf_data_summary *profile_summary(const struct profile *profile)
@@ -288,12 +288,12 @@ const struct perf_data_summary *profile_summary(const struct profile *profile)
 
 const char *profile_note(const struct profile *profile)
 {
-	return profile_resolver_note(profile->resolver);
+	return symbolizer_note(profile->resolver);
 }
 
 void profile_inlines(const struct profile *profile, size_t *images, size_t *unknown)
 {
-	profile_resolver_inlines(profile->resolver, images, unknown);
+	symbolizer_inlines(profile->resolver, images, unknown);
 }
 
 const char *profile_unit_name(enum profile_unit unit)

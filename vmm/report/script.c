@@ -16,7 +16,7 @@
 struct entry {
 	uint64_t time, period, ip;
 	size_t order; /* in the file */
-	const struct resolved_frame *frames;
+	const struct symbolized_frame *frames;
 	size_t depth;
 	const char *comm;
 	uint32_t tid, vcpu;
@@ -33,7 +33,7 @@ struct script {
 	struct pool pool;
 	struct entry *entries;
 	size_t count, capacity;
-	const struct profile_resolver *resolver;
+	const struct symbolizer *resolver;
 };
 
 static int out_of_memory(const struct script *script)
@@ -43,16 +43,16 @@ static int out_of_memory(const struct script *script)
 
 static bool is_watch(const struct script *script, uint16_t event)
 {
-	const struct perf_data_event *of = profile_resolver_event(script->resolver, event);
+	const struct perf_data_event *of = symbolizer_event(script->resolver, event);
 
 	return of && of->type == PERF_TYPE_BREAKPOINT && of->sample_type & PERF_SAMPLE_ADDR;
 }
 
-static int take_sample(void *context, const struct resolved_sample *sample)
+static int take_sample(void *context, const struct symbolized_sample *sample)
 {
 	struct script *script = context;
 	size_t size = sample->depth * sizeof(*sample->frames);
-	struct resolved_frame *frames = pool_alloc(&script->pool, size);
+	struct symbolized_frame *frames = pool_alloc(&script->pool, size);
 
 	if (script->count == script->capacity) {
 		size_t capacity = script->capacity ? 2 * script->capacity : 4096;
@@ -96,15 +96,15 @@ static int by_time(const void *left, const void *right)
 	return a->order < b->order ? -1 : 1;
 }
 
-static void write_frame(const struct resolved_frame *frame, uint64_t address, FILE *to)
+static void write_frame(const struct symbolized_frame *frame, uint64_t address, FILE *to)
 {
-	const char *path = resolved_frame_path(frame);
+	const char *path = symbolized_frame_path(frame);
 
 	fprintf(to, "%16" PRIx64 " ", address);
 	if (frame->frame->inlined)
 		fputs(frame->frame->function, to);
 	else if (frame->frame->symbol)
-		fprintf(to, "%s+0x%" PRIx64, frame->frame->symbol, resolved_frame_offset(frame));
+		fprintf(to, "%s+0x%" PRIx64, frame->frame->symbol, symbolized_frame_offset(frame));
 	else
 		fputs("[unknown]", to);
 	/* As perf script has it. */
@@ -157,7 +157,7 @@ static void write_entry(const struct entry *entry, const char *event, FILE *to)
 	fputc('\n', to);
 	for (size_t i = 0; i < entry->depth; i++) {
 		fputc('\t', to);
-		write_frame(&entry->frames[i], resolved_frame_address(&entry->frames[i]), to);
+		write_frame(&entry->frames[i], symbolized_frame_address(&entry->frames[i]), to);
 	}
 	fputc('\n', to);
 }
@@ -170,13 +170,13 @@ static const char **name_events(struct script *script)
 	char text[256];
 	size_t count = 0;
 
-	while (profile_resolver_event(script->resolver, count))
+	while (symbolizer_event(script->resolver, count))
 		count++;
 	names = pool_alloc(&script->pool, (count + 1) * sizeof(char *));
-	for (size_t i = 0; names && (event = profile_resolver_event(script->resolver, i)); i++) {
+	for (size_t i = 0; names && (event = symbolizer_event(script->resolver, i)); i++) {
 		snprintf(text, sizeof(text), "%s",
 			 event->name ? event->name
-				     : profile_resolver_summary(script->resolver)->event_name);
+				     : symbolizer_summary(script->resolver)->event_name);
 		make_showable(text);
 		names[i] = pool_string(&script->pool, text);
 		names = names[i] ? names : NULL;
@@ -202,16 +202,16 @@ static int write_entries(struct script *script, FILE *to)
 int script_write(const struct profile_options *options, FILE *to)
 {
 	struct script script = { .input = options->input };
-	struct profile_resolver *resolver;
-	int error = profile_resolver_open(&resolver, options);
+	struct symbolizer *resolver;
+	int error = symbolizer_open(&resolver, options);
 
 	if (error)
 		return error;
 	script.resolver = resolver;
-	error = profile_resolver_run(resolver, take_sample, &script);
+	error = symbolizer_run(resolver, take_sample, &script);
 	if (!error)
 		error = write_entries(&script, to);
-	profile_resolver_close(resolver);
+	symbolizer_close(resolver);
 	pool_free(&script.pool);
 	free(script.entries);
 	return error;

@@ -12,19 +12,18 @@
 #include "vmm/report/image_inlines.h"
 #include "vmm/report/symbolizer_state.h"
 
-int profile_resolver_out_of_memory(const struct profile_resolver *resolver)
+int symbolizer_out_of_memory(const struct symbolizer *resolver)
 {
 	return error_set(-ENOMEM, "no memory for the profile in %s", resolver->options.input);
 }
 
-static int no_event(const struct profile_resolver *resolver)
+static int no_event(const struct symbolizer *resolver)
 {
 	char list[512] = "";
 	const struct perf_data_event *event;
 	size_t used = 0;
 
-	for (size_t i = 0; (event = profile_resolver_event(resolver, i)) && used < sizeof(list);
-	     i++)
+	for (size_t i = 0; (event = symbolizer_event(resolver, i)) && used < sizeof(list); i++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%zu %s",
 					 i ? ", " : "", i, event->name ? event->name : "");
 	make_showable(list);
@@ -33,7 +32,7 @@ static int no_event(const struct profile_resolver *resolver)
 }
 
 /* By name; else by number. */
-static int choose_event(struct profile_resolver *resolver)
+static int choose_event(struct symbolizer *resolver)
 {
 	const char *wanted = resolver->options.event;
 	const struct perf_data_event *event;
@@ -43,28 +42,28 @@ static int choose_event(struct profile_resolver *resolver)
 	resolver->chosen = -1;
 	if (!wanted)
 		return 0;
-	for (size_t i = 0; (event = profile_resolver_event(resolver, i)); i++)
+	for (size_t i = 0; (event = symbolizer_event(resolver, i)); i++)
 		if (event->name && !strcmp(event->name, wanted)) {
 			resolver->chosen = (int)i;
 			return 0;
 		}
 	end = decimal_read(wanted, INT_MAX, &number);
-	if (!end || *end || !profile_resolver_event(resolver, number))
+	if (!end || *end || !symbolizer_event(resolver, number))
 		return no_event(resolver);
 	resolver->chosen = (int)number;
 	return 0;
 }
 
-static int open_input(struct profile_resolver *resolver)
+static int open_input(struct symbolizer *resolver)
 {
 	const char *path = profile_input_open(&resolver->input, resolver->options.input);
 
 	return path ? perf_data_reader_open(&resolver->reader, path) : -EIO;
 }
 
-int profile_resolver_open(struct profile_resolver **opened, const struct profile_options *options)
+int symbolizer_open(struct symbolizer **opened, const struct profile_options *options)
 {
-	struct profile_resolver *resolver = calloc(1, sizeof(*resolver));
+	struct symbolizer *resolver = calloc(1, sizeof(*resolver));
 	int error = -ENOMEM;
 
 	if (!resolver)
@@ -77,22 +76,22 @@ int profile_resolver_open(struct profile_resolver **opened, const struct profile
 	resolver->none = pool_string(&resolver->pool, "");
 	if (!resolver->timeline || !resolver->unknown || !resolver->none ||
 	    profile_frame_cache_open(&resolver->cache))
-		error = profile_resolver_out_of_memory(resolver);
+		error = symbolizer_out_of_memory(resolver);
 	else
 		error = open_input(resolver);
 	if (!error)
-		error = profile_resolver_read_sideband(resolver);
+		error = symbolizer_read_sideband(resolver);
 	if (!error)
 		error = choose_event(resolver);
 	if (error) {
-		profile_resolver_close(resolver);
+		symbolizer_close(resolver);
 		return error;
 	}
 	*opened = resolver;
 	return 0;
 }
 
-void profile_resolver_close(struct profile_resolver *resolver)
+void symbolizer_close(struct symbolizer *resolver)
 {
 	if (!resolver)
 		return;
@@ -129,8 +128,8 @@ struct view {
 	uint32_t id; /* for the cache: UINT32_MAX without a space */
 };
 
-static struct view view_of(const struct profile_resolver *resolver,
-			   const struct perf_data_sample *sample, uint16_t mode)
+static struct view view_of(const struct symbolizer *resolver, const struct perf_data_sample *sample,
+			   uint16_t mode)
 {
 	struct view view = { .mode = mode, .id = UINT32_MAX - is_kernel_mode(mode) };
 
@@ -146,16 +145,17 @@ static struct view view_of(const struct profile_resolver *resolver,
 	return view;
 }
 
-static void push(struct profile_resolver *resolver, const struct profile_frame *frame, uint64_t own,
+static void push(struct symbolizer *resolver, const struct profile_frame *frame, uint64_t own,
 		 size_t *depth)
 {
 	if (*depth < PROFILE_DEPTH_MAX)
-		resolver->stack[(*depth)++] = (struct resolved_frame){ .frame = frame, .own = own };
+		resolver->stack[(*depth)++] =
+			(struct symbolized_frame){ .frame = frame, .own = own };
 }
 
 /* What is inlined there, and the function that it is inlined into; CALLER: a call returns to
  * ADDRESS. */
-static int add_frame(struct profile_resolver *resolver, const struct view *view, uint64_t address,
+static int add_frame(struct symbolizer *resolver, const struct view *view, uint64_t address,
 		     bool caller, size_t *depth)
 {
 	struct profile_frame_cache_entry *entry;
@@ -164,10 +164,9 @@ static int add_frame(struct profile_resolver *resolver, const struct view *view,
 		return 0;
 	entry = profile_frame_cache_entry(&resolver->cache, address, view->id, view->epoch,
 					  caller && resolver->options.inlined);
-	if (!entry ||
-	    (!entry->frame &&
-	     profile_resolver_resolve(resolver, view->space, is_kernel_mode(view->mode), entry)))
-		return profile_resolver_out_of_memory(resolver);
+	if (!entry || (!entry->frame && symbolizer_resolve(resolver, view->space,
+							   is_kernel_mode(view->mode), entry)))
+		return symbolizer_out_of_memory(resolver);
 	for (size_t i = 0; i < entry->inlined_count; i++)
 		push(resolver, entry->inlined[i], entry->own, depth);
 	push(resolver, entry->frame, entry->own, depth);
@@ -197,7 +196,7 @@ static uint16_t mode_behind(uint64_t marker)
  * The callchain's frames behind the first one, which is the sampled address itself. The first of
  * each mode is where the CPU was, or is to go on; behind it are addresses that calls return to.
  */
-static int add_callchain(struct profile_resolver *resolver, const struct perf_data_sample *sample,
+static int add_callchain(struct symbolizer *resolver, const struct perf_data_sample *sample,
 			 struct view view, size_t *depth)
 {
 	bool first = true, caller = false;
@@ -224,17 +223,17 @@ static int add_callchain(struct profile_resolver *resolver, const struct perf_da
 	return error;
 }
 
-static int add_host_frame(struct profile_resolver *resolver, size_t *depth)
+static int add_host_frame(struct symbolizer *resolver, size_t *depth)
 {
-	const struct profile_frame *frame = profile_resolver_host_frame(resolver);
+	const struct profile_frame *frame = symbolizer_host_frame(resolver);
 
 	if (!frame)
-		return profile_resolver_out_of_memory(resolver);
+		return symbolizer_out_of_memory(resolver);
 	push(resolver, frame, 0, depth);
 	return 0;
 }
 
-static int add_frames(struct profile_resolver *resolver, const struct perf_data_sample *sample,
+static int add_frames(struct symbolizer *resolver, const struct perf_data_sample *sample,
 		      size_t *depth)
 {
 	struct view view = view_of(resolver, sample, sample->misc);
@@ -249,8 +248,8 @@ static int add_frames(struct profile_resolver *resolver, const struct perf_data_
 }
 
 /* Whose work it is: the program's, whatever its threads call themselves. */
-static const char *app_of(const struct profile_resolver *resolver,
-			  const struct perf_data_sample *sample, const char *comm)
+static const char *app_of(const struct symbolizer *resolver, const struct perf_data_sample *sample,
+			  const char *comm)
 {
 	const struct profile_image *program =
 		profile_timeline_program(resolver->timeline, sample->pid, sample->time);
@@ -258,10 +257,10 @@ static const char *app_of(const struct profile_resolver *resolver,
 	return program ? program->name : comm;
 }
 
-static void name_cgroup(const struct profile_resolver *resolver, struct resolved_sample *sample)
+static void name_cgroup(const struct symbolizer *resolver, struct symbolized_sample *sample)
 {
 	uint64_t id = sample->recorded->cgroup;
-	const struct profile_cgroup *cgroup = id ? profile_resolver_cgroup(resolver, id) : NULL;
+	const struct profile_cgroup *cgroup = id ? symbolizer_cgroup(resolver, id) : NULL;
 
 	sample->cgroup = cgroup ? cgroup->path : resolver->none;
 	sample->container = cgroup ? cgroup->container : resolver->none;
@@ -269,11 +268,11 @@ static void name_cgroup(const struct profile_resolver *resolver, struct resolved
 
 static int take_sample(void *context, const struct perf_data_sample *sample)
 {
-	struct profile_resolver *resolver = context;
+	struct symbolizer *resolver = context;
 	uint32_t vcpu = sample->vcpu != UINT32_MAX ? sample->vcpu : sample->cpu;
-	struct resolved_sample resolved = { .recorded = sample,
-					    .frames = resolver->stack,
-					    .vcpu = vcpu };
+	struct symbolized_sample resolved = { .recorded = sample,
+					      .frames = resolver->stack,
+					      .vcpu = vcpu };
 	int error;
 
 	if ((resolver->chosen >= 0 && sample->event != resolver->chosen) ||
@@ -289,9 +288,9 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 	return resolver->each(resolver->each_context, &resolved);
 }
 
-int profile_resolver_run(struct profile_resolver *resolver,
-			 int (*each)(void *context, const struct resolved_sample *sample),
-			 void *context)
+int symbolizer_run(struct symbolizer *resolver,
+		   int (*each)(void *context, const struct symbolized_sample *sample),
+		   void *context)
 {
 	const struct perf_data_events events = { .sample = take_sample, .context = resolver };
 
@@ -300,15 +299,14 @@ int profile_resolver_run(struct profile_resolver *resolver,
 	return perf_data_reader_run(resolver->reader, &events);
 }
 
-const struct perf_data_event *profile_resolver_event(const struct profile_resolver *resolver,
-						     size_t number)
+const struct perf_data_event *symbolizer_event(const struct symbolizer *resolver, size_t number)
 {
 	return perf_data_reader_event(resolver->reader, number);
 }
 
 /* Only our recorder's records are totals of vCPUs. */
-bool profile_resolver_count(const struct profile_resolver *resolver, size_t number,
-			    struct perf_data_count *count)
+bool symbolizer_count(const struct symbolizer *resolver, size_t number,
+		      struct perf_data_count *count)
 {
 	const struct perf_data_summary *summary = perf_data_reader_summary(resolver->reader);
 
@@ -316,22 +314,22 @@ bool profile_resolver_count(const struct profile_resolver *resolver, size_t numb
 	       perf_data_reader_count(resolver->reader, number, resolver->options.vcpu, count);
 }
 
-int profile_resolver_chosen(const struct profile_resolver *resolver)
+int symbolizer_chosen(const struct symbolizer *resolver)
 {
 	return resolver->chosen;
 }
 
-const struct perf_data_summary *profile_resolver_summary(const struct profile_resolver *resolver)
+const struct perf_data_summary *symbolizer_summary(const struct symbolizer *resolver)
 {
 	return perf_data_reader_summary(resolver->reader);
 }
 
-uint64_t profile_resolver_lost(const struct profile_resolver *resolver)
+uint64_t symbolizer_lost(const struct symbolizer *resolver)
 {
 	return resolver->lost;
 }
 
-const char *profile_resolver_note(const struct profile_resolver *resolver)
+const char *symbolizer_note(const struct symbolizer *resolver)
 {
 	return *resolver->kernels[1].note ? resolver->kernels[1].note : resolver->kernels[0].note;
 }
@@ -341,11 +339,10 @@ static void count_inlines(const struct image_inlines *inlines, size_t *asked, si
 	if (!inlines)
 		return;
 	++*asked;
-	*unknown += !image_inlines_known(inlines);
+	*unknown += !image_inlines_found(inlines);
 }
 
-void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *asked,
-			      size_t *unknown)
+void symbolizer_inlines(const struct symbolizer *resolver, size_t *asked, size_t *unknown)
 {
 	*asked = *unknown = 0;
 	for (size_t i = 0; i < resolver->images.capacity; i++) {

@@ -15,27 +15,27 @@
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/report/profile_stacks.h"
 
-struct profile_resolver;
+struct symbolizer;
 
 /* One address of one sample. */
-struct resolved_frame {
+struct symbolized_frame {
 	const struct profile_frame
 		*frame; /* one object for each symbol; lives as long as the resolver */
 	uint64_t own;   /* the address as the image's symbol table has it */
 };
 
 /* From the start of the symbol; 0 without one, and of a function that is inlined. */
-uint64_t resolved_frame_offset(const struct resolved_frame *frame);
+uint64_t symbolized_frame_offset(const struct symbolized_frame *frame);
 /* As perf script shows it: offsets in their files for user space, sampled addresses for the kernel.
  */
-uint64_t resolved_frame_address(const struct resolved_frame *frame);
+uint64_t symbolized_frame_address(const struct symbolized_frame *frame);
 /* The image by its whole path, "[unknown]" where there is none. */
-const char *resolved_frame_path(const struct resolved_frame *frame);
+const char *symbolized_frame_path(const struct symbolized_frame *frame);
 
-struct resolved_sample {
+struct symbolized_sample {
 	const struct perf_data_sample *recorded;
-	const struct resolved_frame *frames; /* innermost first */
-	size_t depth;                        /* at least 1 */
+	const struct symbolized_frame *frames; /* innermost first */
+	size_t depth;                          /* at least 1 */
 	const char *comm;      /* "" where none is known; equal names are equal pointers */
 	const char *app;       /* the program's name, else comm; equal names are equal pointers */
 	const char *cgroup;    /* its path; "" where none is known; equal ones are equal pointers */
@@ -45,34 +45,31 @@ struct resolved_sample {
 };
 
 /* Reads the sideband. OPTIONS, but not what it points to, is copied. The errors of the reader. */
-int profile_resolver_open(struct profile_resolver **resolver,
-			  const struct profile_options *options);
+int symbolizer_open(struct symbolizer **resolver, const struct profile_options *options);
 /* NULL is a no-op. */
-void profile_resolver_close(struct profile_resolver *resolver);
+void symbolizer_close(struct symbolizer *resolver);
 
 /* Each sample that OPTIONS do not leave out, in file order. A result of EACH below 0 ends the
  * reading with it. */
-int profile_resolver_run(struct profile_resolver *resolver,
-			 int (*each)(void *context, const struct resolved_sample *sample),
-			 void *context);
+int symbolizer_run(struct symbolizer *resolver,
+		   int (*each)(void *context, const struct symbolized_sample *sample),
+		   void *context);
 
 /* The events of the file by number, NULL behind the last; a program's bytes. Complete after
  * opening. */
-const struct perf_data_event *profile_resolver_event(const struct profile_resolver *resolver,
-						     size_t number);
+const struct perf_data_event *symbolizer_event(const struct symbolizer *resolver, size_t number);
 /* What one counted, on the vCPU of the options. False: the file does not say. */
-bool profile_resolver_count(const struct profile_resolver *resolver, size_t number,
-			    struct perf_data_count *count);
+bool symbolizer_count(const struct symbolizer *resolver, size_t number,
+		      struct perf_data_count *count);
 /* The event that the options take, -1: all. */
-int profile_resolver_chosen(const struct profile_resolver *resolver);
+int symbolizer_chosen(const struct symbolizer *resolver);
 
 /* Complete after the run. */
-const struct perf_data_summary *profile_resolver_summary(const struct profile_resolver *resolver);
-uint64_t profile_resolver_lost(const struct profile_resolver *resolver);
+const struct perf_data_summary *symbolizer_summary(const struct symbolizer *resolver);
+uint64_t symbolizer_lost(const struct symbolizer *resolver);
 /* Why the kernel's functions have no names; "" if they have, or were not sampled. */
-const char *profile_resolver_note(const struct profile_resolver *resolver);
+const char *symbolizer_note(const struct symbolizer *resolver);
 /* How many images were asked for what is inlined in them, and of how many nothing says. */
-void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *asked,
-			      size_t *unknown);
+void symbolizer_inlines(const struct symbolizer *resolver, size_t *asked, size_t *unknown);
 
 #endif

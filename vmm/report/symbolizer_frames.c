@@ -26,8 +26,7 @@ static bool same_frame(const void *item, const void *key)
 	       a->shown.file == b->shown.file && a->shown.line == b->shown.line;
 }
 
-static const struct profile_frame *keep_frame(struct profile_resolver *resolver,
-					      struct frame *frame)
+static const struct profile_frame *keep_frame(struct symbolizer *resolver, struct frame *frame)
 {
 	uint64_t hash = hash_mix(hash_pointer(frame->image), frame->start);
 	struct frame *kept;
@@ -52,7 +51,7 @@ static const struct profile_frame *keep_frame(struct profile_resolver *resolver,
 }
 
 /* The frame of a function that was inlined into what is at ADDRESS; NULL without memory. */
-static const struct profile_frame *inlined_frame(struct profile_resolver *resolver,
+static const struct profile_frame *inlined_frame(struct symbolizer *resolver,
 						 const struct profile_image *image,
 						 const struct frame *into,
 						 const struct dwarf_function *function)
@@ -80,7 +79,7 @@ static const struct profile_frame *inlined_frame(struct profile_resolver *resolv
 }
 
 /* Keeps the frames of COUNT inlined FUNCTIONS, but of those that have no name. -ENOMEM. */
-static int keep_inlined(struct profile_resolver *resolver, const struct profile_image *image,
+static int keep_inlined(struct symbolizer *resolver, const struct profile_image *image,
 			const struct frame *into, const struct dwarf_function *functions,
 			size_t count, struct profile_frame_cache_entry *entry)
 {
@@ -105,7 +104,7 @@ static int keep_inlined(struct profile_resolver *resolver, const struct profile_
  * its call, before the address that it returns to; that may be another inlined function's already.
  * -ENOMEM.
  */
-static int find_inlined(struct profile_resolver *resolver, struct profile_image *image,
+static int find_inlined(struct symbolizer *resolver, struct profile_image *image,
 			const struct symbol *symbol, struct frame *frame,
 			struct profile_frame_cache_entry *entry)
 {
@@ -121,8 +120,8 @@ static int find_inlined(struct profile_resolver *resolver, struct profile_image 
 	return count > 1 ? keep_inlined(resolver, image, frame, functions, count - 1, entry) : 0;
 }
 
-int profile_resolver_resolve(struct profile_resolver *resolver, const struct profile_space *space,
-			     bool kernel, struct profile_frame_cache_entry *entry)
+int symbolizer_resolve(struct symbolizer *resolver, const struct profile_space *space, bool kernel,
+		       struct profile_frame_cache_entry *entry)
 {
 	const struct profile_mapping *mapping =
 		space ? profile_space_find(space, entry->epoch, entry->address) : NULL;
@@ -153,25 +152,25 @@ int profile_resolver_resolve(struct profile_resolver *resolver, const struct pro
 	return entry->frame ? 0 : -ENOMEM;
 }
 
-const struct profile_frame *profile_resolver_host_frame(struct profile_resolver *resolver)
+const struct profile_frame *symbolizer_host_frame(struct symbolizer *resolver)
 {
 	struct frame frame = { .shown = { .symbol = "[host]", .image = PROFILE_HOST_IMAGE } };
 
 	return keep_frame(resolver, &frame);
 }
 
-static const struct frame *whole(const struct resolved_frame *frame)
+static const struct frame *whole(const struct symbolized_frame *frame)
 {
 	return (const struct frame *)((const char *)frame->frame - offsetof(struct frame, shown));
 }
 
-uint64_t resolved_frame_offset(const struct resolved_frame *frame)
+uint64_t symbolized_frame_offset(const struct symbolized_frame *frame)
 {
 	return frame->frame->symbol && !frame->frame->inlined ? frame->own - whole(frame)->start
 							      : 0;
 }
 
-uint64_t resolved_frame_address(const struct resolved_frame *frame)
+uint64_t symbolized_frame_address(const struct symbolized_frame *frame)
 {
 	const struct profile_image *image = whole(frame)->image;
 
@@ -179,7 +178,7 @@ uint64_t resolved_frame_address(const struct resolved_frame *frame)
 						    : frame->own;
 }
 
-const char *resolved_frame_path(const struct resolved_frame *frame)
+const char *symbolized_frame_path(const struct symbolized_frame *frame)
 {
 	const struct profile_image *image = whole(frame)->image;
 

@@ -19,12 +19,12 @@ static bool same_name(const void *item, const void *key)
 
 static int take_build_id(void *context, const struct perf_data_build_id *taken)
 {
-	struct profile_resolver *resolver = context;
+	struct symbolizer *resolver = context;
 	const char *name = pool_string(&resolver->pool, taken->name);
 	struct build_id *build_id = pool_alloc(&resolver->pool, sizeof(*build_id));
 
 	if (!name || !build_id)
-		return profile_resolver_out_of_memory(resolver);
+		return symbolizer_out_of_memory(resolver);
 	if (taken->build_id_size > ELF_BUILD_ID_MAX ||
 	    hash_table_find(&resolver->build_ids, hash_pointer(name), same_name, name))
 		return 0;
@@ -32,7 +32,7 @@ static int take_build_id(void *context, const struct perf_data_build_id *taken)
 	build_id->size = taken->build_id_size;
 	memcpy(build_id->bytes, taken->build_id, taken->build_id_size);
 	return hash_table_add(&resolver->build_ids, hash_pointer(name), build_id)
-		       ? profile_resolver_out_of_memory(resolver)
+		       ? symbolizer_out_of_memory(resolver)
 		       : 0;
 }
 
@@ -46,7 +46,7 @@ static bool same_image(const void *item, const void *key)
 }
 
 /* A mapping's own build id, else the one that the file's table has for its name. */
-static void find_build_id(const struct profile_resolver *resolver, struct profile_image *image,
+static void find_build_id(const struct symbolizer *resolver, struct profile_image *image,
 			  const struct perf_data_mapping_event *mapping)
 {
 	const char *name = image->kind == IMAGE_KERNEL ? image->name : image->path;
@@ -62,7 +62,7 @@ static void find_build_id(const struct profile_resolver *resolver, struct profil
 	}
 }
 
-static int keep_image(struct profile_resolver *resolver, const struct profile_image *image,
+static int keep_image(struct symbolizer *resolver, const struct profile_image *image,
 		      struct profile_image **kept)
 {
 	uint64_t hash = hash_mix(hash_pointer(image->path), (uintptr_t)image->kernel);
@@ -72,19 +72,18 @@ static int keep_image(struct profile_resolver *resolver, const struct profile_im
 		return 0;
 	*kept = pool_alloc(&resolver->pool, sizeof(**kept));
 	if (!*kept)
-		return profile_resolver_out_of_memory(resolver);
+		return symbolizer_out_of_memory(resolver);
 	**kept = *image;
-	return hash_table_add(&resolver->images, hash, *kept)
-		       ? profile_resolver_out_of_memory(resolver)
-		       : 0;
+	return hash_table_add(&resolver->images, hash, *kept) ? symbolizer_out_of_memory(resolver)
+							      : 0;
 }
 
 /* What tells the boots of a kernel apart. */
-static int learn_kernel(struct profile_resolver *resolver, const struct profile_image *image,
+static int learn_kernel(struct symbolizer *resolver, const struct profile_image *image,
 			const struct perf_data_mapping_event *mapping)
 {
 	struct profile_kernel *kernel = image->kernel;
-	struct profile_module_place *place;
+	struct profile_module_mapping *place;
 
 	if (image->kind == IMAGE_KERNEL) {
 		memcpy(kernel->build_id, image->build_id, sizeof(kernel->build_id));
@@ -95,8 +94,8 @@ static int learn_kernel(struct profile_resolver *resolver, const struct profile_
 		place = pool_alloc(&resolver->pool, sizeof(*place));
 		if (!place)
 			return -ENOMEM;
-		*place = (struct profile_module_place){ image->module, mapping->start,
-							kernel->modules };
+		*place = (struct profile_module_mapping){ image->module, mapping->start,
+							  kernel->modules };
 		kernel->modules = place;
 	}
 	return 0;
@@ -104,7 +103,7 @@ static int learn_kernel(struct profile_resolver *resolver, const struct profile_
 
 static int take_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
-	struct profile_resolver *resolver = context;
+	struct symbolizer *resolver = context;
 	bool guest = is_guest_mode(mapping->misc), kernel = is_kernel_mode(mapping->misc);
 	struct profile_image image = { 0 }, *kept;
 	int error;
@@ -112,49 +111,49 @@ static int take_mapping(void *context, const struct perf_data_mapping_event *map
 	if (mapping->is_code
 		    ? !profile_image_describe_code(&image, &resolver->pool, mapping->name)
 		    : !profile_image_describe(&image, &resolver->pool, mapping->name, kernel))
-		return profile_resolver_out_of_memory(resolver);
+		return symbolizer_out_of_memory(resolver);
 	find_build_id(resolver, &image, mapping);
 	if (kernel)
 		image.kernel = &resolver->kernels[guest];
 	if (kernel && learn_kernel(resolver, &image, mapping))
-		return profile_resolver_out_of_memory(resolver);
+		return symbolizer_out_of_memory(resolver);
 	error = keep_image(resolver, &image, &kept);
 	if (error)
 		return error;
 	if (profile_timeline_map(resolver->timeline, guest, kernel ? PROFILE_KERNEL : mapping->pid,
 				 mapping->time, mapping->start, mapping->size, mapping->offset,
 				 kept))
-		return profile_resolver_out_of_memory(resolver);
+		return symbolizer_out_of_memory(resolver);
 	return 0;
 }
 
 static int take_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
 {
-	struct profile_resolver *resolver = context;
+	struct symbolizer *resolver = context;
 	const char *name = pool_string(&resolver->pool, comm);
 
 	return !name || profile_timeline_comm(resolver->timeline, tid, time, name)
-		       ? profile_resolver_out_of_memory(resolver)
+		       ? symbolizer_out_of_memory(resolver)
 		       : 0;
 }
 
 static int take_exec(void *context, uint32_t pid, uint64_t time)
 {
-	struct profile_resolver *resolver = context;
+	struct symbolizer *resolver = context;
 
 	return profile_timeline_exec(resolver->timeline, pid, time)
-		       ? profile_resolver_out_of_memory(resolver)
+		       ? symbolizer_out_of_memory(resolver)
 		       : 0;
 }
 
 static int take_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
 		     uint32_t parent_tid, uint64_t time, bool before)
 {
-	struct profile_resolver *resolver = context;
+	struct symbolizer *resolver = context;
 
 	return profile_timeline_fork(resolver->timeline, pid, tid, parent_pid, parent_tid, time,
 				     before)
-		       ? profile_resolver_out_of_memory(resolver)
+		       ? symbolizer_out_of_memory(resolver)
 		       : 0;
 }
 
@@ -163,7 +162,7 @@ static bool same_cgroup(const void *item, const void *key)
 	return ((const struct profile_cgroup *)item)->id == *(const uint64_t *)key;
 }
 
-struct profile_cgroup *profile_resolver_cgroup(const struct profile_resolver *resolver, uint64_t id)
+struct profile_cgroup *symbolizer_cgroup(const struct symbolizer *resolver, uint64_t id)
 {
 	return hash_table_find(&resolver->cgroups, hash_mix(0, id), same_cgroup, &id);
 }
@@ -171,9 +170,9 @@ struct profile_cgroup *profile_resolver_cgroup(const struct profile_resolver *re
 /* The latest path of one that was renamed, as for perf. */
 static int take_cgroup(void *context, uint64_t id, const char *path)
 {
-	struct profile_resolver *resolver = context;
+	struct symbolizer *resolver = context;
 	const char *kept = pool_string(&resolver->pool, path), *container;
-	struct profile_cgroup *cgroup = profile_resolver_cgroup(resolver, id);
+	struct profile_cgroup *cgroup = symbolizer_cgroup(resolver, id);
 	char name[CONTAINER_NAME_SIZE];
 
 	container_name(path, name, sizeof(name));
@@ -183,10 +182,10 @@ static int take_cgroup(void *context, uint64_t id, const char *path)
 		if (cgroup)
 			cgroup->id = id;
 		if (!cgroup || hash_table_add(&resolver->cgroups, hash_mix(0, id), cgroup))
-			return profile_resolver_out_of_memory(resolver);
+			return symbolizer_out_of_memory(resolver);
 	}
 	if (!kept || !container)
-		return profile_resolver_out_of_memory(resolver);
+		return symbolizer_out_of_memory(resolver);
 	cgroup->path = kept;
 	cgroup->container = container;
 	return 0;
@@ -194,7 +193,7 @@ static int take_cgroup(void *context, uint64_t id, const char *path)
 
 static int take_lost(void *context, uint64_t count)
 {
-	((struct profile_resolver *)context)->lost += count;
+	((struct symbolizer *)context)->lost += count;
 	return 0;
 }
 
@@ -202,7 +201,7 @@ static int take_lost(void *context, uint64_t count)
  * A file whose recorder could not find the kernel says nothing of where it
  * lies; with symbols given by the user, all kernel addresses are looked up in them.
  */
-static int map_given_kernel(struct profile_resolver *resolver, bool guest)
+static int map_given_kernel(struct symbolizer *resolver, bool guest)
 {
 	struct perf_data_mapping_event everything = {
 		.start = 1ull << 63,
@@ -216,7 +215,7 @@ static int map_given_kernel(struct profile_resolver *resolver, bool guest)
 }
 
 /* A file that the user named must be right, or the report ends here. */
-static int check_given(struct profile_resolver *resolver)
+static int check_given(struct symbolizer *resolver)
 {
 	const struct profile_options *options = &resolver->options;
 	struct profile_kernel *kernel = &resolver->kernels[0];
@@ -228,7 +227,7 @@ static int check_given(struct profile_resolver *resolver)
 	return profile_kernel_symbols(kernel, options) ? 0 : error_set(-EINVAL, "%s", kernel->note);
 }
 
-int profile_resolver_read_sideband(struct profile_resolver *resolver)
+int symbolizer_read_sideband(struct symbolizer *resolver)
 {
 	const struct perf_data_events events = {
 		.mapping = take_mapping,
@@ -252,6 +251,6 @@ int profile_resolver_read_sideband(struct profile_resolver *resolver)
 	if (error)
 		return error;
 	if (profile_timeline_finish(resolver->timeline))
-		return profile_resolver_out_of_memory(resolver);
+		return symbolizer_out_of_memory(resolver);
 	return check_given(resolver);
 }

@@ -30,7 +30,7 @@ struct profile_cgroup {
 	const char *path, *container;
 };
 
-struct profile_resolver {
+struct symbolizer {
 	struct profile_options options;
 	struct profile_input input;
 	struct perf_data_reader *reader;
@@ -45,28 +45,27 @@ struct profile_resolver {
 	const char *unknown, *none;       /* "[unknown]" and "" in the pool */
 	int chosen;                       /* the event that is taken; -1: all */
 	uint64_t lost;
-	int (*each)(void *context, const struct resolved_sample *sample);
+	int (*each)(void *context, const struct symbolized_sample *sample);
 	void *each_context;
-	struct resolved_frame stack[PROFILE_DEPTH_MAX];
+	struct symbolized_frame stack[PROFILE_DEPTH_MAX];
 };
 
 /* Says that there is no memory for the profile; -ENOMEM. */
-int profile_resolver_out_of_memory(const struct profile_resolver *resolver);
+int symbolizer_out_of_memory(const struct symbolizer *resolver);
 
 /* The first pass over the file. -ENOMEM, -EINVAL where a file that the user gave is not right, the
  * errors of the reader. */
-int profile_resolver_read_sideband(struct profile_resolver *resolver);
+int symbolizer_read_sideband(struct symbolizer *resolver);
 /* NULL: the file does not say. */
-struct profile_cgroup *profile_resolver_cgroup(const struct profile_resolver *resolver,
-					       uint64_t id);
+struct profile_cgroup *symbolizer_cgroup(const struct symbolizer *resolver, uint64_t id);
 
 /* The frame for ENTRY's address in SPACE (NULL: nothing is known of it) as it is in ENTRY's epoch;
  * fills in the rest of ENTRY. -ENOMEM. */
-int profile_resolver_resolve(struct profile_resolver *resolver, const struct profile_space *space,
-			     bool kernel, struct profile_frame_cache_entry *entry);
+int symbolizer_resolve(struct symbolizer *resolver, const struct profile_space *space, bool kernel,
+		       struct profile_frame_cache_entry *entry);
 /* What ran outside of the guest is none of its code: one frame for all of it. NULL without memory.
  */
-const struct profile_frame *profile_resolver_host_frame(struct profile_resolver *resolver);
+const struct profile_frame *symbolizer_host_frame(struct symbolizer *resolver);
 
 static inline uint64_t hash_pointer(const void *pointer)
 {

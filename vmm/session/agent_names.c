@@ -28,14 +28,14 @@ struct seen {
 };
 
 struct agent_names {
-	struct image_names names;
+	struct image_symbols names;
 	struct seen seen[SLOTS];
 	size_t seen_count;
 	uint64_t unasked;
 	bool more;
 };
 
-int agent_names_create(struct agent_names **result, const struct build_id_cache_place *place,
+int agent_names_create(struct agent_names **result, const struct build_id_cache_location *place,
 		       size_t limit)
 {
 	struct agent_names *symbols = calloc(1, sizeof(*symbols));
@@ -43,7 +43,7 @@ int agent_names_create(struct agent_names **result, const struct build_id_cache_
 
 	if (!symbols)
 		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
-	error = image_names_open(&symbols->names, place, limit);
+	error = image_symbols_open(&symbols->names, place, limit);
 	if (error) {
 		free(symbols);
 		return error;
@@ -77,7 +77,7 @@ static int want(struct agent_names *symbols, struct agent *agent,
 		.path = mapping->name,
 	};
 
-	if (image_names_has_all(&symbols->names, mapping->build_id, image.build_id_size))
+	if (image_symbols_has_all(&symbols->names, mapping->build_id, image.build_id_size))
 		return 0;
 	memcpy(image.build_id, mapping->build_id, sizeof(image.build_id));
 	return agent_want_symbols(agent, &image);
@@ -131,7 +131,7 @@ static void put_names(struct agent_names *symbols, const struct agent_image_tabl
 		symbols->names.statistics.dropped++;
 		return;
 	}
-	image_names_replace(&symbols->names, bytes, table->build_id, table->build_id_size);
+	image_symbols_replace(&symbols->names, bytes, table->build_id, table->build_id_size);
 	guest_account_release(table->account, cost);
 }
 
@@ -166,6 +166,6 @@ void agent_names_destroy(struct agent_names *symbols)
 {
 	if (!symbols)
 		return;
-	image_names_close(&symbols->names);
+	image_symbols_close(&symbols->names);
 	free(symbols);
 }

@@ -15,19 +15,19 @@
 
 #include "shared/sideband_record.h"
 #include "vmm/agent/agent_host.h"
-#include "vmm/symbols/image_names.h"
+#include "vmm/symbols/image_symbols.h"
 
 struct agent_names;
 
 struct agent_names_statistics {
-	struct image_names_statistics names;
+	struct image_symbols_statistics names;
 	uint64_t unasked; /* images not asked for yet, as too many were waiting; each once */
 	bool more;        /* there are more of them than could be counted */
 };
 
 /* In PLACE, which outlives it (NULL: perf's), with LIMIT in bytes. -ENOMEM; -ENOENT and others
  * without a build-id cache. */
-int agent_names_create(struct agent_names **symbols, const struct build_id_cache_place *place,
+int agent_names_create(struct agent_names **symbols, const struct build_id_cache_location *place,
 		       size_t limit);
 
 /* MAPPING is there: one that the agent did not tell, or not only just now. One thread at a time, as

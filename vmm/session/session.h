@@ -40,7 +40,7 @@ struct session_options {
 	const struct flight_options *flight; /* NULL: all samples are written as they come */
 	const struct perf_data_room *room;   /* is kept for OUTPUT, as in perf_data_options; NULL */
 	bool buildid_cache;
-	const struct build_id_cache_place *names; /* as in collector_options; NULL */
+	const struct build_id_cache_location *names; /* as in collector_options; NULL */
 	bool agent;               /* the guest's is talked with, if the VM has a channel for it */
 	const char *agent_socket; /* there, and not where the VM's command line says; NULL */
 };

@@ -28,8 +28,8 @@ struct session_agent_options {
 	const struct vmm_process *process;
 	const char *path; /* of the socket, or "vsock:CID:PORT"; NULL: as its command line says */
 	bool names;       /* of programs are asked for */
-	struct guest_account *account;            /* of what it tells */
-	const struct build_id_cache_place *place; /* to put them into; NULL: perf's */
+	struct guest_account *account;               /* of what it tells */
+	const struct build_id_cache_location *place; /* to put them into; NULL: perf's */
 };
 
 /* -ENOMEM and the errors of rings. What OPTIONS point to outlives it. */

@@ -320,7 +320,7 @@ static void remove_old_boots(const char *entry)
 		free(names);
 }
 
-bool cache_shares_places(const struct kernel_image *image)
+bool cache_modules_overlap(const struct kernel_image *image)
 {
 	for (size_t i = 0; i < image->module_count; i++)
 		if (image->shared && image->shared[i])
@@ -349,7 +349,7 @@ int build_id_cache_add_code(const char *directory, const struct kernel_image *im
 
 	if (boot->complete || !*boot->path)
 		return 0;
-	error = cache_shares_places(image) ? 0 : write_code(image, view, paging, boot);
+	error = cache_modules_overlap(image) ? 0 : write_code(image, view, paging, boot);
 	if (!error)
 		error = boot_entry(directory, image, entry);
 	if (!error)

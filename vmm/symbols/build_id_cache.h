@@ -27,11 +27,11 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "shared/bytes.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/symbol_table.h"
-#include "vmm/perf_data/perf_data_bytes.h"
 
 /* What one guest kernel is, as far as the cache is concerned. Nothing is owned. */
 struct kernel_image {
@@ -55,7 +55,7 @@ struct build_id_cache_boot {
 };
 
 /* A directory of somebody's own for names, in place of perf's. It outlives who writes there. */
-struct build_id_cache_place {
+struct build_id_cache_location {
 	const char *directory; /* made when it is needed */
 	/* May more be written now? With the message if not. The thread that writes. */
 	bool (*has_room)(void *context);
@@ -63,7 +63,7 @@ struct build_id_cache_place {
 };
 
 /* The directory of PLACE, or build_id_cache_directory() for NULL, and the errors of that. */
-int build_id_cache_open(const struct build_id_cache_place *place, char *path, size_t size);
+int build_id_cache_open(const struct build_id_cache_location *place, char *path, size_t size);
 
 /*
  * The directory that perf uses: buildid.dir of its configuration

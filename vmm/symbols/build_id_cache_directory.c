@@ -81,7 +81,7 @@ static void read_configuration(const char *file, char *path, size_t size)
 	fclose(from);
 }
 
-int build_id_cache_open(const struct build_id_cache_place *place, char *path, size_t size)
+int build_id_cache_open(const struct build_id_cache_location *place, char *path, size_t size)
 {
 	if (!place)
 		return build_id_cache_directory(path, size);

@@ -137,7 +137,7 @@ bool cache_file_is_outdated(const char *directory, const char *name)
 	char path[PATH_MAX];
 
 	return !cache_path(path, directory, "/", name, NULL) && elf_kind_of(path, &kind) &&
-	       kind.names_only && kind.note.form < SYMBOL_FILE_FORM;
+	       kind.symbols_only && kind.note.form < SYMBOL_FILE_FORM;
 }
 
 int cache_link_build(const char *directory, const char *entry, const char *id)

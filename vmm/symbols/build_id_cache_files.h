@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "vmm/perf_data/perf_data_bytes.h"
+#include "shared/bytes.h"
 #include "vmm/symbols/build_id_cache.h"
 
 /* A file that is being written beside its place. */
@@ -52,7 +52,7 @@ bool cache_file_exists(const char *directory, const char *name);
 bool cache_file_is_outdated(const char *directory, const char *name);
 
 /* Is there a module in whose place others lay? */
-bool cache_shares_places(const struct kernel_image *image);
+bool cache_modules_overlap(const struct kernel_image *image);
 
 /*
  * DIRECTORY/.build-id/xx/yyyy -> ../../ENTRY/xxyyyy, where perf has what it knows by build id, ID.

@@ -46,7 +46,7 @@ int build_id_cache_add_modules(const char *directory, const struct kernel_image 
 {
 	int error = 0;
 
-	if (!cache_shares_places(image))
+	if (!cache_modules_overlap(image))
 		return 0;
 	for (size_t i = 0; i < image->module_count && !error; i++) {
 		struct bytes file;

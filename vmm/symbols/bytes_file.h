@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_SYMBOLS_BYTES_FILE_H
 #define KVMSCOPE_SYMBOLS_BYTES_FILE_H
 
-#include "vmm/perf_data/perf_data_bytes.h"
+#include "shared/bytes.h"
 
 /* Of a path, with its end. */
 #define BYTES_FILE_PATH 32

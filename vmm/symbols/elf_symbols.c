@@ -112,7 +112,7 @@ bool elf_kind_of(const char *path, struct elf_kind *kind)
 	if (elf_file_open(&file, path))
 		return false;
 	kind->relocatable = gelf_getehdr(file.elf, &header) && header.e_type == ET_REL;
-	kind->names_only = has_names_only(file.elf);
+	kind->symbols_only = has_names_only(file.elf);
 	kind->all = find_table(file.elf, &section) && section.sh_type == SHT_SYMTAB;
 	kind->note = note_of(file.elf);
 	elf_file_close(&file);

@@ -38,10 +38,10 @@ int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const
 			      const uint8_t *build_id, size_t build_id_size);
 
 struct elf_kind {
-	bool relocatable; /* ET_REL */
-	bool names_only;  /* it was made of names alone (symbol_file.h), and has no sections of a
-			     program */
-	bool all;         /* it has a .symtab: not only functions that others may call */
+	bool relocatable;  /* ET_REL */
+	bool symbols_only; /* it was made of names alone (symbol_file.h), and has no sections of a
+			    program */
+	bool all;          /* it has a .symtab: not only functions that others may call */
 	struct symbol_file_note note; /* what it says of itself; zero: nothing */
 };
 

@@ -7,8 +7,8 @@
 #ifndef KVMSCOPE_SYMBOLS_IMAGE_FILE_H
 #define KVMSCOPE_SYMBOLS_IMAGE_FILE_H
 
+#include "shared/bytes.h"
 #include "shared/span.h"
-#include "vmm/perf_data/perf_data_bytes.h"
 
 /* Bytes of a name with its NUL; a function with a longer one is left out. */
 #define IMAGE_FILE_NAME_MAX 4096u

@@ -6,9 +6,9 @@
 #ifndef KVMSCOPE_SYMBOLS_IMAGE_TABLE_H
 #define KVMSCOPE_SYMBOLS_IMAGE_TABLE_H
 
+#include "shared/bytes.h"
 #include "shared/elf_stubs.h"
 #include "shared/elf_tables.h"
-#include "vmm/perf_data/perf_data_bytes.h"
 
 /*
  * TABLES were found in FILE, which has the bytes of its symbols; STUBS in that file, or in the one

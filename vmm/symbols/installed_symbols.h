@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
+#include "shared/bytes.h"
 #include "shared/span.h"
-#include "vmm/perf_data/perf_data_bytes.h"
 
 /* Is there such a file below ROOT ("": this machine's), with symbols? */
 bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t build_id_size);

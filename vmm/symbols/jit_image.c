@@ -75,7 +75,7 @@ static struct bytes table_of(const struct jit_image *image)
 	return table;
 }
 
-void jit_image_write(struct jit_image *image, struct image_names *names)
+void jit_image_write(struct jit_image *image, struct image_symbols *names)
 {
 	struct bytes table;
 
@@ -83,9 +83,9 @@ void jit_image_write(struct jit_image *image, struct image_names *names)
 		return;
 	table = table_of(image);
 	if (!table.failed) {
-		image_names_remove(names, image->build_id, sizeof(image->build_id));
-		image_names_add(names, span_of(table.data, table.size), image->build_id,
-				sizeof(image->build_id));
+		image_symbols_remove(names, image->build_id, sizeof(image->build_id));
+		image_symbols_add(names, span_of(table.data, table.size), image->build_id,
+				  sizeof(image->build_id));
 		image->changed = false;
 	}
 	free(table.data);

@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/bytes.h"
 #include "shared/sideband_record.h"
-#include "vmm/perf_data/perf_data_bytes.h"
-#include "vmm/symbols/image_names.h"
+#include "vmm/symbols/image_symbols.h"
 
 /* What images are called in a recording: this and the process's number. */
 #define JIT_IMAGE_NAME "jitted-"
@@ -34,7 +34,7 @@ size_t jit_image_cost(const struct jit_image *image, const char *name);
 bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, uint64_t *place);
 
 /* Puts it into the cache in place of what was put there of it before. */
-void jit_image_write(struct jit_image *image, struct image_names *names);
+void jit_image_write(struct jit_image *image, struct image_symbols *names);
 
 /* Frees what it holds; zeroed, it holds nothing. */
 void jit_image_free(struct jit_image *image);

@@ -7,9 +7,9 @@
 #ifndef KVMSCOPE_SYMBOLS_MODULE_FILE_H
 #define KVMSCOPE_SYMBOLS_MODULE_FILE_H
 
+#include "shared/bytes.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/symbol_table.h"
-#include "vmm/perf_data/perf_data_bytes.h"
 
 /*
  * The functions that are MODULE's in FIRST, or else in SECOND (either may be NULL), of those with

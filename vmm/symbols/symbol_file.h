@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/perf_data/perf_data_bytes.h"
+#include "shared/bytes.h"
 
 /*
  * What such a file says of itself, as a note: a file of an earlier form, or that says none, may
@@ -58,7 +58,7 @@ void symbol_file_begin(struct symbol_file *file);
 /*
  * A symbol with its st_info, st_value and st_size, which is not 0: readers would let it reach up to
  * the next one, as there is but one section. Without memory, or above the 4 GiB of names that an
- * ELF file can have, FILE remembers that as its parts do (perf_data_bytes.h).
+ * ELF file can have, FILE remembers that as its parts do (bytes.h).
  */
 void symbol_file_add(struct symbol_file *file, const char *name, unsigned char info, uint64_t value,
 		     uint64_t size);

@@ -299,7 +299,7 @@ static void make_names(struct recording *recording, size_t size)
 
 static bool may_write_names(struct recording *recording)
 {
-	const struct build_id_cache_place *names = recording_names(recording);
+	const struct build_id_cache_location *names = recording_names(recording);
 
 	return names->has_room(names->context);
 }

@@ -12,7 +12,7 @@
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
-#include "vmm/disk/disk_names.h"
+#include "vmm/disk/disk_symbols.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/disk/guest_disk_volumes.h"
 #include "vmm/disk/sandbox_broker.h"
@@ -236,11 +236,11 @@ TEST(guest_disk, is_not_taken_from_where_the_host_has_no_room)
 {
 	const uint64_t mib = 1 << 20, gib = 1 << 30;
 
-	CHECK(disk_names_has_room(100 * gib, gib + 128 * mib));
-	CHECK(!disk_names_has_room(100 * gib, gib + 128 * mib - 1));
-	CHECK(disk_names_has_room(1000 * mib, 228 * mib));
-	CHECK(!disk_names_has_room(1000 * mib, 228 * mib - 1));
-	CHECK(!disk_names_has_room(64 * mib, 64 * mib));
+	CHECK(disk_symbols_has_room(100 * gib, gib + 128 * mib));
+	CHECK(!disk_symbols_has_room(100 * gib, gib + 128 * mib - 1));
+	CHECK(disk_symbols_has_room(1000 * mib, 228 * mib));
+	CHECK(!disk_symbols_has_room(1000 * mib, 228 * mib - 1));
+	CHECK(!disk_symbols_has_room(64 * mib, 64 * mib));
 }
 
 static void check_refused(const char *command, int error, const char *why)
@@ -337,7 +337,7 @@ TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
 static void *read_without_rights(void *context)
 {
 	const struct made *made = context;
-	const struct disk_place places[] = { { .path = made->disk }, { .path = "/nowhere/disk" } };
+	const struct disk_file places[] = { { .path = made->disk }, { .path = "/nowhere/disk" } };
 	struct guest_disk_limits limits = { .file_max = GUEST_DISK_FILE_MAX };
 	struct guest_disk *disk;
 	struct bytes file;
@@ -396,7 +396,7 @@ static bool once_output_begins(void *context)
 TEST(guest_disk, output_that_did_not_come_is_none)
 {
 	static const char *const end[] = { "--", NULL };
-	static const struct disk_place files[] = { { .path = "/etc/passwd" } };
+	static const struct disk_file files[] = { { .path = "/etc/passwd" } };
 	struct bytes output;
 	const struct sandbox sandbox = { .seconds = 20,
 					 .output_max = 1 << 20,
@@ -416,7 +416,7 @@ TEST(guest_disk, output_that_did_not_come_is_none)
 TEST(guest_disk, a_broker_that_was_left_runs_nothing_more)
 {
 	static const char *const end[] = { "--", NULL };
-	static const struct disk_place files[] = { { .path = "/etc/passwd" } };
+	static const struct disk_file files[] = { { .path = "/etc/passwd" } };
 	const struct sandbox patient = { .seconds = 20, .output_max = 1 << 20 };
 	struct sandbox hasty = patient, small = patient;
 	struct sandbox_broker *broker;

@@ -51,7 +51,7 @@ static uint64_t now(void)
 
 struct host {
 	char directory[64], path[128];
-	struct build_id_cache_place cache;
+	struct build_id_cache_location cache;
 	struct guest_account account;
 	struct ring *samples, *told;
 	struct agent *agent;
@@ -159,7 +159,7 @@ static bool begin_host(struct host *host, int fd)
 	    ring_create(&host->told, 16 * MIB))
 		return false;
 	snprintf(host->path, sizeof(host->path), "%s/perf.data", host->directory);
-	host->cache = (struct build_id_cache_place){ host->directory, has_room, NULL };
+	host->cache = (struct build_id_cache_location){ host->directory, has_room, NULL };
 	host->files = (struct collector_files){ begin_file, end_file, NULL, UINT64_MAX / 2, host };
 	options.rings = &host->samples;
 	options.sideband_rings = &host->told;

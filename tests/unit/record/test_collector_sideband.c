@@ -22,7 +22,7 @@ struct reading {
 	uint64_t last_time;
 };
 
-static int check_sample(void *context, const struct resolved_sample *sample)
+static int check_sample(void *context, const struct symbolized_sample *sample)
 {
 	struct reading *reading = context;
 	const struct sideband_guest_sample *right = &sideband_guest_samples[reading->samples++];
@@ -53,43 +53,43 @@ static void make_path(char path[64])
 TEST(collector, events_of_the_guest_reach_the_file_at_their_place_in_time)
 {
 	struct collector_statistics statistics;
-	struct profile_resolver *resolver;
+	struct symbolizer *resolver;
 	struct reading reading = { 0 };
 	char path[64];
 
 	make_path(path);
 	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_GUEST, &statistics), 0);
-	REQUIRE_EQUAL(profile_resolver_open(&resolver,
-					    &(struct profile_options){ .input = path, .vcpu = -1 }),
-		      0);
-	CHECK_EQUAL(profile_resolver_run(resolver, check_sample, &reading), 0);
+	REQUIRE_EQUAL(
+		symbolizer_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }),
+		0);
+	CHECK_EQUAL(symbolizer_run(resolver, check_sample, &reading), 0);
 	CHECK_EQUAL(reading.samples, sideband_guest_count);
 	CHECK_EQUAL(statistics.losses.counts[LOST_NO_MAPPING], 3);
 	CHECK_EQUAL(statistics.losses.counts[SAMPLE_UNCERTAIN], 2);
 	CHECK_EQUAL(statistics.losses.counts[LOST_NO_ADDRESS_SPACE], 1);
-	CHECK(!memcmp(&profile_resolver_summary(resolver)->losses, &statistics.losses,
+	CHECK(!memcmp(&symbolizer_summary(resolver)->losses, &statistics.losses,
 		      sizeof(statistics.losses)));
-	profile_resolver_close(resolver);
+	symbolizer_close(resolver);
 	unlink(path);
 }
 
 TEST(flight, events_of_the_guest_are_in_the_file)
 {
-	struct profile_resolver *resolver;
+	struct symbolizer *resolver;
 	struct reading reading = { 0 };
 	char path[64];
 
 	make_path(path);
 	REQUIRE_EQUAL(sideband_guest_flight(path), 0);
-	REQUIRE_EQUAL(profile_resolver_open(&resolver,
-					    &(struct profile_options){ .input = path, .vcpu = -1 }),
-		      0);
-	CHECK_EQUAL(profile_resolver_run(resolver, check_sample, &reading), 0);
+	REQUIRE_EQUAL(
+		symbolizer_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }),
+		0);
+	CHECK_EQUAL(symbolizer_run(resolver, check_sample, &reading), 0);
 	CHECK_EQUAL(reading.samples, sideband_guest_count);
-	CHECK_EQUAL(profile_resolver_summary(resolver)->losses.counts[LOST_NO_MAPPING], 3);
-	CHECK_EQUAL(profile_resolver_summary(resolver)->losses.counts[SAMPLE_UNCERTAIN], 2);
-	CHECK_EQUAL(profile_resolver_summary(resolver)->flight.count, 1);
-	profile_resolver_close(resolver);
+	CHECK_EQUAL(symbolizer_summary(resolver)->losses.counts[LOST_NO_MAPPING], 3);
+	CHECK_EQUAL(symbolizer_summary(resolver)->losses.counts[SAMPLE_UNCERTAIN], 2);
+	CHECK_EQUAL(symbolizer_summary(resolver)->flight.count, 1);
+	symbolizer_close(resolver);
 	unlink(path);
 }
 
@@ -118,7 +118,7 @@ TEST(collector, the_hosts_perspective_has_no_processes_of_the_guest)
 	unlink(path);
 }
 
-static int note_comm(void *context, const struct resolved_sample *sample)
+static int note_comm(void *context, const struct symbolized_sample *sample)
 {
 	strcat(context, *sample->comm ? sample->comm : "none ");
 	return 0;
@@ -164,16 +164,16 @@ static void put_fork(struct collector_output *output)
 
 static void check_comms(struct collector_output *output, const char *path, const char *expected)
 {
-	struct profile_resolver *resolver;
+	struct symbolizer *resolver;
 	char comms[64] = "";
 
 	CHECK_EQUAL(collector_output_close(output), 0);
-	REQUIRE_EQUAL(profile_resolver_open(&resolver,
-					    &(struct profile_options){ .input = path, .vcpu = -1 }),
-		      0);
-	CHECK_EQUAL(profile_resolver_run(resolver, note_comm, comms), 0);
+	REQUIRE_EQUAL(
+		symbolizer_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }),
+		0);
+	CHECK_EQUAL(symbolizer_run(resolver, note_comm, comms), 0);
 	CHECK_STRING(comms, expected);
-	profile_resolver_close(resolver);
+	symbolizer_close(resolver);
 	unlink(path);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/disk/disk_look.h"
+#include "vmm/disk/disk_probe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,48 +19,48 @@ static bool write_file(const char *path, const char *text)
 	return file && fputs(text, file) >= 0 && !fclose(file);
 }
 
-TEST(disk_look, tells_whose_a_file_is_and_how_it_begins)
+TEST(disk_probe, tells_whose_a_file_is_and_how_it_begins)
 {
 	char path[] = "/tmp/kvmscope-look-XXXXXX";
 	int fd = mkstemp(path);
-	struct disk_look look;
+	struct disk_probe look;
 
 	REQUIRE(fd >= 0 && write_file(path, "QFI"));
-	REQUIRE_EQUAL(disk_look(&(struct disk_place){ .path = path }, &look), 0);
+	REQUIRE_EQUAL(disk_probe(&(struct disk_file){ .path = path }, &look), 0);
 	CHECK_EQUAL(look.uid, geteuid());
 	CHECK_EQUAL(look.size, 3);
 	CHECK(!memcmp(look.start, "QFI", 3));
 	unlink(path);
-	CHECK_EQUAL(disk_look(&(struct disk_place){ .path = path }, &look), -ENOENT);
+	CHECK_EQUAL(disk_probe(&(struct disk_file){ .path = path }, &look), -ENOENT);
 	close(fd);
 }
 
 /* Opening a device may start it, as a watchdog. A FIFO stands for one here: that it was opened can
  * be seen.
  */
-TEST(disk_look, does_not_open_what_is_no_disk)
+TEST(disk_probe, does_not_open_what_is_no_disk)
 {
 	char directory[] = "/tmp/kvmscope-look-XXXXXX", fifo[64], events[4096];
 	int opened = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	struct disk_look look;
+	struct disk_probe look;
 
 	REQUIRE(mkdtemp(directory) && opened >= 0);
 	snprintf(fifo, sizeof(fifo), "%s/fifo", directory);
 	REQUIRE(!mkfifo(fifo, 0600) && inotify_add_watch(opened, fifo, IN_OPEN) >= 0);
-	CHECK_EQUAL(disk_look(&(struct disk_place){ .path = fifo }, &look), -ENOTBLK);
+	CHECK_EQUAL(disk_probe(&(struct disk_file){ .path = fifo }, &look), -ENOTBLK);
 	CHECK_EQUAL(read(opened, events, sizeof(events)), -1);
-	CHECK_EQUAL(disk_look(&(struct disk_place){ .path = "/dev/zero" }, &look), -ENOTBLK);
+	CHECK_EQUAL(disk_probe(&(struct disk_file){ .path = "/dev/zero" }, &look), -ENOTBLK);
 	close(opened);
 	unlink(fifo);
 	rmdir(directory);
 }
 
 /* Whoever owns the directory puts a link to another's file there. */
-TEST(disk_look, does_not_open_another_file_than_is_meant)
+TEST(disk_probe, does_not_open_another_file_than_is_meant)
 {
 	char directory[] = "/tmp/kvmscope-look-XXXXXX", disk[64], other[64], events[4096];
 	int opened = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	struct disk_look look;
+	struct disk_probe look;
 	struct stat status;
 
 	REQUIRE(mkdtemp(directory) && opened >= 0);
@@ -68,12 +68,12 @@ TEST(disk_look, does_not_open_another_file_than_is_meant)
 	snprintf(other, sizeof(other), "%s/other", directory);
 	REQUIRE(write_file(disk, "disk") && write_file(other, "other") && !stat(disk, &status));
 
-	struct disk_place place = { .path = disk, .device = status.st_dev, .inode = status.st_ino };
+	struct disk_file place = { .path = disk, .device = status.st_dev, .inode = status.st_ino };
 
-	CHECK_EQUAL(disk_look(&place, &look), 0);
+	CHECK_EQUAL(disk_probe(&place, &look), 0);
 	REQUIRE(inotify_add_watch(opened, other, IN_OPEN) >= 0);
 	REQUIRE(!unlink(disk) && !symlink("other", disk));
-	CHECK_EQUAL(disk_look(&place, &look), -ESTALE);
+	CHECK_EQUAL(disk_probe(&place, &look), -ESTALE);
 	CHECK_EQUAL(look.size, 0);
 	CHECK_EQUAL(read(opened, events, sizeof(events)), -1);
 	unlink(disk);

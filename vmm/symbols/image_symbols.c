@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/symbols/image_names.h"
+#include "vmm/symbols/image_symbols.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,21 +21,21 @@ struct added_image {
 	uint64_t stamp; /* of the file */
 };
 
-int image_names_open(struct image_names *names, const struct build_id_cache_place *place,
-		     size_t limit)
+int image_symbols_open(struct image_symbols *names, const struct build_id_cache_location *place,
+		       size_t limit)
 {
-	*names = (struct image_names){ .place = place, .limit = limit, .installed = "" };
+	*names = (struct image_symbols){ .place = place, .limit = limit, .installed = "" };
 	names->last = &names->oldest;
 	return build_id_cache_open(place, names->directory, sizeof(names->directory));
 }
 
-bool image_names_are_installed(const struct image_names *names, const uint8_t *build_id,
-			       size_t build_id_size)
+bool image_symbols_are_installed(const struct image_symbols *names, const uint8_t *build_id,
+				 size_t build_id_size)
 {
 	return installed_symbols_exist(names->installed, build_id, build_id_size);
 }
 
-static void warn_of_perf(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+static void warn_of_perf(struct image_symbols *names, const uint8_t *build_id, size_t build_id_size)
 {
 	char path[SYMBOL_PATH_MAX];
 
@@ -51,19 +51,19 @@ static void warn_of_perf(struct image_names *names, const uint8_t *build_id, siz
 
 /* A stripped file in the cache, of which this machine has all names: perf puts them together
  * wrongly. */
-static bool is_outdone(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+static bool is_outdone(struct image_symbols *names, const uint8_t *build_id, size_t build_id_size)
 {
 	bool ours;
 
 	if (!build_id_cache_image_is_stripped(names->directory, build_id, build_id_size, &ours) ||
-	    !image_names_are_installed(names, build_id, build_id_size))
+	    !image_symbols_are_installed(names, build_id, build_id_size))
 		return false;
 	if (!ours)
 		warn_of_perf(names, build_id, build_id_size);
 	return ours;
 }
 
-bool image_names_has(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+bool image_symbols_has(struct image_symbols *names, const uint8_t *build_id, size_t build_id_size)
 {
 	if (!build_id_cache_has_image(names->directory, build_id, build_id_size) ||
 	    is_outdone(names, build_id, build_id_size))
@@ -73,15 +73,16 @@ bool image_names_has(struct image_names *names, const uint8_t *build_id, size_t 
 }
 
 /* A while ago, by who has no more of them; and there is nobody else who has. */
-static bool was_told(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+static bool was_told(const struct image_symbols *names, const uint8_t *build_id,
+		     size_t build_id_size)
 {
 	return build_id_cache_image_is_exhausted(names->directory, build_id, build_id_size,
-						 IMAGE_NAMES_REMEMBERED) &&
-	       !image_names_are_installed(names, build_id, build_id_size);
+						 IMAGE_SYMBOLS_REMEMBERED) &&
+	       !image_symbols_are_installed(names, build_id, build_id_size);
 }
 
-bool image_names_has_all(const struct image_names *names, const uint8_t *build_id,
-			 size_t build_id_size)
+bool image_symbols_has_all(const struct image_symbols *names, const uint8_t *build_id,
+			   size_t build_id_size)
 {
 	if (!build_id_cache_has_whole_image(names->directory, build_id, build_id_size) &&
 	    !was_told(names, build_id, build_id_size))
@@ -91,7 +92,7 @@ bool image_names_has_all(const struct image_names *names, const uint8_t *build_i
 }
 
 /* Its file stays. */
-static void forget(struct image_names *names, struct added_image **at)
+static void forget(struct image_symbols *names, struct added_image **at)
 {
 	struct added_image *added = *at;
 
@@ -104,13 +105,13 @@ static void forget(struct image_names *names, struct added_image **at)
 }
 
 /* Another one in its place is somebody else's, who knew more: the agent of memory's. */
-static bool is_still_there(const struct image_names *names, const struct added_image *added)
+static bool is_still_there(const struct image_symbols *names, const struct added_image *added)
 {
 	return build_id_cache_image_stamp(names->directory, added->build_id,
 					  added->build_id_size) == added->stamp;
 }
 
-static void drop(struct image_names *names, struct added_image **at)
+static void drop(struct image_symbols *names, struct added_image **at)
 {
 	if (is_still_there(names, *at))
 		build_id_cache_remove_image(names->directory, (*at)->build_id,
@@ -120,7 +121,7 @@ static void drop(struct image_names *names, struct added_image **at)
 }
 
 /* NULL: it was not added. */
-static struct added_image **find(struct image_names *names, const uint8_t *build_id,
+static struct added_image **find(struct image_symbols *names, const uint8_t *build_id,
 				 size_t build_id_size)
 {
 	for (struct added_image **at = &names->oldest; *at; at = &(*at)->next)
@@ -130,7 +131,8 @@ static struct added_image **find(struct image_names *names, const uint8_t *build
 	return NULL;
 }
 
-void image_names_remove(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+void image_symbols_remove(struct image_symbols *names, const uint8_t *build_id,
+			  size_t build_id_size)
 {
 	struct added_image **at = find(names, build_id, build_id_size);
 
@@ -138,7 +140,7 @@ void image_names_remove(struct image_names *names, const uint8_t *build_id, size
 		drop(names, at);
 }
 
-static int remember(struct image_names *names, const uint8_t *build_id, size_t build_id_size,
+static int remember(struct image_symbols *names, const uint8_t *build_id, size_t build_id_size,
 		    size_t size)
 {
 	struct added_image *added = calloc(1, sizeof(*added)),
@@ -169,7 +171,7 @@ typedef int image_put(const char *directory, const uint8_t *build_id, size_t bui
 typedef void image_make(struct bytes *to, struct span table, const uint8_t *build_id,
 			size_t build_id_size);
 
-static int put_file(struct image_names *names, image_put *put, const struct bytes *file,
+static int put_file(struct image_symbols *names, image_put *put, const struct bytes *file,
 		    const uint8_t *build_id, size_t build_id_size)
 {
 	int result;
@@ -186,7 +188,7 @@ static int put_file(struct image_names *names, image_put *put, const struct byte
 	return result > 0 ? remember(names, build_id, build_id_size, file->size) : result;
 }
 
-static void put_table(struct image_names *names, image_make *make, image_put *put,
+static void put_table(struct image_symbols *names, image_make *make, image_put *put,
 		      struct span table, const uint8_t *build_id, size_t build_id_size)
 {
 	struct bytes file, all;
@@ -202,20 +204,20 @@ static void put_table(struct image_names *names, image_make *make, image_put *pu
 	free(all.data);
 }
 
-void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
-		     size_t build_id_size)
+void image_symbols_add(struct image_symbols *names, struct span table, const uint8_t *build_id,
+		       size_t build_id_size)
 {
 	put_table(names, image_file_make, build_id_cache_add_image, table, build_id, build_id_size);
 }
 
-void image_names_replace(struct image_names *names, struct span table, const uint8_t *build_id,
-			 size_t build_id_size)
+void image_symbols_replace(struct image_symbols *names, struct span table, const uint8_t *build_id,
+			   size_t build_id_size)
 {
 	put_table(names, image_file_make_exhausted, build_id_cache_replace_image, table, build_id,
 		  build_id_size);
 }
 
-void image_names_close(struct image_names *names)
+void image_symbols_close(struct image_symbols *names)
 {
 	while (names->oldest) {
 		struct added_image *added = names->oldest;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/disk/disk_names.h"
+#include "vmm/disk/disk_symbols.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -40,8 +40,8 @@ struct images {
 };
 
 struct hunt {
-	const struct disk_names_search *search;
-	struct disk_names_result *result;
+	const struct disk_symbols_search *search;
+	struct disk_symbols_result *result;
 	const char *directory; /* of the cache */
 	uint64_t deadline;     /* ms of CLOCK_MONOTONIC */
 	struct images images;
@@ -55,7 +55,7 @@ struct hunt {
 static bool is_over(void *context)
 {
 	const struct hunt *hunt = context;
-	const struct disk_names_search *search = hunt->search;
+	const struct disk_symbols_search *search = hunt->search;
 
 	return clock_ms(CLOCK_MONOTONIC) >= hunt->deadline ||
 	       (search->is_enough && search->is_enough(search->context));
@@ -180,7 +180,7 @@ static int keep_wanted(struct hunt *hunt)
 
 /* A disk that may not be read is what the user can do something about, more than one of another
  * format. */
-static void note_failure(struct disk_names_result *result, const char *disk, int error)
+static void note_failure(struct disk_symbols_result *result, const char *disk, int error)
 {
 	bool refused = error == -EACCES || error == -EPERM;
 
@@ -195,7 +195,7 @@ static void note_failure(struct disk_names_result *result, const char *disk, int
 /* -ENOENT: there is no program that could read any. -ECANCELED: there is no time. */
 static int open_disks(struct hunt *hunt, const struct guest_disk_limits *limits)
 {
-	const struct disk_names_search *search = hunt->search;
+	const struct disk_symbols_search *search = hunt->search;
 
 	if (!guest_disk_reader())
 		return error_set(-ENOENT, "grub-fstest is missing (Debian package grub-common)");
@@ -229,32 +229,32 @@ static void end_too_large(struct hunt *hunt, uint64_t total)
 		why, sizeof(why),
 		"with one more, of %llu MiB at most, they could have more than %llu MiB, and have %llu; "
 		"kvmscope report --guest-disk takes more",
-		(unsigned long long)DISK_NAMES_FILE_MAX >> 20, (unsigned long long)total >> 20,
+		(unsigned long long)DISK_SYMBOLS_FILE_MAX >> 20, (unsigned long long)total >> 20,
 		(unsigned long long)hunt->taken >> 20);
 	end_full(hunt, why);
 }
 
-bool disk_names_has_room(uint64_t size, uint64_t free_bytes)
+bool disk_symbols_has_room(uint64_t size, uint64_t free_bytes)
 {
-	uint64_t reserve = size / 10 < DISK_NAMES_FREE_MIN ? size / 10 : DISK_NAMES_FREE_MIN;
+	uint64_t reserve = size / 10 < DISK_SYMBOLS_FREE_MIN ? size / 10 : DISK_SYMBOLS_FREE_MIN;
 
-	return free_bytes >= reserve + DISK_NAMES_FILE_MAX;
+	return free_bytes >= reserve + DISK_SYMBOLS_FILE_MAX;
 }
 
 /* The guest is not to fill the host's disk. */
 static void check_room(struct hunt *hunt)
 {
-	uint64_t total = hunt->search->total_max ? hunt->search->total_max : DISK_NAMES_TOTAL_MAX;
+	uint64_t total = hunt->search->total_max ? hunt->search->total_max : DISK_SYMBOLS_TOTAL_MAX;
 	struct statvfs status;
 
-	if (hunt->taken + DISK_NAMES_FILE_MAX > total) {
+	if (hunt->taken + DISK_SYMBOLS_FILE_MAX > total) {
 		end_too_large(hunt, total);
 		return;
 	}
 	/* A tmpfs may have no size. */
 	if (!statvfs(hunt->directory, &status) && status.f_blocks &&
-	    !disk_names_has_room((uint64_t)status.f_blocks * status.f_frsize,
-				 (uint64_t)status.f_bavail * status.f_frsize))
+	    !disk_symbols_has_room((uint64_t)status.f_blocks * status.f_frsize,
+				   (uint64_t)status.f_bavail * status.f_frsize))
 		end_full(hunt, "its file system is nearly full");
 }
 
@@ -326,7 +326,7 @@ static uint64_t bytes_below(const char *directory)
 
 static int look(struct hunt *hunt)
 {
-	const struct guest_disk_limits limits = { .file_max = DISK_NAMES_FILE_MAX,
+	const struct guest_disk_limits limits = { .file_max = DISK_SYMBOLS_FILE_MAX,
 						  .is_over = is_over,
 						  .context = hunt,
 						  .broker = hunt->search->broker };
@@ -346,7 +346,7 @@ static int look(struct hunt *hunt)
 
 static int search_disks(struct hunt *hunt)
 {
-	const struct disk_names_search *search = hunt->search;
+	const struct disk_symbols_search *search = hunt->search;
 	int error = read_images(hunt);
 
 	if (!error && search->once)
@@ -359,7 +359,7 @@ static int search_disks(struct hunt *hunt)
 	return hunt->images.count ? look(hunt) : 0;
 }
 
-int disk_names_fetch(const struct disk_names_search *search, struct disk_names_result *result)
+int disk_symbols_fetch(const struct disk_symbols_search *search, struct disk_symbols_result *result)
 {
 	struct hunt hunt = { .search = search,
 			     .result = result,
@@ -368,7 +368,7 @@ int disk_names_fetch(const struct disk_names_search *search, struct disk_names_r
 	char standard[PATH_MAX];
 	int error = 0;
 
-	*result = (struct disk_names_result){ 0 };
+	*result = (struct disk_symbols_result){ 0 };
 	if (!hunt.directory) {
 		error = build_id_cache_directory(standard, sizeof(standard));
 		hunt.directory = standard;

@@ -4,8 +4,8 @@
  * than a limit of them, then what came first goes. A file of perf's own is left alone. Any one
  * thread at a time.
  */
-#ifndef KVMSCOPE_SYMBOLS_IMAGE_NAMES_H
-#define KVMSCOPE_SYMBOLS_IMAGE_NAMES_H
+#ifndef KVMSCOPE_SYMBOLS_IMAGE_SYMBOLS_H
+#define KVMSCOPE_SYMBOLS_IMAGE_SYMBOLS_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #include "shared/span.h"
 #include "vmm/symbols/build_id_cache.h"
 
-struct image_names_statistics {
+struct image_symbols_statistics {
 	uint64_t added;    /* images whose names are in the cache now */
 	uint64_t nameless; /* of which there are none */
 	uint64_t dropped;  /* that were, and went for others */
@@ -26,38 +26,38 @@ struct image_names_statistics {
 
 struct added_image;
 
-struct image_names {
+struct image_symbols {
 	char directory[PATH_MAX];
-	const struct build_id_cache_place *place;
+	const struct build_id_cache_location *place;
 	const char *installed; /* directory with separate files (installed_symbols.h); "" after
 				  opening */
 	size_t limit;
 	struct added_image *oldest, **last;
 	size_t bytes;
-	struct image_names_statistics statistics;
+	struct image_symbols_statistics statistics;
 };
 
 /* In PLACE, which outlives it (NULL: perf's), with LIMIT in bytes of files. -ENOENT and others
  * without a build-id cache. NAMES must stay where it is. */
-int image_names_open(struct image_names *names, const struct build_id_cache_place *place,
-		     size_t limit);
+int image_symbols_open(struct image_symbols *names, const struct build_id_cache_location *place,
+		       size_t limit);
 
 /* Has this machine a separate file of that build with its symbols? */
-bool image_names_are_installed(const struct image_names *names, const uint8_t *build_id,
-			       size_t build_id_size);
+bool image_symbols_are_installed(const struct image_symbols *names, const uint8_t *build_id,
+				 size_t build_id_size);
 
 /* Are there names of that build, whoever put them there? Fewer than are installed are none, if they
  * can be replaced. */
-bool image_names_has(struct image_names *names, const uint8_t *build_id, size_t build_id_size);
+bool image_symbols_has(struct image_symbols *names, const uint8_t *build_id, size_t build_id_size);
 
 /*
  * The same, but of all of its functions, as far as there can be more: those that a guest's agent
- * told and had no more of are all for IMAGE_NAMES_REMEMBERED seconds, as somebody may install them
- * there.
+ * told and had no more of are all for IMAGE_SYMBOLS_REMEMBERED seconds, as somebody may install
+ * them there.
  */
-#define IMAGE_NAMES_REMEMBERED (24 * 3600L)
-bool image_names_has_all(const struct image_names *names, const uint8_t *build_id,
-			 size_t build_id_size);
+#define IMAGE_SYMBOLS_REMEMBERED (24 * 3600L)
+bool image_symbols_has_all(const struct image_symbols *names, const uint8_t *build_id,
+			   size_t build_id_size);
 
 /*
  * TABLE as image_file_make() wants it, of an image with that build id, whose size is 1 to 20;
@@ -65,18 +65,19 @@ bool image_names_has_all(const struct image_names *names, const uint8_t *build_i
  * machine has them: perf looks for such files beside the cache, too, and up to 6.1 takes their
  * addresses for others than they are.
  */
-void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
-		     size_t build_id_size);
+void image_symbols_add(struct image_symbols *names, struct span table, const uint8_t *build_id,
+		       size_t build_id_size);
 
 /* The same, but in place of fewer names that this or another run put there, as from a guest's
  * memory; of who has no more. */
-void image_names_replace(struct image_names *names, struct span table, const uint8_t *build_id,
-			 size_t build_id_size);
+void image_symbols_replace(struct image_symbols *names, struct span table, const uint8_t *build_id,
+			   size_t build_id_size);
 
 /* Takes back what was added of that build, if it was. */
-void image_names_remove(struct image_names *names, const uint8_t *build_id, size_t build_id_size);
+void image_symbols_remove(struct image_symbols *names, const uint8_t *build_id,
+			  size_t build_id_size);
 
 /* What is in the cache stays. */
-void image_names_close(struct image_names *names);
+void image_symbols_close(struct image_symbols *names);
 
 #endif

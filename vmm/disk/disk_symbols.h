@@ -4,8 +4,8 @@
  * the build-id cache has not all functions is looked for there, as guest_disk.h does, and put into
  * the cache. Reports have its names from then on, also when the disk is gone. One thread at a time.
  */
-#ifndef KVMSCOPE_DISK_DISK_NAMES_H
-#define KVMSCOPE_DISK_DISK_NAMES_H
+#ifndef KVMSCOPE_DISK_DISK_SYMBOLS_H
+#define KVMSCOPE_DISK_DISK_SYMBOLS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,14 +14,14 @@
 #include "shared/error.h"
 
 /* The guest says what its files are, and this is the host's disk: a larger one is not taken, */
-#define DISK_NAMES_FILE_MAX (128ull << 20)
+#define DISK_SYMBOLS_FILE_MAX (128ull << 20)
 /* nor more in all, unless less is wanted, */
-#define DISK_NAMES_TOTAL_MAX (512ull << 20)
+#define DISK_SYMBOLS_TOTAL_MAX (512ull << 20)
 /* nor where less than this, or than a tenth if that is less, were left of the cache's file system.
  */
-#define DISK_NAMES_FREE_MIN (1ull << 30)
+#define DISK_SYMBOLS_FREE_MIN (1ull << 30)
 
-struct disk_names_search {
+struct disk_symbols_search {
 	const char *recording;    /* a perf.data file that was closed */
 	unsigned int files;       /* that it has: recording, recording.1, ... */
 	const char *directory;    /* of the build-id cache; NULL: perf's */
@@ -29,7 +29,7 @@ struct disk_names_search {
 	size_t disk_count;
 	struct sandbox_broker *broker; /* as of guest_disk.h; NULL */
 	/* Bytes that all in the directory may have behind it, what lies there by now too; 0:
-	 * DISK_NAMES_TOTAL_MAX of what is taken. */
+	 * DISK_SYMBOLS_TOTAL_MAX of what is taken. */
 	uint64_t total_max;
 	/* What these disks had not within the last day is not looked for again (disk_misses.h): for
 	 * who asks again and again. */
@@ -40,7 +40,7 @@ struct disk_names_search {
 	void *context;
 };
 
-struct disk_names_result {
+struct disk_symbols_result {
 	/* Images that have not all of their names; 0 if time was over before all were seen. */
 	unsigned int wanted;
 	unsigned int found;  /* of these, on the disks */
@@ -57,10 +57,11 @@ struct disk_names_result {
  * messages; -ENOENT: grub-fstest is missing. That a disk can not be read, or has none of the files,
  * is no error; that no more files can be kept is said once.
  */
-int disk_names_fetch(const struct disk_names_search *search, struct disk_names_result *result);
+int disk_symbols_fetch(const struct disk_symbols_search *search,
+		       struct disk_symbols_result *result);
 
 /* May a file be taken where the cache's file system has SIZE bytes, FREE_BYTES of them for its
  * user? Any thread. */
-bool disk_names_has_room(uint64_t size, uint64_t free_bytes);
+bool disk_symbols_has_room(uint64_t size, uint64_t free_bytes);
 
 #endif

@@ -3,8 +3,8 @@
  * A growing run of bytes, for putting records and sections together. Without
  * memory it stays as it is and remembers that; check FAILED once at the end.
  */
-#ifndef KVMSCOPE_PERF_DATA_PERF_DATA_BYTES_H
-#define KVMSCOPE_PERF_DATA_PERF_DATA_BYTES_H
+#ifndef KVMSCOPE_SHARED_BYTES_H
+#define KVMSCOPE_SHARED_BYTES_H
 
 #include <stdbool.h>
 #include <stddef.h>

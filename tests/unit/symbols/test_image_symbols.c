@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/symbols/image_names.h"
+#include "vmm/symbols/image_symbols.h"
 
 #include <elf.h>
 #include <stdio.h>
@@ -52,53 +52,53 @@ static bool has_room(void *context)
 
 struct setting {
 	char directory[64];
-	struct build_id_cache_place place;
-	struct image_names memory, agent; /* of one run: who has them from where */
+	struct build_id_cache_location place;
+	struct image_symbols memory, agent; /* of one run: who has them from where */
 };
 
 static void enter(struct setting *setting, size_t limit)
 {
 	strcpy(setting->directory, "/tmp/kvmscope-test-XXXXXX");
 	REQUIRE(mkdtemp(setting->directory));
-	setting->place = (struct build_id_cache_place){ .directory = setting->directory,
-							.has_room = has_room };
-	REQUIRE_EQUAL(image_names_open(&setting->memory, &setting->place, limit), 0);
-	REQUIRE_EQUAL(image_names_open(&setting->agent, &setting->place, limit), 0);
+	setting->place = (struct build_id_cache_location){ .directory = setting->directory,
+							   .has_room = has_room };
+	REQUIRE_EQUAL(image_symbols_open(&setting->memory, &setting->place, limit), 0);
+	REQUIRE_EQUAL(image_symbols_open(&setting->agent, &setting->place, limit), 0);
 }
 
 static void leave(struct setting *setting)
 {
 	char command[128];
 
-	image_names_close(&setting->memory);
-	image_names_close(&setting->agent);
+	image_symbols_close(&setting->memory);
+	image_symbols_close(&setting->agent);
 	snprintf(command, sizeof(command), "rm -rf %s", setting->directory);
 	CHECK_EQUAL(system(command), 0);
 }
 
 static void memory_tells(struct setting *setting, struct table table)
 {
-	image_names_add(&setting->memory, span_of(&table, sizeof(table)), build_id,
-			sizeof(build_id));
+	image_symbols_add(&setting->memory, span_of(&table, sizeof(table)), build_id,
+			  sizeof(build_id));
 }
 
 static void agent_tells(struct setting *setting, struct table table)
 {
-	image_names_replace(&setting->agent, span_of(&table, sizeof(table)), build_id,
-			    sizeof(build_id));
+	image_symbols_replace(&setting->agent, span_of(&table, sizeof(table)), build_id,
+			      sizeof(build_id));
 }
 
 static bool has(struct setting *setting)
 {
-	return image_names_has(&setting->agent, build_id, sizeof(build_id));
+	return image_symbols_has(&setting->agent, build_id, sizeof(build_id));
 }
 
 static bool has_all(const struct setting *setting)
 {
-	return image_names_has_all(&setting->agent, build_id, sizeof(build_id));
+	return image_symbols_has_all(&setting->agent, build_id, sizeof(build_id));
 }
 
-TEST(image_names, of_memory_make_room_for_all_of_them)
+TEST(image_symbols, of_memory_make_room_for_all_of_them)
 {
 	struct setting setting;
 
@@ -115,7 +115,7 @@ TEST(image_names, of_memory_make_room_for_all_of_them)
 
 /* A guest is not made to tell of its libraries in each recording; but somebody may install their
  * names. */
-TEST(image_names, of_who_has_no_more_are_all_for_a_day)
+TEST(image_symbols, of_who_has_no_more_are_all_for_a_day)
 {
 	char command[256];
 	struct setting setting;
@@ -137,7 +137,7 @@ TEST(image_names, of_who_has_no_more_are_all_for_a_day)
 	leave(&setting);
 }
 
-TEST(image_names, that_are_all_of_them_stay)
+TEST(image_symbols, that_are_all_of_them_stay)
 {
 	struct setting setting;
 
@@ -162,7 +162,7 @@ static void make_earlier(const struct setting *setting)
 }
 
 /* Those may have names in them that are wrong: of symbols without a size, up to the next one. */
-TEST(image_names, of_an_earlier_version_make_room_even_for_fewer)
+TEST(image_symbols, of_an_earlier_version_make_room_even_for_fewer)
 {
 	struct setting setting;
 
@@ -181,7 +181,7 @@ TEST(image_names, of_an_earlier_version_make_room_even_for_fewer)
 }
 
 /* What another program put there is left alone, whatever it says. */
-TEST(image_names, of_somebody_else_stay)
+TEST(image_symbols, of_somebody_else_stay)
 {
 	struct setting setting;
 	char command[512];
@@ -222,7 +222,7 @@ static void install_separate(const struct setting *setting, const uint8_t *build
 	free(file.data);
 }
 
-TEST(image_names, of_a_stripped_file_are_those_of_an_installed_separate_one)
+TEST(image_symbols, of_a_stripped_file_are_those_of_an_installed_separate_one)
 {
 	struct symbols *symbols;
 	struct setting setting;
@@ -242,7 +242,7 @@ TEST(image_names, of_a_stripped_file_are_those_of_an_installed_separate_one)
 	leave(&setting);
 }
 
-TEST(image_names, that_are_all_of_them_ask_for_no_separate_one)
+TEST(image_symbols, that_are_all_of_them_ask_for_no_separate_one)
 {
 	struct table table = table_of(AGENT_SYMBOLS_SYMTAB, 2);
 	struct bytes all = { .data = (uint8_t *)&table, .size = sizeof(table) };
@@ -253,7 +253,7 @@ TEST(image_names, that_are_all_of_them_ask_for_no_separate_one)
 }
 
 /* They were put there before it was installed. */
-TEST(image_names, of_a_stripped_file_make_room_for_those_of_an_installed_separate_one)
+TEST(image_symbols, of_a_stripped_file_make_room_for_those_of_an_installed_separate_one)
 {
 	struct setting setting;
 
@@ -271,7 +271,7 @@ TEST(image_names, of_a_stripped_file_make_room_for_those_of_an_installed_separat
 }
 
 /* What perf itself put into the cache is not touched: it is said that perf gets it wrong. */
-TEST(image_names, of_a_file_that_perf_kept_are_told_to_be_wrong_beside_an_installed_separate_one)
+TEST(image_symbols, of_a_file_that_perf_kept_are_told_to_be_wrong_beside_an_installed_separate_one)
 {
 	struct setting setting;
 	char command[512];
@@ -292,7 +292,7 @@ TEST(image_names, of_a_file_that_perf_kept_are_told_to_be_wrong_beside_an_instal
 	leave(&setting);
 }
 
-TEST(image_names, of_a_stripped_file_are_not_those_of_another_build)
+TEST(image_symbols, of_a_stripped_file_are_not_those_of_another_build)
 {
 	static const uint8_t other[sizeof(build_id)] = { 0xab, 0xce, [19] = 1 };
 	struct setting setting;
@@ -307,7 +307,7 @@ TEST(image_names, of_a_stripped_file_are_not_those_of_another_build)
 }
 
 /* Memory told of it before the agent did, and goes past its limit after that. */
-TEST(image_names, of_the_agent_stay_when_those_of_memory_are_too_many)
+TEST(image_symbols, of_the_agent_stay_when_those_of_memory_are_too_many)
 {
 	static const uint8_t other[sizeof(build_id)] = { 0xef, 0x01, [19] = 1 };
 	struct table table = table_of(AGENT_SYMBOLS_SYMTAB, 2);
@@ -317,14 +317,14 @@ TEST(image_names, of_the_agent_stay_when_those_of_memory_are_too_many)
 	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
 	CHECK_EQUAL(setting.memory.statistics.added, 1);
 	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
-	image_names_add(&setting.memory, span_of(&table, sizeof(table)), other, sizeof(other));
+	image_symbols_add(&setting.memory, span_of(&table, sizeof(table)), other, sizeof(other));
 	CHECK_EQUAL(setting.memory.statistics.dropped, 1);
 	CHECK(has_all(&setting));
-	CHECK(image_names_has_all(&setting.memory, other, sizeof(other)));
+	CHECK(image_symbols_has_all(&setting.memory, other, sizeof(other)));
 	leave(&setting);
 }
 
-TEST(image_names, that_come_twice_are_counted_once)
+TEST(image_symbols, that_come_twice_are_counted_once)
 {
 	struct setting setting;
 	size_t bytes;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What has to be known of a disk's file before anybody reads the disk. */
-#ifndef KVMSCOPE_DISK_DISK_LOOK_H
-#define KVMSCOPE_DISK_DISK_LOOK_H
+#ifndef KVMSCOPE_DISK_DISK_PROBE_H
+#define KVMSCOPE_DISK_DISK_PROBE_H
 
 #include <stddef.h>
 #include <sys/types.h>
 
-#define DISK_LOOK_START 8
+#define DISK_PROBE_START 8
 
 /* A file by its path. The path may lead elsewhere by now: that it is the file still is told by the
  * others. */
-struct disk_place {
+struct disk_file {
 	const char *path;
 	dev_t device;
 	ino_t inode; /* 0: whichever file is there */
 };
 
-struct disk_look {
+struct disk_probe {
 	uid_t uid; /* the owner's */
 	gid_t gid;
-	char start[DISK_LOOK_START]; /* how it begins: which format it has */
+	char start[DISK_PROBE_START]; /* how it begins: which format it has */
 	size_t size; /* of that, bytes; less than it could be where the file is shorter */
 };
 
@@ -29,6 +29,6 @@ struct disk_look {
  * started by it. -ENOTBLK: it is neither a file nor a block device; -ESTALE: it is another one than
  * is meant; else the errors of open().
  */
-int disk_look(const struct disk_place *place, struct disk_look *look);
+int disk_probe(const struct disk_file *place, struct disk_probe *look);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/disk/disk_look.h"
+#include "vmm/disk/disk_probe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int check(const struct disk_place *place, const struct stat *status)
+static int check(const struct disk_file *place, const struct stat *status)
 {
 	if (place->inode && (status->st_ino != place->inode || status->st_dev != place->device))
 		return -ESTALE;
@@ -15,7 +15,7 @@ static int check(const struct disk_place *place, const struct stat *status)
 }
 
 /* The very file, wherever its path leads by now. */
-static int read_start(int found, struct disk_look *look)
+static int read_start(int found, struct disk_probe *look)
 {
 	char path[32];
 	ssize_t size;
@@ -31,13 +31,13 @@ static int read_start(int found, struct disk_look *look)
 	return 0;
 }
 
-int disk_look(const struct disk_place *place, struct disk_look *look)
+int disk_probe(const struct disk_file *place, struct disk_probe *look)
 {
 	int found = open(place->path, O_PATH | O_CLOEXEC);
 	struct stat status;
 	int error;
 
-	*look = (struct disk_look){ 0 };
+	*look = (struct disk_probe){ 0 };
 	if (found < 0)
 		return -errno;
 	error = fstat(found, &status) ? -errno : check(place, &status);
