@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-# The guest agent: one static binary against musl, plainly built whatever the sanitizer. The kernel's headers come
-# behind musl's own.
+# The guest agent: one static binary against musl, built the same whatever the sanitizer. The
+# kernel's headers come after musl's own.
 AGENT_SOURCES := $(wildcard guest-agent/*.c) shared/agent_protocol.c shared/decimal.c \
 	shared/elf_stubs.c shared/elf_stub_names.c shared/elf_tables.c
 AGENT_OBJECTS := $(AGENT_SOURCES:%.c=build/agent/%.o)
-# Debian's zlib has nothing of glibc in what compresses; musl provides the rest.
+# The part of Debian's zlib that compresses needs nothing of glibc that musl does not have.
 AGENT_ZLIB    := $(shell gcc -print-file-name=libz.a)
-AGENT_CFLAGS  := -std=gnu11 -Os -g -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter \
-	$(if $(WERROR),-Werror) -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' -I. -ffunction-sections -fdata-sections \
+AGENT_CFLAGS  := -std=gnu11 -Os -g -Wall -Wextra -Wshadow -Wstrict-prototypes \
+	-Wmissing-prototypes -Wformat=2 -Wvla -Wundef -Wimplicit-fallthrough \
+	-Wno-unused-parameter $(if $(WERROR),-Werror) -fstack-protector-strong -D_GNU_SOURCE \
+	-DKVMSCOPE_VERSION='"$(VERSION)"' -I. -ffunction-sections -fdata-sections \
 	-idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu
+STATIC_LDFLAGS := -static -Wl,--build-id -Wl,-z,relro,-z,now
 
 build/agent/%.o: %.c guest-agent/module.mk
 	@mkdir -p $(@D)
 	@echo "  MUSLCC  $<"
-	$(Q)command -v musl-gcc > /dev/null || { echo "kvmscope: musl-gcc is missing (Debian package musl-tools): make deps" >&2; exit 1; }
+	$(Q)command -v musl-gcc > /dev/null || { \
+		echo "kvmscope: musl-gcc is missing (Debian package musl-tools): make deps" >&2; exit 1; }
 	$(Q)musl-gcc $(AGENT_CFLAGS) -MMD -MP -c -o $@ $<
 
-# Its symbols stay, 24 KiB: a profile of the guest names what the agent does there.
+# Its symbols stay, 24 KiB: a profile of the guest names the agent's functions.
 build/agent/kvmscope-agent: $(AGENT_OBJECTS)
 	@echo "  LD      $@"
-	$(Q)musl-gcc -static -Wl,--strip-debug -Wl,--gc-sections -Wl,--build-id -o $@ $^ $(AGENT_ZLIB)
+	$(Q)musl-gcc $(STATIC_LDFLAGS) -Wl,--strip-debug -Wl,--gc-sections -o $@ $^ $(AGENT_ZLIB)
 
 all: build/agent/kvmscope-agent
 TEST_NEEDS += build/agent/kvmscope-agent

@@ -44,8 +44,8 @@ void debuginfod_server_start(struct debuginfod_server *server)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setenv("DEBUGINFOD_CACHE_PATH", cache, true);
 	unsetenv("DEBUGINFOD_URLS");
-	freopen("/dev/null", "w", stdout);
-	freopen("/dev/null", "w", stderr);
+	if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+		_exit(127);
 	execlp("debuginfod", "debuginfod", "-F", "-p", port, "-d", ":memory:", files, NULL);
 	_exit(127);
 }

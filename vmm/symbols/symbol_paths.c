@@ -114,7 +114,7 @@ bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sou
 		/* A name that can be none there is looked for in the next place, twice. */
 		if (symbol_paths_symfs(path, sources->symfs, recorded))
 			return true;
-		/* fallthrough */
+		__attribute__((fallthrough));
 	case 1:
 		return cache_path(path, sources->buildid_dir, build_id, build_id_size,
 				  strcmp(recorded, "[vdso]") ? "elf" : "vdso");
@@ -128,18 +128,21 @@ bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sou
 bool symbol_paths_vmlinux(size_t index, char *path, const struct symbol_sources *sources,
 			  const uint8_t *build_id, size_t build_id_size)
 {
-	static const char *const forms[] = { "/boot/vmlinux-%s", "/usr/lib/debug/boot/vmlinux-%s",
-					     "/lib/modules/%s/build/vmlinux",
-					     "/usr/lib/debug/lib/modules/%s/vmlinux" };
+	static const char *const installed[][2] = { { "/boot/vmlinux-", "" },
+						    { "/usr/lib/debug/boot/vmlinux-", "" },
+						    { "/lib/modules/", "/build/vmlinux" },
+						    { "/usr/lib/debug/lib/modules/", "/vmlinux" } };
 	struct utsname name;
 
 	if (index == 0)
 		return cache_path(path, sources->buildid_dir, build_id, build_id_size, "elf");
 	if (index == 1)
 		return symbol_paths_installed_debug(path, "", build_id, build_id_size);
-	if (index - 2 >= sizeof(forms) / sizeof(forms[0]) || uname(&name))
+	index -= 2;
+	if (index >= sizeof(installed) / sizeof(installed[0]) || uname(&name))
 		return false;
-	snprintf(path, SYMBOL_PATH_MAX, forms[index - 2], name.release);
+	snprintf(path, SYMBOL_PATH_MAX, "%s%s%s", installed[index][0], name.release,
+		 installed[index][1]);
 	return true;
 }
 
