@@ -14,8 +14,8 @@
 
 void cpu_clock_open(struct cpu_clock *clock)
 {
-	/* Without exclude_kernel a higher privilege is asked for; it counts in the kernel all the
-	 * same. */
+	/* exclude_kernel lowers the required privilege; the event counts kernel time
+	 * nevertheless. */
 	struct perf_event_attr attributes = {
 		.size = sizeof(attributes),
 		.type = PERF_TYPE_SOFTWARE,
@@ -45,7 +45,7 @@ uint64_t cpu_clock_now(const struct cpu_clock *clock)
 	if (clock->event < 0)
 		return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	size = read(clock->event, &count, sizeof(count));
-	assert(size == sizeof(count)); /* of an event of the thread's own, that is open */
+	assert(size == sizeof(count)); /* cannot fail for an open event of the calling thread */
 	(void)size;
 	return count;
 }

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For how long a thread has had a CPU: all the time from when the host's
- * scheduler gave it one to when it took it away, measured by the host's clock
- * and counted by perf's cpu-clock event (kernel/events/core.c, cpu_clock_event_update()).
+ * The time for which a thread had a CPU: from when the host's scheduler assigned one until it took
+ * it away, by the host's clock, as perf's cpu-clock event counts it (kernel/events/core.c,
+ * cpu_clock_event_update()). A guest sees this time pass while its vCPU runs; time without a CPU is
+ * reported to it as steal time (arch/x86/kvm/x86.c, record_steal_time()).
  *
- * That is what a guest sees pass while its vCPU runs, and has not seen taken away: of a host
- * that leaves it without a CPU the guest is told as steal time (arch/x86/kvm/x86.c,
- * record_steal_time()). CLOCK_THREAD_CPUTIME_ID is less. Where the host's kernel accounts the time
- * of interrupts (CONFIG_IRQ_TIME_ACCOUNTING), or of what is stolen from a host that is a guest
- * itself (CONFIG_PARAVIRT_TIME_ACCOUNTING), that is taken off there (kernel/sched/core.c,
- * update_rq_clock_task()). It is the clock all the same where the host lets us have no perf event,
- * as by kernel.perf_event_paranoid of 3.
+ * CLOCK_THREAD_CPUTIME_ID is less: it excludes interrupt time (CONFIG_IRQ_TIME_ACCOUNTING) and time
+ * stolen from a host that is itself a guest (CONFIG_PARAVIRT_TIME_ACCOUNTING; kernel/sched/core.c,
+ * update_rq_clock_task()). It is the fallback if no perf event can be opened, as with
+ * kernel.perf_event_paranoid 3.
  *
- * All functions are for the thread that opened it; cpu_clock_close() also for another one.
+ * All functions are for the thread that opened the clock; cpu_clock_close() also for another one.
  */
 #ifndef KVMSCOPE_PMU_CPU_CLOCK_H
 #define KVMSCOPE_PMU_CPU_CLOCK_H
@@ -23,11 +21,11 @@ struct cpu_clock {
 	int event; /* -1: CLOCK_THREAD_CPUTIME_ID */
 };
 
-/* Always does; says in the log (debug) where it is CLOCK_THREAD_CPUTIME_ID. */
+/* Cannot fail. Logs (debug) if the clock is CLOCK_THREAD_CPUTIME_ID. */
 void cpu_clock_open(struct cpu_clock *clock);
 void cpu_clock_close(struct cpu_clock *clock);
 
-/* ns, from a beginning of its own; never less than before. A system call. */
+/* ns from an arbitrary start, never decreasing. A system call. */
 uint64_t cpu_clock_now(const struct cpu_clock *clock);
 
 #endif

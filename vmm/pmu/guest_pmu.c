@@ -11,7 +11,7 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-/* NULL if there is no such model. */
+/* NULL for an unknown model. */
 static const struct pmu_vendor *vendor_of(uint32_t model)
 {
 	switch (model) {
@@ -62,7 +62,7 @@ static uint64_t value_of(const struct pmu_state *state, unsigned int number)
 					: state->fixed[number - PMU_GENERAL_MAX];
 }
 
-/* Does a counter of the host's count it? */
+/* True if the host counts it. */
 static bool ask_counters(const struct pmu *pmu, unsigned int number,
 			 const struct pmu_counting *counting)
 {
@@ -80,7 +80,7 @@ static bool ask_counters(const struct pmu *pmu, unsigned int number,
 				  PMU_COUNTER_MASK + 1 - value_of(&pmu->state, number));
 }
 
-/* Asks the host's counters for what the guest's count now, and tells of those that stand still. */
+/* Requests the current events from the host, and reports those that do not advance. */
 static void program(struct pmu *pmu)
 {
 	for (unsigned int i = 0; i < PMU_COUNTERS; i++) {
@@ -92,7 +92,7 @@ static void program(struct pmu *pmu)
 	}
 }
 
-/* What the host's counters have counted was for registers that are no more. */
+/* The host's pending counts belong to the previous registers. */
 static void drop_counts(struct pmu *pmu)
 {
 	for (unsigned int i = 0; pmu->counters && i < PMU_COUNTERS; i++)
@@ -122,7 +122,7 @@ int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *cloc
 	return 0;
 }
 
-/* PMU goes on from STATE, whatever it did before. */
+/* Replaces the state of PMU by STATE. */
 static void go_on_from(struct pmu *pmu, const struct pmu_state *state)
 {
 	pmu->state = *state;
@@ -149,7 +149,7 @@ static bool any_outside(const uint64_t *values, const uint64_t *bits, unsigned i
 	return false;
 }
 
-/* Has STATE a bit set that no register can have? */
+/* True if STATE has a bit that no register can have. */
 static bool has_impossible_bit(const struct pmu_state *state)
 {
 	struct pmu_state bits = { .model = state->model };
@@ -245,13 +245,13 @@ static uint64_t unit_hz(const struct pmu_clock *clock, enum pmu_unit unit)
 	return 0;
 }
 
-/* Since time 0: differences of it add up, however often the counters are brought up to date. */
+/* Since time 0: differences add up exactly, regardless of how often the counters are advanced. */
 static wide cycles_at(uint64_t time, uint64_t hz)
 {
 	return (wide)time * hz / NS_PER_S;
 }
 
-/* When COUNTING's counter, VALUE now, goes from all ones to 0. */
+/* When COUNTING's counter, currently VALUE, goes from all ones to 0. */
 static uint64_t overflow_time(const struct pmu_state *state, const struct pmu_counting *counting,
 			      uint64_t value)
 {
@@ -282,7 +282,7 @@ uint64_t pmu_next_overflow(const struct pmu *pmu)
 	return first;
 }
 
-/* What counter NUMBER has counted up to TIME. */
+/* The count of counter NUMBER up to TIME. */
 static wide counted(const struct pmu *pmu, unsigned int number, const struct pmu_counting *counting,
 		    uint64_t time)
 {
@@ -293,7 +293,7 @@ static wide counted(const struct pmu *pmu, unsigned int number, const struct pmu
 	return cycles_at(time, hz) - cycles_at(pmu->state.time, hz);
 }
 
-/* Counts up to TIME in all of them; true if a PMI is due. */
+/* Advances all counters to TIME. True if a PMI is due. */
 static bool count_all(struct pmu *pmu, uint64_t time)
 {
 	bool pmi = false;
@@ -328,7 +328,7 @@ bool pmu_advance(struct pmu *pmu, uint64_t time)
 	if (pmi && state->freeze_on_pmi)
 		state->global_control = 0;
 	state->time = time;
-	if (pmu->counters) /* where the next overflow is */
+	if (pmu->counters) /* the distance to the next overflow has changed */
 		program(pmu);
 	return pmi;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AMD's core performance counters (APM vol. 2 13.2.1). Overflow has no status
- * register: software looks at the counter's highest bit (Linux,
- * arch/x86/events/amd/core.c, amd_pmu_test_overflow_topbit()). Addresses of the
- * MSRs: Linux, arch/x86/include/asm/msr-index.h, MSR_K7_* and MSR_F15H_PERF_*.
+ * AMD's core performance counters (APM vol. 2 13.2.1). There is no status register for overflows:
+ * software checks the counter's highest bit (Linux, arch/x86/events/amd/core.c,
+ * amd_pmu_test_overflow_topbit()). MSR addresses: Linux, arch/x86/include/asm/msr-index.h, MSR_K7_*
+ * and MSR_F15H_PERF_*.
  */
 #include <stddef.h>
 
@@ -24,16 +24,16 @@
 #define CPUID_PERF_CTR_EXT_LLC  (1u << 28)
 
 /*
- * Bits 63:36, 21 and 19 are reserved; 41:40, HostOnly and GuestOnly, are so without SVM, and with
- * it the time does not tell what they ask for. Writes of them are ignored (Linux,
- * arch/x86/kvm/svm/pmu.c: reserved_bits, amd_pmu_set_msr()).
+ * Bits 63:36, 21 and 19 are reserved. So are 41:40, HostOnly and GuestOnly, without SVM; with SVM,
+ * run time does not distinguish them. Writes to them are ignored (Linux, arch/x86/kvm/svm/pmu.c:
+ * reserved_bits, amd_pmu_set_msr()).
  */
 #define SELECT_WRITABLE UINT64_C(0xfffd7ffff)
 
 /*
- * Those that Linux gives a generic name, of all families (arch/x86/events/amd/core.c,
- * amd_*perfmon_event_map); numbered as in the processors' own manuals (PPR), Core::X86::Pmc.
- * PMCx120 is of Zen 4 and later.
+ * Events with a generic name in Linux, of all families (arch/x86/events/amd/core.c,
+ * amd_*perfmon_event_map), numbered as in the processors' manuals (PPR), Core::X86::Pmc. PMCx120 is
+ * in Zen 4 and later.
  */
 static const struct pmu_event amd_events[] = {
 	{ 0x076, 0x00, PMU_CORE_CYCLES, "core cycles" },
@@ -53,7 +53,7 @@ static const struct pmu_event amd_events[] = {
 };
 #define AMD_EVENTS (sizeof(amd_events) / sizeof(amd_events[0]))
 
-/* No processor with the legacy counters alone has PMCx120, and Linux has no ref-cycles there. */
+/* No processor with legacy counters only has PMCx120, and Linux has no ref-cycles there. */
 static const struct pmu_event legacy_reference = { 0x120, 0x01, PMU_NOTHING, "reference cycles" };
 
 static uint32_t counters_of(const struct pmu_state *state)
@@ -61,7 +61,7 @@ static uint32_t counters_of(const struct pmu_state *state)
 	return state->model == PMU_AMD_CORE ? AMD_CORE : AMD_LEGACY;
 }
 
-/* The counter that MSR INDEX belongs to, and whether it is its select; -1 if there is none. */
+/* The counter of MSR INDEX, and whether the MSR is its select; -1 if there is none. */
 static int find_register(const struct pmu_state *state, uint32_t index, bool *is_select)
 {
 	if (pmu_in(index, MSR_LEGACY_SELECT, AMD_LEGACY)) {
@@ -95,7 +95,7 @@ static void amd_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index,
 		      uint32_t registers[4])
 {
 	switch (function) {
-	case 0x1: /* Intel's: no PDCM, DTES64, DS */
+	case 0x1: /* Intel: no PDCM, DTES64, DS */
 		registers[2] &= ~(1u << 15 | 1u << 2);
 		registers[3] &= ~(1u << 21);
 		break;
@@ -105,8 +105,8 @@ static void amd_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index,
 		if (pmu->state.model == PMU_AMD_CORE)
 			registers[2] |= CPUID_PERF_CTR_EXT_CORE;
 		break;
-	case 0xa:        /* Intel's */
-	case 0x23:       /* Intel's */
+	case 0xa:        /* Intel */
+	case 0x23:       /* Intel */
 	case 0x8000001b: /* IBS */
 	case 0x80000022: /* PerfMonV2 */
 		for (unsigned int i = 0; i < 4; i++)
@@ -142,8 +142,8 @@ static bool amd_write_msr(struct pmu_state *state, uint32_t index, uint64_t valu
 	return true;
 }
 
-/* RDPMC, APM vol. 3: above them are the northbridge's and the cache's counters, which this one has
- * not. */
+/* RDPMC, APM vol. 3: higher indices are northbridge and cache counters, which this PMU does not
+ * have. */
 static bool amd_read_counter(const struct pmu_state *state, uint32_t index, uint64_t *value)
 {
 	if (index >= counters_of(state))

@@ -24,7 +24,7 @@ const struct pmu_event *pmu_event_find(const struct pmu_event *events, unsigned 
 	return NULL;
 }
 
-/* Is it for each cycle, at all privilege levels? The time for which the guest ran tells no less. */
+/* True if it counts each cycle at all privilege levels: run time does not distinguish less. */
 static bool select_is_plain(uint64_t select)
 {
 	return (select & SELECT_USR) && (select & SELECT_OS) &&
@@ -72,7 +72,7 @@ void pmu_tell_with(struct pmu *pmu, struct pmu *first)
 	pmu->told_of_all = &first->told;
 }
 
-/* As different as the names are. Never 0. */
+/* Distinct for distinct names, and never 0. */
 static uint64_t key_of(const struct pmu_counting *counting)
 {
 	return UINT64_C(1) << 63 | (uint64_t)counting->fixed << 62 |
@@ -80,7 +80,7 @@ static uint64_t key_of(const struct pmu_counting *counting)
 	       (counting->select & (SELECT_EVENT | SELECT_EVENT_HIGH | SELECT_UMASK));
 }
 
-/* Has none of the vCPUs told of KEY, and is there room to remember it? */
+/* Records KEY. False if a vCPU has reported it already, or the table is full. */
 static bool is_news(struct pmu_told *told, uint64_t key)
 {
 	for (unsigned int i = 0; i < PMU_TOLD_MAX; i++) {
@@ -99,7 +99,7 @@ static bool is_full(const struct pmu_told *told)
 	return atomic_load_explicit(&told->full, memory_order_relaxed);
 }
 
-/* Of the last one that it has room for, this has been told. */
+/* Reports once that the last free entry has been used. */
 static void tell_full(const struct pmu *pmu, struct pmu_told *told)
 {
 	if (told->keys[PMU_TOLD_MAX - 1] && !atomic_exchange(&told->full, true))

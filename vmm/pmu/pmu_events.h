@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For vmm/pmu alone: what a counter counts as its registers are, by vendor. */
+/* Internal to vmm/pmu: what a counter counts according to its registers, for each vendor. */
 #ifndef KVMSCOPE_PMU_PMU_EVENTS_H
 #define KVMSCOPE_PMU_PMU_EVENTS_H
 
@@ -7,7 +7,7 @@
 
 #define PMU_COUNTER_MASK ((UINT64_C(1) << PMU_WIDTH) - 1)
 
-/* Is INDEX one of COUNT from FIRST on? */
+/* True if INDEX is one of COUNT indices from FIRST. */
 static inline bool pmu_in(uint32_t index, uint32_t first, uint32_t count)
 {
 	return index >= first && index - first < count;
@@ -24,21 +24,21 @@ static inline bool pmu_in(uint32_t index, uint32_t first, uint32_t count)
 #define SELECT_INVERT    (UINT64_C(1) << 23)
 #define SELECT_CMASK     UINT64_C(0xff000000)
 
-/* AMD's event has four bits more (APM vol. 2 13.2.1); Intel's are reserved there, so 0. */
+/* AMD's event has four more bits (APM vol. 2 13.2.1); Intel reserves them, so they are 0. */
 #define SELECT_EVENT_HIGH (UINT64_C(0xf) << 32)
-/* What of a select says what is counted, beside the privilege level. */
+/* The bits of a select that define the event, without the privilege level. */
 #define SELECT_CONFIG                                                                              \
 	(SELECT_EVENT_HIGH | SELECT_CMASK | SELECT_INVERT | SELECT_EDGE | SELECT_UMASK |           \
 	 SELECT_EVENT)
 
-/* EVENT and UMASK, in their places. */
+/* EVENT and UMASK at their place in a select. */
 static inline uint64_t pmu_select_of(uint16_t event, uint8_t umask)
 {
 	return (event & SELECT_EVENT) | (uint64_t)umask << 8 |
 	       ((uint64_t)event << 24 & SELECT_EVENT_HIGH);
 }
 
-/* What the time for which the guest has run stands for. */
+/* The unit of the guest's run time. */
 enum pmu_unit {
 	PMU_NOTHING,
 	PMU_CORE_CYCLES,
@@ -53,37 +53,37 @@ struct pmu_event {
 	const char *name;
 };
 
-/* A counter as its registers are now. */
+/* A counter as its registers define it now. */
 struct pmu_counting {
-	bool on;         /* all its switches are */
-	bool fixed;      /* a counter of one event; select has it too */
-	uint64_t select; /* as of a general counter */
+	bool on;         /* all its enable bits are set */
+	bool fixed;      /* a counter of one event; select has that event too */
+	uint64_t select; /* in the format of a general counter */
 	const struct pmu_event
-		*event;  /* NULL: none of those that are known, which are those allowed */
-	uint64_t status; /* the bit that its overflow sets */
+		*event;  /* NULL: unknown, therefore not allowed */
+	uint64_t status; /* the bit set by its overflow */
 };
 
-/* SELECT's event in EVENTS, COUNT of them; or NULL. */
+/* The entry of SELECT's event in EVENTS, which has COUNT entries, or NULL. */
 const struct pmu_event *pmu_event_find(const struct pmu_event *events, unsigned int count,
 				       uint64_t select);
 
-/* What of COUNTING's the time tells. */
+/* The unit if COUNTING can be derived from run time, else PMU_NOTHING. */
 enum pmu_unit pmu_counting_unit(const struct pmu_counting *counting);
 
-/* Tells once of counter NUMBER, that its COUNTING stands still. */
+/* Reports once that COUNTING, of counter NUMBER, does not advance. */
 void pmu_tell_counting(struct pmu *pmu, unsigned int number, const struct pmu_counting *counting);
 
-/* Have the host's counters, if there are any, EVENT? */
+/* True if the host has counters and they have EVENT. */
 bool pmu_counters_have(const struct pmu *pmu, const struct pmu_event *event);
 
-/* The bit in CPUID.0AH:EBX of Intel's architectural event CONFIG; -1 if it is none. */
+/* The bit of Intel's architectural event CONFIG in CPUID.0AH:EBX; -1 if it is not architectural. */
 int pmu_intel_architectural(uint64_t config);
 
-/* What differs from vendor to vendor; each as its namesake in guest_pmu.h. */
+/* The vendors' differences; see the functions of the same name in guest_pmu.h. */
 struct pmu_vendor {
 	void (*reset)(struct pmu_state *state); /* all registers are 0 before */
 	void (*writable)(
-		struct pmu_state *state); /* sets all bits of registers that can ever be set */
+		struct pmu_state *state); /* sets all register bits that can ever be set */
 	void (*cpuid)(const struct pmu *pmu, uint32_t function, uint32_t index,
 		      uint32_t registers[4]);
 	bool (*read_msr)(const struct pmu_state *state, uint32_t index, uint64_t *value);

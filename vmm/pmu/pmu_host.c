@@ -12,16 +12,16 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-/* What stands behind one counter of the guest. */
+/* The host's side of one guest counter. */
 struct backing {
 	int event; /* -1: none is open */
 	bool counts;
-	struct pmu_request request;   /* of the event, or the one that was refused */
-	bool refused;                 /* perf had no event for that */
-	struct pmu_host_reading seen; /* as of the last reading that ended an interval */
-	uint64_t counted;             /* all that was read of this event, scaled */
-	uint64_t overflow;            /* what counted will be then */
-	uint64_t left;                /* counted and not taken */
+	struct pmu_request request;   /* of the event, or of the refused one */
+	bool refused;                 /* perf could not open the event */
+	struct pmu_host_reading seen; /* at the last reading that ended an interval */
+	uint64_t counted;             /* total count of this event, scaled */
+	uint64_t overflow;            /* value of counted at the overflow */
+	uint64_t left;                /* counted, but not yet consumed */
 };
 
 struct pmu_host {
@@ -50,13 +50,14 @@ static struct perf_event_attr attributes_of(enum pmu_model model, const struct p
 		.exclude_kernel = !request->kernel,
 		.exclude_host = 1,
 		.disabled = 1,
-		/* Never by this one: the way to the first overflow is set when the event starts. */
+		/* No period of its own: the distance to the first overflow is set when the event
+		 * starts. */
 		.sample_period = request->interrupt ? UINT64_C(1) << PMU_WIDTH : 0,
 		.wakeup_events = request->interrupt,
 	};
 }
 
-/* perf takes any number, also that of an architectural event that the processor has not. */
+/* perf accepts any number, also architectural events that the processor does not have. */
 static bool is_missing(const struct pmu_host *host, uint64_t config)
 {
 	const int bit = host->model == PMU_INTEL ? pmu_intel_architectural(config) : -1;
@@ -120,7 +121,7 @@ static void tell_refused(const struct pmu_host *host, uint64_t config, int error
 	host->told(host->context, message);
 }
 
-/* Without the event the counter stands still, or goes by the time. */
+/* Without the event the counter is derived from run time, or does not advance. */
 static void give_up(struct pmu_host *host, struct backing *backing, int error)
 {
 	if (host->statistics.refused++ == 0)
@@ -149,7 +150,7 @@ static uint64_t scale(struct pmu_host *host, uint64_t count, uint64_t enabled, u
 	return (uint64_t)((wide)count * enabled / running);
 }
 
-/* As long as the event never had a counter the interval goes on. */
+/* An interval continues until the event had a counter. */
 static void read_event(struct pmu_host *host, struct backing *backing)
 {
 	const struct pmu_host_reading seen = backing->seen;
@@ -170,7 +171,7 @@ static void read_event(struct pmu_host *host, struct backing *backing)
 	backing->seen = now;
 }
 
-/* Disabled first, so that nothing is counted between the reading and the end. */
+/* Disables the event first, so that nothing is counted after the reading. */
 static void stop(struct pmu_host *host, struct backing *backing)
 {
 	if (!backing->counts)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Intel's architectural performance monitoring, version 2. Sections are those
- * of the SDM vol. 3B, chapter 20; MSRs are in vol. 4, table 2-2.
- */
+/* Intel's architectural performance monitoring, version 2. Sections are those of the SDM vol.
+ * 3B, chapter 20; MSRs are in vol. 4, table 2-2. */
 #include <stddef.h>
 
 #include "vmm/pmu/pmu_events.h"
@@ -28,10 +26,10 @@
 #define GLOBAL_COUNTERS    ((GENERAL_BIT(INTEL_GENERAL) - 1) | (FIXED_BIT(INTEL_FIXED) - FIXED_BIT(0)))
 #define OVF_CTRL_CONDITION (UINT64_C(3) << 62)
 
-/* 20.2.1.1; AnyThread (bit 21) came with version 3. */
+/* 20.2.1.1; AnyThread (bit 21) exists from version 3. */
 #define SELECT_RESERVED (UINT64_C(0xffffffff00000000) | UINT64_C(1) << 21)
 
-/* 20.2.2: four bits for each fixed counter; bit 2 of them, AnyThread, came with version 3. */
+/* 20.2.2: four bits for each fixed counter; their bit 2, AnyThread, exists from version 3. */
 #define FIXED_OS        1u
 #define FIXED_USR       2u
 #define FIXED_INTERRUPT 8u
@@ -40,7 +38,7 @@
 /* RDPMC, vol. 2B: ECX[31:16] is the type of the counter. */
 #define RDPMC_FIXED 0x40000000u
 
-/* 20.2.1.2, table 20-1, in the order of the bits of CPUID.0AH:EBX */
+/* 20.2.1.2, table 20-1, in the bit order of CPUID.0AH:EBX */
 static const struct pmu_event architectural[] = {
 	{ 0x3c, 0x00, PMU_CORE_CYCLES, "core cycles" },
 	{ 0xc0, 0x00, PMU_NOTHING, "instructions" },
@@ -53,8 +51,8 @@ static const struct pmu_event architectural[] = {
 #define ARCHITECTURAL (sizeof(architectural) / sizeof(architectural[0]))
 
 /*
- * 20.2.2, table 20-2. The last one has no number of its own: 0x00 with 0x03 is Linux's name for it
- * (arch/x86/ events/intel/core.c, intel_fixed2_event_constraint), which no guest can select in a
+ * 20.2.2, table 20-2. The last one has no event number: 0x00 with 0x03 is Linux's name for it
+ * (arch/x86/events/intel/core.c, intel_fixed2_event_constraint), which no guest can select in a
  * general counter.
  */
 static const struct pmu_event fixed_events[INTEL_FIXED] = {
@@ -65,8 +63,8 @@ static const struct pmu_event fixed_events[INTEL_FIXED] = {
 
 static void intel_reset(struct pmu_state *state)
 {
-	/* Vol. 3A table 10-1: the general counters' bits are set, so that software of version 1
-	 * finds them on. */
+	/* Vol. 3A table 10-1: the general counters' bits are set, so that software for version 1
+	 * finds them enabled. */
 	state->global_control = GENERAL_BIT(INTEL_GENERAL) - 1;
 }
 
@@ -106,13 +104,13 @@ static void intel_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index
 			uint32_t registers[4])
 {
 	switch (function) {
-	case 0x1: /* PDCM, that is PERF_CAPABILITIES; no debug store (DTES64, DS-CPL, DS) */
+	case 0x1: /* PDCM, which announces PERF_CAPABILITIES; no debug store (DTES64, DS-CPL, DS) */
 		registers[2] = (registers[2] & ~(1u << 2 | 1u << 4)) | 1u << 15;
 		registers[3] &= ~(1u << 21);
 		break;
 	case 0x7:
 		if (index ==
-		    0) { /* no processor trace, no LBR, both of which interrupt by the PMI too */
+		    0) { /* no processor trace and no LBR, which also raise PMIs */
 			registers[1] &= ~(1u << 25);
 			registers[3] &= ~(1u << 19);
 		}
@@ -181,11 +179,8 @@ static bool write_overflow_control(struct pmu_state *state, uint64_t value)
 
 static bool intel_write_msr(struct pmu_state *state, uint32_t index, uint64_t value)
 {
-	/*
-	 * "Full-Width Writes to Performance Counter Registers": bits beyond the
-	 * width are reserved; by the counter's other address EDX is ignored, and bit 31
-	 * goes into all the higher ones.
-	 */
+	/* "Full-Width Writes to Performance Counter Registers": bits beyond the width are
+	 * reserved. At the counter's other address EDX is ignored, and bit 31 is sign-extended. */
 	if (pmu_in(index, MSR_A_PMC, INTEL_GENERAL))
 		return write_register(&state->general[index - MSR_A_PMC], value, PMU_COUNTER_MASK);
 	if (pmu_in(index, MSR_PMC, INTEL_GENERAL))
@@ -229,8 +224,7 @@ static struct pmu_counting intel_general(const struct pmu_state *state, unsigned
 				      .status = GENERAL_BIT(i) };
 }
 
-/* Field FIELD of IA32_FIXED_CTR_CTRL and EVENT as a general counter would have them in its select.
- */
+/* Field FIELD of IA32_FIXED_CTR_CTRL, and EVENT, in the format of a general counter's select. */
 static uint64_t fixed_select(unsigned int field, const struct pmu_event *event)
 {
 	return pmu_select_of(event->event, event->umask) | (field & FIXED_OS ? SELECT_OS : 0) |

@@ -15,7 +15,7 @@ struct reserved {
 
 /* Linux, arch/x86/events/intel/core.c, intel_*_extra_regs; arch/x86/include/asm/perf_event.h. */
 static const struct reserved intel_reserved[] = {
-	{ 0x00, 0x04, 0x04 }, /* perf's: slots, */
+	{ 0x00, 0x04, 0x04 }, /* perf's own: slots, */
 	{ 0x00, 0x1b, 0x1b }, /* a guest's LBR (INTEL_FIXED_VLBR_EVENT), */
 	{ 0x00, 0x80, 0x87 }, /* and topdown metrics */
 	{ 0xb7, 0x01, 0x02 }, /* OFFCORE_RESPONSE: MSR_OFFCORE_RSP_0 and 1, */
@@ -26,8 +26,8 @@ static const struct reserved intel_reserved[] = {
 	{ 0xc6, 0x01, 0x01 }, /* FRONTEND_RETIRED: MSR_PEBS_FRONTEND */
 };
 
-/* Linux, arch/x86/events/amd/core.c, AMD_MERGE_EVENT: it widens the counter beside it, whosever
- * that is. */
+/* Linux, arch/x86/events/amd/core.c, AMD_MERGE_EVENT: it widens the neighbouring counter,
+ * regardless of that counter's owner. */
 static const struct reserved amd_reserved[] = {
 	{ 0xfff, 0x00, 0xff },
 };
@@ -55,7 +55,7 @@ int pmu_kernel_reserve(const struct vm *vm, enum pmu_model model)
 	return vm_deny_events(vm, events, pmu_kernel_reserved(model, events));
 }
 
-/* With the first vCPU, for all of the VM. */
+/* The first vCPU does it for the whole VM. */
 static int create(struct vcpu *vcpu, struct cpuid_table *table)
 {
 	enum pmu_model model;

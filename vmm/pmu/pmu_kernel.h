@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The PMU that KVM makes from the host's counters, and who has what of them.
+ * The PMU that KVM emulates with the host's counters, and how they are shared.
  *
- * The guest has every counter that CPUID shows it. KVM backs each that is switched on with a
- * perf event pinned to the vCPU's thread that counts in the guest alone
- * (arch/x86/kvm/pmu.c, pmc_reprogram_counter()).
+ * The guest has all counters that CPUID shows. KVM backs each enabled one with a perf event, pinned
+ * to the vCPU's thread, that counts only in the guest (arch/x86/kvm/pmu.c,
+ * pmc_reprogram_counter()).
  *
- * Sampling has none: its clock is a timer (vmm/sample/sample_clock.h), so that it neither takes a
- * counter from the guest nor shows it other counts.
+ * Sampling uses no counter: its clock is a timer (vmm/sample/sample_clock.h), so it takes none from
+ * the guest and does not change its counts.
  *
- * Others on the host have what is left. Their flexible events share it. Events that are pinned to
- * a CPU, as the NMI watchdog's, come before the guest's: where they leave too few counters, one of
- * the guest's stands still, which KVM tells nobody.
+ * Other users on the host get the remaining counters. Their flexible events share those. Events
+ * pinned to a CPU, such as the NMI watchdog's, precede the guest's: if they leave too few counters,
+ * one of the guest's does not advance, which KVM does not report.
  *
- * The host alone has the events listed in pmu_kernel.c: those with a register that all
- * events of a core share, of which a guest's would take hold without being able to set it, and
- * the numbers that mean something to perf only. KVM's filter keeps them from the guest, which
- * sees a counter that stands still; they would have counted nothing of use.
+ * The events listed in pmu_kernel.c are reserved for the host: those with a register shared by all
+ * events of a core, which a guest would occupy without being able to set it, and numbers with a
+ * meaning in perf only. KVM's filter denies them to the guest, whose counter does not advance; they
+ * would not have counted anything useful.
  */
 #ifndef KVMSCOPE_PMU_PMU_KERNEL_H
 #define KVMSCOPE_PMU_PMU_KERNEL_H
@@ -34,10 +34,10 @@ struct vm;
  * pmu_vcpu_model(). */
 extern const struct vcpu_pmu_operations pmu_kernel;
 
-/* What MODEL's host keeps, as vm_deny_events() wants it. How many. */
+/* The reserved events of MODEL in the format of vm_deny_events(). Returns their number. */
 size_t pmu_kernel_reserved(enum pmu_model model, uint64_t events[EVENT_FILTER_MAX]);
 
-/* Keeps it in all of VM. The errors of vm_deny_events(). */
+/* Reserves them for the whole VM. The errors of vm_deny_events(). */
 int pmu_kernel_reserve(const struct vm *vm, enum pmu_model model);
 
 #endif

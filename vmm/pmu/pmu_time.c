@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/pmu/pmu_time.h"
 
-/* ns: a guest that handles a PMI has its counters on again long before. */
+/* ns: long after a guest that handles a PMI has enabled its counters again. */
 #define FAR 10000000u
 
 static int open_clock(struct pmu_time *self)
@@ -41,11 +41,11 @@ static bool is_far(const struct pmu_time *self, uint64_t now)
 }
 
 /*
- * The timer runs on while exits are handled, and by a clock that is a little off, so its kick may
- * come before the guest has run so long: then it is armed for the rest. Whose a kick was is not
- * known, so it is armed anew after any. One that will come too early is left as it is, and so is
- * one that nobody wants any more until it has come, if that is soon: a guest that handles a PMI
- * stops and starts its counters several times. While it is armed each entry reads the clock.
+ * The timer also runs while exits are handled, and by a slightly different clock, so its kick may
+ * be early: then it is armed for the rest. The source of a kick is unknown, so it is armed again
+ * after each. A timer that is too early stays as it is. So does one that is no longer needed, if it
+ * expires soon: a guest that handles a PMI stops and starts its counters several times. While it is
+ * armed, each entry reads the clock.
  */
 static int set_timer(struct pmu_time *self, uint64_t *now, uint64_t next, uint32_t kicks)
 {

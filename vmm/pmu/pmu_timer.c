@@ -20,7 +20,7 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-/* Some 146 years: perf takes no period of 2^63 and more. */
+/* About 146 years: perf refuses periods of 2^63 and more. */
 #define WAIT_MAX (UINT64_C(1) << 62)
 
 static int failed(const char *what)
@@ -36,7 +36,7 @@ static int direct_signals(int event)
 	       fcntl(event, F_SETFL, O_ASYNC | O_NONBLOCK);
 }
 
-/* -1 where the host lets us have none. */
+/* -1 if no event can be opened. */
 static int open_event(void)
 {
 	struct perf_event_attr attributes = {
@@ -82,7 +82,7 @@ void pmu_timer_close(struct pmu_timer *timer)
 		timer_delete(timer->timer);
 }
 
-/* 0 for never. */
+/* 0 disarms it. */
 static int set_posix_timer(struct pmu_timer *timer, uint64_t wait)
 {
 	const struct itimerspec when = { .it_value = { .tv_sec = (time_t)(wait / NS_PER_S),
@@ -99,17 +99,16 @@ static uint64_t count_of(const struct pmu_timer *timer)
 	return count;
 }
 
-/* Its clock stands still when it has kicked. */
+/* The event's count stops after the kick. */
 static bool is_waiting(const struct pmu_timer *timer)
 {
 	return count_of(timer) != count_of(timer);
 }
 
 /*
- * One kick and no more (PERF_EVENT_IOC_REFRESH): a host that takes longer than a short period for
- * its timer's interrupt would handle nothing but those, and the thread never got so far as to stop
- * it. If the kick comes between the two calls, the timer stands still, and is armed anew for that
- * kick.
+ * PERF_EVENT_IOC_REFRESH allows one kick only: a host that needs longer than a short period for the
+ * timer interrupt would handle nothing else, and the thread could never stop it. If the kick comes
+ * between the two calls the timer stays stopped, and handling that kick arms it again.
  */
 static int set_event(struct pmu_timer *timer, uint64_t period)
 {
@@ -134,6 +133,6 @@ int pmu_timer_disarm(struct pmu_timer *timer)
 {
 	if (timer->event < 0)
 		return set_posix_timer(timer, 0);
-	/* Not disabled: its one kick would be left over, and come beside the next one. */
+	/* Disabling it would leave its one kick over, in addition to the next one. */
 	return is_waiting(timer) ? set_event(timer, WAIT_MAX) : 0;
 }

@@ -23,13 +23,13 @@
 
 #define NOWHERE UINT64_MAX
 
-/* So many kernels are told of: a hostile guest can look like another one as often as it likes. */
+/* Number of kernels reported: a hostile guest can look like a new kernel as often as it likes. */
 #define TOLD_MAX 32
 
 enum state {
-	STATE_UNKNOWN, /* not looked at */
+	STATE_UNKNOWN, /* not searched */
 	STATE_ARMED,
-	STATE_WITHOUT, /* there is no Linux, and the guest has the MSRs */
+	STATE_WITHOUT, /* not Linux: the guest has the MSRs */
 	STATE_HIDDEN,
 };
 
@@ -42,10 +42,10 @@ struct rdpmc_traps {
 	struct rdpmc_traps_options options;
 	_Atomic uint64_t completed, guest_breakpoints;
 	_Atomic uint64_t
-		user;         /* GPA of the switch of rdpmc_user.h, until it is off; else NOWHERE */
-	pthread_mutex_t lock; /* of what follows, and of changes to USER */
+		user;         /* GPA of the switch of rdpmc_user.h until it is off, else NOWHERE */
+	pthread_mutex_t lock; /* protects the members below, and writes to `user` */
 	enum state state;
-	uint64_t identity; /* of the kernel that STATE is about: identity_of() */
+	uint64_t identity; /* identity_of() of the kernel that `state` is about */
 	struct trap traps[RDPMC_SITES_MAX];
 	size_t count;
 	unsigned int told;
@@ -69,10 +69,10 @@ static bool is_in_place(const struct rdpmc_traps *traps, const struct guest_regi
 }
 
 /*
- * The GPA of the kernel's handler of INT3; another kernel has its own elsewhere. NOWHERE without
- * one. Where the IDT lies says less: Linux before 5.8 loads another one, with the same handler,
- * while it handles an NMI that came in #DB or #BP (arch/x86/kernel/nmi.c, do_nmi()), and reads its
- * counters there. The gate: SDM vol. 3A sec. 6.14.1.
+ * Identifies the kernel: the GPA of its INT3 handler, NOWHERE if there is none. The IDT's address
+ * would be wrong: Linux before 5.8 loads another IDT with the same handler while it handles an NMI
+ * that interrupted #DB or #BP (arch/x86/kernel/nmi.c, do_nmi()), and reads its counters there.
+ * Gate: SDM vol. 3A sec. 6.14.1.
  */
 static uint64_t identity_of(const struct rdpmc_traps *traps,
 			    const struct guest_registers *registers)
@@ -86,13 +86,13 @@ static uint64_t identity_of(const struct rdpmc_traps *traps,
 			 (gate[0] & 0xffff) | (gate[0] >> 48) << 16 | (gate[1] & UINT32_MAX) << 32);
 }
 
-/* Is the kernel that the vCPU is in the one that STATE is about, as far as that can be seen? */
+/* True if the vCPU's kernel seems to be the one that `state` is about. */
 static bool is_same_kernel(const struct rdpmc_traps *traps, const struct guest_registers *registers)
 {
 	return traps->state != STATE_UNKNOWN && traps->identity == identity_of(traps, registers);
 }
 
-/* Is what is known about the kernel that the vCPU is in? */
+/* True if `state` and the traps are valid for the vCPU's kernel. */
 static bool is_known(const struct rdpmc_traps *traps, const struct guest_registers *registers)
 {
 	if (!is_same_kernel(traps, registers))
@@ -103,7 +103,7 @@ static bool is_known(const struct rdpmc_traps *traps, const struct guest_registe
 	return true;
 }
 
-/* What an older kernel left in memory is not changed: nothing says whose memory that is now. */
+/* Traps of an older kernel stay in memory: that memory may belong to something else by now. */
 static void forget(struct rdpmc_traps *traps)
 {
 	traps->count = 0;
@@ -133,7 +133,7 @@ static int arm(struct rdpmc_traps *traps, const struct guest_registers *register
 {
 	int error = 0;
 
-	/* Not before: who looked for SITES has seen RDPMC where this kernel's older traps are. */
+	/* Only now: SITES was determined with RDPMC shown in place of this kernel's older traps. */
 	forget(traps);
 	for (size_t i = 0; i < sites->count && !error; i++)
 		error = put(traps, registers, &sites->sites[i]);
@@ -168,7 +168,7 @@ static void tell_armed(const struct guest_kernel *kernel, const struct rdpmc_sit
 	}
 }
 
-/* Linux switches it on when it has found its PMU in order, which is after it was looked at. */
+/* Linux enables the switch after it has checked its PMU, which is after this search. */
 static void await_user(struct rdpmc_traps *traps, const struct guest_registers *registers,
 		       const struct guest_kernel *kernel, bool tells)
 {
@@ -183,7 +183,7 @@ static void await_user(struct rdpmc_traps *traps, const struct guest_registers *
 			error_message());
 }
 
-/* NULL if GPA is not of the kernel that the vCPU is in. */
+/* NULL if GPA is not of the vCPU's current kernel. */
 static uint32_t *find_switch(struct rdpmc_traps *traps, struct vcpu *vcpu, uint64_t gpa)
 {
 	struct guest_registers registers;
@@ -194,7 +194,7 @@ static uint32_t *find_switch(struct rdpmc_traps *traps, struct vcpu *vcpu, uint6
 		       : NULL;
 }
 
-/* The guest may write it at the same time, as may another vCPU's thread: it is off once. */
+/* The guest and other vCPU threads may write it at the same time: it is switched off once. */
 static void switch_off(struct rdpmc_traps *traps, struct vcpu *vcpu)
 {
 	uint32_t *value, on = RDPMC_USER_MAPPED;
@@ -212,7 +212,7 @@ static void switch_off(struct rdpmc_traps *traps, struct vcpu *vcpu)
 	pthread_mutex_unlock(&traps->lock);
 }
 
-/* A program would get what KVM answers, and that is no count. */
+/* User programs would get KVM's result, which is not a count. */
 static void keep_programs_from_rdpmc(struct vcpu *vcpu)
 {
 	struct rdpmc_traps *traps = vcpu->vm->rdpmc_traps;
@@ -226,7 +226,7 @@ static void keep_programs_from_rdpmc(struct vcpu *vcpu)
 		switch_off(traps, vcpu);
 }
 
-/* Code of Linux's kernel and its modules is there (Documentation/arch/x86/x86_64/mm.rst). */
+/* Linux's kernel and modules are above it (Documentation/arch/x86/x86_64/mm.rst). */
 static bool is_kernel(uint64_t gva)
 {
 	return gva >= KERNEL_IMAGE_START;
@@ -243,7 +243,7 @@ static int find(const struct rdpmc_traps *traps, const struct guest_registers *r
 			-ENOTSUP,
 			"this host's KVM does not leave a guest for INT3; see kvmscope doctor");
 	error = guest_kernel_find(kernel, traps->options.view, registers);
-	if (error == -ENOENT) /* what is said there of names is not to the point */
+	if (error == -ENOENT) /* the original message is about symbols, which is misleading here */
 		return error_set(error, "no Linux kernel with kallsyms is in its memory");
 	return error ? error : rdpmc_sites_find(sites, traps->options.view, *kernel);
 }
@@ -294,7 +294,7 @@ static void look(struct rdpmc_traps *traps, const struct guest_registers *regist
 	guest_kernel_free(kernel);
 }
 
-/* May the guest use its PMU? */
+/* True if the guest may use its PMU. */
 static bool is_shown(struct vcpu *vcpu)
 {
 	struct rdpmc_traps *traps = vcpu->vm->rdpmc_traps;
@@ -311,9 +311,9 @@ static bool is_shown(struct vcpu *vcpu)
 }
 
 /*
- * The trap that the vCPU has run into, if it is one: another kernel may have an INT3 of its own
- * there before it first touches its PMU and is looked at, and a guest of the guest can look like
- * its host's kernel.
+ * Finds the trap that the vCPU has hit. False for an INT3 of another kernel at the same address,
+ * before that kernel first accesses its PMU, and for a nested guest, which can look like its host's
+ * kernel.
  */
 static bool find_trap(struct rdpmc_traps *traps, struct vcpu *vcpu, struct trap *trap)
 {

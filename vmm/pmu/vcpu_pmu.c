@@ -28,8 +28,8 @@
 
 struct pmu_vcpu {
 	struct pmu pmu;
-	struct pmu_host *host; /* NULL: counted by the time alone */
-	struct pmu_time time;  /* open once the vCPU has run: it belongs to its thread */
+	struct pmu_host *host; /* NULL: derived cycles only */
+	struct pmu_time time;  /* open once the vCPU has run: it belongs to the vCPU's thread */
 	bool open;
 	struct pmu_vcpu_statistics statistics;
 };
@@ -61,7 +61,7 @@ int pmu_vcpu_model(struct cpuid_table *table, enum pmu_model *model)
 		return error_set(-ENOTSUP,
 				 "no PMU can be emulated for a processor that is neither Intel's "
 				 "nor AMD's");
-	/* Linux takes the six counters of families 15H and on only (arch/x86/events/amd/core.c). */
+	/* Linux uses the six counters only from family 15H on (arch/x86/events/amd/core.c). */
 	*model = family_of(table) >= 0x15 ? PMU_AMD_CORE : PMU_AMD_LEGACY;
 	return 0;
 }
@@ -93,7 +93,7 @@ static int get_clock(const struct vcpu *vcpu, struct cpuid_table *table, struct 
 	return 0;
 }
 
-/* The table is that of a guest without a PMU, so leaf 0AH is not in it. */
+/* The table is that of a guest without a PMU, so it has no leaf 0AH. */
 static int show(const struct pmu *pmu, struct cpuid_table *table)
 {
 	struct kvm_cpuid_entry2 *maximum = cpuid_find(table, 0, 0);
@@ -130,7 +130,7 @@ static void tell_unavailable(void *context, const char *event)
 			PMU_TOLD_MAX);
 }
 
-/* With the first vCPU, for all of the VM. */
+/* The first vCPU does it for the whole VM. */
 static int filter_msrs(const struct vcpu *vcpu, enum pmu_model model)
 {
 	const struct msr_range *ranges;
@@ -147,7 +147,7 @@ static void tell(void *context, const char *message)
 	log_warning("%s", message);
 }
 
-/* A host without counters is nothing unusual. */
+/* A host without counters is common, and not an error. */
 static int join_host(struct pmu_vcpu *self, const struct pmu_host_perf *perf)
 {
 	int error = perf ? pmu_host_create(&self->host, (enum pmu_model)self->pmu.state.model, perf,
@@ -236,8 +236,8 @@ static void end_failed(struct vcpu *vcpu)
 	vcpu_request_end(vcpu, VCPU_END_HOST_ERROR);
 }
 
-/* The one bit about it in a register that is KVM's (SDM vol. 4, table 2-2). A KVM without that has
- * none to tell. */
+/* IA32_MISC_ENABLE, which is KVM's, has a bit about the PMU (SDM vol. 4, table 2-2). A KVM
+ * without that MSR cannot show it. */
 static void show_available(const struct vcpu *vcpu)
 {
 	uint64_t value;
@@ -310,7 +310,7 @@ static void leave(struct vcpu *vcpu)
 	raise_pmi(vcpu);
 }
 
-/* Its other bits are KVM's, as far as it has them. */
+/* The other bits are KVM's, if it has them. */
 static bool read_debugctl(const struct vcpu *vcpu, uint64_t *value)
 {
 	if (msr_get(vcpu->fd, MSR_DEBUGCTL, value))
@@ -365,8 +365,7 @@ bool pmu_vcpu_read_counter(struct vcpu *vcpu, uint32_t index, uint64_t *value)
 	return pmu_read_counter(&vcpu->pmu->pmu, index, value);
 }
 
-/* Another thread goes on with the vCPU; what perf counts and what the timer goes by is one thread's
- * time. */
+/* Another thread continues the vCPU; perf's counts and the timer belong to one thread. */
 void pmu_vcpu_reset(struct vcpu *vcpu)
 {
 	struct pmu_vcpu *self = vcpu->pmu;
