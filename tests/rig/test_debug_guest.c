@@ -88,10 +88,10 @@ static const char *hostile_command(unsigned int seconds)
 	return command;
 }
 
-/* No event that can not be counted is told of twice, and none above so many (PMU_TOLD_MAX). */
+/* No event that can not be counted is told of twice, and none above so many (PMU_REPORTED_MAX). */
 static void check_warnings(const char *errors)
 {
-	static const char warning[] = "warning: the guest's PMU can not count ";
+	static const char warning[] = "warning: the guest's PMU cannot count ";
 	unsigned int count = 0;
 
 	for (const char *at = errors; (at = strstr(at, warning)); at += sizeof(warning), count++) {

@@ -33,7 +33,7 @@ static int check_clock(const struct pmu_clock *clock)
 		if (hz[i] == 0 || hz[i] > PMU_HZ_MAX)
 			return error_set(
 				-EINVAL,
-				"guest PMU: %llu Hz is no frequency of a clock; give 1 to %llu",
+				"guest PMU: %llu Hz is not a valid frequency; the range is 1 to %llu",
 				(unsigned long long)hz[i], (unsigned long long)PMU_HZ_MAX);
 	return 0;
 }
@@ -63,8 +63,8 @@ static uint64_t value_of(const struct pmu_state *state, unsigned int number)
 }
 
 /* True if the host counts it. */
-static bool ask_counters(const struct pmu *pmu, unsigned int number,
-			 const struct pmu_counting *counting)
+static bool set_host_counter(const struct pmu *pmu, unsigned int number,
+			     const struct pmu_counting *counting)
 {
 	const uint64_t select = counting->select;
 	struct pmu_request request = { 0 };
@@ -86,9 +86,9 @@ static void program(struct pmu *pmu)
 	for (unsigned int i = 0; i < PMU_COUNTERS; i++) {
 		const struct pmu_counting counting = counting_of(&pmu->state, i);
 
-		pmu->backed[i] = ask_counters(pmu, i, &counting);
+		pmu->backed[i] = set_host_counter(pmu, i, &counting);
 		if (counting.on && !pmu->backed[i] && pmu_counting_unit(&counting) == PMU_NOTHING)
-			pmu_tell_counting(pmu, i, &counting);
+			pmu_report_unavailable(pmu, i, &counting);
 	}
 }
 
@@ -96,7 +96,7 @@ static void program(struct pmu *pmu)
 static void drop_counts(struct pmu *pmu)
 {
 	for (unsigned int i = 0; pmu->counters && i < PMU_COUNTERS; i++)
-		(void)pmu->counters->take(pmu->counters->context, i);
+		(void)pmu->counters->consume(pmu->counters->context, i);
 }
 
 void pmu_set_counters(struct pmu *pmu, const struct pmu_counters *counters)
@@ -113,7 +113,7 @@ int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *cloc
 	if (error)
 		return error;
 	if (!vendor_of(model))
-		return error_set(-EINVAL, "guest PMU: there is no model %d", (int)model);
+		return error_set(-EINVAL, "guest PMU: unknown model %d", (int)model);
 	*pmu = (struct pmu){ .unavailable = unavailable, .context = context };
 	pmu->state.size = sizeof(pmu->state);
 	pmu->state.model = model;
@@ -123,7 +123,7 @@ int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *cloc
 }
 
 /* Replaces the state of PMU by STATE. */
-static void go_on_from(struct pmu *pmu, const struct pmu_state *state)
+static void set_state(struct pmu *pmu, const struct pmu_state *state)
 {
 	pmu->state = *state;
 	drop_counts(pmu);
@@ -138,7 +138,7 @@ void pmu_reset(struct pmu *pmu)
 	};
 
 	vendor_of(old->model)->reset(&state);
-	go_on_from(pmu, &state);
+	set_state(pmu, &state);
 }
 
 static bool any_outside(const uint64_t *values, const uint64_t *bits, unsigned int count)
@@ -170,12 +170,12 @@ int pmu_restore(struct pmu *pmu, const void *saved, size_t size)
 	int error;
 
 	if (size != sizeof(state))
-		return error_set(-EINVAL, "guest PMU: a saved state has %zu bytes, this one %zu",
+		return error_set(-EINVAL, "guest PMU: a saved state must have %zu bytes, not %zu",
 				 sizeof(state), size);
 	memcpy(&state, saved, sizeof(state));
 	if (state.size != sizeof(state))
 		return error_set(-EINVAL,
-				 "guest PMU: the saved state says that it has %u bytes, not %zu",
+				 "guest PMU: the size in the saved state is %u bytes, not %zu",
 				 state.size, sizeof(state));
 	if (state.model != pmu->state.model)
 		return error_set(-EINVAL,
@@ -185,9 +185,8 @@ int pmu_restore(struct pmu *pmu, const void *saved, size_t size)
 	if (error)
 		return error;
 	if (state.time == PMU_NEVER || has_impossible_bit(&state))
-		return error_set(-EINVAL,
-				 "guest PMU: the saved state is one that no guest can make");
-	go_on_from(pmu, &state);
+		return error_set(-EINVAL, "guest PMU: no guest can reach the saved state");
+	set_state(pmu, &state);
 	return 0;
 }
 
@@ -289,7 +288,7 @@ static wide counted(const struct pmu *pmu, unsigned int number, const struct pmu
 	const uint64_t hz = unit_hz(&pmu->state.clock, pmu_counting_unit(counting));
 
 	if (pmu->backed[number])
-		return pmu->counters->take(pmu->counters->context, number);
+		return pmu->counters->consume(pmu->counters->context, number);
 	return cycles_at(time, hz) - cycles_at(pmu->state.time, hz);
 }
 

@@ -39,7 +39,8 @@ enum pmu_model {
 #define PMU_HZ_MAX (UINT64_C(1) << 40)
 struct pmu_clock {
 	uint64_t core;      /* assumed constant while the guest runs */
-	uint64_t reference; /* of the TSC: CPU_CLK_UNHALTED.REF_TSC (SDM vol. 3B 20.2.2), PMCx120 of AMD */
+	uint64_t reference; /* of the TSC: CPU_CLK_UNHALTED.REF_TSC (SDM vol. 3B 20.2.2), PMCx120 of
+			       AMD */
 	uint64_t bus;       /* of the crystal, counted by event 3CH umask 01H */
 };
 
@@ -57,12 +58,12 @@ struct pmu_state {
 	uint64_t freeze_on_pmi; /* 0 or 1 */
 };
 
-#define PMU_TOLD_MAX 16
+#define PMU_REPORTED_MAX 16
 
 /* Unavailable events that were reported; bounded, so that a guest cannot flood the log. */
-struct pmu_told {
-	_Atomic uint64_t keys[PMU_TOLD_MAX]; /* filled from the first one; 0: free */
-	atomic_bool full;                    /* and that was reported */
+struct pmu_reported {
+	_Atomic uint64_t keys[PMU_REPORTED_MAX]; /* filled from the first one; 0: free */
+	atomic_bool full;                        /* and that was reported */
 };
 
 /*
@@ -96,7 +97,7 @@ struct pmu_counters {
 	bool (*set)(void *context, unsigned int number, const struct pmu_request *request,
 		    uint64_t left);
 	/* Count of NUMBER since the last call. On the vCPU's thread. */
-	uint64_t (*take)(void *context, unsigned int number);
+	uint64_t (*consume)(void *context, unsigned int number);
 	void *context;
 };
 
@@ -106,8 +107,8 @@ struct pmu {
 	void *context;
 	const struct pmu_counters *counters; /* or NULL */
 	bool backed[PMU_COUNTERS];           /* counted by the host's counters */
-	struct pmu_told told;
-	struct pmu_told *told_of_all; /* NULL: own reports only */
+	struct pmu_reported reported;
+	struct pmu_reported *shared_reported; /* NULL: own reports only */
 };
 
 /* A PMU as after power-up, at guest time 0. UNAVAILABLE may be NULL. 0, or -EINVAL for a
@@ -121,7 +122,7 @@ void pmu_set_counters(struct pmu *pmu, const struct pmu_counters *counters);
 
 /* PMU does not report events that FIRST, a PMU of the same guest, has reported. FIRST outlives
  * PMU. */
-void pmu_tell_with(struct pmu *pmu, struct pmu *first);
+void pmu_share_reports(struct pmu *pmu, struct pmu *first);
 
 /* Resets the registers as RESET does (SDM vol. 3A table 10-1; INIT does not change them). The
  * guest's run time continues. */

@@ -67,9 +67,9 @@ static const char *modifier_name(enum modifier modifier)
 	return names[modifier];
 }
 
-void pmu_tell_with(struct pmu *pmu, struct pmu *first)
+void pmu_share_reports(struct pmu *pmu, struct pmu *first)
 {
-	pmu->told_of_all = &first->told;
+	pmu->shared_reported = &first->reported;
 }
 
 /* Distinct for distinct names, and never 0. */
@@ -81,12 +81,12 @@ static uint64_t key_of(const struct pmu_counting *counting)
 }
 
 /* Records KEY. False if a vCPU has reported it already, or the table is full. */
-static bool is_news(struct pmu_told *told, uint64_t key)
+static bool record_key(struct pmu_reported *reported, uint64_t key)
 {
-	for (unsigned int i = 0; i < PMU_TOLD_MAX; i++) {
-		uint64_t known = atomic_load(&told->keys[i]);
+	for (unsigned int i = 0; i < PMU_REPORTED_MAX; i++) {
+		uint64_t known = atomic_load(&reported->keys[i]);
 
-		if (!known && atomic_compare_exchange_strong(&told->keys[i], &known, key))
+		if (!known && atomic_compare_exchange_strong(&reported->keys[i], &known, key))
 			return true;
 		if (known == key)
 			return false;
@@ -94,20 +94,20 @@ static bool is_news(struct pmu_told *told, uint64_t key)
 	return false;
 }
 
-static bool is_full(const struct pmu_told *told)
+static bool is_full(const struct pmu_reported *reported)
 {
-	return atomic_load_explicit(&told->full, memory_order_relaxed);
+	return atomic_load_explicit(&reported->full, memory_order_relaxed);
 }
 
 /* Reports once that the last free entry has been used. */
-static void tell_full(const struct pmu *pmu, struct pmu_told *told)
+static void report_full(const struct pmu *pmu, struct pmu_reported *reported)
 {
-	if (told->keys[PMU_TOLD_MAX - 1] && !atomic_exchange(&told->full, true))
+	if (reported->keys[PMU_REPORTED_MAX - 1] && !atomic_exchange(&reported->full, true))
 		pmu->unavailable(pmu->context, NULL);
 }
 
-static void tell_event(const struct pmu *pmu, unsigned int number,
-		       const struct pmu_counting *counting)
+static void report_event(const struct pmu *pmu, unsigned int number,
+			 const struct pmu_counting *counting)
 {
 	const uint64_t select = counting->select;
 	const char *name = counting->event ? counting->event->name : "no name known";
@@ -123,12 +123,14 @@ static void tell_event(const struct pmu *pmu, unsigned int number,
 	pmu->unavailable(pmu->context, text);
 }
 
-void pmu_tell_counting(struct pmu *pmu, unsigned int number, const struct pmu_counting *counting)
+void pmu_report_unavailable(struct pmu *pmu, unsigned int number,
+			    const struct pmu_counting *counting)
 {
-	struct pmu_told *told = pmu->told_of_all ? pmu->told_of_all : &pmu->told;
+	struct pmu_reported *reported =
+		pmu->shared_reported ? pmu->shared_reported : &pmu->reported;
 
-	if (!pmu->unavailable || is_full(told) || !is_news(told, key_of(counting)))
+	if (!pmu->unavailable || is_full(reported) || !record_key(reported, key_of(counting)))
 		return;
-	tell_event(pmu, number, counting);
-	tell_full(pmu, told);
+	report_event(pmu, number, counting);
+	report_full(pmu, reported);
 }

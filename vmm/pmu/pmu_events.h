@@ -55,12 +55,11 @@ struct pmu_event {
 
 /* A counter as its registers define it now. */
 struct pmu_counting {
-	bool on;         /* all its enable bits are set */
-	bool fixed;      /* a counter of one event; select has that event too */
-	uint64_t select; /* in the format of a general counter */
-	const struct pmu_event
-		*event;  /* NULL: unknown, therefore not allowed */
-	uint64_t status; /* the bit set by its overflow */
+	bool on;                       /* all its enable bits are set */
+	bool fixed;                    /* a counter of one event; select has that event too */
+	uint64_t select;               /* in the format of a general counter */
+	const struct pmu_event *event; /* NULL: unknown, therefore not allowed */
+	uint64_t status;               /* the bit set by its overflow */
 };
 
 /* The entry of SELECT's event in EVENTS, which has COUNT entries, or NULL. */
@@ -71,7 +70,8 @@ const struct pmu_event *pmu_event_find(const struct pmu_event *events, unsigned 
 enum pmu_unit pmu_counting_unit(const struct pmu_counting *counting);
 
 /* Reports once that COUNTING, of counter NUMBER, does not advance. */
-void pmu_tell_counting(struct pmu *pmu, unsigned int number, const struct pmu_counting *counting);
+void pmu_report_unavailable(struct pmu *pmu, unsigned int number,
+			    const struct pmu_counting *counting);
 
 /* True if the host has counters and they have EVENT. */
 bool pmu_counters_have(const struct pmu *pmu, const struct pmu_event *event);
@@ -81,9 +81,8 @@ int pmu_intel_architectural(uint64_t config);
 
 /* The vendors' differences; see the functions of the same name in guest_pmu.h. */
 struct pmu_vendor {
-	void (*reset)(struct pmu_state *state); /* all registers are 0 before */
-	void (*writable)(
-		struct pmu_state *state); /* sets all register bits that can ever be set */
+	void (*reset)(struct pmu_state *state);    /* all registers are 0 before */
+	void (*writable)(struct pmu_state *state); /* sets all register bits that can ever be set */
 	void (*cpuid)(const struct pmu *pmu, uint32_t function, uint32_t index,
 		      uint32_t registers[4]);
 	bool (*read_msr)(const struct pmu_state *state, uint32_t index, uint64_t *value);

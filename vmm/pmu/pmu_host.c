@@ -21,14 +21,14 @@ struct backing {
 	struct pmu_host_reading seen; /* at the last reading that ended an interval */
 	uint64_t counted;             /* total count of this event, scaled */
 	uint64_t overflow;            /* value of counted at the overflow */
-	uint64_t left;                /* counted, but not yet consumed */
+	uint64_t pending;             /* counted, but not yet consumed */
 };
 
 struct pmu_host {
 	struct pmu_counters counters;
 	const struct pmu_host_perf *perf;
 	enum pmu_model model;
-	pmu_host_told *told;
+	pmu_host_report *report;
 	void *context;
 	struct pmu_host_statistics statistics;
 	struct backing backings[PMU_COUNTERS];
@@ -111,21 +111,21 @@ static bool is_same(const struct pmu_request *one, const struct pmu_request *oth
 	       one->kernel == other->kernel && one->interrupt == other->interrupt;
 }
 
-static void tell_refused(const struct pmu_host *host, uint64_t config, int error)
+static void report_refused(const struct pmu_host *host, uint64_t config, int error)
 {
 	char message[128];
 
 	(void)snprintf(message, sizeof(message),
 		       "perf does not count event %#llx for the guest: %s",
 		       (unsigned long long)config, strerror(-error));
-	host->told(host->context, message);
+	host->report(host->context, message);
 }
 
 /* Without the event the counter is derived from run time, or does not advance. */
 static void give_up(struct pmu_host *host, struct backing *backing, int error)
 {
 	if (host->statistics.refused++ == 0)
-		tell_refused(host, backing->request.config, error);
+		report_refused(host, backing->request.config, error);
 	if (backing->event >= 0)
 		host->perf->close(host->perf->context, backing->event);
 	backing->event = -1;
@@ -144,9 +144,9 @@ static uint64_t scale(struct pmu_host *host, uint64_t count, uint64_t enabled, u
 	if (running >= enabled)
 		return count;
 	if (host->statistics.scaled++ == 0)
-		host->told(host->context,
-			   "the guest's PMU shares the host's counters with others: what it "
-			   "counts is scaled by the time for which it had them");
+		host->report(host->context,
+			     "the guest's PMU shares the host's counters with others: its counts "
+			     "are scaled by the time for which it had them");
 	return (uint64_t)((wide)count * enabled / running);
 }
 
@@ -167,7 +167,7 @@ static void read_event(struct pmu_host *host, struct backing *backing)
 	counted = scale(host, now.count - seen.count, now.enabled - seen.enabled,
 			now.running - seen.running);
 	backing->counted += counted;
-	backing->left += counted;
+	backing->pending += counted;
 	backing->seen = now;
 }
 
@@ -218,7 +218,8 @@ static void replace_event(struct pmu_host *host, struct backing *backing,
 	int event;
 
 	close_event(host, backing);
-	*backing = (struct backing){ .event = -1, .request = *request, .left = backing->left };
+	*backing =
+		(struct backing){ .event = -1, .request = *request, .pending = backing->pending };
 	event = open_event(host, request);
 	if (event < 0)
 		give_up(host, backing, event);
@@ -247,21 +248,21 @@ static bool host_set(void *context, unsigned int number, const struct pmu_reques
 	return backing->counts;
 }
 
-static uint64_t host_take(void *context, unsigned int number)
+static uint64_t host_consume(void *context, unsigned int number)
 {
 	struct pmu_host *host = context;
 	struct backing *backing = &host->backings[number];
-	uint64_t taken;
+	uint64_t count;
 
 	if (backing->counts)
 		read_event(host, backing);
-	taken = backing->left;
-	backing->left = 0;
-	return taken;
+	count = backing->pending;
+	backing->pending = 0;
+	return count;
 }
 
 int pmu_host_create(struct pmu_host **host, enum pmu_model model, const struct pmu_host_perf *perf,
-		    pmu_host_told *told, void *context)
+		    pmu_host_report *report, void *context)
 {
 	const uint64_t cycles = model == PMU_INTEL ? 0x3c : 0x76;
 	struct pmu_host *self = calloc(1, sizeof(*self));
@@ -270,11 +271,11 @@ int pmu_host_create(struct pmu_host **host, enum pmu_model model, const struct p
 	if (!self)
 		return error_set(-ENOMEM, "no memory for the guest's PMU");
 	self->counters = (struct pmu_counters){
-		.has = host_has, .set = host_set, .take = host_take, .context = self
+		.has = host_has, .set = host_set, .consume = host_consume, .context = self
 	};
 	self->perf = perf;
 	self->model = model;
-	self->told = told;
+	self->report = report;
 	self->context = context;
 	for (unsigned int i = 0; i < PMU_COUNTERS; i++)
 		self->backings[i].event = -1;
@@ -284,7 +285,7 @@ int pmu_host_create(struct pmu_host **host, enum pmu_model model, const struct p
 		return error_set(
 			-ENOTSUP,
 			"the host has no performance counters for a guest (perf_event_open of cycles: "
-			"%s); kernel.perf_event_paranoid must be at most 1, or CAP_PERFMON be there",
+			"%s); set kernel.perf_event_paranoid to at most 1, or grant CAP_PERFMON",
 			strerror(-error));
 	}
 	*host = self;

@@ -46,7 +46,8 @@ struct pmu_host_reading {
 struct pmu_host_perf {
 	int (*open)(void *context,
 		    const struct perf_event_attr *attributes); /* for the calling thread */
-	int (*direct_signal)(void *context, int event); /* sends the kick signal to the calling thread */
+	int (*direct_signal)(void *context,
+			     int event); /* sends the kick signal to the calling thread */
 	int (*control)(void *context, int event, unsigned long request,
 		       uint64_t *argument); /* ioctl(2) */
 	int (*read)(void *context, int event, struct pmu_host_reading *reading);
@@ -62,20 +63,21 @@ extern const struct pmu_host_perf pmu_host_perf;
 
 struct pmu_host_statistics {
 	uint64_t scaled;    /* readings that were scaled */
-	uint64_t unseen_ns; /* time for which a guest's counter was enabled but its event never counted */
+	uint64_t unseen_ns; /* time for which a guest's counter was enabled but its event never
+			       counted */
 	uint64_t refused;   /* events that perf did not open */
 };
 
 /* Reports, once each on the vCPU's thread, that counts are scaled and that perf refused an
  * event. */
-typedef void pmu_host_told(void *context, const char *message);
+typedef void pmu_host_report(void *context, const char *message);
 
 struct pmu_host;
 
 /* For one vCPU of MODEL, which must be the host processor's. PERF is not copied. -ENOTSUP with a
  * message if the host has no counters for guests; -ENOMEM. */
 int pmu_host_create(struct pmu_host **host, enum pmu_model model, const struct pmu_host_perf *perf,
-		    pmu_host_told *told, void *context);
+		    pmu_host_report *report, void *context);
 /* NULL is a no-op. */
 void pmu_host_destroy(struct pmu_host *host);
 

@@ -109,8 +109,7 @@ static void intel_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index
 		registers[3] &= ~(1u << 21);
 		break;
 	case 0x7:
-		if (index ==
-		    0) { /* no processor trace and no LBR, which also raise PMIs */
+		if (index == 0) { /* no processor trace and no LBR, which also raise PMIs */
 			registers[1] &= ~(1u << 25);
 			registers[3] &= ~(1u << 19);
 		}

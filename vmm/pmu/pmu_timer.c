@@ -53,7 +53,7 @@ static int open_event(void)
 	if (event >= 0 && !direct_signals(event))
 		return event;
 	log_debug(
-		"no cpu-clock event for the guest's PMU: %s; its interrupts come with the scheduler's tick",
+		"no cpu-clock event for the guest's PMU: %s; its interrupts depend on the scheduler tick",
 		strerror(errno));
 	if (event >= 0)
 		close(event);
@@ -116,7 +116,7 @@ static int set_event(struct pmu_timer *timer, uint64_t period)
 
 	if (ioctl(timer->event, PERF_EVENT_IOC_PERIOD, &period) ||
 	    (!waiting && ioctl(timer->event, PERF_EVENT_IOC_REFRESH, 1)))
-		return failed("its period can not be set");
+		return failed("cannot set its period");
 	return 0;
 }
 

@@ -24,7 +24,7 @@
 #define NOWHERE UINT64_MAX
 
 /* Number of kernels reported: a hostile guest can look like a new kernel as often as it likes. */
-#define TOLD_MAX 32
+#define REPORTS_MAX 32
 
 enum state {
 	STATE_UNKNOWN, /* not searched */
@@ -41,14 +41,13 @@ struct trap {
 struct rdpmc_traps {
 	struct rdpmc_traps_options options;
 	_Atomic uint64_t completed, guest_breakpoints;
-	_Atomic uint64_t
-		user;         /* GPA of the switch of rdpmc_user.h until it is off, else NOWHERE */
-	pthread_mutex_t lock; /* protects the members below, and writes to `user` */
+	_Atomic uint64_t user; /* GPA of the switch of rdpmc_user.h until it is off, else NOWHERE */
+	pthread_mutex_t lock;  /* protects the members below, and writes to `user` */
 	enum state state;
 	uint64_t identity; /* identity_of() of the kernel that `state` is about */
 	struct trap traps[RDPMC_SITES_MAX];
 	size_t count;
-	unsigned int told;
+	unsigned int reports;
 };
 
 static uint64_t translate(const struct rdpmc_traps *traps, const struct guest_registers *registers,
@@ -112,8 +111,8 @@ static void forget(struct rdpmc_traps *traps)
 	patches_clear(&traps->options.vm->memory.patches);
 }
 
-static int put(struct rdpmc_traps *traps, const struct guest_registers *registers,
-	       const struct rdpmc_site *site)
+static int put_trap(struct rdpmc_traps *traps, const struct guest_registers *registers,
+		    const struct rdpmc_site *site)
 {
 	uint64_t gpa = translate(traps, registers, site->address);
 	int error = gpa == NOWHERE ? -EFAULT
@@ -121,8 +120,8 @@ static int put(struct rdpmc_traps *traps, const struct guest_registers *register
 
 	if (error)
 		return error_set(error,
-				 "can not put a trap in place of RDPMC at %#" PRIx64
-				 " of the guest's kernel",
+				 "cannot replace RDPMC at %#" PRIx64
+				 " of the guest's kernel by a trap",
 				 site->address);
 	traps->traps[traps->count++] = (struct trap){ *site, gpa };
 	return 0;
@@ -136,7 +135,7 @@ static int arm(struct rdpmc_traps *traps, const struct guest_registers *register
 	/* Only now: SITES was determined with RDPMC shown in place of this kernel's older traps. */
 	forget(traps);
 	for (size_t i = 0; i < sites->count && !error; i++)
-		error = put(traps, registers, &sites->sites[i]);
+		error = put_trap(traps, registers, &sites->sites[i]);
 	traps->identity = identity_of(traps, registers);
 	traps->state = error ? STATE_HIDDEN : STATE_ARMED;
 	return error;
@@ -155,7 +154,7 @@ int rdpmc_traps_arm(struct rdpmc_traps *traps, struct vcpu *vcpu, const struct r
 	return error;
 }
 
-static void tell_armed(const struct guest_kernel *kernel, const struct rdpmc_sites *sites)
+static void report_armed(const struct guest_kernel *kernel, const struct rdpmc_sites *sites)
 {
 	if (!sites->count)
 		log_info("the guest's kernel %s executes no RDPMC", kernel->release);
@@ -169,18 +168,17 @@ static void tell_armed(const struct guest_kernel *kernel, const struct rdpmc_sit
 }
 
 /* Linux enables the switch after it has checked its PMU, which is after this search. */
-static void await_user(struct rdpmc_traps *traps, const struct guest_registers *registers,
-		       const struct guest_kernel *kernel, bool tells)
+static void watch_user_switch(struct rdpmc_traps *traps, const struct guest_registers *registers,
+			      const struct guest_kernel *kernel, bool reports)
 {
 	uint64_t address;
 
 	if (!rdpmc_user_find(&address, traps->options.view, kernel))
 		traps->user = translate(traps, registers, address);
-	else if (tells)
-		log_warning(
-			"a program in the guest that executes RDPMC faults or reads 0, as 0 can not be put "
-			"into its /sys/devices/cpu/rdpmc: %s",
-			error_message());
+	else if (reports)
+		log_warning("guest programs that execute RDPMC fault or read 0, because "
+			    "/sys/devices/cpu/rdpmc in the guest cannot be set to 0: %s",
+			    error_message());
 }
 
 /* NULL if GPA is not of the vCPU's current kernel. */
@@ -204,16 +202,16 @@ static void switch_off(struct rdpmc_traps *traps, struct vcpu *vcpu)
 	if (value &&
 	    __atomic_compare_exchange_n(value, &on, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
 		traps->user = NOWHERE;
-		if (traps->told < TOLD_MAX)
+		if (traps->reports < REPORTS_MAX)
 			log_info(
-				"the guest's programs read counters by read(2): 0 was put into its "
-				"/sys/devices/cpu/rdpmc");
+				"guest programs read counters with read(2): /sys/devices/cpu/rdpmc "
+				"in the guest was set to 0");
 	}
 	pthread_mutex_unlock(&traps->lock);
 }
 
 /* User programs would get KVM's result, which is not a count. */
-static void keep_programs_from_rdpmc(struct vcpu *vcpu)
+static void block_user_rdpmc(struct vcpu *vcpu)
 {
 	struct rdpmc_traps *traps = vcpu->vm->rdpmc_traps;
 	const uint64_t gpa = atomic_load_explicit(&traps->user, memory_order_relaxed);
@@ -232,19 +230,18 @@ static bool is_kernel(uint64_t gva)
 	return gva >= KERNEL_IMAGE_START;
 }
 
-static int find(const struct rdpmc_traps *traps, const struct guest_registers *registers,
-		struct guest_kernel **kernel, struct rdpmc_sites *sites)
+static int find_sites(const struct rdpmc_traps *traps, const struct guest_registers *registers,
+		      struct guest_kernel **kernel, struct rdpmc_sites *sites)
 {
 	int error;
 
 	*kernel = NULL;
 	if (!traps->options.int3)
-		return error_set(
-			-ENOTSUP,
-			"this host's KVM does not leave a guest for INT3; see kvmscope doctor");
+		return error_set(-ENOTSUP,
+				 "this host's KVM has no exit for INT3; see kvmscope doctor");
 	error = guest_kernel_find(kernel, traps->options.view, registers);
 	if (error == -ENOENT) /* the original message is about symbols, which is misleading here */
-		return error_set(error, "no Linux kernel with kallsyms is in its memory");
+		return error_set(error, "there is no Linux kernel with kallsyms in its memory");
 	return error ? error : rdpmc_sites_find(sites, traps->options.view, *kernel);
 }
 
@@ -256,39 +253,39 @@ static void give_up(struct rdpmc_traps *traps, const struct guest_registers *reg
 	traps->state = state;
 }
 
-static bool may_tell(struct rdpmc_traps *traps)
+static bool may_report(struct rdpmc_traps *traps)
 {
-	if (traps->told == TOLD_MAX)
+	if (traps->reports == REPORTS_MAX)
 		return false;
-	if (++traps->told == TOLD_MAX)
+	if (++traps->reports == REPORTS_MAX)
 		log_warning(
-			"the guest has looked like %d kernels: of the RDPMC of further ones nothing is told",
-			TOLD_MAX);
+			"the guest has looked like %d kernels: RDPMC of further ones is not reported",
+			REPORTS_MAX);
 	return true;
 }
 
-static void look(struct rdpmc_traps *traps, const struct guest_registers *registers)
+static void search(struct rdpmc_traps *traps, const struct guest_registers *registers)
 {
 	struct guest_kernel *kernel;
 	struct rdpmc_sites sites = { .count = 0 };
-	bool tells = may_tell(traps);
+	bool reports = may_report(traps);
 
 	if (!is_kernel(registers->rip)) {
 		give_up(traps, registers, STATE_WITHOUT);
-		if (tells)
+		if (reports)
 			log_info(
-				"RDPMC raises #GP in the guest, which is no Linux; it has the MSRs of its PMU");
+				"RDPMC raises #GP in the guest, which is not Linux; the MSRs of its PMU work");
 		return;
 	}
-	if (!find(traps, registers, &kernel, &sites) && !arm(traps, registers, &sites)) {
-		if (tells)
-			tell_armed(kernel, &sites);
-		await_user(traps, registers, kernel, tells);
+	if (!find_sites(traps, registers, &kernel, &sites) && !arm(traps, registers, &sites)) {
+		if (reports)
+			report_armed(kernel, &sites);
+		watch_user_switch(traps, registers, kernel, reports);
 	} else {
 		give_up(traps, registers, STATE_HIDDEN);
-		if (tells)
+		if (reports)
 			log_warning(
-				"the guest's PMU is hidden from it, since its RDPMC instructions can not be trapped: %s",
+				"the guest's PMU is hidden, because its RDPMC instructions cannot be trapped: %s",
 				error_message());
 	}
 	guest_kernel_free(kernel);
@@ -304,7 +301,7 @@ static bool is_shown(struct vcpu *vcpu)
 	traps->options.registers(vcpu, &registers);
 	pthread_mutex_lock(&traps->lock);
 	if (!is_known(traps, &registers))
-		look(traps, &registers);
+		search(traps, &registers);
 	shown = traps->state != STATE_HIDDEN;
 	pthread_mutex_unlock(&traps->lock);
 	return shown;
@@ -365,7 +362,7 @@ static int complete(struct vcpu *vcpu, const struct trap *trap)
 }
 
 /* An error of KVM ends the vCPU. */
-static bool take_breakpoint(struct vcpu *vcpu)
+static bool handle_breakpoint(struct vcpu *vcpu)
 {
 	struct rdpmc_traps *traps = vcpu->vm->rdpmc_traps;
 	struct trap trap;
@@ -439,7 +436,7 @@ static bool write_msr(struct vcpu *vcpu, uint32_t index, uint64_t value)
 
 static void enter(struct vcpu *vcpu)
 {
-	keep_programs_from_rdpmc(vcpu);
+	block_user_rdpmc(vcpu);
 	pmu_vcpu_emulated.enter(vcpu);
 }
 
@@ -456,5 +453,5 @@ const struct vcpu_pmu_operations rdpmc_traps_pmu = {
 	.write_msr = write_msr,
 	.enter = enter,
 	.leave = leave,
-	.breakpoint = take_breakpoint,
+	.breakpoint = handle_breakpoint,
 };

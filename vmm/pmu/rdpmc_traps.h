@@ -41,7 +41,8 @@ struct rdpmc_traps_options {
 	struct vm *vm;                 /* with all its vCPUs */
 	const struct guest_view *view; /* of its memory */
 	void (*registers)(struct vcpu *vcpu, struct guest_registers *registers);
-	bool int3; /* this KVM exits for INT3 (probe "debug.int3"); otherwise Linux guests have no PMU */
+	bool int3; /* this KVM exits for INT3 (probe "debug.int3"); otherwise Linux guests have no
+		      PMU */
 };
 
 struct rdpmc_traps_statistics {

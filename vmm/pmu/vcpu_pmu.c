@@ -58,9 +58,9 @@ int pmu_vcpu_model(struct cpuid_table *table, enum pmu_model *model)
 		return 0;
 	}
 	if (!vendor_is(table, "AuthenticAMD") && !vendor_is(table, "HygonGenuine"))
-		return error_set(-ENOTSUP,
-				 "no PMU can be emulated for a processor that is neither Intel's "
-				 "nor AMD's");
+		return error_set(
+			-ENOTSUP,
+			"cannot emulate a PMU for a processor that is neither Intel nor AMD");
 	/* Linux uses the six counters only from family 15H on (arch/x86/events/amd/core.c). */
 	*model = family_of(table) >= 0x15 ? PMU_AMD_CORE : PMU_AMD_LEGACY;
 	return 0;
@@ -85,9 +85,10 @@ static int get_clock(const struct vcpu *vcpu, struct cpuid_table *table, struct 
 	int khz = ioctl(vcpu->fd, KVM_GET_TSC_KHZ, 0);
 
 	if (khz <= 0)
-		return error_set(-ENOTSUP,
-				 "this host's KVM does not tell the frequency of the guest's TSC, "
-				 "which its PMU would count by");
+		return error_set(
+			-ENOTSUP,
+			"this host's KVM does not report the frequency of the guest's TSC, "
+			"which its PMU needs");
 	clock->core = clock->reference = (uint64_t)khz * 1000;
 	clock->bus = crystal && crystal->ecx ? crystal->ecx : LAPIC_TIMER_HZ;
 	return 0;
@@ -101,7 +102,7 @@ static int show(const struct pmu *pmu, struct cpuid_table *table)
 	if (pmu->state.model == PMU_INTEL) {
 		if (!cpuid_add(table, 0xa, 0))
 			return error_set(-ENOSPC,
-					 "the CPUID table has no place for the guest's PMU");
+					 "the CPUID table is full: no entry for the guest's PMU");
 		maximum->eax = maximum->eax < 0xa ? 0xa : maximum->eax;
 	}
 	for (uint32_t i = 0; i < table->header.nent; i++) {
@@ -117,17 +118,17 @@ static int show(const struct pmu *pmu, struct cpuid_table *table)
 	return 0;
 }
 
-static void tell_unavailable(void *context, const char *event)
+static void report_unavailable(void *context, const char *event)
 {
 	if (event)
 		log_warning(
-			"the guest's PMU can not count %s on this host: the counter stands still",
+			"the guest's PMU cannot count %s on this host: the counter does not advance",
 			event);
 	else
 		log_warning(
-			"the guest has switched on %d events that its PMU can not count on this host: of "
-			"more of them nothing is told",
-			PMU_TOLD_MAX);
+			"the guest has enabled %d events that its PMU cannot count on this host: further ones "
+			"are not reported",
+			PMU_REPORTED_MAX);
 }
 
 /* The first vCPU does it for the whole VM. */
@@ -142,7 +143,7 @@ static int filter_msrs(const struct vcpu *vcpu, enum pmu_model model)
 	return vm_filter_msrs(vcpu->vm, ranges, count);
 }
 
-static void tell(void *context, const char *message)
+static void report(void *context, const char *message)
 {
 	log_warning("%s", message);
 }
@@ -151,7 +152,7 @@ static void tell(void *context, const char *message)
 static int join_host(struct pmu_vcpu *self, const struct pmu_host_perf *perf)
 {
 	int error = perf ? pmu_host_create(&self->host, (enum pmu_model)self->pmu.state.model, perf,
-					   tell, NULL)
+					   report, NULL)
 			 : -ENOTSUP;
 
 	if (!error)
@@ -162,7 +163,7 @@ static int join_host(struct pmu_vcpu *self, const struct pmu_host_perf *perf)
 static int set_up(struct pmu_vcpu *self, enum pmu_model model, const struct pmu_clock *clock,
 		  const struct pmu_host_perf *perf, struct cpuid_table *table)
 {
-	int error = pmu_init(&self->pmu, model, clock, tell_unavailable, NULL);
+	int error = pmu_init(&self->pmu, model, clock, report_unavailable, NULL);
 
 	if (!error)
 		error = join_host(self, perf);
@@ -189,7 +190,7 @@ int pmu_vcpu_create(struct vcpu *vcpu, struct cpuid_table *table, const struct p
 	vcpu->pmu = self;
 	error = set_up(self, model, &clock, perf, table);
 	if (!error && vcpu->index > 0)
-		pmu_tell_with(&self->pmu, &vcpu->vm->vcpus[0]->pmu->pmu);
+		pmu_share_reports(&self->pmu, &vcpu->vm->vcpus[0]->pmu->pmu);
 	return error;
 }
 
@@ -198,7 +199,7 @@ static int create(struct vcpu *vcpu, struct cpuid_table *table)
 	return pmu_vcpu_create(vcpu, table, &pmu_host_perf);
 }
 
-static void tell_scaled(const struct vcpu *vcpu)
+static void report_scaled(const struct vcpu *vcpu)
 {
 	struct pmu_host_statistics statistics;
 
@@ -224,16 +225,11 @@ static void destroy(struct vcpu *vcpu)
 	if (!self)
 		return;
 	if (self->host)
-		tell_scaled(vcpu);
+		report_scaled(vcpu);
 	pmu_host_destroy(self->host);
 	close_time(self);
 	free(self);
 	vcpu->pmu = NULL;
-}
-
-static void end_failed(struct vcpu *vcpu)
-{
-	vcpu_request_end(vcpu, VCPU_END_HOST_ERROR);
 }
 
 /* IA32_MISC_ENABLE, which is KVM's, has a bit about the PMU (SDM vol. 4, table 2-2). A KVM
@@ -246,12 +242,6 @@ static void show_available(const struct vcpu *vcpu)
 		(void)msr_set(vcpu->fd, MSR_MISC_ENABLE, value | MISC_ENABLE_PERFMON);
 }
 
-static void open_time(struct pmu_vcpu *self)
-{
-	pmu_time_open(&self->time, &self->pmu);
-	self->open = true;
-}
-
 static void enter(struct vcpu *vcpu)
 {
 	struct pmu_vcpu *self = vcpu->pmu;
@@ -259,10 +249,11 @@ static void enter(struct vcpu *vcpu)
 	assert(vcpu_on_thread(vcpu));
 	if (!self->open) {
 		show_available(vcpu);
-		open_time(self);
+		pmu_time_open(&self->time, &self->pmu);
+		self->open = true;
 	}
 	if (pmu_time_enter(&self->time, &self->pmu, vcpu->kicks))
-		end_failed(vcpu);
+		vcpu_request_end(vcpu, VCPU_END_HOST_ERROR);
 }
 
 static void raise_pmi(struct vcpu *vcpu)
@@ -281,21 +272,9 @@ static void raise_pmi(struct vcpu *vcpu)
 		self->statistics.masked++;
 		break;
 	case LAPIC_PMI_FAILED:
-		end_failed(vcpu);
+		vcpu_request_end(vcpu, VCPU_END_HOST_ERROR);
 		break;
 	}
-}
-
-static void tell_changed(struct pmu_vcpu *self)
-{
-	pmu_time_changed(&self->time, &self->pmu);
-}
-
-static void note_lateness(struct pmu_vcpu_statistics *statistics, uint64_t late)
-{
-	statistics->late_ns += late;
-	if (statistics->late_ns_max < late)
-		statistics->late_ns_max = late;
 }
 
 static void leave(struct vcpu *vcpu)
@@ -306,18 +285,19 @@ static void leave(struct vcpu *vcpu)
 	assert(vcpu_on_thread(vcpu));
 	if (!pmu_time_leave(&self->time, &self->pmu, &late))
 		return;
-	note_lateness(&self->statistics, late);
+	self->statistics.late_ns += late;
+	if (self->statistics.late_ns_max < late)
+		self->statistics.late_ns_max = late;
 	raise_pmi(vcpu);
 }
 
 /* The other bits are KVM's, if it has them. */
-static bool read_debugctl(const struct vcpu *vcpu, uint64_t *value)
+static void read_debugctl(const struct vcpu *vcpu, uint64_t *value)
 {
 	if (msr_get(vcpu->fd, MSR_DEBUGCTL, value))
 		*value = 0;
 	if (vcpu->pmu->pmu.state.freeze_on_pmi)
 		*value |= DEBUGCTL_FREEZE_ON_PMI;
-	return true;
 }
 
 static bool write_debugctl(struct vcpu *vcpu, uint64_t value)
@@ -339,9 +319,10 @@ bool pmu_vcpu_read_msr(struct vcpu *vcpu, uint32_t index, uint64_t *value)
 {
 	assert(vcpu_on_thread(vcpu));
 	vcpu->pmu->statistics.msr_accesses++;
-	if (has_debugctl(vcpu->pmu, index))
-		return read_debugctl(vcpu, value);
-	return pmu_read_msr(&vcpu->pmu->pmu, index, value);
+	if (!has_debugctl(vcpu->pmu, index))
+		return pmu_read_msr(&vcpu->pmu->pmu, index, value);
+	read_debugctl(vcpu, value);
+	return true;
 }
 
 bool pmu_vcpu_write_msr(struct vcpu *vcpu, uint32_t index, uint64_t value)
@@ -355,7 +336,7 @@ bool pmu_vcpu_write_msr(struct vcpu *vcpu, uint32_t index, uint64_t value)
 	else
 		done = pmu_write_msr(&vcpu->pmu->pmu, index, value);
 	if (done)
-		tell_changed(vcpu->pmu);
+		pmu_time_changed(&vcpu->pmu->time, &vcpu->pmu->pmu);
 	return done;
 }
 
@@ -390,7 +371,7 @@ int pmu_vcpu_restore(struct vcpu *vcpu, const void *saved, size_t size)
 	assert(vcpu_on_thread(vcpu));
 	error = pmu_restore(&vcpu->pmu->pmu, saved, size);
 	if (!error)
-		tell_changed(vcpu->pmu);
+		pmu_time_changed(&vcpu->pmu->time, &vcpu->pmu->pmu);
 	return error;
 }
 

@@ -264,7 +264,7 @@ TEST(pmu_intel, an_event_is_told_of_once)
 	CHECK_EQUAL(told.ends, 0);
 	for (uint64_t event = 0; event < 0x3c; event++)
 		set(&pmu, MSR_SELECT0, 0x430000 | event);
-	CHECK_EQUAL(told.times, PMU_TOLD_MAX);
+	CHECK_EQUAL(told.times, PMU_REPORTED_MAX);
 	CHECK_EQUAL(told.ends, 1);
 }
 
@@ -272,7 +272,7 @@ TEST(pmu_intel, an_event_is_told_of_once_for_all_vcpus)
 {
 	struct pmu first = intel(), other = intel();
 
-	pmu_tell_with(&other, &first);
+	pmu_share_reports(&other, &first);
 	set(&other, MSR_SELECT0, 0x4300c0);
 	set(&first, MSR_SELECT0, 0x4300c0);
 	CHECK_EQUAL(told.times, 1);
