@@ -88,7 +88,7 @@ static const char *hostile_command(unsigned int seconds)
 	return command;
 }
 
-/* No event that can not be counted is told of twice, and none above so many (PMU_REPORTED_MAX). */
+/* Each unavailable event is reported once, and at most PMU_REPORTED_MAX of them. */
 static void check_warnings(const char *errors)
 {
 	static const char warning[] = "warning: the guest's PMU cannot count ";

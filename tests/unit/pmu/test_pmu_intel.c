@@ -444,5 +444,5 @@ TEST(pmu_intel, frequencies_are_checked)
 	for (size_t i = 0; i < COUNT(wrong); i++)
 		CHECK_EQUAL(pmu_init(&pmu, PMU_INTEL, &wrong[i], NULL, NULL), -EINVAL);
 	CHECK_EQUAL(pmu_init(&pmu, (enum pmu_model)0, &clock_rates, NULL, NULL), -EINVAL);
-	CHECK_STRING(error_message(), "guest PMU: there is no model 0");
+	CHECK_STRING(error_message(), "guest PMU: unknown model 0");
 }
