@@ -195,7 +195,7 @@ static void send_round(uint64_t time)
 		return;
 	round->guest_time = time - IN_FLIGHT_NS;
 	round->lost = session.events.lost;
-	round->unsteady = session.snapshot.unsteady + session.events.connector.missed;
+	round->unstable = session.snapshot.unstable + session.events.connector.missed;
 	round->cut = session.snapshot.cut;
 	round->flags = session.told ? AGENT_ROUND_SNAPSHOT_DONE : 0;
 }
@@ -310,7 +310,7 @@ static void ask_for_tasks(void)
 
 static void take_ask(const struct agent_message *message)
 {
-	const struct agent_ask *ask = agent_payload(message, sizeof(*ask));
+	const struct agent_request *ask = agent_payload(message, sizeof(*ask));
 
 	if (ask && ask->kind == AGENT_TABLE_JIT_MAP)
 		jit_maps_ask(ask->pid);
@@ -329,7 +329,7 @@ static void take_message(const struct agent_message *message)
 		open_session(start);
 	else if (message->type == AGENT_PING && ping && session.open)
 		take_ping(ping);
-	else if (message->type == AGENT_ASK && session.telling)
+	else if (message->type == AGENT_REQUEST && session.telling)
 		take_ask(message);
 	else if (message->type == AGENT_STOP)
 		close_session();

@@ -8,13 +8,13 @@
 
 #include <linux/vm_sockets.h>
 
-#include "shared/decimal.h"
+#include "shared/parse_number.h"
 
 static bool parse_number(const char *text, char end, const char **behind, unsigned int *number)
 {
 	uint64_t value = 0;
 
-	*behind = decimal_read(text, UINT32_MAX, &value);
+	*behind = parse_decimal(text, UINT32_MAX, &value);
 	if (!*behind || **behind != end)
 		return false;
 	*number = (unsigned int)value;

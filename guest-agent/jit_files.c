@@ -158,7 +158,7 @@ static void tell(struct followed *followed, struct look *look, uint32_t flags, s
 		flags & AGENT_JIT_MAP_BEGIN ? age_of_program(followed, message->time) : 0;
 	if (lines.size)
 		memcpy(message->lines, lines.data, lines.size);
-	followed->behind = flags & AGENT_JIT_MAP_BEHIND;
+	followed->behind = flags & AGENT_JIT_MAP_INCOMPLETE;
 }
 
 static void look_for_file(struct followed *followed)
@@ -176,7 +176,7 @@ static void look_for_file(struct followed *followed)
 /* What is told so far is all that will be: of what comes nothing is known. */
 static void give_up(struct followed *followed, struct look *look)
 {
-	tell(followed, look, AGENT_JIT_MAP_BEHIND, span_of(NULL, 0));
+	tell(followed, look, AGENT_JIT_MAP_INCOMPLETE, span_of(NULL, 0));
 	stop_following(followed);
 }
 
@@ -195,7 +195,8 @@ static void tell_new(struct followed *followed, struct look *look, uint64_t time
 	}
 	if (got || !followed->told || followed->behind != more)
 		tell(followed, look,
-		     (followed->told ? 0 : AGENT_JIT_MAP_BEGIN) | (more ? AGENT_JIT_MAP_BEHIND : 0),
+		     (followed->told ? 0 : AGENT_JIT_MAP_BEGIN) |
+			     (more ? AGENT_JIT_MAP_INCOMPLETE : 0),
 		     span_of(lines, (size_t)got));
 	followed->told = true;
 	if (!more)
@@ -213,7 +214,7 @@ static void replace_file(struct followed *followed, struct look *look)
 	followed->next = 0;
 	look_for_file(followed);
 	if (!followed->behind)
-		tell(followed, look, AGENT_JIT_MAP_BEHIND, span_of(NULL, 0));
+		tell(followed, look, AGENT_JIT_MAP_INCOMPLETE, span_of(NULL, 0));
 }
 
 static enum jit_map_process ask_process(struct followed *followed)

@@ -20,7 +20,7 @@
 /* What pthread_create(3) shares, but for what libc needs. */
 #define THREAD      (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
 #define STACK_SIZE  4096
-#define PATIENCE_MS (AGENT_TASKS_LIFE_MS / 2)
+#define PATIENCE_MS (AGENT_TASKS_LIFETIME_MS / 2)
 #define NAME        "kvmscope-%02x%02x%02x"
 
 enum { PROCESSES = 4, THREADS = 2, TASKS = PROCESSES + THREADS };
@@ -61,7 +61,7 @@ static int draw_task(struct agent_task *task)
 
 static int sleep_for_life(void *unused)
 {
-	nanosleep(&(struct timespec){ .tv_sec = AGENT_TASKS_LIFE_MS / 1000 }, NULL);
+	nanosleep(&(struct timespec){ .tv_sec = AGENT_TASKS_LIFETIME_MS / 1000 }, NULL);
 	return 0;
 }
 

@@ -380,7 +380,7 @@ static bool tell_process(struct snapshot *snapshot, pid_t pid, bool anew, struct
 		snapshot->cut += records.cut;
 		return true;
 	}
-	snapshot->unsteady++;
+	snapshot->unstable++;
 	return true;
 }
 

@@ -23,7 +23,7 @@ struct snapshot {
 	void *directory;        /* /proc, NULL when it is done */
 	bool anew;              /* events were lost: what was told of a process before is over */
 	pid_t pending;          /* a process that there was no room for, or 0 */
-	uint64_t unsteady, cut; /* as in struct agent_round */
+	uint64_t unstable, cut; /* as in struct agent_round */
 };
 
 /*

@@ -47,7 +47,7 @@ static struct {
 	struct part parts[PARTS];
 	unsigned int part; /* the present one; its rest is left in it */
 	uint64_t due;      /* ms */
-	struct agent_ask ask;
+	struct agent_request ask;
 	char path[PATH_MAX];
 	uint8_t input[4096];
 } table;
@@ -65,7 +65,7 @@ static void answer_error(uint64_t request, int error, struct output *output)
 
 void table_ask(const struct agent_message *message, struct output *output)
 {
-	const struct agent_ask *ask = agent_payload(message, sizeof(*ask));
+	const struct agent_request *ask = agent_payload(message, sizeof(*ask));
 	size_t room;
 
 	if (!ask || ask->build_id_size > BUILD_ID_MAX)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers the host's questions for tables (AGENT_ASK): one at a time, in small
+ * Answers the host's questions for tables (AGENT_REQUEST): one at a time, in small
  * parts, compressed, not faster than TABLE_RATE, and only while nothing else waits to be sent. So
  * it costs the guest little, and never makes events wait.
  */
@@ -18,7 +18,7 @@
 #define TABLE_INTERVAL_MS 16u
 #define TABLE_RATE        (TABLE_PART * 1000u / TABLE_INTERVAL_MS)
 
-/* Takes MESSAGE, of type AGENT_ASK; one that can not be is passed over. */
+/* Takes MESSAGE, of type AGENT_REQUEST; one that can not be is passed over. */
 void table_ask(const struct agent_message *message, struct output *output);
 
 /* When, in ms of clock_raw_ms(), table_step() has something to do; UINT64_MAX: nothing is asked

@@ -32,7 +32,7 @@ enum agent_message_type {
 	/* for a table, only of an agent with AGENT_FEATURE_TABLES; for a JIT map, with
 	   AGENT_FEATURE_JIT_MAPS; for the kernel, with AGENT_FEATURE_KERNEL; or for tasks, with
 	   AGENT_FEATURE_TASKS */
-	AGENT_ASK = 4,
+	AGENT_REQUEST = 4,
 	/* from the guest */
 	AGENT_HELLO = 16, /* the answer to AGENT_START, and the first message of a session */
 	AGENT_PONG = 17,
@@ -66,13 +66,14 @@ enum agent_features {
 	AGENT_FEATURE_EVENTS = 1 << 0, /* the guest's kernel tells of exec, fork, exit and mmap */
 	AGENT_FEATURE_BUILD_IDS = 1 << 1, /* its mappings carry build ids; of older agents */
 	AGENT_FEATURE_KSYMBOLS = 1 << 2,  /* it tells of BPF programs and trampolines (Linux 5.0) */
-	AGENT_FEATURE_TABLES = 1 << 3,    /* the agent answers AGENT_ASK of AGENT_TABLE_SYMBOLS */
+	AGENT_FEATURE_TABLES = 1 << 3, /* the agent answers AGENT_REQUEST of AGENT_TABLE_SYMBOLS */
 	/* Without AGENT_FEATURE_EVENTS: it tells of fork, exec and exit; what is mapped is read in
 	   /proc. */
 	AGENT_FEATURE_CONNECTOR = 1 << 4,
-	AGENT_FEATURE_JIT_MAPS = 1 << 5, /* the agent answers AGENT_ASK of AGENT_TABLE_JIT_MAP */
-	AGENT_FEATURE_KERNEL = 1 << 6,   /* and of AGENT_TABLE_KERNEL, */
-	AGENT_FEATURE_TASKS = 1 << 7,    /* and of AGENT_TABLE_TASKS */
+	AGENT_FEATURE_JIT_MAPS = 1
+				 << 5, /* the agent answers AGENT_REQUEST of AGENT_TABLE_JIT_MAP */
+	AGENT_FEATURE_KERNEL = 1 << 6, /* and of AGENT_TABLE_KERNEL, */
+	AGENT_FEATURE_TASKS = 1 << 7,  /* and of AGENT_TABLE_TASKS */
 };
 
 struct agent_hello {
@@ -135,7 +136,7 @@ struct agent_round {
 	/* Processes that changed each time that the snapshot looked, and are not in it; or were
 	 * over before.
 	 */
-	uint64_t unsteady;
+	uint64_t unstable;
 	uint64_t cut; /* mappings and threads left out of the snapshot as their process had too many
 		       */
 	uint32_t flags; /* enum agent_round_flags */
@@ -159,16 +160,16 @@ enum agent_table_kind {
 	 */
 	AGENT_TABLE_KERNEL = 3,
 	/*
-	 * Tasks of the agent's own, begun for it, that do nothing for AGENT_TASKS_LIFE_MS. By them
-	 * the host finds out where the kernel keeps what a task is. The answer is AGENT_TASKS; of
-	 * the ask nothing counts.
+	 * Tasks of the agent's own, begun for it, that do nothing for AGENT_TASKS_LIFETIME_MS. By
+	 * them the host finds out where the kernel keeps what a task is. The answer is AGENT_TASKS;
+	 * of the ask nothing counts.
 	 */
 	AGENT_TABLE_TASKS = 4,
 };
 
 /* One table at a time: who asks for another one before the end of the last is answered with -EBUSY.
  * JIT maps and tasks are not among those. */
-struct agent_ask {
+struct agent_request {
 	uint64_t request;       /* a number that the answer carries */
 	uint32_t kind;          /* enum agent_table_kind */
 	uint32_t pid;           /* a process that has, or had, the file mapped, */
@@ -186,7 +187,7 @@ enum agent_table_flags {
 #define AGENT_TABLE_MAX (32u << 20)
 
 struct agent_table {
-	uint64_t request; /* of the AGENT_ASK that it answers */
+	uint64_t request; /* of the AGENT_REQUEST that it answers */
 	int32_t error;    /* negative errno: what came is not to be used; 0 */
 	uint32_t flags;   /* enum agent_table_flags */
 	uint32_t size;    /* bytes of data */
@@ -253,9 +254,9 @@ struct agent_module {
 	uint8_t build_id[20];
 };
 
-#define AGENT_TASKS_MAX     16u
-#define AGENT_TASKS_LIFE_MS 4000u
-#define AGENT_TASK_MARK     16u
+#define AGENT_TASKS_MAX         16u
+#define AGENT_TASKS_LIFETIME_MS 4000u
+#define AGENT_TASK_MARK         16u
 
 struct agent_task {
 	uint32_t pid;    /* of the thread, and */
@@ -279,7 +280,7 @@ enum agent_jit_map_flags {
 	/* There are more, which are not told yet. Rounds say nothing of this map until a message
 	 * without it.
 	 */
-	AGENT_JIT_MAP_BEHIND = 1 << 1,
+	AGENT_JIT_MAP_INCOMPLETE = 1 << 1,
 	AGENT_JIT_MAP_END = 1 << 2, /* the process has ended: it is the last message of it */
 };
 

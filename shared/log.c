@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "shared/control_character.h"
+#include "shared/printable.h"
 
 static atomic_bool quiet_mode;
 static atomic_bool verbose_mode;
@@ -28,7 +28,7 @@ static size_t put_text(char *to, size_t size, const char *level, const char *tex
 	size_t length = 0;
 
 	for (; *text && length + CONTINUATION_MAX < size; text++) {
-		size_t control = *text == '\t' ? 0 : control_character(text);
+		size_t control = *text == '\t' ? 0 : control_character_size(text);
 
 		if (*text == '\n') {
 			length += (size_t)snprintf(to + length, size - length, "\n%s  ", level);

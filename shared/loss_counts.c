@@ -1,39 +1,39 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shared/loss_counts.h"
 
 #include <assert.h>
 
 static const struct {
-	const char *name, *meaning;
+	const char *name, *description;
 } kinds[LOSS_COUNT] = {
-	[LOST_OVERFLOW] = { "lost_overflow", "samples dropped: the recorder could not keep up" },
-	[LOST_NO_ADDRESS_SPACE] = { "lost_no_address_space",
-				    "samples in user space of processes that nothing told of" },
-	[LOST_NO_MAPPING] = { "lost_no_mapping",
-			      "samples in user space where nothing was known to be mapped" },
-	[CALLCHAIN_TRUNCATED] = { "callchain_truncated",
-				  "callchains without their outermost callers, which could not be told for certain" },
-	[CALLCHAIN_NO_MAPPING] = { "callchain_no_mapping",
-				   "callers in user space where nothing was known to be mapped" },
-	[SIDEBAND_LATE] = { "sideband_late",
-			    "events of the guest that came too late to be put in order" },
-	[SAMPLE_OUT_OF_ORDER] = { "sample_out_of_order",
-				  "samples that came too late to be put in order" },
-	[SIDEBAND_MISSED] = { "sideband_missed",
-			      "events of the guest that were dropped: by the guest, or as the recorder did not keep up" },
-	[SIDEBAND_REFUSED] = { "sideband_refused",
-			       "events of the guest that were broken, or for which there was no memory" },
-	[SAMPLE_UNCERTAIN] = { "sample_uncertain",
-			       "samples so close to an event of the guest that it is not sure which came first" },
-	[SAMPLE_OTHER_KERNEL_RAN] = { "sample_other_kernel",
-				      "samples without names, as the guest ran another kernel (reset, kexec, "
-				      "a guest of its own)" },
-	[GUEST_BREAKPOINT_LOST] = { "guest_breakpoint_lost",
-				    "times a breakpoint of the guest's own did not work for it, as a watch had "
-				    "its register" },
-	[CR3_NOT_NAMED] = { "cr3_not_named",
-			    "samples in page tables that are no process here: there are too many" },
-	[LOOK_CUT] = { "look_cut", "samples for whose cgroup or all mappings there was no time" },
+	[LOSS_RING_FULL] = { "lost_overflow", "samples dropped: the recorder could not keep up" },
+	[LOSS_NO_ADDRESS_SPACE] = { "lost_no_address_space",
+				    "user-space samples of processes that no source reported" },
+	[LOSS_NO_MAPPING] = { "lost_no_mapping",
+			      "user-space samples at addresses without a known mapping" },
+	[LOSS_CALLCHAIN_TRUNCATED] = { "callchain_truncated",
+				       "incomplete call chains: the outermost callers are uncertain" },
+	[LOSS_CALLCHAIN_NO_MAPPING] = { "callchain_no_mapping",
+					"user-space callers at addresses without a known mapping" },
+	[LOSS_SIDEBAND_LATE] = { "sideband_late",
+				 "sideband events that came too late to be ordered" },
+	[LOSS_SAMPLE_LATE] = { "sample_out_of_order", "samples that came too late to be ordered" },
+	[LOSS_SIDEBAND_DROPPED] = { "sideband_missed",
+				    "sideband events dropped: by the guest, or because the recorder "
+				    "could not keep up" },
+	[LOSS_SIDEBAND_INVALID] = { "sideband_refused",
+				    "sideband events that were invalid, or lacked memory" },
+	[LOSS_UNCERTAIN] = { "sample_uncertain",
+			     "samples too close to a sideband event to tell which came first" },
+	[LOSS_OTHER_KERNEL] = { "sample_other_kernel",
+				"unsymbolized samples of another kernel (reset, kexec, nested guest)" },
+	[LOSS_GUEST_BREAKPOINT] = { "guest_breakpoint_lost",
+				    "breakpoints of the guest that did not work because a watch used "
+				    "their debug register" },
+	[LOSS_CR3_UNKNOWN] = { "cr3_unknown",
+			       "samples in page tables without a process: there are too many" },
+	[LOSS_LOOKUP_INCOMPLETE] = { "lookup_incomplete",
+				     "samples whose cgroup or mappings took too long to look up" },
 };
 
 const char *loss_name(enum loss loss)
@@ -42,8 +42,8 @@ const char *loss_name(enum loss loss)
 	return kinds[loss].name;
 }
 
-const char *loss_meaning(enum loss loss)
+const char *loss_description(enum loss loss)
 {
 	assert(loss < LOSS_COUNT);
-	return kinds[loss].meaning;
+	return kinds[loss].description;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a recording could not tell, each kind by its own count. The counts
- * travel in the perf.data file (docs/perf-data.md) and stand in the footer of
- * a report where they are not zero.
+ * Limits of a recording's accuracy, counted by kind. The counts are stored in the perf.data file
+ * (docs/perf-data.md), and reports print those that are not zero.
  */
 #ifndef KVMSCOPE_SHARED_LOSS_COUNTS_H
 #define KVMSCOPE_SHARED_LOSS_COUNTS_H
@@ -10,25 +9,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* In the order of the file, which only grows at its end. */
+/* In the order of the file format: add new kinds at the end only. */
 enum loss {
-	LOST_OVERFLOW,         /* samples that a full ring dropped */
-	LOST_NO_ADDRESS_SPACE, /* samples in user space of a process that no source told of */
-	LOST_NO_MAPPING, /* samples in user space at an address where nothing was known to be mapped
-			  */
-	CALLCHAIN_TRUNCATED,  /* samples whose callchain ends before its beginning */
-	CALLCHAIN_NO_MAPPING, /* callers in user space at such addresses, or of such processes */
-	SIDEBAND_LATE,        /* records of what happened that came too late to be put in order */
-	SAMPLE_OUT_OF_ORDER,  /* samples that came too late to be put in order */
-	SIDEBAND_MISSED,      /* records that the source itself could not keep */
-	SIDEBAND_REFUSED,     /* records that were none, or for which there was no room */
-	SAMPLE_UNCERTAIN,     /* samples in user space that came before or after a change: it is not
-			       * known which
-			       */
-	SAMPLE_OTHER_KERNEL_RAN, /* samples taken in a kernel that is not the file's */
-	GUEST_BREAKPOINT_LOST,   /* breakpoints of the guest's own whose register a watch had */
-	CR3_NOT_NAMED,           /* samples in page tables for which a file has no process */
-	LOOK_CUT,                /* samples whose look at cgroup and mappings took too long */
+	LOSS_RING_FULL,            /* samples dropped because a ring was full */
+	LOSS_NO_ADDRESS_SPACE,     /* user-space samples of a process that no source reported */
+	LOSS_NO_MAPPING,           /* user-space samples at an address without a known mapping */
+	LOSS_CALLCHAIN_TRUNCATED,  /* samples whose call chain is incomplete */
+	LOSS_CALLCHAIN_NO_MAPPING, /* user-space callers without a known process or mapping */
+	LOSS_SIDEBAND_LATE,        /* sideband events that came too late to be ordered */
+	LOSS_SAMPLE_LATE,          /* samples that came too late to be ordered */
+	LOSS_SIDEBAND_DROPPED,     /* sideband events dropped by their source */
+	LOSS_SIDEBAND_INVALID,     /* sideband events that were invalid or that memory lacked for */
+	/* user-space samples that may have been taken before or after a change of the mappings */
+	LOSS_UNCERTAIN,
+	LOSS_OTHER_KERNEL,      /* samples in another kernel than the file's */
+	LOSS_GUEST_BREAKPOINT,  /* breakpoints of the guest whose debug register a watch used */
+	LOSS_CR3_UNKNOWN,       /* samples in page tables for which the file has no process */
+	LOSS_LOOKUP_INCOMPLETE, /* samples whose cgroup or mappings took too long to look up */
 	LOSS_COUNT,
 };
 
@@ -36,10 +33,10 @@ struct losses {
 	uint64_t counts[LOSS_COUNT];
 };
 
-/* The name for a script: "lost_overflow". */
+/* The name for scripts: "lost_overflow". */
 const char *loss_name(enum loss loss);
-/* What it is, for a reader: "samples dropped as a ring was full". */
-const char *loss_meaning(enum loss loss);
+/* A description for people. */
+const char *loss_description(enum loss loss);
 
 static inline bool losses_any(const struct losses *losses)
 {

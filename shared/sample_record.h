@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What travels through the ring: one sample of a guest vCPU, whatever took
- * it. Native byte order; the ring never leaves the machine.
+ * The records in the rings: one sample of a guest vCPU, from any source, and events of the source
+ * itself. Native byte order; the ring never leaves the machine.
  */
 #ifndef KVMSCOPE_SHARED_SAMPLE_RECORD_H
 #define KVMSCOPE_SHARED_SAMPLE_RECORD_H
@@ -12,48 +12,47 @@
 /* Ring record types; RING_RECORD_* below 8 belong to the ring itself. */
 enum {
 	RECORD_SAMPLE = 8,
-	RECORD_SIDEBAND = 9,    /* shared/sideband_record.h */
-	RECORD_EVENT = 10,      /* struct sample_event */
-	RECORD_GUEST_LOST = 11, /* struct sample_guest_lost */
-	RECORD_LOST = 12,       /* struct sample_lost */
+	RECORD_SIDEBAND = 9,               /* shared/sideband_record.h */
+	RECORD_EVENT = 10,                 /* struct sample_event */
+	RECORD_GUEST_BREAKPOINT_LOST = 11, /* struct sample_guest_breakpoint_lost */
+	RECORD_LOST = 12,                  /* struct sample_lost */
 };
 
-/* The longest callchain, both parts together. perf shows the first 127 of them unless told
- * --max-stack. */
+/* Entries of the longest call chain, kernel and user part together. perf shows 127 of them unless
+ * it is run with --max-stack. */
 #define SAMPLE_CALLCHAIN_MAX 128
 
-/* The guest's task is not known: it could not be proven, or the guest is no Linux. 0 is the idle
- * task. */
+/* pid and tid of a sample whose task could not be determined, or whose guest is not Linux. 0 is the
+ * idle task. */
 #define SAMPLE_TASK_UNKNOWN UINT32_MAX
 
-/* Ids of tasks are below (kernel: PID_MAX_LIMIT, include/linux/threads.h); SAMPLE_TASK_UNKNOWN is
- * not one. */
+/* Process and thread ids are below this (kernel: PID_MAX_LIMIT, include/linux/threads.h). */
 #define SAMPLE_TASK_LIMIT (4u << 20)
 
-/* The name of a task, the NUL included (kernel: TASK_COMM_LEN, include/linux/sched.h). */
+/* Bytes of a task's name with the NUL (kernel: TASK_COMM_LEN, include/linux/sched.h). */
 #define SAMPLE_COMM_SIZE 16
 
 enum sample_flags {
 	SAMPLE_KERNEL_TRUNCATED = 1 << 0, /* the kernel chain ends before its entry point */
 	SAMPLE_USER_TRUNCATED = 1 << 1,   /* the user chain ends before its start */
 	SAMPLE_IDLE = 1 << 2,             /* the vCPU was halted (wall clock only) */
-	SAMPLE_UNSURE = 1 << 3,           /* what was mapped at RIP at its time is not sure */
+	SAMPLE_UNCERTAIN = 1 << 3,        /* the mapping at RIP is uncertain */
 	/*
-	 * Another kernel ran than the one that is known, as far as could be told: its
-	 * addresses have no names, it has no callchain and no task.
+	 * The guest probably ran another kernel than the known one: the sample's addresses stay
+	 * unsymbolized, and it has neither call chain nor task.
 	 */
 	SAMPLE_OTHER_KERNEL = 1 << 4,
-	/* Taken outside of the guest, by a source that sees the vCPU's thread: RIP and CPL are the
-	   host's. */
+	/* Taken outside of the guest, by a source that samples the vCPU's thread: RIP and CPL are
+	 * the host's. */
 	SAMPLE_HOST = 1 << 5,
-	SAMPLE_LOOK_CUT = 1 << 6, /* not all that was to be looked at was: cgroup or mappings */
+	SAMPLE_LOOKUP_INCOMPLETE = 1 << 6, /* cgroup or mappings could not all be looked up */
 };
 
 /*
- * An address of the kernel's half in a callchain without this bit, which all such addresses have:
- * whose code was there is not sure.
+ * Bit 62 is set in every kernel address. A kernel address in a call chain without it is one whose
+ * code is uncertain.
  */
-#define SAMPLE_ADDRESS_SURE (1ull << 62)
+#define SAMPLE_ADDRESS_CERTAIN (1ull << 62)
 
 struct sample {
 	uint64_t time;   /* ns, CLOCK_MONOTONIC_RAW of the host */
@@ -65,44 +64,42 @@ struct sample {
 	uint64_t cr3;
 	uint32_t vcpu;         /* number of the vCPU, from 0 */
 	uint32_t host_tid;     /* thread that ran the vCPU, in our PID namespace */
-	uint32_t cost;         /* ns that taking this sample cost the vCPU thread */
+	uint32_t cost;         /* ns that this sample cost the vCPU thread */
 	uint16_t event;        /* index of the event in the session, 0 the first */
 	uint8_t cpl;           /* current privilege level, 0 to 3 */
 	uint8_t flags;         /* enum sample_flags */
-	uint16_t kernel_depth; /* entries of callchain[] in the kernel, first RIP itself */
-	uint16_t user_depth;   /* entries behind them in user space */
+	uint16_t kernel_depth; /* kernel entries of callchain[], the first is RIP itself */
+	uint16_t user_depth;   /* user entries after them */
 	/*
-	 * The guest's task, in the guest's initial PID namespace: id of the
-	 * process (kernel: tgid) and of the thread, both SAMPLE_TASK_UNKNOWN or
-	 * none. Its name is the thread's, "" where it is not known; the bytes
-	 * are the guest's and may be anything, a NUL is among them. It stands in
-	 * each sample because a ring that overwrites its oldest records keeps no
-	 * state from before the first; the file says it once per change.
+	 * The guest's task, in the guest's initial PID namespace: id of the process (kernel: tgid)
+	 * and of the thread; both or neither are SAMPLE_TASK_UNKNOWN. comm is the thread's name,
+	 * "" if unknown; its bytes come from the guest and may be anything, with a NUL among them.
+	 * Each sample carries the name because an overwriting ring keeps no earlier state; the
+	 * file records it once per change.
 	 */
 	uint32_t pid, tid;
-	uint16_t mappings; /* entries of struct sample_mapping behind the callchain */
-	uint16_t unlooked; /* 1: a struct sample_unlooked is the last of the sample; 0: it is not */
+	uint16_t mappings; /* number of struct sample_mapping after the call chain */
+	uint16_t deferred; /* 1 if the sample ends with a struct sample_deferred, else 0 */
 	char comm[SAMPLE_COMM_SIZE];
-	/* That of the process's first thread; where STARTED is known. */
-	char process_comm[SAMPLE_COMM_SIZE];
-	uint32_t parent;  /* the process that PID is a child of; only where STARTED is known */
-	uint32_t cgroups; /* the table that has the cgroup's path: vmm/guest/linux/guest_cgroup.h */
-	uint64_t cgroup;  /* its id; 0: not known */
-	/* When the process began, by a clock of the guest: one of the same id that began at another
-	   time is another one. 0: not known. */
+	char process_comm[SAMPLE_COMM_SIZE]; /* of the process's first thread; valid with STARTED */
+	uint32_t parent;                     /* parent process of PID; valid with STARTED */
+	uint32_t cgroups; /* number of the table of cgroups: vmm/guest/linux/guest_cgroup.h */
+	uint64_t cgroup;  /* id in that table; 0: unknown */
+	/* Start time of the process by a clock of the guest: tells processes that had the same pid
+	 * apart. 0: unknown. */
 	uint64_t started;
 	uint64_t callchain[]; /* innermost first: kernel_depth, then user_depth addresses */
 };
 
-/* Bytes of a sample with DEPTH callchain entries; a multiple of 8. */
+/* Bytes of a sample with DEPTH call chain entries; a multiple of 8. */
 static inline size_t sample_size(size_t depth)
 {
 	return sizeof(struct sample) + depth * sizeof(uint64_t);
 }
 
 enum sample_hit_flags {
-	SAMPLE_HIT_BEFORE = 1 << 0, /* before is known */
-	SAMPLE_HIT_AFTER = 1 << 1,  /* after is known */
+	SAMPLE_HIT_BEFORE = 1 << 0, /* before is valid */
+	SAMPLE_HIT_AFTER = 1 << 1,  /* after is valid */
 };
 
 /* The general registers that struct sample does not have. */
@@ -118,93 +115,124 @@ enum sample_register {
 	SAMPLE_REGISTERS,
 };
 
-/* As many as a stop looks at. */
+/* Most mappings that one sample has. */
 #define SAMPLE_MAPPINGS_MAX 16
 
 /*
- * Where addresses of the user part of the callchain were mapped, as the guest's kernel had it at
- * the stop; they do not overlap. An address of that part that is in none of them: what is mapped
- * there could not be told.
+ * A mapping that contains an address of the user call chain, as the guest's kernel had it when the
+ * sample was taken. Mappings of a sample do not overlap; for an address in none of them the
+ * mapping could not be determined.
  */
 struct sample_mapping {
 	uint64_t start, end; /* GVA */
 	uint64_t offset;     /* of START in the image, bytes */
-	uint32_t image;      /* its number, and the table of images that has it:
-				vmm/guest/linux/user_image.h */
-	uint32_t images;
-	uint32_t flags; /* PROT_READ, WRITE and EXEC of Linux, and 8: shared */
+	uint32_t image;      /* its number in the table of images, vmm/guest/linux/user_image.h */
+	uint32_t images;     /* number of that table */
+	uint32_t flags;      /* PROT_READ, WRITE and EXEC of Linux, and 8: shared */
 	uint32_t reserved;
 };
 
-/* A watch was hit: stands behind the mappings of a sample whose event is not 0. Its period is in
- * hits. */
+/* A watchpoint hit: follows the mappings of a sample whose event is not 0. The sample's period is
+ * in hits. */
 struct sample_hit {
 	uint64_t address; /* GVA that is watched */
-	/* Its value at the hit before this one, on whatever vCPU (of a per-CPU variable: on this
-	 * one), and now. */
+	/* The value at the previous hit on any vCPU (on this one for a per-CPU variable), and at
+	 * this one. */
 	uint64_t before, after;
 	uint32_t length; /* bytes of the value */
 	uint32_t flags;  /* enum sample_hit_flags */
-	uint64_t hits;   /* of the watch on this vCPU, with this one */
-	/* Behind the instruction that accessed data, before the one that is executed. */
+	uint64_t hits;   /* of the watch on this vCPU, including this one */
+	/* After an instruction that accessed watched data; before a watched instruction. */
 	uint64_t registers[SAMPLE_REGISTERS];
 };
 
 /*
- * What of a sample with SAMPLE_LOOK_CUT can be looked up later, and what has to be as it was then:
- * vmm/guest/linux/deferred_lookup.h.
+ * What a sample with SAMPLE_LOOKUP_INCOMPLETE needs for looking up the rest later, and what must be
+ * unchanged by then: vmm/guest/linux/deferred_lookup.h.
  */
-struct sample_unlooked {
-	uint64_t task, set;          /* GVAs of the task and of its css_set; 0: not its cgroup */
-	uint64_t mm, space, changes; /* GVA of its address space, its number, its changes; 0: not
-					its mappings */
-	uint32_t cgroups, images;    /* the tables that these are of */
-	uint32_t parts;              /* enum deferred_lookup_part: all that there was no time for */
+struct sample_deferred {
+	uint64_t task, set; /* GVAs of the task and its css_set; 0: no cgroup to look up */
+	/* GVA of the address space, its number and its change count; 0: no mappings to look up. */
+	uint64_t mm, space, changes;
+	uint32_t cgroups,
+		images; /* numbers of the tables, as in struct sample and sample_mapping */
+	uint32_t parts; /* enum deferred_lookup_part: all lookups that were skipped */
 	uint32_t reserved;
 };
 
-/* Bytes of the whole sample, with what stands behind its callchain. */
-static inline size_t sample_length(const struct sample *sample)
+/* Offset of the mappings in SAMPLE, bytes. */
+static inline size_t sample_mappings_offset(const struct sample *sample)
 {
-	return sample_size((size_t)sample->kernel_depth + sample->user_depth) +
-	       sample->mappings * sizeof(struct sample_mapping) +
-	       (sample->event ? sizeof(struct sample_hit) : 0) +
-	       (sample->unlooked ? sizeof(struct sample_unlooked) : 0);
+	return sample_size((size_t)sample->kernel_depth + sample->user_depth);
 }
 
-/* Of the longest one that there can be. */
+/* Offset of the hit, which a sample has if its event is not 0. */
+static inline size_t sample_hit_offset(const struct sample *sample)
+{
+	return sample_mappings_offset(sample) + sample->mappings * sizeof(struct sample_mapping);
+}
+
+/* Offset of the deferred lookup, which a sample has if DEFERRED is set. */
+static inline size_t sample_deferred_offset(const struct sample *sample)
+{
+	return sample_hit_offset(sample) + (sample->event ? sizeof(struct sample_hit) : 0);
+}
+
+/* Bytes of the whole sample with all that follows its call chain. */
+static inline size_t sample_length(const struct sample *sample)
+{
+	return sample_deferred_offset(sample) +
+	       (sample->deferred ? sizeof(struct sample_deferred) : 0);
+}
+
+/* The largest sample_length(). */
 #define SAMPLE_LENGTH_MAX                                                                          \
 	(sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +                         \
 	 SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) + sizeof(struct sample_hit) +         \
-	 sizeof(struct sample_unlooked))
+	 sizeof(struct sample_deferred))
 
-static inline struct sample_mapping *sample_mappings(struct sample *sample)
+static inline const struct sample_mapping *sample_mappings(const struct sample *sample)
 {
-	return (struct sample_mapping *)(sample->callchain + sample->kernel_depth +
-					 sample->user_depth);
+	return (const void *)((const char *)sample + sample_mappings_offset(sample));
 }
 
 /* NULL for a sample of the clock. */
-static inline struct sample_hit *sample_hit(struct sample *sample)
+static inline const struct sample_hit *sample_hit(const struct sample *sample)
 {
-	return sample->event ? (struct sample_hit *)(sample_mappings(sample) + sample->mappings)
+	return sample->event ? (const void *)((const char *)sample + sample_hit_offset(sample))
 			     : NULL;
 }
 
-/* NULL: there is none. */
-static inline struct sample_unlooked *sample_unlooked(struct sample *sample)
+/* NULL if all lookups were made. */
+static inline const struct sample_deferred *sample_deferred(const struct sample *sample)
 {
-	return sample->unlooked
-		       ? (struct sample_unlooked *)((char *)sample + sample_length(sample)) - 1
+	return sample->deferred
+		       ? (const void *)((const char *)sample + sample_deferred_offset(sample))
 		       : NULL;
 }
 
-/* The source lost samples before it could put them into the ring. */
+/* The same parts for a sample that is being written. The part must be present. */
+static inline struct sample_mapping *sample_write_mappings(struct sample *sample)
+{
+	return (void *)((char *)sample + sample_mappings_offset(sample));
+}
+
+static inline struct sample_hit *sample_write_hit(struct sample *sample)
+{
+	return (void *)((char *)sample + sample_hit_offset(sample));
+}
+
+static inline struct sample_deferred *sample_write_deferred(struct sample *sample)
+{
+	return (void *)((char *)sample + sample_deferred_offset(sample));
+}
+
+/* Number of samples that the source lost before it could write them to the ring. */
 struct sample_lost {
 	uint64_t count;
 };
 
-/* An event other than the clock gives no samples on a vCPU from now on, or does so again. */
+/* An event other than the clock stops sampling on a vCPU, or resumes. */
 struct sample_event {
 	uint64_t time; /* ns, as in struct sample */
 	uint32_t vcpu;
@@ -212,9 +240,9 @@ struct sample_event {
 	uint16_t stopped; /* 1 or 0 */
 };
 
-/* Breakpoints that the guest set itself do not work for it from now on: watches have their
- * registers. */
-struct sample_guest_lost {
+/* From this time on COUNT breakpoints that the guest set do not work, because watches use their
+ * debug registers. */
+struct sample_guest_breakpoint_lost {
 	uint64_t time; /* ns, as in struct sample */
 	uint32_t vcpu;
 	uint32_t count;

@@ -4,8 +4,8 @@
 #include "shared/sample_record.h"
 
 #define SIDEBAND_ALL_FLAGS                                                                         \
-	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE | SIDEBAND_JIT_BEGIN |      \
-	 SIDEBAND_JIT_BEHIND | SIDEBAND_JIT_END)
+	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_GENERATED | SIDEBAND_JIT_BEGIN | \
+	 SIDEBAND_JIT_INCOMPLETE | SIDEBAND_JIT_END)
 
 /* Bytes of the fixed part of each type; 0: there is no such type. */
 static const size_t fixed_sizes[] = {
@@ -18,7 +18,7 @@ static const size_t fixed_sizes[] = {
 	[SIDEBAND_MODULE_UNLOAD] = sizeof(struct sideband_munmap),
 	[SIDEBAND_LOST] = sizeof(struct sideband_lost),
 	[SIDEBAND_ROUND] = sizeof(struct sideband),
-	[SIDEBAND_SPACE] = sizeof(struct sideband),
+	[SIDEBAND_ADDRESS_SPACE] = sizeof(struct sideband),
 	[SIDEBAND_JIT_MAP] = sizeof(struct sideband_jit_map),
 	[SIDEBAND_JIT_CODE] = sizeof(struct sideband_jit_code),
 	[SIDEBAND_CGROUP] = sizeof(struct sideband_cgroup),

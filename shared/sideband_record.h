@@ -58,7 +58,7 @@ enum sideband_type {
 	 * beginning (fork, execve) to its end. Says nothing of a process that no other record has
 	 * told of.
 	 */
-	SIDEBAND_SPACE,
+	SIDEBAND_ADDRESS_SPACE,
 	SIDEBAND_JIT_MAP,  /* struct sideband_jit_map: what is known of a process's map from here on
 			    */
 	SIDEBAND_JIT_CODE, /* struct sideband_jit_code: a line of it */
@@ -78,18 +78,18 @@ enum sideband_flags {
 	SIDEBAND_CR3_PAIR = 1 << 1,
 	/* MODULE_LOAD: no module of the kernel's list, but code made at run time (BPF,
 	   trampolines). */
-	SIDEBAND_MODULE_CODE = 1 << 2,
+	SIDEBAND_MODULE_GENERATED = 1 << 2,
 	/* JIT_MAP: the lines behind it are the map's first; those told before count no more. */
 	SIDEBAND_JIT_BEGIN = 1 << 4,
 	/* JIT_MAP: it has lines that are not told yet: a SIDEBAND_ROUND says nothing of it until a
 	 * JIT_MAP without this. With pid 0 it is said of all maps. */
-	SIDEBAND_JIT_BEHIND = 1 << 5,
+	SIDEBAND_JIT_INCOMPLETE = 1 << 5,
 	SIDEBAND_JIT_END = 1 << 6, /* JIT_MAP: the process has ended */
 	/*
 	 * FORK: it began at some time before, and has nothing of its parent's. Only what we tell
 	 * ourselves has it: sideband_check() refuses it.
 	 */
-	SIDEBAND_FORK_BEFORE = 1 << 7,
+	SIDEBAND_FORK_EARLIER = 1 << 7,
 };
 
 /* The head of each record, and all there is of SIDEBAND_EXIT. */

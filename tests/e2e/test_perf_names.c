@@ -351,9 +351,9 @@ TEST(perf_data, modules_in_one_place_have_their_own_functions)
 static void record_unsure(const struct named_guest *named)
 {
 	const uint64_t module = FAKE_MODULE + 4, kernel = named->guest.image.start + 4;
-	const uint64_t chains[][3] = { { kernel, module & ~SAMPLE_ADDRESS_SURE, kernel },
+	const uint64_t chains[][3] = { { kernel, module & ~SAMPLE_ADDRESS_CERTAIN, kernel },
 				       { module, kernel, kernel },
-				       { module & ~SAMPLE_ADDRESS_SURE, kernel, kernel } };
+				       { module & ~SAMPLE_ADDRESS_CERTAIN, kernel, kernel } };
 	struct recording recording = { .path = named->path };
 	struct sample *sample = calloc(1, sample_size(3));
 	struct perf_data_writer *writer;
@@ -367,8 +367,8 @@ static void record_unsure(const struct named_guest *named)
 			.host_tid = FIRST_TID,
 			.pid = SAMPLE_TASK_UNKNOWN,
 			.tid = SAMPLE_TASK_UNKNOWN,
-			.rip = chains[i][0] | SAMPLE_ADDRESS_SURE,
-			.flags = chains[i][0] & SAMPLE_ADDRESS_SURE ? 0 : SAMPLE_UNSURE,
+			.rip = chains[i][0] | SAMPLE_ADDRESS_CERTAIN,
+			.flags = chains[i][0] & SAMPLE_ADDRESS_CERTAIN ? 0 : SAMPLE_UNCERTAIN,
 			.kernel_depth = 3,
 		};
 		memcpy(sample->callchain, chains[i], sizeof(chains[i]));

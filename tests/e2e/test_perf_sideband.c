@@ -196,7 +196,7 @@ TEST(perf_sideband, the_report_says_what_was_lost)
 	report = perf_output("build/kvmscope report -i %s 2>&1", path);
 	CHECK(strstr(
 		report,
-		"# 3 samples in user space where nothing was known to be mapped (lost_no_mapping)\n"));
+		"# 3 user-space samples at addresses without a known mapping (lost_no_mapping)\n"));
 	free(report);
 	report = perf_output("build/kvmscope report --json -i %s 2>&1", path);
 	CHECK(strstr(report, "\"lost_no_mapping\": 3,"));

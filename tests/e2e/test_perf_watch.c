@@ -57,7 +57,7 @@ static void write_file(const char *path, enum perspective perspective)
 		sample->event = i / 4 % 3;
 		if (sample->event) {
 			sample->period = sample->event == 1 ? 1 : 10;
-			*sample_hit(sample) = hit_of(i);
+			*sample_write_hit(sample) = hit_of(i);
 		}
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 	}
@@ -238,7 +238,8 @@ static void write_samples(struct growing *growing, unsigned int count, uint16_t 
 		growing->sample->event = event;
 		if (event) {
 			growing->sample->period = 1;
-			*sample_hit(growing->sample) = (struct sample_hit){ .address = ADDRESS };
+			*sample_write_hit(growing->sample) =
+				(struct sample_hit){ .address = ADDRESS };
 		}
 		CHECK_EQUAL(perf_data_writer_sample(growing->writer, growing->sample), 0);
 	}

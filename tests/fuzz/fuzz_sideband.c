@@ -54,7 +54,7 @@ static void take_sample(void *context, const struct attributed_sample *attribute
 {
 	struct state *state = context;
 	const struct sample *sample = attributed->sample;
-	uint64_t late = losses_of(state, SAMPLE_OUT_OF_ORDER);
+	uint64_t late = losses_of(state, LOSS_SAMPLE_LATE);
 
 	state->samples_out++;
 	check(memchr(sample->comm, '\0', sizeof(sample->comm)));

@@ -91,7 +91,7 @@ static void run(struct setting *setting)
 }
 
 /* Before the round's NOP: the counter, and in R15 twice what it was in the round before. */
-static void check_hit(struct sample *sample, uint64_t number)
+static void check_hit(const struct sample *sample, uint64_t number)
 {
 	const struct sample_hit *hit = sample_hit(sample);
 
@@ -124,7 +124,7 @@ TEST(watch_sample, has_the_registers_and_the_number_of_the_hit)
 	run(&setting);
 	while ((record = ring_read(setting.ring)))
 		if (record->type == RECORD_SAMPLE)
-			check_hit((struct sample *)(uintptr_t)record->payload, 5 * ++samples);
+			check_hit((const struct sample *)record->payload, 5 * ++samples);
 	CHECK_EQUAL(samples, ROUNDS / 5);
 	sampler_destroy(setting.sampler);
 	watches_destroy(setting.watches);

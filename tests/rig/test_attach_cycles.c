@@ -290,7 +290,7 @@ static void check_outside(void)
 	REQUIRE_EQUAL(elf_symbols_load(&outside.image, IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, DIRECTORY "/outside.data"), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	marked = perf_data_reader_summary(reader)->losses.counts[SAMPLE_OTHER_KERNEL_RAN];
+	marked = perf_data_reader_summary(reader)->losses.counts[LOSS_OTHER_KERNEL];
 	printf("from outside: %llu samples, %llu in the loops of the guest's guest; %llu are marked as another "
 	       "kernel's\n",
 	       (unsigned long long)outside.samples, (unsigned long long)outside.nested,

@@ -79,8 +79,7 @@ static struct seen read_recording(const char *path)
 									     .mapping = see_mapping,
 									     .context = &seen }),
 		    0);
-	seen.other_kernel =
-		perf_data_reader_summary(reader)->losses.counts[SAMPLE_OTHER_KERNEL_RAN];
+	seen.other_kernel = perf_data_reader_summary(reader)->losses.counts[LOSS_OTHER_KERNEL];
 	perf_data_reader_close(reader);
 	seen.place -= seen.text;
 	return seen;

@@ -151,7 +151,7 @@ static void check_late(const char *what, const char *directory)
 	tasks_truth_check_cgroups(what, directory);
 	rig_run_here(
 		&report, 60,
-		"build/kvmscope report --json -i %s/perf.data | grep -o '\"look_cut\": [0-9]*'",
+		"build/kvmscope report --json -i %s/perf.data | grep -o '\"lookup_incomplete\": [0-9]*'",
 		directory);
 	printf("%s", report.output);
 	rig_result_free(&report);

@@ -93,7 +93,7 @@ static uint64_t count_missed(const struct profile *profile)
 {
 	const struct losses *losses = &profile_summary(profile)->losses;
 
-	return losses->counts[SIDEBAND_MISSED] + losses->counts[SIDEBAND_LATE];
+	return losses->counts[LOSS_SIDEBAND_DROPPED] + losses->counts[LOSS_SIDEBAND_LATE];
 }
 
 /*

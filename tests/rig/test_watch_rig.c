@@ -246,7 +246,7 @@ static unsigned long lost_in_recording(const char *path)
 	if (perf_data_reader_open(&reader, path))
 		return 0;
 	perf_data_reader_run(reader, &(struct perf_data_events){ 0 });
-	count = perf_data_reader_summary(reader)->losses.counts[GUEST_BREAKPOINT_LOST];
+	count = perf_data_reader_summary(reader)->losses.counts[LOSS_GUEST_BREAKPOINT];
 	perf_data_reader_close(reader);
 	return count;
 }

@@ -65,7 +65,7 @@ static void ask_for_table(struct agent *agent, uint64_t time)
 /* With the path "". */
 struct question {
 	_Alignas(8) uint8_t
-		bytes[(sizeof(struct agent_message) + sizeof(struct agent_ask)) / 8 * 8 + 8];
+		bytes[(sizeof(struct agent_message) + sizeof(struct agent_request)) / 8 * 8 + 8];
 };
 
 static const struct agent_message *make_question(struct question *question,
@@ -74,8 +74,9 @@ static const struct agent_message *make_question(struct question *question,
 	struct agent_message *message = (struct agent_message *)question->bytes;
 
 	*question = (struct question){ 0 };
-	*message = (struct agent_message){ .size = sizeof(question->bytes), .type = AGENT_ASK };
-	*(struct agent_ask *)message->payload = (struct agent_ask){ .kind = kind, .pid = pid };
+	*message = (struct agent_message){ .size = sizeof(question->bytes), .type = AGENT_REQUEST };
+	*(struct agent_request *)message->payload =
+		(struct agent_request){ .kind = kind, .pid = pid };
 	return message;
 }
 

@@ -57,7 +57,7 @@ struct agent_statistics {
 	uint64_t refused; /* records and messages that could not be */
 	/* That the guest's kernel dropped, or whose time is not known, of all sessions. */
 	uint64_t lost;
-	uint64_t unsteady;     /* processes that the snapshot left out, */
+	uint64_t unstable;     /* processes that the snapshot left out, */
 	uint64_t cut;          /* and mappings or threads: as in struct agent_round */
 	uint64_t clock_error;  /* ns: the guest's time is known within so much now, */
 	uint64_t clock_unseen; /* that much of it as the host's clock is not its TSC (agent_clock.h)
@@ -106,9 +106,9 @@ struct agent_image_table *agent_take_kernel(struct agent *agent);
 /*
  * Asks the guest for tasks whose values are known (reported_tasks.h), unless that has not been
  * answered yet. -EOPNOTSUPP: there is no agent now that can tell any. agent_take_tasks() has those
- * that came last, once: they live for AGENT_TASKS_LIFE_MS from a moment between the two calls on.
- * -EAGAIN: no answer has come since; another error: the guest's answer, once, or -EINVAL: it can
- * not be one. Any thread.
+ * that came last, once: they live for AGENT_TASKS_LIFETIME_MS from a moment between the two calls
+ * on. -EAGAIN: no answer has come since; another error: the guest's answer, once, or -EINVAL: it
+ * can not be one. Any thread.
  */
 int agent_want_tasks(struct agent *agent);
 int agent_take_tasks(struct agent *agent, struct reported_tasks *told);

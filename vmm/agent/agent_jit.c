@@ -94,7 +94,7 @@ void agent_jit_forget(struct agent_jit *jit)
 static uint16_t flags_of(uint32_t flags)
 {
 	return (flags & AGENT_JIT_MAP_BEGIN ? SIDEBAND_JIT_BEGIN : 0) |
-	       (flags & AGENT_JIT_MAP_BEHIND ? SIDEBAND_JIT_BEHIND : 0) |
+	       (flags & AGENT_JIT_MAP_INCOMPLETE ? SIDEBAND_JIT_INCOMPLETE : 0) |
 	       (flags & AGENT_JIT_MAP_END ? SIDEBAND_JIT_END : 0);
 }
 

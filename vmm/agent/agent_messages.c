@@ -110,7 +110,7 @@ static void take_round(struct agent *agent, const struct agent_round *round)
 	agent->round = round->guest_time;
 	agent_tell_round(agent, round->guest_time);
 	pthread_mutex_lock(&agent->lock);
-	agent->statistics.unsteady = round->unsteady;
+	agent->statistics.unstable = round->unstable;
 	agent->statistics.cut = round->cut;
 	agent->statistics.snapshot_done = round->flags & AGENT_ROUND_SNAPSHOT_DONE;
 	pthread_mutex_unlock(&agent->lock);

@@ -143,7 +143,7 @@ static void decode_ksymbol(const struct source *source, struct agent_record *rec
 		gone->length = from.size;
 		return;
 	}
-	code = (void *)begin(record, SIDEBAND_MODULE_LOAD, SIDEBAND_MODULE_CODE, 0, 0,
+	code = (void *)begin(record, SIDEBAND_MODULE_LOAD, SIDEBAND_MODULE_GENERATED, 0, 0,
 			     sideband_size(sizeof(*code), name));
 	code->start = from.start;
 	code->length = from.size;

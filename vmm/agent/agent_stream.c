@@ -102,7 +102,7 @@ void agent_tell_jit_maps_unknown(struct agent *agent, uint64_t guest_time)
 	struct sideband_jit_map record = {
 		.head = { .size = sizeof(record),
 			  .type = SIDEBAND_JIT_MAP,
-			  .flags = SIDEBAND_JIT_BEHIND },
+			  .flags = SIDEBAND_JIT_INCOMPLETE },
 	};
 
 	agent_placer_write(&agent->placer, &record.head, guest_time);

@@ -15,7 +15,7 @@
 /* Waits to be asked for: a whole message. */
 struct question {
 	struct question *next;
-	struct agent_message message; /* with struct agent_ask behind it */
+	struct agent_message message; /* with struct agent_request behind it */
 };
 
 struct agent_tables {
@@ -69,9 +69,9 @@ static size_t question_size(const struct question *question)
 	return offsetof(struct question, message) + question->message.size;
 }
 
-static struct agent_ask *ask_of(struct question *question)
+static struct agent_request *ask_of(struct question *question)
 {
-	return (struct agent_ask *)question->message.payload;
+	return (struct agent_request *)question->message.payload;
 }
 
 /* The oldest ones go until there is room for it. The account's own way to that would come back
@@ -132,13 +132,13 @@ void agent_tables_free(struct agent_tables *tables)
 static struct question *make_question(struct agent_tables *tables, enum agent_table_kind kind,
 				      size_t path)
 {
-	size_t size =
-		(sizeof(struct agent_message) + sizeof(struct agent_ask) + path + 1 + 7) / 8 * 8;
+	size_t size = (sizeof(struct agent_message) + sizeof(struct agent_request) + path + 1 + 7) /
+		      8 * 8;
 	struct question *question = calloc(1, offsetof(struct question, message) + size);
 
 	if (!question)
 		return NULL;
-	question->message = (struct agent_message){ .size = (uint32_t)size, .type = AGENT_ASK };
+	question->message = (struct agent_message){ .size = (uint32_t)size, .type = AGENT_REQUEST };
 	ask_of(question)->kind = kind;
 	if (take(tables, question_size(question)))
 		return question;
@@ -150,7 +150,7 @@ int agent_tables_want(struct agent_tables *tables, const struct agent_image *ima
 {
 	size_t path = strnlen(image->path, SIDEBAND_NAME_MAX - 1);
 	struct question *question;
-	struct agent_ask *ask;
+	struct agent_request *ask;
 
 	assert(image->build_id_size && image->build_id_size <= sizeof(ask->build_id));
 	if (tables->waiting >= AGENT_TABLES_WAITING)
@@ -237,7 +237,7 @@ static bool grow(struct agent_tables *tables)
 
 static bool begin(struct agent_tables *tables)
 {
-	const struct agent_ask *ask = ask_of(tables->first);
+	const struct agent_request *ask = ask_of(tables->first);
 
 	if (!grow(tables))
 		return false;

@@ -70,7 +70,7 @@ int agent_tables_want(struct agent_tables *tables, const struct agent_image *ima
 int agent_tables_want_kernel(struct agent_tables *tables, uint64_t modules_hash);
 
 /*
- * The AGENT_ASK to be sent at TIME (ns, of any clock that goes on), a whole
+ * The AGENT_REQUEST to be sent at TIME (ns, of any clock that goes on), a whole
  * message valid until the next call; NULL: none. One that does not end within
  * AGENT_TABLES_PATIENCE of its latest part is given up.
  */

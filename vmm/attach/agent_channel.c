@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "shared/agent_protocol.h"
-#include "shared/decimal.h"
 #include "shared/error.h"
+#include "shared/parse_number.h"
 #include "vmm/attach/qemu_command_line.h"
 
 #define ID_MAX 128
@@ -67,7 +67,7 @@ static bool get_number(const char *options, const char *key, int *number)
 
 	if (!qemu_get_option(options, key, text, sizeof(text)))
 		return false;
-	end = decimal_read(text, INT_MAX, &value);
+	end = parse_decimal(text, INT_MAX, &value);
 	*number = (int)value;
 	return end && !*end;
 }

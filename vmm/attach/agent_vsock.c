@@ -8,8 +8,8 @@
 
 #include <linux/vm_sockets.h>
 
-#include "shared/decimal.h"
 #include "shared/error.h"
+#include "shared/parse_number.h"
 
 /* Of one call: whoever connects again and again does not keep it from coming back. */
 #define ACCEPTS_MAX 16
@@ -17,7 +17,7 @@
 static bool parse_number(const char **text, char end, unsigned int *number)
 {
 	uint64_t value = 0;
-	const char *stop = decimal_read(*text, VMADDR_CID_ANY - 1, &value);
+	const char *stop = parse_decimal(*text, VMADDR_CID_ANY - 1, &value);
 
 	if (!stop || *stop != end)
 		return false;

@@ -41,7 +41,7 @@ static void search(struct attach *attach, uint64_t rip)
 {
 	uint64_t begun = attach_now(), processed = clock_ns(CLOCK_THREAD_CPUTIME_ID), run, lasted;
 
-	if (begun < attach->next_search || !work_share_allows(&attach->searches, begun))
+	if (begun < attach->next_search || !cpu_budget_allows(&attach->searches, begun))
 		return;
 	run = vmm_process_cpu_time(attach->process);
 	if (attach->next_search && !attach->has_tables && run - attach->search_run < SEARCH_RUN)
@@ -61,7 +61,7 @@ static void search(struct attach *attach, uint64_t rip)
 	log_debug("the guest's memory was searched for page tables of a kernel, for %llu ms: %s",
 		  (unsigned long long)(processed / NS_PER_MS),
 		  attach->has_tables ? "found" : "there are none");
-	work_share_add(&attach->searches, begun + lasted, work_share_of(lasted, processed));
+	cpu_budget_charge(&attach->searches, begun + lasted, cpu_budget_cost(lasted, processed));
 	attach->next_search = begun + lasted + SEARCH_INTERVAL;
 }
 
@@ -125,7 +125,7 @@ static void set_kernel(struct attach *attach, const struct guest_kernel *kernel,
 		attach->tables = kernel->paging; /* a process's go with it */
 		attach->has_kernel = true;
 		attach->skip = 0;
-		work_share_begin_anew(&attach->searches); /* the next one is behind a reset */
+		cpu_budget_refill(&attach->searches); /* the next one is behind a reset */
 	}
 	pthread_mutex_lock(&attach->kernel_lock);
 	if (!kernel || !attach->kernel || !guest_kernels_equal(kernel, attach->kernel)) {

@@ -264,7 +264,7 @@ static void write_record(struct ring *ring, const struct sample *sample,
 		record->kernel_depth = chain->kernel_depth;
 		record->user_depth = chain->user_depth;
 		memcpy(record->callchain, chain->addresses, depth * sizeof(uint64_t));
-		record->mappings = (uint16_t)user_map_to_sample(map, sample_mappings(record));
+		record->mappings = (uint16_t)user_map_to_sample(map, sample_write_mappings(record));
 	}
 	ring_commit(ring, record);
 }

@@ -12,8 +12,8 @@
 #include <time.h>
 
 #include "shared/clock_ns.h"
+#include "shared/cpu_budget.h"
 #include "shared/error.h"
-#include "shared/work_share.h"
 #include "vmm/attach/attachment.h"
 #include "vmm/attach/kernel_liveness.h"
 #include "vmm/attach/thread_request.h"
@@ -92,7 +92,7 @@ struct attach {
 	bool has_tables, has_kernel;
 	size_t skip;          /* candidates that were none */
 	uint64_t next_search; /* ns */
-	struct work_share searches;
+	struct cpu_budget searches;
 	uint64_t search_run; /* ns of the VM's CPU time at the last search */
 
 	atomic_uint_least64_t guest, host, lost;

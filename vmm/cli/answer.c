@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "shared/control_character.h"
+#include "shared/printable.h"
 
 const char *answer_text(const json_t *object, const char *key)
 {
@@ -20,7 +20,7 @@ double answer_number(const json_t *object, const char *key)
 void answer_print(const char *text)
 {
 	for (; *text; text++) {
-		size_t control = control_character(text);
+		size_t control = control_character_size(text);
 
 		putchar(control ? '?' : *text);
 		text += control ? control - 1 : 0;

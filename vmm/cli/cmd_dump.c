@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/duration.h"
 #include "shared/error.h"
+#include "shared/parse_number.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/run_selector.h"
 #include "vmm/control/client.h"
@@ -59,7 +59,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		arguments->output = value;
 		return 0;
 	case KEY_AFTER:
-		if (duration_parse(value, &arguments->after))
+		if (parse_duration(value, &arguments->after))
 			argp_error(state, "--after %s: it must be a time like 5s or 500ms", value);
 		return 0;
 	case KEY_JSON:

@@ -155,10 +155,10 @@ static void tell_omissions(const struct agent_statistics *statistics)
 		log_warning(
 			"%llu records of the guest's processes are lost: the agent could not fetch them in time, or their time is not known",
 			(unsigned long long)statistics->lost);
-	if (statistics->unsteady || statistics->cut)
+	if (statistics->unstable || statistics->cut)
 		log_warning(
 			"of what ran before the recording %llu processes and %llu mappings are not known",
-			(unsigned long long)statistics->unsteady,
+			(unsigned long long)statistics->unstable,
 			(unsigned long long)statistics->cut);
 	if (statistics->refused)
 		log_warning("%llu messages of the guest agent could not be understood",

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/duration.h"
 #include "shared/error.h"
-#include "shared/size.h"
+#include "shared/parse_number.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/command_line.h"
 #include "vmm/cli/option_number.h"
@@ -26,11 +25,11 @@
 /* Of its rings, and for what they bring, there is room then. */
 #define AGENT_MEMORY_MIN (16ul << 20)
 
-static uint64_t parse_size(struct argp_state *state, const char *name, const char *text)
+static uint64_t parse_size_option(struct argp_state *state, const char *name, const char *text)
 {
 	uint64_t bytes = 0;
 
-	if (size_parse(text, &bytes))
+	if (parse_size(text, &bytes))
 		argp_error(state, "%s %s: it must be a size like 512M or 2G", name, text);
 	return bytes;
 }
@@ -98,7 +97,7 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 		options->cpus = option_number(state, "--cpus", text, 1, VM_CPUS_MAX);
 		return 0;
 	case KEY_MEM:
-		options->memory_size = parse_size(state, "--mem", text);
+		options->memory_size = parse_size_option(state, "--mem", text);
 		return 0;
 	case KEY_REBOOT:
 		options->reboot = true;
@@ -117,7 +116,7 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 			1 + parse_choice(state, "--agent", text ? text : "initrd", agents));
 		return 0;
 	case KEY_AGENT_MEMORY:
-		options->agent_memory = parse_size(state, "--agent-memory", text);
+		options->agent_memory = parse_size_option(state, "--agent-memory", text);
 		if (options->agent_memory < AGENT_MEMORY_MIN)
 			argp_error(state, "--agent-memory %s: it must be 16M at least", text);
 		return 0;
@@ -183,7 +182,7 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		options->callchains = false;
 		return 0;
 	case KEY_STACK_TIME:
-		if (duration_parse(text, &options->stack_time) ||
+		if (parse_duration(text, &options->stack_time) ||
 		    options->stack_time > STACK_TIME_MAX)
 			argp_error(state,
 				   "--stack-time %s: it must be a time like 64us or 1ms, up to 1s",
@@ -197,7 +196,7 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		options->compression = text ? option_number(state, "-z", text, 1, 22) : 1;
 		return 0;
 	case KEY_RING_SIZE:
-		options->ring_size = parse_size(state, "--ring-size", text);
+		options->ring_size = parse_size_option(state, "--ring-size", text);
 		options->ring_size_given = true;
 		return 0;
 	case KEY_NO_PROFILE:
@@ -241,8 +240,8 @@ static void parse_flight(struct argp_state *state, const char *text, struct run_
 	options->flight = true;
 	options->flight_time = options->flight_size = 0;
 	/* A number alone could be either. */
-	if (duration_parse(text, &options->flight_time) &&
-	    (size_parse(text, &options->flight_size) ||
+	if (parse_duration(text, &options->flight_time) &&
+	    (parse_size(text, &options->flight_size) ||
 	     isdigit((unsigned char)text[strlen(text) - 1])))
 		argp_error(state,
 			   "--flight %s: it must be a time like 30s or 5min, or a size like 64M",
@@ -259,7 +258,7 @@ static error_t parse_flight_option(int key, char *text, struct argp_state *state
 		parse_flight(state, text, options);
 		return 0;
 	case KEY_AFTER:
-		if (duration_parse(text, &options->flight_after))
+		if (parse_duration(text, &options->flight_after))
 			argp_error(state, "--after %s: it must be a time like 5s or 500ms", text);
 		return 0;
 	case KEY_FLIGHT_MAX:

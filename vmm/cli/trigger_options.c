@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "shared/decimal.h"
 #include "shared/error.h"
+#include "shared/parse_number.h"
 
 /* Bounds that mean something: the scheduler's account is some ms late. */
 #define STUCK_MIN 20
@@ -16,7 +16,7 @@
 static int parse_limit(const char *kind, const char *text, const char *unit, unsigned int low,
 		       unsigned int high, uint64_t *value)
 {
-	const char *end = text ? decimal_read(text, high, value) : NULL;
+	const char *end = text ? parse_decimal(text, high, value) : NULL;
 
 	if (!end || (*end && strcmp(end, unit) != 0) || *value < low)
 		return error_set(

@@ -9,9 +9,8 @@
 #include <string.h>
 
 #include "shared/clock_ns.h"
-#include "shared/duration.h"
 #include "shared/error.h"
-#include "shared/size.h"
+#include "shared/parse_number.h"
 
 #define RECORDINGS "/var/lib/kvmscope/recordings"
 #define PUSH_SPOOL "/var/lib/kvmscope/push"
@@ -89,7 +88,7 @@ static int set_optional(char **string, const char *value)
 
 static int set_size(uint64_t *size, const char *key, const char *value)
 {
-	return size_parse(value, size)
+	return parse_size(value, size)
 		       ? error_set(-EINVAL, "%s must be a size like 512M or 2G", key)
 		       : 0;
 }
@@ -99,7 +98,7 @@ static int set_time(uint64_t *seconds, const char *key, const char *value)
 {
 	uint64_t time;
 
-	if (duration_parse(value, &time))
+	if (parse_duration(value, &time))
 		return error_set(-EINVAL, "%s must be a time like 10min or 24h", key);
 	*seconds = time / NS_PER_S;
 	return 0;

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/decimal.h"
 #include "shared/error.h"
+#include "shared/parse_number.h"
 
 /* Nothing is loaded, entities stay what they are, and nothing is printed. */
 #define PARSE_OPTIONS                                                                              \
@@ -143,7 +143,7 @@ static int read_state(struct domain_xml *domain, const xmlNode *status)
 	if (!attribute(status, "state", state, sizeof(state)) ||
 	    !attribute(status, "pid", pid, sizeof(pid)))
 		return error_set(-EINVAL, "the status of a domain has no state or no process id");
-	end = decimal_read(pid, INT_MAX, &number);
+	end = parse_decimal(pid, INT_MAX, &number);
 	if (!end || *end)
 		return error_set(-EINVAL, "the status of a domain has a process id that is none");
 	domain->pid = (pid_t)number;

@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shared/decimal.h"
 #include "shared/error.h"
+#include "shared/parse_number.h"
 
 #define STATUS ".xml"
 
@@ -92,7 +92,7 @@ static int read_pid(int fd, pid_t *pid)
 
 	if (size < 0)
 		return unknown_process(-errno);
-	end = decimal_read(text, INT_MAX, &number);
+	end = parse_decimal(text, INT_MAX, &number);
 	if (!end || (*end && *end != '\n') || !number)
 		return no_process();
 	*pid = (pid_t)number;

@@ -7,9 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/decimal.h"
-#include "shared/duration.h"
 #include "shared/error.h"
+#include "shared/parse_number.h"
 #include "vmm/attach/backend.h"
 
 #define SHOWN 40 /* bytes of a value in a message */
@@ -62,7 +61,7 @@ static int set_switch(bool *setting, const char *key, const char *value)
 static int set_frequency(struct domain_settings *settings, const char *key, const char *value)
 {
 	uint64_t number = 0;
-	const char *end = decimal_read(value, SETTINGS_FREQUENCY_MAX, &number);
+	const char *end = parse_decimal(value, SETTINGS_FREQUENCY_MAX, &number);
 
 	if (!end || *end || !number)
 		return refuse(key, value, "samples per second, a number from 1 to 10000");
@@ -88,7 +87,7 @@ static int set_flight(struct domain_settings *settings, const char *key, const c
 		settings->flight = 0;
 		return 0;
 	}
-	if (duration_parse(value, &time) || !time)
+	if (parse_duration(value, &time) || !time)
 		return refuse(key, value, "a time like 30s, or off");
 	settings->flight = time;
 	return 0;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "shared/pool.h"
+#include "shared/printable.h"
 
 static void add_header(struct bytes *to, uint32_t type, uint16_t misc)
 {
@@ -27,7 +27,7 @@ void perf_data_add_name(struct bytes *to, const char *name)
 
 	memcpy(cleaned, name, length);
 	cleaned[length] = '\0';
-	make_showable(cleaned);
+	make_printable(cleaned);
 	bytes_add(to, cleaned, strlen(cleaned) + 1);
 	bytes_pad(to, 8);
 }
@@ -127,8 +127,9 @@ bool perf_data_sideband_add(struct bytes *to, const struct sideband *record, uin
 		/* The kernel's bit for a forked child that has not run an execve yet means this in
 		 * a FORK. */
 		add_header(to, PERF_RECORD_FORK,
-			   misc | (record->flags & SIDEBAND_FORK_BEFORE ? PERF_RECORD_MISC_FORK_EXEC
-									: 0));
+			   misc | (record->flags & SIDEBAND_FORK_EARLIER
+					   ? PERF_RECORD_MISC_FORK_EXEC
+					   : 0));
 		add_fork(to, record, fork->parent_pid, fork->parent_tid);
 		return true;
 	case SIDEBAND_EXIT:

@@ -22,7 +22,7 @@
 /*
  * Appends RECORD but for the sample's id behind it; its size is to be set by the caller. MISC is
  * the cpumode. False, with nothing appended, for types that perf.data has no record for.
- * Names are cleaned (make_showable()): perf prints them as they are.
+ * Names are cleaned (make_printable()): perf prints them as they are.
  */
 bool perf_data_sideband_add(struct bytes *to, const struct sideband *record, uint16_t misc);
 

@@ -47,7 +47,7 @@ static bool is_unsure(const struct sample *sample, size_t index)
 {
 	uint64_t address = sample->callchain[index];
 
-	return index < sample->kernel_depth && address >> 63 && !(address & SAMPLE_ADDRESS_SURE);
+	return index < sample->kernel_depth && address >> 63 && !(address & SAMPLE_ADDRESS_CERTAIN);
 }
 
 /*
@@ -79,7 +79,7 @@ static void add_callchain(const struct perf_data_writer *writer, struct bytes *r
 		if (marker)
 			entries[count++] = latest = marker;
 		entries[count++] =
-			sample->callchain[i] | (is_unsure(sample, i) ? SAMPLE_ADDRESS_SURE : 0);
+			sample->callchain[i] | (is_unsure(sample, i) ? SAMPLE_ADDRESS_CERTAIN : 0);
 	}
 	bytes_add_u64(record, count);
 	bytes_add(record, entries, count * sizeof(entries[0]));
@@ -160,7 +160,7 @@ static uint16_t sample_misc(const struct perf_data_writer *writer, const struct 
 {
 	if (sample->flags & SAMPLE_HOST)
 		return host_misc(writer, !sample->cpl);
-	if (sample->flags & (SAMPLE_UNSURE | SAMPLE_OTHER_KERNEL) ||
+	if (sample->flags & (SAMPLE_UNCERTAIN | SAMPLE_OTHER_KERNEL) ||
 	    (writer->kernel_hidden && !sample->cpl))
 		return PERF_RECORD_MISC_CPUMODE_UNKNOWN;
 	return guest_misc(writer, !sample->cpl);
@@ -183,7 +183,7 @@ static void add_registers(struct bytes *record, const struct sample *sample,
 int perf_data_writer_sample_of(struct perf_data_writer *writer, const struct sample *sample,
 			       const struct perf_data_task *task, uint64_t cgroup)
 {
-	const struct sample_hit *hit = sample_hit((struct sample *)sample);
+	const struct sample_hit *hit = sample_hit(sample);
 	int error = check_sample(writer, sample->vcpu, sample->event);
 	struct bytes *record = &writer->record;
 

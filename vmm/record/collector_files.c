@@ -19,11 +19,11 @@ void collector_losses(const struct collector *collector, struct losses *losses)
 {
 	resolver_losses(collector->resolver, losses);
 	losses_add(losses, &collector->earlier);
-	losses->counts[GUEST_BREAKPOINT_LOST] = collector->guest_lost;
-	losses->counts[LOST_OVERFLOW] += collector->lost_before;
+	losses->counts[LOSS_GUEST_BREAKPOINT] = collector->guest_lost;
+	losses->counts[LOSS_RING_FULL] += collector->lost_before;
 	for (size_t i = 0; i < collector->options.ring_count; i++)
-		losses->counts[LOST_OVERFLOW] += collector->lost[i];
-	losses->counts[SIDEBAND_MISSED] += collector->told.missed;
+		losses->counts[LOSS_RING_FULL] += collector->lost[i];
+	losses->counts[LOSS_SIDEBAND_DROPPED] += collector->told.missed;
 	collector_output_losses(&collector->output, losses);
 }
 

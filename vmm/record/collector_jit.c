@@ -32,7 +32,7 @@ static void stop_looking(struct collector_jit *jit)
 bool collector_jit_take(struct collector_jit *jit, const struct sideband *record)
 {
 	/* Of page tables others tell. */
-	if (record->type != SIDEBAND_SPACE)
+	if (record->type != SIDEBAND_ADDRESS_SPACE)
 		stop_looking(jit);
 	if (jit->code)
 		jit_code_take(jit->code, record);

@@ -166,8 +166,8 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	int error = make_known(kernel, found);
 
-	work_share_add(&kernel->pace.work, kernel->pace.work.time,
-		       clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun);
+	cpu_budget_charge(&kernel->pace.work, kernel->pace.work.time,
+			  clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun);
 	return error;
 }
 
@@ -208,7 +208,7 @@ static bool is_same_stop(const struct guest_registers *one, const struct guest_r
 static uint64_t work_of_search(const struct collector_kernel *kernel, uint64_t lasted,
 			       uint64_t processed)
 {
-	return kernel->options->view->remote ? lasted : work_share_of(lasted, processed);
+	return kernel->options->view->remote ? lasted : cpu_budget_cost(lasted, processed);
 }
 
 /* Asks the guest's agent, if it is time to. True: there is something new. */

@@ -22,7 +22,7 @@ struct collector_tasks {
 	struct reported_tasks told;
 	uint64_t told_until; /* ns: until then those of TOLD are looked for */
 	uint64_t next_ask, interval;
-	struct work_share work; /* looking for them, in whichever kernel */
+	struct cpu_budget work; /* looking for them, in whichever kernel */
 	bool checked, hopeless; /* its symbols do not tell enough */
 	bool warned;
 	char reason[256]; /* why they were not found; "" */

@@ -56,7 +56,7 @@ int collector_output_name_page_tables(struct collector_output *output)
 void collector_output_losses(const struct collector_output *output, struct losses *losses)
 {
 	if (output->page_tables)
-		losses->counts[CR3_NOT_NAMED] += page_table_tasks_refused(output->page_tables);
+		losses->counts[LOSS_CR3_UNKNOWN] += page_table_tasks_refused(output->page_tables);
 }
 
 /* Where to tell of a sample's mappings. */
@@ -105,7 +105,7 @@ static int tell_life(struct collector_output *output, const struct sample *sampl
 	const struct sideband_fork fork = {
 		.head = { .size = sizeof(fork),
 			  .type = SIDEBAND_FORK,
-			  .flags = SIDEBAND_FORK_BEFORE,
+			  .flags = SIDEBAND_FORK_EARLIER,
 			  .time = sample->time,
 			  .pid = sample->pid,
 			  .tid = tid },
@@ -234,7 +234,7 @@ bool collector_output_tells(const struct guest_kernel *kernel, const struct samp
 			    uint64_t address)
 {
 	const struct user_images *images = kernel ? kernel->images : NULL;
-	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
+	const struct sample_mapping *mappings = sample_mappings(sample);
 
 	for (uint16_t i = 0; i < sample->mappings; i++)
 		if (address - mappings[i].start < mappings[i].end - mappings[i].start)
@@ -367,11 +367,11 @@ static int write_late(struct collector_output *output, const struct sample *samp
 	if (!copy)
 		return error_set(-ENOMEM, "no memory for a sample");
 	memcpy(copy, sample, sizeof(*copy) + sample->kernel_depth * sizeof(copy->callchain[0]));
-	hit = sample_hit((struct sample *)(uintptr_t)sample);
-	copy->user_depth = copy->mappings = copy->unlooked = 0;
-	copy->flags |= SAMPLE_USER_TRUNCATED | (sample->cpl ? SAMPLE_UNSURE : 0);
+	hit = sample_hit(sample);
+	copy->user_depth = copy->mappings = copy->deferred = 0;
+	copy->flags |= SAMPLE_USER_TRUNCATED | (sample->cpl ? SAMPLE_UNCERTAIN : 0);
 	if (hit)
-		*sample_hit(copy) = *hit;
+		*sample_write_hit(copy) = *hit;
 	error = perf_data_writer_sample_of(output->writer, copy, task, cgroup);
 	free(copy);
 	return error;
@@ -379,7 +379,7 @@ static int write_late(struct collector_output *output, const struct sample *samp
 
 static const struct sample_mapping *mapping_of(const struct sample *sample, uint64_t address)
 {
-	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
+	const struct sample_mapping *mappings = sample_mappings(sample);
 
 	for (uint16_t i = 0; i < sample->mappings; i++)
 		if (address >= mappings[i].start && address < mappings[i].end)
@@ -657,12 +657,13 @@ const struct sample_event *collector_event(const struct ring_record *record, siz
 	return event;
 }
 
-const struct sample_guest_lost *collector_guest_lost(const struct ring_record *record, size_t vcpus)
+const struct sample_guest_breakpoint_lost *collector_guest_lost(const struct ring_record *record,
+								size_t vcpus)
 {
-	const struct sample_guest_lost *lost = (const void *)record->payload;
+	const struct sample_guest_breakpoint_lost *lost = (const void *)record->payload;
 
-	if (record->type != RECORD_GUEST_LOST || record->size - sizeof(*record) < sizeof(*lost) ||
-	    lost->vcpu >= vcpus)
+	if (record->type != RECORD_GUEST_BREAKPOINT_LOST ||
+	    record->size - sizeof(*record) < sizeof(*lost) || lost->vcpu >= vcpus)
 		return NULL;
 	return lost;
 }

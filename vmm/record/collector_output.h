@@ -100,7 +100,7 @@ const struct sample *collector_sample(const struct ring_record *record, size_t v
 const struct sample_event *collector_event(const struct ring_record *record, size_t vcpus,
 					   size_t watches);
 /* The same for what tells of the guest's own breakpoints. */
-const struct sample_guest_lost *collector_guest_lost(const struct ring_record *record,
-						     size_t vcpus);
+const struct sample_guest_breakpoint_lost *collector_guest_lost(const struct ring_record *record,
+								size_t vcpus);
 
 #endif

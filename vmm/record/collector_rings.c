@@ -65,7 +65,7 @@ static void take_event(struct collector *collector, const struct ring_record *re
 
 static void take_guest_lost(struct collector *collector, const struct ring_record *record)
 {
-	const struct sample_guest_lost *lost =
+	const struct sample_guest_breakpoint_lost *lost =
 		collector_guest_lost(record, collector->options.output.vcpus);
 
 	collector->guest_lost += lost ? lost->count : 0;
@@ -130,7 +130,7 @@ static void drain_ring(struct collector *collector, size_t index,
 			take_sideband(collector, index, record);
 		else if (record->type == RECORD_EVENT)
 			take_event(collector, record);
-		else if (record->type == RECORD_GUEST_LOST)
+		else if (record->type == RECORD_GUEST_BREAKPOINT_LOST)
 			take_guest_lost(collector, record);
 		else if (record->type == RING_RECORD_LOST)
 			take_lost(collector, index, record, counts);

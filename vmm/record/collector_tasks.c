@@ -13,7 +13,7 @@
 #define ASK_FIRST (2000 * NS_PER_MS)
 #define ASK_LAST  (60000 * NS_PER_MS)
 /* Tasks that were told are looked for so long: they live longer. */
-#define TOLD_LAST (AGENT_TASKS_LIFE_MS / 2 * NS_PER_MS)
+#define TOLD_LAST (AGENT_TASKS_LIFETIME_MS / 2 * NS_PER_MS)
 
 /* Where each read is a request to another program it would take too long. */
 static bool may_ask(const struct collector_kernel *kernel)
@@ -80,7 +80,7 @@ static bool find(struct collector_kernel *kernel, struct guest_task_layout *layo
 
 	processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - processed;
 	lasted = clock_ns(CLOCK_MONOTONIC_RAW) - begun;
-	work_share_add(&tasks->work, now + lasted, work_share_of(lasted, processed));
+	cpu_budget_charge(&tasks->work, now + lasted, cpu_budget_cost(lasted, processed));
 	if (error)
 		keep_reason(tasks);
 	return !error;
@@ -90,7 +90,7 @@ static int look(struct collector_kernel *kernel, uint64_t now)
 {
 	struct guest_task_layout layout;
 
-	if (!work_share_allows(&kernel->tasks.work, now) || !find(kernel, &layout, now))
+	if (!cpu_budget_allows(&kernel->tasks.work, now) || !find(kernel, &layout, now))
 		return 0;
 	log_debug(
 		"the guest's tasks, found by those of its agent: pid %u, tgid %u, comm %u, mm %u, stack %u, "

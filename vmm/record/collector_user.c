@@ -18,7 +18,7 @@ const struct guest_kernel *collector_user_kernel(const struct collector_kernel *
 const struct sample *collector_user_complete(const struct collector_kernel *kernel,
 					     const struct sample *sample, struct sample *room)
 {
-	if (!sample->unlooked)
+	if (!sample->deferred)
 		return sample;
 	deferred_lookup(kernel->lost ? NULL : collector_user_kernel(kernel), kernel->options->view,
 			sample, room);

@@ -116,7 +116,7 @@ static int take_event(struct dump *dump, const struct source *source)
 static void take_guest_lost(struct dump *dump, const struct source *source)
 {
 	const struct perf_data_flight *flight = dump->request->flight;
-	const struct sample_guest_lost *lost =
+	const struct sample_guest_breakpoint_lost *lost =
 		collector_guest_lost(source->record, dump->request->options->output.vcpus);
 
 	if (lost && lost->time >= flight->from && lost->time <= flight->to)
@@ -138,7 +138,7 @@ static int advance(struct dump *dump, struct source *source)
 			error = take_lost(dump, source);
 		else if (source->record->type == RECORD_EVENT)
 			error = take_event(dump, source);
-		else if (source->record->type == RECORD_GUEST_LOST)
+		else if (source->record->type == RECORD_GUEST_BREAKPOINT_LOST)
 			take_guest_lost(dump, source);
 		if (!sample)
 			continue;
@@ -233,9 +233,9 @@ static void tell_losses(struct dump *dump)
 	struct losses losses;
 
 	resolver_losses(dump->resolver, &losses);
-	losses.counts[LOST_OVERFLOW] += dump->lost;
-	losses.counts[GUEST_BREAKPOINT_LOST] = dump->guest_lost;
-	losses.counts[SIDEBAND_MISSED] += dump->request->sideband->missed;
+	losses.counts[LOSS_RING_FULL] += dump->lost;
+	losses.counts[LOSS_GUEST_BREAKPOINT] = dump->guest_lost;
+	losses.counts[LOSS_SIDEBAND_DROPPED] += dump->request->sideband->missed;
 	collector_output_losses(&dump->output, &losses);
 	perf_data_writer_set_losses(dump->output.writer, &losses);
 }

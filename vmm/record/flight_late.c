@@ -85,7 +85,7 @@ static const struct sample *sample_of(const struct ring_record *record)
 const struct sample *flight_late_find(struct flight_late_reader *reader,
 				      const struct sample *sample)
 {
-	if (!sample->unlooked)
+	if (!sample->deferred)
 		return sample;
 	while (reader->next && (reader->next->type != RECORD_SAMPLE ||
 				sample_of(reader->next)->time < sample->time))

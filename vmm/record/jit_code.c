@@ -474,7 +474,7 @@ static void take_map(struct jit_code *code, const struct sideband_jit_map *map)
 	process = find_process(code, map->head.pid);
 	if (!process || !process->open)
 		return;
-	process->life->behind = map->head.flags & SIDEBAND_JIT_BEHIND;
+	process->life->behind = map->head.flags & SIDEBAND_JIT_INCOMPLETE;
 	if (map->head.flags & SIDEBAND_JIT_END)
 		process->life->known = UINT64_MAX; /* no line will come any more */
 }

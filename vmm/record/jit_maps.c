@@ -60,7 +60,7 @@ void jit_maps_free(struct jit_maps *maps)
 
 static bool runs_made_code(const struct guest_kernel *kernel, const struct sample *sample)
 {
-	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
+	const struct sample_mapping *mappings = sample_mappings(sample);
 
 	for (uint16_t i = 0; i < sample->mappings; i++) {
 		const struct user_image *image =
@@ -197,7 +197,7 @@ static void take_lines(struct followed *followed, struct jit_code *code,
 		       const struct collector_look *look, struct span lines, bool more)
 {
 	uint16_t flags =
-		(is_told(followed) ? 0 : SIDEBAND_JIT_BEGIN) | (more ? SIDEBAND_JIT_BEHIND : 0);
+		(is_told(followed) ? 0 : SIDEBAND_JIT_BEGIN) | (more ? SIDEBAND_JIT_INCOMPLETE : 0);
 	enum state state = more ? STATE_BEHIND : STATE_KNOWN;
 
 	if (state != followed->state)
@@ -228,7 +228,7 @@ static void take_unknown(struct followed *followed, struct jit_code *code,
 {
 	if (followed->state != STATE_KNOWN)
 		return;
-	tell_map(code, followed->file.pid, look->ended, SIDEBAND_JIT_BEHIND);
+	tell_map(code, followed->file.pid, look->ended, SIDEBAND_JIT_INCOMPLETE);
 	followed->state = STATE_BEHIND;
 }
 
@@ -374,7 +374,7 @@ void jit_maps_end(struct jit_maps *maps, struct jit_code *code)
 		struct followed *followed = &maps->followed[i];
 
 		if (is_told(followed))
-			tell_map(code, followed->file.pid, now, SIDEBAND_JIT_BEHIND);
+			tell_map(code, followed->file.pid, now, SIDEBAND_JIT_INCOMPLETE);
 		followed->state = STATE_FREE;
 	}
 }

@@ -39,7 +39,7 @@ static uint64_t pause_if_changed(const struct search_pace *pace)
 
 bool search_pace_allows(const struct search_pace *pace, uint64_t now)
 {
-	return is_over(pace, pause_if_changed(pace), now) && work_share_allows(&pace->work, now);
+	return is_over(pace, pause_if_changed(pace), now) && cpu_budget_allows(&pace->work, now);
 }
 
 bool search_pace_is_due(const struct search_pace *pace, const struct guest_registers *registers,
@@ -56,7 +56,7 @@ void search_pace_searched(struct search_pace *pace, const struct guest_registers
 {
 	struct search_place place = place_of(registers);
 
-	work_share_add(&pace->work, now, work);
+	cpu_budget_charge(&pace->work, now, work);
 	pace->last = now;
 	pace->pause = pace->pause ? pace->pause + pace->pause / 2 : SEARCH_PAUSE_MIN;
 	if (pace->pause > SEARCH_PAUSE_MAX)
@@ -68,7 +68,7 @@ void search_pace_searched(struct search_pace *pace, const struct guest_registers
 void search_pace_begin_anew(struct search_pace *pace)
 {
 	*pace = (struct search_pace){ .work = pace->work };
-	work_share_begin_anew(&pace->work);
+	cpu_budget_refill(&pace->work);
 }
 
 bool search_pace_is_slow(const struct search_pace *pace)

@@ -2,7 +2,7 @@
 /*
  * When a guest's memory is searched for a kernel again, after it had none. A guest that has just
  * begun, or has changed since, is searched at once; one that stays as it was more and more seldom;
- * and all of it takes no more than a part of a processor, but for a start (work_share.h).
+ * and all of it takes no more than a part of a processor, but for a start (cpu_budget.h).
  *
  * Zeroed: the guest has just begun. All on one thread; times are ns of one clock.
  */
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shared/work_share.h"
+#include "shared/cpu_budget.h"
 #include "vmm/guest/guest_registers.h"
 
 /* Between two searches: at first, growing by half each time; of a guest that changes; of one that
@@ -34,7 +34,7 @@ struct search_place {
 struct search_pace {
 	uint64_t pause;         /* behind the latest search; 0: there was none */
 	uint64_t last;          /* when the latest ended */
-	struct work_share work; /* that it took */
+	struct cpu_budget work; /* that it took */
 	struct search_place places[SEARCH_PLACES];
 	size_t count; /* of searches since nothing is known of the guest */
 };

@@ -287,7 +287,7 @@ static bool covers(const struct sample_mapping *mapping, uint64_t address)
 static const struct sample_mapping *mapping_of(const struct sample *sample, uint64_t address,
 					       const struct user_spaces_teller *teller)
 {
-	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
+	const struct sample_mapping *mappings = sample_mappings(sample);
 
 	for (uint16_t i = 0; i < sample->mappings; i++)
 		if (covers(&mappings[i], address))

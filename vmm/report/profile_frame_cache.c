@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "shared/pool.h"
+#include "shared/hash.h"
 
 /* Beyond this the cache starts again: addresses of a hostile file must not fill the memory. */
 #define LARGEST (1UL << 22)

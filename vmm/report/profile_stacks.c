@@ -9,6 +9,7 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
+#include "shared/printable.h"
 #include "vmm/report/symbolizer.h"
 
 struct profile {
@@ -132,14 +133,14 @@ static void take_summary(struct profile *profile)
 	struct perf_data_summary *summary = &profile->summary;
 
 	*summary = *symbolizer_summary(profile->resolver);
-	make_showable(summary->event_name);
-	make_showable(summary->hostname);
-	make_showable(summary->release);
-	make_showable(summary->arch);
-	make_showable(summary->command_line);
+	make_printable(summary->event_name);
+	make_printable(summary->hostname);
+	make_printable(summary->release);
+	make_printable(summary->arch);
+	make_printable(summary->command_line);
 	for (uint32_t i = 0; i < summary->flight.count; i++) {
-		make_showable(summary->flight.triggers[i].kind);
-		make_showable(summary->flight.triggers[i].detail);
+		make_printable(summary->flight.triggers[i].kind);
+		make_printable(summary->flight.triggers[i].detail);
 	}
 }
 
@@ -175,7 +176,7 @@ static const char *name_event(struct profile *profile, const struct perf_data_ev
 	else
 		snprintf(text, sizeof(text), "type %u config %#llx", event->type,
 			 (unsigned long long)event->config);
-	make_showable(text);
+	make_printable(text);
 	return pool_string(&profile->pool, text);
 }
 

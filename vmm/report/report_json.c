@@ -22,7 +22,7 @@ static json_t *losses_of(const struct profile *profile)
 	for (int i = 0; i < LOSS_COUNT; i++)
 		json_object_set_new(
 			object, loss_name((enum loss)i),
-			number(i == LOST_OVERFLOW ? profile_lost(profile) : losses->counts[i]));
+			number(i == LOSS_RING_FULL ? profile_lost(profile) : losses->counts[i]));
 	return object;
 }
 

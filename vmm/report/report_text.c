@@ -305,9 +305,9 @@ static void print_kinds_of_loss(const struct losses *losses, FILE *to)
 	char text[32];
 
 	for (int i = 0; i < LOSS_COUNT; i++)
-		if (i != LOST_OVERFLOW && losses->counts[i])
+		if (i != LOSS_RING_FULL && losses->counts[i])
 			fprintf(to, "# %s %s (%s)\n", grouped(text, losses->counts[i]),
-				loss_meaning((enum loss)i), loss_name((enum loss)i));
+				loss_description((enum loss)i), loss_name((enum loss)i));
 }
 
 static void print_unknown_inlines(const struct profile *profile, FILE *to)

@@ -10,6 +10,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/pool.h"
+#include "shared/printable.h"
 #include "shared/sample_record.h"
 #include "vmm/report/symbolizer.h"
 
@@ -177,7 +178,7 @@ static const char **name_events(struct script *script)
 		snprintf(text, sizeof(text), "%s",
 			 event->name ? event->name
 				     : symbolizer_summary(script->resolver)->event_name);
-		make_showable(text);
+		make_printable(text);
 		names[i] = pool_string(&script->pool, text);
 		names = names[i] ? names : NULL;
 	}

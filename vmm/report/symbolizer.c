@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/decimal.h"
 #include "shared/error.h"
+#include "shared/parse_number.h"
+#include "shared/printable.h"
 #include "vmm/report/image_inlines.h"
 #include "vmm/report/symbolizer_state.h"
 
@@ -26,7 +27,7 @@ static int no_event(const struct symbolizer *resolver)
 	for (size_t i = 0; (event = symbolizer_event(resolver, i)) && used < sizeof(list); i++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%zu %s",
 					 i ? ", " : "", i, event->name ? event->name : "");
-	make_showable(list);
+	make_printable(list);
 	return error_set(-ENOENT, "there is no event %s in %s; it has %s", resolver->options.event,
 			 resolver->options.input, list);
 }
@@ -47,7 +48,7 @@ static int choose_event(struct symbolizer *resolver)
 			resolver->chosen = (int)i;
 			return 0;
 		}
-	end = decimal_read(wanted, INT_MAX, &number);
+	end = parse_decimal(wanted, INT_MAX, &number);
 	if (!end || *end || !symbolizer_event(resolver, number))
 		return no_event(resolver);
 	resolver->chosen = (int)number;

@@ -291,7 +291,7 @@ static void cut_callchain(struct sample *sample, size_t depth)
 
 	sample->user_depth = (uint16_t)(depth - sample->kernel_depth);
 	sample->flags |= SAMPLE_USER_TRUNCATED;
-	memmove(sample_mappings(sample), behind, (size_t)(end - behind));
+	memmove(sample_write_mappings(sample), behind, (size_t)(end - behind));
 }
 
 /* The first address of all is the sample's own. */
@@ -316,10 +316,10 @@ static void look_up_callchain(struct resolver *resolver, const struct attributed
 			cut_callchain(sample, i);
 			break;
 		}
-		counts[CALLCHAIN_NO_MAPPING] += !!i;
+		counts[LOSS_CALLCHAIN_NO_MAPPING] += !!i;
 	}
 	if (sample->flags & (SAMPLE_KERNEL_TRUNCATED | SAMPLE_USER_TRUNCATED))
-		counts[CALLCHAIN_TRUNCATED]++;
+		counts[LOSS_CALLCHAIN_TRUNCATED]++;
 }
 
 /* What a sample tells of itself is not lost. */
@@ -331,18 +331,18 @@ static void count_losses(struct resolver *resolver, const struct attributed_samp
 
 	if (sample->flags & SAMPLE_HOST)
 		return;
-	counts[LOOK_CUT] += !!(sample->flags & SAMPLE_LOOK_CUT);
+	counts[LOSS_LOOKUP_INCOMPLETE] += !!(sample->flags & SAMPLE_LOOKUP_INCOMPLETE);
 	if (sample->flags & SAMPLE_OTHER_KERNEL)
-		counts[SAMPLE_OTHER_KERNEL_RAN]++;
+		counts[LOSS_OTHER_KERNEL]++;
 	else if (!sample->cpl || (place->image && !place->stale) ||
 		 tells(resolver, sample, sample->rip))
 		return;
 	else if (!attributed->life)
-		counts[LOST_NO_ADDRESS_SPACE]++;
+		counts[LOSS_NO_ADDRESS_SPACE]++;
 	else if (place->unsure)
-		counts[SAMPLE_UNCERTAIN]++;
+		counts[LOSS_UNCERTAIN]++;
 	else
-		counts[LOST_NO_MAPPING]++;
+		counts[LOSS_NO_MAPPING]++;
 }
 
 static void name_task(const struct resolver *resolver, const struct resolver_life *life,
@@ -370,7 +370,7 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 	name_task(resolver, attributed.life, sample);
 	attributed.place = place_at(resolver, attributed.life, sample->rip, sample->time);
 	if (sample->cpl && attributed.place.unsure && !tells(resolver, sample, sample->rip))
-		sample->flags |= SAMPLE_UNSURE;
+		sample->flags |= SAMPLE_UNCERTAIN;
 	count_losses(resolver, &attributed);
 	look_up_callchain(resolver, &attributed, sample);
 	resolver->statistics.samples++;
@@ -381,7 +381,7 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 static void give_sideband(struct resolver *resolver, const struct sideband *record)
 {
 	if (resolver_processes_take(&resolver->processes, record))
-		resolver->losses.counts[SIDEBAND_REFUSED]++;
+		resolver->losses.counts[LOSS_SIDEBAND_INVALID]++;
 	resolver->statistics.sideband++;
 	if (resolver->options.sideband)
 		resolver->options.sideband(resolver->options.context, record);
@@ -443,7 +443,7 @@ static void give_late_sample(struct resolver *resolver, const struct sample *sam
 
 	assert(sample_length(sample) <= sizeof(copy));
 	memcpy(&copy, sample, sample_length(sample));
-	resolver->losses.counts[SAMPLE_OUT_OF_ORDER]++;
+	resolver->losses.counts[LOSS_SAMPLE_LATE]++;
 	give_sample(resolver, &copy.sample);
 }
 
@@ -476,7 +476,7 @@ static void note_round(struct resolver *resolver, size_t ring, uint64_t time)
 /* Told behind all that came before: what waits for its time may be wrong already. */
 static void note_lost(struct resolver *resolver, const struct sideband_lost *lost)
 {
-	resolver->losses.counts[SIDEBAND_MISSED] += lost->count;
+	resolver->losses.counts[LOSS_SIDEBAND_DROPPED] += lost->count;
 	if (lost->until > resolver->processes.lost)
 		resolver->processes.lost = lost->until;
 }
@@ -502,7 +502,7 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 	struct sideband_lost lost;
 
 	if (!record || record->time > resolver->now + FUTURE_MAX) {
-		resolver->losses.counts[SIDEBAND_REFUSED]++;
+		resolver->losses.counts[LOSS_SIDEBAND_INVALID]++;
 		return;
 	}
 	if (record->type == SIDEBAND_ROUND) {
@@ -526,7 +526,7 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 		make_room(resolver);
 		return;
 	}
-	resolver->losses.counts[SIDEBAND_LATE]++;
+	resolver->losses.counts[LOSS_SIDEBAND_LATE]++;
 	give_sideband(resolver, record);
 }
 
@@ -592,9 +592,9 @@ void resolver_losses(const struct resolver *resolver, struct losses *losses)
 	*losses = resolver->losses;
 	if (resolver->processes.mappings_known)
 		return;
-	losses->counts[LOST_NO_ADDRESS_SPACE] = 0;
-	losses->counts[LOST_NO_MAPPING] = 0;
-	losses->counts[CALLCHAIN_NO_MAPPING] = 0;
+	losses->counts[LOSS_NO_ADDRESS_SPACE] = 0;
+	losses->counts[LOSS_NO_MAPPING] = 0;
+	losses->counts[LOSS_CALLCHAIN_NO_MAPPING] = 0;
 }
 
 void resolver_statistics(const struct resolver *resolver, struct resolver_statistics *statistics)

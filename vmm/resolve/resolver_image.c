@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "shared/pool.h"
+#include "shared/hash.h"
 
 static uint64_t hash_image(const struct resolver_image *image, const char *name)
 {

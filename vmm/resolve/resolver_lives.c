@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "shared/pool.h"
+#include "shared/hash.h"
 #include "vmm/guest/guest_registers.h"
 
 /* Where page tables begin, and whose they are. */

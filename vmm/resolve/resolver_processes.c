@@ -219,7 +219,7 @@ static int take(struct resolver_processes *processes, const struct sideband *rec
 		return take_mmap(processes, (const void *)record);
 	case SIDEBAND_MUNMAP:
 		return take_munmap(processes, (const void *)record);
-	case SIDEBAND_SPACE:
+	case SIDEBAND_ADDRESS_SPACE:
 		return take_space(processes, record);
 	case SIDEBAND_MODULE_LOAD:
 		return take_module(processes, (const void *)record);

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "shared/pool.h"
+#include "shared/hash.h"
 #include "shared/sideband_record.h"
 
 struct resolver_naming {

@@ -120,7 +120,7 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	sample->event = 0;
 	sample->pid = task->pid;
 	sample->tid = task->tid;
-	sample->mappings = sample->unlooked = 0;
+	sample->mappings = sample->deferred = 0;
 	memcpy(sample->comm, task->comm, sizeof(sample->comm));
 	memcpy(sample->process_comm, task->process_comm, sizeof(sample->process_comm));
 	sample->parent = task->parent;
@@ -158,7 +158,7 @@ struct state {
 	struct guest_task task;
 	uint64_t look_deadline; /* ns; 0: none */
 	unsigned int cut;       /* enum deferred_lookup_part: there was no time for it */
-	struct sample_unlooked unlooked;
+	struct sample_deferred deferred;
 	bool is_noted;       /* UNLOOKED is for whoever looks later */
 	uint32_t cgroups;    /* the table that has its cgroup; 0: none */
 	struct user_map map; /* of the task */
@@ -227,9 +227,9 @@ static void note_cut(const struct sampler *sampler, const struct guest_kernel *k
 	state->cut |= state->map.memory.timed_out ? DEFERRED_LOOKUP_MAPPINGS : 0;
 	if (!state->cut)
 		return;
-	state->chain.flags |= SAMPLE_LOOK_CUT;
+	state->chain.flags |= SAMPLE_LOOKUP_INCOMPLETE;
 	state->is_noted = deferred_lookup_note(kernel, sampler->options.view, &state->task,
-					       state->cut, &state->unlooked);
+					       state->cut, &state->deferred);
 }
 
 static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
@@ -265,14 +265,14 @@ static size_t size_of(const struct state *state)
 {
 	return sample_size(state->chain.kernel_depth + state->chain.user_depth) +
 	       state->map.count * sizeof(struct sample_mapping) +
-	       (state->is_noted ? sizeof(state->unlooked) : 0);
+	       (state->is_noted ? sizeof(state->deferred) : 0);
 }
 
 /* The last of SAMPLE, behind what depends on its event. */
 static void tell_unlooked(const struct state *state, struct sample *sample)
 {
 	if (state->is_noted)
-		*sample_unlooked(sample) = state->unlooked;
+		*sample_write_deferred(sample) = state->deferred;
 }
 
 /* Fills SAMPLE, unless there was no room for it; what it cost so far. */
@@ -285,9 +285,9 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 		fill_sample(sample, &state->registers, &state->task, &state->chain);
 		/* Of an image that could not be told nothing is said. */
 		sample->mappings =
-			(uint16_t)user_map_to_sample(&state->map, sample_mappings(sample));
+			(uint16_t)user_map_to_sample(&state->map, sample_write_mappings(sample));
 		sample->cgroups = state->cgroups;
-		sample->unlooked = state->is_noted;
+		sample->deferred = state->is_noted;
 		sample->time = state->begin;
 		sample->period = period;
 		sample->vcpu = vcpu->index;
@@ -379,7 +379,7 @@ void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct s
 	if (sample) {
 		sample->event = hit->event;
 		take_registers(vcpu_registers(vcpu), values.registers);
-		*sample_hit(sample) = values;
+		*sample_write_hit(sample) = values;
 		tell_unlooked(&state, sample);
 	}
 	hand_over(self->ring, sample, state.begin);
@@ -405,15 +405,15 @@ void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t eve
 void sampler_tell_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigned int count)
 {
 	struct vcpu_sampler *self = vcpu->sampler;
-	struct sample_guest_lost *record;
+	struct sample_guest_breakpoint_lost *record;
 
 	if (!self)
 		return;
-	record = ring_reserve(self->ring, RECORD_GUEST_LOST, sizeof(*record));
+	record = ring_reserve(self->ring, RECORD_GUEST_BREAKPOINT_LOST, sizeof(*record));
 	if (record)
-		*record = (struct sample_guest_lost){ .time = now(),
-						      .vcpu = vcpu->index,
-						      .count = count };
+		*record = (struct sample_guest_breakpoint_lost){ .time = now(),
+								 .vcpu = vcpu->index,
+								 .count = count };
 	ring_commit(self->ring, record);
 	ring_publish(self->ring);
 }

@@ -8,10 +8,10 @@
 #include <time.h>
 
 #include "shared/clock_ns.h"
+#include "shared/cpu_budget.h"
 #include "shared/error.h"
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
-#include "shared/work_share.h"
 #include "vmm/guest/linux/task_list.h"
 
 /* Of a guest with more, none are known. */
@@ -33,7 +33,7 @@ struct guest_spaces {
 	struct qmp_sample looks[2];
 	unsigned int latest; /* of looks */
 	uint64_t told_all;   /* ns */
-	struct work_share work;
+	struct cpu_budget work;
 };
 
 int guest_spaces_create(struct guest_spaces **result, struct ring *ring)
@@ -65,7 +65,7 @@ static bool may_look(const struct guest_spaces *spaces)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC_RAW);
 
 	return now >= spaces->looks[spaces->latest].end + GUEST_SPACES_INTERVAL &&
-	       work_share_allows(&spaces->work, now);
+	       cpu_budget_allows(&spaces->work, now);
 }
 
 static bool look(struct qmp_sample *look, const struct guest_kernel *kernel,
@@ -104,7 +104,7 @@ static bool tell(const struct guest_spaces *spaces, const struct guest_view *vie
 	record = ring_reserve(spaces->ring, RECORD_SIDEBAND, sizeof(*record));
 	*record = (struct sideband){
 		.size = sizeof(*record),
-		.type = SIDEBAND_SPACE,
+		.type = SIDEBAND_ADDRESS_SPACE,
 		.flags = guest_task_has_pti_pair(view, process->root) ? SIDEBAND_CR3_PAIR : 0,
 		.time = time,
 		.pid = process->pid,
@@ -147,7 +147,7 @@ void guest_spaces_turn(struct guest_spaces *spaces, const struct guest_kernel *k
 	memset(later->told, 0, sizeof(later->told));
 	begun = work_time(view);
 	looked = look(later, kernel, view);
-	work_share_add(&spaces->work, later->end, work_time(view) - begun);
+	cpu_budget_charge(&spaces->work, later->end, work_time(view) - begun);
 	if (!looked || earlier->kernel != later->kernel)
 		return;
 	all = later->end >= spaces->told_all + TELL_INTERVAL;

@@ -15,8 +15,8 @@
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/guest_kernel.h"
 
-/* ns between two looks, at least; they take one part in WORK_SHARE of a processor at most. What is
- * told is right where times of the guest are known to a quarter of it. */
+/* ns between two looks, at least; they take one part in CPU_BUDGET_SHARE of a processor at most.
+ * What is told is right where times of the guest are known to a quarter of it. */
 #define GUEST_SPACES_INTERVAL 100000000ull
 
 struct guest_spaces;

@@ -291,7 +291,7 @@ static void look_at_code(const struct sideband *record, struct code *code)
 	const struct sideband_munmap *gone = (const void *)record;
 
 	if (record->type == SIDEBAND_MODULE_LOAD && strstr(made->name, code->name)) {
-		CHECK_EQUAL(record->flags, SIDEBAND_MODULE_CODE);
+		CHECK_EQUAL(record->flags, SIDEBAND_MODULE_GENERATED);
 		CHECK(made->start >> 63 && made->length);
 		code->start = made->start;
 		code->length = made->length;

@@ -38,9 +38,9 @@ static bool take(struct agent_tables *tables, const void *data, size_t size, uin
 	return agent_tables_take(tables, &answer.message, 1);
 }
 
-static const struct agent_ask *ask_of(const struct agent_message *message)
+static const struct agent_request *ask_of(const struct agent_message *message)
 {
-	return message ? agent_payload(message, sizeof(struct agent_ask)) : NULL;
+	return message ? agent_payload(message, sizeof(struct agent_request)) : NULL;
 }
 
 /* Asks for one image and answers with SIZE zero bytes, in parts of PART bytes of the stream. */
@@ -48,7 +48,7 @@ static void answer_with(struct agent_tables *tables, size_t size, size_t part)
 {
 	uint8_t *plain = calloc(1, size + 1), *packed = malloc(compressBound(size));
 	uLongf packed_size = compressBound(size);
-	const struct agent_ask *ask;
+	const struct agent_request *ask;
 
 	compress(packed, &packed_size, plain, size);
 	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
@@ -78,7 +78,7 @@ TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 	struct agent_tables_statistics statistics;
 	struct agent_image_table *table;
 	const struct agent_message *message;
-	const struct agent_ask *ask;
+	const struct agent_request *ask;
 
 	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
 	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
@@ -122,7 +122,7 @@ TEST(agent_tables, the_kernel_s_comes_first)
 	struct agent_tables *tables = make_tables();
 	struct agent_tables_statistics statistics;
 	struct agent_image_table *table;
-	const struct agent_ask *ask;
+	const struct agent_request *ask;
 	uint8_t packed[100];
 	uLongf size = sizeof(packed);
 
@@ -193,7 +193,7 @@ TEST(agent_tables, hostile_guest_gets_no_more_than_its_memory)
 	struct agent_tables_statistics statistics;
 	static uint8_t zeros[4 << 20], packed[60000];
 	uLongf size = sizeof(packed);
-	const struct agent_ask *ask;
+	const struct agent_request *ask;
 
 	REQUIRE(compress(packed, &size, zeros, sizeof(zeros)) == Z_OK);
 	CHECK_EQUAL(agent_tables_want(tables, &image), 0);

@@ -213,7 +213,7 @@ static void answer(const struct agent_message *message)
 		answer_start((const struct agent_start *)message->payload);
 	if (message->type == AGENT_PING && guest.open)
 		answer_ping((const struct agent_ping *)message->payload);
-	guest.asked += message->type == AGENT_ASK;
+	guest.asked += message->type == AGENT_REQUEST;
 }
 
 static void listen_to_host(void)

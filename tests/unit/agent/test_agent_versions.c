@@ -436,7 +436,7 @@ static void check_host_with_agent(enum age age)
 	CHECK_EQUAL(statistics.version, 1);
 	CHECK(statistics.features & AGENT_FEATURE_EVENTS);
 	CHECK_EQUAL(statistics.refused, 0);
-	CHECK_EQUAL(statistics.unsteady, 7);
+	CHECK_EQUAL(statistics.unstable, 7);
 	CHECK_EQUAL(statistics.cut, 9);
 	CHECK(statistics.snapshot_done);
 	CHECK_STRING(statistics.release, "4.14.0");

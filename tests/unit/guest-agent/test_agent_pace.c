@@ -38,7 +38,7 @@ static void ask_for_this_program(uint8_t changed)
 {
 	static struct {
 		struct agent_message message;
-		struct agent_ask ask;
+		struct agent_request ask;
 		char path[PATH_MAX - 8];
 	} __attribute__((packed, aligned(8))) question;
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -46,8 +46,10 @@ static void ask_for_this_program(uint8_t changed)
 
 	CHECK(length > 0);
 	question.path[length] = '\0';
-	question.message = (struct agent_message){ .size = sizeof(question), .type = AGENT_ASK };
-	question.ask = (struct agent_ask){ .kind = AGENT_TABLE_SYMBOLS, .pid = (uint32_t)getpid() };
+	question.message =
+		(struct agent_message){ .size = sizeof(question), .type = AGENT_REQUEST };
+	question.ask =
+		(struct agent_request){ .kind = AGENT_TABLE_SYMBOLS, .pid = (uint32_t)getpid() };
 	question.ask.build_id_size = (uint32_t)build_id_read(fd, question.ask.build_id);
 	CHECK(question.ask.build_id_size);
 	question.ask.build_id[0] ^= changed;

@@ -77,7 +77,7 @@ TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
 	agent_fixture_tear_down(&fixture, &statistics);
 	CHECK_EQUAL(statistics.sessions, 1);
 	CHECK_EQUAL(statistics.refused, 0);
-	CHECK_EQUAL(statistics.unsteady, 0);
+	CHECK_EQUAL(statistics.unstable, 0);
 	CHECK_EQUAL(statistics.clock_jumps, 0);
 	CHECK(statistics.records > 20);
 	CHECK(statistics.features & AGENT_FEATURE_EVENTS);

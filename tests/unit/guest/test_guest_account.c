@@ -318,7 +318,7 @@ static void flood_with_functions(struct guest *guest, uint32_t pid, bool first)
 }
 
 /* A few KiB, which are megabytes of lines of kallsyms: as symbols they are none. */
-static void answer_ask(struct guest *guest, const struct agent_ask *ask)
+static void answer_ask(struct guest *guest, const struct agent_request *ask)
 {
 	struct agent_table *table;
 
@@ -374,7 +374,7 @@ static void listen_to_host(struct guest *guest)
 			answer_start(guest, (const void *)message->payload);
 		else if (message->type == AGENT_PING)
 			answer_ping(guest, (const void *)message->payload);
-		else if (message->type == AGENT_ASK)
+		else if (message->type == AGENT_REQUEST)
 			answer_ask(guest, (const void *)message->payload);
 }
 
@@ -437,14 +437,14 @@ TEST(guest_account, hostile_agent_fills_no_more_than_its_limit)
 	       ((double)resident() - (double)resident_before) / (double)MIB,
 	       (double)host.account.used / (double)MIB, (unsigned long long)statistics.sessions,
 	       (unsigned long long)statistics.records, (unsigned long long)statistics.lost,
-	       (unsigned long long)losses.counts[SIDEBAND_REFUSED],
-	       (unsigned long long)losses.counts[SIDEBAND_MISSED],
+	       (unsigned long long)losses.counts[LOSS_SIDEBAND_INVALID],
+	       (unsigned long long)losses.counts[LOSS_SIDEBAND_DROPPED],
 	       (unsigned long long)statistics.tables.come);
 	CHECK(host.account.used <= LIMIT);
 	CHECK(guest.heap <= before + LIMIT + OWN);
 	/* It is not that nothing was taken. */
 	CHECK(statistics.records > 10000);
-	CHECK(losses.counts[SIDEBAND_REFUSED] + losses.counts[SIDEBAND_MISSED] > 0);
+	CHECK(losses.counts[LOSS_SIDEBAND_INVALID] + losses.counts[LOSS_SIDEBAND_DROPPED] > 0);
 	end_host(&host);
 	CHECK_EQUAL(host.account.used, 0);
 	close(guest.fd);

@@ -394,7 +394,7 @@ TEST(collector, page_tables_of_a_program_are_its_processes)
 	CHECK_EQUAL(spaces.pids[SPACES - 1], SAMPLE_TASK_LIMIT);
 	CHECK_EQUAL(spaces.named, PAGE_TABLE_TASKS_MAX);
 	CHECK_EQUAL(spaces.of_vcpu, 1);
-	CHECK_EQUAL(losses.counts[CR3_NOT_NAMED], 1 + SPACES - 5 - (PAGE_TABLE_TASKS_MAX - 2));
+	CHECK_EQUAL(losses.counts[LOSS_CR3_UNKNOWN], 1 + SPACES - 5 - (PAGE_TABLE_TASKS_MAX - 2));
 	clean_up(&setting);
 }
 
@@ -415,7 +415,7 @@ TEST(collector, page_tables_are_no_processes_of_what_may_be_a_Linux)
 	REQUIRE_EQUAL(spaces.samples, 1);
 	CHECK_EQUAL(spaces.pids[0], SAMPLE_TASK_LIMIT);
 	CHECK_EQUAL(spaces.named, 0);
-	CHECK_EQUAL(losses.counts[CR3_NOT_NAMED], 0);
+	CHECK_EQUAL(losses.counts[LOSS_CR3_UNKNOWN], 0);
 	clean_up(&setting);
 }
 
@@ -439,10 +439,12 @@ TEST(collector, no_buildid_cache_leaves_it_alone)
 
 static void push_guest_lost(struct ring *ring, uint32_t vcpu, uint32_t count)
 {
-	struct sample_guest_lost *record = ring_reserve(ring, RECORD_GUEST_LOST, sizeof(*record));
+	struct sample_guest_breakpoint_lost *record =
+		ring_reserve(ring, RECORD_GUEST_BREAKPOINT_LOST, sizeof(*record));
 
 	REQUIRE(record);
-	*record = (struct sample_guest_lost){ .time = 1000, .vcpu = vcpu, .count = count };
+	*record =
+		(struct sample_guest_breakpoint_lost){ .time = 1000, .vcpu = vcpu, .count = count };
 	ring_commit(ring, record);
 	ring_publish(ring);
 }
@@ -460,10 +462,10 @@ TEST(collector, breakpoints_that_the_guest_lost_are_counted)
 	push_guest_lost(setting.rings[1], 1, 2);
 	push_guest_lost(setting.rings[1], RINGS, 50); /* a vCPU that there is not */
 	CHECK_EQUAL(collector_stop(collector, &statistics), 0);
-	CHECK_EQUAL(statistics.losses.counts[GUEST_BREAKPOINT_LOST], 3);
+	CHECK_EQUAL(statistics.losses.counts[LOSS_GUEST_BREAKPOINT], 3);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, setting.path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ 0 }), 0);
-	CHECK_EQUAL(perf_data_reader_summary(reader)->losses.counts[GUEST_BREAKPOINT_LOST], 3);
+	CHECK_EQUAL(perf_data_reader_summary(reader)->losses.counts[LOSS_GUEST_BREAKPOINT], 3);
 	perf_data_reader_close(reader);
 	clean_up(&setting);
 }

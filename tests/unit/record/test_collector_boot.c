@@ -236,7 +236,7 @@ static struct content read_content(const char *path)
 									     .mapping = see_mapping,
 									     .context = &content }),
 		    0);
-	content.other = perf_data_reader_summary(reader)->losses.counts[SAMPLE_OTHER_KERNEL_RAN];
+	content.other = perf_data_reader_summary(reader)->losses.counts[LOSS_OTHER_KERNEL];
 	perf_data_reader_close(reader);
 	return content;
 }
@@ -286,7 +286,7 @@ TEST(collector_boot, kernel_of_a_kexec_gets_a_file_of_its_own)
 	CHECK_EQUAL(wait_for_files(&boot, 2), 2);
 	CHECK_EQUAL(collector_stop(boot.collector, &statistics), 0);
 	CHECK_EQUAL(statistics.samples, 3);
-	CHECK_EQUAL(statistics.losses.counts[SAMPLE_OTHER_KERNEL_RAN], 1);
+	CHECK_EQUAL(statistics.losses.counts[LOSS_OTHER_KERNEL], 1);
 	check_two_files(&boot, 1);
 	end(&boot);
 }

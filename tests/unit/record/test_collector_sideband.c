@@ -64,9 +64,9 @@ TEST(collector, events_of_the_guest_reach_the_file_at_their_place_in_time)
 		0);
 	CHECK_EQUAL(symbolizer_run(resolver, check_sample, &reading), 0);
 	CHECK_EQUAL(reading.samples, sideband_guest_count);
-	CHECK_EQUAL(statistics.losses.counts[LOST_NO_MAPPING], 3);
+	CHECK_EQUAL(statistics.losses.counts[LOSS_NO_MAPPING], 3);
 	CHECK_EQUAL(statistics.losses.counts[SAMPLE_UNCERTAIN], 2);
-	CHECK_EQUAL(statistics.losses.counts[LOST_NO_ADDRESS_SPACE], 1);
+	CHECK_EQUAL(statistics.losses.counts[LOSS_NO_ADDRESS_SPACE], 1);
 	CHECK(!memcmp(&symbolizer_summary(resolver)->losses, &statistics.losses,
 		      sizeof(statistics.losses)));
 	symbolizer_close(resolver);
@@ -86,7 +86,7 @@ TEST(flight, events_of_the_guest_are_in_the_file)
 		0);
 	CHECK_EQUAL(symbolizer_run(resolver, check_sample, &reading), 0);
 	CHECK_EQUAL(reading.samples, sideband_guest_count);
-	CHECK_EQUAL(symbolizer_summary(resolver)->losses.counts[LOST_NO_MAPPING], 3);
+	CHECK_EQUAL(symbolizer_summary(resolver)->losses.counts[LOSS_NO_MAPPING], 3);
 	CHECK_EQUAL(symbolizer_summary(resolver)->losses.counts[SAMPLE_UNCERTAIN], 2);
 	CHECK_EQUAL(symbolizer_summary(resolver)->flight.count, 1);
 	symbolizer_close(resolver);
@@ -220,7 +220,7 @@ TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
 TEST(collector, losses_are_in_a_file_that_was_never_closed)
 {
 	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
-	struct losses losses = { .counts = { [LOST_NO_MAPPING] = 5, [SIDEBAND_LATE] = 7 } };
+	struct losses losses = { .counts = { [LOSS_NO_MAPPING] = 5, [LOSS_SIDEBAND_LATE] = 7 } };
 	struct perf_data_reader *reader;
 	struct perf_data_writer *writer;
 	char path[64];
@@ -230,7 +230,7 @@ TEST(collector, losses_are_in_a_file_that_was_never_closed)
 	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
 	perf_data_writer_set_losses(writer, &losses);
 	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
-	losses.counts[SIDEBAND_LATE] = 8;
+	losses.counts[LOSS_SIDEBAND_LATE] = 8;
 	perf_data_writer_set_losses(writer, &losses);
 	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
@@ -325,8 +325,8 @@ TEST(collector, what_was_told_before_a_full_ring_lost_something_is_not_believed)
 	ring_flush(samples);
 	REQUIRE_EQUAL(collector_start(&collector, &options), 0);
 	CHECK_EQUAL(collector_stop(collector, &statistics), 0);
-	CHECK_EQUAL(statistics.losses.counts[SIDEBAND_MISSED], 3);
-	CHECK_EQUAL(statistics.losses.counts[LOST_NO_MAPPING], 1);
+	CHECK_EQUAL(statistics.losses.counts[LOSS_SIDEBAND_DROPPED], 3);
+	CHECK_EQUAL(statistics.losses.counts[LOSS_NO_MAPPING], 1);
 	ring_destroy(samples);
 	ring_destroy(sideband);
 	unlink(path);
@@ -356,7 +356,7 @@ static void write_knowing(struct collector_output *output, const struct guest_ke
 				 .mappings = 1 } };
 
 	record.sample.callchain[0] = record.sample.rip;
-	*sample_mappings(&record.sample) =
+	*sample_write_mappings(&record.sample) =
 		(struct sample_mapping){ .start = mapping->start,
 					 .end = mapping->end,
 					 .offset = mapping->offset,

@@ -194,13 +194,13 @@ static void push(struct setting *setting, unsigned int vcpu, uint64_t time)
 /* One whose stop had no time for its cgroup. */
 static void push_cut(struct setting *setting, unsigned int vcpu, uint64_t time)
 {
-	struct sample *sample = begin_sample(setting, vcpu, time, sizeof(struct sample_unlooked));
+	struct sample *sample = begin_sample(setting, vcpu, time, sizeof(struct sample_deferred));
 
 	REQUIRE(sample);
 	sample->pid = sample->tid = 5;
-	sample->flags = SAMPLE_LOOK_CUT;
-	sample->unlooked = 1;
-	*sample_unlooked(sample) = (struct sample_unlooked){ .parts = 1 };
+	sample->flags = SAMPLE_LOOKUP_INCOMPLETE;
+	sample->deferred = 1;
+	*sample_write_deferred(sample) = (struct sample_deferred){ .parts = 1 };
 	end_sample(setting, vcpu, sample);
 }
 
@@ -370,7 +370,7 @@ TEST(flight, has_samples_as_they_were_completed_behind_their_stops)
 		read_counts(setting.results[i].path, &counts);
 		CHECK_EQUAL(counts.samples, 100);
 		CHECK_EQUAL(counts.completed, 50);
-		CHECK_EQUAL(counts.losses.counts[LOOK_CUT], 25);
+		CHECK_EQUAL(counts.losses.counts[LOSS_LOOKUP_INCOMPLETE], 25);
 		CHECK(!counts.disorder);
 	}
 	clean_up(&setting);
@@ -394,7 +394,7 @@ TEST(flight, keeps_of_what_was_completed_as_much_as_there_is_room_for)
 	read_counts(setting.path, &counts);
 	CHECK_EQUAL(counts.samples, 2);
 	CHECK_EQUAL(counts.completed, 1);
-	CHECK_EQUAL(counts.losses.counts[LOOK_CUT], 1);
+	CHECK_EQUAL(counts.losses.counts[LOSS_LOOKUP_INCOMPLETE], 1);
 	clean_up(&setting);
 }
 
@@ -647,7 +647,7 @@ TEST(flight, tells_exactly_what_was_lost)
 	REQUIRE_EQUAL(setting.result_count, 1);
 	read_counts(setting.path, &counts);
 	CHECK_EQUAL(counts.lost, ring.lost);
-	CHECK_EQUAL(counts.losses.counts[LOST_OVERFLOW], ring.lost);
+	CHECK_EQUAL(counts.losses.counts[LOSS_RING_FULL], ring.lost);
 	clean_up(&setting);
 }
 

@@ -16,12 +16,12 @@ static void keep(struct flight_late *late, uint64_t time)
 
 static bool is_kept(const struct flight_late *late, uint64_t time)
 {
-	const struct sample unlooked = { .time = time, .unlooked = 1 };
+	const struct sample deferred = { .time = time, .deferred = 1 };
 	struct flight_late_reader reader;
 	bool kept;
 
 	flight_late_begin(&reader, late, 0);
-	kept = flight_late_find(&reader, &unlooked) != &unlooked;
+	kept = flight_late_find(&reader, &deferred) != &deferred;
 	flight_late_end(&reader);
 	return kept;
 }

@@ -377,10 +377,10 @@ static uint64_t count_unknown(struct flight_sideband *sideband)
 	}
 	resolver_finish(resolver);
 	resolver_losses(resolver, &losses);
-	CHECK_EQUAL(losses.counts[LOST_NO_ADDRESS_SPACE], 0);
+	CHECK_EQUAL(losses.counts[LOSS_NO_ADDRESS_SPACE], 0);
 	resolver_free(resolver);
 	flight_sideband_list_free(&list);
-	return losses.counts[LOST_NO_MAPPING];
+	return losses.counts[LOSS_NO_MAPPING];
 }
 
 TEST(flight_sideband, what_the_base_had_before_a_loss_is_not_believed_in_files)

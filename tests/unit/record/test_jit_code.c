@@ -133,7 +133,7 @@ TEST(jit_code, a_map_with_lines_that_are_not_told_is_not_known_up_to_the_round)
 {
 	struct jit_code *code = code_with("one");
 
-	map(code, SIDEBAND_JIT_BEHIND, 100 * MS, 200 * MS);
+	map(code, SIDEBAND_JIT_INCOMPLETE, 100 * MS, 200 * MS);
 	round_at(code, 200 * MS);
 	CHECK_STRING(name_at(code, 0x1000, 90 * MS), "");
 	map(code, 0, 100 * MS, 210 * MS);

@@ -89,8 +89,8 @@ TEST(search_pace, one_that_loses_its_kernel_again_and_again_takes_no_more_either
 			search_pace_begin_anew(&pace);
 			worked += work;
 		}
-	CHECK(worked <= WORK_AHEAD + hour / WORK_SHARE + work);
-	CHECK(worked >= hour / WORK_SHARE / 2);
+	CHECK(worked <= CPU_BUDGET_MAX + hour / CPU_BUDGET_SHARE + work);
+	CHECK(worked >= hour / CPU_BUDGET_SHARE / 2);
 }
 
 /* As where the guest does a kexec soon behind its boot, on a host where a search takes long. */
@@ -126,6 +126,6 @@ TEST(search_pace, it_takes_no_more_than_its_part_of_a_processor_behind_the_start
 		}
 	}
 	CHECK(early >= 5); /* where a guest has just begun it does not rest */
-	CHECK(worked <= WORK_START + hour / WORK_SHARE + work);
-	CHECK(worked >= hour / WORK_SHARE / 2);
+	CHECK(worked <= CPU_BUDGET_START + hour / CPU_BUDGET_SHARE + work);
+	CHECK(worked >= hour / CPU_BUDGET_SHARE / 2);
 }

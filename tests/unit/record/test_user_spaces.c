@@ -143,7 +143,7 @@ TEST(user_spaces, a_late_sample_takes_nothing_back_from_another_process)
 	};
 	bool late;
 
-	*sample_mappings(&small.sample) =
+	*sample_write_mappings(&small.sample) =
 		(struct sample_mapping){ .start = 3, .end = 9, .image = 2 };
 	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
 	CHECK(!late && told.maps == 1);

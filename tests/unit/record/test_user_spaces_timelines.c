@@ -119,7 +119,7 @@ static void take_sample(void *context, const struct attributed_sample *attribute
 	proof->attributed = attributed;
 	REQUIRE_EQUAL(user_spaces_sample(proof->spaces, sample, &teller, &late), 0);
 	proof->late += late;
-	if (!late && !(sample->flags & SAMPLE_UNSURE))
+	if (!late && !(sample->flags & SAMPLE_UNCERTAIN))
 		proof->asked[proof->count++] = (struct asked){ *sample, sample->mappings };
 	else
 		CHECK(!sample->mappings);

@@ -184,7 +184,7 @@ TEST(resolver_stage, waits_for_events_that_come_after_their_samples)
 	give_mmap(&setting, 12 * MILLISECOND, 7, "/bin/other");
 	pass(&setting, 30 * MILLISECOND);
 	CHECK_STRING(setting.out, "7:sh:/bin/sh 7:sh:/bin/other");
-	CHECK_EQUAL(loss(&setting, SIDEBAND_LATE) + loss(&setting, SAMPLE_OUT_OF_ORDER), 0);
+	CHECK_EQUAL(loss(&setting, LOSS_SIDEBAND_LATE) + loss(&setting, LOSS_SAMPLE_LATE), 0);
 	resolver_free(setting.resolver);
 }
 
@@ -221,13 +221,13 @@ TEST(resolver_stage, a_process_of_5_ms_is_known_until_two_passes_behind_its_deat
 	pass(&setting, 250 * MILLISECOND); /* one full pass */
 	give_sample(&setting, 104 * MILLISECOND, 500);
 	CHECK_STRING(setting.out, "500:true:/bin/true");
-	CHECK_EQUAL(loss(&setting, SAMPLE_OUT_OF_ORDER), 1);
-	CHECK_EQUAL(loss(&setting, LOST_NO_ADDRESS_SPACE), 0);
+	CHECK_EQUAL(loss(&setting, LOSS_SAMPLE_LATE), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_ADDRESS_SPACE), 0);
 	CHECK_EQUAL(lives(&setting), 3);
 	pass(&setting, 300 * MILLISECOND); /* two */
 	CHECK_EQUAL(lives(&setting), 1);
 	give_sample(&setting, 104 * MILLISECOND, 500);
-	CHECK_EQUAL(loss(&setting, LOST_NO_ADDRESS_SPACE), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_ADDRESS_SPACE), 1);
 	resolver_free(setting.resolver);
 }
 
@@ -260,11 +260,11 @@ TEST(resolver_stage, late_events_are_counted_and_count_from_their_own_time)
 	give_mmap(&setting, 80 * MILLISECOND, 7, "/late");
 	give_range(&setting, SIDEBAND_MUNMAP, 85 * MILLISECOND, 7, CODE);
 	give_mmap(&setting, 82 * MILLISECOND, 7, "/later");
-	CHECK_EQUAL(loss(&setting, SIDEBAND_LATE), 3);
+	CHECK_EQUAL(loss(&setting, LOSS_SIDEBAND_LATE), 3);
 	give_sample(&setting, 95 * MILLISECOND, 7);
 	pass(&setting, 120 * MILLISECOND);
 	CHECK_STRING(setting.out, "7::-");
-	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_MAPPING), 1);
 	resolver_free(setting.resolver);
 }
 
@@ -286,13 +286,13 @@ TEST(resolver_stage, cr3_tells_the_process_in_user_space_only)
 	resolver_sample(setting.resolver, 0, &sample);
 	resolver_finish(setting.resolver);
 	CHECK_STRING(setting.out, "7:sh:/bin/sh -1::- -1::-");
-	CHECK_EQUAL(loss(&setting, LOST_NO_ADDRESS_SPACE), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_ADDRESS_SPACE), 1);
 	resolver_free(setting.resolver);
 }
 
 static void give_space(struct setting *setting, uint64_t time, uint32_t pid, uint64_t cr3)
 {
-	struct sideband record = head_of(SIDEBAND_SPACE, sizeof(record), time, pid);
+	struct sideband record = head_of(SIDEBAND_ADDRESS_SPACE, sizeof(record), time, pid);
 
 	record.cr3 = cr3;
 	give(setting, &record);
@@ -357,15 +357,15 @@ TEST(resolver_stage, callers_are_looked_up_at_the_samples_time)
 	record.sample.rip = KERNEL_CODE;
 	record.sample.kernel_depth = 1;
 	record.sample.user_depth = 3;
-	record.sample.flags = SAMPLE_USER_TRUNCATED | SAMPLE_LOOK_CUT;
+	record.sample.flags = SAMPLE_USER_TRUNCATED | SAMPLE_LOOKUP_INCOMPLETE;
 	resolver_begin_pass(setting.resolver, MILLISECOND);
 	give_mmap(&setting, 2, 7, "/bin/sh");
 	resolver_sample(setting.resolver, 0, &record.sample);
 	resolver_finish(setting.resolver);
-	CHECK_EQUAL(loss(&setting, CALLCHAIN_NO_MAPPING), 1);
-	CHECK_EQUAL(loss(&setting, CALLCHAIN_TRUNCATED), 1);
-	CHECK_EQUAL(loss(&setting, LOOK_CUT), 1);
-	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 0);
+	CHECK_EQUAL(loss(&setting, LOSS_CALLCHAIN_NO_MAPPING), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_CALLCHAIN_TRUNCATED), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_LOOKUP_INCOMPLETE), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_MAPPING), 0);
 	resolver_free(setting.resolver);
 }
 
@@ -381,12 +381,12 @@ TEST(resolver_stage, the_largest_sample_may_be_late)
 	record.sample.event = 1;
 	record.sample.user_depth = SAMPLE_CALLCHAIN_MAX;
 	record.sample.mappings = SAMPLE_MAPPINGS_MAX;
-	record.sample.unlooked = 1;
+	record.sample.deferred = 1;
 	REQUIRE_EQUAL(sample_length(&record.sample), sizeof(record));
 	pass(&setting, 100 * MILLISECOND);
 	resolver_sample(setting.resolver, 0, &record.sample);
 	CHECK_STRING(setting.out, "7::-");
-	CHECK_EQUAL(loss(&setting, SAMPLE_OUT_OF_ORDER), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_SAMPLE_LATE), 1);
 	resolver_free(setting.resolver);
 }
 
@@ -400,10 +400,10 @@ TEST(resolver_stage, user_space_is_not_lost_where_no_source_tells_of_it)
 	give_comm(&setting, 6, 7, "sh", 0, 0);
 	give_sample(&setting, 7, 7);
 	resolver_finish(setting.resolver);
-	CHECK_EQUAL(loss(&setting, LOST_NO_ADDRESS_SPACE) + loss(&setting, LOST_NO_MAPPING), 0);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_ADDRESS_SPACE) + loss(&setting, LOSS_NO_MAPPING), 0);
 	give_mmap(&setting, 8, 8, "/bin/sh");
-	CHECK_EQUAL(loss(&setting, LOST_NO_ADDRESS_SPACE), 1);
-	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_ADDRESS_SPACE), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_MAPPING), 1);
 	resolver_free(setting.resolver);
 }
 
@@ -418,8 +418,8 @@ TEST(resolver_stage, what_can_not_be_is_refused_and_counted)
 	give_mmap(&setting, 3600000 * MILLISECOND, 7, "/in/an/hour");
 	give(&setting, &lost);
 	resolver_finish(setting.resolver);
-	CHECK_EQUAL(loss(&setting, SIDEBAND_REFUSED), 2);
-	CHECK_EQUAL(loss(&setting, SIDEBAND_MISSED), 42);
+	CHECK_EQUAL(loss(&setting, LOSS_SIDEBAND_INVALID), 2);
+	CHECK_EQUAL(loss(&setting, LOSS_SIDEBAND_DROPPED), 42);
 	CHECK_STRING(setting.out, "lost"); /* who keeps what was told is to know */
 	resolver_free(setting.resolver);
 }
@@ -437,9 +437,9 @@ TEST(resolver_stage, what_was_told_while_something_was_lost_is_not_believed)
 	give(&setting, &lost);
 	give_sample(&setting, 10, 8);
 	resolver_finish(setting.resolver);
-	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 0);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_MAPPING), 0);
 	give_sample(&setting, 10, 7);
-	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_MAPPING), 1);
 	resolver_free(setting.resolver);
 }
 
@@ -513,9 +513,9 @@ TEST(resolver_stage, loss_does_not_last_for_ever)
 	give_mmap(&setting, 15000 * MILLISECOND, 8, "/behind");
 	give_sample(&setting, 16000 * MILLISECOND, 8);
 	resolver_finish(setting.resolver);
-	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 0);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_MAPPING), 0);
 	give_sample(&setting, 16000 * MILLISECOND, 7);
-	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 1);
+	CHECK_EQUAL(loss(&setting, LOSS_NO_MAPPING), 1);
 	resolver_free(setting.resolver);
 }
 
@@ -526,13 +526,13 @@ TEST(resolver_stage, memory_has_a_limit)
 	struct setting setting;
 
 	start(&setting, false);
-	for (uint32_t pid = 1; pid < 1000000 && !loss(&setting, SIDEBAND_REFUSED); pid++) {
+	for (uint32_t pid = 1; pid < 1000000 && !loss(&setting, LOSS_SIDEBAND_INVALID); pid++) {
 		resolver_begin_pass(setting.resolver, pid * MILLISECOND);
 		give_mmap(&setting, pid * MILLISECOND, pid, "/bin/true");
 		resolver_play(setting.resolver);
 	}
 	resolver_statistics(setting.resolver, &statistics);
-	CHECK(loss(&setting, SIDEBAND_REFUSED) > 0);
+	CHECK(loss(&setting, LOSS_SIDEBAND_INVALID) > 0);
 	CHECK(account.used <= account.limit && statistics.memory <= account.limit);
 	CHECK(statistics.lives > 10000);
 	resolver_free(setting.resolver);

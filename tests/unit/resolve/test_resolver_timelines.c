@@ -246,9 +246,9 @@ static void check_end(struct resolver *resolver, struct proof *proof, uint32_t s
 		end_pass(resolver);
 	resolver_losses(resolver, &losses);
 	resolver_statistics(resolver, &statistics);
-	CHECK_EQUAL(losses.counts[SIDEBAND_LATE], 0);
-	proof->late += losses.counts[SAMPLE_OUT_OF_ORDER];
-	CHECK_EQUAL(losses.counts[SIDEBAND_REFUSED], 0);
+	CHECK_EQUAL(losses.counts[LOSS_SIDEBAND_LATE], 0);
+	proof->late += losses.counts[LOSS_SAMPLE_LATE];
+	CHECK_EQUAL(losses.counts[LOSS_SIDEBAND_INVALID], 0);
 	CHECK_EQUAL(statistics.samples, samples);
 	CHECK_EQUAL(statistics.sideband, proof->timeline.count);
 	CHECK(proof->loses || statistics.lives == lives_at_end(&proof->timeline));

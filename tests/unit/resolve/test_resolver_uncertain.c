@@ -49,7 +49,7 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 		proof->right++;
 	else
 		proof->open++;
-	CHECK_EQUAL(!!(raw->flags & SAMPLE_UNSURE), sample->place.unsure);
+	CHECK_EQUAL(!!(raw->flags & SAMPLE_UNCERTAIN), sample->place.unsure);
 	/* The chain holds the sample's own address, which goes with it. */
 	CHECK_EQUAL(raw->user_depth, !sample->place.unsure);
 }
@@ -176,7 +176,7 @@ static struct proof prove_all(uint64_t error, uint64_t step)
 	       (unsigned long long)error, (unsigned long long)proof.right,
 	       (unsigned long long)proof.open, (unsigned long long)proof.wrong);
 	CHECK_EQUAL(proof.wrong, 0);
-	CHECK_EQUAL(proof.losses.counts[SIDEBAND_LATE], 0);
+	CHECK_EQUAL(proof.losses.counts[LOSS_SIDEBAND_LATE], 0);
 	return proof;
 }
 
@@ -185,7 +185,7 @@ TEST(resolver_uncertain, exact_times_leave_nothing_open)
 	struct proof proof = prove_all(0, 1);
 
 	CHECK_EQUAL(proof.open, 0);
-	CHECK_EQUAL(proof.losses.counts[SAMPLE_UNCERTAIN], 0);
+	CHECK_EQUAL(proof.losses.counts[LOSS_UNCERTAIN], 0);
 }
 
 TEST(resolver_uncertain, nothing_wrong_is_said_and_what_is_sure_is)
@@ -193,7 +193,7 @@ TEST(resolver_uncertain, nothing_wrong_is_said_and_what_is_sure_is)
 	struct proof little = prove_all(20000, 1), much = prove_all(300000, 1);
 
 	CHECK(little.right > little.open);
-	CHECK(little.losses.counts[SAMPLE_UNCERTAIN] > 0);
+	CHECK(little.losses.counts[LOSS_UNCERTAIN] > 0);
 	CHECK(much.open > little.open);
 }
 

@@ -24,11 +24,11 @@ static bool read_changes(struct kernel_memory *memory, const struct guest_vma_la
 
 bool deferred_lookup_note(const struct guest_kernel *kernel, const struct guest_view *view,
 			  const struct guest_task *task, unsigned int parts,
-			  struct sample_unlooked *noted)
+			  struct sample_deferred *noted)
 {
 	struct kernel_memory memory = memory_of(kernel, view);
 
-	*noted = (struct sample_unlooked){ .parts = parts };
+	*noted = (struct sample_deferred){ .parts = parts };
 	if (parts & DEFERRED_LOOKUP_CGROUP && kernel->cgroups &&
 	    guest_cgroup_read_set(&memory, &kernel->tasks.cgroups, task->at, &noted->set)) {
 		noted->task = task->at;
@@ -63,7 +63,7 @@ bool deferred_lookup_cgroup(const struct guest_kernel *kernel, const struct gues
 }
 
 static bool find_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
-			const struct sample_unlooked *noted, struct sample *to)
+			const struct sample_deferred *noted, struct sample *to)
 {
 	const struct guest_task task = { .at = noted->task, .set = noted->set, .tid = to->tid };
 	struct guest_cgroup cgroup;
@@ -79,7 +79,7 @@ static bool find_cgroup(const struct guest_kernel *kernel, const struct guest_vi
 }
 
 static bool is_unchanged(const struct guest_kernel *kernel, const struct guest_view *view,
-			 const struct sample_unlooked *noted)
+			 const struct sample_deferred *noted)
 {
 	struct kernel_memory memory = memory_of(kernel, view);
 	uint64_t space, changes;
@@ -109,7 +109,7 @@ static bool overlaps(const struct sample_mapping *mappings, unsigned int count,
 /* Adds to the COUNT of TO's; how many there are then. */
 static void add_mappings(const struct user_map *map, struct sample *to)
 {
-	struct sample_mapping found[USER_MAP_MAX], *mappings = sample_mappings(to);
+	struct sample_mapping found[USER_MAP_MAX], *mappings = sample_write_mappings(to);
 	unsigned int count = user_map_to_sample(map, found);
 
 	for (unsigned int i = 0; i < count && to->mappings < SAMPLE_MAPPINGS_MAX; i++)
@@ -118,7 +118,7 @@ static void add_mappings(const struct user_map *map, struct sample *to)
 }
 
 static bool find_mappings(const struct guest_kernel *kernel, const struct guest_view *view,
-			  const struct sample_unlooked *noted, struct sample *to)
+			  const struct sample_deferred *noted, struct sample *to)
 {
 	const uint64_t *callers = to->callchain + to->kernel_depth;
 	struct user_map map;
@@ -140,21 +140,20 @@ static bool find_mappings(const struct guest_kernel *kernel, const struct guest_
 void deferred_lookup(const struct guest_kernel *kernel, const struct guest_view *view,
 		     const struct sample *from, struct sample *to)
 {
-	struct sample *whole = (struct sample *)(uintptr_t)from;
-	const struct sample_unlooked *noted = sample_unlooked(whole);
-	const struct sample_hit *hit = sample_hit(whole);
+	const struct sample_deferred *noted = sample_deferred(from);
+	const struct sample_hit *hit = sample_hit(from);
 	unsigned int left = noted->parts;
 
 	memcpy(to, from,
 	       sample_size((size_t)from->kernel_depth + from->user_depth) +
 		       from->mappings * sizeof(struct sample_mapping));
-	to->unlooked = 0;
+	to->deferred = 0;
 	if (kernel && left & DEFERRED_LOOKUP_CGROUP && find_cgroup(kernel, view, noted, to))
 		left &= ~(unsigned int)DEFERRED_LOOKUP_CGROUP;
 	if (kernel && left & DEFERRED_LOOKUP_MAPPINGS && find_mappings(kernel, view, noted, to))
 		left &= ~(unsigned int)DEFERRED_LOOKUP_MAPPINGS;
 	if (!left)
-		to->flags &= (uint8_t)~SAMPLE_LOOK_CUT;
+		to->flags &= (uint8_t)~SAMPLE_LOOKUP_INCOMPLETE;
 	if (hit)
-		*sample_hit(to) = *hit;
+		*sample_write_hit(to) = *hit;
 }

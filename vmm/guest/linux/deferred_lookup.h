@@ -35,7 +35,7 @@ enum deferred_lookup_part { DEFERRED_LOOKUP_CGROUP = 1 << 0, DEFERRED_LOOKUP_MAP
  */
 bool deferred_lookup_note(const struct guest_kernel *kernel, const struct guest_view *view,
 			  const struct guest_task *task, unsigned int parts,
-			  struct sample_unlooked *noted);
+			  struct sample_deferred *noted);
 
 /*
  * The cgroup that TASK was in when it was seen with its tid and css_set. False: that can not be
@@ -51,8 +51,8 @@ bool deferred_lookup_cgroup(const struct guest_kernel *kernel, const struct gues
 
 /*
  * FROM, which has something noted, with what could be found of it: without the note, and without
- * SAMPLE_LOOK_CUT where that was all. Of another kernel than KERNEL nothing is looked up. Not on a
- * vCPU thread; VIEW is readable.
+ * SAMPLE_LOOKUP_INCOMPLETE where that was all. Of another kernel than KERNEL nothing is looked up.
+ * Not on a vCPU thread; VIEW is readable.
  */
 void deferred_lookup(const struct guest_kernel *kernel, const struct guest_view *view,
 		     const struct sample *from, struct sample *to);

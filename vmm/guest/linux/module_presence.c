@@ -183,9 +183,9 @@ static void note(struct place *place, uint64_t time)
 
 static void mark_unsure(struct guest_callchain *chain, uint16_t index)
 {
-	chain->addresses[index] &= ~SAMPLE_ADDRESS_SURE;
+	chain->addresses[index] &= ~SAMPLE_ADDRESS_CERTAIN;
 	if (!index)
-		chain->flags |= SAMPLE_UNSURE;
+		chain->flags |= SAMPLE_UNCERTAIN;
 }
 
 static void cut(struct guest_callchain *chain, uint16_t kernel_depth)
@@ -225,7 +225,7 @@ void module_presence_check(struct module_presence *presence, const struct guest_
 			mark_unsure(chain, i);
 		}
 		if (place ? place != last || place->is_unwound_wrongly
-			  : is_in_gone(presence, chain->addresses[i] | SAMPLE_ADDRESS_SURE))
+			  : is_in_gone(presence, chain->addresses[i] | SAMPLE_ADDRESS_CERTAIN))
 			cut(chain, i + 1);
 	}
 }

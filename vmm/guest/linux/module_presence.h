@@ -45,13 +45,13 @@ bool module_presence_matches(struct module_presence *presence, const struct gues
 
 /*
  * Notes that the modules in CHAIN's kernel part are there at TIME. An address behind the kernel's
- * image that is in none of them is marked as one of which nobody can be sure (SAMPLE_ADDRESS_SURE;
- * for the first also SAMPLE_UNSURE): a module that is not known yet, generated code, or another's
- * in the place of one that went. Where the unwinder had no table of the module, or that of one that
- * went, the chain ends with that address. Behind the chain's deadline it is the first address alone
- * that is looked at: the chain ends before the next one in another module. A module without a build
- * id is taken to be there, which is not noted: nothing proves it. PAGING maps the kernel. No lock,
- * allocation or system call.
+ * image that is in none of them is marked as one of which nobody can be sure
+ * (SAMPLE_ADDRESS_CERTAIN; for the first also SAMPLE_UNCERTAIN): a module that is not known yet,
+ * generated code, or another's in the place of one that went. Where the unwinder had no table of
+ * the module, or that of one that went, the chain ends with that address. Behind the chain's
+ * deadline it is the first address alone that is looked at: the chain ends before the next one in
+ * another module. A module without a build id is taken to be there, which is not noted: nothing
+ * proves it. PAGING maps the kernel. No lock, allocation or system call.
  */
 void module_presence_check(struct module_presence *presence, const struct guest_view *view,
 			   const struct guest_paging *paging, uint64_t time,

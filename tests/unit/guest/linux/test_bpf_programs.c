@@ -238,8 +238,8 @@ static bool is_sure(const struct setting *setting, struct module_presence *prese
 	module_presence_check(presence, &setting->guest.view, &setting->guest.registers.paging, 100,
 			      &chain);
 	/* Its callers are known with it, as code of programs keeps frame pointers. */
-	CHECK_EQUAL(chain.kernel_depth, chain.flags & SAMPLE_UNSURE ? 1 : 2);
-	return !(chain.flags & SAMPLE_UNSURE);
+	CHECK_EQUAL(chain.kernel_depth, chain.flags & SAMPLE_UNCERTAIN ? 1 : 2);
+	return !(chain.flags & SAMPLE_UNCERTAIN);
 }
 
 TEST(bpf_programs, are_checked_by_each_sample)

@@ -37,7 +37,7 @@ static void put_changes(struct user_guest *guest, uint64_t space, uint64_t chang
 static bool take_behind(struct cut *cut, bool first_is_found)
 {
 	struct guest_task task = { .mm = cut->guest.mm };
-	struct sample_unlooked noted;
+	struct sample_deferred noted;
 	struct user_map map;
 	bool is_noted;
 
@@ -52,15 +52,16 @@ static bool take_behind(struct cut *cut, bool first_is_found)
 					DEFERRED_LOOKUP_MAPPINGS, &noted);
 	*cut->taken = (struct sample){ .event = 1,
 				       .user_depth = 2,
-				       .flags = SAMPLE_LOOK_CUT | SAMPLE_USER_TRUNCATED,
-				       .unlooked = is_noted };
+				       .flags = SAMPLE_LOOKUP_INCOMPLETE | SAMPLE_USER_TRUNCATED,
+				       .deferred = is_noted };
 	cut->taken->callchain[0] = PROGRAM;
 	cut->taken->callchain[1] = LIBRARY + 0x1000;
-	cut->taken->mappings = (uint16_t)user_map_to_sample(&map, sample_mappings(cut->taken));
+	cut->taken->mappings =
+		(uint16_t)user_map_to_sample(&map, sample_write_mappings(cut->taken));
 	CHECK_EQUAL(cut->taken->mappings, first_is_found);
-	sample_hit(cut->taken)->address = 0x1234;
+	sample_write_hit(cut->taken)->address = 0x1234;
 	if (is_noted)
-		*sample_unlooked(cut->taken) = noted;
+		*sample_write_deferred(cut->taken) = noted;
 	return is_noted;
 }
 
@@ -71,7 +72,7 @@ static bool take(struct cut *cut)
 
 static void make_cut(struct cut *cut)
 {
-	cut->taken = calloc(1, DEFERRED_LOOKUP_SIZE + sizeof(struct sample_unlooked));
+	cut->taken = calloc(1, DEFERRED_LOOKUP_SIZE + sizeof(struct sample_deferred));
 	cut->whole = calloc(1, DEFERRED_LOOKUP_SIZE);
 	REQUIRE(cut->taken && cut->whole);
 	user_guest_make(&cut->guest, true);
@@ -99,8 +100,8 @@ static void check_dropped(struct cut *cut, const struct guest_kernel *kernel)
 {
 	look(cut, kernel);
 	CHECK_EQUAL(cut->whole->mappings, 1);
-	CHECK_EQUAL(cut->whole->flags, SAMPLE_LOOK_CUT | SAMPLE_USER_TRUNCATED);
-	CHECK(!cut->whole->unlooked);
+	CHECK_EQUAL(cut->whole->flags, SAMPLE_LOOKUP_INCOMPLETE | SAMPLE_USER_TRUNCATED);
+	CHECK(!cut->whole->deferred);
 	CHECK_EQUAL(sample_hit(cut->whole)->address, 0x1234);
 }
 
@@ -116,7 +117,7 @@ TEST(deferred_lookup, finds_the_mappings_that_there_was_no_time_for)
 	CHECK_EQUAL(sample_mappings(cut.whole)[1].start, LIBRARY);
 	CHECK_EQUAL(sample_mappings(cut.whole)[1].offset, 0x2000);
 	CHECK_EQUAL(cut.whole->flags, SAMPLE_USER_TRUNCATED);
-	CHECK(!cut.whole->unlooked);
+	CHECK(!cut.whole->deferred);
 	CHECK_EQUAL(cut.whole->callchain[1], LIBRARY + 0x1000);
 	CHECK_EQUAL(sample_hit(cut.whole)->address, 0x1234);
 	free_cut(&cut);
@@ -135,7 +136,7 @@ TEST(deferred_lookup, finds_where_the_vcpu_stood_if_there_was_no_time_even_for_t
 	put_changes(&cut.guest, 5, 101);
 	look(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 0);
-	CHECK_EQUAL(cut.whole->flags, SAMPLE_LOOK_CUT | SAMPLE_USER_TRUNCATED);
+	CHECK_EQUAL(cut.whole->flags, SAMPLE_LOOKUP_INCOMPLETE | SAMPLE_USER_TRUNCATED);
 	free_cut(&cut);
 }
 
@@ -178,7 +179,7 @@ TEST(deferred_lookup, a_mapping_that_grew_over_another_does_not_replace_it)
 
 	make_cut(&cut);
 	REQUIRE(take(&cut));
-	sample_mappings(cut.taken)[0].end = LIBRARY + 0x1000;
+	sample_write_mappings(cut.taken)[0].end = LIBRARY + 0x1000;
 	look(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 1);
 	free_cut(&cut);
@@ -205,7 +206,7 @@ struct moved {
 static void make_moved(struct moved *moved)
 {
 	struct guest_task task = { .at = DIRECT + TASK(1) };
-	struct sample_unlooked noted;
+	struct sample_deferred noted;
 
 	memset(moved, 0, sizeof(*moved));
 	task_guest_make(&moved->guest);
@@ -218,8 +219,9 @@ static void make_moved(struct moved *moved)
 	REQUIRE_EQUAL(guest_cgroups_create(&moved->kernel.cgroups), 0);
 	REQUIRE(deferred_lookup_note(&moved->kernel, &moved->guest.guest.view, &task,
 				     DEFERRED_LOOKUP_CGROUP, &noted));
-	moved->taken[0] = (struct sample){ .flags = SAMPLE_LOOK_CUT, .unlooked = 1, .tid = 702 };
-	*sample_unlooked(moved->taken) = noted;
+	moved->taken[0] =
+		(struct sample){ .flags = SAMPLE_LOOKUP_INCOMPLETE, .deferred = 1, .tid = 702 };
+	*sample_write_deferred(moved->taken) = noted;
 }
 
 static void free_moved(struct moved *moved)
@@ -255,7 +257,7 @@ TEST(deferred_lookup, drops_the_cgroup_of_a_task_that_was_moved)
 	task_guest_enter_cgroup(&moved.guest, 1, 2);
 	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 0);
-	CHECK_EQUAL(whole->flags, SAMPLE_LOOK_CUT);
+	CHECK_EQUAL(whole->flags, SAMPLE_LOOKUP_INCOMPLETE);
 	free_moved(&moved);
 }
 

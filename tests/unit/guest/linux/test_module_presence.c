@@ -17,7 +17,7 @@
 #define NAMELESS        0xffffffffc0204000ull
 #define KERNEL          0xffffffff81000000ull
 #define JIT             0xffffffffc0300000ull
-#define UNSURE(address) ((address) & ~SAMPLE_ADDRESS_SURE)
+#define UNSURE(address) ((address) & ~SAMPLE_ADDRESS_CERTAIN)
 
 /* Two modules, whose build ids are of the bytes 1 and 2, and one without. */
 struct setting {
@@ -167,7 +167,7 @@ TEST(module_presence, of_code_that_is_in_no_known_module_nobody_is_sure)
 	check(&setting, 100, JIT, KERNEL + 0xfff, KERNEL + 0x1000);
 	CHECK_EQUAL(setting.chain.kernel_depth, 3);
 	CHECK_EQUAL(setting.chain.user_depth, 1);
-	CHECK_EQUAL(setting.chain.flags, SAMPLE_UNSURE);
+	CHECK_EQUAL(setting.chain.flags, SAMPLE_UNCERTAIN);
 	CHECK_EQUAL(setting.addresses[0], UNSURE(JIT));
 	CHECK_EQUAL(setting.addresses[1], KERNEL + 0xfff);
 	CHECK_EQUAL(setting.addresses[2], UNSURE(KERNEL + 0x1000));
@@ -276,7 +276,7 @@ TEST(module_presence, nothing_is_there_where_no_memory_is)
 	check(&setting, 100, FIRST, KERNEL, KERNEL);
 	CHECK_EQUAL(seen(&setting, FIRST), 0);
 	CHECK_EQUAL(setting.chain.kernel_depth, 1);
-	CHECK_EQUAL(setting.chain.flags, SAMPLE_UNSURE | SAMPLE_KERNEL_TRUNCATED);
+	CHECK_EQUAL(setting.chain.flags, SAMPLE_UNCERTAIN | SAMPLE_KERNEL_TRUNCATED);
 	leave(&setting);
 }
 

@@ -367,7 +367,7 @@ static void see_sample_of(struct names *names, uint32_t pid)
 		uint8_t bytes[sizeof(struct sample) + sizeof(struct sample_mapping)];
 	} record = { .sample = { .pid = pid, .mappings = 1 } };
 
-	*sample_mappings(&record.sample) =
+	*sample_write_mappings(&record.sample) =
 		(struct sample_mapping){ .start = 0x1000,
 					 .end = 0x9000,
 					 .image = user_image_number(user_images_find(images, &key)),

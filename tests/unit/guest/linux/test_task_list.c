@@ -90,7 +90,7 @@ static unsigned int take_told(struct ring *ring, uint64_t *root)
 		const struct sideband *told =
 			sideband_check(span_of(record->payload, record->size - sizeof(*record)));
 
-		CHECK(told && told->type == SIDEBAND_SPACE && told->pid == 700);
+		CHECK(told && told->type == SIDEBAND_ADDRESS_SPACE && told->pid == 700);
 		*root = told ? told->cr3 : 0;
 		count++;
 	}

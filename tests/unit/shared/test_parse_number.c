@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decimal numbers, and the options that are such: whatever stands there, a number is right or
  * refused. */
-#include "shared/decimal.h"
+#include "shared/parse_number.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 
@@ -10,7 +10,7 @@
 static void check_read(const char *text, uint64_t most, uint64_t expected, const char *behind)
 {
 	uint64_t number = UNTOUCHED;
-	const char *end = decimal_read(text, most, &number);
+	const char *end = parse_decimal(text, most, &number);
 
 	if (!end || number != expected || strcmp(end, behind) != 0)
 		FAIL_TEST("'%s' is read as %llu, with '%s' behind it", text,
@@ -21,7 +21,7 @@ static void check_refused(const char *text, uint64_t most)
 {
 	uint64_t number = UNTOUCHED;
 
-	CHECK(!decimal_read(text, most, &number));
+	CHECK(!parse_decimal(text, most, &number));
 	CHECK_EQUAL(number, UNTOUCHED);
 }
 
