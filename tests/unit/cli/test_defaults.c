@@ -154,9 +154,9 @@ TEST(defaults, of_run_are_those_that_it_tells)
 	check_option("run", "stack-time", options.stack_time / 1000, "us");
 	check_option("run", "flight-max", options.flight_max, "");
 	check_option("run", "after", options.flight_after, "s");
-	check_document("docs/sampling.md", "behind --stack-time (", options.stack_time / 1000,
-		       " us");
-	check_document("docs/introspection.md", "whose ", options.stack_time / 1000, " us");
+	check_document("docs/sampling.md", "at --stack-time (", options.stack_time / 1000, " us");
+	check_document("docs/introspection.md", "--stack-time, which is ",
+		       options.stack_time / 1000, " us");
 	check_document("docs/sampling.md", "A chain ends at ", SAMPLE_CALLCHAIN_MAX, " frames");
 	check_document("docs/agent-protocol.md",
 		       "(vmm/guest/guest_account.h): ", options.agent_memory >> 20, " MiB in all");
@@ -191,10 +191,9 @@ TEST(defaults, limits_are_those_that_are_told)
 		       ")");
 	check_document("docs/man/kvmscope-run.1", "up to ", CONTROL_NAME_MAX, " letters");
 	check_document("docs/man/kvmscope.conf.5", "CPU time, 1 to ", SETTINGS_FREQUENCY_MAX, ".");
-	check_document("docs/how-to-libvirt.md", "the oldest go when there are ", HOOK_SPOOL_MAX,
-		       ".");
-	check_document("docs/how-to-libvirt.md", "None there is of more than ",
-		       HOOK_QUEUED_MAX >> 10, " KiB");
+	check_document("docs/how-to-libvirt.md", "is dropped when there are ", HOOK_SPOOL_MAX, ".");
+	check_document("docs/how-to-libvirt.md", "Each message has at most ", HOOK_QUEUED_MAX >> 10,
+		       " KiB");
 	check_document("docs/agent-protocol.md", "a multiple of 8, from 8 to ", AGENT_MESSAGE_MAX,
 		       " |");
 	check_document("docs/agent-protocol.md", "segments: 0 to ", AGENT_SEGMENTS_MAX, " |");
