@@ -324,14 +324,14 @@ TEST(report, says_what_is_wrong)
 	check_failure("report -i Makefile", 1, "Makefile");
 	check_failure("report --sort colour", 2, "symbol, image, vcpu, app, comm, pid, tid");
 	check_failure("report --vcpu x", 2, "--vcpu x: it must be a number from 0 to");
-	check_failure("report --percent-limit 101", 2, "no percentage");
-	check_failure("report --percent-limit=+5", 2, "'+5' is no percentage");
-	check_failure("report --percent-limit=-0", 2, "no percentage");
-	check_failure("report --percent-limit 0x5", 2, "no percentage");
-	check_failure("report --percent-limit .", 2, "no percentage");
+	check_failure("report --percent-limit 101", 2, "not a percentage");
+	check_failure("report --percent-limit=+5", 2, "'+5' is not a percentage");
+	check_failure("report --percent-limit=-0", 2, "not a percentage");
+	check_failure("report --percent-limit 0x5", 2, "not a percentage");
+	check_failure("report --percent-limit .", 2, "not a percentage");
 	check_failure("report perf.data", 2,
-		      "'perf.data' is not an option; the recording is named by -i");
-	check_failure("export perf.data", 2, "the recording is named by -i");
+		      "'perf.data' is not an option; -i gives the recording");
+	check_failure("export perf.data", 2, "-i gives the recording");
 	check_failure("export", 2, "--format");
 	check_failure("export --format svg", 2, "html, folded, pprof or script");
 	check_failure("export --format html -i build/no-such-file -o build/never.html", 1,

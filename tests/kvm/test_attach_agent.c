@@ -116,10 +116,10 @@ static void check_that_one_holds_it(struct libvirt_daemon *libvirt)
 		 libvirt->uri, libvirt->directory);
 	for (int tries = 0; tries < 10; tries++) { /* until QEMU has accepted it */
 		program_run(&tool, arguments);
-		if (strstr(tool.text, "somebody else is connected"))
+		if (strstr(tool.text, "another program is connected"))
 			break;
 	}
-	CHECK(strstr(tool.text, "somebody else is connected"));
+	CHECK(strstr(tool.text, "another program is connected"));
 	close(held);
 }
 
@@ -135,7 +135,7 @@ static void check_that_others_are_refused(struct libvirt_daemon *libvirt)
 		libvirt->uri, libvirt->directory, libvirt->directory);
 	program_run(&tool, arguments);
 	CHECK_EQUAL(tool.status, 0);
-	CHECK(strstr(tool.text, "can not be connected to: Operation not permitted"));
+	CHECK(strstr(tool.text, "cannot be connected to: Operation not permitted"));
 }
 
 /* The latest whole file of the domain, of as many as there are. */
@@ -198,7 +198,8 @@ static void check_daemon(struct libvirt_daemon *libvirt)
 		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock status one",
 			 daemon.run);
 		program_run(&tool, arguments);
-		CHECK(strstr(tool.text, "\nagent:    open: it names the guest's programs\n"));
+		CHECK(strstr(tool.text,
+			     "\nagent:    open: it provides symbols of user-space images\n"));
 		CHECK(!libvirt_virsh(libvirt, NULL, 0, "reset one"));
 		CHECK(wait_for_names(&daemon, path));
 	}
@@ -218,7 +219,7 @@ TEST(attach_agent, programs_of_a_domain_are_named_by_themselves)
 			FAIL_TEST("the guest's program has no names:\n%s", tool.text);
 			show(libvirt.directory);
 		}
-		CHECK(strstr(tool.text, "the guest agent told of the guest's processes"));
+		CHECK(strstr(tool.text, "the guest agent reported the guest's processes"));
 		check_that_one_holds_it(&libvirt);
 		check_that_others_are_refused(&libvirt);
 		check_daemon(&libvirt);

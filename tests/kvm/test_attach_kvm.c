@@ -503,8 +503,7 @@ TEST(attach_vm, ended_before_it_samples_it_does_not_speak_of_the_guest)
 	program_wait(&tool);
 	end(&vm);
 	CHECK_EQUAL(tool.status, 0);
-	CHECK(strstr(tool.text,
-		     "no samples: it was ended while the guest's kernel was looked for"));
+	CHECK(strstr(tool.text, "no samples: it was ended while the guest's kernel was searched"));
 	unlink("build/test-attach-early.data");
 }
 
@@ -577,8 +576,9 @@ TEST(attach_vm, wrong_usage_says_what_is_right)
 
 	program_refuses("attach --pid none", "--pid none: it must be a number from 1 to");
 	program_refuses("attach --pid 1 --backend magic", "--backend magic is not known");
-	program_refuses("attach --pid 1 -F 10001", "-F 10001: it must be a number from 1 to 10000");
-	program_refuses("attach 4711", "the VM is named by --pid or --domain");
+	program_refuses("attach --pid 1 -F 10001",
+			"--freq 10001: it must be a number from 1 to 10000");
+	program_refuses("attach 4711", "--pid or --domain selects the VM");
 	program_run(&tool, "attach --pid 1");
 	CHECK_EQUAL(tool.status, 1);
 	CHECK(strstr(tool.text, "runs no VM") || strstr(tool.text, "may not be looked at"));

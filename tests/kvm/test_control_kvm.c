@@ -253,8 +253,8 @@ TEST(ctl, a_run_without_a_profile_has_none_to_change)
 	GUEST_REQUIRED();
 	REQUIRE(start(&run, "--no-profile"));
 	check_ctl(&run, "status", 0, "none (--no-profile)");
-	check_ctl(&run, "pause", 1, "takes no samples");
-	check_ctl(&run, "freq 99", 1, "takes no samples");
+	check_ctl(&run, "pause", 1, "there is nothing to sample");
+	check_ctl(&run, "freq 99", 1, "there is nothing to sample");
 	check_ctl(&run, "bp list", 1, "has --no-profile");
 	check_ctl(&run, "bp add schedule:x", 1, "has --no-profile");
 	check_ctl(&run, "bp remove 0", 1, "has --no-profile");
@@ -316,7 +316,7 @@ static void check_kinds(const struct controlled *run)
 	if ((row.works & PROBE_IN_KERNEL) && (row.works & PROBE_IN_USER))
 		return;
 	check_ctl(run, "bp add 0xffffffff81000100:8:w", 1,
-		  "does not report accesses to watched data in guests as they should be");
+		  "does not report accesses to watched data in guests correctly");
 }
 
 /* The run begins without any; where they are nothing is executed, so this is about who has what. */
@@ -330,7 +330,7 @@ TEST(ctl, breakpoints_are_added_and_removed)
 	check_ctl(&run, "bp add 0xffffffff81000000:x", 0, "watch 0, mem:0xffffffff81000000:x\n");
 	wait_for_list(&run, "   0  DR0  watch  0xffffffff81000000    x   1");
 	check_ctl(&run, "bp add schedule:x,pinned", 0,
-		  "watch 1, mem:schedule:x, waits until the guest's kernel is");
+		  "watch 1, mem:schedule:x, waiting until the guest's kernel is");
 	check_ctl(&run, "bp add 0xffffffff81000010:x,pinned", 0, "watch 2");
 	check_ctl(&run, "bp add 0xffffffff81000020:x,pinned", 0, "watch 3");
 	check_ctl(&run, "bp add 0xffffffff81000030:x,pinned", 1,
@@ -378,7 +378,7 @@ TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
 
 	GUEST_REQUIRED();
 	REQUIRE(start(&run, "--no-buildid-cache --flight 10s"));
-	check_ctl(&run, "bp add schedule:x", 0, "watch 0, mem:schedule:x, waits");
+	check_ctl(&run, "bp add schedule:x", 0, "watch 0, mem:schedule:x, waiting");
 	check_ctl(&run, "bp add 0xffffffff81000000:x", 0, "watch 1");
 	/* Both are taken up at once. */
 	wait_for_list(&run, "   0  DR0  watch  0xffffffff81000000    x   1");
@@ -413,7 +413,7 @@ TEST(ctl, runs_are_found_by_name)
 	if (access("/run/kvmscope/kvmscoped.sock", F_OK)) { /* this machine's, if it has one */
 		program_run(&ctl, "ctl dump web");
 		CHECK_EQUAL(ctl.status, 1);
-		CHECK(strstr(ctl.text, "kvmscoped, which profiles domains, does not run"));
+		CHECK(strstr(ctl.text, "kvmscoped, which profiles domains, is not running"));
 	}
 	program_start(&two, NAMED "two");
 	CHECK(program_wait_for(&two, "spinning"));
@@ -475,20 +475,20 @@ TEST(ctl, a_run_goes_on_without_the_usual_socket)
 
 TEST(ctl, wrong_usage_says_what_is_right)
 {
-	program_refuses("ctl", "say what to do");
+	program_refuses("ctl", "a command is missing");
 	program_refuses("ctl dance", "there is no command 'dance'");
-	program_refuses("ctl freq", "how many samples per second");
+	program_refuses("ctl freq", "the number of samples per second is missing");
 	program_refuses("ctl freq 0", "a number from 1 to 10000");
 	program_refuses("ctl freq 10001", "a number from 1 to 10000");
-	program_refuses("ctl pause 3", "one word too much");
+	program_refuses("ctl pause 3", "one word too many");
 	program_refuses("ctl bp", "list, add or remove?");
 	program_refuses("ctl bp dance", "one of bp list, bp add and bp remove");
-	program_refuses("ctl bp list 0", "one word too much");
-	program_refuses("ctl bp add", "which one?");
-	program_refuses("ctl bp remove 0 1", "one word too much");
+	program_refuses("ctl bp list 0", "one word too many");
+	program_refuses("ctl bp add", "the watch is missing");
+	program_refuses("ctl bp remove 0 1", "one word too many");
 	program_refuses("ctl --pid x status", "--pid x: it must be a number from 1 to");
-	program_refuses("ctl --pid 1 --name x status", "one of them says which run");
+	program_refuses("ctl --pid 1 --name x status", "exclude each other");
 	program_refuses("ctl --name x list", "takes no --pid");
 	program_refuses("run --kernel x --name 7up", "a letter first");
-	program_refuses("run --kernel x --name a --no-control", "one of them says where to listen");
+	program_refuses("run --kernel x --name a --no-control", "exclude each other");
 }

@@ -312,11 +312,10 @@ TEST(flight_recorder, wrong_usage_says_what_is_right)
 {
 	program_refuses("run --kernel x --flight 30",
 			"a time like 30s or 5min, or a size like 64M");
-	program_refuses("run --kernel x --flight 0s", "that is nothing");
+	program_refuses("run --kernel x --flight 0s", "it must be more than 0");
 	program_refuses("run --kernel x --cpus 4 --flight 128K", "at least 256K");
 	program_refuses("run --kernel x -F 10000 --flight 10h", "do not fit a ring");
-	program_refuses("run --kernel x --flight 30s --no-profile",
-			"does not go with --no-profile");
+	program_refuses("run --kernel x --flight 30s --no-profile", "excludes --no-profile");
 	program_refuses("run --kernel x --flight 30s -o -", "-o - is none");
 	program_refuses("run --kernel x --after 5s", "give --flight, too");
 	program_refuses("run --kernel x --flight 30s --after 5", "a time like 5s or 500ms");

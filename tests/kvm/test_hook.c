@@ -583,21 +583,21 @@ TEST(hook_install, is_idempotent_and_removes_its_own_alone)
 	REQUIRE(mkdtemp(directory) != NULL);
 	snprintf(qemu_d, sizeof(qemu_d), "%s/qemu.d", directory);
 	CHECK_EQUAL(hook_uninstall(directory), -ENOENT);
-	CHECK(!hook_has_company(directory));
+	CHECK(!hook_has_others(directory));
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQUAL(hook_install(directory), 0);
 		CHECK_EQUAL(hook_find(directory, &state, path), 0);
 		CHECK_EQUAL(state, HOOK_CURRENT);
 		CHECK(!access(path, X_OK));
 	}
-	CHECK(!hook_has_company(directory));
+	CHECK(!hook_has_others(directory));
 	CHECK_EQUAL(hook_uninstall(directory), 0);
 	CHECK(access(qemu_d, F_OK)); /* it was empty */
 	/* Another version's is brought up to date; another's folder stays. */
 	CHECK(!mkdir(qemu_d, 0755));
 	text_file_write(qemu_d, "others", "#!/bin/sh\n");
 	text_file_write(qemu_d, "kvmscope", "%s", "old " HOOK_MARK);
-	CHECK(hook_has_company(directory));
+	CHECK(hook_has_others(directory));
 	CHECK_EQUAL(hook_find(directory, &state, path), 0);
 	CHECK_EQUAL(state, HOOK_OTHER);
 	CHECK_EQUAL(hook_install(directory), 0);

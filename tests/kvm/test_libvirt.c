@@ -107,9 +107,9 @@ static bool install(struct libvirt_host *host)
 	char text[4096];
 
 	install_systemctl(host);
-	check_status(host, 1, "/etc/libvirt/hooks/qemu.d/kvmscope: not in place", "does not run");
+	check_status(host, 1, "/etc/libvirt/hooks/qemu.d/kvmscope: not installed", "not running");
 	CHECK(type_line_of_readme(host, 0, text));
-	CHECK(strstr(text, "/etc/libvirt/hooks/qemu.d/kvmscope is in place\n"));
+	CHECK(strstr(text, "/etc/libvirt/hooks/qemu.d/kvmscope is installed\n"));
 	CHECK(strstr(text, "restart it once"));
 	type_well(host, "cat systemctl", text);
 	CHECK_STRING(text, "enable --now kvmscoped.service\n");
@@ -120,9 +120,9 @@ static void uninstall(const struct libvirt_host *host)
 {
 	char text[4096];
 
-	check_status(host, 0, "qemu.d/kvmscope: in place", "kvmscoped ");
+	check_status(host, 0, "qemu.d/kvmscope: installed", "kvmscoped ");
 	type_well(host, "kvmscope libvirt uninstall", text);
-	check_status(host, 1, "not in place", "kvmscoped ");
+	check_status(host, 1, "not installed", "kvmscoped ");
 	CHECK_EQUAL(libvirt_host_type(host, "kvmscope libvirt uninstall", text, 4096), 1);
 	CHECK(strstr(text, "there is no "));
 	type_well(host, "ls /etc/libvirt/hooks", text);

@@ -189,13 +189,13 @@ TEST(run_bpf, auto_takes_it_where_nothing_is_worse_by_it_and_says_why)
 		 output());
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
-	CHECK(strstr(program.text, "sampled by kicks, not by bpf: that has callers"));
+	CHECK(strstr(program.text,
+		     "sampled by kicks, not by bpf: it unwinds user space by frame pointers"));
 	snprintf(arguments, sizeof(arguments),
 		 RUN "-v -o %s --no-call-graph --append program=shares_rounds=8", output());
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
-	CHECK(strstr(program.text,
-		     "sampled by kicks, not by bpf: that does not see control groups"));
+	CHECK(strstr(program.text, "sampled by kicks, not by bpf: it does not see control groups"));
 	snprintf(arguments, sizeof(arguments),
 		 RUN "-o %s --no-call-graph --agent=guest --append program=shares_rounds=8",
 		 output());
@@ -208,8 +208,8 @@ TEST(run_bpf, auto_takes_it_where_nothing_is_worse_by_it_and_says_why)
 
 TEST(run_bpf, wrong_usage_says_what_is_right)
 {
-	program_refuses(RUN "--sampler often", "--sampler often is not known");
-	program_refuses(RUN "--sampler bpf --clock wall", "--clock cpu only");
+	program_refuses(RUN "--sampler often", "--sampler often: it must be one of auto");
+	program_refuses(RUN "--sampler bpf --clock wall", "needs --clock cpu");
 }
 
 TEST(run_bpf, each_boot_of_a_guest_that_resets_is_sampled)

@@ -10,12 +10,13 @@
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/perf_data/perf_data_reader.h"
-#include "vmm/session/session.h"
+#include "vmm/session/attach_source.h"
 
 #define SESSIONS 3
 
 struct profiled {
 	struct program vm;
+	struct attach *attach;
 	struct session *session;
 	char path[64];
 	int state;
@@ -28,11 +29,10 @@ static bool works(const char *backend)
 
 static void begin_as(struct profiled *profiled, int number, const char *backend, const char *guest)
 {
-	struct session_options options = {
-		.attach = { .backend = backend, .frequency = 999, .ring_size = 64 << 10 },
-		.output = profiled->path,
-		.command_line = "test",
-	};
+	struct attach_options attach = { .backend = backend,
+					 .frequency = 999,
+					 .ring_size = 64 << 10 };
+	struct session_options options = { .output = profiled->path, .command_line = "test" };
 	char arguments[256];
 
 	snprintf(profiled->path, sizeof(profiled->path), "build/test-session-%d-%d.data", getpid(),
@@ -43,7 +43,10 @@ static void begin_as(struct profiled *profiled, int number, const char *backend,
 		 guest);
 	program_start(&profiled->vm, arguments);
 	CHECK(program_wait_for(&profiled->vm, guest));
-	options.attach.pid = profiled->vm.pid;
+	attach.pid = profiled->vm.pid;
+	if (attach_open(&profiled->attach, &attach))
+		FAIL_TEST("not attached: %s", error_message());
+	options.source = attach_source(profiled->attach);
 	if (session_open(&profiled->session, &options) || session_start(profiled->session))
 		FAIL_TEST("no session: %s", error_message());
 	profiled->state = SESSION_SEARCHING;
@@ -131,6 +134,7 @@ TEST(session, several_run_on_one_thread_and_each_ends_with_its_vm)
 		if (session_stop(all[i].session, &statistics))
 			FAIL_TEST("session %d: %s", i, error_message());
 		session_close(all[i].session);
+		attach_close(all[i].attach);
 		check_recording(&all[i], statistics.samples);
 		kill(all[i].vm.pid, SIGTERM);
 		program_wait(&all[i].vm);
@@ -141,6 +145,7 @@ TEST(session, several_run_on_one_thread_and_each_ends_with_its_vm)
 static void end(struct profiled *profiled)
 {
 	session_close(profiled->session);
+	attach_close(profiled->attach);
 	profiled->session = NULL;
 	profiled->state = SESSION_ENDED;
 	kill(profiled->vm.pid, SIGTERM);
@@ -176,16 +181,14 @@ TEST(session, who_shares_bpf_programs_gets_samples_of_its_own_vm)
 	end(&all[2]);
 }
 
-TEST(session, what_is_no_vm_leaves_nothing)
+TEST(session, without_a_vm_there_is_no_attachment)
 {
-	const struct session_options options = {
-		.attach = { .pid = 1, .backend = "auto", .frequency = 99, .ring_size = 64 << 10 },
-		.output = "build/test-session-none.data",
+	const struct attach_options options = {
+		.pid = 1, .backend = "auto", .frequency = 99, .ring_size = 64 << 10
 	};
-	struct session *session = NULL;
+	struct attach *attach = NULL;
 
-	CHECK(session_open(&session, &options) < 0);
-	CHECK(!session);
-	CHECK(access(options.output, F_OK));
-	session_close(session);
+	CHECK(attach_open(&attach, &options) < 0);
+	CHECK(!attach);
+	attach_close(attach);
 }

@@ -339,7 +339,7 @@ TEST(attach_rig, the_daemon_makes_a_flame_graph_of_debian_in_a_domain)
 	RIG_REQUIRED();
 	if (!run_in_rig())
 		return;
-	check_file_has("status", "/etc/libvirt/hooks/qemu.d/kvmscope: in place\n");
+	check_file_has("status", "/etc/libvirt/hooks/qemu.d/kvmscope: installed\n");
 	check_file_has("status", "daemon:   process ");
 	check_file_has("web-status", "profile:  sampling by bpf at 99 Hz\n");
 	check_file_has("web-status", "guest:    Linux 6.1.");

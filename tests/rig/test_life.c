@@ -202,7 +202,7 @@ static bool check_run(const struct place *place, const struct rig_result *result
 	      6);
 	CHECK(count_records(place->files[2], "PERF_RECORD_UNTHROTTLE") >= 3);
 	CHECK(strstr(result->errors,
-		     "mem:panic_timeout:w is not watched until its new place is known"));
+		     "mem:panic_timeout:w is not watched until its new address is known"));
 	CHECK(strstr(result->errors, "mem:panic_timeout:w is watched again, at "));
 	CHECK(strstr(result->errors, "disarmed 2 times with its kernel"));
 	return true;

@@ -788,8 +788,9 @@ TEST(userland, files_come_from_the_disk_when_a_run_ends)
 		"cmp $file " USERLAND_FILES
 		"/mnt/lib/libstdc++.so.6 > /dev/null && echo it is there; done",
 		kernel, initrd);
-	if (!strstr(result.errors, "found on the guest's disks") ||
+	if (!strstr(result.errors, "the guest's disks had symbols for") ||
 	    !strstr(result.output, "it is there"))
-		FAIL_TEST("not found on the guest's disks: %s\n%s", result.output, result.errors);
+		FAIL_TEST("nothing found on the guest's disks: %s\n%s", result.output,
+			  result.errors);
 	rig_result_free(&result);
 }

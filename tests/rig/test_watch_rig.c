@@ -133,9 +133,9 @@ static unsigned long times_stopped(const char *summary, const char *name)
 	unsigned long held_back = 0, suspended = 0;
 
 	if (line)
-		line = strstr(line, "held back");
-	if (!line || sscanf(line, "held back %lu times as a storm, suspended %lu", &held_back,
-			    &suspended) != 2)
+		line = strstr(line, "throttled");
+	if (!line ||
+	    sscanf(line, "throttled %lu times, suspended %lu", &held_back, &suspended) != 2)
 		FAIL_TEST("the summary says nothing of %s", name);
 	return held_back + suspended;
 }
@@ -274,7 +274,7 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 		     "a breakpoint that the guest set itself does not work for it"));
 	CHECK(listed > 0 && listed <= lost);
 	snprintf(text, sizeof(text),
-		 "warning: %lu times a breakpoint of the guest's own did not work for it", lost);
+		 "warning: %lu times a breakpoint of the guest itself did not work", lost);
 	if (!strstr(result->errors, text))
 		FAIL_TEST("the summary does not say '%s'", text);
 	rig_run_here(&report, 300, "build/kvmscope report --json -i %s", path);

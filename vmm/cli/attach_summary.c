@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/attach_summary.h"
 
 #include <errno.h>
@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "shared/log.h"
-#include "vmm/session/agent_clock_warn.h"
-#include "vmm/session/agent_kernel.h"
-#include "vmm/session/agent_way_warn.h"
+#include "vmm/cli/record_progress.h"
+#include "vmm/session/agent_report.h"
 #include "vmm/session/session.h"
 
 /* us */
@@ -18,27 +17,19 @@ static double mean_stop(const struct attach_stops *stops)
 	return stops->count ? (double)stops->total / (double)stops->count / 1e3 : 0;
 }
 
-static void tell_stops(const struct attach_stops *stops)
+static void log_stops(const struct attach_stops *stops)
 {
 	log_info(
-		"vCPUs were stopped %llu times, for %.1f us on average and %.1f us at most; %llu stops were longer than "
-		"the %llu us of --stop-limit, and %llu of those were given up without a sample; %llu times a vCPU slept "
-		"and was let alone",
+		"vCPUs were stopped %llu times, for %.1f us on average and %.1f us at most; %llu stops exceeded the "
+		"%llu us of --stop-limit, and %llu of those were abandoned without a sample; %llu times a vCPU slept "
+		"and was not stopped",
 		(unsigned long long)stops->count, mean_stop(stops), (double)stops->longest / 1e3,
 		(unsigned long long)stops->over, (unsigned long long)stops->limit / 1000,
 		(unsigned long long)stops->abandoned, (unsigned long long)stops->asleep);
 }
 
-static void tell_cost(const struct collector_statistics *statistics)
-{
-	log_info(
-		"taking one cost %.1f us on average, %.2f %% of the sampled time, besides the interrupt",
-		(double)statistics->cost / (double)statistics->samples / 1e3,
-		100.0 * (double)statistics->cost / (double)statistics->weight);
-}
-
-void attach_summary_tell(const struct collector_statistics *statistics,
-			 const struct attach_statistics *counts, double seconds, const char *output)
+void attach_summary_log(const struct collector_statistics *statistics,
+			const struct attach_statistics *counts, double seconds, const char *output)
 {
 	if (counts->ended)
 		log_info("the VM has ended");
@@ -48,47 +39,27 @@ void attach_summary_tell(const struct collector_statistics *statistics,
 		(unsigned long long)statistics->host, seconds, (unsigned long long)statistics->lost,
 		(double)statistics->bytes / 1048576, output);
 	if (counts->stops.limit)
-		tell_stops(&counts->stops);
-	else if (statistics->cost && statistics->weight)
-		tell_cost(statistics);
+		log_stops(&counts->stops);
+	else
+		record_summarize_cost(statistics, "the interrupt");
 	if (!statistics->samples && !statistics->lost)
 		log_info("there are no samples: %s",
 			 seconds > 0 ? "the VM used no CPU time"
-				     : "it was ended while the guest's kernel was looked for");
-	else if (statistics->kernel && !statistics->kernel_found)
-		log_info(
-			"the guest's kernel was not found in its memory: its functions have no names; "
-			"give --kallsyms or --vmlinux");
+				     : "it was ended while the guest's kernel was searched");
+	else
+		record_summarize_kernel(statistics);
 }
 
-static void tell_told(const struct agent_statistics *agent)
-{
-	agent_way_warn(agent);
-	if (!(agent->features & (AGENT_FEATURE_EVENTS | AGENT_FEATURE_CONNECTOR)))
-		return;
-	log_info("the guest agent told of the guest's processes; its clock is known to %.0f us",
-		 (double)agent->clock_error / 1e3);
-	if (agent->lost)
-		log_warning(
-			"%llu records of the guest's processes are lost: the agent could not fetch them in time, or their time is not known",
-			(unsigned long long)agent->lost);
-	if (agent->refused)
-		log_warning("%llu messages of the guest agent could not be understood",
-			    (unsigned long long)agent->refused);
-	agent_clock_warn(agent);
-	agent_kernel_warn(agent);
-}
-
-void attach_summary_tell_agent(const struct agent_statistics *agent)
+void attach_summary_log_agent(const struct agent_statistics *agent)
 {
 	if (agent->sessions)
-		tell_told(agent);
+		agent_report(agent);
 	else if (agent->unconnected == -EBUSY)
 		log_warning(
-			"somebody else is connected to the channel of the guest agent: the guest's programs have "
-			"no names");
+			"another program is connected to the channel of the guest agent: user-space images have "
+			"no symbols");
 	else if (agent->unconnected)
-		log_warning("the channel of the guest agent can not be connected to: %s",
+		log_warning("the channel of the guest agent cannot be connected to: %s",
 			    strerror(-agent->unconnected));
 	else
 		log_info(
@@ -112,7 +83,7 @@ static json_t *agent_of(const struct agent_statistics *agent)
 			 (double)agent->clock_error / 1e3);
 }
 
-/* Of taking a sample, besides the interrupt: what the guest lost, or its host. */
+/* What a sample cost the guest, or the host, besides the interrupt. */
 static json_t *cost_of(const struct collector_statistics *statistics)
 {
 	return json_pack("{s:f,s:f}", "mean_us",
@@ -131,7 +102,7 @@ void attach_summary_print(const struct collector_statistics *statistics,
 			  (json_int_t)statistics->readable, "lost", (json_int_t)statistics->lost,
 			  "vm_ended", counts->ended);
 
-	/* The guest's own bytes: left out where they are no text. */
+	/* The guest chose these bytes: left out if they are not UTF-8. */
 	json_object_set_new(summary, "kernel", json_string(statistics->release));
 	if (agent)
 		json_object_set_new(summary, "agent", agent_of(agent));

@@ -1,12 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-/* kvmscope attach: one session with somebody else's VM, in the terminal; and lists such VMs. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvmscope attach: profiles one running VM, or lists the VMs that run. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "shared/clock_ns.h"
@@ -18,36 +17,38 @@
 #include "vmm/attach/process_scan.h"
 #include "vmm/attach/qemu_command_line.h"
 #include "vmm/attach/rights.h"
-#include "vmm/cli/answer.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/attach_summary.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/record_progress.h"
 #include "vmm/cli/recording_disks.h"
+#include "vmm/cli/screen.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/disk/sandbox_broker.h"
 #include "vmm/perf_data/perf_data_output.h"
-#include "vmm/session/session.h"
+#include "vmm/session/attach_source.h"
 
 #define LISTED_MAX 256
 
 struct attachment {
 	struct attach_command_options options;
+	struct attach *attach;
 	struct session *session;
 	int signal_fd;
 	struct open_disks disks;       /* the VM's */
-	struct sandbox_broker *broker; /* that reads them; NULL */
+	struct sandbox_broker *broker; /* reads them; NULL */
 	bool sampling;
-	uint64_t started; /* ms of CLOCK_MONOTONIC: when sampling did */
+	uint64_t started; /* ms of CLOCK_MONOTONIC, of sampling */
 };
 
-/* Behind all that is not chosen by whoever started the VM. */
+/* Last in the line: the name was chosen by whoever started the VM. */
 static void print_guest(pid_t pid)
 {
 	char name[QEMU_NAME_SIZE];
 
 	if (qemu_name(pid, name)) {
 		printf("  ");
-		answer_print(name);
+		screen_print(name);
 	}
 	putchar('\n');
 }
@@ -83,35 +84,17 @@ static int list_vms(void)
 	}
 	if (!count)
 		log_info(
-			"no process that may be looked at runs a VM of KVM%s; one that QEMU runs without KVM is "
-			"attached to by its monitor: --qmp, --domain",
-			geteuid() ? " (root may look at all)" : "");
+			"no process that this user may read runs a VM%s; a QEMU without KVM is attached to by "
+			"its monitor: --qmp, --domain",
+			geteuid() ? " (root may read all)" : "");
 	else
 		log_info("kvmscope attach --pid PID profiles one of them");
 	return EXIT_OK;
 }
 
-static int take_signals(struct attachment *self)
+/* The backend, and why a better one does not work. */
+static void report_backend(const struct attach *attach)
 {
-	sigset_t mask;
-
-	sigemptyset(&mask);
-	sigaddset(&mask, SIGINT);
-	sigaddset(&mask, SIGQUIT);
-	sigaddset(&mask, SIGTERM);
-	sigaddset(&mask, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &mask, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	self->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-	return self->signal_fd < 0
-		       ? error_set(-errno, "can not make a signalfd: %s", strerror(errno))
-		       : 0;
-}
-
-/* Which way, and why no better one. */
-static void tell_backend(const struct attachment *self)
-{
-	const struct attach *attach = session_attach(self->session);
 	const struct vmm_process *process = attach_process(attach);
 	const struct attach_backend *backend = attach_backend(attach);
 
@@ -123,149 +106,113 @@ static void tell_backend(const struct attachment *self)
 		log_info("not by %s", attach_refused(attach));
 }
 
-/* ms until something is due, at most a second; 0: the time is over. */
 static int time_left(const struct attachment *self)
 {
-	uint64_t passed = self->sampling ? clock_ms(CLOCK_MONOTONIC) - self->started : 0;
-	uint64_t limit = self->options.time * 1000ull;
-
-	if (!limit || limit > passed + 1000)
-		return 1000;
-	return limit > passed ? (int)(limit - passed) : 0;
+	return self->sampling ? record_time_left(self->started, self->options.time) : 1000;
 }
 
-static void show_progress(const struct attachment *self)
-{
-	uint64_t seconds = (clock_ms(CLOCK_MONOTONIC) - self->started) / 1000;
-	struct collector_statistics statistics;
-
-	session_statistics(self->session, &statistics);
-	log_progress("%llu:%02llu: %llu samples, %llu of them outside of the guest, %llu lost%s%s",
-		     (unsigned long long)seconds / 60, (unsigned long long)seconds % 60,
-		     (unsigned long long)statistics.samples, (unsigned long long)statistics.host,
-		     (unsigned long long)statistics.lost, *statistics.release ? ", Linux " : "",
-		     statistics.release);
-}
-
-/* The time counts from the first sample on. A negative errno, or what has become of the session. */
-static int turn(struct attachment *self)
+/* --time counts from the start of sampling. Returns the session's state, or a negative errno. */
+static int turn(struct attachment *self, struct collector_statistics *statistics)
 {
 	int state = session_turn(self->session);
 
+	session_statistics(self->session, statistics);
 	if (state != SESSION_SEARCHING && !self->sampling) {
 		self->sampling = true;
 		self->started = clock_ms(CLOCK_MONOTONIC);
 	}
 	if (self->sampling)
-		show_progress(self);
+		record_progress(self->started, statistics);
 	else
-		log_progress("looking for the guest's kernel, sampling has not begun");
+		log_progress("searching the guest's kernel, sampling has not started");
 	return state;
 }
 
-/* The disk is full, or who reads a pipe has seen enough. */
-static bool recording_has_ended(const struct attachment *self)
-{
-	struct collector_statistics statistics;
-
-	session_statistics(self->session, &statistics);
-	return statistics.ended;
-}
-
-/* Until the VM or the recording has ended, the time is over, or a signal comes. */
+/* Runs until the VM ends, the recording does (the disk is full, or a pipe has no reader), the time
+ * has passed, or a signal arrives. */
 static int wait_for_end(struct attachment *self)
 {
 	struct pollfd events[] = {
 		{ .fd = session_fd(self->session), .events = POLLIN },
 		{ .fd = self->signal_fd, .events = POLLIN },
 	};
+	struct collector_statistics statistics;
 	int state;
 
 	do {
 		if (poll(events, 2, time_left(self)) < 0)
 			events[1].revents = 0;
-		state = turn(self);
+		state = turn(self, &statistics);
 	} while (state >= 0 && state != SESSION_ENDED && !events[1].revents && time_left(self) &&
-		 !recording_has_ended(self));
+		 !statistics.ended);
 	log_progress("%s", "");
 	return state < 0 ? state : 0;
 }
 
-/* Was it ended by somebody who waits for it? A user who pressed Ctrl-C may do so again. */
-static bool is_in_a_hurry(const struct attachment *self)
-{
-	struct signalfd_siginfo signal;
-
-	return read(self->signal_fd, &signal, sizeof(signal)) == sizeof(signal) &&
-	       signal.ssi_signo != SIGINT;
-}
-
-/* Of the host's perspective nothing is to be found. */
 static bool wants_disk_names(const struct attachment *self)
 {
-	const struct attach_command_options *options = &self->options;
+	const struct record_options *record = &self->options.record;
 
-	return options->disk_symbols && options->buildid_cache &&
-	       options->perspective == PERSPECTIVE_GUEST && strcmp(options->output, "-") != 0;
+	return record_options_search_disks(record) && strcmp(record->output, "-") != 0;
 }
 
-static size_t disk_paths(const struct attachment *self, const char *paths[OPEN_DISKS_MAX])
-{
-	for (size_t i = 0; i < self->disks.count; i++)
-		paths[i] = self->disks.paths[i];
-	return self->disks.count;
-}
-
-/* While we may still read those of another user. */
+/* Before the rights to read another user's files are given up. */
 static void find_disks(struct attachment *self)
 {
 	struct disk_file places[OPEN_DISKS_MAX];
 
 	if (!wants_disk_names(self))
 		return;
-	open_disks_find(&self->disks, attach_process(session_attach(self->session))->directory);
-	recording_disks_places(&self->disks, places);
+	open_disks_find(&self->disks, attach_process(self->attach)->directory);
+	recording_disks_describe(&self->disks, places);
 	if (self->disks.count && guest_disk_reader() &&
 	    sandbox_broker_start(&self->broker, guest_disk_reader(), places, self->disks.count))
 		log_debug("%s", error_message());
 }
 
+/* Not after SIGTERM and the like, whose sender does not wait. After Ctrl-C a user can press it
+ * again.
+ */
 static void search_disks(const struct attachment *self, unsigned int files)
 {
 	const char *disks[OPEN_DISKS_MAX];
-	const struct recording_disks recording = { .output = self->options.output,
+	const struct recording_disks recording = { .output = self->options.record.output,
 						   .files = files,
 						   .disks = disks,
-						   .count = disk_paths(self, disks),
+						   .count = self->disks.count,
 						   .broker = self->broker,
 						   .signal_fd = self->signal_fd };
+	int signal = record_next_signal(self->signal_fd);
 
-	if (wants_disk_names(self) && !is_in_a_hurry(self))
+	for (size_t i = 0; i < self->disks.count; i++)
+		disks[i] = self->disks.paths[i];
+	if (wants_disk_names(self) && (!signal || signal == SIGINT))
 		recording_disks_search(&recording);
 }
 
-/* The object in any case. Not in words what could not be written: what was counted is not what the
- * recording has, and why was said. */
+/* Always prints the JSON object. After an error of writing IN_WORDS is false: the counts are not
+ * those of the recording, and the error was logged. */
 static void summarize(const struct attachment *self, const struct collector_statistics *statistics,
 		      double seconds, bool in_words)
 {
-	struct attach *attach = session_attach(self->session);
 	struct attach_statistics counts;
 	struct agent_statistics agent;
-	bool has_agent = session_agent_told(self->session, &agent);
+	bool has_agent = session_agent_statistics(self->session, &agent);
 
-	attach_statistics(attach, &counts);
+	attach_statistics(self->attach, &counts);
 	if (in_words)
-		attach_summary_tell(statistics, &counts, seconds,
-				    perf_data_output_name(self->options.output));
-	if (in_words && has_agent)
-		attach_summary_tell_agent(&agent);
+		attach_summary_log(statistics, &counts, seconds,
+				   perf_data_output_name(self->options.record.output));
+	if (in_words && has_agent) {
+		attach_summary_log_agent(&agent);
+		session_report_symbols(self->session);
+	}
 	if (self->options.json)
 		attach_summary_print(statistics, &counts, has_agent ? &agent : NULL,
-				     attach_backend(attach)->name, seconds);
+				     attach_backend(self->attach)->name, seconds);
 }
 
-/* The recording is finished in any case: what was sampled stays. */
+/* Completes the recording, also after an error: what was sampled is kept. */
 static int finish(struct attachment *self, int error)
 {
 	double seconds =
@@ -284,11 +231,11 @@ static int finish(struct attachment *self, int error)
 	if (statistics.ended)
 		return error_set(error ? error : stopped, "%s%s%s has what was sampled until then",
 				 message, error ? "; " : "",
-				 perf_data_output_name(self->options.output));
+				 perf_data_output_name(self->options.record.output));
 	return error ? error_set(error, "%s", message) : stopped;
 }
 
-/* NULL: there is none. */
+/* NULL: the guest agent is not connected to by a UNIX socket. */
 static const char *find_agent_socket(const struct attachment *self, char path[AGENT_CHANNEL_PATH])
 {
 	const struct attach_command_options *options = &self->options;
@@ -298,87 +245,82 @@ static const char *find_agent_socket(const struct attachment *self, char path[AG
 		return NULL;
 	if (!options->agent || options->agent_socket)
 		return options->agent_socket;
-	return agent_channel_path(attach_process(session_attach(self->session)), path) ? path
-										       : NULL;
+	return agent_channel_path(attach_process(self->attach), path) ? path : NULL;
 }
 
-/* Threads that read what the guest wrote are made after this. */
+/* Before the threads that read what the guest wrote are created. */
 static int give_up_rights(const struct attachment *self)
 {
-	const struct attach_command_options *options = &self->options;
+	const struct record_options *record = &self->options.record;
 	const char *home = getenv("HOME");
 	char path[AGENT_CHANNEL_PATH], descriptors[32];
 	const struct rights_file files[] = {
-		/* vCPUs that come are found there, and a VM's own user alone may list them */
+		/* lists new vCPUs; only the VM's own user may read it */
 		{ .path = descriptors, .mode = R_OK },
 		{ .path = find_agent_socket(self, path), .mode = W_OK },
-		{ .path = strcmp(options->output, "-") ? options->output : NULL, .mode = W_OK },
-		{ .path = options->buildid_cache ? home : NULL, .mode = W_OK },
-		{ .path = options->kallsyms, .mode = R_OK },
-		{ .path = options->vmlinux, .mode = R_OK },
-		{ .path = options->btf, .mode = R_OK },
+		{ .path = strcmp(record->output, "-") ? record->output : NULL, .mode = W_OK },
+		{ .path = record->buildid_cache ? home : NULL, .mode = W_OK },
+		{ .path = record->kallsyms, .mode = R_OK },
+		{ .path = record->vmlinux, .mode = R_OK },
+		{ .path = record->btf, .mode = R_OK },
 	};
 
 	snprintf(descriptors, sizeof(descriptors), "/proc/%d/fd",
-		 attach_process(session_attach(self->session))->pid);
+		 attach_process(self->attach)->pid);
 	return rights_keep(files, sizeof(files) / sizeof(files[0]), false);
+}
+
+static int open_session(struct attachment *self)
+{
+	const struct attach_command_options *options = &self->options;
+	struct session_options session = { .source = attach_source(self->attach),
+					   .guest_memory = GUEST_ACCOUNT_DEFAULT };
+	struct session_agent_options agent;
+
+	record_options_apply(&options->record, &session);
+	if (options->agent && attach_source_agent(self->attach, options->agent_socket, &agent))
+		session.agent = &agent;
+	return session_open(&self->session, &session);
 }
 
 static int record(struct attachment *self)
 {
-	const struct attach_command_options *options = &self->options;
-	const struct session_options session = {
-		.attach = options->attach,
-		.output = options->output,
-		.perspective = options->perspective,
-		.compression = options->compression,
-		.kallsyms = options->kallsyms,
-		.vmlinux = options->vmlinux,
-		.btf = options->btf,
-		.btf_hint = "--btf FILE gives it",
-		.command_line = options->command_line,
-		.buildid_cache = options->buildid_cache,
-		.agent = options->agent,
-		.agent_socket = options->agent_socket,
-	};
-	int error = session_open(&self->session, &session);
+	int error = attach_open(&self->attach, &self->options.attach);
 
 	if (error)
 		return error;
-	tell_backend(self);
+	report_backend(self->attach);
 	find_disks(self);
 	error = give_up_rights(self);
+	if (!error)
+		error = open_session(self);
 	if (!error)
 		error = session_start(self->session);
 	return error ? error : finish(self, wait_for_end(self));
 }
 
-static int run(struct attachment *self)
-{
-	int error = take_signals(self);
-
-	return error ? error : record(self);
-}
-
 int command_attach(int argc, char **argv)
 {
+	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, 0 };
 	struct attachment self = { .signal_fd = -1 };
 	int error, status = EXIT_OK;
 
 	if (attach_options_parse(&self.options, argc, argv))
 		return command_failed();
-	log_quiet(self.options.quiet);
-	log_verbose(self.options.verbose);
+	log_quiet(self.options.record.quiet);
+	log_verbose(self.options.record.verbose);
 	if (!self.options.names_vm) {
 		status = list_vms();
 	} else {
-		error = run(&self);
+		self.signal_fd = record_signals(signals);
+		error = self.signal_fd < 0 ? self.signal_fd : record(&self);
 		if (error)
 			status = command_failed();
 		if (error == -ENOTSUP)
 			status = EXIT_UNSUPPORTED;
 	}
 	session_close(self.session);
+	attach_close(self.attach);
 	sandbox_broker_end(self.broker);
 	if (self.signal_fd >= 0)
 		close(self.signal_fd);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope ctl: what a run that is going on can be told, and asked. */
+/* kvmscope ctl: controls running sessions and reads their status. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/cli/answer.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/ctl_breakpoints.h"
 #include "vmm/cli/ctl_domains.h"
-#include "vmm/cli/option_number.h"
-#include "vmm/cli/run_options.h"
+#include "vmm/cli/record_options.h"
 #include "vmm/cli/run_selector.h"
+#include "vmm/cli/screen.h"
 #include "vmm/control/client.h"
 #include "vmm/control/run_directory.h"
 
@@ -23,54 +23,51 @@ struct arguments {
 	const char *command;
 	unsigned int frequency; /* Hz, with freq */
 	const char *watch;      /* with bp add and bp remove */
-	const char *domain;     /* of kvmscoped: with status, dump and names */
+	const char *domain;     /* of kvmscoped, with status, dump and names */
 	bool json, disk_symbols;
 };
 
-enum key { KEY_JSON = 256, KEY_NO_DISK_NAMES };
+#define AT(field) .offset = offsetof(struct arguments, field)
 
-static const struct argp_option options[] = {
-	{ "json", KEY_JSON, NULL, 0, "What the run answered, as JSON", 0 },
-	{ "no-disk-names", KEY_NO_DISK_NAMES, NULL, 0,
-	  "dump: do not look for the names of the guest's programs on the domain's disks", 0 },
+static const struct option_row rows[] = {
+	{ "json", NULL, "Print the answer as JSON", OPTION_SET, AT(json) },
+	{ "no-disk-names", NULL, "dump: do not search the domain's disks for symbols", OPTION_CLEAR,
+	  AT(disk_symbols) },
 	{ 0 },
 };
 
 static const char summary[] =
-	"Controls a run of kvmscope that is going on. With only one there is no need to say which."
+	"Control a running session. If there is only one, it is selected automatically."
 	"\v"
 	"Commands:\n"
-	"  list       the runs that are going on, and the domains that kvmscoped\n"
-	"             profiles\n"
+	"  list       list the running sessions and the domains of kvmscoped\n"
 	"  status [DOMAIN]\n"
-	"             how it stands: samples, losses, cost; or how a domain does\n"
+	"             show samples, losses and cost of a run, or of a domain\n"
 	"  dump DOMAIN\n"
-	"             has the flight recorder of a domain write what it holds, and\n"
-	"             prints the file's name; where all is recorded, that of the file\n"
-	"             that is written now or, while that has no samples, of the one\n"
-	"             before it. Names that its programs lack are looked for on the\n"
-	"             domain's disks\n"
+	"             make the domain's flight recorder write its samples, and print\n"
+	"             the file's name; without a flight recorder, that of the file\n"
+	"             that is being written or, while that has no samples, of the one\n"
+	"             before. Searches the domain's disks for missing symbols\n"
 	"  names [DOMAIN]\n"
-	"             looks for such names of the latest recordings of all domains, or\n"
-	"             of that one: what kvmscoped pushes has them from then on. What\n"
-	"             their disks have not is looked for once a day: it can be run\n"
-	"             regularly\n"
-	"  pause      take no more samples; the guest runs on\n"
-	"  resume     take them again, as often as before\n"
-	"  freq HZ    take HZ samples per second of the clock and vCPU from now on,\n"
-	"             1 to 10000; during a pause: after it\n"
-	"  bp list    the watches of the run, and who has which debug register of\n"
-	"             each vCPU: they, and the guest's own breakpoints beside them\n"
+	"             search the disks of all domains, or of one, for symbols that\n"
+	"             their latest recordings lack: what kvmscoped pushes has them\n"
+	"             from then on. Symbols that were not found are searched again\n"
+	"             after a day, so this can be run regularly\n"
+	"  pause      stop sampling; the guest continues\n"
+	"  resume     continue sampling at the same frequency\n"
+	"  freq HZ    sample at HZ per vCPU, 1 to 10000; while paused: after that\n"
+	"  bp list    list the watches of the run, and the owner of each debug\n"
+	"             register of each vCPU, the guest's own breakpoints included\n"
 	"  bp add WATCH\n"
-	"             watches a variable or a function of the guest from now on, as\n"
+	"             watch a variable or function of the guest from now on, as\n"
 	"             run --watch does from the start: its hits are an event of the\n"
 	"             recording\n"
 	"  bp remove NUMBER|WATCH\n"
-	"             stops that: its register is free, its hits stay in the recording\n"
+	"             stop watching: the register is free, the hits stay recorded\n"
 	"\n"
-	"pause, resume, freq, bp add and bp remove hold within one sampling period.\n"
-	"A WATCH is SYMBOL[+OFFSET]|ADDRESS[:LENGTH[:rw]][@VCPU][,OPTION...]; see\n"
-	"kvmscope run --help. 0xNUMBER is an address, NUMBER is what bp list shows.\n"
+	"pause, resume, freq, bp add and bp remove take effect within one sampling\n"
+	"period. WATCH is SYMBOL[+OFFSET]|ADDRESS[:LENGTH[:rw]][@VCPU][,OPTION...]; see\n"
+	"kvmscope-run(1). 0xNUMBER is an address, NUMBER is from bp list.\n"
 	"\n"
 	"Examples:\n"
 	"  kvmscope ctl status\n"
@@ -79,7 +76,7 @@ static const char summary[] =
 	"  kvmscope ctl bp add schedule:x; sleep 1; kvmscope ctl bp remove schedule:x\n"
 	"  kvmscope report -i \"$(kvmscope ctl dump web)\"\n"
 	"\n"
-	"Exit status: 0; 1 there is no such run, or it can not do it; 2 wrong usage.\n";
+	"Exit status: 0; 1 there is no such run, or it cannot do it; 2 wrong usage.\n";
 
 static bool is_command(const char *text)
 {
@@ -92,15 +89,16 @@ static bool is_command(const char *text)
 	return false;
 }
 
-static void take_bp_word(struct argp_state *state, struct arguments *arguments, const char *text)
+static int set_bp_command(struct arguments *arguments, const char *text)
 {
 	static const char *const commands[] = { "bp-list", "bp-add", "bp-remove" };
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
-		if (!strcmp(commands[i] + strlen("bp-"), text))
+		if (!strcmp(commands[i] + strlen("bp-"), text)) {
 			arguments->command = commands[i];
-	if (!strcmp(arguments->command, "bp"))
-		argp_error(state, "bp %s: it is one of bp list, bp add and bp remove", text);
+			return 0;
+		}
+	return error_set(-EINVAL, "bp %s: it is one of bp list, bp add and bp remove", text);
 }
 
 static bool takes_watch(const struct arguments *arguments)
@@ -114,79 +112,64 @@ static bool takes_domain(const struct arguments *arguments)
 	       !strcmp(arguments->command, "names");
 }
 
-static void take_word(struct argp_state *state, struct arguments *arguments, const char *text)
+static int set_word(void *context, char *text)
 {
+	struct arguments *arguments = context;
+
 	if (!arguments->command) {
-		if (!is_command(text))
-			argp_error(state, "there is no command '%s'; --help lists them", text);
 		arguments->command = text;
-	} else if (!strcmp(arguments->command, "freq") && !arguments->frequency) {
-		arguments->frequency = option_number(state, "freq", text, 1, RUN_FREQUENCY_MAX);
-	} else if (!strcmp(arguments->command, "bp")) {
-		take_bp_word(state, arguments, text);
-	} else if (takes_watch(arguments) && !arguments->watch) {
+		return is_command(text)
+			       ? 0
+			       : error_set(-EINVAL, "there is no command '%s'; --help lists them",
+					   text);
+	}
+	if (!strcmp(arguments->command, "freq") && !arguments->frequency)
+		return option_number("freq", text, 1, RECORD_FREQUENCY_MAX, &arguments->frequency);
+	if (!strcmp(arguments->command, "bp"))
+		return set_bp_command(arguments, text);
+	if (takes_watch(arguments) && !arguments->watch)
 		arguments->watch = text;
-	} else if (takes_domain(arguments) && !arguments->domain) {
+	else if (takes_domain(arguments) && !arguments->domain)
 		arguments->domain = text;
-	} else {
-		argp_error(state, "'%s' is one word too much", text);
-	}
+	else
+		return error_set(-EINVAL, "'%s' is one word too many", text);
+	return 0;
 }
 
-static void check(struct argp_state *state, const struct arguments *arguments)
+static int check(void *target)
 {
+	const struct arguments *arguments = target;
 	const struct run_selector *run = &arguments->run;
+	const char *word = arguments->command;
 
-	if (!arguments->command)
-		argp_error(
-			state,
-			"say what to do: list, status, dump DOMAIN, names, pause, resume, freq HZ, bp list, bp add or bp remove");
-	else if (!strcmp(arguments->command, "bp"))
-		argp_error(state, "bp: list, add or remove?");
-	else if (takes_watch(arguments) && !arguments->watch)
-		argp_error(state, "bp %s: which one? As in jiffies_64:8:w",
-			   arguments->command + strlen("bp-"));
-	else if (!strcmp(arguments->command, "freq") && !arguments->frequency)
-		argp_error(state, "freq: how many samples per second?");
-	else if (!strcmp(arguments->command, "dump") && !arguments->domain)
-		argp_error(state, "dump: of which domain? That of a run is kvmscope dump");
-	else if (arguments->domain && (run->pid || run->name))
-		argp_error(state, "%s is a domain of kvmscoped: it takes no --pid and no --name",
-			   arguments->domain);
-	else if (!strcmp(arguments->command, "names") && (run->pid || run->name))
-		argp_error(
-			state,
-			"names are those of kvmscoped's domains: it takes no --pid and no --name");
-	else if (!strcmp(arguments->command, "list") && (run->pid || run->name || run->socket))
-		argp_error(state, "list shows all runs: it takes no --pid, --name or --socket");
+	if (!word)
+		return error_set(
+			-EINVAL,
+			"a command is missing: list, status, dump DOMAIN, names, pause, resume, freq HZ, bp "
+			"list, bp add or bp remove");
+	if (!strcmp(word, "bp"))
+		return error_set(-EINVAL, "bp: list, add or remove?");
+	if (takes_watch(arguments) && !arguments->watch)
+		return error_set(-EINVAL, "bp %s: the watch is missing, such as jiffies_64:8:w",
+				 word + strlen("bp-"));
+	if (!strcmp(word, "freq") && !arguments->frequency)
+		return error_set(-EINVAL, "freq: the number of samples per second is missing");
+	if (!strcmp(word, "dump") && !arguments->domain)
+		return error_set(-EINVAL,
+				 "dump: the domain is missing; for a run there is kvmscope dump");
+	if (arguments->domain && (run->pid || run->name))
+		return error_set(-EINVAL,
+				 "%s is a domain of kvmscoped: it takes no --pid and --name",
+				 arguments->domain);
+	if (!strcmp(word, "names") && (run->pid || run->name))
+		return error_set(-EINVAL,
+				 "names is for domains of kvmscoped: it takes no --pid and --name");
+	if (!strcmp(word, "list") && (run->pid || run->name || run->socket))
+		return error_set(-EINVAL,
+				 "list shows all runs: it takes no --pid, --name or --socket");
+	return 0;
 }
 
-static error_t parse(int key, char *value, struct argp_state *state)
-{
-	struct arguments *arguments = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &arguments->run;
-		return 0;
-	case KEY_JSON:
-		arguments->json = true;
-		return 0;
-	case KEY_NO_DISK_NAMES:
-		arguments->disk_symbols = false;
-		return 0;
-	case ARGP_KEY_ARG:
-		take_word(state, arguments, value);
-		return 0;
-	case ARGP_KEY_END:
-		check(state, arguments);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-/* Of CLOCK time, where that is said. */
 static void print_rate(const json_t *result)
 {
 	bool paused = !strcmp(answer_text(result, "state"), "paused");
@@ -218,14 +201,14 @@ static void print_profile(const json_t *profile)
 		printf("the last in memory, %.0f flight recording%s with ", files,
 		       files == 1 ? "" : "s");
 	printf("%.1f MiB in ", answer_number(profile, "bytes") / MIB);
-	answer_print(answer_text(profile, "output"));
+	screen_print(answer_text(profile, "output"));
 	if (samples > 0 && sampled > 0)
 		printf("\ncost:     %.1f us for each sample, %.2f %% of the sampled time",
 		       answer_number(profile, "cost_ns") / samples / 1e3,
 		       100 * answer_number(profile, "cost_ns") / sampled);
 	if (*answer_text(profile, "guest_release")) {
 		printf("\nguest:    Linux ");
-		answer_print(answer_text(profile, "guest_release"));
+		screen_print(answer_text(profile, "guest_release"));
 	}
 	putchar('\n');
 }
@@ -245,21 +228,15 @@ static void print_status(const json_t *status)
 	printf("machine:  %.0f vCPU%s, %.0f MiB, ", answer_number(status, "vcpus"),
 	       answer_number(status, "vcpus") == 1 ? "" : "s",
 	       answer_number(status, "memory") / MIB);
-	answer_print(answer_text(status, "kernel"));
+	screen_print(answer_text(status, "kernel"));
 	putchar('\n');
 	print_profile(json_object_get(status, "profile"));
-}
-
-static void print_json(const json_t *result)
-{
-	json_dumpf(result, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
-	putchar('\n');
 }
 
 static void print_result(const struct arguments *arguments, const json_t *result)
 {
 	if (arguments->json) {
-		print_json(result);
+		screen_print_json(result);
 	} else if (!strcmp(arguments->command, "status")) {
 		print_status(result);
 	} else if (!strcmp(arguments->command, "bp-list")) {
@@ -296,10 +273,10 @@ static int control(const struct arguments *arguments)
 	return EXIT_OK;
 }
 
-static int find_names(const struct arguments *arguments)
+static int search_symbols(const struct arguments *arguments)
 {
-	return ctl_domain_names(arguments->run.socket, arguments->domain) ? command_failed()
-									  : EXIT_OK;
+	return ctl_domain_search(arguments->run.socket, arguments->domain) ? command_failed()
+									   : EXIT_OK;
 }
 
 static int control_domain(const struct arguments *arguments)
@@ -323,11 +300,11 @@ static void print_run(const struct control_run *run, const json_t *status)
 	printf("%7d  %-16s %-10s %6s %10.0f  ", run->pid, run->name,
 	       json_is_object(profile) ? answer_text(profile, "state") : "no profile", rate,
 	       answer_number(profile, "samples"));
-	answer_print(answer_text(status, "kernel"));
+	screen_print(answer_text(status, "kernel"));
 	putchar('\n');
 }
 
-/* One run that does not answer leaves the others to be shown. */
+/* Skips runs that do not answer. */
 static int list(const struct arguments *arguments)
 {
 	json_t *all = json_array();
@@ -362,7 +339,7 @@ static int list(const struct arguments *arguments)
 	if (daemon && ctl_list_domains(daemon, all, arguments->json))
 		log_warning("%s: %s", daemon->path, error_message());
 	if (arguments->json)
-		print_json(all);
+		screen_print_json(all);
 	json_decref(all);
 	control_runs_free(runs, count);
 	return EXIT_OK;
@@ -370,24 +347,24 @@ static int list(const struct arguments *arguments)
 
 int command_ctl(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 },
-						      { 0 } };
-	static const struct argp argp = {
-		.options = options,
-		.parser = parse,
-		.args_doc = "COMMAND [DOMAIN|HZ|list|add WATCH|remove NUMBER|WATCH]",
-		.doc = summary,
-		.children = children
-	};
 	struct arguments arguments = { .disk_symbols = true };
-	char name[] = "kvmscope ctl";
+	const struct option_group groups[] = { { NULL, rows, &arguments, check },
+					       run_selector_options(&arguments.run),
+					       { 0 } };
+	const struct option_command table = {
+		.name = "kvmscope ctl",
+		.doc = summary,
+		.words = "COMMAND [DOMAIN|HZ|list|add WATCH|remove NUMBER|WATCH]",
+		.groups = groups,
+		.word = set_word,
+		.context = &arguments,
+	};
 
-	argv[0] = name;
-	argp_err_exit_status = EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	if (option_table_parse(&table, argc, argv))
+		return command_failed();
 	if (!strcmp(arguments.command, "list"))
 		return list(&arguments);
 	if (!strcmp(arguments.command, "names"))
-		return find_names(&arguments);
+		return search_symbols(&arguments);
 	return arguments.domain ? control_domain(&arguments) : control(&arguments);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope demo: run, report and export, one after the other, on a guest whose work is known. */
-#include <argp.h>
+/* kvmscope demo: run, report and export on a guest with a known workload. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,18 +10,17 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/option_table.h"
 #include "vmm/cli/command.h"
-#include "vmm/cli/option_number.h"
 
 /* What `make demo` leaves in the project's root. */
 #define PREPARED_KERNEL "build/cache/kernels/6.1/vmlinuz"
 #define PREPARED_INITRD "build/initrd/6.1.cpio"
 
-/* What its init prints last before the workload: the profile is of that, not of the boot. */
+/* The init's last line before the workload, which is profiled without the boot. */
 #define WORKLOAD_STARTS "guest-init: up"
 
 enum { PATH_SIZE = 4096, ROWS_SHOWN = 20 };
-enum { KEY_STACK_TIME = 256 };
 
 struct demo {
 	const char *kernel;
@@ -30,73 +28,41 @@ struct demo {
 	const char *output;
 	const char *cpus;
 	const char *frequency;
-	const char *stack_time; /* NULL: what run has */
+	const char *stack_time; /* NULL: the default of run */
 	unsigned int seconds;
 	char installed_kernel[PATH_SIZE];
 };
 
-/* The guest is profiled once with nothing in it, and once with the agent, which tells more. */
-struct take {
+/* The guest is profiled once with nothing in it, and once with the agent, which reports more. */
+struct recording {
 	const char *what;
 	bool agent;
 	char data[PATH_SIZE];
 	char page[PATH_SIZE];
 };
 
-static const struct argp_option option_list[] = {
-	{ "kernel", 'k', "FILE", 0,
-	  "Kernel to boot (what make demo fetched, else the one this machine runs)", 0 },
-	{ "initrd", 'i', "FILE", 0, "Initial RAM disk with the workload (what make demo packed)",
-	  0 },
-	{ "output", 'o', "DIR", 0,
-	  "Where perf.data and flame.html go, and agent.data and flame-agent.html (build/demo)",
-	  0 },
-	{ "seconds", 's', "SECONDS", 0, "How long the workload runs (8)", 0 },
-	{ "cpus", 'c', "N", 0, "vCPUs (1)", 0 },
-	{ "freq", 'F', "HZ", 0, "Samples per second of CPU time and vCPU (999)", 0 },
-	{ "stack-time", KEY_STACK_TIME, "TIME", 0,
-	  "Cut callchains that take the vCPU longer than this, as run does; an emulated processor needs 100ms",
-	  0 },
+#define AT(field) .offset = offsetof(struct demo, field)
+
+static const struct option_row rows[] = {
+	{ "kernel", "FILE", "Kernel to boot (make demo's, or this machine's)", OPTION_TEXT,
+	  AT(kernel), .letter = 'k' },
+	{ "initrd", "FILE", "Initial RAM disk with the workload (make demo's)", OPTION_TEXT,
+	  AT(initrd), .letter = 'i' },
+	{ "output", "DIR", "Directory for perf.data, flame.html and the like (build/demo)",
+	  OPTION_TEXT, AT(output), .letter = 'o' },
+	{ "seconds", "SECONDS", "How long the workload runs (8)", OPTION_NUMBER, AT(seconds),
+	  .letter = 's', .low = 1, .high = 3600 },
+	{ "cpus", "N", "vCPUs (1)", OPTION_TEXT, AT(cpus), .letter = 'c' },
+	{ "freq", "HZ", "Samples per second of CPU time and vCPU (999)", OPTION_TEXT, AT(frequency),
+	  .letter = 'F' },
+	{ "stack-time", "TIME", "As for kvmscope run; an emulated processor needs 100ms",
+	  OPTION_TEXT, AT(stack_time) },
 	{ 0 },
 };
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-	struct demo *demo = state->input;
-
-	switch (key) {
-	case 'k':
-		demo->kernel = text;
-		return 0;
-	case 'i':
-		demo->initrd = text;
-		return 0;
-	case 'o':
-		demo->output = text;
-		return 0;
-	case 'c':
-		demo->cpus = text;
-		return 0;
-	case 'F':
-		demo->frequency = text;
-		return 0;
-	case KEY_STACK_TIME:
-		demo->stack_time = text;
-		return 0;
-	case 's':
-		demo->seconds = option_number(state, "--seconds", text, 1, 3600);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp argp = {
-	.options = option_list,
-	.parser = parse_option,
-	.doc = "Boot a kernel with three busy processes, profile it from outside, show what it was busy with: once "
-	       "with nothing in the guest, once with the guest agent.",
-};
+static const char help[] =
+	"Boot a kernel with three busy processes, profile it from outside, and show what it was busy "
+	"with: once with nothing in the guest, once with the guest agent.";
 
 static int choose_kernel(struct demo *demo)
 {
@@ -115,7 +81,7 @@ static int choose_kernel(struct demo *demo)
 		return 0;
 	return error_set(
 		-ENOENT,
-		"no kernel to boot: neither %s nor %s can be read; run make demo, which fetches one, or give --kernel",
+		"no kernel to boot: %s and %s cannot be read; run make demo, which fetches one, or give --kernel",
 		PREPARED_KERNEL, demo->installed_kernel);
 }
 
@@ -128,7 +94,7 @@ static int choose_initrd(struct demo *demo)
 		return 0;
 	return error_set(
 		-ENOENT,
-		"no initial RAM disk with a workload: %s can not be read; run make demo, which packs it, or give --initrd",
+		"no initial RAM disk with a workload: %s cannot be read; run make demo, which packs it, or give --initrd",
 		demo->initrd);
 }
 
@@ -141,9 +107,9 @@ static int make_directory(const char *path)
 		end = strchrnul(end + 1, '/');
 		snprintf(part, sizeof(part), "%.*s", (int)(end - path), path);
 		if (mkdir(part, 0777) && errno != EEXIST)
-			return error_set(-errno,
-					 "can not make the directory %s: %s; give another --output",
-					 part, strerror(errno));
+			return error_set(
+				-errno, "cannot create the directory %s: %s; give another --output",
+				part, strerror(errno));
 	}
 	return 0;
 }
@@ -173,7 +139,7 @@ static int run_command(command *run, char *const arguments[])
 	return run(count, copy);
 }
 
-static int record(const struct demo *demo, const struct take *take)
+static int record(const struct demo *demo, const struct recording *recording)
 {
 	char append[256], *arguments[24] = { "run",
 					     "--kernel",
@@ -189,49 +155,50 @@ static int record(const struct demo *demo, const struct take *take)
 					     "--from-line",
 					     WORKLOAD_STARTS,
 					     "--output",
-					     (char *)take->data };
+					     (char *)recording->data };
 	char **next = arguments + 15;
 
-	/* The workload's seconds are spoken of in its initrd: tests/rig/guest-init. */
+	/* The initrd's init reads the workload's duration: tests/rig/guest-init. */
 	snprintf(append, sizeof(append),
 		 "console=ttyS0 quiet panic=-1 kvmscope.run=workload+mixed+%u", demo->seconds);
 	if (demo->stack_time) {
 		*next++ = "--stack-time";
 		*next++ = (char *)demo->stack_time;
 	}
-	if (take->agent)
+	if (recording->agent)
 		*next++ = "--agent";
 	return run_command(command_run, arguments);
 }
 
-static int report(const struct take *take)
+static int report(const struct recording *recording)
 {
-	char rows[16];
+	char limit[16];
 
-	snprintf(rows, sizeof(rows), "%d", ROWS_SHOWN);
-	return run_command(command_report, (char *[]){ "report", "--input", (char *)take->data,
-						       "--limit", rows, NULL });
+	snprintf(limit, sizeof(limit), "%d", ROWS_SHOWN);
+	return run_command(command_report, (char *[]){ "report", "--input", (char *)recording->data,
+						       "--limit", limit, NULL });
 }
 
-static int draw(const struct take *take)
+static int export(const struct recording *recording)
 {
 	return run_command(command_export,
-			   (char *[]){ "export", "--input", (char *)take->data, "--format", "html",
-				       "--output", (char *)take->page, NULL });
+			   (char *[]){ "export", "--input", (char *)recording->data, "--format",
+				       "html", "--output", (char *)recording->page, NULL });
 }
 
-static int show(const struct demo *demo, struct take *take, const char *data, const char *page)
+static int show(const struct demo *demo, struct recording *recording, const char *data,
+		const char *page)
 {
 	int status;
 
-	snprintf(take->data, sizeof(take->data), "%s/%s", demo->output, data);
-	snprintf(take->page, sizeof(take->page), "%s/%s", demo->output, page);
+	snprintf(recording->data, sizeof(recording->data), "%s/%s", demo->output, data);
+	snprintf(recording->page, sizeof(recording->page), "%s/%s", demo->output, page);
 	log_info("demo: booting %s, unmodified, with %s, and a workload of %u s", demo->kernel,
-		 take->what, demo->seconds);
-	status = record(demo, take);
+		 recording->what, demo->seconds);
+	status = record(demo, recording);
 	if (!status)
-		status = report(take);
-	return status ? status : draw(take);
+		status = report(recording);
+	return status ? status : export(recording);
 }
 
 int command_demo(int argc, char **argv)
@@ -239,20 +206,19 @@ int command_demo(int argc, char **argv)
 	struct demo demo = {
 		.output = "build/demo", .cpus = "1", .frequency = "999", .seconds = 8
 	};
-	struct take plain = { .what = "nothing in it" },
-		    agent = { .what = "the guest agent", .agent = true };
-	static char name[] = "kvmscope demo";
+	struct recording plain = { .what = "nothing in it" },
+			 agent = { .what = "the guest agent", .agent = true };
+	const struct option_group groups[] = { { .rows = rows, .target = &demo }, { 0 } };
+	const struct option_command table = { .name = "kvmscope demo",
+					      .doc = help,
+					      .groups = groups };
 	int status;
 
-	argv[0] = name; /* what argp's messages start with */
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &demo))
-		return EXIT_USAGE;
-	if (prepare(&demo))
+	if (option_table_parse(&table, argc, argv) || prepare(&demo))
 		return command_failed();
 	status = show(&demo, &plain, "perf.data", "flame.html");
 	if (!status && command_run_was_ended()) {
-		log_info("demo: ended as you wished; %s and %s have what was sampled until then",
+		log_info("demo: ended by the user; %s and %s have what was sampled until then",
 			 plain.data, plain.page);
 		return status;
 	}

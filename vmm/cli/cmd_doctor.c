@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* kvmscope doctor: what this host can do, each row tried out, and what is lost where one fails. */
-#include <argp.h>
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvmscope doctor: tries what this host can do, and shows what is lost where that fails. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -9,43 +8,17 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "shared/option_table.h"
+#include "vmm/attach/backend.h"
+#include "vmm/attach/monitor_trial.h"
 #include "vmm/cli/command.h"
-#include "vmm/cli/doctor_attach.h"
 #include "vmm/cli/screen.h"
 #include "vmm/machine/host_probe.h"
 
-struct doctor_options {
-	bool json;
-};
-
-static const struct argp_option option_list[] = {
-	{ "json", 'j', NULL, 0, "Print JSON for programs", 0 },
-	{ 0 },
-};
-
-static error_t parse_option(int key, char *argument, struct argp_state *state)
-{
-	struct doctor_options *options = state->input;
-
-	switch (key) {
-	case 'j':
-		options->json = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "doctor takes no arguments, but was given '%s'", argument);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp parser = {
-	.options = option_list,
-	.parser = parse_option,
-	.doc = "Try out what this host can do: row by row, each in a throw-away VM or on this process, and what is "
-	       "lost where one fails.\v"
-	       "Exit status: 0 if Linux guests can be booted and profiled here, 4 if not.",
-};
+static const char help[] =
+	"Try what this host can do: row by row, each in a throw-away VM or on this process, and show what "
+	"is lost where one fails.\v"
+	"Exit status: 0 if Linux guests can be booted and profiled here, 4 if not.";
 
 static const char *const state_words[] = {
 	[PROBE_NO] = "no",
@@ -53,7 +26,7 @@ static const char *const state_words[] = {
 	[PROBE_YES] = "yes",
 };
 
-/* Is there a KVM at all? The first row tells. */
+/* The first row is about /dev/kvm. */
 static bool has_kvm(const struct probe_row *rows, size_t count)
 {
 	return count && rows[0].state == PROBE_YES;
@@ -62,14 +35,14 @@ static bool has_kvm(const struct probe_row *rows, size_t count)
 static const char *verdict(const struct probe_row *rows, size_t count)
 {
 	if (!has_kvm(rows, count))
-		return "No guest can be run here; the first row says why.";
+		return "No guest can run here; the first row says why.";
 	if (!probe_can_boot_linux(rows, count))
-		return "This host's KVM can not boot Linux. Guests of your own that stay in user mode can be "
+		return "This host's KVM cannot boot Linux. Your own guests that stay in user mode can be "
 		       "profiled; for Linux use a machine with VT-x or AMD-V passed through.";
 	return "Linux guests can be booted and profiled on this host.";
 }
 
-/* Of VMs that run already; the way by QEMU's monitor is the last. */
+/* About running VMs. QEMU's monitor is the last row. */
 static const char *attach_verdict(const struct probe_row *attach, size_t count)
 {
 	size_t works = 0;
@@ -77,11 +50,11 @@ static const char *attach_verdict(const struct probe_row *attach, size_t count)
 	while (works < count && attach[works].state != PROBE_YES)
 		works++;
 	if (works == count)
-		return "VMs that run already can not be profiled with the rights that you have here.";
+		return "Running VMs cannot be profiled with the rights that you have here.";
 	if (works == count - 1)
-		return "Of VMs that run already those can be profiled that QEMU's monitor or libvirt tells you of: "
-		       "kvmscope attach --domain or --qmp.";
-	return "VMs that run already can be profiled: kvmscope attach lists them.";
+		return "Running VMs can be profiled only by QEMU's monitor or libvirt: kvmscope attach "
+		       "--domain or --qmp.";
+	return "Running VMs can be profiled: kvmscope attach lists them.";
 }
 
 static json_t *row_json(const struct probe_row *row)
@@ -109,7 +82,7 @@ static int print_json(const struct probe_row *rows, size_t count, const struct p
 	error = report ? json_dumpf(report, stdout, JSON_INDENT(2)) : -1;
 	putchar('\n');
 	json_decref(report);
-	return error ? error_set(-EIO, "the JSON report can not be written to standard output") : 0;
+	return error ? error_set(-EIO, "cannot write the JSON report to standard output") : 0;
 }
 
 static const char *colour(enum probe_state state)
@@ -123,7 +96,7 @@ static const char *colour(enum probe_state state)
 	return colours[state];
 }
 
-/* From column INDENT on, whole words up to the end of a line of COLUMNS; 0: the line has no end. */
+/* Prints TEXT from column INDENT on, with line breaks at COLUMNS; 0: without. */
 static void print_words(const char *text, unsigned int indent, unsigned int columns)
 {
 	unsigned int column = indent;
@@ -140,10 +113,9 @@ static void print_words(const char *text, unsigned int indent, unsigned int colu
 	putchar('\n');
 }
 
-/* What was found stands beside the name, or below it where there is no room for it. */
+/* The result is printed beside the name, or below it on a narrow terminal. */
 enum { NAME_WIDTH = 36, BESIDE = 8 + NAME_WIDTH + 2, BELOW = 8, NARROW = 110 };
 
-/* A line more of a row. */
 static void print_more(const char *what, const char *text, unsigned int indent)
 {
 	char line[256];
@@ -192,22 +164,101 @@ static void print_table(const struct probe_row *rows, size_t count, const struct
 	print_verdict(attach_verdict(attach, attach_count), colours);
 }
 
+/* The right to read the VM's memory and to stop its threads. */
+#define ATTACH_ROWS_MAX 8
+#define MEMORY          "CAP_SYS_PTRACE as the VM's user"
+
+static const struct {
+	const char *backend, *id, *name, *lost, *takes;
+} ways[] = {
+	{ "bpf", "attach.by_bpf", "kvmscope attach by BPF",
+	  "VMs are sampled without call chains, by perf if that works.",
+	  "root, or CAP_BPF and CAP_PERFMON, CAP_SYS_ADMIN where KVM is a module, and for symbols " MEMORY },
+	{ "perf", "attach.by_perf", "kvmscope attach by perf",
+	  "VMs cannot be sampled without stopping them.",
+	  "root, or CAP_PERFMON, and for symbols " MEMORY },
+	{ "ptrace", "attach.by_ptrace", "kvmscope attach by ptrace",
+	  "VMs can be sampled only where BPF or perf works.", "root, or " MEMORY },
+};
+
+static void set_result(struct probe_row *row, enum probe_state state, const char *detail)
+{
+	row->state = state;
+	snprintf(row->detail, sizeof(row->detail), "%.*s", (int)sizeof(row->detail) - 1, detail);
+}
+
+/* QEMU's monitor needs a socket only; domains need libvirt's library. */
+static void try_monitor(struct probe_row *row)
+{
+	int error;
+
+	*row = (struct probe_row){
+		.id = "attach.by_qmp",
+		.name = "kvmscope attach by monitor",
+		.lost = "Guests without KVM cannot be sampled.",
+		.takes = "for domains the rights that libvirt requires (root, or Debian's group "
+			 "libvirt), else a QMP socket that you may use"
+	};
+	error = monitor_trial();
+	if (error && error != -ENOENT) {
+		set_result(row, PROBE_NO, error_message());
+	} else if (attach_qmp.probe()) {
+		set_result(row, error ? PROBE_NO : PROBE_PARTLY, error_message());
+		row->lost =
+			"Domains cannot be selected by --domain; guests without KVM need a QMP socket of their own.";
+	} else if (error) {
+		set_result(
+			row, PROBE_PARTLY,
+			"libvirt's library is installed; there is no QEMU (qemu-system-x86_64) to try its monitor");
+		row->lost = "Guests without KVM cannot be sampled if their QEMU is older than 7.2.";
+	} else {
+		set_result(
+			row, PROBE_YES,
+			"a QEMU was started, and its monitor reported vCPUs, memory and registers; libvirt's "
+			"library is installed for domains");
+	}
+}
+
+/* Tries each backend as far as that is possible without a VM. Returns the number of ROWS. */
+static size_t try_backends(struct probe_row *rows)
+{
+	size_t count = 0;
+
+	for (; count < sizeof(ways) / sizeof(ways[0]); count++) {
+		const struct attach_backend *backend = attach_backend_find(ways[count].backend);
+		struct probe_row *row = &rows[count];
+		int error = backend->probe();
+
+		*row = (struct probe_row){ .id = ways[count].id,
+					   .name = ways[count].name,
+					   .lost = ways[count].lost,
+					   .takes = ways[count].takes };
+		set_result(row, error ? PROBE_NO : PROBE_YES,
+			   error ? error_message() : backend->is);
+	}
+	try_monitor(&rows[count++]);
+	return count;
+}
+
 int command_doctor(int argc, char **argv)
 {
-	static char name[] = "kvmscope doctor";
-	struct doctor_options options = { 0 };
-	struct probe_row *rows, attach[DOCTOR_ATTACH_MAX];
+	bool json = false, can_boot;
+	const struct option_row options[] = {
+		{ "json", NULL, "Print JSON for programs", OPTION_SET, .letter = 'j' },
+		{ 0 },
+	};
+	const struct option_group groups[] = { { .rows = options, .target = &json }, { 0 } };
+	const struct option_command table = { .name = "kvmscope doctor",
+					      .doc = help,
+					      .groups = groups };
+	struct probe_row *rows, attach[ATTACH_ROWS_MAX];
 	size_t count, attach_count;
-	bool can_boot;
 
-	argv[0] = name; /* what argp's messages start with */
-	argp_err_exit_status = EXIT_USAGE;
-	argp_parse(&parser, argc, argv, 0, NULL, &options);
-	if (probe_all(&rows, &count))
+	if (option_table_parse(&table, argc, argv) || probe_all(&rows, &count))
 		return command_failed();
-	attach_count = doctor_attach(attach);
+	attach_count = try_backends(attach);
 	can_boot = probe_can_boot_linux(rows, count);
-	if (!options.json)
+	if (!json)
 		print_table(rows, count, attach, attach_count);
 	else if (print_json(rows, count, attach, attach_count))
 		return command_failed();

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope dump: has the flight recorder of a run write what it holds. */
+/* kvmscope dump: makes the flight recorder of a run write its samples. */
 #include <errno.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "shared/parse_number.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/run_selector.h"
+#include "vmm/cli/screen.h"
 #include "vmm/control/client.h"
 
-#define ASK_INTERVAL_US 20000
+#define POLL_INTERVAL_US 20000
 
 struct arguments {
 	struct run_selector run;
@@ -22,144 +23,114 @@ struct arguments {
 	bool json;
 };
 
-enum key { KEY_AFTER = 256, KEY_JSON };
+#define AT(field) .offset = offsetof(struct arguments, field)
 
-static const struct argp_option options[] = {
-	{ "output", 'o', "FILE", 0, "Write this file (the run's next: perf.data, perf.data.1, ...)",
-	  0 },
-	{ "after", KEY_AFTER, "TIME", 0,
-	  "Wait for this much more before writing: 5s, 500ms (the run's own --after)", 0 },
-	{ "json", KEY_JSON, NULL, 0, "What was written, as JSON", 0 },
+static const struct option_row rows[] = {
+	{ "output", "FILE", "Write FILE (the run's next: perf.data, perf.data.1, ...)", OPTION_TEXT,
+	  AT(output), .letter = 'o' },
+	{ "after", "TIME", "Keep sampling for TIME: 5s, 500ms (the run's own --after)", OPTION_TIME,
+	  AT(after) },
+	{ "json", NULL, "Print the result as JSON", OPTION_SET, AT(json) },
 	{ 0 },
 };
 
 static const char summary[] =
-	"Has a run of kvmscope with --flight write the samples that it holds in memory, and prints the file's "
-	"name when it is complete. The guest and its sampling go on meanwhile."
+	"Make a kvmscope run --flight write the samples that it holds in memory, and print the file's "
+	"name when it is complete. The guest and its sampling continue."
 	"\v"
 	"Examples:\n"
 	"  kvmscope dump\n"
-	"      of the only run: perf.data where that was started\n"
+	"      with one run: perf.data where that was started\n"
 	"  kvmscope dump --name web --after 5s\n"
-	"      what led here, and what comes in the next five seconds\n"
+	"      the time before, and the next five seconds\n"
 	"  kvmscope report -i \"$(kvmscope dump)\"\n"
 	"\n"
 	"Exit status: 0; 1 there is no such run, it has no flight recorder, or the file\n"
-	"can not be written; 2 wrong usage.\n";
+	"cannot be written; 2 wrong usage.\n";
 
-static error_t parse(int key, char *value, struct argp_state *state)
-{
-	struct arguments *arguments = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &arguments->run;
-		return 0;
-	case 'o':
-		arguments->output = value;
-		return 0;
-	case KEY_AFTER:
-		if (parse_duration(value, &arguments->after))
-			argp_error(state, "--after %s: it must be a time like 5s or 500ms", value);
-		return 0;
-	case KEY_JSON:
-		arguments->json = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(
-			state,
-			"'%s' is not an option: a run is named by --name, a domain's recorder by kvmscope ctl dump",
-			value);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-/* The run may be at home in another directory. */
+/* The run may have another working directory. */
 static int absolute(const char *path, char whole[PATH_MAX])
 {
 	char directory[PATH_MAX] = "";
 
 	if (*path != '/' && !getcwd(directory, sizeof(directory)))
-		return error_set(-errno, "can not tell which directory this is: %s",
+		return error_set(-errno, "cannot determine the working directory: %s",
 				 strerror(errno));
 	if (snprintf(whole, PATH_MAX, "%s%s%s", directory, *directory ? "/" : "", path) >= PATH_MAX)
-		return error_set(-ENAMETOOLONG, "%s is too long a name", path);
+		return error_set(-ENAMETOOLONG, "the path %s is too long", path);
 	return 0;
 }
 
-static int ask(const struct arguments *arguments, int run, json_t **asked)
+static int request_dump(const struct arguments *arguments, int run, json_t **request)
 {
-	json_t *wanted = json_object();
+	json_t *parameters = json_object();
 	char whole[PATH_MAX];
 	int error = arguments->output ? absolute(arguments->output, whole) : 0;
 
-	if (!error && arguments->output && json_object_set_new(wanted, "file", json_string(whole)))
-		error = error_set(-EINVAL, "%s is no UTF-8, which the run's protocol needs", whole);
+	if (!error && arguments->output &&
+	    json_object_set_new(parameters, "file", json_string(whole)))
+		error = error_set(-EINVAL, "%s is not UTF-8, which the run's protocol needs",
+				  whole);
 	if (arguments->after != UINT64_MAX)
-		json_object_set_new(wanted, "after", json_real((double)arguments->after / 1e9));
+		json_object_set_new(parameters, "after", json_real((double)arguments->after / 1e9));
 	if (!error)
-		error = control_call(run, "dump", wanted, asked);
-	json_decref(wanted);
+		error = control_call(run, "dump", parameters, request);
+	json_decref(parameters);
 	return error;
 }
 
-/* Asks until it is written: a recording with --after takes its time. */
-static int wait_for(int run, json_t *asked, json_t **result)
+/* Polls until the file is written: with --after that takes a while. */
+static int wait_for(int run, json_t *request, json_t **result)
 {
 	int error;
 
-	while (!(error = control_call(run, "dump-result", asked, result)) &&
+	while (!(error = control_call(run, "dump-result", request, result)) &&
 	       !json_is_true(json_object_get(*result, "complete"))) {
 		json_decref(*result);
 		*result = NULL;
-		usleep(ASK_INTERVAL_US);
+		usleep(POLL_INTERVAL_US);
 	}
 	return error;
 }
 
 static void print(const struct arguments *arguments, const json_t *result)
 {
-	const char *file = json_string_value(json_object_get(result, "file"));
-
 	if (arguments->json)
-		json_dumpf(result, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+		screen_print_json(result);
 	else
-		fputs(file ? file : "", stdout);
-	putchar('\n');
+		printf("%s\n", answer_text(result, "file"));
 }
 
 static int dump(const struct arguments *arguments)
 {
 	int run = run_selector_connect(&arguments->run), error = run < 0 ? run : 0;
-	json_t *asked = NULL, *result = NULL;
+	json_t *request = NULL, *result = NULL;
 
 	if (!error)
-		error = ask(arguments, run, &asked);
+		error = request_dump(arguments, run, &request);
 	if (!error)
-		error = wait_for(run, asked, &result);
+		error = wait_for(run, request, &result);
 	if (run >= 0)
 		close(run);
 	if (!error)
 		print(arguments, result);
-	json_decref(asked);
+	json_decref(request);
 	json_decref(result);
 	return error ? command_failed() : EXIT_OK;
 }
 
 int command_dump(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 },
-						      { 0 } };
-	static const struct argp argp = {
-		.options = options, .parser = parse, .doc = summary, .children = children
-	};
 	struct arguments arguments = { .after = UINT64_MAX };
-	char name[] = "kvmscope dump";
+	const struct option_group groups[] = { { .rows = rows, .target = &arguments },
+					       run_selector_options(&arguments.run),
+					       { 0 } };
+	const struct option_command table = {
+		.name = "kvmscope dump",
+		.doc = summary,
+		.groups = groups,
+		.hint = "--name selects a run, kvmscope ctl dump a domain's recorder",
+	};
 
-	argv[0] = name;
-	argp_err_exit_status = EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-	return dump(&arguments);
+	return option_table_parse(&table, argc, argv) ? command_failed() : dump(&arguments);
 }

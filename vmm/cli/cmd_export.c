@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <argp.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -27,20 +26,6 @@ struct arguments {
 	const char *output; /* NULL: standard output */
 };
 
-/* Of options without a letter. */
-enum { KEY_BY = 0x100 };
-
-static const struct argp_option options[] = {
-	{ "format", 'f', "FORMAT", 0,
-	  "html: one page with a flame graph; folded: stacks for flamegraph.pl; pprof: for go tool pprof and Pyroscope; script: every sample as text, as perf script has it",
-	  0 },
-	{ "by", KEY_BY, "cgroup|container", 0,
-	  "Of html and folded: the outermost frame is the guest's service or container, then come its processes",
-	  0 },
-	{ "output", 'o', "FILE", 0, "Write to FILE instead of standard output", 0 },
-	{ 0 },
-};
-
 static const char summary[] =
 	"Writes a recording in other forms."
 	"\v"
@@ -54,7 +39,7 @@ static const char summary[] =
 	"  kvmscope export -o guest.pb.gz && go tool pprof -http=: guest.pb.gz\n"
 	"  kvmscope export --format script -i other.data | less\n"
 	"\n"
-	"Without --format, the end of the output's name decides: .html, .folded, .pb.gz, .txt.";
+	"Without --format the output's suffix decides: .html, .folded, .pb.gz, .txt.";
 
 static const struct {
 	const char *name, *suffix;
@@ -87,49 +72,56 @@ static enum format format_of_file(const char *path)
 	return FORMAT_NONE;
 }
 
-static bool parse_group(const char *name, enum folded_group *by)
+static int set_format(void *target, char *name)
 {
-	if (!strcmp(name, "cgroup"))
-		*by = FOLDED_BY_CGROUP;
-	else if (!strcmp(name, "container"))
-		*by = FOLDED_BY_CONTAINER;
-	return *by;
+	struct arguments *arguments = target;
+
+	arguments->format = format_named(name);
+	return arguments->format
+		       ? 0
+		       : error_set(-EINVAL, "--format is html, folded, pprof or script, not '%s'",
+				   name);
 }
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static int set_group(void *target, char *name)
 {
-	struct arguments *arguments = state->input;
+	struct arguments *arguments = target;
 
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &arguments->input;
-		return 0;
-	case 'f':
-		arguments->format = format_named(value);
-		if (!arguments->format)
-			argp_error(state, "--format is html, folded, pprof or script, not '%s'",
-				   value);
-		return 0;
-	case KEY_BY:
-		if (!parse_group(value, &arguments->by))
-			argp_error(state, "--by is cgroup or container, not '%s'", value);
-		return 0;
-	case 'o':
-		arguments->output = output_path_is_standard(value) ? NULL : value;
-		return 0;
-	case ARGP_KEY_END:
-		if (!arguments->format)
-			arguments->format = format_of_file(arguments->output);
-		if (!arguments->format)
-			argp_error(state,
-				   "say which form by --format html, folded, pprof or script");
-		if (arguments->by && arguments->format != FORMAT_HTML &&
-		    arguments->format != FORMAT_FOLDED)
-			argp_error(state, "--by is for html and folded; pprof has labels of both");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	if (!strcmp(name, "cgroup"))
+		arguments->by = FOLDED_BY_CGROUP;
+	else if (!strcmp(name, "container"))
+		arguments->by = FOLDED_BY_CONTAINER;
+	return arguments->by ? 0
+			     : error_set(-EINVAL, "--by is cgroup or container, not '%s'", name);
+}
+
+static int set_output(void *target, char *path)
+{
+	((struct arguments *)target)->output = output_path_is_standard(path) ? NULL : path;
+	return 0;
+}
+
+static const struct option_row rows[] = {
+	{ "format", "FORMAT", "html (flame graph), folded (stacks), pprof, script (text)",
+	  OPTION_PARSE, .letter = 'f', .parse = set_format },
+	{ "by", "cgroup|container", "With html and folded: the outermost frames", OPTION_PARSE,
+	  .parse = set_group },
+	{ "output", "FILE", "Write to FILE instead of standard output", OPTION_PARSE, .letter = 'o',
+	  .parse = set_output },
+	{ 0 },
+};
+
+static int check(void *target)
+{
+	struct arguments *arguments = target;
+
+	if (!arguments->format)
+		arguments->format = format_of_file(arguments->output);
+	if (!arguments->format)
+		return error_set(-EINVAL, "--format is missing: html, folded, pprof or script");
+	if (arguments->by && arguments->format != FORMAT_HTML && arguments->format != FORMAT_FOLDED)
+		return error_set(-EINVAL, "--by is for html and folded; pprof has labels of both");
+	return 0;
 }
 
 static int write_profile(const struct profile *profile, const struct arguments *arguments, FILE *to)
@@ -144,35 +136,34 @@ static int write_profile(const struct profile *profile, const struct arguments *
 	}
 }
 
-/* A report says so in its text. */
-static void warn_of_unknown(const struct profile *profile)
+/* A report has this in its text. */
+static void warn_of_missing_dwarf(const struct profile *profile)
 {
 	size_t images, unknown;
 
 	profile_inlines(profile, &images, &unknown);
 	if (unknown && unknown == images)
-		log_warning(
-			"there is no DWARF of any image: functions that were inlined are not shown apart");
+		log_warning("no image has DWARF: inlined functions are not shown");
 }
 
 static int export_profile(const struct arguments *arguments, FILE *to)
 {
-	struct profile_options wanted = arguments->input.options;
+	struct profile_options options = arguments->input.options;
 	struct profile *profile;
 	int error;
 
 	if (arguments->format == FORMAT_SCRIPT)
-		return script_write(&wanted, to);
-	/* Time and hits do not add up: one event, but where each has its own place. */
-	if (!wanted.event && arguments->format != FORMAT_PPROF)
-		wanted.event = "0";
-	wanted.lines = wanted.inlined && arguments->format == FORMAT_PPROF;
-	error = profile_load(&profile, &wanted);
+		return script_write(&options, to);
+	/* Time and hits cannot be added: only pprof has room for several events. */
+	if (!options.event && arguments->format != FORMAT_PPROF)
+		options.event = "0";
+	options.lines = options.inlined && arguments->format == FORMAT_PPROF;
+	error = profile_load(&profile, &options);
 	if (error)
 		return error;
 	if (!profile_samples(profile))
 		log_warning("%s", profile_arguments_why_empty(&arguments->input));
-	warn_of_unknown(profile);
+	warn_of_missing_dwarf(profile);
 	error = write_profile(profile, arguments, to);
 	profile_free(profile);
 	return error;
@@ -197,17 +188,17 @@ static int write_file(const struct arguments *arguments, const char *path, const
 	return error;
 }
 
-/* Beside the file, while it is written. */
+/* The file while it is written. */
 static char partial[PATH_MAX];
 
-/* What the signal then does is its default (SA_RESETHAND). */
+/* SA_RESETHAND restores the default action. */
 static void end_by_signal(int signal)
 {
 	unlink(partial);
 	raise(signal);
 }
 
-/* One that is ignored, as by nohup, stays so. */
+/* A signal that is ignored, as by nohup, stays ignored. */
 static void remove_partial_on_signals(void)
 {
 	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
@@ -219,8 +210,9 @@ static void remove_partial_on_signals(void)
 			sigaction(signals[i], &end, NULL);
 }
 
-/* Writes beside the file and renames: one that is there already is replaced by a whole one or not
- * at all. */
+/* Writes another file and renames it, so that an existing file is replaced as a whole or not at
+ * all.
+ */
 static int replace_file(const struct arguments *arguments, const char *path)
 {
 	int error;
@@ -228,7 +220,7 @@ static int replace_file(const struct arguments *arguments, const char *path)
 	if (snprintf(partial, sizeof(partial), "%s.partial", path) >= (int)sizeof(partial))
 		return cannot_write(arguments, ENAMETOOLONG);
 	remove_partial_on_signals();
-	/* Of an export that was killed, or a link: it is not written through. */
+	/* Left by an export that was killed; a link must not be followed. */
 	if (unlink(partial) && errno != ENOENT)
 		return cannot_write(arguments, errno);
 	error = write_file(arguments, partial, "wxe");
@@ -239,7 +231,7 @@ static int replace_file(const struct arguments *arguments, const char *path)
 	return error;
 }
 
-/* A pipe or a device is written to, not replaced; of a link that which it leads to is replaced. */
+/* A pipe or a device is written to, not replaced. A link is followed to the file to replace. */
 static int export_to_file(const struct arguments *arguments)
 {
 	char target[PATH_MAX];
@@ -251,18 +243,18 @@ static int export_to_file(const struct arguments *arguments)
 
 int command_export(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &profile_argp, 0, "Input:", 1 }, { 0 } };
-	static const struct argp argp = {
-		.options = options, .parser = parse, .doc = summary, .children = children
-	};
 	struct arguments arguments = { 0 };
-	char name[] = "kvmscope export";
-	int error;
+	const struct option_group groups[] = { { NULL, rows, &arguments, check },
+					       profile_arguments_options(&arguments.input),
+					       { 0 } };
+	const struct option_command table = { .name = "kvmscope export",
+					      .doc = summary,
+					      .groups = groups,
+					      .hint = "-i gives the recording" };
+	int error = option_table_parse(&table, argc, argv);
 
-	argv[0] = name;
-	argp_err_exit_status = EXIT_USAGE;
-	profile_arguments_init(&arguments.input);
-	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	if (error)
+		return command_failed();
 	error = arguments.output ? export_to_file(&arguments) : export_profile(&arguments, stdout);
 	profile_arguments_free(&arguments.input);
 	return error ? command_failed() : EXIT_OK;

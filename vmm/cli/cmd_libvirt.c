@@ -1,7 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* kvmscope libvirt: puts the hook in place by which libvirt tells kvmscoped of its domains, and
- * takes it away. */
-#include <argp.h>
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvmscope libvirt: installs and removes the hook by which libvirt notifies kvmscoped. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,15 +9,16 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/cli/answer.h"
+#include "shared/option_table.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/screen.h"
 #include "vmm/control/client.h"
 #include "vmm/control/run_directory.h"
 #include "vmm/daemon/daemon.h"
 #include "vmm/daemon/domain_xml.h"
 #include "vmm/daemon/hook_install.h"
 
-/* libvirt that looks into qemu.d. */
+/* The first libvirt that runs hooks in qemu.d. */
 #define VERSION_MAJOR 6
 #define VERSION_MINOR 5
 
@@ -28,70 +27,62 @@ struct arguments {
 	bool now;
 };
 
-enum { KEY_HOOKS = 256, KEY_NOW };
+#define AT(field) .offset = offsetof(struct arguments, field)
 
-static const struct argp_option option_list[] = {
-	{ "hooks", KEY_HOOKS, "DIR", 0, "libvirt's directory of hooks (" HOOKS_DIRECTORY ")", 0 },
-	{ "now", KEY_NOW, NULL, 0,
-	  "With install: have systemd start kvmscoped, now and with the system", 0 },
+static const struct option_row rows[] = {
+	{ "hooks", "DIR", "libvirt's directory of hooks (" HOOKS_DIRECTORY ")", OPTION_TEXT,
+	  AT(hooks) },
+	{ "now", NULL, "With install: make systemd start kvmscoped, now and at boot", OPTION_SET,
+	  AT(now) },
 	{ 0 },
 };
 
 static const char help[] =
-	"Has libvirt tell kvmscoped when domains start and end, by a hook beside those that are there.\v"
+	"Make libvirt notify kvmscoped when domains start and end, by a hook next to existing ones.\v"
 	"Commands:\n"
-	"  install    put the hook in place, or bring it up to date\n"
-	"  uninstall  remove it, and nothing else\n"
-	"  status     is it there, does libvirt know it, does kvmscoped run?\n"
+	"  install    install the hook, or update it\n"
+	"  uninstall  remove the hook, and nothing else\n"
+	"  status     show hook, libvirt and kvmscoped\n"
 	"\n"
-	"Profile a domain that runs, and from its next start on:\n"
+	"Profile a running domain, now and after its next start:\n"
 	"  kvmscope libvirt install --now\n"
 	"  virsh metadata web " DOMAIN_XML_NAMESPACE " --key kvmscope \\\n"
 	"    --set '<profile/>' --live --config\n"
 	"  kvmscope export -i \"$(kvmscope ctl dump web)\" --format html > flame.html\n"
 	"\n"
-	"The hook hands on what it is told and is gone, whatever happens, 20 ms after\n"
-	"it has got a processor at the latest; it never fails a domain.\n"
+	"The hook passes its arguments on and exits after at most 20 ms of running,\n"
+	"whatever happens; it never makes a domain fail.\n"
 	"\n"
-	"Exit status: 0; 1 it failed, or with status: it is not in place; 2 wrong\n"
-	"usage.\n";
+	"Exit status: 0; 1 it failed, or with status: not installed; 2 wrong usage.\n";
 
 static bool is_command(const char *word)
 {
 	return !strcmp(word, "install") || !strcmp(word, "uninstall") || !strcmp(word, "status");
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static int set_command(void *context, char *text)
 {
-	struct arguments *arguments = state->input;
+	struct arguments *arguments = context;
 
-	switch (key) {
-	case KEY_HOOKS:
-		arguments->hooks = text;
-		return 0;
-	case KEY_NOW:
-		arguments->now = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (arguments->command || !is_command(text))
-			argp_error(state, "'%s' is not one of install, uninstall and status", text);
-		arguments->command = text;
-		return 0;
-	case ARGP_KEY_END:
-		if (!arguments->command)
-			argp_error(state, "say what to do: install, uninstall or status");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	if (arguments->command || !is_command(text))
+		return error_set(-EINVAL, "'%s' is not one of install, uninstall and status", text);
+	arguments->command = text;
+	return 0;
 }
 
-/* As the daemon itself says, "libvirtd (libvirt) 9.0.0". False: there is none here. */
+static int check(void *target)
+{
+	return ((struct arguments *)target)->command
+		       ? 0
+		       : error_set(-EINVAL, "a command is missing: install, uninstall or status");
+}
+
+/* From the daemon's own output, "libvirtd (libvirt) 9.0.0". False: it is not installed. */
 static bool find_version(int *major, int *minor)
 {
-	static const char ask[] =
+	static const char version[] =
 		"virtqemud --version 2>/dev/null || libvirtd --version 2>/dev/null";
-	FILE *output = popen(ask, "re"); /* NOLINT(cert-env33-c): no word of it is another's */
+	FILE *output = popen(version, "re"); /* NOLINT(cert-env33-c): a constant command */
 	bool found;
 
 	if (!output)
@@ -101,16 +92,16 @@ static bool find_version(int *major, int *minor)
 	return found;
 }
 
-static void tell_version(void)
+static void check_version(void)
 {
 	int major, minor;
 
 	if (!find_version(&major, &minor))
-		log_warning("no libvirt was found here: neither virtqemud nor libvirtd");
+		log_warning("libvirt was not found: neither virtqemud nor libvirtd");
 	else if (major < VERSION_MAJOR || (major == VERSION_MAJOR && minor < VERSION_MINOR))
 		log_warning(
-			"libvirt %d.%d does not look into qemu.d, which libvirt %d.%d does: kvmscoped finds "
-			"domains all the same",
+			"libvirt %d.%d does not run hooks in qemu.d, libvirt %d.%d does: kvmscoped finds "
+			"domains by polling",
 			major, minor, VERSION_MAJOR, VERSION_MINOR);
 }
 
@@ -118,7 +109,7 @@ static int start_daemon(void)
 {
 	if (access("/run/systemd/system", F_OK))
 		return error_set(-ENOTSUP,
-				 "--now: systemd does not run here; start kvmscoped otherwise");
+				 "--now: systemd is not running; start kvmscoped by other means");
 	if (system("systemctl enable --now kvmscoped.service")) /* NOLINT(cert-env33-c) */
 		return error_set(
 			-EIO,
@@ -128,7 +119,7 @@ static int start_daemon(void)
 
 static int install(const struct arguments *arguments)
 {
-	bool known = hook_has_company(arguments->hooks);
+	bool known = hook_has_others(arguments->hooks);
 	enum hook_state before;
 	char path[PATH_MAX];
 	int error = hook_find(arguments->hooks, &before, path);
@@ -138,15 +129,15 @@ static int install(const struct arguments *arguments)
 	if (error)
 		return error;
 	if (before == HOOK_CURRENT)
-		log_info("%s is in place already", path);
+		log_info("%s is already installed", path);
 	else
-		log_info("%s is in place", path);
-	tell_version();
+		log_info("%s is installed", path);
+	check_version();
 	if (before == HOOK_ABSENT && !known)
 		log_info(
-			"if libvirt runs already, it had no hook for QEMU when it started: restart it once, "
-			"domains run on (systemctl restart virtqemud, or libvirtd); until then kvmscoped "
-			"finds domains by itself");
+			"a running libvirt had no QEMU hook when it started: restart it once (systemctl "
+			"restart virtqemud, or libvirtd; domains keep running). Until then kvmscoped finds "
+			"domains by polling");
 	return arguments->now ? start_daemon() : 0;
 }
 
@@ -168,14 +159,15 @@ static bool print_daemon(void)
 	if (daemon >= 0)
 		close(daemon);
 	if (error) {
-		printf("daemon:   does not run%s: %s\n", geteuid() ? ", or is not ours to ask" : "",
+		printf("daemon:   not running%s: %s\n",
+		       geteuid() ? ", or does not accept this user" : "",
 		       error == -ENOENT ? "systemctl start kvmscoped" : error_message());
 		return false;
 	}
 	printf("daemon:   process %.0f, kvmscoped ", answer_number(status, "pid"));
-	answer_print(answer_text(status, "kvmscope"));
+	screen_print(answer_text(status, "kvmscope"));
 	if (answer_number(status, "hook_dropped") > 0)
-		printf("; the hook dropped %.0f messages, as it did not run",
+		printf("; the hook dropped %.0f messages while it was not running",
 		       answer_number(status, "hook_dropped"));
 	putchar('\n');
 	json_decref(status);
@@ -185,9 +177,9 @@ static bool print_daemon(void)
 static int print_status(const struct arguments *arguments, bool *good)
 {
 	static const char *const states[] = {
-		[HOOK_ABSENT] = "not in place: kvmscope libvirt install",
-		[HOOK_CURRENT] = "in place",
-		[HOOK_OTHER] = "of another version: kvmscope libvirt install brings it up to date",
+		[HOOK_ABSENT] = "not installed: kvmscope libvirt install",
+		[HOOK_CURRENT] = "installed",
+		[HOOK_OTHER] = "of another version: kvmscope libvirt install updates it",
 		[HOOK_FOREIGN] = "a file that is not kvmscope's",
 	};
 	enum hook_state state;
@@ -207,17 +199,19 @@ static int print_status(const struct arguments *arguments, bool *good)
 
 int command_libvirt(int argc, char **argv)
 {
-	static const struct argp argp = {
-		.options = option_list, .parser = parse, .args_doc = "COMMAND", .doc = help
-	};
 	struct arguments arguments = { .hooks = HOOKS_DIRECTORY };
-	char name[] = "kvmscope libvirt";
+	const struct option_group groups[] = { { NULL, rows, &arguments, check }, { 0 } };
+	const struct option_command table = { .name = "kvmscope libvirt",
+					      .doc = help,
+					      .words = "COMMAND",
+					      .groups = groups,
+					      .word = set_command,
+					      .context = &arguments };
 	bool good = true;
 	int error;
 
-	argv[0] = name;
-	argp_err_exit_status = EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	if (option_table_parse(&table, argc, argv))
+		return command_failed();
 	if (!strcmp(arguments.command, "install"))
 		error = install(&arguments);
 	else if (!strcmp(arguments.command, "uninstall"))

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <argp.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
-#include "vmm/cli/option_number.h"
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/cli/screen.h"
 #include "vmm/report/report_rows.h"
@@ -17,24 +16,7 @@ struct arguments {
 	struct profile_arguments input;
 	struct report_options report;
 	bool json;
-	enum { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } color;
-};
-
-enum { KEY_CHILDREN = 256, KEY_JSON, KEY_PERCENT_LIMIT, KEY_COLOR };
-
-static const struct argp_option options[] = {
-	{ "children", KEY_CHILDREN, NULL, 0,
-	  "Count a function also for what it called, and order by that", 0 },
-	{ "sort", 's', "KEY[,KEY...]", 0,
-	  "What makes one row: symbol, image, vcpu, app (the program that a process runs, else its comm), comm, pid, tid, cgroup, container (default symbol,image; sym, dso and cpu mean the same as for perf)",
-	  0 },
-	{ "limit", 'n', "ROWS", 0, "Show the first ROWS rows only (on a terminal those that fit)",
-	  0 },
-	{ "percent-limit", KEY_PERCENT_LIMIT, "PERCENT", 0, "Show no rows below PERCENT", 0 },
-	{ "json", KEY_JSON, NULL, 0, "Write one JSON object instead of a table", 0 },
-	{ "color", KEY_COLOR, "WHEN", 0,
-	  "auto (on a terminal, unless NO_COLOR is set), always or never", 0 },
-	{ 0 },
+	enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } color;
 };
 
 static const char summary[] =
@@ -44,11 +26,11 @@ static const char summary[] =
 	"  kvmscope report\n"
 	"      the functions in ./perf.data, busiest first\n"
 	"  kvmscope report --children -n 20\n"
-	"      who is behind it: 20 functions with all that they called\n"
+	"      20 functions with everything that they called\n"
 	"  kvmscope report --sort vcpu\n"
 	"      how busy each vCPU was\n"
 	"  kvmscope report --sort comm,symbol\n"
-	"      which of the guest's processes does what\n"
+	"      which of the guest's processes spends time where\n"
 	"  kvmscope report --sort app,image,symbol\n"
 	"      the same by program, its libraries apart\n"
 	"  kvmscope report --sort cgroup\n"
@@ -57,8 +39,8 @@ static const char summary[] =
 	"      who executed a watched function\n"
 	"  kvmscope report --json | jq '.events[0].rows[0]'\n"
 	"\n"
-	"Kernel names come from perf's build-id cache, where kvmscope run or attach has put them. "
-	"A row is shown as an address where nothing says for certain what is there.";
+	"Kernel symbols are in perf's build-id cache, where kvmscope run and attach store them. "
+	"kvmscope prints an address rather than guess a name.";
 
 static const struct {
 	const char *name;
@@ -78,71 +60,57 @@ static unsigned int find_key(const char *name)
 	return 0;
 }
 
-static void parse_sort(const struct argp_state *state, char *list, unsigned int *chosen)
+static int parse_sort(void *target, char *list)
 {
+	unsigned int *keys_chosen = &((struct arguments *)target)->report.keys, key;
 	char *rest = NULL;
 
-	*chosen = 0;
+	*keys_chosen = 0;
 	for (char *name = strtok_r(list, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
-		unsigned int key = find_key(name);
-
+		key = find_key(name);
 		if (!key)
-			argp_error(
-				state,
-				"--sort knows no '%s': symbol, image, vcpu, app, comm, pid, tid, cgroup, container",
+			return error_set(
+				-EINVAL,
+				"--sort %s: it must be one of symbol, image, vcpu, app, comm, pid, tid, cgroup, "
+				"container",
 				name);
-		*chosen |= key;
+		*keys_chosen |= key;
 	}
-	if (!*chosen)
-		argp_error(state, "--sort needs at least one key");
+	return *keys_chosen ? 0 : error_set(-EINVAL, "--sort needs at least one key");
 }
 
-static double parse_percent(const struct argp_state *state, const char *text)
+static int parse_percent(void *target, char *text)
 {
 	char *end;
 	double value = strtod(text, &end);
 
-	/* Neither +5 nor 0x5 nor inf, which strtod() reads. */
+	((struct arguments *)target)->report.percent_limit = value;
+	/* Not +5, 0x5 or inf, which strtod() reads. */
 	if (end == text || text[strspn(text, "0123456789.")] || value > 100)
-		argp_error(state, "'%s' is no percentage", text);
-	return value;
+		return error_set(-EINVAL, "'%s' is not a percentage", text);
+	return 0;
 }
 
-static error_t parse(int key, char *value, struct argp_state *state)
-{
-	struct arguments *arguments = state->input;
+static const char *const colors[] = { "auto", "always", "never", NULL };
 
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &arguments->input;
-		return 0;
-	case KEY_CHILDREN:
-		arguments->report.children = true;
-		return 0;
-	case 's':
-		parse_sort(state, value, &arguments->report.keys);
-		return 0;
-	case 'n':
-		arguments->report.limit = option_number(state, "--limit", value, 1, UINT_MAX);
-		return 0;
-	case KEY_PERCENT_LIMIT:
-		arguments->report.percent_limit = parse_percent(state, value);
-		return 0;
-	case KEY_JSON:
-		arguments->json = true;
-		return 0;
-	case KEY_COLOR:
-		if (strcmp(value, "auto") != 0 && strcmp(value, "always") != 0 &&
-		    strcmp(value, "never") != 0)
-			argp_error(state, "--color is auto, always or never, not '%s'", value);
-		arguments->color = *value == 'n'     ? COLOR_NEVER
-				   : value[1] == 'l' ? COLOR_ALWAYS
-						     : COLOR_AUTO;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
+#define AT(field) .offset = offsetof(struct arguments, field)
+
+static const struct option_row rows[] = {
+	{ "children", NULL, "Count a function also for what it called, and sort by that",
+	  OPTION_SET, AT(report.children) },
+	{ "sort", "KEY[,KEY...]",
+	  "What makes a row: symbol, image, vcpu, app, comm, pid, tid, cgroup, container "
+	  "(symbol,image)",
+	  OPTION_PARSE, .letter = 's', .parse = parse_sort },
+	{ "limit", "ROWS", "Show only the first ROWS rows (on a terminal those that fit)",
+	  OPTION_NUMBER, AT(report.limit), .letter = 'n', .low = 1, .high = UINT_MAX },
+	{ "percent-limit", "PERCENT", "Show no rows below PERCENT", OPTION_PARSE,
+	  .parse = parse_percent },
+	{ "json", NULL, "Print one JSON object instead of a table", OPTION_SET, AT(json) },
+	{ "color", "WHEN", "auto (on a terminal, unless NO_COLOR is set), always, never",
+	  OPTION_CHOICE, AT(color), .choices = colors },
+	{ 0 },
+};
 
 static bool wants_color(const struct arguments *arguments)
 {
@@ -150,7 +118,7 @@ static bool wants_color(const struct arguments *arguments)
 					      : arguments->color == COLOR_ALWAYS;
 }
 
-/* As perf, none that has no samples; but that a watch was not hit is worth a line. */
+/* As in perf, events without samples are not shown, except watches. */
 static bool is_shown(const struct arguments *arguments, const struct profile *profile,
 		     size_t number)
 {
@@ -170,16 +138,16 @@ static int print_all(const struct arguments *arguments, struct report *const *re
 
 static int print(const struct arguments *arguments, const struct profile *profile)
 {
-	/* Also of a file that has no event: then nothing is in it. */
+	/* A file without any event gets one empty table. */
 	size_t events = profile_event_count(profile) ? profile_event_count(profile) : 1, count = 0;
 	struct report **reports = calloc(events, sizeof(struct report *));
-	struct report_options wanted = arguments->report;
+	struct report_options options = arguments->report;
 	int error = reports ? 0 : error_set(-ENOMEM, "no memory for the report");
 
-	for (wanted.event = 0; wanted.event < events && !error; wanted.event++) {
-		if (!is_shown(arguments, profile, wanted.event))
+	for (options.event = 0; options.event < events && !error; options.event++) {
+		if (!is_shown(arguments, profile, options.event))
 			continue;
-		error = report_build(&reports[count], profile, &wanted);
+		error = report_build(&reports[count], profile, &options);
 		count += !error;
 	}
 	if (!error)
@@ -190,7 +158,7 @@ static int print(const struct arguments *arguments, const struct profile *profil
 	return error;
 }
 
-/* A terminal is given what fits on it, less the lines above and below the rows. */
+/* As many rows as fit on the terminal, with the lines above and below them. */
 static void limit_to_screen(struct report_options *report)
 {
 	enum { OTHER_LINES = 12, FEWEST = 10 };
@@ -205,19 +173,19 @@ static void limit_to_screen(struct report_options *report)
 
 int command_report(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &profile_argp, 0, "Input:", 1 }, { 0 } };
-	static const struct argp argp = {
-		.options = options, .parser = parse, .doc = summary, .children = children
-	};
 	struct arguments arguments = { .report.keys = REPORT_SYMBOL | REPORT_IMAGE };
+	const struct option_group groups[] = { { .rows = rows, .target = &arguments },
+					       profile_arguments_options(&arguments.input),
+					       { 0 } };
+	const struct option_command table = { .name = "kvmscope report",
+					      .doc = summary,
+					      .groups = groups,
+					      .hint = "-i gives the recording" };
 	struct profile *profile;
-	char name[] = "kvmscope report";
 	int error;
 
-	argv[0] = name;
-	argp_err_exit_status = EXIT_USAGE;
-	profile_arguments_init(&arguments.input);
-	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	if (option_table_parse(&table, argc, argv))
+		return command_failed();
 	arguments.input.options.threads = arguments.report.keys & REPORT_TID;
 	arguments.input.options.leaves_only = !arguments.report.children;
 	if (!arguments.json)
@@ -229,6 +197,6 @@ int command_report(int argc, char **argv)
 	error = print(&arguments, profile);
 	profile_free(profile);
 	profile_arguments_free(&arguments.input);
-	/* A pager that was closed early has shown enough. */
+	/* A pager may be closed early. */
 	return error && error != -EPIPE ? command_failed() : EXIT_OK;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope run: joins the machine, the user's console and signals, and the profile. */
+/* kvmscope run: connects the machine, the user's console and signals, and the profile. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/record_progress.h"
 #include "vmm/cli/recording_disks.h"
 #include "vmm/cli/run_console.h"
 #include "vmm/cli/run_control.h"
@@ -20,14 +20,14 @@
 #include "vmm/cli/run_pmu.h"
 #include "vmm/cli/run_profile.h"
 #include "vmm/cli/run_triggers.h"
+#include "vmm/cli/run_watch.h"
 #include "vmm/kvm/statistics.h"
 #include "vmm/machine/machine.h"
 #include "vmm/perf_data/perf_data_output.h"
 
 /*
- * Instructions per second of our CPU time that KVM itself executed for the
- * guest, from which on it is one that interprets guest kernel code: device
- * accesses alone, the other reason for it to do so, stay well below.
+ * A KVM that executes more instructions per second of our CPU time itself interprets guest kernel
+ * code. Device accesses, the other reason for it to do so, stay well below.
  */
 #define INTERPRETED_PER_SECOND 300000
 
@@ -38,14 +38,14 @@ struct run {
 	struct run_triggers *triggers;
 	struct run_pmu_traps *pmu_traps;   /* or NULL */
 	struct run_control *control;       /* NULL without a control socket */
-	_Atomic(struct machine *) machine; /* NULL until it is made: the console may ask earlier */
+	_Atomic(struct machine *) machine; /* NULL until created: the console may use it earlier */
 	int signal_fd;
 	uint64_t started, ended;   /* ms of CLOCK_MONOTONIC */
 	bool power_button_pressed; /* by a first SIGINT */
 	bool timed_out;
-	bool in_a_hurry; /* whoever ended it does not wait: SIGTERM, SIGHUP, --timeout */
-	struct vcpu_statistic interpreted;   /* of the first vCPU, closed once it was too high */
-	uint64_t interpreted_before, looked; /* its value then, and then: ms of CPU time */
+	bool in_a_hurry; /* ended by SIGTERM, SIGHUP or --timeout: nobody waits for the disks */
+	struct vcpu_statistic interpreted;   /* of the first vCPU, closed after the warning */
+	uint64_t interpreted_before, polled; /* its value at the last poll, in ms of CPU time */
 };
 
 static atomic_bool ended_by_user;
@@ -65,25 +65,6 @@ static void on_quit(void *context)
 		machine_stop(machine);
 }
 
-/* Signals of the process come by descriptor; no thread made from here on takes them otherwise. */
-static int take_signals(struct run *run)
-{
-	sigset_t mask;
-
-	sigemptyset(&mask);
-	sigaddset(&mask, SIGINT);
-	sigaddset(&mask, SIGTERM);
-	sigaddset(&mask, SIGHUP);
-	sigaddset(&mask, SIGUSR2);
-	pthread_sigmask(SIG_BLOCK, &mask, NULL);
-	signal(SIGPIPE,
-	       SIG_IGN); /* a console or a file that nobody reads is an error of writing, no end */
-	run->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-	return run->signal_fd < 0
-		       ? error_set(-errno, "can not make a signalfd: %s", strerror(errno))
-		       : 0;
-}
-
 static struct flight_requests *flight_of(const struct run *run)
 {
 	return run->profile ? run_profile_flight(run->profile) : NULL;
@@ -94,7 +75,7 @@ static struct trigger *trigger_of(const struct run *run)
 	return flight_of(run) ? flight_requests_trigger(flight_of(run)) : NULL;
 }
 
-static int make_machine(struct run *run)
+static int create_machine(struct run *run)
 {
 	struct machine_options options = {
 		.boot = run->options.boot,
@@ -114,7 +95,7 @@ static int make_machine(struct run *run)
 	if (!error && run->options.profile) {
 		error = run_profile_create(&run->profile, &run->options);
 		if (!error)
-			run_profile_join(run->profile, &options);
+			run_profile_attach(run->profile, &options);
 	}
 	if (!error)
 		error = run_triggers_create(&run->triggers, &run->options);
@@ -125,7 +106,7 @@ static int make_machine(struct run *run)
 	if (error)
 		return error;
 	atomic_store(&run->machine, machine);
-	console_tell(&run->console);
+	console_announce(&run->console);
 	error = run_pmu_start(run->pmu_traps, machine);
 	if (!error && run->profile)
 		error = run_profile_start(run->profile, machine);
@@ -134,31 +115,30 @@ static int make_machine(struct run *run)
 	return error ? error : run_control_open(&run->control, &run->options, run->profile);
 }
 
-static void take_dump_signal(const struct run *run)
+static void fire_dump(const struct run *run)
 {
 	if (flight_of(run))
 		trigger_fire(trigger_of(run), TRIGGER_SIGNAL, "");
 	else
 		log_warning(
-			"SIGUSR2 writes what a flight recorder holds, and this run has none: see --flight");
+			"SIGUSR2 makes a flight recorder write its samples, but this run has none: see --flight");
 }
 
-/* First SIGINT: the guest is asked to power off, if it listens. Second, SIGTERM, SIGHUP: it is
- * stopped. */
-static void take_signal(struct run *run)
+/* The first SIGINT asks the guest to power off, if it supports that. A second one, SIGTERM and
+ * SIGHUP stop it. */
+static void handle_signal(struct run *run)
 {
-	struct signalfd_siginfo signal;
+	int signal = record_next_signal(run->signal_fd);
 
-	if (read(run->signal_fd, &signal, sizeof(signal)) != sizeof(signal))
+	if (!signal)
 		return;
-	if (signal.ssi_signo == SIGUSR2) {
-		take_dump_signal(run);
+	if (signal == SIGUSR2) {
+		fire_dump(run);
 		return;
 	}
 	atomic_store(&ended_by_user, true);
-	run->in_a_hurry |= signal.ssi_signo != SIGINT;
-	if (signal.ssi_signo != SIGINT || run->power_button_pressed ||
-	    !machine_power_button(run->machine)) {
+	run->in_a_hurry |= signal != SIGINT;
+	if (signal != SIGINT || run->power_button_pressed || !machine_power_button(run->machine)) {
 		machine_stop(run->machine);
 		return;
 	}
@@ -166,57 +146,34 @@ static void take_signal(struct run *run)
 	log_info("power button pressed; the guest may shut down, a second SIGINT stops it");
 }
 
-/* ms until SECONDS have passed since the start; at most a second, so that progress is shown. */
-static int time_left(const struct run *run, unsigned int seconds)
-{
-	uint64_t passed = clock_ms(CLOCK_MONOTONIC) - run->started, limit = seconds * 1000ull;
-
-	if (!seconds || limit > passed + 1000)
-		return 1000;
-	return limit > passed ? (int)(limit - passed) : 0;
-}
-
 static void check_time(struct run *run)
 {
-	if (!time_left(run, run->options.duration)) {
+	if (!record_time_left(run->started, run->options.duration)) {
 		machine_stop(run->machine);
-	} else if (!time_left(run, run->options.timeout)) {
+	} else if (!record_time_left(run->started, run->options.timeout)) {
 		run->timed_out = true;
 		run->in_a_hurry = true;
 		machine_stop(run->machine);
 	}
 }
 
-/* Not where the guest's console has the terminal: the two would write over each other. */
-static bool shows_progress(const struct run *run)
+/* Not on a terminal that the guest's console uses: they would overwrite each other. */
+static void show_progress(const struct run *run)
 {
-	return run->profile &&
-	       !(run->options.console == RUN_CONSOLE_STDIO && isatty(STDOUT_FILENO));
-}
-
-static void show_progress(struct run *run)
-{
-	uint64_t seconds = (clock_ms(CLOCK_MONOTONIC) - run->started) / 1000;
 	struct collector_statistics statistics;
 
-	run_profile_statistics(run->profile, &statistics);
-	if (statistics.ended)
+	if (!run->profile || (run->options.console == RUN_CONSOLE_STDIO && isatty(STDOUT_FILENO)))
 		return;
-	log_progress("%llu:%02llu: %llu samples, %llu/s, %llu lost%s%s",
-		     (unsigned long long)seconds / 60, (unsigned long long)seconds % 60,
-		     (unsigned long long)statistics.samples,
-		     (unsigned long long)(statistics.samples / (seconds ? seconds : 1)),
-		     (unsigned long long)statistics.lost, *statistics.release ? ", Linux " : "",
-		     statistics.release);
+	run_profile_statistics(run->profile, &statistics);
+	if (!statistics.ended)
+		record_progress(run->started, &statistics);
 }
 
-/*
- * Looks at the counter after each second of CPU time, until it has warned: on
- * such a KVM a Linux guest shows no sign of life for minutes, and then fails.
- */
+/* Polls the counter after each second of CPU time and warns once: on such a KVM a Linux guest shows
+ * no sign of life for minutes, and then fails. */
 static void check_interpretation(struct run *run)
 {
-	uint64_t now = clock_ms(CLOCK_PROCESS_CPUTIME_ID), passed = now - run->looked, count;
+	uint64_t now = clock_ms(CLOCK_PROCESS_CPUTIME_ID), passed = now - run->polled, count;
 
 	if (run->interpreted.fd < 0 || passed < 1000)
 		return;
@@ -224,14 +181,14 @@ static void check_interpretation(struct run *run)
 	if ((count - run->interpreted_before) * 1000 / passed > INTERPRETED_PER_SECOND) {
 		log_warning(
 			"this KVM interprets the guest's kernel code, a thousand times slower than the processor; "
-			"Linux does not boot on such a KVM: see kvmscope doctor");
+			"Linux does not boot on it: see kvmscope doctor");
 		vcpu_statistic_close(&run->interpreted);
 	}
 	log_debug("KVM executed %llu instructions for vCPU 0 in %llu ms",
 		  (unsigned long long)(count - run->interpreted_before),
 		  (unsigned long long)passed);
 	run->interpreted_before = count;
-	run->looked = now;
+	run->polled = now;
 }
 
 static void supervise(struct run *run)
@@ -242,23 +199,22 @@ static void supervise(struct run *run)
 	};
 
 	while (!(events[0].revents & POLLIN)) {
-		int duration = time_left(run, run->options.duration);
-		int timeout = time_left(run, run->options.timeout);
+		int duration = record_time_left(run->started, run->options.duration);
+		int timeout = record_time_left(run->started, run->options.timeout);
 
 		if (poll(events, 2, duration < timeout ? duration : timeout) < 0)
 			continue;
 		if (events[1].revents & POLLIN)
-			take_signal(run);
+			handle_signal(run);
 		check_time(run);
 		check_interpretation(run);
-		if (shows_progress(run))
-			show_progress(run);
+		show_progress(run);
 	}
 	run->ended = clock_ms(CLOCK_MONOTONIC);
 	log_progress("%s", "");
 }
 
-/* What the guest's end means for the user: a message, and the exit status. */
+/* Logs why the guest ended and returns the exit status. */
 static int report_end(const struct run *run, const struct machine_result *result)
 {
 	switch (result->end) {
@@ -284,8 +240,7 @@ static int report_end(const struct run *run, const struct machine_result *result
 	return EXIT_OK;
 }
 
-/* Writes out what the guest has printed and gives the terminal back: our own messages come behind.
- */
+/* Flushes the guest's output and restores the terminal, before our own messages. */
 static void destroy_machine(struct run *run)
 {
 	run_pmu_destroy(run->pmu_traps);
@@ -309,7 +264,7 @@ static void summarize_output(const struct run *run, const struct collector_stati
 		log_info("%llu samples%s in %.1f s, %llu lost; %.1f MiB in %s%s",
 			 (unsigned long long)statistics->samples, outside, seconds,
 			 (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576,
-			 perf_data_output_name(run->options.output), more);
+			 perf_data_output_name(run->options.record.output), more);
 	else if (flight_requests_files(flight))
 		log_info("%u flight recording%s in %.1f s; %.1f MiB", flight_requests_files(flight),
 			 flight_requests_files(flight) == 1 ? "" : "s", seconds,
@@ -318,29 +273,20 @@ static void summarize_output(const struct run *run, const struct collector_stati
 		log_info("no flight recording in %.1f s: nothing triggered one", seconds);
 }
 
-/* What was recorded, and what recording it cost. */
 static void summarize(const struct run *run, const struct collector_statistics *statistics)
 {
-	double samples = (double)statistics->samples;
-
 	summarize_output(run, statistics);
-	if (statistics->samples && statistics->weight)
-		log_info(
-			"taking one cost %.1f us on average, %.2f %% of the sampled time, besides %s",
-			(double)statistics->cost / samples / 1e3,
-			100.0 * (double)statistics->cost / (double)statistics->weight,
-			run_profile_by_bpf(run->profile) ? "the interrupt"
-							 : "leaving and entering the guest");
+	record_summarize_cost(statistics, run_profile_by_bpf(run->profile)
+						  ? "the interrupt"
+						  : "leaving and entering the guest");
 	if (!statistics->samples && run->options.from_line)
 		log_info(
-			"there are no samples: --from-line '%s' was not printed on the console before the end",
+			"there are no samples: the console did not print --from-line '%s' before the end",
 			run->options.from_line);
 	else if (!statistics->samples)
 		log_info("there are no samples: the guest used no CPU time while it was sampled");
-	else if (statistics->kernel && !statistics->kernel_found)
-		log_info(
-			"the guest's kernel was not found in its memory: its functions have no names; "
-			"give --kallsyms or --vmlinux");
+	else
+		record_summarize_kernel(statistics);
 }
 
 static int finish_profile(struct run *run, struct collector_statistics *statistics)
@@ -350,18 +296,18 @@ static int finish_profile(struct run *run, struct collector_statistics *statisti
 		return EXIT_OK;
 	if (run_profile_stop(run->profile, statistics))
 		return command_failed();
-	run_profile_summarize_watches(run->profile);
+	run_watch_summarize(run_profile_watch(run->profile));
 	return EXIT_OK;
 }
 
-/* Before what its commands work on is gone. */
+/* Before its commands lose what they work on. */
 static void close_control(struct run *run)
 {
 	run_control_close(run->control);
 	run->control = NULL;
 }
 
-/* What the guest had in memory is recorded while it is still there. */
+/* The profile reads guest memory before the reset clears it. */
 static int reset_guest(struct run *run, const struct machine_result *result)
 {
 	log_info("the guest is reset");
@@ -373,7 +319,7 @@ static int reset_guest(struct run *run, const struct machine_result *result)
 	return machine_reset(run->machine);
 }
 
-/* Until the guest has ended, over resets where they are wanted. */
+/* Runs until the guest has ended, with --reboot over resets. */
 static int run_guest(struct run *run, struct machine_result *result)
 {
 	int error;
@@ -394,12 +340,11 @@ static int run_guest(struct run *run, struct machine_result *result)
 	return error;
 }
 
-/* Nothing of processes is in the host's perspective. */
 static void search_disks(const struct run *run, unsigned int files)
 {
 	const struct run_options *options = &run->options;
 	const char *disks[RUN_DISKS_MAX];
-	const struct recording_disks recording = { .output = options->output,
+	const struct recording_disks recording = { .output = options->record.output,
 						   .files = files,
 						   .disks = disks,
 						   .count = options->disk_count,
@@ -407,8 +352,7 @@ static void search_disks(const struct run *run, unsigned int files)
 
 	for (size_t i = 0; i < options->disk_count; i++)
 		disks[i] = options->disks[i].path;
-	if (options->disk_symbols && options->buildid_cache && !options->flight &&
-	    !run->in_a_hurry && options->perspective == PERSPECTIVE_GUEST)
+	if (record_options_search_disks(&options->record) && !options->flight && !run->in_a_hurry)
 		recording_disks_search(&recording);
 }
 
@@ -421,14 +365,14 @@ static int run_machine(struct run *run)
 	vcpu_statistic_open(&run->interpreted, machine_vm(run->machine)->vcpus[0],
 			    "insn_emulation");
 	run->started = clock_ms(CLOCK_MONOTONIC);
-	run->looked = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+	run->polled = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
 	if (run_guest(run, &result))
 		return command_failed();
 	run_pmu_summarize(run->pmu_traps, run->machine);
 	run_triggers_stop(run->triggers);
 	if (flight_of(run))
 		run_flight_guest_ended(flight_of(run), &result, run->timed_out);
-	/* The profile reads guest memory to its end, so the machine goes after it. */
+	/* The profile reads guest memory until its end. */
 	profile_status = finish_profile(run, &statistics);
 	if (run->control && flight_of(run))
 		flight_requests_wait_for_users(flight_of(run));
@@ -456,17 +400,17 @@ static void clean_up(struct run *run)
 
 int command_run(int argc, char **argv)
 {
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, 0 };
 	struct run run = { .signal_fd = -1, .console.file = -1, .interpreted.fd = -1 };
 	int status, error;
 
 	atomic_store(&ended_by_user, false);
 	if (run_options_parse(&run.options, argc, argv))
 		return command_failed();
-	log_quiet(run.options.quiet);
-	log_verbose(run.options.verbose);
-	error = take_signals(&run);
-	if (!error)
-		error = make_machine(&run);
+	log_quiet(run.options.record.quiet);
+	log_verbose(run.options.record.verbose);
+	run.signal_fd = record_signals(signals);
+	error = run.signal_fd < 0 ? run.signal_fd : create_machine(&run);
 	if (error) {
 		status = command_failed();
 		status = error == -ENOTSUP ? EXIT_UNSUPPORTED : status;

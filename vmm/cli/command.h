@@ -5,14 +5,14 @@
 
 #include <stdbool.h>
 
-/* Exit codes, documented in kvmscope(1). A guest's debug-exit value comes through as it is. */
+/* Exit codes, documented in kvmscope(1). A guest's debug-exit value is passed on unchanged. */
 enum exit_code {
 	EXIT_OK = 0,
-	EXIT_FAILED = 1,      /* what was asked for could not be done */
+	EXIT_FAILED = 1,      /* the command failed */
 	EXIT_USAGE = 2,       /* the command line is wrong */
 	EXIT_GUEST_CRASH = 3, /* triple fault or KVM internal error */
-	EXIT_UNSUPPORTED = 4, /* this host's KVM can not do it: see kvmscope doctor */
-	EXIT_TIMEOUT = 124,   /* kvmscope run --timeout came to its end; as timeout(1) says it */
+	EXIT_UNSUPPORTED = 4, /* this host's KVM cannot do it: see kvmscope doctor */
+	EXIT_TIMEOUT = 124,   /* kvmscope run --timeout expired; as timeout(1) */
 };
 
 /* ARGV[0] is the subcommand's name; returns an exit code. Main thread, once. */
@@ -28,13 +28,11 @@ command command_export;
 command command_doctor;
 command command_demo;
 
-/*
- * Has the user ended the guest of the last command_run(), by a signal or Ctrl-A x? That is no
- * failure: its exit code does not tell.
- */
+/* True if the user ended the guest of the last command_run() by a signal or Ctrl-A x, which its
+ * exit code does not show. */
 bool command_run_was_ended(void);
 
-/* Prints error_message() for the user and returns EXIT_FAILED. */
+/* Logs error_message() and returns EXIT_FAILED. */
 int command_failed(void);
 
 #endif

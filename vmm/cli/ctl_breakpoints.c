@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "vmm/cli/answer.h"
+#include "vmm/cli/screen.h"
 
 static const char *watched_share(const json_t *watch, char *text, size_t size)
 {
@@ -40,7 +40,7 @@ static void print_watches(const json_t *result)
 		printf(" %-8s %10.0f %8s  ",
 		       json_is_true(json_object_get(watch, "pinned")) ? "pinned" : "flexible",
 		       answer_number(watch, "hits"), watched_share(watch, share, sizeof(share)));
-		answer_print(answer_text(watch, "name"));
+		screen_print(answer_text(watch, "name"));
 		putchar('\n');
 	}
 	putchar('\n');
@@ -49,9 +49,9 @@ static void print_watches(const json_t *result)
 void ctl_print_watch(const json_t *watch)
 {
 	printf("watch %.0f, ", answer_number(watch, "number"));
-	answer_print(answer_text(watch, "name"));
+	screen_print(answer_text(watch, "name"));
 	if (!strcmp(answer_text(watch, "state"), "waiting"))
-		printf(", waits until the guest's kernel is found\n");
+		printf(", waiting until the guest's kernel is found\n");
 	else if (!strcmp(answer_text(watch, "state"), "removed"))
 		printf(", removed; it had %.0f hits\n", answer_number(watch, "hits"));
 	else
@@ -80,11 +80,11 @@ static void print_task(size_t vcpu, const json_t *task)
 {
 	printf("%4zu  ", vcpu);
 	if (!json_is_object(task)) {
-		printf("%7s  %16s  not known\n", "-", "-");
+		printf("%7s  %16s  unknown\n", "-", "-");
 		return;
 	}
 	printf("%7.0f  %16s  ", answer_number(task, "pid"), answer_text(task, "cr3"));
-	answer_print(answer_text(task, "comm"));
+	screen_print(answer_text(task, "comm"));
 	putchar('\n');
 }
 
@@ -97,7 +97,7 @@ static void print_slot(const json_t *result, size_t vcpu, size_t number, const j
 	       answer_number(slot, "length"));
 	if (!strcmp(owner, "watch")) {
 		print_counts(json_array_get(json_object_get(result, "vcpus"), vcpu), slot);
-		answer_print(watch_name(result, slot));
+		screen_print(watch_name(result, slot));
 	}
 	if (json_is_true(json_object_get(slot, "guest_lost")))
 		printf(" (instead of the guest's own)");
@@ -120,6 +120,6 @@ void ctl_print_breakpoints(const json_t *result)
 		json_array_foreach(json_object_get(vcpu, "slots"), k, slot)
 			print_slot(result, i, k, slot);
 	if (answer_number(result, "guest_lost") > 0)
-		printf("\n%.0f times a breakpoint of the guest's own did not work for it\n",
+		printf("\n%.0f times a breakpoint of the guest itself did not work\n",
 		       answer_number(result, "guest_lost"));
 }

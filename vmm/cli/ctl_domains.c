@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/ctl_domains.h"
 
 #include <errno.h>
@@ -10,20 +10,20 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/cli/answer.h"
 #include "vmm/cli/recording_disks.h"
+#include "vmm/cli/screen.h"
 #include "vmm/control/client.h"
 #include "vmm/daemon/daemon.h"
 #include "vmm/perf_data/recording_name.h"
 
-#define MIB             (1024.0 * 1024.0)
-#define ASK_INTERVAL_US 20000
+#define MIB              (1024.0 * 1024.0)
+#define POLL_INTERVAL_US 20000
 
-/* ms that kvmscoped has to hear of a domain that runs and is profiled from just now on, */
+/* ms that kvmscoped has to detect a domain whose profile was only just requested */
 #define KNOWN_MS 3000
-/* and to have samples of it: for 20 s a guest's kernel is looked for. One that idles has none. */
+/* ms until there are samples: a guest's kernel is searched for 20 s. An idle guest has none. */
 #define SAMPLES_MS 30000
-/* After so long a user is told what he waits for. */
+/* ms after which the wait is explained to the user */
 #define PATIENCE_MS 1000
 
 bool ctl_is_daemon(const json_t *status)
@@ -31,16 +31,10 @@ bool ctl_is_daemon(const json_t *status)
 	return json_is_true(json_object_get(status, "daemon"));
 }
 
-static void print_json(const json_t *result)
-{
-	json_dumpf(result, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
-	putchar('\n');
-}
-
 static void print_row(const json_t *domain)
 {
 	printf("%7.0f  ", answer_number(domain, "pid"));
-	answer_print(answer_text(domain, "domain"));
+	screen_print(answer_text(domain, "domain"));
 	printf("  %s", answer_text(domain, "state"));
 	if (*answer_text(domain, "backend"))
 		printf(" by %s at %.0f Hz", answer_text(domain, "backend"),
@@ -48,7 +42,7 @@ static void print_row(const json_t *domain)
 	printf(", %.0f samples", answer_number(domain, "samples"));
 	if (*answer_text(domain, "guest_release")) {
 		printf(", Linux ");
-		answer_print(answer_text(domain, "guest_release"));
+		screen_print(answer_text(domain, "guest_release"));
 	}
 	putchar('\n');
 }
@@ -71,7 +65,7 @@ int ctl_list_domains(const struct control_run *daemon, json_t *all, bool json)
 			print_row(domain);
 	}
 	if (!json && !i)
-		printf("none that is profiled\n");
+		printf("none is profiled\n");
 	json_decref(result);
 	return 0;
 }
@@ -84,26 +78,26 @@ static int connect_daemon(const char *socket)
 		return daemon;
 	return error_set(
 		-ENOENT,
-		"kvmscoped, which profiles domains, does not run%s: systemctl start kvmscoped",
-		geteuid() ? ", or is not ours to ask" : "");
+		"kvmscoped, which profiles domains, is not running%s: systemctl start kvmscoped",
+		geteuid() ? ", or does not accept this user" : "");
 }
 
-/* How it stands with the guest's agent, of a domain that has a channel for one. */
+/* The state of the guest agent of a domain that has a channel for one. */
 static void print_agent(const char *agent)
 {
 	static const struct {
 		const char *word, *means;
 	} states[] = {
-		{ "open", ": it names the guest's programs" },
+		{ "open", ": it provides symbols of user-space images" },
 		{ "silent",
-		  ": nobody answers; is kvmscope-agent installed in the guest, and running?" },
-		{ "busy", ": somebody else is connected to its channel" },
-		{ "unreachable", ": its channel can not be connected to" },
+		  ": it does not answer; is kvmscope-agent installed in the guest, and running?" },
+		{ "busy", ": another program is connected to its channel" },
+		{ "unreachable", ": its channel cannot be connected to" },
 	};
 
 	if (*agent)
 		printf("\nagent:    ");
-	answer_print(agent);
+	screen_print(agent);
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
 		if (!strcmp(agent, states[i].word))
 			printf("%s", states[i].means);
@@ -115,7 +109,7 @@ static void print_status(const json_t *domain)
 	       sampled = answer_number(domain, "sampled_ns");
 
 	printf("domain:   ");
-	answer_print(answer_text(domain, "domain"));
+	screen_print(answer_text(domain, "domain"));
 	printf(", process %.0f, %.0f vCPU%s\nprofile:  %s", answer_number(domain, "pid"),
 	       answer_number(domain, "vcpus"), answer_number(domain, "vcpus") == 1 ? "" : "s",
 	       answer_text(domain, "state"));
@@ -124,7 +118,7 @@ static void print_status(const json_t *domain)
 		       answer_number(domain, "frequency"));
 	if (*answer_text(domain, "message")) {
 		printf(": ");
-		answer_print(answer_text(domain, "message"));
+		screen_print(answer_text(domain, "message"));
 	}
 	printf("\nsamples:  %.0f, %.0f of them outside of the guest, %.0f lost; %.1f MiB", samples,
 	       answer_number(domain, "host_samples"), answer_number(domain, "lost"),
@@ -137,72 +131,70 @@ static void print_status(const json_t *domain)
 		printf("\nflight:   %.0f recordings", answer_number(domain, "flight_files"));
 	if (*answer_text(domain, "guest_release")) {
 		printf("\nguest:    Linux ");
-		answer_print(answer_text(domain, "guest_release"));
+		screen_print(answer_text(domain, "guest_release"));
 	}
 	print_agent(answer_text(domain, "agent"));
 	if (*answer_text(domain, "file")) {
 		printf("\nfile:     ");
-		answer_print(answer_text(domain, "file"));
+		screen_print(answer_text(domain, "file"));
 	}
 	putchar('\n');
 }
 
+static int request_status(int daemon, const char *domain, json_t **status)
+{
+	json_t *request = json_pack("{s:s}", "domain", domain);
+	int error = control_call(daemon, "domain-status", request, status);
+
+	json_decref(request);
+	return error;
+}
+
 int ctl_domain_status(const char *socket, const char *domain, bool json)
 {
-	json_t *asked = json_pack("{s:s}", "domain", domain), *result = NULL;
+	json_t *result = NULL;
 	int daemon = connect_daemon(socket);
-	int error = daemon < 0 ? daemon : control_call(daemon, "domain-status", asked, &result);
+	int error = daemon < 0 ? daemon : request_status(daemon, domain, &result);
 
 	if (daemon >= 0)
 		close(daemon);
 	if (!error && json)
-		print_json(result);
+		screen_print_json(result);
 	else if (!error)
 		print_status(result);
-	json_decref(asked);
 	json_decref(result);
 	return error;
 }
 
-/* ANSWER, that of domain-dump, becomes the one that says it is written. */
+/* Replaces ANSWER, that of domain-dump, by the one with complete set. */
 static int wait_for_file(int daemon, const char *domain, json_t **answer)
 {
-	json_t *asked = json_pack("{s:s, s:O}", "domain", domain, "number",
-				  json_object_get(*answer, "number"));
+	json_t *request = json_pack("{s:s, s:O}", "domain", domain, "number",
+				    json_object_get(*answer, "number"));
 	int error = 0;
 
 	while (!error && !json_is_true(json_object_get(*answer, "complete"))) {
 		json_decref(*answer);
 		*answer = NULL;
-		usleep(ASK_INTERVAL_US);
-		error = control_call(daemon, "domain-dump-result", asked, answer);
+		usleep(POLL_INTERVAL_US);
+		error = control_call(daemon, "domain-dump-result", request, answer);
 	}
-	json_decref(asked);
+	json_decref(request);
 	return error;
 }
 
-static int ask_status(int daemon, const char *domain, json_t **status)
-{
-	json_t *asked = json_pack("{s:s}", "domain", domain);
-	int error = control_call(daemon, "domain-status", asked, status);
-
-	json_decref(asked);
-	return error;
-}
-
-/* Is not there any more, or may not be looked at: then there are no names of it. */
-static void find_names(int daemon, const char *domain, const char *file)
+/* The search fails silently for a domain that has ended or whose process may not be read. */
+static void search_symbols(int daemon, const char *domain, const char *file)
 {
 	json_t *status = NULL;
 
-	if (!ask_status(daemon, domain, &status))
+	if (!request_status(daemon, domain, &status))
 		recording_disks_search_domain(file, (pid_t)answer_number(status, "pid"), NULL);
 	json_decref(status);
 }
 
-/* To look for names took seconds, in which the file may have become complete, and have been
- * renamed. */
-static void tell_present_name(json_t *answer)
+/* The file may have been completed, and thus renamed, during the search for symbols. */
+static void update_file_name(json_t *answer)
 {
 	char found[PATH_MAX];
 	struct stat status;
@@ -211,12 +203,12 @@ static void tell_present_name(json_t *answer)
 		json_object_set_new(answer, "file", json_string(found));
 }
 
-/* -EAGAIN: not yet. Those that a flight recorder has taken it writes; of a recording those count
- * that are in it. */
+/* -EAGAIN: not yet. A flight recorder writes all samples it has taken; a recording has only those
+ * that were flushed. */
 static int has_samples(int daemon, const char *domain)
 {
 	json_t *status = NULL;
-	int error = ask_status(daemon, domain, &status);
+	int error = request_status(daemon, domain, &status);
 	bool flight = !error && json_is_integer(json_object_get(status, "flight_files"));
 
 	if (!error && !(answer_number(status, flight ? "samples" : "readable_samples") > 0))
@@ -225,51 +217,51 @@ static int has_samples(int daemon, const char *domain)
 	return error;
 }
 
-/* A user who has just asked for the domain's profile need not know when it begins. */
+/* So that a user can ask for a dump right after requesting the domain's profile. */
 static int wait_for_samples(int daemon, const char *domain)
 {
-	for (unsigned int waited = 0;; waited += ASK_INTERVAL_US / 1000) {
+	for (unsigned int waited = 0;; waited += POLL_INTERVAL_US / 1000) {
 		int error = has_samples(daemon, domain);
 
 		if (error == -EAGAIN && waited >= SAMPLES_MS)
-			return 0; /* whether there is a file is told next */
+			return 0; /* the dump reports whether there is a file */
 		if (error != -EAGAIN && (error != -ENODATA || waited >= KNOWN_MS))
 			return error;
 		if (waited == PATIENCE_MS)
 			log_info("waiting for the first samples of %s", domain);
-		usleep(ASK_INTERVAL_US);
+		usleep(POLL_INTERVAL_US);
 	}
 }
 
 int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_symbols)
 {
-	json_t *asked = json_pack("{s:s}", "domain", domain), *answer = NULL;
+	json_t *request = json_pack("{s:s}", "domain", domain), *answer = NULL;
 	int daemon = connect_daemon(socket);
 	int error = daemon < 0 ? daemon : wait_for_samples(daemon, domain);
 
 	if (!error)
-		error = control_call(daemon, "domain-dump", asked, &answer);
+		error = control_call(daemon, "domain-dump", request, &answer);
 	if (!error)
 		error = wait_for_file(daemon, domain, &answer);
 	if (!error && disk_symbols)
-		find_names(daemon, domain, answer_text(answer, "file"));
+		search_symbols(daemon, domain, answer_text(answer, "file"));
 	if (daemon >= 0)
 		close(daemon);
 	if (!error)
-		tell_present_name(answer);
+		update_file_name(answer);
 	if (!error && json)
-		print_json(answer);
+		screen_print_json(answer);
 	else if (!error)
 		printf("%s\n", answer_text(answer, "file"));
-	json_decref(asked);
+	json_decref(request);
 	json_decref(answer);
 	return error;
 }
 
-static int find_names_again(int daemon, const char *domain)
+static int search_latest(int daemon, const char *domain)
 {
 	json_t *status = NULL;
-	int error = ask_status(daemon, domain, &status);
+	int error = request_status(daemon, domain, &status);
 	char whose[512];
 
 	snprintf(whose, sizeof(whose), "%s: ", answer_text(status, "domain"));
@@ -280,27 +272,29 @@ static int find_names_again(int daemon, const char *domain)
 	return error;
 }
 
-/* One that has ended meanwhile is no error. */
-static int find_names_of_all(int daemon)
+/* A domain that has ended meanwhile is not an error. */
+static int search_all(int daemon)
 {
 	json_t *all = NULL, *domain;
 	size_t i;
 	int error = control_call(daemon, "domains", NULL, &all);
 
-	json_array_foreach(json_object_get(all, "domains"), i,
-			   domain) if (find_names_again(daemon, answer_text(domain, "domain")))
-		log_debug("%s", error_message());
+	json_array_foreach(json_object_get(all, "domains"), i, domain)
+	{
+		if (search_latest(daemon, answer_text(domain, "domain")))
+			log_debug("%s", error_message());
+	}
 	json_decref(all);
 	return error;
 }
 
-int ctl_domain_names(const char *socket, const char *domain)
+int ctl_domain_search(const char *socket, const char *domain)
 {
 	int daemon = connect_daemon(socket);
 	int error = daemon;
 
 	if (daemon >= 0)
-		error = domain ? find_names_again(daemon, domain) : find_names_of_all(daemon);
+		error = domain ? search_latest(daemon, domain) : search_all(daemon);
 	if (daemon >= 0)
 		close(daemon);
 	return error;

@@ -13,17 +13,16 @@ static const struct {
 	command *run;
 	const char *help;
 } commands[] = {
-	/* keep in the order in which a user meets them */
+	/* in the order in which a user needs them */
 	{ "run", command_run, "run a guest and profile it" },
-	{ "attach", command_attach, "profile a VM that runs already: QEMU, or any other of KVM" },
-	{ "ctl", command_ctl,
-	  "pause, resume or change a run that is going on, or ask how it stands" },
-	{ "libvirt", command_libvirt, "profile every domain of libvirt that asks for it" },
-	{ "dump", command_dump, "write what the flight recorder of a run holds" },
+	{ "attach", command_attach, "profile a running VM: QEMU, or any other that uses KVM" },
+	{ "ctl", command_ctl, "control a running session, or show its status" },
+	{ "libvirt", command_libvirt, "install the hook for profiling libvirt domains" },
+	{ "dump", command_dump, "write the samples of a run's flight recorder" },
 	{ "report", command_report, "show where the guest spent its time" },
 	{ "export", command_export, "write a flame graph, folded stacks, pprof or plain text" },
-	{ "doctor", command_doctor, "try out what this host can do" },
-	{ "demo", command_demo, "the whole way in one command, with Debian's own kernel" },
+	{ "doctor", command_doctor, "try what this host can do" },
+	{ "demo", command_demo, "run, report and export in one command, with Debian's kernel" },
 	{ NULL, NULL, NULL },
 };
 
@@ -35,7 +34,7 @@ static void print_help(FILE *to)
 	      to);
 	for (size_t i = 0; commands[i].name; i++)
 		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
-	fputs("\nkvmscope COMMAND --help tells more about each.\n", to);
+	fputs("\nkvmscope COMMAND --help shows its options.\n", to);
 }
 
 int command_failed(void)
@@ -52,8 +51,8 @@ static command *find_command(const char *name)
 	return NULL;
 }
 
-/* What stands in stdio's buffer would be lost without a word. Who reads no more has seen enough; a
- * command that has failed has said why. */
+/* Reports what stdio could not write. A reader may close a pipe early, and a command that failed
+ * has said why. */
 static int finish(int status)
 {
 	int error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
@@ -73,7 +72,7 @@ int main(int argc, char **argv)
 		print_help(stderr);
 		return EXIT_USAGE;
 	}
-	/* help COMMAND is COMMAND --help. */
+	/* "help COMMAND" is "COMMAND --help". */
 	if (!strcmp(argv[1], "help") && argc > 2) {
 		argv[1] = argv[2];
 		argv[2] = help;

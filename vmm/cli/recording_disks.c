@@ -19,10 +19,9 @@
 #include "vmm/disk/sandbox_broker.h"
 #include "vmm/perf_data/recording_name.h"
 
-/* A user waits for it; some 50 ms each, they are some hundred programs. */
+/* The user waits: some 50 ms per program allow for a few hundred. */
 #define SECONDS 10
-/* All names of a domain. With its recordings they may take 1 GiB where nobody says: this is not the
- * most. */
+/* Most bytes of symbols of a domain. Its recordings and symbols may take 1 GiB by default. */
 #define DOMAIN_TOTAL_MAX (512ull << 20)
 
 static bool has_signal(void *context)
@@ -40,48 +39,46 @@ static bool is_file(const char *path)
 	return !recording_name_find(path, found, &status) && S_ISREG(status.st_mode);
 }
 
-/* Nothing could be looked into. */
-static void say_no_disk(const char *whose, const struct disk_symbols_result *result)
+static void log_unreadable(const char *whose, const struct disk_symbols_result *result)
 {
 	log_info(
-		"%s%u of the guest's programs and libraries have not all their names, and its disks could not be "
-		"looked into: %s%s%s",
+		"%s%u of the guest's user-space images lack symbols, and its disks could not be read: "
+		"%s%s%s",
 		whose, result->wanted, result->why,
 		result->refused ? "; try kvmscope report --guest-disk " : "",
 		result->refused ? result->refused : "");
 }
 
 /* WHOSE begins each line. */
-static void say(const char *whose, const struct disk_symbols_result *result, int error)
+static void log_result(const char *whose, const struct disk_symbols_result *result, int error)
 {
+	const char *later =
+		result->cut_short
+			? "; there was no time for the others: see kvmscope report --guest-disk"
+			: "";
+
 	if (error == -ENOENT && result->wanted)
 		log_info(
-			"%sthe names of %u of the guest's programs and libraries are not looked for on its "
-			"disks: %s",
+			"%ssymbols of %u of the guest's user-space images are not searched on its disks: %s",
 			whose, result->wanted, error_message());
 	else if (error)
-		log_debug("%sno names are looked for on the guest's disks: %s", whose,
+		log_debug("%sno symbols are searched on the guest's disks: %s", whose,
 			  error_message());
 	else if (result->cut_short && !result->wanted)
 		log_info(
-			"%sthere was no time to look for names on the guest's disks: see kvmscope report "
-			"--guest-disk",
+			"%sthere was no time to search the guest's disks for symbols: see kvmscope "
+			"report --guest-disk",
 			whose);
 	else if (result->found || result->cut_short)
 		log_info(
-			"%s%u of %u programs and libraries without all their names were found on the guest's "
-			"disks%s",
-			whose, result->found, result->wanted,
-			result->cut_short
-				? "; for the others there was no time: see kvmscope report "
-				  "--guest-disk"
-				: "");
+			"%sthe guest's disks had symbols for %u of %u user-space images that lack some%s",
+			whose, result->found, result->wanted, later);
 	else if (result->wanted && !result->disks)
-		say_no_disk(whose, result);
+		log_unreadable(whose, result);
 	else if (result->wanted && !result->full)
 		log_info(
-			"%snone of %u programs and libraries without all their names has more of them on the "
-			"guest's disks",
+			"%sthe guest's disks have no further symbols for the %u user-space images that "
+			"lack some",
 			whose, result->wanted);
 }
 
@@ -105,11 +102,11 @@ void recording_disks_search(const struct recording_disks *recording)
 	if (!recording->count || !is_file(recording->output))
 		return;
 	error = disk_symbols_fetch(&search, &result);
-	say(recording->whose ? recording->whose : "", &result, error);
+	log_result(recording->whose ? recording->whose : "", &result, error);
 }
 
-/* Of the folder that RECORDING lies in. */
-static bool find_beside(const char *recording, const char *name, char path[PATH_MAX])
+/* The path of NAME in the folder of RECORDING. */
+static bool path_beside(const char *recording, const char *name, char path[PATH_MAX])
 {
 	const char *end = strrchr(recording, '/');
 	int folder = end ? (int)(end + 1 - recording) : 0;
@@ -117,7 +114,7 @@ static bool find_beside(const char *recording, const char *name, char path[PATH_
 	return snprintf(path, PATH_MAX, "%.*s%s", folder, recording, name) < PATH_MAX;
 }
 
-void recording_disks_places(const struct open_disks *disks, struct disk_file *places)
+void recording_disks_describe(const struct open_disks *disks, struct disk_file *places)
 {
 	for (size_t i = 0; i < disks->count; i++)
 		places[i] = (struct disk_file){ .path = disks->paths[i],
@@ -125,13 +122,13 @@ void recording_disks_places(const struct open_disks *disks, struct disk_file *pl
 						.inode = disks->files[i].inode };
 }
 
-/* The VM's paths are its owner's: a broker takes nothing else by them than the VM has open. */
+/* The VM's owner chose these paths: a broker opens only the files that the VM has open. */
 static void search_open(const struct open_disks *disks, struct recording_disks recording)
 {
 	struct disk_file places[OPEN_DISKS_MAX];
 	const char *paths[OPEN_DISKS_MAX];
 
-	recording_disks_places(disks, places);
+	recording_disks_describe(disks, places);
 	for (size_t i = 0; i < disks->count; i++)
 		paths[i] = disks->paths[i];
 	recording.disks = paths;
@@ -158,8 +155,8 @@ void recording_disks_search_domain(const char *recording, pid_t pid, const char 
 	struct open_disks disks;
 	int directory;
 
-	if (!find_beside(recording, RECORDING_DOMAIN, domain) || !is_file(domain) ||
-	    !find_beside(recording, RECORDING_NAMES, names))
+	if (!path_beside(recording, RECORDING_DOMAIN, domain) || !is_file(domain) ||
+	    !path_beside(recording, RECORDING_NAMES, names))
 		return;
 	snprintf(process, sizeof(process), "/proc/%d", pid);
 	directory = open(process, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of the guest's programs that only its disks have, once a recording has ended. */
+/* Searches the guest's disks for symbols of its programs after a recording. Main thread. */
 #ifndef KVMSCOPE_CLI_RECORDING_DISKS_H
 #define KVMSCOPE_CLI_RECORDING_DISKS_H
 
@@ -13,34 +13,31 @@ struct open_disks;
 struct sandbox_broker;
 
 struct recording_disks {
-	const char
-		*output; /* the recording's first file; one that is no regular file has no names */
-	unsigned int files;       /* that it has: output, output.1, ... */
-	const char *directory;    /* of the build-id cache that the names go into; NULL: perf's */
+	const char *output; /* the recording's first file; a pipe or device is not searched for */
+	unsigned int files; /* number of its files: output, output.1, ... */
+	const char *directory;    /* build-id cache for the symbols; NULL: perf's */
 	uint64_t total_max;       /* as in disk_symbols.h; 0 */
 	bool once;                /* as in disk_symbols.h */
-	const char *whose;        /* begins each line of what is said; NULL */
+	const char *whose;        /* begins each log message; NULL */
 	const char *const *disks; /* paths */
-	size_t count;             /* of them */
+	size_t count;             /* of the disks */
 	struct sandbox_broker
-		*broker; /* that was started for them by whoever may not read them any more; NULL */
-	int signal_fd;   /* readable: it is enough, at once; -1 */
+		*broker; /* opens the disks, if we no longer have the right to; NULL */
+	int signal_fd;   /* readable: the search ends at once; -1 */
 };
 
-/*
- * Looks on the disks for what the recording wants of them, for some seconds, and says what it
- * found, or how to find it. Of a recording that is being written it is what is there by now.
- */
+/* Searches the disks for some seconds for what the recording lacks, and logs the result. A
+ * recording that is being written is read as far as it goes. */
 void recording_disks_search(const struct recording_disks *recording);
 
-/* The same files as a broker wants them, DISKS' count; the paths are DISKS'. */
-void recording_disks_places(const struct open_disks *disks, struct disk_file *places);
+/* Describes DISKS for a broker, in PLACES with room for their count; the paths are DISKS'. */
+void recording_disks_describe(const struct open_disks *disks, struct disk_file *places);
 
 /*
- * The same of RECORDING, which kvmscoped has made: on the disks that the domain's process PID has
- * open, into the names that lie beside it. Nothing is looked for where none do. WHOSE, where it is
- * asked for again and again: begins what is said, and what these disks had not is not looked for
- * again (disk_symbols.h); NULL.
+ * The same for RECORDING of kvmscoped: searches the disks that the domain's process PID has open,
+ * and stores symbols next to the recording. Without a directory for them nothing is searched.
+ * WHOSE, for repeated searches, begins each log message, and what is not found is not searched
+ * again for a day (disk_symbols.h); NULL: one search.
  */
 void recording_disks_search_domain(const char *recording, pid_t pid, const char *whose);
 

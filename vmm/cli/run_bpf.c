@@ -8,15 +8,15 @@
 #include "shared/log.h"
 #include "vmm/attach/bpf_skeletons.h"
 
-/* What it would be worse in, though it may work. NULL: in nothing. */
+/* Why kicks give a better profile, even where BPF works; NULL: they do not. */
 static const char *why_kicks(const struct run_options *options)
 {
-	if (options->wall_clock)
-		return "a vCPU that is halted takes no interrupt of the clock";
-	if (options->callchains)
-		return "that has callers in programs by frame pointers only";
+	if (options->clock == RUN_CLOCK_WALL)
+		return "a halted vCPU gets no interrupts of the clock";
+	if (options->record.callchains)
+		return "it unwinds user space by frame pointers only";
 	if (!options->agent)
-		return "that does not see control groups, which only --agent would tell then";
+		return "it does not see control groups, which then only --agent would report";
 	return NULL;
 }
 
@@ -26,8 +26,8 @@ static int start(struct attach **result, const struct run_options *options)
 		.pid = getpid(),
 		.own = true,
 		.backend = "bpf",
-		.frequency = options->frequency,
-		.callchains = options->callchains,
+		.frequency = options->record.frequency,
+		.callchains = options->record.callchains,
 		.overwrite = options->flight,
 		.ring_size = options->ring_size,
 	};
@@ -46,7 +46,7 @@ static int start(struct attach **result, const struct run_options *options)
 	return error;
 }
 
-static int start_where_it_is_as_good(struct attach **attach, const struct run_options *options)
+static int start_if_as_good(struct attach **attach, const struct run_options *options)
 {
 	int error = start(attach, options);
 
@@ -56,7 +56,7 @@ static int start_where_it_is_as_good(struct attach **attach, const struct run_op
 	*attach = NULL;
 	return error_set(
 		-ENOTSUP,
-		"on kvm_intel that has no callers in a guest's kernel, and no task of a guest that is no Linux");
+		"on kvm_intel it has no kernel call chains, and no tasks of a guest that is not Linux");
 }
 
 int run_bpf_start(struct attach **attach, const struct run_options *options)
@@ -67,23 +67,14 @@ int run_bpf_start(struct attach **attach, const struct run_options *options)
 
 	*attach = NULL;
 	if (options->sampler != RUN_SAMPLER_KICK && !why)
-		error = automatic ? start_where_it_is_as_good(attach, options)
-				  : start(attach, options);
+		error = automatic ? start_if_as_good(attach, options) : start(attach, options);
 	if (error && !automatic)
 		return error;
-	if (error)
-		why = error_message();
 	if (*attach)
-		log_info("sampled by bpf: the guest is not left for a sample");
+		log_info("sampled by bpf: the guest does not exit for samples");
 	else if (error)
-		log_info("sampled by kicks, not by bpf: %s; see --sampler", why);
+		log_info("sampled by kicks, not by bpf: %s; see --sampler", error_message());
 	else if (automatic)
 		log_debug("sampled by kicks, not by bpf: %s", why);
 	return 0;
-}
-
-int run_bpf_enter(struct attach *attach, struct vcpu *vcpu)
-{
-	vcpu_bind_thread(vcpu);
-	return attach_rescan(attach);
 }

@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The BPF program of kvmscope attach in the place of kicks: this process attaches to itself.
- * Samples come through rings of the attachment, and those of watches still through the sampler's.
+ * The BPF program of kvmscope attach instead of kicks: this process attaches to itself. Samples
+ * arrive in the attachment's rings, except those of watches, which the sampler takes.
  */
 #ifndef KVMSCOPE_CLI_RUN_BPF_H
 #define KVMSCOPE_CLI_RUN_BPF_H
 
 #include "vmm/attach/attachment.h"
 #include "vmm/cli/run_options.h"
-#include "vmm/kvm/vcpu.h"
 
 /*
- * Attaches to the machine of this process, which is made and does not run yet, if that is what
- * OPTIONS want or, by themselves, what is best; which and why is logged. *ATTACH is NULL: by kicks.
- * The errors of attach_open() and attach_start() where nothing but BPF will do.
+ * Attaches to this process's machine, which is created and not running yet, if OPTIONS say so or
+ * leave the choice and it is the better one. Logs which sampler is used and why. *ATTACH is NULL
+ * for kicks. The errors of attach_open() and attach_start() if OPTIONS accept only BPF.
  */
 int run_bpf_start(struct attach **attach, const struct run_options *options);
-
-/* VCPU is about to run, on this thread: it is sampled from now on. The errors of attach_rescan(),
- * where it or another one can not be. */
-int run_bpf_enter(struct attach *attach, struct vcpu *vcpu);
 
 #endif

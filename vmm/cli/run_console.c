@@ -9,7 +9,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 
-/* In the background the terminal is another's: touching it would stop us (SIGTTOU). */
+/* A process in the background is stopped if it touches the terminal (SIGTTOU). */
 static bool terminal_is_ours(void)
 {
 	return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
@@ -18,7 +18,7 @@ static bool terminal_is_ours(void)
 static int open_stdio(struct console *console, const struct run_options *options,
 		      void (*quit)(void *context), void *context, struct machine_options *machine)
 {
-	bool data_on_stdout = options->profile && !strcmp(options->output, "-");
+	bool data_on_stdout = options->profile && !strcmp(options->record.output, "-");
 	int error;
 
 	machine->console_output = data_on_stdout ? STDERR_FILENO : STDOUT_FILENO;
@@ -41,7 +41,7 @@ static int open_file(struct console *console, const char *path, struct machine_o
 	if (console->file < 0) {
 		int error = errno;
 
-		return error_set(-error, "can not open %s for the console's output: %s", path,
+		return error_set(-error, "cannot open %s for the console's output: %s", path,
 				 strerror(error));
 	}
 	machine->console_output = console->file;
@@ -64,7 +64,7 @@ int console_open(struct console *console, const struct run_options *options,
 	return 0;
 }
 
-void console_tell(const struct console *console)
+void console_announce(const struct console *console)
 {
 	if (console->terminal)
 		log_info(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guest's serial console on the user's side: the terminal, a file, or nothing. */
+/* The guest's serial console: the terminal, a file, or nothing. Main thread. */
 #ifndef KVMSCOPE_CLI_RUN_CONSOLE_H
 #define KVMSCOPE_CLI_RUN_CONSOLE_H
 
@@ -8,23 +8,21 @@
 #include "vmm/machine/machine.h"
 
 struct console {
-	struct terminal *terminal; /* NULL where standard input is none, or not ours to take */
-	int file;                  /* owned; -1 without */
+	struct terminal *terminal; /* NULL: standard input is not a terminal, or used by others */
+	int file;                  /* owned; -1: none */
 };
 
 /*
- * Opens what OPTIONS names and fills MACHINE's console fields. QUIT is called
- * on the devices' thread when the user types Ctrl-A x. The errors of open().
+ * Opens the console of OPTIONS and fills in MACHINE's console fields. QUIT is called on the
+ * devices' thread when the user types Ctrl-A x. The errors of open(2).
  */
 int console_open(struct console *console, const struct run_options *options,
 		 void (*quit)(void *context), void *context, struct machine_options *machine);
 
-/* On standard error: how the user gets out again, where the terminal is the guest's. Before the
- * guest starts.
- */
-void console_tell(const struct console *console);
+/* Logs the keys of a terminal that the guest's console uses. Before the guest starts. */
+void console_announce(const struct console *console);
 
-/* After the machine is destroyed: gives the terminal back. Works on a console that did not open. */
+/* Restores the terminal. After the machine is destroyed; also if opening failed. */
 void console_close(struct console *console);
 
 #endif

@@ -8,7 +8,6 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/cli/run_flight_control.h"
 #include "vmm/cli/run_watch_control.h"
 #include "vmm/control/control_server.h"
 #include "vmm/control/run_directory.h"
@@ -23,13 +22,13 @@ struct run_control {
 
 static int need_profile(const struct run_control *self)
 {
-	return self->profile
-		       ? 0
-		       : error_set(-ENOTSUP, "this run has --no-profile: it takes no samples");
+	return self->profile ? 0
+			     : error_set(-ENOTSUP,
+					 "this run has --no-profile: there is nothing to sample");
 }
 
-/* What the three that change something answer. */
-static void tell_rate(const struct run_control *self, json_t *result)
+/* The answer of the three commands that change the rate. */
+static void add_rate(const struct run_control *self, json_t *result)
 {
 	bool paused;
 	unsigned int frequency = run_profile_frequency(self->profile, &paused);
@@ -48,7 +47,7 @@ static int set_pause(const struct run_control *self, const json_t *arguments, bo
 	if (!error)
 		error = run_profile_pause(self->profile, paused);
 	if (!error)
-		tell_rate(self, result);
+		add_rate(self, result);
 	return error;
 }
 
@@ -73,18 +72,18 @@ static int do_freq(void *context, json_t *arguments, json_t *result)
 	if (json_unpack_ex(arguments, NULL, 0, "{s:I !}", "frequency", &frequency))
 		return error_set(-EINVAL,
 				 "freq takes one argument, \"frequency\", an integer in Hz");
-	if (frequency < 1 || frequency > RUN_FREQUENCY_MAX)
-		return error_set(-EINVAL,
-				 "a sampling frequency of %" JSON_INTEGER_FORMAT
-				 " Hz is not possible: 1 to %u are",
-				 frequency, RUN_FREQUENCY_MAX);
+	if (frequency < 1 || frequency > RECORD_FREQUENCY_MAX)
+		return error_set(
+			-EINVAL,
+			"the sampling frequency must be 1 to %u Hz, not %" JSON_INTEGER_FORMAT,
+			RECORD_FREQUENCY_MAX, frequency);
 	error = run_profile_set_frequency(self->profile, (unsigned int)frequency);
 	if (!error)
-		tell_rate(self, result);
+		add_rate(self, result);
 	return error;
 }
 
-/* Kernel release and paths come from elsewhere, and may be no UTF-8. */
+/* The kernel's release and paths may not be UTF-8. */
 static json_t *string_or_null(const char *text)
 {
 	json_t *string = text ? json_string(text) : NULL;
@@ -100,10 +99,10 @@ static json_t *profile_status(const struct run_control *self)
 	if (!self->profile)
 		return json_decref(profile), json_null();
 	run_profile_statistics(self->profile, &statistics);
-	tell_rate(self, profile);
+	add_rate(self, profile);
 	json_object_set_new(profile, "clock",
-			    json_string(self->options->wall_clock ? "wall" : "cpu"));
-	json_object_set_new(profile, "output", string_or_null(self->options->output));
+			    json_string(self->options->clock == RUN_CLOCK_WALL ? "wall" : "cpu"));
+	json_object_set_new(profile, "output", string_or_null(self->options->record.output));
 	json_object_set_new(profile, "samples", json_integer((json_int_t)statistics.samples));
 	json_object_set_new(profile, "lost", json_integer((json_int_t)statistics.lost));
 	json_object_set_new(profile, "bytes", json_integer((json_int_t)statistics.bytes));
@@ -138,17 +137,16 @@ static int do_status(void *context, json_t *arguments, json_t *result)
 	return 0;
 }
 
-/* Each part of a run that can be controlled adds its commands here. */
 static void add_commands(struct run_control *self)
 {
 	control_add(self->control, "status", do_status, self);
 	control_add(self->control, "pause", do_pause, self);
 	control_add(self->control, "resume", do_resume, self);
 	control_add(self->control, "freq", do_freq, self);
-	run_watch_control_add(self->control,
-			      self->profile ? run_profile_watch(self->profile) : NULL);
-	run_flight_control_add(self->control,
-			       self->profile ? run_profile_flight(self->profile) : NULL);
+	run_watch_add_commands(self->control,
+			       self->profile ? run_profile_watch(self->profile) : NULL);
+	run_flight_add_commands(self->control,
+				self->profile ? run_profile_flight(self->profile) : NULL);
 }
 
 static int open_socket(struct run_control *self)
@@ -186,7 +184,7 @@ int run_control_open(struct run_control **control, const struct run_options *opt
 	error = open_socket(self);
 	if (error && !options->control_path && !options->name) {
 		log_warning(
-			"kvmscope ctl will not find this run: %s; --control PATH puts its socket elsewhere",
+			"kvmscope ctl cannot reach this run: %s; --control PATH puts its socket elsewhere",
 			error_message());
 		free(self);
 		return 0;

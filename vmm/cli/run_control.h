@@ -9,14 +9,14 @@
 struct run_control;
 
 /*
- * Listens as OPTIONS want it; all must outlive run_control_close(). PROFILE is
- * NULL without one. A place that the user named must be had; where the usual
- * one can not, there is a warning, and CONTROL is NULL, as with --no-control.
+ * Listens as OPTIONS say; all arguments must outlive run_control_close(). PROFILE is NULL without
+ * one. A socket that the user named must be available. If the default one is not, that is logged
+ * and *CONTROL is NULL, as with --no-control.
  */
 int run_control_open(struct run_control **control, const struct run_options *options,
 		     struct run_profile *profile);
 
-/* Before the profile is stopped. Works on NULL. */
+/* Before the profile is stopped. NULL is a no-op. */
 void run_control_close(struct run_control *control);
 
 #endif

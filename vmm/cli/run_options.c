@@ -1,364 +1,367 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_options.h"
 
-#include <argp.h>
 #include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/option_table.h"
 #include "shared/parse_number.h"
-#include "vmm/cli/command.h"
-#include "vmm/cli/command_line.h"
-#include "vmm/cli/option_number.h"
-#include "vmm/cli/run_option_list.h"
-#include "vmm/cli/run_options_check.h"
+#include "shared/read_file.h"
+#include "shared/ring.h"
+#include "vmm/cli/run_flight.h"
 #include "vmm/control/run_directory.h"
 #include "vmm/guest/guest_account.h"
-#include "vmm/perf_data/output_path.h"
 
-/* ns. Some hundred frames; a guest is to feel a sample no more than an interrupt. */
+/* ns. Enough for some hundred frames; a sample should cost the guest no more than an interrupt. */
 #define STACK_TIME     64000ull
 #define STACK_TIME_MAX 1000000000ull
-/* Of its rings, and for what they bring, there is room then. */
+/* Has room for the agent's rings and for what they deliver. */
 #define AGENT_MEMORY_MIN (16ul << 20)
+#define MODULE_TEXT_MAX  (1ul << 20)
+#define RING_SIZE        (2ull << 20)
+#define NOT_GIVEN        UINT64_MAX
 
-static uint64_t parse_size_option(struct argp_state *state, const char *name, const char *text)
+static int add_disk(void *target, char *text)
 {
-	uint64_t bytes = 0;
-
-	if (parse_size(text, &bytes))
-		argp_error(state, "%s %s: it must be a size like 512M or 2G", name, text);
-	return bytes;
-}
-
-/* One of the NULL-terminated NAMES; its index. */
-static int parse_choice(struct argp_state *state, const char *name, const char *text,
-			const char *const *names)
-{
-	for (int i = 0; names[i]; i++)
-		if (!strcmp(text, names[i]))
-			return i;
-	argp_error(state, "%s %s is not known; --help lists what is", name, text);
-	return 0;
-}
-
-static void add_disk(struct argp_state *state, struct run_options *options, char *text)
-{
+	struct run_options *options = target;
 	char *comma = strrchr(text, ',');
 	struct machine_disk disk = { .path = text };
 
 	if (options->disk_count == RUN_DISKS_MAX)
-		argp_error(state, "--disk: there can be %d", RUN_DISKS_MAX);
+		return error_set(-EINVAL, "--disk: at most %d are possible", RUN_DISKS_MAX);
 	if (comma && !strcmp(comma, ",ro")) {
 		*comma = '\0';
 		disk.read_only = true;
 	}
 	options->disks[options->disk_count++] = disk;
+	return 0;
 }
 
-static void set_console(struct run_options *options, const char *text)
+static int set_console(void *target, char *text)
 {
+	struct run_options *options = target;
+
 	options->console_path = text;
 	if (!strcmp(text, "stdio"))
 		options->console = RUN_CONSOLE_STDIO;
 	else
 		options->console = strcmp(text, "none") ? RUN_CONSOLE_FILE : RUN_CONSOLE_NONE;
+	return 0;
 }
 
-static error_t parse_machine_option(int key, char *text, struct argp_state *state,
-				    struct run_options *options)
+static int set_agent(void *target, char *text)
 {
-	static const char *const agents[] = { "initrd", "guest", NULL };
-	static const char *const pmus[] = { "auto", "kernel", "emulated", "off", NULL };
-	static const char *const protocols[] = { "auto",  "bzimage",   "pvh",
-						 "elf64", "multiboot", NULL };
+	struct run_options *options = target;
 
-	switch (key) {
-	case KEY_KERNEL:
-		options->boot.kernel = text;
-		return 0;
-	case KEY_INITRD:
-		options->boot.initrd = text;
-		return 0;
-	case KEY_APPEND:
-		options->boot.append = text;
-		return 0;
-	case KEY_PROTOCOL:
-		options->boot.protocol =
-			(enum boot_protocol)parse_choice(state, "--protocol", text, protocols);
-		return 0;
-	case KEY_MODULE_TEXT:
-		options->boot.module_text = text;
-		return 0;
-	case KEY_CPUS:
-		options->cpus = option_number(state, "--cpus", text, 1, VM_CPUS_MAX);
-		return 0;
-	case KEY_MEM:
-		options->memory_size = parse_size_option(state, "--mem", text);
-		return 0;
-	case KEY_REBOOT:
-		options->reboot = true;
-		return 0;
-	case KEY_NESTED:
-		options->nested = true;
-		return 0;
-	case KEY_DISK:
-		add_disk(state, options, text);
-		return 0;
-	case KEY_CONSOLE:
-		set_console(options, text);
-		return 0;
-	case KEY_AGENT:
-		options->agent = (enum run_agent_source)(
-			1 + parse_choice(state, "--agent", text ? text : "initrd", agents));
-		return 0;
-	case KEY_AGENT_MEMORY:
-		options->agent_memory = parse_size_option(state, "--agent-memory", text);
-		if (options->agent_memory < AGENT_MEMORY_MIN)
-			argp_error(state, "--agent-memory %s: it must be 16M at least", text);
-		return 0;
-	case KEY_AGENT_SOCKET:
-		options->agent_socket = text;
-		return 0;
-	case KEY_PMU:
-		options->pmu = (enum run_pmu)parse_choice(state, "--pmu", text, pmus);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static void add_watch(struct argp_state *state, struct run_options *options, const char *text)
-{
-	if (options->watch_count == RUN_WATCHES_MAX)
-		argp_error(state, "--watch: there can be %d", RUN_WATCHES_MAX);
-	else if (watch_spec_parse(&options->watches[options->watch_count], text))
-		argp_error(state, "--watch: %s", error_message());
+	if (!text || !strcmp(text, "initrd"))
+		options->agent = RUN_AGENT_INITRD;
+	else if (!strcmp(text, "guest"))
+		options->agent = RUN_AGENT_GUEST;
 	else
-		options->watch_count++;
+		return error_set(-EINVAL, "--agent %s: it must be one of initrd, guest", text);
+	return 0;
 }
 
-/* What is recorded. */
-static error_t parse_profile_option(int key, char *text, struct argp_state *state,
-				    struct run_options *options)
+static int set_event(void *target, char *text)
 {
-	static const char *const perspectives[] = { "guest", "host", NULL };
-	static const char *const priorities[] = { "guest", "host", NULL };
-	static const char *const clocks[] = { "cpu", "wall", NULL };
-	static const char *const events[] = { "cpu-clock", NULL };
-	static const char *const samplers[] = { "auto", "kick", "bpf", NULL };
+	(void)target;
+	return strcmp(text, "cpu-clock")
+		       ? error_set(-EINVAL, "--event %s: it must be cpu-clock", text)
+		       : 0;
+}
 
-	switch (key) {
-	case KEY_OUTPUT:
-		options->output = output_path_is_standard(text) ? "-" : text;
-		return 0;
-	case KEY_FREQUENCY:
-		options->frequency = option_number(state, "-F", text, 1, RUN_FREQUENCY_MAX);
-		return 0;
-	case KEY_EVENT:
-		parse_choice(state, "-e", text, events);
-		return 0;
-	case KEY_CLOCK:
-		options->wall_clock = parse_choice(state, "--clock", text, clocks);
-		return 0;
-	case KEY_SAMPLER:
-		options->sampler =
-			(enum run_sampler)parse_choice(state, "--sampler", text, samplers);
-		return 0;
-	case KEY_FROM_LINE:
-		options->from_line = text;
-		return 0;
-	case KEY_WATCH:
-		add_watch(state, options, text);
-		return 0;
-	case KEY_BP_PRIORITY:
-		options->breakpoint_priority = (enum breakpoint_priority)parse_choice(
-			state, "--bp-priority", text, priorities);
-		return 0;
-	case KEY_NO_CALL_GRAPH:
-		options->callchains = false;
-		return 0;
-	case KEY_STACK_TIME:
-		if (parse_duration(text, &options->stack_time) ||
-		    options->stack_time > STACK_TIME_MAX)
-			argp_error(state,
+static int add_watch(void *target, char *text)
+{
+	struct run_options *options = target;
+
+	if (options->watch_count == RUN_WATCHES_MAX)
+		return error_set(-EINVAL, "--watch: at most %d are possible", RUN_WATCHES_MAX);
+	if (watch_spec_parse(&options->watches[options->watch_count], text))
+		return error_set(-EINVAL, "--watch: %s", error_message());
+	options->watch_count++;
+	return 0;
+}
+
+static int set_stack_time(void *target, char *text)
+{
+	uint64_t *time = &((struct run_options *)target)->stack_time;
+
+	return parse_duration(text, time) || *time > STACK_TIME_MAX
+		       ? error_set(-EINVAL,
 				   "--stack-time %s: it must be a time like 64us or 1ms, up to 1s",
-				   text);
-		return 0;
-	case KEY_PERSPECTIVE:
-		options->perspective =
-			(enum perspective)parse_choice(state, "--perspective", text, perspectives);
-		return 0;
-	case KEY_COMPRESS:
-		options->compression = text ? option_number(state, "-z", text, 1, 22) : 1;
-		return 0;
-	case KEY_RING_SIZE:
-		options->ring_size = parse_size_option(state, "--ring-size", text);
-		options->ring_size_given = true;
-		return 0;
-	case KEY_NO_PROFILE:
-		options->profile = false;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+				   text)
+		       : 0;
 }
 
-/* Where the names of what is sampled come from, and where they go. */
-static error_t parse_names_option(int key, char *text, struct argp_state *state,
-				  struct run_options *options)
+static int set_flight(void *target, char *text)
 {
-	switch (key) {
-	case KEY_SYMFS:
-		options->symfs = text;
-		return 0;
-	case KEY_KALLSYMS:
-		options->kallsyms = text;
-		return 0;
-	case KEY_BTF:
-		options->btf = text;
-		return 0;
-	case KEY_VMLINUX:
-		options->vmlinux = text;
-		return 0;
-	case KEY_NO_BUILDID_CACHE:
-		options->buildid_cache = false;
-		return 0;
-	case KEY_NO_DISK_NAMES:
-		options->disk_symbols = false;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
+	struct run_options *options = target;
 
-static void parse_flight(struct argp_state *state, const char *text, struct run_options *options)
-{
 	options->flight = true;
 	options->flight_time = options->flight_size = 0;
-	/* A number alone could be either. */
+	/* A number without a unit could be either. */
 	if (parse_duration(text, &options->flight_time) &&
 	    (parse_size(text, &options->flight_size) ||
 	     isdigit((unsigned char)text[strlen(text) - 1])))
-		argp_error(state,
-			   "--flight %s: it must be a time like 30s or 5min, or a size like 64M",
-			   text);
-	if (!options->flight_time && !options->flight_size)
-		argp_error(state, "--flight %s: that is nothing", text);
+		return error_set(-EINVAL,
+				 "--flight %s: it must be a time like 30s or 5min, or a size like "
+				 "64M",
+				 text);
+	return options->flight_time || options->flight_size
+		       ? 0
+		       : error_set(-EINVAL, "--flight %s: it must be more than 0", text);
 }
 
-static error_t parse_flight_option(int key, char *text, struct argp_state *state,
-				   struct run_options *options)
+static int add_trigger(void *target, char *text)
 {
-	switch (key) {
-	case KEY_FLIGHT:
-		parse_flight(state, text, options);
-		return 0;
-	case KEY_AFTER:
-		if (parse_duration(text, &options->flight_after))
-			argp_error(state, "--after %s: it must be a time like 5s or 500ms", text);
-		return 0;
-	case KEY_FLIGHT_MAX:
-		options->flight_max = option_number(state, "--flight-max", text, 0, 1u << 30);
-		return 0;
-	case KEY_TRIGGER:
-		if (trigger_options_add(&options->triggers, text))
-			argp_error(state, "%s", error_message());
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	return trigger_options_add(&((struct run_options *)target)->triggers, text);
 }
 
-static error_t parse_control_option(int key, char *text, struct argp_state *state,
-				    struct run_options *options)
+static int set_name(void *target, char *text)
 {
-	switch (key) {
-	case KEY_NAME:
-		if (!control_name_is_good(text))
-			argp_error(
-				state,
-				"--name %s: it must be up to %d letters, digits, '.', '_' and '-', "
-				"a letter first",
-				text, CONTROL_NAME_MAX);
-		options->name = text;
-		return 0;
-	case KEY_CONTROL:
-		options->control_path = text;
-		return 0;
-	case KEY_NO_CONTROL:
-		options->control = false;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	((struct run_options *)target)->name = text;
+	return control_name_is_good(text)
+		       ? 0
+		       : error_set(-EINVAL,
+				   "--name %s: it must be up to %d letters, digits, '.', '_' and "
+				   "'-', a letter first",
+				   text, CONTROL_NAME_MAX);
 }
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+static const char *const protocols[] = { "auto", "bzimage", "pvh", "elf64", "multiboot", NULL };
+static const char *const pmus[] = { "auto", "kernel", "emulated", "off", NULL };
+static const char *const clocks[] = { "cpu", "wall", NULL };
+static const char *const samplers[] = { "auto", "kick", "bpf", NULL };
+static const char *const priorities[] = { "guest", "host", NULL };
+
+#define AT(field) .offset = offsetof(struct run_options, field)
+
+static const struct option_row kernel_rows[] = {
+	{ "kernel", "FILE", "bzImage, vmlinux or multiboot image (required)", OPTION_TEXT,
+	  AT(boot.kernel) },
+	{ "initrd", "FILE", "Initial RAM disk", OPTION_TEXT, AT(boot.initrd) },
+	{ "append", "STRING", "Kernel command line", OPTION_TEXT, AT(boot.append) },
+	{ "protocol", "NAME", "Boot protocol: auto, bzimage, pvh, elf64, multiboot (auto)",
+	  OPTION_CHOICE, AT(boot.protocol), .choices = protocols },
+	{ "module-text", "TEXT", "Text for multiboot's module, or @FILE to read it from",
+	  OPTION_TEXT, AT(boot.module_text) },
+	{ 0 },
+};
+
+static const struct option_row machine_rows[] = {
+	{ "cpus", "N", "vCPUs, 1 to 64 (1)", OPTION_NUMBER, AT(cpus), .low = 1,
+	  .high = VM_CPUS_MAX },
+	{ "mem", "SIZE", "Guest memory: 128M, 2G, ... (512M)", OPTION_SIZE, AT(memory_size) },
+	{ "disk", "FILE[,ro]", "Raw image as a virtio disk, up to 5 times; ,ro: read-only",
+	  OPTION_PARSE, .parse = add_disk },
+	{ "reboot", NULL, "Start the guest again after a reset, with a file for each boot",
+	  OPTION_SET, AT(reboot) },
+	{ "nested", NULL, "Let the guest run guests of its own by VMX or SVM", OPTION_SET,
+	  AT(nested) },
+	{ "console", "WHERE", "Serial port ttyS0: stdio, none, or a file for output (stdio)",
+	  OPTION_PARSE, .parse = set_console },
+	{ "agent", "WHERE", "Use a guest agent: initrd puts one there, guest has one (initrd)",
+	  OPTION_PARSE, .optional = true, .parse = set_agent },
+	{ "agent-memory", "SIZE", "Most host memory for what the agent reports (64M)", OPTION_SIZE,
+	  AT(agent_memory) },
+	{ "agent-socket", "PATH", "UNIX socket for the virtio port org.kvmscope.agent.0",
+	  OPTION_TEXT, AT(agent_socket) },
+	{ "pmu", "WHAT", "Guest's performance counters: auto, kernel, emulated, off (auto)",
+	  OPTION_CHOICE, AT(pmu), .choices = pmus },
+	{ 0 },
+};
+
+static const struct option_row profile_rows[] = {
+	{ "event", "EVENT", "What to sample by: cpu-clock", OPTION_PARSE, .letter = 'e',
+	  .parse = set_event },
+	{ "clock", "CLOCK", "Sample by the vCPU's CPU time or by elapsed time: cpu, wall (cpu)",
+	  OPTION_CHOICE, AT(clock), .choices = clocks },
+	{ "sampler", "HOW", "How to take samples: auto, kick, bpf (auto)", OPTION_CHOICE,
+	  AT(sampler), .choices = samplers },
+	{ "from-line", "TEXT", "Start sampling when the console prints a line with TEXT",
+	  OPTION_TEXT, AT(from_line) },
+	{ "watch", "WHAT", "Record accesses: jiffies_64:8:w, schedule:x, ...; up to 16 times",
+	  OPTION_PARSE, .parse = add_watch },
+	{ "bp-priority", "WHOSE", "Who gets a contended debug register: guest, host (guest)",
+	  OPTION_CHOICE, AT(breakpoint_priority), .choices = priorities },
+	{ "stack-time", "TIME", "Cut call chains that take longer: 64us, 1ms; 0us: never (64us)",
+	  OPTION_PARSE, .parse = set_stack_time },
+	{ "symfs", "DIR", "Directory with the guest's files, for their unwind tables", OPTION_TEXT,
+	  AT(symfs) },
+	{ "ring-size", "SIZE", "Buffer of each vCPU, a power of two (2M)", OPTION_SIZE,
+	  AT(ring_size) },
+	{ "no-profile", NULL, "Run the guest only", OPTION_CLEAR, AT(profile) },
+	{ 0 },
+};
+
+static const struct option_row flight_rows[] = {
+	{ "flight", "TIME|SIZE",
+	  "Keep the last samples in memory, write them on a trigger: 30s, 64M", OPTION_PARSE,
+	  .parse = set_flight },
+	{ "after", "TIME", "Keep sampling for TIME after a trigger: 5s, 500ms (0s)", OPTION_TIME,
+	  AT(flight_after) },
+	{ "flight-max", "N", "Most files that the guest can cause in a run (32)", OPTION_NUMBER,
+	  AT(flight_max), .high = 1u << 30 },
+	{ "trigger", "KIND=LIMIT", "More triggers: stuck=MS, exits=N/s, steal=P%, console=REGEX",
+	  OPTION_PARSE, .parse = add_trigger },
+	{ 0 },
+};
+
+static const struct option_row control_rows[] = {
+	{ "name", "NAME", "Name of this run for kvmscope ctl", OPTION_PARSE, .parse = set_name },
+	{ "control", "PATH", "Listen at this UNIX socket (one in the runtime directory)",
+	  OPTION_TEXT, AT(control_path) },
+	{ "no-control", NULL, "Do not listen", OPTION_CLEAR, AT(control) },
+	{ 0 },
+};
+
+static const struct option_row end_rows[] = {
+	{ "duration", "SECONDS", "End the guest after SECONDS", OPTION_NUMBER, AT(duration),
+	  .low = 1, .high = 1u << 30 },
+	{ "timeout", "SECONDS", "End the guest after SECONDS with exit status 124", OPTION_NUMBER,
+	  AT(timeout), .low = 1, .high = 1u << 30 },
+	{ 0 },
+};
+
+static const char help[] =
+	"Run a guest under KVM and profile it from outside: nothing is installed in it or copied out of it.\v"
+	"Examples:\n"
+	"  kvmscope run --kernel vmlinuz --initrd initrd.img --append console=ttyS0\n"
+	"      boot it, write perf.data; then: kvmscope report, or perf report\n"
+	"  kvmscope run --kernel vmlinuz --cpus 4 --mem 2G --disk root.img \\\n"
+	"               --append 'root=/dev/vda console=ttyS0' -F 4000 -o boot.data\n"
+	"      four vCPUs, a disk, 4000 samples per second of CPU time\n"
+	"  kvmscope run --kernel guest.elf --protocol multiboot --no-profile; echo $?\n"
+	"      a small guest whose value at port 0xf4 is the exit status\n"
+	"\n"
+	"The guest ends by powering off, by a reboot (without --reboot), or by writing\n"
+	"port 0xf4. SIGINT (Ctrl-C, unless the console is the terminal) presses its\n"
+	"power button; a second one stops it at once, as Ctrl-A x does on the terminal.\n"
+	"\n"
+	"Exit status: 0, or the value the guest wrote to port 0xf4 (its low 8 bits);\n"
+	"1 something failed; 2 wrong usage; 3 triple fault or KVM internal error;\n"
+	"4 this host's KVM cannot do it; 124 --timeout.\n";
+
+/* Needs the frequency and the number of vCPUs, wherever they are in the command line. */
+static int check_flight(struct run_options *options)
 {
-	static error_t (*const parsers[])(int key, char *text, struct argp_state *state,
-					  struct run_options *options) = {
-		parse_machine_option, parse_profile_option, parse_names_option,
-		parse_flight_option,  parse_control_option,
-	};
-	struct run_options *options = state->input;
-	error_t known = ARGP_ERR_UNKNOWN;
+	size_t size;
+	int error;
 
-	switch (key) {
-	case KEY_TIMEOUT:
-		options->timeout = option_number(state, "--timeout", text, 1, 1u << 30);
-		return 0;
-	case KEY_DURATION:
-		options->duration = option_number(state, "--duration", text, 1, 1u << 30);
-		return 0;
-	case KEY_QUIET:
-		options->quiet = true;
-		return 0;
-	case KEY_VERBOSE:
-		options->verbose = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not an option; the kernel is named by --kernel", text);
-		return 0;
-	case ARGP_KEY_END:
-		run_options_check(state, options);
+	if (!options->flight) {
+		if (options->flight_after)
+			return error_set(-EINVAL,
+					 "--after is for the flight recorder: give --flight, too");
+		if (options->triggers.line_count || trigger_options_have_limits(&options->triggers))
+			return error_set(
+				-EINVAL,
+				"--trigger is for the flight recorder: give --flight, too");
 		return 0;
 	}
-	for (size_t i = 0; known == ARGP_ERR_UNKNOWN && i < sizeof(parsers) / sizeof(parsers[0]);
-	     i++)
-		known = parsers[i](key, text, state, options);
-	return known;
+	if (!options->profile || options->ring_size != NOT_GIVEN)
+		return error_set(-EINVAL, "--flight excludes --no-profile and --ring-size");
+	if (!strcmp(options->record.output, "-"))
+		return error_set(-EINVAL, "--flight writes a file for each trigger: -o - is none");
+	error = run_flight_ring_size(options, &size);
+	options->ring_size = size;
+	return error;
 }
 
-/* The text is put in the place of "@FILE". */
+static int check_watches(const struct run_options *options)
+{
+	if (options->watch_count && !options->profile)
+		return error_set(-EINVAL,
+				 "--watch records hits in the profile: it excludes --no-profile");
+	for (size_t i = 0; i < options->watch_count; i++)
+		if (options->watches[i].vcpu >= (int)options->cpus)
+			return error_set(-EINVAL, "--watch @%d: vCPUs are numbered from 0 to %u",
+					 options->watches[i].vcpu, options->cpus - 1);
+	return 0;
+}
+
+static int check_agent(const struct run_options *options)
+{
+	if (options->agent_memory < AGENT_MEMORY_MIN)
+		return error_set(-EINVAL, "--agent-memory: it must be 16M at least");
+	if (options->agent && options->agent_socket)
+		return error_set(-EINVAL, "--agent and --agent-socket both use the port; give one");
+	if (options->agent == RUN_AGENT_INITRD && !options->boot.initrd)
+		return error_set(-EINVAL,
+				 "--agent needs --initrd to bring the agent into the guest; "
+				 "--agent=guest if it is there");
+	if (options->agent && !options->profile)
+		return error_set(-EINVAL, "--agent is for a profile: it excludes --no-profile");
+	return 0;
+}
+
+static int check(void *target)
+{
+	struct run_options *options = target;
+	uint64_t size = options->ring_size;
+	int error;
+
+	if (!options->boot.kernel)
+		return error_set(-EINVAL, "--kernel FILE is missing");
+	if (size != NOT_GIVEN &&
+	    (size < RING_SIZE_MIN || size > RING_SIZE_MAX || size & (size - 1)))
+		return error_set(-EINVAL, "--ring-size: it must be a power of two from 64K to 1G");
+	if (!!options->name + !!options->control_path + !options->control > 1)
+		return error_set(-EINVAL, "--name, --control and --no-control exclude each other");
+	if (options->sampler == RUN_SAMPLER_BPF && options->clock == RUN_CLOCK_WALL)
+		return error_set(
+			-EINVAL,
+			"--sampler bpf needs --clock cpu: a halted vCPU gets no sampling interrupts");
+	error = check_agent(options);
+	if (!error)
+		error = check_flight(options);
+	if (options->ring_size == NOT_GIVEN)
+		options->ring_size = RING_SIZE;
+	return error ? error : check_watches(options);
+}
+
+/* Replaces "@FILE" by the file's text. */
 static int read_module_text(struct run_options *options)
 {
 	const char *path = options->boot.module_text;
-	FILE *file;
-	size_t size = 0;
-	ssize_t length;
+	size_t size;
+	int fd, error;
 
 	if (!path || *path != '@')
 		return 0;
-	file = fopen(++path, "re");
-	if (!file)
-		return error_set(-errno, "can not open %s, the module text: %s", path,
-				 strerror(errno));
-	length = getdelim(&options->module_text, &size, '\0', file);
-	fclose(file);
-	options->boot.module_text = length < 0 ? "" : options->module_text;
+	fd = open(++path, O_RDONLY | O_CLOEXEC);
+	error = fd < 0 ? -errno
+		       : read_descriptor(fd, MODULE_TEXT_MAX, &options->module_text, &size);
+	if (fd >= 0)
+		close(fd);
+	if (error)
+		return error_set(error, "cannot read %s, the module text: %s", path,
+				 strerror(-error));
+	options->boot.module_text = options->module_text;
 	return 0;
 }
 
 int run_options_parse(struct run_options *options, int argc, char **argv)
 {
-	static char name[] = "kvmscope run";
-	static const struct argp argp = { .options = run_option_list,
-					  .parser = parse_option,
-					  .doc = run_option_help };
+	const struct option_group groups[] = {
+		{ .title = "What to boot:", .rows = kernel_rows, .target = options },
+		{ .title = "The machine:", .rows = machine_rows, .target = options },
+		{ .title = "The profile:", .rows = record_rows, .target = &options->record },
+		{ .rows = profile_rows, .target = options },
+		{ .title = "The flight recorder:", .rows = flight_rows, .target = options },
+		{ .title = "Control by kvmscope ctl:", .rows = control_rows, .target = options },
+		{ "The end, and messages:", end_rows, options, check },
+		{ .rows = record_message_rows, .target = &options->record },
+		{ 0 },
+	};
+	const struct option_command command = { .name = "kvmscope run",
+						.doc = help,
+						.groups = groups,
+						.hint = "--kernel gives the kernel" };
 	int error;
 
 	*options = (struct run_options){
@@ -367,30 +370,20 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.memory_size = 512ull << 20,
 		.agent_memory = GUEST_ACCOUNT_DEFAULT,
 		.profile = true,
-		.frequency = 999,
-		.callchains = true,
 		.stack_time = STACK_TIME,
-		.output = "perf.data",
-		.buildid_cache = true,
-		.disk_symbols = true,
-		.ring_size = 2ull << 20,
+		.ring_size = NOT_GIVEN,
 		.flight_max = 32,
 		.control = true,
 	};
-	options->command_line = command_line_of(argc, argv);
-	if (!options->command_line)
-		return error_set(-ENOMEM, "no memory for the options");
-	argp_err_exit_status = EXIT_USAGE;
-	argv[0] = name; /* what argp's messages start with */
-	error = argp_parse(&argp, argc, argv, 0, NULL, options);
-	if (error)
-		return error_set(-error, "the command line can not be read: %s", strerror(error));
-	return read_module_text(options);
+	error = record_options_init(&options->record, argc, argv);
+	if (!error)
+		error = option_table_parse(&command, argc, argv);
+	return error ? error : read_module_text(options);
 }
 
 void run_options_free(struct run_options *options)
 {
 	trigger_options_free(&options->triggers);
 	free(options->module_text);
-	free(options->command_line);
+	record_options_free(&options->record);
 }

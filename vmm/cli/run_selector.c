@@ -1,48 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_selector.h"
 
+#include <errno.h>
 #include <limits.h>
 
-#include "vmm/cli/option_number.h"
+#include "shared/error.h"
 #include "vmm/control/client.h"
 #include "vmm/control/run_directory.h"
 
-enum key { KEY_PID = 'p', KEY_NAME = 0x500, KEY_SOCKET };
+#define AT(field) .offset = offsetof(struct run_selector, field)
 
-static const struct argp_option options[] = {
-	{ "pid", KEY_PID, "PID", 0, "The run with this process id", 0 },
-	{ "name", KEY_NAME, "NAME", 0, "The run that was started with --name NAME", 0 },
-	{ "socket", KEY_SOCKET, "PATH", 0, "The run that was started with --control PATH", 0 },
+static const struct option_row rows[] = {
+	{ "pid", "PID", "The run with this process id", OPTION_NUMBER, AT(pid), .letter = 'p',
+	  .low = 1, .high = INT_MAX },
+	{ "name", "NAME", "The run that was started with --name NAME", OPTION_TEXT, AT(name) },
+	{ "socket", "PATH", "The run that was started with --control PATH", OPTION_TEXT,
+	  AT(socket) },
 	{ 0 },
 };
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static int check(void *target)
 {
-	struct run_selector *selector = state->input;
+	const struct run_selector *selector = target;
 
-	switch (key) {
-	case KEY_PID:
-		selector->pid = (pid_t)option_number(state, "--pid", value, 1, INT_MAX);
-		return 0;
-	case KEY_NAME:
-		selector->name = value;
-		return 0;
-	case KEY_SOCKET:
-		selector->socket = value;
-		return 0;
-	case ARGP_KEY_END:
-		if (!!selector->pid + !!selector->name + !!selector->socket > 1)
-			argp_error(state, "--pid, --name and --socket: one of them says which run");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	return !!selector->pid + !!selector->name + !!selector->socket > 1
+		       ? error_set(-EINVAL, "--pid, --name and --socket exclude each other")
+		       : 0;
 }
 
-const struct argp run_selector_argp = { .options = options, .parser = parse };
+struct option_group run_selector_options(struct run_selector *selector)
+{
+	return (struct option_group){ "Which run:", rows, selector, check };
+}
 
 int run_selector_connect(const struct run_selector *selector)
 {
 	return selector->socket ? control_connect(selector->socket)
-				: control_runs_connect(selector->pid, selector->name);
+				: control_runs_connect((pid_t)selector->pid, selector->name);
 }

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --pid, --name and --socket: which of the runs going on a command is for. Main thread. */
+/* --pid, --name and --socket: which running kvmscope a command is for. Main thread. */
 #ifndef KVMSCOPE_CLI_RUN_SELECTOR_H
 #define KVMSCOPE_CLI_RUN_SELECTOR_H
 
-#include <argp.h>
-#include <sys/types.h>
+#include "shared/option_table.h"
 
-/* At most one is set; with none the only run is meant. */
+/* At most one is set; without any, the only running one is selected. */
 struct run_selector {
-	pid_t pid;
-	const char *name;
-	const char *socket;
+	unsigned int pid;
+	const char *name, *socket;
 };
 
-/* A child parser whose input is a struct run_selector, zeroed before. */
-extern const struct argp run_selector_argp;
+/* A group of options that fills a zeroed SELECTOR. */
+struct option_group run_selector_options(struct run_selector *selector);
 
 /* A descriptor for control_call(), which the caller closes; the errors of control_runs_connect().
  */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_watch.h"
 
 #include <errno.h>
@@ -11,25 +11,23 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/cli/run_watch_place.h"
-#include "vmm/cli/run_watch_probe.h"
+#include "vmm/cli/run_watch_address.h"
 
 struct one {
 	struct watch_spec spec;
 	char name[sizeof(((struct run_watch_description *)NULL)->name)];
-	bool armed;  /* now */
-	bool placed; /* it was, once */
+	bool armed;     /* now */
+	bool was_armed; /* at some time */
 	bool removed;
 	bool per_cpu;
-	bool unloaded; /* its module is, which the symbols of the newest kernel do not say yet */
-	char module[sizeof(((struct run_watch_place *)NULL)->module)]; /* that it is of; "": of the
-									  kernel itself */
+	bool unloaded; /* its module is gone, which the newest kernel's symbols do not show yet */
+	char module[sizeof(((struct run_watch_address *)NULL)->module)]; /* "": the kernel */
 	uint64_t module_start;
-	bool complete;    /* has an address on each vCPU */
-	bool missed;      /* it was said that there is no such symbol, or no register for it */
-	uint64_t address; /* while it is armed */
-	atomic_flag told; /* it was said that the guest needs its register */
-	atomic_flag told_storm; /* and that it has too many hits */
+	bool complete;                /* has an address on each vCPU */
+	bool missing_reported;        /* that there is no such symbol, or no register */
+	uint64_t address;             /* while it is armed */
+	atomic_flag suspend_reported; /* that the guest needs its register */
+	atomic_flag storm_reported;   /* that it has too many hits */
 };
 
 struct run_watch {
@@ -39,16 +37,15 @@ struct run_watch {
 	const struct guest_view *view;
 	struct vm *vm;
 	struct perf_data_watches events;
-	struct one list[WATCHES_MAX]; /* as many as there are events; their spec and name never
-					 change */
-	pthread_mutex_t lock; /* of what follows, of the state of the list, and for adding to it */
+	struct one list[WATCHES_MAX]; /* one per event; their spec and name never change */
+	pthread_mutex_t lock; /* protects what follows, the list's state, and adding to the list */
 	struct run_watch_probe probe;
-	const struct guest_kernel *kernel; /* the newest; NULL while it was not found */
-	bool modules_unknown;              /* which of its modules are there */
+	const struct guest_kernel *kernel; /* the newest; NULL until it is found */
+	bool modules_unknown;              /* which modules the kernel has loaded */
 	bool ended;
 };
 
-/* Any number that differs for what is bound differently. */
+/* A number that differs for watches that are bound differently. */
 static uint64_t space_of(const struct watch_spec *spec)
 {
 	uint64_t space = 0;
@@ -69,8 +66,8 @@ static uint32_t type_of(enum breakpoint_kind kind)
 	return kind == BREAKPOINT_WRITE ? HW_BREAKPOINT_W : HW_BREAKPOINT_RW;
 }
 
-/* Who has the registers that a new one would need. */
-static int tell_holders(const struct run_watch *watch, const struct watch_spec *spec, int error)
+/* Adds to the error message which watches hold the registers that a new one needs. */
+static int add_holders(const struct run_watch *watch, const struct watch_spec *spec, int error)
 {
 	char holders[512] = "", name[sizeof(watch->list[0].name)];
 	size_t used = 0;
@@ -86,11 +83,11 @@ static int tell_holders(const struct run_watch *watch, const struct watch_spec *
 					 used ? ", " : "; the watches are ", i, one->name,
 					 one->spec.pinned ? " (pinned)" : "");
 	}
-	return error_set(error, "can not watch %s: %s%s", name, error_message(),
+	return error_set(error, "cannot watch %s: %s%s", name, error_message(),
 			 error == -ENOSPC ? holders : "");
 }
 
-/* From a second to the time that hits are counted for. */
+/* Converts hits per second to hits per WATCH_STORM_PERIOD. */
 static unsigned int storm_limit_of(const struct watch_spec *spec)
 {
 	return (unsigned int)(spec->limit * WATCH_STORM_PERIOD / NS_PER_S);
@@ -108,8 +105,8 @@ static struct watch_request request_of(const struct watch_spec *spec)
 				       .storm_limit = storm_limit_of(spec) };
 }
 
-/* Its name and its event, which are there before anything can be told of it. */
-static void introduce(struct run_watch *watch, const struct watch_spec *spec)
+/* Sets the name and adds the event, which must exist before the first hit. */
+static void add_event(struct run_watch *watch, const struct watch_spec *spec)
 {
 	struct one *one = &watch->list[perf_data_watches_count(&watch->events)];
 
@@ -125,27 +122,22 @@ static void introduce(struct run_watch *watch, const struct watch_spec *spec)
 		});
 }
 
-static struct run_watch_guest guest_of(const struct run_watch *watch)
+/* As run_watch_locate(), without modules if it is unknown which are loaded. */
+static int locate(const struct run_watch *watch, const struct watch_spec *spec,
+		  struct run_watch_address *found)
 {
-	return (struct run_watch_guest){ .kernel = watch->kernel,
-					 .view = watch->view,
-					 .sampler = watch->sampler,
-					 .vcpus = watch->vcpus };
-}
+	const struct run_watch_guest guest = { .kernel = watch->kernel,
+					       .view = watch->view,
+					       .sampler = watch->sampler,
+					       .vcpus = watch->vcpus };
+	int result = run_watch_locate(&guest, spec, found);
 
-/* As run_watch_place_find(), but what is in the place of a module that may be gone is nobody's. */
-static int find_place(const struct run_watch *watch, const struct watch_spec *spec,
-		      struct run_watch_place *place)
-{
-	struct run_watch_guest guest = guest_of(watch);
-	int found = run_watch_place_find(&guest, spec, place);
-
-	if (found < 0 || !*place->module || !watch->modules_unknown)
-		return found;
+	if (result < 0 || !*found->module || !watch->modules_unknown)
+		return result;
 	return error_set(
 		-ENOENT,
-		"%s is of the module %s, and which modules the guest has is not known any more",
-		spec->symbol, place->module);
+		"%s is in the module %s, and it is no longer known which modules are loaded",
+		spec->symbol, found->module);
 }
 
 static uint64_t start_of(const struct guest_kernel *kernel, const char *module)
@@ -156,25 +148,25 @@ static uint64_t start_of(const struct guest_kernel *kernel, const char *module)
 	return 0;
 }
 
-static int arm(struct run_watch *watch, unsigned int number, const struct run_watch_place *place)
+static int arm(struct run_watch *watch, unsigned int number, const struct run_watch_address *found)
 {
 	struct one *one = &watch->list[number];
 	int error;
 
-	for (unsigned int i = 0; place->per_cpu && i < watch->vcpus; i++)
-		if (place->on[i])
-			watch_set_address_on(watch->watches, number, i, place->on[i]);
-	one->per_cpu = place->per_cpu;
-	snprintf(one->module, sizeof(one->module), "%s", place->module);
+	for (unsigned int i = 0; found->per_cpu && i < watch->vcpus; i++)
+		if (found->on[i])
+			watch_set_address_on(watch->watches, number, i, found->on[i]);
+	one->per_cpu = found->per_cpu;
+	snprintf(one->module, sizeof(one->module), "%s", found->module);
 	one->module_start = start_of(watch->kernel, one->module);
-	one->complete = place->complete;
-	perf_data_watches_set_address(&watch->events, number, place->address);
-	error = watch_arm(watch->watches, number, place->address);
+	one->complete = found->complete;
+	perf_data_watches_set_address(&watch->events, number, found->address);
+	error = watch_arm(watch->watches, number, found->address);
 	if (error)
 		return error;
-	one->address = place->address;
-	one->armed = one->placed = true;
-	one->missed = false;
+	one->address = found->address;
+	one->armed = one->was_armed = true;
+	one->missing_reported = false;
 	return 0;
 }
 
@@ -187,28 +179,28 @@ static void remove_locked(struct run_watch *watch, unsigned int number)
 static int add_locked(struct run_watch *watch, const struct watch_spec *spec)
 {
 	struct watch_request request = request_of(spec);
-	struct run_watch_place place;
-	int number, found = watch->ended ? error_set(-ESRCH, "the guest has ended") : 0;
+	struct run_watch_address found;
+	int number, result = watch->ended ? error_set(-ESRCH, "the guest has ended") : 0;
 
-	if (!found)
-		found = run_watch_probe(&watch->probe, spec);
-	if (!found)
-		found = find_place(watch, spec, &place);
-	if (found < 0)
-		return tell_holders(watch, spec, found);
+	if (!result)
+		result = run_watch_probe(&watch->probe, spec);
+	if (!result)
+		result = locate(watch, spec, &found);
+	if (result < 0)
+		return add_holders(watch, spec, result);
 	number = watch_add(watch->watches, &request);
 	if (number < 0)
-		return tell_holders(watch, spec, number);
-	introduce(watch, spec);
-	if (!found) {
+		return add_holders(watch, spec, number);
+	add_event(watch, spec);
+	if (!result) {
 		watch_disarm(watch->watches, (unsigned int)number);
 		return number;
 	}
-	found = arm(watch, (unsigned int)number, &place);
-	if (!found)
+	result = arm(watch, (unsigned int)number, &found);
+	if (!result)
 		return number;
 	remove_locked(watch, (unsigned int)number);
-	return tell_holders(watch, spec, found);
+	return add_holders(watch, spec, result);
 }
 
 static void kick_all(const struct run_watch *watch)
@@ -243,9 +235,7 @@ int run_watch_remove(struct run_watch *watch, unsigned int number)
 		remove_locked(watch, number);
 		kick_all(watch);
 	} else {
-		error = error_set(-ENOENT,
-				  "there is no watch %u; bp list shows those that there are",
-				  number);
+		error = error_set(-ENOENT, "there is no watch %u; bp list shows them", number);
 	}
 	pthread_mutex_unlock(&watch->lock);
 	return error;
@@ -265,11 +255,9 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 				       .hits = hit->hits });
 }
 
-/*
- * Of a task that could not be told, nothing is claimed; nor of a symbol of a kernel that runs no
- * more: what is at its address now is something else.
- */
-static bool is_wanted(void *context, struct vcpu *vcpu, unsigned int number)
+/* False if the task is unknown, and for a symbol of a kernel that no longer runs: its address is
+ * now something else. */
+static bool is_selected(void *context, struct vcpu *vcpu, unsigned int number)
 {
 	struct run_watch *watch = context;
 	const struct watch_spec *spec = &watch->list[number].spec;
@@ -292,15 +280,14 @@ static void on_change(void *context, struct vcpu *vcpu, unsigned int number, enu
 	struct one *one = &watch->list[number];
 
 	sampler_tell_event(watch->sampler, vcpu, (uint16_t)(number + 1), state != WATCH_RUNNING);
-	if (state == WATCH_SUSPENDED && !atomic_flag_test_and_set(&one->told))
+	if (state == WATCH_SUSPENDED && !atomic_flag_test_and_set(&one->suspend_reported))
 		log_warning(
 			"%s is suspended on vCPU %u while the guest uses its debug registers itself; "
-			"--bp-priority host turns this round",
+			"--bp-priority host gives the watch priority",
 			one->name, vcpu->index);
-	if (state == WATCH_THROTTLED && !atomic_flag_test_and_set(&one->told_storm))
-		log_warning(
-			"%s has too many hits on vCPU %u: it is held back for a part of the time",
-			one->name, vcpu->index);
+	if (state == WATCH_THROTTLED && !atomic_flag_test_and_set(&one->storm_reported))
+		log_warning("%s has too many hits on vCPU %u: it is throttled", one->name,
+			    vcpu->index);
 }
 
 static void on_guest_lost(void *context, struct vcpu *vcpu, unsigned int count)
@@ -313,7 +300,7 @@ int run_watch_create(struct run_watch **result, const struct run_options *option
 	struct watches_options watches = { .vcpus = options->cpus,
 					   .priority = options->breakpoint_priority,
 					   .hit = on_hit,
-					   .wanted = is_wanted,
+					   .wanted = is_selected,
 					   .changed = on_change,
 					   .guest_lost = on_guest_lost };
 	struct run_watch *watch;
@@ -378,14 +365,14 @@ void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu)
 	watch_debug(watch->watches, vcpu);
 }
 
-static void say_missed(struct one *one)
+static void report_missing(struct one *one)
 {
-	if (!one->missed)
+	if (!one->missing_reported)
 		log_warning("%s is not watched: %s", one->name, error_message());
-	one->missed = true;
+	one->missing_reported = true;
 }
 
-/* It is said when the vCPUs have been told: who reads it may let the guest go on. */
+/* Logs after the vCPUs are kicked: a reader of the message may let the guest continue. */
 static void disarm(struct run_watch *watch, unsigned int number, const char *until)
 {
 	struct one *one = &watch->list[number];
@@ -397,47 +384,47 @@ static void disarm(struct run_watch *watch, unsigned int number, const char *unt
 }
 
 static void arm_late(struct run_watch *watch, unsigned int number,
-		     const struct run_watch_place *place)
+		     const struct run_watch_address *found)
 {
 	struct one *one = &watch->list[number];
-	bool told = !one->armed && (one->placed || one->missed);
+	bool again = !one->armed && (one->was_armed || one->missing_reported);
 
-	if (arm(watch, number, place)) {
-		say_missed(one);
+	if (arm(watch, number, found)) {
+		report_missing(one);
 		return;
 	}
 	kick_all(watch);
-	if (told)
+	if (again)
 		log_info("%s is watched again, at %#llx", one->name,
-			 (unsigned long long)place->address);
+			 (unsigned long long)found->address);
 }
 
-/* FOUND and PLACE are what was looked up now: its module was unloaded, or is elsewhere. */
-static bool has_gone(const struct one *one, int found, const struct run_watch_place *place)
+/* RESULT and FOUND are of a lookup now: true if the module was unloaded or moved. */
+static bool has_moved(const struct one *one, int result, const struct run_watch_address *found)
 {
 	return one->armed && *one->module &&
-	       (found < 0 ||
-		(found > 0 && place->complete == one->complete && place->address != one->address));
+	       (result < 0 ||
+		(result > 0 && found->complete == one->complete && found->address != one->address));
 }
 
-/* What a module has comes and goes with another list of modules. */
-static void look_again(struct run_watch *watch, unsigned int number)
+/* Symbols of a module can change with each list of modules. */
+static void update(struct run_watch *watch, unsigned int number)
 {
 	struct one *one = &watch->list[number];
-	struct run_watch_place place;
-	int found;
+	struct run_watch_address found;
+	int result;
 
 	if (one->removed || one->unloaded || (one->armed && one->complete && !*one->module))
 		return;
-	found = find_place(watch, &one->spec, &place);
-	if (has_gone(one, found, &place)) {
+	result = locate(watch, &one->spec, &found);
+	if (has_moved(one, result, &found)) {
 		disarm(watch, number, "its module is loaded again");
-		one->missed = true;
+		one->missing_reported = true;
 	}
-	if (found > 0 && (!one->armed || (place.complete && !one->complete)))
-		arm_late(watch, number, &place);
-	else if (found < 0)
-		say_missed(one);
+	if (result > 0 && (!one->armed || (found.complete && !one->complete)))
+		arm_late(watch, number, &found);
+	else if (result < 0)
+		report_missing(one);
 }
 
 static bool is_complete(const struct run_watch *watch)
@@ -445,7 +432,7 @@ static bool is_complete(const struct run_watch *watch)
 	bool complete = true;
 
 	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
-		complete &= watch->list[i].removed || watch->list[i].missed ||
+		complete &= watch->list[i].removed || watch->list[i].missing_reported ||
 			    (watch->list[i].armed && watch->list[i].complete);
 	return complete;
 }
@@ -458,7 +445,7 @@ void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel
 	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events);
 	     i++) {
 		watch->list[i].unloaded = false;
-		look_again(watch, i);
+		update(watch, i);
 	}
 	kick_all(watch);
 	pthread_mutex_unlock(&watch->lock);
@@ -484,21 +471,21 @@ void run_watch_modules(struct run_watch *watch, const struct guest_module *list,
 			continue;
 		disarm(watch, i,
 		       list ? "its module is loaded again"
-			    : "another kernel runs: which modules the guest has is not known any more");
-		one->missed = one->unloaded = true;
+			    : "another kernel runs: the guest's modules are unknown");
+		one->missing_reported = one->unloaded = true;
 	}
 	pthread_mutex_unlock(&watch->lock);
 }
 
-static void forget_place(struct run_watch *watch, unsigned int number)
+static void forget_address(struct run_watch *watch, unsigned int number)
 {
 	struct one *one = &watch->list[number];
 
 	if (!*one->spec.symbol || !one->armed || one->removed)
 		return;
 	disarm(watch, number,
-	       "its new place is known: the guest's kernel runs no more (reset, kexec)");
-	one->missed = false;
+	       "its new address is known: the guest's kernel no longer runs (reset, kexec)");
+	one->missing_reported = false;
 }
 
 void run_watch_no_kernel(struct run_watch *watch)
@@ -507,7 +494,7 @@ void run_watch_no_kernel(struct run_watch *watch)
 	watch->kernel = NULL;
 	watch->modules_unknown = false;
 	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
-		forget_place(watch, i);
+		forget_address(watch, i);
 	kick_all(watch);
 	pthread_mutex_unlock(&watch->lock);
 }
@@ -517,7 +504,7 @@ void run_watch_turn(struct run_watch *watch)
 	pthread_mutex_lock(&watch->lock);
 	if (watch->kernel && !is_complete(watch)) {
 		for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
-			look_again(watch, i);
+			update(watch, i);
 		kick_all(watch);
 	}
 	pthread_mutex_unlock(&watch->lock);
@@ -575,12 +562,12 @@ static void summarize(struct run_watch *watch, unsigned int number)
 	share = statistics.times.enabled ? 100.0 * (double)statistics.times.running /
 						   (double)statistics.times.enabled
 					 : 0;
-	if (!watch->list[number].placed)
-		log_info("%s was never watched: it could not be told where it is",
+	if (!watch->list[number].was_armed)
+		log_info("%s was never watched: its address was not found",
 			 watch->list[number].name);
 	else
 		log_info(
-			"%s: %llu hits, watched for %.1f %% of the time; held back %llu times as a storm, suspended %llu times for the guest, disarmed %llu times with its kernel",
+			"%s: %llu hits, watched for %.1f %% of the time; throttled %llu times, suspended %llu times for the guest, disarmed %llu times with its kernel",
 			watch->list[number].name, (unsigned long long)statistics.hits, share,
 			(unsigned long long)statistics.throttled,
 			(unsigned long long)statistics.suspended,
@@ -592,7 +579,7 @@ void run_watch_summarize(struct run_watch *watch)
 	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
 		summarize(watch, i);
 	if (watches_guest_lost(watch->watches))
-		log_warning("%llu times a breakpoint of the guest's own did not work for it",
+		log_warning("%llu times a breakpoint of the guest itself did not work",
 			    (unsigned long long)watches_guest_lost(watch->watches));
 }
 

@@ -1,11 +1,13 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_watch_control.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "shared/error.h"
-#include "vmm/cli/run_watch_find.h"
 #include "vmm/guest/guest_registers.h"
 
 static const char *kind_name(enum breakpoint_kind kind)
@@ -27,14 +29,14 @@ static void set_hexadecimal(json_t *object, const char *name, uint64_t value)
 	json_object_set_new(object, name, json_string(text));
 }
 
-static void tell_breakpoint(json_t *slot, const struct breakpoint *breakpoint)
+static void describe_breakpoint(json_t *slot, const struct breakpoint *breakpoint)
 {
 	set_hexadecimal(slot, "address", breakpoint->address);
 	json_object_set_new(slot, "kind", json_string(kind_name(breakpoint->kind)));
 	json_object_set_new(slot, "length", json_integer(breakpoint->length));
 }
 
-static json_t *tell_slot(const struct watch_slot *slot)
+static json_t *describe_slot(const struct watch_slot *slot)
 {
 	static const char *const owners[] = {
 		[WATCH_OWNER_NONE] = "free",
@@ -42,19 +44,19 @@ static json_t *tell_slot(const struct watch_slot *slot)
 		[WATCH_OWNER_WATCH] = "watch",
 		[WATCH_OWNER_UNKNOWN] = "unknown",
 	};
-	json_t *told = json_object();
+	json_t *object = json_object();
 
-	json_object_set_new(told, "owner", json_string(owners[slot->owner]));
+	json_object_set_new(object, "owner", json_string(owners[slot->owner]));
 	if (slot->owner == WATCH_OWNER_WATCH) {
-		json_object_set_new(told, "watch", json_integer(slot->watch));
-		json_object_set_new(told, "guest_lost", json_boolean(slot->guest_lost));
+		json_object_set_new(object, "watch", json_integer(slot->watch));
+		json_object_set_new(object, "guest_lost", json_boolean(slot->guest_lost));
 	}
 	if (slot->owner == WATCH_OWNER_WATCH || slot->owner == WATCH_OWNER_GUEST)
-		tell_breakpoint(told, &slot->breakpoint);
-	return told;
+		describe_breakpoint(object, &slot->breakpoint);
+	return object;
 }
 
-static void tell_times(struct watches *watches, unsigned int number, int vcpu, json_t *to)
+static void add_times(struct watches *watches, unsigned int number, int vcpu, json_t *to)
 {
 	struct watch_statistics statistics;
 
@@ -67,43 +69,44 @@ static void tell_times(struct watches *watches, unsigned int number, int vcpu, j
 	json_object_set_new(to, "disarmed", json_integer((json_int_t)statistics.disarmed));
 }
 
-/* A process of the guest by the names that a watch can be bound to it by. */
-static json_t *tell_task(struct run_watch *watch, unsigned int vcpu)
+/* A process of the guest, by everything that a watch can be bound to. */
+static json_t *describe_task(struct run_watch *watch, unsigned int vcpu)
 {
 	struct guest_registers registers;
 	struct guest_task task;
-	json_t *told, *comm;
+	json_t *object, *comm;
 
 	if (!run_watch_ran(watch, vcpu, &registers, &task))
 		return json_null();
-	told = json_object();
+	object = json_object();
 	comm = json_string(task.comm);
-	json_object_set_new(told, "pid", json_integer(task.pid));
-	json_object_set_new(told, "comm",
-			    comm ? comm : json_string("?")); /* the guest's bytes may be no UTF-8 */
-	set_hexadecimal(told, "cr3", registers.paging.cr3 & CR3_ADDRESS);
-	return told;
+	json_object_set_new(object, "pid", json_integer(task.pid));
+	json_object_set_new(object, "comm",
+			    comm ? comm
+				 : json_string("?")); /* the guest's bytes may not be UTF-8 */
+	set_hexadecimal(object, "cr3", registers.paging.cr3 & CR3_ADDRESS);
+	return object;
 }
 
-static json_t *tell_vcpu(struct run_watch *watch, unsigned int vcpu)
+static json_t *describe_vcpu(struct run_watch *watch, unsigned int vcpu)
 {
 	struct watches *watches = run_watch_watches(watch);
-	json_t *told = json_object(), *slots = json_array(), *counts = json_array();
+	json_t *object = json_object(), *slots = json_array(), *counts = json_array();
 	struct watch_slot slot[DEBUG_SLOTS];
 
 	watch_slots(watches, vcpu, slot);
 	for (unsigned int i = 0; i < DEBUG_SLOTS; i++)
-		json_array_append_new(slots, tell_slot(&slot[i]));
+		json_array_append_new(slots, describe_slot(&slot[i]));
 	for (unsigned int i = 0; i < watch_count(watches); i++) {
 		json_t *count = json_object();
 
-		tell_times(watches, i, (int)vcpu, count);
+		add_times(watches, i, (int)vcpu, count);
 		json_array_append_new(counts, count);
 	}
-	json_object_set_new(told, "slots", slots);
-	json_object_set_new(told, "watches", counts);
-	json_object_set_new(told, "task", tell_task(watch, vcpu));
-	return told;
+	json_object_set_new(object, "slots", slots);
+	json_object_set_new(object, "watches", counts);
+	json_object_set_new(object, "task", describe_task(watch, vcpu));
+	return object;
 }
 
 static int check_profile(const struct run_watch *watch)
@@ -111,10 +114,10 @@ static int check_profile(const struct run_watch *watch)
 	return watch ? 0
 		     : error_set(
 			       -ENOTSUP,
-			       "this run has --no-profile: the guest has its debug registers to itself");
+			       "this run has --no-profile: only the guest uses its debug registers");
 }
 
-static json_t *tell_state(enum run_watch_state state)
+static json_t *describe_state(enum run_watch_state state)
 {
 	static const char *const names[] = { [RUN_WATCH_WAITING] = "waiting",
 					     [RUN_WATCH_WATCHING] = "watching",
@@ -123,20 +126,20 @@ static json_t *tell_state(enum run_watch_state state)
 	return json_string(names[state]);
 }
 
-static json_t *tell_all(struct run_watch *watch, unsigned int number,
-			const struct run_watch_description *description)
+static json_t *describe_watch(struct run_watch *watch, unsigned int number,
+			      const struct run_watch_description *description)
 {
-	json_t *told = json_object();
+	json_t *object = json_object();
 
-	json_object_set_new(told, "number", json_integer(number));
-	json_object_set_new(told, "name", json_string(description->name));
-	json_object_set_new(told, "state", tell_state(description->state));
-	json_object_set_new(told, "pinned", json_boolean(description->spec.pinned));
-	json_object_set_new(told, "vcpu",
+	json_object_set_new(object, "number", json_integer(number));
+	json_object_set_new(object, "name", json_string(description->name));
+	json_object_set_new(object, "state", describe_state(description->state));
+	json_object_set_new(object, "pinned", json_boolean(description->spec.pinned));
+	json_object_set_new(object, "vcpu",
 			    description->spec.vcpu < 0 ? json_null()
 						       : json_integer(description->spec.vcpu));
-	tell_times(run_watch_watches(watch), number, ARBITER_ALL_VCPUS, told);
-	return told;
+	add_times(run_watch_watches(watch), number, ARBITER_ALL_VCPUS, object);
+	return object;
 }
 
 static int do_bp_list(void *context, json_t *arguments, json_t *result)
@@ -155,10 +158,10 @@ static int do_bp_list(void *context, json_t *arguments, json_t *result)
 	vcpus = json_array();
 	for (unsigned int i = 0; run_watch_describe(watch, i, &description); i++) {
 		json_array_append_new(names, json_string(description.name));
-		json_array_append_new(all, tell_all(watch, i, &description));
+		json_array_append_new(all, describe_watch(watch, i, &description));
 	}
 	for (unsigned int i = 0; i < run_watch_vcpus(watch); i++)
-		json_array_append_new(vcpus, tell_vcpu(watch, i));
+		json_array_append_new(vcpus, describe_vcpu(watch, i));
 	json_object_set_new(result, "watches", names);
 	json_object_set_new(result, "all", all);
 	json_object_set_new(result, "vcpus", vcpus);
@@ -167,17 +170,17 @@ static int do_bp_list(void *context, json_t *arguments, json_t *result)
 	return 0;
 }
 
-/* What both that change something answer. */
-static void tell_watch(struct run_watch *watch, unsigned int number, json_t *result)
+/* The answer of the two commands that change something. */
+static void add_watch(struct run_watch *watch, unsigned int number, json_t *result)
 {
 	struct run_watch_description description;
-	json_t *told;
+	json_t *object;
 
 	if (!run_watch_describe(watch, number, &description))
 		return;
-	told = tell_all(watch, number, &description);
-	json_object_update(result, told);
-	json_decref(told);
+	object = describe_watch(watch, number, &description);
+	json_object_update(result, object);
+	json_decref(object);
 }
 
 static int do_bp_add(void *context, json_t *arguments, json_t *result)
@@ -191,17 +194,96 @@ static int do_bp_add(void *context, json_t *arguments, json_t *result)
 		return number;
 	if (json_unpack_ex(arguments, NULL, 0, "{s:s !}", "watch", &text))
 		return error_set(-EINVAL,
-				 "bp-add takes one argument, \"watch\", a string as of --watch");
+				 "bp-add takes one argument, \"watch\", a string as for --watch");
 	number = watch_spec_parse(&spec, text);
 	if (!number && spec.vcpu >= (int)run_watch_vcpus(watch))
-		number = error_set(-EINVAL, "there is no vCPU %d: they are numbered from 0 to %u",
+		number = error_set(-EINVAL, "there is no vCPU %d: vCPUs are numbered from 0 to %u",
 				   spec.vcpu, run_watch_vcpus(watch) - 1);
 	if (!number)
 		number = run_watch_add(watch, &spec);
 	if (number < 0)
 		return number;
-	tell_watch(watch, (unsigned int)number, result);
+	add_watch(watch, (unsigned int)number, result);
 	return 0;
+}
+
+/* What selects a watch. */
+struct selection {
+	const char *name; /* of its event; NULL: by SPEC */
+	struct watch_spec spec;
+	bool exactly; /* options included, not the address only */
+};
+
+static bool same_address(const struct watch_spec *a, const struct watch_spec *b)
+{
+	return !strcmp(a->symbol, b->symbol) && a->offset == b->offset && a->kind == b->kind &&
+	       a->length == b->length;
+}
+
+static bool same_options(const struct watch_spec *a, const struct watch_spec *b)
+{
+	return a->vcpu == b->vcpu && a->pinned == b->pinned && a->cr3 == b->cr3 &&
+	       a->pid == b->pid && !strcmp(a->comm, b->comm) && a->period == b->period &&
+	       a->limit == b->limit;
+}
+
+static bool is_selected(const struct run_watch_description *watch,
+			const struct selection *selection)
+{
+	if (watch->state == RUN_WATCH_REMOVED)
+		return false;
+	if (selection->name)
+		return !strcmp(watch->name, selection->name);
+	return same_address(&watch->spec, &selection->spec) &&
+	       (!selection->exactly || same_options(&watch->spec, &selection->spec));
+}
+
+/* Returns the number of selected watches; *NUMBER is the last one. */
+static int count_selected(struct run_watch *watch, const struct selection *selection, int *number)
+{
+	struct run_watch_description description;
+	int count = 0;
+
+	for (unsigned int i = 0; run_watch_describe(watch, i, &description); i++) {
+		if (!is_selected(&description, selection))
+			continue;
+		*number = (int)i;
+		count++;
+	}
+	return count;
+}
+
+static int count_by_spec(struct run_watch *watch, const char *text, int *number)
+{
+	struct selection selection = { .name = NULL };
+	int count, exact;
+
+	if (watch_spec_parse(&selection.spec, text))
+		return -EINVAL;
+	count = count_selected(watch, &selection, number);
+	selection.exactly = true;
+	exact = count > 1 ? count_selected(watch, &selection, number) : 0;
+	return exact ? exact : count;
+}
+
+int run_watch_find(struct run_watch *watch, const char *text)
+{
+	unsigned long decimal;
+	int number = 0, count;
+	char *end;
+
+	decimal = strtoul(text, &end, 10);
+	if (isdigit((unsigned char)*text) && !*end)
+		return decimal < WATCHES_MAX ? (int)decimal : WATCHES_MAX;
+	count = count_selected(watch, &(struct selection){ .name = text }, &number);
+	if (!count)
+		count = count_by_spec(watch, text, &number);
+	if (count < 0 || count == 1)
+		return count < 0 ? count : number;
+	if (count)
+		return error_set(-EINVAL, "%d watches are %s: give the number from bp list", count,
+				 text);
+	return error_set(-ENOENT, "there is no watch %s; bp list shows them", text);
 }
 
 static int do_bp_remove(void *context, json_t *arguments, json_t *result)
@@ -216,19 +298,19 @@ static int do_bp_remove(void *context, json_t *arguments, json_t *result)
 		return error_set(
 			-EINVAL,
 			"bp-remove takes one argument, \"watch\", a string: its number, the name of "
-			"its event, or what was given to add it");
+			"its event, or the argument of bp-add");
 	number = run_watch_find(watch, text);
 	if (number >= 0) {
 		int error = run_watch_remove(watch, (unsigned int)number);
 
 		if (error)
 			return error;
-		tell_watch(watch, (unsigned int)number, result);
+		add_watch(watch, (unsigned int)number, result);
 	}
 	return number < 0 ? number : 0;
 }
 
-void run_watch_control_add(struct control *control, struct run_watch *watch)
+void run_watch_add_commands(struct control *control, struct run_watch *watch)
 {
 	control_add(control, "bp-list", do_bp_list, watch);
 	control_add(control, "bp-add", do_bp_add, watch);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/screen.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "shared/printable.h"
 
 bool screen_has_color(void)
 {
@@ -29,4 +32,32 @@ unsigned int screen_columns(void)
 unsigned int screen_lines(void)
 {
 	return size().ws_row;
+}
+
+void screen_print(const char *text)
+{
+	for (; *text; text++) {
+		size_t control = control_character_size(text);
+
+		putchar(control ? '?' : *text);
+		text += control ? control - 1 : 0;
+	}
+}
+
+void screen_print_json(const json_t *object)
+{
+	json_dumpf(object, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+	putchar('\n');
+}
+
+const char *answer_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+double answer_number(const json_t *object, const char *key)
+{
+	return json_number_value(json_object_get(object, key));
 }

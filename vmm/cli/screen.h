@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Standard output, where it is a terminal that somebody reads. Any thread. */
+/* Standard output: terminal size and colors, text of others, and answers of control sockets. */
 #ifndef KVMSCOPE_CLI_SCREEN_H
 #define KVMSCOPE_CLI_SCREEN_H
 
+#include <jansson.h>
 #include <stdbool.h>
 
-/* A terminal that is not dumb, and NO_COLOR (no-color.org) is not set. */
+/* True on a terminal that is not dumb, unless NO_COLOR (no-color.org) is set. */
 bool screen_has_color(void);
 
-/* Characters in a line and lines on the screen; 0 where it is no terminal, or one that does not
- * tell. */
+/* Characters in a line and lines on the terminal; 0 if that is unknown or it is not a terminal. */
 unsigned int screen_columns(void);
 unsigned int screen_lines(void);
+
+/* Prints TEXT, which anybody may have written, with '?' for control characters. */
+void screen_print(const char *text);
+
+/* Prints OBJECT as JSON, in ASCII only. */
+void screen_print_json(const json_t *object);
+
+/* Member KEY of OBJECT, another program's answer; "" or 0 if it is missing or has another type. */
+const char *answer_text(const json_t *object, const char *key);
+double answer_number(const json_t *object, const char *key);
 
 #endif

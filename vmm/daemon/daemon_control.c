@@ -188,21 +188,11 @@ static int do_dump(void *context, json_t *arguments, json_t *result)
 	return error ? error : domains_find(self->domains, name, dump_one, &dump);
 }
 
-static int tell_dump(void *context, struct domain_profile *domain)
+static int dump_result_one(void *context, struct domain_profile *domain)
 {
 	const struct dump *dump = context;
-	struct flight_request_result found;
-	int error = domain_profile_dump_result(domain, (uint64_t)dump->number, &found);
 
-	if (error && error != -EINPROGRESS)
-		return error;
-	json_object_set_new(dump->result, "complete", json_boolean(!error));
-	if (error)
-		return 0;
-	set_text(dump->result, "file", found.path);
-	set_count(dump->result, "samples", found.samples);
-	set_count(dump->result, "bytes", found.bytes);
-	return 0;
+	return domain_profile_dump_result(domain, (uint64_t)dump->number, dump->result);
 }
 
 static int do_dump_result(void *context, json_t *arguments, json_t *result)
@@ -216,7 +206,7 @@ static int do_dump_result(void *context, json_t *arguments, json_t *result)
 		return error_set(
 			-EINVAL,
 			"domain-dump-result takes \"domain\" and \"number\", as domain-dump gave it");
-	return domains_find(self->domains, name, tell_dump, &dump);
+	return domains_find(self->domains, name, dump_result_one, &dump);
 }
 
 static int start(struct daemon_control *self, const char *directory)

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/domain_profile.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -18,21 +17,20 @@
 #include "shared/log.h"
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/domain_name.h"
-#include "vmm/session/session.h"
+#include "vmm/session/attach_source.h"
 
-/* ms between two attempts to attach, twice as long each time. */
+/* ms between two attempts to attach; doubled each time. */
 #define RETRY_MIN 200
 #define RETRY_MAX 60000
-/* ms after which metrics are brought up to date. */
+/* ms between two updates of the metrics. */
 #define METRICS_INTERVAL 5000
-/* Attempts that are not told of: a VM that is only starting has no vCPUs. */
+/* Failures that are not logged: a VM that is just starting has no vCPUs. */
 #define QUIET_ATTEMPTS 3
-/* Bytes of each vCPU's ring: some seconds at the frequencies that are usual here. */
+/* Bytes of each vCPU's ring: some seconds at the usual frequencies. */
 #define RING_SIZE_USUAL (128ul << 10)
-/* ns of samples behind a trigger of the flight recorder, where nobody says. */
-#define FLIGHT_AFTER 0
-#define FLIGHT_MAX   16 /* files that a guest may cause: no trigger is a guest's here */
-/* Of the files that it writes beside the recordings. */
+/* Files that a guest may cause; no trigger is a guest's here. */
+#define FLIGHT_MAX 16
+/* Name of the flight recorder's files among the recordings. */
 #define FLIGHT_PREFIX "flight-"
 
 struct domain_profile {
@@ -50,18 +48,19 @@ struct domain_profile {
 	int stop_fd; /* eventfd */
 	atomic_bool stop, ended, leaving;
 
-	/* The thread's. */
+	/* Used by the thread only. */
+	struct attach *attach;
 	struct recording *recording;
 	struct metrics_domain *counted;
-	bool complained;
-	unsigned int failures; /* since it was sampled last */
+	bool failure_logged;
+	unsigned int failures; /* since the domain was sampled last */
 	char flight_path[PATH_MAX];
 
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects what follows */
 	enum domain_profile_state state;
 	char message[ERROR_MESSAGE_SIZE]; /* of the latest failure, "" once it is sampled again */
-	struct session *session;          /* that is sampling, or NULL */
-	struct flight_requests *flight;   /* its, or NULL */
+	struct session *session;          /* being sampled, with attach and recording; or NULL */
+	struct flight_requests *flight;   /* of the session, or NULL */
 	struct collector_statistics earlier; /* of sessions that have ended */
 };
 
@@ -101,8 +100,8 @@ static void set_state(struct domain_profile *domain, enum domain_profile_state s
 	pthread_mutex_unlock(&domain->lock);
 }
 
-/* Its number may be another's by now. */
-static bool process_lives(const struct domain_profile *domain)
+/* Not by the pid, which may have been reused. */
+static bool process_runs(const struct domain_profile *domain)
 {
 	struct pollfd process = { .fd = domain->pid_fd, .events = POLLIN };
 
@@ -111,17 +110,18 @@ static bool process_lives(const struct domain_profile *domain)
 
 /* One session. */
 
-static int make_flight(struct domain_profile *domain, struct session_options *options)
+static int create_flight(struct domain_profile *domain, struct session_options *session,
+			 struct attach_options *attach)
 {
+	const struct domain_settings *settings = &domain->settings;
 	const struct flight_requests_options flight = {
-		.before = domain->settings.flight,
-		.after = FLIGHT_AFTER,
-		.delay = SESSION_DELAY,
+		.before = settings->flight,
+		.delay = ATTACH_SOURCE_DELAY,
 		.by_guest_max = FLIGHT_MAX,
 	};
 	struct flight_requests *requests = NULL;
-	int error = flight_ring_size(domain->settings.flight, domain->settings.frequency,
-				     domain->settings.callchains, &options->attach.ring_size);
+	int error = flight_ring_size(settings->flight, settings->frequency, settings->callchains,
+				     &attach->ring_size);
 
 	if (!error)
 		error = flight_requests_create(&requests, &flight);
@@ -133,65 +133,79 @@ static int make_flight(struct domain_profile *domain, struct session_options *op
 	snprintf(domain->flight_path, sizeof(domain->flight_path),
 		 "%s/" FLIGHT_PREFIX "%lld.perf.data", recording_directory(domain->recording),
 		 (long long)time(NULL));
-	options->output = domain->flight_path;
-	options->room = recording_files(domain->recording)->room;
-	options->attach.overwrite = true;
-	options->flight = flight_requests_for(requests);
+	session->output = domain->flight_path;
+	session->room = recording_files(domain->recording)->room;
+	session->flight = flight_requests_options_of(requests);
+	attach->overwrite = true;
 	return 0;
 }
 
-/* A ring for each vCPU, which anybody who may define domains may ask for. */
-static int check_flight_memory(const struct domain_profile *domain,
-			       const struct session_options *options, struct session *session)
+/* Whoever may define domains can ask for a ring of each vCPU. */
+static int check_flight_memory(const struct domain_profile *domain, size_t ring_size)
 {
-	size_t vcpus = attach_process(session_attach(session))->vcpu_count;
-	uint64_t needed = vcpus * (uint64_t)options->attach.ring_size,
-		 most = domain->settings.flight_memory;
+	size_t vcpus = attach_process(domain->attach)->vcpu_count;
+	uint64_t needed = vcpus * (uint64_t)ring_size, most = domain->settings.flight_memory;
 
 	if (!domain->settings.flight || !most || needed <= most)
 		return 0;
 	return error_set(
 		-E2BIG,
-		"its flight recorder takes %llu KiB for %zu vCPUs, and flight-memory-max in " CONF_PATH
-		" allows %llu KiB: a shorter time or a lower frequency takes less",
+		"its flight recorder needs %llu KiB for %zu vCPUs, and flight-memory-max in " CONF_PATH
+		" allows %llu KiB: a shorter time or a lower frequency needs less",
 		(unsigned long long)needed >> 10, vcpus, (unsigned long long)most >> 10);
+}
+
+static int attach_to(struct domain_profile *domain, const struct attach_options *options)
+{
+	int error = attach_open(&domain->attach, options);
+
+	if (!error)
+		error = check_flight_memory(domain, options->ring_size);
+	if (!error && !process_runs(domain))
+		error = error_set(-ESRCH, "process %d has ended", domain->pid);
+	return error;
 }
 
 static int open_session(struct domain_profile *domain, struct session **session)
 {
-	struct session_options options = {
-		.attach = { .pid = domain->pid,
-			    .monitor = { .domain = domain->name, .uri = domain->uri },
-			    .backend = domain->settings.backend,
-			    .frequency = domain->settings.frequency,
-			    .callchains = domain->settings.callchains,
-			    .ring_size = RING_SIZE_USUAL },
-		.perspective = PERSPECTIVE_GUEST,
-		.command_line = "kvmscoped",
-		.buildid_cache = true,
-		.agent = domain->settings.agent,
+	const struct domain_settings *settings = &domain->settings;
+	struct attach_options attach = {
+		.pid = domain->pid,
+		.monitor = { .domain = domain->name, .uri = domain->uri },
+		.backend = settings->backend,
+		.frequency = settings->frequency,
+		.callchains = settings->callchains,
+		.ring_size = RING_SIZE_USUAL,
 	};
+	struct session_options options = { .perspective = PERSPECTIVE_GUEST,
+					   .callchains = settings->callchains,
+					   .command_line = "kvmscoped",
+					   .buildid_cache = true,
+					   .guest_memory = GUEST_ACCOUNT_DEFAULT };
+	struct session_agent_options agent;
 	int error = recordings_add(domain->recordings, domain->name, &domain->recording);
 
 	if (error)
 		return error;
-	options.names = recording_names(domain->recording);
-	if (domain->settings.flight)
-		error = make_flight(domain, &options);
+	options.cache = recording_symbols(domain->recording);
+	if (settings->flight)
+		error = create_flight(domain, &options, &attach);
 	else
 		options.files = recording_files(domain->recording);
 	if (!error)
-		error = session_open(session, &options);
-	if (!error)
-		error = check_flight_memory(domain, &options, *session);
-	if (!error && !process_lives(domain))
-		error = error_set(-ESRCH, "process %d has ended", domain->pid);
+		error = attach_to(domain, &attach);
+	if (error)
+		return error;
+	options.source = attach_source(domain->attach);
+	if (settings->agent && attach_source_agent(domain->attach, NULL, &agent))
+		options.agent = &agent;
+	error = session_open(session, &options);
 	return error ? error : session_start(*session);
 }
 
 static void show_session(struct domain_profile *domain, struct session *session)
 {
-	const struct attach *attach = session_attach(session);
+	const struct attach *attach = domain->attach;
 
 	pthread_mutex_lock(&domain->lock);
 	domain->session = session;
@@ -204,8 +218,8 @@ static void show_session(struct domain_profile *domain, struct session *session)
 		 domain->settings.frequency, domain->settings.flight ? ", flight recorder" : "");
 }
 
-static void count(struct domain_profile *domain, const struct session *session,
-		  const struct collector_statistics *statistics)
+static void update_metrics(struct domain_profile *domain,
+			   const struct collector_statistics *statistics)
 {
 	struct attach_statistics attach;
 	struct metrics_values values = {
@@ -216,23 +230,23 @@ static void count(struct domain_profile *domain, const struct session *session,
 		.bytes = statistics->bytes,
 	};
 
-	attach_statistics(session_attach(session), &attach);
+	attach_statistics(domain->attach, &attach);
 	values.stops = attach.stops.count;
 	values.stopped = attach.stops.total;
 	metrics_set(domain->counted, &values);
 }
 
-/* What was in the way is not any more: being attached is not enough for that. */
+/* Only once the domain is sampled: attaching may succeed before the next failure. */
 static void forget_failures(struct domain_profile *domain)
 {
-	domain->complained = false;
+	domain->failure_logged = false;
 	domain->failures = 0;
 	pthread_mutex_lock(&domain->lock);
 	*domain->message = '\0';
 	pthread_mutex_unlock(&domain->lock);
 }
 
-/* Until the VM has ended, or it is to stop; an error of sampling. */
+/* Runs until the VM has ended or the domain is stopped. Returns an error of sampling. */
 static int follow_session(struct domain_profile *domain, struct session *session)
 {
 	struct pollfd events[] = {
@@ -250,8 +264,8 @@ static int follow_session(struct domain_profile *domain, struct session *session
 		if (state == SESSION_SAMPLING && domain->failures)
 			forget_failures(domain);
 		session_statistics(session, &statistics);
-		count(domain, session, &statistics);
-		recording_prune_names(domain->recording);
+		update_metrics(domain, &statistics);
+		recording_prune_symbols(domain->recording);
 	}
 	return state < 0 ? state : 0;
 }
@@ -271,23 +285,19 @@ static void add_statistics(struct collector_statistics *sum, const struct collec
 	memcpy(sum->release, one->release, sizeof(sum->release));
 }
 
-/* The session and its flight recorder are nobody's from here on. */
-static struct flight_requests *hide_session(struct domain_profile *domain)
+/* Hides the flight recorder from other threads before it is destroyed. */
+static void close_session(struct domain_profile *domain, struct session *session)
 {
 	struct flight_requests *flight;
 
+	session_close(session);
+	attach_close(domain->attach);
+	domain->attach = NULL;
 	pthread_mutex_lock(&domain->lock);
 	flight = domain->flight;
-	domain->session = NULL;
 	domain->flight = NULL;
 	pthread_mutex_unlock(&domain->lock);
-	return flight;
-}
-
-static void close_session(struct domain_profile *domain, struct session *session)
-{
-	session_close(session);
-	flight_requests_destroy(hide_session(domain));
+	flight_requests_destroy(flight);
 	if (domain->recording)
 		recordings_remove(domain->recordings, domain->recording);
 	domain->recording = NULL;
@@ -305,7 +315,7 @@ static int end_session(struct domain_profile *domain, struct session *session, i
 	domain->session = NULL;
 	pthread_mutex_unlock(&domain->lock);
 	stopped = session_stop(session, &statistics);
-	count(domain, session, &statistics);
+	update_metrics(domain, &statistics);
 	metrics_remove(domain->metrics, domain->counted);
 	pthread_mutex_lock(&domain->lock);
 	add_statistics(&domain->earlier, &statistics);
@@ -328,21 +338,20 @@ static int run_session(struct domain_profile *domain)
 
 /* The thread. */
 
-/* Who is only to wait for the end of the session before his is not told of. */
-static void complain(struct domain_profile *domain, int error)
+/* A domain that waits for the end of its previous session (-EBUSY) has not failed. */
+static void log_failure(struct domain_profile *domain, int error)
 {
-	bool known = domain->complained && !strcmp(domain->message, error_message());
+	bool known = domain->failure_logged && !strcmp(domain->message, error_message());
 
 	if (++domain->failures <= QUIET_ATTEMPTS || error == -EBUSY)
 		log_debug("domain %s: %s", domain->shown, error_message());
 	else if (!known)
-		log_warning("domain %s can not be profiled now: %s", domain->shown,
-			    error_message());
-	domain->complained = domain->failures > QUIET_ATTEMPTS;
+		log_warning("domain %s cannot be profiled now: %s", domain->shown, error_message());
+	domain->failure_logged = domain->failures > QUIET_ATTEMPTS;
 	set_state(domain, DOMAIN_WAITING, error_message());
 }
 
-/* No longer than there is something to come back for. */
+/* Ends early if the domain is stopped or its process ends. */
 static void rest(const struct domain_profile *domain, int milliseconds)
 {
 	struct pollfd events[] = {
@@ -362,11 +371,11 @@ static void *run(void *context)
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "domain");
-	while (!atomic_load(&domain->stop) && process_lives(domain)) {
+	while (!atomic_load(&domain->stop) && process_runs(domain)) {
 		int error = run_session(domain);
 
-		if (error && process_lives(domain))
-			complain(domain, error);
+		if (error && process_runs(domain))
+			log_failure(domain, error);
 		rest(domain, pause);
 		pause = !error ? RETRY_MIN : pause > RETRY_MAX / 2 ? RETRY_MAX : 2 * pause;
 	}
@@ -382,11 +391,10 @@ static int start(struct domain_profile *domain)
 
 	domain->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (domain->stop_fd < 0)
-		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	error = -pthread_create(&domain->thread, NULL, run, domain);
 	domain->started = !error;
-	return error ? error_set(error, "can not start a domain's thread: %s", strerror(-error))
-		     : 0;
+	return error ? error_set(error, "cannot start a domain's thread: %s", strerror(-error)) : 0;
 }
 
 int domain_profile_start(struct domain_profile **result,
@@ -475,10 +483,10 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 	if (domain->session) {
 		session_statistics(domain->session, &present);
 		add_statistics(&status->statistics, &present);
-		attach_statistics(session_attach(domain->session), &attach);
-		status->backend = attach_backend(session_attach(domain->session))->name;
+		attach_statistics(domain->attach, &attach);
+		status->backend = attach_backend(domain->attach)->name;
 		status->vcpus = attach.vcpus;
-		status->agent = session_agent_told(domain->session, &agent)
+		status->agent = session_agent_statistics(domain->session, &agent)
 					? session_agent_word(&agent)
 					: NULL;
 		status->flight_files = domain->flight ? flight_requests_files(domain->flight) : 0;
@@ -486,63 +494,17 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 	pthread_mutex_unlock(&domain->lock);
 }
 
-/* What the domain has now, not what it had before. */
-enum wanted {
-	WANTED_FLIGHT,   /* of the flight recorder */
-	WANTED_LATEST,   /* of what is recorded all the time */
-	WANTED_COMPLETE, /* of that, but for what is being written */
-};
-
-static bool is_wanted(const char *name, enum wanted wanted)
-{
-	enum recording_state state;
-	uint64_t begun;
-
-	if (wanted == WANTED_FLIGHT)
-		return !strncmp(name, FLIGHT_PREFIX, strlen(FLIGHT_PREFIX)) &&
-		       strstr(name, ".perf.data");
-	return recording_file_parse(name, &begun, &state) &&
-	       (wanted == WANTED_LATEST || state != RECORDING_PARTIAL);
-}
-
-/* Names of each sort as the files were begun. */
-static int find_latest(const char *directory, enum wanted wanted, char path[PATH_MAX])
-{
-	DIR *entries = opendir(directory);
-	char latest[NAME_MAX + 1] = "";
-	const struct dirent *entry;
-
-	while (entries && (entry = readdir(entries)))
-		if (is_wanted(entry->d_name, wanted) && strcmp(entry->d_name, latest) > 0)
-			snprintf(latest, sizeof(latest), "%s", entry->d_name);
-	if (entries)
-		closedir(entries);
-	if (!*latest || snprintf(path, PATH_MAX, "%s/%s", directory, latest) >= PATH_MAX)
-		return error_set(-ENOENT, "%s has no recording yet", directory);
-	return 0;
-}
-
-/* What was just begun has no samples yet, those before it have. */
-static bool has_just_begun(const struct session *session)
+/* With the lock, and a session. */
+static int find_latest(const struct domain_profile *domain, char path[PATH_MAX])
 {
 	struct collector_statistics statistics;
 
-	session_statistics(session, &statistics);
-	return statistics.readable && !statistics.readable_here;
-}
-
-/* With the lock, and a session. The latest may have been begun while it was looked for. */
-static int find_latest_of(const struct domain_profile *domain, char path[PATH_MAX])
-{
-	const char *directory = recording_directory(domain->recording);
-	int error;
-
 	if (domain->settings.flight)
-		return find_latest(directory, WANTED_FLIGHT, path);
-	error = find_latest(directory, WANTED_LATEST, path);
-	return has_just_begun(domain->session) && !find_latest(directory, WANTED_COMPLETE, path)
-		       ? 0
-		       : error;
+		return recording_latest(domain->recording, FLIGHT_PREFIX, false, path);
+	session_statistics(domain->session, &statistics);
+	/* A file that was only just begun has no samples yet; the one before has. */
+	return recording_latest(domain->recording, NULL,
+				statistics.readable && !statistics.readable_here, path);
 }
 
 int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX])
@@ -551,8 +513,8 @@ int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX
 
 	pthread_mutex_lock(&domain->lock);
 	error = domain->session
-			? find_latest_of(domain, path)
-			: error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
+			? find_latest(domain, path)
+			: error_set(-ENOTSUP, "domain %s is not being sampled", domain->shown);
 	pthread_mutex_unlock(&domain->lock);
 	return error;
 }
@@ -562,12 +524,12 @@ static int need_flight(const struct domain_profile *domain)
 	if (!domain->settings.flight)
 		return error_set(
 			-ENOTSUP,
-			"domain %s has no flight recorder: all is recorded; flight=\"30s\" in its profile gives it "
-			"one",
+			"domain %s has no flight recorder: everything is recorded; flight=\"30s\" in its "
+			"profile adds one",
 			domain->shown);
 	return domain->session && domain->flight
 		       ? 0
-		       : error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
+		       : error_set(-ENOTSUP, "domain %s is not being sampled", domain->shown);
 }
 
 int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_t after,
@@ -578,13 +540,12 @@ int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_
 	pthread_mutex_lock(&domain->lock);
 	error = need_flight(domain);
 	if (!error)
-		error = flight_requests_ask(domain->flight, path, after, number);
+		error = flight_requests_add(domain->flight, path, after, number);
 	pthread_mutex_unlock(&domain->lock);
 	return error;
 }
 
-int domain_profile_dump_result(struct domain_profile *domain, uint64_t number,
-			       struct flight_request_result *result)
+int domain_profile_dump_result(struct domain_profile *domain, uint64_t number, json_t *result)
 {
 	int error;
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One domain that is profiled: a thread with one session after the other, for as long as the
- *domain's process lives and is wanted. What can not be attached to now is tried again later: a VM
- *that is only starting, a host that is short of something. Each domain has its own thread, that one
- *which is slow to look at, or means to be, holds up no other.
+ * One profiled domain: a thread that runs one session after the other until the domain's process
+ * ends or the domain is stopped. Attaching is retried after failures: the VM may just be starting,
+ * or the host may lack a resource for a while. Each domain has its own thread, so a VM that is slow
+ * to read does not delay the others.
  *
- *	domain_profile_start() -> domain_profile_stop() -> domain_profile_free()	one thread
- *	domain_profile_status(), domain_profile_dump(), domain_profile_dump_result()	any thread
- *meanwhile
+ *	domain_profile_start() -> domain_profile_stop() -> domain_profile_free()      one thread
+ *	domain_profile_status(), _latest_file(), _dump(), _dump_result(), is_leaving  any thread
  */
 #ifndef KVMSCOPE_DAEMON_DOMAIN_PROFILE_H
 #define KVMSCOPE_DAEMON_DOMAIN_PROFILE_H
 
+#include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -28,31 +28,31 @@ struct domain_profile;
 
 struct domain_profile_options {
 	const char *name; /* copied */
-	const char *uri;  /* of libvirt, for what only its monitors can tell; outlives it */
+	const char
+		*uri; /* of libvirt, for domains that only its monitors can sample; outlives it */
 	pid_t pid;
-	int pid_fd; /* of that process: taken over, also by a call that fails */
+	int pid_fd; /* of that process: consumed, also by a call that fails */
 	struct domain_settings settings;
-	struct recordings *recordings; /* outlives it, as the metrics */
+	struct recordings *recordings; /* must outlive it, as the metrics */
 	struct metrics *metrics;
-	int ended_fd; /* an eventfd that is written to when it has ended; outlives it */
+	int ended_fd; /* an eventfd that is written when the thread ends; must outlive it */
 };
 
-/* Starts the thread. -ENOMEM, the errors of threads. */
+/* Starts the thread. -ENOMEM, the errors of pthread_create(). */
 int domain_profile_start(struct domain_profile **domain,
 			 const struct domain_profile_options *options);
 
-/* Has it end; comes back at once. */
+/* Asks the thread to end; does not wait. */
 void domain_profile_stop(struct domain_profile *domain);
 
-/* It is being moved to another host, or not any more: its end is one of a process then, and not of
- * the domain. */
+/* Set while the domain migrates to another host: the end of its process is then not its own end. */
 void domain_profile_set_leaving(struct domain_profile *domain, bool leaving);
 bool domain_profile_is_leaving(const struct domain_profile *domain);
 
-/* Has its thread done its last? By itself, if its process has ended. */
+/* True once the thread has ended, which it does by itself with the process. */
 bool domain_profile_has_ended(const struct domain_profile *domain);
 
-/* Waits for its end if there is need. Works on NULL. */
+/* Stops it and waits. NULL is a no-op. */
 void domain_profile_free(struct domain_profile *domain);
 
 const char *domain_profile_name(const struct domain_profile *domain);
@@ -64,7 +64,7 @@ const struct domain_settings *domain_profile_settings(const struct domain_profil
 enum domain_profile_state {
 	DOMAIN_ATTACHING,
 	DOMAIN_SAMPLING,
-	DOMAIN_WAITING, /* it could not be attached to: see message; tried again */
+	DOMAIN_WAITING, /* attaching failed, see message; it is retried */
 	DOMAIN_ENDED,
 };
 
@@ -72,10 +72,10 @@ struct domain_profile_status {
 	enum domain_profile_state state;
 	char message[ERROR_MESSAGE_SIZE]; /* of DOMAIN_WAITING; else "" */
 	const char *backend;              /* NULL: none yet */
-	const char *agent; /* session_agent_word(); NULL: there is no channel for it */
+	const char *agent; /* session_agent_word(); NULL: there is no channel for one */
 	unsigned int vcpus;
 	unsigned int flight_files;
-	struct collector_statistics statistics; /* since the domain was begun with, all sessions */
+	struct collector_statistics statistics; /* of all sessions */
 };
 
 void domain_profile_status(struct domain_profile *domain, struct domain_profile_status *status);
@@ -84,19 +84,16 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 const char *domain_profile_state_name(enum domain_profile_state state);
 
 /*
- * The file that is written now, or the latest: readable up to the last quarter of a second. While
- * that has no samples yet, the one before it. With a flight recorder the latest that it wrote.
- * -ENOENT: there is none; -ENOTSUP: the domain is not sampled now.
+ * The file that is being written, or the latest: readable up to the last quarter of a second. While
+ * it has no samples yet, the one before. With a flight recorder the latest that it wrote. -ENOENT:
+ * there is none; -ENOTSUP: the domain is not being sampled.
  */
 int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX]);
 
-/*
- * The flight recorder is to write what it holds: as flight_requests_ask() and
- * flight_requests_result(). -ENOTSUP: it has none, or is not sampled now.
- */
+/* Requests a file from the flight recorder: as flight_requests_add() and flight_requests_result().
+ * -ENOTSUP: it has none, or is not being sampled. */
 int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_t after,
 			uint64_t *number);
-int domain_profile_dump_result(struct domain_profile *domain, uint64_t number,
-			       struct flight_request_result *result);
+int domain_profile_dump_result(struct domain_profile *domain, uint64_t number, json_t *result);
 
 #endif

@@ -81,7 +81,7 @@ static bool is_others(const struct dirent *entry)
 	return *entry->d_name != '.' && strcmp(entry->d_name, NAME) != 0;
 }
 
-bool hook_has_company(const char *hooks)
+bool hook_has_others(const char *hooks)
 {
 	char path[PATH_MAX];
 	const struct dirent *entry;

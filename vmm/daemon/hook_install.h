@@ -24,7 +24,7 @@ enum hook_state {
 int hook_find(const char *hooks, enum hook_state *state, char path[PATH_MAX]);
 
 /* Is there a hook of another's for QEMU, so that libvirt that runs has looked here already? */
-bool hook_has_company(const char *hooks);
+bool hook_has_others(const char *hooks);
 
 /* Puts it there, or brings it up to date. -EEXIST: somebody else's is there; the errors of
  * mkdir(2), open(2), rename(2). */

@@ -2,6 +2,7 @@
 #include "vmm/daemon/recordings.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -340,7 +341,7 @@ static void note_pruned(struct recordings *all, struct recorded_domain *domain,
 	pthread_mutex_unlock(&all->lock);
 }
 
-void recording_prune_names(struct recording *recording)
+void recording_prune_symbols(struct recording *recording)
 {
 	struct recordings *all = recording->all;
 	uint64_t now = clock_ms(CLOCK_MONOTONIC), beyond;
@@ -412,9 +413,49 @@ const struct collector_files *recording_files(const struct recording *recording)
 	return &recording->files;
 }
 
-const struct build_id_cache_location *recording_names(const struct recording *recording)
+const struct build_id_cache_location *recording_symbols(const struct recording *recording)
 {
 	return &recording->names;
+}
+
+static bool is_of(const char *name, const char *prefix, bool complete)
+{
+	enum recording_state state;
+	uint64_t begun;
+
+	if (prefix)
+		return !strncmp(name, prefix, strlen(prefix)) && strstr(name, ".perf.data");
+	return recording_file_parse(name, &begun, &state) &&
+	       (!complete || state != RECORDING_PARTIAL);
+}
+
+/* Files of one kind have names that sort by time. */
+static void find_latest(const char *directory, const char *prefix, bool complete,
+			char latest[NAME_MAX + 1])
+{
+	DIR *entries = opendir(directory);
+	const struct dirent *entry;
+
+	*latest = '\0';
+	while (entries && (entry = readdir(entries)))
+		if (is_of(entry->d_name, prefix, complete) && strcmp(entry->d_name, latest) > 0)
+			snprintf(latest, NAME_MAX + 1, "%s", entry->d_name);
+	if (entries)
+		closedir(entries);
+}
+
+int recording_latest(const struct recording *recording, const char *prefix, bool complete,
+		     char path[PATH_MAX])
+{
+	char latest[NAME_MAX + 1] = "";
+
+	if (complete)
+		find_latest(recording->directory, prefix, true, latest);
+	if (!*latest)
+		find_latest(recording->directory, prefix, false, latest);
+	if (!*latest || snprintf(path, PATH_MAX, "%s/%s", recording->directory, latest) >= PATH_MAX)
+		return error_set(-ENOENT, "%s has no recording yet", recording->directory);
+	return 0;
 }
 
 const char *recording_directory(const struct recording *recording)

@@ -9,7 +9,7 @@
  *	DIRECTORY/web-1/20261122T105545.120Z.perf.data.new        is complete, and waits to be
  *handed on DIRECTORY/web-1/20261122T105530.118Z.perf.data            is complete
  *	DIRECTORY/web-1/names/                                    a build-id cache: see
- *recording_names()
+ *recording_symbols()
  *
  * A file is renamed from one to the next. What a daemon that was killed has left as .partial is a
  *whole file up to the last quarter of a second (docs/perf-data.md): it is taken over at the next
@@ -83,21 +83,26 @@ const struct collector_files *recording_files(const struct recording *recording)
 /*
  * Where the names of the domain's kernel and programs go: a build-id cache in its own directory, as
  * a guest may say of any build id what it likes. Nothing is written there when the reserve is not
- * free, or they are half of what the domain may have though recording_prune_names() was called.
+ * free, or they are half of what the domain may have though recording_prune_symbols() was called.
  * Valid as long as RECORDING.
  */
-const struct build_id_cache_location *recording_names(const struct recording *recording);
+const struct build_id_cache_location *recording_symbols(const struct recording *recording);
 
 /*
  * Removes names that no recording of the domain needs any more, the longest unused first, if they
  * are too many: half of what the domain may have, or recordings would go for them. It then reads
  * all its recordings, at most every ten minutes: not on the collector's thread. One thread.
  */
-void recording_prune_names(struct recording *recording);
+void recording_prune_symbols(struct recording *recording);
 
 /* The domain's directory: for its other files, which are neither counted nor removed. The room of
  * recording_files() is for them, too. */
 const char *recording_directory(const struct recording *recording);
+
+/* The path of the domain's latest file, or with a PREFIX of the latest other file whose name begins
+ * so. COMPLETE: preferably of one that is not being written. -ENOENT. */
+int recording_latest(const struct recording *recording, const char *prefix, bool complete,
+		     char path[PATH_MAX]);
 
 /* The collector has stopped. Its files stay. */
 void recordings_remove(struct recordings *recordings, struct recording *recording);

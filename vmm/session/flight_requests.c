@@ -1,7 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/session/flight_requests.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,28 +15,27 @@
 #include "shared/ring.h"
 #include "shared/sample_record.h"
 
-/* Frames of a sample that is large, as samples of Linux guests usually are. */
+/* Frames of a large sample, as samples of Linux guests usually are. */
 #define DEPTH_USUAL 40
 
 /* A kernel that panics prints for some time before it resets the machine. */
 #define PANIC_PATIENCE NS_PER_S
 
-/* Users ask for their result every 20 ms (cmd_dump.c): so long one is waited for who has it to
- * come. */
+/* Users poll for their result every 20 ms (cmd_dump.c). */
 #define USER_TRIES   50
 #define USER_WAIT_US 10000
 
-/* Files that users have asked for: those that wait, and the latest that do not. */
+/* Requests that are remembered: the pending ones, and the latest others. */
 #define REQUESTS 16
 
 struct request {
 	uint64_t number; /* 0: free */
 	uint64_t after;  /* ns */
-	bool own_path;   /* PATH was asked for */
-	int error;       /* -EINPROGRESS: not written yet */
-	bool told;       /* the user knows that */
+	bool own_path;   /* PATH was requested */
+	bool read;       /* the user knows the result */
+	int error;       /* -EINPROGRESS: pending */
 	char message[ERROR_MESSAGE_SIZE];
-	char path[PATH_MAX]; /* as asked for, then where it is */
+	char path[PATH_MAX]; /* as requested, then where the file is */
 	uint64_t samples, bytes;
 };
 
@@ -44,15 +44,15 @@ struct flight_requests {
 	struct trigger *trigger;
 	struct flight_options flight;
 	atomic_uint files;
-	pthread_mutex_t lock; /* of the requests */
+	pthread_mutex_t lock; /* protects the requests */
 	struct request requests[REQUESTS];
 };
 
-/* A ring in overwrite mode surely holds a half of its size. */
 int flight_ring_size(uint64_t time, unsigned int frequency, bool callchains, size_t *size)
 {
 	size_t sample = sizeof(struct ring_record) + sample_size(callchains ? DEPTH_USUAL : 1);
 	double seconds = (double)time / 1e9;
+	/* A ring in overwrite mode holds at least half of its size. */
 	double needed = 2 * seconds * frequency * (double)sample;
 
 	if (needed > (double)RING_SIZE_MAX)
@@ -73,8 +73,8 @@ static struct request *find_request(struct flight_requests *flight, uint64_t num
 	return NULL;
 }
 
-/* For a new one: a free one, or the oldest that has its result. NULL: all wait. */
-static struct request *make_request(struct flight_requests *flight)
+/* For a new request: a free one, or the oldest that is not pending. NULL: all are. */
+static struct request *free_request(struct flight_requests *flight)
 {
 	struct request *oldest = NULL;
 
@@ -98,7 +98,7 @@ static void describe(const struct trigger_event *event, struct flight_trigger *t
 	snprintf(trigger->told.detail, sizeof(trigger->told.detail), "%s", event->detail);
 }
 
-static bool take(void *context, struct flight_trigger *trigger)
+static bool on_take(void *context, struct flight_trigger *trigger)
 {
 	struct flight_requests *flight = context;
 	struct trigger_event event;
@@ -108,7 +108,7 @@ static bool take(void *context, struct flight_trigger *trigger)
 		return false;
 	*trigger = (struct flight_trigger){ .after = flight->options.after };
 	describe(&event, trigger);
-	/* Whoever fires for a request holds the lock until its number is noted. */
+	/* flight_requests_add() holds the lock from firing until the number is stored. */
 	pthread_mutex_lock(&flight->lock);
 	request = find_request(flight, event.number);
 	if (request) {
@@ -121,12 +121,12 @@ static bool take(void *context, struct flight_trigger *trigger)
 	return true;
 }
 
-static uint64_t missed(void *context)
+static uint64_t on_missed(void *context)
 {
 	return trigger_missed(((struct flight_requests *)context)->trigger);
 }
 
-static void answer(struct request *request, const struct flight_result *result)
+static void complete(struct request *request, const struct flight_result *result)
 {
 	request->error = result->error;
 	request->samples = result->samples;
@@ -137,7 +137,7 @@ static void answer(struct request *request, const struct flight_result *result)
 		snprintf(request->path, sizeof(request->path), "%s", result->path);
 }
 
-static void done(void *context, const struct flight_result *result)
+static void on_done(void *context, const struct flight_result *result)
 {
 	struct flight_requests *flight = context;
 
@@ -148,7 +148,7 @@ static void done(void *context, const struct flight_result *result)
 		struct request *request = find_request(flight, result->numbers[i]);
 
 		if (request)
-			answer(request, result);
+			complete(request, result);
 	}
 	pthread_mutex_unlock(&flight->lock);
 }
@@ -172,9 +172,9 @@ int flight_requests_create(struct flight_requests **result,
 		.since = clock_ns(CLOCK_MONOTONIC_RAW),
 		.by_guest_max = options->by_guest_max,
 		.wake_fd = trigger_fd(flight->trigger),
-		.take = take,
-		.missed = missed,
-		.done = done,
+		.take = on_take,
+		.missed = on_missed,
+		.done = on_done,
 		.context = flight,
 	};
 	pthread_mutex_init(&flight->lock, NULL);
@@ -191,7 +191,7 @@ void flight_requests_destroy(struct flight_requests *flight)
 	free(flight);
 }
 
-const struct flight_options *flight_requests_for(struct flight_requests *flight)
+const struct flight_options *flight_requests_options_of(struct flight_requests *flight)
 {
 	return &flight->flight;
 }
@@ -206,7 +206,7 @@ unsigned int flight_requests_files(struct flight_requests *flight)
 	return atomic_load(&flight->files);
 }
 
-int flight_requests_ask(struct flight_requests *flight, const char *path, uint64_t after,
+int flight_requests_add(struct flight_requests *flight, const char *path, uint64_t after,
 			uint64_t *number)
 {
 	struct request *request;
@@ -215,13 +215,13 @@ int flight_requests_ask(struct flight_requests *flight, const char *path, uint64
 	if (error)
 		return error;
 	pthread_mutex_lock(&flight->lock);
-	request = make_request(flight);
+	request = free_request(flight);
 	*number = request ? trigger_fire(flight->trigger, TRIGGER_COMMAND, "") : 0;
 	if (*number) {
 		request->number = *number;
 		request->after = after == UINT64_MAX ? flight->options.after : after;
 		request->own_path = path;
-		request->told = false;
+		request->read = false;
 		request->error = -EINPROGRESS;
 		snprintf(request->path, sizeof(request->path), "%s", path ? path : "");
 	} else {
@@ -231,33 +231,36 @@ int flight_requests_ask(struct flight_requests *flight, const char *path, uint64
 	return error;
 }
 
-int flight_requests_result(struct flight_requests *flight, uint64_t number,
-			   struct flight_request_result *result)
+static int describe_result(struct request *request, uint64_t number, json_t *result)
 {
-	struct request *request;
-	int error = 0;
+	bool complete;
+
+	if (!request)
+		return error_set(-ENOENT, "there is no request %llu for a flight recording",
+				 (unsigned long long)number);
+	complete = request->read = request->error != -EINPROGRESS;
+	if (complete && request->error)
+		return error_set(request->error, "%s", request->message);
+	json_object_set_new(result, "complete", json_boolean(complete));
+	if (!complete)
+		return 0;
+	json_object_set_new(result, "file", json_string(request->path));
+	json_object_set_new(result, "samples", json_integer((json_int_t)request->samples));
+	json_object_set_new(result, "bytes", json_integer((json_int_t)request->bytes));
+	return 0;
+}
+
+int flight_requests_result(struct flight_requests *flight, uint64_t number, json_t *result)
+{
+	int error;
 
 	pthread_mutex_lock(&flight->lock);
-	request = find_request(flight, number);
-	if (request)
-		request->told = request->error != -EINPROGRESS;
-	if (!request) {
-		error = error_set(-ENOENT, "no flight recording was asked for by the number %llu",
-				  (unsigned long long)number);
-	} else if (request->error == -EINPROGRESS) {
-		error = error_set(-EINPROGRESS, "the flight recording is not written yet");
-	} else if (request->error) {
-		error = error_set(request->error, "%s", request->message);
-	} else {
-		memcpy(result->path, request->path, sizeof(result->path));
-		result->samples = request->samples;
-		result->bytes = request->bytes;
-	}
+	error = describe_result(find_request(flight, number), number, result);
 	pthread_mutex_unlock(&flight->lock);
 	return error;
 }
 
-static bool has_untold(struct flight_requests *flight)
+static bool has_unread(struct flight_requests *flight)
 {
 	bool found = false;
 
@@ -265,7 +268,7 @@ static bool has_untold(struct flight_requests *flight)
 	for (size_t i = 0; i < REQUESTS; i++) {
 		const struct request *request = &flight->requests[i];
 
-		found |= request->number && request->error != -EINPROGRESS && !request->told;
+		found |= request->number && request->error != -EINPROGRESS && !request->read;
 	}
 	pthread_mutex_unlock(&flight->lock);
 	return found;
@@ -273,6 +276,6 @@ static bool has_untold(struct flight_requests *flight)
 
 void flight_requests_wait_for_users(struct flight_requests *flight)
 {
-	for (int try = 0; try < USER_TRIES && has_untold(flight); try++)
+	for (int try = 0; try < USER_TRIES && has_unread(flight); try++)
 		usleep(USER_WAIT_US);
 }

@@ -1,41 +1,42 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/session/session.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/attach/agent_channel.h"
-#include "vmm/session/session_agent.h"
+#include "shared/thread_check.h"
 
-/* So long sampling waits for the guest's kernel to be found; and between two looks whether it was.
- */
+/* How long sampling waits for the guest's kernel to be found, and how often that is checked. */
 #define KERNEL_WAIT     (20 * NS_PER_S)
 #define KERNEL_INTERVAL (20 * NS_PER_MS)
-/* So long for its agent to tell what runs already: who answers does it in less, and many have none.
+/* How long sampling waits for the agent's snapshot. An agent answers faster; most guests have none.
  */
 #define AGENT_WAIT NS_PER_S
 
 struct session {
 	struct session_options options;
-	struct attach *attach;
-	struct collector *collector;       /* NULL: not started, or stopped */
-	struct guest_account account;      /* of what the guest's agent tells */
-	struct session_agent *agent;       /* NULL: there is no channel for it */
-	const struct guest_kernel *kernel; /* that is published; the collector's thread */
+	struct session_agent_options agent_options; /* fd -1: consumed */
+	struct thread_check thread;
+	struct guest_account account;      /* for what the guest reports */
+	struct session_agent *agent;       /* NULL: none */
+	const struct guest_kernel *kernel; /* the published one; collector's thread */
 	enum session_state state;
-	int events;     /* epoll: the process's end, the attachment's end, the timer */
-	int timer;      /* ticks while the kernel is looked for */
-	uint64_t begun; /* ns */
+	int events;                       /* epoll: the source's end, the timer */
+	int timer;                        /* ticks while the kernel is searched */
+	uint64_t begun;                   /* ns */
+	pthread_mutex_t lock;             /* protects the next two */
+	struct collector *collector;      /* NULL: not started, or stopped */
+	struct collector_statistics last; /* when it was stopped */
 };
 
 static uint64_t now(void)
@@ -50,10 +51,13 @@ static int watch(const struct session *session, int fd)
 	return epoll_ctl(session->events, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-static int make_events(struct session *session)
+static int create_events(struct session *session)
 {
+	const struct session_source *source = &session->options.source;
 	int error = 0;
 
+	if (!source->ops->start)
+		return 0;
 	session->events = epoll_create1(EPOLL_CLOEXEC);
 	session->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (session->events < 0 || session->timer < 0)
@@ -61,8 +65,8 @@ static int make_events(struct session *session)
 	if (!error)
 		error = watch(session, session->timer);
 	if (!error)
-		error = watch(session, attach_end_fd(session->attach));
-	return error ? error_set(error, "can not wait for the end of a VM: %s", strerror(-error))
+		error = watch(session, source->ops->end_fd(source->context));
+	return error ? error_set(error, "cannot wait for the end of a VM: %s", strerror(-error))
 		     : 0;
 }
 
@@ -72,13 +76,16 @@ int session_open(struct session **result, const struct session_options *options)
 	int error;
 
 	if (!session)
-		return error_set(-ENOMEM, "no memory to attach to process %d", options->attach.pid);
+		return error_set(-ENOMEM, "no memory for a session");
 	session->options = *options;
-	guest_account_init(&session->account, GUEST_ACCOUNT_DEFAULT);
+	session->agent_options.fd = -1;
+	if (options->agent)
+		session->agent_options = *options->agent;
+	if (options->guest_memory)
+		guest_account_init(&session->account, options->guest_memory);
 	session->events = session->timer = -1;
-	error = attach_open(&session->attach, &options->attach);
-	if (!error)
-		error = make_events(session);
+	pthread_mutex_init(&session->lock, NULL);
+	error = create_events(session);
 	if (error)
 		session_close(session);
 	else
@@ -86,121 +93,142 @@ int session_open(struct session **result, const struct session_options *options)
 	return error;
 }
 
-struct attach *session_attach(const struct session *session)
+/* The collector's callbacks: they go to the source, and some to the agent, too. */
+
+static bool on_registers(void *context, struct guest_registers *registers)
 {
-	return session->attach;
+	const struct session_source *source = &((struct session *)context)->options.source;
+
+	return source->ops->registers(source->context, registers);
 }
 
-static bool registers(void *context, struct guest_registers *found)
-{
-	return attach_registers(((struct session *)context)->attach, found);
-}
-
-static void publish(void *context, const struct guest_kernel *kernel)
+static void on_publish(void *context, const struct guest_kernel *kernel)
 {
 	struct session *session = context;
+	const struct session_source *source = &session->options.source;
 
 	session->kernel = kernel;
-	attach_set_kernel(session->attach, kernel);
+	source->ops->publish(source->context, kernel);
 }
 
-static void settle(void *context)
+static void on_settle(void *context)
 {
-	attach_wait_for_users(((struct session *)context)->attach);
+	const struct session_source *source = &((struct session *)context)->options.source;
+
+	source->ops->settle(source->context);
 }
 
-static void lose(void *context)
+static void on_lost(void *context)
 {
 	struct session *session = context;
+	const struct session_source *source = &session->options.source;
 
 	session->kernel = NULL;
-	attach_drop_kernel(session->attach);
+	source->ops->lost(source->context);
 }
 
-static void see_mapping(void *context, const struct sideband_mmap *mapping)
+static void on_modules(void *context, const struct guest_module *list, size_t count)
 {
-	session_agent_see(((struct session *)context)->agent, mapping);
+	const struct session_source *source = &((struct session *)context)->options.source;
+
+	source->ops->modules(source->context, list, count);
 }
 
-static void turn(void *context)
+static bool on_count(void *context, unsigned int watch, unsigned int vcpu,
+		     struct perf_data_count *count)
+{
+	const struct session_source *source = &((struct session *)context)->options.source;
+
+	return source->ops->count(source->context, watch, vcpu, count);
+}
+
+static void on_turn(void *context)
 {
 	struct session *session = context;
+	const struct session_source *source = &session->options.source;
 
-	session_agent_turn(session->agent, session->kernel, attach_view(session->attach));
+	if (source->ops->turn)
+		source->ops->turn(source->context);
+	if (session->agent)
+		session_agent_turn(session->agent, session->kernel,
+				   source->ops->view(source->context));
 }
 
-static struct reported_kernel *hear_of_kernel(void *context, uint64_t modules_hash)
+static void on_mapping(void *context, const struct sideband_mmap *mapping)
+{
+	session_agent_add_mapping(((struct session *)context)->agent, mapping);
+}
+
+static struct reported_kernel *on_kernel_request(void *context, uint64_t modules_hash)
 {
 	return session_agent_kernel(((struct session *)context)->agent, modules_hash);
 }
 
-static int hear_of_tasks(void *context, bool ask, struct reported_tasks *told)
+static int on_tasks_request(void *context, bool ask, struct reported_tasks *tasks)
 {
-	return session_agent_tasks(((struct session *)context)->agent, ask, told);
+	return session_agent_tasks(((struct session *)context)->agent, ask, tasks);
 }
 
-static struct perf_data_options output_options(const struct session *session, size_t vcpus)
+static struct perf_data_options output_options(const struct session *session)
 {
 	const struct session_options *options = &session->options;
-	const struct attach *attach = session->attach;
-
-	return (struct perf_data_options){
+	struct perf_data_options output = {
 		.path = options->output,
 		.room = options->room,
 		.perspective = options->perspective,
-		.cycles = attach_event(attach) == ATTACH_CYCLES,
-		.host_samples = true,
-		.frequency = attach_frequency(attach),
-		.callchains = options->attach.callchains && attach_backend(attach)->has_callchains,
 		.compression = options->compression,
-		.vcpus = (unsigned int)vcpus,
-		.cpus = (unsigned int)attach_process(attach)->vcpu_count,
-		.vmm_pid = attach_process(attach)->pid,
 		.command_line = options->command_line,
 		.hostname = "",
 		.release = "",
 		.arch = "x86_64",
 		.cpu_description = "",
 	};
+
+	options->source.ops->describe(options->source.context, &output);
+	output.callchains &= options->callchains;
+	return output;
 }
 
 static int start_collector(struct session *session)
 {
 	const struct session_options *options = &session->options;
-	size_t count;
-	struct ring *const *rings = attach_rings(session->attach, &count);
-	const struct collector_options collector = {
-		.rings = rings,
-		.ring_count = count,
-		.account = &session->account,
-		.view = attach_view(session->attach),
-		.registers = registers,
-		.publish = publish,
-		.settle = settle,
-		.lost = lose,
-		.mapped = session->agent ? see_mapping : NULL,
-		.turn = session->agent ? turn : NULL,
-		.told = session->agent ? hear_of_kernel : NULL,
-		.tasks = session->agent ? hear_of_tasks : NULL,
+	const struct session_source_ops *ops = options->source.ops;
+	struct collector_options collector = {
+		.account = options->guest_memory ? &session->account : NULL,
+		.view = ops->view(options->source.context),
+		.registers = on_registers,
+		.publish = on_publish,
+		.settle = on_settle,
+		.lost = on_lost,
+		.modules = ops->modules ? on_modules : NULL,
+		.count = ops->count ? on_count : NULL,
+		.turn = on_turn,
 		.context = session,
-		.sideband_rings = session->agent ? session_agent_rings(session->agent) : NULL,
-		.sideband_ring_count = session->agent ? SESSION_AGENT_RINGS : 0,
-		.delay = SESSION_DELAY,
-		.output = output_options(session, count),
+		.delay = options->source.delay,
+		.output = output_options(session),
 		.files = options->files,
 		.flight = options->flight,
 		.kallsyms = options->kallsyms,
 		.vmlinux = options->vmlinux,
 		.btf = options->btf,
 		.btf_hint = options->btf_hint,
+		.symfs = options->symfs,
 		.buildid_cache = options->buildid_cache,
-		.names = options->names,
+		.names = options->cache,
 	};
 
+	collector.rings = ops->rings(options->source.context, &collector.ring_count);
+	if (session->agent) {
+		collector.sideband_rings =
+			session_agent_rings(session->agent, &collector.sideband_ring_count);
+		collector.mapped = on_mapping;
+		collector.told = on_kernel_request;
+		collector.tasks = on_tasks_request;
+	}
 	return collector_start(&session->collector, &collector);
 }
 
-/* From the next moment on, again and again; 0: no longer. */
+/* Ticks at once and then every INTERVAL ns; 0 stops the timer. */
 static void tick(const struct session *session, uint64_t interval)
 {
 	const struct itimerspec times = {
@@ -211,35 +239,36 @@ static void tick(const struct session *session, uint64_t interval)
 	timerfd_settime(session->timer, 0, &times, NULL);
 }
 
-static int make_agent(struct session *session)
+static int start_agent(struct session *session)
 {
 	const struct session_options *options = &session->options;
-	const struct session_agent_options agent = {
-		.process = attach_process(session->attach),
-		.path = options->agent_socket,
-		.names = options->buildid_cache,
-		.place = options->names,
-		.account = &session->account,
-	};
 	int error;
 
-	if (!options->agent || (!options->agent_socket && !agent_channel_exists(agent.process)))
+	if (!options->agent)
 		return 0;
-	error = session_agent_create(&session->agent, &agent);
+	error = session_agent_create(&session->agent, &session->agent_options,
+				     options->guest_memory ? &session->account : NULL,
+				     options->buildid_cache, options->cache);
+	session->agent_options.fd = -1;
 	return error ? error : session_agent_start(session->agent);
 }
 
 int session_start(struct session *session)
 {
-	int error = make_agent(session);
+	int error;
 
+	THREAD_CHECK(&session->thread);
+	error = start_agent(session);
 	if (!error)
 		error = start_collector(session);
 	if (error)
 		return error;
-	session->state = SESSION_SEARCHING;
 	session->begun = now();
-	tick(session, KERNEL_INTERVAL);
+	session->state = SESSION_SAMPLING;
+	if (session->options.source.ops->start) {
+		session->state = SESSION_SEARCHING;
+		tick(session, KERNEL_INTERVAL);
+	}
 	return 0;
 }
 
@@ -248,36 +277,38 @@ int session_fd(const struct session *session)
 	return session->events;
 }
 
-static bool waits_for_kernel(const struct session *session)
+static bool awaits_kernel(const struct session *session)
 {
-	return attach_awaits_kernel(session->attach) && now() - session->begun < KERNEL_WAIT &&
-	       !vmm_process_ended(attach_process(session->attach));
+	const struct session_source *source = &session->options.source;
+
+	return now() - session->begun < KERNEL_WAIT && source->ops->awaits_kernel(source->context);
 }
 
-static bool waits_for_agent(const struct session *session)
+static bool awaits_agent(const struct session *session)
 {
 	struct agent_statistics agent;
 
-	if (!session->agent || now() - session->begun >= AGENT_WAIT)
-		return false;
-	session_agent_statistics(session->agent, &agent);
-	return agent.unconnected == 0 && !agent.snapshot_done;
+	return now() - session->begun < AGENT_WAIT && session_agent_statistics(session, &agent) &&
+	       !agent.unconnected && !agent.snapshot_done;
 }
 
-static int sample(struct session *session)
+static int start_sampling(struct session *session)
 {
+	const struct session_source *source = &session->options.source;
+
 	log_debug("waited %llu ms for the guest's kernel and agent",
 		  (unsigned long long)((now() - session->begun) / NS_PER_MS));
 	tick(session, 0);
 	session->state = SESSION_SAMPLING;
-	return attach_start(session->attach);
+	return source->ops->start(source->context);
 }
 
 static bool has_ended(const struct session *session)
 {
+	const struct session_source *source = &session->options.source;
 	uint64_t count;
 
-	return read(attach_end_fd(session->attach), &count, sizeof(count)) == sizeof(count);
+	return read(source->ops->end_fd(source->context), &count, sizeof(count)) == sizeof(count);
 }
 
 int session_turn(struct session *session)
@@ -285,21 +316,28 @@ int session_turn(struct session *session)
 	uint64_t ticks;
 	int error = 0;
 
+	THREAD_CHECK(&session->thread);
 	assert(session->collector);
 	if (read(session->timer, &ticks, sizeof(ticks)) < 0 && errno != EAGAIN)
-		return error_set(-errno, "can not read a timer: %s", strerror(errno));
-	if (session->state == SESSION_SEARCHING && !waits_for_kernel(session) &&
-	    !waits_for_agent(session))
-		error = sample(session);
+		return error_set(-errno, "cannot read a timer: %s", strerror(errno));
+	if (session->state == SESSION_SEARCHING && !awaits_kernel(session) &&
+	    !awaits_agent(session))
+		error = start_sampling(session);
 	if (!error && session->state == SESSION_SAMPLING && has_ended(session))
 		session->state = SESSION_ENDED;
 	return error ? error : (int)session->state;
 }
 
-bool session_agent_told(const struct session *session, struct agent_statistics *statistics)
+void session_reset(struct session *session)
+{
+	THREAD_CHECK(&session->thread);
+	collector_reset(session->collector);
+}
+
+bool session_agent_statistics(const struct session *session, struct agent_statistics *statistics)
 {
 	if (session->agent)
-		session_agent_statistics(session->agent, statistics);
+		session_agent_count(session->agent, statistics);
 	return session->agent;
 }
 
@@ -312,24 +350,55 @@ const char *session_agent_word(const struct agent_statistics *statistics)
 	return statistics->unconnected == -EBUSY ? "busy" : "unreachable";
 }
 
-void session_statistics(const struct session *session, struct collector_statistics *statistics)
+void session_report_symbols(const struct session *session)
 {
-	collector_statistics(session->collector, statistics);
+	if (session->agent)
+		session_agent_report_symbols(session->agent);
+}
+
+void session_statistics(struct session *session, struct collector_statistics *statistics)
+{
+	pthread_mutex_lock(&session->lock);
+	if (session->collector)
+		collector_statistics(session->collector, statistics);
+	else
+		*statistics = session->last;
+	pthread_mutex_unlock(&session->lock);
+}
+
+/* From here on other threads get the counts of this moment until the final ones are known. */
+static struct collector *detach_collector(struct session *session)
+{
+	struct collector *collector = session->collector;
+
+	pthread_mutex_lock(&session->lock);
+	collector_statistics(collector, &session->last);
+	session->collector = NULL;
+	pthread_mutex_unlock(&session->lock);
+	return collector;
 }
 
 int session_stop(struct session *session, struct collector_statistics *statistics)
 {
+	const struct session_source *source = &session->options.source;
 	char message[ERROR_MESSAGE_SIZE] = "";
+	struct collector_statistics last;
+	struct collector *collector;
 	int error, collected;
 
-	attach_stop(session->attach);
-	error = attach_error(session->attach);
+	THREAD_CHECK(&session->thread);
+	error = source->ops->stop(source->context);
 	if (error)
 		snprintf(message, sizeof(message), "%s", error_message());
 	if (session->agent)
 		session_agent_end(session->agent);
-	collected = collector_stop(session->collector, statistics);
-	session->collector = NULL;
+	collector = detach_collector(session);
+	collected = collector_stop(collector, &last);
+	pthread_mutex_lock(&session->lock);
+	session->last = last;
+	pthread_mutex_unlock(&session->lock);
+	if (statistics)
+		*statistics = last;
 	return error ? error_set(error, "%s", message) : collected;
 }
 
@@ -340,10 +409,12 @@ void session_close(struct session *session)
 	if (session->collector)
 		session_stop(session, NULL);
 	session_agent_destroy(session->agent);
-	attach_close(session->attach);
+	if (session->agent_options.fd >= 0)
+		close(session->agent_options.fd);
 	if (session->events >= 0)
 		close(session->events);
 	if (session->timer >= 0)
 		close(session->timer);
+	pthread_mutex_destroy(&session->lock);
 	free(session);
 }

@@ -1,96 +1,127 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A profile of somebody else's VM from its beginning to its end: an attachment
- * (vmm/attach), the collector that makes a recording of its samples, and what
- * has to come first, that the guest's kernel is looked for. One process may have
- * many, each driven by a descriptor that any event loop can wait for:
+ * One profile from start to end, for kvmscope run, kvmscope attach and kvmscoped: the collector
+ * that turns the samples of a source into a recording, and the guest agent, if there is one. The
+ * caller opens the source and provides the event loop:
  *
- *	session_open() -> session_start() -> session_turn() whenever session_fd() can be read,
- *	until SESSION_ENDED or as long as is wanted -> session_stop() -> session_close()
+ *	session_open() -> session_start() -> session_turn() whenever session_fd() is readable, until
+ *	SESSION_ENDED or as long as the caller likes -> session_stop() -> session_close()
  *
- * All on one thread, but what says otherwise. Each session has threads of its own, that a VM which
- *is slow to look at, or means to be, holds up no other one.
+ * A process can have many sessions. Each is used by one thread, unless a function says otherwise,
+ * and has threads of its own, so a VM that is slow to read does not delay the others.
  */
 #ifndef KVMSCOPE_SESSION_SESSION_H
 #define KVMSCOPE_SESSION_SESSION_H
 
 #include <stdbool.h>
 
-#include "vmm/agent/agent_host.h"
-#include "vmm/attach/attachment.h"
 #include "vmm/record/collector.h"
-
-/* ns that a sample may wait in a backend: far more than its looks are apart, as others want the
- * CPUs, too. */
-#define SESSION_DELAY 500000000ull
+#include "vmm/session/session_agent.h"
 
 struct session;
 
-struct session_options {
-	struct attach_options attach;
-	const char *output; /* perf.data file, "-" for standard output */
-	const struct collector_files
-		*files; /* many files in its place, as in collector_options; NULL */
-	enum perspective perspective;
-	unsigned int compression;            /* zstd level; 0: none */
-	const char *kallsyms, *vmlinux;      /* names from these files; NULL */
-	const char *btf;                     /* where the guest's memory has none; NULL */
-	const char *btf_hint;                /* as in collector_options */
-	const char *command_line;            /* for the recording's header */
-	const struct flight_options *flight; /* NULL: all samples are written as they come */
-	const struct perf_data_room *room;   /* is kept for OUTPUT, as in perf_data_options; NULL */
-	bool buildid_cache;
-	const struct build_id_cache_location *names; /* as in collector_options; NULL */
-	bool agent;               /* the guest's is talked with, if the VM has a channel for it */
-	const char *agent_socket; /* there, and not where the VM's command line says; NULL */
+/* What samples the guest. All functions get the source's context. */
+struct session_source_ops {
+	/* The rings of samples; valid until session_close(). */
+	struct ring *const *(*rings)(void *context, size_t *count);
+	/* Guest memory; readable by any thread until session_close(). */
+	const struct guest_view *(*view)(void *context);
+	/* Sets what the source determines in the recording's header: vcpus, vmm_pid, frequency, ...
+	 */
+	void (*describe)(void *context, struct perf_data_options *output);
+
+	/* The session's thread. NULL: sampling starts with the vCPUs and needs no start. */
+	int (*start)(void *context);
+	/* True while sampling should wait because the kernel is not known yet. With start. */
+	bool (*awaits_kernel)(void *context);
+	/* Readable once sampling has ended by itself. With start. */
+	int (*end_fd)(void *context);
+	/* Stops sampling. Returns why it ended early, with the message, or 0. */
+	int (*stop)(void *context);
+
+	/* The collector's thread; as in collector_options. The last three may be NULL. */
+	bool (*registers)(void *context, struct guest_registers *registers);
+	void (*publish)(void *context, const struct guest_kernel *kernel);
+	void (*settle)(void *context);
+	void (*lost)(void *context);
+	void (*modules)(void *context, const struct guest_module *list, size_t count);
+	bool (*count)(void *context, unsigned int watch, unsigned int vcpu,
+		      struct perf_data_count *count);
+	void (*turn)(void *context);
 };
 
-/* Finds the VM and chooses the backend: the errors of attach_open(). OPTIONS are copied, their
- * strings are not: they outlive the session. */
+struct session_source {
+	const struct session_source_ops *ops;
+	void *context;
+	uint64_t delay; /* ns a sample can take to reach its ring, as in collector_options */
+};
+
+struct session_options {
+	struct session_source source;
+	const char *output;                  /* perf.data file, "-" for standard output */
+	const struct collector_files *files; /* a sequence of files instead of OUTPUT; NULL */
+	enum perspective perspective;
+	bool callchains;                     /* where the source provides them */
+	unsigned int compression;            /* zstd level; 0: none */
+	const char *kallsyms, *vmlinux;      /* kernel symbols from these files; NULL */
+	const char *btf, *btf_hint;          /* as in collector_options */
+	const char *symfs;                   /* as in collector_options */
+	const char *command_line;            /* for the recording's header */
+	const struct flight_options *flight; /* NULL: all samples are written as they arrive */
+	const struct perf_data_room *room;   /* for OUTPUT, as in perf_data_options; NULL */
+	bool buildid_cache;
+	const struct build_id_cache_location *cache; /* as collector_options.names; NULL */
+	const struct session_agent_options
+		*agent;      /* its fd is closed by the session; NULL: no agent */
+	size_t guest_memory; /* bytes the guest can make the host keep; 0: no limit */
+};
+
+/* OPTIONS and the agent's options are copied; what else they point to must outlive the session.
+ * -ENOMEM, the errors of epoll and timerfd. */
 int session_open(struct session **session, const struct session_options *options);
 
-/* What it is attached to, and how. */
-struct attach *session_attach(const struct session *session);
-
-/* Opens the recording and begins to look for the kernel: the errors of collector_start(). */
+/* Opens the recording and starts the search for the kernel. The errors of collector_start(). */
 int session_start(struct session *session);
 
-/* Can be polled: readable when session_turn() has something to do. */
+/* For poll(): readable when session_turn() has work to do. */
 int session_fd(const struct session *session);
 
 enum session_state {
-	/* Nothing is sampled before the guest's kernel is known, or 20 s have passed; or its agent
-	 * has told, or 1 s has. */
+	/* Sampling has not started: it waits up to 20 s for the guest's kernel to be found and up
+	 * to 1 s for the agent's first report. */
 	SESSION_SEARCHING,
 	SESSION_SAMPLING,
-	SESSION_ENDED, /* the VM has, or it can not be sampled any more: session_stop() tells */
+	SESSION_ENDED, /* the VM ended or can no longer be sampled: session_stop() says which */
 };
 
-/* Does what is due, without waiting; the state, or an error of attach_start(). */
+/* Does the pending work without waiting. Returns the state, or an error of starting the source. */
 int session_turn(struct session *session);
 
-/* What is known of the guest's agent; false: the VM has no channel for one. Any thread, from start
- * to close.
- */
-bool session_agent_told(const struct session *session, struct agent_statistics *statistics);
+/* The guest is about to be reset, and its memory is unchanged: see collector_reset(). */
+void session_reset(struct session *session);
 
-/*
- * That in one word: "open", it tells; "silent", nobody answers; "busy", somebody else is connected
- * to the channel; "unreachable", the channel can not be connected to.
- */
+/* State of the guest agent; false without one. Any thread, from start to close. */
+bool session_agent_statistics(const struct session *session, struct agent_statistics *statistics);
+
+/* That state in one word: "open": it reports; "silent": nothing answers; "busy": another program is
+ * connected to its channel; "unreachable": the channel cannot be connected to. */
 const char *session_agent_word(const struct agent_statistics *statistics);
 
-/* Of the recording so far. Any thread, between start and stop. */
-void session_statistics(const struct session *session, struct collector_statistics *statistics);
+/* Logs which symbols of user-space images the agent could not provide. After session_stop(). */
+void session_report_symbols(const struct session *session);
+
+/* Counts of the recording so far, the final ones after session_stop(). Any thread until
+ * session_close(). */
+void session_statistics(struct session *session, struct collector_statistics *statistics);
 
 /*
- * Ends sampling and completes the recording. STATISTICS (may be NULL) gets the final counts. 0, or
- * why sampling or writing ended before that, with the message; what was sampled is there in any
- * case.
+ * Stops sampling and completes the recording. STATISTICS (may be NULL) gets the final counts.
+ * Returns 0, or why sampling or writing ended early, with the message; what was sampled is in the
+ * recording in either case.
  */
 int session_stop(struct session *session, struct collector_statistics *statistics);
 
-/* Also without session_stop(). Works on NULL. */
+/* Stops first if that was not done. NULL is a no-op. */
 void session_close(struct session *session);
 
 #endif

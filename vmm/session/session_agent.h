@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest agent of a session: connected with by the VM's own socket, and connected with anew as
- *often as it goes; what it tells becomes sideband in the session's rings, beside which page tables
- *its processes have (guest_spaces.h), and names of its programs in the build-id cache.
+ * The guest agent of a session. What it reports becomes sideband records in the session's rings,
+ * with the page tables of its processes (page_table_scan.h) where samples need them, and symbols of
+ * user-space images in the build-id cache (symbol_requests.h).
  *
- *	create -> start -> the collector runs, with rings, see and turn -> end -> the collector
- *stops -> destroy
+ *	create -> start -> the collector runs -> end -> the collector stops -> destroy
  *
- * On the session's thread, but what says otherwise.
+ * The session's thread, unless a function says otherwise.
  */
 #ifndef KVMSCOPE_SESSION_SESSION_AGENT_H
 #define KVMSCOPE_SESSION_SESSION_AGENT_H
@@ -20,45 +19,55 @@
 #include "vmm/guest/reported_tasks.h"
 #include "vmm/symbols/build_id_cache.h"
 
-#define SESSION_AGENT_RINGS 2
-
 struct session_agent;
 
 struct session_agent_options {
+	int fd; /* connected to the guest's port, consumed; -1: it is connected to, and again after
+		 * each end */
+	/* With fd -1: the VM's process, and its agent socket or "vsock:CID:PORT". NULL: as the
+	 * process's command line says. */
 	const struct vmm_process *process;
-	const char *path; /* of the socket, or "vsock:CID:PORT"; NULL: as its command line says */
-	bool names;       /* of programs are asked for */
-	struct guest_account *account;               /* of what it tells */
-	const struct build_id_cache_location *place; /* to put them into; NULL: perf's */
+	const char *path;
+	bool tsc_known; /* as in agent_options, with tsc_offset */
+	uint64_t tsc_offset;
+	size_t ring_size; /* bytes, a power of two: a snapshot of a busy guest has to fit while
+			   * the collector is busy */
+	bool scans_page_tables; /* samples know CR3, but not the process */
 };
 
-/* -ENOMEM and the errors of rings. What OPTIONS point to outlives it. */
-int session_agent_create(struct session_agent **agent, const struct session_agent_options *options);
-
-/* The rings, for the collector to drain: SESSION_AGENT_RINGS; valid until session_agent_destroy().
+/*
+ * ACCOUNT (NULL: no limit) is charged for what the agent reports, and limits the symbols that it
+ * can put into CACHE (NULL: perf's) with SYMBOLS. OPTIONS are copied; what they point to must
+ * outlive the agent. -ENOMEM, the errors of rings; options->fd is consumed in any case.
  */
-struct ring *const *session_agent_rings(struct session_agent *agent);
+int session_agent_create(struct session_agent **agent, const struct session_agent_options *options,
+			 struct guest_account *account, bool symbols,
+			 const struct build_id_cache_location *cache);
 
-/* Begins to connect: before the collector. The errors of threads. */
+/* The sideband rings, for the collector; valid until session_agent_destroy(). */
+struct ring *const *session_agent_rings(struct session_agent *agent, size_t *count);
+
+/* Starts its thread; before the collector. The errors of agent_start(). */
 int session_agent_start(struct session_agent *agent);
 
-/* For the collector, on its thread. A file was mapped; */
-void session_agent_see(struct session_agent *agent, const struct sideband_mmap *mapping);
-/* the rings were looked at, KERNEL runs now in the guest that VIEW shows (NULL: it is not known).
- */
+/* For the collector's callbacks, on its thread: a file was mapped; the rings were drained, and
+ * KERNEL (NULL: unknown) runs in the guest that VIEW shows; collector_options.told and .tasks. */
+void session_agent_add_mapping(struct session_agent *agent, const struct sideband_mmap *mapping);
 void session_agent_turn(struct session_agent *agent, const struct guest_kernel *kernel,
 			const struct guest_view *view);
-/* As collector_options.told and .tasks. */
 struct reported_kernel *session_agent_kernel(struct session_agent *agent, uint64_t modules_hash);
-int session_agent_tasks(struct session_agent *agent, bool ask, struct reported_tasks *told);
+int session_agent_tasks(struct session_agent *agent, bool ask, struct reported_tasks *tasks);
 
 /* Any thread, from start to destroy. */
-void session_agent_statistics(struct session_agent *agent, struct agent_statistics *statistics);
+void session_agent_count(struct session_agent *agent, struct agent_statistics *statistics);
 
-/* Ends the talk: all that was told is in the rings then. */
+/* Ends the agent's session: everything it reported is in the rings afterwards. */
 void session_agent_end(struct session_agent *agent);
 
-/* Works on NULL. */
+/* Logs which images have no symbols, and why. After the collector has stopped. */
+void session_agent_report_symbols(const struct session_agent *agent);
+
+/* NULL is a no-op. */
 void session_agent_destroy(struct session_agent *agent);
 
 #endif

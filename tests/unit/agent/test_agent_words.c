@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What kvmscope run and attach say at their end of an agent that knows of processes by another way
- * than events of its guest's kernel, or not at all.
+ * What kvmscope run and attach log about an agent that detects processes without events of its
+ * guest's kernel, or not at all.
  */
 #include <errno.h>
 #include <poll.h>
@@ -16,16 +16,16 @@
 #include "vmm/cli/run_agent.h"
 
 #define BY_NETLINK                                                                                 \
-	"allows its agent no perf events (Permission denied): what processes have mapped is known by netlink"
-#define BLIND       "can not see processes: Permission denied"
+	"allows its agent no perf events (Permission denied): processes are detected by netlink"
+#define BLIND       "cannot see processes: Permission denied"
 #define OLD_VERSION "speaks another version of the protocol, 2"
-#define ALL_IS_WELL "told of the guest's processes"
+#define ALL_IS_WELL "reported the guest's processes"
 
-/* As kvmscope run has it, with a VM that has no vCPUs; without one, PROCESS 0, nobody is at the
- * port. */
+/* As in kvmscope run, with a VM without vCPUs; without PROCESS nothing is at the port. */
 struct run {
 	struct run_options options;
 	struct run_agent *agent;
+	struct session_agent *session;
 	pid_t process;
 };
 
@@ -33,23 +33,26 @@ static bool begin_run(struct run *run, bool answered, bool events)
 {
 	struct machine_options machine = { .agent_fd = -1 };
 	const struct vm vm = { .vcpu_count = 0 };
+	struct session_agent_options options;
 
-	*run = (struct run){ .options = { .agent = RUN_AGENT_GUEST,
-					  .agent_memory = GUEST_ACCOUNT_DEFAULT,
-					  .boot.append = "" } };
+	*run = (struct run){ .options = { .agent = RUN_AGENT_GUEST, .boot.append = "" } };
 	if (run_agent_create(&run->agent, &run->options))
 		return false;
-	run_agent_join(run->agent, &machine);
+	run_agent_attach(run->agent, &machine);
 	if (answered)
 		run->process = agent_process_run(machine.agent_fd, events);
-	return !run_agent_start(run->agent, &vm);
+	options = run_agent_connect(run->agent, &vm);
+	return !session_agent_create(&run->session, &options, NULL, false, NULL) &&
+	       !session_agent_start(run->session);
 }
 
-/* Something is told: the session has begun. 20 s at most. */
+/* The first record means that the session has begun. 20 s at most. */
 static bool wait_for_session(struct run *run)
 {
+	size_t count;
+
 	for (int i = 0; i < 2000; i++) {
-		if (ring_read(run_agent_ring(run->agent)))
+		if (ring_read(session_agent_rings(run->session, &count)[0]))
 			return true;
 		usleep(10000);
 	}
@@ -58,17 +61,22 @@ static bool wait_for_session(struct run *run)
 
 static void end_run(struct run *run, struct captured_log *log)
 {
+	struct agent_statistics statistics;
+
+	session_agent_end(run->session);
+	session_agent_count(run->session, &statistics);
 	captured_log_begin(log);
-	run_agent_stop(run->agent);
+	run_agent_report(&run->options, &statistics);
 	captured_log_end(log);
 	if (run->process) {
 		kill(run->process, SIGTERM);
 		waitpid(run->process, NULL, 0);
 	}
+	session_agent_destroy(run->session);
 	run_agent_destroy(run->agent);
 }
 
-/* What run says of an agent that is there, or not, and may have events, or not. */
+/* Captures what run logs about an agent that answers or not, with or without events. */
 static void run(struct captured_log *log, bool answered, bool events)
 {
 	struct run run;
@@ -78,7 +86,7 @@ static void run(struct captured_log *log, bool answered, bool events)
 	end_run(&run, log);
 }
 
-TEST(agent_words, run_tells_that_processes_are_known_by_netlink)
+TEST(agent_words, run_reports_detection_by_netlink)
 {
 	struct captured_log log;
 
@@ -86,22 +94,22 @@ TEST(agent_words, run_tells_that_processes_are_known_by_netlink)
 	if (strstr(log.text, BLIND))
 		SKIP("no process connector here (CONFIG_PROC_EVENTS), or this user may not listen to it");
 	if (!strstr(log.text, BY_NETLINK))
-		FAIL_TEST("it says: %s", log.text);
+		FAIL_TEST("it logs: %s", log.text);
 }
 
-TEST(agent_words, run_tells_nothing_of_an_agent_with_events)
+TEST(agent_words, run_warns_of_nothing_for_an_agent_with_events)
 {
 	struct captured_log log;
 
 	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	run(&log, true, true);
-	if (strstr(log.text, "netlink") || strstr(log.text, "can not see") ||
+	if (strstr(log.text, "netlink") || strstr(log.text, "cannot see") ||
 	    strstr(log.text, "answer"))
-		FAIL_TEST("it says: %s", log.text);
+		FAIL_TEST("it logs: %s", log.text);
 }
 
-TEST(agent_words, run_tells_that_nobody_answered)
+TEST(agent_words, run_reports_that_no_agent_answered)
 {
 	struct captured_log log;
 
@@ -114,13 +122,13 @@ static void check_attach(const struct agent_statistics *statistics, const char *
 	struct captured_log log;
 
 	captured_log_begin(&log);
-	attach_summary_tell_agent(statistics);
+	attach_summary_log_agent(statistics);
 	captured_log_end(&log);
 	if (!strstr(log.text, text) || tells != !!strstr(log.text, ALL_IS_WELL))
 		FAIL_TEST("no \"%s\" in: %s", text, log.text);
 }
 
-TEST(agent_words, attach_tells_how_the_agent_knows_of_processes)
+TEST(agent_words, attach_reports_how_the_agent_detects_processes)
 {
 	struct agent_statistics statistics = { .sessions = 1, .features = AGENT_FEATURE_EVENTS };
 

@@ -149,7 +149,7 @@ TEST(defaults, of_run_are_those_that_it_tells)
 	check_option("run", "cpus", options.cpus, "");
 	check_option("run", "mem", options.memory_size >> 20, "M");
 	check_option("run", "agent-memory", options.agent_memory >> 20, "M");
-	check_option("run", "freq", options.frequency, "");
+	check_option("run", "freq", options.record.frequency, "");
 	check_option("run", "ring-size", options.ring_size >> 20, "M");
 	check_option("run", "stack-time", options.stack_time / 1000, "us");
 	check_option("run", "flight-max", options.flight_max, "");
@@ -186,7 +186,7 @@ TEST(defaults, limits_are_those_that_are_told)
 
 	check_document("docs/man/kvmscope-run.1", "Up to ", RUN_WATCHES_MAX, " times");
 	check_document("docs/man/kvmscope-run.1", "of the clock and vCPU, up to ",
-		       RUN_FREQUENCY_MAX, ".");
+		       RECORD_FREQUENCY_MAX, ".");
 	check_document("docs/man/kvmscope-run.1", "hits per second on a vCPU are a storm (", storm,
 		       ")");
 	check_document("docs/man/kvmscope-run.1", "up to ", CONTROL_NAME_MAX, " letters");

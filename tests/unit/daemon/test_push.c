@@ -257,7 +257,7 @@ static void collect(struct recording *recording)
 				      .output = { .frequency = 99, .callchains = true, .vcpus = 1 },
 				      .files = recording_files(recording),
 				      .buildid_cache = true,
-				      .names = recording_names(recording),
+				      .names = recording_symbols(recording),
 			      }),
 		      0);
 	push_sample(ring);

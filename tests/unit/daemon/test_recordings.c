@@ -287,7 +287,7 @@ TEST(recordings, leave_nothing_of_a_domain_that_has_none)
 
 static void make_names(struct recording *recording, size_t size)
 {
-	const char *directory = recording_names(recording)->directory;
+	const char *directory = recording_symbols(recording)->directory;
 	char command[3 * PATH_MAX];
 
 	snprintf(
@@ -299,7 +299,7 @@ static void make_names(struct recording *recording, size_t size)
 
 static bool may_write_names(struct recording *recording)
 {
-	const struct build_id_cache_location *names = recording_names(recording);
+	const struct build_id_cache_location *names = recording_symbols(recording);
 
 	return names->has_room(names->context);
 }
@@ -313,19 +313,19 @@ TEST(recordings, names_are_of_one_domain_and_go_with_its_last_recording)
 	open_all(&fixture);
 	web = add(&fixture, "web");
 	db = add(&fixture, "db");
-	CHECK(strcmp(recording_names(web)->directory, recording_names(db)->directory) != 0);
+	CHECK(strcmp(recording_symbols(web)->directory, recording_symbols(db)->directory) != 0);
 	make_names(web, 100);
 	make_names(db, 100);
 	make_file(&fixture, "db", "flight-1.perf.data", 1);
 	recordings_tidy(fixture.all); /* they are recorded */
-	CHECK(!access(recording_names(web)->directory, F_OK));
+	CHECK(!access(recording_symbols(web)->directory, F_OK));
 	recordings_remove(fixture.all, web);
 	recordings_remove(fixture.all, db);
 	recordings_tidy(fixture.all);
 	CHECK_EQUAL(count_files(fixture.below, ""),
 		    2 + 1); /* db's, which the names of the flight recorder are in */
 	db = add(&fixture, "db");
-	CHECK(!access(recording_names(db)->directory, F_OK));
+	CHECK(!access(recording_symbols(db)->directory, F_OK));
 	recordings_remove(fixture.all, db);
 	tear_down(&fixture);
 }
@@ -364,7 +364,7 @@ TEST(recordings, names_are_bounded)
 /* Those of a former session; names that are in use count from the present one's beginning on. */
 static void make_old_build(struct recording *recording, size_t size)
 {
-	const char *directory = recording_names(recording)->directory;
+	const char *directory = recording_symbols(recording)->directory;
 	char command[3 * PATH_MAX];
 
 	snprintf(
@@ -387,7 +387,7 @@ TEST(recordings, names_that_none_needs_make_room)
 	make_old_build(recording, 600 * KIB);
 	CHECK(!may_write_names(recording));
 	CHECK_EQUAL(statistics(&fixture).names, 600 * KIB);
-	recording_prune_names(recording);
+	recording_prune_symbols(recording);
 	CHECK_EQUAL(statistics(&fixture).names, 0);
 	CHECK_EQUAL(statistics(&fixture).names_removed, 1);
 	CHECK(may_write_names(recording));
@@ -395,7 +395,7 @@ TEST(recordings, names_that_none_needs_make_room)
 	recording = add(&fixture, "web");
 	make_old_build(recording, 100 * KIB);
 	CHECK(may_write_names(recording));
-	recording_prune_names(recording);
+	recording_prune_symbols(recording);
 	CHECK_EQUAL(statistics(&fixture).names, 100 * KIB); /* there is room */
 	recordings_remove(fixture.all, recording);
 	tear_down(&fixture);

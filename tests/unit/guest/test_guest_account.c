@@ -22,8 +22,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/agent/agent_host.h"
 #include "vmm/record/collector.h"
-#include "vmm/session/agent_kernel.h"
-#include "vmm/session/agent_names.h"
+#include "vmm/session/symbol_requests.h"
 
 #define MIB   (1ul << 20)
 #define LIMIT (24 * MIB)
@@ -55,7 +54,7 @@ struct host {
 	struct guest_account account;
 	struct ring *samples, *told;
 	struct agent *agent;
-	struct agent_names *names;
+	struct symbol_requests *names;
 	struct collector *collector;
 	struct collector_files files;
 };
@@ -108,15 +107,15 @@ static void see_mapping(void *context, const struct sideband_mmap *mapping)
 {
 	struct host *host = context;
 
-	agent_names_see(host->names, host->agent, mapping);
+	symbol_requests_add_mapping(host->names, host->agent, mapping);
 }
 
 static void turn(void *context)
 {
 	struct host *host = context;
 
-	agent_names_turn(host->names, host->agent);
-	reported_kernel_free(agent_kernel_take(host->agent, 0));
+	symbol_requests_update(host->names, host->agent);
+	reported_kernel_free(symbol_requests_kernel(host->agent, 0));
 }
 
 static int begin_file(void *context, char *path, size_t size)
@@ -165,7 +164,7 @@ static bool begin_host(struct host *host, int fd)
 	options.sideband_rings = &host->told;
 	guest_account_init(&host->account, LIMIT);
 	agent.ring = host->told;
-	return !agent_names_create(&host->names, &host->cache, MIB) &&
+	return !symbol_requests_create(&host->names, &host->cache, MIB) &&
 	       !agent_start(&host->agent, &agent) && !collector_start(&host->collector, &options);
 }
 
@@ -176,7 +175,7 @@ static void end_host(struct host *host)
 	agent_end(host->agent, NULL);
 	CHECK_EQUAL(collector_stop(host->collector, NULL), 0);
 	agent_stop(host->agent, NULL);
-	agent_names_destroy(host->names);
+	symbol_requests_destroy(host->names);
 	ring_destroy(host->samples);
 	ring_destroy(host->told);
 	snprintf(command, sizeof(command), "rm -rf %s", host->directory);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tests/unit/shim/test.h"
-#include "vmm/cli/answer.h"
+#include "vmm/cli/screen.h"
 
 TEST(control_character_size, is_of_one_byte_or_of_two)
 {
@@ -40,7 +40,7 @@ TEST(control_character_size, in_an_answer_is_shown_and_not_obeyed)
 
 	fflush(stdout);
 	CHECK(before >= 0 && file >= 0 && dup2(file, STDOUT_FILENO) >= 0);
-	answer_print("6.1\033[2J\xc2\x9b"
+	screen_print("6.1\033[2J\xc2\x9b"
 		     "31m\nb\xc3\xbcro\x7f");
 	fflush(stdout);
 	dup2(before, STDOUT_FILENO);

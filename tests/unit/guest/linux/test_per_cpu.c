@@ -6,7 +6,7 @@
 
 #include "tests/unit/flat_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/cli/run_watch_place.h"
+#include "vmm/cli/run_watch_address.h"
 #include "vmm/guest/linux/per_cpu.h"
 
 #define IMAGE    0xffffffff81000000ull
@@ -158,7 +158,7 @@ TEST(per_cpu, memory_that_a_cpu_has_not_yet_is_waited_for)
 }
 
 static int find_place(const struct fixture *fixture, const char *text,
-		      struct run_watch_place *place)
+		      struct run_watch_address *place)
 {
 	const struct run_watch_guest guest = { .kernel = &fixture->kernel,
 					       .view = &fixture->guest.view,
@@ -166,12 +166,12 @@ static int find_place(const struct fixture *fixture, const char *text,
 	struct watch_spec spec;
 
 	CHECK_EQUAL(watch_spec_parse(&spec, text), 0);
-	return run_watch_place_find(&guest, &spec, place);
+	return run_watch_locate(&guest, &spec, place);
 }
 
 TEST(per_cpu, a_watch_is_at_each_vcpu_s_own)
 {
-	struct run_watch_place place;
+	struct run_watch_address place;
 	struct fixture fixture;
 
 	start_older(&fixture);

@@ -9,7 +9,7 @@
 #include "shared/sideband_record.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/task_guest.h"
-#include "vmm/session/guest_spaces.h"
+#include "vmm/session/page_table_scan.h"
 
 #define LIST 0x800ull /* of tasks in struct task_struct */
 
@@ -98,18 +98,18 @@ static unsigned int take_told(struct ring *ring, uint64_t *root)
 	return count;
 }
 
-static unsigned int look(struct guest_spaces *spaces, const struct guest_kernel *kernel,
+static unsigned int scan(struct page_table_scan *scans, const struct guest_kernel *kernel,
 			 struct task_guest *made, struct ring *ring, uint64_t *root)
 {
-	usleep(GUEST_SPACES_INTERVAL / 1000);
-	guest_spaces_turn(spaces, kernel, &made->guest.view);
+	usleep(PAGE_TABLE_SCAN_INTERVAL / 1000);
+	page_table_scan_update(scans, kernel, &made->guest.view);
 	return take_told(ring, root);
 }
 
-TEST(guest_spaces, are_told_when_two_looks_agree)
+TEST(page_table_scan, reports_what_two_scans_agree_on)
 {
 	struct guest_kernel kernel = { 0 };
-	struct guest_spaces *spaces;
+	struct page_table_scan *scans;
 	struct task_guest made;
 	struct ring *ring;
 	uint64_t root = 0;
@@ -118,22 +118,22 @@ TEST(guest_spaces, are_told_when_two_looks_agree)
 	kernel.paging = made.kernel;
 	task_guest_put(&made, TASK(2) + kernel.tasks.mm, 0);
 	REQUIRE_EQUAL(ring_create(&ring, RING_SIZE_MIN), 0);
-	REQUIRE_EQUAL(guest_spaces_create(&spaces, ring), 0);
-	CHECK_EQUAL(look(spaces, &kernel, &made, ring, &root), 0);
-	CHECK_EQUAL(look(spaces, &kernel, &made, ring, &root), 1);
+	REQUIRE_EQUAL(page_table_scan_create(&scans, ring), 0);
+	CHECK_EQUAL(scan(scans, &kernel, &made, ring, &root), 0);
+	CHECK_EQUAL(scan(scans, &kernel, &made, ring, &root), 1);
 	CHECK_EQUAL(root, TABLES(1));
-	guest_spaces_turn(spaces, &kernel, &made.guest.view); /* too soon */
+	page_table_scan_update(scans, &kernel, &made.guest.view); /* too soon */
 	CHECK_EQUAL(take_told(ring, &root), 0);
 	/* It runs another program. */
 	task_guest_put(&made, MM(1) + kernel.tasks.page_table, DIRECT + TABLES(3));
-	CHECK_EQUAL(look(spaces, &kernel, &made, ring, &root), 0);
-	CHECK_EQUAL(look(spaces, &kernel, &made, ring, &root), 1);
+	CHECK_EQUAL(scan(scans, &kernel, &made, ring, &root), 0);
+	CHECK_EQUAL(scan(scans, &kernel, &made, ring, &root), 1);
 	CHECK_EQUAL(root, TABLES(3));
 	/* Another kernel: what it had before is not known. */
 	kernel.identity.gva = 1;
-	CHECK_EQUAL(look(spaces, &kernel, &made, ring, &root), 0);
-	CHECK_EQUAL(look(spaces, NULL, &made, ring, &root), 0);
-	guest_spaces_destroy(spaces);
+	CHECK_EQUAL(scan(scans, &kernel, &made, ring, &root), 0);
+	CHECK_EQUAL(scan(scans, NULL, &made, ring, &root), 0);
+	page_table_scan_destroy(scans);
 	ring_destroy(ring);
 	task_guest_free(&made);
 }

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-/* Which images of a guest its agent is asked for; this one does not answer. */
-#include "vmm/session/agent_names.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which images are requested from a guest agent that does not answer. */
+#include "vmm/session/symbol_requests.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 static const char name[] = "/bin/program";
 
-/* Maps program number FROM and so on, COUNT of them. */
-static void map(struct agent_names *symbols, struct agent *agent, uint32_t from, uint32_t count)
+/* Maps COUNT programs from number FROM on. */
+static void map(struct symbol_requests *symbols, struct agent *agent, uint32_t from, uint32_t count)
 {
 	struct sideband_mmap *mapping = calloc(1, sizeof(*mapping) + sizeof(name));
 
@@ -26,16 +26,16 @@ static void map(struct agent_names *symbols, struct agent *agent, uint32_t from,
 	memset(mapping->build_id, 0xa5, sizeof(mapping->build_id));
 	for (uint32_t i = from; i < from + count; i++) {
 		memcpy(mapping->build_id, &i, sizeof(i));
-		agent_names_see(symbols, agent, mapping);
+		symbol_requests_add_mapping(symbols, agent, mapping);
 	}
 	free(mapping);
 }
 
-TEST(agent_names, images_that_are_not_asked_for_are_counted_once)
+TEST(symbol_requests, images_that_are_not_requested_are_counted_once)
 {
-	struct agent_names_statistics statistics;
+	struct symbol_requests_statistics statistics;
 	struct agent_options options = { 0 };
-	struct agent_names *symbols;
+	struct symbol_requests *symbols;
 	struct agent *agent;
 	int fds[2];
 
@@ -43,17 +43,17 @@ TEST(agent_names, images_that_are_not_asked_for_are_counted_once)
 	REQUIRE(!ring_create(&options.ring, 1 << 16));
 	options.fd = fds[0];
 	REQUIRE(!agent_start(&agent, &options));
-	REQUIRE(!agent_names_create(&symbols, NULL, 1 << 20));
+	REQUIRE(!symbol_requests_create(&symbols, NULL, 1 << 20));
 	for (int i = 0; i < 3; i++)
 		map(symbols, agent, 0, AGENT_TABLES_WAITING + 5);
-	agent_names_statistics(symbols, &statistics);
+	symbol_requests_count(symbols, &statistics);
 	CHECK_EQUAL(statistics.unasked, 5);
 	CHECK(!statistics.more);
 	map(symbols, agent, AGENT_TABLES_WAITING, 10000);
-	agent_names_statistics(symbols, &statistics);
+	symbol_requests_count(symbols, &statistics);
 	CHECK(statistics.unasked > 5 && statistics.unasked < 10000);
 	CHECK(statistics.more);
-	agent_names_destroy(symbols);
+	symbol_requests_destroy(symbols);
 	agent_stop(agent, NULL);
 	ring_destroy(options.ring);
 	close(fds[1]);

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shared/option_table.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/parse_number.h"
+
+#define KEY_FIRST                                                                                  \
+	256 /* key of the first row without a letter: its number in the table is added             \
+	     */
+
+int option_number(const char *name, const char *text, unsigned int low, unsigned int high,
+		  unsigned int *number)
+{
+	uint64_t value = low;
+	const char *end = parse_decimal(text, high, &value);
+
+	if (!end || *end || value < low)
+		return error_set(-EINVAL, "%s %s: it must be a number from %u to %u", name, text,
+				 low, high);
+	*number = (unsigned int)value;
+	return 0;
+}
+
+static int read_number(const struct option_row *row, const char *text, unsigned int *number)
+{
+	char name[64];
+
+	if (!text) {
+		*number = row->low;
+		return 0;
+	}
+	snprintf(name, sizeof(name), "--%s", row->name);
+	return option_number(name, text, row->low, row->high, number);
+}
+
+static int read_size(const struct option_row *row, const char *text, uint64_t *bytes)
+{
+	return parse_size(text, bytes)
+		       ? error_set(-EINVAL, "--%s %s: it must be a size like 512M or 2G", row->name,
+				   text)
+		       : 0;
+}
+
+static int read_time(const struct option_row *row, const char *text, uint64_t *time)
+{
+	return parse_duration(text, time)
+		       ? error_set(-EINVAL, "--%s %s: it must be a time like 5s or 500ms",
+				   row->name, text)
+		       : 0;
+}
+
+static int read_choice(const struct option_row *row, const char *text, void *choice)
+{
+	char names[128] = "";
+	size_t length = 0;
+
+	for (int i = 0; row->choices[i]; i++) {
+		if (!strcmp(text, row->choices[i])) {
+			memcpy(choice, &i, sizeof(i));
+			return 0;
+		}
+		length += (size_t)snprintf(names + length, sizeof(names) - length, "%s%s",
+					   i ? ", " : "", row->choices[i]);
+	}
+	return error_set(-EINVAL, "--%s %s: it must be one of %s", row->name, text, names);
+}
+
+static int read_row(const struct option_row *row, void *target, char *text)
+{
+	void *variable = (char *)target + row->offset;
+
+	switch (row->kind) {
+	case OPTION_TEXT:
+		*(const char **)variable = text;
+		return 0;
+	case OPTION_SET:
+	case OPTION_CLEAR:
+		*(bool *)variable = row->kind == OPTION_SET;
+		return 0;
+	case OPTION_NUMBER:
+		return read_number(row, text, variable);
+	case OPTION_SIZE:
+		return read_size(row, text, variable);
+	case OPTION_TIME:
+		return read_time(row, text, variable);
+	case OPTION_CHOICE:
+		return read_choice(row, text, variable);
+	case OPTION_PARSE:
+		return row->parse(target, text);
+	}
+	return 0;
+}
+
+/* Ends the program on an error. */
+static void check(const struct argp_state *state, int error)
+{
+	if (error == -EINVAL)
+		argp_error(state, "%s", error_message());
+	else if (error)
+		argp_failure(state, EXIT_FAILURE, 0, "%s", error_message());
+}
+
+static int key_of(const struct option_row *row, int number)
+{
+	return row->letter ? row->letter : KEY_FIRST + number;
+}
+
+static void check_all(const struct argp_state *state, const struct option_command *command)
+{
+	for (const struct option_group *group = command->groups; group->rows; group++)
+		if (group->check)
+			check(state, group->check(group->target));
+}
+
+static void take_word(const struct argp_state *state, const struct option_command *command,
+		      char *text)
+{
+	if (command->word)
+		check(state, command->word(command->context, text));
+	else
+		argp_error(state, "'%s' is not an option%s%s", text, command->hint ? "; " : "",
+			   command->hint ? command->hint : "");
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+	const struct option_command *command = state->input;
+	int number = 0;
+
+	if (key == ARGP_KEY_ARG) {
+		take_word(state, command, text);
+		return 0;
+	}
+	if (key == ARGP_KEY_END)
+		check_all(state, command);
+	for (const struct option_group *group = command->groups; group->rows; group++)
+		for (const struct option_row *row = group->rows; row->name; row++)
+			if (key == key_of(row, number++)) {
+				check(state, read_row(row, group->target, text));
+				return 0;
+			}
+	return ARGP_ERR_UNKNOWN;
+}
+
+/* The same for argp, the caller's to free. */
+static struct argp_option *make_options(const struct option_command *command)
+{
+	size_t count = 1;
+	struct argp_option *options, *next;
+	int number = 0, group_number = 0;
+
+	for (const struct option_group *group = command->groups; group->rows; group++) {
+		count++;
+		for (const struct option_row *row = group->rows; row->name; row++)
+			count++;
+	}
+	options = next = calloc(count, sizeof(*options));
+	for (const struct option_group *group = command->groups; options && group->rows; group++) {
+		group_number++;
+		if (group->title)
+			*next++ =
+				(struct argp_option){ .doc = group->title, .group = group_number };
+		for (const struct option_row *row = group->rows; row->name; row++)
+			*next++ = (struct argp_option){
+				.name = row->name,
+				.key = key_of(row, number++),
+				.arg = row->argument,
+				.flags = row->optional ? OPTION_ARG_OPTIONAL : 0,
+				.doc = row->help,
+				.group = group_number,
+			};
+	}
+	return options;
+}
+
+int option_table_parse(const struct option_command *command, int argc, char **argv)
+{
+	static char name[64];
+	struct argp_option *options = make_options(command);
+	const struct argp argp = {
+		.options = options, .parser = parse, .args_doc = command->words, .doc = command->doc
+	};
+	struct option_command input = *command;
+
+	if (!options)
+		return error_set(-ENOMEM, "no memory for the options");
+	snprintf(name, sizeof(name), "%s", command->name);
+	argv[0] = name; /* argp begins its messages with it */
+	argp_err_exit_status = OPTION_EXIT_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &input);
+	free(options);
+	return 0;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cli/record_options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shared/error.h"
+#include "vmm/perf_data/output_path.h"
+
+static int set_output(void *target, char *text)
+{
+	((struct record_options *)target)->output = output_path_is_standard(text) ? "-" : text;
+	return 0;
+}
+
+static const char *const perspectives[] = { "guest", "host", NULL };
+
+#define AT(field) .offset = offsetof(struct record_options, field)
+
+const struct option_row record_rows[] = {
+	{ "output", "FILE", "perf.data file; - for standard output (perf.data)", OPTION_PARSE,
+	  .letter = 'o', .parse = set_output },
+	{ "freq", "HZ", "Samples per second and vCPU, up to 10000 (999)", OPTION_NUMBER,
+	  AT(frequency), .letter = 'F', .low = 1, .high = RECORD_FREQUENCY_MAX },
+	{ "no-call-graph", NULL, "Record no call chains", OPTION_CLEAR, AT(callchains) },
+	{ "perspective", "WHOSE",
+	  "As if recorded in the guest, or as perf kvm: guest, host (guest)", OPTION_CHOICE,
+	  AT(perspective), .choices = perspectives },
+	{ "compression-level", "LEVEL", "Compress with zstd, level 1 to 22 (1)", OPTION_NUMBER,
+	  AT(compression), .letter = 'z', .optional = true, .low = 1, .high = 22 },
+	{ "kallsyms", "FILE", "Kernel symbols from this copy of the guest's /proc/kallsyms",
+	  OPTION_TEXT, AT(kallsyms) },
+	{ "vmlinux", "FILE", "Kernel symbols from this ELF file", OPTION_TEXT, AT(vmlinux) },
+	{ "btf", "FILE", "Kernel's BTF from this vmlinux or copy of /sys/kernel/btf/vmlinux",
+	  OPTION_TEXT, AT(btf) },
+	{ "no-buildid-cache", NULL, "Leave perf's build-id cache alone", OPTION_CLEAR,
+	  AT(buildid_cache) },
+	{ "no-disk-names", NULL, "Do not search the VM's disks for symbols at the end",
+	  OPTION_CLEAR, AT(disk_symbols) },
+	{ 0 },
+};
+
+const struct option_row record_message_rows[] = {
+	{ "quiet", NULL, "No progress, no summary", OPTION_SET, AT(quiet), .letter = 'q' },
+	{ "verbose", NULL, "More details", OPTION_SET, AT(verbose), .letter = 'v' },
+	{ 0 },
+};
+
+/* "kvmscope" and the words, with a space before each; NULL without memory. */
+static char *join_words(int argc, char **argv)
+{
+	char *line = NULL;
+	size_t size;
+	FILE *text = open_memstream(&line, &size);
+
+	if (!text)
+		return NULL;
+	fputs("kvmscope", text);
+	for (int i = 0; i < argc; i++)
+		fprintf(text, " %s", argv[i]);
+	fclose(text);
+	return line;
+}
+
+int record_options_init(struct record_options *options, int argc, char **argv)
+{
+	*options = (struct record_options){
+		.output = "perf.data",
+		.frequency = 999,
+		.callchains = true,
+		.buildid_cache = true,
+		.disk_symbols = true,
+		.command_line = join_words(argc, argv),
+	};
+	return options->command_line ? 0 : error_set(-ENOMEM, "no memory for the options");
+}
+
+void record_options_free(struct record_options *options)
+{
+	free(options->command_line);
+}
+
+void record_options_apply(const struct record_options *options, struct session_options *session)
+{
+	session->output = options->output;
+	session->perspective = options->perspective;
+	session->callchains = options->callchains;
+	session->compression = options->compression;
+	session->kallsyms = options->kallsyms;
+	session->vmlinux = options->vmlinux;
+	session->btf = options->btf;
+	session->btf_hint = "--btf FILE gives it";
+	session->command_line = options->command_line;
+	session->buildid_cache = options->buildid_cache;
+}
+
+bool record_options_search_disks(const struct record_options *options)
+{
+	return options->disk_symbols && options->buildid_cache &&
+	       options->perspective == PERSPECTIVE_GUEST;
+}

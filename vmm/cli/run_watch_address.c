@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cli/run_watch_address.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "shared/error.h"
+#include "vmm/guest/linux/per_cpu.h"
+#include "vmm/machine/host_probe.h"
+
+static bool offset_on(const struct run_watch_guest *guest, unsigned int vcpu, uint64_t *offset)
+{
+	struct guest_registers registers;
+	uint64_t time;
+	bool known = guest->sampler && sampler_registers(guest->sampler, vcpu, &registers, &time);
+
+	return guest_per_cpu_offset(guest->kernel, guest->view, known ? &registers : NULL, vcpu,
+				    offset);
+}
+
+static int locate_on_each(const struct run_watch_guest *guest, const struct watch_spec *spec,
+			  uint64_t address, struct run_watch_address *found)
+{
+	uint64_t offset;
+
+	found->per_cpu = found->complete = true;
+	for (unsigned int i = 0; i < guest->vcpus; i++) {
+		if (spec->vcpu >= 0 && spec->vcpu != (int)i)
+			continue;
+		if (!offset_on(guest, i, &offset)) {
+			found->complete = false;
+			continue;
+		}
+		found->on[i] = address + offset;
+		found->address = found->address ? found->address : found->on[i];
+	}
+	return found->address ? 1 : 0;
+}
+
+static int check_alignment(const struct watch_spec *spec, uint64_t address)
+{
+	struct breakpoint breakpoint = { .address = address,
+					 .kind = spec->kind,
+					 .length = spec->length };
+
+	if (breakpoint_valid(&breakpoint))
+		return 1;
+	return error_set(
+		-EINVAL,
+		"%#llx cannot be watched: a debug register watches %u bytes at a multiple of %u",
+		(unsigned long long)address, spec->length, spec->length);
+}
+
+int run_watch_locate(const struct run_watch_guest *guest, const struct watch_spec *spec,
+		     struct run_watch_address *found)
+{
+	struct guest_variable variable = { .address = 0 };
+	int result = 1;
+
+	*found = (struct run_watch_address){ .complete = true };
+	if (*spec->symbol && !guest->kernel)
+		return 0;
+	if (*spec->symbol && !guest_variable_find(guest->kernel, spec->symbol, &variable))
+		return error_set(-ENOENT, "the guest's kernel and its modules have no symbol %s",
+				 spec->symbol);
+	if (variable.module)
+		snprintf(found->module, sizeof(found->module), "%s", variable.module);
+	if (variable.per_cpu)
+		result = locate_on_each(guest, spec, variable.address + spec->offset, found);
+	else
+		found->address = variable.address + spec->offset;
+	if (result)
+		result = check_alignment(spec, found->address);
+	for (unsigned int i = 0; i < guest->vcpus && result > 0; i++)
+		result = check_alignment(spec, found->on[i]);
+	return result;
+}
+
+/* Set in all addresses of the kernel's half, with 48 and with 57 bits (SDM vol. 1 3.3.7.1). */
+#define UPPER_HALF (1ull << 63)
+
+static bool is_kernel(const struct watch_spec *spec)
+{
+	return *spec->symbol || spec->offset & UPPER_HALF;
+}
+
+/* ROW is the probe's result: it works in kernel code, in user code, or in both. */
+static int check_kind(const struct watch_spec *spec, const struct probe_row *row)
+{
+	bool code = spec->kind == BREAKPOINT_EXECUTE;
+	unsigned int needed = is_kernel(spec) ? PROBE_IN_KERNEL : PROBE_IN_USER;
+
+	/* Data can be accessed from anywhere: working in a part of the code would miss accesses. */
+	if (!code)
+		needed = PROBE_IN_KERNEL | PROBE_IN_USER;
+	if ((row->works & needed) == needed)
+		return 0;
+	return error_set(
+		-ENOTSUP,
+		"this host's KVM does not report %s in guests correctly (%s); see kvmscope doctor",
+		code ? "breakpoints in code" : "accesses to watched data", row->detail);
+}
+
+static int probe_once(const char *id, struct probe_row *row)
+{
+	return row->id ? 0 : probe_one(id, row);
+}
+
+static int probe_code(struct run_watch_probe *probe, const struct watch_spec *spec)
+{
+	int error = probe_once("debug.breakpoint", &probe->code);
+
+	if (!error)
+		error = check_kind(spec, &probe->code);
+	if (!error)
+		error = probe_once("debug.single_step", &probe->step);
+	return error ? error : check_kind(spec, &probe->step);
+}
+
+int run_watch_probe(struct run_watch_probe *probe, const struct watch_spec *spec)
+{
+	int error;
+
+	if (spec->kind == BREAKPOINT_EXECUTE)
+		return probe_code(probe, spec);
+	error = probe_once("debug.watchpoint", &probe->data);
+	return error ? error : check_kind(spec, &probe->data);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An attachment to a running VM (vmm/attach) as the source of a session. */
+#ifndef KVMSCOPE_SESSION_ATTACH_SOURCE_H
+#define KVMSCOPE_SESSION_ATTACH_SOURCE_H
+
+#include "vmm/attach/attachment.h"
+#include "vmm/session/session.h"
+
+/* ns that a sample can wait in a backend. Much longer than backends are polled, as other programs
+ * need the CPUs, too. */
+#define ATTACH_SOURCE_DELAY 500000000ull
+
+/* ATTACH must outlive the session. */
+struct session_source attach_source(struct attach *attach);
+
+/* How to reach the guest agent of ATTACH's VM: at SOCKET, or with NULL where its command line says.
+ * False: it has no channel for one. */
+bool attach_source_agent(const struct attach *attach, const char *socket,
+			 struct session_agent_options *options);
+
+#endif
