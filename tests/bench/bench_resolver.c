@@ -44,7 +44,7 @@ static void count(void *context, const struct attributed_sample *sample)
 	struct sum *sum = context;
 
 	sum->samples++;
-	sum->mapped += sample->place.image != NULL;
+	sum->mapped += sample->mapping.image != NULL;
 }
 
 static uint32_t time_error; /* ns, of all events */
@@ -128,7 +128,7 @@ static void end_pass(struct resolver *resolver)
 {
 	for (uint32_t ring = 0; ring <= VCPUS; ring++)
 		resolver_pass_end(resolver, ring);
-	resolver_play(resolver);
+	resolver_flush(resolver);
 }
 
 /* A pass for each 1000 samples of 100 us; a process in 500 samples runs a new program. */

@@ -54,7 +54,7 @@ static void write_sample(struct fixture *fixture, struct collector_output *outpu
 	snprintf(sample.process_comm, sizeof(sample.process_comm), "comm-%u", pid);
 	CHECK_EQUAL(collector_output_sample(output,
 					    &(struct attributed_sample){ .sample = &sample },
-					    &fixture->kernel),
+					    &fixture->kernel, NULL),
 		    0);
 }
 
@@ -83,7 +83,7 @@ static void record(struct fixture *fixture)
 	write_sample(fixture, &output, 1200, 80, 80, 7000000, 99);
 	CHECK_EQUAL(collector_output_sample(&output,
 					    &(struct attributed_sample){ .sample = &other },
-					    &fixture->kernel),
+					    &fixture->kernel, NULL),
 		    0);
 	write_sample(fixture, &output, 1400, 60, 60, 5000000, 17);
 	write_sample(fixture, &output, 1500, 60, 60, 8000000, 17);
@@ -182,7 +182,7 @@ static void tell_cgroup(struct collector_output *output, uint64_t time, uint32_t
 	REQUIRE(record.cgroup.head.size <= sizeof(record));
 	memcpy(record.bytes + sizeof(record.cgroup), path, strlen(path) + 1);
 	REQUIRE(sideband_check(span_of(record.bytes, record.cgroup.head.size)));
-	CHECK_EQUAL(collector_output_sideband(output, &record.cgroup.head, NULL), 0);
+	CHECK_EQUAL(collector_output_sideband(output, &record.cgroup.head), 0);
 }
 
 static void tell_fork(struct collector_output *output, uint64_t time, uint32_t process,
@@ -198,7 +198,7 @@ static void tell_fork(struct collector_output *output, uint64_t time, uint32_t p
 		.parent_tid = parent,
 	};
 
-	CHECK_EQUAL(collector_output_sideband(output, &fork.head, NULL), 0);
+	CHECK_EQUAL(collector_output_sideband(output, &fork.head), 0);
 }
 
 static const char *cgroup_of(const struct profile *profile, const char *comm)

@@ -12,7 +12,7 @@
 #include "shared/agent_protocol.h"
 #include "vmm/agent/agent_jit.h"
 #include "vmm/guest/linux/perf_map.h"
-#include "vmm/record/jit_spaces.h"
+#include "vmm/record/file_state_parts.h"
 
 #define PIDS      3u
 #define ADDRESSES 256u
@@ -28,7 +28,7 @@ struct input {
 
 struct state {
 	struct jit_code *code;
-	struct jit_spaces *spaces;
+	struct file_jit *jit;
 	bool limited; /* it has not enough memory */
 	/* What a reader takes to be there: the offset in the image of functions, 0: something else.
 	 */
@@ -101,7 +101,7 @@ static void say(struct state *state, const struct sideband_mmap *mmap)
 				jitted ? mmap->offset + i : 0;
 }
 
-static int tell(void *context, const struct sideband *record)
+static int read_record(void *context, const struct sideband *record)
 {
 	check(sideband_check(span_of(record, record->size)) == record &&
 	      record->type == SIDEBAND_MMAP);
@@ -109,17 +109,35 @@ static int tell(void *context, const struct sideband *record)
 	return 0;
 }
 
-static bool is_anonymous(void *context, uint64_t address)
+static bool is_anonymous(uint64_t address)
 {
-	(void)context;
 	return address % 32 != 5;
+}
+
+static struct resolver_mapping decide(uint64_t address)
+{
+	static const union {
+		struct resolver_image image;
+		char bytes[sizeof(struct resolver_image) + 8];
+	} anonymous = {
+		.bytes = { [offsetof(struct resolver_image, name)] = '/', '/', 'a', 'n', 'o', 'n' }
+	};
+
+	uint64_t start = address - (address + 32 - 6) % 32;
+
+	if (!is_anonymous(address))
+		return (struct resolver_mapping){ .verdict = RESOLVER_UNKNOWN };
+	return (struct resolver_mapping){ .verdict = RESOLVER_REPORTED,
+					  .image = &anonymous.image,
+					  .start = start,
+					  .end = start + 31 };
 }
 
 static uint64_t known(struct state *state, const struct sample *sample, uint64_t address)
 {
 	struct jit_function function;
 
-	if (!is_anonymous(state, address) ||
+	if (!is_anonymous(address) ||
 	    !jit_code_find(state->code, sample->pid, address, sample->time, &function))
 		return 0;
 	check(address >= function.start && address < function.end);
@@ -130,7 +148,7 @@ static void take_sample(struct state *state, struct input *input)
 {
 	uint64_t bytes[(sizeof(struct sample) + 16) / 8] = { 0 };
 	struct sample *sample = (struct sample *)bytes;
-	const struct jit_spaces_teller teller = { is_anonymous, tell, state };
+	struct attributed_sample attributed = { .sample = sample };
 	uint64_t said;
 
 	sample->pid = sample->tid = 1 + next(input) % PIDS;
@@ -139,7 +157,9 @@ static void take_sample(struct state *state, struct input *input)
 	sample->rip = BASE + next(input);
 	sample->user_depth = 1;
 	sample->callchain[0] = sample->rip;
-	check(!jit_spaces_sample(state->spaces, state->code, sample, &teller));
+	attributed.mapping = decide(sample->rip);
+	attributed.user = &attributed.mapping;
+	check(!file_jit_sample(state->jit, state->code, &attributed));
 	said = state->said[sample->pid - 1][sample->rip - BASE];
 	check(said == known(state, sample, sample->rip) || (state->limited && !said));
 }
@@ -148,7 +168,6 @@ static void map_file(struct state *state, struct input *input)
 {
 	uint64_t bytes[(sizeof(struct sideband_mmap) + 16) / 8] = { 0 };
 	struct sideband_mmap *mmap = (struct sideband_mmap *)bytes;
-	const struct jit_spaces_teller teller = { is_anonymous, tell, state };
 
 	mmap->head = (struct sideband){ .size = sideband_size(sizeof(*mmap), "/f"),
 					.type = SIDEBAND_MMAP,
@@ -157,7 +176,7 @@ static void map_file(struct state *state, struct input *input)
 	mmap->length = 1 + next(input);
 	strcpy(mmap->name, "/f");
 	say(state, mmap);
-	check(!jit_spaces_told(state->spaces, &mmap->head, &teller));
+	check(!file_jit_written(state->jit, &mmap->head));
 }
 
 static void take_task(struct state *state, struct input *input, uint8_t what)
@@ -169,7 +188,6 @@ static void take_task(struct state *state, struct input *input, uint8_t what)
 		.head = { .size = sizeof(comm), .type = SIDEBAND_COMM, .flags = SIDEBAND_COMM_EXEC }
 	};
 	const struct sideband *record = what % 2 ? &fork.head : &comm.head;
-	const struct jit_spaces_teller teller = { is_anonymous, tell, state };
 
 	fork.parent_pid = 1 + next(input) % PIDS;
 	fork.head.time = comm.head.time = next_time(input);
@@ -180,7 +198,7 @@ static void take_task(struct state *state, struct input *input, uint8_t what)
 	else if (fork.parent_pid != fork.head.pid)
 		memcpy(state->said[fork.head.pid - 1], state->said[fork.parent_pid - 1],
 		       sizeof(state->said[0]));
-	check(!jit_spaces_told(state->spaces, record, &teller));
+	check(!file_jit_written(state->jit, record));
 }
 
 static void take_round(struct state *state, struct input *input)
@@ -238,11 +256,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	read_text(span_of(data, size));
 	guest_account_init(&account, ACCOUNT);
 	state = (struct state){ .code = jit_code_new(NULL), .limited = size % 2 };
-	state.spaces = jit_spaces_new(state.limited ? &account : NULL);
-	check(state.code && state.spaces);
+	state.jit = file_jit_new(state.limited ? &account : NULL,
+				 &(struct file_emit){ read_record, &state });
+	check(state.code && state.jit);
 	while (input.size)
 		take_step(&state, &input);
-	jit_spaces_free(state.spaces);
+	file_jit_free(state.jit);
 	jit_code_free(state.code);
 	return 0;
 }

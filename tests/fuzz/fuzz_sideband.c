@@ -59,7 +59,7 @@ static void take_sample(void *context, const struct attributed_sample *attribute
 	state->samples_out++;
 	check(memchr(sample->comm, '\0', sizeof(sample->comm)));
 	for (uint16_t i = 0; i < sample->user_depth; i++)
-		resolver_place_of(attributed, sample->callchain[i]);
+		check(attributed->user[i].verdict != RESOLVER_AMBIGUOUS);
 	if (late == state->late && !state->errors) {
 		check(sample->time >= state->last_time);
 		state->last_time = sample->time;
@@ -169,7 +169,7 @@ static void step_pass(struct state *state, struct input *input)
 		if (which & 1u << ring)
 			resolver_pass_end(state->resolver, ring);
 	if (which & 8)
-		resolver_play(state->resolver);
+		resolver_flush(state->resolver);
 }
 
 static void step(struct state *state, struct input *input)

@@ -77,14 +77,8 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 	collector->file_samples++;
 	collector_note_error(collector,
 			     collector_output_sample(&collector->output, sample,
-						     collector_user_kernel(&collector->kernel)));
-}
-
-static bool sample_tells(void *context, const struct sample *sample, uint64_t address)
-{
-	struct collector *collector = context;
-
-	return collector_output_tells(collector_user_kernel(&collector->kernel), sample, address);
+						     collector_user_kernel(&collector->kernel),
+						     collector->jit.code));
 }
 
 static void write_sideband(void *context, const struct sideband *record)
@@ -94,9 +88,8 @@ static void write_sideband(void *context, const struct sideband *record)
 	if (collector->options.files)
 		flight_sideband_keep(&collector->told, record);
 	if (collector_is_writing(collector))
-		collector_note_error(collector, collector_output_sideband(
-							&collector->output, record,
-							collector_user_kernel(&collector->kernel)));
+		collector_note_error(collector,
+				     collector_output_sideband(&collector->output, record));
 }
 
 static uint64_t bytes_of(const struct collector *collector)
@@ -146,10 +139,10 @@ static int make_resolver(struct collector *collector)
 		&(struct resolver_options){
 			.rings = options->ring_count + options->sideband_ring_count,
 			.account = options->account,
+			.images = &collector->kernel.images,
 			.window = window_of(options),
 			.longest = WINDOW_LONGEST,
 			.reach = options->sideband_ring_count ? RESOLVER_REACH + options->delay : 0,
-			.tells = sample_tells,
 			.sample = write_sample,
 			.sideband = write_sideband,
 			.context = collector,
@@ -194,7 +187,6 @@ static void begin_boot(struct collector *collector)
 		flight_begin_boot(collector->flight);
 	collector_kernel_end_boot(&collector->kernel);
 	collector_jit_begin_boot(&collector->jit);
-	collector->output.jit_code = collector->jit.code;
 	if (collector_is_writing(collector) && !collector->options.files &&
 	    (collector->one_file || collector->files >= COLLECTOR_FILES_MAX))
 		collector_files_hide_kernel(collector);
@@ -213,7 +205,10 @@ static void find_symbols(struct collector *collector, uint64_t now)
 	if (!collector->user_symbols)
 		return;
 	user_symbols_delay(collector->user_symbols,
-			   collector->output.told_by_guest ? AGENT_TIME : 0);
+			   collector->output.state &&
+					   file_state_has_reports(collector->output.state)
+				   ? AGENT_TIME
+				   : 0);
 	collector_user_find_symbols(&collector->kernel, collector->user_symbols, now);
 }
 
@@ -230,7 +225,7 @@ static void drain(struct collector *collector)
 	collector_rings_take(collector, &counts);
 	collector_user_settle(&collector->kernel);
 	collector_jit_look(&collector->jit, &collector->kernel);
-	resolver_play(collector->resolver);
+	resolver_flush(collector->resolver);
 	if (flight_sideband_is_due(&collector->told))
 		flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));
 	time = collector_now();

@@ -83,22 +83,22 @@ static bool is_regular_file(const char *path)
 static int open_output(struct collector *collector)
 {
 	struct perf_data_options options = collector->options.output;
+	const struct collector_output_options output = {
+		.account = collector->options.account,
+		.images = &collector->kernel.images,
+		.page_tables = collector_kernel_is_program(&collector->kernel),
+		.mapped = collector->options.mapped,
+		.context = collector->options.context,
+	};
 	int error;
 
 	if (collector->options.files)
 		options.room = collector->options.files->room;
 	if (*collector->path)
 		options.path = collector->path;
-	error = collector_output_open(&collector->output, &options, collector->options.account);
+	error = collector_output_open(&collector->output, &options, &output);
 	if (error)
 		return error;
-	if (collector_kernel_is_program(&collector->kernel))
-		error = collector_output_name_page_tables(&collector->output);
-	if (error)
-		return error;
-	collector->output.filled = collector->options.mapped;
-	collector->output.context = collector->options.context;
-	collector->output.jit_code = collector->jit.code;
 	collector->files++;
 	collector->one_file = !is_regular_file(options.path);
 	return collector_kernel_begin_file(&collector->kernel, collector->output.writer,
@@ -125,7 +125,7 @@ static int tell_what_was_told(struct collector *collector)
 	flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));
 	error = flight_sideband_tell(&collector->told, &list);
 	for (size_t i = 0; i < list.count && !error; i++)
-		error = collector_output_sideband(&collector->output, list.records[i], NULL);
+		error = collector_output_sideband(&collector->output, list.records[i]);
 	flight_sideband_list_free(&list);
 	return error;
 }

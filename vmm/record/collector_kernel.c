@@ -492,6 +492,7 @@ static void forget(struct collector_kernel *kernel)
 void collector_kernel_end_boot(struct collector_kernel *kernel)
 {
 	collector_modules_free(&kernel->modules);
+	image_catalog_free(&kernel->images);
 	kernel->image = (struct kernel_image){ 0 };
 	kernel->boot = (struct build_id_cache_boot){ 0 };
 	kernel->places_told = 0;
@@ -568,6 +569,7 @@ void collector_kernel_free(struct collector_kernel *kernel)
 	reported_kernel_free(kernel->reported);
 	free(kernel->btf);
 	collector_modules_free(&kernel->modules);
+	image_catalog_free(&kernel->images);
 }
 
 const char *collector_kernel_release(const struct collector_kernel *kernel)

@@ -15,6 +15,7 @@
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_modules.h"
 #include "vmm/record/search_pace.h"
+#include "vmm/resolve/image_catalog.h"
 #include "vmm/symbols/build_id_cache.h"
 
 /* Of collector_tasks.c: how far it is with the newest kernel. */
@@ -48,6 +49,7 @@ struct collector_kernel {
 	struct kernel_image image;        /* valid if mapped */
 	struct collector_modules modules; /* all of the recording */
 	size_t places_told;               /* so many of its places are in the file */
+	struct image_catalog images;      /* of its user space, that samples carry mappings of */
 	struct guest_paging paging;       /* that maps the image; cr3 0: not known */
 	bool mapped; /* the image is known, and the file, if one is open, has its mapping */
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_user.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "shared/clock_ns.h"
+#include "shared/log.h"
 
 /* ns. The rings hold some hundred times as much. */
 #define TABLES_TIME  (10 * NS_PER_MS)
@@ -25,15 +27,49 @@ const struct sample *collector_user_complete(const struct collector_kernel *kern
 	return room;
 }
 
-void collector_user_settle(const struct collector_kernel *kernel)
+/* Images without a name stay unknown. */
+static void add_image(struct image_catalog *catalog, const struct user_image *image)
+{
+	const char *name = user_image_name(image);
+	union {
+		struct sideband_mmap mmap;
+		uint8_t bytes[SIDEBAND_SIZE_MAX];
+	} file = { .mmap = { .build_id_size = 0 } };
+	const uint8_t *build_id;
+	uint32_t device;
+
+	if (!name || sizeof(file.mmap) + strlen(name) + 1 > sizeof(file))
+		return;
+	file.mmap.build_id_size = (uint8_t)user_image_build_id(image, &build_id);
+	memcpy(file.mmap.build_id, build_id, file.mmap.build_id_size);
+	user_image_file(image, &device, &file.mmap.inode, &file.mmap.generation);
+	file.mmap.major = device >> 20;
+	file.mmap.minor = device & 0xfffff;
+	memcpy(file.mmap.name, name, strlen(name) + 1);
+	if (image_catalog_add(catalog, user_image_number(image), &file.mmap))
+		log_debug("no memory for the name of %s", name);
+}
+
+void collector_user_add_images(struct image_catalog *catalog, const struct user_images *images)
+{
+	const struct user_image *image;
+
+	image_catalog_begin(catalog, user_images_generation(images));
+	for (; (image = user_images_loaded(images, catalog->scanned)); catalog->scanned++)
+		add_image(catalog, image);
+}
+
+void collector_user_settle(struct collector_kernel *kernel)
 {
 	const struct guest_kernel *running = collector_user_kernel(kernel);
 	struct kernel_memory memory = { .view = kernel->options->view };
 
 	if (!running)
 		return;
-	if (running->images)
+	if (running->images) {
 		user_images_load(running->images, running, kernel->options->view);
+		collector_user_add_images(&kernel->images, running->images);
+	}
 	memory.paging = &running->paging;
 	if (running->cgroups)
 		guest_cgroups_load(running->cgroups, &memory, &running->tasks.cgroups);

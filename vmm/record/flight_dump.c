@@ -170,19 +170,11 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 
 	if (dump->error)
 		return;
-	dump->error = collector_output_sample(&dump->output, sample,
-					      collector_user_kernel(request->kernel));
+	dump->error = collector_output_sample(
+		&dump->output, sample, collector_user_kernel(request->kernel), request->jit_code);
 	if (!dump->error && !(++request->samples % ROUND))
 		dump->error = perf_data_writer_flush(dump->output.writer,
 						     resolver_settled(dump->resolver));
-}
-
-static bool sample_tells(void *context, const struct sample *sample, uint64_t address)
-{
-	const struct dump *dump = context;
-
-	return collector_output_tells(collector_user_kernel(dump->request->kernel), sample,
-				      address);
 }
 
 static void write_sideband(void *context, const struct sideband *record)
@@ -190,8 +182,7 @@ static void write_sideband(void *context, const struct sideband *record)
 	struct dump *dump = context;
 
 	if (!dump->error)
-		dump->error = collector_output_sideband(
-			&dump->output, record, collector_user_kernel(dump->request->kernel));
+		dump->error = collector_output_sideband(&dump->output, record);
 }
 
 /* What happened up to TIME, before the sample of that time. */
@@ -221,7 +212,7 @@ static int give_samples(struct dump *dump)
 		resolver_sample(dump->resolver, (size_t)(source - dump->sources), source->next);
 		error = advance(dump, source);
 		if (!(given % PLAY))
-			resolver_play(dump->resolver);
+			resolver_flush(dump->resolver);
 	}
 	give_sideband(dump, dump->request->flight->to);
 	resolver_finish(dump->resolver);
@@ -245,9 +236,9 @@ static int write_samples(struct dump *dump)
 	struct resolver_options options = {
 		.rings = dump->count + 1, /* the last: all sideband */
 		.account = dump->request->options->account,
+		.images = &dump->request->kernel->images,
 		.reach = RESOLVER_REACH,
 		.sample = write_sample,
-		.tells = sample_tells,
 		.sideband = write_sideband,
 		.context = dump,
 	};
@@ -283,16 +274,8 @@ static int write_content(struct dump *dump)
 /* The output is open, and is not from here on. */
 static int write_output(struct dump *dump)
 {
-	int error = 0, close_error;
+	int error = write_content(dump), close_error = collector_output_close(&dump->output);
 
-	dump->output.jit_code = dump->request->jit_code;
-	dump->output.filled = dump->request->options->mapped;
-	dump->output.context = dump->request->options->context;
-	if (collector_kernel_is_program(dump->request->kernel))
-		error = collector_output_name_page_tables(&dump->output);
-	if (!error)
-		error = write_content(dump);
-	close_error = collector_output_close(&dump->output);
 	return error ? error : close_error;
 }
 
@@ -300,11 +283,18 @@ static int write_output(struct dump *dump)
 static int write_file(struct dump *dump)
 {
 	struct perf_data_options options = dump->request->options->output;
+	const struct collector_output_options output = {
+		.account = dump->request->options->account,
+		.images = &dump->request->kernel->images,
+		.page_tables = collector_kernel_is_program(dump->request->kernel),
+		.mapped = dump->request->options->mapped,
+		.context = dump->request->options->context,
+	};
 	struct stat status;
 	int error;
 
 	options.path = dump->request->path;
-	error = collector_output_open(&dump->output, &options, dump->request->options->account);
+	error = collector_output_open(&dump->output, &options, &output);
 	if (error)
 		return error;
 	error = write_output(dump);

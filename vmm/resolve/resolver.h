@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The resolver: the stage of the collector that turns a raw address into
- * (image, offset) while it is still known what was mapped. Samples of all
- * vCPUs and sideband of all sources go in as they come out of their rings;
- * they come out in order of time, each sample with the process that it was
- * taken in and with what was mapped at its time. docs/resolver.md tells how.
+ * The resolver: the stage of the collector that attributes samples. Samples of all vCPUs and
+ * sideband events of all sources go in as they leave their rings. They come out in order of time,
+ * each sample with its process and with one decision for each of its user addresses: what was
+ * mapped there at the time of the sample. docs/resolver.md has the rules.
  *
- *	rings --sample, sideband--> resolver --in order of time--> file, live views
+ *	rings --samples, sideband--> resolver --in order of time--> file
  *
- * Not to be taken for symbolizer.h, which reads a finished file for a
- * report and looks symbols up: there all is known before the first question
- * is asked, here nothing is kept longer than somebody may ask for it.
+ * symbolizer.h is something else: it reads a finished file, where every event is known before the
+ * first lookup. The resolver keeps nothing longer than a sample may still need it.
  *
- * One thread: the collector's. No function blocks or reads a file. What the
- * sideband says is checked by sideband_check() and not trusted beyond that.
+ * Collector thread only. No function blocks or reads a file. Sideband has passed sideband_check()
+ * and is not trusted beyond that.
  */
 #ifndef KVMSCOPE_RESOLVE_RESOLVER_H
 #define KVMSCOPE_RESOLVE_RESOLVER_H
@@ -26,105 +24,105 @@
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
 #include "vmm/guest/guest_account.h"
+#include "vmm/resolve/image_catalog.h"
 #include "vmm/resolve/resolver_image.h"
 
 struct resolver;
 
-/* ns: what a source knows of its guest's clock is better than this, also before it has said so. */
+/* ns: sources know their guest's clock better than this, even before they have said so. */
 #define RESOLVER_REACH 100000000ull
 
-/* An address in an image; IMAGE is NULL where nothing was known to be mapped, or it is not sure
- * what. */
-struct resolver_place {
-	const struct resolver_image *image;
-	uint64_t offset; /* in the image's file, bytes */
-	bool unsure; /* the sample's time is too close to that of a change, or behind all that was
-			told */
-	bool stale;  /* its source has lost events since it told so */
-	bool displaced; /* by the times that were told, as they are, it was not there then */
-	uint64_t since; /* ns: by those times nothing else was told of it from then on */
-	const struct resolver_piece *piece; /* the resolver's own */
+enum resolver_verdict {
+	RESOLVER_UNKNOWN,   /* nothing is reported, or only what a later loss has made stale */
+	RESOLVER_AMBIGUOUS, /* the reports allow several mappings: nobody may look it up */
+	RESOLVER_REPORTED,  /* by a source */
+	RESOLVER_CARRIED,   /* by the sample itself; the reports say nothing or something else */
+	RESOLVER_CONFIRMED, /* by both */
 };
 
-/* Everything in it is valid during the call only. */
-struct attributed_sample {
-	const struct sample *sample; /* its task is filled in as far as it is known */
-	struct resolver_place place; /* of the sample's RIP */
-	/* of resolver_place_of() */
-	const struct resolver *resolver;
-	const struct resolver_life *life;
+/* The decision for one address at the time of a sample. */
+struct resolver_mapping {
+	enum resolver_verdict verdict;
+	uint16_t carried; /* index into the sample's mappings, with CARRIED and CONFIRMED */
+	const struct resolver_image *image; /* NULL with UNKNOWN and AMBIGUOUS */
+	uint64_t start, end;                /* GVA, of the mapping */
+	uint64_t offset;                    /* of the address in the image's file, bytes */
+	/*
+	 * ns: in a file that has all reports at their own times, the address reads as reported from
+	 * here on. UINT64_MAX: it does not read so at the time of the sample, as those times are
+	 * not exact.
+	 */
+	uint64_t reported;
 };
+
+/* Valid during the call that passes it on. */
+struct attributed_sample {
+	const struct sample *sample;         /* its task is filled in as far as it is known */
+	struct resolver_mapping mapping;     /* of the RIP */
+	const struct resolver_mapping *user; /* of each address of the user call chain */
+};
+
+/* The sample's own mapping that a CARRIED or CONFIRMED decision is based on. */
+static inline const struct sample_mapping *
+resolver_carried_mapping(const struct sample *sample, const struct resolver_mapping *decision)
+{
+	return &sample_mappings(sample)[decision->carried];
+}
 
 struct resolver_options {
 	size_t rings;                  /* that samples and sideband come from, numbered from 0 */
-	struct guest_account *account; /* of the guest that sideband is of; outlives the resolver */
+	struct guest_account *account; /* charged for all sideband; outlives the resolver */
+	const struct image_catalog *images; /* of mappings that samples carry; outlives it; NULL */
 	/*
-	 * ns that a record may come later than one of a later time. A source that
-	 * tells SIDEBAND_ROUND is waited for until it has told of a sample's time, at most LONGEST.
+	 * ns that a record may come after one of a later time. For sources that send
+	 * SIDEBAND_ROUND, a sample waits until they have reported its time, LONGEST at most.
 	 */
 	uint64_t window, longest;
-	/*
-	 * ns: events whose errors are not larger are in when a sample is given out, also those that
-	 * come first of all.
-	 */
+	/* ns: events with errors up to this are in before a sample is decided, the very first
+	 * events included. */
 	uint64_t reach;
-	/*
-	 * Does SAMPLE itself tell what was mapped at ADDRESS, in user space? Then that is neither
-	 * lost nor unsure, whatever was told otherwise. May be NULL: it never does.
-	 */
-	bool (*tells)(void *context, const struct sample *sample, uint64_t address);
-	/* Called in order of time but for what comes too late; may be NULL. Of SIDEBAND, all but
-	 * rounds. */
+	/* Called in order of time, except for late records; may be NULL. SIDEBAND gets all events
+	 * except rounds. */
 	void (*sample)(void *context, const struct attributed_sample *sample);
 	void (*sideband)(void *context, const struct sideband *record);
 	void *context;
 };
 
 struct resolver_statistics {
-	uint64_t samples, sideband; /* given out */
-	size_t lives;               /* address spaces that are remembered, dead ones too */
+	uint64_t samples, sideband; /* emitted */
+	size_t lives;               /* address spaces that are remembered, ended ones included */
 	size_t waiting;             /* bytes of records that wait for their time */
 	size_t memory;              /* bytes of all that is remembered */
 };
 
 int resolver_create(struct resolver **resolver,
 		    const struct resolver_options *options); /* 0 or -ENOMEM */
-void resolver_free(struct resolver *resolver); /* NULL is a no-op; what waits is dropped */
+void resolver_free(struct resolver *resolver); /* NULL is a no-op; waiting records are dropped */
 
-/* A pass over the rings begins: what is older than NOW (ns, the samples' clock) is in them, or will
- * be late.
- */
+/* A pass over the rings begins. Records older than NOW (ns, the samples' clock) are in the rings,
+ * or will be late. */
 void resolver_begin_pass(struct resolver *resolver, uint64_t now);
 
 /*
- * Take a copy of a record out of ring RING. A record that comes behind its
- * window goes out at once, and is counted; so is one for which there is no memory.
- * SAMPLE has at most SAMPLE_CALLCHAIN_MAX callers; RECORD was given by sideband_check(), or is NULL
- * for one that was refused there.
+ * Copy a record out of ring RING. One that comes after its window is emitted at once and counted;
+ * so is one that there is no memory for. SAMPLE has at most SAMPLE_CALLCHAIN_MAX addresses. RECORD
+ * was returned by sideband_check(), or is NULL for one that was refused there.
  */
 void resolver_sample(struct resolver *resolver, size_t ring, const struct sample *sample);
 void resolver_sideband(struct resolver *resolver, size_t ring, const struct sideband *record);
 
-/* Ring RING is empty: all that its writer had published when the pass began was given. */
+/* Ring RING is empty: everything that its writer had published when the pass began was read. */
 void resolver_pass_end(struct resolver *resolver, size_t ring);
 
-/* Gives out all that is older than the window. */
-void resolver_play(struct resolver *resolver);
-/*
- * ns: all records of before this went out, but for those that come too late. Events may be out that
- * are of up to a second after it, as samples wait for them.
- */
+/* Emits all that is older than the window. */
+void resolver_flush(struct resolver *resolver);
+/* ns: all records from before this were emitted, except late ones. Events of up to a second later
+ * may have been emitted, too, as samples wait for them. */
 uint64_t resolver_settled(const struct resolver *resolver);
-/* Gives out all that there is; what comes from here on is late. */
+/* Emits everything; records that follow are late. */
 void resolver_finish(struct resolver *resolver);
 
-/* Where ADDRESS, a caller's, lay at the sample's time. Within the call that gives SAMPLE. */
-struct resolver_place resolver_place_of(const struct attributed_sample *sample, uint64_t address);
-
-/* Has some source told what is mapped? */
-bool resolver_is_told(const struct resolver *resolver);
-
-/* Counts of what went out so far. */
+/* Of everything emitted so far. */
 void resolver_losses(const struct resolver *resolver, struct losses *losses);
 void resolver_statistics(const struct resolver *resolver, struct resolver_statistics *statistics);
 

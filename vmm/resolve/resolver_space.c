@@ -251,18 +251,12 @@ void resolver_space_forget(struct resolver_space *space, struct resolver_store *
 		forget_holes(space, horizon);
 }
 
-/* Is it the same byte of the same file? */
-static bool is_same_place(const struct resolver_piece *a, const struct resolver_piece *b)
-{
-	return a->image == b->image && a->offset - a->start == b->offset - b->start;
-}
-
 static void add_candidate(const struct resolver_piece **found, const struct resolver_piece *piece,
 			  bool *several)
 {
 	if (!piece->image)
 		return;
-	if (*found && !is_same_place(*found, piece))
+	if (*found && !resolver_piece_is_same(*found, piece))
 		*several = true;
 	*found = piece;
 }

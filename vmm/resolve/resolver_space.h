@@ -25,6 +25,13 @@ struct resolver_piece {
 	struct resolver_image *image; /* held; NULL: nothing is mapped there */
 };
 
+/* Do both map an address to the same byte of the same file? */
+static inline bool resolver_piece_is_same(const struct resolver_piece *a,
+					  const struct resolver_piece *b)
+{
+	return a->image == b->image && a->offset - a->start == b->offset - b->start;
+}
+
 /* Zeroed: nothing is mapped. */
 struct resolver_space {
 	struct resolver_piece *pieces; /* as it is: in order of addresses, none overlaps another */

@@ -20,7 +20,7 @@
 #include "tests/unit/fake_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/perf_data/perf_data_reader.h"
-#include "vmm/record/page_table_tasks.h"
+#include "vmm/record/file_state_parts.h"
 
 #define RINGS  2
 #define PUSHES 60000u
@@ -301,7 +301,7 @@ TEST(collector, a_program_is_mapped_for_user_space_too)
 	clean_up(&setting);
 }
 
-#define SPACES (PAGE_TABLE_TASKS_MAX + 10)
+#define SPACES (FILE_ROOTS_MAX + 10)
 
 static void push_space(struct ring *ring, unsigned int number, uint64_t cr3)
 {
@@ -392,9 +392,9 @@ TEST(collector, page_tables_of_a_program_are_its_processes)
 	CHECK_EQUAL(spaces.pids[3], SAMPLE_TASK_LIMIT);
 	CHECK_EQUAL(spaces.pids[4], SAMPLE_TASK_LIMIT);
 	CHECK_EQUAL(spaces.pids[SPACES - 1], SAMPLE_TASK_LIMIT);
-	CHECK_EQUAL(spaces.named, PAGE_TABLE_TASKS_MAX);
+	CHECK_EQUAL(spaces.named, FILE_ROOTS_MAX);
 	CHECK_EQUAL(spaces.of_vcpu, 1);
-	CHECK_EQUAL(losses.counts[LOSS_CR3_UNKNOWN], 1 + SPACES - 5 - (PAGE_TABLE_TASKS_MAX - 2));
+	CHECK_EQUAL(losses.counts[LOSS_CR3_UNKNOWN], 1 + SPACES - 5 - (FILE_ROOTS_MAX - 2));
 	clean_up(&setting);
 }
 

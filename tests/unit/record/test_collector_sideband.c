@@ -15,7 +15,9 @@
 #include "vmm/guest/linux/vma.h"
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/record/collector_output.h"
+#include "vmm/record/collector_user.h"
 #include "vmm/report/symbolizer.h"
+#include "vmm/resolve/resolver_decision.h"
 
 struct reading {
 	size_t samples;
@@ -141,8 +143,8 @@ static void put_sample(struct collector_output *output, uint64_t time, uint32_t 
 	struct sample sample = { .time = time, .pid = pid, .tid = pid, .cpl = 3 };
 
 	strcpy(sample.comm, comm);
-	CHECK_EQUAL(collector_output_sample(output,
-					    &(struct attributed_sample){ .sample = &sample }, NULL),
+	CHECK_EQUAL(collector_output_sample(
+			    output, &(struct attributed_sample){ .sample = &sample }, NULL, NULL),
 		    0);
 }
 
@@ -159,7 +161,7 @@ static void put_fork(struct collector_output *output)
 		.parent_tid = 61,
 	};
 
-	CHECK_EQUAL(collector_output_sideband(output, &fork.head, NULL), 0);
+	CHECK_EQUAL(collector_output_sideband(output, &fork.head), 0);
 }
 
 static void check_comms(struct collector_output *output, const char *path, const char *expected)
@@ -207,7 +209,7 @@ TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
 	char path[64];
 
 	open_output(&output, path);
-	CHECK_EQUAL(collector_output_sideband(&output, &comm.head, NULL), 0);
+	CHECK_EQUAL(collector_output_sideband(&output, &comm.head), 0);
 	put_fork(&output);
 	put_sample(&output, 90, 60, "");
 	put_sample(&output, 91, 61, "");
@@ -340,9 +342,17 @@ static void note_filled(void *context, const struct sideband_mmap *mapping)
 }
 
 /* A sample in process 60 at TIME that says itself what is mapped there. */
-static void write_knowing(struct collector_output *output, const struct guest_kernel *kernel,
-			  const struct user_mapping *mapping, uint64_t time)
+static void write_knowing(struct collector_output *output, struct image_catalog *catalog,
+			  const struct guest_kernel *kernel, const struct user_mapping *mapping,
+			  uint64_t time)
 {
+	static const struct resolver_processes none;
+	const struct resolver_evidence evidence = { .processes = &none,
+						    .images = catalog,
+						    .reported_until = UINT64_MAX };
+	struct resolver_mapping user[SAMPLE_CALLCHAIN_MAX];
+	struct attributed_sample attributed;
+	struct losses losses;
 	union {
 		struct sample sample;
 		uint8_t bytes[sizeof(struct sample) + sizeof(uint64_t) +
@@ -363,10 +373,9 @@ static void write_knowing(struct collector_output *output, const struct guest_ke
 					 .image = user_image_number(mapping->image),
 					 .images = user_images_generation(kernel->images),
 					 .flags = PROT_READ | PROT_EXEC };
-	CHECK_EQUAL(collector_output_sample(output,
-					    &(struct attributed_sample){ .sample = &record.sample },
-					    kernel),
-		    0);
+	collector_user_add_images(catalog, kernel->images);
+	attributed = resolver_decide(&evidence, &record.sample, user, &losses);
+	CHECK_EQUAL(collector_output_sample(output, &attributed, kernel, NULL), 0);
 }
 
 /* NULL: none. To be freed with user_guest_free(), whatever comes. */
@@ -403,21 +412,24 @@ TEST(collector, a_mapping_that_only_a_sample_knows_is_told_as_the_guests_own_are
 			      .prot = PROT_READ | PROT_EXEC },
 		    .name = "/bin/other" };
 	const struct user_mapping *mapping;
-	struct collector_output output;
+	struct image_catalog catalog = { .count = 0 };
 	char path[64], filled[64] = "";
+	const struct collector_output_options output_options = { .images = &catalog,
+								 .mapped = note_filled,
+								 .context = filled };
+	struct collector_output output;
 	struct user_guest guest;
 
 	mapping = map_program(&guest);
 	REQUIRE(mapping != NULL);
 	make_path(path);
 	options.path = path;
-	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
-	output.filled = note_filled;
-	output.context = filled;
-	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head, NULL), 0);
-	write_knowing(&output, &guest.kernel, mapping, 20);
+	REQUIRE_EQUAL(collector_output_open(&output, &options, &output_options), 0);
+	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head), 0);
+	write_knowing(&output, &catalog, &guest.kernel, mapping, 20);
 	CHECK_STRING(filled, "/program");
 	CHECK_EQUAL(collector_output_close(&output), 0);
+	image_catalog_free(&catalog);
 	user_guest_free(&guest);
 	unlink(path);
 }
@@ -473,19 +485,22 @@ static void write_late(const char *path, uint32_t error)
 			      .length = 0x1000,
 			      .prot = PROT_READ | PROT_EXEC },
 		    .name = "/bin/other" };
+	struct image_catalog catalog = { .count = 0 };
+	const struct collector_output_options output_options = { .images = &catalog };
 	struct collector_output output;
 	struct user_guest guest;
 	const struct user_mapping *mapping = map_program(&guest);
 
 	REQUIRE(mapping != NULL);
-	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
-	write_knowing(&output, &guest.kernel, mapping, 20);
-	write_knowing(&output, &guest.kernel, mapping, 30);
-	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head, &guest.kernel), 0);
+	REQUIRE_EQUAL(collector_output_open(&output, &options, &output_options), 0);
+	write_knowing(&output, &catalog, &guest.kernel, mapping, 20);
+	write_knowing(&output, &catalog, &guest.kernel, mapping, 30);
+	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head), 0);
 	other.mmap.head.time = 10;
 	other.mmap.start += 0x2000;
-	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head, &guest.kernel), 0);
+	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head), 0);
 	CHECK_EQUAL(collector_output_close(&output), 0);
+	image_catalog_free(&catalog);
 	user_guest_free(&guest);
 }
 

@@ -37,19 +37,19 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 	const struct sample *raw = sample->sample;
 	struct timeline_answer right =
 		timeline_ask(&proof->timeline, raw->pid, raw->tid, 0, raw->rip, raw->time);
-	uint32_t image = sample->place.image ? number_of(sample->place.image->name) : 0;
+	uint32_t image = sample->mapping.image ? number_of(sample->mapping.image->name) : 0;
 
 	proof->checked++;
 	proof->mapped += right.image != 0;
 	proof->named += right.comm != 0;
-	if (image == right.image && sample->place.offset == right.offset &&
+	if (image == right.image && sample->mapping.offset == right.offset &&
 	    number_of(raw->comm) == right.comm)
 		return;
 	if (!proof->wrong++)
 		FAIL_TEST(
 			"seed %llu: at %llu, pid %u, tid %u: image %u + %#llx, comm %u; expected %u + %#llx, %u",
 			(unsigned long long)proof->seed, (unsigned long long)raw->time, raw->pid,
-			raw->tid, image, (unsigned long long)sample->place.offset,
+			raw->tid, image, (unsigned long long)sample->mapping.offset,
 			number_of(raw->comm), right.image, (unsigned long long)right.offset,
 			right.comm);
 }

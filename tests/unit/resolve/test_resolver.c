@@ -30,7 +30,7 @@ static void note_sample(void *context, const struct attributed_sample *sample)
 	char word[128];
 
 	snprintf(word, sizeof(word), "%d:%s:%s", (int)sample->sample->pid, sample->sample->comm,
-		 sample->place.image ? sample->place.image->name : "-");
+		 sample->mapping.image ? sample->mapping.image->name : "-");
 	note(context, word);
 }
 
@@ -66,7 +66,7 @@ static void pass(struct setting *setting, uint64_t now)
 	resolver_begin_pass(setting->resolver, now);
 	resolver_pass_end(setting->resolver, 0);
 	resolver_pass_end(setting->resolver, 1);
-	resolver_play(setting->resolver);
+	resolver_flush(setting->resolver);
 }
 
 static uint64_t loss(const struct setting *setting, enum loss kind)
@@ -242,7 +242,7 @@ TEST(resolver_stage, a_ring_that_is_not_drained_holds_the_mortuary)
 	for (uint64_t now = 50; now < 1000; now += 50) {
 		resolver_begin_pass(setting.resolver, now * MILLISECOND);
 		resolver_pass_end(setting.resolver, 0);
-		resolver_play(setting.resolver);
+		resolver_flush(setting.resolver);
 	}
 	CHECK_EQUAL(lives(&setting), 1);
 	for (int i = 0; i < 4; i++)
@@ -529,7 +529,7 @@ TEST(resolver_stage, memory_has_a_limit)
 	for (uint32_t pid = 1; pid < 1000000 && !loss(&setting, LOSS_SIDEBAND_INVALID); pid++) {
 		resolver_begin_pass(setting.resolver, pid * MILLISECOND);
 		give_mmap(&setting, pid * MILLISECOND, pid, "/bin/true");
-		resolver_play(setting.resolver);
+		resolver_flush(setting.resolver);
 	}
 	resolver_statistics(setting.resolver, &statistics);
 	CHECK(loss(&setting, LOSS_SIDEBAND_INVALID) > 0);

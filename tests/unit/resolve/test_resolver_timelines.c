@@ -61,10 +61,10 @@ static bool is_right(const struct proof *proof, uint32_t said, uint32_t right)
 	return said == right || (proof->loses && !said);
 }
 
-static bool is_right_place(const struct proof *proof, const struct resolver_place *place,
+static bool is_right_place(const struct proof *proof, const struct resolver_mapping *place,
 			   const struct timeline_answer *right)
 {
-	if (proof->loses && (place->stale || !place->image))
+	if (proof->loses && !place->image)
 		return true;
 	return number_of_image(place->image) == right->image && place->offset == right->offset;
 }
@@ -104,14 +104,14 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 	if (!can_be(proof, &right))
 		return;
 	if (is_right_task(proof, raw, pid) && is_right(proof, number_of(raw->comm), right.comm) &&
-	    is_right_place(proof, &sample->place, &right))
+	    is_right_place(proof, &sample->mapping, &right))
 		return;
 	if (!proof->wrong++)
 		FAIL_TEST("seed %llu: at %llu, pid %u, address %#llx: image %u + %#llx, comm %u; "
 			  "expected image %u + %#llx, comm %u",
 			  (unsigned long long)proof->seed, (unsigned long long)raw->time, pid,
-			  (unsigned long long)raw->rip, number_of_image(sample->place.image),
-			  (unsigned long long)sample->place.offset, number_of(raw->comm),
+			  (unsigned long long)raw->rip, number_of_image(sample->mapping.image),
+			  (unsigned long long)sample->mapping.offset, number_of(raw->comm),
 			  right.image, (unsigned long long)right.offset, right.comm);
 }
 
@@ -209,7 +209,7 @@ static void end_pass(struct resolver *resolver)
 {
 	for (size_t ring = 0; ring < RINGS; ring++)
 		resolver_pass_end(resolver, ring);
-	resolver_play(resolver);
+	resolver_flush(resolver);
 }
 
 static void run(struct resolver *resolver, const struct arrival *arrivals, size_t count)

@@ -30,10 +30,10 @@ static uint32_t number_of_image(const struct resolver_image *image)
 
 static bool is_wrong(const struct attributed_sample *sample, const struct timeline_answer *right)
 {
-	const struct resolver_image *image = sample->place.image;
+	const struct resolver_image *image = sample->mapping.image;
 
 	return image &&
-	       (number_of_image(image) != right->image || sample->place.offset != right->offset);
+	       (number_of_image(image) != right->image || sample->mapping.offset != right->offset);
 }
 
 static void check_sample(void *context, const struct attributed_sample *sample)
@@ -45,13 +45,14 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 
 	if (is_wrong(sample, &right))
 		proof->wrong++;
-	else if (sample->place.image)
+	else if (sample->mapping.image)
 		proof->right++;
 	else
 		proof->open++;
-	CHECK_EQUAL(!!(raw->flags & SAMPLE_UNCERTAIN), sample->place.unsure);
+	CHECK_EQUAL(!!(raw->flags & SAMPLE_UNCERTAIN),
+		    sample->mapping.verdict == RESOLVER_AMBIGUOUS);
 	/* The chain holds the sample's own address, which goes with it. */
-	CHECK_EQUAL(raw->user_depth, !sample->place.unsure);
+	CHECK_EQUAL(raw->user_depth, sample->mapping.verdict != RESOLVER_AMBIGUOUS);
 }
 
 /* Code runs where something is mapped: other addresses are not sampled. False where nothing was
@@ -116,7 +117,7 @@ static void end_pass(struct resolver *resolver)
 {
 	resolver_pass_end(resolver, 0);
 	resolver_pass_end(resolver, 1);
-	resolver_play(resolver);
+	resolver_flush(resolver);
 }
 
 /* Both as their times come; events come after the samples of the same time. */
@@ -241,7 +242,7 @@ TEST(resolver_uncertain, samples_wait_for_the_round_behind_them)
 }
 
 struct places {
-	struct resolver_place places[2];
+	struct resolver_mapping places[2];
 	size_t count;
 };
 
@@ -250,7 +251,7 @@ static void keep_place(void *context, const struct attributed_sample *sample)
 	struct places *places = context;
 
 	if (places->count < 2)
-		places->places[places->count] = sample->place;
+		places->places[places->count] = sample->mapping;
 	places->count++;
 }
 
@@ -290,8 +291,8 @@ TEST(resolver_uncertain, behind_the_last_round_nothing_is_known)
 		resolver_sample(resolver, 0, &sample);
 	resolver_finish(resolver);
 	REQUIRE_EQUAL(places.count, 2);
-	CHECK(places.places[0].image && !places.places[0].unsure);
-	CHECK(!places.places[1].image && places.places[1].unsure);
+	CHECK(places.places[0].image && places.places[0].verdict == RESOLVER_REPORTED);
+	CHECK(!places.places[1].image && places.places[1].verdict == RESOLVER_AMBIGUOUS);
 	resolver_free(resolver);
 }
 

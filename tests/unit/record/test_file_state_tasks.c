@@ -6,50 +6,50 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/record/collector_output.h"
-#include "vmm/record/task_names.h"
+#include "vmm/record/file_state_parts.h"
 
 #define OUTPUT  "/tmp/kvmscope-test-task-names.data"
 #define VMM_PID 4000
 
-TEST(task_names, are_due_once_and_when_they_change)
+TEST(file_state_tasks, are_due_once_and_when_they_change)
 {
-	struct task_names *names = task_names_new();
+	struct file_tasks *tasks = file_tasks_new();
 
-	REQUIRE(names);
-	CHECK(task_names_due(names, 7, 8, 100, "a"));
-	CHECK(!task_names_due(names, 7, 8, 100, "a"));
-	CHECK(!task_names_due(names, 7, 8, 200, "a"));
-	CHECK(task_names_due(names, 7, 8, 300, "b"));
-	CHECK(task_names_due(names, 7, 9, 300, "b"));
-	CHECK(task_names_due(names, 6, 8, 300, "b")); /* the id has come to another process */
-	CHECK(task_names_due(names, 0, 0, 0, ""));
-	CHECK(!task_names_due(names, 0, 0, 0, ""));
-	task_names_free(names);
+	REQUIRE(tasks);
+	CHECK(file_tasks_name_due(tasks, 7, 8, 100, "a"));
+	CHECK(!file_tasks_name_due(tasks, 7, 8, 100, "a"));
+	CHECK(!file_tasks_name_due(tasks, 7, 8, 200, "a"));
+	CHECK(file_tasks_name_due(tasks, 7, 8, 300, "b"));
+	CHECK(file_tasks_name_due(tasks, 7, 9, 300, "b"));
+	CHECK(file_tasks_name_due(tasks, 6, 8, 300, "b")); /* the id has come to another process */
+	CHECK(file_tasks_name_due(tasks, 0, 0, 0, ""));
+	CHECK(!file_tasks_name_due(tasks, 0, 0, 0, ""));
+	file_tasks_free(tasks);
 }
 
 /* Another vCPU's samples of the task may come later although they were earlier. */
-TEST(task_names, told_late_are_due_for_their_time)
+TEST(file_state_tasks, told_late_are_due_for_their_time)
 {
-	struct task_names *names = task_names_new();
+	struct file_tasks *tasks = file_tasks_new();
 
-	REQUIRE(names);
-	CHECK(task_names_due(names, 7, 8, 500, "new"));
-	CHECK(task_names_due(names, 7, 8, 100, "old"));
-	CHECK(task_names_due(names, 7, 8, 400, "new")); /* a reader would take "old" */
-	CHECK(!task_names_due(names, 7, 8, 600, "new"));
-	task_names_free(names);
+	REQUIRE(tasks);
+	CHECK(file_tasks_name_due(tasks, 7, 8, 500, "new"));
+	CHECK(file_tasks_name_due(tasks, 7, 8, 100, "old"));
+	CHECK(file_tasks_name_due(tasks, 7, 8, 400, "new")); /* a reader would take "old" */
+	CHECK(!file_tasks_name_due(tasks, 7, 8, 600, "new"));
+	file_tasks_free(tasks);
 }
 
-TEST(task_names, of_threads_in_one_place_are_never_mixed_up)
+TEST(file_state_tasks, of_threads_in_one_place_are_never_mixed_up)
 {
-	struct task_names *names = task_names_new();
+	struct file_tasks *tasks = file_tasks_new();
 
-	REQUIRE(names);
+	REQUIRE(tasks);
 	for (uint32_t i = 0; i < 3; i++) {
-		CHECK(task_names_due(names, 1, 1, i + 1, "one"));
-		CHECK(task_names_due(names, 1, 1 + 65536, i + 1, "other"));
+		CHECK(file_tasks_name_due(tasks, 1, 1, i + 1, "one"));
+		CHECK(file_tasks_name_due(tasks, 1, 1 + 65536, i + 1, "other"));
 	}
-	task_names_free(names);
+	file_tasks_free(tasks);
 }
 
 /* What a reader makes of the file: each sample with the name that was last told for its thread. */
@@ -113,10 +113,10 @@ static void write_file(enum perspective perspective)
 		};
 
 		snprintf(sample.comm, sizeof(sample.comm), "%s", tasks[i].comm);
-		CHECK_EQUAL(
-			collector_output_sample(
-				&output, &(struct attributed_sample){ .sample = &sample }, NULL),
-			0);
+		CHECK_EQUAL(collector_output_sample(
+				    &output, &(struct attributed_sample){ .sample = &sample }, NULL,
+				    NULL),
+			    0);
 	}
 	CHECK_EQUAL(collector_output_close(&output), 0);
 }
@@ -135,7 +135,7 @@ static void read_file(struct seen *seen)
 	unlink(OUTPUT);
 }
 
-TEST(task_names, of_the_guest_are_in_its_perspective)
+TEST(file_state_tasks, of_the_guest_are_in_its_perspective)
 {
 	struct seen seen;
 
@@ -156,7 +156,7 @@ TEST(task_names, of_the_guest_are_in_its_perspective)
 	CHECK_STRING(seen.samples[4].comm, "vcpu 0");
 }
 
-TEST(task_names, of_the_guest_are_not_in_the_host_s)
+TEST(file_state_tasks, of_the_guest_are_not_in_the_host_s)
 {
 	struct seen seen;
 

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-/* What a file is told of functions made at run time, where there is not memory enough for all of
- * it. */
-#include "vmm/record/jit_spaces.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a file says of functions generated at run time, without enough memory for all of it. */
+#include "vmm/record/file_state_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,7 @@ struct reader {
 	bool has[2][FUNCTIONS];
 };
 
-static int tell(void *context, const struct sideband *record)
+static int read_record(void *context, const struct sideband *record)
 {
 	const struct sideband_mmap *mmap = (const void *)record;
 	struct reader *reader = context;
@@ -33,11 +32,6 @@ static int tell(void *context, const struct sideband *record)
 			reader->has[record->pid - PARENT][i] = strcmp(mmap->name, "//anon");
 	}
 	return 0;
-}
-
-static bool is_anonymous(void *context, uint64_t address)
-{
-	return true;
 }
 
 static struct jit_code *make_code(void)
@@ -71,9 +65,15 @@ static struct jit_code *make_code(void)
 	return code;
 }
 
-static void take_samples(struct jit_spaces *spaces, struct jit_code *code,
-			 const struct jit_spaces_teller *teller)
+static void take_samples(struct file_jit *jit, struct jit_code *code)
 {
+	static const union {
+		struct resolver_image image;
+		char bytes[sizeof(struct resolver_image) + 8];
+	} anonymous = {
+		.bytes = { [offsetof(struct resolver_image, name)] = '/', '/', 'a', 'n', 'o', 'n' }
+	};
+
 	for (uint64_t i = 0; i < FUNCTIONS; i++) {
 		struct sample sample = { .time = 150 * MS,
 					 .pid = PARENT,
@@ -81,12 +81,18 @@ static void take_samples(struct jit_spaces *spaces, struct jit_code *code,
 					 .cpl = 3,
 					 .rip = ADDRESS + i * LENGTH };
 
-		CHECK_EQUAL(jit_spaces_sample(spaces, code, &sample, teller), 0);
+		const struct attributed_sample attributed = {
+			.sample = &sample,
+			.mapping = { .verdict = RESOLVER_REPORTED,
+				     .image = &anonymous.image,
+				     .end = UINT64_MAX },
+		};
+
+		CHECK_EQUAL(file_jit_sample(jit, code, &attributed), 0);
 	}
 }
 
-static void fork_at(struct reader *reader, struct jit_spaces *spaces,
-		    const struct jit_spaces_teller *teller)
+static void fork_at(struct reader *reader, struct file_jit *jit)
 {
 	const struct sideband_fork fork = { .head = { .size = sizeof(fork),
 						      .type = SIDEBAND_FORK,
@@ -97,11 +103,11 @@ static void fork_at(struct reader *reader, struct jit_spaces *spaces,
 					    .parent_tid = PARENT };
 
 	memcpy(reader->has[1], reader->has[0], sizeof(reader->has[0]));
-	CHECK_EQUAL(jit_spaces_told(spaces, &fork.head, teller), 0);
+	CHECK_EQUAL(file_jit_written(jit, &fork.head), 0);
 }
 
 /* In the middle of a function: what is left of it is two ranges. */
-static void map_all(struct jit_spaces *spaces, const struct jit_spaces_teller *teller)
+static void map_all(struct file_jit *jit)
 {
 	uint64_t bytes[16] = { 0 };
 	struct sideband_mmap *mmap = (struct sideband_mmap *)bytes;
@@ -113,7 +119,7 @@ static void map_all(struct jit_spaces *spaces, const struct jit_spaces_teller *t
 					.tid = PARENT };
 	mmap->start = ADDRESS + LENGTH / 2;
 	mmap->length = LENGTH / 4;
-	CHECK_EQUAL(jit_spaces_told(spaces, &mmap->head, teller), 0);
+	CHECK_EQUAL(file_jit_written(jit, &mmap->head), 0);
 }
 
 static int count(const bool *has)
@@ -126,7 +132,7 @@ static int count(const bool *has)
 }
 
 /* The more memory there is, the more a child has of its parent's; what it has not is told. */
-TEST(jit_spaces, what_can_not_be_remembered_of_a_fork_is_taken_back)
+TEST(file_state_jit, what_cannot_be_remembered_of_a_fork_is_taken_back)
 {
 	int least = FUNCTIONS, most = 0;
 
@@ -134,20 +140,19 @@ TEST(jit_spaces, what_can_not_be_remembered_of_a_fork_is_taken_back)
 		struct jit_code *code = make_code();
 		struct guest_account account;
 		struct reader reader = { 0 };
-		const struct jit_spaces_teller teller = { is_anonymous, tell, &reader };
-		struct jit_spaces *spaces;
+		struct file_jit *jit;
 
 		guest_account_init(&account, limit);
-		spaces = jit_spaces_new(&account);
-		take_samples(spaces, code, &teller);
-		fork_at(&reader, spaces, &teller);
+		jit = file_jit_new(&account, &(struct file_emit){ read_record, &reader });
+		take_samples(jit, code);
+		fork_at(&reader, jit);
 		CHECK(count(reader.has[1]) <= count(reader.has[0]));
 		if (count(reader.has[0]) == FUNCTIONS) {
 			least = count(reader.has[1]) < least ? count(reader.has[1]) : least;
 			most = count(reader.has[1]) > most ? count(reader.has[1]) : most;
 		}
-		map_all(spaces, &teller);
-		jit_spaces_free(spaces);
+		map_all(jit);
+		file_jit_free(jit);
 		CHECK_EQUAL(atomic_load(&account.used), 0);
 		jit_code_free(code);
 	}

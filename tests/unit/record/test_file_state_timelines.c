@@ -1,9 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file in which two tell what is mapped: a guest that loses some of what happens in it, and
- * samples that know what is mapped where they were taken, though not always. Against generated
- * timelines, and read as reports read it: where a sample knows, the file says what brute force
- * says; where it does not, that or nothing.
+ * The resolver and the file state together, against generated timelines. A source reports mappings
+ * and loses some events; samples carry their own mapping, but not always. The file is read as a
+ * report reads it: a sample that carries its mapping reads as brute force says, one that does not
+ * reads so, or as nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "tests/unit/shim/test.h"
 #include "tests/unit/timeline.h"
-#include "vmm/record/user_spaces.h"
+#include "vmm/record/file_state.h"
 #include "vmm/report/profile_image.h"
 #include "vmm/report/profile_timeline.h"
 #include "vmm/resolve/resolver.h"
@@ -31,7 +31,7 @@ struct small_sample {
 
 struct asked {
 	struct sample sample;
-	bool knows; /* itself */
+	bool knows; /* its own mapping */
 };
 
 struct proof {
@@ -43,8 +43,9 @@ struct proof {
 
 	struct timeline timeline;
 	uint64_t state;
-	struct user_spaces *spaces;
-	const struct attributed_sample *attributed;
+	struct file_state *file;
+	struct image_catalog catalog;
+	bool in_sample; /* what is written now is written for a sample */
 	/* the file */
 	struct pool pool;
 	struct profile_timeline *read;
@@ -56,153 +57,79 @@ struct proof {
 	uint64_t right, right_itself, open, wrong, late; /* samples */
 };
 
-static bool is_named(void *context, const struct sample_mapping *mapping)
-{
-	return true;
-}
-
-static int map(void *context, uint32_t pid, uint64_t time, const struct sample_mapping *mapping)
-{
-	struct proof *proof = context;
-
-	proof->filled++;
-	return profile_timeline_map(proof->read, false, (int32_t)pid, time, mapping->start,
-				    mapping->end - mapping->start, mapping->offset,
-				    &proof->images[mapping->image]);
-}
-
 /* Image 0 is nothing. */
-static int unmap(void *context, uint32_t pid, uint64_t time, uint64_t start, uint64_t end)
+static int read_mapping(struct proof *proof, const struct sideband *head, uint64_t start,
+			uint64_t length, uint64_t offset, uint64_t image)
 {
+	return profile_timeline_map(proof->read, false, (int32_t)head->pid, head->time, start,
+				    length, offset, &proof->images[image]);
+}
+
+/* A reader of the file. */
+static int read_record(void *context, const struct sideband *record)
+{
+	const struct sideband_munmap *munmap = (const void *)record;
+	const struct sideband_fork *fork = (const void *)record;
+	const struct sideband_mmap *mmap = (const void *)record;
 	struct proof *proof = context;
 
-	return profile_timeline_map(proof->read, false, (int32_t)pid, time, start, end - start,
-				    start, &proof->images[0]);
+	switch (record->type) {
+	case SIDEBAND_MMAP:
+		proof->filled += proof->in_sample;
+		return read_mapping(proof, record, mmap->start, mmap->length, mmap->offset,
+				    mmap->inode);
+	case SIDEBAND_MUNMAP:
+		return read_mapping(proof, record, munmap->start, munmap->length, munmap->start, 0);
+	case SIDEBAND_FORK:
+		return profile_timeline_fork(proof->read, record->pid, record->tid,
+					     fork->parent_pid, fork->parent_tid, record->time,
+					     false);
+	default:
+		return 0;
+	}
 }
 
-static bool is_same(const struct resolver_place *place, uint64_t address,
-		    const struct sample_mapping *mapping)
+static int read_comm(void *context, uint64_t time, const struct perf_data_task *task,
+		     const char *comm)
 {
-	return mapping && place->image->inode == mapping->image &&
-	       place->offset == address - mapping->start + mapping->offset;
-}
-
-/* As the collector's output does. */
-static enum user_spaces_said said(void *context, uint64_t address,
-				  const struct sample_mapping *mapping, uint64_t *since)
-{
-	const struct proof *proof = context;
-	struct resolver_place place = resolver_place_of(proof->attributed, address);
-
-	*since = place.displaced ? UINT64_MAX : place.since;
-	if (place.unsure)
-		return USER_SPACES_UNSURE;
-	if (!place.image || place.displaced || (!mapping && place.stale))
-		return USER_SPACES_NOTHING;
-	return is_same(&place, address, mapping) ? USER_SPACES_SAME : USER_SPACES_OTHER;
-}
-
-static bool tells(void *context, const struct sample *sample, uint64_t address)
-{
-	return true;
+	return 0;
 }
 
 static void take_sample(void *context, const struct attributed_sample *attributed)
 {
 	struct proof *proof = context;
-	const struct user_spaces_teller teller = {
-		.is_named = is_named, .map = map, .unmap = unmap, .said = said, .context = proof
-	};
 	const struct sample *sample = attributed->sample;
-	bool late;
+	struct file_state_entry entry = { .task = { sample->pid, sample->tid, true } };
 
-	proof->attributed = attributed;
-	REQUIRE_EQUAL(user_spaces_sample(proof->spaces, sample, &teller, &late), 0);
-	proof->late += late;
-	if (!late && !(sample->flags & SAMPLE_UNCERTAIN))
+	proof->in_sample = true;
+	REQUIRE_EQUAL(file_state_sample(proof->file, attributed, NULL, &entry), 0);
+	proof->in_sample = false;
+	proof->late += entry.late;
+	if (!entry.late && !(sample->flags & SAMPLE_UNCERTAIN))
 		proof->asked[proof->count++] = (struct asked){ *sample, sample->mappings };
 	else
 		CHECK(!sample->mappings);
 }
 
-static void take_fork(struct proof *proof, const struct sideband_fork *fork)
-{
-	const struct sideband *head = &fork->head;
-
-	if (head->pid != fork->parent_pid)
-		user_spaces_fork(proof->spaces, head->pid, fork->parent_pid, head->time);
-	profile_timeline_fork(proof->read, head->pid, head->tid, fork->parent_pid, fork->parent_tid,
-			      head->time, false);
-}
-
-static void take_told(struct proof *proof, const struct sideband *record)
-{
-	const struct sideband_mmap *mmap = (const void *)record;
-
-	if (record->type == SIDEBAND_FORK)
-		take_fork(proof, (const void *)record);
-	else if (record->type == SIDEBAND_EXIT)
-		user_spaces_end(proof->spaces, record->pid, record->tid, record->time);
-	else if (record->type == SIDEBAND_MMAP)
-		profile_timeline_map(proof->read, false, (int32_t)record->pid, record->time,
-				     mmap->start, mmap->length, mmap->offset,
-				     &proof->images[mmap->inode]);
-}
-
-static struct sample_mapping changed_by(const struct sideband *record)
-{
-	const struct sideband_mmap *mmap = (const void *)record;
-	const struct sideband_fork *fork = (const void *)record;
-
-	if (record->type == SIDEBAND_MMAP)
-		return (struct sample_mapping){ .start = mmap->start,
-						.end = mmap->start + mmap->length };
-	if ((record->type == SIDEBAND_FORK && record->pid != fork->parent_pid) ||
-	    (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC))
-		return (struct sample_mapping){ .end = TIMELINE_BASE + 2 * TIMELINE_PAGES * PAGE };
-	return (struct sample_mapping){ 0 };
-}
-
-static uint64_t time_to_write(struct proof *proof, const struct sideband *record)
-{
-	const struct sideband_fork *fork = (const void *)record;
-
-	if (record->type == SIDEBAND_FORK)
-		return user_spaces_fork_time(proof->spaces, record->pid, fork->parent_pid,
-					     record->time);
-	return user_spaces_time(proof->spaces, record->pid, record->time,
-				record->type == SIDEBAND_MMAP);
-}
-
-/* As the collector's output does. */
 static void take_sideband(void *context, const struct sideband *record)
 {
 	struct proof *proof = context;
-	const struct user_spaces_teller teller = {
-		.is_named = is_named, .map = map, .unmap = unmap, .context = proof
-	};
-	const struct sample_mapping range = changed_by(record);
-	uint64_t times[USER_SPACES_OPEN];
-	struct timeline_event told;
 
-	if (!record->time_error) {
-		take_told(proof, record);
-		return;
+	CHECK_EQUAL(file_state_sideband(proof->file, record), 0);
+}
+
+/* Images are their numbers. */
+static void fill_catalog(struct image_catalog *catalog)
+{
+	image_catalog_begin(catalog, 1);
+	for (uint32_t i = 1; i < NUMBERS; i++) {
+		union {
+			struct sideband_mmap mmap;
+			uint8_t bytes[sizeof(struct sideband_mmap) + 8];
+		} file = { .mmap = { .inode = i } };
+
+		REQUIRE_EQUAL(image_catalog_add(catalog, i, &file.mmap), 0);
 	}
-	if (range.end &&
-	    user_spaces_is_open(proof->spaces, record->pid, record->time, record->time_error)) {
-		user_spaces_open(proof->spaces, record->pid, record->time, record->time_error,
-				 times);
-		for (int i = 0; i < USER_SPACES_OPEN; i++)
-			unmap(proof, record->pid, times[i], range.start, range.end);
-	}
-	memcpy(&told.record, record, record->size);
-	told.record.head.time = time_to_write(proof, record);
-	take_told(proof, &told.record.head);
-	if (record->type == SIDEBAND_MMAP && told.record.head.time != record->time)
-		CHECK_EQUAL(user_spaces_written(proof->spaces, record->pid, record->time,
-						told.record.head.time, &range, &teller),
-			    0);
 }
 
 static bool is_in_piece(const struct timeline_answer *answer, const struct timeline_answer *of,
@@ -233,9 +160,11 @@ static void find_mapping(const struct proof *proof, struct small_sample *small)
 		if (!is_in_piece(&of, &next, page - start + PAGE))
 			break;
 	}
-	small->mapping = (struct sample_mapping){
-		.start = start, .end = end, .offset = of.offset - (page - start), .image = of.image
-	};
+	small->mapping = (struct sample_mapping){ .start = start,
+						  .end = end,
+						  .offset = of.offset - (page - start),
+						  .image = of.image,
+						  .images = 1 };
 }
 
 /* Code runs where something is mapped: other addresses are not sampled. */
@@ -326,7 +255,7 @@ static void end_pass(struct resolver *resolver)
 {
 	resolver_pass_end(resolver, 0);
 	resolver_pass_end(resolver, 1);
-	resolver_play(resolver);
+	resolver_flush(resolver);
 }
 
 static void run(struct proof *proof, struct resolver *resolver, const struct small_sample *samples,
@@ -393,14 +322,19 @@ static void prove(struct proof *proof, uint64_t seed)
 	qsort(samples, count, sizeof(samples[0]), by_time);
 	count = drop_equal_times(samples, count);
 	proof->count = 0;
-	proof->spaces = user_spaces_new(NULL);
+	proof->file = file_state_new(&(struct file_state_options){ .images = &proof->catalog,
+								   .reports = true,
+								   .record = read_record,
+								   .comm = read_comm,
+								   .context = proof });
+	REQUIRE(proof->file != NULL);
 	proof->pool = (struct pool){ 0 };
 	proof->read = profile_timeline_new(&proof->pool);
 	REQUIRE_EQUAL(
 		resolver_create(&resolver, &(struct resolver_options){ .rings = 2,
 								       .window = WINDOW,
 								       .reach = proof->error,
-								       .tells = tells,
+								       .images = &proof->catalog,
 								       .sample = take_sample,
 								       .sideband = take_sideband,
 								       .context = proof }),
@@ -412,7 +346,7 @@ static void prove(struct proof *proof, uint64_t seed)
 	resolver_free(resolver);
 	profile_timeline_free(proof->read);
 	pool_free(&proof->pool);
-	user_spaces_free(proof->spaces);
+	file_state_free(proof->file);
 	timeline_free(&proof->timeline);
 }
 
@@ -423,6 +357,7 @@ static struct proof prove_these(const struct proof *these)
 	proof = *these;
 	for (size_t i = 0; i < NUMBERS; i++)
 		proof.images[i].path = "";
+	fill_catalog(&proof.catalog);
 	for (uint64_t seed = 1; seed <= SEEDS && !proof.wrong; seed++)
 		prove(&proof, seed);
 	printf("times within %llu ns, %u of 16 samples know, %u of 16 events are lost (%llu): samples told of %llu mappings; "
@@ -432,6 +367,7 @@ static struct proof prove_these(const struct proof *these)
 	       (unsigned long long)proof.right_itself, (unsigned long long)proof.right,
 	       (unsigned long long)proof.open, (unsigned long long)proof.wrong,
 	       (unsigned long long)proof.late);
+	image_catalog_free(&proof.catalog);
 	CHECK_EQUAL(proof.wrong, 0);
 	CHECK_EQUAL(proof.late, 0);
 	return proof;
@@ -444,7 +380,7 @@ static struct proof prove_all(uint64_t error, uint32_t knows, uint32_t loses)
 
 /* What the guest does not know of is memory that was unmapped, and mapped no more: that is all that
  * is filled. */
-TEST(user_spaces_timelines, what_the_guest_tells_is_not_told_again)
+TEST(file_state_timelines, what_a_source_reports_is_not_written_again)
 {
 	struct proof proof = prove_all(0, 16, 0);
 
@@ -455,7 +391,7 @@ TEST(user_spaces_timelines, what_the_guest_tells_is_not_told_again)
 	CHECK_EQUAL(proof.filled, 0);
 }
 
-TEST(user_spaces_timelines, what_the_guest_lost_is_filled_in_and_nothing_is_wrong)
+TEST(file_state_timelines, lost_events_are_filled_in_and_nothing_is_wrong)
 {
 	for (uint32_t loses = 1; loses <= 16; loses += 5)
 		for (uint32_t knows = 0; knows <= 16; knows += 8) {
@@ -466,21 +402,21 @@ TEST(user_spaces_timelines, what_the_guest_lost_is_filled_in_and_nothing_is_wron
 		}
 }
 
-TEST(user_spaces_timelines, nor_where_its_clock_is_not_known_exactly)
+TEST(file_state_timelines, nothing_is_wrong_with_an_inexact_clock)
 {
 	for (uint32_t loses = 0; loses <= 12; loses += 4)
 		for (uint32_t knows = 8; knows <= 16; knows += 8)
 			prove_all(100000, knows, loses);
 }
 
-TEST(user_spaces_timelines, nor_where_it_tells_behind_the_window)
+TEST(file_state_timelines, nothing_is_wrong_with_late_reports)
 {
 	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
 		prove_these(&(struct proof){ .knows = 16, .delay = delay });
 }
 
 /* Half of the samples are read by what is told so, or not at all. */
-TEST(user_spaces_timelines, nor_where_it_tells_behind_the_window_by_such_a_clock)
+TEST(file_state_timelines, nothing_is_wrong_with_late_reports_of_an_inexact_clock)
 {
 	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
 		for (uint32_t knows = 8; knows <= 16; knows += 8)
@@ -488,7 +424,7 @@ TEST(user_spaces_timelines, nor_where_it_tells_behind_the_window_by_such_a_clock
 				&(struct proof){ .error = 100000, .knows = knows, .delay = delay });
 }
 
-TEST(user_spaces_timelines, nor_where_it_does_so_at_times)
+TEST(file_state_timelines, nothing_is_wrong_with_occasionally_late_reports)
 {
 	for (uint64_t delay = WINDOW; delay <= 4 * WINDOW; delay += WINDOW)
 		for (uint32_t knows = 8; knows <= 16; knows += 8) {
@@ -503,8 +439,7 @@ TEST(user_spaces_timelines, nor_where_it_does_so_at_times)
 }
 
 /* Nothing tells of it: what holds is what samples know. */
-TEST(user_spaces_timelines,
-     samples_that_know_are_right_by_a_clock_that_is_wrong_by_more_than_it_says)
+TEST(file_state_timelines, samples_with_mappings_are_right_with_a_wrong_clock)
 {
 	for (uint64_t delay = 0; delay <= 4 * WINDOW; delay += WINDOW)
 		prove_these(&(struct proof){ .error = 100000,
