@@ -20,18 +20,18 @@
 #include "vmm/attach/qemu_command_line.h"
 
 #define ID_MAX 128
-/* net/unix/af_unix.c: in a line's flags; and its states. */
+/* Flags and states of /proc/net/unix (net/unix/af_unix.c). */
 #define ACCEPTS   0x10000u
 #define CONNECTED 3u
 
-/* QEMU's command line. */
+/* QEMU's command line */
 
 static bool is_ours(const char *driver, const char *name)
 {
 	return !strcmp(driver, "virtserialport") && !strcmp(name, AGENT_PORT_NAME);
 }
 
-/* "virtserialport,chardev=ID,name=org.kvmscope.agent.0": the driver has no key. */
+/* "virtserialport,chardev=ID,name=org.kvmscope.agent.0": the driver comes without a key. */
 static bool get_plain_device(const char *value, char id[ID_MAX])
 {
 	char driver[ID_MAX], name[ID_MAX];
@@ -72,7 +72,7 @@ static bool get_number(const char *options, const char *key, int *number)
 	return end && !*end;
 }
 
-/* "socket,id=ID,path=PATH,server=on", or with fd=N in place of the path. */
+/* "socket,id=ID,path=PATH,server=on", or fd=N instead of the path. */
 static bool get_place(const char *value, const char *id, struct agent_channel_address *place)
 {
 	char text[ID_MAX];
@@ -127,7 +127,7 @@ bool agent_channel_exists(const struct vmm_process *process)
 	return find_place(process, &place);
 }
 
-/* The process's sockets. */
+/* Sockets of the process */
 
 /* "0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/x" */
 bool agent_channel_parse_socket(char *line, struct agent_channel_socket *socket)
@@ -164,7 +164,6 @@ static DIR *open_descriptors(const struct vmm_process *process)
 	return descriptors;
 }
 
-/* Is the socket INODE one of the process's? */
 static bool has_socket(const struct vmm_process *process, uint64_t inode)
 {
 	DIR *descriptors = open_descriptors(process);
@@ -189,7 +188,7 @@ static FILE *open_sockets(const struct vmm_process *process)
 	return sockets;
 }
 
-/* The name of the listening socket that the process was given as its descriptor. */
+/* Finds the path of the listening socket that QEMU inherited as a descriptor. */
 static bool find_path(const struct vmm_process *process, struct agent_channel_address *place)
 {
 	struct agent_channel_socket socket;
@@ -215,7 +214,7 @@ static bool find_socket(const struct vmm_process *process, struct agent_channel_
 	return find_place(process, place) && (*place->path || find_path(process, place));
 }
 
-/* A name in the process's own root or, if it is relative, below its directory. */
+/* An absolute path is in the process's root, a relative one below its working directory. */
 static const char *root_of(const char *path)
 {
 	return *path == '/' ? "root" : "cwd/";
@@ -232,7 +231,7 @@ bool agent_channel_path(const struct vmm_process *process, char path[AGENT_CHANN
 	return true;
 }
 
-/* What was accepted has the name of what it was accepted from. */
+/* An accepted socket has the path of the listening socket. */
 static bool has_client(const struct vmm_process *process, const char *path)
 {
 	struct agent_channel_socket socket;
@@ -249,9 +248,9 @@ static bool has_client(const struct vmm_process *process, const char *path)
 	return found;
 }
 
-/* Connecting. */
+/* Connecting */
 
-/* A descriptor of what it is. */
+/* Opens the path as a descriptor, which pins the inode. */
 static int open_socket_file(const struct vmm_process *process, const char *path)
 {
 	char name[PATH_MAX + 8];
@@ -291,8 +290,8 @@ static int check_peer(int fd, const struct vmm_process *process, const char *pat
 				 path, peer.pid, process->pid, process->name);
 }
 
-/* A name may be longer than a socket's address, and another's when it is looked up a second time.
- */
+/* Connects through /proc/self/fd: a path may be longer than sun_path, and the name may have been
+ * replaced since it was opened. */
 static int connect_to(int file, const struct vmm_process *process, const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

@@ -11,7 +11,7 @@
 #include "shared/error.h"
 #include "shared/parse_number.h"
 
-/* Of one call: whoever connects again and again does not keep it from coming back. */
+/* Connections checked per call, so that a client that keeps connecting cannot block the caller. */
 #define ACCEPTS_MAX 16
 
 static bool parse_number(const char **text, char end, unsigned int *number)
@@ -53,7 +53,9 @@ int agent_vsock_listen(const struct agent_vsock_address *address)
 			 error == -EAFNOSUPPORT ? " (Linux module vhost_vsock)" : "");
 }
 
-/* Ports that only root of the guest's first user namespace can have (vsock(7)), as the agent is. */
+/*
+ * Only root of the guest's initial user namespace can bind these ports (vsock(7)); the agent does.
+ */
 #define PRIVILEGED_PORT_LAST 1023u
 
 static bool is_agent(const struct sockaddr_vm *peer, const struct agent_vsock_address *address)

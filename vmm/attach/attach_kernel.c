@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the guest's kernel is, as far as samples or a search of its memory tell. */
+/* Finds the guest's kernel: by sampled registers, or by a search of guest memory. */
 #include "vmm/attach/attach_state.h"
 
 #include <string.h>
@@ -11,14 +11,12 @@
 #include "vmm/attach/memory_layout.h"
 #include "vmm/guest/linux/kernel_identity.h"
 
-/*
- * Between two searches of all of the guest's memory. Where there was none, a VM that used less CPU
- * time than this since has started none.
- */
+/* Minimum time between two searches of all guest memory. After a search without a result, a VM that
+ * has used less CPU time than SEARCH_RUN since then cannot have booted a kernel. */
 #define SEARCH_INTERVAL NS_PER_S
 #define SEARCH_RUN      (50 * NS_PER_MS)
 
-/* An address at which a kernel ran that is to be found. 0: not known, or there is none yet. */
+/* The address at which a kernel ran that is to be found. 0: unknown, or there is none yet. */
 static uint64_t wanted_rip(struct attach *attach)
 {
 	uint64_t rip;
@@ -29,14 +27,16 @@ static uint64_t wanted_rip(struct attach *attach)
 	return rip;
 }
 
-/* Where the guest's memory lies: of several VMs nobody would know whose it is. */
+/* With several VMs in one process, a mapping cannot be attributed to one of them. */
 static bool may_guess(struct attach *attach)
 {
 	return attach->layout_guessed && attach->process->vms < 2 &&
 	       !vmm_memory_is_known(&attach->memory);
 }
 
-/* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
+/*
+ * The guest may still be booting, or may not run Linux: the search is repeated at long intervals.
+ */
 static void search(struct attach *attach, uint64_t rip)
 {
 	uint64_t begun = attach_now(), processed = clock_ns(CLOCK_THREAD_CPUTIME_ID), run, lasted;
@@ -52,7 +52,7 @@ static void search(struct attach *attach, uint64_t rip)
 	attach->has_tables =
 		vmm_memory_is_known(&attach->memory) &&
 		!kernel_tables_find(&attach->memory, attach->skip, rip, &attach->tables);
-	/* The next time it is the candidate behind this one; behind the last, the first again. */
+	/* The next search skips this candidate; after the last one it starts over. */
 	attach->skip = attach->has_tables ? attach->skip + 1 : 0;
 	if (!attach->has_tables)
 		atomic_store(&attach->searched, true);
@@ -76,8 +76,8 @@ static bool latest_registers(struct attach *attach, struct guest_registers *regi
 	return has;
 }
 
-/* The tables of the kernel that stands still are there still: others are those of the one that
- * runs. */
+/* The page tables of a stalled kernel are still in memory: only other tables are the running
+ * kernel's. */
 static bool maps_old_kernel(struct attach *attach, const struct guest_registers *registers)
 {
 	bool maps;
@@ -97,15 +97,17 @@ static void read_pulse(struct attach *attach, bool *kernel_stalled, uint64_t *ri
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-/* A backend that knows the guest's registers knows its page tables; else they are searched. */
+/*
+ * Uses the page tables of sampled registers, or searches for them if the backend has no registers.
+ */
 bool attach_registers(struct attach *attach, struct guest_registers *registers)
 {
 	bool has = latest_registers(attach, registers), kernel_stalled;
 	uint64_t rip, wanted = wanted_rip(attach);
 
 	read_pulse(attach, &kernel_stalled, &rip);
-	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel
-	 * has started. Firmware, behind a reset, has only the old kernel's tables to be found. */
+	/* Registers are useless without the memory layout, which can be guessed only once a kernel
+	 * has started. After a reset, firmware has left only the old kernel's tables in memory. */
 	if ((!attach->has_kernel || (kernel_stalled && wanted)) && (!has || may_guess(attach)))
 		search(attach, wanted);
 	if (has)
@@ -122,10 +124,10 @@ static void set_kernel(struct attach *attach, const struct guest_kernel *kernel,
 	if (kernel && attach->layout_guessed)
 		memory_layout_correct(&attach->memory, kernel);
 	if (kernel) {
-		attach->tables = kernel->paging; /* a process's go with it */
+		attach->tables = kernel->paging; /* those of a process disappear with it */
 		attach->has_kernel = true;
 		attach->skip = 0;
-		cpu_budget_refill(&attach->searches); /* the next one is behind a reset */
+		cpu_budget_refill(&attach->searches); /* the next search follows a reset */
 	}
 	pthread_mutex_lock(&attach->kernel_lock);
 	if (!kernel || !attach->kernel || !guest_kernels_equal(kernel, attach->kernel)) {
@@ -149,7 +151,7 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 	set_kernel(attach, kernel, false);
 }
 
-/* Whoever uses it has the lock. */
+/* Users hold the lock. */
 void attach_wait_for_users(struct attach *attach)
 {
 	pthread_mutex_lock(&attach->kernel_lock);
@@ -175,7 +177,7 @@ bool attach_awaits_kernel(struct attach *attach)
 void attach_drop_kernel(struct attach *attach)
 {
 	attach->has_kernel = attach->has_tables = false;
-	attach->skip = 0; /* the candidate that showed it is the one that is wanted */
+	attach->skip = 0; /* the current candidate showed the new kernel */
 	attach->next_search = 0;
 	set_kernel(attach, NULL, true);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of a sample. */
+/* The sink of the backends: checks, unwinds and attributes a sample, and writes it to its ring. */
 #include "shared/clock_ns.h"
 #include "vmm/attach/attach_state.h"
 
@@ -10,19 +10,15 @@
 #include "vmm/attach/sample_views.h"
 #include "vmm/guest/linux/kernel_identity.h"
 
-/* ns: registers are of the same kernel if they are not further apart. */
+/* ns: maximum distance of registers that are taken to be of the same kernel. */
 #define RECENT (100 * NS_PER_MS)
-/* ns after which the page tables that a sample had may be nobody's any more: kvm_intel seldom has a
- * later CR3. */
+/* ns after which sampled page tables may have been freed: kvm_intel rarely supplies a later CR3. */
 #define LATEST_LIFETIME NS_PER_S
-/* How long a CR3 is taken to map the kernel that it mapped before. */
+/* ns for which a CR3 that maps the known kernel is not checked again. */
 #define CHECK_INTERVAL (200 * NS_PER_MS)
 
-/*
- * The kernel tells the level by itself, which in some KVMs is not always that of the
- * address: nobody but a kernel runs in the upper half, and Linux nowhere else
- * (Documentation/arch/x86/x86_64/mm.rst).
- */
+/* Some KVMs report a CPL that does not fit the address. Linux runs only in the upper half, and only
+ * kernels run there (Documentation/arch/x86/x86_64/mm.rst). */
 static void correct_level(const struct attach *attach, struct sample *sample,
 			  struct guest_callchain *chain)
 {
@@ -38,8 +34,7 @@ static void correct_level(const struct attach *attach, struct sample *sample,
 	chain->user_depth = !upper;
 }
 
-/* Under a CR3 that was seen to map the kernel a moment ago it is not asked for again: that takes
- * some ten reads. */
+/* Caches the result per CR3: a check takes about ten reads of guest memory. */
 static bool runs_kernel(struct attach *attach, const struct guest_registers *registers)
 {
 	uint64_t cr3 = registers->paging.cr3, time = attach_now();
@@ -55,8 +50,7 @@ static bool runs_kernel(struct attach *attach, const struct guest_registers *reg
 	return checked->runs;
 }
 
-/* The copy of the stack is of the sample's time; it is walked as kvmscope run walks the stack of a
- * stopped vCPU. */
+/* The stack copy has the time of the sample; it is walked like the stack of a stopped vCPU. */
 static void unwind(struct attach *attach, const struct attach_guest_state *stack,
 		   struct guest_callchain *chain)
 {
@@ -92,8 +86,8 @@ static bool has_cr3(const struct attach_guest_state *stack)
 	return stack && !stack->cr3_of_task;
 }
 
-/* By where the guest has KVM write the time. What was sampled before this kernel was found may be
- * another's.
+/*
+ * Checks the kvmclock address. Samples from before this kernel was found may belong to another one.
  */
 static bool kernel_owns_clock(struct attach *attach, const struct sample *sample,
 			      const struct attach_guest_state *stack)
@@ -105,15 +99,15 @@ static bool kernel_owns_clock(struct attach *attach, const struct sample *sample
 				   pulse->beats ? pulse->time : 0);
 }
 
-/* Does the kernel that is known run, as far as this sample can tell? MODE is what the processor
- * had. */
+/* True if this sample is consistent with the known kernel still running. MODE is the CPL as
+ * sampled. */
 static bool kernel_seems_running(struct attach *attach, const struct sample *sample,
 				 const struct attach_guest_state *stack, uint8_t mode)
 {
 	bool was_stalled = attach->kernel_stalled;
 	uint64_t ticks;
 
-	/* 32-bit code may have any CR3. */
+	/* 32-bit code may use any CR3. */
 	if (has_cr3(stack))
 		return guest_kernel_can_run(&stack->registers) &&
 		       runs_kernel(attach, &stack->registers);
@@ -122,34 +116,33 @@ static bool kernel_seems_running(struct attach *attach, const struct sample *sam
 							      !mode, sample->rip);
 	attach->kernel_stalled |= !kernel_owns_clock(attach, sample, stack);
 	if (attach->kernel_stalled != was_stalled)
-		attach->image_rip = 0; /* that was the other kernel's */
+		attach->image_rip = 0; /* it was of the other kernel */
 	return !attach->kernel_stalled;
 }
 
-/* As behind a reset: firmware runs no kernel. MODE as for seems_to_run(). */
+/* After a reset: firmware runs, no kernel. MODE as for kernel_seems_running(). */
 static bool is_firmware(const struct attach_guest_state *stack, uint8_t mode)
 {
 	return stack && !mode && !guest_kernel_can_run(&stack->registers);
 }
 
-/* Its low addresses are no user space, and nobody's. */
+/* Low addresses of firmware are not user space. */
 static void mark_firmware(struct sample *sample, struct guest_callchain *chain)
 {
 	chain->kernel_depth = chain->user_depth = 0;
 	sample->cpl = 0;
 }
 
-/* Of a task that the kernel's memory alone tells that memory says the same when the kernel is gone.
- */
+/* If only the kernel's memory identifies the task, that memory is unchanged after the kernel is
+ * gone. */
 static bool may_attribute(const struct attach *attach, const struct sample *sample,
 			  const struct attach_guest_state *stack)
 {
 	return !stack || has_cr3(stack) || kernel_pulse_is_recent(&attach->pulse, sample->time);
 }
 
-/* A backend that has not been told of this kernel yet saw the tasks of the one before, where that
- * had them.
- */
+/* Until the backend has the task layout of this kernel, it reads tasks where the previous one had
+ * them. */
 static void attribute_user_space(struct attach *attach, const struct guest_kernel *kernel,
 				 struct sample *sample, struct guest_callchain *chain,
 				 const struct attach_guest_state *stack)
@@ -163,8 +156,7 @@ static void attribute_user_space(struct attach *attach, const struct guest_kerne
 		user_space_truncate(&attach->space, &attach->memory.view, stack, sample, chain);
 }
 
-/* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known.
- */
+/* With kernel_lock. */
 static void apply_kernel(struct attach *attach, struct sample *sample,
 			 struct guest_callchain *chain, const struct attach_guest_state *stack,
 			 uint8_t mode)
@@ -190,10 +182,8 @@ static void apply_kernel(struct attach *attach, struct sample *sample,
 	attribute_user_space(attach, kernel, sample, chain, stack);
 }
 
-/*
- * With kernel_lock, while no kernel is known: the tasks of the one before are there still. Where
- * there was one, its names stand in the file, and this is not it.
- */
+/* With kernel_lock, while no kernel is known: memory still has the tasks of the previous one. If
+ * there was one, the file has its symbols, which do not apply to this sample. */
 static void apply_no_kernel(struct attach *attach, struct sample *sample,
 			    struct guest_callchain *chain, const struct attach_guest_state *stack)
 {
@@ -206,11 +196,11 @@ static void apply_no_kernel(struct attach *attach, struct sample *sample,
 		count_missing_chain(chain, &attach->chains.without_kernel);
 }
 
-/* Those in the kernel serve best: under KPTI the tables of user space do not map all of it. */
+/* Prefers registers of kernel mode: under KPTI, user page tables map only a part of the kernel. */
 static void keep_registers(struct attach *attach, const struct sample *sample,
 			   const struct attach_guest_state *stack)
 {
-	/* They come in the order of a vCPU's time, those of one behind those of another. */
+	/* Samples are in order of time for each vCPU, but not across vCPUs. */
 	int64_t later = (int64_t)(sample->time - attach->latest_time);
 
 	if (attach->has_latest && !attach->latest.cpl &&
@@ -222,7 +212,7 @@ static void keep_registers(struct attach *attach, const struct sample *sample,
 	attach->has_latest = true;
 }
 
-/* Samples without a CR3 go on behind it. */
+/* Samples without a CR3 may follow. */
 static void expire_registers(struct attach *attach, const struct sample *sample)
 {
 	if (attach->has_latest &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An attachment, as the files that work on it have it: attach.c opens and ends it, attach_vcpus.c
- * follows its vCPUs, attach_thread.c drains the backend, attach_sink.c is where samples go, and
+ * The state of an attachment, shared by its files: attachment.c opens and closes it,
+ * attach_thread.c follows its vCPUs and drains the backend, attach_sink.c processes samples, and
  * attach_kernel.c finds the guest's kernel.
  */
 #ifndef KVMSCOPE_ATTACH_ATTACH_STATE_H
@@ -19,19 +19,19 @@
 #include "vmm/attach/thread_request.h"
 #include "vmm/attach/user_space.h"
 
-/* CR3s of which it is remembered that they map the kernel that is known. */
+/* Number of CR3s in the cache of checks against the known kernel. */
 #define CHECKED 64
 
 struct checked {
-	uint64_t cr3, time; /* ns; 0: none */
+	uint64_t cr3, time; /* ns; 0: unused entry */
 	bool runs;
 };
 
-/* What became of the callers of samples in the kernel; with kernel_lock. */
+/* Kernel call chains by result; with kernel_lock. */
 struct kernel_callchains {
-	uint64_t without_kernel; /* it was not known yet */
-	uint64_t without_stack;  /* no copy of the stack came */
-	uint64_t cut;            /* the unwinder did not come to the end */
+	uint64_t without_kernel; /* sampled before the kernel was known */
+	uint64_t without_stack;  /* without a copy of the stack */
+	uint64_t cut;            /* the unwinder stopped before the end */
 	uint64_t whole;
 };
 
@@ -39,70 +39,71 @@ struct attach {
 	struct vmm_process *process;
 	struct vmm_memory memory;
 	struct attach_target target;
-	unsigned int frequency;               /* that was asked for */
-	bool own;                             /* the VM is of this process */
-	const struct attach_backend *backend; /* NULL: none yet */
+	unsigned int frequency;               /* Hz, as requested */
+	bool own;                             /* the VM belongs to this process */
+	const struct attach_backend *backend; /* NULL: not chosen yet */
 	struct attach_source *source;
 	char refused[4 * ERROR_MESSAGE_SIZE];
-	struct ring **rings; /* by the ids of vCPUs */
+	struct ring **rings; /* indexed by vCPU id */
 	size_t ring_count;
-	struct vmm_vcpu *sampled; /* VMM_VCPUS_MAX of them: those that the backend was given */
+	struct vmm_vcpu *sampled; /* the vCPUs that the backend samples; VMM_VCPUS_MAX of them */
 	size_t sampled_count;
 
 	pthread_t thread;
 	bool started;
-	bool hangs; /* a thread of the backend does, and uses what is here: nothing is freed */
+	bool hangs;          /* a backend thread is stuck and still uses this: nothing is freed */
 	int stop_fd, end_fd; /* eventfds */
 	struct request request;
-	/* The attach thread's, as far as the next empty line. */
+	/* Owned by the attach thread, up to the next empty line. */
 	uint64_t next_scan, last_scan; /* ns */
-	struct vmm_process_size size;  /* when vCPUs were looked for last */
-	bool stopped;                  /* it is to end */
-	bool arriving;         /* there is a vCPU that the backend does not find to run yet */
-	bool reported_no_ring; /* that a vCPU has no ring */
-	bool reported_refused; /* that one can not be sampled */
-	unsigned int ticks;    /* Hz that the backend samples all with; 0: a pause */
-	uint64_t recorded, flushed,
-		recorded_at_scan; /* samples and losses: so far, shown to the reader, then */
+	struct vmm_process_size size;  /* at the last scan for vCPUs */
+	bool stopped;                  /* the thread was asked to stop */
+	bool arriving;                 /* a vCPU exists that the backend has not seen running yet */
+	bool reported_no_ring;         /* a vCPU without a ring was reported */
+	bool reported_refused;         /* a vCPU that cannot be sampled was reported */
+	unsigned int ticks;            /* Hz that the backend samples all vCPUs with; 0: paused */
+	uint64_t recorded, flushed, recorded_at_scan; /* samples and losses: so far, published to
+							 the reader, at the last scan */
 
 	pthread_mutex_t kernel_lock;
-	const struct guest_kernel *kernel; /* of the collector; with kernel_lock */
-	struct guest_registers latest;     /* that a backend told; with kernel_lock, as its time */
-	uint64_t latest_time;              /* ns, the clock of samples */
+	const struct guest_kernel *kernel; /* owned by the collector; with kernel_lock */
+	struct guest_registers latest;     /* from the backend; with kernel_lock */
+	uint64_t latest_time;              /* ns, sample clock */
 	struct checked checked[CHECKED];   /* with kernel_lock */
 	struct kernel_callchains chains;
-	/* The attach thread's: by the ids of vCPUs; and whose the sample is that is told. */
+	/*
+	 * Owned by the attach thread: state by vCPU id, and the attribution of the current sample.
+	 */
 	struct user_space_cpu *cpus;
 	struct user_space space;
 	struct attach_stops stops;   /* with kernel_lock */
 	struct kernel_pulse pulse;   /* with kernel_lock, as the five that follow */
-	struct kernel_clock *clocks; /* with kernel_lock; by the ids of vCPUs */
-	uint64_t known_since;        /* ns, the clock of samples: the kernel is */
-	uint64_t latest_rip;         /* of a sample */
-	uint64_t image_rip;  /* in a kernel's image or module, of one that is to be found; 0: not
-				known */
-	bool kernel_stalled; /* the kernel that is known runs no more */
-	bool lost_kernel;    /* there was one, and none is known since: with kernel_lock */
+	struct kernel_clock *clocks; /* indexed by vCPU id; with kernel_lock */
+	uint64_t known_since;        /* ns, sample clock: when the kernel was set */
+	uint64_t latest_rip;         /* of the last sample */
+	uint64_t image_rip;  /* an address in the image or a module of a kernel to be found; 0:
+				unknown */
+	bool kernel_stalled; /* the known kernel does not run any longer */
+	bool lost_kernel;    /* a kernel was dropped and none is known since; with kernel_lock */
 	bool has_latest;     /* with kernel_lock */
-	bool cpus_current;   /* of the kernel, as far as it had them; with kernel_lock */
-	bool layout_guessed; /* the memslots were; to be corrected by the guest's own map */
+	bool cpus_current;   /* cpus[] match the kernel; with kernel_lock */
+	bool layout_guessed; /* memslots were guessed; corrected by the guest's memory map */
 
-	/* The collector's thread, that looks for a kernel. */
-	struct guest_paging tables; /* of the latest candidate */
+	/* Owned by the collector's thread, which searches for a kernel. */
+	struct guest_paging tables; /* of the last candidate */
 	bool has_tables, has_kernel;
-	size_t skip;          /* candidates that were none */
+	size_t skip;          /* rejected candidates */
 	uint64_t next_search; /* ns */
 	struct cpu_budget searches;
 	uint64_t search_run; /* ns of the VM's CPU time at the last search */
 
 	atomic_uint_least64_t guest, host, lost;
 	atomic_uint vcpus;
-	atomic_uint hertz; /* target.frequency, which is the attach thread's once that runs */
-	/* Why sampling ended before the VM and before it was stopped: the attach thread's, until
-	 * that has ended. */
+	atomic_uint hertz; /* target.frequency, readable by other threads */
+	/* Why sampling ended before the VM did: owned by the attach thread until it has ended. */
 	int error;
 	atomic_bool ended;
-	atomic_bool searched; /* all of memory, and there was no kernel (any more) */
+	atomic_bool searched; /* all memory was searched without finding a kernel */
 	char error_text[ERROR_MESSAGE_SIZE];
 };
 
@@ -112,39 +113,39 @@ static inline uint64_t attach_now(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* The sink of the backend: struct attach_sink. CONTEXT is the attachment. On its thread. */
+/* The backend's sink (struct attach_sink); CONTEXT is the attachment. The attach thread. */
 void attach_record_sample(void *context, struct sample *sample, struct guest_callchain *chain,
 			  const struct attach_guest_state *stack);
 void attach_record_lost(void *context, unsigned int id, uint64_t count);
 
-/* Callers are wanted, and the backend gives them. Any thread. */
+/* True if call chains are requested and the backend supplies them. Any thread. */
 bool attach_needs_callchains(const struct attach *attach);
 
-/* Has the backend tell which threads run the vCPUs: names of threads may be anybody's. On its
+/* Lets the backend report which threads run the vCPUs: thread names are not reliable. The attach
  * thread. */
 void attach_update_threads(struct attach *attach);
 
 /*
- * Samples the vCPUs that the VM has now, and knows its memory as it is now. -ESRCH or -ENOENT: the
- * process has ended; others: it can not be looked at, or a vCPU can not be sampled; all with the
- * message. On its thread, and before that runs.
+ * Samples the vCPUs that the VM has now, and updates its memslots. -ESRCH or -ENOENT: the process
+ * has exited; other errors: it cannot be inspected, or a vCPU cannot be sampled. All with the
+ * message. The attach thread, or the opener before that runs.
  */
 int attach_update_vcpus(struct attach *attach);
 
-/* Of such an error: the process has ended. */
+/* True if ERROR means that the process has exited. */
 bool attach_process_exited(int error);
 
-/* The start of its thread; CONTEXT is the attachment. */
+/* Main function of the attach thread; CONTEXT is the attachment. */
 void *attach_run(void *context);
 
-/* Gives what was sampled to the reader. False: there was nothing. On its thread, and when that has
- * ended. */
+/* Drains the backend and publishes the samples. False: there were none. The attach thread, or the
+ * opener after that has ended. */
 bool attach_drain(struct attach *attach);
 
 /*
- * ms, from 1 to 200: so that there are as many samples each time at any FREQUENCY (Hz, of each
- * vCPU), and that ROOM samples (0: for any number), which is what the backend can hold, are twice
- * as many as VCPUS give meanwhile.
+ * Interval of drains in ms, 1 to 200: about the same number of samples per drain at each FREQUENCY
+ * (Hz per vCPU), and at most half of ROOM, the number of samples that the backend can hold for
+ * VCPUS vCPUs (0: unlimited).
  */
 int drain_interval(unsigned int frequency, size_t vcpus, size_t room);
 

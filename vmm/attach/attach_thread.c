@@ -13,7 +13,7 @@
 #include "vmm/attach/attach_state.h"
 #include "vmm/attach/proc_files.h"
 
-/* vCPUs that come and go, and the memory of the VM. */
+/* Hot-plugged vCPUs and memory */
 
 static const struct vmm_vcpu *find(const struct vmm_vcpu *vcpus, size_t count,
 				   const struct vmm_vcpu *wanted)
@@ -41,8 +41,7 @@ static void remove_exited(struct attach *attach)
 	}
 }
 
-/* Numbers of threads are used again: what was opened by one is of the VM if the thread is still
- * there behind it. */
+/* TIDs are reused: the event belongs to the VM only if the thread still exists afterwards. */
 static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
 {
 	int error = attach->backend->add(attach->source, vcpu);
@@ -53,7 +52,7 @@ static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
 	return -ESRCH;
 }
 
-/* Once: there are no rings for any of them. */
+/* Reported once for all vCPUs without a ring. */
 static void report_no_ring(struct attach *attach, unsigned int id)
 {
 	if (attach->reported_no_ring)
@@ -65,7 +64,7 @@ static void report_no_ring(struct attach *attach, unsigned int id)
 	attach->reported_no_ring = true;
 }
 
-/* Once, until all are sampled. It is tried again with each scan: what is in its way may go. */
+/* Reported once until all vCPUs are sampled. Each scan tries again. */
 static void report_refused(struct attach *attach, unsigned int id)
 {
 	if (!attach->reported_refused)
@@ -94,8 +93,8 @@ static int add_new(struct attach *attach)
 			attach->arriving = true;
 			continue;
 		}
-		/* Who starts a vCPU of its own waits for it to be sampled, and ends the VM where it
-		 * is not.
+		/*
+		 * The owner of the VM waits until each vCPU is sampled, and ends the VM otherwise.
 		 */
 		if (error && attach->sampled_count && !attach->own) {
 			report_refused(attach, vcpu->id);
@@ -112,7 +111,7 @@ static int add_new(struct attach *attach)
 	return 0;
 }
 
-/* Guest memory that was plugged in is another memslot. */
+/* Hot-plugged memory is another memslot. */
 static void follow_memory(struct attach *attach)
 {
 	struct vmm_slot slots[VMM_SLOTS_MAX];
@@ -125,7 +124,6 @@ static void follow_memory(struct attach *attach)
 		vmm_memory_set_slots(&attach->memory, slots, (size_t)count);
 }
 
-/* Names of threads may be anybody's; KVM knows. */
 void attach_update_threads(struct attach *attach)
 {
 	if (attach->backend->threads)
@@ -146,10 +144,10 @@ int attach_update_vcpus(struct attach *attach)
 	return error;
 }
 
-/* ms: with few samples per second less often. */
+/* ms */
 #define LEAST     20ul
 #define MOST      200ul
-#define FREQUENCY 1000ul /* Hz, up from which it is done most often */
+#define FREQUENCY 1000ul /* Hz from which on LEAST applies */
 
 static uint64_t by_frequency(uint64_t frequency)
 {
@@ -170,16 +168,16 @@ int drain_interval(unsigned int frequency, size_t vcpus, size_t room)
 	return interval ? (int)interval : 1;
 }
 
-/* The thread of an attachment, and what is asked of it. */
+/* The attach thread */
 
-/* vCPUs that come and go are noticed after so long; at the latest, if nothing tells of it. */
+/* Intervals of scans for vCPUs: by default, and if nothing indicates a change. */
 #define SCAN_INTERVAL     NS_PER_S
 #define SCAN_INTERVAL_MAX (10 * NS_PER_S)
-/* While a vCPU is there and KVM has not run it yet: that of a VM that arrives from another host. */
+/* While a vCPU has never run: a VM that migrates to this host. */
 #define SCAN_INTERVAL_ARRIVING (100 * NS_PER_MS)
-/* So long after it could not be looked at, the process may still end. */
+/* Time that a process may take to exit after it became unreadable. */
 #define END_WAIT_MS 2000
-/* Hz of no vCPU */
+/* vCPUs are sampled with different frequencies */
 #define TICKS_DIFFER UINT_MAX
 
 static void flush_rings(struct attach *attach)
@@ -200,8 +198,8 @@ static void update_stops(struct attach *attach)
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-/* Which CPUs the vCPUs are to the kernel that runs now, as far as that is not known yet. TOLD
- * becomes what is the same for all; false: there is none. */
+/* Finds the guest CPU of each vCPU for a new kernel. COMMON gets what is the same for all of them.
+ * False: no kernel is known. */
 static bool find_cpus(struct attach *attach, struct attach_cpu *known)
 {
 	const struct guest_kernel *kernel;
@@ -225,7 +223,7 @@ static bool find_cpus(struct attach *attach, struct attach_cpu *known)
 	return kernel;
 }
 
-/* The backend may give samples to the sink at that: not with kernel_lock. */
+/* Not with kernel_lock: the backend may pass samples to the sink. */
 static void set_cpu(struct attach *attach)
 {
 	struct attach_cpu known;
@@ -254,7 +252,6 @@ static bool has_new_kernel(struct attach *attach)
 	return has;
 }
 
-/* False: there was nothing. */
 bool attach_drain(struct attach *attach)
 {
 	if (has_new_kernel(attach))
@@ -282,7 +279,7 @@ bool attach_process_exited(int error)
 	return error == -ESRCH || error == -ENOENT;
 }
 
-/* A process that ends may not be looked at any more for as long as its memory is freed. */
+/* A process cannot be inspected while the kernel frees its memory. */
 static bool ends_soon(const struct attach *attach)
 {
 	struct pollfd events[] = {
@@ -293,10 +290,8 @@ static bool ends_soon(const struct attach *attach)
 	return poll(events, 2, END_WAIT_MS) > 0 && events[0].revents;
 }
 
-/*
- * A VMM that has as many threads and descriptors as before, and a VM that did not run since, have
- * most likely the same vCPUs and memslots.
- */
+/* A VMM with the same number of threads and descriptors and without new samples most likely has the
+ * same vCPUs and memslots. */
 static bool may_have_changed(struct attach *attach, uint64_t time)
 {
 	struct vmm_process_size size = vmm_process_size(attach->process);
@@ -318,7 +313,7 @@ static uint64_t scan_interval(const struct attach *attach)
 	return attach->arriving ? SCAN_INTERVAL_ARRIVING : SCAN_INTERVAL;
 }
 
-/* What goes away under a look at it has ended; anything else is an error. */
+/* A process that disappears during the scan has exited; all other failures are errors. */
 static bool scan_if_due(struct attach *attach)
 {
 	uint64_t time = attach_now();
@@ -333,10 +328,10 @@ static bool scan_if_due(struct attach *attach)
 	attach->next_scan = time + scan_interval(attach);
 	if (error)
 		log_debug("%s", error_message());
-	if (error == -EMFILE) /* those that are sampled are still */
+	if (error == -EMFILE) /* the sampled vCPUs stay */
 		return true;
 	if (!error)
-		set_cpu(attach); /* CPUs come up one after the other */
+		set_cpu(attach); /* guest CPUs come up one after the other */
 	if (error && !attach_process_exited(error)) {
 		snprintf(attach->error_text, sizeof(attach->error_text), "%s", error_message());
 		if (!ends_soon(attach))
@@ -360,11 +355,8 @@ static int until_next_scan(const struct attach *attach)
 	return attach->next_scan > time ? (int)((attach->next_scan - time) / NS_PER_MS) + 1 : 0;
 }
 
-/*
- * While there are samples, some are let gather before the next look. After a look that found none
- * the backend tells, if it can, when there are again: a VM that idles costs nothing until then.
- * False: the VM has ended, or it is to be stopped.
- */
+/* With samples coming, lets some accumulate. After an empty drain, waits for the backend's event if
+ * it has one: an idle VM causes no wake-ups. False: the VM has ended, or the thread is to stop. */
 static bool wait_for_samples(struct attach *attach, bool found)
 {
 	struct pollfd events[] = {
@@ -385,7 +377,7 @@ static bool wait_for_samples(struct attach *attach, bool found)
 	return !events[0].revents && !events[1].revents;
 }
 
-/* What is asked of the thread. */
+/* Requests */
 
 int attach_rescan(struct attach *attach)
 {
@@ -400,7 +392,7 @@ int attach_set_frequency(struct attach *attach, unsigned int frequency)
 	return request_send(&attach->request, &frequency);
 }
 
-/* Where that fails for some vCPUs, no frequency is that of all: whatever is asked for next is
+/* If it fails for some vCPUs, no frequency applies to all, so that the next request is always
  * tried. */
 static int apply_frequency(struct attach *attach, unsigned int frequency)
 {

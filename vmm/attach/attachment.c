@@ -17,9 +17,9 @@
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/qemu_command_line.h"
 
-/* vCPUs that may come besides those that are there, where nobody says how many. */
+/* Hot-plugged vCPUs that get a ring if QEMU does not limit their number. */
 #define VCPUS_TO_COME 8
-/* As many as one in so many of our descriptors, at most. */
+/* Rings of vCPUs that do not exist yet use at most this fraction of the descriptor limit. */
 #define DESCRIPTORS_SHARE 16
 
 const struct attach_backend *const attach_backends[] = { &attach_bpf, &attach_perf, &attach_ptrace,
@@ -33,10 +33,9 @@ const struct attach_backend *attach_backend_find(const char *name)
 	return NULL;
 }
 
-/* Opening. */
+/* Opening */
 
-/* Only its monitor tells anything of a VM without KVM, or of a process that may not be looked at.
- */
+/* A VM without KVM, or in a process that cannot be inspected, is reachable by its monitor only. */
 static int check_process(const struct attach *attach, const struct attach_backend *backend)
 {
 	const struct vmm_process *process = attach->process;
@@ -57,8 +56,7 @@ static unsigned int larger(unsigned int a, unsigned int b)
 	return a > b ? a : b;
 }
 
-/* Each vCPU that is not there yet has a ring all the same: a page of memory, and two descriptors.
- */
+/* Each possible vCPU has a ring: one page of memory and two descriptors. */
 static unsigned int affordable_vcpus(void)
 {
 	struct rlimit limit;
@@ -69,7 +67,7 @@ static unsigned int affordable_vcpus(void)
 		       : (unsigned int)limit.rlim_cur / DESCRIPTORS_SHARE;
 }
 
-/* Those that are there, with those that may come. */
+/* Present and hot-pluggable vCPUs. */
 static unsigned int vcpus_max(const struct vmm_process *process, bool own)
 {
 	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
@@ -121,7 +119,8 @@ static int choose_backend(struct attach *attach, const char *name)
 	return error ? error_set(error, "no way to attach works here:\n%s", attach->refused) : 0;
 }
 
-/* Where KVM does not tell, the process's own mappings may. Without memory there are no names. */
+/* Without memslots from KVM, guesses from the mappings of the process. Without memory, samples are
+ * unsymbolized. */
 static void find_memory(struct attach *attach)
 {
 	struct vmm_slot slots[VMM_SLOTS_MAX];
@@ -153,7 +152,7 @@ static int make_rings(struct attach *attach, const struct attach_options *option
 	};
 	size_t count;
 
-	if (process->monitored) /* its vCPUs are known since the backend is */
+	if (process->monitored) /* its vCPUs are known only since the backend is open */
 		attach->target.vcpus_max = vcpus_max(process, false);
 	count = attach->target.vcpus_max;
 	attach->rings = calloc(count, sizeof(struct ring *));
@@ -232,7 +231,7 @@ static bool may_monitor(const char *backend)
 	return !wanted || wanted->emulated;
 }
 
-/* One without KVM can still have a monitor. */
+/* A VM without KVM can still have a monitor. */
 static int open_process(struct attach *attach, const struct attach_options *options)
 {
 	char message[ERROR_MESSAGE_SIZE];
@@ -254,7 +253,7 @@ static int open_process(struct attach *attach, const struct attach_options *opti
 	return vmm_process_open_monitored(&attach->process, pid);
 }
 
-/* For a user of libvirt who is nobody to the domain's process. */
+/* For users of libvirt without access to the domain's process. */
 static int open_remote_memory(struct attach *attach, const struct monitor_address *address)
 {
 	char message[ERROR_MESSAGE_SIZE];
@@ -370,7 +369,7 @@ int attach_start(struct attach *attach)
 	int error = attach_update_vcpus(attach);
 
 	attach->request.frequency = attach->ticks = attach->target.frequency;
-	/* A VM that has ended meanwhile has done so to the thread, too. */
+	/* The thread detects a VM that has ended meanwhile. */
 	if (error && !attach_process_exited(error) && !vmm_process_ended(attach->process))
 		return error;
 	error = -pthread_create(&attach->thread, NULL, attach_run, attach);

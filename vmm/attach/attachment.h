@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An attachment to somebody else's VM: its process, its memory, a backend
- * that samples its vCPUs, and a thread that takes what the backend finds to
- * one ring for each vCPU, as the VMM's own sampler does.
+ * An attachment to a VM that another program started: its process, its memory, a backend that
+ * samples its vCPUs, and a thread that moves the samples into one ring per vCPU, like the VMM's own
+ * sampler.
  *
  *	kernel --backend--> attach thread --sample--> ring --> collector
  *
- * attach_open() -> attach_start() -> it runs until attach_end_fd() can be read, or for as long as
- *is wanted -> attach_stop() -> attach_close(), on one thread. The VM is not stopped, and nothing of
- *it is written.
+ * attach_open() -> attach_start() -> until attach_end_fd() is readable or the caller is done ->
+ * attach_stop() -> attach_close(), all on one thread. The VM is not stopped, and none of its memory
+ * is written.
  */
 #ifndef KVMSCOPE_ATTACH_ATTACHMENT_H
 #define KVMSCOPE_ATTACH_ATTACHMENT_H
@@ -30,37 +30,34 @@ struct attach;
 #define ATTACH_STOP_LIMIT 200
 
 struct attach_options {
-	pid_t pid; /* 0: the process of the domain, or of the monitor's socket */
-	int vm;    /* its descriptor in the process, where that has several VMs; 0: it has one */
-	/*
-	 * The VM is this process's own: its vCPUs are all there and may not run yet, who starts
-	 * them says so (attach_rescan()), and it is sampled by the clock, also where cycles can be
-	 * counted.
-	 */
+	pid_t pid; /* 0: the process of the domain or of the monitor's socket */
+	int vm;    /* its descriptor in a process with several VMs; 0: the only VM */
+	/* The VM belongs to this process: all vCPUs exist but may not run yet, the caller reports
+	 * when they start (attach_rescan()), and CPU time is sampled even if cycles could be. */
 	bool own;
-	struct monitor_address monitor; /* as far as the user tells it */
-	const char *backend;            /* its name, or "auto": the best that works */
+	struct monitor_address monitor; /* as given by the user */
+	const char *backend;            /* its name, or "auto" for the best one that works */
 	unsigned int frequency;         /* Hz */
 	bool callchains;
-	bool overwrite;          /* rings keep what is newest: for a flight recorder */
-	size_t ring_size;        /* bytes, of each vCPU: see ring_create() */
-	unsigned int stop_limit; /* us that a thread may be stopped for; 0: ATTACH_STOP_LIMIT */
+	bool overwrite;          /* rings keep the newest samples, for a flight recorder */
+	size_t ring_size;        /* bytes per vCPU, see ring_create() */
+	unsigned int stop_limit; /* us that a thread may be stopped; 0: ATTACH_STOP_LIMIT */
 };
 
 struct attach_statistics {
-	uint64_t guest, host;      /* samples taken in the guest, and outside of it */
-	uint64_t lost;             /* by the backend */
-	unsigned int vcpus;        /* that are sampled now */
-	bool ended;                /* the VM's process has */
-	struct attach_stops stops; /* none but zeros of a backend that does not stop anything */
+	uint64_t guest, host;      /* samples in the guest and outside of it */
+	uint64_t lost;             /* dropped by the backend */
+	unsigned int vcpus;        /* sampled now */
+	bool ended;                /* the VM's process has exited */
+	struct attach_stops stops; /* zero if the backend stops nothing */
 };
 
 /*
- * Finds the VM and chooses the backend; nothing is sampled yet. Errors: those of
- * vmm_process_open(), domain_open(), domain_find_process() and monitor_find_process(); -ENOENT: no
- * thread that runs a vCPU was found; -EINVAL: there is no such backend; -ENOTSUP or -EACCES: it, or
- * none of them, works here, the message says why. OPTIONS are not used afterwards, but the strings
- * of the monitor's address are.
+ * Finds the VM and chooses the backend; sampling does not start yet. -ENOENT: no thread that runs a
+ * vCPU was found; -EINVAL: unknown backend; -ENOTSUP or -EACCES: it, or none of them, works here,
+ * see the message; also the errors of vmm_process_open(), domain_open(), domain_find_process() and
+ * monitor_find_process(). OPTIONS can be freed afterwards, but not the strings of the monitor
+ * address.
  */
 int attach_open(struct attach **attach, const struct attach_options *options);
 
@@ -68,78 +65,65 @@ const struct vmm_process *attach_process(const struct attach *attach);
 const struct attach_backend *attach_backend(const struct attach *attach);
 enum attach_event attach_event(const struct attach *attach);
 
-/* Hz: what was asked for, or the most that the backend can do. */
+/* Hz: the requested frequency, or the backend's maximum. */
 unsigned int attach_frequency(const struct attach *attach);
 
-/* One line for each better backend that does not work here, and why; "" if there is none. */
+/*
+ * One line for each better backend that does not work here, with the reason; "" if there is none.
+ */
 const char *attach_refused(const struct attach *attach);
 
-/* The rings, by the ids of vCPUs; with some for those that may come. Valid until attach_close(). */
+/* The rings by vCPU id, with spare ones for hot-plugged vCPUs. Valid until attach_close(). */
 struct ring *const *attach_rings(const struct attach *attach, size_t *count);
 
-/* The guest's memory, as far as it is known: readable by any thread until attach_close(). */
+/* The guest's memory as far as it is known; for any thread until attach_close(). */
 const struct guest_view *attach_view(const struct attach *attach);
 
-/* Starts sampling. The errors of the backend, of making a thread. */
+/* Starts sampling. The errors of the backend and of pthread_create(). */
 int attach_start(struct attach *attach);
 
-/* Can be polled: readable once the VM has ended, or can't be sampled any more. */
+/* For poll(): readable after the VM has ended or can no longer be sampled. */
 int attach_end_fd(const struct attach *attach);
 
 /*
- * Looks for vCPUs that run by now or have ended, and takes what was sampled before. Comes back when
- * that is done: some ms. -ECANCELED, with the message: nothing is sampled (any more),
- * attach_error() tells why. Any thread but the collector's.
+ * Scans for vCPUs that have started or ended, and drains samples; waits until that is done, some
+ * ms. -ECANCELED, with the message: sampling has ended, see attach_error(). Any thread but the
+ * collector's.
  */
 int attach_rescan(struct attach *attach);
 
-/*
- * Another frequency in Hz from when it comes back on, or 0: no samples until the next call.
- * -ENOTSUP: the backend can not; -ECANCELED as above; both with the message. Any thread but the
- * collector's.
- */
+/* Sets another frequency in Hz before it returns; 0: no samples until the next call. -ENOTSUP: not
+ * with this backend; -ECANCELED as above; both with the message. Any thread but the collector's. */
 int attach_set_frequency(struct attach *attach, unsigned int frequency);
 
-/*
- * Registers by which the kernel that runs now can be found (struct collector_options). May
- * search the guest's memory for tenths of a second, now and then. The collector's thread.
- */
+/* Registers by which the running kernel can be found (struct collector_options). Sometimes searches
+ * the guest's memory for tenths of a second. The collector's thread. */
 bool attach_registers(struct attach *attach, struct guest_registers *registers);
 
-/*
- * Samples are checked against KERNEL (NULL: against none) from now on. When this comes back the one
- * before is not used any more. Any thread.
- */
+/* Checks samples against KERNEL (NULL: none) from now on. The previous kernel is unused when this
+ * returns. Any thread. */
 void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel);
 
-/*
- * Comes back when no sample that was begun before uses the kernel, or what was replaced in it, any
- * more: as long as a sample takes. Any thread.
- */
+/* Returns when no sample that is in progress uses the kernel, or what was replaced in it. Waits for
+ * at most one sample. Any thread. */
 void attach_wait_for_users(struct attach *attach);
 
-/*
- * Callers in the kernel are wanted, which only a known kernel can give: samples are unwound once,
- * as they come. No longer true when the kernel is known, or all of memory was searched and there is
- * none. Any thread.
- */
+/* True while kernel call chains need a kernel that is not known yet: samples are unwound as they
+ * arrive. False when the kernel is known, or all memory was searched without one. Any thread. */
 bool attach_awaits_kernel(struct attach *attach);
 
-/* The kernel that was found first runs no more, as far as can be told: another is to be looked for.
- */
+/* The known kernel has most likely ended: searches for another one. */
 void attach_drop_kernel(struct attach *attach);
 
-/* Any thread. */
 void attach_statistics(struct attach *attach, struct attach_statistics *statistics);
 
-/* Takes what was sampled until now, ends the thread and the backend. A second call does nothing. */
+/* Drains the last samples, and ends the thread and the backend. A second call does nothing. */
 void attach_stop(struct attach *attach);
 
-/* After attach_stop(): why sampling ended by itself though the VM had not, with the message; else
- * 0. */
+/* After attach_stop(): why sampling ended before the VM did, with the message; else 0. */
 int attach_error(const struct attach *attach);
 
-/* Works on NULL. */
+/* NULL is allowed. */
 void attach_close(struct attach *attach);
 
 #endif

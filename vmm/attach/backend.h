@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A way to sample the vCPUs of somebody else's VM. Each backend is one struct
- * of functions; what they share stands in attach.h.
+ * A backend: a way to sample the vCPUs of a VM that another program started. Each backend is one
+ * struct of functions; attachment.h is their user.
  *
  *	open -> add each vCPU -> { drain, add, remove }... -> close
  *
- * All on one thread, that of the attachment; no function waits for a sample. What a backend finds
- *goes to its sink, in order of time for each vCPU.
+ * All functions run on the attach thread, and none waits for a sample. Samples go to the sink, in
+ * order of time for each vCPU.
  */
 #ifndef KVMSCOPE_ATTACH_BACKEND_H
 #define KVMSCOPE_ATTACH_BACKEND_H
@@ -23,43 +23,43 @@
 #include "vmm/guest/linux/task.h"
 #include "vmm/guest/unwind/unwind.h"
 
-/* Of a sample: a callchain is in few pages of code. */
+/* Pages per sample: the code of a call chain is on few pages. */
 #define ATTACH_PAGES_MAX 32
 
-/* A page of user space that had code that ran or was to be returned to, and where it lay then. */
+/* A page of user code with an address of the call chain, and its GPA at the time of the sample. */
 struct attach_page {
 	uint64_t gva, gpa;
 };
 
-/* The guest as it stood at a sample: its memory is not what it was any more. */
+/* The guest's state at the time of a sample; its memory has changed since. */
 struct attach_guest_state {
-	struct guest_registers registers; /* RSP 0: it is not known */
-	/* Their CR3 is not the processor's, which is not known: it is that of the page tables that
-	 * the task has, by a kernel that was known to run; 0: of none. */
+	struct guest_registers registers; /* RSP 0: unknown */
+	/* The processor's CR3 is unknown: CR3 is that of the task, according to the kernel that was
+	 * known to run; 0: no task. */
 	bool cr3_of_task;
 	bool clock_known;
-	uint64_t clock;       /* MSR_KVM_SYSTEM_TIME of the vCPU, if that is known */
-	const uint8_t *bytes; /* of the kernel's stack, from RSP on; NULL: it was not taken */
+	uint64_t clock;       /* MSR_KVM_SYSTEM_TIME of the vCPU, if clock_known */
+	const uint8_t *bytes; /* the kernel stack from RSP on; NULL: not copied */
 	size_t size;
-	const struct guest_tasks_snapshot *tasks; /* of the vCPU; NULL: they were not seen */
-	const struct attach_page *pages;          /* each once, at most ATTACH_PAGES_MAX */
+	const struct guest_tasks_snapshot *tasks; /* of the vCPU; NULL: not read */
+	const struct attach_page *pages;          /* no duplicates, at most ATTACH_PAGES_MAX */
 	size_t page_count;
 };
 
 /* Where the guest's kernel has the tasks of a vCPU. */
 struct attach_cpu {
 	struct guest_task_layout layout;
-	struct guest_paging paging; /* that maps the kernel */
-	uint64_t offset;            /* that makes per-CPU addresses those of the vCPU */
+	struct guest_paging paging; /* maps the kernel */
+	uint64_t offset;            /* added to per-CPU addresses for this vCPU */
 };
 
 struct attach_sink {
 	/*
-	 * One sample. SAMPLE has its time, period, registers as far as they are known (else 0),
-	 * CPL, vCPU, host thread, cost, and SAMPLE_HOST if it was taken outside of the guest, or
-	 * SAMPLE_OTHER_KERNEL if a guest of the guest ran; its task is not known. CHAIN has the
-	 * sampled address first; it may be changed. STACK is NULL where the registers of the guest
-	 * are not known. All are valid during the call only.
+	 * Passes one sample. SAMPLE has time, period, CPL, vCPU, host thread, cost, and registers
+	 * (0: unknown), and SAMPLE_HOST if it was taken outside of the guest, or
+	 * SAMPLE_OTHER_KERNEL if a nested guest ran; its task is unknown. CHAIN begins with the
+	 * sampled address and may be modified. STACK is NULL if the guest's registers are unknown.
+	 * All arguments are valid during the call only.
 	 */
 	void (*sample)(void *context, struct sample *sample, struct guest_callchain *chain,
 		       const struct attach_guest_state *stack);
@@ -68,99 +68,93 @@ struct attach_sink {
 	void *context;
 };
 
-/* What is sampled by: decides what the period of a sample counts. */
+/* The sampled event: the unit of a sample's period. */
 enum attach_event {
 	ATTACH_CLOCK,  /* ns of the vCPU thread's CPU time */
-	ATTACH_CYCLES, /* of the processor, in and outside of the guest */
+	ATTACH_CYCLES, /* CPU cycles, in and outside of the guest */
 };
 
 struct attach_target {
 	const struct vmm_process *process;
 	struct vmm_memory *memory;
-	unsigned int frequency; /* Hz of each vCPU thread */
-	bool own; /* the VM is this process's own: its vCPUs are sampled by the clock in any case */
-	unsigned int vcpus_max; /* ids of vCPUs are below, also of those that come later */
+	unsigned int frequency; /* Hz, for each vCPU thread */
+	bool own; /* the VM belongs to this process: its vCPUs are always sampled by the clock */
+	unsigned int vcpus_max; /* ids of vCPUs are below it, also those of hot-plugged ones */
 	bool callchains;
-	struct monitor_address monitor; /* of QEMU, as far as the user told it */
-	uint64_t stop_limit; /* ns that a thread may be stopped for, where that is what a backend
-				does */
+	struct monitor_address monitor; /* of QEMU, as given by the user */
+	uint64_t stop_limit;            /* ns that a thread may be stopped, for backends that do */
 	struct attach_sink sink;
 };
 
-/* Of a backend that stops threads, since its start. */
+/* Statistics of a backend that stops threads, since its start. */
 struct attach_stops {
 	uint64_t count;
-	uint64_t total,
-		longest; /* ns, from when a thread was seen to stand still to when it was let go */
-	uint64_t over;   /* of COUNT, longer than the limit */
-	uint64_t abandoned; /* of OVER, without a sample: it was over before all was read */
-	uint64_t asleep;    /* times that a thread slept and was not stopped */
-	uint64_t limit;     /* ns */
+	uint64_t total, longest; /* ns between detecting that a thread is stopped and resuming it */
+	uint64_t over;           /* stops longer than the limit */
+	uint64_t abandoned;      /* part of OVER: time was up before a sample was complete */
+	uint64_t asleep;         /* threads that were asleep, and not stopped */
+	uint64_t limit;          /* ns */
 };
 
-struct attach_source; /* a backend's own */
+struct attach_source; /* private to the backend */
 
 struct attach_backend {
 	const char *name;
-	const char *is; /* for messages: what it does, and what it can not */
+	const char *is; /* for messages: what it does, and its limits */
 	bool has_callchains;
-	unsigned int frequency_max; /* Hz; 0: what is asked for */
-	bool emulated; /* works without KVM, too, and where the process may not be looked at */
+	unsigned int frequency_max; /* Hz; 0: unlimited */
+	bool emulated; /* works without KVM, and for processes that cannot be inspected */
 
-	/* Tries what can be tried without a VM: 0, or an error with the message. For kvmscope
-	 * doctor. */
+	/* Tries what works without a VM: 0, or an error with the message. For kvmscope doctor. */
 	int (*probe)(void);
-	/* TARGET outlives it. -ENOTSUP or -EACCES: it does not work here, the message says why. */
+	/*
+	 * TARGET outlives the source. -ENOTSUP or -EACCES: it does not work here, see the message.
+	 */
 	int (*open)(struct attach_source **source, const struct attach_target *target);
 	enum attach_event (*event)(const struct attach_source *source);
-	/* Tells PROCESS which threads run its vCPUs (vmm_process_set_thread(),
-	 * vmm_process_set_vcpus()), as far as it knows, and follows vCPUs that the VMM made anew.
-	 * NULL: it does neither. */
-	void (*threads)(struct attach_source *source, struct vmm_process *process);
-	/* The memslots, where KVM tells them: their number, or -ENOTSUP. At most VMM_SLOTS_MAX.
-	 * NULL: never.
+	/*
+	 * Reports to PROCESS the threads of its vCPUs as far as they are known
+	 * (vmm_process_set_thread(), vmm_process_set_vcpus()), and follows vCPUs that the VMM has
+	 * created anew. NULL: neither.
 	 */
+	void (*threads)(struct attach_source *source, struct vmm_process *process);
+	/* Reads KVM's memslots, at most VMM_SLOTS_MAX. Returns their number, or -ENOTSUP. NULL:
+	 * never available. */
 	int (*slots)(struct attach_source *source, struct vmm_slot *slots);
-	/* Samples VCPU, whose thread is known, from now on. 0, or -ESRCH: its thread has ended;
-	 * others with the message. */
+	/* Starts sampling VCPU, whose thread is known. -ESRCH: the thread has exited; other errors
+	 * with the message. */
 	int (*add)(struct attach_source *source, const struct vmm_vcpu *vcpu);
 	void (*remove)(struct attach_source *source, unsigned int id);
-	/*
-	 * Can be polled: readable when samples wait, after a drain() that found none. NULL: nobody
-	 * tells, it is to be drained from time to time.
-	 */
+	/* A descriptor that is readable when samples wait, after a drain() that found none. NULL:
+	 * the backend has to be drained periodically. */
 	int (*events)(const struct attach_source *source);
-	/*
-	 * Samples of vCPU ID that are taken from now on have its tasks, where they can be read. CPU
-	 * is used during the call only, which may give samples to the sink. NULL: it never sees
-	 * tasks.
-	 */
+	/* Sets where samples of vCPU ID find their task from now on. CPU is used during the call
+	 * only, which may pass samples to the sink. NULL: the backend never reads tasks. */
 	void (*set_cpu)(struct attach_source *source, unsigned int id,
 			const struct attach_cpu *cpu);
-	/* Samples of all vCPUs together that it can hold between two drain(). NULL: as many as come
-	 * in 200 ms.
-	 */
+	/* Samples of all vCPUs together that fit between two drain(). NULL: those of 200 ms. */
 	size_t (*room)(const struct attach_source *source);
 	/*
-	 * Another frequency for all vCPUs, also those that come; 0: no samples. The errors of add()
-	 * but -ESRCH, of the first that has one: the others are sampled so. NULL: it can not.
+	 * Sets another frequency for all present and future vCPUs; 0: no samples. Returns the first
+	 * error of add() except -ESRCH; the other vCPUs have the new frequency. NULL: not
+	 * supported.
 	 */
 	int (*set_frequency)(struct attach_source *source, unsigned int frequency);
-	/* Gives what was sampled since the last time to the sink. */
+	/* Passes the samples since the last call to the sink. */
 	void (*drain)(struct attach_source *source);
-	/* Any thread. NULL: it stops nothing. */
+	/* Any thread. NULL: the backend stops nothing. */
 	void (*stops)(struct attach_source *source, struct attach_stops *stops);
-	/* False: a thread hangs on the VM, and uses what TARGET points to as long as this process
-	 * lives. */
+	/* False: a thread is stuck in the VM, and uses what TARGET points to until this process
+	 * ends. */
 	bool (*close)(struct attach_source *source);
 };
 
 extern const struct attach_backend attach_bpf, attach_perf, attach_ptrace, attach_qmp;
 
-/* All, the best first; ends with NULL. */
+/* All backends, the best first; ends with NULL. */
 extern const struct attach_backend *const attach_backends[];
 
-/* By its name; NULL: there is none. */
+/* Looks up a backend by name; NULL: there is none. */
 const struct attach_backend *attach_backend_find(const char *name);
 
 #endif

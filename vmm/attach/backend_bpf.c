@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A BPF program on a perf event of each vCPU thread (bpf/guest_sample.c): it
- * reads the guest's registers where KVM keeps them, and its callers from guest
- * memory, in the interrupt that the thread took anyway. What it found comes through a
- * ring of each vCPU; a bell of the VM wakes who has found nothing in any of them.
+ * A BPF program on a perf event of each vCPU thread (bpf/guest_sample.c) reads the guest's
+ * registers from KVM's memory, and the call chain from guest memory, in the interrupt of the event.
+ * Samples come through one ring per vCPU; one bell per VM wakes a reader whose rings are all empty.
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -23,20 +22,20 @@
 #include "vmm/attach/bpf_source.h"
 
 #define CLOCK_TRIES 5
-/* Samples with a stack each that a chunk has at the least. */
+/* Minimum number of samples with a stack that fit into a chunk. */
 #define SAMPLES_OF_CHUNK                                                                           \
 	((BPF_CHUNK - sizeof(struct bpf_whole_sample)) /                                           \
 		 (sizeof(struct bpf_sample) + BPF_STACK_MAX) +                                     \
 	 1)
-#define CHUNKS_LEAST 4   /* of a vCPU */
-#define CHUNKS_MOST  128 /* of a VM, as far as each vCPU has the least */
+#define CHUNKS_LEAST 4   /* per vCPU */
+#define CHUNKS_MOST  128 /* per VM, as far as each vCPU has CHUNKS_LEAST */
 
-/* BPF has no raw clock; the two drift by what adjusts the one, 500 ppm at the most. */
+/* BPF cannot read CLOCK_MONOTONIC_RAW; the clocks drift by at most 500 ppm. */
 static void compare_clocks(struct attach_source *source)
 {
 	uint64_t shortest = UINT64_MAX;
 
-	/* Of a try that was interrupted, nobody knows when in it. */
+	/* A preempted try is inexact: the shortest one counts. */
 	for (int i = 0; i < CLOCK_TRIES; i++) {
 		uint64_t before = clock_ns(CLOCK_MONOTONIC), raw = clock_ns(CLOCK_MONOTONIC_RAW);
 		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
@@ -48,8 +47,8 @@ static void compare_clocks(struct attach_source *source)
 	}
 }
 
-/* Of a vCPU's ring: what comes in 0.4 s, with a stack each, as far as all vCPUs together may have
- * so much: a daemon has them for each VM. */
+/* A ring holds the samples of 0.4 s, each with a stack, unless the limit of the VM is exceeded: a
+ * daemon has rings for many VMs. */
 static uint32_t ring_chunks(const struct attach_target *target)
 {
 	uint64_t vcpus = target->process->vcpu_count ? target->process->vcpu_count : 1,
@@ -61,7 +60,7 @@ static uint32_t ring_chunks(const struct attach_target *target)
 	return (uint32_t)chunks;
 }
 
-/* Of one that comes now: what the others leave of that, and the least. */
+/* For a hot-plugged vCPU: what the others leave of CHUNKS_MOST, but at least CHUNKS_LEAST. */
 static uint32_t chunks_of_next(const struct attach_source *source)
 {
 	uint32_t chunks = source->chunks, used = 0;
@@ -73,7 +72,7 @@ static uint32_t chunks_of_next(const struct attach_source *source)
 	return chunks;
 }
 
-/* All rings are drained at the same time: the shortest counts, for each that there is. */
+/* All rings are drained together, so the smallest one counts for each. */
 static size_t room(const struct attach_source *source)
 {
 	size_t least = source->chunks, count = 0;
@@ -90,7 +89,7 @@ static void drain_all(struct attach_source *source)
 		bpf_source_drain(source, thread);
 }
 
-/* That it rang is all it says. */
+/* The bell carries no data. */
 static int ignore_bell(void *context, void *data, size_t size)
 {
 	return 0;
@@ -101,7 +100,7 @@ static int events_of(const struct attach_source *source)
 	return ring_buffer__epoll_fd(source->bell);
 }
 
-/* Who finds nothing may wait for the bell: what comes before it rings is looked for once more. */
+/* Drains again after requesting the bell: samples that come before that do not ring it. */
 static void drain(struct attach_source *source)
 {
 	uint64_t emitted = source->emitted;
@@ -116,7 +115,7 @@ static void drain(struct attach_source *source)
 	drain_all(source);
 }
 
-/* Of the one that is meant, where there are several; 0: of the only one, however it is opened. */
+/* The VM's descriptor if the process has several VMs; 0: its only VM, whatever the descriptor. */
 static int vm_of(const struct vmm_process *process)
 {
 	return process->vms > 1 ? process->vm_fd : 0;
@@ -142,9 +141,9 @@ static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 	return count;
 }
 
-/* vCPUs. */
+/* vCPUs */
 
-/* Tells the program which vCPU the thread runs. While that changes it runs none. */
+/* Publishes to the program which vCPU the thread runs. While that changes it is 0: none. */
 static void publish_vcpu(const struct attach_source *source, struct bpf_thread *thread,
 			 const struct bpf_found *found)
 {
@@ -161,7 +160,7 @@ static void publish_vcpu(const struct attach_source *source, struct bpf_thread *
 	__atomic_store_n(&shared->vcpu, found->vcpu, __ATOMIC_RELEASE);
 }
 
-/* A VMM may make its VM anew, with the same threads and ids. */
+/* A VMM may create its VM anew, with the same threads and vCPU ids. */
 static void follow_vcpu(struct attach_source *source, const struct bpf_found *found)
 {
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next) {
@@ -180,7 +179,7 @@ struct thread_list {
 	struct vmm_process *process;
 };
 
-/* Of the thread's two numbers, the one that our /proc knows. */
+/* Of the thread's two TIDs, our /proc knows one. */
 static void update_thread(void *context, const struct bpf_found *found)
 {
 	const struct thread_list *list = context;
@@ -226,7 +225,7 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
 
 	if (error)
 		return error;
-	/* One that has run by another thread is not known to be run by this one yet. */
+	/* A vCPU that last ran on another thread is not known to run on this one yet. */
 	if (!search.found.vcpu || !search.found.tid ||
 	    (source->target->own && search.found.inner_tid != (__u32)vcpu->tid))
 		return error_set(-ESRCH, "vCPU %u has gone", vcpu->id);
@@ -234,13 +233,10 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
 	return 0;
 }
 
-/* Tasks. */
+/* Tasks */
 
-/*
- * Samples that were taken before are of what was known before, also those that were begun before
- * and come after the drain: of one that has the new generation, all was read after the whole of it
- * was there.
- */
+/* Drains samples of the previous layout first. Samples that start before the generation changes and
+ * come after the drain have the old generation: the reader ignores their tasks. */
 static void set_cpu(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
 {
 	struct bpf_thread *thread = source->threads;
@@ -277,7 +273,7 @@ static int sample_thread(struct attach_source *source, struct bpf_thread *thread
 	return error;
 }
 
-/* Where none is left, as behind a reset, all come again. */
+/* Without any vCPU, e.g. after a reset, all are expected again. */
 static void free_thread(struct attach_source *source, struct bpf_thread *thread)
 {
 	bpf_link__destroy(thread->link); /* closes the event, too */
@@ -287,7 +283,7 @@ static void free_thread(struct attach_source *source, struct bpf_thread *thread)
 		bpf_vm_reserve(source->vm, source->expected);
 }
 
-/* The reader may be waiting for the bell already, and is to hear of this vCPU, too. */
+/* The reader may be waiting for the bell already: this ring has to ring it, too. */
 static int start_vcpu(struct attach_source *source, struct bpf_thread *thread,
 		      const struct bpf_found *found)
 {
@@ -297,9 +293,8 @@ static int start_vcpu(struct attach_source *source, struct bpf_thread *thread,
 	return source->paused ? 0 : sample_thread(source, thread);
 }
 
-/* Of a guest that has not arrived yet, all vCPUs are tried again and again: none has a ring before
- * it runs.
- */
+/* The vCPUs of a guest that has not arrived yet are tried repeatedly: a ring is allocated only
+ * after a vCPU has run. */
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 {
 	struct bpf_thread *thread;
@@ -336,7 +331,7 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	if (*link) {
 		struct bpf_thread *removed = *link;
 
-		/* It writes no more, so nothing is left behind. */
+		/* The detached program writes nothing more. */
 		bpf_link__destroy(removed->link);
 		removed->link = NULL;
 		bpf_source_drain(source, removed);
@@ -345,7 +340,7 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	}
 }
 
-/* Into another ring, as it runs no program: what the program was told stays true. */
+/* Moves to another ring while no program runs; what was published to the program is kept. */
 static int move_ring(struct attach_source *source, struct bpf_thread *thread, uint32_t chunks)
 {
 	struct bpf_vcpu *old = thread->memory.ring.vcpu, *new;
@@ -371,8 +366,7 @@ static int move_ring(struct attach_source *source, struct bpf_thread *thread, ui
 	return 0;
 }
 
-/* For the frequency that the target has now: rings grow, and stay what they are where that can not
- * be. */
+/* Grows the rings for a higher frequency; a ring that cannot grow stays as it is. */
 static void fit_rings(struct attach_source *source)
 {
 	uint32_t chunks = ring_chunks(source->target), count = 0;
@@ -390,7 +384,7 @@ static void fit_rings(struct attach_source *source)
 			log_debug("vCPU %u keeps its ring: %s", thread->vcpu.id, error_message());
 }
 
-/* An event anew: of one whose period is changed while it is open, samples have the old one (kernel:
+/* The event is opened anew: after PERF_EVENT_IOC_PERIOD samples would have the old period (kernel:
  * perf_event_period() and last_period). */
 static void detach_event(struct bpf_thread *thread)
 {
@@ -398,7 +392,7 @@ static void detach_event(struct bpf_thread *thread)
 	thread->link = NULL;
 }
 
-/* A vCPU whose thread has ended is removed when they are looked for the next time. */
+/* A vCPU whose thread has exited is removed by the next scan. */
 static int set_frequency(struct attach_source *source, unsigned int frequency)
 {
 	char message[ERROR_MESSAGE_SIZE] = "";
@@ -504,7 +498,7 @@ static int iterate_self(void)
 	return error;
 }
 
-/* Whether KVM's types are known shows where a VM is. */
+/* Whether KVM's types are known cannot be tested without a VM. */
 static int probe(void)
 {
 	struct bpf_vm_vcpu vcpu;

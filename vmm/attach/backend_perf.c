@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A perf event on each vCPU thread. The kernel itself says of each sample
- * whether it was taken in the guest, and at which level
- * (PERF_RECORD_MISC_GUEST_KERNEL and _USER; kernel: perf_misc_flags()); then
- * its address is the guest's RIP. It gives no other register: no stacks, no tasks.
+ * A perf event on each vCPU thread. The kernel marks each sample with guest or host and the level
+ * (PERF_RECORD_MISC_GUEST_KERNEL and _USER; kernel: perf_misc_flags()); in the guest its address is
+ * the guest's RIP. Other registers are not available, so there are no stacks and no tasks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@
 #include "vmm/attach/kvm_debugfs.h"
 #include "vmm/attach/perf_event.h"
 
-/* What a record of ours holds behind its header: PERF_SAMPLE_IP, TID, TIME, PERIOD. */
+/* A PERF_RECORD_SAMPLE with PERF_SAMPLE_IP, TID, TIME and PERIOD. */
 struct record {
 	struct perf_event_header header;
 	uint64_t ip;
@@ -42,12 +41,12 @@ struct attach_source {
 	struct perf_event_choice choice;
 	struct perf_vcpu *vcpus; /* owned */
 	struct nested_runs nested;
-	/* Looks before any sample that is read now, and behind it. */
+	/* Read before and after all samples of the current drain. */
 	struct nested_count before, after;
-	uint64_t after_time; /* ns, the clock of samples */
+	uint64_t after_time; /* ns, sample clock */
 };
 
-/* perf does not tell a guest of the guest from the guest. */
+/* perf does not distinguish nested guests from the guest. */
 static void open_nested(struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
@@ -76,7 +75,7 @@ static int open_perf(struct attach_source **result, const struct attach_target *
 		PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
 	source->choice.attribute.watermark = 1;
 	source->choice.attribute.wakeup_watermark =
-		UINT32_MAX; /* nobody waits: the rings are looked at */
+		UINT32_MAX; /* nobody waits: the rings are polled */
 	if (error) {
 		nested_runs_close(&source->nested);
 		free(source);
@@ -86,7 +85,7 @@ static int open_perf(struct attach_source **result, const struct attach_target *
 	return error;
 }
 
-/* On the parent: a process that is not ours. */
+/* Tries the parent, a process that is not ours. */
 static int probe(void)
 {
 	struct perf_event_choice choice;
@@ -123,7 +122,7 @@ static void read_nested_after(struct attach_source *source)
 	source->after = nested_runs_read(&source->nested);
 }
 
-/* A guest of the guest is another kernel, and what may be one is taken for it. */
+/* A nested guest is another kernel; a sample that may be of one is treated as such. */
 static uint8_t guest_flags(struct attach_source *source, uint64_t time)
 {
 	if (time >= source->after_time)
@@ -171,7 +170,7 @@ static void drain_vcpu(struct attach_source *source, struct perf_vcpu *from)
 	perf_ring_read_done(&from->ring);
 }
 
-/* What comes into a ring from now on is read the next time, and is behind this look. */
+/* Records that arrive from now on are read by the next drain, after this reading. */
 static void drain(struct attach_source *source)
 {
 	struct nested_count start;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Stops the thread of each vCPU for a moment, now and then (stop_sampling.h), and has it read its
- * vCPU's registers (vcpu_stop.h). Works with every KVM and every VMM that may be traced.
- */
+/* Stops the thread of each vCPU for a moment at random times (stop_sampling.h), and makes it read
+ * its vCPU's registers (vcpu_stop.h). Works with every KVM and every VMM that may be traced. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -102,7 +100,7 @@ static bool close_ptrace(struct attach_source *source)
 	return ended;
 }
 
-/* That of a vCPU, if one is known, else the first. */
+/* The thread of a vCPU if one is known, else the first thread. */
 static pid_t some_thread(const struct vmm_process *process)
 {
 	for (size_t i = 0; i < process->vcpu_count; i++)
@@ -111,7 +109,7 @@ static pid_t some_thread(const struct vmm_process *process)
 	return process->pid;
 }
 
-/* It is stopped once, whatever it does. */
+/* Stops the thread once, whatever it does. */
 static int try_stop(const struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
@@ -129,10 +127,8 @@ static int try_stop(const struct attach_source *source)
 	return 0;
 }
 
-/*
- * All vCPUs of a VMM have the same filters, as far as it is known; each is looked at by itself
- * later on. Those of the first thread may be others, but can be read as theirs can.
- */
+/* As far as known, all vCPU threads of a VMM have the same filters; each is checked later. The
+ * first thread may have others, but they are readable in the same way. */
 static int try_calls(const struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
@@ -151,9 +147,11 @@ static int try_calls(const struct attach_source *source)
 	return error == -EINTR || error == -ESRCH ? 0 : error;
 }
 
-/* Stopped by the terminal at the wrong moment, we would leave a vCPU stopped for 50 ms
- * (stop_guard.h); and if we die of SIGABRT or the like, for as long as our core is written. Stays
- * so: others may want it, too. */
+/*
+ * Stopped by the terminal at the wrong moment, we would leave a vCPU stopped for 50 ms
+ * (stop_guard.h), and while a core file is written for as long as that takes. This is not undone:
+ * other attachments may need it, too.
+ */
 static void ignore_terminal_stops(void)
 {
 	static const int signals[] = { SIGTSTP, SIGTTIN, SIGTTOU };
@@ -178,7 +176,7 @@ static int try_all(const struct attach_source *source)
 	return error;
 }
 
-/* By ptrace(2) the kernel does not show a thread's filters to us: by BPF it may. */
+/* ptrace(2) does not show us a thread's filters; BPF may. */
 static int try_with_reader(struct attach_source *source)
 {
 	char refusal[ERROR_MESSAGE_SIZE], why[ERROR_MESSAGE_SIZE];
@@ -248,7 +246,7 @@ static int stop_once(pid_t pid)
 		strerror(-error));
 }
 
-/* Not every sandbox that lets memory be read lets threads be stopped. */
+/* A sandbox may allow reading memory but not stopping threads. */
 static int try_on_child(void)
 {
 	pid_t child = fork();
@@ -268,9 +266,9 @@ static int try_on_child(void)
 }
 
 /*
- * On the parent, which is not a child of ours, so that what limits attaching to strangers (Yama)
- * applies: reading its memory takes the same right as tracing it (ptrace(2),
- * PTRACE_MODE_ATTACH_REALCREDS). It is not stopped: it may wait for us. A child is.
+ * Reads memory of the parent, which is not our child, so that Yama's limits apply: that takes the
+ * same right as tracing (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS). The parent may be waiting for
+ * us, so a child is stopped instead.
  */
 static int probe(void)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * QEMU's own monitor: for guests that QEMU emulates (TCG), which no event of the kernel can tell
- * from QEMU itself, and where nothing else is allowed. It tells where the guest is, and nothing
- * that callers could be found by: the guest runs on while its registers are read, so stack and RIP
- * would be of different moments (qmp_reader.h).
+ * QEMU's monitor: for guests that QEMU emulates (TCG), which kernel events cannot distinguish from
+ * QEMU itself, and where nothing else is allowed. There are no call chains: the guest keeps running
+ * while its registers are read, so stack and RIP are of different times (qmp_reader.h).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@
 struct attach_source {
 	const struct attach_target *target;
 	struct qmp_reader *reader;
-	struct qmp_vcpu reported[VMM_VCPUS_MAX]; /* when threads were looked for last */
+	struct qmp_vcpu reported[VMM_VCPUS_MAX]; /* at the last update of the threads */
 	size_t reported_count;
 };
 
@@ -29,7 +28,7 @@ static int probe(void)
 	return domain_probe();
 }
 
-/* libvirt passes commands on, and marks the domain for it. */
+/* libvirt passes commands on, but marks the domain as tainted. */
 static void log_taint(const struct attach_target *target)
 {
 	if (target->monitor.domain && !target->monitor.socket)
@@ -62,7 +61,7 @@ static enum attach_event event_of(const struct attach_source *source)
 	return ATTACH_CLOCK;
 }
 
-/* Threads are looked for when the monitor tells others than the last time. */
+/* Searches for threads only if the monitor reports other ones than the last time. */
 static void update_threads(struct attach_source *source, struct vmm_process *process)
 {
 	struct qmp_vcpu reported[VMM_VCPUS_MAX];
@@ -100,7 +99,7 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	qmp_reader_remove(source->reader, id);
 }
 
-/* RSP and RBP are left out: they are of another moment than RIP. */
+/* Without RSP and RBP, which are of another time than RIP. */
 static void emit_sample(const struct attach_source *source, const struct qmp_sample *from)
 {
 	const struct attach_sink *sink = &source->target->sink;
@@ -139,7 +138,7 @@ static void drain(struct attach_source *source)
 	} while (count == BATCH);
 }
 
-/* Registers of KVM's vCPUs are read by their own threads, outside of the guest. */
+/* KVM vCPU threads leave the guest to read their registers. */
 static void log_rate(const struct attach_source *source)
 {
 	struct qmp_reader_statistics statistics;

@@ -59,7 +59,7 @@ int bpf_library_check_iterators(const struct btf *kernel)
 
 struct rip_events {
 	size_t count;
-	int fds[]; /* -1: that CPU is offline */
+	int fds[]; /* -1: the CPU is offline */
 };
 
 size_t rip_events_count(void)
@@ -127,15 +127,17 @@ void rip_events_close(struct rip_events *events)
 
 #define PAGE_SIZE  4096ull
 #define BASE_ALIGN (1ull << 30) /* kernel: PUD_SIZE */
-/* Bytes of memory. Places that it is not at are tried, too, up to as much above it, where the
- * kernel keeps 10 TiB free (kernel: CONFIG_RANDOMIZE_MEMORY_PHYSICAL_PADDING) below what may be a
- * device's. */
+/*
+ * Maximum memory in bytes. Wrong bases are tried, too, up to this distance above the right one,
+ * where the kernel leaves 10 TiB unused (kernel: CONFIG_RANDOMIZE_MEMORY_PHYSICAL_PADDING), so that
+ * no device is read.
+ */
 #define LIMIT_MAX   (1ull << 43)
 #define KERNEL_HALF (1ull << 63)
-/* A page may be moved just when it is looked at. */
+/* A page may be migrated during a try. */
 #define TRIES 2
 
-/* The end of all memory zones, bytes; 0: not known. */
+/* The end of all memory zones in bytes; 0: unknown. */
 static uint64_t end_of_memory(void)
 {
 	unsigned long long number, spanned = 0, end = 0;
@@ -160,8 +162,8 @@ static bool try(int program_fd, struct direct_map_trial *trial)
 	return !bpf_prog_test_run_opts(program_fd, &options) && trial->found;
 }
 
-/* Page tables lie in memory that is mapped there, too: it begins below them, by no more than there
- * is. */
+/* Page tables are in the direct map themselves: it begins below them, by at most the size of
+ * memory. */
 static bool try_all(int program_fd, struct direct_map_trial *trial, uint64_t limit)
 {
 	uint64_t first;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all loaders of BPF programs need of libbpf. Any thread. */
+/* What the loaders of BPF programs share: kernel types, events for RIP, and the direct map. Any
+ * thread, unless noted. */
 #ifndef KVMSCOPE_ATTACH_BPF_LIBRARY_H
 #define KVMSCOPE_ATTACH_BPF_LIBRARY_H
 
@@ -7,50 +8,46 @@
 
 struct btf;
 
-/* The kernel's types, to be freed by bpf_library_free_types(). What libbpf says of its own accord
- * goes to the log from now on. NULL: the kernel shows none. */
+/* Loads the kernel's types, for bpf_library_free_types(). Sends libbpf's messages to the log.
+ * NULL: the kernel has none. */
 struct btf *bpf_library_types(void);
 
-/* Works on NULL. The types of the whole kernel were in memory, some tens of MiB: it is given back.
- */
+/* NULL is allowed. Returns the memory of the types, some tens of MiB, to the system. */
 void bpf_library_free_types(struct btf *kernel);
 
-/*
- * Before Linux 6.1, which has the type, an iterator takes no notice of the process or thread that
- * it is given, and tells of all. -ENOTSUP, with the message, if KERNEL is such a one, or NULL.
- */
+/* Checks for Linux 6.1, which has the type: before, an iterator ignores the process or thread it
+ * is limited to. -ENOTSUP, with the message, if KERNEL is older or NULL. */
 int bpf_library_check_iterators(const struct btf *kernel);
 
 /*
- * A perf event on each CPU that BPF's program writes to, and nobody reads: for a record of it perf
- * asks KVM for the guest's RIP, which kvm_intel has in the VMCS alone until it is asked. So it is
- * known to the program, too. Any one thread at a time.
+ * One perf event per CPU that the BPF program writes to and nobody reads: for each record perf asks
+ * KVM for the guest's RIP, which kvm_intel otherwise leaves in the VMCS, and the program can then
+ * read it. One thread at a time.
  */
 
 struct rip_events;
 
-/* The size that the map for them has to have: of a machine with all CPUs that there can be. */
+/* The required size of the map: all possible CPUs. */
 size_t rip_events_count(void);
 
 /*
- * Opens them, and puts them into the map of MAP_FD (BPF_MAP_TYPE_PERF_EVENT_ARRAY), by CPU. A CPU
- * that is offline has none. -EACCES: perf may not look at CPUs, with the message; -ENOMEM, -EMFILE
- * and others.
+ * Opens the events, and stores them by CPU in the map MAP_FD (BPF_MAP_TYPE_PERF_EVENT_ARRAY),
+ * except for offline CPUs. -EACCES: no right to CPU-wide events; -ENOMEM, -EMFILE and others; all
+ * with the message.
  */
 int rip_events_open(struct rip_events **events, int map_fd);
 
-/* Works on NULL. */
+/* NULL is allowed. */
 void rip_events_close(struct rip_events *events);
 
-/* Where the kernel has all physical memory in its address space, which it tells nobody. */
-
 /*
- * Has the BPF program PROGRAM_FD (bpf/try_direct_map.h) try each place where it can be (kernel:
- * kernel_randomize_memory()): the right one is where page tables lead from a page of this process
- * to random words that were put into it. What is found stays with the program; what is not found,
- * or may not be looked for, is unknown to it (-ENOENT, with the message). Any thread, one at a
- * time.
+ * Finds the kernel's direct map of physical memory, whose address is not published: the BPF program
+ * PROGRAM_FD (try_direct_map() of bpf/guest_sample.c) tries each possible base (kernel:
+ * kernel_randomize_memory()). The right one leads from a page of this process, through its page
+ * tables, to random words in that page. The program keeps the result. -ENOENT, with the message:
+ * not found or not permitted; the program then does not use it. One thread at a time.
  */
+
 int direct_map_find(int program_fd);
 
 #endif

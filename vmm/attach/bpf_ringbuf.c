@@ -4,8 +4,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Where the first record would lie: the program begins none that might not fit into the rest of a
- * chunk. */
+/* The position of the next record: none crosses the end of a chunk. */
 static uint64_t first_place(const struct bpf_ring *ring)
 {
 	uint64_t tail = ring->vcpu->tail, offset = tail & (BPF_CHUNK - 1);
@@ -21,7 +20,7 @@ static const struct bpf_whole_sample *at(const struct bpf_ring *ring, uint64_t p
 	return (const void *)(ring->chunks + (place & (size - 1)));
 }
 
-/* As the program makes them. */
+/* Checks a record as the program writes them. */
 static bool is_whole(const struct bpf_sample *head, uint64_t room)
 {
 	return head->size >= sizeof(*head) && head->size <= room &&
@@ -57,7 +56,7 @@ void bpf_ring_release(struct bpf_ring *ring, const struct bpf_whole_sample *samp
 	__atomic_store_n(&ring->vcpu->tail, place + sample->head.size, __ATOMIC_RELEASE);
 }
 
-/* In one order with what the program does: put() of bpf/guest_sample.c. */
+/* Pairs with commit() of bpf/ring_writer.h. */
 void bpf_ring_wait(struct bpf_ring *ring)
 {
 	__atomic_store_n(&ring->vcpu->reader_waits, 1, __ATOMIC_SEQ_CST);

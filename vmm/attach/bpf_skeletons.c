@@ -18,34 +18,34 @@
 
 #include "guest_sample.skel.h"
 
-/* All VMs of the process; with the lock. */
+/* All VMs of this process; with the lock. */
 static struct {
 	pthread_mutex_t lock;
 	struct guest_sample *programs; /* NULL: not loaded */
 	struct rip_events *rip_events; /* NULL: not needed */
 	bool avoid_cast;
 	unsigned int vms;
-	bool vm_used[BPF_VMS_MAX], vcpu_map_used[BPF_VCPU_MAPS_MAX]; /* their numbers */
+	bool vm_used[BPF_VMS_MAX], vcpu_map_used[BPF_VCPU_MAPS_MAX]; /* numbers in use */
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct bpf_vm {
 	const struct guest_sample *programs;
 	__u32 number;
 	int bell_fd;                /* a map */
-	uint32_t expected;          /* vCPUs that are to have the next place together */
-	struct bpf_vcpu_map *place; /* that has room for more; NULL: none has */
+	uint32_t expected;          /* vCPUs that will share the next map */
+	struct bpf_vcpu_map *place; /* the map with room for more vCPUs; NULL: none */
 };
 
-/* The map of some vCPUs, as it is mapped: of each first what is known of it, then its ring. It is
- * freed when all of them are closed. */
+/* The map of some vCPUs, mapped into memory: each vCPU is followed by its ring. Freed when all
+ * of them are closed. */
 struct bpf_vcpu_map {
-	__u32 number; /* of those of all VMs */
+	__u32 number; /* among those of all VMs */
 	uint32_t chunks, count;
 	uint32_t opened, closed; /* vCPUs */
 	uint8_t *mapped;
 };
 
-/* Loading. */
+/* Loading */
 
 static bool is_amd(void)
 {
@@ -68,7 +68,7 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 		btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
 	bpf_program__set_autoload(programs->progs.try_direct_map, programs->rodata->can_cast);
 	error = guest_sample__load(programs);
-	if (error == -EPERM) /* EACCES is the verifier's */
+	if (error == -EPERM) /* EACCES comes from the verifier */
 		return error_set(
 			-EACCES,
 			"BPF programs may not be loaded: be root, or have CAP_BPF and CAP_PERFMON, and "
@@ -127,9 +127,9 @@ void bpf_programs_avoid_cast(bool avoid)
 	pthread_mutex_unlock(&shared.lock);
 }
 
-/* VMs. */
+/* VMs */
 
-/* The first of COUNT that is not taken; COUNT: all are. */
+/* Allocates the first free number; COUNT: none is free. */
 static __u32 allocate_number(bool *taken, __u32 count)
 {
 	__u32 number = 0;
@@ -183,7 +183,7 @@ static void clear_inner_map(const struct bpf_map *of_all, __u32 number)
 	bpf_map__delete_elem(of_all, &number, sizeof(number), 0);
 }
 
-/* A page: it has a few words in it. */
+/* One page: it holds a few words. */
 static int make_bell(struct bpf_vm *vm)
 {
 	vm->bell_fd =
@@ -230,7 +230,7 @@ int bpf_vm_bell_fd(const struct bpf_vm *vm)
 	return vm->bell_fd;
 }
 
-/* vCPUs. */
+/* vCPUs */
 
 static uint32_t elements_of(const struct bpf_vcpu_map *place)
 {
@@ -242,7 +242,7 @@ static size_t mapped_size(const struct bpf_vcpu_map *place)
 	return (size_t)elements_of(place) * BPF_CHUNK;
 }
 
-/* The map lives as long as it is mapped, or the program can find it. */
+/* The map exists as long as it is mapped or in the outer map. */
 static int map_memory(const struct bpf_vm *vm, struct bpf_vcpu_map *place, int fd)
 {
 	void *mapped = mmap(NULL, mapped_size(place), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -368,8 +368,7 @@ int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
 	return 0;
 }
 
-/* The one that was opened last leaves its room to the next: one that can not be sampled is tried
- * again and again. */
+/* The room of the vCPU opened last is reused: a vCPU that cannot be sampled is tried repeatedly. */
 void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
 {
 	struct bpf_vcpu_map *place = vcpu->place;
@@ -396,7 +395,7 @@ int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int
 				 strerror(errno));
 }
 
-/* Looking. */
+/* Iterating */
 
 static int read_found(int fd, void (*each)(void *context, const struct bpf_found *found),
 		      void *context)
@@ -470,7 +469,7 @@ static int select_vm(int pid_fd, int vm_fd)
 	return error;
 }
 
-/* One at a time, for what the program is told: the kernel waits for no VMM meanwhile. */
+/* One at a time, because of the program's parameters; the kernel does not wait for the VMM. */
 int bpf_programs_iterate(int pid_fd, int vm_fd, uint64_t slot_size_min,
 			 void (*each)(void *context, const struct bpf_found *found), void *context)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The BPF programs (bpf/guest_sample.c), and what they have of each VM: a bell, and of each vCPU
- * what is known of it, with the ring that its samples come through. They are loaded when the first
- * VM of this process is opened, and unloaded with the last: that takes a good part of a second of a
- * CPU, and some tens of MiB for that long, which a daemon that attaches to many pays for once.
+ * The BPF programs (bpf/guest_sample.c) with their maps: a bell per VM, and per vCPU its state and
+ * ring. They are loaded when this process opens the first VM, and unloaded with the last one:
+ * loading takes a good part of a second of CPU time and, temporarily, some tens of MiB.
  *
- * A VM by one thread at a time, several VMs by several.
+ * One thread at a time per VM; several VMs in parallel.
  */
 #ifndef KVMSCOPE_ATTACH_BPF_SKELETONS_H
 #define KVMSCOPE_ATTACH_BPF_SKELETONS_H
@@ -19,67 +18,59 @@
 struct bpf_link;
 struct bpf_vm;
 
-/* For tests: programs that are loaded from now on work as on a kernel without bpf_rdonly_cast(),
- * before 6.2.
- */
+/* For tests: loads programs as for kernels before 6.2, without bpf_rdonly_cast(). */
 void bpf_programs_avoid_cast(bool avoid);
 
-/* -ENOTSUP: this kernel can not do it; -EACCES: rights are missing; -EMFILE: there are too many
- * VMs; all with the message. */
+/* -ENOTSUP: not in this kernel; -EACCES: missing rights; -EMFILE: too many VMs; all with the
+ * message. */
 int bpf_vm_open(struct bpf_vm **vm);
 
-/* Its vCPUs are closed. Works on NULL. */
+/* All vCPUs are closed before. NULL is allowed. */
 void bpf_vm_close(struct bpf_vm *vm);
 
-/* A map of type BPF_MAP_TYPE_RINGBUF that has something to read when a ring that is waited for has.
- */
+/* The descriptor of the VM's bell, a BPF_MAP_TYPE_RINGBUF that becomes readable when a ring for
+ * which bpf_ring_wait() was called has samples. */
 int bpf_vm_bell_fd(const struct bpf_vm *vm);
 
 struct bpf_vcpu_map;
 
-/* One of its vCPUs. */
+/* A vCPU of the VM. */
 struct bpf_vm_vcpu {
-	struct bpf_ring ring; /* ring.vcpu is the caller's to write, where it is the loader's: all 0
-				 at first */
+	struct bpf_ring ring; /* the caller writes the loader's fields of ring.vcpu, initially 0 */
 	uint32_t chunks;
 	struct bpf_vcpu_map *place;
-	uint32_t first; /* element in the map of its place */
+	uint32_t first; /* element in its map */
 };
 
 /*
- * The next COUNT vCPUs of VM that are opened, all with as many chunks, share a map: the kernel
- * waits until no program runs for each map that is shown to them or hidden, some ten milliseconds.
- * Without it, and from then on, each has one of its own.
+ * Lets the next COUNT vCPUs, all with the same number of chunks, share a map: for each map that is
+ * added to or removed from the outer one, the kernel waits some ten ms until no program runs. Other
+ * vCPUs have maps of their own.
  */
 void bpf_vm_reserve(struct bpf_vm *vm, uint32_t count);
 
-/* With a ring of CHUNKS (a power of two) chunks. -EMFILE: there are too many maps of vCPUs; others,
+/* Opens a vCPU with a ring of CHUNKS (a power of two) chunks. -EMFILE: too many maps; others;
  * all with the message. */
 int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks);
 
-/* What runs its program is gone (bpf_vcpu_sample()). */
+/* The link of bpf_vcpu_sample() is destroyed before. */
 void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu);
 
-/*
- * Runs the program on EVENT_FD, a perf event of the vCPU's thread. The link, which is ended by
- * bpf_link__destroy(), owns EVENT_FD; an error, with the message, leaves it as it was.
- */
+/* Runs the program on EVENT_FD, a perf event of the vCPU's thread. LINK, for
+ * bpf_link__destroy(), then owns EVENT_FD; on an error, with the message, the caller still does. */
 int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int event_fd,
 		    struct bpf_link **link);
 
-/* Do they sample guests of kvm_intel, whose RSP and CR3 are mostly not known to them? While some VM
- * is open.
- */
+/* True for guests of kvm_intel, whose RSP and CR3 are mostly unknown. While a VM is open. */
 bool bpf_programs_are_intel(void);
 
-/* Bytes that no memslot has. */
+/* A size that no memslot has. */
 #define BPF_NO_SLOTS UINT64_MAX
 
 /*
- * EACH gets what the files of the process behind PID_FD tell: VMs, and of the one at its descriptor
- * VM_FD (0: of all) vCPUs, and memslots of SLOT_SIZE_MIN bytes at least. While some VM is open.
- * -E2BIG: there is more to tell of one file than fits; -ESRCH: the process or the VM has ended;
- * others, all with the message.
+ * Calls EACH for the VMs of the process behind PID_FD, and for the vCPUs, and memslots of at least
+ * SLOT_SIZE_MIN bytes, of its VM with descriptor VM_FD (0: of all). While a VM is open. -E2BIG: one
+ * file has too many records; -ESRCH: the process or the VM has ended; others; all with the message.
  */
 int bpf_programs_iterate(int pid_fd, int vm_fd, uint64_t slot_size_min,
 			 void (*each)(void *context, const struct bpf_found *found), void *context);

@@ -8,16 +8,16 @@
 #include "shared/error.h"
 #include "vmm/attach/bpf_skeletons.h"
 
-/* Bytes that a memslot has at the least, where there are so many that small ones are left out. */
+/* Minimum sizes of memslots if there are too many for all. */
 #define SIZE_FIRST (64ull << 10)
 #define SIZE_LAST  (1ull << 40)
 
 struct slot_list {
 	struct vmm_slot *slots;
 	int count;
-	uint64_t generation; /* of KVM's, of all of them; BPF_NO_GENERATION: they changed meanwhile
-			      */
-	uint64_t vm_generation; /* that of the VM that was told of last */
+	uint64_t generation;    /* common generation of all slots; BPF_NO_GENERATION: they changed
+				   meanwhile */
+	uint64_t vm_generation; /* of the VM reported last */
 };
 
 static void add_slot(void *context, const struct bpf_found *found)
@@ -57,7 +57,7 @@ static int collect(int pid_fd, int vm_fd, struct slot_list *list)
 	}
 }
 
-/* The program looks through a few: stacks and page tables lie in the large ones. */
+/* The program searches a few: stacks and page tables are in the large ones. */
 static void choose(struct bpf_slots *largest, const struct slot_list *list)
 {
 	*largest = (struct bpf_slots){ .generation_of_kvm = list->generation };

@@ -6,7 +6,7 @@
 
 #include "vmm/attach/kernel_tables.h"
 
-/* What becomes of a record of the BPF program: a sample, as the sink has it. */
+/* Converts records of the BPF program to samples */
 
 static void fill_chain(const struct bpf_whole_sample *from, struct guest_callchain *chain,
 		       bool kernel)
@@ -22,8 +22,8 @@ static void fill_chain(const struct bpf_whole_sample *from, struct guest_callcha
 		chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
-/* Where KVM keeps the level in registers of the processor alone, the address tells it, as Linux has
- * it; what has no page tables is firmware. */
+/* If KVM has the CPL only in processor registers, it follows from the address, as in Linux. Code
+ * without paging is firmware. */
 static uint8_t level_of(const struct bpf_sample *from)
 {
 	if (!(from->flags & BPF_IN_GUEST) || from->flags & BPF_CPL_KNOWN)
@@ -58,7 +58,7 @@ static uint32_t half_word(const __u64 *task, enum bpf_task_word word, uint32_t o
 	return (uint32_t)(task[word] >> (offset & 7) * 8);
 }
 
-/* One word can hold both ids, and is read once then. */
+/* Both ids may be in one word, which is read once. */
 static enum bpf_task_word tgid_word(const struct guest_task_layout *layout)
 {
 	return layout->tgid / 8 == layout->pid / 8 ? BPF_TASK_PID : BPF_TASK_TGID;
@@ -93,14 +93,14 @@ static bool fill_tasks(const struct bpf_thread *thread, const struct bpf_sample 
 	seen->scheduled.at = 0;
 	if (!tasks->words[1][BPF_TASK_AT])
 		return true;
-	/* One gives way to the other: the stack in use tells which of them it is. */
+	/* During a context switch only the stack in use tells which task runs. */
 	if (from->rip >> 63 && !(from->flags & BPF_RSP_KNOWN))
 		return false;
 	fill_task(&thread->layout, tasks->words[1], &seen->scheduled);
 	return true;
 }
 
-/* Each once; how many. */
+/* Without duplicates; returns their number. */
 static uint32_t fill_pages(const struct bpf_whole_sample *from, struct attach_page *pages)
 {
 	uint32_t count = 0;
@@ -161,7 +161,7 @@ static void emit_sample(const struct attach_source *source, const struct bpf_thr
 	sink->sample(sink->context, &sample, &chain, guest && !nested ? &stack : NULL);
 }
 
-/* A guest's RIP that KVM had not read would be an old one. */
+/* If KVM has not read RIP, the value is stale. */
 static void emit_record(struct attach_source *source, const struct bpf_thread *thread,
 			const struct bpf_whole_sample *record)
 {
@@ -191,7 +191,7 @@ void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread)
 		sink->lost(sink->context, thread->vcpu.id, lost);
 }
 
-/* Each read takes as long as the next: what lies in a row in the task is read at once. */
+/* All reads take the same time, so consecutive words are read at once. */
 static void join_words(struct bpf_cpu *cpu)
 {
 	size_t run = BPF_TASK_STACK;
@@ -201,7 +201,7 @@ static void join_words(struct bpf_cpu *cpu)
 	for (size_t i = BPF_TASK_STACK + 1; i < BPF_TASK_PAGE_TABLE; i++) {
 		if (cpu->offsets[i] == cpu->offsets[run] + (i - run) * 8)
 			cpu->sizes[run] = (uint32_t)(i - run + 1) * 8;
-		else if (cpu->offsets[i] != cpu->offsets[i - 1]) /* another word */
+		else if (cpu->offsets[i] != cpu->offsets[i - 1]) /* of another word */
 			run = i;
 		if (run != i)
 			cpu->sizes[i] = 0;
@@ -218,7 +218,7 @@ void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *lay
 		[BPF_TASK_COMM] = layout->comm,
 		[BPF_TASK_COMM + 1] = layout->comm + 8,
 		[BPF_TASK_COMM + 2] = layout->comm + 16,
-		/* Where it is not known it is none of its own, and not read. */
+		/* If unknown, it is part of the previous word, and not read. */
 		[BPF_TASK_SET] =
 			layout->cgroups.known ? layout->cgroups.task_set : layout->comm + 16,
 		[BPF_TASK_PAGE_TABLE] = layout->page_table,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the backend of BPF (backend_bpf.c) has of a VM. The attachment's thread. */
+/* State of the BPF backend (backend_bpf.c) for one VM. The attach thread. */
 #ifndef KVMSCOPE_ATTACH_BPF_SOURCE_H
 #define KVMSCOPE_ATTACH_BPF_SOURCE_H
 
@@ -19,7 +19,7 @@ struct bpf_thread {
 	int event_fd;
 	struct bpf_link *link;     /* owns event_fd */
 	struct bpf_vm_vcpu memory; /* shared with the program */
-	/* Of the kernel whose tasks are seen, and of what the program was told of them. */
+	/* The layout of tasks that was published to the program, and its generation. */
 	struct guest_task_layout layout;
 	__u32 generation;
 	struct bpf_thread *next;
@@ -32,22 +32,18 @@ struct attach_source {
 	struct ring_buffer *bell;   /* the VM's */
 	struct bpf_thread *threads; /* owned */
 	struct bpf_slots slots;
-	bool paused;         /* vCPUs are known, and have no events */
-	uint32_t chunks;     /* of a vCPU's ring */
-	uint32_t expected;   /* vCPUs that share a map: for so many CHUNKS are not too many */
+	bool paused;         /* vCPUs are known, but have no events */
+	uint32_t chunks;     /* of a new ring */
+	uint32_t expected;   /* vCPUs that share a map */
 	uint64_t emitted;    /* samples */
 	uint64_t raw_offset; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
 };
 
-/* Gives the sink all samples of THREAD that are in its ring now, and tells it of those that were
- * lost. */
+/* Passes all samples in the ring of THREAD, and the number of lost ones, to the sink. */
 void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread);
 
-/* Which words the program of BPF reads of a guest's task (enum bpf_task_word), as the layout of its
- * kernel has them. Any thread. */
-
-/* CPU's offsets and sizes become those of LAYOUT: bytes, multiples of 8. The caller keeps the
- * program from reading them meanwhile. */
+/* Sets the offsets and sizes of the words of a task that the program reads (enum bpf_task_word),
+ * in bytes and multiples of 8, for LAYOUT. The program must not be reading them. Any thread. */
 void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *layout);
 
 #endif

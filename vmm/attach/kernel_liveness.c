@@ -5,7 +5,7 @@
 
 #define HZ_MAX 1000ull /* CONFIG_HZ */
 
-/* Memory is read some time behind the sample: when samples are drained. */
+/* Memory is read when samples are drained, some time after the sample. */
 static bool is_advance(const struct kernel_pulse *pulse, uint64_t time, uint64_t ticks)
 {
 	uint64_t elapsed = (time > pulse->time ? time - pulse->time : 0) + KERNEL_PULSE_LATE;
@@ -13,7 +13,7 @@ static bool is_advance(const struct kernel_pulse *pulse, uint64_t time, uint64_t
 	return ticks > pulse->ticks && (ticks - pulse->ticks) / HZ_MAX <= elapsed / NS_PER_S;
 }
 
-/* Any other change was made by somebody who writes where that kernel had its time. */
+/* Any other change was made by something else that writes where the kernel had its time. */
 static void follow(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks)
 {
 	if (!pulse->known)
@@ -33,7 +33,7 @@ bool kernel_pulse_update(struct kernel_pulse *pulse, uint64_t time, uint64_t tic
 {
 	follow(pulse, time, ticks);
 	pulse->foreign |= kernel_mode && !(rip >> 63);
-	/* vCPUs tell their samples one after the other: some are older. */
+	/* Samples of several vCPUs are not in order of time. */
 	return !pulse->foreign || time < pulse->time || time - pulse->time <= KERNEL_PULSE_LIMIT;
 }
 
@@ -43,7 +43,7 @@ bool kernel_pulse_is_recent(const struct kernel_pulse *pulse, uint64_t time)
 	       (time < pulse->time || time - pulse->time <= KERNEL_PULSE_RECENT);
 }
 
-/* A CPU that was off, a machine that was suspended: its kernel goes on, and so does its time. */
+/* After CPU hot-plug or suspend, the kernel continues, and so does its time. */
 static bool is_back(const struct kernel_clock *clock, uint64_t place, uint64_t beat)
 {
 	if (place == clock->place)

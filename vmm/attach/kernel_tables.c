@@ -13,12 +13,12 @@
 #define ADDRESS  0x000ffffffffff000ull
 #define LARGE_2M (2ull << 20)
 
-/* Indices of the top table, and of the one below it: SDM vol. 3A 4.5. */
+/* Indices in the top table and in the one below it: SDM vol. 3A 4.5. */
 #define TOP_ENTRY_AREA 508
 #define TOP_IMAGE      511
 #define SECOND_IMAGE   510
 
-/* An image of less than that is none of a kernel. */
+/* Minimum number of large pages of a kernel image. */
 #define LARGE_PAGES_MIN 2
 
 #define SKIP_MAX 16
@@ -26,12 +26,12 @@
 struct search {
 	const struct guest_view *view;
 	size_t skip;
-	uint64_t rip;            /* that they have to map; 0: not known */
-	uint64_t seen[SKIP_MAX]; /* the second tables of candidates so far: all processes share a
+	uint64_t rip;            /* has to be mapped; 0: unknown */
+	uint64_t seen[SKIP_MAX]; /* second tables of earlier candidates: all processes share the
 				    kernel's */
 	size_t seen_count;
-	uint64_t root;   /* GPA of the top table; 0: not found */
-	uint64_t parent; /* GPA of the table above it, of five levels; 0: not found */
+	uint64_t root;   /* GPA of the top table of four levels; 0: not found */
+	uint64_t parent; /* GPA of the table above it, with five levels; 0: not found */
 };
 
 static uint64_t entry_of(const uint8_t *table, unsigned int index)
@@ -47,7 +47,7 @@ static bool is_table(uint64_t entry)
 	return entry & PRESENT && !(entry & LARGE) && entry & ADDRESS;
 }
 
-/* Large pages of an image: each is as far from its place in the image as all others. */
+/* True if the large pages map consecutive physical memory. */
 static bool maps_image(const uint8_t *table)
 {
 	uint64_t base = 0;
@@ -96,7 +96,7 @@ static bool maps_rip(const struct search *search, uint64_t root)
 	return !search->rip || !guest_translate(search->view, &paging, search->rip, &translation);
 }
 
-/* A candidate that was not one before; true if enough were skipped. */
+/* True if this is a new candidate, and enough were skipped. */
 static bool is_next(struct search *search, uint64_t root, uint64_t second)
 {
 	for (size_t i = 0; i < search->seen_count; i++)
@@ -125,7 +125,7 @@ static bool look_for_root(void *context, uint64_t gpa, const uint8_t *bytes, siz
 	return true;
 }
 
-/* With five levels, what looks like the top table of four is the last one below it. */
+/* With five levels, the table found as the root is the last one of the top level. */
 static bool look_for_parent(void *context, uint64_t gpa, const uint8_t *bytes, size_t size)
 {
 	struct search *search = context;

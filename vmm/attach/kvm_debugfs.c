@@ -12,7 +12,7 @@
 
 #define KVM_DIRECTORY "/sys/kernel/debug/kvm"
 
-/* Any of the process's threads may have made the VM. */
+/* Any thread of the process may have created the VM. */
 bool kvm_directory_find(struct kvm_directory *directory, int process, int vm_fd)
 {
 	DIR *all = opendir(KVM_DIRECTORY);

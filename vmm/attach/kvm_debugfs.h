@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What KVM tells of a VM where debugfs is mounted at /sys/kernel/debug: its directory there is
- * kvm/TID-FD, by the thread that made it and its descriptor (virt/kvm/kvm_main.c,
- * kvm_create_vm_debugfs()). vcpuN/pid in it, which thread runs a vCPU, is there from Linux 5.19
- * (arch/x86/kvm/debugfs.c). It is root's. Any thread.
+ * KVM's directory of a VM in debugfs, if that is mounted at /sys/kernel/debug: kvm/TID-FD, named
+ * after the creating thread and its descriptor (virt/kvm/kvm_main.c, kvm_create_vm_debugfs()).
+ * vcpuN/pid in it, the vCPU's thread, exists since Linux 5.19 (arch/x86/kvm/debugfs.c). Readable by
+ * root. Any thread.
  */
 #ifndef KVMSCOPE_ATTACH_KVM_DEBUGFS_H
 #define KVMSCOPE_ATTACH_KVM_DEBUGFS_H
@@ -16,21 +16,20 @@ struct kvm_directory {
 	char path[64];
 };
 
-/* That of the VM at descriptor VM_FD of PROCESS; false: it is not seen, and DIRECTORY is not to be
- * used. */
+/* Finds the directory of the VM with descriptor VM_FD of the process whose /proc/PID is open as
+ * PROCESS. False: not found. */
 bool kvm_directory_find(struct kvm_directory *directory, int process, int vm_fd);
 
-/* Has the VM vCPU ID? False also where the kernel does not tell. */
+/* True if the VM has vCPU ID. False also if the kernel does not show it. */
 bool kvm_directory_has_vcpu(const struct kvm_directory *directory, unsigned int id);
 
-/* The thread that runs vCPU ID, which may have ended, in our PID namespace; 0: it is not told. */
+/* The thread that runs vCPU ID, or did before it exited, in our PID namespace; 0: not shown. */
 pid_t kvm_directory_thread(const struct kvm_directory *directory, unsigned int id);
 
 /*
- * Whether guests of the guest may have run, by what KVM counts of a VM in debugfs (Linux:
- * virt/kvm/kvm_main.c, kvm_create_vm_debugfs(); arch/x86/kvm/x86.c): "nested_run", how often one
- * was entered, from Linux 5.11 on, and "guest_mode", how many vCPUs are in one now, from 5.13 on.
- * One thread at a time.
+ * KVM's counters of nested guests in a VM's directory (virt/kvm/kvm_main.c,
+ * kvm_create_vm_debugfs(); arch/x86/kvm/x86.c): "nested_run" counts entries since Linux 5.11,
+ * "guest_mode" the vCPUs that are in one now, since 5.13. One thread at a time.
  */
 
 struct nested_count {
@@ -39,18 +38,19 @@ struct nested_count {
 };
 
 struct nested_runs {
-	int entered_fd, inside_fd; /* -1: KVM does not tell */
+	int entered_fd, inside_fd; /* -1: not available */
 };
 
-/* Of the VM whose directory is DIRECTORY. False: it does not tell, and nested_runs_read() neither.
- */
+/* Opens the counters of the VM with DIRECTORY. False: not available, and nested_runs_read()
+ * neither. */
 bool nested_runs_open(struct nested_runs *runs, const char *directory);
-/* Works on descriptors that are -1. */
+/* Descriptors may be -1. */
 void nested_runs_close(struct nested_runs *runs);
 
 struct nested_count nested_runs_read(const struct nested_runs *runs);
 
-/* May one have run between the looks FIRST and LAST? If KVM tells nothing, none is thought to. */
+/* True if a nested guest may have run between FIRST and LAST. False if the counters are not
+ * available. */
 bool nested_runs_between(const struct nested_count *first, const struct nested_count *last);
 
 #endif

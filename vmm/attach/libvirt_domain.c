@@ -19,7 +19,7 @@
 
 #define COMMAND_LINE_MAX (256u << 10)
 
-/* What is used of libvirt.so.0 and libvirt-qemu.so.0; their SONAMEs have not changed since 2005. */
+/* What is used of libvirt.so.0 and libvirt-qemu.so.0, whose SONAMEs have not changed since 2005. */
 #define LIBVIRT_FUNCTIONS(use)                                                                     \
 	use(virConnectOpenAuth) use(virConnectClose) use(virDomainLookupByName) use(virDomainFree) \
 		use(virDomainIsActive) use(virDomainGetUUIDString) use(virGetLastError)            \
@@ -40,7 +40,7 @@ struct domain {
 	char uuid[VIR_UUID_STRING_BUFLEN];
 };
 
-/* libvirt prints what goes wrong by itself otherwise. */
+/* By default libvirt prints errors itself. */
 static void ignore_error(void *context, virErrorPtr error)
 {
 }
@@ -80,7 +80,7 @@ int domain_probe(void)
 				 "name the VM by --pid");
 }
 
-/* libvirt's words, which may have a domain's in them. */
+/* libvirt's message, which may contain text of the domain. */
 static int fail(int error, const char *what, const char *name)
 {
 	const virError *last = libvirt.virGetLastError();
@@ -108,7 +108,7 @@ static int open_connection(struct domain *domain, const char *uri)
 			 error_message());
 }
 
-/* virsh looks there too, and surprises with it. */
+/* virsh uses the session URI for users other than root, which often surprises them. */
 static int not_found(const struct domain *domain, const char *uri)
 {
 	int error = fail(-EREMOTEIO, "can not find the domain", domain->name);
@@ -183,11 +183,10 @@ int domain_read_memory(const struct domain *domain, uint64_t gpa, void *to, size
 	return fail(-EREMOTEIO, "libvirt does not read the memory of the domain", domain->name);
 }
 
-/* The process. */
+/* The process */
 
-/* "guest=NAME" and what follows it; commas in names are doubled (libvirt:
- * virQEMUBuildBufferEscapeComma()).
- */
+/* Matches "guest=NAME" at the start; commas in names are doubled (libvirt:
+ * virQEMUBuildBufferEscapeComma()). */
 static bool names_guest(const char *word, const char *name)
 {
 	static const char key[] = "guest=";
@@ -202,7 +201,6 @@ static bool names_guest(const char *word, const char *name)
 	return !*word || (*word == ',' && word[1] != ',');
 }
 
-/* The word behind WORD; NULL: there is none. */
 static const char *next_word(const char *word, const char *end)
 {
 	word += strlen(word) + 1;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A running domain of libvirt's QEMU driver: which process it is, and its monitor, which libvirt
- * keeps to itself but passes commands on to.
+ * A running domain of libvirt's QEMU driver: its process, and its monitor, to which libvirt passes
+ * commands.
  *
- * libvirt's libraries are loaded when a domain is named (dlopen), as programs do for what is
- * optional: with some fifty libraries that they need in turn they take tens of milliseconds, more
- * than kvmscope run takes to start a guest. Without them all but domains works. A package
- * recommends libvirt0, and needs libvirt-dev to build.
+ * libvirt's libraries are loaded on first use (dlopen): with their dependencies, some fifty
+ * libraries, that takes tens of milliseconds, more than starting a guest. Without them everything
+ * but domains works: the package recommends libvirt0, and needs libvirt-dev to build.
  *
- * One thread at a time for each domain. Calls wait for libvirtd, and for as long as it takes:
- * -EBUSY and the like are its business. A thread that must not wait for others calls none of them.
+ * One thread at a time per domain. Calls wait for libvirtd without a limit: a thread that must not
+ * block does not use them.
  */
 #ifndef KVMSCOPE_ATTACH_LIBVIRT_DOMAIN_H
 #define KVMSCOPE_ATTACH_LIBVIRT_DOMAIN_H
@@ -22,39 +21,32 @@
 struct domain;
 
 /*
- * Connects to libvirt at URI (NULL: as virsh does, by LIBVIRT_DEFAULT_URI or what fits the user)
- * and looks the domain NAME up. -ENOTSUP: libvirt's libraries are not installed; -ENOENT: there is
- * no such domain; -ESRCH: it does not run; -ECONNREFUSED: libvirt can not be connected to; the
- * message has libvirt's own words.
+ * Connects to libvirt at URI (NULL: virsh's default, from LIBVIRT_DEFAULT_URI or by user) and looks
+ * up the domain NAME. -ENOTSUP: libvirt is not installed; -ENOENT: no such domain; -ESRCH: it is
+ * not running; -ECONNREFUSED: cannot connect; the message includes libvirt's own.
  */
 int domain_open(struct domain **domain, const char *name, const char *uri);
 
-/*
- * The process of the domain: the one whose command line has the domain's name and UUID, as libvirt
- * wrote it. -ENOENT: none that is on this machine and that we see; -E2BIG: several say so.
- */
+/* Finds the domain's process: its command line has the name and UUID as libvirt writes them.
+ * -ENOENT: no visible process on this machine; -E2BIG: several. */
 int domain_find_process(const struct domain *domain, pid_t *pid);
 
-/* Passes a QMP command on; REPLY is malloc()ed. libvirt marks the domain as tainted by that
- * (custom-monitor). -EREMOTEIO: libvirt does not, with its words; -ESRCH: the domain does not run
- * any more. */
+/* Passes on a QMP command; REPLY is the caller's to free(). libvirt marks the domain as tainted
+ * (custom-monitor). -EREMOTEIO: libvirt refuses, with its message; -ESRCH: the domain has ended. */
 int domain_monitor_command(const struct domain *domain, const char *command, char **reply);
 
-/* SIZE bytes, at most DOMAIN_MEMORY_MAX, of the guest's memory at GPA. -EREMOTEIO: libvirt does not
- * read them. */
+/* Reads SIZE bytes, at most DOMAIN_MEMORY_MAX, of guest memory at GPA. -EREMOTEIO: libvirt
+ * refuses. */
 #define DOMAIN_MEMORY_MAX 65536u
 int domain_read_memory(const struct domain *domain, uint64_t gpa, void *to, size_t size);
 
-/* Works on NULL. */
+/* NULL is allowed. */
 void domain_close(struct domain *domain);
 
-/* Can libvirt's libraries be had? For kvmscope doctor. 0 or -ENOTSUP. */
+/* 0 if libvirt's libraries are installed, else -ENOTSUP. For kvmscope doctor. */
 int domain_probe(void);
 
-/*
- * Does COMMAND_LINE of SIZE bytes, words that end with NUL as in /proc/PID/cmdline, belong to
- * domain NAME with UUID?
- */
+/* True if COMMAND_LINE, SIZE bytes of NUL-terminated words, is that of domain NAME with UUID. */
 bool domain_parse_command_line(const char *command_line, size_t size, const char *name,
 			       const char *uuid);
 

@@ -24,8 +24,8 @@
 /* times the host's memory */
 #define HOST_MAX 4
 
-/* Where the hole begins: QEMU's q35 and pc, at their sizes; crosvm, kvmtool, Firecracker; the
- * first: none is reached. */
+/* Starts of the hole: QEMU's q35 and pc by size, crosvm, kvmtool, Firecracker; the first: no
+ * hole. */
 static const uint64_t holes[] = { FOUR_GIB,   0x80000000, 0xc0000000,
 				  0xe0000000, 0xb0000000, 0xd0000000 };
 
@@ -42,10 +42,8 @@ struct block {
 	uint64_t hva, size;
 };
 
-/*
- * Programs reserve more than they use: shadows of sanitizers, heaps of managed languages. A guest's
- * memory is one that a host can have, and to look through what is larger would take minutes.
- */
+/* Programs reserve more than they use, e.g. for sanitizers and managed heaps. Guest memory fits
+ * into the host's, and searching larger mappings would take minutes. */
 static uint64_t block_max(void)
 {
 	struct sysinfo host;
@@ -68,7 +66,7 @@ bool memory_layout_parse(const char *line, uint64_t *hva, uint64_t *size)
 	return *size >= BLOCK_MIN && *size <= block_max();
 }
 
-/* Keeps the largest, in order. */
+/* Keeps the largest ones in order. */
 static void keep(struct block *blocks, size_t *count, uint64_t hva, uint64_t size)
 {
 	size_t at = *count < BLOCKS_MAX ? (*count)++ : BLOCKS_MAX - 1;
@@ -123,7 +121,7 @@ static bool fits(struct vmm_memory *memory, const struct block *block, uint64_t 
 static bool try_block(struct vmm_memory *memory, const struct block *block)
 {
 	for (size_t i = 0; i < sizeof(holes) / sizeof(holes[0]); i++) {
-		/* A hole that is not reached is like any other that is not. */
+		/* All holes beyond the block are alike. */
 		if (i && holes[i] >= block->size)
 			continue;
 		if (fits(memory, block, holes[i]))
@@ -150,13 +148,13 @@ int memory_layout_guess(struct vmm_memory *memory, const struct vmm_process *pro
 		process->pid);
 }
 
-/* The guest's word is taken for what a processor can address. */
+/* Limits the guest's values to what a processor can address. */
 static bool is_sensible(const struct e820_entry *entry)
 {
 	return entry->size <= GPA_END && entry->start <= GPA_END - entry->size;
 }
 
-/* The end of the guest's RAM, by its own map; 0: it does not tell. */
+/* The end of the guest's RAM in its own memory map; 0: unknown. */
 static uint64_t end_of_ram(struct vmm_memory *memory, const struct guest_kernel *kernel)
 {
 	struct e820_entry entry;

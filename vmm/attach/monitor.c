@@ -19,11 +19,11 @@
 #define OPTION_MAX QEMU_OPTION_MAX
 
 struct monitor {
-	struct qmp *qmp; /* one of them, the other is NULL */
+	struct qmp *qmp; /* one of the two, the other is NULL */
 	struct domain *domain;
 };
 
-/* QEMU's command line. */
+/* QEMU's command line */
 
 static bool is_server(const char *options)
 {
@@ -92,7 +92,7 @@ static bool read_socket(pid_t pid, char *path, size_t size)
 	return found;
 }
 
-/* The path as that process sees it: in its own root or, if it is relative, below its directory. */
+/* The path as QEMU sees it: in its root or, if relative, below its working directory. */
 static int find_socket(const struct vmm_process *process, char *path, size_t size)
 {
 	char own[OPTION_MAX];
@@ -114,7 +114,7 @@ bool monitor_is_known(const struct monitor_address *address, pid_t pid)
 	return address->socket || address->domain || read_socket(pid, path, sizeof(path));
 }
 
-/* Opening. */
+/* Opening */
 
 static int open_socket(struct monitor *monitor, const char *path, const struct vmm_process *process,
 		       int cancel_fd)
@@ -178,7 +178,7 @@ void monitor_close(struct monitor *monitor)
 	free(monitor);
 }
 
-/* Commands. */
+/* Commands */
 
 static int ask_domain(const struct domain *domain, const char *command, json_t *arguments,
 		      json_t **result)

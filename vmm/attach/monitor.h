@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The monitor of a QEMU, by whichever way there is: a socket of its own, or libvirt. One thread at
- * a time; commands wait for their answers, by libvirt for as long as QEMU takes.
- */
+/* The monitor of a QEMU, through a socket of its own or through libvirt. One thread at a time.
+ * Commands wait for their answers; with libvirt without a limit. */
 #ifndef KVMSCOPE_ATTACH_MONITOR_H
 #define KVMSCOPE_ATTACH_MONITOR_H
 
@@ -13,33 +11,31 @@
 #include "vmm/attach/process.h"
 #include "vmm/attach/qemu_command_line.h"
 
-/* Where a monitor is. Strings are the caller's. */
+/* Where a monitor is. The caller owns the strings. */
 struct monitor_address {
-	const char *socket; /* of QMP; NULL: none was given */
-	const char *domain; /* of libvirt; NULL: none was given */
-	const char *uri;    /* of libvirt; NULL: the usual one */
+	const char *socket; /* for QMP; NULL: not given */
+	const char *domain; /* of libvirt; NULL: not given */
+	const char *uri;    /* of libvirt; NULL: the default */
 };
 
 struct monitor;
 
 /*
- * Connects. Where ADDRESS names nothing, PROCESS's own command line is asked for a socket.
- * CANCEL_FD: as in qmp_open(). -ENOENT: no way is known; -EPERM: the socket is that of another
- * process; else the errors of qmp_open() and domain_open().
+ * Connects. If ADDRESS is empty, looks for a socket in the command line of PROCESS. CANCEL_FD: as
+ * in qmp_open(). -ENOENT: no monitor is known; -EPERM: the socket is of another process; also the
+ * errors of qmp_open() and domain_open().
  */
 int monitor_open(struct monitor **monitor, const struct monitor_address *address,
 		 const struct vmm_process *process, int cancel_fd);
 
-/* Is there a way to a monitor of process PID: in ADDRESS, or a socket in its command line? */
+/* True if ADDRESS or the command line of process PID names a monitor. */
 bool monitor_is_known(const struct monitor_address *address, pid_t pid);
 
-/* With the NUL: a path of QEMU's command line, below /proc/PID. */
+/* Size of a path below /proc/PID from QEMU's command line, with the NUL. */
 #define MONITOR_SOCKET_PATH (QEMU_OPTION_MAX + 64)
 
-/*
- * The PATH, of MONITOR_SOCKET_PATH bytes, of the socket that monitor_open() connects to where no
- * domain is named. -ENOENT: no way is known; -ENAMETOOLONG.
- */
+/* Stores the PATH, of MONITOR_SOCKET_PATH bytes, that monitor_open() connects to without a
+ * domain. -ENOENT: no monitor is known; -ENAMETOOLONG. */
 int monitor_socket(const struct monitor_address *address, const struct vmm_process *process,
 		   char *path);
 
@@ -47,21 +43,20 @@ int monitor_socket(const struct monitor_address *address, const struct vmm_proce
 int monitor_execute(struct monitor *monitor, const char *command, json_t *arguments,
 		    json_t **result);
 
-/* A line of the monitor for humans; RESULT is a string. */
+/* Executes a command of the human monitor; RESULT is a string. */
 int monitor_execute_hmp(struct monitor *monitor, const char *line, json_t **result);
 
-/* Works on NULL. */
+/* NULL is allowed. */
 void monitor_close(struct monitor *monitor);
 
-/* The process that listens at the QMP socket PATH. -ENOENT: none that is seen here; the errors of
- * qmp_open().
- */
+/* The process that listens at the QMP socket PATH. -ENOENT: none that is visible here; also the
+ * errors of qmp_open(). */
 int monitor_find_process(const char *path, pid_t *pid);
 
 /*
- * The path of a UNIX socket with QMP in COMMAND_LINE of SIZE bytes, words that end with NUL: of
- * -qmp, -qmp-pretty, or of -mon with mode=control and its -chardev. False: there is none that can
- * be connected to.
+ * Finds the path of a UNIX socket for QMP in COMMAND_LINE, SIZE bytes of NUL-terminated words: from
+ * -qmp, -qmp-pretty, or -mon with mode=control and its -chardev. False: there is none to connect
+ * to.
  */
 bool monitor_parse_command_line(const char *command_line, size_t size, char *path,
 				size_t path_size);

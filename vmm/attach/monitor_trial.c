@@ -17,10 +17,10 @@
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/qmp_reader.h"
 
-/* s until it has to answer, and ms between tries. */
+/* s until QEMU has to answer, and ms between tries. */
 #define ANSWER_MAX 20
 #define TRY_AGAIN  50
-/* Of a child that could not execute anything, as a shell has it. */
+/* Exit status of a child that could not execute QEMU, as in shells. */
 #define NOT_FOUND 127
 
 struct trial {
@@ -30,7 +30,7 @@ struct trial {
 
 static _Noreturn void be_qemu(const char *path)
 {
-	/* Debian's, and Red Hat's. */
+	/* Debian's and Red Hat's. */
 	static const char *const names[] = { "qemu-system-x86_64", "/usr/libexec/qemu-kvm" };
 	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 	char option[80];
@@ -68,7 +68,7 @@ static void end(struct trial *trial)
 	rmdir(trial->directory);
 }
 
-/* 0 as long as it runs. */
+/* 0 while it runs. */
 static int check_runs(const struct trial *trial)
 {
 	siginfo_t info = { 0 };
@@ -84,7 +84,7 @@ static int check_runs(const struct trial *trial)
 		"QEMU (qemu-system-x86_64) was started to try its monitor, and ended at once");
 }
 
-/* Its socket comes some time after it has started, and the greeting later still. */
+/* The socket appears some time after the start, and the greeting later still. */
 static int connect_reader(const struct trial *trial, const struct vmm_process *process,
 			  struct qmp_reader **reader)
 {
@@ -112,7 +112,7 @@ static int check_vcpus(struct qmp_reader *reader)
 	return error_set(-EPROTO, "the monitor of a QEMU does not tell its vCPU and its memory");
 }
 
-/* Of a vCPU that stands still: the looker would pass it over. */
+/* Reads registers directly: the reader skips halted vCPUs. */
 static int check_registers(const struct trial *trial, const struct vmm_process *process)
 {
 	const struct monitor_address address = { .socket = trial->path };

@@ -11,8 +11,8 @@
 
 #define SIZE_MIN (1 << 20)
 
-/* A process in a mount namespace of its own, as libvirt's QEMU, may have a /dev with other nodes of
- * the same devices. */
+/* In a mount namespace of its own, as libvirt's QEMU has, /dev may have other nodes of the same
+ * devices. */
 static bool is_same(const struct stat *a, const struct stat *b)
 {
 	if (S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode))
@@ -26,8 +26,8 @@ static bool may_be_disk(const struct stat *status)
 	       (S_ISREG(status->st_mode) && status->st_size >= SIZE_MIN);
 }
 
-/* Anybody may have the mere path of a file open (O_PATH). The link has the rights of the
- * descriptor: proc(5), /proc/PID/fd. */
+/* Anybody can open a file with O_PATH. The link's mode shows the access mode of the descriptor:
+ * proc(5), /proc/PID/fd. */
 static bool is_readable(int descriptors, const char *number)
 {
 	struct stat link;
@@ -35,7 +35,7 @@ static bool is_readable(int descriptors, const char *number)
 	return !fstatat(descriptors, number, &link, AT_SYMLINK_NOFOLLOW) && link.st_mode & S_IRUSR;
 }
 
-/* It may see other files by its paths than we do, and memory has no path. */
+/* The process may see other files at its paths than we do; memory has no path. */
 static bool find_path(int descriptors, const char *number, char path[PATH_MAX], struct stat *ours)
 {
 	struct stat theirs;

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that a VMM has open which may be its guest's disks, by its descriptors. */
+/*
+ * MiB or more that are open for reading and have the same path here; nodes of block devices may
+ * differ. None if the descriptors may not be inspected. The contents are not checked: the result
+ * may include disks in QEMU's own formats, files that are not disks, and a file that a hostile
+ * process only has the path of, if it changes its descriptors meanwhile. Any thread.
+ */
 #ifndef KVMSCOPE_ATTACH_OPEN_DISKS_H
 #define KVMSCOPE_ATTACH_OPEN_DISKS_H
 
@@ -14,17 +19,12 @@ struct open_disks {
 	struct {
 		dev_t device;
 		ino_t inode;
-	} files[OPEN_DISKS_MAX]; /* at that path; another one may come to it */
+	} files[OPEN_DISKS_MAX]; /* that was at the path; another one may replace it */
 	size_t count;
 };
 
-/*
- * Of the process whose /proc/PID is open as DIRECTORY: block devices, and files of 1 MiB or more,
- * that it may read and that have the same path here as there; of a block device it may have another
- * node. None where its descriptors may not be looked at. What is in them is not looked at: a disk
- * of QEMU's own formats is among them, as may be what is no disk, and one that a hostile process
- * changes its descriptors for meanwhile, which it only has the path of. Any thread.
- */
+/* Finds, in the descriptors of the process whose /proc/PID is open as DIRECTORY, block devices
+ * and files of */
 void open_disks_find(struct open_disks *disks, int directory);
 
 #endif

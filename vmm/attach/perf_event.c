@@ -33,7 +33,7 @@ static void describe(struct perf_event_choice *choice, enum attach_event event,
 		.config =
 			event == ATTACH_CYCLES ? PERF_COUNT_HW_CPU_CYCLES : PERF_COUNT_SW_CPU_CLOCK,
 		.use_clockid = 1,
-		.clockid = CLOCK_MONOTONIC_RAW, /* that of all samples */
+		.clockid = CLOCK_MONOTONIC_RAW, /* the sample clock */
 	};
 	perf_event_set_frequency(choice, frequency);
 }
@@ -46,7 +46,7 @@ static int try_open(const struct perf_event_attr *attribute, pid_t tid)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Hz; 0: the kernel does not tell. */
+/* Hz; 0: unknown */
 static unsigned int frequency_max(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/perf_event_max_sample_rate", "re");
@@ -85,8 +85,7 @@ int perf_event_explain(int error, pid_t pid)
 	return error_set(error, "perf can not sample process %d: %s", pid, strerror(-error));
 }
 
-/* Only events by a frequency have a limit, which is that kernel's of today: it lowers it by itself.
- */
+/* The kernel limits only events with a frequency, and lowers the limit by itself. */
 static void tell_limit(unsigned int frequency)
 {
 	unsigned int max = frequency_max();
@@ -120,7 +119,7 @@ int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int 
 }
 
 #define PAGE 4096ull
-/* Of the data: some seconds at 10 kHz. */
+/* Size of the data: some seconds at 10 kHz. */
 #define SIZE (64 * PAGE)
 
 int perf_ring_open(struct perf_ring *ring, const struct perf_event_attr *attribute, pid_t tid)
@@ -143,7 +142,7 @@ int perf_ring_open(struct perf_ring *ring, const struct perf_event_attr *attribu
 	return 0;
 }
 
-/* Bytes at POSITION, which counts on and on. */
+/* Copies bytes at POSITION, which does not wrap. */
 static void copy_out(const struct perf_ring *ring, uint64_t position, void *to, size_t size)
 {
 	const uint8_t *data = (const uint8_t *)ring->page + PAGE;

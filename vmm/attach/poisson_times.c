@@ -3,12 +3,12 @@
 
 #include <math.h>
 
-/* Mean intervals: one in 3000 would be longer. */
+/* In mean intervals: one of 3000 would be longer. */
 #define LONGEST       8
 #define INTERVALS_MAX 10
 #define PERIOD_MAX    100000000ull
-/* Times as long as it stood still, on average, that a thread is let alone for besides once: the
- * guest has to get somewhere. */
+/* Average rest after a stop, besides a fixed one, in multiples of the stop: the guest has to
+ * make progress. */
 #define REST_MORE 3
 
 /* Above 0, up to 1. Marsaglia's xorshift64. */
@@ -27,7 +27,7 @@ static uint64_t draw_interval(struct poisson_times *times, uint64_t mean)
 	return (uint64_t)((means < LONGEST ? means : LONGEST) * (double)mean);
 }
 
-/* The process has no memory: behind times that are left out it is as if it began there. */
+/* A Poisson process is memoryless: after skipped times it starts anew. */
 uint64_t poisson_times_next(struct poisson_times *times, uint64_t planned, uint64_t earliest)
 {
 	return (planned > earliest ? planned : earliest) + draw_interval(times, times->interval);

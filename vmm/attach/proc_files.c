@@ -69,7 +69,7 @@ bool proc_read_link(int directory, int fd, char *link, size_t size)
 	ssize_t length;
 
 	snprintf(path, sizeof(path), "fd/%d", fd);
-	errno = 0; /* of an empty one it stays so */
+	errno = 0; /* stays 0 for an empty link */
 	length = readlinkat(directory, path, link, size - 1);
 	link[length > 0 ? length : 0] = '\0';
 	return length > 0;
@@ -78,7 +78,7 @@ bool proc_read_link(int directory, int fd, char *link, size_t size)
 #define VM_LINK   "anon_inode:kvm-vm"
 #define VCPU_LINK "anon_inode:kvm-vcpu"
 
-/* A decimal number that is a vCPU's id; END is behind it. */
+/* Parses a decimal vCPU id. */
 static bool parse_id(const char *text, const char **end, unsigned int *id)
 {
 	unsigned int value = 0;
@@ -122,9 +122,9 @@ bool proc_parse_thread_name(const char *name, unsigned int *id)
 }
 
 /*
- * "16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc... 0x7f12...": the number of the call, its six arguments,
- * RSP and RIP; "running" while it is in none. KVM's own workers in the process show the call that
- * made them, without RIP.
+ * "16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc... 0x7f12...": number of the system call, its six
+ * arguments, RSP and RIP; "running" outside of one. KVM's worker threads show the call that created
+ * them, without RIP.
  */
 bool proc_parse_run_call(const char *text, int *fd)
 {
@@ -138,7 +138,7 @@ bool proc_parse_run_call(const char *text, int *fd)
 	return true;
 }
 
-/* "NSpid:\t4711\t22\t3": from our namespace inwards. */
+/* "NSpid:\t4711\t22\t3": from our namespace to the innermost one. */
 pid_t proc_parse_inner_tid(const char *text)
 {
 	const char *line = strstr(text, "\nNSpid:");
@@ -173,8 +173,8 @@ bool proc_has_thread(int directory, pid_t tid)
 	return !faccessat(directory, path, F_OK, 0);
 }
 
-/* What follows NAME at the start of a line; NULL: there is no such line. The first line is the
- * thread's name, in which the kernel writes newlines as "\n" (string_escape_str()). */
+/* The value of NAME, which begins a line. The first line has the thread's name, in which the
+ * kernel escapes newlines (string_escape_str()). */
 static const char *value_of(const char *text, const char *name)
 {
 	const char *line = strstr(text, name);
@@ -189,9 +189,8 @@ static unsigned int number_of(const char *text, const char *name)
 	return value ? (unsigned int)strtoul(value, NULL, 10) : 0;
 }
 
-/* A text that does not come to the context switches, near its end, is not whole: what it has not
- * said is not to be taken for absent. Kernels before 5.9 do not count the filters: they are then
- * taken for one. */
+/* A text without the context switches, near its end, is truncated, and absent fields prove
+ * nothing. Before 5.9 the kernel does not count filters: they count as one then. */
 bool thread_status_parse(const char *text, struct thread_status *status)
 {
 	const char *state = value_of(text, "\nState:\t"),
@@ -215,7 +214,7 @@ bool thread_cpu_times_parse(const char *text, struct thread_cpu_times *times)
 	return sscanf(text, "%" SCNu64 " %" SCNu64, &times->ran, &times->waited) == 2;
 }
 
-/* To its end; false also if there is no room for it. */
+/* Reads to the end; false if it does not fit. */
 static bool read_text(int fd, char *text, size_t size)
 {
 	size_t done = 0;
@@ -231,7 +230,7 @@ static bool read_text(int fd, char *text, size_t size)
 	return true;
 }
 
-/* A process may be in 65536 groups, which are listed before what is wanted. */
+/* The text lists up to 65536 groups before the needed fields. */
 bool thread_status_read(int fd, struct thread_status *status)
 {
 	char text[64 << 10];

@@ -45,7 +45,7 @@ int vmm_process_scan(struct vmm_process *process)
 	return error;
 }
 
-/* A directory's links are those to its own directories, to itself and from its parent
+/* The links of a directory count its subdirectories, itself and its entry in the parent
  * (fs/proc/base.c, proc_task_getattr()). */
 struct vmm_process_size vmm_process_size(const struct vmm_process *process)
 {
@@ -212,7 +212,7 @@ void vmm_process_close(struct vmm_process *process)
 struct list {
 	pid_t *pids;
 	size_t count, max;
-	int directory; /* of the process that is looked at */
+	int directory; /* of the process being checked */
 	bool has_vm;
 };
 

@@ -13,40 +13,40 @@
 #include "vmm/attach/kvm_debugfs.h"
 #include "vmm/attach/proc_files.h"
 
-/* A thread that runs its guest is seldom seen waiting for it: it is looked at so often, with a
- * pause of PAUSE us behind each look. */
+/* A running vCPU is rarely inside KVM_RUN when polled: it is polled this often, with PAUSE us in
+ * between. */
 #define CALL_POLLS 20
 #define PAUSE      1000
 
 /*
- * Which threads of a process run the vCPUs of its VM. Whoever can say it first does:
+ * The thread of each vCPU, from the first source that has it:
  *
- *	KVM	kvm_directory.h
+ *	KVM	kvm_debugfs.h
  *	name	of the thread: "CPU 0/KVM" of QEMU, "vCPU 0", "fc_vcpu 0", ...
- *	call	it waits in ioctl(KVM_RUN) of the vCPU's descriptor
+ *	call	it is in ioctl(KVM_RUN) on the vCPU's descriptor
  *
- * A vCPU whose thread nobody tells has none: none is guessed. One whose thread has ended, as KVM
- *tells, was unplugged: it is none, until another thread is known. Any one thread at a time.
+ * Unknown threads are not guessed. A vCPU whose thread has exited, according to KVM, was unplugged:
+ * it is left out until another thread is known.
  */
 
 struct process_vcpu {
 	struct vmm_vcpu is;
-	int fd;     /* its first descriptor, in the process */
-	bool ended; /* its thread has, as KVM tells */
+	int fd;     /* the first one in the process */
+	bool ended; /* according to KVM, its thread has exited */
 };
 
-/* A VM as its process's descriptors tell it. */
+/* A VM with its vCPUs, by the descriptors of its process. */
 struct process_vm {
-	int fd;     /* its first descriptor, in the process */
-	bool alone; /* the process has no other: names and descriptors tell whose a vCPU is */
-	struct process_vcpu vcpus[VMM_VCPUS_MAX]; /* their ids differ */
+	int fd;     /* the first one in the process */
+	bool alone; /* the only VM of the process: names and descriptors identify its vCPUs */
+	struct process_vcpu vcpus[VMM_VCPUS_MAX]; /* with different ids */
 	size_t vcpu_count;
 };
 
 struct thread_search {
 	struct process_vm *vm;
 	const struct vmm_process *process;
-	bool misnamed; /* a thread has the number of no vCPU in its name */
+	bool misnamed; /* a thread name has an id without a vCPU */
 };
 
 static struct process_vcpu *process_vm_vcpu(struct process_vm *vm, unsigned int id)
@@ -70,7 +70,7 @@ static bool all_known(const struct process_vm *vm)
 	return !is_taken(vm, 0);
 }
 
-/* The first who says it is believed. */
+/* The first source wins. */
 static void set_thread(struct process_vm *vm, struct process_vcpu *vcpu, pid_t tid,
 		       const char *found)
 {
@@ -80,7 +80,7 @@ static void set_thread(struct process_vm *vm, struct process_vcpu *vcpu, pid_t t
 	vcpu->is.found = found;
 }
 
-/* A thread that was found before is still the vCPU's: it is seen less well the busier it is. */
+/* Threads found before stay: the busier a thread is, the harder it is to detect. */
 static void keep_threads(const struct thread_search *search)
 {
 	const struct vmm_process *process = search->process;
@@ -110,7 +110,7 @@ static void threads_from_kvm(const struct thread_search *search)
 			set_thread(vm, &vm->vcpus[i], tid, "KVM");
 		is_ours |= tid > 0 && !vm->vcpus[i].ended;
 	}
-	/* Its numbers are those of the first PID namespace, where another VM's may be alike. */
+	/* TIDs are of the initial PID namespace, and may be another VM's. */
 	for (size_t i = 0; i < vm->vcpu_count && !is_ours; i++)
 		vm->vcpus[i].ended = false;
 }
@@ -127,7 +127,7 @@ static void drop_unplugged(struct process_vm *vm)
 
 static const char by_name[] = "its name", by_several_names[] = "";
 
-/* Names may be anything: what several threads say of themselves is true of none. */
+/* Names are arbitrary: an id claimed by several threads is ignored. */
 static void claim(struct process_vm *vm, struct process_vcpu *vcpu, pid_t tid)
 {
 	struct vmm_vcpu *claimed = &vcpu->is;
@@ -138,7 +138,7 @@ static void claim(struct process_vm *vm, struct process_vcpu *vcpu, pid_t tid)
 		set_thread(vm, vcpu, tid, by_name);
 }
 
-/* Who names the threads of some vCPUs names those of all: one without was unplugged, or is yet to
+/* A VMM that names some vCPU threads names all: a vCPU without one was unplugged, or is yet to
  * come. */
 static bool names_suffice(const struct process_vm *vm)
 {
@@ -152,7 +152,6 @@ static bool names_suffice(const struct process_vm *vm)
 	return known;
 }
 
-/* The vCPU that thread TID has in its name. */
 static bool read_name(const struct thread_search *search, int tid, unsigned int *id)
 {
 	char path[48], name[32];
@@ -164,10 +163,8 @@ static bool read_name(const struct thread_search *search, int tid, unsigned int 
 	return proc_parse_thread_name(name, id);
 }
 
-/*
- * QEMU's names count vCPUs, and KVM has them by their APIC ids, which have gaps where the cores of
- * a socket are no power of two: where a name is of no vCPU, none is believed.
- */
+/* QEMU's names count vCPUs, while KVM uses APIC ids, which have gaps unless the topology is a
+ * power of two: if one name has an unknown id, all names are ignored. */
 static bool check_name(void *context, int tid)
 {
 	struct thread_search *search = context;
@@ -231,25 +228,26 @@ static void process_vm_find_threads(struct process_vm *vm, const struct vmm_proc
 }
 
 struct vm_list {
-	int fds[VMM_VMS_MAX]; /* the first of each VM */
+	int fds[VMM_VMS_MAX]; /* the first one of each VM */
 	size_t count;
 };
 
-/* What one look finds. */
+/* Results of one scan. */
 struct scan {
 	struct vmm_process *process;
 	struct vm_list vms;
-	struct process_vm vm; /* the one that is meant; until it is chosen, with the vCPUs of all */
-	bool hidden;          /* what a descriptor is may not be seen */
+	struct process_vm
+		vm;  /* the selected one; before the selection, with the vCPUs of all VMs */
+	bool hidden; /* a descriptor's link may not be read */
 };
 
-/* A VMM may have several descriptors of its one VM (dup(), or by an exec that was given it). */
+/* A VMM may have several descriptors of one VM (dup(), or inherited by exec). */
 static bool is_same_file(pid_t pid, int one, int other)
 {
 	return !syscall(SYS_kcmp, pid, pid, KCMP_FILE, one, other);
 }
 
-/* Which of the VMs is behind that descriptor? Their number: none. */
+/* The index of the VM with that descriptor; vms->count: none. */
 static size_t find_vm(const struct vm_list *vms, pid_t pid, int fd)
 {
 	size_t i = 0;
@@ -318,7 +316,7 @@ static int list_vms(const struct scan *scan, int error, const char *what)
 			 scan->process->pid, scan->process->name, what, list);
 }
 
-/* The one that is followed is so when others come, too. 0: any. */
+/* A VM that is already followed stays selected. 0: any. */
 static int requested_vm(const struct scan *scan)
 {
 	const struct vmm_process *process = scan->process;
@@ -350,8 +348,8 @@ static bool had_vcpu(const struct vmm_process *process, unsigned int id)
 	return false;
 }
 
-/* Of the VM's vCPUs: ids that another one's has, too, are told once. Without KVM's directory those
- * that it had when it was alone. */
+/* Keeps the vCPUs of the selected VM; an id that another VM has, too, is listed once. Without
+ * KVM's directory, keeps those from when the VM was the only one. */
 static int keep_own_vcpus(struct scan *scan)
 {
 	const struct vmm_process *process = scan->process;

@@ -7,34 +7,32 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* VMs of one process that are told apart. */
+/* Maximum number of VMs per process. */
 #define VMM_VMS_MAX 64
 
-/* Ids are below (kernel: KVM_MAX_VCPU_IDS is larger; what a recording can hold is not). */
+/* Upper limit of vCPU ids (kernel: KVM_MAX_VCPU_IDS is larger; recordings cannot hold more). */
 #define VMM_VCPUS_MAX 1024
 
 struct vmm_vcpu {
 	unsigned int id;   /* KVM's */
-	pid_t tid;         /* in our PID namespace; 0: not known */
-	const char *found; /* how, for messages; NULL: not known */
+	pid_t tid;         /* in our PID namespace; 0: unknown */
+	const char *found; /* source of TID, for messages; NULL: unknown */
 };
 
-/*
- * One that was unplugged is none, as far as somebody tells that its thread has ended: QEMU keeps
- * its descriptor for when it is plugged in again (QEMU: kvm_destroy_vcpu()).
- */
+/* Unplugged vCPUs are left out if their threads are known to have exited: QEMU keeps their
+ * descriptors for reuse (QEMU: kvm_destroy_vcpu()). */
 struct vmm_process {
 	pid_t pid;
-	int pid_fd;       /* can be polled: readable once the process has ended */
-	int directory;    /* /proc/PID, of this process and no later one with its number */
-	char name[64];    /* of its program, safe to print */
+	int pid_fd;       /* for poll(): readable after the process has exited */
+	int directory;    /* /proc/PID, of this process even if its PID is reused */
+	char name[64];    /* of the program, safe to print */
 	int requested_vm; /* see vmm_process_open_vm() */
-	int vm_fd;        /* the number of its VM's first descriptor, in that process */
-	size_t vms;       /* that it has; of several it is that one alone */
-	/* Its vCPUs are those that QEMU's monitor tells: it has no VM of KVM, or it may not be
-	 * looked at. */
+	int vm_fd;        /* the VM's first descriptor in that process */
+	size_t vms;       /* number of its VMs */
+	/* vCPUs are those that QEMU's monitor reports: there is no VM of KVM, or it may not be
+	 * inspected. */
 	bool monitored;
-	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* in order of their ids */
+	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* ordered by id */
 	size_t vcpu_count;
 };
 

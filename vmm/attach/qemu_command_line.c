@@ -68,7 +68,7 @@ bool qemu_get_option(const char *options, const char *key, char *value, size_t s
 	return false;
 }
 
-/* The value alone: guest is what "-name" implies (QEMU: softmmu/vl.c, qemu_name_opts). */
+/* The value without a key: "-name" implies guest (QEMU: softmmu/vl.c, qemu_name_opts). */
 static bool implied_name(const char *options, char *name, size_t size)
 {
 	char option[QEMU_OPTION_MAX];
@@ -104,7 +104,7 @@ bool qemu_name(pid_t pid, char name[QEMU_NAME_SIZE])
 
 static const char *const levels[] = { "sockets", "dies", "modules", "cores", "threads" };
 
-/* Of KEY, VMM_VCPUS_MAX at most; 0: it is not there. */
+/* The value of KEY, at most VMM_VCPUS_MAX; 0: absent. */
 static uint64_t number_of(const char *options, const char *key)
 {
 	char text[32];
@@ -125,7 +125,7 @@ static uint64_t power_of_two(uint64_t least)
 	return power;
 }
 
-/* A level that is not named has what makes up the number. */
+/* A level without a value gets what remains of maxcpus. */
 static unsigned int count_ids(const char *options)
 {
 	uint64_t most = number_of(options, "maxcpus"), named = 1, ids = 1;

@@ -17,23 +17,23 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 
-/* ms that an answer may take: QEMU may be swapping, or writing a snapshot. */
+/* Maximum ms until an answer: QEMU may be swapping or writing a snapshot. */
 #define ANSWER_TIME 5000
-/* ms until somebody who listens has to greet. */
+/* Maximum ms until the greeting. */
 #define GREETING_TIME 2000
 #define READ_SIZE     65536
 #define DEPTH_MAX     64
 
 struct qmp {
 	int fd, cancel_fd;
-	struct qmp_frame frame; /* of the message that comes in */
-	char *bytes;            /* that came and were not used */
+	struct qmp_frame frame; /* of the incoming message */
+	char *bytes;            /* received and not processed */
 	size_t size, room;
 	uint64_t deadline; /* ms */
 	json_int_t id;     /* of the last command */
 };
 
-/* Messages. */
+/* Messages */
 
 static void feed_string(struct qmp_frame *frame, char byte)
 {
@@ -75,7 +75,7 @@ ssize_t qmp_frame_feed(struct qmp_frame *frame, const char *bytes, size_t size, 
 	return (ssize_t)size;
 }
 
-/* QEMU's words, or those of whoever says that he is QEMU: for a terminal. */
+/* The peer's words, for a terminal. */
 static void make_printable(const char *text, char *printable, size_t size)
 {
 	size_t i = 0;
@@ -109,7 +109,7 @@ int qmp_parse_answer(json_t *answer, const char *command, json_t **result)
 		     : error_set(-EPROTO, "what answers %s is no monitor of QEMU", command);
 }
 
-/* Takes over MESSAGE; NULL without memory. */
+/* Consumes MESSAGE; NULL without memory. */
 static char *text_of(json_t *message)
 {
 	char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
@@ -129,9 +129,8 @@ char *qmp_command_text(const char *command, json_t *arguments)
 	return text_of(command_message(command, arguments));
 }
 
-/* The connection. */
+/* The connection */
 
-/* Until FD is ready for EVENTS. */
 static int wait_for(const struct qmp *qmp, short events)
 {
 	struct pollfd fds[] = { { .fd = qmp->fd, .events = events },
@@ -164,7 +163,7 @@ static int make_room(struct qmp *qmp)
 	return 0;
 }
 
-/* More bytes, once there are any. */
+/* Receives more bytes, and waits for them. */
 static int receive(struct qmp *qmp)
 {
 	ssize_t size;
@@ -191,7 +190,7 @@ static void drop(struct qmp *qmp, size_t length)
 	qmp->frame = (struct qmp_frame){ 0 };
 }
 
-/* The next message, of whatever kind. */
+/* Reads the next message of any kind. */
 static int read_message(struct qmp *qmp, json_t **message)
 {
 	for (;;) {
@@ -218,9 +217,7 @@ static int read_message(struct qmp *qmp, json_t **message)
 	}
 }
 
-/* Frees a MESSAGE that was not waited for. Who sends such without end is heard no longer than who
- * is silent.
- */
+/* Frees an unexpected MESSAGE. The time limit applies to a peer that keeps sending them, too. */
 static int skip_message(const struct qmp *qmp, json_t *message)
 {
 	struct pollfd cancel = { .fd = qmp->cancel_fd, .events = POLLIN };
@@ -233,10 +230,8 @@ static int skip_message(const struct qmp *qmp, json_t *message)
 	return 0;
 }
 
-/*
- * The answer to the last command. Events come before it; and what QEMU had still to answer to
- * whoever was connected before, which it tells whoever is now.
- */
+/* Reads the answer to the last command. It may be preceded by events, and by answers for the
+ * previous client. */
 static int read_answer(struct qmp *qmp, json_t **answer)
 {
 	int error;
@@ -296,7 +291,7 @@ int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t 
 	return error;
 }
 
-/* What QEMU had still to answer to whoever was connected before. */
+/* An answer for the previous client. */
 static bool is_of_another(const json_t *message)
 {
 	return json_object_get(message, "return") || json_object_get(message, "error");
@@ -315,7 +310,7 @@ static int read_greeting(struct qmp *qmp, json_t **greeting)
 	return error;
 }
 
-/* Of another connection's commands none has the same. */
+/* Random, to differ from ids of other connections. */
 static json_int_t first_id(const struct qmp *qmp)
 {
 	uint32_t number = 0;
@@ -350,7 +345,7 @@ static int greet(struct qmp *qmp, const char *path)
 	return error;
 }
 
-/* By its inode: addresses of sockets have at most 107 bytes, paths more. */
+/* Connects by inode: a path may be longer than the 107 bytes of a socket address. */
 static int connect_path(int fd, const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

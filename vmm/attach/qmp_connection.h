@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A client of QEMU's machine protocol on a UNIX socket (QEMU: docs/interop/qmp-spec.txt): one
- * command at a time, each with an answer within a time, or the connection is at its end. Who is at
- * the other side may be anybody: what comes is bounded, checked, and nothing of it is believed but
- * what it is asked for.
- *
- * One thread at a time. Nothing blocks for longer than said.
+ * command at a time, each with a time limit for the answer. The peer is not trusted: input is
+ * bounded and checked. One thread at a time. Blocks only as documented.
  */
 #ifndef KVMSCOPE_ATTACH_QMP_CONNECTION_H
 #define KVMSCOPE_ATTACH_QMP_CONNECTION_H
@@ -15,49 +12,49 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Of one message; the registers of 1024 vCPUs are some 4 MiB. */
+/* Bytes of a message; the registers of 1024 vCPUs are about 4 MiB. */
 #define QMP_MESSAGE_MAX (16ul << 20)
 
 struct qmp;
 
 /*
- * Connects to the socket at PATH, and waits for a greeting. PEER is the process that listens there,
- * in our PID namespace (0: in none that we see). CANCEL_FD ends any wait by -ECANCELED once it can
- * be read. Errors: those of connect(); -EBUSY: it says nothing, as somebody else is connected;
- * -EPROTO: it is no monitor.
+ * Connects to the socket at PATH and waits for the greeting. PEER gets the listening process in our
+ * PID namespace (0: not visible). When CANCEL_FD becomes readable, waits end with -ECANCELED.
+ * -EBUSY: no greeting, as another client is connected; -EPROTO: not a monitor; and the errors of
+ * connect().
  */
 int qmp_open(struct qmp **qmp, const char *path, int cancel_fd, pid_t *peer);
 
 /*
- * Executes COMMAND with ARGUMENTS (taken over; NULL: none). RESULT is the caller's to free.
- * -ENOTSUP: there is no such command; -EREMOTEIO: the command failed, the message has QEMU's own
- * words; others: the connection is of no use any more.
+ * Executes COMMAND with ARGUMENTS (consumed; NULL: none). The caller frees RESULT. -ENOTSUP:
+ * unknown command; -EREMOTEIO: it failed, the message has QEMU's own; after other errors the
+ * connection is unusable.
  */
 int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t **result);
 
-/* Works on NULL. */
+/* NULL is allowed. */
 void qmp_close(struct qmp *qmp);
 
-/* For other ways to a monitor. */
+/* Parts for other ways to a monitor. */
 
-/* The text of a command; malloc()ed, NULL without memory. ARGUMENTS are taken over. */
+/* The text of a command, for free(); NULL without memory. ARGUMENTS are consumed. */
 char *qmp_command_text(const char *command, json_t *arguments);
 
-/* What an answer to COMMAND says: 0 with RESULT, -ENOTSUP or -EREMOTEIO as above; -EPROTO: it is
- * none. */
+/* Parses the answer to COMMAND: 0 with RESULT, -ENOTSUP or -EREMOTEIO as above; -EPROTO: not an
+ * answer. */
 int qmp_parse_answer(json_t *answer, const char *command, json_t **result);
 
-/* Where messages end in a stream of bytes. */
+/* Finds the ends of messages in a stream. */
 struct qmp_frame {
-	size_t length; /* bytes of the message that were seen */
+	size_t length; /* bytes of the message so far */
 	unsigned int depth;
 	bool in_string, escaped;
 };
 
 /*
- * Takes SIZE more bytes; how many of them belong to the message, and in COMPLETE whether it ends
- * with the last of those. White space before a message counts as part of it. -EPROTO: no message
- * begins like that.
+ * Processes SIZE more bytes. Returns how many of them belong to the message; COMPLETE: it ends with
+ * the last of those. Leading white space is part of a message. -EPROTO: not the beginning of a
+ * message.
  */
 ssize_t qmp_frame_feed(struct qmp_frame *frame, const char *bytes, size_t size, bool *complete);
 

@@ -23,17 +23,18 @@
 #include "vmm/attach/qmp_text.h"
 #include "vmm/attach/rights.h"
 
-/* A look takes QEMU's main loop, and its big lock: at most one part in so many, over many looks. */
+/* A read uses QEMU's main loop and its big lock: at most this fraction of the time, on average. */
 #define READ_SHARE 10
-/* Until it is answered libvirt keeps others from the domain; and QEMU's main loop waits, without
- * wanting a processor, for vCPUs of KVM to come out of the guest (QEMU: do_run_on_cpu()): at most
- * one part in so many.
+/*
+ * While a command runs, libvirt blocks other users of the domain, and QEMU's main loop waits
+ * off-CPU until KVM vCPUs leave the guest (QEMU: do_run_on_cpu()): at most this fraction of the
+ * time.
  */
 #define WAIT_SHARE 2
-/* Between two tries of a monitor that went away, and two questions which vCPUs there are. */
+/* Between attempts to reconnect, and between queries of the vCPUs. */
 #define TRY_INTERVAL   NS_PER_S
 #define QUERY_INTERVAL NS_PER_S
-/* Memory that is plugged in is noticed after so long: the question takes QEMU some milliseconds. */
+/* Between queries of memory, which take QEMU some ms each. */
 #define SLOTS_INTERVAL (30 * NS_PER_S)
 #define OPEN_TIME      10 /* s */
 #define CLOSE_TIME     1  /* s */
@@ -42,19 +43,18 @@ enum qmp_reader_state { QMP_READER_OPENING, QMP_READER_RUNNING, QMP_READER_FAILE
 struct qmp_reader {
 	char *socket, *domain, *uri; /* of the monitor's address; owned */
 	struct vmm_process
-		process;   /* with descriptors of its own: the thread may outlive the attachment */
+		process;   /* with its own descriptors: the thread may outlive the attachment */
 	uint64_t interval; /* ns */
-	int main_fd; /* schedstat of the process's first thread, QEMU's main loop; -1: it is not to
-			be read */
-	int stop_fd; /* eventfd */
+	int main_fd;       /* schedstat of QEMU's main loop, the first thread; -1: unreadable */
+	int stop_fd;       /* eventfd */
 
-	pthread_mutex_t lock; /* of all that follows */
+	pthread_mutex_t lock; /* protects all that follows */
 	pthread_cond_t changed;
 	enum qmp_reader_state state;
-	int error; /* if it failed, with: */
+	int error; /* with the text, if FAILED */
 	char error_text[ERROR_MESSAGE_SIZE];
 	bool stop, ended;
-	bool abandoned; /* the thread frees it */
+	bool abandoned; /* the thread frees this */
 	struct qmp_vcpu vcpus[VMM_VCPUS_MAX];
 	size_t vcpu_count;
 	struct vmm_slot slots[VMM_SLOTS_MAX];
@@ -63,8 +63,8 @@ struct qmp_reader {
 	struct qmp_reader_statistics statistics;
 	uint64_t first_read; /* ns */
 
-	/* The thread's alone. */
-	struct monitor *monitor; /* NULL: there is no connection */
+	/* Owned by the thread. */
+	struct monitor *monitor;                                    /* NULL: not connected */
 	uint64_t next_try, next_query, next_slots_query, next_read; /* ns */
 	bool warned;
 };
@@ -74,9 +74,9 @@ static uint64_t now(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* CPU time. */
+/* CPU time */
 
-/* ns for which it wanted a processor, whether it had one or not; or 0. */
+/* ns on a CPU or waiting for one; 0: unknown */
 static uint64_t read_runnable(int fd)
 {
 	struct thread_cpu_times times;
@@ -84,7 +84,7 @@ static uint64_t read_runnable(int fd)
 	return thread_cpu_times_read(fd, &times) ? times.ran + times.waited : 0;
 }
 
-/* Looks. */
+/* Samples */
 
 static void add_samples(struct qmp_reader *reader, const char *text, uint64_t time)
 {
@@ -93,7 +93,7 @@ static void add_samples(struct qmp_reader *reader, const char *text, uint64_t ti
 	pthread_mutex_unlock(&reader->lock);
 }
 
-/* From half to one and a half of the interval, so that nothing in the guest can keep its step. */
+/* 0.5 to 1.5 times the interval, so that periodic work of the guest cannot synchronize. */
 static uint64_t random_interval(uint64_t interval)
 {
 	uint32_t number = UINT32_MAX / 2;
@@ -103,8 +103,7 @@ static uint64_t random_interval(uint64_t interval)
 	return interval / 2 + (uint64_t)((double)interval * number / UINT32_MAX);
 }
 
-/* Of the TOOK ns until QEMU had answered, those of its main loop; all, where the kernel does not
- * tell. */
+/* The part of TOOK that QEMU's main loop was runnable; all of it if unknown. */
 static uint64_t main_loop_time(const struct qmp_reader *reader, uint64_t wanted_before,
 			       uint64_t took)
 {
@@ -118,8 +117,7 @@ static uint64_t latest_of(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* What looks cost makes the interval longer, and not less random: a rest of one length is a step to
- * keep. */
+/* Costs make the interval longer but not less random: a constant rest would be a period. */
 static void schedule_read(struct qmp_reader *reader, uint64_t begun, uint64_t took,
 			  uint64_t main_loop)
 {
@@ -158,7 +156,7 @@ static int read_registers(struct qmp_reader *reader)
 	return 0;
 }
 
-/* vCPUs. */
+/* vCPUs */
 
 static int query_vcpus(struct qmp_reader *reader)
 {
@@ -183,7 +181,7 @@ static int query_vcpus(struct qmp_reader *reader)
 	return count < 0 ? count : 0;
 }
 
-/* Memory. */
+/* Memory */
 
 static bool query_hva(struct qmp_reader *reader, struct vmm_slot *slot)
 {
@@ -199,7 +197,7 @@ static bool query_hva(struct qmp_reader *reader, struct vmm_slot *slot)
 	return known;
 }
 
-/* Those that QEMU does not have as its own memory are left out. */
+/* Leaves out ranges that are not in QEMU's own memory. */
 static size_t query_hvas(struct qmp_reader *reader, struct vmm_slot *slots, size_t count)
 {
 	size_t known = 0;
@@ -210,7 +208,7 @@ static size_t query_hvas(struct qmp_reader *reader, struct vmm_slot *slots, size
 	return known;
 }
 
-/* Without it the memory is looked for in the process's mappings. */
+/* Without this, memory is searched in the process's mappings. */
 static void query_slots(struct qmp_reader *reader)
 {
 	struct vmm_slot slots[VMM_SLOTS_MAX];
@@ -232,7 +230,7 @@ static void query_slots(struct qmp_reader *reader)
 	pthread_mutex_unlock(&reader->lock);
 }
 
-/* RIP of a vCPU that runs can be trusted from QEMU 7.2 on; KVM's are exact with any. */
+/* TCG keeps RIP of a running vCPU up to date since QEMU 7.2; KVM always does. */
 static int check_version(struct qmp_reader *reader)
 {
 	const json_t *version;
@@ -271,7 +269,7 @@ static int open_monitor(struct qmp_reader *reader)
 	return error;
 }
 
-/* The thread. */
+/* The monitor thread */
 
 static bool is_stopped(struct qmp_reader *reader)
 {
@@ -390,7 +388,7 @@ static void end_thread(struct qmp_reader *reader)
 		free_reader(reader);
 }
 
-/* It is to be connected to again by what is left. */
+/* Keeps what is needed to reconnect. */
 static int drop_rights(const struct qmp_reader *reader)
 {
 	const struct monitor_address address = { .socket = reader->socket };
@@ -422,7 +420,7 @@ static void *run(void *context)
 	return NULL;
 }
 
-/* What its owner does. */
+/* The owner's functions */
 
 static bool copy_text(char **copy, const char *text)
 {
@@ -454,7 +452,7 @@ static int start_thread(struct qmp_reader *reader)
 
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	reader->ended = false; /* the thread may say at once that it has */
+	reader->ended = false; /* the thread may set it immediately */
 	error = -pthread_create(&thread, &detached, run, reader);
 	pthread_attr_destroy(&detached);
 	if (error)
@@ -464,7 +462,7 @@ static int start_thread(struct qmp_reader *reader)
 		     : 0;
 }
 
-/* Until the thread has done what DONE asks for, for SECONDS at most; with the lock. */
+/* Waits until DONE is true, for at most SECONDS; with the lock. */
 static void wait_until(struct qmp_reader *reader, bool (*done)(const struct qmp_reader *reader),
 		       time_t seconds)
 {

@@ -10,20 +10,20 @@
 #include "shared/error.h"
 #include "vmm/attach/proc_files.h"
 
-/* The kernel tells a running thread's time once in a tick: so many looks share what it tells then.
- */
+/* The kernel updates the CPU time of a running thread once per tick: up to this number of
+ * samples share it. */
 #define UNTIMED_MAX 8
 
 struct qmp_sampled_vcpu {
 	struct vmm_vcpu vcpu;
 	int time_fd;   /* schedstat of its thread */
-	uint64_t used; /* ns of the thread's CPU time that looks stand for */
+	uint64_t used; /* ns of the thread's CPU time already attributed to samples */
 	struct qmp_sample untimed[UNTIMED_MAX];
 	size_t untimed_count;
-	bool runs; /* in the latest look */
+	bool runs; /* in the last read */
 };
 
-/* ns, or 0. */
+/* ns; 0: unknown */
 static uint64_t read_used(int fd)
 {
 	struct thread_cpu_times times;
@@ -40,7 +40,7 @@ static void queue_sample(struct qmp_samples *samples, const struct qmp_sample *s
 	samples->queue[(samples->first + samples->queued++) % QMP_SAMPLES_QUEUE] = *sample;
 }
 
-/* PERIOD is what all looks that wait for it stand for together. */
+/* Divides PERIOD among the waiting samples. */
 static void settle(struct qmp_samples *samples, struct qmp_sampled_vcpu *vcpu, uint64_t period)
 {
 	size_t count = vcpu->untimed_count;
@@ -52,8 +52,7 @@ static void settle(struct qmp_samples *samples, struct qmp_sampled_vcpu *vcpu, u
 	vcpu->untimed_count = 0;
 }
 
-/* The vCPUs that the thread of the one at FIRST runs: of those that run now, each had as much of
- * its time. */
+/* Attributes the CPU time of one thread, that of vCPU FIRST, equally to its running vCPUs. */
 static void settle_thread(struct qmp_samples *samples, size_t first)
 {
 	pid_t tid = samples->vcpus[first]->vcpu.tid;

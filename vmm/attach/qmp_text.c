@@ -11,9 +11,9 @@
 #include "shared/error.h"
 #include "vmm/attach/process.h"
 
-/* Longest number: 64 bits in hexadecimal. */
+/* Hexadecimal digits of 64 bits. */
 #define DIGITS_MAX 16
-#define CS_LONG    (1ull << 21) /* the L bit of a segment's flags: SDM vol. 3A 3.4.5 */
+#define CS_LONG    (1ull << 21) /* the L bit of a segment: SDM vol. 3A 3.4.5 */
 
 /* The text of one vCPU. */
 struct text {
@@ -25,7 +25,7 @@ static const char *find(struct text text, const char *word)
 	return memmem(text.start, (size_t)(text.end - text.start), word, strlen(word));
 }
 
-/* A name stands at the start of a line or behind a space: "CS =" is not in "GCS =". */
+/* A name begins a line or follows a space: "CS =" does not match "GCS =". */
 static const char *find_name(struct text text, const char *name)
 {
 	const char *at;
@@ -45,7 +45,7 @@ static int digit_of(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The hexadecimal number at AT, behind spaces; where it ends, NULL: there is none. */
+/* Reads a hexadecimal number after spaces. Returns its end, or NULL. */
 static const char *read_number(const char *at, const char *end, uint64_t *number)
 {
 	unsigned int digits = 0;
@@ -100,7 +100,7 @@ static bool get_general(struct text text, struct guest_registers *registers)
 	       get(text, "RIP=", &registers->rip);
 }
 
-/* Outside of 64-bit mode QEMU shows the lower halves only. */
+/* Outside of 64-bit mode QEMU shows 32-bit registers only. */
 static bool get_general_32(struct text text, struct guest_registers *registers)
 {
 	return get(text, "EAX=", &registers->rax) && get(text, "EBX=", &registers->rbx) &&
@@ -162,7 +162,7 @@ static bool parse_vcpu(struct text text, struct qmp_registers *registers)
 	       get_system(text, found);
 }
 
-/* "CPU#3" and a line's end. */
+/* "CPU#3" and white space. */
 static bool parse_heading(const char *at, const char **end, unsigned int *id)
 {
 	*id = 0;
@@ -251,7 +251,7 @@ int qmp_parse_vcpus(const json_t *result, struct qmp_vcpu *vcpus, size_t max)
 #define GPA_END       (1ull << 52)
 #define TEXT_LINE_MAX 256
 
-/* The next line of TEXT, as far as it fits; false: there is none. */
+/* The next line of TEXT, truncated; false: none. */
 static bool next_line(const char **text, char *line, size_t size)
 {
 	size_t length = strcspn(*text, "\r\n");
@@ -281,7 +281,7 @@ static bool parse_range(const char *line, struct vmm_slot *slot)
 	return true;
 }
 
-/* The text of the view that " AS "memory", root: system" stands in: up to an empty line. */
+/* The lines of the flat view " AS "memory", root: system", up to an empty line. */
 static const char *find_view(const char *text)
 {
 	char line[TEXT_LINE_MAX];

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What QEMU's monitor writes for "info registers -a": the registers of all vCPUs as text (QEMU:
- * target/i386/cpu-dump.c, x86_cpu_dump_state()), and the threads of vCPUs of query-cpus-fast.
- * Any thread.
- */
+/* Parsers of QEMU's monitor output, all for any thread. Registers and vCPUs: "info registers -a"
+ * (QEMU: target/i386/cpu-dump.c, x86_cpu_dump_state()) and query-cpus-fast. */
 #ifndef KVMSCOPE_ATTACH_QMP_TEXT_H
 #define KVMSCOPE_ATTACH_QMP_TEXT_H
 
@@ -18,15 +15,12 @@
 
 struct qmp_registers {
 	unsigned int id;
-	struct guest_registers
-		registers; /* RIP is linear: with the base of CS in it where that counts */
+	struct guest_registers registers; /* RIP is linear: includes the base of CS */
 	bool halted, smm;
 };
 
-/*
- * The first vCPU in TEXT, and where the text of the next one begins. False: there is none any more.
- * A vCPU whose text does not have everything is passed over.
- */
+/* Parses the first vCPU in TEXT, and advances to the next one. False: no more. Incomplete vCPUs
+ * are skipped. */
 bool qmp_parse_registers(const char **text, struct qmp_registers *registers);
 
 struct qmp_vcpu {
@@ -34,22 +28,15 @@ struct qmp_vcpu {
 	pid_t tid; /* in QEMU's PID namespace */
 };
 
-/*
- * The vCPUs that the RESULT of query-cpus-fast tells, at most MAX; their number. -EPROTO: that is
- * not its result; -ENOTSUP: they are no x86, whose name is in the message.
- */
+/* Parses the RESULT of query-cpus-fast. Returns the number of vCPUs, at most MAX. -EPROTO: not
+ * such a result; -ENOTSUP: not x86. */
 int qmp_parse_vcpus(const json_t *result, struct qmp_vcpu *vcpus, size_t max);
 
-/*
- * Which of QEMU's memory is which of the guest's, as its monitor writes it: "info mtree -f" (QEMU:
- * softmmu/memory.c, mtree_print_flatview()) has the ranges of RAM, "gpa2hva" (monitor/misc.c) where
- * one begins. Any thread.
- */
+/* Guest memory: "info mtree -f" (QEMU: softmmu/memory.c, mtree_print_flatview()) lists the
+ * ranges of RAM, and "gpa2hva" (monitor/misc.c) translates their starts. */
 
-/*
- * The RAM and ROM of the address space "memory" in TEXT, whose HVAs are not known yet; their
- * number, at most MAX. 0: it is not there, or makes no sense.
- */
+/* Parses RAM and ROM of the address space "memory" in TEXT, without HVAs. Returns their number,
+ * at most MAX. 0: absent or inconsistent. */
 size_t qmp_parse_memory(const char *text, struct vmm_slot *slots, size_t max);
 
 /* "Host virtual address for 0x100000 (pc.ram) is 0x7f533ff00000" */

@@ -12,29 +12,27 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-/* arch/x86/include/uapi/asm/ucontext.h, which can not be included beside ucontext.h */
+/* arch/x86/include/uapi/asm/ucontext.h, which conflicts with ucontext.h */
 #define UC_FP_XSTATE         0x1
 #define UC_SIGCONTEXT_SS     0x2
 #define UC_STRICT_RESTORE_SS 0x4
-/* Neither a stack to be used nor none: the kernel takes no notice of it. */
+/* Invalid flags, so that the kernel ignores the stack. */
 #define SS_INVALID 0x7fff
 
 #define RED_ZONE 128
-#define USER_CS  0x33 /* of 64-bit code: arch/x86/include/asm/segment.h */
+#define USER_CS  0x33 /* 64-bit code: arch/x86/include/asm/segment.h */
 
 /* The area of XSAVE: SDM vol. 1, 13.4. */
 #define XSAVE_LEGACY   512
 #define XSAVE_HEADER   64
 #define XSAVE_FEATURES 63
-#define XSAVE_SOFTWARE                                                                             \
-	464 /* where software may put something; ptrace tells there which features there are       \
-	     */
-#define XSAVE_TILES (1ull << 18) /* AMX's, which a thread has only if it asked for them */
+#define XSAVE_SOFTWARE 464          /* reserved for software; ptrace stores the features there */
+#define XSAVE_TILES    (1ull << 18) /* AMX; only in threads that requested it */
 
 static const uint8_t call_code[] = { 0x0f, 0x05, 0xc3 };
-static const uint8_t sigreturn_code[] = { 0x0f, 0, 0, 0, 0x0f, 0x05 }; /* behind b8, or 48 c7 c0 */
+static const uint8_t sigreturn_code[] = { 0x0f, 0, 0, 0, 0x0f, 0x05 }; /* after b8 or 48 c7 c0 */
 
-/* The opcode before the number 15: mov $15, %eax, or %rax. */
+/* Length of the opcode before the number 15: mov $15, %eax or %rax. */
 static size_t move_length(const uint8_t *at, size_t before)
 {
 	if (before >= 3 && at[-3] == 0x48 && at[-2] == 0xc7 && at[-1] == 0xc0)
@@ -79,14 +77,15 @@ static int transfer(const struct remote *remote, long number, const struct iovec
 
 	for (size_t i = 0; i < their_count; i++)
 		size += theirs[i].iov_len;
-	/* The flags lie on the stack: an int would leave half of them undefined. */
+	/* The flags are on the stack: an int would leave half of them undefined. */
 	return syscall(number, remote->stop->tid, ours, our_count, theirs, their_count, 0ul) ==
 			       (long)size
 		       ? 0
 		       : -EFAULT;
 }
 
-/* The bytes that the frame will cover; and is the code there still? Libraries may be unloaded. */
+/* Saves the bytes under the frame, and checks that the code is still there: libraries may be
+ * unloaded. */
 static int read_before(struct remote *remote)
 {
 	uint8_t call[sizeof(call_code)], sigreturn[16];
@@ -114,7 +113,7 @@ static int move_frame(const struct remote *remote, struct remote_frame *from)
 	return transfer(remote, SYS_process_vm_writev, &ours, 1, &theirs, 1);
 }
 
-/* As struct sigcontext of the kernel has them. */
+/* As the kernel's struct sigcontext. */
 static void fill_registers(const struct user_regs_struct *from, greg_t *to)
 {
 	to[REG_R8] = (greg_t)from->r8;
@@ -138,8 +137,8 @@ static void fill_registers(const struct user_regs_struct *from, greg_t *to)
 	to[REG_CSGSFS] = (greg_t)((from->cs & 0xffff) | (from->ss & 0xffff) << 48);
 }
 
-/* Of the part that FEATURE has in the area: it is the same in each, and CPUID is slow where the
- * host is a VM itself, so it is asked once and not at each stop. */
+/* End of FEATURE's part of the area, constant per CPU model. CPUID is slow in nested VMs, so it
+ * is cached. */
 static size_t feature_end(unsigned int feature)
 {
 	static _Atomic uint32_t ends[XSAVE_FEATURES];
@@ -154,7 +153,7 @@ static size_t feature_end(unsigned int feature)
 	return end;
 }
 
-/* Bytes of an area that has FEATURES, each where the processor puts it. */
+/* Bytes of an area with FEATURES, in the standard format. */
 static size_t xstate_size(uint64_t features)
 {
 	size_t size = XSAVE_LEGACY + XSAVE_HEADER;
@@ -165,8 +164,7 @@ static size_t xstate_size(uint64_t features)
 	return size;
 }
 
-/* Says as the kernel does in frames of its own how large the area is: copy_fpstate_to_sigframe().
- */
+/* Stores the size of the area as in the kernel's own frames: copy_fpstate_to_sigframe(). */
 static int close_xstate(uint8_t *xstate, size_t *size)
 {
 	const uint32_t end = FP_XSTATE_MAGIC2;
@@ -188,7 +186,7 @@ static int close_xstate(uint8_t *xstate, size_t *size)
 	return 0;
 }
 
-/* Processors without XSAVE have the first part of the area alone, and frames without the rest. */
+/* Without XSAVE, frames have only the first part of the area. */
 static int fill_legacy(struct remote *remote, size_t *size)
 {
 	*size = XSAVE_LEGACY;
@@ -268,7 +266,7 @@ int remote_ioctl(struct remote *remote, int fd, unsigned long request, void *res
 	registers.rip = remote->code->call;
 	registers.rsp = remote->place;
 	registers.rax = SYS_ioctl;
-	registers.orig_rax = (unsigned long long)-1; /* no call to be made anew */
+	registers.orig_rax = (unsigned long long)-1; /* no system call to restart */
 	registers.rdi = (unsigned int)fd;
 	registers.rsi = request;
 	registers.rdx = place;
@@ -283,7 +281,7 @@ int remote_ioctl(struct remote *remote, int fd, unsigned long request, void *res
 	return error ? error : (int)registers.rax;
 }
 
-/* Registers first: what leads back is needed until it has its own. */
+/* Registers first: the frame is needed until they are restored. */
 void remote_close(struct remote *remote)
 {
 	if (!remote->place)

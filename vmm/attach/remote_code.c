@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the instructions of remote calls are: in what is mapped of files, and in the kernel's vDSO.
- */
+/* Finds instructions for remote calls, in mapped files and in the vDSO. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,8 +15,8 @@
 #define PIECE (1u << 20)
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGE_PRESENT (1ull << 63)
-/* Bytes that are searched: what a process has mapped is its own choice, and may have no end. The C
- * library, which has both, is a hundredth of that. */
+/* Limits of the search: a process can map any amount. The C library, which has both
+ * instructions, is about a hundredth of that. */
 #define MAPPING_MAX  (64ull << 20)
 #define SEARCHED_MAX (512ull << 20)
 
@@ -26,7 +25,7 @@ struct mapping {
 	unsigned int major, minor; /* of its file system */
 };
 
-/* Code of a file, which stays as it is; not what a compiler in the process made. */
+/* Code of a file, which does not change, unlike code of JIT compilers. */
 static bool parse_code(const char *line, struct mapping *mapping)
 {
 	uint64_t end;
@@ -51,8 +50,8 @@ static FILE *open_file(const struct vmm_process *process, const char *name)
 	return file;
 }
 
-/* Is it on a file system that another process gives the pages of, now or never?
- * proc_pid_mountinfo(5) */
+/* True on a file system whose pages are supplied by another process, perhaps never
+ * (proc_pid_mountinfo(5)). */
 static bool is_on_fuse(const struct vmm_process *process, const struct mapping *mapping)
 {
 	FILE *mounts = open_file(process, "mountinfo");
@@ -83,12 +82,12 @@ struct search {
 	const struct vmm_process *process;
 	struct remote_code *code;
 	int memory_fd, pagemap_fd;
-	bool waits;           /* also for pages that are not in memory, if they are on a disk */
-	uint8_t bytes[PIECE]; /* for what was read */
-	uint64_t pages[PIECE / PAGE]; /* as the kernel has them */
+	bool waits;                   /* also for pages on a disk */
+	uint8_t bytes[PIECE];         /* buffer */
+	uint64_t pages[PIECE / PAGE]; /* their pagemap entries */
 };
 
-/* Behind those pages from FROM on that are in memory, or are not. */
+/* Skips pages, from FROM on, that are in memory, or that are not. */
 static size_t skip_pages(const struct search *search, size_t from, size_t count, bool present)
 {
 	while (from < count && !(search->pages[from] & PAGE_PRESENT) == !present)
@@ -120,7 +119,7 @@ static void search_present(struct search *search, uint64_t hva, size_t size)
 	}
 }
 
-/* Pieces overlap by a page, as an instruction may lie across. */
+/* Pieces overlap by a page: instructions may cross the boundary. */
 static void search_mapping(struct search *search, const struct mapping *mapping)
 {
 	for (uint64_t done = 0; done < mapping->size && !is_found(search->code);
@@ -156,7 +155,7 @@ static void search_maps(struct search *search, FILE *maps)
 	free(line);
 }
 
-/* First what is in memory, which is nearly always enough: it has been used. */
+/* Searches pages in memory first, which nearly always suffices. */
 static void search_process(struct search *search)
 {
 	for (int i = 0; i < 2 && !is_found(search->code); i++) {

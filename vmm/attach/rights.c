@@ -19,7 +19,7 @@
 
 static const unsigned int kept[] = { CAP_PERFMON, CAP_BPF, CAP_SYS_PTRACE };
 
-/* Where PATH is or would be. */
+/* For PATH or, if it does not exist, its directory. */
 static bool is_accessible(const char *path, int mode)
 {
 	char directory[PATH_MAX];
@@ -44,8 +44,7 @@ static bool are_accessible(const struct rights_file *files, size_t count)
 	return true;
 }
 
-/* May perf sample a thread, the kernel included? Of our own: nothing else is asked of other ones.
- */
+/* Tests perf events on our own thread, with the kernel included. */
 static bool may_use_perf(void)
 {
 	struct perf_event_attr attribute = { .size = sizeof(attribute),
@@ -58,13 +57,13 @@ static bool may_use_perf(void)
 	return fd >= 0;
 }
 
-/* Capabilities that may be needed in the place of others. */
+/* Capabilities that may be needed as substitutes. */
 struct spare {
 	unsigned int capability;
 	bool needed;
 };
 
-/* SPARES stay permitted, but have no effect yet. */
+/* SPARES stay permitted, but not effective. */
 static int try_without(const struct spare *spares, size_t count)
 {
 	bool has[CAP_LAST_CAP + 1];
@@ -83,7 +82,7 @@ static int try_without(const struct spare *spares, size_t count)
 	return capng_apply(CAPNG_SELECT_CAPS) ? -EPERM : 0;
 }
 
-/* Those that are needed are used from now on, the others given up. */
+/* Makes the needed ones effective, and drops the others. */
 static int settle(const struct spare *spares, size_t count)
 {
 	if (capng_get_caps_process())
@@ -136,7 +135,7 @@ int rights_keep(const struct rights_file *files, size_t count, bool reads_filter
 	const size_t spare_count = sizeof(spares) / sizeof(spares[0]);
 	int error;
 
-	/* Before Linux 5.8 CAP_SYS_ADMIN is what everything takes. */
+	/* Before Linux 5.8, CAP_SYS_ADMIN is needed for everything. */
 	if (prctl(PR_CAPBSET_READ, CAP_PERFMON) < 0)
 		return 0;
 	error = try_without(spares, spare_count);

@@ -10,7 +10,7 @@
 #include "vmm/guest/page_walk.h"
 
 #define PAGE 4096ull
-/* Where the copy lies in the view: behind all GPAs, which have 52 bits. */
+/* GPA of the copy in the view: above all real ones, which have 52 bits. */
 #define COPY_GPA (1ull << 60)
 
 static bool is_module(const struct guest_kernel *kernel, uint64_t gva)
@@ -26,7 +26,7 @@ static bool is_code(const struct guest_kernel *kernel, uint64_t gva)
 	return (gva >= kernel->text_start && gva < kernel->text_end) || is_module(kernel, gva);
 }
 
-/* Pages that the copy begins or ends in are partly there. */
+/* Includes the partly copied pages at both ends. */
 static bool is_copied(const struct attach_guest_state *stack, uint64_t gva)
 {
 	uint64_t first = stack->registers.rsp & ~(PAGE - 1);
@@ -84,12 +84,12 @@ static const uint8_t *find_page(const struct batch_view *self, uint64_t gpa)
 	return NULL;
 }
 
-/* NULL: it is not all RAM. */
+/* NULL: not RAM. */
 static const uint8_t *read_page(struct batch_view *self, uint64_t gpa)
 {
 	size_t place = self->count % BATCH_VIEW_PAGES;
 
-	/* Until it is read, there is none in its place. */
+	/* Invalid while the page is being read. */
 	self->gpas[place] = UINT64_MAX;
 	self->count++;
 	if (guest_read_physical(self->live, gpa, self->pages[place], BATCH_VIEW_PAGE))

@@ -21,8 +21,7 @@
 #define PTRACE_SECCOMP_GET_FILTER 0x420c
 #endif
 
-/* A process has no more of them than together have MAX_INSNS_PER_PATH instructions
- * (kernel/seccomp.c). */
+/* Limit of all filters together: MAX_INSNS_PER_PATH instructions (kernel/seccomp.c). */
 #define FILTERS_MAX 1024
 
 struct machine {
@@ -94,7 +93,7 @@ static void compute(struct machine *machine, const struct sock_filter *at)
 	}
 }
 
-/* How many instructions it leaves out. */
+/* Returns the number of skipped instructions. */
 static __u32 jump(const struct machine *machine, const struct sock_filter *at)
 {
 	__u32 value = BPF_SRC(at->code) == BPF_X ? machine->x : at->k;
@@ -148,7 +147,7 @@ static void step(struct machine *machine, const struct sock_filter *at)
 	}
 }
 
-/* Jumps lead forward only. */
+/* Terminates, as all jumps are forward. */
 __u32 seccomp_filter_run(const struct sock_filter *filter, size_t count,
 			 const struct seccomp_data *call)
 {
@@ -183,7 +182,7 @@ bool seccomp_filter_passes(const struct sock_filter *filter, size_t length,
 	return true;
 }
 
-/* The kernel numbers them from the oldest on, and says how long each is. */
+/* The kernel numbers filters from the oldest on. */
 int seccomp_filters_check(pid_t tid, const struct seccomp_data *calls, size_t count)
 {
 	static _Thread_local struct sock_filter filter[BPF_MAXINSNS];
@@ -219,7 +218,7 @@ static int load_program(struct filter_reader *reader)
 		return error;
 	reader->program = thread_filters__open_and_load();
 	error = reader->program ? 0 : -errno;
-	if (error == -EPERM) /* EACCES is the verifier's */
+	if (error == -EPERM) /* EACCES comes from the verifier */
 		return error_set(
 			-EACCES,
 			"BPF programs may not be loaded: that needs CAP_BPF and CAP_PERFMON");
@@ -254,7 +253,7 @@ void filter_reader_close(struct filter_reader *reader)
 	free(reader);
 }
 
-/* Nothing is read by it: it runs when it is read. */
+/* The program runs on read(), which returns no data. */
 static bool run_iterator(struct bpf_link *link)
 {
 	int fd = bpf_iter_create(bpf_link__fd(link));
@@ -268,7 +267,7 @@ static bool run_iterator(struct bpf_link *link)
 	return ran;
 }
 
-/* Filter NUMBER, from the newest on, of all that LINK's thread has. NULL: it can not be read. */
+/* Reads filter NUMBER, from the newest on, of LINK's thread. NULL: unreadable. */
 static const struct thread_filter *read_filter(const struct filter_reader *reader,
 					       struct bpf_link *link, unsigned int number)
 {

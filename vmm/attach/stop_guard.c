@@ -10,7 +10,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 
-/* glibc 2.36 has no name for it: timer_create(2). */
+/* Missing in glibc 2.36: timer_create(2). */
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
@@ -19,7 +19,7 @@ static const struct itimerspec never;
 static const struct itimerspec wake_time = { .it_value = { .tv_nsec = 50 * NS_PER_MS } };
 static const struct itimerspec kill_time = { .it_value = { .tv_sec = 2 } };
 
-/* Of this thread, while it may have stopped another. */
+/* Set while this thread may have stopped another. */
 static _Thread_local const struct stop_guard *volatile guarding;
 
 static void set(const struct stop_guard *guard, const struct itimerspec *wake,
@@ -29,7 +29,7 @@ static void set(const struct stop_guard *guard, const struct itimerspec *wake,
 	timer_settime(guard->kill, 0, kill, NULL);
 }
 
-/* Of the timer alone, on the thread that it belongs to; anybody may send SIGCONT, to any thread. */
+/* Only for our timer's signal, on its thread: any process may send SIGCONT. */
 static void be_awake(int number, siginfo_t *info, void *context)
 {
 	int error = errno;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ends a stop of another process's thread (thread_stop.h) if we come to stand still ourselves
- *meanwhile. A tracer that has ended is let go of by the kernel; one that is stopped or frozen would
- *keep its tracee.
+ * Ends a stop of another process's thread (thread_stop.h) if we are stopped ourselves meanwhile.
+ * The kernel detaches a tracer that has died; one that is stopped or frozen would keep its tracee
+ * stopped.
  *
- * Timers of the kernel go on then, and send signals that need none of our code to work:
+ * Kernel timers keep running, and send signals that need none of our code:
  *
- *	50 ms	SIGCONT: a stopped process goes on when it is sent, before anybody takes it
- *		(prepare_signal() in kernel/signal.c). It ends SIGSTOP and its like.
- *	2 s	SIGKILL, where that did not help, as in a frozen cgroup or under a debugger:
- *		the kernel lets go of the thread, which goes on (remote_call.h).
+ *	50 ms	SIGCONT: resumes a stopped process when it is sent, before it is handled
+ *		(prepare_signal() in kernel/signal.c). Ends SIGSTOP and the like.
+ *	2 s	SIGKILL, if that did not help, as in a frozen cgroup or under a debugger: the
+ *		kernel detaches the thread, which continues (remote_call.h).
  *
- * A thread of ours that is only slow, as one that waits for another that does not come out of the
- *kernel, gets SIGCONT too, and by it begins both times anew: it is awake. So what is killed could
- *not even take a signal, and that also is one for whom a page of the guest's memory does not come.
+ * A thread of ours that is only slow handles SIGCONT, which restarts both times. So only a thread
+ * that cannot even handle a signal is killed; that includes one that waits for a page of guest
+ * memory.
  *
- * One thread each, the one that stops others. It handles SIGCONT from then on.
+ * One per thread that stops others; the thread handles SIGCONT from then on.
  */
 #ifndef KVMSCOPE_ATTACH_STOP_GUARD_H
 #define KVMSCOPE_ATTACH_STOP_GUARD_H
@@ -23,20 +23,20 @@
 #include <stdbool.h>
 #include <time.h>
 
-/* Zeroed before its first use. */
+/* Zero-initialized. */
 struct stop_guard {
 	timer_t wake, kill;
 	bool open;
 };
 
-/* To be called before thread_stop(). 0, or a negative errno of timer_create() or sigaction(), with
- * the message: nothing may be stopped. */
+/* Call before thread_stop(). Negative errno of timer_create() or sigaction(), with the message:
+ * do not stop anything. */
 int stop_guard_begin(struct stop_guard *guard);
 
-/* After thread_resume(). */
+/* Call after thread_resume(). */
 void stop_guard_end(struct stop_guard *guard);
 
-/* Works on one that was never used. On its thread. */
+/* Also for an unused one. On its thread. */
 void stop_guard_close(struct stop_guard *guard);
 
 #endif

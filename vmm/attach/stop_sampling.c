@@ -21,51 +21,49 @@
 #include "vmm/attach/rights.h"
 #include "vmm/attach/stop_guard.h"
 
-/* Samples that wait for the taker. */
+/* Queued samples. */
 #define QUEUE 256
-/* ns after which a look hangs, and how often that is looked for. */
+/* ns after which a read is considered stuck, and the interval of that check. */
 #define HANGS (100 * NS_PER_MS)
 #define WATCH (200 * NS_PER_MS)
-/* s that a look may take to end when sampling does. */
+/* s that a running read may delay the end. */
 #define END_MAX 2
 
 struct sampled_vcpu {
-	/* While it is looked at, that thread's alone. */
+	/* Owned by the sampling thread while busy. */
 	struct vcpu_thread thread;
 	int status_fd, times_fd;
-	uint64_t ran;  /* ns of its CPU time that looks stand for */
-	uint64_t last; /* ns, CLOCK_MONOTONIC: look */
-	bool refused;  /* it was said why */
+	uint64_t ran;  /* ns of its CPU time already attributed to samples */
+	uint64_t last; /* ns, CLOCK_MONOTONIC, of the last read */
+	bool refused;  /* the reason was reported */
 
 	/* With the lock. */
 	bool busy;
-	uint64_t next; /* ns, CLOCK_MONOTONIC: look */
-	uint64_t lost; /* that are not told yet */
+	uint64_t next; /* ns, CLOCK_MONOTONIC, of the next read */
+	uint64_t lost; /* not reported yet */
 	struct attach_cpu cpu;
 	struct sampled_vcpu *next_vcpu;
 };
 
-/* What came of a look. */
+/* Result of a read. */
 struct outcome {
 	struct attach_stops stops;
-	bool full; /* there is no room for it: the taker is behind */
+	bool full; /* the queue has no room */
 	bool sample, lost;
 };
 
-/*
- * A thread that looks, or stands by for one whose look hangs: nobody knows how long the other
- * process lets a look take.
- */
+/* A thread that samples, or stands by in case another one's read gets stuck: the other process
+ * determines how long a read takes. */
 struct stopper {
-	struct remote remote; /* the thread's, as the guard and what it saw */
+	struct remote remote; /* owned by the thread, like GUARD and SAMPLE */
 	struct stop_sampler *sampler;
 	struct stopper *next;
 	pthread_t thread;
 
 	/* With the lock. */
-	uint64_t began; /* ns, CLOCK_MONOTONIC: its look; 0: it does not look */
+	uint64_t began; /* ns, CLOCK_MONOTONIC, of its read; 0: idle */
 	struct sampled_vcpu
-		*vcpu; /* it looks at; whoever removes that sets NULL, and the thread frees it */
+		*vcpu; /* being read; NULL if it was removed meanwhile: the thread frees it */
 
 	struct stop_guard guard;
 	struct stop_sample sample;
@@ -74,19 +72,20 @@ struct stopper {
 struct stop_sampler {
 	struct vcpu_stop_target target;
 
-	pthread_mutex_t lock;   /* of what follows; not held while something is looked at */
-	pthread_cond_t changed; /* for the one whose turn it is */
-	pthread_cond_t ended;   /* for those that stand by */
+	pthread_mutex_t lock;   /* protects what follows; not held during reads */
+	pthread_cond_t changed; /* signals the active thread */
+	pthread_cond_t ended;   /* signals standby threads */
 	bool ending;
 	struct poisson_times times;
-	struct stopper *stoppers;   /* owned, all; one more than have a look that hangs, at least */
-	struct stopper *turn;       /* whose turn it is to look */
+	struct stopper *stoppers;   /* owned; at least one more than are stuck */
+	struct stopper *turn;       /* the active one */
 	struct sampled_vcpu *vcpus; /* owned */
 	uint64_t rests_until;       /* ns, CLOCK_MONOTONIC */
 	struct attach_stops stops;
 
-	struct stop_sample *queue; /* QUEUE of them; those put and not taken are the taker's */
-	atomic_size_t put, taken;  /* of the queue: with the lock, the taker's */
+	struct stop_sample
+		*queue;           /* QUEUE of them; the consumer owns those between TAKEN and PUT */
+	atomic_size_t put, taken; /* of the queue: written with the lock, and by the consumer */
 };
 
 static uint64_t now(void)
@@ -94,13 +93,10 @@ static uint64_t now(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* The threads that stop others. */
+/* The sampling threads */
 
-/*
- * What a look stands for: the CPU time since the last one that found the thread running. The thread
- * has just come off its processor, so that the kernel's sum has all of it. Where the kernel keeps
- * none (no CONFIG_SCHED_INFO) it is the time since the last look.
- */
+/* The CPU time since the last sample of the running thread. The thread has just left its CPU, so
+ * the kernel's sum is up to date. Without CONFIG_SCHED_INFO, it is the time since the last read. */
 static uint64_t period_of(const struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
 			  uint64_t passed)
 {
@@ -125,7 +121,7 @@ static void count_stop(struct attach_stops *stops, uint64_t stopped, uint64_t li
 		stops->longest = stopped;
 }
 
-/* With the lock. NULL: the taker is behind. */
+/* With the lock. NULL: the queue is full. */
 static struct stop_sample *free_slot(struct stop_sampler *sampler)
 {
 	size_t put = atomic_load_explicit(&sampler->put, memory_order_relaxed);
@@ -149,7 +145,7 @@ static void put(struct stop_sampler *sampler, const struct stop_sample *sample,
 	atomic_fetch_add_explicit(&sampler->put, 1, memory_order_release);
 }
 
-/* Once: it will be the same the next time. What is but a moment's is not said. */
+/* Reported once, as permanent errors repeat; transient ones are not reported. */
 static void report_refused(struct sampled_vcpu *vcpu, int error, const char *why)
 {
 	if (vcpu->refused || error == -EINTR || error == -ESRCH || error == -ETIME)
@@ -173,7 +169,7 @@ static int read_vcpu(struct stopper *stopper, struct sampled_vcpu *vcpu,
 {
 	const struct vcpu_stop_target *target = &stopper->sampler->target;
 	struct stopped_vcpu *read = &stopper->sample.vcpu;
-	/* Filters may come while the VM runs. */
+	/* Filters may be added while the VM runs. */
 	uint64_t stopped;
 	int error = vcpu_stop_check(target, &vcpu->thread, status, &stopped);
 
@@ -204,8 +200,8 @@ static int read_guarded(struct stopper *stopper, struct sampled_vcpu *vcpu,
 	return error;
 }
 
-/* Without the lock. A thread that waited for a processor all the time since the last look has done
- * nothing. What one stands for that failed is lost with it: it was not what the next one sees. */
+/* Without the lock. A thread that only waited for a CPU since the last read has done nothing.
+ * The period of a failed read is lost with it: it does not belong to the next one. */
 static void sample_vcpu(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
 	uint64_t passed = stopper->began - vcpu->last;
@@ -238,8 +234,8 @@ static void add_stops(struct attach_stops *sum, const struct attach_stops *stops
 		sum->longest = stops->longest;
 }
 
-/* With the lock. However many vCPUs there are, it is at work for half of the time at most. Looks
- * that are due meanwhile are left out: late, they would not be at random moments. */
+/* With the lock. Limits the work to half of the time. Reads that are due meanwhile are skipped:
+ * late, they would not be at random times. */
 static void rest_until(struct stop_sampler *sampler, uint64_t time)
 {
 	sampler->rests_until = time;
@@ -248,8 +244,7 @@ static void rest_until(struct stop_sampler *sampler, uint64_t time)
 			vcpu->next = poisson_times_next(&sampler->times, vcpu->next, time);
 }
 
-/* With the lock. The next look is never due at once, so the lock and the processor are there for
- * others. */
+/* With the lock. The next read is never due at once, so that others get the lock and the CPU. */
 static void schedule(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
 	struct stop_sampler *sampler = stopper->sampler;
@@ -274,7 +269,7 @@ static void free_vcpu(struct sampled_vcpu *vcpu)
 	free(vcpu);
 }
 
-/* With the lock, which is not held meanwhile. */
+/* With the lock, which is released meanwhile. */
 static void sample_due(struct stopper *stopper, struct sampled_vcpu *vcpu)
 {
 	struct stop_sampler *sampler = stopper->sampler;
@@ -313,7 +308,7 @@ static uint64_t next_due(const struct stop_sampler *sampler, const struct sample
 	return due->next > sampler->rests_until ? due->next : sampler->rests_until;
 }
 
-/* With the lock, which is not held meanwhile; may come back before it is TIME. */
+/* With the lock, which is released meanwhile; may return early. */
 static void wait_until(struct stop_sampler *sampler, pthread_cond_t *what, uint64_t time)
 {
 	const struct timespec until = { .tv_sec = (time_t)(time / NS_PER_S),
@@ -322,7 +317,7 @@ static void wait_until(struct stop_sampler *sampler, pthread_cond_t *what, uint6
 	pthread_cond_timedwait(what, &sampler->lock, &until);
 }
 
-/* While a thread is stopped nothing else matters; who may not have a priority does without. */
+/* While a thread is stopped nothing is more urgent. Works without the right, too. */
 static void raise_priority(void)
 {
 	const struct sched_param parameters = { .sched_priority = 1 };
@@ -332,8 +327,7 @@ static void raise_priority(void)
 			"the thread that stops vCPUs has no realtime priority: stops may take longer");
 }
 
-/* A VMM that confines its vCPUs' threads confines its first one, too. If that can not be told: it
- * may. */
+/* A VMM that confines its vCPU threads also confines its first thread. True if unknown. */
 static bool has_filters(const struct vmm_process *process)
 {
 	struct thread_status status = { .filters = 1 };
@@ -350,8 +344,8 @@ static void prepare(const struct stopper *stopper)
 {
 	const struct vcpu_stop_target *target = &stopper->sampler->target;
 	char descriptors[32];
-	/* A thread's calls are those of a vCPU by the process's descriptor, which a VM's own user
-	 * alone may look at */
+	/* The vCPU's descriptor is checked in the process's descriptors, which its own user may
+	 * inspect. */
 	const struct rights_file file = { .path = descriptors, .mode = R_OK };
 	sigset_t all;
 
@@ -359,7 +353,7 @@ static void prepare(const struct stopper *stopper)
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "stops");
 	raise_priority();
-	/* Without that priority: the thread that made this one may have slept less exactly. */
+	/* Without the priority: this thread inherits its creator's timer slack. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	snprintf(descriptors, sizeof(descriptors), "/proc/%d/fd", target->process->pid);
 	if (rights_keep(&file, 1, !target->filters && has_filters(target->process)))
@@ -390,9 +384,8 @@ static bool has_standby(const struct stop_sampler *sampler)
 	return false;
 }
 
-/* With the lock. Who takes over has somebody stand by in turn: with the same rights, as they are
- * inherited.
- */
+/* With the lock. A thread that takes over starts the next standby thread, which inherits its
+ * rights. */
 static void stand_by(struct stopper *stopper)
 {
 	struct stop_sampler *sampler = stopper->sampler;
@@ -442,7 +435,7 @@ static int start_stopper(struct stop_sampler *sampler)
 	return 0;
 }
 
-/* The taker. */
+/* The consumer */
 
 void stop_sampler_set_cpu(struct stop_sampler *sampler, unsigned int id,
 			  const struct attach_cpu *cpu)
@@ -481,7 +474,7 @@ int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 	return 0;
 }
 
-/* With the lock. Is it looked at? */
+/* With the lock. True if the vCPU is being read. */
 static bool leave_to_stopper(struct stop_sampler *sampler, const struct sampled_vcpu *vcpu)
 {
 	for (struct stopper *stopper = sampler->stoppers; stopper; stopper = stopper->next)
@@ -577,7 +570,7 @@ static void make_lock(struct stop_sampler *sampler)
 	pthread_condattr_destroy(&monotonic);
 }
 
-/* One whose turn it is, and one that stands by. */
+/* One active thread, one on standby. */
 static int start_stoppers(struct stop_sampler *sampler)
 {
 	int error;
@@ -614,7 +607,7 @@ int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_targ
 	return error;
 }
 
-/* Whatever they wait for. False: one waits still. */
+/* False: a thread is still stuck. */
 static bool join_all(struct stop_sampler *sampler)
 {
 	struct timespec until;

@@ -24,7 +24,7 @@ void request_close(struct request *request)
 	close(request->fd);
 }
 
-/* With the lock. A later answer is one as well: it is of what was asked last. */
+/* With the lock. A later answer counts, too: it is for the latest request. */
 static int wait_for_answer(struct request *request, uint64_t number)
 {
 	while (request->answers < number && !request->ended)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What others ask of the thread of an attachment, and wait for: that it looks for vCPUs now, that
- *it samples with another frequency.
+ * Requests to the attach thread that wait for an answer: to scan for vCPUs, or to change the
+ * frequency.
  *
- *	request_send()		any other thread
- *	_take, _answer, _end	the thread that is asked
+ *	request_send()			any other thread
+ *	_receive, _answer, _end		the attach thread
  */
 #ifndef KVMSCOPE_ATTACH_THREAD_REQUEST_H
 #define KVMSCOPE_ATTACH_THREAD_REQUEST_H
@@ -16,37 +16,35 @@
 #include "shared/error.h"
 
 struct request {
-	int fd; /* can be polled: readable while something is asked that was not taken */
+	int fd; /* for poll(): readable while a request was not received */
 	pthread_mutex_t lock;
 	pthread_cond_t answered;
 	/* With the lock. */
-	uint64_t asked, answers; /* numbers of the latest */
-	unsigned int frequency;  /* Hz that is wanted; 0: a pause */
+	uint64_t asked, answers; /* numbers of the latest ones */
+	unsigned int frequency;  /* Hz, requested last; 0: pause */
 	bool ended;
 	int error; /* of the latest answer */
 	char text[ERROR_MESSAGE_SIZE];
-	/* The thread's. */
+	/* The attach thread's. */
 	uint64_t taken;
 };
 
-/* The errors of eventfd(), with the message; then there is nothing to close. */
+/* The errors of eventfd(), with the message; nothing has to be closed then. */
 int request_open(struct request *request);
-/* Of one that was opened, once nobody asks or answers any more. */
+/* Only after a successful request_open(), when no thread uses it any longer. */
 void request_close(struct request *request);
 
-/*
- * Comes back with the answer: 0, or its error with the message; -ECANCELED, with the message, where
- * there is none as the thread ends. FREQUENCY is what is wanted from now on; NULL: as before.
- */
+/* Waits for the answer: 0, or its error with the message; -ECANCELED, with the message: the
+ * thread ends without an answer. FREQUENCY: the new one; NULL: unchanged. */
 int request_send(struct request *request, const unsigned int *frequency);
 
-/* Something is asked: FREQUENCY becomes what is wanted now. request_answer() is to follow. */
+/* True if there is a request: FREQUENCY gets the current one. request_answer() has to follow. */
 bool request_receive(struct request *request, unsigned int *frequency);
 
-/* To all that was asked before request_receive(). ERROR is 0, or has its message set. */
+/* Answers all requests before request_receive(). ERROR is 0, or its message is set. */
 void request_answer(struct request *request, int error);
 
-/* Nothing is answered from now on. */
+/* Cancels all requests from now on. */
 void request_end(struct request *request);
 
 #endif

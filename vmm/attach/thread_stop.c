@@ -17,7 +17,7 @@
 #include "shared/clock_ns.h"
 
 #ifndef PTRACE_EVENT_STOP
-#define PTRACE_EVENT_STOP 128 /* of linux/ptrace.h, which can not be included beside the other */
+#define PTRACE_EVENT_STOP 128 /* of linux/ptrace.h, which conflicts with sys/ptrace.h */
 #endif
 #define EVENT_STOP   (SIGTRAP | PTRACE_EVENT_STOP << 8)
 #define SYSCALL_STOP (SIGTRAP | 0x80)
@@ -34,16 +34,16 @@ static int wait_for(pid_t tid, siginfo_t *info, int how)
 	return error ? -errno : 0;
 }
 
-/* The kernel asks whose first thread it is before it asks for the right. */
+/* The kernel checks the thread group before the permission. */
 static bool leads_process(pid_t tid)
 {
 	return !syscall(SYS_tgkill, tid, tid, 0) || errno != ESRCH;
 }
 
 /*
- * Of a thread that was killed while it was ours: as a zombie it would hold up the end of its
- * process. A process's first thread is told of when all others have ended, which may never come;
- * whoever waits for the process gets it when our thread ends.
+ * Reaps a thread that was killed while we traced it: as a zombie it would block the end of its
+ * process. For the first thread that is possible only after all others have ended, perhaps never;
+ * the process's parent gets it when our thread ends.
  */
 static void reap(pid_t tid)
 {
@@ -59,8 +59,8 @@ static void reap(pid_t tid)
 		nanosleep(&moment, NULL);
 }
 
-/* At what it stands: PTRACE_EVENT_*, a system call, or the signal that it is to get. -ESRCH: it has
- * ended. */
+/* Returns the reason of the stop: PTRACE_EVENT_*, a system call, or the signal to deliver.
+ * -ESRCH: the thread has exited. */
 static int wait_for_stop(pid_t tid)
 {
 	siginfo_t info = { 0 };
@@ -69,7 +69,7 @@ static int wait_for_stop(pid_t tid)
 		return -ESRCH;
 	if (info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED)
 		return info.si_status;
-	wait_for(tid, &info, WEXITED | WNOHANG); /* else it would stay as a zombie of ours */
+	wait_for(tid, &info, WEXITED | WNOHANG); /* reaps it */
 	return -ESRCH;
 }
 
@@ -84,8 +84,7 @@ void thread_resume(struct thread_stop *stop)
 		reap(stop->tid);
 }
 
-/* A stop that is none of a signal's has the event above it; that of a job control stop is no signal
- * to pass on. */
+/* Event stops have the event in the upper bits; job control stops have no signal to deliver. */
 static int signal_of(int status)
 {
 	return status >> 8 || status == SYSCALL_STOP ? 0 : status;
@@ -113,7 +112,7 @@ int thread_stop(struct thread_stop *stop, pid_t tid)
 	return -EINTR;
 }
 
-/* To the next stop, which is to be that of a system call. */
+/* Runs to the next stop, which should be that of a system call. */
 static int next_call_stop(struct thread_stop *stop)
 {
 	int status = go_on(stop, PTRACE_SYSCALL, 0);
@@ -141,7 +140,7 @@ bool thread_stack_has(const struct thread_stack *stack, uint64_t rsp)
 	return rsp >= stack->start && rsp < stack->end;
 }
 
-/* A mapping; is it the stack of the first thread? */
+/* Parses a mapping; FIRST: it is the stack of the first thread. */
 static bool parse_line(const char *line, struct thread_stack *mapping, bool *first)
 {
 	char name[16] = "";

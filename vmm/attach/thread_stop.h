@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread of another process that stands still for a moment: ptrace(2).
+ * Stops a thread of another process for a moment: ptrace(2).
  *
- * Whoever traces may die at any instruction. The kernel lets go of the thread then (exit_ptrace()
- * in kernel/ptrace.c), and it goes on with the registers that it has; nothing here gives it any
- * that it could not go on with. Stops are looked at without being taken (WNOWAIT): one that was
- * taken has forgotten its signal (wait_task_stopped() in kernel/exit.c), which would be lost with
- * us. And PTRACE_O_TRACESYSGOOD makes of a system call's stop something that is no signal, where a
- * plain one would become a SIGTRAP that kills (ptrace_report_syscall() in include/linux/ptrace.h).
+ * The tracer may die at any instruction. The kernel then detaches the thread (exit_ptrace() in
+ * kernel/ptrace.c), which continues with its current registers; they are always valid. Stops are
+ * read without consuming them (WNOWAIT): a consumed one has no signal any longer
+ * (wait_task_stopped() in kernel/exit.c), which would be lost with us. PTRACE_O_TRACESYSGOOD marks
+ * system call stops, which would otherwise leave a SIGTRAP that kills (ptrace_report_syscall() in
+ * include/linux/ptrace.h).
  *
- * Whoever traces may be stopped at any instruction, too: stop_guard_begin() comes before a stop
- * (stop_guard.h).
+ * The tracer may also be stopped at any instruction: call stop_guard_begin() before (stop_guard.h).
  *
- * It is traced only while it is stopped, so that its signals are nobody else's business at other
- * times. The kernel wants all of a stop on one thread of ours.
+ * A thread is traced only while it is stopped, so that its signals are otherwise unaffected. The
+ * kernel requires all calls for a stop on one thread of ours.
  */
 #ifndef KVMSCOPE_ATTACH_THREAD_STOP_H
 #define KVMSCOPE_ATTACH_THREAD_STOP_H
@@ -28,58 +27,55 @@
 
 struct thread_stop {
 	pid_t tid;
-	int signal;     /* that it gets when it goes on; 0: none */
-	uint64_t since; /* ns, CLOCK_MONOTONIC: when it was seen to stand still */
-	struct user_regs_struct registers; /* as it stopped */
+	int signal;                        /* to deliver when it is resumed; 0: none */
+	uint64_t since;                    /* ns, CLOCK_MONOTONIC: when the stop was detected */
+	struct user_regs_struct registers; /* at the stop */
 };
 
 /*
- * Stops thread TID, wherever it is: a system call that can be interrupted is. 0: it stands still,
- * and thread_resume() is to be called. -EINTR: a signal was about to be delivered, or it is stopped
- * by others; it went on. -EPERM or -EACCES: it may not be traced, or is by another; -ESRCH: it has
- * ended. No messages.
+ * Stops thread TID, interrupting its system call if possible. 0: it is stopped; thread_resume() has
+ * to follow. -EINTR: a signal was being delivered, or it is stopped by others; it was resumed.
+ * -EPERM or -EACCES: it may not be traced, or another tracer has it; -ESRCH: it has exited. No
+ * messages.
  */
 int thread_stop(struct thread_stop *stop, pid_t tid);
 
-/*
- * The stopped thread goes on with REGISTERS until its next system call has ended: 0. -EINTR: a
- * signal came before, and the call is not made; -ESRCH.
- */
+/* Runs the stopped thread with REGISTERS until its next system call has ended. -EINTR: not
+ * executed because of a signal; -ESRCH. */
 int thread_call(struct thread_stop *stop, const struct user_regs_struct *registers);
 
-/* Lets the thread go on, with its registers as they are; or, if it was killed, end: nothing of it
- * is left with us. */
+/* Resumes the thread with its current registers or, if it was killed, reaps it. */
 void thread_resume(struct thread_stop *stop);
 
 /*
- * The stack of a thread of another process: is it the thread's own, with nobody else's memory below
- * what is in use? It is where the C library made the thread, which has its control block at the top
- * of the stack (glibc: nptl/allocatestack.c; musl: src/thread/pthread_create.c), or where it is the
- * first thread of its process. A runtime that switches stacks by itself may run on any piece of its
- * heap: a goroutine's stack has a few KiB, and the heap's other objects around it.
+ * Detects whether a thread of another process runs on its own stack, with no other data below what
+ * is in use: on a stack made by the C library, which has the thread's control block at its top
+ * (glibc: nptl/allocatestack.c; musl: src/thread/pthread_create.c), or on that of the first thread.
+ * A runtime that switches stacks itself may run on any heap memory: a goroutine's stack has a few
+ * KiB, next to other objects.
  */
 
-/* The mapping that the stack is in, [start, end); END 0: it is not known. */
+/* The mapping of the stack, [start, end); END 0: unknown. */
 struct thread_stack {
 	uint64_t start, end;
 	bool own; /* the thread's, as above */
 };
 
-/* Is STACK that of RSP? */
+/* True if RSP is in STACK. */
 bool thread_stack_has(const struct thread_stack *stack, uint64_t rsp);
 
 /*
- * Looks for the stack of thread TID of PROCESS whose registers are RSP and FS (its thread pointer),
- * in what the process has mapped: that takes a millisecond where it has very much. False: RSP is
- * nowhere, or the process can not be looked at. Any thread.
+ * Finds the stack of thread TID of PROCESS, with its registers RSP and FS (its thread pointer), in
+ * the mappings of the process; takes about a millisecond if there are very many. False: RSP is not
+ * mapped, or the process cannot be inspected. Any thread.
  */
 bool thread_stack_find(struct thread_stack *stack, const struct vmm_process *process, pid_t tid,
 		       uint64_t rsp, uint64_t fs);
 
 /*
- * The same of MAPS, as /proc/PID/maps has them. FS is 0 where it is no thread pointer: that points
- * to itself (System V ABI for TLS, variant II), which one of a runtime of its own does not; and of
- * the first thread, whose control block lies elsewhere.
+ * The same for MAPS, the text of /proc/PID/maps. FS is 0 if it is not a thread pointer, which would
+ * point to itself (System V ABI for TLS, variant II), and for the first thread, whose control block
+ * is elsewhere.
  */
 bool thread_stack_parse(struct thread_stack *stack, FILE *maps, uint64_t rsp, uint64_t fs);
 

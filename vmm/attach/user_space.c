@@ -10,8 +10,7 @@
 #include "vmm/guest/unwind/user_call.h"
 
 #define PAGE 4096ull
-/* So long a task that is seen with the same css_set of the same struct cgroup is taken to be in the
- * cgroup that it was found in. */
+/* ns that a task with the same css_set of the same struct cgroup is taken to stay in its cgroup. */
 #define SAME_SET NS_PER_S
 
 void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,
@@ -21,7 +20,7 @@ void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *
 		guest_task_apic_offset(&kernel->tasks, view, &kernel->paging, id, &cpu->offset);
 }
 
-/* Which of its pages ADDRESS lies in; page_count: none of them. */
+/* The index of the page with ADDRESS; page_count: none. */
 static size_t find_page(const struct attach_guest_state *stack, uint64_t address)
 {
 	size_t i = 0;
@@ -31,7 +30,7 @@ static size_t find_page(const struct attach_guest_state *stack, uint64_t address
 	return i;
 }
 
-/* Those of its pages that lie where they lay at the sample, a bit for each. */
+/* A bit for each page that has not moved since the sample. */
 static uint64_t unmoved_pages(const struct guest_view *view, const struct attach_guest_state *stack)
 {
 	struct guest_translation now;
@@ -45,7 +44,7 @@ static uint64_t unmoved_pages(const struct guest_view *view, const struct attach
 	return there;
 }
 
-/* How many of the addresses, from the first on, are where they were. */
+/* The number of leading addresses whose pages have not moved. */
 static uint16_t count_unmoved(const struct guest_view *view, const struct attach_guest_state *stack,
 			      const uint64_t *addresses, uint16_t count)
 {
@@ -59,7 +58,7 @@ static uint16_t count_unmoved(const struct guest_view *view, const struct attach
 	return i;
 }
 
-/* The sampled address itself stays, whatever is there. */
+/* The sampled address itself stays in any case. */
 static void cut(struct guest_callchain *chain, uint16_t depth)
 {
 	if (!depth && !chain->kernel_depth)
@@ -70,8 +69,7 @@ static void cut(struct guest_callchain *chain, uint16_t depth)
 	chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
-/* What others call may have jumped to code that was made at run time. 32-bit code has PLTs of other
- * kinds. */
+/* A called function may have jumped to JIT code. 32-bit code has other kinds of PLTs. */
 static bool may_be_jumped_to(const struct attach_guest_state *stack, uint64_t called,
 			     const struct user_map *map)
 {
@@ -81,7 +79,7 @@ static bool may_be_jumped_to(const struct attach_guest_state *stack, uint64_t ca
 	       (mapping && mapping->image && user_image_kind(mapping->image) != USER_IMAGE_FILE);
 }
 
-/* Is ADDRESS one that the code at CALLED returns to? */
+/* True if the code at CALLED returns to ADDRESS. */
 static bool is_caller(const struct guest_view *view, const struct attach_guest_state *stack,
 		      uint64_t address, uint64_t called, const struct user_map *map)
 {
@@ -95,8 +93,8 @@ static bool is_caller(const struct guest_view *view, const struct attach_guest_s
 	}
 }
 
-/* How many of the addresses, from the first on, are callers each of the one before. MAP: what they
- * are in, as far as that is known. */
+/* The number of leading addresses that are each the caller of the previous one. MAP: their
+ * mappings, as far as known. */
 static uint16_t count_callers(const struct guest_view *view, const struct attach_guest_state *stack,
 			      const uint64_t *addresses, uint16_t count, const struct user_map *map)
 {
@@ -107,8 +105,7 @@ static uint16_t count_callers(const struct guest_view *view, const struct attach
 	return i < count ? i : count;
 }
 
-/* Is TASK's memory the one that it had at the sample? The guest may have given it to another
- * process. */
+/* False if the guest has given TASK's mm_struct to another process since the sample. */
 static bool has_its_memory(const struct guest_kernel *kernel, const struct guest_view *view,
 			   const struct guest_task *task)
 {
@@ -119,8 +116,8 @@ static bool has_its_memory(const struct guest_kernel *kernel, const struct guest
 	       now == task->page_table;
 }
 
-/* How many of CHAIN's addresses are where they were, in the memory that the task had, as VIEW has
- * it. */
+/* The number of CHAIN's leading addresses whose pages have not moved, in the task's memory as
+ * seen by VIEW. */
 static uint16_t count_mapped(const struct guest_kernel *kernel, const struct guest_view *view,
 			     const struct attach_guest_state *stack, const struct guest_task *task,
 			     const struct guest_callchain *chain, uint16_t count)
@@ -130,7 +127,7 @@ static uint16_t count_mapped(const struct guest_kernel *kernel, const struct gue
 		       : 0;
 }
 
-/* What was found between two looks at the same memory and pages was there with them. */
+/* A mapping that was found between two comparisons without a change existed at the sample. */
 static void find_mappings(struct user_space *space, const struct guest_view *view,
 			  const struct guest_view *batch, const struct attach_guest_state *stack,
 			  const struct sample *sample, const struct guest_task *task,
@@ -155,9 +152,8 @@ static void find_mappings(struct user_space *space, const struct guest_view *vie
 	cut(chain, depth);
 }
 
-/* User code that its task's page tables do not map is not of that task, if they were taken for
- * those in use.
- */
+/* If the page tables of the task were assumed, user code that they do not map is not of that
+ * task. */
 static bool may_be_of_task(const struct attach_guest_state *stack)
 {
 	return !stack->cr3_of_task || !stack->registers.cpl ||
@@ -202,7 +198,7 @@ static uint64_t lookup_cgroup(const struct guest_kernel *kernel, const struct gu
 	return cgroup.id;
 }
 
-/* A look-up takes some ten reads. */
+/* Cached, as a lookup takes about ten reads. */
 static void attribute_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
 			     const struct guest_task *task, struct sample *sample,
 			     struct user_space_task *tasks)

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose a sample of somebody else's guest was, and what its addresses in user
- * space were in, told a moment later, when the guest has run on.
+ * Attributes a sample to its task, and its user-space addresses to mappings, some time after the
+ * sample, while the guest has run on.
  *
- * The task is what a backend saw while the vCPU stood still. What is mapped is looked up in the
- * guest's tree of VMAs as it is now, and holds for then if the page of the address lies now where
- * it lay then: a page of a file belongs to one place of one file until the guest needs its memory
- * for another, and what maps another file there maps another page. An address whose page has moved
- * or gone says nothing, and neither do its callers.
+ * The backend read the task while the vCPU was stopped. Mappings are looked up in the guest's
+ * current tree of VMAs, and are valid for the sample if the page of the address has not moved
+ * since: a page of a file stays that file's until the guest reuses its memory, and a mapping of
+ * another file has other pages. An address whose page has moved ends the chain.
  *
- * Callers are those that frame pointers led to, which may be any number in programs that have none.
- * So a caller is only one behind a call of the code before it (user_call.h), and CHAIN ends at the
- * first that is none.
+ * Callers come from frame pointers, which are arbitrary numbers in programs without them. So a
+ * caller has to follow a call instruction to the code before it (user_call.h); CHAIN ends at the
+ * first one that does not.
  *
- * All on the thread of the attachment.
+ * All functions run on the attach thread.
  */
 #ifndef KVMSCOPE_ATTACH_USER_SPACE_H
 #define KVMSCOPE_ATTACH_USER_SPACE_H
@@ -25,50 +24,47 @@
 
 #define USER_SPACE_TASKS 64
 
-/* A task and the cgroup that it was found in. */
+/* A task with its cgroup. */
 struct user_space_task {
 	uint64_t at, set; /* as in struct guest_task */
-	uint64_t group;   /* GVA of the struct cgroup that SET was of */
-	uint64_t time;    /* ns, of the sample that it was looked up for */
+	uint64_t group;   /* GVA of SET's struct cgroup */
+	uint64_t time;    /* ns, of the sample it was looked up for */
 	uint32_t tid;
-	uint32_t cgroups; /* generation of the table that has it; 0: nothing was looked up */
-	uint64_t cgroup;  /* 0: it could not be told */
+	uint32_t cgroups; /* generation of its table; 0: not looked up */
+	uint64_t cgroup;  /* 0: unknown */
 };
 
-/* What is known of the sample that is told just now, and of tasks that samples had a moment ago.
- * All 0 at first. */
+/* The current sample, and tasks of recent samples. Zero-initialized. */
 struct user_space {
-	struct user_map map; /* what its addresses were in */
+	struct user_map map; /* mappings of its addresses */
 	struct user_space_task tasks[USER_SPACE_TASKS];
-	struct batch_view batch; /* code, and the page tables that lead to it */
+	struct batch_view batch; /* code, and its page tables */
 	struct batch_mappings mappings;
 };
 
-/* A vCPU, as the kernel that is known knows it. */
+/* A vCPU in the known kernel. */
 struct user_space_cpu {
 	bool known;
-	bool seen;       /* the backend sees its tasks where this kernel has them */
-	uint64_t offset; /* that makes per-CPU addresses those of it */
+	bool seen;       /* the backend has the layout of this kernel's tasks */
+	uint64_t offset; /* added to per-CPU addresses for it */
 };
 
-/* Which CPU of KERNEL is vCPU ID. CPU->known is false where it can not be told (yet). */
+/* Finds the CPU of KERNEL that is vCPU ID. CPU->known is false if it is not known (yet). */
 void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 			 const struct guest_view *view, unsigned int id);
 
 /*
- * SAMPLE gets its task and its cgroup, and SPACE what its addresses were in; where an address can
- * not be told, CHAIN ends. SAMPLE has no task (SAMPLE_TASK_UNKNOWN) if nothing is said. STACK is
- * what a backend saw then.
+ * Sets SAMPLE's task and cgroup, and stores its mappings in SPACE; CHAIN ends at the first address
+ * that cannot be attributed. The task stays SAMPLE_TASK_UNKNOWN if it is not certain. STACK is the
+ * backend's.
  */
 void user_space_attribute(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 			  const struct guest_view *view, const struct attach_guest_state *stack,
 			  struct sample *sample, struct guest_callchain *chain,
 			  struct user_space *space);
 
-/*
- * Of a sample whose task is not told: callers that were found by the page tables of a task are
- * nobody's, and what is behind no call is none. STACK may be NULL.
- */
+/* Truncates the chain of a sample with an unknown task: callers that were read through the page
+ * tables of a task, and addresses that do not follow a call. STACK may be NULL. */
 void user_space_truncate(struct user_space *space, const struct guest_view *view,
 			 const struct attach_guest_state *stack, const struct sample *sample,
 			 struct guest_callchain *chain);

@@ -19,11 +19,9 @@
 /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 #define KERNEL_STACK (16u << 10)
 #define HLT          0xf4
-/* One part in so many of the limit is for what the guest's kernel keeps of its tasks and their
- * memory: 50 of 200 us. What its structures lead to further is looked at when the thread goes on
- * (user_space.h). */
+/* Fraction of the limit for reading the guest's tasks and their pages: 50 of 200 us. What they
+ * refer to is read later (user_space.h). */
 #define WALK_SHARE 4
-/* SDM vol. 3, 2.5 and 2.2.1 */
 
 static uint64_t stopped_for(const struct thread_stop *stop)
 {
@@ -44,8 +42,8 @@ static bool is_vcpu(const struct vmm_process *process, const struct vmm_vcpu *vc
 	       proc_parse_vcpu_link(link, &id) && id == vcpu->id;
 }
 
-/* Has it come out of the guest because we stopped it? Where the guest itself left for the VMM, it
- * is the VMM's time. */
+/* True if our stop ended the guest's execution. If the guest left for the VMM by itself, the
+ * time is the VMM's. */
 static bool is_in_guest(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
 			const struct user_regs_struct *registers)
 {
@@ -59,11 +57,11 @@ static bool is_in_guest(const struct vcpu_stop_target *target, struct vcpu_threa
 	return true;
 }
 
-/* Rights. */
+/* Permission */
 
 #define CALLS 4
 
-/* That a thread is to make, of its vCPU FD. */
+/* The calls that a thread will make on its vCPU FD. */
 static void list_calls(const struct vcpu_stop_target *target, int fd, struct seccomp_data *calls)
 {
 	const struct seccomp_data ioctl = { .nr = SYS_ioctl,
@@ -142,7 +140,7 @@ int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *t
 	return check_filters(target, thread, status->filters, stopped);
 }
 
-/* Looking. */
+/* Reading */
 
 struct context {
 	const struct vcpu_stop_target *target;
@@ -150,7 +148,7 @@ struct context {
 	struct thread_stop stop;
 	struct remote *remote;
 	struct stopped_vcpu *vcpu;
-	uint64_t walked; /* ns that its tasks took */
+	uint64_t walked; /* ns spent on its tasks */
 };
 
 static bool is_time_over(const struct context *context)
@@ -158,7 +156,7 @@ static bool is_time_over(const struct context *context)
 	return stopped_for(&context->stop) >= context->target->limit;
 }
 
-/* A call, if there is time for one. */
+/* Makes a call if there is time. */
 static int call(struct context *context, unsigned long request, void *result, size_t size)
 {
 	if (is_time_over(context))
@@ -187,9 +185,9 @@ static int read_registers(struct context *context)
 }
 
 /*
- * A vCPU that waits for an interrupt does so in KVM_RUN, too, with RIP behind HLT, which is the
- * kernel's alone (SDM vol. 2A); it polls for a while before it sleeps
- * (Documentation/virt/kvm/halt-polling.rst). KVM is asked only where that can be.
+ * A vCPU that waits for an interrupt is in KVM_RUN, too, with RIP after a HLT of the kernel (SDM
+ * vol. 2A); it polls before it sleeps (Documentation/virt/kvm/halt-polling.rst). KVM is queried
+ * only after a HLT.
  */
 static int find_location(struct context *context)
 {
@@ -209,7 +207,7 @@ static int find_location(struct context *context)
 	return error;
 }
 
-/* To the end of the stack, as far as there is room; or of the page, if no more can be read. */
+/* Copies up to the end of the stack, if there is room, or of the page. */
 static void read_stack(struct context *context)
 {
 	const struct guest_view *view = &context->target->memory->view;
@@ -227,7 +225,7 @@ static void read_stack(struct context *context)
 		vcpu->stack_size = page;
 }
 
-/* A quarter of the time is left for letting the thread go. */
+/* Leaves a quarter of the time for resuming the thread. */
 static void read_callers(struct context *context)
 {
 	struct stopped_vcpu *vcpu = context->vcpu;
@@ -264,7 +262,7 @@ static bool has_page(const struct stopped_vcpu *vcpu, uint64_t gva)
 	return false;
 }
 
-/* BEGUN: when looking at pages was. */
+/* BEGUN: start of reading pages. */
 static bool is_walk_over(const struct context *context, uint64_t begun)
 {
 	uint64_t stopped = stopped_for(&context->stop);
@@ -273,7 +271,7 @@ static bool is_walk_over(const struct context *context, uint64_t begun)
 	       context->walked + stopped - begun >= context->target->limit / WALK_SHARE;
 }
 
-/* Where the code of RIP, then of its callers, lies, as far as there is time. */
+/* Translates the code pages of RIP and its callers while there is time. */
 static void read_pages(struct context *context)
 {
 	struct stopped_vcpu *vcpu = context->vcpu;
@@ -293,7 +291,7 @@ static void read_pages(struct context *context)
 	}
 }
 
-/* Without time left the sample stays, and has no callers. */
+/* Without time left the sample has no callers. */
 static void read_chain(struct context *context)
 {
 	struct stopped_vcpu *vcpu = context->vcpu;
@@ -310,7 +308,7 @@ static void read_chain(struct context *context)
 		read_pages(context);
 }
 
-/* -EAGAIN: it is not known whose the stack is. That is looked for while the thread runs. */
+/* -EAGAIN: the stack is unknown, and is searched for while the thread runs. */
 static int check_stack(const struct context *context)
 {
 	const struct thread_stack *stack = &context->thread->stack;
@@ -338,7 +336,7 @@ static int read_guest(struct context *context)
 	return error;
 }
 
-/* Where the thread will go on. */
+/* The address at which the thread will continue. */
 static void read_host(struct stopped_vcpu *vcpu, const struct user_regs_struct *registers)
 {
 	vcpu->location = VCPU_IN_HOST;
@@ -368,7 +366,7 @@ static int read_once(struct context *context)
 	return error;
 }
 
-/* Also where the thread has another stack than the last time. */
+/* Also if the thread has changed its stack. */
 static bool find_stack(const struct context *context)
 {
 	const struct user_regs_struct *registers = &context->stop.registers;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One look at a vCPU by stopping its thread: where is it, and if in the guest, what are the guest's
- * registers, and its stack.
+ * Reads a vCPU by stopping its thread: whether it is in the guest, and if so, registers and stack.
  *
- * A thread that is to stop leaves the guest, and KVM_RUN ends with EINTR, as by any signal that has
- * no handler (xfer_to_guest_mode_handle_work() in kernel/entry/kvm.c, kvm_vcpu_block() in
- * virt/kvm/kvm_main.c); it is not made anew by the kernel, but by the VMM, which has to expect that
- * at any time (Documentation/virt/kvm/api.rst, KVM_RUN). kvm_run->immediate_exit is the VMM's and
- * stays as it is. Behind KVM_RUN, and nowhere else, the thread reads the registers of its vCPU for
- * us.
+ * A stop makes the thread leave the guest, and KVM_RUN ends with EINTR, as for any signal without a
+ * handler (xfer_to_guest_mode_handle_work() in kernel/entry/kvm.c, kvm_vcpu_block() in
+ * virt/kvm/kvm_main.c). The VMM, not the kernel, calls it again, and has to expect EINTR at any
+ * time (Documentation/virt/kvm/api.rst, KVM_RUN). kvm_run->immediate_exit is the VMM's and is not
+ * changed. Only after KVM_RUN, the thread reads its vCPU's registers for us.
  */
 #ifndef KVMSCOPE_ATTACH_VCPU_STOP_H
 #define KVMSCOPE_ATTACH_VCPU_STOP_H
@@ -23,36 +21,34 @@
 #include "vmm/attach/seccomp_filter.h"
 #include "vmm/attach/thread_stop.h"
 
-/* Bytes of a kernel's stack that are taken along. */
+/* Bytes of the kernel stack that are copied. */
 #define VCPU_STOP_STACK 4096
-/* Pages of code whose place is noted. */
+/* Code pages that are translated. */
 #define VCPU_STOP_PAGES 16
 
 struct vcpu_stop_target {
 	const struct vmm_process *process;
 	struct vmm_memory *memory;
 	struct remote_code code;
-	struct filter_reader
-		*filters; /* for those that ptrace(2) does not show; NULL: there is none */
-	uint64_t limit;   /* ns that a thread is stopped for at most */
+	struct filter_reader *filters; /* for filters that ptrace(2) does not show; NULL: none */
+	uint64_t limit;                /* ns, maximum of a stop */
 	bool callchains;
 };
 
 enum vcpu_location {
 	VCPU_IN_GUEST,
-	VCPU_IN_HOST, /* the thread works for the VM; or waits for the guest to wake up, without
-			 sleeping */
+	VCPU_IN_HOST, /* the thread works for the VM, or polls for a wake-up of the guest */
 };
 
 struct stopped_vcpu {
 	enum vcpu_location location;
 	uint64_t time;    /* ns, CLOCK_MONOTONIC_RAW */
-	uint64_t stopped; /* ns that the thread was */
-	/* Of the guest; else RIP and CPL are those of the thread. */
+	uint64_t stopped; /* ns of the stop */
+	/* Of the guest; in the host, RIP and CPL of the thread. */
 	struct guest_registers registers;
 	uint16_t kernel_depth, user_depth;
 	uint8_t chain_flags;
-	uint32_t stack_size; /* 0: of the stack nothing was taken */
+	uint32_t stack_size; /* 0: not copied */
 	uint32_t page_count;
 	bool has_tasks;
 	struct guest_tasks_snapshot tasks;
@@ -62,42 +58,40 @@ struct stopped_vcpu {
 	uint8_t stack[VCPU_STOP_STACK];
 };
 
-/* What is the same from one look at a vCPU to the next. */
+/* State of a vCPU's thread that is kept between reads. */
 struct vcpu_thread {
 	struct vmm_vcpu vcpu;
-	int fd;               /* the vCPU's, in that process; -1: not known */
-	unsigned int filters; /* of seccomp, that were found to let our calls pass */
-	unsigned int
-		refused; /* filters that were found not to, or that could not be read; 0: none */
-	int refusal;     /* the error of those */
-	struct attach_cpu cpu;     /* whose tasks are seen, if its layout is known */
-	struct thread_stack stack; /* that it had at the last look */
+	int fd;                    /* the vCPU's, in that process; -1: unknown */
+	unsigned int filters;      /* number of seccomp filters that let our calls pass */
+	unsigned int refused;      /* number of filters that do not, or are unreadable; 0: none */
+	int refusal;               /* its error */
+	struct attach_cpu cpu;     /* where its tasks are, if the layout is known */
+	struct thread_stack stack; /* at the last read */
 };
 
 /*
- * Can THREAD, whose status is STATUS, make calls for us? Stops it for a moment if it has seccomp
- * filters that were not looked at yet: STOPPED is for how many ns, 0 if it was not. -ENOTSUP,
- * -EACCES or -EPERM: no, with the message; -ESRCH: it has ended; -EINTR: it could not be looked at
- * now.
+ * Checks whether THREAD, with STATUS, can make calls. If it has seccomp filters that were not
+ * checked yet, stops it for STOPPED ns, else STOPPED is 0. -ENOTSUP, -EACCES or -EPERM: no, with
+ * the message; -ESRCH: it has exited; -EINTR: try again.
  */
 int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
 		    const struct thread_status *status, uint64_t *stopped);
 
 /*
- * Looks. LOOK->stopped is set in any case. -ETIME: it would have taken longer than the limit;
- * -EINTR: a signal came in between; -ESRCH: the thread has ended; -ENODATA: the registers are not
- * the guest's (vcpu_stop_registers_hidden()); -EADDRNOTAVAIL: it does not run on a stack of its
- * own, where it could be made to call (thread_stop.h); -EPERM and others: it can not be stopped. No
- * messages. REMOTE is room for it.
+ * Reads the vCPU; always sets VCPU->stopped. -ETIME: it would have exceeded the limit; -EINTR: a
+ * signal came in between; -ESRCH: the thread has exited; -ENODATA: encrypted registers
+ * (vcpu_stop_registers_hidden()); -EADDRNOTAVAIL: it does not run on its own stack, where calls are
+ * possible (thread_stop.h); -EPERM and others: it cannot be stopped. No messages. REMOTE is working
+ * memory.
  */
 int vcpu_stop_read(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
 		   struct remote *remote, struct stopped_vcpu *vcpu);
 
 /*
- * Registers that no guest can have: paging without page tables. So KVM shows a guest under SEV-ES,
- * whose own registers are encrypted (APM vol. 2, 15.35): CR0 and EFER it is told of
- * (sev_es_init_vmcb() in arch/x86/kvm/svm/sev.c), CR3 and RIP it is not. Newer kernels refuse to
- * show them.
+ * True for registers that no guest can have: paging without page tables. KVM shows them for SEV-ES,
+ * where registers are encrypted (APM vol. 2, 15.35): it is informed of CR0 and EFER
+ * (sev_es_init_vmcb() in arch/x86/kvm/svm/sev.c) but not of CR3 and RIP. Newer kernels return an
+ * error.
  */
 bool vcpu_stop_registers_hidden(const struct kvm_sregs *special);
 

@@ -15,21 +15,21 @@
 #include "shared/error.h"
 #include "vmm/attach/libvirt_domain.h"
 
-/* Bytes that are asked for at once: a kernel's tables are some MiB, in a row. */
+/* Bytes per request: a kernel's tables are some contiguous MiB. */
 #define BLOCK  DOMAIN_MEMORY_MAX
 #define BLOCKS 128u
 #define AGE    (250 * NS_PER_MS)
 
 struct block {
-	uint64_t gpa, time; /* ns when it was asked for; 0: it is empty */
-	bool there;         /* else libvirt did not tell */
+	uint64_t gpa, time; /* ns of the request; 0: empty */
+	bool there;         /* false: libvirt could not read it */
 	uint8_t bytes[BLOCK];
 };
 
 struct remote_memory {
 	struct domain *domain;
 	pthread_mutex_t lock;
-	struct block blocks[BLOCKS]; /* each GPA has one place */
+	struct block blocks[BLOCKS]; /* indexed by GPA */
 };
 
 static int remote_memory_open(struct remote_memory **result, const char *name, const char *uri)
@@ -49,7 +49,7 @@ static int remote_memory_open(struct remote_memory **result, const char *name, c
 	return 0;
 }
 
-/* With the lock. NULL: it can not be had. */
+/* With the lock. NULL: unreadable. */
 static const struct block *get(struct remote_memory *memory, uint64_t gpa)
 {
 	struct block *block = &memory->blocks[gpa / BLOCK % BLOCKS];
@@ -103,7 +103,6 @@ static void remote_memory_close(struct remote_memory *memory)
 #define PAGE_PRESENT (1ull << 63)
 #define PAGE_SWAPPED (1ull << 62)
 
-/* Asks the process for its own bytes. */
 static int read_process(const struct vmm_memory *memory, uint64_t hva, void *to, size_t size)
 {
 	ssize_t length;
@@ -124,7 +123,8 @@ static const struct vmm_slot *find_slot(const struct vmm_memory *memory, uint64_
 	return NULL;
 }
 
-/* The HVA of GPA, and how many bytes follow it in its slot, at most SIZE; 0: it is no RAM. */
+/* Finds the HVA of GPA. Returns the bytes from there to the end of the slot, at most SIZE; 0:
+ * not RAM. */
 static size_t locate(struct vmm_memory *memory, uint64_t gpa, size_t size, uint64_t *hva)
 {
 	const struct vmm_slot *slot;
@@ -238,7 +238,7 @@ struct walk {
 	bool (*each)(void *context, uint64_t gpa, const uint8_t *bytes, size_t size);
 	void *context;
 	uint8_t *bytes;                /* PIECE of them */
-	uint64_t present[PIECE_PAGES]; /* of the pages of a piece */
+	uint64_t present[PIECE_PAGES]; /* pagemap entries of a piece */
 };
 
 static bool has_page(const struct walk *walk, size_t page)
@@ -246,7 +246,7 @@ static bool has_page(const struct walk *walk, size_t page)
 	return walk->present[page] & (PAGE_PRESENT | PAGE_SWAPPED);
 }
 
-/* The pages from FIRST to END of a piece, which are all there. */
+/* Passes the pages from FIRST to END of a piece, which are all present. */
 static bool show_pages(struct walk *walk, uint64_t gpa, uint64_t hva, size_t first, size_t end)
 {
 	size_t size = (end - first) * PAGE;

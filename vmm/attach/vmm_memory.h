@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of a guest that another process runs: which of that process's
- * memory is which of the guest's (memslots), and a guest view of it.
+ * The memory of a guest in another process: the memslots, and a guest view.
  *
- * It is read through /proc/PID/mem, which stays the process's own whatever
- * happens to its number, and needs no right any more once it is open. Where it may not be opened,
- * libvirt reads it for a domain (remote_memory.h). Nothing is ever written, and pages that the
- * process has not touched are not touched by searches either: they would become memory that it
- * uses.
+ * It is read through /proc/PID/mem, which refers to the process even if its PID is reused, and
+ * needs no rights after it was opened. Without the right to open it, libvirt can read the memory of
+ * a domain for users that may talk to it (virDomainMemoryPeek(), by QEMU's pmemsave): about 100
+ * times slower, so blocks are cached for a quarter of a second. Nothing is ever written. Searches
+ * skip pages that the process has not touched: reading would allocate them.
  */
 #ifndef KVMSCOPE_ATTACH_VMM_MEMORY_H
 #define KVMSCOPE_ATTACH_VMM_MEMORY_H
@@ -20,7 +19,7 @@
 #include "vmm/attach/process.h"
 #include "vmm/guest/guest_view.h"
 
-/* QEMU has some ten, and one more for each pluggable part of memory. */
+/* QEMU has about ten, and one more for each memory device. */
 #define VMM_SLOTS_MAX 512
 
 /* Guest RAM [gpa, gpa + size) at HVA of the VMM process. */
@@ -29,37 +28,35 @@ struct vmm_slot {
 };
 
 struct vmm_memory {
-	struct guest_view view; /* any thread, while the slots may change */
+	struct guest_view view; /* for any thread, while the slots may change */
 	struct guest_region everything;
 	pthread_rwlock_t lock; /* of the slots */
 	struct vmm_slot slots[VMM_SLOTS_MAX];
 	size_t slot_count;
 	int memory_fd;                /* /proc/PID/mem */
 	int pagemap_fd;               /* /proc/PID/pagemap */
-	struct remote_memory *remote; /* instead of both; or NULL */
+	struct remote_memory *remote; /* instead of both descriptors; else NULL */
 };
 
-/* Opens the memory of PROCESS; no slots are known yet. -EACCES: it may not be read, with what is
- * missing. */
+/* Opens the memory of PROCESS, without slots. -EACCES: it may not be read, with what is missing. */
 int vmm_memory_open(struct vmm_memory *memory, const struct vmm_process *process);
 
-/* The same by libvirt, for the domain NAME at URI: HVAs of slots do not matter. The errors of
- * remote_memory_open(). */
+/* The same through libvirt, for the domain NAME at URI; HVAs of slots are unused. -ENOMEM and
+ * the errors of domain_open(). */
 int vmm_memory_open_remote(struct vmm_memory *memory, const char *name, const char *uri);
 
-/* Of one that was opened: what failed has nothing to close. Nobody may read it any more. */
+/* After a successful open, when no thread reads it any longer. */
 void vmm_memory_close(struct vmm_memory *memory);
 
-/* These are the slots from now on: not overlapping, at most VMM_SLOTS_MAX. Any thread. */
+/* Sets the slots: not overlapping, at most VMM_SLOTS_MAX. Any thread. */
 void vmm_memory_set_slots(struct vmm_memory *memory, const struct vmm_slot *slots, size_t count);
 
-/* Are there slots? Any thread. */
+/* True if there are slots. Any thread. */
 bool vmm_memory_is_known(struct vmm_memory *memory);
 
 /*
- * Looks at all pages of guest RAM that the process has touched, in order of their addresses; EACH
- * gets up to a MiB of them at a time, and ends the search by false. None of remote memory: it would
- * take too long. One thread at a time.
+ * Calls EACH with all guest RAM that the process has touched, in order of addresses and up to a MiB
+ * at a time, until it returns false. Skips remote memory, which is too slow. One thread at a time.
  */
 void vmm_memory_each_page(struct vmm_memory *memory,
 			  bool (*each)(void *context, uint64_t gpa, const uint8_t *bytes,

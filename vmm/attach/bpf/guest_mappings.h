@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * BPF: whether the VMM's memory lies where it lay before. KVM has to know that itself, for what it
- * maps into the guest: before a page of a memslot is taken away it is told (kernel:
- * kvm_mmu_notifier_invalidate_*()), and counts it; memslots have a number of their own. So what was
- * found while neither changes is still so, as for KVM itself (kernel: mmu_invalidate_retry_gfn(),
- * host_pfn_mapping_level()).
+ * BPF: detects whether mappings of the VMM's memory have changed. KVM is notified before a page of
+ * a memslot is unmapped (kernel: kvm_mmu_notifier_invalidate_*()) and counts that; memslots have a
+ * generation. Addresses that were found are valid while neither changes, as they are for KVM itself
+ * (kernel: mmu_invalidate_retry_gfn(), host_pfn_mapping_level()).
  */
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_MAPPINGS_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_MAPPINGS_H
@@ -23,7 +22,7 @@ static __always_inline int can_know_mappings(void)
 	       bpf_core_field_exists(struct kvm_memslots, generation);
 }
 
-/* Nothing is being taken away, nothing was, and the memslots are those that were told. */
+/* No invalidation is in progress or has happened, and the memslots are the published ones. */
 static __always_inline int are_mapped(const struct mappings *known, const struct bpf_slots *slots)
 {
 	__u64 progress = KVM_WORD(known->kvm, mmu_invalidate_in_progress);
@@ -46,11 +45,8 @@ VERIFIED_ONCE int renew_mappings(struct mappings *known, const struct bpf_slots 
 	return 0;
 }
 
-/*
- * Of the vCPU's VM; from now on until were_mapped() tells whether it was so all the time. A VM that
- * was made where another one has been has the same numbers to begin with, but a vCPU that has left
- * its guest less often.
- */
+/* For the vCPU's VM, until were_mapped() reports whether nothing changed. A VM created at the
+ * address of a former one starts with the same numbers, but its vCPU has fewer exits. */
 static __always_inline void open_mappings(struct scratch *scratch, struct kvm_vcpu *vcpu)
 {
 	__u64 kvm = kernel_word((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, kvm)),

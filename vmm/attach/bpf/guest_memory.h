@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * BPF: guest memory, through the guest's page tables and the VMM's address space, which is the
- * current one.
+ * BPF: reads guest memory, through the guest's page tables and the VMM's address space, which is
+ * the current one.
  *
- * A read of the VMM's memory by BPF's helper takes as long as a hundred instructions. So once a
- * word was read by it, and the kernel has the same one where the VMM's page tables say
- * (host_page.h), it is read there, as long as KVM says that nothing has moved (guest_mappings.h).
- * What can not be read there is 0, which is believed nowhere by itself.
+ * Reading the VMM's memory with a BPF helper takes as long as a hundred instructions. So if a word
+ * that was read that way is also found in the direct map, where the VMM's page tables point to
+ * (host_page.h), later reads use the direct map, as long as KVM reports no change of the mappings
+ * (guest_mappings.h). An unreadable word is 0 there, so that 0 is always checked by the helper.
  *
- * The functions of BPF, and can_cast, are whoever's that includes this.
+ * The includer supplies the BPF functions and can_cast.
  */
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_MEMORY_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_MEMORY_H
@@ -18,64 +18,62 @@
 #include "vmm/attach/bpf/verified_once.h"
 
 #define PAGE_SHIFT 12
-/* What an entry of the last but one table maps, and how many of them are remembered: of code that
- * is called from one image to another and back, of a stack, and of the kernel's tasks. */
+/* Size of what an entry of the last but one table maps, and the number of cached ones: for code
+ * that is called across images, a stack, and the kernel's tasks. */
 #define REGION_BITS 21
 #define REGIONS     8
-#define PAGES       8  /* of data that are remembered */
+#define PAGES       8  /* cached data pages */
 #define MAPPED_MAX  64 /* bytes that are read word by word */
 #define NO_REGION   (~0ull)
 #define LEVELS      5
 
 /*
- * What one entry of the guest's page tables maps, or whose table is there: 2 MiB of a space. It is
- * remembered from one sample to the next, with all entries that it was found by: before it is used
- * again they are read again, where they were. So it is as true as if it was looked for, and none of
- * these reads has to wait for the one before.
+ * A cached walk: 2 MiB of an address space, mapped by one entry or by the last table. It is kept
+ * across samples with all entries of the walk, which are read again before it is used. So it is as
+ * current as a new walk, and the reads do not depend on each other.
  */
 struct region {
-	__u64 number; /* GVA / 2 MiB; NO_REGION: none */
+	__u64 number; /* GVA / 2 MiB; NO_REGION: unused */
 	__u64 entry;
-	__u64 cr3;          /* of the space */
-	__u32 bits;         /* of the page that ENTRY maps; 0: it is a table's */
-	__u32 turn;         /* of the space that it was found or read again in */
-	__u32 slots;        /* generation of those by which it was found */
-	__u32 levels;       /* of that space */
-	__u64 mapped;       /* the state of the VMM's memory in which AT is true; 0: none */
-	__u64 table_mapped; /* so of TABLE */
-	__u64 table;        /* where the kernel has the table of ENTRY */
-	__u64 at[LEVELS -
-		 1]; /* where the kernel has the entries; 0, with a WORD of 0: there is none */
+	__u64 cr3;            /* of the address space */
+	__u32 bits;           /* of the page that ENTRY maps; 0: ENTRY points to a table */
+	__u32 turn;           /* of the address space when the walk was last verified */
+	__u32 slots;          /* generation of the slots that were used */
+	__u32 levels;         /* of the address space */
+	__u64 mapped;         /* state of the VMM's memory in which AT is valid; 0: none */
+	__u64 table_mapped;   /* the same for TABLE */
+	__u64 table;          /* kernel address of the table of ENTRY */
+	__u64 at[LEVELS - 1]; /* kernel addresses of the entries; 0, with a WORD of 0: unused */
 	__u64 word[LEVELS - 1];
 	__u64 hva[LEVELS - 1];
 };
 
-/* A page of the guest, and where the kernel has it in the state MAPPED of the VMM's memory. */
+/* A guest page, and its kernel address in the state MAPPED of the VMM's memory. */
 struct page {
 	__u64 gpa, hva, at, mapped;
 };
 
-/* Of the VMM's memory: what tells whether it is where it was. */
+/* What detects changes of the VMM's memory mappings. */
 struct mappings {
 	__u64 kvm;           /* kernel address of the struct kvm */
-	__u64 invalidations; /* as KVM counts them */
+	__u64 invalidations; /* KVM's counter */
 	__u64 slots;         /* generation of KVM's memslots */
-	__u64 exits;         /* of the vCPU, when it was looked at last */
+	__u64 exits;         /* of the vCPU, at the last sample */
 	__u64 pgd;           /* kernel address of the page tables */
-	__u64 state;         /* another one whenever that changes */
+	__u64 state;         /* incremented at each change */
 };
 
-/* An address space of the guest, and the page of it that was read last. */
+/* An address space of the guest, and the page that was read last. */
 struct space {
 	__u64 cr3;
-	__u64 page, page_hva; /* the GVA's page number; 0: there is none */
-	__u64 page_gpa;       /* with a page_hva */
-	__u64 page_at;        /* where the kernel has it; 0: that is not known */
-	__u64 state; /* of the VMM's memory, in which what is known of it is true; 0: nothing is */
+	__u64 page, page_hva; /* page number of the GVA; page_hva 0: none */
+	__u64 page_gpa;       /* if page_hva is set */
+	__u64 page_at;        /* kernel address; 0: unknown */
+	__u64 state;          /* of the VMM's memory, in which the cache is valid; 0: not at all */
 	__u32 levels;
-	__u32 turn; /* a space of now; never the same again for a long time */
+	__u32 turn; /* number of this address space's use; does not repeat for a long time */
 	struct mappings mappings;
-	/* Of each level the entry that was read last in this turn: regions next to each other share
+	/* The entry of each level that was read last in this turn: neighboring regions share
 	 * them. */
 	__u64 hva[LEVELS - 1], word[LEVELS - 1];
 	struct page pages[PAGES];
@@ -87,7 +85,7 @@ struct space {
 #define PTE_ADDRESS 0x000ffffffffff000ull
 #define CR4_LA57    (1ull << 12)
 
-/* What is read of ALL between two looks at it that find the same even number is of one state. */
+/* Reads of ALL between two calls that return the same even number are consistent. */
 static __always_inline __u32 generation_of(const struct bpf_slots *all)
 {
 	__u32 generation;
@@ -115,7 +113,7 @@ static __always_inline __u64 entry_hva(const struct bpf_slots *all, __u64 table,
 	return hva_of(all, (table & PTE_ADDRESS) + ((gva >> (shift & 63)) & 511) * 8);
 }
 
-/* The entry at HVA; 0: it can not be read, or is not present. */
+/* Reads the entry at HVA; 0: unreadable, or not present. */
 static __always_inline __u64 read_entry(__u64 hva)
 {
 	__u64 entry = 0;
@@ -126,7 +124,7 @@ static __always_inline __u64 read_entry(__u64 hva)
 	return entry;
 }
 
-/* The regions' own numbers are of the sample before. */
+/* The cached regions keep the turn of their last use. */
 static __always_inline void open_space(struct space *space, __u64 cr3, __u32 levels)
 {
 	space->cr3 = cr3;
@@ -137,9 +135,7 @@ static __always_inline void open_space(struct space *space, __u64 cr3, __u32 lev
 		space->hva[level] = 0;
 }
 
-/* Down to the last but one table, by the slots of GENERATION, if they are still those; 0: nothing
- * is there.
- */
+/* Walks down to the last but one table, with the slots of GENERATION; 0: not mapped. */
 VERIFIED_ONCE int walk_to_region(struct space *space, const struct bpf_slots *all, __u64 gva,
 				 struct region *region, __u32 generation)
 {
@@ -178,7 +174,7 @@ VERIFIED_ONCE int walk_to_region(struct space *space, const struct bpf_slots *al
 	return 1;
 }
 
-/* What the entry of LEVEL at HVA is in this turn. */
+/* Reads the entry of LEVEL at HVA, once per turn. */
 static __always_inline __u64 word_at(struct space *space, __u32 level, __u64 hva)
 {
 	__u64 word = 0;
@@ -191,13 +187,13 @@ static __always_inline __u64 word_at(struct space *space, __u32 level, __u64 hva
 	return word;
 }
 
-/* Of the VMM's memory. The verifier does not follow what a kernel without casts has no use for. */
+/* Constant for kernels without casts, so that the verifier skips unused paths. */
 static __always_inline __u64 state_of(const struct space *space)
 {
 	return can_cast ? space->state : 0;
 }
 
-/* Where the kernel has WORD, which was just read at HVA; 0: that is not known. */
+/* The kernel address of WORD, which was just read at HVA; 0: unknown. */
 static __always_inline __u64 kernel_address(const struct space *space, __u64 hva, __u64 word)
 {
 	__u64 page = state_of(space) && word ? host_page(space->mappings.pgd, hva) : 0;
@@ -219,7 +215,7 @@ static __always_inline void remember_region(const struct space *space, struct re
 	region->mapped = space->state;
 }
 
-/* As is_true(), of a region that the kernel's addresses are not known of. */
+/* As is_true(), for a region without kernel addresses. */
 VERIFIED_ONCE int is_true_by_hva(struct space *space, struct region *region)
 {
 	__u64 changed = 0;
@@ -234,7 +230,7 @@ VERIFIED_ONCE int is_true_by_hva(struct space *space, struct region *region)
 	return !changed;
 }
 
-/* All that it was found by is there still. */
+/* True if all entries of the cached walk are unchanged. */
 static __always_inline int is_true(struct space *space, struct region *region)
 {
 	__u64 changed = 0;
@@ -265,7 +261,7 @@ VERIFIED_ONCE __u64 read_leaf(struct space *space, const struct bpf_slots *all,
 	return entry;
 }
 
-/* The entry of the last table; 0: none is present. */
+/* The entry of the last table; 0: not present. */
 static __always_inline __u64 leaf_of(struct space *space, const struct bpf_slots *all,
 				     struct region *region, __u64 gva)
 {
@@ -277,13 +273,12 @@ static __always_inline __u64 leaf_of(struct space *space, const struct bpf_slots
 }
 
 /*
- * The GPA of the page that GVA is in; BPF_NO_PAGE: none, or the slots change meanwhile. SDM vol.
- * 3A 4.5. While a sample is taken the vCPU stands still, so what the upper levels say is true for
- * all of it.
+ * The GPA of GVA's page; BPF_NO_PAGE: not mapped, or the slots are changing. SDM vol. 3A 4.5. The
+ * vCPU is stopped during a sample, so the upper levels stay valid for all of it.
  *
- * Whether user code may go there (U/S, and NX for callers) is not asked. Only addresses of the
- * lower half are looked for as user space, where Linux maps nothing that is the kernel's alone; and
- * of kernels that do run there the level is not always known, and their callers are wanted, too.
+ * Access rights (U/S, and NX for callers) are not checked: only addresses in the lower half are
+ * looked up as user space, and Linux maps no kernel memory there. For other kernels that run there
+ * the level is not always known, and their callers are sampled, too.
  */
 static __always_inline __u64 gpa_of(struct space *space, const struct bpf_slots *all, __u64 gva)
 {
@@ -322,7 +317,7 @@ static __always_inline struct page *page_for(struct space *space, __u64 gva)
 	return &space->pages[(gva >> PAGE_SHIFT) & (PAGES - 1)];
 }
 
-/* Makes the page of GVA the one that is read. */
+/* Makes the page of GVA the current one. */
 static __always_inline int open_page(struct space *space, const struct bpf_slots *all, __u64 gva)
 {
 	__u32 generation;
@@ -348,10 +343,8 @@ static __always_inline int open_page(struct space *space, const struct bpf_slots
 	return !!space->page_hva;
 }
 
-/*
- * The page that is read, in which WORD was just read at GVA: by the GPA that it was opened by, as
- * another vCPU may have mapped another page since.
- */
+/* Caches the current page after WORD was read at GVA, by the GPA that it was opened with:
+ * another vCPU may have remapped the GVA since. */
 static __always_inline void remember_page(struct space *space, __u64 gva, __u64 word)
 {
 	__u64 at = kernel_address(space, space->page_hva + (gva & 0xfff), word);
@@ -365,8 +358,7 @@ static __always_inline void remember_page(struct space *space, __u64 gva, __u64 
 	page->mapped = space->state;
 }
 
-/* Some whole words where the kernel has the page. True: one is not 0, so the page can be read
- * there. */
+/* Reads whole words through the direct map. True: one is not 0, so the page is readable there. */
 static __always_inline int read_mapped(const struct space *space, __u64 gva, __u64 *to, __u32 size)
 {
 	__u64 at = space->page_at + (gva & 0xfff), any = 0;
@@ -380,7 +372,7 @@ static __always_inline int read_mapped(const struct space *space, __u64 gva, __u
 	return !!any;
 }
 
-/* SIZE bytes that are in one page. */
+/* Reads SIZE bytes within one page. */
 static __noinline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva,
 				 void *to, __u32 size)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * BPF: samples a VMM's vCPUs, which vcpu_lookup.h finds in the kernel. The program of the perf
- * event runs in an interrupt that the vCPU's own thread took, so the guest stands still, its
- * registers are where KVM has just put them, and its memory is that of the current process.
+ * BPF: samples a VMM's vCPUs, which vcpu_lookup.h finds in the kernel. The program runs in an
+ * interrupt of the vCPU's thread, so the guest is stopped, its registers are where KVM has just
+ * stored them, and the current address space is the VMM's.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -11,7 +11,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "vmm/attach/bpf/kernel_word.h"
-/* Those that read by it. */
+/* These use kernel_word(). */
 #include "vmm/attach/bpf/guest_mappings.h"
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf/guest_stack.h"
@@ -25,20 +25,20 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define VMCB_CODE_64 (1u << 9) /* CS.L: APM vol. 2, 4.8.1 and 15.5.1 */
 
-/* The loader's. */
+/* Set by the loader. */
 const volatile __u32 is_amd; /* vCPUs are of kvm_amd */
 
-/* An event on each CPU, which nobody reads. */
+/* One event per CPU that nobody reads. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
-	__uint(max_entries, 1); /* or what the loader sets */
+	__uint(max_entries, 1); /* the loader sets more */
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(__u32));
 } rip_events SEC(".maps");
 
 #define VCPU_OFFSET(field) bpf_core_field_offset(struct kvm_vcpu, field)
 
-/* What else of the guest's memory tells where it was. */
+/* Reads the tasks, and the call chain or the stack. */
 static __always_inline void read_memory(struct scratch *scratch, struct bpf_whole_sample *whole)
 {
 	struct bpf_sample *sample = &whole->head;
@@ -57,7 +57,7 @@ static __always_inline void read_memory(struct scratch *scratch, struct bpf_whol
 		sample->flags |= BPF_CHAIN_CUT;
 }
 
-/* What was read may be of pages that were the VMM's no more. */
+/* Drops what was read from pages that may have been unmapped. */
 VERIFIED_ONCE int discard_memory(struct bpf_whole_sample *whole)
 {
 	struct bpf_sample *sample = &whole->head;
@@ -84,7 +84,7 @@ static __always_inline void read_checked(struct kvm_vcpu *vcpu, struct scratch *
 		discard_memory(whole);
 }
 
-/* As is_guest_mode() of KVM, whose flag has had several values. */
+/* As KVM's is_guest_mode(), whose flag has changed its value. */
 static __always_inline int is_nested(struct kvm_vcpu *vcpu)
 {
 	struct vcpu_svm *svm = (void *)vcpu;
@@ -99,10 +99,10 @@ static __always_inline int is_nested(struct kvm_vcpu *vcpu)
 }
 
 /*
- * kvm_intel leaves RIP in the VMCS until somebody asks for it. Perf does, for the address of a
- * sample, and KVM keeps what it read (kernel: perf_prepare_sample() -> kvm_guest_get_ip() ->
- * kvm_rip_read()). RSP and CR3 nobody asks for. All other registers KVM has stored when it handles
- * the interrupt that the guest was left for (kernel: __vmx_vcpu_run(), before
+ * kvm_intel leaves RIP in the VMCS until it is requested. Perf requests it for the address of a
+ * sample, and KVM caches it (kernel: perf_prepare_sample() -> kvm_guest_get_ip() ->
+ * kvm_rip_read()). RSP and CR3 are not requested. KVM has stored all other registers before it
+ * handles the interrupt that ended the guest's execution (kernel: __vmx_vcpu_run(), before
  * vmx_handle_exit_irqoff() and, for an NMI, in vmx_vcpu_enter_exit()).
  */
 static __always_inline void make_perf_read_rip(struct bpf_perf_event_data *ctx,
@@ -116,8 +116,8 @@ static __always_inline void make_perf_read_rip(struct bpf_perf_event_data *ctx,
 				      sizeof(nothing));
 }
 
-/* Of struct kvm_vcpu_arch: what lies near the registers is read along with them where each read is
- * a call. */
+/* Words of struct kvm_vcpu_arch near the registers are read together with them where each read
+ * is a call. */
 static __always_inline __u64 arch_word(const struct scratch *scratch, struct kvm_vcpu *vcpu,
 				       __u64 offset)
 {
@@ -175,10 +175,8 @@ static __always_inline void read_registers(struct scratch *scratch, struct kvm_v
 	}
 }
 
-/*
- * Where CR3 seldom tells which kernel runs, this does: each has KVM write the time into memory of
- * its own. Nobody else needs it.
- */
+/* Identifies the running kernel where CR3 is rarely known: each kernel has KVM write the time
+ * into memory of its own. The reader needs it only then. */
 static __always_inline void read_clock(struct scratch *scratch, struct kvm_vcpu *vcpu,
 				       struct bpf_sample *sample)
 {
@@ -190,9 +188,9 @@ static __always_inline void read_clock(struct scratch *scratch, struct kvm_vcpu 
 }
 
 /*
- * As KVM tells perf (kvm_arch_pmi_in_guest()): an NMI while KVM handles an interrupt that the guest
- * was left for is of the host. What the clock finds in a softirq of that time can not be told
- * apart.
+ * As KVM reports to perf (kvm_arch_pmi_in_guest()): an NMI while KVM handles an interrupt that
+ * ended the guest's execution is of the host. Clock samples in a softirq of that time are
+ * indistinguishable.
  */
 static __always_inline int is_in_guest(struct kvm_vcpu *vcpu, int by_nmi)
 {
@@ -203,8 +201,8 @@ static __always_inline int is_in_guest(struct kvm_vcpu *vcpu, int by_nmi)
 	return by_nmi == (handled == bpf_core_enum_value(enum kvm_intr_type, KVM_HANDLING_NMI));
 }
 
-/* A VMM may have destroyed it, and made another, or none: what lies there now can be anything. The
- * thread is the current one, so it has its struct pid still. */
+/* The VMM may have destroyed the vCPU, and its memory may hold anything. The current thread
+ * still has its struct pid. */
 static __always_inline int is_same(struct kvm_vcpu *vcpu, const struct bpf_vcpu *known)
 {
 	return (__u32)bpf_get_current_pid_tgid() == known->tid &&
@@ -264,7 +262,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* The loader runs it, and nobody else: the current process is the loader. */
+/* Run by the loader only: the current process is the loader. */
 SEC("syscall")
 int try_direct_map(struct direct_map_trial *trial)
 {
@@ -274,7 +272,7 @@ int try_direct_map(struct direct_map_trial *trial)
 	trial->pgd = (__u64)task->mm->pgd;
 	trial->found = 0;
 	direct_map = trial->map;
-	/* Read again: as what was written it is a pointer to the verifier, and no number. */
+	/* Read back as volatile: the verifier takes the stored value for a pointer. */
 	page = host_page(*(const volatile __u64 *)&trial->pgd, trial->hva);
 	if (!page)
 		return 0;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* BPF: the callers of a guest's code: frame pointers of user space, the kernel's stack as it is. */
+/* BPF: user call chains by frame pointers, and copies of the kernel's stack. */
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_STACK_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_STACK_H
 
 #include "vmm/attach/bpf/scratch.h"
 
-#define USER_FRAME_MAX (1ull << 20) /* bytes, as the other unwinders have it */
+#define USER_FRAME_MAX (1ull << 20) /* bytes, as in the other unwinders */
 #define KERNEL_STACK_SIZE                                                                          \
 	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 
-/* Both words are in the page that is read, and the kernel has that. */
+/* True if both words are in the current page, and its kernel address is known. */
 static __always_inline int is_mapped(const struct space *space, __u64 frame)
 {
 	return state_of(space) && space->page_at && space->page == frame >> PAGE_SHIFT &&
 	       (frame & 0xfff) <= 4096 - 16;
 }
 
-/* The window from the frame on, which has both its words though a page ends between them; or the
- * frame is where the kernel has it. */
+/* Moves the window to the frame, with both words even if a page ends between them. Not needed if
+ * the frame is readable through the direct map. */
 static __always_inline int move_window(struct space *space, const struct bpf_slots *all,
 				       struct chain *chain)
 {
@@ -45,8 +45,8 @@ static __always_inline int move_window(struct space *space, const struct bpf_slo
 	return 1;
 }
 
-/* The page of code at GVA: mostly that of the last one. It serves to look up what is mapped there,
- * which is done for a task that is known alone. */
+/* The page of the code at GVA, mostly that of the previous address. It is used to find the
+ * mapping, which needs a known task. */
 static __always_inline __u64 code_page(const struct walk *walk, __u64 gva)
 {
 	struct scratch *scratch = walk->scratch;
@@ -65,10 +65,10 @@ static __always_inline __u64 code_page(const struct walk *walk, __u64 gva)
 enum frame { FRAME_READ, FRAME_LAST, FRAME_INVALID, FRAME_OUTSIDE };
 
 /*
- * A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. Stacks grow
- * down: the caller's frame lies higher, within reach; else RBP is no frame pointer but any number.
- * So it is where the two words are those of 32-bit code, read as one: its stack is below 4 GiB,
- * where the frames of 64-bit code lead no higher. kvm_intel has CS in the VMCS alone.
+ * Reads a frame: the caller's RBP, and above it the return address. The outermost frame has RBP 0.
+ * Stacks grow down, so the caller's frame is higher, within reach; otherwise RBP is not a frame
+ * pointer. Two words of 32-bit code read as one are detected, too: its stack is below 4 GiB, from
+ * where 64-bit frames lead no higher. kvm_intel has CS only in the VMCS.
  */
 static __always_inline enum frame read_frame(const struct walk *walk)
 {
@@ -86,7 +86,7 @@ static __always_inline enum frame read_frame(const struct walk *walk)
 		__u64 at = space->page_at + (frame & 0xfff);
 
 		next = kernel_word(at);
-		caller = kernel_word(at + 8); /* where it can not be read 0, and the chain is cut */
+		caller = kernel_word(at + 8); /* unreadable: 0, and the chain is cut */
 	} else if (place + 2 <= chain->words) {
 		BOUND(place, WINDOW / 8 - 1);
 		next = chain->stack[place];
@@ -105,7 +105,7 @@ static __always_inline enum frame read_frame(const struct walk *walk)
 	return FRAME_READ;
 }
 
-/* Those of the window, and a new one for the next, if there is one. */
+/* Reads the frames in the window, and moves it for the next one. */
 static long read_frames(__u32 turn, void *context)
 {
 	const struct walk *walk = context;
@@ -123,7 +123,7 @@ static long read_frames(__u32 turn, void *context)
 	return 1;
 }
 
-/* Frames of 32-bit code are others. */
+/* 32-bit code has other frames. */
 static __always_inline void read_chain(struct walk *walk)
 {
 	struct chain *chain = &walk->scratch->chain;
@@ -142,9 +142,11 @@ static __always_inline void read_chain(struct walk *walk)
 		sample->flags |= BPF_CHAIN_CUT;
 }
 
-/* To the end of the kernel's stack, which lies at a multiple of its size, as far as there is room:
- * in two pages at most. Not by the page tables of the kernel that is known: it may be the one
- * before. */
+/*
+ * Copies the kernel stack up to its end, which is aligned to its size, as far as there is room:
+ * from two pages at most. Does not use the page tables of the known kernel, which may no longer
+ * run.
+ */
 static __always_inline void read_stack(struct walk *walk)
 {
 	struct bpf_whole_sample *sample = walk->sample;
@@ -172,13 +174,13 @@ static __always_inline void read_stack(struct walk *walk)
 		sample->head.stack_size = whole;
 }
 
-/* RIP, its callers if they are wanted, and their pages: whether the code is still there later tells
- * whether what is mapped there then was so now. */
+/* Records RIP, its callers if requested, and their pages: if the pages are unchanged later, so
+ * are the mappings that are found then. */
 static __always_inline void read_addresses(struct walk *walk, int callers)
 {
 	struct bpf_whole_sample *sample = walk->sample;
 
-	walk->scratch->code.gva = 1; /* no page's */
+	walk->scratch->code.gva = 1; /* not a page address */
 	sample->addresses[0].gva = sample->head.rip;
 	sample->addresses[0].page = code_page(walk, sample->head.rip);
 	sample->head.addresses = 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* BPF: the tasks of a guest that is Linux, where its reader knows them to be. */
+/* BPF: reads the tasks of a Linux guest, where the reader has found them to be. */
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_TASKS_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_TASKS_H
 
 #include "vmm/attach/bpf/scratch.h"
 
-/* The GVA of WORD of a task, whose words before are known; 0: it has none. */
+/* The GVA of a task's WORD, whose preceding words are known; 0: none. */
 static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64 *task, __u32 word)
 {
 	__u64 base = task[word == BPF_TASK_PAGE_TABLE ? BPF_TASK_MM : BPF_TASK_AT];
@@ -13,7 +13,7 @@ static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64
 	return base ? (base & ~7ull) + cpu->offsets[word] : 0;
 }
 
-/* SIZE bytes, a multiple of 8, which may be in two pages. */
+/* Reads SIZE bytes, a multiple of 8, from one or two pages. */
 static __always_inline int read_words(struct scratch *scratch, __u64 at, __u64 *to, __u32 size)
 {
 	__u32 first = 4096 - (at & 4095), second = 0;
@@ -29,7 +29,7 @@ static __always_inline int read_words(struct scratch *scratch, __u64 at, __u64 *
 				     (__u8 *)to + first, second);
 }
 
-/* Words of the one task that lie in a row, then of the other, if that is another one. */
+/* Reads a run of consecutive words of the first task, then of the second if it is another one. */
 static long read_task_words(__u32 index, void *context)
 {
 	const struct walk *walk = context;
@@ -45,7 +45,7 @@ static long read_task_words(__u32 index, void *context)
 		task[word] = 0;
 		if (at && !read_words(walk->scratch, at, &task[word], size))
 			return 1;
-		/* The kernel's own threads have no memory; all else has an address. */
+		/* Kernel threads have no mm_struct; all other words have an address. */
 		if (!at && word != BPF_TASK_PAGE_TABLE && !which)
 			return 1;
 	}
@@ -65,7 +65,7 @@ static __always_inline void read_tasks(struct walk *walk)
 
 	if (!cpu->cr3)
 		return;
-	/* Before all else: what is of this generation was there whole when it was set. */
+	/* Before all else: the data of this generation was complete when it was set. */
 	walk->sample->head.generation = *(const volatile __u32 *)&cpu->generation;
 	__asm__ volatile("" ::: "memory");
 	open_space(&walk->scratch->space, cpu->cr3, cpu->levels);
@@ -74,9 +74,9 @@ static __always_inline void read_tasks(struct walk *walk)
 }
 
 /*
- * CR3 of user code that the processor alone has: Linux runs it in the page tables of the current
- * task, whose address is one of the kernel's own memory. What is left of a kernel that runs no more
- * says nothing: the reader knows which one runs.
+ * The CR3 of user code if only the processor has it: Linux runs it with the page tables of the
+ * current task, at a kernel address. It is meaningless after the kernel was replaced, which the
+ * reader detects.
  */
 static __always_inline void read_cr3_of_task(struct walk *walk)
 {

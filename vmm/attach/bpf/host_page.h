@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * BPF: where the kernel has a page of a process mapped for itself: its page tables lead to physical
- * memory, all of which lies in a row in the kernel's address space.
- *
- * kernel_word() is whoever's that includes this.
+ * BPF: finds the direct-map address of a process's page: its page tables lead to the physical
+ * address, and the kernel maps all physical memory contiguously. The includer supplies
+ * kernel_word().
  */
 #ifndef KVMSCOPE_ATTACH_BPF_HOST_PAGE_H
 #define KVMSCOPE_ATTACH_BPF_HOST_PAGE_H
@@ -14,10 +13,10 @@
 #define HOST_PRESENT 1ull
 #define HOST_LARGE   (1ull << 7)
 #define HOST_SPECIAL                                                                               \
-	(1ull << 9) /* no memory that the kernel counts: a device's (kernel: _PAGE_SPECIAL) */
+	(1ull << 9) /* not counted by the kernel, e.g. device memory (kernel: _PAGE_SPECIAL) */
 #define HOST_ADDRESS 0x000ffffffffff000ull
 
-/* The loader's. */
+/* Set by the loader. */
 struct direct_map direct_map;
 
 static __always_inline __u64 direct_address(__u64 physical)
@@ -25,10 +24,8 @@ static __always_inline __u64 direct_address(__u64 physical)
 	return physical < direct_map.limit ? direct_map.base + physical : 0;
 }
 
-/*
- * The page that HVA is in; 0: none that is known to be memory. Nobody may take the tables or the
- * page away meanwhile.
- */
+/* The page of HVA; 0: none that is known to be memory. Tables and page must not be freed
+ * meanwhile. */
 VERIFIED_ONCE __u64 host_page(__u64 pgd, __u64 hva)
 {
 	__u64 table = pgd, entry, mask;

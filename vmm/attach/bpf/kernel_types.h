@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/*
- * What is used of the kernel's types. Where it lies in them is relocated when the program is loaded
- * (CO-RE), so one build serves all kernels, and kvm_intel as well as kvm_amd.
- */
+/* The parts of the kernel's types that are used. Their offsets are relocated when the program is
+ * loaded (CO-RE), so one build serves all kernels, kvm_intel and kvm_amd. */
 #ifndef KVMSCOPE_ATTACH_BPF_KERNEL_TYPES_H
 #define KVMSCOPE_ATTACH_BPF_KERNEL_TYPES_H
 
@@ -61,7 +59,7 @@ struct kvm_memory_slot {
 	unsigned long userspace_addr;
 } KERNEL_TYPE;
 
-/* From Linux 5.17 on. */
+/* As since Linux 5.17. */
 struct kvm_memslots {
 	__u64 generation;
 	struct hlist_head id_hash[128];
@@ -72,7 +70,7 @@ struct mm_struct {
 	void *pgd;
 } KERNEL_TYPE;
 
-/* With the names that its words of invalidations have from Linux 6.1 on. */
+/* With the names of invalidation fields since Linux 6.1. */
 struct kvm {
 	struct mm_struct *mm;
 	struct kvm_memslots *memslots[1];
@@ -80,7 +78,7 @@ struct kvm {
 	long mmu_invalidate_in_progress;
 } KERNEL_TYPE;
 
-/* The order of the registers: arch/x86/include/asm/kvm_host.h. */
+/* Register numbers of arch/x86/include/asm/kvm_host.h. */
 enum kvm_reg {
 	VCPU_REGS_RDX = 2,
 	VCPU_REGS_RSP = 4,
@@ -98,11 +96,11 @@ struct kvm_vcpu_arch {
 	__u32 regs_avail;
 	unsigned long cr0, cr3, cr4;
 	__u64 efer;
-	__u8 handling_intr_from_guest; /* from Linux 5.17 on */
-	__u64 time;                    /* what the guest wrote to MSR_KVM_SYSTEM_TIME(_NEW) last */
+	__u8 handling_intr_from_guest; /* since Linux 5.17 */
+	__u64 time;                    /* last value written to MSR_KVM_SYSTEM_TIME(_NEW) */
 } KERNEL_TYPE;
 
-/* What handling_intr_from_guest says that KVM left the guest for. */
+/* Values of handling_intr_from_guest: what ended the guest's execution. */
 enum kvm_intr_type { KVM_HANDLING_IRQ = 1, KVM_HANDLING_NMI };
 
 struct kvm_vcpu_stat {
@@ -117,7 +115,7 @@ struct kvm_vcpu {
 	struct kvm_vcpu_stat stat;
 } KERNEL_TYPE;
 
-/* kvm_amd's; what KVM has not copied out of the VMCB is read there. */
+/* kvm_amd: state that KVM has not copied from the VMCB is read there. */
 struct vmcb_seg {
 	__u16 attrib;
 } KERNEL_TYPE;
@@ -136,15 +134,14 @@ struct kvm_vmcb_info {
 	struct vmcb *ptr;
 } KERNEL_TYPE;
 
-/* What the guest itself runs by, and what is run by now, which can be a guest of its own (from
- * Linux 5.12 on). */
+/* The guest's VMCB, and the current one, which may be a nested guest's (since Linux 5.12). */
 struct vcpu_svm {
 	struct kvm_vcpu vcpu;
 	struct vmcb *vmcb;
 	struct kvm_vmcb_info vmcb01;
 } KERNEL_TYPE;
 
-/* kvm_intel's. */
+/* kvm_intel */
 struct loaded_vmcs {
 	void *vmcs;
 } KERNEL_TYPE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* BPF: a word of kernel memory. */
+/* BPF: reads a word of kernel memory. */
 #ifndef KVMSCOPE_ATTACH_BPF_KERNEL_WORD_H
 #define KVMSCOPE_ATTACH_BPF_KERNEL_WORD_H
 
@@ -9,13 +9,10 @@
 /* Since Linux 6.2. */
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 
-const volatile __u32 can_cast; /* the loader's: the kernel has bpf_rdonly_cast() */
+const volatile __u32 can_cast; /* set by the loader: the kernel has bpf_rdonly_cast() */
 
-/*
- * A word of kernel memory, whose type may be a module's. Through a pointer that the verifier knows
- * the type of it is one instruction, which gives 0 where nothing is mapped: any type that begins
- * with a number will do.
- */
+/* Reads a word that may be of a module's type. Through a pointer of a known type it is one
+ * instruction, which yields 0 if nothing is mapped; any type that begins with a number works. */
 static __always_inline __u64 kernel_word(__u64 at)
 {
 	__u64 word = 0;

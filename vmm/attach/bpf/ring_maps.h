@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* BPF: where the program finds its vCPUs with their rings, and what wakes those who read them. */
+/* BPF: the maps with the vCPUs and their rings, and with the bells of their readers. */
 #ifndef KVMSCOPE_ATTACH_BPF_RING_MAPS_H
 #define KVMSCOPE_ATTACH_BPF_RING_MAPS_H
 
@@ -7,7 +7,7 @@
 
 #include "vmm/attach/bpf/guest_sample.h"
 
-/* Of vCPUs: what is known of each, and its ring. */
+/* vCPUs, each followed by its ring. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, BPF_VCPU_MAPS_MAX);
@@ -15,7 +15,7 @@ struct {
 	__array(
 		values, struct {
 			__uint(type, BPF_MAP_TYPE_ARRAY);
-			/* There may be more of them than here. */
+			/* Inner maps may have more elements. */
 			__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);
 			__uint(max_entries, 1);
 			__uint(key_size, sizeof(__u32));
@@ -23,7 +23,7 @@ struct {
 		});
 } vcpus SEC(".maps");
 
-/* Of each VM: what wakes the reader of its samples. */
+/* The bell of each VM. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, BPF_VMS_MAX);
@@ -31,7 +31,7 @@ struct {
 	__array(
 		values, struct {
 			__uint(type, BPF_MAP_TYPE_RINGBUF);
-			__uint(max_entries, 4096); /* or what a page is */
+			__uint(max_entries, 4096); /* or the page size */
 		});
 } bells SEC(".maps");
 

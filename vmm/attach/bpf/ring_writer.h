@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/*
- * BPF: the ring of a vCPU's samples, as its writer has it (docs/ring-format.md, "The ring of a BPF
- * program").
- *
- * The functions and maps of BPF are whoever's that includes this.
- */
+/* BPF: the writer's side of a vCPU's ring (docs/ring-format.md, "The ring of a BPF program").
+ * The includer supplies the functions and maps of BPF. */
 #ifndef KVMSCOPE_ATTACH_BPF_RING_WRITER_H
 #define KVMSCOPE_ATTACH_BPF_RING_WRITER_H
 
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf/verified_once.h"
 
-/* Where the next sample of VCPU, which is the element FIRST of MAP, goes to, and how far that is
- * from the head; 0: there is no room. */
+/* Returns where the next sample of VCPU, the element FIRST of MAP, goes, and its distance AHEAD
+ * of the head. 0: no room. */
 static __always_inline struct bpf_whole_sample *reserve(void *map, __u32 first,
 							const struct bpf_vcpu *vcpu, __u64 *ahead)
 {
@@ -34,7 +30,7 @@ static __always_inline struct bpf_whole_sample *reserve(void *map, __u32 first,
 	return chunk ? chunk + offset : 0;
 }
 
-/* Wakes the reader, who has read all there was before, and waits. */
+/* Wakes the reader, which had read everything and waits. */
 VERIFIED_ONCE int ring_bell(struct bpf_vcpu *vcpu)
 {
 	__u32 vm, rung = 0;
@@ -50,11 +46,8 @@ VERIFIED_ONCE int ring_bell(struct bpf_vcpu *vcpu)
 	return 0;
 }
 
-/*
- * The addition is one instruction of the processor (lock add), behind which nothing is read before
- * all can see it: so either this sees that the reader waits, or the reader, who looks once more,
- * sees the sample.
- */
+/* The addition is one instruction (lock add) that orders the later read after it: either this
+ * sees that the reader waits, or the reader, which polls once more, sees the sample. */
 static __always_inline void commit(struct bpf_vcpu *vcpu, __u64 size)
 {
 	__sync_fetch_and_add(&vcpu->head, size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * BPF: shows one of a thread's seccomp filters, as it was given to the kernel, by an iterator over
- * that one thread. A thread that lives keeps each of its filters (kernel: kernel/seccomp.c); of one
- * that ends the words may be anything.
+ * BPF: copies one of a thread's seccomp filters, as the thread installed it, with an iterator over
+ * that thread. A running thread keeps its filters (kernel: kernel/seccomp.c); those of an exiting
+ * one may be garbage.
  */
 #include <linux/bpf.h>
 #include <linux/filter.h>
@@ -42,7 +42,7 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } KERNEL_TYPE;
 
-/* Of the filters, from the newest on, the one that is to be shown. The loader's. */
+/* Index of the filter to copy, from the newest on. Set by the loader. */
 __u32 filter_index;
 
 struct thread_filter shown;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* BPF: finds a VMM's vCPUs and memslots in the kernel, by an iterator over its files. */
+/* BPF: finds a VMM's vCPUs and memslots in the kernel, with an iterator over its files. */
 #ifndef KVMSCOPE_ATTACH_BPF_VCPU_LOOKUP_H
 #define KVMSCOPE_ATTACH_BPF_VCPU_LOOKUP_H
 
@@ -14,11 +14,11 @@
 #define BUCKET_LONGEST      16
 #define GFN_SHIFT           12
 
-/* Smaller slots are not told: what is told of a VM has to fit into 32 KiB (kernel: bpf_iter.c,
+/* Smaller slots are skipped: the records of a VM have to fit into 32 KiB (kernel: bpf_iter.c,
  * bpf_seq_read()). */
 __u64 slot_size_min;
 
-/* The struct kvm that is told of; 0: all. */
+/* The struct kvm to report; 0: all. */
 __u64 vm_selected;
 
 static __always_inline int is_selected(struct kvm *kvm)
@@ -26,8 +26,8 @@ static __always_inline int is_selected(struct kvm *kvm)
 	return !vm_selected || vm_selected == (__u64)kvm;
 }
 
-/* The number of the memslots, which changes with them: while they do it is one of its own (kernel:
- * KVM_MEMSLOT_GEN_UPDATE_IN_PROGRESS), and another one behind it. */
+/* The memslots' generation: distinct while they change (kernel:
+ * KVM_MEMSLOT_GEN_UPDATE_IN_PROGRESS), and another one afterwards. */
 static __always_inline __u64 generation_of_slots(struct kvm *kvm)
 {
 	struct kvm_memslots *all = BPF_CORE_READ(kvm, memslots[0]);
@@ -58,12 +58,12 @@ static __always_inline void emit_slot(struct seq_file *seq, struct kvm *kvm,
 		bpf_seq_write(seq, &found, sizeof(found));
 }
 
-/* A walk through the slots by bpf_loop(): the verifier follows one round of it, not all of them. */
+/* A walk by bpf_loop(), of which the verifier follows one iteration. */
 struct slots {
 	struct seq_file *seq;
 	struct kvm *kvm;
-	__u64 heads;  /* where the buckets are */
-	__u64 offset; /* of a slot's node in it */
+	__u64 heads;  /* address of the buckets */
+	__u64 offset; /* of the node in a slot */
 };
 
 static long emit_bucket(__u32 bucket, void *context)
@@ -79,7 +79,7 @@ static long emit_bucket(__u32 bucket, void *context)
 	return 0;
 }
 
-/* Each slot stands in one of two lists of its kind: which one is in use, the slots tell. */
+/* Each slot is in one of two sets of lists; node_idx says which one is active. */
 static __always_inline void emit_slots(struct seq_file *seq, struct kvm *kvm)
 {
 	struct kvm_memslots *all = BPF_CORE_READ(kvm, memslots[0]);
@@ -92,8 +92,9 @@ static __always_inline void emit_slots(struct seq_file *seq, struct kvm *kvm)
 }
 
 /*
- * The thread that runs VCPU, in the first PID namespace or, with OWN, in its own; 0: it has not run
- * yet, or its thread has ended. KVM keeps the number of that, which may be another thread's by now.
+ * The thread that runs VCPU, in the initial PID namespace or, with OWN, in its own; 0: the vCPU has
+ * not run yet, or its thread has exited. KVM keeps the number, which may be another thread's by
+ * now.
  */
 static __always_inline __u32 thread_of(struct kvm_vcpu *vcpu, int own)
 {
@@ -124,7 +125,7 @@ static __always_inline void emit_vcpu(struct seq_file *seq, struct kvm_vcpu *vcp
 	bpf_seq_write(seq, &found, sizeof(found));
 }
 
-/* Files of KVM have no place in any file system, and a name: virt/kvm/kvm_main.c. */
+/* KVM's files are anonymous inodes with a name: virt/kvm/kvm_main.c. */
 SEC("iter/task_file")
 int find_vms(struct bpf_iter__task_file *ctx)
 {

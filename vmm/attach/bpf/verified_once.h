@@ -3,8 +3,9 @@
 #define KVMSCOPE_ATTACH_BPF_VERIFIED_ONCE_H
 
 /*
- * A function that the verifier follows once, for whatever arguments, and not anew at each call: one
- * that is not static. Its pointers may be NULL then, and each is of a type whose size is known.
+ * Marks a function that the verifier checks once, with unknown arguments, instead of at each call:
+ * a global function. Its pointer arguments may be NULL then, and each points to a type of known
+ * size.
  */
 #ifdef __bpf__
 #define VERIFIED_ONCE __noinline
