@@ -59,6 +59,8 @@ TEST_OBJECTS    := $(TEST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/tests/unit/shim/shi
 $(TEST_SOURCES:%.c=$(BUILD)/%.o): OPTIMIZE = $(TEST_OPTIMIZE)
 # Tests pass formats of commands to functions of their own.
 $(BUILD)/tests/%.o: WARNINGS += -Wno-format-nonliteral
+# A bench's number of runs is not a constant (bench_size()).
+$(BUILD)/tests/bench/%.o: WARNINGS += -Wno-sign-compare
 FUZZERS         := $(FUZZ_SOURCES:tests/fuzz/%.c=build/fuzz/%)
 BENCHES         := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
 

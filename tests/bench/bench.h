@@ -24,6 +24,22 @@ static inline uint64_t bench_time(clockid_t clock)
 	return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
 }
 
+/*
+ * The number of runs, rounds or items: FULL, or REDUCED where the environment has
+ * KVMSCOPE_BENCH_SHORT. A short run only shows that the bench works; its figures mean nothing.
+ */
+static inline int bench_size(int full, int reduced)
+{
+	return getenv("KVMSCOPE_BENCH_SHORT") ? reduced : full;
+}
+
+/* The command that runs another bench in the rig, with the same size; errors go to
+ * build/bench/LOG.log. */
+#define BENCH_IN_RIG(bench, log)                                                                   \
+	"tests/rig/rig --timeout 220 -- "                                                          \
+	"env ${KVMSCOPE_BENCH_SHORT+KVMSCOPE_BENCH_SHORT=1} build/bench/" bench                    \
+	" 2> build/bench/" log ".log"
+
 static inline int bench_compare(const void *left, const void *right)
 {
 	double a = *(const double *)left, b = *(const double *)right;

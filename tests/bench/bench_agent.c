@@ -17,7 +17,7 @@
 #include "tests/unit/agent_process.h"
 #include "vmm/agent/agent_host.h"
 
-#define SECONDS 10
+#define SECONDS bench_size(10, 2)
 #define FORKS   100 /* a second */
 /* What it is to take at most. */
 static const struct bench_bound share_bound = { BENCH_MOST, 0.5 };     /* % of a CPU */

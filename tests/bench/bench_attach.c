@@ -31,7 +31,8 @@
 #include "vmm/perf_data/perf_data_reader.h"
 
 #define TRIES       3 /* of a run */
-#define RUNS        6
+#define RUNS_MAX    6
+#define RUNS        bench_size(RUNS_MAX, 1)
 #define SAMPLES_MIN 30 /* of a window */
 
 /* us: what is given up at the limit that there is by default would be no sample, and cost the
@@ -146,10 +147,10 @@ struct tool {
 };
 
 struct figures {
-	double ours[RUNS], perfs[RUNS];        /* us of the guest's time, of a sample */
-	double our_cpu[RUNS], perfs_cpu[RUNS]; /* % of a core that the tool takes */
-	double mean_stop, longest_stop;        /* us; 0: it stops nothing */
-	double stops[RUNS]; /* in a second: fewer than are asked for, as it rests */
+	double ours[RUNS_MAX], perfs[RUNS_MAX];        /* us of the guest's time, of a sample */
+	double our_cpu[RUNS_MAX], perfs_cpu[RUNS_MAX]; /* % of a core that the tool takes */
+	double mean_stop, longest_stop;                /* us; 0: it stops nothing */
+	double stops[RUNS_MAX]; /* in a second: fewer than are asked for, as it rests */
 	bool works;
 	char reason[200]; /* why it does not */
 };
@@ -333,7 +334,7 @@ static void measure_group(struct figures figures[WAYS], int run, const struct gr
 static double print_beside(const char *what, const char *unit, const double *ours,
 			   const double *perfs, struct bench_bound bound)
 {
-	double one[RUNS], other[RUNS], ratios[RUNS], median;
+	double one[RUNS_MAX], other[RUNS_MAX], ratios[RUNS_MAX], median;
 
 	for (int i = 0; i < RUNS; i++)
 		ratios[i] = ours[i] / perfs[i];

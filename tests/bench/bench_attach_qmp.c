@@ -27,8 +27,10 @@
 #include "vmm/attach/process.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
-#define RUNS      6
-#define LOOKS     50        /* of a run */
+#define RUNS_MAX  6
+#define RUNS      bench_size(RUNS_MAX, 1)
+#define LOOKS_MAX 50 /* of a run */
+#define LOOKS     bench_size(LOOKS_MAX, 10)
 #define INTERVAL  10000     /* us between them, at most */
 #define WINDOW    2000000   /* us */
 #define FREQUENCY 3999      /* Hz, of perf */
@@ -230,7 +232,7 @@ static bool look(struct monitor *monitor, double turns, double *lost, double *to
 /* The medians of a run. */
 static bool measure_looks(struct monitor *monitor, double *cost, double *answer)
 {
-	double lost[LOOKS], took[LOOKS], turns = turns_per_us();
+	double lost[LOOKS_MAX], took[LOOKS_MAX], turns = turns_per_us();
 
 	for (int i = 0; i < LOOKS; i++) {
 		usleep((useconds_t)(random() % INTERVAL));
@@ -246,9 +248,10 @@ static bool measure_looks(struct monitor *monitor, double *cost, double *answer)
 
 #define WHAT "attach by qmp: guest's time for a look"
 
-static void print(const double looks[RUNS], const double answers[RUNS], const double perfs[RUNS])
+static void print(const double looks[RUNS_MAX], const double answers[RUNS_MAX],
+		  const double perfs[RUNS_MAX])
 {
-	double cost[RUNS], took[RUNS], samples[RUNS], ratios[RUNS], median;
+	double cost[RUNS_MAX], took[RUNS_MAX], samples[RUNS_MAX], ratios[RUNS_MAX], median;
 
 	for (int i = 0; i < RUNS; i++) {
 		cost[i] = looks[i];
@@ -266,7 +269,7 @@ static void print(const double looks[RUNS], const double answers[RUNS], const do
 
 static void measure(struct monitor *monitor)
 {
-	double looks[RUNS], answers[RUNS], perfs[RUNS];
+	double looks[RUNS_MAX], answers[RUNS_MAX], perfs[RUNS_MAX];
 
 	for (int run = 0; run < RUNS; run++) {
 		perfs[run] = cost_of_perf(lost_share());

@@ -19,7 +19,8 @@
 #define PAGE_SIZE   4096
 #define LARGE_PAGE  (2ull << 20)
 #define CR4_FRED    (1ull << 32) /* then the banner alone confirms it, as there is no IDT yet */
-#define RUNS        5
+#define RUNS_MAX    5
+#define RUNS        bench_size(RUNS_MAX, 1)
 
 static const char *const versions[] = { "5.10", "6.1", "6.12", "7.2" };
 
@@ -125,7 +126,7 @@ static double copy(void)
 
 static void measure(const char *version)
 {
-	double times[RUNS], copies[RUNS], ratios[RUNS];
+	double times[RUNS_MAX], copies[RUNS_MAX], ratios[RUNS_MAX];
 	char what[64], command[256];
 	FILE *file;
 

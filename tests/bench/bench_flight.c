@@ -20,7 +20,8 @@
 
 #define COUNTER   0x80000ull
 #define FREQUENCY 4000
-#define RUNS      7
+#define RUNS_MAX  7
+#define RUNS      bench_size(RUNS_MAX, 1)
 #define CPU_TIME  300000000ull
 #define OUTPUT    "build/bench/flight.data"
 
@@ -162,7 +163,7 @@ static int run_guest(enum mode mode, struct outcome *outcome)
 
 static int measure_guests(void)
 {
-	double slowdowns[MODES][RUNS], costs[MODES][RUNS];
+	double slowdowns[MODES][RUNS_MAX], costs[MODES][RUNS_MAX];
 
 	for (int run = 0; run < RUNS; run++) {
 		struct outcome outcomes[MODES];
@@ -218,7 +219,7 @@ static int measure_file(void)
 	struct ring *ring;
 	struct collector_options options = collector_options(&ring, &view, &flight);
 	struct collector *collector;
-	double times[RUNS];
+	double times[RUNS_MAX];
 
 	if (ring_create_with(&ring, &ring_options) || collector_start(&collector, &options))
 		return 1;

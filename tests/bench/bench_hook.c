@@ -23,7 +23,8 @@
 #define RUN     "/run/kvmscope"
 #define SOCKET  RUN "/hook.socket"
 
-#define RUNS      200
+#define RUNS_MAX  200
+#define RUNS      bench_size(RUNS_MAX, 10)
 #define XML_SIZE  6000 /* bytes, as of a domain of some devices; a pipe has room for it */
 #define LIMIT_MS  20
 #define LATE_MORE 3   /* runs that may be longer, beside as many as are with what does nothing */
@@ -71,7 +72,7 @@ static double run_once(const char *program)
 }
 
 /* The hook and what does nothing take turns. */
-static int run_all(double hook[RUNS], double nothing[RUNS])
+static int run_all(double hook[RUNS_MAX], double nothing[RUNS_MAX])
 {
 	for (int i = 0; i < RUNS; i++) {
 		hook[i] = run_once(HOOK);
@@ -92,11 +93,11 @@ static void print_part(const char *state, const char *part, double hook, double 
 	bench_print_beside(what, hook, "ms", NOTHING, nothing);
 }
 
-static unsigned int count_late(const double times[RUNS])
+static unsigned int count_late(const double times[RUNS_MAX])
 {
 	unsigned int late = 0;
 
-	while (late < RUNS && times[RUNS - 1 - late] > LIMIT_MS)
+	while (late < RUNS && times[RUNS_MAX - 1 - late] > LIMIT_MS)
 		late++;
 	return late;
 }
@@ -117,16 +118,16 @@ static void print_late(const char *state, unsigned int hook, unsigned int nothin
 
 static void measure(const char *state)
 {
-	double hook[RUNS], nothing[RUNS];
+	double hook[RUNS_MAX], nothing[RUNS_MAX];
 
 	if (run_all(hook, nothing)) {
 		bench_skip("libvirt's hook", "it could not be run");
 		return;
 	}
-	print_part(state, "median", hook[RUNS / 2], nothing[RUNS / 2]);
-	print_part(state, "90 %", hook[RUNS * 9 / 10], nothing[RUNS * 9 / 10]);
-	print_part(state, "99 %", hook[RUNS * 99 / 100], nothing[RUNS * 99 / 100]);
-	print_part(state, "longest", hook[RUNS - 1], nothing[RUNS - 1]);
+	print_part(state, "median", hook[RUNS_MAX / 2], nothing[RUNS_MAX / 2]);
+	print_part(state, "90 %", hook[RUNS_MAX * 9 / 10], nothing[RUNS_MAX * 9 / 10]);
+	print_part(state, "99 %", hook[RUNS_MAX * 99 / 100], nothing[RUNS_MAX * 99 / 100]);
+	print_part(state, "longest", hook[RUNS_MAX - 1], nothing[RUNS_MAX - 1]);
 	print_late(state, count_late(hook), count_late(nothing));
 }
 

@@ -11,7 +11,7 @@
 #include "vmm/perf_data/perf_data_writer.h"
 #include "vmm/symbols/elf_symbols.h"
 
-#define SAMPLES 1000000u
+#define SAMPLES bench_size(1000000u, 20000)
 #define DEPTH   4u
 #define TASK    7
 #define START   0x555555000000ull

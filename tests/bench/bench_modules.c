@@ -19,9 +19,10 @@
 #define EACH       0x4000ull /* bytes: text, then what the kernel keeps of the module */
 #define HEAD       (BASE + MODULES * EACH)
 #define DEPTH      16
-#define RUNS       9
-#define LOOKS      200
-#define CHECKS     200000
+#define RUNS_MAX   9
+#define RUNS       bench_size(RUNS_MAX, 1)
+#define LOOKS      bench_size(200, 10)
+#define CHECKS     bench_size(200000, 2000)
 
 static const struct module_layout layout = {
 	.list = 8,
@@ -132,7 +133,7 @@ static double time_of_check(struct module_presence *presence, unsigned int count
 int main(void)
 {
 	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000000 };
-	double looks[RUNS], none[RUNS], one[RUNS], three[RUNS], baseline;
+	double looks[RUNS_MAX], none[RUNS_MAX], one[RUNS_MAX], three[RUNS_MAX], baseline;
 	struct module_presence *presence;
 	struct module_list list;
 

@@ -13,8 +13,9 @@
 #include "vmm/kvm/cpuid.h"
 #include "vmm/pmu/vcpu_pmu.h"
 
-#define WRITES 4000
-#define ROUNDS 5
+#define WRITES     4000
+#define ROUNDS_MAX 5
+#define ROUNDS     bench_size(ROUNDS_MAX, 1)
 
 /* IA32_FIXED_CTR0, and AMD's second counter: what nothing counts in. */
 #define MSR_INTEL 0x309
@@ -191,7 +192,7 @@ int main(void)
 	static const char *const names[KINDS] = { NULL, "nothing counts",
 						  "a counter counts with its PMI on",
 						  "the same, and a silent watch is armed" };
-	double times[KINDS][ROUNDS], bare;
+	double times[KINDS][ROUNDS_MAX], bare;
 	char what[96];
 
 	if (!bare_guest_possible()) {

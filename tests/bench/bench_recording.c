@@ -15,11 +15,12 @@
 #include "tests/bench/bench.h"
 #include "vmm/record/collector.h"
 
-#define SAMPLES   300000
+#define SAMPLES   bench_size(300000, 60000)
 #define DEPTH     16
 #define RING_SIZE (1ul << 20)
 #define OUTPUT    "build/bench/recording.data"
-#define RUNS      3
+#define RUNS_MAX  3
+#define RUNS      bench_size(RUNS_MAX, 1)
 
 static bool no_registers(void *context, struct guest_registers *registers)
 {
@@ -106,7 +107,7 @@ static double record(unsigned int compression)
 
 static int measure(const char *what, unsigned int compression)
 {
-	double rates[RUNS];
+	double rates[RUNS_MAX];
 
 	for (int run = 0; run < RUNS; run++) {
 		rates[run] = record(compression);

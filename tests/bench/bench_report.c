@@ -13,7 +13,7 @@
 #include "tests/bench/bench.h"
 #include "vmm/perf_data/perf_data_writer.h"
 
-#define SAMPLES       1000000
+#define SAMPLES       bench_size(1000000, 20000)
 #define FUNCTIONS     20000
 #define FUNCTION_SIZE 256
 #define PATHS         5000

@@ -17,7 +17,7 @@
 #include "vmm/resolve/resolver.h"
 
 #define VCPUS     4u
-#define SAMPLES   3000000u
+#define SAMPLES   bench_size(3000000u, 100000)
 #define PROCESSES 200u
 #define MAPPINGS  24u
 #define DEPTH     8u

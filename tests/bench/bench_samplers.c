@@ -14,8 +14,9 @@
 #include "tests/bench/gap_guest.h"
 #include "vmm/attach/attachment.h"
 
-#define RUNS  6
-#define TRIES 5 /* of a run, where the machine was too busy */
+#define RUNS_MAX 6
+#define RUNS     bench_size(RUNS_MAX, 1)
+#define TRIES    5 /* of a run, where the machine was too busy */
 
 static const char *kvm = "local KVM";
 static struct sampled_guest guest;
@@ -118,7 +119,7 @@ static bool measure_run(unsigned int frequency, double *by_kicks, double *by_bpf
 
 static void measure(unsigned int frequency)
 {
-	double by_kicks[RUNS], by_bpf[RUNS], ratios[RUNS];
+	double by_kicks[RUNS_MAX], by_bpf[RUNS_MAX], ratios[RUNS_MAX];
 	char what[96];
 
 	snprintf(what, sizeof(what), "sampling by bpf at %u Hz: guest's time for a sample, %s",

@@ -19,7 +19,8 @@
 #include "vmm/attach/attachment.h"
 
 #define COUNTER  0x80000ull
-#define RUNS     5
+#define RUNS_MAX 5
+#define RUNS     bench_size(RUNS_MAX, 1)
 #define CPU_TIME 300000000ull
 
 /* mov edi, COUNTER; 1: mov ecx, 100; 2: dec ecx; jnz 2b; inc qword [rdi]; jmp 1b */
@@ -157,9 +158,9 @@ static double slowdown(double plain, double sampled)
 }
 
 /* BPF's, beside that of kicks in the same runs. */
-static void print_bpf(unsigned int frequency, double costs[WAYS][RUNS], double *readers)
+static void print_bpf(unsigned int frequency, double costs[WAYS][RUNS_MAX], double *readers)
 {
-	double ratios[RUNS], kicks[RUNS];
+	double ratios[RUNS_MAX], kicks[RUNS_MAX];
 	char what[96];
 
 	for (int run = 0; run < RUNS; run++)
@@ -176,7 +177,7 @@ static void print_bpf(unsigned int frequency, double costs[WAYS][RUNS], double *
 
 static void measure(unsigned int frequency)
 {
-	double costs[WAYS][RUNS], readers[RUNS];
+	double costs[WAYS][RUNS_MAX], readers[RUNS_MAX];
 	bool by_bpf = true;
 	char what[96];
 

@@ -11,7 +11,5 @@ int main(void)
 		bench_skip("sampling by bpf: guest slow-down, rig", "no rig here");
 		return 0;
 	}
-	return system("tests/rig/rig --timeout 220 -- build/bench/bench_sampling rig 2> build/bench/sampling_bpf_rig.log")
-		       ? 1
-		       : 0;
+	return !!system(BENCH_IN_RIG("bench_sampling rig", "sampling_bpf_rig"));
 }

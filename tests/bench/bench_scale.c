@@ -13,13 +13,14 @@
 
 #include "tests/bench/bench.h"
 
-#define VMS      64
-#define IDLE_S   5   /* until the guests idle */
-#define ATTACH_S 120 /* until all are sampled, at most */
+#define VMS_MAX  64
+#define VMS      bench_size(VMS_MAX, 4)
+#define IDLE_S   bench_size(5, 1) /* until the guests idle */
+#define ATTACH_S 120              /* until all are sampled, at most */
 #define POLL_US  20000
 /* Until it is seen that all idle, which takes kvmscoped some seconds. */
-#define SETTLE_S  15
-#define MEASURE_S 30
+#define SETTLE_S  bench_size(15, 1)
+#define MEASURE_S bench_size(30, 2)
 #define DIRECTORY "build/bench/scale"
 #define LIBVIRT   DIRECTORY "/libvirt"
 #define LOG       DIRECTORY "/log"
@@ -29,7 +30,7 @@
 static const struct bench_bound cpu_bound = { BENCH_MOST, 2 };     /* % of a core */
 static const struct bench_bound memory_bound = { BENCH_MOST, 64 }; /* MiB */
 
-static pid_t vms[VMS];
+static pid_t vms[VMS_MAX];
 
 static void write_file(const char *path, const char *text)
 {

@@ -324,7 +324,7 @@ int main(int argc, char **argv)
 		bench_skip("stacks: agreement with the guest's own perf, rig", "no rig here");
 		return 0;
 	}
-	if (argc < 2 && !record(seconds ? (unsigned int)atoi(seconds) : 240)) {
+	if (argc < 2 && !record(seconds ? (unsigned int)atoi(seconds) : bench_size(240, 100))) {
 		bench_fail("stacks: agreement with the guest's own perf, rig",
 			   "see build/bench/stacks.log");
 		return 1;

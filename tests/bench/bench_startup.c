@@ -19,7 +19,8 @@
 #define PROGRAM   "build/kvmscope"
 #define KERNEL    "build/bench/first.elf"
 #define LOAD      0x100000
-#define RUNS      15
+#define RUNS_MAX  15
+#define RUNS      bench_size(RUNS_MAX, 2)
 #define GUEST_MIB 128
 
 static const struct bench_bound memory_bound = { BENCH_MOST, 8 }; /* MiB */
@@ -159,7 +160,7 @@ static void report_memory(const char *what, double mib, struct bench_bound bound
 
 int main(void)
 {
-	double times[RUNS];
+	double times[RUNS_MAX];
 
 	if (access("/dev/kvm", R_OK | W_OK)) {
 		bench_skip("startup and memory", "no /dev/kvm");

@@ -28,8 +28,9 @@
 #define FRAME      64 /* bytes */
 #define ENTRIES    360000u
 #define STEP       40u /* bytes of code for each entry */
-#define ROUNDS     20000
-#define RUNS       9
+#define ROUNDS     bench_size(20000, 500)
+#define RUNS_MAX   9
+#define RUNS       bench_size(RUNS_MAX, 1)
 #define SYMBOLS    100000
 #define IMAGE_SIZE (4u << 20)
 
@@ -141,7 +142,7 @@ static double time_searches(const uint32_t *starts)
 
 static void measure_frames(void)
 {
-	double orc[RUNS], frame_pointers[RUNS], searches[RUNS], ratios[RUNS];
+	double orc[RUNS_MAX], frame_pointers[RUNS_MAX], searches[RUNS_MAX], ratios[RUNS_MAX];
 	uint32_t *starts = malloc(ENTRIES * sizeof(*starts));
 
 	if (!starts)
@@ -179,7 +180,7 @@ static double time_task(struct task_guest *tasks)
  */
 static void measure_tasks(void)
 {
-	double user[RUNS], kernel[RUNS];
+	double user[RUNS_MAX], kernel[RUNS_MAX];
 	struct task_guest tasks;
 
 	task_guest_make(&tasks);
@@ -236,7 +237,7 @@ static int decode(struct span image)
 static int measure_kallsyms(void)
 {
 	uint8_t *image = malloc(IMAGE_SIZE);
-	double times[RUNS];
+	double times[RUNS_MAX];
 	size_t size;
 
 	if (!image)

@@ -21,9 +21,10 @@
 #define GUEST_SIZE (1u << 20)
 #define STACK_SIZE (64u << 10)
 #define PAGE       4096ull
-#define ROUNDS     20000
-#define DW_ROUNDS  200
-#define RUNS       9
+#define ROUNDS     bench_size(20000, 500)
+#define DW_ROUNDS  bench_size(200, 10)
+#define RUNS_MAX   9
+#define RUNS       bench_size(RUNS_MAX, 1)
 #define DEPTH      20 /* at least */
 
 /* 5 million frames a second. */
@@ -245,7 +246,7 @@ static double time_libdw(Dwfl *dwfl, unsigned int depth)
 
 static void measure_frames(void)
 {
-	double tables[RUNS], libdw[RUNS], ratios[RUNS];
+	double tables[RUNS_MAX], libdw[RUNS_MAX], ratios[RUNS_MAX];
 	Dwfl *dwfl = open_dwfl();
 	unsigned int depth;
 

@@ -9,8 +9,9 @@
 #include "vmm/guest/linux/vma.h"
 
 #define MAPPINGS 400u
-#define STOPS    20000u
-#define RUNS     9u
+#define STOPS    bench_size(20000u, 1000)
+#define RUNS_MAX 9u
+#define RUNS     bench_size(RUNS_MAX, 1)
 
 static struct user_guest guest;
 
@@ -50,7 +51,7 @@ static double time_of_stop(unsigned int count)
 
 static double median_of_stop(unsigned int count)
 {
-	double times[RUNS];
+	double times[RUNS_MAX];
 
 	for (unsigned int i = 0; i < RUNS; i++)
 		times[i] = time_of_stop(count);

@@ -31,10 +31,12 @@
 #include "vmm/kvm/vcpu_debug.h"
 #include "vmm/pmu/vcpu_pmu.h"
 
-#define TURNS        4000
-#define ROUNDS       5
-#define SILENT_FOURS 400
-#define SILENT_SLICE 5000000 /* ns of CPU time */
+#define TURNS            4000
+#define ROUNDS_MAX       5
+#define ROUNDS           bench_size(ROUNDS_MAX, 1)
+#define SILENT_FOURS_MAX 400
+#define SILENT_FOURS     bench_size(SILENT_FOURS_MAX, 40)
+#define SILENT_SLICE     5000000 /* ns of CPU time */
 
 static const struct bench_bound silent_bound = { BENCH_MOST, 0.5 }; /* % */
 
@@ -200,7 +202,7 @@ static double measure(const struct subject *subject)
 static bool measure_both(const struct subject *left, const struct subject *right, unsigned int hits,
 			 double *of_left, double *of_right)
 {
-	double lefts[ROUNDS], rights[ROUNDS];
+	double lefts[ROUNDS_MAX], rights[ROUNDS_MAX];
 
 	for (int i = 0; i < ROUNDS; i++) {
 		lefts[i] = measure(left);
@@ -325,7 +327,7 @@ static void print_loss(const char *what, double *losses, struct bench_bound boun
 
 static void measure_silent(struct subject subject, int cpl, const char *what)
 {
-	static double losses[SILENT_FOURS], noise[SILENT_FOURS];
+	static double losses[SILENT_FOURS_MAX], noise[SILENT_FOURS_MAX];
 	struct vcpu_handlers handlers;
 	char text[128];
 	timer_t timer;

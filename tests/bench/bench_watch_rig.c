@@ -12,7 +12,5 @@ int main(void)
 			   "no debug registers in a rig here");
 		return 0;
 	}
-	return system("tests/rig/rig --timeout 200 -- build/bench/bench_watch rig 2> build/bench/watch_rig.log")
-		       ? 1
-		       : 0;
+	return !!system(BENCH_IN_RIG("bench_watch rig", "watch_rig"));
 }

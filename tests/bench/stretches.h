@@ -14,12 +14,13 @@
 #include "shared/ring.h"
 #include "tests/bench/bench.h"
 
-#define SIZE      (512ul << 10) /* of each writer's memory: what a vCPU gets by default */
-#define STRETCH   (SIZE / 16)   /* bytes */
-#define ROUNDS    80            /* so often is it each one's turn */
-#define WARM_UP   16            /* stretches that do not count */
-#define PER_ROUND 48            /* stretches that count */
-#define STRETCHES (ROUNDS * PER_ROUND)
+#define SIZE       (512ul << 10) /* of each writer's memory: what a vCPU gets by default */
+#define STRETCH    (SIZE / 16)   /* bytes */
+#define ROUNDS_MAX 80            /* turns of each writer */
+#define ROUNDS     bench_size(ROUNDS_MAX, 2)
+#define WARM_UP    16 /* stretches that do not count */
+#define PER_ROUND  48 /* stretches that count */
+#define STRETCHES  (ROUNDS_MAX * PER_ROUND)
 
 #define RECORD_ANY 8
 
