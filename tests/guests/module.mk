@@ -4,14 +4,15 @@
 # nothing that KVM's instruction emulator does not know.
 GUEST_SOURCES := $(wildcard tests/guests/*.c) tests/guests/start.S
 GUEST_OBJECTS := $(patsubst tests/guests/%,build/guests/objects/%.o,$(GUEST_SOURCES))
-GUEST_IMAGES  := build/guests/guest.elf build/guests/guest-multiboot.elf build/guests/guest-multiboot64.elf
-GUEST_CFLAGS  := -std=gnu11 -O2 -g -m64 -Wall -Wextra -Wshadow -Wno-unused-parameter -Werror -I. -ffreestanding -fno-pic \
-	-fno-pie -mno-red-zone -mgeneral-regs-only -mcmodel=small -fno-stack-protector -fcf-protection=none \
+GUEST_IMAGES  := $(addprefix build/guests/,guest.elf guest-multiboot.elf guest-multiboot64.elf)
+GUEST_CFLAGS  := -std=gnu11 -O2 -g -m64 -Wall -Wextra -Wshadow -Wno-unused-parameter -Werror -I. \
+	-ffreestanding -fno-pic -fno-pie -mno-red-zone -mgeneral-regs-only -mcmodel=small \
+	-fno-stack-protector -fcf-protection=none \
 	-fno-asynchronous-unwind-tables -fno-omit-frame-pointer -fno-tree-loop-distribute-patterns
-GUEST_LDFLAGS := -nostdlib -static -no-pie -Wl,--build-id=sha1 -Wl,-z,max-page-size=4096 -Wl,--no-warn-rwx-segments \
-	-Wl,-T,tests/guests/guest.ld
+GUEST_LDFLAGS := -nostdlib -static -no-pie -Wl,--build-id=sha1 -Wl,-z,max-page-size=4096 \
+	-Wl,--no-warn-rwx-segments -Wl,-T,tests/guests/guest.ld
 
-build/guests/objects/%.o: tests/guests/% tests/guests/guest.h tests/guests/spin_loop.h tests/guests/module.mk
+build/guests/objects/%.o: tests/guests/% $(addprefix tests/guests/,guest.h spin_loop.h module.mk)
 	@mkdir -p $(@D)
 	@echo "  GUESTCC $<"
 	$(Q)gcc $(GUEST_CFLAGS) -c -o $@ $<

@@ -26,7 +26,8 @@ build/rig/debugger: tests/rig/guest/debugger.c tests/rig/module.mk
 build/rig/tasks: tests/rig/guest/tasks.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
-	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -pthread -Wl,-Ttext-segment=0x20000000 -o $@ $<
+	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -pthread \
+		-Wl,-Ttext-segment=0x20000000 -o $@ $<
 
 # The same for the one whose callers are known without frame pointers.
 build/rig/frames: tests/rig/guest/frames.c tests/rig/module.mk
@@ -61,7 +62,8 @@ build/rig/rdpmc: tests/rig/guest/rdpmc.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
-TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/tsc-rate build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/bpf build/rig/exceptions build/rig/kernel-text build/rig/rdpmc
+TEST_NEEDS += $(addprefix build/rig/,life debug-shim.so tsc-rate workload debugger tasks frames \
+	bpf exceptions kernel-text rdpmc)
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)
@@ -89,7 +91,8 @@ REMAP_IMAGES   := alpha:0x100 beta:0x200 gamma:0x300 delta:0x400
 REMAP_PROGRAMS := one:0x500:400000 two:0x600:400000 three:0x700:400000 brief:0x800:100000
 # Each has names of its own: tests/rig/guest-service runs them.
 SERVICE_PROGRAMS := booted:0x100:20000000 again:0x200:20000000 installed:0x400:20000000
-REMAP_FILES    := $(addprefix build/rig/remap/,remap $(foreach file,$(REMAP_IMAGES) $(REMAP_PROGRAMS) $(SERVICE_PROGRAMS),$(firstword $(subst :, ,$(file)))))
+REMAP_FILES    := $(addprefix build/rig/remap/,remap $(foreach file, \
+	$(REMAP_IMAGES) $(REMAP_PROGRAMS) $(SERVICE_PROGRAMS),$(firstword $(subst :, ,$(file)))))
 SPIN_LDFLAGS   := -nostdlib -Wl,--build-id=sha1 -Wl,-z,max-page-size=4096 -Wl,-z,separate-code
 
 build/rig/remap/remap: tests/rig/guest/remap.c tests/rig/module.mk
@@ -101,10 +104,12 @@ define spin_file
 build/rig/remap/$(firstword $(subst :, ,$(1))): tests/rig/guest/spin.S tests/rig/module.mk
 	@mkdir -p $$(@D)
 	@echo "  CC      $$@"
-	$(Q)gcc $(2) $(SPIN_LDFLAGS) -DNAME=$(firstword $(subst :, ,$(1))) -DPLACE=$(word 2,$(subst :, ,$(1))) -o $$@ $$<
+	$(Q)gcc $(2) $(SPIN_LDFLAGS) -DNAME=$(firstword $(subst :, ,$(1))) \
+		-DPLACE=$(word 2,$(subst :, ,$(1))) -o $$@ $$<
 endef
 $(foreach file,$(REMAP_IMAGES),$(eval $(call spin_file,$(file),-shared)))
-$(foreach file,$(REMAP_PROGRAMS) $(SERVICE_PROGRAMS),$(eval $(call spin_file,$(file),-static -no-pie -Wl$(comma)-Ttext=0x401000 -DCOUNT=$(lastword $(subst :, ,$(file))))))
+$(foreach file,$(REMAP_PROGRAMS) $(SERVICE_PROGRAMS),$(eval $(call spin_file,$(file),-static \
+	-no-pie -Wl$(comma)-Ttext=0x401000 -DCOUNT=$(lastword $(subst :, ,$(file))))))
 
 TEST_NEEDS += $(REMAP_FILES)
 
@@ -118,26 +123,30 @@ TEST_NEEDS += build/rig/modules
 # The programs of a user land: each built in a way of its own.
 USERLAND          := build/rig/userland
 USERLAND_SOURCES  := tests/rig/guest/userland
-USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped plugins left.so right.so storm brief hashed jit computes calls)
+USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped \
+	plugins left.so right.so storm brief hashed jit computes calls)
 USERLAND_CC        = $(Q)mkdir -p $(@D); echo "  CC      $@"; gcc $(RIG_CFLAGS) -Wl,--build-id=sha1
 
 $(USERLAND_PROGRAMS): $(wildcard $(USERLAND_SOURCES)/*) tests/rig/module.mk
 
 $(USERLAND)/plain:
-	$(USERLAND_CC) -fno-omit-frame-pointer -no-pie -o $@ $(addprefix $(USERLAND_SOURCES)/,plain.c busy.c)
+	$(USERLAND_CC) -fno-omit-frame-pointer -no-pie -o $@ \
+		$(addprefix $(USERLAND_SOURCES)/,plain.c busy.c)
 
 $(USERLAND)/bare:
 	$(USERLAND_CC) -fomit-frame-pointer -o $@ $(addprefix $(USERLAND_SOURCES)/,bare.c busy.c)
 
 $(USERLAND)/shapes:
 	$(USERLAND_CC) -c -o $@.o $(USERLAND_SOURCES)/busy.c
-	$(Q)g++ -std=c++17 -O2 -Wall -Wextra -Werror -I. -Wl,--build-id=sha1 -o $@ $(USERLAND_SOURCES)/shapes.cpp $@.o
+	$(Q)g++ -std=c++17 -O2 -Wall -Wextra -Werror -I. -Wl,--build-id=sha1 -o $@ \
+		$(USERLAND_SOURCES)/shapes.cpp $@.o
 
 $(USERLAND)/liblibrary.so:
 	$(USERLAND_CC) -shared -fPIC -Wl,-soname,$(@F) -o $@ $(USERLAND_SOURCES)/library.c
 
 $(USERLAND)/linked: $(USERLAND)/liblibrary.so
-	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,linked.c busy.c) $< -Wl,-rpath,'$$ORIGIN'
+	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,linked.c busy.c) $< \
+		-Wl,-rpath,'$$ORIGIN'
 
 $(USERLAND)/stripped:
 	$(USERLAND_CC) -g -o $@.whole $(addprefix $(USERLAND_SOURCES)/,stripped.c busy.c)

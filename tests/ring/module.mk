@@ -3,8 +3,10 @@
 # the search of all interleavings (search.h): ThreadSanitizer's hooks without
 # ThreadSanitizer.
 RING_SOURCES  := $(wildcard shared/ring*.c)
-RING_SEARCHED := $(RING_SOURCES:%.c=$(BUILD)/searched/%.o) $(BUILD)/searched/tests/ring/test_interleavings.o
-RING_SEARCH   := $(patsubst %,$(BUILD)/%.o,tests/ring/search tests/ring/seen tests/ring/runtime shared/error tests/unit/shim/shim)
+RING_SEARCHED := $(RING_SOURCES:%.c=$(BUILD)/searched/%.o) \
+	$(BUILD)/searched/tests/ring/test_interleavings.o
+RING_SEARCH   := $(patsubst %,$(BUILD)/%.o,tests/ring/search tests/ring/seen tests/ring/runtime \
+	shared/error tests/unit/shim/shim)
 RING_HOOKS    := -fsanitize=thread -include tests/ring/world.h -Wno-unknown-warning-option -Wno-tsan
 
 $(BUILD)/searched/%.o: %.c tests/ring/world.h
@@ -21,8 +23,8 @@ TEST_NEEDS += $(BUILD)/ring-interleavings
 endif
 
 # The ring's unit tests alone, which are built with ThreadSanitizer in no time.
-RING_TESTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/shared/test_ring*.c) $(RING_SOURCES)) $(BUILD)/shared/error.o \
-	$(BUILD)/tests/unit/shim/shim.o
+RING_TESTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/shared/test_ring*.c) \
+	$(RING_SOURCES)) $(BUILD)/shared/error.o $(BUILD)/tests/unit/shim/shim.o
 
 $(BUILD)/ring-tests: $(RING_TESTS)
 	@echo "  LD      $@"
@@ -35,6 +37,7 @@ MUTANT_FOLDER := build/mutants/$(MUTANT)
 $(MUTANT_FOLDER)/$(MUTATED).o: $(MUTANT_FOLDER)/$(MUTATED).c tests/ring/world.h
 	$(Q)$(CC) $(ALL_CFLAGS) $(RING_HOOKS) -c -o $@ $<
 
-$(MUTANT_FOLDER)/ring-interleavings: $(MUTANT_FOLDER)/$(MUTATED).o $(filter-out %/$(MUTATED).o,$(RING_SEARCHED)) $(RING_SEARCH)
+$(MUTANT_FOLDER)/ring-interleavings: $(MUTANT_FOLDER)/$(MUTATED).o \
+	$(filter-out %/$(MUTATED).o,$(RING_SEARCHED)) $(RING_SEARCH)
 	$(Q)$(CXX) $(ALL_LDFLAGS) -o $@ $^ -lgtest
 endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Programs whose inlined functions tests look for: as compilers make them, and as packages ship them.
+# Programs for the tests of inlined functions: as compilers make them, and as packages ship them.
 INLINES := build/inlines
 
 $(INLINES)/gcc: tests/unit/inlines/program.cc
@@ -20,7 +20,8 @@ $(INLINES)/clang: tests/unit/inlines/program.cc
 # What it has in common with another program stands in a file of both.
 $(INLINES)/dwz: $(INLINES)/gcc
 	@echo "  DWZ     $@"
-	$(Q)cp $< $@.other && cp $< $@.partial && dwz -m $@.common -M dwz.common $@.partial $@.other && mv $@.partial $@
+	$(Q)cp $< $@.other && cp $< $@.partial && \
+		dwz -m $@.common -M dwz.common $@.partial $@.other && mv $@.partial $@
 
 # A stripped program, and its symbols and DWARF beside it.
 $(INLINES)/stripped: $(INLINES)/gcc
@@ -36,9 +37,11 @@ $(INLINES)/plain: $(INLINES)/gcc
 $(INLINES)/kernel: tests/unit/inlines/kernel_like.c
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
-	$(Q)$(CC) -O2 -g -ffreestanding -fno-pic -no-pie -nostdlib -static -mcmodel=kernel -Wl,--build-id -Wl,-Ttext=0xffffffff81000000 -Wl,-e,_text -o $@ $<
+	$(Q)$(CC) -O2 -g -ffreestanding -fno-pic -no-pie -nostdlib -static -mcmodel=kernel \
+		-Wl,--build-id -Wl,-Ttext=0xffffffff81000000 -Wl,-e,_text -o $@ $<
 
 TEST_NEEDS += $(addprefix $(INLINES)/,gcc dwarf4 clang dwz stripped plain kernel)
 
 # Tests of the agent's parts include the part; it calls these.
-$(BUILD)/kvmscope-tests: $(addprefix $(BUILD)/guest-agent/,file_birth.o jit_map.o kernel_table.o send_queue.o)
+$(BUILD)/kvmscope-tests: $(addprefix $(BUILD)/guest-agent/, \
+	file_birth.o jit_map.o kernel_table.o send_queue.o)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The BPF programs: compiled for the kernel's machine, and put into a header that libbpf loads them from.
+# The BPF programs, each in a header that libbpf loads it from.
 BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
-BPF_FLAGS := -target bpf -D__TARGET_ARCH_x86 -O2 -g -Wall -Werror -I. -I/usr/include/$(shell uname -m)-linux-gnu
+BPF_FLAGS := -target bpf -D__TARGET_ARCH_x86 -O2 -g -Wall -Werror -I. \
+	-I/usr/include/$(shell uname -m)-linux-gnu
 
 build/bpf/%.o: vmm/attach/bpf/%.c $(wildcard vmm/attach/bpf/*.h) vmm/attach/module.mk
 	@mkdir -p $(@D)
@@ -10,17 +11,20 @@ build/bpf/%.o: vmm/attach/bpf/%.c $(wildcard vmm/attach/bpf/*.h) vmm/attach/modu
 
 build/bpf/%.skel.h: build/bpf/%.o
 	@echo "  SKEL    $@"
-	$(Q)(echo "/* NOLINTBEGIN: it is generated */" && $(BPFTOOL) gen skeleton $< name $* && echo "/* NOLINTEND */") > $@.new && mv $@.new $@
+	$(Q)(echo "/* NOLINTBEGIN: generated */" && $(BPFTOOL) gen skeleton $< name $* && \
+		echo "/* NOLINTEND */") > $@.new && mv $@.new $@
 .PRECIOUS: build/bpf/%.o
 
-BPF_LOADERS := $(foreach objects,$(BUILD) build/fuzz/objects,$(addprefix $(objects)/vmm/attach/,bpf_skeletons.o seccomp_filter.o))
+BPF_LOADERS := $(foreach objects,$(BUILD) build/fuzz/objects, \
+	$(addprefix $(objects)/vmm/attach/,bpf_skeletons.o seccomp_filter.o))
 $(BPF_LOADERS): build/bpf/guest_sample.skel.h build/bpf/thread_filters.skel.h
 $(BPF_LOADERS): LIBRARY_CFLAGS += -isystem build/bpf
 
 # poisson_times.c's logarithms.
 LIBRARY_LIBS += -lm
 
-# The sanitizers' own functions of XDR look for libtirpc's when a program starts; libvirt is loaded later, and would bring it too late.
+# The sanitizers' XDR functions need libtirpc's when a program starts; libvirt is loaded later, and
+# would load libtirpc too late.
 ifdef SANITIZE
 LIBRARY_LIBS += -Wl,--push-state,--no-as-needed -l:libtirpc.so.3 -Wl,--pop-state
 endif

@@ -1,15 +1,17 @@
-# The flame graph page: d3-flame-graph and our script, bundled once into one file that the program carries.
-# It lies in build/web whatever BUILD is, and npm runs only when what it reads has changed.
-WEB_SOURCES := $(wildcard vmm/report/web/*.js vmm/report/web/*.mjs vmm/report/web/*.html vmm/report/web/*.css)
+# SPDX-License-Identifier: Apache-2.0
+# The flame graph page: d3-flame-graph and our script in one file, which the program contains. It is
+# in build/web whatever BUILD is, and npm runs only when its input has changed.
+WEB_SOURCES := $(wildcard $(addprefix vmm/report/web/,*.js *.mjs *.html *.css))
 WEB_PAGE    := build/web/flame_graph.html
 
-build/web/installed: vmm/report/web/package.json vmm/report/web/package-lock.json vmm/report/web/.npmrc
+build/web/installed: $(addprefix vmm/report/web/,package.json package-lock.json .npmrc)
 	@mkdir -p build/web
 	@echo "  NPM     build/web"
 	$(Q)cp $^ build/web/
 	$(Q)cd build/web && flock . npm ci --ignore-scripts --no-progress > npm.log 2>&1 || { \
 		tail -n 20 npm.log >&2; \
-		echo "kvmscope: npm could not fetch the packages of vmm/report/web/package-lock.json;" \
+		echo "kvmscope: npm could not fetch the packages of" \
+			"vmm/report/web/package-lock.json;" \
 			"the whole output is in build/web/npm.log" >&2; exit 1; }
 	$(Q)touch $@
 
@@ -17,14 +19,16 @@ $(WEB_PAGE): build/web/installed $(WEB_SOURCES)
 	@echo "  BUNDLE  $@"
 	$(Q)cp $(WEB_SOURCES) build/web/ && cd build/web && flock . node build.mjs $(@F)
 
-# The assembler reads the page: its object must be made again when the page changes.
+# The object contains the page.
 $(BUILD)/vmm/report/flame_graph_page.o build/fuzz/objects/vmm/report/flame_graph_page.o: $(WEB_PAGE)
 
 # pprof's messages, in C; the same whatever BUILD is.
 build/pprof/vmm/report/pprof.pb-c.c: vmm/report/pprof.proto
 	@mkdir -p build/pprof
 	@echo "  PROTOC  $<"
-	$(Q)command -v protoc-c > /dev/null || { echo "kvmscope: protoc-c is missing (Debian package protobuf-c-compiler): make deps" >&2; exit 1; }
+	$(Q)command -v protoc-c > /dev/null || { \
+		echo "kvmscope: protoc-c is missing (package protobuf-c-compiler): make deps" >&2; \
+		exit 1; }
 	$(Q)protoc-c --c_out=build/pprof $<
 
 $(BUILD)/vmm/report/pprof.pb-c.o: build/pprof/vmm/report/pprof.pb-c.c
@@ -32,6 +36,7 @@ $(BUILD)/vmm/report/pprof.pb-c.o: build/pprof/vmm/report/pprof.pb-c.c
 	@echo "  CC      $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-$(BUILD)/vmm/report/pprof.o $(BUILD)/tests/unit/pprof_rules.o build/fuzz/objects/vmm/report/pprof.o: \
+$(BUILD)/vmm/report/pprof.o $(BUILD)/tests/unit/pprof_rules.o \
+	build/fuzz/objects/vmm/report/pprof.o: \
 	build/pprof/vmm/report/pprof.pb-c.c
 LIBRARY_EXTRA += $(BUILD)/vmm/report/pprof.pb-c.o
