@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Nothing is counted up and down: P and F are counted anew for each request,
- * so there is no count that a release could leave wrong.
- */
+/* P and F are computed for each request instead of being maintained, so no release can leave a
+ * wrong count. */
 #include "vmm/debug/arbiter.h"
 
 #include <assert.h>
@@ -23,19 +21,19 @@ struct holder {
 
 struct vcpu_slots {
 	uint8_t guest; /* slots that the guest uses */
-	uint64_t turn; /* how often those that share registers were moved on */
+	uint64_t turn; /* number of times that turns have changed */
 	uint64_t turn_started, accounted;
 	struct arbiter_schedule schedule;
 	struct arbiter_times times[ARBITER_HOLDERS_MAX];
-	uint64_t paused_until[ARBITER_HOLDERS_MAX]; /* 0: it is not */
+	uint64_t paused_until[ARBITER_HOLDERS_MAX]; /* 0: not paused */
 };
 
 struct arbiter {
 	struct arbiter_options options;
 	_Atomic uint64_t generation;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	struct holder holders[ARBITER_HOLDERS_MAX];
-	int order[ARBITER_HOLDERS_MAX]; /* the used ones, the oldest first */
+	int order[ARBITER_HOLDERS_MAX]; /* used ones, oldest first */
 	int count;
 	struct vcpu_slots vcpus[];
 };
@@ -79,7 +77,7 @@ static bool covers(const struct holder *holder, unsigned int vcpu)
 	return holder->request.vcpu == ARBITER_ALL_VCPUS || holder->request.vcpu == (int)vcpu;
 }
 
-/* How many holders of VCPU are pinned by the address space. */
+/* Number of holders on VCPU pinned for address space SPACE. */
 static unsigned int pinned_by(const struct arbiter *arbiter, unsigned int vcpu, uint64_t space)
 {
 	unsigned int count = 0;
@@ -219,14 +217,14 @@ static bool in_register(const struct vcpu_slots *slots, int number)
 	return false;
 }
 
-/* Adds the time since the last call to the holders' times. Before anything changes. */
+/* Adds the time since the last call to the holders' times. Call it before each change. */
 static void account(struct arbiter *arbiter, unsigned int vcpu, uint64_t now)
 {
 	struct vcpu_slots *slots = &arbiter->vcpus[vcpu];
 	uint64_t passed = now > slots->accounted ? now - slots->accounted : 0;
 
 	if (!passed)
-		return; /* the clocks of two threads may differ a little */
+		return; /* the clocks of two threads may differ slightly */
 	slots->accounted = now;
 	for (int i = 0; i < arbiter->count; i++) {
 		int number = arbiter->order[i];
@@ -249,7 +247,7 @@ static void changed(struct arbiter *arbiter)
 	atomic_fetch_add(&arbiter->generation, 1);
 }
 
-/* The number may be given to another one at once: no schedule may show it any more. */
+/* The number may be reused at once, so no schedule may have it any longer. */
 static void forget(struct arbiter *arbiter, int number)
 {
 	for (unsigned int vcpu = 0; vcpu < arbiter->options.vcpus; vcpu++) {
@@ -326,7 +324,7 @@ void arbiter_pause(struct arbiter *arbiter, unsigned int vcpu, int holder, uint6
 	pthread_mutex_unlock(&arbiter->lock);
 }
 
-/* Holders that want a register of one vCPU, in the order in which they get one. */
+/* Holders that need a register of one vCPU, in order of precedence. */
 struct queue {
 	int holders[ARBITER_HOLDERS_MAX];
 	int count;
@@ -337,7 +335,7 @@ static bool is_paused(const struct vcpu_slots *slots, int number, uint64_t now)
 	return slots->paused_until[number] > now;
 }
 
-/* Those that want a register, by age: pinned or flexible, bound to an address space or not. */
+/* Holders that need a register, by age: pinned or flexible, bound to an address space or not. */
 static struct queue waiting(const struct arbiter *arbiter, unsigned int vcpu, uint64_t now,
 			    bool pinned, bool bound)
 {
@@ -354,7 +352,7 @@ static struct queue waiting(const struct arbiter *arbiter, unsigned int vcpu, ui
 	return queue;
 }
 
-/* The one whose turn it is comes first. */
+/* Moves the holder whose turn it is to the front. */
 static void rotate(struct queue *queue, uint64_t turn)
 {
 	struct queue before = *queue;
@@ -363,7 +361,7 @@ static void rotate(struct queue *queue, uint64_t turn)
 		queue->holders[i] = before.holders[(turn + (uint64_t)i) % (uint64_t)before.count];
 }
 
-/* Puts the holders of one address space together, in the order of each one's first. */
+/* Groups holders by address space, in the order of each one's first holder. */
 static void group_by_space(const struct arbiter *arbiter, struct queue *queue)
 {
 	struct queue grouped = { .count = 0 };
@@ -383,7 +381,7 @@ static void group_by_space(const struct arbiter *arbiter, struct queue *queue)
 	*queue = grouped;
 }
 
-/* Moves up to ROOM of FROM behind TO; how many. */
+/* Appends up to ROOM holders of FROM to TO. Returns their number. */
 static int take(struct queue *to, const struct queue *from, int room)
 {
 	int count = from->count < room ? from->count : room;
@@ -393,7 +391,7 @@ static int take(struct queue *to, const struct queue *from, int room)
 	return count;
 }
 
-/* Who gets a register, ROOM of them being there. True if some have to take turns. */
+/* Selects the holders for ROOM registers. True if some have to take turns. */
 static bool choose(const struct arbiter *arbiter, unsigned int vcpu, uint64_t now, int room,
 		   struct queue *chosen)
 {
@@ -405,7 +403,7 @@ static bool choose(const struct arbiter *arbiter, unsigned int vcpu, uint64_t no
 
 	chosen->count = 0;
 	room -= take(chosen, &pinned, room);
-	/* The flexible ones keep one, unless the guest took so many that not even the pinned ones
+	/* Flexible ones keep one, unless the guest uses so many that not even the pinned ones
 	 * fit. */
 	kept = flexible.count && room > (int)most_pinned_by_a_space(arbiter, vcpu);
 	if (bound.count > room - kept)
@@ -438,8 +436,7 @@ static int slot_of(const struct arbiter_schedule *schedule, int number)
 	return -1;
 }
 
-/* Those that have a register keep it, unless the guest wants that one; the others take what is
- * free. */
+/* Holders keep their register unless the guest uses it; the others get free ones. */
 static void place(struct arbiter_schedule *schedule, const struct queue *chosen, uint8_t guest)
 {
 	const struct arbiter_schedule before = *schedule;
@@ -491,8 +488,8 @@ static uint64_t without_register(const struct vcpu_slots *slots, const struct qu
 	return without;
 }
 
-/* Of those that share registers, one at least has one, but for the guest's sake: the others wait
- * for their turn. */
+/* Holders that share registers wait for their turn. They are suspended only if none of them has
+ * a register, which is the guest's doing. */
 static uint64_t all_or_none(uint64_t without, const struct queue *queue)
 {
 	return __builtin_popcountll(without) == queue->count ? without : 0;

@@ -1,33 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may use the four breakpoint registers of each vCPU. A holder is a
- * reservation of the host's; the guest's own breakpoints are holders, too,
- * that come and go without asking and keep their register.
+ * Allocates the four breakpoint registers of each vCPU. A holder is a reservation of the host. The
+ * guest's own breakpoints are holders too: they come and go without a request and keep their
+ * register.
  *
- * A holder is pinned (always in a register) or flexible (takes turns), for
- * one vCPU or all, and may be bound to a guest address space. The rule is that
- * of the kernel's breakpoints (kernel/events/hw_breakpoint.c). For a vCPU,
+ * A holder is pinned (always in a register) or flexible (takes turns), for one vCPU or all, and may
+ * be bound to a guest address space. The rule is that of the kernel's breakpoints
+ * (kernel/events/hw_breakpoint.c). For a vCPU,
  *
- *	P  the pinned holders of any address space, plus the largest number that
- *	   one address space has pinned, plus the guest's own breakpoints
- *	F  the flexible holders
+ * 	P  the pinned holders of any address space, plus the largest number that
+ * 	   one address space has pinned, plus the guest's own breakpoints
+ * 	F  the flexible holders
  *
- *	flexible is granted if F > 0 or P < 4		it joins the others
- *	pinned is granted if P + (F > 0 ? 1 : 0) < 4	the flexible ones keep one register
+ * 	flexible is granted if F > 0 or P < 4		it joins the others
+ * 	pinned is granted if P + (F > 0 ? 1 : 0) < 4	the flexible ones keep one register
  *
- * For all vCPUs the largest P and F of them count, and a flexible one must
- * be granted by each vCPU on its own as well: else it could come to a vCPU
- * without a register for it. A request for all vCPUs is granted on all or on none,
- * in one step, so nobody is ever refused for one that is then taken back.
+ * For all vCPUs the largest P and F count, and each vCPU must grant a flexible holder on its own as
+ * well, because it could otherwise lack a register for it. A request for all vCPUs is granted on
+ * all or on none in one step: no other request is refused for one that is then undone.
  *
- * Which holder is in which register is decided by each vCPU's thread for itself,
- * in arbiter_schedule(). Pinned ones come first. Pinned ones of different address
- * spaces share registers in time where they do not fit, as it is not seen when the guest
- * changes its address space; flexible ones share what is left.
+ * Each vCPU's thread assigns holders to its registers in arbiter_schedule(). Pinned ones come
+ * first. Pinned ones of different address spaces take turns if they do not fit, because address
+ * space switches of the guest are not seen. Flexible ones share the rest.
  *
- * All functions may be called on any thread at the same time (one lock), but
- * those with a vCPU's number that change something: they are its thread's.
- * The clock is the caller's: ns, monotonic.
+ * All functions may be called on any thread at the same time (one lock), except for those that
+ * change something of a given vCPU: they are for its thread. The clock is the caller's: ns,
+ * monotonic.
  */
 #ifndef KVMSCOPE_DEBUG_ARBITER_H
 #define KVMSCOPE_DEBUG_ARBITER_H
@@ -47,77 +45,75 @@
 
 struct arbiter;
 
-/* Who gets a register that both want. */
+/* Who gets a register that both need. */
 enum breakpoint_priority { BREAKPOINT_PRIORITY_GUEST, BREAKPOINT_PRIORITY_HOST };
 
 struct arbiter_options {
 	unsigned int vcpus;
-	uint64_t period; /* ns until the next one's turn; 0: the default */
+	uint64_t period; /* ns until the next holder's turn; 0: the default */
 	enum breakpoint_priority priority;
 };
 
 struct arbiter_request {
 	bool pinned;
 	int vcpu;       /* or ARBITER_ALL_VCPUS */
-	uint64_t space; /* any number that stands for the address space, or ARBITER_ANY_SPACE */
+	uint64_t space; /* any number that identifies the address space, or ARBITER_ANY_SPACE */
 };
 
-/* What is in a vCPU's registers from now on. */
+/* The contents of a vCPU's registers. */
 struct arbiter_schedule {
-	int holders[DEBUG_SLOTS]; /* a holder's number, ARBITER_SLOT_FREE or _OF_GUEST */
-	uint64_t suspended; /* a bit for each pinned holder that the guest's breakpoints left no
-			       register */
-	uint8_t guest_lost; /* slots that the guest uses, but a holder has
-			       (BREAKPOINT_PRIORITY_HOST) */
-	uint64_t next;      /* when to schedule again at the latest, or ARBITER_NEVER */
+	int holders[DEBUG_SLOTS]; /* number of a holder, ARBITER_SLOT_FREE or _OF_GUEST */
+	uint64_t suspended; /* a bit for each pinned holder without a register because of the guest's breakpoints */
+	uint8_t guest_lost; /* slots that the guest uses but a holder has (BREAKPOINT_PRIORITY_HOST) */
+	uint64_t next;      /* latest time of the next schedule, or ARBITER_NEVER */
 };
 
-/* For how long a holder was enabled on a vCPU, and in a register; ns. */
+/* Time in ns for which a holder was enabled on a vCPU, and in a register. */
 struct arbiter_times {
 	uint64_t enabled, running;
 };
 
-/* For arbiter_destroy(). 0 or, with a message, -ENOMEM. */
+/* The caller calls arbiter_destroy(). 0, or -ENOMEM with a message. */
 int arbiter_create(struct arbiter **arbiter, const struct arbiter_options *options);
-/* Nobody may use it any more. NULL is a no-op. */
+/* No other thread may use it. NULL is a no-op. */
 void arbiter_destroy(struct arbiter *arbiter);
 
 /*
- * Reserves. The holder's number (0 to ARBITER_HOLDERS_MAX - 1), or -ENOSPC
- * with a message that says who holds the registers; -EMFILE for one holder
- * too many. It is disabled: it counts, but is in no register yet.
+ * Reserves. Returns the holder's number (0 to ARBITER_HOLDERS_MAX - 1), -ENOSPC with a message
+ * about the current holders, or -EMFILE above ARBITER_HOLDERS_MAX. The holder is disabled: it
+ * counts, but is in no register yet.
  */
 int arbiter_reserve(struct arbiter *arbiter, const struct arbiter_request *request);
 
-/* HOLDER's number is free at NOW, and in no schedule any more: kick the vCPUs behind this, which
- * have it in a register still. */
+/* Frees the number HOLDER at NOW and removes it from all schedules. Kick the vCPUs afterwards:
+ * they may still have it in a register. */
 void arbiter_release(struct arbiter *arbiter, int holder, uint64_t now);
 
-/* A reserved holder comes into a register, or is kept out of them, from NOW on. Kick the vCPUs
- * behind these for them to hold at once. */
+/* Enables a reserved holder or keeps it out of the registers from NOW on. Kick the vCPUs
+ * afterwards, for immediate effect. */
 void arbiter_enable(struct arbiter *arbiter, int holder, uint64_t now);
 void arbiter_disable(struct arbiter *arbiter, int holder, uint64_t now);
 
-/* Grows with each change that arbiter_schedule() has to be called for. At the cost of a load. */
+/* Increases with each change that needs arbiter_schedule(). Costs one load. */
 uint64_t arbiter_generation(const struct arbiter *arbiter);
 
-/* The guest uses these registers of VCPU now: a bit for each. True if others than before. */
+/* The guest uses these registers of VCPU: a bit for each. True if they have changed. */
 bool arbiter_set_guest(struct arbiter *arbiter, unsigned int vcpu, uint8_t slots);
 
-/* No register of VCPU for HOLDER before UNTIL: it had too many hits. */
+/* No register of VCPU for HOLDER before UNTIL, because it had too many hits. */
 void arbiter_pause(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now,
 		   uint64_t until);
 
 /*
- * Decides what is in VCPU's registers from NOW on, and tells it in SCHEDULE: who has a register
- * keeps it, as far as it need not be shared. To be called at SCHEDULE's `next` at the latest, when
- * arbiter_generation() has grown and when arbiter_set_guest() says so: turns come with a call, not
- * without. VCPU's thread.
+ * Assigns VCPU's registers from NOW on, and stores the result in SCHEDULE. Holders keep their
+ * register unless it has to be shared. Call it at SCHEDULE's `next` at the latest, after
+ * arbiter_generation() has increased, and after arbiter_set_guest() returned true: turns only
+ * change in this call. VCPU's thread.
  */
 void arbiter_schedule(struct arbiter *arbiter, unsigned int vcpu, uint64_t now,
 		      struct arbiter_schedule *schedule);
 
-/* For how long HOLDER was enabled on VCPU, and in one of its registers, until NOW. Any thread. */
+/* Times of HOLDER on VCPU until NOW. Any thread. */
 void arbiter_times(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now,
 		   struct arbiter_times *times);
 

@@ -13,8 +13,8 @@
 #define FROM_DEBUG 0x21
 #define TO_DEBUG   0x23
 
-/* SDM vol. 3B 18.2.4: bits 14 and 15 are 0; 11 and 13 mean something that is left to the processor.
- */
+/* SDM vol. 3B 18.2.4: bits 14 and 15 are 0; 11 and 13 have a meaning that is left to the
+ * processor. */
 #define DR7_NOT_PLAIN (~UINT64_C(0xffff07ff))
 
 bool debug_move_decode(const uint8_t *code, size_t size, struct debug_move *move)
@@ -50,7 +50,7 @@ bool debug_move_write(const struct debug_move *move, uint64_t value, struct debu
 	switch (move->debug) {
 	case 4:
 	case 6:
-		/* Whether others of its bits can be 0 differs between processors. */
+		/* Which other bits can be 0 differs between processors. */
 		if (value != DR6_NOTHING)
 			return false;
 		guest->dr6 = value;

@@ -3,7 +3,7 @@
 
 #define BIT(number) (UINT64_C(1) << (number))
 
-/* Of SLOT in DR7: L and G; R/W and LEN. */
+/* Fields of SLOT in DR7: L and G; R/W and LEN. */
 #define ENABLE_BITS(slot)     (UINT64_C(3) << 2 * (slot))
 #define ENABLE_GLOBAL(slot)   (UINT64_C(2) << 2 * (slot))
 #define FIELD_SHIFT(slot)     (16 + 4 * (slot))
@@ -95,7 +95,7 @@ struct debug_plan debug_plan_for_step(const struct debug_plan *plan, uint64_t ri
 	return step;
 }
 
-/* The slots of PLAN that execute. */
+/* The execute breakpoints of PLAN. */
 static uint8_t execute_slots(const struct debug_plan *plan)
 {
 	uint8_t slots = 0;
@@ -106,10 +106,8 @@ static uint8_t execute_slots(const struct debug_plan *plan)
 	return slots & dr7_slots(plan->dr7);
 }
 
-/*
- * No cause that DR6 names by a 1: INT1 (SDM vol. 3B 18.3.1.6), or one that it
- * names by a 0. Neither is ever the host's.
- */
+/* DR6 has no cause that is a set bit: INT1 (SDM vol. 3B 18.3.1.6), or a cause that is a clear
+ * bit. Neither is the host's. */
 static void give_unnamed(const struct debug_exit *exit, struct debug_verdict *verdict)
 {
 	verdict->guest = true;
@@ -118,11 +116,11 @@ static void give_unnamed(const struct debug_exit *exit, struct debug_verdict *ve
 
 struct debug_verdict debug_classify(const struct debug_plan *plan, const struct debug_exit *exit)
 {
-	/* Bits of slots that are off may be set all the same (SDM vol. 3B 18.2.3). */
+	/* Bits of disabled slots may be set too (SDM vol. 3B 18.2.3). */
 	uint8_t hit = exit->dr6 & dr7_slots(plan->dr7);
 	uint8_t executed = hit & execute_slots(plan), accessed = hit & (uint8_t)~executed;
 	bool again = exit->rflags &
-		     RFLAGS_RF; /* the processor would not have come: KVM's emulator does */
+		     RFLAGS_RF; /* only KVM's emulator reports it; the processor would not */
 	bool guest_detect = exit->dr6 & exit->guest_dr7 & DR6_BD;
 	bool host_detect = exit->dr6 & plan->dr7 & DR6_BD && !guest_detect;
 	struct debug_verdict verdict = { .step_done = exit->stepping && exit->dr6 & DR6_BS };
@@ -150,8 +148,7 @@ struct debug_registers debug_after_guest_exception(const struct debug_registers 
 {
 	struct debug_registers after = *guest;
 
-	/* The processor never clears any but the slots' bits (SDM vol. 3B 18.2.3), and clears GD
-	 * (18.2.4). */
+	/* The processor clears only the slots' bits (SDM vol. 3B 18.2.3), and GD (18.2.4). */
 	after.dr6 = ((guest->dr6 & ~DR6_SLOTS) | verdict->guest_dr6) & ~verdict->guest_low;
 	after.dr7 &= ~DR7_GD;
 	return after;

@@ -15,7 +15,7 @@ struct cursor {
 	bool long_mode, repeats;
 };
 
-/* 0, which is none of those opcodes, behind the end. */
+/* Returns 0, which is none of these opcodes, after the end. */
 static uint8_t next(struct cursor *cursor)
 {
 	size_t at = cursor->at++;
@@ -46,8 +46,7 @@ static uint8_t register_of(uint8_t modrm)
 	return modrm >> 3 & 7;
 }
 
-/* What follows MODRM for a memory operand: SDM vol. 2A 2.1.5. Code with 16-bit addresses is not
- * looked at. */
+/* Skips the rest of a memory operand after MODRM: SDM vol. 2A 2.1.5. Not for 16-bit addresses. */
 static void pass_memory(struct cursor *cursor, uint8_t modrm)
 {
 	static const uint8_t displacements[REGISTERS + 1] = { 0, 1, 4, 0 };
@@ -58,7 +57,7 @@ static void pass_memory(struct cursor *cursor, uint8_t modrm)
 	cursor->at += mode == 0 && base == 5 ? 4 : displacements[mode];
 }
 
-/* INVLPG, and what has no operand in memory: VMCALL, MONITOR, MWAIT, XSETBV, RDTSCP, ... */
+/* INVLPG, and instructions without memory operand: VMCALL, MONITOR, MWAIT, XSETBV, RDTSCP, ... */
 static bool is_skipped_of_group_7(struct cursor *cursor)
 {
 	uint8_t modrm = next(cursor);

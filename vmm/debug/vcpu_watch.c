@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a vCPU's thread does: it puts the watches that the arbiter chose and the
- * guest's own breakpoints into its registers, takes each #DB apart, and gives
- * the guest its share.
+ * The vCPU thread's part of watches: loads the watches selected by the arbiter and the guest's own
+ * breakpoints into the debug registers, analyses each #DB, and delivers the guest's share.
  *
- * An instruction under a breakpoint of ours is run with RFLAGS.RF, as a debugger in
- * the guest would do it. Where KVM's emulator runs it that does not help: it is stepped,
- * without the breakpoint, interrupts held back. If it faults instead, the guest's
- * handler runs first, and our trap comes when the instruction is tried again: STEPPING
- * stays set until then, so that the trap is not taken for the guest's.
+ * An instruction with a breakpoint of ours is run with RFLAGS.RF, as a debugger in the guest would
+ * do. That does not help if KVM's emulator runs it: then it is single-stepped without the
+ * breakpoint, with interrupts blocked. If it faults, the guest's handler runs first, and our trap
+ * comes when the instruction is retried. `stepping` stays set until then, so that the trap is not
+ * attributed to the guest.
  */
 #include <assert.h>
 #include <errno.h>
@@ -37,7 +36,7 @@ static struct vcpu_watches *of(struct watches *watches, const struct vcpu *vcpu)
 	return &watches->vcpus[vcpu->index];
 }
 
-/* KVM can not do what it did before: nothing is armed then. Said once per watches. */
+/* An ioctl failed, and nothing is armed. Reported once per struct watches. */
 static void complain(struct watches *watches)
 {
 	if (!atomic_flag_test_and_set(&watches->complained))
@@ -68,7 +67,7 @@ static int set_debug(struct vcpu *vcpu, const struct debug_plan *plan, uint32_t 
 	return vcpu_set_guest_debug(vcpu, &debug);
 }
 
-/* The first time that it is needed: without watches there is none. */
+/* Created when it is first needed: there is none without watches. */
 static int make_timer(struct vcpu_watches *self)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID,
@@ -130,7 +129,7 @@ static enum watch_state state_of(const struct vcpu_watches *self, const struct w
 	return WATCH_RUNNING;
 }
 
-/* What the arbiter chose, as breakpoints; the slots that they are in. Called under the lock. */
+/* The breakpoints selected by the arbiter. Returns their slots. Called under the lock. */
 static uint8_t take_schedule(struct watches *watches, struct vcpu_watches *self,
 			     const struct vcpu *vcpu, struct breakpoint *host)
 {
@@ -169,7 +168,7 @@ static void count_guest_lost(struct watches *watches, struct vcpu *vcpu, unsigne
 		watches->options.guest_lost(watches->options.context, vcpu, count);
 }
 
-/* The host comes first: what that costs the guest is counted and said, not hidden. */
+/* The host has priority: the loss for the guest is counted and reported. */
 static void note_guest_lost(struct watches *watches, struct vcpu *vcpu, uint8_t before,
 			    uint8_t lost)
 {
@@ -183,8 +182,7 @@ static void note_guest_lost(struct watches *watches, struct vcpu *vcpu, uint8_t 
 			"a breakpoint that the guest set itself does not work for it: watches have its register");
 }
 
-/* Asks the arbiter anew, and makes the plan of what it says and of the guest's registers as last
- * read. */
+/* Schedules again, and merges the result with the guest's registers as last read. */
 static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
@@ -206,11 +204,11 @@ static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 	pthread_mutex_unlock(&watches->lock);
 	note_guest_lost(watches, vcpu, lost, self->schedule.guest_lost);
 	if (self->schedule.suspended)
-		plan.dr7 |= DR7_GD; /* to learn of it when the guest gives one back */
+		plan.dr7 |= DR7_GD; /* to notice when the guest frees one */
 	return plan;
 }
 
-/* Puts what is due into the registers, with EXTRA in KVM's control word. */
+/* Loads the current plan, with EXTRA in KVM's control word. */
 static int arm(struct watches *watches, struct vcpu *vcpu, uint32_t extra)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
@@ -222,7 +220,7 @@ static int arm(struct watches *watches, struct vcpu *vcpu, uint32_t extra)
 	return error ? error : set_timer(self, self->schedule.next);
 }
 
-/* Reads what the guest's registers are now, first. */
+/* Reads the guest's registers first. */
 static void update(struct watches *watches, struct vcpu *vcpu)
 {
 	struct kvm_debugregs registers;
@@ -239,7 +237,8 @@ static void step(struct watches *watches, struct vcpu *vcpu, const struct debug_
 
 	if (!self->stepping)
 		self->guest_steps = exit->rflags & RFLAGS_TF;
-	/* The guest's TF does it, and stays the guest's: KVM would take it away with its own. */
+	/* The guest's own TF does the step and must stay set: KVM would clear it together with
+	 * its own. */
 	control |= self->guest_steps ? WATCH_CONTROL : STEP_CONTROL;
 	self->stepping = self->stepping_now = true;
 	self->step_rip = exit->rip;
@@ -263,7 +262,7 @@ static uint64_t *general_register(struct kvm_regs *registers, unsigned int numbe
 	return list[number];
 }
 
-/* Nothing but DR7.GD stopped the guest, and there is nothing that its instruction does besides. */
+/* True if DR7.GD alone stopped the guest, and its instruction has no other effect. */
 static bool is_plain_move(const struct vcpu_watches *self, struct vcpu *vcpu,
 			  const struct debug_exit *exit)
 {
@@ -282,9 +281,9 @@ static int set_guest_registers(struct vcpu_watches *self, struct vcpu *vcpu,
 }
 
 /*
- * Stepped, the #UD would take our RFLAGS.TF to the guest's stack, and its handler goes on behind
- * the instruction: where that one is emulated, KVM would give the trap to the guest. A fault sets
- * RFLAGS.RF in what it pushes (SDM vol. 3B 18.3.1.1).
+ * A step would put our RFLAGS.TF on the guest's stack with the #UD. Its handler continues after the
+ * instruction, and if that one is emulated, KVM would deliver the trap to the guest. A fault sets
+ * RFLAGS.RF in the pushed flags (SDM vol. 3B 18.3.1.1).
  */
 static void raise_undefined(struct watches *watches, struct vcpu *vcpu)
 {
@@ -296,8 +295,7 @@ static void raise_undefined(struct watches *watches, struct vcpu *vcpu)
 		complain(watches);
 }
 
-/* The guest's MOV that DR7.GD stopped is done for it, and put together anew. False: it has to be
- * stepped. */
+/* Emulates the guest's MOV stopped by DR7.GD, and schedules again. False: it has to be stepped. */
 static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
@@ -329,8 +327,7 @@ static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_
 	return true;
 }
 
-/* The instruction had faulted and our RFLAGS.TF went through the guest's stack: it is taken out
- * again. */
+/* The instruction had faulted, so our RFLAGS.TF went through the guest's stack: clear it. */
 static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
 {
 	struct kvm_regs registers = *vcpu_registers(vcpu);
@@ -341,7 +338,7 @@ static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
 	vcpu_set_registers(vcpu, &registers);
 }
 
-/* A breakpoint is at ADDRESS, the host's or the guest's. */
+/* True if the host or the guest has an execute breakpoint at ADDRESS. */
 static bool is_breakpoint(const struct debug_plan *plan, uint64_t address)
 {
 	uint8_t slots = dr7_slots(plan->dr7);
@@ -353,7 +350,7 @@ static bool is_breakpoint(const struct debug_plan *plan, uint64_t address)
 	return false;
 }
 
-/* RFLAGS.RF would still be set at the next breakpoint, and keep it from being hit. */
+/* True if RFLAGS.RF would still be set at the next breakpoint, and suppress it. */
 static bool keeps_resume_flag(const struct vcpu_watches *self, struct vcpu *vcpu,
 			      const struct debug_exit *exit)
 {
@@ -365,9 +362,9 @@ static bool keeps_resume_flag(const struct vcpu_watches *self, struct vcpu *vcpu
 }
 
 /*
- * With RFLAGS.RF the instruction is run in spite of its breakpoints (SDM vol. 3B 18.3.1.1). A
- * step would leave RFLAGS.TF in the frame of a fault, and in what PUSHF or SYSCALL save: the guest
- * would meet a trap that it never asked for, on whichever vCPU it goes on. False where RF does not
+ * RFLAGS.RF makes the processor run the instruction despite its breakpoints (SDM vol. 3B 18.3.1.1).
+ * A step would leave RFLAGS.TF in the frame of a fault, and in the flags that PUSHF or SYSCALL
+ * save: the guest would get a trap that it has not requested, on any vCPU. False if RF does not
  * help.
  */
 static bool resume(struct vcpu_watches *self, struct vcpu *vcpu, const struct debug_exit *exit,
@@ -390,7 +387,8 @@ static void move_or_step(struct watches *watches, struct vcpu *vcpu, const struc
 		step(watches, vcpu, exit);
 }
 
-/* The guest's own #DB. KVM_SET_REGS would clear it, so nothing may be set behind it. */
+/* Delivers the guest's own #DB. KVM_SET_REGS would cancel it, so no registers may be set
+ * afterwards. */
 static void give_to_guest(struct watches *watches, struct vcpu *vcpu,
 			  const struct debug_verdict *verdict)
 {
@@ -418,7 +416,7 @@ static bool is_wanted(const struct watches *watches, struct vcpu *vcpu, unsigned
 	const struct watch_request *request = &watches->list[number].request;
 	uint64_t cr3 = vcpu_special_registers(vcpu)->cr3;
 
-	if (vcpu_runs_nested(vcpu)) /* the address is another guest's */
+	if (vcpu_runs_nested(vcpu)) /* the address is a nested guest's */
 		return false;
 	if (request->cr3 && (request->cr3 ^ cr3) & CR3_ADDRESS)
 		return false;
@@ -426,7 +424,7 @@ static bool is_wanted(const struct watches *watches, struct vcpu *vcpu, unsigned
 	       watches->options.wanted(watches->options.context, vcpu, number);
 }
 
-/* True if it was one too many. */
+/* Counts a hit. True if it exceeds the limit. */
 static bool is_storm(const struct watches *watches, unsigned int number,
 		     struct watch_counts *counts, uint64_t now)
 {
@@ -439,7 +437,7 @@ static bool is_storm(const struct watches *watches, unsigned int number,
 	return ++counts->storm_hits > (own ? own : watches->options.storm_limit);
 }
 
-/* It was taken from its address, or given another one, since this vCPU's registers were set. */
+/* True if its address was removed or changed after this vCPU's registers were loaded. */
 static bool is_stale(struct watches *watches, struct vcpu *vcpu, unsigned int slot)
 {
 	const struct vcpu_watches *self = of(watches, vcpu);
@@ -458,7 +456,7 @@ static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int sl
 {
 	struct vcpu_watches *self = of(watches, vcpu);
 	unsigned int number = (unsigned int)self->watches[slot];
-	/* Of a watch, only its state and addresses ever change. */
+	/* Only state and addresses of a watch ever change. */
 	const struct watch_request *request = &watches->list[number].request;
 	struct watch_counts *counts = &self->counts[number];
 	struct watch_hit hit = { .watch = number,
@@ -477,10 +475,8 @@ static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int sl
 	}
 }
 
-/*
- * After the hit was told: the watch has to wait if there were too many. True if one does. It may
- * have been removed meanwhile, and its holder's number be another's.
- */
+/* After the hit was reported: pauses the watch if there were too many. True if it does. The
+ * watch may have been removed meanwhile, and its holder's number reused. */
 static bool hold_back(struct watches *watches, struct vcpu *vcpu, unsigned int slot, uint64_t now)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
@@ -544,9 +540,7 @@ void watch_debug(struct watches *watches, struct vcpu *vcpu)
 		update(watches, vcpu);
 }
 
-/* The instruction that is stepped over faulted, and its handler runs: the others are to be watched
- * meanwhile.
- */
+/* False if the stepped instruction has faulted and its handler runs: the handler is watched. */
 static bool is_in_step(struct vcpu_watches *self, struct vcpu *vcpu)
 {
 	return self->stepping_now &&
@@ -562,7 +556,7 @@ static bool guest_changed(struct vcpu_watches *self, struct vcpu *vcpu)
 	       memcmp(&before, &self->guest, sizeof(before)) != 0;
 }
 
-/* Where DR7.GD does not work, the guest's changes are seen here. */
+/* Notices changes by the guest where DR7.GD does not work. */
 void watch_kicked(struct watches *watches, struct vcpu *vcpu)
 {
 	struct vcpu_watches *self = of(watches, vcpu);

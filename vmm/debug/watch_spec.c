@@ -11,12 +11,12 @@
 #include "shared/error.h"
 
 #define PARTS_MAX 16
-#define LIMIT_MIN 10 /* one in the time that hits are counted for */
+#define LIMIT_MIN 10 /* one hit in each WATCH_STORM_PERIOD */
 
-/* The user's text cut into its parts. */
+/* The parts of the user's text. */
 struct parts {
 	char copy[512];
-	char *place, *length, *access, *vcpu; /* NULL where not there */
+	char *place, *length, *access, *vcpu; /* NULL if missing */
 	char *options[PARTS_MAX];
 	size_t option_count;
 };
@@ -53,7 +53,7 @@ static int cut(struct parts *parts, const char *text)
 	return rest ? wrong(text, "there is a colon too many") : 0;
 }
 
-/* Decimal, or hexadecimal with 0x; never a sign. */
+/* Decimal, or hexadecimal with 0x; no sign. */
 static bool read_number(const char *text, uint64_t most, uint64_t *number)
 {
 	char *end;
@@ -97,7 +97,7 @@ static const char *read_access(struct watch_spec *spec, const char *text)
 	return NULL;
 }
 
-/* The length may be left out: sym:x. */
+/* The length may be omitted: sym:x. */
 static const char *read_kind(struct watch_spec *spec, const struct parts *parts)
 {
 	const char *access = parts->access, *error;

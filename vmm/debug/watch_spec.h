@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a user writes to watch something in a guest:
+ * The text by which a user requests a watch:
  *
- *	sym[+off]|addr[:len[:rwx]][@vcpu][,pinned][,cr3=N|pid=N|comm=NAME][,period=N][,limit=N]
+ * 	sym[+off]|addr[:len[:rwx]][@vcpu][,pinned][,cr3=N|pid=N|comm=NAME][,period=N][,limit=N]
  *
- * as in jiffies_64:8:w, schedule:x, 0xffffffff81a01234:4:rw@0,pinned. Without
- * anything, 4 bytes are watched for reads and writes, as perf does.
+ * as in jiffies_64:8:w, schedule:x, 0xffffffff81a01234:4:rw@0,pinned. The default is 4 bytes, reads
+ * and writes, as in perf.
  */
 #ifndef KVMSCOPE_DEBUG_WATCH_SPEC_H
 #define KVMSCOPE_DEBUG_WATCH_SPEC_H
@@ -21,7 +21,7 @@
 #define WATCH_NO_PID      UINT32_MAX
 
 struct watch_spec {
-	char symbol[WATCH_SYMBOL_SIZE]; /* "" where the address was given */
+	char symbol[WATCH_SYMBOL_SIZE]; /* "" if the address was given */
 	uint64_t offset;                /* from the symbol, or the address itself */
 	enum breakpoint_kind kind;
 	uint8_t length; /* bytes */
@@ -31,14 +31,13 @@ struct watch_spec {
 	uint32_t pid;               /* WATCH_NO_PID: any */
 	char comm[WATCH_COMM_SIZE]; /* "": any */
 	uint64_t period;
-	uint32_t limit; /* hits per second on one vCPU; 0: as many as ever are told (see watches.h)
-			 */
+	uint32_t limit; /* hits per second on one vCPU; 0: the limit of watches.h */
 };
 
-/* -EINVAL with a message that says what is wrong with TEXT. */
+/* -EINVAL with a message about the mistake in TEXT. */
 int watch_spec_parse(struct watch_spec *spec, const char *text);
 
-/* As perf names such events: "mem:jiffies_64:w". Cut off at SIZE. */
+/* The event's name in perf's style: "mem:jiffies_64:w". Truncated to SIZE. */
 void watch_spec_name(const struct watch_spec *spec, char *name, size_t size);
 
 #endif

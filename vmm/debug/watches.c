@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of watches; what a vCPU's thread does with them is in vcpu_watch.c. */
+/* The list of watches; vcpu_watch.c has the part of the vCPU's thread. */
 #include "vmm/debug/watches.h"
 
 #include <assert.h>
@@ -119,7 +119,7 @@ void watch_set_address_on(struct watches *watches, unsigned int number, unsigned
 	pthread_mutex_unlock(&watches->lock);
 }
 
-/* ADDRESS is that of all vCPUs which have none of their own. */
+/* ADDRESS is for all vCPUs without an address of their own. */
 static int check_addresses(const struct watches *watches, const struct watch *watch,
 			   uint64_t address)
 {

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPU time by perf's cpu-clock event on the vCPU's thread: an hrtimer that
- * runs only while the thread does (kernel/events/core.c, perf_swevent_hrtimer),
- * so that it ticks at up to 10 kHz and not at all while the vCPU is halted.
- * POSIX timers on the thread's CPU time have the resolution of the scheduler's tick.
+ * CPU time from perf's cpu-clock event on the vCPU's thread: an hrtimer that runs only while the
+ * thread does (kernel/events/core.c, perf_swevent_hrtimer), so that it ticks at up to 10 kHz, and
+ * not at all while the vCPU is halted. POSIX timers of CPU time only have the scheduler tick's
+ * resolution.
  *
- * Each overflow sends one queued signal. But where the host holds its timer interrupt back for
- * longer than a period (a host that is itself a guest, and waits for its CPU), the kernel forwards
- * the timer past the missed ones and tells nobody. So when more time has passed since the last
- * sample than it stands for, the thread's CPU time is asked for, and the sample also stands for the
- * periods that are missing.
+ * Each overflow sends one queued signal. But if the host delays its timer interrupt for longer than
+ * a period (a host that is itself a guest and waits for its CPU), the kernel forwards the timer
+ * past the missed periods without a report. So if more time has passed since the last sample than
+ * it represents, the thread's CPU time is read, and the sample also represents the missing periods.
  *
- * The other way round, the timer runs on while such a host waits for its CPU (steal), and the
- * thread uses no CPU time (kernel/sched/core.c, update_rq_clock_task). So that is asked for now and
- * then in any case, and periods that it does not have are taken off again: a sample that stands for
- * none is not due.
+ * Conversely, the timer continues while such a host waits for its CPU (steal), when the thread uses
+ * no CPU time (kernel/sched/core.c, update_rq_clock_task). So CPU time is read regularly in any
+ * case, and excess periods are subtracted: a sample that represents none is not due.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +27,7 @@
 #include "vmm/kvm/vcpu.h"
 #include "vmm/sample/clock_source.h"
 
-/* ns; a system call so often costs nothing that could be measured. */
+/* ns; a system call at this interval has no measurable cost */
 #define CHECK_INTERVAL (5 * NS_PER_MS)
 
 static int send_signals(int event, pid_t thread)
@@ -83,7 +81,7 @@ static int control(struct sampling_clock *clock, unsigned long request, void *ar
 	return 0;
 }
 
-/* From here on the thread's time counts in the present period. */
+/* From here on the thread's time counts in the current period. */
 static int set_event_period(struct sampling_clock *clock)
 {
 	clock->accounted = clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -102,8 +100,8 @@ static int stop_event(struct sampling_clock *clock)
 	return control(clock, PERF_EVENT_IOC_DISABLE, NULL);
 }
 
-/* Of DUE ns, which are accounted for, those behind the thread's CPU time, to the nearest period; as
- * no longer accounted for. */
+/* The part of DUE ns, already accounted, that exceeds the thread's CPU time, rounded to periods;
+ * removes it from the account. */
 static uint64_t take_back(struct sampling_clock *clock, uint64_t due)
 {
 	uint64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID), ahead = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands behind a sampling clock. */
+/* The implementations of sampling clocks. */
 #ifndef KVMSCOPE_SAMPLE_CLOCK_SOURCE_H
 #define KVMSCOPE_SAMPLE_CLOCK_SOURCE_H
 
@@ -10,9 +10,8 @@
 #include "shared/clock_ns.h"
 #include "vmm/sample/sample_clock.h"
 
-/* Functions of one source, all on the clock's thread; as those of the clock's interface that are
- * named alike.
- */
+/* Functions of one source, all on the clock's thread; see the functions of the same name in
+ * sample_clock.h. */
 struct sampling_clock_operations {
 	enum sampling_clock_source source;
 	int (*open)(struct sampling_clock *clock);
@@ -21,7 +20,7 @@ struct sampling_clock_operations {
 	int (*stop)(struct sampling_clock *clock);
 	/* clock->period has changed while the clock ticks. */
 	int (*change_period)(struct sampling_clock *clock);
-	/* EXPIRATIONS since the last call, NOW as in sampling_clock_take(). */
+	/* EXPIRATIONS since the last call; NOW as for sampling_clock_consume(). */
 	uint64_t (*take)(struct sampling_clock *clock, uint64_t expirations, uint64_t now);
 };
 
@@ -32,23 +31,19 @@ extern const struct sampling_clock_operations sampling_clock_cpu_timer;
 struct sampling_clock {
 	const struct sampling_clock_operations *operations;
 	uint64_t period;           /* ns */
-	uint64_t expirations_seen; /* as of the last take */
+	uint64_t expirations_seen; /* at the last consume */
 	pid_t thread;
 	bool ticking;
 
 	int event;           /* of the perf event */
 	timer_t timer;       /* of the timers */
-	uint64_t accounted;  /* of the CPU clocks: the thread's CPU time, ns, up to which samples
-			      * stand for it
-			      */
-	uint64_t taken_at;   /* of the perf event: NOW of the last take */
-	uint64_t checked_at; /* of the perf event: NOW of the last take that asked for CPU time */
+	uint64_t accounted;  /* of the CPU clocks: CPU time of the thread in ns that samples already represent */
+	uint64_t taken_at;   /* of the perf event: NOW of the last consume */
+	uint64_t checked_at; /* of the perf event: NOW of the last consume that read the CPU time */
 };
 
-/*
- * Whole periods of the thread's CPU time that no sample stands for yet, in
- * ns; from now on one does. Only the thread itself.
- */
+/* Consumes the whole periods of the thread's CPU time that no sample represents yet, in ns. On
+ * the thread itself. */
 static inline uint64_t sampling_account(struct sampling_clock *clock)
 {
 	uint64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID), missing;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clocks by a POSIX timer on CLOCK_MONOTONIC that signals the vCPU's thread.
- * For wall time each expiration counts, those that the kernel merged included
- * (timer_getoverrun(2): they come with the signal).
+ * Clocks based on a POSIX timer on CLOCK_MONOTONIC that signals the vCPU's thread. For wall time
+ * each expiration counts, including those merged by the kernel (timer_getoverrun(2): they come with
+ * the signal).
  *
- * For CPU time, where perf events are not to be had, the timer only says when
- * to look: samples stand for whole periods of CPU time that the thread used.
- * It wakes halted vCPUs as well, which costs some CPU time by itself.
+ * For CPU time, without perf events, the timer only says when to read the clock: samples represent
+ * whole periods of CPU time that the thread used. The timer also wakes halted vCPUs, which costs
+ * some CPU time itself.
  */
 #include <errno.h>
 #include <signal.h>

@@ -51,7 +51,7 @@ static void warn_of_timer(struct sampler *sampler)
 		    error_message());
 }
 
-/* What expired before is of the old frequency, or of the time before the pause: it is dropped. */
+/* Earlier expirations belong to the old frequency or to the pause: they are dropped. */
 static int start_clock(struct vcpu_sampler *self, const struct vcpu *vcpu, unsigned int frequency)
 {
 	int error = sampling_clock_set_frequency(self->clock, frequency);
@@ -71,7 +71,7 @@ static int take_over_frequency(struct sampler *sampler, struct vcpu_sampler *sel
 	if (frequency == self->frequency)
 		return 0;
 	error = frequency ? start_clock(self, vcpu, frequency) : sampling_clock_stop(self->clock);
-	/* Also after an error: it would only be tried again at every kick. */
+	/* Also after an error, which would only recur at every kick. */
 	self->frequency = frequency;
 	return error;
 }
@@ -142,7 +142,7 @@ void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kern
 	atomic_store_explicit(&sampler->kernel, kernel, memory_order_release);
 }
 
-/* A use that begins behind the fence finds the kernel that is set now. */
+/* A use that begins after the fence gets the current kernel. */
 void sampler_wait_for_users(const struct sampler *sampler)
 {
 	atomic_thread_fence(memory_order_seq_cst);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sampler: when a vCPU's clock says so, its registers and callchain go
- * into its ring as a struct sample. It knows nothing of who reads the rings.
+ * The sampler: when a vCPU's clock expires, writes its registers and call chain to its ring as a
+ * struct sample. Independent of the rings' readers.
  *
- *	attach, detach, take, kicked,
- *	take_hit, tell_event,
- *	tell_guest_lost, task,
- *	kernel_runs			the vCPU's thread
- *	everything else			any thread between create and destroy
+ * 	attach, detach, record, kicked,
+ * 	record_hit, report_event,
+ * 	report_guest_lost, task,
+ * 	kernel_runs			the vCPU's thread
+ * 	everything else			any thread between create and destroy
  *
- * sampler_take() takes no lock and allocates nothing. Its only system calls are
- * the wake-up of the ring's reader, once per watermark (some hundred samples),
- * and what sampling_clock_take() needs where a clock has missed periods.
+ * sampler_record() takes no lock and allocates nothing. Its only system calls are the wake-up of
+ * the ring's reader, once per watermark (some hundred samples), and what sampling_clock_consume()
+ * needs after missed periods.
  */
 #ifndef KVMSCOPE_SAMPLE_SAMPLER_H
 #define KVMSCOPE_SAMPLE_SAMPLER_H
@@ -34,110 +34,94 @@ struct sampler;
 #define SAMPLER_EVENTS_MAX 65
 
 struct sampler_options {
-	struct ring *const *rings; /* one for each vCPU, in order; written only by the sampler until
-				      it is destroyed */
+	struct ring *const *rings; /* one for each vCPU, in order; written only by the sampler until it is destroyed */
 	unsigned int vcpus;        /* 1 to VM_CPUS_MAX */
 	const struct guest_view *view; /* of the VM; outlives the sampler */
 	enum sampling_clock_kind clock;
 	unsigned int frequency; /* Hz, 1 to SAMPLING_FREQUENCY_MAX */
-	bool callchains;        /* else a sample has its RIP only */
+	bool callchains;        /* false: a sample has its RIP only */
 	/*
-	 * ns behind a sample's begin at which its callchain is cut; 0: never. What is looked up
-	 * beside it, the task's cgroup and mappings, ends at three quarters of that: 48 us of 64,
-	 * and some reads more.
+	 * ns after a sample's start at which its call chain is truncated; 0: never. Other lookups,
+	 * the task's cgroup and mappings, end at three quarters of it: 48 us of 64, and some reads
+	 * more.
 	 */
 	uint64_t stack_time;
-	bool paused; /* takes no samples before sampler_set_frequency() */
+	bool paused; /* no samples before sampler_set_frequency() */
 };
 
 struct sampler_statistics {
-	uint64_t samples; /* taken, whether or not the ring had room */
-	uint64_t periods; /* of the clock that they stand for; more than samples where signals were
-			     merged */
-	uint64_t cost;    /* ns that taking them cost, without leaving and entering the guest */
+	uint64_t samples; /* recorded, even if the ring had no room */
+	uint64_t periods; /* periods of the clock that they represent: more than samples if signals were merged */
+	uint64_t cost;    /* ns spent on them, without leaving and entering the guest */
 };
 
-/* -EINVAL for a bad frequency, -ENOMEM. The options are copied, what they point to is not. */
+/* -EINVAL for a bad frequency, -ENOMEM. Copies the options, but not their targets. */
 int sampler_create(struct sampler **sampler, const struct sampler_options *options);
 
 /* All vCPUs must be detached. NULL is a no-op. */
 void sampler_destroy(struct sampler *sampler);
 
-/*
- * Makes and starts VCPU's clock, before its first vcpu_run(); the errors of
- * sampling_clock_create(). Warns once where CPU time can be had only by a timer.
- */
+/* Creates and starts VCPU's clock, before its first vcpu_run(). The errors of
+ * sampling_clock_create(). Warns once if CPU time is only available through a timer. */
 int sampler_attach(struct sampler *sampler, struct vcpu *vcpu);
 
-/* Stops the clock and publishes what is in the ring. A no-op on a vCPU that is not attached. */
+/* Stops the clock and publishes the ring's contents. A no-op on a vCPU that is not attached. */
 void sampler_detach(struct sampler *sampler, struct vcpu *vcpu);
 
-/* The `sample` handler's work: see struct vcpu_handlers. Does nothing if no period has passed. */
+/* For the `sample` handler of struct vcpu_handlers. Does nothing if no period has passed. */
 void sampler_take(struct sampler *sampler, struct vcpu *vcpu);
 
-/* A watch of the guest was hit. */
+/* A hit of a watch. */
 struct sampler_hit {
 	uint16_t event; /* 1 to SAMPLER_EVENTS_MAX - 1 */
-	uint8_t length; /* bytes of its value; 0: it is code */
-	bool per_cpu;   /* each vCPU has its own at another address */
+	uint8_t length; /* bytes of its value; 0: code */
+	bool per_cpu;   /* at another address on each vCPU */
 	uint64_t address;
-	uint64_t period; /* hits that the sample stands for */
-	uint64_t hits;   /* on the vCPU so far, with it */
+	uint64_t period; /* hits that the sample represents */
+	uint64_t hits;   /* of the watch on this vCPU, so far */
 };
 
-/* A sample of the hit, with the registers, the value that is there now and the one of the hit
- * before; also while paused. */
+/* Records a sample of the hit with the registers, the current value and the value at the
+ * previous hit; also while paused. */
 void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit);
 
-/* Tells in the stream that the event gives no samples of VCPU from now on, or does so again. */
+/* Records that the event gives no samples of VCPU from now on, or does so again. */
 void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t event, bool stopped);
 
-/* Tells in the stream that COUNT breakpoints of the guest's own do not work for it on VCPU from now
- * on. */
+/* Records that COUNT breakpoints of the guest do not work for it on VCPU from now on. */
 void sampler_tell_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigned int count);
 
-/* The guest's task on the stopped VCPU: see struct sample. */
+/* The guest's current task on the stopped VCPU: see struct sample. */
 void sampler_task(const struct sampler *sampler, struct vcpu *vcpu, struct guest_task *task);
 
-/*
- * Does the stopped VCPU run the kernel that was set last? If not, its registers are shown
- * by sampler_registers(), so that what it runs instead is looked for.
- */
+/* True if the stopped VCPU runs the kernel set last. Otherwise sampler_registers() gets its
+ * registers, so that the new kernel can be found. */
 bool sampler_kernel_runs(struct sampler *sampler, struct vcpu *vcpu);
 
-/*
- * Another frequency in Hz for all vCPUs, or 0: no samples until the next call.
- * Each vCPU takes it over when it is next kicked: kick them all (vcpu_kick())
- * behind this call for it to hold at once. -EINVAL, with nothing changed, for
- * more than SAMPLING_FREQUENCY_MAX.
- */
+/* Sets the frequency of all vCPUs in Hz; 0: no samples until the next call. Takes effect at each
+ * vCPU's next kick: call vcpu_kick() for all afterwards. -EINVAL above SAMPLING_FREQUENCY_MAX. */
 int sampler_set_frequency(struct sampler *sampler, unsigned int frequency);
 
-/* The `kicked` handler's work: takes a new frequency over, if there is one. See struct
- * vcpu_handlers. */
+/* For the `kicked` handler of struct vcpu_handlers: applies a new frequency. */
 void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu);
 
 /*
- * Callchains are walked with KERNEL's unwinder and tasks named by its layout
- * from now on (NULL: by frame pointers only, and not named), where it runs: a
- * sample that was taken in another one is SAMPLE_OTHER_KERNEL. It stays valid
- * until every vCPU has taken a sample whose time is later than a newer one was
- * set, or sampler_wait_for_users(), and the last until the vCPUs are detached.
+ * Uses KERNEL's unwinder for call chains and its layout for tasks from now on, while it is running
+ * (NULL: frame pointers only, and no tasks). A sample of another kernel gets SAMPLE_OTHER_KERNEL.
+ * KERNEL must stay valid until every vCPU has recorded a sample later than the call that set a
+ * newer one, or until sampler_wait_for_users(); the last one until the vCPUs are detached.
  */
 void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kernel);
 
-/*
- * Comes back when no vCPU uses a kernel that was set before the last one any more, without waiting
- * for their samples: as long as a sample takes.
- */
+/* Returns when no vCPU uses a kernel set before the last one. Waits as long as one sample takes,
+ * but not for further samples. */
 void sampler_wait_for_users(const struct sampler *sampler);
 
-/* The registers at VCPU's latest sample, and its time or an earlier one; false if there was none
- * yet. */
+/* The registers at VCPU's latest sample, and its time or an earlier one; false before the first. */
 bool sampler_registers(const struct sampler *sampler, unsigned int vcpu,
 		       struct guest_registers *registers, uint64_t *time);
 
-/* The guest is started anew: no registers are known. All vCPUs must be detached. */
+/* The guest restarts: discards all registers. All vCPUs must be detached. */
 void sampler_forget_registers(struct sampler *sampler);
 
 /* Sums over all vCPUs; exact once they are detached. */

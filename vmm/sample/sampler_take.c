@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a vCPU's thread does with its vCPU stopped: no lock, no allocation and no system call but
- * those that sampler.h names. */
+/* Recording with the vCPU stopped: no lock, no allocation, and no system calls but those listed
+ * in sampler.h. */
 #include <assert.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 
 #define HLT 0xf4
 
-/* A kernel is looked up and used between the two: see sampler_wait_for_users(). */
+/* A kernel is only used between these two: see sampler_wait_for_users(). */
 static void begin_use(struct vcpu_sampler *self)
 {
 	atomic_fetch_add(&self->turns, 1);
@@ -29,13 +29,13 @@ static void end_use(struct vcpu_sampler *self)
 
 static uint64_t now(void)
 {
-	return clock_ns(CLOCK_MONOTONIC_RAW); /* no system call */
+	return clock_ns(CLOCK_MONOTONIC_RAW); /* vDSO, no system call */
 }
 
 /*
- * A halted vCPU stands behind its HLT. The byte is only a hint (it may be the
- * end of another instruction), so KVM is asked if it fits; where it is right
- * the guest loses nothing by the system call.
+ * A halted vCPU's RIP is after its HLT. The byte is only a hint (it may be the end of another
+ * instruction), so a match is confirmed by KVM. If it is right, the system call costs the guest
+ * nothing.
  */
 static bool is_idle(const struct sampler *sampler, struct vcpu *vcpu,
 		    const struct guest_registers *registers)
@@ -50,7 +50,7 @@ static bool is_idle(const struct sampler *sampler, struct vcpu *vcpu,
 	return before == HLT && vcpu_is_halted(vcpu);
 }
 
-/* MAP tells nothing where the task's memory is not known. */
+/* MAP is empty if the task's memory is unknown. */
 static void walk(const struct sampler *sampler, const struct guest_kernel *kernel,
 		 const struct guest_registers *registers, struct user_map *map,
 		 struct guest_callchain *chain)
@@ -66,7 +66,7 @@ static void walk(const struct sampler *sampler, const struct guest_kernel *kerne
 	chain->user_depth = registers->cpl != 0;
 }
 
-/* Its path is read later, when this vCPU runs again. */
+/* The path is read later, before this vCPU runs again. */
 static uint32_t enter_cgroup(const struct guest_kernel *kernel, const struct guest_task *task)
 {
 	if (!kernel || !kernel->cgroups || !task->cgroup.id)
@@ -75,7 +75,7 @@ static uint32_t enter_cgroup(const struct guest_kernel *kernel, const struct gue
 	return guest_cgroups_generation(kernel->cgroups);
 }
 
-/* Of another kernel than the one that is known, nothing more is claimed than where it was. */
+/* For an unknown kernel, the sample has no call chain. */
 static void walk_nothing(struct guest_callchain *chain)
 {
 	chain->kernel_depth = chain->user_depth = 0;
@@ -93,9 +93,8 @@ static void find_task(const struct sampler *sampler, const struct guest_kernel *
 					     .tid = SAMPLE_TASK_UNKNOWN };
 }
 
-/* The page tables are not those that map the task's stack, or may not be: what was read there is
- * another's.
- */
+/* Drops the user chain if the page tables are not certainly those of the task's stack: what was
+ * read there may be another task's. */
 static void drop_foreign(const struct guest_kernel *kernel, const struct guest_task *task,
 			 struct guest_callchain *chain)
 {
@@ -134,8 +133,8 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	       (chain->kernel_depth + chain->user_depth) * sizeof(uint64_t));
 }
 
-/* Publishing is a store; the wake-up is due once per watermark, or a while after the first sample.
- */
+/* Publishing is a store; the wake-up is due once per watermark, or some time after the first
+ * sample. */
 static void hand_over(struct ring *ring, struct sample *sample, uint64_t time)
 {
 	ring_commit(ring, sample);
@@ -151,15 +150,15 @@ static void count(struct vcpu_sampler *self, uint64_t periods, uint64_t cost)
 	local_add(&self->statistics.cost, cost);
 }
 
-/* What a sample is made of, before there is room for it. */
+/* The contents of a sample, before there is room for it. */
 struct state {
 	uint64_t begin;
 	struct guest_registers registers;
 	struct guest_task task;
 	uint64_t look_deadline; /* ns; 0: none */
-	unsigned int cut;       /* enum deferred_lookup_part: there was no time for it */
+	unsigned int cut;       /* parts that did not fit into the time */
 	struct sample_deferred deferred;
-	bool is_noted;       /* UNLOOKED is for whoever looks later */
+	bool is_noted;       /* `deferred` is valid */
 	uint32_t cgroups;    /* the table that has its cgroup; 0: none */
 	struct user_map map; /* of the task */
 	struct guest_callchain chain;
@@ -174,7 +173,7 @@ static void show_registers(struct vcpu_sampler *self, const struct guest_registe
 	__atomic_store_n(&self->latest_time, time, __ATOMIC_RELEASE);
 }
 
-/* The kernel that is known, if it is what REGISTERS run; *OTHER: there is one, but it is not. */
+/* The known kernel, if REGISTERS are of it. *OTHER: another one is running. */
 static const struct guest_kernel *
 running_kernel(const struct sampler *sampler, const struct guest_registers *registers, bool *other)
 {
@@ -188,10 +187,8 @@ running_kernel(const struct sampler *sampler, const struct guest_registers *regi
 	return *other ? NULL : kernel;
 }
 
-/*
- * Of all addresses in user space: those that the walk did not ask for as well. What there is no
- * time left for has no image.
- */
+/* Looks up all user addresses, also those that the walk did not need. After the deadline,
+ * addresses get no image. */
 static void find_mappings(struct user_map *map, const struct guest_callchain *chain)
 {
 	for (uint16_t i = 0; i < chain->user_depth; i++)
@@ -220,7 +217,7 @@ static void find_cgroup(const struct sampler *sampler, const struct guest_kernel
 	state->cgroups = enter_cgroup(kernel, &state->task);
 }
 
-/* What there was no time for is looked at by the collector. */
+/* The collector looks up later what did not fit into the time. */
 static void note_cut(const struct sampler *sampler, const struct guest_kernel *kernel,
 		     struct state *state)
 {
@@ -243,7 +240,7 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	set_deadlines(sampler, state);
 	vm_view_registers(vcpu, &state->registers);
 	show_registers(self, &state->registers, state->begin);
-	/* Behind the time: see sampler_set_kernel(). */
+	/* After state->begin was set: see sampler_set_kernel(). */
 	kernel = running_kernel(sampler, &state->registers, &other);
 	find_task(sampler, kernel, &state->registers, &state->task);
 	find_cgroup(sampler, kernel, state);
@@ -268,14 +265,14 @@ static size_t size_of(const struct state *state)
 	       (state->is_noted ? sizeof(state->deferred) : 0);
 }
 
-/* The last of SAMPLE, behind what depends on its event. */
+/* The last part of SAMPLE, after those that depend on its event. */
 static void tell_unlooked(const struct state *state, struct sample *sample)
 {
 	if (state->is_noted)
 		*sample_write_deferred(sample) = state->deferred;
 }
 
-/* Fills SAMPLE, unless there was no room for it; what it cost so far. */
+/* Fills SAMPLE unless it is NULL (no room). Returns the cost so far. */
 static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu *vcpu,
 			      const struct state *state, uint64_t period, struct sample *sample)
 {
@@ -283,7 +280,7 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 
 	if (sample) {
 		fill_sample(sample, &state->registers, &state->task, &state->chain);
-		/* Of an image that could not be told nothing is said. */
+		/* An image that could not be determined is left out. */
 		sample->mappings =
 			(uint16_t)user_map_to_sample(&state->map, sample_write_mappings(sample));
 		sample->cgroups = state->cgroups;
@@ -324,7 +321,7 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 	count(self, period / sampling_clock_period(self->clock), cost);
 }
 
-/* The value at the hit before this one becomes the one that is there now. */
+/* Reads the current value, and exchanges it for that of the previous hit. */
 static struct sample_hit take_values(struct sampler *sampler, struct vcpu_sampler *self,
 				     const struct guest_registers *registers,
 				     const struct sampler_hit *hit)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bounded queue of many writers and one reader, after Dmitry Vyukov's: a
- * slot's turn says whose it is. For the event at position P (from 0) it is P
- * while the slot is free, P + 1 while the event is there to be taken.
+ * A bounded queue with many writers and one reader, after Dmitry Vyukov's: a slot's turn identifies
+ * its owner. For the event at position P (from 0) it is P while the slot is free, and P + 1 while
+ * the event can be consumed.
  */
 #include "vmm/sample/trigger.h"
 
@@ -26,7 +26,7 @@ struct slot {
 struct trigger {
 	_Atomic uint64_t fired; /* position of the next event */
 	_Atomic uint64_t missed;
-	uint64_t taken; /* position of the next to be taken; the reader's */
+	uint64_t taken; /* position of the next event to consume; the reader's */
 	int fd;
 	struct slot slots[TRIGGERS_PENDING];
 };
@@ -56,7 +56,7 @@ void trigger_destroy(struct trigger *trigger)
 	free(trigger);
 }
 
-/* The slot at POSITION, which is then the caller's alone; NULL if all are taken. */
+/* The slot at POSITION, owned by the caller, or NULL if all are in use. */
 static struct slot *claim(struct trigger *trigger, uint64_t *position)
 {
 	*position = atomic_load(&trigger->fired);
@@ -99,7 +99,7 @@ uint64_t trigger_fire(struct trigger *trigger, enum trigger_kind kind, const cha
 		atomic_fetch_add(&trigger->missed, 1);
 	}
 	eventfd_write(trigger->fd,
-		      1); /* fails only after 2^64 that nobody read: it is readable then */
+		      1); /* fails only after 2^64 unread events, when it is readable anyway */
 	errno = error_before;
 	return slot ? position + 1 : 0;
 }

@@ -11,12 +11,11 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 
-/* An exit is counted before it is known to be for an interrupt: that is seen as a change between
- * two looks.
- */
+/* KVM counts an exit before it counts the interrupt that caused it: that shows as a change
+ * between two readings. */
 #define LOOKS 4
 
-/* ns that a look at the scheduler's account takes at most, if nothing comes in between. */
+/* Upper limit in ns for an undisturbed reading of the scheduler's statistics. */
 #define LOOK_TIME_MAX NS_PER_MS
 
 static int check_scheduler(void)
@@ -101,8 +100,7 @@ static uint64_t count_exits(const struct vcpu_load *load)
 	return exits - interrupts;
 }
 
-/* Another look where we were kept from the CPU in between: its time would not be that of what was
- * read. */
+/* Reads again if this thread lost the CPU in between: the time would not match the values. */
 bool vcpu_load_read(struct vcpu_load *load, struct vcpu_reading *reading)
 {
 	bool read = true;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a running vCPU did, as its host sees it: from KVM's counters and the
- * scheduler's. Neither stops it nor waits for it.
+ * A running vCPU's activity as seen by the host, from KVM's and the scheduler's counters. Reading
+ * neither stops the vCPU nor waits for it.
  *
- *	vcpu_load_open		before the vCPU runs
- *	vcpu_load_read, close	one other thread
+ * 	vcpu_load_open		before the vCPU runs
+ * 	vcpu_load_read, close	one other thread
  */
 #ifndef KVMSCOPE_SAMPLE_VCPU_LOAD_H
 #define KVMSCOPE_SAMPLE_VCPU_LOAD_H
@@ -16,23 +16,19 @@
 #include "vmm/kvm/statistics.h"
 #include "vmm/kvm/vcpu.h"
 
-/* Sums since the vCPU's start, but for the time. */
+/* Sums since the vCPU's start, except for the time. */
 struct vcpu_reading {
 	uint64_t time; /* ns, CLOCK_MONOTONIC */
-	uint64_t ran;  /* ns that its thread was on a CPU; a scheduler's tick behind */
-	/*
-	 * ns that its thread was ready to run and waited for a CPU (run_delay of
-	 * kernel/sched/stats.h): what KVM tells the guest as its steal time.
-	 */
+	uint64_t ran;  /* ns on a CPU; up to one scheduler tick old */
+	/* ns for which its thread was runnable and waited for a CPU (run_delay of
+	 * kernel/sched/stats.h): KVM reports this to the guest as steal time. */
 	uint64_t waited;
 	/*
-	 * Exits that the guest made itself: those to KVM, without the ones for
-	 * interrupts of the host. A kick comes as such, so sampling adds none. 0 without counters.
-	 *
-	 * One too many while the host has taken the CPU from the vCPU on such an interrupt: KVM
-	 * counts the exit at once, but that it was for an interrupt only when the thread goes on
-	 * (vcpu_enter_guest() and the exit handlers of arch/x86/kvm). The next reading may have
-	 * less.
+	 * Exits caused by the guest: exits to KVM without those for host interrupts. A kick is such
+	 * an interrupt, so sampling adds none. 0 without counters. One too many while such an
+	 * interrupt has taken the CPU from the vCPU: KVM counts the exit at once, but the interrupt
+	 * only when the thread continues (vcpu_enter_guest() and the exit handlers of
+	 * arch/x86/kvm). The next reading may be lower.
 	 */
 	uint64_t exits;
 };
@@ -40,19 +36,17 @@ struct vcpu_reading {
 struct vcpu_load {
 	const struct vcpu *vcpu;
 	struct vcpu_statistic exits, interrupts;
-	int scheduler; /* /proc/self/task/TID/schedstat (proc(5)); -1 while there is no thread */
+	int scheduler; /* /proc/self/task/TID/schedstat (proc(5)); -1 without a thread */
 };
 
-/*
- * COUNT_EXITS: -ENOTSUP where this KVM does not count exits (before Linux
- * 5.14). -ENOTSUP where the scheduler keeps no account (CONFIG_SCHED_INFO).
- */
+/* COUNT_EXITS: -ENOTSUP if this KVM does not count exits (before Linux 5.14). -ENOTSUP if the
+ * scheduler has no statistics (CONFIG_SCHED_INFO). */
 int vcpu_load_open(struct vcpu_load *load, const struct vcpu *vcpu, bool count_exits);
 
-/* False while the vCPU has no thread, or no more. */
+/* False while the vCPU has no thread. */
 bool vcpu_load_read(struct vcpu_load *load, struct vcpu_reading *reading);
 
-/* Works on a zeroed one with -1 as its descriptors. */
+/* Works on a zeroed struct with -1 as its descriptors. */
 void vcpu_load_close(struct vcpu_load *load);
 
 #endif

@@ -4,10 +4,8 @@
 #include <sched.h>
 #include <string.h>
 
-/*
- * The words are stored with release and loaded with acquire ordering: a
- * reader that sees a new word sees the odd sequence before it, too.
- */
+/* Words are stored with release and loaded with acquire ordering: a reader that sees a new word
+ * also sees the odd sequence before it. */
 void snapshot_write(struct snapshot *snapshot, const struct guest_registers *registers)
 {
 	uint64_t words[SNAPSHOT_WORDS] = { 0 };

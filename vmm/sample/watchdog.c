@@ -12,7 +12,7 @@
 
 #include "shared/error.h"
 
-/* ms between two looks: often enough for a stuck vCPU to be told a quarter of its limit late. */
+/* ms between polls: a stuck vCPU is reported at most a quarter of its limit late. */
 #define LOOK_MS_MIN 10
 #define LOOK_MS_MAX 100
 
@@ -78,7 +78,7 @@ static int open_loads(struct watchdog *watchdog, const struct vm *vm)
 	return 0;
 }
 
-/* The thread inherits its mask: signals are for the main and the vCPU threads. */
+/* The thread inherits the mask: signals are for the main and the vCPU threads. */
 static int start_thread(struct watchdog *watchdog)
 {
 	sigset_t all, before;

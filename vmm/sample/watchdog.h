@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The watchdog: a thread that reads now and then what each vCPU did, and fires
- * a trigger where that is out of bounds. It stops no vCPU. Create and
- * destroy on one thread.
- */
+/* The watchdog: a thread that polls each vCPU's activity and fires a trigger if it exceeds a
+ * limit. It stops no vCPU. Create and destroy it on one thread. */
 #ifndef KVMSCOPE_SAMPLE_WATCHDOG_H
 #define KVMSCOPE_SAMPLE_WATCHDOG_H
 
@@ -12,10 +9,8 @@
 
 struct watchdog;
 
-/*
- * Before the vCPUs of VM run; VM and TRIGGER must outlive it. The errors of
- * vcpu_load_open() and of threads, -ENOMEM.
- */
+/* Before the vCPUs of VM run; VM and TRIGGER must outlive it. The errors of vcpu_load_open() and
+ * of threads, -ENOMEM. */
 int watchdog_create(struct watchdog **watchdog, const struct vm *vm,
 		    const struct watchdog_limits *limits, struct trigger *trigger);
 

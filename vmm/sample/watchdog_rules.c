@@ -5,7 +5,7 @@
 
 #include "shared/clock_ns.h"
 
-/* Does KIND begin to be out of bounds? */
+/* True if KIND has just gone out of bounds. */
 static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool out_of_bounds)
 {
 	bool told = state->told[kind];
@@ -14,7 +14,7 @@ static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool ou
 	return out_of_bounds && !told;
 }
 
-/* One more than before may be taken back, see vcpu_reading: then it was none, and nothing has
+/* The last increase may be undone, see vcpu_reading: then there was no exit, and nothing has
  * moved. */
 static void take_exits(struct watchdog_state *state, const struct vcpu_reading *reading)
 {
