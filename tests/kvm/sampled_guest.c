@@ -33,7 +33,7 @@ static void on_sample(void *context, struct vcpu *vcpu)
 {
 	struct sampled_guest *guest = context;
 
-	sampler_take(guest->sampler, vcpu);
+	sampler_record(guest->sampler, vcpu);
 }
 
 static void on_kicked(void *context, struct vcpu *vcpu)

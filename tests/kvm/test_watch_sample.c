@@ -48,11 +48,11 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 {
 	struct setting *setting = context;
 
-	sampler_take_hit(setting->sampler, vcpu,
-			 &(struct sampler_hit){ .event = 1,
-						.address = hit->address,
-						.period = hit->period,
-						.hits = hit->hits });
+	sampler_record_hit(setting->sampler, vcpu,
+			   &(struct sampler_hit){ .event = 1,
+						  .address = hit->address,
+						  .period = hit->period,
+						  .hits = hit->hits });
 }
 
 static bool start(struct setting *setting)

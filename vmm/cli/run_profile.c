@@ -103,7 +103,9 @@ static void on_vcpu_end(void *context, struct vcpu *vcpu)
 
 static void on_sample(void *context, struct vcpu *vcpu)
 {
-	sampler_take(((struct run_profile *)context)->sampler, vcpu);
+	struct run_profile *profile = context;
+
+	sampler_record(profile->sampler, vcpu);
 }
 
 static void on_kicked(void *context, struct vcpu *vcpu)
@@ -317,7 +319,7 @@ static void source_publish(void *context, const struct guest_kernel *kernel)
 	if (kernel)
 		run_watch_kernel(profile->watch, kernel);
 	else
-		sampler_forget_registers(profile->sampler);
+		sampler_discard_registers(profile->sampler);
 }
 
 /* Samples of kicks and watches are taken on the vCPU threads, BPF's on the attachment's. This does

@@ -245,7 +245,7 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 {
 	struct run_watch *watch = context;
 
-	sampler_take_hit(
+	sampler_record_hit(
 		watch->sampler, vcpu,
 		&(struct sampler_hit){ .event = (uint16_t)(hit->watch + 1),
 				       .length = hit->kind == BREAKPOINT_EXECUTE ? 0 : hit->length,
@@ -279,8 +279,8 @@ static void on_change(void *context, struct vcpu *vcpu, unsigned int number, enu
 	struct run_watch *watch = context;
 	struct one *one = &watch->list[number];
 
-	sampler_tell_event(watch->sampler, vcpu, (uint16_t)(number + 1), state != WATCH_RUNNING);
-	if (state == WATCH_SUSPENDED && !atomic_flag_test_and_set(&one->suspend_reported))
+	sampler_report_event(watch->sampler, vcpu, (uint16_t)(number + 1), state != WATCH_RUNNING);
+	if (state == WATCH_SUSPENDED && !atomic_flag_test_and_set(&one->told))
 		log_warning(
 			"%s is suspended on vCPU %u while the guest uses its debug registers itself; "
 			"--bp-priority host gives the watch priority",
@@ -292,7 +292,7 @@ static void on_change(void *context, struct vcpu *vcpu, unsigned int number, enu
 
 static void on_guest_lost(void *context, struct vcpu *vcpu, unsigned int count)
 {
-	sampler_tell_guest_lost(((struct run_watch *)context)->sampler, vcpu, count);
+	sampler_report_guest_lost(((struct run_watch *)context)->sampler, vcpu, count);
 }
 
 int run_watch_create(struct run_watch **result, const struct run_options *options)
@@ -300,7 +300,7 @@ int run_watch_create(struct run_watch **result, const struct run_options *option
 	struct watches_options watches = { .vcpus = options->cpus,
 					   .priority = options->breakpoint_priority,
 					   .hit = on_hit,
-					   .wanted = is_selected,
+					   .matches = is_wanted,
 					   .changed = on_change,
 					   .guest_lost = on_guest_lost };
 	struct run_watch *watch;

@@ -135,9 +135,9 @@ static int refuse(const struct load *load, int vcpu, bool wide)
 {
 	return error_set(
 		-ENOSPC,
-		"no breakpoint register is free on vCPU %d%s: of %d, %u are pinned or the guest's own "
-		"(%u), and %u flexible breakpoints share the rest; remove one, or make this one flexible",
-		vcpu, wide ? ", and all vCPUs are asked for" : "", DEBUG_SLOTS, load->pinned,
+		"no breakpoint register is free on vCPU %d%s: of %d, %u are pinned or used by the "
+		"guest (%u), and %u flexible breakpoints share the rest; remove one, or make this one flexible",
+		vcpu, wide ? ", and the request is for all vCPUs" : "", DEBUG_SLOTS, load->pinned,
 		load->guest, load->flexible);
 }
 
@@ -175,7 +175,7 @@ static int find_unused(const struct arbiter *arbiter)
 	for (int i = 0; i < ARBITER_HOLDERS_MAX; i++)
 		if (!arbiter->holders[i].used)
 			return i;
-	return error_set(-EMFILE, "there can be %d breakpoints", ARBITER_HOLDERS_MAX);
+	return error_set(-EMFILE, "at most %d breakpoints are possible", ARBITER_HOLDERS_MAX);
 }
 
 static int reserve_locked(struct arbiter *arbiter, const struct arbiter_request *request)
@@ -242,13 +242,13 @@ static void account_all(struct arbiter *arbiter, uint64_t now)
 		account(arbiter, vcpu, now);
 }
 
-static void changed(struct arbiter *arbiter)
+static void mark_changed(struct arbiter *arbiter)
 {
 	atomic_fetch_add(&arbiter->generation, 1);
 }
 
 /* The number may be reused at once, so no schedule may have it any longer. */
-static void forget(struct arbiter *arbiter, int number)
+static void remove_from_schedules(struct arbiter *arbiter, int number)
 {
 	for (unsigned int vcpu = 0; vcpu < arbiter->options.vcpus; vcpu++) {
 		struct arbiter_schedule *schedule = &arbiter->vcpus[vcpu].schedule;
@@ -267,14 +267,14 @@ void arbiter_release(struct arbiter *arbiter, int number, uint64_t now)
 	pthread_mutex_lock(&arbiter->lock);
 	assert(arbiter->holders[number].used);
 	account_all(arbiter, now);
-	forget(arbiter, number);
+	remove_from_schedules(arbiter, number);
 	arbiter->holders[number].used = false;
 	while (arbiter->order[i] != number)
 		i++;
 	arbiter->count--;
 	memmove(arbiter->order + i, arbiter->order + i + 1,
 		(size_t)(arbiter->count - i) * sizeof(arbiter->order[0]));
-	changed(arbiter);
+	mark_changed(arbiter);
 	pthread_mutex_unlock(&arbiter->lock);
 }
 
@@ -284,7 +284,7 @@ static void set_enabled(struct arbiter *arbiter, int number, bool enabled, uint6
 	assert(arbiter->holders[number].used);
 	account_all(arbiter, now);
 	arbiter->holders[number].enabled = enabled;
-	changed(arbiter);
+	mark_changed(arbiter);
 	pthread_mutex_unlock(&arbiter->lock);
 }
 
@@ -382,7 +382,7 @@ static void group_by_space(const struct arbiter *arbiter, struct queue *queue)
 }
 
 /* Appends up to ROOM holders of FROM to TO. Returns their number. */
-static int take(struct queue *to, const struct queue *from, int room)
+static int append(struct queue *to, const struct queue *from, int room)
 {
 	int count = from->count < room ? from->count : room;
 
@@ -399,24 +399,24 @@ static bool choose(const struct arbiter *arbiter, unsigned int vcpu, uint64_t no
 	struct queue pinned = waiting(arbiter, vcpu, now, true, false);
 	struct queue bound = waiting(arbiter, vcpu, now, true, true);
 	struct queue flexible = waiting(arbiter, vcpu, now, false, false);
-	int kept, taken;
+	int kept, appended;
 
 	chosen->count = 0;
-	room -= take(chosen, &pinned, room);
+	room -= append(chosen, &pinned, room);
 	/* Flexible ones keep one, unless the guest uses so many that not even the pinned ones
 	 * fit. */
 	kept = flexible.count && room > (int)most_pinned_by_a_space(arbiter, vcpu);
 	if (bound.count > room - kept)
 		rotate(&bound, turn);
 	group_by_space(arbiter, &bound);
-	taken = take(chosen, &bound, room - kept);
-	room -= taken;
+	appended = append(chosen, &bound, room - kept);
+	room -= appended;
 	if (flexible.count > room)
 		rotate(&flexible, turn);
-	return take(chosen, &flexible, room) < flexible.count || taken < bound.count;
+	return append(chosen, &flexible, room) < flexible.count || appended < bound.count;
 }
 
-static int take_slot(struct arbiter_schedule *schedule, uint8_t guest)
+static int free_slot(struct arbiter_schedule *schedule, uint8_t guest)
 {
 	for (int slot = 0; slot < DEBUG_SLOTS; slot++)
 		if (schedule->holders[slot] == ARBITER_SLOT_FREE && !(guest & BIT(slot)))
@@ -451,7 +451,7 @@ static void place(struct arbiter_schedule *schedule, const struct queue *chosen,
 	}
 	for (int i = 0; i < chosen->count; i++)
 		if (slot_of(schedule, chosen->holders[i]) < 0)
-			schedule->holders[take_slot(schedule, guest)] = chosen->holders[i];
+			schedule->holders[free_slot(schedule, guest)] = chosen->holders[i];
 	schedule->guest_lost = 0;
 	for (int slot = 0; slot < DEBUG_SLOTS; slot++) {
 		if (!(guest & BIT(slot)))

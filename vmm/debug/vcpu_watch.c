@@ -30,17 +30,17 @@
 #define STEP_CONTROL  (KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP | KVM_GUESTDBG_SINGLESTEP)
 #define WATCH_CONTROL (KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP)
 
-static struct vcpu_watches *of(struct watches *watches, const struct vcpu *vcpu)
+static struct vcpu_watches *own_state(struct watches *watches, const struct vcpu *vcpu)
 {
 	assert(vcpu_on_thread(vcpu));
 	return &watches->vcpus[vcpu->index];
 }
 
 /* An ioctl failed, and nothing is armed. Reported once per struct watches. */
-static void complain(struct watches *watches)
+static void report_failure(struct watches *watches)
 {
-	if (!atomic_flag_test_and_set(&watches->complained))
-		log_warning("watches may miss hits from here on: %s", error_message());
+	if (!atomic_flag_test_and_set(&watches->reported_failure))
+		log_warning("watches may miss hits from now on: %s", error_message());
 }
 
 static int read_guest(struct vcpu_watches *self, struct vcpu *vcpu, struct kvm_debugregs *registers)
@@ -68,14 +68,14 @@ static int set_debug(struct vcpu *vcpu, const struct debug_plan *plan, uint32_t 
 }
 
 /* Created when it is first needed: there is none without watches. */
-static int make_timer(struct vcpu_watches *self)
+static int create_timer(struct vcpu_watches *self)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID,
 				  .sigev_signo = VCPU_KICK_SIGNAL };
 
 	event._sigev_un._tid = gettid();
 	if (timer_create(CLOCK_MONOTONIC, &event, &self->timer))
-		return error_set(-errno, "no timer for watches: %s", strerror(errno));
+		return error_set(-errno, "cannot create a timer for watches: %s", strerror(errno));
 	self->has_timer = true;
 	return 0;
 }
@@ -86,7 +86,7 @@ static int set_timer(struct vcpu_watches *self, uint64_t next)
 	int error = 0;
 
 	if (!self->has_timer)
-		error = next == ARBITER_NEVER ? 0 : make_timer(self);
+		error = next == ARBITER_NEVER ? 0 : create_timer(self);
 	if (error || !self->has_timer)
 		return error;
 	if (next != ARBITER_NEVER)
@@ -99,7 +99,7 @@ static int set_timer(struct vcpu_watches *self, uint64_t next)
 static void change_state(struct watches *watches, struct vcpu *vcpu, unsigned int number,
 			 enum watch_state state)
 {
-	struct watch_counts *counts = &of(watches, vcpu)->counts[number];
+	struct watch_counts *counts = &own_state(watches, vcpu)->counts[number];
 
 	if (counts->state == state)
 		return;
@@ -130,8 +130,8 @@ static enum watch_state state_of(const struct vcpu_watches *self, const struct w
 }
 
 /* The breakpoints selected by the arbiter. Returns their slots. Called under the lock. */
-static uint8_t take_schedule(struct watches *watches, struct vcpu_watches *self,
-			     const struct vcpu *vcpu, struct breakpoint *host)
+static uint8_t scheduled_breakpoints(struct watches *watches, struct vcpu_watches *self,
+				     const struct vcpu *vcpu, struct breakpoint *host)
 {
 	uint8_t slots = 0;
 
@@ -151,9 +151,9 @@ static uint8_t take_schedule(struct watches *watches, struct vcpu_watches *self,
 	return slots;
 }
 
-static void note_states(struct watches *watches, struct vcpu *vcpu, uint64_t now)
+static void update_states(struct watches *watches, struct vcpu *vcpu, uint64_t now)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 
 	for (unsigned int i = 0; i < watches->count; i++)
 		if (watches->list[i].known && covers(&watches->list[i], vcpu))
@@ -169,23 +169,23 @@ static void count_guest_lost(struct watches *watches, struct vcpu *vcpu, unsigne
 }
 
 /* The host has priority: the loss for the guest is counted and reported. */
-static void note_guest_lost(struct watches *watches, struct vcpu *vcpu, uint8_t before,
-			    uint8_t lost)
+static void update_guest_lost(struct watches *watches, struct vcpu *vcpu, uint8_t before,
+			      uint8_t lost)
 {
 	uint8_t more = lost & (uint8_t)~before;
 
 	if (!more)
 		return;
 	count_guest_lost(watches, vcpu, (unsigned int)__builtin_popcount(more));
-	if (!atomic_flag_test_and_set(&watches->said_guest_lost))
+	if (!atomic_flag_test_and_set(&watches->reported_guest_lost))
 		log_warning(
-			"a breakpoint that the guest set itself does not work for it: watches have its register");
+			"a breakpoint of the guest does not work for it, because a watch has its register");
 }
 
 /* Schedules again, and merges the result with the guest's registers as last read. */
 static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 	struct breakpoint host[DEBUG_SLOTS] = { 0 };
 	uint8_t slots, lost = self->schedule.guest_lost;
 	uint64_t now = watch_now();
@@ -195,14 +195,14 @@ static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 	self->generation = arbiter_generation(watches->arbiter);
 	arbiter_set_guest(watches->arbiter, vcpu->index, dr7_slots(self->guest.dr7));
 	arbiter_schedule(watches->arbiter, vcpu->index, now, &self->schedule);
-	slots = take_schedule(watches, self, vcpu, host);
+	slots = scheduled_breakpoints(watches, self, vcpu, host);
 	plan = debug_plan_merge(&self->guest, host, slots);
 	self->shown = plan;
 	self->shown_lost = self->schedule.guest_lost;
 	self->active = self->followed = slots || self->schedule.suspended;
-	note_states(watches, vcpu, now);
+	update_states(watches, vcpu, now);
 	pthread_mutex_unlock(&watches->lock);
-	note_guest_lost(watches, vcpu, lost, self->schedule.guest_lost);
+	update_guest_lost(watches, vcpu, lost, self->schedule.guest_lost);
 	if (self->schedule.suspended)
 		plan.dr7 |= DR7_GD; /* to notice when the guest frees one */
 	return plan;
@@ -211,7 +211,7 @@ static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 /* Loads the current plan, with EXTRA in KVM's control word. */
 static int arm(struct watches *watches, struct vcpu *vcpu, uint32_t extra)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 	int error;
 
 	self->armed = make_plan(watches, vcpu);
@@ -225,13 +225,13 @@ static void update(struct watches *watches, struct vcpu *vcpu)
 {
 	struct kvm_debugregs registers;
 
-	if (read_guest(of(watches, vcpu), vcpu, &registers) || arm(watches, vcpu, 0))
-		complain(watches);
+	if (read_guest(own_state(watches, vcpu), vcpu, &registers) || arm(watches, vcpu, 0))
+		report_failure(watches);
 }
 
 static void step(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 	struct debug_plan plan = debug_plan_for_step(&self->armed, exit->rip, self->guest.dr7);
 	uint32_t control = self->blocks_interrupts ? KVM_GUESTDBG_BLOCKIRQ : 0;
 
@@ -244,7 +244,7 @@ static void step(struct watches *watches, struct vcpu *vcpu, const struct debug_
 	self->step_rip = exit->rip;
 	self->armed = plan;
 	if (set_debug(vcpu, &plan, control))
-		complain(watches);
+		report_failure(watches);
 }
 
 /* The register with NUMBER in an instruction (SDM vol. 2A 2.1.5). */
@@ -292,13 +292,13 @@ static void raise_undefined(struct watches *watches, struct vcpu *vcpu)
 	registers.rflags |= RFLAGS_RF;
 	if (vcpu_set_registers(vcpu, &registers) || arm(watches, vcpu, 0) ||
 	    vcpu_inject_undefined(vcpu))
-		complain(watches);
+		report_failure(watches);
 }
 
 /* Emulates the guest's MOV stopped by DR7.GD, and schedules again. False: it has to be stepped. */
-static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
+static bool emulate_move(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 	struct kvm_regs general = *vcpu_registers(vcpu);
 	uint8_t code[DEBUG_MOVE_SIZE_MAX];
 	struct kvm_debugregs registers;
@@ -323,7 +323,7 @@ static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_
 	general.rip += move.length;
 	general.rflags &= ~RFLAGS_RF;
 	if (vcpu_set_registers(vcpu, &general) || arm(watches, vcpu, 0))
-		complain(watches);
+		report_failure(watches);
 	return true;
 }
 
@@ -383,16 +383,16 @@ static bool resume(struct vcpu_watches *self, struct vcpu *vcpu, const struct de
 
 static void move_or_step(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
 {
-	if (!move(watches, vcpu, exit))
+	if (!emulate_move(watches, vcpu, exit))
 		step(watches, vcpu, exit);
 }
 
 /* Delivers the guest's own #DB. KVM_SET_REGS would cancel it, so no registers may be set
  * afterwards. */
-static void give_to_guest(struct watches *watches, struct vcpu *vcpu,
-			  const struct debug_verdict *verdict)
+static void deliver_to_guest(struct watches *watches, struct vcpu *vcpu,
+			     const struct debug_verdict *verdict)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 	struct kvm_debugregs registers;
 	int error = read_guest(self, vcpu, &registers);
 
@@ -406,12 +406,12 @@ static void give_to_guest(struct watches *watches, struct vcpu *vcpu,
 		return;
 	if (error == -EBUSY)
 		error_set(error,
-			  "a #DB of the guest's own came while another exception was pending");
+			  "cannot deliver the guest's own #DB: another exception is pending");
 	count_guest_lost(watches, vcpu, 1);
-	complain(watches);
+	report_failure(watches);
 }
 
-static bool is_wanted(const struct watches *watches, struct vcpu *vcpu, unsigned int number)
+static bool counts_here(const struct watches *watches, struct vcpu *vcpu, unsigned int number)
 {
 	const struct watch_request *request = &watches->list[number].request;
 	uint64_t cr3 = vcpu_special_registers(vcpu)->cr3;
@@ -420,8 +420,8 @@ static bool is_wanted(const struct watches *watches, struct vcpu *vcpu, unsigned
 		return false;
 	if (request->cr3 && (request->cr3 ^ cr3) & CR3_ADDRESS)
 		return false;
-	return !watches->options.wanted ||
-	       watches->options.wanted(watches->options.context, vcpu, number);
+	return !watches->options.matches ||
+	       watches->options.matches(watches->options.context, vcpu, number);
 }
 
 /* Counts a hit. True if it exceeds the limit. */
@@ -440,7 +440,7 @@ static bool is_storm(const struct watches *watches, unsigned int number,
 /* True if its address was removed or changed after this vCPU's registers were loaded. */
 static bool is_stale(struct watches *watches, struct vcpu *vcpu, unsigned int slot)
 {
-	const struct vcpu_watches *self = of(watches, vcpu);
+	const struct vcpu_watches *self = own_state(watches, vcpu);
 	const struct watch *watch = &watches->list[self->watches[slot]];
 	bool stale;
 
@@ -452,9 +452,9 @@ static bool is_stale(struct watches *watches, struct vcpu *vcpu, unsigned int sl
 	return stale;
 }
 
-static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int slot)
+static void handle_hit(struct watches *watches, struct vcpu *vcpu, unsigned int slot)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 	unsigned int number = (unsigned int)self->watches[slot];
 	/* Only state and addresses of a watch ever change. */
 	const struct watch_request *request = &watches->list[number].request;
@@ -465,11 +465,11 @@ static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int sl
 				 .length = request->length,
 				 .period = request->period };
 
-	if (is_stale(watches, vcpu, slot) || !is_wanted(watches, vcpu, number))
+	if (is_stale(watches, vcpu, slot) || !counts_here(watches, vcpu, number))
 		return;
 	local_add(&counts->hits, 1);
-	if (++counts->untold >= request->period) {
-		counts->untold = 0;
+	if (++counts->unreported >= request->period) {
+		counts->unreported = 0;
 		hit.hits = counts->hits;
 		watches->options.hit(watches->options.context, vcpu, &hit);
 	}
@@ -479,7 +479,7 @@ static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int sl
  * watch may have been removed meanwhile, and its holder's number reused. */
 static bool hold_back(struct watches *watches, struct vcpu *vcpu, unsigned int slot, uint64_t now)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 	unsigned int number = (unsigned int)self->watches[slot];
 	struct watch_counts *counts = &self->counts[number];
 
@@ -495,7 +495,7 @@ static bool hold_back(struct watches *watches, struct vcpu *vcpu, unsigned int s
 	return true;
 }
 
-static bool take_hits(struct watches *watches, struct vcpu *vcpu, uint8_t slots)
+static bool handle_hits(struct watches *watches, struct vcpu *vcpu, uint8_t slots)
 {
 	uint64_t now = slots ? watch_now() : 0;
 	bool changed = false;
@@ -503,7 +503,7 @@ static bool take_hits(struct watches *watches, struct vcpu *vcpu, uint8_t slots)
 	for (unsigned int slot = 0; slot < DEBUG_SLOTS; slot++) {
 		if (!(slots & BIT(slot)))
 			continue;
-		take_hit(watches, vcpu, slot);
+		handle_hit(watches, vcpu, slot);
 		changed |= hold_back(watches, vcpu, slot, now);
 	}
 	return changed;
@@ -518,7 +518,7 @@ static bool is_due(const struct watches *watches, const struct vcpu_watches *sel
 void watch_debug(struct watches *watches, struct vcpu *vcpu)
 {
 	const struct kvm_debug_exit_arch *information = &vcpu->run->debug.arch;
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 	struct debug_exit exit = { .dr6 = information->dr6,
 				   .rip = information->pc,
 				   .rflags = vcpu_registers(vcpu)->rflags,
@@ -526,14 +526,14 @@ void watch_debug(struct watches *watches, struct vcpu *vcpu)
 				   .stepping = self->stepping,
 				   .guest_steps = self->guest_steps };
 	struct debug_verdict verdict = debug_classify(&self->armed, &exit);
-	bool changed = take_hits(watches, vcpu, verdict.host_hits);
+	bool changed = handle_hits(watches, vcpu, verdict.host_hits);
 
 	if (verdict.step_done) {
 		finish_late_step(self, vcpu);
 		self->stepping = false;
 	}
 	if (verdict.guest)
-		give_to_guest(watches, vcpu, &verdict);
+		deliver_to_guest(watches, vcpu, &verdict);
 	else if (verdict.step && !resume(self, vcpu, &exit, &verdict))
 		move_or_step(watches, vcpu, &exit);
 	else if (verdict.step_done || changed || is_due(watches, self))
@@ -559,7 +559,7 @@ static bool guest_changed(struct vcpu_watches *self, struct vcpu *vcpu)
 /* Notices changes by the guest where DR7.GD does not work. */
 void watch_kicked(struct watches *watches, struct vcpu *vcpu)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 
 	if (!self->entered || is_in_step(self, vcpu))
 		return;
@@ -577,7 +577,7 @@ static void delete_timer(struct vcpu_watches *self)
 
 int watch_enter(struct watches *watches, struct vcpu *vcpu)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 	struct kvm_debugregs registers;
 	int error = 0;
 
@@ -597,7 +597,7 @@ int watch_enter(struct watches *watches, struct vcpu *vcpu)
 
 void watch_leave(struct watches *watches, struct vcpu *vcpu)
 {
-	struct vcpu_watches *self = of(watches, vcpu);
+	struct vcpu_watches *self = own_state(watches, vcpu);
 
 	if (!self->entered)
 		return;

@@ -22,7 +22,7 @@ struct watch {
 /* One watch on one vCPU; written by the vCPU's thread only. */
 struct watch_counts {
 	uint64_t hits, throttled, suspended;
-	uint64_t untold;      /* hits since the last sample */
+	uint64_t unreported;  /* hits since the last sample */
 	uint64_t storm_began; /* ns */
 	unsigned int storm_hits;
 	enum watch_state state;
@@ -37,10 +37,10 @@ struct vcpu_watches {
 	struct arbiter_schedule schedule;
 	struct debug_registers guest; /* as last read */
 	struct debug_plan armed;      /* in force */
-	struct debug_plan
-		shown;      /* copy for other threads, under the lock: without intermediate single steps */
-	uint8_t shown_lost; /* likewise: slots that the guest uses but a watch has */
-	bool followed;      /* likewise: `shown` includes the guest's breakpoints */
+	struct debug_plan shown;  /* copy for other threads, under the lock: without intermediate
+				     single steps */
+	uint8_t shown_lost;       /* likewise: slots that the guest uses but a watch has */
+	bool followed;            /* likewise: `shown` includes the guest's breakpoints */
 	int watches[DEBUG_SLOTS]; /* the watch in each host slot of the plan */
 	bool stepping;            /* a trap of ours is pending */
 	bool stepping_now;        /* KVM is single-stepping */
@@ -57,7 +57,7 @@ struct watches {
 	struct arbiter *arbiter;
 	_Atomic uint64_t guest_lost;
 	_Atomic unsigned int count;
-	atomic_flag complained, said_guest_lost;
+	atomic_flag reported_failure, reported_guest_lost;
 	pthread_mutex_t lock; /* protects the members below, except for each vCPU's own */
 	struct watch list[WATCHES_MAX];
 	int watch_of_holder[ARBITER_HOLDERS_MAX];

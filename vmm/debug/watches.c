@@ -63,7 +63,7 @@ static int check_request(const struct watches *watches, const struct watch_reque
 	if (!breakpoint_valid(&breakpoint))
 		return error_set(
 			-EINVAL,
-			"a debug register watches 1, 2, 4 or 8 bytes, or executes 1; not %u",
+			"a debug register watches 1, 2, 4 or 8 bytes, or 1 byte of code; not %u",
 			request->length);
 	if (request->vcpu >= (int)watches->options.vcpus)
 		return error_set(-EINVAL, "there is no vCPU %d to watch; the last one is %u",
@@ -81,7 +81,8 @@ static int add_locked(struct watches *watches, const struct watch_request *reque
 	int holder;
 
 	if (number == WATCHES_MAX)
-		return error_set(-EMFILE, "there can be %d watches in a recording", WATCHES_MAX);
+		return error_set(-EMFILE, "at most %d watches are possible in a recording",
+				 WATCHES_MAX);
 	holder = arbiter_reserve(watches->arbiter, &slot);
 	if (holder < 0)
 		return holder;
@@ -131,8 +132,8 @@ static int check_addresses(const struct watches *watches, const struct watch *wa
 		if (!breakpoint_valid(&breakpoint))
 			return error_set(
 				-EINVAL,
-				"%#llx can not be watched: a debug register watches %u bytes at a "
-				"multiple of %u",
+				"cannot watch %#llx: a debug register watches %u bytes at a multiple "
+				"of %u",
 				(unsigned long long)breakpoint.address, breakpoint.length,
 				breakpoint.length);
 	}

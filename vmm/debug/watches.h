@@ -66,7 +66,7 @@ struct watches_options {
 	/* On the vCPU's thread, with the registers of the hit. */
 	void (*hit)(void *context, struct vcpu *vcpu, const struct watch_hit *hit);
 	/* On the vCPU's thread: does the hit count, apart from its CR3? NULL: always. */
-	bool (*wanted)(void *context, struct vcpu *vcpu, unsigned int watch);
+	bool (*matches)(void *context, struct vcpu *vcpu, unsigned int watch);
 	/* On the vCPU's thread, under a lock: the state of a watch has changed there. May be
 	 * NULL. */
 	void (*changed)(void *context, struct vcpu *vcpu, unsigned int watch,
@@ -123,7 +123,7 @@ enum watch_owner {
 struct watch_slot {
 	enum watch_owner owner;
 	unsigned int watch; /* with WATCH_OWNER_WATCH */
-	bool guest_lost; /* the guest has a breakpoint here that does not work for it */
+	bool guest_lost;    /* the guest has a breakpoint here that does not work for it */
 	struct breakpoint breakpoint;
 };
 

@@ -36,9 +36,9 @@ static int send_signals(int event, pid_t thread)
 
 	if (fcntl(event, F_SETOWN_EX, &owner) || fcntl(event, F_SETSIG, VCPU_SAMPLE_SIGNAL) ||
 	    fcntl(event, F_SETFL, O_ASYNC | O_NONBLOCK))
-		return error_set(-errno,
-				 "can not direct a perf event's signal to the vCPU's thread: %s",
-				 strerror(errno));
+		return error_set(
+			-errno, "cannot direct the signal of a perf event to the vCPU's thread: %s",
+			strerror(errno));
 	return 0;
 }
 
@@ -57,11 +57,10 @@ static int open_event(struct sampling_clock *clock)
 	clock->event = (int)syscall(SYS_perf_event_open, &attributes, clock->thread, -1, -1,
 				    PERF_FLAG_FD_CLOEXEC);
 	if (clock->event < 0)
-		return error_set(
-			-errno,
-			"the host lets us have no cpu-clock event (perf_event_open: %s); "
-			"kernel.perf_event_paranoid must be at most 1, or CAP_PERFMON be there",
-			strerror(errno));
+		return error_set(-errno,
+				 "cannot open a cpu-clock event (perf_event_open: %s); set "
+				 "kernel.perf_event_paranoid to at most 1, or grant CAP_PERFMON",
+				 strerror(errno));
 	error = send_signals(clock->event, clock->thread);
 	if (error)
 		close(clock->event);
@@ -76,8 +75,7 @@ static void close_event(struct sampling_clock *clock)
 static int control(struct sampling_clock *clock, unsigned long request, void *argument)
 {
 	if (ioctl(clock->event, request, argument))
-		return error_set(-errno, "can not control the cpu-clock event: %s",
-				 strerror(errno));
+		return error_set(-errno, "cannot control the cpu-clock event: %s", strerror(errno));
 	return 0;
 }
 
@@ -102,7 +100,7 @@ static int stop_event(struct sampling_clock *clock)
 
 /* The part of DUE ns, already accounted, that exceeds the thread's CPU time, rounded to periods;
  * removes it from the account. */
-static uint64_t take_back(struct sampling_clock *clock, uint64_t due)
+static uint64_t excess_periods(struct sampling_clock *clock, uint64_t due)
 {
 	uint64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID), ahead = 0;
 
@@ -115,16 +113,16 @@ static uint64_t take_back(struct sampling_clock *clock, uint64_t due)
 	return ahead;
 }
 
-static uint64_t take_periods(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
+static uint64_t consume_periods(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
 {
-	uint64_t due = expirations * clock->period, passed = now - clock->taken_at;
+	uint64_t due = expirations * clock->period, passed = now - clock->consumed_at;
 
-	clock->taken_at = now;
+	clock->consumed_at = now;
 	clock->accounted += due;
 	if (!due || (passed < due + clock->period && now - clock->checked_at < CHECK_INTERVAL))
 		return due;
 	clock->checked_at = now;
-	due -= take_back(clock, due);
+	due -= excess_periods(clock, due);
 	return due + sampling_account(clock);
 }
 
@@ -135,5 +133,5 @@ const struct sampling_clock_operations sampling_clock_perf_event = {
 	.start = start_event,
 	.stop = stop_event,
 	.change_period = set_event_period,
-	.take = take_periods,
+	.consume = consume_periods,
 };

@@ -21,7 +21,7 @@ struct sampling_clock_operations {
 	/* clock->period has changed while the clock ticks. */
 	int (*change_period)(struct sampling_clock *clock);
 	/* EXPIRATIONS since the last call; NOW as for sampling_clock_consume(). */
-	uint64_t (*take)(struct sampling_clock *clock, uint64_t expirations, uint64_t now);
+	uint64_t (*consume)(struct sampling_clock *clock, uint64_t expirations, uint64_t now);
 };
 
 extern const struct sampling_clock_operations sampling_clock_perf_event;
@@ -35,10 +35,11 @@ struct sampling_clock {
 	pid_t thread;
 	bool ticking;
 
-	int event;           /* of the perf event */
-	timer_t timer;       /* of the timers */
-	uint64_t accounted;  /* of the CPU clocks: CPU time of the thread in ns that samples already represent */
-	uint64_t taken_at;   /* of the perf event: NOW of the last consume */
+	int event;          /* of the perf event */
+	timer_t timer;      /* of the timers */
+	uint64_t accounted; /* of the CPU clocks: CPU time of the thread in ns that samples already
+			       represent */
+	uint64_t consumed_at; /* of the perf event: NOW of the last consume */
 	uint64_t checked_at; /* of the perf event: NOW of the last consume that read the CPU time */
 };
 

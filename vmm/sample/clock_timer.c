@@ -28,7 +28,7 @@ static int open_timer(struct sampling_clock *clock)
 
 	event.sigev_notify_thread_id = clock->thread;
 	if (timer_create(CLOCK_MONOTONIC, &event, &clock->timer))
-		return error_set(-errno, "can not make a sampling timer: %s", strerror(errno));
+		return error_set(-errno, "cannot create a sampling timer: %s", strerror(errno));
 	return 0;
 }
 
@@ -43,7 +43,7 @@ static int set_timer(struct sampling_clock *clock, uint64_t period)
 	struct itimerspec specification = { .it_interval = interval, .it_value = interval };
 
 	if (timer_settime(clock->timer, 0, &specification, NULL))
-		return error_set(-errno, "can not set the sampling timer: %s", strerror(errno));
+		return error_set(-errno, "cannot set the sampling timer: %s", strerror(errno));
 	return 0;
 }
 
@@ -57,7 +57,8 @@ static int stop_timer(struct sampling_clock *clock)
 	return set_timer(clock, 0);
 }
 
-static uint64_t take_expirations(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
+static uint64_t consume_expirations(struct sampling_clock *clock, uint64_t expirations,
+				    uint64_t now)
 {
 	return expirations * clock->period;
 }
@@ -68,7 +69,7 @@ static int start_cpu_timer(struct sampling_clock *clock)
 	return start_timer(clock);
 }
 
-static uint64_t take_cpu_time(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
+static uint64_t consume_cpu_time(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
 {
 	return sampling_account(clock);
 }
@@ -80,7 +81,7 @@ const struct sampling_clock_operations sampling_clock_wall_timer = {
 	.start = start_timer,
 	.stop = stop_timer,
 	.change_period = start_timer,
-	.take = take_expirations,
+	.consume = consume_expirations,
 };
 
 const struct sampling_clock_operations sampling_clock_cpu_timer = {
@@ -90,5 +91,5 @@ const struct sampling_clock_operations sampling_clock_cpu_timer = {
 	.start = start_cpu_timer,
 	.stop = stop_timer,
 	.change_period = start_timer,
-	.take = take_cpu_time,
+	.consume = consume_cpu_time,
 };

@@ -30,7 +30,7 @@ static int check_frequency(unsigned int frequency)
 {
 	if (frequency >= 1 && frequency <= SAMPLING_FREQUENCY_MAX)
 		return 0;
-	return error_set(-EINVAL, "a sampling frequency of %u Hz is not possible: 1 to %u are",
+	return error_set(-EINVAL, "a sampling frequency of %u Hz is out of range: 1 to %u",
 			 frequency, SAMPLING_FREQUENCY_MAX);
 }
 
@@ -101,10 +101,10 @@ int sampling_clock_set_frequency(struct sampling_clock *clock, unsigned int freq
 	return clock->ticking ? clock->operations->change_period(clock) : 0;
 }
 
-uint64_t sampling_clock_take(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
+uint64_t sampling_clock_consume(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
 {
 	uint64_t due = expirations - clock->expirations_seen;
 
 	clock->expirations_seen = expirations;
-	return clock->operations->take(clock, due, now);
+	return clock->operations->consume(clock, due, now);
 }

@@ -21,9 +21,11 @@ enum sampling_clock_kind {
 
 /* How the time is measured: the kind is the request, this is what the host supports. */
 enum sampling_clock_source {
-	SAMPLING_SOURCE_PERF_EVENT, /* cpu-clock event of the thread: an hrtimer, stopped while the thread does not run */
+	SAMPLING_SOURCE_PERF_EVENT, /* cpu-clock event of the thread: an hrtimer, stopped while the
+				       thread does not run */
 	SAMPLING_SOURCE_WALL_TIMER, /* POSIX timer on CLOCK_MONOTONIC */
-	SAMPLING_SOURCE_CPU_TIMER, /* the same, but reads the thread's CPU time at each expiration */
+	SAMPLING_SOURCE_CPU_TIMER,  /* the same, but reads the thread's CPU time at each expiration
+				     */
 };
 
 struct sampling_clock;
@@ -57,6 +59,6 @@ int sampling_clock_set_frequency(struct sampling_clock *clock, unsigned int freq
  * time (a system call) only if periods may be missing for the time that has passed;
  * SAMPLING_SOURCE_CPU_TIMER always does.
  */
-uint64_t sampling_clock_take(struct sampling_clock *clock, uint64_t expirations, uint64_t now);
+uint64_t sampling_clock_consume(struct sampling_clock *clock, uint64_t expirations, uint64_t now);
 
 #endif

@@ -19,8 +19,7 @@ int sampler_create(struct sampler **result, const struct sampler_options *option
 
 	assert(options->vcpus >= 1 && options->vcpus <= VM_CPUS_MAX);
 	if (!options->frequency || options->frequency > SAMPLING_FREQUENCY_MAX)
-		return error_set(-EINVAL,
-				 "a sampling frequency of %u Hz is not possible: 1 to %u are",
+		return error_set(-EINVAL, "a sampling frequency of %u Hz is out of range: 1 to %u",
 				 options->frequency, SAMPLING_FREQUENCY_MAX);
 	sampler = aligned_alloc(64, (size + 63) & ~(size_t)63);
 	if (!sampler)
@@ -58,12 +57,13 @@ static int start_clock(struct vcpu_sampler *self, const struct vcpu *vcpu, unsig
 
 	if (error)
 		return error;
-	sampling_clock_take(self->clock, vcpu->sample_expirations, clock_ns(CLOCK_MONOTONIC_RAW));
+	sampling_clock_consume(self->clock, vcpu->sample_expirations,
+			       clock_ns(CLOCK_MONOTONIC_RAW));
 	return sampling_clock_start(self->clock);
 }
 
-static int take_over_frequency(struct sampler *sampler, struct vcpu_sampler *self,
-			       const struct vcpu *vcpu)
+static int apply_frequency(struct sampler *sampler, struct vcpu_sampler *self,
+			   const struct vcpu *vcpu)
 {
 	unsigned int frequency = atomic_load(&sampler->frequency);
 	int error;
@@ -91,7 +91,7 @@ int sampler_attach(struct sampler *sampler, struct vcpu *vcpu)
 	self->thread = gettid();
 	self->clock = clock;
 	self->frequency = 0;
-	error = take_over_frequency(sampler, self, vcpu);
+	error = apply_frequency(sampler, self, vcpu);
 	if (error) {
 		sampling_clock_destroy(clock);
 		self->clock = NULL;
@@ -108,7 +108,7 @@ void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu)
 	if (!self ||
 	    atomic_load_explicit(&sampler->frequency, memory_order_relaxed) == self->frequency)
 		return;
-	if (take_over_frequency(sampler, self, vcpu))
+	if (apply_frequency(sampler, self, vcpu))
 		log_warning("vCPU %u keeps its sampling frequency: %s", vcpu->index,
 			    error_message());
 }
@@ -116,8 +116,7 @@ void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu)
 int sampler_set_frequency(struct sampler *sampler, unsigned int frequency)
 {
 	if (frequency > SAMPLING_FREQUENCY_MAX)
-		return error_set(-EINVAL,
-				 "a sampling frequency of %u Hz is not possible: up to %u are",
+		return error_set(-EINVAL, "a sampling frequency of %u Hz is out of range: 0 to %u",
 				 frequency, SAMPLING_FREQUENCY_MAX);
 	atomic_store(&sampler->frequency, frequency);
 	return 0;
@@ -163,7 +162,7 @@ bool sampler_registers(const struct sampler *sampler, unsigned int vcpu,
 	return *time && snapshot_read(&sampler->vcpus[vcpu].latest, registers);
 }
 
-void sampler_forget_registers(struct sampler *sampler)
+void sampler_discard_registers(struct sampler *sampler)
 {
 	for (unsigned int i = 0; i < sampler->options.vcpus; i++) {
 		assert(!sampler->vcpus[i].clock);

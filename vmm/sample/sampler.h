@@ -34,7 +34,8 @@ struct sampler;
 #define SAMPLER_EVENTS_MAX 65
 
 struct sampler_options {
-	struct ring *const *rings; /* one for each vCPU, in order; written only by the sampler until it is destroyed */
+	struct ring *const *rings; /* one for each vCPU, in order; written only by the sampler until
+				      it is destroyed */
 	unsigned int vcpus;        /* 1 to VM_CPUS_MAX */
 	const struct guest_view *view; /* of the VM; outlives the sampler */
 	enum sampling_clock_kind clock;
@@ -51,7 +52,8 @@ struct sampler_options {
 
 struct sampler_statistics {
 	uint64_t samples; /* recorded, even if the ring had no room */
-	uint64_t periods; /* periods of the clock that they represent: more than samples if signals were merged */
+	uint64_t periods; /* periods of the clock that they represent: more than samples if signals
+			     were merged */
 	uint64_t cost;    /* ns spent on them, without leaving and entering the guest */
 };
 
@@ -69,7 +71,7 @@ int sampler_attach(struct sampler *sampler, struct vcpu *vcpu);
 void sampler_detach(struct sampler *sampler, struct vcpu *vcpu);
 
 /* For the `sample` handler of struct vcpu_handlers. Does nothing if no period has passed. */
-void sampler_take(struct sampler *sampler, struct vcpu *vcpu);
+void sampler_record(struct sampler *sampler, struct vcpu *vcpu);
 
 /* A hit of a watch. */
 struct sampler_hit {
@@ -83,13 +85,13 @@ struct sampler_hit {
 
 /* Records a sample of the hit with the registers, the current value and the value at the
  * previous hit; also while paused. */
-void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit);
+void sampler_record_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit);
 
 /* Records that the event gives no samples of VCPU from now on, or does so again. */
-void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t event, bool stopped);
+void sampler_report_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t event, bool stopped);
 
 /* Records that COUNT breakpoints of the guest do not work for it on VCPU from now on. */
-void sampler_tell_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigned int count);
+void sampler_report_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigned int count);
 
 /* The guest's current task on the stopped VCPU: see struct sample. */
 void sampler_task(const struct sampler *sampler, struct vcpu *vcpu, struct guest_task *task);
@@ -122,7 +124,7 @@ bool sampler_registers(const struct sampler *sampler, unsigned int vcpu,
 		       struct guest_registers *registers, uint64_t *time);
 
 /* The guest restarts: discards all registers. All vCPUs must be detached. */
-void sampler_forget_registers(struct sampler *sampler);
+void sampler_discard_registers(struct sampler *sampler);
 
 /* Sums over all vCPUs; exact once they are detached. */
 void sampler_statistics(const struct sampler *sampler, struct sampler_statistics *statistics);

@@ -26,7 +26,7 @@ struct slot {
 struct trigger {
 	_Atomic uint64_t fired; /* position of the next event */
 	_Atomic uint64_t missed;
-	uint64_t taken; /* position of the next event to consume; the reader's */
+	uint64_t consumed; /* position of the next event to consume; the reader's */
 	int fd;
 	struct slot slots[TRIGGERS_PENDING];
 };
@@ -40,7 +40,7 @@ int trigger_create(struct trigger **result)
 	trigger->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (trigger->fd < 0) {
 		free(trigger);
-		return error_set(-errno, "can not make the triggers' eventfd: %m");
+		return error_set(-errno, "cannot create the triggers' eventfd: %m");
 	}
 	for (uint64_t i = 0; i < TRIGGERS_PENDING; i++)
 		atomic_init(&trigger->slots[i].turn, i);
@@ -104,15 +104,16 @@ uint64_t trigger_fire(struct trigger *trigger, enum trigger_kind kind, const cha
 	return slot ? position + 1 : 0;
 }
 
-bool trigger_take(struct trigger *trigger, struct trigger_event *event)
+bool trigger_consume(struct trigger *trigger, struct trigger_event *event)
 {
-	struct slot *slot = &trigger->slots[trigger->taken % TRIGGERS_PENDING];
+	struct slot *slot = &trigger->slots[trigger->consumed % TRIGGERS_PENDING];
 
-	if (atomic_load_explicit(&slot->turn, memory_order_acquire) != trigger->taken + 1)
+	if (atomic_load_explicit(&slot->turn, memory_order_acquire) != trigger->consumed + 1)
 		return false;
 	*event = slot->event;
-	atomic_store_explicit(&slot->turn, trigger->taken + TRIGGERS_PENDING, memory_order_release);
-	trigger->taken++;
+	atomic_store_explicit(&slot->turn, trigger->consumed + TRIGGERS_PENDING,
+			      memory_order_release);
+	trigger->consumed++;
 	return true;
 }
 
@@ -145,7 +146,7 @@ const char *trigger_kind_name(enum trigger_kind kind)
 	return names[kind];
 }
 
-bool trigger_is_guests(enum trigger_kind kind)
+bool trigger_is_from_guest(enum trigger_kind kind)
 {
 	switch (kind) {
 	case TRIGGER_PANIC:

@@ -58,7 +58,7 @@ void trigger_destroy(struct trigger *trigger);
 uint64_t trigger_fire(struct trigger *trigger, enum trigger_kind kind, const char *detail);
 
 /* Consumes the oldest pending event; false if there is none. */
-bool trigger_take(struct trigger *trigger, struct trigger_event *event);
+bool trigger_consume(struct trigger *trigger, struct trigger_event *event);
 
 /* Number of missed events since creation. */
 uint64_t trigger_missed(const struct trigger *trigger);
@@ -70,6 +70,6 @@ int trigger_fd(const struct trigger *trigger);
 const char *trigger_kind_name(enum trigger_kind kind);
 
 /* True if the guest can cause it as often as it likes. Those of the guest's end come once. */
-bool trigger_is_guests(enum trigger_kind kind);
+bool trigger_is_from_guest(enum trigger_kind kind);
 
 #endif

@@ -13,10 +13,10 @@
 
 /* KVM counts an exit before it counts the interrupt that caused it: that shows as a change
  * between two readings. */
-#define LOOKS 4
+#define READINGS_MAX 4
 
 /* Upper limit in ns for an undisturbed reading of the scheduler's statistics. */
-#define LOOK_TIME_MAX NS_PER_MS
+#define READING_TIME_MAX NS_PER_MS
 
 static int check_scheduler(void)
 {
@@ -24,7 +24,7 @@ static int check_scheduler(void)
 		return 0;
 	return error_set(
 		-ENOTSUP,
-		"the host does not tell how long vCPUs run and wait: /proc/self/schedstat is missing "
+		"the host has no run and wait times of vCPUs: /proc/self/schedstat is missing "
 		"(CONFIG_SCHED_INFO)");
 }
 
@@ -34,7 +34,7 @@ static int open_counters(struct vcpu_load *load)
 	    !vcpu_statistic_open(&load->interrupts, load->vcpu, "irq_exits"))
 		return 0;
 	return error_set(-ENOTSUP,
-			 "this host's KVM does not count the exits of a vCPU (Linux 5.14 does)");
+			 "this host's KVM does not count the exits of a vCPU (needs Linux 5.14)");
 }
 
 int vcpu_load_open(struct vcpu_load *load, const struct vcpu *vcpu, bool count_exits)
@@ -89,7 +89,7 @@ static uint64_t count_exits(const struct vcpu_load *load)
 	uint64_t exits = vcpu_statistic_read(&load->exits);
 	uint64_t interrupts = vcpu_statistic_read(&load->interrupts);
 
-	for (int i = 0; i < LOOKS; i++) {
+	for (int i = 0; i < READINGS_MAX; i++) {
 		uint64_t exits_before = exits, interrupts_before = interrupts;
 
 		exits = vcpu_statistic_read(&load->exits);
@@ -106,10 +106,10 @@ bool vcpu_load_read(struct vcpu_load *load, struct vcpu_reading *reading)
 	bool read = true;
 
 	*reading = (struct vcpu_reading){ .exits = count_exits(load) };
-	for (int i = 0; i < LOOKS && read; i++) {
+	for (int i = 0; i < READINGS_MAX && read; i++) {
 		reading->time = clock_ns(CLOCK_MONOTONIC);
 		read = read_scheduler(load, reading);
-		if (clock_ns(CLOCK_MONOTONIC) - reading->time < LOOK_TIME_MAX)
+		if (clock_ns(CLOCK_MONOTONIC) - reading->time < READING_TIME_MAX)
 			break;
 	}
 	return read;

@@ -13,8 +13,8 @@
 #include "shared/error.h"
 
 /* ms between polls: a stuck vCPU is reported at most a quarter of its limit late. */
-#define LOOK_MS_MIN 10
-#define LOOK_MS_MAX 100
+#define POLL_MS_MIN 10
+#define POLL_MS_MAX 100
 
 struct watchdog {
 	struct watchdog_limits limits;
@@ -27,7 +27,7 @@ struct watchdog {
 	bool started;
 };
 
-static void look(struct watchdog *watchdog)
+static void poll_vcpus(struct watchdog *watchdog)
 {
 	struct watchdog_alarm alarms[WATCHDOG_ALARMS_MAX];
 	struct vcpu_reading reading;
@@ -44,13 +44,13 @@ static void look(struct watchdog *watchdog)
 	}
 }
 
-static int look_interval(const struct watchdog *watchdog)
+static int poll_interval(const struct watchdog *watchdog)
 {
 	unsigned int quarter = watchdog->limits.stuck / 4;
 
-	if (!watchdog->limits.stuck || quarter > LOOK_MS_MAX)
-		return LOOK_MS_MAX;
-	return quarter < LOOK_MS_MIN ? LOOK_MS_MIN : (int)quarter;
+	if (!watchdog->limits.stuck || quarter > POLL_MS_MAX)
+		return POLL_MS_MAX;
+	return quarter < POLL_MS_MIN ? POLL_MS_MIN : (int)quarter;
 }
 
 static void *run_watchdog(void *argument)
@@ -59,8 +59,8 @@ static void *run_watchdog(void *argument)
 	struct pollfd stop = { .fd = watchdog->stop_fd, .events = POLLIN };
 
 	pthread_setname_np(pthread_self(), "watchdog");
-	while (poll(&stop, 1, look_interval(watchdog)) <= 0)
-		look(watchdog);
+	while (poll(&stop, 1, poll_interval(watchdog)) <= 0)
+		poll_vcpus(watchdog);
 	return NULL;
 }
 
@@ -86,13 +86,13 @@ static int start_thread(struct watchdog *watchdog)
 
 	watchdog->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (watchdog->stop_fd < 0)
-		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = pthread_create(&watchdog->thread, NULL, run_watchdog, watchdog);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	watchdog->started = !error;
-	return error ? error_set(-error, "can not start the watchdog's thread: %s", strerror(error))
+	return error ? error_set(-error, "cannot start the watchdog's thread: %s", strerror(error))
 		     : 0;
 }
 

@@ -8,23 +8,23 @@
 /* True if KIND has just gone out of bounds. */
 static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool out_of_bounds)
 {
-	bool told = state->told[kind];
+	bool reported = state->reported[kind];
 
-	state->told[kind] = out_of_bounds;
-	return out_of_bounds && !told;
+	state->reported[kind] = out_of_bounds;
+	return out_of_bounds && !reported;
 }
 
 /* The last increase may be undone, see vcpu_reading: then there was no exit, and nothing has
  * moved. */
-static void take_exits(struct watchdog_state *state, const struct vcpu_reading *reading)
+static void update_moved(struct watchdog_state *state, const struct vcpu_reading *reading)
 {
 	if (reading->exits < state->moved.exits) {
 		state->moved = state->before;
 		state->moved.exits = reading->exits;
-		state->told[TRIGGER_STUCK_VCPU] = state->told_before;
+		state->reported[TRIGGER_STUCK_VCPU] = state->reported_before;
 	} else if (reading->exits > state->moved.exits) {
 		state->before = state->moved;
-		state->told_before = state->told[TRIGGER_STUCK_VCPU];
+		state->reported_before = state->reported[TRIGGER_STUCK_VCPU];
 		state->moved = *reading;
 	}
 }
@@ -35,7 +35,7 @@ static unsigned int judge_stuck(struct watchdog_state *state, const struct watch
 {
 	uint64_t ran;
 
-	take_exits(state, reading);
+	update_moved(state, reading);
 	ran = reading->ran - state->moved.ran;
 	if (!begins(state, TRIGGER_STUCK_VCPU, limits->stuck && ran >= limits->stuck * NS_PER_MS))
 		return 0;

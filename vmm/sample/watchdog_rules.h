@@ -18,11 +18,11 @@ struct watchdog_limits {
 /* State of one vCPU; initially zeroed. */
 struct watchdog_state {
 	bool begun;
-	struct vcpu_reading moved;  /* the last reading with a new exit */
-	struct vcpu_reading before; /* `moved` before that */
-	struct vcpu_reading second; /* the reading at the start of the current second */
-	bool told[TRIGGER_KINDS];   /* currently out of bounds: reported once */
-	bool told_before;           /* reported[TRIGGER_STUCK_VCPU] before it last moved */
+	struct vcpu_reading moved;    /* the last reading with a new exit */
+	struct vcpu_reading before;   /* `moved` before that */
+	struct vcpu_reading second;   /* the reading at the start of the current second */
+	bool reported[TRIGGER_KINDS]; /* currently out of bounds: reported once */
+	bool reported_before;         /* reported[TRIGGER_STUCK_VCPU] before it last moved */
 };
 
 struct watchdog_alarm {

@@ -91,7 +91,7 @@ static void describe(const struct trigger_event *event, struct flight_trigger *t
 {
 	trigger->number = event->number;
 	trigger->patience = event->kind == TRIGGER_PANIC ? PANIC_PATIENCE : 0;
-	trigger->by_guest = trigger_is_guests(event->kind);
+	trigger->by_guest = trigger_is_from_guest(event->kind);
 	trigger->told.time = event->time;
 	snprintf(trigger->told.kind, sizeof(trigger->told.kind), "%s",
 		 trigger_kind_name(event->kind));
@@ -104,7 +104,7 @@ static bool on_take(void *context, struct flight_trigger *trigger)
 	struct trigger_event event;
 	const struct request *request;
 
-	if (!trigger_take(flight->trigger, &event))
+	if (!trigger_consume(flight->trigger, &event))
 		return false;
 	*trigger = (struct flight_trigger){ .after = flight->options.after };
 	describe(&event, trigger);

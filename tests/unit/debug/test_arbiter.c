@@ -270,7 +270,7 @@ TEST(arbiter, refusal_names_the_holders)
 	CHECK(reserve(arbiter, true, 1, 0) >= 0);
 	CHECK_EQUAL(reserve(arbiter, true, 1, 0), -ENOSPC);
 	CHECK(strstr(error_message(), "vCPU 1"));
-	CHECK(strstr(error_message(), "4 are pinned or the guest's own (2)"));
+	CHECK(strstr(error_message(), "4 are pinned or used by the guest (2)"));
 	CHECK_EQUAL(reserve(arbiter, false, ARBITER_ALL_VCPUS, 0), -ENOSPC);
 	CHECK(reserve(arbiter, true, 0, 0) >= 0);
 	arbiter_destroy(arbiter);

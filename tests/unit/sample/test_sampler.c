@@ -71,9 +71,9 @@ TEST(sampling_clock, cpu_clock_counts_what_the_thread_used)
 	REQUIRE_EQUAL(sampling_clock_start(clock), 0);
 	use_cpu(100 * MILLISECOND);
 	sampling_clock_stop(clock);
-	taken = sampling_clock_take(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
+	taken = sampling_clock_consume(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(taken > 80 * MILLISECOND && taken < 120 * MILLISECOND);
-	CHECK_EQUAL(sampling_clock_take(clock, expirations, time_of(CLOCK_MONOTONIC_RAW)), 0);
+	CHECK_EQUAL(sampling_clock_consume(clock, expirations, time_of(CLOCK_MONOTONIC_RAW)), 0);
 	sampling_clock_destroy(clock);
 	sigaction(VCPU_SAMPLE_SIGNAL, &before, NULL);
 }
@@ -88,7 +88,7 @@ TEST(sampling_clock, frequency_can_change_while_it_ticks)
 	REQUIRE_EQUAL(sampling_clock_create(&clock, SAMPLING_CLOCK_CPU, 100), 0);
 	REQUIRE_EQUAL(sampling_clock_start(clock), 0);
 	use_cpu(30 * MILLISECOND);
-	sampling_clock_take(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
+	sampling_clock_consume(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK_EQUAL(sampling_clock_set_frequency(clock, 0), -22);
 	REQUIRE_EQUAL(sampling_clock_set_frequency(clock, 4000), 0);
 	use_cpu(100 * MILLISECOND);
@@ -96,7 +96,7 @@ TEST(sampling_clock, frequency_can_change_while_it_ticks)
 	CHECK_EQUAL(sampling_clock_period(clock), MILLISECOND / 4);
 	CHECK(expirations >
 	      40); /* at the 100 Hz of before 13 would have come; a busy host holds some back */
-	taken = sampling_clock_take(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
+	taken = sampling_clock_consume(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(taken > 70 * MILLISECOND && taken < 130 * MILLISECOND);
 	sampling_clock_destroy(clock);
 	sigaction(VCPU_SAMPLE_SIGNAL, &before, NULL);
@@ -118,7 +118,7 @@ TEST(sampling_clock, merged_wall_expirations_are_counted)
 	usleep(50 * 1000);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	sampling_clock_stop(clock);
-	taken = sampling_clock_take(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
+	taken = sampling_clock_consume(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(taken >= 49 * MILLISECOND);
 	sampling_clock_destroy(clock);
 	sigaction(VCPU_SAMPLE_SIGNAL, &before, NULL);
@@ -136,12 +136,12 @@ TEST(sampling_clock, timer_in_place_of_a_perf_event_gives_cpu_time)
 	REQUIRE_EQUAL(clock.operations->open(&clock), 0);
 	REQUIRE_EQUAL(sampling_clock_start(&clock), 0);
 	use_cpu(50 * MILLISECOND);
-	taken = sampling_clock_take(&clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
+	taken = sampling_clock_consume(&clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(taken >= 50 * MILLISECOND && taken % MILLISECOND == 0);
 	for (uint64_t end = time_of(CLOCK_MONOTONIC) + 50 * MILLISECOND;
 	     time_of(CLOCK_MONOTONIC) < end;)
 		usleep(50 * 1000);
-	idle = sampling_clock_take(&clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
+	idle = sampling_clock_consume(&clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(expirations > 50);
 	CHECK(idle < 25 * MILLISECOND);
 	clock.operations->close(&clock);
@@ -160,7 +160,7 @@ TEST(sampling_clock, periods_that_were_never_signalled_are_made_up_for)
 	use_cpu(50 * MILLISECOND);
 	sampling_clock_stop(clock);
 	/* As if of all these one had come. */
-	taken = sampling_clock_take(clock, 1, time_of(CLOCK_MONOTONIC_RAW));
+	taken = sampling_clock_consume(clock, 1, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(taken >= 50 * MILLISECOND && taken < 60 * MILLISECOND);
 	sampling_clock_destroy(clock);
 	sigaction(VCPU_SAMPLE_SIGNAL, &before, NULL);
@@ -180,7 +180,7 @@ TEST(sampling_clock, time_that_the_host_did_not_have_is_not_claimed)
 	REQUIRE_EQUAL(sampling_clock_start(clock), 0);
 	for (uint64_t i = 1; i <= 50; i++) {
 		usleep(10000);
-		taken += sampling_clock_take(clock, i, time_of(CLOCK_MONOTONIC_RAW));
+		taken += sampling_clock_consume(clock, i, time_of(CLOCK_MONOTONIC_RAW));
 	}
 	sampling_clock_stop(clock);
 	CHECK(taken <= time_of(CLOCK_THREAD_CPUTIME_ID) - begin + 10 * MILLISECOND);

@@ -29,12 +29,12 @@ TEST(trigger, comes_in_order_with_kind_time_and_detail)
 
 	REQUIRE_EQUAL(trigger_create(&trigger), 0);
 	CHECK(!readable(trigger));
-	CHECK(!trigger_take(trigger, &first));
+	CHECK(!trigger_consume(trigger, &first));
 	CHECK_EQUAL(trigger_fire(trigger, TRIGGER_CONSOLE_LINE, "Kernel panic"), 1);
 	CHECK_EQUAL(trigger_fire(trigger, TRIGGER_RESET, ""), 2);
 	CHECK(readable(trigger));
-	REQUIRE(trigger_take(trigger, &first) && trigger_take(trigger, &second));
-	CHECK(!trigger_take(trigger, &second));
+	REQUIRE(trigger_consume(trigger, &first) && trigger_consume(trigger, &second));
+	CHECK(!trigger_consume(trigger, &second));
 	CHECK_EQUAL(first.number, 1);
 	CHECK_EQUAL(first.kind, TRIGGER_CONSOLE_LINE);
 	CHECK_STRING(first.detail, "Kernel panic");
@@ -54,13 +54,13 @@ TEST(trigger, counts_what_there_is_no_room_for)
 		CHECK_EQUAL(trigger_fire(trigger, TRIGGER_SIGNAL, ""), i);
 	CHECK_EQUAL(trigger_fire(trigger, TRIGGER_SIGNAL, ""), 0);
 	CHECK_EQUAL(trigger_missed(trigger), 1);
-	REQUIRE(trigger_take(trigger, &event));
+	REQUIRE(trigger_consume(trigger, &event));
 	CHECK_EQUAL(trigger_fire(trigger, TRIGGER_SIGNAL, ""), TRIGGERS_PENDING + 1);
 	for (uint64_t i = 2; i <= TRIGGERS_PENDING + 1; i++) {
-		REQUIRE(trigger_take(trigger, &event));
+		REQUIRE(trigger_consume(trigger, &event));
 		CHECK_EQUAL(event.number, i);
 	}
-	CHECK(!trigger_take(trigger, &event));
+	CHECK(!trigger_consume(trigger, &event));
 	trigger_destroy(trigger);
 }
 
@@ -76,7 +76,7 @@ TEST(trigger, cuts_long_details_and_leaves_errno_alone)
 	errno = EXDEV;
 	trigger_fire(trigger, TRIGGER_STEAL, text);
 	CHECK_EQUAL(errno, EXDEV);
-	REQUIRE(trigger_take(trigger, &event));
+	REQUIRE(trigger_consume(trigger, &event));
 	CHECK_EQUAL(strlen(event.detail), TRIGGER_DETAIL_SIZE - 1);
 	trigger_destroy(trigger);
 	CHECK_EQUAL(trigger_fire(NULL, TRIGGER_STEAL, text), 0);
@@ -144,12 +144,12 @@ TEST(trigger, loses_none_of_many_threads_and_of_handlers_over_them)
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, fire_many, &firing);
 	while (atomic_load(&firing.threads_left))
-		while (trigger_take(firing.trigger, &event))
+		while (trigger_consume(firing.trigger, &event))
 			check_event(&event, ++taken);
 	setitimer(ITIMER_REAL, &never, NULL);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	while (trigger_take(firing.trigger, &event))
+	while (trigger_consume(firing.trigger, &event))
 		check_event(&event, ++taken);
 	sigaction(SIGALRM, &before, NULL);
 	CHECK_EQUAL(taken, atomic_load(&firing.fired));

@@ -76,7 +76,7 @@ static uint32_t enter_cgroup(const struct guest_kernel *kernel, const struct gue
 }
 
 /* For an unknown kernel, the sample has no call chain. */
-static void walk_nothing(struct guest_callchain *chain)
+static void leave_empty(struct guest_callchain *chain)
 {
 	chain->kernel_depth = chain->user_depth = 0;
 	chain->flags = SAMPLE_OTHER_KERNEL;
@@ -135,7 +135,7 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 
 /* Publishing is a store; the wake-up is due once per watermark, or some time after the first
  * sample. */
-static void hand_over(struct ring *ring, struct sample *sample, uint64_t time)
+static void commit(struct ring *ring, struct sample *sample, uint64_t time)
 {
 	ring_commit(ring, sample);
 	ring_publish(ring);
@@ -155,17 +155,17 @@ struct state {
 	uint64_t begin;
 	struct guest_registers registers;
 	struct guest_task task;
-	uint64_t look_deadline; /* ns; 0: none */
-	unsigned int cut;       /* parts that did not fit into the time */
+	uint64_t lookup_deadline; /* ns; 0: none */
+	unsigned int cut;         /* parts that did not fit into the time */
 	struct sample_deferred deferred;
-	bool is_noted;       /* `deferred` is valid */
+	bool has_deferred;   /* `deferred` is valid */
 	uint32_t cgroups;    /* the table that has its cgroup; 0: none */
 	struct user_map map; /* of the task */
 	struct guest_callchain chain;
 };
 
-static void show_registers(struct vcpu_sampler *self, const struct guest_registers *registers,
-			   uint64_t time)
+static void publish_registers(struct vcpu_sampler *self, const struct guest_registers *registers,
+			      uint64_t time)
 {
 	if (registers->nested)
 		return;
@@ -200,7 +200,7 @@ static void set_deadlines(const struct sampler *sampler, struct state *state)
 	uint64_t time = sampler->options.stack_time;
 
 	state->chain.deadline = time ? state->begin + time : 0;
-	state->look_deadline = time ? state->begin + time / 4 * 3 : 0;
+	state->lookup_deadline = time ? state->begin + time / 4 * 3 : 0;
 }
 
 static void find_cgroup(const struct sampler *sampler, const struct guest_kernel *kernel,
@@ -208,7 +208,7 @@ static void find_cgroup(const struct sampler *sampler, const struct guest_kernel
 {
 	if (!kernel || !kernel->tasks.cgroups.known || !state->task.at)
 		return;
-	if (deadline_passed(state->look_deadline)) {
+	if (deadline_passed(state->lookup_deadline)) {
 		state->cut |= DEFERRED_LOOKUP_CGROUP;
 		return;
 	}
@@ -218,19 +218,19 @@ static void find_cgroup(const struct sampler *sampler, const struct guest_kernel
 }
 
 /* The collector looks up later what did not fit into the time. */
-static void note_cut(const struct sampler *sampler, const struct guest_kernel *kernel,
-		     struct state *state)
+static void record_cut(const struct sampler *sampler, const struct guest_kernel *kernel,
+		       struct state *state)
 {
 	state->cut |= state->map.memory.timed_out ? DEFERRED_LOOKUP_MAPPINGS : 0;
 	if (!state->cut)
 		return;
 	state->chain.flags |= SAMPLE_LOOKUP_INCOMPLETE;
-	state->is_noted = deferred_lookup_note(kernel, sampler->options.view, &state->task,
-					       state->cut, &state->deferred);
+	state->has_deferred = deferred_lookup_note(kernel, sampler->options.view, &state->task,
+						   state->cut, &state->deferred);
 }
 
-static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
-		       struct state *state)
+static void collect_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
+			  struct state *state)
 {
 	const struct guest_kernel *kernel;
 	bool other;
@@ -239,15 +239,15 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 						 .addresses = self->addresses };
 	set_deadlines(sampler, state);
 	vm_view_registers(vcpu, &state->registers);
-	show_registers(self, &state->registers, state->begin);
+	publish_registers(self, &state->registers, state->begin);
 	/* After state->begin was set: see sampler_set_kernel(). */
 	kernel = running_kernel(sampler, &state->registers, &other);
 	find_task(sampler, kernel, &state->registers, &state->task);
 	find_cgroup(sampler, kernel, state);
 	user_map_begin(&state->map, kernel, sampler->options.view, state->task.mm);
-	state->map.memory.deadline = state->look_deadline;
+	state->map.memory.deadline = state->lookup_deadline;
 	if (other)
-		walk_nothing(&state->chain);
+		leave_empty(&state->chain);
 	else
 		walk(sampler, kernel, &state->registers, &state->map, &state->chain);
 	if (kernel)
@@ -255,20 +255,20 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 				      &kernel->paging, state->begin, &state->chain);
 	drop_foreign(kernel, &state->task, &state->chain);
 	find_mappings(&state->map, &state->chain);
-	note_cut(sampler, kernel, state);
+	record_cut(sampler, kernel, state);
 }
 
 static size_t size_of(const struct state *state)
 {
 	return sample_size(state->chain.kernel_depth + state->chain.user_depth) +
 	       state->map.count * sizeof(struct sample_mapping) +
-	       (state->is_noted ? sizeof(state->deferred) : 0);
+	       (state->has_deferred ? sizeof(state->deferred) : 0);
 }
 
 /* The last part of SAMPLE, after those that depend on its event. */
-static void tell_unlooked(const struct state *state, struct sample *sample)
+static void store_deferred(const struct state *state, struct sample *sample)
 {
-	if (state->is_noted)
+	if (state->has_deferred)
 		*sample_write_deferred(sample) = state->deferred;
 }
 
@@ -284,7 +284,7 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 		sample->mappings =
 			(uint16_t)user_map_to_sample(&state->map, sample_write_mappings(sample));
 		sample->cgroups = state->cgroups;
-		sample->deferred = state->is_noted;
+		sample->deferred = state->has_deferred;
 		sample->time = state->begin;
 		sample->period = period;
 		sample->vcpu = vcpu->index;
@@ -296,7 +296,7 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 	return cost;
 }
 
-void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
+void sampler_record(struct sampler *sampler, struct vcpu *vcpu)
 {
 	struct vcpu_sampler *self = vcpu->sampler;
 	struct state state = { .begin = now() };
@@ -305,26 +305,26 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 
 	if (!self || !self->frequency)
 		return;
-	period = sampling_clock_take(self->clock, vcpu->sample_expirations, state.begin);
+	period = sampling_clock_consume(self->clock, vcpu->sample_expirations, state.begin);
 	if (!period)
 		return;
 	begin_use(self);
-	take_state(sampler, vcpu, self, &state);
+	collect_state(sampler, vcpu, self, &state);
 	if (is_idle(sampler, vcpu, &state.registers))
 		state.chain.flags |= SAMPLE_IDLE;
 	sample = ring_reserve(self->ring, RECORD_SAMPLE, size_of(&state));
 	cost = finish_sample(self, vcpu, &state, period, sample);
 	end_use(self);
 	if (sample)
-		tell_unlooked(&state, sample);
-	hand_over(self->ring, sample, state.begin);
+		store_deferred(&state, sample);
+	commit(self->ring, sample, state.begin);
 	count(self, period / sampling_clock_period(self->clock), cost);
 }
 
 /* Reads the current value, and exchanges it for that of the previous hit. */
-static struct sample_hit take_values(struct sampler *sampler, struct vcpu_sampler *self,
-				     const struct guest_registers *registers,
-				     const struct sampler_hit *hit)
+static struct sample_hit exchange_values(struct sampler *sampler, struct vcpu_sampler *self,
+					 const struct guest_registers *registers,
+					 const struct sampler_hit *hit)
 {
 	struct last_value *last =
 		hit->per_cpu ? &self->last_values[hit->event] : &sampler->last_values[hit->event];
@@ -345,18 +345,18 @@ static struct sample_hit take_values(struct sampler *sampler, struct vcpu_sample
 	return values;
 }
 
-static void take_registers(const struct kvm_regs *registers, uint64_t *taken)
+static void copy_registers(const struct kvm_regs *registers, uint64_t *to)
 {
-	taken[SAMPLE_RAX] = registers->rax;
-	taken[SAMPLE_RBX] = registers->rbx;
-	taken[SAMPLE_RCX] = registers->rcx;
-	taken[SAMPLE_RDX] = registers->rdx;
-	taken[SAMPLE_RSI] = registers->rsi;
-	taken[SAMPLE_RDI] = registers->rdi;
-	memcpy(&taken[SAMPLE_R8], &registers->r8, 8 * sizeof(*taken));
+	to[SAMPLE_RAX] = registers->rax;
+	to[SAMPLE_RBX] = registers->rbx;
+	to[SAMPLE_RCX] = registers->rcx;
+	to[SAMPLE_RDX] = registers->rdx;
+	to[SAMPLE_RSI] = registers->rsi;
+	to[SAMPLE_RDI] = registers->rdi;
+	memcpy(&to[SAMPLE_R8], &registers->r8, 8 * sizeof(*to));
 }
 
-void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit)
+void sampler_record_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit)
 {
 	struct vcpu_sampler *self = vcpu->sampler;
 	struct state state = { .begin = now() };
@@ -368,8 +368,8 @@ void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct s
 	if (!self)
 		return;
 	begin_use(self);
-	take_state(sampler, vcpu, self, &state);
-	values = take_values(sampler, self, &state.registers, hit);
+	collect_state(sampler, vcpu, self, &state);
+	values = exchange_values(sampler, self, &state.registers, hit);
 	sample = ring_reserve(self->ring, RECORD_SAMPLE, size_of(&state) + sizeof(values));
 	cost = finish_sample(self, vcpu, &state, hit->period, sample);
 	end_use(self);
@@ -377,13 +377,13 @@ void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct s
 		sample->event = hit->event;
 		take_registers(vcpu_registers(vcpu), values.registers);
 		*sample_write_hit(sample) = values;
-		tell_unlooked(&state, sample);
+		store_deferred(&state, sample);
 	}
-	hand_over(self->ring, sample, state.begin);
+	commit(self->ring, sample, state.begin);
 	local_add(&self->statistics.cost, cost);
 }
 
-void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t event, bool stopped)
+void sampler_report_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t event, bool stopped)
 {
 	struct vcpu_sampler *self = vcpu->sampler;
 	struct sample_event *record;
@@ -399,7 +399,7 @@ void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t eve
 	ring_publish(self->ring);
 }
 
-void sampler_tell_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigned int count)
+void sampler_report_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigned int count)
 {
 	struct vcpu_sampler *self = vcpu->sampler;
 	struct sample_guest_breakpoint_lost *record;
@@ -440,6 +440,6 @@ bool sampler_kernel_runs(struct sampler *sampler, struct vcpu *vcpu)
 	runs = running_kernel(sampler, &registers, &other);
 	end_use(self);
 	if (!runs)
-		show_registers(self, &registers, now());
+		publish_registers(self, &registers, now());
 	return runs;
 }
