@@ -19,9 +19,8 @@
 /* ACPI 6.4, tables 4.13, 4.14 and 4.15. */
 #define PM1_POWER_BUTTON (1u << 8)
 /*
- * Enable bits that stick: timer, global lock, both buttons, RTC. Only the
- * power button's event ever comes, but ACPICA (evxfevnt.c) reports the lock
- * and the RTC as broken hardware if it can not enable them.
+ * Enable bits that can be set: timer, global lock, both buttons, RTC. Only the power button's event
+ * occurs, but ACPICA (evxfevnt.c) reports lock and RTC as broken hardware if it cannot enable them.
  */
 #define PM1_ENABLES          0x0721u
 #define PM1_SCI_EN           (1u << 0)
@@ -30,7 +29,7 @@
 #define PM1_SLP_EN           (1u << 13)
 #define PM1_CONTROL_READABLE ((PM1_SLP_TYP_MASK << PM1_SLP_TYP_SHIFT) | PM1_SCI_EN)
 
-/* Bit 2 of 0xcf9 starts the reset that bit 1 chooses the kind of. */
+/* Bit 2 of 0xcf9 starts the reset; bit 1 selects its kind. */
 #define RESET_CPU (1u << 2)
 
 void acpi_pm_init(struct acpi_pm *pm, const struct acpi_pm_handlers *handlers, struct irq_line sci)
@@ -70,7 +69,7 @@ static uint16_t *half_word(struct acpi_pm *pm, uint64_t offset)
 	}
 }
 
-/* Status bits are cleared by writing 1 to them. */
+/* Writing 1 clears a status bit. */
 static void write_byte(struct acpi_pm *pm, uint64_t offset, uint8_t value)
 {
 	unsigned int shift = offset % 2 * 8;
@@ -92,7 +91,7 @@ static bool asks_for_power_off(const struct acpi_pm *pm, uint64_t offset, uint8_
 	       (pm->control >> PM1_SLP_TYP_SHIFT & PM1_SLP_TYP_MASK) == ACPI_SLP_TYP_S5;
 }
 
-/* Byte by byte: ACPI lets system software choose the width (section 4.8.3). */
+/* Byte by byte: ACPI allows any access width (section 4.8.3). */
 static void registers_access(void *context, uint64_t offset, bool write, void *data,
 			     unsigned int size)
 {
@@ -115,7 +114,7 @@ static void registers_access(void *context, uint64_t offset, bool write, void *d
 		pm->handlers.power_off(pm->handlers.context);
 }
 
-/* 24 or 32 bits wide as the FADT says; wraps either way. */
+/* 24 or 32 bits, as the FADT says; it wraps in both cases. */
 static uint32_t timer_value(void)
 {
 	struct timespec now;

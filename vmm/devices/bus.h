@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bus: which device answers a port or an MMIO address. Devices are added
- * before the guest runs; after that the table is read-only and any vCPU
- * thread may use it. A device's own lock serializes its accesses.
+ * The bus: maps ports and MMIO addresses to devices. Devices are added before the guest runs;
+ * afterwards the table is read-only, and any vCPU thread may use it. Each device serializes its
+ * accesses with its own lock.
  */
 #ifndef KVMSCOPE_DEVICES_BUS_H
 #define KVMSCOPE_DEVICES_BUS_H
@@ -14,9 +14,9 @@
 enum bus_space { BUS_PORT, BUS_MMIO };
 
 /*
- * OFFSET is within the device's range, and OFFSET + SIZE too; SIZE is 1, 2, 4
- * or 8. Reads fill DATA, which comes in as all ones: a device leaves alone
- * what it does not decode. Little-endian. On any vCPU thread.
+ * OFFSET and OFFSET + SIZE are within the device's range; SIZE is 1, 2, 4 or 8. Reads store to
+ * DATA, which is all ones initially: bytes that the device does not decode stay so. Little-endian.
+ * On any vCPU thread.
  */
 typedef void bus_access(void *device, uint64_t offset, bool write, void *data, unsigned int size);
 
@@ -35,22 +35,19 @@ struct bus {
 	size_t range_count;
 };
 
-/*
- * -EEXIST where a range overlaps another, -ENOSPC where the table is full,
- * -EINVAL for an empty or wrapping range. Before the guest runs.
- */
+/* -EEXIST if the range overlaps another one, -ENOSPC if the table is full, -EINVAL for an empty
+ * or wrapping range. Before the guest runs. */
 int bus_add(struct bus *bus, const struct bus_range *range);
 
 /*
- * Gives the access to the device that owns the whole of [address, address +
- * size). Nobody there: reads are all ones, writes are dropped, and false is
- * returned. That is also what Linux's probing of PCI (ports 0xcf8 and 0xcfc,
- * arch/x86/pci/direct.c) has to meet where there is no PCI. Any vCPU thread.
+ * Passes the access to the device that owns all of [address, address + size). Without one, reads
+ * return all ones, writes are dropped, and the result is false. Linux's probing of PCI (ports 0xcf8
+ * and 0xcfc, arch/x86/pci/direct.c) needs exactly that. Any vCPU thread.
  */
 bool bus_dispatch(const struct bus *bus, enum bus_space space, uint64_t address, bool write,
 		  void *data, unsigned int size);
 
-/* How a device raises its line; implemented by the machine. Any thread. */
+/* Raises a device's interrupt line; implemented by the machine. Any thread. */
 struct irq_line {
 	void (*set)(void *context, unsigned int gsi, bool high);
 	void *context;

@@ -14,11 +14,11 @@
 
 #define READ_SIZE 256
 
-/* lock guards watched and ended: the two ends of the pause. */
+/* lock protects watched and ended, which two threads change. */
 struct console_input {
 	struct console_input_options options;
 	struct event_loop *loop;
-	int watch_fd;  /* options.fd, or always_fd where that can not be waited for */
+	int watch_fd;  /* options.fd, or always_fd if epoll does not support that one */
 	int always_fd; /* owned, an eventfd that is always readable; -1 if not needed */
 	pthread_mutex_t lock;
 	bool watched;
@@ -39,7 +39,7 @@ static int watch(struct console_input *input)
 static void pause_reading(struct console_input *input, bool ended)
 {
 	pthread_mutex_lock(&input->lock);
-	/* Room that came since it was asked for has found the watch still there. */
+	/* The console's call to resume may have come while the watch was still there. */
 	if (ended || !input->options.room(input->options.context)) {
 		event_loop_remove(input->loop, input->watch_fd);
 		input->watched = false;
@@ -58,7 +58,7 @@ void console_input_resume(struct console_input *input)
 	pthread_mutex_unlock(&input->lock);
 }
 
-/* Asks for the room once: the guest makes more of it meanwhile. */
+/* Reads room() once, because the guest may increase it meanwhile. */
 static size_t size_to_read(const struct console_input_options *options)
 {
 	size_t room = options->filter ? READ_SIZE : options->room(options->context);
@@ -91,7 +91,7 @@ static void on_readable(void *context, int fd, uint32_t events)
 	options->receive(options->context, bytes, size);
 }
 
-/* A regular file is always ready, and epoll refuses to say so. */
+/* epoll refuses regular files, which are always ready. */
 static int watch_something(struct console_input *input)
 {
 	int error = watch(input);

@@ -22,8 +22,7 @@
 #define COLLECT_NS       1000000
 #define PATIENCE_SECONDS 1
 
-/* Written at once where a write can not be kept from blocking: what poll() vouches for on a
- * terminal. */
+/* Size of a write that may block: what poll() guarantees on a terminal. */
 #define BLOCKING_CHUNK 64
 
 enum kind {
@@ -33,9 +32,9 @@ enum kind {
 };
 
 /*
- * lock guards all below it. head and tail count bytes; the writer of the
- * descriptor (the loop's thread, at the end the destroyer) reads the bytes
- * between without the lock, since nobody else moves tail.
+ * lock protects all members below it. head and tail count bytes. Only the thread that writes to the
+ * descriptor (the loop's, and finally the destroyer) moves tail, so it reads the bytes in between
+ * without the lock.
  */
 struct console_output {
 	struct event_loop *loop;
@@ -48,8 +47,8 @@ struct console_output {
 	pthread_mutex_t lock;
 	pthread_cond_t taken; /* tail moved */
 	uint64_t head, tail, lost;
-	bool broken;  /* the descriptor failed */
-	bool stalled; /* the reader took nothing for a second */
+	bool broken;  /* the descriptor has failed */
+	bool stalled; /* the reader has accepted nothing for a second */
 	bool room_wanted;
 	uint8_t bytes[CONSOLE_OUTPUT_SIZE];
 };
@@ -96,7 +95,7 @@ bool console_output_put(struct console_output *output, uint8_t byte)
 	return !full;
 }
 
-/* With the lock held: until tail moves, a second at most. */
+/* Waits until tail moves, up to a second. With the lock held. */
 static bool wait_for_reader(struct console_output *output)
 {
 	struct timespec until;
@@ -164,7 +163,8 @@ static ssize_t write_some(const struct console_output *output, const uint8_t *by
 	}
 }
 
-/* With the lock held: WRITTEN bytes are gone, or the descriptor has failed with errno. */
+/* After a write: WRITTEN bytes are gone, or the descriptor has failed with errno. With the lock
+ * held. */
 static void account(struct console_output *output, ssize_t written)
 {
 	if (written >= 0) {
@@ -180,8 +180,7 @@ static void account(struct console_output *output, ssize_t written)
 	pthread_cond_broadcast(&output->taken);
 }
 
-/* Writes until the buffer is empty (true) or the reader takes no more. Only one thread at a time.
- */
+/* Writes until the buffer is empty (true) or the reader accepts no more. One thread at a time. */
 static bool flush(struct console_output *output)
 {
 	bool empty, again = true;
@@ -218,10 +217,7 @@ static void tell_of_room(struct console_output *output)
 		output->room(output->context);
 }
 
-/*
- * The descriptor is watched only while the reader lags; meanwhile the timer
- * may fire again and finds it watched.
- */
+/* The descriptor is watched only while the reader lags; the timer may fire again meanwhile. */
 static void on_writable(void *context, int fd, uint32_t events)
 {
 	struct console_output *output = context;
@@ -237,17 +233,14 @@ static void on_timer(void *context, int fd, uint32_t events)
 	uint64_t expirations;
 
 	if (read(fd, &expirations, sizeof(expirations)) < 0)
-		return; /* set again in between: it will fire once more */
+		return; /* it was set again in between and will fire once more */
 	if (!flush(output))
 		event_loop_add(output->loop, output->fd, EPOLLOUT, on_writable, output);
 	tell_of_room(output);
 }
 
-/*
- * O_NONBLOCK belongs to the file description, which for a terminal or a pipe
- * is shared with the shell and its other programs. Opening it once more gives
- * one of our own, where permissions allow that.
- */
+/* O_NONBLOCK belongs to the file description, which a terminal or pipe shares with the shell and
+ * its other programs. Opening it again, if permitted, creates a description of our own. */
 static int open_own(int fd, enum kind *kind)
 {
 	char path[64];

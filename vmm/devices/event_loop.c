@@ -15,11 +15,8 @@
 
 #define EVENTS_AT_ONCE 16
 
-/*
- * A watch is found again by its id, not by fd or pointer: an event that
- * epoll_wait() has delivered already may belong to a watch that is gone, and
- * its fd number to a new one.
- */
+/* Watches are identified by an id, not by fd or pointer: an event already delivered by
+ * epoll_wait() may belong to a removed watch whose fd number has been reused. */
 struct watch {
 	struct watch *next;
 	uint64_t id;
@@ -30,10 +27,8 @@ struct watch {
 
 #define STOP_ID 0
 
-/*
- * lock guards watches, next_id and running_fd. The handler runs with the lock
- * released and running_fd set; handler_done tells of its end.
- */
+/* lock protects watches, next_id and running_fd. The handler runs without the lock and with
+ * running_fd set; handler_done signals its end. */
 struct event_loop {
 	int epoll_fd;
 	int stop_fd;
@@ -43,7 +38,7 @@ struct event_loop {
 	pthread_cond_t handler_done;
 	struct watch *watches;
 	uint64_t next_id;
-	int running_fd; /* whose handler runs, -1 while none does */
+	int running_fd; /* of the running handler; -1 if none */
 };
 
 static struct watch **find_by_fd(struct event_loop *loop, int fd)
@@ -64,7 +59,7 @@ static struct watch *find_by_id(struct event_loop *loop, uint64_t id)
 	return watch;
 }
 
-/* The handler may remove its own watch: nothing of it is used after the call. */
+/* The handler may remove its own watch, so the watch is not used after the call. */
 static void run_handler(struct event_loop *loop, const struct epoll_event *event)
 {
 	event_handler *handler;
@@ -109,7 +104,7 @@ static void *run_loop(void *argument)
 	}
 }
 
-/* The thread inherits its mask: signals are for the main and the vCPU threads. */
+/* The thread inherits the mask: signals are for the main and the vCPU threads. */
 static int start_thread(struct event_loop *loop)
 {
 	sigset_t all, old;
@@ -257,8 +252,7 @@ int event_loop_modify(struct event_loop *loop, int fd, uint32_t events)
 	return error;
 }
 
-/* Waits also where there is no watch any more: a handler that removed its own may still be running.
- */
+/* Also waits if there is no watch: a handler that removed its own may still be running. */
 void event_loop_remove(struct event_loop *loop, int fd)
 {
 	struct watch **link, *watch;

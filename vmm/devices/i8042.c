@@ -6,7 +6,7 @@
 #define DATA_PORT    0x60
 #define COMMAND_PORT 0x64
 
-/* Pulse output port lines: a 0 among the low four bits pulses, bit 0 is reset. */
+/* Pulse output port: a 0 among the low four bits pulses that line; bit 0 is reset. */
 #define COMMAND_PULSE_RESET 0xfe
 
 static void data_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)

@@ -15,7 +15,7 @@ enum rtc_register {
 	RTC_B = 0x0b,
 	RTC_C = 0x0c,
 	RTC_D = 0x0d,
-	RTC_CENTURY = 0x32, /* where PCs and ACPI's FADT put it */
+	RTC_CENTURY = 0x32, /* where PCs and ACPI's FADT have it */
 };
 
 #define RTC_A_UIP    0x80
@@ -58,11 +58,8 @@ static uint8_t encode_hour(const struct rtc *rtc, int hour)
 	return encode(rtc, (hour + 11) % 12 + 1) | (hour >= 12 ? HOUR_PM : 0);
 }
 
-/*
- * Drivers read register after register and trust UIP that no update comes
- * between. So a read of the seconds takes the time that the others show too,
- * for as long as it can be the same sequence of reads.
- */
+/* Drivers read register after register and rely on UIP for consistency. So a read of the seconds
+ * latches the time for the other registers, as long as they can belong to the same sequence. */
 static void latch(struct rtc *rtc, uint8_t index)
 {
 	time_t now = rtc->now();

@@ -53,14 +53,13 @@ enum serial_register {
 #define MSR_RI  0x40
 #define MSR_DCD 0x80
 
-/* What waits for the guest: longer than the FIFO, so that pasted text does not overrun it. */
+/* Input waiting for the guest: larger than the FIFO, so that pasted text does not overrun it. */
 #define RECEIVE_SIZE 4096
 #define FIFO_SIZE    16
 
 /*
- * lock guards the registers and the received bytes, and keeps the line in
- * step with them. It is not held while waiting for the output, and not when
- * the input is resumed (whose lock is taken before this one).
+ * lock protects the registers and the received bytes, and keeps the line consistent with them. It
+ * is not held while waiting for output room, nor when input is resumed, whose lock comes first.
  */
 struct serial {
 	pthread_mutex_t lock;
@@ -70,10 +69,10 @@ struct serial {
 	struct console_lines lines;
 	uint8_t interrupt_enable, fifo_control, line_control, modem_control, scratch;
 	uint8_t divisor[2];
-	bool thr_empty_pending; /* THR became empty and the guest has not been told in IIR */
+	bool thr_empty_pending; /* THR became empty, and the guest has not read that in IIR yet */
 	bool line_high;
 	uint8_t received[RECEIVE_SIZE];
-	uint32_t head, tail; /* count received bytes; wrap */
+	uint32_t head, tail; /* number of received bytes; wrap */
 };
 
 static uint32_t buffered_count(const struct serial *serial)
@@ -81,11 +80,8 @@ static uint32_t buffered_count(const struct serial *serial)
 	return serial->head - serial->tail;
 }
 
-/*
- * The host's end keeps hardware flow control: without RTS it does not send.
- * So what was piped in before the guest's driver runs is still there when it
- * is, though drivers clear the FIFO when they start.
- */
+/* The host's end has hardware flow control: without RTS it does not send. So bytes piped in
+ * before the guest's driver runs are kept, although drivers clear the FIFO when they start. */
 static uint32_t received_count(const struct serial *serial)
 {
 	return serial->modem_control & (MCR_RTS | MCR_LOOP) ? buffered_count(serial) : 0;
@@ -101,7 +97,7 @@ static uint8_t received_identity(const struct serial *serial)
 	return IIR_RECEIVED;
 }
 
-/* The enabled cause of highest priority. */
+/* The enabled cause with the highest priority. */
 static uint8_t interrupt_identity(const struct serial *serial)
 {
 	if ((serial->interrupt_enable & IER_RECEIVED) && received_count(serial))
@@ -111,7 +107,7 @@ static uint8_t interrupt_identity(const struct serial *serial)
 	return IIR_NONE;
 }
 
-/* A system call, so only on change. */
+/* Only on change: it is a system call. */
 static void update_line(struct serial *serial)
 {
 	bool high = interrupt_identity(serial) != IIR_NONE;
@@ -199,7 +195,7 @@ static void write_interrupt_enable(struct serial *serial, uint8_t value)
 		serial->thr_empty_pending = console_output_ready(serial->output);
 }
 
-/* Reading the identity is what answers the THR-empty interrupt. */
+/* Reading the identity acknowledges the THR-empty interrupt. */
 static uint8_t read_identity(struct serial *serial)
 {
 	uint8_t identity = interrupt_identity(serial);
@@ -290,7 +286,7 @@ static uint8_t read_register(struct serial *serial, uint64_t number)
 	}
 }
 
-/* The registers are bytes: of a wider access the first is served. */
+/* Registers are bytes: of a wider access only the first byte is used. */
 static void serial_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)
 {
 	struct serial *serial = context;

@@ -22,12 +22,12 @@ struct terminal {
 	bool escaped; /* the last key was Ctrl-A */
 };
 
-/* What exit() and the signal handler restore: set up before taken becomes true. */
+/* For exit() and the signal handler: set before `taken` becomes true. */
 static struct termios saved_settings;
 static int saved_fd;
 static atomic_bool taken;
 
-/* Those that end a process by default and that a user or a mistake may send. */
+/* Signals that end a process by default and that a user or a bug may raise. */
 static const int ending_signals[] = { SIGHUP,  SIGINT, SIGQUIT, SIGTERM, SIGABRT,
 				      SIGSEGV, SIGBUS, SIGILL,  SIGFPE };
 #define ENDING_SIGNALS (sizeof(ending_signals) / sizeof(ending_signals[0]))
@@ -39,8 +39,7 @@ static void restore(void)
 		tcsetattr(saved_fd, TCSANOW, &saved_settings);
 }
 
-/* The action is the default one again (SA_RESETHAND): raised once more, the signal ends the
- * process. */
+/* The default action is in place again (SA_RESETHAND), so raising the signal ends the process. */
 static void restore_and_end(int signal)
 {
 	restore();
@@ -138,10 +137,10 @@ static void help(const struct terminal *terminal)
 				   "Ctrl-A h       this help\r\n";
 
 	if (write(terminal->fd, text, sizeof(text) - 1) < 0)
-		return; /* a terminal that only reads */
+		return; /* a terminal that cannot be written to */
 }
 
-/* Acts on the key after Ctrl-A; true where it is for the guest. */
+/* Handles the key after Ctrl-A. True if it is for the guest. */
 static bool escaped_key(struct terminal *terminal, uint8_t key)
 {
 	if (key == 'x')

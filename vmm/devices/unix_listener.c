@@ -20,7 +20,7 @@ static int open_socket(void)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Left behind by a process that has ended: a socket that refuses connections. */
+/* True for the socket of a process that has ended: it refuses connections. */
 static bool is_stale(const struct sockaddr_un *address)
 {
 	int fd = open_socket();
@@ -36,8 +36,7 @@ static bool is_stale(const struct sockaddr_un *address)
 	return refused;
 }
 
-/* The mode of the socket itself (fchmod before bind) decides who may connect, with no moment in
- * between. */
+/* fchmod() before bind() sets the socket's mode: others cannot connect at any moment. */
 static int bind_and_listen(int fd, const struct sockaddr_un *address)
 {
 	const struct sockaddr *general = (const struct sockaddr *)address;

@@ -4,10 +4,9 @@
 #define KVMSCOPE_DEVICES_UNIX_LISTENER_H
 
 /*
- * Listens at PATH, accessible to the owner only, with a backlog of one;
- * returns the descriptor, non-blocking, which the caller closes (and unlinks
- * PATH). A socket that nobody listens on any more is replaced. -EADDRINUSE if
- * somebody does, or PATH is something else; -ENAMETOOLONG; the errors of bind(2).
+ * Listens at PATH, accessible only to the owner, with a backlog of one. Returns a non-blocking
+ * descriptor, which the caller closes (and unlinks PATH). A stale socket is replaced. -EADDRINUSE
+ * if another process listens there, or PATH is not a socket; -ENAMETOOLONG; the errors of bind(2).
  */
 int unix_listener_open(const char *path);
 

@@ -15,7 +15,7 @@
 #define QUEUE_REQUESTS 0
 #define SECTOR_SIZE    512
 
-/* A request's header and status take two descriptors of the chain. */
+/* A request's header and status need two descriptors of the chain. */
 #define SEGMENTS_MAX (VIRTIO_QUEUE_SIZE_MAX - 2)
 
 struct virtio_blk {
@@ -27,7 +27,7 @@ struct virtio_blk {
 	struct virtio_chain chain;
 };
 
-/* The bytes of DATA are whole sectors that the image has, from SECTOR on. */
+/* True if DATA is whole sectors that the image has, from SECTOR on. */
 static bool in_image(const struct virtio_blk *blk, uint64_t sector,
 		     const struct virtio_buffers *data)
 {
@@ -51,7 +51,7 @@ static bool transfer(struct virtio_blk *blk, uint64_t sector, bool write,
 		if (done < 0 && errno == EINTR)
 			continue;
 		if (done <= 0)
-			return false; /* 0: the image has become shorter */
+			return false; /* 0: the image has shrunk */
 		virtio_buffers_advance(data, (uint64_t)done);
 		offset += done;
 	}
@@ -95,7 +95,7 @@ static uint8_t serve(struct virtio_blk *blk, const struct virtio_blk_outhdr *hea
 	return done ? VIRTIO_BLK_S_OK : VIRTIO_BLK_S_IOERR;
 }
 
-/* The length that the driver is told says that all was written, so all is. */
+/* The reported length covers all bytes, so all are written. */
 static void clear_rest(struct virtio_buffers *buffers)
 {
 	for (unsigned int i = 0; i < buffers->count; i++)
@@ -118,7 +118,7 @@ static void serve_chain(struct virtio_blk *blk, struct virtio_chain *chain)
 	virtio_device_push(&blk->device, QUEUE_REQUESTS, chain, (uint32_t)writable);
 }
 
-/* A driver that never stops adding must not keep the loop from other devices. */
+/* A driver that adds requests forever must not block the loop for other devices. */
 static void notify(struct virtio_device *device, unsigned int queue)
 {
 	struct virtio_blk *blk = (struct virtio_blk *)device;
@@ -151,7 +151,7 @@ static const struct virtio_device_operations operations = {
 	.destroy = destroy,
 };
 
-/* Where the file system knows no locks, there is none. */
+/* A file system without lock support is not an error. */
 static int lock_image(const struct virtio_blk *blk, const char *path)
 {
 	struct flock lock = { .l_type = blk->read_only ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET };

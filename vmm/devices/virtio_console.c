@@ -13,10 +13,10 @@
 #define QUEUE_CONTROL_RECEIVE  2
 #define QUEUE_CONTROL_TRANSMIT 3
 
-/* Linux fills each receiving queue with pages (drivers/char/virtio_console.c, fill_queue()). */
+/* Linux fills each receive queue with pages (drivers/char/virtio_console.c, fill_queue()). */
 #define QUEUE_SIZE 32
 
-/* Port 0 has its queues and the number, but is not there. */
+/* Port 0 has queues and an id, but does not exist. */
 #define FIRST_PORT 1
 
 struct virtio_console {
@@ -34,7 +34,7 @@ static struct console_port *port_of(struct virtio_console *console, uint32_t id)
 		       : NULL;
 }
 
-/* Section 5.3.6.2; the name follows its message, not terminated. */
+/* Section 5.3.6.2; the name follows its message, without NUL. */
 static const struct {
 	unsigned int message;
 	uint16_t event, value;
@@ -46,7 +46,7 @@ static const struct {
 };
 #define MESSAGES (sizeof(messages) / sizeof(messages[0]))
 
-/* False where the driver has no buffer now. */
+/* False if the driver has no buffer now. */
 static bool send_message(struct virtio_console *console, struct console_port *port, size_t number)
 {
 	struct virtio_console_control control = { .id = port->id,
@@ -96,8 +96,7 @@ static void add_ports(struct virtio_console *console)
 	send_messages(&console->device);
 }
 
-/* What is unknown, about a port that is not there, or a failure of the driver's, changes nothing.
- */
+/* Unknown messages, messages about missing ports and failures of the driver are ignored. */
 static void take_message(struct virtio_console *console,
 			 const struct virtio_console_control *control)
 {
@@ -155,7 +154,7 @@ static void reset(struct virtio_device *device)
 		console_port_reset(&console->ports[i]);
 }
 
-/* Peers are watched again for their end: the guest that did not read is gone. */
+/* Watches peers for their end again, which a guest that did not read had suspended. */
 static void was_reset(struct virtio_device *device)
 {
 	struct virtio_console *console = (struct virtio_console *)device;

@@ -14,7 +14,7 @@
 #include "shared/log.h"
 #include "vmm/devices/unix_listener.h"
 
-/* Chains a port moves at a time, so that a busy one does not keep the loop from others. */
+/* Number of chains that a port moves at a time, so that a busy one does not block the loop. */
 #define CHAINS_AT_ONCE 64
 
 static void on_peer(void *context, int fd, uint32_t events);
@@ -39,10 +39,9 @@ static void say(struct console_port *port, unsigned int messages)
 }
 
 /*
- * What to wait for at the peer. Without a buffer for its bytes there is
- * nothing to be done about them, and its end would be reported without end:
- * then it waits until the guest has one. While the guest has not opened the
- * port the end of the peer is seen, so that the next one can connect.
+ * Events to watch on the peer. Without a buffer for its bytes nothing can be done about them, and
+ * its end would be reported endlessly: it is ignored until the guest adds a buffer. While the guest
+ * has the port closed, the end of the peer is watched, so that the next one can connect.
  */
 static uint32_t wanted_events(const struct console_port *port)
 {
@@ -112,7 +111,7 @@ static void disconnect(struct console_port *port)
 	say(port, PORT_MESSAGE_CLOSED);
 }
 
-/* False where the peer takes no more now. A peer that is gone takes all: it is dropped. */
+/* False if the peer accepts no more now. For a peer that has left everything is dropped. */
 static bool send_chain(struct console_port *port)
 {
 	struct virtio_buffers *buffers = &port->out.readable;
@@ -140,7 +139,7 @@ static bool next_chain(struct console_port *port)
 	return port->sending;
 }
 
-/* Guest to host. True where chains are left for another time. */
+/* Guest to host. True if there are more chains. */
 static bool transmit(struct console_port *port)
 {
 	unsigned int chains = 0;
@@ -148,14 +147,14 @@ static bool transmit(struct console_port *port)
 	while (chains++ < CHAINS_AT_ONCE && next_chain(port)) {
 		if (!send_chain(port))
 			return false;
-		/* A peer that went took the chain with it. */
+		/* disconnect() has finished the chain. */
 		if (port->sending)
 			finish_sending(port);
 	}
 	return chains > CHAINS_AT_ONCE;
 }
 
-/* Fills the chain popped last from the peer; false where nothing came. */
+/* Fills the popped chain from the peer. False if nothing was received. */
 static bool receive_chain(struct console_port *port, unsigned int queue)
 {
 	struct virtio_buffers *buffers = &port->in.writable;
@@ -179,7 +178,7 @@ static bool receive_chain(struct console_port *port, unsigned int queue)
 	return false;
 }
 
-/* Host to guest. True where the peer may have sent more than was taken. */
+/* Host to guest. True if the peer may have sent more. */
 static bool receive(struct console_port *port)
 {
 	unsigned int queue = console_port_receive_queue(port->id);
@@ -201,7 +200,7 @@ void console_port_serve(struct console_port *port)
 	assert(event_loop_on_thread(port->device->loop));
 	if (transmit(port))
 		virtio_device_notify(port->device, transmit_queue);
-	receive(port); /* what is left is still readable: the watch comes back */
+	receive(port); /* the remaining bytes are still readable, so the watch fires again */
 	watch_peer(port);
 	watch_listener(port);
 	virtio_device_interrupt(port->device, receive_queue);
@@ -234,7 +233,7 @@ static void on_connection(void *context, int fd, uint32_t events)
 		say(port, PORT_MESSAGE_OPENED);
 		console_port_serve(port);
 	} else if (error == EMFILE || error == ENFILE || error == ENOMEM) {
-		/* It would be reported again at once; the guest's next move tries again. */
+		/* It would be reported again at once; the guest's next action retries. */
 		log_warning("virtio-console: port %s: can not accept a connection: %s", port->name,
 			    strerror(error));
 		event_loop_remove(port->device->loop, fd);
@@ -303,7 +302,7 @@ int console_port_open(struct console_port *port, const struct virtio_console_por
 	return 0;
 }
 
-/* A handler that runs meanwhile sees `closing` and watches nothing anew. */
+/* `closing` stops a handler that runs meanwhile from adding watches. */
 static void stop_watching(struct console_port *port)
 {
 	struct event_loop *loop = port->device->loop;

@@ -52,7 +52,7 @@ void virtio_device_interrupt(struct virtio_device *device, unsigned int queue)
 		raise_interrupt(device, VIRTIO_MMIO_INT_VRING);
 }
 
-/* Section 2.1.2: the driver is told by a configuration change, if it got that far. */
+/* Section 2.1.2: a configuration change notifies the driver if it has set DRIVER_OK. */
 void virtio_device_fault(struct virtio_device *device, const char *reason)
 {
 	if (!atomic_fetch_add(&device->faults, 1))
@@ -95,7 +95,7 @@ bool virtio_device_pop(struct virtio_device *device, unsigned int queue, struct 
 void virtio_device_push(struct virtio_device *device, unsigned int queue,
 			const struct virtio_chain *chain, uint32_t written)
 {
-	/* A chain may have been held while the driver took its queue away. */
+	/* The driver may have disabled the queue while the device had the chain. */
 	if (device->queues[queue].ready)
 		virtio_queue_push(&device->queues[queue], chain, written);
 }
@@ -105,7 +105,7 @@ static void wake(struct virtio_device *device, uint64_t queues)
 	uint64_t one = 1;
 
 	atomic_fetch_or(&device->notified, queues);
-	/* EAGAIN only where the counter is full, and then the loop wakes anyway. */
+	/* EAGAIN means that the counter is full, so the loop wakes anyway. */
 	if (write(device->notify_fd, &one, sizeof(one)) < 0)
 		assert(errno == EAGAIN);
 }
@@ -155,7 +155,7 @@ static bool features_acceptable(const struct virtio_device *device)
 	       virtio_device_negotiated(device, VIRTIO_F_VERSION_1);
 }
 
-/* Section 3.1.1: bits are only ever added, in order; what comes too early is left out. */
+/* Section 3.1.1: bits are only added, and in order; early ones are ignored. */
 void virtio_device_set_status(struct virtio_device *device, uint8_t status)
 {
 	uint8_t added = status & ~device->status & ~VIRTIO_CONFIG_S_NEEDS_RESET;
@@ -169,8 +169,7 @@ void virtio_device_set_status(struct virtio_device *device, uint8_t status)
 	if (!((device->status | added) & VIRTIO_CONFIG_S_FEATURES_OK))
 		added &= ~VIRTIO_CONFIG_S_DRIVER_OK;
 	device->status |= added;
-	/* Chains may have been made available before: section 3.1.1 lets drivers fill queues first.
-	 */
+	/* Section 3.1.1 allows drivers to fill queues before DRIVER_OK. */
 	if (added & VIRTIO_CONFIG_S_DRIVER_OK)
 		wake(device, UINT64_MAX);
 }

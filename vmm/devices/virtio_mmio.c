@@ -50,11 +50,11 @@ static uint32_t read_register(struct virtio_device *device, uint64_t offset)
 	case VIRTIO_MMIO_SHM_BASE_HIGH:
 		return UINT32_MAX; /* no such region */
 	default:
-		return 0; /* the configuration's generation too: it never changes */
+		return 0; /* also the configuration's generation, which never changes */
 	}
 }
 
-/* Section 2.2: what is accepted is fixed from FEATURES_OK on. */
+/* Section 2.2: accepted features are fixed from FEATURES_OK on. */
 static void write_driver_features(struct virtio_device *device, uint32_t value)
 {
 	uint32_t page = device->driver_features_page;
@@ -75,7 +75,7 @@ static void set_high(uint64_t *address, uint32_t value)
 	*address = (*address & UINT64_C(0xffffffff)) | (uint64_t)value << 32;
 }
 
-/* Where a queue is, and how large, stands still while it is ready (section 4.2.2.2). */
+/* Address and size of a queue are fixed while it is ready (section 4.2.2.2). */
 static void write_queue_register(struct virtio_queue *queue, uint64_t offset, uint32_t value)
 {
 	if (queue->ready)
@@ -135,7 +135,7 @@ static void write_register(struct virtio_device *device, uint64_t offset, uint32
 	}
 }
 
-/* Those that do not wait for the device to be done with a request; true if OFFSET is one. */
+/* Registers that do not wait for the device's current request. True if OFFSET is one of them. */
 static bool access_without_lock(struct virtio_device *device, uint64_t offset, bool write,
 				uint32_t *value)
 {
@@ -163,7 +163,7 @@ static void access_register(struct virtio_device *device, uint64_t offset, bool 
 	pthread_mutex_unlock(&device->lock);
 }
 
-/* No device here has configuration that the driver may write, or that changes. */
+/* No device has writable or changing configuration. */
 static void read_config(const struct virtio_device *device, uint64_t offset, void *data,
 			unsigned int size)
 {

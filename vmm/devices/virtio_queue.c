@@ -9,7 +9,7 @@
 
 #define KNOWN_FLAGS (VRING_DESC_F_NEXT | VRING_DESC_F_WRITE | VRING_DESC_F_INDIRECT)
 
-/* Section 2.7.5: a chain's buffers are at most 2^32 bytes together. */
+/* Section 2.7.5: a chain has at most 2^32 bytes in all buffers. */
 #define CHAIN_BYTES_MAX (1ull << 32)
 
 static int map_part(const struct virtio_queue *queue, const char *what, uint64_t gpa, uint64_t size,
@@ -24,7 +24,7 @@ static int map_part(const struct virtio_queue *queue, const char *what, uint64_t
 	return 0;
 }
 
-/* Sizes and alignments of section 2.7, the event fields included. */
+/* Sizes and alignments of section 2.7, including the event fields. */
 static int map_parts(struct virtio_queue *queue)
 {
 	uint64_t size = queue->size;
@@ -70,16 +70,16 @@ void virtio_queue_reset(struct virtio_queue *queue)
 	*queue = (struct virtio_queue){ .memory = queue->memory, .size_max = queue->size_max };
 }
 
-/* Behind the available ring: which used index is to raise an interrupt. */
+/* After the available ring: the used index for which the driver requests an interrupt. */
 static uint16_t used_event(const struct virtio_queue *queue)
 {
 	return __atomic_load_n(&queue->available->ring[queue->size], __ATOMIC_SEQ_CST);
 }
 
 /*
- * Behind the used ring: which available index is to be notified of. A full
- * barrier (as an exchange, which ThreadSanitizer understands), so that the
- * driver sees it before the available index is read again.
+ * After the used ring: the available index for which the device requests a notification. A full
+ * barrier (an exchange, which ThreadSanitizer supports), so that the driver sees it before the
+ * available index is read again.
  */
 static void set_available_event(struct virtio_queue *queue, uint16_t index)
 {
@@ -93,10 +93,8 @@ static uint16_t available_index(const struct virtio_queue *queue)
 	return __atomic_load_n(&queue->available->idx, __ATOMIC_SEQ_CST);
 }
 
-/*
- * Chains waiting. If there seem to be none, the driver is told to notify of
- * the next, and looked at once more: it may have added one before it saw that.
- */
+/* Number of available chains. If there seem to be none, requests a notification for the next one
+ * and checks again: the driver may have added one before it saw the request. */
 static uint16_t chains_waiting(struct virtio_queue *queue)
 {
 	uint16_t waiting = (uint16_t)(available_index(queue) - queue->next_available);
@@ -107,14 +105,15 @@ static uint16_t chains_waiting(struct virtio_queue *queue)
 	return (uint16_t)(available_index(queue) - queue->next_available);
 }
 
-/* A table that descriptors are taken from: the queue's own, or an indirect one. */
+/* A descriptor table: the queue's own, or an indirect one. */
 struct table {
 	const struct vring_desc *descriptors;
 	uint32_t size;
-	bool indirect; /* not told by the address: a guest may give its queue's own table */
+	bool indirect; /* a flag, because a guest may use its queue's own table as an indirect one
+			*/
 };
 
-/* The guest may change it while we read: each field once. */
+/* Reads each field once: the guest may change it at any time. */
 static struct vring_desc load_descriptor(const struct table *table, uint16_t index)
 {
 	const struct vring_desc *from = &table->descriptors[index];
@@ -127,7 +126,7 @@ static struct vring_desc load_descriptor(const struct table *table, uint16_t ind
 	};
 }
 
-/* Section 2.7.5.3: an indirect descriptor ends the chain and its table holds only direct ones. */
+/* Section 2.7.5.3: an indirect descriptor ends the chain, and its table has only direct ones. */
 static int enter_indirect(const struct virtio_queue *queue, const struct vring_desc *descriptor,
 			  struct table *table)
 {
@@ -153,7 +152,7 @@ static int enter_indirect(const struct virtio_queue *queue, const struct vring_d
 	return 0;
 }
 
-/* Buffers without bytes are legal and left out. */
+/* Empty buffers are legal and ignored. */
 static int add_buffer(const struct virtio_queue *queue, const struct vring_desc *descriptor,
 		      struct virtio_chain *chain)
 {
@@ -179,10 +178,8 @@ static int add_buffer(const struct virtio_queue *queue, const struct vring_desc 
 	return 0;
 }
 
-/*
- * The one walk over descriptors. COUNT bounds it by the size of the queue, so
- * that chains with a loop end, and with it the vectors that can be filled.
- */
+/* The only walk over descriptors. COUNT limits it to the queue's size, which ends cyclic chains
+ * and bounds the number of vectors. */
 static int walk(const struct virtio_queue *queue, uint16_t index, struct virtio_chain *chain)
 {
 	struct table table = { .descriptors = queue->descriptors, .size = queue->size };
@@ -261,8 +258,8 @@ bool virtio_queue_wants_interrupt(struct virtio_queue *queue)
 	queue->signalled_used = queue->next_used;
 	if (old == queue->next_used)
 		return false;
-	/* The used index must be seen before the driver's wish is read, section 2.7.7.1: a full
-	 * barrier. */
+	/* The used index must be visible before the driver's request is read, section 2.7.7.1: a
+	 * full barrier. */
 	__atomic_exchange_n(&queue->used->idx, queue->next_used, __ATOMIC_SEQ_CST);
 	if (queue->event_index)
 		return vring_need_event(used_event(queue), queue->next_used, old);

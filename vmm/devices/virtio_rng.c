@@ -17,7 +17,7 @@
 #define QUEUE_SIZE       16
 #define PERIODS_A_SECOND 10
 
-/* The budget is full again at the end of each period in which some of it was spent. */
+/* The budget is replenished at the end of each period in which it was used. */
 struct virtio_rng {
 	struct virtio_device device;
 	int timer_fd;
@@ -25,7 +25,7 @@ struct virtio_rng {
 	struct virtio_chain chain;
 };
 
-/* getrandom() gives up to 256 bytes whole, whatever signals come. */
+/* getrandom() is not interrupted for up to 256 bytes. */
 static uint32_t fill(struct virtio_buffers *buffers, uint64_t size)
 {
 	uint8_t random[256];
@@ -48,7 +48,7 @@ static void start_period(struct virtio_rng *rng)
 	timerfd_settime(rng->timer_fd, 0, &when, NULL);
 }
 
-/* Ends: each chain costs at least a byte of the budget. */
+/* Terminates: each chain consumes at least one byte of the budget. */
 static void serve(struct virtio_rng *rng)
 {
 	struct virtio_device *device = &rng->device;

@@ -375,7 +375,7 @@ void sampler_record_hit(struct sampler *sampler, struct vcpu *vcpu, const struct
 	end_use(self);
 	if (sample) {
 		sample->event = hit->event;
-		take_registers(vcpu_registers(vcpu), values.registers);
+		copy_registers(vcpu_registers(vcpu), values.registers);
 		*sample_write_hit(sample) = values;
 		store_deferred(&state, sample);
 	}
