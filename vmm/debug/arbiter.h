@@ -63,8 +63,10 @@ struct arbiter_request {
 /* The contents of a vCPU's registers. */
 struct arbiter_schedule {
 	int holders[DEBUG_SLOTS]; /* number of a holder, ARBITER_SLOT_FREE or _OF_GUEST */
-	uint64_t suspended; /* a bit for each pinned holder without a register because of the guest's breakpoints */
-	uint8_t guest_lost; /* slots that the guest uses but a holder has (BREAKPOINT_PRIORITY_HOST) */
+	uint64_t suspended;       /* a bit for each pinned holder without a register because of the
+				     guest's breakpoints */
+	uint8_t guest_lost; /* slots that the guest uses but a holder has (BREAKPOINT_PRIORITY_HOST)
+			     */
 	uint64_t next;      /* latest time of the next schedule, or ARBITER_NEVER */
 };
 

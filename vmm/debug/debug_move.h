@@ -14,8 +14,8 @@
 #define DEBUG_MOVE_SIZE_MAX 4
 
 struct debug_move {
-	uint8_t length;  /* bytes */
-	uint8_t debug;   /* DR0 to DR7; DR4 and DR5 are aliases of DR6 and DR7 (SDM vol. 3B 18.2.2) */
+	uint8_t length; /* bytes */
+	uint8_t debug; /* DR0 to DR7; DR4 and DR5 are aliases of DR6 and DR7 (SDM vol. 3B 18.2.2) */
 	uint8_t general; /* as encoded: RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to R15 */
 	bool to_debug;
 };

@@ -19,11 +19,10 @@
 /* SDM vol. 3B 18.2.3 */
 #define DR6_SLOTS UINT64_C(0xf)
 #define DR6_BLD   (UINT64_C(1) << 11) /* bus lock; 0 means that it occurred */
-#define DR6_BD                                                                                     \
-	(UINT64_C(1) << 13)         /* debug register access while DR7.GD was set */
-#define DR6_BS  (UINT64_C(1) << 14) /* single step */
-#define DR6_BT  (UINT64_C(1) << 15) /* task switch */
-#define DR6_RTM (UINT64_C(1) << 16) /* 0 means inside a transaction */
+#define DR6_BD    (UINT64_C(1) << 13) /* debug register access while DR7.GD was set */
+#define DR6_BS    (UINT64_C(1) << 14) /* single step */
+#define DR6_BT    (UINT64_C(1) << 15) /* task switch */
+#define DR6_RTM   (UINT64_C(1) << 16) /* 0 means inside a transaction */
 /* The value without any event. */
 #define DR6_NOTHING UINT64_C(0xffff0ff0)
 
