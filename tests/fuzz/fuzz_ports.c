@@ -9,9 +9,7 @@
 
 #include "vmm/boot/acpi.h"
 #include "vmm/devices/acpi_pm.h"
-#include "vmm/devices/debug_exit.h"
-#include "vmm/devices/i8042.h"
-#include "vmm/devices/pvpanic.h"
+#include "vmm/devices/port_devices.h"
 #include "vmm/devices/rtc.h"
 #include "vmm/devices/serial.h"
 

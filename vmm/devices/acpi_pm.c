@@ -85,7 +85,7 @@ static void write_byte(struct acpi_pm *pm, uint64_t offset, uint8_t value)
 		*word = ((others | bits) & PM1_CONTROL_READABLE) | PM1_SCI_EN;
 }
 
-static bool asks_for_power_off(const struct acpi_pm *pm, uint64_t offset, uint8_t value)
+static bool requests_power_off(const struct acpi_pm *pm, uint64_t offset, uint8_t value)
 {
 	return offset == CONTROL_OFFSET + 1 && (value << 8 & PM1_SLP_EN) &&
 	       (pm->control >> PM1_SLP_TYP_SHIFT & PM1_SLP_TYP_MASK) == ACPI_SLP_TYP_S5;
@@ -106,7 +106,7 @@ static void registers_access(void *context, uint64_t offset, bool write, void *d
 			continue;
 		}
 		write_byte(pm, offset, bytes[i]);
-		power_off |= asks_for_power_off(pm, offset, bytes[i]);
+		power_off |= requests_power_off(pm, offset, bytes[i]);
 	}
 	update_sci(pm);
 	pthread_mutex_unlock(&pm->lock);
@@ -144,20 +144,13 @@ static void reset_access(void *context, uint64_t offset, bool write, void *data,
 
 int acpi_pm_add(struct acpi_pm *pm, struct bus *bus)
 {
-	const struct bus_range ranges[] = {
-		{ BUS_PORT, ACPI_PM_PORT, EVENT_BLOCK_SIZE + CONTROL_BLOCK_SIZE, registers_access,
-		  pm },
-		{ BUS_PORT, ACPI_PM_PORT + TIMER_OFFSET, TIMER_SIZE, timer_access, pm },
-		{ BUS_PORT, ACPI_RESET_PORT, 1, reset_access, pm },
-	};
+	int error = bus_add(bus, BUS_PORT, ACPI_PM_PORT, EVENT_BLOCK_SIZE + CONTROL_BLOCK_SIZE,
+			    registers_access, pm);
 
-	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
-		int error = bus_add(bus, &ranges[i]);
-
-		if (error)
-			return error;
-	}
-	return 0;
+	if (!error)
+		error = bus_add(bus, BUS_PORT, ACPI_PM_PORT + TIMER_OFFSET, TIMER_SIZE,
+				timer_access, pm);
+	return error ? error : bus_add(bus, BUS_PORT, ACPI_RESET_PORT, 1, reset_access, pm);
 }
 
 bool acpi_pm_press_power_button(struct acpi_pm *pm)

@@ -18,24 +18,27 @@ static bool overlaps(const struct bus_range *a, const struct bus_range *b)
 	return a->space == b->space && a->start <= last_address(b) && b->start <= last_address(a);
 }
 
-int bus_add(struct bus *bus, const struct bus_range *range)
+int bus_add(struct bus *bus, enum bus_space space, uint64_t start, uint64_t size,
+	    bus_access *access, void *device)
 {
-	if (!range->size || last_address(range) < range->start)
+	const struct bus_range range = { space, start, size, access, device };
+
+	if (!size || last_address(&range) < start)
 		return error_set(-EINVAL,
 				 "bus range at %#" PRIx64 " of %#" PRIx64
 				 " bytes is empty or wraps",
-				 range->start, range->size);
+				 start, size);
 	if (bus->range_count == BUS_RANGES_MAX)
 		return error_set(-ENOSPC,
 				 "the bus is full: at most %d devices fit; use fewer devices",
 				 BUS_RANGES_MAX);
 	for (size_t i = 0; i < bus->range_count; i++) {
-		if (overlaps(&bus->ranges[i], range))
+		if (overlaps(&bus->ranges[i], &range))
 			return error_set(-EEXIST,
 					 "bus range at %#" PRIx64 " overlaps the one at %#" PRIx64,
-					 range->start, bus->ranges[i].start);
+					 start, bus->ranges[i].start);
 	}
-	bus->ranges[bus->range_count++] = *range;
+	bus->ranges[bus->range_count++] = range;
 	return 0;
 }
 

@@ -35,9 +35,12 @@ struct bus {
 	size_t range_count;
 };
 
-/* -EEXIST if the range overlaps another one, -ENOSPC if the table is full, -EINVAL for an empty
- * or wrapping range. Before the guest runs. */
-int bus_add(struct bus *bus, const struct bus_range *range);
+/*
+ * Adds DEVICE, which is not owned, at [start, start + size). -EEXIST if the range overlaps another
+ * one, -ENOSPC if the table is full, -EINVAL for an empty or wrapping range. Before the guest runs.
+ */
+int bus_add(struct bus *bus, enum bus_space space, uint64_t start, uint64_t size,
+	    bus_access *access, void *device);
 
 /*
  * Passes the access to the device that owns all of [address, address + size). Without one, reads

@@ -45,11 +45,11 @@ struct console_output {
 	void *context;
 
 	pthread_mutex_t lock;
-	pthread_cond_t taken; /* tail moved */
+	pthread_cond_t drained; /* tail moved */
 	uint64_t head, tail, lost;
 	bool broken;  /* the descriptor has failed */
 	bool stalled; /* the reader has accepted nothing for a second */
-	bool room_wanted;
+	bool room_requested;
 	uint8_t bytes[CONSOLE_OUTPUT_SIZE];
 };
 
@@ -62,8 +62,7 @@ static uint64_t used(const struct console_output *output)
 static void lose_one(struct console_output *output)
 {
 	if (!output->lost++)
-		log_warning(
-			"the reader of the guest's console has stopped reading: output is being lost");
+		log_warning("the reader of the guest's console does not read: output is lost");
 }
 
 static void set_timer(struct console_output *output, long nanoseconds)
@@ -104,7 +103,8 @@ static bool wait_for_reader(struct console_output *output)
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += PATIENCE_SECONDS;
 	while (output->tail == tail && !output->broken && !output->stalled) {
-		if (pthread_cond_clockwait(&output->taken, &output->lock, CLOCK_MONOTONIC, &until))
+		if (pthread_cond_clockwait(&output->drained, &output->lock, CLOCK_MONOTONIC,
+					   &until))
 			output->stalled = output->tail == tail;
 	}
 	return output->tail != tail || output->broken;
@@ -130,7 +130,7 @@ bool console_output_ready(struct console_output *output)
 
 	pthread_mutex_lock(&output->lock);
 	ready = output->broken || used(output) <= CONSOLE_OUTPUT_SIZE - CONSOLE_OUTPUT_BURST;
-	output->room_wanted |= !ready;
+	output->room_requested |= !ready;
 	pthread_mutex_unlock(&output->lock);
 	return ready;
 }
@@ -172,12 +172,12 @@ static void account(struct console_output *output, ssize_t written)
 		output->stalled = false;
 	} else if (errno != EAGAIN && errno != EINTR) {
 		log_warning(
-			"can not write the guest's console output: %s; the rest of it is dropped",
+			"cannot write the guest's console output: %s; the rest of it is dropped",
 			strerror(errno));
 		output->broken = true;
 		output->tail = output->head;
 	}
-	pthread_cond_broadcast(&output->taken);
+	pthread_cond_broadcast(&output->drained);
 }
 
 /* Writes until the buffer is empty (true) or the reader accepts no more. One thread at a time. */
@@ -204,16 +204,16 @@ static bool flush(struct console_output *output)
 	return empty;
 }
 
-static void tell_of_room(struct console_output *output)
+static void report_room(struct console_output *output)
 {
-	bool tell;
+	bool report;
 
 	pthread_mutex_lock(&output->lock);
-	tell = output->room_wanted && used(output) <= CONSOLE_OUTPUT_SIZE / 2;
-	if (tell)
-		output->room_wanted = false;
+	report = output->room_requested && used(output) <= CONSOLE_OUTPUT_SIZE / 2;
+	if (report)
+		output->room_requested = false;
 	pthread_mutex_unlock(&output->lock);
-	if (tell && output->room)
+	if (report && output->room)
 		output->room(output->context);
 }
 
@@ -224,7 +224,7 @@ static void on_writable(void *context, int fd, uint32_t events)
 
 	if (flush(output))
 		event_loop_remove(output->loop, output->fd);
-	tell_of_room(output);
+	report_room(output);
 }
 
 static void on_timer(void *context, int fd, uint32_t events)
@@ -236,7 +236,7 @@ static void on_timer(void *context, int fd, uint32_t events)
 		return; /* it was set again in between and will fire once more */
 	if (!flush(output))
 		event_loop_add(output->loop, output->fd, EPOLLOUT, on_writable, output);
-	tell_of_room(output);
+	report_room(output);
 }
 
 /* O_NONBLOCK belongs to the file description, which a terminal or pipe shares with the shell and
@@ -248,7 +248,7 @@ static int open_own(int fd, enum kind *kind)
 	int own;
 
 	if (fstat(fd, &status))
-		return error_set(-errno, "can not use file descriptor %d for the console: %s", fd,
+		return error_set(-errno, "cannot use file descriptor %d for the console: %s", fd,
 				 strerror(errno));
 	*kind = S_ISSOCK(status.st_mode) ? KIND_SOCKET : KIND_NONBLOCKING;
 	if (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode)) {
@@ -260,7 +260,7 @@ static int open_own(int fd, enum kind *kind)
 	}
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (own < 0)
-		return error_set(-errno, "can not duplicate file descriptor %d: %s", fd,
+		return error_set(-errno, "cannot duplicate file descriptor %d: %s", fd,
 				 strerror(errno));
 	return own;
 }
@@ -271,7 +271,7 @@ static int open_output(struct console_output *output, int fd)
 		return 0;
 	output->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (output->timer_fd < 0)
-		return error_set(-errno, "can not make a timer for the console: %s",
+		return error_set(-errno, "cannot create a timer for the console: %s",
 				 strerror(errno));
 	output->fd = open_own(fd, &output->kind);
 	if (output->fd < 0)
@@ -294,7 +294,7 @@ int console_output_create(struct console_output **result, int fd, struct event_l
 	output->room = room;
 	output->context = context;
 	pthread_mutex_init(&output->lock, NULL);
-	pthread_cond_init(&output->taken, NULL);
+	pthread_cond_init(&output->drained, NULL);
 	error = open_output(output, fd);
 	if (error) {
 		console_output_destroy(output);
@@ -325,7 +325,24 @@ void console_output_destroy(struct console_output *output)
 		flush_patiently(output);
 		close(output->fd);
 	}
-	pthread_cond_destroy(&output->taken);
+	pthread_cond_destroy(&output->drained);
 	pthread_mutex_destroy(&output->lock);
 	free(output);
+}
+
+static void end_line(struct console_lines *lines)
+{
+	lines->line[lines->size] = '\0';
+	lines->size = 0;
+	lines->handler(lines->context, lines->line);
+}
+
+void console_lines_put(struct console_lines *lines, uint8_t byte)
+{
+	if (!lines->handler)
+		return;
+	if (byte == '\n')
+		end_line(lines);
+	else if (byte && byte != '\r' && lines->size < CONSOLE_LINE_MAX)
+		lines->line[lines->size++] = (char)byte;
 }

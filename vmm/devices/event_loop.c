@@ -115,7 +115,7 @@ static int start_thread(struct event_loop *loop)
 	error = pthread_create(&loop->thread, NULL, run_loop, loop);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (error)
-		return error_set(-error, "can not start the devices' thread: %s", strerror(error));
+		return error_set(-error, "cannot start the devices' thread: %s", strerror(error));
 	loop->thread_started = true;
 	pthread_setname_np(loop->thread, "devices");
 	return 0;
@@ -127,12 +127,12 @@ static int open_files(struct event_loop *loop)
 
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (loop->epoll_fd < 0)
-		return error_set(-errno, "can not make an epoll instance: %s", strerror(errno));
+		return error_set(-errno, "cannot create an epoll instance: %s", strerror(errno));
 	loop->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->stop_fd < 0)
-		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->stop_fd, &event))
-		return error_set(-errno, "can not watch an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot watch an eventfd: %s", strerror(errno));
 	return 0;
 }
 
@@ -201,7 +201,7 @@ static int add_watch(struct event_loop *loop, int fd, uint32_t events, event_han
 	struct watch *watch;
 
 	if (*find_by_fd(loop, fd))
-		return error_set(-EEXIST, "file descriptor %d is watched already", fd);
+		return error_set(-EEXIST, "file descriptor %d is already watched", fd);
 	watch = malloc(sizeof(*watch));
 	if (!watch)
 		return error_set(-ENOMEM, "no memory to watch file descriptor %d", fd);
@@ -209,7 +209,7 @@ static int add_watch(struct event_loop *loop, int fd, uint32_t events, event_han
 		int error = errno;
 
 		free(watch);
-		return error_set(-error, "can not wait for file descriptor %d: %s", fd,
+		return error_set(-error, "cannot wait for file descriptor %d: %s", fd,
 				 strerror(error));
 	}
 	*watch = (struct watch){ .next = loop->watches,
@@ -245,7 +245,7 @@ int event_loop_modify(struct event_loop *loop, int fd, uint32_t events)
 	} else {
 		event.data.u64 = watch->id;
 		if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, fd, &event))
-			error = error_set(-errno, "can not wait for file descriptor %d: %s", fd,
+			error = error_set(-errno, "cannot wait for file descriptor %d: %s", fd,
 					  strerror(errno));
 	}
 	pthread_mutex_unlock(&loop->lock);

@@ -139,9 +139,5 @@ static void rtc_access(void *context, uint64_t offset, bool write, void *data, u
 
 int rtc_add(struct rtc *rtc, struct bus *bus)
 {
-	return bus_add(bus, &(struct bus_range){ .space = BUS_PORT,
-						 .start = RTC_INDEX_PORT,
-						 .size = 2,
-						 .access = rtc_access,
-						 .device = rtc });
+	return bus_add(bus, BUS_PORT, RTC_INDEX_PORT, 2, rtc_access, rtc);
 }

@@ -188,10 +188,10 @@ static uint8_t read_data(struct serial *serial)
 
 static void write_interrupt_enable(struct serial *serial, uint8_t value)
 {
-	bool asked = value & ~serial->interrupt_enable & IER_THR_EMPTY;
+	bool enabled = value & ~serial->interrupt_enable & IER_THR_EMPTY;
 
 	serial->interrupt_enable = value & IER_ALL;
-	if (asked)
+	if (enabled)
 		serial->thr_empty_pending = console_output_ready(serial->output);
 }
 
@@ -370,9 +370,5 @@ void serial_reset(struct serial *serial)
 
 int serial_add(struct serial *serial, struct bus *bus, uint16_t port)
 {
-	return bus_add(bus, &(struct bus_range){ .space = BUS_PORT,
-						 .start = port,
-						 .size = REGISTER_COUNT,
-						 .access = serial_access,
-						 .device = serial });
+	return bus_add(bus, BUS_PORT, port, REGISTER_COUNT, serial_access, serial);
 }

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "vmm/devices/bus.h"
-#include "vmm/devices/console_lines.h"
+#include "vmm/devices/console_output.h"
 #include "vmm/devices/event_loop.h"
 
 /* The first one of a PC: COM1, ttyS0. */

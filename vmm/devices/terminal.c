@@ -74,15 +74,15 @@ static void register_exit(void)
 	atexit(restore);
 }
 
-static int take(int fd)
+static int take_over(int fd)
 {
 	static pthread_once_t registered = PTHREAD_ONCE_INIT;
 	struct termios raw;
 
 	if (atomic_load(&taken))
-		return error_set(-EBUSY, "the terminal is in use as a console already");
+		return error_set(-EBUSY, "the terminal is already in use as a console");
 	if (tcgetattr(fd, &saved_settings))
-		return error_set(-errno, "can not read the terminal's settings: %s",
+		return error_set(-errno, "cannot read the terminal's settings: %s",
 				 strerror(errno));
 	saved_fd = fd;
 	pthread_once(&registered, register_exit);
@@ -96,7 +96,7 @@ static int take(int fd)
 
 		release_signals();
 		atomic_store(&taken, false);
-		return error_set(-error, "can not change the terminal's settings: %s",
+		return error_set(-error, "cannot change the terminal's settings: %s",
 				 strerror(error));
 	}
 	return 0;
@@ -111,7 +111,7 @@ int terminal_create(struct terminal **result, int fd, void (*quit)(void *context
 	if (!terminal)
 		return error_set(-ENOMEM, "no memory for the terminal");
 	*terminal = (struct terminal){ .fd = fd, .quit = quit, .context = context };
-	error = take(fd);
+	error = take_over(fd);
 	if (error) {
 		free(terminal);
 		return error;

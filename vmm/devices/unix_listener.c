@@ -63,18 +63,17 @@ int unix_listener_open(const char *path)
 	int error, fd;
 
 	if (length >= sizeof(address.sun_path))
-		return error_set(
-			-ENAMETOOLONG,
-			"socket path %s is longer than the %zu bytes that the kernel takes", path,
-			sizeof(address.sun_path) - 1);
+		return error_set(-ENAMETOOLONG,
+				 "socket path %s is longer than the kernel's limit of %zu bytes",
+				 path, sizeof(address.sun_path) - 1);
 	memcpy(address.sun_path, path, length);
 	fd = open_socket();
 	if (fd < 0)
-		return error_set(fd, "can not make a socket for %s: %s", path, strerror(-fd));
+		return error_set(fd, "cannot create a socket for %s: %s", path, strerror(-fd));
 	error = bind_and_listen(fd, &address);
 	if (!error)
 		return fd;
 	close(fd);
-	return error_set(error, "can not listen on socket %s: %s%s", path, strerror(-error),
-			 error == -EADDRINUSE ? "; is another VM running with it?" : "");
+	return error_set(error, "cannot listen on socket %s: %s%s", path, strerror(-error),
+			 error == -EADDRINUSE ? " (does another VM use it?)" : "");
 }

@@ -157,9 +157,8 @@ static int lock_image(const struct virtio_blk *blk, const char *path)
 	struct flock lock = { .l_type = blk->read_only ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET };
 
 	if (fcntl(blk->fd, F_OFD_SETLK, &lock) && (errno == EAGAIN || errno == EACCES))
-		return error_set(
-			-EBUSY,
-			"disk image %s is in use by another VM; end that one, or use a copy", path);
+		return error_set(-EBUSY, "another VM uses disk image %s; stop it, or use a copy",
+				 path);
 	return 0;
 }
 
@@ -169,11 +168,11 @@ static int open_image(struct virtio_blk *blk, const char *path)
 
 	blk->fd = open(path, (blk->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 	if (blk->fd < 0)
-		return error_set(-errno, "can not open disk image %s for %s: %s", path,
+		return error_set(-errno, "cannot open disk image %s for %s: %s", path,
 				 blk->read_only ? "reading" : "writing", strerror(errno));
 	size = lseek(blk->fd, 0, SEEK_END);
 	if (size < 0)
-		return error_set(-errno, "can not find the size of disk image %s: %s", path,
+		return error_set(-errno, "cannot find the size of disk image %s: %s", path,
 				 strerror(errno));
 	blk->config.capacity = (uint64_t)size / SECTOR_SIZE;
 	if (!blk->config.capacity)

@@ -97,8 +97,8 @@ static void add_ports(struct virtio_console *console)
 }
 
 /* Unknown messages, messages about missing ports and failures of the driver are ignored. */
-static void take_message(struct virtio_console *console,
-			 const struct virtio_console_control *control)
+static void handle_message(struct virtio_console *console,
+			   const struct virtio_console_control *control)
 {
 	struct console_port *port = port_of(console, control->id);
 
@@ -110,24 +110,24 @@ static void take_message(struct virtio_console *console,
 		console_port_set_guest_open(port, control->value == 1);
 }
 
-static void take_messages(struct virtio_console *console)
+static void handle_messages(struct virtio_console *console)
 {
 	struct virtio_device *device = &console->device;
 	struct virtio_chain *chain = &console->control;
-	unsigned int taken = 0;
+	unsigned int handled = 0;
 
-	while (taken < VIRTIO_QUEUE_SIZE_MAX &&
+	while (handled < VIRTIO_QUEUE_SIZE_MAX &&
 	       virtio_device_pop(device, QUEUE_CONTROL_TRANSMIT, chain)) {
 		struct virtio_console_control control;
 		size_t size = virtio_buffers_read(&chain->readable, &control, sizeof(control));
 
 		virtio_device_push(device, QUEUE_CONTROL_TRANSMIT, chain, 0);
 		if (size == sizeof(control))
-			take_message(console, &control);
-		taken++;
+			handle_message(console, &control);
+		handled++;
 	}
 	virtio_device_interrupt(device, QUEUE_CONTROL_TRANSMIT);
-	if (taken == VIRTIO_QUEUE_SIZE_MAX)
+	if (handled == VIRTIO_QUEUE_SIZE_MAX)
 		virtio_device_notify(device, QUEUE_CONTROL_TRANSMIT);
 }
 
@@ -139,7 +139,7 @@ static void notify(struct virtio_device *device, unsigned int queue)
 	if (!virtio_device_negotiated(device, VIRTIO_CONSOLE_F_MULTIPORT))
 		return;
 	if (queue == QUEUE_CONTROL_TRANSMIT)
-		take_messages(console);
+		handle_messages(console);
 	else if (queue == QUEUE_CONTROL_RECEIVE)
 		send_messages(device);
 	else if (queue > QUEUE_CONTROL_TRANSMIT && port)

@@ -30,7 +30,7 @@ unsigned int console_port_transmit_queue(uint32_t id)
 	return console_port_receive_queue(id) + 1;
 }
 
-static void say(struct console_port *port, unsigned int messages)
+static void queue_messages(struct console_port *port, unsigned int messages)
 {
 	if (!port->ready && !(messages & PORT_MESSAGE_ADD))
 		return;
@@ -43,7 +43,7 @@ static void say(struct console_port *port, unsigned int messages)
  * its end would be reported endlessly: it is ignored until the guest adds a buffer. While the guest
  * has the port closed, the end of the peer is watched, so that the next one can connect.
  */
-static uint32_t wanted_events(const struct console_port *port)
+static uint32_t needed_events(const struct console_port *port)
 {
 	uint32_t events = 0;
 
@@ -61,21 +61,21 @@ static uint32_t wanted_events(const struct console_port *port)
 static void watch_peer(struct console_port *port)
 {
 	struct event_loop *loop = port->device->loop;
-	uint32_t wanted = wanted_events(port);
+	uint32_t needed = needed_events(port);
 
-	if (wanted == port->watched)
+	if (needed == port->watched)
 		return;
 	if (!port->watched) {
-		if (event_loop_add(loop, port->fd, wanted, on_peer, port)) {
+		if (event_loop_add(loop, port->fd, needed, on_peer, port)) {
 			log_warning("virtio-console: port %s: %s", port->name, error_message());
 			return;
 		}
-	} else if (wanted) {
-		event_loop_modify(loop, port->fd, wanted);
+	} else if (needed) {
+		event_loop_modify(loop, port->fd, needed);
 	} else {
 		event_loop_remove(loop, port->fd);
 	}
-	port->watched = wanted;
+	port->watched = needed;
 }
 
 static void watch_listener(struct console_port *port)
@@ -108,7 +108,7 @@ static void disconnect(struct console_port *port)
 	if (port->sending)
 		finish_sending(port);
 	port->messages &= ~PORT_MESSAGE_OPENED;
-	say(port, PORT_MESSAGE_CLOSED);
+	queue_messages(port, PORT_MESSAGE_CLOSED);
 }
 
 /* False if the peer accepts no more now. For a peer that has left everything is dropped. */
@@ -162,7 +162,7 @@ static bool receive_chain(struct console_port *port, unsigned int queue)
 	ssize_t received;
 
 	if (!buffers->size) {
-		virtio_device_fault(port->device, "a receive buffer that can not be written");
+		virtio_device_fault(port->device, "a receive buffer that is not writable");
 		return false;
 	}
 	do {
@@ -230,11 +230,11 @@ static void on_connection(void *context, int fd, uint32_t events)
 	assert(port->fd < 0);
 	if (peer >= 0) {
 		port->fd = peer;
-		say(port, PORT_MESSAGE_OPENED);
+		queue_messages(port, PORT_MESSAGE_OPENED);
 		console_port_serve(port);
 	} else if (error == EMFILE || error == ENFILE || error == ENOMEM) {
 		/* It would be reported again at once; the guest's next action retries. */
-		log_warning("virtio-console: port %s: can not accept a connection: %s", port->name,
+		log_warning("virtio-console: port %s: cannot accept a connection: %s", port->name,
 			    strerror(error));
 		event_loop_remove(port->device->loop, fd);
 		port->listening = false;
@@ -245,7 +245,7 @@ static void on_connection(void *context, int fd, uint32_t events)
 void console_port_set_ready(struct console_port *port)
 {
 	port->ready = true;
-	say(port, PORT_MESSAGE_NAME | (port->fd >= 0 ? PORT_MESSAGE_OPENED : 0));
+	queue_messages(port, PORT_MESSAGE_NAME | (port->fd >= 0 ? PORT_MESSAGE_OPENED : 0));
 }
 
 void console_port_set_guest_open(struct console_port *port, bool open)
@@ -269,7 +269,7 @@ static int open_sockets(struct console_port *port, const struct virtio_console_p
 		port->fd = fcntl(options->fd, F_DUPFD_CLOEXEC, 0);
 		if (port->fd < 0)
 			return error_set(-errno,
-					 "can not duplicate the socket of console port %s: %s",
+					 "cannot duplicate the socket of console port %s: %s",
 					 port->name, strerror(errno));
 		return 0;
 	}

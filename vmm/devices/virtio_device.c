@@ -57,7 +57,7 @@ void virtio_device_fault(struct virtio_device *device, const char *reason)
 {
 	if (!atomic_fetch_add(&device->faults, 1))
 		log_warning(
-			"%s: the guest's driver broke the rules (%s): the device waits for its reset",
+			"%s: the guest's driver violated the protocol (%s): the device is stopped until it is reset",
 			device->operations->name, reason);
 	device->status |= VIRTIO_CONFIG_S_NEEDS_RESET;
 	if (device->status & VIRTIO_CONFIG_S_DRIVER_OK)
@@ -227,7 +227,7 @@ int virtio_device_init(struct virtio_device *device, const struct virtio_device_
 	pthread_mutex_init(&device->interrupt_lock, NULL);
 	device->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (device->notify_fd < 0)
-		return error_set(-errno, "can not make an eventfd for %s: %s",
+		return error_set(-errno, "cannot create an eventfd for %s: %s",
 				 device->operations->name, strerror(errno));
 	error = make_queues(device, options);
 	if (error)

@@ -194,9 +194,5 @@ static void virtio_mmio_access(void *context, uint64_t offset, bool write, void 
 
 int virtio_mmio_add(struct virtio_device *device, struct bus *bus, uint64_t gpa)
 {
-	return bus_add(bus, &(struct bus_range){ .space = BUS_MMIO,
-						 .start = gpa,
-						 .size = VIRTIO_MMIO_SIZE,
-						 .access = virtio_mmio_access,
-						 .device = device });
+	return bus_add(bus, BUS_MMIO, gpa, VIRTIO_MMIO_SIZE, virtio_mmio_access, device);
 }

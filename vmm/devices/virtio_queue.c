@@ -53,8 +53,8 @@ int virtio_queue_enable(struct virtio_queue *queue)
 
 	if (!size || size > queue->size_max || (size & (size - 1)))
 		return error_set(-EINVAL,
-				 "queue size %" PRIu32 " is no power of two up to %" PRIu32, size,
-				 queue->size_max);
+				 "queue size %" PRIu32 " is not a power of two up to %" PRIu32,
+				 size, queue->size_max);
 	error = map_parts(queue);
 	if (error)
 		return error;
@@ -133,7 +133,7 @@ static int enter_indirect(const struct virtio_queue *queue, const struct vring_d
 	const struct vring_desc *descriptors;
 
 	if (!queue->indirect || table->indirect)
-		return error_set(-EPROTO, "an indirect descriptor where none may be");
+		return error_set(-EPROTO, "an indirect descriptor that is not allowed");
 	if (descriptor->flags & VRING_DESC_F_NEXT)
 		return error_set(-EPROTO, "an indirect descriptor with a next one");
 	if (!descriptor->len || descriptor->len % sizeof(struct vring_desc))
@@ -165,7 +165,7 @@ static int add_buffer(const struct virtio_queue *queue, const struct vring_desc 
 				 "a buffer at %#" PRIx64 " of %" PRIu32 " bytes outside of RAM",
 				 (uint64_t)descriptor->addr, descriptor->len);
 	if (!write && chain->writable.count)
-		return error_set(-EPROTO, "a readable buffer behind a writable one");
+		return error_set(-EPROTO, "a readable buffer after a writable one");
 	if (chain->readable.size + chain->writable.size + descriptor->len > CHAIN_BYTES_MAX)
 		return error_set(-EPROTO, "a chain of more than 4 GiB");
 	if (!descriptor->len)

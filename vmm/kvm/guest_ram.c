@@ -56,7 +56,7 @@ int memory_create(struct memory *memory, uint64_t size)
 	mapping = map_aligned(size);
 	if (!mapping)
 		return error_set(-ENOMEM,
-				 "can not map %llu MiB of guest memory: %s; choose a smaller --mem",
+				 "cannot map %llu MiB of guest memory: %s; choose a smaller --mem",
 				 (unsigned long long)size >> 20, strerror(errno));
 	/* Without it, fork() would make all RAM copy-on-write under the running guest. */
 	madvise(mapping, size, MADV_DONTFORK);

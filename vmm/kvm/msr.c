@@ -58,7 +58,7 @@ void msr_reset(int vcpu_fd)
 		int error = msr_set(vcpu_fd, firmware[i].index, firmware[i].value);
 
 		if (error)
-			log_debug("MSR %#x can not be set to its value at boot (error %d)",
+			log_debug("cannot set MSR %#x to its value at boot (error %d)",
 				  firmware[i].index, -error);
 	}
 }

@@ -61,7 +61,7 @@ struct machine_options {
 	void (*console_line)(void *context, const char *line);
 	void *console_line_context;
 
-	/* The guest reports a kernel panic (vmm/devices/pvpanic.h). On that vCPU's thread. */
+	/* The guest reports a kernel panic (vmm/devices/port_devices.h). On that vCPU's thread. */
 	void (*panic)(void *context, bool crash_kernel);
 	void *panic_context;
 

@@ -25,7 +25,7 @@ static void record(void *device, uint64_t offset, bool write, void *data, unsign
 static int add(struct bus *bus, enum bus_space space, uint64_t start, uint64_t size,
 	       struct access *access)
 {
-	return bus_add(bus, &(struct bus_range){ space, start, size, record, access });
+	return bus_add(bus, space, start, size, record, access);
 }
 
 TEST(bus, gives_accesses_to_the_owner)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "tests/unit/shim/test.h"
-#include "vmm/devices/console_lines.h"
+#include "vmm/devices/console_output.h"
 
 struct seen {
 	int lines;

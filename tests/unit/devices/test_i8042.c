@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a guest ends: the keyboard controller's reset line, and the debug-exit port. */
 #include "tests/unit/shim/test.h"
-#include "vmm/devices/debug_exit.h"
-#include "vmm/devices/i8042.h"
+#include "vmm/devices/port_devices.h"
 
 static void count(void *context)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a guest may write to the port by which it says that it panics, and what comes of it. */
 #include "tests/unit/shim/test.h"
-#include "vmm/devices/pvpanic.h"
+#include "vmm/devices/port_devices.h"
 
 struct heard {
 	int panics, crash_kernels;
