@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A growing run of bytes, for putting records and sections together. Without
- * memory it stays as it is and remembers that; check FAILED once at the end.
+ * A growing byte buffer. If memory runs out, the buffer keeps its content and sets FAILED, which is
+ * sticky: check it once at the end. Zeroed memory is an empty buffer. One thread at a time.
  */
 #ifndef KVMSCOPE_SHARED_BYTES_H
 #define KVMSCOPE_SHARED_BYTES_H
@@ -18,25 +18,8 @@ struct bytes {
 	bool failed;
 };
 
-static inline bool bytes_make_room(struct bytes *bytes, size_t size)
-{
-	size_t room = bytes->room ? bytes->room : 256;
-	uint8_t *larger;
-
-	if (bytes->failed)
-		return false;
-	if (bytes->data && bytes->size + size <= bytes->room)
-		return true;
-	while (room < bytes->size + size)
-		room *= 2;
-	larger = realloc(bytes->data, room);
-	bytes->failed = !larger;
-	if (!larger)
-		return false;
-	bytes->data = larger;
-	bytes->room = room;
-	return true;
-}
+/* Makes room for SIZE more bytes; false if FAILED is or becomes set. */
+bool bytes_make_room(struct bytes *bytes, size_t size);
 
 static inline void bytes_add(struct bytes *bytes, const void *data, size_t size)
 {
@@ -64,9 +47,20 @@ static inline void bytes_add_u64(struct bytes *bytes, uint64_t value)
 	bytes_add(bytes, &value, sizeof(value));
 }
 
+/* Adds zeros up to a multiple of ALIGNMENT. */
 static inline void bytes_pad(struct bytes *bytes, size_t alignment)
 {
 	bytes_add_zeros(bytes, (alignment - bytes->size % alignment) % alignment);
 }
+
+/* Size of a path of bytes_open_file(), NUL included. */
+#define BYTES_PATH_SIZE 32
+
+/*
+ * Copies BYTES into an anonymous file (memfd_create(2)), for libraries that open paths. PATH is
+ * valid while the returned descriptor, which the caller closes, is open. Or a negative errno, no
+ * message.
+ */
+int bytes_open_file(const struct bytes *bytes, char path[BYTES_PATH_SIZE]);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "vmm/disk/guest_disk_volumes.h"
+#include "vmm/disk/guest_disk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 

@@ -523,7 +523,7 @@ TEST(attach_vm, it_ends_when_nothing_can_be_written_any_more)
 		"--no-buildid-cache -o - 2>&3; echo status $? >&3; } | head -c 4000 > /dev/null",
 		vm.pid);
 	end(&vm);
-	CHECK(strstr(said, "recording ends here: can't write standard output: Broken pipe"));
+	CHECK(strstr(said, "recording ends here: cannot write standard output: Broken pipe"));
 	CHECK(strstr(said, "standard output has what was sampled until then\nstatus 1\n"));
 	CHECK(!strstr(said, " samples of the guest and "));
 	free(said);
@@ -544,7 +544,7 @@ TEST(attach_vm, how_much_could_be_written_is_told_as_json)
 			      "--no-buildid-cache -o $p 2>&1; echo status $?; rm $p",
 			      getpid(), vm.pid);
 	end(&vm);
-	CHECK(strstr(said, "recording ends here: can't write build/test-attach-"));
+	CHECK(strstr(said, "recording ends here: cannot write build/test-attach-"));
 	CHECK(strstr(said, "\"guest_samples\": "));
 	CHECK(strstr(said, "\"written\": "));
 	CHECK(strstr(said, ".pipe has what was sampled until then\n"));

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/disk/disk_misses.h"
 
 #include <errno.h>
@@ -13,14 +13,15 @@
 
 #include "shared/error.h"
 #include "shared/hash.h"
+#include "shared/read_file.h"
 #include "vmm/symbols/build_id_cache_files.h"
 #include "vmm/symbols/elf_file.h"
 
 #define DAY_S 86400
-/* Of as many builds as one recording may want, some times over. */
+/* Several times the builds of one recording. */
 #define TEXT_MAX ((size_t)1 << 20)
 
-/* Of the paths with their ends. */
+/* Hashes the paths with their NULs. */
 static uint64_t hash_disks(const char *const *disks, size_t count)
 {
 	uint64_t hash = HASH_START;
@@ -32,20 +33,23 @@ static uint64_t hash_disks(const char *const *disks, size_t count)
 
 static void read_text(struct bytes *text, const char *directory)
 {
-	char path[PATH_MAX], part[4096];
-	ssize_t size;
+	char path[PATH_MAX], *content;
+	size_t size;
 	int fd;
 
 	if (cache_path(path, directory, "/" DISK_MISSES_FILE, NULL))
 		return;
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	while (fd >= 0 && text->size < TEXT_MAX && (size = read(fd, part, sizeof(part))) > 0)
-		bytes_add(text, part, (size_t)size);
-	if (fd >= 0)
-		close(fd);
+	if (fd < 0)
+		return;
+	if (!read_descriptor(fd, TEXT_MAX, &content, &size)) {
+		bytes_add(text, content, size);
+		free(content);
+	}
+	close(fd);
 }
 
-/* Of these disks, and of the last day. */
+/* True if TEXT is about these disks and from the last day. */
 static bool is_valid(const struct bytes *text, uint64_t disks)
 {
 	const char *end = text->size ? memchr(text->data, '\n', text->size) : NULL;
@@ -77,7 +81,7 @@ void disk_misses_read(struct disk_misses *misses, const char *directory, const c
 	bytes_add(&misses->text, head, (size_t)length);
 }
 
-/* "\nHEX\n"; its length. */
+/* "\nHEX\n"; returns its length. */
 static size_t make_line(char line[2 * ELF_BUILD_ID_MAX + 3], const uint8_t *build_id, size_t size)
 {
 	size_t length = 0;

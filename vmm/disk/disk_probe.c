@@ -7,15 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int check(const struct disk_file *place, const struct stat *status)
+static int check(const struct disk_file *file, const struct stat *status)
 {
-	if (place->inode && (status->st_ino != place->inode || status->st_dev != place->device))
+	if (file->inode && (status->st_ino != file->inode || status->st_dev != file->device))
 		return -ESTALE;
 	return S_ISREG(status->st_mode) || S_ISBLK(status->st_mode) ? 0 : -ENOTBLK;
 }
 
-/* The very file, wherever its path leads by now. */
-static int read_start(int found, struct disk_probe *look)
+/* Opens the identified file itself, wherever its path leads by now. */
+static int read_start(int found, struct disk_probe *probe)
 {
 	char path[32];
 	ssize_t size;
@@ -25,26 +25,26 @@ static int read_start(int found, struct disk_probe *look)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	size = pread(fd, look->start, sizeof(look->start), 0);
-	look->size = size > 0 ? (size_t)size : 0;
+	size = pread(fd, probe->start, sizeof(probe->start), 0);
+	probe->size = size > 0 ? (size_t)size : 0;
 	close(fd);
 	return 0;
 }
 
-int disk_probe(const struct disk_file *place, struct disk_probe *look)
+int disk_probe(const struct disk_file *file, struct disk_probe *probe)
 {
-	int found = open(place->path, O_PATH | O_CLOEXEC);
+	int found = open(file->path, O_PATH | O_CLOEXEC);
 	struct stat status;
 	int error;
 
-	*look = (struct disk_probe){ 0 };
+	*probe = (struct disk_probe){ 0 };
 	if (found < 0)
 		return -errno;
-	error = fstat(found, &status) ? -errno : check(place, &status);
+	error = fstat(found, &status) ? -errno : check(file, &status);
 	if (!error) {
-		look->uid = status.st_uid;
-		look->gid = status.st_gid;
-		error = read_start(found, look);
+		probe->uid = status.st_uid;
+		probe->gid = status.st_gid;
+		error = read_start(found, probe);
 	}
 	close(found);
 	return error;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What has to be known of a disk's file before anybody reads the disk. */
+/* Examines a disk's file before the disk is read. Any thread. */
 #ifndef KVMSCOPE_DISK_DISK_PROBE_H
 #define KVMSCOPE_DISK_DISK_PROBE_H
 
@@ -8,27 +8,25 @@
 
 #define DISK_PROBE_START 8
 
-/* A file by its path. The path may lead elsewhere by now: that it is the file still is told by the
- * others. */
+/* A disk's file. Its path may lead elsewhere by now; device and inode identify the file. */
 struct disk_file {
 	const char *path;
 	dev_t device;
-	ino_t inode; /* 0: whichever file is there */
+	ino_t inode; /* 0: any file at PATH */
 };
 
 struct disk_probe {
-	uid_t uid; /* the owner's */
+	uid_t uid; /* the owner */
 	gid_t gid;
-	char start[DISK_PROBE_START]; /* how it begins: which format it has */
-	size_t size; /* of that, bytes; less than it could be where the file is shorter */
+	char start[DISK_PROBE_START]; /* first bytes, which tell the image format */
+	size_t size;                  /* of START; less in a shorter file */
 };
 
 /*
- * Looks at the file and keeps nothing of it open. Any thread. A file is opened only once it is
- * known to be the one that is meant, and of those that opening does nothing to: a device may be
- * started by it. -ENOTBLK: it is neither a file nor a block device; -ESTALE: it is another one than
- * is meant; else the errors of open().
+ * Fills PROBE; keeps nothing open. The file is opened only after it was identified, and only if it
+ * is a regular file or a block device: opening another device may start it. -ENOTBLK: it is
+ * neither; -ESTALE: it is another file; the errors of open().
  */
-int disk_probe(const struct disk_file *place, struct disk_probe *look);
+int disk_probe(const struct disk_file *file, struct disk_probe *probe);
 
 #endif

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/disk/disk_symbols.h"
 
 #include <errno.h>
@@ -21,11 +21,12 @@
 #include "vmm/symbols/build_id_cache.h"
 #include "vmm/symbols/build_id_cache_files.h"
 #include "vmm/symbols/elf_file.h"
+#include "vmm/symbols/symbol_paths.h"
 
-/* A guest can map as many files as it likes. */
+/* Limit of images: a guest can map any number of files. */
 #define IMAGES_MAX 4096
 #define DISKS_MAX  16
-/* Records between two looks at the clock. */
+/* Records between two checks of the time. */
 #define RECORDS 1024
 
 struct image {
@@ -39,7 +40,7 @@ struct images {
 	size_t count;
 };
 
-struct hunt {
+struct fetch {
 	const struct disk_symbols_search *search;
 	struct disk_symbols_result *result;
 	const char *directory; /* of the cache */
@@ -54,23 +55,23 @@ struct hunt {
 
 static bool is_over(void *context)
 {
-	const struct hunt *hunt = context;
-	const struct disk_symbols_search *search = hunt->search;
+	const struct fetch *fetch = context;
+	const struct disk_symbols_search *search = fetch->search;
 
-	return clock_ms(CLOCK_MONOTONIC) >= hunt->deadline ||
+	return clock_ms(CLOCK_MONOTONIC) >= fetch->deadline ||
 	       (search->is_enough && search->is_enough(search->context));
 }
 
-/* Of each record, or a long recording could not be left. */
-static int see_record(struct hunt *hunt)
+/* Called for every record, so that reading a long recording can be cancelled. */
+static int check_time(struct fetch *fetch)
 {
-	return hunt->records++ % RECORDS == 0 && is_over(hunt) ? -ECANCELED : 0;
+	return fetch->records++ % RECORDS == 0 && is_over(fetch) ? -ECANCELED : 0;
 }
 
-static int see_sample(void *context, const struct perf_data_sample *sample)
+static int on_sample(void *context, const struct perf_data_sample *sample)
 {
 	(void)sample;
-	return see_record(context);
+	return check_time(context);
 }
 
 static bool is_known(const struct images *images, const struct perf_data_mapping_event *mapping)
@@ -82,7 +83,7 @@ static bool is_known(const struct images *images, const struct perf_data_mapping
 	return false;
 }
 
-/* One whose name is gone is not. */
+/* A deleted file has no path on the disk. */
 static bool may_be_on_disk(const char *name)
 {
 	const char *end = strrchr(name, ' ');
@@ -90,14 +91,14 @@ static bool may_be_on_disk(const char *name)
 	return *name == '/' && !(end && !strcmp(end, " (deleted)"));
 }
 
-/* Of what a process has mapped. */
-static int see_mapping(void *context, const struct perf_data_mapping_event *mapping)
+/* Collects the images of processes. */
+static int on_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
-	struct hunt *hunt = context;
-	struct images *images = &hunt->images;
+	struct fetch *fetch = context;
+	struct images *images = &fetch->images;
 	struct image *image;
 
-	if (see_record(hunt))
+	if (check_time(fetch))
 		return -ECANCELED;
 	if ((mapping->misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_USER ||
 	    !may_be_on_disk(mapping->name) || !mapping->build_id_size ||
@@ -114,11 +115,11 @@ static int see_mapping(void *context, const struct perf_data_mapping_event *mapp
 	return 0;
 }
 
-static int read_recording(struct hunt *hunt, const char *recording)
+static int read_recording(struct fetch *fetch, const char *recording)
 {
-	const struct perf_data_events events = { .sample = see_sample,
-						 .mapping = see_mapping,
-						 .context = hunt };
+	const struct perf_data_events events = { .sample = on_sample,
+						 .mapping = on_mapping,
+						 .context = fetch };
 	struct perf_data_reader *reader;
 	int error = perf_data_reader_open(&reader, recording);
 
@@ -129,27 +130,27 @@ static int read_recording(struct hunt *hunt, const char *recording)
 	return error;
 }
 
-/* -ECANCELED: there is no time. */
-static int read_images(struct hunt *hunt)
+/* -ECANCELED: out of time. */
+static int read_images(struct fetch *fetch)
 {
 	char path[PATH_MAX];
 	int error = 0;
 
-	hunt->images.images = calloc(IMAGES_MAX, sizeof(*hunt->images.images));
-	if (!hunt->images.images)
+	fetch->images.images = calloc(IMAGES_MAX, sizeof(*fetch->images.images));
+	if (!fetch->images.images)
 		return error_set(-ENOMEM, "no memory for the files of a recording");
-	for (unsigned int i = 0; i < hunt->search->files && !error; i++) {
-		snprintf(path, sizeof(path), i ? "%s.%u" : "%s", hunt->search->recording, i);
-		error = is_over(hunt) ? -ECANCELED : read_recording(hunt, path);
+	for (unsigned int i = 0; i < fetch->search->files && !error; i++) {
+		snprintf(path, sizeof(path), i ? "%s.%u" : "%s", fetch->search->recording, i);
+		error = is_over(fetch) ? -ECANCELED : read_recording(fetch, path);
 	}
 	return error;
 }
 
-static bool is_wanted(const struct hunt *hunt, const struct image *image)
+static bool lacks_functions(const struct fetch *fetch, const struct image *image)
 {
-	return !build_id_cache_has_whole_image(hunt->directory, image->build_id,
+	return !build_id_cache_has_whole_image(fetch->directory, image->build_id,
 					       image->build_id_size) &&
-	       !disk_misses_has(&hunt->misses, image->build_id, image->build_id_size);
+	       !disk_misses_has(&fetch->misses, image->build_id, image->build_id_size);
 }
 
 static void free_images(struct images *images)
@@ -159,16 +160,16 @@ static void free_images(struct images *images)
 	free(images->images);
 }
 
-/* -ECANCELED: there is no time. */
-static int keep_wanted(struct hunt *hunt)
+/* -ECANCELED: out of time. */
+static int drop_complete(struct fetch *fetch)
 {
-	struct images *images = &hunt->images;
+	struct images *images = &fetch->images;
 	size_t i = 0;
 
 	while (i < images->count) {
-		if (is_over(hunt))
+		if (is_over(fetch))
 			return -ECANCELED;
-		if (is_wanted(hunt, &images->images[i])) {
+		if (lacks_functions(fetch, &images->images[i])) {
 			i++;
 			continue;
 		}
@@ -178,7 +179,7 @@ static int keep_wanted(struct hunt *hunt)
 	return 0;
 }
 
-/* A disk that may not be read is what the user can do something about, more than one of another
+/* Keeps the message of a disk without permission, which the user can fix, over that of another
  * format. */
 static void note_failure(struct disk_symbols_result *result, const char *disk, int error)
 {
@@ -192,46 +193,46 @@ static void note_failure(struct disk_symbols_result *result, const char *disk, i
 		result->refused = disk;
 }
 
-/* -ENOENT: there is no program that could read any. -ECANCELED: there is no time. */
-static int open_disks(struct hunt *hunt, const struct guest_disk_limits *limits)
+/* -ENOENT: grub-fstest is missing; -ECANCELED: out of time. */
+static int open_disks(struct fetch *fetch, const struct guest_disk_limits *limits)
 {
-	const struct disk_symbols_search *search = hunt->search;
+	const struct disk_symbols_search *search = fetch->search;
 
 	if (!guest_disk_reader())
 		return error_set(-ENOENT, "grub-fstest is missing (Debian package grub-common)");
-	for (size_t i = 0; i < search->disk_count && hunt->disk_count < DISKS_MAX; i++) {
+	for (size_t i = 0; i < search->disk_count && fetch->disk_count < DISKS_MAX; i++) {
 		int error =
-			guest_disk_open(&hunt->disks[hunt->disk_count], search->disks[i], limits);
+			guest_disk_open(&fetch->disks[fetch->disk_count], search->disks[i], limits);
 
 		if (error == -ECANCELED)
 			return error;
 		if (error)
-			note_failure(hunt->result, search->disks[i], error);
+			note_failure(fetch->result, search->disks[i], error);
 		else
-			hunt->disk_count++;
+			fetch->disk_count++;
 	}
-	hunt->result->disks = (unsigned int)hunt->disk_count;
+	fetch->result->disks = (unsigned int)fetch->disk_count;
 	return 0;
 }
 
-static void end_full(struct hunt *hunt, const char *why)
+static void end_full(struct fetch *fetch, const char *why)
 {
-	log_warning("no more of the guest's programs and libraries are kept in %s: %s",
-		    hunt->directory, why);
-	hunt->result->full = true;
+	log_warning("no more of the guest's programs and libraries are stored in %s: %s",
+		    fetch->directory, why);
+	fetch->result->full = true;
 }
 
-static void end_too_large(struct hunt *hunt, uint64_t total)
+static void end_too_large(struct fetch *fetch, uint64_t total)
 {
 	char why[160];
 
 	snprintf(
 		why, sizeof(why),
-		"with one more, of %llu MiB at most, they could have more than %llu MiB, and have %llu; "
-		"kvmscope report --guest-disk takes more",
-		(unsigned long long)DISK_SYMBOLS_FILE_MAX >> 20, (unsigned long long)total >> 20,
-		(unsigned long long)hunt->taken >> 20);
-	end_full(hunt, why);
+		"they have %llu MiB of at most %llu, which leaves too little for a file of up to %llu; "
+		"kvmscope report --guest-disk has a higher limit",
+		(unsigned long long)fetch->taken >> 20, (unsigned long long)total >> 20,
+		(unsigned long long)DISK_SYMBOLS_FILE_MAX >> 20);
+	end_full(fetch, why);
 }
 
 bool disk_symbols_has_room(uint64_t size, uint64_t free_bytes)
@@ -241,24 +242,25 @@ bool disk_symbols_has_room(uint64_t size, uint64_t free_bytes)
 	return free_bytes >= reserve + DISK_SYMBOLS_FILE_MAX;
 }
 
-/* The guest is not to fill the host's disk. */
-static void check_room(struct hunt *hunt)
+/* The guest must not fill the host's disk. */
+static void check_room(struct fetch *fetch)
 {
-	uint64_t total = hunt->search->total_max ? hunt->search->total_max : DISK_SYMBOLS_TOTAL_MAX;
+	uint64_t total =
+		fetch->search->total_max ? fetch->search->total_max : DISK_SYMBOLS_TOTAL_MAX;
 	struct statvfs status;
 
-	if (hunt->taken + DISK_SYMBOLS_FILE_MAX > total) {
-		end_too_large(hunt, total);
+	if (fetch->taken + DISK_SYMBOLS_FILE_MAX > total) {
+		end_too_large(fetch, total);
 		return;
 	}
-	/* A tmpfs may have no size. */
-	if (!statvfs(hunt->directory, &status) && status.f_blocks &&
+	/* A tmpfs may report no size. */
+	if (!statvfs(fetch->directory, &status) && status.f_blocks &&
 	    !disk_symbols_has_room((uint64_t)status.f_blocks * status.f_frsize,
 				   (uint64_t)status.f_bavail * status.f_frsize))
-		end_full(hunt, "its file system is nearly full");
+		end_full(fetch, "its file system is nearly full");
 }
 
-static bool take_from(struct hunt *hunt, struct guest_disk *disk, const struct image *image)
+static bool copy_from(struct fetch *fetch, struct guest_disk *disk, const struct image *image)
 {
 	struct bytes file;
 	int result =
@@ -266,56 +268,58 @@ static bool take_from(struct hunt *hunt, struct guest_disk *disk, const struct i
 
 	if (result)
 		return false;
-	hunt->taken += file.size;
-	result = build_id_cache_replace_image(hunt->directory, image->build_id,
+	fetch->taken += file.size;
+	result = build_id_cache_replace_image(fetch->directory, image->build_id,
 					      image->build_id_size, &file);
 	if (result < 0)
-		end_full(hunt, error_message());
+		end_full(fetch, error_message());
 	free(file.data);
 	return result > 0;
 }
 
-static bool take(struct hunt *hunt, const struct image *image)
+static bool copy(struct fetch *fetch, const struct image *image)
 {
 	log_progress("reading %s of the guest's disk", image->path);
-	for (size_t i = 0; i < hunt->disk_count && !hunt->result->full; i++)
-		if (take_from(hunt, hunt->disks[i], image))
+	for (size_t i = 0; i < fetch->disk_count && !fetch->result->full; i++)
+		if (copy_from(fetch, fetch->disks[i], image))
 			return true;
 	return false;
 }
 
-/* What was not found could be on a disk that can not be read just now, or could not be kept. */
-static bool has_seen_all(const struct hunt *hunt)
+/* False if a missing file could be on an unreadable disk, or could not be stored. */
+static bool has_searched_all(const struct fetch *fetch)
 {
-	return !hunt->result->full && hunt->disk_count == hunt->search->disk_count;
+	return !fetch->result->full && fetch->disk_count == fetch->search->disk_count;
 }
 
-static int take_all(struct hunt *hunt)
+static int copy_all(struct fetch *fetch)
 {
-	for (size_t i = 0; i < hunt->images.count && hunt->disk_count; i++) {
-		const struct image *image = &hunt->images.images[i];
+	for (size_t i = 0; i < fetch->images.count && fetch->disk_count; i++) {
+		const struct image *image = &fetch->images.images[i];
 
-		check_room(hunt);
-		if (hunt->result->full)
+		check_room(fetch);
+		if (fetch->result->full)
 			return 0;
-		if (take(hunt, image))
-			hunt->result->found++;
-		else if (is_over(hunt))
+		if (copy(fetch, image))
+			fetch->result->found++;
+		else if (is_over(fetch))
 			return -ECANCELED;
-		else if (hunt->search->once && has_seen_all(hunt))
-			disk_misses_add(&hunt->misses, image->build_id, image->build_id_size);
+		else if (fetch->search->once && has_searched_all(fetch))
+			disk_misses_add(&fetch->misses, image->build_id, image->build_id_size);
 	}
 	return 0;
 }
 
-/* Else each search would add as much as it may to what those before took. */
-static uint64_t bytes_below(const char *directory)
+/* Existing files count against the limit, or repeated searches would exceed it. */
+static uint64_t bytes_in(const char *directory)
 {
-	char *const roots[] = { (char *)directory, NULL };
-	FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	char root[PATH_MAX], *const roots[] = { root, NULL };
 	const FTSENT *entry;
 	uint64_t bytes = 0;
+	FTS *tree;
 
+	snprintf(root, sizeof(root), "%s", directory);
+	tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
 	while (tree && (entry = fts_read(tree)))
 		if (entry->fts_info == FTS_F)
 			bytes += (uint64_t)entry->fts_statp->st_size;
@@ -324,61 +328,96 @@ static uint64_t bytes_below(const char *directory)
 	return bytes;
 }
 
-static int look(struct hunt *hunt)
+static int copy_images(struct fetch *fetch)
 {
 	const struct guest_disk_limits limits = { .file_max = DISK_SYMBOLS_FILE_MAX,
 						  .is_over = is_over,
-						  .context = hunt,
-						  .broker = hunt->search->broker };
-	int error = open_disks(hunt, &limits);
+						  .context = fetch,
+						  .broker = fetch->search->broker };
+	int error = open_disks(fetch, &limits);
 
-	if (!error && hunt->disk_count)
-		error = cache_make_directory(hunt->directory);
-	if (!error && hunt->search->total_max)
-		hunt->taken = bytes_below(hunt->directory);
+	if (!error && fetch->disk_count)
+		error = cache_make_directory(fetch->directory);
+	if (!error && fetch->search->total_max)
+		fetch->taken = bytes_in(fetch->directory);
 	if (!error)
-		error = take_all(hunt);
+		error = copy_all(fetch);
 	log_progress("%s", "");
-	while (hunt->disk_count)
-		guest_disk_close(hunt->disks[--hunt->disk_count]);
+	while (fetch->disk_count)
+		guest_disk_close(fetch->disks[--fetch->disk_count]);
 	return error;
 }
 
-static int search_disks(struct hunt *hunt)
+static int search_disks(struct fetch *fetch)
 {
-	const struct disk_symbols_search *search = hunt->search;
-	int error = read_images(hunt);
+	const struct disk_symbols_search *search = fetch->search;
+	int error = read_images(fetch);
 
 	if (!error && search->once)
-		disk_misses_read(&hunt->misses, hunt->directory, search->disks, search->disk_count);
+		disk_misses_read(&fetch->misses, fetch->directory, search->disks,
+				 search->disk_count);
 	if (!error)
-		error = keep_wanted(hunt);
+		error = drop_complete(fetch);
 	if (error)
 		return error;
-	hunt->result->wanted = (unsigned int)hunt->images.count;
-	return hunt->images.count ? look(hunt) : 0;
+	fetch->result->wanted = (unsigned int)fetch->images.count;
+	return fetch->images.count ? copy_images(fetch) : 0;
 }
 
 int disk_symbols_fetch(const struct disk_symbols_search *search, struct disk_symbols_result *result)
 {
-	struct hunt hunt = { .search = search,
-			     .result = result,
-			     .directory = search->directory,
-			     .deadline = clock_ms(CLOCK_MONOTONIC) + search->seconds * MS_PER_S };
+	struct fetch fetch = { .search = search,
+			       .result = result,
+			       .directory = search->directory,
+			       .deadline = clock_ms(CLOCK_MONOTONIC) + search->seconds * MS_PER_S };
 	char standard[PATH_MAX];
 	int error = 0;
 
 	*result = (struct disk_symbols_result){ 0 };
-	if (!hunt.directory) {
+	if (!fetch.directory) {
 		error = build_id_cache_directory(standard, sizeof(standard));
-		hunt.directory = standard;
+		fetch.directory = standard;
 	}
 	if (!error)
-		error = search_disks(&hunt);
-	hunt.misses.changed &= !error || error == -ECANCELED;
-	if (disk_misses_write(&hunt.misses, hunt.directory))
+		error = search_disks(&fetch);
+	fetch.misses.changed &= !error || error == -ECANCELED;
+	if (disk_misses_write(&fetch.misses, fetch.directory))
 		log_debug("%s", error_message());
-	free_images(&hunt.images);
+	free_images(&fetch.images);
 	result->cut_short = error == -ECANCELED;
 	return result->cut_short ? 0 : error;
+}
+
+static bool store(const char *directory, const char *recorded, const uint8_t *build_id,
+		  size_t build_id_size, const struct bytes *file)
+{
+	char standard[PATH_MAX];
+	int result = 0;
+
+	if (!directory) {
+		result = build_id_cache_directory(standard, sizeof(standard));
+		directory = standard;
+	}
+	if (!result)
+		result = build_id_cache_replace_image(directory, build_id, build_id_size, file);
+	if (result < 0)
+		log_warning("cannot store %s from the guest's disk: %s", recorded, error_message());
+	return result > 0;
+}
+
+bool disk_symbols_fetch_file(char *path, struct guest_disk *const *disks, size_t count,
+			     const char *buildid_dir, const char *recorded, const uint8_t *build_id,
+			     size_t build_id_size)
+{
+	struct bytes file;
+	bool found = false;
+
+	for (size_t i = 0; i < count && !found; i++) {
+		log_progress("reading %s of the guest's disk", recorded);
+		if (!guest_disk_read(disks[i], recorded, build_id, build_id_size, &file))
+			found = store(buildid_dir, recorded, build_id, build_id_size, &file);
+		free(file.data);
+	}
+	log_progress("%s", "");
+	return found && symbol_paths_cached(path, buildid_dir, build_id, build_id_size, "elf");
 }

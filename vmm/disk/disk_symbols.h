@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a recording wants of the guest's disks at its end: each program and library in it of which
- * the build-id cache has not all functions is looked for there, as guest_disk.h does, and put into
- * the cache. Reports have its names from then on, also when the disk is gone. One thread at a time.
+ * Copies programs and libraries from the guest's disks (guest_disk.h) to the build-id cache, where
+ * perf finds them too; they replace symbols that came from guest memory, but never files of others.
+ * disk_symbols_fetch() does so at the end of a recording for all its images whose functions the
+ * cache does not have, so that reports still have the symbols when the disk is gone. One thread at
+ * a time.
  */
 #ifndef KVMSCOPE_DISK_DISK_SYMBOLS_H
 #define KVMSCOPE_DISK_DISK_SYMBOLS_H
@@ -13,55 +15,66 @@
 
 #include "shared/error.h"
 
-/* The guest says what its files are, and this is the host's disk: a larger one is not taken, */
-#define DISK_SYMBOLS_FILE_MAX (128ull << 20)
-/* nor more in all, unless less is wanted, */
-#define DISK_SYMBOLS_TOTAL_MAX (512ull << 20)
-/* nor where less than this, or than a tenth if that is less, were left of the cache's file system.
+struct guest_disk;
+
+/* Limits, because the guest chooses its files and they take the host's disk space: bytes of a file,
  */
+#define DISK_SYMBOLS_FILE_MAX (128ull << 20)
+/* bytes of all files, unless the search sets another limit, */
+#define DISK_SYMBOLS_TOTAL_MAX (512ull << 20)
+/* and free bytes of the cache's file system to leave, or a tenth of it if that is less. */
 #define DISK_SYMBOLS_FREE_MIN (1ull << 30)
 
 struct disk_symbols_search {
-	const char *recording;    /* a perf.data file that was closed */
-	unsigned int files;       /* that it has: recording, recording.1, ... */
+	const char *recording;    /* a closed perf.data file */
+	unsigned int files;       /* number of its files: recording, recording.1, ... */
 	const char *directory;    /* of the build-id cache; NULL: perf's */
-	const char *const *disks; /* raw images or block devices; others are passed over */
+	const char *const *disks; /* raw images or block devices; others are skipped */
 	size_t disk_count;
-	struct sandbox_broker *broker; /* as of guest_disk.h; NULL */
-	/* Bytes that all in the directory may have behind it, what lies there by now too; 0:
-	 * DISK_SYMBOLS_TOTAL_MAX of what is taken. */
+	struct sandbox_broker *broker; /* see guest_disk.h; NULL: none */
+	/* Limit in bytes of all files in the directory afterwards, existing ones included; 0: the
+	 * copied files have DISK_SYMBOLS_TOTAL_MAX. */
 	uint64_t total_max;
-	/* What these disks had not within the last day is not looked for again (disk_misses.h): for
-	 * who asks again and again. */
+	/* Skip builds that these disks did not have within the last day (disk_misses.h), for
+	 * repeated searches. */
 	bool once;
-	unsigned int seconds; /* all of it takes no longer, by CLOCK_MONOTONIC */
-	/* Asked some times a second, in the calling thread: is it to end? NULL: nobody asks. */
+	unsigned int seconds; /* time limit for all of it, by CLOCK_MONOTONIC */
+	/* True ends the search; called several times a second on the calling thread. NULL: never.
+	 */
 	bool (*is_enough)(void *context);
 	void *context;
 };
 
 struct disk_symbols_result {
-	/* Images that have not all of their names; 0 if time was over before all were seen. */
+	/* Images that lack functions; 0 if time ran out before all were counted. */
 	unsigned int wanted;
-	unsigned int found;  /* of these, on the disks */
-	unsigned int disks;  /* that could be looked into, if there was anything to look for */
-	bool cut_short;      /* there was no time for all */
-	bool full;           /* no more could be kept, which was said */
-	const char *refused; /* the first of the search's disks that may not be read; NULL */
-	char why[ERROR_MESSAGE_SIZE]; /* that one could not be looked into, else the first that
-					 could not */
+	unsigned int found;           /* of these, on the disks */
+	unsigned int disks;           /* that could be read, if there was anything to search */
+	bool cut_short;               /* time ran out */
+	bool full;                    /* no more could be stored, which was reported */
+	const char *refused;          /* the first disk without permission to read it; NULL: none */
+	char why[ERROR_MESSAGE_SIZE]; /* why that disk, else the first unreadable one, failed */
 };
 
 /*
- * 0, or the errors of perf_data_reader_open() and of build_id_cache_directory(), with their
- * messages; -ENOENT: grub-fstest is missing. That a disk can not be read, or has none of the files,
- * is no error; that no more files can be kept is said once.
+ * 0, or the errors of perf_data_reader_open() and build_id_cache_directory(), with their messages;
+ * -ENOENT: grub-fstest is missing. Unreadable disks and missing files are not errors; a full cache
+ * is reported once.
  */
 int disk_symbols_fetch(const struct disk_symbols_search *search,
 		       struct disk_symbols_result *result);
 
-/* May a file be taken where the cache's file system has SIZE bytes, FREE_BYTES of them for its
- * user? Any thread. */
+/*
+ * Copies one file, at the absolute path RECORDED in the guest, from the first of the COUNT DISKS
+ * that has that build, to the cache BUILDID_DIR (NULL: perf's), and the path of the copy to PATH of
+ * SYMBOL_PATH_MAX bytes. False: no disk has it.
+ */
+bool disk_symbols_fetch_file(char *path, struct guest_disk *const *disks, size_t count,
+			     const char *buildid_dir, const char *recorded, const uint8_t *build_id,
+			     size_t build_id_size);
+
+/* True if a file may be stored in a file system of SIZE bytes with FREE_BYTES available. Any
+ * thread. */
 bool disk_symbols_has_room(uint64_t size, uint64_t free_bytes);
 
 #endif

@@ -1,33 +1,33 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/disk/guest_disk.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/bytes.h"
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/disk/disk_probe.h"
-#include "vmm/disk/guest_disk_volumes.h"
 #include "vmm/disk/sandbox.h"
 #include "vmm/disk/sandbox_broker.h"
-#include "vmm/symbols/bytes_file.h"
 #include "vmm/symbols/elf_file.h"
 
-/* As distributions call it. */
+/* The names that distributions use. */
 static const char *const readers[] = { "/usr/bin/grub-fstest", "/usr/bin/grub2-fstest" };
 
-#define SECONDS     20 /* that one read may take, */
-#define SECONDS_ALL 60 /* and all that give no file */
+#define SECONDS     20 /* limit of one read, */
+#define SECONDS_ALL 60 /* and of all reads without a file */
 #define LISTING_MAX (1u << 20)
 
-/* Where a file system begins in the guest's tree of names. */
-struct place {
+/* A file system and its position in the guest's tree. */
+struct location {
 	unsigned int volume;
 	unsigned int root; /* of roots[] */
 };
@@ -35,29 +35,95 @@ struct place {
 struct guest_disk {
 	char path[PATH_MAX];
 	struct sandbox sandbox;
-	struct sandbox_broker *broker; /* the caller's; NULL: none is needed */
+	struct sandbox_broker *broker; /* the caller's; NULL: none */
 	struct guest_disk_volumes volumes;
 	const char *reader;
 	size_t file_max;
-	bool given_up;       /* reading it took too long */
-	uint64_t wasted;     /* ms, by reads that gave no file */
-	struct place latest; /* where a file was found */
+	bool given_up;          /* reading took too long */
+	uint64_t wasted;        /* ms of reads without a file */
+	struct location latest; /* where a file was found last */
 	unsigned int misses;
 	uint64_t taken; /* bytes */
 };
 
-/*
- * What stands before a file's name in its file system: subvolumes that Debian, Ubuntu and Fedora
- * call so have the root; and what of the name does not, as it is the mount point's.
- */
+/* Prefixes of paths in their file system: Debian, Ubuntu and Fedora have the root in such
+ * subvolumes. A file system that is mounted elsewhere lacks the first parts of the path. */
 static const struct {
 	const char *before;
-	unsigned int mounted; /* parts of the name */
+	unsigned int mounted; /* leading parts to drop */
 } roots[] = { { "", 0 }, { "/@rootfs", 0 }, { "/@", 0 }, { "/root", 0 }, { "", 1 }, { "", 2 } };
 
 #define ROOTS (sizeof(roots) / sizeof(roots[0]))
 
-/* ARGUMENTS begin with the reader and the disk. */
+#define TYPE "Filesystem type "
+
+struct line {
+	const char *text;
+	size_t size;
+};
+
+static bool skip_text(struct line *line, const char *start)
+{
+	size_t size = strlen(start);
+
+	if (line->size < size || memcmp(line->text, start, size) != 0)
+		return false;
+	line->text += size;
+	line->size -= size;
+	return true;
+}
+
+/* Length of a name of letters, digits and characters that are not special to GRUB. */
+static size_t name_size(const struct line *line)
+{
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,/_.+-";
+	size_t size = 0;
+
+	while (size < line->size && line->text[size] && strchr(plain, line->text[size]))
+		size++;
+	return size;
+}
+
+/* "Device loop0: Filesystem type ext* - ...", "\tPartition loop0,gpt2: Filesystem type xfs - ...".
+ */
+static bool read_volume(struct line line, char *name)
+{
+	const char *start;
+	size_t size;
+
+	if (!skip_text(&line, "Device ") && !skip_text(&line, "\tPartition "))
+		return false;
+	start = line.text;
+	size = name_size(&line);
+	if (!size || size >= GUEST_DISK_VOLUME_SIZE)
+		return false;
+	line.text += size;
+	line.size -= size;
+	if (!skip_text(&line, ": " TYPE) ||
+	    (!skip_text(&line, "ext") && !skip_text(&line, "xfs") && !skip_text(&line, "btrfs")))
+		return false;
+	memcpy(name, start, size);
+	name[size] = '\0';
+	return true;
+}
+
+void guest_disk_volumes_read(struct guest_disk_volumes *volumes, const char *listing, size_t size)
+{
+	const char *end = listing + size;
+
+	volumes->count = 0;
+	while (listing < end && volumes->count < GUEST_DISK_VOLUMES_MAX) {
+		const char *newline = memchr(listing, '\n', (size_t)(end - listing));
+		struct line line = { listing, (size_t)((newline ? newline : end) - listing) };
+
+		if (read_volume(line, volumes->names[volumes->count]))
+			volumes->count++;
+		listing = newline ? newline + 1 : end;
+	}
+}
+
+/* ARGUMENTS start with the reader and the disk. */
 static int run_reader(const struct guest_disk *disk, const char *const *arguments,
 		      struct bytes *output)
 {
@@ -80,13 +146,13 @@ static int find_volumes(struct guest_disk *disk)
 	if (disk->volumes.count)
 		return 0;
 	return error && error != -EIO
-		       ? error_set(error, "cannot look for file systems on %s: %s", disk->path,
+		       ? error_set(error, "cannot find file systems on %s: %s", disk->path,
 				   error_message())
 		       : error_set(-ENODEV, "no ext4, XFS or btrfs file system was found on %s",
 				   disk->path);
 }
 
-/* Formats that QEMU knows, by how they begin. */
+/* QEMU's image formats by their first bytes. */
 static const char *format_of(const char *start, size_t size)
 {
 	static const struct {
@@ -101,18 +167,18 @@ static const char *format_of(const char *start, size_t size)
 	return NULL;
 }
 
-static int check_image(struct guest_disk *disk, const struct disk_probe *look)
+static int check_image(struct guest_disk *disk, const struct disk_probe *probe)
 {
-	const char *format = format_of(look->start, look->size);
+	const char *format = format_of(probe->start, probe->size);
 
-	disk->sandbox.uid = look->uid;
-	disk->sandbox.gid = look->gid;
+	disk->sandbox.uid = probe->uid;
+	disk->sandbox.gid = probe->gid;
 	if (!format)
 		return 0;
 	return error_set(
 		-ENOTSUP,
-		"%s is a %s image, and only raw ones can be read: make one of it (qemu-img convert -O raw), or "
-		"mount it and give --symfs",
+		"%s is a %s image, and only raw images can be read: convert it (qemu-img convert -O raw), or "
+		"mount it and use --symfs",
 		disk->path, format);
 }
 
@@ -124,27 +190,27 @@ const char *guest_disk_reader(void)
 	return NULL;
 }
 
-static int look_at(struct guest_disk *disk, const char *path, struct disk_probe *look)
+static int probe_disk(struct guest_disk *disk, const char *path, struct disk_probe *probe)
 {
 	if (!disk->broker)
 		return realpath(path, disk->path)
-			       ? disk_probe(&(struct disk_file){ .path = disk->path }, look)
+			       ? disk_probe(&(struct disk_file){ .path = disk->path }, probe)
 			       : -errno;
 	snprintf(disk->path, sizeof(disk->path), "%s", path);
-	return sandbox_broker_probe(disk->broker, path, look);
+	return sandbox_broker_probe(disk->broker, path, probe);
 }
 
 static int open_image(struct guest_disk *disk, const char *path)
 {
-	struct disk_probe look = { 0 };
-	int error = look_at(disk, path, &look);
+	struct disk_probe probe = { 0 };
+	int error = probe_disk(disk, path, &probe);
 
 	if (error == -ENOTBLK)
 		return error_set(-EINVAL, "%s is neither a file nor a block device", path);
 	if (error)
 		return error_set(error, "cannot read the guest's disk %s: %s", path,
 				 strerror(-error));
-	error = check_image(disk, &look);
+	error = check_image(disk, &probe);
 	disk->reader = guest_disk_reader();
 	if (!error && !disk->reader)
 		error = error_set(
@@ -198,11 +264,11 @@ void guest_disk_close(struct guest_disk *disk)
 	free(disk);
 }
 
-/* Is it an ELF file of that build, all of it? One that the guest is writing may not be. */
+/* True for a complete ELF file of that build; the guest may be writing it just now. */
 static bool is_build(const struct bytes *file, const uint8_t *build_id, size_t build_id_size)
 {
-	char path[BYTES_FILE_PATH];
-	int fd = bytes_file_open(file, path);
+	char path[BYTES_PATH_SIZE];
+	int fd = bytes_open_file(file, path);
 	bool same = false;
 	struct elf_file elf;
 
@@ -226,12 +292,12 @@ static void waste(struct guest_disk *disk, uint64_t ms, int error)
 	disk->given_up = true;
 	if (error == -ECANCELED)
 		return;
-	log_warning("no more files are read of the guest's disk %s: it took too long (%" PRIu64
+	log_warning("the guest's disk %s is no longer read: it is too slow (%" PRIu64
 		    " s without a file)",
 		    disk->path, disk->wasted / 1000);
 }
 
-/* NAME without the parts of a mount point; NULL: it has no more. */
+/* NAME without its first MOUNTED parts; NULL: it has no more. */
 static const char *below(const char *name, unsigned int mounted)
 {
 	for (; name && mounted; mounted--)
@@ -239,7 +305,7 @@ static const char *below(const char *name, unsigned int mounted)
 	return name;
 }
 
-static bool read_at(struct guest_disk *disk, struct place place, const char *path,
+static bool read_at(struct guest_disk *disk, struct location place, const char *path,
 		    const uint8_t *build_id, size_t build_id_size, struct bytes *file)
 {
 	const char *rest = below(path, roots[place.root].mounted);
@@ -262,7 +328,7 @@ static bool read_at(struct guest_disk *disk, struct place place, const char *pat
 	return false;
 }
 
-static bool is_latest(const struct guest_disk *disk, struct place place)
+static bool is_latest(const struct guest_disk *disk, struct location place)
 {
 	return place.volume == disk->latest.volume && place.root == disk->latest.root;
 }
@@ -275,8 +341,8 @@ static bool read_somewhere(struct guest_disk *disk, const char *path, const uint
 	if (disk->misses == GUEST_DISK_MISSES_MAX)
 		return false;
 	for (unsigned int i = 0; i < disk->volumes.count * ROOTS && !disk->given_up; i++) {
-		struct place place = { .volume = i % disk->volumes.count,
-				       .root = i / disk->volumes.count };
+		struct location place = { .volume = i % disk->volumes.count,
+					  .root = i / disk->volumes.count };
 
 		if (is_latest(disk, place) ||
 		    !read_at(disk, place, path, build_id, build_id_size, file))
@@ -288,7 +354,7 @@ static bool read_somewhere(struct guest_disk *disk, const char *path, const uint
 	return false;
 }
 
-/* As kernels give them. */
+/* True for paths as kernels report them. */
 static bool is_plain(const char *path)
 {
 	return *path == '/' && path[1] && path[1] != '/' && strlen(path) < PATH_MAX &&

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/disk/sandbox.h"
 
 #include <cap-ng.h>
@@ -28,10 +28,9 @@
 
 #define MEMORY_MAX (2ull << 30)
 #define FILES_MAX  64
-#define ASK_MS     100 /* how often the caller is asked */
+#define ASK_MS     100 /* how often is_over() is called */
 
-/* Of the child, where it says why it does not come to be the program; that has no such descriptor.
- */
+/* The child's descriptor for reporting an error before execve(), which closes it. */
 #define REPORT (STDERR_FILENO + 1)
 
 struct report {
@@ -39,11 +38,11 @@ struct report {
 	char message[ERROR_MESSAGE_SIZE];
 };
 
-/* Where programs and libraries are, and what finds libraries. */
+/* Programs, libraries, and the dynamic linker's cache. */
 static const char *const system_files[] = { "/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache" };
 
 #define READ_FILE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
-#define ALL_FILE  ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1) /* of the first version */
+#define ALL_FILE  ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1) /* of Landlock's first version */
 
 static int limit(int resource, rlim_t most)
 {
@@ -56,19 +55,20 @@ static int set_limits(const struct sandbox *sandbox)
 	int error = limit(RLIMIT_CPU, sandbox->seconds);
 
 	if (!error)
-		error = limit(RLIMIT_FSIZE, 0); /* of files; a pipe is none */
+		error = limit(RLIMIT_FSIZE, 0); /* of files, not of pipes */
 	if (!error)
 		error = limit(RLIMIT_CORE, 0);
 	if (!error)
 		error = limit(RLIMIT_NOFILE, FILES_MAX);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* whose shadow is larger */
+#if !defined(__SANITIZE_ADDRESS__) &&                                                              \
+	!defined(__SANITIZE_THREAD__) /* their shadow memory is larger */
 	if (!error)
 		error = limit(RLIMIT_AS, MEMORY_MAX);
 #endif
 	return error;
 }
 
-/* Who may read the file, and no more: root without its capabilities is nobody special either. */
+/* Becomes the file's owner, without capabilities. */
 static int give_up_rights(const struct sandbox *sandbox)
 {
 	if (!geteuid() &&
@@ -81,7 +81,7 @@ static int give_up_rights(const struct sandbox *sandbox)
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -errno : 0;
 }
 
-/* What is not there need not be allowed. */
+/* A missing file needs no rule. */
 static int allow_path(int rules, const char *path, uint64_t access)
 {
 	struct landlock_path_beneath_attr rule = { .allowed_access = access };
@@ -101,8 +101,7 @@ bool sandbox_has_landlock(void)
 	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
 }
 
-/* Kernels before 5.13, and those that were told not to, have none: the user's rights are the limit
- * then. */
+/* Kernels before 5.13, or with Landlock disabled: the user's rights are the limit. */
 static int restrict_files(const struct sandbox *sandbox)
 {
 	const struct landlock_ruleset_attr all = { .handled_access_fs = ALL_FILE };
@@ -111,7 +110,7 @@ static int restrict_files(const struct sandbox *sandbox)
 	if (rules < 0)
 		return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
 	error = allow_path(rules, sandbox->readable, LANDLOCK_ACCESS_FS_READ_FILE);
-	/* Which files there are: GRUB's loopback devices begin with a look at the root. */
+	/* GRUB's loopback devices list the root directory first. */
 	if (!error)
 		error = allow_path(rules, "/", LANDLOCK_ACCESS_FS_READ_DIR);
 	for (size_t i = 0; i < sizeof(system_files) / sizeof(system_files[0]) && !error; i++)
@@ -122,7 +121,7 @@ static int restrict_files(const struct sandbox *sandbox)
 	return error;
 }
 
-/* Of a program that reads files: to start, to have memory, to read, and to end. */
+/* The system calls of a program that reads files: start, memory, reading, exit. */
 static const int calls[] = {
 	SCMP_SYS(execve),
 	SCMP_SYS(arch_prctl),
@@ -173,7 +172,7 @@ static const int calls[] = {
 	SCMP_SYS(uname),
 };
 
-/* What makes an open() more than one for reading. */
+/* Flags of open() that allow more than reading. */
 #define OPENS_TO_WRITE (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY))
 
 static int restrict_calls(void)
@@ -193,7 +192,7 @@ static int restrict_calls(void)
 	if (!error)
 		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(write), 1,
 					 SCMP_A0(SCMP_CMP_LE, REPORT, 0));
-	/* Limits may be asked for, not set. */
+	/* Reading limits is allowed, setting them is not. */
 	if (!error)
 		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
 					 SCMP_A2(SCMP_CMP_EQ, 0, 0));
@@ -219,7 +218,7 @@ int sandbox_enter(const struct sandbox *sandbox)
 		error = named(-errno, "chdir");
 	if (!error)
 		error = named(give_up_rights(sandbox), "giving up rights");
-	/* A change of the user takes it back. */
+	/* A change of the user resets this. */
 	if (!error && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
 		error = named(-errno, "prctl");
 	if (!error)
@@ -227,7 +226,7 @@ int sandbox_enter(const struct sandbox *sandbox)
 	return error ? error : named(restrict_calls(), "seccomp");
 }
 
-/* REPORT_END comes to be REPORT. */
+/* Moves REPORT_END to the descriptor REPORT. */
 static int arrange_descriptors(int output, int *report_end)
 {
 	int null = open("/dev/null", O_RDWR);
@@ -243,15 +242,19 @@ static void be_child(const struct sandbox *sandbox, const char *const *arguments
 		     int report_end)
 {
 	char *const environment[] = { (char[]){ "LC_ALL=C" }, NULL };
+	char *argv[SANDBOX_ARGUMENTS_MAX + 1] = { NULL };
 	struct report report = { 0 };
 
-	/* Out of the way of those that it is to have. */
+	for (size_t i = 0; i < SANDBOX_ARGUMENTS_MAX && arguments[i]; i++)
+		memcpy(&argv[i], &arguments[i], sizeof(argv[i]));
+
+	/* Above the descriptors that are set up below. */
 	report_end = fcntl(report_end, F_DUPFD_CLOEXEC, REPORT + 1);
 	report.error = arrange_descriptors(output, &report_end);
 	if (!report.error)
 		report.error = sandbox_enter(sandbox);
 	if (!report.error) {
-		execve(arguments[0], (char *const *)(uintptr_t)arguments, environment);
+		execve(arguments[0], argv, environment);
 		report.error = named(-errno, "execve");
 	}
 	snprintf(report.message, sizeof(report.message), "%s", error_message());
@@ -263,7 +266,7 @@ static bool is_over(const struct sandbox *sandbox)
 	return sandbox->is_over && sandbox->is_over(sandbox->context);
 }
 
-/* 0: there is something to read. */
+/* 0: output is available. */
 static int wait_for_output(const struct sandbox *sandbox, int from, uint64_t deadline)
 {
 	struct pollfd ready = { .fd = from, .events = POLLIN };
@@ -285,7 +288,7 @@ static int wait_for_output(const struct sandbox *sandbox, int from, uint64_t dea
 	}
 }
 
-/* Until the other end is closed. */
+/* Reads until the other end is closed. */
 static int gather(const struct sandbox *sandbox, int from, uint64_t deadline, struct bytes *output)
 {
 	char part[65536];
@@ -307,7 +310,7 @@ static int gather(const struct sandbox *sandbox, int from, uint64_t deadline, st
 	}
 }
 
-/* It may have closed its output, and go on. */
+/* The program may have closed its output and continue. */
 static int wait_for_end(const struct sandbox *sandbox, pid_t child, uint64_t deadline)
 {
 	int status = 0, error = 0;
@@ -323,13 +326,13 @@ static int wait_for_end(const struct sandbox *sandbox, pid_t child, uint64_t dea
 			ended = waitpid(child, &status, 0);
 		while (ended < 0 && errno == EINTR);
 	}
-	/* Nobody knows how it ended where children are not waited for (SIGCHLD is ignored). */
+	/* The exit status is lost if SIGCHLD is ignored. */
 	if (!error && ended < 0)
 		error = -errno;
 	return error ? error : WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EIO;
 }
 
-/* 0: the child came to be the program. It is this process's own code that says else. */
+/* 0: the child executed the program. Only our own code writes reports. */
 static int read_report(int from, const char *program)
 {
 	struct report report;
@@ -339,7 +342,7 @@ static int read_report(int from, const char *program)
 	return error_set(report.error, "cannot confine %s: %s", program, report.message);
 }
 
-/* The child's ends are OUTPUT_ENDS[1] and REPORT_ENDS[1], which are closed. */
+/* Closes the child's ends, OUTPUT_ENDS[1] and REPORT_ENDS[1]. */
 static int run_child(const struct sandbox *sandbox, const char *const *arguments,
 		     const int *output_ends, const int *report_ends, struct bytes *output)
 {

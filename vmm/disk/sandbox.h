@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of the system that reads what a guest wrote, in a process that can do no more than read
- * some files and write to one pipe: no network, no other process, nothing written, bounded in time
- * and memory, without rights. If the guest takes the program over, that is all it has. By seccomp,
- * and by Landlock (which files) where the kernel has it. Any one thread.
+ * Runs a program that parses a guest's data in a confined process: it can read some files and write
+ * to one pipe, with limited time and memory. It has no network, no other processes and no
+ * privileges, and writes no files. A guest that takes over the program gains no more than that.
+ * Uses seccomp, and Landlock (for files) if the kernel has it. One thread at a time.
  */
 #ifndef KVMSCOPE_DISK_SANDBOX_H
 #define KVMSCOPE_DISK_SANDBOX_H
@@ -14,33 +14,35 @@
 
 #include "shared/bytes.h"
 
+#define SANDBOX_ARGUMENTS_MAX 16
+
 struct sandbox {
-	const char
-		*readable; /* a file that it may read besides the system's programs and libraries */
-	uid_t uid;         /* who it becomes where we are root: who may read that */
+	const char *readable; /* a file it may read, besides programs and libraries of the system */
+	uid_t uid;            /* if we are root, it runs as the owner of that file */
 	gid_t gid;
-	unsigned int seconds; /* that it may take */
-	size_t output_max;    /* bytes that it may write to its standard output */
-	/* Asked before, and at least every 100 ms: is it to end? In the calling thread. NULL:
-	 * nobody asks. */
+	unsigned int seconds; /* time limit */
+	size_t output_max;    /* bytes of standard output */
+	/* True ends the program. Called on the calling thread before it starts, and at least every
+	 * 100 ms. NULL: never. */
 	bool (*is_over)(void *context);
 	void *context;
 };
 
 /*
- * Runs ARGUMENTS, the first a path, the last NULL, and gathers what it writes to standard output
- * into OUTPUT, which is the caller's to free in any case. Errors, with their messages: -EIO: it
- * failed; -ETIMEDOUT, -EFBIG; -ECANCELED: is_over() said so; -ECHILD: nobody knows how it ended, as
- * SIGCHLD is ignored; what kept it from being confined, or from running ("cannot confine ...");
- * -ENOMEM and the errors of fork().
+ * Runs ARGUMENTS, an absolute path first, NULL last, and at most SANDBOX_ARGUMENTS_MAX before it,
+ * and collects its standard output in OUTPUT,
+ * which the caller frees in any case. Errors, with messages: -EIO: it failed; -ETIMEDOUT, -EFBIG;
+ * -ECANCELED: is_over() returned true; -ECHILD: its exit status was lost, because SIGCHLD is
+ * ignored; an error of confining or executing it ("cannot confine ..."); -ENOMEM and the errors of
+ * fork().
  */
 int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, struct bytes *output);
 
-/* Which files it can read is the sandbox's to say; else the user's rights do. */
+/* True if the kernel has Landlock; without it, file access is limited by the user's rights only. */
 bool sandbox_has_landlock(void);
 
-/* The calling process becomes the one that is meant; for sandbox_run(), and for tests of it. A
- * negative errno, with its message: it must end. */
+/* Confines the calling process; for sandbox_run() and its tests. After an error (negative errno
+ * with its message) the process must exit. */
 int sandbox_enter(const struct sandbox *sandbox);
 
 #endif

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/disk/sandbox_broker.h"
 
 #include <cap-ng.h>
@@ -21,14 +21,14 @@
 
 #define ARGUMENTS_MAX 4
 #define TEXT_MAX      (3 * PATH_MAX)
-#define ASK_MS        100 /* how often the caller is asked */
-/* Its own descriptor in the process that runs sandboxes; it has no others but the standard ones. */
+#define ASK_MS        100 /* how often is_over() is called */
+/* The broker's end of the socket; besides it has only the standard descriptors. */
 #define BROKER_FD (STDERR_FILENO + 1)
 
 struct file {
 	char path[PATH_MAX];
-	int error; /* of looking at it */
-	struct disk_probe look;
+	int error; /* of probing it */
+	struct disk_probe probe;
 };
 
 struct sandbox_broker {
@@ -42,13 +42,13 @@ struct sandbox_broker {
 struct request {
 	uint32_t file, seconds;
 	uint64_t output_max;
-	uint32_t size; /* of the arguments behind it, each with its end */
+	uint32_t size; /* of the arguments that follow, each with its NUL */
 };
 
 struct reply {
 	int32_t error;
 	char message[ERROR_MESSAGE_SIZE];
-	uint64_t size; /* of the output behind it */
+	uint64_t size; /* of the output that follows */
 };
 
 static bool send_all(int fd, const void *bytes, size_t size)
@@ -68,14 +68,14 @@ static bool send_all(int fd, const void *bytes, size_t size)
 	return true;
 }
 
-/* The process that runs sandboxes. */
+/* The broker's process. */
 
 static bool receive_all(int fd, void *bytes, size_t size)
 {
 	return recv(fd, bytes, size, MSG_WAITALL) == (ssize_t)size;
 }
 
-/* Nobody waits for the output any more. */
+/* True if the caller is gone. */
 static bool is_alone(void *context)
 {
 	struct pollfd caller = { .fd = BROKER_FD, .events = POLLRDHUP };
@@ -84,7 +84,7 @@ static bool is_alone(void *context)
 	return poll(&caller, 1, 0) > 0;
 }
 
-/* Behind the program and the file. */
+/* Splits the arguments after the program and the file. */
 static bool split(const char *text, size_t size, const char **arguments)
 {
 	size_t count = 0;
@@ -123,8 +123,8 @@ static bool serve(const struct sandbox_broker *broker)
 		return false;
 	arguments[1] = broker->files[request.file].path;
 	error = sandbox_run(&(struct sandbox){ .readable = arguments[1],
-					       .uid = broker->files[request.file].look.uid,
-					       .gid = broker->files[request.file].look.gid,
+					       .uid = broker->files[request.file].probe.uid,
+					       .gid = broker->files[request.file].probe.gid,
 					       .seconds = request.seconds,
 					       .output_max = request.output_max,
 					       .is_over = is_alone },
@@ -134,7 +134,7 @@ static bool serve(const struct sandbox_broker *broker)
 	return answered;
 }
 
-/* What a sandbox needs to become a file's owner. */
+/* Keeps the capabilities that a sandbox needs to become a file's owner. */
 static int keep_rights(void)
 {
 	static const unsigned int kept[] = { CAP_SETUID, CAP_SETGID };
@@ -152,13 +152,13 @@ static int keep_rights(void)
 											: 0;
 }
 
-/* Of its caller, which samples a VM, it has nothing but its end of the socket. */
+/* Inherits nothing from the caller, which samples a VM, but its end of the socket. */
 static _Noreturn void be_broker(const struct sandbox_broker *broker, int fd, pid_t caller)
 {
 	sigset_t none;
 
 	sigemptyset(&none);
-	signal(SIGINT, SIG_IGN); /* of the terminal: the caller may want names after it */
+	signal(SIGINT, SIG_IGN); /* from the terminal: the caller may need symbols after it */
 	signal(SIGQUIT, SIG_IGN);
 	signal(SIGCHLD, SIG_DFL);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
@@ -176,10 +176,10 @@ static _Noreturn void be_broker(const struct sandbox_broker *broker, int fd, pid
 
 /* The caller. */
 
-static void look_at(struct file *file, const struct disk_file *place)
+static void probe_file(struct file *file, const struct disk_file *disk)
 {
-	snprintf(file->path, sizeof(file->path), "%s", place->path);
-	file->error = disk_probe(place, &file->look);
+	snprintf(file->path, sizeof(file->path), "%s", disk->path);
+	file->error = disk_probe(disk, &file->probe);
 }
 
 static int start(struct sandbox_broker *broker)
@@ -188,13 +188,13 @@ static int start(struct sandbox_broker *broker)
 	int ends[2], error = 0;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-		return error_set(-errno, "can not make a socket: %s", strerror(errno));
+		return error_set(-errno, "cannot create a socket: %s", strerror(errno));
 	fflush(NULL);
 	broker->pid = fork();
 	if (!broker->pid)
 		be_broker(broker, ends[1], caller);
 	if (broker->pid < 0)
-		error = error_set(-errno, "can not start the process that reads disks: %s",
+		error = error_set(-errno, "cannot start the process that reads disks: %s",
 				  strerror(errno));
 	close(ends[1]);
 	broker->fd = ends[0];
@@ -212,7 +212,7 @@ int sandbox_broker_start(struct sandbox_broker **result, const char *program,
 	broker->program = program;
 	broker->pid = broker->fd = -1;
 	for (; broker->count < count && broker->count < SANDBOX_BROKER_FILES_MAX; broker->count++)
-		look_at(&broker->files[broker->count], &files[broker->count]);
+		probe_file(&broker->files[broker->count], &files[broker->count]);
 	error = start(broker);
 	if (error)
 		sandbox_broker_end(broker);
@@ -231,13 +231,13 @@ static size_t find(const struct sandbox_broker *broker, const char *path)
 }
 
 int sandbox_broker_probe(const struct sandbox_broker *broker, const char *path,
-			 struct disk_probe *look)
+			 struct disk_probe *probe)
 {
 	size_t file = find(broker, path);
 
 	if (file == broker->count)
 		return -EINVAL;
-	*look = broker->files[file].look;
+	*probe = broker->files[file].probe;
 	return broker->files[file].error;
 }
 
@@ -305,7 +305,7 @@ static int take(const struct sandbox_broker *broker, const struct sandbox *sandb
 	return error;
 }
 
-/* An answer that was not waited for would be the next one's. */
+/* Otherwise the next request would get the answer to this one. */
 static void hang_up(struct sandbox_broker *broker)
 {
 	close(broker->fd);
@@ -321,12 +321,12 @@ int sandbox_broker_run(struct sandbox_broker *broker, const struct sandbox *sand
 
 	*output = (struct bytes){ 0 };
 	if (file == broker->count)
-		return error_set(-EINVAL, "%s is no disk of the VM", path);
+		return error_set(-EINVAL, "%s is not a disk of the VM", path);
 	if (broker->files[file].error)
 		return error_set(broker->files[file].error, "%s: %s", path,
 				 strerror(-broker->files[file].error));
 	if (broker->fd < 0)
-		return error_set(-ECANCELED, "%s: it is over", path);
+		return error_set(-ECANCELED, "%s: cancelled", path);
 	error = ask(broker, sandbox, file, arguments);
 	if (!error)
 		error = take(broker, sandbox, output, &reply);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs sandboxes (sandbox.h) for a process that gives up the right to read their files: a process
- *of its own, started before that, which runs one program on some files, in its sandbox, and nothing
- *else. Of its rights it keeps those to become a file's owner. It takes no byte of what the program
- *writes for more than bytes, and ends with the thread that started it.
+ * Runs sandboxes (sandbox.h) for a process that gives up the right to read their files. The broker
+ *is a process started before that. It runs one program on a fixed set of files, keeps only the
+ *rights to become their owners, does not interpret the program's output, and ends with the thread
+ *that started it. One thread at a time.
  *
  *	caller --file, arguments--> broker --> program in its sandbox
- *	caller <------output, or why there is none------ broker
- *
- * Any one thread at a time.
+ *	caller <---output or error--------- broker
  */
 #ifndef KVMSCOPE_DISK_SANDBOX_BROKER_H
 #define KVMSCOPE_DISK_SANDBOX_BROKER_H
@@ -23,26 +21,24 @@
 struct sandbox_broker;
 
 /*
- * Looks at FILES, COUNT of them, absolute paths, and starts the process that runs PROGRAM on those
- * that may be read now. Nothing of them stays open. PROGRAM is not copied. The errors of
- * socketpair() and fork(), with the message; -ENOMEM.
+ * Probes the COUNT FILES, absolute paths, and starts the process that runs PROGRAM (not copied) on
+ * those that may be read. No file stays open. The errors of socketpair() and fork(), with messages;
+ * -ENOMEM.
  */
 int sandbox_broker_start(struct sandbox_broker **broker, const char *program,
 			 const struct disk_file *files, size_t count);
 
-/* What FILE was when it started. -EINVAL: it was not started for that; the error of disk_probe().
- */
+/* The probe of FILE at the start. -EINVAL: not one of the files; the error of disk_probe(). */
 int sandbox_broker_probe(const struct sandbox_broker *broker, const char *file,
-			 struct disk_probe *look);
+			 struct disk_probe *probe);
 
 /*
- * As sandbox_run() of PROGRAM, FILE and ARGUMENTS (behind those two, the last NULL); of SANDBOX its
- * limits count. After -ECANCELED it runs nothing any more.
+ * As sandbox_run() of PROGRAM with FILE and the further ARGUMENTS up to NULL; only the limits of
+ * SANDBOX apply. After -ECANCELED the broker runs nothing more.
  */
 int sandbox_broker_run(struct sandbox_broker *broker, const struct sandbox *sandbox,
 		       const char *file, const char *const *arguments, struct bytes *output);
 
-/* Works on NULL. */
-void sandbox_broker_end(struct sandbox_broker *broker);
+void sandbox_broker_end(struct sandbox_broker *broker); /* NULL is a no-op */
 
 #endif

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/perf_data/output_path.h"
 
 #include <errno.h>
@@ -23,15 +23,14 @@ bool output_path_is_standard(const char *path)
 	       !fstat(STDOUT_FILENO, &standard) && is_same(&reached, &standard);
 }
 
-/* Who owns the link decided where it leads: what root writes goes only where root, or nobody else,
- * says. */
+/* A link's owner decides where it leads: root follows links of root and its own only. */
 static bool is_believed(const struct stat *link)
 {
 	return !link->st_uid || link->st_uid == geteuid();
 }
 
-/* The regular file behind the link PATH; the link itself where a directory on the way may not be
- * searched. */
+/* The regular file that the link PATH leads to; PATH itself if a parent directory is not
+ * searchable. */
 static bool follow(const char *path, char target[PATH_MAX])
 {
 	struct stat reached, named;

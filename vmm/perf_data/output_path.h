@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a user names to be written: a file, which may be replaced, or something else, which is
- * written to as it is. Who is root must not lose /dev/stdout to a recording, nor anybody a link.
- * Any thread.
+ * Tells output files, which may be replaced, from pipes and devices, which are written in place. A
+ * recording made by root must not replace /dev/stdout, nor follow another user's link. Any thread.
  */
 #ifndef KVMSCOPE_PERF_DATA_OUTPUT_PATH_H
 #define KVMSCOPE_PERF_DATA_OUTPUT_PATH_H
@@ -10,16 +9,16 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* "-", or a link that leads to what our standard output is, as /dev/stdout. */
+/* True for "-", and for a link to the file that is our standard output, such as /dev/stdout. */
 bool output_path_is_standard(const char *path);
 
 /*
- * May what PATH names be replaced by a new file of the name TARGET? True of a regular file, which
- * is TARGET where links lead to it, where there is nothing, and of a link of another user's, but
- * root: it is followed nowhere, and is itself what is replaced. (Links on the way to PATH, and
- * those that an own link leads to, are followed.) Not of a pipe, a device or a directory, of a link
- * to nothing, nor of one whose file is not found by its name, as of a descriptor whose file was
- * removed: TARGET is nothing then, and PATH itself may be opened.
+ * True if PATH may be replaced by a new file at TARGET: PATH does not exist, is a regular file, or
+ * is a link. Links of root and of our user are followed to TARGET; a link of another user is itself
+ * replaced. (Links among the parent directories, and after an own link, are always followed.)
+ * False for pipes, devices, directories, dangling links, and links to a file that has no name any
+ * more, such as the descriptor of a removed file: TARGET is then unset, and PATH itself may be
+ * opened.
  */
 bool output_path_is_file(const char *path, char target[PATH_MAX]);
 

@@ -1,17 +1,15 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "vmm/perf_data/perf_data_features.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/perf_data/perf_data_writer_state.h"
 
 #include <string.h>
 #include <time.h>
 
 #include "shared/clock_ns.h"
-#include "vmm/perf_data/perf_data_output.h"
 
-/* perf pads strings to this (NAME_ALIGN of tools/perf/util/header.c). */
+/* perf pads strings to a multiple of this (NAME_ALIGN of tools/perf/util/header.c). */
 #define STRING_ALIGNMENT 64
 
-/* Known when the recording starts; how samples are compressed comes before the first one that is.
- */
+/* Features known at the start; the compression comes before the first compressed record. */
 static const enum perf_data_feature early_features[] = {
 	FEATURE_COMPRESSED, FEATURE_HOSTNAME,   FEATURE_OSRELEASE, FEATURE_VERSION,
 	FEATURE_ARCH,       FEATURE_NRCPUS,     FEATURE_CPUDESC,   FEATURE_TOTAL_MEM,
@@ -130,8 +128,8 @@ static bool add_build_ids(struct bytes *to, const struct perf_data_facts *facts)
 	return facts->build_ids.size;
 }
 
-bool perf_data_feature(const struct perf_data_facts *facts, enum perf_data_feature feature,
-		       struct bytes *to)
+static bool add_feature(const struct perf_data_facts *facts, enum perf_data_feature feature,
+			struct bytes *to)
 {
 	switch (feature) {
 	case FEATURE_BUILD_ID:
@@ -175,7 +173,7 @@ void perf_data_feature_record(const struct perf_data_facts *facts, enum perf_dat
 
 	bytes_add(to, &header, sizeof(header));
 	bytes_add_u64(to, feature);
-	if (!perf_data_feature(facts, feature, to) || to->size - start > PERF_DATA_RECORD_MAX - 8) {
+	if (!add_feature(facts, feature, to) || to->size - start > PERF_DATA_RECORD_MAX - 8) {
 		to->size = start;
 		return;
 	}
@@ -199,7 +197,7 @@ static size_t find_sections(const struct perf_data_facts *facts, struct perf_dat
 	for (unsigned int feature = 1; feature < FEATURE_COUNT; feature++) {
 		size_t start = contents->size;
 
-		if (!perf_data_feature(facts, feature, contents))
+		if (!add_feature(facts, feature, contents))
 			continue;
 		bitmap[feature / 64] |= 1ull << feature % 64;
 		sections[count++] = (struct perf_data_section){ start, contents->size - start };

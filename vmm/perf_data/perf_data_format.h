@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of the perf.data format linux/perf_event.h does not declare: the file
- * header, the records that perf itself makes, and the numbers of the feature
- * sections (tools/perf/Documentation/perf.data-file-format.txt,
- * tools/lib/perf/include/perf/event.h, tools/perf/util/header.h).
+ * The parts of the perf.data format that linux/perf_event.h does not declare: the file header,
+ * perf's own records, and the numbers of feature sections
+ * (tools/perf/Documentation/perf.data-file-format.txt, tools/lib/perf/include/perf/event.h,
+ * tools/perf/util/header.h).
  */
 #ifndef KVMSCOPE_PERF_DATA_PERF_DATA_FORMAT_H
 #define KVMSCOPE_PERF_DATA_PERF_DATA_FORMAT_H
@@ -28,26 +28,25 @@ struct perf_data_header {
 	uint64_t attribute_size; /* of one attribute with its section of ids */
 	struct perf_data_section attributes;
 	struct perf_data_section data;
-	struct perf_data_section event_types; /* not used any more */
+	struct perf_data_section event_types; /* unused */
 	uint64_t features[4];                 /* bitmap of enum perf_data_feature */
 };
 
-/* In pipe mode these two words are the whole header. */
+/* The whole header in pipe mode. */
 struct perf_data_pipe_header {
 	uint64_t magic;
 	uint64_t size;
 };
 
-/* Records that the kernel does not write; those it does are PERF_RECORD_* of linux/perf_event.h. */
+/* perf's own records; the kernel's are PERF_RECORD_* of linux/perf_event.h. */
 enum perf_data_record_type {
 	PERF_DATA_FIRST_OWN_TYPE = 64,
 	PERF_DATA_HEADER_ATTR = 64,
-	PERF_DATA_HEADER_TRACING_DATA =
-		66, /* its data follow the record and are not part of its size */
+	PERF_DATA_HEADER_TRACING_DATA = 66, /* followed by data that its size does not include */
 	PERF_DATA_HEADER_BUILD_ID = 67,
 	PERF_DATA_FINISHED_ROUND = 68,
 	PERF_DATA_ID_INDEX = 69,
-	PERF_DATA_AUXTRACE = 71, /* likewise followed by its data */
+	PERF_DATA_AUXTRACE = 71, /* followed by data, as above */
 	PERF_DATA_HEADER_FEATURE = 80,
 	PERF_DATA_COMPRESSED = 81,
 	PERF_DATA_TYPE_END = 83,
@@ -72,22 +71,19 @@ enum perf_data_feature {
 	FEATURE_COUNT = 256,
 };
 
-/*
- * What we say in the content of FINISHED_ROUND records, which perf leaves alone: blocks of a tag,
- * the size of what follows in bytes, a multiple of 8, and that.
- */
-#define PERF_DATA_BLOCK_LOSSES 0x73736f6c736d766bull /* "kvmsloss": perf_data_losses.h */
-#define PERF_DATA_BLOCK_FLIGHT 0x67696c66736d766bull /* "kvmsflig": perf_data_flight.h */
+/* Tags of our blocks in FINISHED_ROUND records (perf_data_blocks.h). A block is its tag, the size
+ * of its content in bytes, a multiple of 8, and the content. */
+#define PERF_DATA_BLOCK_LOSSES 0x73736f6c736d766bull /* "kvmsloss" */
+#define PERF_DATA_BLOCK_FLIGHT 0x67696c66736d766bull /* "kvmsflig" */
 
 #define PERF_DATA_ZSTD 1u /* type in FEATURE_COMPRESSED */
 
-/* The 20 bytes of a build id are padded to this in FEATURE_BUILD_ID; the byte behind them is its
- * true size.
- */
+/* The field of 20 bytes of build id, padding, and its true size in byte 20, which is valid if this
+ * bit of misc is set. */
 #define PERF_DATA_BUILD_ID_FIELD     24
-#define PERF_DATA_MISC_BUILD_ID_SIZE (1 << 15) /* if this bit of misc is set, else it is 20 */
+#define PERF_DATA_MISC_BUILD_ID_SIZE (1 << 15)
 
-/* One entry of PERF_DATA_ID_INDEX; those of the second array follow all of the first. */
+/* PERF_DATA_ID_INDEX has an array of these, */
 struct perf_data_id_entry {
 	uint64_t id;
 	uint64_t index;
@@ -95,20 +91,20 @@ struct perf_data_id_entry {
 	uint64_t tid;
 };
 
+/* then an array of these. */
 struct perf_data_id_guest {
 	uint64_t machine_pid;
 	uint64_t vcpu;
 };
 
-/* Raw data of a sample of a watch; its size before it and padding behind it fill whole 8 bytes. */
+/* Raw data of a watch's sample; with its preceding size it fills a multiple of 8 bytes. */
 struct perf_data_hit_values {
-	uint64_t before, after; /* 0 where not known */
+	uint64_t before, after; /* 0: unknown */
 	uint32_t flags;         /* enum sample_hit_flags */
-	uint64_t hits;          /* of the event on the sample's vCPU, with this one */
+	uint64_t hits;          /* of the event on the sample's vCPU, this one included */
 } __attribute__((packed));
 
-/* The registers of a sample of a watch (linux/asm/perf_regs.h): all general ones, RIP and RFLAGS.
- */
+/* Registers in a watch's sample (asm/perf_regs.h): the general-purpose ones, RIP and RFLAGS. */
 #define PERF_DATA_HIT_REGISTERS 0xff03ffull
 
 #endif

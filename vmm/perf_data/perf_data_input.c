@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/perf_data/perf_data_input.h"
 
 #include <errno.h>
@@ -6,8 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include "shared/error.h"
+#include "vmm/perf_data/perf_data_format.h"
 #include "vmm/perf_data/recording_name.h"
 
 #define BUFFER_SIZE (256u << 10)
@@ -17,15 +19,15 @@ static int examine(struct perf_data_input *input, const char *path)
 	struct stat status;
 
 	if (input->fd < 0 || fstat(input->fd, &status))
-		return error_set(-errno, "can't open %s: %s%s", path, strerror(errno),
-				 errno == ENOENT
-					 ? "; kvmscope run and attach write one, -i names another"
-					 : "");
-	if (S_ISDIR(status.st_mode))
 		return error_set(
-			-EISDIR,
-			"%s is a directory: perf.data directories are not read; record to one file",
-			path);
+			-errno, "cannot open %s: %s%s", path, strerror(errno),
+			errno == ENOENT
+				? "; record one with kvmscope run or attach, or give another file with -i"
+				: "");
+	if (S_ISDIR(status.st_mode))
+		return error_set(-EISDIR,
+				 "%s is a directory, which cannot be read; record to a single file",
+				 path);
 	input->seekable = S_ISREG(status.st_mode);
 	input->size = input->seekable ? (uint64_t)status.st_size : UINT64_MAX;
 	input->end = input->size;
@@ -142,4 +144,99 @@ bool perf_data_input_at_end(struct perf_data_input *input)
 	struct span unused;
 
 	return !perf_data_input_peek(input, 1, &unused);
+}
+
+/* Limit of one record's unpacked size: perf unpacks no more than a ring buffer of its recording. */
+#define UNPACKED_MAX (64u << 20)
+#define STEP         (256u << 10)
+
+void perf_data_unpack_start(struct perf_data_unpack *unpack)
+{
+	if (unpack->stream)
+		ZSTD_DCtx_reset(unpack->stream, ZSTD_reset_session_only);
+	unpack->start = 0;
+	unpack->end = 0;
+	unpack->good = true;
+}
+
+static int fail(struct perf_data_unpack *unpack, const char *why)
+{
+	unpack->good = false;
+	return error_set(-EINVAL, "%s", why);
+}
+
+static int make_room(struct perf_data_unpack *unpack)
+{
+	size_t room = unpack->room ? 2 * unpack->room : (size_t)2 * STEP;
+	uint8_t *larger;
+
+	if (unpack->room - unpack->end >= STEP)
+		return 0;
+	if (unpack->room >= UNPACKED_MAX)
+		return fail(unpack, "it unpacks to an implausible size");
+	larger = realloc(unpack->data, room);
+	if (!larger)
+		return error_set(-ENOMEM, "no memory to unpack perf.data");
+	unpack->data = larger;
+	unpack->room = room;
+	return 0;
+}
+
+/* Moves the unread rest of the last feed to the front. */
+static void compact(struct perf_data_unpack *unpack)
+{
+	if (unpack->start)
+		memmove(unpack->data, unpack->data + unpack->start, unpack->end - unpack->start);
+	unpack->end -= unpack->start;
+	unpack->start = 0;
+}
+
+int perf_data_unpack_feed(struct perf_data_unpack *unpack, struct span packed)
+{
+	ZSTD_inBuffer in = { packed.data, packed.size, 0 };
+	bool full = true;
+
+	if (!unpack->stream)
+		unpack->stream = ZSTD_createDCtx();
+	if (!unpack->stream)
+		return error_set(-ENOMEM, "no memory to unpack perf.data");
+	compact(unpack);
+	while (in.pos < in.size || full) {
+		int error = make_room(unpack);
+		ZSTD_outBuffer out = { unpack->data, unpack->room, unpack->end };
+		size_t result;
+
+		if (error)
+			return error;
+		result = ZSTD_decompressStream(unpack->stream, &out, &in);
+		if (ZSTD_isError(result))
+			return fail(unpack, ZSTD_getErrorName(result));
+		full = out.pos == out.size;
+		unpack->end = out.pos;
+	}
+	return 0;
+}
+
+bool perf_data_unpack_next(struct perf_data_unpack *unpack, struct span *record, int *error)
+{
+	struct span left = span_of(unpack->data + unpack->start, unpack->end - unpack->start);
+	struct perf_event_header header;
+
+	if (!span_copy(left, 0, &header, sizeof(header)))
+		return false;
+	if (header.size < sizeof(header)) {
+		*error = fail(unpack, "a record in it is too small");
+		return false;
+	}
+	if (!span_part(left, 0, header.size, record))
+		return false;
+	unpack->start += header.size;
+	return true;
+}
+
+void perf_data_unpack_free(struct perf_data_unpack *unpack)
+{
+	ZSTD_freeDCtx(unpack->stream);
+	free(unpack->data);
+	*unpack = (struct perf_data_unpack){ 0 };
 }

@@ -1,14 +1,14 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "vmm/perf_data/perf_data_layout.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/perf_data/perf_data_records.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/error.h"
-#include "vmm/perf_data/perf_data_format.h"
 
-/* Where a sample is being read; READ says whether all was there. */
+/* A position in a sample; GOOD is false after a read beyond its end. */
 struct cursor {
 	struct span span;
 	uint64_t offset;
@@ -33,14 +33,6 @@ static void take_u32_pair(struct cursor *cursor, uint32_t *first, uint32_t *seco
 	*second = (uint32_t)(both >> 32);
 }
 
-static void *grow(void *array, size_t count, size_t size)
-{
-	/* Doubled whenever the count is a power of two. */
-	if (count & (count - 1))
-		return array;
-	return reallocarray(array, count ? 2 * count : 1, size);
-}
-
 static bool read_attribute(struct span span, struct perf_event_attr *attribute)
 {
 	uint32_t size;
@@ -58,18 +50,15 @@ static bool read_attribute(struct span span, struct perf_event_attr *attribute)
 int perf_data_layout_add_event(struct perf_data_layout *layout, struct span span)
 {
 	struct perf_event_attr attribute;
-	struct perf_data_event *events;
 
 	if (!read_attribute(span, &attribute))
 		return error_set(-EINVAL, "the perf.data file has a broken event attribute");
 	if (layout->event_count >= PERF_DATA_EVENTS_MAX)
 		return error_set(-EINVAL, "the perf.data file has more than %d events",
 				 PERF_DATA_EVENTS_MAX);
-	events = grow(layout->events, layout->event_count, sizeof(*events));
-	if (!events)
+	if (array_reserve(&layout->events, &layout->event_capacity, layout->event_count + 1))
 		return error_set(-ENOMEM, "no memory for the events of a perf.data file");
-	layout->events = events;
-	events[layout->event_count] = (struct perf_data_event){
+	layout->events[layout->event_count] = (struct perf_data_event){
 		.sample_type = attribute.sample_type,
 		.read_format = attribute.read_format,
 		.branch_type = attribute.branch_sample_type,
@@ -86,16 +75,12 @@ int perf_data_layout_add_event(struct perf_data_layout *layout, struct span span
 
 static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event, uint32_t place)
 {
-	struct perf_data_id *ids;
-
 	if (layout->id_count >= PERF_DATA_IDS_MAX)
 		return error_set(-EINVAL, "the perf.data file has more than %u ids",
 				 PERF_DATA_IDS_MAX);
-	ids = grow(layout->ids, layout->id_count, sizeof(*ids));
-	if (!ids)
+	if (array_reserve(&layout->ids, &layout->id_capacity, layout->id_count + 1))
 		return error_set(-ENOMEM, "no memory for the ids of a perf.data file");
-	layout->ids = ids;
-	ids[layout->id_count++] = (struct perf_data_id){
+	layout->ids[layout->id_count++] = (struct perf_data_id){
 		.id = id, .event = event, .place = place, .vcpu = UINT32_MAX
 	};
 	layout->sorted = false;
@@ -132,7 +117,8 @@ static struct perf_data_id *find_id(struct perf_data_layout *layout, uint64_t id
 	return bsearch(&key, layout->ids, layout->id_count, sizeof(*layout->ids), compare_ids);
 }
 
-/* Number of events, size of their attributes; then of each: attribute, number of ids, name, ids. */
+/* Content: number of events, size of an attribute; then per event: attribute, number of ids, name,
+ * ids. */
 void perf_data_layout_names(struct perf_data_layout *layout, struct span content)
 {
 	uint32_t events, attribute_size, ids, length;
@@ -159,7 +145,7 @@ void perf_data_layout_read(struct perf_data_layout *layout, struct span record)
 	const uint64_t format =
 		PERF_FORMAT_ID | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
 	const uint64_t values =
-		sizeof(struct perf_event_header) + 2 * sizeof(uint32_t); /* behind pid and tid */
+		sizeof(struct perf_event_header) + 2 * sizeof(uint32_t); /* after pid and tid */
 	struct perf_data_count count;
 	struct perf_data_id *entry;
 	uint64_t id;
@@ -188,7 +174,7 @@ bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span reco
 	if (!span_u64(record, sizeof(struct perf_event_header), &count) ||
 	    count > record.size / sizeof(struct perf_data_id_entry))
 		return false;
-	/* perf writes the second array only where there are guests. */
+	/* perf writes the second array only if there are guests. */
 	if (!span_contains(record, entries,
 			   count * (sizeof(struct perf_data_id_entry) +
 				    sizeof(struct perf_data_id_guest))))
@@ -211,9 +197,8 @@ bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span reco
 	return true;
 }
 
-/* Which event a sample is of: its id stands at one place for all events of a file, else there is
- * one event.
- */
+/* The event of a sample: all events of a file have the id at the same offset, or there is one
+ * event. */
 static const struct perf_data_event *find_event(struct perf_data_layout *layout, struct span record,
 						struct perf_data_sample *sample)
 {
@@ -242,7 +227,7 @@ static const struct perf_data_event *find_event(struct perf_data_layout *layout,
 	return &layout->events[id->event];
 }
 
-/* The counter values: not used, but other fields lie behind them. */
+/* Skips counter values, which precede other fields. */
 static void skip_read(struct cursor *cursor, uint64_t format)
 {
 	uint64_t per_value = 1 + !!(format & PERF_FORMAT_ID) + !!(format & PERF_FORMAT_LOST);
@@ -274,7 +259,7 @@ static void take_callchain(struct cursor *cursor, struct perf_data_sample *sampl
 	cursor->offset += count * sizeof(uint64_t);
 }
 
-/* What a recorder of ours says of a hit; the first ones did not count them. */
+/* Reads our data of a hit; the first versions had no hit count. */
 static void take_raw(struct cursor *cursor, const struct perf_data_event *event,
 		     struct perf_data_sample *sample)
 {
@@ -317,7 +302,7 @@ static void skip_registers(struct cursor *cursor, uint64_t registers)
 		skip(cursor, (uint64_t)__builtin_popcountll(registers) * sizeof(uint64_t));
 }
 
-/* Its size, the bytes, and how many of those were filled. */
+/* Skips a stack: its size, its bytes, and the number of valid bytes. */
 static void skip_stack(struct cursor *cursor)
 {
 	uint64_t size = take_u64(cursor);
@@ -327,8 +312,7 @@ static void skip_stack(struct cursor *cursor)
 		take_u64(cursor);
 }
 
-/* What stands behind the fields that all else is taken from; 0 where it is not to be found there.
- */
+/* Reads the cgroup, which follows fields that are not used otherwise; 0 if there is none. */
 static uint64_t take_cgroup(struct cursor cursor, const struct perf_data_event *event)
 {
 	const uint64_t words = PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT |

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/perf_data/perf_data_output.h"
 
 #include <errno.h>
@@ -22,13 +22,13 @@ struct perf_data_output {
 	bool pipe;
 	bool started;
 	char *path;
-	int error;                                /* the first one; nothing is written any more */
+	int error;                                /* the first one; nothing is written after it */
 	const struct perf_data_room *room_keeper; /* NULL: none */
 	uint64_t position;                        /* bytes written, all of them valid */
 	uint64_t data_offset;
 	uint64_t records_in, data_out; /* bytes, for the ratio */
-	ZSTD_CCtx *zstd;               /* NULL: records are written as they are */
-	uint8_t *packed;               /* room for one compressed record */
+	ZSTD_CCtx *zstd;               /* NULL: no compression */
+	uint8_t *packed;               /* buffer for one compressed record */
 	uint8_t *block;
 	size_t used, room;
 };
@@ -40,12 +40,12 @@ const char *perf_data_output_name(const char *path)
 
 static int failed(struct perf_data_output *output, int error, const char *what)
 {
-	output->error = error_set(error, "can't %s %s: %s", what,
+	output->error = error_set(error, "cannot %s %s: %s", what,
 				  perf_data_output_name(output->path), strerror(-error));
 	return output->error;
 }
 
-/* As perf record: what was there becomes TARGET.old, but for a file that is empty. */
+/* Like perf record, renames an existing file to TARGET.old; an empty one is removed. */
 static int set_aside(struct perf_data_output *output, const char *target)
 {
 	char old[PATH_MAX];
@@ -56,12 +56,12 @@ static int set_aside(struct perf_data_output *output, const char *target)
 	if (!lstat(target, &status) && !status.st_size && !unlink(target))
 		return 0;
 	if (rename(target, old) && errno != ENOENT)
-		return error_set(-errno, "can't keep %s as %s: %s; name another file with -o",
+		return error_set(-errno, "cannot rename %s to %s: %s; give another file with -o",
 				 target, old, strerror(errno));
 	return 0;
 }
 
-/* FLAGS: O_EXCL for a new file, O_TRUNC for what links lead to. */
+/* FLAGS: O_EXCL for a new file, O_TRUNC for an existing one. */
 static int open_file(struct perf_data_output *output, const char *path, int flags)
 {
 	output->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600);
@@ -151,7 +151,7 @@ static ssize_t write_some(struct perf_data_output *output, const void *data, siz
 			    : pwrite(output->fd, data, size, (off_t)offset);
 }
 
-/* 0, or the error that the file ends with; the message is the keeper's. */
+/* 0, or the error that ends the file, with the message of the callback. */
 static int ask_for_room(struct perf_data_output *output, size_t size, bool full)
 {
 	const struct perf_data_room *room = output->room_keeper;
@@ -190,7 +190,7 @@ static int write_all(struct perf_data_output *output, const void *data, size_t s
 	return 0;
 }
 
-/* Moves the end of the data section over what was just written. */
+/* Extends the data section to include what was just written. */
 static int claim(struct perf_data_output *output, size_t size)
 {
 	uint64_t data_size;
@@ -225,10 +225,8 @@ int perf_data_output_start(struct perf_data_output *output, const void *head, si
 	return error;
 }
 
-/*
- * One chunk becomes one record, flushed to its last byte: a reader that has
- * the record has all of the chunk. The stream goes on over the records.
- */
+/* Writes one chunk as one record, flushed to its last byte, so that a reader with the record has
+ * the whole chunk. The zstd stream continues in the next record. */
 static int append_compressed(struct perf_data_output *output)
 {
 	struct perf_event_header header = { .type = PERF_DATA_COMPRESSED };
@@ -305,8 +303,8 @@ int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, con
 	return output->error ? output->error : write_all(output, data, size, offset);
 }
 
-/* The file that there was no room for at all. One that was there before, or is by now, is
- * another's. */
+/* Removes the file if there was no space for any of it, unless the path leads to another file by
+ * now. */
 static void remove_empty(const struct perf_data_output *output)
 {
 	char target[PATH_MAX];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the bytes of a perf.data stream go: blocks of whole records into the
- * data section of a file, or down a pipe, as they are or compressed.
+ * Byte output of the perf.data writer: blocks of whole records, compressed or not, into the data
+ * section of a file or into a pipe.
  *
- * What makes a file outlive its writer: the data section is the last thing
- * in it while it grows, and its size in the header is moved by one pwrite()
- * of 8 bytes, only after the bytes themselves are written. One thread.
+ * A file stays valid if its writer is killed: while it grows, the data section is the last part of
+ * the file, and its size in the header is moved by one pwrite() of 8 bytes, after the bytes
+ * themselves are written. One thread.
  */
 #ifndef KVMSCOPE_PERF_DATA_PERF_DATA_OUTPUT_H
 #define KVMSCOPE_PERF_DATA_PERF_DATA_OUTPUT_H
@@ -14,19 +14,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * The most that one compressed record unpacks to, which readers are told in
- * FEATURE_COMPRESSED. Small enough that what can't be compressed at all
- * still fits one record.
- */
+/* Most bytes that one compressed record unpacks to; FEATURE_COMPRESSED reports it to readers. Small
+ * enough that incompressible data still fits one record. */
 #define PERF_DATA_OUTPUT_CHUNK (60u << 10)
 
-/* Who keeps room for a file: somebody that has older ones which may go. */
+/* Frees disk space for a file, e.g. by removing older recordings. */
 struct perf_data_room {
 	/*
-	 * SIZE bytes are about to be written; FULL: the file system has just refused them. 0: they
-	 * may be, or (FULL) something was freed and it is to be tried again. Else -ENOSPC with its
-	 * message, and the file ends.
+	 * Called before SIZE bytes are written; FULL: the file system has just refused them. 0:
+	 * write them, or (FULL) something was freed and the write is repeated. -ENOSPC, with its
+	 * message: the file ends here.
 	 */
 	int (*make)(void *context, uint64_t size, bool full);
 	void *context;
@@ -35,60 +32,55 @@ struct perf_data_room {
 struct perf_data_output;
 
 /*
- * Opens PATH: "-" and whatever is there and no regular file are written as a
- * pipe; a regular file is kept as PATH.old, as perf record does it, but for an
- * empty one. Links stay: the file that they lead to is replaced. The errors of
- * open() and rename(), and -ENOMEM.
+ * Opens PATH. "-", and existing paths that are not regular files, are written in pipe mode. An
+ * existing file that is not empty is kept as PATH.old, as perf record does. Links are followed
+ * (output_path.h) and stay. The errors of open() and rename(), and -ENOMEM.
  */
 int perf_data_output_open(struct perf_data_output **output, const char *path,
 			  unsigned int compression);
 
-/* Asks ROOM (not copied) before each block from here on. A file, not a pipe. */
+/* Calls ROOM (not copied) before each block from now on. Not in pipe mode. */
 void perf_data_output_set_room(struct perf_data_output *output, const struct perf_data_room *room);
 
-/* PATH as it is shown to the user: "-" is standard output. Any thread. */
+/* PATH as messages show it: "standard output" for "-". Any thread. */
 const char *perf_data_output_name(const char *path);
 
-/* Is it pipe mode: no seeking, no header to come back to? */
+/* True in pipe mode: no seeking, and no header to rewrite. */
 bool perf_data_output_is_pipe(const struct perf_data_output *output);
 
-/*
- * Writes HEAD, the start of the file up to and with the first records, at
- * once. The data section starts DATA_OFFSET bytes into it. Before anything else.
- */
+/* Writes HEAD, the start of the file with the first records, at once. The data section starts
+ * DATA_OFFSET bytes into it. Called first. */
 int perf_data_output_start(struct perf_data_output *output, const void *head, size_t size,
 			   uint64_t data_offset);
 
-/* Appends one record to the block and writes the block if it is full. SIZE at most 65535. */
+/* Appends one record of at most 65535 bytes to the block; writes the block when it is full. */
 int perf_data_output_record(struct perf_data_output *output, const void *record, size_t size);
 
-/* The same for a record that must not be compressed: the block before it is written first. */
+/* The same for a record that must not be compressed: writes the block first, then the record. */
 int perf_data_output_plain(struct perf_data_output *output, const void *record, size_t size);
 
-/* Writes the block: from here on it is part of the file. */
+/* Writes the block: from then on it is part of the file. */
 int perf_data_output_flush(struct perf_data_output *output);
 
-/* Bytes of the file: what was written and what is in the block. */
+/* Bytes of the file, the unwritten block included. */
 uint64_t perf_data_output_bytes(const struct perf_data_output *output);
 
-/* Bytes of records that went in for each byte of data that came out, at least 1. */
+/* The compression ratio so far: bytes of records per byte of data, at least 1. */
 unsigned int perf_data_output_ratio(const struct perf_data_output *output);
 
 /*
- * Puts TAIL behind the data section, then the SIZE bytes HEADER over the
- * start of the file. TAIL is made with offsets from perf_data_output_bytes()
- * after a flush. Not in pipe mode.
+ * Writes TAIL after the data section, then FEATURES over the header at FEATURES_OFFSET. Offsets in
+ * TAIL are based on perf_data_output_bytes() after a flush. Not in pipe mode.
  */
 int perf_data_output_finish(struct perf_data_output *output, const void *tail, size_t tail_size,
 			    const void *features, size_t features_size, uint64_t features_offset);
 
-/* Writes DATA over what the head, or an earlier call, has at OFFSET of the file. Not in pipe mode.
- */
+/* Overwrites part of the head with DATA. Not in pipe mode. */
 int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, const void *data,
 			   size_t size);
 
-/* Closes the file and frees. Returns the first error there was, or 0. A file that has nothing for
- * it is removed. */
+/* Closes the file and frees OUTPUT; a file that is still empty is removed. Returns the first error.
+ */
 int perf_data_output_close(struct perf_data_output *output);
 
 #endif

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/perf_data/perf_data_reader.h"
 
 #include <errno.h>
@@ -8,9 +8,8 @@
 #include "shared/error.h"
 #include "vmm/perf_data/perf_data_input.h"
 #include "vmm/perf_data/perf_data_records.h"
-#include "vmm/perf_data/perf_data_unpack.h"
 
-/* Sections and attributes larger than this are refused unread. */
+/* Larger sections are refused unread. */
 #define SECTION_MAX (64u << 20)
 
 struct perf_data_reader {
@@ -19,19 +18,19 @@ struct perf_data_reader {
 	struct perf_data_section data;
 	struct perf_data_records records;
 	struct perf_data_unpack unpack;
-	uint8_t *build_ids; /* the table, as it is in the file; owned */
+	uint8_t *build_ids; /* the table as in the file; owned */
 	size_t build_ids_size;
-	uint64_t place;    /* in the file, of the record being read; for messages */
-	uint64_t *aligned; /* room for one record */
+	uint64_t place;    /* position of the current record, for messages */
+	uint64_t *aligned; /* buffer for one record */
 };
 
 static int broken(const struct perf_data_reader *reader, const char *what)
 {
-	error_set(-EINVAL, "%s is no perf.data file that can be read: %s", reader->path, what);
+	error_set(-EINVAL, "%s is not a valid perf.data file: %s", reader->path, what);
 	return -EINVAL;
 }
 
-/* Reads a section of the file into memory of the caller. */
+/* Reads a section of the file; the caller frees *CONTENT. */
 static int load_section(struct perf_data_reader *reader, struct perf_data_section section,
 			uint8_t **content)
 {
@@ -45,7 +44,7 @@ static int load_section(struct perf_data_reader *reader, struct perf_data_sectio
 	if (perf_data_input_at(&reader->input, section.offset, *content, section.size))
 		return 0;
 	free(*content);
-	return broken(reader, "a section lies outside of the file");
+	return broken(reader, "a section is outside the file");
 }
 
 static int read_attribute(struct perf_data_reader *reader, struct span attribute)
@@ -89,7 +88,7 @@ static int read_attributes(struct perf_data_reader *reader, const struct perf_da
 	return error;
 }
 
-/* Features are extras: what can't be read of them is left out. */
+/* Features are optional: unreadable ones are skipped. */
 static void read_feature(struct perf_data_reader *reader, enum perf_data_feature feature,
 			 struct perf_data_section section)
 {
@@ -124,19 +123,20 @@ static void read_features(struct perf_data_reader *reader, const struct perf_dat
 	}
 }
 
-/* perf record sets the size of the data when it ends, we as we go; features come last in both. */
+/* perf record writes the size of the data when it ends, kvmscope as it grows; both write features
+ * last. */
 static int read_file_header(struct perf_data_reader *reader)
 {
 	struct perf_data_header header;
 	int error;
 
 	if (!perf_data_input_at(&reader->input, 0, &header, sizeof(header)))
-		return broken(reader, "its header is cut off");
+		return broken(reader, "its header is truncated");
 	error = read_attributes(reader, &header);
 	if (error)
 		return error;
 	if (header.data.offset > reader->input.size)
-		return broken(reader, "its data lie outside of the file");
+		return broken(reader, "its data section is outside the file");
 	reader->data = header.data;
 	if (!header.data.size || header.data.size > reader->input.size - header.data.offset) {
 		reader->records.summary.cut_off = true;
@@ -156,12 +156,12 @@ static int read_header(struct perf_data_reader *reader)
 	struct span bytes;
 
 	if (!perf_data_input_peek(&reader->input, sizeof(header), &bytes))
-		return broken(reader, "it is too short");
+		return broken(reader, "it is truncated");
 	memcpy(&header, bytes.data, sizeof(header));
 	if (header.magic == PERF_DATA_MAGIC_SWAPPED)
 		return error_set(
 			-ENOTSUP,
-			"%s was recorded on a machine of the other byte order; read it there",
+			"%s has the other byte order; read it on a machine like the one that recorded it",
 			reader->path);
 	if (header.magic != PERF_DATA_MAGIC)
 		return broken(reader, "it does not start with PERFILE2");
@@ -173,7 +173,7 @@ static int read_header(struct perf_data_reader *reader)
 	}
 	if (!reader->input.seekable)
 		return broken(reader,
-			      "its header is not that of a pipe; name the file instead of a pipe");
+			      "its header is not for pipes; give the file instead of a pipe");
 	return read_file_header(reader);
 }
 
@@ -195,7 +195,7 @@ int perf_data_reader_open(struct perf_data_reader **result, const char *path)
 		error = read_header(reader);
 	reader->records.summary.events = (unsigned int)reader->records.layout.event_count;
 	if (!error && reader->records.layout.event_count)
-		perf_data_summary_event(&reader->records.summary, reader->records.layout.events);
+		perf_data_records_first_event(&reader->records);
 	if (error)
 		perf_data_reader_close(reader);
 	else
@@ -203,7 +203,7 @@ int perf_data_reader_open(struct perf_data_reader **result, const char *path)
 	return error;
 }
 
-/* Records are handed on at 8-byte alignment, which hostile ones may lack. */
+/* Records of hostile files may be unaligned; callbacks get them aligned to 8 bytes. */
 static struct span align(struct perf_data_reader *reader, struct span record)
 {
 	if (!((uintptr_t)record.data % sizeof(uint64_t)))
@@ -230,7 +230,7 @@ static int deliver_compressed(struct perf_data_reader *reader,
 	return error;
 }
 
-/* Some records are followed by bytes that their size does not count. */
+/* Some records are followed by data that their size does not include. */
 static bool skip_payload(struct perf_data_reader *reader, struct span record, uint32_t type)
 {
 	uint64_t size64;
@@ -243,7 +243,7 @@ static bool skip_payload(struct perf_data_reader *reader, struct span record, ui
 	return true;
 }
 
-/* 1: a record was read, 0: the end. */
+/* 1: a record was read; 0: end of the data. */
 static int read_record(struct perf_data_reader *reader, const struct perf_data_events *events)
 {
 	struct perf_event_header header;
@@ -285,16 +285,14 @@ int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data
 	int result;
 
 	reader->records.summary.skipped = 0;
-	/* Their records come again. */
+	/* Their records will be read again. */
 	if (reader->records.pipe)
 		perf_data_layout_free(&reader->records.layout);
 	perf_data_input_range(&reader->input, reader->data.offset,
 			      reader->data.offset + reader->data.size);
-	result = perf_data_unpack_start(&reader->unpack);
-	if (!result)
-		result = perf_data_records_build_ids(
-			&reader->records, events,
-			span_of(reader->build_ids, reader->build_ids_size));
+	perf_data_unpack_start(&reader->unpack);
+	result = perf_data_records_build_ids(&reader->records, events,
+					     span_of(reader->build_ids, reader->build_ids_size));
 	if (result)
 		return result;
 	do
@@ -302,7 +300,7 @@ int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data
 	while (result > 0);
 	reader->records.summary.events = (unsigned int)reader->records.layout.event_count;
 	if (!result && reader->input.error)
-		return error_set(reader->input.error, "can't read %s: %s", reader->path,
+		return error_set(reader->input.error, "cannot read %s: %s", reader->path,
 				 strerror(-reader->input.error));
 	return result;
 }

@@ -1,11 +1,12 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/perf_data/perf_data_records.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/perf_data/perf_data_losses.h"
+#include "vmm/perf_data/perf_data_blocks.h"
 
 static int deliver_sample(struct perf_data_records *records, const struct perf_data_events *events,
 			  struct span record)
@@ -19,7 +20,7 @@ static int deliver_sample(struct perf_data_records *records, const struct perf_d
 	return events->sample ? events->sample(events->context, &sample) : 0;
 }
 
-/* PERF_RECORD_MMAP2 puts more between the offset and the name than PERF_RECORD_MMAP. */
+/* PERF_RECORD_MMAP2 has more fields before the name than PERF_RECORD_MMAP. */
 static bool read_mapping(struct span record, uint16_t misc, uint32_t type,
 			 struct perf_data_mapping_event *mapping)
 {
@@ -56,7 +57,7 @@ static int deliver_mapping(struct perf_data_records *records, const struct perf_
 	return events->mapping ? events->mapping(events->context, &mapping) : 0;
 }
 
-/* Code that the kernel makes, and what it takes away: from then on nothing is known to be there. */
+/* Generated kernel code; its removal becomes a mapping without a name. */
 static int deliver_symbol(struct perf_data_records *records, const struct perf_data_events *events,
 			  struct span record, uint64_t time, uint16_t misc)
 {
@@ -125,8 +126,7 @@ static int deliver_cgroup(struct perf_data_records *records, const struct perf_d
 	return events->cgroup ? events->cgroup(events->context, id, path) : 0;
 }
 
-/* Two kinds tell of losses: one with an id before the count, and the one of
- * PERF_RECORD_LOST_SAMPLES. */
+/* PERF_RECORD_LOST has an id before the count; PERF_RECORD_LOST_SAMPLES has not. */
 static int deliver_lost(struct perf_data_records *records, const struct perf_data_events *events,
 			struct span record, uint32_t type)
 {
@@ -232,14 +232,143 @@ static int deliver_kernel_record(struct perf_data_records *records,
 	case PERF_RECORD_UNTHROTTLE:
 		return deliver_throttled(records, events, record, header->type);
 	case PERF_RECORD_EXIT:
-		return 0; /* nothing in it for us */
+		return 0; /* not used */
 	default:
 		records->summary.skipped++;
 		return 0;
 	}
 }
 
-/* In pipe mode the attribute comes as a record, ids behind it. */
+/* Reads a string: its padded length, then its bytes. Truncates it to SIZE - 1. */
+static bool copy_string(struct span content, uint64_t offset, char *to, size_t size, uint64_t *next)
+{
+	uint32_t length;
+	struct span string;
+
+	if (!span_u32(content, offset, &length) ||
+	    !span_part(content, offset + sizeof(length), length, &string))
+		return false;
+	*next = offset + sizeof(length) + length;
+	snprintf(to, size, "%.*s", (int)strnlen((const char *)string.data, string.size),
+		 (const char *)string.data);
+	return true;
+}
+
+static void take_string(struct span content, char *to, size_t size)
+{
+	uint64_t next;
+
+	copy_string(content, 0, to, size, &next);
+}
+
+static void take_command_line(struct perf_data_summary *summary, struct span content)
+{
+	char line[sizeof(summary->command_line)], argument[sizeof(line)];
+	uint64_t next = sizeof(uint32_t);
+	uint32_t count;
+	size_t used = 0;
+
+	if (!span_u32(content, 0, &count))
+		return;
+	line[0] = '\0';
+	for (uint32_t i = 0; i < count && used < sizeof(line); i++) {
+		if (!copy_string(content, next, argument, sizeof(argument), &next))
+			break;
+		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s", i ? " " : "",
+					 argument);
+	}
+	memcpy(summary->command_line, line, sizeof(line));
+}
+
+/* Content: number of events, size of an attribute; then per event: attribute, number of ids, name,
+ * ids. */
+static void take_event_name(struct perf_data_summary *summary, struct span content)
+{
+	uint32_t events, attribute_size;
+	uint64_t next;
+
+	if (!span_u32(content, 0, &events) || !events || !span_u32(content, 4, &attribute_size))
+		return;
+	copy_string(content, 8 + (uint64_t)attribute_size + 4, summary->event_name,
+		    sizeof(summary->event_name), &next);
+}
+
+/* Content: version, clock id, then the two times. */
+static void take_clock_data(struct perf_data_summary *summary, struct span content)
+{
+	uint64_t wall_time, clock_time;
+
+	if (!span_u64(content, 8, &wall_time) || !span_u64(content, 16, &clock_time))
+		return;
+	summary->wall_time = wall_time;
+	summary->clock_time = clock_time;
+}
+
+static void read_summary(struct perf_data_summary *summary, enum perf_data_feature feature,
+			 struct span content)
+{
+	uint32_t cpus;
+
+	switch (feature) {
+	case FEATURE_HOSTNAME:
+		take_string(content, summary->hostname, sizeof(summary->hostname));
+		break;
+	case FEATURE_OSRELEASE:
+		take_string(content, summary->release, sizeof(summary->release));
+		break;
+	case FEATURE_VERSION:
+		take_string(content, summary->version, sizeof(summary->version));
+		break;
+	case FEATURE_ARCH:
+		take_string(content, summary->arch, sizeof(summary->arch));
+		break;
+	case FEATURE_NRCPUS:
+		if (span_u32(content, 4, &cpus)) /* online CPUs; the available ones are before it */
+			summary->cpus = cpus;
+		break;
+	case FEATURE_CPUDESC:
+		take_string(content, summary->cpu_description, sizeof(summary->cpu_description));
+		break;
+	case FEATURE_CMDLINE:
+		take_command_line(summary, content);
+		break;
+	case FEATURE_EVENT_DESC:
+		take_event_name(summary, content);
+		break;
+	case FEATURE_COMPRESSED:
+		summary->compressed = true;
+		break;
+	case FEATURE_CLOCK_DATA:
+		take_clock_data(summary, content);
+		break;
+	default:
+		break;
+	}
+}
+
+void perf_data_event_type_name(const struct perf_data_event *event, char *text, size_t size)
+{
+	if (event->type == PERF_TYPE_SOFTWARE && event->config == PERF_COUNT_SW_CPU_CLOCK)
+		snprintf(text, size, "cpu-clock");
+	else if (event->type == PERF_TYPE_HARDWARE && event->config == PERF_COUNT_HW_CPU_CYCLES)
+		snprintf(text, size, "cycles");
+	else
+		snprintf(text, size, "type %u config %#llx", event->type,
+			 (unsigned long long)event->config);
+}
+
+void perf_data_records_first_event(struct perf_data_records *records)
+{
+	struct perf_data_summary *summary = &records->summary;
+	const struct perf_data_event *event = records->layout.events;
+
+	summary->frequency =
+		event->frequency > UINT32_MAX ? UINT32_MAX : (unsigned int)event->frequency;
+	if (!*summary->event_name)
+		perf_data_event_type_name(event, summary->event_name, sizeof(summary->event_name));
+}
+
+/* In pipe mode the attribute comes as a record, followed by its ids. */
 static int take_attribute_record(struct perf_data_records *records, struct span record)
 {
 	uint32_t size;
@@ -256,14 +385,14 @@ static int take_attribute_record(struct perf_data_records *records, struct span 
 	if (event < 0)
 		return event;
 	if (!event)
-		perf_data_summary_event(&records->summary, records->layout.events);
+		perf_data_records_first_event(records);
 	return perf_data_layout_add_ids(&records->layout, (uint32_t)event, ids);
 }
 
 void perf_data_records_feature(struct perf_data_records *records, enum perf_data_feature feature,
 			       struct span content)
 {
-	perf_data_summary_feature(&records->summary, feature, content);
+	read_summary(&records->summary, feature, content);
 	if (feature == FEATURE_EVENT_DESC)
 		perf_data_layout_names(&records->layout, content);
 }
@@ -278,7 +407,7 @@ static void take_feature_record(struct perf_data_records *records, struct span r
 		perf_data_records_feature(records, (enum perf_data_feature)feature, content);
 }
 
-/* Our blocks; the latest ones are about the whole file. */
+/* Reads our blocks; the last ones apply to the whole file. */
 static void take_round(struct perf_data_records *records, struct span record)
 {
 	uint64_t place = sizeof(struct perf_event_header), tag, size;
@@ -317,7 +446,7 @@ int perf_data_records_deliver(struct perf_data_records *records,
 		records->summary.skipped += !perf_data_layout_id_index(&records->layout, record);
 		return 0;
 	default:
-		/* The others of perf say nothing that we use; those behind them are unknown. */
+		/* perf's other records are not used; types beyond them are unknown. */
 		records->summary.skipped +=
 			header.type >= PERF_DATA_TYPE_END || header.type == PERF_DATA_COMPRESSED;
 		return 0;

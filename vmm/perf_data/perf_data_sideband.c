@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/perf_data/perf_data_sideband.h"
 
 #include <linux/perf_event.h>
@@ -32,7 +32,7 @@ void perf_data_add_name(struct bytes *to, const char *name)
 	bytes_pad(to, 8);
 }
 
-/* FORK and EXIT have the same form; who is the parent does not matter to those who read an EXIT. */
+/* FORK and EXIT have the same form; readers ignore the parent in an EXIT. */
 static void add_fork(struct bytes *to, const struct sideband *record, uint32_t parent_pid,
 		     uint32_t parent_tid)
 {
@@ -51,7 +51,7 @@ static void add_comm(struct bytes *to, const struct sideband_comm *comm, uint16_
 	perf_data_add_name(to, comm->comm);
 }
 
-/* 24 bytes: the build id, or else the file. */
+/* 24 bytes: the build id, else the file's device and inode. */
 static void add_identity(struct bytes *to, const struct sideband_mmap *mmap)
 {
 	if (mmap->build_id_size) {
@@ -67,17 +67,17 @@ static void add_identity(struct bytes *to, const struct sideband_mmap *mmap)
 }
 
 /*
- * perf looks for the functions of executable memory that is no file's in /tmp/perf-PID.map of the
- * machine that it runs on (tools/perf/util/map.c, map__new(): by these names, and by MAP_HUGETLB).
- * There PID is another process.
+ * perf reads symbols of executable anonymous memory from /tmp/perf-PID.map of its own machine
+ * (tools/perf/util/map.c, map__new(): by these names, and by MAP_HUGETLB). PID is another process
+ * there.
  */
 static bool is_code_of_no_file(const struct sideband_mmap *mmap)
 {
 	return mmap->prot & PROT_EXEC && sideband_is_anonymous(mmap->name, mmap->build_id_size);
 }
 
-/* Of all files of memfd_create(2), too, by how their names begin: those of programs begin otherwise
- * here. */
+/* perf does the same for files of memfd_create(2), by the prefix of their names: without its '/', a
+ * program's file in memory is not mistaken for one. */
 static const char *name_of(const struct sideband_mmap *mmap)
 {
 	if (is_code_of_no_file(mmap))
@@ -110,7 +110,7 @@ static void add_munmap(struct bytes *to, const struct sideband_munmap *munmap, u
 		.mmap = { .head = munmap->head,
 			  .start = munmap->start,
 			  .length = munmap->length,
-			  .offset = munmap->start, /* so that addresses stay what they are */
+			  .offset = munmap->start, /* leaves addresses unchanged */
 			  .prot = PROT_EXEC },
 		.name = PERF_DATA_NOTHING,
 	};
@@ -124,8 +124,7 @@ bool perf_data_sideband_add(struct bytes *to, const struct sideband *record, uin
 
 	switch (record->type) {
 	case SIDEBAND_FORK:
-		/* The kernel's bit for a forked child that has not run an execve yet means this in
-		 * a FORK. */
+		/* In a FORK this bit means that the child has not run an execve yet. */
 		add_header(to, PERF_RECORD_FORK,
 			   misc | (record->flags & SIDEBAND_FORK_EARLIER
 					   ? PERF_RECORD_MISC_FORK_EXEC

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "vmm/perf_data/perf_data_start.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/perf_data/perf_data_writer_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,7 @@
 
 #include "shared/error.h"
 
-/* Readers that know less than the file's attribute size refuse the file; this much is in Linux 4.1.
- */
+/* Readers whose attribute is smaller refuse the file; Linux 4.1 has this size. */
 #define ATTRIBUTE_SIZE PERF_ATTR_SIZE_VER5
 
 static int no_memory(void)
@@ -17,10 +16,8 @@ static int no_memory(void)
 	return error_set(-ENOMEM, "no memory to write perf.data");
 }
 
-/*
- * The host's perspective has no CPU: which one of the host ran the vCPU is
- * not known, and the vCPU itself stands in the index of ids.
- */
+/* The host's perspective has no CPU field: the host CPU that ran the vCPU is unknown, and the index
+ * of ids has the vCPU. */
 void perf_data_describe_event(struct perf_event_attr *attribute,
 			      const struct perf_data_options *options)
 {
@@ -32,7 +29,7 @@ void perf_data_describe_event(struct perf_event_attr *attribute,
 		.freq = 1,
 		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
 			       PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD,
-		/* Of READ records; one for all, as older perfs want it. */
+		/* For READ records; older perfs need the same for all events. */
 		.read_format = PERF_FORMAT_ID | PERF_FORMAT_TOTAL_TIME_ENABLED |
 			       PERF_FORMAT_TOTAL_TIME_RUNNING,
 		.sample_id_all = 1,
@@ -51,7 +48,7 @@ void perf_data_describe_event(struct perf_event_attr *attribute,
 		attribute->sample_type |= PERF_SAMPLE_CALLCHAIN;
 }
 
-/* The value before and after comes as raw data: see struct perf_data_hit_values. */
+/* The values before and after are raw data: struct perf_data_hit_values. */
 void perf_data_describe_watch(struct perf_event_attr *attribute,
 			      const struct perf_event_attr *clock,
 			      const struct perf_data_watch *watch)
@@ -66,12 +63,11 @@ void perf_data_describe_watch(struct perf_event_attr *attribute,
 	attribute->bp_len = watch->length;
 	attribute->sample_type |= PERF_SAMPLE_ADDR | PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_INTR;
 	attribute->sample_regs_intr = PERF_DATA_HIT_REGISTERS;
-	/* One event of a recording asks for these. */
+	/* Only the first event of a recording requests these. */
 	attribute->mmap = attribute->mmap2 = attribute->comm = attribute->cgroup = 0;
 }
 
-/* Tells readers which id is which vCPU of which machine (perf since 5.19); FIRST_ID is that of vCPU
- * 0. */
+/* Maps ids to vCPUs of the machine (perf since 5.19); FIRST_ID is that of vCPU 0. */
 static void add_id_index(uint64_t first_id, uint64_t count, pid_t vmm_pid, struct bytes *to)
 {
 	struct perf_event_header header = { .type = PERF_DATA_ID_INDEX };
@@ -90,7 +86,7 @@ static void add_id_index(uint64_t first_id, uint64_t count, pid_t vmm_pid, struc
 			  sizeof(struct perf_data_id_guest));
 }
 
-/* The events: 0 is the clock, then come the others. */
+/* Event 0 is the clock; the others follow. */
 static size_t event_count(const struct perf_data_facts *facts)
 {
 	return 1 + facts->more_count;
@@ -112,14 +108,14 @@ static void add_ids(const struct perf_data_facts *facts, size_t event, struct by
 		bytes_add_u64(to, first_id_of(facts, event) + i);
 }
 
-static void add_first_records(const struct perf_data_start *start, struct bytes *to)
+static void add_first_records(const struct perf_data_writer *writer, struct bytes *to)
 {
-	const struct perf_data_facts *facts = start->facts;
+	const struct perf_data_facts *facts = &writer->facts;
 
 	perf_data_feature_records(facts, to);
-	for (size_t event = 0; event < event_count(facts) && start->perspective == PERSPECTIVE_HOST;
-	     event++)
-		add_id_index(first_id_of(facts, event), facts->ids, start->vmm_pid, to);
+	for (size_t event = 0;
+	     event < event_count(facts) && writer->perspective == PERSPECTIVE_HOST; event++)
+		add_id_index(first_id_of(facts, event), facts->ids, writer->vmm_pid, to);
 }
 
 static void add_pipe_attribute(const struct perf_data_facts *facts, size_t event, struct bytes *to)
@@ -134,26 +130,26 @@ static void add_pipe_attribute(const struct perf_data_facts *facts, size_t event
 	add_ids(facts, event, to);
 }
 
-static int start_pipe(const struct perf_data_start *start)
+static int start_pipe(const struct perf_data_writer *writer)
 {
 	struct perf_data_pipe_header pipe_header = { PERF_DATA_MAGIC, sizeof(pipe_header) };
 	struct bytes head = { 0 };
 	int error;
 
 	bytes_add(&head, &pipe_header, sizeof(pipe_header));
-	for (size_t event = 0; event < event_count(start->facts); event++)
-		add_pipe_attribute(start->facts, event, &head);
-	add_first_records(start, &head);
+	for (size_t event = 0; event < event_count(&writer->facts); event++)
+		add_pipe_attribute(&writer->facts, event, &head);
+	add_first_records(writer, &head);
 	error = head.failed ? no_memory()
-			    : perf_data_output_start(start->output, head.data, head.size, 0);
+			    : perf_data_output_start(writer->output, head.data, head.size, 0);
 	free(head.data);
 	return error;
 }
 
-/* An attribute in the file's section of them, and where its ids are. */
+/* An entry of the attribute section: the attribute and the section of its ids. */
 #define ATTRIBUTE_ENTRY (ATTRIBUTE_SIZE + sizeof(struct perf_data_section))
 
-/* The order in the file: header, attributes, ids of each, data. */
+/* Order in the file: header, attributes, ids of each event, data. */
 static uint64_t place_of_attribute(size_t event)
 {
 	return sizeof(struct perf_data_header) + event * ATTRIBUTE_ENTRY;
@@ -174,7 +170,7 @@ static void add_attribute(const struct perf_data_facts *facts, size_t event, str
 	bytes_add(to, &ids, sizeof(ids));
 }
 
-/* The ids are known of all that there may be. */
+/* Ids are written for the events to come, too. */
 static void add_attributes(const struct perf_data_facts *facts, struct bytes *to)
 {
 	for (size_t event = 0; event < event_count(facts); event++)
@@ -184,99 +180,99 @@ static void add_attributes(const struct perf_data_facts *facts, struct bytes *to
 		add_ids(facts, event, to);
 }
 
-static int start_file(const struct perf_data_start *start)
+static int start_file(const struct perf_data_writer *writer)
 {
 	struct perf_data_header header = {
 		.magic = PERF_DATA_MAGIC,
 		.size = sizeof(header),
 		.attribute_size = ATTRIBUTE_ENTRY,
-		.attributes = { sizeof(header), event_count(start->facts) * ATTRIBUTE_ENTRY },
+		.attributes = { sizeof(header), event_count(&writer->facts) * ATTRIBUTE_ENTRY },
 	};
 	struct bytes head = { 0 };
 	int error;
 
 	bytes_add(&head, &header, sizeof(header));
-	add_attributes(start->facts, &head);
+	add_attributes(&writer->facts, &head);
 	header.data.offset = head.size;
-	add_first_records(start, &head);
+	add_first_records(writer, &head);
 	header.data.size = head.size - header.data.offset;
 	if (head.failed) {
 		error = no_memory();
 	} else {
 		memcpy(head.data, &header, sizeof(header));
-		error = perf_data_output_start(start->output, head.data, head.size,
+		error = perf_data_output_start(writer->output, head.data, head.size,
 					       header.data.offset);
 	}
 	free(head.data);
 	return error;
 }
 
-int perf_data_start(const struct perf_data_start *start)
+int perf_data_start(const struct perf_data_writer *writer)
 {
-	return perf_data_output_is_pipe(start->output) ? start_pipe(start) : start_file(start);
+	return perf_data_output_is_pipe(writer->output) ? start_pipe(writer) : start_file(writer);
 }
 
-int perf_data_start_change(const struct perf_data_start *start, size_t event)
+int perf_data_start_change(const struct perf_data_writer *writer, size_t event)
 {
 	struct bytes entry = { 0 };
 	int error;
 
-	if (perf_data_output_is_pipe(start->output))
+	if (perf_data_output_is_pipe(writer->output))
 		return 0;
-	add_attribute(start->facts, event, &entry);
+	add_attribute(&writer->facts, event, &entry);
 	error = entry.failed ? no_memory()
-			     : perf_data_output_patch(start->output, place_of_attribute(event),
+			     : perf_data_output_patch(writer->output, place_of_attribute(event),
 						      entry.data, entry.size);
 	free(entry.data);
 	return error;
 }
 
-/* Behind this, readers find it. */
-static int count_event(const struct perf_data_start *start)
+/* From here on, readers find the new event. */
+static int count_event(const struct perf_data_writer *writer)
 {
-	uint64_t size = event_count(start->facts) * ATTRIBUTE_ENTRY;
+	uint64_t size = event_count(&writer->facts) * ATTRIBUTE_ENTRY;
 
-	return perf_data_output_patch(start->output,
+	return perf_data_output_patch(writer->output,
 				      offsetof(struct perf_data_header, attributes) +
 					      offsetof(struct perf_data_section, size),
 				      &size, sizeof(size));
 }
 
-/* What the first records say of an event; in a pipe its attribute as well. One by one: they may be
- * large. */
-static int write_event_records(const struct perf_data_start *start, size_t event)
+/* Writes what the first records have for each event; in a pipe its attribute too. One record at a
+ * time, because they may be large. */
+static int write_event_records(const struct perf_data_writer *writer, size_t event)
 {
-	const struct perf_data_facts *facts = start->facts;
+	const struct perf_data_facts *facts = &writer->facts;
 	struct bytes record = { 0 };
 	int error = 0;
 
-	if (perf_data_output_is_pipe(start->output)) {
+	if (perf_data_output_is_pipe(writer->output)) {
 		add_pipe_attribute(facts, event, &record);
 		error = record.failed
 				? 0
-				: perf_data_output_record(start->output, record.data, record.size);
+				: perf_data_output_record(writer->output, record.data, record.size);
 	}
 	record.size = 0;
 	perf_data_feature_record(facts, FEATURE_EVENT_DESC, &record);
 	if (!error && !record.failed && record.size)
-		error = perf_data_output_record(start->output, record.data, record.size);
+		error = perf_data_output_record(writer->output, record.data, record.size);
 	record.size = 0;
-	if (start->perspective == PERSPECTIVE_HOST)
-		add_id_index(first_id_of(facts, event), facts->ids, start->vmm_pid, &record);
+	if (writer->perspective == PERSPECTIVE_HOST)
+		add_id_index(first_id_of(facts, event), facts->ids, writer->vmm_pid, &record);
 	if (!error && !record.failed && record.size)
-		error = perf_data_output_record(start->output, record.data, record.size);
+		error = perf_data_output_record(writer->output, record.data, record.size);
 	if (!error && record.failed)
 		error = no_memory();
 	free(record.data);
 	return error;
 }
 
-int perf_data_start_event(const struct perf_data_start *start)
+int perf_data_start_event(const struct perf_data_writer *writer)
 {
-	size_t event = event_count(start->facts) - 1;
-	int error = perf_data_start_change(start, event);
+	size_t event = event_count(&writer->facts) - 1;
+	int error = perf_data_start_change(writer, event);
 
-	if (!error && !perf_data_output_is_pipe(start->output))
-		error = count_event(start);
-	return error ? error : write_event_records(start, event);
+	if (!error && !perf_data_output_is_pipe(writer->output))
+		error = count_event(writer);
+	return error ? error : write_event_records(writer, event);
 }

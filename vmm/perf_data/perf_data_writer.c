@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/perf_data/perf_data_writer_state.h"
 
 #include <errno.h>
@@ -9,11 +9,6 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "vmm/perf_data/perf_data_features.h"
-#include "vmm/perf_data/perf_data_flight.h"
-#include "vmm/perf_data/perf_data_losses.h"
-#include "vmm/perf_data/perf_data_output.h"
-#include "vmm/perf_data/perf_data_start.h"
 
 static int no_memory(void)
 {
@@ -49,7 +44,7 @@ static int collect_facts(struct perf_data_facts *facts, const struct perf_data_o
 	return 0;
 }
 
-/* The next of the watches, of which there are more than the file has events for. */
+/* Adds the next watch, which the file does not have yet. */
 static int add_watch(struct perf_data_facts *facts, const struct perf_data_watches *watches)
 {
 	const struct perf_data_watch *watch = &watches->list[facts->more_count];
@@ -93,18 +88,9 @@ static void free_writer(struct perf_data_writer *writer)
 	free(writer);
 }
 
-static struct perf_data_start start_of(const struct perf_data_writer *writer)
-{
-	return (struct perf_data_start){ .output = writer->output,
-					 .facts = &writer->facts,
-					 .perspective = writer->perspective,
-					 .vmm_pid = writer->vmm_pid };
-}
-
 static int open_writer(struct perf_data_writer *writer, const struct perf_data_options *options)
 {
 	int error = collect_facts(&writer->facts, options);
-	struct perf_data_start start;
 
 	if (!error)
 		error = collect_watches(&writer->facts, options->watches);
@@ -117,8 +103,7 @@ static int open_writer(struct perf_data_writer *writer, const struct perf_data_o
 	if (error)
 		return error;
 	perf_data_output_set_room(writer->output, options->room);
-	start = start_of(writer);
-	error = perf_data_start(&start);
+	error = perf_data_start(writer);
 	if (error)
 		perf_data_output_close(writer->output);
 	return error;
@@ -129,10 +114,10 @@ int perf_data_writer_open(struct perf_data_writer **result, const struct perf_da
 	struct perf_data_writer *writer;
 	int error;
 
-	/* The ids of all vCPUs must fit one record, and the level is zstd's. */
+	/* The ids of all vCPUs must fit into one record; 22 is zstd's highest level. */
 	if (!options->vcpus || options->vcpus > 1024 || options->compression > 22)
 		return error_set(-EINVAL,
-				 "can't write perf.data of %u vCPUs with compression level %u",
+				 "cannot write perf.data of %u vCPUs with compression level %u",
 				 options->vcpus, options->compression);
 	writer = calloc(1, sizeof(*writer));
 	if (!writer)
@@ -167,10 +152,8 @@ int perf_data_writer_end(struct perf_data_writer *writer)
 	return perf_data_output_record(writer->output, record->data, record->size);
 }
 
-/* Takes up the watches that came, and the addresses that became known. */
 int perf_data_writer_update_watches(struct perf_data_writer *writer)
 {
-	struct perf_data_start start = start_of(writer);
 	size_t before = writer->facts.more_count, count = perf_data_watches_count(writer->watches);
 	int error = 0;
 
@@ -181,12 +164,12 @@ int perf_data_writer_update_watches(struct perf_data_writer *writer)
 		if (attribute->bp_addr == address)
 			continue;
 		attribute->bp_addr = address;
-		error = perf_data_start_change(&start, i + 1);
+		error = perf_data_start_change(writer, i + 1);
 	}
 	while (!error && writer->facts.more_count < count) {
 		error = add_watch(&writer->facts, writer->watches);
 		if (!error)
-			error = perf_data_start_event(&start);
+			error = perf_data_start_event(writer);
 	}
 	return error;
 }
@@ -242,7 +225,7 @@ void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct l
 	writer->losses = *losses;
 }
 
-/* Begins a block; end_block() says how large it became. Where it began. */
+/* Starts a block, whose size end_block() sets; returns its position. */
 static size_t begin_block(struct bytes *record, uint64_t tag)
 {
 	bytes_add_u64(record, tag);
@@ -299,7 +282,7 @@ int perf_data_writer_flush(struct perf_data_writer *writer, uint64_t settled)
 	return error ? error : perf_data_writer_write_out(writer);
 }
 
-/* The sections lie behind the data; only when they are there does the header say so. */
+/* The sections follow the data; the header refers to them after they are written. */
 static int write_sections(struct perf_data_writer *writer)
 {
 	uint64_t bitmap[4] = { 0 };
@@ -320,7 +303,7 @@ static int write_sections(struct perf_data_writer *writer)
 
 int perf_data_writer_close(struct perf_data_writer *writer)
 {
-	/* The last counts of losses stand in a round, which a pipe has too. */
+	/* The last counts of losses are in a round, which pipes have too. */
 	int error = losses_any(&writer->losses) || writer->flight
 			    ? perf_data_writer_flush(writer, UINT64_MAX)
 			    : perf_data_writer_write_out(writer);

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* What becomes of samples and events: records, as perf_event_open(2) has them. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Samples and sideband events as records of perf_event_open(2). */
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
@@ -22,7 +22,7 @@ static void note_latest(struct perf_data_writer *writer, uint64_t time)
 		writer->latest = time;
 }
 
-/* What stands at the end of all records but samples (sample_id_all), in the order of
+/* The trailing sample_id of all records but samples (sample_id_all), in the order of
  * perf_event_open(2). */
 static void add_sample_id_of(struct perf_data_writer *writer, int32_t pid, int32_t tid,
 			     uint64_t time, uint32_t vcpu, uint64_t id)
@@ -42,7 +42,7 @@ static void add_sample_id(struct perf_data_writer *writer, int32_t pid, int32_t 
 	add_sample_id_of(writer, pid, tid, time, vcpu, vcpu + 1);
 }
 
-/* Kernels other than Linux may be in the lower half, where all is sure. */
+/* Other kernels than Linux may use the lower half, where every address is certain. */
 static bool is_unsure(const struct sample *sample, size_t index)
 {
 	uint64_t address = sample->callchain[index];
@@ -50,10 +50,8 @@ static bool is_unsure(const struct sample *sample, size_t index)
 	return index < sample->kernel_depth && address >> 63 && !(address & SAMPLE_ADDRESS_CERTAIN);
 }
 
-/*
- * Where the space changes in which readers look an address up: it is the user's, which has nothing
- * there, for one of the kernel's of which nobody is sure. 0: nowhere.
- */
+/* The marker that switches the address space before this entry, 0: none. Readers get uncertain
+ * kernel addresses as user addresses, so that they find no mapping for them. */
 static uint64_t marker_before(const struct sample *sample, size_t index, uint64_t latest)
 {
 	bool kernel = index < sample->kernel_depth && !is_unsure(sample, index);
@@ -62,11 +60,8 @@ static uint64_t marker_before(const struct sample *sample, size_t index, uint64_
 	return marker == latest ? 0 : marker;
 }
 
-/*
- * perf knows no markers of guest callchains and drops a chain with
- * PERF_CONTEXT_GUEST_KERNEL in it, so both perspectives have the plain ones:
- * perf looks the addresses up in the machine of the sample.
- */
+/* perf drops a call chain with PERF_CONTEXT_GUEST_KERNEL. Both perspectives use the plain markers:
+ * perf looks the addresses up in the machine of the sample. */
 static void add_callchain(const struct perf_data_writer *writer, struct bytes *record,
 			  const struct sample *sample)
 {
@@ -93,8 +88,7 @@ static void note_time(struct perf_data_facts *facts, uint64_t time)
 		facts->last_time = time;
 }
 
-/* A number of the host's could be that of a process of the guest, whose mappings readers would then
- * take. */
+/* A host pid could equal that of a guest process, whose mappings readers would use. */
 static struct perf_data_task unknown_task(uint32_t vcpu)
 {
 	return (struct perf_data_task){ SAMPLE_TASK_LIMIT, SAMPLE_TASK_LIMIT + 1 + vcpu, false };
@@ -147,7 +141,7 @@ static void add_values(struct bytes *record, const struct sample_hit *hit)
 	bytes_add(record, &values, sizeof(values));
 }
 
-/* Seen from inside of the guest, what runs outside of it is the hypervisor. */
+/* From inside the guest, everything outside is the hypervisor. */
 static uint16_t host_misc(const struct perf_data_writer *writer, bool kernel)
 {
 	if (writer->perspective == PERSPECTIVE_GUEST)
@@ -155,7 +149,7 @@ static uint16_t host_misc(const struct perf_data_writer *writer, bool kernel)
 	return kernel ? PERF_RECORD_MISC_KERNEL : PERF_RECORD_MISC_USER;
 }
 
-/* In an unknown mode readers look in no space, and so guess no image. */
+/* In an unknown mode readers search no mappings, so they show no wrong image. */
 static uint16_t sample_misc(const struct perf_data_writer *writer, const struct sample *sample)
 {
 	if (sample->flags & SAMPLE_HOST)
@@ -166,7 +160,7 @@ static uint16_t sample_misc(const struct perf_data_writer *writer, const struct 
 	return guest_misc(writer, !sample->cpl);
 }
 
-/* In the order of their numbers in enum perf_event_x86_regs (linux/asm/perf_regs.h). */
+/* In the order of enum perf_event_x86_regs (asm/perf_regs.h). */
 static void add_registers(struct bytes *record, const struct sample *sample,
 			  const struct sample_hit *hit)
 {
@@ -220,7 +214,7 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 	return perf_data_writer_sample_of(writer, sample, &task, sample->cgroup);
 }
 
-/* Of what is about a vCPU, whatever task it runs. */
+/* For records about a vCPU, whatever task it runs. */
 static void add_vcpu_id(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu)
 {
 	int32_t pid = perf_data_writer_unknown_pid(writer);
@@ -272,11 +266,8 @@ static void add_mapping_build_id(struct bytes *record, const struct perf_data_ma
 	bytes_add_zeros(record, 20 - mapping->build_id_size);
 }
 
-/*
- * For the table of build ids, where a mapping says none twice. The kernel
- * stands there by its image's name, without the symbol. In the host's
- * perspective the mappings alone say it: the table has no machine_pid.
- */
+/* Adds to the table of build ids. The kernel is listed by its image's name, without the symbol. The
+ * table has no machine_pid, so in the host's perspective only mappings carry build ids. */
 static void note_build_id(struct perf_data_writer *writer, const struct perf_data_mapping *mapping)
 {
 	const char *name = mapping->kernel && *mapping->name == '[' && strstr(mapping->name, "]_")
@@ -303,7 +294,7 @@ static int write_symbol(struct perf_data_writer *writer, const struct perf_data_
 				      : PERF_RECORD_KSYMBOL_TYPE_UNKNOWN,
 		     flags };
 
-	/* perf without --guest would take it for code of the host's kernel. */
+	/* perf without --guest would take it for host kernel code. */
 	if (mapping->is_code && writer->perspective == PERSPECTIVE_HOST)
 		return 0;
 	perf_data_writer_begin(writer, PERF_RECORD_KSYMBOL, guest_misc(writer, true));
@@ -376,8 +367,7 @@ int perf_data_writer_cgroup(struct perf_data_writer *writer, uint64_t time, uint
 	return perf_data_writer_end(writer);
 }
 
-/* At an execve everything that was mapped goes: readers of perf.data would keep what nothing new
- * covers. */
+/* An execve removes all mappings; without this, readers keep those that nothing new covers. */
 static int clear_process(struct perf_data_writer *writer, const struct sideband *head)
 {
 	const struct sideband_munmap everything = {

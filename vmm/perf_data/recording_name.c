@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/perf_data/recording_name.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ bool recording_name_state(const char *name, enum recording_state *state)
 	return false;
 }
 
-/* PATH becomes the name behind it, which is shorter; false: there is none. */
+/* Replaces PATH by the next, shorter name; false: there is none. */
 static bool take_next_name(char path[PATH_MAX])
 {
 	enum recording_state state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What kvmscoped calls a recording (docs/continuous-profiling.md): it is renamed when it is
- * complete, and where it is handed on once more behind that, so whoever was told a name may find it
- * under a later one. Names go forward only: each is looked for once, in their order, and no rename
- * is missed. Any thread.
+ * File names of kvmscoped's recordings (docs/continuous-profiling.md). A recording is renamed when
+ * it is complete, and again after its profiles were pushed, so a reader may hold an outdated name.
+ * The names only move forward: trying each of them once, in order, cannot miss a rename. Any
+ * thread.
  */
 #ifndef KVMSCOPE_PERF_DATA_RECORDING_NAME_H
 #define KVMSCOPE_PERF_DATA_RECORDING_NAME_H
@@ -13,23 +13,23 @@
 #include <sys/stat.h>
 
 enum recording_state {
-	RECORDING_PARTIAL, /* is being written */
-	RECORDING_NEW,     /* is complete, and waits to be handed on */
+	RECORDING_PARTIAL, /* being written */
+	RECORDING_NEW,     /* complete, not pushed yet */
 	RECORDING_COMPLETE,
 };
 
-/* What the name ends with: ".perf.data.partial". */
+/* The suffix of a recording's name in STATE, e.g. ".perf.data.partial". */
 const char *recording_name_ending(enum recording_state state);
 
-/* The state that the end of NAME tells; false: it is none of these names. */
+/* Reads the state from the suffix of NAME; false if NAME is not a recording's. */
 bool recording_name_state(const char *name, enum recording_state *state);
 
-/* Opens PATH for reading, or what it is called by now. A descriptor, or -1 with errno as of
- * open(2). */
+/* Opens PATH, or the name it has now, for reading. A descriptor, or -1 with the errno of open(2).
+ */
 int recording_name_open(const char *path);
 
-/* Where PATH lies: FOUND is PATH, or what it is called by now, and STATUS that file's. 0, or the
- * negative errno of stat(2). */
+/* Copies PATH, or the name it has now, to FOUND, and stats it. 0, or the negative errno of stat(2).
+ */
 int recording_name_find(const char *path, char found[PATH_MAX], struct stat *status);
 
 #endif

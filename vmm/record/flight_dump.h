@@ -4,7 +4,7 @@
 #ifndef KVMSCOPE_RECORD_FLIGHT_DUMP_H
 #define KVMSCOPE_RECORD_FLIGHT_DUMP_H
 
-#include "vmm/perf_data/perf_data_flight.h"
+#include "vmm/perf_data/perf_data_blocks.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_kernel.h"
 #include "vmm/record/flight_late.h"

@@ -22,7 +22,7 @@
 
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
-#include "vmm/perf_data/perf_data_flight.h"
+#include "vmm/perf_data/perf_data_blocks.h"
 
 struct collector_jit;
 struct collector_kernel;

@@ -8,8 +8,8 @@
 #include "shared/error.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/record/user_waiting.h"
+#include "vmm/symbols/image_file.h"
 #include "vmm/symbols/image_symbols.h"
-#include "vmm/symbols/image_table.h"
 
 /* What was seen of a build; */
 struct build {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/report/boot_symbols.h"
+#include "vmm/report/profile_image.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "vmm/symbols/symbol_paths.h"
 
-/* The last of a module's recorded places; 0: it was not recorded. */
+/* The last recorded address of a module; 0: none. */
 static uint64_t recorded_start(const struct profile_kernel *kernel, const char *name)
 {
 	for (const struct profile_module_mapping *place = kernel->modules; place;
@@ -19,7 +19,7 @@ static uint64_t recorded_start(const struct profile_kernel *kernel, const char *
 	return 0;
 }
 
-/* Lines are those of /proc/modules: NAME SIZE USES USERS STATE ADDRESS. */
+/* Lines of /proc/modules: NAME SIZE USES USERS STATE ADDRESS. */
 static bool modules_fit(const char *directory, const struct profile_kernel *kernel)
 {
 	char path[SYMBOL_PATH_MAX], line[1024], name[64];
@@ -44,8 +44,7 @@ static bool modules_fit(const char *directory, const struct profile_kernel *kern
 	return fit;
 }
 
-/* Does the file have the kernel's reference symbol where it was recorded? It stands near the
- * beginning. */
+/* True if the kernel's reference symbol, near the start of the file, has its recorded address. */
 static bool kernel_fits(const char *path, const struct profile_kernel *kernel)
 {
 	char line[1024], name[512];
@@ -77,7 +76,7 @@ static bool boot_fits(char *path, const char *boots, const char *name,
 	return modules_fit(directory, kernel) && kernel_fits(path, kernel);
 }
 
-/* Names of boots are times: the newest comes first. */
+/* Boots are named by their time: the newest comes first. */
 bool boot_symbols_find(char *path, const struct profile_kernel *kernel, const char *directory)
 {
 	char boots[SYMBOL_PATH_MAX];

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/report/container_name.h"
 
 #include <stdbool.h>
@@ -7,11 +7,11 @@
 
 #define ID_DIGITS    64
 #define ID_SHOWN     12
-#define PART_MAX     256 /* NAME_MAX of Linux, with the NUL */
+#define PART_MAX     256 /* NAME_MAX with the NUL */
 #define SCOPE        ".scope"
 #define HEXADECIMALS "0123456789abcdef"
 
-/* Of one part of a path: PREFIX, and behind it the id or name, and SUFFIX. */
+/* Part of a path: PREFIX, id or name, SUFFIX. */
 static const struct form {
 	const char *prefix, *suffix, *runtime;
 	bool has_id;
@@ -21,7 +21,7 @@ static const struct form {
 	{ "machine-", SCOPE, "machine", false }, { "lxc.payload.", "", "lxc", false },
 };
 
-/* What is below a directory of this name, as cgroupfs drivers make it. */
+/* Directories of the cgroupfs drivers, with ids or names below them. */
 static const struct {
 	const char *directory, *runtime;
 	bool has_id;
@@ -62,7 +62,7 @@ static bool tell_part(const char *first, const char *above, const char *part, ch
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
 		if (tell_form(&forms[i], part, name, size))
 			return true;
-	/* Ids tell themselves however far below; names stand right there. */
+	/* Ids may be at any depth below the directory; names are directly below it. */
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		if (!strcmp(places[i].has_id ? first : above, places[i].directory) &&
 		    tell(places[i].runtime, places[i].has_id, part, name, size))

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which container a cgroup is, by its path, where whoever made it has written that there. Any
- * thread. */
+/* The container of a cgroup, from the path that the container runtime gave it. Any thread. */
 #ifndef KVMSCOPE_REPORT_CONTAINER_NAME_H
 #define KVMSCOPE_REPORT_CONTAINER_NAME_H
 
 #include <stddef.h>
 
-#define CONTAINER_NAME_SIZE 288 /* a name has NAME_MAX of Linux, 255 bytes, at most */
+#define CONTAINER_NAME_SIZE 288 /* runtime and a name of up to NAME_MAX, 255 bytes */
 
 /*
- * Writes what CGROUP says into NAME of SIZE bytes, cut off where it is longer; "" for a cgroup that
- *is no container's, or does not say so:
+ * Writes the name to NAME of SIZE bytes, truncated if necessary; "" if the path names no container:
  *
  *	.../docker-ID.scope, /docker/ID			docker ID
  *	.../cri-containerd-ID.scope			containerd ID
@@ -19,8 +17,8 @@
  *	/lxc/NAME, /lxc.payload.NAME			lxc NAME
  *	.../machine-NAME.scope				machine NAME (systemd-machined)
  *
- * Of an ID of 64 hexadecimal digits the first 12 stand there, as those programs show it themselves.
- *The innermost counts.
+ * An ID has 64 hexadecimal digits, of which the first 12 are shown, as the runtimes do. Of nested
+ * containers the innermost is used.
  */
 void container_name(const char *cgroup, char *name, size_t size);
 

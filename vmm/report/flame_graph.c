@@ -9,21 +9,21 @@
 #include "shared/error.h"
 #include "vmm/report/flame_graph_tree.h"
 
-/* Narrower than this part of the whole, a frame can not be seen, not even when its caller's caller
- * is zoomed to. */
+/*
+ * Frames narrower than this part of the whole are left out: they stay invisible even after zooming.
+ */
 #define NARROWEST_PART 20000
-#define FUNCTIONS      40 /* of the table under the graph */
+#define FUNCTIONS      40 /* rows of the table below the graph */
 
-#define MARK "{{DATA}}" /* in the page, where the profile goes */
+#define MARK "{{DATA}}" /* marks the place of the data in the page */
 
 struct writer {
 	FILE *to;
-	uint64_t least; /* weight of a frame that is kept */
+	uint64_t least; /* smallest weight of a frame in the graph */
 	uint64_t omitted;
 };
 
-/* No '<' may stand in a script element's text, and no quote or control character in a JSON string.
- */
+/* A script element must not contain '<', a JSON string no quotes or control characters. */
 static void put_string(FILE *to, const char *text)
 {
 	fputc('"', to);
@@ -79,8 +79,7 @@ static void put_about(const struct writer *writer, const struct profile *profile
 	fprintf(to, "\"cutOff\":%s},\n", summary->cut_off ? "true" : "false");
 }
 
-/* Image names are few: each frame has its own, as text, and compression is for whoever stores the
- * file. */
+/* Image names repeat; compression of the file takes care of that. */
 static void put_frames(FILE *to, const struct flame_tree *tree)
 {
 	fputs("\"frames\":[", to);
@@ -99,7 +98,7 @@ static bool is_kept(const struct writer *writer, const struct flame_node *node)
 	return node->weight >= writer->least;
 }
 
-/* As deep as a callchain can be (PERF_MAX_STACK_DEPTH, or what the resolver cuts it to). */
+/* Recursion is as deep as a call chain (PROFILE_DEPTH_MAX). */
 static uint64_t count_nodes(const struct flame_node *node)
 {
 	uint64_t count = 1;

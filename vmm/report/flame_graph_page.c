@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/report/flame_graph.h"
 
-/* The path is relative to the project's root, where make runs; module.mk has the rule that makes
- * the file. */
+/* The path is relative to the project's root, where make runs; module.mk creates the file. */
 __asm__(".pushsection .rodata\n"
 	"flame_graph_page_start:\n"
 	".incbin \"build/web/flame_graph.html\"\n"

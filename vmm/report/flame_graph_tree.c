@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "vmm/report/folded.h"
 
 static bool same_frame(const void *item, const void *key)
@@ -16,22 +17,14 @@ static bool same_frame(const void *item, const void *key)
 
 static int list_frame(struct flame_tree *tree, struct flame_frame *frame)
 {
-	if (tree->frame_count == tree->frame_capacity) {
-		size_t capacity = tree->frame_capacity ? 2 * tree->frame_capacity : 256;
-		const struct flame_frame **grown =
-			realloc(tree->list, capacity * sizeof(struct flame_frame *));
-
-		if (!grown)
-			return -ENOMEM;
-		tree->list = grown;
-		tree->frame_capacity = capacity;
-	}
+	if (array_reserve(&tree->list, &tree->frame_capacity, tree->frame_count + 1))
+		return -ENOMEM;
 	frame->index = (uint32_t)tree->frame_count;
 	tree->list[tree->frame_count++] = frame;
 	return 0;
 }
 
-/* The one frame of these properties; NULL without memory. */
+/* Finds or creates a frame; NULL without memory. */
 static const struct flame_frame *need_frame(struct flame_tree *tree, const char *name,
 					    const char *image, enum flame_kind kind)
 {
@@ -64,7 +57,7 @@ static bool same_node(const void *item, const void *key)
 	return a->parent == b->parent && a->frame == b->frame;
 }
 
-/* The child of PARENT with FRAME; NULL without memory, or without FRAME for the same reason. */
+/* Finds or creates the child of PARENT with FRAME; NULL without memory, or if FRAME is NULL. */
 static struct flame_node *need_child(struct flame_tree *tree, struct flame_node *parent,
 				     const struct flame_frame *frame)
 {
@@ -121,7 +114,7 @@ static struct flame_node *add_frame(struct flame_tree *tree, struct flame_node *
 				     kind_of(frame)));
 }
 
-/* Callers without names tell nothing by their number: one stands for them all. */
+/* One frame stands for consecutive unsymbolized callers, whose number means nothing. */
 static bool is_more_of_the_same(const struct profile_frame *frame,
 				const struct profile_frame *caller)
 {
@@ -129,7 +122,7 @@ static bool is_more_of_the_same(const struct profile_frame *frame,
 	       frame->kernel == caller->kernel;
 }
 
-/* What the processes of STACK's group stand in, with STACK counted; NULL without memory. */
+/* The parent node of STACK's process, with STACK counted; NULL without memory. */
 static struct flame_node *need_group(struct flame_tree *tree, const struct profile_stack *stack,
 				     enum folded_group by)
 {
@@ -189,7 +182,7 @@ void flame_tree_free(struct flame_tree *tree)
 	free(tree->list);
 }
 
-/* DEPTHS says of each frame how often it is on the way from the root to NODE. */
+/* DEPTHS counts for each frame its nodes on the path from the root to NODE. */
 static void count_functions(const struct flame_node *node, struct flame_function *functions,
 			    uint32_t *depths)
 {

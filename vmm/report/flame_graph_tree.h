@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All stacks of a profile as one tree, from the outermost frames inwards. */
+/* All stacks of a profile as one tree, from the outermost frames inwards. One thread at a time. */
 #ifndef KVMSCOPE_REPORT_FLAME_GRAPH_TREE_H
 #define KVMSCOPE_REPORT_FLAME_GRAPH_TREE_H
 
@@ -10,7 +10,7 @@
 #include "vmm/report/folded.h"
 #include "vmm/report/profile_stacks.h"
 
-/* The numbers stand in the page, see vmm/report/web/profile.js. */
+/* The page uses the numbers: see vmm/report/web/profile.js. */
 enum flame_kind {
 	FLAME_PROCESS,
 	FLAME_KERNEL,
@@ -20,7 +20,7 @@ enum flame_kind {
 	FLAME_HOST
 };
 
-/* What is drawn as one: functions of one name in one image. */
+/* Functions of one name in one image, which are drawn alike. */
 struct flame_frame {
 	const char *name, *image;
 	enum flame_kind kind;
@@ -30,9 +30,9 @@ struct flame_frame {
 struct flame_node {
 	const struct flame_frame *frame;
 	const struct flame_node *parent;
-	struct flame_node *child, *sibling; /* the first one inside, the next one beside it */
-	uint64_t weight, samples;           /* with all inside */
-	uint64_t self; /* the weight of samples that were taken in this very frame */
+	struct flame_node *child, *sibling; /* the first callee, the next callee of the parent */
+	uint64_t weight, samples;           /* callees included */
+	uint64_t self;                      /* weight of samples in this frame itself */
 };
 
 struct flame_tree {
@@ -40,22 +40,23 @@ struct flame_tree {
 	struct hash_table frames, nodes;
 	const struct flame_frame **list; /* by index */
 	size_t frame_count, frame_capacity;
-	struct flame_node *root; /* "all"; inside it one for each comm */
+	struct flame_node *root; /* "all"; its children are groups or comms */
 };
 
-/* 0 or -ENOMEM; to be freed in both cases. */
+/* 0 or -ENOMEM; TREE must be freed in both cases. */
 int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by);
 /* Frees what it holds; zeroed, it holds nothing. */
 void flame_tree_free(struct flame_tree *tree);
 
-/* What one function has in all places of the tree. */
+/* The sum over all nodes of one function. */
 struct flame_function {
 	const struct flame_frame *frame;
-	uint64_t self;  /* weight taken in it */
-	uint64_t total; /* taken in it or in what it called; once where it recurses */
+	uint64_t self;
+	uint64_t total; /* callees included; recursion counts once */
 };
 
-/* All of them, frame_count in number, the largest self first; to be freed. NULL without memory. */
+/* The frame_count functions, the largest self first, which the caller frees. NULL without memory.
+ */
 struct flame_function *flame_tree_functions(const struct flame_tree *tree);
 
 #endif

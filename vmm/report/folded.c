@@ -44,7 +44,7 @@ const char *folded_group(const struct profile_stack *stack, enum folded_group by
 	return *stack->container ? stack->container : "[no container]";
 }
 
-/* A name with nothing in it that separates names. */
+/* Writes a name without the separator. */
 static void put_name(FILE *to, const char *name)
 {
 	for (; *name; name++)

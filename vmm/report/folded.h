@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks as flamegraph.pl and its kin read them: "comm;outermost;...;innermost COUNT", one line
- * each. */
+/* Folded stacks, the input of flamegraph.pl and similar tools: lines of
+ * "comm;outermost;...;innermost COUNT". Any thread. */
 #ifndef KVMSCOPE_REPORT_FOLDED_H
 #define KVMSCOPE_REPORT_FOLDED_H
 
@@ -8,22 +8,22 @@
 
 #include "vmm/report/profile_stacks.h"
 
-/* What a frame without a name is called in merged stacks: its image, "[libc.so.6]" or "[unknown]".
- * TEXT has SIZE bytes. */
+/* The frame's symbol; for an unsymbolized frame its image, "[libc.so.6]" or "[unknown]". May use
+ * TEXT of SIZE bytes. */
 const char *folded_frame_name(const struct profile_frame *frame, char *text, size_t size);
-/* What a stack without a comm begins with: "pid 123", or "guest" where that is not known either. */
+/* The stack's comm, else "pid 123", or "guest" if the process is unknown too. May use TEXT. */
 const char *folded_comm(const struct profile_stack *stack, char *text, size_t size);
 
-/* What stacks begin with, before the comm. */
+/* What stacks start with, before the comm. */
 enum folded_group { FOLDED_PLAIN, FOLDED_BY_CGROUP, FOLDED_BY_CONTAINER };
 
-/* That of STACK: a cgroup's path, a container's name; where there is none "[no container]", and
- * where that is not known "[unknown cgroup]". NULL for FOLDED_PLAIN. */
+/* STACK's cgroup path or container, or "[no container]", "[unknown cgroup]"; NULL for FOLDED_PLAIN.
+ */
 const char *folded_group(const struct profile_stack *stack, enum folded_group by);
 
 /*
- * PROFILE has one event only. Lines in alphabetic order, equal stacks in one; COUNT is the number
- * of samples. ';' in a name becomes ':'. 0, -ENOMEM or a negative errno of writing.
+ * Writes the only event of PROFILE: sorted lines, equal stacks merged, with the number of samples.
+ * ';' in a name becomes ':'. 0, -ENOMEM or a negative errno of writing.
  */
 int folded_write(const struct profile *profile, enum folded_group by, FILE *to);
 

@@ -1,18 +1,17 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "vmm/report/image_inlines.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/report/profile_image.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/disk/disk_images.h"
 #include "vmm/symbols/debuginfod.h"
 #include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/symbol_paths.h"
 
 struct image_inlines {
-	struct dwarf_inlines *dwarf;  /* NULL: none was found */
-	struct elf_segments segments; /* of a file that is mapped */
-	uint64_t moved; /* of a kernel: added to a recorded address gives the DWARF's */
+	struct dwarf_inlines *dwarf;  /* NULL: not found */
+	struct elf_segments segments; /* of the mapped file */
+	uint64_t moved;               /* for a kernel: DWARF address minus recorded address */
 };
 
 bool image_inlines_found(const struct image_inlines *inlines)
@@ -28,7 +27,7 @@ void image_inlines_free(struct image_inlines *inlines)
 	free(inlines);
 }
 
-/* A separate file's segments may say nothing of where in the mapped one they lie. */
+/* A separate file may lack the segments of the mapped one. */
 static bool read_segments(struct image_inlines *inlines, const char *path,
 			  const struct profile_image *image)
 {
@@ -79,7 +78,7 @@ static void find_file(struct image_inlines *inlines, struct profile_image *image
 		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, &options->sources);
 }
 
-/* How far the kernel that was recorded lies from where the file has it; see find_moved() of the
+/* Sets the difference of the file's addresses and the recorded ones, like find_moved() of the
  * symbols. */
 static void find_moved(struct image_inlines *inlines, const struct profile_kernel *kernel,
 		       const char *path)
@@ -135,7 +134,7 @@ static void find_kernel(struct image_inlines *inlines, const struct profile_kern
 		open_kernel(inlines, kernel, options, path);
 }
 
-/* NULL without memory, or for what can have none. */
+/* NULL without memory, or for kinds without DWARF. */
 static struct image_inlines *need_inlines(struct profile_image *image,
 					  const struct profile_options *options)
 {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/report/pprof.h"
 
 #include <errno.h>
@@ -12,34 +12,32 @@
 #include "shared/sample_record.h"
 #include "vmm/report/pprof.pb-c.h"
 
-#define GZIP       (MAX_WBITS + 16) /* deflateInit2(): with gzip's header */
+#define GZIP       (MAX_WBITS + 16) /* deflateInit2() with a gzip header */
 #define VALUES_MAX 2                /* of an event */
 #define LABELS_MAX 6
 
-/* What has a number already: a text by its content, a function or an image by its address, a
- * location by those of its frames. */
+/* An object that has a number: a string by content, a function or image by pointer, a location by
+ * its frames. */
 struct numbered {
 	const void *key;
 	size_t count; /* of frames */
 	int64_t number;
 };
 
-/*
- * Parts of a message that follow each other are one message, their repeated fields one
- * behind the other: so it is written in parts, and nothing is held in memory but what has a number.
- */
+/* Concatenated parts of a message are one message, and their repeated fields are appended: so the
+ * profile is written in parts, and memory holds only the numbers. */
 struct writer {
 	FILE *to;
 	struct pprof_options options;
 	z_stream stream;
 	void *texts, *images, *functions, *locations; /* trees of struct numbered */
-	void *unnamed;                                /* the same: locations by their image alone */
+	void *unnamed; /* the same: unsymbolized locations by image */
 	int64_t text_count, image_count, function_count, location_count;
 	struct made_name *made;
-	int error; /* the first; the rest is not written */
+	int error; /* the first; nothing is written after it */
 };
 
-/* A name that the profile does not have, and the writer keeps. */
+/* A string that the writer owns. */
 struct made_name {
 	struct made_name *next;
 	char text[];
@@ -67,8 +65,8 @@ static int by_frames(const void *left, const void *right)
 	return memcmp(a->key, b->key, a->count * sizeof(void *));
 }
 
-/* What stands for a function, in the place of a count: a frame, whose lines differ, too, or a name
- * by its address. */
+/* What KEY of a function is, stored as its count: a frame (compared with its source file), or a
+ * string by its pointer. */
 enum { NAME_OF_PROCESS, FRAME, NAME_OF_IMAGE };
 
 static int by_function(const void *left, const void *right)
@@ -126,7 +124,7 @@ static void put(struct writer *writer, const Pprof__Profile *part)
 	free(bytes);
 }
 
-/* The number of KEY in TREE; *IS_NEW: it is *NEXT, and had none before. */
+/* The number of KEY in TREE; *IS_NEW: it was *NEXT, and KEY had none before. */
 static int64_t number_of(struct writer *writer, void **tree,
 			 int (*compare)(const void *, const void *), const void *key, size_t count,
 			 int64_t *next, bool *is_new)
@@ -150,22 +148,24 @@ static int64_t number_of(struct writer *writer, void **tree,
 	return found ? (*found)->number : 0;
 }
 
-/* The place of TEXT, which stays the caller's as long as the writer. */
+/* The index of STRING, which must outlive the writer. */
 static int64_t text(struct writer *writer, const char *string)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
+	char *only;
 	bool is_new;
 	int64_t number =
 		number_of(writer, &writer->texts, by_text, string, 1, &writer->text_count, &is_new);
 
 	part.n_string_table = 1;
-	part.string_table = (char **)&string;
+	memcpy(&only, &string, sizeof(only)); /* protobuf-c does not write to it */
+	part.string_table = &only;
 	if (is_new)
 		put(writer, &part);
 	return number;
 }
 
-/* Names of images in a profile are one pointer each. */
+/* Equal image names are equal pointers. */
 static uint64_t mapping(struct writer *writer, const char *image)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
@@ -177,15 +177,14 @@ static uint64_t mapping(struct writer *writer, const char *image)
 	if (!is_new)
 		return mapping.id;
 	mapping.filename = text(writer, image);
-	mapping.has_functions =
-		true; /* nobody is to look for its names on the machine that reads this */
+	mapping.has_functions = true; /* readers must not search symbols on their own machine */
 	part.n_mapping = 1;
 	part.mapping = &only;
 	put(writer, &part);
 	return mapping.id;
 }
 
-/* KEY is of KIND, as by_function() takes them. */
+/* KEY is of KIND, see by_function(). */
 static uint64_t function(struct writer *writer, const void *key, size_t kind, const char *name,
 			 const char *file)
 {
@@ -225,7 +224,7 @@ static void put_location(struct writer *writer, Pprof__Location *location, Pprof
 	free(list);
 }
 
-/* As folded stacks have it, and the flame graph. */
+/* The same form as in folded stacks and the flame graph. */
 static const char *bracketed(struct writer *writer, const char *image)
 {
 	size_t size = strlen(image) + sizeof("[]");
@@ -254,10 +253,8 @@ static void free_made(struct made_name *made)
 	}
 }
 
-/*
- * All of IMAGE that has no names. A location without a function is none to Pyroscope, which gives
- * what was sampled there to its caller (pkg/phlaredb/symdb/resolver_tree.go).
- */
+/* One location for all unsymbolized frames of IMAGE. Pyroscope drops locations without a function,
+ * and counts their samples for the caller (pkg/phlaredb/symdb/resolver_tree.go). */
 static uint64_t unnamed_location(struct writer *writer, const char *image)
 {
 	Pprof__Location location = PPROF__LOCATION__INIT;
@@ -274,8 +271,8 @@ static uint64_t unnamed_location(struct writer *writer, const char *image)
 	return location.id;
 }
 
-/* A location has a line for each function that was inlined, and one for the function that it was
- * inlined into. */
+/* A location has one line per inlined function, and one for the function that they are inlined
+ * into. */
 static uint64_t location(struct writer *writer, const struct profile_frame *const *frames,
 			 size_t count)
 {
@@ -308,8 +305,7 @@ static uint64_t location(struct writer *writer, const struct profile_frame *cons
 	return location.id;
 }
 
-/* The frame below all others of a process: names in a profile are one pointer each, and no frame's.
- */
+/* The outermost frame of a process, keyed by its comm, whose pointer is never that of a frame. */
 static uint64_t root_location(struct writer *writer, const char *const *comm)
 {
 	Pprof__Location location = PPROF__LOCATION__INIT;
@@ -377,7 +373,7 @@ static void put_head(struct writer *writer, const struct profile *profile)
 	const struct perf_data_summary *summary = profile_summary(profile);
 	int64_t comment;
 
-	text(writer, ""); /* the first has to be */
+	text(writer, ""); /* the first string must be "" */
 	put_types(writer, profile);
 	part.time_nanos =
 		(int64_t)(writer->options.from ? writer->options.from : summary->wall_time);
@@ -419,7 +415,7 @@ static void add_labels(struct writer *writer, Pprof__Sample *sample,
 		add_number_label(writer, sample, "vcpu", stack->vcpu);
 }
 
-/* Into LOCATIONS, which has room for all frames. */
+/* LOCATIONS has room for all frames. */
 static size_t add_locations(struct writer *writer, uint64_t *locations,
 			    const struct profile_stack *stack)
 {
@@ -503,7 +499,7 @@ int pprof_write(const struct profile *profile, const struct pprof_options *optio
 {
 	struct writer writer = {
 		.to = to, .image_count = 1, .function_count = 1, .location_count = 1
-	}; /* those of 0 mean none */
+	}; /* 0 means none */
 
 	if (options)
 		writer.options = *options;

@@ -7,7 +7,7 @@
 
 #include "shared/hash.h"
 
-/* Beyond this the cache starts again: addresses of a hostile file must not fill the memory. */
+/* Beyond this size the cache is emptied, so that a hostile file cannot exhaust memory. */
 #define LARGEST (1UL << 22)
 
 int profile_frame_cache_open(struct profile_frame_cache *cache)
@@ -23,7 +23,7 @@ void profile_frame_cache_close(struct profile_frame_cache *cache)
 	*cache = (struct profile_frame_cache){ 0 };
 }
 
-/* The entry, or the free one where it belongs. */
+/* The entry, or the free slot for it. */
 static struct profile_frame_cache_entry *place(const struct profile_frame_cache *cache,
 					       uint64_t address, uint32_t space, uint32_t epoch,
 					       bool caller)

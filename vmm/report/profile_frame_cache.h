@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an address meant the last time: the one lookup that is made for every frame of every sample.
- * One thread. */
+/* Cache of symbolized addresses: the one lookup that is needed for every frame of every sample. One
+ * thread. */
 #ifndef KVMSCOPE_REPORT_PROFILE_FRAME_CACHE_H
 #define KVMSCOPE_REPORT_PROFILE_FRAME_CACHE_H
 
@@ -13,12 +13,11 @@
 struct profile_frame_cache_entry {
 	uint64_t address;
 	uint32_t space, epoch;
-	bool caller; /* it is where a call returns to */
+	bool caller; /* a return address */
 	uint8_t inlined_count;
-	const struct profile_frame *frame; /* NULL: new, to be filled in by who asked */
-	const struct profile_frame *const
-		*inlined; /* what is inlined in FRAME there, innermost first */
-	uint64_t own;     /* the address as the image's symbol table has it */
+	const struct profile_frame *frame; /* NULL: a new entry, which the caller fills in */
+	const struct profile_frame *const *inlined; /* inlined into FRAME there, innermost first */
+	uint64_t own;                               /* the address in the image's symbol table */
 };
 
 struct profile_frame_cache {
@@ -31,7 +30,7 @@ int profile_frame_cache_open(struct profile_frame_cache *cache);
 /* Frees what it holds; zeroed, it holds nothing. */
 void profile_frame_cache_close(struct profile_frame_cache *cache);
 
-/* The entry of an address; valid until the next call. NULL without memory. */
+/* The entry of an address, valid until the next call. NULL without memory. */
 struct profile_frame_cache_entry *profile_frame_cache_entry(struct profile_frame_cache *cache,
 							    uint64_t address, uint32_t space,
 							    uint32_t epoch, bool caller);

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/disk/disk_images.h"
-#include "vmm/report/boot_symbols.h"
+#include "vmm/disk/disk_symbols.h"
 #include "vmm/symbols/debuginfod.h"
 #include "vmm/symbols/jit_image.h"
 #include "vmm/symbols/kallsyms_file.h"
@@ -21,7 +20,7 @@ static const char *last_part(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-/* "virtio_blk" of "[virtio_blk]" or ".../virtio-blk.ko.xz"; false where PATH is no module. */
+/* "virtio_blk" from "[virtio_blk]" or ".../virtio-blk.ko.xz"; false if PATH is not a module. */
 static bool module_name(const char *path, char *name, size_t size)
 {
 	const char *file = last_part(path);
@@ -41,9 +40,7 @@ static bool is_kernel_name(const char *path)
 	return !strncmp(path, "[kernel.", 8) || !strncmp(path, "[guest.kernel.", 14);
 }
 
-/* Memory that only looks like a file by its name. A file in memory that is a program is written as
- * "memfd:".
- */
+/* Memory with a name that looks like a path. Programs in memory files are recorded as "memfd:". */
 static bool is_memory_name(const char *path)
 {
 	static const char *const starts[] = { "//", "/memfd:", "/dev/zero", "/SYSV" };
@@ -127,7 +124,7 @@ static struct symbols *load_kallsyms(const char *path)
 	return kallsyms_file_load(&symbols, path) ? NULL : symbols;
 }
 
-/* What the user named comes before what we find. */
+/* Files given by the user take precedence. */
 static void load_given(struct profile_kernel *kernel, const struct profile_options *options)
 {
 	if (options->kallsyms) {
@@ -163,16 +160,13 @@ static void load_found(struct profile_kernel *kernel, const struct profile_optio
 	if (!kernel->symbols)
 		error_set(
 			-ENOENT,
-			"no symbols of the kernel with build id %s are in the build-id cache; recording puts them "
-			"into its user's (--buildid-dir names another one), or give them by --kallsyms or "
-			"--vmlinux",
+			"the build-id cache has no symbols of the kernel with build id %s: use the cache of the "
+			"user who recorded (--buildid-dir), --kallsyms or --vmlinux",
 			symbol_paths_hex(hex, kernel->build_id, kernel->build_id_size));
 }
 
-/*
- * How far the table's kernel lies from the recorded one: the mapping's offset
- * is the address that its reference symbol had (machine__create_kernel_maps).
- */
+/* Sets the difference of the table's addresses and the recorded ones: the mapping's offset is the
+ * recorded address of its reference symbol (machine__create_kernel_maps). */
 static void find_moved(struct profile_kernel *kernel)
 {
 	struct symbol symbol;
@@ -195,8 +189,8 @@ struct symbols *profile_kernel_symbols(struct profile_kernel *kernel,
 	else
 		error_set(
 			-ENOENT,
-			"the file has no build id of the kernel, by which its symbols could be found; give them "
-			"by --kallsyms or --vmlinux");
+			"the recording has no build id of the kernel: give its symbols with --kallsyms or "
+			"--vmlinux");
 	if (kernel->symbols)
 		find_moved(kernel);
 	else
@@ -211,10 +205,8 @@ static bool has_all(const char *path)
 	return elf_kind_of(path, &kind) && kind.all;
 }
 
-/*
- * From a separate file of PATH's build, else from PATH itself; only of the recorded build. True: it
- * has more than the functions that others may call.
- */
+/* Loads symbols from a separate file of the recorded build, else from PATH. True: they are not only
+ * the exported functions. */
 static bool load_elf(struct profile_image *image, const struct profile_options *options,
 		     const char *path)
 {
@@ -230,7 +222,7 @@ static bool load_elf(struct profile_image *image, const struct profile_options *
 	       has_all(path);
 }
 
-/* A file of the image's build, which has its segments; false: none is there. */
+/* Finds a file of the image's build, for its segments. */
 static bool find_file(char *path, const struct profile_image *image,
 		      const struct profile_options *options)
 {
@@ -249,8 +241,8 @@ static bool find_file(char *path, const struct profile_image *image,
 				       image->build_id, image->build_id_size);
 }
 
-/* Nobody has what is no file. The symbols of a separate file are worth nothing without the file
- * that they are of. */
+/* Servers only have files. A separate file's symbols are useless without the segments of the file
+ * itself. */
 static bool load_remote(struct profile_image *image, const struct profile_options *options)
 {
 	char path[SYMBOL_PATH_MAX], debug[SYMBOL_PATH_MAX];
@@ -265,7 +257,7 @@ static bool load_remote(struct profile_image *image, const struct profile_option
 	       load_elf(image, options, path);
 }
 
-/* False: the file at PATH has not all; what it has goes to EXPORTED, if nothing did before. */
+/* False: PATH lacks functions; its symbols go to EXPORTED unless that is set. */
 static bool load_all(struct profile_image *image, const struct profile_options *options,
 		     const char *path, struct symbols **exported)
 {
@@ -285,12 +277,12 @@ bool profile_image_fetch(struct profile_image *image, const struct profile_optio
 	if (image->fetched || image->kind != IMAGE_FILE || *image->path != '/')
 		return false;
 	image->fetched = true;
-	return disk_images_fetch(path, options->disks, options->disk_count,
-				 options->sources.buildid_dir, image->path, image->build_id,
-				 image->build_id_size);
+	return disk_symbols_fetch_file(path, options->disks, options->disk_count,
+				       options->sources.buildid_dir, image->path, image->build_id,
+				       image->build_id_size);
 }
 
-/* As perf does it: one that has exported functions only is taken if there is no other. */
+/* Like perf, uses a file with exported functions only if there is no other. */
 static void load_file(struct profile_image *image, const struct profile_options *options)
 {
 	char path[SYMBOL_PATH_MAX];
@@ -314,10 +306,8 @@ static void load_file(struct profile_image *image, const struct profile_options 
 		image->symbols = exported;
 }
 
-/*
- * As we put it there; a program of the guest may have claimed the module's build id, and in a
- * module's own file, which perf puts there, addresses begin anew with each section.
- */
+/* True for files that kvmscope added. A guest program may claim a module's build id, and in module
+ * files that perf adds, addresses restart with each section. */
 static bool is_module_file(const char *path)
 {
 	struct elf_kind kind;
@@ -325,8 +315,8 @@ static bool is_module_file(const char *path)
 	return elf_kind_of(path, &kind) && kind.relocatable && kind.symbols_only;
 }
 
-/* A module whose place others had, too, has a file of its own in the cache; its addresses are from
- * START. */
+/* A module that shared addresses with others has its own file in the cache, with addresses relative
+ * to START. */
 static bool own_symbol(struct profile_image *image, const struct profile_options *options,
 		       uint64_t start, uint64_t address, struct symbol *symbol)
 {
@@ -360,7 +350,7 @@ static bool kernel_symbol(struct profile_image *image, const struct profile_opti
 		return false;
 	if (image->kind == IMAGE_KERNEL)
 		return !symbol->module;
-	/* Modules do not move with the kernel: of another boot, they lie elsewhere. */
+	/* Modules do not move with the kernel: their addresses are of another boot. */
 	return symbol->module && !strcmp(symbol->module, image->module) && !image->kernel->moved;
 }
 

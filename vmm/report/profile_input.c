@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/report/profile_input.h"
+#include "vmm/report/symbolizer_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@ static bool is_read_once(const char *path)
 	return !error && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
 }
 
-/* Not every file system has files that never had a name: open(2). */
+/* Some file systems lack O_TMPFILE (open(2)). */
 static int open_and_unlink(const char *directory)
 {
 	char path[PATH_MAX];
@@ -88,10 +88,8 @@ const char *profile_input_open(struct profile_input *input, const char *path)
 		close(from);
 	if (error) {
 		profile_input_close(input);
-		error_set(
-			error,
-			"cannot keep a copy of what comes through %s: %s; TMPDIR names the place for it",
-			strcmp(path, "-") ? path : "standard input", strerror(-error));
+		error_set(error, "cannot copy the data from %s: %s (TMPDIR sets the directory)",
+			  strcmp(path, "-") ? path : "standard input", strerror(-error));
 		return NULL;
 	}
 	snprintf(input->path, sizeof(input->path), "/proc/self/fd/%d", input->fd);

@@ -7,14 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/clock_ns.h"
 #include "shared/error.h"
+#include "shared/hash.h"
 #include "shared/printable.h"
 #include "vmm/report/symbolizer.h"
 
 struct profile {
 	const char *input;
-	struct symbolizer *resolver;
+	struct symbolizer *symbolizer;
 	struct pool pool;
 	struct hash_table
 		table; /* struct profile_stack by frames, app, comm, cgroup, pid, tid and vCPU */
@@ -23,7 +25,7 @@ struct profile {
 	uint64_t samples;
 	struct profile_event *events; /* owned */
 	size_t event_count;
-	struct perf_data_summary summary; /* with texts that are safe to show */
+	struct perf_data_summary summary; /* with strings that are safe to show */
 };
 
 static int out_of_memory(const struct profile *profile)
@@ -59,22 +61,6 @@ static uint64_t hash_stack(const struct symbolized_sample *sample)
 	return hash_mix(hash, (uintptr_t)sample->app);
 }
 
-static int list_stack(struct profile *profile, struct profile_stack *stack)
-{
-	if (profile->count == profile->capacity) {
-		size_t capacity = profile->capacity ? 2 * profile->capacity : 1024;
-		struct profile_stack **grown =
-			realloc(profile->stacks, capacity * sizeof(struct profile_stack *));
-
-		if (!grown)
-			return -ENOMEM;
-		profile->stacks = grown;
-		profile->capacity = capacity;
-	}
-	profile->stacks[profile->count++] = stack;
-	return 0;
-}
-
 static struct profile_stack *add_stack(struct profile *profile,
 				       const struct symbolized_sample *sample, uint64_t hash)
 {
@@ -96,12 +82,14 @@ static struct profile_stack *add_stack(struct profile *profile,
 	stack->tid = sample->tid;
 	stack->vcpu = sample->vcpu;
 	stack->event = sample->recorded->event;
-	if (hash_table_add(&profile->table, hash, stack) || list_stack(profile, stack))
+	if (hash_table_add(&profile->table, hash, stack) ||
+	    array_reserve(&profile->stacks, &profile->capacity, profile->count + 1))
 		return NULL;
+	profile->stacks[profile->count++] = stack;
 	return stack;
 }
 
-/* A clock's samples stand for whole periods of it. */
+/* True if the period is a multiple of the event's. */
 static bool is_of_frequency(const struct profile_event *event, uint64_t period)
 {
 	return event->unit != PROFILE_NANOSECONDS || !event->frequency ||
@@ -132,7 +120,7 @@ static void take_summary(struct profile *profile)
 {
 	struct perf_data_summary *summary = &profile->summary;
 
-	*summary = *symbolizer_summary(profile->resolver);
+	*summary = *symbolizer_summary(profile->symbolizer);
 	make_printable(summary->event_name);
 	make_printable(summary->hostname);
 	make_printable(summary->release);
@@ -148,7 +136,7 @@ static bool is_clock(const char *name)
 {
 	static const char *const clocks[] = { "cpu-clock", "task-clock", "wall-clock" };
 
-	/* Modifiers may follow: "cpu-clock:ppp". */
+	/* Modifiers may follow, as in "cpu-clock:ppp". */
 	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++)
 		if (!strncmp(name, clocks[i], strlen(clocks[i])))
 			return true;
@@ -162,20 +150,14 @@ static enum profile_unit unit_of(const struct perf_data_event *event, const char
 	return is_clock(name) ? PROFILE_NANOSECONDS : PROFILE_EVENTS;
 }
 
-/* As perf calls those that the file gives no name. */
 static const char *name_event(struct profile *profile, const struct perf_data_event *event)
 {
 	char text[256];
 
 	if (event->name)
 		snprintf(text, sizeof(text), "%s", event->name);
-	else if (event->type == PERF_TYPE_SOFTWARE && event->config == PERF_COUNT_SW_CPU_CLOCK)
-		strcpy(text, "cpu-clock");
-	else if (event->type == PERF_TYPE_HARDWARE && event->config == PERF_COUNT_HW_CPU_CYCLES)
-		strcpy(text, "cycles");
 	else
-		snprintf(text, sizeof(text), "type %u config %#llx", event->type,
-			 (unsigned long long)event->config);
+		perf_data_event_type_name(event, text, sizeof(text));
 	make_printable(text);
 	return pool_string(&profile->pool, text);
 }
@@ -184,13 +166,13 @@ static int take_events(struct profile *profile)
 {
 	const struct perf_data_event *event;
 
-	while (symbolizer_event(profile->resolver, profile->event_count))
+	while (symbolizer_event(profile->symbolizer, profile->event_count))
 		profile->event_count++;
 	profile->events = calloc(profile->event_count + 1, sizeof(profile->events[0]));
 	if (!profile->events)
 		return out_of_memory(profile);
-	profile->events[profile->event_count].name = ""; /* of a file without any */
-	for (size_t i = 0; (event = symbolizer_event(profile->resolver, i)); i++) {
+	profile->events[profile->event_count].name = ""; /* for a file without events */
+	for (size_t i = 0; (event = symbolizer_event(profile->symbolizer, i)); i++) {
 		const char *name = name_event(profile, event);
 
 		if (!name)
@@ -202,12 +184,12 @@ static int take_events(struct profile *profile)
 	return 0;
 }
 
-/* The latest records of them say it. */
+/* Counts are complete after the last record. */
 static void take_counts(struct profile *profile)
 {
 	for (size_t i = 0; i < profile->event_count; i++)
 		if (profile->events[i].unit == PROFILE_HITS)
-			symbolizer_count(profile->resolver, i, &profile->events[i].count);
+			symbolizer_count(profile->symbolizer, i, &profile->events[i].count);
 }
 
 int profile_load(struct profile **loaded, const struct profile_options *options)
@@ -218,11 +200,11 @@ int profile_load(struct profile **loaded, const struct profile_options *options)
 	if (!profile)
 		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
 	profile->input = options->input;
-	error = symbolizer_open(&profile->resolver, options);
+	error = symbolizer_open(&profile->symbolizer, options);
 	if (!error)
 		error = take_events(profile);
 	if (!error)
-		error = symbolizer_run(profile->resolver, take_sample, profile);
+		error = symbolizer_run(profile->symbolizer, take_sample, profile);
 	if (error) {
 		profile_free(profile);
 		return error;
@@ -237,7 +219,7 @@ void profile_free(struct profile *profile)
 {
 	if (!profile)
 		return;
-	symbolizer_close(profile->resolver);
+	symbolizer_close(profile->symbolizer);
 	hash_table_free(&profile->table);
 	pool_free(&profile->pool);
 	free(profile->stacks);
@@ -272,14 +254,14 @@ const struct profile_event *profile_event(const struct profile *profile, size_t 
 
 size_t profile_event_chosen(const struct profile *profile)
 {
-	int chosen = symbolizer_chosen(profile->resolver);
+	int chosen = symbolizer_chosen(profile->symbolizer);
 
 	return chosen < 0 ? 0 : (size_t)chosen;
 }
 
 uint64_t profile_lost(const struct profile *profile)
 {
-	return symbolizer_lost(profile->resolver);
+	return symbolizer_lost(profile->symbolizer);
 }
 
 const struct perf_data_summary *profile_summary(const struct profile *profile)
@@ -289,12 +271,12 @@ const struct perf_data_summary *profile_summary(const struct profile *profile)
 
 const char *profile_note(const struct profile *profile)
 {
-	return symbolizer_note(profile->resolver);
+	return symbolizer_note(profile->symbolizer);
 }
 
 void profile_inlines(const struct profile *profile, size_t *images, size_t *unknown)
 {
-	symbolizer_inlines(profile->resolver, images, unknown);
+	symbolizer_inlines(profile->symbolizer, images, unknown);
 }
 
 const char *profile_unit_name(enum profile_unit unit)

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A profile in memory: samples by their symbolized stacks, as report, folded
- * and flame graph want it. Built from a perf.data file with names found the
- * way perf finds them (build-id cache, --kallsyms, --vmlinux).
- */
+/* The profile in memory: the samples of a perf.data file by symbolized stack. Report, folded
+ * stacks, flame graph and pprof are made from it. */
 #ifndef KVMSCOPE_REPORT_PROFILE_STACKS_H
 #define KVMSCOPE_REPORT_PROFILE_STACKS_H
 
@@ -19,35 +16,33 @@ struct guest_disk;
 struct profile;
 
 struct profile_frame {
-	const char *symbol;   /* NULL: not known; show the address. Of an inlined one with "
-				 (inlined)" behind it */
-	const char *function; /* the same without that */
+	const char *symbol;   /* NULL: unsymbolized; show the address. Inlined: with " (inlined)" */
+	const char *function; /* the same without that suffix */
 	const char *image;    /* "[kernel.kallsyms]", "[virtio_blk]", a file's name, "[unknown]" */
-	uint64_t address;     /* as sampled, of the first sample merged into it */
+	uint64_t address;     /* as sampled, of the first sample in this frame */
 	bool kernel;          /* executed in the kernel, modules included */
-	bool inlined;         /* the compiler put it into the function of the next frame */
-	const char
-		*file; /* where in the source, NULL and 0 where that is not known, or not wanted: */
-	unsigned int line; /* see struct profile_options */
+	bool inlined;         /* inlined into the function of the next frame */
+	const char *file;     /* source file and line; NULL and 0: unknown or not requested */
+	unsigned int line;
 };
 
-/* A set of samples with one and the same stack on one vCPU in one process. */
+/* The samples with one stack on one vCPU in one process. */
 struct profile_stack {
 	const struct profile_frame *const *frames; /* innermost first */
 	size_t depth;                              /* at least 1 */
-	const char *comm;                          /* "" where none is known */
-	const char *cgroup;    /* the path of its cgroup; "" where none is known */
-	const char *container; /* that this says; "" where it says none */
-	const char *app; /* the program that the process runs; its comm where that is not known */
+	const char *comm;                          /* "": unknown */
+	const char *cgroup;                        /* path of its cgroup; "": unknown */
+	const char *container;                     /* of that cgroup; "": none */
+	const char *app; /* the program that the process runs; its comm if that is unknown */
 	uint32_t pid;
-	uint32_t tid;  /* 0 unless the options tell threads apart */
-	uint32_t vcpu; /* UINT32_MAX where it was not recorded */
-	size_t event;  /* that the samples are of */
+	uint32_t tid;  /* 0 unless the options separate threads */
+	uint32_t vcpu; /* UINT32_MAX: unknown */
+	size_t event;  /* of the samples */
 	uint64_t samples;
-	uint64_t weight; /* sum of periods: see struct profile_event */
+	uint64_t weight; /* sum of periods, see struct profile_event */
 };
 
-/* What a sum of periods stands for. */
+/* The unit of a sum of periods. */
 enum profile_unit {
 	PROFILE_NANOSECONDS, /* of a clock */
 	PROFILE_HITS,        /* of a breakpoint or a watched variable */
@@ -59,10 +54,9 @@ struct profile_event {
 	const char *name;
 	enum profile_unit unit;
 	uint64_t frequency;     /* Hz; 0: it has a period */
-	bool frequency_changed; /* a clock's: there are samples of others, too */
+	bool frequency_changed; /* of a clock: some samples have another frequency */
 	uint64_t samples, weight;
-	/* What it counted besides, of a recording that says so (enabled is 0 else): see struct
-	 * perf_data_count. */
+	/* The event's counter, if the recording has it; else enabled is 0. */
 	struct perf_data_count count;
 };
 
@@ -71,51 +65,49 @@ struct profile_options {
 	const char *kallsyms; /* file or NULL */
 	const char *vmlinux;  /* ELF or NULL */
 	struct symbol_sources sources;
-	struct guest_disk *const *disks; /* the guest's, looked into for files that are not here */
+	struct guest_disk *const *disks; /* the guest's, searched for files that are missing here */
 	size_t disk_count;
-	int32_t vcpu;      /* only this one; -1 all */
+	int32_t vcpu;      /* only this one; -1: all */
 	const char *event; /* only this one: its name, or its number from 0; NULL: all */
-	bool threads;      /* tell the threads of a process apart */
-	bool inlined;      /* functions that the compiler put into others are frames of their own */
-	bool lines;        /* and frames of one function are told apart by lines of the source; with
-			      INLINED */
-	bool leaves_only; /* stacks of the sampled function alone: all that a report without callers
-			     needs */
+	bool threads;      /* separate the threads of a process */
+	bool inlined;      /* inlined functions are frames of their own */
+	bool lines;        /* with INLINED: separate frames of one function by source line */
+	bool leaves_only;  /* only the sampled function of each stack, for a report without callers
+			    */
 };
 
 /*
- * Reads and symbolizes the whole file. OPTIONS must live as long as the
- * profile. Errors: those of the reader, -ENOENT for an event that is not there, and of reading
- * OPTIONS->kallsyms and vmlinux; missing names are no error, see profile_note(). Names in a profile
- * are safe to show: nothing in them ends a line, moves a terminal's cursor or reorders text, and
- * equal names are equal pointers. Any one thread at a time.
+ * Reads and symbolizes the whole file. OPTIONS must live as long as the profile. Errors: those of
+ * the reader and of reading OPTIONS->kallsyms and vmlinux; -ENOENT: no such event. Missing symbols
+ * are not an error, see profile_note(). Strings of a profile are safe to show: they have no line
+ * ends, terminal controls or bidirectional controls; equal strings are equal pointers. One thread
+ * at a time.
  */
 int profile_load(struct profile **profile, const struct profile_options *options);
-/* NULL is a no-op. */
-void profile_free(struct profile *profile);
+void profile_free(struct profile *profile); /* NULL is a no-op */
 
 size_t profile_stack_count(const struct profile *profile);
 const struct profile_stack *profile_stack(const struct profile *profile, size_t index);
-/* Of all events that the options take. */
+/* Samples of all selected events. */
 uint64_t profile_samples(const struct profile *profile);
-/* All events of the file, by number; those that the options leave out have no samples. */
+/* All events of the file, by number; events that are not selected have no samples. */
 size_t profile_event_count(const struct profile *profile);
 const struct profile_event *profile_event(const struct profile *profile, size_t number);
-/* The event of the options; 0 where they take all. */
+/* The event that the options select; 0 if they select all. */
 size_t profile_event_chosen(const struct profile *profile);
 uint64_t profile_lost(const struct profile *profile);
 const struct perf_data_summary *profile_summary(const struct profile *profile);
-/* One line on why the kernel's functions have no names, "" if they have. */
+/* One line on why the kernel's functions have no symbols, "" if they have. */
 const char *profile_note(const struct profile *profile);
-/* How many images with samples in named functions there are, and of how many nothing says what is
- * inlined; 0 and 0 without that option. */
+/* The number of images with symbolized samples, and of those without DWARF; 0 without the option.
+ */
 void profile_inlines(const struct profile *profile, size_t *images, size_t *unknown);
-/* What the unit is called where a program reads it: "ns", "hits", "events". */
+/* "ns", "hits" or "events", for formats that programs read. */
 const char *profile_unit_name(enum profile_unit unit);
-/* The image of a frame that stands for what ran outside of the guest: KVM, the VMM. */
+/* The image of the frame for everything outside the guest: KVM, the VMM. */
 #define PROFILE_HOST_IMAGE "[hypervisor]"
 
-/* Is FRAME in a kernel module? */
+/* True if FRAME is in a kernel module. */
 bool profile_frame_is_module(const struct profile_frame *frame);
 
 #endif

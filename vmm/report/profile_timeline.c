@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "vmm/report/profile_image.h"
 
 enum kind { KIND_MAP, KIND_COMM, KIND_EXEC, KIND_FORK };
 
-/* Of a child whose parent's is not known; it stays so whatever is mapped later. */
+/* The program of a child whose parent's program is unknown, whatever is mapped later. */
 static const struct profile_image unknown_program;
 
 struct record {
@@ -25,7 +26,7 @@ struct record {
 struct program {
 	uint64_t time;
 	const struct profile_image *image; /* NULL: not mapped yet */
-	bool sure;                         /* that the image is the program's */
+	bool sure;                         /* the image is certainly the program's */
 	struct program *older;
 };
 
@@ -33,7 +34,7 @@ struct process {
 	bool guest;
 	int32_t pid;
 	struct profile_space *newest;
-	struct program *program; /* the latest; NULL: none was told of */
+	struct program *program; /* the latest; NULL: unknown */
 };
 
 struct naming {
@@ -82,15 +83,8 @@ void profile_timeline_free(struct profile_timeline *timeline)
 
 static int add_record(struct profile_timeline *timeline, const struct record *record)
 {
-	if (timeline->count == timeline->capacity) {
-		size_t capacity = timeline->capacity ? 2 * timeline->capacity : 1024;
-		struct record *grown = realloc(timeline->records, capacity * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		timeline->records = grown;
-		timeline->capacity = capacity;
-	}
+	if (array_reserve(&timeline->records, &timeline->capacity, timeline->count + 1))
+		return -ENOMEM;
 	timeline->records[timeline->count] = *record;
 	timeline->records[timeline->count].order = timeline->count;
 	timeline->count++;
@@ -204,16 +198,8 @@ static struct profile_space *new_space(struct profile_timeline *timeline, struct
 {
 	struct profile_space *space = pool_alloc(timeline->pool, sizeof(*space));
 
-	if (timeline->spaces == timeline->all_capacity) {
-		size_t capacity = timeline->all_capacity ? 2 * timeline->all_capacity : 64;
-		struct profile_space **grown =
-			realloc(timeline->all, capacity * sizeof(struct profile_space *));
-
-		if (!grown)
-			return NULL;
-		timeline->all = grown;
-		timeline->all_capacity = capacity;
-	}
+	if (array_reserve(&timeline->all, &timeline->all_capacity, (size_t)timeline->spaces + 1))
+		return NULL;
 	if (!space)
 		return NULL;
 	space->id = timeline->spaces;
@@ -239,20 +225,22 @@ static int start_program(struct profile_timeline *timeline, struct process *proc
 	return 0;
 }
 
-static int play_exec(struct profile_timeline *timeline, const struct record *record)
+static int apply_exec(struct profile_timeline *timeline, const struct record *record)
 {
 	struct process *process = need_process(timeline, false, record->pid);
 
 	return process ? start_program(timeline, process, record->time, NULL) : -ENOMEM;
 }
 
-/* One in a file of memory has no slash (perf_data_sideband.c). */
+/* Programs in memory files have no slash (perf_data_sideband.c). */
 static bool may_be_program(const char *path)
 {
 	return *path == '/' || !strncmp(path, "memfd:", strlen("memfd:"));
 }
 
-/* An execve names the thread by its file (fs/exec.c, begin_new_exec()), in 15 characters. */
+/*
+ * execve sets the thread's comm to 15 characters of the file's name (fs/exec.c, begin_new_exec()).
+ */
 static bool is_named_by(const struct profile_timeline *timeline, const struct process *process,
 			const struct profile_image *image)
 {
@@ -265,11 +253,11 @@ static bool is_named_by(const struct profile_timeline *timeline, const struct pr
 }
 
 /*
- * The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c,
- * load_elf_binary()). But a guest's clock is not known to the microsecond, and what it tells may
- * come late: what a sample saw just before the execve may stand behind it, and a library that one
- * saw before the program. Who is called otherwise than its file, as of a script's interpreter, can
- * be taken for such a library then.
+ * The kernel maps the program before its interpreter and libraries (fs/binfmt_elf.c,
+ * load_elf_binary()). But guest clocks are not exact to the microsecond and events may come late,
+ * so a mapping from before the execve may follow it, or a library may precede the program. A
+ * program whose comm differs from its file's name, such as a script's interpreter, can be mistaken
+ * for a library then.
  */
 static void note_program(const struct profile_timeline *timeline, struct process *process,
 			 const struct profile_mapping *mapping)
@@ -284,7 +272,7 @@ static void note_program(const struct profile_timeline *timeline, struct process
 	program->sure = program->image == image && is_named_by(timeline, process, image);
 }
 
-static int play_map(struct profile_timeline *timeline, const struct record *record)
+static int apply_mapping(struct profile_timeline *timeline, const struct record *record)
 {
 	struct process *process = need_process(timeline, record->guest, record->pid);
 	struct profile_space *space;
@@ -294,18 +282,11 @@ static int play_map(struct profile_timeline *timeline, const struct record *reco
 	space = process->newest ? process->newest : new_space(timeline, process, 0);
 	if (!space)
 		return -ENOMEM;
-	if (space->count == space->capacity) {
-		uint32_t capacity = space->capacity ? 2 * space->capacity : 16;
-		uint64_t *grown = realloc(space->times, capacity * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		space->times = grown;
-		space->capacity = capacity;
-	}
+	if (array_reserve(&space->times, &space->capacity, space->count + 1))
+		return -ENOMEM;
 	space->times[space->count++] = record->time;
 	note_program(timeline, process, record->mapping);
-	record->mapping->epoch = space->count;
+	record->mapping->epoch = (uint32_t)space->count;
 	record->mapping->next = space->latest;
 	space->latest = record->mapping;
 	return 0;
@@ -331,7 +312,7 @@ static int name_thread(struct profile_timeline *timeline, int32_t tid, uint64_t 
 	return 0;
 }
 
-/* A child runs its parent's program, known or not, until it runs another. */
+/* A child runs its parent's program, known or not, until it executes another. */
 static int inherit_program(struct profile_timeline *timeline, struct process *child,
 			   const struct process *parent, uint64_t time)
 {
@@ -343,7 +324,7 @@ static int inherit_program(struct profile_timeline *timeline, struct process *ch
 	return start_program(timeline, child, time, image ? image : &unknown_program);
 }
 
-static int play_fork(struct profile_timeline *timeline, const struct record *record)
+static int apply_fork(struct profile_timeline *timeline, const struct record *record)
 {
 	struct thread *parent_thread = find_thread(timeline, record->parent_tid);
 	struct process *parent = find_process(timeline, false, record->parent_pid);
@@ -362,10 +343,10 @@ static int play_fork(struct profile_timeline *timeline, const struct record *rec
 		return -ENOMEM;
 	if (inherit_program(timeline, process, record->before ? NULL : parent, record->time))
 		return -ENOMEM;
-	/* Of what ran already its own mappings follow. */
+	/* The mappings of a process that ran already follow. */
 	if (parent && parent->newest && !record->before) {
 		space->parent = parent->newest;
-		space->parent_epoch = parent->newest->count;
+		space->parent_epoch = (uint32_t)parent->newest->count;
 	}
 	return 0;
 }
@@ -380,13 +361,13 @@ int profile_timeline_finish(struct profile_timeline *timeline)
 		const struct record *record = &timeline->records[i];
 
 		if (record->kind == KIND_MAP)
-			error = play_map(timeline, record);
+			error = apply_mapping(timeline, record);
 		else if (record->kind == KIND_COMM)
 			error = name_thread(timeline, record->tid, record->time, record->comm);
 		else if (record->kind == KIND_EXEC)
-			error = play_exec(timeline, record);
+			error = apply_exec(timeline, record);
 		else
-			error = play_fork(timeline, record);
+			error = apply_fork(timeline, record);
 	}
 	free(timeline->records);
 	timeline->records = NULL;
@@ -407,9 +388,9 @@ const struct profile_space *profile_timeline_space(const struct profile_timeline
 
 uint32_t profile_space_epoch(const struct profile_space *space, uint64_t time)
 {
-	uint32_t low = 0, high = space->count;
+	uint32_t low = 0, high = (uint32_t)space->count;
 
-	/* Nearly all samples come after nearly all mappings. */
+	/* The common case: samples after all mappings. */
 	if (!high || space->times[high - 1] <= time)
 		return high;
 	while (low < high) {

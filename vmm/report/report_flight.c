@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/report/report_flight.h"
+#include "vmm/report/report_rows.h"
 
 #include <inttypes.h>
 #include <time.h>
 
 #include "shared/clock_ns.h"
 
-/* TIME by the clock of the samples as one of CLOCK_REALTIME, ns; 0 where the file does not tie
- * them. */
+/*
+ * Converts TIME from the samples' clock to CLOCK_REALTIME, ns; 0 if the file does not relate them.
+ */
 static uint64_t wall_time(const struct perf_data_summary *summary, uint64_t time)
 {
 	return summary->wall_time ? summary->wall_time + (time - summary->clock_time) : 0;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/report/report_flight.h"
 #include "vmm/report/report_rows.h"
 
 static json_t *number(uint64_t value)
@@ -13,7 +12,7 @@ static json_t *number(uint64_t value)
 	return json_integer((json_int_t)value);
 }
 
-/* All kinds, so that a script need not ask whether one is there. */
+/* All kinds, so that scripts need not check for their presence. */
 static json_t *losses_of(const struct profile *profile)
 {
 	const struct losses *losses = &profile_summary(profile)->losses;
@@ -38,7 +37,7 @@ static json_t *header(const struct profile *profile)
 			 "note", profile_note(profile), "flight", report_flight_json(summary));
 }
 
-/* For how long a watch was wanted and in a register; null where the file does not say. */
+/* How long a watch was enabled and in a register; null if unknown. */
 static json_t *count_of(const struct profile_event *event)
 {
 	const struct perf_data_count *count = &event->count;

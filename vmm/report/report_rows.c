@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/error.h"
 #include "shared/pool.h"
 
@@ -15,7 +16,7 @@ struct builder {
 	struct hash_table table;
 	struct report_row **rows;
 	size_t count, capacity;
-	uint64_t stamp; /* the stack that is being counted */
+	uint64_t stamp; /* number of the stack being counted */
 };
 
 static bool same_row(const void *item, const void *key)
@@ -37,23 +38,7 @@ static uint64_t hash_row(const struct report_row *row)
 	return hash_mix(hash, (uintptr_t)row->app);
 }
 
-static int list_row(struct builder *builder, struct report_row *row)
-{
-	if (builder->count == builder->capacity) {
-		size_t capacity = builder->capacity ? 2 * builder->capacity : 256;
-		struct report_row **grown =
-			realloc(builder->rows, capacity * sizeof(struct report_row *));
-
-		if (!grown)
-			return -ENOMEM;
-		builder->rows = grown;
-		builder->capacity = capacity;
-	}
-	builder->rows[builder->count++] = row;
-	return 0;
-}
-
-/* The row for one frame of a stack; NULL without memory. */
+/* Finds or creates the row of a frame; NULL without memory. */
 static struct report_row *row_of(struct builder *builder, const struct profile_stack *stack,
 				 const struct profile_frame *frame)
 {
@@ -79,29 +64,23 @@ static struct report_row *row_of(struct builder *builder, const struct profile_s
 	if (!row)
 		return NULL;
 	*row = wanted;
-	if (hash_table_add(&builder->table, hash, row) || list_row(builder, row))
+	if (hash_table_add(&builder->table, hash, row) ||
+	    array_reserve(&builder->rows, &builder->capacity, builder->count + 1))
 		return NULL;
+	builder->rows[builder->count++] = row;
 	return row;
 }
 
 static int count_vcpu(struct report_row *row, const struct profile_stack *stack)
 {
-	struct report_vcpu *grown;
-
 	for (size_t i = 0; i < row->vcpu_count; i++)
 		if (row->vcpus[i].vcpu == stack->vcpu) {
 			row->vcpus[i].samples += stack->samples;
 			row->vcpus[i].weight += stack->weight;
 			return 0;
 		}
-	/* Powers of two. */
-	if (!(row->vcpu_count & (row->vcpu_count - 1))) {
-		grown = realloc(row->vcpus,
-				(row->vcpu_count ? 2 * row->vcpu_count : 1) * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		row->vcpus = grown;
-	}
+	if (array_reserve(&row->vcpus, &row->vcpu_capacity, row->vcpu_count + 1))
+		return -ENOMEM;
 	row->vcpus[row->vcpu_count++] = (struct report_vcpu){ .vcpu = stack->vcpu,
 							      .samples = stack->samples,
 							      .weight = stack->weight };
@@ -111,7 +90,7 @@ static int count_vcpu(struct report_row *row, const struct profile_stack *stack)
 static int count_total(struct builder *builder, struct report_row *row,
 		       const struct profile_stack *stack)
 {
-	/* Recursion: once for each sample. */
+	/* Recursive functions count once per sample. */
 	if (row->stamp == builder->stamp)
 		return 0;
 	row->stamp = builder->stamp;
@@ -161,11 +140,16 @@ static int compare_frames(const struct profile_frame *a, const struct profile_fr
 	return a->address < b->address ? -1 : a->address > b->address;
 }
 
-/* Equal weights are put in an order that does not change from run to run. */
+/* Rows of equal weight have a fixed order. */
 static int largest_first(const void *left, const void *right)
 {
 	const struct report_row *a = *(struct report_row *const *)left,
 				*b = *(struct report_row *const *)right;
+	static const size_t texts[] = { offsetof(struct report_row, image),
+					offsetof(struct report_row, cgroup),
+					offsetof(struct report_row, container),
+					offsetof(struct report_row, app),
+					offsetof(struct report_row, comm) };
 	int order;
 
 	if (a->total_weight != b->total_weight)
@@ -173,21 +157,14 @@ static int largest_first(const void *left, const void *right)
 	if (a->weight != b->weight)
 		return a->weight > b->weight ? -1 : 1;
 	order = compare_frames(a->frame, b->frame);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) && !order; i++)
+		order = compare_texts(*(const char *const *)((const char *)a + texts[i]),
+				      *(const char *const *)((const char *)b + texts[i]));
 	if (!order)
-		order = compare_texts(a->image, b->image);
+		order = (a->pid > b->pid) - (a->pid < b->pid);
 	if (!order)
-		order = compare_texts(a->cgroup, b->cgroup);
-	if (!order)
-		order = compare_texts(a->container, b->container);
-	if (!order)
-		order = compare_texts(a->app, b->app);
-	if (!order)
-		order = compare_texts(a->comm, b->comm);
-	if (!order)
-		order = a->pid < b->pid ? -1 : a->pid > b->pid;
-	if (!order)
-		order = a->tid < b->tid ? -1 : a->tid > b->tid;
-	return order ? order : a->vcpu < b->vcpu ? -1 : a->vcpu > b->vcpu;
+		order = (a->tid > b->tid) - (a->tid < b->tid);
+	return order ? order : (a->vcpu > b->vcpu) - (a->vcpu < b->vcpu);
 }
 
 const struct profile_event *report_event(const struct report *report)

@@ -4,19 +4,17 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/report/report_flight.h"
 #include "vmm/report/report_rows.h"
 
-#define NAME_WIDTH_MAX 56 /* longer names push what stands behind them */
-#define NAME_WIDTH_MIN 16 /* of functions, on a narrow terminal */
+#define NAME_WIDTH_MAX 56 /* longer names shift the next columns */
+#define NAME_WIDTH_MIN 16 /* of the function column on a narrow terminal */
 #define SHARE_SIZE     48
 
 struct table {
 	const struct report *report;
 	FILE *to;
 	bool color;
-	int function, image, comm, app, cgroup, container,
-		share; /* widths of columns, 0 for those that are not shown */
+	int function, image, comm, app, cgroup, container, share; /* widths of columns; 0: hidden */
 };
 
 /* 1234567 as "1,234,567" into TEXT of 32 bytes. */
@@ -34,7 +32,7 @@ static const char *grouped(char *text, uint64_t value)
 	return text;
 }
 
-/* How the samples lie on the vCPUs: "0", "0:61% 3:39%", "0:40% 1:21% +6". */
+/* The distribution over vCPUs: "0", "0:61% 3:39%", "0:40% 1:21% +6". */
 static const char *vcpu_share(char *text, const struct report_row *row)
 {
 	int used = 0;
@@ -119,8 +117,8 @@ static int width_of(const struct table *table)
 	return width;
 }
 
-/* On a narrow terminal how the samples lie on the vCPUs is left out, which --sort vcpu shows; then
- * lines are longer than it whose function's name is, and not all of them. */
+/* On a narrow terminal, hides the vCPU share, which --sort vcpu shows, then narrows the function
+ * column: only lines with long function names are wrapped. */
 static void fit_terminal(struct table *table)
 {
 	int columns = (int)table->report->options.columns, function;
@@ -230,7 +228,7 @@ static void print_about(const struct profile *profile, FILE *to)
 	report_flight_text(summary, to);
 }
 
-/* Where it was not in a register all the time, there were more than were seen. */
+/* A watch that was not in a register all the time missed hits. */
 static void print_count(const struct table *table, const struct profile_event *event)
 {
 	const struct perf_data_count *count = &event->count;
@@ -245,9 +243,8 @@ static void print_count(const struct table *table, const struct profile_event *e
 		grouped(scaled, report_scaled_hits(event)));
 }
 
-/* Who looks seldom, as at QEMU's monitor, can have fewer than were asked for; kvmscope ctl asks for
- * others.
- */
+/* A source that samples rarely, such as QEMU's monitor, may not reach the requested frequency, and
+ * kvmscope ctl can change it. */
 static void print_frequency(const struct profile_event *event, FILE *to)
 {
 	if (!event->frequency)
@@ -299,7 +296,7 @@ static void print_table(const struct report *report, FILE *to, bool color)
 		fputs("below the limit\n", to);
 }
 
-/* The samples that were lost have a line of their own, which also files of perf's have. */
+/* Lost samples have their own line, which perf's files have too. */
 static void print_kinds_of_loss(const struct losses *losses, FILE *to)
 {
 	char text[32];
@@ -317,11 +314,11 @@ static void print_unknown_inlines(const struct profile *profile, FILE *to)
 	profile_inlines(profile, &images, &unknown);
 	if (unknown)
 		fprintf(to,
-			"# No DWARF of %zu of %zu images: functions that were inlined there are not shown apart\n",
+			"# No DWARF for %zu of %zu images: functions inlined there are not shown\n",
 			unknown, images);
 }
 
-/* Only what is not as it should be. */
+/* Prints problems only. */
 static void print_losses(const struct profile *profile, FILE *to)
 {
 	const struct perf_data_summary *summary = profile_summary(profile);
@@ -333,14 +330,14 @@ static void print_losses(const struct profile *profile, FILE *to)
 			profile_lost(profile) == 1 ? "" : "s");
 	print_kinds_of_loss(&summary->losses, to);
 	if (summary->skipped)
-		fprintf(to, "# Left out %s record%s of kinds that are not understood\n",
+		fprintf(to, "# Skipped %s record%s of unknown kinds\n",
 			grouped(text, summary->skipped), summary->skipped == 1 ? "" : "s");
 	if (summary->cut_off)
 		fprintf(to,
-			"# Not closed: the recorder writes on, or was cut off; this is what it had written\n");
+			"# Not closed: still being recorded, or truncated; this is what was written\n");
 	print_unknown_inlines(profile, to);
 	if (*profile_note(profile))
-		fprintf(to, "# No kernel names: %s\n", profile_note(profile));
+		fprintf(to, "# No kernel symbols: %s\n", profile_note(profile));
 }
 
 int report_print_text(struct report *const *reports, size_t count, FILE *to, bool color)

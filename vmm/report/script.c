@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/pool.h"
@@ -23,7 +24,7 @@ struct entry {
 	uint32_t tid, vcpu;
 	uint16_t event;
 	bool callchain;
-	bool watched; /* its event has addresses: */
+	bool watched; /* the event has addresses: */
 	uint64_t address;
 	bool has_values;
 	struct perf_data_hit_values values;
@@ -34,7 +35,7 @@ struct script {
 	struct pool pool;
 	struct entry *entries;
 	size_t count, capacity;
-	const struct symbolizer *resolver;
+	const struct symbolizer *symbolizer;
 };
 
 static int out_of_memory(const struct script *script)
@@ -44,7 +45,7 @@ static int out_of_memory(const struct script *script)
 
 static bool is_watch(const struct script *script, uint16_t event)
 {
-	const struct perf_data_event *of = symbolizer_event(script->resolver, event);
+	const struct perf_data_event *of = symbolizer_event(script->symbolizer, event);
 
 	return of && of->type == PERF_TYPE_BREAKPOINT && of->sample_type & PERF_SAMPLE_ADDR;
 }
@@ -55,15 +56,8 @@ static int take_sample(void *context, const struct symbolized_sample *sample)
 	size_t size = sample->depth * sizeof(*sample->frames);
 	struct symbolized_frame *frames = pool_alloc(&script->pool, size);
 
-	if (script->count == script->capacity) {
-		size_t capacity = script->capacity ? 2 * script->capacity : 4096;
-		struct entry *grown = realloc(script->entries, capacity * sizeof(*grown));
-
-		if (!grown)
-			return out_of_memory(script);
-		script->entries = grown;
-		script->capacity = capacity;
-	}
+	if (array_reserve(&script->entries, &script->capacity, script->count + 1))
+		return out_of_memory(script);
 	if (!frames)
 		return out_of_memory(script);
 	memcpy(frames, sample->frames, size);
@@ -108,11 +102,12 @@ static void write_frame(const struct symbolized_frame *frame, uint64_t address, 
 		fprintf(to, "%s+0x%" PRIx64, frame->frame->symbol, symbolized_frame_offset(frame));
 	else
 		fputs("[unknown]", to);
-	/* As perf script has it. */
+	/* Like perf script. */
 	fprintf(to, " (%s)\n", frame->frame->inlined ? "inlined" : *path ? path : "[unknown]");
 }
 
-/* What perf has as bytes only: the value before and after, and which hit on the vCPU it was. */
+/* Values that perf script shows as bytes only: before, after, and the number of the hit on the
+ * vCPU. */
 static void write_values(const struct perf_data_hit_values *values, FILE *to)
 {
 	if (values->flags & SAMPLE_HIT_BEFORE)
@@ -125,7 +120,7 @@ static void write_values(const struct perf_data_hit_values *values, FILE *to)
 		fprintf(to, " #%" PRIu64, values->hits);
 }
 
-/* Behind the event's name, where perf script has the address (-F addr). */
+/* After the event's name, where perf script has the address (-F addr). */
 static void write_hit(const struct entry *entry, FILE *to)
 {
 	if (!entry->watched)
@@ -163,7 +158,7 @@ static void write_entry(const struct entry *entry, const char *event, FILE *to)
 	fputc('\n', to);
 }
 
-/* Each event's, safe to show; the pool's. NULL without memory. */
+/* Names of all events, safe to show, owned by the pool. NULL without memory. */
 static const char **name_events(struct script *script)
 {
 	const struct perf_data_event *event;
@@ -171,13 +166,13 @@ static const char **name_events(struct script *script)
 	char text[256];
 	size_t count = 0;
 
-	while (symbolizer_event(script->resolver, count))
+	while (symbolizer_event(script->symbolizer, count))
 		count++;
 	names = pool_alloc(&script->pool, (count + 1) * sizeof(char *));
-	for (size_t i = 0; names && (event = symbolizer_event(script->resolver, i)); i++) {
+	for (size_t i = 0; names && (event = symbolizer_event(script->symbolizer, i)); i++) {
 		snprintf(text, sizeof(text), "%s",
 			 event->name ? event->name
-				     : symbolizer_summary(script->resolver)->event_name);
+				     : symbolizer_summary(script->symbolizer)->event_name);
 		make_printable(text);
 		names[i] = pool_string(&script->pool, text);
 		names = names[i] ? names : NULL;
@@ -203,16 +198,16 @@ static int write_entries(struct script *script, FILE *to)
 int script_write(const struct profile_options *options, FILE *to)
 {
 	struct script script = { .input = options->input };
-	struct symbolizer *resolver;
-	int error = symbolizer_open(&resolver, options);
+	struct symbolizer *symbolizer;
+	int error = symbolizer_open(&symbolizer, options);
 
 	if (error)
 		return error;
-	script.resolver = resolver;
-	error = symbolizer_run(resolver, take_sample, &script);
+	script.symbolizer = symbolizer;
+	error = symbolizer_run(symbolizer, take_sample, &script);
 	if (!error)
 		error = write_entries(&script, to);
-	symbolizer_close(resolver);
+	symbolizer_close(symbolizer);
 	pool_free(&script.pool);
 	free(script.entries);
 	return error;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every sample as text, in the form and order of perf script: what scripts written for that can
- * read. */
+/* Every sample as text, in the form and order of perf script, for scripts that parse that. */
 #ifndef KVMSCOPE_REPORT_SCRIPT_H
 #define KVMSCOPE_REPORT_SCRIPT_H
 
@@ -9,9 +8,8 @@
 #include "vmm/report/profile_stacks.h"
 
 /*
- * All samples that OPTIONS choose, by time. Holds them in memory, some 100
- * bytes for each frame at most. 0, the errors of profile_load(), or a
- * negative errno of writing.
+ * Writes the samples that OPTIONS select, by time. They are held in memory: up to 100 bytes per
+ * frame. 0, the errors of profile_load(), or a negative errno of writing.
  */
 int script_write(const struct profile_options *options, FILE *to);
 

@@ -10,94 +10,93 @@
 #include "shared/error.h"
 #include "shared/parse_number.h"
 #include "shared/printable.h"
-#include "vmm/report/image_inlines.h"
 #include "vmm/report/symbolizer_state.h"
 
-int symbolizer_out_of_memory(const struct symbolizer *resolver)
+int symbolizer_out_of_memory(const struct symbolizer *symbolizer)
 {
-	return error_set(-ENOMEM, "no memory for the profile in %s", resolver->options.input);
+	return error_set(-ENOMEM, "no memory for the profile in %s", symbolizer->options.input);
 }
 
-static int no_event(const struct symbolizer *resolver)
+static int no_event(const struct symbolizer *symbolizer)
 {
 	char list[512] = "";
 	const struct perf_data_event *event;
 	size_t used = 0;
 
-	for (size_t i = 0; (event = symbolizer_event(resolver, i)) && used < sizeof(list); i++)
+	for (size_t i = 0; (event = symbolizer_event(symbolizer, i)) && used < sizeof(list); i++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%zu %s",
 					 i ? ", " : "", i, event->name ? event->name : "");
 	make_printable(list);
-	return error_set(-ENOENT, "there is no event %s in %s; it has %s", resolver->options.event,
-			 resolver->options.input, list);
+	return error_set(-ENOENT, "no event %s in %s; its events are %s", symbolizer->options.event,
+			 symbolizer->options.input, list);
 }
 
-/* By name; else by number. */
-static int choose_event(struct symbolizer *resolver)
+/* Selects the event by name, else by number. */
+static int choose_event(struct symbolizer *symbolizer)
 {
-	const char *wanted = resolver->options.event;
+	const char *wanted = symbolizer->options.event;
 	const struct perf_data_event *event;
 	const char *end;
 	uint64_t number;
 
-	resolver->chosen = -1;
+	symbolizer->chosen = -1;
 	if (!wanted)
 		return 0;
-	for (size_t i = 0; (event = symbolizer_event(resolver, i)); i++)
+	for (size_t i = 0; (event = symbolizer_event(symbolizer, i)); i++)
 		if (event->name && !strcmp(event->name, wanted)) {
-			resolver->chosen = (int)i;
+			symbolizer->chosen = (int)i;
 			return 0;
 		}
 	end = parse_decimal(wanted, INT_MAX, &number);
-	if (!end || *end || !symbolizer_event(resolver, number))
-		return no_event(resolver);
-	resolver->chosen = (int)number;
+	if (!end || *end || !symbolizer_event(symbolizer, number))
+		return no_event(symbolizer);
+	symbolizer->chosen = (int)number;
 	return 0;
 }
 
-static int open_input(struct symbolizer *resolver)
+static int open_input(struct symbolizer *symbolizer)
 {
-	const char *path = profile_input_open(&resolver->input, resolver->options.input);
+	const char *path = profile_input_open(&symbolizer->input, symbolizer->options.input);
 
-	return path ? perf_data_reader_open(&resolver->reader, path) : -EIO;
+	return path ? perf_data_reader_open(&symbolizer->reader, path) : -EIO;
 }
 
 int symbolizer_open(struct symbolizer **opened, const struct profile_options *options)
 {
-	struct symbolizer *resolver = calloc(1, sizeof(*resolver));
+	struct symbolizer *symbolizer = calloc(1, sizeof(*symbolizer));
 	int error = -ENOMEM;
 
-	if (!resolver)
+	if (!symbolizer)
 		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
-	resolver->options = *options;
-	resolver->input.fd = -1;
-	resolver->kernels[1].guest = true;
-	resolver->timeline = profile_timeline_new(&resolver->pool);
-	resolver->unknown = pool_string(&resolver->pool, "[unknown]");
-	resolver->none = pool_string(&resolver->pool, "");
-	if (!resolver->timeline || !resolver->unknown || !resolver->none ||
-	    profile_frame_cache_open(&resolver->cache))
-		error = symbolizer_out_of_memory(resolver);
+	symbolizer->options = *options;
+	symbolizer->input.fd = -1;
+	symbolizer->kernels[1].guest = true;
+	symbolizer->timeline = profile_timeline_new(&symbolizer->pool);
+	symbolizer->unknown = pool_string(&symbolizer->pool, "[unknown]");
+	symbolizer->none = pool_string(&symbolizer->pool, "");
+	if (!symbolizer->timeline || !symbolizer->unknown || !symbolizer->none ||
+	    profile_frame_cache_open(&symbolizer->cache))
+		error = symbolizer_out_of_memory(symbolizer);
 	else
-		error = open_input(resolver);
+		error = open_input(symbolizer);
 	if (!error)
-		error = symbolizer_read_sideband(resolver);
+		error = symbolizer_read_sideband(symbolizer);
 	if (!error)
-		error = choose_event(resolver);
+		error = choose_event(symbolizer);
 	if (error) {
-		symbolizer_close(resolver);
+		symbolizer_close(symbolizer);
 		return error;
 	}
-	*opened = resolver;
+	*opened = symbolizer;
 	return 0;
 }
 
-void symbolizer_close(struct symbolizer *resolver)
+void symbolizer_close(struct symbolizer *symbolizer)
 {
-	if (!resolver)
+	if (!symbolizer)
 		return;
-	for (size_t i = 0; i < resolver->images.capacity; i++) {
-		struct profile_image *image = resolver->images.slots[i].item;
+	for (size_t i = 0; i < symbolizer->images.capacity; i++) {
+		struct profile_image *image = symbolizer->images.slots[i].item;
 
 		if (!image)
 			continue;
@@ -105,39 +104,39 @@ void symbolizer_close(struct symbolizer *resolver)
 		image_inlines_free(image->inlines);
 	}
 	for (size_t i = 0; i < 2; i++) {
-		symbols_free(resolver->kernels[i].symbols);
-		image_inlines_free(resolver->kernels[i].inlines);
+		symbols_free(symbolizer->kernels[i].symbols);
+		image_inlines_free(symbolizer->kernels[i].inlines);
 	}
-	if (resolver->reader)
-		perf_data_reader_close(resolver->reader);
-	profile_input_close(&resolver->input);
-	profile_frame_cache_close(&resolver->cache);
-	profile_timeline_free(resolver->timeline);
-	hash_table_free(&resolver->images);
-	hash_table_free(&resolver->build_ids);
-	hash_table_free(&resolver->cgroups);
-	hash_table_free(&resolver->frames);
-	pool_free(&resolver->pool);
-	free(resolver);
+	if (symbolizer->reader)
+		perf_data_reader_close(symbolizer->reader);
+	profile_input_close(&symbolizer->input);
+	profile_frame_cache_close(&symbolizer->cache);
+	profile_timeline_free(symbolizer->timeline);
+	hash_table_free(&symbolizer->images);
+	hash_table_free(&symbolizer->build_ids);
+	hash_table_free(&symbolizer->cgroups);
+	hash_table_free(&symbolizer->frames);
+	pool_free(&symbolizer->pool);
+	free(symbolizer);
 }
 
-/* A space at a sample's time; looked up when an address first asks for it. */
+/* An address space at a sample's time. */
 struct view {
 	uint16_t mode;
 	const struct profile_space *space;
 	uint32_t epoch;
-	uint32_t id; /* for the cache: UINT32_MAX without a space */
+	uint32_t id; /* for the cache; near UINT32_MAX without a space */
 };
 
-static struct view view_of(const struct symbolizer *resolver, const struct perf_data_sample *sample,
-			   uint16_t mode)
+static struct view view_of(const struct symbolizer *symbolizer,
+			   const struct perf_data_sample *sample, uint16_t mode)
 {
 	struct view view = { .mode = mode, .id = UINT32_MAX - is_kernel_mode(mode) };
 
 	if (mode == PERF_RECORD_MISC_CPUMODE_UNKNOWN)
-		return view; /* in no space: what was mapped there is not sure */
+		return view; /* in no space, because the mapping is uncertain */
 	view.space = profile_timeline_space(
-		resolver->timeline, is_guest_mode(mode),
+		symbolizer->timeline, is_guest_mode(mode),
 		is_kernel_mode(mode) ? PROFILE_KERNEL : (int32_t)sample->pid, sample->time);
 	if (view.space) {
 		view.epoch = profile_space_epoch(view.space, sample->time);
@@ -146,35 +145,35 @@ static struct view view_of(const struct symbolizer *resolver, const struct perf_
 	return view;
 }
 
-static void push(struct symbolizer *resolver, const struct profile_frame *frame, uint64_t own,
+static void push(struct symbolizer *symbolizer, const struct profile_frame *frame, uint64_t own,
 		 size_t *depth)
 {
 	if (*depth < PROFILE_DEPTH_MAX)
-		resolver->stack[(*depth)++] =
+		symbolizer->stack[(*depth)++] =
 			(struct symbolized_frame){ .frame = frame, .own = own };
 }
 
-/* What is inlined there, and the function that it is inlined into; CALLER: a call returns to
- * ADDRESS. */
-static int add_frame(struct symbolizer *resolver, const struct view *view, uint64_t address,
+/* Adds the inlined functions at ADDRESS and the function they are inlined into. CALLER: ADDRESS is
+ * a return address. */
+static int add_frame(struct symbolizer *symbolizer, const struct view *view, uint64_t address,
 		     bool caller, size_t *depth)
 {
 	struct profile_frame_cache_entry *entry;
 
 	if (*depth == PROFILE_DEPTH_MAX)
 		return 0;
-	entry = profile_frame_cache_entry(&resolver->cache, address, view->id, view->epoch,
-					  caller && resolver->options.inlined);
-	if (!entry || (!entry->frame && symbolizer_resolve(resolver, view->space,
+	entry = profile_frame_cache_entry(&symbolizer->cache, address, view->id, view->epoch,
+					  caller && symbolizer->options.inlined);
+	if (!entry || (!entry->frame && symbolizer_resolve(symbolizer, view->space,
 							   is_kernel_mode(view->mode), entry)))
-		return symbolizer_out_of_memory(resolver);
+		return symbolizer_out_of_memory(symbolizer);
 	for (size_t i = 0; i < entry->inlined_count; i++)
-		push(resolver, entry->inlined[i], entry->own, depth);
-	push(resolver, entry->frame, entry->own, depth);
+		push(symbolizer, entry->inlined[i], entry->own, depth);
+	push(symbolizer, entry->frame, entry->own, depth);
 	return 0;
 }
 
-/* The mode that a marker in a callchain switches to; 0: none that is known. */
+/* The mode after a call chain marker; 0: unknown. */
 static uint16_t mode_behind(uint64_t marker)
 {
 	switch (marker) {
@@ -193,11 +192,9 @@ static uint16_t mode_behind(uint64_t marker)
 	}
 }
 
-/*
- * The callchain's frames behind the first one, which is the sampled address itself. The first of
- * each mode is where the CPU was, or is to go on; behind it are addresses that calls return to.
- */
-static int add_callchain(struct symbolizer *resolver, const struct perf_data_sample *sample,
+/* Adds the call chain without its first entry, the sampled address. The first entry of each mode is
+ * an instruction pointer, the others are return addresses. */
+static int add_callchain(struct symbolizer *symbolizer, const struct perf_data_sample *sample,
 			 struct view view, size_t *depth)
 {
 	bool first = true, caller = false;
@@ -212,127 +209,128 @@ static int add_callchain(struct symbolizer *resolver, const struct perf_data_sam
 			if (!mode)
 				return 0;
 			if (mode != view.mode)
-				view = view_of(resolver, sample, mode);
+				view = view_of(symbolizer, sample, mode);
 			caller = false;
 			continue;
 		}
 		if (!first || address != sample->ip)
-			error = add_frame(resolver, &view, address, caller, depth);
+			error = add_frame(symbolizer, &view, address, caller, depth);
 		first = false;
 		caller = true;
 	}
 	return error;
 }
 
-static int add_host_frame(struct symbolizer *resolver, size_t *depth)
+static int add_host_frame(struct symbolizer *symbolizer, size_t *depth)
 {
-	const struct profile_frame *frame = symbolizer_host_frame(resolver);
+	const struct profile_frame *frame = symbolizer_host_frame(symbolizer);
 
 	if (!frame)
-		return symbolizer_out_of_memory(resolver);
-	push(resolver, frame, 0, depth);
+		return symbolizer_out_of_memory(symbolizer);
+	push(symbolizer, frame, 0, depth);
 	return 0;
 }
 
-static int add_frames(struct symbolizer *resolver, const struct perf_data_sample *sample,
+static int add_frames(struct symbolizer *symbolizer, const struct perf_data_sample *sample,
 		      size_t *depth)
 {
-	struct view view = view_of(resolver, sample, sample->misc);
+	struct view view = view_of(symbolizer, sample, sample->misc);
 	int error;
 
 	if (sample->misc == PERF_RECORD_MISC_HYPERVISOR)
-		return add_host_frame(resolver, depth);
-	error = add_frame(resolver, &view, sample->ip, false, depth);
-	if (!error && !resolver->options.leaves_only)
-		error = add_callchain(resolver, sample, view, depth);
+		return add_host_frame(symbolizer, depth);
+	error = add_frame(symbolizer, &view, sample->ip, false, depth);
+	if (!error && !symbolizer->options.leaves_only)
+		error = add_callchain(symbolizer, sample, view, depth);
 	return error;
 }
 
-/* Whose work it is: the program's, whatever its threads call themselves. */
-static const char *app_of(const struct symbolizer *resolver, const struct perf_data_sample *sample,
-			  const char *comm)
+/* The program, whatever comm its threads set. */
+static const char *app_of(const struct symbolizer *symbolizer,
+			  const struct perf_data_sample *sample, const char *comm)
 {
 	const struct profile_image *program =
-		profile_timeline_program(resolver->timeline, sample->pid, sample->time);
+		profile_timeline_program(symbolizer->timeline, sample->pid, sample->time);
 
 	return program ? program->name : comm;
 }
 
-static void name_cgroup(const struct symbolizer *resolver, struct symbolized_sample *sample)
+static void name_cgroup(const struct symbolizer *symbolizer, struct symbolized_sample *sample)
 {
 	uint64_t id = sample->recorded->cgroup;
-	const struct profile_cgroup *cgroup = id ? symbolizer_cgroup(resolver, id) : NULL;
+	const struct profile_cgroup *cgroup = id ? symbolizer_cgroup(symbolizer, id) : NULL;
 
-	sample->cgroup = cgroup ? cgroup->path : resolver->none;
-	sample->container = cgroup ? cgroup->container : resolver->none;
+	sample->cgroup = cgroup ? cgroup->path : symbolizer->none;
+	sample->container = cgroup ? cgroup->container : symbolizer->none;
 }
 
 static int take_sample(void *context, const struct perf_data_sample *sample)
 {
-	struct symbolizer *resolver = context;
+	struct symbolizer *symbolizer = context;
 	uint32_t vcpu = sample->vcpu != UINT32_MAX ? sample->vcpu : sample->cpu;
 	struct symbolized_sample resolved = { .recorded = sample,
-					      .frames = resolver->stack,
+					      .frames = symbolizer->stack,
 					      .vcpu = vcpu };
 	int error;
 
-	if ((resolver->chosen >= 0 && sample->event != resolver->chosen) ||
-	    (resolver->options.vcpu >= 0 && vcpu != (uint32_t)resolver->options.vcpu))
+	if ((symbolizer->chosen >= 0 && sample->event != symbolizer->chosen) ||
+	    (symbolizer->options.vcpu >= 0 && vcpu != (uint32_t)symbolizer->options.vcpu))
 		return 0;
-	error = add_frames(resolver, sample, &resolved.depth);
+	error = add_frames(symbolizer, sample, &resolved.depth);
 	if (error)
 		return error;
-	resolved.comm = profile_timeline_comm_of(resolver->timeline, sample->tid, sample->time);
-	resolved.app = app_of(resolver, sample, resolved.comm);
-	name_cgroup(resolver, &resolved);
-	resolved.tid = resolver->options.threads ? sample->tid : 0;
-	return resolver->each(resolver->each_context, &resolved);
+	resolved.comm = profile_timeline_comm_of(symbolizer->timeline, sample->tid, sample->time);
+	resolved.app = app_of(symbolizer, sample, resolved.comm);
+	name_cgroup(symbolizer, &resolved);
+	resolved.tid = symbolizer->options.threads ? sample->tid : 0;
+	return symbolizer->each(symbolizer->each_context, &resolved);
 }
 
-int symbolizer_run(struct symbolizer *resolver,
+int symbolizer_run(struct symbolizer *symbolizer,
 		   int (*each)(void *context, const struct symbolized_sample *sample),
 		   void *context)
 {
-	const struct perf_data_events events = { .sample = take_sample, .context = resolver };
+	const struct perf_data_events events = { .sample = take_sample, .context = symbolizer };
 
-	resolver->each = each;
-	resolver->each_context = context;
-	return perf_data_reader_run(resolver->reader, &events);
+	symbolizer->each = each;
+	symbolizer->each_context = context;
+	return perf_data_reader_run(symbolizer->reader, &events);
 }
 
-const struct perf_data_event *symbolizer_event(const struct symbolizer *resolver, size_t number)
+const struct perf_data_event *symbolizer_event(const struct symbolizer *symbolizer, size_t number)
 {
-	return perf_data_reader_event(resolver->reader, number);
+	return perf_data_reader_event(symbolizer->reader, number);
 }
 
-/* Only our recorder's records are totals of vCPUs. */
-bool symbolizer_count(const struct symbolizer *resolver, size_t number,
+/* Only kvmscope's READ records are totals per vCPU. */
+bool symbolizer_count(const struct symbolizer *symbolizer, size_t number,
 		      struct perf_data_count *count)
 {
-	const struct perf_data_summary *summary = perf_data_reader_summary(resolver->reader);
+	const struct perf_data_summary *summary = perf_data_reader_summary(symbolizer->reader);
 
 	return !strncmp(summary->version, "kvmscope ", strlen("kvmscope ")) &&
-	       perf_data_reader_count(resolver->reader, number, resolver->options.vcpu, count);
+	       perf_data_reader_count(symbolizer->reader, number, symbolizer->options.vcpu, count);
 }
 
-int symbolizer_chosen(const struct symbolizer *resolver)
+int symbolizer_chosen(const struct symbolizer *symbolizer)
 {
-	return resolver->chosen;
+	return symbolizer->chosen;
 }
 
-const struct perf_data_summary *symbolizer_summary(const struct symbolizer *resolver)
+const struct perf_data_summary *symbolizer_summary(const struct symbolizer *symbolizer)
 {
-	return perf_data_reader_summary(resolver->reader);
+	return perf_data_reader_summary(symbolizer->reader);
 }
 
-uint64_t symbolizer_lost(const struct symbolizer *resolver)
+uint64_t symbolizer_lost(const struct symbolizer *symbolizer)
 {
-	return resolver->lost;
+	return symbolizer->lost;
 }
 
-const char *symbolizer_note(const struct symbolizer *resolver)
+const char *symbolizer_note(const struct symbolizer *symbolizer)
 {
-	return *resolver->kernels[1].note ? resolver->kernels[1].note : resolver->kernels[0].note;
+	return *symbolizer->kernels[1].note ? symbolizer->kernels[1].note
+					    : symbolizer->kernels[0].note;
 }
 
 static void count_inlines(const struct image_inlines *inlines, size_t *asked, size_t *unknown)
@@ -343,15 +341,15 @@ static void count_inlines(const struct image_inlines *inlines, size_t *asked, si
 	*unknown += !image_inlines_found(inlines);
 }
 
-void symbolizer_inlines(const struct symbolizer *resolver, size_t *asked, size_t *unknown)
+void symbolizer_inlines(const struct symbolizer *symbolizer, size_t *asked, size_t *unknown)
 {
 	*asked = *unknown = 0;
-	for (size_t i = 0; i < resolver->images.capacity; i++) {
-		const struct profile_image *image = resolver->images.slots[i].item;
+	for (size_t i = 0; i < symbolizer->images.capacity; i++) {
+		const struct profile_image *image = symbolizer->images.slots[i].item;
 
 		if (image)
 			count_inlines(image->inlines, asked, unknown);
 	}
 	for (size_t i = 0; i < 2; i++)
-		count_inlines(resolver->kernels[i].inlines, asked, unknown);
+		count_inlines(symbolizer->kernels[i].inlines, asked, unknown);
 }

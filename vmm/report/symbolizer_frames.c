@@ -1,20 +1,19 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "vmm/report/image_inlines.h"
 #include "vmm/report/symbolizer_state.h"
 
-/* What tells frames of one image apart. */
+/* A frame and its identity within the image. */
 struct frame {
 	struct profile_frame shown;
-	const struct profile_image *image; /* NULL: nothing is mapped there */
-	uint64_t start; /* of the symbol, or the address itself, as the image's table has it */
+	const struct profile_image *image; /* NULL: unmapped */
+	uint64_t start;                    /* of the symbol, or the address, in the image's table */
 };
 
-/* Names and files of inlined functions, and of lines, are the pool's. */
+/* Strings of inlined functions and files are unique in the pool. */
 static bool same_frame(const void *item, const void *key)
 {
 	const struct frame *a = item, *b = key;
@@ -26,7 +25,7 @@ static bool same_frame(const void *item, const void *key)
 	       a->shown.file == b->shown.file && a->shown.line == b->shown.line;
 }
 
-static const struct profile_frame *keep_frame(struct symbolizer *resolver, struct frame *frame)
+static const struct profile_frame *keep_frame(struct symbolizer *symbolizer, struct frame *frame)
 {
 	uint64_t hash = hash_mix(hash_pointer(frame->image), frame->start);
 	struct frame *kept;
@@ -34,24 +33,24 @@ static const struct profile_frame *keep_frame(struct symbolizer *resolver, struc
 	if (frame->shown.inlined)
 		hash = hash_mix(hash, (uintptr_t)frame->shown.function);
 	hash = hash_mix(hash, frame->shown.line);
-	kept = hash_table_find(&resolver->frames, hash, same_frame, frame);
+	kept = hash_table_find(&symbolizer->frames, hash, same_frame, frame);
 	if (kept)
 		return &kept->shown;
-	kept = pool_alloc(&resolver->pool, sizeof(*kept));
+	kept = pool_alloc(&symbolizer->pool, sizeof(*kept));
 	if (!kept)
 		return NULL;
 	if (frame->shown.symbol)
-		frame->shown.symbol = pool_string(&resolver->pool, frame->shown.symbol);
+		frame->shown.symbol = pool_string(&symbolizer->pool, frame->shown.symbol);
 	if (!frame->shown.inlined)
 		frame->shown.function = frame->shown.symbol;
 	*kept = *frame;
-	if (hash_table_add(&resolver->frames, hash, kept))
+	if (hash_table_add(&symbolizer->frames, hash, kept))
 		return NULL;
 	return &kept->shown;
 }
 
-/* The frame of a function that was inlined into what is at ADDRESS; NULL without memory. */
-static const struct profile_frame *inlined_frame(struct symbolizer *resolver,
+/* The frame of a function inlined into INTO; NULL without memory. */
+static const struct profile_frame *inlined_frame(struct symbolizer *symbolizer,
 						 const struct profile_image *image,
 						 const struct frame *into,
 						 const struct dwarf_function *function)
@@ -61,30 +60,30 @@ static const struct profile_frame *inlined_frame(struct symbolizer *resolver,
 			   .address = into->shown.address,
 			   .kernel = into->shown.kernel,
 			   .inlined = true,
-			   .function = pool_string(&resolver->pool, function->name),
+			   .function = pool_string(&symbolizer->pool, function->name),
 			   .line = function->line },
 		.image = image,
 	};
 	char *shown;
 
 	if (function->file)
-		frame.shown.file = pool_string(&resolver->pool, function->file);
+		frame.shown.file = pool_string(&symbolizer->pool, function->file);
 	if (!frame.shown.function || (function->file && !frame.shown.file) ||
 	    asprintf(&shown, "%s (inlined)", frame.shown.function) < 0)
 		return NULL;
 	frame.shown.symbol = shown;
-	into = (const struct frame *)keep_frame(resolver, &frame);
+	into = (const struct frame *)keep_frame(symbolizer, &frame);
 	free(shown);
 	return into ? &into->shown : NULL;
 }
 
-/* Keeps the frames of COUNT inlined FUNCTIONS, but of those that have no name. -ENOMEM. */
-static int keep_inlined(struct symbolizer *resolver, const struct profile_image *image,
+/* Stores the frames of the COUNT inlined FUNCTIONS that have names. -ENOMEM. */
+static int keep_inlined(struct symbolizer *symbolizer, const struct profile_image *image,
 			const struct frame *into, const struct dwarf_function *functions,
 			size_t count, struct profile_frame_cache_entry *entry)
 {
 	const struct profile_frame **frames =
-		pool_alloc(&resolver->pool, count * sizeof(struct profile_frame *));
+		pool_alloc(&symbolizer->pool, count * sizeof(struct profile_frame *));
 
 	if (!frames)
 		return -ENOMEM;
@@ -92,7 +91,8 @@ static int keep_inlined(struct symbolizer *resolver, const struct profile_image 
 	for (size_t i = 0; i < count; i++) {
 		if (!functions[i].name)
 			continue;
-		frames[entry->inlined_count] = inlined_frame(resolver, image, into, &functions[i]);
+		frames[entry->inlined_count] =
+			inlined_frame(symbolizer, image, into, &functions[i]);
 		if (!frames[entry->inlined_count++])
 			return -ENOMEM;
 	}
@@ -100,33 +100,33 @@ static int keep_inlined(struct symbolizer *resolver, const struct profile_image 
 }
 
 /*
- * What is inlined where FRAME was sampled, into ENTRY, and its own line. What a caller was doing is
- * its call, before the address that it returns to; that may be another inlined function's already.
- * -ENOMEM.
+ * Stores inlined functions at the address in ENTRY, and the source line in FRAME. For a return
+ * address it uses the preceding call instruction, because the next instruction may belong to
+ * another inlined function. -ENOMEM.
  */
-static int find_inlined(struct symbolizer *resolver, struct profile_image *image,
+static int find_inlined(struct symbolizer *symbolizer, struct profile_image *image,
 			const struct symbol *symbol, struct frame *frame,
 			struct profile_frame_cache_entry *entry)
 {
 	struct dwarf_function functions[DWARF_INLINES_MAX];
 	uint64_t at = entry->caller && entry->own > symbol->start ? entry->own - 1 : entry->own;
-	size_t count = image_inlines_find(image, &resolver->options, at, functions);
+	size_t count = image_inlines_find(image, &symbolizer->options, at, functions);
 
 	if (!count)
 		return 0;
 	frame->shown.line = functions[count - 1].line;
 	if (functions[count - 1].file)
-		frame->shown.file = pool_string(&resolver->pool, functions[count - 1].file);
-	return count > 1 ? keep_inlined(resolver, image, frame, functions, count - 1, entry) : 0;
+		frame->shown.file = pool_string(&symbolizer->pool, functions[count - 1].file);
+	return count > 1 ? keep_inlined(symbolizer, image, frame, functions, count - 1, entry) : 0;
 }
 
-int symbolizer_resolve(struct symbolizer *resolver, const struct profile_space *space, bool kernel,
-		       struct profile_frame_cache_entry *entry)
+int symbolizer_resolve(struct symbolizer *symbolizer, const struct profile_space *space,
+		       bool kernel, struct profile_frame_cache_entry *entry)
 {
 	const struct profile_mapping *mapping =
 		space ? profile_space_find(space, entry->epoch, entry->address) : NULL;
 	struct frame frame = {
-		.shown = { .image = resolver->unknown,
+		.shown = { .image = symbolizer->unknown,
 			   .address = entry->address,
 			   .kernel = kernel },
 	};
@@ -139,24 +139,24 @@ int symbolizer_resolve(struct symbolizer *resolver, const struct profile_space *
 		frame.shown.image = mapping->image->name;
 	}
 	if (mapping &&
-	    profile_image_symbol(mapping->image, &resolver->options, mapping->start,
+	    profile_image_symbol(mapping->image, &symbolizer->options, mapping->start,
 				 mapping->offset, entry->address, &entry->own, &symbol)) {
 		frame.shown.symbol = symbol.name;
 		frame.start = symbol.start;
-		if (resolver->options.inlined)
-			error = find_inlined(resolver, mapping->image, &symbol, &frame, entry);
+		if (symbolizer->options.inlined)
+			error = find_inlined(symbolizer, mapping->image, &symbol, &frame, entry);
 	} else {
 		frame.start = entry->own;
 	}
-	entry->frame = error ? NULL : keep_frame(resolver, &frame);
+	entry->frame = error ? NULL : keep_frame(symbolizer, &frame);
 	return entry->frame ? 0 : -ENOMEM;
 }
 
-const struct profile_frame *symbolizer_host_frame(struct symbolizer *resolver)
+const struct profile_frame *symbolizer_host_frame(struct symbolizer *symbolizer)
 {
 	struct frame frame = { .shown = { .symbol = "[host]", .image = PROFILE_HOST_IMAGE } };
 
-	return keep_frame(resolver, &frame);
+	return keep_frame(symbolizer, &frame);
 }
 
 static const struct frame *whole(const struct symbolized_frame *frame)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <string.h>
 
@@ -19,20 +19,20 @@ static bool same_name(const void *item, const void *key)
 
 static int take_build_id(void *context, const struct perf_data_build_id *taken)
 {
-	struct symbolizer *resolver = context;
-	const char *name = pool_string(&resolver->pool, taken->name);
-	struct build_id *build_id = pool_alloc(&resolver->pool, sizeof(*build_id));
+	struct symbolizer *symbolizer = context;
+	const char *name = pool_string(&symbolizer->pool, taken->name);
+	struct build_id *build_id = pool_alloc(&symbolizer->pool, sizeof(*build_id));
 
 	if (!name || !build_id)
-		return symbolizer_out_of_memory(resolver);
+		return symbolizer_out_of_memory(symbolizer);
 	if (taken->build_id_size > ELF_BUILD_ID_MAX ||
-	    hash_table_find(&resolver->build_ids, hash_pointer(name), same_name, name))
+	    hash_table_find(&symbolizer->build_ids, hash_pointer(name), same_name, name))
 		return 0;
 	build_id->name = name;
 	build_id->size = taken->build_id_size;
 	memcpy(build_id->bytes, taken->build_id, taken->build_id_size);
-	return hash_table_add(&resolver->build_ids, hash_pointer(name), build_id)
-		       ? symbolizer_out_of_memory(resolver)
+	return hash_table_add(&symbolizer->build_ids, hash_pointer(name), build_id)
+		       ? symbolizer_out_of_memory(symbolizer)
 		       : 0;
 }
 
@@ -45,13 +45,13 @@ static bool same_image(const void *item, const void *key)
 	       !memcmp(a->build_id, b->build_id, a->build_id_size);
 }
 
-/* A mapping's own build id, else the one that the file's table has for its name. */
-static void find_build_id(const struct symbolizer *resolver, struct profile_image *image,
+/* The mapping's build id, else that of its name in the file's table. */
+static void find_build_id(const struct symbolizer *symbolizer, struct profile_image *image,
 			  const struct perf_data_mapping_event *mapping)
 {
 	const char *name = image->kind == IMAGE_KERNEL ? image->name : image->path;
 	const struct build_id *listed =
-		hash_table_find(&resolver->build_ids, hash_pointer(name), same_name, name);
+		hash_table_find(&symbolizer->build_ids, hash_pointer(name), same_name, name);
 
 	if (mapping->build_id_size && mapping->build_id_size <= ELF_BUILD_ID_MAX) {
 		image->build_id_size = mapping->build_id_size;
@@ -62,24 +62,25 @@ static void find_build_id(const struct symbolizer *resolver, struct profile_imag
 	}
 }
 
-static int keep_image(struct symbolizer *resolver, const struct profile_image *image,
+static int keep_image(struct symbolizer *symbolizer, const struct profile_image *image,
 		      struct profile_image **kept)
 {
 	uint64_t hash = hash_mix(hash_pointer(image->path), (uintptr_t)image->kernel);
 
-	*kept = hash_table_find(&resolver->images, hash, same_image, image);
+	*kept = hash_table_find(&symbolizer->images, hash, same_image, image);
 	if (*kept)
 		return 0;
-	*kept = pool_alloc(&resolver->pool, sizeof(**kept));
+	*kept = pool_alloc(&symbolizer->pool, sizeof(**kept));
 	if (!*kept)
-		return symbolizer_out_of_memory(resolver);
+		return symbolizer_out_of_memory(symbolizer);
 	**kept = *image;
-	return hash_table_add(&resolver->images, hash, *kept) ? symbolizer_out_of_memory(resolver)
-							      : 0;
+	return hash_table_add(&symbolizer->images, hash, *kept)
+		       ? symbolizer_out_of_memory(symbolizer)
+		       : 0;
 }
 
-/* What tells the boots of a kernel apart. */
-static int learn_kernel(struct symbolizer *resolver, const struct profile_image *image,
+/* Keeps what distinguishes the boots of a kernel. */
+static int learn_kernel(struct symbolizer *symbolizer, const struct profile_image *image,
 			const struct perf_data_mapping_event *mapping)
 {
 	struct profile_kernel *kernel = image->kernel;
@@ -91,7 +92,7 @@ static int learn_kernel(struct symbolizer *resolver, const struct profile_image 
 		kernel->reference = image->reference;
 		kernel->reference_address = mapping->offset;
 	} else if (image->kind == IMAGE_MODULE) {
-		place = pool_alloc(&resolver->pool, sizeof(*place));
+		place = pool_alloc(&symbolizer->pool, sizeof(*place));
 		if (!place)
 			return -ENOMEM;
 		*place = (struct profile_module_mapping){ image->module, mapping->start,
@@ -103,57 +104,57 @@ static int learn_kernel(struct symbolizer *resolver, const struct profile_image 
 
 static int take_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
-	struct symbolizer *resolver = context;
+	struct symbolizer *symbolizer = context;
 	bool guest = is_guest_mode(mapping->misc), kernel = is_kernel_mode(mapping->misc);
 	struct profile_image image = { 0 }, *kept;
 	int error;
 
 	if (mapping->is_code
-		    ? !profile_image_describe_code(&image, &resolver->pool, mapping->name)
-		    : !profile_image_describe(&image, &resolver->pool, mapping->name, kernel))
-		return symbolizer_out_of_memory(resolver);
-	find_build_id(resolver, &image, mapping);
+		    ? !profile_image_describe_code(&image, &symbolizer->pool, mapping->name)
+		    : !profile_image_describe(&image, &symbolizer->pool, mapping->name, kernel))
+		return symbolizer_out_of_memory(symbolizer);
+	find_build_id(symbolizer, &image, mapping);
 	if (kernel)
-		image.kernel = &resolver->kernels[guest];
-	if (kernel && learn_kernel(resolver, &image, mapping))
-		return symbolizer_out_of_memory(resolver);
-	error = keep_image(resolver, &image, &kept);
+		image.kernel = &symbolizer->kernels[guest];
+	if (kernel && learn_kernel(symbolizer, &image, mapping))
+		return symbolizer_out_of_memory(symbolizer);
+	error = keep_image(symbolizer, &image, &kept);
 	if (error)
 		return error;
-	if (profile_timeline_map(resolver->timeline, guest, kernel ? PROFILE_KERNEL : mapping->pid,
-				 mapping->time, mapping->start, mapping->size, mapping->offset,
-				 kept))
-		return symbolizer_out_of_memory(resolver);
+	if (profile_timeline_map(symbolizer->timeline, guest,
+				 kernel ? PROFILE_KERNEL : mapping->pid, mapping->time,
+				 mapping->start, mapping->size, mapping->offset, kept))
+		return symbolizer_out_of_memory(symbolizer);
 	return 0;
 }
 
 static int take_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
 {
-	struct symbolizer *resolver = context;
-	const char *name = pool_string(&resolver->pool, comm);
+	struct symbolizer *symbolizer = context;
+	const char *name = pool_string(&symbolizer->pool, comm);
 
-	return !name || profile_timeline_comm(resolver->timeline, tid, time, name)
-		       ? symbolizer_out_of_memory(resolver)
+	return !name || profile_timeline_comm(symbolizer->timeline, tid, time, name)
+		       ? symbolizer_out_of_memory(symbolizer)
 		       : 0;
 }
 
 static int take_exec(void *context, uint32_t pid, uint64_t time)
 {
-	struct symbolizer *resolver = context;
+	struct symbolizer *symbolizer = context;
 
-	return profile_timeline_exec(resolver->timeline, pid, time)
-		       ? symbolizer_out_of_memory(resolver)
+	return profile_timeline_exec(symbolizer->timeline, pid, time)
+		       ? symbolizer_out_of_memory(symbolizer)
 		       : 0;
 }
 
 static int take_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
 		     uint32_t parent_tid, uint64_t time, bool before)
 {
-	struct symbolizer *resolver = context;
+	struct symbolizer *symbolizer = context;
 
-	return profile_timeline_fork(resolver->timeline, pid, tid, parent_pid, parent_tid, time,
+	return profile_timeline_fork(symbolizer->timeline, pid, tid, parent_pid, parent_tid, time,
 				     before)
-		       ? symbolizer_out_of_memory(resolver)
+		       ? symbolizer_out_of_memory(symbolizer)
 		       : 0;
 }
 
@@ -162,30 +163,30 @@ static bool same_cgroup(const void *item, const void *key)
 	return ((const struct profile_cgroup *)item)->id == *(const uint64_t *)key;
 }
 
-struct profile_cgroup *symbolizer_cgroup(const struct symbolizer *resolver, uint64_t id)
+struct profile_cgroup *symbolizer_cgroup(const struct symbolizer *symbolizer, uint64_t id)
 {
-	return hash_table_find(&resolver->cgroups, hash_mix(0, id), same_cgroup, &id);
+	return hash_table_find(&symbolizer->cgroups, hash_mix(0, id), same_cgroup, &id);
 }
 
-/* The latest path of one that was renamed, as for perf. */
+/* A renamed cgroup gets its latest path, as in perf. */
 static int take_cgroup(void *context, uint64_t id, const char *path)
 {
-	struct symbolizer *resolver = context;
-	const char *kept = pool_string(&resolver->pool, path), *container;
-	struct profile_cgroup *cgroup = symbolizer_cgroup(resolver, id);
+	struct symbolizer *symbolizer = context;
+	const char *kept = pool_string(&symbolizer->pool, path), *container;
+	struct profile_cgroup *cgroup = symbolizer_cgroup(symbolizer, id);
 	char name[CONTAINER_NAME_SIZE];
 
 	container_name(path, name, sizeof(name));
-	container = pool_string(&resolver->pool, name);
+	container = pool_string(&symbolizer->pool, name);
 	if (kept && container && !cgroup) {
-		cgroup = pool_alloc(&resolver->pool, sizeof(*cgroup));
+		cgroup = pool_alloc(&symbolizer->pool, sizeof(*cgroup));
 		if (cgroup)
 			cgroup->id = id;
-		if (!cgroup || hash_table_add(&resolver->cgroups, hash_mix(0, id), cgroup))
-			return symbolizer_out_of_memory(resolver);
+		if (!cgroup || hash_table_add(&symbolizer->cgroups, hash_mix(0, id), cgroup))
+			return symbolizer_out_of_memory(symbolizer);
 	}
 	if (!kept || !container)
-		return symbolizer_out_of_memory(resolver);
+		return symbolizer_out_of_memory(symbolizer);
 	cgroup->path = kept;
 	cgroup->container = container;
 	return 0;
@@ -197,11 +198,9 @@ static int take_lost(void *context, uint64_t count)
 	return 0;
 }
 
-/*
- * A file whose recorder could not find the kernel says nothing of where it
- * lies; with symbols given by the user, all kernel addresses are looked up in them.
- */
-static int map_given_kernel(struct symbolizer *resolver, bool guest)
+/* If the recorder did not find the kernel, the file has no mapping for it: symbols given by the
+ * user then apply to all kernel addresses. */
+static int map_given_kernel(struct symbolizer *symbolizer, bool guest)
 {
 	struct perf_data_mapping_event everything = {
 		.start = 1ull << 63,
@@ -211,23 +210,23 @@ static int map_given_kernel(struct symbolizer *resolver, bool guest)
 		.name = guest ? "[guest.kernel.kallsyms]" : "[kernel.kallsyms]",
 	};
 
-	return take_mapping(resolver, &everything);
+	return take_mapping(symbolizer, &everything);
 }
 
-/* A file that the user named must be right, or the report ends here. */
-static int check_given(struct symbolizer *resolver)
+/* A wrong file given by the user is an error. */
+static int check_given(struct symbolizer *symbolizer)
 {
-	const struct profile_options *options = &resolver->options;
-	struct profile_kernel *kernel = &resolver->kernels[0];
+	const struct profile_options *options = &symbolizer->options;
+	struct profile_kernel *kernel = &symbolizer->kernels[0];
 
 	if (!options->kallsyms && !options->vmlinux)
 		return 0;
-	if (resolver->kernels[1].build_id_size)
-		kernel = &resolver->kernels[1];
+	if (symbolizer->kernels[1].build_id_size)
+		kernel = &symbolizer->kernels[1];
 	return profile_kernel_symbols(kernel, options) ? 0 : error_set(-EINVAL, "%s", kernel->note);
 }
 
-int symbolizer_read_sideband(struct symbolizer *resolver)
+int symbolizer_read_sideband(struct symbolizer *symbolizer)
 {
 	const struct perf_data_events events = {
 		.mapping = take_mapping,
@@ -237,20 +236,20 @@ int symbolizer_read_sideband(struct symbolizer *resolver)
 		.build_id = take_build_id,
 		.cgroup = take_cgroup,
 		.lost = take_lost,
-		.context = resolver,
+		.context = symbolizer,
 	};
-	bool given = resolver->options.kallsyms || resolver->options.vmlinux;
+	bool given = symbolizer->options.kallsyms || symbolizer->options.vmlinux;
 	int error = 0;
 
 	if (given)
-		error = map_given_kernel(resolver, false);
+		error = map_given_kernel(symbolizer, false);
 	if (given && !error)
-		error = map_given_kernel(resolver, true);
+		error = map_given_kernel(symbolizer, true);
 	if (!error)
-		error = perf_data_reader_run(resolver->reader, &events);
+		error = perf_data_reader_run(symbolizer->reader, &events);
 	if (error)
 		return error;
-	if (profile_timeline_finish(resolver->timeline))
-		return symbolizer_out_of_memory(resolver);
-	return check_given(resolver);
+	if (profile_timeline_finish(symbolizer->timeline))
+		return symbolizer_out_of_memory(symbolizer);
+	return check_given(symbolizer);
 }

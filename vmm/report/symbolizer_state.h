@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a resolver of a file has, for the files that it is made of:
+ * Internals of the symbolizer, one object in four files:
  *
- *	symbolizer.c           opening and closing, and the samples
- *	symbolizer_sideband.c  what the file says of mappings, names, forks and cgroups
- *	symbolizer_frames.c    what an address is in them
+ *	symbolizer.c		opens and closes it; samples
+ *	symbolizer_sideband.c	mappings, comms, forks and cgroups of the file
+ *	symbolizer_frames.c	turns an address into a frame
+ *	profile_input.c		copies a pipe, so that it can be read twice
  */
 #ifndef KVMSCOPE_REPORT_SYMBOLIZER_STATE_H
 #define KVMSCOPE_REPORT_SYMBOLIZER_STATE_H
@@ -17,13 +18,17 @@
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/report/profile_frame_cache.h"
 #include "vmm/report/profile_image.h"
-#include "vmm/report/profile_input.h"
 #include "vmm/report/profile_stacks.h"
 #include "vmm/report/profile_timeline.h"
 #include "vmm/report/symbolizer.h"
 
-/* As perf's default; longer chains lose their outermost frames. */
+/* perf's default; longer call chains lose their outermost frames. */
 #define PROFILE_DEPTH_MAX 1024
+
+struct profile_input {
+	char path[32]; /* of the copy */
+	int fd;        /* of the copy; -1: none needed */
+};
 
 struct profile_cgroup {
 	uint64_t id;
@@ -41,31 +46,37 @@ struct symbolizer {
 	struct hash_table cgroups;   /* struct profile_cgroup by id */
 	struct hash_table frames;    /* struct frame by image and symbol or address */
 	struct profile_frame_cache cache;
-	struct profile_kernel kernels[2]; /* this machine's, and its guest's */
+	struct profile_kernel kernels[2]; /* the recorded machine's, and its guest's */
 	const char *unknown, *none;       /* "[unknown]" and "" in the pool */
-	int chosen;                       /* the event that is taken; -1: all */
+	int chosen;                       /* the selected event; -1: all */
 	uint64_t lost;
 	int (*each)(void *context, const struct symbolized_sample *sample);
 	void *each_context;
 	struct symbolized_frame stack[PROFILE_DEPTH_MAX];
 };
 
-/* Says that there is no memory for the profile; -ENOMEM. */
-int symbolizer_out_of_memory(const struct symbolizer *resolver);
-
-/* The first pass over the file. -ENOMEM, -EINVAL where a file that the user gave is not right, the
- * errors of the reader. */
-int symbolizer_read_sideband(struct symbolizer *resolver);
-/* NULL: the file does not say. */
-struct profile_cgroup *symbolizer_cgroup(const struct symbolizer *resolver, uint64_t id);
-
-/* The frame for ENTRY's address in SPACE (NULL: nothing is known of it) as it is in ENTRY's epoch;
- * fills in the rest of ENTRY. -ENOMEM. */
-int symbolizer_resolve(struct symbolizer *resolver, const struct profile_space *space, bool kernel,
-		       struct profile_frame_cache_entry *entry);
-/* What ran outside of the guest is none of its code: one frame for all of it. NULL without memory.
+/*
+ * If PATH ("-" is standard input) is a pipe, copies it to its end into an unnamed file in $TMPDIR,
+ * else /var/tmp. Returns the path to read, PATH or the copy's; NULL, with an error message, if the
+ * copy failed.
  */
-const struct profile_frame *symbolizer_host_frame(struct symbolizer *resolver);
+const char *profile_input_open(struct profile_input *input, const char *path);
+void profile_input_close(struct profile_input *input);
+
+/* Sets the error message of a failed allocation; returns -ENOMEM. */
+int symbolizer_out_of_memory(const struct symbolizer *symbolizer);
+
+/* The first pass over the file. -ENOMEM; -EINVAL: a file given by the user is wrong; the errors of
+ * the reader. */
+int symbolizer_read_sideband(struct symbolizer *symbolizer);
+/* NULL: unknown. */
+struct profile_cgroup *symbolizer_cgroup(const struct symbolizer *symbolizer, uint64_t id);
+
+/* Fills in ENTRY for its address in SPACE (NULL: unknown) at ENTRY's epoch. -ENOMEM. */
+int symbolizer_resolve(struct symbolizer *symbolizer, const struct profile_space *space,
+		       bool kernel, struct profile_frame_cache_entry *entry);
+/* The one frame for everything that ran outside the guest. NULL without memory. */
+const struct profile_frame *symbolizer_host_frame(struct symbolizer *symbolizer);
 
 static inline uint64_t hash_pointer(const void *pointer)
 {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/btf_file.h"
 
 #include <errno.h>
@@ -7,10 +7,10 @@
 #include <libelf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/read_file.h"
 
 #define SIZE_MAX_BTF (64u << 20)
 #define MAGIC        "\x9f\xeb" /* Documentation/bpf/btf.rst */
@@ -47,20 +47,16 @@ static int load_section(Elf *elf, uint8_t **data, size_t *size)
 
 static int load_raw(int fd, uint8_t **data, size_t *size)
 {
-	uint8_t *bytes = malloc(SIZE_MAX_BTF);
-	ssize_t part = 1;
-	int error;
+	char *text;
+	int error = read_descriptor(fd, SIZE_MAX_BTF, &text, size);
 
-	if (!bytes)
-		return -ENOMEM;
-	*size = 0;
-	while (*size < SIZE_MAX_BTF && (part = read(fd, bytes + *size, SIZE_MAX_BTF - *size)) > 0)
-		*size += (size_t)part;
-	error = part < 0                                ? -errno
-		: *size > 2 && !memcmp(bytes, MAGIC, 2) ? copy(bytes, *size, data, size)
-							: -EINVAL;
-	free(bytes);
-	return error;
+	if (error)
+		return error;
+	*data = (uint8_t *)text;
+	if (*size > 2 && !memcmp(text, MAGIC, 2))
+		return 0;
+	free(text);
+	return -EINVAL;
 }
 
 static int load(int fd, uint8_t **data, size_t *size)
@@ -83,14 +79,14 @@ int btf_file_load(const char *path, uint8_t **data, size_t *size)
 	int fd = open(path, O_RDONLY | O_CLOEXEC), error;
 
 	if (fd < 0)
-		return error_set(-errno, "can not open %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot open %s: %s", path, strerror(errno));
 	error = load(fd, data, size);
 	close(fd);
 	if (error == -EINVAL)
 		return error_set(
 			error,
-			"%s has no BTF: an ELF file with a section .BTF is wanted, or a copy of "
+			"%s has no BTF: give an ELF file with a section .BTF, or a copy of "
 			"/sys/kernel/btf/vmlinux",
 			path);
-	return error ? error_set(error, "can not read %s: %s", path, strerror(-error)) : 0;
+	return error ? error_set(error, "cannot read %s: %s", path, strerror(-error)) : 0;
 }

@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 /*
- * The BTF in PATH, an ELF file with a section .BTF or a copy of /sys/kernel/btf/vmlinux, into
- * *DATA, the caller's to free. The errors of reading, -EINVAL for what is neither, -ENOMEM.
+ * Loads BTF from PATH, an ELF file with a section .BTF or a copy of /sys/kernel/btf/vmlinux, into
+ * *DATA, which the caller frees. -EINVAL: PATH is neither; -ENOMEM, the errors of reading. Any
+ * thread.
  */
 int btf_file_load(const char *path, uint8_t **data, size_t *size);
 

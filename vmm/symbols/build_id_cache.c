@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/build_id_cache.h"
 
 #include <dirent.h>
@@ -12,13 +12,13 @@
 
 #include "shared/error.h"
 #include "vmm/symbols/build_id_cache_files.h"
-#include "vmm/symbols/kcore.h"
+#include "vmm/symbols/symbol_file.h"
 
-/* The names of its entries in perf. */
+/* perf's names of these entries. */
 #define KALLSYMS_ENTRY "/[kernel.kallsyms]/"
 #define KCORE_ENTRY    "/[kernel.kcore]/"
 
-/* Stands in the boots that we made; the code of others is not ours to remove. */
+/* Marks boots that kvmscope created; others must not be removed. */
 #define OUR_MARK ".kvmscope"
 
 static void add_line(struct bytes *to, uint64_t address, char type, const char *name,
@@ -46,7 +46,7 @@ static bool in_modules(const struct kernel_image *image, uint64_t address)
 	return false;
 }
 
-/* Functions in the image, and the symbol that may end it: data is never sampled. */
+/* True for functions in the image, and for the symbol at its end. Data is never sampled. */
 static bool belongs(const struct kernel_image *image, const struct symbol *symbol,
 		    bool with_modules)
 {
@@ -58,7 +58,7 @@ static bool belongs(const struct kernel_image *image, const struct symbol *symbo
 	       in_modules(image, symbol->start);
 }
 
-/* perf checks where _text lies, and finds the kernel's part of the code by _stext. */
+/* perf checks the address of _text, and finds the kernel's part of the kcore by _stext. */
 static void add_anchor(const struct kernel_image *image, struct bytes *to, const char *name)
 {
 	struct symbol symbol;
@@ -95,7 +95,7 @@ static int make_kallsyms(const struct kernel_image *image, bool with_modules, st
 	return to->failed ? error_set(-ENOMEM, "no memory for the kernel's symbols") : 0;
 }
 
-/* In the form of /proc/modules, as far as perf reads it. */
+/* In the form of /proc/modules, with the fields that perf reads. */
 static int make_modules(const struct kernel_image *image, struct bytes *to)
 {
 	char line[160];
@@ -119,7 +119,7 @@ int build_id_cache_add_kernel(const char *directory, const struct kernel_image *
 	struct bytes kallsyms = { 0 };
 	int error;
 
-	cache_id_text(image, id);
+	cache_id_text(image->build_id, image->build_id_size, id);
 	error = cache_path(place, directory, KALLSYMS_ENTRY, id, NULL);
 	if (!error)
 		error = cache_make_directory(place);
@@ -132,7 +132,7 @@ int build_id_cache_add_kernel(const char *directory, const struct kernel_image *
 	return error ? error : cache_link_build(directory, "[kernel.kallsyms]", id);
 }
 
-/* perf's own name for it, the time in hundredths; the first that nobody has. */
+/* perf's name for a boot: the time in hundredths of a second; the first unused one. */
 static int make_boot_directory(const char *entry, char path[PATH_MAX])
 {
 	struct timespec moment;
@@ -153,11 +153,11 @@ static int make_boot_directory(const char *entry, char path[PATH_MAX])
 			return cache_write_file(path, OUR_MARK, CACHE_MODE_OF_BOOT,
 						&(struct bytes){ 0 });
 		if (errno != EEXIST)
-			return error_set(-errno, "can't make the directory %s: %s", path,
+			return error_set(-errno, "cannot create the directory %s: %s", path,
 					 strerror(errno));
 		usleep(2000);
 	}
-	return error_set(-EEXIST, "can't make a directory in %s: too many at a time", entry);
+	return error_set(-EEXIST, "cannot create a directory in %s: too many at a time", entry);
 }
 
 static int visible(const struct dirent *entry)
@@ -165,11 +165,8 @@ static int visible(const struct dirent *entry)
 	return entry->d_name[0] != '.';
 }
 
-/*
- * A boot that is complete and just like this one serves as well: guests
- * without KASLR, or one that is profiled twice. Not one that lacks its code:
- * somebody may be about to write it.
- */
+/* Finds a complete boot equal to this one: a guest without KASLR, or one profiled before. A boot
+ * without its code does not count, because somebody may be writing it. */
 static bool find_complete_boot(const char *entry, const struct bytes *kallsyms,
 			       const struct bytes *modules, char path[PATH_MAX])
 {
@@ -194,7 +191,7 @@ static bool find_complete_boot(const char *entry, const struct bytes *kallsyms,
 	return found;
 }
 
-/* The symbols before the modules: when modules fit, perf takes it that the symbols do. */
+/* The symbols come first: if the modules match, perf expects the symbols to match. */
 static int write_boot(const struct bytes *kallsyms, const struct bytes *modules,
 		      const struct build_id_cache_boot *boot)
 {
@@ -211,7 +208,7 @@ static int place_boot(const char *entry, const struct bytes *kallsyms, const str
 	if (*boot->path && cache_file_is(boot->path, "modules", modules) &&
 	    cache_file_is(boot->path, "kallsyms", kallsyms))
 		return 0;
-	if (boot->complete) { /* another's, and no longer like ours */
+	if (boot->complete) { /* somebody else's, and not equal any more */
 		*boot->path = '\0';
 		boot->complete = false;
 	}
@@ -219,7 +216,7 @@ static int place_boot(const char *entry, const struct bytes *kallsyms, const str
 		boot->complete = true;
 		return 0;
 	}
-	if (*boot->path) /* ours, if nobody removed it meanwhile */
+	if (*boot->path) /* ours, unless it was removed meanwhile */
 		error = cache_make_directory(boot->path);
 	else
 		error = make_boot_directory(entry, boot->path);
@@ -232,7 +229,7 @@ static int boot_entry(const char *directory, const struct kernel_image *image, c
 {
 	char id[41];
 
-	cache_id_text(image, id);
+	cache_id_text(image->build_id, image->build_id_size, id);
 	return cache_path(entry, directory, KCORE_ENTRY, id, NULL);
 }
 
@@ -271,7 +268,7 @@ int build_id_cache_link_guest(const char *mount, int pid, const struct build_id_
 		return error;
 	unlink(place);
 	if (symlink(boot->path, place))
-		return error_set(-errno, "can't make the link %s: %s", place, strerror(errno));
+		return error_set(-errno, "cannot create the link %s: %s", place, strerror(errno));
 	return 0;
 }
 
@@ -283,7 +280,7 @@ static void remove_file(const char *boot, const char *name)
 		unlink(path);
 }
 
-/* Only a boot of ours: others put theirs there to be kept. */
+/* True for boots that kvmscope created; others were stored on purpose. */
 static bool is_ours(const char *boot)
 {
 	char mark[PATH_MAX];
@@ -291,7 +288,7 @@ static bool is_ours(const char *boot)
 	return !cache_path(mark, boot, "/" OUR_MARK, NULL) && !access(mark, F_OK);
 }
 
-/* First a boot loses its code, which is most of its bytes, and later its names. */
+/* Removes the code of older boots, which has most of the bytes, and later their symbols. */
 static void age_boot(const char *boot, int newer)
 {
 	if (newer >= BUILD_ID_CACHE_CODE_KEPT)
@@ -320,7 +317,7 @@ static void remove_old_boots(const char *entry)
 		free(names);
 }
 
-bool cache_modules_overlap(const struct kernel_image *image)
+static bool modules_overlap(const struct kernel_image *image)
 {
 	for (size_t i = 0; i < image->module_count; i++)
 		if (image->shared && image->shared[i])
@@ -349,10 +346,101 @@ int build_id_cache_add_code(const char *directory, const struct kernel_image *im
 
 	if (boot->complete || !*boot->path)
 		return 0;
-	error = cache_modules_overlap(image) ? 0 : write_code(image, view, paging, boot);
+	error = modules_overlap(image) ? 0 : write_code(image, view, paging, boot);
 	if (!error)
 		error = boot_entry(directory, image, entry);
 	if (!error)
 		remove_old_boots(entry);
+	return error;
+}
+
+static void add_functions(const struct guest_module *module, const struct symbols *from,
+			  struct symbol_file *file)
+{
+	size_t count = from ? symbols_count(from) : 0;
+	struct symbol symbol;
+
+	for (size_t i = 0; i < count; i++) {
+		symbols_at(from, i, &symbol);
+		if (!symbol.module || strcmp(symbol.module, module->name) != 0 ||
+		    !strchr("tTwW", symbol.type) || symbol.start - module->start >= module->size ||
+		    !build_id_cache_name_is_plain(symbol.name))
+			continue;
+		symbol_file_add(file, symbol.name, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+				symbol.start - module->start, symbol.end - symbol.start);
+	}
+}
+
+/*
+ * The functions of MODULE in FIRST, or else in SECOND (either may be NULL), as an ELF file:
+ * addresses are relative to the module's text, so it serves wherever that build is loaded. TO is
+ * empty without functions or build id.
+ */
+static void make_module_file(struct bytes *to, const struct guest_module *module,
+			     const struct symbols *first, const struct symbols *second)
+{
+	const struct symbol_file_head head = { .type = ET_REL,
+					       .build_id = module->build_id,
+					       .build_id_size = module->build_id_size,
+					       .text_size = module->size };
+	struct symbol_file file;
+	size_t none;
+
+	symbol_file_begin(&file);
+	none = file.table.size;
+	add_functions(module, first, &file);
+	if (file.table.size == none)
+		add_functions(module, second, &file);
+	symbol_file_end(&file, &head, to);
+}
+
+/* perf reads a kernel file without a path as a symbol table because of this name
+ * (dso__is_kallsyms()). */
+static int link_table(const char *place)
+{
+	char table[PATH_MAX];
+	int error = cache_path(table, place, "/kallsyms", NULL);
+
+	if (!error && symlink("elf", table) && errno != EEXIST)
+		error = error_set(-errno, "cannot create the link %s: %s", table, strerror(errno));
+	return error;
+}
+
+static int add_module(const char *directory, const struct guest_module *module,
+		      const struct bytes *file)
+{
+	char id[41], entry[sizeof(module->name) + 2], place[PATH_MAX];
+	int error;
+
+	cache_id_text(module->build_id, module->build_id_size, id);
+	snprintf(entry, sizeof(entry), "[%s]", module->name);
+	error = cache_path(place, directory, "/", entry, "/", id, NULL);
+	if (!error)
+		error = cache_make_directory(place);
+	if (!error && (!cache_file_exists(place, "elf") || cache_file_is_outdated(place, "elf")))
+		error = cache_write_file(place, "elf", CACHE_MODE_PUBLIC, file);
+	if (!error)
+		error = link_table(place);
+	return error ? error : cache_link_build(directory, entry, id);
+}
+
+int build_id_cache_add_modules(const char *directory, const struct kernel_image *image)
+{
+	int error = 0;
+
+	if (!modules_overlap(image))
+		return 0;
+	for (size_t i = 0; i < image->module_count && !error; i++) {
+		struct bytes file;
+
+		if (!build_id_cache_name_is_plain(image->modules[i].name))
+			continue;
+		make_module_file(&file, &image->modules[i], image->symbols, image->unloaded);
+		if (file.failed)
+			error = error_set(-ENOMEM, "no memory for the symbols of modules");
+		else if (file.size)
+			error = add_module(directory, &image->modules[i], &file);
+		free(file.data);
+	}
 	return error;
 }

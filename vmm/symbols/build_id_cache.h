@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The build-id cache, where perf looks for the names of what it did not
- * record itself (perf-buildid-cache(1); tools/perf/util/build-id.c and
- * symbol.c): for a guest kernel
+ * The build-id cache, in which perf finds the symbols of guests (perf-buildid-cache(1);
+ * tools/perf/util/build-id.c and symbol.c):
  *
- *	DIR/[kernel.kallsyms]/ID/kallsyms	the kernel's symbols
- *	DIR/.build-id/xx/yyyy			a link to that directory
- *	DIR/[kernel.kcore]/ID/TIME/kallsyms	the symbols of one boot, its modules' included
- *	DIR/[kernel.kcore]/ID/TIME/modules	where they lay; perf takes the directory that fits
- *	DIR/[kernel.kcore]/ID/TIME/kcore	the code itself, for perf annotate
+ *	DIR/[kernel.kallsyms]/ID/kallsyms	symbols of a kernel
+ *	DIR/.build-id/xx/yyyy			link to that directory
+ *	DIR/[kernel.kcore]/ID/TIME/kallsyms	symbols of one boot, with modules
+ *	DIR/[kernel.kcore]/ID/TIME/modules	module addresses; perf uses the boot that matches
+ *them DIR/[kernel.kcore]/ID/TIME/kcore	the code, for perf annotate DIR/[guest.user]/ID/elf
+ *symbols of a user-space image
  *
- *	DIR/[guest.user]/ID/elf			names of a program or library, as a guest told them
+ * A kernel's symbols serve all its boots, because perf relocates them by _text. Modules do not move
+ * with the kernel, so only the symbols of a boot have them: a symbol is right or left out.
  *
- * The first two serve any boot of that kernel: perf moves the symbols by the
- * difference of _text. Modules do not move with it, so they stand in the
- * third only: a name must be right or not there.
- *
- * Files appear whole, by rename(), whoever else writes at the same time.
+ * Files appear whole, by rename(), so any number of processes can write at the same time.
  */
 #ifndef KVMSCOPE_SYMBOLS_BUILD_ID_CACHE_H
 #define KVMSCOPE_SYMBOLS_BUILD_ID_CACHE_H
@@ -33,147 +30,127 @@
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/symbol_table.h"
 
-/* What one guest kernel is, as far as the cache is concerned. Nothing is owned. */
+/* A guest kernel as the cache needs it. Owns nothing. */
 struct kernel_image {
 	const uint8_t *build_id;
 	size_t build_id_size; /* 1 to 20 */
-	uint64_t start, end;  /* GVA of _text, and of the end of all that is mapped for it */
-	uint64_t text_end;    /* GVA of _etext: the code that is there to the end */
+	uint64_t start, end;  /* GVA of _text, and of the end of the kernel's mapping */
+	uint64_t text_end;    /* GVA of _etext; init code after it has been freed */
 	const struct symbols *symbols;
-	const struct symbols
-		*unloaded; /* of modules that are in MODULES and loaded no more; NULL: none */
-	const struct guest_module *modules; /* of one name each */
-	const bool *shared; /* for each: others lay in its place, so the boot does not name it;
-			       NULL: of none */
+	const struct symbols *unloaded;     /* of modules that were unloaded; NULL: none */
+	const struct guest_module *modules; /* unloaded ones included; names are unique */
+	/* For each module: other modules had its addresses at other times, so the boot's symbols
+	 * leave it out. NULL: none. */
+	const bool *shared;
 	size_t module_count;
 };
 
 /* The symbols of one boot: a directory below [kernel.kcore]. Zeroed: none yet. */
 struct build_id_cache_boot {
 	char path[PATH_MAX]; /* "" until the first build_id_cache_add_boot() */
-	bool complete;       /* it was there already, code and all */
+	bool complete;       /* an existing boot with its code, which is not ours to change */
 };
 
-/* A directory of somebody's own for names, in place of perf's. It outlives who writes there. */
+/* A private cache directory, used instead of perf's. Outlives its users. */
 struct build_id_cache_location {
-	const char *directory; /* made when it is needed */
-	/* May more be written now? With the message if not. The thread that writes. */
+	const char *directory; /* created when needed */
+	/* False, with an error message, if no more may be written. Called on the writing thread. */
 	bool (*has_room)(void *context);
 	void *context;
 };
 
-/* The directory of PLACE, or build_id_cache_directory() for NULL, and the errors of that. */
-int build_id_cache_open(const struct build_id_cache_location *place, char *path, size_t size);
+/* Copies the directory of LOCATION, or of build_id_cache_directory() for NULL, to PATH. Errors as
+ * there. */
+int build_id_cache_open(const struct build_id_cache_location *location, char *path, size_t size);
 
 /*
- * The directory that perf uses: buildid.dir of its configuration
- * ($PERF_CONFIG, else ~/.perfconfig over /etc/perfconfig), else $HOME/.debug.
- * -ENOENT if there is none to be used, -ENAMETOOLONG. Any thread.
+ * The directory that perf uses: buildid.dir of its configuration ($PERF_CONFIG, else ~/.perfconfig
+ * over /etc/perfconfig), else $HOME/.debug. -ENOENT: there is none; -ENAMETOOLONG. Any thread.
  */
 int build_id_cache_directory(char *path, size_t size);
 
 /*
- * Stands in the symbols of a boot at _text's place, as a kind of symbol that
- * perf never shows. perf's host perspective falls back to the kallsyms of the
- * machine that it runs on, if that has the symbol which a mapping is anchored
- * at: it has none of this name, so the guest gets no wrong names.
+ * A symbol in a boot's kallsyms at the address of _text, of a type that perf never shows. perf's
+ * host perspective falls back to the host's kallsyms if they have the symbol that a mapping is
+ * anchored at. They never have this one, so the guest gets no symbols of the host.
  */
 #define BUILD_ID_CACHE_ANCHOR "_kvmscope_text"
 
-/*
- * Makes MOUNT/PID/proc lead to the boot: what perf's --guestmount=MOUNT wants
- * to see for the guest of that process. Errors of mkdir() and symlink().
- */
+/* Links MOUNT/PID/proc to the boot, as perf --guestmount=MOUNT needs it for the guest of process
+ * PID. The errors of mkdir() and symlink(). */
 int build_id_cache_link_guest(const char *mount, int pid, const struct build_id_cache_boot *boot);
 
 /*
- * Names come from the guest and go into lines of text and names of files:
- * only those of printable characters, without spaces, slashes and brackets,
- * are passed on. Any thread.
+ * True if NAME, which comes from the guest, may become a word of a text file or a file name:
+ * printable ASCII without spaces, slashes and brackets, and no leading dot. Any thread.
  */
 bool build_id_cache_name_is_plain(const char *name);
 
-/*
- * Puts the kernel's own symbols into the cache at DIRECTORY, unless they are
- * there. The errors of mkdir(), open(), write() and rename().
- */
+/* Adds the kernel's own symbols to the cache at DIRECTORY, unless it has them. The errors of
+ * mkdir(), open(), write() and rename(). */
 int build_id_cache_add_kernel(const char *directory, const struct kernel_image *image);
 
-/*
- * Puts the symbols of this boot there, modules included, or brings up to
- * date what an earlier call with the same BOOT put there. Errors as above.
- */
+/* Adds the symbols of this boot with its modules, or updates those of an earlier call with BOOT.
+ * Errors as above. */
 int build_id_cache_add_boot(const char *directory, const struct kernel_image *image,
 			    struct build_id_cache_boot *boot);
 
 /*
- * Where modules share a place, puts the symbols of all there, each under its own build id: readers
- * then go by the times of the file, and perf by nothing else, as there is no code. Errors as above.
+ * If modules shared addresses at different times, adds the symbols of each module under its own
+ * build id: readers then follow the mappings of the recording, and perf has no kcore to prefer.
+ * Errors as above.
  */
 int build_id_cache_add_modules(const char *directory, const struct kernel_image *image);
 
-/* Where build_id_cache_add_image() puts files. */
-#define BUILD_ID_CACHE_IMAGES "[guest.user]"
-
 /*
- * Puts FILE, the names of a program or library that a guest has, there under its build id, unless
- * there is something of that build. 1 if it did, 0 if not; errors as above.
- */
-int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
-			     const struct bytes *file);
-
-/* The same, but in place of what build_id_cache_add_image() put there earlier, unless that has more
- * symbols.
- */
-int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
-				 size_t build_id_size, const struct bytes *file);
-
-/* Takes back what build_id_cache_add_image() put there. */
-void build_id_cache_remove_image(const char *directory, const uint8_t *build_id,
-				 size_t build_id_size);
-
-/* Is there a file with the symbols of that build, be it perf's own? */
-bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
-
-/* Has it all of that build's functions, or else the build's own bytes, behind which there is
- * nothing more? Not so of those functions alone that others may call, which is what a guest's
- * memory may be left to tell.
- */
-bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id,
-				    size_t build_id_size);
-
-/* Is there a file of that build that has no .symtab? Then *OURS says whether this or another run
- * put it there. */
-bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id,
-				      size_t build_id_size, bool *ours);
-
-/* Does the file of that build say that who told its names has no more of them, and is not older
- * than SECONDS?
- */
-bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id,
-				       size_t build_id_size, time_t seconds);
-
-/* Of the file that was added or put in place of another, which another one of that build does not
- * have; 0: there is none. */
-uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id,
-				    size_t build_id_size);
-
-/* Somebody uses what is known of that build: its time is now, by which it can be told from what
- * nobody does.
- */
-void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size);
-
-/*
- * Adds the code of the kernel and its modules to the boot, read from guest
- * memory. Of that kernel the code of the BUILD_ID_CACHE_CODE_KEPT newest
- * boots is kept, and the names of BUILD_ID_CACHE_BOOTS_KEPT. Where modules share a place no code is
- * added: perf takes the places of modules from there, for all times. After
- * build_id_cache_add_boot(). Errors as above.
+ * Adds the code of the kernel and its modules, read from guest memory, to the boot, after
+ * build_id_cache_add_boot(). Keeps the code of the BUILD_ID_CACHE_CODE_KEPT newest boots of that
+ * kernel, and the symbols of BUILD_ID_CACHE_BOOTS_KEPT. Adds no code if modules shared addresses:
+ * perf would use its module addresses for the whole recording. Errors as above.
  */
 #define BUILD_ID_CACHE_CODE_KEPT  8
 #define BUILD_ID_CACHE_BOOTS_KEPT 32
 int build_id_cache_add_code(const char *directory, const struct kernel_image *image,
 			    const struct guest_view *view, const struct guest_paging *paging,
 			    struct build_id_cache_boot *boot);
+
+/* User-space images, by build id, in this entry of the cache. */
+#define BUILD_ID_CACHE_IMAGES "[guest.user]"
+
+/* Adds FILE, the symbols of an image, unless the cache has any of that build. 1: added, 0: not
+ * needed; errors as above. */
+int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
+			     const struct bytes *file);
+/* The same, but replaces an earlier file of ours that does not have more symbols. */
+int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
+				 size_t build_id_size, const struct bytes *file);
+/* Removes what build_id_cache_add_image() added. */
+void build_id_cache_remove_image(const char *directory, const uint8_t *build_id,
+				 size_t build_id_size);
+
+/* True if there is a file with symbols of that build, perf's own included. */
+bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
+
+/* True if the cache has all functions of that build, or the original file. False for exported
+ * functions only, which can be all that a guest's memory still has. */
+bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id,
+				    size_t build_id_size);
+
+/* True if there is a file of that build without .symtab; *OURS: kvmscope added it. */
+bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id,
+				      size_t build_id_size, bool *ours);
+
+/* True if the file of that build is marked as all that its source has (symbol_file.h), and is
+ * younger than SECONDS. */
+bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id,
+				       size_t build_id_size, time_t seconds);
+
+/* Identifies the file that was added or replaced last: another file of the build has another stamp.
+ * 0: no file. */
+uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id,
+				    size_t build_id_size);
+
+/* Updates the time of the build's link, by which unused entries can be found. */
+void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size);
 
 #endif

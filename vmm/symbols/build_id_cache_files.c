@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/build_id_cache_files.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -46,7 +47,7 @@ int cache_make_directory(const char *path)
 		if (slash)
 			*slash = '\0';
 		if (mkdir(part, 0755) && errno != EEXIST)
-			return error_set(-errno, "can't make the directory %s: %s", part,
+			return error_set(-errno, "cannot create the directory %s: %s", part,
 					 strerror(errno));
 		if (!slash)
 			return 0;
@@ -64,7 +65,8 @@ int cache_file_begin(struct cache_file *file, const char *directory, const char 
 		return error;
 	file->fd = mkostemp(file->temporary, O_CLOEXEC);
 	if (file->fd < 0)
-		return error_set(-errno, "can't make a file in %s: %s", directory, strerror(errno));
+		return error_set(-errno, "cannot create a file in %s: %s", directory,
+				 strerror(errno));
 	fchmod(file->fd, mode);
 	return 0;
 }
@@ -72,9 +74,10 @@ int cache_file_begin(struct cache_file *file, const char *directory, const char 
 int cache_file_end(struct cache_file *file, int error)
 {
 	if (close(file->fd) && !error)
-		error = error_set(-errno, "can't write %s: %s", file->path, strerror(errno));
+		error = error_set(-errno, "cannot write %s: %s", file->path, strerror(errno));
 	if (!error && rename(file->temporary, file->path))
-		error = error_set(-errno, "can't put %s in place: %s", file->path, strerror(errno));
+		error = error_set(-errno, "cannot rename a file to %s: %s", file->path,
+				  strerror(errno));
 	if (error)
 		unlink(file->temporary);
 	return error;
@@ -90,7 +93,8 @@ static int write_content(struct cache_file *file, const struct bytes *content)
 		if (written < 0 && errno == EINTR)
 			continue;
 		if (written < 0)
-			return error_set(-errno, "can't write %s: %s", file->path, strerror(errno));
+			return error_set(-errno, "cannot write %s: %s", file->path,
+					 strerror(errno));
 		done += (size_t)written;
 	}
 	return 0;
@@ -152,15 +156,15 @@ int cache_link_build(const char *directory, const char *entry, const char *id)
 	if (!error)
 		error = cache_path(target, "../../", entry, "/", id, NULL);
 	if (!error && symlink(target, place) && errno != EEXIST)
-		error = error_set(-errno, "can't make the link %s: %s", place, strerror(errno));
+		error = error_set(-errno, "cannot create the link %s: %s", place, strerror(errno));
 	return error;
 }
 
-void cache_id_text(const struct kernel_image *image, char text[41])
+void cache_id_text(const uint8_t *build_id, size_t build_id_size, char text[41])
 {
 	*text = '\0';
-	for (size_t i = 0; i < image->build_id_size && i < 20; i++)
-		snprintf(text + 2 * i, 3, "%02x", image->build_id[i]);
+	for (size_t i = 0; i < build_id_size && i < 20; i++)
+		snprintf(text + 2 * i, 3, "%02x", build_id[i]);
 }
 
 bool build_id_cache_name_is_plain(const char *name)
@@ -171,4 +175,112 @@ bool build_id_cache_name_is_plain(const char *name)
 		if (*name <= ' ' || *name >= 127 || strchr("/[]", *name))
 			return false;
 	return true;
+}
+
+/* perf's configuration (perf-config(1), buildid.dir). */
+
+#define SYSTEM_CONFIGURATION "/etc/perfconfig"
+
+static char *trim(char *text)
+{
+	char *end;
+
+	while (isspace((unsigned char)*text))
+		text++;
+	end = text + strlen(text);
+	while (end > text && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	return text;
+}
+
+/* Comments start at # or ;. */
+static char *strip(char *line)
+{
+	line[strcspn(line, "#;")] = '\0';
+	return trim(line);
+}
+
+static void unquote(char *value)
+{
+	size_t length = strlen(value);
+
+	if (length < 2 || value[0] != '"' || value[length - 1] != '"')
+		return;
+	memmove(value, value + 1, length - 2);
+	value[length - 2] = '\0';
+}
+
+/* "~/" means the home directory, as in git's configuration. */
+static void take_value(char *value, char *path, size_t size)
+{
+	const char *home = getenv("HOME");
+
+	unquote(value);
+	if (!strncmp(value, "~/", 2) && home)
+		snprintf(path, size, "%s%s", home, value + 1);
+	else
+		snprintf(path, size, "%s", value);
+}
+
+static void take_line(char *line, bool *in_section, char *path, size_t size)
+{
+	char *text = strip(line), *equals = strchr(text, '=');
+
+	if (*text == '[') {
+		*in_section = !strncasecmp(text, "[buildid]", 9);
+		return;
+	}
+	if (!*in_section || !equals)
+		return;
+	*equals = '\0';
+	if (!strcasecmp(trim(text), "dir"))
+		take_value(trim(equals + 1), path, size);
+}
+
+/* The last value wins; a missing file is empty. */
+static void read_configuration(const char *file, char *path, size_t size)
+{
+	char line[PATH_MAX + 64];
+	bool in_section = false;
+	FILE *from = fopen(file, "re");
+
+	if (!from)
+		return;
+	while (fgets(line, sizeof(line), from))
+		take_line(line, &in_section, path, size);
+	fclose(from);
+}
+
+int build_id_cache_open(const struct build_id_cache_location *location, char *path, size_t size)
+{
+	if (!location)
+		return build_id_cache_directory(path, size);
+	return snprintf(path, size, "%s", location->directory) < (int)size
+		       ? 0
+		       : error_set(-ENAMETOOLONG, "%s is too long for a build-id cache",
+				   location->directory);
+}
+
+int build_id_cache_directory(char *path, size_t size)
+{
+	const char *only = getenv("PERF_CONFIG"), *home = getenv("HOME");
+	char own[PATH_MAX];
+
+	*path = '\0';
+	if (only) {
+		read_configuration(only, path, size);
+	} else {
+		read_configuration(SYSTEM_CONFIGURATION, path, size);
+		if (home && snprintf(own, sizeof(own), "%s/.perfconfig", home) < (int)sizeof(own))
+			read_configuration(own, path, size);
+	}
+	if (*path)
+		return 0;
+	if (!home || !*home)
+		return error_set(
+			-ENOENT,
+			"no build-id cache: HOME is not set (set it, or use --no-buildid-cache)");
+	if (snprintf(path, size, "%s/.debug", home) >= (int)size)
+		return error_set(-ENAMETOOLONG, "HOME is too long for a build-id cache");
+	return 0;
 }

@@ -1,14 +1,14 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/bytes.h"
 #include "shared/clock_ns.h"
 #include "vmm/symbols/build_id_cache.h"
 #include "vmm/symbols/build_id_cache_files.h"
-#include "vmm/symbols/bytes_file.h"
 #include "vmm/symbols/elf_file.h"
 #include "vmm/symbols/elf_symbols.h"
 
@@ -24,9 +24,7 @@ static int find_place(const char *directory, const uint8_t *build_id, size_t bui
 	char prefix[3];
 	int error;
 
-	cache_id_text(
-		&(struct kernel_image){ .build_id = build_id, .build_id_size = build_id_size },
-		place->id);
+	cache_id_text(build_id, build_id_size, place->id);
 	snprintf(prefix, sizeof(prefix), "%.2s", place->id);
 	error = cache_path(place->directory, directory, "/" BUILD_ID_CACHE_IMAGES "/", place->id,
 			   NULL);
@@ -35,7 +33,7 @@ static int find_place(const char *directory, const uint8_t *build_id, size_t bui
 				  NULL);
 }
 
-/* Does the link lead to the place's own directory? */
+/* True if the link leads to our directory. */
 static bool is_ours(const struct place *place)
 {
 	struct stat own, linked;
@@ -44,7 +42,7 @@ static bool is_ours(const struct place *place)
 	       own.st_dev == linked.st_dev && own.st_ino == linked.st_ino;
 }
 
-/* Is what is there of our own, and of an earlier version, which may have written wrong names? */
+/* True for a file of an earlier kvmscope, which may have wrong symbols. */
 static bool is_outdated(const struct place *place)
 {
 	return is_ours(place) && cache_file_is_outdated(place->directory, "elf");
@@ -58,7 +56,7 @@ bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, si
 	       cache_file_exists(place.link, "elf") && !is_outdated(&place);
 }
 
-/* Is it the file itself, and not names alone that were made a file? Then nobody has more. */
+/* True if this is the original file, and not a symbol file: nobody has more. */
 static bool has_its_bytes(const char *path)
 {
 	struct elf_segments segments;
@@ -126,7 +124,7 @@ bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *bui
 	       time(NULL) - status.st_mtim.tv_sec < seconds;
 }
 
-/* One that takes the inode of another that is gone was made later. */
+/* The time distinguishes it from a removed file whose inode it reuses. */
 uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id,
 				    size_t build_id_size)
 {
@@ -153,12 +151,12 @@ static size_t count_symbols(const char *path)
 	return count;
 }
 
-/* Would FILE, in place of what is there, take names away? */
+/* True if replacing the current file by FILE would lose symbols. */
 static bool has_fewer_symbols(const struct bytes *file, const struct place *place)
 {
-	char there[PATH_MAX], path[BYTES_FILE_PATH];
+	char there[PATH_MAX], path[BYTES_PATH_SIZE];
 	size_t count = cache_path(there, place->link, "/elf", NULL) ? 0 : count_symbols(there);
-	int fd = count ? bytes_file_open(file, path) : -1;
+	int fd = count ? bytes_open_file(file, path) : -1;
 	bool fewer = count && (fd < 0 || count_symbols(path) < count);
 
 	if (fd >= 0)
@@ -200,7 +198,7 @@ int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
 	return put(directory, &place, file);
 }
 
-/* The link is ours only if it leads to what is removed: behind that it leads nowhere. */
+/* The link is ours only if it leads to the removed file, and is dangling now. */
 void build_id_cache_remove_image(const char *directory, const uint8_t *build_id,
 				 size_t build_id_size)
 {

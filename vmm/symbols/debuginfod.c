@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/debuginfod.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 
 #define MIB (1l << 20)
 
-/* What is used of libdebuginfod.so.1. */
+/* The functions that are loaded from libdebuginfod.so.1. */
 #define FUNCTIONS(use)                                                                             \
 	use(debuginfod_begin) use(debuginfod_end) use(debuginfod_find_debuginfo)                   \
 		use(debuginfod_find_executable) use(debuginfod_set_progressfn)
@@ -46,14 +46,14 @@ static bool load(struct debuginfod *debuginfod)
 	return !missing;
 }
 
-/* Not 0 would end the transfer. While SIZE is 0 it is not known, and what is counted are no bytes.
- */
+/* Another result than 0 would abort the transfer. SIZE is 0 while it is unknown; then DONE does not
+ * count bytes. */
 static int show_progress(debuginfod_client *client, long done, long size)
 {
 	if (size > 0)
 		log_progress("debuginfod: %ld of %ld MiB", done / MIB, (size + MIB - 1) / MIB);
 	else
-		log_progress("debuginfod: asking");
+		log_progress("debuginfod: searching");
 	return 0;
 }
 
@@ -70,7 +70,7 @@ static bool choose_servers(const char *urls)
 static int begin(struct debuginfod *debuginfod)
 {
 	if (!load(debuginfod))
-		return error_set(-ENOENT, "cannot ask debuginfod: " DEBUGINFOD_SONAME
+		return error_set(-ENOENT, "cannot use debuginfod: " DEBUGINFOD_SONAME
 					  " is missing (Debian package libdebuginfod1)");
 	debuginfod->client = debuginfod->debuginfod_begin();
 	if (!debuginfod->client)
@@ -87,7 +87,7 @@ int debuginfod_open(struct debuginfod **opened, const char *urls)
 	if (!choose_servers(urls))
 		return error_set(
 			-EINVAL,
-			"no debuginfod server is named: set DEBUGINFOD_URLS, or give --debuginfod=URL");
+			"no debuginfod server: set DEBUGINFOD_URLS, or use --debuginfod=URL");
 	debuginfod = calloc(1, sizeof(*debuginfod));
 	if (!debuginfod)
 		return error_set(-ENOMEM, "no memory for debuginfod");
@@ -105,7 +105,7 @@ void debuginfod_close(struct debuginfod *debuginfod)
 		return;
 	if (debuginfod->client)
 		debuginfod->debuginfod_end(debuginfod->client);
-	/* The library stays: libcurl below it does not like to be unloaded. */
+	/* The library stays loaded: libcurl, which it uses, must not be unloaded. */
 	free(debuginfod);
 }
 
@@ -135,7 +135,8 @@ bool debuginfod_find(struct debuginfod *debuginfod, enum debuginfod_kind kind, c
 		close(fd);
 	if (fd < 0 && fd != -ENOENT && fd != -E2BIG) {
 		debuginfod->silent = true;
-		log_warning("debuginfod gives no files: %s (asked for %s)", strerror(-fd), hex);
+		log_warning("debuginfod is no longer used: %s (for build id %s)", strerror(-fd),
+			    hex);
 	}
 	found = fd >= 0 && snprintf(path, SYMBOL_PATH_MAX, "%s", name) < SYMBOL_PATH_MAX;
 	free(name);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of a build from debuginfod servers, by build id (elfutils' libdebuginfod;
- * debuginfod_find_debuginfo(3)). A server learns so which builds a guest runs: none is asked unless
- * the user says so. What comes lies in the library's own cache, where gdb and perf find it, too;
- * timeouts and limits are the library's, by its own variables. The library is loaded when it is
- * wanted. One thread at a time.
+ * Downloads files from debuginfod servers by build id (libdebuginfod of elfutils;
+ * debuginfod_find_debuginfo(3)). The servers learn which builds a guest runs, so this is used only
+ * at the user's request. Files go to the library's own cache, where gdb and perf find them too;
+ * timeouts and limits are set by the library's environment variables. The library is loaded on
+ * demand. One thread at a time.
  */
 #ifndef KVMSCOPE_SYMBOLS_DEBUGINFOD_H
 #define KVMSCOPE_SYMBOLS_DEBUGINFOD_H
@@ -17,21 +17,21 @@ struct debuginfod;
 
 enum debuginfod_kind {
 	DEBUGINFOD_EXECUTABLE, /* the program, library or kernel itself */
-	DEBUGINFOD_DEBUGINFO,  /* its separate debugging file */
+	DEBUGINFOD_DEBUGINFO,  /* its separate debug file */
 };
 
 /*
- * URLS, blank-separated, are what the environment's DEBUGINFOD_URLS becomes; NULL: it is asked as
- * it is. Shows progress on standard error if that is a terminal. -EINVAL: no URL is given; -ENOENT:
- * there is no such library; -ENOMEM. While there is one thread alone.
+ * URLS, separated by blanks, replace DEBUGINFOD_URLS of the environment; NULL: it is used as it is.
+ * Shows progress if standard error is a terminal. -EINVAL: no URL; -ENOENT: no library; -ENOMEM.
+ * Call it before other threads start, as it calls setenv().
  */
 int debuginfod_open(struct debuginfod **debuginfod, const char *urls);
 void debuginfod_close(struct debuginfod *debuginfod); /* NULL is a no-op */
 
 /*
- * The file's name into PATH of SYMBOL_PATH_MAX bytes. False: no server has it, or none answers,
- * which is told once, and then none is asked any more. Whether the file is of that build is for the
- * caller to see. DEBUGINFOD may be NULL: there is nothing then.
+ * Copies the file's name to PATH of SYMBOL_PATH_MAX bytes. False: no server has it. If no server
+ * answers, this is reported once and later calls fail at once. The caller checks the file's build
+ * id. False for NULL.
  */
 bool debuginfod_find(struct debuginfod *debuginfod, enum debuginfod_kind kind, char *path,
 		     const uint8_t *build_id, size_t build_id_size);

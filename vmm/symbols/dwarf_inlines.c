@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/dwarf_inlines.h"
 
 #include <dwarf.h>
@@ -9,39 +9,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/error.h"
 #include "vmm/symbols/debuginfod.h"
 #include "vmm/symbols/elf_file.h"
 #include "vmm/symbols/symbol_paths.h"
 
-/* Far more than compilers nest. */
+/* Far beyond what compilers nest. */
 #define NESTED_MAX 512
-/* Of one function: far more than compilers make of it. */
+/* Per function; far beyond what compilers generate. */
 #define RANGES_MAX 4096
-/* Addresses of units, functions and inlined ones, in all. Of a whole kernel there are some 2
- * million. */
+/* Ranges of units, functions and inlined functions in total. A whole kernel has about 2 million. */
 #define TOTAL_MAX (1u << 24)
 
-/* Addresses of a function that was inlined; outer ones stand before those in them. */
+/* A range of an inlined function; outer functions precede inner ones. */
 struct inlined {
 	uint64_t low, high;
 	Dwarf_Off die;
 };
 
-/* Addresses of a function, and what was inlined there. */
+/* A range of a function, and the inlined functions in it. */
 struct function {
 	uint64_t low, high;
 	Dwarf_Off die;
-	uint32_t first, count; /* of the unit's inlined ones */
+	uint32_t first, count; /* in the unit's array */
 };
 
 struct unit {
 	Dwarf_Die die;
 	bool read;
 	struct function *functions; /* by address */
-	size_t function_count;
+	size_t function_count, function_capacity;
 	struct inlined *inlined;
-	size_t inlined_count;
+	size_t inlined_count, inlined_capacity;
 };
 
 struct unit_range {
@@ -52,68 +52,51 @@ struct unit_range {
 struct dwarf_inlines {
 	struct elf_file file;
 	Dwarf *dwarf;
-	struct elf_file shared_file; /* what dwz took out; where SHARED is NULL there is none */
+	struct elf_file shared_file; /* of dwz; valid if SHARED is set */
 	Dwarf *shared;
 	struct unit *units;
-	size_t unit_count;
+	size_t unit_count, unit_capacity;
 	struct unit_range *ranges; /* by address */
-	size_t range_count;
-	size_t total; /* members of these and of the units' arrays of addresses */
+	size_t range_count, range_capacity;
+	size_t total; /* ranges in all arrays, limited by TOTAL_MAX */
 };
 
-/* BLOCK of COUNT members with room for one more, which is returned; NULL without memory. */
-static void *add(void **block, size_t *count, size_t size)
+/* False: the file has so many addresses that it must be hostile. */
+static bool count_address(struct dwarf_inlines *inlines)
 {
-	void *grown = *block;
-
-	if (!(*count & (*count - 1)))
-		grown = realloc(*block, (*count ? 2 * *count : 1) * size);
-	if (!grown)
-		return NULL;
-	*block = grown;
-	return (char *)grown + (*count)++ * size;
+	return inlines->total < TOTAL_MAX && ++inlines->total;
 }
 
-/* A member with addresses; NULL without memory, and where a file has so many that it must be
- * hostile. */
-static void *add_addresses(struct dwarf_inlines *inlines, void **block, size_t *count, size_t size)
-{
-	void *added = inlines->total < TOTAL_MAX ? add(block, count, size) : NULL;
-
-	inlines->total += added != NULL;
-	return added;
-}
-
-/* The next addresses of DIE that code can have; linkers leave 0 of functions that they dropped. */
-static ptrdiff_t next_range(const Dwarf_Die *die, ptrdiff_t at, uint64_t *low, uint64_t *high)
+/* The next range of DIE that can be code; linkers set the start of dropped functions to 0. */
+static ptrdiff_t next_range(Dwarf_Die *die, ptrdiff_t at, uint64_t *low, uint64_t *high)
 {
 	Dwarf_Addr base, start, end;
 
 	do
-		at = dwarf_ranges((Dwarf_Die *)die, at, &base, &start, &end);
+		at = dwarf_ranges(die, at, &base, &start, &end);
 	while (at > 0 && (!start || end <= start));
 	*low = start;
 	*high = end;
 	return at;
 }
 
-static int add_unit_ranges(struct dwarf_inlines *inlines, const Dwarf_Die *die, uint32_t unit)
+static int add_unit_ranges(struct dwarf_inlines *inlines, Dwarf_Die *die, uint32_t unit)
 {
 	uint64_t low, high;
 	ptrdiff_t at = 0;
 
 	for (unsigned int i = 0; i < 1u << 20 && (at = next_range(die, at, &low, &high)) > 0; i++) {
-		struct unit_range *range = add_addresses(inlines, (void **)&inlines->ranges,
-							 &inlines->range_count, sizeof(*range));
-
-		if (!range)
+		if (!count_address(inlines) ||
+		    array_reserve(&inlines->ranges, &inlines->range_capacity,
+				  inlines->range_count + 1))
 			return -ENOMEM;
-		*range = (struct unit_range){ .low = low, .high = high, .unit = unit };
+		inlines->ranges[inlines->range_count++] =
+			(struct unit_range){ .low = low, .high = high, .unit = unit };
 	}
 	return 0;
 }
 
-/* Not .debug_aranges: not all compilers make it. */
+/* .debug_aranges is not used, because not all compilers write it. */
 static int find_units(struct dwarf_inlines *inlines)
 {
 	Dwarf_CU *at = NULL;
@@ -122,14 +105,12 @@ static int find_units(struct dwarf_inlines *inlines)
 	int error = 0;
 
 	while (!error && !dwarf_get_units(inlines->dwarf, at, &at, NULL, &type, &die, NULL)) {
-		struct unit *unit;
-
 		if (type != DW_UT_compile)
 			continue;
-		unit = add((void **)&inlines->units, &inlines->unit_count, sizeof(*unit));
-		if (!unit)
+		if (array_reserve(&inlines->units, &inlines->unit_capacity,
+				  inlines->unit_count + 1))
 			return -ENOMEM;
-		*unit = (struct unit){ .die = die };
+		inlines->units[inlines->unit_count++] = (struct unit){ .die = die };
 		error = add_unit_ranges(inlines, &die, (uint32_t)(inlines->unit_count - 1));
 	}
 	return error;
@@ -147,7 +128,7 @@ static bool open_shared(struct dwarf_inlines *inlines, const char *path, const u
 	return inlines->shared;
 }
 
-/* NAME is relative to the file, or not. */
+/* NAME may be relative to the directory of FILE. */
 static void path_beside(char *path, const char *file, const char *name)
 {
 	const char *slash = strrchr(file, '/');
@@ -158,9 +139,9 @@ static void path_beside(char *path, const char *file, const char *name)
 }
 
 /*
- * libdw would open any file that this one names, at any time. Here it is opened now, and is a
- * regular ELF file of the build that is named, wherever that is; it is read only. False: something
- * is missing. What refers to it would have no names, or no part of what is inlined.
+ * Opens the shared file of dwz, which must be a regular ELF file of the named build: libdw itself
+ * would open any file that is named, at any time. False: it is missing, so functions that refer to
+ * it would lack names or inlined functions.
  */
 static bool find_shared(struct dwarf_inlines *inlines, const struct symbol_sources *sources)
 {
@@ -189,29 +170,21 @@ static int read_dwarf(struct dwarf_inlines *inlines, const struct symbol_sources
 {
 	inlines->dwarf = dwarf_begin_elf(inlines->file.elf, DWARF_C_READ, NULL);
 	if (inlines->dwarf && !find_shared(inlines, sources))
-		return error_set(-ENODATA,
-				 "the file that %s shares its DWARF with others by was not found",
+		return error_set(-ENODATA, "the shared DWARF file of %s was not found",
 				 inlines->file.path);
 	if (inlines->dwarf && find_units(inlines))
-		return error_set(-ENOMEM, "there is too much DWARF in %s, or no memory for it",
+		return error_set(-ENOMEM, "too much DWARF in %s, or no memory for it",
 				 inlines->file.path);
-	return inlines->range_count
-		       ? 0
-		       : error_set(-ENODATA, "there is no DWARF in %s", inlines->file.path);
+	return inlines->range_count ? 0
+				    : error_set(-ENODATA, "%s has no DWARF", inlines->file.path);
 }
 
+/* Of any array whose members begin with their lowest address. */
 static int by_address(const void *left, const void *right)
 {
-	const struct unit_range *a = left, *b = right;
+	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
 
-	return (a->low > b->low) - (a->low < b->low);
-}
-
-static int functions_by_address(const void *left, const void *right)
-{
-	const struct function *a = left, *b = right;
-
-	return (a->low > b->low) - (a->low < b->low);
+	return (a > b) - (a < b);
 }
 
 int dwarf_inlines_open(struct dwarf_inlines **opened, const char *path, const uint8_t *build_id,
@@ -257,7 +230,7 @@ void dwarf_inlines_close(struct dwarf_inlines *inlines)
 	free(inlines);
 }
 
-/* --- a unit's functions ------------------------------------------------------- */
+/* The functions of a unit. */
 
 struct walk {
 	struct dwarf_inlines *inlines;
@@ -266,64 +239,62 @@ struct walk {
 	int error;
 };
 
-static void walk_children(struct walk *walk, const Dwarf_Die *parent);
+static void walk_children(struct walk *walk, Dwarf_Die *parent);
 
-static void take_inlined(struct walk *walk, Dwarf_Die *die)
+static void add_inlined(struct walk *walk, Dwarf_Die *die)
 {
+	struct unit *unit = walk->unit;
 	uint64_t low, high;
 	ptrdiff_t at = 0;
 
 	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0;
 	     i++) {
-		struct inlined *inlined =
-			add_addresses(walk->inlines, (void **)&walk->unit->inlined,
-				      &walk->unit->inlined_count, sizeof(*inlined));
-
-		if (!inlined) {
+		if (!count_address(walk->inlines) ||
+		    array_reserve(&unit->inlined, &unit->inlined_capacity,
+				  unit->inlined_count + 1)) {
 			walk->error = -ENOMEM;
 			return;
 		}
-		*inlined =
+		unit->inlined[unit->inlined_count++] =
 			(struct inlined){ .low = low, .high = high, .die = dwarf_dieoffset(die) };
 	}
 }
 
-/* Behind its children: it is to know what is in it. */
-static void take_function(struct walk *walk, Dwarf_Die *die, size_t first)
+/* Called after its children, whose inlined functions it includes. */
+static void add_function(struct walk *walk, Dwarf_Die *die, size_t first)
 {
+	struct unit *unit = walk->unit;
 	uint64_t low, high;
 	ptrdiff_t at = 0;
 
 	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0;
 	     i++) {
-		struct function *function =
-			add_addresses(walk->inlines, (void **)&walk->unit->functions,
-				      &walk->unit->function_count, sizeof(*function));
-
-		if (!function) {
+		if (!count_address(walk->inlines) ||
+		    array_reserve(&unit->functions, &unit->function_capacity,
+				  unit->function_count + 1)) {
 			walk->error = -ENOMEM;
 			return;
 		}
-		*function =
+		unit->functions[unit->function_count++] =
 			(struct function){ .low = low,
 					   .high = high,
 					   .die = dwarf_dieoffset(die),
 					   .first = (uint32_t)first,
-					   .count = (uint32_t)(walk->unit->inlined_count - first) };
+					   .count = (uint32_t)(unit->inlined_count - first) };
 	}
 }
 
-static void take(struct walk *walk, Dwarf_Die *die)
+static void visit(struct walk *walk, Dwarf_Die *die)
 {
 	size_t first = walk->unit->inlined_count;
 
 	switch (dwarf_tag(die)) {
 	case DW_TAG_subprogram:
 		walk_children(walk, die);
-		take_function(walk, die, first);
+		add_function(walk, die, first);
 		return;
 	case DW_TAG_inlined_subroutine:
-		take_inlined(walk, die);
+		add_inlined(walk, die);
 		walk_children(walk, die);
 		return;
 	case DW_TAG_lexical_block:
@@ -341,25 +312,25 @@ static void take(struct walk *walk, Dwarf_Die *die)
 	}
 }
 
-/* A hostile file's children may lead back: they are followed forward only. */
-static void walk_children(struct walk *walk, const Dwarf_Die *parent)
+/* In a hostile file siblings may lead back: only forward steps are followed. */
+static void walk_children(struct walk *walk, Dwarf_Die *parent)
 {
-	Dwarf_Off before = dwarf_dieoffset((Dwarf_Die *)parent);
+	Dwarf_Off before = dwarf_dieoffset(parent);
 	Dwarf_Die die;
 
-	if (walk->nested == NESTED_MAX || dwarf_child((Dwarf_Die *)parent, &die))
+	if (walk->nested == NESTED_MAX || dwarf_child(parent, &die))
 		return;
 	walk->nested++;
 	while (!walk->error && dwarf_dieoffset(&die) > before) {
 		before = dwarf_dieoffset(&die);
-		take(walk, &die);
+		visit(walk, &die);
 		if (dwarf_siblingof(&die, &die))
 			break;
 	}
 	walk->nested--;
 }
 
-/* What could be read of it serves, also without memory for more. */
+/* Without memory, the part that was read is used. */
 static void read_unit(struct dwarf_inlines *inlines, struct unit *unit)
 {
 	struct walk walk = { .inlines = inlines, .unit = unit };
@@ -367,14 +338,12 @@ static void read_unit(struct dwarf_inlines *inlines, struct unit *unit)
 	unit->read = true;
 	walk_children(&walk, &unit->die);
 	if (unit->function_count)
-		qsort(unit->functions, unit->function_count, sizeof(*unit->functions),
-		      functions_by_address);
+		qsort(unit->functions, unit->function_count, sizeof(*unit->functions), by_address);
 }
 
-/* --- an address --------------------------------------------------------------- */
+/* Lookup of an address. */
 
-/* Where in an array of members that begin with their lowest address ADDRESS would be; NULL: before
- * all of them. */
+/* The last member that begins at or before ADDRESS, in an array sorted by_address(); NULL: none. */
 static const void *find_last(const void *array, size_t count, size_t size, uint64_t address)
 {
 	size_t first = 0, end = count;
@@ -414,7 +383,7 @@ static Dwarf_Die *die_at(const struct unit *unit, Dwarf_Off offset, Dwarf_Die *d
 	return dwarf_offdie(dwarf_cu_getdwarf(unit->die.cu), offset, die);
 }
 
-/* What is called so in the symbol table, else what it is called in the source. */
+/* The linkage name, else the name in the source. */
 static const char *name_of(Dwarf_Die *die)
 {
 	static const unsigned int names[] = { DW_AT_linkage_name, DW_AT_MIPS_linkage_name,
@@ -427,7 +396,7 @@ static const char *name_of(Dwarf_Die *die)
 	return name && *name ? name : NULL;
 }
 
-/* The caller's line, of a function that was inlined. */
+/* The source line of the call that was inlined. */
 static void find_call(struct unit *unit, Dwarf_Die *die, struct dwarf_function *caller)
 {
 	Dwarf_Attribute attribute;
@@ -453,9 +422,7 @@ static void find_line(struct unit *unit, uint64_t address, struct dwarf_function
 	function->line = (unsigned int)number;
 }
 
-/* The entries of the inlined functions that have ADDRESS, the outermost first; at most MAX, of the
- * innermost.
- */
+/* The inlined functions at ADDRESS, the outermost first; of more than MAX the innermost. */
 static size_t find_inlined(const struct unit *unit, const struct function *function,
 			   uint64_t address, Dwarf_Off *dies, size_t max)
 {

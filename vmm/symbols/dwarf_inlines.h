@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which functions the compiler put into one another at an address, out of an ELF file's DWARF
- * (DW_TAG_inlined_subroutine; DWARF 5, section 3.3.8). libdw reads it; not split DWARF (.dwo). A
- * compilation unit is looked through when the first address in it is asked for, and what was found
- * is kept. Files may be hostile: what they say is bounded, and as good as they are. Any one thread
- * at a time.
+ * Inlined functions at an address, from an ELF file's DWARF (DW_TAG_inlined_subroutine; DWARF 5,
+ * section 3.3.8), read with libdw; split DWARF (.dwo) is not read. A compilation unit is read at
+ * the first lookup in it and then cached. Files may be hostile: sizes are bounded. One thread at a
+ * time.
  */
 #ifndef KVMSCOPE_SYMBOLS_DWARF_INLINES_H
 #define KVMSCOPE_SYMBOLS_DWARF_INLINES_H
@@ -16,31 +15,29 @@
 struct dwarf_inlines;
 struct symbol_sources;
 
-/* Deeper ones lose the outermost. */
+/* Of deeper nesting the outermost functions are dropped. */
 #define DWARF_INLINES_MAX 128
 
 struct dwarf_function {
-	const char *name;  /* as the linker would call it; NULL where the file does not say */
-	const char *file;  /* where in the source it was: NULL, and line 0, where the file does not
-			      say, */
-	unsigned int line; /* or lines are not wanted */
+	const char *name; /* the linkage name; NULL: unknown */
+	const char *file; /* source file and line; NULL and 0: unknown, or not requested */
+	unsigned int line;
 };
 
 /*
- * What dwz took out of the file into one that others share (.gnu_debugaltlink) is looked for by its
- * build id where SOURCES say, and beside the file. With BUILD_ID_SIZE not 0 the file must carry
- * that build id, else -ESTALE. -ENODATA: there is no DWARF in it, or not all of it; -EINVAL: it is
- * no ELF file; the errors of open(), -ENOMEM.
+ * Opens the DWARF of PATH. With BUILD_ID_SIZE not 0 the file must have that build id, else -ESTALE.
+ * A shared file of dwz (.gnu_debugaltlink) is searched in SOURCES by its build id, and next to the
+ * file. -ENODATA: no DWARF, or the shared file is missing; -EINVAL: not an ELF file; the errors of
+ * open(), -ENOMEM.
  */
 int dwarf_inlines_open(struct dwarf_inlines **inlines, const char *path, const uint8_t *build_id,
 		       size_t build_id_size, const struct symbol_sources *sources);
 void dwarf_inlines_close(struct dwarf_inlines *inlines); /* NULL is a no-op */
 
 /*
- * The functions that the code at ADDRESS (as the file has it) is of, innermost first, into
- * FUNCTIONS, which has room for DWARF_INLINES_MAX: those that were inlined, and last the one that
- * has symbols. What is returned is how many these are, 0 where the file does not say. Names and
- * files are as long-lived as INLINES.
+ * Stores the functions at ADDRESS (of the file) in FUNCTIONS, which has room for DWARF_INLINES_MAX:
+ * inlined ones from the innermost out, then the function they are inlined into. Returns their
+ * number, 0 if unknown. Strings live as long as INLINES.
  */
 size_t dwarf_inlines_find(struct dwarf_inlines *inlines, uint64_t address, bool lines,
 			  struct dwarf_function *functions);

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/elf_file.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@ void elf_file_close(struct elf_file *file)
 		close(file->fd);
 }
 
-/* Names of files come from recordings, and from guests: what is no regular file is neither waited
- * for nor opened, which of a device may do things. */
+/* Paths come from recordings and guests: anything but a regular file is not opened, because opening
+ * a FIFO blocks and opening a device may have effects. */
 static int open_regular(const char *path)
 {
 	int place = open(path, O_PATH | O_CLOEXEC), fd = -1;
@@ -42,16 +42,23 @@ int elf_file_open(struct elf_file *file, const char *path)
 	if (file->fd < 0 && file->fd != -EINVAL)
 		return error_set(file->fd, "cannot open %s: %s", path, strerror(-file->fd));
 	elf_version(EV_CURRENT);
-	/* Not mapped: a file that shrinks in the meantime must not kill us. */
+	/* Read, not mapped: a file that shrinks meanwhile must not raise SIGBUS. */
 	file->elf = file->fd >= 0 ? elf_begin(file->fd, ELF_C_READ, NULL) : NULL;
 	if (!file->elf || elf_kind(file->elf) != ELF_K_ELF) {
 		elf_file_close(file);
-		return error_set(-EINVAL, "%s is no ELF file", path);
+		return error_set(-EINVAL, "%s is not an ELF file", path);
 	}
 	return 0;
 }
 
-/* Looks through the notes of DATA for NT_GNU_BUILD_ID; its size or 0. */
+int elf_file_read_at(void *fd, uint64_t offset, void *to, size_t size)
+{
+	return offset <= INT64_MAX && pread(*(int *)fd, to, size, (off_t)offset) == (ssize_t)size
+		       ? 0
+		       : -EFAULT;
+}
+
+/* Searches DATA for a note NT_GNU_BUILD_ID; its size or 0. */
 static size_t build_id_in(Elf_Data *data, uint8_t *build_id)
 {
 	size_t offset = 0, name, description;
@@ -79,7 +86,7 @@ bool elf_file_is_whole(const struct elf_file *file, uint64_t size)
 	GElf_Shdr section;
 	size_t count;
 
-	/* Of headers that do not lie in the file libelf says that there are none. */
+	/* libelf reports no sections if the headers are outside the file. */
 	if (!gelf_getehdr(file->elf, &header) || elf_getshdrnum(file->elf, &count) ||
 	    (header.e_shoff && !count) ||
 	    !lies_in(header.e_shoff, (uint64_t)count * header.e_shentsize, size))

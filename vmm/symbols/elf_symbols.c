@@ -5,21 +5,19 @@
 #include <gelf.h>
 #include <stdbool.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shared/elf_stubs.h"
 #include "shared/error.h"
 #include "vmm/symbols/elf_file.h"
 #include "vmm/symbols/symbol_list.h"
 
-/* Functions, objects and labels, as perf takes them (elf_sym__is_function, _is_object, _is_label).
- */
+/* Functions, objects and labels, like perf (elf_sym__is_function, _is_object, _is_label). */
 static bool is_wanted(const GElf_Sym *symbol, const char *name)
 {
 	unsigned int type = GELF_ST_TYPE(symbol->st_info);
 	unsigned int visibility = GELF_ST_VISIBILITY(symbol->st_other);
 
-	/* Absolute values are no addresses: sizes, names of versions. */
+	/* Absolute symbols are not addresses but sizes and version names. */
 	if (!name || !*name || symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS)
 		return false;
 	if (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_OBJECT)
@@ -53,8 +51,7 @@ static Elf_Scn *find_table(Elf *elf, GElf_Shdr *header)
 	return dynamic && gelf_getshdr(dynamic, header) ? dynamic : NULL;
 }
 
-/* No linker puts code at the address 0, where a program has its header: it stands for all sections.
- */
+/* A symbol file has one text section at address 0, where linkers put a program's header. */
 static bool is_of_names_only(const GElf_Shdr *section)
 {
 	return section->sh_type == SHT_NOBITS && section->sh_flags & SHF_EXECINSTR &&
@@ -72,7 +69,7 @@ static bool has_names_only(Elf *elf)
 	return false;
 }
 
-/* False: there is none in DATA. */
+/* False: DATA has no such note. */
 static bool take_note(Elf_Data *data, struct symbol_file_note *note)
 {
 	size_t offset = 0, owner, content;
@@ -119,7 +116,7 @@ bool elf_kind_of(const char *path, struct elf_kind *kind)
 	return true;
 }
 
-/* How many bytes of SYMBOL's section lie behind its start; 0: it is in none that is known. */
+/* The bytes of SYMBOL's section from its start on; 0: unknown section. */
 static uint64_t left_of_section(Elf *elf, const GElf_Sym *symbol)
 {
 	Elf_Scn *section =
@@ -133,14 +130,14 @@ static uint64_t left_of_section(Elf *elf, const GElf_Sym *symbol)
 	return into < header.sh_size ? header.sh_size - into : 0;
 }
 
-/* A table on its way into LIST. */
+/* A table being read into LIST. */
 struct reading {
 	const struct elf_file *file;
 	enum elf_symbols_addresses addresses;
 	const struct elf_segments *segments;
 	struct symbol_list *list;
-	bool dynamic; /* what lies between two of its symbols is not known */
-	bool stubs;   /* no others are wanted: of a file of names, which has not their code */
+	bool dynamic; /* .dynsym: functions between two symbols may be missing */
+	bool stubs;   /* only PLT stubs, from a symbol file, which has no code to find them in */
 };
 
 static int add_symbol(const struct reading *reading, const GElf_Sym *symbol, const char *name)
@@ -185,19 +182,11 @@ static int read_table(struct reading *reading)
 	return error;
 }
 
-static int read_file(void *context, uint64_t offset, void *to, size_t size)
-{
-	return offset <= INT64_MAX &&
-			       pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
-		       ? 0
-		       : -EFAULT;
-}
-
-/* Those of the stubs that the file has the code of; STUBS has their names. */
+/* Adds the stubs in the file's code; STUBS holds their names. */
 static int add_stubs(const struct reading *reading, struct elf_stubs *stubs)
 {
 	int fd = reading->file->fd;
-	const struct elf_source source = { .read = read_file, .context = &fd };
+	const struct elf_source source = { .read = elf_file_read_at, .context = &fd };
 	int error = elf_stubs_find(&source, stubs) == -ENOMEM ? -ENOMEM : 0;
 
 	for (uint32_t i = 0; !error && i < stubs->count; i++) {
@@ -214,7 +203,7 @@ static int add_stubs(const struct reading *reading, struct elf_stubs *stubs)
 	return error;
 }
 
-/* The symbols of FILE and the stubs of RUNTIME, which may be the same. */
+/* Loads the symbols of FILE and the stubs of RUNTIME, which may be the same file. */
 static int load(struct symbols **symbols, const struct elf_file *file,
 		const struct elf_file *runtime, enum elf_symbols_addresses addresses)
 {
@@ -244,7 +233,7 @@ static int load(struct symbols **symbols, const struct elf_file *file,
 	return error;
 }
 
-/* As elf_file_open(), of that build. */
+/* elf_file_open() with a check of the build id. */
 static int open_build(struct elf_file *file, const char *path, const uint8_t *build_id,
 		      size_t build_id_size)
 {

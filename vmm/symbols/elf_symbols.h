@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Function names out of ELF files: programs, libraries, vmlinux. The files may be hostile; libelf
- * checks them. */
+/* Function symbols of ELF files: programs, libraries, vmlinux. Files may be hostile; libelf checks
+ * them. Any thread. */
 #ifndef KVMSCOPE_SYMBOLS_ELF_SYMBOLS_H
 #define KVMSCOPE_SYMBOLS_ELF_SYMBOLS_H
 
@@ -13,39 +13,34 @@
 #include "vmm/symbols/symbol_file.h"
 
 enum elf_symbols_addresses {
-	ELF_FILE_OFFSETS,      /* of programs and libraries, as mappings of files have them */
-	ELF_VIRTUAL_ADDRESSES, /* of vmlinux */
+	ELF_FILE_OFFSETS,      /* for programs and libraries, as in mappings */
+	ELF_VIRTUAL_ADDRESSES, /* for vmlinux */
 };
 
 /*
- * Loads .symtab, or .dynsym where there is none, and the names of the stubs of PLTs
- * (shared/elf_stubs.h). A symbol without a size reaches up to the next one and ends with its
- * section; in .dynsym, which leaves functions out, it is none. With BUILD_ID_SIZE not 0 the file
- * must carry that build id (perf's cache pads shorter ones with zeroes), else -ESTALE: names of
- * another build would be wrong names. -ENODATA: the file is stripped of all symbols, and has no
- * such stubs; -EINVAL: it is no ELF file. Any thread.
+ * Loads .symtab, or else .dynsym, and symbols for PLT stubs (shared/elf_stubs.h). A symbol without
+ * a size ends at the next one or with its section; in .dynsym, which lacks local functions, it is
+ * left out. With BUILD_ID_SIZE not 0 the file must have that build id (perf pads short ones with
+ * zeros), else -ESTALE: another build has other symbols. -ENODATA: the file is stripped and has no
+ * stubs; -EINVAL: not an ELF file.
  */
 int elf_symbols_load(struct symbols **symbols, const char *path,
 		     enum elf_symbols_addresses addresses, const uint8_t *build_id,
 		     size_t build_id_size);
 
-/*
- * The same with file offsets for a stripped file RUNTIME whose symbols stand
- * in a file DEBUG of their own: that one no longer tells where in the file
- * addresses lie.
- */
+/* The same with file offsets for the stripped file RUNTIME and the separate file DEBUG with its
+ * symbols, whose own segments do not give offsets. */
 int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const char *runtime,
 			      const uint8_t *build_id, size_t build_id_size);
 
 struct elf_kind {
 	bool relocatable;  /* ET_REL */
-	bool symbols_only; /* it was made of names alone (symbol_file.h), and has no sections of a
-			    program */
-	bool all;          /* it has a .symtab: not only functions that others may call */
-	struct symbol_file_note note; /* what it says of itself; zero: nothing */
+	bool symbols_only; /* a symbol file (symbol_file.h), without a program's sections */
+	bool all;          /* it has .symtab: not only exported functions */
+	struct symbol_file_note note; /* zero: none */
 };
 
-/* What the file at PATH is; false: it is no ELF file, or can not be read. Any thread. */
+/* Describes the file at PATH; false: it is not an ELF file, or cannot be read. */
 bool elf_kind_of(const char *path, struct elf_kind *kind);
 
 /* The build id's size, 0 without one, or a negative errno. BUILD_ID holds ELF_BUILD_ID_MAX bytes.

@@ -1,15 +1,16 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/image_file.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/agent_protocol.h"
-#include "vmm/symbols/symbol_ends.h"
 #include "vmm/symbols/symbol_file.h"
 
-/* Headers, notes and names of sections take less. */
+/* More than headers, notes and section names take. */
 #define PAGE 4096u
 
 #define SECTIONS_SIZE_MAX (AGENT_SECTIONS_MAX * sizeof(struct agent_section))
@@ -18,10 +19,10 @@ struct image {
 	Elf64_Phdr segments[AGENT_SEGMENTS_MAX];
 	size_t segment_count;
 	struct span symbols, strings, sections;
-	bool dynamic; /* they are those that others may call: what lies between two is not known */
+	bool dynamic; /* exported functions only: others may lie between them */
 };
 
-/* What says where in the file an address lies, and nothing else. */
+/* Only the fields that map addresses to file offsets. */
 static Elf64_Phdr plain_segment(const Elf64_Phdr *from)
 {
 	return (Elf64_Phdr){
@@ -63,9 +64,9 @@ static bool take_apart(struct span table, struct image *image)
 	return true;
 }
 
-/* Functions and labels, as readers of the file itself would take them (elf_symbols.c, and perf):
- * one without a size reaches up to the next, which needs all of them. */
-static bool is_wanted(const struct image *image, const Elf64_Sym *symbol)
+/* Functions and labels, as elf_symbols.c and perf read them: all are needed to find the ends of
+ * symbols without a size. */
+static bool is_function(const struct image *image, const Elf64_Sym *symbol)
 {
 	unsigned int type = ELF64_ST_TYPE(symbol->st_info);
 	unsigned int visibility = ELF64_ST_VISIBILITY(symbol->st_other);
@@ -94,10 +95,7 @@ static uint64_t end_of(const struct image *image)
 	return end;
 }
 
-/*
- * NULL: there is none at OFFSET, or it is too long. *COST gets how many bytes were looked at to say
- * so, and is left alone otherwise.
- */
+/* NULL: no name at OFFSET, or it is too long; *COST then grows by the bytes that were searched. */
 static const char *find_name(struct span strings, uint32_t offset, uint64_t *cost)
 {
 	struct span name;
@@ -111,26 +109,102 @@ static const char *find_name(struct span strings, uint32_t offset, uint64_t *cos
 	return NULL;
 }
 
-/* -ENOMEM. */
+struct symbol_start {
+	uint64_t start;
+	bool sized;
+};
+
+/*
+ * Ends of symbols without a size, which assembly makes: the next symbol, or the end of the section
+ * if that comes first, because the code after it may belong to no symbol (PLT stubs after _init).
+ */
+struct symbol_ends {
+	struct symbol_start *starts; /* one for each symbol, smaller than it */
+	size_t count;
+	struct span sections; /* of struct agent_section; an incomplete last one is ignored */
+};
+
+/* At one address, symbols with a size come first. */
+static int by_start(const void *left, const void *right)
+{
+	const struct symbol_start *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return b->sized - a->sized;
+}
+
+/* The number of symbols before ADDRESS. */
+static size_t lower_bound(const struct symbol_ends *ends, uint64_t address)
+{
+	size_t low = 0, high = ends->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (ends->starts[middle].start < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* ADDRESS itself if it is in no section. */
+static uint64_t end_of_section(const struct symbol_ends *ends, uint64_t address)
+{
+	struct agent_section section;
+
+	for (uint64_t offset = 0; span_copy(ends->sections, offset, &section, sizeof(section));
+	     offset += sizeof(section))
+		if (address >= section.start && address - section.start < section.size &&
+		    section.size <= UINT64_MAX - section.start)
+			return section.start + section.size;
+	return address;
+}
+
+/* SYMBOL's own size, or else where it ends. 0: unknown, or another symbol at its address has a
+ * size, and is the better one. */
+static uint64_t symbol_size(const struct symbol_ends *ends, const Elf64_Sym *symbol)
+{
+	uint64_t start = symbol->st_value, end;
+	size_t at;
+
+	if (symbol->st_size)
+		return symbol->st_size;
+	at = lower_bound(ends, start);
+	if (at < ends->count && ends->starts[at].start == start && ends->starts[at].sized)
+		return 0;
+	end = end_of_section(ends, start);
+	at = start < UINT64_MAX ? lower_bound(ends, start + 1) : ends->count;
+	if (at < ends->count && ends->starts[at].start < end)
+		end = ends->starts[at].start;
+	return end - start;
+}
+
+/* Starts of all symbols. -ENOMEM. */
 static int find_ends(struct symbol_ends *ends, const struct image *image)
 {
-	int error =
-		symbol_ends_begin(ends, image->symbols.size / sizeof(Elf64_Sym), image->sections);
+	size_t most = image->symbols.size / sizeof(Elf64_Sym);
 	Elf64_Sym symbol;
 
-	for (uint64_t offset = 0;
-	     !error && span_copy(image->symbols, offset, &symbol, sizeof(symbol));
+	ends->sections = image->sections;
+	ends->starts = calloc(most + 1, sizeof(*ends->starts));
+	if (!ends->starts)
+		return -ENOMEM;
+	for (uint64_t offset = 0; span_copy(image->symbols, offset, &symbol, sizeof(symbol));
 	     offset += sizeof(symbol))
-		if (is_wanted(image, &symbol))
-			symbol_ends_add(ends, &symbol);
-	symbol_ends_finish(ends);
-	return error;
+		if (is_function(image, &symbol))
+			ends->starts[ends->count++] =
+				(struct symbol_start){ symbol.st_value, symbol.st_size };
+	qsort(ends->starts, ends->count, sizeof(*ends->starts), by_start);
+	return 0;
 }
 
 /*
- * Bytes that names may take: those of all strings, each once and escaped, and a quarter more.
- * Symbols may share a string, or be the ends of each other's, but of real files their sum is below
- * that. In a hostile one each of a million has the same string of megabytes.
+ * Limit in bytes of all names: those of all strings, escaped and counted once, plus 25 %. Symbols
+ * of real files may share strings or their ends, but stay below it. In a hostile table a million
+ * symbols have the same string of megabytes.
  */
 static uint64_t names_limit(struct span strings)
 {
@@ -143,7 +217,7 @@ static uint64_t names_limit(struct span strings)
 	return size + size / 4;
 }
 
-/* False: the names take more than they may. */
+/* False: the names exceed their limit. */
 static bool add_symbols(struct symbol_file *file, const struct image *image,
 			const struct symbol_ends *ends)
 {
@@ -153,7 +227,7 @@ static bool add_symbols(struct symbol_file *file, const struct image *image,
 
 	for (uint64_t offset = 0; span_copy(image->symbols, offset, &symbol, sizeof(symbol));
 	     offset += sizeof(symbol)) {
-		uint64_t size = is_wanted(image, &symbol) ? symbol_ends_size(ends, &symbol) : 0;
+		uint64_t size = is_function(image, &symbol) ? symbol_size(ends, &symbol) : 0;
 		const char *name = size ? find_name(image->strings, symbol.st_name, &cost) : NULL;
 
 		if (name)
@@ -161,12 +235,12 @@ static bool add_symbols(struct symbol_file *file, const struct image *image,
 		if (file->strings.size + cost > limit)
 			return false;
 		if (file->table.failed || file->strings.failed)
-			return true; /* which the file's end tells */
+			return true; /* symbol_file_end() reports it */
 	}
 	return true;
 }
 
-/* HEAD is without what TABLE tells. */
+/* Completes HEAD from TABLE. */
 static void make(struct bytes *to, struct span table, struct symbol_file_head head)
 {
 	struct symbol_ends ends = { 0 };
@@ -180,7 +254,7 @@ static void make(struct bytes *to, struct span table, struct symbol_file_head he
 	symbol_file_begin(&file);
 	file.table.failed = file.table.failed || find_ends(&ends, &image);
 	added = file.table.failed || add_symbols(&file, &image, &ends);
-	symbol_ends_free(&ends);
+	free(ends.starts);
 	if (!added) {
 		symbol_file_drop(&file);
 		return;
@@ -210,7 +284,7 @@ void image_file_make_exhausted(struct bytes *to, struct span table, const uint8_
 					.exhausted = true });
 }
 
-/* What is put together, and the file that it is copied into; and before that, where symbols end. */
+/* The symbol file and the copy of it; before that, the starts of the symbols. */
 size_t image_file_cost(struct span table)
 {
 	struct image image;
@@ -218,4 +292,40 @@ size_t image_file_cost(struct span table)
 	if (!take_apart(table, &image))
 		return 0;
 	return 3 * image.symbols.size + 2 * (names_limit(image.strings) + PAGE);
+}
+
+static int add_part(struct bytes *table, const struct elf_source *file, uint64_t offset,
+		    size_t size)
+{
+	size_t before = table->size;
+
+	bytes_add_zeros(table, size);
+	if (table->failed)
+		return -ENOMEM;
+	return size ? file->read(file->context, offset, table->data + before, size) : 0;
+}
+
+int image_table_read(struct bytes *table, const struct elf_source *file, struct elf_tables *tables,
+		     struct elf_stubs *stubs)
+{
+	const uint32_t symbols = tables->head.symbols, strings = tables->head.strings;
+	int error;
+
+	*table = (struct bytes){ 0 };
+	elf_stubs_append(stubs, tables);
+	bytes_add(table, &tables->head, sizeof(tables->head));
+	bytes_add(table, tables->segments, tables->head.segments * sizeof(tables->segments[0]));
+	error = add_part(table, file, tables->symbols, symbols);
+	bytes_add(table, stubs->symbols, stubs->count * sizeof(*stubs->symbols));
+	if (!error)
+		error = add_part(table, file, tables->strings, strings);
+	bytes_add(table, stubs->strings, stubs->size);
+	bytes_add(table, tables->sections, tables->section_count * sizeof(tables->sections[0]));
+	if (!error && table->failed)
+		error = -ENOMEM;
+	if (error) {
+		free(table->data);
+		*table = (struct bytes){ 0 };
+	}
+	return error;
 }

@@ -1,32 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of a guest's program or library as an ELF file, from what the
- * guest agent sends of it (struct agent_symbols, shared/agent_protocol.h). Nothing of that is
- * believed.
+ * The symbol table of a guest's program or library, in the form in which the guest agent sends it
+ * (struct agent_symbols, shared/agent_protocol.h), read from an ELF file and written as a symbol
+ * file (symbol_file.h). Tables come from guests and are not trusted. Any thread.
  */
 #ifndef KVMSCOPE_SYMBOLS_IMAGE_FILE_H
 #define KVMSCOPE_SYMBOLS_IMAGE_FILE_H
 
 #include "shared/bytes.h"
+#include "shared/elf_stubs.h"
+#include "shared/elf_tables.h"
 #include "shared/span.h"
 
-/* Bytes of a name with its NUL; a function with a longer one is left out. */
+/* Size of a symbol's name with its NUL; functions with longer names are left out. */
 #define IMAGE_FILE_NAME_MAX 4096u
 
 /*
- * TO is empty where TABLE names nothing, or is none, or its symbols share strings so much that
- * their names take more than a quarter more than all strings do, each once and escaped. TO's data
- * is the caller's to free; check TO->failed. BUILD_ID_SIZE is at most 20. Any thread.
+ * Writes the functions of TABLE into TO, whose data the caller frees; check TO->failed. TO is empty
+ * if TABLE is broken or has no functions, or if its symbols share strings to such an extent that
+ * their names take over 25 % more than all strings do, each escaped and counted once. BUILD_ID_SIZE
+ * is at most 20.
  */
 void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id,
 		     size_t build_id_size);
 
-/* The same, where who told TABLE has no more names of that build: the file says so (symbol_file.h).
- */
+/* The same for a TABLE that is all its source has: the file is marked so (symbol_file.h). */
 void image_file_make_exhausted(struct bytes *to, struct span table, const uint8_t *build_id,
 			       size_t build_id_size);
 
-/* Bytes of memory that this takes for TABLE at most, with what comes of it. */
+/* Upper limit of the memory in bytes that this takes for TABLE, its result included. */
 size_t image_file_cost(struct span table);
+
+/*
+ * Reads the symbols that TABLES found in FILE into *TABLE, whose data the caller frees, together
+ * with STUBS (which it appends, elf_stubs_append()): those of FILE, or of the file that FILE is
+ * separate from. The time limits of both, which start with their begin functions, still apply. 0,
+ * -ENOMEM, or the error of FILE's read(), with *TABLE empty.
+ */
+int image_table_read(struct bytes *table, const struct elf_source *file, struct elf_tables *tables,
+		     struct elf_stubs *stubs);
 
 #endif

@@ -12,7 +12,7 @@
 #include "vmm/symbols/installed_symbols.h"
 #include "vmm/symbols/symbol_paths.h"
 
-/* What was put into the cache, the oldest first. */
+/* A file in the cache, in a list from the oldest to the newest. */
 struct added_image {
 	struct added_image *next;
 	uint8_t build_id[20];
@@ -21,148 +21,149 @@ struct added_image {
 	uint64_t stamp; /* of the file */
 };
 
-int image_symbols_open(struct image_symbols *names, const struct build_id_cache_location *place,
-		       size_t limit)
+int image_symbols_open(struct image_symbols *symbols,
+		       const struct build_id_cache_location *location, size_t limit)
 {
-	*names = (struct image_symbols){ .place = place, .limit = limit, .installed = "" };
-	names->last = &names->oldest;
-	return build_id_cache_open(place, names->directory, sizeof(names->directory));
+	*symbols = (struct image_symbols){ .location = location, .limit = limit, .installed = "" };
+	symbols->last = &symbols->oldest;
+	return build_id_cache_open(location, symbols->directory, sizeof(symbols->directory));
 }
 
-bool image_symbols_are_installed(const struct image_symbols *names, const uint8_t *build_id,
+bool image_symbols_are_installed(const struct image_symbols *symbols, const uint8_t *build_id,
 				 size_t build_id_size)
 {
-	return installed_symbols_exist(names->installed, build_id, build_id_size);
+	return installed_symbols_exist(symbols->installed, build_id, build_id_size);
 }
 
-static void warn_of_perf(struct image_symbols *names, const uint8_t *build_id, size_t build_id_size)
+static void warn_of_perf(struct image_symbols *symbols, const uint8_t *build_id,
+			 size_t build_id_size)
 {
 	char path[SYMBOL_PATH_MAX];
 
-	if (names->statistics.misread++ ||
-	    !symbol_paths_installed_debug(path, names->installed, build_id, build_id_size))
+	if (symbols->statistics.misread++ ||
+	    !symbol_paths_installed_debug(path, symbols->installed, build_id, build_id_size))
 		return;
 	log_warning(
-		"perf (seen with 6.1) takes the addresses in %s for others than they are, and shows wrong names "
-		"of that file of the guest: use kvmscope report, or perf report --symfs DIRECTORY with an "
+		"perf (seen with 6.1) misreads the addresses in %s, and shows wrong symbols for that file of "
+		"the guest: use kvmscope report, or perf report --symfs DIRECTORY with an "
 		"empty directory",
 		path);
 }
 
-/* A stripped file in the cache, of which this machine has all names: perf puts them together
- * wrongly. */
-static bool is_outdone(struct image_symbols *names, const uint8_t *build_id, size_t build_id_size)
+/* True if kvmscope put a stripped file into the cache and this machine has all its symbols, which
+ * perf combines wrongly with it. */
+static bool is_outdone(struct image_symbols *symbols, const uint8_t *build_id, size_t build_id_size)
 {
 	bool ours;
 
-	if (!build_id_cache_image_is_stripped(names->directory, build_id, build_id_size, &ours) ||
-	    !image_symbols_are_installed(names, build_id, build_id_size))
+	if (!build_id_cache_image_is_stripped(symbols->directory, build_id, build_id_size, &ours) ||
+	    !image_symbols_are_installed(symbols, build_id, build_id_size))
 		return false;
 	if (!ours)
-		warn_of_perf(names, build_id, build_id_size);
+		warn_of_perf(symbols, build_id, build_id_size);
 	return ours;
 }
 
-bool image_symbols_has(struct image_symbols *names, const uint8_t *build_id, size_t build_id_size)
+bool image_symbols_has(struct image_symbols *symbols, const uint8_t *build_id, size_t build_id_size)
 {
-	if (!build_id_cache_has_image(names->directory, build_id, build_id_size) ||
-	    is_outdone(names, build_id, build_id_size))
+	if (!build_id_cache_has_image(symbols->directory, build_id, build_id_size) ||
+	    is_outdone(symbols, build_id, build_id_size))
 		return false;
-	build_id_cache_touch(names->directory, build_id, build_id_size);
+	build_id_cache_touch(symbols->directory, build_id, build_id_size);
 	return true;
 }
 
-/* A while ago, by who has no more of them; and there is nobody else who has. */
-static bool was_told(const struct image_symbols *names, const uint8_t *build_id,
+/* True if its source had no more symbols a while ago, and no other source is known. */
+static bool was_told(const struct image_symbols *symbols, const uint8_t *build_id,
 		     size_t build_id_size)
 {
-	return build_id_cache_image_is_exhausted(names->directory, build_id, build_id_size,
+	return build_id_cache_image_is_exhausted(symbols->directory, build_id, build_id_size,
 						 IMAGE_SYMBOLS_REMEMBERED) &&
-	       !image_symbols_are_installed(names, build_id, build_id_size);
+	       !image_symbols_are_installed(symbols, build_id, build_id_size);
 }
 
-bool image_symbols_has_all(const struct image_symbols *names, const uint8_t *build_id,
+bool image_symbols_has_all(const struct image_symbols *symbols, const uint8_t *build_id,
 			   size_t build_id_size)
 {
-	if (!build_id_cache_has_whole_image(names->directory, build_id, build_id_size) &&
-	    !was_told(names, build_id, build_id_size))
+	if (!build_id_cache_has_whole_image(symbols->directory, build_id, build_id_size) &&
+	    !was_told(symbols, build_id, build_id_size))
 		return false;
-	build_id_cache_touch(names->directory, build_id, build_id_size);
+	build_id_cache_touch(symbols->directory, build_id, build_id_size);
 	return true;
 }
 
-/* Its file stays. */
-static void forget(struct image_symbols *names, struct added_image **at)
+/* Removes it from the list, but not from the cache. */
+static void forget(struct image_symbols *symbols, struct added_image **at)
 {
 	struct added_image *added = *at;
 
 	*at = added->next;
-	if (names->last == &added->next)
-		names->last = at;
-	names->bytes -= added->size;
-	names->statistics.added--;
+	if (symbols->last == &added->next)
+		symbols->last = at;
+	symbols->bytes -= added->size;
+	symbols->statistics.added--;
 	free(added);
 }
 
-/* Another one in its place is somebody else's, who knew more: the agent of memory's. */
-static bool is_still_there(const struct image_symbols *names, const struct added_image *added)
+/* False if another session replaced the file, e.g. with more symbols from the agent. */
+static bool is_still_there(const struct image_symbols *symbols, const struct added_image *added)
 {
-	return build_id_cache_image_stamp(names->directory, added->build_id,
+	return build_id_cache_image_stamp(symbols->directory, added->build_id,
 					  added->build_id_size) == added->stamp;
 }
 
-static void drop(struct image_symbols *names, struct added_image **at)
+static void drop(struct image_symbols *symbols, struct added_image **at)
 {
-	if (is_still_there(names, *at))
-		build_id_cache_remove_image(names->directory, (*at)->build_id,
+	if (is_still_there(symbols, *at))
+		build_id_cache_remove_image(symbols->directory, (*at)->build_id,
 					    (*at)->build_id_size);
-	forget(names, at);
-	names->statistics.dropped++;
+	forget(symbols, at);
+	symbols->statistics.dropped++;
 }
 
-/* NULL: it was not added. */
-static struct added_image **find(struct image_symbols *names, const uint8_t *build_id,
+/* NULL: not added by this session. */
+static struct added_image **find(struct image_symbols *symbols, const uint8_t *build_id,
 				 size_t build_id_size)
 {
-	for (struct added_image **at = &names->oldest; *at; at = &(*at)->next)
+	for (struct added_image **at = &symbols->oldest; *at; at = &(*at)->next)
 		if ((*at)->build_id_size == build_id_size &&
 		    !memcmp((*at)->build_id, build_id, build_id_size))
 			return at;
 	return NULL;
 }
 
-void image_symbols_remove(struct image_symbols *names, const uint8_t *build_id,
+void image_symbols_remove(struct image_symbols *symbols, const uint8_t *build_id,
 			  size_t build_id_size)
 {
-	struct added_image **at = find(names, build_id, build_id_size);
+	struct added_image **at = find(symbols, build_id, build_id_size);
 
 	if (at)
-		drop(names, at);
+		drop(symbols, at);
 }
 
-static int remember(struct image_symbols *names, const uint8_t *build_id, size_t build_id_size,
+static int remember(struct image_symbols *symbols, const uint8_t *build_id, size_t build_id_size,
 		    size_t size)
 {
 	struct added_image *added = calloc(1, sizeof(*added)),
-			   **before = find(names, build_id, build_id_size);
+			   **before = find(symbols, build_id, build_id_size);
 
 	if (before)
-		forget(names, before);
+		forget(symbols, before);
 	if (!added) {
-		build_id_cache_remove_image(names->directory, build_id, build_id_size);
-		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
+		build_id_cache_remove_image(symbols->directory, build_id, build_id_size);
+		return error_set(-ENOMEM, "no memory for the symbols of the guest's programs");
 	}
 	added->build_id_size = build_id_size;
 	memcpy(added->build_id, build_id, build_id_size);
 	added->size = size;
-	added->stamp = build_id_cache_image_stamp(names->directory, build_id, build_id_size);
-	*names->last = added;
-	names->last = &added->next;
-	names->bytes += size;
-	names->statistics.added++;
-	names->statistics.written += size;
-	while (names->oldest && names->bytes > names->limit)
-		drop(names, &names->oldest);
+	added->stamp = build_id_cache_image_stamp(symbols->directory, build_id, build_id_size);
+	*symbols->last = added;
+	symbols->last = &added->next;
+	symbols->bytes += size;
+	symbols->statistics.added++;
+	symbols->statistics.written += size;
+	while (symbols->oldest && symbols->bytes > symbols->limit)
+		drop(symbols, &symbols->oldest);
 	return 0;
 }
 
@@ -171,58 +172,59 @@ typedef int image_put(const char *directory, const uint8_t *build_id, size_t bui
 typedef void image_make(struct bytes *to, struct span table, const uint8_t *build_id,
 			size_t build_id_size);
 
-static int put_file(struct image_symbols *names, image_put *put, const struct bytes *file,
+static int put_file(struct image_symbols *symbols, image_put *put, const struct bytes *file,
 		    const uint8_t *build_id, size_t build_id_size)
 {
 	int result;
 
 	if (file->failed)
-		return error_set(-ENOMEM, "no memory for the names of a program of the guest");
+		return error_set(-ENOMEM, "no memory for the symbols of a program of the guest");
 	if (!file->size) {
-		names->statistics.nameless++;
+		symbols->statistics.nameless++;
 		return 0;
 	}
-	if (names->place && !names->place->has_room(names->place->context))
+	if (symbols->location && !symbols->location->has_room(symbols->location->context))
 		return -ENOSPC;
-	result = put(names->directory, build_id, build_id_size, file);
-	return result > 0 ? remember(names, build_id, build_id_size, file->size) : result;
+	result = put(symbols->directory, build_id, build_id_size, file);
+	return result > 0 ? remember(symbols, build_id, build_id_size, file->size) : result;
 }
 
-static void put_table(struct image_symbols *names, image_make *make, image_put *put,
+static void put_table(struct image_symbols *symbols, image_make *make, image_put *put,
 		      struct span table, const uint8_t *build_id, size_t build_id_size)
 {
 	struct bytes file, all;
 
-	if (installed_symbols_add(&all, table, names->installed, build_id, build_id_size)) {
+	if (installed_symbols_add(&all, table, symbols->installed, build_id, build_id_size)) {
 		table = span_of(all.data, all.size);
 		put = build_id_cache_replace_image;
 	}
 	make(&file, table, build_id, build_id_size);
-	if (put_file(names, put, &file, build_id, build_id_size) && !names->statistics.failed++)
-		log_warning("names of the guest's programs can not be kept: %s", error_message());
+	if (put_file(symbols, put, &file, build_id, build_id_size) && !symbols->statistics.failed++)
+		log_warning("cannot store symbols of the guest's programs: %s", error_message());
 	free(file.data);
 	free(all.data);
 }
 
-void image_symbols_add(struct image_symbols *names, struct span table, const uint8_t *build_id,
+void image_symbols_add(struct image_symbols *symbols, struct span table, const uint8_t *build_id,
 		       size_t build_id_size)
 {
-	put_table(names, image_file_make, build_id_cache_add_image, table, build_id, build_id_size);
-}
-
-void image_symbols_replace(struct image_symbols *names, struct span table, const uint8_t *build_id,
-			   size_t build_id_size)
-{
-	put_table(names, image_file_make_exhausted, build_id_cache_replace_image, table, build_id,
+	put_table(symbols, image_file_make, build_id_cache_add_image, table, build_id,
 		  build_id_size);
 }
 
-void image_symbols_close(struct image_symbols *names)
+void image_symbols_replace(struct image_symbols *symbols, struct span table,
+			   const uint8_t *build_id, size_t build_id_size)
 {
-	while (names->oldest) {
-		struct added_image *added = names->oldest;
+	put_table(symbols, image_file_make_exhausted, build_id_cache_replace_image, table, build_id,
+		  build_id_size);
+}
 
-		names->oldest = added->next;
+void image_symbols_close(struct image_symbols *symbols)
+{
+	while (symbols->oldest) {
+		struct added_image *added = symbols->oldest;
+
+		symbols->oldest = added->next;
 		free(added);
 	}
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/installed_symbols.h"
 
 #include <errno.h>
@@ -6,16 +6,8 @@
 #include <unistd.h>
 
 #include "vmm/symbols/elf_symbols.h"
-#include "vmm/symbols/image_table.h"
+#include "vmm/symbols/image_file.h"
 #include "vmm/symbols/symbol_paths.h"
-
-static int read_file(void *context, uint64_t offset, void *to, size_t size)
-{
-	return offset <= INT64_MAX &&
-			       pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
-		       ? 0
-		       : -EFAULT;
-}
 
 static bool is_build(const char *path, const uint8_t *build_id, size_t build_id_size)
 {
@@ -25,7 +17,7 @@ static bool is_build(const char *path, const uint8_t *build_id, size_t build_id_
 	       !memcmp(found, build_id, build_id_size);
 }
 
-/* -1: there is none of that build. */
+/* -1: not installed. */
 static int open_separate(const char *root, const uint8_t *build_id, size_t build_id_size)
 {
 	char path[SYMBOL_PATH_MAX];
@@ -36,7 +28,7 @@ static int open_separate(const char *root, const uint8_t *build_id, size_t build
 	return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 }
 
-/* Where in the other file addresses lie a separate one does not know: TABLE does. */
+/* A separate file lacks the segments of the original; TABLE has them. */
 static bool take_segments(struct elf_tables *tables, struct span table)
 {
 	struct agent_symbols head;
@@ -48,7 +40,7 @@ static bool take_segments(struct elf_tables *tables, struct span table)
 			 head.segments * sizeof(tables->segments[0]));
 }
 
-/* Nor where its stubs are, whose code it has not. */
+/* It also lacks the code of the PLT stubs; TABLE has their symbols. */
 static void take_stubs(struct elf_stubs *stubs, struct span table)
 {
 	uint64_t offset = sizeof(struct agent_symbols);
@@ -91,7 +83,7 @@ bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t b
 	       is_build(path, build_id, build_id_size) && elf_kind_of(path, &kind) && kind.all;
 }
 
-/* All that the separate FILE has, and of TABLE what that has not. */
+/* Combines the symbols of the separate FILE with the rest of TABLE. */
 static bool add_separate(struct bytes *all, struct span table, const struct elf_source *file)
 {
 	struct elf_stubs stubs = { 0 };
@@ -109,7 +101,7 @@ bool installed_symbols_add(struct bytes *all, struct span table, const char *roo
 			   const uint8_t *build_id, size_t build_id_size)
 {
 	int fd = is_stripped(table) ? open_separate(root, build_id, build_id_size) : -1;
-	const struct elf_source file = { .read = read_file, .context = &fd };
+	const struct elf_source file = { .read = elf_file_read_at, .context = &fd };
 	bool added;
 
 	*all = (struct bytes){ 0 };

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/jit_image.h"
 
 #include <elf.h>
@@ -10,7 +10,7 @@
 
 #define FIRST_PLACE 4096u
 #define ALIGNMENT   16u
-/* Readers keep offsets in files in signed numbers. */
+/* Readers keep file offsets in signed numbers. */
 #define PLACES_MAX (1ull << 46)
 #define NAMES_MAX  (4u << 20) /* bytes */
 
@@ -21,13 +21,13 @@ static bool begin(struct jit_image *image)
 	if (getrandom(image->build_id, sizeof(image->build_id), 0) != sizeof(image->build_id))
 		return false;
 	image->build_id[sizeof(image->build_id) - 1] |=
-		1; /* zeroes at the end are taken for padding */
+		1; /* trailing zeros would be taken for padding */
 	image->end = FIRST_PLACE;
 	bytes_add(&image->strings, "", 1);
 	return true;
 }
 
-/* The first one comes with an empty string. */
+/* The first one also adds an empty string. */
 size_t jit_image_cost(const struct jit_image *image, const char *name)
 {
 	return sizeof(Elf64_Sym) + strlen(name) + 1 + !image->end;
@@ -51,7 +51,7 @@ bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, u
 	return !image->symbols.failed && !image->strings.failed;
 }
 
-/* As the guest's agent would tell it of a file. */
+/* The table in the form of the guest agent. */
 static struct bytes table_of(const struct jit_image *image)
 {
 	const struct agent_symbols head = {

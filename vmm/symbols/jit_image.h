@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The image that functions made at run time are given: an ELF file in the
- * build-id cache with a name for each, at a place of its own, and no code. Any one thread at a
- * time.
+ * An image for functions generated at run time (JIT): a symbol file in the build-id cache in which
+ * each function has an address of its own. It has no code. One thread at a time.
  */
 #ifndef KVMSCOPE_SYMBOLS_JIT_IMAGE_H
 #define KVMSCOPE_SYMBOLS_JIT_IMAGE_H
@@ -15,26 +14,26 @@
 #include "shared/sideband_record.h"
 #include "vmm/symbols/image_symbols.h"
 
-/* What images are called in a recording: this and the process's number. */
+/* The image's name in a recording is this and the process's number. */
 #define JIT_IMAGE_NAME "jitted-"
 
-/* Zeroed: an empty one. */
+/* Zeroed: empty. */
 struct jit_image {
-	uint8_t build_id[SIDEBAND_BUILD_ID_MAX]; /* drawn by chance with the first function */
-	uint64_t end;                            /* of the places that are given, bytes */
+	uint8_t build_id[SIDEBAND_BUILD_ID_MAX]; /* random, set with the first function */
+	uint64_t end;                            /* of the addresses in use */
 	struct bytes symbols;                    /* Elf64_Sym */
 	struct bytes strings;
 	bool changed; /* since it was written */
 };
 
-/* Bytes that a function called NAME adds to SYMBOLS and STRINGS. */
+/* Bytes that a function NAME adds to SYMBOLS and STRINGS. */
 size_t jit_image_cost(const struct jit_image *image, const char *name);
 
-/* Gives a function of LENGTH bytes a place. False: there is none to be had. */
+/* Adds a function of LENGTH bytes at the address *PLACE. False: the image is full. */
 bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, uint64_t *place);
 
-/* Puts it into the cache in place of what was put there of it before. */
-void jit_image_write(struct jit_image *image, struct image_symbols *names);
+/* Writes the image to the cache, in place of its last version. */
+void jit_image_write(struct jit_image *image, struct image_symbols *symbols);
 
 /* Frees what it holds; zeroed, it holds nothing. */
 void jit_image_free(struct jit_image *image);

@@ -3,53 +3,17 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/error.h"
+#include "shared/read_file.h"
 #include "vmm/symbols/symbol_list.h"
 
-/* A kernel's file has some 10 MiB; anything much larger is something else. */
-#define LARGEST_FILE (512UL << 20)
+/* A kernel's file has about 10 MiB. */
+#define FILE_SIZE_MAX (512ul << 20)
 
-/* The whole of PATH with a NUL behind it, to be freed. Files in /proc tell no size. */
-static int read_whole(const char *path, char **text, size_t *size)
-{
-	FILE *file = fopen(path, "re");
-	size_t capacity = 1 << 20;
-	char *buffer = NULL, *grown;
-	int error = file ? 0 : -errno;
-
-	*size = 0;
-	while (!error) {
-		grown = realloc(buffer, capacity + 1);
-		if (!grown || capacity > LARGEST_FILE) {
-			error = grown ? -EFBIG : -ENOMEM;
-			buffer = grown ? grown : buffer;
-			break;
-		}
-		buffer = grown;
-		*size += fread(buffer + *size, 1, capacity - *size, file);
-		if (*size < capacity) {
-			error = ferror(file) ? -EIO : 0;
-			break;
-		}
-		capacity *= 2;
-	}
-	if (file)
-		fclose(file);
-	if (error) {
-		free(buffer);
-		return error_set(error, "cannot read the kernel symbols in %s: %s", path,
-				 strerror(-error));
-	}
-	buffer[*size] = '\0';
-	*text = buffer;
-	return 0;
-}
-
-/* The types that perf takes (symbol_type__filter). */
+/* The types that perf reads (symbol_type__filter). */
 static bool is_wanted(char type)
 {
 	return type && strchr("TWDB", toupper((unsigned char)type));
@@ -62,7 +26,7 @@ static char *skip_blanks(char *at)
 	return at;
 }
 
-/* Ends the word at AT and returns what follows it. */
+/* Terminates the word at AT and returns the next one. */
 static char *cut_word(char *at)
 {
 	char *end = at + strcspn(at, " \t\r");
@@ -72,7 +36,7 @@ static char *cut_word(char *at)
 	return skip_blanks(end);
 }
 
-/* One line into *SYMBOL, whose strings point into it. */
+/* Parses a line into *SYMBOL, whose strings point into it. */
 static bool parse_line(char *line, struct listed_symbol *symbol)
 {
 	char *at, *module;
@@ -125,11 +89,11 @@ static int parse(struct symbol_list *list, const char *path, char *text)
 			return error;
 	}
 	if (!list->count)
-		return error_set(-ENODATA, "%s holds no function symbols", path);
+		return error_set(-ENODATA, "%s has no function symbols", path);
 	if (!addresses)
 		return error_set(
 			-EPERM,
-			"%s holds no addresses, only zeroes: it was read without the right to see them "
+			"%s has zeros for all addresses: it was read without permission to see them "
 			"(kernel.kptr_restrict)",
 			path);
 	return 0;
@@ -139,15 +103,16 @@ int kallsyms_file_load(struct symbols **symbols, const char *path)
 {
 	struct symbol_list list = { 0 };
 	size_t size;
-	char *text = NULL;
-	int error = read_whole(path, &text, &size);
+	char *text;
+	int error = read_file(path, FILE_SIZE_MAX, &text, &size);
 
 	if (error)
-		return error;
-	error = text && strlen(text) == size
+		return error_set(error, "cannot read the kernel symbols in %s: %s", path,
+				 strerror(-error));
+	error = strlen(text) == size
 			? parse(&list, path, text)
-			: error_set(-EINVAL, "%s is no text file; is it a copy of /proc/kallsyms?",
-				    path);
+			: error_set(-EINVAL,
+				    "%s is not a text file; is it a copy of /proc/kallsyms?", path);
 	if (error)
 		symbol_list_free(&list);
 	else

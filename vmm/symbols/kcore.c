@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "vmm/symbols/kcore.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "vmm/symbols/build_id_cache_files.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -9,22 +10,21 @@
 
 #include "shared/error.h"
 #include "vmm/guest/page_walk.h"
-#include "vmm/symbols/build_id_cache_files.h"
 
 #define PAGE 4096ull
 
-/* More than this is no kernel's code but a guest's idea of a joke. */
+/* Limits of a guest's claims, beyond any kernel's code. */
 #define RANGE_MAX (256ull << 20)
 #define TOTAL_MAX (512ull << 20)
 
 struct range {
 	uint64_t start, end;  /* GVA, whole pages */
-	uint64_t content_end; /* GVA: what lies behind is not in the file */
+	uint64_t content_end; /* GVA; the rest is not in the file */
 	uint64_t offset;      /* in the file */
 };
 
 struct ranges {
-	struct range *ranges; /* owned; sorted by start, apart from each other */
+	struct range *ranges; /* owned; sorted by start, not overlapping */
 	size_t count;
 };
 
@@ -53,7 +53,7 @@ static int compare_ranges(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* perf adds the ranges to its maps one by one: they must not overlap. */
+/* perf inserts the ranges into its maps one by one: they must not overlap. */
 static void separate(struct ranges *ranges)
 {
 	size_t kept = 0;
@@ -100,7 +100,7 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 static int write_at(int fd, const void *data, size_t size, uint64_t offset)
 {
 	if (pwrite(fd, data, size, (off_t)offset) != (ssize_t)size)
-		return error_set(errno ? -errno : -ENOSPC, "can't write the kernel's code: %s",
+		return error_set(errno ? -errno : -ENOSPC, "cannot write the kernel's code: %s",
 				 strerror(errno));
 	return 0;
 }
@@ -151,7 +151,7 @@ static int write_headers(int fd, const struct ranges *ranges)
 	return error;
 }
 
-/* What is all there comes first, the kernel last; gives where the file ends. */
+/* Complete ranges come first, the kernel last. Returns the end of the file. */
 static uint64_t place_ranges(struct ranges *ranges)
 {
 	uint64_t next = page_ceiling(sizeof(Elf64_Ehdr) + ranges->count * sizeof(Elf64_Phdr)), end;
@@ -192,7 +192,7 @@ int kcore_write(int fd, const struct kernel_image *image, const struct guest_vie
 	for (size_t i = 0; !error && i < ranges.count; i++)
 		error = write_content(fd, &ranges.ranges[i], view, paging);
 	if (!error && ftruncate(fd, (off_t)end))
-		error = error_set(-errno, "can't write the kernel's code: %s", strerror(errno));
+		error = error_set(-errno, "cannot write the kernel's code: %s", strerror(errno));
 	free(ranges.ranges);
 	return error;
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/symbols/symbol_file.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ void symbol_file_add(struct symbol_file *file, const char *name, unsigned char i
 				   .st_value = value,
 				   .st_size = size };
 
-	/* No st_name says where a name is that lies farther behind. */
+	/* st_name has 32 bits. */
 	if (file->strings.size > UINT32_MAX)
 		file->strings.failed = true;
 	bytes_add(&file->table, &symbol, sizeof(symbol));
@@ -73,12 +73,12 @@ static void make_note(struct bytes *note, const char *owner, uint32_t type, cons
 	bytes_pad(note, 4);
 }
 
-/* A section's content, behind what is there. */
-static void add_section(struct bytes *to, Elf64_Shdr *section, const struct bytes *content)
+/* Appends a section's content. */
+static void add_section(struct bytes *to, Elf64_Shdr *section, const void *content, size_t size)
 {
 	section->sh_offset = to->size;
-	section->sh_size = content->size;
-	bytes_add(to, content->data, content->size);
+	section->sh_size = size;
+	bytes_add(to, content, size);
 	bytes_pad(to, 8);
 }
 
@@ -86,8 +86,7 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head,
 		     const struct symbol_file *file, const struct bytes *build_id,
 		     const struct bytes *form)
 {
-	const struct bytes section_names = { .data = (uint8_t *)names, .size = sizeof(names) };
-	/* The text's offset is 0, as that of its mapping: readers take one for the other. */
+	/* The text's offset is 0, like its address: readers use one for the other. */
 	Elf64_Shdr sections[SECTIONS] = {
 		[SECTION_TEXT] = { .sh_type = SHT_NOBITS,
 				   .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
@@ -121,11 +120,11 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head,
 		sections[i].sh_name = head->dynamic ? dynamic_name_of[i] : name_of[i];
 	bytes_add(to, &header, sizeof(header));
 	bytes_add(to, head->segments, head->segment_count * sizeof(*head->segments));
-	add_section(to, &sections[SECTION_NOTE], build_id);
-	add_section(to, &sections[SECTION_SYMBOLS], &file->table);
-	add_section(to, &sections[SECTION_STRINGS], &file->strings);
-	add_section(to, &sections[SECTION_NAMES], &section_names);
-	add_section(to, &sections[SECTION_FORM], form);
+	add_section(to, &sections[SECTION_NOTE], build_id->data, build_id->size);
+	add_section(to, &sections[SECTION_SYMBOLS], file->table.data, file->table.size);
+	add_section(to, &sections[SECTION_STRINGS], file->strings.data, file->strings.size);
+	add_section(to, &sections[SECTION_NAMES], names, sizeof(names));
+	add_section(to, &sections[SECTION_FORM], form->data, form->size);
 	header.e_shoff = to->size;
 	bytes_add(to, sections, sizeof(sections));
 	if (!to->failed)

@@ -7,21 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/error.h"
 
 #define PAGE 4096ul
 
 int symbol_list_add(struct symbol_list *list, const struct listed_symbol *symbol)
 {
-	if (list->count == list->capacity) {
-		size_t capacity = list->capacity ? 2 * list->capacity : 4096;
-		struct listed_symbol *grown = realloc(list->symbols, capacity * sizeof(*grown));
-
-		if (!grown)
-			return error_set(-ENOMEM, "no memory for %zu symbols", capacity);
-		list->symbols = grown;
-		list->capacity = capacity;
-	}
+	if (array_reserve(&list->symbols, &list->capacity, list->count + 1))
+		return error_set(-ENOMEM, "no memory for %zu symbols", list->count + 1);
 	list->symbols[list->count] = *symbol;
 	list->symbols[list->count].order = list->count;
 	list->count++;
@@ -59,13 +53,13 @@ static size_t underscores(const char *name)
 	return strspn(name, "_");
 }
 
-/* The "SyS" aliases of system calls are nobody's name for them (arch__choose_best_symbol). */
+/* The "SyS" aliases of system calls are never shown (arch__choose_best_symbol). */
 static bool is_system_call_alias(const char *name)
 {
 	return !strncmp(name, "SyS", 3) || !strncmp(name, "compat_SyS", 10);
 }
 
-/* Of two symbols at one address with known sizes, A before B in the file: is A the one to show? */
+/* For two symbols of known sizes at one address, A before B in the file: true if A is shown. */
 static bool first_is_better(const struct listed_symbol *a, const struct listed_symbol *b)
 {
 	size_t length_a = strlen(a->name), length_b = strlen(b->name);
@@ -81,11 +75,8 @@ static bool first_is_better(const struct listed_symbol *a, const struct listed_s
 	return !is_system_call_alias(a->name);
 }
 
-/*
- * The one to show of the symbols from FIRST up to END, all at one address.
- * Without sizes perf shows the last, because that alone gets a size from the
- * symbol behind it.
- */
+/* The symbol to show among FIRST to END, which share an address. Without sizes perf shows the last
+ * one, because only that one gets a size from the next symbol. */
 static const struct listed_symbol *choose(const struct listed_symbol *first,
 					  const struct listed_symbol *end)
 {

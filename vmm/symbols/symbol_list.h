@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Symbols on their way from a file into a table: where several share an
- * address, the one is kept that perf keeps, so that both give it one name
- * (tools/perf/util/symbol.c, symbols__fixup_duplicate and choose_best_symbol).
+ * Builds a symbol table from a file's symbols. Of several symbols at one address it keeps the one
+ * that perf keeps, so that both show the same symbol (tools/perf/util/symbol.c,
+ * symbols__fixup_duplicate and choose_best_symbol). One thread at a time.
  */
 #ifndef KVMSCOPE_SYMBOLS_SYMBOL_LIST_H
 #define KVMSCOPE_SYMBOLS_SYMBOL_LIST_H
@@ -14,15 +14,15 @@
 
 struct listed_symbol {
 	uint64_t start;
-	uint64_t size;      /* 0 where it is not known: then it reaches up to the next one, */
-	uint64_t limit;     /* and ends here at the latest; 0: with its page, if it is the last */
+	uint64_t size;      /* 0: up to the next symbol, */
+	uint64_t limit;     /* but not beyond LIMIT; 0: the last symbol ends with its page */
 	const char *name;   /* not owned: must live until symbol_list_finish() */
-	const char *module; /* not owned, NULL for the main image */
-	size_t order;       /* set by symbol_list_add(): the place in the file */
+	const char *module; /* not owned; NULL for the main image */
+	size_t order;       /* position in the file, set by symbol_list_add() */
 	char type;          /* as in /proc/kallsyms */
 };
 
-/* Zeroed memory is an empty list. One thread at a time. */
+/* Zeroed: empty. */
 struct symbol_list {
 	struct listed_symbol *symbols;
 	size_t count, capacity;
@@ -32,9 +32,9 @@ struct symbol_list {
 int symbol_list_add(struct symbol_list *list, const struct listed_symbol *symbol);
 
 /*
- * Puts the list into a new table of the caller's. The last symbol before a
- * change of module ends with its page, as perf has it, where it has no limit. Leaves the list empty
- * and freed, also after an error. 0 or -ENOMEM.
+ * Moves the list into a new table, which the caller frees. Like in perf, the last symbol before a
+ * change of module ends with its page if it has no limit. Frees the list, also after an error. 0 or
+ * -ENOMEM.
  */
 int symbol_list_finish(struct symbol_list *list, struct symbols **symbols);
 

@@ -10,8 +10,7 @@
 #include "shared/span.h"
 #include "vmm/symbols/build_id_cache.h"
 
-/* perf's fields have 20 bytes; ids of fewer are padded with zeroes, which are no part of a file's
- * name. */
+/* perf pads short build ids to 20 bytes with zeros, which are not part of file names. */
 static size_t unpadded(const uint8_t *build_id, size_t size)
 {
 	static const uint8_t zeroes[4];
@@ -29,37 +28,41 @@ const char *symbol_paths_hex(char *text, const uint8_t *build_id, size_t build_i
 	return text;
 }
 
-/* DIRECTORY/.build-id/ab/cdef.../KIND */
-static bool cache_path(char *path, const char *directory, const uint8_t *build_id,
-		       size_t build_id_size, const char *kind)
+/* Copies DIRECTORY, or perf's default for NULL, to CACHE, and the build id's digits to HEX. */
+static bool find_cache(char *cache, char *hex, const char *directory, const uint8_t *build_id,
+		       size_t build_id_size)
 {
-	char hex[BUILD_ID_HEX_MAX], standard[SYMBOL_PATH_MAX];
-	int length;
-
-	if (!build_id_size || (!directory && build_id_cache_directory(standard, sizeof(standard))))
+	if (!build_id_size || (!directory && build_id_cache_directory(cache, SYMBOL_PATH_MAX)))
 		return false;
 	symbol_paths_hex(hex, build_id, build_id_size);
-	length = snprintf(path, SYMBOL_PATH_MAX, "%s/.build-id/%.2s/%s/%s",
-			  directory ? directory : standard, hex, hex + 2, kind);
-	return length < SYMBOL_PATH_MAX;
+	return !directory || snprintf(cache, SYMBOL_PATH_MAX, "%s", directory) < SYMBOL_PATH_MAX;
+}
+
+/* DIRECTORY/.build-id/ab/cdef.../KIND */
+static bool cached_path(char *path, const char *directory, const uint8_t *build_id,
+			size_t build_id_size, const char *kind)
+{
+	char hex[BUILD_ID_HEX_MAX], cache[SYMBOL_PATH_MAX];
+
+	return find_cache(cache, hex, directory, build_id, build_id_size) &&
+	       snprintf(path, SYMBOL_PATH_MAX, "%s/.build-id/%.2s/%s/%s", cache, hex, hex + 2,
+			kind) < SYMBOL_PATH_MAX;
 }
 
 bool symbol_paths_boots(char *path, const char *directory, const uint8_t *build_id,
 			size_t build_id_size)
 {
-	char hex[BUILD_ID_HEX_MAX], standard[SYMBOL_PATH_MAX];
+	char hex[BUILD_ID_HEX_MAX], cache[SYMBOL_PATH_MAX];
 
-	if (!build_id_size || (!directory && build_id_cache_directory(standard, sizeof(standard))))
-		return false;
-	symbol_paths_hex(hex, build_id, build_id_size);
-	return snprintf(path, SYMBOL_PATH_MAX, "%s/[kernel.kcore]/%s",
-			directory ? directory : standard, hex) < SYMBOL_PATH_MAX;
+	return find_cache(cache, hex, directory, build_id, build_id_size) &&
+	       snprintf(path, SYMBOL_PATH_MAX, "%s/[kernel.kcore]/%s", cache, hex) <
+		       SYMBOL_PATH_MAX;
 }
 
 bool symbol_paths_cached(char *path, const char *directory, const uint8_t *build_id,
 			 size_t build_id_size, const char *kind)
 {
-	return cache_path(path, directory, build_id, build_id_size, kind) && !access(path, R_OK);
+	return cached_path(path, directory, build_id, build_id_size, kind) && !access(path, R_OK);
 }
 
 bool symbol_paths_installed_debug(char *path, const char *root, const uint8_t *build_id,
@@ -83,13 +86,13 @@ bool symbol_paths_debug(size_t index, char *path, const struct symbol_sources *s
 	case 1:
 		return symbol_paths_installed_debug(path, "", build_id, build_id_size);
 	case 2:
-		return cache_path(path, sources->buildid_dir, build_id, build_id_size, "debug");
+		return cached_path(path, sources->buildid_dir, build_id, build_id_size, "debug");
 	default:
 		return false;
 	}
 }
 
-/* "/a/../b" is no path that a kernel gives. */
+/* True for "/a/../b", which no kernel reports. */
 static bool climbs(const char *path)
 {
 	for (const char *part = path; (part = strstr(part, "/..")); part += 3)
@@ -111,13 +114,13 @@ bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sou
 		index++;
 	switch (index) {
 	case 0:
-		/* A name that can be none there is looked for in the next place, twice. */
+		/* A path that cannot be below it becomes the next candidate, a second time. */
 		if (symbol_paths_symfs(path, sources->symfs, recorded))
 			return true;
 		__attribute__((fallthrough));
 	case 1:
-		return cache_path(path, sources->buildid_dir, build_id, build_id_size,
-				  strcmp(recorded, "[vdso]") ? "elf" : "vdso");
+		return cached_path(path, sources->buildid_dir, build_id, build_id_size,
+				   strcmp(recorded, "[vdso]") ? "elf" : "vdso");
 	case 2:
 		return snprintf(path, SYMBOL_PATH_MAX, "%s", recorded) < SYMBOL_PATH_MAX;
 	default:
@@ -128,25 +131,25 @@ bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sou
 bool symbol_paths_vmlinux(size_t index, char *path, const struct symbol_sources *sources,
 			  const uint8_t *build_id, size_t build_id_size)
 {
-	static const char *const installed[][2] = { { "/boot/vmlinux-", "" },
-						    { "/usr/lib/debug/boot/vmlinux-", "" },
-						    { "/lib/modules/", "/build/vmlinux" },
-						    { "/usr/lib/debug/lib/modules/", "/vmlinux" } };
+	/* Before and after the kernel's release. */
+	static const char *const forms[][2] = { { "/boot/vmlinux-", "" },
+						{ "/usr/lib/debug/boot/vmlinux-", "" },
+						{ "/lib/modules/", "/build/vmlinux" },
+						{ "/usr/lib/debug/lib/modules/", "/vmlinux" } };
 	struct utsname name;
 
 	if (index == 0)
-		return cache_path(path, sources->buildid_dir, build_id, build_id_size, "elf");
+		return cached_path(path, sources->buildid_dir, build_id, build_id_size, "elf");
 	if (index == 1)
 		return symbol_paths_installed_debug(path, "", build_id, build_id_size);
-	index -= 2;
-	if (index >= sizeof(installed) / sizeof(installed[0]) || uname(&name))
+	if (index - 2 >= sizeof(forms) / sizeof(forms[0]) || uname(&name))
 		return false;
-	snprintf(path, SYMBOL_PATH_MAX, "%s%s%s", installed[index][0], name.release,
-		 installed[index][1]);
+	snprintf(path, SYMBOL_PATH_MAX, "%s%s%s", forms[index - 2][0], name.release,
+		 forms[index - 2][1]);
 	return true;
 }
 
-/* The build id among the notes of NOTES; 0 without one. */
+/* The size of the build id in NOTES; 0 without one. */
 static size_t build_id_in_notes(struct span notes, const uint8_t **build_id)
 {
 	Elf64_Nhdr header;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a VM's disks do not have is not looked for again and again, and not for ever. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs out of disks that the usual tools made, whole and broken. */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,6 @@
 #include "vmm/attach/rights.h"
 #include "vmm/disk/disk_symbols.h"
 #include "vmm/disk/guest_disk.h"
-#include "vmm/disk/guest_disk_volumes.h"
 #include "vmm/disk/sandbox_broker.h"
 #include "vmm/symbols/elf_symbols.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a process in the sandbox can not do, tried by one that is in it. */
 #include <errno.h>
 #include <fcntl.h>

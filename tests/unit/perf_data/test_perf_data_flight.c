@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "vmm/perf_data/perf_data_flight.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/perf_data/perf_data_blocks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/perf_data/perf_data_writer.h"
-#include "vmm/report/report_flight.h"
+#include "vmm/report/report_rows.h"
 
 #define SECOND 1000000000ull
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recording of kvmscoped that is read by a name which it had before. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pprof form, decoded by pprof's own definition of it and protoc. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -371,6 +371,6 @@ TEST(profile, refuses_symbol_files_that_are_none)
 					    .vmlinux = "Makefile",
 					    .vcpu = -1 };
 	CHECK_EQUAL(profile_load(&profile, &options), -EINVAL);
-	CHECK(strstr(error_message(), "no ELF file"));
+	CHECK(strstr(error_message(), "not an ELF file"));
 	small_recording_free(&recording);
 }

@@ -18,7 +18,6 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/image_file.h"
-#include "vmm/symbols/image_table.h"
 #include "vmm/symbols/installed_symbols.h"
 
 /* Functions that are called, one of C++, and one whose address is taken, too. */

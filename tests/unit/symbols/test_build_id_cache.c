@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What stands in the build-id cache; that perf finds it is tested in tests/e2e/test_perf.c. */
 #include "vmm/symbols/build_id_cache.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inlined functions of programs as compilers make them (tests/unit/inlines), beside LLVM's
  * symbolizer. */
 #include <errno.h>

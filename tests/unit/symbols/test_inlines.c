@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recordings of programs and of a kernel with inlined functions, as report and export show them
  * with
  * --inline. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The view in the address, so that it can be sent to somebody who has the same file:
+// The view as part of the address, which can be sent to somebody who has the same file:
 //   #search=TEXT & zoom=NUMBER or NAME & view=flame|icicle & theme=light|dark
 
 export function readAddress() {

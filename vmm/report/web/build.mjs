@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the page, its style and its script together into the one file that is built into kvmscope:
+// Combines the page, its style and its script into the one file that is built into kvmscope:
 //   node build.mjs OUTPUT
-// Run in a folder that holds these files and node_modules. {{DATA}} is left for flame_graph.c.
+// Runs in a folder with these files and node_modules. {{DATA}} is filled in by flame_graph.c.
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 
@@ -20,7 +20,7 @@ const bundle = await build({
 });
 const style = await build({ entryPoints: ["style.css"], bundle: true, minify: true, write: false });
 
-// What the page is built from may be given on only with its licences.
+// The licences of its parts require their texts in the page.
 function licences() {
 	const seen = new Map();
 	for (const name of readdirSync("node_modules").filter((entry) => /^(d3-|internmap)/.test(entry)).sort()) {
@@ -33,11 +33,11 @@ function licences() {
 	return [...seen].map(([text, names]) => `${names.join(", ")}:\n\n${text}\n`).join("\n").replaceAll("--", "- -");
 }
 
-// Inside a script element only this sequence could end it.
+// Only this sequence could end a script element.
 const script = bundle.outputFiles[0].text.trim().replaceAll("</script", "<\\/script");
 const parts = {
 	SCRIPT: script,
-	// The page may run this script and no other, whatever names a guest has put into the data.
+	// The page runs this script only, whatever names from the guest are in the data.
 	SCRIPT_HASH: "sha256-" + createHash("sha256").update(script).digest("base64"),
 	LICENCES: licences(),
 	STYLE: style.outputFiles[0].text.trim(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as people read them.
+// Numbers for people.
 
 const grouped = new Intl.NumberFormat("en");
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flame graph itself, on d3-flame-graph: drawing, zooming, searching, moving by keyboard.
+// The flame graph itself, based on d3-flame-graph: drawing, zoom, search, keyboard.
 
 import flamegraph from "d3-flame-graph";
 import { select } from "d3-selection";
@@ -8,7 +8,7 @@ import "d3-transition";
 import { matcher } from "./search.js";
 import { frameColor, matchColor } from "./theme.js";
 
-// Narrower frames than this many CSS pixels are not drawn: nobody can see or touch them.
+// Width in CSS pixels below which frames are not drawn: they could not be seen or touched.
 const NARROWEST = 1;
 
 export class Graph {
@@ -60,7 +60,7 @@ export class Graph {
 		this.mark();
 	}
 
-	// Ends all movement at once: only a reader's own zooming is shown as a movement.
+	// Ends all animations at once: only the reader's zooming is animated.
 	settle() {
 		const scale = this.chart.width() / (this.root.x1 - this.root.x0);
 		const height = Number(select(this.element).select("svg").attr("height"));
@@ -89,7 +89,7 @@ export class Graph {
 		this.redraw();
 	}
 
-	// Returns { count, sum }: frames found, and their weight counted once. Throws what RegExp throws.
+	// Returns { count, sum }: matching frames, and their weight without double counting. Throws what RegExp throws.
 	search(text) {
 		this.matches = matcher(text);
 		this.searching = text !== "";
@@ -99,7 +99,7 @@ export class Graph {
 		return this.found;
 	}
 
-	// By number (its place in the tree, depth first) or by name (the widest of that name).
+	// By number (position in the tree, depth first) or by name (the widest frame of that name).
 	find(key) {
 		if (/^\d+$/.test(key))
 			return this.nodes.find((node) => node.id === Number(key)) || null;
@@ -135,14 +135,14 @@ export class Graph {
 	}
 
 	sibling(node, step) {
-		// Neighbours on the same row, also those under another caller.
+		// Neighbours in the same row, under other callers too.
 		const row = this.nodes.filter((other) => other.depth === node.depth && this.visible(other) &&
 			(other.x1 - other.x0) * this.chart.width() / (this.root.x1 - this.root.x0) > NARROWEST);
 		row.sort((a, b) => a.x0 - b.x0);
 		return row[row.indexOf(node) + step];
 	}
 
-	// True if KEY meant something here.
+	// True if KEY was handled.
 	key(key) {
 		const outwards = this.inverted ? "ArrowUp" : "ArrowDown";
 		const inwards = this.inverted ? "ArrowDown" : "ArrowUp";

@@ -82,7 +82,7 @@ showAbout(about);
 panels();
 graph.draw();
 details(graph.root);
-// The root at the top reads better where the whole graph doesn't fit.
+// An icicle is easier to read if the whole graph does not fit.
 turn(address.view ? address.view === "icicle" : stage.getBoundingClientRect().bottom > window.innerHeight);
 if (address.zoom) {
 	const node = graph.find(address.zoom);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands around the graph: facts of the recording, the selected frame, the table of functions.
+// Everything around the graph: facts of the recording, the selected frame, the table of functions.
 // Names come from the guest: they become text nodes, never markup.
 
 import { count, duration, percent } from "./format.js";
@@ -56,13 +56,13 @@ function showNotes(about) {
 	const text = [];
 
 	if (about.cutOff)
-		text.push("The recording goes on, or was cut off: this is what had been written.");
+		text.push("The recording is still running, or was truncated: this is what was written.");
 	if (about.skipped)
-		text.push(`Left out: ${several(about.skipped, "record")} of kinds that are not understood.`);
+		text.push(`Skipped: ${several(about.skipped, "record")} of unknown kinds.`);
 	if (about.omitted)
 		text.push(`Left out: ${several(about.omitted, "frame")} too narrow to see.`);
 	if (about.note)
-		text.push(`No kernel names: ${about.note}.`);
+		text.push(`No kernel symbols: ${about.note}.`);
 	notes.textContent = text.join(" ");
 	notes.hidden = text.length === 0;
 }
@@ -93,7 +93,7 @@ function callers(node, zoom) {
 	return path;
 }
 
-// ZOOM is called with a node whose name was pressed; WITHIN is the zoomed node.
+// ZOOM is called with a node whose name is clicked; WITHIN is the zoomed node.
 export function showDetails(about, node, within, zoom) {
 	const { data } = node;
 	const numbers = element("dl", {},
@@ -114,7 +114,7 @@ export function showDetails(about, node, within, zoom) {
 	}
 }
 
-// PRESSED is called with a function's name.
+// PRESSED is called with the name of a clicked function.
 export function showFunctions(about, functions, pressed) {
 	document.getElementById("functions").replaceChildren(...functions.map((row) => {
 		const swatch = element("i", {});

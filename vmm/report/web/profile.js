@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profile inside the page, as vmm/report/flame_graph.c writes it:
-//   about  what was recorded
-//   frames [[name, image, kind], ...], kind an index of KINDS
+//   about  facts of the recording
+//   frames [[name, image, kind], ...], kind is an index of KINDS
 //   functions [[frame, self, total], ...], the largest self first, of all samples
-//   tree   [frame, weight, samples, self, [child, ...]], the root; frames too narrow to see are left out
+//   tree   [frame, weight, samples, self, [child, ...]], from the root; without frames too narrow to see
 
 export const KINDS = ["process", "kernel", "module", "user", "unknown", "host"];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reader typed, as a test of one frame: /regular expression/, =exact name, or a part of a name.
+// Turns the search text into a test of one frame: /regular expression/, =exact name, or part of a name.
 
 export function matcher(text) {
 	if (!text)

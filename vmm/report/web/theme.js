@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Light or dark as the system says, until the reader says otherwise; and the colours of frames in both.
+// Light or dark as the system prefers, until the reader chooses; and the colours of frames in both.
 
 const HUES = {
 	process: [165, 26], // hue, saturation in percent
@@ -15,7 +15,7 @@ export const LABELS = {
 	module: "Kernel module",
 	user: "User space",
 	unknown: "Unknown",
-	host: "Outside of the guest",
+	host: "Outside the guest",
 	process: "vCPU or process",
 };
 

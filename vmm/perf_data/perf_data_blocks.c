@@ -1,16 +1,16 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "vmm/perf_data/perf_data_flight.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/perf_data/perf_data_blocks.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #define VERSION 1
 
-/* The content begins with this; the triggers follow. */
+/* The flight block starts with this; the triggers follow. */
 struct head {
 	uint32_t version;
 	uint32_t count;        /* of triggers */
-	uint32_t trigger_size; /* bytes of each: may grow at its end */
+	uint32_t trigger_size; /* bytes of each, which may grow at its end */
 	uint32_t reserved;
 	uint64_t from, to, complete, missed;
 };
@@ -66,4 +66,17 @@ bool perf_data_flight_parse(struct perf_data_flight *flight, struct span content
 			return false;
 	*flight = parsed;
 	return true;
+}
+
+void perf_data_losses_add(struct bytes *to, const struct losses *losses)
+{
+	for (int i = 0; i < LOSS_COUNT; i++)
+		bytes_add_u64(to, losses->counts[i]);
+}
+
+void perf_data_losses_parse(struct losses *losses, struct span content)
+{
+	*losses = (struct losses){ 0 };
+	for (uint64_t i = 0; i < LOSS_COUNT; i++)
+		span_u64(content, 8 * i, &losses->counts[i]);
 }
