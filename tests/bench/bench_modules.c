@@ -11,6 +11,7 @@
 #include "tests/unit/flat_guest.c"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/module_list.h"
+#include "vmm/guest/linux/module_presence.h"
 
 #define MODULES    100
 #define GUEST_SIZE (4u << 20)
@@ -132,18 +133,17 @@ static double time_of_check(struct module_presence *presence, unsigned int count
 
 int main(void)
 {
-	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000000 };
+	struct module_presence_tables tables = { .image_start = KERNEL,
+						 .image_end = KERNEL + 0x1000000 };
 	double looks[RUNS_MAX], none[RUNS_MAX], one[RUNS_MAX], three[RUNS_MAX], baseline;
 	struct module_presence *presence;
 	struct module_list list;
 
 	make_guest();
 	list = look();
-	kernel.modules = list.modules;
-	kernel.module_count = list.count;
-	kernel.symbols = symbols_new();
-	if (!kernel.symbols || symbols_finish(kernel.symbols) ||
-	    module_presence_create(&presence, &kernel, list.modules, list.count, NULL))
+	tables.modules = list.modules;
+	tables.module_count = list.count;
+	if (module_presence_create(&presence, &tables, list.modules, list.count, NULL))
 		exit(1);
 	for (unsigned int i = 0; i < RUNS; i++) {
 		looks[i] = time_of_look() / 1000;
@@ -159,7 +159,6 @@ int main(void)
 			   "in none", baseline);
 	module_presence_free(presence);
 	module_list_free(&list);
-	symbols_free(kernel.symbols);
 	flat_guest_destroy(&guest);
 	return 0;
 }

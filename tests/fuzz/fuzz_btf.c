@@ -2,7 +2,7 @@
 /* Input: BTF, or with a first byte of 0 ELF notes. */
 #include <stdlib.h>
 
-#include "vmm/guest/build_id_note.h"
+#include "vmm/guest/image_identity.h"
 #include "vmm/guest/linux/btf_types.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/module_list.h"
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct btf btf;
 
 	if (size && !*data)
-		build_id_find(span_of(data + 1, size - 1), id, sizeof(id));
+		build_id_in_notes(span_of(data + 1, size - 1), id, sizeof(id));
 	if (btf_open(&btf, span_of(data, size)))
 		return 0;
 	module_layout_read(&layout, &btf);

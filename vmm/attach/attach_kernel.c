@@ -9,7 +9,7 @@
 #include "shared/log.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
-#include "vmm/guest/linux/kernel_identity.h"
+#include "vmm/guest/linux/guest_kernel.h"
 
 /* Minimum time between two searches of all guest memory. After a search without a result, a VM that
  * has used less CPU time than SEARCH_RUN since then cannot have booted a kernel. */

@@ -8,7 +8,8 @@
 
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/sample_views.h"
-#include "vmm/guest/linux/kernel_identity.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/module_presence.h"
 
 /* ns: maximum distance of registers that are taken to be of the same kernel. */
 #define RECENT (100 * NS_PER_MS)

@@ -16,7 +16,7 @@
 #include "vmm/cli/run_agent.h"
 #include "vmm/cli/run_bpf.h"
 #include "vmm/cli/run_watch.h"
-#include "vmm/guest/linux/kernel_identity.h"
+#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
 #include "vmm/session/attach_source.h"

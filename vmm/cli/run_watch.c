@@ -11,7 +11,9 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/cli/run_watch_address.h"
+#include "vmm/cli/run_watch_place.h"
+#include "vmm/cli/run_watch_probe.h"
+#include "vmm/guest/linux/task.h"
 
 struct one {
 	struct watch_spec spec;

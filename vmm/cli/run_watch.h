@@ -21,6 +21,7 @@
 #include "vmm/perf_data/perf_data_watch.h"
 #include "vmm/sample/sampler.h"
 
+struct guest_task;
 struct run_watch;
 
 /* Reserves registers for the watches of OPTIONS, after trying whether this KVM supports them:

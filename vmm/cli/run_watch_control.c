@@ -9,6 +9,7 @@
 
 #include "shared/error.h"
 #include "vmm/guest/guest_registers.h"
+#include "vmm/guest/linux/task.h"
 
 static const char *kind_name(enum breakpoint_kind kind)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of the time that a stop may take. */
+/* Time limit of a stop. */
 #ifndef KVMSCOPE_GUEST_DEADLINE_H
 #define KVMSCOPE_GUEST_DEADLINE_H
 
@@ -8,8 +8,7 @@
 
 #include "shared/clock_ns.h"
 
-/* DEADLINE in ns of CLOCK_MONOTONIC_RAW; 0: there is none. No system call: the vDSO has the clock.
- */
+/* DEADLINE is in ns of CLOCK_MONOTONIC_RAW; 0 means none. Reads the clock in the vDSO. */
 static inline bool deadline_passed(uint64_t deadline)
 {
 	return deadline && clock_ns(CLOCK_MONOTONIC_RAW) >= deadline;

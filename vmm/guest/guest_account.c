@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Of each piece of the heap, glibc's: its header, and what its size is rounded up by. */
+/* glibc's overhead for each allocation: header and rounding. */
 #define HEAP_COST 16u
 
 void guest_account_init(struct guest_account *account, size_t limit)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one guest can make this host keep, all together: each part that grows with what the guest
- * tells takes its memory from the guest's account and gives it back. Where there is no more, symbol
- * tables that wait go first, the oldest before the others; then what asks for more is refused, and
- * counts that as its own losses.
+ * Memory budget of one guest on this host. Every table that grows with what the guest reports is
+ * charged to the guest's account. When the account is full, the drop callback frees queued symbol
+ * tables, oldest first; if that is not enough, the charge fails and the caller counts a loss.
  *
- * Any thread. A NULL account has no limit: for tests of a part alone.
+ * Any thread. A NULL account has no limit (for unit tests of one part).
  */
-#ifndef KVMSCOPE_GUEST_GUEST_ACCOUNT_H
-#define KVMSCOPE_GUEST_GUEST_ACCOUNT_H
+#ifndef KVMSCOPE_GUEST_ACCOUNT_H
+#define KVMSCOPE_GUEST_ACCOUNT_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,39 +18,41 @@
 
 struct guest_account {
 	size_t limit;         /* bytes */
-	_Atomic size_t used;  /* bytes, never more than the limit */
-	pthread_mutex_t lock; /* of the next two */
+	_Atomic size_t used;  /* bytes, at most the limit */
+	pthread_mutex_t lock; /* protects drop and context */
 	void (*drop)(void *context, size_t size);
 	void *context;
 };
 
-/* It must stay where it is. */
+/* ACCOUNT must not be moved afterwards. */
 void guest_account_init(struct guest_account *account, size_t limit);
 
 /*
- * DROP is called where SIZE bytes are asked for and not there: it gives back as much as it can. On
- * the thread that asks, which holds no lock that DROP takes. NULL: from here on there is nothing to
- * drop; it is not running any more.
+ * Sets the callback that releases memory when a charge of SIZE bytes does not fit. It runs on the
+ * charging thread, which holds no lock that DROP takes. After a call with NULL returns, no callback
+ * is running.
  */
 void guest_account_set_drop(struct guest_account *account, void (*drop)(void *context, size_t size),
 			    void *context);
 
-/* False: so much is not there. */
+/* Charges SIZE bytes, calling the drop callback if they do not fit. False: they still do not. */
 bool guest_account_charge(struct guest_account *account, size_t size);
-/* The same, and nothing is dropped for it. */
+/* The same without the drop callback. */
 bool guest_account_try_charge(struct guest_account *account, size_t size);
-/* SIZE was taken. */
+/* Releases SIZE charged bytes. */
 void guest_account_release(struct guest_account *account, size_t size);
 
-/* Memory of the heap, with what the heap needs for itself. */
+/* Heap memory, charged with the heap's own overhead. */
 
-/* Zeroed; NULL: there is none, or it is not there in the account. */
+/* Zeroed. NULL: no memory, or the charge failed. */
 void *guest_account_new(struct guest_account *account, size_t size);
-/* ITEMS (NULL: none yet), COUNT of ITEM_SIZE bytes, get room for LARGER, which is more. NULL as
- * above: they are as they were. */
+/*
+ * Grows ITEMS (NULL: none yet) from COUNT to LARGER items of ITEM_SIZE bytes. NULL as above, with
+ * ITEMS unchanged.
+ */
 void *guest_account_resize(struct guest_account *account, void *items, size_t item_size,
 			   size_t count, size_t larger);
-/* SIZE is what BYTES have. NULL is a no-op. */
+/* SIZE is the allocated size of BYTES. NULL is a no-op. */
 void guest_account_free(struct guest_account *account, void *bytes, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registers of a stopped vCPU that the guest side needs, without any KVM type. */
-#ifndef KVMSCOPE_GUEST_GUEST_REGISTERS_H
-#define KVMSCOPE_GUEST_GUEST_REGISTERS_H
+/* Registers of a stopped vCPU, independent of KVM's types. */
+#ifndef KVMSCOPE_GUEST_REGISTERS_H
+#define KVMSCOPE_GUEST_REGISTERS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,19 +9,20 @@
 /* Bits of control registers and EFER: SDM vol. 3A 2.5 and 2.2.1. */
 #define CR0_PE      (1ull << 0)
 #define CR0_PG      (1ull << 31)
-#define CR3_ADDRESS 0x000ffffffffff000ull /* of the top table; without PCID and flags (4.5) */
+#define CR3_ADDRESS 0x000ffffffffff000ull /* top table, without PCID and flags (4.5) */
 #define CR4_PSE     (1ull << 4)
 #define CR4_PAE     (1ull << 5)
 #define CR4_LA57    (1ull << 12)
 #define CR4_FRED    (1ull << 32)
 #define EFER_LME    (1ull << 8)
 #define EFER_LMA    (1ull << 10)
-
-/* Linux with KPTI has a pair of top tables, at an even and the next odd page: this is set in the
- * address of the user half (arch/x86/mm/pti.c). */
+/*
+ * With KPTI, Linux has a pair of top tables in an even page and the next odd one. This bit is set
+ * in the address of the user half (arch/x86/mm/pti.c).
+ */
 #define CR3_PTI_USER (1ull << 12)
 
-/* What decides how a GVA is translated. SDM vol. 3A ch. 4. */
+/* Selects how a GVA is translated: SDM vol. 3A ch. 4. */
 struct guest_paging {
 	uint64_t cr0;
 	uint64_t cr3;
@@ -40,7 +41,7 @@ struct guest_registers {
 	uint16_t idt_limit; /* bytes - 1 */
 	uint8_t cpl;        /* SS.DPL */
 	bool long_mode;     /* CS.L */
-	bool nested; /* of a guest that the guest runs: the page tables are in that one's memory */
+	bool nested;        /* of an L2 guest, whose page tables are in L1 memory */
 };
 
 #endif

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The region that GPA lies in, or NULL. Few regions: a linear search is the fastest. */
+/* The region that contains GPA, or NULL. There are few regions: a linear search is the fastest. */
 static const struct guest_region *find_region(const struct guest_view *view, uint64_t gpa)
 {
 	for (size_t i = 0; i < view->region_count; i++)
@@ -23,16 +23,16 @@ static int read_region(const struct guest_view *view, const struct guest_region 
 	return view->read ? view->read(view, gpa, to, size) : -EFAULT;
 }
 
-/* In BYTES, of REGION at GPA. */
+/* Removes our patches from BYTES, which were read from REGION at GPA. */
 static int hide_patches(const struct guest_view *view, const struct guest_region *region,
 			uint64_t gpa, void *bytes, size_t size)
 {
 	uint64_t end = gpa - region->gpa + size;
-	uint8_t behind = 0;
-	int error = end < region->size ? read_region(view, region, gpa + size, &behind, 1) : 0;
+	uint8_t next = 0;
+	int error = end < region->size ? read_region(view, region, gpa + size, &next, 1) : 0;
 
 	if (!error)
-		patches_hide(view->patches, gpa, bytes, size, behind);
+		patches_hide(view->patches, gpa, bytes, size, next);
 	return error;
 }
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Guest view: how guest memory is read, whoever the guest belongs to. The
- * VMM's own mapping and another process's memory look the same from here.
- * Page walks, kallsyms, introspection and unwinding are written against it.
+ * Guest view: read access to guest memory, independent of which program owns the guest. The VMM's
+ * own mapping and another process's memory look the same from here. Page walks, kallsyms,
+ * introspection and unwinding are written against it.
  *
- * The guest is hostile: this is the one checked accessor. Nothing else turns
- * a guest address into a pointer. Memory is only ever read; what is read may
- * change under the reader at any moment, so copy first, check the copy.
+ * The guest is hostile: this is the one checked accessor, and nothing else turns a guest address
+ * into a pointer. Memory is only ever read, and may change at any moment: copy first, then check
+ * the copy.
  *
- * Any thread may read, several at a time, while the guest runs.
+ * Any number of threads may read at the same time, while the guest runs.
  */
-#ifndef KVMSCOPE_GUEST_GUEST_VIEW_H
-#define KVMSCOPE_GUEST_GUEST_VIEW_H
+#ifndef KVMSCOPE_GUEST_VIEW_H
+#define KVMSCOPE_GUEST_VIEW_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 #include "shared/patches.h"
 
-/* GPA range that is guest RAM; hva is NULL where it is not mapped in this process. */
+/* GPA range of guest RAM; hva is NULL where it is not mapped in this process. */
 struct guest_region {
 	uint64_t gpa;
 	uint64_t size;
@@ -29,36 +29,36 @@ struct guest_region {
 struct guest_translation;
 
 struct guest_view {
-	const struct guest_region
-		*regions; /* sorted by gpa, not overlapping; owned by the maker of the view */
+	/* Sorted by gpa, not overlapping; owned by the creator of the view. */
+	const struct guest_region *regions;
 	size_t region_count;
 	/* Reads from another process; NULL where every region has an hva. 0 or -EFAULT. */
 	int (*read)(const struct guest_view *view, uint64_t gpa, void *to, size_t size);
 	/*
-	 * Translates a GVA instead of a walk through page tables, for memory that was copied; NULL:
-	 * there is none. As guest_translate().
+	 * Translates a GVA in place of a page walk, for memory that was copied; NULL: none. The
+	 * contract is that of guest_translate().
 	 */
 	int (*translate)(const struct guest_view *view, uint64_t gva,
 			 struct guest_translation *translation);
-	void *context;                 /* of read() and translate() */
-	const struct patches *patches; /* ours in that memory; NULL for none */
+	void *context;                 /* for read() and translate() */
+	const struct patches *patches; /* our own patches in that memory; NULL: none */
 	/*
-	 * read() asks another program, which does the work: what it costs is told by the time that
-	 * passes, not by the reader's CPU time.
+	 * read() has another program do the work, so its cost is elapsed time, not the reader's CPU
+	 * time.
 	 */
 	bool remote;
 };
 
 /*
- * Copies SIZE bytes of guest RAM at GPA, across regions that touch, as they are
- * without our patches. 0, or -EFAULT and TO undefined.
+ * Copies SIZE bytes of guest RAM at GPA, across adjacent regions, with our patches removed.
+ * 0, or -EFAULT with TO undefined.
  */
 int guest_read_physical(const struct guest_view *view, uint64_t gpa, void *to, size_t size);
 
 /*
- * A pointer to guest RAM [gpa, gpa + size), or NULL if it is not one range in
- * this process. The bytes may change at any time: read each once. For data:
- * our patches, which are in code alone, are seen through it.
+ * Returns a pointer to guest RAM [gpa, gpa + size), or NULL if that is not one range in this
+ * process. The bytes may change at any time: read each once. For data only: our patches, which
+ * are in code, are visible through the pointer.
  */
 const void *guest_physical_pointer(const struct guest_view *view, uint64_t gpa, size_t size);
 

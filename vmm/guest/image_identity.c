@@ -5,10 +5,29 @@
 #include <string.h>
 
 #include "shared/hash.h"
-#include "vmm/guest/build_id_note.h"
 
-#define NOTES_MAX   4096u
-#define HEADERS_MAX 64u
+#define NT_GNU_BUILD_ID 3
+#define NOTES_MAX       4096u
+#define HEADERS_MAX     64u
+
+size_t build_id_in_notes(struct span notes, uint8_t *id, size_t capacity)
+{
+	uint32_t header[3]; /* size of name, size of description, type */
+	uint64_t at = 0;
+
+	while (span_copy(notes, at, header, sizeof(header))) {
+		uint64_t name = at + sizeof(header);
+		uint64_t description = name + ((header[0] + 3ull) & ~3ull);
+		const char *owner = span_string(notes, name);
+
+		if (header[2] == NT_GNU_BUILD_ID && header[0] == 4 && owner &&
+		    !strcmp(owner, "GNU") && header[1] && header[1] <= capacity &&
+		    span_copy(notes, description, id, header[1]))
+			return header[1];
+		at = description + ((header[1] + 3ull) & ~3ull);
+	}
+	return 0;
+}
 
 static void read_notes(struct image_identity *identity, const struct elf_source *source,
 		       const Elf64_Phdr *header)
@@ -19,7 +38,7 @@ static void read_notes(struct image_identity *identity, const struct elf_source 
 	    header->p_filesz > sizeof(notes) ||
 	    source->read(source->context, header->p_offset, notes, header->p_filesz))
 		return;
-	identity->build_id_size = (uint8_t)build_id_find(
+	identity->build_id_size = (uint8_t)build_id_in_notes(
 		span_of(notes, header->p_filesz), identity->build_id, sizeof(identity->build_id));
 }
 

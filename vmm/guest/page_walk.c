@@ -11,15 +11,15 @@
 #define ADDRESS   0x000ffffffffff000ull /* bits 51:12 of an 8-byte entry */
 #define LEAF_BITS 0x8000000000000fffull
 
-/* Inline, so that the copy is one load: walks are most of what reading a guest costs. */
+/* Inline, so that the copy is one load: walks dominate the cost of reading a guest. */
 static inline int read_entry(const struct guest_view *view, uint64_t gpa, size_t size,
 			     uint64_t *entry)
 {
-	const void *here = guest_physical_pointer(view, gpa, size);
+	const void *mapped = guest_physical_pointer(view, gpa, size);
 
 	*entry = 0;
-	if (here)
-		memcpy(entry, here, size);
+	if (mapped)
+		memcpy(entry, mapped, size);
 	else if (guest_read_physical(view, gpa, entry, size))
 		return -EFAULT;
 	return *entry & PRESENT ? 0 : -EFAULT;
@@ -35,8 +35,8 @@ static int set_leaf(struct guest_translation *translation, uint64_t frame, uint6
 }
 
 /*
- * Tables of 512 8-byte entries, LEVELS of them, the first at TABLE. A large
- * page may stand at level 2, and at level 3 where the first is above it.
+ * Walks LEVELS tables of 512 8-byte entries, the first at TABLE. Large pages are allowed at level
+ * 2, and at level 3 if that is not the top.
  */
 static int walk_wide(const struct guest_view *view, uint64_t table, int levels, uint64_t gva,
 		     struct guest_translation *translation)
@@ -143,10 +143,8 @@ int guest_read_string(const struct guest_view *view, const struct guest_paging *
 	size_t done = 0;
 
 	while (done < size) {
-		size_t part =
-			64 -
-			(gva + done) %
-				64; /* never reads into a page that the string does not reach */
+		/* Never reads into a page that the string does not reach. */
+		size_t part = 64 - (gva + done) % 64;
 
 		if (part > size - done)
 			part = size - done;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Page walk: 4 and 5 level paging with large pages, 32-bit and PAE paging, paging off. SDM vol. 3A
- * ch. 4. */
+/*
+ * Page walk: 4- and 5-level paging with large pages, 32-bit and PAE paging, paging off. SDM
+ * vol. 3A ch. 4.
+ */
 #ifndef KVMSCOPE_GUEST_PAGE_WALK_H
 #define KVMSCOPE_GUEST_PAGE_WALK_H
 
@@ -11,26 +13,24 @@
 #include "vmm/guest/guest_view.h"
 
 struct guest_translation {
-	uint64_t gpa;       /* of the byte asked for */
+	uint64_t gpa;       /* of the requested byte */
 	uint64_t page_size; /* bytes: 4 KiB, 2 or 4 MiB, 1 GiB */
-	/* Of the leaf entry, bits 0 to 11 and 63; without paging those of a page that anybody may
-	 * execute. */
+	/* Bits 0 to 11 and 63 of the leaf entry. Without paging: present, user, executable. */
 	uint64_t flags;
 };
 
 /*
- * Translates GVA. -EFAULT if it is not present, not canonical, or the tables
- * leave guest RAM; permissions are not checked. Never writes accessed bits.
+ * Translates GVA. -EFAULT if it is not present or not canonical, or if the tables leave guest RAM.
+ * Does not check permissions and never writes accessed bits.
  */
 int guest_translate(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
 		    struct guest_translation *translation);
 
-/* Copies SIZE bytes at GVA, across pages. 0, or -EFAULT and TO undefined. */
+/* Copies SIZE bytes at GVA, across pages. 0, or -EFAULT with TO undefined. */
 int guest_read_virtual(const struct guest_view *view, const struct guest_paging *paging,
 		       uint64_t gva, void *to, size_t size);
 
-/* Reads a NUL-terminated string of at most SIZE - 1 bytes; -EFAULT, or -ENAMETOOLONG if it does not
- * end. */
+/* Reads a NUL-terminated string into SIZE bytes. -EFAULT, or -ENAMETOOLONG without a NUL. */
 int guest_read_string(const struct guest_view *view, const struct guest_paging *paging,
 		      uint64_t gva, char *to, size_t size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks of the guest whose values are known, as its agent tells them (docs/agent-protocol.md,
- * "Tasks"). All of it is the guest's word.
+ * Tasks of the guest with known values, as reported by its agent (docs/agent-protocol.md, "Tasks").
+ * All of it is untrusted.
  */
 #ifndef KVMSCOPE_GUEST_REPORTED_TASKS_H
 #define KVMSCOPE_GUEST_REPORTED_TASKS_H
@@ -12,19 +12,21 @@
 #include "shared/agent_protocol.h"
 #include "shared/span.h"
 
-/* Fewer could agree by chance in where their values stand. */
+/* With fewer, values could be found at a wrong offset by chance. */
 #define REPORTED_TASKS_PROCESSES 3u
-#define REPORTED_TASKS_THREADS   2u /* other than the first ones of their processes */
+#define REPORTED_TASKS_THREADS   2u /* other than the first threads of their processes */
 
 struct reported_tasks {
 	size_t count;
-	/* Their names end with a NUL, and no two have the same one, nor the same pid; each thread's
-	 * process is told, too. */
+	/* Names are NUL-terminated; names and pids are unique; each thread's process is included.
+	 */
 	struct agent_task tasks[AGENT_TASKS_MAX];
 };
 
-/* PAYLOAD is of a message AGENT_TASKS. -EINVAL: it can not be, or tells fewer than are needed; the
- * error that it tells. Any thread. */
-int reported_tasks_read(struct reported_tasks *told, struct span payload);
+/*
+ * Parses the PAYLOAD of an AGENT_TASKS message. -EINVAL: it is invalid or has too few tasks;
+ * otherwise the error that the agent reports. Any thread.
+ */
+int reported_tasks_read(struct reported_tasks *reported, struct span payload);
 
 #endif

@@ -7,16 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
+
 #define NO_MODULE     UINT16_MAX
 #define RECORD_HEADER 3 /* type, module index (2 bytes), then the name */
 
-#define PREFIX_SIZE 8 /* so many bytes behind the last name can be read, too */
+#define PREFIX_SIZE 8 /* has_prefix() reads up to this many bytes after the last name */
 
-/* A kernel has some 200 000 of them: 16 bytes each, and each name once in the arena. */
+/* A kernel has about 200 000 symbols: 16 bytes each, plus the name in the arena. */
 struct entry {
 	uint64_t start;
-	uint32_t size;   /* 0: up to the next one; larger ones are cut */
-	uint32_t record; /* offset in the arena */
+	uint32_t size;   /* bytes; 0: extends to the next symbol; larger sizes are clipped */
+	uint32_t record; /* offset into the arena */
 };
 
 struct symbols {
@@ -25,7 +27,7 @@ struct symbols {
 	char *arena;
 	size_t arena_size, arena_capacity;
 	char **modules;
-	size_t module_count;
+	size_t module_count, module_capacity;
 	bool finished;
 };
 
@@ -46,30 +48,12 @@ void symbols_free(struct symbols *symbols)
 	free(symbols);
 }
 
-/* Grows *ARRAY of elements of SIZE bytes by half until NEEDED fit. */
-static int reserve(void **array, size_t *capacity, size_t needed, size_t size)
-{
-	size_t larger = *capacity + *capacity / 2 + 1024;
-	void *moved;
-
-	if (needed <= *capacity)
-		return 0;
-	if (larger < needed)
-		larger = needed;
-	moved = realloc(*array, larger * size);
-	if (!moved)
-		return -ENOMEM;
-	*array = moved;
-	*capacity = larger;
-	return 0;
-}
-
-/* The index of module NAME, added where it is new. Symbols of one module come in a row: look from
- * the end. */
+/*
+ * The index of module NAME, which is added if it is new. The symbols of one module come in a row:
+ * searched from the end.
+ */
 static int module_index(struct symbols *symbols, const char *name, uint16_t *index)
 {
-	char **modules;
-
 	*index = NO_MODULE;
 	if (!name)
 		return 0;
@@ -80,12 +64,10 @@ static int module_index(struct symbols *symbols, const char *name, uint16_t *ind
 		}
 	if (symbols->module_count == NO_MODULE)
 		return -ENOMEM;
-	modules = realloc(symbols->modules, (symbols->module_count + 1) * sizeof(*modules));
-	if (!modules)
+	if (array_reserve(&symbols->modules, &symbols->module_capacity, symbols->module_count + 1))
 		return -ENOMEM;
-	symbols->modules = modules;
-	modules[symbols->module_count] = strdup(name);
-	if (!modules[symbols->module_count])
+	symbols->modules[symbols->module_count] = strdup(name);
+	if (!symbols->modules[symbols->module_count])
 		return -ENOMEM;
 	*index = (uint16_t)symbols->module_count++;
 	return 0;
@@ -101,9 +83,8 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 
 	assert(!symbols->finished);
 	if (needed > UINT32_MAX || module_index(symbols, module, &index) ||
-	    reserve((void **)&symbols->arena, &symbols->arena_capacity, needed + PREFIX_SIZE, 1) ||
-	    reserve((void **)&symbols->entries, &symbols->capacity, symbols->count + 1,
-		    sizeof(struct entry)))
+	    array_reserve(&symbols->arena, &symbols->arena_capacity, needed + PREFIX_SIZE) ||
+	    array_reserve(&symbols->entries, &symbols->capacity, symbols->count + 1))
 		return -ENOMEM;
 	record = symbols->arena + symbols->arena_size;
 	record[0] = type;
@@ -126,9 +107,7 @@ void symbols_truncate(struct symbols *symbols, size_t count)
 	symbols->count = count;
 }
 
-/* Of two symbols at one address, the one with the lower rank is shown: global, local, weak, as perf
- * has it.
- */
+/* Of two symbols at one address the lower rank wins: global, local, weak, as in perf. */
 static int binding_rank(char type)
 {
 	if (type == 'W' || type == 'V')
@@ -160,13 +139,12 @@ static int compare_entries(const void *left, const void *right, void *context)
 	return a->record < b->record ? -1 : a->record > b->record;
 }
 
-/* realloc() to fit; keeping the larger one is no failure. */
-static void shrink(void **array, size_t size)
+/* Shrinks an allocation to SIZE bytes, which is not 0. */
+static void *shrunk(void *block, size_t size)
 {
-	void *moved = size ? realloc(*array, size) : NULL;
+	void *smaller = realloc(block, size);
 
-	if (moved)
-		*array = moved;
+	return smaller ? smaller : block;
 }
 
 static void sort(struct symbols *symbols, size_t first, size_t count)
@@ -176,7 +154,10 @@ static void sort(struct symbols *symbols, size_t first, size_t count)
 			symbols->arena);
 }
 
-/* Symbols mostly come by address: sorts each run at one address; how many of them came so. */
+/*
+ * Symbols mostly come in address order: sorts each run of equal addresses. Returns the length of
+ * the ascending part.
+ */
 static size_t sort_ascending_part(struct symbols *symbols)
 {
 	size_t run = 0, i;
@@ -196,9 +177,12 @@ int symbols_finish(struct symbols *symbols)
 	size_t sorted;
 
 	assert(!symbols->finished);
-	shrink((void **)&symbols->entries, symbols->count * sizeof(struct entry));
-	shrink((void **)&symbols->arena, symbols->arena_size + PREFIX_SIZE);
 	if (symbols->count) {
+		symbols->entries = shrunk(symbols->entries, symbols->count * sizeof(struct entry));
+		symbols->arena = shrunk(symbols->arena, symbols->arena_size + PREFIX_SIZE);
+		symbols->capacity = symbols->count;
+		symbols->arena_capacity = symbols->arena_size + PREFIX_SIZE;
+
 		sorted = sort_ascending_part(symbols);
 		sort(symbols, sorted, symbols->count - sorted);
 		if (sorted < symbols->count &&
@@ -212,8 +196,6 @@ int symbols_finish(struct symbols *symbols)
 void symbols_reopen(struct symbols *symbols)
 {
 	assert(symbols->finished);
-	symbols->capacity = symbols->count;
-	symbols->arena_capacity = symbols->arena_size + PREFIX_SIZE;
 	symbols->finished = false;
 }
 
@@ -240,8 +222,10 @@ static size_t first_of_same_start(const struct symbols *symbols, size_t index)
 	return start ? upper_bound(symbols, start - 1) : 0;
 }
 
-/* The last address of the symbol at INDEX: by its size, else before the next start, else of all
- * addresses. */
+/*
+ * The last address of the symbol at INDEX: by its size, else before the next start, else the
+ * highest address.
+ */
 static uint64_t last_of(const struct symbols *symbols, size_t index)
 {
 	const struct entry *entry = &symbols->entries[index];
@@ -279,7 +263,7 @@ bool symbols_find(const struct symbols *symbols, uint64_t address, struct symbol
 	assert(symbols->finished);
 	if (!above)
 		return false;
-	/* Aliases may differ in size: the best of those that reach the address. */
+	/* Aliases may differ in size: the best of those that contain the address. */
 	for (index = first_of_same_start(symbols, above - 1); index < above; index++)
 		if (address <= last_of(symbols, index)) {
 			symbols_at(symbols, index, symbol);
@@ -288,7 +272,7 @@ bool symbols_find(const struct symbols *symbols, uint64_t address, struct symbol
 	return false;
 }
 
-/* The first bytes of a name, its end included. */
+/* The first bytes of a name, including its NUL. */
 struct prefix {
 	uint64_t bytes, mask;
 };
@@ -305,7 +289,7 @@ static struct prefix prefix_of(const char *name)
 	return prefix;
 }
 
-/* What nearly every other name fails at once. */
+/* Rejects nearly every other name with one comparison. */
 static bool has_prefix(const char *name, const struct prefix *prefix)
 {
 	uint64_t bytes;

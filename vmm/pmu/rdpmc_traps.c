@@ -11,7 +11,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/guest/linux/kernel_image.h"
-#include "vmm/guest/linux/rdpmc_user.h"
+#include "vmm/guest/linux/rdpmc_sites.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/kvm/vcpu_debug.h"
 #include "vmm/kvm/vm.h"
@@ -41,8 +41,9 @@ struct trap {
 struct rdpmc_traps {
 	struct rdpmc_traps_options options;
 	_Atomic uint64_t completed, guest_breakpoints;
-	_Atomic uint64_t user; /* GPA of the switch of rdpmc_user.h until it is off, else NOWHERE */
-	pthread_mutex_t lock;  /* protects the members below, and writes to `user` */
+	_Atomic uint64_t
+		user;         /* GPA of the switch of rdpmc_sites.h until it is off, else NOWHERE */
+	pthread_mutex_t lock; /* protects the members below, and writes to `user` */
 	enum state state;
 	uint64_t identity; /* identity_of() of the kernel that `state` is about */
 	struct trap traps[RDPMC_SITES_MAX];

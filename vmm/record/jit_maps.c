@@ -9,6 +9,7 @@
 #include "shared/clock_ns.h"
 #include "vmm/guest/linux/perf_map.h"
 #include "vmm/guest/linux/perf_map_file.h"
+#include "vmm/guest/linux/user_image.h"
 #include "vmm/record/collector_looks.h"
 
 /* Bytes that are read of one map in one look. */

@@ -28,6 +28,7 @@
 #include "vmm/kvm/vcpu.h"
 #include "vmm/sample/sample_clock.h"
 
+struct guest_task;
 struct sampler;
 
 /* The clock, and watches. */

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/sample_record.h"
 #include "shared/sideband_record.h"
 #include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"

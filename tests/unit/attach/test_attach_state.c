@@ -10,6 +10,7 @@
 #include "tests/unit/shim/test.h"
 #include "tests/unit/user_guest.h"
 #include "vmm/attach/attach_state.h"
+#include "vmm/guest/linux/module_presence.h"
 
 #define CODE     0x400000ull
 #define CODE_GPA 0x201000ull
@@ -88,7 +89,7 @@ static void make_kernel(void)
 	kernel->tasks = (struct guest_task_layout){ .known = true, .stack_size = 0x4000 };
 	kernel->symbols = symbols_new();
 	symbols_finish(kernel->symbols);
-	REQUIRE_EQUAL(module_presence_create(&kernel->presence, kernel, NULL, 0, NULL), 0);
+	REQUIRE_EQUAL(guest_kernel_update_presence(kernel, NULL, 0), 0);
 	kernel->identity =
 		(struct guest_kernel_identity){ .gva = USER_GUEST_DIRECT + 0x5000, .gpa = 0x5000 };
 	bench.tasks.current = (struct guest_task_snapshot){ .at = USER_GUEST_DIRECT + 0x5000,

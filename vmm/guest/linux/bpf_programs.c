@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/kernel_image.h"
 #include "vmm/guest/page_walk.h"
 
@@ -40,9 +39,7 @@ static bool is_name(const char *name)
 	return *name;
 }
 
-/* False: it is none, or has gone while it was read. One with a longer name than there is room for
- * has none.
- */
+/* False: not a valid program, or it was unloaded during the read. A name that is too long fails. */
 static bool read_program(struct guest_module *program, const struct guest_view *view,
 			 const struct guest_paging *paging, const struct bpf_program_layout *layout,
 			 uint64_t symbol)
@@ -101,11 +98,13 @@ static int compare_starts(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* No two programs have the same place: of those that overlap none is known to be the one that has
- * it. The number of those that are left. */
+/*
+ * Removes all programs that overlap another one: it is not known which of them the code is.
+ * PROGRAMS becomes sorted by address. Returns the number that is left.
+ */
 static size_t drop_overlapping(struct guest_module *programs, size_t count)
 {
-	uint64_t end = 0; /* of all before */
+	uint64_t end = 0; /* highest end of all before */
 	size_t kept = 0;
 
 	qsort(programs, count, sizeof(*programs), compare_starts);
@@ -140,8 +139,10 @@ int bpf_programs_read(struct guest_module **programs, size_t *count, const struc
 	return error == -ENOMEM ? error : 0;
 }
 
-/* Another program that comes into its place may have all its addresses, those of the kernel's
- * structures, too. */
+/*
+ * A program that replaces it may have the same addresses, including those of the kernel's
+ * structures.
+ */
 static bool has_name(const struct guest_module *program, const struct guest_view *view,
 		     const struct guest_paging *paging)
 {
@@ -152,8 +153,8 @@ static bool has_name(const struct guest_module *program, const struct guest_view
 	       !memcmp(name, program->name, size);
 }
 
-/* include/linux/list.h: list_del_rcu() leaves the next one in an entry, and poison in the place of
- * the one before. */
+/* include/linux/list.h: list_del_rcu() keeps an entry's next pointer and poisons its previous one.
+ */
 bool bpf_program_is_loaded(const struct guest_module *program, const struct guest_view *view,
 			   const struct guest_paging *paging)
 {

@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
+
 #define MAGIC     0xeb9f
 #define DEPTH_MAX 16 /* typedefs and anonymous members in a row */
-/* Members that one is looked for among, with those of anonymous ones, which can be in each other
- * over and over: no struct of a kernel has a tenth of it. */
+/*
+ * Members visited by one search, including those of nested anonymous members. No kernel struct has
+ * a tenth of it.
+ */
 #define MEMBERS_MAX 16384
 
 enum kind {
@@ -47,7 +51,7 @@ static uint32_t type_length(const struct type *type)
 	return type->info & 0xffff;
 }
 
-/* Bytes that follow a type of this kind; false for a kind that is not known. */
+/* Number of bytes that follow a type of this kind; false for an unknown kind. */
 static bool trailing_size(const struct type *type, uint64_t *size)
 {
 	static const struct {
@@ -74,13 +78,13 @@ static bool read_type(const struct btf *btf, uint32_t id, struct type *type)
 	       span_copy(btf->types, btf->offsets[id], type, sizeof(*type));
 }
 
-/* Where the members, enumerators and so on of type ID begin. */
+/* Offset of the members, enumerators and so on of type ID. */
 static uint64_t trailing(const struct btf *btf, uint32_t id)
 {
 	return btf->offsets[id] + sizeof(struct type);
 }
 
-/* The first bytes of a name, up to its end: what nearly every other name has not. */
+/* The first bytes of a name: nearly every other name has different ones. */
 static uint64_t name_key(const char *name, uint64_t size)
 {
 	uint64_t key = 0;
@@ -97,47 +101,32 @@ static bool name_is(const struct btf *btf, uint32_t name, const char *wanted)
 	       !memcmp(btf->strings.data + name, wanted, size);
 }
 
-static int add_offset(struct btf *btf, uint32_t *capacity, uint32_t offset)
+static int add_offset(struct btf *btf, uint32_t offset)
 {
-	if (btf->count == *capacity) {
-		uint32_t larger = *capacity ? *capacity * 2 : 4096;
-		uint32_t *moved = realloc(btf->offsets, (size_t)larger * sizeof(*moved));
-
-		if (!moved)
-			return -ENOMEM;
-		btf->offsets = moved;
-		*capacity = larger;
-	}
+	if (array_reserve(&btf->offsets, &btf->capacity, btf->count + 1))
+		return -ENOMEM;
 	btf->offsets[btf->count++] = offset;
 	return 0;
 }
 
-/* A struct that has a name, of the type that was indexed last. */
-static int add_struct(struct btf *btf, uint32_t *capacity, uint32_t name)
+/* Adds the type that was indexed last, a struct named NAME. */
+static int add_struct(struct btf *btf, uint32_t name)
 {
 	const char *text = (const char *)btf->strings.data + name;
 
-	if (btf->struct_count == *capacity) {
-		uint32_t larger = *capacity ? *capacity * 2 : 1024;
-		struct btf_struct *moved = realloc(btf->structs, (size_t)larger * sizeof(*moved));
-
-		if (!moved)
-			return -ENOMEM;
-		btf->structs = moved;
-		*capacity = larger;
-	}
+	if (array_reserve(&btf->structs, &btf->struct_capacity, btf->struct_count + 1))
+		return -ENOMEM;
 	btf->structs[btf->struct_count++] =
 		(struct btf_struct){ .name_key = name_key(text, btf->strings.size - name),
 				     .name = name,
-				     .id = btf->count - 1 };
+				     .id = (uint32_t)btf->count - 1 };
 	return 0;
 }
 
 static int index_types(struct btf *btf)
 {
-	uint32_t capacity = 0, struct_capacity = 0;
 	uint64_t at = 0;
-	int error = add_offset(btf, &capacity, 0); /* id 0 is void */
+	int error = add_offset(btf, 0); /* id 0 is void */
 
 	while (!error && at < btf->types.size) {
 		struct type type;
@@ -147,9 +136,9 @@ static int index_types(struct btf *btf)
 		    !trailing_size(&type, &size) ||
 		    !span_contains(btf->types, at + sizeof(type), size))
 			return -EINVAL;
-		error = add_offset(btf, &capacity, (uint32_t)at);
+		error = add_offset(btf, (uint32_t)at);
 		if (!error && type_kind(&type) == KIND_STRUCT && type.name < btf->strings.size)
-			error = add_struct(btf, &struct_capacity, type.name);
+			error = add_struct(btf, type.name);
 		at += sizeof(type) + size;
 	}
 	return error;
@@ -183,7 +172,7 @@ uint32_t btf_find_struct(const struct btf *btf, const char *name)
 {
 	uint64_t key = name_key(name, UINT64_MAX);
 
-	for (uint32_t i = 0; i < btf->struct_count; i++)
+	for (size_t i = 0; i < btf->struct_count; i++)
 		if (btf->structs[i].name_key == key && name_is(btf, btf->structs[i].name, name))
 			return btf->structs[i].id;
 	return 0;
@@ -208,7 +197,7 @@ static uint32_t resolve(const struct btf *btf, uint32_t id, struct type *type)
 	return 0;
 }
 
-/* LEFT: so many members may still be looked at. */
+/* LEFT: number of members that may still be visited. */
 static bool find_member(const struct btf *btf, uint32_t id, const char *name,
 			struct btf_member *member, int depth, uint32_t *left)
 {
@@ -227,9 +216,8 @@ static bool find_member(const struct btf *btf, uint32_t id, const char *name,
 		--*left;
 		if (!span_copy(btf->types, trailing(btf, id) + i * sizeof(raw), &raw, sizeof(raw)))
 			return false;
-		bits = type.info >> 31
-			       ? raw.offset & 0xffffff
-			       : raw.offset; /* with the flag, bit-field sizes stand above */
+		/* With the flag, the upper bits are the size of a bit-field. */
+		bits = type.info >> 31 ? raw.offset & 0xffffff : raw.offset;
 		if (raw.name ? name_is(btf, raw.name, name)
 			     : find_member(btf, raw.type, name, member, depth + 1, left)) {
 			member->offset = bits / 8 + (raw.name ? 0 : member->offset);
@@ -326,15 +314,65 @@ bool btf_find_enumerator(const struct btf *btf, const char *name, uint32_t *valu
 	return false;
 }
 
-bool btf_find_offset(const struct btf *btf, const char *type, const char *name, uint32_t size,
+/* Moves *PATH past its next name, and MEMBER to that member. */
+static bool find_part(const struct btf *btf, const char **path, struct btf_member *member)
+{
+	size_t length = strcspn(*path, ".");
+	struct btf_member part;
+	char name[64];
+
+	if (length >= sizeof(name))
+		return false;
+	memcpy(name, *path, length);
+	name[length] = '\0';
+	if (!btf_find_member(btf, member->type, name, &part))
+		return false;
+	member->type = part.type;
+	member->offset += part.offset;
+	*path += length + ((*path)[length] == '.');
+	return true;
+}
+
+static bool find_path(const struct btf *btf, uint32_t id, const char *path,
+		      struct btf_member *member)
+{
+	*member = (struct btf_member){ .type = id };
+	while (*path)
+		if (!member->type || !find_part(btf, &path, member))
+			return false;
+	return true;
+}
+
+bool btf_find_path(const struct btf *btf, const char *type, const char *path,
+		   struct btf_member *member)
+{
+	return find_path(btf, btf_find_struct(btf, type), path, member);
+}
+
+bool btf_find_offsets(const struct btf *btf, const struct btf_offset *offsets, size_t count)
+{
+	const char *type = NULL;
+	uint32_t id = 0, size = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct btf_member member;
+
+		/* The search for a type visits all structs: members of one type come in a row. */
+		if (!type || strcmp(type, offsets[i].type) != 0) {
+			type = offsets[i].type;
+			id = btf_find_struct(btf, type);
+			size = btf_size(btf, id);
+		}
+		if (!find_path(btf, id, offsets[i].path, &member) || size < offsets[i].size ||
+		    member.offset > size - offsets[i].size)
+			return false;
+		*offsets[i].offset = member.offset;
+	}
+	return true;
+}
+
+bool btf_find_offset(const struct btf *btf, const char *type, const char *path, uint32_t size,
 		     uint32_t *offset)
 {
-	uint32_t id = btf_find_struct(btf, type);
-	struct btf_member member;
-
-	if (!id || !btf_find_member(btf, id, name, &member) || btf_size(btf, id) < size ||
-	    member.offset > btf_size(btf, id) - size)
-		return false;
-	*offset = member.offset;
-	return true;
+	return btf_find_offsets(btf, &(struct btf_offset){ type, path, size, offset }, 1);
 }

@@ -13,7 +13,7 @@ static struct kernel_memory memory_of(const struct guest_kernel *kernel,
 	return (struct kernel_memory){ .view = view, .paging = &kernel->paging };
 }
 
-/* Whether, and how often, anything was taken out of the address space MM since it was made. */
+/* Reads the number of the address space MM and that of TLB flushes in it. */
 static bool read_changes(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 			 uint64_t mm, uint64_t *space, uint64_t *changes)
 {
@@ -42,7 +42,7 @@ bool deferred_lookup_note(const struct guest_kernel *kernel, const struct guest_
 	return noted->task || noted->mm;
 }
 
-/* Behind the look: memory of a task that has ended, and what it leads to, may be another's. */
+/* Checked after the reads: the memory of an ended task may be reused. */
 static bool is_same_task(struct kernel_memory *memory, const struct guest_task_layout *layout,
 			 const struct guest_task *task)
 {
@@ -96,7 +96,7 @@ static bool is_mapped(const struct sample_mapping *mappings, unsigned int count,
 	return false;
 }
 
-/* A mapping of the stop's own may have grown since: what was seen then counts. */
+/* A mapping in the sample may have grown since: the one in the sample counts. */
 static bool overlaps(const struct sample_mapping *mappings, unsigned int count,
 		     const struct sample_mapping *added)
 {
@@ -106,7 +106,7 @@ static bool overlaps(const struct sample_mapping *mappings, unsigned int count,
 	return false;
 }
 
-/* Adds to the COUNT of TO's; how many there are then. */
+/* Adds the mappings that do not overlap one in TO. */
 static void add_mappings(const struct user_map *map, struct sample *to)
 {
 	struct sample_mapping found[USER_MAP_MAX], *mappings = sample_write_mappings(to);
@@ -130,7 +130,7 @@ static bool find_mappings(const struct guest_kernel *kernel, const struct guest_
 	for (uint16_t i = 0; i < to->user_depth; i++)
 		if (!is_mapped(sample_mappings(to), to->mappings, callers[i]))
 			user_map_find(&map, callers[i]);
-	/* Behind the look: what was noted at the stop has held until now. */
+	/* Checked after the reads: what the stop noted was true until now. */
 	if (!is_unchanged(kernel, view, noted))
 		return false;
 	add_mappings(&map, to);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a stop had no time to look at, looked up behind it by another thread while
- * the guest runs: a sample's cgroup, and where its callers are mapped. The stop
- * notes what has to be as it was then, at a read or two for each; what is not is
- * dropped.
+ * Lookups that a stop had no time for, made later by another thread while the guest runs: the
+ *cgroup of a sample, and the mappings of its callers. The stop notes, with one or two reads each,
+ *what must still be true later; a result for which it is not is dropped.
  *
- *	cgroup		the task, while it exists, and its css_set: a task that is moved gets
- *another one mappings	the number of the address space, which no other one ever has, and how often
- *			translations were taken out of it (mm_context_t: ctx_id, tlb_gen;
- *Linux 4.14)
+ *	cgroup		the task, while it exists, and its css_set, which changes when the task is
+ *			moved
+ *	mappings	the number of the address space, which is never reused, and the number of
+ *TLB flushes in it (mm_context_t: ctx_id, tlb_gen; Linux 4.14)
  *
- * Code that a thread is in, or has still to return to, was in the page tables when it ran. While no
- * translation is taken out of them it is where it was.
+ * Code that a thread executes or has to return to was in the page tables when it ran. As long as no
+ * translation is removed from them, it is where it was.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_DEFERRED_LOOKUP_H
 #define KVMSCOPE_GUEST_LINUX_DEFERRED_LOOKUP_H
@@ -26,32 +25,32 @@
 struct guest_kernel;
 struct guest_task;
 
-/* What of it the stop did not look at. */
+/* The parts of a sample that the stop did not look up. */
 enum deferred_lookup_part { DEFERRED_LOOKUP_CGROUP = 1 << 0, DEFERRED_LOOKUP_MAPPINGS = 1 << 1 };
 
 /*
- * Notes for PARTS, of TASK. False: there is nothing by which it could be looked up later. On the
- * vCPU thread, at the stop: at most 4 reads, no lock, allocation or system call.
+ * Notes what the later lookup of PARTS for TASK needs. False: that lookup is not possible. On the
+ * vCPU thread, during the stop: at most 4 reads, no lock, allocation or system call.
  */
 bool deferred_lookup_note(const struct guest_kernel *kernel, const struct guest_view *view,
 			  const struct guest_task *task, unsigned int parts,
 			  struct sample_deferred *noted);
 
 /*
- * The cgroup that TASK was in when it was seen with its tid and css_set. False: that can not be
- * told, as the task has ended or was moved. Not on a vCPU thread; VIEW is readable.
+ * The cgroup that TASK was in when its tid and css_set were read. False: unknown, as the task has
+ * ended or was moved. Not on a vCPU thread; VIEW is readable.
  */
 bool deferred_lookup_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
 			    const struct guest_task *task, struct guest_cgroup *cgroup);
 
-/* Room for each sample that deferred_lookup() makes. */
+/* Maximum size of a sample that deferred_lookup() writes. */
 #define DEFERRED_LOOKUP_SIZE                                                                       \
 	(sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +                         \
 	 SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) + sizeof(struct sample_hit))
 
 /*
- * FROM, which has something noted, with what could be found of it: without the note, and without
- * SAMPLE_LOOKUP_INCOMPLETE where that was all. Of another kernel than KERNEL nothing is looked up.
+ * Copies FROM, which has a note, to TO without the note, and adds what is found. Clears
+ * SAMPLE_LOOKUP_INCOMPLETE if that was everything. Makes no lookups in a kernel other than KERNEL.
  * Not on a vCPU thread; VIEW is readable.
  */
 void deferred_lookup(const struct guest_kernel *kernel, const struct guest_view *view,

@@ -11,24 +11,24 @@
 
 #define PAGE      4096u
 #define PROBES    32
-#define DEPTH_MAX 256 /* of the hierarchy: far more than a path of single letters in use has */
+#define DEPTH_MAX 256 /* of the hierarchy */
 
-/* An entry is written by the thread that made it STATE_ENTERING, until it is STATE_ENTERED. */
+/* The thread that changed the state of an entry to STATE_ENTERING writes it. */
 enum state { STATE_FREE, STATE_ENTERING, STATE_ENTERED };
 
 struct entry {
 	_Atomic uint32_t state; /* enum state */
 	struct guest_cgroup cgroup;
-	_Atomic(const char *) name; /* owned */
+	_Atomic(char *) path; /* owned */
 };
 
 struct guest_cgroups {
 	_Atomic uint32_t owners;
 	uint32_t generation;
-	_Atomic uint32_t count; /* of those that were entered, or are being so */
-	uint32_t settled;       /* so many of them */
-	_Atomic(struct entry *)
-		entered[GUEST_CGROUPS_MAX]; /* in order; NULL where it is not in yet */
+	_Atomic uint32_t count; /* of cgroups that are entered, or being entered */
+	uint32_t loaded;        /* the first of them */
+	/* In order; NULL: being entered. */
+	_Atomic(struct entry *) entered[GUEST_CGROUPS_MAX];
 	struct entry entries[GUEST_CGROUPS_MAX];
 };
 
@@ -42,7 +42,7 @@ int guest_cgroup_layout_read(struct guest_cgroup_layout *layout, const struct bt
 	    !btf_find_offset(btf, "kernfs_node", "count", 4, &layout->node_count) ||
 	    !btf_find_offset(btf, "kernfs_node", "id", 8, &layout->node_id) ||
 	    !btf_find_offset(btf, "kernfs_node", "name", 8, &layout->node_name) ||
-	    /* 6.15 and later read it under RCU, and so gave it another name. */
+	    /* Renamed in 6.15, when it became RCU-protected. */
 	    (!btf_find_offset(btf, "kernfs_node", "__parent", 8, &layout->node_parent) &&
 	     !btf_find_offset(btf, "kernfs_node", "parent", 8, &layout->node_parent)))
 		return -ENOENT;
@@ -57,7 +57,7 @@ bool guest_cgroup_read_set(struct kernel_memory *memory, const struct guest_cgro
 	       kernel_memory_read_u64(memory, task + layout->task_set, set) && *set;
 }
 
-/* The last who lets go of a task lets go of its css_set (kernel: __put_task_struct()). */
+/* The last reference to a task holds its css_set (kernel: __put_task_struct()). */
 bool guest_cgroup_task_has_set(struct kernel_memory *memory,
 			       const struct guest_cgroup_layout *layout, uint64_t task,
 			       uint64_t set)
@@ -76,7 +76,7 @@ bool guest_cgroup_read_group(struct kernel_memory *memory, const struct guest_cg
 	return kernel_memory_read_u64(memory, set + layout->set_cgroup, group);
 }
 
-/* A task that is moved meanwhile does not hold what was read any more. */
+/* Checked again: the task may be moved meanwhile. */
 bool guest_cgroup_read(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 		       uint64_t task, struct guest_cgroup *cgroup)
 {
@@ -116,8 +116,8 @@ void guest_cgroups_free(struct guest_cgroups *cgroups)
 {
 	if (!cgroups || atomic_fetch_sub(&cgroups->owners, 1) > 1)
 		return;
-	for (uint32_t i = 0; i < cgroups->settled; i++)
-		free((void *)(uintptr_t)atomic_load(&cgroups->entered[i])->name);
+	for (uint32_t i = 0; i < cgroups->loaded; i++)
+		free(atomic_load(&atomic_load(&cgroups->entered[i])->path));
 	free(cgroups);
 }
 
@@ -126,15 +126,14 @@ uint32_t guest_cgroups_generation(const struct guest_cgroups *cgroups)
 	return cgroups->generation;
 }
 
-static uint32_t place_of(uint64_t id, uint32_t probe)
+static uint32_t slot_of(uint64_t id, uint32_t probe)
 {
 	uint64_t mixed = id * 0x9e3779b97f4a7c15ull;
 
 	return ((uint32_t)(mixed >> 32) + probe) % GUEST_CGROUPS_MAX;
 }
 
-/* Its place is ours alone. No more than all places are ever entered, so there is room in the list.
- */
+/* ENTRY is in STATE_ENTERING. The list has room, as each entry is entered once. */
 static void enter(struct guest_cgroups *cgroups, struct entry *entry,
 		  const struct guest_cgroup *cgroup)
 {
@@ -147,7 +146,7 @@ static void enter(struct guest_cgroups *cgroups, struct entry *entry,
 void guest_cgroups_enter(struct guest_cgroups *cgroups, const struct guest_cgroup *cgroup)
 {
 	for (uint32_t i = 0; i < PROBES; i++) {
-		struct entry *entry = &cgroups->entries[place_of(cgroup->id, i)];
+		struct entry *entry = &cgroups->entries[slot_of(cgroup->id, i)];
 		uint32_t state = atomic_load_explicit(&entry->state, memory_order_acquire);
 
 		if (state == STATE_FREE &&
@@ -156,19 +155,19 @@ void guest_cgroups_enter(struct guest_cgroups *cgroups, const struct guest_cgrou
 			return;
 		}
 		if (state == STATE_ENTERING || entry->cgroup.id == cgroup->id)
-			return; /* perhaps it is this one: another sample will ask */
+			return; /* it may be this one; another sample enters it otherwise */
 	}
 }
 
 const char *guest_cgroups_path(const struct guest_cgroups *cgroups, uint64_t id)
 {
 	for (uint32_t i = 0; i < PROBES; i++) {
-		const struct entry *entry = &cgroups->entries[place_of(id, i)];
+		const struct entry *entry = &cgroups->entries[slot_of(id, i)];
 
 		if (atomic_load_explicit(&entry->state, memory_order_acquire) != STATE_ENTERED)
 			return NULL;
 		if (entry->cgroup.id == id)
-			return atomic_load_explicit(&entry->name, memory_order_acquire);
+			return atomic_load_explicit(&entry->path, memory_order_acquire);
 	}
 	return NULL;
 }
@@ -178,7 +177,7 @@ static size_t left_in_page(uint64_t gva)
 	return PAGE - gva % PAGE;
 }
 
-/* A string may end just before a page that can not be read. Not an empty one. */
+/* A string may end just before an unreadable page. False for an empty one. */
 static bool read_string(struct kernel_memory *memory, uint64_t gva, char *to, size_t size)
 {
 	for (size_t length = 0, part; length < size; length += part) {
@@ -216,13 +215,11 @@ static bool prepend_all(struct kernel_memory *memory, const struct guest_cgroup_
 static bool make_path(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 		      uint64_t node, struct path_tail *path)
 {
-	path_tail_begin(path);
-	return path_tail_prepend(path, "", 1) && prepend_all(memory, layout, node, path);
+	path_tail_begin(path, "");
+	return prepend_all(memory, layout, node, path);
 }
 
-/* Memory of a node that was freed keeps its id for a while, but nobody holds it; an id is never
- * used again.
- */
+/* A freed node keeps its id for a while, but has no references. Ids are not reused. */
 static bool is_alive(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 		     const struct guest_cgroup *cgroup)
 {
@@ -236,15 +233,16 @@ static bool is_alive(struct kernel_memory *memory, const struct guest_cgroup_lay
 	       count > 0;
 }
 
-/* Read twice: a cgroup may be renamed (version 1). NULL: it is gone, or changes. */
-static const char *read_path(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-			     const struct guest_cgroup *cgroup)
+/* Read twice: a cgroup may be renamed (version 1). NULL: it was removed, or changes. */
+static char *read_path(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		       const struct guest_cgroup *cgroup)
 {
 	struct path_tail first, second;
 
 	if (!is_alive(memory, layout, cgroup) || !make_path(memory, layout, cgroup->node, &first) ||
 	    !make_path(memory, layout, cgroup->node, &second) ||
-	    !is_alive(memory, layout, cgroup) || !path_tail_equal(&first, &second))
+	    !is_alive(memory, layout, cgroup) ||
+	    strcmp(path_tail_text(&first), path_tail_text(&second)) != 0)
 		return NULL;
 	return strdup(path_tail_text(&first));
 }
@@ -254,15 +252,15 @@ void guest_cgroups_load(struct guest_cgroups *cgroups, struct kernel_memory *mem
 {
 	uint32_t count = atomic_load_explicit(&cgroups->count, memory_order_acquire);
 
-	if (count > cgroups->settled + GUEST_CGROUPS_LOAD_MAX)
-		count = cgroups->settled + GUEST_CGROUPS_LOAD_MAX;
-	for (; cgroups->settled < count; cgroups->settled++) {
-		struct entry *entry = atomic_load_explicit(&cgroups->entered[cgroups->settled],
+	if (count > cgroups->loaded + GUEST_CGROUPS_LOAD_MAX)
+		count = cgroups->loaded + GUEST_CGROUPS_LOAD_MAX;
+	for (; cgroups->loaded < count; cgroups->loaded++) {
+		struct entry *entry = atomic_load_explicit(&cgroups->entered[cgroups->loaded],
 							   memory_order_acquire);
 
 		if (!entry)
-			return; /* its thread is about to enter it */
-		atomic_store_explicit(&entry->name, read_path(memory, layout, &entry->cgroup),
+			return; /* being entered */
+		atomic_store_explicit(&entry->path, read_path(memory, layout, &entry->cgroup),
 				      memory_order_release);
 	}
 }

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which control group a task of the guest is in, and what that is called: its
- * place in the unified hierarchy (cgroup version 2, Documentation/admin-guide/cgroup-v2.rst),
- * from guest memory alone. Where the members lie says the kernel's BTF:
+ * Control groups of guest tasks: id and path in the unified hierarchy (cgroup version 2,
+ * Documentation/admin-guide/cgroup-v2.rst), from guest memory alone. BTF gives the layout:
  *
  *	task_struct.cgroups -> css_set.dfl_cgrp -> cgroup.kn -> kernfs_node: id, name, parent
  *
- * The id is the one that perf calls a cgroup by (PERF_SAMPLE_CGROUP), and the
- * inode number of its directory in the guest. No two cgroups of one boot have the same.
+ * The id is that of PERF_SAMPLE_CGROUP and the inode number of the cgroup's directory in the guest.
+ * It is unique during one boot.
  *
- * As with images (user_image.h), a vCPU thread that finds a cgroup for the
- * first time enters it into a table and goes on; its path is read later, by another thread.
+ * As with images (user_image.h), a vCPU thread only enters a new cgroup into a table; another
+ *thread reads its path later.
  *
- *			with enter	settle
- *	enter		safe		safe		vCPU threads: no lock, allocation or system
- *call settle		safe		one at a time	no vCPU thread
- *	name		safe		safe		any thread
+ *			with enter	with load
+ *	enter		safe		safe		vCPU threads: no lock, allocation, system
+ *call load		safe		one at a time	not on a vCPU thread path		safe
+ *safe		any thread
  */
 #ifndef KVMSCOPE_GUEST_LINUX_GUEST_CGROUP_H
 #define KVMSCOPE_GUEST_LINUX_GUEST_CGROUP_H
@@ -24,50 +23,42 @@
 #include <stdint.h>
 
 #include "vmm/guest/linux/kernel_memory.h"
-#include "vmm/guest/path_tail.h"
+#include "vmm/guest/linux/path_tail.h"
 
 struct btf;
 
-#define GUEST_CGROUPS_MAX     16384u /* of one kernel; more have no name */
-#define GUEST_CGROUP_PATH_MAX PATH_TAIL_MAX
-
-#define GUEST_CGROUPS_LOAD_MAX 64u /* by one settle: its caller has other things to do */
+#define GUEST_CGROUPS_MAX      16384u /* of one kernel; further ones have no path */
+#define GUEST_CGROUP_PATH_MAX  PATH_TAIL_MAX
+#define GUEST_CGROUPS_LOAD_MAX 64u /* by one load, which bounds its time */
 
 /* Byte offsets in the structure that a member's name begins with. Immutable once read. */
 struct guest_cgroup_layout {
-	bool known; /* else nothing below holds */
+	bool known; /* the rest is valid */
 	uint32_t task_users, task_set, set_cgroup, cgroup_node;
 	uint32_t node_count, node_id, node_name, node_parent;
 };
 
-/* -ENOENT: a part is not there, as in a kernel without cgroups; LAYOUT->known is then false. No
- * vCPU thread.
+/*
+ * -ENOENT: a part is missing, as in a kernel without cgroups; LAYOUT->known is false. Not on a vCPU
+ * thread.
  */
 int guest_cgroup_layout_read(struct guest_cgroup_layout *layout, const struct btf *btf);
 
-/* What tells one from all others. */
 struct guest_cgroup {
-	uint64_t id;   /* 0: not known */
-	uint64_t node; /* GVA of its struct kernfs_node, while that lives */
+	uint64_t id;   /* 0: unknown */
+	uint64_t node; /* GVA of its struct kernfs_node, valid while the cgroup exists */
 };
 
-/* That of the task_struct at TASK (GVA). False, and the id 0: it could not be read, or changed
- * meanwhile. */
+/* The cgroup of the task_struct at TASK (GVA). False, with id 0: it cannot be read, or changed. */
 bool guest_cgroup_read(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 		       uint64_t task, struct guest_cgroup *cgroup);
-
-/* GVA of the css_set that the task_struct at TASK holds: it has another one in another cgroup. One
- * read. */
+/* The css_set (GVA) of the task_struct at TASK: it differs in another cgroup. One read. */
 bool guest_cgroup_read_set(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			   uint64_t task, uint64_t *set);
-
-/* GVA of the struct cgroup that the css_set at SET is of, for as long as anybody holds it. One
- * read. */
+/* The struct cgroup (GVA) of the css_set at SET, valid while the set is in use. One read. */
 bool guest_cgroup_read_group(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			     uint64_t set, uint64_t *group);
-
-/* Does the task_struct at TASK exist, and hold SET? What does not is memory that can be anybody's.
- */
+/* Does the task_struct at TASK exist, with css_set SET? False if its memory may be reused. */
 bool guest_cgroup_task_has_set(struct kernel_memory *memory,
 			       const struct guest_cgroup_layout *layout, uint64_t task,
 			       uint64_t set);
@@ -75,27 +66,25 @@ bool guest_cgroup_task_has_set(struct kernel_memory *memory,
 struct guest_cgroups;
 
 int guest_cgroups_create(struct guest_cgroups **cgroups); /* 0 or -ENOMEM */
-/* CGROUPS itself, for one more owner; each is to free it. NULL works with both. Any thread. */
+/* Returns CGROUPS with one more reference; each owner frees it. NULL is allowed. Any thread. */
 struct guest_cgroups *guest_cgroups_share(struct guest_cgroups *cgroups);
-/* The last owner's call frees it. */
+/* Releases a reference. NULL is a no-op. */
 void guest_cgroups_free(struct guest_cgroups *cgroups);
 
-/* Tells this table from any other that there was. */
+/* A number that no other table of this process has. */
 uint32_t guest_cgroups_generation(const struct guest_cgroups *cgroups);
-
-/* Has CGROUP's path read by the next settle, unless it is known or there is no room. */
+/* Enters CGROUP, so that the next load reads its path. No-op if it is known or the table is full.
+ */
 void guest_cgroups_enter(struct guest_cgroups *cgroups, const struct guest_cgroup *cgroup);
-
 /*
- * Reads the paths of those that were entered and not settled yet, in order,
- * GUEST_CGROUPS_LOAD_MAX at most. One that is gone by then has none.
+ * Reads the paths of entered cgroups in order, at most GUEST_CGROUPS_LOAD_MAX. One that was removed
+ * in the meantime has no path.
  */
 void guest_cgroups_load(struct guest_cgroups *cgroups, struct kernel_memory *memory,
 			const struct guest_cgroup_layout *layout);
-
 /*
- * The path from the hierarchy's root, which is "/"; of the guest's bytes, not cleaned. NULL: not
- * known (yet). Lives as long as CGROUPS.
+ * The path from the root of the hierarchy, which is "/"; unmodified bytes of the guest. NULL: not
+ * known (yet). Valid as long as CGROUPS.
  */
 const char *guest_cgroups_path(const struct guest_cgroups *cgroups, uint64_t id);
 

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/guest/linux/kernel_btf.h"
-
 #include <errno.h>
 #include <string.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/sample_record.h"
+#include "vmm/guest/linux/guest_cgroup.h"
+#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/kernel_memory.h"
-#include "vmm/guest/linux/task_layout.h"
+#include "vmm/guest/linux/user_image.h"
 
-#define FIRST_TASK "swapper" /* init/init_task.c, INIT_TASK_COMM; "/0" is put behind it */
+#define FIRST_TASK "swapper" /* init/init_task.c, INIT_TASK_COMM; "/0" is appended later */
 
-/* Of the task that every kernel begins with it is known what its members hold. */
-static bool fits(const struct guest_task_layout *layout, const struct guest_kernel *kernel,
-		 const struct guest_view *view)
+/* Checks LAYOUT with the first task, whose values are the same in every kernel. */
+static bool matches(const struct guest_task_layout *layout, const struct guest_kernel *kernel,
+		    const struct guest_view *view)
 {
 	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
 	char comm[SAMPLE_COMM_SIZE];
@@ -45,28 +46,27 @@ void guest_kernel_read_layouts(struct guest_kernel *kernel, const struct btf *bt
 	read_module_layout(kernel, btf);
 	bpf_program_layout_read(&kernel->programs, kernel->symbols, btf);
 	if (guest_task_layout_read(&kernel->tasks, kernel->symbols, kernel->per_cpu, btf))
-		log_debug("the guest's kernel does not tell where its tasks are");
+		log_debug("the guest kernel's BTF does not describe its tasks");
 	if (!kernel->tasks.cgroups.known ||
 	    (!kernel->cgroups && guest_cgroups_create(&kernel->cgroups))) {
-		log_debug("the guest's kernel does not tell which cgroups its tasks are in");
+		log_debug("the guest kernel's BTF does not describe the cgroups of its tasks");
 		kernel->tasks.cgroups.known = false;
 	}
 	if (guest_vma_layout_read(&kernel->vmas, kernel->symbols, btf) ||
 	    (!kernel->images && user_images_create(&kernel->images))) {
-		log_debug("the guest's kernel does not tell what is mapped in user space");
+		log_debug("the guest kernel's BTF does not describe user-space mappings");
 		kernel->vmas.known = false;
 	}
 	perf_map_layout_read(&kernel->perf_maps, btf);
 }
 
-static int take_over(struct guest_kernel *kernel, const struct guest_view *view,
-		     const struct btf *btf)
+static int apply(struct guest_kernel *kernel, const struct guest_view *view, const struct btf *btf)
 {
 	struct guest_task_layout tasks;
 
 	if (guest_task_layout_read(&tasks, kernel->symbols, kernel->per_cpu, btf))
-		return error_set(-ENOENT, "it does not tell where tasks are");
-	if (!fits(&tasks, kernel, view))
+		return error_set(-ENOENT, "it does not describe tasks");
+	if (!matches(&tasks, kernel, view))
 		return error_set(-EILSEQ, "it is not of the kernel that the guest runs");
 	guest_kernel_read_layouts(kernel, btf);
 	return 0;
@@ -82,8 +82,8 @@ int guest_kernel_use_btf(struct guest_kernel *kernel, const struct guest_view *v
 		return 0;
 	error = btf_open(&btf, data);
 	if (error)
-		return error_set(error, "it is no BTF");
-	error = take_over(kernel, view, &btf);
+		return error_set(error, "it is not BTF");
+	error = apply(kernel, view, &btf);
 	btf_close(&btf);
 	return error;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/guest/linux/kernel_identity.h"
+#include "vmm/guest/linux/guest_kernel.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "shared/error.h"
 #include "vmm/guest/page_walk.h"
 
-/* The GPA of GVA in the kernel's own tables; 0: it is not mapped. */
-static uint64_t place_of(const struct guest_kernel *kernel, const struct guest_view *view,
-			 uint64_t gva)
+/* The GPA of GVA in the kernel's own page tables; 0: not mapped. */
+static uint64_t translate(const struct guest_kernel *kernel, const struct guest_view *view,
+			  uint64_t gva)
 {
 	struct guest_translation found;
 
@@ -24,9 +24,9 @@ int guest_kernel_identify(struct guest_kernel *kernel, const struct guest_view *
 	identity->gva = kernel->text_start;
 	if (*kernel->version_banner && symbols_find_name(kernel->symbols, "linux_banner", &symbol))
 		identity->gva = symbol.start;
-	identity->gpa = place_of(kernel, view, identity->gva);
+	identity->gpa = translate(kernel, view, identity->gva);
 	if (symbols_find_name(kernel->symbols, "jiffies_64", &symbol))
-		identity->ticks_gpa = place_of(kernel, view, symbol.start);
+		identity->ticks_gpa = translate(kernel, view, symbol.start);
 	return identity->gpa
 		       ? 0
 		       : error_set(-EAGAIN, "the guest's kernel does not map its own image (yet)");
@@ -41,7 +41,7 @@ static bool maps(const struct guest_kernel *kernel, const struct guest_view *vie
 	       found.gpa == kernel->identity.gpa;
 }
 
-/* The image is one range of physical memory: so is the banner. */
+/* The image, and so the banner, is contiguous in physical memory. */
 static bool has_banner(const struct guest_kernel *kernel, const struct guest_view *view)
 {
 	char banner[sizeof(kernel->version_banner)];
@@ -56,7 +56,7 @@ bool guest_kernel_can_run(const struct guest_registers *registers)
 	return registers->paging.efer & EFER_LMA;
 }
 
-/* Under KPTI the user half maps little more than the entry code; the kernel's stands beside it. */
+/* With KPTI the user half maps little more than the entry code: the kernel half is tried, too. */
 bool guest_kernel_is_running(const struct guest_kernel *kernel, const struct guest_view *view,
 			     const struct guest_registers *registers)
 {

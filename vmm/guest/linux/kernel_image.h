@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a kernel image may lie in the guest's address space
- * (Documentation/arch/x86/x86_64/mm.rst: 0xffffffff80000000 up to where
- * modules start at the latest), and bounded copies out of it.
+ * The area of the guest's address space for kernel images (Documentation/arch/x86/x86_64/mm.rst:
+ * from 0xffffffff80000000 to the highest start of modules), and bounded copies out of it.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_KERNEL_IMAGE_H
 #define KVMSCOPE_GUEST_LINUX_KERNEL_IMAGE_H
@@ -22,24 +21,21 @@ struct mapped_range {
 	uint64_t start, end;
 };
 
-/*
- * The first mapped range that ends above FROM, in the area of kernel images.
- * False: there is none.
- */
+/* The first mapped range in the area that ends above FROM. False: there is none. */
 bool kernel_image_next_range(const struct guest_view *view, const struct guest_paging *paging,
 			     uint64_t from, struct mapped_range *range);
 
 /*
- * Searches RANGE for a kallsyms token index from FROM on; its GVA goes to
- * *TOKEN_INDEX. 0, -ENOENT, -EFAULT or -ENOMEM. Not on a vCPU thread.
+ * Searches RANGE from FROM on for a kallsyms token index, and sets *TOKEN_INDEX to its GVA. 0,
+ * -ENOENT, -EFAULT or -ENOMEM. Not on a vCPU thread.
  */
 int kernel_image_find_token_index(const struct guest_view *view, const struct guest_paging *paging,
 				  const struct mapped_range *range, uint64_t from,
 				  uint64_t *token_index);
 
 /*
- * Copies guest memory [gva, gva + size) into new memory at *COPY, the
- * caller's to free(). -EFAULT, -ENOMEM, or -EFBIG above 256 MiB.
+ * Copies guest memory [gva, gva + size) to new memory at *COPY, which the caller frees with free().
+ * -EFAULT, -ENOMEM, or -EFBIG above 256 MiB.
  */
 int guest_copy_virtual(const struct guest_view *view, const struct guest_paging *paging,
 		       uint64_t gva, uint64_t size, uint8_t **copy);

@@ -5,29 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/kernel_image.h"
 #include "vmm/guest/page_walk.h"
 
 #define COUNT_MAX (8u << 20)
 
-/* Guest memory [gva, gva + size) as one range in this process, or NULL if it is not one in guest
- * RAM. */
+/* Guest memory [gva, gva + size) in this process; NULL unless it is contiguous guest RAM. */
 static const uint8_t *pointer_to(const struct guest_view *view, const struct guest_paging *paging,
 				 uint64_t gva, uint64_t size)
 {
-	struct guest_translation first, here;
+	struct guest_translation first, page;
 
 	if (guest_translate(view, paging, gva, &first))
 		return NULL;
 	for (uint64_t at = (gva | 4095) + 1; at < gva + size; at += 4096)
-		if (guest_translate(view, paging, at, &here) || here.gpa - first.gpa != at - gva)
+		if (guest_translate(view, paging, at, &page) || page.gpa - first.gpa != at - gva)
 			return NULL;
 	return guest_physical_pointer(view, first.gpa, size);
 }
 
 /* Copies both parts of TABLE into one block. */
-static int copy_table(struct kernel_orc *unwinder, const struct guest_view *view, uint64_t entries,
+static int copy_table(struct kernel_orc *orc, const struct guest_view *view, uint64_t entries,
 		      struct orc_table *table)
 {
 	size_t ips_size = table->count * 4ul,
@@ -36,39 +34,38 @@ static int copy_table(struct kernel_orc *unwinder, const struct guest_view *view
 
 	if (!copy)
 		return -ENOMEM;
-	if (guest_read_virtual(view, &unwinder->paging, table->ips_gva, copy, ips_size) ||
-	    guest_read_virtual(view, &unwinder->paging, entries, copy + ips_size,
-			       size - ips_size)) {
+	if (guest_read_virtual(view, &orc->paging, table->ips_gva, copy, ips_size) ||
+	    guest_read_virtual(view, &orc->paging, entries, copy + ips_size, size - ips_size)) {
 		free(copy);
 		return -EFAULT;
 	}
 	table->ips = copy;
 	table->entries = copy + ips_size;
-	unwinder->copies[unwinder->copy_count++] = copy;
+	orc->copies[orc->copy_count++] = copy;
 	return 0;
 }
 
-/* The kernel's own tables never move: read in place where that is possible. */
-static int open_kernel_table(struct kernel_orc *unwinder, const struct guest_view *view,
+/* The kernel's own tables never move: they are read in place where possible. */
+static int open_kernel_table(struct kernel_orc *orc, const struct guest_view *view,
 			     uint64_t entries)
 {
-	struct orc_table *table = &unwinder->tables[0];
+	struct orc_table *table = &orc->tables[0];
 	int error = 0;
 
-	table->ips = pointer_to(view, &unwinder->paging, table->ips_gva, table->count * 4ull);
-	table->entries = pointer_to(view, &unwinder->paging, entries,
-				    (uint64_t)table->count * ORC_ENTRY_SIZE);
+	table->ips = pointer_to(view, &orc->paging, table->ips_gva, table->count * 4ull);
+	table->entries =
+		pointer_to(view, &orc->paging, entries, (uint64_t)table->count * ORC_ENTRY_SIZE);
 	if (!table->ips || !table->entries)
-		error = copy_table(unwinder, view, entries, table);
+		error = copy_table(orc, view, entries, table);
 	if (error)
 		return error;
 	table->start = orc_address(table, 0);
 	table->end = orc_address(table, table->count - 1);
-	unwinder->table_count = 1;
+	orc->table_count = 1;
 	return 0;
 }
 
-/* From the linker script: __start_orc_unwind_ip, then __start_orc_unwind, each to its stop. */
+/* The linker script's symbols: __start_orc_unwind_ip and __start_orc_unwind, each with a stop. */
 static int find_kernel_table(const struct symbols *symbols, struct orc_table *table,
 			     uint64_t *entries)
 {
@@ -95,55 +92,55 @@ static int compare_tables(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* A module can go at any time and its memory be used again: copies. One that can not be read is
- * left out. */
-static int add_modules(struct kernel_orc *unwinder, const struct guest_view *view,
+/*
+ * Copies the tables of modules, which can be unloaded and their memory reused at any time.
+ * Unreadable ones are left out.
+ */
+static int add_modules(struct kernel_orc *orc, const struct guest_view *view,
 		       const struct module_list *modules)
 {
 	for (size_t i = 0; i < modules->count; i++) {
-		const struct module_orc *orc = &modules->orcs[i];
-		struct orc_table *table = &unwinder->tables[unwinder->table_count];
+		const struct module_orc *source = &modules->orcs[i];
+		struct orc_table *table = &orc->tables[orc->table_count];
 		int error;
 
-		if (!orc->count)
+		if (!source->count)
 			continue;
 		*table = (struct orc_table){ .start = modules->modules[i].start,
 					     .end = modules->modules[i].start +
 						    modules->modules[i].size,
-					     .ips_gva = orc->ips,
-					     .count = orc->count };
-		error = copy_table(unwinder, view, orc->entries, table);
+					     .ips_gva = source->ips,
+					     .count = source->count };
+		error = copy_table(orc, view, source->entries, table);
 		if (error == -ENOMEM)
 			return error;
 		if (!error)
-			unwinder->table_count++;
+			orc->table_count++;
 	}
-	qsort(unwinder->tables + 1, unwinder->table_count - 1, sizeof(struct orc_table),
-	      compare_tables);
+	qsort(orc->tables + 1, orc->table_count - 1, sizeof(struct orc_table), compare_tables);
 	return 0;
 }
 
-static int fill(struct kernel_orc *unwinder, const struct guest_view *view,
+static int fill(struct kernel_orc *orc, const struct guest_view *view,
 		const struct symbols *symbols, const struct module_list *modules)
 {
 	uint64_t entries;
 	int error;
 
-	unwinder->tables = calloc(modules->count + 1, sizeof(*unwinder->tables));
-	unwinder->copies = calloc(modules->count + 1, sizeof(*unwinder->copies));
-	if (!unwinder->tables || !unwinder->copies)
+	orc->tables = calloc(modules->count + 1, sizeof(*orc->tables));
+	orc->copies = calloc(modules->count + 1, sizeof(*orc->copies));
+	if (!orc->tables || !orc->copies)
 		return -ENOMEM;
-	error = find_kernel_table(symbols, &unwinder->tables[0], &entries);
+	error = find_kernel_table(symbols, &orc->tables[0], &entries);
 	if (!error)
-		error = open_kernel_table(unwinder, view, entries);
+		error = open_kernel_table(orc, view, entries);
 	if (error)
 		return error;
-	unwinder->format = orc_detect_format(&unwinder->tables[0]);
-	return unwinder->format == ORC_FORMAT_UNKNOWN ? -ENOENT
-						      : add_modules(unwinder, view, modules);
+	orc->format = orc_detect_format(&orc->tables[0]);
+	return orc->format == ORC_FORMAT_UNKNOWN ? -ENOENT : add_modules(orc, view, modules);
 }
 
-int kernel_orc_create(struct kernel_orc **unwinder, const struct guest_view *view,
+int kernel_orc_create(struct kernel_orc **orc, const struct guest_view *view,
 		      const struct guest_paging *paging, const struct symbols *symbols,
 		      const struct module_list *modules)
 {
@@ -158,31 +155,31 @@ int kernel_orc_create(struct kernel_orc **unwinder, const struct guest_view *vie
 		kernel_orc_free(made);
 		made = NULL;
 	}
-	*unwinder = made;
+	*orc = made;
 	return error;
 }
 
-void kernel_orc_free(struct kernel_orc *unwinder)
+void kernel_orc_free(struct kernel_orc *orc)
 {
-	if (!unwinder)
+	if (!orc)
 		return;
-	for (size_t i = 0; i < unwinder->copy_count; i++)
-		free(unwinder->copies[i]);
-	free(unwinder->copies);
-	free(unwinder->tables);
-	free(unwinder);
+	for (size_t i = 0; i < orc->copy_count; i++)
+		free(orc->copies[i]);
+	free(orc->copies);
+	free(orc->tables);
+	free(orc);
 }
 
-const struct orc_table *kernel_orc_table(const struct kernel_orc *unwinder, uint64_t ip)
+const struct orc_table *kernel_orc_table(const struct kernel_orc *orc, uint64_t ip)
 {
-	const struct orc_table *kernel = &unwinder->tables[0];
-	size_t low = 1, high = unwinder->table_count;
+	const struct orc_table *kernel = &orc->tables[0];
+	size_t low = 1, high = orc->table_count;
 
 	if (ip >= kernel->start && ip < kernel->end)
 		return kernel;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		const struct orc_table *table = &unwinder->tables[middle];
+		const struct orc_table *table = &orc->tables[middle];
 
 		if (ip < table->start)
 			high = middle;

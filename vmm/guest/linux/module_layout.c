@@ -4,126 +4,98 @@
 
 #include "vmm/guest/linux/module_list.h"
 
-/* The offset of member NAME of struct ID; false if there is none. */
-static bool offset_of(const struct btf *btf, uint32_t id, const char *name, uint32_t *offset)
+/* Since 6.4: mem[MOD_TEXT] of struct module_memory. */
+static bool read_text_of_memory(struct module_layout *layout, const struct btf *btf)
 {
-	struct btf_member member;
-
-	if (!btf_find_member(btf, id, name, &member))
-		return false;
-	*offset = member.offset;
-	return true;
-}
-
-/* From 6.4: mem[MOD_TEXT] of struct module_memory. */
-static bool read_text_of_memory(struct module_layout *layout, const struct btf *btf,
-				uint32_t module)
-{
-	struct btf_member memory;
+	struct btf_member memory, base, size;
 	uint32_t element, index, start;
 
-	if (!btf_find_member(btf, module, "mem", &memory) ||
+	if (!btf_find_path(btf, "module", "mem", &memory) ||
 	    !btf_find_enumerator(btf, "MOD_TEXT", &index) ||
 	    index >= btf_array_length(btf, memory.type))
 		return false;
 	element = btf_element(btf, memory.type);
 	start = memory.offset + index * btf_size(btf, element);
-	if (!offset_of(btf, element, "base", &layout->text_base) ||
-	    !offset_of(btf, element, "size", &layout->text_size))
+	if (!btf_find_member(btf, element, "base", &base) ||
+	    !btf_find_member(btf, element, "size", &size))
 		return false;
-	layout->text_base += start;
-	layout->text_size += start;
+	layout->text_base = start + base.offset;
+	layout->text_size = start + size.offset;
 	return true;
 }
 
-/* To 6.3: core_layout, whose first text_size bytes are text. */
-static bool read_text_of_core(struct module_layout *layout, const struct btf *btf, uint32_t module)
+/* Until 6.3: core_layout, whose first text_size bytes are text. */
+static bool read_text_of_core(struct module_layout *layout, const struct btf *btf)
 {
-	struct btf_member core;
+	const struct btf_offset offsets[] = {
+		{ "module", "core_layout.base", 8, &layout->text_base },
+		{ "module", "core_layout.text_size", 4, &layout->text_size },
+	};
 
-	if (!btf_find_member(btf, module, "core_layout", &core) ||
-	    !offset_of(btf, core.type, "base", &layout->text_base) ||
-	    !offset_of(btf, core.type, "text_size", &layout->text_size))
-		return false;
-	layout->text_base += core.offset;
-	layout->text_size += core.offset;
-	return true;
+	return BTF_FIND_OFFSETS(btf, offsets);
 }
 
-static bool read_kallsyms(struct module_layout *layout, const struct btf *btf, uint32_t module)
-{
-	uint32_t kallsyms = btf_find_struct(btf, "mod_kallsyms");
-
-	layout->has_types = offset_of(btf, kallsyms, "typetab", &layout->typetab);
-	return offset_of(btf, module, "kallsyms", &layout->kallsyms) &&
-	       offset_of(btf, kallsyms, "symtab", &layout->symtab) &&
-	       offset_of(btf, kallsyms, "num_symtab", &layout->num_symtab) &&
-	       offset_of(btf, kallsyms, "strtab", &layout->strtab);
-}
-
-/* The notes that /sys/module/NAME/notes shows: counted to 6.13 or so, in a group with a list of
- * them later.
+/*
+ * The notes in /sys/module/NAME/notes: until about 6.13 an array with a count, later a
+ * NULL-terminated list in a group.
  */
-static bool read_notes(struct module_layout *layout, const struct btf *btf, uint32_t module)
+static bool read_notes(struct module_layout *layout, const struct btf *btf)
 {
-	uint32_t notes = btf_find_struct(btf, "module_notes_attrs");
-	uint32_t attribute = btf_find_struct(btf, "bin_attribute");
-	struct btf_member group;
+	const struct btf_offset offsets[] = {
+		{ "module", "notes_attrs", 8, &layout->notes_attrs },
+		{ "module_notes_attrs", "attrs", 0, &layout->attrs },
+		{ "bin_attribute", "size", 8, &layout->attr_size },
+		{ "bin_attribute", "private", 8, &layout->attr_address },
+	};
 
-	if (!offset_of(btf, module, "notes_attrs", &layout->notes_attrs) ||
-	    !offset_of(btf, notes, "attrs", &layout->attrs) ||
-	    !offset_of(btf, attribute, "size", &layout->attr_size) ||
-	    !offset_of(btf, attribute, "private", &layout->attr_address))
-		return false;
-	layout->attr_stride = btf_size(btf, attribute);
-	if (offset_of(btf, notes, "notes", &layout->notes))
-		return true;
-	layout->notes_in_group = true;
-	if (!btf_find_member(btf, notes, "grp", &group) ||
-	    !offset_of(btf, group.type, "bin_attrs", &layout->notes))
-		return false;
-	layout->notes += group.offset;
-	return true;
+	layout->attr_stride = btf_size(btf, btf_find_struct(btf, "bin_attribute"));
+	layout->notes_in_group =
+		!btf_find_offset(btf, "module_notes_attrs", "notes", 4, &layout->notes);
+	return BTF_FIND_OFFSETS(btf, offsets) &&
+	       (!layout->notes_in_group ||
+		btf_find_offset(btf, "module_notes_attrs", "grp.bin_attrs", 8, &layout->notes));
 }
 
-static bool read_orc(struct module_layout *layout, const struct btf *btf, uint32_t module)
+static bool read_orc(struct module_layout *layout, const struct btf *btf)
 {
-	struct btf_member arch;
+	const struct btf_offset offsets[] = {
+		{ "module", "arch.num_orcs", 4, &layout->num_orcs },
+		{ "module", "arch.orc_unwind_ip", 8, &layout->orc_ips },
+		{ "module", "arch.orc_unwind", 8, &layout->orc_entries },
+	};
 
-	if (!btf_find_member(btf, module, "arch", &arch) ||
-	    !offset_of(btf, arch.type, "num_orcs", &layout->num_orcs) ||
-	    !offset_of(btf, arch.type, "orc_unwind_ip", &layout->orc_ips) ||
-	    !offset_of(btf, arch.type, "orc_unwind", &layout->orc_entries))
-		return false;
-	layout->num_orcs += arch.offset;
-	layout->orc_ips += arch.offset;
-	layout->orc_entries += arch.offset;
-	return true;
+	return BTF_FIND_OFFSETS(btf, offsets);
 }
 
-/* Kernels for one CPU have none. */
-static bool read_per_cpu(struct module_layout *layout, const struct btf *btf, uint32_t module)
+/* Kernels without SMP have none. */
+static bool read_per_cpu(struct module_layout *layout, const struct btf *btf)
 {
-	return offset_of(btf, module, "percpu", &layout->per_cpu) &&
-	       offset_of(btf, module, "percpu_size", &layout->per_cpu_size);
+	return btf_find_offset(btf, "module", "percpu", 8, &layout->per_cpu) &&
+	       btf_find_offset(btf, "module", "percpu_size", 4, &layout->per_cpu_size);
 }
 
 int module_layout_read(struct module_layout *layout, const struct btf *btf)
 {
-	uint32_t module = btf_find_struct(btf, "module");
+	const struct btf_offset offsets[] = {
+		{ "module", "name", 0, &layout->name },
+		{ "module", "state", 4, &layout->state },
+		{ "module", "list", 16, &layout->list },
+		{ "module", "kallsyms", 8, &layout->kallsyms },
+		{ "mod_kallsyms", "symtab", 8, &layout->symtab },
+		{ "mod_kallsyms", "num_symtab", 4, &layout->num_symtab },
+		{ "mod_kallsyms", "strtab", 8, &layout->strtab },
+	};
 	struct btf_member name;
 
 	memset(layout, 0, sizeof(*layout));
-	if (!module || !btf_find_member(btf, module, "name", &name) ||
-	    !offset_of(btf, module, "state", &layout->state) ||
-	    !offset_of(btf, module, "list", &layout->list) ||
-	    !(read_text_of_memory(layout, btf, module) || read_text_of_core(layout, btf, module)) ||
-	    !read_kallsyms(layout, btf, module))
+	if (!BTF_FIND_OFFSETS(btf, offsets) ||
+	    !(read_text_of_memory(layout, btf) || read_text_of_core(layout, btf)))
 		return -ENOENT;
-	layout->name = name.offset;
+	btf_find_path(btf, "module", "name", &name);
 	layout->name_size = btf_array_length(btf, name.type);
-	layout->has_notes = read_notes(layout, btf, module);
-	layout->has_per_cpu = read_per_cpu(layout, btf, module);
-	layout->has_orc = read_orc(layout, btf, module);
+	layout->has_types = btf_find_offset(btf, "mod_kallsyms", "typetab", 8, &layout->typetab);
+	layout->has_notes = read_notes(layout, btf);
+	layout->has_per_cpu = read_per_cpu(layout, btf);
+	layout->has_orc = read_orc(layout, btf);
 	return 0;
 }

@@ -7,30 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/guest/build_id_note.h"
-#include "vmm/guest/linux/guest_kernel.h"
+#include "shared/array.h"
+#include "vmm/guest/image_identity.h"
 #include "vmm/guest/linux/kallsyms.h"
 #include "vmm/guest/linux/kernel_image.h"
 #include "vmm/guest/page_walk.h"
 
 #define MODULES_MAX    4096
-#define SYMBOLS_MAX    (1u << 20) /* of all modules together: five times those of a large machine */
-#define ORCS_MAX       (4u << 20) /* the same for entries of ORC */
+#define SYMBOLS_MAX    (1u << 20) /* of all modules: five times the number on a large machine */
+#define ORCS_MAX       (4u << 20) /* the same for ORC entries */
 #define NOTES_MAX      8
 #define NOTE_SIZE_MAX  4096
-#define STATE_UNFORMED 3 /* enum module_state: not set up yet, not to be looked at */
+#define STATE_UNFORMED 3 /* enum module_state: not set up yet, members are not valid */
 
-/* One module that is being read. */
+/* The module that is being read. */
 struct reader {
 	const struct guest_view *view;
 	const struct guest_paging *paging;
 	const struct module_layout *layout;
-	struct symbols *symbols, *per_cpu; /* where its symbols go; NULL: they are not read */
+	struct symbols *symbols, *per_cpu; /* receive its symbols; NULL: not read */
 	uint64_t module;                   /* GVA of its struct */
 	uint64_t per_cpu_start;            /* per-CPU address of its variables */
 	uint32_t per_cpu_size;             /* bytes; 0: it has none */
-	uint32_t symbols_left,
-		orcs_left; /* what modules may still have: the guest is not to fill our memory */
+	uint32_t symbols_left, orcs_left;  /* bound the memory that the guest can use */
 };
 
 static int read_u64(const struct reader *reader, uint64_t gva, uint64_t *value)
@@ -43,7 +42,7 @@ static int read_u32(const struct reader *reader, uint64_t gva, uint32_t *value)
 	return guest_read_virtual(reader->view, reader->paging, gva, value, sizeof(*value));
 }
 
-/* The address of note NUMBER's struct bin_attribute, 0 behind the last. */
+/* GVA of the struct bin_attribute of note NUMBER; 0 after the last. */
 static uint64_t note_attribute(const struct reader *reader, uint64_t notes, uint32_t number)
 {
 	const struct module_layout *layout = reader->layout;
@@ -76,8 +75,8 @@ static void read_build_id(const struct reader *reader, struct guest_module *modu
 		    read_u64(reader, attribute + layout->attr_address, &address) ||
 		    guest_read_virtual(reader->view, reader->paging, address, bytes, size))
 			return;
-		module->build_id_size = build_id_find(span_of(bytes, size), module->build_id,
-						      sizeof(module->build_id));
+		module->build_id_size = build_id_in_notes(span_of(bytes, size), module->build_id,
+							  sizeof(module->build_id));
 		if (!module->build_id_size)
 			continue;
 		id = memmem(bytes, size, module->build_id, module->build_id_size);
@@ -108,7 +107,7 @@ static bool is_module_name(const char *name)
 	return *name != '\0';
 }
 
-/* Name, text and build id. -ENOENT: a module that is not set up, or has no text. */
+/* Reads name, text and build id. -ENOENT: the module is not set up, or has no text. */
 static int read_module(const struct reader *reader, struct guest_module *module)
 {
 	const struct module_layout *layout = reader->layout;
@@ -140,8 +139,8 @@ static int compare_symbols(const void *left, const void *right)
 }
 
 /*
- * Symbols of assembly have no size: they reach up to the next higher one, which *NEXT is moved to,
- * in text; outside of it only their first byte is surely theirs.
+ * Assembly symbols have no size. In text they extend to the next higher symbol, which *NEXT is
+ * moved to; elsewhere only the first byte is known to belong to them.
  */
 static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t index,
 			    uint32_t *next, const struct guest_module *module)
@@ -159,14 +158,14 @@ static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t i
 	       start;
 }
 
-/* The symbol table's own order is kept in st_other and st_shndx, for the table of types. */
-static void keep_index(Elf64_Sym *symbol, uint32_t index)
+/* The original index is stored in st_other and st_shndx: the table of types is indexed by it. */
+static void store_index(Elf64_Sym *symbol, uint32_t index)
 {
 	symbol->st_other = (unsigned char)(index >> 16);
 	symbol->st_shndx = (Elf64_Half)index;
 }
 
-static uint32_t kept_index(const Elf64_Sym *symbol)
+static uint32_t stored_index(const Elf64_Sym *symbol)
 {
 	return (uint32_t)symbol->st_other << 16 | symbol->st_shndx;
 }
@@ -182,9 +181,8 @@ static void read_per_cpu(struct reader *reader)
 }
 
 /*
- * The table that a symbol belongs to. The loader gives a per-CPU one its per-CPU address
- * (kernel/module/main.c, simplify_symbols()), which says nothing in the kernel's address space.
- * NULL: another number that has a name.
+ * The table that a symbol belongs to. The value of a per-CPU symbol is its per-CPU address
+ * (kernel/module/main.c, simplify_symbols()). NULL: an absolute symbol.
  */
 static struct symbols *table_for(const struct reader *reader, uint64_t value)
 {
@@ -202,10 +200,10 @@ static int add_symbols(const struct reader *reader, const struct guest_module *m
 	int error = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		keep_index(&table[i], i);
+		store_index(&table[i], i);
 	qsort(table, count, sizeof(*table), compare_symbols);
 	for (uint32_t i = 0; i < count && !error; i++) {
-		uint8_t type = types[kept_index(&table[i])];
+		uint8_t type = types[stored_index(&table[i])];
 
 		symbols = table_for(reader, table[i].st_value);
 		if (!symbols || !isalpha(type) ||
@@ -221,11 +219,11 @@ static int add_symbols(const struct reader *reader, const struct guest_module *m
 }
 
 /*
- * Where types have no table of their own: to 4.20 the loader writes them over st_info, in 5.0
- * and 5.1 over st_size, whose sizes are lost (kernel/module.c, add_kallsyms()). All of them are
- * behind what ELF has there.
+ * Before the separate table of types: until 4.20 the loader overwrites st_info with the type,
+ * in 5.0 and 5.1 st_size, which loses the sizes (kernel/module.c, add_kallsyms()). Types are '?' or
+ * higher; valid ELF values of st_info are lower.
  */
-static uint8_t take_type(Elf64_Sym *symbol)
+static uint8_t extract_type(Elf64_Sym *symbol)
 {
 	uint8_t type = symbol->st_info;
 
@@ -236,30 +234,30 @@ static uint8_t take_type(Elf64_Sym *symbol)
 	return type;
 }
 
-static int take_types(Elf64_Sym *table, uint32_t count, uint8_t **types)
+static int extract_types(Elf64_Sym *table, uint32_t count, uint8_t **types)
 {
 	*types = malloc(count ? count : 1);
 	if (!*types)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < count; i++)
-		(*types)[i] = take_type(&table[i]);
+		(*types)[i] = extract_type(&table[i]);
 	return 0;
 }
 
-/* Of the COUNT symbols in TABLE; *TYPES becomes the caller's. */
+/* Reads the types of the COUNT symbols in TABLE; the caller frees *TYPES. */
 static int read_types(const struct reader *reader, uint64_t kallsyms, Elf64_Sym *table,
 		      uint32_t count, uint8_t **types)
 {
 	uint64_t at;
 
 	if (!reader->layout->has_types)
-		return take_types(table, count, types);
+		return extract_types(table, count, types);
 	if (read_u64(reader, kallsyms + reader->layout->typetab, &at))
 		return -EFAULT;
 	return guest_copy_virtual(reader->view, reader->paging, at, count, types);
 }
 
-/* -ENOMEM; a table that can not be read is left out. */
+/* 0 or -ENOMEM; tables that cannot be read are left out. */
 static int read_symbols(struct reader *reader, const struct guest_module *module)
 {
 	const struct module_layout *layout = reader->layout;
@@ -289,21 +287,15 @@ static int read_symbols(struct reader *reader, const struct guest_module *module
 static int append(struct module_list *list, const struct guest_module *module,
 		  const struct module_orc *orc)
 {
-	struct guest_module *modules = realloc(list->modules, (list->count + 1) * sizeof(*modules));
-	struct module_orc *orcs = realloc(list->orcs, (list->count + 1) * sizeof(*orcs));
-
-	if (modules)
-		list->modules = modules;
-	if (orcs)
-		list->orcs = orcs;
-	if (!modules || !orcs)
+	if (array_reserve(&list->modules, &list->modules_capacity, list->count + 1) ||
+	    array_reserve(&list->orcs, &list->orcs_capacity, list->count + 1))
 		return -ENOMEM;
-	modules[list->count] = *module;
-	orcs[list->count++] = *orc;
+	list->modules[list->count] = *module;
+	list->orcs[list->count++] = *orc;
 	return 0;
 }
 
-/* A list in a circle brings the same text again. */
+/* Detects a circular list. */
 static bool is_known(const struct module_list *list, const struct guest_module *module)
 {
 	for (size_t i = 0; i < list->count; i++)
@@ -312,19 +304,12 @@ static bool is_known(const struct module_list *list, const struct guest_module *
 	return false;
 }
 
-/* The guest may have freed it, and have loaded another one there, while its symbols were read. */
-static bool is_still(const struct reader *reader, const struct guest_module *module)
+/* The guest may have freed or replaced the module while its symbols were read. */
+static bool is_unchanged(const struct reader *reader, const struct guest_module *module)
 {
 	struct guest_module now;
 
 	return !read_module(reader, &now) && guest_modules_equal(&now, 1, module, 1);
-}
-
-/* What was read before SYMBOLS and PER_CPU had more than so many. */
-static void forget_symbols(const struct reader *reader, size_t symbols, size_t per_cpu)
-{
-	symbols_truncate(reader->symbols, symbols);
-	symbols_truncate(reader->per_cpu, per_cpu);
 }
 
 static int read_with_symbols(struct module_list *list, struct reader *reader,
@@ -338,8 +323,9 @@ static int read_with_symbols(struct module_list *list, struct reader *reader,
 	read_orc(reader, &orc);
 	read_per_cpu(reader);
 	error = read_symbols(reader, module);
-	if (!error && !is_still(reader, module)) {
-		forget_symbols(reader, symbols, per_cpu);
+	if (!error && !is_unchanged(reader, module)) {
+		symbols_truncate(reader->symbols, symbols);
+		symbols_truncate(reader->per_cpu, per_cpu);
 		return -EFAULT;
 	}
 	return error ? error : append(list, module, &orc);
@@ -383,6 +369,21 @@ int module_list_read(struct module_list *list, const struct guest_view *view,
 			error = read_u64(&reader, node, &node);
 	}
 	return error;
+}
+
+bool guest_modules_equal(const struct guest_module *left, size_t left_count,
+			 const struct guest_module *right, size_t right_count)
+{
+	if (left_count != right_count)
+		return false;
+	for (size_t i = 0; i < left_count; i++)
+		if (left[i].start != right[i].start || left[i].size != right[i].size ||
+		    left[i].program != right[i].program ||
+		    strcmp(left[i].name, right[i].name) != 0 ||
+		    left[i].build_id_size != right[i].build_id_size ||
+		    memcmp(left[i].build_id, right[i].build_id, left[i].build_id_size) != 0)
+			return false;
+	return true;
 }
 
 void module_list_free(struct module_list *list)

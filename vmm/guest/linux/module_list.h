@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loaded modules, read from the kernel's own list with the layout that its
- * BTF tells (include/linux/module.h, struct module and struct mod_kallsyms).
+ * Loaded modules, read from the kernel's own list with the layout in its BTF
+ * (include/linux/module.h, struct module and struct mod_kallsyms).
  */
 #ifndef KVMSCOPE_GUEST_LINUX_MODULE_LIST_H
 #define KVMSCOPE_GUEST_LINUX_MODULE_LIST_H
@@ -13,22 +13,22 @@
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/btf_types.h"
+#include "vmm/guest/linux/guest_module.h"
 #include "vmm/guest/symbol_table.h"
-
-struct guest_module;
 
 /* Byte offsets in struct module unless another structure is named. */
 struct module_layout {
 	uint32_t state, list, name, name_size;
 	uint32_t text_base, text_size;       /* of core_layout, or of mem[MOD_TEXT] */
 	uint32_t kallsyms;                   /* pointer to struct mod_kallsyms */
-	uint32_t symtab, num_symtab, strtab; /* in it */
+	uint32_t symtab, num_symtab, strtab; /* in struct mod_kallsyms */
 	bool has_types;
-	uint32_t typetab; /* in it, from 5.2 on */
+	uint32_t typetab; /* in struct mod_kallsyms, since 5.2 */
 	bool has_notes, notes_in_group;
-	uint32_t notes_attrs;  /* pointer to struct module_notes_attrs */
-	uint32_t notes, attrs; /* in that: their number or the NULL-terminated list of them, and the
-				  first */
+	uint32_t notes_attrs; /* pointer to struct module_notes_attrs */
+	/* In struct module_notes_attrs: count, or pointer to the NULL-terminated list; first one.
+	 */
+	uint32_t notes, attrs;
 	uint32_t attr_size, attr_stride, attr_address; /* of struct bin_attribute */
 	bool has_per_cpu;
 	uint32_t per_cpu, per_cpu_size; /* per-CPU address of its per-CPU variables; bytes */
@@ -36,10 +36,10 @@ struct module_layout {
 	uint32_t num_orcs, orc_ips, orc_entries;
 };
 
-/* From the kernel's BTF. -ENOENT: it describes no modules. */
+/* From the kernel's BTF. -ENOENT: it does not describe modules. */
 int module_layout_read(struct module_layout *layout, const struct btf *btf);
 
-/* Where a module's ORC tables lie in the guest. */
+/* A module's ORC tables in the guest. */
 struct module_orc {
 	uint64_t ips, entries; /* GVA */
 	uint32_t count;        /* 0: none */
@@ -47,22 +47,22 @@ struct module_orc {
 
 struct module_list {
 	struct guest_module *modules; /* owned */
-	struct module_orc *orcs;      /* one each; owned */
-	size_t count;
+	struct module_orc *orcs;      /* one for each module; owned */
+	size_t count, modules_capacity, orcs_capacity;
 };
 
 /*
- * Reads the modules in the list at HEAD, and adds their symbols to SYMBOLS, their per-CPU ones to
- * PER_CPU (both not yet finished); with SYMBOLS NULL neither symbols nor ORC are read. What a
- * module's memory does not give is left out. -ENOMEM; -EFAULT with what was read before the list
- * broke: so it does at a module that is another one, or gone, when its symbols have been read. Not
- * on a vCPU thread.
+ * Reads the modules in the list at HEAD. Adds their symbols to SYMBOLS and their per-CPU symbols to
+ * PER_CPU, both unfinished; with SYMBOLS NULL, symbols and ORC tables are not read. Parts that
+ * cannot be read are left out. -ENOMEM; -EFAULT with the modules before the point where the list
+ * broke off, which includes a module that was freed or replaced while its symbols were read. Not on
+ * a vCPU thread.
  */
 int module_list_read(struct module_list *list, const struct guest_view *view,
 		     const struct guest_paging *paging, uint64_t head,
 		     const struct module_layout *layout, struct symbols *symbols,
 		     struct symbols *per_cpu);
-/* Frees what it holds; zeroed, it holds nothing. */
+/* Frees the contents. A zeroed list is empty. */
 void module_list_free(struct module_list *list);
 
 #endif

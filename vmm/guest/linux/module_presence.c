@@ -10,80 +10,77 @@
 #include "shared/sample_record.h"
 #include "vmm/guest/deadline.h"
 #include "vmm/guest/linux/bpf_programs.h"
-#include "vmm/guest/linux/guest_kernel.h"
+
 #include "vmm/guest/page_walk.h"
 
-struct place {
+struct entry {
 	struct guest_module module;
-	bool is_unwound_wrongly; /* the unwinder has not its table, but another's or none: it
-				    guesses then */
+	bool lacks_table; /* the unwinder guesses: it has no table, or another module's */
 	_Atomic uint64_t seen;
 };
 
 struct module_presence {
 	struct module_presence *older;
-	uint64_t image, image_end; /* of the kernel itself */
-	size_t count, gone_count;
-	struct place places[]; /* COUNT by address; behind them those that went, and the unwinder
-				  has yet */
+	uint64_t image_start, image_end; /* of the kernel itself */
+	size_t count, unloaded_count;
+	/* COUNT modules in address order, then unloaded ones that the unwinder has tables for. */
+	struct entry entries[];
 };
 
-static int compare_places(const void *left, const void *right)
+static int compare_entries(const void *left, const void *right)
 {
-	const struct place *a = left, *b = right;
+	const struct entry *a = left, *b = right;
 
 	return a->module.start < b->module.start ? -1 : a->module.start > b->module.start;
 }
 
 static void add(struct module_presence *presence, const struct guest_module *module)
 {
-	struct place *place = &presence->places[presence->count++];
+	struct entry *entry = &presence->entries[presence->count++];
 
-	place->module = *module;
-	/* Code of BPF programs has no table, and is known to keep frame pointers. */
-	place->is_unwound_wrongly = !module->program;
+	entry->module = *module;
+	/* BPF programs have no table, but always frame pointers. */
+	entry->lacks_table = !module->program;
 }
 
-static struct place *find(struct module_presence *presence, uint64_t address)
+static struct entry *find(struct module_presence *presence, uint64_t address)
 {
 	size_t low = 0, high = presence->count;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		struct place *place = &presence->places[middle];
+		struct entry *entry = &presence->entries[middle];
 
-		if (address < place->module.start)
+		if (address < entry->module.start)
 			high = middle;
-		else if (address >= place->module.start + place->module.size)
+		else if (address >= entry->module.start + entry->module.size)
 			low = middle + 1;
 		else
-			return place;
+			return entry;
 	}
 	return NULL;
 }
 
-/* NULL: it is not there. */
-static struct place *find_module(struct module_presence *presence,
+/* The entry that equals MODULE; NULL: none. */
+static struct entry *find_module(struct module_presence *presence,
 				 const struct guest_module *module)
 {
-	struct place *place = find(presence, module->start);
+	struct entry *entry = find(presence, module->start);
 
-	return place && guest_modules_equal(&place->module, 1, module, 1) ? place : NULL;
+	return entry && guest_modules_equal(&entry->module, 1, module, 1) ? entry : NULL;
 }
 
-/* The unwinder has the tables of the kernel's own modules: of those that are there, and of those
- * that went.
- */
-static void add_tables(struct module_presence *presence, const struct guest_kernel *kernel)
+static void add_tables(struct module_presence *presence,
+		       const struct module_presence_tables *tables)
 {
-	for (size_t i = 0; i < kernel->module_count; i++) {
-		struct place *place = find_module(presence, &kernel->modules[i]);
+	for (size_t i = 0; i < tables->module_count; i++) {
+		struct entry *entry = find_module(presence, &tables->modules[i]);
 
-		if (place)
-			place->is_unwound_wrongly = false;
+		if (entry)
+			entry->lacks_table = false;
 		else
-			presence->places[presence->count + presence->gone_count++].module =
-				kernel->modules[i];
+			presence->entries[presence->count + presence->unloaded_count++].module =
+				tables->modules[i];
 	}
 }
 
@@ -96,27 +93,26 @@ static unsigned int count_all(const struct module_presence *presence)
 	return count;
 }
 
-int module_presence_create(struct module_presence **result, const struct guest_kernel *kernel,
+int module_presence_create(struct module_presence **result,
+			   const struct module_presence_tables *tables,
 			   const struct guest_module *modules, size_t count,
 			   struct module_presence *older)
 {
 	struct module_presence *presence;
-	struct symbol end;
 
 	if (count_all(older) > MODULE_PRESENCE_OLDER_MAX)
 		return -E2BIG;
 	presence = calloc(1, sizeof(*presence) +
-				     (count + kernel->module_count) * sizeof(presence->places[0]));
+				     (count + tables->module_count) * sizeof(presence->entries[0]));
 	if (!presence)
 		return -ENOMEM;
 	presence->older = older;
-	presence->image = kernel->text_start;
-	presence->image_end =
-		symbols_find_name(kernel->symbols, "_end", &end) ? end.start : kernel->text_end;
+	presence->image_start = tables->image_start;
+	presence->image_end = tables->image_end;
 	for (size_t i = 0; i < count; i++)
 		add(presence, &modules[i]);
-	qsort(presence->places, presence->count, sizeof(presence->places[0]), compare_places);
-	add_tables(presence, kernel);
+	qsort(presence->entries, presence->count, sizeof(presence->entries[0]), compare_entries);
+	add_tables(presence, tables);
 	*result = presence;
 	return 0;
 }
@@ -142,13 +138,14 @@ bool module_presence_matches(struct module_presence *presence, const struct gues
 	return true;
 }
 
-/* Its code is none that is listed, and was unwound by the table of one that went. */
-static bool is_in_gone(const struct module_presence *presence, uint64_t address)
+/* Was ADDRESS, which is in no listed module, unwound with the table of an unloaded one? */
+static bool is_in_unloaded(const struct module_presence *presence, uint64_t address)
 {
-	for (size_t i = 0; i < presence->gone_count; i++) {
-		const struct guest_module *gone = &presence->places[presence->count + i].module;
+	for (size_t i = 0; i < presence->unloaded_count; i++) {
+		const struct guest_module *unloaded =
+			&presence->entries[presence->count + i].module;
 
-		if (address - gone->start < gone->size)
+		if (address - unloaded->start < unloaded->size)
 			return true;
 	}
 	return false;
@@ -168,15 +165,15 @@ static bool is_there(const struct guest_module *module, const struct guest_view 
 	       !memcmp(build_id, module->build_id, module->build_id_size);
 }
 
-/* Of one without a build id nothing was found. */
-static void note(struct place *place, uint64_t time)
+/* Without a build id, presence is not proven and no time is recorded. */
+static void record_seen(struct entry *entry, uint64_t time)
 {
-	uint64_t before = atomic_load_explicit(&place->seen, memory_order_relaxed);
+	uint64_t before = atomic_load_explicit(&entry->seen, memory_order_relaxed);
 
-	if (!place->module.build_id_size && !place->module.program)
+	if (!entry->module.build_id_size && !entry->module.program)
 		return;
 	while (before < time &&
-	       !atomic_compare_exchange_weak_explicit(&place->seen, &before, time,
+	       !atomic_compare_exchange_weak_explicit(&entry->seen, &before, time,
 						      memory_order_relaxed, memory_order_relaxed))
 		;
 }
@@ -199,33 +196,33 @@ static void cut(struct guest_callchain *chain, uint16_t kernel_depth)
 
 static bool in_image(const struct module_presence *presence, uint64_t address)
 {
-	return address - presence->image < presence->image_end - presence->image;
+	return address - presence->image_start < presence->image_end - presence->image_start;
 }
 
 void module_presence_check(struct module_presence *presence, const struct guest_view *view,
 			   const struct guest_paging *paging, uint64_t time,
 			   struct guest_callchain *chain)
 {
-	const struct place *last = NULL;
+	const struct entry *last = NULL;
 
 	for (uint16_t i = 0; i < chain->kernel_depth; i++) {
-		struct place *place;
+		struct entry *entry;
 
 		if (in_image(presence, chain->addresses[i]))
 			continue;
-		place = find(presence, chain->addresses[i]);
-		if (i && place && place != last && deadline_passed(chain->deadline)) {
+		entry = find(presence, chain->addresses[i]);
+		if (i && entry && entry != last && deadline_passed(chain->deadline)) {
 			cut(chain, i);
 			return;
 		}
-		if (place && (place == last || is_there(&place->module, view, paging))) {
-			note(place, time);
-			last = place;
+		if (entry && (entry == last || is_there(&entry->module, view, paging))) {
+			record_seen(entry, time);
+			last = entry;
 		} else {
 			mark_unsure(chain, i);
 		}
-		if (place ? place != last || place->is_unwound_wrongly
-			  : is_in_gone(presence, chain->addresses[i] | SAMPLE_ADDRESS_CERTAIN))
+		if (entry ? entry != last || entry->lacks_table
+			  : is_in_unloaded(presence, chain->addresses[i] | SAMPLE_ADDRESS_CERTAIN))
 			cut(chain, i + 1);
 	}
 }
@@ -237,11 +234,11 @@ void module_presence_for_each_seen(struct module_presence *presence,
 {
 	for (; presence; presence = presence->older)
 		for (size_t i = 0; i < presence->count; i++) {
-			struct place *place = &presence->places[i];
-			uint64_t seen = atomic_load_explicit(&place->seen, memory_order_relaxed);
+			struct entry *entry = &presence->entries[i];
+			uint64_t seen = atomic_load_explicit(&entry->seen, memory_order_relaxed);
 
 			if (seen)
-				each(context, &place->module, seen);
+				each(context, &entry->module, seen);
 		}
 }
 

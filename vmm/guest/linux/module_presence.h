@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Are modules still where they were seen? Their list is read now and then
- * only, but a module has its build id in its own memory: whoever finds it
- * there knows that the module was there at that moment, and a vCPU that is
- * stopped in a module's code keeps it there. Of the code of BPF programs, which has no build id,
- *the kernel's list of them says so (bpf_programs.h).
+ * Checks that modules are still loaded where they were found. The list of modules is read only now
+ * and then, but each module has its build id in its own memory: if it is there, the module was
+ * there at that moment, and a vCPU that is stopped in the module's code keeps it there. BPF
+ * programs have no build id; the kernel's list of them is checked instead (bpf_programs.h).
  *
- *	check	vCPU threads, any number at once
- *	each_seen	any thread
- *	create, reclaim	one thread; vCPU threads may check
- *	free	nobody else uses it
+ *	check			vCPU threads, concurrently
+ *	for_each_seen		any thread
+ *	create, reclaim		one thread; vCPU threads may check
+ *	free			no other user
  */
 #ifndef KVMSCOPE_GUEST_LINUX_MODULE_PRESENCE_H
 #define KVMSCOPE_GUEST_LINUX_MODULE_PRESENCE_H
@@ -21,52 +20,61 @@
 #include "vmm/guest/guest_callchain.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/linux/guest_module.h"
 
-struct guest_kernel;
-struct guest_module;
 struct module_presence;
 
+/* Code that the unwinder has tables for. */
+struct module_presence_tables {
+	uint64_t image_start, image_end; /* GVAs of the kernel's own image */
+	const struct guest_module *modules;
+	size_t module_count;
+};
+
+#define MODULE_PRESENCE_OLDER_MAX 64 /* bounds the memory that a guest can use */
+
 /*
- * Of the COUNT MODULES, which are copied. KERNEL has the unwind tables that are used: of its
- * own modules. OLDER is what was there before, NULL at first; it is owned from here on, unless this
- * fails. -ENOMEM; -E2BIG: there are MODULE_PRESENCE_OLDER_MAX older ones, a guest is not to fill
- * our memory.
+ * Creates a check for the COUNT MODULES. Copies MODULES and TABLES. OLDER is the previous check,
+ * NULL at first; on success the new one owns it. -ENOMEM, or -E2BIG if there are
+ * MODULE_PRESENCE_OLDER_MAX older ones.
  */
-#define MODULE_PRESENCE_OLDER_MAX 64
-int module_presence_create(struct module_presence **presence, const struct guest_kernel *kernel,
+int module_presence_create(struct module_presence **presence,
+			   const struct module_presence_tables *tables,
 			   const struct guest_module *modules, size_t count,
 			   struct module_presence *older);
 /* NULL is a no-op. */
 void module_presence_free(struct module_presence *presence);
-
-/* Is it of these modules? */
+/* True if PRESENCE checks these modules. */
 bool module_presence_matches(struct module_presence *presence, const struct guest_module *modules,
 			     size_t count);
 
 /*
- * Notes that the modules in CHAIN's kernel part are there at TIME. An address behind the kernel's
- * image that is in none of them is marked as one of which nobody can be sure
- * (SAMPLE_ADDRESS_CERTAIN; for the first also SAMPLE_UNCERTAIN): a module that is not known yet,
- * generated code, or another's in the place of one that went. Where the unwinder had no table of
- * the module, or that of one that went, the chain ends with that address. Behind the chain's
- * deadline it is the first address alone that is looked at: the chain ends before the next one in
- * another module. A module without a build id is taken to be there, which is not noted: nothing
- * proves it. PAGING maps the kernel. No lock, allocation or system call.
+ * Checks the kernel part of CHAIN and records TIME for each module that is found present.
+ *
+ * An address above the kernel image that is in none of the modules is marked as uncertain
+ * (SAMPLE_ADDRESS_CERTAIN is cleared, and SAMPLE_UNCERTAIN set for the first address): it may be in
+ * a module that is not known yet, in generated code, or in a module that replaced an unloaded one.
+ * The chain ends with that address if the unwinder had no table for it, or the table of an unloaded
+ * module. After the chain's deadline only the first address is checked, and the chain ends before
+ * the next address in another module. A module without a build id is assumed to be present, but its
+ * time is not recorded.
+ *
+ * PAGING maps the kernel. No lock, allocation or system call.
  */
 void module_presence_check(struct module_presence *presence, const struct guest_view *view,
 			   const struct guest_paging *paging, uint64_t time,
 			   struct guest_callchain *chain);
 
 /*
- * Nobody uses those before PRESENCE any more, which may be NULL: they are freed, after EACH as
- * module_presence_for_each_seen() has it.
+ * Frees the checks older than PRESENCE (may be NULL), which must have no users, after calling EACH
+ * for them as module_presence_for_each_seen() does.
  */
 void module_presence_reclaim(struct module_presence *presence,
 			     void (*each)(void *context, const struct guest_module *module,
 					  uint64_t time),
 			     void *context);
 
-/* Those that were found, by this one and the older ones, with the latest time of each. */
+/* Calls EACH with the latest recorded time of each module, for PRESENCE and all older ones. */
 void module_presence_for_each_seen(struct module_presence *presence,
 				   void (*each)(void *context, const struct guest_module *module,
 						uint64_t time),

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ORC: for each range of kernel text, how to find the caller's stack pointer
- * and frame pointer (arch/x86/include/asm/orc_types.h). Tables are read where
- * they lie in guest RAM, or from a copy: they may change at any time, so
- * each value is read once and checked.
+ * ORC: for each range of kernel text, how to find the caller's stack pointer and frame pointer
+ * (arch/x86/include/asm/orc_types.h). Tables are read in guest RAM, where they may change at any
+ * time, or from a copy: each value is read once and checked.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_ORC_TABLE_H
 #define KVMSCOPE_GUEST_LINUX_ORC_TABLE_H
@@ -14,18 +13,17 @@
 
 #define ORC_ENTRY_SIZE 6
 
-/* How the last 16 bits of an entry are cut and numbered; two register numbers come first in all of
- * them. */
+/* Encoding of the last 16 bits of an entry. All start with two register numbers. */
 enum orc_format {
 	ORC_FORMAT_UNKNOWN,
 	ORC_FORMAT_NO_END,     /* 4.14 until end was added: type in 2 bits */
-	ORC_FORMAT_END,        /* to 6.2: type in 2 bits, end in 1 */
+	ORC_FORMAT_END,        /* until 6.2: type in 2 bits, end in 1 */
 	ORC_FORMAT_SIGNAL_END, /* 6.3: type in 2 bits, signal, end */
-	ORC_FORMAT_SIGNAL,     /* from 6.4: type in 3 bits, signal */
-	ORC_FORMAT_RENUMBERED, /* 7.2: the same, with other numbers of the registers */
+	ORC_FORMAT_SIGNAL,     /* since 6.4: type in 3 bits, signal */
+	ORC_FORMAT_RENUMBERED, /* 7.2: the same, with other register numbers */
 };
 
-/* The base from which an address is computed. */
+/* The base of an address. */
 enum orc_register {
 	ORC_UNDEFINED,
 	ORC_PREVIOUS_SP,
@@ -40,33 +38,32 @@ enum orc_register {
 	ORC_UNKNOWN,
 };
 
-/* The first are numbered as 3 bits of the newer formats number them. */
+/* All but the last have the numbers of the newer 3-bit formats. */
 enum orc_type {
-	ORC_TYPE_NONE,         /* the stack can not be walked from here */
+	ORC_TYPE_NONE,         /* the stack cannot be unwound from here */
 	ORC_TYPE_END,          /* the outermost frame */
-	ORC_TYPE_CALL,         /* a return address lies below the caller's stack pointer */
-	ORC_TYPE_REGS,         /* a struct pt_regs lies there */
-	ORC_TYPE_REGS_PARTIAL, /* of it only what the CPU pushes */
-	ORC_TYPE_NONE_OR_END,  /* nothing to walk or the outermost frame: the table does not say */
+	ORC_TYPE_CALL,         /* a return address is below the caller's stack pointer */
+	ORC_TYPE_REGS,         /* a struct pt_regs is there */
+	ORC_TYPE_REGS_PARTIAL, /* the part of it that the CPU pushes */
+	ORC_TYPE_NONE_OR_END,  /* the format does not distinguish the two */
 };
 
 struct orc_entry {
 	int16_t sp_offset, bp_offset;
 	enum orc_register sp_register, bp_register;
 	enum orc_type type;
-	bool signal; /* the return address is an instruction that was interrupted, not one after a
-			call */
+	bool signal; /* the caller's address is an interrupted instruction, not after a call */
 };
 
 struct orc_table {
-	uint64_t start, end;    /* text that it describes: [start, end) */
-	uint64_t ips_gva;       /* each of ips is relative to where it stands */
+	uint64_t start, end;    /* described text: [start, end) */
+	uint64_t ips_gva;       /* each of ips is relative to its own address */
 	const uint8_t *ips;     /* COUNT of 4 bytes, ascending */
 	const uint8_t *entries; /* COUNT of ORC_ENTRY_SIZE bytes */
 	uint32_t count;
 };
 
-/* Tells the format from how often the values of the fields occur. Any thread. */
+/* Detects the format by the frequency of field values. Any thread. */
 enum orc_format orc_detect_format(const struct orc_table *table);
 
 /* The address at which entry INDEX (below count) begins. */

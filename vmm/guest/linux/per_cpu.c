@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/guest/linux/per_cpu.h"
 
+#include "vmm/guest/linux/task.h"
 #include "vmm/guest/page_walk.h"
 
 /* Of the offsets, or of the image. */

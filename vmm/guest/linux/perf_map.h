@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines of a perf map, in which a process tells what code it made at run
- * time: "START SIZE name", both numbers hexadecimal, in bytes
- * (tools/perf/Documentation/jit-interface.txt). The text is a guest's and is
- * believed nothing. Any thread.
+ * Lines of a perf map, in which a process lists the code that it generated at run time:
+ * "START SIZE name", both numbers hexadecimal, in bytes
+ * (tools/perf/Documentation/jit-interface.txt). The text is the guest's and untrusted. Any thread.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_PERF_MAP_H
 #define KVMSCOPE_GUEST_LINUX_PERF_MAP_H
@@ -13,18 +12,17 @@
 
 #include "shared/span.h"
 
-/* Bytes of a name with its NUL. The end of a longer one is left out, and "..." stands there. */
+/* Bytes of a name with its NUL. Longer ones are truncated and end with "...". */
 #define PERF_MAP_NAME_MAX 1024u
 
 struct perf_map_line {
-	uint64_t start, length; /* GVA; bytes, not 0; the range does not run over the end of the
-				   address space */
+	uint64_t start, length;       /* GVA; bytes, not 0; start + length does not overflow */
 	char name[PERF_MAP_NAME_MAX]; /* not empty; bytes other than printable ASCII as \xNN */
 };
 
 /*
- * Takes the next line off TEXT. What is no line is passed over; so is what stands behind the last
- * newline. False: there is none.
+ * Consumes the next valid line of TEXT, skipping invalid ones. False: there is none. The rest after
+ * the last newline is not consumed.
  */
 bool perf_map_next(struct span *text, struct perf_map_line *line);
 

@@ -11,12 +11,13 @@
 #include "shared/error.h"
 #include "vmm/guest/linux/kallsyms.h"
 #include "vmm/guest/linux/kernel_image.h"
+#include "vmm/guest/page_walk.h"
 
 #define PAGE      4096u
 #define NO_MODULE UINT16_MAX
-/* Of a line that names nothing here: it is only where what lies before it ends. */
+/* Module of a line that only marks the end of the symbol before it. */
 #define OTHER_MODULE (UINT16_MAX - 1)
-/* struct elf64_note and the name "GNU": behind them stands the build id. */
+/* Bytes of struct elf64_note and the name "GNU", before the build id. */
 #define NOTE_HEAD 16u
 
 /* A line of kallsyms. */
@@ -31,12 +32,11 @@ struct line {
 struct reader {
 	struct span text;
 	struct agent_module modules[AGENT_KERNEL_MODULES_MAX]; /* by name */
-	uint64_t text_ends[AGENT_KERNEL_MODULES_MAX]; /* of each, behind its last function; 0: it
-							 has none */
+	uint64_t text_ends[AGENT_KERNEL_MODULES_MAX]; /* of the last function; 0: no function */
 	size_t module_count;
 	struct line *lines;
 	size_t count, room;
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 };
 
 static bool is_plain(const char *name, size_t length)
@@ -47,8 +47,8 @@ static bool is_plain(const char *name, size_t length)
 	return length;
 }
 
-/* Can it be one, and can its presence be proven? */
-static bool is_module(const struct agent_module *module)
+/* Is MODULE plausible, and can its presence be checked? */
+static bool is_valid(const struct agent_module *module)
 {
 	return memchr(module->name, '\0', sizeof(module->name)) &&
 	       is_plain(module->name, strlen(module->name)) &&
@@ -65,22 +65,22 @@ static int by_name(const void *left, const void *right)
 
 static int read_head(struct reader *reader, struct span table)
 {
-	struct reported_kernel *told = reader->told;
+	struct reported_kernel *reported = reader->reported;
 	struct agent_kernel head;
 	uint64_t offset = sizeof(head);
 
 	if (!span_copy(table, 0, &head, sizeof(head)) || head.modules > AGENT_KERNEL_MODULES_MAX ||
 	    head.build_id_size > sizeof(head.build_id))
 		return -EINVAL;
-	told->modules_hash = head.modules_hash;
-	told->build_id_size = head.build_id_size;
-	memcpy(told->build_id, head.build_id, sizeof(told->build_id));
+	reported->modules_hash = head.modules_hash;
+	reported->build_id_size = head.build_id_size;
+	memcpy(reported->build_id, head.build_id, sizeof(reported->build_id));
 	for (uint32_t i = 0; i < head.modules; i++, offset += sizeof(struct agent_module)) {
 		struct agent_module *module = &reader->modules[reader->module_count];
 
 		if (!span_copy(table, offset, module, sizeof(*module)))
 			return -EINVAL;
-		reader->module_count += is_module(module);
+		reader->module_count += is_valid(module);
 	}
 	qsort(reader->modules, reader->module_count, sizeof(reader->modules[0]), by_name);
 	return span_part(table, offset, table.size - offset, &reader->text) ? 0 : -EINVAL;
@@ -98,7 +98,7 @@ static uint16_t find_module(const struct reader *reader, const char *name, size_
 	return found ? (uint16_t)(found - reader->modules) : OTHER_MODULE;
 }
 
-/* The hexadecimal number at *AT, which is moved behind it. */
+/* Parses the hexadecimal number at *AT and moves *AT past it. */
 static bool read_address(const char **at, const char *end, uint64_t *address)
 {
 	const char *begin = *at;
@@ -113,7 +113,7 @@ static bool read_address(const char **at, const char *end, uint64_t *address)
 	return *at > begin && *at - begin <= 16;
 }
 
-/* That in MODULE, "\t[NAME]", if LINE is code of it. */
+/* The index of the module in MODULE, "\t[NAME]", if LINE is code in it. */
 static uint16_t module_of(const struct reader *reader, const struct line *line, const char *module,
 			  const char *end)
 {
@@ -121,14 +121,14 @@ static uint16_t module_of(const struct reader *reader, const struct line *line, 
 
 	if (end - module >= 4 && module[1] == '[' && end[-1] == ']' && strchr("tTwW", line->type))
 		index = find_module(reader, module + 2, (size_t)(end - module) - 3);
-	/* Code that is there only while the module starts may lie elsewhere. */
+	/* Init code, which is freed after the module starts, may be elsewhere. */
 	if (index != OTHER_MODULE &&
 	    line->address - reader->modules[index].start >= reader->modules[index].size)
 		index = OTHER_MODULE;
 	return index;
 }
 
-/* "ADDRESS TYPE NAME[\t[MODULE]]". What is no such line is passed over. */
+/* "ADDRESS TYPE NAME[\t[MODULE]]". False: LINE is to be skipped. */
 static bool parse(const struct reader *reader, const char *at, const char *end, struct line *line)
 {
 	const char *name, *module;
@@ -158,7 +158,7 @@ static size_t count_lines(struct span table)
 	return count;
 }
 
-static int by_place(const void *left, const void *right)
+static int by_address(const void *left, const void *right)
 {
 	const struct line *one = left, *other = right;
 
@@ -171,7 +171,7 @@ static int read_lines(struct reader *reader)
 {
 	const char *at = (const char *)reader->text.data, *end = at + reader->text.size, *next;
 
-	/* The last line without its end was cut. */
+	/* An unterminated last line was truncated. */
 	for (; at < end && (next = memchr(at, '\n', (size_t)(end - at))); at = next + 1) {
 		struct line line;
 
@@ -182,14 +182,14 @@ static int read_lines(struct reader *reader)
 		reader->lines[reader->count++] = line;
 	}
 	if (reader->count)
-		qsort(reader->lines, reader->count, sizeof(reader->lines[0]), by_place);
+		qsort(reader->lines, reader->count, sizeof(reader->lines[0]), by_address);
 	return 0;
 }
 
 /*
- * A symbol ends where any other begins, and at the latest with its page if that is of another
- * module: since Linux 6.4 a module's memory is in pieces (struct module_memory), and others' may
- * lie between them.
+ * A symbol ends at the next one; if that is of another module, at the latest with its page. Since
+ * Linux 6.4 the memory of a module is in pieces (struct module_memory), with other modules between
+ * them.
  */
 static uint64_t end_of(const struct reader *reader, size_t *next, size_t index)
 {
@@ -209,7 +209,7 @@ static uint64_t end_of(const struct reader *reader, size_t *next, size_t index)
 
 static int add_symbol(struct reader *reader, const struct line *line, uint64_t end)
 {
-	struct reported_kernel *told = reader->told;
+	struct reported_kernel *reported = reader->reported;
 	const char *module = NULL;
 	char name[KALLSYMS_NAME_MAX];
 	bool per_cpu = line->address < KERNEL_IMAGE_START;
@@ -220,31 +220,31 @@ static int add_symbol(struct reader *reader, const struct line *line, uint64_t e
 		module = reader->modules[line->module].name;
 		reader->text_ends[line->module] = end;
 	}
-	return symbols_add(per_cpu ? told->per_cpu : told->symbols, line->address,
+	return symbols_add(per_cpu ? reported->per_cpu : reported->symbols, line->address,
 			   end - line->address, line->type, name, module);
 }
 
 static int add_symbols(struct reader *reader)
 {
-	struct reported_kernel *told = reader->told;
+	struct reported_kernel *reported = reader->reported;
 	size_t next = 0;
 	int error = 0;
 
-	told->symbols = symbols_new();
-	told->per_cpu = symbols_new();
-	if (!told->symbols || !told->per_cpu)
+	reported->symbols = symbols_new();
+	reported->per_cpu = symbols_new();
+	if (!reported->symbols || !reported->per_cpu)
 		return -ENOMEM;
 	for (size_t i = 0; !error && i < reader->count; i++)
 		if (reader->lines[i].module != OTHER_MODULE)
 			error = add_symbol(reader, &reader->lines[i], end_of(reader, &next, i));
-	if (!error && !symbols_count(told->symbols) && !symbols_count(told->per_cpu))
+	if (!error && !symbols_count(reported->symbols) && !symbols_count(reported->per_cpu))
 		error = -EINVAL;
 	if (!error)
-		error = symbols_finish(told->symbols);
-	return error ? error : symbols_finish(told->per_cpu);
+		error = symbols_finish(reported->symbols);
+	return error ? error : symbols_finish(reported->per_cpu);
 }
 
-/* Behind its text, as far as that has symbols: /proc/modules tells the size of all that it has. */
+/* The end of the text that has symbols: the size in /proc/modules includes data. */
 static uint64_t text_end(const struct reader *reader, size_t index)
 {
 	const struct agent_module *module = &reader->modules[index];
@@ -253,7 +253,7 @@ static uint64_t text_end(const struct reader *reader, size_t index)
 	return end < module->start + module->size ? end : module->start + module->size;
 }
 
-/* Of two that lie in each other one at least is not what it says, and nothing tells which. */
+/* Of two overlapping modules at least one is wrong, and it is unknown which. */
 static bool is_apart(const struct reader *reader, size_t index)
 {
 	for (size_t i = 0; i < reader->module_count; i++)
@@ -281,15 +281,15 @@ static struct guest_module describe(const struct reader *reader, size_t index)
 
 static int add_modules(struct reader *reader)
 {
-	struct reported_kernel *told = reader->told;
+	struct reported_kernel *reported = reader->reported;
 
-	told->modules = calloc(reader->module_count + 1, sizeof(*told->modules));
-	told->gone = calloc(reader->module_count + 1, sizeof(*told->gone));
-	if (!told->modules || !told->gone)
+	reported->modules = calloc(reader->module_count + 1, sizeof(*reported->modules));
+	reported->missing = calloc(reader->module_count + 1, sizeof(*reported->missing));
+	if (!reported->modules || !reported->missing)
 		return -ENOMEM;
 	for (size_t i = 0; i < reader->module_count; i++)
 		if (reader->text_ends[i] && is_apart(reader, i))
-			told->modules[told->module_count++] = describe(reader, i);
+			reported->modules[reported->module_count++] = describe(reader, i);
 	return 0;
 }
 
@@ -305,8 +305,8 @@ static int read_all(struct reader *reader, struct span table)
 }
 
 /*
- * While it is read each line is one of a list, which is sorted by way of another one; then its name
- * is copied, and a symbol made of it, which take less than the line does.
+ * Peak memory: qsort() copies the array of lines; later there are the array and the symbols, which
+ * are smaller than the text.
  */
 static size_t cost_of(struct span table, size_t lines)
 {
@@ -316,11 +316,11 @@ static size_t cost_of(struct span table, size_t lines)
 	return sorted > named ? sorted : named;
 }
 
-/* What stays when TOLD is made. */
-static void keep(struct reported_kernel *told, size_t size)
+/* Releases all but SIZE bytes of the charge. */
+static void reduce_charge(struct reported_kernel *reported, size_t size)
 {
-	guest_account_release(told->account, told->taken - size);
-	told->taken = size;
+	guest_account_release(reported->account, reported->charged - size);
+	reported->charged = size;
 }
 
 static int read_within_account(struct reader *reader, struct span table,
@@ -333,33 +333,32 @@ static int read_within_account(struct reader *reader, struct span table,
 
 	if (!guest_account_charge(account, cost))
 		return -ENOMEM;
-	reader->told->account = account;
-	reader->told->taken = cost;
+	reader->reported->account = account;
+	reader->reported->charged = cost;
 	reader->room = room;
 	reader->lines = calloc(room + 1, sizeof(*reader->lines));
 	error = reader->lines ? read_all(reader, table) : -ENOMEM;
-	keep(reader->told, table.size);
+	reduce_charge(reader->reported, table.size);
 	return error;
 }
 
-int reported_kernel_create(struct reported_kernel **told, struct span table,
+int reported_kernel_create(struct reported_kernel **reported, struct span table,
 			   struct guest_account *account)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
 	int error = -ENOMEM;
 
 	if (reader)
-		reader->told = calloc(1, sizeof(*reader->told));
-	if (reader && reader->told)
+		reader->reported = calloc(1, sizeof(*reader->reported));
+	if (reader && reader->reported)
 		error = read_within_account(reader, table, account);
 	if (error) {
 		if (reader)
-			reported_kernel_free(reader->told);
-		error = error_set(error,
-				  "what the guest's agent tells of the kernel can not be used: %s",
+			reported_kernel_free(reader->reported);
+		error = error_set(error, "cannot use the kernel that the guest's agent reports: %s",
 				  strerror(-error));
 	} else {
-		*told = reader->told;
+		*reported = reader->reported;
 	}
 	if (reader)
 		free(reader->lines);
@@ -367,14 +366,75 @@ int reported_kernel_create(struct reported_kernel **told, struct span table,
 	return error;
 }
 
-void reported_kernel_free(struct reported_kernel *told)
+void reported_kernel_free(struct reported_kernel *reported)
 {
-	if (!told)
+	if (!reported)
 		return;
-	symbols_free(told->symbols);
-	symbols_free(told->per_cpu);
-	free(told->modules);
-	free(told->gone);
-	guest_account_release(told->account, told->taken);
-	free(told);
+	symbols_free(reported->symbols);
+	symbols_free(reported->per_cpu);
+	free(reported->modules);
+	free(reported->missing);
+	guest_account_release(reported->account, reported->charged);
+	free(reported);
+}
+
+static bool is_present(const struct guest_module *module, const struct guest_view *view,
+		       const struct guest_paging *paging)
+{
+	uint8_t build_id[GUEST_BUILD_ID_MAX];
+
+	return !guest_read_virtual(view, paging, module->build_id_gva, build_id,
+				   module->build_id_size) &&
+	       !memcmp(build_id, module->build_id, module->build_id_size);
+}
+
+/* LIST's modules are sorted by name, as those in the report. */
+static bool is_listed(const struct module_list *list, const char *name)
+{
+	size_t first = 0, end = list->count;
+
+	while (first < end) {
+		size_t middle = (first + end) / 2;
+		int order = strcmp(name, list->modules[middle].name);
+
+		if (!order)
+			return true;
+		if (order < 0)
+			end = middle;
+		else
+			first = middle + 1;
+	}
+	return false;
+}
+
+static int add_module_symbols(struct symbols *to, const struct module_list *list,
+			      const struct symbols *from)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < symbols_count(from); i++) {
+		struct symbol symbol;
+
+		symbols_at(from, i, &symbol);
+		if (symbol.module && is_listed(list, symbol.module))
+			error = symbols_add(to, symbol.start, symbol.end - symbol.start,
+					    symbol.type, symbol.name, symbol.module);
+	}
+	return error;
+}
+
+int reported_kernel_list_modules(struct module_list *list, struct reported_kernel *reported,
+				 const struct guest_view *view, const struct guest_paging *paging,
+				 struct symbols *symbols)
+{
+	list->modules = calloc(reported->module_count + 1, sizeof(*list->modules));
+	list->orcs = calloc(reported->module_count + 1, sizeof(*list->orcs));
+	if (!list->modules || !list->orcs)
+		return -ENOMEM;
+	for (size_t i = 0; i < reported->module_count; i++) {
+		reported->missing[i] |= !is_present(&reported->modules[i], view, paging);
+		if (!reported->missing[i])
+			list->modules[list->count++] = reported->modules[i];
+	}
+	return symbols ? add_module_symbols(symbols, list, reported->symbols) : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processes of the guest that have memory of their own, and their page tables: the list of its
- * kernel (for_each_process(), include/linux/sched/signal.h), read while the guest runs on and
- * changes it. Not on a vCPU thread.
+ * Guest processes with memory of their own, and their page tables, from the kernel's list of
+ * processes (for_each_process(), include/linux/sched/signal.h), while the guest runs and changes
+ * it. Not on a vCPU thread.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_TASK_LIST_H
 #define KVMSCOPE_GUEST_LINUX_TASK_LIST_H
@@ -19,17 +19,17 @@ struct guest_process {
 };
 
 /*
- * Puts at most MAX of them into LIST: their number. -ENOENT: the kernel's list was not found;
- * -EAGAIN: it changed as it was read, or there are more.
+ * Fills in at most MAX processes and returns their number. -ENOENT: the kernel's list is unknown;
+ * -EAGAIN: it changed during the read, or there are more.
  */
 int guest_task_list(const struct guest_task_layout *layout, const struct guest_view *view,
 		    const struct guest_paging *kernel_paging, struct guest_process *list,
 		    size_t max);
 
 /*
- * Are the tables at ROOT, of a process that lives, the first of a pair, whose second is in CR3 in
- * user space (KPTI, arch/x86/mm/pti.c)? Then both map user space by the same tables, which no two
- * processes share.
+ * Do the tables at ROOT, of a live process, have a second one for user space (KPTI,
+ * arch/x86/mm/pti.c)? Then both map user space by the same lower tables, which no two processes
+ * share.
  */
 bool guest_task_has_pti_pair(const struct guest_view *view, uint64_t root);
 

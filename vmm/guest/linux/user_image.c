@@ -8,38 +8,35 @@
 
 #include "shared/hash.h"
 #include "vmm/guest/image_identity.h"
-#include "vmm/guest/linux/dentry_path.h"
+#include "vmm/guest/linux/guest_file.h"
 #include "vmm/guest/linux/guest_kernel.h"
-#include "vmm/guest/linux/page_cache.h"
 #include "vmm/guest/linux/vma.h"
 
 #define PROBES    32
-#define NAMES_MAX (32ull << 20) /* bytes; more of a guest's names stay unknown */
+#define NAMES_MAX (32ull << 20) /* bytes; bounds the memory for a guest's names */
 
-/* An entry of the table is written by the thread that made it STATE_ENTERING, until it is
- * STATE_WANTED. */
-enum state { STATE_FREE, STATE_ENTERING, STATE_WANTED };
+/* The thread that changed the state of an entry to STATE_ENTERING writes it. */
+enum state { STATE_FREE, STATE_ENTERING, STATE_ENTERED };
 
 struct user_image {
 	_Atomic uint32_t state; /* enum state */
 	uint32_t number;
 	struct user_image_key key;
-	_Atomic(const char *)
-		name; /* owned, but for those without a file; what follows is written before it */
+	_Atomic(char *) name; /* owned; written after the next two */
 	uint32_t device;
 	struct image_identity identity;
 	_Atomic(const struct cfi_table *) cfi;
-	_Atomic bool cfi_tried; /* written behind it */
+	_Atomic bool cfi_tried; /* written after cfi */
 };
 
 struct user_images {
 	_Atomic uint32_t owners;
 	uint32_t generation;
-	_Atomic uint32_t count; /* of images that were entered, or are being so */
-	uint32_t settled;       /* so many of them */
-	uint64_t names;         /* bytes */
-	_Atomic(struct user_image *)
-		entered[USER_IMAGES_MAX]; /* in order; NULL where it is not in yet */
+	_Atomic uint32_t count; /* of images that are entered, or being entered */
+	uint32_t loaded;        /* the first of them */
+	uint64_t names;         /* bytes of names */
+	/* In order; NULL: being entered. */
+	_Atomic(struct user_image *) entered[USER_IMAGES_MAX];
 	struct user_image images[USER_IMAGES_MAX];
 };
 
@@ -61,12 +58,6 @@ static bool has_file(const struct user_image *image)
 	return image->key.kind == USER_IMAGE_FILE;
 }
 
-static void free_image(struct user_image *image)
-{
-	if (has_file(image))
-		free((void *)(uintptr_t)atomic_load(&image->name));
-}
-
 struct user_images *user_images_share(struct user_images *images)
 {
 	if (images)
@@ -84,7 +75,7 @@ void user_images_free(struct user_images *images)
 	if (!images || atomic_fetch_sub(&images->owners, 1) > 1)
 		return;
 	for (uint32_t i = 0; i < images->count; i++)
-		free_image(images->entered[i]);
+		free(atomic_load(&images->entered[i]->name));
 	free(images);
 }
 
@@ -93,7 +84,7 @@ uint32_t user_images_generation(const struct user_images *images)
 	return images->generation;
 }
 
-/* By words, mixed at the end: most keys differ in a few bits of some addresses. */
+/* By words, mixed at the end, as most keys differ in few bits of some addresses. */
 static uint32_t hash(const struct user_image_key *key)
 {
 	const uint64_t words[] = { key->kind,   key->mount,   key->dentry,     key->inode,
@@ -105,14 +96,13 @@ static uint32_t hash(const struct user_image_key *key)
 	return (uint32_t)(sum ^ sum >> 32);
 }
 
-/* Its place is ours alone. No more than all places are ever entered, so there is room in the list.
- */
+/* IMAGE is in STATE_ENTERING. The list has room, as each image is entered once. */
 static struct user_image *enter(struct user_images *images, struct user_image *image,
 				const struct user_image_key *key)
 {
 	image->key = *key;
 	image->number = (uint32_t)(image - images->images);
-	atomic_store_explicit(&image->state, STATE_WANTED, memory_order_release);
+	atomic_store_explicit(&image->state, STATE_ENTERED, memory_order_release);
 	atomic_store_explicit(&images->entered[atomic_fetch_add(&images->count, 1)], image,
 			      memory_order_release);
 	return image;
@@ -130,7 +120,7 @@ struct user_image *user_images_find(struct user_images *images, const struct use
 		    atomic_compare_exchange_strong(&image->state, &state, STATE_ENTERING))
 			return enter(images, image, key);
 		if (state == STATE_ENTERING)
-			return NULL; /* perhaps it is this one */
+			return NULL; /* it may be this one */
 		if (!memcmp(&image->key, key, sizeof(*key)))
 			return image;
 	}
@@ -143,7 +133,7 @@ static bool read_bytes(struct kernel_memory *memory, const struct guest_vma_layo
 	uint64_t data, length;
 
 	if (has_file(image))
-		return page_cache_read(memory, layout, image->key.inode, offset, to, size);
+		return guest_file_read(memory, layout, image->key.inode, offset, to, size);
 	return image->key.kind == USER_IMAGE_VDSO &&
 	       kernel_memory_read_u64(memory, image->key.mount + layout->vdso_data, &data) &&
 	       kernel_memory_read_u64(memory, image->key.mount + layout->vdso_size, &length) &&
@@ -162,28 +152,29 @@ int user_image_read(const struct user_image *image, const struct guest_kernel *k
 	return 0;
 }
 
-/* Where an image's bytes are. */
-struct place {
+/* Context of read_source(). */
+struct source {
 	struct kernel_memory *memory;
 	const struct guest_vma_layout *layout;
 	const struct user_image *image;
 };
 
-static int read_place(void *context, uint64_t offset, void *to, size_t size)
+static int read_source(void *context, uint64_t offset, void *to, size_t size)
 {
-	const struct place *place = context;
+	const struct source *source = context;
 
-	return read_bytes(place->memory, place->layout, place->image, offset, to, size) ? 0
-											: -EFAULT;
+	return read_bytes(source->memory, source->layout, source->image, offset, to, size)
+		       ? 0
+		       : -EFAULT;
 }
 
 static void read_identity(struct user_image *image, struct kernel_memory *memory,
 			  const struct guest_vma_layout *layout)
 {
-	struct place place = { .memory = memory, .layout = layout, .image = image };
+	struct source source = { .memory = memory, .layout = layout, .image = image };
 
 	image_identity_read(&image->identity,
-			    &(struct elf_source){ .read = read_place, .context = &place });
+			    &(struct elf_source){ .read = read_source, .context = &source });
 }
 
 static void read_device(struct user_image *image, struct kernel_memory *memory,
@@ -197,15 +188,14 @@ static void read_device(struct user_image *image, struct kernel_memory *memory,
 		image->device = 0;
 }
 
-/* NULL: it is gone, or there is no room for its name. */
-static const char *read_file(struct user_images *images, struct user_image *image,
-			     struct kernel_memory *memory, const struct guest_vma_layout *layout)
+/* NULL: it was closed, or there is no room for its name. */
+static char *read_file(struct user_images *images, struct user_image *image,
+		       struct kernel_memory *memory, const struct guest_vma_layout *layout)
 {
-	char path[DENTRY_PATH_MAX];
-	const char *name;
+	char path[PATH_TAIL_MAX], *name;
 
 	if (!guest_vma_is_same_file(memory, layout, &image->key) ||
-	    dentry_path(memory, layout, image->key.mount, image->key.dentry, path) ||
+	    guest_file_path(memory, layout, image->key.mount, image->key.dentry, path) ||
 	    images->names + strlen(path) + 1 > NAMES_MAX)
 		return NULL;
 	read_identity(image, memory, layout);
@@ -217,21 +207,21 @@ static const char *read_file(struct user_images *images, struct user_image *imag
 	return name;
 }
 
-static const char *read_name(struct user_images *images, struct user_image *image,
-			     struct kernel_memory *memory, const struct guest_vma_layout *layout)
+static char *read_name(struct user_images *images, struct user_image *image,
+		       struct kernel_memory *memory, const struct guest_vma_layout *layout)
 {
 	switch (image->key.kind) {
 	case USER_IMAGE_FILE:
 		return read_file(images, image, memory, layout);
 	case USER_IMAGE_VDSO:
 		read_identity(image, memory, layout);
-		return "[vdso]";
+		return strdup("[vdso]");
 	case USER_IMAGE_HEAP:
-		return "[heap]";
+		return strdup("[heap]");
 	case USER_IMAGE_STACK:
-		return "[stack]";
+		return strdup("[stack]");
 	case USER_IMAGE_ANONYMOUS:
-		return "//anon";
+		return strdup("//anon");
 	default:
 		return NULL;
 	}
@@ -243,22 +233,22 @@ void user_images_load(struct user_images *images, const struct guest_kernel *ker
 	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
 	uint32_t count = atomic_load_explicit(&images->count, memory_order_acquire);
 
-	while (images->settled < count) {
-		struct user_image *image = atomic_load_explicit(&images->entered[images->settled],
+	while (images->loaded < count) {
+		struct user_image *image = atomic_load_explicit(&images->entered[images->loaded],
 								memory_order_acquire);
 
 		if (!image)
-			return; /* its thread is about to enter it */
+			return; /* being entered */
 		atomic_store_explicit(&image->name,
 				      read_name(images, image, &memory, &kernel->vmas),
 				      memory_order_release);
-		images->settled++;
+		images->loaded++;
 	}
 }
 
 struct user_image *user_images_loaded(const struct user_images *images, uint32_t index)
 {
-	return index < images->settled
+	return index < images->loaded
 		       ? atomic_load_explicit(&images->entered[index], memory_order_relaxed)
 		       : NULL;
 }
@@ -267,7 +257,7 @@ struct user_image *user_images_at(struct user_images *images, uint32_t number)
 {
 	struct user_image *image = number < USER_IMAGES_MAX ? &images->images[number] : NULL;
 
-	return image && atomic_load_explicit(&image->state, memory_order_acquire) == STATE_WANTED
+	return image && atomic_load_explicit(&image->state, memory_order_acquire) == STATE_ENTERED
 		       ? image
 		       : NULL;
 }

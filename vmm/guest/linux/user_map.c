@@ -23,7 +23,7 @@ static void fill(struct user_mapping *mapping, const struct guest_vma *vma,
 {
 	_Static_assert(USER_MAPPING_READ == VMA_READ && USER_MAPPING_WRITE == VMA_WRITE &&
 			       USER_MAPPING_EXEC == VMA_EXEC && USER_MAPPING_SHARED == VMA_SHARED,
-		       "a mapping's flags are a VMA's");
+		       "flags of mappings and VMAs are equal");
 	*mapping = (struct user_mapping){
 		.start = vma->start,
 		.end = vma->end,
@@ -68,14 +68,14 @@ const struct user_mapping *user_map_find(struct user_map *map, uint64_t address)
 
 unsigned int user_map_to_sample(const struct user_map *map, struct sample_mapping *mappings)
 {
-	unsigned int told = 0;
+	unsigned int count = 0;
 
 	for (unsigned int i = 0; i < map->count; i++) {
 		const struct user_mapping *mapping = &map->mappings[i];
 
 		if (!mapping->image)
 			continue;
-		mappings[told++] = (struct sample_mapping){
+		mappings[count++] = (struct sample_mapping){
 			.start = mapping->start,
 			.end = mapping->end,
 			.offset = mapping->offset,
@@ -84,5 +84,5 @@ unsigned int user_map_to_sample(const struct user_map *map, struct sample_mappin
 			.flags = mapping->flags
 		};
 	}
-	return told;
+	return count;
 }

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is mapped in user space of a stopped vCPU: looked up in the guest's own
- * tree of VMAs, at the stop, for the addresses that the sample has. So what is
- * found is what is there at that moment, whatever was mapped, unmapped or
- * executed before: nothing is remembered of an address space that could be
- * stale. What is remembered is files (user_image.h).
+ * User-space mappings of a stopped vCPU, looked up in the guest's own tree of VMAs during the stop,
+ * for the addresses of one sample. Nothing about an address space is cached between stops, so a
+ * result is never stale; only files are (user_image.h).
  *
- * Bounded, whatever is in guest memory: USER_MAP_MAX mappings of one stop, some
- * ten reads for each; an address that is in one of them needs none. A deadline of
- * MEMORY, to be set behind user_map_begin(), ends a look wherever it is: MEMORY is
- * late then, and only what was found before is known.
+ * The cost is bounded for any guest memory: at most USER_MAP_MAX mappings in one stop, about ten
+ * reads each; an address in a mapping that was found needs none. After the deadline of MEMORY,
+ *which the caller sets after user_map_begin(), lookups stop and MEMORY.timed_out is set; earlier
+ *results stay valid.
  *
  *	user_map_begin(&map, kernel, view, task.mm);
  *	mapping = user_map_find(&map, rip);
@@ -17,8 +15,8 @@
  *		table = user_image_cfi(mapping->image);
  *	offset in the file = rip - mapping->start + mapping->offset
  *
- * On the vCPU thread: no lock, allocation or system call. For tests a map can be
- * filled by hand: MAPPINGS and COUNT, with MM 0.
+ * On the vCPU thread: no lock, allocation or system call. Tests can fill in a map: MAPPINGS and
+ * COUNT, with MM 0.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_USER_MAP_H
 #define KVMSCOPE_GUEST_LINUX_USER_MAP_H
@@ -33,59 +31,56 @@
 
 struct guest_kernel;
 
-/* Of one stop. The callers of a deep stack are in few images. */
-#define USER_MAP_MAX 16
+#define USER_MAP_MAX 16 /* in one stop; the callers of a deep stack are in few images */
 
-/* A part of a VMA's flags: as PROT_* of Linux; and whether what is written there is seen by others.
- */
+/* Subset of a VMA's flags, with the values of VM_*. */
 enum user_mapping_flags {
 	USER_MAPPING_READ = 1 << 0,
 	USER_MAPPING_WRITE = 1 << 1,
 	USER_MAPPING_EXEC = 1 << 2,
-	USER_MAPPING_SHARED = 1 << 3,
+	USER_MAPPING_SHARED = 1 << 3, /* MAP_SHARED */
 };
 
 struct user_mapping {
 	uint64_t start, end; /* GVA */
-	uint64_t offset;     /* of START in the image, bytes; START itself where there is no file */
+	uint64_t offset;     /* of START in the image, bytes; START itself without a file */
 	uint32_t flags;      /* enum user_mapping_flags */
 	/*
-	 * NULL: it can not be told. Its name may be known later only, as may its unwind table; it
-	 * lives as long as the kernel's images do.
+	 * NULL: unknown. Its name and unwind table may become known later. Valid as long as the
+	 * kernel's images.
 	 */
 	struct user_image *image;
 };
 
 struct user_map {
-	const struct guest_kernel *kernel; /* NULL: none is known */
-	struct kernel_memory memory;       /* of it */
-	uint64_t mm; /* GVA of the task's struct mm_struct; 0: nothing is looked up */
+	const struct guest_kernel *kernel; /* NULL: unknown */
+	struct kernel_memory memory;       /* of the kernel */
+	uint64_t mm;                       /* GVA of the task's struct mm_struct; 0: no lookups */
 	unsigned int count;
-	struct user_mapping
-		mappings[USER_MAP_MAX]; /* that were found, in the order of the questions */
+	struct user_mapping mappings[USER_MAP_MAX]; /* found so far, in lookup order */
 };
 
-/* Forgets what was found at another stop. MM is that of the task that runs: struct guest_task has
- * it. */
+/* Resets MAP for a stop. MM is that of the running task (struct guest_task). */
 void user_map_begin(struct user_map *map, const struct guest_kernel *kernel,
 		    const struct guest_view *view, uint64_t mm);
 
 /*
- * What ADDRESS is in, valid until the next user_map_begin(). NULL: nothing is mapped there, or it
- * can not be read or changed while it was, or there were USER_MAP_MAX others, or the deadline has
- * passed.
+ * The mapping of ADDRESS, valid until the next user_map_begin(). NULL: nothing is mapped there, it
+ * cannot be read or changed meanwhile, there were USER_MAP_MAX others, or the deadline has passed.
  */
 const struct user_mapping *user_map_find(struct user_map *map, uint64_t address);
-
-/* The same, of what was found only: nothing is looked up. */
+/* The same among the mappings found so far, without a lookup. */
 const struct user_mapping *user_map_find_cached(const struct user_map *map, uint64_t address);
-
-/* MAPPING was found elsewhere, and is known to have been there at this stop. Where there is no room
- * it is not taken. */
+/*
+ * Adds a MAPPING that was found otherwise and is known to exist at this stop; a no-op if MAP is
+ * full.
+ */
 void user_map_add(struct user_map *map, const struct user_mapping *mapping);
 
-/* Puts what was found into MAPPINGS, USER_MAP_MAX at most; the number of those whose image can be
- * told. */
+/*
+ * Writes the mappings with a known image to MAPPINGS, which has room for USER_MAP_MAX. Returns
+ * their number.
+ */
 unsigned int user_map_to_sample(const struct user_map *map, struct sample_mapping *mappings);
 
 #endif

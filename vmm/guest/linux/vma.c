@@ -4,10 +4,10 @@
 #include <string.h>
 
 #define USER_END      0x0100000000000000ull /* with five levels of page tables */
-#define DEPTH_MAX     64 /* of either tree; that of 65536 VMAs has 16 levels at most */
+#define DEPTH_MAX     64 /* of either tree; a red-black tree of 65536 VMAs has at most 32 levels */
 #define MAPLE_NODE    (~(uint64_t)(MAPLE_NODE_SIZE - 1))
 #define MAPLE_TYPE(n) ((uint32_t)((n) >> 3) & 15) /* lib/maple_tree.c, mte_node_type() */
-/* include/linux/fs.h: FMODE_BACKING to 6.13, where that is another one's later, and since 6.14. */
+/* include/linux/fs.h: FMODE_BACKING until 6.13 (later another flag's bit), and since 6.14. */
 #define FMODE_MAYBE_BACKING (1u << 25 | 1u << 24)
 #define IS_NODE(n)          (((n)&3) == 2) /* include/linux/xarray.h, xa_is_internal() */
 
@@ -20,8 +20,8 @@ static uint64_t word(const uint8_t *bytes, uint32_t offset)
 }
 
 /*
- * lib/maple_tree.c, ma_data_end(): the slot that MAXIMUM, the last index in NODE, is in. The byte
- * that says it lies in the last slot of some kinds, as long as that is not in use.
+ * lib/maple_tree.c, ma_data_end(): the slot of MAXIMUM, the last index in NODE. In some kinds of
+ * nodes the byte with this number is in the last slot while that is unused.
  */
 static uint32_t last_slot(const struct maple_node_layout *layout, const uint8_t *node,
 			  uint64_t maximum)
@@ -34,7 +34,7 @@ static uint32_t last_slot(const struct maple_node_layout *layout, const uint8_t 
 	return pivot == maximum ? last - 1 : last;
 }
 
-/* The entry of INDEX; *MAXIMUM becomes the last index that it is for. */
+/* The entry for INDEX; *MAXIMUM becomes the last index of its range. */
 static uint64_t maple_entry(const struct maple_node_layout *layout, const uint8_t *node,
 			    uint64_t index, uint64_t *maximum)
 {
@@ -47,14 +47,14 @@ static uint64_t maple_entry(const struct maple_node_layout *layout, const uint8_
 	return word(node, layout->slots + 8 * slot);
 }
 
-/* A node that was taken out of the tree is its own parent (lib/maple_tree.c, ma_dead_node()). */
+/* A node that was removed from the tree is its own parent (lib/maple_tree.c, ma_dead_node()). */
 static bool read_maple_node(struct kernel_memory *memory, uint64_t entry, uint8_t *node)
 {
 	return kernel_memory_read(memory, entry & MAPLE_NODE, node, MAPLE_NODE_SIZE) &&
 	       (word(node, 0) & MAPLE_NODE) != (entry & MAPLE_NODE);
 }
 
-/* Entries of a maple tree that are nodes have their kind in the low bits, all but the root's. */
+/* An entry that is a node has the kind of the node in its low bits. */
 static uint64_t find_in_maple(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 			      uint64_t mm, uint64_t address)
 {
@@ -103,7 +103,7 @@ static uint64_t find_in_red_black(struct kernel_memory *memory,
 	return 0;
 }
 
-/* BYTES are a whole struct vm_area_struct. */
+/* BYTES is a whole struct vm_area_struct. */
 static bool decode(const struct guest_vma_layout *layout, const uint8_t *bytes, uint64_t mm,
 		   uint64_t address, struct guest_vma *vma)
 {
@@ -146,7 +146,7 @@ static bool read_path_at(struct kernel_memory *memory, uint64_t mount, uint64_t 
 	       kernel_memory_read_u64(memory, dentry, &key->dentry);
 }
 
-/* The bit of the mode is not enough: what lies behind a file of another kind is no path. */
+/* The mode bit alone is ambiguous: the path is valid if both parts are of one file system. */
 static bool read_backing_path(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 			      uint64_t file, struct user_image_key *key)
 {
@@ -159,8 +159,8 @@ static bool read_backing_path(struct kernel_memory *memory, const struct guest_v
 	       of_mount && of_mount == of_dentry;
 }
 
-/* As include/linux/fs.h, file_user_path(): how its user sees it, whatever file system has its
- * pages. */
+/* As file_user_path() (include/linux/fs.h): the path for users, whatever file system has the pages.
+ */
 static bool read_path(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 		      uint64_t file, struct user_image_key *key)
 {
@@ -183,7 +183,7 @@ static bool identify_file(struct kernel_memory *memory, const struct guest_vma_l
 	       read_dentry(memory, layout, key) && read_inode(memory, layout, key);
 }
 
-/* As fs/proc/task_mmu.c, show_map_vma(), calls them. */
+/* Kinds as in fs/proc/task_mmu.c, show_map_vma(). */
 static bool identify_anonymous(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 			       uint64_t mm, const struct guest_vma *vma, struct user_image_key *key)
 {
@@ -252,9 +252,9 @@ bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout 
 	    !decode(layout, bytes, mm, address, vma) || !identify(memory, layout, mm, vma, key))
 		return false;
 	/*
-	 * What is mapped holds its file: while the VMA stays as it is, so does what was read of
-	 * that. One that was unmapped stays as it is, too, until its memory is used again, but not
-	 * in the tree.
+	 * A mapping holds a reference on its file: while the VMA is unchanged, what was read of the
+	 * file is valid. A VMA that was unmapped keeps its content until its memory is reused, but
+	 * is no longer in the tree.
 	 */
 	return kernel_memory_read(memory, at, again, layout->vma_size) &&
 	       decode(layout, again, mm, address, &found) && !memcmp(vma, &found, sizeof(found)) &&

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A VMA of the guest, found in the tree of its address space, and what tells
- * which file it maps. The guest may change all of it between two reads, and
- * may be hostile: walks are bounded, and what is found is read a second time.
+ * VMAs of the guest, found in the tree of their address space, and the identity of the mapped file.
+ * The guest may change all of it between two reads and may be hostile: walks are bounded, and
+ * results are read a second time.
  *
- * Neither takes a lock, allocates or makes a system call: on vCPU threads too.
+ * No lock, allocation or system call: usable on vCPU threads.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_VMA_H
 #define KVMSCOPE_GUEST_LINUX_VMA_H
@@ -30,16 +30,16 @@ struct guest_vma {
 };
 
 /*
- * The VMA with ADDRESS in the address space MM, and what identifies its image. False: there is
- * none, or it can not be read or changed meanwhile.
+ * Finds the VMA that contains ADDRESS in the address space MM, and the key of its image. False:
+ * there is none, or it cannot be read or changed meanwhile.
  */
 bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 		    uint64_t mm, uint64_t address, struct guest_vma *vma,
 		    struct user_image_key *key);
 
 /*
- * KEY anew from its own addresses: is what lies there still the same file? For
- * whoever reads about a file that nobody holds for him.
+ * Reads KEY again from its own addresses: is the same file still there? For readers of a file on
+ * which they hold no reference.
  */
 bool guest_vma_is_same_file(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 			    const struct user_image_key *key);

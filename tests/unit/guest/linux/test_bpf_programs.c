@@ -9,6 +9,7 @@
 #include "tests/unit/flat_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/module_presence.h"
 
 #define MEMORY 0xffffffffc0100000ull /* maps to GPA 0 */
 #define HEAD   MEMORY
@@ -244,16 +245,15 @@ static bool is_sure(const struct setting *setting, struct module_presence *prese
 
 TEST(bpf_programs, are_checked_by_each_sample)
 {
-	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000 };
+	struct module_presence_tables tables = { .image_start = KERNEL,
+						 .image_end = KERNEL + 0x1000 };
 	struct module_presence *presence;
 	struct setting setting;
 
 	make(&setting, 2);
 	read_programs(&setting);
-	kernel.symbols = symbols_new();
-	symbols_finish(kernel.symbols);
 	REQUIRE_EQUAL(
-		module_presence_create(&presence, &kernel, setting.programs, setting.count, NULL),
+		module_presence_create(&presence, &tables, setting.programs, setting.count, NULL),
 		0);
 	CHECK(is_sure(&setting, presence, 1));
 	CHECK(is_sure(&setting, presence, 2));
@@ -261,6 +261,5 @@ TEST(bpf_programs, are_checked_by_each_sample)
 	CHECK(!is_sure(&setting, presence, 1));
 	CHECK(is_sure(&setting, presence, 2));
 	module_presence_free(presence);
-	symbols_free(kernel.symbols);
 	leave(&setting);
 }

@@ -6,7 +6,7 @@
 #include "shared/error.h"
 #include "tests/unit/kernel_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/linux/kernel_identity.h"
+#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/page_walk.h"
 
 #define TEXT           0xffffffff9c200000ull

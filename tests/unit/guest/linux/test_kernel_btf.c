@@ -7,7 +7,7 @@
 #include "tests/unit/btf_image.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/task_guest.h"
-#include "vmm/guest/linux/kernel_btf.h"
+#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/symbols/btf_file.h"
 
 #define FIRST 0x600000ull /* GPA of init_task */

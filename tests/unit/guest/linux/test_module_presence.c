@@ -30,15 +30,12 @@ struct setting {
 
 static void create(struct setting *setting, struct guest_module *modules, size_t count)
 {
-	struct guest_kernel kernel = { .text_start = KERNEL,
-				       .text_end = KERNEL + 0x1000,
-				       .modules = modules,
-				       .module_count = count };
+	struct module_presence_tables tables = { .image_start = KERNEL,
+						 .image_end = KERNEL + 0x1000,
+						 .modules = modules,
+						 .module_count = count };
 
-	kernel.symbols = symbols_new();
-	symbols_finish(kernel.symbols);
-	REQUIRE_EQUAL(module_presence_create(&setting->presence, &kernel, modules, count, NULL), 0);
-	symbols_free(kernel.symbols);
+	REQUIRE_EQUAL(module_presence_create(&setting->presence, &tables, modules, count, NULL), 0);
 }
 
 static void make(struct setting *setting)
@@ -183,19 +180,17 @@ TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_no
 		{ .start = FIRST, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 64 },
 		{ .start = SECOND, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 64 },
 	};
-	struct guest_kernel kernel = { .text_start = KERNEL,
-				       .text_end = KERNEL + 0x1000,
-				       .modules = known,
-				       .module_count = 1 };
+	struct module_presence_tables tables = { .image_start = KERNEL,
+						 .image_end = KERNEL + 0x1000,
+						 .modules = known,
+						 .module_count = 1 };
 	struct setting setting;
 
 	make(&setting);
 	memset(now[0].build_id, 2, 20);
 	memset(now[1].build_id, 2, 20);
-	kernel.symbols = symbols_new();
-	symbols_finish(kernel.symbols);
 	check(&setting, 90, FIRST, KERNEL, KERNEL);
-	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, now, 2, setting.presence),
+	REQUIRE_EQUAL(module_presence_create(&setting.presence, &tables, now, 2, setting.presence),
 		      0);
 	check(&setting, 99, KERNEL, SECOND, KERNEL); /* nobody was there before */
 	CHECK_EQUAL(setting.chain.kernel_depth, 2);
@@ -208,7 +203,6 @@ TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_no
 	CHECK_EQUAL(setting.addresses[1], FIRST);
 	CHECK_EQUAL(seen(&setting, SECOND), 100);
 	CHECK_EQUAL(seen(&setting, FIRST), 90); /* by the older one, which comes last */
-	symbols_free(kernel.symbols);
 	leave(&setting);
 }
 
@@ -285,16 +279,14 @@ TEST(module_presence, nothing_is_there_where_no_memory_is)
 TEST(module_presence, a_chain_ends_with_an_address_where_the_table_of_one_that_went_was_used)
 {
 	struct guest_module known[] = { { .start = FIRST, .size = 0x1000, .build_id_size = 20 } };
-	struct guest_kernel kernel = { .text_start = KERNEL,
-				       .text_end = KERNEL + 0x1000,
-				       .modules = known,
-				       .module_count = 1 };
+	struct module_presence_tables tables = { .image_start = KERNEL,
+						 .image_end = KERNEL + 0x1000,
+						 .modules = known,
+						 .module_count = 1 };
 	struct setting setting;
 
 	make(&setting);
-	kernel.symbols = symbols_new();
-	symbols_finish(kernel.symbols);
-	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, NULL, 0, setting.presence),
+	REQUIRE_EQUAL(module_presence_create(&setting.presence, &tables, NULL, 0, setting.presence),
 		      0);
 	check(&setting, 100, KERNEL, FIRST, KERNEL);
 	CHECK_EQUAL(setting.chain.kernel_depth, 2);
@@ -302,7 +294,6 @@ TEST(module_presence, a_chain_ends_with_an_address_where_the_table_of_one_that_w
 	CHECK_EQUAL(setting.addresses[1], UNSURE(FIRST));
 	check(&setting, 100, KERNEL, JIT, KERNEL);
 	CHECK_EQUAL(setting.chain.kernel_depth, 3);
-	symbols_free(kernel.symbols);
 	leave(&setting);
 }
 
@@ -340,9 +331,9 @@ TEST(module_presence, of_many_modules_each_is_told_from_those_that_came_and_went
 {
 	struct guest_module *known = calloc(MANY, sizeof(*known)),
 			    *now = calloc(MANY, sizeof(*now));
-	struct guest_kernel kernel = { .text_start = KERNEL,
-				       .text_end = KERNEL + 0x1000,
-				       .modules = known };
+	struct module_presence_tables tables = { .image_start = KERNEL,
+						 .image_end = KERNEL + 0x1000,
+						 .modules = known };
 	struct setting setting;
 	size_t count = 0;
 
@@ -351,14 +342,12 @@ TEST(module_presence, of_many_modules_each_is_told_from_those_that_came_and_went
 		unsigned int number = (i * 4099u) % MANY;
 
 		if (number % 3 != 1)
-			known[kernel.module_count++] = nth_module(number);
+			known[tables.module_count++] = nth_module(number);
 		if (number % 3 != 0)
 			now[count++] = nth_module(MANY - 1 - number);
 	}
-	kernel.symbols = symbols_new();
-	symbols_finish(kernel.symbols);
 	REQUIRE_EQUAL(
-		module_presence_create(&setting.presence, &kernel, now, count, setting.presence),
+		module_presence_create(&setting.presence, &tables, now, count, setting.presence),
 		0);
 	CHECK(module_presence_matches(setting.presence, now, count));
 	for (unsigned int i = 0; i < MANY; i++)
@@ -366,7 +355,6 @@ TEST(module_presence, of_many_modules_each_is_told_from_those_that_came_and_went
 			FAIL_TEST("module %u of a kind %u", i, i % 3);
 			break;
 		}
-	symbols_free(kernel.symbols);
 	free(known);
 	free(now);
 	leave(&setting);

@@ -6,7 +6,7 @@
 
 #include "tests/unit/flat_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/build_id_note.h"
+#include "vmm/guest/image_identity.h"
 #include "vmm/guest/linux/btf_types.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/module_list.h"
@@ -415,11 +415,11 @@ TEST(modules, build_id_among_other_notes)
 			       4, 8, 3, 0x554e47,   0x04030201, 0x08070605 };
 	uint8_t id[GUEST_BUILD_ID_MAX];
 
-	REQUIRE_EQUAL(build_id_find(span_of(words, sizeof(words)), id, sizeof(id)), 8);
+	REQUIRE_EQUAL(build_id_in_notes(span_of(words, sizeof(words)), id, sizeof(id)), 8);
 	CHECK_EQUAL(id[7], 8);
-	CHECK_EQUAL(build_id_find(span_of(words, 44), id, sizeof(id)), 0);
+	CHECK_EQUAL(build_id_in_notes(span_of(words, 44), id, sizeof(id)), 0);
 	words[7] = 0xffffffff;
-	CHECK_EQUAL(build_id_find(span_of(words, sizeof(words)), id, sizeof(id)), 0);
+	CHECK_EQUAL(build_id_in_notes(span_of(words, sizeof(words)), id, sizeof(id)), 0);
 }
 
 static struct flat_guest *replaced_guest;

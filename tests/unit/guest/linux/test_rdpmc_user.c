@@ -4,7 +4,7 @@
 #include "shared/error.h"
 #include "tests/unit/flat_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/linux/rdpmc_user.h"
+#include "vmm/guest/linux/rdpmc_sites.h"
 
 #define LARGE_PAGE (2u << 20)
 #define TEXT       0xffffffff81000000ull

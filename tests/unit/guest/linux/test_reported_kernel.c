@@ -333,7 +333,7 @@ TEST(reported_kernel, memory_that_says_otherwise_counts)
 	REQUIRE(told != NULL);
 	told->build_id[19] ^= 1;
 	CHECK_EQUAL(find(&guest, told, &kernel), -EILSEQ);
-	CHECK(strstr(error_message(), "not of the one that runs"));
+	CHECK(strstr(error_message(), "is not the running one"));
 	told->build_id[19] ^= 1;
 	kernel_guest_write_gate(&guest, 13, TEXT + 0x1000 + 50 * 0x40 + 8);
 	CHECK_EQUAL(find(&guest, told, &kernel), -EINVAL);

@@ -8,7 +8,7 @@
 
 #include "tests/unit/shim/test.h"
 #include "tests/unit/user_guest.h"
-#include "vmm/guest/linux/dentry_path.h"
+#include "vmm/guest/linux/guest_file.h"
 #include "vmm/guest/linux/vma.h"
 
 #define CODE (VMA_READ | VMA_EXEC)
@@ -371,12 +371,12 @@ static int path_of(struct user_guest *guest, uint64_t mount, uint64_t dentry, ch
 	struct kernel_memory memory = { .view = &guest->guest.view,
 					.paging = &guest->kernel.paging };
 
-	return dentry_path(&memory, &guest->kernel.vmas, mount, dentry, path);
+	return guest_file_path(&memory, &guest->kernel.vmas, mount, dentry, path);
 }
 
-TEST(dentry_path, of_what_was_deleted_says_so)
+TEST(guest_file_path, of_what_was_deleted_says_so)
 {
-	char path[DENTRY_PATH_MAX];
+	char path[PATH_TAIL_MAX];
 	struct user_guest guest;
 	uint64_t dentry;
 
@@ -394,10 +394,10 @@ TEST(dentry_path, of_what_was_deleted_says_so)
 }
 
 /* As umount_tree() leaves it where the last process of a mount namespace has ended. */
-TEST(dentry_path, of_a_mount_that_was_taken_away_is_none)
+TEST(guest_file_path, of_a_mount_that_was_taken_away_is_none)
 {
 	uint64_t dentry, point, root, mount, own;
-	char path[DENTRY_PATH_MAX];
+	char path[PATH_TAIL_MAX];
 	struct user_guest guest;
 
 	user_guest_make(&guest, true);
@@ -415,9 +415,9 @@ TEST(dentry_path, of_a_mount_that_was_taken_away_is_none)
 	user_guest_free(&guest);
 }
 
-TEST(dentry_path, that_does_not_end_is_none)
+TEST(guest_file_path, that_does_not_end_is_none)
 {
-	char path[DENTRY_PATH_MAX], name[200];
+	char path[PATH_TAIL_MAX], name[200];
 	struct user_guest guest;
 	uint64_t dentry, above, root, mount;
 
