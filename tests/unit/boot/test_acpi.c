@@ -70,7 +70,7 @@ static struct span xsdt(const struct machine *machine)
 	return table_at(machine, gpa);
 }
 
-/* The table with SIGNATURE that the XSDT names; empty if there is none. */
+/* The table with SIGNATURE in the XSDT, or an empty span. */
 static struct span find_table(const struct machine *machine, const char *signature)
 {
 	struct span tables = xsdt(machine);
@@ -169,7 +169,7 @@ static void write_file(const char *path, struct span bytes)
 		fclose(file);
 }
 
-/* Disassembles TABLE in DIRECTORY with iasl; false if it finds fault. */
+/* Disassembles TABLE in DIRECTORY with iasl; false if iasl reports an error. */
 static bool disassemble(const char *directory, const char *name, struct span table)
 {
 	char path[128], line[512];

@@ -29,7 +29,7 @@ TEST(agent_initrd, command_line_starts_the_agent_and_names_the_real_init)
 	check_line("a--b init=/x", "a--b init=/x rdinit=/kvmscope-agent");
 }
 
-/* cpio(1) unpacks what we packed: the agent's program, byte for byte, executable. */
+/* cpio(1) unpacks the archive to the agent's program, executable and with the same bytes. */
 TEST(agent_initrd, archive_is_one_that_cpio_reads)
 {
 	size_t size;
@@ -46,7 +46,7 @@ TEST(agent_initrd, archive_is_one_that_cpio_reads)
 	free(archive);
 }
 
-TEST(agent_initrd, archive_stands_before_the_initrd)
+TEST(agent_initrd, archive_precedes_the_initrd)
 {
 	static const uint8_t front[64] = { 'f' }, initrd[5000] = { 'i' };
 	struct boot_fixture fixture;

@@ -30,7 +30,7 @@ static void check_payload(const struct boot_fixture *fixture, uint64_t gpa)
 		}
 }
 
-TEST(boot, bzimage_stands_where_it_wants_and_starts_in_long_mode)
+TEST(boot, bzimage_is_at_its_preferred_address_and_starts_in_long_mode)
 {
 	struct boot_fixture fixture;
 	struct image image;
@@ -47,7 +47,7 @@ TEST(boot, bzimage_stands_where_it_wants_and_starts_in_long_mode)
 	fixture_close(&fixture);
 }
 
-TEST(boot, zero_page_tells_command_line_initrd_rsdp_and_seed)
+TEST(boot, zero_page_has_command_line_initrd_rsdp_and_seed)
 {
 	static const uint8_t initrd[5000] = { 1, 2, 3 };
 	struct boot_fixture fixture;
@@ -78,7 +78,7 @@ TEST(boot, zero_page_tells_command_line_initrd_rsdp_and_seed)
 	fixture_close(&fixture);
 }
 
-TEST(boot, memory_map_leaves_out_what_is_no_ram)
+TEST(boot, memory_map_has_only_ram)
 {
 	struct boot_fixture fixture;
 	struct boot_params params;
@@ -156,7 +156,7 @@ TEST(boot, bzimage_that_does_not_fit_says_how_much_it_needs)
 	CHECK_EQUAL(fixture_load(&fixture), -ENOSPC);
 	CHECK(strstr(error_message(), "18 MiB"));
 	fixture_close(&fixture);
-	/* init_size fits, the initrd behind it does not */
+	/* init_size fits, the initrd after it does not */
 	fixture_open(&fixture, 18 << 20);
 	fixture_kernel(&fixture, image.bytes, image.size);
 	CHECK_EQUAL(fixture_load(&fixture), 0);

@@ -81,7 +81,7 @@ TEST(boot, elf64_starts_at_its_physical_entry_with_a_zero_page)
 	fixture_close(&fixture);
 }
 
-TEST(boot, protocol_asked_for_is_the_one_taken_or_refused)
+TEST(boot, requested_protocol_is_used_or_refused)
 {
 	struct boot_fixture fixture;
 	struct image image;
@@ -168,7 +168,7 @@ TEST(boot, elf_corrupted_anywhere_does_no_harm)
 	check_corrupted(&image, BOOT_AUTO);
 }
 
-TEST(boot, files_that_are_no_kernels_are_refused_with_advice)
+TEST(boot, files_that_are_not_kernels_are_refused_with_advice)
 {
 	static const char gzip[] = "\x1f\x8b\x08 a packed kernel";
 	struct boot_fixture fixture;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loaders on Debian's own kernels, where tests/rig/fetch-kernels has put them. */
+/* The loaders on Debian's own kernels from tests/rig/fetch-kernels. */
 #include <asm/bootparam.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ static void check_kernel(const char *version)
 			sizeof(params)));
 	CHECK(params.hdr.version >= 0x20f);
 	CHECK(params.hdr.init_size > 0);
-	/* startup_64 of arch/x86/boot/compressed/head_64.S begins with CLD, CLI behind an optional
+	/* startup_64 of arch/x86/boot/compressed/head_64.S has CLD and CLI after an optional
 	 * ENDBR64 */
 	CHECK(memchr(guest_bytes(&fixture, fixture.start.rip, 8).data, 0xfc, 8));
 	fixture_close(&fixture);

@@ -42,21 +42,21 @@ static int enabled(struct arbiter *arbiter, bool pinned, int vcpu, uint64_t spac
 	return holder;
 }
 
-/*
- * The oracle: the requests that are held, and the rule word by word over a
- * table of them. A sequence of the search is a path from an empty table.
- */
+/* The oracle: the granted requests, and the rule applied literally to a table of them. A
+ * sequence of the search is a path from an empty table. */
 struct oracle {
 	struct arbiter *arbiter;
 	struct arbiter_request held[STEPS];
 	int numbers[STEPS];
 	int count;
-	unsigned int vcpus_named, spaces_named; /* so many, in the order of their numbers */
+	unsigned int vcpus_named,
+		spaces_named; /* number of requests, in the order of their numbers */
 	uint64_t sequences;
 	bool failed;
 };
 
-/* [vcpu][0] pinned by nobody's space, [vcpu][1 to SPACES] by each, [vcpu][SPACES + 1] flexible */
+/* [vcpu][0] pinned without a space, [vcpu][1 to SPACES] by each space, [vcpu][SPACES + 1]
+ * flexible */
 static void fill_table(const struct oracle *oracle, int table[VCPUS][SPACES + 2])
 {
 	memset(table, 0, VCPUS * sizeof(table[0]));
@@ -119,14 +119,13 @@ static void try_request(struct oracle *oracle, const struct arbiter_request *req
 		number = oracle->numbers[--oracle->count]; /* it may have been released and reserved
 							      again */
 	} else if (steps > 1) {
-		search(oracle, steps - 1); /* a refusal must leave no trace */
+		search(oracle, steps - 1); /* a refusal must not change anything */
 	}
 	if (number >= 0)
 		arbiter_release(oracle->arbiter, number, 0);
 }
 
-/* vCPUs and spaces are alike: one that was never named may as well be the one with the next number.
- */
+/* vCPUs and spaces are symmetric: an unused one may as well be the one with the next number. */
 static void try_requests(struct oracle *oracle, int steps)
 {
 	unsigned int vcpus = oracle->vcpus_named, spaces = oracle->spaces_named;
@@ -145,9 +144,8 @@ static void try_requests(struct oracle *oracle, int steps)
 	oracle->spaces_named = spaces;
 }
 
-/* Makes the arbiter hold what BEFORE holds, in its order: what was granted in a state is so with
- * less held.
- */
+/* Reserves in the arbiter what BEFORE has, in its order: what was granted there is also granted
+ * with fewer holders. */
 static void restore(struct oracle *oracle, const struct oracle *before)
 {
 	for (int i = 0; i < oracle->count; i++)
@@ -194,7 +192,7 @@ TEST(arbiter, every_sequence_is_granted_as_the_rule_says)
 	arbiter_destroy(oracle.arbiter);
 }
 
-/* Whatever is held gets what was promised, while turns go round. */
+/* Each holder gets its promised share over the turns. */
 static void check_schedule(struct oracle *oracle)
 {
 	uint64_t ran = 0, now = 1;
@@ -322,8 +320,8 @@ static void race_all(struct racer *racers, int count)
 		pthread_join(threads[i], NULL);
 }
 
-/* As many as there are registers: whoever is refused was so for a reservation that nobody held. */
-TEST(arbiter, racing_wide_requests_all_fit)
+/* As many as there are registers: a refusal would be for a reservation that nobody has. */
+TEST(arbiter, racing_requests_for_all_vcpus_fit)
 {
 	struct arbiter *arbiter = make(8, BREAKPOINT_PRIORITY_GUEST);
 	struct racer racers[DEBUG_SLOTS];
@@ -336,9 +334,8 @@ TEST(arbiter, racing_wide_requests_all_fit)
 	arbiter_destroy(arbiter);
 }
 
-/* The last vCPU is full, so that a wide request gets as far as there, and must not have been
- * anywhere. */
-TEST(arbiter, wide_requests_that_fail_make_nobody_else_fail)
+/* The last vCPU is full, so a request for all vCPUs fails there, without a trace on the others. */
+TEST(arbiter, failing_requests_for_all_vcpus_do_not_affect_others)
 {
 	struct arbiter *arbiter = make(8, BREAKPOINT_PRIORITY_GUEST);
 	struct racer racers[6];
@@ -374,7 +371,7 @@ TEST(arbiter, reserved_is_not_yet_armed)
 	arbiter_destroy(arbiter);
 }
 
-/* Whoever gets its number is in no register before the next schedule. */
+/* The next holder with its number is in no register before the next schedule. */
 TEST(arbiter, released_is_in_no_schedule)
 {
 	struct arbiter *arbiter = make(1, BREAKPOINT_PRIORITY_GUEST);
@@ -395,7 +392,7 @@ TEST(arbiter, released_is_in_no_schedule)
 	arbiter_destroy(arbiter);
 }
 
-TEST(arbiter, flexible_holders_take_turns_and_their_times_say_so)
+TEST(arbiter, flexible_holders_take_turns_and_times_are_counted)
 {
 	struct arbiter *arbiter = make(1, BREAKPOINT_PRIORITY_GUEST);
 	struct arbiter_schedule schedule;
@@ -504,7 +501,7 @@ TEST(arbiter, guest_keeps_its_registers_and_flexible_holders_yield_first)
 	arbiter_destroy(arbiter);
 }
 
-TEST(arbiter, host_may_come_first_and_then_says_what_the_guest_lost)
+TEST(arbiter, host_priority_reports_the_guests_loss)
 {
 	struct arbiter *arbiter = make(1, BREAKPOINT_PRIORITY_HOST);
 	struct arbiter_schedule schedule;

@@ -17,17 +17,14 @@ TEST(debug_move, encodings)
 		{ { 0x48, 0x0f, 0x21, 0xc4 },
 		  4,
 		  true,
-		  { 4, 0, 4, false } }, /* mov rsp, dr0, REX.W */
-		{ { 0x0f, 0x23, 0x0d },
-		  3,
-		  true,
-		  { 3, 1, 5, true } },                           /* the mod field does not count */
-		{ { 0x44, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } }, /* DR15 */
+		  { 4, 0, 4, false } },                               /* mov rsp, dr0, REX.W */
+		{ { 0x0f, 0x23, 0x0d }, 3, true, { 3, 1, 5, true } }, /* the mod field is ignored */
+		{ { 0x44, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } },      /* DR15 */
 		{ { 0x0f, 0x21, 0xe0 }, 3, true, { 3, 4, 0, false } }, /* mov rax, dr4 */
 		{ { 0x0f, 0x23, 0xe8 }, 3, true, { 3, 5, 0, true } },  /* mov dr5, rax */
 		{ { 0x0f, 0x22, 0xd8 }, 3, false, { 0 } },             /* mov cr3, rax */
 		{ { 0x66, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } },       /* a prefix */
-		{ { 0x0f, 0x23 }, 2, false, { 0 } },       /* the next page is not there */
+		{ { 0x0f, 0x23 }, 2, false, { 0 } },       /* the next page is not mapped */
 		{ { 0x41, 0x0f, 0x23 }, 3, false, { 0 } }, /* the same */
 		{ { 0 }, 0, false, { 0 } },
 	};
@@ -61,7 +58,7 @@ TEST(debug_move, only_plain_values_are_written)
 		{ 6, DR6_NOTHING, true, DR6_NOTHING },
 		{ 6, 0, false, 0 },
 		{ 6, DR6_NOTHING | DR6_BS, false, 0 },
-		{ 4, DR6_NOTHING, true, DR6_NOTHING }, /* other names of DR6 and DR7 */
+		{ 4, DR6_NOTHING, true, DR6_NOTHING }, /* aliases of DR6 and DR7 */
 		{ 4, 0, false, 0 },
 		{ 5, 0xfff007ff, true, 0xfff007ff },
 		{ 5, DR7_GD, false, 0 },

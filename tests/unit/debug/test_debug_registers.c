@@ -56,7 +56,7 @@ TEST(debug_registers, breakpoints_are_checked)
 	CHECK(!breakpoint_valid(&(struct breakpoint){ 0x1000, BREAKPOINT_EXECUTE, 4 }));
 }
 
-/* Who is in a slot, and what is it? */
+/* Owner and kind of a slot. */
 enum owner { NOBODY, HOST_EXECUTE, HOST_WRITE, GUEST_EXECUTE, GUEST_WRITE, OWNERS };
 
 struct owners {
@@ -115,7 +115,7 @@ static void check_merge(const struct owners *owners)
 	CHECK_EQUAL((owners->plan.dr7 & DR7_GD) != 0, host);
 }
 
-/* What each cause alone asks for, slot by slot. */
+/* The expected result of each single cause, slot by slot. */
 struct wanted {
 	uint8_t host_writes, host_executes;
 	uint64_t guest_traps, guest_faults;
@@ -158,14 +158,14 @@ static struct wanted wanted_by(const struct owners *owners, const struct debug_e
 {
 	struct wanted wanted = wanted_by_slots(owners, exit);
 
-	/* 18.3.1.1: with RF no breakpoint to execute is taken; what comes all the same came before.
-	 */
+	/* 18.3.1.1: RF suppresses execute breakpoints; one that is reported nevertheless came
+	 * before. */
 	if (exit->rflags & RFLAGS_RF) {
 		wanted.host_executes = 0;
 		wanted.guest_faults = 0;
 	}
-	/* 18.3.1.4: the trap of TF; the host's own step is nobody else's, unless the guest steps as
-	 * well. */
+	/* 18.3.1.4: the trap of TF belongs to the guest, unless the host steps and the guest
+	 * does not. */
 	if (exit->dr6 & DR6_BS && (exit->guest_steps || !exit->stepping))
 		wanted.guest_traps |= DR6_BS;
 	/* 18.3.1.3: general detect is a fault. */
@@ -181,10 +181,10 @@ static bool is_right(const struct owners *owners, const struct debug_exit *exit)
 	struct debug_verdict verdict = debug_classify(&owners->plan, exit);
 	struct wanted wanted = wanted_by(owners, exit);
 	uint64_t guest = wanted.guest_traps | wanted.guest_faults;
-	/* 18.3.1.6: INT1 has no bit, and none but a guest executes it. */
+	/* 18.3.1.6: INT1 has no bit, and only a guest executes it. */
 	bool unnamed = !(exit->dr6 & (0xf | DR6_BD | DR6_BS));
-	/* Behind the guest's trap the instruction is tried anew: the host's breakpoint comes then,
-	 * unless the guest's own at the same place makes its handler return with RF. */
+	/* After the guest's trap the instruction is retried: the host's breakpoint comes then,
+	 * unless the guest's own breakpoint there makes its handler return with RF. */
 	bool later = wanted.guest_traps && !wanted.guest_executes;
 	uint8_t hits = wanted.host_writes | (later ? 0 : wanted.host_executes);
 
@@ -192,8 +192,7 @@ static bool is_right(const struct owners *owners, const struct debug_exit *exit)
 
 	return verdict.host_hits == hits && verdict.guest_dr6 == guest &&
 	       verdict.guest == (guest || unnamed) && verdict.step == step &&
-	       /* 18.3.1.1: RF takes the guest over breakpoints, not over general detect; once it is
-		  tried. */
+	       /* 18.3.1.1: RF skips breakpoints, but not general detect; it is tried once. */
 	       verdict.resume == (step && !wanted.own_detect && !(exit->rflags & RFLAGS_RF)) &&
 	       verdict.step_done == (exit->stepping && exit->dr6 & DR6_BS);
 }
@@ -233,9 +232,9 @@ TEST(debug_registers, every_combination_of_owners_and_causes)
 	}
 }
 
-TEST(debug_registers, bits_of_slots_that_are_off_are_nobody_s)
+TEST(debug_registers, bits_of_disabled_slots_have_no_owner)
 {
-	/* 18.2.3: B0 to B3 may be set for a condition that DR7 has not switched on. */
+	/* 18.2.3: B0 to B3 may be set for a condition that DR7 does not enable. */
 	struct debug_plan plan = { .dr7 = DR7_FIXED };
 	struct debug_exit exit = { .dr6 = DR6_NOTHING | 0xf };
 	struct debug_verdict verdict = debug_classify(&plan, &exit);
@@ -268,7 +267,7 @@ TEST(debug_registers, guest_finds_its_bits_as_the_processor_leaves_them)
 	struct debug_registers after = debug_after_guest_exception(&guest, &verdict);
 
 	CHECK_EQUAL(after.dr6, DR6_NOTHING | DR6_BS | DR6_BD | 0x1);
-	/* 18.2.4: GD is cleared when the handler is entered, so that it may use the registers. */
+	/* 18.2.4: GD is cleared at the handler's entry, so that it may use the registers. */
 	CHECK_EQUAL(after.dr7, DR7_FIXED | 0x3);
 }
 
@@ -289,7 +288,7 @@ TEST(debug_registers, step_runs_the_instruction_and_keeps_the_rest)
 	CHECK_EQUAL(step.dr7 & DR7_GD, DR7_GD);
 }
 
-TEST(debug_registers, slot_that_both_want_is_the_host_s)
+TEST(debug_registers, host_gets_a_slot_that_both_use)
 {
 	struct debug_registers guest = { .address = { 0x3000, 0x3008 },
 					 .dr7 = DR7_FIXED | 0x5 | 0xdd0000 };

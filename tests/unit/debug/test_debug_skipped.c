@@ -5,10 +5,10 @@
 
 #include "tests/unit/shim/test.h"
 
-/* Bytes of instructions, as the assembler makes them. */
+/* Bytes of instructions, as assembled. */
 struct instruction {
 	const char *is;
-	size_t length; /* that is to be told; 0: it is not skipped */
+	size_t length; /* the expected length; 0: not skipped */
 	uint8_t code[DEBUG_SKIPPED_SIZE_MAX];
 };
 
@@ -51,7 +51,7 @@ TEST(debug_skipped, lengths_are_those_of_the_instructions)
 	}
 }
 
-TEST(debug_skipped, what_is_cut_off_is_none)
+TEST(debug_skipped, truncated_instructions_have_no_length)
 {
 	for (size_t i = 0; i < sizeof(instructions) / sizeof(instructions[0]); i++)
 		for (size_t size = 0; size < instructions[i].length; size++)

@@ -73,7 +73,7 @@ TEST(watch_spec, names_are_perf_s)
 	}
 }
 
-TEST(watch_spec, what_is_wrong_is_said)
+TEST(watch_spec, mistakes_are_explained)
 {
 	static const char *const cases[][2] = {
 		{ "", "begin with a symbol" },

@@ -54,7 +54,7 @@ static void output(struct fixture *fixture, uint16_t port, uint32_t value, unsig
 #define CONTROL (ACPI_PM_PORT + 4)
 #define TIMER   (ACPI_PM_PORT + 8)
 #define BUTTON  0x100
-#define ENABLES 0x721 /* all that ACPI knows */
+#define ENABLES 0x721 /* all bits that ACPI defines */
 
 TEST(acpi_pm, powers_off_on_s5_only)
 {

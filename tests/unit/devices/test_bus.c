@@ -46,8 +46,9 @@ TEST(bus, gives_accesses_to_the_owner)
 	CHECK(mmio.write);
 }
 
-/* An access that only begins in a range is nobody's: no device may see an offset beyond its own. */
-TEST(bus, answers_all_ones_where_nobody_is)
+/* An access that only starts in a range has no owner: no device may get an offset beyond its
+ * range. */
+TEST(bus, answers_all_ones_without_a_device)
 {
 	struct bus bus = { 0 };
 	struct access access = { 0 };

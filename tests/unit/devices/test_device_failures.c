@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Devices whose making fails half-way: each descriptor they open is refused
- * once, and every time all must be as it was before.
- */
+/* Devices whose creation fails half-way: each descriptor that they open is refused once, and
+ * nothing may be left over. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,7 +30,7 @@ static void set_line(void *context, unsigned int gsi, bool high)
 
 static const struct irq_line line = { .set = set_line };
 
-/* Makes a device and, if that went well, ends it. */
+/* Creates a device and, on success, destroys it. */
 typedef int try_device(struct fixture *fixture);
 
 static int try_loop(struct fixture *fixture)
@@ -99,8 +97,8 @@ static unsigned int open_files(void)
 	return count;
 }
 
-/* The soft limit below which so many descriptors are free; what else the process has open may leave
- * gaps. */
+/* The soft limit that leaves COUNT descriptors free; the process may have gaps in its
+ * descriptors. */
 static rlim_t limit_for(int count)
 {
 	rlim_t limit = 0;
@@ -110,7 +108,7 @@ static rlim_t limit_for(int count)
 	return limit;
 }
 
-/* Returns how often making it failed before there were descriptors enough. */
+/* Returns the number of failures before there were enough descriptors. */
 static int fail_each(struct fixture *fixture, try_device *try, const char *name)
 {
 	unsigned int files = open_files();

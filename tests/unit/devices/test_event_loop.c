@@ -84,7 +84,7 @@ TEST(event_loop, changes_what_is_waited_for)
 	close(fd);
 }
 
-TEST(event_loop, refuses_what_can_not_be_waited_for)
+TEST(event_loop, refuses_files_that_epoll_refuses)
 {
 	struct event_loop *loop;
 	struct watched watched;
@@ -120,7 +120,7 @@ static void *let_go(void *context)
 	return NULL;
 }
 
-/* The promise that lets a device free itself: after the removal its handler is not inside. */
+/* Lets a device free itself: after the removal its handler is not running. */
 TEST(event_loop, removal_waits_for_a_running_handler)
 {
 	struct event_loop *loop;
@@ -162,7 +162,8 @@ TEST(event_loop, handlers_may_remove_themselves)
 	REQUIRE_EQUAL(event_loop_add(loop, other_fd, EPOLLIN, count_run, &other), 0);
 	REQUIRE_EQUAL(event_loop_add(loop, fd, EPOLLIN, remove_itself, &gone), 0);
 	sem_wait(&gone.entered);
-	raise_event(other_fd); /* fd is readable still: it would run again before this one ends */
+	raise_event(other_fd); /* fd is still readable: the handler would run again before this one
+				  ends */
 	sem_wait(&other.entered);
 	CHECK_EQUAL(atomic_load(&gone.runs), 1);
 	CHECK_EQUAL(event_loop_add(loop, fd, EPOLLIN, remove_itself, &gone), 0);
@@ -172,7 +173,7 @@ TEST(event_loop, handlers_may_remove_themselves)
 	close(other_fd);
 }
 
-/* Events of a watch that is gone must not reach a new one on the same number. */
+/* Events of a removed watch must not reach a new one with the same fd number. */
 TEST(event_loop, adds_and_removes_under_fire)
 {
 	struct event_loop *loop;
@@ -188,7 +189,7 @@ TEST(event_loop, adds_and_removes_under_fire)
 			sem_wait(&watched.entered);
 		event_loop_remove(loop, fd);
 		memset(&watched, 0xff,
-		       sizeof(watched)); /* a handler that still ran would not survive this */
+		       sizeof(watched)); /* a handler that still runs would crash on this */
 	}
 	event_loop_destroy(loop);
 	close(fd);

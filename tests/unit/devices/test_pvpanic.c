@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a guest may write to the port by which it says that it panics, and what comes of it. */
+/* Writes of a guest to the port for panic reports. */
 #include "tests/unit/shim/test.h"
 #include "vmm/devices/port_devices.h"
 
@@ -20,7 +20,7 @@ static void write_port(const struct bus *bus, uint32_t value, unsigned int size)
 	CHECK(bus_dispatch(bus, BUS_PORT, 0x505, true, &value, size));
 }
 
-TEST(pvpanic, says_what_it_understands)
+TEST(pvpanic, lists_supported_events)
 {
 	struct pvpanic device = { 0 };
 	struct bus bus = { 0 };
@@ -29,10 +29,10 @@ TEST(pvpanic, says_what_it_understands)
 	REQUIRE_EQUAL(pvpanic_add(&device, &bus), 0);
 	CHECK(bus_dispatch(&bus, BUS_PORT, 0x505, false, &value, 1));
 	CHECK_EQUAL(value, 0xffffff03);
-	write_port(&bus, PVPANIC_PANICKED, 1); /* nobody listens */
+	write_port(&bus, PVPANIC_PANICKED, 1); /* without a handler */
 }
 
-TEST(pvpanic, tells_each_panic)
+TEST(pvpanic, reports_each_panic)
 {
 	struct heard heard = { 0 };
 	struct pvpanic device = { .panic = hear, .context = &heard };
@@ -40,7 +40,7 @@ TEST(pvpanic, tells_each_panic)
 
 	REQUIRE_EQUAL(pvpanic_add(&device, &bus), 0);
 	write_port(&bus, 0, 1);
-	write_port(&bus, 0xfc, 1); /* bits that we did not offer */
+	write_port(&bus, 0xfc, 1); /* bits that were not offered */
 	CHECK_EQUAL(heard.panics, 0);
 	write_port(&bus, PVPANIC_PANICKED, 1);
 	CHECK_EQUAL(heard.panics, 1);

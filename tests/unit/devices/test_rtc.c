@@ -40,7 +40,7 @@ static void setup(struct fixture *fixture, time_t now)
 /* 2024-02-29 13:59:58 UTC, a Thursday. */
 #define LEAP_DAY 1709215198
 
-TEST(rtc, tells_the_time_in_bcd_and_24_hours)
+TEST(rtc, shows_the_time_in_bcd_and_24_hours)
 {
 	struct fixture fixture;
 
@@ -76,7 +76,7 @@ TEST(rtc, follows_register_b_in_format)
 	rtc_destroy(&fixture.rtc);
 }
 
-/* A driver that reads seconds first must not see the minute that follows. */
+/* A driver that reads the seconds first must not read the following minute. */
 TEST(rtc, does_not_tear_a_reading)
 {
 	struct fixture fixture;

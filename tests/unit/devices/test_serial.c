@@ -93,7 +93,7 @@ static void wait_for_byte(struct fixture *fixture)
 		usleep(1000);
 }
 
-/* As much of what was printed as there is until the writer closes. */
+/* Reads the output until the writer closes. */
 static size_t read_all(int fd, char *to, size_t size)
 {
 	size_t done = 0;
@@ -116,7 +116,7 @@ TEST(serial, prints_to_a_pipe)
 	print(&fixture, "Linux version 6.1\r\n");
 	CHECK_EQUAL(read(pipes[0], text, sizeof(text)), 19);
 	CHECK_STRING(text, "Linux version 6.1\r\n");
-	CHECK_EQUAL(fcntl(pipes[1], F_GETFL) & O_NONBLOCK, 0); /* it is the shell's as well */
+	CHECK_EQUAL(fcntl(pipes[1], F_GETFL) & O_NONBLOCK, 0); /* the shell uses it too */
 	teardown(&fixture);
 	close(pipes[0]);
 	close(pipes[1]);
@@ -146,7 +146,7 @@ TEST(serial, prints_to_a_file_and_a_socket)
 }
 
 /* drivers/tty/serial/8250/8250_port.c, autoconfig() and serial8250_do_startup(). */
-TEST(serial, passes_for_a_16550a)
+TEST(serial, is_detected_as_16550a)
 {
 	struct fixture fixture;
 
@@ -185,13 +185,13 @@ TEST(serial, loops_back)
 	print(&fixture, "ab");
 	CHECK_EQUAL(in(&fixture, LINE_STAT) & READY, READY);
 	CHECK_EQUAL(in(&fixture, DATA), 'a');
-	out(&fixture, IDENTITY, 0x03); /* clears what was received */
+	out(&fixture, IDENTITY, 0x03); /* clears received bytes */
 	CHECK_EQUAL(in(&fixture, LINE_STAT) & READY, 0);
 	CHECK_EQUAL(in(&fixture, DATA), 0);
 	teardown(&fixture);
 }
 
-/* Enabling the interrupt while THR is empty raises it, each time: Linux tests for that. */
+/* Enabling the interrupt while THR is empty raises it each time, which Linux tests. */
 TEST(serial, interrupts_when_thr_is_empty)
 {
 	struct fixture fixture;
@@ -225,7 +225,7 @@ TEST(serial, receives_with_interrupts)
 	REQUIRE_EQUAL(write(pipes[1], "hi", 2), 2);
 	wait_for_byte(&fixture);
 	CHECK(atomic_load(&fixture.line));
-	CHECK_EQUAL(in(&fixture, IDENTITY), 0xcc); /* below the trigger: by time-out */
+	CHECK_EQUAL(in(&fixture, IDENTITY), 0xcc); /* below the trigger level: time-out */
 	CHECK_EQUAL(in(&fixture, DATA), 'h');
 	CHECK(atomic_load(&fixture.line));
 	CHECK_EQUAL(in(&fixture, DATA), 'i');
@@ -235,7 +235,7 @@ TEST(serial, receives_with_interrupts)
 	close(pipes[1]);
 }
 
-/* Typed before the driver is there, which clears the FIFO as it starts. */
+/* Typed before the driver starts, which clears the FIFO. */
 TEST(serial, keeps_what_came_before_the_driver)
 {
 	struct fixture fixture;
@@ -245,7 +245,7 @@ TEST(serial, keeps_what_came_before_the_driver)
 	REQUIRE_EQUAL(write(pipes[1], "early", 5), 5);
 	REQUIRE(setup(&fixture, -1, pipes[0]));
 	out(&fixture, ENABLE, 1);
-	usleep(10000); /* it may have been read by now or not: the same must come out */
+	usleep(10000); /* it may have been read already; the result must be the same */
 	out(&fixture, IDENTITY, 0x07);
 	CHECK_EQUAL(in(&fixture, DATA), 0);
 	CHECK(!atomic_load(&fixture.line));
@@ -258,7 +258,7 @@ TEST(serial, keeps_what_came_before_the_driver)
 	close(pipes[1]);
 }
 
-/* Far more than fits anywhere, both ways, and every byte comes out. */
+/* Far more than the buffers hold, in both directions, without loss. */
 TEST(serial, loses_no_input)
 {
 	static uint8_t bytes[100000];
@@ -312,9 +312,8 @@ TEST(serial, filters_a_terminal)
 	close(pipes[1]);
 }
 
-/* An interrupt-driven driver, which looks at THRE: held back by a full buffer, woken by the reader.
- */
-TEST(serial, holds_back_a_driver_that_looks)
+/* An interrupt-driven driver that checks THRE: blocked by a full buffer, resumed by the reader. */
+TEST(serial, throttles_a_driver_that_checks)
 {
 	struct fixture fixture;
 	static char text[2 * CONSOLE_OUTPUT_SIZE + (1 << 20)];
@@ -327,7 +326,7 @@ TEST(serial, holds_back_a_driver_that_looks)
 		out(&fixture, DATA, (uint8_t)('a' + sent % 26));
 		sent++;
 	}
-	REQUIRE(sent < sizeof(text)); /* it did stop */
+	REQUIRE(sent < sizeof(text)); /* it has stopped */
 	CHECK(sent >= CONSOLE_OUTPUT_SIZE - CONSOLE_OUTPUT_BURST);
 	out(&fixture, ENABLE, 2);
 	CHECK(!atomic_load(&fixture.line));
@@ -356,7 +355,7 @@ struct reader {
 	size_t received, wrong;
 };
 
-/* Takes its time, and small pieces. */
+/* Reads slowly, in small pieces. */
 static void *read_slowly(void *context)
 {
 	struct reader *reader = context;
@@ -372,7 +371,8 @@ static void *read_slowly(void *context)
 	return NULL;
 }
 
-/* A driver that never looks, as Linux's console in the end: its vCPU waits, no byte is lost. */
+/* A driver that never checks, as Linux's console in the end: its vCPU waits, and no byte is
+ * lost. */
 TEST(serial, loses_nothing_to_a_slow_reader)
 {
 	struct fixture fixture;
@@ -394,7 +394,7 @@ TEST(serial, loses_nothing_to_a_slow_reader)
 	close(pipes[0]);
 }
 
-/* Nobody reads at all: the guest goes on, after a second of patience for all bytes together. */
+/* Without any reader the guest continues after waiting one second in total. */
 TEST(serial, goes_on_without_a_reader)
 {
 	struct console_output *output;
@@ -415,7 +415,7 @@ TEST(serial, goes_on_without_a_reader)
 	for (int i = 0; i < 1000; i++)
 		CHECK(!console_output_wait(output));
 	CHECK_EQUAL(console_output_lost(output), 1001);
-	close(pipes[0]); /* now it is broken, and takes everything */
+	close(pipes[0]); /* broken: accepts everything */
 	close(pipes[1]);
 	while (!console_output_put(output, 'x'))
 		console_output_wait(output);

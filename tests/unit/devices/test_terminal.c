@@ -68,7 +68,7 @@ TEST(terminal, is_raw_and_restored)
 	teardown(&fixture);
 }
 
-TEST(terminal, refuses_what_is_none)
+TEST(terminal, refuses_other_files)
 {
 	struct terminal *terminal;
 	int fd = open("/dev/null", O_RDWR);
@@ -101,7 +101,7 @@ TEST(terminal, knows_its_escape_keys)
 	filter(terminal, "a\001\001b\001", left);
 	CHECK_STRING(left, "a\001b");
 	CHECK_EQUAL(fixture.quits, 0);
-	filter(terminal, "xx", left); /* the escape came in the bytes before */
+	filter(terminal, "xx", left); /* the escape key was in the previous bytes */
 	CHECK_STRING(left, "x");
 	CHECK_EQUAL(fixture.quits, 1);
 	filter(terminal, "\001qz", left);
@@ -114,7 +114,7 @@ TEST(terminal, knows_its_escape_keys)
 	teardown(&fixture);
 }
 
-/* In a child: what it leaves behind must be the terminal as it was. */
+/* In a child: it must leave the terminal as it was. */
 static int leave_by(struct fixture *fixture, int signal_number)
 {
 	struct terminal *terminal;

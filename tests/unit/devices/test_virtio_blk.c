@@ -15,7 +15,7 @@
 
 #define SECTORS 64
 
-/* Where a request's parts lie. */
+/* Addresses of a request's parts. */
 #define HEADER DRIVER_BUFFERS
 #define STATUS (DRIVER_BUFFERS + 0x100)
 #define DATA   (DRIVER_BUFFERS + 0x1000)
@@ -23,7 +23,7 @@
 struct fixture {
 	struct driver driver;
 	char path[64];
-	int image; /* a descriptor of our own */
+	int image; /* our own descriptor */
 };
 
 static bool make_image(struct fixture *fixture)
@@ -66,8 +66,8 @@ static void teardown(struct fixture *fixture)
 	unlink(fixture->path);
 }
 
-/* A request of three descriptors; DATA_FLAGS is VRING_DESC_F_WRITE for what the device fills. The
- * status, or -1. */
+/* A request of three descriptors; DATA_FLAGS is VRING_DESC_F_WRITE for data that the device
+ * writes. Returns the status, or -1. */
 static int request(struct fixture *fixture, uint32_t type, uint64_t sector, uint32_t size,
 		   uint16_t data_flags, uint32_t *written)
 {
@@ -92,7 +92,7 @@ static int request(struct fixture *fixture, uint32_t type, uint64_t sector, uint
 #define IN  VRING_DESC_F_WRITE
 #define OUT 0
 
-TEST(virtio_blk, tells_its_size)
+TEST(virtio_blk, shows_its_size)
 {
 	struct fixture fixture;
 
@@ -128,7 +128,7 @@ TEST(virtio_blk, reads_and_writes)
 	teardown(&fixture);
 }
 
-/* Requests may be cut into descriptors anywhere (section 2.7.4). */
+/* Requests may be split into descriptors anywhere (section 2.7.4). */
 TEST(virtio_blk, takes_any_framing)
 {
 	struct fixture fixture;
@@ -142,7 +142,8 @@ TEST(virtio_blk, takes_any_framing)
 	driver_describe(driver, 0, 0, HEADER, 5, VRING_DESC_F_NEXT, 1);
 	driver_describe(driver, 0, 1, HEADER + 5, 11, VRING_DESC_F_NEXT, 2);
 	driver_describe(driver, 0, 2, DATA, 100, VRING_DESC_F_NEXT | VRING_DESC_F_WRITE, 3);
-	driver_describe(driver, 0, 3, DATA + 100, 413, VRING_DESC_F_WRITE, 0); /* with the status */
+	driver_describe(driver, 0, 3, DATA + 100, 413, VRING_DESC_F_WRITE,
+			0); /* including the status */
 	driver_submit(driver, 0, 0);
 	REQUIRE(driver_wait_used(driver, 0, &used));
 	data = driver_memory(driver, DATA);
@@ -173,7 +174,7 @@ TEST(virtio_blk, refuses_what_is_outside_of_the_image)
 		CHECK_EQUAL(
 			request(&fixture, VIRTIO_BLK_T_IN, bad[i].sector, bad[i].size, IN, NULL),
 			VIRTIO_BLK_S_IOERR);
-		CHECK_EQUAL(data[0], 0); /* said to be written, so it is */
+		CHECK_EQUAL(data[0], 0); /* reported as written, so it must be */
 	}
 	CHECK_EQUAL(lseek(fixture.image, 0, SEEK_END), SECTORS * 512 + 4);
 	CHECK_EQUAL(virtio_device_faults(fixture.driver.device), 0);
@@ -239,7 +240,7 @@ TEST(virtio_blk, needs_header_and_status)
 	teardown(&fixture);
 }
 
-/* More chains than are served in one go, offered at once. */
+/* More chains than are handled in one go, offered at once. */
 TEST(virtio_blk, serves_a_full_queue)
 {
 	struct fixture fixture;
@@ -269,7 +270,7 @@ TEST(virtio_blk, serves_a_full_queue)
 	teardown(&fixture);
 }
 
-/* The way of a driver without VIRTIO_BLK_F_FLUSH: nothing but version 1. */
+/* A driver without VIRTIO_BLK_F_FLUSH, with version 1 only. */
 TEST(virtio_blk, serves_a_driver_without_flush)
 {
 	struct fixture fixture;
@@ -282,7 +283,7 @@ TEST(virtio_blk, serves_a_driver_without_flush)
 	teardown(&fixture);
 }
 
-TEST(virtio_blk, says_what_is_wrong_with_an_image)
+TEST(virtio_blk, explains_what_is_wrong_with_an_image)
 {
 	struct fixture fixture;
 	struct virtio_device *device, *second;

@@ -70,7 +70,7 @@ static void give_control_buffer(struct fixture *fixture)
 	driver_submit(&fixture->driver, CONTROL_RX, index);
 }
 
-/* The next message of the device into *CONTROL, the name behind it into NAME. */
+/* Reads the next message of the device into *CONTROL, and its name into NAME. */
 static bool hear(struct fixture *fixture, struct virtio_console_control *control, char *name)
 {
 	struct vring_used_elem used;
@@ -107,7 +107,7 @@ static bool tell(struct fixture *fixture, uint32_t id, uint16_t event, uint16_t 
 	return driver_wait_used(&fixture->driver, CONTROL_TX, &used);
 }
 
-/* As Linux does: queues, control buffers, then the talk of section 5.3.5. */
+/* As Linux does: queues, control buffers, then the messages of section 5.3.5. */
 static bool start_guest(struct fixture *fixture)
 {
 	struct virtio_console_control control;
@@ -216,7 +216,7 @@ TEST(virtio_console, lets_peers_come_and_go)
 	CHECK(stat(fixture.path, &status));
 }
 
-/* The next one waits in the backlog, and the guest sees the change between them. */
+/* The next peer waits in the backlog, and the guest notices the change. */
 TEST(virtio_console, serves_one_peer_at_a_time)
 {
 	static struct fixture fixture;
@@ -229,7 +229,7 @@ TEST(virtio_console, serves_one_peer_at_a_time)
 	CHECK(hears(&fixture, VIRTIO_CONSOLE_PORT_OPEN, 1));
 	second = connect_to(fixture.path);
 	CHECK(second >= 0);
-	close(first); /* seen though the guest has not opened the port */
+	close(first); /* noticed although the guest has not opened the port */
 	CHECK(hears(&fixture, VIRTIO_CONSOLE_PORT_OPEN, 0));
 	CHECK(hears(&fixture, VIRTIO_CONSOLE_PORT_OPEN, 1));
 	close(second);
@@ -237,8 +237,8 @@ TEST(virtio_console, serves_one_peer_at_a_time)
 	driver_end(&fixture.driver);
 }
 
-/* What is written with nobody connected is gone, and the guest does not hang on it. */
-TEST(virtio_console, drops_what_nobody_hears)
+/* Bytes written without a peer are dropped, and do not block the guest. */
+TEST(virtio_console, drops_bytes_without_a_peer)
 {
 	static struct fixture fixture;
 
@@ -251,7 +251,7 @@ TEST(virtio_console, drops_what_nobody_hears)
 	driver_end(&fixture.driver);
 }
 
-/* Guest to host: the peer does not read, the chain is held, then all of it comes. */
+/* Guest to host: the peer does not read, the chain is held, then all bytes arrive. */
 TEST(virtio_console, holds_the_guest_back_for_a_slow_peer)
 {
 	static struct fixture fixture;
@@ -285,7 +285,7 @@ TEST(virtio_console, holds_the_guest_back_for_a_slow_peer)
 	driver_end(&fixture.driver);
 }
 
-/* Host to guest: no buffers, no reading; and a peer that leaves is heard to the end. */
+/* Host to guest: without buffers nothing is read, and all bytes of a peer that leaves arrive. */
 TEST(virtio_console, holds_the_peer_back_for_a_slow_guest)
 {
 	static struct fixture fixture;
@@ -342,7 +342,7 @@ TEST(virtio_console, starts_over_after_a_reset)
 
 	socket_path(&fixture, "reset");
 	REQUIRE(setup(&fixture, fixture.path, -1));
-	peer = connect_to(fixture.path); /* before the guest is there */
+	peer = connect_to(fixture.path); /* before the guest starts */
 	REQUIRE(peer >= 0);
 	for (int round = 0; round < 3; round++) {
 		REQUIRE(start_guest(&fixture));
@@ -373,7 +373,7 @@ TEST(virtio_console, survives_a_hostile_driver)
 	CHECK(tell(&fixture, 1, 0xffff, 0xffff));
 	CHECK(!driver_needs_reset(driver));
 
-	REQUIRE(open_in_guest(&fixture)); /* a receive buffer that can only be read */
+	REQUIRE(open_in_guest(&fixture)); /* a receive buffer that is not writable */
 	driver_describe(driver, PORT_RX, 0, RECEIVED, 16, 0, 0);
 	driver_submit(driver, PORT_RX, 0);
 	CHECK(driver_wait_needs_reset(driver));
@@ -384,14 +384,14 @@ TEST(virtio_console, survives_a_hostile_driver)
 	tell(&fixture, 0, VIRTIO_CONSOLE_DEVICE_READY, 1);
 	CHECK(driver_wait_needs_reset(driver));
 
-	REQUIRE(start_guest(&fixture)); /* the queue is taken away while its chain is held */
+	REQUIRE(start_guest(&fixture)); /* the queue is disabled while its chain is held */
 	driver_describe(driver, PORT_TX, 0, 0, DRIVER_MEMORY_SIZE, 0, 0);
 	driver_submit(driver, PORT_TX, 0);
 	driver_settle(driver);
 	driver_write(driver, VIRTIO_MMIO_QUEUE_SEL, PORT_TX);
 	driver_write(driver, VIRTIO_MMIO_QUEUE_READY, 0);
 	driver_write(driver, VIRTIO_MMIO_QUEUE_NUM, 0);
-	close(pair[1]); /* gives the chain back, to nobody */
+	close(pair[1]); /* returns the chain to the disabled queue */
 	driver_settle(driver);
 	CHECK_EQUAL(virtio_device_faults(driver->device), 2);
 	driver_end(driver);
@@ -403,7 +403,7 @@ struct caller {
 	atomic_uint calls;
 };
 
-/* Peers that connect, say something and go, as fast as they can. */
+/* Peers that connect, write and leave as fast as they can. */
 static void *call_without_end(void *context)
 {
 	struct caller *caller = context;
@@ -429,7 +429,7 @@ TEST(virtio_console, resets_while_peers_come_and_go)
 	socket_path(&fixture, "hammer");
 	REQUIRE(setup(&fixture, fixture.path, -1));
 	REQUIRE_EQUAL(pthread_create(&thread, NULL, call_without_end, &caller), 0);
-	/* However late the machine lets the callers begin. */
+	/* Independent of how late the machine starts the callers. */
 	for (int round = 0; round < 50 || (round < 10000 && !atomic_load(&caller.calls)); round++) {
 		CHECK(start_guest(&fixture));
 		CHECK(open_in_guest(&fixture));
@@ -455,14 +455,14 @@ TEST(virtio_console, listens_where_it_may)
 	REQUIRE(driver_init(&fixture.driver));
 	file = open(fixture.path, O_CREAT | O_WRONLY, 0600);
 	CHECK_EQUAL(create(&fixture, fixture.path, -1, &first),
-		    -EADDRINUSE); /* not ours to replace */
+		    -EADDRINUSE); /* not a socket, so not replaced */
 	CHECK_EQUAL(access(fixture.path, F_OK), 0);
 	close(file);
 	unlink(fixture.path);
 
 	REQUIRE_EQUAL(create(&fixture, fixture.path, -1, &first), 0);
 	CHECK_EQUAL(create(&fixture, fixture.path, -1, &second), -EADDRINUSE);
-	CHECK_EQUAL(access(fixture.path, F_OK), 0); /* the first one's still */
+	CHECK_EQUAL(access(fixture.path, F_OK), 0); /* still the first one's */
 	virtio_device_destroy(first);
 
 	memset(long_path, 'x', sizeof(long_path) - 1);
@@ -473,7 +473,7 @@ TEST(virtio_console, listens_where_it_may)
 	driver_end(&fixture.driver);
 }
 
-/* As a process leaves it that was killed. */
+/* As left by a process that was killed. */
 TEST(virtio_console, replaces_a_socket_left_behind)
 {
 	static struct fixture fixture;

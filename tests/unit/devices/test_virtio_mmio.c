@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MMIO transport, by way of the entropy device: registers, negotiation, faults, resets on the
- * run. */
+/* The MMIO transport with the entropy device: registers, negotiation, violations, concurrent
+ * resets. */
 #include <linux/virtio_config.h>
 #include <linux/virtio_ids.h>
 #include <linux/virtio_mmio.h>
@@ -183,7 +183,7 @@ struct hammer {
 	atomic_bool stop;
 };
 
-/* What another vCPU does meanwhile. */
+/* What another vCPU does at the same time. */
 static void *notify_without_end(void *context)
 {
 	struct hammer *hammer = context;
@@ -196,8 +196,7 @@ static void *notify_without_end(void *context)
 	return NULL;
 }
 
-/* After status reads 0 the device must not touch the queue: its memory is used for something else.
- */
+/* After status reads 0 the device must not touch the queue, whose memory has been reused. */
 TEST(virtio_mmio, resets_while_notifications_are_in_flight)
 {
 	struct driver driver;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one walker of descriptor chains: what it takes, and every kind of chain it must refuse. */
+/* The walk over descriptor chains: what it accepts, and every kind of chain that it must refuse. */
 #include <errno.h>
 
 #include "shared/error.h"
@@ -122,7 +122,7 @@ TEST(virtio_queue, takes_a_full_queue_and_an_indirect_table)
 	memory_destroy(&fixture.memory);
 }
 
-/* Buffers without bytes carry nothing and are no reason to complain. */
+/* Empty buffers are legal. */
 TEST(virtio_queue, leaves_out_empty_buffers)
 {
 	static struct fixture fixture;
@@ -137,8 +137,7 @@ TEST(virtio_queue, leaves_out_empty_buffers)
 	memory_destroy(&fixture.memory);
 }
 
-/* Each is a chain at descriptor 0, with what else is in the two tables, that must end in -EPROTO.
- */
+/* Each is a chain at descriptor 0, with the rest of the two tables, that must end with -EPROTO. */
 static const struct {
 	const char *what;
 	struct vring_desc descriptors[3], table[3];
@@ -205,7 +204,7 @@ TEST(virtio_queue, refuses_hostile_chains)
 	}
 }
 
-/* Two chains of 3 GiB would be refused for RAM here; the sum is what counts, so it is made of one
+/* Buffers of 3 GiB would be outside of RAM here; only the sum counts, so it consists of one
  * page. */
 TEST(virtio_queue, refuses_more_than_4_gib_in_a_chain)
 {
@@ -247,7 +246,7 @@ TEST(virtio_queue, refuses_an_available_index_that_jumps)
 	CHECK_EQUAL(pop(&fixture), -EPROTO);
 	fixture.available->idx = QUEUE_SIZE;
 	CHECK_EQUAL(pop(&fixture), 1);
-	fixture.available->idx = 0; /* backwards is a jump of 65535 */
+	fixture.available->idx = 0; /* one backwards is a jump of 65535 */
 	CHECK_EQUAL(pop(&fixture), -EPROTO);
 	memory_destroy(&fixture.memory);
 }
@@ -307,7 +306,7 @@ TEST(virtio_queue, refuses_bad_rings)
 	memory_destroy(&fixture.memory);
 }
 
-TEST(virtio_queue, interrupts_as_the_driver_wishes)
+TEST(virtio_queue, interrupts_as_the_driver_requests)
 {
 	static struct fixture fixture;
 

@@ -37,7 +37,7 @@ TEST(virtio_rng, fills_buffers_with_bytes_that_differ)
 	driver_end(&driver);
 }
 
-/* Of 100 bytes a second 10 come at a time; the next ones wait for the next tenth of a second. */
+/* Of 100 bytes a second, 10 are available at a time; the next ones after a tenth of a second. */
 TEST(virtio_rng, bounds_its_rate)
 {
 	struct driver driver;

@@ -14,7 +14,7 @@ static void add(struct cpuid_table *table, uint32_t function, uint32_t index, ui
 									  .edx = value };
 }
 
-/* A host whose leaves have all bits set. */
+/* A host that sets all bits in its leaves. */
 static struct cpuid_table *host_table(void)
 {
 	static const uint32_t leaves[] = { 1,          4,          6,          7,
@@ -63,7 +63,7 @@ TEST(cpuid, no_pmu_and_no_nesting)
 	free(table);
 }
 
-TEST(cpuid, nesting_where_it_is_wanted)
+TEST(cpuid, nested_virtualization_on_request)
 {
 	struct cpuid_table *table = host_table();
 
@@ -81,7 +81,7 @@ TEST(cpuid, hypervisor_and_x2apic_are_shown)
 {
 	struct cpuid_table *table = calloc(1, sizeof(*table));
 
-	add(table, 0, 0, 4); /* an old CPU: no leaf 0xB is invented */
+	add(table, 0, 0, 4); /* an old CPU without leaf 0xB */
 	add(table, 1, 0, 0);
 	cpuid_filter(table, &(struct cpuid_options){ .cpus = 1, .tsc_deadline = true });
 	CHECK_EQUAL(cpuid_find(table, 1, 0)->ecx, 1u << 31 | 1 << 24 | 1 << 21);

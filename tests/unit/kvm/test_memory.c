@@ -8,7 +8,7 @@
 #include "vmm/kvm/guest_ram.h"
 #include "vmm/sample/vm_view.h"
 
-TEST(memory, lies_around_the_hole)
+TEST(memory, is_split_at_the_pci_hole)
 {
 	struct memory memory;
 
@@ -19,7 +19,7 @@ TEST(memory, lies_around_the_hole)
 	CHECK_EQUAL(memory.regions[1].size, (5ull << 30) - MEMORY_LOW_END);
 	CHECK(memory_pointer(&memory, MEMORY_LOW_END - 8, 8));
 	CHECK(!memory_pointer(&memory, MEMORY_LOW_END - 8, 9));
-	/* KVM has huge pages only where both addresses lie alike in them. */
+	/* KVM uses huge pages only if both addresses have the same offset in them. */
 	for (size_t i = 0; i < memory.region_count; i++)
 		CHECK_EQUAL((uintptr_t)memory.regions[i].hva % (2 << 20), 0);
 	CHECK(!memory_pointer(&memory, MEMORY_LOW_END, 1));
@@ -30,7 +30,7 @@ TEST(memory, lies_around_the_hole)
 	memory_destroy(&memory);
 }
 
-/* What /proc/self/smaps says of the mapping that has ADDRESS. False: it says nothing. */
+/* The VmFlags in /proc/self/smaps of the mapping that has ADDRESS; false if there are none. */
 static bool flags_of(const void *address, char *flags, size_t size)
 {
 	FILE *file = fopen("/proc/self/smaps", "re");
@@ -49,7 +49,7 @@ static bool flags_of(const void *address, char *flags, size_t size)
 	return found;
 }
 
-TEST(memory, is_to_be_in_huge_pages)
+TEST(memory, can_use_huge_pages)
 {
 	struct memory memory;
 	char flags[256];
@@ -90,12 +90,12 @@ TEST(memory, patch_is_not_seen_by_readers_of_the_guest)
 	CHECK_EQUAL(memory_patch(&memory, 0x1001, 0x0f), 0);
 	CHECK_EQUAL(memory_read(&memory, 0x1000, read, 4), 0);
 	CHECK_EQUAL(read[1], PATCHES_INT3);
-	/* A reader that begins before it, at it, behind it: the guest's own INT3 is its own. */
+	/* Reads that start before, at and after the patch. The guest's own INT3 stays visible. */
 	for (unsigned int from = 0; from < 4; from++) {
 		CHECK_EQUAL(guest_read_physical(&view.view, 0x1000 + from, read, 4 - from), 0);
 		CHECK(!memcmp(read, bytes + from, 4 - from));
 	}
-	/* The guest has put something else there. */
+	/* The guest has written other code there. */
 	bytes[1] = 0x55;
 	CHECK_EQUAL(memory_write(&memory, 0x1000, bytes, 4), 0);
 	CHECK_EQUAL(guest_read_physical(&view.view, 0x1000, read, 4), 0);
@@ -107,8 +107,8 @@ TEST(memory, patch_is_not_seen_by_readers_of_the_guest)
 	memory_destroy(&memory);
 }
 
-/* Another kernel came to lie there. */
-TEST(memory, patch_is_no_other_code_s_breakpoint)
+/* Another kernel was loaded there. */
+TEST(memory, patch_ends_when_other_code_is_written)
 {
 	static const uint8_t rdpmc[] = { 0x0f, 0x33 }, breakpoint[] = { 0xcc, 0x90 };
 	struct vm_view view;
@@ -130,7 +130,7 @@ TEST(memory, patch_is_no_other_code_s_breakpoint)
 	memory_destroy(&memory);
 }
 
-/* The instruction goes on in another page, which need not be the one behind. */
+/* The instruction continues in another page, which need not be the next physical one. */
 TEST(memory, patch_may_be_at_the_end_of_a_page)
 {
 	struct vm_view view;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section numbers are those of the AMD APM, vol. 2 unless another is named. */
+/* Section numbers are those of the AMD APM, vol. 2 unless another volume is given. */
 #include <stdio.h>
 
 #include "tests/unit/pmu_registers.h"
@@ -109,7 +109,7 @@ TEST(pmu_amd, linux_finds_its_hardware)
 	}
 }
 
-TEST(pmu_amd, cpuid_says_what_there_is)
+TEST(pmu_amd, cpuid_describes_the_pmu)
 {
 	static const uint32_t empty[] = { 0xa, 0x23, 0x8000001b, 0x80000022 };
 	const struct pmu core = amd(PMU_AMD_CORE), legacy = amd(PMU_AMD_LEGACY);
@@ -134,7 +134,7 @@ TEST(pmu_amd, cpuid_says_what_there_is)
 
 TEST(pmu_amd, rdpmc_reads_by_index)
 {
-	/* RDPMC, vol. 3: from 6 on counters of the northbridge, from 10 on of the cache. */
+	/* RDPMC, vol. 3: northbridge counters from 6 on, cache counters from 10 on. */
 	struct pmu core = amd(PMU_AMD_CORE), legacy = amd(PMU_AMD_LEGACY);
 	uint64_t value;
 
@@ -215,7 +215,7 @@ TEST(pmu_amd, what_Linux_asks_for_by_name_has_one_here)
 
 TEST(pmu_amd, a_wrap_makes_the_PMI_that_was_asked_for)
 {
-	/* 13.2.1, INT; the counters go on, since there is nothing that freezes them. */
+	/* 13.2.1, INT; the counters continue, because AMD has no freezing. */
 	for (unsigned int interrupt = 0; interrupt < 2; interrupt++) {
 		struct pmu pmu = amd(PMU_AMD_LEGACY);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest's counters by the host's: what is asked of perf, and what becomes of
- * what perf says. Hardware counters are stood in for by a fake that shares its
- * counters out as it is told, and by the kernel's software events.
+ * A guest's counters backed by the host's: the requests to perf, and the handling of its results. A
+ * fake that multiplexes its counters on command, and the kernel's software events, stand in for
+ * hardware counters.
  */
 #include <errno.h>
 #include <signal.h>
@@ -39,7 +39,7 @@ static const struct pmu_clock clock_rates = { 3000000000, 2000000000, 25000000 }
 
 #define FAKES 32
 
-/* Counts one for each ns in which it has a counter. */
+/* Counts one per ns in which it has a counter. */
 struct fake_event {
 	bool open, enabled, directed;
 	struct perf_event_attr attributes;
@@ -49,10 +49,10 @@ struct fake_event {
 
 static struct {
 	struct fake_event events[FAKES];
-	unsigned int opened; /* ever: the last one is events[opened - 1] */
+	unsigned int opened; /* in total: the last one is events[opened - 1] */
 	unsigned int periods;
-	uint64_t unknown; /* config that can not be opened */
-	int error;        /* of all calls of open, if not 0 */
+	uint64_t unknown; /* config whose open fails */
+	int error;        /* for all calls of open, if not 0 */
 } fake;
 
 static int fake_open(void *context, const struct perf_event_attr *attributes)
@@ -119,7 +119,7 @@ static const struct pmu_host_perf fake_perf = {
 	.architectural = fake_architectural,
 };
 
-/* The guest runs for NS; each event has a counter for RUNNING of them. */
+/* Runs the guest for NS; each event has a counter for RUNNING of them. */
 static void fake_run(uint64_t ns, uint64_t running)
 {
 	for (unsigned int i = 0; i < fake.opened; i++) {
@@ -145,7 +145,7 @@ static unsigned int fake_open_count(void)
 static struct {
 	struct pmu pmu;
 	struct pmu_host *host;
-	char told[128]; /* of what stands still */
+	char told[128]; /* unavailable events */
 	unsigned int messages;
 	char message[160];
 } guest;
@@ -181,7 +181,7 @@ static bool start(enum pmu_model model)
 	fake.unknown = UINT64_MAX;
 	if (!start_on(model, &fake_perf))
 		return false;
-	fake.opened = 0; /* the one that it tried */
+	fake.opened = 0; /* the event tried by pmu_host_create() */
 	return true;
 }
 
@@ -207,13 +207,13 @@ static uint64_t get(uint32_t msr)
 	return value;
 }
 
-/* The vCPU has been left: true if a PMI is due. */
+/* Leaves the vCPU. True if a PMI is due. */
 static bool leave(uint64_t ns)
 {
 	return pmu_advance(&guest.pmu, guest.pmu.state.time + ns);
 }
 
-TEST(pmu_host, perf_is_asked_for_what_the_guest_has_selected)
+TEST(pmu_host, perf_gets_the_events_that_the_guest_has_selected)
 {
 	static const struct {
 		enum pmu_model model;
@@ -225,7 +225,7 @@ TEST(pmu_host, perf_is_asked_for_what_the_guest_has_selected)
 		{ PMU_INTEL, MSR_SELECT0 + 3, 0x41412e, 0x412e, false, true, false },
 		{ PMU_INTEL, MSR_SELECT0, 0x42003c, 0x3c, true, false, false },
 		{ PMU_INTEL, MSR_SELECT0, INSTRUCTIONS | INTERRUPT, 0xc0, false, false, true },
-		/* EDGE, INV and CMASK go along, pin control (bit 19) does not. */
+		/* EDGE, INV and CMASK are passed on; pin control (bit 19) is not. */
 		{ PMU_INTEL, MSR_SELECT0, 0x01cf00c0, 0x018400c0, false, false, false },
 		/* Fixed counters: instructions; core cycles of user mode; reference cycles with
 		   PMI. */
@@ -266,13 +266,13 @@ TEST(pmu_host, what_is_not_listed_never_reaches_perf)
 		enum pmu_model model;
 		uint64_t select;
 	} cases[] = {
-		{ PMU_INTEL, 0x430300 },                 /* perf's own number of reference cycles */
-		{ PMU_INTEL, 0x431b00 },                 /* and of its virtual LBR event */
-		{ PMU_INTEL, 0x430400 },                 /* and of topdown slots */
-		{ PMU_INTEL, 0x4301b7 },                 /* OFFCORE_RESPONSE */
-		{ PMU_INTEL, 0x4301cd },                 /* MEM_TRANS_RETIRED.LOAD_LATENCY */
-		{ PMU_INTEL, 0x4301c0 },                 /* INST_RETIRED.PREC_DIST */
-		{ PMU_AMD_CORE, 0x4300e0 },              /* a northbridge event of family 10h */
+		{ PMU_INTEL, 0x430300 },    /* perf's own number for reference cycles */
+		{ PMU_INTEL, 0x431b00 },    /* for its virtual LBR event */
+		{ PMU_INTEL, 0x430400 },    /* for topdown slots */
+		{ PMU_INTEL, 0x4301b7 },    /* OFFCORE_RESPONSE */
+		{ PMU_INTEL, 0x4301cd },    /* MEM_TRANS_RETIRED.LOAD_LATENCY */
+		{ PMU_INTEL, 0x4301c0 },    /* INST_RETIRED.PREC_DIST */
+		{ PMU_AMD_CORE, 0x4300e0 }, /* a northbridge event of family 10h */
 		{ PMU_AMD_CORE, UINT64_C(0xf004300ff) }, /* merge */
 		{ PMU_AMD_CORE, UINT64_C(0xf00430076) },
 		{ PMU_AMD_CORE, 0x430176 },
@@ -287,7 +287,7 @@ TEST(pmu_host, what_is_not_listed_never_reaches_perf)
 	}
 }
 
-TEST(pmu_host, what_is_switched_off_is_not_asked_for)
+TEST(pmu_host, disabled_counters_are_not_requested)
 {
 	static const struct {
 		uint32_t msr;
@@ -309,7 +309,7 @@ TEST(pmu_host, what_is_switched_off_is_not_asked_for)
 	}
 }
 
-TEST(pmu_host, a_guest_that_stops_and_starts_its_counters_opens_nothing_anew)
+TEST(pmu_host, stopping_and_starting_counters_opens_no_event)
 {
 	REQUIRE(start(PMU_INTEL));
 	set(MSR_SELECT0, INSTRUCTIONS | INTERRUPT);
@@ -332,7 +332,7 @@ TEST(pmu_host, another_event_begins_with_what_the_last_one_left)
 	REQUIRE(start(PMU_INTEL));
 	set(MSR_SELECT0, INSTRUCTIONS);
 	fake_run(100, 100);
-	/* Nobody has taken it yet when the guest's next write comes. */
+	/* Not consumed yet at the guest's next write. */
 	set(MSR_SELECT0, 0x4300c4);
 	CHECK_EQUAL(fake_open_count(), 1);
 	fake_run(20, 20);
@@ -362,7 +362,7 @@ TEST(pmu_host, what_was_counted_before_a_reset_is_not_in_the_counter)
 	}
 }
 
-TEST(pmu_host, behind_a_reset_events_are_opened_anew_by_the_new_thread)
+TEST(pmu_host, after_a_reset_events_are_opened_by_the_new_thread)
 {
 	REQUIRE(start(PMU_INTEL));
 	set(MSR_SELECT0, INSTRUCTIONS);
@@ -380,7 +380,7 @@ TEST(pmu_host, behind_a_reset_events_are_opened_anew_by_the_new_thread)
 	(void)end();
 }
 
-TEST(pmu_host, shared_counters_are_scaled_and_told_of)
+TEST(pmu_host, multiplexed_counters_are_scaled_and_reported)
 {
 	struct pmu_host_statistics statistics;
 
@@ -406,8 +406,8 @@ TEST(pmu_host, shared_counters_are_scaled_and_told_of)
 
 TEST(pmu_host, where_it_had_no_counter_there_is_no_number)
 {
-	/* What it counts later is scaled by all of the time; what it never counted is counted as
-	 * lost. */
+	/* Later counts are scaled by the whole time; time without any count is reported as
+	 * unseen. */
 	for (unsigned int later = 0; later < 2; later++) {
 		REQUIRE(start(PMU_INTEL));
 		set(MSR_SELECT0, INSTRUCTIONS);
@@ -429,7 +429,7 @@ TEST(pmu_host, an_overflow_is_kicked_for_and_makes_the_PMI)
 	set(MSR_A_PMC0, WIDTH + 1 - 5000);
 	set(MSR_SELECT0, INSTRUCTIONS | INTERRUPT);
 	CHECK_EQUAL(fake.events[0].period, 5000);
-	/* It goes on from where it is, however often the vCPU is left. */
+	/* The period continues, regardless of the number of exits. */
 	fake_run(4000, 4000);
 	CHECK(!leave(4000));
 	CHECK_EQUAL(fake.periods, 1);
@@ -448,7 +448,7 @@ TEST(pmu_host, an_overflow_is_kicked_for_and_makes_the_PMI)
 	(void)end();
 }
 
-TEST(pmu_host, a_guest_can_not_ask_for_a_storm)
+TEST(pmu_host, a_guest_cannot_request_a_storm)
 {
 	REQUIRE(start(PMU_AMD_CORE));
 	set(AMD_COUNTER0, WIDTH);
@@ -477,7 +477,7 @@ TEST(pmu_host, a_PMI_freezes_what_the_host_counts)
 	(void)end();
 }
 
-TEST(pmu_host, without_an_event_cycles_go_by_the_time_and_the_rest_stands_still)
+TEST(pmu_host, without_an_event_cycles_are_derived_and_the_rest_does_not_advance)
 {
 	REQUIRE(start(PMU_INTEL));
 	fake.error = -EMFILE;
@@ -488,7 +488,7 @@ TEST(pmu_host, without_an_event_cycles_go_by_the_time_and_the_rest_stands_still)
 	CHECK(!leave(1000));
 	CHECK_EQUAL(get(MSR_PMC0), 0);
 	CHECK_EQUAL(get(MSR_PMC0 + 1), 3000);
-	CHECK_EQUAL(fake.opened, 0); /* not tried at each exit */
+	CHECK_EQUAL(fake.opened, 0); /* not retried at each exit */
 	set(MSR_SELECT0, 0x4200c0);
 	CHECK_EQUAL(fake.opened, 1);
 	CHECK_EQUAL(end().refused, 2);
@@ -510,8 +510,7 @@ TEST(pmu_host, cpuid_shows_the_events_that_the_host_has)
 	CHECK_EQUAL(leaf[1], 1u << 4);
 	(void)end();
 
-	/* perf would open 0x4f2e on a processor that lacks it. Bus cycles (bit 2) go by the time.
-	 */
+	/* perf would open 0x4f2e on a processor that lacks it. Bus cycles (bit 2) are derived. */
 	few.architectural = fake_architectural_few;
 	memset(&fake, 0, sizeof(fake));
 	REQUIRE(start_on(PMU_INTEL, &few));
@@ -522,7 +521,7 @@ TEST(pmu_host, cpuid_shows_the_events_that_the_host_has)
 	(void)end();
 }
 
-TEST(pmu_host, a_host_without_counters_is_told_of)
+TEST(pmu_host, a_host_without_counters_is_reported)
 {
 	struct pmu_host *host;
 
@@ -533,7 +532,7 @@ TEST(pmu_host, a_host_without_counters_is_told_of)
 	CHECK(strstr(error_message(), "no performance counters"));
 }
 
-/* In user mode, each of a page of its own. */
+/* Page faults in user mode, one per page. */
 static void fault(unsigned int count)
 {
 	const size_t size = (size_t)getpagesize();
@@ -562,7 +561,7 @@ TEST(pmu_host, the_kernel_s_software_events_are_counted_as_hardware_s_would_be)
 	if (software_perf_denied())
 		SKIP("perf_event_open of a software event: %s", software_perf_denied());
 	REQUIRE(start_on(PMU_INTEL, &software_perf));
-	set(MSR_SELECT0, 0x4100c0); /* user mode's */
+	set(MSR_SELECT0, 0x4100c0); /* user mode only */
 	set(MSR_SELECT0 + 1, 0x43003c);
 	fault(300);
 	(void)leave(1);
@@ -570,7 +569,7 @@ TEST(pmu_host, the_kernel_s_software_events_are_counted_as_hardware_s_would_be)
 	fault(1000);
 	(void)leave(1);
 	clock = get(MSR_PMC0 + 1);
-	/* The test itself faults now and then, and so does what a sanitizer adds to it. */
+	/* The test itself, and sanitizers, cause some faults too. */
 	CHECK(get(MSR_PMC0) >= 300 && get(MSR_PMC0) < 600);
 	CHECK(clock > 0);
 	set(MSR_GLOBAL, ALL_GLOBAL);
@@ -580,7 +579,7 @@ TEST(pmu_host, the_kernel_s_software_events_are_counted_as_hardware_s_would_be)
 	CHECK(get(MSR_PMC0 + 1) > clock);
 	statistics = end();
 	CHECK_EQUAL(statistics.refused, 0);
-	CHECK_EQUAL(statistics.scaled, 0); /* the kernel shares no software events */
+	CHECK_EQUAL(statistics.scaled, 0); /* the kernel does not multiplex software events */
 }
 
 TEST(pmu_host, the_kernel_s_overflow_kicks_the_thread)
@@ -602,10 +601,10 @@ TEST(pmu_host, the_kernel_s_overflow_kicks_the_thread)
 	CHECK_EQUAL(kicks, 1);
 	CHECK(leave(1));
 	CHECK_EQUAL(get(MSR_STATUS), 1);
-	/* The next one is a whole width away, */
+	/* The next overflow is a whole counter width away, */
 	fault(2000);
 	CHECK_EQUAL(kicks, 1);
-	/* unless the guest says otherwise. */
+	/* unless the guest writes the counter. */
 	(void)leave(1);
 	set(MSR_A_PMC0, WIDTH + 1 - 1500);
 	fault(1600);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Section numbers are those of the Intel SDM vol. 3B chapter 20; sections that
- * move from edition to edition are named by their titles.
- */
+/* Section numbers are those of the Intel SDM vol. 3B chapter 20. Sections that move between
+ * editions are named by title. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -29,7 +27,7 @@
 
 static struct {
 	unsigned int times;
-	unsigned int ends; /* that nothing more will be told */
+	unsigned int ends; /* no further reports */
 	char last[128];
 } told;
 
@@ -114,8 +112,8 @@ TEST(pmu_intel, there_are_no_other_registers)
 
 TEST(pmu_intel, linux_finds_its_hardware)
 {
-	/* Linux, arch/x86/events/core.c, check_hw_exists(): selects are 0 or off, and a counter
-	 * keeps what it is given. */
+	/* Linux, arch/x86/events/core.c, check_hw_exists(): selects are 0 or disabled, and a
+	 * counter keeps the written value. */
 	static const uint32_t counters[] = { MSR_PMC0, MSR_PMC0 + 3, MSR_A_PMC0, MSR_A_PMC0 + 3,
 					     MSR_FIXED0 };
 	struct pmu pmu = intel();
@@ -131,7 +129,7 @@ TEST(pmu_intel, linux_finds_its_hardware)
 	}
 }
 
-TEST(pmu_intel, cpuid_says_what_there_is)
+TEST(pmu_intel, cpuid_describes_the_pmu)
 {
 	static const uint32_t empty[] = { 0x14, 0x1c, 0x23 };
 	const struct pmu pmu = intel();
@@ -192,7 +190,7 @@ TEST(pmu_intel, rdpmc_reads_by_index)
 
 TEST(pmu_intel, cycles_are_counted_and_nothing_else)
 {
-	/* What one second of a general counter gives, and what is told of it. */
+	/* Counts of a general counter in one second, and its reports. */
 	static const struct {
 		const char *section;
 		uint64_t select, counted;
@@ -247,7 +245,7 @@ TEST(pmu_intel, fixed_counters_count_cycles_at_all_levels)
 	}
 }
 
-TEST(pmu_intel, an_event_is_told_of_once)
+TEST(pmu_intel, an_event_is_reported_once)
 {
 	struct pmu pmu = intel();
 
@@ -259,7 +257,7 @@ TEST(pmu_intel, an_event_is_told_of_once)
 	CHECK_EQUAL(told.times, 1);
 	for (uint64_t mask = 1; mask < 256; mask++)
 		set(&pmu, MSR_SELECT0, 0x43003c | mask << 24);
-	CHECK_EQUAL(told.times, 2); /* the name does not tell one CMASK from another */
+	CHECK_EQUAL(told.times, 2); /* the name does not include the CMASK */
 	CHECK_STRING(told.last, "event 0x3c umask 0x00 (core cycles), with an edge, INV or CMASK");
 	CHECK_EQUAL(told.ends, 0);
 	for (uint64_t event = 0; event < 0x3c; event++)
@@ -268,7 +266,7 @@ TEST(pmu_intel, an_event_is_told_of_once)
 	CHECK_EQUAL(told.ends, 1);
 }
 
-TEST(pmu_intel, an_event_is_told_of_once_for_all_vcpus)
+TEST(pmu_intel, an_event_is_reported_once_for_all_vcpus)
 {
 	struct pmu first = intel(), other = intel();
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which events a guest with KVM's own PMU does not get. */
+/* The events denied to a guest with KVM's own PMU. */
 #include "tests/unit/shim/test.h"
 #include "vmm/pmu/pmu_kernel.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A PMU that is saved and restored goes on as if nothing had been, and no file makes one that can
- * not be. */
+/* A saved and restored PMU continues without a difference, and no file can create an impossible
+ * one. */
 #include <errno.h>
 #include <stddef.h>
 
@@ -14,7 +14,7 @@ static struct pmu fresh(enum pmu_model model)
 	return pmu;
 }
 
-/* One that has counted, with an overflow behind it and one 1000 ns ahead. */
+/* One that has counted, with one overflow in the past and one in 1000 ns. */
 static struct pmu used(enum pmu_model model)
 {
 	static const struct {
@@ -35,7 +35,7 @@ static struct pmu used(enum pmu_model model)
 	return pmu;
 }
 
-TEST(pmu_restore, a_restored_one_goes_on)
+TEST(pmu_restore, a_restored_pmu_continues)
 {
 	for (unsigned int model = PMU_INTEL; model <= PMU_AMD_CORE; model++) {
 		struct pmu pmu = used((enum pmu_model)model),
@@ -77,7 +77,7 @@ static void check_refused(enum pmu_model model, const struct damage *damages, si
 	}
 }
 
-TEST(pmu_restore, what_no_guest_can_make_is_refused)
+TEST(pmu_restore, impossible_states_are_refused)
 {
 	static const struct damage intel[] = {
 		AT(size, UINT64_C(1) << 32 | (sizeof(struct pmu_state) - 1)),

@@ -94,8 +94,7 @@ TEST(sampling_clock, frequency_can_change_while_it_ticks)
 	use_cpu(100 * MILLISECOND);
 	sampling_clock_stop(clock);
 	CHECK_EQUAL(sampling_clock_period(clock), MILLISECOND / 4);
-	CHECK(expirations >
-	      40); /* at the 100 Hz of before 13 would have come; a busy host holds some back */
+	CHECK(expirations > 40); /* at 100 Hz at most 13 would have come; a busy host delays some */
 	taken = sampling_clock_consume(clock, expirations, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(taken > 70 * MILLISECOND && taken < 130 * MILLISECOND);
 	sampling_clock_destroy(clock);
@@ -148,7 +147,7 @@ TEST(sampling_clock, timer_in_place_of_a_perf_event_gives_cpu_time)
 	sigaction(VCPU_SAMPLE_SIGNAL, &before, NULL);
 }
 
-TEST(sampling_clock, periods_that_were_never_signalled_are_made_up_for)
+TEST(sampling_clock, missing_periods_are_counted)
 {
 	struct sigaction before;
 	struct sampling_clock *clock;
@@ -159,16 +158,16 @@ TEST(sampling_clock, periods_that_were_never_signalled_are_made_up_for)
 	REQUIRE_EQUAL(sampling_clock_start(clock), 0);
 	use_cpu(50 * MILLISECOND);
 	sampling_clock_stop(clock);
-	/* As if of all these one had come. */
+	/* As if only one of them had arrived. */
 	taken = sampling_clock_consume(clock, 1, time_of(CLOCK_MONOTONIC_RAW));
 	CHECK(taken >= 50 * MILLISECOND && taken < 60 * MILLISECOND);
 	sampling_clock_destroy(clock);
 	sigaction(VCPU_SAMPLE_SIGNAL, &before, NULL);
 }
 
-/* A clock that ticks while the thread uses no CPU time: as if its CPU had been taken away from the
- * host. */
-TEST(sampling_clock, time_that_the_host_did_not_have_is_not_claimed)
+/* A clock that ticks while the thread uses no CPU time, as when the host itself has lost its
+ * CPU. */
+TEST(sampling_clock, stolen_time_is_not_counted)
 {
 	struct sigaction before;
 	struct sampling_clock *clock;

@@ -44,7 +44,7 @@ TEST(trigger, comes_in_order_with_kind_time_and_detail)
 	trigger_destroy(trigger);
 }
 
-TEST(trigger, counts_what_there_is_no_room_for)
+TEST(trigger, counts_missed_events)
 {
 	struct trigger_event event;
 	struct trigger *trigger;
@@ -94,7 +94,7 @@ TEST(trigger, each_kind_has_a_name_of_its_own)
 struct firing {
 	struct trigger *trigger;
 	atomic_uint threads_left;
-	_Atomic uint64_t asked, fired; /* calls, and those that got a number */
+	_Atomic uint64_t asked, fired; /* calls, and those that returned a number */
 };
 
 static void fire(struct firing *firing, enum trigger_kind kind, const char *detail)
@@ -121,7 +121,7 @@ static void fire_from_handler(int signal)
 	fire(interrupted, TRIGGER_SIGNAL, "of a handler");
 }
 
-/* Checks that each event is whole, and the next one in order. */
+/* Checks that each event is complete, and the next one in order. */
 static void check_event(const struct trigger_event *event, uint64_t number)
 {
 	CHECK_EQUAL(event->number, number);

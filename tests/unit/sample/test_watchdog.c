@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a vCPU is held to be stuck, to exit too often, to wait too long: from readings that are made
- * up. */
+/* The watchdog's rules for stuck vCPUs, exit rate and steal, on invented readings. */
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/cli/trigger_options.h"
@@ -45,14 +44,14 @@ TEST(watchdog, a_vcpu_that_runs_without_an_exit_is_stuck)
 	CHECK_EQUAL(dog.alarms[0].kind, TRIGGER_STUCK_VCPU);
 	CHECK_STRING(dog.alarms[0].detail,
 		     "vCPU 3 ran for 500 ms without an exit; the limit is 450");
-	/* Once, until it has moved. */
+	/* Reported once, until it has moved. */
 	CHECK_EQUAL(steps(&dog, 50, 100, 0, 0), 0);
 	CHECK_EQUAL(step(&dog, 100, 0, 1), 0);
 	CHECK_EQUAL(steps(&dog, 4, 100, 0, 0), 0);
 	CHECK_EQUAL(step(&dog, 100, 0, 0), 1);
 }
 
-TEST(watchdog, who_does_not_run_is_not_stuck)
+TEST(watchdog, an_idle_vcpu_is_not_stuck)
 {
 	struct dog dog = { .limits.stuck = 200 };
 
@@ -60,12 +59,12 @@ TEST(watchdog, who_does_not_run_is_not_stuck)
 	CHECK_EQUAL(steps(&dog, 100, 0, 100, 0), 0); /* waits for a CPU */
 	CHECK_EQUAL(steps(&dog, 100, 100, 0, 1), 0); /* runs, and exits */
 	CHECK_EQUAL(steps(&dog, 19, 10, 90, 0), 0);
-	CHECK_EQUAL(step(&dog, 10, 90, 0), 1); /* runs seldom, 200 ms in all */
+	CHECK_EQUAL(step(&dog, 10, 90, 0), 1); /* runs rarely, 200 ms in total */
 }
 
-/* An exit for an interrupt is seen as the guest's own while the host has the CPU, and then no more.
- */
-TEST(watchdog, exits_that_were_none_are_taken_back)
+/* An exit for an interrupt counts as the guest's own while the host has the CPU, and not
+ * afterwards. */
+TEST(watchdog, miscounted_exits_are_undone)
 {
 	struct dog dog = { .limits = { .stuck = 450, .exits = 1000 } };
 
@@ -78,7 +77,8 @@ TEST(watchdog, exits_that_were_none_are_taken_back)
 	CHECK_EQUAL(dog.alarms[0].kind, TRIGGER_STUCK_VCPU);
 	CHECK_STRING(dog.alarms[0].detail,
 		     "vCPU 3 ran for 500 ms without an exit; the limit is 450");
-	/* It is stuck still; and less at a second's end than at its beginning is no rate. */
+	/* It is still stuck; and a lower count at the end of a second than at its start is not a
+	 * rate. */
 	CHECK_EQUAL(steps(&dog, 4, 100, 0, 0) + step(&dog, 100, 0, 1), 0);
 	CHECK_EQUAL(step(&dog, 100, 0, -1ull) + steps(&dog, 9, 100, 0, 0), 0);
 }
@@ -114,7 +114,7 @@ TEST(watchdog, steal_is_the_share_of_a_second_in_which_it_waited)
 	CHECK_EQUAL(steps(&dog, 50, 60, 40, 0), 0);
 }
 
-TEST(watchdog, several_can_be_told_at_once)
+TEST(watchdog, several_alarms_at_once)
 {
 	struct dog dog = { .limits = { .stuck = 1000, .exits = 1, .steal = 1 } };
 

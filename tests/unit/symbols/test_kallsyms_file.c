@@ -105,7 +105,7 @@ TEST(kallsyms_file, sorts_what_is_not_in_order)
 	symbols_free(symbols);
 }
 
-TEST(kallsyms_file, refuses_what_is_none)
+TEST(kallsyms_file, refuses_other_files)
 {
 	struct symbols *symbols;
 
