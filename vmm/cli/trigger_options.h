@@ -6,7 +6,7 @@
 #include <regex.h>
 #include <stddef.h>
 
-#include "vmm/sample/watchdog_rules.h"
+#include "vmm/sample/watchdog.h"
 
 #define TRIGGER_LINES_MAX 8
 

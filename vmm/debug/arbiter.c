@@ -278,7 +278,7 @@ void arbiter_release(struct arbiter *arbiter, int number, uint64_t now)
 	pthread_mutex_unlock(&arbiter->lock);
 }
 
-static void set_enabled(struct arbiter *arbiter, int number, bool enabled, uint64_t now)
+void arbiter_set_enabled(struct arbiter *arbiter, int number, bool enabled, uint64_t now)
 {
 	pthread_mutex_lock(&arbiter->lock);
 	assert(arbiter->holders[number].used);
@@ -286,16 +286,6 @@ static void set_enabled(struct arbiter *arbiter, int number, bool enabled, uint6
 	arbiter->holders[number].enabled = enabled;
 	mark_changed(arbiter);
 	pthread_mutex_unlock(&arbiter->lock);
-}
-
-void arbiter_enable(struct arbiter *arbiter, int holder, uint64_t now)
-{
-	set_enabled(arbiter, holder, true, now);
-}
-
-void arbiter_disable(struct arbiter *arbiter, int holder, uint64_t now)
-{
-	set_enabled(arbiter, holder, false, now);
 }
 
 uint64_t arbiter_generation(const struct arbiter *arbiter)

@@ -93,8 +93,7 @@ void arbiter_release(struct arbiter *arbiter, int holder, uint64_t now);
 
 /* Enables a reserved holder or keeps it out of the registers from NOW on. Kick the vCPUs
  * afterwards, for immediate effect. */
-void arbiter_enable(struct arbiter *arbiter, int holder, uint64_t now);
-void arbiter_disable(struct arbiter *arbiter, int holder, uint64_t now);
+void arbiter_set_enabled(struct arbiter *arbiter, int holder, bool enabled, uint64_t now);
 
 /* Increases with each change that needs arbiter_schedule(). Costs one load. */
 uint64_t arbiter_generation(const struct arbiter *arbiter);

@@ -19,8 +19,7 @@
 #include "shared/error.h"
 #include "shared/local_atomic.h"
 #include "shared/log.h"
-#include "vmm/debug/debug_move.h"
-#include "vmm/debug/debug_skipped.h"
+#include "vmm/debug/debug_instructions.h"
 #include "vmm/debug/vcpu_watch.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vcpu_debug.h"
@@ -250,16 +249,12 @@ static void step(struct watches *watches, struct vcpu *vcpu, const struct debug_
 /* The register with NUMBER in an instruction (SDM vol. 2A 2.1.5). */
 static uint64_t *general_register(struct kvm_regs *registers, unsigned int number)
 {
-	uint64_t *const list[] = { (uint64_t *)&registers->rax, (uint64_t *)&registers->rcx,
-				   (uint64_t *)&registers->rdx, (uint64_t *)&registers->rbx,
-				   (uint64_t *)&registers->rsp, (uint64_t *)&registers->rbp,
-				   (uint64_t *)&registers->rsi, (uint64_t *)&registers->rdi,
-				   (uint64_t *)&registers->r8,  (uint64_t *)&registers->r9,
-				   (uint64_t *)&registers->r10, (uint64_t *)&registers->r11,
-				   (uint64_t *)&registers->r12, (uint64_t *)&registers->r13,
-				   (uint64_t *)&registers->r14, (uint64_t *)&registers->r15 };
+	__u64 *const first[] = {
+		&registers->rax, &registers->rcx, &registers->rdx, &registers->rbx,
+		&registers->rsp, &registers->rbp, &registers->rsi, &registers->rdi
+	};
 
-	return list[number];
+	return (uint64_t *)(number < 8 ? first[number] : &registers->r8 + (number - 8));
 }
 
 /* True if DR7.GD alone stopped the guest, and its instruction has no other effect. */

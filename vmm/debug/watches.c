@@ -153,7 +153,7 @@ static int arm_locked(struct watches *watches, struct watch *watch, uint64_t add
 		if (!watch->addresses[i])
 			watch->addresses[i] = address;
 	watch->armed = watch->known = true;
-	arbiter_enable(watches->arbiter, watch->holder, watch_now());
+	arbiter_set_enabled(watches->arbiter, watch->holder, true, watch_now());
 	return 0;
 }
 
@@ -170,7 +170,7 @@ int watch_arm(struct watches *watches, unsigned int number, uint64_t address)
 static void disarm_locked(struct watches *watches, struct watch *watch)
 {
 	if (watch->holder >= 0)
-		arbiter_disable(watches->arbiter, watch->holder, watch_now());
+		arbiter_set_enabled(watches->arbiter, watch->holder, false, watch_now());
 	watch->disarmed += watch->armed;
 	watch->armed = false;
 	watch->known = true;

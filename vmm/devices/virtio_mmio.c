@@ -65,43 +65,30 @@ static void write_driver_features(struct virtio_device *device, uint32_t value)
 	device->driver_features |= (uint64_t)value << page * 32;
 }
 
-static void set_low(uint64_t *address, uint32_t value)
-{
-	*address = (*address & ~UINT64_C(0xffffffff)) | value;
-}
-
-static void set_high(uint64_t *address, uint32_t value)
-{
-	*address = (*address & UINT64_C(0xffffffff)) | (uint64_t)value << 32;
-}
-
 /* Address and size of a queue are fixed while it is ready (section 4.2.2.2). */
 static void write_queue_register(struct virtio_queue *queue, uint64_t offset, uint32_t value)
 {
+	const struct {
+		uint64_t low, high; /* offsets of its registers */
+		uint64_t *address;
+	} addresses[] = {
+		{ VIRTIO_MMIO_QUEUE_DESC_LOW, VIRTIO_MMIO_QUEUE_DESC_HIGH,
+		  &queue->descriptors_gpa },
+		{ VIRTIO_MMIO_QUEUE_AVAIL_LOW, VIRTIO_MMIO_QUEUE_AVAIL_HIGH, &queue->driver_gpa },
+		{ VIRTIO_MMIO_QUEUE_USED_LOW, VIRTIO_MMIO_QUEUE_USED_HIGH, &queue->device_gpa },
+	};
+
 	if (queue->ready)
 		return;
-	switch (offset) {
-	case VIRTIO_MMIO_QUEUE_NUM:
+	if (offset == VIRTIO_MMIO_QUEUE_NUM)
 		queue->size = value;
-		break;
-	case VIRTIO_MMIO_QUEUE_DESC_LOW:
-		set_low(&queue->descriptors_gpa, value);
-		break;
-	case VIRTIO_MMIO_QUEUE_DESC_HIGH:
-		set_high(&queue->descriptors_gpa, value);
-		break;
-	case VIRTIO_MMIO_QUEUE_AVAIL_LOW:
-		set_low(&queue->driver_gpa, value);
-		break;
-	case VIRTIO_MMIO_QUEUE_AVAIL_HIGH:
-		set_high(&queue->driver_gpa, value);
-		break;
-	case VIRTIO_MMIO_QUEUE_USED_LOW:
-		set_low(&queue->device_gpa, value);
-		break;
-	case VIRTIO_MMIO_QUEUE_USED_HIGH:
-		set_high(&queue->device_gpa, value);
-		break;
+	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		uint64_t *address = addresses[i].address;
+
+		if (offset == addresses[i].low)
+			*address = (*address & ~UINT64_C(0xffffffff)) | value;
+		else if (offset == addresses[i].high)
+			*address = (*address & UINT64_C(0xffffffff)) | (uint64_t)value << 32;
 	}
 }
 

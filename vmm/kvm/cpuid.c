@@ -46,6 +46,14 @@ struct kvm_cpuid_entry2 *cpuid_add(struct cpuid_table *table, uint32_t function,
 	return entry;
 }
 
+bool cpuid_vendor_is(struct cpuid_table *table, const char *name)
+{
+	const struct kvm_cpuid_entry2 *leaf = cpuid_find(table, 0, 0);
+
+	return leaf && !memcmp(&leaf->ebx, name, 4) && !memcmp(&leaf->edx, name + 4, 4) &&
+	       !memcmp(&leaf->ecx, name + 8, 4);
+}
+
 bool cpuid_can_nest(struct cpuid_table *table)
 {
 	const struct kvm_cpuid_entry2 *intel = cpuid_find(table, 1, 0);

@@ -32,6 +32,9 @@ int cpuid_supported(int kvm_fd, struct cpuid_table *table);
  * gives the reason for each changed leaf. */
 void cpuid_filter(struct cpuid_table *table, const struct cpuid_options *options);
 
+/* True if the vendor string in leaf 0 is NAME, of 12 characters. */
+bool cpuid_vendor_is(struct cpuid_table *table, const char *name);
+
 /* True if TABLE has VMX or SVM. */
 bool cpuid_can_nest(struct cpuid_table *table);
 

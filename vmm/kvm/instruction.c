@@ -2,6 +2,7 @@
 #include "vmm/kvm/instruction.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 #define ANY (-1)
 
@@ -52,36 +53,14 @@ static const struct pattern patterns[] = {
 
 static bool is_legacy_prefix(uint8_t byte)
 {
-	switch (byte) {
-	case 0x26:
-	case 0x2e:
-	case 0x36:
-	case 0x3e:
-	case 0x64:
-	case 0x65:
-	case 0x66:
-	case 0x67:
-	case 0xf0:
-	case 0xf2:
-	case 0xf3:
-		return true;
-	default:
-		return false;
-	}
+	return byte && strchr("\x26\x2e\x36\x3e\x64\x65\x66\x67\xf0\xf2\xf3", byte);
 }
 
 static enum prefix prefix_of(uint8_t byte, enum prefix before)
 {
-	switch (byte) {
-	case 0xf2:
-		return PREFIX_F2;
-	case 0xf3:
-		return PREFIX_F3;
-	case 0x66:
-		return before == PREFIX_NONE ? PREFIX_66 : before;
-	default:
-		return before;
-	}
+	if (byte == 0xf2 || byte == 0xf3)
+		return byte == 0xf2 ? PREFIX_F2 : PREFIX_F3;
+	return byte == 0x66 && before == PREFIX_NONE ? PREFIX_66 : before;
 }
 
 static bool matches(const struct pattern *pattern, bool one_byte, uint8_t opcode,

@@ -25,18 +25,17 @@ static double now(void)
 	return (double)clock_ns(CLOCK_MONOTONIC) / 1e9;
 }
 
-static const uint8_t loop[] = {
-	0xb9,
-	LOOP_ITERATIONS & 0xff,
-	LOOP_ITERATIONS >> 8 & 0xff,
-	LOOP_ITERATIONS >> 16,
-	0, /* mov ecx, iterations */
-	0xff,
-	0xc9, /* dec ecx */
-	0x75,
-	0xfc, /* jnz to dec */
-	PROBE_END,
-};
+/* mov ecx, LOOP_ITERATIONS; dec ecx; jnz to it; end */
+static const uint8_t loop[] = { 0xb9,
+				LOOP_ITERATIONS & 0xff,
+				LOOP_ITERATIONS >> 8 & 0xff,
+				LOOP_ITERATIONS >> 16,
+				0,
+				0xff,
+				0xc9,
+				0x75,
+				0xfc,
+				PROBE_END };
 
 /* Loop iterations per second at CPL; 0 with a message if the loop does not end. */
 static double loop_rate(int cpl)
@@ -102,30 +101,18 @@ struct instruction {
 	uint8_t code[20];
 };
 
-#define CR4_OSXSAVE     (1ull << 18)
-#define SET_RBX_TO_DATA 0xbb, 0x00, 0x00, 0x01, 0x00
+#define CR4_OSXSAVE (1ull << 18)
+#define SET_RBX     "\xbb\x00\x00\x01\x00" /* mov ebx, PROBE_DATA */
 
 static const struct instruction instructions[] = {
-	{ "INT n", 0, EAX, 0, 0, 2, { 0xcd, PROBE_VECTOR } },
-	{ "FWAIT", 0, EAX, 0, 0, 1, { 0x9b } },
-	{ "FXRSTOR", 1, EDX, 24, 0, 9, { SET_RBX_TO_DATA, 0x48, 0x0f, 0xae, 0x0b } },
-	{ "XRSTOR",
-	  1,
-	  ECX,
-	  26,
-	  CR4_OSXSAVE,
-	  15,
-	  { SET_RBX_TO_DATA, 0xb8, 1, 0, 0, 0, 0x31, 0xd2, 0x0f, 0xae, 0x2b } },
-	{ "STAC", 7, EBX, 20, 0, 3, { 0x0f, 0x01, 0xcb } },
-	{ "CLAC", 7, EBX, 20, 0, 3, { 0x0f, 0x01, 0xca } },
-	{ "POPCNT", 1, ECX, 23, 0, 4, { 0xf3, 0x0f, 0xb8, 0xc1 } },
-	{ "CMPXCHG16B",
-	  1,
-	  ECX,
-	  13,
-	  0,
-	  9,
-	  { 0xbf, 0x00, 0x00, 0x01, 0x00, 0x48, 0x0f, 0xc7, 0x0f } },
+	{ "INT n", 0, EAX, 0, 0, 2, "\xcd\x80" }, /* PROBE_VECTOR */
+	{ "FWAIT", 0, EAX, 0, 0, 1, "\x9b" },
+	{ "FXRSTOR", 1, EDX, 24, 0, 9, SET_RBX "\x48\x0f\xae\x0b" },
+	{ "XRSTOR", 1, ECX, 26, CR4_OSXSAVE, 15, SET_RBX "\xb8\x01\0\0\0\x31\xd2\x0f\xae\x2b" },
+	{ "STAC", 7, EBX, 20, 0, 3, "\x0f\x01\xcb" },
+	{ "CLAC", 7, EBX, 20, 0, 3, "\x0f\x01\xca" },
+	{ "POPCNT", 1, ECX, 23, 0, 4, "\xf3\x0f\xb8\xc1" },
+	{ "CMPXCHG16B", 1, ECX, 13, 0, 9, "\xbf\x00\x00\x01\x00\x48\x0f\xc7\x0f" },
 };
 
 #define INSTRUCTIONS (sizeof(instructions) / sizeof(instructions[0]))
@@ -253,20 +240,13 @@ static int set_system_call_msrs(struct probe_vm *vm)
 	return error ? error : set_msr(vm, MSR_SYSCALL_MASK, 0);
 }
 
-/* iretq to CPL3, as when a kernel starts a process */
+/*
+ * iretq to CPL3, as when a kernel starts a process: pushes ss, PROBE_USER_STACK, rflags (IOPL 3),
+ * cs and PROBE_USER_CODE.
+ */
 static const uint8_t enter_user[] = {
-	0x6a, PROBE_USER_DATA, /* push ss */
-	0x68, 0x00,
-	0x00, 0x03,
-	0x00, /* push PROBE_USER_STACK */
-	0x68, 0x02,
-	0x30, 0x00,
-	0x00,                     /* push rflags: IOPL 3 */
-	0x6a, PROBE_USER_CODE_64, /* push cs */
-	0x68, 0x00,
-	0xa0, 0x00,
-	0x00,       /* push PROBE_USER_CODE */
-	0x48, 0xcf, /* iretq */
+	0x6a, PROBE_USER_DATA,    0x68, 0x00, 0x00, 0x03, 0x00, 0x68, 0x02, 0x30, 0x00, 0x00,
+	0x6a, PROBE_USER_CODE_64, 0x68, 0x00, 0xa0, 0x00, 0x00, 0x48, 0xcf
 };
 
 static const uint8_t system_call[] = { 0x0f, 0x05, PROBE_END };

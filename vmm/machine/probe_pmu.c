@@ -136,13 +136,6 @@ static const struct counter amd_counter = { "AMD", 0xc0010000, 0xc0010004, 0 };
 	0x004300c0u /* event 0xc0, user and kernel, enabled: the same on both                      \
 		     */
 
-static bool is_intel(struct probe_vm *vm)
-{
-	const struct kvm_cpuid_entry2 *vendor = cpuid_find(&vm->cpuid, 0, 0);
-
-	return vendor && vendor->ebx == 0x756e6547; /* "Genu" */
-}
-
 static size_t put(uint8_t *code, size_t at, const void *bytes, size_t size)
 {
 	memcpy(code + at, bytes, size);
@@ -184,7 +177,7 @@ void probe_guest_pmu(struct probe_row *row)
 		return;
 	}
 	leaf = cpuid_find(&vm.cpuid, 0xa, 0);
-	counter = is_intel(&vm) ? &intel_counter : &amd_counter;
+	counter = cpuid_vendor_is(&vm.cpuid, "GenuineIntel") ? &intel_counter : &amd_counter;
 	write_code(vm.memory + PROBE_CODE, counter);
 	if (probe_vm_run(&vm) < 0)
 		probe_report_error(row);
@@ -203,19 +196,9 @@ void probe_guest_pmu(struct probe_row *row)
 /* The vendors that vmm/pmu supports: SDM vol. 2A and APM vol. 3, CPUID function 0. */
 static bool has_known_pmu(struct probe_vm *vm)
 {
-	static const char *const vendors[] = { "GenuineIntel", "AuthenticAMD", "HygonGenuine" };
-	const struct kvm_cpuid_entry2 *leaf = cpuid_find(&vm->cpuid, 0, 0);
-	char name[12];
-
-	if (!leaf)
-		return false;
-	memcpy(name, &leaf->ebx, 4);
-	memcpy(name + 4, &leaf->edx, 4);
-	memcpy(name + 8, &leaf->ecx, 4);
-	for (size_t i = 0; i < sizeof(vendors) / sizeof(*vendors); i++)
-		if (!memcmp(name, vendors[i], sizeof(name)))
-			return true;
-	return false;
+	return cpuid_vendor_is(&vm->cpuid, "GenuineIntel") ||
+	       cpuid_vendor_is(&vm->cpuid, "AuthenticAMD") ||
+	       cpuid_vendor_is(&vm->cpuid, "HygonGenuine");
 }
 
 /* The TSC frequency of a guest in kHz. If there can be no PMU: 0 or less, after reporting why. */

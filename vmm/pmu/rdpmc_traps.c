@@ -415,16 +415,6 @@ void rdpmc_traps_statistics(const struct rdpmc_traps *traps,
 		atomic_load_explicit(&traps->guest_breakpoints, memory_order_relaxed);
 }
 
-static int create(struct vcpu *vcpu, struct cpuid_table *table)
-{
-	return pmu_vcpu_emulated.create(vcpu, table);
-}
-
-static void destroy(struct vcpu *vcpu)
-{
-	pmu_vcpu_emulated.destroy(vcpu);
-}
-
 static bool read_msr(struct vcpu *vcpu, uint32_t index, uint64_t *value)
 {
 	return is_shown(vcpu) && pmu_vcpu_read_msr(vcpu, index, value);
@@ -438,21 +428,16 @@ static bool write_msr(struct vcpu *vcpu, uint32_t index, uint64_t value)
 static void enter(struct vcpu *vcpu)
 {
 	block_user_rdpmc(vcpu);
-	pmu_vcpu_emulated.enter(vcpu);
-}
-
-static void leave(struct vcpu *vcpu)
-{
-	pmu_vcpu_emulated.leave(vcpu);
+	pmu_vcpu_enter(vcpu);
 }
 
 const struct vcpu_pmu_operations rdpmc_traps_pmu = {
-	.create = create,
-	.destroy = destroy,
+	.create = pmu_vcpu_add,
+	.destroy = pmu_vcpu_destroy,
 	.reset = pmu_vcpu_reset,
 	.read_msr = read_msr,
 	.write_msr = write_msr,
 	.enter = enter,
-	.leave = leave,
+	.leave = pmu_vcpu_leave,
 	.breakpoint = handle_breakpoint,
 };

@@ -34,14 +34,6 @@ struct pmu_vcpu {
 	struct pmu_vcpu_statistics statistics;
 };
 
-static bool vendor_is(struct cpuid_table *table, const char *name)
-{
-	const struct kvm_cpuid_entry2 *leaf = cpuid_find(table, 0, 0);
-
-	return leaf && !memcmp(&leaf->ebx, name, 4) && !memcmp(&leaf->edx, name + 4, 4) &&
-	       !memcmp(&leaf->ecx, name + 8, 4);
-}
-
 /* DisplayFamily (SDM vol. 2A, CPUID; APM vol. 3 appendix E.3.2). */
 static unsigned int family_of(struct cpuid_table *table)
 {
@@ -53,11 +45,11 @@ static unsigned int family_of(struct cpuid_table *table)
 
 int pmu_vcpu_model(struct cpuid_table *table, enum pmu_model *model)
 {
-	if (vendor_is(table, "GenuineIntel")) {
+	if (cpuid_vendor_is(table, "GenuineIntel")) {
 		*model = PMU_INTEL;
 		return 0;
 	}
-	if (!vendor_is(table, "AuthenticAMD") && !vendor_is(table, "HygonGenuine"))
+	if (!cpuid_vendor_is(table, "AuthenticAMD") && !cpuid_vendor_is(table, "HygonGenuine"))
 		return error_set(
 			-ENOTSUP,
 			"cannot emulate a PMU for a processor that is neither Intel nor AMD");
@@ -194,7 +186,7 @@ int pmu_vcpu_create(struct vcpu *vcpu, struct cpuid_table *table, const struct p
 	return error;
 }
 
-static int create(struct vcpu *vcpu, struct cpuid_table *table)
+int pmu_vcpu_add(struct vcpu *vcpu, struct cpuid_table *table)
 {
 	return pmu_vcpu_create(vcpu, table, &pmu_host_perf);
 }
@@ -218,7 +210,7 @@ static void close_time(struct pmu_vcpu *self)
 	self->open = false;
 }
 
-static void destroy(struct vcpu *vcpu)
+void pmu_vcpu_destroy(struct vcpu *vcpu)
 {
 	struct pmu_vcpu *self = vcpu->pmu;
 
@@ -242,7 +234,7 @@ static void show_available(const struct vcpu *vcpu)
 		(void)msr_set(vcpu->fd, MSR_MISC_ENABLE, value | MISC_ENABLE_PERFMON);
 }
 
-static void enter(struct vcpu *vcpu)
+void pmu_vcpu_enter(struct vcpu *vcpu)
 {
 	struct pmu_vcpu *self = vcpu->pmu;
 
@@ -277,7 +269,7 @@ static void raise_pmi(struct vcpu *vcpu)
 	}
 }
 
-static void leave(struct vcpu *vcpu)
+void pmu_vcpu_leave(struct vcpu *vcpu)
 {
 	struct pmu_vcpu *self = vcpu->pmu;
 	uint64_t late;
@@ -381,11 +373,11 @@ void pmu_vcpu_statistics(const struct vcpu *vcpu, struct pmu_vcpu_statistics *st
 }
 
 const struct vcpu_pmu_operations pmu_vcpu_emulated = {
-	.create = create,
-	.destroy = destroy,
+	.create = pmu_vcpu_add,
+	.destroy = pmu_vcpu_destroy,
 	.reset = pmu_vcpu_reset,
 	.read_msr = pmu_vcpu_read_msr,
 	.write_msr = pmu_vcpu_write_msr,
-	.enter = enter,
-	.leave = leave,
+	.enter = pmu_vcpu_enter,
+	.leave = pmu_vcpu_leave,
 };

@@ -47,6 +47,12 @@ const struct msr_range *pmu_vcpu_msrs(enum pmu_model model, size_t *count);
  */
 extern const struct vcpu_pmu_operations pmu_vcpu_emulated;
 
+/* Its operations, for others that add to them. */
+int pmu_vcpu_add(struct vcpu *vcpu, struct cpuid_table *table);
+void pmu_vcpu_destroy(struct vcpu *vcpu);
+void pmu_vcpu_enter(struct vcpu *vcpu);
+void pmu_vcpu_leave(struct vcpu *vcpu);
+
 /* Its create operation with PERF instead of the kernel's perf; NULL: derived cycles only. For
  * tests. */
 int pmu_vcpu_create(struct vcpu *vcpu, struct cpuid_table *table, const struct pmu_host_perf *perf);

@@ -141,7 +141,7 @@ TEST(boot, multiboot_headers_out_of_line_are_refused_by_name)
 {
 	enum { CHECKSUM = 8, HEADER = 12, LOAD = 16, LOAD_END = 20, BSS_END = 24, ENTRY = 28 };
 
-	check_refused(CHECKSUM, 1, -ENOEXEC, "no kernel");
+	check_refused(CHECKSUM, 1, -ENOEXEC, "not a bootable kernel");
 	check_refused(HEADER, FLAT_ADDRESS - 4, -ENOEXEC, "broken");
 	check_refused(HEADER, FLAT_ADDRESS + FLAT_HEADER_OFFSET + 4, -ENOEXEC, "broken");
 	check_refused(LOAD, 0x1000, -ENOEXEC, "broken");

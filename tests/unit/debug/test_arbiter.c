@@ -38,7 +38,7 @@ static int enabled(struct arbiter *arbiter, bool pinned, int vcpu, uint64_t spac
 	int holder = reserve(arbiter, pinned, vcpu, space);
 
 	if (holder >= 0)
-		arbiter_enable(arbiter, holder, now);
+		arbiter_set_enabled(arbiter, holder, true, now);
 	return holder;
 }
 
@@ -200,7 +200,7 @@ static void check_schedule(struct oracle *oracle)
 
 	fill_table(oracle, table);
 	for (int i = 0; i < oracle->count; i++)
-		arbiter_enable(oracle->arbiter, oracle->numbers[i], now);
+		arbiter_set_enabled(oracle->arbiter, oracle->numbers[i], true, now);
 	for (int moment = 0; moment < 6 * VCPUS; moment++, now += ARBITER_PERIOD / VCPUS) {
 		unsigned int vcpu = (unsigned int)moment % VCPUS;
 		int pinned = 0, flexible = 0;
@@ -228,7 +228,7 @@ static void check_schedule(struct oracle *oracle)
 		if (!(ran >> i & 1))
 			note(oracle, &oracle->held[i], -2);
 	for (int i = 0; i < oracle->count; i++)
-		arbiter_disable(oracle->arbiter, oracle->numbers[i], now);
+		arbiter_set_enabled(oracle->arbiter, oracle->numbers[i], false, now);
 }
 
 static void search_schedules(struct oracle *oracle, int steps)
@@ -363,7 +363,7 @@ TEST(arbiter, reserved_is_not_yet_armed)
 	arbiter_schedule(arbiter, 0, 1, &schedule);
 	CHECK_EQUAL(schedule.holders[0], ARBITER_SLOT_FREE);
 	CHECK_EQUAL(schedule.suspended, 0);
-	arbiter_enable(arbiter, holder, 2);
+	arbiter_set_enabled(arbiter, holder, true, 2);
 	CHECK(arbiter_generation(arbiter) != before);
 	arbiter_schedule(arbiter, 0, 3, &schedule);
 	CHECK_EQUAL(schedule.holders[0], holder);

@@ -3,7 +3,7 @@
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/cli/trigger_options.h"
-#include "vmm/sample/watchdog_rules.h"
+#include "vmm/sample/watchdog.h"
 
 #define MS 1000000ull
 
