@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shared/sideband_record.h"
 
 #include "shared/sample_record.h"
@@ -7,7 +7,7 @@
 	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_GENERATED | SIDEBAND_JIT_BEGIN | \
 	 SIDEBAND_JIT_INCOMPLETE | SIDEBAND_JIT_END)
 
-/* Bytes of the fixed part of each type; 0: there is no such type. */
+/* Bytes of the fixed part of each type; 0: no such type. */
 static const size_t fixed_sizes[] = {
 	[SIDEBAND_FORK] = sizeof(struct sideband_fork),
 	[SIDEBAND_COMM] = sizeof(struct sideband_comm),
@@ -29,7 +29,7 @@ static bool is_string(const char *string, size_t size)
 	return memchr(string, '\0', size);
 }
 
-/* All of it below 2^64; the last byte of the address space can be in no range. */
+/* The end must be below 2^64, so no range contains the last byte of the address space. */
 static bool is_range(uint64_t start, uint64_t length)
 {
 	return length && start + length > start;
@@ -90,7 +90,7 @@ static bool check_lost(const struct sideband *head)
 	return lost->until >= head->time;
 }
 
-/* Else a record could be about those that stand for tasks that are not known. */
+/* Larger ids are reserved for unknown tasks. */
 static bool is_task(uint32_t pid, uint32_t tid)
 {
 	return pid < SAMPLE_TASK_LIMIT && tid < SAMPLE_TASK_LIMIT;
@@ -148,8 +148,8 @@ bool sideband_is_memfd(const char *name)
 	return !strncmp(name, "/memfd:", strlen("/memfd:"));
 }
 
-/* mm/memory.c and mm/shmem.c of Linux name them; "[anon:NAME]" is what PR_SET_VMA_ANON_NAME gave.
- */
+/* The names are from mm/memory.c and mm/shmem.c of Linux; "[anon:NAME]" comes from
+ * PR_SET_VMA_ANON_NAME. */
 bool sideband_is_anonymous(const char *name, bool has_build_id)
 {
 	static const char *const beginnings[] = { "//anon",         "[anon",  "/dev/zero", "/SYSV",
