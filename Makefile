@@ -129,7 +129,7 @@ build/fuzz/%: build/fuzz/objects/tests/fuzz/%.o build/fuzz/libkvmscope.a
 
 # The guest's end of the agent's protocol.
 build/fuzz/fuzz_agent_guest: $(addprefix build/fuzz/objects/guest-agent/,$(addsuffix .o, \
-	mapped_build_id process_cgroup file_birth jit_map jit_files kernel_table mapped_file \
+	mapped_build_id process_cgroup jit_map jit_files kernel_table mapped_file \
 	send_queue host_link table_sender))
 
 .SECONDARY:

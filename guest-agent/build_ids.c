@@ -7,8 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/mmap2.h"
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 
 /* Files remembered; each has one place. */
 #define FILES 1024

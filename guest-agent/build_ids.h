@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The build ids of what processes map: the kernel is not asked for them (perf_sampling.c). Read
- * from the files, and remembered as long as a file does not change.
+ * Build ids of mapped files. The agent reads them from the files, as it cannot request them from
+ * the kernel (kernel_events.c), and caches them while a file is unchanged.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_BUILD_IDS_H
 #define KVMSCOPE_GUEST_AGENT_BUILD_IDS_H
@@ -12,17 +12,37 @@
 #include "guest-agent/mapped_build_id.h"
 #include "guest-agent/mapped_file.h"
 
-/* Files read in a second, in the long run; what comes faster stays without. And at once. */
+/* Limits for reading files: per second on average, and in one burst. Mappings beyond them get no
+ * build id. */
 #define BUILD_IDS_RATE  200
 #define BUILD_IDS_BURST 1000
 
-/* The build id of the file of MAPPING; 0 where there is none, or it can not be told whether it is
- * this one's.
- */
+/* The payload of PERF_RECORD_MMAP2 (perf_event_open(2)); the path follows. */
+struct mmap2 {
+	uint32_t pid, tid;
+	uint64_t start, size, offset;
+	union {
+		struct {
+			uint32_t major, minor;
+			uint64_t inode, generation;
+		};
+		struct { /* with PERF_RECORD_MISC_MMAP_BUILD_ID */
+			uint8_t build_id_size, reserved[3];
+			uint8_t build_id[BUILD_ID_MAX];
+		};
+	};
+	uint32_t prot, flags;
+};
+
+/* Stores the build id of MAPPING's file. Returns its size, 0 if the file has none or cannot be
+ * identified. */
 size_t build_ids_find(const struct mapped_file *mapping, uint8_t build_id[BUILD_ID_MAX]);
 
-/* Puts it into RECORD, a whole record of the kernel, if that is a mapping of code, and takes out of
- * a mapping the bit that says so where somebody else has asked for build ids (perf_sampling.c). */
+/*
+ * Adds the build id to RECORD, a whole record of the kernel, if it is a mapping of code. Clears
+ * PERF_RECORD_MISC_MMAP_BUILD_ID in a mapping where another user of perf caused it
+ * (kernel_events.c).
+ */
 void build_ids_add(uint8_t *record);
 
 #endif

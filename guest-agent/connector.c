@@ -13,7 +13,7 @@
 #include <linux/netlink.h>
 #include <linux/perf_event.h>
 
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 #include "shared/agent_protocol.h"
 #include "shared/clock_ns.h"
 

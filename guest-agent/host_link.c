@@ -9,14 +9,13 @@
 #include <unistd.h>
 
 #include "guest-agent/jit_files.h"
-#include "guest-agent/known_tasks.h"
-#include "guest-agent/perf_sampling.h"
+#include "guest-agent/kernel_events.h"
 #include "guest-agent/proc_snapshot.h"
 #include "guest-agent/process_cgroup.h"
-#include "guest-agent/raw_time.h"
+#include "guest-agent/reference_tasks.h"
 #include "guest-agent/send_queue.h"
 #include "guest-agent/table_sender.h"
-#include "guest-agent/wait.h"
+#include "guest-agent/timing.h"
 
 /*
  * Events wait so long for others, so that a busy guest wakes the agent a hundred times a second at
@@ -111,10 +110,10 @@ static void close_session(void)
 	session.open = session.telling = false;
 	session.ended = true;
 	session.drain_planned = session.round_due = session.asked = false;
-	table_end();
-	jit_maps_end();
-	known_tasks_end();
-	cgroup_forget();
+	table_cancel();
+	jit_maps_reset();
+	reference_tasks_cancel();
+	cgroup_reset();
 	snapshot_end(&session.snapshot);
 	events_close(&session.events);
 }
@@ -129,7 +128,7 @@ static void open_session(const struct agent_start *start)
 	if (session.open && session.id == start->session)
 		return; /* said again by a host that had to wait */
 	close_session();
-	output_forget(&session.output);
+	output_drop(&session.output);
 	error = start->version == AGENT_PROTOCOL_VERSION ? events_open(&session.events)
 							 : -EPROTONOSUPPORT;
 	session.open = true;
@@ -212,7 +211,7 @@ static uint64_t time_to_look(void)
 static bool look_at(pid_t pid)
 {
 	uint64_t begun = clock_cpu(), now = clock_raw_ms(), rest;
-	bool told = snapshot_look(&session.snapshot, pid, &session.events, &session.output);
+	bool told = snapshot_process(&session.snapshot, pid, &session.events, &session.output);
 
 	rest = LOOKS_REST * (clock_cpu() - begun) / NS_PER_MS;
 	if (session.looks_paid < now)
@@ -266,18 +265,18 @@ static void answer_ping(void)
 
 static void drain(void)
 {
-	enum jit_maps_told maps = JIT_MAPS_ALL;
+	enum jit_maps_result maps = JIT_MAPS_ALL;
 	uint64_t time = clock_raw();
 	bool drained;
 
 	session.drain_planned = false;
 	drained = events_drain(&session.events, &session.output);
-	cgroup_tell(&session.output);
+	cgroup_send(&session.output);
 	/* A round is of the JIT maps, too: they are told of before it. */
 	if (drained && session.round_due)
-		maps = jit_maps_look(&session.output);
+		maps = jit_maps_send(&session.output);
 	answer_ping();
-	if (!known_tasks_tell(&session.output))
+	if (!reference_tasks_send(&session.output))
 		plan_drain(GATHER_MS);
 	if (!drained || maps == JIT_MAPS_NO_ROOM) {
 		plan_drain(GATHER_MS);
@@ -298,13 +297,13 @@ static void take_ping(const struct agent_ping *ping)
 	session.asked_by = ping->host_time;
 	session.asked_at = clock_raw();
 	begin_telling();
-	events_look_for_cpus(&session.events);
+	events_open_new_cpus(&session.events);
 	drain();
 }
 
 static void ask_for_tasks(void)
 {
-	known_tasks_ask();
+	reference_tasks_request();
 	plan_drain(0);
 }
 
@@ -313,11 +312,11 @@ static void take_ask(const struct agent_message *message)
 	const struct agent_request *ask = agent_payload(message, sizeof(*ask));
 
 	if (ask && ask->kind == AGENT_TABLE_JIT_MAP)
-		jit_maps_ask(ask->pid);
+		jit_maps_request(ask->pid);
 	else if (ask && ask->kind == AGENT_TABLE_TASKS)
 		ask_for_tasks();
 	else
-		table_ask(message, &session.output);
+		table_request(message, &session.output);
 }
 
 static void take_message(const struct agent_message *message)

@@ -65,7 +65,7 @@ static void wait_for_child(int ready)
 	close(ready);
 }
 
-void init_leave_to_real_one(char **argv)
+void init_start_real(char **argv)
 {
 	int ready[2] = { -1, -1 };
 	pid_t child = pipe(ready) ? -1 : fork();

@@ -12,6 +12,6 @@
  * the real init does with its mounts. The parent runs the environment's
  * kvmscope_init, else /init, with ARGV's other words; it prints why it could not, and exits.
  */
-void init_leave_to_real_one(char **argv);
+void init_start_real(char **argv);
 
 #endif

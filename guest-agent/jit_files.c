@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "guest-agent/jit_map.h"
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 #include "shared/span.h"
 
 /* Most processes with code of their own making never have a map. */
@@ -113,7 +113,7 @@ static void follow(struct followed *place, uint32_t pid)
 	begin(place);
 }
 
-void jit_maps_ask(uint32_t pid)
+void jit_maps_request(uint32_t pid)
 {
 	struct followed *place;
 
@@ -138,7 +138,7 @@ static uint32_t age_of_program(const struct followed *followed, uint64_t time)
 {
 	uint64_t age = (time - followed->begun) / NS_PER_MS;
 
-	if (!jit_map_knows_program(&followed->map))
+	if (!jit_map_detects_exec(&followed->map))
 		return 0;
 	return age < UINT32_MAX ? (uint32_t)age : UINT32_MAX;
 }
@@ -238,7 +238,7 @@ static void look_at(struct followed *followed, struct look *look)
 {
 	enum jit_map_process process = ask_process(followed); /* before the last look */
 	uint64_t time = clock_raw();
-	enum jit_map_look found;
+	enum jit_map_change found;
 
 	/* Its kernel told of that, but may have lost it: another program's map is asked for anew.
 	 */
@@ -248,11 +248,11 @@ static void look_at(struct followed *followed, struct look *look)
 	}
 	if (followed->map.fd < 0)
 		look_for_file(followed);
-	found = followed->map.fd < 0 ? JIT_MAP_AS_IT_WAS : jit_map_look(&followed->map);
+	found = followed->map.fd < 0 ? JIT_MAP_UNCHANGED : jit_map_poll(&followed->map);
 	if (found == JIT_MAP_REPLACED)
 		replace_file(followed, look);
 	else if (followed->map.fd >= 0 &&
-		 (found == JIT_MAP_LONGER || followed->behind || !followed->told))
+		 (found == JIT_MAP_GREW || followed->behind || !followed->told))
 		tell_new(followed, look, time);
 	else
 		followed->since = time;
@@ -266,7 +266,7 @@ static void look_at(struct followed *followed, struct look *look)
 	stop_following(followed);
 }
 
-enum jit_maps_told jit_maps_look(struct output *output)
+enum jit_maps_result jit_maps_send(struct output *output)
 {
 	struct look look = { .output = output };
 
@@ -289,12 +289,12 @@ enum jit_maps_told jit_maps_look(struct output *output)
 	return look.more ? JIT_MAPS_MORE : JIT_MAPS_ALL;
 }
 
-void jit_maps_end(void)
+void jit_maps_reset(void)
 {
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
 		if (maps[i].pid) {
 			begin(&maps[i]);
 			maps[i].wanted = false;
-			jit_map_leave(&maps[i].map);
+			jit_map_release(&maps[i].map);
 		}
 }

@@ -15,9 +15,9 @@
 #define JIT_MAPS_MAX 64u
 
 /* From now on follows the map of process PID; from its beginning, if it does so already. */
-void jit_maps_ask(uint32_t pid);
+void jit_maps_request(uint32_t pid);
 
-enum jit_maps_told {
+enum jit_maps_result {
 	JIT_MAPS_ALL,
 	JIT_MAPS_MORE, /* there is more, which was said; to be called again in JIT_MAPS_INTERVAL_MS
 			*/
@@ -30,9 +30,9 @@ enum jit_maps_told {
 #define JIT_MAPS_INTERVAL_MS 16u
 
 /* Tells what is new by now. */
-enum jit_maps_told jit_maps_look(struct output *output);
+enum jit_maps_result jit_maps_send(struct output *output);
 
 /* Nobody wants them any more. */
-void jit_maps_end(void);
+void jit_maps_reset(void);
 
 #endif

@@ -14,9 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/file_birth.h"
 #include "guest-agent/mapped_file.h"
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 #include "shared/clock_ns.h"
 
 /* A file's times are those of the kernel's last tick, and so is the start of a process. */
@@ -84,7 +83,7 @@ static bool is_stack_random(const struct jit_map *map)
 	       !(strtoul(text, NULL, 16) & ADDR_NO_RANDOMIZE);
 }
 
-bool jit_map_knows_program(const struct jit_map *map)
+bool jit_map_detects_exec(const struct jit_map *map)
 {
 	return map->is_random && is_stack_random(map);
 }
@@ -148,6 +147,19 @@ static bool read_start(const struct jit_map *map, uint64_t *time)
 	if (!read_field(map, STAT_STARTTIME, time))
 		return false;
 	*time *= NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+	return true;
+}
+
+/* When FD was created, in ns of CLOCK_REALTIME at that time: statx(2), for which musl has no
+ * function. False if the file system does not store it (tmpfs before Linux 6.0). */
+static bool file_birth(int fd, uint64_t *time)
+{
+	struct statx status = { 0 };
+
+	if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BTIME, &status) ||
+	    !(status.stx_mask & STATX_BTIME))
+		return false;
+	*time = (uint64_t)status.stx_btime.tv_sec * 1000000000u + status.stx_btime.tv_nsec;
 	return true;
 }
 
@@ -282,16 +294,16 @@ static bool has_mark(const struct jit_map *map)
 	       !memcmp(mark, map->mark, map->mark_size);
 }
 
-enum jit_map_look jit_map_look(struct jit_map *map)
+enum jit_map_change jit_map_poll(struct jit_map *map)
 {
 	struct stat now;
 
 	if (!look(map, &now) || !is_same_file(&now, &map->seen))
 		return JIT_MAP_REPLACED;
 	if (is_unchanged(&now, &map->seen))
-		return JIT_MAP_AS_IT_WAS;
+		return JIT_MAP_UNCHANGED;
 	map->seen = now;
-	return has_mark(map) ? JIT_MAP_LONGER : JIT_MAP_REPLACED;
+	return has_mark(map) ? JIT_MAP_GREW : JIT_MAP_REPLACED;
 }
 
 ssize_t jit_map_read(struct jit_map *map, char *to, size_t size)
@@ -320,7 +332,7 @@ void jit_map_close(struct jit_map *map)
 	map->fd = -1;
 }
 
-void jit_map_leave(struct jit_map *map)
+void jit_map_release(struct jit_map *map)
 {
 	jit_map_close(map);
 	if (map->directory >= 0)
@@ -330,7 +342,7 @@ void jit_map_leave(struct jit_map *map)
 
 void jit_map_end(struct jit_map *map)
 {
-	jit_map_leave(map);
+	jit_map_release(map);
 	close(map->process);
 	map->process = -1;
 }

@@ -38,13 +38,13 @@ int jit_map_begin(struct jit_map *map, pid_t pid);
  */
 int jit_map_open(struct jit_map *map, uint64_t *born);
 
-enum jit_map_look {
-	JIT_MAP_AS_IT_WAS, /* since the latest look */
-	JIT_MAP_LONGER,
+enum jit_map_change {
+	JIT_MAP_UNCHANGED, /* since the latest look */
+	JIT_MAP_GREW,
 	JIT_MAP_REPLACED, /* what was read is not there any more, or another file has the name */
 };
 
-enum jit_map_look jit_map_look(struct jit_map *map);
+enum jit_map_change jit_map_poll(struct jit_map *map);
 
 /* Bytes that were not read, as of the latest look. */
 static inline uint64_t jit_map_left(const struct jit_map *map)
@@ -60,7 +60,7 @@ ssize_t jit_map_read(struct jit_map *map, char *to, size_t size);
 void jit_map_close(struct jit_map *map);
 
 /* The same, and nothing keeps the process's file systems from being unmounted until then. */
-void jit_map_leave(struct jit_map *map);
+void jit_map_release(struct jit_map *map);
 
 enum jit_map_process {
 	JIT_MAP_RUNS,  /* the program that ran at jit_map_begin(), */
@@ -71,7 +71,7 @@ enum jit_map_process {
 enum jit_map_process jit_map_process(const struct jit_map *map);
 
 /* Would the process, had it run another program since jit_map_begin(), be JIT_MAP_EXEC for sure? */
-bool jit_map_knows_program(const struct jit_map *map);
+bool jit_map_detects_exec(const struct jit_map *map);
 
 void jit_map_end(struct jit_map *map);
 

@@ -11,11 +11,10 @@
 #include <unistd.h>
 
 #include "guest-agent/host_link.h"
-#include "guest-agent/host_port.h"
-#include "guest-agent/host_vsock.h"
+#include "guest-agent/host_transport.h"
 #include "guest-agent/init.h"
 #include "guest-agent/self_install.h"
-#include "guest-agent/wait.h"
+#include "guest-agent/timing.h"
 #include "shared/agent_protocol.h"
 
 /* A port may come any time: its driver may be a module that is loaded late. */
@@ -161,7 +160,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "uninstall"))
 		return uninstall_command(argc - 1, argv + 1);
 	if (getpid() == 1)
-		init_leave_to_real_one(argv);
+		init_start_real(argv);
 	else
 		status = parse(&settings, argc, argv);
 	if (status >= 0)
@@ -174,6 +173,6 @@ int main(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGCHLD, SIG_IGN); /* known_tasks.h */
+	signal(SIGCHLD, SIG_IGN); /* reference_tasks.h */
 	return settings.fd >= 0 ? run_on_descriptor(&settings) : run(&settings);
 }

@@ -13,9 +13,8 @@
 #include <unistd.h>
 
 #include "guest-agent/build_ids.h"
-#include "guest-agent/mmap2.h"
 #include "guest-agent/process_cgroup.h"
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 
 #define TRIES          8
 #define LINE_MAX_BYTES 4400  /* of /proc/PID/maps: numbers and PATH_MAX */
@@ -419,8 +418,8 @@ bool snapshot_step(struct snapshot *snapshot, struct events *events, struct outp
 	return true;
 }
 
-bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events,
-		   struct output *output)
+bool snapshot_process(struct snapshot *snapshot, pid_t pid, struct events *events,
+		      struct output *output)
 {
 	return tell_process(snapshot, pid, true, events, output);
 }

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "guest-agent/perf_sampling.h"
+#include "guest-agent/kernel_events.h"
 #include "guest-agent/send_queue.h"
 
 struct snapshot {
@@ -41,7 +41,7 @@ void snapshot_end(struct snapshot *snapshot);
 bool snapshot_step(struct snapshot *snapshot, struct events *events, struct output *output);
 
 /* Tells PID alone, anew. False where OUTPUT had no room. */
-bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events,
-		   struct output *output);
+bool snapshot_process(struct snapshot *snapshot, pid_t pid, struct events *events,
+		      struct output *output);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 
 #define NOTED_MAX 64u
 
@@ -101,7 +101,7 @@ bool cgroup_read(pid_t pid, struct cgroup *cgroup)
 	return *cgroup->path && (!unified || find_id(cgroup));
 }
 
-void cgroup_note(const uint8_t *record)
+void cgroup_observe(const uint8_t *record)
 {
 	struct perf_event_header header;
 	struct agent_record_end end;
@@ -154,15 +154,15 @@ static void tell(const struct noted *noted, struct output *output)
 	memcpy(message->records + size - sizeof(end), &end, sizeof(end));
 }
 
-void cgroup_tell(struct output *output)
+void cgroup_send(struct output *output)
 {
 	for (unsigned int i = 0; i < cgroups.count; i++)
 		if (is_allowed())
 			tell(&cgroups.noted[i], output);
-	cgroup_forget();
+	cgroup_reset();
 }
 
-void cgroup_forget(void)
+void cgroup_reset(void)
 {
 	cgroups.count = 0;
 }

@@ -30,12 +30,12 @@ struct cgroup {
 bool cgroup_read(pid_t pid, struct cgroup *cgroup);
 
 /* Notes RECORD, a whole one of the kernel's, if it says that a process runs a new program. */
-void cgroup_note(const uint8_t *record);
+void cgroup_observe(const uint8_t *record);
 
 /* Tells of those that were noted, as far as there is room and time. */
-void cgroup_tell(struct output *output);
+void cgroup_send(struct output *output);
 
 /* Forgets those that were noted. */
-void cgroup_forget(void);
+void cgroup_reset(void);
 
 #endif

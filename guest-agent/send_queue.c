@@ -17,7 +17,7 @@ void output_open(struct output *output, int fd)
 	output->begin = output->end = output->boundary = 0;
 }
 
-void output_forget(struct output *output)
+void output_drop(struct output *output)
 {
 	output->end = output->boundary;
 }

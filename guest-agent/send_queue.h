@@ -27,7 +27,7 @@ struct output {
 void output_open(struct output *output, int fd);
 
 /* Forgets what was not sent, but for the rest of a message that the host has a part of. */
-void output_forget(struct output *output);
+void output_drop(struct output *output);
 
 /* Bytes of payload that a message may have now; 0 if there is no room. */
 size_t output_room(const struct output *output);

@@ -12,7 +12,7 @@
 #include "guest-agent/kernel_table.h"
 #include "guest-agent/mapped_build_id.h"
 #include "guest-agent/mapped_file.h"
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 #include "shared/elf_stubs.h"
 #include "shared/elf_tables.h"
 
@@ -63,7 +63,7 @@ static void answer_error(uint64_t request, int error, struct output *output)
 	message->flags = AGENT_TABLE_END;
 }
 
-void table_ask(const struct agent_message *message, struct output *output)
+void table_request(const struct agent_message *message, struct output *output)
 {
 	const struct agent_request *ask = agent_payload(message, sizeof(*ask));
 	size_t room;
@@ -89,7 +89,7 @@ uint64_t table_due(void)
 	return table.asked || table.sending ? table.due : UINT64_MAX;
 }
 
-void table_end(void)
+void table_cancel(void)
 {
 	if (table.sending) {
 		deflateEnd(&table.stream);
@@ -360,7 +360,7 @@ static void send_part(struct output *output)
 	memset(message->data + message->size, 0, TABLE_PART - message->size);
 	output_shorten(output, message, sizeof(*message) + message->size);
 	if (result)
-		table_end();
+		table_cancel();
 }
 
 bool table_step(struct output *output)

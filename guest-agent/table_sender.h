@@ -19,7 +19,7 @@
 #define TABLE_RATE        (TABLE_PART * 1000u / TABLE_INTERVAL_MS)
 
 /* Takes MESSAGE, of type AGENT_REQUEST; one that can not be is passed over. */
-void table_ask(const struct agent_message *message, struct output *output);
+void table_request(const struct agent_message *message, struct output *output);
 
 /* When, in ms of clock_raw_ms(), table_step() has something to do; UINT64_MAX: nothing is asked
  * for. */
@@ -29,6 +29,6 @@ uint64_t table_due(void);
 bool table_step(struct output *output);
 
 /* Nobody wants the rest any more. */
-void table_end(void);
+void table_cancel(void);
 
 #endif

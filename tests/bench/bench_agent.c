@@ -15,7 +15,7 @@
 
 #include "tests/bench/bench.h"
 #include "tests/unit/agent_process.h"
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 
 #define SECONDS bench_size(10, 2)
 #define FORKS   100 /* a second */

@@ -13,9 +13,9 @@
 
 #include "guest-agent/connector.h"
 #include "guest-agent/host_link.h"
-#include "guest-agent/known_tasks.h"
-#include "guest-agent/perf_sampling.h"
+#include "guest-agent/kernel_events.h"
 #include "guest-agent/proc_snapshot.h"
+#include "guest-agent/reference_tasks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -45,7 +45,7 @@ void events_close(struct events *events)
 {
 }
 
-void events_look_for_cpus(struct events *events)
+void events_open_new_cpus(struct events *events)
 {
 }
 
@@ -67,8 +67,8 @@ bool snapshot_step(struct snapshot *snapshot, struct events *events, struct outp
 	return true;
 }
 
-bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events,
-		   struct output *output)
+bool snapshot_process(struct snapshot *snapshot, pid_t pid, struct events *events,
+		      struct output *output)
 {
 	return true;
 }
@@ -79,16 +79,16 @@ pid_t connector_due(struct connector *connector, uint64_t now)
 }
 
 /* Processes are not begun for each input. */
-void known_tasks_ask(void)
+void reference_tasks_request(void)
 {
 }
 
-bool known_tasks_tell(struct output *output)
+bool reference_tasks_send(struct output *output)
 {
 	return true;
 }
 
-void known_tasks_end(void)
+void reference_tasks_cancel(void)
 {
 }
 

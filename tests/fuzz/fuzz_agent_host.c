@@ -9,9 +9,9 @@
 
 #include "shared/agent_protocol.h"
 #include "vmm/agent/agent_clock.h"
-#include "vmm/agent/agent_held.h"
 #include "vmm/agent/agent_records.h"
 #include "vmm/agent/agent_tables.h"
+#include "vmm/agent/agent_timeline.h"
 #include "vmm/guest/linux/reported_kernel.h"
 #include "vmm/guest/reported_tasks.h"
 #include "vmm/symbols/image_file.h"
@@ -19,7 +19,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct agent_stream stream;
-static struct agent_held held;
+static struct agent_queue held;
 static uint64_t host; /* the latest exchange's end */
 
 static void take_records(struct span records, struct agent_clock *clock)
@@ -31,7 +31,7 @@ static void take_records(struct span records, struct agent_clock *clock)
 	while ((size = agent_record_decode(records, &record)) > 0) {
 		agent_clock_host_time(clock, record.guest_time, &error);
 		if (record.sideband.head.size)
-			agent_held_add(&held, record.guest_time, &record.sideband.head);
+			agent_queue_add(&held, record.guest_time, &record.sideband.head);
 		if (record.sideband.head.size &&
 		    !sideband_check(span_of(record.sideband.bytes, record.sideband.head.size)))
 			abort();
@@ -47,11 +47,11 @@ static void take_pong(const struct agent_pong *pong, struct agent_clock *clock)
 
 	exchange.before = host + pong->tsc_before % (1ull << 40);
 	exchange.after = exchange.before + pong->tsc_after % (1ull << 30);
-	if (agent_clock_take(clock, &exchange) == AGENT_CLOCK_TAKEN)
+	if (agent_clock_add(clock, &exchange) == AGENT_CLOCK_ACCEPTED)
 		host = exchange.after;
-	while (agent_held_first(&held, &guest_time) && agent_clock_reaches(clock, guest_time)) {
+	while (agent_queue_first(&held, &guest_time) && agent_clock_covers(clock, guest_time)) {
 		agent_clock_host_time(clock, guest_time, &error);
-		agent_held_drop(&held);
+		agent_queue_pop(&held);
 	}
 }
 
@@ -113,7 +113,7 @@ static void take_message(const struct agent_message *message, struct agent_clock
 		take_tasks(span_of(message->payload, agent_payload_size(message)));
 	if (message->type == AGENT_TABLE) {
 		agent_tables_next(tables, 1);
-		agent_tables_take(tables, message, 1);
+		agent_tables_receive(tables, message, 1);
 	}
 }
 
@@ -131,12 +131,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!tables)
 		abort();
 	for (int i = 0; i < 4; i++)
-		agent_tables_want(tables, &image);
-	agent_tables_want_kernel(tables, 0);
+		agent_tables_request(tables, &image);
+	agent_tables_request_kernel(tables, 0);
 	make_file(span_of(data, size));
 	take_kernel(span_of(data, size));
 	take_tasks(span_of(data, size));
-	agent_clock_take(&clock, &(struct agent_clock_exchange){ 1000, 2000, 500 });
+	agent_clock_add(&clock, &(struct agent_clock_exchange){ 1000, 2000, 500 });
 	host = 2000;
 	agent_stream_reset(&stream);
 	while (size) {
@@ -155,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				take_message(message, &clock, tables);
 	}
 	agent_clock_end(&clock, host + 1000, held.latest);
-	agent_held_clear(&held);
+	agent_queue_clear(&held);
 	while ((table = agent_tables_pop(tables))) {
 		make_file(span_of(table->bytes, table->size));
 		agent_image_table_free(table);

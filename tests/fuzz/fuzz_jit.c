@@ -88,7 +88,7 @@ static void take_message(struct state *state, struct input *input)
 	map->size = (uint32_t)snprintf(map->lines, 64, "%x %x f%u\n", BASE + start, length,
 				       next(input) % 8);
 	*message = (struct agent_message){ .size = sizeof(bytes), .type = AGENT_JIT_MAP };
-	agent_jit_take(message, give_record, state);
+	agent_jit_decode(message, give_record, state);
 }
 
 static void say(struct state *state, const struct sideband_mmap *mmap)

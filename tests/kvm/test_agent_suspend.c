@@ -21,7 +21,7 @@
 #include "shared/sideband_record.h"
 #include "tests/unit/quick_boot.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 
 #define KERNEL "build/cache/kernels/6.1/vmlinuz"
 #define INITRD "build/initrd/attach-agent.cpio"

@@ -12,7 +12,7 @@
 
 #include "shared/sideband_record.h"
 #include "tests/unit/agent_process.h"
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 
 struct agent_fixture {
 	pid_t process; /* 0: the guest's end is the test's */

@@ -6,7 +6,7 @@
 #ifndef KVMSCOPE_TESTS_UNIT_AGENT_SET_CLOCK_H
 #define KVMSCOPE_TESTS_UNIT_AGENT_SET_CLOCK_H
 
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 
 static struct {
 	uint64_t ms;      /* what it is */

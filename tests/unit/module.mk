@@ -44,4 +44,4 @@ TEST_NEEDS += $(addprefix $(INLINES)/,gcc dwarf4 clang dwz stripped plain kernel
 
 # Tests of the agent's parts include the part; it calls these.
 $(BUILD)/kvmscope-tests: $(addprefix $(BUILD)/guest-agent/, \
-	file_birth.o jit_map.o kernel_table.o send_queue.o)
+	jit_map.o kernel_table.o send_queue.o)

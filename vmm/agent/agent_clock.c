@@ -17,8 +17,8 @@
 	((width) / 2 + AGENT_CLOCK_STEP_MAX + (width) +                                            \
 	 2000000000u / (MILLION / AGENT_CLOCK_DRIFT_PPM) + (unseen))
 _Static_assert(WORST(AGENT_CLOCK_WIDTH_MAX, 0) <= AGENT_CLOCK_ERROR_MAX &&
-		       WORST(AGENT_CLOCK_WIDTH_MAX - AGENT_CLOCK_UNSEEN, AGENT_CLOCK_UNSEEN) <=
-			       AGENT_CLOCK_ERROR_MAX,
+		       WORST(AGENT_CLOCK_WIDTH_MAX - AGENT_CLOCK_KVM_DRIFT,
+			     AGENT_CLOCK_KVM_DRIFT) <= AGENT_CLOCK_ERROR_MAX,
 	       "an event between two exchanges has a place");
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -80,17 +80,17 @@ uint64_t agent_clock_width_max(const struct agent_clock *clock)
 	return AGENT_CLOCK_WIDTH_MAX - clock->unseen;
 }
 
-enum agent_clock_result agent_clock_take(struct agent_clock *clock,
-					 const struct agent_clock_exchange *exchange)
+enum agent_clock_result agent_clock_add(struct agent_clock *clock,
+					const struct agent_clock_exchange *exchange)
 {
 	assert(exchange->before <= exchange->after);
 	assert(!clock->count || latest(clock)->after <= exchange->before);
 	if (contradicts(clock, exchange))
 		return AGENT_CLOCK_JUMPED;
 	if (exchange->after - exchange->before > agent_clock_width_max(clock))
-		return AGENT_CLOCK_VAGUE;
+		return AGENT_CLOCK_IMPRECISE;
 	append(clock, exchange);
-	return AGENT_CLOCK_TAKEN;
+	return AGENT_CLOCK_ACCEPTED;
 }
 
 bool agent_clock_end(struct agent_clock *clock, uint64_t now, uint64_t guest)
@@ -106,7 +106,7 @@ bool agent_clock_end(struct agent_clock *clock, uint64_t now, uint64_t guest)
 	return true;
 }
 
-bool agent_clock_reaches(const struct agent_clock *clock, uint64_t guest)
+bool agent_clock_covers(const struct agent_clock *clock, uint64_t guest)
 {
 	return clock->count && guest <= latest(clock)->guest;
 }
@@ -202,7 +202,7 @@ static uint64_t error_between(const struct agent_clock_exchange *from,
 	return larger(error_at(from, to, from->guest), error_at(from, to, to->guest)) + ROUNDING;
 }
 
-bool agent_clock_serves(const struct agent_clock *clock,
+bool agent_clock_usable(const struct agent_clock *clock,
 			const struct agent_clock_exchange *exchange)
 {
 	if (!clock->count)
@@ -211,8 +211,9 @@ bool agent_clock_serves(const struct agent_clock *clock,
 	       error_between(latest(clock), exchange) + clock->unseen <= AGENT_CLOCK_ERROR_MAX;
 }
 
-void agent_clock_take_vague(struct agent_clock *clock, const struct agent_clock_exchange *exchange)
+void agent_clock_add_imprecise(struct agent_clock *clock,
+			       const struct agent_clock_exchange *exchange)
 {
-	assert(agent_clock_serves(clock, exchange));
+	assert(agent_clock_usable(clock, exchange));
 	append(clock, exchange);
 }

@@ -49,14 +49,14 @@
  * ns: so far a guest's clock may be away between two exchanges and back at the next where KVM sets
  * it anew again and again. No bound: so long as a vCPU runs, at half its rate, is seldom.
  */
-#define AGENT_CLOCK_UNSEEN 20000000u
+#define AGENT_CLOCK_KVM_DRIFT 20000000u
 
 /* Exchanges that are kept: those of some seconds. */
 #define AGENT_CLOCK_EXCHANGES 64u
 
 /* All zero: nothing is known, of a clock that is the host's TSC. */
 struct agent_clock {
-	uint64_t unseen; /* ns, 0 or AGENT_CLOCK_UNSEEN: see there */
+	uint64_t unseen; /* ns, 0 or AGENT_CLOCK_KVM_DRIFT: see there */
 	size_t count;    /* of exchanges, the latest last */
 	struct agent_clock_exchange {
 		uint64_t before, after; /* of the host's clock */
@@ -65,29 +65,30 @@ struct agent_clock {
 };
 
 enum agent_clock_result {
-	AGENT_CLOCK_TAKEN,
-	AGENT_CLOCK_VAGUE, /* it took long: not taken */
+	AGENT_CLOCK_ACCEPTED,
+	AGENT_CLOCK_IMPRECISE, /* it took long: not taken */
 	/* The guest's clock ran back, or it was set, or stood still: what it showed since the
 	   latest exchange has no place in the host's time. Not taken. */
 	AGENT_CLOCK_JUMPED,
 };
 
-/* ns: an exchange that took longer is vague. */
+/* ns: an exchange that took longer is imprecise. */
 uint64_t agent_clock_width_max(const struct agent_clock *clock);
 
 /* EXCHANGE comes behind those before it: its BEFORE is not less than their AFTER. */
-enum agent_clock_result agent_clock_take(struct agent_clock *clock,
-					 const struct agent_clock_exchange *exchange);
+enum agent_clock_result agent_clock_add(struct agent_clock *clock,
+					const struct agent_clock_exchange *exchange);
 
 /*
  * Would all have a place that happened between the latest exchange and EXCHANGE, however long that
  * took? If there was none: may it be the first?
  */
-bool agent_clock_serves(const struct agent_clock *clock,
+bool agent_clock_usable(const struct agent_clock *clock,
 			const struct agent_clock_exchange *exchange);
 
 /* Takes one that serves, for want of a better one. */
-void agent_clock_take_vague(struct agent_clock *clock, const struct agent_clock_exchange *exchange);
+void agent_clock_add_imprecise(struct agent_clock *clock,
+			       const struct agent_clock_exchange *exchange);
 
 /*
  * There will be no other exchange: the guest's clock had shown GUEST when the host's showed NOW.
@@ -97,7 +98,7 @@ void agent_clock_take_vague(struct agent_clock *clock, const struct agent_clock_
 bool agent_clock_end(struct agent_clock *clock, uint64_t now, uint64_t guest);
 
 /* Is there an exchange behind GUEST? */
-bool agent_clock_reaches(const struct agent_clock *clock, uint64_t guest);
+bool agent_clock_covers(const struct agent_clock *clock, uint64_t guest);
 
 /*
  * The host's time for GUEST; right within *ERROR ns. For a time that no exchange is behind, only as

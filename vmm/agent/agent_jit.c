@@ -51,7 +51,7 @@ static void begin_anew(struct agent_jit *jit, uint32_t pid, uint64_t time)
 		jit->processes[place].pid = 0;
 }
 
-void agent_jit_see(struct agent_jit *jit, const struct sideband *record, uint64_t time)
+void agent_jit_observe(struct agent_jit *jit, const struct sideband *record, uint64_t time)
 {
 	const struct sideband_mmap *mmap = (const void *)record;
 	const struct sideband_fork *fork = (const void *)record;
@@ -78,7 +78,7 @@ uint32_t agent_jit_next(struct agent_jit *jit)
 	return 0;
 }
 
-bool agent_jit_follows(const struct agent_jit *jit)
+bool agent_jit_active(const struct agent_jit *jit)
 {
 	for (uint32_t i = 0; i < AGENT_JIT_PROCESSES_MAX; i++)
 		if (jit->processes[i].pid)
@@ -86,7 +86,7 @@ bool agent_jit_follows(const struct agent_jit *jit)
 	return false;
 }
 
-void agent_jit_forget(struct agent_jit *jit)
+void agent_jit_reset(struct agent_jit *jit)
 {
 	*jit = (struct agent_jit){ 0 };
 }
@@ -119,8 +119,8 @@ static bool can_be(const struct agent_jit_map *map, size_t room)
 	       map->since <= map->time;
 }
 
-bool agent_jit_take(const struct agent_message *message,
-		    void (*each)(void *context, struct sideband *record), void *context)
+bool agent_jit_decode(const struct agent_message *message,
+		      void (*each)(void *context, struct sideband *record), void *context)
 {
 	const struct agent_jit_map *map = agent_payload(message, sizeof(*map));
 	struct sideband_jit_map begin;

@@ -32,22 +32,22 @@ struct agent_jit {
  * memory which is no file's is asked for; another program in it, or another process of its number,
  * anew. What two CPUs told comes in any order: times say whose program a mapping is.
  */
-void agent_jit_see(struct agent_jit *jit, const struct sideband *record, uint64_t time);
+void agent_jit_observe(struct agent_jit *jit, const struct sideband *record, uint64_t time);
 
 /* The process to be asked for next, which then counts as asked for; 0: none. */
 uint32_t agent_jit_next(struct agent_jit *jit);
 
 /* Is any asked for? Its map is looked at with each ping. */
-bool agent_jit_follows(const struct agent_jit *jit);
+bool agent_jit_active(const struct agent_jit *jit);
 
 /* The guest forgot what it was asked. */
-void agent_jit_forget(struct agent_jit *jit);
+void agent_jit_reset(struct agent_jit *jit);
 
 /*
  * Gives what MESSAGE, of type AGENT_JIT_MAP, says: first the map, then its new lines. RECORD's time
  * and since are by the guest's clock. False: it can not be, and nothing was given.
  */
-bool agent_jit_take(const struct agent_message *message,
-		    void (*each)(void *context, struct sideband *record), void *context);
+bool agent_jit_decode(const struct agent_message *message,
+		      void (*each)(void *context, struct sideband *record), void *context);
 
 #endif

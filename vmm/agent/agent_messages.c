@@ -3,7 +3,7 @@
 
 #include "shared/clock_ns.h"
 #include "vmm/agent/agent_records.h"
-#include "vmm/agent/agent_stream.h"
+#include "vmm/agent/agent_state.h"
 
 /*
  * Each event is told before a round that is later, but for what its CPU was writing just then. An
@@ -20,7 +20,7 @@ static void tell_lost(struct agent *agent, uint64_t count, uint64_t since, uint6
 		.count = count
 	};
 
-	agent_placer_write(&agent->placer, &lost.head, until > since ? until : since);
+	agent_timeline_add(&agent->timeline, &lost.head, until > since ? until : since);
 	agent_count_lost(agent, count);
 }
 
@@ -55,7 +55,7 @@ static void note_mapping(struct agent *agent, const struct sideband *mmap)
 	if (!agent->options.mappings)
 		return;
 	pthread_mutex_lock(&agent->lock);
-	agent_mappings_see(&agent->mappings, mmap);
+	agent_mappings_add(&agent->mappings, mmap);
 	pthread_mutex_unlock(&agent->lock);
 }
 
@@ -66,12 +66,12 @@ static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *
 	if (sideband->type == SIDEBAND_LOST)
 		take_lost(agent, cpu, record);
 	else
-		agent_placer_write(&agent->placer, sideband, record->guest_time);
+		agent_timeline_add(&agent->timeline, sideband, record->guest_time);
 	/* A snapshot's may be as old as what it is told for. */
-	agent->placer.broken |= cpu != AGENT_CPU_SNAPSHOT && record->guest_time < agent->round &&
-				agent->round - record->guest_time > RAN_BACK;
-	agent->tells = true;
-	agent_jit_see(&agent->jit, sideband, record->guest_time);
+	agent->timeline.broken |= cpu != AGENT_CPU_SNAPSHOT && record->guest_time < agent->round &&
+				  agent->round - record->guest_time > RAN_BACK;
+	agent->has_events = true;
+	agent_jit_observe(&agent->jit, sideband, record->guest_time);
 	if (sideband->type == SIDEBAND_MMAP)
 		note_mapping(agent, sideband);
 }
@@ -86,7 +86,7 @@ static void take_events(struct agent *agent, const struct agent_events *events, 
 		int size = agent_record_decode(records, &record);
 
 		if (size < 0) {
-			agent_refuse(agent);
+			agent_count_rejected(agent);
 			break;
 		}
 		if (record.sideband.head.size) {
@@ -108,7 +108,7 @@ static void take_round(struct agent *agent, const struct agent_round *round)
 		tell_lost(agent, round->lost - agent->session_lost, agent->round,
 			  round->guest_time);
 	agent->round = round->guest_time;
-	agent_tell_round(agent, round->guest_time);
+	agent_report_round(agent, round->guest_time);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.unstable = round->unstable;
 	agent->statistics.cut = round->cut;
@@ -121,23 +121,23 @@ static void take_table(struct agent *agent, const struct agent_message *message,
 	bool taken;
 
 	pthread_mutex_lock(&agent->lock);
-	taken = agent_tables_take(agent->tables, message, time);
+	taken = agent_tables_receive(agent->tables, message, time);
 	pthread_mutex_unlock(&agent->lock);
 	if (!taken)
-		agent_refuse(agent);
+		agent_count_rejected(agent);
 }
 
 static void write_jit(void *context, struct sideband *record)
 {
-	agent_placer_write(context, record, record->time);
+	agent_timeline_add(context, record, record->time);
 }
 
 static void take_jit_map(struct agent *agent, const struct agent_message *message)
 {
-	if (agent_jit_take(message, write_jit, &agent->placer))
+	if (agent_jit_decode(message, write_jit, &agent->timeline))
 		return;
-	agent_tell_jit_maps_unknown(agent, agent->round);
-	agent_refuse(agent);
+	agent_report_jit_maps_incomplete(agent, agent->round);
+	agent_count_rejected(agent);
 }
 
 /* One answer to each question: to look for them takes time. -EBUSY passes by itself. */
@@ -149,16 +149,16 @@ static void take_tasks(struct agent *agent, const struct agent_message *message)
 	bool asked;
 
 	pthread_mutex_lock(&agent->lock);
-	asked = agent->tasks_asked;
+	asked = agent->tasks_sent;
 	if (asked) {
-		agent->tasks_wanted = agent->tasks_asked = false;
+		agent->tasks_requested = agent->tasks_sent = false;
 		agent->tasks_failed = error;
 		agent->statistics.tasks_error = error == -EBUSY ? 0 : error;
 		agent->tasks = error ? (struct reported_tasks){ 0 } : told;
 	}
 	pthread_mutex_unlock(&agent->lock);
 	if (!asked)
-		agent_refuse(agent);
+		agent_count_rejected(agent);
 }
 
 static void take_session_message(struct agent *agent, const struct agent_message *message,
@@ -169,7 +169,7 @@ static void take_session_message(struct agent *agent, const struct agent_message
 	const struct agent_round *round = agent_payload(message, sizeof(*round));
 
 	if (message->type == AGENT_PONG && pong)
-		agent_take_pong(agent, message, time);
+		agent_handle_pong(agent, message, time);
 	else if (message->type == AGENT_EVENTS && events)
 		take_events(agent, events, agent_payload_size(message) - sizeof(*events));
 	else if (message->type == AGENT_ROUND && round)
@@ -190,22 +190,22 @@ static void take_message(struct agent *agent, const struct agent_message *messag
 	if (message->type != AGENT_PONG)
 		agent->received = time;
 	if (message->type == AGENT_HELLO && hello)
-		agent_take_hello(agent, hello, time);
+		agent_handle_hello(agent, hello, time);
 	else if (agent->statistics.open)
 		take_session_message(agent, message, time);
 }
 
-void agent_take_messages(struct agent *agent)
+void agent_handle_messages(struct agent *agent)
 {
 	const struct agent_message *message;
 	int found;
 
 	while ((found = agent_stream_next(&agent->stream, AGENT_HELLO, &message)) > 0)
 		take_message(agent, message);
-	if (agent->placer.broken)
+	if (agent->timeline.broken)
 		agent_begin_session(agent, agent_now());
 	if (found < 0) {
-		agent_refuse(agent);
+		agent_count_rejected(agent);
 		agent_begin_session(agent, agent_now());
 	}
 }

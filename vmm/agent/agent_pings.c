@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shared/clock_ns.h"
-#include "vmm/agent/agent_stream.h"
+#include "vmm/agent/agent_state.h"
 
 /*
  * The first ones quickly, so that the first events have a good time; then often enough against the
@@ -19,13 +19,13 @@
  * more than these and one for each PING_INTERVAL. */
 #define PINGS_AT_ONCE (2 * FIRST_PINGS)
 /* Bytes that came since the latest, for which there is one beyond that: they need their time. */
-#define PING_BYTES (AGENT_HELD_MAX / 8)
+#define PING_BYTES (AGENT_QUEUE_MAX / 8)
 /* So long a good exchange is waited for; then the best of those is taken that tell the time badly.
  */
 #define VAGUE_AFTER (1000 * NS_PER_MS)
 /* And without an exchange that tells the time: behind so much most of what waits could not be
  * placed any more. */
-#define PATIENCE (3 * AGENT_SILENCE)
+#define PATIENCE (3 * AGENT_TIMEOUT)
 
 /* Not before that, for the sake of the guest. */
 static uint64_t ping_allowed(const struct agent *agent)
@@ -39,7 +39,8 @@ static uint64_t wanted_interval(const struct agent *agent)
 {
 	if (agent->pings < FIRST_PINGS)
 		return FIRST_PING_INTERVAL;
-	return agent->tells || agent_jit_follows(&agent->jit) ? PING_INTERVAL : IDLE_PING_INTERVAL;
+	return agent->has_events || agent_jit_active(&agent->jit) ? PING_INTERVAL
+								  : IDLE_PING_INTERVAL;
 }
 
 static uint64_t ping_interval(const struct agent *agent)
@@ -59,8 +60,8 @@ static void send_ping(struct agent *agent, uint64_t time)
 	if (agent->ping_open)
 		return; /* what has no answer yet would have a bad one */
 	agent->pings_paid = (agent->pings_paid > time ? agent->pings_paid : time) + PING_INTERVAL;
-	agent->came = 0;
-	agent->tells = false;
+	agent->ping_bytes = 0;
+	agent->has_events = false;
 	agent->ping = tsc_mark_now();
 	ping.host_time = agent->ping.time;
 	agent->ping_open = agent_send(agent, AGENT_PING, &ping, sizeof(ping));
@@ -68,10 +69,10 @@ static void send_ping(struct agent *agent, uint64_t time)
 }
 
 /* A snapshot, say: it is to have its time before there is no room for more. */
-bool agent_holds_much(const struct agent *agent)
+bool agent_needs_ping(const struct agent *agent)
 {
-	return !agent->ping_open && agent->came >= PING_BYTES &&
-	       agent_placer_holds_much(&agent->placer);
+	return !agent->ping_open && agent->ping_bytes >= PING_BYTES &&
+	       agent_timeline_needs_exchange(&agent->timeline);
 }
 
 /* What was told behind silence has its time as soon as what is told again and again. */
@@ -79,8 +80,8 @@ void agent_hasten_ping(struct agent *agent)
 {
 	uint64_t due = agent->ping.time + PING_INTERVAL;
 
-	if (agent->tells && agent->pings >= FIRST_PINGS && ping_interval(agent) == PING_INTERVAL &&
-	    due < agent->next_send)
+	if (agent->has_events && agent->pings >= FIRST_PINGS &&
+	    ping_interval(agent) == PING_INTERVAL && due < agent->next_send)
 		agent->next_send = due;
 }
 
@@ -88,11 +89,11 @@ void agent_hasten_ping(struct agent *agent)
  * The host's kernel may cease to trust its TSC at any time. Asked behind all readings of an
  * exchange, so that it trusted it until then.
  */
-static void see_host_clock(struct agent *agent)
+static void check_host_clock(struct agent *agent)
 {
-	agent->tsc_usable = agent->tsc_usable && tsc_is_clock(agent->options.clocksources);
-	if (!tsc_tells_time(agent->options.clocksources))
-		agent->placer.clock.unseen = AGENT_CLOCK_UNSEEN;
+	agent->tsc_usable = agent->tsc_usable && tsc_is_reliable(agent->options.clocksources);
+	if (!tsc_is_clocksource(agent->options.clocksources))
+		agent->timeline.clock.unseen = AGENT_CLOCK_KVM_DRIFT;
 }
 
 /*
@@ -132,9 +133,9 @@ static void begin_after_jump(struct agent *agent, uint64_t time)
 static void note_clock(struct agent *agent, const struct agent_clock_exchange *exchange)
 {
 	pthread_mutex_lock(&agent->lock);
-	agent->statistics.clock_unseen = agent->placer.clock.unseen;
+	agent->statistics.clock_kvm_drift = agent->timeline.clock.unseen;
 	agent->statistics.clock_error =
-		(exchange->after - exchange->before) / 2 + 1 + agent->placer.clock.unseen;
+		(exchange->after - exchange->before) / 2 + 1 + agent->timeline.clock.unseen;
 	agent->statistics.tsc_used = agent->tsc_usable;
 	pthread_mutex_unlock(&agent->lock);
 }
@@ -151,7 +152,7 @@ static void use_receipt(struct agent *agent, const struct agent_message *message
 	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
 	uint64_t time = pong ? pong->guest_time - pong->received : 0, before;
 
-	if (time > exchange->after - agent->ping.time || agent->placer.clock.unseen)
+	if (time > exchange->after - agent->ping.time || agent->timeline.clock.unseen)
 		return;
 	before = agent->ping.time + time - time / (1000000 / AGENT_CLOCK_DRIFT_PPM);
 	if (before > exchange->before && before <= exchange->after)
@@ -161,10 +162,10 @@ static void use_receipt(struct agent *agent, const struct agent_message *message
 static void use_exchange(struct agent *agent, const struct agent_clock_exchange *exchange,
 			 uint64_t time)
 {
-	agent->heard = agent->told = time;
+	agent->last_answer = agent->last_time = time;
 	note_clock(agent, exchange);
-	agent->vague = (struct agent_clock_exchange){ 0 };
-	agent_placer_place(&agent->placer);
+	agent->imprecise = (struct agent_clock_exchange){ 0 };
+	agent_timeline_emit(&agent->timeline);
 }
 
 static uint64_t width(const struct agent_clock_exchange *exchange)
@@ -175,11 +176,12 @@ static uint64_t width(const struct agent_clock_exchange *exchange)
 /* The time since an answer told the time, or was counted here. */
 static void count_vague(struct agent *agent, uint64_t time)
 {
-	uint64_t since = agent->vague_until > agent->told ? agent->vague_until : agent->told;
+	uint64_t since = agent->imprecise_until > agent->last_time ? agent->imprecise_until
+								   : agent->last_time;
 
-	agent->vague_until = time;
+	agent->imprecise_until = time;
 	pthread_mutex_lock(&agent->lock);
-	agent->statistics.vague += time - since;
+	agent->statistics.imprecise += time - since;
 	pthread_mutex_unlock(&agent->lock);
 }
 
@@ -187,47 +189,47 @@ static void count_vague(struct agent *agent, uint64_t time)
 static void take_vague(struct agent *agent, const struct agent_clock_exchange *exchange,
 		       uint64_t time)
 {
-	struct agent_clock_exchange *best = &agent->vague, taken;
+	struct agent_clock_exchange *best = &agent->imprecise, taken;
 
-	if (time < agent->told + PATIENCE)
-		agent->heard = time;
-	if (agent_clock_serves(&agent->placer.clock, exchange) &&
+	if (time < agent->last_time + PATIENCE)
+		agent->last_answer = time;
+	if (agent_clock_usable(&agent->timeline.clock, exchange) &&
 	    (!best->after || width(exchange) < width(best)))
 		*best = *exchange;
-	if (time < agent->told + VAGUE_AFTER)
+	if (time < agent->last_time + VAGUE_AFTER)
 		return;
 	count_vague(agent, time);
 	if (!best->after)
 		return;
 	taken = *best;
-	agent_clock_take_vague(&agent->placer.clock, &taken);
+	agent_clock_add_imprecise(&agent->timeline.clock, &taken);
 	use_exchange(agent, &taken, time);
 }
 
-void agent_take_pong(struct agent *agent, const struct agent_message *message, uint64_t time)
+void agent_handle_pong(struct agent *agent, const struct agent_message *message, uint64_t time)
 {
 	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
 	struct agent_clock_exchange exchange = { agent->ping.time, time, pong->guest_time };
 	struct tsc_mark mark = tsc_mark_now();
 
 	if (!agent->ping_open || pong->host_time != agent->ping.time)
-		return agent_refuse(agent);
+		return agent_count_rejected(agent);
 	agent->ping_open = false;
 	agent->answered = true;
 	agent->answer_took = time - agent->ping.time;
 	if (agent->next_send < agent->ping.time + ping_interval(agent))
 		agent->next_send = agent->ping.time + ping_interval(agent);
-	see_host_clock(agent);
+	check_host_clock(agent);
 	use_tsc(agent, pong, &mark, &exchange);
 	use_receipt(agent, message, &exchange);
-	switch (agent_clock_take(&agent->placer.clock, &exchange)) {
-	case AGENT_CLOCK_VAGUE:
+	switch (agent_clock_add(&agent->timeline.clock, &exchange)) {
+	case AGENT_CLOCK_IMPRECISE:
 		take_vague(agent, &exchange, time);
 		return;
 	case AGENT_CLOCK_JUMPED:
 		begin_after_jump(agent, time);
 		return;
-	case AGENT_CLOCK_TAKEN:
+	case AGENT_CLOCK_ACCEPTED:
 		use_exchange(agent, &exchange, time);
 		return;
 	}
@@ -235,7 +237,7 @@ void agent_take_pong(struct agent *agent, const struct agent_message *message, u
 
 void agent_ping(struct agent *agent, uint64_t time)
 {
-	if (time >= ping_allowed(agent) || agent_holds_much(agent))
+	if (time >= ping_allowed(agent) || agent_needs_ping(agent))
 		send_ping(agent, time);
 	else
 		agent->next_send = ping_allowed(agent);

@@ -146,7 +146,7 @@ static struct question *make_question(struct agent_tables *tables, enum agent_ta
 	return NULL;
 }
 
-int agent_tables_want(struct agent_tables *tables, const struct agent_image *image)
+int agent_tables_request(struct agent_tables *tables, const struct agent_image *image)
 {
 	size_t path = strnlen(image->path, SIDEBAND_NAME_MAX - 1);
 	struct question *question;
@@ -171,7 +171,7 @@ int agent_tables_want(struct agent_tables *tables, const struct agent_image *ima
 	return 0;
 }
 
-int agent_tables_want_kernel(struct agent_tables *tables, uint64_t modules_hash)
+int agent_tables_request_kernel(struct agent_tables *tables, uint64_t modules_hash)
 {
 	struct question *question, **place = tables->asking ? &tables->first->next : &tables->first;
 
@@ -318,8 +318,8 @@ static bool take_part(struct agent_tables *tables, struct span data, bool end)
 	return true;
 }
 
-bool agent_tables_take(struct agent_tables *tables, const struct agent_message *message,
-		       uint64_t time)
+bool agent_tables_receive(struct agent_tables *tables, const struct agent_message *message,
+			  uint64_t time)
 {
 	const struct agent_table *part = agent_payload(message, sizeof(*part));
 	struct span data;

@@ -3,7 +3,7 @@
  * The symbol tables of the guest's programs, libraries and kernel, as the guest's
  * agent sends them on request (docs/agent-protocol.md, "Tables"): what is asked
  * for, one at a time, and what has come. The guest is hostile: what it sends
- * is of its account. One thread at a time: agent_host.c holds its lock.
+ * is of its account. One thread at a time: agent_client.c holds its lock.
  */
 #ifndef KVMSCOPE_AGENT_AGENT_TABLES_H
 #define KVMSCOPE_AGENT_AGENT_TABLES_H
@@ -61,13 +61,13 @@ struct agent_tables *agent_tables_new(struct guest_account *account);
 void agent_tables_free(struct agent_tables *tables);
 
 /* Wants the table of IMAGE, which is copied. -EAGAIN: too many are waiting; -ENOMEM. */
-int agent_tables_want(struct agent_tables *tables, const struct agent_image *image);
+int agent_tables_request(struct agent_tables *tables, const struct agent_image *image);
 
 /*
  * Wants the kernel's table, before all others, unless its modules are those of MODULES_HASH: see
  * AGENT_TABLE_KERNEL. Nothing comes then. -EALREADY: it is asked for; -ENOMEM.
  */
-int agent_tables_want_kernel(struct agent_tables *tables, uint64_t modules_hash);
+int agent_tables_request_kernel(struct agent_tables *tables, uint64_t modules_hash);
 
 /*
  * The AGENT_REQUEST to be sent at TIME (ns, of any clock that goes on), a whole
@@ -78,8 +78,8 @@ int agent_tables_want_kernel(struct agent_tables *tables, uint64_t modules_hash)
 const struct agent_message *agent_tables_next(struct agent_tables *tables, uint64_t time);
 
 /* Takes MESSAGE, of type AGENT_TABLE. False: it can not be. */
-bool agent_tables_take(struct agent_tables *tables, const struct agent_message *message,
-		       uint64_t time);
+bool agent_tables_receive(struct agent_tables *tables, const struct agent_message *message,
+			  uint64_t time);
 
 /* The guest forgot what it was asked: it is to be asked again. */
 void agent_tables_session_ended(struct agent_tables *tables);

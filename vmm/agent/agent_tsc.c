@@ -32,13 +32,13 @@ static bool lists(const char *clocksources, const char *file, const char *name)
 /* A TSC that Linux found unstable is not among them (kernel/time/clocksource.c,
  * available_clocksource_show).
  */
-bool tsc_is_clock(const char *clocksources)
+bool tsc_is_reliable(const char *clocksources)
 {
 	return lists(clocksources, "available_clocksource", "tsc");
 }
 
 /* Those by which KVM has a master clock (arch/x86/kvm/x86.c, gtod_is_based_on_tsc). */
-bool tsc_tells_time(const char *clocksources)
+bool tsc_is_clocksource(const char *clocksources)
 {
 	return lists(clocksources, "current_clocksource", "tsc") ||
 	       lists(clocksources, "current_clocksource", "tsc-early") ||

@@ -22,10 +22,10 @@ struct tsc_mark {
 
 /* Does it hold the TSC for a clock, the same on all processors? It may find out any time that it is
  * none. */
-bool tsc_is_clock(const char *clocksources);
+bool tsc_is_reliable(const char *clocksources);
 
 /* Does it tell the time by the TSC? Then so do the clocks that KVM gives its guests. */
-bool tsc_tells_time(const char *clocksources);
+bool tsc_is_clocksource(const char *clocksources);
 
 /* The clock is asked between two readings of the TSC: no system call where the vDSO has it. Any
  * thread. */

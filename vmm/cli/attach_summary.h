@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_CLI_ATTACH_SUMMARY_H
 #define KVMSCOPE_CLI_ATTACH_SUMMARY_H
 
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 #include "vmm/attach/attachment.h"
 #include "vmm/record/collector.h"
 

@@ -12,7 +12,7 @@
 #define KVMSCOPE_SESSION_SESSION_AGENT_H
 
 #include "shared/ring.h"
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 #include "vmm/attach/process.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/reported_kernel.h"

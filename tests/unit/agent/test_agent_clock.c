@@ -4,7 +4,7 @@
 #include "tests/unit/clock_files.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/agent/agent_clock.h"
-#include "vmm/agent/agent_held.h"
+#include "vmm/agent/agent_timeline.h"
 #include "vmm/agent/agent_tsc.h"
 #include "vmm/resolve/resolver.h"
 
@@ -13,7 +13,7 @@
 static enum agent_clock_result take(struct agent_clock *clock, uint64_t before, uint64_t after,
 				    uint64_t guest)
 {
-	return agent_clock_take(clock, &(struct agent_clock_exchange){ before, after, guest });
+	return agent_clock_add(clock, &(struct agent_clock_exchange){ before, after, guest });
 }
 
 TEST(agent_clock, one_exchange_bounds_the_difference_from_both_sides)
@@ -21,7 +21,7 @@ TEST(agent_clock, one_exchange_bounds_the_difference_from_both_sides)
 	struct agent_clock clock = { 0 };
 	uint64_t error, time;
 
-	CHECK_EQUAL(take(&clock, 5000, 5200, 1000), AGENT_CLOCK_TAKEN);
+	CHECK_EQUAL(take(&clock, 5000, 5200, 1000), AGENT_CLOCK_ACCEPTED);
 	time = agent_clock_host_time(&clock, 1000, &error);
 	CHECK_EQUAL(time, 5100);
 	CHECK(error >= 100 && error <= 102);
@@ -33,10 +33,10 @@ TEST(agent_clock, what_is_between_two_exchanges_is_known_by_both)
 	uint64_t error, time;
 
 	take(&clock, 100 * MS, 100 * MS + 2000, 10 * MS);
-	CHECK(!agent_clock_reaches(&clock, 60 * MS));
+	CHECK(!agent_clock_covers(&clock, 60 * MS));
 	/* 2 % fast */
-	CHECK_EQUAL(take(&clock, 198 * MS, 198 * MS + 2000, 110 * MS), AGENT_CLOCK_TAKEN);
-	CHECK(agent_clock_reaches(&clock, 60 * MS) && agent_clock_reaches(&clock, 110 * MS));
+	CHECK_EQUAL(take(&clock, 198 * MS, 198 * MS + 2000, 110 * MS), AGENT_CLOCK_ACCEPTED);
+	CHECK(agent_clock_covers(&clock, 60 * MS) && agent_clock_covers(&clock, 110 * MS));
 	time = agent_clock_host_time(&clock, 60 * MS, &error);
 	CHECK_EQUAL(time, 149 * MS + 1000);
 	/* The clock may have been set in one step anywhere between. */
@@ -47,10 +47,10 @@ TEST(agent_clock, takes_no_exchange_that_says_nothing)
 {
 	struct agent_clock clock = { 0 };
 
-	CHECK_EQUAL(take(&clock, 1000 * MS, 1041 * MS, 5 * MS), AGENT_CLOCK_VAGUE);
-	CHECK(!agent_clock_reaches(&clock, 0));
-	CHECK_EQUAL(take(&clock, 1100 * MS, 1101 * MS, 105 * MS), AGENT_CLOCK_TAKEN);
-	CHECK(agent_clock_reaches(&clock, 105 * MS) && !agent_clock_reaches(&clock, 105 * MS + 1));
+	CHECK_EQUAL(take(&clock, 1000 * MS, 1041 * MS, 5 * MS), AGENT_CLOCK_IMPRECISE);
+	CHECK(!agent_clock_covers(&clock, 0));
+	CHECK_EQUAL(take(&clock, 1100 * MS, 1101 * MS, 105 * MS), AGENT_CLOCK_ACCEPTED);
+	CHECK(agent_clock_covers(&clock, 105 * MS) && !agent_clock_covers(&clock, 105 * MS + 1));
 }
 
 TEST(agent_clock, contradiction_is_a_jump)
@@ -63,7 +63,7 @@ TEST(agent_clock, contradiction_is_a_jump)
 	CHECK_EQUAL(take(&clock, 1100 * MS, 1101 * MS, 500 * MS), AGENT_CLOCK_JUMPED);
 	CHECK_EQUAL(take(&clock, 1100 * MS, 1101 * MS, 578 * MS), AGENT_CLOCK_JUMPED);
 	CHECK_EQUAL(take(&clock, 1100 * MS, 1101 * MS, 622 * MS), AGENT_CLOCK_JUMPED);
-	CHECK_EQUAL(take(&clock, 1100 * MS, 1101 * MS, 580 * MS), AGENT_CLOCK_TAKEN);
+	CHECK_EQUAL(take(&clock, 1100 * MS, 1101 * MS, 580 * MS), AGENT_CLOCK_ACCEPTED);
 }
 
 /* What samples wait for, also of a source that has not told of its errors yet. */
@@ -147,11 +147,11 @@ static void truth_lies_within_the_error(struct guest_clock guest_clock)
 
 		host += 50 * MS + random_below(100 * MS);
 		CHECK_EQUAL(take(&clock, host, host + to + back, show(&guest_clock, host + to)),
-			    AGENT_CLOCK_TAKEN);
+			    AGENT_CLOCK_ACCEPTED);
 		for (int event = 0; event < 20; event++) {
 			events[event].host = from + (host + to - from) * (uint64_t)event / 20;
 			events[event].guest = show(&guest_clock, events[event].host);
-			if (agent_clock_reaches(&clock, events[event].guest))
+			if (agent_clock_covers(&clock, events[event].guest))
 				check_event(&clock, &events[event], &guest_clock);
 			at = agent_clock_host_time(&clock, events[event].guest, &error);
 			CHECK(!event || events[event].guest <= events[event - 1].guest ||
@@ -236,7 +236,7 @@ static unsigned int count_wrong(const struct loaded_clock *loaded, uint64_t unse
 		if (to / loaded->interval % AHEAD_EVERY < AHEAD_EVERY / 2)
 			to += AHEAD_EVERY / 2 * loaded->interval;
 		CHECK_EQUAL(take(&clock, to - width / 2, to + width / 2, show_loaded(loaded, to)),
-			    AGENT_CLOCK_TAKEN);
+			    AGENT_CLOCK_ACCEPTED);
 		for (unsigned int event = 0; event < 20; event++) {
 			uint64_t host = from + random_below(to - from);
 			uint64_t at =
@@ -264,21 +264,21 @@ TEST(agent_clock, clock_that_is_set_anew_again_and_again_has_events_within_a_lar
 	srand(13);
 	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
 		CHECK(count_wrong(&clocks[i], 0) > 0);
-		CHECK_EQUAL(count_wrong(&clocks[i], AGENT_CLOCK_UNSEEN), 0);
+		CHECK_EQUAL(count_wrong(&clocks[i], AGENT_CLOCK_KVM_DRIFT), 0);
 	}
 }
 
 TEST(agent_clock, what_is_unseen_is_taken_off_what_an_exchange_may_take)
 {
-	struct agent_clock clock = { .unseen = AGENT_CLOCK_UNSEEN };
+	struct agent_clock clock = { .unseen = AGENT_CLOCK_KVM_DRIFT };
 	uint64_t error;
 
-	CHECK_EQUAL(take(&clock, 1000 * MS, 1021 * MS, 5 * MS), AGENT_CLOCK_VAGUE);
-	CHECK(!agent_clock_serves(&clock,
+	CHECK_EQUAL(take(&clock, 1000 * MS, 1021 * MS, 5 * MS), AGENT_CLOCK_IMPRECISE);
+	CHECK(!agent_clock_usable(&clock,
 				  &(struct agent_clock_exchange){ 1000 * MS, 1062 * MS, 5 * MS }));
-	CHECK(agent_clock_serves(&clock,
+	CHECK(agent_clock_usable(&clock,
 				 &(struct agent_clock_exchange){ 1000 * MS, 1060 * MS, 5 * MS }));
-	CHECK_EQUAL(take(&clock, 1000 * MS, 1020 * MS, 5 * MS), AGENT_CLOCK_TAKEN);
+	CHECK_EQUAL(take(&clock, 1000 * MS, 1020 * MS, 5 * MS), AGENT_CLOCK_ACCEPTED);
 	agent_clock_host_time(&clock, 5 * MS, &error);
 	CHECK(error >= 30 * MS);
 }
@@ -295,11 +295,11 @@ static void what_serves_gives_all_a_place(struct guest_clock guest_clock)
 		struct agent_clock_exchange exchange = { host, host + to + back,
 							 show(&guest_clock, host + to) };
 
-		if (!agent_clock_serves(&clock, &exchange)) {
+		if (!agent_clock_usable(&clock, &exchange)) {
 			clock = (struct agent_clock){ 0 };
 			refused++;
 		} else {
-			agent_clock_take_vague(&clock, &exchange);
+			agent_clock_add_imprecise(&clock, &exchange);
 		}
 		for (uint64_t event = 0; clock.count > 1 && event <= 20; event++) {
 			uint64_t time = from + (host + to - from) * event / 20;
@@ -334,7 +334,7 @@ TEST(agent_clock, time_never_runs_backwards)
 			 after = before + random_below(40 * MS);
 		uint64_t shown = guest + 1 + random_below(60 * MS);
 
-		if (take(&clock, before, after, shown) != AGENT_CLOCK_TAKEN)
+		if (take(&clock, before, after, shown) != AGENT_CLOCK_ACCEPTED)
 			continue;
 		host = after;
 		guest = shown;
@@ -359,7 +359,7 @@ TEST(agent_clock, hostile_times_do_no_harm)
 		uint64_t guest =
 			i % 3 ? random_below(UINT64_MAX) << 32 : UINT64_MAX - random_below(3);
 
-		if (take(&clock, before, after, i % 5 ? guest : before) == AGENT_CLOCK_TAKEN)
+		if (take(&clock, before, after, i % 5 ? guest : before) == AGENT_CLOCK_ACCEPTED)
 			host = after;
 		if (clock.count)
 			agent_clock_host_time(&clock, random_below(UINT64_MAX) << 20, &error);
@@ -377,49 +377,49 @@ static struct sideband_comm comm_of(uint32_t pid)
 						 .tid = pid } };
 }
 
-TEST(agent_held, gives_what_it_was_given_in_its_order)
+TEST(agent_queue, gives_what_it_was_given_in_its_order)
 {
-	struct agent_held held = { 0 };
+	struct agent_queue held = { 0 };
 	uint32_t added = 0, taken = 0;
 	uint64_t time;
 
 	srand(11);
-	CHECK(!agent_held_first(&held, &time));
+	CHECK(!agent_queue_first(&held, &time));
 	for (int i = 0; i < 20000; i++) {
 		struct sideband_comm comm = comm_of(added + 1);
 
 		for (unsigned int n = (unsigned int)random_below(6); n;
 		     n--, comm = comm_of(added + 1)) {
-			REQUIRE(agent_held_add(&held, added * 3, &comm.head));
+			REQUIRE(agent_queue_add(&held, added * 3, &comm.head));
 			added++;
 		}
 		CHECK(!added || held.latest >= (added - 1) * 3ull || held.begin == held.end);
 		for (unsigned int n = (unsigned int)random_below(7); n && taken < added; n--) {
-			const struct sideband *first = agent_held_first(&held, &time);
+			const struct sideband *first = agent_queue_first(&held, &time);
 
 			REQUIRE(first != NULL);
 			CHECK_EQUAL(time, taken * 3);
 			CHECK_EQUAL(first->pid, ++taken);
 			CHECK_EQUAL(first->size, sizeof(comm));
-			agent_held_drop(&held);
+			agent_queue_pop(&held);
 		}
 	}
-	agent_held_clear(&held);
-	CHECK(!agent_held_first(&held, &time));
+	agent_queue_clear(&held);
+	CHECK(!agent_queue_first(&held, &time));
 }
 
-TEST(agent_held, takes_no_more_than_it_may)
+TEST(agent_queue, takes_no_more_than_it_may)
 {
 	struct sideband_comm comm = comm_of(1);
-	struct agent_held held = { 0 };
+	struct agent_queue held = { 0 };
 	size_t count = 0;
 
-	while (agent_held_add(&held, 1, &comm.head))
+	while (agent_queue_add(&held, 1, &comm.head))
 		count++;
-	CHECK(held.capacity <= AGENT_HELD_MAX);
-	CHECK(count >= AGENT_HELD_MAX / (sizeof(comm) + 8) - 1);
+	CHECK(held.capacity <= AGENT_QUEUE_MAX);
+	CHECK(count >= AGENT_QUEUE_MAX / (sizeof(comm) + 8) - 1);
 	while (count--)
-		agent_held_drop(&held);
+		agent_queue_pop(&held);
 	CHECK_EQUAL(held.capacity, 0);
 	CHECK_EQUAL(held.latest, 0);
 }
@@ -443,16 +443,16 @@ TEST(agent_tsc, kernel_says_what_it_holds_for_a_clock)
 	char directory[] = "/tmp/kvmscope-clocks.XXXXXX";
 
 	REQUIRE(mkdtemp(directory));
-	CHECK(!tsc_is_clock(directory) && !tsc_tells_time(directory));
+	CHECK(!tsc_is_reliable(directory) && !tsc_is_clocksource(directory));
 	clock_files_write(directory, "tsc hpet acpi_pm ", "hpet");
-	CHECK(tsc_is_clock(directory) && !tsc_tells_time(directory));
+	CHECK(tsc_is_reliable(directory) && !tsc_is_clocksource(directory));
 	clock_files_write(directory, "kvm-clock tsc", "tsc");
-	CHECK(tsc_is_clock(directory) && tsc_tells_time(directory));
+	CHECK(tsc_is_reliable(directory) && tsc_is_clocksource(directory));
 	clock_files_write(directory, "tsc-early hpet ", "tsc-early");
-	CHECK(!tsc_is_clock(directory) && tsc_tells_time(directory));
+	CHECK(!tsc_is_reliable(directory) && tsc_is_clocksource(directory));
 	clock_files_write(directory, "hyperv_clocksource_tsc_page tsc ",
 			  "hyperv_clocksource_tsc_page");
-	CHECK(tsc_tells_time(directory));
+	CHECK(tsc_is_clocksource(directory));
 	clock_files_remove(directory);
 }
 
@@ -461,7 +461,7 @@ TEST(agent_tsc, mark_tells_the_time_of_what_is_between)
 	struct tsc_mark first = tsc_mark_now(), middle = tsc_mark_now(), last;
 	uint64_t low, high;
 
-	if (!tsc_is_clock(TSC_CLOCKSOURCES))
+	if (!tsc_is_reliable(TSC_CLOCKSOURCES))
 		SKIP("this host's kernel does not hold its TSC for a clock");
 	for (volatile int i = 0; i < 1000000; i++)
 		;

@@ -124,7 +124,7 @@ static bool is_disturbed(const struct fixture *fixture)
 	struct agent_statistics statistics;
 
 	agent_statistics(fixture->agent, &statistics);
-	return statistics.lost || statistics.sessions > 1 || statistics.vague;
+	return statistics.lost || statistics.sessions > 1 || statistics.imprecise;
 }
 
 /*
@@ -505,7 +505,7 @@ static bool give(const struct agent_jit_map *map, const char *lines, size_t size
 	memcpy(message->payload, map, sizeof(*map));
 	memcpy(message->payload + sizeof(*map), lines, size);
 	*taken = (struct taken){ 0 };
-	return agent_jit_take(message, take, taken);
+	return agent_jit_decode(message, take, taken);
 }
 
 TEST(agent_jit, a_hostile_guest_tells_what_can_not_be)
@@ -544,7 +544,7 @@ static void see_mapping(struct agent_jit *jit, uint32_t pid, const char *name, u
 	mmap->length = 4096;
 	mmap->prot = PROT_EXEC;
 	strcpy(mmap->name, name);
-	agent_jit_see(jit, &mmap->head, time);
+	agent_jit_observe(jit, &mmap->head, time);
 }
 
 TEST(agent_jit, processes_with_code_in_no_file_are_asked_for_once)
@@ -561,7 +561,7 @@ TEST(agent_jit, processes_with_code_in_no_file_are_asked_for_once)
 	CHECK_EQUAL(agent_jit_next(&jit), 5);
 	CHECK_EQUAL(agent_jit_next(&jit), 6);
 	CHECK_EQUAL(agent_jit_next(&jit), 0);
-	agent_jit_see(&jit, &exec.head, 20);
+	agent_jit_observe(&jit, &exec.head, 20);
 	see_mapping(&jit, 5, "[anon:code]", 30);
 	CHECK_EQUAL(agent_jit_next(&jit), 5);
 	/* Any number of them: the oldest go. */
@@ -583,13 +583,13 @@ TEST(agent_jit, mappings_are_of_the_program_that_was_there_at_their_time)
 	};
 
 	see_mapping(&jit, 5, "//anon", 20);
-	agent_jit_see(&jit, &fork.head, 10);
+	agent_jit_observe(&jit, &fork.head, 10);
 	CHECK_EQUAL(agent_jit_next(&jit), 5);
 	CHECK_EQUAL(agent_jit_next(&jit), 0);
 	see_mapping(&jit, 5, "//anon", 40);
 	CHECK_EQUAL(agent_jit_next(&jit), 0);
-	agent_jit_see(&jit, &exec.head, 30);
+	agent_jit_observe(&jit, &exec.head, 30);
 	CHECK_EQUAL(agent_jit_next(&jit), 5);
-	agent_jit_see(&jit, &exec.head, 50);
+	agent_jit_observe(&jit, &exec.head, 50);
 	CHECK_EQUAL(agent_jit_next(&jit), 0);
 }

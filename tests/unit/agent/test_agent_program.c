@@ -22,7 +22,7 @@
 #include "shared/sideband_record.h"
 #include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 #include "vmm/symbols/elf_symbols.h"
 
 #define SIZE_LIMIT (300l * 1024)

@@ -35,7 +35,7 @@ static bool take(struct agent_tables *tables, const void *data, size_t size, uin
 		(struct agent_table){ .request = request, .flags = flags, .size = (uint32_t)size };
 	if (size)
 		memcpy(answer.data, data, size);
-	return agent_tables_take(tables, &answer.message, 1);
+	return agent_tables_receive(tables, &answer.message, 1);
 }
 
 static const struct agent_request *ask_of(const struct agent_message *message)
@@ -51,7 +51,7 @@ static void answer_with(struct agent_tables *tables, size_t size, size_t part)
 	const struct agent_request *ask;
 
 	compress(packed, &packed_size, plain, size);
-	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
 	ask = ask_of(agent_tables_next(tables, 1));
 	for (size_t done = 0; ask && done < packed_size; done += part) {
 		size_t now = packed_size - done < part ? packed_size - done : part;
@@ -80,8 +80,8 @@ TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 	const struct agent_message *message;
 	const struct agent_request *ask;
 
-	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
-	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
 	message = agent_tables_next(tables, 1);
 	ask = ask_of(message);
 	REQUIRE(ask != NULL);
@@ -98,7 +98,7 @@ TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 	answer.table = (struct agent_table){ .request = ask->request,
 					     .error = -ENOENT,
 					     .flags = AGENT_TABLE_END };
-	CHECK(agent_tables_take(tables, &answer.message, 1));
+	CHECK(agent_tables_receive(tables, &answer.message, 1));
 	REQUIRE(agent_tables_next(tables, 3) != NULL);
 	agent_tables_session_ended(tables);
 	answer_with(tables, 200000, 50);
@@ -127,10 +127,10 @@ TEST(agent_tables, the_kernel_s_comes_first)
 	uLongf size = sizeof(packed);
 
 	CHECK_EQUAL(compress(packed, &size, (const uint8_t *)"kernel", 6), Z_OK);
-	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
-	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
-	CHECK_EQUAL(agent_tables_want_kernel(tables, 9), 0);
-	CHECK_EQUAL(agent_tables_want_kernel(tables, 9), -EALREADY);
+	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request_kernel(tables, 9), 0);
+	CHECK_EQUAL(agent_tables_request_kernel(tables, 9), -EALREADY);
 	ask = ask_of(agent_tables_next(tables, 1));
 	REQUIRE(ask != NULL);
 	CHECK_EQUAL(ask->kind, AGENT_TABLE_KERNEL);
@@ -144,7 +144,7 @@ TEST(agent_tables, the_kernel_s_comes_first)
 	agent_image_table_free(table);
 	/* While an image is asked for: behind that one, and none is lost. */
 	REQUIRE(agent_tables_next(tables, 2) != NULL);
-	CHECK_EQUAL(agent_tables_want_kernel(tables, 0), 0);
+	CHECK_EQUAL(agent_tables_request_kernel(tables, 0), 0);
 	agent_tables_session_ended(tables);
 	ask = ask_of(agent_tables_next(tables, 3));
 	CHECK(ask && ask->kind == AGENT_TABLE_SYMBOLS &&
@@ -158,7 +158,7 @@ TEST(agent_tables, the_kernel_s_comes_first)
 	CHECK_EQUAL(statistics.come, 1);
 	CHECK_EQUAL(statistics.refused, 0);
 	CHECK_EQUAL(statistics.waiting, 1);
-	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
 	agent_tables_free(tables);
 	CHECK_EQUAL(account.used, 0);
 }
@@ -196,24 +196,24 @@ TEST(agent_tables, hostile_guest_gets_no_more_than_its_memory)
 	const struct agent_request *ask;
 
 	REQUIRE(compress(packed, &size, zeros, sizeof(zeros)) == Z_OK);
-	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
 	ask = ask_of(agent_tables_next(tables, 1));
 	REQUIRE(ask != NULL);
 	CHECK(!take(tables, packed, size, ask->request, AGENT_TABLE_END));
-	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
 	ask = ask_of(agent_tables_next(tables, 1));
 	REQUIRE(ask != NULL);
 	CHECK(!take(tables, "garbage", 7, ask->request, 0));
-	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
 	ask = ask_of(agent_tables_next(tables, 1));
 	REQUIRE(ask != NULL);
 	CHECK(!take(tables, NULL, 0, ask->request, AGENT_TABLE_END));
 	CHECK(take(tables, packed, size, 12345, AGENT_TABLE_END));
 	answer.table.size = 1u << 31;
-	CHECK(!agent_tables_take(tables, &answer.message, 1));
+	CHECK(!agent_tables_receive(tables, &answer.message, 1));
 	for (unsigned int i = 0; i < AGENT_TABLES_WAITING; i++)
-		CHECK_EQUAL(agent_tables_want(tables, &image), 0);
-	CHECK_EQUAL(agent_tables_want(tables, &image), -EAGAIN);
+		CHECK_EQUAL(agent_tables_request(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_request(tables, &image), -EAGAIN);
 	/* One that never answers is given up, and the next one is asked. */
 	REQUIRE(agent_tables_next(tables, 5) != NULL);
 	CHECK(agent_tables_next(tables, 6) == NULL);

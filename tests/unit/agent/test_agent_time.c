@@ -21,8 +21,8 @@
 #include "shared/sideband_record.h"
 #include "tests/unit/clock_files.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/agent/agent_client.h"
 #include "vmm/agent/agent_clock.h"
-#include "vmm/agent/agent_host.h"
 #include "vmm/agent/agent_tsc.h"
 
 #define MS         1000000ull
@@ -349,7 +349,7 @@ TEST(agent_time, host_that_ceases_to_trust_its_tsc_knows_the_guest_s_time_less_w
 	char clocks[] = "/tmp/kvmscope-clocks.XXXXXX";
 	struct agent_statistics statistics;
 
-	if (!tsc_is_clock(TSC_CLOCKSOURCES))
+	if (!tsc_is_reliable(TSC_CLOCKSOURCES))
 		SKIP("this host's kernel does not hold its TSC for a clock");
 	srand(18);
 	REQUIRE(mkdtemp(clocks));
@@ -359,15 +359,15 @@ TEST(agent_time, host_that_ceases_to_trust_its_tsc_knows_the_guest_s_time_less_w
 	run_until_placed(200);
 	agent_statistics(guest.agent, &statistics);
 	CHECK(statistics.tsc_used);
-	CHECK_EQUAL(statistics.clock_unseen, 0);
+	CHECK_EQUAL(statistics.clock_kvm_drift, 0);
 	clock_files_write(clocks, "hpet", "hpet");
 	run_until_placed(200); /* the first of them by an exchange that began before, maybe */
 	run_until_placed(200);
 	end(&statistics);
 	CHECK(!statistics.tsc_used);
-	CHECK_EQUAL(statistics.clock_unseen, AGENT_CLOCK_UNSEEN);
-	CHECK(statistics.clock_error >= AGENT_CLOCK_UNSEEN);
-	CHECK(guest.largest_error >= AGENT_CLOCK_UNSEEN);
+	CHECK_EQUAL(statistics.clock_kvm_drift, AGENT_CLOCK_KVM_DRIFT);
+	CHECK(statistics.clock_error >= AGENT_CLOCK_KVM_DRIFT);
+	CHECK(guest.largest_error >= AGENT_CLOCK_KVM_DRIFT);
 	clock_files_remove(clocks);
 }
 
@@ -619,8 +619,8 @@ TEST(agent_time, guest_whose_answers_take_long_is_known_by_the_best_of_them)
 	guest.slow = 22000;
 	run_until_placed(20);
 	end(&statistics);
-	CHECK(statistics.vague >= 1000 * MS);
-	CHECK(statistics.vague <= now() - since);
+	CHECK(statistics.imprecise >= 1000 * MS);
+	CHECK(statistics.imprecise <= now() - since);
 }
 
 /*
@@ -680,7 +680,7 @@ static void want_symbols(const struct sideband_mmap *mapping)
 				     .path = mapping->name };
 
 	memcpy(image.build_id, mapping->build_id, sizeof(image.build_id));
-	CHECK_EQUAL(agent_want_symbols(guest.agent, &image), 0);
+	CHECK_EQUAL(agent_request_symbols(guest.agent, &image), 0);
 }
 
 /* No answer says what time it is in the guest, so that nothing has a place in the host's time:
@@ -699,8 +699,8 @@ TEST(agent_time, symbols_are_asked_for_before_the_time_is_known)
 		listen_to_host();
 		if (guest.open && !mappings++)
 			tell_mapping();
-		taken = agent_take_mappings(guest.agent);
-		while ((mapping = agent_mappings_take(&taken))) {
+		taken = agent_pop_mappings(guest.agent);
+		while ((mapping = agent_mappings_pop(&taken))) {
 			want_symbols(mapping);
 			free(mapping);
 		}

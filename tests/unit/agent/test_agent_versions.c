@@ -422,12 +422,12 @@ static void check_host_with_agent(enum age age)
 	guest = (struct scripted_agent){ .age = age };
 	REQUIRE(agent_fixture_set_up(&fixture, TEST_ITSELF));
 	guest.input.fd = fixture.guest;
-	CHECK_EQUAL(agent_want_symbols(fixture.agent, &image), 0);
+	CHECK_EQUAL(agent_request_symbols(fixture.agent, &image), 0);
 	for (int i = 0; i < 2000 && told < 5; i++) {
 		answer_host(&fixture);
 		told += count_told(fixture.ring);
-		CHECK(agent_want_kernel(fixture.agent, 0));
-		CHECK(agent_want_tasks(fixture.agent));
+		CHECK(agent_request_kernel(fixture.agent, 0));
+		CHECK(agent_request_tasks(fixture.agent));
 	}
 	agent_fixture_tear_down(&fixture, &statistics);
 	CHECK(told >= 5);

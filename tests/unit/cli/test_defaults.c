@@ -14,8 +14,8 @@
 #include "shared/sample_record.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/agent/agent_held.h"
-#include "vmm/agent/agent_stream.h"
+#include "vmm/agent/agent_state.h"
+#include "vmm/agent/agent_timeline.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/control/run_directory.h"
@@ -204,9 +204,9 @@ TEST(defaults, limits_are_those_that_are_told)
 		       " MiB");
 	check_document("docs/agent-protocol.md",
 		       "records that wait for the guest's time to be known | ",
-		       AGENT_HELD_MAX >> 20, " MiB");
+		       AGENT_QUEUE_MAX >> 20, " MiB");
 	check_document("docs/agent-protocol.md", "A guest that answers no ping for ",
-		       AGENT_SILENCE / 1000000000, " s");
+		       AGENT_TIMEOUT / 1000000000, " s");
 }
 
 /* What a configuration with TEXT makes of a domain that says nothing. */

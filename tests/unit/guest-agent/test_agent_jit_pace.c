@@ -6,8 +6,8 @@
 #include "tests/unit/agent_set_clock.h"
 
 /* The host's library has functions of these names, too (vmm/record/jit_maps.h). */
-#define jit_maps_look agent_jit_maps_look
-#define jit_maps_end  agent_jit_maps_end
+#define jit_maps_send  agent_jit_maps_look
+#define jit_maps_reset agent_jit_maps_end
 #include "guest-agent/jit_files.c"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ static void look_often(uint64_t begin, unsigned int ms)
 {
 	for (; set_clock.ms < begin + ms; set_clock.ms++) {
 		for (int i = 0; i < 3; i++) {
-			CHECK_EQUAL(jit_maps_look(&output),
+			CHECK_EQUAL(jit_maps_send(&output),
 				    told() < LINES * LINE_SIZE ? JIT_MAPS_MORE : JIT_MAPS_ALL);
 			CHECK_EQUAL(output_flush(&output), 0);
 		}
@@ -63,7 +63,7 @@ TEST(agent_pace, jit_maps_are_told_no_faster_than_is_said)
 	REQUIRE(map != NULL);
 	set_clock.ms = begin;
 	output_open(&output, open("/dev/null", O_WRONLY | O_CLOEXEC));
-	jit_maps_ask((uint32_t)getpid());
+	jit_maps_request((uint32_t)getpid());
 	look_often(begin, 400);
 	CHECK(told() > 400ull * RATE_SAID / 1000 / 2);
 	CHECK(told() < LINES * LINE_SIZE);

@@ -22,14 +22,14 @@ static void set_up(void)
 {
 	set_clock.ms = 1000000;
 	set_clock.cpu = set_clock.cpu_add = 0;
-	table_end();
+	table_cancel();
 	table.due = 0;
 	output_open(&output, open("/dev/null", O_WRONLY | O_CLOEXEC));
 }
 
 static void tear_down(void)
 {
-	table_end();
+	table_cancel();
 	close(output.fd);
 }
 
@@ -54,7 +54,7 @@ static void ask_for_this_program(uint8_t changed)
 	CHECK(question.ask.build_id_size);
 	question.ask.build_id[0] ^= changed;
 	close(fd);
-	table_ask(&question.message, &output);
+	table_request(&question.message, &output);
 }
 
 /* Of this answer, before it is compressed. */

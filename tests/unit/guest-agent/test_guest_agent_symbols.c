@@ -58,11 +58,11 @@ TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
 	REQUIRE(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
 	image.build_id_size = (size_t)elf_build_id(path, image.build_id);
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
-	CHECK(!agent_want_symbols(fixture.agent, &image));
+	CHECK(!agent_request_symbols(fixture.agent, &image));
 	image.build_id[0] ^= 1;
-	CHECK(!agent_want_symbols(fixture.agent, &image));
+	CHECK(!agent_request_symbols(fixture.agent, &image));
 	CHECK(agent_fixture_wait(&fixture, has_two_tables));
-	table = agent_take_symbols(fixture.agent);
+	table = agent_pop_symbols(fixture.agent);
 	agent_fixture_tear_down(&fixture, &statistics);
 	CHECK_EQUAL(statistics.tables.come, 1);
 	CHECK_EQUAL(statistics.tables.without, 1);
@@ -98,7 +98,7 @@ static bool has_kernel(const struct agent_statistics *statistics)
 static bool ask(struct agent_fixture *fixture, uint64_t modules_hash)
 {
 	for (int i = 0; i < 2000; i++, usleep(10000)) {
-		int error = agent_want_kernel(fixture->agent, modules_hash);
+		int error = agent_request_kernel(fixture->agent, modules_hash);
 
 		if (error != -EALREADY && error != -EAGAIN && error != -EOPNOTSUPP)
 			return !error;
@@ -108,7 +108,7 @@ static bool ask(struct agent_fixture *fixture, uint64_t modules_hash)
 
 static struct reported_kernel *take_told(struct agent_fixture *fixture)
 {
-	struct agent_image_table *table = agent_take_kernel(fixture->agent);
+	struct agent_image_table *table = agent_pop_kernel(fixture->agent);
 	struct reported_kernel *told = NULL;
 
 	if (table)
@@ -159,7 +159,7 @@ TEST(guest_agent, tells_the_symbols_of_its_kernel)
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(agent_fixture_wait(&fixture, agent_fixture_is_answered));
-	CHECK_EQUAL(agent_want_kernel(fixture.agent, 0), -EAGAIN);
+	CHECK_EQUAL(agent_request_kernel(fixture.agent, 0), -EAGAIN);
 	CHECK(ask(&fixture, 0));
 	CHECK(agent_fixture_wait(&fixture, has_kernel));
 	agent_statistics(fixture.agent, &statistics);
@@ -243,7 +243,7 @@ TEST(guest_agent, tells_the_kernel_anew_when_a_module_is_loaded_again)
 	make_directory("module/alpha");
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(agent_fixture_wait(&fixture, agent_fixture_is_answered));
-	CHECK_EQUAL(agent_want_kernel(fixture.agent, 0), -EAGAIN);
+	CHECK_EQUAL(agent_request_kernel(fixture.agent, 0), -EAGAIN);
 	CHECK(ask(&fixture, 0));
 	CHECK(agent_fixture_wait(&fixture, has_kernel));
 	told = take_told(&fixture);

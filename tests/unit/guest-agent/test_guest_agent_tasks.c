@@ -49,8 +49,8 @@ static bool take(struct agent_fixture *fixture, struct reported_tasks *told)
 	bool taken = false;
 
 	for (int i = 0; !taken && i < 2000; i++, usleep(10000)) {
-		agent_want_tasks(fixture->agent);
-		taken = !agent_take_tasks(fixture->agent, told);
+		agent_request_tasks(fixture->agent);
+		taken = !agent_pop_tasks(fixture->agent, told);
 	}
 	return taken;
 }

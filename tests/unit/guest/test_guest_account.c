@@ -20,7 +20,7 @@
 
 #include "shared/sample_record.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 #include "vmm/record/collector.h"
 #include "vmm/session/symbol_requests.h"
 

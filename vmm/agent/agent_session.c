@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/agent/agent_stream.h"
+#include "vmm/agent/agent_state.h"
 
 #include <errno.h>
 #include <string.h>
@@ -49,7 +49,7 @@ void agent_send_start(struct agent *agent, uint64_t time)
 	agent->next_send = time + START_INTERVAL;
 }
 
-void agent_refuse(struct agent *agent)
+void agent_count_rejected(struct agent *agent)
 {
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.refused++;
@@ -68,8 +68,8 @@ void agent_count_lost(struct agent *agent, uint64_t count)
 void agent_begin_session(struct agent *agent, uint64_t time)
 {
 	if (agent->statistics.open)
-		agent_count_lost(agent, agent_placer_end(&agent->placer, agent->received));
-	agent_placer_begin(&agent->placer);
+		agent_count_lost(agent, agent_timeline_end(&agent->timeline, agent->received));
+	agent_timeline_begin(&agent->timeline);
 	memset(agent->written, 0, sizeof(agent->written));
 	memset(agent->emptied, 0, sizeof(agent->emptied));
 	agent->session = time;
@@ -78,26 +78,26 @@ void agent_begin_session(struct agent *agent, uint64_t time)
 	agent->answer_took = 0;
 	agent->session_lost = 0;
 	agent->next_send = time;
-	agent->vague = (struct agent_clock_exchange){ 0 };
-	agent_jit_forget(&agent->jit);
+	agent->imprecise = (struct agent_clock_exchange){ 0 };
+	agent_jit_reset(&agent->jit);
 	agent_stream_reset(&agent->stream);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.open = false;
-	agent->kernel_thought_of = agent->tasks_wanted = agent->tasks_asked = false;
+	agent->kernel_delayed = agent->tasks_requested = agent->tasks_sent = false;
 	agent_tables_session_ended(agent->tables);
 	pthread_mutex_unlock(&agent->lock);
 }
 
 /* Nothing before the round's time will come any more. */
-void agent_tell_round(struct agent *agent, uint64_t guest_time)
+void agent_report_round(struct agent *agent, uint64_t guest_time)
 {
 	struct sideband record = { .size = sizeof(record), .type = SIDEBAND_ROUND };
 
-	agent_placer_write(&agent->placer, &record, guest_time);
+	agent_timeline_add(&agent->timeline, &record, guest_time);
 }
 
 /* Lines may be missing, until maps are told from their beginning. */
-void agent_tell_jit_maps_unknown(struct agent *agent, uint64_t guest_time)
+void agent_report_jit_maps_incomplete(struct agent *agent, uint64_t guest_time)
 {
 	struct sideband_jit_map record = {
 		.head = { .size = sizeof(record),
@@ -105,7 +105,7 @@ void agent_tell_jit_maps_unknown(struct agent *agent, uint64_t guest_time)
 			  .flags = SIDEBAND_JIT_INCOMPLETE },
 	};
 
-	agent_placer_write(&agent->placer, &record.head, guest_time);
+	agent_timeline_add(&agent->timeline, &record.head, guest_time);
 }
 
 /* It is shown to the user: no terminal is to obey a guest. */
@@ -118,13 +118,13 @@ static void copy_release(char *to, const char *from)
 			*to = '?';
 }
 
-void agent_take_hello(struct agent *agent, const struct agent_hello *hello, uint64_t time)
+void agent_handle_hello(struct agent *agent, const struct agent_hello *hello, uint64_t time)
 {
 	struct agent_statistics *statistics = &agent->statistics;
 
 	if (statistics->open || hello->magic != AGENT_MAGIC || hello->session != agent->session)
 		return; /* of an earlier session */
-	agent->heard = agent->told = agent->next_send = time;
+	agent->last_answer = agent->last_time = agent->next_send = time;
 	agent->round = hello->guest_time;
 	pthread_mutex_lock(&agent->lock);
 	statistics->sessions++;
@@ -137,7 +137,7 @@ void agent_take_hello(struct agent *agent, const struct agent_hello *hello, uint
 	pthread_mutex_unlock(&agent->lock);
 	if (!statistics->open)
 		return; /* its time will never be known */
-	agent_tell_jit_maps_unknown(agent, hello->guest_time);
+	agent_report_jit_maps_incomplete(agent, hello->guest_time);
 	/* Who puts things in order is to wait for it from here on. */
-	agent_tell_round(agent, hello->guest_time);
+	agent_report_round(agent, hello->guest_time);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "guest-agent/perf_sampling.h"
+#include "guest-agent/kernel_events.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include "guest-agent/build_ids.h"
 #include "guest-agent/process_cgroup.h"
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 
 /*
  * Of all rings, but each has at least, and at most: a program's start is some ten records of 100 to
@@ -159,7 +159,7 @@ void events_close(struct events *events)
 	events->cpus = 0;
 }
 
-void events_look_for_cpus(struct events *events)
+void events_open_new_cpus(struct events *events)
 {
 	for (unsigned int cpu = 0; cpu < events->cpus; cpu++)
 		if (events->fds[cpu].fd < 0 && !open_cpu(events, cpu)) {
@@ -227,7 +227,7 @@ static bool move_records(struct events *events, struct output *output, unsigned 
 		ring_copy(ring, ring->tail + used, message->records + used, header.size);
 		note_record(events, cpu, message->records + used);
 		build_ids_add(message->records + used);
-		cgroup_note(message->records + used);
+		cgroup_observe(message->records + used);
 	}
 	output_shorten(output, message, sizeof(*message) + used);
 	assert(used); /* else the kernel wrote what is no record of ours */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "vmm/agent/agent_stream.h"
+#include "vmm/agent/agent_state.h"
 
 /* Where there is no way to the guest, one is looked for so often. */
 #define CONNECT_INTERVAL (1000 * NS_PER_MS)
@@ -35,9 +36,9 @@ static bool take_input(struct agent *agent)
 		if (size <= 0)
 			break;
 		taken += (size_t)size;
-		agent->came += (size_t)size;
+		agent->ping_bytes += (size_t)size;
 		agent_stream_received(&agent->stream, (size_t)size);
-		agent_take_messages(agent);
+		agent_handle_messages(agent);
 	}
 	ring_flush(agent->options.ring);
 	return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
@@ -99,8 +100,8 @@ static bool is_to_ask_for_tasks(struct agent *agent)
 	bool is;
 
 	pthread_mutex_lock(&agent->lock);
-	is = agent->answered && agent->tasks_wanted && !agent->tasks_asked;
-	agent->tasks_asked |= is;
+	is = agent->answered && agent->tasks_requested && !agent->tasks_sent;
+	agent->tasks_sent |= is;
 	pthread_mutex_unlock(&agent->lock);
 	return is;
 }
@@ -154,19 +155,19 @@ static void send_what_is_due(struct agent *agent)
 {
 	uint64_t time = agent_now();
 
-	agent_placer_write_loss(&agent->placer);
+	agent_timeline_emit_loss(&agent->timeline);
 	if (agent->options.fd < 0) {
 		if (agent->options.connect)
 			connect_if_due(agent, time);
 		return;
 	}
-	if (agent->statistics.open && time > agent->heard + AGENT_SILENCE)
+	if (agent->statistics.open && time > agent->last_answer + AGENT_TIMEOUT)
 		agent_begin_session(agent, time);
 	ask_for_table(agent, time);
 	ask_for_jit_maps(agent, time);
 	ask_for_tasks(agent, time);
 	agent_hasten_ping(agent);
-	if (time < agent->next_send && !agent_holds_much(agent))
+	if (time < agent->next_send && !agent_needs_ping(agent))
 		return;
 	if (!agent->statistics.open)
 		agent_send_start(agent, time);
@@ -189,8 +190,8 @@ static int time_to_wait(const struct agent *agent)
 {
 	int wait = time_to_send(agent);
 
-	return agent->placer.loss.head.size && (wait < 0 || wait > LOSS_INTERVAL) ? LOSS_INTERVAL
-										  : wait;
+	return agent->timeline.loss.head.size && (wait < 0 || wait > LOSS_INTERVAL) ? LOSS_INTERVAL
+										    : wait;
 }
 
 static void *serve(void *argument)
@@ -215,7 +216,7 @@ static void *serve(void *argument)
 		take_input(agent);
 		agent_send(agent, AGENT_STOP, NULL, 0);
 	}
-	agent_count_lost(agent, agent_placer_stop(&agent->placer, agent->received));
+	agent_count_lost(agent, agent_timeline_stop(&agent->timeline, agent->received));
 	return NULL;
 }
 
@@ -231,7 +232,7 @@ static void drop_tables(void *context, size_t size)
 static void destroy(struct agent *agent)
 {
 	guest_account_set_drop(agent->options.account, NULL, NULL);
-	guest_account_release(agent->options.account, AGENT_HELD_MAX);
+	guest_account_release(agent->options.account, AGENT_QUEUE_MAX);
 	if (agent->stop_fd >= 0)
 		close(agent->stop_fd);
 	if (agent->options.fd >= 0)
@@ -239,7 +240,7 @@ static void destroy(struct agent *agent)
 	pthread_mutex_destroy(&agent->lock);
 	agent_tables_free(agent->tables);
 	agent_mappings_free(&agent->mappings);
-	agent_placer_free(&agent->placer);
+	agent_timeline_free(&agent->timeline);
 	free(agent);
 }
 
@@ -260,20 +261,20 @@ int agent_start(struct agent **result, const struct agent_options *options)
 {
 	struct agent *agent = calloc(1, sizeof(*agent));
 	/* At once: without room for what waits nothing could be told at all. */
-	bool held = guest_account_charge(options->account, AGENT_HELD_MAX);
+	bool held = guest_account_charge(options->account, AGENT_QUEUE_MAX);
 	int error;
 
 	if (agent && held)
 		agent->tables = agent_tables_new(options->account);
 	if (!agent || !agent->tables) {
 		free(agent);
-		guest_account_release(options->account, held ? AGENT_HELD_MAX : 0);
+		guest_account_release(options->account, held ? AGENT_QUEUE_MAX : 0);
 		if (options->fd >= 0)
 			close(options->fd);
 		return error_set(-ENOMEM, "no memory for the guest agent's thread");
 	}
 	agent->options = *options;
-	agent->placer.ring = options->ring;
+	agent->timeline.ring = options->ring;
 	agent->mappings.account = options->account;
 	agent->statistics.connected = options->fd >= 0;
 	if (!options->clocksources)
@@ -292,6 +293,71 @@ int agent_start(struct agent **result, const struct agent_options *options)
 	return 0;
 }
 
+struct agent_mapping {
+	struct agent_mapping *next;
+	struct sideband_mmap *record; /* owned */
+};
+
+static bool is_code_with_build_id(const struct sideband *record)
+{
+	const struct sideband_mmap *mmap = (const void *)record;
+
+	return record->type == SIDEBAND_MMAP && mmap->prot & PROT_EXEC && mmap->build_id_size;
+}
+
+/* Includes the overhead of two heap blocks. */
+static size_t cost_of(const struct sideband *record)
+{
+	return sizeof(struct agent_mapping) + record->size + 32;
+}
+
+void agent_mappings_add(struct agent_mappings *mappings, const struct sideband *record)
+{
+	struct agent_mapping *mapping;
+
+	if (!is_code_with_build_id(record) || mappings->bytes + record->size > AGENT_MAPPINGS_MAX ||
+	    !guest_account_try_charge(mappings->account, cost_of(record)))
+		return;
+	mapping = calloc(1, sizeof(*mapping));
+	if (mapping)
+		mapping->record = malloc(record->size);
+	if (!mapping || !mapping->record) {
+		free(mapping);
+		guest_account_release(mappings->account, cost_of(record));
+		return;
+	}
+	memcpy(mapping->record, record, record->size);
+	if (mappings->first)
+		mappings->last->next = mapping;
+	else
+		mappings->first = mapping;
+	mappings->last = mapping;
+	mappings->bytes += record->size;
+}
+
+struct sideband_mmap *agent_mappings_pop(struct agent_mappings *mappings)
+{
+	struct agent_mapping *mapping = mappings->first;
+	struct sideband_mmap *record;
+
+	if (!mapping)
+		return NULL;
+	record = mapping->record;
+	mappings->first = mapping->next;
+	mappings->bytes -= record->head.size;
+	guest_account_release(mappings->account, cost_of(&record->head));
+	free(mapping);
+	return record;
+}
+
+void agent_mappings_free(struct agent_mappings *mappings)
+{
+	struct sideband_mmap *record;
+
+	while ((record = agent_mappings_pop(mappings)))
+		free(record);
+}
+
 void agent_statistics(struct agent *agent, struct agent_statistics *statistics)
 {
 	pthread_mutex_lock(&agent->lock);
@@ -300,17 +366,17 @@ void agent_statistics(struct agent *agent, struct agent_statistics *statistics)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-int agent_want_symbols(struct agent *agent, const struct agent_image *image)
+int agent_request_symbols(struct agent *agent, const struct agent_image *image)
 {
 	int error;
 
 	pthread_mutex_lock(&agent->lock);
-	error = agent_tables_want(agent->tables, image);
+	error = agent_tables_request(agent->tables, image);
 	pthread_mutex_unlock(&agent->lock);
 	return error;
 }
 
-struct agent_mappings agent_take_mappings(struct agent *agent)
+struct agent_mappings agent_pop_mappings(struct agent *agent)
 {
 	struct agent_mappings mappings;
 
@@ -321,7 +387,7 @@ struct agent_mappings agent_take_mappings(struct agent *agent)
 	return mappings;
 }
 
-struct agent_image_table *agent_take_symbols(struct agent *agent)
+struct agent_image_table *agent_pop_symbols(struct agent *agent)
 {
 	struct agent_image_table *table;
 
@@ -331,22 +397,22 @@ struct agent_image_table *agent_take_symbols(struct agent *agent)
 	return table;
 }
 
-int agent_want_kernel(struct agent *agent, uint64_t modules_hash)
+int agent_request_kernel(struct agent *agent, uint64_t modules_hash)
 {
 	int error = -EOPNOTSUPP;
 
 	pthread_mutex_lock(&agent->lock);
 	if (agent->statistics.open && agent->statistics.features & AGENT_FEATURE_KERNEL) {
-		error = agent->kernel_thought_of
-				? agent_tables_want_kernel(agent->tables, modules_hash)
+		error = agent->kernel_delayed
+				? agent_tables_request_kernel(agent->tables, modules_hash)
 				: -EAGAIN;
-		agent->kernel_thought_of = true;
+		agent->kernel_delayed = true;
 	}
 	pthread_mutex_unlock(&agent->lock);
 	return error;
 }
 
-struct agent_image_table *agent_take_kernel(struct agent *agent)
+struct agent_image_table *agent_pop_kernel(struct agent *agent)
 {
 	struct agent_image_table *table;
 
@@ -356,20 +422,20 @@ struct agent_image_table *agent_take_kernel(struct agent *agent)
 	return table;
 }
 
-int agent_want_tasks(struct agent *agent)
+int agent_request_tasks(struct agent *agent)
 {
 	int error = -EOPNOTSUPP;
 
 	pthread_mutex_lock(&agent->lock);
 	if (agent->statistics.open && agent->statistics.features & AGENT_FEATURE_TASKS) {
-		agent->tasks_wanted = true;
+		agent->tasks_requested = true;
 		error = 0;
 	}
 	pthread_mutex_unlock(&agent->lock);
 	return error;
 }
 
-int agent_take_tasks(struct agent *agent, struct reported_tasks *told)
+int agent_pop_tasks(struct agent *agent, struct reported_tasks *told)
 {
 	int error;
 

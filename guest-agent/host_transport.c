@@ -1,8 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "guest-agent/host_vsock.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest-agent/host_transport.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,7 +13,61 @@
 
 #include "shared/parse_number.h"
 
-static bool parse_number(const char *text, char end, const char **behind, unsigned int *number)
+#define PORTS "/sys/class/virtio-ports"
+
+static int open_device(const char *path)
+{
+	int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static bool has_name(const char *device, const char *name)
+{
+	char path[512], text[128];
+	ssize_t size;
+	int fd;
+
+	snprintf(path, sizeof(path), PORTS "/%s/name", device);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	size = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[size > 0 ? size : 0] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+	return !strcmp(text, name);
+}
+
+static int open_by_sysfs(const char *name)
+{
+	DIR *ports = opendir(PORTS);
+	struct dirent *entry;
+	char path[512];
+	int fd = -ENOENT;
+
+	while (ports && fd == -ENOENT && (entry = readdir(ports))) {
+		if (*entry->d_name == '.' || !has_name(entry->d_name, name))
+			continue;
+		snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+		fd = open_device(path);
+	}
+	if (ports)
+		closedir(ports);
+	return fd;
+}
+
+int port_open(const char *name)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/virtio-ports/%s", name);
+	fd = open_device(path);
+	return fd == -ENOENT ? open_by_sysfs(name) : fd;
+}
+
+static bool parse_part(const char *text, char end, const char **behind, unsigned int *number)
 {
 	uint64_t value = 0;
 
@@ -26,9 +83,9 @@ bool vsock_parse(const char *text, struct vsock_address *address)
 	const char *behind;
 
 	address->cid = VMADDR_CID_HOST;
-	if (parse_number(text, ':', &behind, &address->cid))
+	if (parse_part(text, ':', &behind, &address->cid))
 		text = behind + 1;
-	return parse_number(text, '\0', &behind, &address->port);
+	return parse_part(text, '\0', &behind, &address->port);
 }
 
 /* What says that there is nobody now, and may be later. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/agent/agent_placer.h"
+#include "vmm/agent/agent_timeline.h"
 
 #include "tests/unit/shim/test.h"
 
@@ -12,31 +12,31 @@ static uint64_t guest_time(uint64_t host)
 }
 
 /* Two exchanges from 1000 s on. */
-static void begin(struct agent_placer *placer)
+static void begin(struct agent_timeline *timeline)
 {
 	const struct ring_options options = { .size = 1 << 16 };
 
-	*placer = (struct agent_placer){ 0 };
-	REQUIRE_EQUAL(ring_create_with(&placer->ring, &options), 0);
-	agent_placer_begin(placer);
+	*timeline = (struct agent_timeline){ 0 };
+	REQUIRE_EQUAL(ring_create_with(&timeline->ring, &options), 0);
+	agent_timeline_begin(timeline);
 	for (uint64_t at = 1000 * SECOND; at <= 1001 * SECOND; at += SECOND) {
 		const struct agent_clock_exchange exchange = { .before = at - 1000,
 							       .after = at + 1000,
 							       .guest = guest_time(at) };
 
-		CHECK_EQUAL(agent_clock_take(&placer->clock, &exchange), AGENT_CLOCK_TAKEN);
+		CHECK_EQUAL(agent_clock_add(&timeline->clock, &exchange), AGENT_CLOCK_ACCEPTED);
 	}
 }
 
-static void end(struct agent_placer *placer)
+static void end(struct agent_timeline *timeline)
 {
-	agent_placer_free(placer);
-	ring_destroy(placer->ring);
+	agent_timeline_free(timeline);
+	ring_destroy(timeline->ring);
 }
 
 /* A processor that has nothing to tell says so when it has: its clock was exchanged often since
  * then. */
-TEST(agent_placer, a_loss_that_is_told_late_breaks_no_session)
+TEST(agent_timeline, a_loss_that_is_told_late_breaks_no_session)
 {
 	struct sideband_lost lost = {
 		.head = { .size = sizeof(lost),
@@ -46,31 +46,31 @@ TEST(agent_placer, a_loss_that_is_told_late_breaks_no_session)
 	};
 	const struct sideband_lost *told;
 	const struct ring_record *record;
-	struct agent_placer placer;
+	struct agent_timeline timeline;
 
-	begin(&placer);
-	agent_placer_write(&placer, &lost.head, guest_time(920 * SECOND));
-	CHECK(!placer.broken);
-	ring_flush(placer.ring);
-	record = ring_read(placer.ring);
+	begin(&timeline);
+	agent_timeline_add(&timeline, &lost.head, guest_time(920 * SECOND));
+	CHECK(!timeline.broken);
+	ring_flush(timeline.ring);
+	record = ring_read(timeline.ring);
 	REQUIRE(record);
 	told = (const void *)record->payload;
 	CHECK_EQUAL(told->count, 3);
 	CHECK(told->head.time <= 900 * SECOND);
 	CHECK(told->until - told->head.time_error >= 920 * SECOND);
 	CHECK(told->until < 1000 * SECOND);
-	ring_read_done(placer.ring);
-	end(&placer);
+	ring_read_done(timeline.ring);
+	end(&timeline);
 }
 
 /* Of an event it would not be known what came before it. */
-TEST(agent_placer, an_event_of_long_ago_has_no_place)
+TEST(agent_timeline, an_event_of_long_ago_has_no_place)
 {
 	struct sideband_comm comm = { .head = { .size = sizeof(comm), .type = SIDEBAND_COMM } };
-	struct agent_placer placer;
+	struct agent_timeline timeline;
 
-	begin(&placer);
-	agent_placer_write(&placer, &comm.head, guest_time(920 * SECOND));
-	CHECK(placer.broken);
-	end(&placer);
+	begin(&timeline);
+	agent_timeline_add(&timeline, &comm.head, guest_time(920 * SECOND));
+	CHECK(timeline.broken);
+	end(&timeline);
 }

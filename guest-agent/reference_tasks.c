@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "guest-agent/known_tasks.h"
+#include "guest-agent/reference_tasks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/raw_time.h"
+#include "guest-agent/timing.h"
 
 /* What pthread_create(3) shares, but for what libc needs. */
 #define THREAD      (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
@@ -164,13 +164,13 @@ static int take_threads(void)
 	return 0;
 }
 
-void known_tasks_ask(void)
+void reference_tasks_request(void)
 {
 	error_of_begin = begin();
 	asked = true;
 }
 
-bool known_tasks_tell(struct output *output)
+bool reference_tasks_send(struct output *output)
 {
 	struct agent_tasks *message;
 	int error;
@@ -191,7 +191,7 @@ bool known_tasks_tell(struct output *output)
 	return true;
 }
 
-void known_tasks_end(void)
+void reference_tasks_cancel(void)
 {
 	asked = false;
 }

@@ -62,7 +62,7 @@ void events_close(struct events *events);
  * CPUs that came online since. What ran on them until now was not seen:
  * it counts as one lost record.
  */
-void events_look_for_cpus(struct events *events);
+void events_open_new_cpus(struct events *events);
 
 /*
  * Moves records into messages. False where OUTPUT had no room for all that was there at the call.

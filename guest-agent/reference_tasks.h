@@ -15,12 +15,12 @@
  * Begins them: SIGCHLD is ignored, as their ends are nobody's to wait for. Where the last ones are
  * not a second old, or it fails, that is what will be told.
  */
-void known_tasks_ask(void);
+void reference_tasks_request(void);
 
 /* Tells them, if they are asked for and all there. False: to be called again soon. */
-bool known_tasks_tell(struct output *output);
+bool reference_tasks_send(struct output *output);
 
 /* Nobody wants them any more. */
-void known_tasks_end(void);
+void reference_tasks_cancel(void);
 
 #endif
