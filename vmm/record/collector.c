@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector.h"
 
 #include <assert.h>
@@ -15,31 +15,29 @@
 #include "shared/log.h"
 #include "vmm/record/collector_state.h"
 
-/* Rings are looked at this often, woken or not; it is far less than they hold at 10 kHz. */
-#define LOOK_INTERVAL_MS 50
+/* The rings are drained at least this often; they hold far more at 10 kHz. */
+#define DRAIN_INTERVAL_MS 50
 /*
- * Where samples come late anyhow (options.delay), they are waited for longer, once the kernel was
- * looked for so many times: who has many idle VMs pays for each look.
+ * Where samples come late anyway (options.delay), the interval grows after this number of turns,
+ * which find the kernel: with many idle VMs every turn costs.
  */
-#define LOOK_INTERVAL_LATE_MS 250
-#define LOOKS_BEFORE_LATE     100
-/* There, too, once nothing has come for so long, besides the time that samples wait, that nothing
- * waits any more: what comes wakes the collector.
- */
-#define LOOK_INTERVAL_QUIET_MS 2000
-#define QUIET_AFTER            (500 * NS_PER_MS)
+#define DRAIN_INTERVAL_LATE_MS 250
+#define TURNS_BEFORE_LATE      100
+/* There, once nothing has come for this long after the last sample was emitted, records wake the
+ * collector. */
+#define DRAIN_INTERVAL_QUIET_MS 2000
+#define QUIET_AFTER             (500 * NS_PER_MS)
 
 /*
- * Samples wait so long for what happened before them. A vCPU's own ring is
- * behind by the time between two looks at most; what the guest itself tells comes through its
- * scheduler.
+ * How long samples are held back so that sideband events can be ordered before them. A vCPU's own
+ * ring is late by one drain interval at most; what the guest reports comes through its scheduler.
  */
 #define WINDOW          (50 * NS_PER_MS)
 #define WINDOW_SIDEBAND (500 * NS_PER_MS)
-/* A guest that stands still tells nothing; so long it is waited for. */
+/* A guest that stands still reports nothing; samples wait for it no longer than this. */
 #define WINDOW_LONGEST (5000 * NS_PER_MS)
 
-/* The guest's agent has sent the symbols of what it tells of long before. */
+/* The agent sends the symbols of what it reports long before this. */
 #define AGENT_TIME (10000 * NS_PER_MS)
 
 uint64_t collector_now(void)
@@ -64,10 +62,10 @@ bool collector_is_writing(const struct collector *collector)
 
 static bool comes_late(const struct collector *collector)
 {
-	return collector->options.delay >= LOOK_INTERVAL_LATE_MS * NS_PER_MS;
+	return collector->options.delay >= DRAIN_INTERVAL_LATE_MS * NS_PER_MS;
 }
 
-/* What the resolver gives out, in order of time. */
+/* The resolver emits in order of time. */
 static void write_sample(void *context, const struct attributed_sample *sample)
 {
 	struct collector *collector = context;
@@ -117,14 +115,14 @@ static void update_statistics(struct collector *collector,
 	all->bytes = bytes_of(collector);
 	all->files = collector->files;
 	all->ended = collector->error && !collector->all_written && !collector->options.files;
-	all->kernel_found = collector->kernel.mapped;
+	all->kernel_found = collector->kernel.boot.mapped;
 	collector_losses(collector, &all->losses);
 	snprintf(all->release, sizeof(all->release), "%s",
 		 collector_kernel_release(&collector->kernel));
 	pthread_mutex_unlock(&collector->lock);
 }
 
-/* A guest that tells of itself is waited for. */
+/* Guests that report their own events are waited for. */
 static uint64_t window_of(const struct collector_options *options)
 {
 	return (options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW) + options->delay;
@@ -139,7 +137,7 @@ static int make_resolver(struct collector *collector)
 		&(struct resolver_options){
 			.rings = options->ring_count + options->sideband_ring_count,
 			.account = options->account,
-			.images = &collector->kernel.images,
+			.images = &collector->kernel.boot.images,
 			.window = window_of(options),
 			.longest = WINDOW_LONGEST,
 			.reach = options->sideband_ring_count ? RESOLVER_REACH + options->delay : 0,
@@ -149,7 +147,7 @@ static int make_resolver(struct collector *collector)
 		});
 }
 
-/* All that waits goes out: it is of the time before. */
+/* Everything that waits is emitted: it belongs to the time before. */
 static int restart_resolver(struct collector *collector)
 {
 	struct resolver *older = collector->resolver;
@@ -168,8 +166,8 @@ static int restart_resolver(struct collector *collector)
 	return 0;
 }
 
-/* Its processes are gone. */
-static void forget_what_was_told(struct collector *collector)
+/* Its processes have ended. */
+static void drop_reports(struct collector *collector)
 {
 	uint64_t missed = collector->told.missed;
 
@@ -177,12 +175,12 @@ static void forget_what_was_told(struct collector *collector)
 	collector->told.missed = missed;
 }
 
-/* Between two kernels: a file has names of one. */
+/* Another kernel runs: a file has the symbols of one. */
 static void begin_boot(struct collector *collector)
 {
 	int error = restart_resolver(collector);
 
-	forget_what_was_told(collector);
+	drop_reports(collector);
 	if (collector->flight)
 		flight_begin_boot(collector->flight);
 	collector_kernel_end_boot(&collector->kernel);
@@ -197,62 +195,97 @@ static void begin_boot(struct collector *collector)
 }
 
 /*
- * A guest that tells of itself is asked for the whole tables, and has some time to send them: what
- * it does not tell of, as it lost that event, has its names from memory.
+ * A guest with an agent is asked for whole symbol tables, and gets time to send them; files that it
+ * does not report, as it lost the event, have their symbols from memory.
  */
 static void find_symbols(struct collector *collector, uint64_t now)
 {
+	const struct file_state *file = collector->output.state;
+
 	if (!collector->user_symbols)
 		return;
 	user_symbols_delay(collector->user_symbols,
-			   collector->output.state &&
-					   file_state_has_reports(collector->output.state)
-				   ? AGENT_TIME
-				   : 0);
+			   file && file_state_has_reports(file) ? AGENT_TIME : 0);
 	collector_user_find_symbols(&collector->kernel, collector->user_symbols, now);
 }
 
-/* The rings first, then the kernel: what is sampled in a new module comes to be known before its
- * round ends.
- */
-static void drain(struct collector *collector)
+/* The clock is read first: everything older is in the rings then, or late. */
+static void read_rings(struct collector *collector, struct collector_statistics *counts)
 {
-	struct collector_statistics counts = { 0 };
-	uint64_t time;
-
 	collector->come = false;
 	resolver_begin_pass(collector->resolver, clock_ns(CLOCK_MONOTONIC_RAW));
-	collector_rings_take(collector, &counts);
+	collector_rings_take(collector, counts);
+	if (collector->come)
+		collector->last_come = collector_now();
+}
+
+/* After the rings, and before samples are decided: they refer to images that have just been seen.
+ */
+static void name_images(struct collector *collector)
+{
 	collector_user_settle(&collector->kernel);
 	collector_jit_look(&collector->jit, &collector->kernel);
+}
+
+/* After this, nothing asks for the time before what is settled. */
+static void emit_settled(struct collector *collector)
+{
 	resolver_flush(collector->resolver);
 	if (flight_sideband_is_due(&collector->told))
 		flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));
-	time = collector_now();
-	if (collector->come)
-		collector->last_come = time;
+}
+
+/* After samples were emitted: it takes time, and only later samples and reports profit. */
+static void read_user_images(struct collector *collector, uint64_t time)
+{
 	collector_user_make_tables(&collector->kernel, collector->tables, time);
 	find_symbols(collector, time);
+}
+
+/* After the rings: a module that was sampled becomes known before the round of its samples ends. A
+ * boot ends with everything read that was sampled in it. */
+static void follow_kernel(struct collector *collector, uint64_t time)
+{
 	if (!collector->error)
 		collector_note_error(collector, collector_kernel_turn(&collector->kernel, time));
 	if (collector_kernel_replaced(&collector->kernel))
 		begin_boot(collector);
 	collector_kernel_reclaim(&collector->kernel);
-	if (collector->options.turn)
-		collector->options.turn(collector->options.context);
+}
+
+/* Last: a round that ends here has everything above. */
+static void write_files(struct collector *collector, uint64_t time)
+{
 	collector_files_write_out(collector, time);
 	collector_files_turn(collector, time);
+}
+
+static void drain(struct collector *collector)
+{
+	struct collector_statistics counts = { 0 };
+	uint64_t time;
+
+	THREAD_CHECK(&collector->owner);
+	read_rings(collector, &counts);
+	name_images(collector);
+	emit_settled(collector);
+	time = collector_now();
+	read_user_images(collector, time);
+	follow_kernel(collector, time);
+	if (collector->options.turn)
+		collector->options.turn(collector->options.context);
+	write_files(collector, time);
 	update_statistics(collector, &counts);
 }
 
-/* The next file's time is kept. */
+/* The next file begins on time. */
 static int quiet_interval(const struct collector *collector, uint64_t time)
 {
 	uint64_t left =
 		collector->next_file > time ? (collector->next_file - time) / NS_PER_MS + 1 : 1;
 
-	return !collector->options.files || left > LOOK_INTERVAL_QUIET_MS ? LOOK_INTERVAL_QUIET_MS
-									  : (int)left;
+	return !collector->options.files || left > DRAIN_INTERVAL_QUIET_MS ? DRAIN_INTERVAL_QUIET_MS
+									   : (int)left;
 }
 
 static bool is_quiet(const struct collector *collector, uint64_t time)
@@ -264,15 +297,15 @@ static bool is_quiet(const struct collector *collector, uint64_t time)
 	       !(collector->flight && flight_waits(collector->flight));
 }
 
-static int look_interval(struct collector *collector)
+static int drain_interval(struct collector *collector)
 {
 	uint64_t time = collector_now();
 
-	if (!comes_late(collector) || collector->looks < LOOKS_BEFORE_LATE) {
-		collector->looks++;
-		return LOOK_INTERVAL_MS;
+	if (!comes_late(collector) || collector->turns < TURNS_BEFORE_LATE) {
+		collector->turns++;
+		return DRAIN_INTERVAL_MS;
 	}
-	return is_quiet(collector, time) ? quiet_interval(collector, time) : LOOK_INTERVAL_LATE_MS;
+	return is_quiet(collector, time) ? quiet_interval(collector, time) : DRAIN_INTERVAL_LATE_MS;
 }
 
 static void wait_for_samples(struct collector *collector)
@@ -280,7 +313,7 @@ static void wait_for_samples(struct collector *collector)
 	uint64_t ignored;
 	size_t count = collector->wake_count;
 
-	if (poll(collector->wakes, count, look_interval(collector)) <= 0)
+	if (poll(collector->wakes, count, drain_interval(collector)) <= 0)
 		return;
 	for (size_t i = 0; i < count; i++)
 		if (collector->wakes[i].revents & POLLIN &&
@@ -288,8 +321,8 @@ static void wait_for_samples(struct collector *collector)
 			continue;
 }
 
-/* The guest stands still, and its memory is as it was. */
-static void take_reset(struct collector *collector)
+/* The guest is stopped, and its memory unchanged. */
+static void reset_boot(struct collector *collector)
 {
 	pthread_mutex_lock(&collector->reset_lock);
 	if (collector->reset) {
@@ -307,7 +340,7 @@ static void take_reset(struct collector *collector)
 	pthread_mutex_unlock(&collector->reset_lock);
 }
 
-/* Before the names that are known at the end: what fails of those takes no sample with it. */
+/* Before the final symbols: if those fail, no sample is lost. */
 static void write_last_samples(struct collector *collector)
 {
 	collector_files_tell_counts(collector);
@@ -320,6 +353,7 @@ static void *collect(void *argument)
 	struct collector_statistics counts = { 0 };
 	sigset_t all;
 
+	THREAD_CHECK(&collector->owner);
 	/* Signals are the main thread's; a broken pipe and a full limit come back as errors. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
@@ -331,7 +365,7 @@ static void *collect(void *argument)
 			flight_turn(collector->flight);
 			collector_jit_write(&collector->jit);
 		}
-		take_reset(collector);
+		reset_boot(collector);
 	}
 	drain(collector);
 	collector_user_last_symbols(&collector->kernel, collector->user_symbols);
@@ -357,7 +391,8 @@ static int prepare_wakes(struct collector *collector)
 
 	collector->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (collector->stop_fd < 0)
-		return error_set(-errno, "can't make the collector's eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot make the collector's eventfd: %s",
+				 strerror(errno));
 	for (size_t i = 0; i < count; i++)
 		collector->wakes[i] =
 			(struct pollfd){ ring_event_fd(collector->options.rings[i]), POLLIN, 0 };
@@ -418,13 +453,17 @@ static void destroy(struct collector *collector)
 
 static int start_thread(struct collector *collector)
 {
-	int error = -pthread_create(&collector->thread, NULL, collect, collector);
+	int error;
 
-	return error ? error_set(error, "can't start the collector's thread: %s", strerror(-error))
+	thread_check_release(&collector->owner);
+	thread_check_release(&collector->kernel.thread);
+	error = -pthread_create(&collector->thread, NULL, collect, collector);
+
+	return error ? error_set(error, "cannot start the collector's thread: %s", strerror(-error))
 		     : 0;
 }
 
-/* That there is no cache, collector_cache_open() says. */
+/* collector_cache_open() logs that there is no cache. */
 static int make_user_symbols(struct collector *collector)
 {
 	int error = collector->options.buildid_cache ? user_symbols_create(&collector->user_symbols,
@@ -491,7 +530,7 @@ static void wake(struct collector *collector)
 	const uint64_t one = 1;
 
 	if (write(collector->stop_fd, &one, sizeof(one)) < 0)
-		log_debug("the collector is woken by its next look");
+		log_debug("the collector cannot be woken: it continues with its next turn");
 }
 
 void collector_reset(struct collector *collector)
@@ -511,6 +550,8 @@ int collector_stop(struct collector *collector, struct collector_statistics *sta
 	atomic_store(&collector->stop, true);
 	wake(collector);
 	pthread_join(collector->thread, NULL);
+	thread_check_release(&collector->owner);
+	thread_check_release(&collector->kernel.thread);
 	update_statistics(collector, &(struct collector_statistics){ 0 });
 	if (collector->options.files)
 		collector_files_end(collector);

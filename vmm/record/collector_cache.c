@@ -53,13 +53,14 @@ static int link_guest(const struct collector_kernel *kernel)
 		return 0;
 	if (snprintf(mount, sizeof(mount), "%s.guestmount", kernel->path) >= (int)sizeof(mount))
 		return error_set(-ENAMETOOLONG, "%s is too long a name", kernel->path);
-	return build_id_cache_link_guest(mount, kernel->options->output.vmm_pid, &kernel->boot);
+	return build_id_cache_link_guest(mount, kernel->options->output.vmm_pid,
+					 &kernel->boot.cache);
 }
 
 /* What was there already would seem to be of no use. */
 static void touch(const struct collector_kernel *kernel)
 {
-	const struct kernel_image *image = &kernel->image;
+	const struct kernel_image *image = &kernel->boot.image;
 
 	build_id_cache_touch(kernel->cache, image->build_id, image->build_id_size);
 	for (size_t i = 0; i < image->module_count; i++)
@@ -73,20 +74,20 @@ void collector_cache_symbols(struct collector_kernel *kernel)
 		touch(kernel);
 	if (!*kernel->cache || kernel->cache_failed || !has_room(kernel))
 		return;
-	note_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->image));
+	note_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->boot.image));
 	if (!kernel->cache_failed)
-		note_result(kernel,
-			    build_id_cache_add_boot(kernel->cache, &kernel->image, &kernel->boot));
+		note_result(kernel, build_id_cache_add_boot(kernel->cache, &kernel->boot.image,
+							    &kernel->boot.cache));
 	if (!kernel->cache_failed)
-		note_result(kernel, build_id_cache_add_modules(kernel->cache, &kernel->image));
+		note_result(kernel, build_id_cache_add_modules(kernel->cache, &kernel->boot.image));
 	if (!kernel->cache_failed && kernel->options->output.perspective == PERSPECTIVE_HOST)
 		note_result(kernel, link_guest(kernel));
 }
 
 void collector_cache_code(struct collector_kernel *kernel)
 {
-	if (*kernel->cache && !kernel->cache_failed && *kernel->boot.path && has_room(kernel))
-		note_result(kernel, build_id_cache_add_code(kernel->cache, &kernel->image,
+	if (*kernel->cache && !kernel->cache_failed && *kernel->boot.cache.path && has_room(kernel))
+		note_result(kernel, build_id_cache_add_code(kernel->cache, &kernel->boot.image,
 							    kernel->options->view, &kernel->paging,
-							    &kernel->boot));
+							    &kernel->boot.cache));
 }

@@ -46,12 +46,14 @@ static void tell_counts(struct collector *collector)
 
 void collector_files_tell_counts(struct collector *collector)
 {
+	THREAD_CHECK(&collector->owner);
 	tell_losses(collector);
 	tell_counts(collector);
 }
 
 void collector_files_write_out(struct collector *collector, uint64_t time)
 {
+	THREAD_CHECK(&collector->owner);
 	if (!collector_is_writing(collector) || time < collector->next_flush)
 		return;
 	collector->next_flush = time + FLUSH_INTERVAL;
@@ -85,7 +87,7 @@ static int open_output(struct collector *collector)
 	struct perf_data_options options = collector->options.output;
 	const struct collector_output_options output = {
 		.account = collector->options.account,
-		.images = &collector->kernel.images,
+		.images = &collector->kernel.boot.images,
 		.page_tables = collector_kernel_is_program(&collector->kernel),
 		.mapped = collector->options.mapped,
 		.context = collector->options.context,
@@ -162,6 +164,7 @@ static void begin_kept_file(struct collector *collector)
 
 int collector_files_begin(struct collector *collector)
 {
+	THREAD_CHECK(&collector->owner);
 	if (!collector->options.files)
 		return open_output(collector);
 	begin_kept_file(collector);
@@ -200,6 +203,7 @@ static void give_up_file(struct collector *collector)
 
 void collector_files_end(struct collector *collector)
 {
+	THREAD_CHECK(&collector->owner);
 	if (collector_is_writing(collector))
 		end_file(collector);
 	else if (collector->output.writer)
@@ -208,6 +212,7 @@ void collector_files_end(struct collector *collector)
 
 void collector_files_turn(struct collector *collector, uint64_t time)
 {
+	THREAD_CHECK(&collector->owner);
 	if (!collector->options.files)
 		return;
 	if (collector->error)
@@ -222,6 +227,7 @@ void collector_files_turn(struct collector *collector, uint64_t time)
 
 void collector_files_hide_kernel(struct collector *collector)
 {
+	THREAD_CHECK(&collector->owner);
 	if (!collector->kernel.writer) /* said before */
 		return;
 	log_warning(
@@ -237,6 +243,7 @@ int collector_files_next(struct collector *collector)
 	const char *first = collector->options.output.path;
 	int error = end_file(collector);
 
+	THREAD_CHECK(&collector->owner);
 	if (error || collector->options.files)
 		return error ? error : collector_files_begin(collector);
 	if (snprintf(collector->path, sizeof(collector->path), "%s.%u", first, collector->files) >=

@@ -33,14 +33,14 @@ static uint64_t image_end(const struct symbols *symbols, uint64_t start, uint64_
 static void invent_build_id(struct collector_kernel *kernel)
 {
 	uint64_t hash[2] = { HASH_START, 0x84222325cbf29ce4ull };
-	size_t count = symbols_count(kernel->image.symbols);
+	size_t count = symbols_count(kernel->boot.image.symbols);
 
 	for (size_t i = 0; i < count; i++) {
 		struct symbol symbol;
 		uint64_t offset;
 
-		symbols_at(kernel->image.symbols, i, &symbol);
-		offset = symbol.start - kernel->image.start;
+		symbols_at(kernel->boot.image.symbols, i, &symbol);
+		offset = symbol.start - kernel->boot.image.start;
 		for (size_t half = 0; half < 2; half++)
 			hash[half] = hash_add(hash_add_text(hash[half], symbol.name), offset);
 	}
@@ -64,8 +64,8 @@ static void take_build_id(struct collector_kernel *kernel, const struct guest_ke
 	} else {
 		invent_build_id(kernel);
 	}
-	kernel->image.build_id = kernel->build_id;
-	kernel->image.build_id_size = kernel->build_id_size;
+	kernel->boot.image.build_id = kernel->build_id;
+	kernel->boot.image.build_id_size = kernel->build_id_size;
 }
 
 /*
@@ -107,13 +107,13 @@ static void use_given_range(struct collector_kernel *kernel)
 		symbols_at(kernel->given, 0, &first);
 		symbols_at(kernel->given, count - 1, &last);
 	}
-	kernel->image.start = symbol_address(kernel->given, "_text");
-	kernel->image.text_end = symbol_address(kernel->given, "_etext");
-	if (!kernel->image.start || kernel->image.text_end <= kernel->image.start) {
-		kernel->image.start = first.start & ~PAGE_MASK;
-		kernel->image.text_end = last.end;
+	kernel->boot.image.start = symbol_address(kernel->given, "_text");
+	kernel->boot.image.text_end = symbol_address(kernel->given, "_etext");
+	if (!kernel->boot.image.start || kernel->boot.image.text_end <= kernel->boot.image.start) {
+		kernel->boot.image.start = first.start & ~PAGE_MASK;
+		kernel->boot.image.text_end = last.end;
 	}
-	kernel->image.symbols = kernel->given;
+	kernel->boot.image.symbols = kernel->given;
 }
 
 static int use_given(struct collector_kernel *kernel, const struct guest_kernel *found)
@@ -121,7 +121,7 @@ static int use_given(struct collector_kernel *kernel, const struct guest_kernel 
 	uint64_t delta;
 
 	use_given_range(kernel);
-	delta = found ? found->text_start - kernel->image.start : 0;
+	delta = found ? found->text_start - kernel->boot.image.start : 0;
 	if (delta) {
 		int error = move_given(kernel, delta);
 
@@ -135,22 +135,23 @@ static int use_given(struct collector_kernel *kernel, const struct guest_kernel 
 int collector_image_see_modules(struct collector_kernel *kernel, const struct guest_module *list,
 				size_t count, const struct collector_look *now)
 {
-	int error = collector_modules_see(&kernel->modules, list, count, &kernel->look, now);
+	int error =
+		collector_modules_see(&kernel->boot.modules, list, count, &kernel->boot.scan, now);
 
-	kernel->image.modules = kernel->modules.modules;
-	kernel->image.shared = kernel->modules.shared;
-	kernel->image.module_count = kernel->modules.count;
+	kernel->boot.image.modules = kernel->boot.modules.modules;
+	kernel->boot.image.shared = kernel->boot.modules.shared;
+	kernel->boot.image.module_count = kernel->boot.modules.count;
 	return error;
 }
 
 int collector_image_set_modules(struct collector_kernel *kernel, const struct guest_kernel *older,
 				const struct guest_kernel *found)
 {
-	int error = collector_modules_update(&kernel->modules, older, found);
+	int error = collector_modules_update(&kernel->boot.modules, older, found);
 
-	kernel->image.unloaded = kernel->modules.unloaded;
+	kernel->boot.image.unloaded = kernel->boot.modules.unloaded;
 	if (!kernel->given) /* those of OLDER may go any time now */
-		kernel->image.symbols = found->symbols;
+		kernel->boot.image.symbols = found->symbols;
 	return error;
 }
 
@@ -161,19 +162,19 @@ int collector_image_describe(struct collector_kernel *kernel, const struct guest
 	if (kernel->given) {
 		error = use_given(kernel, found);
 	} else {
-		kernel->image.start = found->text_start;
-		kernel->image.text_end = found->text_end;
-		kernel->image.symbols = found->symbols;
+		kernel->boot.image.start = found->text_start;
+		kernel->boot.image.text_end = found->text_end;
+		kernel->boot.image.symbols = found->symbols;
 	}
 	if (!error && found)
 		error = collector_image_see_modules(kernel, found->modules, found->module_count,
-						    &kernel->look);
+						    &kernel->boot.scan);
 	if (!error && found)
 		error = collector_image_set_modules(kernel, NULL, found);
 	if (error)
 		return error;
-	kernel->image.end =
-		image_end(kernel->image.symbols, kernel->image.start, kernel->image.text_end);
+	kernel->boot.image.end = image_end(kernel->boot.image.symbols, kernel->boot.image.start,
+					   kernel->boot.image.text_end);
 	take_build_id(kernel, found);
 	return 0;
 }
@@ -202,10 +203,11 @@ static int write_place(struct collector_kernel *kernel, const struct collector_p
 
 int collector_image_map_modules(struct collector_kernel *kernel)
 {
-	const struct collector_places *places = &kernel->modules.places;
+	const struct collector_places *places = &kernel->boot.modules.places;
 
-	for (; kernel->places_told < places->count; kernel->places_told++) {
-		const struct collector_place *place = &places->places[kernel->places_told];
+	for (; kernel->boot.intervals_written < places->count; kernel->boot.intervals_written++) {
+		const struct collector_place *place =
+			&places->places[kernel->boot.intervals_written];
 		int error = place->told ? write_place(kernel, place) : 0;
 
 		if (error)
@@ -219,9 +221,9 @@ int collector_image_map(struct collector_kernel *kernel)
 	struct perf_data_mapping mapping = {
 		.pid = -1,
 		.tid = -1,
-		.start = kernel->image.start,
-		.size = kernel->image.end - kernel->image.start,
-		.offset = kernel->image.start,
+		.start = kernel->boot.image.start,
+		.size = kernel->boot.image.end - kernel->boot.image.start,
+		.offset = kernel->boot.image.start,
 		.name = kernel->options->output.perspective == PERSPECTIVE_HOST
 				? "[kernel.kallsyms]" BUILD_ID_CACHE_ANCHOR
 				: "[kernel.kallsyms]_text",
@@ -231,7 +233,7 @@ int collector_image_map(struct collector_kernel *kernel)
 	};
 	int error = perf_data_writer_mapping(kernel->writer, &mapping);
 
-	kernel->mapped = !error;
+	kernel->boot.mapped = !error;
 	return error ? error : collector_image_map_modules(kernel);
 }
 

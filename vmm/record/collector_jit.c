@@ -51,14 +51,14 @@ static bool runs(void *context)
 	struct collector_kernel *kernel = context;
 
 	collector_kernel_check_runs(kernel);
-	return !kernel->lost && !kernel->doubts;
+	return collector_kernel_is_certain(kernel);
 }
 
 void collector_jit_look(struct collector_jit *jit, struct collector_kernel *kernel)
 {
 	const struct guest_kernel *running = collector_user_kernel(kernel);
 
-	if (jit->code && jit->maps && running && !kernel->lost && !kernel->doubts)
+	if (jit->code && jit->maps && running && collector_kernel_is_certain(kernel))
 		jit_maps_look(jit->maps, running, kernel->options->view, runs, kernel, jit->code);
 }
 

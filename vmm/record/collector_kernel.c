@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_kernel.h"
 
 #include <assert.h>
@@ -11,6 +11,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_check.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/reported_kernel.h"
 #include "vmm/record/collector_cache.h"
@@ -23,8 +24,8 @@
 #include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/kallsyms_file.h"
 
-/* Stops of vCPUs that make it certain that a kernel runs no more. */
-#define DOUBTS 3
+/* Consecutive stops without the kernel after which it is considered gone. */
+#define DOUBTS_MAX 3
 /* The guest's agent is asked for the kernel so often, and taking its word is to take no more than
  * such a part. */
 #define TOLD_INTERVAL (2000 * NS_PER_MS)
@@ -70,7 +71,7 @@ static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
 		return error_set(-ENOMEM, "no memory for the guest's kernel");
 	}
 	kernel->found = larger;
-	kernel->told_is_known = false;
+	kernel->boot.report_used = false;
 	kernel->found[kernel->found_count++] = found;
 	kernel->paging = found->paging;
 	return 0;
@@ -81,6 +82,7 @@ void collector_kernel_reclaim(struct collector_kernel *kernel)
 	const struct collector_options *options = kernel->options;
 	size_t gone = kernel->found_count ? kernel->found_count - 1 : 0;
 
+	THREAD_CHECK(&kernel->thread);
 	if (options->settle)
 		options->settle(options->context);
 	collector_looks_reclaim(kernel);
@@ -112,7 +114,7 @@ static int write_known(struct collector_kernel *kernel)
 	int error;
 
 	if (!kernel->writer) {
-		kernel->mapped = true;
+		kernel->boot.mapped = true;
 		return 0;
 	}
 	collector_cache_symbols(kernel);
@@ -129,14 +131,16 @@ static int write_known(struct collector_kernel *kernel)
 int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_data_writer *writer,
 				const char *path)
 {
+	THREAD_CHECK(&kernel->thread);
 	kernel->writer = writer;
 	kernel->path = path;
-	kernel->places_told = 0;
-	return kernel->mapped ? write_known(kernel) : 0;
+	kernel->boot.intervals_written = 0;
+	return kernel->boot.mapped ? write_known(kernel) : 0;
 }
 
 void collector_kernel_end_file(struct collector_kernel *kernel)
 {
+	THREAD_CHECK(&kernel->thread);
 	kernel->writer = NULL;
 	kernel->path = NULL;
 }
@@ -148,8 +152,8 @@ static int make_known(struct collector_kernel *kernel, struct guest_kernel *foun
 	int error = keep(kernel, found);
 
 	collector_tasks_begin_anew(kernel);
-	kernel->look = kernel->find_look;
-	kernel->looked = kernel->as_known = true;
+	kernel->boot.scan = kernel->find_scan;
+	kernel->boot.scanned = kernel->boot.current = true;
 	if (!error) {
 		publish(kernel, found);
 		error = collector_image_describe(kernel, found);
@@ -217,11 +221,11 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 	struct collector_look look = collector_look_begin();
 	struct reported_kernel *told;
 
-	if (!options->told || now < kernel->next_told)
+	if (!options->told || now < kernel->boot.next_report)
 		return false;
 	told = options->told(options->context,
 			     kernel->reported ? kernel->reported->modules_hash : 0);
-	kernel->next_told =
+	kernel->boot.next_report =
 		now + TOLD_INTERVAL + TOLD_SHARE * (collector_look_begin().begun - look.begun);
 	if (!told)
 		return false;
@@ -234,7 +238,7 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 	}
 	reported_kernel_free(kernel->reported);
 	kernel->reported = told;
-	kernel->told_is_known = false;
+	kernel->boot.report_used = false;
 	return true;
 }
 
@@ -247,9 +251,9 @@ static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
 		return;
 	/* Once each: to see whether it fits takes some time. */
 	ask_for_told(kernel, now);
-	if (!kernel->reported || kernel->told_is_known)
+	if (!kernel->reported || kernel->boot.report_used)
 		return;
-	kernel->told_is_known = true;
+	kernel->boot.report_used = true;
 	if (guest_kernel_use_report(newest, kernel->reported))
 		log_debug("%s", error_message());
 }
@@ -289,9 +293,9 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 	if (!search_pace_allows(&kernel->pace, now) || !options->registers ||
 	    !options->registers(options->context, &registers) || !is_due(kernel, &registers, now))
 		return NULL;
-	kernel->find_look = collector_look_begin();
+	kernel->find_scan = collector_look_begin();
 	error = search(kernel, &registers, &found, &processed);
-	lasted = collector_look_begin().begun - kernel->find_look.begun;
+	lasted = collector_look_begin().begun - kernel->find_scan.begun;
 	search_pace_searched(&kernel->pace, &registers, now + lasted,
 			     work_of_search(kernel, lasted, processed));
 	if (error) {
@@ -299,7 +303,7 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 		return NULL;
 	}
 	complete_by_btf(kernel, &found);
-	collector_look_end(&kernel->find_look);
+	collector_look_end(&kernel->find_scan);
 	return found;
 }
 
@@ -310,31 +314,33 @@ static int find_first(struct collector_kernel *kernel, uint64_t now)
 	return found ? introduce(kernel, found) : 0;
 }
 
-/* A kernel of the same build may be started where the one before it was: its time begins anew. */
-static void look_at_ticks(struct collector_kernel *kernel)
+/* A kernel of the same build may start where the previous one was: its clock starts again. */
+static bool has_restarted(struct collector_kernel *kernel)
 {
-	uint64_t ticks;
+	uint64_t ticks, before = kernel->boot.ticks;
 
 	if (!guest_kernel_ticks(collector_kernel_newest(kernel), kernel->options->view, &ticks))
-		return;
-	kernel->restarted |= ticks < kernel->ticks;
-	kernel->ticks = ticks;
+		return false;
+	kernel->boot.ticks = ticks;
+	return ticks < before;
 }
 
-static void lose(struct collector_kernel *kernel)
+static void lose(struct collector_kernel *kernel, enum collector_kernel_state state)
 {
 	const struct collector_options *options = kernel->options;
 
-	kernel->lost = true;
+	kernel->state = state;
 	kernel->doubts = 0;
 	search_pace_begin_anew(&kernel->pace);
-	log_debug("the guest's kernel %s runs no more", collector_kernel_newest(kernel)->release);
+	log_debug("the guest's kernel %s is no longer running",
+		  collector_kernel_newest(kernel)->release);
 	if (options->lost)
 		options->lost(options->context);
 }
 
 void collector_kernel_publish_again(struct collector_kernel *kernel)
 {
+	THREAD_CHECK(&kernel->thread);
 	publish(kernel, collector_kernel_newest(kernel));
 }
 
@@ -344,49 +350,52 @@ void collector_kernel_tell_modules_unknown(const struct collector_kernel *kernel
 		kernel->options->modules(kernel->options->context, NULL, 0);
 }
 
-/* It was away for a while, or could not be seen. */
+/* It was not visible for a while. */
 static void regain(struct collector_kernel *kernel)
 {
-	kernel->lost = false;
-	if (kernel->modules.places.stopped)
+	kernel->state = KERNEL_RUNNING;
+	if (kernel->boot.modules.places.stopped)
 		collector_kernel_tell_modules_unknown(kernel);
 	collector_kernel_publish_again(kernel);
 }
 
 /*
- * The vCPU that was stopped runs on, and the page tables that it had then may
- * be freed, if their process ended: one stop alone proves nothing. What vCPUs
- * find out while they stand still is sure, and keeps names from samples meanwhile.
+ * The vCPU has continued, and its page tables may have been freed with their process: one stop
+ * proves nothing. What vCPUs find out at their own stops is certain, and keeps samples
+ * unsymbolized meanwhile.
  */
-static bool is_certain(struct collector_kernel *kernel, const struct guest_registers *registers)
+static void doubt(struct collector_kernel *kernel, const struct guest_registers *registers)
 {
-	const struct guest_registers *before = &kernel->doubted;
-
-	if (kernel->restarted)
-		return true;
-	if (!kernel->doubts || !is_same_stop(registers, before))
+	if (!kernel->doubts || !is_same_stop(registers, &kernel->doubted))
 		kernel->doubts++;
 	kernel->doubted = *registers;
-	return kernel->doubts >= DOUBTS;
+	if (kernel->doubts >= DOUBTS_MAX)
+		lose(kernel, KERNEL_LOST);
 }
 
 void collector_kernel_check_runs(struct collector_kernel *kernel)
 {
 	const struct collector_options *options = kernel->options;
 	struct guest_registers registers;
-	bool runs;
 
+	THREAD_CHECK(&kernel->thread);
 	if (!options->registers || !options->registers(options->context, &registers) ||
 	    !guest_kernel_can_run(&registers))
 		return;
-	look_at_ticks(kernel);
-	runs = !kernel->restarted &&
-	       guest_kernel_is_running(collector_kernel_newest(kernel), options->view, &registers);
-	if (!runs && !kernel->lost && is_certain(kernel, &registers))
-		lose(kernel);
-	if (runs)
-		kernel->doubts = 0;
-	if (runs && kernel->lost)
+	if (has_restarted(kernel)) {
+		if (kernel->state == KERNEL_RUNNING)
+			lose(kernel, KERNEL_RESTARTED);
+		kernel->state = KERNEL_RESTARTED;
+	}
+	if (kernel->state == KERNEL_RESTARTED)
+		return; /* whatever runs there is another boot */
+	if (!guest_kernel_is_running(collector_kernel_newest(kernel), options->view, &registers)) {
+		if (kernel->state == KERNEL_RUNNING)
+			doubt(kernel, &registers);
+		return;
+	}
+	kernel->doubts = 0;
+	if (kernel->state == KERNEL_LOST)
 		regain(kernel);
 }
 
@@ -394,8 +403,8 @@ static void find_other(struct collector_kernel *kernel, uint64_t now)
 {
 	struct guest_kernel *found = find(kernel, now);
 
-	if (found &&
-	    (kernel->restarted || !guest_kernels_equal(found, collector_kernel_newest(kernel))))
+	if (found && (kernel->state == KERNEL_RESTARTED ||
+		      !guest_kernels_equal(found, collector_kernel_newest(kernel))))
 		kernel->other = found;
 	else
 		guest_kernel_free(found);
@@ -406,6 +415,7 @@ int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *
 	const struct guest_kernel *older = collector_kernel_newest(kernel);
 	int error = keep(kernel, newer);
 
+	THREAD_CHECK(&kernel->thread);
 	if (error)
 		return error;
 	publish(kernel, newer);
@@ -417,6 +427,7 @@ int collector_kernel_tell_hostname(struct collector_kernel *kernel)
 {
 	char hostname[COLLECTOR_HOSTNAME_SIZE];
 
+	THREAD_CHECK(&kernel->thread);
 	if (!collector_kernel_newest(kernel) ||
 	    collector_hostname(collector_kernel_newest(kernel), kernel->options->view, hostname))
 		return 0;
@@ -435,18 +446,20 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 {
 	int error = 0;
 
-	if (!kernel->mapped && kernel->given && !collector_image_given_is_linux(kernel))
+	THREAD_CHECK(&kernel->thread);
+	if (!kernel->boot.mapped && kernel->given && !collector_image_given_is_linux(kernel))
 		return introduce_given(kernel);
 	if (!collector_kernel_newest(kernel))
-		return kernel->mapped ? 0 : find_first(kernel, now);
+		return kernel->boot.mapped ? 0 : find_first(kernel, now);
 	collector_kernel_check_runs(kernel);
-	if (kernel->lost)
+	if (collector_kernel_is_lost(kernel))
 		find_other(kernel, now);
-	if (!kernel->lost)
+	if (!collector_kernel_is_lost(kernel))
 		hear_of_modules(kernel, now);
-	if (!kernel->lost)
+	if (!collector_kernel_is_lost(kernel))
 		error = collector_tasks_turn(kernel, now);
-	return error || kernel->lost ? error : collector_looks_turn(kernel, now);
+	return error || collector_kernel_is_lost(kernel) ? error
+							 : collector_looks_turn(kernel, now);
 }
 
 bool collector_kernel_replaced(const struct collector_kernel *kernel)
@@ -480,23 +493,25 @@ static void forget(struct collector_kernel *kernel)
 {
 	const struct collector_options *options = kernel->options;
 
-	if (!kernel->lost && options->lost)
+	if (!collector_kernel_is_lost(kernel) && options->lost)
 		options->lost(options->context);
 	if (options->publish)
 		options->publish(options->context, NULL);
 	free_found(kernel);
-	kernel->lost = false;
+	kernel->state = KERNEL_RUNNING;
+}
+
+static void free_boot(struct collector_kernel *kernel)
+{
+	collector_modules_free(&kernel->boot.modules);
+	image_catalog_free(&kernel->boot.images);
 }
 
 void collector_kernel_end_boot(struct collector_kernel *kernel)
 {
-	collector_modules_free(&kernel->modules);
-	image_catalog_free(&kernel->images);
-	kernel->image = (struct kernel_image){ 0 };
-	kernel->boot = (struct build_id_cache_boot){ 0 };
-	kernel->places_told = 0;
-	kernel->mapped = kernel->restarted = kernel->looked = kernel->changed = false;
-	kernel->ticks = kernel->next_look = kernel->next_refresh = kernel->next_told = 0;
+	THREAD_CHECK(&kernel->thread);
+	free_boot(kernel);
+	kernel->boot = (struct collector_boot){ 0 };
 	search_pace_begin_anew(&kernel->pace);
 }
 
@@ -504,20 +519,21 @@ int collector_kernel_begin_boot(struct collector_kernel *kernel)
 {
 	struct guest_kernel *other = kernel->other;
 
+	THREAD_CHECK(&kernel->thread);
 	if (!other) {
 		forget(kernel);
 		return 0;
 	}
 	drop_given(kernel, collector_kernel_newest(kernel));
 	kernel->other = NULL;
-	kernel->lost = false;
+	kernel->state = KERNEL_RUNNING;
 	return introduce(kernel, other);
 }
 
 bool collector_kernel_settled(const struct collector_kernel *kernel)
 {
-	return kernel->mapped &&
-	       (!collector_kernel_newest(kernel) || kernel->lost || kernel->looked);
+	return kernel->boot.mapped && (!collector_kernel_newest(kernel) ||
+				       collector_kernel_is_lost(kernel) || kernel->boot.scanned);
 }
 
 /* Where no Linux was found, its code is seen as the latest registers see it. */
@@ -535,27 +551,28 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 {
 	int error = 0;
 
+	THREAD_CHECK(&kernel->thread);
 	if (collector_kernel_newest(kernel)) {
 		collector_tasks_warn_last(kernel);
-		error = kernel->lost ? 0 : collector_looks_finish(kernel);
-	} else if (!kernel->mapped) {
+		error = collector_kernel_is_lost(kernel) ? 0 : collector_looks_finish(kernel);
+	} else if (!kernel->boot.mapped) {
 		kernel->pace = (struct search_pace){ 0 };
 		error = find_first(kernel, 0);
 	}
-	if (!error && !kernel->mapped && kernel->given) {
+	if (!error && !kernel->boot.mapped && kernel->given) {
 		log_warning(
 			"the guest's kernel was not found in its memory: names are those of %s as they stand there",
 			kernel->options->kallsyms ? kernel->options->kallsyms
 						  : kernel->options->vmlinux);
 		error = introduce_given(kernel);
 	}
-	if (kernel->lost ||
+	if (collector_kernel_is_lost(kernel) ||
 	    !kernel->writer) /* what there was to read is not there any more, or for nobody */
 		return error;
 	if (!error)
 		error = collector_kernel_tell_hostname(kernel);
 	take_paging(kernel);
-	if (!error && kernel->mapped)
+	if (!error && kernel->boot.mapped)
 		collector_cache_code(kernel);
 	return error;
 }
@@ -567,8 +584,7 @@ void collector_kernel_free(struct collector_kernel *kernel)
 	symbols_free(kernel->given);
 	reported_kernel_free(kernel->reported);
 	free(kernel->btf);
-	collector_modules_free(&kernel->modules);
-	image_catalog_free(&kernel->images);
+	free_boot(kernel);
 }
 
 const char *collector_kernel_release(const struct collector_kernel *kernel)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/thread_check.h"
 #include "vmm/perf_data/perf_data_writer.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_modules.h"
@@ -29,50 +30,73 @@ struct collector_tasks {
 	char reason[256]; /* why they were not found; "" */
 };
 
+enum collector_kernel_state {
+	KERNEL_RUNNING,   /* the newest one, as soon as one was found */
+	KERNEL_LOST,      /* the newest one does not run: the one that does is searched for */
+	KERNEL_RESTARTED, /* lost, and even at the same place it is another boot */
+};
+
+/* What is known of one boot of the guest. Zeroed: nothing. */
+struct collector_boot {
+	struct kernel_image image;        /* valid if mapped */
+	bool mapped;                      /* the image is known, and mapped in the file, if any */
+	struct collector_modules modules; /* all that were ever loaded */
+	size_t intervals_written;         /* to the file, of the modules' */
+	struct image_catalog images;      /* of user space, that samples carry mappings of */
+	struct build_id_cache_boot cache;
+	bool cache_outdated; /* the symbols there are not those of the present modules */
+	uint64_t ticks;      /* of its clock, at the latest check */
+
+	struct collector_look scan; /* the latest that read the whole list of modules */
+	bool scanned;               /* in this turn */
+	bool current;               /* it found the modules of the newest kernel */
+	bool report_used;           /* the agent's report, for the newest kernel */
+	/* ns: not earlier: scan of modules, refresh of their symbols, request to the agent */
+	uint64_t next_scan, next_refresh, next_report;
+};
+
 struct collector_kernel {
 	const struct collector_options *options;
-	struct perf_data_writer *writer; /* of the file that is open; NULL: none is, and nothing is
-					    written anywhere */
-	const char *path;                /* of that file */
+	struct thread_check thread;
+	/* Of the open file; NULL: none is open, and nothing is written anywhere. */
+	struct perf_data_writer *writer;
+	const char *path;
 
-	struct guest_kernel **found; /* that were published, the newest last; owned */
+	struct guest_kernel **found; /* published ones, the newest last; owned */
 	size_t found_count;
+	enum collector_kernel_state state;
+	unsigned int doubts;            /* consecutive stops in which it seemed not to run */
+	struct guest_registers doubted; /* of the last of them */
+	struct guest_kernel *other;     /* runs instead; owned */
+	struct collector_boot boot;
+
 	struct symbols *given;            /* of --kallsyms or --vmlinux; owned */
 	struct reported_kernel *reported; /* by the guest's agent; owned; NULL */
-	bool told_is_known;               /* to the newest kernel, if it is of that one */
-	uint64_t next_told;               /* ns: it is not asked before */
 	struct collector_tasks tasks;
 	uint8_t *btf; /* of --btf; owned; NULL without it */
 	size_t btf_size;
 	uint8_t build_id[20];
 	size_t build_id_size;
-	struct kernel_image image;        /* valid if mapped */
-	struct collector_modules modules; /* all of the recording */
-	size_t places_told;               /* so many of its places are in the file */
-	struct image_catalog images;      /* of its user space, that samples carry mappings of */
-	struct guest_paging paging;       /* that maps the image; cr3 0: not known */
-	bool mapped; /* the image is known, and the file, if one is open, has its mapping */
+	struct guest_paging paging; /* that maps the image; cr3 0: not known */
 
-	struct search_pace pace;          /* by the collector's clock */
-	struct collector_look find_look;  /* during which the kernel that was found last was read */
-	uint64_t next_look, next_refresh; /* ns */
-	struct collector_look look;       /* the latest that saw the list of modules whole */
-	bool looked;                      /* it was in this turn */
-	bool as_known;                    /* it saw the modules of the newest kernel */
-	bool changed;                     /* the cache has not all names, or too many */
-
-	bool lost;           /* the newest does not run (any more): what does is looked for */
-	bool restarted;      /* its clock went back: it was started anew where it is */
-	uint64_t ticks;      /* of its clock, when last looked at */
-	unsigned int doubts; /* stops in a row in which it seemed not to run */
-	struct guest_registers doubted; /* of the last of them */
-	struct guest_kernel *other;     /* that runs instead; owned */
+	struct search_pace pace;         /* by the collector's clock */
+	struct collector_look find_scan; /* during which the latest kernel was found */
 
 	char cache[PATH_MAX]; /* "" without one */
-	struct build_id_cache_boot boot;
-	bool cache_failed; /* said once */
-	bool cache_short;  /* of room; said */
+	bool cache_failed;    /* was logged */
+	bool cache_short;     /* of room; was logged */
 };
+
+static inline bool collector_kernel_is_lost(const struct collector_kernel *kernel)
+{
+	return kernel->state != KERNEL_RUNNING;
+}
+
+/* Not lost, and no stop since the last confirmation suggests so: its memory can be trusted. */
+static inline bool collector_kernel_is_certain(const struct collector_kernel *kernel)
+{
+	return kernel->state == KERNEL_RUNNING && !kernel->doubts;
+}
 
 /* Loads the symbol files that the options name. Their errors. No file is open yet. */
 int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options);

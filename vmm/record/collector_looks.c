@@ -57,9 +57,9 @@ static void refresh(struct collector_kernel *kernel, const struct guest_module *
 		return;
 	}
 	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
-	if (!kernel->lost && !kernel->doubts &&
+	if (collector_kernel_is_certain(kernel) &&
 	    guest_modules_equal(newer->modules, newer->module_count, list, count))
-		kernel->as_known = !collector_kernel_take(kernel, newer);
+		kernel->boot.current = !collector_kernel_take(kernel, newer);
 	else
 		guest_kernel_free(newer);
 }
@@ -68,7 +68,7 @@ static void take_seen(void *context, const struct guest_module *module, uint64_t
 {
 	struct collector_kernel *kernel = context;
 
-	collector_places_seen(&kernel->modules.places, module, time);
+	collector_places_seen(&kernel->boot.modules.places, module, time);
 }
 
 /* What vCPUs found while they took samples. */
@@ -82,16 +82,16 @@ static void take_presence(struct collector_kernel *kernel)
 /* To the file, if one is open. */
 static int tell_modules(struct collector_kernel *kernel)
 {
-	return kernel->writer && kernel->mapped ? collector_image_map_modules(kernel) : 0;
+	return kernel->writer && kernel->boot.mapped ? collector_image_map_modules(kernel) : 0;
 }
 
 /* Those of the newest kernel may have been gone meanwhile, and whoever was told so waits for them.
  */
 static void renew(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
 {
-	if (kernel->modules.places.stopped)
+	if (kernel->boot.modules.places.stopped)
 		return;
-	if (kernel->as_known)
+	if (kernel->boot.current)
 		collector_kernel_publish_again(kernel);
 	else
 		refresh(kernel, list, count);
@@ -104,13 +104,14 @@ static void rename_modules(struct collector_kernel *kernel, uint64_t now,
 {
 	uint64_t begun = sample_clock();
 
-	if (!kernel->changed || now < kernel->next_refresh)
+	if (!kernel->boot.cache_outdated || now < kernel->boot.next_refresh)
 		return;
 	renew(kernel, list, count);
-	if (kernel->writer && kernel->mapped)
+	if (kernel->writer && kernel->boot.mapped)
 		collector_cache_symbols(kernel);
-	kernel->changed = !kernel->as_known;
-	kernel->next_refresh = now + REFRESH_INTERVAL + REFRESH_SHARE * (sample_clock() - begun);
+	kernel->boot.cache_outdated = !kernel->boot.current;
+	kernel->boot.next_refresh =
+		now + REFRESH_INTERVAL + REFRESH_SHARE * (sample_clock() - begun);
 }
 
 /* No place is given to any of them from the moment on that there is no room for more. */
@@ -119,7 +120,7 @@ static void tell_list(const struct collector_kernel *kernel, const struct guest_
 {
 	static const struct guest_module none;
 
-	if (kernel->modules.places.stopped)
+	if (kernel->boot.modules.places.stopped)
 		collector_kernel_tell_modules_unknown(kernel);
 	else if (kernel->options->modules)
 		kernel->options->modules(kernel->options->context, list ? list : &none, count);
@@ -144,7 +145,7 @@ static void set_next_look(struct collector_kernel *kernel, uint64_t now, const s
 {
 	uint64_t pause = LOOK_SHARE * (cost_clock(kernel) - seen->begun);
 
-	kernel->next_look = now + (pause > LOOK_INTERVAL ? pause : LOOK_INTERVAL);
+	kernel->boot.next_scan = now + (pause > LOOK_INTERVAL ? pause : LOOK_INTERVAL);
 }
 
 /* Samples are checked against what was SEEN. Where there is no room for it, a kernel that is read
@@ -156,15 +157,15 @@ static void expect(struct collector_kernel *kernel, const struct seen *seen)
 	if (!guest_kernel_update_presence(newest, seen->code, seen->count))
 		return;
 	log_debug("no room for the guest's modules: new ones have no names yet");
-	kernel->as_known = false;
-	kernel->changed = true;
+	kernel->boot.current = false;
+	kernel->boot.cache_outdated = true;
 }
 
 /* Other modules, or other code beside them, than the newest kernel's samples are checked against.
  */
 static bool is_news(const struct collector_kernel *kernel, const struct seen *seen, bool as_known)
 {
-	return !as_known || !kernel->as_known ||
+	return !as_known || !kernel->boot.current ||
 	       !module_presence_matches(guest_kernel_presence(collector_kernel_newest(kernel)),
 					seen->code, seen->count);
 }
@@ -180,14 +181,14 @@ static int take_look(struct collector_kernel *kernel, uint64_t now,
 		take_presence(kernel);
 		if (collector_image_see_modules(kernel, seen->code, seen->count, look))
 			return 0; /* memory's fault: as if nobody had looked */
-		if (!as_known || !kernel->as_known) {
-			kernel->changed = true;
+		if (!as_known || !kernel->boot.current) {
+			kernel->boot.cache_outdated = true;
 			tell_list(kernel, seen->code, seen->modules);
 		}
 	}
-	kernel->look = *look;
-	kernel->looked = kernel->modules.places.programs_listed = true;
-	kernel->as_known = as_known;
+	kernel->boot.scan = *look;
+	kernel->boot.scanned = kernel->boot.modules.places.programs_listed = true;
+	kernel->boot.current = as_known;
 	expect(kernel, seen);
 	set_next_look(kernel, now, seen);
 	rename_modules(kernel, now, seen->code, seen->modules);
@@ -200,7 +201,7 @@ static int give_up(struct collector_kernel *kernel)
 {
 	log_debug("the guest's modules have no names from here on: %s", error_message());
 	take_presence(kernel);
-	if (collector_places_stop(&kernel->modules.places, &kernel->look))
+	if (collector_places_stop(&kernel->boot.modules.places, &kernel->boot.scan))
 		return 0;
 	collector_kernel_tell_modules_unknown(kernel);
 	return tell_modules(kernel);
@@ -212,8 +213,8 @@ static int give_up(struct collector_kernel *kernel)
 static bool wants_programs(struct collector_kernel *kernel)
 {
 	return !kernel->options->view->remote &&
-	       collector_places_have_room_for_programs(&kernel->modules.places,
-						       &kernel->places_told);
+	       collector_places_have_room_for_programs(&kernel->boot.modules.places,
+						       &kernel->boot.intervals_written);
 }
 
 static int look_at_code(struct collector_kernel *kernel, struct seen *seen)
@@ -237,16 +238,17 @@ int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
 	struct seen seen = { .begun = cost_clock(kernel) };
 	int error;
 
-	kernel->looked = kernel->modules.places.stopped;
-	if (kernel->looked || now < kernel->next_look)
+	THREAD_CHECK(&kernel->thread);
+	kernel->boot.scanned = kernel->boot.modules.places.stopped;
+	if (kernel->boot.scanned || now < kernel->boot.next_scan)
 		return 0;
 	error = look_at_code(kernel, &seen);
 	set_next_look(kernel, now, &seen);
 	collector_look_end(&look);
 	if (error)
-		return look.begun - kernel->look.begun < BROKEN_MAX ? 0 : give_up(kernel);
+		return look.begun - kernel->boot.scan.begun < BROKEN_MAX ? 0 : give_up(kernel);
 	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
-	error = kernel->lost || kernel->doubts ? 0 : take_look(kernel, now, &look, &seen);
+	error = !collector_kernel_is_certain(kernel) ? 0 : take_look(kernel, now, &look, &seen);
 	free(seen.code);
 	return error;
 }
@@ -255,6 +257,7 @@ void collector_looks_reclaim(struct collector_kernel *kernel)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
 
+	THREAD_CHECK(&kernel->thread);
 	for (size_t i = 0; i + 1 < kernel->found_count; i++)
 		module_presence_for_each_seen(guest_kernel_presence(kernel->found[i]), take_seen,
 					      kernel);
@@ -266,10 +269,11 @@ int collector_looks_finish(struct collector_kernel *kernel)
 {
 	int error = 0;
 
-	kernel->looked = false;
-	for (int i = 0; i < LAST_LOOKS && !error && !kernel->looked; i++) {
-		kernel->next_look = kernel->next_refresh = 0;
+	THREAD_CHECK(&kernel->thread);
+	kernel->boot.scanned = false;
+	for (int i = 0; i < LAST_LOOKS && !error && !kernel->boot.scanned; i++) {
+		kernel->boot.next_scan = kernel->boot.next_refresh = 0;
 		error = collector_looks_turn(kernel, 0);
 	}
-	return error || kernel->looked ? error : give_up(kernel);
+	return error || kernel->boot.scanned ? error : give_up(kernel);
 }

@@ -185,6 +185,7 @@ static void drain_sideband_ring(struct collector *collector, size_t index)
 
 void collector_rings_take(struct collector *collector, struct collector_statistics *counts)
 {
+	THREAD_CHECK(&collector->owner);
 	for (size_t i = 0; i < collector->options.ring_count; i++)
 		drain_ring(collector, i, counts);
 	for (size_t i = 0; i < collector->options.sideband_ring_count; i++)
@@ -194,6 +195,7 @@ void collector_rings_take(struct collector *collector, struct collector_statisti
 void collector_rings_take_last_losses(struct collector *collector,
 				      struct collector_statistics *counts)
 {
+	THREAD_CHECK(&collector->owner);
 	for (size_t i = 0; i < collector->options.ring_count; i++) {
 		struct ring_statistics ring;
 

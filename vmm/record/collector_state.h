@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a collector has, for the files that it is made of:
+ * The collector, for the files that it is made of:
  *
- *	collector.c        its thread: looks, boots of the guest, start and stop
- *	collector_rings.c  what comes out of the rings
- *	collector_files.c  the files that it goes into, one after the other
+ *	collector.c        thread, turns, boots of the guest, start and stop
+ *	collector_rings.c  records that come out of the rings
+ *	collector_files.c  the files that they go into, one after the other
  *
- * The functions here are called on its thread, or where that does not run.
+ * Collector thread, or the thread that starts and stops the collector while it does not run.
  */
 #ifndef KVMSCOPE_RECORD_COLLECTOR_STATE_H
 #define KVMSCOPE_RECORD_COLLECTOR_STATE_H
@@ -22,6 +22,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/sample_record.h"
+#include "shared/thread_check.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_jit.h"
 #include "vmm/record/collector_kernel.h"
@@ -35,46 +36,47 @@
 
 struct collector {
 	struct collector_options options;
-	struct collector_output output; /* without a writer: nothing is written as it comes */
-	struct flight *flight;          /* then; else NULL */
+	struct thread_check owner;      /* the collector's thread while it runs */
+	struct collector_output output; /* without a writer: nothing is written now */
+	struct flight *flight;          /* NULL: samples are written as they come */
 	struct collector_kernel kernel;
-	struct user_tables *tables;        /* of the images of its user space */
-	struct user_symbols *user_symbols; /* NULL: there is no cache to put them into */
-	struct collector_jit jit;          /* functions that its processes made at run time */
+	struct user_tables *tables;        /* unwind tables of user images */
+	struct user_symbols *user_symbols; /* NULL: there is no cache for them */
+	struct collector_jit jit;          /* functions that processes generated at run time */
 	struct resolver *resolver;         /* its rings: the vCPUs', then those of sideband */
 	pthread_t thread;
-	struct pollfd *wakes; /* the rings', where they come late those of sideband, our own, and
+	struct pollfd *wakes; /* the rings', if records come late those of sideband, our own, and
 				 the flight recorder's */
 	size_t wake_count;
-	unsigned int looks; /* of the first */
-	bool come;          /* there was something in the rings at the last look */
-	uint64_t last_come; /* ns, when there was */
-	int stop_fd;        /* eventfd: stop, or the guest is to be reset */
+	unsigned int turns; /* the first ones */
+	bool come;          /* the rings were not empty in this turn */
+	uint64_t last_come; /* ns, when they last were not */
+	int stop_fd;        /* eventfd: stop or reset */
 	atomic_bool stop;
-	bool reset;                /* is asked for; with reset_lock, as reset_done */
-	pthread_cond_t reset_done; /* it is not any more */
+	bool reset;                /* is requested; under reset_lock, as reset_done */
+	pthread_cond_t reset_done; /* signalled when it is no longer */
 	pthread_mutex_t reset_lock;
-	char path[PATH_MAX]; /* of the output, if it is not the one of the options */
-	uint64_t next_file;  /* ns; with options.files */
-	struct flight_sideband
-		told; /* what the guest told, for files to begin with; with options.files */
-	uint64_t file_samples;           /* in the file that is open */
-	uint64_t closed_samples;         /* in the files before it */
-	uint64_t readable;               /* of all these, behind which the output was flushed */
-	uint64_t readable_here;          /* of those, in the file that is open */
-	unsigned int files;              /* that were begun */
-	bool one_file;                   /* it is none that another one could follow */
-	uint64_t closed_bytes;           /* of those that are complete */
-	struct losses earlier;           /* that resolvers and files before this one counted */
-	uint64_t guest_lost;             /* breakpoints of the guest's own, of all files */
-	struct losses before_file;       /* that are of the files before this one */
-	uint64_t next_flush, next_round; /* ns */
-	uint64_t *last_time;             /* for each vCPU, of its latest sample */
-	uint64_t *lost;                  /* for each ring, samples known to be lost by it */
-	uint64_t *sideband_lost;         /* the same of the rings of sideband */
-	uint64_t lost_before;            /* by their sources, before they came to a ring */
-	int error;        /* the first one of writing; the rings are drained all the same */
-	bool all_written; /* the samples, when the last one was taken; names may follow */
+	char path[PATH_MAX];         /* of the output, if not that of the options */
+	uint64_t next_file;          /* ns; with options.files */
+	struct flight_sideband told; /* reports that each file begins with; with options.files */
+	uint64_t file_samples;       /* in the open file */
+	uint64_t closed_samples;     /* in earlier files */
+	uint64_t readable;           /* of all these, those flushed to readers */
+	uint64_t readable_here;      /* of those, in the open file */
+	unsigned int files;          /* begun so far */
+	bool one_file;               /* no other file can follow: it is a pipe or device */
+	uint64_t closed_bytes;       /* of complete files */
+	struct losses earlier;       /* counted by resolvers and files before the present ones */
+	uint64_t guest_lost;         /* breakpoints of the guest's own, in all files */
+	struct losses before_file;   /* in all files before this one */
+	uint64_t next_flush;         /* ns */
+	uint64_t next_round;         /* ns */
+	uint64_t *last_time;         /* per vCPU, of its latest sample */
+	uint64_t *lost;              /* per ring, samples known to be lost */
+	uint64_t *sideband_lost;     /* per ring of sideband, the same */
+	uint64_t lost_before;        /* samples lost by their sources, before the rings */
+	int error;                   /* the first one of writing; rings are still drained */
+	bool all_written;            /* all samples are in the file; only symbols follow */
 	char message[ERROR_MESSAGE_SIZE];
 	pthread_mutex_t lock; /* of statistics */
 	struct collector_statistics statistics;
@@ -83,45 +85,43 @@ struct collector {
 /* ns of CLOCK_MONOTONIC. */
 uint64_t collector_now(void);
 
-/* ERROR, if it is one, with its message: the first is told by who stops the collector. */
+/* Keeps the first ERROR (0: none) and its message for collector_stop(). */
 void collector_note_error(struct collector *collector, int error);
 
-/* Is there a file that can be written? */
+/* Is a file open, and was it written without an error? */
 bool collector_is_writing(const struct collector *collector);
 
-/* All that the rings have goes to the resolver, and losses and events to the file; counted in
- * COUNTS. */
+/* Reads all records: samples and sideband go to the resolver, losses and events to the file. Counts
+ * in COUNTS. */
 void collector_rings_take(struct collector *collector, struct collector_statistics *counts);
 
-/* The guest has ended: a ring that was full to the end had no room to tell of the last losses. */
+/* At the end: a ring that stayed full has no record of its last losses. */
 void collector_rings_take_last_losses(struct collector *collector,
 				      struct collector_statistics *counts);
 
 /* Since the start, of all files. */
 void collector_losses(const struct collector *collector, struct losses *losses);
 
-/* Opens the first file, or the next. An error of opening it; with options.files none, they are
- * told. */
+/* Opens the first or the next file. Errors of opening it; with options.files they are reported
+ * there, and this returns 0. */
 int collector_files_begin(struct collector *collector);
 
-/* To the next file, of the guest's next kernel: the one that is written is complete. */
+/* Completes the open file, and begins that of the guest's next kernel. */
 int collector_files_next(struct collector *collector);
 
-/* With options.files: the one that is open is complete, or given up if it could not be written. */
+/* With options.files: completes the open file, or gives it up after an error. */
 void collector_files_end(struct collector *collector);
 
-/* One file after the other, at TIME (ns, as all here, of CLOCK_MONOTONIC) if theirs has come. */
+/* With options.files: begins the next file if it is due at TIME (ns, CLOCK_MONOTONIC). */
 void collector_files_turn(struct collector *collector, uint64_t time);
 
-/* What was taken goes into the file, now and then. */
+/* Writes buffered samples out if that is due. */
 void collector_files_write_out(struct collector *collector, uint64_t time);
 
-/* What was lost, and what was counted besides, goes into the file. */
+/* Writes losses and the counts of watches to the file. */
 void collector_files_tell_counts(struct collector *collector);
 
-/* What comes from here on is of another kernel, and what stands in the file is not: addresses have
- * no names.
- */
+/* From here on another kernel runs than the one in the file: its addresses stay unsymbolized. */
 void collector_files_hide_kernel(struct collector *collector);
 
 #endif

@@ -57,11 +57,11 @@ static int take(struct collector_kernel *kernel, const struct guest_task_layout 
 		return 0;
 	newer->tasks = *layout;
 	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
-	if (kernel->lost || kernel->doubts) {
+	if (!collector_kernel_is_certain(kernel)) {
 		guest_kernel_free(newer);
 		return 0;
 	}
-	kernel->as_known = false;
+	kernel->boot.current = false;
 	return collector_kernel_take(kernel, newer);
 }
 
@@ -121,6 +121,7 @@ void collector_tasks_begin_anew(struct collector_kernel *kernel)
 
 int collector_tasks_turn(struct collector_kernel *kernel, uint64_t now)
 {
+	THREAD_CHECK(&kernel->thread);
 	if (!may_ask(kernel) || collector_kernel_newest(kernel)->tasks.known ||
 	    !can_be_found(kernel))
 		return 0;

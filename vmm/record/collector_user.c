@@ -22,8 +22,8 @@ const struct sample *collector_user_complete(const struct collector_kernel *kern
 {
 	if (!sample->deferred)
 		return sample;
-	deferred_lookup(kernel->lost ? NULL : collector_user_kernel(kernel), kernel->options->view,
-			sample, room);
+	deferred_lookup(collector_kernel_is_lost(kernel) ? NULL : collector_user_kernel(kernel),
+			kernel->options->view, sample, room);
 	return room;
 }
 
@@ -64,11 +64,12 @@ void collector_user_settle(struct collector_kernel *kernel)
 	const struct guest_kernel *running = collector_user_kernel(kernel);
 	struct kernel_memory memory = { .view = kernel->options->view };
 
+	THREAD_CHECK(&kernel->thread);
 	if (!running)
 		return;
 	if (running->images) {
 		user_images_load(running->images, running, kernel->options->view);
-		collector_user_add_images(&kernel->images, running->images);
+		collector_user_add_images(&kernel->boot.images, running->images);
 	}
 	memory.paging = &running->paging;
 	if (running->cgroups)
@@ -80,7 +81,7 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 {
 	const struct guest_kernel *running = collector_user_kernel(kernel);
 
-	if (!running || !running->images || kernel->lost)
+	if (!running || !running->images || collector_kernel_is_lost(kernel))
 		return;
 	while (user_tables_turn(tables, running->images, running, kernel->options->view, now) &&
 	       clock_ns(CLOCK_MONOTONIC) - now < TABLES_TIME)
@@ -95,10 +96,10 @@ static void find_symbols(struct collector_kernel *kernel, struct user_symbols *s
 
 	if (!symbols || !running || !running->images)
 		return;
-	while (!kernel->lost && !kernel->doubts &&
+	while (collector_kernel_is_certain(kernel) &&
 	       user_symbols_turn(symbols, running->images, running, kernel->options->view, now)) {
 		collector_kernel_check_runs(kernel);
-		user_symbols_take(symbols, !kernel->lost && !kernel->doubts, now);
+		user_symbols_take(symbols, collector_kernel_is_certain(kernel), now);
 		if (clock_ns(CLOCK_MONOTONIC) - now >= limit)
 			return;
 	}
@@ -107,11 +108,13 @@ static void find_symbols(struct collector_kernel *kernel, struct user_symbols *s
 void collector_user_find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols,
 				 uint64_t now)
 {
+	THREAD_CHECK(&kernel->thread);
 	find_symbols(kernel, symbols, now, SYMBOLS_TIME);
 }
 
 void collector_user_last_symbols(struct collector_kernel *kernel, struct user_symbols *symbols)
 {
+	THREAD_CHECK(&kernel->thread);
 	if (symbols)
 		user_symbols_hurry(symbols);
 	find_symbols(kernel, symbols, clock_ns(CLOCK_MONOTONIC), LAST_TIME);

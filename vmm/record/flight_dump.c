@@ -236,7 +236,7 @@ static int write_samples(struct dump *dump)
 	struct resolver_options options = {
 		.rings = dump->count + 1, /* the last: all sideband */
 		.account = dump->request->options->account,
-		.images = &dump->request->kernel->images,
+		.images = &dump->request->kernel->boot.images,
 		.reach = RESOLVER_REACH,
 		.sample = write_sample,
 		.sideband = write_sideband,
@@ -285,7 +285,7 @@ static int write_file(struct dump *dump)
 	struct perf_data_options options = dump->request->options->output;
 	const struct collector_output_options output = {
 		.account = dump->request->options->account,
-		.images = &dump->request->kernel->images,
+		.images = &dump->request->kernel->boot.images,
 		.page_tables = collector_kernel_is_program(dump->request->kernel),
 		.mapped = dump->request->options->mapped,
 		.context = dump->request->options->context,

@@ -14,6 +14,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_check.h"
 #include "vmm/perf_data/output_path.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_jit.h"
@@ -35,6 +36,7 @@ struct window {
 };
 
 struct flight {
+	struct thread_check thread;
 	const struct collector_options *options;
 	struct collector_kernel *kernel;
 	const struct collector_jit *jit;
@@ -315,6 +317,7 @@ static void close_window(struct flight *flight)
 
 void flight_sideband(struct flight *flight, const struct sideband *record)
 {
+	THREAD_CHECK(&flight->thread);
 	if (record->time <= now() + SIDEBAND_MARGIN)
 		flight_sideband_keep(&flight->sideband, record);
 	else /* no time that can be: it would keep records of others from being believed */
@@ -323,6 +326,7 @@ void flight_sideband(struct flight *flight, const struct sideband *record)
 
 void flight_complete(struct flight *flight, size_t ring, const struct sample *sample)
 {
+	THREAD_CHECK(&flight->thread);
 	flight_late_keep(&flight->late, ring, sample);
 }
 
@@ -341,6 +345,7 @@ static uint64_t oldest_wanted(const struct flight *flight)
 
 void flight_turn(struct flight *flight)
 {
+	THREAD_CHECK(&flight->thread);
 	if (flight_sideband_is_due(&flight->sideband))
 		flight_sideband_forget(&flight->sideband, oldest_wanted(flight));
 	if (gather(flight) && now() >= flight->window.due)
@@ -367,6 +372,7 @@ void flight_begin_boot(struct flight *flight)
 {
 	uint64_t missed = flight->sideband.missed;
 
+	THREAD_CHECK(&flight->thread);
 	flight_end(flight);
 	flight_sideband_free(&flight->sideband); /* its processes are gone */
 	flight->sideband.missed = missed;
@@ -375,6 +381,7 @@ void flight_begin_boot(struct flight *flight)
 
 void flight_end(struct flight *flight)
 {
+	THREAD_CHECK(&flight->thread);
 	while (gather(flight)) {
 		cut_window(&flight->window);
 		close_window(flight);

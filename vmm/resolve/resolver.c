@@ -9,6 +9,7 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
+#include "shared/thread_check.h"
 #include "vmm/resolve/resolver_decision.h"
 #include "vmm/resolve/resolver_order.h"
 #include "vmm/resolve/resolver_processes.h"
@@ -32,6 +33,7 @@ struct uncertainty {
 };
 
 struct resolver {
+	struct thread_check thread;
 	struct resolver_options options;
 	struct resolver_order order;
 	struct resolver_processes processes;
@@ -85,6 +87,7 @@ void resolver_free(struct resolver *resolver)
 
 void resolver_begin_pass(struct resolver *resolver, uint64_t now)
 {
+	THREAD_CHECK(&resolver->thread);
 	if (now > resolver->now)
 		resolver->now = now;
 }
@@ -202,6 +205,7 @@ void resolver_sample(struct resolver *resolver, size_t ring, const struct sample
 	uint64_t uncertainty = uncertainty_of(resolver), reach = resolver->options.reach;
 	uint64_t wait = uncertainty > reach ? uncertainty : reach, time = sample->time + wait;
 
+	THREAD_CHECK(&resolver->thread);
 	if (wait > resolver->longest_wait)
 		resolver->longest_wait = wait;
 	assert(sample->kernel_depth + sample->user_depth <= SAMPLE_CALLCHAIN_MAX);
@@ -250,6 +254,7 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 {
 	struct sideband_lost lost;
 
+	THREAD_CHECK(&resolver->thread);
 	if (!record || record->time > resolver->now + FUTURE_MAX) {
 		resolver->losses.counts[LOSS_SIDEBAND_INVALID]++;
 		return;
@@ -286,6 +291,7 @@ void resolver_flush(struct resolver *resolver)
 	uint64_t oldest = resolver->now > longest ? resolver->now - longest : 0;
 	uint64_t reported = resolver->reported_until;
 
+	THREAD_CHECK(&resolver->thread);
 	if (reported < until)
 		until = reported > oldest ? reported : oldest;
 	emit_until(resolver, until);
@@ -300,6 +306,7 @@ uint64_t resolver_settled(const struct resolver *resolver)
 
 void resolver_finish(struct resolver *resolver)
 {
+	THREAD_CHECK(&resolver->thread);
 	emit_until(resolver, UINT64_MAX);
 }
 
@@ -318,6 +325,7 @@ static uint64_t horizon_of(const struct resolver *resolver)
  */
 void resolver_pass_end(struct resolver *resolver, size_t ring)
 {
+	THREAD_CHECK(&resolver->thread);
 	assert(ring < resolver->options.rings);
 	resolver->drained_count += !resolver->drained[ring];
 	resolver->drained[ring] = true;

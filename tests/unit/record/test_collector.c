@@ -278,9 +278,9 @@ TEST(collector, given_names_that_are_moved_are_none_of_modules)
 	add_line(kernel.given, FAKE_TEXT + 0x10000000, "driver_function", "driver");
 	REQUIRE_EQUAL(symbols_finish(kernel.given), 0);
 	REQUIRE_EQUAL(collector_image_describe(&kernel, &found), 0);
-	CHECK(symbols_find_name(kernel.image.symbols, "_text", &symbol));
+	CHECK(symbols_find_name(kernel.boot.image.symbols, "_text", &symbol));
 	CHECK_EQUAL(symbol.start, found.text_start);
-	CHECK_EQUAL(symbols_count(kernel.image.symbols), 2);
+	CHECK_EQUAL(symbols_count(kernel.boot.image.symbols), 2);
 	collector_kernel_free(&kernel);
 }
 

@@ -156,7 +156,7 @@ TEST(collector_looks, module_that_was_away_between_two_readings_is_published_aga
 	load(&looks);
 	turn(&looks, 2 * SECOND);
 	/* However long reading took: the next one is later. */
-	looks.kernel.next_refresh = 4 * SECOND;
+	looks.kernel.boot.next_refresh = 4 * SECOND;
 	CHECK_EQUAL(looks.published, 3);
 	unload(&looks);
 	turn(&looks, 3 * SECOND);
@@ -180,12 +180,12 @@ static void lose_and_regain(struct qmp_samples *looks, uint64_t now)
 	uint64_t cr3 = looks->registers.paging.cr3;
 
 	looks->registers.paging.cr3 = flat_guest_table(&looks->guest);
-	for (unsigned int i = 0; i < 10 && !looks->kernel.lost; i++)
+	for (unsigned int i = 0; i < 10 && !collector_kernel_is_lost(&looks->kernel); i++)
 		turn(looks, now);
-	CHECK(looks->kernel.lost);
+	CHECK(collector_kernel_is_lost(&looks->kernel));
 	looks->registers.paging.cr3 = cr3;
 	turn(looks, now);
-	CHECK(!looks->kernel.lost);
+	CHECK(!collector_kernel_is_lost(&looks->kernel));
 }
 
 /* Once, and before each time that the same kernel is published: its modules are not to be taken for
@@ -215,7 +215,7 @@ TEST(collector_looks, list_that_can_not_be_read_any_more_leaves_no_module_known)
 	break_list(&looks);
 	turn(&looks, SECOND);
 	CHECK_EQUAL(looks.unknown, 0);
-	looks.kernel.look.begun = 0; /* it was too long ago */
+	looks.kernel.boot.scan.begun = 0; /* it was too long ago */
 	turn(&looks, 10 * SECOND);
 	check_unknown_for_good(&looks, 1);
 	log_quiet(false);
@@ -225,7 +225,7 @@ TEST(collector_looks, list_that_can_not_be_read_any_more_leaves_no_module_known)
 /* As many places as are remembered. */
 static void fill_places(struct qmp_samples *looks)
 {
-	struct collector_places *places = &looks->kernel.modules.places;
+	struct collector_places *places = &looks->kernel.boot.modules.places;
 	size_t count = COLLECTOR_PLACES_MAX - places->count;
 	struct guest_module *list = calloc(count, sizeof(*list));
 	const struct collector_look look = { 0 };
@@ -250,7 +250,7 @@ TEST(collector_looks, guest_that_loads_without_end_has_no_module_known)
 	fill_places(&looks);
 	unload(&looks);
 	turn(&looks, 10 * SECOND);
-	CHECK(looks.kernel.modules.places.stopped);
+	CHECK(looks.kernel.boot.modules.places.stopped);
 	CHECK_EQUAL(looks.told, 0);
 	check_unknown_for_good(&looks, 1);
 	log_quiet(false);
@@ -298,7 +298,7 @@ static void replace_program(struct qmp_samples *looks, unsigned int number)
 
 static const struct collector_place *newest_place(const struct qmp_samples *looks)
 {
-	const struct collector_places *places = &looks->kernel.modules.places;
+	const struct collector_places *places = &looks->kernel.boot.modules.places;
 
 	return &places->places[places->count - 1];
 }
@@ -311,9 +311,9 @@ TEST(collector_looks, guest_whose_programs_come_and_go_without_end_keeps_its_nam
 	begin(&looks);
 	for (unsigned int i = 1; i < CHANGES; i++) {
 		replace_programs(&looks, i * AT_ONCE, AT_ONCE);
-		looks.kernel.next_look = 0;
+		looks.kernel.boot.next_scan = 0;
 		turn(&looks, i * SECOND);
-		REQUIRE(!looks.kernel.modules.places.stopped && looks.kernel.as_known);
+		REQUIRE(!looks.kernel.boot.modules.places.stopped && looks.kernel.boot.current);
 		CHECK(newest_place(&looks)->told && !newest_place(&looks)->end);
 		CHECK_EQUAL(strtoul(strrchr(newest_place(&looks)->module.name, '_') + 1, NULL, 10),
 			    i * AT_ONCE + AT_ONCE - 1);
@@ -321,7 +321,7 @@ TEST(collector_looks, guest_whose_programs_come_and_go_without_end_keeps_its_nam
 	}
 	CHECK_EQUAL(looks.published, 1);
 	CHECK_EQUAL(looks.told + looks.unknown, 0);
-	CHECK_EQUAL(looks.kernel.modules.count, 1);
+	CHECK_EQUAL(looks.kernel.boot.modules.count, 1);
 	end(&looks);
 }
 
@@ -376,7 +376,7 @@ TEST(collector_looks, modules_that_a_sample_is_checked_against_stay_until_it_is_
 	user.used = guest_kernel_presence(collector_kernel_newest(&looks.kernel));
 	user.settled = 0;
 	replace_program(&looks, 2);
-	looks.kernel.next_look = 0;
+	looks.kernel.boot.next_scan = 0;
 	turn(&looks, 100 * SECOND);
 	CHECK(guest_kernel_presence(collector_kernel_newest(&looks.kernel)) != user.used);
 	collector_kernel_reclaim(&looks.kernel);
@@ -393,11 +393,11 @@ TEST(collector_looks, programs_are_not_read_where_another_reads_memory_for_us)
 	replace_program(&looks, 1);
 	looks.guest.view.remote = true;
 	turn(&looks, SECOND);
-	CHECK_EQUAL(looks.kernel.modules.places.count, 1);
+	CHECK_EQUAL(looks.kernel.boot.modules.places.count, 1);
 	looks.guest.view.remote = false;
-	looks.kernel.next_look = 0;
+	looks.kernel.boot.next_scan = 0;
 	turn(&looks, 100 * SECOND);
-	CHECK_EQUAL(looks.kernel.modules.places.count, 2);
+	CHECK_EQUAL(looks.kernel.boot.modules.places.count, 2);
 	end(&looks);
 }
 
@@ -430,8 +430,8 @@ static uint64_t pause_behind_wait(bool remote)
 	looks.guest.view.context = &looks;
 	looks.guest.view.remote = remote;
 	turn(&looks, SECOND);
-	CHECK(looks.kernel.looked);
-	pause = looks.kernel.next_look - SECOND;
+	CHECK(looks.kernel.boot.scanned);
+	pause = looks.kernel.boot.next_scan - SECOND;
 	end(&looks);
 	return pause;
 }

@@ -67,7 +67,7 @@ TEST(collector, events_of_the_guest_reach_the_file_at_their_place_in_time)
 	CHECK_EQUAL(symbolizer_run(resolver, check_sample, &reading), 0);
 	CHECK_EQUAL(reading.samples, sideband_guest_count);
 	CHECK_EQUAL(statistics.losses.counts[LOSS_NO_MAPPING], 3);
-	CHECK_EQUAL(statistics.losses.counts[SAMPLE_UNCERTAIN], 2);
+	CHECK_EQUAL(statistics.losses.counts[LOSS_UNCERTAIN], 2);
 	CHECK_EQUAL(statistics.losses.counts[LOSS_NO_ADDRESS_SPACE], 1);
 	CHECK(!memcmp(&symbolizer_summary(resolver)->losses, &statistics.losses,
 		      sizeof(statistics.losses)));
@@ -89,7 +89,7 @@ TEST(flight, events_of_the_guest_are_in_the_file)
 	CHECK_EQUAL(symbolizer_run(resolver, check_sample, &reading), 0);
 	CHECK_EQUAL(reading.samples, sideband_guest_count);
 	CHECK_EQUAL(symbolizer_summary(resolver)->losses.counts[LOSS_NO_MAPPING], 3);
-	CHECK_EQUAL(symbolizer_summary(resolver)->losses.counts[SAMPLE_UNCERTAIN], 2);
+	CHECK_EQUAL(symbolizer_summary(resolver)->losses.counts[LOSS_UNCERTAIN], 2);
 	CHECK_EQUAL(symbolizer_summary(resolver)->flight.count, 1);
 	symbolizer_close(resolver);
 	unlink(path);

@@ -403,7 +403,7 @@ static void find_module(struct setting *setting)
 {
 	const struct collector_look none = { 0 };
 
-	CHECK_EQUAL(collector_modules_see(&setting->kernel.modules, &setting->guest.module, 1,
+	CHECK_EQUAL(collector_modules_see(&setting->kernel.boot.modules, &setting->guest.module, 1,
 					  &none, &none),
 		    0);
 }
@@ -658,7 +658,7 @@ TEST(flight, writes_nothing_to_the_cache_before_a_trigger)
 
 	prepare(&setting, 0);
 	snprintf(cache, sizeof(cache), "%s/.debug", setting.directory);
-	CHECK(setting.kernel.mapped);
+	CHECK(setting.kernel.boot.mapped);
 	push(&setting, 0, 1000);
 	flight_turn(setting.flight);
 	CHECK(access(cache, F_OK) < 0);
