@@ -101,26 +101,21 @@ static int load(struct loader *loader, enum boot_protocol protocol)
 /* An available 32-bit TSS of 0x68 bytes at 0: the task register needs one. */
 #define DESCRIPTOR_TSS 0x0000890000000067ull
 
-static void fill_directory(uint64_t *directory, uint64_t index)
-{
-	for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
-		directory[i] = ((index * TABLE_ENTRIES + i) * PAGE_SIZE_2M) | ENTRY_2M_PAGE;
-}
-
 static int write_page_tables(const struct memory *memory)
 {
 	uint64_t *tables =
 		memory_pointer(memory, LAYOUT_PAGE_TABLES, (2 + DIRECTORIES) * PAGE_SIZE_4K);
-	uint64_t *pointers;
+	uint64_t *pointers, *pages;
 
 	if (!tables)
 		return -EFAULT;
 	pointers = tables + TABLE_ENTRIES;
+	pages = pointers + TABLE_ENTRIES;
 	tables[0] = (LAYOUT_PAGE_TABLES + PAGE_SIZE_4K) | ENTRY_TABLE;
-	for (uint64_t i = 0; i < DIRECTORIES; i++) {
+	for (uint64_t i = 0; i < DIRECTORIES; i++)
 		pointers[i] = (LAYOUT_PAGE_TABLES + (2 + i) * PAGE_SIZE_4K) | ENTRY_TABLE;
-		fill_directory(pointers + (1 + i) * TABLE_ENTRIES, i);
-	}
+	for (uint64_t i = 0; i < DIRECTORIES * TABLE_ENTRIES; i++)
+		pages[i] = i * PAGE_SIZE_2M | ENTRY_2M_PAGE;
 	return 0;
 }
 

@@ -120,11 +120,6 @@ static uint8_t mode_of(uint8_t modrm)
 	return modrm >> 6;
 }
 
-static uint8_t register_of(uint8_t modrm)
-{
-	return modrm >> 3 & 7;
-}
-
 /* Skips the rest of a memory operand after MODRM: SDM vol. 2A 2.1.5. Not for 16-bit addresses. */
 static void pass_memory(struct cursor *cursor, uint8_t modrm)
 {
@@ -142,7 +137,7 @@ static bool is_skipped_of_group_7(struct cursor *cursor)
 	uint8_t modrm = next(cursor);
 
 	pass_memory(cursor, modrm);
-	return mode_of(modrm) == REGISTERS || register_of(modrm) == 7;
+	return mode_of(modrm) == REGISTERS || (modrm >> 3 & 7) == 7;
 }
 
 static bool is_skipped_behind_escape(struct cursor *cursor)

@@ -106,14 +106,6 @@ static uint8_t execute_slots(const struct debug_plan *plan)
 	return slots & dr7_slots(plan->dr7);
 }
 
-/* DR6 has no cause that is a set bit: INT1 (SDM vol. 3B 18.3.1.6), or a cause that is a clear
- * bit. Neither is the host's. */
-static void give_unnamed(const struct debug_exit *exit, struct debug_verdict *verdict)
-{
-	verdict->guest = true;
-	verdict->guest_low = ~exit->dr6 & (DR6_BLD | DR6_RTM);
-}
-
 struct debug_verdict debug_classify(const struct debug_plan *plan, const struct debug_exit *exit)
 {
 	/* Bits of disabled slots may be set too (SDM vol. 3B 18.2.3). */
@@ -133,8 +125,14 @@ struct debug_verdict debug_classify(const struct debug_plan *plan, const struct 
 	fault |= guest_detect ? DR6_BD : 0;
 	verdict.guest_dr6 = trap | fault;
 	verdict.guest = verdict.guest_dr6;
-	if (!(exit->dr6 & DR6_RECOGNIZED_CAUSES))
-		give_unnamed(exit, &verdict);
+	/*
+	 * DR6 has no cause that is a set bit: INT1 (SDM vol. 3B 18.3.1.6), or a cause that is a
+	 * clear bit. Neither is the host's.
+	 */
+	if (!(exit->dr6 & DR6_RECOGNIZED_CAUSES)) {
+		verdict.guest = true;
+		verdict.guest_low = ~exit->dr6 & (DR6_BLD | DR6_RTM);
+	}
 	verdict.host_hits = accessed & plan->host;
 	if (!again && (!trap || executed & plan->guest))
 		verdict.host_hits |= executed & plan->host;

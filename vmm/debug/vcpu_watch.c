@@ -376,12 +376,6 @@ static bool resume(struct vcpu_watches *self, struct vcpu *vcpu, const struct de
 	return !vcpu_set_registers(vcpu, &registers);
 }
 
-static void move_or_step(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
-{
-	if (!emulate_move(watches, vcpu, exit))
-		step(watches, vcpu, exit);
-}
-
 /* Delivers the guest's own #DB. KVM_SET_REGS would cancel it, so no registers may be set
  * afterwards. */
 static void deliver_to_guest(struct watches *watches, struct vcpu *vcpu,
@@ -527,12 +521,14 @@ void watch_debug(struct watches *watches, struct vcpu *vcpu)
 		finish_late_step(self, vcpu);
 		self->stepping = false;
 	}
-	if (verdict.guest)
+	if (verdict.guest) {
 		deliver_to_guest(watches, vcpu, &verdict);
-	else if (verdict.step && !resume(self, vcpu, &exit, &verdict))
-		move_or_step(watches, vcpu, &exit);
-	else if (verdict.step_done || changed || is_due(watches, self))
+	} else if (verdict.step && !resume(self, vcpu, &exit, &verdict)) {
+		if (!emulate_move(watches, vcpu, &exit))
+			step(watches, vcpu, &exit);
+	} else if (verdict.step_done || changed || is_due(watches, self)) {
 		update(watches, vcpu);
+	}
 }
 
 /* False if the stepped instruction has faulted and its handler runs: the handler is watched. */

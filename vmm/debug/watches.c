@@ -210,13 +210,6 @@ unsigned int watch_count(const struct watches *watches)
 	return watches->count;
 }
 
-static void add_counts(const struct watch_counts *counts, struct watch_statistics *statistics)
-{
-	statistics->hits += __atomic_load_n(&counts->hits, __ATOMIC_RELAXED);
-	statistics->throttled += __atomic_load_n(&counts->throttled, __ATOMIC_RELAXED);
-	statistics->suspended += __atomic_load_n(&counts->suspended, __ATOMIC_RELAXED);
-}
-
 void watch_statistics(struct watches *watches, unsigned int number, int vcpu,
 		      struct watch_statistics *statistics)
 {
@@ -227,11 +220,14 @@ void watch_statistics(struct watches *watches, unsigned int number, int vcpu,
 	pthread_mutex_lock(&watches->lock);
 	statistics->disarmed = watch->disarmed;
 	for (unsigned int i = 0; i < watches->options.vcpus; i++) {
+		const struct watch_counts *counts = &watches->vcpus[i].counts[number];
 		struct arbiter_times times = watch->times[i];
 
 		if (vcpu != ARBITER_ALL_VCPUS && vcpu != (int)i)
 			continue;
-		add_counts(&watches->vcpus[i].counts[number], statistics);
+		statistics->hits += __atomic_load_n(&counts->hits, __ATOMIC_RELAXED);
+		statistics->throttled += __atomic_load_n(&counts->throttled, __ATOMIC_RELAXED);
+		statistics->suspended += __atomic_load_n(&counts->suspended, __ATOMIC_RELAXED);
 		if (watch->holder >= 0)
 			arbiter_times(watches->arbiter, i, watch->holder, now, &times);
 		statistics->times.enabled += times.enabled;

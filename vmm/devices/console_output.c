@@ -58,13 +58,6 @@ static uint64_t used(const struct console_output *output)
 	return output->head - output->tail;
 }
 
-/* With the lock held. */
-static void lose_one(struct console_output *output)
-{
-	if (!output->lost++)
-		log_warning("the reader of the guest's console does not read: output is lost");
-}
-
 static void set_timer(struct console_output *output, long nanoseconds)
 {
 	struct itimerspec when = { .it_value.tv_nsec = nanoseconds };
@@ -118,8 +111,8 @@ bool console_output_wait(struct console_output *output)
 	pthread_mutex_lock(&output->lock);
 	if (used(output) == CONSOLE_OUTPUT_SIZE && !output->broken)
 		room = wait_for_reader(output);
-	if (!room)
-		lose_one(output);
+	if (!room && !output->lost++)
+		log_warning("the reader of the guest's console does not read: output is lost");
 	pthread_mutex_unlock(&output->lock);
 	return room;
 }
@@ -330,19 +323,15 @@ void console_output_destroy(struct console_output *output)
 	free(output);
 }
 
-static void end_line(struct console_lines *lines)
-{
-	lines->line[lines->size] = '\0';
-	lines->size = 0;
-	lines->handler(lines->context, lines->line);
-}
-
 void console_lines_put(struct console_lines *lines, uint8_t byte)
 {
 	if (!lines->handler)
 		return;
-	if (byte == '\n')
-		end_line(lines);
-	else if (byte && byte != '\r' && lines->size < CONSOLE_LINE_MAX)
+	if (byte == '\n') {
+		lines->line[lines->size] = '\0';
+		lines->size = 0;
+		lines->handler(lines->context, lines->line);
+	} else if (byte && byte != '\r' && lines->size < CONSOLE_LINE_MAX) {
 		lines->line[lines->size++] = (char)byte;
+	}
 }

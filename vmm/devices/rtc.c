@@ -112,17 +112,12 @@ static uint8_t read_register(struct rtc *rtc, uint8_t index)
 	}
 }
 
-static void write_register(struct rtc *rtc, uint8_t index, uint8_t value)
-{
-	rtc->ram[index] = index == RTC_A ? value & ~RTC_A_UIP : value;
-}
-
 static void access_byte(struct rtc *rtc, bool data_port, bool write, uint8_t *value)
 {
 	if (write && !data_port)
 		rtc->index = *value % RTC_RAM_SIZE;
 	else if (write)
-		write_register(rtc, rtc->index, *value);
+		rtc->ram[rtc->index] = rtc->index == RTC_A ? *value & ~RTC_A_UIP : *value;
 	else if (data_port)
 		*value = read_register(rtc, rtc->index);
 }

@@ -149,12 +149,6 @@ static void reset(struct virtio_device *device)
 	wake(device, 0);
 }
 
-static bool features_acceptable(const struct virtio_device *device)
-{
-	return !(device->driver_features & ~device->features) &&
-	       virtio_device_negotiated(device, VIRTIO_F_VERSION_1);
-}
-
 /* Section 3.1.1: bits are only added, and in order; early ones are ignored. */
 void virtio_device_set_status(struct virtio_device *device, uint8_t status)
 {
@@ -164,7 +158,8 @@ void virtio_device_set_status(struct virtio_device *device, uint8_t status)
 		reset(device);
 		return;
 	}
-	if ((added & VIRTIO_CONFIG_S_FEATURES_OK) && !features_acceptable(device))
+	if (device->driver_features & ~device->features ||
+	    !virtio_device_negotiated(device, VIRTIO_F_VERSION_1))
 		added &= ~VIRTIO_CONFIG_S_FEATURES_OK;
 	if (!((device->status | added) & VIRTIO_CONFIG_S_FEATURES_OK))
 		added &= ~VIRTIO_CONFIG_S_DRIVER_OK;

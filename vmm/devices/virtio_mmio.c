@@ -11,11 +11,6 @@
 #define VERSION 2
 #define VENDOR  0x534d564b /* "KVMS" */
 
-static uint32_t feature_page(uint64_t features, uint32_t page)
-{
-	return page < 2 ? (uint32_t)(features >> page * 32) : 0;
-}
-
 static struct virtio_queue *selected_queue(struct virtio_device *device)
 {
 	return device->queue_selected < device->queue_count
@@ -37,7 +32,9 @@ static uint32_t read_register(struct virtio_device *device, uint64_t offset)
 	case VIRTIO_MMIO_VENDOR_ID:
 		return VENDOR;
 	case VIRTIO_MMIO_DEVICE_FEATURES:
-		return feature_page(device->features, device->features_page);
+		return device->features_page < 2
+			       ? (uint32_t)(device->features >> device->features_page * 32)
+			       : 0;
 	case VIRTIO_MMIO_QUEUE_NUM_MAX:
 		return queue ? queue->size_max : 0;
 	case VIRTIO_MMIO_QUEUE_READY:
@@ -150,13 +147,6 @@ static void access_register(struct virtio_device *device, uint64_t offset, bool 
 	pthread_mutex_unlock(&device->lock);
 }
 
-/* No device has writable or changing configuration. */
-static void read_config(const struct virtio_device *device, uint64_t offset, void *data,
-			unsigned int size)
-{
-	span_copy(span_of(device->config, device->config_size), offset, data, size);
-}
-
 static void virtio_mmio_access(void *context, uint64_t offset, bool write, void *data,
 			       unsigned int size)
 {
@@ -167,9 +157,10 @@ static void virtio_mmio_access(void *context, uint64_t offset, bool write, void 
 		memcpy(&value, data, size < sizeof(value) ? size : sizeof(value));
 	else
 		memset(data, 0, size);
-	if (offset >= VIRTIO_MMIO_CONFIG) {
+	if (offset >= VIRTIO_MMIO_CONFIG) { /* never writable, and constant */
 		if (!write)
-			read_config(device, offset - VIRTIO_MMIO_CONFIG, data, size);
+			span_copy(span_of(device->config, device->config_size),
+				  offset - VIRTIO_MMIO_CONFIG, data, size);
 		return;
 	}
 	if (size != sizeof(value) || offset % sizeof(value))

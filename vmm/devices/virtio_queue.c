@@ -70,12 +70,6 @@ void virtio_queue_reset(struct virtio_queue *queue)
 	*queue = (struct virtio_queue){ .memory = queue->memory, .size_max = queue->size_max };
 }
 
-/* After the available ring: the used index for which the driver requests an interrupt. */
-static uint16_t used_event(const struct virtio_queue *queue)
-{
-	return __atomic_load_n(&queue->available->ring[queue->size], __ATOMIC_SEQ_CST);
-}
-
 /*
  * After the used ring: the available index for which the device requests a notification. A full
  * barrier (an exchange, which ThreadSanitizer supports), so that the driver sees it before the
@@ -261,8 +255,10 @@ bool virtio_queue_wants_interrupt(struct virtio_queue *queue)
 	/* The used index must be visible before the driver's request is read, section 2.7.7.1: a
 	 * full barrier. */
 	__atomic_exchange_n(&queue->used->idx, queue->next_used, __ATOMIC_SEQ_CST);
-	if (queue->event_index)
-		return vring_need_event(used_event(queue), queue->next_used, old);
+	if (queue->event_index) /* the driver's used_event is after the available ring */
+		return vring_need_event(
+			__atomic_load_n(&queue->available->ring[queue->size], __ATOMIC_SEQ_CST),
+			queue->next_used, old);
 	return !(__atomic_load_n(&queue->available->flags, __ATOMIC_SEQ_CST) &
 		 VRING_AVAIL_F_NO_INTERRUPT);
 }

@@ -72,12 +72,6 @@ static void remove_leaf(struct cpuid_table *table, uint32_t function)
 	table->header.nent = kept;
 }
 
-static void add_subleaf(struct cpuid_table *table, const struct kvm_cpuid_entry2 *entry)
-{
-	if (table->header.nent < CPUID_ENTRIES_MAX)
-		table->entries[table->header.nent++] = *entry;
-}
-
 /* Number of APIC id bits that number the cores: the smallest n with 2^n >= cpus. */
 static unsigned int core_id_bits(unsigned int cpus)
 {
@@ -165,7 +159,8 @@ static void build_topology(struct cpuid_table *table, const struct cpuid_options
 			entry.ebx = options->cpus;
 			entry.ecx |= 2 << 8;
 		}
-		add_subleaf(table, &entry);
+		if (table->header.nent < CPUID_ENTRIES_MAX)
+			table->entries[table->header.nent++] = entry;
 	}
 }
 

@@ -40,24 +40,12 @@ static int get_state(const struct vcpu *vcpu, struct kvm_lapic_state *state)
 		       : 0;
 }
 
-static int set_state(const struct vcpu *vcpu, const struct kvm_lapic_state *state)
-{
-	return ioctl(vcpu->fd, KVM_SET_LAPIC, state)
-		       ? vcpu_refused(vcpu, "the LAPIC's state (KVM_SET_LAPIC)")
-		       : 0;
-}
-
 static uint32_t get_register(const struct kvm_lapic_state *state, size_t offset)
 {
 	uint32_t value;
 
 	memcpy(&value, state->regs + offset, sizeof(value));
 	return value;
-}
-
-static void set_register(struct kvm_lapic_state *state, size_t offset, uint32_t value)
-{
-	memcpy(state->regs + offset, &value, sizeof(value));
 }
 
 /* The PIT raises GSI 0, pin 0 of the I/O APIC, from a kernel thread of its own. */
@@ -79,8 +67,11 @@ static int mask_whole_state(struct vcpu *vcpu)
 	pthread_mutex_lock(&vcpu->vm->irq_lock);
 	error = get_state(vcpu, &state);
 	if (!error) {
-		set_register(&state, LVT_PC, get_register(&state, LVT_PC) | MASKED);
-		error = set_state(vcpu, &state);
+		uint32_t lvt = get_register(&state, LVT_PC) | MASKED;
+
+		memcpy(state.regs + LVT_PC, &lvt, sizeof(lvt));
+		if (ioctl(vcpu->fd, KVM_SET_LAPIC, &state))
+			error = vcpu_refused(vcpu, "the LAPIC's state (KVM_SET_LAPIC)");
 	}
 	pthread_mutex_unlock(&vcpu->vm->irq_lock);
 	return error;

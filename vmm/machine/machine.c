@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ struct machine {
 	unsigned int thread_count; /* started and not joined */
 	int end_fd;
 
+	atomic_bool stopped;  /* machine_stop() was called; survives a reset */
 	pthread_mutex_t lock; /* protects the members below */
-	bool stopped;         /* machine_stop() was called; survives a reset */
 	bool ended;           /* result is final, except for debug_exit_value */
 	struct machine_result result;
 };
@@ -60,17 +61,12 @@ static void end_machine(struct machine *machine, enum vcpu_end end, const char *
 	eventfd_write(machine->end_fd, 1);
 }
 
-static bool end_is_error(enum vcpu_end end)
-{
-	return end == VCPU_END_SHUTDOWN || end == VCPU_END_INTERNAL_ERROR ||
-	       end == VCPU_END_HOST_ERROR;
-}
-
 static void *run_vcpu_thread(void *argument)
 {
 	struct vcpu_thread *self = argument;
 	struct machine *machine = self->machine;
 	enum vcpu_end end;
+	bool is_error;
 	char name[16];
 
 	snprintf(name, sizeof(name), "vCPU %u", self->vcpu->index);
@@ -78,9 +74,11 @@ static void *run_vcpu_thread(void *argument)
 	if (machine->hooks.vcpu_start)
 		machine->hooks.vcpu_start(machine->hooks.context, self->vcpu);
 	end = vcpu_run(self->vcpu);
+	is_error = end == VCPU_END_SHUTDOWN || end == VCPU_END_INTERNAL_ERROR ||
+		   end == VCPU_END_HOST_ERROR;
 	if (machine->hooks.vcpu_end)
 		machine->hooks.vcpu_end(machine->hooks.context, self->vcpu);
-	end_machine(machine, end, end_is_error(end) ? error_message() : "");
+	end_machine(machine, end, is_error ? error_message() : "");
 	return NULL;
 }
 
@@ -297,16 +295,9 @@ int machine_create(struct machine **machine, const struct machine_options *optio
 	return error;
 }
 
-static void reset_pmus(struct machine *machine)
-{
-	const struct vcpu_pmu_operations *pmu = machine->handlers.pmu;
-
-	for (unsigned int i = 0; pmu && pmu->reset && i < machine->vm.vcpu_count; i++)
-		pmu->reset(machine->vm.vcpus[i]);
-}
-
 int machine_reset(struct machine *machine)
 {
+	const struct vcpu_pmu_operations *pmu = machine->handlers.pmu;
 	eventfd_t count;
 	int error;
 
@@ -317,7 +308,8 @@ int machine_reset(struct machine *machine)
 	error = reset_state_restore(machine->reset_state, &machine->vm);
 	if (error)
 		return error;
-	reset_pmus(machine);
+	for (unsigned int i = 0; pmu && pmu->reset && i < machine->vm.vcpu_count; i++)
+		pmu->reset(machine->vm.vcpus[i]);
 	memory_clear(&machine->vm.memory);
 	error = load_kernel(machine, &machine->options);
 	if (error)
@@ -353,16 +345,6 @@ static void join_threads(struct machine *machine)
 		pthread_join(machine->threads[--machine->thread_count].thread, NULL);
 }
 
-static bool is_stopped(struct machine *machine)
-{
-	bool stopped;
-
-	pthread_mutex_lock(&machine->lock);
-	stopped = machine->stopped;
-	pthread_mutex_unlock(&machine->lock);
-	return stopped;
-}
-
 int machine_start(struct machine *machine)
 {
 	sigset_t all, before;
@@ -377,7 +359,7 @@ int machine_start(struct machine *machine)
 	if (error) {
 		machine_stop(machine);
 		join_threads(machine);
-	} else if (is_stopped(machine)) {
+	} else if (atomic_load(&machine->stopped)) {
 		end_machine(machine, VCPU_END_STOPPED, ""); /* stopped during a reset */
 	}
 	return error;
@@ -402,9 +384,7 @@ void machine_wait(struct machine *machine, struct machine_result *result)
 
 void machine_stop(struct machine *machine)
 {
-	pthread_mutex_lock(&machine->lock);
-	machine->stopped = true;
-	pthread_mutex_unlock(&machine->lock);
+	atomic_store(&machine->stopped, true);
 	end_machine(machine, VCPU_END_STOPPED, "");
 }
 

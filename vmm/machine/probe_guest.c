@@ -57,29 +57,16 @@ static const uint64_t gdt[] = {
 /* mov rax, cr0, which faults unless at CPL0; mov al, PROBE_HANDLER_VALUE; end */
 static const uint8_t handler[] = { 0x0f, 0x20, 0xc0, 0xb0, PROBE_HANDLER_VALUE, PROBE_END };
 
-static void write_page_tables(uint8_t *memory)
+/* The IDT has one gate, usable from CPL3 too. Any exception is a triple fault. */
+static void write_memory(uint8_t *memory)
 {
-	uint64_t *tables = (uint64_t *)(memory + PAGE_TABLES);
+	uint64_t *tables = (uint64_t *)(memory + PAGE_TABLES), *idt = (uint64_t *)(memory + IDT);
+	const uint64_t stack = PROBE_STACK;
 
 	tables[0] = (PAGE_TABLES + 0x1000) | TABLE_ENTRY;
 	tables[512] = (PAGE_TABLES + 0x2000) | TABLE_ENTRY;
 	tables[1024] = PAGE_ENTRY;
-}
-
-/* One gate, usable from CPL3 too. Any exception is a triple fault. */
-static void write_idt(uint8_t *memory)
-{
-	uint64_t *idt = (uint64_t *)(memory + IDT);
-
 	idt[2 * PROBE_VECTOR] = PROBE_HANDLER | (uint64_t)PROBE_KERNEL_CODE << 16 | 0xeeull << 40;
-}
-
-static void write_memory(uint8_t *memory)
-{
-	const uint64_t stack = PROBE_STACK;
-
-	write_page_tables(memory);
-	write_idt(memory);
 	memcpy(memory + GDT, gdt, sizeof(gdt));
 	memcpy(memory + PROBE_HANDLER, handler, sizeof(handler));
 	memcpy(memory + TSS + 4, &stack, sizeof(stack)); /* RSP0 */

@@ -92,13 +92,6 @@ static void program(struct pmu *pmu)
 	}
 }
 
-/* The host's pending counts belong to the previous registers. */
-static void drop_counts(struct pmu *pmu)
-{
-	for (unsigned int i = 0; pmu->counters && i < PMU_COUNTERS; i++)
-		(void)pmu->counters->consume(pmu->counters->context, i);
-}
-
 void pmu_set_counters(struct pmu *pmu, const struct pmu_counters *counters)
 {
 	pmu->counters = counters;
@@ -126,7 +119,9 @@ int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *cloc
 static void set_state(struct pmu *pmu, const struct pmu_state *state)
 {
 	pmu->state = *state;
-	drop_counts(pmu);
+	/* The host's pending counts belong to the previous registers. */
+	for (unsigned int i = 0; pmu->counters && i < PMU_COUNTERS; i++)
+		(void)pmu->counters->consume(pmu->counters->context, i);
 	program(pmu);
 }
 

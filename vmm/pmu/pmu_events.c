@@ -94,18 +94,6 @@ static bool record_key(struct pmu_reported *reported, uint64_t key)
 	return false;
 }
 
-static bool is_full(const struct pmu_reported *reported)
-{
-	return atomic_load_explicit(&reported->full, memory_order_relaxed);
-}
-
-/* Reports once that the last free entry has been used. */
-static void report_full(const struct pmu *pmu, struct pmu_reported *reported)
-{
-	if (reported->keys[PMU_REPORTED_MAX - 1] && !atomic_exchange(&reported->full, true))
-		pmu->unavailable(pmu->context, NULL);
-}
-
 static void report_event(const struct pmu *pmu, unsigned int number,
 			 const struct pmu_counting *counting)
 {
@@ -129,8 +117,10 @@ void pmu_report_unavailable(struct pmu *pmu, unsigned int number,
 	struct pmu_reported *reported =
 		pmu->shared_reported ? pmu->shared_reported : &pmu->reported;
 
-	if (!pmu->unavailable || is_full(reported) || !record_key(reported, key_of(counting)))
+	if (!pmu->unavailable || atomic_load_explicit(&reported->full, memory_order_relaxed) ||
+	    !record_key(reported, key_of(counting)))
 		return;
 	report_event(pmu, number, counting);
-	report_full(pmu, reported);
+	if (reported->keys[PMU_REPORTED_MAX - 1] && !atomic_exchange(&reported->full, true))
+		pmu->unavailable(pmu->context, NULL);
 }

@@ -34,17 +34,13 @@ struct pmu_host {
 	struct backing backings[PMU_COUNTERS];
 };
 
-static uint64_t config_mask(enum pmu_model model)
-{
-	return model == PMU_INTEL ? SELECT_CONFIG & ~SELECT_EVENT_HIGH : SELECT_CONFIG;
-}
-
 static struct perf_event_attr attributes_of(enum pmu_model model, const struct pmu_request *request)
 {
 	return (struct perf_event_attr){
 		.size = sizeof(struct perf_event_attr),
 		.type = PERF_TYPE_RAW,
-		.config = request->config & config_mask(model),
+		.config = request->config &
+			  (model == PMU_INTEL ? SELECT_CONFIG & ~SELECT_EVENT_HIGH : SELECT_CONFIG),
 		.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
 		.exclude_user = !request->user,
 		.exclude_kernel = !request->kernel,
@@ -98,11 +94,6 @@ static int try_event(const struct pmu_host *host, uint64_t config)
 static bool host_has(void *context, uint64_t config)
 {
 	return try_event(context, config) == 0;
-}
-
-static bool is_nothing(const struct pmu_request *request)
-{
-	return !request->user && !request->kernel;
 }
 
 static bool is_same(const struct pmu_request *one, const struct pmu_request *other)
@@ -234,7 +225,7 @@ static bool host_set(void *context, unsigned int number, const struct pmu_reques
 	struct backing *backing = &host->backings[number];
 
 	assert(number < PMU_COUNTERS && left > 0);
-	if (is_nothing(request)) {
+	if (!request->user && !request->kernel) {
 		stop(host, backing);
 		return false;
 	}

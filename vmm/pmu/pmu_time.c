@@ -29,17 +29,6 @@ static int arm(struct pmu_time *self, uint64_t *now, uint64_t wait, uint32_t kic
 	return error;
 }
 
-static int disarm(struct pmu_time *self)
-{
-	self->armed = false;
-	return pmu_timer_disarm(&self->timer);
-}
-
-static bool is_far(const struct pmu_time *self, uint64_t now)
-{
-	return self->armed && self->deadline > now && self->deadline - now > FAR;
-}
-
 /*
  * The timer also runs while exits are handled, and by a slightly different clock, so its kick may
  * be early: then it is armed for the rest. The source of a kick is unknown, so it is armed again
@@ -52,8 +41,12 @@ static int set_timer(struct pmu_time *self, uint64_t *now, uint64_t next, uint32
 	const bool came = self->armed && (self->kicks != kicks || self->deadline <= *now);
 	uint64_t wait;
 
-	if (next == PMU_NEVER || next - self->guest_time > PMU_NEVER - *now)
-		return came || is_far(self, *now) ? disarm(self) : 0;
+	if (next == PMU_NEVER || next - self->guest_time > PMU_NEVER - *now) {
+		if (!came && (!self->armed || self->deadline <= *now + FAR))
+			return 0;
+		self->armed = false;
+		return pmu_timer_disarm(&self->timer);
+	}
 	wait = next - self->guest_time;
 	if (self->armed && !came && self->deadline <= *now + wait)
 		return 0;

@@ -225,12 +225,6 @@ static void block_user_rdpmc(struct vcpu *vcpu)
 		switch_off(traps, vcpu);
 }
 
-/* Linux's kernel and modules are above it (Documentation/arch/x86/x86_64/mm.rst). */
-static bool is_kernel(uint64_t gva)
-{
-	return gva >= KERNEL_IMAGE_START;
-}
-
 static int find_sites(const struct rdpmc_traps *traps, const struct guest_registers *registers,
 		      struct guest_kernel **kernel, struct rdpmc_sites *sites)
 {
@@ -271,7 +265,8 @@ static void search(struct rdpmc_traps *traps, const struct guest_registers *regi
 	struct rdpmc_sites sites = { .count = 0 };
 	bool reports = may_report(traps);
 
-	if (!is_kernel(registers->rip)) {
+	/* Linux's kernel and modules are above (Documentation/arch/x86/x86_64/mm.rst). */
+	if (registers->rip < KERNEL_IMAGE_START) {
 		give_up(traps, registers, STATE_WITHOUT);
 		if (reports)
 			log_info(

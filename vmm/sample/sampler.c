@@ -42,14 +42,6 @@ void sampler_destroy(struct sampler *sampler)
 	free(sampler);
 }
 
-static void warn_of_timer(struct sampler *sampler)
-{
-	if (atomic_flag_test_and_set(&sampler->warned))
-		return;
-	log_warning("%s; sampling by a timer instead, which also wakes halted vCPUs",
-		    error_message());
-}
-
 /* Earlier expirations belong to the old frequency or to the pause: they are dropped. */
 static int start_clock(struct vcpu_sampler *self, const struct vcpu *vcpu, unsigned int frequency)
 {
@@ -86,8 +78,10 @@ int sampler_attach(struct sampler *sampler, struct vcpu *vcpu)
 	error = sampling_clock_create(&clock, sampler->options.clock, sampler->options.frequency);
 	if (error)
 		return error;
-	if (sampling_clock_source(clock) == SAMPLING_SOURCE_CPU_TIMER)
-		warn_of_timer(sampler);
+	if (sampling_clock_source(clock) == SAMPLING_SOURCE_CPU_TIMER &&
+	    !atomic_flag_test_and_set(&sampler->warned))
+		log_warning("%s; sampling by a timer instead, which also wakes halted vCPUs",
+			    error_message());
 	self->thread = gettid();
 	self->clock = clock;
 	self->frequency = 0;

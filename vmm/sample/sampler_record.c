@@ -77,13 +77,6 @@ static uint32_t enter_cgroup(const struct guest_kernel *kernel, const struct gue
 	return guest_cgroups_generation(kernel->cgroups);
 }
 
-/* For an unknown kernel, the sample has no call chain. */
-static void leave_empty(struct guest_callchain *chain)
-{
-	chain->kernel_depth = chain->user_depth = 0;
-	chain->flags = SAMPLE_OTHER_KERNEL;
-}
-
 static void find_task(const struct sampler *sampler, const struct guest_kernel *kernel,
 		      const struct guest_registers *registers, struct guest_task *task)
 {
@@ -189,22 +182,6 @@ running_kernel(const struct sampler *sampler, const struct guest_registers *regi
 	return *other ? NULL : kernel;
 }
 
-/* Looks up all user addresses, also those that the walk did not need. After the deadline,
- * addresses get no image. */
-static void find_mappings(struct user_map *map, const struct guest_callchain *chain)
-{
-	for (uint16_t i = 0; i < chain->user_depth; i++)
-		user_map_find(map, chain->addresses[chain->kernel_depth + i]);
-}
-
-static void set_deadlines(const struct sampler *sampler, struct state *state)
-{
-	uint64_t time = sampler->options.stack_time;
-
-	state->chain.deadline = time ? state->begin + time : 0;
-	state->lookup_deadline = time ? state->begin + time / 4 * 3 : 0;
-}
-
 static void find_cgroup(const struct sampler *sampler, const struct guest_kernel *kernel,
 			struct state *state)
 {
@@ -234,12 +211,16 @@ static void record_cut(const struct sampler *sampler, const struct guest_kernel 
 static void collect_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
 			  struct state *state)
 {
+	uint64_t time = sampler->options.stack_time;
 	const struct guest_kernel *kernel;
 	bool other;
 
 	state->chain = (struct guest_callchain){ .capacity = SAMPLE_CALLCHAIN_MAX,
 						 .addresses = self->addresses };
-	set_deadlines(sampler, state);
+	if (time) {
+		state->chain.deadline = state->begin + time;
+		state->lookup_deadline = state->begin + time / 4 * 3;
+	}
 	vm_view_registers(vcpu, &state->registers);
 	publish_registers(self, &state->registers, state->begin);
 	/* After state->begin was set: see sampler_set_kernel(). */
@@ -248,15 +229,17 @@ static void collect_state(struct sampler *sampler, struct vcpu *vcpu, struct vcp
 	find_cgroup(sampler, kernel, state);
 	user_map_begin(&state->map, kernel, sampler->options.view, state->task.mm);
 	state->map.memory.deadline = state->lookup_deadline;
-	if (other)
-		leave_empty(&state->chain);
+	if (other) /* an unknown kernel: no call chain */
+		state->chain.flags = SAMPLE_OTHER_KERNEL;
 	else
 		walk(sampler, kernel, &state->registers, &state->map, &state->chain);
 	if (kernel)
 		module_presence_check(guest_kernel_presence(kernel), sampler->options.view,
 				      &kernel->paging, state->begin, &state->chain);
 	drop_foreign(kernel, &state->task, &state->chain);
-	find_mappings(&state->map, &state->chain);
+	/* Also addresses that the walk did not look up. After the deadline they get no image. */
+	for (uint16_t i = 0; i < state->chain.user_depth; i++)
+		user_map_find(&state->map, state->chain.addresses[state->chain.kernel_depth + i]);
 	record_cut(sampler, kernel, state);
 }
 

@@ -73,14 +73,6 @@ static struct slot *claim(struct trigger *trigger, uint64_t *position)
 	}
 }
 
-static void fill(struct trigger_event *event, enum trigger_kind kind, const char *detail)
-{
-	event->time = clock_ns(CLOCK_MONOTONIC_RAW);
-	event->kind = kind;
-	if (!memccpy(event->detail, detail, '\0', sizeof(event->detail)))
-		event->detail[sizeof(event->detail) - 1] = '\0';
-}
-
 uint64_t trigger_fire(struct trigger *trigger, enum trigger_kind kind, const char *detail)
 {
 	int error_before = errno;
@@ -92,7 +84,10 @@ uint64_t trigger_fire(struct trigger *trigger, enum trigger_kind kind, const cha
 		return 0;
 	slot = claim(trigger, &position);
 	if (slot) {
-		fill(&slot->event, kind, detail);
+		slot->event.time = clock_ns(CLOCK_MONOTONIC_RAW);
+		slot->event.kind = kind;
+		if (!memccpy(slot->event.detail, detail, '\0', TRIGGER_DETAIL_SIZE))
+			slot->event.detail[TRIGGER_DETAIL_SIZE - 1] = '\0';
 		slot->event.number = position + 1;
 		atomic_store_explicit(&slot->turn, position + 1, memory_order_release);
 	} else {
