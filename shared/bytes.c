@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "shared/array.h"
+#include "shared/read_file.h"
 
 bool bytes_make_room(struct bytes *bytes, size_t size)
 {
@@ -19,25 +20,13 @@ bool bytes_make_room(struct bytes *bytes, size_t size)
 	return !bytes->failed;
 }
 
-static int write_all(int fd, const struct bytes *bytes)
-{
-	for (size_t done = 0; done < bytes->size;) {
-		ssize_t size = write(fd, bytes->data + done, bytes->size - done);
-
-		if (size <= 0)
-			return size ? -errno : -EIO;
-		done += (size_t)size;
-	}
-	return 0;
-}
-
 int bytes_open_file(const struct bytes *bytes, char path[BYTES_PATH_SIZE])
 {
 	int fd = memfd_create("kvmscope-bytes", MFD_CLOEXEC), error;
 
 	if (fd < 0)
 		return -errno;
-	error = write_all(fd, bytes);
+	error = write_descriptor(fd, bytes->data, bytes->size);
 	if (error) {
 		close(fd);
 		return error;

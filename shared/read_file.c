@@ -61,3 +61,20 @@ int read_file(const char *path, size_t max, char **text, size_t *size)
 	close(fd);
 	return error;
 }
+
+int write_descriptor(int fd, const void *data, size_t size)
+{
+	const char *next = data;
+
+	while (size) {
+		ssize_t written = write(fd, next, size);
+
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written <= 0)
+			return written ? -errno : -EIO;
+		next += written;
+		size -= (size_t)written;
+	}
+	return 0;
+}

@@ -16,4 +16,7 @@ int read_descriptor(int fd, size_t max, char **text, size_t *size);
  * the errors of open(2). */
 int read_file(const char *path, size_t max, char **text, size_t *size);
 
+/* Writes all SIZE bytes to FD; 0, or a negative errno of write(2). */
+int write_descriptor(int fd, const void *data, size_t size);
+
 #endif

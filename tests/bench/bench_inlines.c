@@ -78,7 +78,7 @@ static int write_recording(void)
 
 	unlink(OUTPUT);
 	if (size <= 0 || !realpath(PROGRAM, path) ||
-	    elf_symbols_load(&symbols, PROGRAM, ELF_FILE_OFFSETS, NULL, 0) ||
+	    elf_symbols_load(&symbols, PROGRAM, ELF_FILE_OFFSETS, (struct span){ 0 }) ||
 	    perf_data_writer_open(&writer, &options))
 		return -1;
 	mapping.name = path;

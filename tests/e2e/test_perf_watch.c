@@ -184,7 +184,8 @@ static void check_in_ours(const char *path)
 	CHECK_STRING(text, "1 mem:0xffffffff82a05980:w:  ffffffff82a05980 0x4 -> 0x5 #104\n");
 	free(text);
 	text = perf_output("build/kvmscope report -i %s --event mem:none:w 2>&1", path);
-	CHECK(strstr(text, "it has 0 cpu-clock, 1 mem:0xffffffff82a05980:w, 2 mem:schedule:x"));
+	CHECK(strstr(text,
+		     "its events are 0 cpu-clock, 1 mem:0xffffffff82a05980:w, 2 mem:schedule:x"));
 	free(text);
 }
 

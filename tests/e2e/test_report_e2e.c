@@ -319,8 +319,9 @@ static void check_failure(const char *arguments, int status, const char *message
 
 TEST(report, says_what_is_wrong)
 {
-	check_failure("report -i build/no-such-file", 1,
-		      "build/no-such-file: No such file or directory; kvmscope run");
+	check_failure(
+		"report -i build/no-such-file", 1,
+		"build/no-such-file: No such file or directory; record one with kvmscope run");
 	check_failure("report -i Makefile", 1, "Makefile");
 	check_failure("report --sort colour", 2, "symbol, image, vcpu, app, comm, pid, tid");
 	check_failure("report --vcpu x", 2, "--vcpu x: it must be a number from 0 to");

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (write(fd, input, size) == (ssize_t)size &&
-	    !dwarf_inlines_open(&inlines, path, NULL, 0, &nowhere)) {
+	    !dwarf_inlines_open(&inlines, path, (struct span){ 0 }, &nowhere)) {
 		for (uint64_t address = 0; address < 0x8000; address += 13) {
 			size_t count = dwarf_inlines_find(inlines, address, address & 1, functions);
 

@@ -182,7 +182,8 @@ static void read_recording(const struct follower *follower, struct seen *seen)
 	struct perf_data_reader *reader;
 
 	*seen = (struct seen){ 0 };
-	if (elf_symbols_load(&seen->symbols, GUEST_IMAGE_MULTIBOOT, ELF_VIRTUAL_ADDRESSES, NULL, 0))
+	if (elf_symbols_load(&seen->symbols, GUEST_IMAGE_MULTIBOOT, ELF_VIRTUAL_ADDRESSES,
+			     (struct span){ 0 }))
 		return;
 	if (!perf_data_reader_open(&reader, follower->recording)) {
 		perf_data_reader_run(reader, &events);

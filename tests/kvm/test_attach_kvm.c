@@ -95,7 +95,9 @@ static void read_shares(const char *path, const char *image, struct shares *shar
 	const struct perf_data_events events = { .sample = count_sample, .context = shares };
 	struct perf_data_reader *reader;
 
-	REQUIRE_EQUAL(elf_symbols_load(&shares->symbols, image, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&shares->symbols, image, ELF_VIRTUAL_ADDRESSES,
+				       (struct span){ 0 }),
+		      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	CHECK(!perf_data_reader_summary(reader)->cut_off);
@@ -445,8 +447,9 @@ TEST(attach_vm, who_is_halted_is_not_sampled_as_the_guest)
 	struct program vm;
 
 	GUEST_REQUIRED();
-	REQUIRE_EQUAL(
-		elf_symbols_load(&counts.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&counts.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES,
+				       (struct span){ 0 }),
+		      0);
 	program_start(
 		&vm,
 		"run --no-profile --kernel " GUEST_IMAGE

@@ -191,7 +191,7 @@ static void read_recording(const char *path, struct seen *seen)
 	*seen = (struct seen){ 0 };
 	if (!guest->initrd)
 		REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, guest->kernel, ELF_VIRTUAL_ADDRESSES,
-					       NULL, 0),
+					       (struct span){ 0 }),
 			      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);

@@ -54,7 +54,7 @@ static void read_shares(const char *path, struct shares *shares)
 	struct perf_data_reader *reader;
 
 	REQUIRE_EQUAL(elf_symbols_load(&shares->symbols, GUEST_IMAGE_MULTIBOOT,
-				       ELF_VIRTUAL_ADDRESSES, NULL, 0),
+				       ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }),
 		      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);

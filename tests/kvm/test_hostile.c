@@ -81,7 +81,7 @@ static uint64_t hostile_call(void)
 	struct symbols *symbols;
 	struct symbol symbol = { 0 };
 
-	if (elf_symbols_load(&symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0))
+	if (elf_symbols_load(&symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }))
 		return 0;
 	CHECK(symbols_find_name(symbols, "hostile_call", &symbol));
 	symbols_free(symbols);

@@ -260,8 +260,9 @@ static void check_shares(const char *options)
 	snprintf(path, sizeof(path), "build/test-run-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments), GUEST "-o %s %s", path, options);
 	check_run(arguments, 0, "samples in");
-	REQUIRE_EQUAL(
-		elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES,
+				       (struct span){ 0 }),
+		      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	CHECK(!perf_data_reader_summary(reader)->cut_off);
@@ -369,8 +370,9 @@ TEST(sample, run_tells_address_spaces_of_a_program_apart)
 	snprintf(arguments, sizeof(arguments),
 		 GUEST "-o %s -F 2000 --append program=spaces_rounds=500", path);
 	check_run(arguments, 0, "samples in");
-	REQUIRE_EQUAL(
-		elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES,
+				       (struct span){ 0 }),
+		      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	perf_data_reader_close(reader);

@@ -84,7 +84,8 @@ static void see(const char *path, struct seen *seen)
 	struct perf_data_reader *reader;
 
 	*seen = (struct seen){ 0 };
-	REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0),
+	REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES,
+				       (struct span){ 0 }),
 		      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);

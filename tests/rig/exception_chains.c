@@ -266,7 +266,8 @@ static bool open_program(struct tally *tally)
 {
 	struct symbol function;
 
-	if (elf_symbols_load(&tally->program, EXCEPTIONS_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0) ||
+	if (elf_symbols_load(&tally->program, EXCEPTIONS_PROGRAM, ELF_VIRTUAL_ADDRESSES,
+			     (struct span){ 0 }) ||
 	    !symbols_find_name(tally->program, "own_breakpoint", &function)) {
 		FAIL_TEST("%s has no names", EXCEPTIONS_PROGRAM);
 		return false;

@@ -33,8 +33,9 @@ static struct symbols *load_separate(const char *files, const char *path)
 	if (size <= 1)
 		return NULL;
 	snprintf(debug, sizeof(debug), "%s/mnt/debug/.build-id/%.2s/%s.debug", files, hex, hex + 2);
-	return elf_symbols_load_separate(&symbols, debug, path, build_id, (size_t)size) ? NULL
-											: symbols;
+	return elf_symbols_load_separate(&symbols, debug, path, span_of(build_id, (size_t)size))
+		       ? NULL
+		       : symbols;
 }
 
 static struct image *image_of(const char *files, const char *name)
@@ -52,7 +53,7 @@ static struct image *image_of(const char *files, const char *name)
 	}
 	snprintf(image->name, sizeof(image->name), "%s", name);
 	snprintf(path, sizeof(path), "%s%s", files, name);
-	if (elf_symbols_load(&image->own, path, ELF_FILE_OFFSETS, NULL, 0))
+	if (elf_symbols_load(&image->own, path, ELF_FILE_OFFSETS, (struct span){ 0 }))
 		image->own = NULL;
 	image->all = load_separate(files, path);
 	return image;

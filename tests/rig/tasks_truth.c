@@ -220,9 +220,9 @@ static void read_lines(const char *directory, const char *format,
 	struct reading reading = { .tally = tally };
 	char command[512];
 
-	REQUIRE_EQUAL(
-		elf_symbols_load(&reading.program, TASKS_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0),
-		0);
+	REQUIRE_EQUAL(elf_symbols_load(&reading.program, TASKS_PROGRAM, ELF_VIRTUAL_ADDRESSES,
+				       (struct span){ 0 }),
+		      0);
 	snprintf(command, sizeof(command), format, directory);
 	each_line(command, see, &reading);
 	symbols_free(reading.program);

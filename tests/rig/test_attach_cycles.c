@@ -222,7 +222,9 @@ static void check_way(const char *name, const struct modes *modes, uint32_t type
 		      struct seen *seen)
 {
 	*seen = (struct seen){ .modes = modes };
-	REQUIRE_EQUAL(elf_symbols_load(&seen->image, IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(
+		elf_symbols_load(&seen->image, IMAGE, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }),
+		0);
 	if (read_file(seen, name, type, event))
 		show(name, seen);
 	symbols_free(seen->image);
@@ -287,7 +289,9 @@ static void check_outside(void)
 	struct perf_data_reader *reader;
 	uint64_t marked;
 
-	REQUIRE_EQUAL(elf_symbols_load(&outside.image, IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(
+		elf_symbols_load(&outside.image, IMAGE, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }),
+		0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, DIRECTORY "/outside.data"), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	marked = perf_data_reader_summary(reader)->losses.counts[LOSS_OTHER_KERNEL];

@@ -133,7 +133,7 @@ TEST(attach_intel, shares_by_each_way)
 	RIG_INTEL_REQUIRED();
 	REQUIRE(run_in_rig());
 	REQUIRE_EQUAL(elf_symbols_load(&symbols, "build/guests/guest.elf", ELF_VIRTUAL_ADDRESSES,
-				       NULL, 0),
+				       (struct span){ 0 }),
 		      0);
 	for (int i = 0; i < 3; i++) {
 		struct shares shares = { .symbols = symbols };

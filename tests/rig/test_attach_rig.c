@@ -240,7 +240,7 @@ static bool read_loops(struct shares *shares, const struct vm *vm, enum way way)
 {
 	bool read;
 
-	if (elf_symbols_load(&program, vm->image, ELF_VIRTUAL_ADDRESSES, NULL, 0))
+	if (elf_symbols_load(&program, vm->image, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }))
 		return false;
 	read = read_shares(shares, vm->name, way, loop_of);
 	symbols_free(program);
@@ -505,7 +505,8 @@ static bool read_places(struct places *places, const char *path)
 	struct profile *profile;
 
 	*places = (struct places){ 0 };
-	if (elf_symbols_load(&program, "build/rig/workload", ELF_VIRTUAL_ADDRESSES, NULL, 0))
+	if (elf_symbols_load(&program, "build/rig/workload", ELF_VIRTUAL_ADDRESSES,
+			     (struct span){ 0 }))
 		return false;
 	if (profile_load(&profile, &options)) {
 		symbols_free(program);

@@ -13,7 +13,7 @@ static unsigned long long address_of(const char *name)
 	struct symbols *symbols;
 	struct symbol symbol = { 0 };
 
-	if (elf_symbols_load(&symbols, GUEST, ELF_VIRTUAL_ADDRESSES, NULL, 0)) {
+	if (elf_symbols_load(&symbols, GUEST, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 })) {
 		FAIL_TEST("%s has no symbols", GUEST);
 		return 0;
 	}

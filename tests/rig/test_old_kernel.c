@@ -173,7 +173,7 @@ static void check_callers(void)
 	struct profile *profile;
 
 	REQUIRE_EQUAL(elf_symbols_load(&callers.program, "build/rig/workload",
-				       ELF_VIRTUAL_ADDRESSES, NULL, 0),
+				       ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }),
 		      0);
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
 	for (size_t i = 0; i < profile_stack_count(profile); i++)

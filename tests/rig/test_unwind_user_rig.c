@@ -139,7 +139,8 @@ static void unwinds(const char *version)
 	directory = debian_recording(version, "on");
 	if (!directory)
 		return;
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, FRAMES_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0),
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, FRAMES_PROGRAM, ELF_VIRTUAL_ADDRESSES,
+				       (struct span){ 0 }),
 		      0);
 	check_recording(version, directory, symbols);
 	symbols_free(symbols);

@@ -417,7 +417,7 @@ static bool is_linux(const char *image)
 	struct symbol start;
 	bool found;
 
-	if (elf_symbols_load(&symbols, image, ELF_VIRTUAL_ADDRESSES, NULL, 0))
+	if (elf_symbols_load(&symbols, image, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }))
 		return false;
 	found = symbols_find_name(symbols, "start_kernel", &start);
 	symbols_free(symbols);

@@ -82,32 +82,32 @@ void disk_misses_read(struct disk_misses *misses, const char *directory, const c
 }
 
 /* "\nHEX\n"; returns its length. */
-static size_t make_line(char line[2 * ELF_BUILD_ID_MAX + 3], const uint8_t *build_id, size_t size)
+static size_t make_line(char line[2 * ELF_BUILD_ID_MAX + 3], struct span build_id)
 {
 	size_t length = 0;
 
 	line[length++] = '\n';
-	for (size_t i = 0; i < size && i < ELF_BUILD_ID_MAX; i++)
-		length += (size_t)snprintf(line + length, 3, "%02x", build_id[i]);
+	for (size_t i = 0; i < build_id.size && i < ELF_BUILD_ID_MAX; i++)
+		length += (size_t)snprintf(line + length, 3, "%02x", build_id.data[i]);
 	line[length++] = '\n';
 	line[length] = '\0';
 	return length;
 }
 
-bool disk_misses_has(const struct disk_misses *misses, const uint8_t *build_id, size_t size)
+bool disk_misses_has(const struct disk_misses *misses, struct span build_id)
 {
 	char line[2 * ELF_BUILD_ID_MAX + 3];
-	size_t length = make_line(line, build_id, size);
+	size_t length = make_line(line, build_id);
 
 	return misses->text.size && memmem(misses->text.data, misses->text.size, line, length);
 }
 
-void disk_misses_add(struct disk_misses *misses, const uint8_t *build_id, size_t size)
+void disk_misses_add(struct disk_misses *misses, struct span build_id)
 {
 	char line[2 * ELF_BUILD_ID_MAX + 3];
-	size_t length = make_line(line, build_id, size);
+	size_t length = make_line(line, build_id);
 
-	if (misses->text.size + length > TEXT_MAX || disk_misses_has(misses, build_id, size))
+	if (misses->text.size + length > TEXT_MAX || disk_misses_has(misses, build_id))
 		return;
 	bytes_add(&misses->text, line + 1, length - 1);
 	misses->changed = true;

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "shared/bytes.h"
+#include "shared/span.h"
 
 #define DISK_MISSES_FILE "not-on-disks"
 
@@ -29,8 +30,8 @@ struct disk_misses {
 void disk_misses_read(struct disk_misses *misses, const char *directory, const char *const *disks,
 		      size_t count);
 
-bool disk_misses_has(const struct disk_misses *misses, const uint8_t *build_id, size_t size);
-void disk_misses_add(struct disk_misses *misses, const uint8_t *build_id, size_t size);
+bool disk_misses_has(const struct disk_misses *misses, struct span build_id);
+void disk_misses_add(struct disk_misses *misses, struct span build_id);
 
 /* Writes the file if it changed, and frees MISSES. The errors of cache_write_file(). */
 int disk_misses_write(struct disk_misses *misses, const char *directory);

@@ -148,9 +148,9 @@ static int read_images(struct fetch *fetch)
 
 static bool lacks_functions(const struct fetch *fetch, const struct image *image)
 {
-	return !build_id_cache_has_whole_image(fetch->directory, image->build_id,
-					       image->build_id_size) &&
-	       !disk_misses_has(&fetch->misses, image->build_id, image->build_id_size);
+	return !build_id_cache_has_whole_image(fetch->directory,
+					       span_of(image->build_id, image->build_id_size)) &&
+	       !disk_misses_has(&fetch->misses, span_of(image->build_id, image->build_id_size));
 }
 
 static void free_images(struct images *images)
@@ -263,14 +263,14 @@ static void check_room(struct fetch *fetch)
 static bool copy_from(struct fetch *fetch, struct guest_disk *disk, const struct image *image)
 {
 	struct bytes file;
-	int result =
-		guest_disk_read(disk, image->path, image->build_id, image->build_id_size, &file);
+	int result = guest_disk_read(disk, image->path,
+				     span_of(image->build_id, image->build_id_size), &file);
 
 	if (result)
 		return false;
 	fetch->taken += file.size;
-	result = build_id_cache_replace_image(fetch->directory, image->build_id,
-					      image->build_id_size, &file);
+	result = build_id_cache_replace_image(
+		fetch->directory, span_of(image->build_id, image->build_id_size), &file);
 	if (result < 0)
 		end_full(fetch, error_message());
 	free(file.data);
@@ -305,7 +305,8 @@ static int copy_all(struct fetch *fetch)
 		else if (is_over(fetch))
 			return -ECANCELED;
 		else if (fetch->search->once && has_searched_all(fetch))
-			disk_misses_add(&fetch->misses, image->build_id, image->build_id_size);
+			disk_misses_add(&fetch->misses,
+					span_of(image->build_id, image->build_id_size));
 	}
 	return 0;
 }
@@ -388,8 +389,8 @@ int disk_symbols_fetch(const struct disk_symbols_search *search, struct disk_sym
 	return result->cut_short ? 0 : error;
 }
 
-static bool store(const char *directory, const char *recorded, const uint8_t *build_id,
-		  size_t build_id_size, const struct bytes *file)
+static bool store(const char *directory, const char *recorded, struct span build_id,
+		  const struct bytes *file)
 {
 	char standard[PATH_MAX];
 	int result = 0;
@@ -399,25 +400,24 @@ static bool store(const char *directory, const char *recorded, const uint8_t *bu
 		directory = standard;
 	}
 	if (!result)
-		result = build_id_cache_replace_image(directory, build_id, build_id_size, file);
+		result = build_id_cache_replace_image(directory, build_id, file);
 	if (result < 0)
 		log_warning("cannot store %s from the guest's disk: %s", recorded, error_message());
 	return result > 0;
 }
 
 bool disk_symbols_fetch_file(char *path, struct guest_disk *const *disks, size_t count,
-			     const char *buildid_dir, const char *recorded, const uint8_t *build_id,
-			     size_t build_id_size)
+			     const char *buildid_dir, const char *recorded, struct span build_id)
 {
 	struct bytes file;
 	bool found = false;
 
 	for (size_t i = 0; i < count && !found; i++) {
 		log_progress("reading %s of the guest's disk", recorded);
-		if (!guest_disk_read(disks[i], recorded, build_id, build_id_size, &file))
-			found = store(buildid_dir, recorded, build_id, build_id_size, &file);
+		if (!guest_disk_read(disks[i], recorded, build_id, &file))
+			found = store(buildid_dir, recorded, build_id, &file);
 		free(file.data);
 	}
 	log_progress("%s", "");
-	return found && symbol_paths_cached(path, buildid_dir, build_id, build_id_size, "elf");
+	return found && symbol_paths_cached(path, buildid_dir, build_id, "elf");
 }

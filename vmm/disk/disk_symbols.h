@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "shared/error.h"
+#include "shared/span.h"
 
 struct guest_disk;
 
@@ -70,8 +71,7 @@ int disk_symbols_fetch(const struct disk_symbols_search *search,
  * SYMBOL_PATH_MAX bytes. False: no disk has it.
  */
 bool disk_symbols_fetch_file(char *path, struct guest_disk *const *disks, size_t count,
-			     const char *buildid_dir, const char *recorded, const uint8_t *build_id,
-			     size_t build_id_size);
+			     const char *buildid_dir, const char *recorded, struct span build_id);
 
 /* True if a file may be stored in a file system of SIZE bytes with FREE_BYTES available. Any
  * thread. */

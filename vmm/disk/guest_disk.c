@@ -14,7 +14,6 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/disk/disk_probe.h"
 #include "vmm/disk/sandbox.h"
 #include "vmm/disk/sandbox_broker.h"
 #include "vmm/symbols/elf_file.h"
@@ -265,7 +264,7 @@ void guest_disk_close(struct guest_disk *disk)
 }
 
 /* True for a complete ELF file of that build; the guest may be writing it just now. */
-static bool is_build(const struct bytes *file, const uint8_t *build_id, size_t build_id_size)
+static bool is_build(const struct bytes *file, struct span build_id)
 {
 	char path[BYTES_PATH_SIZE];
 	int fd = bytes_open_file(file, path);
@@ -275,15 +274,14 @@ static bool is_build(const struct bytes *file, const uint8_t *build_id, size_t b
 	if (fd < 0)
 		return false;
 	if (!elf_file_open(&elf, path)) {
-		same = !elf_file_check(&elf, build_id, build_id_size) &&
-		       elf_file_is_whole(&elf, file->size);
+		same = !elf_file_check(&elf, build_id) && elf_file_is_whole(&elf, file->size);
 		elf_file_close(&elf);
 	}
 	close(fd);
 	return same;
 }
 
-static void waste(struct guest_disk *disk, uint64_t ms, int error)
+static void count_wasted(struct guest_disk *disk, uint64_t ms, int error)
 {
 	disk->wasted += ms;
 	if (disk->given_up ||
@@ -298,7 +296,7 @@ static void waste(struct guest_disk *disk, uint64_t ms, int error)
 }
 
 /* NAME without its first MOUNTED parts; NULL: it has no more. */
-static const char *below(const char *name, unsigned int mounted)
+static const char *skip_mount_point(const char *name, unsigned int mounted)
 {
 	for (; name && mounted; mounted--)
 		name = strchr(name + 1, '/');
@@ -306,9 +304,9 @@ static const char *below(const char *name, unsigned int mounted)
 }
 
 static bool read_at(struct guest_disk *disk, struct location place, const char *path,
-		    const uint8_t *build_id, size_t build_id_size, struct bytes *file)
+		    struct span build_id, struct bytes *file)
 {
-	const char *rest = below(path, roots[place.root].mounted);
+	const char *rest = skip_mount_point(path, roots[place.root].mounted);
 	char name[2 * PATH_MAX];
 	const char *const arguments[] = { disk->reader, disk->path, "cat", name, NULL };
 	uint64_t begun = clock_ms(CLOCK_MONOTONIC);
@@ -320,9 +318,9 @@ static bool read_at(struct guest_disk *disk, struct location place, const char *
 		return false;
 	disk->sandbox.output_max = disk->file_max;
 	error = run_reader(disk, arguments, file);
-	if (!error && is_build(file, build_id, build_id_size))
+	if (!error && is_build(file, build_id))
 		return true;
-	waste(disk, clock_ms(CLOCK_MONOTONIC) - begun, error);
+	count_wasted(disk, clock_ms(CLOCK_MONOTONIC) - begun, error);
 	free(file->data);
 	*file = (struct bytes){ 0 };
 	return false;
@@ -333,10 +331,10 @@ static bool is_latest(const struct guest_disk *disk, struct location place)
 	return place.volume == disk->latest.volume && place.root == disk->latest.root;
 }
 
-static bool read_somewhere(struct guest_disk *disk, const char *path, const uint8_t *build_id,
-			   size_t build_id_size, struct bytes *file)
+static bool read_somewhere(struct guest_disk *disk, const char *path, struct span build_id,
+			   struct bytes *file)
 {
-	if (read_at(disk, disk->latest, path, build_id, build_id_size, file))
+	if (read_at(disk, disk->latest, path, build_id, file))
 		return true;
 	if (disk->misses == GUEST_DISK_MISSES_MAX)
 		return false;
@@ -344,8 +342,7 @@ static bool read_somewhere(struct guest_disk *disk, const char *path, const uint
 		struct location place = { .volume = i % disk->volumes.count,
 					  .root = i / disk->volumes.count };
 
-		if (is_latest(disk, place) ||
-		    !read_at(disk, place, path, build_id, build_id_size, file))
+		if (is_latest(disk, place) || !read_at(disk, place, path, build_id, file))
 			continue;
 		disk->latest = place;
 		return true;
@@ -361,14 +358,14 @@ static bool is_plain(const char *path)
 	       !strstr(path, "/../");
 }
 
-int guest_disk_read(struct guest_disk *disk, const char *path, const uint8_t *build_id,
-		    size_t build_id_size, struct bytes *file)
+int guest_disk_read(struct guest_disk *disk, const char *path, struct span build_id,
+		    struct bytes *file)
 {
 	*file = (struct bytes){ 0 };
-	if (!is_plain(path) || !build_id_size)
+	if (!is_plain(path) || !build_id.size)
 		return -EINVAL;
 	if (disk->given_up || disk->taken >= GUEST_DISK_TOTAL_MAX ||
-	    !read_somewhere(disk, path, build_id, build_id_size, file))
+	    !read_somewhere(disk, path, build_id, file))
 		return -ENOENT;
 	disk->taken += file->size;
 	return 0;

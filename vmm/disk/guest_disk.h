@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "shared/bytes.h"
+#include "shared/span.h"
 
 struct guest_disk;
 struct sandbox_broker;
@@ -54,8 +55,8 @@ const char *guest_disk_reader(void);
  * s of reads without a file, a warning is logged and nothing more is read. -EINVAL: not a plain
  * absolute path.
  */
-int guest_disk_read(struct guest_disk *disk, const char *path, const uint8_t *build_id,
-		    size_t build_id_size, struct bytes *file);
+int guest_disk_read(struct guest_disk *disk, const char *path, struct span build_id,
+		    struct bytes *file);
 
 #define GUEST_DISK_VOLUMES_MAX 64u
 #define GUEST_DISK_VOLUME_SIZE 64u /* of a name, NUL included */

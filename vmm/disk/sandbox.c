@@ -122,55 +122,53 @@ static int restrict_files(const struct sandbox *sandbox)
 }
 
 /* The system calls of a program that reads files: start, memory, reading, exit. */
-static const int calls[] = {
-	SCMP_SYS(execve),
-	SCMP_SYS(arch_prctl),
-	SCMP_SYS(set_tid_address),
-	SCMP_SYS(set_robust_list),
-	SCMP_SYS(rseq),
-	SCMP_SYS(exit),
-	SCMP_SYS(exit_group),
-	SCMP_SYS(brk),
-	SCMP_SYS(mmap),
-	SCMP_SYS(munmap),
-	SCMP_SYS(mremap),
-	SCMP_SYS(mprotect),
-	SCMP_SYS(madvise),
-	SCMP_SYS(futex),
-	SCMP_SYS(rt_sigaction),
-	SCMP_SYS(rt_sigprocmask),
-	SCMP_SYS(rt_sigreturn),
-	SCMP_SYS(getrandom),
-	SCMP_SYS(read),
-	SCMP_SYS(pread64),
-	SCMP_SYS(lseek),
-	SCMP_SYS(close),
-	SCMP_SYS(fstat),
-	SCMP_SYS(stat),
-	SCMP_SYS(lstat),
-	SCMP_SYS(newfstatat),
-	SCMP_SYS(statx),
-	SCMP_SYS(statfs),
-	SCMP_SYS(fstatfs),
-	SCMP_SYS(access),
-	SCMP_SYS(faccessat),
-	SCMP_SYS(faccessat2),
-	SCMP_SYS(readlink),
-	SCMP_SYS(readlinkat),
-	SCMP_SYS(getdents64),
-	SCMP_SYS(getcwd),
-	SCMP_SYS(fadvise64),
-	SCMP_SYS(getpid),
-	SCMP_SYS(gettid),
-	SCMP_SYS(getuid),
-	SCMP_SYS(geteuid),
-	SCMP_SYS(getgid),
-	SCMP_SYS(getegid),
-	SCMP_SYS(clock_gettime),
-	SCMP_SYS(gettimeofday),
-	SCMP_SYS(sigaltstack),
-	SCMP_SYS(uname),
-};
+static const int calls[] = { SCMP_SYS(execve),
+			     SCMP_SYS(arch_prctl),
+			     SCMP_SYS(set_tid_address),
+			     SCMP_SYS(set_robust_list),
+			     SCMP_SYS(rseq),
+			     SCMP_SYS(exit),
+			     SCMP_SYS(exit_group),
+			     SCMP_SYS(brk),
+			     SCMP_SYS(mmap),
+			     SCMP_SYS(munmap),
+			     SCMP_SYS(mremap),
+			     SCMP_SYS(mprotect),
+			     SCMP_SYS(madvise),
+			     SCMP_SYS(futex),
+			     SCMP_SYS(rt_sigaction),
+			     SCMP_SYS(rt_sigprocmask),
+			     SCMP_SYS(rt_sigreturn),
+			     SCMP_SYS(getrandom),
+			     SCMP_SYS(read),
+			     SCMP_SYS(pread64),
+			     SCMP_SYS(lseek),
+			     SCMP_SYS(close),
+			     SCMP_SYS(fstat),
+			     SCMP_SYS(stat),
+			     SCMP_SYS(lstat),
+			     SCMP_SYS(newfstatat),
+			     SCMP_SYS(statx),
+			     SCMP_SYS(statfs),
+			     SCMP_SYS(fstatfs),
+			     SCMP_SYS(access),
+			     SCMP_SYS(faccessat),
+			     SCMP_SYS(faccessat2),
+			     SCMP_SYS(readlink),
+			     SCMP_SYS(readlinkat),
+			     SCMP_SYS(getdents64),
+			     SCMP_SYS(getcwd),
+			     SCMP_SYS(fadvise64),
+			     SCMP_SYS(getpid),
+			     SCMP_SYS(gettid),
+			     SCMP_SYS(getuid),
+			     SCMP_SYS(geteuid),
+			     SCMP_SYS(getgid),
+			     SCMP_SYS(getegid),
+			     SCMP_SYS(clock_gettime),
+			     SCMP_SYS(gettimeofday),
+			     SCMP_SYS(sigaltstack),
+			     SCMP_SYS(uname) };
 
 /* Flags of open() that allow more than reading. */
 #define OPENS_TO_WRITE (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY))
@@ -205,25 +203,25 @@ static int restrict_calls(void)
 	return error;
 }
 
-static int named(int error, const char *what)
+static int set_message(int error, const char *what)
 {
 	return error ? error_set(error, "%s: %s", what, strerror(-error)) : 0;
 }
 
 int sandbox_enter(const struct sandbox *sandbox)
 {
-	int error = named(set_limits(sandbox), "setrlimit");
+	int error = set_message(set_limits(sandbox), "setrlimit");
 
 	if (!error && chdir("/"))
-		error = named(-errno, "chdir");
+		error = set_message(-errno, "chdir");
 	if (!error)
-		error = named(give_up_rights(sandbox), "giving up rights");
+		error = set_message(give_up_rights(sandbox), "giving up rights");
 	/* A change of the user resets this. */
 	if (!error && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
-		error = named(-errno, "prctl");
+		error = set_message(-errno, "prctl");
 	if (!error)
-		error = named(restrict_files(sandbox), "Landlock");
-	return error ? error : named(restrict_calls(), "seccomp");
+		error = set_message(restrict_files(sandbox), "Landlock");
+	return error ? error : set_message(restrict_calls(), "seccomp");
 }
 
 /* Moves REPORT_END to the descriptor REPORT. */
@@ -233,13 +231,13 @@ static int arrange_descriptors(int output, int *report_end)
 
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
 	    dup2(null, STDERR_FILENO) < 0 || dup3(*report_end, REPORT, O_CLOEXEC) < 0)
-		return named(-errno, "its descriptors");
+		return set_message(-errno, "its descriptors");
 	*report_end = REPORT;
-	return close_range(REPORT + 1, UINT_MAX, 0) ? named(-errno, "close_range") : 0;
+	return close_range(REPORT + 1, UINT_MAX, 0) ? set_message(-errno, "close_range") : 0;
 }
 
-static void be_child(const struct sandbox *sandbox, const char *const *arguments, int output,
-		     int report_end)
+static void run_program(const struct sandbox *sandbox, const char *const *arguments, int output,
+			int report_end)
 {
 	char *const environment[] = { (char[]){ "LC_ALL=C" }, NULL };
 	char *argv[SANDBOX_ARGUMENTS_MAX + 1] = { NULL };
@@ -255,7 +253,7 @@ static void be_child(const struct sandbox *sandbox, const char *const *arguments
 		report.error = sandbox_enter(sandbox);
 	if (!report.error) {
 		execve(arguments[0], argv, environment);
-		report.error = named(-errno, "execve");
+		report.error = set_message(-errno, "execve");
 	}
 	snprintf(report.message, sizeof(report.message), "%s", error_message());
 	_exit(write(report_end, &report, sizeof(report)) == sizeof(report) ? 127 : 126);
@@ -289,7 +287,8 @@ static int wait_for_output(const struct sandbox *sandbox, int from, uint64_t dea
 }
 
 /* Reads until the other end is closed. */
-static int gather(const struct sandbox *sandbox, int from, uint64_t deadline, struct bytes *output)
+static int read_output(const struct sandbox *sandbox, int from, uint64_t deadline,
+		       struct bytes *output)
 {
 	char part[65536];
 	ssize_t size;
@@ -351,15 +350,15 @@ static int run_child(const struct sandbox *sandbox, const char *const *arguments
 	int error = child < 0 ? -errno : 0, end, failure;
 
 	if (!child)
-		be_child(sandbox, arguments, output_ends[1], report_ends[1]);
+		run_program(sandbox, arguments, output_ends[1], report_ends[1]);
 	close(output_ends[1]);
 	close(report_ends[1]);
 	if (error)
-		return named(error, arguments[0]);
-	error = gather(sandbox, output_ends[0], deadline, output);
+		return set_message(error, arguments[0]);
+	error = read_output(sandbox, output_ends[0], deadline, output);
 	end = wait_for_end(sandbox, child, error ? 0 : deadline);
 	failure = read_report(report_ends[0], arguments[0]);
-	return failure ? failure : named(error ? error : end, arguments[0]);
+	return failure ? failure : set_message(error ? error : end, arguments[0]);
 }
 
 int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, struct bytes *output)
@@ -368,11 +367,11 @@ int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, str
 
 	*output = (struct bytes){ 0 };
 	if (is_over(sandbox))
-		return named(-ECANCELED, arguments[0]);
+		return set_message(-ECANCELED, arguments[0]);
 	if (pipe2(output_ends, O_CLOEXEC))
-		return named(-errno, arguments[0]);
+		return set_message(-errno, arguments[0]);
 	if (pipe2(report_ends, O_CLOEXEC | O_NONBLOCK)) {
-		error = named(-errno, arguments[0]);
+		error = set_message(-errno, arguments[0]);
 		close(output_ends[0]);
 		close(output_ends[1]);
 		return error;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +25,49 @@
 #define ASK_MS        100 /* how often is_over() is called */
 /* The broker's end of the socket; besides it has only the standard descriptors. */
 #define BROKER_FD (STDERR_FILENO + 1)
+
+static int check_file(const struct disk_file *file, const struct stat *status)
+{
+	if (file->inode && (status->st_ino != file->inode || status->st_dev != file->device))
+		return -ESTALE;
+	return S_ISREG(status->st_mode) || S_ISBLK(status->st_mode) ? 0 : -ENOTBLK;
+}
+
+/* Opens the identified file itself, wherever its path leads by now. */
+static int read_start(int found, struct disk_probe *probe)
+{
+	char path[32];
+	ssize_t size;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	size = pread(fd, probe->start, sizeof(probe->start), 0);
+	probe->size = size > 0 ? (size_t)size : 0;
+	close(fd);
+	return 0;
+}
+
+int disk_probe(const struct disk_file *file, struct disk_probe *probe)
+{
+	int found = open(file->path, O_PATH | O_CLOEXEC);
+	struct stat status;
+	int error;
+
+	*probe = (struct disk_probe){ 0 };
+	if (found < 0)
+		return -errno;
+	error = fstat(found, &status) ? -errno : check_file(file, &status);
+	if (!error) {
+		probe->uid = status.st_uid;
+		probe->gid = status.st_gid;
+		error = read_start(found, probe);
+	}
+	close(found);
+	return error;
+}
 
 struct file {
 	char path[PATH_MAX];
@@ -76,7 +120,7 @@ static bool receive_all(int fd, void *bytes, size_t size)
 }
 
 /* True if the caller is gone. */
-static bool is_alone(void *context)
+static bool is_caller_gone(void *context)
 {
 	struct pollfd caller = { .fd = BROKER_FD, .events = POLLRDHUP };
 
@@ -97,7 +141,7 @@ static bool split(const char *text, size_t size, const char **arguments)
 	return true;
 }
 
-static bool answer(int error, const struct bytes *output)
+static bool send_reply(int error, const struct bytes *output)
 {
 	struct reply reply = { .error = error, .size = output->size };
 
@@ -127,9 +171,9 @@ static bool serve(const struct sandbox_broker *broker)
 					       .gid = broker->files[request.file].probe.gid,
 					       .seconds = request.seconds,
 					       .output_max = request.output_max,
-					       .is_over = is_alone },
+					       .is_over = is_caller_gone },
 			    arguments, &output);
-	answered = answer(error, &output);
+	answered = send_reply(error, &output);
 	free(output.data);
 	return answered;
 }
@@ -153,7 +197,7 @@ static int keep_rights(void)
 }
 
 /* Inherits nothing from the caller, which samples a VM, but its end of the socket. */
-static _Noreturn void be_broker(const struct sandbox_broker *broker, int fd, pid_t caller)
+static _Noreturn void run_broker(const struct sandbox_broker *broker, int fd, pid_t caller)
 {
 	sigset_t none;
 
@@ -192,7 +236,7 @@ static int start(struct sandbox_broker *broker)
 	fflush(NULL);
 	broker->pid = fork();
 	if (!broker->pid)
-		be_broker(broker, ends[1], caller);
+		run_broker(broker, ends[1], caller);
 	if (broker->pid < 0)
 		error = error_set(-errno, "cannot start the process that reads disks: %s",
 				  strerror(errno));
@@ -241,8 +285,8 @@ int sandbox_broker_probe(const struct sandbox_broker *broker, const char *path,
 	return broker->files[file].error;
 }
 
-static int ask(const struct sandbox_broker *broker, const struct sandbox *sandbox, size_t file,
-	       const char *const *arguments)
+static int send_request(const struct sandbox_broker *broker, const struct sandbox *sandbox,
+			size_t file, const char *const *arguments)
 {
 	struct request request = { .file = (uint32_t)file,
 				   .seconds = sandbox->seconds,
@@ -287,8 +331,8 @@ static int receive(const struct sandbox_broker *broker, const struct sandbox *sa
 	return 0;
 }
 
-static int take(const struct sandbox_broker *broker, const struct sandbox *sandbox,
-		struct bytes *output, struct reply *reply)
+static int receive_reply(const struct sandbox_broker *broker, const struct sandbox *sandbox,
+			 struct bytes *output, struct reply *reply)
 {
 	int error = receive(broker, sandbox, reply, sizeof(*reply));
 
@@ -306,7 +350,7 @@ static int take(const struct sandbox_broker *broker, const struct sandbox *sandb
 }
 
 /* Otherwise the next request would get the answer to this one. */
-static void hang_up(struct sandbox_broker *broker)
+static void disconnect(struct sandbox_broker *broker)
 {
 	close(broker->fd);
 	broker->fd = -1;
@@ -327,11 +371,11 @@ int sandbox_broker_run(struct sandbox_broker *broker, const struct sandbox *sand
 				 strerror(-broker->files[file].error));
 	if (broker->fd < 0)
 		return error_set(-ECANCELED, "%s: cancelled", path);
-	error = ask(broker, sandbox, file, arguments);
+	error = send_request(broker, sandbox, file, arguments);
 	if (!error)
-		error = take(broker, sandbox, output, &reply);
+		error = receive_reply(broker, sandbox, output, &reply);
 	if (error) {
-		hang_up(broker);
+		disconnect(broker);
 		return error_set(error, "%s: %s", broker->program, strerror(-error));
 	}
 	reply.message[sizeof(reply.message) - 1] = '\0';

@@ -118,7 +118,7 @@ bool perf_data_input_peek(struct perf_data_input *input, size_t size, struct spa
 	return true;
 }
 
-static void take(struct perf_data_input *input, size_t size)
+static void consume(struct perf_data_input *input, size_t size)
 {
 	input->start += size;
 	input->filled -= size;
@@ -131,11 +131,11 @@ bool perf_data_input_skip(struct perf_data_input *input, uint64_t size)
 
 	while (size > input->filled) {
 		size -= input->filled;
-		take(input, input->filled);
+		consume(input, input->filled);
 		if (!perf_data_input_peek(input, 1, &unused))
 			return false;
 	}
-	take(input, size);
+	consume(input, size);
 	return true;
 }
 

@@ -15,7 +15,7 @@ struct cursor {
 	bool good;
 };
 
-static uint64_t take_u64(struct cursor *cursor)
+static uint64_t read_u64(struct cursor *cursor)
 {
 	uint64_t value = 0;
 
@@ -25,9 +25,9 @@ static uint64_t take_u64(struct cursor *cursor)
 	return value;
 }
 
-static void take_u32_pair(struct cursor *cursor, uint32_t *first, uint32_t *second)
+static void read_u32_pair(struct cursor *cursor, uint32_t *first, uint32_t *second)
 {
-	uint64_t both = take_u64(cursor);
+	uint64_t both = read_u64(cursor);
 
 	*first = (uint32_t)both;
 	*second = (uint32_t)(both >> 32);
@@ -236,7 +236,7 @@ static void skip_read(struct cursor *cursor, uint64_t format)
 	uint64_t values = 1;
 
 	if (format & PERF_FORMAT_GROUP) {
-		values = take_u64(cursor);
+		values = read_u64(cursor);
 		if (values > cursor->span.size)
 			cursor->good = false;
 	}
@@ -244,9 +244,9 @@ static void skip_read(struct cursor *cursor, uint64_t format)
 		cursor->offset += (times + values * per_value) * sizeof(uint64_t);
 }
 
-static void take_callchain(struct cursor *cursor, struct perf_data_sample *sample)
+static void read_callchain(struct cursor *cursor, struct perf_data_sample *sample)
 {
-	uint64_t count = take_u64(cursor);
+	uint64_t count = read_u64(cursor);
 	struct span chain;
 
 	if (!cursor->good || count > cursor->span.size / sizeof(uint64_t) ||
@@ -260,7 +260,7 @@ static void take_callchain(struct cursor *cursor, struct perf_data_sample *sampl
 }
 
 /* Reads our data of a hit; the first versions had no hit count. */
-static void take_raw(struct cursor *cursor, const struct perf_data_event *event,
+static void read_raw(struct cursor *cursor, const struct perf_data_event *event,
 		     struct perf_data_sample *sample)
 {
 	const size_t least = offsetof(struct perf_data_hit_values, hits);
@@ -288,32 +288,32 @@ static void skip(struct cursor *cursor, uint64_t size)
 
 static void skip_branches(struct cursor *cursor, const struct perf_data_event *event)
 {
-	uint64_t count = take_u64(cursor);
+	uint64_t count = read_u64(cursor);
 
 	if (event->branch_type & PERF_SAMPLE_BRANCH_HW_INDEX)
-		take_u64(cursor);
+		read_u64(cursor);
 	skip(cursor,
 	     count < cursor->span.size ? count * sizeof(struct perf_branch_entry) : UINT64_MAX);
 }
 
 static void skip_registers(struct cursor *cursor, uint64_t registers)
 {
-	if (take_u64(cursor) != PERF_SAMPLE_REGS_ABI_NONE)
+	if (read_u64(cursor) != PERF_SAMPLE_REGS_ABI_NONE)
 		skip(cursor, (uint64_t)__builtin_popcountll(registers) * sizeof(uint64_t));
 }
 
 /* Skips a stack: its size, its bytes, and the number of valid bytes. */
 static void skip_stack(struct cursor *cursor)
 {
-	uint64_t size = take_u64(cursor);
+	uint64_t size = read_u64(cursor);
 
 	skip(cursor, size);
 	if (size)
-		take_u64(cursor);
+		read_u64(cursor);
 }
 
 /* Reads the cgroup, which follows fields that are not used otherwise; 0 if there is none. */
-static uint64_t take_cgroup(struct cursor cursor, const struct perf_data_event *event)
+static uint64_t read_cgroup(struct cursor cursor, const struct perf_data_event *event)
 {
 	const uint64_t words = PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT |
 			       PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_TRANSACTION;
@@ -332,8 +332,8 @@ static uint64_t take_cgroup(struct cursor cursor, const struct perf_data_event *
 	if (event->sample_type & PERF_SAMPLE_REGS_INTR)
 		skip_registers(&cursor, event->registers_interrupt);
 	if (event->sample_type & PERF_SAMPLE_PHYS_ADDR)
-		take_u64(&cursor);
-	cgroup = take_u64(&cursor);
+		read_u64(&cursor);
+	cgroup = read_u64(&cursor);
 	return cursor.good ? cgroup : 0;
 }
 
@@ -344,30 +344,30 @@ static bool read_fields(struct cursor *cursor, const struct perf_data_event *eve
 	uint32_t unused;
 
 	if (fields & PERF_SAMPLE_IDENTIFIER)
-		sample->id = take_u64(cursor);
+		sample->id = read_u64(cursor);
 	if (fields & PERF_SAMPLE_IP)
-		sample->ip = take_u64(cursor);
+		sample->ip = read_u64(cursor);
 	if (fields & PERF_SAMPLE_TID)
-		take_u32_pair(cursor, &sample->pid, &sample->tid);
+		read_u32_pair(cursor, &sample->pid, &sample->tid);
 	if (fields & PERF_SAMPLE_TIME)
-		sample->time = take_u64(cursor);
+		sample->time = read_u64(cursor);
 	if (fields & PERF_SAMPLE_ADDR)
-		sample->address = take_u64(cursor);
+		sample->address = read_u64(cursor);
 	if (fields & PERF_SAMPLE_ID)
-		sample->id = take_u64(cursor);
+		sample->id = read_u64(cursor);
 	if (fields & PERF_SAMPLE_STREAM_ID)
-		take_u64(cursor);
+		read_u64(cursor);
 	if (fields & PERF_SAMPLE_CPU)
-		take_u32_pair(cursor, &sample->cpu, &unused);
-	sample->period = fields & PERF_SAMPLE_PERIOD ? take_u64(cursor) : event->period;
+		read_u32_pair(cursor, &sample->cpu, &unused);
+	sample->period = fields & PERF_SAMPLE_PERIOD ? read_u64(cursor) : event->period;
 	if (fields & PERF_SAMPLE_READ)
 		skip_read(cursor, event->read_format);
 	if (fields & PERF_SAMPLE_CALLCHAIN)
-		take_callchain(cursor, sample);
+		read_callchain(cursor, sample);
 	if (fields & PERF_SAMPLE_RAW)
-		take_raw(cursor, event, sample);
+		read_raw(cursor, event, sample);
 	if (cursor->good)
-		sample->cgroup = take_cgroup(*cursor, event);
+		sample->cgroup = read_cgroup(*cursor, event);
 	return cursor->good;
 }
 

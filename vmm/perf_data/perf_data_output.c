@@ -46,7 +46,7 @@ static int failed(struct perf_data_output *output, int error, const char *what)
 }
 
 /* Like perf record, renames an existing file to TARGET.old; an empty one is removed. */
-static int set_aside(struct perf_data_output *output, const char *target)
+static int keep_old(struct perf_data_output *output, const char *target)
 {
 	char old[PATH_MAX];
 	struct stat status;
@@ -86,7 +86,7 @@ static int open_path(struct perf_data_output *output)
 	if (!strcmp(output->path, "-"))
 		return open_pipe(output);
 	if (output_path_is_file(output->path, target)) {
-		error = set_aside(output, target);
+		error = keep_old(output, target);
 		return error ? error : open_file(output, target, O_EXCL);
 	}
 	if (!stat(output->path, &status) && !S_ISREG(status.st_mode))
@@ -152,7 +152,7 @@ static ssize_t write_some(struct perf_data_output *output, const void *data, siz
 }
 
 /* 0, or the error that ends the file, with the message of the callback. */
-static int ask_for_room(struct perf_data_output *output, size_t size, bool full)
+static int make_room(struct perf_data_output *output, size_t size, bool full)
 {
 	const struct perf_data_room *room = output->room_keeper;
 
@@ -177,7 +177,7 @@ static int write_all(struct perf_data_output *output, const void *data, size_t s
 		if (written < 0 && errno == EINTR)
 			continue;
 		if (written < 0 && is_full(errno) && output->room_keeper) {
-			if (ask_for_room(output, size, true))
+			if (make_room(output, size, true))
 				return output->error;
 			continue;
 		}
@@ -191,7 +191,7 @@ static int write_all(struct perf_data_output *output, const void *data, size_t s
 }
 
 /* Extends the data section to include what was just written. */
-static int claim(struct perf_data_output *output, size_t size)
+static int extend_data(struct perf_data_output *output, size_t size)
 {
 	uint64_t data_size;
 
@@ -207,11 +207,11 @@ static int claim(struct perf_data_output *output, size_t size)
 
 static int append(struct perf_data_output *output, const void *data, size_t size)
 {
-	int error = ask_for_room(output, size, false);
+	int error = make_room(output, size, false);
 
 	if (!error)
 		error = write_all(output, data, size, output->position);
-	return error ? error : claim(output, size);
+	return error ? error : extend_data(output, size);
 }
 
 int perf_data_output_start(struct perf_data_output *output, const void *head, size_t size,

@@ -254,14 +254,14 @@ static bool copy_string(struct span content, uint64_t offset, char *to, size_t s
 	return true;
 }
 
-static void take_string(struct span content, char *to, size_t size)
+static void read_string(struct span content, char *to, size_t size)
 {
 	uint64_t next;
 
 	copy_string(content, 0, to, size, &next);
 }
 
-static void take_command_line(struct perf_data_summary *summary, struct span content)
+static void read_command_line(struct perf_data_summary *summary, struct span content)
 {
 	char line[sizeof(summary->command_line)], argument[sizeof(line)];
 	uint64_t next = sizeof(uint32_t);
@@ -282,7 +282,7 @@ static void take_command_line(struct perf_data_summary *summary, struct span con
 
 /* Content: number of events, size of an attribute; then per event: attribute, number of ids, name,
  * ids. */
-static void take_event_name(struct perf_data_summary *summary, struct span content)
+static void read_event_name(struct perf_data_summary *summary, struct span content)
 {
 	uint32_t events, attribute_size;
 	uint64_t next;
@@ -294,7 +294,7 @@ static void take_event_name(struct perf_data_summary *summary, struct span conte
 }
 
 /* Content: version, clock id, then the two times. */
-static void take_clock_data(struct perf_data_summary *summary, struct span content)
+static void read_clock_data(struct perf_data_summary *summary, struct span content)
 {
 	uint64_t wall_time, clock_time;
 
@@ -311,35 +311,35 @@ static void read_summary(struct perf_data_summary *summary, enum perf_data_featu
 
 	switch (feature) {
 	case FEATURE_HOSTNAME:
-		take_string(content, summary->hostname, sizeof(summary->hostname));
+		read_string(content, summary->hostname, sizeof(summary->hostname));
 		break;
 	case FEATURE_OSRELEASE:
-		take_string(content, summary->release, sizeof(summary->release));
+		read_string(content, summary->release, sizeof(summary->release));
 		break;
 	case FEATURE_VERSION:
-		take_string(content, summary->version, sizeof(summary->version));
+		read_string(content, summary->version, sizeof(summary->version));
 		break;
 	case FEATURE_ARCH:
-		take_string(content, summary->arch, sizeof(summary->arch));
+		read_string(content, summary->arch, sizeof(summary->arch));
 		break;
 	case FEATURE_NRCPUS:
 		if (span_u32(content, 4, &cpus)) /* online CPUs; the available ones are before it */
 			summary->cpus = cpus;
 		break;
 	case FEATURE_CPUDESC:
-		take_string(content, summary->cpu_description, sizeof(summary->cpu_description));
+		read_string(content, summary->cpu_description, sizeof(summary->cpu_description));
 		break;
 	case FEATURE_CMDLINE:
-		take_command_line(summary, content);
+		read_command_line(summary, content);
 		break;
 	case FEATURE_EVENT_DESC:
-		take_event_name(summary, content);
+		read_event_name(summary, content);
 		break;
 	case FEATURE_COMPRESSED:
 		summary->compressed = true;
 		break;
 	case FEATURE_CLOCK_DATA:
-		take_clock_data(summary, content);
+		read_clock_data(summary, content);
 		break;
 	default:
 		break;
@@ -369,7 +369,7 @@ void perf_data_records_first_event(struct perf_data_records *records)
 }
 
 /* In pipe mode the attribute comes as a record, followed by its ids. */
-static int take_attribute_record(struct perf_data_records *records, struct span record)
+static int read_attribute_record(struct perf_data_records *records, struct span record)
 {
 	uint32_t size;
 	struct span attribute, ids;
@@ -397,7 +397,7 @@ void perf_data_records_feature(struct perf_data_records *records, enum perf_data
 		perf_data_layout_names(&records->layout, content);
 }
 
-static void take_feature_record(struct perf_data_records *records, struct span record)
+static void read_feature_record(struct perf_data_records *records, struct span record)
 {
 	uint64_t feature;
 	struct span content;
@@ -408,7 +408,7 @@ static void take_feature_record(struct perf_data_records *records, struct span r
 }
 
 /* Reads our blocks; the last ones apply to the whole file. */
-static void take_round(struct perf_data_records *records, struct span record)
+static void read_round(struct perf_data_records *records, struct span record)
 {
 	uint64_t place = sizeof(struct perf_event_header), tag, size;
 	struct span content;
@@ -433,12 +433,12 @@ int perf_data_records_deliver(struct perf_data_records *records,
 		return deliver_kernel_record(records, events, record, &header);
 	switch (header.type) {
 	case PERF_DATA_HEADER_ATTR:
-		return take_attribute_record(records, record);
+		return read_attribute_record(records, record);
 	case PERF_DATA_HEADER_FEATURE:
-		take_feature_record(records, record);
+		read_feature_record(records, record);
 		return 0;
 	case PERF_DATA_FINISHED_ROUND:
-		take_round(records, record);
+		read_round(records, record);
 		return 0;
 	case PERF_DATA_HEADER_BUILD_ID:
 		return deliver_build_id(records, events, record);

@@ -43,7 +43,7 @@ static void add_sample_id(struct perf_data_writer *writer, int32_t pid, int32_t 
 }
 
 /* Other kernels than Linux may use the lower half, where every address is certain. */
-static bool is_unsure(const struct sample *sample, size_t index)
+static bool is_uncertain(const struct sample *sample, size_t index)
 {
 	uint64_t address = sample->callchain[index];
 
@@ -54,7 +54,7 @@ static bool is_unsure(const struct sample *sample, size_t index)
  * kernel addresses as user addresses, so that they find no mapping for them. */
 static uint64_t marker_before(const struct sample *sample, size_t index, uint64_t latest)
 {
-	bool kernel = index < sample->kernel_depth && !is_unsure(sample, index);
+	bool kernel = index < sample->kernel_depth && !is_uncertain(sample, index);
 	uint64_t marker = (uint64_t)(kernel ? PERF_CONTEXT_KERNEL : PERF_CONTEXT_USER);
 
 	return marker == latest ? 0 : marker;
@@ -73,8 +73,8 @@ static void add_callchain(const struct perf_data_writer *writer, struct bytes *r
 		marker = marker_before(sample, i, latest);
 		if (marker)
 			entries[count++] = latest = marker;
-		entries[count++] =
-			sample->callchain[i] | (is_unsure(sample, i) ? SAMPLE_ADDRESS_CERTAIN : 0);
+		entries[count++] = sample->callchain[i] |
+				   (is_uncertain(sample, i) ? SAMPLE_ADDRESS_CERTAIN : 0);
 	}
 	bytes_add_u64(record, count);
 	bytes_add(record, entries, count * sizeof(entries[0]));

@@ -33,7 +33,7 @@ bool recording_name_state(const char *name, enum recording_state *state)
 }
 
 /* Replaces PATH by the next, shorter name; false: there is none. */
-static bool take_next_name(char path[PATH_MAX])
+static bool next_name(char path[PATH_MAX])
 {
 	enum recording_state state;
 	char *ending;
@@ -53,7 +53,7 @@ int recording_name_open(const char *path)
 	if (fd >= 0 || errno != ENOENT ||
 	    snprintf(name, sizeof(name), "%s", path) >= (int)sizeof(name))
 		return fd;
-	while (fd < 0 && errno == ENOENT && take_next_name(name))
+	while (fd < 0 && errno == ENOENT && next_name(name))
 		fd = open(name, O_RDONLY | O_CLOEXEC);
 	return fd;
 }
@@ -63,7 +63,7 @@ int recording_name_find(const char *path, char found[PATH_MAX], struct stat *sta
 	if (snprintf(found, PATH_MAX, "%s", path) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	while (stat(found, status))
-		if (errno != ENOENT || !take_next_name(found))
+		if (errno != ENOENT || !next_name(found))
 			return -errno;
 	return 0;
 }

@@ -62,10 +62,10 @@ static void touch(const struct collector_kernel *kernel)
 {
 	const struct kernel_image *image = &kernel->boot.image;
 
-	build_id_cache_touch(kernel->cache, image->build_id, image->build_id_size);
+	build_id_cache_touch(kernel->cache, span_of(image->build_id, image->build_id_size));
 	for (size_t i = 0; i < image->module_count; i++)
-		build_id_cache_touch(kernel->cache, image->modules[i].build_id,
-				     image->modules[i].build_id_size);
+		build_id_cache_touch(kernel->cache, span_of(image->modules[i].build_id,
+							    image->modules[i].build_id_size));
 }
 
 void collector_cache_symbols(struct collector_kernel *kernel)

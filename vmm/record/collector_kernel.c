@@ -44,7 +44,7 @@ static int load_given(struct collector_kernel *kernel)
 		return kallsyms_file_load(&kernel->given, options->kallsyms);
 	if (options->vmlinux)
 		return elf_symbols_load(&kernel->given, options->vmlinux, ELF_VIRTUAL_ADDRESSES,
-					NULL, 0);
+					(struct span){ 0 });
 	return 0;
 }
 

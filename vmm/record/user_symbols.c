@@ -124,8 +124,8 @@ static bool is_only_one(struct user_symbols *symbols, const struct image_identit
 			continue;
 		if (!image_identity_same(&build->identity, identity)) {
 			build->ambiguous = true;
-			image_symbols_remove(&symbols->names, identity->build_id,
-					     identity->build_id_size);
+			image_symbols_remove(&symbols->names,
+					     span_of(identity->build_id, identity->build_id_size));
 		}
 		return !build->ambiguous;
 	}
@@ -163,15 +163,17 @@ static int provide(struct user_symbols *symbols, struct guest_file *guest_file, 
 	if (!identity || !identity->build_id_size || is_of_kernel(guest_file->kernel, identity) ||
 	    !is_only_one(symbols, identity) ||
 	    symbols->names.statistics.written > USER_SYMBOLS_WRITTEN_MAX ||
-	    image_symbols_has(&symbols->names, identity->build_id, identity->build_id_size))
+	    image_symbols_has(&symbols->names,
+			      span_of(identity->build_id, identity->build_id_size)))
 		return 0;
 	if (!is_still(&file, identity))
 		return -EFAULT;
 	error = read_symbols(&file, elf_tables_find, table);
 	if (error == -EFAULT)
 		error = read_symbols(&file, elf_tables_find_dynamic, table);
-	if (error == -EFAULT && image_symbols_are_installed(&symbols->names, identity->build_id,
-							    identity->build_id_size))
+	if (error == -EFAULT &&
+	    image_symbols_are_installed(&symbols->names,
+					span_of(identity->build_id, identity->build_id_size)))
 		error = read_symbols(&file, elf_tables_find_segments, table);
 	if (!error && !is_still(&file, identity)) {
 		free((void *)(uintptr_t)table->data);
@@ -200,8 +202,8 @@ void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now)
 	const struct image_identity *identity = user_image_identity(symbols->image);
 
 	if (table->size && certain)
-		image_symbols_add(&symbols->names, *table, identity->build_id,
-				  identity->build_id_size);
+		image_symbols_add(&symbols->names, *table,
+				  span_of(identity->build_id, identity->build_id_size));
 	/* -EFAULT: it may come to be in memory; -EINVAL: the guest may be writing to it. */
 	if ((table->size && !certain) || symbols->error == -EFAULT || symbols->error == -EINVAL)
 		user_waiting_again(&symbols->waiting, now);

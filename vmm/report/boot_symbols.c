@@ -85,7 +85,7 @@ bool boot_symbols_find(char *path, const struct profile_kernel *kernel, const ch
 	int count;
 
 	if (!kernel->reference || !kernel->reference_address ||
-	    !symbol_paths_boots(boots, directory, kernel->build_id, kernel->build_id_size))
+	    !symbol_paths_boots(boots, directory, kernel_build_id(kernel)))
 		return false;
 	count = scandir(boots, &entries, NULL, alphasort);
 	for (int i = count - 1; i >= 0; i--) {

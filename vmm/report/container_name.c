@@ -25,7 +25,7 @@ static const struct form {
 static const struct {
 	const char *directory, *runtime;
 	bool has_id;
-} places[] = {
+} directories[] = {
 	{ "docker", "docker", true },
 	{ "kubepods", "kubernetes", true },
 	{ "lxc", "lxc", false },
@@ -36,7 +36,7 @@ static bool is_id(const char *text)
 	return strspn(text, HEXADECIMALS) == ID_DIGITS && !text[ID_DIGITS];
 }
 
-static bool tell(const char *runtime, bool has_id, const char *what, char *name, size_t size)
+static bool write_name(const char *runtime, bool has_id, const char *what, char *name, size_t size)
 {
 	if (!*what || (has_id && !is_id(what)))
 		return false;
@@ -44,7 +44,7 @@ static bool tell(const char *runtime, bool has_id, const char *what, char *name,
 	return true;
 }
 
-static bool tell_form(const struct form *form, const char *part, char *name, size_t size)
+static bool match_form(const struct form *form, const char *part, char *name, size_t size)
 {
 	size_t prefix = strlen(form->prefix), suffix = strlen(form->suffix), length = strlen(part);
 	char what[PART_MAX];
@@ -53,19 +53,19 @@ static bool tell_form(const struct form *form, const char *part, char *name, siz
 	    strcmp(part + length - suffix, form->suffix) != 0)
 		return false;
 	snprintf(what, sizeof(what), "%.*s", (int)(length - prefix - suffix), part + prefix);
-	return tell(form->runtime, form->has_id, what, name, size);
+	return write_name(form->runtime, form->has_id, what, name, size);
 }
 
-static bool tell_part(const char *first, const char *above, const char *part, char *name,
-		      size_t size)
+static bool match_part(const char *first, const char *above, const char *part, char *name,
+		       size_t size)
 {
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
-		if (tell_form(&forms[i], part, name, size))
+		if (match_form(&forms[i], part, name, size))
 			return true;
 	/* Ids may be at any depth below the directory; names are directly below it. */
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		if (!strcmp(places[i].has_id ? first : above, places[i].directory) &&
-		    tell(places[i].runtime, places[i].has_id, part, name, size))
+	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
+		if (!strcmp(directories[i].has_id ? first : above, directories[i].directory) &&
+		    write_name(directories[i].runtime, directories[i].has_id, part, name, size))
 			return true;
 	return false;
 }
@@ -81,7 +81,7 @@ void container_name(const char *cgroup, char *name, size_t size)
 		if (length >= sizeof(part))
 			return;
 		snprintf(part, sizeof(part), "%.*s", (int)length, cgroup);
-		tell_part(first, above, part, name, size);
+		match_part(first, above, part, name, size);
 		if (!*first)
 			memcpy(first, part, sizeof(first));
 		memcpy(above, part, sizeof(above));

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/report/flame_graph_tree.h"
+#include "vmm/report/flame_graph.h"
 
 /*
  * Frames narrower than this part of the whole are left out: they stay invisible even after zooming.

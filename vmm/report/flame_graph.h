@@ -7,8 +7,10 @@
 #define KVMSCOPE_REPORT_FLAME_GRAPH_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
+#include "shared/pool.h"
 #include "vmm/report/folded.h"
 #include "vmm/report/profile_stacks.h"
 
@@ -18,5 +20,56 @@ int flame_graph_write(const struct profile *profile, enum folded_group by, FILE 
 
 /* The page without data, *SIZE bytes, not NUL-terminated. */
 const char *flame_graph_page(size_t *size);
+
+/* All stacks of a profile as one tree, from the outermost frames inwards. */
+
+/* The page uses the numbers: see vmm/report/web/profile.js. */
+enum flame_kind {
+	FLAME_PROCESS,
+	FLAME_KERNEL,
+	FLAME_MODULE,
+	FLAME_USER,
+	FLAME_UNKNOWN,
+	FLAME_HOST
+};
+
+/* Functions of one name in one image, which are drawn alike. */
+struct flame_frame {
+	const char *name, *image;
+	enum flame_kind kind;
+	uint32_t index; /* from 0, in the tree */
+};
+
+struct flame_node {
+	const struct flame_frame *frame;
+	const struct flame_node *parent;
+	struct flame_node *child, *sibling; /* the first callee, the next callee of the parent */
+	uint64_t weight, samples;           /* callees included */
+	uint64_t self;                      /* weight of samples in this frame itself */
+};
+
+struct flame_tree {
+	struct pool pool;
+	struct hash_table frames, nodes;
+	const struct flame_frame **list; /* by index */
+	size_t frame_count, frame_capacity;
+	struct flame_node *root; /* "all"; its children are groups or comms */
+};
+
+/* 0 or -ENOMEM; TREE must be freed in both cases. */
+int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by);
+/* Frees what it holds; zeroed, it holds nothing. */
+void flame_tree_free(struct flame_tree *tree);
+
+/* The sum over all nodes of one function. */
+struct flame_function {
+	const struct flame_frame *frame;
+	uint64_t self;
+	uint64_t total; /* callees included; recursion counts once */
+};
+
+/* The frame_count functions, the largest self first, which the caller frees. NULL without memory.
+ */
+struct flame_function *flame_tree_functions(const struct flame_tree *tree);
 
 #endif

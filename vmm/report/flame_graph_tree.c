@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/report/flame_graph_tree.h"
+#include "vmm/report/flame_graph.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ static int list_frame(struct flame_tree *tree, struct flame_frame *frame)
 }
 
 /* Finds or creates a frame; NULL without memory. */
-static const struct flame_frame *need_frame(struct flame_tree *tree, const char *name,
-					    const char *image, enum flame_kind kind)
+static const struct flame_frame *get_frame(struct flame_tree *tree, const char *name,
+					   const char *image, enum flame_kind kind)
 {
 	struct flame_frame wanted = {
 		.name = pool_string(&tree->pool, name),
@@ -58,8 +58,8 @@ static bool same_node(const void *item, const void *key)
 }
 
 /* Finds or creates the child of PARENT with FRAME; NULL without memory, or if FRAME is NULL. */
-static struct flame_node *need_child(struct flame_tree *tree, struct flame_node *parent,
-				     const struct flame_frame *frame)
+static struct flame_node *get_child(struct flame_tree *tree, struct flame_node *parent,
+				    const struct flame_frame *frame)
 {
 	struct flame_node wanted = { .parent = parent, .frame = frame }, *node;
 	uint64_t hash = hash_mix((uintptr_t)parent, (uintptr_t)frame);
@@ -109,22 +109,21 @@ static struct flame_node *add_frame(struct flame_tree *tree, struct flame_node *
 {
 	char name[256];
 
-	return need_child(tree, node,
-			  need_frame(tree, frame_name(frame, name, sizeof(name)), frame->image,
-				     kind_of(frame)));
+	return get_child(tree, node,
+			 get_frame(tree, frame_name(frame, name, sizeof(name)), frame->image,
+				   kind_of(frame)));
 }
 
 /* One frame stands for consecutive unsymbolized callers, whose number means nothing. */
-static bool is_more_of_the_same(const struct profile_frame *frame,
-				const struct profile_frame *caller)
+static bool repeats_caller(const struct profile_frame *frame, const struct profile_frame *caller)
 {
 	return !frame->symbol && !caller->symbol && frame->image == caller->image &&
 	       frame->kernel == caller->kernel;
 }
 
 /* The parent node of STACK's process, with STACK counted; NULL without memory. */
-static struct flame_node *need_group(struct flame_tree *tree, const struct profile_stack *stack,
-				     enum folded_group by)
+static struct flame_node *get_group(struct flame_tree *tree, const struct profile_stack *stack,
+				    enum folded_group by)
 {
 	const char *group = folded_group(stack, by);
 	struct flame_node *node = tree->root;
@@ -132,7 +131,7 @@ static struct flame_node *need_group(struct flame_tree *tree, const struct profi
 	count(node, stack);
 	if (!group)
 		return node;
-	node = need_child(tree, node, need_frame(tree, group, "", FLAME_PROCESS));
+	node = get_child(tree, node, get_frame(tree, group, "", FLAME_PROCESS));
 	if (node)
 		count(node, stack);
 	return node;
@@ -142,15 +141,15 @@ static int add_stack(struct flame_tree *tree, const struct profile_stack *stack,
 		     enum folded_group by)
 {
 	char name[256];
-	struct flame_node *node = need_group(tree, stack, by);
+	struct flame_node *node = get_group(tree, stack, by);
 
 	if (!node)
 		return -ENOMEM;
-	node = need_child(
+	node = get_child(
 		tree, node,
-		need_frame(tree, folded_comm(stack, name, sizeof(name)), "", FLAME_PROCESS));
+		get_frame(tree, folded_comm(stack, name, sizeof(name)), "", FLAME_PROCESS));
 	for (size_t i = stack->depth; node && i; i--) {
-		if (i < stack->depth && is_more_of_the_same(stack->frames[i - 1], stack->frames[i]))
+		if (i < stack->depth && repeats_caller(stack->frames[i - 1], stack->frames[i]))
 			continue;
 		count(node, stack);
 		node = add_frame(tree, node, stack->frames[i - 1]);
@@ -165,7 +164,7 @@ static int add_stack(struct flame_tree *tree, const struct profile_stack *stack,
 int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by)
 {
 	*tree = (struct flame_tree){ 0 };
-	tree->root = need_child(tree, NULL, need_frame(tree, "all", "", FLAME_PROCESS));
+	tree->root = get_child(tree, NULL, get_frame(tree, "all", "", FLAME_PROCESS));
 	if (!tree->root)
 		return -ENOMEM;
 	for (size_t i = 0; i < profile_stack_count(profile); i++)

@@ -36,7 +36,7 @@ static bool read_segments(struct image_inlines *inlines, const char *path,
 
 	if (elf_file_open(&file, path))
 		return false;
-	same = !elf_file_check(&file, image->build_id, image->build_id_size);
+	same = !elf_file_check(&file, image_build_id(image));
 	if (same)
 		elf_file_segments(&file, &inlines->segments);
 	elf_file_close(&file);
@@ -46,36 +46,33 @@ static bool read_segments(struct image_inlines *inlines, const char *path,
 static void find_file(struct image_inlines *inlines, struct profile_image *image,
 		      const struct profile_options *options)
 {
-	const uint8_t *build_id = image->build_id;
-	size_t size = image->build_id_size;
 	char path[SYMBOL_PATH_MAX];
 	bool placed = false;
 
-	if (!size)
+	if (!image->build_id_size)
 		return;
-	for (size_t i = 0;
-	     !inlines->dwarf && symbol_paths_elf(i, path, &options->sources, image->path,
-						 image->build_id, image->build_id_size);
+	for (size_t i = 0; !inlines->dwarf && symbol_paths_elf(i, path, &options->sources,
+							       image->path, image_build_id(image));
 	     i++) {
 		placed = placed || read_segments(inlines, path, image);
-		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, &options->sources);
+		dwarf_inlines_open(&inlines->dwarf, path, image_build_id(image), &options->sources);
 	}
 	for (size_t i = 0; placed && !inlines->dwarf &&
-			   symbol_paths_debug(i, path, &options->sources, build_id, size);
+			   symbol_paths_debug(i, path, &options->sources, image_build_id(image));
 	     i++)
-		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, &options->sources);
+		dwarf_inlines_open(&inlines->dwarf, path, image_build_id(image), &options->sources);
 	if (!inlines->dwarf && profile_image_fetch(image, options, path)) {
 		placed = placed || read_segments(inlines, path, image);
-		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, &options->sources);
+		dwarf_inlines_open(&inlines->dwarf, path, image_build_id(image), &options->sources);
 	}
 	if (inlines->dwarf || *image->path != '/')
 		return;
 	if (!placed && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path,
-				       build_id, size))
+				       image_build_id(image)))
 		placed = read_segments(inlines, path, image);
 	if (placed && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, path,
-				      build_id, size))
-		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, &options->sources);
+				      image_build_id(image)))
+		dwarf_inlines_open(&inlines->dwarf, path, image_build_id(image), &options->sources);
 }
 
 /* Sets the difference of the file's addresses and the recorded ones, like find_moved() of the
@@ -88,8 +85,7 @@ static void find_moved(struct image_inlines *inlines, const struct profile_kerne
 
 	if (!kernel->reference || !kernel->reference_address)
 		return;
-	if (elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, kernel->build_id,
-			     kernel->build_id_size))
+	if (elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, kernel_build_id(kernel)))
 		goto unknown;
 	if (symbols_find_name(symbols, kernel->reference, &symbol)) {
 		inlines->moved = symbol.start - kernel->reference_address;
@@ -105,8 +101,7 @@ unknown:
 static void open_kernel(struct image_inlines *inlines, const struct profile_kernel *kernel,
 			const struct profile_options *options, const char *path)
 {
-	if (!dwarf_inlines_open(&inlines->dwarf, path, kernel->build_id, kernel->build_id_size,
-				&options->sources))
+	if (!dwarf_inlines_open(&inlines->dwarf, path, kernel_build_id(kernel), &options->sources))
 		find_moved(inlines, kernel, path);
 }
 
@@ -119,24 +114,22 @@ static void find_kernel(struct image_inlines *inlines, const struct profile_kern
 		open_kernel(inlines, kernel, options, options->vmlinux);
 	if (!kernel->build_id_size)
 		return;
-	for (size_t i = 0;
-	     !inlines->dwarf && symbol_paths_vmlinux(i, path, &options->sources, kernel->build_id,
-						     kernel->build_id_size);
+	for (size_t i = 0; !inlines->dwarf && symbol_paths_vmlinux(i, path, &options->sources,
+								   kernel_build_id(kernel));
 	     i++)
 		open_kernel(inlines, kernel, options, path);
-	for (size_t i = 0;
-	     !inlines->dwarf && symbol_paths_debug(i, path, &options->sources, kernel->build_id,
-						   kernel->build_id_size);
+	for (size_t i = 0; !inlines->dwarf &&
+			   symbol_paths_debug(i, path, &options->sources, kernel_build_id(kernel));
 	     i++)
 		open_kernel(inlines, kernel, options, path);
 	if (!inlines->dwarf && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO,
-					       path, kernel->build_id, kernel->build_id_size))
+					       path, kernel_build_id(kernel)))
 		open_kernel(inlines, kernel, options, path);
 }
 
 /* NULL without memory, or for kinds without DWARF. */
-static struct image_inlines *need_inlines(struct profile_image *image,
-					  const struct profile_options *options)
+static struct image_inlines *get_inlines(struct profile_image *image,
+					 const struct profile_options *options)
 {
 	struct image_inlines **inlines =
 		image->kind == IMAGE_KERNEL ? &image->kernel->inlines : &image->inlines;
@@ -154,7 +147,7 @@ static struct image_inlines *need_inlines(struct profile_image *image,
 size_t image_inlines_find(struct profile_image *image, const struct profile_options *options,
 			  uint64_t own, struct dwarf_function *functions)
 {
-	struct image_inlines *inlines = need_inlines(image, options);
+	struct image_inlines *inlines = get_inlines(image, options);
 	uint64_t address;
 
 	if (!inlines || !inlines->dwarf)

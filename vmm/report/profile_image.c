@@ -108,13 +108,11 @@ bool profile_image_describe_code(struct profile_image *image, struct pool *pool,
 	return image->name;
 }
 
-static struct symbols *load_vmlinux(const char *path, const uint8_t *build_id, size_t build_id_size)
+static struct symbols *load_vmlinux(const char *path, struct span build_id)
 {
 	struct symbols *symbols = NULL;
 
-	return elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, build_id, build_id_size)
-		       ? NULL
-		       : symbols;
+	return elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, build_id) ? NULL : symbols;
 }
 
 static struct symbols *load_kallsyms(const char *path)
@@ -131,8 +129,7 @@ static void load_given(struct profile_kernel *kernel, const struct profile_optio
 		kernel->symbols = load_kallsyms(options->kallsyms);
 		kernel->has_modules = true;
 	} else {
-		kernel->symbols =
-			load_vmlinux(options->vmlinux, kernel->build_id, kernel->build_id_size);
+		kernel->symbols = load_vmlinux(options->vmlinux, kernel_build_id(kernel));
 	}
 }
 
@@ -142,27 +139,26 @@ static void load_found(struct profile_kernel *kernel, const struct profile_optio
 
 	if (boot_symbols_find(path, kernel, options->sources.buildid_dir))
 		kernel->symbols = load_kallsyms(path);
-	else if (symbol_paths_cached(path, options->sources.buildid_dir, kernel->build_id,
-				     kernel->build_id_size, "kallsyms"))
+	else if (symbol_paths_cached(path, options->sources.buildid_dir, kernel_build_id(kernel),
+				     "kallsyms"))
 		kernel->symbols = load_kallsyms(path);
-	else if (symbol_paths_is_running_kernel(kernel->build_id, kernel->build_id_size))
+	else if (symbol_paths_is_running_kernel(kernel_build_id(kernel)))
 		kernel->symbols = load_kallsyms("/proc/kallsyms");
 	kernel->has_modules = kernel->symbols;
 	for (size_t i = 0; !kernel->symbols; i++) {
-		if (!symbol_paths_vmlinux(i, path, &options->sources, kernel->build_id,
-					  kernel->build_id_size))
+		if (!symbol_paths_vmlinux(i, path, &options->sources, kernel_build_id(kernel)))
 			break;
-		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
+		kernel->symbols = load_vmlinux(path, kernel_build_id(kernel));
 	}
 	if (!kernel->symbols && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO,
-						path, kernel->build_id, kernel->build_id_size))
-		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
+						path, kernel_build_id(kernel)))
+		kernel->symbols = load_vmlinux(path, kernel_build_id(kernel));
 	if (!kernel->symbols)
 		error_set(
 			-ENOENT,
 			"the build-id cache has no symbols of the kernel with build id %s: use the cache of the "
 			"user who recorded (--buildid-dir), --kallsyms or --vmlinux",
-			symbol_paths_hex(hex, kernel->build_id, kernel->build_id_size));
+			symbol_paths_hex(hex, kernel_build_id(kernel)));
 }
 
 /* Sets the difference of the table's addresses and the recorded ones: the mapping's offset is the
@@ -198,7 +194,7 @@ struct symbols *profile_kernel_symbols(struct profile_kernel *kernel,
 	return kernel->symbols;
 }
 
-static bool has_all(const char *path)
+static bool has_all_functions(const char *path)
 {
 	struct elf_kind kind;
 
@@ -210,16 +206,15 @@ static bool has_all(const char *path)
 static bool load_elf(struct profile_image *image, const struct profile_options *options,
 		     const char *path)
 {
-	const uint8_t *build_id = image->build_id;
-	size_t size = image->build_id_size;
 	char debug[SYMBOL_PATH_MAX];
 
-	for (size_t i = 0; symbol_paths_debug(i, debug, &options->sources, build_id, size); i++)
-		if (has_all(debug) &&
-		    !elf_symbols_load_separate(&image->symbols, debug, path, build_id, size))
+	for (size_t i = 0; symbol_paths_debug(i, debug, &options->sources, image_build_id(image));
+	     i++)
+		if (has_all_functions(debug) &&
+		    !elf_symbols_load_separate(&image->symbols, debug, path, image_build_id(image)))
 			return true;
-	return !elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, build_id, size) &&
-	       has_all(path);
+	return !elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, image_build_id(image)) &&
+	       has_all_functions(path);
 }
 
 /* Finds a file of the image's build, for its segments. */
@@ -230,15 +225,15 @@ static bool find_file(char *path, const struct profile_image *image,
 	bool same = false;
 
 	for (size_t i = 0; !same && symbol_paths_elf(i, path, &options->sources, image->path,
-						     image->build_id, image->build_id_size);
+						     image_build_id(image));
 	     i++) {
 		if (elf_file_open(&file, path))
 			continue;
-		same = !elf_file_check(&file, image->build_id, image->build_id_size);
+		same = !elf_file_check(&file, image_build_id(image));
 		elf_file_close(&file);
 	}
 	return same || debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path,
-				       image->build_id, image->build_id_size);
+				       image_build_id(image));
 }
 
 /* Servers only have files. A separate file's symbols are useless without the segments of the file
@@ -246,14 +241,12 @@ static bool find_file(char *path, const struct profile_image *image,
 static bool load_remote(struct profile_image *image, const struct profile_options *options)
 {
 	char path[SYMBOL_PATH_MAX], debug[SYMBOL_PATH_MAX];
-	const uint8_t *build_id = image->build_id;
-	size_t size = image->build_id_size;
 
 	if (!options->sources.debuginfod || *image->path != '/' || !find_file(path, image, options))
 		return false;
-	return (debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, debug, build_id,
-				size) &&
-		!elf_symbols_load_separate(&image->symbols, debug, path, build_id, size)) ||
+	return (debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, debug,
+				image_build_id(image)) &&
+		!elf_symbols_load_separate(&image->symbols, debug, path, image_build_id(image))) ||
 	       load_elf(image, options, path);
 }
 
@@ -278,8 +271,8 @@ bool profile_image_fetch(struct profile_image *image, const struct profile_optio
 		return false;
 	image->fetched = true;
 	return disk_symbols_fetch_file(path, options->disks, options->disk_count,
-				       options->sources.buildid_dir, image->path, image->build_id,
-				       image->build_id_size);
+				       options->sources.buildid_dir, image->path,
+				       image_build_id(image));
 }
 
 /* Like perf, uses a file with exported functions only if there is no other. */
@@ -293,7 +286,7 @@ static void load_file(struct profile_image *image, const struct profile_options 
 	if (!image->build_id_size || image->kind != IMAGE_FILE)
 		return;
 	for (size_t i = 0; !all && symbol_paths_elf(i, path, &options->sources, image->path,
-						    image->build_id, image->build_id_size);
+						    image_build_id(image));
 	     i++)
 		all = load_all(image, options, path, &exported);
 	if (!all && profile_image_fetch(image, options, path))
@@ -317,17 +310,16 @@ static bool is_module_file(const char *path)
 
 /* A module that shared addresses with others has its own file in the cache, with addresses relative
  * to START. */
-static bool own_symbol(struct profile_image *image, const struct profile_options *options,
-		       uint64_t start, uint64_t address, struct symbol *symbol)
+static bool module_file_symbol(struct profile_image *image, const struct profile_options *options,
+			       uint64_t start, uint64_t address, struct symbol *symbol)
 {
 	char path[SYMBOL_PATH_MAX];
 
 	if (!image->tried && image->build_id_size &&
-	    symbol_paths_cached(path, options->sources.buildid_dir, image->build_id,
-				image->build_id_size, "elf") &&
+	    symbol_paths_cached(path, options->sources.buildid_dir, image_build_id(image), "elf") &&
 	    is_module_file(path))
-		elf_symbols_load(&image->symbols, path, ELF_VIRTUAL_ADDRESSES, image->build_id,
-				 image->build_id_size);
+		elf_symbols_load(&image->symbols, path, ELF_VIRTUAL_ADDRESSES,
+				 image_build_id(image));
 	image->tried = true;
 	if (!image->symbols || !symbols_find(image->symbols, address - start, symbol))
 		return false;
@@ -364,7 +356,8 @@ bool profile_image_symbol(struct profile_image *image, const struct profile_opti
 			(struct symbol){ .start = start, .end = address + 1, .name = image->name };
 		return true;
 	}
-	if (image->kind == IMAGE_MODULE && own_symbol(image, options, start, address, symbol))
+	if (image->kind == IMAGE_MODULE &&
+	    module_file_symbol(image, options, start, address, symbol))
 		return true;
 	if (image->kind == IMAGE_KERNEL || image->kind == IMAGE_MODULE)
 		return kernel_symbol(image, options, address, own, symbol);

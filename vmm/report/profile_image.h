@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "shared/pool.h"
+#include "shared/span.h"
 #include "vmm/guest/symbol_table.h"
 #include "vmm/report/profile_stacks.h"
 #include "vmm/symbols/dwarf_inlines.h"
@@ -65,6 +66,16 @@ struct profile_image {
 	bool fetched;                  /* it was searched on the guest's disks */
 	struct image_inlines *inlines; /* owned; of files */
 };
+
+static inline struct span kernel_build_id(const struct profile_kernel *kernel)
+{
+	return span_of(kernel->build_id, kernel->build_id_size);
+}
+
+static inline struct span image_build_id(const struct profile_image *image)
+{
+	return span_of(image->build_id, image->build_id_size);
+}
 
 /* Sets the fields that follow from the recorded PATH; false without memory. */
 bool profile_image_describe(struct profile_image *image, struct pool *pool, const char *path,

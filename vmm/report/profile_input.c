@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/read_file.h"
 
 static bool is_read_once(const char *path)
 {
@@ -46,18 +47,6 @@ static int open_nameless(void)
 	return fd >= 0 || errno != EOPNOTSUPP ? fd : open_and_unlink(directory);
 }
 
-static int write_whole(int fd, const char *bytes, size_t size)
-{
-	ssize_t written;
-
-	for (; size; bytes += written, size -= (size_t)written) {
-		written = write(fd, bytes, size);
-		if (written < 0)
-			return -errno;
-	}
-	return 0;
-}
-
 static int copy(int from, int to)
 {
 	static char buffer[1 << 16];
@@ -67,7 +56,7 @@ static int copy(int from, int to)
 	while ((size = read(from, buffer, sizeof(buffer)))) {
 		if (size < 0 && errno == EINTR)
 			continue;
-		error = size < 0 ? -errno : write_whole(to, buffer, (size_t)size);
+		error = size < 0 ? -errno : write_descriptor(to, buffer, (size_t)size);
 		if (error)
 			return error;
 	}

@@ -96,7 +96,7 @@ static bool is_of_frequency(const struct profile_event *event, uint64_t period)
 	       event->frequency > NS_PER_S || period % (NS_PER_S / event->frequency) == 0;
 }
 
-static int take_sample(void *context, const struct symbolized_sample *sample)
+static int on_sample(void *context, const struct symbolized_sample *sample)
 {
 	struct profile *profile = context;
 	struct profile_event *event = &profile->events[sample->recorded->event];
@@ -116,7 +116,7 @@ static int take_sample(void *context, const struct symbolized_sample *sample)
 	return 0;
 }
 
-static void take_summary(struct profile *profile)
+static void copy_summary(struct profile *profile)
 {
 	struct perf_data_summary *summary = &profile->summary;
 
@@ -162,7 +162,7 @@ static const char *name_event(struct profile *profile, const struct perf_data_ev
 	return pool_string(&profile->pool, text);
 }
 
-static int take_events(struct profile *profile)
+static int read_events(struct profile *profile)
 {
 	const struct perf_data_event *event;
 
@@ -185,7 +185,7 @@ static int take_events(struct profile *profile)
 }
 
 /* Counts are complete after the last record. */
-static void take_counts(struct profile *profile)
+static void read_counts(struct profile *profile)
 {
 	for (size_t i = 0; i < profile->event_count; i++)
 		if (profile->events[i].unit == PROFILE_HITS)
@@ -202,15 +202,15 @@ int profile_load(struct profile **loaded, const struct profile_options *options)
 	profile->input = options->input;
 	error = symbolizer_open(&profile->symbolizer, options);
 	if (!error)
-		error = take_events(profile);
+		error = read_events(profile);
 	if (!error)
-		error = symbolizer_run(profile->symbolizer, take_sample, profile);
+		error = symbolizer_run(profile->symbolizer, on_sample, profile);
 	if (error) {
 		profile_free(profile);
 		return error;
 	}
-	take_summary(profile);
-	take_counts(profile);
+	copy_summary(profile);
+	read_counts(profile);
 	*loaded = profile;
 	return 0;
 }

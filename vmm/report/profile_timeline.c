@@ -37,15 +37,15 @@ struct process {
 	struct program *program; /* the latest; NULL: unknown */
 };
 
-struct naming {
+struct comm_change {
 	uint64_t time;
 	const char *comm;
-	struct naming *older;
+	struct comm_change *older;
 };
 
 struct thread {
 	int32_t tid;
-	struct naming *newest;
+	struct comm_change *newest;
 };
 
 struct profile_timeline {
@@ -178,7 +178,7 @@ static struct thread *find_thread(const struct profile_timeline *timeline, int32
 	return hash_table_find(&timeline->threads, hash_mix(0, (uint32_t)tid), same_thread, &tid);
 }
 
-static struct process *need_process(struct profile_timeline *timeline, bool guest, int32_t pid)
+static struct process *get_process(struct profile_timeline *timeline, bool guest, int32_t pid)
 {
 	struct process *process = find_process(timeline, guest, pid);
 
@@ -227,13 +227,13 @@ static int start_program(struct profile_timeline *timeline, struct process *proc
 
 static int apply_exec(struct profile_timeline *timeline, const struct record *record)
 {
-	struct process *process = need_process(timeline, false, record->pid);
+	struct process *process = get_process(timeline, false, record->pid);
 
 	return process ? start_program(timeline, process, record->time, NULL) : -ENOMEM;
 }
 
 /* Programs in memory files have no slash (perf_data_sideband.c). */
-static bool may_be_program(const char *path)
+static bool can_be_program(const char *path)
 {
 	return *path == '/' || !strncmp(path, "memfd:", strlen("memfd:"));
 }
@@ -241,15 +241,15 @@ static bool may_be_program(const char *path)
 /*
  * execve sets the thread's comm to 15 characters of the file's name (fs/exec.c, begin_new_exec()).
  */
-static bool is_named_by(const struct profile_timeline *timeline, const struct process *process,
+static bool has_comm_of(const struct profile_timeline *timeline, const struct process *process,
 			const struct profile_image *image)
 {
 	const struct thread *thread = find_thread(timeline, process->pid);
-	const struct naming *naming = thread ? thread->newest : NULL;
+	const struct comm_change *comm_change = thread ? thread->newest : NULL;
 
-	while (naming && naming->time > process->program->time)
-		naming = naming->older;
-	return naming && !strncmp(naming->comm, image->name, 15);
+	while (comm_change && comm_change->time > process->program->time)
+		comm_change = comm_change->older;
+	return comm_change && !strncmp(comm_change->comm, image->name, 15);
 }
 
 /*
@@ -259,22 +259,22 @@ static bool is_named_by(const struct profile_timeline *timeline, const struct pr
  * program whose comm differs from its file's name, such as a script's interpreter, can be mistaken
  * for a library then.
  */
-static void note_program(const struct profile_timeline *timeline, struct process *process,
-			 const struct profile_mapping *mapping)
+static void update_program(const struct profile_timeline *timeline, struct process *process,
+			   const struct profile_mapping *mapping)
 {
 	struct program *program = process->program;
 	const struct profile_image *image = mapping->image;
 
-	if (!program || program->sure || !may_be_program(image->path))
+	if (!program || program->sure || !can_be_program(image->path))
 		return;
-	if (!program->image || is_named_by(timeline, process, image))
+	if (!program->image || has_comm_of(timeline, process, image))
 		program->image = image;
-	program->sure = program->image == image && is_named_by(timeline, process, image);
+	program->sure = program->image == image && has_comm_of(timeline, process, image);
 }
 
 static int apply_mapping(struct profile_timeline *timeline, const struct record *record)
 {
-	struct process *process = need_process(timeline, record->guest, record->pid);
+	struct process *process = get_process(timeline, record->guest, record->pid);
 	struct profile_space *space;
 
 	if (!process)
@@ -285,20 +285,20 @@ static int apply_mapping(struct profile_timeline *timeline, const struct record 
 	if (array_reserve(&space->times, &space->capacity, space->count + 1))
 		return -ENOMEM;
 	space->times[space->count++] = record->time;
-	note_program(timeline, process, record->mapping);
+	update_program(timeline, process, record->mapping);
 	record->mapping->epoch = (uint32_t)space->count;
 	record->mapping->next = space->latest;
 	space->latest = record->mapping;
 	return 0;
 }
 
-static int name_thread(struct profile_timeline *timeline, int32_t tid, uint64_t time,
-		       const char *comm)
+static int apply_comm(struct profile_timeline *timeline, int32_t tid, uint64_t time,
+		      const char *comm)
 {
 	struct thread *thread = find_thread(timeline, tid);
-	struct naming *naming = pool_alloc(timeline->pool, sizeof(*naming));
+	struct comm_change *comm_change = pool_alloc(timeline->pool, sizeof(*comm_change));
 
-	if (!naming)
+	if (!comm_change)
 		return -ENOMEM;
 	if (!thread) {
 		thread = pool_alloc(timeline->pool, sizeof(*thread));
@@ -307,8 +307,8 @@ static int name_thread(struct profile_timeline *timeline, int32_t tid, uint64_t 
 			return -ENOMEM;
 		thread->tid = tid;
 	}
-	*naming = (struct naming){ .time = time, .comm = comm, .older = thread->newest };
-	thread->newest = naming;
+	*comm_change = (struct comm_change){ .time = time, .comm = comm, .older = thread->newest };
+	thread->newest = comm_change;
 	return 0;
 }
 
@@ -328,13 +328,13 @@ static int apply_fork(struct profile_timeline *timeline, const struct record *re
 {
 	struct thread *parent_thread = find_thread(timeline, record->parent_tid);
 	struct process *parent = find_process(timeline, false, record->parent_pid);
-	struct process *process = need_process(timeline, false, record->pid);
+	struct process *process = get_process(timeline, false, record->pid);
 	struct profile_space *space;
 
 	if (!process)
 		return -ENOMEM;
 	if (parent_thread && !record->before &&
-	    name_thread(timeline, record->tid, record->time, parent_thread->newest->comm))
+	    apply_comm(timeline, record->tid, record->time, parent_thread->newest->comm))
 		return -ENOMEM;
 	if (record->pid == record->parent_pid)
 		return 0;
@@ -363,7 +363,7 @@ int profile_timeline_finish(struct profile_timeline *timeline)
 		if (record->kind == KIND_MAP)
 			error = apply_mapping(timeline, record);
 		else if (record->kind == KIND_COMM)
-			error = name_thread(timeline, record->tid, record->time, record->comm);
+			error = apply_comm(timeline, record->tid, record->time, record->comm);
 		else if (record->kind == KIND_EXEC)
 			error = apply_exec(timeline, record);
 		else
@@ -432,9 +432,9 @@ const char *profile_timeline_comm_of(const struct profile_timeline *timeline, ui
 				     uint64_t time)
 {
 	const struct thread *thread = find_thread(timeline, (int32_t)tid);
-	const struct naming *naming = thread ? thread->newest : NULL;
+	const struct comm_change *comm_change = thread ? thread->newest : NULL;
 
-	while (naming && naming->time > time && naming->older)
-		naming = naming->older;
-	return naming ? naming->comm : "";
+	while (comm_change && comm_change->time > time && comm_change->older)
+		comm_change = comm_change->older;
+	return comm_change ? comm_change->comm : "";
 }

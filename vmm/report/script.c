@@ -50,7 +50,7 @@ static bool is_watch(const struct script *script, uint16_t event)
 	return of && of->type == PERF_TYPE_BREAKPOINT && of->sample_type & PERF_SAMPLE_ADDR;
 }
 
-static int take_sample(void *context, const struct symbolized_sample *sample)
+static int on_sample(void *context, const struct symbolized_sample *sample)
 {
 	struct script *script = context;
 	size_t size = sample->depth * sizeof(*sample->frames);
@@ -204,7 +204,7 @@ int script_write(const struct profile_options *options, FILE *to)
 	if (error)
 		return error;
 	script.symbolizer = symbolizer;
-	error = symbolizer_run(symbolizer, take_sample, &script);
+	error = symbolizer_run(symbolizer, on_sample, &script);
 	if (!error)
 		error = write_entries(&script, to);
 	symbolizer_close(symbolizer);

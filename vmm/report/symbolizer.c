@@ -17,7 +17,7 @@ int symbolizer_out_of_memory(const struct symbolizer *symbolizer)
 	return error_set(-ENOMEM, "no memory for the profile in %s", symbolizer->options.input);
 }
 
-static int no_event(const struct symbolizer *symbolizer)
+static int report_events(const struct symbolizer *symbolizer)
 {
 	char list[512] = "";
 	const struct perf_data_event *event;
@@ -49,7 +49,7 @@ static int choose_event(struct symbolizer *symbolizer)
 		}
 	end = parse_decimal(wanted, INT_MAX, &number);
 	if (!end || *end || !symbolizer_event(symbolizer, number))
-		return no_event(symbolizer);
+		return report_events(symbolizer);
 	symbolizer->chosen = (int)number;
 	return 0;
 }
@@ -174,7 +174,7 @@ static int add_frame(struct symbolizer *symbolizer, const struct view *view, uin
 }
 
 /* The mode after a call chain marker; 0: unknown. */
-static uint16_t mode_behind(uint64_t marker)
+static uint16_t mode_after(uint64_t marker)
 {
 	switch (marker) {
 	case PERF_CONTEXT_KERNEL:
@@ -204,7 +204,7 @@ static int add_callchain(struct symbolizer *symbolizer, const struct perf_data_s
 		uint64_t address = sample->callchain[i];
 
 		if (address >= PERF_CONTEXT_MAX) {
-			uint16_t mode = mode_behind(address);
+			uint16_t mode = mode_after(address);
 
 			if (!mode)
 				return 0;
@@ -255,7 +255,7 @@ static const char *app_of(const struct symbolizer *symbolizer,
 	return program ? program->name : comm;
 }
 
-static void name_cgroup(const struct symbolizer *symbolizer, struct symbolized_sample *sample)
+static void set_cgroup(const struct symbolizer *symbolizer, struct symbolized_sample *sample)
 {
 	uint64_t id = sample->recorded->cgroup;
 	const struct profile_cgroup *cgroup = id ? symbolizer_cgroup(symbolizer, id) : NULL;
@@ -264,7 +264,7 @@ static void name_cgroup(const struct symbolizer *symbolizer, struct symbolized_s
 	sample->container = cgroup ? cgroup->container : symbolizer->none;
 }
 
-static int take_sample(void *context, const struct perf_data_sample *sample)
+static int on_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct symbolizer *symbolizer = context;
 	uint32_t vcpu = sample->vcpu != UINT32_MAX ? sample->vcpu : sample->cpu;
@@ -281,7 +281,7 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 		return error;
 	resolved.comm = profile_timeline_comm_of(symbolizer->timeline, sample->tid, sample->time);
 	resolved.app = app_of(symbolizer, sample, resolved.comm);
-	name_cgroup(symbolizer, &resolved);
+	set_cgroup(symbolizer, &resolved);
 	resolved.tid = symbolizer->options.threads ? sample->tid : 0;
 	return symbolizer->each(symbolizer->each_context, &resolved);
 }
@@ -290,7 +290,7 @@ int symbolizer_run(struct symbolizer *symbolizer,
 		   int (*each)(void *context, const struct symbolized_sample *sample),
 		   void *context)
 {
-	const struct perf_data_events events = { .sample = take_sample, .context = symbolizer };
+	const struct perf_data_events events = { .sample = on_sample, .context = symbolizer };
 
 	symbolizer->each = each;
 	symbolizer->each_context = context;

@@ -12,12 +12,18 @@ struct build_id {
 	size_t size;
 };
 
+/* 0, or -ENOMEM with its message. */
+static int check(const struct symbolizer *symbolizer, bool done)
+{
+	return done ? 0 : symbolizer_out_of_memory(symbolizer);
+}
+
 static bool same_name(const void *item, const void *key)
 {
 	return ((const struct build_id *)item)->name == key;
 }
 
-static int take_build_id(void *context, const struct perf_data_build_id *taken)
+static int on_build_id(void *context, const struct perf_data_build_id *taken)
 {
 	struct symbolizer *symbolizer = context;
 	const char *name = pool_string(&symbolizer->pool, taken->name);
@@ -31,9 +37,8 @@ static int take_build_id(void *context, const struct perf_data_build_id *taken)
 	build_id->name = name;
 	build_id->size = taken->build_id_size;
 	memcpy(build_id->bytes, taken->build_id, taken->build_id_size);
-	return hash_table_add(&symbolizer->build_ids, hash_pointer(name), build_id)
-		       ? symbolizer_out_of_memory(symbolizer)
-		       : 0;
+	return check(symbolizer,
+		     !hash_table_add(&symbolizer->build_ids, hash_pointer(name), build_id));
 }
 
 static bool same_image(const void *item, const void *key)
@@ -74,9 +79,7 @@ static int keep_image(struct symbolizer *symbolizer, const struct profile_image 
 	if (!*kept)
 		return symbolizer_out_of_memory(symbolizer);
 	**kept = *image;
-	return hash_table_add(&symbolizer->images, hash, *kept)
-		       ? symbolizer_out_of_memory(symbolizer)
-		       : 0;
+	return check(symbolizer, !hash_table_add(&symbolizer->images, hash, *kept));
 }
 
 /* Keeps what distinguishes the boots of a kernel. */
@@ -102,7 +105,7 @@ static int learn_kernel(struct symbolizer *symbolizer, const struct profile_imag
 	return 0;
 }
 
-static int take_mapping(void *context, const struct perf_data_mapping_event *mapping)
+static int on_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
 	struct symbolizer *symbolizer = context;
 	bool guest = is_guest_mode(mapping->misc), kernel = is_kernel_mode(mapping->misc);
@@ -121,41 +124,35 @@ static int take_mapping(void *context, const struct perf_data_mapping_event *map
 	error = keep_image(symbolizer, &image, &kept);
 	if (error)
 		return error;
-	if (profile_timeline_map(symbolizer->timeline, guest,
-				 kernel ? PROFILE_KERNEL : mapping->pid, mapping->time,
-				 mapping->start, mapping->size, mapping->offset, kept))
-		return symbolizer_out_of_memory(symbolizer);
-	return 0;
+	return check(symbolizer,
+		     !profile_timeline_map(symbolizer->timeline, guest,
+					   kernel ? PROFILE_KERNEL : mapping->pid, mapping->time,
+					   mapping->start, mapping->size, mapping->offset, kept));
 }
 
-static int take_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+static int on_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
 {
 	struct symbolizer *symbolizer = context;
 	const char *name = pool_string(&symbolizer->pool, comm);
 
-	return !name || profile_timeline_comm(symbolizer->timeline, tid, time, name)
-		       ? symbolizer_out_of_memory(symbolizer)
-		       : 0;
+	return check(symbolizer,
+		     name && !profile_timeline_comm(symbolizer->timeline, tid, time, name));
 }
 
-static int take_exec(void *context, uint32_t pid, uint64_t time)
+static int on_exec(void *context, uint32_t pid, uint64_t time)
 {
 	struct symbolizer *symbolizer = context;
 
-	return profile_timeline_exec(symbolizer->timeline, pid, time)
-		       ? symbolizer_out_of_memory(symbolizer)
-		       : 0;
+	return check(symbolizer, !profile_timeline_exec(symbolizer->timeline, pid, time));
 }
 
-static int take_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
-		     uint32_t parent_tid, uint64_t time, bool before)
+static int on_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
+		   uint32_t parent_tid, uint64_t time, bool before)
 {
 	struct symbolizer *symbolizer = context;
 
-	return profile_timeline_fork(symbolizer->timeline, pid, tid, parent_pid, parent_tid, time,
-				     before)
-		       ? symbolizer_out_of_memory(symbolizer)
-		       : 0;
+	return check(symbolizer, !profile_timeline_fork(symbolizer->timeline, pid, tid, parent_pid,
+							parent_tid, time, before));
 }
 
 static bool same_cgroup(const void *item, const void *key)
@@ -169,7 +166,7 @@ struct profile_cgroup *symbolizer_cgroup(const struct symbolizer *symbolizer, ui
 }
 
 /* A renamed cgroup gets its latest path, as in perf. */
-static int take_cgroup(void *context, uint64_t id, const char *path)
+static int on_cgroup(void *context, uint64_t id, const char *path)
 {
 	struct symbolizer *symbolizer = context;
 	const char *kept = pool_string(&symbolizer->pool, path), *container;
@@ -192,7 +189,7 @@ static int take_cgroup(void *context, uint64_t id, const char *path)
 	return 0;
 }
 
-static int take_lost(void *context, uint64_t count)
+static int on_lost(void *context, uint64_t count)
 {
 	((struct symbolizer *)context)->lost += count;
 	return 0;
@@ -210,7 +207,7 @@ static int map_given_kernel(struct symbolizer *symbolizer, bool guest)
 		.name = guest ? "[guest.kernel.kallsyms]" : "[kernel.kallsyms]",
 	};
 
-	return take_mapping(symbolizer, &everything);
+	return on_mapping(symbolizer, &everything);
 }
 
 /* A wrong file given by the user is an error. */
@@ -229,13 +226,13 @@ static int check_given(struct symbolizer *symbolizer)
 int symbolizer_read_sideband(struct symbolizer *symbolizer)
 {
 	const struct perf_data_events events = {
-		.mapping = take_mapping,
-		.comm = take_comm,
-		.exec = take_exec,
-		.fork = take_fork,
-		.build_id = take_build_id,
-		.cgroup = take_cgroup,
-		.lost = take_lost,
+		.mapping = on_mapping,
+		.comm = on_comm,
+		.exec = on_exec,
+		.fork = on_fork,
+		.build_id = on_build_id,
+		.cgroup = on_cgroup,
+		.lost = on_lost,
 		.context = symbolizer,
 	};
 	bool given = symbolizer->options.kallsyms || symbolizer->options.vmlinux;

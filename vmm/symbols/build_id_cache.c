@@ -47,8 +47,8 @@ static bool in_modules(const struct kernel_image *image, uint64_t address)
 }
 
 /* True for functions in the image, and for the symbol at its end. Data is never sampled. */
-static bool belongs(const struct kernel_image *image, const struct symbol *symbol,
-		    bool with_modules)
+static bool is_listed(const struct kernel_image *image, const struct symbol *symbol,
+		      bool with_modules)
 {
 	if (!build_id_cache_name_is_plain(symbol->name) || !strchr("tTwW", symbol->type))
 		return false;
@@ -75,7 +75,7 @@ static void add_symbols(const struct kernel_image *image, struct bytes *to,
 
 	for (size_t i = 0; i < count; i++) {
 		symbols_at(symbols, i, &symbol);
-		if (belongs(image, &symbol, with_modules))
+		if (is_listed(image, &symbol, with_modules))
 			add_line(to, symbol.start, symbol.type, symbol.name, symbol.module);
 	}
 }
@@ -119,7 +119,7 @@ int build_id_cache_add_kernel(const char *directory, const struct kernel_image *
 	struct bytes kallsyms = { 0 };
 	int error;
 
-	cache_id_text(image->build_id, image->build_id_size, id);
+	cache_id_text(span_of(image->build_id, image->build_id_size), id);
 	error = cache_path(place, directory, KALLSYMS_ENTRY, id, NULL);
 	if (!error)
 		error = cache_make_directory(place);
@@ -200,7 +200,7 @@ static int write_boot(const struct bytes *kallsyms, const struct bytes *modules,
 	return error ? error : cache_write_file(boot->path, "modules", CACHE_MODE_OF_BOOT, modules);
 }
 
-static int place_boot(const char *entry, const struct bytes *kallsyms, const struct bytes *modules,
+static int store_boot(const char *entry, const struct bytes *kallsyms, const struct bytes *modules,
 		      struct build_id_cache_boot *boot)
 {
 	int error = 0;
@@ -229,7 +229,7 @@ static int boot_entry(const char *directory, const struct kernel_image *image, c
 {
 	char id[41];
 
-	cache_id_text(image->build_id, image->build_id_size, id);
+	cache_id_text(span_of(image->build_id, image->build_id_size), id);
 	return cache_path(entry, directory, KCORE_ENTRY, id, NULL);
 }
 
@@ -247,7 +247,7 @@ int build_id_cache_add_boot(const char *directory, const struct kernel_image *im
 	if (!error)
 		error = make_modules(image, &modules);
 	if (!error)
-		error = place_boot(entry, &kallsyms, &modules, boot);
+		error = store_boot(entry, &kallsyms, &modules, boot);
 	free(kallsyms.data);
 	free(modules.data);
 	return error;
@@ -289,7 +289,7 @@ static bool is_ours(const char *boot)
 }
 
 /* Removes the code of older boots, which has most of the bytes, and later their symbols. */
-static void age_boot(const char *boot, int newer)
+static void trim_boot(const char *boot, int newer)
 {
 	if (newer >= BUILD_ID_CACHE_CODE_KEPT)
 		remove_file(boot, "kcore");
@@ -310,7 +310,7 @@ static void remove_old_boots(const char *entry)
 		char boot[PATH_MAX];
 
 		if (!cache_path(boot, entry, "/", names[i]->d_name, NULL) && is_ours(boot))
-			age_boot(boot, newer++);
+			trim_boot(boot, newer++);
 		free(names[i]);
 	}
 	if (count >= 0)
@@ -412,7 +412,7 @@ static int add_module(const char *directory, const struct guest_module *module,
 	char id[41], entry[sizeof(module->name) + 2], place[PATH_MAX];
 	int error;
 
-	cache_id_text(module->build_id, module->build_id_size, id);
+	cache_id_text(span_of(module->build_id, module->build_id_size), id);
 	snprintf(entry, sizeof(entry), "[%s]", module->name);
 	error = cache_path(place, directory, "/", entry, "/", id, NULL);
 	if (!error)

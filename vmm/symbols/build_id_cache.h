@@ -25,6 +25,7 @@
 #include <time.h>
 
 #include "shared/bytes.h"
+#include "shared/span.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/guest_kernel.h"
@@ -119,38 +120,32 @@ int build_id_cache_add_code(const char *directory, const struct kernel_image *im
 
 /* Adds FILE, the symbols of an image, unless the cache has any of that build. 1: added, 0: not
  * needed; errors as above. */
-int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
-			     const struct bytes *file);
+int build_id_cache_add_image(const char *directory, struct span build_id, const struct bytes *file);
 /* The same, but replaces an earlier file of ours that does not have more symbols. */
-int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
-				 size_t build_id_size, const struct bytes *file);
+int build_id_cache_replace_image(const char *directory, struct span build_id,
+				 const struct bytes *file);
 /* Removes what build_id_cache_add_image() added. */
-void build_id_cache_remove_image(const char *directory, const uint8_t *build_id,
-				 size_t build_id_size);
+void build_id_cache_remove_image(const char *directory, struct span build_id);
 
 /* True if there is a file with symbols of that build, perf's own included. */
-bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
+bool build_id_cache_has_image(const char *directory, struct span build_id);
 
 /* True if the cache has all functions of that build, or the original file. False for exported
  * functions only, which can be all that a guest's memory still has. */
-bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id,
-				    size_t build_id_size);
+bool build_id_cache_has_whole_image(const char *directory, struct span build_id);
 
 /* True if there is a file of that build without .symtab; *OURS: kvmscope added it. */
-bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id,
-				      size_t build_id_size, bool *ours);
+bool build_id_cache_image_is_stripped(const char *directory, struct span build_id, bool *ours);
 
 /* True if the file of that build is marked as all that its source has (symbol_file.h), and is
  * younger than SECONDS. */
-bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id,
-				       size_t build_id_size, time_t seconds);
+bool build_id_cache_image_is_exhausted(const char *directory, struct span build_id, time_t seconds);
 
 /* Identifies the file that was added or replaced last: another file of the build has another stamp.
  * 0: no file. */
-uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id,
-				    size_t build_id_size);
+uint64_t build_id_cache_image_stamp(const char *directory, struct span build_id);
 
 /* Updates the time of the build's link, by which unused entries can be found. */
-void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size);
+void build_id_cache_touch(const char *directory, struct span build_id);
 
 #endif

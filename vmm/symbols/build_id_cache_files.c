@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/read_file.h"
 #include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/symbol_file.h"
 
@@ -83,30 +84,18 @@ int cache_file_end(struct cache_file *file, int error)
 	return error;
 }
 
-static int write_content(struct cache_file *file, const struct bytes *content)
-{
-	size_t done = 0;
-
-	while (done < content->size) {
-		ssize_t written = write(file->fd, content->data + done, content->size - done);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written < 0)
-			return error_set(-errno, "cannot write %s: %s", file->path,
-					 strerror(errno));
-		done += (size_t)written;
-	}
-	return 0;
-}
-
 int cache_write_file(const char *directory, const char *name, mode_t mode,
 		     const struct bytes *content)
 {
 	struct cache_file file;
 	int error = cache_file_begin(&file, directory, name, mode);
 
-	return error ? error : cache_file_end(&file, write_content(&file, content));
+	if (error)
+		return error;
+	error = write_descriptor(file.fd, content->data, content->size);
+	if (error)
+		error_set(error, "cannot write %s: %s", file.path, strerror(-error));
+	return cache_file_end(&file, error);
 }
 
 bool cache_file_is(const char *directory, const char *name, const struct bytes *content)
@@ -160,11 +149,11 @@ int cache_link_build(const char *directory, const char *entry, const char *id)
 	return error;
 }
 
-void cache_id_text(const uint8_t *build_id, size_t build_id_size, char text[41])
+void cache_id_text(struct span build_id, char text[41])
 {
 	*text = '\0';
-	for (size_t i = 0; i < build_id_size && i < 20; i++)
-		snprintf(text + 2 * i, 3, "%02x", build_id[i]);
+	for (size_t i = 0; i < build_id.size && i < 20; i++)
+		snprintf(text + 2 * i, 3, "%02x", build_id.data[i]);
 }
 
 bool build_id_cache_name_is_plain(const char *name)
@@ -211,7 +200,7 @@ static void unquote(char *value)
 }
 
 /* "~/" means the home directory, as in git's configuration. */
-static void take_value(char *value, char *path, size_t size)
+static void read_value(char *value, char *path, size_t size)
 {
 	const char *home = getenv("HOME");
 
@@ -222,7 +211,7 @@ static void take_value(char *value, char *path, size_t size)
 		snprintf(path, size, "%s", value);
 }
 
-static void take_line(char *line, bool *in_section, char *path, size_t size)
+static void read_line(char *line, bool *in_section, char *path, size_t size)
 {
 	char *text = strip(line), *equals = strchr(text, '=');
 
@@ -234,7 +223,7 @@ static void take_line(char *line, bool *in_section, char *path, size_t size)
 		return;
 	*equals = '\0';
 	if (!strcasecmp(trim(text), "dir"))
-		take_value(trim(equals + 1), path, size);
+		read_value(trim(equals + 1), path, size);
 }
 
 /* The last value wins; a missing file is empty. */
@@ -247,7 +236,7 @@ static void read_configuration(const char *file, char *path, size_t size)
 	if (!from)
 		return;
 	while (fgets(line, sizeof(line), from))
-		take_line(line, &in_section, path, size);
+		read_line(line, &in_section, path, size);
 	fclose(from);
 }
 

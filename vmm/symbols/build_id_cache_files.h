@@ -48,7 +48,7 @@ bool cache_file_is_outdated(const char *directory, const char *name);
 int cache_link_build(const char *directory, const char *entry, const char *id);
 
 /* The build id as perf writes it: at most 40 hexadecimal digits. */
-void cache_id_text(const uint8_t *build_id, size_t build_id_size, char text[41]);
+void cache_id_text(struct span build_id, char text[41]);
 
 /*
  * Writes the code of a kernel to FD, an empty file, as an ELF core in the form of /proc/kcore, as

@@ -18,19 +18,26 @@ struct place {
 	char link[PATH_MAX];
 };
 
-static int find_place(const char *directory, const uint8_t *build_id, size_t build_id_size,
-		      struct place *place)
+static int find_place(const char *directory, struct span build_id, struct place *place)
 {
 	char prefix[3];
 	int error;
 
-	cache_id_text(build_id, build_id_size, place->id);
+	cache_id_text(build_id, place->id);
 	snprintf(prefix, sizeof(prefix), "%.2s", place->id);
 	error = cache_path(place->directory, directory, "/" BUILD_ID_CACHE_IMAGES "/", place->id,
 			   NULL);
 	return error ? error
 		     : cache_path(place->link, directory, "/.build-id/", prefix, "/", place->id + 2,
 				  NULL);
+}
+
+/* The path of the build's file, by whoever added it. */
+static bool find_file(const char *directory, struct span build_id, struct place *place,
+		      char path[PATH_MAX])
+{
+	return !find_place(directory, build_id, place) &&
+	       !cache_path(path, place->link, "/elf", NULL);
 }
 
 /* True if the link leads to our directory. */
@@ -48,12 +55,12 @@ static bool is_outdated(const struct place *place)
 	return is_ours(place) && cache_file_is_outdated(place->directory, "elf");
 }
 
-bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
+bool build_id_cache_has_image(const char *directory, struct span build_id)
 {
 	struct place place;
 
-	return !find_place(directory, build_id, build_id_size, &place) &&
-	       cache_file_exists(place.link, "elf") && !is_outdated(&place);
+	return !find_place(directory, build_id, &place) && cache_file_exists(place.link, "elf") &&
+	       !is_outdated(&place);
 }
 
 /* True if this is the original file, and not a symbol file: nobody has more. */
@@ -76,63 +83,56 @@ static bool has_its_bytes(const char *path)
 	return has;
 }
 
-bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id,
-				    size_t build_id_size)
+bool build_id_cache_has_whole_image(const char *directory, struct span build_id)
 {
 	struct place place;
 	struct elf_kind kind;
 	char path[PATH_MAX];
 
-	return !find_place(directory, build_id, build_id_size, &place) &&
-	       !cache_path(path, place.link, "/elf", NULL) && !is_outdated(&place) &&
+	return find_file(directory, build_id, &place, path) && !is_outdated(&place) &&
 	       ((elf_kind_of(path, &kind) && kind.all) || has_its_bytes(path));
 }
 
-void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size)
+void build_id_cache_touch(const char *directory, struct span build_id)
 {
 	struct place place;
 
-	if (!find_place(directory, build_id, build_id_size, &place))
+	if (!find_place(directory, build_id, &place))
 		utimensat(AT_FDCWD, place.link, NULL, 0);
 }
 
-bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id,
-				      size_t build_id_size, bool *ours)
+bool build_id_cache_image_is_stripped(const char *directory, struct span build_id, bool *ours)
 {
 	struct place place;
 	struct elf_kind kind;
 	char path[PATH_MAX];
 
-	if (find_place(directory, build_id, build_id_size, &place) ||
-	    cache_path(path, place.link, "/elf", NULL) || !elf_kind_of(path, &kind) || kind.all)
+	if (!find_file(directory, build_id, &place, path) || !elf_kind_of(path, &kind) || kind.all)
 		return false;
 	*ours = is_ours(&place);
 	return true;
 }
 
-bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id,
-				       size_t build_id_size, time_t seconds)
+bool build_id_cache_image_is_exhausted(const char *directory, struct span build_id, time_t seconds)
 {
 	struct place place;
 	struct stat status;
 	struct elf_kind kind;
 	char path[PATH_MAX];
 
-	return !find_place(directory, build_id, build_id_size, &place) &&
-	       !cache_path(path, place.link, "/elf", NULL) && !is_outdated(&place) &&
+	return find_file(directory, build_id, &place, path) && !is_outdated(&place) &&
 	       elf_kind_of(path, &kind) && kind.note.exhausted && !stat(path, &status) &&
 	       time(NULL) - status.st_mtim.tv_sec < seconds;
 }
 
 /* The time distinguishes it from a removed file whose inode it reuses. */
-uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id,
-				    size_t build_id_size)
+uint64_t build_id_cache_image_stamp(const char *directory, struct span build_id)
 {
 	struct place place;
 	struct stat status;
 	char path[PATH_MAX];
 
-	if (find_place(directory, build_id, build_id_size, &place) ||
+	if (find_place(directory, build_id, &place) ||
 	    cache_path(path, place.directory, "/elf", NULL) || stat(path, &status))
 		return 0;
 	return (uint64_t)status.st_ino ^
@@ -144,7 +144,7 @@ static size_t count_symbols(const char *path)
 	struct symbols *symbols;
 	size_t count;
 
-	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, NULL, 0))
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, (struct span){ 0 }))
 		return 0;
 	count = symbols_count(symbols);
 	symbols_free(symbols);
@@ -164,7 +164,7 @@ static bool has_fewer_symbols(const struct bytes *file, const struct place *plac
 	return fewer;
 }
 
-static int put(const char *directory, const struct place *place, const struct bytes *file)
+static int add_file(const char *directory, const struct place *place, const struct bytes *file)
 {
 	int error = cache_make_directory(place->directory);
 
@@ -175,37 +175,35 @@ static int put(const char *directory, const struct place *place, const struct by
 	return error ? error : 1;
 }
 
-int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
-			     const struct bytes *file)
+int build_id_cache_add_image(const char *directory, struct span build_id, const struct bytes *file)
 {
 	struct place place;
-	int error = find_place(directory, build_id, build_id_size, &place);
+	int error = find_place(directory, build_id, &place);
 
 	if (error || (cache_file_exists(place.link, "elf") && !is_outdated(&place)))
 		return error;
-	return put(directory, &place, file);
+	return add_file(directory, &place, file);
 }
 
-int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
-				 size_t build_id_size, const struct bytes *file)
+int build_id_cache_replace_image(const char *directory, struct span build_id,
+				 const struct bytes *file)
 {
 	struct place place;
-	int error = find_place(directory, build_id, build_id_size, &place);
+	int error = find_place(directory, build_id, &place);
 
 	if (error || (cache_file_exists(place.link, "elf") && !is_outdated(&place) &&
 		      (!is_ours(&place) || has_fewer_symbols(file, &place))))
 		return error;
-	return put(directory, &place, file);
+	return add_file(directory, &place, file);
 }
 
 /* The link is ours only if it leads to the removed file, and is dangling now. */
-void build_id_cache_remove_image(const char *directory, const uint8_t *build_id,
-				 size_t build_id_size)
+void build_id_cache_remove_image(const char *directory, struct span build_id)
 {
 	char path[PATH_MAX];
 	struct place place;
 
-	if (find_place(directory, build_id, build_id_size, &place) ||
+	if (find_place(directory, build_id, &place) ||
 	    cache_path(path, place.directory, "/elf", NULL))
 		return;
 	unlink(path);

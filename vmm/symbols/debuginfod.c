@@ -25,7 +25,7 @@
 struct debuginfod {
 	void *library;
 	debuginfod_client *client;
-	bool silent; /* no server answered */
+	bool disabled; /* no server answered */
 	FUNCTIONS(DECLARE)
 };
 
@@ -109,8 +109,8 @@ void debuginfod_close(struct debuginfod *debuginfod)
 	free(debuginfod);
 }
 
-static int ask(struct debuginfod *debuginfod, enum debuginfod_kind kind, const char *hex,
-	       char **name)
+static int find_file(struct debuginfod *debuginfod, enum debuginfod_kind kind, const char *hex,
+		     char **name)
 {
 	const unsigned char *id = (const unsigned char *)hex;
 
@@ -120,21 +120,21 @@ static int ask(struct debuginfod *debuginfod, enum debuginfod_kind kind, const c
 }
 
 bool debuginfod_find(struct debuginfod *debuginfod, enum debuginfod_kind kind, char *path,
-		     const uint8_t *build_id, size_t build_id_size)
+		     struct span build_id)
 {
 	char hex[BUILD_ID_HEX_MAX], *name = NULL;
 	bool found;
 	int fd;
 
-	if (!debuginfod || debuginfod->silent || !build_id_size)
+	if (!debuginfod || debuginfod->disabled || !build_id.size)
 		return false;
-	symbol_paths_hex(hex, build_id, build_id_size);
-	fd = ask(debuginfod, kind, hex, &name);
+	symbol_paths_hex(hex, build_id);
+	fd = find_file(debuginfod, kind, hex, &name);
 	log_progress("%s", "");
 	if (fd >= 0)
 		close(fd);
 	if (fd < 0 && fd != -ENOENT && fd != -E2BIG) {
-		debuginfod->silent = true;
+		debuginfod->disabled = true;
 		log_warning("debuginfod is no longer used: %s (for build id %s)", strerror(-fd),
 			    hex);
 	}

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/span.h"
+
 struct debuginfod;
 
 enum debuginfod_kind {
@@ -34,6 +36,6 @@ void debuginfod_close(struct debuginfod *debuginfod); /* NULL is a no-op */
  * id. False for NULL.
  */
 bool debuginfod_find(struct debuginfod *debuginfod, enum debuginfod_kind kind, char *path,
-		     const uint8_t *build_id, size_t build_id_size);
+		     struct span build_id);
 
 #endif

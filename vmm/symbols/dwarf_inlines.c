@@ -116,12 +116,11 @@ static int find_units(struct dwarf_inlines *inlines)
 	return error;
 }
 
-static bool open_shared(struct dwarf_inlines *inlines, const char *path, const uint8_t *build_id,
-			size_t size)
+static bool open_shared(struct dwarf_inlines *inlines, const char *path, struct span build_id)
 {
 	if (inlines->shared || elf_file_open(&inlines->shared_file, path))
 		return inlines->shared;
-	if (!elf_file_check(&inlines->shared_file, build_id, size))
+	if (!elf_file_check(&inlines->shared_file, build_id))
 		inlines->shared = dwarf_begin_elf(inlines->shared_file.elf, DWARF_C_READ, NULL);
 	if (!inlines->shared)
 		elf_file_close(&inlines->shared_file);
@@ -154,13 +153,14 @@ static bool find_shared(struct dwarf_inlines *inlines, const struct symbol_sourc
 		return true;
 	if (size < 0 || size > ELF_BUILD_ID_MAX)
 		return false;
-	for (size_t i = 0; symbol_paths_debug(i, path, sources, id, (size_t)size); i++)
-		open_shared(inlines, path, id, (size_t)size);
+	for (size_t i = 0; symbol_paths_debug(i, path, sources, span_of(id, (size_t)size)); i++)
+		open_shared(inlines, path, span_of(id, (size_t)size));
 	path_beside(path, inlines->file.path, name);
-	if (!open_shared(inlines, path, id, (size_t)size) &&
-	    !debuginfod_find(sources->debuginfod, DEBUGINFOD_DEBUGINFO, path, id, (size_t)size))
+	if (!open_shared(inlines, path, span_of(id, (size_t)size)) &&
+	    !debuginfod_find(sources->debuginfod, DEBUGINFOD_DEBUGINFO, path,
+			     span_of(id, (size_t)size)))
 		return false;
-	if (!open_shared(inlines, path, id, (size_t)size))
+	if (!open_shared(inlines, path, span_of(id, (size_t)size)))
 		return false;
 	dwarf_setalt(inlines->dwarf, inlines->shared);
 	return true;
@@ -187,8 +187,8 @@ static int by_address(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-int dwarf_inlines_open(struct dwarf_inlines **opened, const char *path, const uint8_t *build_id,
-		       size_t build_id_size, const struct symbol_sources *sources)
+int dwarf_inlines_open(struct dwarf_inlines **opened, const char *path, struct span build_id,
+		       const struct symbol_sources *sources)
 {
 	struct dwarf_inlines *inlines = calloc(1, sizeof(*inlines));
 	int error = inlines ? elf_file_open(&inlines->file, path) : -ENOMEM;
@@ -198,7 +198,7 @@ int dwarf_inlines_open(struct dwarf_inlines **opened, const char *path, const ui
 		return error == -ENOMEM ? error_set(error, "no memory for inlined functions")
 					: error;
 	}
-	error = elf_file_check(&inlines->file, build_id, build_id_size);
+	error = elf_file_check(&inlines->file, build_id);
 	if (!error)
 		error = read_dwarf(inlines, sources);
 	if (error) {
@@ -359,7 +359,7 @@ static const void *find_last(const void *array, size_t count, size_t size, uint6
 	return first ? (const char *)array + (first - 1) * size : NULL;
 }
 
-static struct unit *unit_of(struct dwarf_inlines *inlines, uint64_t address)
+static struct unit *find_unit(struct dwarf_inlines *inlines, uint64_t address)
 {
 	const struct unit_range *range =
 		find_last(inlines->ranges, inlines->range_count, sizeof(*range), address);
@@ -370,7 +370,7 @@ static struct unit *unit_of(struct dwarf_inlines *inlines, uint64_t address)
 	return unit;
 }
 
-static const struct function *function_of(const struct unit *unit, uint64_t address)
+static const struct function *find_function(const struct unit *unit, uint64_t address)
 {
 	const struct function *function =
 		find_last(unit->functions, unit->function_count, sizeof(*function), address);
@@ -444,8 +444,8 @@ static size_t find_inlined(const struct unit *unit, const struct function *funct
 size_t dwarf_inlines_find(struct dwarf_inlines *inlines, uint64_t address, bool lines,
 			  struct dwarf_function *functions)
 {
-	struct unit *unit = unit_of(inlines, address);
-	const struct function *function = unit ? function_of(unit, address) : NULL;
+	struct unit *unit = find_unit(inlines, address);
+	const struct function *function = unit ? find_function(unit, address) : NULL;
 	Dwarf_Off dies[DWARF_INLINES_MAX - 1];
 	size_t inlined, count = 0;
 	Dwarf_Die die;

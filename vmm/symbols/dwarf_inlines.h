@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/span.h"
+
 struct dwarf_inlines;
 struct symbol_sources;
 
@@ -25,13 +27,13 @@ struct dwarf_function {
 };
 
 /*
- * Opens the DWARF of PATH. With BUILD_ID_SIZE not 0 the file must have that build id, else -ESTALE.
+ * Opens the DWARF of PATH. If BUILD_ID is not empty, the file must have it, else -ESTALE.
  * A shared file of dwz (.gnu_debugaltlink) is searched in SOURCES by its build id, and next to the
  * file. -ENODATA: no DWARF, or the shared file is missing; -EINVAL: not an ELF file; the errors of
  * open(), -ENOMEM.
  */
-int dwarf_inlines_open(struct dwarf_inlines **inlines, const char *path, const uint8_t *build_id,
-		       size_t build_id_size, const struct symbol_sources *sources);
+int dwarf_inlines_open(struct dwarf_inlines **inlines, const char *path, struct span build_id,
+		       const struct symbol_sources *sources);
 void dwarf_inlines_close(struct dwarf_inlines *inlines); /* NULL is a no-op */
 
 /*

@@ -121,17 +121,17 @@ size_t elf_file_build_id(const struct elf_file *file, uint8_t *build_id)
 	return 0;
 }
 
-int elf_file_check(const struct elf_file *file, const uint8_t *wanted, size_t wanted_size)
+int elf_file_check(const struct elf_file *file, struct span wanted)
 {
 	uint8_t found[ELF_BUILD_ID_MAX] = { 0 };
 	uint8_t padded[ELF_BUILD_ID_MAX] = { 0 };
 	size_t size;
 
-	if (!wanted_size)
+	if (!wanted.size)
 		return 0;
 	size = elf_file_build_id(file, found);
-	memcpy(padded, wanted, wanted_size < sizeof(padded) ? wanted_size : sizeof(padded));
-	if (size && size <= wanted_size && !memcmp(found, padded, sizeof(found)))
+	memcpy(padded, wanted.data, wanted.size < sizeof(padded) ? wanted.size : sizeof(padded));
+	if (size && size <= wanted.size && !memcmp(found, padded, sizeof(found)))
 		return 0;
 	return error_set(-ESTALE, "%s is not the build that was recorded: its build id differs",
 			 file->path);

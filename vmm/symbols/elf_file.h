@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/span.h"
+
 #define ELF_BUILD_ID_MAX 20
 
 struct elf_file {
@@ -36,9 +38,9 @@ int elf_file_read_at(void *fd, uint64_t offset, void *to, size_t size);
 /* The build id's size, 0 without one. BUILD_ID holds ELF_BUILD_ID_MAX bytes. */
 size_t elf_file_build_id(const struct elf_file *file, uint8_t *build_id);
 
-/* 0 if the file has that build id (perf pads short ones with zeros) or WANTED_SIZE is 0, else
+/* 0 if the file has that build id (perf pads short ones with zeros) or WANTED is empty, else
  * -ESTALE. */
-int elf_file_check(const struct elf_file *file, const uint8_t *wanted, size_t wanted_size);
+int elf_file_check(const struct elf_file *file, struct span wanted);
 
 /* True if the section headers and all sections with content lie inside the file of SIZE bytes. */
 bool elf_file_is_whole(const struct elf_file *file, uint64_t size);

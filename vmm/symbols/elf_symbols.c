@@ -12,7 +12,7 @@
 #include "vmm/symbols/symbol_list.h"
 
 /* Functions, objects and labels, like perf (elf_sym__is_function, _is_object, _is_label). */
-static bool is_wanted(const GElf_Sym *symbol, const char *name)
+static bool is_symbol(const GElf_Sym *symbol, const char *name)
 {
 	unsigned int type = GELF_ST_TYPE(symbol->st_info);
 	unsigned int visibility = GELF_ST_VISIBILITY(symbol->st_other);
@@ -52,25 +52,25 @@ static Elf_Scn *find_table(Elf *elf, GElf_Shdr *header)
 }
 
 /* A symbol file has one text section at address 0, where linkers put a program's header. */
-static bool is_of_names_only(const GElf_Shdr *section)
+static bool is_placeholder(const GElf_Shdr *section)
 {
 	return section->sh_type == SHT_NOBITS && section->sh_flags & SHF_EXECINSTR &&
 	       !section->sh_addr;
 }
 
-static bool has_names_only(Elf *elf)
+static bool has_symbols_only(Elf *elf)
 {
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
 
 	while ((section = elf_nextscn(elf, section)))
-		if (gelf_getshdr(section, &header) && is_of_names_only(&header))
+		if (gelf_getshdr(section, &header) && is_placeholder(&header))
 			return true;
 	return false;
 }
 
 /* False: DATA has no such note. */
-static bool take_note(Elf_Data *data, struct symbol_file_note *note)
+static bool read_note(Elf_Data *data, struct symbol_file_note *note)
 {
 	size_t offset = 0, owner, content;
 	GElf_Nhdr header;
@@ -96,7 +96,7 @@ static struct symbol_file_note note_of(Elf *elf)
 
 	while (!found && (section = elf_nextscn(elf, section)))
 		if (gelf_getshdr(section, &header) && header.sh_type == SHT_NOTE)
-			found = take_note(elf_getdata(section, NULL), &note);
+			found = read_note(elf_getdata(section, NULL), &note);
 	return note;
 }
 
@@ -109,7 +109,7 @@ bool elf_kind_of(const char *path, struct elf_kind *kind)
 	if (elf_file_open(&file, path))
 		return false;
 	kind->relocatable = gelf_getehdr(file.elf, &header) && header.e_type == ET_REL;
-	kind->symbols_only = has_names_only(file.elf);
+	kind->symbols_only = has_symbols_only(file.elf);
 	kind->all = find_table(file.elf, &section) && section.sh_type == SHT_SYMTAB;
 	kind->note = note_of(file.elf);
 	elf_file_close(&file);
@@ -117,14 +117,14 @@ bool elf_kind_of(const char *path, struct elf_kind *kind)
 }
 
 /* The bytes of SYMBOL's section from its start on; 0: unknown section. */
-static uint64_t left_of_section(Elf *elf, const GElf_Sym *symbol)
+static uint64_t rest_of_section(Elf *elf, const GElf_Sym *symbol)
 {
 	Elf_Scn *section =
 		symbol->st_shndx < SHN_LORESERVE ? elf_getscn(elf, symbol->st_shndx) : NULL;
 	GElf_Shdr header;
 	uint64_t into;
 
-	if (!section || !gelf_getshdr(section, &header) || is_of_names_only(&header))
+	if (!section || !gelf_getshdr(section, &header) || is_placeholder(&header))
 		return 0;
 	into = symbol->st_value - header.sh_addr;
 	return into < header.sh_size ? header.sh_size - into : 0;
@@ -148,7 +148,7 @@ static int add_symbol(const struct reading *reading, const GElf_Sym *symbol, con
 		.name = name,
 		.type = symbol_type(symbol),
 	};
-	uint64_t left = symbol->st_size ? 0 : left_of_section(reading->file->elf, symbol);
+	uint64_t left = symbol->st_size ? 0 : rest_of_section(reading->file->elf, symbol);
 
 	if (!symbol->st_size && (!left || reading->dynamic))
 		return 0;
@@ -176,7 +176,7 @@ static int read_table(struct reading *reading)
 		if (!gelf_getsym(data, (int)i, &symbol))
 			break;
 		name = elf_strptr(file->elf, header.sh_link, symbol.st_name);
-		if (is_wanted(&symbol, name) && (!reading->stubs || strstr(name, "@plt")))
+		if (is_symbol(&symbol, name) && (!reading->stubs || strstr(name, "@plt")))
 			error = add_symbol(reading, &symbol, name);
 	}
 	return error;
@@ -234,25 +234,23 @@ static int load(struct symbols **symbols, const struct elf_file *file,
 }
 
 /* elf_file_open() with a check of the build id. */
-static int open_build(struct elf_file *file, const char *path, const uint8_t *build_id,
-		      size_t build_id_size)
+static int open_build(struct elf_file *file, const char *path, struct span build_id)
 {
 	int error = elf_file_open(file, path);
 
 	if (error)
 		return error;
-	error = elf_file_check(file, build_id, build_id_size);
+	error = elf_file_check(file, build_id);
 	if (error)
 		elf_file_close(file);
 	return error;
 }
 
 int elf_symbols_load(struct symbols **symbols, const char *path,
-		     enum elf_symbols_addresses addresses, const uint8_t *build_id,
-		     size_t build_id_size)
+		     enum elf_symbols_addresses addresses, struct span build_id)
 {
 	struct elf_file file;
-	int error = open_build(&file, path, build_id, build_id_size);
+	int error = open_build(&file, path, build_id);
 
 	if (error)
 		return error;
@@ -262,14 +260,14 @@ int elf_symbols_load(struct symbols **symbols, const char *path,
 }
 
 int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const char *runtime,
-			      const uint8_t *build_id, size_t build_id_size)
+			      struct span build_id)
 {
 	struct elf_file file, separate;
-	int error = open_build(&file, runtime, build_id, build_id_size);
+	int error = open_build(&file, runtime, build_id);
 
 	if (error)
 		return error;
-	error = open_build(&separate, debug, build_id, build_id_size);
+	error = open_build(&separate, debug, build_id);
 	if (!error) {
 		error = load(symbols, &separate, &file, ELF_FILE_OFFSETS);
 		elf_file_close(&separate);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/span.h"
 #include "vmm/guest/symbol_table.h"
 #include "vmm/symbols/elf_file.h"
 #include "vmm/symbols/symbol_file.h"
@@ -20,18 +21,17 @@ enum elf_symbols_addresses {
 /*
  * Loads .symtab, or else .dynsym, and symbols for PLT stubs (shared/elf_stubs.h). A symbol without
  * a size ends at the next one or with its section; in .dynsym, which lacks local functions, it is
- * left out. With BUILD_ID_SIZE not 0 the file must have that build id (perf pads short ones with
+ * left out. If BUILD_ID is not empty, the file must have it (perf pads short ones with
  * zeros), else -ESTALE: another build has other symbols. -ENODATA: the file is stripped and has no
  * stubs; -EINVAL: not an ELF file.
  */
 int elf_symbols_load(struct symbols **symbols, const char *path,
-		     enum elf_symbols_addresses addresses, const uint8_t *build_id,
-		     size_t build_id_size);
+		     enum elf_symbols_addresses addresses, struct span build_id);
 
 /* The same with file offsets for the stripped file RUNTIME and the separate file DEBUG with its
  * symbols, whose own segments do not give offsets. */
 int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const char *runtime,
-			      const uint8_t *build_id, size_t build_id_size);
+			      struct span build_id);
 
 struct elf_kind {
 	bool relocatable;  /* ET_REL */

@@ -37,7 +37,7 @@ static Elf64_Phdr plain_segment(const Elf64_Phdr *from)
 	};
 }
 
-static bool take_apart(struct span table, struct image *image)
+static bool parse_table(struct span table, struct image *image)
 {
 	struct agent_symbols head;
 	uint64_t offset = sizeof(head);
@@ -249,7 +249,7 @@ static void make(struct bytes *to, struct span table, struct symbol_file_head he
 	bool added;
 
 	*to = (struct bytes){ 0 };
-	if (!take_apart(table, &image))
+	if (!parse_table(table, &image))
 		return;
 	symbol_file_begin(&file);
 	file.table.failed = file.table.failed || find_ends(&ends, &image);
@@ -266,21 +266,19 @@ static void make(struct bytes *to, struct span table, struct symbol_file_head he
 	symbol_file_end(&file, &head, to);
 }
 
-void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id,
-		     size_t build_id_size)
+void image_file_make(struct bytes *to, struct span table, struct span build_id)
 {
 	make(to, table,
 	     (struct symbol_file_head){
-		     .type = ET_EXEC, .build_id = build_id, .build_id_size = build_id_size });
+		     .type = ET_EXEC, .build_id = build_id.data, .build_id_size = build_id.size });
 }
 
-void image_file_make_exhausted(struct bytes *to, struct span table, const uint8_t *build_id,
-			       size_t build_id_size)
+void image_file_make_exhausted(struct bytes *to, struct span table, struct span build_id)
 {
 	make(to, table,
 	     (struct symbol_file_head){ .type = ET_EXEC,
-					.build_id = build_id,
-					.build_id_size = build_id_size,
+					.build_id = build_id.data,
+					.build_id_size = build_id.size,
 					.exhausted = true });
 }
 
@@ -289,7 +287,7 @@ size_t image_file_cost(struct span table)
 {
 	struct image image;
 
-	if (!take_apart(table, &image))
+	if (!parse_table(table, &image))
 		return 0;
 	return 3 * image.symbols.size + 2 * (names_limit(image.strings) + PAGE);
 }

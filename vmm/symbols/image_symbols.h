@@ -41,13 +41,11 @@ int image_symbols_open(struct image_symbols *symbols,
 		       const struct build_id_cache_location *location, size_t limit);
 
 /* True if a separate file of that build with its symbols is installed on this machine. */
-bool image_symbols_are_installed(const struct image_symbols *symbols, const uint8_t *build_id,
-				 size_t build_id_size);
+bool image_symbols_are_installed(const struct image_symbols *symbols, struct span build_id);
 
 /* True if the cache has symbols of that build, by whoever added them. False if they can be replaced
  * by more that are installed. */
-bool image_symbols_has(struct image_symbols *symbols, const uint8_t *build_id,
-		       size_t build_id_size);
+bool image_symbols_has(struct image_symbols *symbols, struct span build_id);
 
 /*
  * True if the cache has all functions of that build that can be had. Symbols that the guest agent
@@ -55,8 +53,7 @@ bool image_symbols_has(struct image_symbols *symbols, const uint8_t *build_id,
  * the guest later.
  */
 #define IMAGE_SYMBOLS_REMEMBERED (24 * 3600L)
-bool image_symbols_has_all(const struct image_symbols *symbols, const uint8_t *build_id,
-			   size_t build_id_size);
+bool image_symbols_has_all(const struct image_symbols *symbols, struct span build_id);
 
 /*
  * Adds TABLE (as in image_file_make()) of an image with that build id of 1 to 20 bytes, unless the
@@ -64,17 +61,14 @@ bool image_symbols_has_all(const struct image_symbols *symbols, const uint8_t *b
  * installed: perf looks for such files in addition to the cache, and up to 6.1 misreads their
  * addresses.
  */
-void image_symbols_add(struct image_symbols *symbols, struct span table, const uint8_t *build_id,
-		       size_t build_id_size);
+void image_symbols_add(struct image_symbols *symbols, struct span table, struct span build_id);
 
 /* The same for a TABLE that is all its source has; replaces fewer symbols that kvmscope added, for
  * example from guest memory. */
-void image_symbols_replace(struct image_symbols *symbols, struct span table,
-			   const uint8_t *build_id, size_t build_id_size);
+void image_symbols_replace(struct image_symbols *symbols, struct span table, struct span build_id);
 
 /* Removes what this session added of that build, if anything. */
-void image_symbols_remove(struct image_symbols *symbols, const uint8_t *build_id,
-			  size_t build_id_size);
+void image_symbols_remove(struct image_symbols *symbols, struct span build_id);
 
 /* Frees memory; the cache keeps its files. */
 void image_symbols_close(struct image_symbols *symbols);

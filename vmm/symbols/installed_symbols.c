@@ -9,27 +9,26 @@
 #include "vmm/symbols/image_file.h"
 #include "vmm/symbols/symbol_paths.h"
 
-static bool is_build(const char *path, const uint8_t *build_id, size_t build_id_size)
+static bool is_build(const char *path, struct span build_id)
 {
 	uint8_t found[ELF_BUILD_ID_MAX];
 
-	return elf_build_id(path, found) == (int)build_id_size &&
-	       !memcmp(found, build_id, build_id_size);
+	return elf_build_id(path, found) == (int)build_id.size &&
+	       !memcmp(found, build_id.data, build_id.size);
 }
 
 /* -1: not installed. */
-static int open_separate(const char *root, const uint8_t *build_id, size_t build_id_size)
+static int open_separate(const char *root, struct span build_id)
 {
 	char path[SYMBOL_PATH_MAX];
 
-	if (!symbol_paths_installed_debug(path, root, build_id, build_id_size) ||
-	    !is_build(path, build_id, build_id_size))
+	if (!symbol_paths_installed_debug(path, root, build_id) || !is_build(path, build_id))
 		return -1;
 	return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 }
 
 /* A separate file lacks the segments of the original; TABLE has them. */
-static bool take_segments(struct elf_tables *tables, struct span table)
+static bool copy_segments(struct elf_tables *tables, struct span table)
 {
 	struct agent_symbols head;
 
@@ -41,7 +40,7 @@ static bool take_segments(struct elf_tables *tables, struct span table)
 }
 
 /* It also lacks the code of the PLT stubs; TABLE has their symbols. */
-static void take_stubs(struct elf_stubs *stubs, struct span table)
+static void copy_stubs(struct elf_stubs *stubs, struct span table)
 {
 	uint64_t offset = sizeof(struct agent_symbols);
 	struct agent_symbols head;
@@ -74,13 +73,13 @@ static bool is_stripped(struct span table)
 	return span_copy(table, 0, &head, sizeof(head)) && head.section == AGENT_SYMBOLS_DYNSYM;
 }
 
-bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t build_id_size)
+bool installed_symbols_exist(const char *root, struct span build_id)
 {
 	char path[SYMBOL_PATH_MAX];
 	struct elf_kind kind;
 
-	return symbol_paths_installed_debug(path, root, build_id, build_id_size) &&
-	       is_build(path, build_id, build_id_size) && elf_kind_of(path, &kind) && kind.all;
+	return symbol_paths_installed_debug(path, root, build_id) && is_build(path, build_id) &&
+	       elf_kind_of(path, &kind) && kind.all;
 }
 
 /* Combines the symbols of the separate FILE with the rest of TABLE. */
@@ -90,17 +89,17 @@ static bool add_separate(struct bytes *all, struct span table, const struct elf_
 	struct elf_tables tables;
 	bool added;
 
-	take_stubs(&stubs, table);
+	copy_stubs(&stubs, table);
 	added = !elf_tables_find(file, &tables) && tables.head.section == AGENT_SYMBOLS_SYMTAB &&
-		take_segments(&tables, table) && !image_table_read(all, file, &tables, &stubs);
+		copy_segments(&tables, table) && !image_table_read(all, file, &tables, &stubs);
 	elf_stubs_free(&stubs);
 	return added;
 }
 
 bool installed_symbols_add(struct bytes *all, struct span table, const char *root,
-			   const uint8_t *build_id, size_t build_id_size)
+			   struct span build_id)
 {
-	int fd = is_stripped(table) ? open_separate(root, build_id, build_id_size) : -1;
+	int fd = is_stripped(table) ? open_separate(root, build_id) : -1;
 	const struct elf_source file = { .read = elf_file_read_at, .context = &fd };
 	bool added;
 

@@ -13,7 +13,7 @@
 #include "shared/span.h"
 
 /* True if there is such a file with symbols below ROOT ("": this machine). */
-bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t build_id_size);
+bool installed_symbols_exist(const char *root, struct span build_id);
 
 /*
  * Completes TABLE, the exported functions of a stripped file (struct agent_symbols,
@@ -21,6 +21,6 @@ bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t b
  * is complete or broken, or there is no such file, or its table is too large.
  */
 bool installed_symbols_add(struct bytes *all, struct span table, const char *root,
-			   const uint8_t *build_id, size_t build_id_size);
+			   struct span build_id);
 
 #endif

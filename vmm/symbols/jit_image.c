@@ -83,9 +83,9 @@ void jit_image_write(struct jit_image *image, struct image_symbols *names)
 		return;
 	table = table_of(image);
 	if (!table.failed) {
-		image_symbols_remove(names, image->build_id, sizeof(image->build_id));
-		image_symbols_add(names, span_of(table.data, table.size), image->build_id,
-				  sizeof(image->build_id));
+		image_symbols_remove(names, span_of(image->build_id, sizeof(image->build_id)));
+		image_symbols_add(names, span_of(table.data, table.size),
+				  span_of(image->build_id, sizeof(image->build_id)));
 		image->changed = false;
 	}
 	free(table.data);

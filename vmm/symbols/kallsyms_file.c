@@ -14,7 +14,7 @@
 #define FILE_SIZE_MAX (512ul << 20)
 
 /* The types that perf reads (symbol_type__filter). */
-static bool is_wanted(char type)
+static bool is_text_or_data(char type)
 {
 	return type && strchr("TWDB", toupper((unsigned char)type));
 }
@@ -82,7 +82,7 @@ static int parse(struct symbol_list *list, const char *path, char *text)
 				"is this a copy of /proc/kallsyms?",
 				path, number);
 		addresses |= symbol.start;
-		if (!is_wanted(symbol.type) || *symbol.name == '$')
+		if (!is_text_or_data(symbol.type) || *symbol.name == '$')
 			continue;
 		error = symbol_list_add(list, &symbol);
 		if (error)

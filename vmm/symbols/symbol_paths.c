@@ -11,89 +11,86 @@
 #include "vmm/symbols/build_id_cache.h"
 
 /* perf pads short build ids to 20 bytes with zeros, which are not part of file names. */
-static size_t unpadded(const uint8_t *build_id, size_t size)
+static size_t unpadded(struct span build_id)
 {
 	static const uint8_t zeroes[4];
 
-	return size == 20 && !memcmp(build_id + 16, zeroes, sizeof(zeroes)) ? 16 : size;
+	return build_id.size == 20 && !memcmp(build_id.data + 16, zeroes, sizeof(zeroes))
+		       ? 16
+		       : build_id.size;
 }
 
-const char *symbol_paths_hex(char *text, const uint8_t *build_id, size_t build_id_size)
+const char *symbol_paths_hex(char *text, struct span build_id)
 {
-	size_t size = unpadded(build_id, build_id_size);
+	size_t size = unpadded(build_id);
 
 	*text = '\0';
 	for (size_t i = 0; i < size && 2 * i + 2 < BUILD_ID_HEX_MAX; i++)
-		sprintf(text + 2 * i, "%02x", build_id[i]);
+		sprintf(text + 2 * i, "%02x", build_id.data[i]);
 	return text;
 }
 
 /* Copies DIRECTORY, or perf's default for NULL, to CACHE, and the build id's digits to HEX. */
-static bool find_cache(char *cache, char *hex, const char *directory, const uint8_t *build_id,
-		       size_t build_id_size)
+static bool find_cache(char *cache, char *hex, const char *directory, struct span build_id)
 {
-	if (!build_id_size || (!directory && build_id_cache_directory(cache, SYMBOL_PATH_MAX)))
+	if (!build_id.size || (!directory && build_id_cache_directory(cache, SYMBOL_PATH_MAX)))
 		return false;
-	symbol_paths_hex(hex, build_id, build_id_size);
+	symbol_paths_hex(hex, build_id);
 	return !directory || snprintf(cache, SYMBOL_PATH_MAX, "%s", directory) < SYMBOL_PATH_MAX;
 }
 
 /* DIRECTORY/.build-id/ab/cdef.../KIND */
-static bool cached_path(char *path, const char *directory, const uint8_t *build_id,
-			size_t build_id_size, const char *kind)
+static bool cached_path(char *path, const char *directory, struct span build_id, const char *kind)
 {
 	char hex[BUILD_ID_HEX_MAX], cache[SYMBOL_PATH_MAX];
 
-	return find_cache(cache, hex, directory, build_id, build_id_size) &&
+	return find_cache(cache, hex, directory, build_id) &&
 	       snprintf(path, SYMBOL_PATH_MAX, "%s/.build-id/%.2s/%s/%s", cache, hex, hex + 2,
 			kind) < SYMBOL_PATH_MAX;
 }
 
-bool symbol_paths_boots(char *path, const char *directory, const uint8_t *build_id,
-			size_t build_id_size)
+bool symbol_paths_boots(char *path, const char *directory, struct span build_id)
 {
 	char hex[BUILD_ID_HEX_MAX], cache[SYMBOL_PATH_MAX];
 
-	return find_cache(cache, hex, directory, build_id, build_id_size) &&
+	return find_cache(cache, hex, directory, build_id) &&
 	       snprintf(path, SYMBOL_PATH_MAX, "%s/[kernel.kcore]/%s", cache, hex) <
 		       SYMBOL_PATH_MAX;
 }
 
-bool symbol_paths_cached(char *path, const char *directory, const uint8_t *build_id,
-			 size_t build_id_size, const char *kind)
+bool symbol_paths_cached(char *path, const char *directory, struct span build_id, const char *kind)
 {
-	return cached_path(path, directory, build_id, build_id_size, kind) && !access(path, R_OK);
+	return cached_path(path, directory, build_id, kind) && !access(path, R_OK);
 }
 
-bool symbol_paths_installed_debug(char *path, const char *root, const uint8_t *build_id,
-				  size_t build_id_size)
+bool symbol_paths_installed_debug(char *path, const char *root, struct span build_id)
 {
 	char hex[BUILD_ID_HEX_MAX];
 
-	symbol_paths_hex(hex, build_id, build_id_size);
+	symbol_paths_hex(hex, build_id);
 	return snprintf(path, SYMBOL_PATH_MAX, "%s/usr/lib/debug/.build-id/%.2s/%s.debug", root,
 			hex, hex + 2) < SYMBOL_PATH_MAX;
 }
 
 bool symbol_paths_debug(size_t index, char *path, const struct symbol_sources *sources,
-			const uint8_t *build_id, size_t build_id_size)
+			struct span build_id)
 {
 	if (!sources->symfs)
 		index++;
 	switch (index) {
 	case 0:
-		return symbol_paths_installed_debug(path, sources->symfs, build_id, build_id_size);
+		return symbol_paths_installed_debug(path, sources->symfs, build_id);
 	case 1:
-		return symbol_paths_installed_debug(path, "", build_id, build_id_size);
+		return symbol_paths_installed_debug(path, "", build_id);
 	case 2:
-		return cached_path(path, sources->buildid_dir, build_id, build_id_size, "debug");
+		return cached_path(path, sources->buildid_dir, build_id, "debug");
 	default:
 		return false;
 	}
 }
 
 /* True for "/a/../b", which no kernel reports. */
-static bool climbs(const char *path)
+static bool has_parent_parts(const char *path)
 {
 	for (const char *part = path; (part = strstr(part, "/..")); part += 3)
 		if (!part[3] || part[3] == '/')
@@ -103,12 +100,12 @@ static bool climbs(const char *path)
 
 bool symbol_paths_symfs(char *path, const char *symfs, const char *recorded)
 {
-	return symfs && *recorded == '/' && !climbs(recorded) &&
+	return symfs && *recorded == '/' && !has_parent_parts(recorded) &&
 	       snprintf(path, SYMBOL_PATH_MAX, "%s%s", symfs, recorded) < SYMBOL_PATH_MAX;
 }
 
 bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sources,
-		      const char *recorded, const uint8_t *build_id, size_t build_id_size)
+		      const char *recorded, struct span build_id)
 {
 	if (!sources->symfs)
 		index++;
@@ -119,7 +116,7 @@ bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sou
 			return true;
 		__attribute__((fallthrough));
 	case 1:
-		return cached_path(path, sources->buildid_dir, build_id, build_id_size,
+		return cached_path(path, sources->buildid_dir, build_id,
 				   strcmp(recorded, "[vdso]") ? "elf" : "vdso");
 	case 2:
 		return snprintf(path, SYMBOL_PATH_MAX, "%s", recorded) < SYMBOL_PATH_MAX;
@@ -129,7 +126,7 @@ bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sou
 }
 
 bool symbol_paths_vmlinux(size_t index, char *path, const struct symbol_sources *sources,
-			  const uint8_t *build_id, size_t build_id_size)
+			  struct span build_id)
 {
 	/* Before and after the kernel's release. */
 	static const char *const forms[][2] = { { "/boot/vmlinux-", "" },
@@ -139,9 +136,9 @@ bool symbol_paths_vmlinux(size_t index, char *path, const struct symbol_sources 
 	struct utsname name;
 
 	if (index == 0)
-		return cached_path(path, sources->buildid_dir, build_id, build_id_size, "elf");
+		return cached_path(path, sources->buildid_dir, build_id, "elf");
 	if (index == 1)
-		return symbol_paths_installed_debug(path, "", build_id, build_id_size);
+		return symbol_paths_installed_debug(path, "", build_id);
 	if (index - 2 >= sizeof(forms) / sizeof(forms[0]) || uname(&name))
 		return false;
 	snprintf(path, SYMBOL_PATH_MAX, "%s%s%s", forms[index - 2][0], name.release,
@@ -169,7 +166,7 @@ static size_t build_id_in_notes(struct span notes, const uint8_t **build_id)
 	return 0;
 }
 
-bool symbol_paths_is_running_kernel(const uint8_t *build_id, size_t build_id_size)
+bool symbol_paths_is_running_kernel(struct span build_id)
 {
 	uint8_t bytes[4096];
 	const uint8_t *running = NULL;
@@ -179,6 +176,5 @@ bool symbol_paths_is_running_kernel(const uint8_t *build_id, size_t build_id_siz
 	if (file)
 		fclose(file);
 	size = build_id_in_notes(span_of(bytes, size), &running);
-	return size && size == unpadded(build_id, build_id_size) &&
-	       !memcmp(running, build_id, size);
+	return size && size == unpadded(build_id) && !memcmp(running, build_id.data, size);
 }

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/span.h"
+
 /* Where to search, in addition to perf's own places on this machine. */
 struct symbol_sources {
 	const char *buildid_dir;       /* NULL: perf's default, $HOME/.debug or its configuration */
@@ -20,26 +22,24 @@ struct symbol_sources {
 
 /* Writes BUILD_ID without padding as hexadecimal digits to TEXT of BUILD_ID_HEX_MAX bytes; returns
  * TEXT. */
-const char *symbol_paths_hex(char *text, const uint8_t *build_id, size_t build_id_size);
+const char *symbol_paths_hex(char *text, struct span build_id);
 
 /* The file KIND ("kallsyms", "elf", "vdso") of a build in the cache DIRECTORY (NULL: perf's
  * default); false if it does not exist. */
-bool symbol_paths_cached(char *path, const char *directory, const uint8_t *build_id,
-			 size_t build_id_size, const char *kind);
+bool symbol_paths_cached(char *path, const char *directory, struct span build_id, const char *kind);
 
 /*
  * The paths below need not exist.
  */
 
 /* The directory with one directory per boot of a kernel; false without build id or cache. */
-bool symbol_paths_boots(char *path, const char *directory, const uint8_t *build_id,
-			size_t build_id_size);
+bool symbol_paths_boots(char *path, const char *directory, struct span build_id);
 
 /* The INDEXth candidate for the ELF file of an image or a kernel; false after the last. */
 bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sources,
-		      const char *recorded, const uint8_t *build_id, size_t build_id_size);
+		      const char *recorded, struct span build_id);
 bool symbol_paths_vmlinux(size_t index, char *path, const struct symbol_sources *sources,
-			  const uint8_t *build_id, size_t build_id_size);
+			  struct span build_id);
 
 /* The guest's file RECORDED below SYMFS; false if that is not a plain absolute path. Links may lead
  * out of SYMFS: the reader checks the build id. */
@@ -48,13 +48,12 @@ bool symbol_paths_symfs(char *path, const char *symfs, const char *recorded);
 /* The INDEXth candidate for a separate file with the symbols or DWARF of a build; false after the
  * last. */
 bool symbol_paths_debug(size_t index, char *path, const struct symbol_sources *sources,
-			const uint8_t *build_id, size_t build_id_size);
+			struct span build_id);
 
 /* The separate file of a build as distributions install it, below ROOT ("": this machine). */
-bool symbol_paths_installed_debug(char *path, const char *root, const uint8_t *build_id,
-				  size_t build_id_size);
+bool symbol_paths_installed_debug(char *path, const char *root, struct span build_id);
 
 /* True if the build id is that of this machine's running kernel. */
-bool symbol_paths_is_running_kernel(const uint8_t *build_id, size_t build_id_size);
+bool symbol_paths_is_running_kernel(struct span build_id);
 
 #endif

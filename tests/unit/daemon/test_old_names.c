@@ -193,7 +193,7 @@ TEST(old_names, that_are_in_use_stay)
 	make_build(&fixture, "[guest.user]", PROGRAM, 100, 5);
 	make_build(&fixture, "[kernel.kallsyms]", OTHER, 100, 0);
 	fill_id(id, LIBRARY);
-	build_id_cache_touch(fixture.names, id, sizeof(id));
+	build_id_cache_touch(fixture.names, span_of(id, sizeof(id)));
 	removed = remove_names(&fixture, fixture.now, UINT64_MAX);
 	CHECK_EQUAL(removed.builds, 1);
 	CHECK(exists(&fixture, "[guest.user]", LIBRARY));

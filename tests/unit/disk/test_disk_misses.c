@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a VM's disks do not have is not looked for again and again, and not for ever. */
+/* Missing builds are not searched again, but not for ever. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ static bool has(const char *directory, size_t disk_count, const uint8_t *build_i
 	bool found;
 
 	disk_misses_read(&misses, directory, disks, disk_count);
-	found = disk_misses_has(&misses, build_id, size);
+	found = disk_misses_has(&misses, span_of(build_id, size));
 	CHECK_EQUAL(disk_misses_write(&misses, directory), 0);
 	return found;
 }
@@ -33,7 +33,7 @@ static void write_text(const char *directory, const char *text)
 	fclose(file);
 }
 
-TEST(disk_misses, are_known_for_a_day_and_those_disks)
+TEST(disk_misses, are_valid_for_a_day_and_those_disks)
 {
 	char directory[] = "/tmp/kvmscope-misses-XXXXXX", command[96];
 	struct disk_misses misses;
@@ -41,9 +41,9 @@ TEST(disk_misses, are_known_for_a_day_and_those_disks)
 	REQUIRE(mkdtemp(directory) != NULL);
 	CHECK(!has(directory, 2, one, sizeof(one)));
 	disk_misses_read(&misses, directory, disks, 2);
-	disk_misses_add(&misses, one, sizeof(one));
-	disk_misses_add(&misses, one, sizeof(one));
-	CHECK(disk_misses_has(&misses, one, sizeof(one)));
+	disk_misses_add(&misses, span_of(one, sizeof(one)));
+	disk_misses_add(&misses, span_of(one, sizeof(one)));
+	CHECK(disk_misses_has(&misses, span_of(one, sizeof(one))));
 	CHECK_EQUAL(disk_misses_write(&misses, directory), 0);
 	CHECK(has(directory, 2, one, sizeof(one)));
 	CHECK(!has(directory, 2, other, sizeof(other)));
@@ -57,7 +57,7 @@ TEST(disk_misses, are_known_for_a_day_and_those_disks)
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 }
 
-TEST(disk_misses, are_read_from_nothing_else)
+TEST(disk_misses, are_read_only_if_valid)
 {
 	static const char *const texts[] = { "",
 					     "\n",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/disk/disk_probe.h"
+#include "vmm/disk/sandbox_broker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static bool write_file(const char *path, const char *text)
 	return file && fputs(text, file) >= 0 && !fclose(file);
 }
 
-TEST(disk_probe, tells_whose_a_file_is_and_how_it_begins)
+TEST(disk_probe, reads_owner_and_first_bytes)
 {
 	char path[] = "/tmp/kvmscope-look-XXXXXX";
 	int fd = mkstemp(path);
@@ -35,10 +35,9 @@ TEST(disk_probe, tells_whose_a_file_is_and_how_it_begins)
 	close(fd);
 }
 
-/* Opening a device may start it, as a watchdog. A FIFO stands for one here: that it was opened can
- * be seen.
- */
-TEST(disk_probe, does_not_open_what_is_no_disk)
+/* Opening a device may start it, e.g. a watchdog. A FIFO stands for one, because opening it can be
+ * observed. */
+TEST(disk_probe, does_not_open_other_devices)
 {
 	char directory[] = "/tmp/kvmscope-look-XXXXXX", fifo[64], events[4096];
 	int opened = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -55,8 +54,8 @@ TEST(disk_probe, does_not_open_what_is_no_disk)
 	rmdir(directory);
 }
 
-/* Whoever owns the directory puts a link to another's file there. */
-TEST(disk_probe, does_not_open_another_file_than_is_meant)
+/* The directory's owner links to another user's file. */
+TEST(disk_probe, does_not_open_another_file)
 {
 	char directory[] = "/tmp/kvmscope-look-XXXXXX", disk[64], other[64], events[4096];
 	int opened = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);

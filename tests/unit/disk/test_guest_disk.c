@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs out of disks that the usual tools made, whole and broken. */
+/* Reading programs from disks that the usual tools created, intact and broken. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -35,7 +35,7 @@ static bool shell(const char *command)
 	return !system(quiet);
 }
 
-/* COMMAND makes $d/disk of $d/tree, with the tools in PATH that only root usually has there. */
+/* COMMAND creates $d/disk from $d/tree, with the tools of root's PATH. */
 static bool make_disk(struct made *made, const char *command)
 {
 	char whole[4096];
@@ -89,7 +89,7 @@ static bool is_program(const struct bytes *file)
 			SKIP("grub-fstest (package grub-common) is not here");                     \
 	} while (0)
 
-/* The program is found by each of its names, and by none of another build. */
+/* The program is found by each of its names if the build matches. */
 static void check_disk(const char *command, const char *place)
 {
 	struct guest_disk *disk;
@@ -103,16 +103,17 @@ static void check_disk(const char *command, const char *place)
 		return;
 	}
 	for (int i = 0; i < 2; i++) {
-		CHECK_EQUAL(guest_disk_read(disk, place, made.build_id, made.build_id_size, &file),
+		CHECK_EQUAL(guest_disk_read(disk, place, span_of(made.build_id, made.build_id_size),
+					    &file),
 			    0);
 		CHECK(is_program(&file));
 		free(file.data);
 	}
-	CHECK_EQUAL(
-		guest_disk_read(disk, "/usr/bin/other", made.build_id, made.build_id_size, &file),
-		-ENOENT);
+	CHECK_EQUAL(guest_disk_read(disk, "/usr/bin/other",
+				    span_of(made.build_id, made.build_id_size), &file),
+		    -ENOENT);
 	made.build_id[3] ^= 1;
-	CHECK_EQUAL(guest_disk_read(disk, place, made.build_id, made.build_id_size, &file),
+	CHECK_EQUAL(guest_disk_read(disk, place, span_of(made.build_id, made.build_id_size), &file),
 		    -ENOENT);
 	CHECK(!file.data);
 	guest_disk_close(disk);
@@ -150,7 +151,7 @@ TEST(guest_disk, of_btrfs_is_read_where_debian_has_the_root)
 		   PLACE);
 }
 
-/* The second of two partitions, by either kind of table; put together without a device. */
+/* The second of two partitions, in either kind of table, assembled without a device. */
 #define PARTITIONS(label)                                                                          \
 	"truncate -s 160M $d/disk && printf 'label: " label                                        \
 	"\\nstart=2048,size=65536\\nstart=67584\\n' | sfdisk -q $d/disk && " EXT4(                 \
@@ -169,7 +170,7 @@ TEST(guest_disk, in_an_mbr_partition_is_read)
 	check_disk(PARTITIONS("dos"), PLACE);
 }
 
-/* /usr is a file system of its own: names on it have no /usr. */
+/* /usr is a file system of its own: its paths lack /usr. */
 TEST(guest_disk, of_a_mount_point_is_read)
 {
 	NEED_READER;
@@ -178,8 +179,8 @@ TEST(guest_disk, of_a_mount_point_is_read)
 		   PLACE);
 }
 
-/* Its build id stands at its beginning: what is missing is names. */
-TEST(guest_disk, has_no_file_that_lost_its_end)
+/* Its build id is at its start: the symbols are missing. */
+TEST(guest_disk, refuses_a_truncated_file)
 {
 	struct guest_disk *disk;
 	struct bytes file;
@@ -188,7 +189,7 @@ TEST(guest_disk, has_no_file_that_lost_its_end)
 	NEED_READER;
 	REQUIRE(make_disk(&made, "truncate -s -64 $d/tree" PLACE " && " EXT4("$d/disk", 64)));
 	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk, NULL), 0);
-	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file),
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, span_of(made.build_id, made.build_id_size), &file),
 		    -ENOENT);
 	free(file.data);
 	guest_disk_close(disk);
@@ -200,7 +201,7 @@ static bool is_true(void *context)
 	return *(const bool *)context;
 }
 
-TEST(guest_disk, is_left_where_a_limit_says_so)
+TEST(guest_disk, stops_at_a_limit)
 {
 	bool over = true;
 	struct guest_disk_limits limits = { .file_max = 64, .is_over = is_true, .context = &over };
@@ -214,24 +215,24 @@ TEST(guest_disk, is_left_where_a_limit_says_so)
 	over = false;
 	/* Too large, */
 	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk, &limits), 0);
-	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file),
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, span_of(made.build_id, made.build_id_size), &file),
 		    -ENOENT);
 	guest_disk_close(disk);
 	/* or too late, from then on. */
 	limits.file_max = GUEST_DISK_FILE_MAX;
 	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk, &limits), 0);
 	over = true;
-	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file),
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, span_of(made.build_id, made.build_id_size), &file),
 		    -ENOENT);
 	over = false;
-	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file),
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, span_of(made.build_id, made.build_id_size), &file),
 		    -ENOENT);
 	guest_disk_close(disk);
 	drop_disk(&made);
 }
 
-/* What a guest has is not to fill the host. */
-TEST(guest_disk, is_not_taken_from_where_the_host_has_no_room)
+/* A guest must not fill the host's disk. */
+TEST(guest_disk, is_not_copied_without_disk_space)
 {
 	const uint64_t mib = 1 << 20, gib = 1 << 30;
 
@@ -254,7 +255,7 @@ static void check_refused(const char *command, int error, const char *why)
 	drop_disk(&made);
 }
 
-TEST(guest_disk, says_what_it_can_not_read)
+TEST(guest_disk, reports_what_it_cannot_read)
 {
 	NEED_READER;
 	check_refused("printf 'QFI\\373' > $d/disk", -ENOTSUP, "is a qcow2 image");
@@ -266,7 +267,7 @@ TEST(guest_disk, says_what_it_can_not_read)
 		      -ENODEV, "no ext4");
 }
 
-/* As GRUB 2.06 prints it, with names from a disk that would like to be others. */
+/* Output of GRUB 2.06, with misleading names from a disk. */
 TEST(guest_disk, has_the_volumes_that_are_listed)
 {
 	static const char listing[] =
@@ -295,8 +296,8 @@ static uint32_t next_random(uint32_t below)
 	return (uint32_t)(state >> 33) % below;
 }
 
-/* What is read is of the build, or nothing is, whatever the guest puts on the disk. */
-TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
+/* The result is the requested build or nothing, whatever is on the disk. */
+TEST(guest_disk, that_is_broken_returns_the_build_or_nothing)
 {
 	struct guest_disk *disk;
 	unsigned int found = 0, opened = 0;
@@ -308,7 +309,7 @@ TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
 	REQUIRE(make_disk(&made, EXT4("$d/disk", 8)));
 	fd = open(made.disk, O_RDWR | O_CLOEXEC);
 	for (int i = 0; i < 12 && fd >= 0; i++) {
-		/* Ever more, most of it where the file system's own data are. */
+		/* Breaks more and more of the file system's own data. */
 		for (int j = 0; j < 64 << i; j++) {
 			uint8_t byte = (uint8_t)next_random(256);
 
@@ -318,7 +319,8 @@ TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
 		if (guest_disk_open(&disk, made.disk, NULL))
 			continue;
 		opened++;
-		if (!guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file)) {
+		if (!guest_disk_read(disk, PLACE, span_of(made.build_id, made.build_id_size),
+				     &file)) {
 			found++;
 			CHECK(file.size > 0);
 		}
@@ -330,9 +332,8 @@ TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
 	drop_disk(&made);
 }
 
-/* Rights are a thread's: this one gives up all of them, as root that may not read another user's
- * file then.
- */
+/* Rights belong to threads: this one drops all of them, so that root cannot read another user's
+ * file. */
 static void *read_without_rights(void *context)
 {
 	const struct made *made = context;
@@ -349,13 +350,13 @@ static void *read_without_rights(void *context)
 	if (guest_disk_open(&disk, made->disk, &limits)) {
 		FAIL_TEST("%s", error_message());
 	} else {
-		CHECK_EQUAL(
-			guest_disk_read(disk, PLACE, made->build_id, made->build_id_size, &file),
-			0);
+		CHECK_EQUAL(guest_disk_read(disk, PLACE,
+					    span_of(made->build_id, made->build_id_size), &file),
+			    0);
 		CHECK(is_program(&file));
 		free(file.data);
-		CHECK_EQUAL(guest_disk_read(disk, "/usr/bin/other", made->build_id,
-					    made->build_id_size, &file),
+		CHECK_EQUAL(guest_disk_read(disk, "/usr/bin/other",
+					    span_of(made->build_id, made->build_id_size), &file),
 			    -ENOENT);
 		guest_disk_close(disk);
 	}
@@ -363,7 +364,7 @@ static void *read_without_rights(void *context)
 	return NULL;
 }
 
-TEST(guest_disk, of_another_user_is_read_by_who_has_given_up_the_right_to)
+TEST(guest_disk, of_another_user_is_read_through_a_broker)
 {
 	struct made made;
 	pthread_t thread;
@@ -386,13 +387,13 @@ static bool at_once(void *context)
 	return true;
 }
 
-/* Its size is known then, and nothing of it has come. */
+/* The reply has its size, but no data has arrived. */
 static bool once_output_begins(void *context)
 {
 	return ((const struct bytes *)context)->data;
 }
 
-TEST(guest_disk, output_that_did_not_come_is_none)
+TEST(guest_disk, missing_output_is_an_error)
 {
 	static const char *const end[] = { "--", NULL };
 	static const struct disk_file files[] = { { .path = "/etc/passwd" } };
@@ -411,8 +412,8 @@ TEST(guest_disk, output_that_did_not_come_is_none)
 	sandbox_broker_end(broker);
 }
 
-/* An answer that comes later is nobody's. */
-TEST(guest_disk, a_broker_that_was_left_runs_nothing_more)
+/* A late reply is not read. */
+TEST(guest_disk, a_cancelled_broker_runs_nothing_more)
 {
 	static const char *const end[] = { "--", NULL };
 	static const struct disk_file files[] = { { .path = "/etc/passwd" } };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a process in the sandbox can not do, tried by one that is in it. */
+/* Attempts of a sandboxed process to break out. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
@@ -23,10 +23,10 @@ static const struct sandbox plain = { .readable = "/etc/passwd",
 				      .seconds = 20,
 				      .output_max = 1 << 20 };
 
-/* Statuses that no child ends with for other reasons. */
+/* Exit statuses that are used for nothing else. */
 enum { FAILED = 40, SUCCEEDED, OUTSIDE };
 
-/* In a child that has entered the sandbox: does ATTEMPT succeed? */
+/* True if ATTEMPT succeeds in a sandboxed child. */
 static bool succeeds_inside(const struct sandbox *sandbox, long (*attempt)(void))
 {
 	int status = 0;
@@ -139,7 +139,7 @@ static long write_elsewhere(void)
 	return pipe(ends) ? -1 : write(ends[1], "x", 1);
 }
 
-TEST(sandbox, reads_what_it_may)
+TEST(sandbox, reads_the_allowed_file)
 {
 	CHECK(succeeds_inside(&plain, read_allowed));
 	CHECK(succeeds_inside(&plain, read_library));
@@ -178,7 +178,7 @@ TEST(sandbox, can_do_nothing_else)
 	unlink(scratch);
 }
 
-TEST(sandbox, reads_no_other_files_where_the_kernel_has_landlock)
+TEST(sandbox, reads_no_other_files_with_landlock)
 {
 	if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) < 1)
 		SKIP("this kernel has no Landlock: files of the user can be read there");
@@ -194,7 +194,7 @@ static int run(const char *const *arguments, const struct sandbox *sandbox, stru
 	return error;
 }
 
-TEST(sandbox, gives_what_a_program_prints)
+TEST(sandbox, returns_the_output)
 {
 	struct bytes output;
 
@@ -212,7 +212,7 @@ TEST(sandbox, gives_what_a_program_prints)
 	free(output.data);
 }
 
-TEST(sandbox, does_not_take_an_end_that_nobody_saw_for_a_good_one)
+TEST(sandbox, reports_a_lost_exit_status)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct sigaction before;
@@ -231,7 +231,7 @@ static bool says_no_twice(void *context)
 	return ++*asked > 2;
 }
 
-TEST(sandbox, ends_when_it_is_told_to)
+TEST(sandbox, ends_when_cancelled)
 {
 	struct sandbox asking = plain;
 	unsigned int asked = 0;
@@ -246,7 +246,7 @@ TEST(sandbox, ends_when_it_is_told_to)
 	free(output.data);
 }
 
-TEST(sandbox, ends_what_prints_or_takes_too_much)
+TEST(sandbox, ends_programs_that_exceed_limits)
 {
 	struct sandbox small = plain;
 	struct bytes output;
@@ -256,7 +256,7 @@ TEST(sandbox, ends_what_prints_or_takes_too_much)
 	CHECK(output.size <= plain.output_max + 1);
 	free(output.data);
 	small.seconds = 1;
-	/* By the clock, or by the time of the CPU. */
+	/* By wall time or CPU time. */
 	error = run((const char *const[]){ "/bin/sh", "-c", "while :; do :; done", NULL }, &small,
 		    &output);
 	CHECK(error == -ETIMEDOUT || error == -EIO);

@@ -29,13 +29,13 @@ static struct symbols *symbols_of(const struct agent_image_table *table)
 	struct bytes file;
 	int fd = mkstemp(path);
 
-	image_file_make(&file, span_of(table->bytes, table->size), table->build_id,
-			table->build_id_size);
+	image_file_make(&file, span_of(table->bytes, table->size),
+			span_of(table->build_id, table->build_id_size));
 	CHECK(fd >= 0 && write(fd, file.data, file.size) == (ssize_t)file.size);
 	close(fd);
 	free(file.data);
-	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, table->build_id,
-			     table->build_id_size))
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS,
+			     span_of(table->build_id, table->build_id_size)))
 		symbols = NULL;
 	unlink(path);
 	return symbols;
@@ -71,7 +71,7 @@ TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
 	symbols = symbols_of(table);
 	agent_image_table_free(table);
 	REQUIRE(symbols != NULL);
-	REQUIRE(!elf_symbols_load(&own, path, ELF_FILE_OFFSETS, NULL, 0));
+	REQUIRE(!elf_symbols_load(&own, path, ELF_FILE_OFFSETS, (struct span){ 0 }));
 	REQUIRE(symbols_find_name(own, "agent_process_run", &expected));
 	REQUIRE(symbols_find(symbols, expected.start, &symbol));
 	CHECK_STRING(symbol.name, "agent_process_run");

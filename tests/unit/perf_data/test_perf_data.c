@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The perf.data reader on broken files, and the writer on what it must refuse. perf itself:
+/* The perf.data reader with broken files, and the writer with invalid input. Tests with perf:
  * tests/e2e/test_perf.c. */
 #include <errno.h>
 #include <fcntl.h>
@@ -129,7 +129,7 @@ TEST(perf_data, corpus_files_are_read_whole)
 	}
 }
 
-/* Cut anywhere: what is before the cut is read, and the reader says that something is missing. */
+/* Truncated anywhere: records before the cut are read, and the summary reports the cut. */
 static void check_cuts(const char *path)
 {
 	uint8_t bytes[4096];
@@ -188,7 +188,7 @@ TEST(perf_data, reader_survives_any_wrong_byte)
 	}
 }
 
-TEST(perf_data, reader_refuses_what_is_no_perf_data)
+TEST(perf_data, reader_refuses_other_files)
 {
 	uint8_t bytes[4096];
 	size_t size = load(CORPUS "plain", bytes, sizeof(bytes));
@@ -204,8 +204,8 @@ TEST(perf_data, reader_refuses_what_is_no_perf_data)
 	CHECK_EQUAL(read_bytes(bytes, size, &seen, NULL), -ENOTSUP);
 }
 
-/* Few bytes that unpack to very many. */
-TEST(perf_data, reader_bounds_what_it_unpacks)
+/* A few bytes that unpack to very many. */
+TEST(perf_data, reader_bounds_unpacked_data)
 {
 	uint8_t bytes[65536 + 4096];
 	size_t size = load(CORPUS "pipe", bytes, 4096);
@@ -288,10 +288,9 @@ static int check_chain(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* A caller in the kernel of which nobody is sure is looked up where nothing is; the lower half has
- * no mark.
- */
-TEST(perf_data, callers_are_written_as_they_are_wherever_the_kernel_is)
+/* An uncertain kernel caller is looked up in user space; addresses in the lower half are never
+ * marked. */
+TEST(perf_data, call_chains_are_written_for_any_kernel_address)
 {
 	static const uint64_t low[] = { 0x101000, 0x102000 },
 			      high[] = { 0xffffffffc0001000, 0xbfffffffc0002000 };
@@ -322,8 +321,8 @@ TEST(perf_data, callers_are_written_as_they_are_wherever_the_kernel_is)
 	unlink(options.path);
 }
 
-/* What is in it is: tests/e2e/test_perf.c. */
-TEST(perf_data, an_empty_file_in_the_way_is_not_kept)
+/* Its content is tested in tests/e2e/test_perf.c. */
+TEST(perf_data, an_empty_existing_file_is_not_kept)
 {
 	char path[] = "/tmp/kvmscope-test-XXXXXX", old[64];
 	int empty = mkstemp(path);
@@ -373,7 +372,7 @@ static bool has_type(const char *path, mode_t type)
 	return !lstat(path, &status) && (status.st_mode & S_IFMT) == type;
 }
 
-/* What is renamed and replaced is a file alone, which the user could do without. */
+/* Only regular files are renamed and replaced. */
 TEST(perf_data, links_and_devices_stay)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX", here[256], number[64];
@@ -405,7 +404,7 @@ TEST(perf_data, links_and_devices_stay)
 	CHECK(!chdir(here) && !rmdir(directory));
 }
 
-/* Where root writes is not for another user to say. */
+/* Another user must not choose the file that root writes. */
 TEST(perf_data, links_of_other_users_are_not_followed)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX", here[256];
@@ -423,7 +422,7 @@ TEST(perf_data, links_of_other_users_are_not_followed)
 	CHECK(!chdir(here) && !rmdir(directory));
 }
 
-/* Its own directory has no name that this user can follow: names that begin in it are as good. */
+/* The user cannot read the path of the current directory: relative names still work. */
 static int write_below_closed_directory(void)
 {
 	char target[PATH_MAX];
@@ -434,7 +433,7 @@ static int write_below_closed_directory(void)
 	       !output_path_is_file("link", target) || strcmp(target, "link") != 0;
 }
 
-TEST(perf_data, files_below_a_closed_directory_are_replaced)
+TEST(perf_data, files_in_an_unsearchable_directory_are_replaced)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX", below[64], here[256];
 	int status;
@@ -455,7 +454,7 @@ TEST(perf_data, files_below_a_closed_directory_are_replaced)
 	      !rmdir(directory));
 }
 
-TEST(perf_data, a_file_that_there_is_no_room_for_is_removed)
+TEST(perf_data, a_file_without_disk_space_is_removed)
 {
 	char path[] = "/tmp/kvmscope-test-XXXXXX";
 	struct perf_data_output *output;
@@ -486,7 +485,7 @@ TEST(perf_data, standard_output_has_several_names)
 	CHECK(!output_path_is_standard("/dev/null"));
 }
 
-TEST(perf_data, writer_refuses_what_it_can_not_say)
+TEST(perf_data, writer_refuses_invalid_records)
 {
 	struct perf_data_options options = { .path = "/tmp/kvmscope-test-perf.data",
 					     .frequency = 100,

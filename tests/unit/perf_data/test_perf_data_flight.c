@@ -14,7 +14,7 @@
 
 #define SECOND 1000000000ull
 
-/* A panic 100 s after the clock began, the reset behind it, and rings that held 12 s. */
+/* A panic 100 s after the start of the clock, then a reset, with rings that held 12 s. */
 static const struct perf_data_flight panic = {
 	.from = 70 * SECOND,
 	.to = 105 * SECOND,
@@ -31,7 +31,7 @@ static void add(struct bytes *content)
 	REQUIRE(!content->failed);
 }
 
-TEST(perf_data_flight, is_read_as_it_was_written)
+TEST(perf_data_flight, round_trips)
 {
 	struct bytes content = { 0 };
 	struct perf_data_flight read;
@@ -42,7 +42,7 @@ TEST(perf_data_flight, is_read_as_it_was_written)
 	free(content.data);
 }
 
-TEST(perf_data_flight, refuses_what_is_cut_off_or_not_known)
+TEST(perf_data_flight, refuses_truncated_and_unknown_blocks)
 {
 	struct perf_data_flight read = { .missed = 7 };
 	struct bytes content = { 0 };
@@ -64,7 +64,7 @@ TEST(perf_data_flight, refuses_what_is_cut_off_or_not_known)
 	free(content.data);
 }
 
-TEST(perf_data_flight, ends_texts_that_do_not)
+TEST(perf_data_flight, terminates_strings)
 {
 	struct perf_data_flight read;
 	struct bytes content = { 0 };
@@ -78,7 +78,7 @@ TEST(perf_data_flight, ends_texts_that_do_not)
 	free(content.data);
 }
 
-TEST(perf_data_flight, stands_in_a_closed_file)
+TEST(perf_data_flight, is_in_a_closed_file)
 {
 	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 1 };
 	struct perf_data_writer *writer;
@@ -110,7 +110,7 @@ static char *printed(const struct perf_data_summary *summary)
 	return text;
 }
 
-TEST(perf_data_flight, is_told_by_the_report)
+TEST(perf_data_flight, is_shown_by_the_report)
 {
 	struct perf_data_summary summary = { .flight = panic };
 	char *text = printed(&summary);
@@ -126,7 +126,7 @@ TEST(perf_data_flight, is_told_by_the_report)
 	free(text);
 }
 
-TEST(perf_data_flight, is_told_in_wall_time)
+TEST(perf_data_flight, is_shown_in_wall_time)
 {
 	struct perf_data_summary summary = {
 		.flight = { .to = SECOND,

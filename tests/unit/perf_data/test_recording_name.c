@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording of kvmscoped that is read by a name which it had before. */
+/* Reading a recording of kvmscoped by an earlier name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,8 +37,7 @@ static bool is_read(const char *path)
 	return !error;
 }
 
-/* The file STEM has in STATE, by the name that it has in ASKED: it is there unless that comes
- * later. */
+/* The file STEM in STATE, opened by its name in ASKED: found unless that state comes later. */
 static void check_found(const char *stem, enum recording_state state, enum recording_state asked)
 {
 	char path[PATH_MAX], now[PATH_MAX], found[PATH_MAX];
@@ -52,7 +51,7 @@ static void check_found(const char *stem, enum recording_state state, enum recor
 		CHECK_STRING(found, now);
 }
 
-TEST(recording_name, one_that_was_renamed_is_found_by_each_name_that_it_had)
+TEST(recording_name, renamed_file_is_found_by_each_earlier_name)
 {
 	struct small_recording recording;
 	char now[PATH_MAX];
@@ -67,11 +66,11 @@ TEST(recording_name, one_that_was_renamed_is_found_by_each_name_that_it_had)
 				    (enum recording_state)asked);
 	}
 	unlink(now);
-	check_found(recording.path, RECORDING_PARTIAL, RECORDING_COMPLETE); /* gone for good */
+	check_found(recording.path, RECORDING_PARTIAL, RECORDING_COMPLETE); /* removed */
 	small_recording_free(&recording);
 }
 
-TEST(recording_name, other_files_have_no_other_names)
+TEST(recording_name, other_files_have_one_name)
 {
 	struct small_recording recording;
 	char path[PATH_MAX];
@@ -84,14 +83,14 @@ TEST(recording_name, other_files_have_no_other_names)
 	small_recording_free(&recording);
 }
 
-/* Fewer where it is the second time, with sanitizers. */
+/* Fewer in the second run, with sanitizers. */
 #ifdef __SANITIZE_ADDRESS__
 #define RENAMES 40
 #else
 #define RENAMES 200
 #endif
 
-/* As kvmscoped does, at any moment of who reads. */
+/* Renames like kvmscoped, at any moment of the reader. */
 static _Noreturn void rename_both(const char *stem)
 {
 	char partial[PATH_MAX], new[PATH_MAX], complete[PATH_MAX];
@@ -102,7 +101,7 @@ static _Noreturn void rename_both(const char *stem)
 	_exit(rename(partial, new) || rename(new, complete));
 }
 
-TEST(recording_name, renames_meanwhile_are_not_missed)
+TEST(recording_name, concurrent_renames_are_not_missed)
 {
 	struct small_recording recording;
 	char partial[PATH_MAX], complete[PATH_MAX], found[PATH_MAX];

@@ -135,7 +135,8 @@ static void check_names(const char *path)
 	struct symbols *symbols;
 	struct symbol symbol;
 
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }),
+		      0);
 	CHECK(symbols_find(symbols, 0x1103, &symbol));
 	CHECK_STRING(symbol.name, "spin_alpha");
 	CHECK_EQUAL(symbol.end, 0x1106);

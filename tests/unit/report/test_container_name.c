@@ -31,13 +31,13 @@ TEST(container_name, is_what_the_runtime_wrote)
 	check_name("/machine.slice/machine-debian.scope", "machine debian");
 }
 
-/* A container in one is the inner one. */
+/* A nested container is the inner one. */
 TEST(container_name, is_that_of_the_innermost)
 {
 	check_name("/lxc.payload.outer/system.slice/docker-" ID ".scope", "docker 0123456789ab");
 }
 
-TEST(container_name, is_not_made_up)
+TEST(container_name, is_empty_for_other_cgroups)
 {
 	check_name("", "");
 	check_name("/", "");

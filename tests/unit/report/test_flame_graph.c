@@ -7,7 +7,7 @@
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
 #include "vmm/perf_data/perf_data_writer.h"
-#include "vmm/report/flame_graph_tree.h"
+#include "vmm/report/flame_graph.h"
 
 static const struct flame_node *child_named(const struct flame_node *node, const char *name)
 {
@@ -56,13 +56,13 @@ static void check_functions(const struct flame_tree *tree)
 	CHECK_STRING(functions[0].frame->name, "leaf");
 	CHECK_EQUAL(functions[0].self, 10 * SMALL_PERIOD);
 	CHECK_EQUAL(functions[0].total, 10 * SMALL_PERIOD);
-	/* It recurses, and is counted once. */
+	/* A recursive function counts once. */
 	CHECK_EQUAL(function_named(tree, functions, "middle")->total, 6 * SMALL_PERIOD);
 	CHECK_EQUAL(function_named(tree, functions, "middle")->self, 0);
 	free(functions);
 }
 
-TEST(flame_graph_tree, processes_stand_in_their_cgroup_where_that_is_wanted)
+TEST(flame_graph_tree, groups_processes_by_cgroup)
 {
 	struct small_recording recording;
 	struct profile_options options = { .vcpu = -1 };
@@ -106,7 +106,7 @@ TEST(flame_graph_tree, holds_each_stack_from_the_outside_in)
 	small_recording_free(&recording);
 }
 
-/* One sample, taken outside of the guest. */
+/* One sample from outside the guest. */
 static void record_host(const char *path)
 {
 	const struct perf_data_options options = { .path = path,
@@ -132,7 +132,7 @@ static void record_host(const char *path)
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 }
 
-TEST(flame_graph_tree, what_is_outside_of_the_guest_is_not_its_user_space)
+TEST(flame_graph_tree, separates_the_host_from_user_space)
 {
 	struct profile_options options = { .vcpu = -1 };
 	const struct flame_node *host;

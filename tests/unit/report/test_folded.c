@@ -21,7 +21,7 @@ TEST(folded, writes_one_line_for_each_stack)
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
 	CHECK_EQUAL(folded_write(profile, FOLDED_PLAIN, to), 0);
 	fclose(to);
-	/* Names lose their semicolons: those separate frames. */
+	/* Semicolons separate frames, so names must not have them. */
 	CHECK_STRING(text, "vcpu 0;middle;middle;leaf 6\n"
 			   "vcpu 0;top:with/all;leaf 3\n"
 			   "vcpu:1;top:with/all;leaf 1\n");
@@ -30,7 +30,7 @@ TEST(folded, writes_one_line_for_each_stack)
 	small_recording_free(&recording);
 }
 
-TEST(folded, begins_with_the_cgroup_where_that_is_wanted)
+TEST(folded, groups_by_cgroup)
 {
 	struct small_recording recording;
 	struct profile_options options = { .vcpu = -1 };
@@ -57,7 +57,7 @@ TEST(folded, begins_with_the_cgroup_where_that_is_wanted)
 	small_recording_free(&recording);
 }
 
-TEST(folded, names_what_has_no_name_by_its_image)
+TEST(folded, names_unsymbolized_frames_by_their_image)
 {
 	struct profile_frame frame = { .image = "libc.so.6", .address = 0x1234 };
 	struct profile_stack stack = { .comm = "", .pid = 12 };

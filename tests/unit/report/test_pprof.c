@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pprof form, decoded by pprof's own definition of it and protoc. */
+/* The pprof format, decoded by protoc with pprof's own definition. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "tests/unit/small_recording.h"
 #include "vmm/report/pprof.h"
 
-/* What protoc makes of the small recording: its text form. */
+/* The small recording as protoc's text. */
 static char *decoded_with(const struct pprof_options *wanted)
 {
 	struct small_recording recording;
@@ -40,7 +40,7 @@ static char *decoded(void)
 	return decoded_with(NULL);
 }
 
-TEST(pprof, is_what_pprof_s_definition_reads)
+TEST(pprof, conforms_to_pprof_proto)
 {
 	char *text = decoded(), wanted[128];
 
@@ -67,7 +67,7 @@ TEST(pprof, is_what_pprof_s_definition_reads)
 	free(text);
 }
 
-TEST(pprof, says_that_it_can_not_be_written)
+TEST(pprof, reports_write_errors)
 {
 	struct small_recording recording;
 	struct profile_options options = { .vcpu = -1 };
@@ -83,7 +83,7 @@ TEST(pprof, says_that_it_can_not_be_written)
 	small_recording_free(&recording);
 }
 
-/* As a store wants it that makes a series of each set of labels. */
+/* For a store that makes a series of each set of labels. */
 TEST(pprof, of_one_vcpu_has_tasks_as_roots)
 {
 	const struct pprof_options options = { .one_vcpu = true,
@@ -102,14 +102,14 @@ TEST(pprof, of_one_vcpu_has_tasks_as_roots)
 	CHECK_EQUAL(pprof_text_count(text, "function {"), 3);
 	snprintf(wanted, sizeof(wanted), "  name: %d\n", pprof_text_place(text, "vcpu;1"));
 	CHECK_EQUAL(pprof_text_count(text, wanted), 1);
-	/* leaf, top, and the task as the outermost. */
+	/* leaf, top, and the task as the outermost frame. */
 	CHECK(sscanf(strstr(text, wanted) - strlen("  id: 3\n"), "  id: %d", &id) == 1);
 	snprintf(wanted, sizeof(wanted), "  location_id: %d\n  value: 1\n", id);
 	CHECK_EQUAL(pprof_text_count(text, wanted), 1);
 	free(text);
 }
 
-/* What Pyroscope would do to the small recording, nobody of which knows names. */
+/* The small recording as Pyroscope gets it, unsymbolized. */
 static const char *broken_unnamed(const struct pprof_options *wanted, size_t missing)
 {
 	struct profile_options options = { .vcpu = -1 };
@@ -132,8 +132,8 @@ static const char *broken_unnamed(const struct pprof_options *wanted, size_t mis
 	return broken;
 }
 
-/* Pyroscope shows no location that has no function: it would charge who called it. */
-TEST(pprof, for_a_store_what_has_no_name_is_its_image_s)
+/* Pyroscope drops locations without a function and counts them for the caller. */
+TEST(pprof, names_unsymbolized_frames_by_their_image_for_a_store)
 {
 	const struct pprof_options store = { .for_store = true,
 					     .from = 5000000000,

@@ -42,15 +42,15 @@ TEST(profile, makes_names_safe_to_show)
 	check_shown("a\033[2Jb\nc\td\x7f", "a?[2Jb?c?d?");
 	check_shown("gr\xc3\xbc\xc3\x9f dich \xe4\xb8\x96\xf0\x9f\x94\xa5",
 		    "gr\xc3\xbc\xc3\x9f dich \xe4\xb8\x96\xf0\x9f\x94\xa5");
-	check_shown("\xe2\x80\xaetxt", "?txt"); /* U+202E turns the direction */
+	check_shown("\xe2\x80\xaetxt", "?txt"); /* U+202E reverses the direction */
 	check_shown("\xc2\x9b"
 		    "2J",
 		    "?2J");                           /* U+009B is a control sequence too */
-	check_shown("\xff\xc0\x80\xe2\x80", "?????"); /* no UTF-8, the last one cut off */
+	check_shown("\xff\xc0\x80\xe2\x80", "?????"); /* invalid UTF-8, the last one truncated */
 	check_shown("\xed\xa0\x80", "???");           /* half of a surrogate pair */
 }
 
-/* A timeline with images that are told apart by their addresses alone. */
+/* A timeline with images that differ by address only. */
 struct lives {
 	struct pool pool;
 	struct profile_timeline *timeline;
@@ -77,7 +77,7 @@ static void map(struct lives *lives, int32_t pid, uint64_t time, uint64_t start,
 		    0);
 }
 
-/* The number of the image at ADDRESS, -1 without one. */
+/* The index of the image at ADDRESS, -1 without one. */
 static int image_at(const struct lives *lives, int32_t pid, uint64_t time, uint64_t address)
 {
 	const struct profile_space *space =
@@ -93,7 +93,7 @@ TEST(profile, finds_what_was_mapped_at_the_time)
 	struct lives lives;
 
 	lives_make(&lives);
-	/* Not in order of time, as in files with records of several CPUs. */
+	/* Not sorted by time, as in files with records of several CPUs. */
 	map(&lives, 7, 200, 0x1000, 0x1000, 1);
 	map(&lives, 7, 100, 0x1000, 0x3000, 0);
 	REQUIRE_EQUAL(profile_timeline_finish(lives.timeline), 0);
@@ -107,7 +107,7 @@ TEST(profile, finds_what_was_mapped_at_the_time)
 	lives_free(&lives);
 }
 
-TEST(profile, gives_a_child_what_its_parent_had)
+TEST(profile, inherits_mappings_of_the_parent)
 {
 	struct lives lives;
 
@@ -124,7 +124,7 @@ TEST(profile, gives_a_child_what_its_parent_had)
 	lives_free(&lives);
 }
 
-TEST(profile, tells_owners_of_one_pid_apart)
+TEST(profile, separates_owners_of_one_pid)
 {
 	struct lives lives;
 
@@ -139,7 +139,7 @@ TEST(profile, tells_owners_of_one_pid_apart)
 	lives_free(&lives);
 }
 
-TEST(profile, names_threads_as_they_were_called_then)
+TEST(profile, has_the_comm_of_that_time)
 {
 	struct lives lives;
 
@@ -155,7 +155,7 @@ TEST(profile, names_threads_as_they_were_called_then)
 	lives_free(&lives);
 }
 
-/* The images' paths are what lives_make() makes of them: none of a file, so they are given here. */
+/* Sets the images' paths, which lives_make() leaves without files. */
 static const char *program_at(const struct lives *lives, uint32_t pid, uint64_t time)
 {
 	const struct profile_image *image = profile_timeline_program(lives->timeline, pid, time);
@@ -177,7 +177,7 @@ TEST(profile, knows_which_program_a_process_runs)
 	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 1, 1, 20, false), 0);
 	CHECK_EQUAL(profile_timeline_exec(lives.timeline, 2, 30), 0);
 	map(&lives, 2, 31, 0x1000, 0x1000, 2);
-	/* 3 was there before, and maps more; 2 comes again as its child. */
+	/* 3 existed before, and maps more; pid 2 is reused for its child. */
 	map(&lives, 3, 40, 0x1000, 0x1000, 1);
 	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 3, 3, 50, false), 0);
 	map(&lives, 2, 51, 0x9000, 0x1000, 1);
@@ -193,8 +193,8 @@ TEST(profile, knows_which_program_a_process_runs)
 	lives_free(&lives);
 }
 
-/* As a guest's clock may have it: the sample's mapping is of before the execve. */
-TEST(profile, takes_no_mapping_of_the_program_before_for_the_program)
+/* Inexact guest clock: the sample's mapping is from before the execve. */
+TEST(profile, ignores_mappings_of_the_previous_program)
 {
 	struct lives lives;
 
@@ -221,8 +221,8 @@ TEST(profile, takes_no_mapping_of_the_program_before_for_the_program)
 	lives_free(&lives);
 }
 
-/* What the guest tells may stand behind what samples saw of the new program. */
-TEST(profile, takes_no_library_for_the_program_that_is_told_later)
+/* Guest events may come after samples of the new program. */
+TEST(profile, prefers_a_late_program_to_a_library)
 {
 	struct lives lives;
 
@@ -338,7 +338,7 @@ TEST(profile, merges_samples_of_one_stack)
 	small_recording_free(&recording);
 }
 
-TEST(profile, takes_one_vcpu_or_leaves_alone)
+TEST(profile, selects_one_vcpu)
 {
 	struct small_recording recording;
 	struct profile *profile;
@@ -357,7 +357,7 @@ TEST(profile, takes_one_vcpu_or_leaves_alone)
 	small_recording_free(&recording);
 }
 
-TEST(profile, refuses_symbol_files_that_are_none)
+TEST(profile, refuses_invalid_symbol_files)
 {
 	struct small_recording recording;
 	struct profile_options options = { .kallsyms = "Makefile", .vcpu = -1 };

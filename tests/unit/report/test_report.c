@@ -61,7 +61,7 @@ TEST(report_rows, count_callers_once_for_each_sample)
 	REQUIRE(fixture_make(&fixture, &options));
 	REQUIRE_EQUAL(fixture.report->count, 3);
 	CHECK_STRING(fixture.report->rows[0]->frame->symbol, "leaf");
-	/* It recurses in all six of its samples. */
+	/* Recursive in all six of its samples. */
 	CHECK_STRING(fixture.report->rows[1]->frame->symbol, "middle");
 	CHECK_EQUAL(fixture.report->rows[1]->total_samples, 6);
 	CHECK_EQUAL(fixture.report->rows[1]->samples, 0);
@@ -86,7 +86,7 @@ TEST(report_rows, follow_the_keys)
 	fixture_free(&fixture);
 }
 
-/* Without a program, the name of the thread is the app's; vCPU threads are of one process. */
+/* Without a program, the app is the thread's comm; vCPU threads are one process. */
 TEST(report_rows, go_by_program_and_thread)
 {
 	const struct report_options by_app = { .keys = REPORT_APP | REPORT_IMAGE | REPORT_SYMBOL };
@@ -110,7 +110,7 @@ TEST(report_rows, go_by_program_and_thread)
 	fixture_free(&fixture);
 }
 
-TEST(report_rows, say_programs_and_threads_in_both_forms)
+TEST(report_rows, show_programs_and_threads_in_both_forms)
 {
 	const struct report_options options = { .keys = REPORT_APP | REPORT_PID | REPORT_TID,
 						.limit = 1 };
@@ -148,7 +148,7 @@ TEST(report_rows, end_at_the_limits)
 	fixture_free(&fixture);
 }
 
-TEST(report_rows, are_printed_under_what_was_recorded)
+TEST(report_rows, are_printed_after_a_header)
 {
 	const struct report_options options = { .keys = REPORT_SYMBOL | REPORT_IMAGE };
 	struct fixture fixture;

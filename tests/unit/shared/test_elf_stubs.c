@@ -406,7 +406,7 @@ static uint64_t offset_of_first(const char *path)
 	struct symbols *symbols;
 	struct symbol symbol = { 0 };
 
-	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, NULL, 0))
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, (struct span){ 0 }))
 		return 0;
 	CHECK(symbols_find_name(symbols, "first@plt", &symbol));
 	CHECK(symbols_find_name(symbols, "<_Z3foov@plt>", &symbol));
@@ -437,7 +437,8 @@ static void write_names(char *path, struct bytes table, const uint8_t *build_id)
 	int fd = mkstemp(path);
 	struct bytes names;
 
-	image_file_make(&names, span_of(table.data, table.size), build_id, ELF_BUILD_ID_MAX);
+	image_file_make(&names, span_of(table.data, table.size),
+			span_of(build_id, ELF_BUILD_ID_MAX));
 	CHECK(fd >= 0 && write(fd, names.data, names.size) == (ssize_t)names.size);
 	close(fd);
 	free(names.data);
@@ -451,7 +452,7 @@ static struct symbols *named_by(struct bytes table)
 	struct symbols *symbols = NULL;
 
 	write_names(path, table, build_id);
-	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, build_id, sizeof(build_id)))
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, span_of(build_id, sizeof(build_id))))
 		symbols = NULL;
 	unlink(path);
 	return symbols;
@@ -495,7 +496,8 @@ static void check_separate(const char *debug, const char *path, const uint8_t *b
 	struct symbols *symbols;
 	struct symbol symbol;
 
-	REQUIRE_EQUAL(elf_symbols_load_separate(&symbols, debug, path, build_id, ELF_BUILD_ID_MAX),
+	REQUIRE_EQUAL(elf_symbols_load_separate(&symbols, debug, path,
+						span_of(build_id, ELF_BUILD_ID_MAX)),
 		      0);
 	CHECK(symbols_find_name(symbols, "hidden", &symbol));
 	REQUIRE(symbols_find(symbols, first, &symbol));
@@ -530,8 +532,8 @@ TEST(elf_stubs, stay_where_a_separate_file_has_the_symbols)
 	REQUIRE(file.fd >= 0);
 	first = offset_of_first(file.path);
 	table = table_of(&file);
-	REQUIRE(installed_symbols_add(&all, span_of(table.data, table.size), root, build_id,
-				      sizeof(build_id)));
+	REQUIRE(installed_symbols_add(&all, span_of(table.data, table.size), root,
+				      span_of(build_id, sizeof(build_id))));
 	check_names(all, first, true);
 	check_separate(debug, file.path, build_id, first);
 	write_names(names, table, build_id);

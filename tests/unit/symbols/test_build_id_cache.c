@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands in the build-id cache; that perf finds it is tested in tests/e2e/test_perf.c. */
+/* Content of the build-id cache; tests/e2e/test_perf.c tests that perf finds it. */
 #include "vmm/symbols/build_id_cache.h"
 
 #include <dirent.h>
@@ -218,7 +218,7 @@ static unsigned int count_boots(const struct place *place, const char *file)
 	return count;
 }
 
-TEST(build_id_cache, takes_the_same_boot_once_and_another_by_itself)
+TEST(build_id_cache, stores_equal_boots_once)
 {
 	struct build_id_cache_boot boots[3] = { 0 };
 	struct fake_guest guest, other;
@@ -262,7 +262,7 @@ TEST(build_id_cache, follows_the_modules_of_a_boot)
 	leave(&place);
 }
 
-TEST(build_id_cache, leaves_alone_what_is_there)
+TEST(build_id_cache, keeps_existing_files)
 {
 	char path[PATH_MAX + 64], *text;
 	struct fake_guest guest;
@@ -300,7 +300,7 @@ TEST(build_id_cache, keeps_the_code_of_the_newest_boots_only)
 	leave(&place);
 }
 
-TEST(build_id_cache, forgets_the_oldest_boots_but_no_other_s)
+TEST(build_id_cache, removes_the_oldest_boots_of_its_own)
 {
 	char other[PATH_MAX + 64], command[3 * PATH_MAX];
 	struct place place;
@@ -323,7 +323,7 @@ TEST(build_id_cache, forgets_the_oldest_boots_but_no_other_s)
 	leave(&place);
 }
 
-TEST(build_id_cache, several_writers_at_a_time_leave_whole_files)
+TEST(build_id_cache, concurrent_writers_leave_whole_files)
 {
 	struct place place;
 	char path[PATH_MAX + 64], *text;
@@ -360,7 +360,7 @@ TEST(build_id_cache, several_writers_at_a_time_leave_whole_files)
 	leave(&place);
 }
 
-TEST(build_id_cache, lets_no_guest_write_lines_or_paths)
+TEST(build_id_cache, rejects_guest_names_with_lines_or_paths)
 {
 	struct build_id_cache_boot boot = { 0 };
 	char path[PATH_MAX + 64], *text;
@@ -387,7 +387,7 @@ TEST(build_id_cache, lets_no_guest_write_lines_or_paths)
 	leave(&place);
 }
 
-TEST(build_id_cache, says_why_it_can_not_be_written)
+TEST(build_id_cache, reports_why_it_cannot_be_written)
 {
 	struct build_id_cache_boot boot = { 0 };
 	struct fake_guest guest;
@@ -403,19 +403,20 @@ static const uint8_t image_id[20] = { [0 ... 19] = 0x22 };
 
 #define IMAGE_ID "2222222222222222222222222222222222222222"
 
-static int put_image(const char *cache,
-		     int (*put)(const char *, const uint8_t *, size_t, const struct bytes *),
+static int put_image(const char *cache, int (*put)(const char *, struct span, const struct bytes *),
 		     const char *content)
 {
-	const struct bytes file = { .data = (uint8_t *)(uintptr_t)content,
-				    .size = strlen(content) };
+	struct bytes file = { 0 };
+	int result;
 
-	return put(cache, image_id, sizeof(image_id), &file);
+	bytes_add(&file, content, strlen(content));
+	result = put(cache, span_of(image_id, sizeof(image_id)), &file);
+	free(file.data);
+	return result;
 }
 
-/* What FILE contains. */
-static int put_file(const char *cache,
-		    int (*put)(const char *, const uint8_t *, size_t, const struct bytes *),
+/* The content of FILE. */
+static int put_file(const char *cache, int (*put)(const char *, struct span, const struct bytes *),
 		    const char *from)
 {
 	struct bytes file = { 0 };
@@ -428,7 +429,7 @@ static int put_file(const char *cache,
 		bytes_add(&file, part, size);
 	if (stream)
 		fclose(stream);
-	result = file.size ? put(cache, image_id, sizeof(image_id), &file) : -1;
+	result = file.size ? put(cache, span_of(image_id, sizeof(image_id)), &file) : -1;
 	free(file.data);
 	return result;
 }
@@ -458,8 +459,8 @@ static void check_image(const struct place *place, const char *expected)
 	fclose(file);
 }
 
-/* Names from a guest's memory make room for its file, what is perf's own for nothing. */
-TEST(build_id_cache, replaces_images_that_it_put_there_itself)
+/* Symbols from guest memory are replaced by the file; files of perf never are. */
+TEST(build_id_cache, replaces_its_own_images)
 {
 	struct place place;
 	char command[512];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inlined functions of programs as compilers make them (tests/unit/inlines), beside LLVM's
- * symbolizer. */
+/* Inlined functions of compiled programs (tests/unit/inlines), compared with LLVM's symbolizer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,13 +14,13 @@
 #include "vmm/symbols/elf_file.h"
 #include "vmm/symbols/symbol_paths.h"
 
-static const struct symbol_sources nowhere; /* but where all look */
+static const struct symbol_sources nowhere; /* only the default places */
 
 struct text {
 	uint64_t start, size;
 };
 
-/* Where a program's own code is. */
+/* The range of a program's own code. */
 static struct text text_of(const char *path)
 {
 	struct text text = { 0 };
@@ -44,9 +43,7 @@ static struct text text_of(const char *path)
 	return text;
 }
 
-/* What LLVM's symbolizer says of each byte: lines of names and places in turn, "0x..." before those
- * of each.
- */
+/* The output of LLVM's symbolizer for each byte: an address, then function and position in turn. */
 static FILE *ask_llvm(const char *path, struct text text)
 {
 	char addresses[] = "/tmp/kvmscope-inlines-XXXXXX", command[512];
@@ -72,7 +69,7 @@ static bool next_line(FILE *from, char *line, size_t size)
 	return true;
 }
 
-/* "FILE:LINE", and what may stand behind it. */
+/* "FILE:LINE", possibly with more after it. */
 static bool is_same_place(const char *theirs, const struct dwarf_function *ours)
 {
 	const char *colon = strrchr(theirs, ':'), *name = strrchr(theirs, '/');
@@ -84,8 +81,7 @@ static bool is_same_place(const char *theirs, const struct dwarf_function *ours)
 	       strlen(file) == (size_t)(colon - name) && !strncmp(file, name, strlen(file));
 }
 
-/* The names of functions that were inlined, and the places of these and of what they were inlined
- * into. */
+/* The inlined functions, and the positions of these and of their callers. */
 static unsigned int compare(FILE *from, uint64_t address, const struct dwarf_function *functions,
 			    size_t count, char *line, size_t size)
 {
@@ -101,7 +97,7 @@ static unsigned int compare(FILE *from, uint64_t address, const struct dwarf_fun
 		    (depth < count && !is_same_place(line, &functions[depth])))
 			wrong++;
 	}
-	/* Of addresses between functions they say what the symbol table does. */
+	/* Between functions LLVM answers from the symbol table. */
 	wrong += depth != (count ? count : 1);
 	if (wrong)
 		printf("%#" PRIx64 ": %u of %u differ, %zu here\n", address, wrong, depth, count);
@@ -117,7 +113,7 @@ static void check_program(const char *path)
 	struct dwarf_inlines *inlines;
 	char line[4096];
 
-	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, path, NULL, 0, &nowhere), 0);
+	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, path, (struct span){ 0 }, &nowhere), 0);
 	REQUIRE(next_line(from, line, sizeof(line)));
 	for (uint64_t i = 0; i < text.size && wrong < 10; i++) {
 		size_t count = dwarf_inlines_find(inlines, text.start + i, true, functions);
@@ -132,17 +128,17 @@ static void check_program(const char *path)
 	dwarf_inlines_close(inlines);
 }
 
-TEST(dwarf_inlines, of_gcc_are_those_that_llvm_finds)
+TEST(dwarf_inlines, of_gcc_match_llvm)
 {
 	check_program("build/inlines/gcc");
 }
 
-TEST(dwarf_inlines, of_dwarf_4_compressed_are_those_that_llvm_finds)
+TEST(dwarf_inlines, of_compressed_dwarf_4_match_llvm)
 {
 	check_program("build/inlines/dwarf4");
 }
 
-TEST(dwarf_inlines, of_clang_are_those_that_llvm_finds)
+TEST(dwarf_inlines, of_clang_match_llvm)
 {
 	check_program("build/inlines/clang");
 }
@@ -154,16 +150,18 @@ static bool is_same(const struct dwarf_function *a, const struct dwarf_function 
 	       (!a->file || !strcmp(a->file, b->file));
 }
 
-/* LLVM's symbolizer of this version does not read such files; dwz only moves what was there. */
-TEST(dwarf_inlines, are_found_where_dwz_took_a_part_into_another_file)
+/* This version of LLVM's symbolizer cannot read such files; dwz only moves their content. */
+TEST(dwarf_inlines, are_found_with_a_shared_file_of_dwz)
 {
 	struct dwarf_function functions[DWARF_INLINES_MAX], shared[DWARF_INLINES_MAX];
 	struct text text = text_of("build/inlines/gcc");
 	struct dwarf_inlines *whole, *parts;
 	unsigned int different = 0;
 
-	REQUIRE_EQUAL(dwarf_inlines_open(&whole, "build/inlines/gcc", NULL, 0, &nowhere), 0);
-	REQUIRE_EQUAL(dwarf_inlines_open(&parts, "build/inlines/dwz", NULL, 0, &nowhere), 0);
+	REQUIRE_EQUAL(dwarf_inlines_open(&whole, "build/inlines/gcc", (struct span){ 0 }, &nowhere),
+		      0);
+	REQUIRE_EQUAL(dwarf_inlines_open(&parts, "build/inlines/dwz", (struct span){ 0 }, &nowhere),
+		      0);
 	for (uint64_t i = 0; i < text.size; i++) {
 		size_t count = dwarf_inlines_find(whole, text.start + i, true, functions);
 
@@ -176,27 +174,31 @@ TEST(dwarf_inlines, are_found_where_dwz_took_a_part_into_another_file)
 	dwarf_inlines_close(parts);
 }
 
-TEST(dwarf_inlines, say_what_a_file_lacks)
+TEST(dwarf_inlines, report_missing_dwarf)
 {
 	uint8_t build_id[ELF_BUILD_ID_MAX];
 	struct dwarf_inlines *inlines;
 	struct elf_file file;
 	size_t size;
 
-	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped", NULL, 0, &nowhere),
+	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped", (struct span){ 0 },
+				       &nowhere),
 		    -ENODATA);
-	CHECK_EQUAL(dwarf_inlines_open(&inlines, "Makefile", NULL, 0, &nowhere), -EINVAL);
-	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/no-such-file", NULL, 0, &nowhere), -ENOENT);
+	CHECK_EQUAL(dwarf_inlines_open(&inlines, "Makefile", (struct span){ 0 }, &nowhere),
+		    -EINVAL);
+	CHECK_EQUAL(
+		dwarf_inlines_open(&inlines, "build/no-such-file", (struct span){ 0 }, &nowhere),
+		-ENOENT);
 	REQUIRE_EQUAL(elf_file_open(&file, "build/inlines/gcc"), 0);
 	size = elf_file_build_id(&file, build_id);
 	elf_file_close(&file);
 	REQUIRE(size);
-	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped.debug", build_id, size,
-					 &nowhere),
+	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped.debug",
+					 span_of(build_id, size), &nowhere),
 		      0);
 	dwarf_inlines_close(inlines);
 	build_id[0] ^= 1;
-	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped.debug", build_id, size,
-				       &nowhere),
+	CHECK_EQUAL(dwarf_inlines_open(&inlines, "build/inlines/stripped.debug",
+				       span_of(build_id, size), &nowhere),
 		    -ESTALE);
 }

@@ -10,10 +10,10 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/symbols/elf_symbols.h"
 
-/* The test program itself is an ELF file with symbols that are known here. */
+/* The test program itself is an ELF file with known symbols. */
 static const char self[] = "/proc/self/exe";
 
-/* Where the kernel has mapped the file's byte that lies at ADDRESS. */
+/* The address at which the kernel mapped the file's byte of ADDRESS. */
 static uint64_t offset_in_file(const void *address)
 {
 	unsigned long start, end, offset;
@@ -35,14 +35,14 @@ TEST(elf_symbols, finds_a_function_by_its_offset_in_the_file)
 	struct symbols *symbols;
 	struct symbol symbol;
 
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, (struct span){ 0 }), 0);
 	REQUIRE(symbols_find(symbols, offset_in_file((const void *)elf_symbols_load) + 4, &symbol));
 	CHECK_STRING(symbol.name, "elf_symbols_load");
 	CHECK_EQUAL(symbol.start, offset_in_file((const void *)elf_symbols_load));
 	symbols_free(symbols);
 }
 
-/* Of assembly, without a size, in a section of some bytes; behind it lie the stubs of the PLT. */
+/* An assembly symbol without a size in a section of some bytes, followed by PLT stubs. */
 void _init(void);
 
 TEST(elf_symbols, ends_a_symbol_without_a_size_with_its_section)
@@ -51,7 +51,7 @@ TEST(elf_symbols, ends_a_symbol_without_a_size_with_its_section)
 	struct symbols *symbols;
 	struct symbol symbol;
 
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, (struct span){ 0 }), 0);
 	REQUIRE(symbols_find(symbols, start, &symbol));
 	CHECK_STRING(symbol.name, "_init");
 	CHECK(symbol.end - symbol.start < 64);
@@ -61,18 +61,19 @@ TEST(elf_symbols, ends_a_symbol_without_a_size_with_its_section)
 
 __asm__(".globl elf_symbols_test_value\n.set elf_symbols_test_value, 0x40\n");
 
-TEST(elf_symbols, leaves_out_values_that_are_no_addresses)
+TEST(elf_symbols, leaves_out_absolute_symbols)
 {
 	struct symbols *symbols;
 	struct symbol symbol;
 
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }),
+		      0);
 	CHECK(symbols_find_name(symbols, "elf_symbols_load", &symbol));
 	CHECK(!symbols_find_name(symbols, "elf_symbols_test_value", &symbol));
 	symbols_free(symbols);
 }
 
-TEST(elf_symbols, takes_only_the_build_that_is_asked_for)
+TEST(elf_symbols, loads_only_the_requested_build)
 {
 	uint8_t build_id[ELF_BUILD_ID_MAX];
 	struct symbols *symbols;
@@ -81,28 +82,32 @@ TEST(elf_symbols, takes_only_the_build_that_is_asked_for)
 	if (!size)
 		SKIP("this compiler puts no build id into programs");
 	REQUIRE(size > 0);
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, build_id, (size_t)size),
-		      0);
+	REQUIRE_EQUAL(
+		elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, span_of(build_id, (size_t)size)),
+		0);
 	symbols_free(symbols);
 	build_id[size - 1] ^= 1;
-	CHECK_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, build_id, (size_t)size),
-		    -ESTALE);
+	CHECK_EQUAL(
+		elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, span_of(build_id, (size_t)size)),
+		-ESTALE);
 	CHECK(strstr(error_message(), "build id"));
 }
 
-TEST(elf_symbols, refuses_what_is_no_elf_file)
+TEST(elf_symbols, refuses_other_files)
 {
 	uint8_t build_id[ELF_BUILD_ID_MAX];
 	struct symbols *symbols;
 
-	CHECK_EQUAL(elf_symbols_load(&symbols, "Makefile", ELF_FILE_OFFSETS, NULL, 0), -EINVAL);
-	CHECK_EQUAL(elf_symbols_load(&symbols, "build/no-such-file", ELF_FILE_OFFSETS, NULL, 0),
+	CHECK_EQUAL(elf_symbols_load(&symbols, "Makefile", ELF_FILE_OFFSETS, (struct span){ 0 }),
+		    -EINVAL);
+	CHECK_EQUAL(elf_symbols_load(&symbols, "build/no-such-file", ELF_FILE_OFFSETS,
+				     (struct span){ 0 }),
 		    -ENOENT);
 	CHECK_EQUAL(elf_build_id("Makefile", build_id), -EINVAL);
 	CHECK_EQUAL(elf_build_id("/dev/zero", build_id), -EINVAL);
 }
 
-/* The first SIZE bytes of FROM into TO. */
+/* Copies the first SIZE bytes of FROM to TO. */
 static bool copy_part(const char *from, const char *to, size_t size)
 {
 	char *bytes = malloc(size);
@@ -116,7 +121,7 @@ static bool copy_part(const char *from, const char *to, size_t size)
 	return done;
 }
 
-TEST(elf_symbols, survives_files_that_were_cut_off)
+TEST(elf_symbols, survives_truncated_files)
 {
 	static const size_t sizes[] = { 1, 16, 63, 64, 500, 4096, 100000, 400000 };
 	char path[] = "build/elf-XXXXXX";
@@ -127,8 +132,8 @@ TEST(elf_symbols, survives_files_that_were_cut_off)
 	close(fd);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		REQUIRE(copy_part(self, path, sizes[i]));
-		/* Sections lie at the end: there is nothing to be found without them. */
-		CHECK(elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, NULL, 0) < 0);
+		/* The section headers are at the end: without them there are no symbols. */
+		CHECK(elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, (struct span){ 0 }) < 0);
 	}
 	unlink(path);
 }

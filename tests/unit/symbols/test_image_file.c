@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of names from what a guest says of its programs. */
+/* Symbol files from the tables that guests send. */
 #include "vmm/symbols/image_file.h"
 
 #include <elf.h>
@@ -73,13 +73,13 @@ static struct symbols *load(const struct bytes *file, const uint8_t *id)
 
 	CHECK(fd >= 0 && write(fd, file->data, file->size) == (ssize_t)file->size);
 	close(fd);
-	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, id, 20))
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, span_of(id, 20)))
 		symbols = NULL;
 	unlink(path);
 	return symbols;
 }
 
-TEST(image_file, names_functions_by_their_place_in_the_mapped_file)
+TEST(image_file, has_functions_by_file_offset)
 {
 	struct table table = small_table();
 	static const uint8_t other[20] = { 1 };
@@ -87,14 +87,14 @@ TEST(image_file, names_functions_by_their_place_in_the_mapped_file)
 	struct symbol symbol;
 	struct bytes file;
 
-	image_file_make(&file, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)));
 	REQUIRE(!file.failed && file.size);
 	symbols = load(&file, build_id);
 	REQUIRE(symbols != NULL);
 	CHECK_EQUAL(symbols_count(symbols), 2);
 	REQUIRE(symbols_find(symbols, 0x1018, &symbol));
 	CHECK_STRING(symbol.name, "first");
-	/* A terminal is not to obey a guest. */
+	/* A guest must not control a terminal. */
 	REQUIRE(symbols_find(symbols, 0x1028, &symbol));
 	CHECK_STRING(symbol.name, "bad\\x1b[2J\\x0a");
 	symbols_free(symbols);
@@ -107,7 +107,7 @@ struct unsized_table {
 	struct agent_section sections[2];
 } __attribute__((packed));
 
-/* As of a static program: _init of assembly, stubs behind its section, a function of assembly in
+/* As in a static program: _init in assembly, stubs after its section, an assembly function in
  * .text. */
 static struct unsized_table unsized_table(void)
 {
@@ -132,13 +132,14 @@ static bool has_name(const struct symbols *symbols, uint64_t offset)
 	return symbols_find(symbols, offset, &symbol);
 }
 
-TEST(image_file, ends_a_symbol_without_a_size_with_its_section_and_where_the_next_one_begins)
+TEST(image_file, ends_a_symbol_without_size_at_its_section_or_the_next)
 {
 	struct unsized_table unsized = unsized_table();
 	struct symbols *symbols;
 	struct bytes file;
 
-	image_file_make(&file, span_of(&unsized, sizeof(unsized)), build_id, sizeof(build_id));
+	image_file_make(&file, span_of(&unsized, sizeof(unsized)),
+			span_of(build_id, sizeof(build_id)));
 	symbols = load(&file, build_id);
 	free(file.data);
 	REQUIRE(symbols != NULL);
@@ -149,8 +150,8 @@ TEST(image_file, ends_a_symbol_without_a_size_with_its_section_and_where_the_nex
 	symbols_free(symbols);
 }
 
-/* Nor of one whose section ends before it, or behind the last address. */
-TEST(image_file, names_nothing_by_a_symbol_without_a_size_where_no_section_is_told)
+/* Likewise if its section ends before it, or after the last address. */
+TEST(image_file, drops_a_symbol_without_size_and_section)
 {
 	static const struct agent_section wrong[] = {
 		{ 0x402010, 16 }, { 0x401000, 0x1000 }, { 0x402000, UINT64_MAX }, { 0, 0 }
@@ -164,7 +165,7 @@ TEST(image_file, names_nothing_by_a_symbol_without_a_size_where_no_section_is_to
 		unsized.sections[0] = wrong[i];
 		image_file_make(&file,
 				span_of(&unsized, i ? sizeof(unsized) : sizeof(unsized.table)),
-				build_id, sizeof(build_id));
+				span_of(build_id, sizeof(build_id)));
 		symbols = load(&file, build_id);
 		free(file.data);
 		REQUIRE(symbols != NULL);
@@ -174,8 +175,8 @@ TEST(image_file, names_nothing_by_a_symbol_without_a_size_where_no_section_is_to
 	}
 }
 
-/* Of two names at one address, that is the function whose size is known. */
-TEST(image_file, prefers_the_name_that_has_a_size)
+/* Of two symbols at one address the one with a size. */
+TEST(image_file, prefers_the_symbol_with_a_size)
 {
 	struct unsized_table unsized = unsized_table();
 	struct symbols *symbols;
@@ -184,7 +185,8 @@ TEST(image_file, prefers_the_name_that_has_a_size)
 	unsized.table.symbols[2].st_value = 0x402080;
 	unsized.table.symbols[2].st_name = 7;
 	unsized.table.symbols[2].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
-	image_file_make(&file, span_of(&unsized, sizeof(unsized)), build_id, sizeof(build_id));
+	image_file_make(&file, span_of(&unsized, sizeof(unsized)),
+			span_of(build_id, sizeof(build_id)));
 	symbols = load(&file, build_id);
 	free(file.data);
 	REQUIRE(symbols != NULL);
@@ -192,27 +194,27 @@ TEST(image_file, prefers_the_name_that_has_a_size)
 	symbols_free(symbols);
 }
 
-/* Whatever is cut off, and whatever the counts say. */
-TEST(image_file, is_none_where_the_table_is_none)
+/* Truncated anywhere, and with any counts. */
+TEST(image_file, is_empty_for_a_broken_table)
 {
 	struct table table = small_table();
 	struct bytes file;
 
 	for (size_t size = 0; size < sizeof(table); size += 7) {
-		image_file_make(&file, span_of(&table, size), build_id, sizeof(build_id));
+		image_file_make(&file, span_of(&table, size), span_of(build_id, sizeof(build_id)));
 		CHECK_EQUAL(file.size, 0);
 		free(file.data);
 	}
 	table.head.segments = UINT32_MAX;
-	image_file_make(&file, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)));
 	CHECK_EQUAL(file.size, 0);
 	table = small_table();
 	table.head.strings = UINT32_MAX;
-	image_file_make(&file, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)));
 	CHECK_EQUAL(file.size, 0);
 }
 
-/* A table whose symbols are COUNT functions, all of one name of SIZE bytes. */
+/* A table of COUNT functions that share one name of SIZE bytes. */
 static void make_shared(struct bytes *file, size_t count, size_t size)
 {
 	const struct agent_symbols head = { .section = AGENT_SYMBOLS_SYMTAB,
@@ -232,12 +234,12 @@ static void make_shared(struct bytes *file, size_t count, size_t size)
 	}
 	bytes_add_zeros(&table, size + 2);
 	memset(table.data + table.size - size - 1, 'x', size);
-	image_file_make(file, span_of(table.data, table.size), build_id, sizeof(build_id));
+	image_file_make(file, span_of(table.data, table.size), span_of(build_id, sizeof(build_id)));
 	free(table.data);
 }
 
-/* A million symbols of a string of megabytes would make terabytes of it. */
-TEST(image_file, is_none_where_names_are_many_times_the_strings)
+/* A million symbols with a string of megabytes would take terabytes. */
+TEST(image_file, is_empty_if_names_exceed_the_strings)
 {
 	struct bytes file;
 
@@ -250,7 +252,7 @@ TEST(image_file, is_none_where_names_are_many_times_the_strings)
 	free(file.data);
 }
 
-TEST(image_file, leaves_out_a_name_that_is_too_long)
+TEST(image_file, leaves_out_long_names)
 {
 	struct bytes file;
 

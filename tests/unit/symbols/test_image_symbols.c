@@ -22,7 +22,7 @@ struct table {
 	char strings[16];
 } __attribute__((packed));
 
-/* Its first COUNT functions have names. */
+/* A table with COUNT functions. */
 static struct table table_of(uint32_t section, unsigned int count)
 {
 	struct table table = {
@@ -53,7 +53,7 @@ static bool has_room(void *context)
 struct setting {
 	char directory[64];
 	struct build_id_cache_location place;
-	struct image_symbols memory, agent; /* of one run: who has them from where */
+	struct image_symbols memory, agent; /* two sources of one session */
 };
 
 static void enter(struct setting *setting, size_t limit)
@@ -78,27 +78,27 @@ static void leave(struct setting *setting)
 
 static void memory_tells(struct setting *setting, struct table table)
 {
-	image_symbols_add(&setting->memory, span_of(&table, sizeof(table)), build_id,
-			  sizeof(build_id));
+	image_symbols_add(&setting->memory, span_of(&table, sizeof(table)),
+			  span_of(build_id, sizeof(build_id)));
 }
 
 static void agent_tells(struct setting *setting, struct table table)
 {
-	image_symbols_replace(&setting->agent, span_of(&table, sizeof(table)), build_id,
-			      sizeof(build_id));
+	image_symbols_replace(&setting->agent, span_of(&table, sizeof(table)),
+			      span_of(build_id, sizeof(build_id)));
 }
 
 static bool has(struct setting *setting)
 {
-	return image_symbols_has(&setting->agent, build_id, sizeof(build_id));
+	return image_symbols_has(&setting->agent, span_of(build_id, sizeof(build_id)));
 }
 
 static bool has_all(const struct setting *setting)
 {
-	return image_symbols_has_all(&setting->agent, build_id, sizeof(build_id));
+	return image_symbols_has_all(&setting->agent, span_of(build_id, sizeof(build_id)));
 }
 
-TEST(image_symbols, of_memory_make_room_for_all_of_them)
+TEST(image_symbols, from_memory_are_replaced_by_complete_ones)
 {
 	struct setting setting;
 
@@ -113,9 +113,8 @@ TEST(image_symbols, of_memory_make_room_for_all_of_them)
 	leave(&setting);
 }
 
-/* A guest is not made to tell of its libraries in each recording; but somebody may install their
- * names. */
-TEST(image_symbols, of_who_has_no_more_are_all_for_a_day)
+/* A guest is not asked in every recording; but symbols may be installed in it later. */
+TEST(image_symbols, that_are_exhausted_count_as_complete_for_a_day)
 {
 	char command[256];
 	struct setting setting;
@@ -137,7 +136,7 @@ TEST(image_symbols, of_who_has_no_more_are_all_for_a_day)
 	leave(&setting);
 }
 
-TEST(image_symbols, that_are_all_of_them_stay)
+TEST(image_symbols, that_are_complete_stay)
 {
 	struct setting setting;
 
@@ -151,7 +150,7 @@ TEST(image_symbols, that_are_all_of_them_stay)
 	leave(&setting);
 }
 
-/* What is in the cache says no longer in which form it is, as those of the first builds. */
+/* Removes the version from the cached file, as in files of the first builds. */
 static void make_earlier(const struct setting *setting)
 {
 	char command[256];
@@ -162,7 +161,7 @@ static void make_earlier(const struct setting *setting)
 }
 
 /* Those may have names in them that are wrong: of symbols without a size, up to the next one. */
-TEST(image_symbols, of_an_earlier_version_make_room_even_for_fewer)
+TEST(image_symbols, of_an_earlier_version_are_replaced_even_by_fewer)
 {
 	struct setting setting;
 
@@ -180,8 +179,8 @@ TEST(image_symbols, of_an_earlier_version_make_room_even_for_fewer)
 	leave(&setting);
 }
 
-/* What another program put there is left alone, whatever it says. */
-TEST(image_symbols, of_somebody_else_stay)
+/* Files of other programs are never replaced. */
+TEST(image_symbols, of_others_stay)
 {
 	struct setting setting;
 	char command[512];
@@ -210,9 +209,10 @@ static void install_separate(const struct setting *setting, const uint8_t *build
 	FILE *to;
 
 	table.segment.p_offset = 0x7000;
-	image_file_make(&file, span_of(&table, sizeof(table)), build, sizeof(build_id));
+	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build, sizeof(build_id)));
 	REQUIRE(file.size);
-	REQUIRE(symbol_paths_installed_debug(path, setting->directory, build_id, sizeof(build_id)));
+	REQUIRE(symbol_paths_installed_debug(path, setting->directory,
+					     span_of(build_id, sizeof(build_id))));
 	snprintf(command, sizeof(command), "mkdir -p $(dirname %s)", path);
 	CHECK_EQUAL(system(command), 0);
 	to = fopen(path, "we");
@@ -222,7 +222,7 @@ static void install_separate(const struct setting *setting, const uint8_t *build
 	free(file.data);
 }
 
-TEST(image_symbols, of_a_stripped_file_are_those_of_an_installed_separate_one)
+TEST(image_symbols, of_a_stripped_file_come_from_an_installed_one)
 {
 	struct symbols *symbols;
 	struct setting setting;
@@ -234,26 +234,27 @@ TEST(image_symbols, of_a_stripped_file_are_those_of_an_installed_separate_one)
 	install_separate(&setting, build_id, table_of(AGENT_SYMBOLS_SYMTAB, 2));
 	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
 	CHECK(has_all(&setting));
-	REQUIRE(symbol_paths_cached(path, setting.directory, build_id, sizeof(build_id), "elf"));
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, NULL, 0), 0);
+	REQUIRE(symbol_paths_cached(path, setting.directory, span_of(build_id, sizeof(build_id)),
+				    "elf"));
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, (struct span){ 0 }), 0);
 	REQUIRE(symbols_find(symbols, 0x20, &symbol));
 	CHECK_STRING(symbol.name, "own");
 	symbols_free(symbols);
 	leave(&setting);
 }
 
-TEST(image_symbols, that_are_all_of_them_ask_for_no_separate_one)
+TEST(image_symbols, that_are_complete_need_no_separate_file)
 {
 	struct table table = table_of(AGENT_SYMBOLS_SYMTAB, 2);
 	struct bytes all = { .data = (uint8_t *)&table, .size = sizeof(table) };
 
-	CHECK(!installed_symbols_add(&all, span_of(&table, sizeof(table)), "", build_id,
-				     sizeof(build_id)));
-	CHECK(!all.data && !all.size); /* nothing that anybody would free */
+	CHECK(!installed_symbols_add(&all, span_of(&table, sizeof(table)), "",
+				     span_of(build_id, sizeof(build_id))));
+	CHECK(!all.data && !all.size); /* nothing to free */
 }
 
-/* They were put there before it was installed. */
-TEST(image_symbols, of_a_stripped_file_make_room_for_those_of_an_installed_separate_one)
+/* They were added before the separate file was installed. */
+TEST(image_symbols, of_a_stripped_file_are_replaced_by_installed_ones)
 {
 	struct setting setting;
 
@@ -270,8 +271,8 @@ TEST(image_symbols, of_a_stripped_file_make_room_for_those_of_an_installed_separ
 	leave(&setting);
 }
 
-/* What perf itself put into the cache is not touched: it is said that perf gets it wrong. */
-TEST(image_symbols, of_a_file_that_perf_kept_are_told_to_be_wrong_beside_an_installed_separate_one)
+/* A file that perf added is kept: kvmscope warns that perf misreads it. */
+TEST(image_symbols, that_perf_misreads_are_reported)
 {
 	struct setting setting;
 	char command[512];
@@ -292,7 +293,7 @@ TEST(image_symbols, of_a_file_that_perf_kept_are_told_to_be_wrong_beside_an_inst
 	leave(&setting);
 }
 
-TEST(image_symbols, of_a_stripped_file_are_not_those_of_another_build)
+TEST(image_symbols, never_come_from_another_build)
 {
 	static const uint8_t other[sizeof(build_id)] = { 0xab, 0xce, [19] = 1 };
 	struct setting setting;
@@ -307,7 +308,7 @@ TEST(image_symbols, of_a_stripped_file_are_not_those_of_another_build)
 }
 
 /* Memory told of it before the agent did, and goes past its limit after that. */
-TEST(image_symbols, of_the_agent_stay_when_those_of_memory_are_too_many)
+TEST(image_symbols, of_the_agent_stay_when_those_of_memory_exceed_the_limit)
 {
 	static const uint8_t other[sizeof(build_id)] = { 0xef, 0x01, [19] = 1 };
 	struct table table = table_of(AGENT_SYMBOLS_SYMTAB, 2);
@@ -317,10 +318,11 @@ TEST(image_symbols, of_the_agent_stay_when_those_of_memory_are_too_many)
 	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
 	CHECK_EQUAL(setting.memory.statistics.added, 1);
 	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
-	image_symbols_add(&setting.memory, span_of(&table, sizeof(table)), other, sizeof(other));
+	image_symbols_add(&setting.memory, span_of(&table, sizeof(table)),
+			  span_of(other, sizeof(other)));
 	CHECK_EQUAL(setting.memory.statistics.dropped, 1);
 	CHECK(has_all(&setting));
-	CHECK(image_symbols_has_all(&setting.memory, other, sizeof(other)));
+	CHECK(image_symbols_has_all(&setting.memory, span_of(other, sizeof(other))));
 	leave(&setting);
 }
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recordings of programs and of a kernel with inlined functions, as report and export show them
- * with
- * --inline. */
+/* Recordings with inlined functions in report and exports with --inline. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +18,12 @@
 #include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/symbol_paths.h"
 
-static const struct symbol_sources nowhere; /* but where all look */
+static const struct symbol_sources nowhere; /* only the default places */
 
 #define PROGRAM   "build/inlines/gcc"
 #define START     0x555555000000ull
 #define TASK      7
-#define KERNEL_AT 0x200000ull /* farther up than it is linked */
+#define KERNEL_AT 0x200000ull /* above its link address */
 
 struct program {
 	char path[64]; /* of the recording */
@@ -97,7 +95,7 @@ static void end_recording(struct program *program)
 	CHECK_EQUAL(perf_data_writer_close(program->writer), 0);
 }
 
-/* Where an address of the program's file is mapped. */
+/* The address of the program's file in the process. */
 static uint64_t mapped(const struct program *program, uint64_t address)
 {
 	uint64_t offset = 0;
@@ -106,7 +104,7 @@ static uint64_t mapped(const struct program *program, uint64_t address)
 	return START + offset;
 }
 
-/* An address in hash_block() where fewer functions were inlined than at the byte before it. */
+/* An address in hash_block() with fewer inlined functions than the byte before it. */
 struct edge {
 	uint64_t address;
 	char before[2048], at[2048]; /* their functions, the outermost first, ";" before each */
@@ -131,8 +129,9 @@ static void find_edge(struct edge *edge)
 	size_t before = 0, count = 0;
 
 	*edge = (struct edge){ 0 };
-	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, PROGRAM, NULL, 0, &nowhere), 0);
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, PROGRAM, (struct span){ 0 }, &nowhere), 0);
+	REQUIRE_EQUAL(
+		elf_symbols_load(&symbols, PROGRAM, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }), 0);
 	REQUIRE(symbols_find_name(symbols, "hash_block", &symbol));
 	for (uint64_t at = symbol.start; at < symbol.end && !edge->address; at++, before = count) {
 		count = dwarf_inlines_find(inlines, at, false, functions);
@@ -168,8 +167,8 @@ static void check_folded(const struct profile_options *options, const char *expe
 	free(text);
 }
 
-/* One sample at the edge, and one before it that is called from the edge; PATH is what the file is
- * called. */
+/* One sample at the edge, and one before it with the edge as return address; PATH is the file's
+ * name. */
 static void record_edge(struct program *program, const struct edge *edge, const char *path)
 {
 	uint64_t at = mapped(program, edge->address);
@@ -182,12 +181,11 @@ static void record_edge(struct program *program, const struct edge *edge, const 
 	end_recording(program);
 }
 
-/* What a caller does is its call; what a sample was taken in, is what is there. */
+/* For a caller its call counts, for the sampled frame the instruction itself. */
 static void check_edge(const struct profile_options *options, const struct edge *edge)
 {
 	char expected[8192];
 
-	/* In alphabetic order. */
 	REQUIRE(strcmp(edge->at, edge->before) < 0);
 	snprintf(expected, sizeof(expected), "pid 7%s 1\npid 7%s%s 1\n", edge->at, edge->before,
 		 edge->before);
@@ -211,7 +209,7 @@ TEST(inlines, are_frames_of_their_own)
 	unlink(program.path);
 }
 
-/* DIRECTORY/.build-id/xx/yyy/KIND leads to PATH. */
+/* Links DIRECTORY/.build-id/xx/yyy/KIND to PATH. */
 static void link_into_cache(const char *directory, const struct program *program, const char *kind,
 			    const char *path)
 {
@@ -246,7 +244,7 @@ TEST(inlines, are_found_in_a_separate_file_of_the_build_id_cache)
 	unlink(program.path);
 }
 
-TEST(inlines, of_another_build_are_not_taken)
+TEST(inlines, of_another_build_are_not_used)
 {
 	struct program program;
 	struct profile_options options = { .input = program.path, .vcpu = -1, .inlined = true };
@@ -260,10 +258,10 @@ TEST(inlines, of_another_build_are_not_taken)
 	unlink(program.path);
 }
 
-TEST(inlines, are_said_to_be_unknown_without_dwarf)
+TEST(inlines, are_reported_as_unknown_without_dwarf)
 {
 	struct program program;
-	/* The program may have been put into the user's own cache, with its DWARF. */
+	/* The user's own cache may have the program with its DWARF. */
 	struct profile_options options = { .input = program.path,
 					   .vcpu = -1,
 					   .inlined = true,
@@ -288,7 +286,7 @@ TEST(inlines, are_said_to_be_unknown_without_dwarf)
 	unlink(program.path);
 }
 
-/* As perf script has them. */
+/* Like perf script. */
 TEST(inlines, are_marked_in_the_script)
 {
 	struct program program;
@@ -310,7 +308,7 @@ TEST(inlines, are_marked_in_the_script)
 	unlink(program.path);
 }
 
-/* One location with a line for each. */
+/* One location with a line per function. */
 TEST(inlines, are_lines_of_one_location_for_pprof)
 {
 	struct program program;
@@ -330,8 +328,7 @@ TEST(inlines, are_lines_of_one_location_for_pprof)
 	fclose(to);
 	profile_free(profile);
 	text = pprof_text(path);
-	/* The sampled address, and the one at the edge: what called it has the lines of the former.
-	 */
+	/* The sampled address, and the one at the edge, whose call has the same lines. */
 	CHECK_EQUAL(pprof_text_count(text, "location {"), 2);
 	CHECK(pprof_text_count(text, "  line {") > 3);
 	CHECK_EQUAL(pprof_text_count(text, "    line: "), pprof_text_count(text, "  line {"));
@@ -343,8 +340,9 @@ TEST(inlines, are_lines_of_one_location_for_pprof)
 	unlink(program.path);
 }
 
-/* A kernel lies elsewhere than it is linked, by as much as the symbol that its mapping names. */
-TEST(inlines, of_a_kernel_are_found_where_it_lies)
+/* A kernel runs at another address than it is linked at; the difference follows from the symbol
+ * that its mapping names. */
+TEST(inlines, of_a_kernel_are_found_at_its_address)
 {
 	struct program program;
 	struct profile_options options = { .input = program.path,
@@ -357,11 +355,13 @@ TEST(inlines, of_a_kernel_are_found_where_it_lies)
 	struct symbol tick, text;
 	uint64_t at = 0;
 
-	REQUIRE_EQUAL(elf_symbols_load(&symbols, options.vmlinux, ELF_VIRTUAL_ADDRESSES, NULL, 0),
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, options.vmlinux, ELF_VIRTUAL_ADDRESSES,
+				       (struct span){ 0 }),
 		      0);
 	REQUIRE(symbols_find_name(symbols, "tick_handle", &tick));
 	REQUIRE(symbols_find_name(symbols, "_text", &text));
-	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, options.vmlinux, NULL, 0, &nowhere), 0);
+	REQUIRE_EQUAL(dwarf_inlines_open(&inlines, options.vmlinux, (struct span){ 0 }, &nowhere),
+		      0);
 	for (at = tick.start;
 	     at < tick.end && dwarf_inlines_find(inlines, at, false, functions) < 3;)
 		at++;

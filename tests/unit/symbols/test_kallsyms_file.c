@@ -86,7 +86,7 @@ TEST(kallsyms_file, names_aliases_as_perf_does)
 {
 	struct symbols *symbols;
 
-	/* Without sizes perf keeps the last one of an address. */
+	/* Without sizes perf keeps the last symbol at an address. */
 	REQUIRE_EQUAL(load_text(&symbols, "ffffffff81000000 T first\n"
 					  "ffffffff81000000 t __last\n"
 					  "ffffffff81000010 T next\n"),
@@ -95,7 +95,7 @@ TEST(kallsyms_file, names_aliases_as_perf_does)
 	symbols_free(symbols);
 }
 
-TEST(kallsyms_file, sorts_what_is_not_in_order)
+TEST(kallsyms_file, sorts_symbols)
 {
 	struct symbols *symbols;
 
@@ -122,7 +122,7 @@ TEST(kallsyms_file, refuses_other_files)
 	CHECK_EQUAL(kallsyms_file_load(&symbols, "."), -EINVAL);
 }
 
-TEST(kallsyms_file, says_why_addresses_are_zero)
+TEST(kallsyms_file, reports_why_addresses_are_zero)
 {
 	struct symbols *symbols;
 
