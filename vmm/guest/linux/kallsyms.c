@@ -11,10 +11,10 @@
 #define BLOCK           256 /* symbols per marker */
 #define COUNT_MIN       (2 * BLOCK)
 #define COUNT_MAX       (8u << 20)
-#define BLOCK_BYTES_MAX (BLOCK * 130ull) /* a block of compressed names */
+#define BLOCK_BYTES_MAX (BLOCK * 130ull) /* of one block of compressed names */
 #define KERNEL_START    0xffffffff80000000ull
-#define PER_CPU_END     0x10000000ull /* absolute symbols lie below */
-#define WORK_MAX        (16u << 20)   /* names and places looked at before the search gives up */
+#define PER_CPU_END     0x10000000ull /* absolute symbols are below */
+#define WORK_MAX        (16u << 20)   /* names and offsets visited before the search gives up */
 
 static uint16_t token_offset(struct span bytes, uint64_t index_at, unsigned int token)
 {
@@ -24,7 +24,7 @@ static uint16_t token_offset(struct span bytes, uint64_t index_at, unsigned int 
 	return offset;
 }
 
-/* Token I starts where token I - 1 ends: small steps upwards from 0. */
+/* Token I starts where token I - 1 ends: small ascending steps from 0. */
 static bool is_token_index(struct span bytes, uint64_t at)
 {
 	uint16_t last = token_offset(bytes, at, 0);
@@ -34,7 +34,7 @@ static bool is_token_index(struct span bytes, uint64_t at)
 	for (unsigned int token = 1; token < TOKENS; token++) {
 		uint16_t offset = token_offset(bytes, at, token);
 
-		/* An unused code has an empty token: one byte. */
+		/* An unused code has an empty token of one byte. */
 		if (offset <= last || offset - last > TOKEN_MAX)
 			return false;
 		last = offset;
@@ -42,8 +42,7 @@ static bool is_token_index(struct span bytes, uint64_t at)
 	return true;
 }
 
-/* Every token must end with its NUL, just before the next one, and be text that names are made of.
- */
+/* Every token must end with a NUL just before the next one, and be valid text for names. */
 static bool are_tokens(struct span bytes, uint64_t tokens, uint64_t index_at, uint64_t end)
 {
 	for (unsigned int token = 0; token < TOKENS; token++) {
@@ -61,8 +60,7 @@ static bool are_tokens(struct span bytes, uint64_t tokens, uint64_t index_at, ui
 	return true;
 }
 
-/* The tokens lie just before their index: find their start from the length of the last one, which
- * is not known. */
+/* The tokens end just before their index: their start depends on the unknown length of the last. */
 static bool find_tokens(struct span bytes, uint64_t index_at, uint64_t *tokens)
 {
 	uint64_t last = token_offset(bytes, index_at, TOKENS - 1);
@@ -88,7 +86,7 @@ bool kallsyms_find_token_index(struct span bytes, uint64_t from, uint64_t *token
 	for (uint64_t at = from; span_contains(bytes, at, KALLSYMS_TOKEN_INDEX_SIZE); at += 4) {
 		uint32_t two;
 
-		/* 0, then a small number: nearly every other place fails this. */
+		/* 0, then a small number: rejects nearly every other offset. */
 		memcpy(&two, bytes.data + at, sizeof(two));
 		if ((two << 16 | two >> 16) - 1 >= TOKEN_MAX)
 			continue;
@@ -100,7 +98,7 @@ bool kallsyms_find_token_index(struct span bytes, uint64_t from, uint64_t *token
 	return false;
 }
 
-/* The length of the compressed name at AT (an offset in the window) and how many bytes tell it. */
+/* The length of the compressed name at offset AT, and the number of bytes that encode it. */
 static bool name_length(const struct kallsyms *kallsyms, uint64_t at, uint32_t *length,
 			uint32_t *bytes)
 {
@@ -119,7 +117,7 @@ static bool name_length(const struct kallsyms *kallsyms, uint64_t at, uint32_t *
 	return *length != 0;
 }
 
-/* Do COUNT names follow each other from NAMES to MARKERS, with each block where its marker says? */
+/* Do COUNT names fill the range from NAMES to MARKERS, with each block at its marker? */
 static bool names_match_markers(const struct kallsyms *kallsyms, uint32_t *work)
 {
 	uint64_t at = kallsyms->names;
@@ -142,7 +140,7 @@ static bool names_match_markers(const struct kallsyms *kallsyms, uint32_t *work)
 	return kallsyms->markers - at < 8;
 }
 
-/* Is the number at COUNT_AT the one of MARKER_COUNT blocks of names that start just behind it? */
+/* Is the number at COUNT_AT that of MARKER_COUNT blocks of names that start just after it? */
 static bool try_count(struct kallsyms *kallsyms, uint64_t count_at, uint32_t marker_count,
 		      uint32_t *work)
 {
@@ -162,7 +160,7 @@ static bool try_count(struct kallsyms *kallsyms, uint64_t count_at, uint32_t mar
 	return false;
 }
 
-/* Looks for the count where MARKER_COUNT blocks of names, the last of unknown size, can begin. */
+/* Searches for the count before MARKER_COUNT blocks of names, the last of unknown size. */
 static bool find_count(struct kallsyms *kallsyms, uint32_t marker_count, uint32_t *work)
 {
 	uint32_t last_block;
@@ -195,8 +193,8 @@ static uint32_t count_markers(struct span window, uint64_t at, uint64_t end)
 }
 
 /*
- * Markers stand before the tokens, with a sequence table between in 6.2 and
- * 6.3, whose first bytes may look like one marker more.
+ * The markers are before the tokens. In 6.2 and 6.3 a sequence table is in between, whose first
+ * bytes may look like one more marker.
  */
 static bool find_markers(struct kallsyms *kallsyms)
 {
@@ -286,10 +284,10 @@ static bool addresses_ascend(const struct kallsyms *kallsyms)
 	return of_kernel > kallsyms->count / 2;
 }
 
-/* The forms of the table behind the token index (from 6.4); ALIGNMENT is 8, or 4 where no entry is
- * larger. */
-static bool set_behind(struct kallsyms *kallsyms, enum kallsyms_encoding encoding,
-		       uint64_t alignment)
+/* Variants of the table after the token index (since 6.4); ALIGNMENT is 8, or 4 for small entries.
+ */
+static bool set_after(struct kallsyms *kallsyms, enum kallsyms_encoding encoding,
+		      uint64_t alignment)
 {
 	kallsyms->encoding = encoding;
 	kallsyms->addresses = align(kallsyms->token_index + KALLSYMS_TOKEN_INDEX_SIZE, alignment);
@@ -300,7 +298,7 @@ static bool set_behind(struct kallsyms *kallsyms, enum kallsyms_encoding encodin
 			&kallsyms->base);
 }
 
-/* The forms of the table before the count (to 6.3). */
+/* Variants of the table before the count (until 6.3). */
 static bool set_before(struct kallsyms *kallsyms, enum kallsyms_encoding encoding)
 {
 	uint64_t size = encoding == KALLSYMS_ABSOLUTE ? kallsyms->count * 8ull
@@ -318,15 +316,15 @@ static bool set_form(struct kallsyms *kallsyms, unsigned int number)
 {
 	switch (number) {
 	case 0:
-		return set_behind(kallsyms, KALLSYMS_ABSOLUTE_PER_CPU, 8);
+		return set_after(kallsyms, KALLSYMS_ABSOLUTE_PER_CPU, 8);
 	case 1:
-		return set_behind(kallsyms, KALLSYMS_BASE_RELATIVE, 8);
+		return set_after(kallsyms, KALLSYMS_BASE_RELATIVE, 8);
 	case 2:
-		return set_behind(kallsyms, KALLSYMS_PC_RELATIVE, 4);
+		return set_after(kallsyms, KALLSYMS_PC_RELATIVE, 4);
 	case 3:
-		return set_behind(kallsyms, KALLSYMS_PC_RELATIVE, 8);
+		return set_after(kallsyms, KALLSYMS_PC_RELATIVE, 8);
 	case 4:
-		return set_behind(kallsyms, KALLSYMS_ABSOLUTE, 8);
+		return set_after(kallsyms, KALLSYMS_ABSOLUTE, 8);
 	case 5:
 		return set_before(kallsyms, KALLSYMS_ABSOLUTE_PER_CPU);
 	case 6:
@@ -344,9 +342,9 @@ int kallsyms_try_addresses(struct kallsyms *kallsyms, unsigned int number)
 }
 
 /*
- * Expands the SIZE bytes at AT to TEXT, which has room for CAPACITY and PART more; the length, 0 if
- * it does not fit. Tokens are mostly shorter than PART, which is copied at once: behind them stands
- * their index.
+ * Expands the SIZE bytes at AT to TEXT, which has room for CAPACITY + PART bytes; returns the
+ * length, 0 if it does not fit. Most tokens are shorter than PART, which is copied at once: the
+ * index after the tokens makes these reads safe.
  */
 static size_t expand(const struct kallsyms *kallsyms, uint64_t at, uint32_t size, char *text,
 		     size_t capacity)

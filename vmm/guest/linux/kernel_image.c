@@ -7,13 +7,11 @@
 #include "vmm/guest/linux/kallsyms.h"
 #include "vmm/guest/page_walk.h"
 
-#define STEP                                                                                       \
-	(64ull << 10) /* images start at 2 MiB, holes in them end at pages: this finds all of      \
-			 either at a fair cost */
+#define STEP     (64ull << 10) /* images are aligned to 2 MiB, holes in them end at pages */
 #define CHUNK    (256ull << 10)
 #define COPY_MAX (256ull << 20)
 
-/* The size of the page that GVA is on, 0 if it is not mapped to RAM. */
+/* The size of the page at GVA, 0 if it is not mapped to RAM. */
 static uint64_t mapped_page(const struct guest_view *view, const struct guest_paging *paging,
 			    uint64_t gva)
 {
@@ -64,7 +62,7 @@ int kernel_image_find_token_index(const struct guest_view *view, const struct gu
 		} else if (size < CHUNK) {
 			break;
 		}
-		/* Tokens and index must lie in one chunk: go back by more than both. */
+		/* Tokens and index must be in one chunk: chunks overlap by more than both. */
 		from += CHUNK - (32ull << 10);
 	}
 	free(chunk);

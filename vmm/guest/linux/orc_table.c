@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define SAMPLED_MAX 65536 /* entries that are counted to tell the format */
+#define SAMPLED_MAX 65536 /* entries that are counted to detect the format */
 #define SP_OLD      5
 #define SP_NEW      3
 
@@ -15,12 +15,12 @@ static uint16_t flags_at(const struct orc_table *table, uint32_t index)
 	return flags;
 }
 
-/* How often what tells the formats apart occurs. */
+/* Frequencies of the values that distinguish the formats. */
 struct census {
 	uint32_t sampled, three_bit_calls, two_bit_calls, sp_of_old, sp_of_new;
 };
 
-static bool take_census(const struct orc_table *table, struct census *census)
+static bool count_values(const struct orc_table *table, struct census *census)
 {
 	uint32_t step = table->count / SAMPLED_MAX + 1;
 
@@ -38,7 +38,7 @@ static bool take_census(const struct orc_table *table, struct census *census)
 	return true;
 }
 
-/* Few entries are ends: all are looked at, up to the first that has the highest bit. */
+/* Few entries are ends, so all are read, up to the first with the highest bit. */
 static enum orc_format two_bit_format(const struct orc_table *table)
 {
 	bool bit_10 = false;
@@ -54,17 +54,16 @@ static enum orc_format two_bit_format(const struct orc_table *table)
 }
 
 /*
- * Nearly all entries are of calls: type 2 in the 3-bit field, 0 in the older
- * 2-bit one. Of those with 2 bits, only the one with a signal bit has anything
- * at bit 11, its end bit, and the first one has nothing at bit 10. Most are
- * based on the stack pointer: its number tells the numbering.
+ * Nearly all entries are calls: type 2 in the 3-bit field, 0 in the older 2-bit one. Of the 2-bit
+ * formats, only the one with a signal bit uses bit 11 (end), and the first one does not use bit 10.
+ * Most entries are based on the stack pointer: its number shows the numbering.
  */
 enum orc_format orc_detect_format(const struct orc_table *table)
 {
 	struct census census = { 0 };
 	uint32_t half;
 
-	if (!take_census(table, &census))
+	if (!count_values(table, &census))
 		return ORC_FORMAT_UNKNOWN;
 	half = census.sampled / 2;
 	if (census.three_bit_calls > half && census.sp_of_new > half)
@@ -79,8 +78,8 @@ enum orc_format orc_detect_format(const struct orc_table *table)
 }
 
 /*
- * The newer numbers were read off the tables of Debian's 7.2 by the code
- * they describe; the ones missing here occur in none of its entries.
+ * The newer numbers were derived from the tables of Debian's 7.2 and the code that they describe.
+ * The ones missing here do not occur there.
  */
 static enum orc_register register_of(enum orc_format format, unsigned int number)
 {
@@ -129,7 +128,7 @@ static enum orc_type end_type(enum orc_format format, uint16_t flags)
 	return flags >> (format == ORC_FORMAT_END ? 10 : 11) & 1 ? ORC_TYPE_END : ORC_TYPE_NONE;
 }
 
-/* The older types: an undefined stack pointer is the end, or nothing that can be walked. */
+/* In the older formats an undefined stack pointer is the end, or cannot be unwound. */
 static enum orc_type two_bit_type(enum orc_format format, uint16_t flags)
 {
 	static const enum orc_type types[] = { ORC_TYPE_CALL, ORC_TYPE_REGS, ORC_TYPE_REGS_PARTIAL,

@@ -4,7 +4,7 @@
 #include "vmm/guest/linux/task.h"
 #include "vmm/guest/page_walk.h"
 
-/* Of the offsets, or of the image. */
+/* Among the per-CPU symbols, or those of the image. */
 static bool find_symbol(const struct guest_kernel *kernel, const char *name, uint64_t *address)
 {
 	struct symbol symbol;
@@ -34,7 +34,7 @@ static bool find_of_kernel(const struct guest_kernel *kernel, const char *name,
 						     .per_cpu = is_per_cpu(kernel, symbol.start) };
 		return true;
 	}
-	/* What is neither in the image nor per-CPU is a number that has a name. */
+	/* Neither in the image nor per-CPU: an absolute symbol. */
 	if (!symbols_find_name(kernel->per_cpu, name, &symbol) || !is_per_cpu(kernel, symbol.start))
 		return false;
 	*variable = (struct guest_variable){ .address = symbol.start, .per_cpu = true };

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool take_line(struct span *text, struct span *line)
+static bool consume_line(struct span *text, struct span *line)
 {
 	const uint8_t *end = text->size ? memchr(text->data, '\n', text->size) : NULL;
 
@@ -23,8 +23,8 @@ static int digit(uint8_t byte)
 	return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-/* A number and the blank behind it; some write 0x before it. */
-static bool take_number(struct span *line, uint64_t *number)
+/* A number and the space after it; some JITs write 0x before it. */
+static bool consume_number(struct span *line, uint64_t *number)
 {
 	size_t first = line->size >= 2 && !memcmp(line->data, "0x", 2) ? 2 : 0, i = first;
 
@@ -63,8 +63,8 @@ bool perf_map_next(struct span *text, struct perf_map_line *line)
 {
 	struct span rest;
 
-	while (take_line(text, &rest)) {
-		if (!take_number(&rest, &line->start) || !take_number(&rest, &line->length) ||
+	while (consume_line(text, &rest)) {
+		if (!consume_number(&rest, &line->start) || !consume_number(&rest, &line->length) ||
 		    !rest.size || !line->length || line->start + line->length <= line->start)
 			continue;
 		write_name(line->name, rest);

@@ -6,22 +6,21 @@
 #include "vmm/guest/linux/kernel_memory.h"
 
 #define GDT_CPU_NUMBER 15ull   /* GDT_ENTRY_CPUNODE */
-#define APIC_ID_NONE   0xffffu /* BAD_APICID, of CPUs that are not there */
+#define APIC_ID_NONE   0xffffu /* BAD_APICID: no such CPU */
 #define CPU_NUMBER     0xfffu  /* VDSO_CPUNODE_MASK; the node is above it */
-/* Where each CPU's entry and exception stacks are (arch/x86/include/asm/pgtable_areas.h,
+/* Entry and exception stacks of all CPUs (arch/x86/include/asm/pgtable_areas.h,
  * CPU_ENTRY_AREA_BASE). */
 #define ENTRY_AREA      0xfffffe0000000000ull
 #define ENTRY_AREA_SIZE (1ull << 39)
 
 /*
- * How Linux makes that segment (arch/x86/kernel/cpu/common.c, setup_getcpu):
- * present, DPL 3, data, expand-down, read-only. The bit for accessed is left
- * out. SDM vol. 3A 3.4.5.
+ * The segment as Linux sets it up (arch/x86/kernel/cpu/common.c, setup_getcpu): present, DPL 3,
+ * data, expand-down, read-only; the accessed bit is ignored. SDM vol. 3A 3.4.5.
  */
 #define DESCRIPTOR_KIND     (0xfeull << 40)
 #define DESCRIPTOR_CPU_DATA (0xf4ull << 40)
 
-/* The number of the CPU whose GDT lies at GDT. */
+/* The number of the CPU whose GDT is at GDT. */
 static bool read_cpu_number(struct kernel_memory *memory, uint64_t gdt, uint64_t *cpu)
 {
 	uint64_t descriptor;
@@ -35,9 +34,8 @@ static bool read_cpu_number(struct kernel_memory *memory, uint64_t gdt, uint64_t
 }
 
 /*
- * What makes per-CPU addresses those of the vCPU. The GDT lies in the CPU's
- * per-CPU memory, and is used at another address, where it is read-only: the
- * same memory, or it is another CPU's, or another kernel's.
+ * The per-CPU offset of the vCPU. The GDT is in the CPU's per-CPU memory, and used through a
+ * read-only alias. If both are not the same memory, the GDT is another CPU's or another kernel's.
  */
 static bool find_cpu(struct kernel_memory *memory, const struct guest_task_layout *layout,
 		     uint64_t gdt, uint64_t *offset)
@@ -54,39 +52,40 @@ static bool find_cpu(struct kernel_memory *memory, const struct guest_task_layou
 }
 
 static bool read_task(struct kernel_memory *memory, const struct guest_task_layout *layout,
-		      uint64_t at, struct guest_task_snapshot *seen)
+		      uint64_t at, struct guest_task_snapshot *snapshot)
 {
-	*seen = (struct guest_task_snapshot){ .at = at };
-	return kernel_memory_read_u64(memory, at + layout->stack, &seen->stack) &&
-	       kernel_memory_read(memory, at + layout->tgid, &seen->tgid, sizeof(seen->tgid)) &&
-	       kernel_memory_read(memory, at + layout->pid, &seen->pid, sizeof(seen->pid)) &&
-	       kernel_memory_read(memory, at + layout->comm, seen->comm, sizeof(seen->comm)) &&
-	       kernel_memory_read_u64(memory, at + layout->mm, &seen->mm);
+	*snapshot = (struct guest_task_snapshot){ .at = at };
+	return kernel_memory_read_u64(memory, at + layout->stack, &snapshot->stack) &&
+	       kernel_memory_read(memory, at + layout->tgid, &snapshot->tgid,
+				  sizeof(snapshot->tgid)) &&
+	       kernel_memory_read(memory, at + layout->pid, &snapshot->pid,
+				  sizeof(snapshot->pid)) &&
+	       kernel_memory_read(memory, at + layout->comm, snapshot->comm,
+				  sizeof(snapshot->comm)) &&
+	       kernel_memory_read_u64(memory, at + layout->mm, &snapshot->mm);
 }
 
-/* Memory whose page tables can not be read is nobody's. */
-static bool see_task(struct kernel_memory *memory, const struct guest_task_layout *layout,
-		     uint64_t at, struct guest_task_snapshot *seen)
+/* A task with unreadable page tables counts as foreign. */
+static bool read_snapshot(struct kernel_memory *memory, const struct guest_task_layout *layout,
+			  uint64_t at, struct guest_task_snapshot *snapshot)
 {
-	if (!read_task(memory, layout, at, seen))
+	if (!read_task(memory, layout, at, snapshot))
 		return false;
-	if (seen->mm &&
-	    !kernel_memory_read_u64(memory, seen->mm + layout->page_table, &seen->page_table))
-		seen->page_table = 0;
+	if (snapshot->mm && !kernel_memory_read_u64(memory, snapshot->mm + layout->page_table,
+						    &snapshot->page_table))
+		snapshot->page_table = 0;
 	return true;
 }
 
-/*
- * Are the page tables in CR3 those of the task? PCIDs are in the low bits; with
- * KPTI the top tables are a pair at an even and the next odd page.
- */
-static bool runs_in(struct kernel_memory *memory, const struct guest_task_snapshot *seen,
+/* Are the page tables in CR3 those of the task, in either half of KPTI's pair? */
+static bool runs_in(struct kernel_memory *memory, const struct guest_task_snapshot *snapshot,
 		    uint64_t cr3)
 {
 	uint64_t gpa;
 
 	cr3 &= CR3_ADDRESS;
-	return seen->page_table && kernel_memory_translate(memory, seen->page_table, &gpa) &&
+	return snapshot->page_table &&
+	       kernel_memory_translate(memory, snapshot->page_table, &gpa) &&
 	       (cr3 == gpa || (!(gpa & CR3_PTI_USER) && cr3 == (gpa | CR3_PTI_USER)));
 }
 
@@ -97,14 +96,14 @@ static bool is_within(uint64_t rsp, uint64_t start, uint64_t size)
 }
 
 static bool is_on_own_stack(const struct guest_task_layout *layout,
-			    const struct guest_task_snapshot *seen, uint64_t rsp)
+			    const struct guest_task_snapshot *snapshot, uint64_t rsp)
 {
-	return seen->at && is_within(rsp, seen->stack, layout->stack_size);
+	return snapshot->at && is_within(rsp, snapshot->stack, layout->stack_size);
 }
 
 /*
- * Is the stack one that is used on top of a task's: of the entry from user
- * space and of exceptions, of interrupts, or still the user's?
+ * Is the stack one that is used in addition to a task's: for entry and exceptions, for interrupts,
+ * or still the user's?
  */
 static bool is_on_top(struct kernel_memory *memory, const struct guest_task_layout *layout,
 		      uint64_t offset, uint64_t rsp)
@@ -118,74 +117,74 @@ static bool is_on_top(struct kernel_memory *memory, const struct guest_task_layo
 	       is_within(rsp, top - layout->stack_size, layout->stack_size);
 }
 
-/* User code runs on its own stack, and its task can not be in the middle of anything. */
+/* User code uses its own stack, and its task cannot be in a context switch. */
 static uint64_t stack_in_use(const struct guest_registers *registers)
 {
 	return registers->cpl ? 0 : registers->rsp;
 }
 
-/* The task of the CPU whose stack is in use; NULL: it is neither's. */
+/* The task of the CPU whose stack is in use; NULL: neither. */
 static const struct guest_task_snapshot *choose(struct kernel_memory *memory,
 						const struct guest_task_layout *layout,
 						uint64_t offset, uint64_t rsp,
-						const struct guest_tasks_snapshot *seen)
+						const struct guest_tasks_snapshot *snapshot)
 {
-	if (is_on_own_stack(layout, &seen->current, rsp) || is_on_top(memory, layout, offset, rsp))
-		return &seen->current;
-	return is_on_own_stack(layout, &seen->scheduled, rsp) ? &seen->scheduled : NULL;
+	if (is_on_own_stack(layout, &snapshot->current, rsp) ||
+	    is_on_top(memory, layout, offset, rsp))
+		return &snapshot->current;
+	return is_on_own_stack(layout, &snapshot->scheduled, rsp) ? &snapshot->scheduled : NULL;
 }
 
-static bool see(struct kernel_memory *memory, const struct guest_task_layout *layout,
-		uint64_t offset, uint64_t rsp, struct guest_tasks_snapshot *seen)
+static bool read_tasks(struct kernel_memory *memory, const struct guest_task_layout *layout,
+		       uint64_t offset, uint64_t rsp, struct guest_tasks_snapshot *snapshot)
 {
 	uint64_t at;
 
-	seen->scheduled.at = 0;
+	snapshot->scheduled.at = 0;
 	if (!kernel_memory_read_u64(memory, offset + layout->current, &at) ||
-	    !see_task(memory, layout, at, &seen->current))
+	    !read_snapshot(memory, layout, at, &snapshot->current))
 		return false;
-	return choose(memory, layout, offset, rsp, seen) || !layout->scheduled ||
+	return choose(memory, layout, offset, rsp, snapshot) || !layout->scheduled ||
 	       (kernel_memory_read_u64(memory, offset + layout->scheduled, &at) &&
-		see_task(memory, layout, at, &seen->scheduled));
+		read_snapshot(memory, layout, at, &snapshot->scheduled));
 }
 
-static bool name(const struct guest_task_snapshot *seen, struct guest_task *task)
+static bool set_names(const struct guest_task_snapshot *snapshot, struct guest_task *task)
 {
-	task->pid = seen->tgid;
-	task->tid = seen->pid;
-	memcpy(task->comm, seen->comm, sizeof(task->comm));
+	task->pid = snapshot->tgid;
+	task->tid = snapshot->pid;
+	memcpy(task->comm, snapshot->comm, sizeof(task->comm));
 	task->comm[sizeof(task->comm) - 1] = '\0';
 	return task->pid < SAMPLE_TASK_LIMIT && task->tid < SAMPLE_TASK_LIMIT &&
 	       !task->pid == !task->tid;
 }
 
-static bool tell(struct kernel_memory *memory, const struct guest_task_layout *layout,
-		 uint64_t offset, const struct guest_registers *registers,
-		 const struct guest_tasks_snapshot *seen, struct guest_task *task)
+static bool identify(struct kernel_memory *memory, const struct guest_task_layout *layout,
+		     uint64_t offset, const struct guest_registers *registers,
+		     const struct guest_tasks_snapshot *snapshot, struct guest_task *task)
 {
 	const struct guest_task_snapshot *chosen =
-		choose(memory, layout, offset, stack_in_use(registers), seen);
+		choose(memory, layout, offset, stack_in_use(registers), snapshot);
 
 	*task = (struct guest_task){ 0 };
-	if (!chosen || !name(chosen, task))
+	if (!chosen || !set_names(chosen, task))
 		return false;
 	task->at = chosen->at;
 	task->set = chosen->set;
-	/* The kernel's own threads have no memory and run in whatever was there before. */
+	/* Kernel threads have no memory, and run in the page tables of the previous task. */
 	task->foreign = chosen->mm && !runs_in(memory, chosen, registers->paging.cr3);
 	task->mm = task->foreign ? 0 : chosen->mm;
 	task->page_table = task->mm ? chosen->page_table : 0;
 	return !registers->cpl || (chosen->mm && !task->foreign);
 }
 
-static bool tell_nothing(struct guest_task *task)
+static bool set_unknown(struct guest_task *task)
 {
 	*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN, .tid = SAMPLE_TASK_UNKNOWN };
 	return false;
 }
 
-/* Its threads have the parent of the first one. A parent that ends meanwhile is replaced by
- * another. */
+/* The first thread has the parent of all. It is read twice: a parent that ends is replaced. */
 static void read_process(struct kernel_memory *memory, const struct guest_task_layout *layout,
 			 struct guest_task *task)
 {
@@ -210,13 +209,13 @@ bool guest_task_current(const struct guest_task_layout *layout, const struct gue
 			const struct guest_registers *registers, struct guest_task *task)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
-	struct guest_tasks_snapshot seen;
+	struct guest_tasks_snapshot snapshot;
 	uint64_t offset;
 
 	if (!layout->known || !find_cpu(&memory, layout, registers->gdt_base, &offset) ||
-	    !see(&memory, layout, offset, stack_in_use(registers), &seen) ||
-	    !tell(&memory, layout, offset, registers, &seen, task))
-		return tell_nothing(task);
+	    !read_tasks(&memory, layout, offset, stack_in_use(registers), &snapshot) ||
+	    !identify(&memory, layout, offset, registers, &snapshot, task))
+		return set_unknown(task);
 	read_process(&memory, layout, task);
 	return true;
 }
@@ -229,37 +228,38 @@ void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct
 	guest_cgroup_read(&memory, &layout->cgroups, task->at, &task->cgroup);
 }
 
-/* Tells later whether a task is in another cgroup by then. */
-static void see_set(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
-		    struct guest_task_snapshot *seen)
+/* Shows later whether the task was moved to another cgroup. */
+static void read_set(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		     struct guest_task_snapshot *snapshot)
 {
-	if (!guest_cgroup_read_set(memory, layout, seen->at, &seen->set))
-		seen->set = 0;
+	if (!guest_cgroup_read_set(memory, layout, snapshot->at, &snapshot->set))
+		snapshot->set = 0;
 }
 
 bool guest_tasks_read(const struct guest_task_layout *layout, const struct guest_view *view,
 		      const struct guest_paging *kernel_paging,
 		      const struct guest_registers *registers, uint64_t offset,
-		      struct guest_tasks_snapshot *seen)
+		      struct guest_tasks_snapshot *snapshot)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
-	if (!layout->known || !see(&memory, layout, offset, stack_in_use(registers), seen))
+	if (!layout->known ||
+	    !read_tasks(&memory, layout, offset, stack_in_use(registers), snapshot))
 		return false;
-	see_set(&memory, &layout->cgroups, &seen->current);
-	see_set(&memory, &layout->cgroups, &seen->scheduled);
+	read_set(&memory, &layout->cgroups, &snapshot->current);
+	read_set(&memory, &layout->cgroups, &snapshot->scheduled);
 	return true;
 }
 
 bool guest_task_identify(const struct guest_task_layout *layout, const struct guest_view *view,
 			 const struct guest_paging *kernel_paging,
 			 const struct guest_registers *registers, uint64_t offset,
-			 const struct guest_tasks_snapshot *seen, struct guest_task *task)
+			 const struct guest_tasks_snapshot *snapshot, struct guest_task *task)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
-	return (layout->known && tell(&memory, layout, offset, registers, seen, task)) ||
-	       tell_nothing(task);
+	return (layout->known && identify(&memory, layout, offset, registers, snapshot, task)) ||
+	       set_unknown(task);
 }
 
 bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct guest_view *view,
@@ -271,7 +271,7 @@ bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct 
 	return layout->known && find_cpu(&memory, layout, registers->gdt_base, offset);
 }
 
-/* The kernel keeps it in 16 bits, in newer versions in 32: the lower half is the same. */
+/* 16 bits wide, in newer kernels 32: the lower half is the same. */
 static bool has_apic_id(struct kernel_memory *memory, const struct guest_task_layout *layout,
 			uint64_t offset, uint32_t apic_id)
 {

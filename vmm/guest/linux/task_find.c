@@ -11,15 +11,14 @@
 #include "vmm/guest/linux/task_layout.h"
 #include "vmm/guest/page_walk.h"
 
-/* Of a task: with all that can be configured into it, it has some 14 KiB. */
+/* Bytes of a task: with everything configured in about 14 KiB. */
 #define TASK_MAX 16384u
-/* Of struct mm_struct its beginning: behind it stands what depends on the number of CPUs. */
+/* Bytes at the start of struct mm_struct; what follows depends on the number of CPUs. */
 #define MEMORY_MAX 4096u
-/* Links of all lists that are followed, and of tasks to their neighbours: a guest with 10 000
- * processes has less than half of that. */
+/* Links followed in all lists. A guest with 10 000 processes has less than half of that. */
 #define LINKS_MAX 65536u
-/* So often the CPUs are looked at for one that runs a task without memory. */
-#define RUNNING_LOOKS 1024u
+/* Polls of the CPUs for one that runs a task without memory. */
+#define RUNNING_POLLS 1024u
 #define CPUS_MAX      64u
 #define PLACES_MAX    4u
 #define PAGE          4096u
@@ -29,26 +28,27 @@
 #define STACK_PADDING 16u
 
 struct task_bytes {
-	uint64_t at; /* GVA; 0: it was not found */
+	uint64_t at; /* GVA; 0: not found */
 	uint8_t bytes[TASK_MAX];
 };
 
-/* Byte offsets at which something may stand. */
+/* Byte offsets at which something was found. */
 struct places {
-	size_t count; /* PLACES_MAX + 1: more than are kept */
+	size_t count; /* PLACES_MAX + 1: more than are stored */
 	uint32_t offsets[PLACES_MAX];
 };
 
 struct search {
 	struct kernel_memory memory;
 	const struct guest_kernel *kernel;
-	const struct reported_tasks *told;
+	const struct reported_tasks *reported;
 	struct guest_task_layout *layout;
-	uint64_t hot; /* per-CPU address of pcpu_hot; 0: what a CPU runs is a variable of its own */
-	size_t size;  /* of a task, or more */
+	uint64_t hot; /* per-CPU address of pcpu_hot; 0: the current task has a variable of its own
+		       */
+	size_t size;  /* of a task, at least */
 	unsigned int links; /* that may still be followed */
 	struct task_bytes first;
-	struct task_bytes tasks[AGENT_TASKS_MAX]; /* those that were told */
+	struct task_bytes tasks[AGENT_TASKS_MAX]; /* the reported ones */
 	size_t cpu_count;
 	uint64_t cpus[CPUS_MAX];
 };
@@ -89,8 +89,8 @@ static int check_single(const struct places *places, const char *what, uint32_t 
 		return 0;
 	}
 	return places->count
-		       ? error_set(-ENOTUNIQ, "%s stands in more than one place of its tasks", what)
-		       : error_set(-ENOENT, "%s stands in no place of its tasks", what);
+		       ? error_set(-ENOTUNIQ, "%s is at more than one offset of its tasks", what)
+		       : error_set(-ENOENT, "%s is at no offset of its tasks", what);
 }
 
 static bool is_leader(const struct agent_task *task)
@@ -98,7 +98,7 @@ static bool is_leader(const struct agent_task *task)
 	return task->pid == task->tgid;
 }
 
-/* Ends with the next symbol, which is behind all of it. */
+/* Up to the next symbol, which is after all of it. */
 static int read_first(struct search *search)
 {
 	struct symbol symbol;
@@ -110,11 +110,11 @@ static int read_first(struct search *search)
 	search->first.at = symbol.start;
 	if (search->size < SAMPLE_COMM_SIZE ||
 	    !kernel_memory_read(&search->memory, symbol.start, search->first.bytes, search->size))
-		return error_set(-ENOENT, "its first task can not be read");
+		return error_set(-ENOENT, "its first task cannot be read");
 	return 0;
 }
 
-/* init/init_task.c, INIT_TASK_COMM; the number is put behind it where there may be several CPUs. */
+/* init/init_task.c, INIT_TASK_COMM; with SMP the CPU number is appended. */
 static int find_comm(struct search *search)
 {
 	static const char names[][SAMPLE_COMM_SIZE] = { "swapper/0", "swapper" };
@@ -127,7 +127,7 @@ static int find_comm(struct search *search)
 	return check_single(&places, "the first task's name", &search->layout->comm);
 }
 
-/* The number of the told task that a task at AT would be; negative: none of them. */
+/* The index of the reported task that a task at AT would be; negative: none. */
 static int number_of(struct search *search, uint64_t at)
 {
 	char comm[SAMPLE_COMM_SIZE];
@@ -135,17 +135,16 @@ static int number_of(struct search *search, uint64_t at)
 	if (!kernel_memory_read(&search->memory, at + search->layout->comm, comm, sizeof(comm)))
 		return -1;
 	comm[sizeof(comm) - 1] = '\0';
-	for (size_t i = 0; i < search->told->count; i++)
-		if (!strcmp(comm, search->told->tasks[i].comm))
+	for (size_t i = 0; i < search->reported->count; i++)
+		if (!strcmp(comm, search->reported->tasks[i].comm))
 			return (int)i;
 	return -1;
 }
 
 /*
- * Is the list through OFFSET of the first task that of all processes? Then each that was told is on
- * it once, at the address that comes into FOUND, and no thread is (for_each_process(),
- * include/linux/sched/signal.h). On other lists tasks and what is none follow each other, and all
- * threads.
+ * Is the list through OFFSET of the first task that of all processes? Then each reported process is
+ * on it once, at the address stored in FOUND, and no thread is (for_each_process(),
+ * include/linux/sched/signal.h). Other lists also have threads, or entries that are not tasks.
  */
 static bool lists_processes(struct search *search, uint32_t offset, uint64_t *found)
 {
@@ -164,18 +163,18 @@ static bool lists_processes(struct search *search, uint32_t offset, uint64_t *fo
 			return false;
 		search->links--;
 		number = number_of(search, at - offset);
-		if (number >= 0 && (found[number] || !is_leader(&search->told->tasks[number])))
+		if (number >= 0 && (found[number] || !is_leader(&search->reported->tasks[number])))
 			return false;
 		if (number >= 0)
 			found[number] = at - offset;
 	}
-	for (size_t i = 0; i < search->told->count; i++)
-		if (is_leader(&search->told->tasks[i]) != (found[i] != 0))
+	for (size_t i = 0; i < search->reported->count; i++)
+		if (is_leader(&search->reported->tasks[i]) != (found[i] != 0))
 			return false;
 	return true;
 }
 
-/* Behind the last link nothing was looked at: a second place may be there. */
+/* When the links are used up, the search is incomplete. */
 static int check_links(const struct search *search)
 {
 	return search->links ? 0
@@ -202,7 +201,7 @@ static int find_list(struct search *search)
 	if (error)
 		return error;
 	search->layout->first = search->first.at;
-	for (size_t i = 0; i < search->told->count; i++)
+	for (size_t i = 0; i < search->reported->count; i++)
 		search->tasks[i].at = last[i];
 	return 0;
 }
@@ -214,7 +213,7 @@ static bool read_task(struct search *search, size_t number)
 	return kernel_memory_read(&search->memory, task->at, task->bytes, search->size);
 }
 
-/* The number of the told task to whose OFFSET a task's WORD there may be a link; negative: none. */
+/* The index of the reported task whose OFFSET a link in WORD leads to; negative: none. */
 static int number_of_neighbour(struct search *search, uint64_t word, uint32_t offset)
 {
 	if (!is_pointer(word) || !search->links)
@@ -223,7 +222,7 @@ static int number_of_neighbour(struct search *search, uint64_t word, uint32_t of
 	return number_of(search, word - offset);
 }
 
-/* Those of the told threads that are next to told task NUMBER on some list through both. */
+/* Finds the reported threads that are next to task NUMBER on some list through both. */
 static bool find_neighbours(struct search *search, size_t number)
 {
 	const struct task_bytes *task = &search->tasks[number];
@@ -234,7 +233,7 @@ static bool find_neighbours(struct search *search, size_t number)
 		struct task_bytes *thread;
 
 		if (neighbour < 0 ||
-		    search->told->tasks[neighbour].tgid != search->told->tasks[number].tgid)
+		    search->reported->tasks[neighbour].tgid != search->reported->tasks[number].tgid)
 			continue;
 		thread = &search->tasks[neighbour];
 		if (thread->at && thread->at != word - at)
@@ -244,27 +243,27 @@ static bool find_neighbours(struct search *search, size_t number)
 	return true;
 }
 
-/* Has the process of told task NUMBER one that was not found yet? */
+/* Has the process of task NUMBER a reported thread that was not found yet? */
 static bool has_more(const struct search *search, size_t number)
 {
-	for (size_t i = 0; i < search->told->count; i++)
+	for (size_t i = 0; i < search->reported->count; i++)
 		if (!search->tasks[i].at &&
-		    search->told->tasks[i].tgid == search->told->tasks[number].tgid)
+		    search->reported->tasks[i].tgid == search->reported->tasks[number].tgid)
 			return true;
 	return false;
 }
 
-/* From its process on each is next to another one. */
+/* Starting at the process, each thread is next to another one. */
 static int find_threads(struct search *search)
 {
-	for (size_t pass = 0; pass < search->told->count; pass++)
-		for (size_t i = 0; i < search->told->count; i++)
+	for (size_t pass = 0; pass < search->reported->count; pass++)
+		for (size_t i = 0; i < search->reported->count; i++)
 			if (search->tasks[i].at && has_more(search, i) &&
 			    (!read_task(search, i) || !find_neighbours(search, i)))
 				return error_set(-EAGAIN, "its tasks changed while they were read");
 	if (check_links(search))
 		return -E2BIG;
-	for (size_t i = 0; i < search->told->count; i++)
+	for (size_t i = 0; i < search->reported->count; i++)
 		if (!search->tasks[i].at || !read_task(search, i))
 			return error_set(-ENOENT, "threads of the agent were not found");
 	return 0;
@@ -274,10 +273,11 @@ static bool is_number(const struct search *search, uint32_t offset, bool of_proc
 {
 	if (half_at(&search->first, offset))
 		return false;
-	for (size_t i = 0; i < search->told->count; i++) {
-		const struct agent_task *told = &search->told->tasks[i];
+	for (size_t i = 0; i < search->reported->count; i++) {
+		const struct agent_task *reported = &search->reported->tasks[i];
 
-		if (half_at(&search->tasks[i], offset) != (of_process ? told->tgid : told->pid))
+		if (half_at(&search->tasks[i], offset) !=
+		    (of_process ? reported->tgid : reported->pid))
 			return false;
 	}
 	return true;
@@ -298,7 +298,7 @@ static int find_number(struct search *search, bool of_process, uint32_t *offset)
 
 static bool is_stack(const struct search *search, uint32_t offset)
 {
-	for (size_t i = 0; i < search->told->count; i++) {
+	for (size_t i = 0; i < search->reported->count; i++) {
 		uint64_t stack = word_at(&search->tasks[i], offset);
 
 		if (!is_pointer(stack) || stack % PAGE)
@@ -341,33 +341,33 @@ static int find_page_table(struct search *search)
 	return check_single(&places, "the pointer to page tables", &search->layout->page_table);
 }
 
-/* Is the mark of TOLD in the memory whose struct mm_struct lies at MM? */
-static bool has_mark(struct search *search, uint64_t mm, const struct agent_task *told)
+/* Is the mark of REPORTED in the memory with the struct mm_struct at MM? */
+static bool has_mark(struct search *search, uint64_t mm, const struct agent_task *reported)
 {
 	struct guest_paging paging = *search->memory.paging;
 	uint8_t mark[AGENT_TASK_MARK];
 	uint64_t table;
 
-	return told->marked < KERNEL_HALF &&
+	return reported->marked < KERNEL_HALF &&
 	       kernel_memory_read_u64(&search->memory, mm + search->layout->page_table, &table) &&
 	       is_pointer(table) && kernel_memory_translate(&search->memory, table, &paging.cr3) &&
-	       !guest_read_virtual(search->memory.view, &paging, told->marked, mark,
+	       !guest_read_virtual(search->memory.view, &paging, reported->marked, mark,
 				   sizeof(mark)) &&
-	       !memcmp(mark, told->mark, sizeof(mark));
+	       !memcmp(mark, reported->mark, sizeof(mark));
 }
 
 static bool is_memory(struct search *search, uint32_t offset)
 {
-	for (size_t i = 0; i < search->told->count; i++) {
+	for (size_t i = 0; i < search->reported->count; i++) {
 		uint64_t mm = word_at(&search->tasks[i], offset);
 
-		if (!is_pointer(mm) || !has_mark(search, mm, &search->told->tasks[i]))
+		if (!is_pointer(mm) || !has_mark(search, mm, &search->reported->tasks[i]))
 			return false;
 	}
 	return true;
 }
 
-/* What makes per-CPU addresses those of each CPU that the kernel has given memory of its own. */
+/* The per-CPU offsets of all CPUs that have memory of their own. */
 static void list_cpus(struct search *search)
 {
 	const struct guest_task_layout *layout = search->layout;
@@ -382,7 +382,7 @@ static void list_cpus(struct search *search)
 			search->cpus[search->cpu_count++] = offset;
 }
 
-/* Does WORD end the STACK of a task? Padding is left free at its end where the kernel has FRED. */
+/* Is WORD the top of the STACK of a task? With FRED there is padding at its end. */
 static bool is_top(const struct search *search, uint64_t word, uint64_t stack)
 {
 	uint64_t end = stack + search->layout->stack_size;
@@ -390,8 +390,7 @@ static bool is_top(const struct search *search, uint64_t word, uint64_t stack)
 	return word == end || word == end - STACK_PADDING;
 }
 
-/* The number of the word that ends the stack of the task that word NUMBER leads to; negative: it
- * leads to none. */
+/* The index of the word that is the stack top of the task at word NUMBER; negative: none. */
 static int top_of(struct search *search, const uint64_t *words, unsigned int number)
 {
 	uint64_t stack;
@@ -407,8 +406,10 @@ static int top_of(struct search *search, const uint64_t *words, unsigned int num
 	return -1;
 }
 
-/* arch/x86/kernel/irq_64.c, map_irq_stack(): a word before a stack's end. The last word of all is
- * no stack's, but how deep calls are. */
+/*
+ * arch/x86/kernel/irq_64.c, map_irq_stack(): one word below the end of the stack. The last word of
+ * pcpu_hot is not a stack but a call depth.
+ */
 static void find_irq_stack(struct search *search, const uint64_t *words, unsigned int top)
 {
 	struct places places = { 0 };
@@ -421,7 +422,7 @@ static void find_irq_stack(struct search *search, const uint64_t *words, unsigne
 		search->layout->irq_stack = search->hot + places.offsets[0];
 }
 
-/* In the WORDS of a CPU's pcpu_hot. */
+/* Searches the WORDS of a CPU's pcpu_hot. */
 static bool find_current_among(struct search *search, const uint64_t *words)
 {
 	struct places places = { 0 };
@@ -443,37 +444,36 @@ static bool find_current_among(struct search *search, const uint64_t *words)
 }
 
 /*
- * Both words are written one after the other when tasks are switched, so they agree at another
- * look; and a CPU's first task is not on its top before the first switch.
+ * A context switch writes both words one after the other, so they may disagree in one poll; and a
+ * CPU's first task is not on that stack before the first switch.
  */
 static int find_current(struct search *search)
 {
 	uint64_t words[HOT_WORDS];
 
 	list_cpus(search);
-	for (unsigned int look = 0; search->hot && search->cpu_count && look < RUNNING_LOOKS;
-	     look++)
+	for (unsigned int poll = 0; search->hot && search->cpu_count && poll < RUNNING_POLLS;
+	     poll++)
 		if (kernel_memory_read(&search->memory,
-				       search->cpus[look % search->cpu_count] + search->hot, words,
+				       search->cpus[poll % search->cpu_count] + search->hot, words,
 				       sizeof(words)) &&
 		    find_current_among(search, words))
 			return 0;
 	return search->layout->current
 		       ? 0
-		       : error_set(-EAGAIN, "no CPU was seen on the stack of its task");
+		       : error_set(-EAGAIN, "no CPU was found on the stack of its task");
 }
 
-/* Of the two words of what CPU runs the one that is 0, if the other one is not. The task is there
- * as long as it runs. */
+/* Of two members of the task that CPU runs, finds the one that is 0 if the other is not. */
 static bool is_without(struct search *search, uint64_t cpu, const struct places *places,
 		       uint32_t *without)
 {
-	uint64_t current = cpu + search->layout->current, before, one, other, behind;
+	uint64_t current = cpu + search->layout->current, before, one, other, after;
 
 	if (!kernel_memory_read_u64(&search->memory, current, &before) ||
 	    !kernel_memory_read_u64(&search->memory, before + places->offsets[0], &one) ||
 	    !kernel_memory_read_u64(&search->memory, before + places->offsets[1], &other) ||
-	    !kernel_memory_read_u64(&search->memory, current, &behind) || before != behind ||
+	    !kernel_memory_read_u64(&search->memory, current, &after) || before != after ||
 	    !one == !other)
 		return false;
 	*without = places->offsets[one ? 1 : 0];
@@ -481,16 +481,16 @@ static bool is_without(struct search *search, uint64_t cpu, const struct places 
 }
 
 /*
- * The kernel's own threads, and what ends, have no memory, and run in what was there before: of a
- * task that runs mm may be 0, and active_mm never is (Documentation/mm/active_mm.rst).
+ * Kernel threads and exiting tasks have no memory, and run in the previous task's: in a running
+ * task mm may be 0, but active_mm never is (Documentation/mm/active_mm.rst).
  */
-static int tell_apart(struct search *search, const struct places *places)
+static int distinguish(struct search *search, const struct places *places)
 {
-	for (unsigned int look = 0; search->cpu_count && look < RUNNING_LOOKS; look++)
-		if (is_without(search, search->cpus[look % search->cpu_count], places,
+	for (unsigned int poll = 0; search->cpu_count && poll < RUNNING_POLLS; poll++)
+		if (is_without(search, search->cpus[poll % search->cpu_count], places,
 			       &search->layout->mm))
 			return 0;
-	return error_set(-EAGAIN, "no CPU was seen to run a task without memory");
+	return error_set(-EAGAIN, "no CPU was found that runs a task without memory");
 }
 
 static int find_memory(struct search *search)
@@ -502,7 +502,7 @@ static int find_memory(struct search *search)
 		if (is_memory(search, at))
 			add_place(&places, at);
 	error = places.count == 2
-			? tell_apart(search, &places)
+			? distinguish(search, &places)
 			: check_single(&places, "the pointer to memory", &search->layout->mm);
 	if (!error && word_at(&search->first, search->layout->mm))
 		error = error_set(-ENOENT, "its first task has memory");
@@ -533,7 +533,7 @@ static int find(struct search *search)
 	return error ? error : find_memory(search);
 }
 
-/* HOT: where `current` is a member of (6.2 to 6.14), or 0. */
+/* HOT: the per-CPU structure with `current` (6.2 to 6.14), or 0. */
 static int find_by_symbols(struct guest_task_layout *layout, const struct guest_kernel *kernel,
 			   uint64_t *hot)
 {
@@ -546,7 +546,7 @@ static int find_by_symbols(struct guest_task_layout *layout, const struct guest_
 	*hot = symbol.start;
 	if (found)
 		return 0;
-	return error_set(-ENOENT, "its symbols do not tell which task a CPU runs");
+	return error_set(-ENOENT, "it has no symbol for the task that a CPU runs");
 }
 
 int guest_task_layout_check(const struct guest_kernel *kernel)
@@ -558,17 +558,17 @@ int guest_task_layout_check(const struct guest_kernel *kernel)
 }
 
 int guest_task_layout_find(struct guest_task_layout *layout, const struct guest_kernel *kernel,
-			   const struct guest_view *view, const struct reported_tasks *told)
+			   const struct guest_view *view, const struct reported_tasks *reported)
 {
 	struct search *search = calloc(1, sizeof(*search));
 	int error;
 
 	*layout = (struct guest_task_layout){ 0 };
 	if (!search)
-		return error_set(-ENOMEM, "no memory to look for its tasks");
+		return error_set(-ENOMEM, "no memory to search for its tasks");
 	search->memory = (struct kernel_memory){ .view = view, .paging = &kernel->paging };
 	search->kernel = kernel;
-	search->told = told;
+	search->reported = reported;
 	search->layout = layout;
 	search->links = LINKS_MAX;
 	error = find_by_symbols(layout, kernel, &search->hot);

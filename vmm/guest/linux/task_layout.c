@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/linux/task_layout.h"
+
 #include <errno.h>
 #include <string.h>
 
+#include "shared/sample_record.h"
 #include "vmm/guest/linux/btf_types.h"
-#include "vmm/guest/linux/task.h"
-#include "vmm/guest/linux/task_layout.h"
 
 #define STACK_MIN 4096u
 #define STACK_MAX (1u << 20)
 #define CPUS_MAX  8192u /* arch/x86/Kconfig, NR_CPUS_RANGE_END */
 
-/* To 6.14 per-CPU symbols are offsets from 0 up; behind, they lie in the image as all others do. */
+/* Until 6.14 per-CPU symbols are offsets from 0 up; later they are in the image like all others. */
 static bool find_per_cpu(const struct symbols *symbols, const struct symbols *per_cpu,
 			 const char *name, uint64_t *address)
 {
@@ -39,9 +40,8 @@ static bool find_hot(const struct symbols *symbols, const struct symbols *per_cp
 }
 
 /*
- * THREAD_SIZE: that of the first task's stack, which the linker script lays
- * out (include/asm-generic/vmlinux.lds.h, INIT_TASK_DATA). Interrupt stacks
- * are as large (arch/x86/include/asm/page_64_types.h).
+ * THREAD_SIZE, by the first task's stack in the linker script (include/asm-generic/vmlinux.lds.h,
+ * INIT_TASK_DATA). Interrupt stacks have the same size (arch/x86/include/asm/page_64_types.h).
  */
 static bool find_stack_size(const struct symbols *symbols, uint32_t *size)
 {
@@ -59,8 +59,7 @@ static bool find_stack_size(const struct symbols *symbols, uint32_t *size)
 	return false;
 }
 
-/* A kernel that has no table of offsets is built for one CPU, and its per-CPU variables are plain
- * ones. */
+/* A kernel without the table of offsets is built without SMP: per-CPU variables are plain ones. */
 static void find_offsets(struct guest_task_layout *layout, const struct symbols *symbols)
 {
 	struct symbol symbol;
@@ -83,7 +82,7 @@ static void find_scheduled(struct guest_task_layout *layout, const struct symbol
 		layout->scheduled = 0;
 }
 
-/* What a process is told apart by, and its cgroup: tasks are known without them. */
+/* Optional: identity of the process, and its cgroup. */
 static void find_process(struct guest_task_layout *layout, const struct btf *btf)
 {
 	if (!btf_find_offset(btf, "task_struct", "real_parent", 8, &layout->parent) ||
@@ -94,8 +93,8 @@ static void find_process(struct guest_task_layout *layout, const struct btf *btf
 }
 
 /*
- * fs/exec.c: all ways into it, from flush_old_exec() or begin_new_exec() to start_thread(), go
- * through this one (5.9 and later), or through what every kernel before offers its modules.
+ * fs/exec.c: everything from flush_old_exec() or begin_new_exec() to start_thread() is called
+ * through this function (since 5.9), or through one that older kernels export to modules.
  */
 static void find_execve(struct guest_task_layout *layout, const struct symbols *symbols)
 {
@@ -150,7 +149,7 @@ bool guest_task_layout_by_symbols(struct guest_task_layout *layout, const struct
 	return true;
 }
 
-/* Members of pcpu_hot, where they are no variables of their own. */
+/* Members of pcpu_hot in kernels where they are not variables of their own. */
 static bool find_hot_members(struct guest_task_layout *layout, const struct symbols *symbols,
 			     const struct symbols *per_cpu, const struct btf *btf)
 {

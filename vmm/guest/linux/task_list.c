@@ -5,7 +5,7 @@
 
 #include "vmm/guest/linux/kernel_memory.h"
 
-#define LINKS_MAX   (1u << 16) /* kernel threads are in the list, too */
+#define LINKS_MAX   (1u << 16) /* the list includes kernel threads */
 #define USER_HALF   256        /* entries of a top table; SDM vol. 3A 4.5 */
 #define PRESENT     1ull
 #define PTE_ADDRESS 0x000ffffffffff000ull
@@ -14,7 +14,7 @@ struct links {
 	uint64_t next, previous;
 };
 
-/* What is not a process with memory has root 0. */
+/* Root 0: a process without memory of its own. */
 static bool read_process(struct kernel_memory *memory, const struct guest_task_layout *layout,
 			 uint64_t task, struct guest_process *process)
 {

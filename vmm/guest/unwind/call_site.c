@@ -5,10 +5,10 @@
 
 #define CALL_RELATIVE      0xe8
 #define CALL_RELATIVE_SIZE 5
-#define GROUP_5            0xff /* with REG 2 in ModRM, the near CALL to what that tells */
+#define GROUP_5            0xff /* with REG 2 in ModRM: near indirect CALL */
 #define REG_CALL           2
 
-/* Bytes of the displacement that ModRM and SIB tell of. */
+/* Bytes of the displacement, by ModRM and SIB. */
 static size_t displacement_size(uint8_t mode, uint8_t base)
 {
 	if (mode == 1)
@@ -16,7 +16,7 @@ static size_t displacement_size(uint8_t mode, uint8_t base)
 	return mode == 2 || base == 5 ? 4 : 0;
 }
 
-/* Of the CALL through a register or memory with OPERAND, its ModRM and SIB; 0: it is none. */
+/* Bytes of the indirect CALL with OPERAND, its ModRM and SIB; 0: not a CALL. */
 static size_t indirect_size(const uint8_t *operand)
 {
 	uint8_t mode = operand[0] >> 6, base = operand[0] & 7;
@@ -52,7 +52,7 @@ bool call_site_matches(const uint8_t *code, size_t size)
 	return is_relative(code, size) || is_indirect(code, size);
 }
 
-/* What ends as both may be either. */
+/* Code that matches both forms is ambiguous. */
 bool call_site_target(const uint8_t *code, size_t size, uint64_t address, uint64_t *target)
 {
 	int32_t distance;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is an address one that a call returns to? What stands before it in the code tells: a number that
- * only looks like a return address rarely lies behind a CALL. Pure.
+ * Is an address one that a call returns to? The code before it decides: a random number rarely
+ * follows a CALL. Pure functions.
  */
 #ifndef KVMSCOPE_GUEST_UNWIND_CALL_SITE_H
 #define KVMSCOPE_GUEST_UNWIND_CALL_SITE_H
@@ -14,14 +14,14 @@
 #define CALL_SITE_SIZE 7
 
 /*
- * CODE is the SIZE bytes before the address, in 64-bit mode; fewer than CALL_SITE_SIZE where the
- * page begins there: a longer CALL is not seen then. True if some CALL ends with them.
+ * True if CODE, the SIZE bytes before the address in 64-bit mode, can end with a CALL. With fewer
+ * than CALL_SITE_SIZE bytes, at the start of a page, longer CALLs are not recognized.
  */
 bool call_site_matches(const uint8_t *code, size_t size);
 
 /*
- * Of the same CODE before ADDRESS: where its CALL leads to. False: there is none, or one through a
- * register or memory, which the code does not tell of.
+ * Sets *TARGET to the target of the CALL before ADDRESS. False: there is no CALL, or an indirect
+ * one.
  */
 bool call_site_target(const uint8_t *code, size_t size, uint64_t address, uint64_t *target);
 

@@ -37,7 +37,7 @@ bool cfi_expression_address(struct span expression, uint64_t *base, int64_t *off
 	return base_and_offset(&cursor, base, offset) && is_at_end(&cursor);
 }
 
-/* Behind the dereference. */
+/* After the dereference. */
 static bool addend(struct dwarf_cursor *cursor, struct cfi_rule *rule)
 {
 	uint64_t value = 0;
@@ -52,7 +52,7 @@ static bool addend(struct dwarf_cursor *cursor, struct cfi_rule *rule)
 	return is_at_end(cursor) && value <= INT16_MAX;
 }
 
-/* bfd/elfxx-x86.c, elf_x86_64_eh_frame_plt and its kin: N is where in an entry the push ends. */
+/* bfd/elfxx-x86.c, elf_x86_64_eh_frame_plt and similar: N is the end of the push in an entry. */
 static bool plt(struct dwarf_cursor *cursor, struct cfi_rule *rule)
 {
 	static const uint8_t tail[] = { OP_GE, OP_LIT0 + 3, OP_SHL, OP_PLUS };

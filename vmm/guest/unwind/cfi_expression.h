@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The DWARF expressions (DWARF 5, 2.5) that occur in call frame information
- * of x86-64, recognized by their form; nothing is computed.
+ * Recognizes the DWARF expressions (DWARF 5, 2.5) that occur in call frame information of x86-64 by
+ * their form. Nothing is evaluated.
  */
 #ifndef KVMSCOPE_GUEST_UNWIND_CFI_EXPRESSION_H
 #define KVMSCOPE_GUEST_UNWIND_CFI_EXPRESSION_H
@@ -16,10 +16,12 @@
 bool cfi_expression_address(struct span expression, uint64_t *base, int64_t *offset);
 
 /*
- * The CFA's part of RULE, from
- *	bregN OFFSET, deref [, plus_uconst ADDEND]	a stack that was realigned or switched, a
- *signal frame breg7 OFFSET, breg16 0, lit15, and, litN, ge, lit3, shl, plus	the linker's, of a
- *PLT False: anything else, or numbers that do not fit.
+ * Sets the CFA of RULE from one of
+ *	bregN OFFSET, deref [, plus_uconst ADDEND]
+ *		a stack that was realigned or switched, a signal frame
+ *	breg7 OFFSET, breg16 0, lit15, and, litN, ge, lit3, shl, plus
+ *		the linker's, for a PLT
+ * False: anything else, or numbers that do not fit.
  */
 bool cfi_expression_cfa(struct span expression, struct cfi_rule *rule);
 

@@ -10,15 +10,15 @@
 
 #define SEGMENTS_MAX 64
 #define SECTIONS_MAX 256
-/* The largest programs there are have some 50 MiB. */
+/* The largest known programs have about 50 MiB. */
 #define SECTION_MAX (96ull << 20)
 #define CHUNK       (64u << 10)
 
 struct cfi_image {
-	const struct elf_source *source;   /* while it is read */
-	Elf64_Phdr segments[SEGMENTS_MAX]; /* that are loaded */
+	const struct elf_source *source;   /* only while it is read */
+	Elf64_Phdr segments[SEGMENTS_MAX]; /* PT_LOAD only */
 	size_t count;
-	Elf64_Phdr header; /* of .eh_frame_hdr; p_filesz 0: there is none */
+	Elf64_Phdr header; /* of .eh_frame_hdr; p_filesz 0: none */
 	Elf64_Ehdr elf;
 	struct eh_segment code[SEGMENTS_MAX];
 	struct eh_frame eh_frame;
@@ -63,8 +63,8 @@ static int read_section(const struct cfi_image *image, size_t index, Elf64_Shdr 
 }
 
 /*
- * .eh_frame by its section: the linker makes no header, and so no segment, for static programs of
- * gcc. -ENOENT: there is none.
+ * Finds .eh_frame by its section: for gcc's static programs the linker creates no header, and so no
+ * segment. -ENOENT: there is none.
  */
 static int find_section(const struct cfi_image *image, Elf64_Shdr *found)
 {
@@ -92,7 +92,7 @@ static int find_section(const struct cfi_image *image, Elf64_Shdr *found)
 	return error ? error : -ENOENT;
 }
 
-/* The bytes of the file from ADDRESS to the end of the segment that it is in. */
+/* The range of the file from ADDRESS to the end of its segment. */
 static bool find_part(const struct cfi_image *image, uint64_t address, uint64_t *offset,
 		      uint64_t *size)
 {
@@ -108,7 +108,7 @@ static bool find_part(const struct cfi_image *image, uint64_t address, uint64_t 
 	return false;
 }
 
-/* Up to SIZE bytes at ADDRESS, into BYTES, which is the caller's to free. */
+/* Reads up to SIZE bytes at ADDRESS to *BYTES, which the caller frees. */
 static int read_part(const struct cfi_image *image, uint64_t address, uint64_t size,
 		     uint8_t **bytes, struct span *part)
 {

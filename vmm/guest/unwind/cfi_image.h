@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The unwind table of an ELF image: of a program, a shared library or the
- * vDSO, wherever its bytes can be read from.
- */
+/* The unwind table of an ELF image: a program, a shared library or the vDSO, from any source. */
 #ifndef KVMSCOPE_GUEST_UNWIND_CFI_IMAGE_H
 #define KVMSCOPE_GUEST_UNWIND_CFI_IMAGE_H
 
@@ -12,27 +9,27 @@
 #include "shared/elf_source.h"
 #include "vmm/guest/unwind/cfi_table.h"
 
-/* What of an image its table is made from. */
+/* The parts of an image that its table is compiled from. */
 struct cfi_image;
 
 /*
- * Finds .eh_frame by the program headers, or by the sections where those do not
- * name it, and reads it. -EFAULT: not all of it is at hand (now); -ENOENT: it is no 64-bit
- * ELF image of x86-64, or has none; -EINVAL: it contradicts itself; -E2BIG, -ENOMEM. Bounded in
- * time and memory whatever the bytes are. Not on a vCPU thread.
+ * Reads .eh_frame, found by the program headers, or by the sections if those do not have it.
+ * -EFAULT: not all of it is available (now); -ENOENT: not a 64-bit ELF image of x86-64, or without
+ * .eh_frame; -EINVAL: inconsistent headers; -E2BIG, -ENOMEM. Bounded in time and memory for any
+ * content. Not on a vCPU thread.
  */
 int cfi_image_read(struct cfi_image **image, const struct elf_source *source);
 
-/* Bytes of .eh_frame: some 40 ns are needed for each. */
+/* Bytes of .eh_frame: compiling takes about 40 ns for each. */
 size_t cfi_image_size(const struct cfi_image *image);
 
-/* Makes the table; the errors of eh_frame_compile(). Any thread that has IMAGE to itself. */
+/* Compiles the table; errors as of eh_frame_compile(). One thread at a time for an IMAGE. */
 int cfi_image_make(struct cfi_table **table, const struct cfi_image *image);
 
 /* NULL is a no-op. */
 void cfi_image_free(struct cfi_image *image);
 
-/* For tests: both at once, with the errors of both. */
+/* Both in one call, with the errors of both; for tests. */
 int cfi_image_compile(struct cfi_table **table, const struct elf_source *source);
 
 #endif

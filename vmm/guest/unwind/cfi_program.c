@@ -34,7 +34,7 @@ enum {
 	CFA_MIPS_ADVANCE_LOC8 = 0x1d,
 	CFA_GNU_ARGS_SIZE = 0x2e,
 	CFA_GNU_NEGATIVE_OFFSET_EXTENDED = 0x2f,
-	CFA_ADVANCE_LOC = 0x40, /* with the operand in the low six bits, as are the next two */
+	CFA_ADVANCE_LOC = 0x40, /* these three have their operand in the low six bits */
 	CFA_OFFSET = 0x80,
 	CFA_RESTORE = 0xc0,
 };
@@ -48,7 +48,7 @@ struct location {
 	struct span expression;
 };
 
-/* One row: the CFA, and the only registers whose values are followed. */
+/* One row: the CFA, and the tracked registers. */
 struct row {
 	bool by_expression;
 	uint64_t cfa_register;
@@ -61,7 +61,7 @@ struct machine {
 	const struct cfi_program *program;
 	struct cfi_builder *builder;
 	struct dwarf_cursor code;
-	uint64_t at; /* code address that the row begins at */
+	uint64_t at; /* code address at which the row begins */
 	struct row row, initial;
 	struct row remembered[REMEMBERED_MAX];
 	unsigned int depth; /* of remembered */
@@ -73,39 +73,40 @@ static bool fits(int64_t value)
 	return value >= INT16_MIN && value <= INT16_MAX;
 }
 
-static enum cfi_location place_of_base(uint64_t reg)
+static enum cfi_location location_of_base(uint64_t reg)
 {
 	return reg == DWARF_RSP ? CFI_AT_RSP : reg == DWARF_RBP ? CFI_AT_RBP : CFI_UNDEFINED;
 }
 
-/* Where LOCATION is; false: not in a way that a rule can say. */
-static bool place_of(const struct location *location, enum cfi_location *place, int16_t *offset)
+/* Encodes LOCATION for a rule; false: not possible. */
+static bool encode_location(const struct location *location, enum cfi_location *encoded,
+			    int16_t *offset)
 {
 	uint64_t base;
 	int64_t from = location->offset;
 
-	*place = CFI_SAME;
+	*encoded = CFI_SAME;
 	*offset = 0;
 	switch (location->kind) {
 	case UNSPECIFIED:
 	case SAME_VALUE:
 		return true;
 	case UNDEFINED:
-		*place = CFI_UNDEFINED;
+		*encoded = CFI_UNDEFINED;
 		return true;
 	case AT_OFFSET:
-		*place = CFI_AT_CFA;
+		*encoded = CFI_AT_CFA;
 		break;
 	case IN_REGISTER:
-		*place = CFI_REGISTER;
+		*encoded = CFI_REGISTER;
 		if (from < 0 || from >= DWARF_RIP)
 			return false;
 		break;
 	case BY_EXPRESSION:
 		if (!cfi_expression_address(location->expression, &base, &from))
 			return false;
-		*place = place_of_base(base);
-		if (*place == CFI_UNDEFINED)
+		*encoded = location_of_base(base);
+		if (*encoded == CFI_UNDEFINED)
 			return false;
 		break;
 	case AS_VALUE:
@@ -125,8 +126,7 @@ static bool set_cfa(const struct row *row, struct cfi_rule *rule)
 	return row->cfa_register < DWARF_RIP && row->cfa_offset == rule->cfa_offset;
 }
 
-/* The caller's RSP is the CFA; of signal frames it is said once more, as where the CFA is loaded
- * from. */
+/* The caller's RSP is the CFA. Signal frames repeat it as the address that the CFA is read from. */
 static bool sp_is_cfa(const struct location *sp, const struct cfi_rule *rule)
 {
 	uint64_t base;
@@ -140,13 +140,13 @@ static bool sp_is_cfa(const struct location *sp, const struct cfi_rule *rule)
 	       offset == rule->cfa_offset;
 }
 
-/* The chain goes on without such a register for as long as no frame is found by it. */
-static uint8_t place_or_none(const struct location *location, int16_t *offset)
+/* A register that cannot be encoded is lost, which matters only if a later CFA depends on it. */
+static uint8_t location_or_none(const struct location *location, int16_t *offset)
 {
-	enum cfi_location place;
+	enum cfi_location encoded;
 
-	if (place_of(location, &place, offset))
-		return (uint8_t)place;
+	if (encode_location(location, &encoded, offset))
+		return (uint8_t)encoded;
 	*offset = 0;
 	return CFI_UNDEFINED;
 }
@@ -157,15 +157,15 @@ static void encode(const struct machine *machine, struct cfi_rule *rule)
 	enum cfi_location ip;
 
 	*rule = (struct cfi_rule){ .signal = machine->program->signal };
-	if (!set_cfa(row, rule) || !place_of(&row->ip, &ip, &rule->ip_offset) || ip == CFI_SAME ||
-	    !sp_is_cfa(&row->sp, rule)) {
+	if (!set_cfa(row, rule) || !encode_location(&row->ip, &ip, &rule->ip_offset) ||
+	    ip == CFI_SAME || !sp_is_cfa(&row->sp, rule)) {
 		*rule = (struct cfi_rule){ .cfa = CFI_CFA_UNKNOWN };
 		return;
 	}
 	rule->ip = (uint8_t)ip;
-	rule->bp = place_or_none(&row->bp, &rule->bp_offset);
-	rule->bx = place_or_none(&row->bx, &rule->bx_offset);
-	/* Only one such rule, not one for each CFA. */
+	rule->bp = location_or_none(&row->bp, &rule->bp_offset);
+	rule->bx = location_or_none(&row->bx, &rule->bx_offset);
+	/* One rule for all outermost frames, not one for each CFA. */
 	if (ip == CFI_UNDEFINED)
 		*rule = (struct cfi_rule){ .cfa = CFI_CFA_REGISTER,
 					   .cfa_register = DWARF_RSP,
@@ -182,7 +182,7 @@ static void add(struct machine *machine, uint64_t end, const struct cfi_rule *ru
 	machine->at = end;
 }
 
-/* The row ends at TO. */
+/* Ends the row at TO. */
 static bool advance_to(struct machine *machine, uint64_t to)
 {
 	struct cfi_rule rule;
@@ -205,7 +205,7 @@ static bool advance(struct machine *machine, uint64_t by)
 	       advance_to(machine, machine->at + distance);
 }
 
-/* The location of a register in ROW; NULL for those that are not followed. */
+/* The location of a register in ROW; NULL if it is not tracked. */
 static struct location *location_of(const struct machine *machine, struct row *row, uint64_t reg)
 {
 	if (reg == machine->program->return_register)
@@ -247,8 +247,7 @@ static int64_t factored(const struct machine *machine, int64_t offset)
 	return (int64_t)((uint64_t)offset * (uint64_t)machine->program->data_alignment);
 }
 
-/* Operands of type uleb128 are read by this one, so that the order of two of them is the program's.
- */
+/* Reads both operands in the program's order. */
 static bool set_offset(struct machine *machine, enum kind kind, bool is_signed)
 {
 	uint64_t reg = dwarf_uleb128(&machine->code);
@@ -291,8 +290,7 @@ static bool define_cfa(struct machine *machine, uint64_t reg, int64_t offset)
 	return true;
 }
 
-/* Half of a definition: it takes the other half from the one before, which must not be an
- * expression. */
+/* Changes half of the definition; the current one must not be an expression. */
 static bool define_half(struct machine *machine, uint64_t reg, int64_t offset)
 {
 	return !machine->row.by_expression && define_cfa(machine, reg, offset);
@@ -305,7 +303,7 @@ static bool define_cfa_expression(struct machine *machine)
 	return true;
 }
 
-/* Instructions of one byte with operands behind it. False: the rest can not be told. */
+/* Instructions with their operands in the following bytes. False: the rest is unknown. */
 static bool execute_long(struct machine *machine, uint8_t instruction)
 {
 	struct dwarf_cursor *code = &machine->code;
@@ -370,7 +368,7 @@ static bool execute_long(struct machine *machine, uint8_t instruction)
 				   factored(machine, dwarf_sleb128(code)));
 	case CFA_DEF_CFA_EXPRESSION:
 		return define_cfa_expression(machine);
-	case CFA_GNU_ARGS_SIZE: /* of interest to who catches exceptions */
+	case CFA_GNU_ARGS_SIZE: /* for exception handling */
 		dwarf_uleb128(code);
 		return true;
 	default:

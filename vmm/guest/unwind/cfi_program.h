@@ -12,7 +12,7 @@
 struct cfi_program {
 	struct span initial;      /* the CIE's instructions */
 	struct span instructions; /* the FDE's */
-	uint64_t initial_address; /* of either, as linked */
+	uint64_t initial_address; /* as linked */
 	uint64_t instructions_address;
 	uint64_t start, end;      /* the code, as linked */
 	uint64_t offset_of_start; /* START's offset in the file */
@@ -21,13 +21,12 @@ struct cfi_program {
 	uint64_t return_register; /* DW_CFA column of the return address */
 	uint8_t pointer_encoding; /* of DW_CFA_set_loc */
 	bool signal;
-	uint64_t *steps; /* instructions that may still be run; counted down. Bounds what hostile
-			    bytes cost */
+	uint64_t *steps; /* instructions left, counted down: bounds the time for any content */
 };
 
 /*
- * Adds the rows of PROGRAM. Where an instruction makes no sense or *STEPS ends, the
- * rest of the code is unknown. The errors of cfi_builder_add().
+ * Adds the rows of PROGRAM. After an invalid instruction, or when *STEPS is used up, the rest of
+ * the code gets the unknown rule. Errors as of cfi_builder_add().
  */
 int cfi_program_run(const struct cfi_program *program, struct cfi_builder *builder);
 

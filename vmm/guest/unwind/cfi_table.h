@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What .eh_frame says of an image's code, as one sorted table: for each range
- * of code the rule by which its caller is found. 6 bytes a row (a kernel's ORC
- * table has 10); rows share their rules, of which an image has few.
+ * Unwind table of an image, compiled from .eh_frame: for each range of code the rule that finds its
+ * caller. 6 bytes a row (a kernel's ORC table has 10); rows share their rules, of which an image
+ * has few.
  *
- * Terms are those of DWARF 5, 6.4: the CFA is the stack pointer of the caller
- * behind the call.
+ * Terms are those of DWARF 5, 6.4: the CFA is the caller's stack pointer after the call returns.
  */
 #ifndef KVMSCOPE_GUEST_UNWIND_CFI_TABLE_H
 #define KVMSCOPE_GUEST_UNWIND_CFI_TABLE_H
@@ -32,17 +31,16 @@ enum dwarf_register {
 
 enum cfi_cfa {
 	CFI_CFA_NONE,     /* no FDE describes the code */
-	CFI_CFA_UNKNOWN,  /* one does, by a rule that is none of these */
+	CFI_CFA_UNKNOWN,  /* an FDE does, with a rule that is none of these */
 	CFI_CFA_REGISTER, /* register + offset */
 	CFI_CFA_MEMORY,   /* the 8 bytes at register + offset, plus addend */
-	CFI_CFA_PLT, /* register + offset, and 8 more from byte `addend` of a 16-byte PLT entry on
-		      */
+	CFI_CFA_PLT, /* register + offset, plus 8 from byte `addend` of a 16-byte PLT entry on */
 };
 
-/* Where the caller's RBP, RBX or RIP is. */
+/* Location of the caller's RBP, RBX or RIP. */
 enum cfi_location {
-	CFI_SAME,      /* in the register, as it was */
-	CFI_UNDEFINED, /* nowhere; of RIP: this frame is the outermost */
+	CFI_SAME,      /* unchanged in the register */
+	CFI_UNDEFINED, /* lost; for RIP: this frame is the outermost */
 	CFI_AT_CFA,    /* in memory at CFA + offset */
 	CFI_AT_RSP,    /* at RSP + offset */
 	CFI_AT_RBP,    /* at RBP + offset */
@@ -50,9 +48,9 @@ enum cfi_location {
 };
 
 /*
- * Only the registers that a frame with callers may have its CFA in are followed: RSP, RBP, and RBX,
- * which the dynamic linker has it in while it looks a function up. Others have it for some
- * instructions at a time.
+ * Only the registers that a frame with callers may use for its CFA are tracked: RSP, RBP, and RBX,
+ * which the dynamic linker uses while it looks up a function. Others are used only for some
+ * instructions.
  */
 struct cfi_rule {
 	int32_t cfa_offset;
@@ -61,46 +59,45 @@ struct cfi_rule {
 	uint8_t cfa;          /* enum cfi_cfa */
 	uint8_t cfa_register; /* enum dwarf_register, below RIP */
 	uint8_t bp, bx, ip;   /* enum cfi_location */
-	uint8_t signal; /* 1: what is above was interrupted, it did not call (augmentation S) */
-	uint8_t reserved[2]; /* 0 */
+	uint8_t signal;       /* 1: the caller was interrupted (augmentation S) */
+	uint8_t reserved[2];  /* 0 */
 };
 
-/* Rows are of file offsets: an address is found by its mapping, wherever the image is loaded. */
+/* Rows have file offsets, so the table is independent of where the image is mapped. */
 struct cfi_table {
-	uint32_t count;               /* of rows */
-	uint32_t rule_count;          /* rules[0] is that of code which no FDE describes */
-	const uint32_t *starts;       /* file offset of each row's first byte, ascending */
-	const uint16_t *rule_of;      /* index into rules, for each row */
-	const struct cfi_rule *rules; /* all three owned */
+	uint32_t count;         /* of rows */
+	uint32_t rule_count;    /* rules[0] is for code without an FDE */
+	uint32_t *starts;       /* file offset of each row's first byte, ascending */
+	uint16_t *rule_of;      /* index into rules, for each row */
+	struct cfi_rule *rules; /* all three owned */
 };
 
 /* The rule for the code at file OFFSET. Any thread, no lock. */
 const struct cfi_rule *cfi_table_find(const struct cfi_table *table, uint64_t offset);
 
-/* Bytes of memory that TABLE takes. */
+/* Bytes of memory that TABLE uses. */
 size_t cfi_table_size(const struct cfi_table *table);
 
 /* NULL is a no-op. */
 void cfi_table_free(struct cfi_table *table);
 
-/* A table that is being written, by one thread. */
+/* A table under construction, by one thread. */
 struct cfi_builder;
 
 #define CFI_ROWS_MAX  (16u << 20)
 #define CFI_RULES_MAX 65536u /* more become "unknown" */
 
-/* For cfi_builder_finish() or cfi_builder_free(). NULL: no memory. */
+/* NULL: no memory. Released by cfi_builder_finish() or cfi_builder_free(). */
 struct cfi_builder *cfi_builder_new(void);
 
 /*
- * Code [start, end) has RULE. What lies below the end of an earlier range is
- * left out: ranges come in ascending order. -E2BIG: more rows than
- * CFI_ROWS_MAX, or code above 4 GiB; -ENOMEM.
+ * Sets RULE for code [start, end). Ranges come in ascending order; a part below the end of an
+ * earlier range is ignored. -E2BIG: more rows than CFI_ROWS_MAX, or code above 4 GiB; -ENOMEM.
  */
 int cfi_builder_add(struct cfi_builder *builder, uint64_t start, uint64_t end,
 		    const struct cfi_rule *rule);
 
-/* Makes the table. Frees BUILDER in any case. -ENOMEM. */
+/* Creates the table. Frees BUILDER in any case. -ENOMEM. */
 int cfi_builder_finish(struct cfi_builder *builder, struct cfi_table **table);
 
 /* NULL is a no-op. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/unwind/dwarf_cursor.h"
 
-/* Ten hold 64 bits; some writers pad. Without a bound one number could cost as much as the whole
- * section. */
+/* 64 bits need ten bytes; some writers pad. Bounds the time for one number. */
 #define LEB128_MAX 16
 
 uint64_t dwarf_fixed(struct dwarf_cursor *cursor, unsigned int width)
@@ -17,7 +16,7 @@ uint64_t dwarf_fixed(struct dwarf_cursor *cursor, unsigned int width)
 	return value;
 }
 
-/* Both kinds, without the sign: *BITS is how many were given. */
+/* Both kinds, without sign extension; *BITS is the number of encoded bits. */
 static uint64_t leb128(struct dwarf_cursor *cursor, unsigned int *bits, bool *negative)
 {
 	uint64_t value = 0, begin = cursor->at;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the numbers of DWARF one behind the other from bytes that are not
- * trusted. A read that leaves the bytes, or whose encoding is none, gives 0
- * and marks the cursor as failed for good: check once, at the end.
+ * Reads DWARF numbers in sequence from untrusted bytes. A read past the end or with an invalid
+ * encoding returns 0 and marks the cursor as failed for good: check once, at the end.
  */
 #ifndef KVMSCOPE_GUEST_UNWIND_DWARF_CURSOR_H
 #define KVMSCOPE_GUEST_UNWIND_DWARF_CURSOR_H
@@ -40,13 +39,12 @@ uint64_t dwarf_uleb128(struct dwarf_cursor *cursor);
 int64_t dwarf_sleb128(struct dwarf_cursor *cursor);
 
 /*
- * A pointer of ENCODING, DATA being what data-relative ones are relative to.
- * Ones that are relative to a function or the text, and indirect ones, occur
- * in no table of x86-64 that is read here: they fail.
+ * A pointer with ENCODING; DATA is the base of data-relative ones. Function-relative, text-relative
+ * and indirect ones do not occur in the tables of x86-64 that are read here: they fail.
  */
 uint64_t dwarf_pointer(struct dwarf_cursor *cursor, uint8_t encoding, uint64_t data);
 
-/* The next SIZE bytes, and behind them; empty if they are not all there. */
+/* Consumes the next SIZE bytes; empty if there are fewer. */
 struct span dwarf_block(struct dwarf_cursor *cursor, uint64_t size);
 
 #endif

@@ -4,16 +4,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "shared/array.h"
 #include "vmm/guest/unwind/cfi_program.h"
 #include "vmm/guest/unwind/dwarf_cursor.h"
 
 #define HEADER_VERSION   1
 #define AUGMENTATION_MAX 16 /* letters; five are known */
-/* The largest programs there are have fewer. */
+/* The largest known programs have fewer. */
 #define FDES_MAX (2u << 20)
 /*
- * An instruction has a byte or more; those of a CIE are run again for each of its FDEs. Programs
- * need about half a step for each byte; what hostile bytes cost is bounded by the last.
+ * An instruction has at least one byte; those of a CIE are run again for each of its FDEs. Programs
+ * need about half a step for each byte. STEPS_MAX bounds the time for hostile content.
  */
 #define STEPS_LEAST    100000
 #define STEPS_PER_BYTE 1
@@ -29,24 +30,24 @@ struct fde_list {
 	size_t count, capacity;
 };
 
-/* What its FDEs take from a CIE. */
+/* The content of a CIE that its FDEs use. */
 struct cie {
 	uint64_t at; /* in .eh_frame */
 	bool valid, has_augmentation_data;
 	uint8_t pointer_encoding;
-	struct cfi_program program; /* without what is the FDE's */
+	struct cfi_program program; /* without the parts of the FDE */
 };
 
 struct compiler {
 	const struct eh_frame *eh_frame;
-	struct cie cie; /* the last that was read: neighbours mostly share it */
+	struct cie cie; /* last one read: neighbouring FDEs mostly share it */
 	struct fde_list list;
 	uint64_t steps;
 };
 
 struct header {
 	uint64_t frames_address;
-	uint64_t count; /* of FDEs in the table that follows; 0: there is no table */
+	uint64_t count; /* of FDEs in the table that follows; 0: no table */
 	uint8_t table_encoding;
 	struct dwarf_cursor cursor; /* at the table */
 };
@@ -80,9 +81,8 @@ int eh_frame_address(struct span header, uint64_t address, uint64_t *frames_addr
 }
 
 /*
- * The entry (CIE or FDE) at AT: CURSOR over it, at what follows its length
- * and, in *ID, its CIE's distance (0: it is a CIE). False: there is none, or
- * the end. *NEXT is where the entry behind it is.
+ * Opens the entry (CIE or FDE) at AT. CURSOR covers it, after its length and *ID, the distance of
+ * its CIE (0: it is a CIE). *NEXT is the offset of the next entry. False: no entry, or the end.
  */
 static bool open_entry(const struct eh_frame *eh_frame, uint64_t at, struct dwarf_cursor *cursor,
 		       uint64_t *id, uint64_t *next)
@@ -116,7 +116,7 @@ static void read_letters(struct dwarf_cursor *cursor, char letters[AUGMENTATION_
 	}
 }
 
-/* Of a personality routine, behind its encoding: only how long it is matters. */
+/* Skips the pointer to a personality routine, after its encoding. */
 static void skip_pointer(struct dwarf_cursor *cursor)
 {
 	uint8_t encoding = (uint8_t)dwarf_fixed(cursor, 1);
@@ -128,7 +128,7 @@ static void skip_pointer(struct dwarf_cursor *cursor)
 		      0);
 }
 
-/* The letters behind the z, and their data. */
+/* Parses the letters after the z, and their data. */
 static void read_augmentation(struct dwarf_cursor *cursor, const char *letters, struct cie *cie)
 {
 	uint64_t size = dwarf_uleb128(cursor), end = cursor->at + size;
@@ -151,7 +151,7 @@ static void read_augmentation(struct dwarf_cursor *cursor, const char *letters, 
 		case 'S':
 			cie->program.signal = true;
 			break;
-		case 'B': /* without data; of AArch64 */
+		case 'B': /* without data; AArch64 */
 			break;
 		default:
 			cursor->failed = true;
@@ -161,7 +161,7 @@ static void read_augmentation(struct dwarf_cursor *cursor, const char *letters, 
 	cursor->at = end;
 }
 
-/* DWARF 5, 6.4.1; version 1 is that of DWARF 2 and of .eh_frame, which others may have as well. */
+/* DWARF 5, 6.4.1. Version 1 is DWARF 2, and the usual one in .eh_frame. */
 static bool read_cie_fields(struct dwarf_cursor *cursor, struct cie *cie)
 {
 	uint64_t version = dwarf_fixed(cursor, 1);
@@ -172,7 +172,7 @@ static bool read_cie_fields(struct dwarf_cursor *cursor, struct cie *cie)
 	if (version != 1 && version != 3 && version != 4)
 		return false;
 	if (augmentation[0] == 'e' &&
-	    augmentation[1] == 'h') { /* of gcc 2: a pointer to exception data */
+	    augmentation[1] == 'h') { /* gcc 2: a pointer to exception data */
 		dwarf_fixed(cursor, 8);
 		augmentation += 2;
 	}
@@ -208,7 +208,7 @@ static void read_cie(struct compiler *compiler, uint64_t at)
 	cie->valid = true;
 }
 
-/* File offset of code [start, end); false: it is not wholly in a segment. */
+/* File offset of code [start, end); false: not entirely in one segment. */
 static bool find_offset(const struct eh_frame *eh_frame, uint64_t start, uint64_t end,
 			uint64_t *offset)
 {
@@ -225,8 +225,8 @@ static bool find_offset(const struct eh_frame *eh_frame, uint64_t start, uint64_
 }
 
 /*
- * The FDE at AT, and where what follows it is. Its code begins with an encoded
- * pointer; its size has the same format. False: it is none that can be used.
+ * Reads the FDE at AT; *NEXT becomes the offset of the next entry. The start of its code is an
+ * encoded pointer, and the size has the same format. False: not a usable FDE.
  */
 static bool read_fde(struct compiler *compiler, uint64_t at, struct cfi_program *program,
 		     uint64_t *next)
@@ -262,20 +262,13 @@ static int append(struct fde_list *list, uint64_t offset, uint64_t at)
 {
 	if (list->count == FDES_MAX)
 		return -E2BIG;
-	if (list->count == list->capacity) {
-		size_t capacity = list->capacity ? 2 * list->capacity : 256;
-		struct fde *fdes = realloc(list->fdes, capacity * sizeof(*fdes));
-
-		if (!fdes)
-			return -ENOMEM;
-		list->fdes = fdes;
-		list->capacity = capacity;
-	}
+	if (array_reserve(&list->fdes, &list->capacity, list->count + 1))
+		return -ENOMEM;
 	list->fdes[list->count++] = (struct fde){ .offset = offset, .at = at };
 	return 0;
 }
 
-/* Adds the FDE at AT, if it is one. *NEXT is 0 where nothing follows. */
+/* Adds the FDE at AT, if it is one. *NEXT is 0 at the end. */
 static int list_one(struct compiler *compiler, uint64_t at, uint64_t *next)
 {
 	struct cfi_program program;
@@ -286,7 +279,7 @@ static int list_one(struct compiler *compiler, uint64_t at, uint64_t *next)
 		       : 0;
 }
 
-/* By the header's table: what the unwinders in the guest go by. */
+/* By the header's table, which unwinders in the guest use. */
 static int list_by_header(struct compiler *compiler, struct header *header)
 {
 	const struct eh_frame *eh_frame = compiler->eh_frame;
@@ -305,7 +298,7 @@ static int list_by_header(struct compiler *compiler, struct header *header)
 	return error;
 }
 
-/* From the first entry to the end, or to the one of length 0 that stands there. */
+/* From the first entry to the end, or to the terminator of length 0. */
 static int list_all(struct compiler *compiler)
 {
 	uint64_t at = 0, next;

@@ -7,33 +7,33 @@
 #include "vmm/guest/deadline.h"
 #include "vmm/guest/unwind/unwind_step.h"
 
-#define FRAMES_PER_LOOK 8 /* at the clock */
+#define FRAMES_PER_CHECK 8 /* of the deadline */
 
-static bool is_look_due(const struct guest_callchain *chain, unsigned int used)
+static bool is_check_due(const struct guest_callchain *chain, unsigned int used)
 {
-	return (chain->slow_memory && used) || used % FRAMES_PER_LOOK == FRAMES_PER_LOOK - 1;
+	return (chain->slow_memory && used) || used % FRAMES_PER_CHECK == FRAMES_PER_CHECK - 1;
 }
 
-/* False: there is no room, or no time left. */
+/* False: no room, or no time left. */
 static bool append(struct guest_callchain *chain, uint64_t address, uint16_t *depth)
 {
 	unsigned int used = chain->kernel_depth + (unsigned int)chain->user_depth;
 
 	if (used >= chain->capacity ||
-	    (is_look_due(chain, used) && deadline_passed(chain->deadline)))
+	    (is_check_due(chain, used) && deadline_passed(chain->deadline)))
 		return false;
 	chain->addresses[used] = address;
 	++*depth;
 	return true;
 }
 
-static enum unwind_result kernel_step(struct unwind_state *state, const struct kernel_orc *unwinder)
+static enum unwind_result kernel_step(struct unwind_state *state, const struct kernel_orc *orc)
 {
 	uint64_t ip = state->ip, sp = state->sp;
 	enum unwind_result result =
-		unwinder ? unwind_step_orc(state, unwinder) : unwind_step_frame_pointer(state);
+		orc ? unwind_step_orc(state, orc) : unwind_step_frame_pointer(state);
 
-	/* Bounded by the capacity already; a step that goes nowhere would fill it with one address.
+	/* The capacity bounds the walk, but a step without progress would fill it with one address.
 	 */
 	if (result == UNWIND_CALLER &&
 	    (state->ip < KERNEL_TEXT_START || (state->ip == ip && state->sp == sp)))
@@ -41,8 +41,8 @@ static enum unwind_result kernel_step(struct unwind_state *state, const struct k
 	return result;
 }
 
-/* The kernel's part, STATE in the kernel. True: STATE is now that of the user program. */
-static bool walk_kernel(struct unwind_state *state, const struct kernel_orc *unwinder,
+/* Walks the kernel part. True: STATE is now that of the user program. */
+static bool walk_kernel(struct unwind_state *state, const struct kernel_orc *orc,
 			struct guest_callchain *chain)
 {
 	enum unwind_result result = UNWIND_CALLER;
@@ -52,7 +52,7 @@ static bool walk_kernel(struct unwind_state *state, const struct kernel_orc *unw
 			chain->flags |= SAMPLE_KERNEL_TRUNCATED;
 			return false;
 		}
-		result = kernel_step(state, unwinder);
+		result = kernel_step(state, orc);
 	}
 	if (result == UNWIND_LOST)
 		chain->flags |= SAMPLE_KERNEL_TRUNCATED;
@@ -76,7 +76,7 @@ static void walk_user(struct unwind_state *state, struct guest_callchain *chain)
 }
 
 /* In the order of enum dwarf_register. */
-static void take_registers(struct unwind_state *state, const struct guest_registers *registers)
+static void copy_registers(struct unwind_state *state, const struct guest_registers *registers)
 {
 	const uint64_t in_order[DWARF_RIP] = {
 		registers->rax, registers->rdx, registers->rcx, registers->rbx,
@@ -95,14 +95,14 @@ static void start(struct unwind_state *state, const struct guest_registers *regi
 	state->sp = registers->rsp;
 	state->bp = registers->rbp;
 	state->signal = true;
-	take_registers(state, registers);
+	copy_registers(state, registers);
 }
 
 /*
- * The kernel's own tables map every kernel stack; those in CR3 may be the
- * user half of KPTI's pair, which has no more than the entry stack.
+ * The kernel's own page tables map every kernel stack. Those in CR3 may be the user half of KPTI's
+ * pair, which maps only the entry stack.
  */
-void guest_unwind(const struct kernel_orc *unwinder, const struct guest_view *view,
+void guest_unwind(const struct kernel_orc *orc, const struct guest_view *view,
 		  const struct guest_registers *registers, struct user_map *map,
 		  struct guest_callchain *chain)
 {
@@ -113,13 +113,12 @@ void guest_unwind(const struct kernel_orc *unwinder, const struct guest_view *vi
 	chain->flags = 0;
 	start(&state, registers);
 	state.map = map;
-	state.proven_later = chain->slow_memory;
+	state.checked_later = chain->slow_memory;
 	state.unknown_kernel = chain->unknown_kernel;
 	state.user_is_long = registers->long_mode;
 	if (registers->cpl != 3) {
-		stack_reader_start(&state.stack, view,
-				   unwinder ? &unwinder->paging : &registers->paging);
-		if (!walk_kernel(&state, unwinder, chain))
+		stack_reader_start(&state.stack, view, orc ? &orc->paging : &registers->paging);
+		if (!walk_kernel(&state, orc, chain))
 			return;
 	}
 	stack_reader_start(&state.stack, view, &registers->paging);

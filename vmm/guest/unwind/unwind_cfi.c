@@ -6,8 +6,7 @@
 
 #define PLT_ENTRY_SIZE 16
 
-/* Of RSP, RBP and RBX as long as rules say where they are, of the others where nothing was called
- * since they were read. */
+/* RSP, RBP and RBX are tracked; the others are known only up to the next call. */
 static bool read_register(const struct unwind_state *state, unsigned int number, uint64_t *value)
 {
 	switch (number) {
@@ -57,11 +56,11 @@ static bool read_at(struct unwind_state *state, uint64_t base, int16_t offset, u
 	return stack_read(&state->stack, base + (uint64_t)(int64_t)offset, 8, value);
 }
 
-/* The caller's value of a register that is not as it was. */
-static bool read_place(struct unwind_state *state, uint8_t place, int16_t offset, uint64_t cfa,
+/* The caller's value of a register that is not CFI_SAME. */
+static bool read_saved(struct unwind_state *state, uint8_t location, int16_t offset, uint64_t cfa,
 		       uint64_t *value)
 {
-	switch (place) {
+	switch (location) {
 	case CFI_AT_CFA:
 		return read_at(state, cfa, offset, value);
 	case CFI_AT_RSP:
@@ -75,7 +74,7 @@ static bool read_place(struct unwind_state *state, uint8_t place, int16_t offset
 	}
 }
 
-/* A return address of 0 is how threads begin that were made by hand. */
+/* Threads that are created without libc may start with return address 0. */
 enum unwind_result unwind_step_cfi(struct unwind_state *state, const struct cfi_rule *rule)
 {
 	uint64_t cfa, ip, bp = state->bp, bx = state->bx;
@@ -86,15 +85,15 @@ enum unwind_result unwind_step_cfi(struct unwind_state *state, const struct cfi_
 	if (rule->ip == CFI_UNDEFINED)
 		return UNWIND_END;
 	if (!find_cfa(state, rule, &cfa) || (cfa < state->sp && !rule->signal) ||
-	    !read_place(state, rule->ip, rule->ip_offset, cfa, &ip))
+	    !read_saved(state, rule->ip, rule->ip_offset, cfa, &ip))
 		return UNWIND_LOST;
 	if (!ip)
 		return UNWIND_END;
-	/* Both from the registers of this frame: only then they are the caller's. */
+	/* Both are read with this frame's registers before those are replaced. */
 	if (rule->bp != CFI_SAME)
-		bp_lost = !read_place(state, rule->bp, rule->bp_offset, cfa, &bp);
+		bp_lost = !read_saved(state, rule->bp, rule->bp_offset, cfa, &bp);
 	if (rule->bx != CFI_SAME)
-		bx_lost = !read_place(state, rule->bx, rule->bx_offset, cfa, &bx);
+		bx_lost = !read_saved(state, rule->bx, rule->bx_offset, cfa, &bx);
 	state->ip = ip;
 	state->sp = cfa;
 	state->bp = bp;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/unwind/unwind_step.h"
 
-#define USER_FRAME_MAX   (1ull << 20)  /* bytes that one frame may have */
+#define USER_FRAME_MAX   (1ull << 20)  /* bytes of one frame */
 #define KERNEL_FRAME_MAX (32ull << 10) /* no kernel stack is larger */
 
-/* Frames lie one above the other, within reach; else bp is no frame pointer but any number. */
+/* Frames follow each other upwards, within a limit; otherwise bp is not a frame pointer. */
 static bool is_frame(const struct unwind_state *state, uint64_t bp, uint64_t largest)
 {
 	return bp >= state->sp && bp - state->sp <= largest;
@@ -18,9 +18,9 @@ static bool read_frame(struct unwind_state *state, unsigned int width, uint64_t 
 }
 
 /*
- * The entry of a system call clears bp for what it calls, and marks nothing
- * (arch/x86/entry/calling.h, PUSH_AND_CLEAR_REGS). Stacks that are no task's and those of kernel
- * threads have no user's registers there.
+ * The entry of a system call clears bp without a mark (arch/x86/entry/calling.h,
+ * PUSH_AND_CLEAR_REGS). Kernel threads, and stacks other than a task's, have no user registers
+ * there.
  */
 static enum unwind_result end_at_entry(struct unwind_state *state)
 {
@@ -50,7 +50,7 @@ static enum unwind_result step_by_frame(struct unwind_state *state)
 	return UNWIND_CALLER;
 }
 
-/* bp is the caller's: the return address lies at SP. */
+/* bp is the caller's, and the return address is at SP. */
 static enum unwind_result step_without_frame(struct unwind_state *state, uint64_t sp)
 {
 	if (!stack_read(&state->stack, sp, 8, &state->ip))
@@ -75,9 +75,9 @@ static enum unwind_result step(struct unwind_state *state)
 }
 
 /*
- * While it is not known which kernel runs, that may be one without frame pointers, which has any
- * number there. In one that has them not all of the outermost frames are behind a call that can be
- * read: the first functions of a CPU were jumped to, or their callers' code was given up.
+ * An unknown kernel may have no frame pointers: bp can have any value. This check is not made for a
+ * known one, as its outermost frames may not follow a readable call: the first functions of a CPU
+ * were jumped to, or the code of their callers was freed.
  */
 enum unwind_result unwind_step_frame_pointer(struct unwind_state *state)
 {

@@ -3,14 +3,14 @@
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwind/unwind_step.h"
 
-#define THUNK_SIZE 64ull /* bytes, at the most */
+#define THUNK_SIZE 64ull /* bytes, at most */
 #define RET        0xc3
-/* Bytes; what it has more is a struct inactive_task_frame. */
+/* Bytes: a struct pt_regs and a struct inactive_task_frame. */
 #define FORK_FRAME_SIZE (PT_REGS_SIZE + 56)
 
 /*
- * What the kernel assumes of code that no table describes: a frame pointer.
- * Programs of BPF have one; a module that was just loaded has not.
+ * The kernel assumes a frame pointer in code without a table. BPF programs have one; a module that
+ * was just loaded does not.
  */
 static const struct orc_entry generated_code = {
 	.sp_offset = 16,
@@ -20,16 +20,16 @@ static const struct orc_entry generated_code = {
 	.type = ORC_TYPE_CALL,
 };
 
-/* Nothing but the return address was pushed, as by a call through a NULL pointer. */
+/* Only the return address was pushed, as by a call through a NULL pointer. */
 static const struct orc_entry just_called = { .sp_offset = 8,
 					      .sp_register = ORC_SP,
 					      .type = ORC_TYPE_CALL };
-/* The frame pointer, too, but it is the caller's yet. */
+/* The frame pointer was pushed, too, but still is the caller's. */
 static const struct orc_entry just_pushed = { .sp_offset = 16,
 					      .sp_register = ORC_SP,
 					      .type = ORC_TYPE_CALL };
 
-/* What is behind a call has a frame. */
+/* Code that called another function has a frame. */
 static bool guess_entry(const struct unwind_state *state, struct orc_entry *entry)
 {
 	switch (state->signal ? unwind_frame_of(state) : UNWIND_FRAME_MADE) {
@@ -47,16 +47,16 @@ static bool guess_entry(const struct unwind_state *state, struct orc_entry *entr
 	}
 }
 
-/* A return address may stand behind its function: look for the call before it. */
-static bool find_entry(const struct unwind_state *state, const struct kernel_orc *unwinder,
+/* A return address may be past the end of its function: look up the call before it. */
+static bool find_entry(const struct unwind_state *state, const struct kernel_orc *orc,
 		       struct orc_entry *entry, bool *guessed)
 {
 	uint64_t ip = state->signal ? state->ip : state->ip - 1;
-	const struct orc_table *table = kernel_orc_table(unwinder, ip);
+	const struct orc_table *table = kernel_orc_table(orc, ip);
 
 	*guessed = !table;
 	if (table)
-		return orc_find(table, unwinder->format, ip, entry);
+		return orc_find(table, orc->format, ip, entry);
 	if (ip && ip < KERNEL_TEXT_START)
 		return false;
 	if (ip)
@@ -82,7 +82,7 @@ static bool known_register(const struct unwind_state *state, enum dwarf_register
 	return state->has_registers;
 }
 
-/* The caller's stack pointer, or where the registers lie. */
+/* The caller's stack pointer, or the address of the registers. */
 static bool previous_sp(struct unwind_state *state, const struct orc_entry *entry, uint64_t *sp)
 {
 	uint64_t offset = (uint64_t)(int64_t)entry->sp_offset;
@@ -154,27 +154,26 @@ static bool previous_bp(struct unwind_state *state, const struct orc_entry *entr
 	}
 }
 
-/* Is the caller that was found by a guess known code, behind a call? */
-static bool is_plausible_caller(const struct unwind_state *state, const struct kernel_orc *unwinder)
+/* Is the guessed caller known code after a call? */
+static bool is_plausible_caller(const struct unwind_state *state, const struct kernel_orc *orc)
 {
-	return kernel_orc_table(unwinder, state->ip - 1) && unwind_is_after_call(state, state->ip);
+	return kernel_orc_table(orc, state->ip - 1) && unwind_is_after_call(state, state->ip);
 }
 
 /*
- * A retpoline thunk calls itself and replaces the return address by the
- * function that it is to jump to. So the tables do not describe its start,
- * and at its RET they take that function for the caller. What was pushed by
- * the call of the thunk lies on top of the stack or just below.
+ * A retpoline thunk calls into itself and replaces the return address by the jump target. So the
+ * tables do not describe its start, and at its RET the target looks like the caller. The return
+ * address of the call to the thunk is on top of the stack or one word above.
  */
-static bool leave_thunk(struct unwind_state *state, const struct kernel_orc *unwinder)
+static bool leave_thunk(struct unwind_state *state, const struct kernel_orc *orc)
 {
 	for (uint64_t sp = state->sp; sp <= state->sp + 8; sp += 8) {
 		uint64_t ip;
 
 		if (!stack_read(&state->stack, sp, 8, &ip))
 			return false;
-		if (ip - state->ip + THUNK_SIZE < 2 * THUNK_SIZE ||
-		    !kernel_orc_table(unwinder, ip) || !unwind_is_after_call(state, ip))
+		if (ip - state->ip + THUNK_SIZE < 2 * THUNK_SIZE || !kernel_orc_table(orc, ip) ||
+		    !unwind_is_after_call(state, ip))
 			continue;
 		state->ip = ip;
 		state->sp = sp + 8;
@@ -185,7 +184,7 @@ static bool leave_thunk(struct unwind_state *state, const struct kernel_orc *unw
 	return false;
 }
 
-/* At a RET whose return address stands behind no call. */
+/* At a RET whose return address does not follow a call. */
 static bool is_at_thunks_return(struct unwind_state *state, const struct orc_entry *entry)
 {
 	uint8_t opcode;
@@ -198,7 +197,7 @@ static bool is_at_thunks_return(struct unwind_state *state, const struct orc_ent
 	       !unwind_is_after_call(state, ip);
 }
 
-/* Thunks call nothing: only where one was interrupted is it on a stack. */
+/* Thunks call nothing, so only an interrupted one is on a stack. */
 static bool may_be_thunk(struct unwind_state *state, const struct orc_entry *entry)
 {
 	return state->signal &&
@@ -207,12 +206,11 @@ static bool may_be_thunk(struct unwind_state *state, const struct orc_entry *ent
 }
 
 /*
- * Is nothing left of the task's stack but what is put there before its first call? A kernel thread
- * and the first CPU's idle task begin below a struct pt_regs, those of other CPUs below a struct
- * fork_frame (arch/x86, copy_thread_tls(), initial_stack). THREAD_SIZE is 16 KiB or a multiple, and
- * stacks are aligned to it.
+ * Is the walk at the initial content of a task's stack? Kernel threads and the first CPU's idle
+ * task start below a struct pt_regs, those of other CPUs below a struct fork_frame (arch/x86,
+ * copy_thread_tls(), initial_stack).
  */
-static bool is_stack_used_up(const struct unwind_state *state)
+static bool is_at_stack_top(const struct unwind_state *state)
 {
 	uint64_t left = -state->sp % KERNEL_STACK_SIZE;
 
@@ -220,33 +218,33 @@ static bool is_stack_used_up(const struct unwind_state *state)
 }
 
 /*
- * The mark also stands at code of entries that has the user's stack or a CPU's own, from which
- * nothing is ever called: what was interrupted there is not outermost. A new task that was forked
- * begins with the registers of the program.
+ * Entry code that runs on the user's stack or a CPU's entry stack is also marked as the end,
+ * although a frame that is interrupted there is not the outermost. A forked task starts with the
+ * registers of its program.
  */
 static enum unwind_result end(struct unwind_state *state)
 {
 	bool at_entry = unwind_is_at_entry(state->sp);
 
-	if (state->signal && !at_entry && !is_stack_used_up(state))
+	if (state->signal && !at_entry && !is_at_stack_top(state))
 		return UNWIND_LOST;
 	return at_entry && unwind_from_registers(state, state->sp) == UNWIND_USER ? UNWIND_USER
 										  : UNWIND_END;
 }
 
-enum unwind_result unwind_step_orc(struct unwind_state *state, const struct kernel_orc *unwinder)
+enum unwind_result unwind_step_orc(struct unwind_state *state, const struct kernel_orc *orc)
 {
 	enum unwind_result result;
 	struct orc_entry entry;
 	bool guessed;
 	uint64_t sp;
 
-	if (!find_entry(state, unwinder, &entry, &guessed))
+	if (!find_entry(state, orc, &entry, &guessed))
 		return UNWIND_LOST;
-	if (!guessed && may_be_thunk(state, &entry) && leave_thunk(state, unwinder))
+	if (!guessed && may_be_thunk(state, &entry) && leave_thunk(state, orc))
 		return UNWIND_CALLER;
 	if (entry.type == ORC_TYPE_NONE_OR_END)
-		entry.type = is_stack_used_up(state) ? ORC_TYPE_END : ORC_TYPE_NONE;
+		entry.type = is_at_stack_top(state) ? ORC_TYPE_END : ORC_TYPE_NONE;
 	if (entry.type == ORC_TYPE_NONE)
 		return UNWIND_LOST;
 	if (entry.type == ORC_TYPE_END)
@@ -255,7 +253,7 @@ enum unwind_result unwind_step_orc(struct unwind_state *state, const struct kern
 		return UNWIND_LOST;
 	result = to_caller(state, &entry, sp);
 	if (result == UNWIND_LOST || !previous_bp(state, &entry, sp) ||
-	    (guessed && !is_plausible_caller(state, unwinder)))
+	    (guessed && !is_plausible_caller(state, orc)))
 		return UNWIND_LOST;
 	return result;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Has a function with a frame pointer made its frame yet, or given it up again? Where it has not,
- * the frame pointer is its caller's, and the first caller that it leads to is the caller's caller.
- * No table tells it of such code: its bytes do.
+ * Does interrupted code with a frame pointer have its frame? Before the frame is set up and after
+ * it is torn down, bp is the caller's, and following it would skip a caller. There is no table for
+ * such code, so its bytes decide.
  */
 #include <string.h>
 
@@ -10,13 +10,10 @@
 #include "vmm/guest/unwind/unwind_step.h"
 
 #define PAGE 4096ull
-/* What a JIT checks of a function before it makes its frame (V8: whether its code is still good).
- */
+/* Bytes of checks before the frame is set up (V8: whether the code is still valid). */
 #define PREAMBLE 32u
 
-/* From where the frame is given up to the return (HotSpot: whether it is to stop there; V8: the
- * arguments).
- */
+/* Bytes between teardown and return (HotSpot: safepoint poll; V8: pops arguments). */
 #define EPILOGUE 16u
 
 #define REX_W      0x48
@@ -24,21 +21,23 @@
 #define POP_BP     0x5d
 #define LEAVE      0xc9
 #define RETURN     0xc3
-#define RETURN_POP 0xc2 /* with two bytes of how many */
-#define TRAP       0xcc /* what room between functions is filled with */
+#define RETURN_POP 0xc2 /* with a 16-bit number of bytes */
+#define TRAP       0xcc /* padding between functions */
 #define ENDBR64    "\xf3\x0f\x1e\xfa"
 #define REP_RETURN "\xf3\xc3"
 
-/* All that is in _fini, which every program and library has and no table describes: sub $8, %rsp;
- * add $8, %rsp; ret (glibc, sysdeps/x86_64/crti.S, crtn.S). */
+/*
+ * The code of _fini, which is in every program and library without an FDE: sub $8, %rsp; add $8,
+ * %rsp; ret (glibc, sysdeps/x86_64/crti.S, crtn.S).
+ */
 #define FINI      "\x48\x83\xec\x08" FINI_REST
 #define FINI_REST "\x48\x83\xc4\x08\xc3"
 
-/* Zeroes where it can not be read. */
+/* Zeroes where unreadable. */
 struct code {
-	uint8_t before[EPILOGUE]; /* ip */
+	uint8_t before[EPILOGUE]; /* the bytes before ip */
 	uint8_t at[PREAMBLE + 8];
-	bool whole; /* `at` */
+	bool whole; /* `at` was read completely */
 };
 
 static bool read_bytes(const struct unwind_state *state, uint64_t gva, uint8_t *to, size_t size)
@@ -49,7 +48,7 @@ static bool read_bytes(const struct unwind_state *state, uint64_t gva, uint8_t *
 	return false;
 }
 
-/* Where it goes on in a page that can not be read, what stands in this one. */
+/* If the next page is unreadable, reads the bytes in this one. */
 static bool read_code(const struct unwind_state *state, struct code *code)
 {
 	size_t here = state->ip % PAGE, left = PAGE - here;
@@ -79,14 +78,13 @@ static bool is_marked_begin(const uint8_t *code)
 	return !memcmp(code, ENDBR64, 4) && is_begin(code + 4);
 }
 
-/* With or without the bytes of its arguments. */
+/* With or without a number of bytes to pop. */
 static bool is_return(const uint8_t *code)
 {
 	return code[0] == RETURN || code[0] == RETURN_POP || !memcmp(code, REP_RETURN, 2);
 }
 
-/* Bytes of the NOP, or of one of its prefixes, that assemblers fill room with (SDM vol. 2B, NOP);
- * 0: none. */
+/* Size of a padding instruction, or 1 for a prefix of one (SDM vol. 2B, NOP); 0: no padding. */
 static size_t padding_size(const uint8_t *code)
 {
 	if (code[0] == TRAP || code[0] == 0x90 || code[0] == 0x66 || code[0] == 0x2e)
@@ -119,8 +117,10 @@ static bool is_padding(const struct code *code, size_t from, size_t to)
 	return from == to;
 }
 
-/* Does the function that ip is in end before the one that begins at BEGIN? Any byte may look like a
- * return: behind one there is nothing but what fills the room. */
+/*
+ * Does the function at ip end before the one that begins at BEGIN? Any byte may look like a return:
+ * a real one is followed only by padding.
+ */
 static bool ends_before(const struct code *code, size_t begin)
 {
 	for (size_t i = 0; i < begin; i++) {
@@ -133,8 +133,8 @@ static bool ends_before(const struct code *code, size_t begin)
 	return false;
 }
 
-/* Is the function's own beginning ahead? */
-static bool is_before_begin(const struct code *code)
+/* Is ip before the prologue of its function? */
+static bool is_before_prologue(const struct code *code)
 {
 	for (size_t i = 0; i < PREAMBLE; i++)
 		if (is_begin(code->at + i) || is_marked_begin(code->at + i))
@@ -156,14 +156,14 @@ static bool is_end_ahead(const struct code *code)
 	return false;
 }
 
-/* Of an instruction with an operand at bp, or of two registers, and no instruction by itself. */
+/* Is the byte the operand of an instruction rather than an opcode? */
 static bool is_operand(const uint8_t *code, size_t at)
 {
 	return at && code[at - 1] && strchr("\x31\x33\x39\x3b\x85\x89\x8b\x8d", code[at - 1]);
 }
 
-/* May the frame be given up, and the return be still to come? */
-static bool is_behind_frame(const struct code *code)
+/* May ip be after the teardown of the frame, before the return? */
+static bool is_after_teardown(const struct code *code)
 {
 	uint8_t last = code->before[EPILOGUE - 1];
 
@@ -183,7 +183,7 @@ static bool is_behind_frame(const struct code *code)
 	return false;
 }
 
-/* Not made yet, or given up again: nothing but the return address is on the stack. */
+/* Only the return address is on the stack: before the prologue or after the epilogue. */
 static bool has_no_frame(const struct code *code)
 {
 	return is_return(code->at) || is_begin(code->at) || is_marked_begin(code->at) ||
@@ -207,7 +207,7 @@ enum unwind_frame unwind_frame_of(const struct unwind_state *state)
 		return UNWIND_FRAME_NONE;
 	if (has_pushed(&code))
 		return UNWIND_FRAME_PUSHED;
-	if (!code.whole || is_before_begin(&code) || is_behind_frame(&code))
+	if (!code.whole || is_before_prologue(&code) || is_after_teardown(&code))
 		return UNWIND_FRAME_UNKNOWN;
 	return UNWIND_FRAME_MADE;
 }

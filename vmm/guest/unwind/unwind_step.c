@@ -14,8 +14,8 @@
 #define FRED_PADDING 16
 
 /*
- * Where registers lie in struct pt_regs (arch/x86/include/asm/ptrace.h), in words, by their numbers
- * in DWARF. The stack pointer is with what the CPU pushes.
+ * Word offsets of registers in struct pt_regs (arch/x86/include/asm/ptrace.h), by DWARF number. The
+ * stack pointer is in the part that the CPU pushes.
  */
 static const uint8_t regs_word[DWARF_RIP] = {
 	[DWARF_RAX] = 10, [DWARF_RDX] = 12, [DWARF_RCX] = 11, [DWARF_RBX] = 5,
@@ -40,7 +40,7 @@ static bool load_page(struct stack_reader *reader, uint64_t page)
 	if (guest_translate(reader->view, reader->paging, page, &translation))
 		return false;
 	reader->gpa = translation.gpa;
-	reader->here = guest_physical_pointer(reader->view, translation.gpa, PAGE);
+	reader->mapped = guest_physical_pointer(reader->view, translation.gpa, PAGE);
 	reader->page = page;
 	return true;
 }
@@ -51,8 +51,8 @@ bool stack_read(struct stack_reader *reader, uint64_t gva, unsigned int width, u
 
 	if (gva % width || (page != reader->page && !load_page(reader, page)))
 		return false;
-	if (reader->here)
-		memcpy(&read, reader->here + (gva - page), width);
+	if (reader->mapped)
+		memcpy(&read, reader->mapped + (gva - page), width);
 	else if (guest_read_physical(reader->view, reader->gpa + (gva - page), &read, width))
 		return false;
 	*value = read;

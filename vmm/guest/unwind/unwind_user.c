@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which way a frame of user space is left. Code that a table describes: by
- * the table, or not at all. Other code (made at run time, of an image that
- * has none in reach, or of a program of which nothing is known but its memory):
- * by its frame pointer, if what is found then is code behind a call, and that
- * call does not lead elsewhere. That of an image that can not be told, or whose
- * table nobody tried to make yet: not at all, it may have no frame pointers.
+ * Chooses how a user-space frame is unwound. Code with a table: by the table only. Other code
+ * (generated at run time, in an image without a table, or in a program of which only the memory is
+ * known): by the frame pointer, if the caller is code after a call that does not lead elsewhere.
+ * Unknown images, and those whose table was not compiled yet: not at all, as they may have no frame
+ * pointers.
  */
 #include <string.h>
 
@@ -13,13 +12,13 @@
 #include "vmm/guest/unwind/unwind_step.h"
 #include "vmm/guest/unwind/user_call.h"
 
-/* Behind a call the return address may be the next function's: what is looked up is the call. */
+/* A return address may be in the next function: look up the call before it. */
 static uint64_t code_address(const struct unwind_state *state)
 {
 	return state->signal ? state->ip : state->ip - 1;
 }
 
-/* What the code of ip is in; mostly what that of the frame before is in. */
+/* Finds the mapping of the code at ip, which is mostly that of the previous frame. */
 static void find_mapping(struct unwind_state *state)
 {
 	uint64_t address = code_address(state);
@@ -35,24 +34,21 @@ static const struct cfi_rule *find_rule(const struct unwind_state *state)
 				     unknown = { .cfa = CFI_CFA_UNKNOWN };
 	const struct user_mapping *mapping = state->mapping;
 	const struct cfi_table *table;
-	bool awaited;
+	bool pending;
 
 	if (!state->map || !state->user_is_long)
 		return &none;
 	if (!mapping || !mapping->image)
 		return &unknown;
-	/* In this order: it may come meanwhile. */
-	awaited = user_image_cfi_pending(mapping->image);
+	/* In this order: the table may be set meanwhile. */
+	pending = user_image_cfi_pending(mapping->image);
 	table = user_image_cfi(mapping->image);
 	if (!table)
-		return awaited ? &unknown : &none;
+		return pending ? &unknown : &none;
 	return cfi_table_find(table, code_address(state) - mapping->start + mapping->offset);
 }
 
-/*
- * Is ip, which is not yet told to anybody, code? Only where nothing is known
- * of what is mapped there the bytes themselves are asked.
- */
+/* Is ip executable code? If its mapping is unknown, the bytes before it decide. */
 static bool is_code(const struct unwind_state *state)
 {
 	if (state->mapping)
@@ -61,8 +57,8 @@ static bool is_code(const struct unwind_state *state)
 }
 
 /*
- * The code that a signal handler returns to: mov $__NR_rt_sigreturn, %rax;
- * syscall. glibc's has an FDE, that of other libraries has not.
+ * The code that a signal handler returns to: mov $__NR_rt_sigreturn, %rax; syscall. glibc has an
+ * FDE for it, other libraries do not.
  */
 static bool is_signal_return(const struct unwind_state *state)
 {
@@ -101,8 +97,8 @@ static unsigned int word_size(const struct unwind_state *state)
 }
 
 /*
- * Code that no table describes though its image has one, or that is of no file, is written by hand
- * or made at run time: what others call may have jumped to it. 32-bit code has PLTs of other kinds.
+ * Code without an FDE in an image with a table, or without a file, is assembly or generated: a
+ * called function may have jumped to it. 32-bit code has other kinds of PLTs.
  */
 static bool may_be_jumped_to(const struct unwind_state *state)
 {
@@ -113,7 +109,7 @@ static bool may_be_jumped_to(const struct unwind_state *state)
 			    user_image_cfi(mapping->image)));
 }
 
-/* bp is the caller's: the return address lies at sp. */
+/* bp is the caller's, and the return address is at sp. */
 static enum unwind_result step_without_frame(struct unwind_state *state)
 {
 	unsigned int width = word_size(state);
@@ -128,9 +124,9 @@ static enum unwind_result step_without_frame(struct unwind_state *state)
 }
 
 /*
- * Was ip interrupted in a function without a frame pointer that calls nothing, and has nothing on
- * the stack but its return address? sp is no multiple of 16 then (psABI for x86-64, 3.2.2), as it
- * is where a frame was made, and there lies an address behind a call of just this function.
+ * Was ip interrupted in a leaf function that has only its return address on the stack? Then sp is
+ * not a multiple of 16 (psABI for x86-64, 3.2.2), as it would be with a frame, and the return
+ * address follows a call of this function.
  */
 static bool is_without_frame(struct unwind_state *state)
 {
@@ -141,7 +137,7 @@ static bool is_without_frame(struct unwind_state *state)
 	       find_call(state, address, state->ip) == USER_CALL_HERE;
 }
 
-/* What is behind a call has a frame. */
+/* Code that called another function has a frame. */
 static enum unwind_result step_by_frame(struct unwind_state *state)
 {
 	switch (state->signal ? unwind_frame_of(state) : UNWIND_FRAME_MADE) {
@@ -159,7 +155,7 @@ static enum unwind_result step_by_frame(struct unwind_state *state)
 	}
 }
 
-/* Is ip, which was found by a guess, where the code at CALLED returns to? */
+/* Is the guessed ip an address that the code at CALLED returns to? */
 static bool is_caller(const struct unwind_state *state, uint64_t called)
 {
 	switch (find_call(state, state->ip, called)) {
@@ -181,7 +177,7 @@ static enum unwind_result guess(struct unwind_state *state)
 		return UNWIND_LOST;
 	result = step_by_frame(state);
 	state->bx_lost = true;
-	if (result == UNWIND_CALLER && !state->proven_later && !is_caller(state, called))
+	if (result == UNWIND_CALLER && !state->checked_later && !is_caller(state, called))
 		return UNWIND_LOST;
 	return result;
 }
@@ -203,7 +199,7 @@ enum unwind_result unwind_step_user(struct unwind_state *state)
 	if (rule->cfa == CFI_CFA_NONE && state->map && is_signal_return(state))
 		rule = &signal_frame;
 	result = rule->cfa == CFI_CFA_NONE ? guess(state) : unwind_step_cfi(state, rule);
-	/* A rule may read anything from the stack: the kernel is no caller. */
+	/* A rule may read anything from the stack, but a caller is never in the kernel. */
 	if (result == UNWIND_CALLER && state->ip >= USER_TEXT_END)
 		return UNWIND_LOST;
 	if (result != UNWIND_CALLER || !state->map)

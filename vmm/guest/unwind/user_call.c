@@ -10,13 +10,13 @@
 #define PAGE         4096ull
 #define FUNCTION_MAX (64ull << 10)
 #define PLT_ENTRY    16ull
-/* Of the entry of a page: SDM vol. 3A, table 4-20. */
+/* Bits of a page table entry: SDM vol. 3A, table 4-20. */
 #define USER       (1ull << 2)
 #define NO_EXECUTE (1ull << 63)
 
 #define ENDBR64 "\xf3\x0f\x1e\xfa"
 #define BND     0xf2
-#define JUMP    "\xff\x25" /* through memory at a distance from what follows */
+#define JUMP    "\xff\x25" /* through memory, RIP-relative */
 
 static bool is_code(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva)
 {
@@ -26,7 +26,7 @@ static bool is_code(const struct guest_view *view, const struct guest_paging *pa
 	       !(translation.flags & NO_EXECUTE);
 }
 
-/* The bytes before ADDRESS; how many. Where the page before can not be read, those of its own. */
+/* Reads the bytes before ADDRESS; if the page before is unreadable, only those in its own page. */
 static size_t read_before(const struct guest_view *view, const struct guest_paging *paging,
 			  uint64_t address, uint8_t *code)
 {
@@ -40,7 +40,7 @@ static size_t read_before(const struct guest_view *view, const struct guest_pagi
 		       : 0;
 }
 
-/* An entry of a PLT jumps to what its slot has: psABI for x86-64, 5.2 and 13.2. */
+/* A PLT entry jumps to the address in its slot: psABI for x86-64, 5.2 and 13.2. */
 static uint64_t through_plt(const struct guest_view *view, const struct guest_paging *paging,
 			    uint64_t target)
 {
