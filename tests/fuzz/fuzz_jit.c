@@ -70,7 +70,7 @@ static void give_record(void *context, struct sideband *record)
 	struct state *state = context;
 
 	check(sideband_check(span_of(record, record->size)) == record);
-	jit_code_take(state->code, record);
+	jit_code_apply(state->code, record);
 }
 
 /* As the agent would send it. */
@@ -192,7 +192,7 @@ static void take_task(struct state *state, struct input *input, uint8_t what)
 	fork.parent_pid = 1 + next(input) % PIDS;
 	fork.head.time = comm.head.time = next_time(input);
 	comm.head.pid = fork.head.pid;
-	jit_code_take(state->code, record);
+	jit_code_apply(state->code, record);
 	if (!(what % 2))
 		memset(state->said[fork.head.pid - 1], 0, sizeof(state->said[0]));
 	else if (fork.parent_pid != fork.head.pid)
@@ -207,7 +207,7 @@ static void take_round(struct state *state, struct input *input)
 					.type = SIDEBAND_ROUND,
 					.time = next_time(input) };
 
-	jit_code_take(state->code, &round);
+	jit_code_apply(state->code, &round);
 }
 
 static void take_lost(struct state *state, struct input *input)
@@ -217,7 +217,7 @@ static void take_lost(struct state *state, struct input *input)
 	};
 
 	lost.until = lost.head.time + next_time(input);
-	jit_code_take(state->code, &lost.head);
+	jit_code_apply(state->code, &lost.head);
 }
 
 static void take_step(struct state *state, struct input *input)

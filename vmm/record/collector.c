@@ -214,7 +214,7 @@ static void read_rings(struct collector *collector, struct collector_statistics 
 {
 	collector->come = false;
 	resolver_begin_pass(collector->resolver, clock_ns(CLOCK_MONOTONIC_RAW));
-	collector_rings_take(collector, counts);
+	collector_rings_read(collector, counts);
 	if (collector->come)
 		collector->last_come = collector_now();
 }
@@ -223,8 +223,8 @@ static void read_rings(struct collector *collector, struct collector_statistics 
  */
 static void name_images(struct collector *collector)
 {
-	collector_user_settle(&collector->kernel);
-	collector_jit_look(&collector->jit, &collector->kernel);
+	collector_user_load(&collector->kernel);
+	collector_jit_scan(&collector->jit, &collector->kernel);
 }
 
 /* After this, nothing asks for the time before what is settled. */
@@ -232,7 +232,7 @@ static void emit_settled(struct collector *collector)
 {
 	resolver_flush(collector->resolver);
 	if (flight_sideband_is_due(&collector->told))
-		flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));
+		flight_sideband_advance(&collector->told, resolver_settled(collector->resolver));
 }
 
 /* After samples were emitted: it takes time, and only later samples and reports profit. */
@@ -343,7 +343,7 @@ static void reset_boot(struct collector *collector)
 /* Before the final symbols: if those fail, no sample is lost. */
 static void write_last_samples(struct collector *collector)
 {
-	collector_files_tell_counts(collector);
+	collector_files_write_counts(collector);
 	collector_note_error(collector, perf_data_writer_write_out(collector->output.writer));
 }
 
@@ -370,7 +370,7 @@ static void *collect(void *argument)
 	drain(collector);
 	collector_user_last_symbols(&collector->kernel, collector->user_symbols);
 	resolver_finish(collector->resolver);
-	collector_rings_take_last_losses(collector, &counts);
+	collector_rings_read_last_losses(collector, &counts);
 	if (collector_is_writing(collector))
 		write_last_samples(collector);
 	collector->all_written = !collector->error;

@@ -44,7 +44,7 @@ static void tell_counts(struct collector *collector)
 						     clock_ns(CLOCK_MONOTONIC_RAW)));
 }
 
-void collector_files_tell_counts(struct collector *collector)
+void collector_files_write_counts(struct collector *collector)
 {
 	THREAD_CHECK(&collector->owner);
 	tell_losses(collector);
@@ -124,8 +124,8 @@ static int tell_what_was_told(struct collector *collector)
 	struct flight_sideband_list list;
 	int error;
 
-	flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));
-	error = flight_sideband_tell(&collector->told, &list);
+	flight_sideband_advance(&collector->told, resolver_settled(collector->resolver));
+	error = flight_sideband_export(&collector->told, &list);
 	for (size_t i = 0; i < list.count && !error; i++)
 		error = collector_output_sideband(&collector->output, list.records[i]);
 	flight_sideband_list_free(&list);
@@ -175,7 +175,7 @@ static int end_file(struct collector *collector)
 {
 	int error;
 
-	collector_files_tell_counts(collector);
+	collector_files_write_counts(collector);
 	collector_losses(collector, &collector->before_file);
 	collector->closed_bytes += perf_data_writer_bytes(collector->output.writer);
 	collector_output_losses(&collector->output, &collector->earlier);
@@ -220,7 +220,8 @@ void collector_files_turn(struct collector *collector, uint64_t time)
 	if (time < collector->next_file)
 		return;
 	if (collector_is_writing(collector))
-		collector_note_error(collector, collector_kernel_tell_hostname(&collector->kernel));
+		collector_note_error(collector,
+				     collector_kernel_write_hostname(&collector->kernel));
 	collector_files_end(collector);
 	begin_kept_file(collector);
 }

@@ -132,11 +132,11 @@ static int use_given(struct collector_kernel *kernel, const struct guest_kernel 
 	return 0;
 }
 
-int collector_image_see_modules(struct collector_kernel *kernel, const struct guest_module *list,
-				size_t count, const struct collector_look *now)
+int collector_image_update_modules(struct collector_kernel *kernel, const struct guest_module *list,
+				   size_t count, const struct collector_scan *now)
 {
 	int error =
-		collector_modules_see(&kernel->boot.modules, list, count, &kernel->boot.scan, now);
+		collector_modules_scan(&kernel->boot.modules, list, count, &kernel->boot.scan, now);
 
 	kernel->boot.image.modules = kernel->boot.modules.modules;
 	kernel->boot.image.shared = kernel->boot.modules.shared;
@@ -167,8 +167,8 @@ int collector_image_describe(struct collector_kernel *kernel, const struct guest
 		kernel->boot.image.symbols = found->symbols;
 	}
 	if (!error && found)
-		error = collector_image_see_modules(kernel, found->modules, found->module_count,
-						    &kernel->boot.scan);
+		error = collector_image_update_modules(kernel, found->modules, found->module_count,
+						       &kernel->boot.scan);
 	if (!error && found)
 		error = collector_image_set_modules(kernel, NULL, found);
 	if (error)
@@ -179,7 +179,7 @@ int collector_image_describe(struct collector_kernel *kernel, const struct guest
 	return 0;
 }
 
-static int write_place(struct collector_kernel *kernel, const struct collector_place *place)
+static int write_place(struct collector_kernel *kernel, const struct module_bound *place)
 {
 	const struct guest_module *module = &place->module;
 	char name[sizeof(module->name) + 2];
@@ -203,11 +203,10 @@ static int write_place(struct collector_kernel *kernel, const struct collector_p
 
 int collector_image_map_modules(struct collector_kernel *kernel)
 {
-	const struct collector_places *places = &kernel->boot.modules.places;
+	const struct module_timeline *places = &kernel->boot.modules.timeline;
 
 	for (; kernel->boot.intervals_written < places->count; kernel->boot.intervals_written++) {
-		const struct collector_place *place =
-			&places->places[kernel->boot.intervals_written];
+		const struct module_bound *place = &places->places[kernel->boot.intervals_written];
 		int error = place->told ? write_place(kernel, place) : 0;
 
 		if (error)

@@ -13,8 +13,8 @@
 int collector_image_describe(struct collector_kernel *kernel, const struct guest_kernel *found);
 
 /* The look NOW saw the COUNT modules of LIST. -ENOMEM: the modules are as they were. */
-int collector_image_see_modules(struct collector_kernel *kernel, const struct guest_module *list,
-				size_t count, const struct collector_look *now);
+int collector_image_update_modules(struct collector_kernel *kernel, const struct guest_module *list,
+				   size_t count, const struct collector_scan *now);
 
 /* Takes the modules' symbols of FOUND, where OLDER (NULL at first) was before. -ENOMEM: they are as
  * they were.

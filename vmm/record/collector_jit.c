@@ -29,13 +29,13 @@ static void stop_looking(struct collector_jit *jit)
 	jit->maps = NULL;
 }
 
-bool collector_jit_take(struct collector_jit *jit, const struct sideband *record)
+bool collector_jit_apply(struct collector_jit *jit, const struct sideband *record)
 {
 	/* Of page tables others tell. */
 	if (record->type != SIDEBAND_ADDRESS_SPACE)
 		stop_looking(jit);
 	if (jit->code)
-		jit_code_take(jit->code, record);
+		jit_code_apply(jit->code, record);
 	return record->type == SIDEBAND_JIT_MAP || record->type == SIDEBAND_JIT_CODE;
 }
 
@@ -54,12 +54,12 @@ static bool runs(void *context)
 	return collector_kernel_is_certain(kernel);
 }
 
-void collector_jit_look(struct collector_jit *jit, struct collector_kernel *kernel)
+void collector_jit_scan(struct collector_jit *jit, struct collector_kernel *kernel)
 {
 	const struct guest_kernel *running = collector_user_kernel(kernel);
 
 	if (jit->code && jit->maps && running && collector_kernel_is_certain(kernel))
-		jit_maps_look(jit->maps, running, kernel->options->view, runs, kernel, jit->code);
+		jit_maps_scan(jit->maps, running, kernel->options->view, runs, kernel, jit->code);
 }
 
 void collector_jit_write(struct collector_jit *jit)

@@ -30,7 +30,7 @@ int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_lo
 
 /* True: RECORD is about that alone, and nobody else's. From a guest that tells of itself on, its
  * memory is not looked at any more. */
-bool collector_jit_take(struct collector_jit *jit, const struct sideband *record);
+bool collector_jit_apply(struct collector_jit *jit, const struct sideband *record);
 
 /* SAMPLE came out of a ring, of KERNEL (NULL: none is known). */
 void collector_jit_sample(struct collector_jit *jit, const struct guest_kernel *kernel,
@@ -38,7 +38,7 @@ void collector_jit_sample(struct collector_jit *jit, const struct guest_kernel *
 
 /* Looks at the maps in the memory of the kernel that runs: after rings were drained, and before
  * what came out of them is written. */
-void collector_jit_look(struct collector_jit *jit, struct collector_kernel *kernel);
+void collector_jit_scan(struct collector_jit *jit, struct collector_kernel *kernel);
 
 /* Brings the cache up to date. */
 void collector_jit_write(struct collector_jit *jit);

@@ -17,8 +17,8 @@
 #include "vmm/record/collector_cache.h"
 #include "vmm/record/collector_hostname.h"
 #include "vmm/record/collector_image.h"
-#include "vmm/record/collector_looks.h"
 #include "vmm/record/collector_program.h"
+#include "vmm/record/collector_scans.h"
 #include "vmm/record/collector_tasks.h"
 #include "vmm/symbols/btf_file.h"
 #include "vmm/symbols/elf_symbols.h"
@@ -85,7 +85,7 @@ void collector_kernel_reclaim(struct collector_kernel *kernel)
 	THREAD_CHECK(&kernel->thread);
 	if (options->settle)
 		options->settle(options->context);
-	collector_looks_reclaim(kernel);
+	collector_scans_reclaim(kernel);
 	if (!gone)
 		return;
 	for (size_t i = 0; i < gone; i++)
@@ -151,7 +151,7 @@ static int make_known(struct collector_kernel *kernel, struct guest_kernel *foun
 {
 	int error = keep(kernel, found);
 
-	collector_tasks_begin_anew(kernel);
+	collector_tasks_reset(kernel);
 	kernel->boot.scan = kernel->find_scan;
 	kernel->boot.scanned = kernel->boot.current = true;
 	if (!error) {
@@ -218,7 +218,7 @@ static uint64_t work_of_search(const struct collector_kernel *kernel, uint64_t l
 static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
-	struct collector_look look = collector_look_begin();
+	struct collector_scan look = collector_scan_begin();
 	struct reported_kernel *told;
 
 	if (!options->told || now < kernel->boot.next_report)
@@ -226,7 +226,7 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 	told = options->told(options->context,
 			     kernel->reported ? kernel->reported->modules_hash : 0);
 	kernel->boot.next_report =
-		now + TOLD_INTERVAL + TOLD_SHARE * (collector_look_begin().begun - look.begun);
+		now + TOLD_INTERVAL + TOLD_SHARE * (collector_scan_begin().begun - look.begun);
 	if (!told)
 		return false;
 	/* Nobody but the newest kernel is asked for its modules, and that below. */
@@ -293,9 +293,9 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 	if (!search_pace_allows(&kernel->pace, now) || !options->registers ||
 	    !options->registers(options->context, &registers) || !is_due(kernel, &registers, now))
 		return NULL;
-	kernel->find_scan = collector_look_begin();
+	kernel->find_scan = collector_scan_begin();
 	error = search(kernel, &registers, &found, &processed);
-	lasted = collector_look_begin().begun - kernel->find_scan.begun;
+	lasted = collector_scan_begin().begun - kernel->find_scan.begun;
 	search_pace_searched(&kernel->pace, &registers, now + lasted,
 			     work_of_search(kernel, lasted, processed));
 	if (error) {
@@ -303,7 +303,7 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 		return NULL;
 	}
 	complete_by_btf(kernel, &found);
-	collector_look_end(&kernel->find_scan);
+	collector_scan_end(&kernel->find_scan);
 	return found;
 }
 
@@ -331,7 +331,7 @@ static void lose(struct collector_kernel *kernel, enum collector_kernel_state st
 
 	kernel->state = state;
 	kernel->doubts = 0;
-	search_pace_begin_anew(&kernel->pace);
+	search_pace_reset(&kernel->pace);
 	log_debug("the guest's kernel %s is no longer running",
 		  collector_kernel_newest(kernel)->release);
 	if (options->lost)
@@ -344,7 +344,7 @@ void collector_kernel_publish_again(struct collector_kernel *kernel)
 	publish(kernel, collector_kernel_newest(kernel));
 }
 
-void collector_kernel_tell_modules_unknown(const struct collector_kernel *kernel)
+void collector_kernel_drop_modules(const struct collector_kernel *kernel)
 {
 	if (kernel->options->modules)
 		kernel->options->modules(kernel->options->context, NULL, 0);
@@ -354,8 +354,8 @@ void collector_kernel_tell_modules_unknown(const struct collector_kernel *kernel
 static void regain(struct collector_kernel *kernel)
 {
 	kernel->state = KERNEL_RUNNING;
-	if (kernel->boot.modules.places.stopped)
-		collector_kernel_tell_modules_unknown(kernel);
+	if (kernel->boot.modules.timeline.stopped)
+		collector_kernel_drop_modules(kernel);
 	collector_kernel_publish_again(kernel);
 }
 
@@ -410,7 +410,7 @@ static void find_other(struct collector_kernel *kernel, uint64_t now)
 		guest_kernel_free(found);
 }
 
-int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *newer)
+int collector_kernel_adopt(struct collector_kernel *kernel, struct guest_kernel *newer)
 {
 	const struct guest_kernel *older = collector_kernel_newest(kernel);
 	int error = keep(kernel, newer);
@@ -423,7 +423,7 @@ int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *
 }
 
 /* It is set some time after the kernel has started. */
-int collector_kernel_tell_hostname(struct collector_kernel *kernel)
+int collector_kernel_write_hostname(struct collector_kernel *kernel)
 {
 	char hostname[COLLECTOR_HOSTNAME_SIZE];
 
@@ -459,7 +459,7 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 	if (!collector_kernel_is_lost(kernel))
 		error = collector_tasks_turn(kernel, now);
 	return error || collector_kernel_is_lost(kernel) ? error
-							 : collector_looks_turn(kernel, now);
+							 : collector_scans_turn(kernel, now);
 }
 
 bool collector_kernel_replaced(const struct collector_kernel *kernel)
@@ -512,7 +512,7 @@ void collector_kernel_end_boot(struct collector_kernel *kernel)
 	THREAD_CHECK(&kernel->thread);
 	free_boot(kernel);
 	kernel->boot = (struct collector_boot){ 0 };
-	search_pace_begin_anew(&kernel->pace);
+	search_pace_reset(&kernel->pace);
 }
 
 int collector_kernel_begin_boot(struct collector_kernel *kernel)
@@ -554,7 +554,7 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	THREAD_CHECK(&kernel->thread);
 	if (collector_kernel_newest(kernel)) {
 		collector_tasks_warn_last(kernel);
-		error = collector_kernel_is_lost(kernel) ? 0 : collector_looks_finish(kernel);
+		error = collector_kernel_is_lost(kernel) ? 0 : collector_scans_finish(kernel);
 	} else if (!kernel->boot.mapped) {
 		kernel->pace = (struct search_pace){ 0 };
 		error = find_first(kernel, 0);
@@ -570,7 +570,7 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	    !kernel->writer) /* what there was to read is not there any more, or for nobody */
 		return error;
 	if (!error)
-		error = collector_kernel_tell_hostname(kernel);
+		error = collector_kernel_write_hostname(kernel);
 	take_paging(kernel);
 	if (!error && kernel->boot.mapped)
 		collector_cache_code(kernel);

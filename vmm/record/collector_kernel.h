@@ -47,7 +47,7 @@ struct collector_boot {
 	bool cache_outdated; /* the symbols there are not those of the present modules */
 	uint64_t ticks;      /* of its clock, at the latest check */
 
-	struct collector_look scan; /* the latest that read the whole list of modules */
+	struct collector_scan scan; /* the latest that read the whole list of modules */
 	bool scanned;               /* in this turn */
 	bool current;               /* it found the modules of the newest kernel */
 	bool report_used;           /* the agent's report, for the newest kernel */
@@ -80,7 +80,7 @@ struct collector_kernel {
 	struct guest_paging paging; /* that maps the image; cr3 0: not known */
 
 	struct search_pace pace;         /* by the collector's clock */
-	struct collector_look find_scan; /* during which the latest kernel was found */
+	struct collector_scan find_scan; /* during which the latest kernel was found */
 
 	char cache[PATH_MAX]; /* "" without one */
 	bool cache_failed;    /* was logged */
@@ -110,7 +110,7 @@ int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_dat
 void collector_kernel_end_file(struct collector_kernel *kernel);
 
 /* The guest's name, as it has it now, to the file that is open. Errors of writing. */
-int collector_kernel_tell_hostname(struct collector_kernel *kernel);
+int collector_kernel_write_hostname(struct collector_kernel *kernel);
 
 /*
  * Finds the kernel or its new modules if it is time to, NOW being in ns.
@@ -154,11 +154,11 @@ const struct guest_kernel *collector_kernel_newest(const struct collector_kernel
  */
 void collector_kernel_check_runs(struct collector_kernel *kernel);
 /* The same kernel with other modules, published and taken over. -ENOMEM. */
-int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *newer);
+int collector_kernel_adopt(struct collector_kernel *kernel, struct guest_kernel *newer);
 /* The newest one, whose modules were others for a while, or which could not be seen. */
 void collector_kernel_publish_again(struct collector_kernel *kernel);
 /* Nobody looks at the list of modules any more (collector_options, modules). */
-void collector_kernel_tell_modules_unknown(const struct collector_kernel *kernel);
+void collector_kernel_drop_modules(const struct collector_kernel *kernel);
 
 /* Is the guest one program and no Linux, by the file that was given? */
 bool collector_kernel_is_program(const struct collector_kernel *kernel);

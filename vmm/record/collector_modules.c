@@ -149,23 +149,23 @@ static int find_shared(struct collector_modules *modules)
 {
 	struct module_spans spans;
 
-	if (collector_places_spans(&modules->places, &spans))
+	if (module_timeline_spans(&modules->timeline, &spans))
 		return -ENOMEM;
 	for (size_t i = 0; i < modules->count; i++)
 		modules->shared[i] =
-			collector_places_is_shared(&modules->places, &spans, &modules->modules[i]);
+			module_timeline_is_shared(&modules->timeline, &spans, &modules->modules[i]);
 	module_spans_close(&spans);
 	return 0;
 }
 
-int collector_modules_see(struct collector_modules *modules, const struct guest_module *list,
-			  size_t count, const struct collector_look *latest,
-			  const struct collector_look *now)
+int collector_modules_scan(struct collector_modules *modules, const struct guest_module *list,
+			   size_t count, const struct collector_scan *latest,
+			   const struct collector_scan *now)
 {
 	int error = make_room(modules, count);
 
 	if (!error)
-		error = collector_places_update(&modules->places, list, count, latest, now);
+		error = module_timeline_update(&modules->timeline, list, count, latest, now);
 	if (!error)
 		error = add_all(modules, list, count);
 	if (!error)
@@ -192,7 +192,7 @@ void collector_modules_free(struct collector_modules *modules)
 	free(modules->modules);
 	free(modules->gone);
 	free(modules->shared);
-	collector_places_free(&modules->places);
+	module_timeline_free(&modules->timeline);
 	symbols_free(modules->unloaded);
 	*modules = (struct collector_modules){ 0 };
 }

@@ -12,7 +12,7 @@
 
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/symbol_table.h"
-#include "vmm/record/collector_places.h"
+#include "vmm/record/module_timeline.h"
 
 /* Zeroed: none yet. */
 struct collector_modules {
@@ -20,7 +20,7 @@ struct collector_modules {
 	bool *gone;                   /* owned; for each: it is loaded no more */
 	bool *shared;                 /* owned; for each: its place was another one's, too */
 	size_t count;
-	struct collector_places places;
+	struct module_timeline timeline;
 	struct symbols *unloaded; /* owned; of those gone; NULL: of none */
 };
 
@@ -29,9 +29,9 @@ struct collector_modules {
  * another address is left out: perf knows a module by its name. 0 or -ENOMEM: of new ones less is
  * known then.
  */
-int collector_modules_see(struct collector_modules *modules, const struct guest_module *list,
-			  size_t count, const struct collector_look *latest,
-			  const struct collector_look *now);
+int collector_modules_scan(struct collector_modules *modules, const struct guest_module *list,
+			   size_t count, const struct collector_scan *latest,
+			   const struct collector_scan *now);
 
 /*
  * NEWER has the symbols of the modules that were seen last; OLDER is the kernel as it was before,

@@ -37,7 +37,7 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 /* NULL: it was none. */
 static void give_sideband(struct collector *collector, size_t ring, const struct sideband *sideband)
 {
-	if (sideband && collector_jit_take(&collector->jit, sideband))
+	if (sideband && collector_jit_apply(&collector->jit, sideband))
 		return;
 	resolver_sideband(collector->resolver, ring, sideband);
 	if (sideband && sideband->type == SIDEBAND_MMAP && collector->options.mapped)
@@ -183,7 +183,7 @@ static void drain_sideband_ring(struct collector *collector, size_t index)
 	resolver_pass_end(collector->resolver, number);
 }
 
-void collector_rings_take(struct collector *collector, struct collector_statistics *counts)
+void collector_rings_read(struct collector *collector, struct collector_statistics *counts)
 {
 	THREAD_CHECK(&collector->owner);
 	for (size_t i = 0; i < collector->options.ring_count; i++)
@@ -192,7 +192,7 @@ void collector_rings_take(struct collector *collector, struct collector_statisti
 		drain_sideband_ring(collector, i);
 }
 
-void collector_rings_take_last_losses(struct collector *collector,
+void collector_rings_read_last_losses(struct collector *collector,
 				      struct collector_statistics *counts)
 {
 	THREAD_CHECK(&collector->owner);

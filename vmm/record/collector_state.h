@@ -93,10 +93,10 @@ bool collector_is_writing(const struct collector *collector);
 
 /* Reads all records: samples and sideband go to the resolver, losses and events to the file. Counts
  * in COUNTS. */
-void collector_rings_take(struct collector *collector, struct collector_statistics *counts);
+void collector_rings_read(struct collector *collector, struct collector_statistics *counts);
 
 /* At the end: a ring that stayed full has no record of its last losses. */
-void collector_rings_take_last_losses(struct collector *collector,
+void collector_rings_read_last_losses(struct collector *collector,
 				      struct collector_statistics *counts);
 
 /* Since the start, of all files. */
@@ -119,7 +119,7 @@ void collector_files_turn(struct collector *collector, uint64_t time);
 void collector_files_write_out(struct collector *collector, uint64_t time);
 
 /* Writes losses and the counts of watches to the file. */
-void collector_files_tell_counts(struct collector *collector);
+void collector_files_write_counts(struct collector *collector);
 
 /* From here on another kernel runs than the one in the file: its addresses stay unsymbolized. */
 void collector_files_hide_kernel(struct collector *collector);

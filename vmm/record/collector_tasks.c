@@ -62,7 +62,7 @@ static int take(struct collector_kernel *kernel, const struct guest_task_layout 
 		return 0;
 	}
 	kernel->boot.current = false;
-	return collector_kernel_take(kernel, newer);
+	return collector_kernel_adopt(kernel, newer);
 }
 
 static void keep_reason(struct collector_tasks *tasks)
@@ -114,7 +114,7 @@ static bool can_be_found(struct collector_kernel *kernel)
 	return !tasks->hopeless;
 }
 
-void collector_tasks_begin_anew(struct collector_kernel *kernel)
+void collector_tasks_reset(struct collector_kernel *kernel)
 {
 	kernel->tasks = (struct collector_tasks){ .work = kernel->tasks.work };
 }

@@ -12,7 +12,7 @@
 
 /* The newest kernel is another one: nothing is known of its tasks but how long others were looked
  * for. */
-void collector_tasks_begin_anew(struct collector_kernel *kernel);
+void collector_tasks_reset(struct collector_kernel *kernel);
 
 /* Looks for them, if it is time to, in the newest kernel, which then is another one. NOW and errors
  * as in collector_kernel_turn(). */

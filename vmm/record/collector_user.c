@@ -59,7 +59,7 @@ void collector_user_add_images(struct image_catalog *catalog, const struct user_
 		add_image(catalog, image);
 }
 
-void collector_user_settle(struct collector_kernel *kernel)
+void collector_user_load(struct collector_kernel *kernel)
 {
 	const struct guest_kernel *running = collector_user_kernel(kernel);
 	struct kernel_memory memory = { .view = kernel->options->view };
@@ -99,7 +99,7 @@ static void find_symbols(struct collector_kernel *kernel, struct user_symbols *s
 	while (collector_kernel_is_certain(kernel) &&
 	       user_symbols_turn(symbols, running->images, running, kernel->options->view, now)) {
 		collector_kernel_check_runs(kernel);
-		user_symbols_take(symbols, collector_kernel_is_certain(kernel), now);
+		user_symbols_commit(symbols, collector_kernel_is_certain(kernel), now);
 		if (clock_ns(CLOCK_MONOTONIC) - now >= limit)
 			return;
 	}
@@ -116,6 +116,6 @@ void collector_user_last_symbols(struct collector_kernel *kernel, struct user_sy
 {
 	THREAD_CHECK(&kernel->thread);
 	if (symbols)
-		user_symbols_hurry(symbols);
+		user_symbols_expire(symbols);
 	find_symbols(kernel, symbols, clock_ns(CLOCK_MONOTONIC), LAST_TIME);
 }

@@ -25,7 +25,7 @@ const struct sample *collector_user_complete(const struct collector_kernel *kern
  * Reads the names of those, and of cgroups, that are new: after rings were drained, and before what
  * came out of them is written. Guest memory must still be there.
  */
-void collector_user_settle(struct collector_kernel *kernel);
+void collector_user_load(struct collector_kernel *kernel);
 /* Adds those of IMAGES whose names were read since the last call. */
 void collector_user_add_images(struct image_catalog *catalog, const struct user_images *images);
 

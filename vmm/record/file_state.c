@@ -300,7 +300,7 @@ int file_state_sideband(struct file_state *state, const struct sideband *record)
 	const struct sideband_cgroup *cgroup = (const void *)record;
 
 	THREAD_CHECK(&state->thread);
-	process_cgroups_take(state->cgroups, record);
+	process_cgroups_apply(state->cgroups, record);
 	if (record->type == SIDEBAND_LOST)
 		return 0; /* readers get it with the counts of losses */
 	if (record->type == SIDEBAND_CGROUP)

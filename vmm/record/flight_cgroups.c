@@ -85,8 +85,8 @@ static int take_name(struct flight_cgroups *cgroups, struct guest_account *accou
 	return 0;
 }
 
-int flight_cgroups_take(struct flight_cgroups *cgroups, const struct sideband *record,
-			struct guest_account *account)
+int flight_cgroups_apply(struct flight_cgroups *cgroups, const struct sideband *record,
+			 struct guest_account *account)
 {
 	if (!cgroups->processes && record->type != SIDEBAND_CGROUP)
 		return 0;
@@ -94,7 +94,7 @@ int flight_cgroups_take(struct flight_cgroups *cgroups, const struct sideband *r
 		cgroups->processes = process_cgroups_new(account);
 	if (!cgroups->processes)
 		return -ENOMEM;
-	process_cgroups_take(cgroups->processes, record);
+	process_cgroups_apply(cgroups->processes, record);
 	return record->type == SIDEBAND_CGROUP ? take_name(cgroups, account, (const void *)record)
 					       : 0;
 }

@@ -23,11 +23,11 @@ struct flight_cgroups {
 	size_t count;
 };
 
-/* Takes what RECORD says, as process_cgroups_take(), into the memory of ACCOUNT, always the same
+/* Takes what RECORD says, as process_cgroups_apply(), into the memory of ACCOUNT, always the same
  * one. 0 or -ENOMEM.
  */
-int flight_cgroups_take(struct flight_cgroups *cgroups, const struct sideband *record,
-			struct guest_account *account);
+int flight_cgroups_apply(struct flight_cgroups *cgroups, const struct sideband *record,
+			 struct guest_account *account);
 
 /* The latest record of the cgroup of process PID, of whatever process; NULL: it is not known. */
 const struct sideband_cgroup *flight_cgroups_of(const struct flight_cgroups *cgroups, uint32_t pid);

@@ -20,7 +20,7 @@
 /* One ring's copy, and how far it was written. */
 struct source {
 	struct ring_snapshot snapshot;
-	struct flight_late_reader late;
+	struct flight_deferred_reader late;
 	const struct ring_record
 		*record;           /* the one that NEXT is in; NULL: the first is yet to come */
 	const struct sample *next; /* in the window; NULL: there is none left */
@@ -46,7 +46,7 @@ static int copy_rings(struct dump *dump)
 
 	for (size_t i = 0; i < dump->count && !error; i++) {
 		error = ring_snapshot(dump->request->options->rings[i], &dump->sources[i].snapshot);
-		flight_late_begin(&dump->sources[i].late, dump->request->late, i);
+		flight_deferred_begin(&dump->sources[i].late, dump->request->late, i);
 	}
 	return error;
 }
@@ -144,7 +144,7 @@ static int advance(struct dump *dump, struct source *source)
 			continue;
 		source->time = sample->time;
 		if (sample->time >= flight->from && sample->time <= flight->to)
-			source->next = flight_late_find(&source->late, sample);
+			source->next = flight_deferred_find(&source->late, sample);
 	}
 	return error;
 }
@@ -306,7 +306,7 @@ static int write_file(struct dump *dump)
 static void free_source(struct source *source)
 {
 	ring_snapshot_free(&source->snapshot);
-	flight_late_end(&source->late);
+	flight_deferred_end(&source->late);
 }
 
 /* The rings first: what they hold now is gone soon, and reading the kernel takes time. */
@@ -320,7 +320,7 @@ int flight_dump(struct flight_dump *request)
 		return error_set(-ENOMEM, "no memory for a copy of %zu rings", dump.count);
 	error = copy_rings(&dump);
 	if (!error)
-		error = flight_sideband_tell(request->sideband, &dump.sideband);
+		error = flight_sideband_export(request->sideband, &dump.sideband);
 	if (!error) {
 		note_complete(&dump);
 		error = write_file(&dump);

@@ -7,7 +7,7 @@
 #include "vmm/perf_data/perf_data_blocks.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_kernel.h"
-#include "vmm/record/flight_late.h"
+#include "vmm/record/flight_deferred.h"
 #include "vmm/record/flight_sideband.h"
 #include "vmm/record/jit_code.h"
 
@@ -15,7 +15,7 @@ struct flight_dump {
 	const struct collector_options *options; /* output.path apart */
 	struct collector_kernel *kernel;         /* no file is open */
 	struct flight_sideband *sideband;
-	const struct flight_late *late;
+	const struct flight_deferred *late;
 	struct jit_code *jit_code; /* NULL: nothing is known of functions made at run time */
 	const char *path;
 	struct perf_data_flight *flight; /* complete is filled in */

@@ -18,8 +18,8 @@
 #include "vmm/perf_data/output_path.h"
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_jit.h"
+#include "vmm/record/flight_deferred.h"
 #include "vmm/record/flight_dump.h"
-#include "vmm/record/flight_late.h"
 
 /* The guest tells what happened through its own scheduler: so long after a moment it is known. */
 #define SIDEBAND_DELAY (500 * NS_PER_MS)
@@ -41,7 +41,7 @@ struct flight {
 	struct collector_kernel *kernel;
 	const struct collector_jit *jit;
 	struct flight_sideband sideband;
-	struct flight_late late;
+	struct flight_deferred late;
 	struct window window;       /* open if its flight has triggers */
 	struct flight_trigger next; /* taken, but of another window than this one */
 	bool next_taken;
@@ -103,7 +103,7 @@ int flight_create(struct flight **result, const struct collector_options *option
 	flight->sideband.base.store.account = options->account;
 	flight->kernel = kernel;
 	flight->jit = jit;
-	error = flight_late_init(&flight->late, options->rings, options->ring_count);
+	error = flight_deferred_init(&flight->late, options->rings, options->ring_count);
 	if (error)
 		flight_destroy(flight);
 	else
@@ -116,7 +116,7 @@ void flight_destroy(struct flight *flight)
 	if (!flight)
 		return;
 	flight_sideband_free(&flight->sideband);
-	flight_late_free(&flight->late);
+	flight_deferred_free(&flight->late);
 	free(flight);
 }
 
@@ -327,7 +327,7 @@ void flight_sideband(struct flight *flight, const struct sideband *record)
 void flight_complete(struct flight *flight, size_t ring, const struct sample *sample)
 {
 	THREAD_CHECK(&flight->thread);
-	flight_late_keep(&flight->late, ring, sample);
+	flight_deferred_keep(&flight->late, ring, sample);
 }
 
 /* No file will have samples of a time before this. */
@@ -347,7 +347,7 @@ void flight_turn(struct flight *flight)
 {
 	THREAD_CHECK(&flight->thread);
 	if (flight_sideband_is_due(&flight->sideband))
-		flight_sideband_forget(&flight->sideband, oldest_wanted(flight));
+		flight_sideband_advance(&flight->sideband, oldest_wanted(flight));
 	if (gather(flight) && now() >= flight->window.due)
 		close_window(flight);
 }

@@ -43,13 +43,13 @@ static void lose(struct flight_sideband *sideband, uint64_t until)
 static bool take_one_into_base(struct flight_sideband *sideband, const struct sideband *record)
 {
 	const struct sideband_lost *lost = (const void *)record;
-	int error = resolver_processes_take(&sideband->base, record);
+	int error = resolver_processes_apply(&sideband->base, record);
 
 	if (record->type == SIDEBAND_LOST)
 		lose(sideband, lost->until);
 	if (error)
 		lose(sideband, record->time);
-	return !error && !flight_cgroups_take(&sideband->cgroups, record, account_of(sideband));
+	return !error && !flight_cgroups_apply(&sideband->cgroups, record, account_of(sideband));
 }
 
 /* A loss that is told of late is one all the same. */
@@ -121,7 +121,7 @@ static void take_into_base(struct flight_sideband *sideband, uint64_t horizon)
 	resolver_processes_forget(&sideband->base, horizon);
 }
 
-void flight_sideband_forget(struct flight_sideband *sideband, uint64_t horizon)
+void flight_sideband_advance(struct flight_sideband *sideband, uint64_t horizon)
 {
 	sort(sideband);
 	if (horizon > sideband->base_time)
@@ -153,7 +153,7 @@ struct telling {
 	const struct flight_sideband *sideband;
 	struct flight_sideband_list *list;
 	size_t room;
-	const struct resolver_life *
+	const struct resolver_lifetime *
 		*lives; /* that go on at the base's time, in order of their numbers; owned */
 	size_t count;
 	bool failed; /* no memory */
@@ -190,13 +190,13 @@ static void *add(struct telling *telling, enum sideband_type type, uint32_t size
 
 /* Page tables that may be another's by now are not told. */
 static void set_life(const struct telling *telling, struct sideband *head,
-		     const struct resolver_life *life, uint32_t tid)
+		     const struct resolver_lifetime *life, uint32_t tid)
 {
 	bool pair;
 
 	head->pid = life->process->pid;
 	head->tid = tid;
-	head->cr3 = resolver_life_root(life, telling->sideband->lost, &pair);
+	head->cr3 = resolver_lifetime_root(life, telling->sideband->lost, &pair);
 	head->flags = head->cr3 && pair ? SIDEBAND_CR3_PAIR : 0;
 }
 
@@ -208,7 +208,7 @@ static void set_told(const struct telling *telling, struct sideband *head, uint6
 }
 
 /* False: it has none that is known. */
-static bool tell_name(struct telling *telling, const struct resolver_life *life, uint32_t tid)
+static bool tell_name(struct telling *telling, const struct resolver_lifetime *life, uint32_t tid)
 {
 	struct resolver_name name = resolver_threads_name_of(&telling->sideband->base.threads, tid,
 							     telling->sideband->base_time);
@@ -228,7 +228,7 @@ static uint32_t round_up(size_t size)
 }
 
 /* How it may be accessed is not kept: as code, so that readers look there. */
-static void tell_mapping(struct telling *telling, const struct resolver_life *life,
+static void tell_mapping(struct telling *telling, const struct resolver_lifetime *life,
 			 const struct resolver_piece *piece, uint32_t tid)
 {
 	const struct resolver_image *image = piece->image;
@@ -252,7 +252,7 @@ static void tell_mapping(struct telling *telling, const struct resolver_life *li
 	memcpy(mmap->name, image->name, strlen(image->name) + 1);
 }
 
-static void tell_cgroup(struct telling *telling, const struct resolver_life *life)
+static void tell_cgroup(struct telling *telling, const struct resolver_lifetime *life)
 {
 	const struct sideband_cgroup *known =
 		flight_cgroups_of(&telling->sideband->cgroups, life->process->pid);
@@ -266,7 +266,7 @@ static void tell_cgroup(struct telling *telling, const struct resolver_life *lif
 	memcpy(cgroup->path, known->path, known->head.size - sizeof(*cgroup));
 }
 
-static void tell_life(struct telling *telling, const struct resolver_life *life)
+static void tell_life(struct telling *telling, const struct resolver_lifetime *life)
 {
 	tell_name(telling, life, life->process->pid);
 	tell_cgroup(telling, life);
@@ -276,7 +276,8 @@ static void tell_life(struct telling *telling, const struct resolver_life *life)
 }
 
 /* A thread is heard of by any record of its own. */
-static void tell_nameless(struct telling *telling, const struct resolver_life *life, uint32_t tid)
+static void tell_nameless(struct telling *telling, const struct resolver_lifetime *life,
+			  uint32_t tid)
 {
 	for (size_t i = 0; i < life->space.count; i++)
 		if (life->space.pieces[i].image) {
@@ -287,7 +288,7 @@ static void tell_nameless(struct telling *telling, const struct resolver_life *l
 
 /* Processes live on when their first thread has ended, and records of theirs make readers believe
  * that it has not. */
-static void tell_end_of_first(struct telling *telling, const struct resolver_life *life)
+static void tell_end_of_first(struct telling *telling, const struct resolver_lifetime *life)
 {
 	uint32_t pid = life->process->pid;
 	const struct resolver_thread *first =
@@ -331,17 +332,17 @@ static void tell_module(struct telling *telling, const struct resolver_piece *pi
 	memcpy(module->name, image->name, strlen(image->name) + 1);
 }
 
-static const struct resolver_life *living(const struct resolver_node *process)
+static const struct resolver_lifetime *living(const struct resolver_node *process)
 {
-	const struct resolver_life *life = ((const struct resolver_process *)process)->newest;
+	const struct resolver_lifetime *life = ((const struct resolver_process *)process)->newest;
 
 	return life && life->died == UINT64_MAX ? life : NULL;
 }
 
 static int compare_lives(const void *left, const void *right)
 {
-	const struct resolver_life *a = *(const struct resolver_life *const *)left;
-	const struct resolver_life *b = *(const struct resolver_life *const *)right;
+	const struct resolver_lifetime *a = *(const struct resolver_lifetime *const *)left;
+	const struct resolver_lifetime *b = *(const struct resolver_lifetime *const *)right;
 
 	return a->number < b->number ? -1 : a->number > b->number;
 }
@@ -350,22 +351,23 @@ static int find_lives(struct telling *telling)
 {
 	const struct resolver_table *table = &telling->sideband->base.lives.processes;
 
-	telling->lives = calloc(table->count + 1, sizeof(struct resolver_life *));
+	telling->lives = calloc(table->count + 1, sizeof(struct resolver_lifetime *));
 	if (!telling->lives)
 		return -ENOMEM;
 	for (size_t i = 0; i < table->capacity; i++)
 		for (const struct resolver_node *node = table->chains[i]; node; node = node->next)
 			if (living(node))
 				telling->lives[telling->count++] = living(node);
-	qsort(telling->lives, telling->count, sizeof(struct resolver_life *), compare_lives);
+	qsort(telling->lives, telling->count, sizeof(struct resolver_lifetime *), compare_lives);
 	return 0;
 }
 
 static void tell_thread(struct telling *telling, const struct resolver_thread *thread)
 {
-	const struct resolver_life key = { .number = thread->life }, *sought = &key;
-	const struct resolver_life **life = bsearch(&sought, telling->lives, telling->count,
-						    sizeof(struct resolver_life *), compare_lives);
+	const struct resolver_lifetime key = { .number = thread->life }, *sought = &key;
+	const struct resolver_lifetime **life =
+		bsearch(&sought, telling->lives, telling->count, sizeof(struct resolver_lifetime *),
+			compare_lives);
 
 	/* tell_life() told of the first one of each process. */
 	if (life && (*life)->process->pid != thread->tid && !tell_name(telling, *life, thread->tid))
@@ -399,7 +401,7 @@ static int tell_base(const struct flight_sideband *sideband, struct flight_sideb
 	return telling.failed ? -ENOMEM : 0;
 }
 
-int flight_sideband_tell(struct flight_sideband *sideband, struct flight_sideband_list *list)
+int flight_sideband_export(struct flight_sideband *sideband, struct flight_sideband_list *list)
 {
 	struct sideband **all;
 

@@ -44,11 +44,11 @@ struct flight_sideband {
 /* RECORD was given by sideband_check(); it is copied. */
 void flight_sideband_keep(struct flight_sideband *sideband, const struct sideband *record);
 
-/* Has so much come that flight_sideband_forget() is worth its time? */
+/* Has so much come that flight_sideband_advance() is worth its time? */
 bool flight_sideband_is_due(const struct flight_sideband *sideband);
 
 /* No sample before HORIZON, ns, is asked for any more. */
-void flight_sideband_forget(struct flight_sideband *sideband, uint64_t horizon);
+void flight_sideband_advance(struct flight_sideband *sideband, uint64_t horizon);
 
 /* Nothing is known any more. */
 void flight_sideband_free(struct flight_sideband *sideband);
@@ -61,7 +61,7 @@ struct flight_sideband_list {
 };
 
 /* LIST is valid until SIDEBAND changes, and is to be freed in any case. -ENOMEM. */
-int flight_sideband_tell(struct flight_sideband *sideband, struct flight_sideband_list *list);
+int flight_sideband_export(struct flight_sideband *sideband, struct flight_sideband_list *list);
 /* Frees what it holds; zeroed, it holds nothing. */
 void flight_sideband_list_free(struct flight_sideband_list *list);
 

@@ -529,7 +529,7 @@ static void doubt_program(struct jit_code *code, struct process *process, void *
 	process->ended = until;
 }
 
-void jit_code_take(struct jit_code *code, const struct sideband *record)
+void jit_code_apply(struct jit_code *code, const struct sideband *record)
 {
 	const struct sideband_fork *fork = (const void *)record;
 

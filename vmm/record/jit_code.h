@@ -55,7 +55,7 @@ void jit_code_free(struct jit_code *code); /* NULL is a no-op */
  * not an earlier program's: it was made later, or the program is the one that it was before. Others
  * are passed over. Records of one source in their order; of any time.
  */
-void jit_code_take(struct jit_code *code, const struct sideband *record);
+void jit_code_apply(struct jit_code *code, const struct sideband *record);
 
 /* A function in the image of its process. */
 struct jit_function {

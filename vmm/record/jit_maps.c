@@ -10,7 +10,7 @@
 #include "vmm/guest/linux/perf_map.h"
 #include "vmm/guest/linux/perf_map_file.h"
 #include "vmm/guest/linux/user_image.h"
-#include "vmm/record/collector_looks.h"
+#include "vmm/record/collector_scans.h"
 
 /* Bytes that are read of one map in one look. */
 #define PART (64u << 10)
@@ -130,7 +130,7 @@ static void tell_end(struct jit_code *code, uint32_t pid, uint64_t time)
 						      .pid = pid,
 						      .tid = pid } };
 
-	jit_code_take(code, &exec.head);
+	jit_code_apply(code, &exec.head);
 }
 
 static void tell_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_t flags)
@@ -142,7 +142,7 @@ static void tell_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_
 							.pid = pid,
 							.tid = pid } };
 
-	jit_code_take(code, &map.head);
+	jit_code_apply(code, &map.head);
 }
 
 /* They stood in the map at TIME, and did not at SINCE. */
@@ -167,15 +167,15 @@ static void tell_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint
 			.since = since,
 		};
 		memcpy(record.code.name, line.name, strlen(line.name) + 1);
-		jit_code_take(code, &record.code.head);
+		jit_code_apply(code, &record.code.head);
 	}
 }
 
 static void tell_round(struct jit_code *code, uint64_t time)
 {
-	jit_code_take(code, &(struct sideband){ .size = sizeof(struct sideband),
-						.type = SIDEBAND_ROUND,
-						.time = time });
+	jit_code_apply(code, &(struct sideband){ .size = sizeof(struct sideband),
+						 .type = SIDEBAND_ROUND,
+						 .time = time });
 }
 
 static bool is_told(const struct followed *followed)
@@ -195,7 +195,7 @@ static uint64_t not_before(const struct followed *followed)
 }
 
 static void take_lines(struct followed *followed, struct jit_code *code,
-		       const struct collector_look *look, struct span lines, bool more)
+		       const struct collector_scan *look, struct span lines, bool more)
 {
 	uint16_t flags =
 		(is_told(followed) ? 0 : SIDEBAND_JIT_BEGIN) | (more ? SIDEBAND_JIT_INCOMPLETE : 0);
@@ -217,7 +217,7 @@ static void wait_longer(struct followed *followed, uint64_t now)
 	followed->next = now + followed->wait;
 }
 
-static void take_none(struct followed *followed, const struct collector_look *look)
+static void take_none(struct followed *followed, const struct collector_scan *look)
 {
 	followed->state = STATE_NO_MAP;
 	followed->since = look->begun;
@@ -225,7 +225,7 @@ static void take_none(struct followed *followed, const struct collector_look *lo
 }
 
 static void take_unknown(struct followed *followed, struct jit_code *code,
-			 const struct collector_look *look)
+			 const struct collector_scan *look)
 {
 	if (followed->state != STATE_KNOWN)
 		return;
@@ -235,7 +235,7 @@ static void take_unknown(struct followed *followed, struct jit_code *code,
 
 /* It ended since the map was seen whole last; the process goes on if STATE is one of those. */
 static void take_end(struct followed *followed, struct jit_code *code,
-		     const struct collector_look *look, enum state state)
+		     const struct collector_scan *look, enum state state)
 {
 	if (is_told(followed))
 		tell_end(code, followed->file.pid, look->ended);
@@ -244,7 +244,7 @@ static void take_end(struct followed *followed, struct jit_code *code,
 }
 
 static void take_look(struct followed *followed, struct jit_code *code,
-		      const struct collector_look *look, enum perf_map_result found,
+		      const struct collector_scan *look, enum perf_map_result found,
 		      struct span lines)
 {
 	switch (found) {
@@ -279,7 +279,7 @@ static void begin(struct followed *followed, const struct guest_kernel *kernel,
 		wait_longer(followed, now);
 		return;
 	}
-	followed->seen = followed->since = collector_look_latest();
+	followed->seen = followed->since = collector_scan_latest();
 	followed->state = STATE_NO_MAP;
 	followed->wait = followed->next = 0;
 }
@@ -320,12 +320,12 @@ static bool look_at(struct jit_maps *maps, struct followed *followed,
 		    bool (*runs)(void *), void *context, struct jit_code *code)
 {
 	const struct perf_map_file before = followed->file;
-	struct collector_look look = collector_look_begin();
+	struct collector_scan look = collector_scan_begin();
 	size_t size = sizeof(maps->text);
 	enum perf_map_result found =
 		perf_map_file_read(&followed->file, kernel, view, maps->text, &size);
 
-	collector_look_end(&look);
+	collector_scan_end(&look);
 	if (!runs(context)) {
 		followed->file = before;
 		return false;
@@ -342,11 +342,11 @@ static void find_again(struct jit_maps *maps)
 			maps->followed[i].state = STATE_WANTED;
 }
 
-void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel,
+void jit_maps_scan(struct jit_maps *maps, const struct guest_kernel *kernel,
 		   const struct guest_view *view, bool (*runs)(void *context), void *context,
 		   struct jit_code *code)
 {
-	struct collector_look round = collector_look_begin();
+	struct collector_scan round = collector_scan_begin();
 	bool any = false;
 
 	search(maps, kernel, view, round.begun);
@@ -369,7 +369,7 @@ void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel,
 /* The programs go on, and others may tell of the same maps from their beginning. */
 void jit_maps_end(struct jit_maps *maps, struct jit_code *code)
 {
-	uint64_t now = collector_look_latest();
+	uint64_t now = collector_scan_latest();
 
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
 		struct followed *followed = &maps->followed[i];

@@ -31,7 +31,7 @@ void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel,
  * A look at all of them, told to CODE. RUNS says whether KERNEL, the one whose memory it is, runs
  * (still). Some of what is there may wait for the next look.
  */
-void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel,
+void jit_maps_scan(struct jit_maps *maps, const struct guest_kernel *kernel,
 		   const struct guest_view *view, bool (*runs)(void *context), void *context,
 		   struct jit_code *code);
 

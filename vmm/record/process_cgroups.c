@@ -87,7 +87,7 @@ static void lose(struct process_cgroups *cgroups, const struct sideband_lost *lo
 		cgroups->lost = lost->until;
 }
 
-void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband *record)
+void process_cgroups_apply(struct process_cgroups *cgroups, const struct sideband *record)
 {
 	const struct sideband_fork *fork = (const void *)record;
 

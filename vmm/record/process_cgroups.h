@@ -32,7 +32,7 @@ bool process_cgroups_id_is_made(uint64_t id);
  * so it is of all processes where something was lost. What is older than the latest record about a
  * process is not taken.
  */
-void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband *record);
+void process_cgroups_apply(struct process_cgroups *cgroups, const struct sideband *record);
 
 /* The id of the cgroup of process PID; 0: nobody told. */
 uint64_t process_cgroups_of(const struct process_cgroups *cgroups, uint32_t pid);

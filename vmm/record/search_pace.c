@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/record/search_pace.h"
 
-static struct search_place place_of(const struct guest_registers *registers)
+static struct search_state place_of(const struct guest_registers *registers)
 {
 	if (!(registers->paging.efer &
 	      EFER_LMA)) /* no kernel is found there, whatever else it is */
-		return (struct search_place){ 0 };
-	return (struct search_place){ .cr3 = registers->paging.cr3,
+		return (struct search_state){ 0 };
+	return (struct search_state){ .cr3 = registers->paging.cr3,
 				      .idt_base = registers->idt_base,
 				      .upper = registers->rip >> 63 };
 }
 
-static bool is_same(const struct search_place *left, const struct search_place *right)
+static bool is_same(const struct search_state *left, const struct search_state *right)
 {
 	return left->cr3 == right->cr3 && left->idt_base == right->idt_base &&
 	       left->upper == right->upper;
 }
 
-static bool is_known(const struct search_pace *pace, const struct search_place *place)
+static bool is_known(const struct search_pace *pace, const struct search_state *place)
 {
-	size_t count = pace->count < SEARCH_PLACES ? pace->count : SEARCH_PLACES;
+	size_t count = pace->count < SEARCH_STATES ? pace->count : SEARCH_STATES;
 
 	for (size_t i = 0; i < count; i++)
 		if (is_same(&pace->places[i], place))
@@ -45,7 +45,7 @@ bool search_pace_allows(const struct search_pace *pace, uint64_t now)
 bool search_pace_is_due(const struct search_pace *pace, const struct guest_registers *registers,
 			uint64_t now)
 {
-	struct search_place place = place_of(registers);
+	struct search_state place = place_of(registers);
 
 	return search_pace_allows(pace, now) &&
 	       (is_over(pace, pace->pause, now) || !is_known(pace, &place));
@@ -54,7 +54,7 @@ bool search_pace_is_due(const struct search_pace *pace, const struct guest_regis
 void search_pace_searched(struct search_pace *pace, const struct guest_registers *registers,
 			  uint64_t now, uint64_t work)
 {
-	struct search_place place = place_of(registers);
+	struct search_state place = place_of(registers);
 
 	cpu_budget_charge(&pace->work, now, work);
 	pace->last = now;
@@ -62,10 +62,10 @@ void search_pace_searched(struct search_pace *pace, const struct guest_registers
 	if (pace->pause > SEARCH_PAUSE_MAX)
 		pace->pause = SEARCH_PAUSE_MAX;
 	if (!is_known(pace, &place))
-		pace->places[pace->count++ % SEARCH_PLACES] = place;
+		pace->places[pace->count++ % SEARCH_STATES] = place;
 }
 
-void search_pace_begin_anew(struct search_pace *pace)
+void search_pace_reset(struct search_pace *pace)
 {
 	*pace = (struct search_pace){ .work = pace->work };
 	cpu_budget_refill(&pace->work);

@@ -23,10 +23,10 @@
 #define SEARCH_PAUSE_CHANGED 200000000ull
 #define SEARCH_PAUSE_MAX     5000000000ull
 /* So many places are known to be ones without a kernel. */
-#define SEARCH_PLACES 8
+#define SEARCH_STATES 8
 
 /* What a guest without a kernel does not change: whose page tables and handlers a vCPU had. */
-struct search_place {
+struct search_state {
 	uint64_t cr3, idt_base;
 	bool upper; /* its code was in the upper half, where kernels are */
 };
@@ -35,7 +35,7 @@ struct search_pace {
 	uint64_t pause;         /* behind the latest search; 0: there was none */
 	uint64_t last;          /* when the latest ended */
 	struct cpu_budget work; /* that it took */
-	struct search_place places[SEARCH_PLACES];
+	struct search_state places[SEARCH_STATES];
 	size_t count; /* of searches since nothing is known of the guest */
 };
 
@@ -51,7 +51,7 @@ void search_pace_searched(struct search_pace *pace, const struct guest_registers
 			  uint64_t now, uint64_t work);
 
 /* It has lost the kernel that it had: nothing is known of it, but for what was done already. */
-void search_pace_begin_anew(struct search_pace *pace);
+void search_pace_reset(struct search_pace *pace);
 
 /* Was it searched for a while? */
 bool search_pace_is_slow(const struct search_pace *pace);

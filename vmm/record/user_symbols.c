@@ -7,7 +7,7 @@
 
 #include "shared/error.h"
 #include "vmm/guest/image_identity.h"
-#include "vmm/record/user_waiting.h"
+#include "vmm/record/image_queue.h"
 #include "vmm/symbols/image_file.h"
 #include "vmm/symbols/image_symbols.h"
 
@@ -19,7 +19,7 @@ struct build {
 
 struct user_symbols {
 	struct image_symbols names;
-	struct user_waiting waiting;
+	struct image_queue waiting;
 	struct build *builds;
 	size_t build_count;
 	const struct user_image *image; /* that user_symbols_turn() tried, */
@@ -56,7 +56,7 @@ void user_symbols_free(struct user_symbols *symbols)
 	free((void *)(uintptr_t)symbols->table.data);
 	free(symbols->builds);
 	image_symbols_close(&symbols->names);
-	user_waiting_free(&symbols->waiting);
+	image_queue_free(&symbols->waiting);
 	free(symbols);
 }
 
@@ -153,7 +153,7 @@ static bool is_still(const struct elf_source *file, const struct image_identity 
 	return image_identity_same(&now, identity);
 }
 
-/* 0: there is nothing to add, or it is in TABLE; else as user_symbols_take() wants it. */
+/* 0: there is nothing to add, or it is in TABLE; else as user_symbols_commit() wants it. */
 static int provide(struct user_symbols *symbols, struct guest_file *guest_file, struct span *table)
 {
 	const struct elf_source file = { .read = read_guest, .context = guest_file };
@@ -189,14 +189,14 @@ bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
 {
 	struct guest_file file = { .kernel = kernel, .view = view };
 
-	file.image = symbols->image = user_waiting_next(&symbols->waiting, images, now);
+	file.image = symbols->image = image_queue_next(&symbols->waiting, images, now);
 	if (!file.image)
 		return false;
 	symbols->error = provide(symbols, &file, &symbols->table);
 	return true;
 }
 
-void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now)
+void user_symbols_commit(struct user_symbols *symbols, bool certain, uint64_t now)
 {
 	struct span *table = &symbols->table;
 	const struct image_identity *identity = user_image_identity(symbols->image);
@@ -206,9 +206,9 @@ void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now)
 				  span_of(identity->build_id, identity->build_id_size));
 	/* -EFAULT: it may come to be in memory; -EINVAL: the guest may be writing to it. */
 	if ((table->size && !certain) || symbols->error == -EFAULT || symbols->error == -EINVAL)
-		user_waiting_again(&symbols->waiting, now);
+		image_queue_retry(&symbols->waiting, now);
 	else
-		user_waiting_done(&symbols->waiting);
+		image_queue_done(&symbols->waiting);
 	free((void *)(uintptr_t)table->data);
 	*table = span_of(NULL, 0);
 }
@@ -218,7 +218,7 @@ void user_symbols_delay(struct user_symbols *symbols, uint64_t delay)
 	symbols->waiting.delay = delay;
 }
 
-void user_symbols_hurry(struct user_symbols *symbols)
+void user_symbols_expire(struct user_symbols *symbols)
 {
-	user_waiting_hurry(&symbols->waiting);
+	image_queue_expire(&symbols->waiting);
 }

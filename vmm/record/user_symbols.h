@@ -36,7 +36,7 @@ void user_symbols_free(struct user_symbols *symbols);
 /*
  * Tries to read the names of one image of IMAGES, if there is one whose time has come. KERNEL is
  * the one that runs; NOW is ns of any steady clock. False: there is none. Behind true
- * user_symbols_take() is to be called.
+ * user_symbols_commit() is to be called.
  */
 bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
 		       const struct guest_kernel *kernel, const struct guest_view *view,
@@ -44,7 +44,7 @@ bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
 
 /* Puts what was read into the cache, if it is CERTAIN that KERNEL ran meanwhile; else it is read
  * again. */
-void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now);
+void user_symbols_commit(struct user_symbols *symbols, bool certain, uint64_t now);
 
 /* From now on an image is looked at only DELAY ns after it was seen first: somebody else may bring
  * more of its names. 0, as at first: at once. */
@@ -52,6 +52,6 @@ void user_symbols_delay(struct user_symbols *symbols, uint64_t delay);
 
 /* The guest is about to end: the next turns try all that is missing once more, whatever the delay
  * was. */
-void user_symbols_hurry(struct user_symbols *symbols);
+void user_symbols_expire(struct user_symbols *symbols);
 
 #endif

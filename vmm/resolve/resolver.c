@@ -132,7 +132,7 @@ static void emit_sample(struct resolver *resolver, struct sample *sample)
 
 static void emit_sideband(struct resolver *resolver, const struct sideband *record)
 {
-	if (resolver_processes_take(&resolver->processes, record))
+	if (resolver_processes_apply(&resolver->processes, record))
 		resolver->losses.counts[LOSS_SIDEBAND_INVALID]++;
 	resolver->statistics.sideband++;
 	if (resolver->options.sideband)

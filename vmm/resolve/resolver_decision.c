@@ -17,28 +17,28 @@ struct report {
 struct subject {
 	const struct resolver_evidence *evidence;
 	const struct sample *sample;
-	const struct resolver_life *life; /* NULL: the process is not known */
-	struct report latest;             /* its piece, if any, holds at all of its addresses */
+	const struct resolver_lifetime *life; /* NULL: the process is not known */
+	struct report latest;                 /* its piece, if any, holds at all of its addresses */
 };
 
 /*
  * In the kernel CR3 does not identify the task: a kernel thread runs on the page tables of the task
  * before it (lazy TLB, Documentation/mm/active_mm.rst).
  */
-static struct resolver_life *life_of(const struct resolver_evidence *evidence,
-				     const struct sample *sample)
+static struct resolver_lifetime *life_of(const struct resolver_evidence *evidence,
+					 const struct sample *sample)
 {
-	const struct resolver_lives *lives = &evidence->processes->lives;
-	struct resolver_life *life;
+	const struct resolver_lifetimes *lives = &evidence->processes->lives;
+	struct resolver_lifetime *life;
 
 	if (sample->flags & (SAMPLE_OTHER_KERNEL | SAMPLE_HOST))
 		return NULL; /* processes are those of the guest's known kernel */
 	if (sample->pid == SAMPLE_TASK_UNKNOWN)
-		return sample->cpl ? resolver_lives_find_root(lives, sample->cr3, sample->time,
-							      evidence->processes->lost)
+		return sample->cpl ? resolver_lifetimes_find_root(lives, sample->cr3, sample->time,
+								  evidence->processes->lost)
 				   : NULL;
 	/* The latest one that may have begun by then. */
-	life = resolver_lives_latest(lives, sample->pid, sample->time + evidence->uncertainty);
+	life = resolver_lifetimes_latest(lives, sample->pid, sample->time + evidence->uncertainty);
 	while (life && life->born > sample->time + life->born_error)
 		life = life->older;
 	if (life && life->died != UINT64_MAX && sample->time >= life->died + evidence->uncertainty)
@@ -49,15 +49,15 @@ static struct resolver_life *life_of(const struct resolver_evidence *evidence,
 /* --- reports -------------------------------------------------------------------- */
 
 /* Readers of the file go by the reported times, whether they are exact or not. */
-static bool is_displaced(const struct resolver_life *life, const struct resolver_piece *piece,
+static bool is_displaced(const struct resolver_lifetime *life, const struct resolver_piece *piece,
 			 uint64_t time)
 {
 	return piece->from > time || piece->until <= time || life->born > time ||
 	       (life->newer && life->newer->born <= time);
 }
 
-static struct report report_in(const struct resolver_life *life, const struct resolver_piece *piece,
-			       uint64_t time)
+static struct report report_in(const struct resolver_lifetime *life,
+			       const struct resolver_piece *piece, uint64_t time)
 {
 	if (!piece)
 		return (struct report){ 0 };
@@ -71,7 +71,8 @@ static struct report report_in(const struct resolver_life *life, const struct re
  * The mapping of ADDRESS at any moment that may have been TIME. Code only runs where something is
  * mapped: if exactly one mapping is possible, it is that one.
  */
-static struct report report_about(const struct resolver_life *life, uint64_t address, uint64_t time)
+static struct report report_about(const struct resolver_lifetime *life, uint64_t address,
+				  uint64_t time)
 {
 	struct report report = { 0 };
 	bool several;
@@ -98,7 +99,7 @@ static bool is_stale(const struct resolver_piece *piece, uint64_t lost, uint64_t
 }
 
 static struct report report_in_life(const struct resolver_evidence *evidence,
-				    const struct resolver_life *life, uint64_t address,
+				    const struct resolver_lifetime *life, uint64_t address,
 				    uint64_t time)
 {
 	struct report report;
@@ -116,7 +117,8 @@ static struct report report_in_life(const struct resolver_evidence *evidence,
 }
 
 static struct report find_report(const struct resolver_evidence *evidence,
-				 const struct resolver_life *life, uint64_t address, uint64_t time)
+				 const struct resolver_lifetime *life, uint64_t address,
+				 uint64_t time)
 {
 	const struct resolver_piece *module;
 
@@ -130,7 +132,7 @@ static struct report find_report(const struct resolver_evidence *evidence,
 /* Present pieces do not overlap: one that had certainly begun holds at all of its addresses. */
 static bool holds_everywhere(const struct subject *subject, const struct resolver_piece *piece)
 {
-	const struct resolver_life *life = subject->life;
+	const struct resolver_lifetime *life = subject->life;
 	uint64_t time = subject->sample->time;
 
 	return piece && life && piece->until == UINT64_MAX &&

@@ -49,14 +49,14 @@ static struct resolver_image *keep(struct resolver_store *store,
 
 	if (image)
 		return resolver_image_hold(image);
-	image = resolver_store_take(store, size_of(name));
+	image = resolver_store_alloc(store, size_of(name));
 	if (!image)
 		return NULL;
 	memcpy(image, wanted, sizeof(*image));
 	memcpy(image->name, name, strlen(name) + 1);
 	image->holders = 1;
 	if (resolver_table_add(&store->images, store->account, hash, &image->node)) {
-		resolver_store_give(store, image, size_of(name));
+		resolver_store_free(store, image, size_of(name));
 		return NULL;
 	}
 	return image;
@@ -91,5 +91,5 @@ void resolver_image_release(struct resolver_store *store, struct resolver_image 
 	if (!image || --image->holders)
 		return;
 	resolver_table_remove(&store->images, &image->node);
-	resolver_store_give(store, image, size_of(image->name));
+	resolver_store_free(store, image, size_of(image->name));
 }

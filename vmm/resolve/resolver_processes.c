@@ -5,11 +5,11 @@
 #include <sys/mman.h>
 
 /* A thread is counted in one life: that in which it was heard of last. */
-static int count_thread(struct resolver_processes *processes, struct resolver_life *life,
+static int count_thread(struct resolver_processes *processes, struct resolver_lifetime *life,
 			uint32_t tid)
 {
 	struct resolver_thread *thread =
-		resolver_threads_need(&processes->threads, &processes->store, tid);
+		resolver_threads_get(&processes->threads, &processes->store, tid);
 
 	if (!thread)
 		return -ENOMEM;
@@ -24,7 +24,7 @@ static int name_thread(struct resolver_processes *processes, uint32_t tid, uint6
 		       const struct resolver_name *name)
 {
 	struct resolver_thread *thread =
-		resolver_threads_need(&processes->threads, &processes->store, tid);
+		resolver_threads_get(&processes->threads, &processes->store, tid);
 
 	return thread ? resolver_threads_name(&processes->threads, &processes->store, thread, time,
 					      name)
@@ -41,18 +41,18 @@ static int inherit_name(struct resolver_processes *processes, const struct sideb
 	return name_thread(processes, head->tid, head->time, &name);
 }
 
-static int note_root(struct resolver_processes *processes, struct resolver_life *life,
+static int note_root(struct resolver_processes *processes, struct resolver_lifetime *life,
 		     const struct sideband *record)
 {
-	return resolver_lives_root(&processes->lives, &processes->store, life, record, record->time,
-				   processes->lost);
+	return resolver_lifetimes_root(&processes->lives, &processes->store, life, record,
+				       record->time, processes->lost);
 }
 
-static struct resolver_life *begin_life(struct resolver_processes *processes,
-					const struct sideband *record)
+static struct resolver_lifetime *begin_life(struct resolver_processes *processes,
+					    const struct sideband *record)
 {
-	struct resolver_life *life = resolver_lives_begin(&processes->lives, &processes->store,
-							  record->pid, record->time);
+	struct resolver_lifetime *life = resolver_lifetimes_begin(
+		&processes->lives, &processes->store, record->pid, record->time);
 
 	if (life)
 		life->born_error = record->time_error;
@@ -61,11 +61,11 @@ static struct resolver_life *begin_life(struct resolver_processes *processes,
 
 /* The life that a record is about; where nothing is known of the process, it begins with this
  * record. */
-static struct resolver_life *need_life(struct resolver_processes *processes,
-				       const struct sideband *record)
+static struct resolver_lifetime *need_life(struct resolver_processes *processes,
+					   const struct sideband *record)
 {
-	struct resolver_life *life =
-		resolver_lives_find(&processes->lives, record->pid, record->time);
+	struct resolver_lifetime *life =
+		resolver_lifetimes_find(&processes->lives, record->pid, record->time);
 
 	if (!life) {
 		life = begin_life(processes, record);
@@ -87,12 +87,12 @@ static int take_thread(struct resolver_processes *processes, const struct sideba
 static int take_fork(struct resolver_processes *processes, const struct sideband_fork *fork)
 {
 	const struct sideband *head = &fork->head;
-	struct resolver_life *parent, *child;
+	struct resolver_lifetime *parent, *child;
 	int error;
 
 	if (head->pid == fork->parent_pid)
 		return take_thread(processes, fork);
-	parent = resolver_lives_find(&processes->lives, fork->parent_pid, head->time);
+	parent = resolver_lifetimes_find(&processes->lives, fork->parent_pid, head->time);
 	child = begin_life(processes, head);
 	if (!child || count_thread(processes, child, head->tid) ||
 	    note_root(processes, child, head))
@@ -107,7 +107,7 @@ static int take_comm(struct resolver_processes *processes, const struct sideband
 {
 	const struct sideband *head = &comm->head;
 	const struct resolver_name name = { comm->comm, head->time };
-	struct resolver_life *life;
+	struct resolver_lifetime *life;
 
 	if (head->flags & SIDEBAND_COMM_EXEC)
 		begin_life(processes, head);
@@ -120,13 +120,14 @@ static int take_comm(struct resolver_processes *processes, const struct sideband
 /* The process ends with the last thread that is known of it. */
 static int take_exit(struct resolver_processes *processes, const struct sideband *head)
 {
-	struct resolver_life *life = resolver_lives_find(&processes->lives, head->pid, head->time);
+	struct resolver_lifetime *life =
+		resolver_lifetimes_find(&processes->lives, head->pid, head->time);
 	struct resolver_thread *thread = resolver_threads_find(&processes->threads, head->tid);
 
 	if (life && thread && thread->life == life->number) {
 		thread->life = 0;
 		if (!--life->threads)
-			resolver_lives_end(&processes->lives, life, head->time);
+			resolver_lifetimes_end(&processes->lives, life, head->time);
 	}
 	return thread ? name_thread(processes, head->tid, head->time,
 				    &(struct resolver_name){ "", head->time })
@@ -137,16 +138,17 @@ static int take_exit(struct resolver_processes *processes, const struct sideband
  */
 static int take_space(struct resolver_processes *processes, const struct sideband *head)
 {
-	struct resolver_life *life = resolver_lives_find(&processes->lives, head->pid, head->time);
+	struct resolver_lifetime *life =
+		resolver_lifetimes_find(&processes->lives, head->pid, head->time);
 
-	return life ? resolver_lives_root(&processes->lives, &processes->store, life, head,
-					  life->born, processes->lost)
+	return life ? resolver_lifetimes_root(&processes->lives, &processes->store, life, head,
+					      life->born, processes->lost)
 		    : 0;
 }
 
 static int take_mmap(struct resolver_processes *processes, const struct sideband_mmap *mmap)
 {
-	struct resolver_life *life = need_life(processes, &mmap->head);
+	struct resolver_lifetime *life = need_life(processes, &mmap->head);
 	struct resolver_image *image =
 		life ? resolver_image_of_mmap(&processes->store, mmap) : NULL;
 	int error;
@@ -161,7 +163,7 @@ static int take_mmap(struct resolver_processes *processes, const struct sideband
 							     .offset = mmap->offset,
 							     .image = image });
 	processes->mappings_known = true;
-	resolver_lives_changed(&processes->lives, life);
+	resolver_lifetimes_changed(&processes->lives, life);
 	resolver_image_release(&processes->store, image);
 	return error;
 }
@@ -178,12 +180,12 @@ static struct resolver_piece hole_of(const struct sideband_munmap *munmap)
 
 static int take_munmap(struct resolver_processes *processes, const struct sideband_munmap *munmap)
 {
-	struct resolver_life *life = need_life(processes, &munmap->head);
+	struct resolver_lifetime *life = need_life(processes, &munmap->head);
 	struct resolver_piece hole = hole_of(munmap);
 	int error = life ? resolver_space_map(&life->space, &processes->store, &hole) : -ENOMEM;
 
 	if (life)
-		resolver_lives_changed(&processes->lives, life);
+		resolver_lifetimes_changed(&processes->lives, life);
 	return error;
 }
 
@@ -231,7 +233,7 @@ static int take(struct resolver_processes *processes, const struct sideband *rec
 	}
 }
 
-int resolver_processes_take(struct resolver_processes *processes, const struct sideband *record)
+int resolver_processes_apply(struct resolver_processes *processes, const struct sideband *record)
 {
 	int error = take(processes, record);
 
@@ -243,13 +245,13 @@ int resolver_processes_take(struct resolver_processes *processes, const struct s
 void resolver_processes_forget(struct resolver_processes *processes, uint64_t horizon)
 {
 	resolver_space_forget(&processes->kernel, &processes->store, horizon);
-	resolver_lives_forget(&processes->lives, &processes->store, horizon);
+	resolver_lifetimes_forget(&processes->lives, &processes->store, horizon);
 	resolver_threads_forget(&processes->threads, &processes->store, horizon);
 }
 
 void resolver_processes_free(struct resolver_processes *processes)
 {
-	resolver_lives_free(&processes->lives, &processes->store);
+	resolver_lifetimes_free(&processes->lives, &processes->store);
 	resolver_threads_free(&processes->threads, &processes->store);
 	resolver_space_free(&processes->kernel, &processes->store);
 	resolver_table_free(&processes->store.images, processes->store.account);

@@ -6,13 +6,13 @@
 #ifndef KVMSCOPE_RESOLVE_RESOLVER_PROCESSES_H
 #define KVMSCOPE_RESOLVE_RESOLVER_PROCESSES_H
 
-#include "vmm/resolve/resolver_lives.h"
+#include "vmm/resolve/resolver_lifetimes.h"
 #include "vmm/resolve/resolver_threads.h"
 
 /* Zeroed: nothing is known. */
 struct resolver_processes {
 	struct resolver_store store;
-	struct resolver_lives lives;
+	struct resolver_lifetimes lives;
 	struct resolver_threads threads;
 	struct resolver_space kernel; /* modules */
 	bool mappings_known;          /* there was a mapping, of any process */
@@ -24,7 +24,7 @@ struct resolver_processes {
  * Takes one record of any type, as of its own time: times may come in any
  * order, none before the horizon. -ENOMEM, -E2BIG: it is not, or only in part, in, and so lost.
  */
-int resolver_processes_take(struct resolver_processes *processes, const struct sideband *record);
+int resolver_processes_apply(struct resolver_processes *processes, const struct sideband *record);
 
 /* Nobody will ask for, nor tell of a time before HORIZON any more. */
 void resolver_processes_forget(struct resolver_processes *processes, uint64_t horizon);

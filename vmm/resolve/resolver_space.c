@@ -318,7 +318,7 @@ void resolver_space_free(struct resolver_space *space, struct resolver_store *st
 		resolver_image_release(store, space->pieces[i].image);
 	for (size_t i = 0; i < space->past_count; i++)
 		resolver_image_release(store, space->past[i].image);
-	resolver_store_give(store, space->pieces, space->capacity * sizeof(space->pieces[0]));
-	resolver_store_give(store, space->past, space->past_capacity * sizeof(space->past[0]));
+	resolver_store_free(store, space->pieces, space->capacity * sizeof(space->pieces[0]));
+	resolver_store_free(store, space->past, space->past_capacity * sizeof(space->past[0]));
 	*space = (struct resolver_space){ 0 };
 }

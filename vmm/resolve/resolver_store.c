@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 
-void *resolver_store_take(struct resolver_store *store, size_t size)
+void *resolver_store_alloc(struct resolver_store *store, size_t size)
 {
 	void *bytes = guest_account_new(store->account, size);
 
@@ -23,7 +23,7 @@ void *resolver_store_resize(struct resolver_store *store, void *items, size_t it
 	return grown;
 }
 
-void resolver_store_give(struct resolver_store *store, void *bytes, size_t size)
+void resolver_store_free(struct resolver_store *store, void *bytes, size_t size)
 {
 	if (!bytes)
 		return;

@@ -20,12 +20,12 @@ struct resolver_store {
 };
 
 /* Zeroed bytes, or NULL: no memory, or more than the guest may take. */
-void *resolver_store_take(struct resolver_store *store, size_t size);
+void *resolver_store_alloc(struct resolver_store *store, size_t size);
 /* ITEMS (NULL: none yet), COUNT of ITEM_SIZE bytes, with room for LARGER. NULL as above: they are
  * as they were. */
 void *resolver_store_resize(struct resolver_store *store, void *items, size_t item_size,
 			    size_t count, size_t larger);
 /* SIZE as it was taken. NULL is a no-op. */
-void resolver_store_give(struct resolver_store *store, void *bytes, size_t size);
+void resolver_store_free(struct resolver_store *store, void *bytes, size_t size);
 
 #endif

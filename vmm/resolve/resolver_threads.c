@@ -22,19 +22,19 @@ struct resolver_thread *resolver_threads_find(const struct resolver_threads *thr
 	return (struct resolver_thread *)node;
 }
 
-struct resolver_thread *resolver_threads_need(struct resolver_threads *threads,
-					      struct resolver_store *store, uint32_t tid)
+struct resolver_thread *resolver_threads_get(struct resolver_threads *threads,
+					     struct resolver_store *store, uint32_t tid)
 {
 	struct resolver_thread *thread = resolver_threads_find(threads, tid);
 
 	if (thread)
 		return thread;
-	thread = resolver_store_take(store, sizeof(*thread));
+	thread = resolver_store_alloc(store, sizeof(*thread));
 	if (!thread)
 		return NULL;
 	thread->tid = tid;
 	if (resolver_table_add(&threads->table, store->account, hash_mix(0, tid), &thread->node)) {
-		resolver_store_give(store, thread, sizeof(*thread));
+		resolver_store_free(store, thread, sizeof(*thread));
 		return NULL;
 	}
 	return thread;
@@ -53,7 +53,7 @@ int resolver_threads_name(struct resolver_threads *threads, struct resolver_stor
 			  struct resolver_thread *thread, uint64_t time,
 			  const struct resolver_name *name)
 {
-	struct resolver_naming *naming = resolver_store_take(store, sizeof(*naming)), **place;
+	struct resolver_naming *naming = resolver_store_alloc(store, sizeof(*naming)), **place;
 
 	if (!naming)
 		return -ENOMEM;
@@ -85,7 +85,7 @@ static void free_names(struct resolver_store *store, struct resolver_naming *nam
 	while (naming) {
 		struct resolver_naming *older = naming->older;
 
-		resolver_store_give(store, naming, sizeof(*naming));
+		resolver_store_free(store, naming, sizeof(*naming));
 		naming = older;
 	}
 }
@@ -95,7 +95,7 @@ static void free_thread(struct resolver_threads *threads, struct resolver_store 
 {
 	resolver_table_remove(&threads->table, &thread->node);
 	free_names(store, thread->newest);
-	resolver_store_give(store, thread, sizeof(*thread));
+	resolver_store_free(store, thread, sizeof(*thread));
 }
 
 /* Keeps the name at the horizon and those since. */

@@ -37,8 +37,8 @@ struct resolver_name {
 /* NULL: nothing is known of it. */
 struct resolver_thread *resolver_threads_find(const struct resolver_threads *threads, uint32_t tid);
 /* Makes it where nothing is known of it; NULL without memory. */
-struct resolver_thread *resolver_threads_need(struct resolver_threads *threads,
-					      struct resolver_store *store, uint32_t tid);
+struct resolver_thread *resolver_threads_get(struct resolver_threads *threads,
+					     struct resolver_store *store, uint32_t tid);
 
 /* THREAD has NAME, which is copied, from TIME on. 0 or -ENOMEM. */
 int resolver_threads_name(struct resolver_threads *threads, struct resolver_store *store,

@@ -83,7 +83,7 @@ static void take_records(struct fixture *fixture)
 
 		if (record->type != RECORD_SIDEBAND)
 			continue;
-		jit_code_take(fixture->code, sideband);
+		jit_code_apply(fixture->code, sideband);
 		if (sideband->type == SIDEBAND_ROUND)
 			fixture->known = sideband->time;
 	}

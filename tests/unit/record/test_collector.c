@@ -575,9 +575,9 @@ static struct guest_kernel *kernel_with(uint64_t first, uint64_t second)
 static int update_modules(struct collector_modules *modules, const struct guest_kernel *older,
 			  const struct guest_kernel *newer)
 {
-	const struct collector_look none = { 0 };
+	const struct collector_scan none = { 0 };
 	int error =
-		collector_modules_see(modules, newer->modules, newer->module_count, &none, &none);
+		collector_modules_scan(modules, newer->modules, newer->module_count, &none, &none);
 
 	return error ? error : collector_modules_update(modules, older, newer);
 }

@@ -46,7 +46,7 @@ static struct jit_code *make_code(void)
 					.since = 10 * MS };
 	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND, .time = 200 * MS };
 
-	jit_code_take(code, &map.head);
+	jit_code_apply(code, &map.head);
 	for (uint64_t i = 0; i < FUNCTIONS; i++) {
 		uint64_t bytes[16] = { 0 };
 		struct sideband_jit_code *line = (struct sideband_jit_code *)bytes;
@@ -59,9 +59,9 @@ static struct jit_code *make_code(void)
 		line->length = LENGTH;
 		line->since = 10 * MS;
 		strcpy(line->name, "function");
-		jit_code_take(code, &line->head);
+		jit_code_apply(code, &line->head);
 	}
-	jit_code_take(code, &round);
+	jit_code_apply(code, &round);
 	return code;
 }
 

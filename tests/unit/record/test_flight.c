@@ -401,10 +401,10 @@ TEST(flight, keeps_of_what_was_completed_as_much_as_there_is_room_for)
 /* As the collector does when it finds the guest's modules. */
 static void find_module(struct setting *setting)
 {
-	const struct collector_look none = { 0 };
+	const struct collector_scan none = { 0 };
 
-	CHECK_EQUAL(collector_modules_see(&setting->kernel.boot.modules, &setting->guest.module, 1,
-					  &none, &none),
+	CHECK_EQUAL(collector_modules_scan(&setting->kernel.boot.modules, &setting->guest.module, 1,
+					   &none, &none),
 		    0);
 }
 

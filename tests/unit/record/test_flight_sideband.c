@@ -83,7 +83,7 @@ static uint64_t keep_all(struct proof *proof, struct flight_sideband *sideband)
 		flight_sideband_keep(sideband, record);
 		if (record->time > LATE && !timeline_random(&proof->state, EVENTS / 4)) {
 			horizon = record->time - LATE > horizon ? record->time - LATE : horizon;
-			flight_sideband_forget(sideband, horizon);
+			flight_sideband_advance(sideband, horizon);
 		}
 	}
 	free(events);
@@ -151,7 +151,7 @@ static void prove(struct proof *proof)
 	horizon = keep_all(proof, &sideband);
 	CHECK_EQUAL(sideband.missed, 0);
 	CHECK_EQUAL(sideband.base_time, horizon);
-	CHECK_EQUAL(flight_sideband_tell(&sideband, &list), 0);
+	CHECK_EQUAL(flight_sideband_export(&sideband, &list), 0);
 	check_list(&list, horizon);
 	ask(proof, &list, horizon);
 	flight_sideband_list_free(&list);
@@ -212,7 +212,7 @@ static void check_cgroup(struct flight_sideband *sideband, uint32_t pid, const c
 	struct flight_sideband_list list;
 	const char *found = "";
 
-	CHECK_EQUAL(flight_sideband_tell(sideband, &list), 0);
+	CHECK_EQUAL(flight_sideband_export(sideband, &list), 0);
 	for (size_t i = 0; i < list.count; i++) {
 		const struct sideband *record = list.records[i];
 
@@ -235,15 +235,15 @@ TEST(flight_sideband, files_begin_with_the_cgroups_of_the_base)
 	keep_comm(&sideband, PARENT, 10, 0);
 	keep_cgroup(&sideband, PARENT, 10, "/system.slice");
 	flight_sideband_keep(&sideband, &fork.head);
-	flight_sideband_forget(&sideband, 30);
+	flight_sideband_advance(&sideband, 30);
 	check_cgroup(&sideband, PARENT, "/system.slice");
 	check_cgroup(&sideband, CHILD, "/system.slice");
 	keep_comm(&sideband, CHILD, 40, SIDEBAND_COMM_EXEC);
-	flight_sideband_forget(&sideband, 50);
+	flight_sideband_advance(&sideband, 50);
 	check_cgroup(&sideband, CHILD, "");
 	keep_cgroup(&sideband, CHILD, 50, "/docker/1");
 	flight_sideband_keep(&sideband, &end);
-	flight_sideband_forget(&sideband, 70);
+	flight_sideband_advance(&sideband, 70);
 	check_cgroup(&sideband, CHILD, "/docker/1");
 	check_cgroup(&sideband, PARENT, "");
 	CHECK_EQUAL(sideband.missed, 0);
@@ -262,7 +262,7 @@ TEST(flight_sideband, cgroups_are_bounded)
 
 	for (record.cgroup.id = 1; record.cgroup.id <= 3ull * FLIGHT_CGROUPS_MAX;
 	     record.cgroup.id++) {
-		CHECK_EQUAL(flight_cgroups_take(&cgroups, &record.cgroup.head, NULL), 0);
+		CHECK_EQUAL(flight_cgroups_apply(&cgroups, &record.cgroup.head, NULL), 0);
 		CHECK(cgroups.count <= FLIGHT_CGROUPS_MAX);
 	}
 	REQUIRE(flight_cgroups_of(&cgroups, PARENT));
@@ -316,7 +316,7 @@ static void check_names(struct flight_sideband *sideband, const char *names)
 	struct flight_sideband_list list;
 	struct resolver *resolver;
 
-	CHECK_EQUAL(flight_sideband_tell(sideband, &list), 0);
+	CHECK_EQUAL(flight_sideband_export(sideband, &list), 0);
 	REQUIRE_EQUAL(resolver_create(&resolver, &options), 0);
 	resolver_begin_pass(resolver, 50);
 	for (size_t i = 0; i < list.count; i++)
@@ -346,7 +346,7 @@ TEST(flight_sideband, names_and_page_tables_of_the_base_are_not_believed_behind_
 	check_names(&sideband, "aabbcc");
 	keep_lost(&sideband, 20, 25);
 	check_names(&sideband, "----cc");
-	flight_sideband_forget(&sideband, 40);
+	flight_sideband_advance(&sideband, 40);
 	check_names(&sideband, "----cc");
 	keep_name(&sideband, 1, 45, "d");
 	check_names(&sideband, "dd--cc");
@@ -361,7 +361,7 @@ static uint64_t count_unknown(struct flight_sideband *sideband)
 	struct resolver *resolver;
 	struct losses losses;
 
-	CHECK_EQUAL(flight_sideband_tell(sideband, &list), 0);
+	CHECK_EQUAL(flight_sideband_export(sideband, &list), 0);
 	CHECK_EQUAL(resolver_create(&resolver, &options), 0);
 	resolver_begin_pass(resolver, 50);
 	for (size_t i = 0; i < list.count; i++) {
@@ -392,9 +392,9 @@ TEST(flight_sideband, what_the_base_had_before_a_loss_is_not_believed_in_files)
 	keep_mapping(&sideband, 2, 24);
 	keep_mapping(&sideband, 3, 30);
 	CHECK_EQUAL(count_unknown(&sideband), 2);
-	flight_sideband_forget(&sideband, 22);
+	flight_sideband_advance(&sideband, 22);
 	CHECK_EQUAL(count_unknown(&sideband), 2);
-	flight_sideband_forget(&sideband, 40);
+	flight_sideband_advance(&sideband, 40);
 	CHECK_EQUAL(count_unknown(&sideband), 2);
 	keep_lost(&sideband, 20, 35);
 	CHECK_EQUAL(count_unknown(&sideband), 3);

@@ -25,7 +25,7 @@ static void map(struct jit_code *code, uint16_t flags, uint64_t since, uint64_t 
 	};
 
 	record.head.flags = flags;
-	jit_code_take(code, &record.head);
+	jit_code_apply(code, &record.head);
 }
 
 static void line(struct jit_code *code, uint64_t start, uint64_t length, const char *name,
@@ -40,14 +40,14 @@ static void line(struct jit_code *code, uint64_t start, uint64_t length, const c
 	record->since = since;
 	strcpy(record->name, name);
 	REQUIRE(sideband_check(span_of(bytes, sizeof(bytes))));
-	jit_code_take(code, &record->head);
+	jit_code_apply(code, &record->head);
 }
 
 static void round_at(struct jit_code *code, uint64_t time)
 {
 	const struct sideband record = head(SIDEBAND_ROUND, sizeof(record), 0, time);
 
-	jit_code_take(code, &record);
+	jit_code_apply(code, &record);
 }
 
 static void exec_at(struct jit_code *code, uint64_t time)
@@ -56,7 +56,7 @@ static void exec_at(struct jit_code *code, uint64_t time)
 					.comm = "x" };
 
 	record.head.flags = SIDEBAND_COMM_EXEC;
-	jit_code_take(code, &record.head);
+	jit_code_apply(code, &record.head);
 }
 
 static void fork_at(struct jit_code *code, uint32_t parent, uint64_t time)
@@ -66,7 +66,7 @@ static void fork_at(struct jit_code *code, uint32_t parent, uint64_t time)
 					      .parent_pid = parent,
 					      .parent_tid = parent };
 
-	jit_code_take(code, &record.head);
+	jit_code_apply(code, &record.head);
 }
 
 /* "": none is known. */
@@ -278,7 +278,7 @@ static void lose(struct jit_code *code, uint64_t since, uint64_t until)
 					    .count = 1,
 					    .until = until };
 
-	jit_code_take(code, &lost.head);
+	jit_code_apply(code, &lost.head);
 }
 
 /* The map is told from its beginning at TIME; its program has run since PROGRAM. */
@@ -291,7 +291,7 @@ static void tell_again(struct jit_code *code, uint64_t since, uint64_t program, 
 					   .program = program };
 
 	record.head.flags = SIDEBAND_JIT_BEGIN;
-	jit_code_take(code, &record.head);
+	jit_code_apply(code, &record.head);
 	line(code, 0x1000, 0x100, name, since, time);
 	round_at(code, time);
 	round_at(code, time + 100 * MS);

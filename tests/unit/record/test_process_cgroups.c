@@ -34,7 +34,7 @@ static void enter(struct process_cgroups *cgroups, uint32_t pid, uint64_t time, 
 {
 	const struct record record = cgroup(pid, time, id);
 
-	process_cgroups_take(cgroups, &record.cgroup.head);
+	process_cgroups_apply(cgroups, &record.cgroup.head);
 }
 
 static void fork_child(struct process_cgroups *cgroups, uint64_t time)
@@ -43,7 +43,7 @@ static void fork_child(struct process_cgroups *cgroups, uint64_t time)
 				      .parent_pid = PARENT,
 				      .parent_tid = PARENT };
 
-	process_cgroups_take(cgroups, &fork.head);
+	process_cgroups_apply(cgroups, &fork.head);
 }
 
 static void exec_child(struct process_cgroups *cgroups, uint64_t time)
@@ -51,7 +51,7 @@ static void exec_child(struct process_cgroups *cgroups, uint64_t time)
 	struct sideband_comm exec = { .head = head(SIDEBAND_COMM, CHILD, time), .comm = "x" };
 
 	exec.head.flags = SIDEBAND_COMM_EXEC;
-	process_cgroups_take(cgroups, &exec.head);
+	process_cgroups_apply(cgroups, &exec.head);
 }
 
 /* The bit that tells made ones from others, and nothing else. */
@@ -90,9 +90,9 @@ TEST(process_cgroups, of_a_process_that_ended_none_is_known)
 
 	thread.tid = PARENT + 1;
 	enter(cgroups, PARENT, 1, 100);
-	process_cgroups_take(cgroups, &thread);
+	process_cgroups_apply(cgroups, &thread);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 100);
-	process_cgroups_take(cgroups, &process);
+	process_cgroups_apply(cgroups, &process);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 0);
 	process_cgroups_free(cgroups);
 }
@@ -104,14 +104,14 @@ TEST(process_cgroups, where_something_was_lost_none_is_known_that_was_told_befor
 	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1, .until = 5 };
 
 	enter(cgroups, PARENT, 5, 100);
-	process_cgroups_take(cgroups, &lost.head);
+	process_cgroups_apply(cgroups, &lost.head);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 0);
 	fork_child(cgroups, 6);
 	CHECK_EQUAL(process_cgroups_of(cgroups, CHILD), 0);
 	enter(cgroups, PARENT, 7, 200);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 200);
 	lost.head.time = lost.until = 4; /* one that was told late */
-	process_cgroups_take(cgroups, &lost.head);
+	process_cgroups_apply(cgroups, &lost.head);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 200);
 	process_cgroups_free(cgroups);
 }
@@ -122,7 +122,7 @@ TEST(process_cgroups, what_was_told_while_something_was_lost_is_not_known)
 	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1, .until = 8 };
 
-	process_cgroups_take(cgroups, &lost.head);
+	process_cgroups_apply(cgroups, &lost.head);
 	enter(cgroups, PARENT, 8, 100);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 0);
 	fork_child(cgroups, 9);

@@ -86,7 +86,7 @@ TEST(search_pace, one_that_loses_its_kernel_again_and_again_takes_no_more_either
 	for (uint64_t end = now + hour; now < end; now += 10 * MILLISECOND)
 		if (search_pace_is_due(&pace, &registers, now)) {
 			search_pace_searched(&pace, &registers, now, work);
-			search_pace_begin_anew(&pace);
+			search_pace_reset(&pace);
 			worked += work;
 		}
 	CHECK(worked <= CPU_BUDGET_MAX + hour / CPU_BUDGET_SHARE + work);
@@ -102,7 +102,7 @@ TEST(search_pace, one_that_loses_its_kernel_is_searched_at_once_even_where_much_
 
 	CHECK_EQUAL(search(&pace, &registers, &now, 5 * SECOND, 1500 * MILLISECOND), 1);
 	CHECK(!search_pace_allows(&pace, now));
-	search_pace_begin_anew(&pace);
+	search_pace_reset(&pace);
 	CHECK(!search_pace_is_slow(&pace));
 	CHECK(search_pace_is_due(&pace, &registers, now));
 	CHECK(search(&pace, &registers, &now, SECOND, 200 * MILLISECOND) >= 5);

@@ -107,7 +107,7 @@ static bool turn_if(struct place *place, uint64_t now, bool certain)
 				      &place->guest.kernel, &place->guest.guest.view, now);
 
 	if (more)
-		user_symbols_take(place->symbols, certain, now);
+		user_symbols_commit(place->symbols, certain, now);
 	return more;
 }
 
@@ -201,7 +201,7 @@ TEST(user_symbols, are_looked_for_once_more_at_the_end)
 	CHECK(turn(place, SECOND));
 	put_page(place, 2);
 	CHECK(!turn(place, SECOND));
-	user_symbols_hurry(place->symbols);
+	user_symbols_expire(place->symbols);
 	CHECK(turn(place, SECOND));
 	CHECK(find_file(place, path, sizeof(path)));
 	end(place);
@@ -233,7 +233,7 @@ TEST(user_symbols, are_looked_for_at_the_end_whoever_was_to_bring_them)
 	put_all(place);
 	user_symbols_delay(place->symbols, 10 * SECOND);
 	CHECK(!turn(place, SECOND));
-	user_symbols_hurry(place->symbols);
+	user_symbols_expire(place->symbols);
 	CHECK(turn(place, SECOND));
 	CHECK(find_file(place, path, sizeof(path)));
 	end(place);

@@ -350,7 +350,7 @@ static uint64_t look_at_all(struct names *names)
 {
 	uint64_t time;
 
-	jit_maps_look(names->maps, &names->writer.guest.kernel, &names->writer.guest.guest.view,
+	jit_maps_scan(names->maps, &names->writer.guest.kernel, &names->writer.guest.guest.view,
 		      runs, names, names->code);
 	wait_some();
 	time = now();
@@ -508,7 +508,7 @@ static void take_agents_map(struct names *names, uint64_t since)
 							.tid = PID },
 					      .since = since };
 
-	jit_code_take(names->code, &map.head);
+	jit_code_apply(names->code, &map.head);
 	*line = (struct sideband_jit_code){ .head = { .size = sideband_size(sizeof(*line), "told"),
 						      .type = SIDEBAND_JIT_CODE,
 						      .time = time,
@@ -518,7 +518,7 @@ static void take_agents_map(struct names *names, uint64_t since)
 					    .length = 0x10,
 					    .since = since };
 	strcpy(line->name, "told");
-	jit_code_take(names->code, &line->head);
+	jit_code_apply(names->code, &line->head);
 }
 
 /* Who tells from here on has seen the file being made, long before anybody looked at it. */
@@ -540,7 +540,7 @@ TEST(jit_maps, what_others_tell_of_the_same_map_has_names)
 	behind = now();
 	wait_some();
 	round.time = now();
-	jit_code_take(names.code, &round);
+	jit_code_apply(names.code, &round);
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
 	CHECK_STRING(name_at(&names, 0x1000, behind), "told");
 	end_names(&names);
@@ -570,7 +570,7 @@ TEST(jit_maps, what_others_tell_of_another_program_has_names)
 	behind = now();
 	wait_some();
 	round.time = now();
-	jit_code_take(names.code, &round);
+	jit_code_apply(names.code, &round);
 	CHECK_STRING(name_at(&names, 0x1000, behind), "told");
 	end_names(&names);
 }
@@ -603,7 +603,7 @@ static unsigned int reads_of_a_look(struct names *names)
 {
 	unsigned int before = reads;
 
-	jit_maps_look(names->maps, &names->writer.guest.kernel, &names->writer.guest.guest.view,
+	jit_maps_scan(names->maps, &names->writer.guest.kernel, &names->writer.guest.guest.view,
 		      runs, names, names->code);
 	return reads - before;
 }

@@ -3,23 +3,23 @@
  * The guest's files of which something is wanted that is not all in its memory at first: each is
  * looked at again, ever more rarely. One thread, no vCPU's.
  */
-#ifndef KVMSCOPE_RECORD_USER_WAITING_H
-#define KVMSCOPE_RECORD_USER_WAITING_H
+#ifndef KVMSCOPE_RECORD_IMAGE_QUEUE_H
+#define KVMSCOPE_RECORD_IMAGE_QUEUE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "vmm/guest/linux/user_image.h"
 
-struct waiting_image;
+struct queued_image;
 
 /* Zeroed: none. */
-struct user_waiting {
+struct image_queue {
 	uint32_t generation; /* of the images that what follows is of; 0: of none */
 	uint32_t seen;       /* so many of them were looked at */
-	struct waiting_image *images;
+	struct queued_image *images;
 	size_t count;
-	size_t due;     /* the one that user_waiting_next() told */
+	size_t due;     /* the one that image_queue_next() told */
 	uint64_t delay; /* ns that one has to be known for before it is looked at; the owner's to
 			   set */
 };
@@ -29,18 +29,18 @@ struct user_waiting {
  * clock. Images of another boot take the place of all that waited. Without memory, new ones are
  * passed over.
  */
-struct user_image *user_waiting_next(struct user_waiting *waiting, struct user_images *images,
-				     uint64_t now);
+struct user_image *image_queue_next(struct image_queue *waiting, struct user_images *images,
+				    uint64_t now);
 
 /* That one is to be looked at again; */
-void user_waiting_again(struct user_waiting *waiting, uint64_t now);
+void image_queue_retry(struct image_queue *waiting, uint64_t now);
 /* or never. */
-void user_waiting_done(struct user_waiting *waiting);
+void image_queue_done(struct image_queue *waiting);
 
 /* All that wait are due now, whatever the delay was: it is the last time. */
-void user_waiting_hurry(struct user_waiting *waiting);
+void image_queue_expire(struct image_queue *waiting);
 
 /* Frees what it holds; zeroed, it holds nothing. */
-void user_waiting_free(struct user_waiting *waiting);
+void image_queue_free(struct image_queue *waiting);
 
 #endif

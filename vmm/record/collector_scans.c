@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/record/collector_looks.h"
+#include "vmm/record/collector_scans.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -29,19 +29,19 @@ static uint64_t sample_clock(void)
 	return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
-uint64_t collector_look_latest(void)
+uint64_t collector_scan_latest(void)
 {
 	return sample_clock() + CLOCK_MARGIN;
 }
 
-struct collector_look collector_look_begin(void)
+struct collector_scan collector_scan_begin(void)
 {
-	return (struct collector_look){ .begun = sample_clock() - CLOCK_MARGIN };
+	return (struct collector_scan){ .begun = sample_clock() - CLOCK_MARGIN };
 }
 
-void collector_look_end(struct collector_look *look)
+void collector_scan_end(struct collector_scan *look)
 {
-	look->ended = collector_look_latest();
+	look->ended = collector_scan_latest();
 }
 
 /*
@@ -59,7 +59,7 @@ static void refresh(struct collector_kernel *kernel, const struct guest_module *
 	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
 	if (collector_kernel_is_certain(kernel) &&
 	    guest_modules_equal(newer->modules, newer->module_count, list, count))
-		kernel->boot.current = !collector_kernel_take(kernel, newer);
+		kernel->boot.current = !collector_kernel_adopt(kernel, newer);
 	else
 		guest_kernel_free(newer);
 }
@@ -68,7 +68,7 @@ static void take_seen(void *context, const struct guest_module *module, uint64_t
 {
 	struct collector_kernel *kernel = context;
 
-	collector_places_seen(&kernel->boot.modules.places, module, time);
+	module_timeline_confirm(&kernel->boot.modules.timeline, module, time);
 }
 
 /* What vCPUs found while they took samples. */
@@ -89,7 +89,7 @@ static int tell_modules(struct collector_kernel *kernel)
  */
 static void renew(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
 {
-	if (kernel->boot.modules.places.stopped)
+	if (kernel->boot.modules.timeline.stopped)
 		return;
 	if (kernel->boot.current)
 		collector_kernel_publish_again(kernel);
@@ -120,8 +120,8 @@ static void tell_list(const struct collector_kernel *kernel, const struct guest_
 {
 	static const struct guest_module none;
 
-	if (kernel->boot.modules.places.stopped)
-		collector_kernel_tell_modules_unknown(kernel);
+	if (kernel->boot.modules.timeline.stopped)
+		collector_kernel_drop_modules(kernel);
 	else if (kernel->options->modules)
 		kernel->options->modules(kernel->options->context, list ? list : &none, count);
 }
@@ -171,7 +171,7 @@ static bool is_news(const struct collector_kernel *kernel, const struct seen *se
 }
 
 static int take_look(struct collector_kernel *kernel, uint64_t now,
-		     const struct collector_look *look, const struct seen *seen)
+		     const struct collector_scan *look, const struct seen *seen)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
 	bool as_known = guest_modules_equal(newest->modules, newest->module_count, seen->code,
@@ -179,7 +179,7 @@ static int take_look(struct collector_kernel *kernel, uint64_t now,
 
 	if (is_news(kernel, seen, as_known)) {
 		take_presence(kernel);
-		if (collector_image_see_modules(kernel, seen->code, seen->count, look))
+		if (collector_image_update_modules(kernel, seen->code, seen->count, look))
 			return 0; /* memory's fault: as if nobody had looked */
 		if (!as_known || !kernel->boot.current) {
 			kernel->boot.cache_outdated = true;
@@ -187,7 +187,7 @@ static int take_look(struct collector_kernel *kernel, uint64_t now,
 		}
 	}
 	kernel->boot.scan = *look;
-	kernel->boot.scanned = kernel->boot.modules.places.programs_listed = true;
+	kernel->boot.scanned = kernel->boot.modules.timeline.programs_listed = true;
 	kernel->boot.current = as_known;
 	expect(kernel, seen);
 	set_next_look(kernel, now, seen);
@@ -201,9 +201,9 @@ static int give_up(struct collector_kernel *kernel)
 {
 	log_debug("the guest's modules have no names from here on: %s", error_message());
 	take_presence(kernel);
-	if (collector_places_stop(&kernel->boot.modules.places, &kernel->boot.scan))
+	if (module_timeline_stop(&kernel->boot.modules.timeline, &kernel->boot.scan))
 		return 0;
-	collector_kernel_tell_modules_unknown(kernel);
+	collector_kernel_drop_modules(kernel);
 	return tell_modules(kernel);
 }
 
@@ -213,8 +213,8 @@ static int give_up(struct collector_kernel *kernel)
 static bool wants_programs(struct collector_kernel *kernel)
 {
 	return !kernel->options->view->remote &&
-	       collector_places_have_room_for_programs(&kernel->boot.modules.places,
-						       &kernel->boot.intervals_written);
+	       module_timeline_has_room_for_programs(&kernel->boot.modules.timeline,
+						     &kernel->boot.intervals_written);
 }
 
 static int look_at_code(struct collector_kernel *kernel, struct seen *seen)
@@ -232,19 +232,19 @@ static int look_at_code(struct collector_kernel *kernel, struct seen *seen)
 	return 0;
 }
 
-int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
+int collector_scans_turn(struct collector_kernel *kernel, uint64_t now)
 {
-	struct collector_look look = collector_look_begin();
+	struct collector_scan look = collector_scan_begin();
 	struct seen seen = { .begun = cost_clock(kernel) };
 	int error;
 
 	THREAD_CHECK(&kernel->thread);
-	kernel->boot.scanned = kernel->boot.modules.places.stopped;
+	kernel->boot.scanned = kernel->boot.modules.timeline.stopped;
 	if (kernel->boot.scanned || now < kernel->boot.next_scan)
 		return 0;
 	error = look_at_code(kernel, &seen);
 	set_next_look(kernel, now, &seen);
-	collector_look_end(&look);
+	collector_scan_end(&look);
 	if (error)
 		return look.begun - kernel->boot.scan.begun < BROKEN_MAX ? 0 : give_up(kernel);
 	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
@@ -253,7 +253,7 @@ int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
 	return error;
 }
 
-void collector_looks_reclaim(struct collector_kernel *kernel)
+void collector_scans_reclaim(struct collector_kernel *kernel)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
 
@@ -265,7 +265,7 @@ void collector_looks_reclaim(struct collector_kernel *kernel)
 		module_presence_reclaim(guest_kernel_presence(newest), take_seen, kernel);
 }
 
-int collector_looks_finish(struct collector_kernel *kernel)
+int collector_scans_finish(struct collector_kernel *kernel)
 {
 	int error = 0;
 
@@ -273,7 +273,7 @@ int collector_looks_finish(struct collector_kernel *kernel)
 	kernel->boot.scanned = false;
 	for (int i = 0; i < LAST_LOOKS && !error && !kernel->boot.scanned; i++) {
 		kernel->boot.next_scan = kernel->boot.next_refresh = 0;
-		error = collector_looks_turn(kernel, 0);
+		error = collector_scans_turn(kernel, 0);
 	}
 	return error || kernel->boot.scanned ? error : give_up(kernel);
 }

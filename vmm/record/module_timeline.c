@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/record/collector_places.h"
+#include "vmm/record/module_timeline.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,14 +30,14 @@ static bool is_again(const struct guest_module *older, const struct guest_module
 	return newer->build_id_size && same_build_id(older, newer) && stayed(older, newer);
 }
 
-static bool is_live(const struct collector_place *place)
+static bool is_live(const struct module_bound *place)
 {
 	return !place->end && !place->over;
 }
 
 /* The place that MODULE has now; NULL: none. */
-static struct collector_place *live_place(const struct collector_places *places,
-					  const struct guest_module *module)
+static struct module_bound *live_place(const struct module_timeline *places,
+				       const struct guest_module *module)
 {
 	for (size_t i = places->count; i-- > 0;)
 		if (stayed(&places->places[i].module, module) && is_live(&places->places[i]))
@@ -53,10 +53,10 @@ static struct address_range pages_of(const struct guest_module *module)
 }
 
 /* Each has its end in time, so there must be room for as many. */
-static int make_room(struct collector_places *places, size_t more)
+static int make_room(struct module_timeline *places, size_t more)
 {
 	size_t capacity = places->count + more;
-	struct collector_place *larger;
+	struct module_bound *larger;
 
 	if (capacity <= places->capacity)
 		return 0;
@@ -75,20 +75,20 @@ static uint64_t later(uint64_t a, uint64_t b)
 }
 
 /* LATEST saw it, if only at its end: then it was there for no time that is known. */
-static void end(struct collector_places *places, struct collector_place *place,
-		const struct collector_look *latest)
+static void end(struct module_timeline *places, struct module_bound *place,
+		const struct collector_scan *latest)
 {
 	uint64_t time = later(later(latest->begun, place->time), place->seen ? place->seen + 1 : 0);
 
 	place->over = true;
-	places->places[places->count++] = (struct collector_place){
+	places->places[places->count++] = (struct module_bound){
 		.module = place->module, .time = time, .end = true, .told = place->told
 	};
 }
 
 /* What a look changes, with what finds the few that matter among many. */
 struct update {
-	struct collector_places *places;
+	struct module_timeline *places;
 	const struct guest_module *modules; /* that the look saw; COUNT */
 	size_t count;
 	struct module_index listed;          /* of those, by start */
@@ -130,7 +130,7 @@ static void index_modules(struct update *update)
 
 static void index_place(struct update *update, size_t i)
 {
-	const struct collector_place *place = &update->places->places[i];
+	const struct module_bound *place = &update->places->places[i];
 
 	module_index_add(&update->names, module_index_name(place->module.name), i);
 	module_index_add(&update->live, place->module.start, i);
@@ -172,10 +172,10 @@ static const struct guest_module *first_of_name(const struct update *update,
 						const struct guest_module *module)
 {
 	size_t i = module_index_first(&update->names, module_index_name(module->name));
-	const struct collector_place *first = NULL;
+	const struct module_bound *first = NULL;
 
 	for (; i != MODULE_INDEX_END; i = module_index_next(&update->names, i)) {
-		const struct collector_place *place = &update->places->places[i];
+		const struct module_bound *place = &update->places->places[i];
 
 		if (!strcmp(place->module.name, module->name) && (!first || place < first))
 			first = place;
@@ -217,11 +217,11 @@ static bool is_since_ever(const struct update *update, const struct guest_module
 }
 
 static void begin(struct update *update, const struct guest_module *module,
-		  const struct collector_look *now)
+		  const struct collector_scan *now)
 {
-	struct collector_places *places = update->places;
+	struct module_timeline *places = update->places;
 
-	places->places[places->count] = (struct collector_place){
+	places->places[places->count] = (struct module_bound){
 		.module = *module,
 		.time = is_since_ever(update, module) ? 0 : now->ended,
 		.told = name_is_its_own(update, module),
@@ -230,12 +230,12 @@ static void begin(struct update *update, const struct guest_module *module,
 }
 
 /* Ends those that the look did not see. */
-static void end_others(struct update *update, const struct collector_look *latest)
+static void end_others(struct update *update, const struct collector_scan *latest)
 {
-	struct collector_places *places = update->places;
+	struct module_timeline *places = update->places;
 
 	for (size_t i = 0, before = places->count; i < before; i++) {
-		struct collector_place *place = &places->places[i];
+		struct module_bound *place = &places->places[i];
 		const struct guest_module *now;
 
 		if (!is_live(place))
@@ -248,8 +248,8 @@ static void end_others(struct update *update, const struct collector_look *lates
 	}
 }
 
-static void take_look(struct update *update, const struct collector_look *latest,
-		      const struct collector_look *now)
+static void take_look(struct update *update, const struct collector_scan *latest,
+		      const struct collector_scan *now)
 {
 	index_modules(update);
 	index_places(update);
@@ -259,15 +259,15 @@ static void take_look(struct update *update, const struct collector_look *latest
 			begin(update, &update->modules[i], now);
 }
 
-int collector_places_update(struct collector_places *places, const struct guest_module *modules,
-			    size_t count, const struct collector_look *latest,
-			    const struct collector_look *now)
+int module_timeline_update(struct module_timeline *places, const struct guest_module *modules,
+			   size_t count, const struct collector_scan *latest,
+			   const struct collector_scan *now)
 {
 	struct update update = { .places = places, .modules = modules, .count = count };
 	int error;
 
-	if (places->stopped || places->count + count > COLLECTOR_PLACES_MAX)
-		return collector_places_stop(places, latest);
+	if (places->stopped || places->count + count > MODULE_TIMELINE_MAX)
+		return module_timeline_stop(places, latest);
 	error = make_room(places, places->count + count);
 	if (!error)
 		error = open_update(&update);
@@ -277,16 +277,16 @@ int collector_places_update(struct collector_places *places, const struct guest_
 	return error;
 }
 
-void collector_places_seen(struct collector_places *places, const struct guest_module *module,
-			   uint64_t time)
+void module_timeline_confirm(struct module_timeline *places, const struct guest_module *module,
+			     uint64_t time)
 {
-	struct collector_place *place = live_place(places, module);
+	struct module_bound *place = live_place(places, module);
 
 	if (place)
 		place->seen = later(place->seen, time);
 }
 
-int collector_places_stop(struct collector_places *places, const struct collector_look *latest)
+int module_timeline_stop(struct module_timeline *places, const struct collector_scan *latest)
 {
 	if (make_room(places, places->count))
 		return -ENOMEM;
@@ -297,7 +297,7 @@ int collector_places_stop(struct collector_places *places, const struct collecto
 	return 0;
 }
 
-int collector_places_spans(const struct collector_places *places, struct module_spans *spans)
+int module_timeline_spans(const struct module_timeline *places, struct module_spans *spans)
 {
 	if (module_spans_open(spans, places->count))
 		return -ENOMEM;
@@ -308,8 +308,8 @@ int collector_places_spans(const struct collector_places *places, struct module_
 	return 0;
 }
 
-bool collector_places_is_shared(const struct collector_places *places,
-				const struct module_spans *spans, const struct guest_module *module)
+bool module_timeline_is_shared(const struct module_timeline *places,
+			       const struct module_spans *spans, const struct guest_module *module)
 {
 	size_t at = 0;
 	const struct guest_module *one, *other = module_spans_next(spans, module, &at);
@@ -324,8 +324,8 @@ bool collector_places_is_shared(const struct collector_places *places,
 }
 
 /* Of a BPF program: the latest of that place and name before its END. */
-static struct collector_place *beginning_of(struct collector_places *places,
-					    const struct collector_place *end)
+static struct module_bound *beginning_of(struct module_timeline *places,
+					 const struct module_bound *end)
 {
 	for (size_t i = (size_t)(end - places->places); i-- > 0;)
 		if (places->places[i].over && stayed(&places->places[i].module, &end->module))
@@ -334,14 +334,14 @@ static struct collector_place *beginning_of(struct collector_places *places,
 }
 
 /* Marks the older half, or one, of the programs that are gone: how many. */
-static size_t mark_forgotten(struct collector_places *places)
+static size_t mark_forgotten(struct module_timeline *places)
 {
 	size_t gone = 0, forgotten = 0;
 
 	for (size_t i = 0; i < places->count; i++)
 		gone += places->places[i].end && places->places[i].module.program;
 	for (size_t i = 0; i < places->count && forgotten < (gone + 1) / 2; i++) {
-		struct collector_place *place = &places->places[i], *beginning;
+		struct module_bound *place = &places->places[i], *beginning;
 
 		if (!place->end || !place->module.program)
 			continue;
@@ -354,7 +354,7 @@ static size_t mark_forgotten(struct collector_places *places)
 	return forgotten;
 }
 
-static void remove_forgotten(struct collector_places *places, size_t *told)
+static void remove_forgotten(struct module_timeline *places, size_t *told)
 {
 	size_t kept = 0, kept_told = 0;
 
@@ -368,18 +368,18 @@ static void remove_forgotten(struct collector_places *places, size_t *told)
 	*told = kept_told;
 }
 
-bool collector_places_have_room_for_programs(struct collector_places *places, size_t *told)
+bool module_timeline_has_room_for_programs(struct module_timeline *places, size_t *told)
 {
-	const size_t room = COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES;
+	const size_t room = MODULE_TIMELINE_MAX - MODULE_TIMELINE_MODULES_MAX;
 
 	while (places->count >= room && mark_forgotten(places))
 		remove_forgotten(places, told);
 	return places->count < room;
 }
 
-void collector_places_free(struct collector_places *places)
+void module_timeline_free(struct module_timeline *places)
 {
 	free(places->places);
 	address_ranges_free(&places->forgotten);
-	*places = (struct collector_places){ 0 };
+	*places = (struct module_timeline){ 0 };
 }

@@ -9,8 +9,8 @@
  *
  * The collector's thread.
  */
-#ifndef KVMSCOPE_RECORD_FLIGHT_LATE_H
-#define KVMSCOPE_RECORD_FLIGHT_LATE_H
+#ifndef KVMSCOPE_RECORD_FLIGHT_DEFERRED_H
+#define KVMSCOPE_RECORD_FLIGHT_DEFERRED_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@
 #include "shared/ring.h"
 #include "shared/sample_record.h"
 
-struct flight_late {
+struct flight_deferred {
 	struct ring *const *of;
 	struct ring **rings; /* owned; NULL: that one has no such sample */
 	size_t count;
@@ -27,29 +27,29 @@ struct flight_late {
 };
 
 /* ns until a ring is tried again. */
-#define FLIGHT_LATE_PAUSE 10000000000ull
+#define FLIGHT_DEFERRED_PAUSE 10000000000ull
 
 /* For samples of the COUNT rings OF, which outlive it. -ENOMEM. */
-int flight_late_init(struct flight_late *late, struct ring *const *of, size_t count);
+int flight_deferred_init(struct flight_deferred *late, struct ring *const *of, size_t count);
 /* What was never made may be freed, if it is zero. */
-void flight_late_free(struct flight_late *late);
+void flight_deferred_free(struct flight_deferred *late);
 
 /* SAMPLE is of ring number RING; they come in the order that they have there. Where no ring can be
  * made it is not kept. */
-void flight_late_keep(struct flight_late *late, size_t ring, const struct sample *sample);
+void flight_deferred_keep(struct flight_deferred *late, size_t ring, const struct sample *sample);
 
 /* Those of one ring, as they are looked for in the order that they have there. */
-struct flight_late_reader {
+struct flight_deferred_reader {
 	struct ring_snapshot snapshot;
 	const struct ring_record *next; /* NULL: there is none left */
 };
 
-/* Without memory for a copy there are none. Free it with flight_late_end(). */
-void flight_late_begin(struct flight_late_reader *reader, const struct flight_late *late,
-		       size_t ring);
+/* Without memory for a copy there are none. Free it with flight_deferred_end(). */
+void flight_deferred_begin(struct flight_deferred_reader *reader,
+			   const struct flight_deferred *late, size_t ring);
 /* What SAMPLE became, or SAMPLE itself; the reader's. */
-const struct sample *flight_late_find(struct flight_late_reader *reader,
-				      const struct sample *sample);
-void flight_late_end(struct flight_late_reader *reader);
+const struct sample *flight_deferred_find(struct flight_deferred_reader *reader,
+					  const struct sample *sample);
+void flight_deferred_end(struct flight_deferred_reader *reader);
 
 #endif

@@ -145,7 +145,7 @@ static void end(struct qmp_samples *looks)
 /* It is gone and back before its symbols were to be read anew: they are the same, and who lost it
  * is to know.
  */
-TEST(collector_looks, module_that_was_away_between_two_readings_is_published_again)
+TEST(collector_scans, module_that_was_away_between_two_readings_is_published_again)
 {
 	struct qmp_samples looks;
 
@@ -206,7 +206,7 @@ static void check_unknown_for_good(struct qmp_samples *looks, unsigned int publi
 	CHECK_EQUAL(looks->unknown, 2);
 }
 
-TEST(collector_looks, list_that_can_not_be_read_any_more_leaves_no_module_known)
+TEST(collector_scans, list_that_can_not_be_read_any_more_leaves_no_module_known)
 {
 	struct qmp_samples looks;
 
@@ -225,10 +225,10 @@ TEST(collector_looks, list_that_can_not_be_read_any_more_leaves_no_module_known)
 /* As many places as are remembered. */
 static void fill_places(struct qmp_samples *looks)
 {
-	struct collector_places *places = &looks->kernel.boot.modules.places;
-	size_t count = COLLECTOR_PLACES_MAX - places->count;
+	struct module_timeline *places = &looks->kernel.boot.modules.timeline;
+	size_t count = MODULE_TIMELINE_MAX - places->count;
 	struct guest_module *list = calloc(count, sizeof(*list));
-	const struct collector_look look = { 0 };
+	const struct collector_scan look = { 0 };
 
 	REQUIRE(list);
 	for (size_t i = 0; i < count; i++) {
@@ -236,12 +236,12 @@ static void fill_places(struct qmp_samples *looks)
 		list[i].start = MODULE_TEXT + 0x2000 * (i + 1);
 		list[i].size = 0x1000;
 	}
-	CHECK_EQUAL(collector_places_update(places, list, count, &look, &look), 0);
+	CHECK_EQUAL(module_timeline_update(places, list, count, &look, &look), 0);
 	CHECK(!places->stopped);
 	free(list);
 }
 
-TEST(collector_looks, guest_that_loads_without_end_has_no_module_known)
+TEST(collector_scans, guest_that_loads_without_end_has_no_module_known)
 {
 	struct qmp_samples looks;
 
@@ -250,7 +250,7 @@ TEST(collector_looks, guest_that_loads_without_end_has_no_module_known)
 	fill_places(&looks);
 	unload(&looks);
 	turn(&looks, 10 * SECOND);
-	CHECK(looks.kernel.boot.modules.places.stopped);
+	CHECK(looks.kernel.boot.modules.timeline.stopped);
 	CHECK_EQUAL(looks.told, 0);
 	check_unknown_for_good(&looks, 1);
 	log_quiet(false);
@@ -262,7 +262,7 @@ TEST(collector_looks, guest_that_loads_without_end_has_no_module_known)
 #define PROGRAM(i)      (MODULE + 0x2100 + 0x80 * (i))
 #define PROGRAM_TEXT(i) (MODULE_TEXT + 0x10000 + 0x1000 * (i))
 #define AT_ONCE         16
-#define CHANGES         ((COLLECTOR_PLACES_MAX / 2 + 1000) / AT_ONCE)
+#define CHANGES         ((MODULE_TIMELINE_MAX / 2 + 1000) / AT_ONCE)
 
 static const struct bpf_program_layout programs = {
 	.head = DATA + PROGRAMS, .range = 0, .name = 16, .name_size = 64, .list = 80
@@ -296,15 +296,15 @@ static void replace_program(struct qmp_samples *looks, unsigned int number)
 	replace_programs(looks, number, 1);
 }
 
-static const struct collector_place *newest_place(const struct qmp_samples *looks)
+static const struct module_bound *newest_place(const struct qmp_samples *looks)
 {
-	const struct collector_places *places = &looks->kernel.boot.modules.places;
+	const struct module_timeline *places = &looks->kernel.boot.modules.timeline;
 
 	return &places->places[places->count - 1];
 }
 
 /* And its kernel is read once: the room to check samples is used again as vCPUs go on. */
-TEST(collector_looks, guest_whose_programs_come_and_go_without_end_keeps_its_names)
+TEST(collector_scans, guest_whose_programs_come_and_go_without_end_keeps_its_names)
 {
 	struct qmp_samples looks;
 
@@ -313,7 +313,7 @@ TEST(collector_looks, guest_whose_programs_come_and_go_without_end_keeps_its_nam
 		replace_programs(&looks, i * AT_ONCE, AT_ONCE);
 		looks.kernel.boot.next_scan = 0;
 		turn(&looks, i * SECOND);
-		REQUIRE(!looks.kernel.boot.modules.places.stopped && looks.kernel.boot.current);
+		REQUIRE(!looks.kernel.boot.modules.timeline.stopped && looks.kernel.boot.current);
 		CHECK(newest_place(&looks)->told && !newest_place(&looks)->end);
 		CHECK_EQUAL(strtoul(strrchr(newest_place(&looks)->module.name, '_') + 1, NULL, 10),
 			    i * AT_ONCE + AT_ONCE - 1);
@@ -365,7 +365,7 @@ static void settle(void *context)
 	CHECK_EQUAL(latest_found(looks), FOUND);
 }
 
-TEST(collector_looks, modules_that_a_sample_is_checked_against_stay_until_it_is_done)
+TEST(collector_scans, modules_that_a_sample_is_checked_against_stay_until_it_is_done)
 {
 	struct qmp_samples looks;
 
@@ -385,7 +385,7 @@ TEST(collector_looks, modules_that_a_sample_is_checked_against_stay_until_it_is_
 	end(&looks);
 }
 
-TEST(collector_looks, programs_are_not_read_where_another_reads_memory_for_us)
+TEST(collector_scans, programs_are_not_read_where_another_reads_memory_for_us)
 {
 	struct qmp_samples looks;
 
@@ -393,11 +393,11 @@ TEST(collector_looks, programs_are_not_read_where_another_reads_memory_for_us)
 	replace_program(&looks, 1);
 	looks.guest.view.remote = true;
 	turn(&looks, SECOND);
-	CHECK_EQUAL(looks.kernel.boot.modules.places.count, 1);
+	CHECK_EQUAL(looks.kernel.boot.modules.timeline.count, 1);
 	looks.guest.view.remote = false;
 	looks.kernel.boot.next_scan = 0;
 	turn(&looks, 100 * SECOND);
-	CHECK_EQUAL(looks.kernel.boot.modules.places.count, 2);
+	CHECK_EQUAL(looks.kernel.boot.modules.timeline.count, 2);
 	end(&looks);
 }
 
@@ -438,7 +438,7 @@ static uint64_t pause_behind_wait(bool remote)
 
 /* Who waits takes no processor's time; who has others wait is told by the clock what that takes of
  * them. */
-TEST(collector_looks, list_that_others_read_for_us_is_asked_for_a_tenth_of_the_time)
+TEST(collector_scans, list_that_others_read_for_us_is_asked_for_a_tenth_of_the_time)
 {
 	CHECK(pause_behind_wait(true) >= 9 * WAIT);
 	CHECK(pause_behind_wait(false) >= 50 * MILLISECOND);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/record/flight_late.h"
+#include "vmm/record/flight_deferred.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 
-int flight_late_init(struct flight_late *late, struct ring *const *of, size_t count)
+int flight_deferred_init(struct flight_deferred *late, struct ring *const *of, size_t count)
 {
 	late->of = of;
 	late->rings = calloc(count, sizeof(struct ring *));
@@ -16,7 +16,7 @@ int flight_late_init(struct flight_late *late, struct ring *const *of, size_t co
 	return late->rings || !count ? 0 : error_set(-ENOMEM, "no memory for %zu rings", count);
 }
 
-void flight_late_free(struct flight_late *late)
+void flight_deferred_free(struct flight_deferred *late)
 {
 	while (late->count)
 		ring_destroy(late->rings[--late->count]);
@@ -33,7 +33,7 @@ static size_t size_of(const struct ring *ring)
 	return size;
 }
 
-static void make_ring(struct flight_late *late, size_t index, uint64_t now)
+static void make_ring(struct flight_deferred *late, size_t index, uint64_t now)
 {
 	const struct ring_options options = { .size = size_of(late->of[index]),
 					      .mode = RING_MODE_OVERWRITE };
@@ -41,21 +41,21 @@ static void make_ring(struct flight_late *late, size_t index, uint64_t now)
 	if (now < late->next_try || !ring_create_with(&late->rings[index], &options))
 		return;
 	late->rings[index] = NULL;
-	late->next_try = now + FLIGHT_LATE_PAUSE;
+	late->next_try = now + FLIGHT_DEFERRED_PAUSE;
 	if (!late->failed++)
 		log_warning(
 			"samples of the flight recorder are without what is looked up behind their stops: %s",
 			error_message());
 }
 
-static struct ring *ring_of(struct flight_late *late, size_t index, uint64_t now)
+static struct ring *ring_of(struct flight_deferred *late, size_t index, uint64_t now)
 {
 	if (!late->rings[index])
 		make_ring(late, index, now);
 	return late->rings[index];
 }
 
-void flight_late_keep(struct flight_late *late, size_t index, const struct sample *sample)
+void flight_deferred_keep(struct flight_deferred *late, size_t index, const struct sample *sample)
 {
 	struct ring *ring = ring_of(late, index, sample->time);
 	size_t size = sample_length(sample);
@@ -68,10 +68,10 @@ void flight_late_keep(struct flight_late *late, size_t index, const struct sampl
 	ring_publish(ring);
 }
 
-void flight_late_begin(struct flight_late_reader *reader, const struct flight_late *late,
-		       size_t ring)
+void flight_deferred_begin(struct flight_deferred_reader *reader,
+			   const struct flight_deferred *late, size_t ring)
 {
-	*reader = (struct flight_late_reader){ 0 };
+	*reader = (struct flight_deferred_reader){ 0 };
 	if (ring < late->count && late->rings[ring] &&
 	    !ring_snapshot(late->rings[ring], &reader->snapshot))
 		reader->next = ring_snapshot_next(&reader->snapshot, NULL);
@@ -82,8 +82,8 @@ static const struct sample *sample_of(const struct ring_record *record)
 	return (const void *)record->payload;
 }
 
-const struct sample *flight_late_find(struct flight_late_reader *reader,
-				      const struct sample *sample)
+const struct sample *flight_deferred_find(struct flight_deferred_reader *reader,
+					  const struct sample *sample)
 {
 	if (!sample->deferred)
 		return sample;
@@ -96,7 +96,7 @@ const struct sample *flight_late_find(struct flight_late_reader *reader,
 		       : sample;
 }
 
-void flight_late_end(struct flight_late_reader *reader)
+void flight_deferred_end(struct flight_deferred_reader *reader)
 {
 	ring_snapshot_free(&reader->snapshot);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/record/flight_late.h"
+#include "vmm/record/flight_deferred.h"
 
 #include <sys/resource.h>
 
@@ -7,22 +7,22 @@
 
 #define SECOND 1000000000ull
 
-static void keep(struct flight_late *late, uint64_t time)
+static void keep(struct flight_deferred *late, uint64_t time)
 {
 	const struct sample sample = { .time = time };
 
-	flight_late_keep(late, 0, &sample);
+	flight_deferred_keep(late, 0, &sample);
 }
 
-static bool is_kept(const struct flight_late *late, uint64_t time)
+static bool is_kept(const struct flight_deferred *late, uint64_t time)
 {
 	const struct sample deferred = { .time = time, .deferred = 1 };
-	struct flight_late_reader reader;
+	struct flight_deferred_reader reader;
 	bool kept;
 
-	flight_late_begin(&reader, late, 0);
-	kept = flight_late_find(&reader, &deferred) != &deferred;
-	flight_late_end(&reader);
+	flight_deferred_begin(&reader, late, 0);
+	kept = flight_deferred_find(&reader, &deferred) != &deferred;
+	flight_deferred_end(&reader);
 	return kept;
 }
 
@@ -36,24 +36,24 @@ static void set_descriptors(rlim_t most)
 	CHECK_EQUAL(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-TEST(flight_late, a_ring_that_can_not_be_made_is_tried_again_now_and_then)
+TEST(flight_deferred, a_ring_that_can_not_be_made_is_tried_again_now_and_then)
 {
-	struct flight_late late = { 0 };
+	struct flight_deferred late = { 0 };
 	struct rlimit before;
 	struct ring *ring;
 
 	REQUIRE_EQUAL(getrlimit(RLIMIT_NOFILE, &before), 0);
 	REQUIRE_EQUAL(ring_create(&ring, RING_SIZE_MIN), 0);
-	REQUIRE_EQUAL(flight_late_init(&late, &ring, 1), 0);
+	REQUIRE_EQUAL(flight_deferred_init(&late, &ring, 1), 0);
 	set_descriptors(3);
-	for (uint64_t time = 1; time < FLIGHT_LATE_PAUSE; time += SECOND / 100)
+	for (uint64_t time = 1; time < FLIGHT_DEFERRED_PAUSE; time += SECOND / 100)
 		keep(&late, time);
 	CHECK_EQUAL(late.failed, 1);
 	CHECK(!is_kept(&late, 1));
 	set_descriptors(before.rlim_cur);
-	keep(&late, FLIGHT_LATE_PAUSE + 1);
-	CHECK(is_kept(&late, FLIGHT_LATE_PAUSE + 1));
+	keep(&late, FLIGHT_DEFERRED_PAUSE + 1);
+	CHECK(is_kept(&late, FLIGHT_DEFERRED_PAUSE + 1));
 	CHECK_EQUAL(late.failed, 1);
-	flight_late_free(&late);
+	flight_deferred_free(&late);
 	ring_destroy(ring);
 }

@@ -15,8 +15,8 @@
  *
  * The collector's thread.
  */
-#ifndef KVMSCOPE_RECORD_COLLECTOR_PLACES_H
-#define KVMSCOPE_RECORD_COLLECTOR_PLACES_H
+#ifndef KVMSCOPE_RECORD_MODULE_TIMELINE_H
+#define KVMSCOPE_RECORD_MODULE_TIMELINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,12 +27,12 @@
 #include "vmm/record/module_spans.h"
 
 /* A look at the list lies between two times; ns by the clock of samples. */
-struct collector_look {
+struct collector_scan {
 	uint64_t begun, ended;
 };
 
 /* The beginning or the end of a module's time in its place. */
-struct collector_place {
+struct module_bound {
 	struct guest_module module;
 	uint64_t time; /* from then on it is there, or is not known to be there any more; 0: since
 			  ever */
@@ -46,8 +46,8 @@ struct collector_place {
 };
 
 /* Zeroed: none yet. */
-struct collector_places {
-	struct collector_place *places; /* owned; in the order in which they were seen */
+struct module_timeline {
+	struct module_bound *places; /* owned; in the order in which they were seen */
 	size_t count, capacity;
 	struct address_ranges forgotten; /* where BPF programs were that PLACES has no more */
 	bool programs_listed; /* a look saw BPF programs, if there are any; set by who looks */
@@ -55,44 +55,43 @@ struct collector_places {
 };
 
 /* More than this many are not remembered: a guest is not to fill our memory. */
-#define COLLECTOR_PLACES_MAX 16384
+#define MODULE_TIMELINE_MAX 16384
 
 /*
  * The look NOW saw the COUNT modules; LATEST was the look before. Where there is no room, or it
  * was stopped, all modules end and no more come. 0 or -ENOMEM, with what was known before.
  */
-int collector_places_update(struct collector_places *places, const struct guest_module *modules,
-			    size_t count, const struct collector_look *latest,
-			    const struct collector_look *now);
+int module_timeline_update(struct module_timeline *places, const struct guest_module *modules,
+			   size_t count, const struct collector_scan *latest,
+			   const struct collector_scan *now);
 
 /* Of these so many are for modules only, whose names all go when there is no more room. */
-#define COLLECTOR_PLACES_OF_MODULES (COLLECTOR_PLACES_MAX / 2)
+#define MODULE_TIMELINE_MODULES_MAX (MODULE_TIMELINE_MAX / 2)
 
 /*
  * Is there room for BPF programs? Where it is short those that are gone are forgotten, the oldest
  * first, but for where they were; *TOLD of the first places, which follows. Names that were not
  * told to a file by then are lost.
  */
-bool collector_places_have_room_for_programs(struct collector_places *places, size_t *told);
+bool module_timeline_has_room_for_programs(struct module_timeline *places, size_t *told);
 
 /* A sample found MODULE, which a look saw, in its place at TIME. */
-void collector_places_seen(struct collector_places *places, const struct guest_module *module,
-			   uint64_t time);
+void module_timeline_confirm(struct module_timeline *places, const struct guest_module *module,
+			     uint64_t time);
 
 /* The list can't be read any more: all modules end, LATEST being the last look, for good. 0 or
  * -ENOMEM. */
-int collector_places_stop(struct collector_places *places, const struct collector_look *latest);
+int module_timeline_stop(struct module_timeline *places, const struct collector_scan *latest);
 
 /* Where all began that PLACES remembers: valid until those change. To be closed. -ENOMEM. */
-int collector_places_spans(const struct collector_places *places, struct module_spans *spans);
+int module_timeline_spans(const struct module_timeline *places, struct module_spans *spans);
 
 /* Was another one than MODULE, or another build of it, seen in its place? SPANS is of PLACES as
  * they are. */
-bool collector_places_is_shared(const struct collector_places *places,
-				const struct module_spans *spans,
-				const struct guest_module *module);
+bool module_timeline_is_shared(const struct module_timeline *places,
+			       const struct module_spans *spans, const struct guest_module *module);
 
 /* Frees what it holds; zeroed, it holds nothing. */
-void collector_places_free(struct collector_places *places);
+void module_timeline_free(struct module_timeline *places);
 
 #endif

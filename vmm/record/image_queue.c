@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/record/user_waiting.h"
+#include "vmm/record/image_queue.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #define FIRST_WAIT   (100 * NS_PER_MS)
 #define LONGEST_WAIT (30000 * NS_PER_MS)
 
-struct waiting_image {
+struct queued_image {
 	struct user_image *image;
 	uint64_t since; /* ns: when it came */
 	uint64_t next;  /* ns: when to look */
@@ -17,7 +17,7 @@ struct waiting_image {
 };
 
 /* The block grows each time that its number is a power of two. */
-static void add(struct user_waiting *waiting, struct user_image *image, uint64_t now)
+static void add(struct image_queue *waiting, struct user_image *image, uint64_t now)
 {
 	size_t count = waiting->count;
 
@@ -30,10 +30,10 @@ static void add(struct user_waiting *waiting, struct user_image *image, uint64_t
 		waiting->images = grown;
 	}
 	waiting->images[waiting->count++] =
-		(struct waiting_image){ .image = image, .since = now, .wait = FIRST_WAIT };
+		(struct queued_image){ .image = image, .since = now, .wait = FIRST_WAIT };
 }
 
-static void look_for_new(struct user_waiting *waiting, struct user_images *images, uint64_t now)
+static void look_for_new(struct image_queue *waiting, struct user_images *images, uint64_t now)
 {
 	struct user_image *image;
 
@@ -49,14 +49,14 @@ static void look_for_new(struct user_waiting *waiting, struct user_images *image
 	}
 }
 
-static bool is_due(const struct user_waiting *waiting, const struct waiting_image *image,
+static bool is_due(const struct image_queue *waiting, const struct queued_image *image,
 		   uint64_t now)
 {
 	return image->next <= now && now - image->since >= waiting->delay;
 }
 
-struct user_image *user_waiting_next(struct user_waiting *waiting, struct user_images *images,
-				     uint64_t now)
+struct user_image *image_queue_next(struct image_queue *waiting, struct user_images *images,
+				    uint64_t now)
 {
 	look_for_new(waiting, images, now);
 	for (waiting->due = 0; waiting->due < waiting->count; waiting->due++)
@@ -65,28 +65,28 @@ struct user_image *user_waiting_next(struct user_waiting *waiting, struct user_i
 	return NULL;
 }
 
-void user_waiting_again(struct user_waiting *waiting, uint64_t now)
+void image_queue_retry(struct image_queue *waiting, uint64_t now)
 {
-	struct waiting_image *image = &waiting->images[waiting->due];
+	struct queued_image *image = &waiting->images[waiting->due];
 
 	image->next = now + image->wait;
 	image->wait = image->wait < LONGEST_WAIT / 2 ? 2 * image->wait : LONGEST_WAIT;
 }
 
-void user_waiting_done(struct user_waiting *waiting)
+void image_queue_done(struct image_queue *waiting)
 {
 	waiting->images[waiting->due] = waiting->images[--waiting->count];
 }
 
-void user_waiting_hurry(struct user_waiting *waiting)
+void image_queue_expire(struct image_queue *waiting)
 {
 	waiting->delay = 0;
 	for (size_t i = 0; i < waiting->count; i++)
 		waiting->images[i].next = 0;
 }
 
-void user_waiting_free(struct user_waiting *waiting)
+void image_queue_free(struct image_queue *waiting)
 {
 	free(waiting->images);
-	*waiting = (struct user_waiting){ 0 };
+	*waiting = (struct image_queue){ 0 };
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/resolve/resolver_lives.h"
+#include "vmm/resolve/resolver_lifetimes.h"
 
 #include <errno.h>
 
@@ -11,10 +11,10 @@ struct resolver_root {
 	struct resolver_node node;
 	uint64_t cr3, from;
 	uint64_t told; /* ns: the latest record that said so */
-	struct resolver_life *life;
+	struct resolver_lifetime *life;
 };
 
-static struct resolver_process *find_process(const struct resolver_lives *lives, uint32_t pid)
+static struct resolver_process *find_process(const struct resolver_lifetimes *lives, uint32_t pid)
 {
 	struct resolver_node *node = resolver_table_first(&lives->processes, hash_mix(0, pid));
 
@@ -23,45 +23,46 @@ static struct resolver_process *find_process(const struct resolver_lives *lives,
 	return (struct resolver_process *)node;
 }
 
-static struct resolver_process *need_process(struct resolver_lives *lives,
+static struct resolver_process *need_process(struct resolver_lifetimes *lives,
 					     struct resolver_store *store, uint32_t pid)
 {
 	struct resolver_process *process = find_process(lives, pid);
 
 	if (process)
 		return process;
-	process = resolver_store_take(store, sizeof(*process));
+	process = resolver_store_alloc(store, sizeof(*process));
 	if (!process)
 		return NULL;
 	process->pid = pid;
 	if (resolver_table_add(&lives->processes, store->account, hash_mix(0, pid),
 			       &process->node)) {
-		resolver_store_give(store, process, sizeof(*process));
+		resolver_store_free(store, process, sizeof(*process));
 		return NULL;
 	}
 	return process;
 }
 
-struct resolver_life *resolver_lives_latest(const struct resolver_lives *lives, uint32_t pid,
-					    uint64_t time)
+struct resolver_lifetime *resolver_lifetimes_latest(const struct resolver_lifetimes *lives,
+						    uint32_t pid, uint64_t time)
 {
 	const struct resolver_process *process = find_process(lives, pid);
-	struct resolver_life *life = process ? process->newest : NULL;
+	struct resolver_lifetime *life = process ? process->newest : NULL;
 
 	while (life && life->born > time)
 		life = life->older;
 	return life;
 }
 
-struct resolver_life *resolver_lives_find(const struct resolver_lives *lives, uint32_t pid,
-					  uint64_t time)
+struct resolver_lifetime *resolver_lifetimes_find(const struct resolver_lifetimes *lives,
+						  uint32_t pid, uint64_t time)
 {
-	struct resolver_life *life = resolver_lives_latest(lives, pid, time);
+	struct resolver_lifetime *life = resolver_lifetimes_latest(lives, pid, time);
 
 	return life && time < life->died ? life : NULL;
 }
 
-void resolver_lives_end(struct resolver_lives *lives, struct resolver_life *life, uint64_t time)
+void resolver_lifetimes_end(struct resolver_lifetimes *lives, struct resolver_lifetime *life,
+			    uint64_t time)
 {
 	if (life->died == UINT64_MAX) {
 		life->next_dead = lives->dead;
@@ -72,9 +73,9 @@ void resolver_lives_end(struct resolver_lives *lives, struct resolver_life *life
 }
 
 /* Puts LIFE between those of its process that began before and after it. */
-static void link_life(struct resolver_lives *lives, struct resolver_life *life)
+static void link_life(struct resolver_lifetimes *lives, struct resolver_lifetime *life)
 {
-	struct resolver_life *newer = NULL, *older = life->process->newest;
+	struct resolver_lifetime *newer = NULL, *older = life->process->newest;
 
 	while (older && older->born > life->born) {
 		newer = older;
@@ -89,22 +90,22 @@ static void link_life(struct resolver_lives *lives, struct resolver_life *life)
 	else
 		life->process->newest = life;
 	if (older)
-		resolver_lives_end(lives, older, life->born);
+		resolver_lifetimes_end(lives, older, life->born);
 	if (newer)
-		resolver_lives_end(lives, life, newer->born);
+		resolver_lifetimes_end(lives, life, newer->born);
 }
 
-struct resolver_life *resolver_lives_begin(struct resolver_lives *lives,
-					   struct resolver_store *store, uint32_t pid,
-					   uint64_t time)
+struct resolver_lifetime *resolver_lifetimes_begin(struct resolver_lifetimes *lives,
+						   struct resolver_store *store, uint32_t pid,
+						   uint64_t time)
 {
-	struct resolver_life *life = resolver_store_take(store, sizeof(*life));
+	struct resolver_lifetime *life = resolver_store_alloc(store, sizeof(*life));
 
 	if (!life)
 		return NULL;
 	life->process = need_process(lives, store, pid);
 	if (!life->process) {
-		resolver_store_give(store, life, sizeof(*life));
+		resolver_store_free(store, life, sizeof(*life));
 		return NULL;
 	}
 	life->number = ++lives->begun;
@@ -115,10 +116,10 @@ struct resolver_life *resolver_lives_begin(struct resolver_lives *lives,
 	return life;
 }
 
-static int add_root(struct resolver_lives *lives, struct resolver_store *store,
-		    struct resolver_life *life, uint64_t cr3, uint64_t from)
+static int add_root(struct resolver_lifetimes *lives, struct resolver_store *store,
+		    struct resolver_lifetime *life, uint64_t cr3, uint64_t from)
 {
-	struct resolver_root *root = resolver_store_take(store, sizeof(*root));
+	struct resolver_root *root = resolver_store_alloc(store, sizeof(*root));
 
 	if (!root)
 		return -ENOMEM;
@@ -126,15 +127,15 @@ static int add_root(struct resolver_lives *lives, struct resolver_store *store,
 	root->from = from;
 	root->life = life;
 	if (resolver_table_add(&lives->roots, store->account, hash_mix(0, cr3), &root->node)) {
-		resolver_store_give(store, root, sizeof(*root));
+		resolver_store_free(store, root, sizeof(*root));
 		return -ENOMEM;
 	}
 	life->roots[life->roots[0] != NULL] = root;
 	return 0;
 }
 
-static int add_roots(struct resolver_lives *lives, struct resolver_store *store,
-		     struct resolver_life *life, const struct sideband *record, uint64_t from)
+static int add_roots(struct resolver_lifetimes *lives, struct resolver_store *store,
+		     struct resolver_lifetime *life, const struct sideband *record, uint64_t from)
 {
 	uint64_t cr3 = record->cr3 & CR3_ADDRESS;
 	int error = add_root(lives, store, life, cr3, from);
@@ -144,17 +145,17 @@ static int add_roots(struct resolver_lives *lives, struct resolver_store *store,
 	return error;
 }
 
-static void free_root(struct resolver_lives *lives, struct resolver_store *store,
+static void free_root(struct resolver_lifetimes *lives, struct resolver_store *store,
 		      struct resolver_root *root)
 {
 	if (!root)
 		return;
 	resolver_table_remove(&lives->roots, &root->node);
-	resolver_store_give(store, root, sizeof(*root));
+	resolver_store_free(store, root, sizeof(*root));
 }
 
-static void free_roots(struct resolver_lives *lives, struct resolver_store *store,
-		       struct resolver_life *life)
+static void free_roots(struct resolver_lifetimes *lives, struct resolver_store *store,
+		       struct resolver_lifetime *life)
 {
 	for (size_t i = 0; i < 2; i++) {
 		free_root(lives, store, life->roots[i]);
@@ -164,15 +165,15 @@ static void free_roots(struct resolver_lives *lives, struct resolver_store *stor
 
 /* Nobody believes what was told of its page tables up to a loss, and RECORD tells of them behind
  * it. */
-static bool is_outdated(const struct resolver_life *life, const struct sideband *record,
+static bool is_outdated(const struct resolver_lifetime *life, const struct sideband *record,
 			uint64_t lost)
 {
 	return life->roots[0]->told <= lost && record->time > lost;
 }
 
-int resolver_lives_root(struct resolver_lives *lives, struct resolver_store *store,
-			struct resolver_life *life, const struct sideband *record, uint64_t from,
-			uint64_t lost)
+int resolver_lifetimes_root(struct resolver_lifetimes *lives, struct resolver_store *store,
+			    struct resolver_lifetime *life, const struct sideband *record,
+			    uint64_t from, uint64_t lost)
 {
 	uint64_t cr3 = record->cr3 & CR3_ADDRESS;
 	int error = 0;
@@ -199,7 +200,7 @@ static bool is_stale(const struct resolver_root *root, uint64_t time, uint64_t l
 	return lost && (root->told <= lost || time <= lost);
 }
 
-uint64_t resolver_life_root(const struct resolver_life *life, uint64_t lost, bool *pair)
+uint64_t resolver_lifetime_root(const struct resolver_lifetime *life, uint64_t lost, bool *pair)
 {
 	const struct resolver_root *root = life->roots[0];
 
@@ -208,8 +209,8 @@ uint64_t resolver_life_root(const struct resolver_life *life, uint64_t lost, boo
 }
 
 /* A child of vfork() has its parent's until it execs or ends: the younger one is it that runs. */
-struct resolver_life *resolver_lives_find_root(const struct resolver_lives *lives, uint64_t cr3,
-					       uint64_t time, uint64_t lost)
+struct resolver_lifetime *resolver_lifetimes_find_root(const struct resolver_lifetimes *lives,
+						       uint64_t cr3, uint64_t time, uint64_t lost)
 {
 	const struct resolver_root *found = NULL;
 	struct resolver_node *node;
@@ -226,7 +227,7 @@ struct resolver_life *resolver_lives_find_root(const struct resolver_lives *live
 	return found ? found->life : NULL;
 }
 
-void resolver_lives_changed(struct resolver_lives *lives, struct resolver_life *life)
+void resolver_lifetimes_changed(struct resolver_lifetimes *lives, struct resolver_lifetime *life)
 {
 	if (life->in_past || !resolver_space_has_past(&life->space))
 		return;
@@ -235,8 +236,8 @@ void resolver_lives_changed(struct resolver_lives *lives, struct resolver_life *
 	lives->past = life;
 }
 
-static void unlink_life(struct resolver_lives *lives, struct resolver_store *store,
-			struct resolver_life *life)
+static void unlink_life(struct resolver_lifetimes *lives, struct resolver_store *store,
+			struct resolver_lifetime *life)
 {
 	struct resolver_process *process = life->process;
 
@@ -249,24 +250,24 @@ static void unlink_life(struct resolver_lives *lives, struct resolver_store *sto
 	if (process->newest)
 		return;
 	resolver_table_remove(&lives->processes, &process->node);
-	resolver_store_give(store, process, sizeof(*process));
+	resolver_store_free(store, process, sizeof(*process));
 }
 
-static void free_life(struct resolver_lives *lives, struct resolver_store *store,
-		      struct resolver_life *life)
+static void free_life(struct resolver_lifetimes *lives, struct resolver_store *store,
+		      struct resolver_lifetime *life)
 {
 	unlink_life(lives, store, life);
 	free_roots(lives, store, life);
 	resolver_space_free(&life->space, store);
-	resolver_store_give(store, life, sizeof(*life));
+	resolver_store_free(store, life, sizeof(*life));
 	lives->kept--;
 }
 
 /* Those that are about to be freed leave this list, too. */
-static void forget_mappings(struct resolver_lives *lives, struct resolver_store *store,
+static void forget_mappings(struct resolver_lifetimes *lives, struct resolver_store *store,
 			    uint64_t horizon)
 {
-	struct resolver_life **link = &lives->past, *life;
+	struct resolver_lifetime **link = &lives->past, *life;
 
 	while ((life = *link)) {
 		resolver_space_forget(&life->space, store, horizon);
@@ -278,10 +279,10 @@ static void forget_mappings(struct resolver_lives *lives, struct resolver_store 
 	}
 }
 
-static void empty_mortuary(struct resolver_lives *lives, struct resolver_store *store,
+static void empty_mortuary(struct resolver_lifetimes *lives, struct resolver_store *store,
 			   uint64_t horizon)
 {
-	struct resolver_life **link = &lives->dead, *life;
+	struct resolver_lifetime **link = &lives->dead, *life;
 
 	while ((life = *link)) {
 		if (life->died > horizon) {
@@ -293,14 +294,14 @@ static void empty_mortuary(struct resolver_lives *lives, struct resolver_store *
 	}
 }
 
-void resolver_lives_forget(struct resolver_lives *lives, struct resolver_store *store,
-			   uint64_t horizon)
+void resolver_lifetimes_forget(struct resolver_lifetimes *lives, struct resolver_store *store,
+			       uint64_t horizon)
 {
 	forget_mappings(lives, store, horizon);
 	empty_mortuary(lives, store, horizon);
 }
 
-void resolver_lives_free(struct resolver_lives *lives, struct resolver_store *store)
+void resolver_lifetimes_free(struct resolver_lifetimes *lives, struct resolver_store *store)
 {
 	for (size_t i = 0; i < lives->processes.capacity; i++)
 		while (lives->processes.chains[i])

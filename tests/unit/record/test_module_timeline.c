@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/record/collector_places.h"
+#include "vmm/record/module_timeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 #define PLACE 0xffffffffc0100000ull
 
 /* Looks last from 10 N to 10 N + 1. */
-static struct collector_look look(unsigned int number)
+static struct collector_scan look(unsigned int number)
 {
-	return (struct collector_look){ 10ull * number, 10ull * number + 1 };
+	return (struct collector_scan){ 10ull * number, 10ull * number + 1 };
 }
 
 static struct guest_module module(const char *name, uint64_t start, uint8_t build_id)
@@ -25,33 +25,33 @@ static struct guest_module module(const char *name, uint64_t start, uint8_t buil
 	return module;
 }
 
-static bool is_shared(const struct collector_places *places, const struct guest_module *module)
+static bool is_shared(const struct module_timeline *places, const struct guest_module *module)
 {
 	struct module_spans spans;
 	bool shared;
 
-	CHECK_EQUAL(collector_places_spans(places, &spans), 0);
-	shared = collector_places_is_shared(places, &spans, module);
+	CHECK_EQUAL(module_timeline_spans(places, &spans), 0);
+	shared = module_timeline_is_shared(places, &spans, module);
 	module_spans_close(&spans);
 	return shared;
 }
 
-static void see_all(struct collector_places *places, unsigned int number,
+static void see_all(struct module_timeline *places, unsigned int number,
 		    const struct guest_module *loaded, size_t count)
 {
-	const struct collector_look latest = look(number - 1), now = look(number);
+	const struct collector_scan latest = look(number - 1), now = look(number);
 
-	CHECK_EQUAL(collector_places_update(places, loaded, count, &latest, &now), 0);
+	CHECK_EQUAL(module_timeline_update(places, loaded, count, &latest, &now), 0);
 }
 
 /* One module is loaded, or none: NULL. */
-static void see(struct collector_places *places, unsigned int number,
+static void see(struct module_timeline *places, unsigned int number,
 		const struct guest_module *loaded)
 {
 	see_all(places, number, loaded, loaded ? 1 : 0);
 }
 
-static void check_place(const struct collector_places *places, size_t index, const char *name,
+static void check_place(const struct module_timeline *places, size_t index, const char *name,
 			bool end, uint64_t time)
 {
 	REQUIRE(index < places->count);
@@ -60,46 +60,46 @@ static void check_place(const struct collector_places *places, size_t index, con
 	CHECK_EQUAL(places->places[index].time, time);
 }
 
-TEST(collector_places, modules_that_stay_are_there_since_ever)
+TEST(module_timeline, modules_that_stay_are_there_since_ever)
 {
 	const struct guest_module both[] = { module("a", PLACE, 1),
 					     module("b", PLACE + 0x2000, 2) };
-	const struct collector_look first = look(1), second = look(2);
-	struct collector_places places = { 0 };
+	const struct collector_scan first = look(1), second = look(2);
+	struct module_timeline places = { 0 };
 
 	see(&places, 1, &both[0]);
-	CHECK_EQUAL(collector_places_update(&places, both, 2, &first, &second), 0);
+	CHECK_EQUAL(module_timeline_update(&places, both, 2, &first, &second), 0);
 	CHECK_EQUAL(places.count, 2);
 	check_place(&places, 0, "a", false, 0);
 	check_place(&places, 1, "b", false, 0);
 	CHECK(!is_shared(&places, &both[0]));
 	CHECK(!is_shared(&places, &both[1]));
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
 /* A sample of a program before it in its place, which no look saw, may be checked when that has
  * gone. */
-TEST(collector_places, a_bpf_program_is_there_since_the_look_that_saw_it)
+TEST(module_timeline, a_bpf_program_is_there_since_the_look_that_saw_it)
 {
 	struct guest_module both[] = { module("a", PLACE, 0), module("b", PLACE + 0x2000, 0) };
-	const struct collector_look first = look(1), second = look(2);
-	struct collector_places places = { 0 };
+	const struct collector_scan first = look(1), second = look(2);
+	struct module_timeline places = { 0 };
 
 	both[0].program = PLACE + 0x10000;
 	both[1].program = PLACE + 0x11000;
 	see(&places, 1, &both[0]);
 	places.programs_listed = true;
-	CHECK_EQUAL(collector_places_update(&places, both, 2, &first, &second), 0);
+	CHECK_EQUAL(module_timeline_update(&places, both, 2, &first, &second), 0);
 	CHECK_EQUAL(places.count, 2);
 	check_place(&places, 0, "a", false, 0);
 	check_place(&places, 1, "b", false, 21);
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
-TEST(collector_places, nothing_is_said_between_a_module_and_the_next_in_its_place)
+TEST(module_timeline, nothing_is_said_between_a_module_and_the_next_in_its_place)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE + 0x1000, 2);
-	struct collector_places places = { 0 };
+	struct module_timeline places = { 0 };
 
 	see(&places, 1, &a);
 	see(&places, 2, &b);
@@ -108,13 +108,13 @@ TEST(collector_places, nothing_is_said_between_a_module_and_the_next_in_its_plac
 	check_place(&places, 2, "b", false, 21);
 	CHECK(is_shared(&places, &a));
 	CHECK(is_shared(&places, &b));
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
-TEST(collector_places, a_place_that_was_empty_for_a_while_was_anybody_s)
+TEST(module_timeline, a_place_that_was_empty_for_a_while_was_anybody_s)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
-	struct collector_places places = { 0 };
+	struct module_timeline places = { 0 };
 
 	see(&places, 1, &a);
 	see(&places, 2, NULL);
@@ -123,15 +123,15 @@ TEST(collector_places, a_place_that_was_empty_for_a_while_was_anybody_s)
 	CHECK_EQUAL(places.count, 3);
 	check_place(&places, 1, "a", true, 10);
 	check_place(&places, 2, "b", false, 41);
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
 /* However short its time: no end stands before its beginning, where readers would take it for no
  * end. */
-TEST(collector_places, a_module_that_one_look_saw_ends)
+TEST(module_timeline, a_module_that_one_look_saw_ends)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
-	struct collector_places places = { 0 };
+	struct module_timeline places = { 0 };
 
 	see(&places, 1, &a);
 	see(&places, 2, &b);
@@ -139,28 +139,28 @@ TEST(collector_places, a_module_that_one_look_saw_ends)
 	CHECK_EQUAL(places.count, 4);
 	check_place(&places, 2, "b", false, 21);
 	check_place(&places, 3, "b", true, 21);
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
-TEST(collector_places, a_module_is_there_as_long_as_samples_found_it)
+TEST(module_timeline, a_module_is_there_as_long_as_samples_found_it)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
-	struct collector_places places = { 0 };
+	struct module_timeline places = { 0 };
 
 	see(&places, 1, &a);
-	collector_places_seen(&places, &a, 17);
-	collector_places_seen(&places, &a, 15);
-	collector_places_seen(&places, &b, 19);
+	module_timeline_confirm(&places, &a, 17);
+	module_timeline_confirm(&places, &a, 15);
+	module_timeline_confirm(&places, &b, 19);
 	see(&places, 2, &b);
 	check_place(&places, 1, "a", true, 18);
 	check_place(&places, 2, "b", false, 21);
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
-TEST(collector_places, the_same_build_in_the_same_place_keeps_its_names)
+TEST(module_timeline, the_same_build_in_the_same_place_keeps_its_names)
 {
 	const struct guest_module a = module("a", PLACE, 1), other = module("a", PLACE, 2);
-	struct collector_places places = { 0 };
+	struct module_timeline places = { 0 };
 
 	see(&places, 1, &a);
 	see(&places, 2, NULL);
@@ -172,44 +172,44 @@ TEST(collector_places, the_same_build_in_the_same_place_keeps_its_names)
 	CHECK_EQUAL(places.count, 5);
 	CHECK(!places.places[4].told); /* it has the name of another one */
 	CHECK(is_shared(&places, &a));
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
-TEST(collector_places, without_a_build_id_nobody_knows_whether_it_is_the_same)
+TEST(module_timeline, without_a_build_id_nobody_knows_whether_it_is_the_same)
 {
 	const struct guest_module a = module("a", PLACE, 0);
-	struct collector_places places = { 0 };
+	struct module_timeline places = { 0 };
 
 	see(&places, 1, &a);
 	see(&places, 2, NULL);
 	see(&places, 3, &a);
 	CHECK(!places.places[2].told);
 	CHECK(is_shared(&places, &a));
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
-TEST(collector_places, end_when_the_list_can_not_be_read_any_more)
+TEST(module_timeline, end_when_the_list_can_not_be_read_any_more)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
-	const struct collector_look latest = look(5);
-	struct collector_places places = { 0 };
+	const struct collector_scan latest = look(5);
+	struct module_timeline places = { 0 };
 
 	see(&places, 1, &a);
-	CHECK_EQUAL(collector_places_stop(&places, &latest), 0);
+	CHECK_EQUAL(module_timeline_stop(&places, &latest), 0);
 	check_place(&places, 1, "a", true, 50);
 	see(&places, 7, &b);
 	CHECK_EQUAL(places.count, 2);
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
 /* That come in one look: a look takes the longer the more places there are. */
 #define AT_ONCE 16
 
-TEST(collector_places, of_a_guest_that_loads_without_end_are_not_all_remembered)
+TEST(module_timeline, of_a_guest_that_loads_without_end_are_not_all_remembered)
 {
-	struct collector_places places = { 0 };
+	struct module_timeline places = { 0 };
 
-	for (unsigned int i = 1; i < COLLECTOR_PLACES_MAX && !places.stopped; i++) {
+	for (unsigned int i = 1; i < MODULE_TIMELINE_MAX && !places.stopped; i++) {
 		struct guest_module loaded[AT_ONCE];
 
 		for (unsigned int j = 0; j < AT_ONCE; j++)
@@ -218,10 +218,10 @@ TEST(collector_places, of_a_guest_that_loads_without_end_are_not_all_remembered)
 		see_all(&places, i, loaded, AT_ONCE);
 	}
 	CHECK(places.stopped);
-	CHECK(places.count <= COLLECTOR_PLACES_MAX + 2 * AT_ONCE);
+	CHECK(places.count <= MODULE_TIMELINE_MAX + 2 * AT_ONCE);
 	for (size_t i = 0; i < places.count; i++)
 		CHECK(places.places[i].end || places.places[i].over);
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
 #define PLACES (3 * AT_ONCE)
@@ -237,10 +237,10 @@ static struct guest_module program(unsigned int number)
 	return program;
 }
 
-#define MANY (COLLECTOR_PLACES_MAX / AT_ONCE)
+#define MANY (MODULE_TIMELINE_MAX / AT_ONCE)
 
 /* The next ones: look NUMBER sees them; the last of them. */
-static struct guest_module see_programs(struct collector_places *places, unsigned int number)
+static struct guest_module see_programs(struct module_timeline *places, unsigned int number)
 {
 	struct guest_module seen[AT_ONCE];
 
@@ -250,21 +250,21 @@ static struct guest_module see_programs(struct collector_places *places, unsigne
 	return seen[AT_ONCE - 1];
 }
 
-TEST(collector_places, programs_without_end_leave_room_and_are_forgotten_but_for_where_they_were)
+TEST(module_timeline, programs_without_end_leave_room_and_are_forgotten_but_for_where_they_were)
 {
 	const struct guest_module early = module("early", PLACE + 0x1000, 1);
 	const struct guest_module late = module("late", PLACE + (PLACES + 1) * 0x1000ull, 1);
-	const struct collector_look first = look(MANY), second = look(MANY + 1);
-	struct collector_places places = { .programs_listed = true };
+	const struct collector_scan first = look(MANY), second = look(MANY + 1);
+	struct module_timeline places = { .programs_listed = true };
 	size_t told = 0;
 
 	for (unsigned int i = 1; i < MANY; i++) {
 		struct guest_module last;
 
-		REQUIRE(collector_places_have_room_for_programs(&places, &told));
+		REQUIRE(module_timeline_has_room_for_programs(&places, &told));
 		last = see_programs(&places, i);
 		REQUIRE(places.count <=
-			COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES + 2 * (size_t)AT_ONCE);
+			MODULE_TIMELINE_MAX - MODULE_TIMELINE_MODULES_MAX + 2 * (size_t)AT_ONCE);
 		REQUIRE(!places.stopped && told <= places.count);
 		check_place(&places, places.count - 1, last.name, false, 10ull * i + 1);
 		told = places.count;
@@ -272,18 +272,18 @@ TEST(collector_places, programs_without_end_leave_room_and_are_forgotten_but_for
 	CHECK_EQUAL(places.forgotten.count, 1);
 	CHECK(is_shared(&places, &early));
 	CHECK(!is_shared(&places, &late));
-	CHECK_EQUAL(collector_places_update(&places, &early, 1, &first, &second), 0);
+	CHECK_EQUAL(module_timeline_update(&places, &early, 1, &first, &second), 0);
 	check_place(&places, places.count - 1, "early", false, second.ended);
 	see(&places, MANY + 2, &late);
 	check_place(&places, places.count - 1, "late", false, 0);
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
 /* What is left is in the same order, each beginning with its own end. */
-TEST(collector_places, those_that_are_left_are_as_they_were)
+TEST(module_timeline, those_that_are_left_are_as_they_were)
 {
-	const size_t room = COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES;
-	struct collector_places places = { .programs_listed = true };
+	const size_t room = MODULE_TIMELINE_MAX - MODULE_TIMELINE_MODULES_MAX;
+	struct module_timeline places = { .programs_listed = true };
 	size_t told = room / 2, before;
 
 	for (unsigned int i = 1; places.count < room; i++) {
@@ -292,7 +292,7 @@ TEST(collector_places, those_that_are_left_are_as_they_were)
 		see(&places, i, &seen);
 	}
 	before = places.count;
-	CHECK(collector_places_have_room_for_programs(&places, &told));
+	CHECK(module_timeline_has_room_for_programs(&places, &told));
 	CHECK(places.count < before && places.count >= room / 2 - 2);
 	CHECK_EQUAL(told, room / 2 - (before - places.count));
 	for (size_t i = 1; i < places.count; i++)
@@ -300,16 +300,16 @@ TEST(collector_places, those_that_are_left_are_as_they_were)
 	for (size_t i = 0; i + 1 < places.count; i++)
 		if (!places.places[i].end)
 			CHECK_EQUAL(places.places[i].over, i + 1 < places.count);
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
 /* Nothing can be forgotten of those that are there. */
-TEST(collector_places, as_many_programs_as_there_is_room_for_are_no_more)
+TEST(module_timeline, as_many_programs_as_there_is_room_for_are_no_more)
 {
-	const size_t room = COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES;
+	const size_t room = MODULE_TIMELINE_MAX - MODULE_TIMELINE_MODULES_MAX;
 	struct guest_module *all = calloc(room, sizeof(*all));
-	const struct collector_look now = look(1);
-	struct collector_places places = { 0 };
+	const struct collector_scan now = look(1);
+	struct module_timeline places = { 0 };
 	size_t told = 0;
 
 	REQUIRE(all);
@@ -317,12 +317,12 @@ TEST(collector_places, as_many_programs_as_there_is_room_for_are_no_more)
 		all[i] = program(i);
 		all[i].start = PLACE + i * 0x1000ull;
 	}
-	CHECK_EQUAL(collector_places_update(&places, all, room, &now, &now), 0);
+	CHECK_EQUAL(module_timeline_update(&places, all, room, &now, &now), 0);
 	CHECK(!places.stopped);
-	CHECK(!collector_places_have_room_for_programs(&places, &told));
+	CHECK(!module_timeline_has_room_for_programs(&places, &told));
 	CHECK_EQUAL(places.count, room);
 	free(all);
-	collector_places_free(&places);
+	module_timeline_free(&places);
 }
 
 /* As who looks at each of them finds it. */
@@ -336,7 +336,7 @@ static bool is_in_place_of_any(const struct guest_module *modules, size_t count,
 	return false;
 }
 
-TEST(collector_places, modules_in_a_place_are_found_among_many)
+TEST(module_timeline, modules_in_a_place_are_found_among_many)
 {
 	struct guest_module modules[200];
 	struct module_spans spans;
