@@ -266,7 +266,7 @@ static void plug_and_unplug(unsigned int id)
 		if (!wait_until(has_samples, &followers[i]))
 			FAIL_TEST("by %s vCPU %u has no samples", followers[i].way, id);
 	command("device_del", json_pack("{s:s}", "id", "plugged"));
-	snprintf(text, sizeof(text), "vCPU %u is gone", id);
+	snprintf(text, sizeof(text), "vCPU %u was removed", id);
 	check_all_say(text);
 	check_descriptors();
 	CHECK(qemu_keeps(id));
@@ -290,7 +290,7 @@ static void check_newcomer(const struct follower *other)
 	    (!strstr(tool.text, "), 1 vCPU, by bpf") || strstr(tool.text, "are not sampled")))
 		FAIL_TEST("what was unplugged is counted:\n%s", tool.text);
 	if (!told && !strstr(tool.text, "), 1 vCPU, by") &&
-	    !strstr(tool.text, "one that was unplugged has none"))
+	    !strstr(tool.text, "unplugged ones have none"))
 		FAIL_TEST("what was unplugged is not explained:\n%s", tool.text);
 }
 

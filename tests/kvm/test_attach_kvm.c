@@ -584,5 +584,5 @@ TEST(attach_vm, wrong_usage_says_what_is_right)
 	program_refuses("attach 4711", "--pid or --domain selects the VM");
 	program_run(&tool, "attach --pid 1");
 	CHECK_EQUAL(tool.status, 1);
-	CHECK(strstr(tool.text, "runs no VM") || strstr(tool.text, "may not be looked at"));
+	CHECK(strstr(tool.text, "runs no VM") || strstr(tool.text, "may not be inspected"));
 }

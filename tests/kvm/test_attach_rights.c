@@ -239,6 +239,6 @@ TEST(attach_rights, without_them_a_process_is_not_said_to_run_no_vm)
 	REQUIRE(output != NULL);
 	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';
 	CHECK(pclose(output) != 0);
-	if (!strstr(text, "may not be looked at: be root") || strstr(text, "runs no VM"))
+	if (!strstr(text, "may not be inspected: run as root") || strstr(text, "runs no VM"))
 		FAIL_TEST("%s: %s", command, text);
 }

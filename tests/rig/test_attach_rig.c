@@ -399,7 +399,7 @@ static void show_asking(void)
 	char line[256];
 
 	while (log && fgets(line, sizeof(line), log))
-		if (strstr(line, "the monitor was asked"))
+		if (strstr(line, "queries per second"))
 			printf("by qmp: %s", line);
 	if (log)
 		fclose(log);

@@ -280,8 +280,8 @@ static int check_peer(int fd, const struct vmm_process *process, const char *pat
 	socklen_t size = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
-		return error_set(-errno, "can not ask who listens at %s: %s", path,
-				 strerror(errno));
+		return error_set(-errno, "cannot determine the process that listens at %s: %s",
+				 path, strerror(errno));
 	return peer.pid == process->pid
 		       ? 0
 		       : error_set(
@@ -298,16 +298,17 @@ static int connect_to(int file, const struct vmm_process *process, const char *p
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
 
 	if (fd < 0)
-		return error_set(-errno, "no socket for the guest agent: %s", strerror(errno));
+		return error_set(-errno, "cannot create a socket for the guest agent: %s",
+				 strerror(errno));
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", file);
 	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)))
 		error = errno == EAGAIN
 				? error_set(-EBUSY,
-					    "somebody else waits for the agent's channel at %s",
+					    "another client waits for the agent's channel at %s",
 					    path)
 				: error_set(-errno,
-					    "can not connect to the agent's channel at %s: %s",
-					    path, strerror(errno));
+					    "cannot connect to the agent's channel at %s: %s", path,
+					    strerror(errno));
 	if (!error)
 		error = check_peer(fd, process, path);
 	if (error)
@@ -323,15 +324,15 @@ int agent_channel_connect(const struct vmm_process *process, const char *path)
 	if (!path && !find_socket(process, &place))
 		return error_set(-ENOENT,
 				 "process %d (%s) has no channel " AGENT_PORT_NAME
-				 " with a socket that can be connected to",
+				 " with a socket to connect to",
 				 process->pid, process->name);
 	file = path ? open_users_socket_file(path) : open_socket_file(process, place.path);
 	path = path ? path : place.path;
 	if (file < 0)
-		return error_set(file, "can not open the agent's channel at %s: %s", path,
+		return error_set(file, "cannot open the agent's channel at %s: %s", path,
 				 strerror(-file));
 	if (has_client(process, path))
-		fd = error_set(-EBUSY, "somebody else is connected to the agent's channel at %s",
+		fd = error_set(-EBUSY, "another client is connected to the agent's channel at %s",
 			       path);
 	else
 		fd = connect_to(file, process, path);

@@ -48,7 +48,7 @@ int agent_vsock_listen(const struct agent_vsock_address *address)
 	error = -errno;
 	if (fd >= 0)
 		close(fd);
-	return error_set(error, "can not listen for the guest agent at port %u of vsock: %s%s",
+	return error_set(error, "cannot listen for the guest agent on vsock port %u: %s%s",
 			 address->port, strerror(-error),
 			 error == -EAFNOSUPPORT ? " (Linux module vhost_vsock)" : "");
 }
@@ -80,5 +80,6 @@ int agent_vsock_accept(int listener, const struct agent_vsock_address *address)
 		close(fd);
 		errno = EAGAIN;
 	}
-	return error_set(-errno, "the guest agent has not connected by vsock: %s", strerror(errno));
+	return error_set(-errno, "the guest agent has not connected over vsock: %s",
+			 strerror(errno));
 }

@@ -58,7 +58,7 @@ static void search(struct attach *attach, uint64_t rip)
 		atomic_store(&attach->searched, true);
 	lasted = attach_now() - begun;
 	processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - processed;
-	log_debug("the guest's memory was searched for page tables of a kernel, for %llu ms: %s",
+	log_debug("searched guest memory for a kernel's page tables for %llu ms: %s",
 		  (unsigned long long)(processed / NS_PER_MS),
 		  attach->has_tables ? "found" : "there are none");
 	cpu_budget_charge(&attach->searches, begun + lasted, cpu_budget_cost(lasted, processed));

@@ -35,7 +35,7 @@ static void remove_exited(struct attach *attach)
 			i++;
 			continue;
 		}
-		log_info("vCPU %u is gone", vcpu->id);
+		log_info("vCPU %u was removed", vcpu->id);
 		attach->backend->remove(attach->source, vcpu->id);
 		*vcpu = attach->sampled[--attach->sampled_count];
 	}
@@ -57,10 +57,9 @@ static void report_no_ring(struct attach *attach, unsigned int id)
 {
 	if (attach->reported_no_ring)
 		return;
-	log_warning(
-		"vCPU %u came after the start and is not sampled, as those above: there was room for those "
-		"below %zu. Attach again to sample all",
-		id, attach->ring_count);
+	log_warning("vCPU %u was added after the start: only vCPUs below %zu are sampled. "
+		    "Attach again to sample all",
+		    id, attach->ring_count);
 	attach->reported_no_ring = true;
 }
 
@@ -103,7 +102,8 @@ static int add_new(struct attach *attach)
 		}
 		if (error)
 			return error;
-		log_debug("vCPU %u is thread %d, as %s tells", vcpu->id, vcpu->tid, vcpu->found);
+		log_debug("vCPU %u is thread %d, according to %s", vcpu->id, vcpu->tid,
+			  vcpu->found);
 		attach->cpus[vcpu->id].known = false;
 		attach->sampled[attach->sampled_count++] = *vcpu;
 	}
@@ -271,7 +271,7 @@ static void signal_end(struct attach *attach)
 
 	atomic_store(&attach->ended, !attach->error);
 	if (write(attach->end_fd, &one, sizeof(one)) < 0)
-		log_debug("the end of the VM can not be told: %s", strerror(errno));
+		log_debug("cannot signal the end of the VM: %s", strerror(errno));
 }
 
 bool attach_process_exited(int error)
@@ -387,7 +387,7 @@ int attach_rescan(struct attach *attach)
 int attach_set_frequency(struct attach *attach, unsigned int frequency)
 {
 	if (!attach->backend->set_frequency)
-		return error_set(-ENOTSUP, "the frequency of %s can not be changed",
+		return error_set(-ENOTSUP, "backend %s cannot change its frequency",
 				 attach->backend->name);
 	return request_send(&attach->request, &frequency);
 }

@@ -42,7 +42,7 @@ static int check_process(const struct attach *attach, const struct attach_backen
 
 	if (backend->emulated || !process->monitored)
 		return 0;
-	return error_set(-ENOTSUP, "process %d (%s) has no VM of KVM, or may not be looked at",
+	return error_set(-ENOTSUP, "process %d (%s) has no KVM VM, or may not be inspected",
 			 process->pid, process->name);
 }
 
@@ -110,13 +110,13 @@ static int choose_backend(struct attach *attach, const char *name)
 	if (wanted)
 		return try_backend(attach, wanted);
 	if (strcmp(name, "auto") != 0)
-		return error_set(-EINVAL, "there is no way to attach that is called '%s'", name);
+		return error_set(-EINVAL, "unknown backend '%s'", name);
 	for (size_t i = 0; attach_backends[i] && error; i++) {
 		error = try_backend(attach, attach_backends[i]);
 		if (error)
 			record_refusal(attach, attach_backends[i]);
 	}
-	return error ? error_set(error, "no way to attach works here:\n%s", attach->refused) : 0;
+	return error ? error_set(error, "no backend works here:\n%s", attach->refused) : 0;
 }
 
 /* Without memslots from KVM, guesses from the mappings of the process. Without memory, samples are
@@ -132,10 +132,9 @@ static void find_memory(struct attach *attach)
 		return;
 	}
 	if (attach->process->vms > 1) {
-		log_info(
-			"which memory of process %d is that of its VM %d only BPF tells: the guest's functions "
-			"have no names by %s",
-			attach->process->pid, attach->process->vm_fd, attach->backend->name);
+		log_info("only backend bpf can tell which memory of process %d belongs to VM "
+			 "%d: samples by %s are unsymbolized",
+			 attach->process->pid, attach->process->vm_fd, attach->backend->name);
 		return;
 	}
 	attach->layout_guessed = true;
@@ -165,7 +164,7 @@ static int make_rings(struct attach *attach, const struct attach_options *option
 		int error = ring_create_with(&attach->rings[attach->ring_count], &ring);
 
 		if (error)
-			return error_set(error, "can not make the ring of vCPU %zu: %s",
+			return error_set(error, "cannot create the ring of vCPU %zu: %s",
 					 attach->ring_count, strerror(-error));
 	}
 	return 0;
@@ -182,14 +181,13 @@ static int check_threads(const struct attach *attach)
 		return error_set(
 			-ENOENT,
 			"no thread of process %d (%s) is known to run a vCPU: mount debugfs at "
-			"/sys/kernel/debug, where KVM tells (from Linux 5.19), or have the VMM name its "
-			"threads (QEMU: -name debug-threads=on)",
+			"/sys/kernel/debug, where KVM shows them (since Linux 5.19), or let "
+			"the VMM name its threads (QEMU: -name debug-threads=on)",
 			process->pid, process->name);
 	if (unknown)
-		log_warning(
-			"%zu of %zu vCPUs are not sampled (yet): no thread is known to run them; one that was "
-			"unplugged has none",
-			unknown, process->vcpu_count);
+		log_warning("%zu of %zu vCPUs are not sampled (yet): their threads are unknown; "
+			    "unplugged ones have none",
+			    unknown, process->vcpu_count);
 	return 0;
 }
 
@@ -198,7 +196,7 @@ static int make_events(struct attach *attach)
 	attach->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	attach->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return attach->stop_fd < 0 || attach->end_fd < 0
-		       ? error_set(-errno, "can not make an eventfd: %s", strerror(errno))
+		       ? error_set(-errno, "cannot create an eventfd: %s", strerror(errno))
 		       : request_open(&attach->request);
 }
 
@@ -247,8 +245,8 @@ static int open_process(struct attach *attach, const struct attach_options *opti
 	if (!monitor_is_known(&options->monitor, pid))
 		return error_set(
 			error,
-			"%s; one that QEMU runs without KVM, or that may not be looked at, can be reached by its "
-			"monitor: --qmp, --domain",
+			"%s; a QEMU without KVM, or that may not be inspected, can be sampled "
+			"through its monitor: --qmp, --domain",
 			message);
 	return vmm_process_open_monitored(&attach->process, pid);
 }
@@ -262,7 +260,7 @@ static int open_remote_memory(struct attach *attach, const struct monitor_addres
 	snprintf(message, sizeof(message), "%s", error_message());
 	error = vmm_memory_open_remote(&attach->memory, address->domain, address->uri);
 	if (!error)
-		log_info("%s; it is read by libvirt, which is slow", message);
+		log_info("%s; reading it through libvirt, which is slow", message);
 	return error;
 }
 
@@ -374,8 +372,7 @@ int attach_start(struct attach *attach)
 		return error;
 	error = -pthread_create(&attach->thread, NULL, attach_run, attach);
 	if (error)
-		return error_set(error, "can not start the thread that samples: %s",
-				 strerror(-error));
+		return error_set(error, "cannot start the attach thread: %s", strerror(-error));
 	attach->started = true;
 	return 0;
 }
@@ -404,12 +401,11 @@ static void log_callchains(struct attach *attach)
 	const struct kernel_callchains *chains = &attach->chains;
 
 	if (attach_needs_callchains(attach))
-		log_debug(
-			"callers of samples in the kernel: %llu whole, %llu cut off in unwinding; none of %llu whose "
-			"stack could not be copied, and of %llu before the kernel was known",
-			(unsigned long long)chains->whole, (unsigned long long)chains->cut,
-			(unsigned long long)chains->without_stack,
-			(unsigned long long)chains->without_kernel);
+		log_debug("kernel call chains: %llu complete, %llu truncated, %llu missing "
+			  "without a copy of the stack, %llu missing before the kernel was known",
+			  (unsigned long long)chains->whole, (unsigned long long)chains->cut,
+			  (unsigned long long)chains->without_stack,
+			  (unsigned long long)chains->without_kernel);
 }
 
 void attach_stop(struct attach *attach)
@@ -418,7 +414,7 @@ void attach_stop(struct attach *attach)
 
 	if (attach->started) {
 		if (write(attach->stop_fd, &one, sizeof(one)) < 0)
-			log_debug("the thread that samples ends with the VM");
+			log_debug("the attach thread ends with the VM");
 		pthread_join(attach->thread, NULL);
 		attach->started = false;
 	}

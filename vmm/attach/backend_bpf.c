@@ -169,7 +169,7 @@ static void follow_vcpu(struct attach_source *source, const struct bpf_found *fo
 		if (shared->id != found->id || shared->tid != found->tid ||
 		    shared->vcpu == found->vcpu)
 			continue;
-		log_debug("vCPU %u was made anew", found->id);
+		log_debug("vCPU %u was created anew", found->id);
 		publish_vcpu(source, thread, found);
 	}
 }
@@ -228,7 +228,7 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
 	/* A vCPU that last ran on another thread is not known to run on this one yet. */
 	if (!search.found.vcpu || !search.found.tid ||
 	    (source->target->own && search.found.inner_tid != (__u32)vcpu->tid))
-		return error_set(-ESRCH, "vCPU %u has gone", vcpu->id);
+		return error_set(-ESRCH, "vCPU %u does not exist any longer", vcpu->id);
 	*found = search.found;
 	return 0;
 }
@@ -437,7 +437,7 @@ static int check_vcpu(struct attach_source *source)
 	return search.found.vcpu
 		       ? 0
 		       : error_set(-ENOTSUP,
-				   "BPF does not find the vCPUs of process %d in this kernel",
+				   "BPF cannot find the vCPUs of process %d in this kernel",
 				   process->pid);
 }
 
@@ -455,15 +455,14 @@ static int open_all(struct attach_source *source)
 	if (error)
 		return error;
 	if (target->callchains && bpf_programs_are_intel())
-		log_info(
-			"kvm_intel does not tell a guest's stack pointer: samples in its kernel have no callers by "
-			"bpf; %s takes them",
-			target->own ? "--sampler kick" : "--backend ptrace");
+		log_info("kvm_intel does not supply the guest's stack pointer: backend bpf has "
+			 "no kernel call chains; %s has",
+			 target->own ? "--sampler kick" : "--backend ptrace");
 	source->expected = (uint32_t)target->process->vcpu_count;
 	bpf_vm_reserve(source->vm, source->expected);
 	source->bell = ring_buffer__new(bpf_vm_bell_fd(source->vm), ignore_bell, NULL, NULL);
 	return source->bell ? 0
-			    : error_set(-errno, "can not map the ring of BPF that wakes: %s",
+			    : error_set(-errno, "cannot map the BPF ring that wakes the reader: %s",
 					strerror(errno));
 }
 
@@ -523,8 +522,8 @@ static enum attach_event event_of(const struct attach_source *source)
 
 const struct attach_backend attach_bpf = {
 	.name = "bpf",
-	.is = "a BPF program in the kernel: where the guest was and its callers (on kvm_intel those in user "
-	      "space: the stack pointer is in the VMCS), nothing is stopped",
+	.is = "a BPF program in the kernel: samples with call chains (on kvm_intel "
+	      "in user space only: the stack pointer is in the VMCS), stops nothing",
 	.has_callchains = true,
 	.probe = probe,
 	.open = open_bpf,

@@ -55,8 +55,8 @@ static void open_nested(struct attach_source *source)
 	snprintf(directory, sizeof(directory), "/sys/kernel/debug/kvm/%d-%d", process->pid,
 		 process->vm_fd);
 	if (!nested_runs_open(&source->nested, directory))
-		log_debug(
-			"KVM does not tell of guests of the guest: if there are any, they are taken for it");
+		log_debug("KVM does not report nested guests: samples of any are attributed to "
+			  "the guest");
 	source->before = nested_runs_read(&source->nested);
 }
 
@@ -209,7 +209,7 @@ static bool close_perf(struct attach_source *source)
 
 const struct attach_backend attach_perf = {
 	.name = "perf",
-	.is = "perf events on the vCPU threads: where the guest was, without its callers",
+	.is = "perf events on the vCPU threads: samples without call chains",
 	.probe = probe,
 	.open = open_perf,
 	.event = event_of,

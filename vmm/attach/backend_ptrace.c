@@ -119,11 +119,10 @@ static int try_stop(const struct attach_source *source)
 	if (!error)
 		thread_resume(&stop);
 	if (error == -EPERM || error == -EACCES)
-		return error_set(
-			-EACCES,
-			"process %d may not be stopped: be root, or its user and with CAP_SYS_PTRACE; or "
-			"another debugger has it",
-			process->pid);
+		return error_set(-EACCES,
+				 "process %d may not be stopped: run as root, or as its user with "
+				 "CAP_SYS_PTRACE; or another debugger traces it",
+				 process->pid);
 	return 0;
 }
 
@@ -185,7 +184,7 @@ static int try_with_reader(struct attach_source *source)
 	if (!filter_reader_open(&source->stop.filters))
 		return try_all(source);
 	snprintf(why, sizeof(why), "%s", error_message());
-	return error_set(-EPERM, "%s; nor does BPF: %s", refusal, why);
+	return error_set(-EPERM, "%s; nor can BPF: %s", refusal, why);
 }
 
 static int open_all(struct attach_source *source)
@@ -239,11 +238,10 @@ static int stop_once(pid_t pid)
 	stop_guard_close(&guard);
 	if (!error)
 		return 0;
-	return error_set(
-		error,
-		"a child process can not be stopped (%s): does a seccomp filter, as of a container, "
-		"forbid ptrace(2)?",
-		strerror(-error));
+	return error_set(error,
+			 "cannot stop a child process (%s): does a seccomp filter, e.g. of a "
+			 "container, forbid ptrace(2)?",
+			 strerror(-error));
 }
 
 /* A sandbox may allow reading memory but not stopping threads. */
@@ -253,7 +251,7 @@ static int try_on_child(void)
 	int error;
 
 	if (child < 0)
-		return error_set(-errno, "can not make a process to stop: %s", strerror(errno));
+		return error_set(-errno, "cannot create a child process: %s", strerror(errno));
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;)
@@ -279,8 +277,9 @@ static int probe(void)
 	if (process_vm_readv(getppid(), &ours, 1, &theirs, 1, 0) < 0 && errno != EFAULT)
 		return error_set(
 			-EACCES,
-			"other processes may not be traced (%s): be root, or have CAP_SYS_PTRACE; "
-			"kernel.yama.ptrace_scope 0 lets a user trace all of its own",
+			"other processes may not be traced (%s): run as root or with "
+			"CAP_SYS_PTRACE; kernel.yama.ptrace_scope 0 lets users trace all of "
+			"their own processes",
 			strerror(errno));
 	return try_on_child();
 }
@@ -293,7 +292,8 @@ static enum attach_event event_of(const struct attach_source *source)
 
 const struct attach_backend attach_ptrace = {
 	.name = "ptrace",
-	.is = "stops of the vCPU threads: where the guest was and its callers; the guest loses the time of the stops",
+	.is = "stops of the vCPU threads: samples with call chains; the guest loses "
+	      "the time of the stops",
 	.has_callchains = true,
 	.probe = probe,
 	.open = open_ptrace,

@@ -32,9 +32,9 @@ static int probe(void)
 static void log_taint(const struct attach_target *target)
 {
 	if (target->monitor.domain && !target->monitor.socket)
-		log_info(
-			"libvirt marks the domain '%s' as tainted (custom-monitor): its monitor is asked",
-			target->monitor.domain);
+		log_info("libvirt marks the domain '%s' as tainted (custom-monitor), as its "
+			 "monitor is used",
+			 target->monitor.domain);
 }
 
 static int open_qmp(struct attach_source **result, const struct attach_target *target)
@@ -86,7 +86,7 @@ static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 	size_t count = qmp_reader_slots(source->reader, slots);
 
 	return count ? (int)count
-		     : error_set(-ENOTSUP, "QEMU's monitor does not tell the guest's memory");
+		     : error_set(-ENOTSUP, "QEMU's monitor does not report the guest's memory");
 }
 
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
@@ -145,14 +145,13 @@ static void log_rate(const struct attach_source *source)
 
 	qmp_reader_statistics(source->reader, &statistics);
 	if (statistics.samples && statistics.elapsed)
-		log_info(
-			"the monitor was asked %.1f times a second, %.1f ms each, %.1f ms of them in QEMU's main loop, "
-			"while the guest ran on%s",
-			(double)statistics.samples * 1e9 / (double)statistics.elapsed,
-			(double)statistics.time / (double)statistics.samples / 1e6,
-			(double)statistics.main_loop / (double)statistics.samples / 1e6,
-			source->target->process->monitored ? ""
-							   : " but for its registers to be read");
+		log_info("monitor: %.1f queries per second, %.1f ms each, of which %.1f ms in "
+			 "QEMU's main loop; the guest kept running%s",
+			 (double)statistics.samples * 1e9 / (double)statistics.elapsed,
+			 (double)statistics.time / (double)statistics.samples / 1e6,
+			 (double)statistics.main_loop / (double)statistics.samples / 1e6,
+			 source->target->process->monitored ? ""
+							    : " except while registers were read");
 }
 
 static bool close_qmp(struct attach_source *source)
@@ -165,7 +164,8 @@ static bool close_qmp(struct attach_source *source)
 
 const struct attach_backend attach_qmp = {
 	.name = "qmp",
-	.is = "QEMU's monitor, asked up to 200 times a second: where the guest was, without its callers",
+	.is = "QEMU's monitor, queried up to 200 times per second: samples without "
+	      "call chains",
 	.frequency_max = QMP_READER_FREQUENCY_MAX,
 	.emulated = true,
 	.probe = probe,

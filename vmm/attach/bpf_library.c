@@ -54,7 +54,8 @@ int bpf_library_check_iterators(const struct btf *kernel)
 	return of_one ? 0
 		      : error_set(
 				-ENOTSUP,
-				"this kernel's BPF can not look at one process alone: it needs Linux 6.1 and BTF");
+				"this kernel's BPF cannot iterate over one process: it needs Linux 6.1 "
+				"and BTF");
 }
 
 struct rip_events {
@@ -108,7 +109,7 @@ int rip_events_open(struct rip_events **result, int map_fd)
 		rip_events_close(events);
 		return error_set(
 			error == -EPERM ? -EACCES : error,
-			"perf has no event for each CPU, by which KVM is asked where its guest is: %s",
+			"cannot open a perf event on each CPU, which makes KVM read RIP: %s",
 			strerror(-error));
 	}
 	*result = events;
@@ -206,5 +207,5 @@ int direct_map_find(int program_fd)
 
 	if (page != MAP_FAILED)
 		munmap(page, PAGE_SIZE);
-	return found ? 0 : error_set(-ENOENT, "where the kernel maps memory was not found");
+	return found ? 0 : error_set(-ENOENT, "the kernel's direct map was not found");
 }

@@ -69,19 +69,18 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 	bpf_program__set_autoload(programs->progs.try_direct_map, programs->rodata->can_cast);
 	error = guest_sample__load(programs);
 	if (error == -EPERM) /* EACCES comes from the verifier */
-		return error_set(
-			-EACCES,
-			"BPF programs may not be loaded: be root, or have CAP_BPF and CAP_PERFMON, and "
-			"CAP_SYS_ADMIN where KVM is a module");
+		return error_set(-EACCES,
+				 "BPF programs may not be loaded: run as root, or with CAP_BPF and "
+				 "CAP_PERFMON, and CAP_SYS_ADMIN if KVM is a module");
 	if (error)
 		return error_set(
 			-ENOTSUP,
-			"this kernel does not load the BPF program (%s): it needs Linux 6.1 and BTF, see "
-			"--verbose",
+			"this kernel rejects the BPF program (%s): it needs Linux 6.1 and BTF, "
+			"see --verbose",
 			strerror(-error));
 	if (programs->rodata->can_cast &&
 	    direct_map_find(bpf_program__fd(programs->progs.try_direct_map)))
-		log_debug("%s: guest memory is read through the VMM's address space alone",
+		log_debug("%s: guest memory is read through the VMM's address space only",
 			  error_message());
 	return is_intel()
 		       ? rip_events_open(&shared.rip_events, bpf_map__fd(programs->maps.rip_events))
@@ -104,7 +103,8 @@ static int open_programs(const struct btf *kernel)
 		return error;
 	shared.programs = guest_sample__open();
 	if (!shared.programs)
-		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
+		return error_set(-ENOTSUP, "libbpf cannot open the BPF program: %s",
+				 strerror(errno));
 	error = load(shared.programs, kernel);
 	if (error)
 		unload();
@@ -146,7 +146,8 @@ static int number_vm(struct bpf_vm *vm)
 	vm->programs = shared.programs;
 	vm->number = allocate_number(shared.vm_used, BPF_VMS_MAX);
 	if (vm->number == BPF_VMS_MAX)
-		return error_set(-EMFILE, "one process samples %d VMs by BPF at most", BPF_VMS_MAX);
+		return error_set(-EMFILE, "a process can sample at most %d VMs by BPF",
+				 BPF_VMS_MAX);
 	shared.vms++;
 	return 0;
 }
@@ -208,7 +209,7 @@ int bpf_vm_open(struct bpf_vm **result)
 	error = make_bell(vm);
 	if (error) {
 		bpf_vm_close(vm);
-		return error_set(error, "can not make the BPF map of a VM: %s", strerror(-error));
+		return error_set(error, "cannot create the BPF map of a VM: %s", strerror(-error));
 	}
 	*result = vm;
 	return 0;
@@ -295,7 +296,8 @@ static int number_vcpu_map(struct bpf_vcpu_map *place)
 		       ? 0
 		       : error_set(
 				 -EMFILE,
-				 "one process samples by BPF %d VMs at most, with vCPUs that came later",
+				 "a process can have at most %d BPF maps of vCPUs: one per VM, and one "
+				 "per hot-plugged vCPU",
 				 BPF_VCPU_MAPS_MAX);
 }
 
@@ -309,7 +311,7 @@ static int create_vcpu_map(const struct bpf_vm *vm, struct bpf_vcpu_map *place)
 	if (!error)
 		return 0;
 	release_number(place->number);
-	return error_set(error, "can not make the BPF map of a vCPU: %s", strerror(-error));
+	return error_set(error, "cannot create the BPF map of a vCPU: %s", strerror(-error));
 }
 
 static bool has_room(const struct bpf_vcpu_map *place, uint32_t chunks)
@@ -391,7 +393,7 @@ int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int
 
 	*link = bpf_program__attach_perf_event_opts(vm->programs->progs.sample, event_fd, &options);
 	return *link ? 0
-		     : error_set(-errno, "can not run a BPF program on a perf event: %s",
+		     : error_set(-errno, "cannot attach the BPF program to a perf event: %s",
 				 strerror(errno));
 }
 
@@ -405,7 +407,7 @@ static int read_found(int fd, void (*each)(void *context, const struct bpf_found
 
 	while ((size = read(fd, &found, sizeof(found))) == sizeof(found))
 		each(context, &found);
-	return size < 0 ? error_set(-errno, "can not look at the VMM's files by BPF: %s",
+	return size < 0 ? error_set(-errno, "cannot iterate over the VMM's files by BPF: %s",
 				    strerror(errno))
 			: 0;
 }
@@ -422,11 +424,11 @@ static int iterate(int pid_fd, void (*each)(void *context, const struct bpf_foun
 
 	if (!link)
 		return error_set(errno == ESRCH || errno == EMFILE ? -errno : -ENOTSUP,
-				 "the kernel does not iterate over a process's files: %s",
+				 "cannot attach a BPF iterator over a process's files: %s",
 				 strerror(errno));
 	fd = bpf_iter_create(bpf_link__fd(link));
 	if (fd < 0) {
-		error = error_set(-errno, "can not look at the VMM's files by BPF: %s",
+		error = error_set(-errno, "cannot iterate over the VMM's files by BPF: %s",
 				  strerror(errno));
 	} else {
 		error = read_found(fd, each, context);

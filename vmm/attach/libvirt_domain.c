@@ -76,8 +76,8 @@ int domain_probe(void)
 		       ? 0
 		       : error_set(
 				 -ENOTSUP,
-				 "libvirt's client libraries are not installed (Debian: libvirt0); without them "
-				 "name the VM by --pid");
+				 "libvirt's client libraries are not installed (Debian: libvirt0); "
+				 "without them select the VM by --pid");
 }
 
 /* libvirt's message, which may contain text of the domain. */
@@ -103,19 +103,18 @@ static int open_connection(struct domain *domain, const char *uri)
 	domain->connection = libvirt.virConnectOpenAuth(uri, &auth, 0);
 	if (domain->connection)
 		return 0;
-	error = fail(-ECONNREFUSED, "can not connect to libvirt at", uri ? uri : "its default URI");
-	return error_set(error, "%s; does it run here? --connect says where it is",
-			 error_message());
+	error = fail(-ECONNREFUSED, "cannot connect to libvirt at", uri ? uri : "its default URI");
+	return error_set(error, "%s; is it running? --connect sets its URI", error_message());
 }
 
 /* virsh uses the session URI for users other than root, which often surprises them. */
 static int not_found(const struct domain *domain, const char *uri)
 {
-	int error = fail(-EREMOTEIO, "can not find the domain", domain->name);
+	int error = fail(-EREMOTEIO, "cannot find the domain", domain->name);
 
 	if (uri || !geteuid() || error != -ENOENT)
 		return error;
-	return error_set(error, "%s; those of the host are at --connect qemu:///system",
+	return error_set(error, "%s; system domains are at --connect qemu:///system",
 			 error_message());
 }
 
@@ -125,9 +124,9 @@ static int look_up(struct domain *domain, const char *uri)
 	if (!domain->domain)
 		return not_found(domain, uri);
 	if (libvirt.virDomainGetUUIDString(domain->domain, domain->uuid))
-		return fail(-EREMOTEIO, "can not look at the domain", domain->name);
+		return fail(-EREMOTEIO, "cannot inspect the domain", domain->name);
 	if (libvirt.virDomainIsActive(domain->domain) != 1)
-		return error_set(-ESRCH, "the domain '%s' does not run", domain->name);
+		return error_set(-ESRCH, "the domain '%s' is not running", domain->name);
 	return 0;
 }
 
@@ -172,15 +171,15 @@ int domain_monitor_command(const struct domain *domain, const char *command, cha
 		return 0;
 	if (libvirt.virGetLastError() &&
 	    libvirt.virGetLastError()->code == VIR_ERR_OPERATION_INVALID)
-		return fail(-ESRCH, "there is no monitor (any more) of the domain", domain->name);
-	return fail(-EREMOTEIO, "libvirt does not ask the monitor of the domain", domain->name);
+		return fail(-ESRCH, "there is no monitor (any longer) of the domain", domain->name);
+	return fail(-EREMOTEIO, "libvirt cannot use the monitor of the domain", domain->name);
 }
 
 int domain_read_memory(const struct domain *domain, uint64_t gpa, void *to, size_t size)
 {
 	if (!libvirt.virDomainMemoryPeek(domain->domain, gpa, size, to, VIR_MEMORY_PHYSICAL))
 		return 0;
-	return fail(-EREMOTEIO, "libvirt does not read the memory of the domain", domain->name);
+	return fail(-EREMOTEIO, "libvirt cannot read the memory of the domain", domain->name);
 }
 
 /* The process */
@@ -269,11 +268,11 @@ int domain_find_process(const struct domain *domain, pid_t *pid)
 		return 0;
 	if (count)
 		return error_set(
-			-E2BIG, "%d processes say that they are the domain '%s': name one by --pid",
+			-E2BIG,
+			"%d processes have the command line of domain '%s': select one by --pid",
 			count, domain->name);
-	return error_set(
-		-ENOENT,
-		"no process of this machine is the domain '%s': it runs elsewhere, in a PID namespace "
-		"that is not seen from here, or not by QEMU",
-		domain->name);
+	return error_set(-ENOENT,
+			 "no process of this machine is the domain '%s': it runs elsewhere, in "
+			 "a PID namespace that is not visible here, or not in QEMU",
+			 domain->name);
 }

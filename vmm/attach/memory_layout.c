@@ -142,10 +142,8 @@ int memory_layout_guess(struct vmm_memory *memory, const struct vmm_process *pro
 			return 0;
 		}
 	vmm_memory_set_slots(memory, NULL, 0);
-	return error_set(
-		-ENOENT,
-		"no memory of process %d is that of a guest which runs Linux, as far as can be told",
-		process->pid);
+	return error_set(-ENOENT, "no memory of process %d is recognized as that of a Linux guest",
+			 process->pid);
 }
 
 /* Limits the guest's values to what a processor can address. */

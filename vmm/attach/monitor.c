@@ -100,8 +100,8 @@ static int find_socket(const struct vmm_process *process, char *path, size_t siz
 	if (!read_socket(process->pid, own, sizeof(own)))
 		return error_set(
 			-ENOENT,
-			"process %d (%s) was given no QMP socket that can be connected to: give its "
-			"path by --qmp, or the domain's name by --domain",
+			"process %d (%s) has no QMP socket to connect to in its command line: "
+			"set its path by --qmp, or the domain's name by --domain",
 			process->pid, process->name);
 	snprintf(path, size, "/proc/%d/%s/%s", process->pid, *own == '/' ? "root" : "cwd", own);
 	return 0;
@@ -188,7 +188,7 @@ static int ask_domain(const struct domain *domain, const char *command, json_t *
 	int error;
 
 	if (!text)
-		return error_set(-ENOMEM, "no memory to ask QEMU's monitor");
+		return error_set(-ENOMEM, "no memory for a command to QEMU's monitor");
 	error = domain_monitor_command(domain, text, &reply);
 	free(text);
 	if (error)
@@ -215,7 +215,7 @@ int monitor_execute_hmp(struct monitor *monitor, const char *line, json_t **resu
 	if (error || json_is_string(*result))
 		return error;
 	json_decref(*result);
-	return error_set(-EPROTO, "QEMU's monitor answers '%s' by no text", line);
+	return error_set(-EPROTO, "QEMU's monitor does not answer '%s' with text", line);
 }
 
 int monitor_find_process(const char *path, pid_t *pid)
@@ -226,9 +226,11 @@ int monitor_find_process(const char *path, pid_t *pid)
 	if (error)
 		return error;
 	qmp_close(qmp);
-	return *pid > 0 ? 0
-			: error_set(
-				  -ENOENT,
-				  "the process that listens at %s is in no PID namespace seen here",
-				  path);
+	return *pid > 0
+		       ? 0
+		       : error_set(
+				 -ENOENT,
+				 "the process that listens at %s is in a PID namespace that is not "
+				 "visible here",
+				 path);
 }

@@ -49,13 +49,13 @@ static int start(struct trial *trial)
 {
 	strcpy(trial->directory, "/tmp/kvmscope-trial-XXXXXX");
 	if (!mkdtemp(trial->directory))
-		return error_set(-errno, "can not make a directory in /tmp: %s", strerror(errno));
+		return error_set(-errno, "cannot create a directory in /tmp: %s", strerror(errno));
 	snprintf(trial->path, sizeof(trial->path), "%s/qmp", trial->directory);
 	fflush(NULL);
 	trial->pid = fork();
 	if (!trial->pid)
 		be_qemu(trial->path);
-	return trial->pid < 0 ? error_set(-errno, "can not start QEMU: %s", strerror(errno)) : 0;
+	return trial->pid < 0 ? error_set(-errno, "cannot start QEMU: %s", strerror(errno)) : 0;
 }
 
 static void end(struct trial *trial)
@@ -78,10 +78,11 @@ static int check_runs(const struct trial *trial)
 	if (info.si_code == CLD_EXITED && info.si_status == NOT_FOUND)
 		return error_set(
 			-ENOENT,
-			"no QEMU (qemu-system-x86_64) is installed here to try its monitor");
-	return error_set(
-		-ECHILD,
-		"QEMU (qemu-system-x86_64) was started to try its monitor, and ended at once");
+			"QEMU (qemu-system-x86_64) is not installed, so its monitor cannot be "
+			"tested");
+	return error_set(-ECHILD,
+			 "QEMU (qemu-system-x86_64) was started to test its monitor, and exited "
+			 "at once");
 }
 
 /* The socket appears some time after the start, and the greeting later still. */
@@ -109,7 +110,7 @@ static int check_vcpus(struct qmp_reader *reader)
 
 	if (qmp_reader_vcpus(reader, vcpus) && qmp_reader_slots(reader, slots))
 		return 0;
-	return error_set(-EPROTO, "the monitor of a QEMU does not tell its vCPU and its memory");
+	return error_set(-EPROTO, "QEMU's monitor does not report vCPUs and memory");
 }
 
 /* Reads registers directly: the reader skips halted vCPUs. */
@@ -128,7 +129,7 @@ static int check_registers(const struct trial *trial, const struct vmm_process *
 	if (!error) {
 		text = json_string_value(result);
 		if (!qmp_parse_registers(&text, &registers))
-			error = error_set(-EPROTO, "the monitor of a QEMU does not tell registers");
+			error = error_set(-EPROTO, "QEMU's monitor does not report registers");
 		json_decref(result);
 	}
 	monitor_close(monitor);

@@ -77,12 +77,12 @@ int perf_event_explain(int error, pid_t pid)
 	if (error == -EACCES || error == -EPERM)
 		return error_set(
 			-EACCES,
-			"perf may not sample process %d, the guest and the kernel included: be root, or "
-			"have CAP_PERFMON (see /proc/sys/kernel/perf_event_paranoid)",
+			"perf may not sample process %d with the guest and the kernel: run as "
+			"root, or with CAP_PERFMON (see /proc/sys/kernel/perf_event_paranoid)",
 			pid);
 	if (error == -ENOSYS)
 		return error_set(-ENOTSUP, "this kernel has no perf events");
-	return error_set(error, "perf can not sample process %d: %s", pid, strerror(-error));
+	return error_set(error, "perf cannot sample process %d: %s", pid, strerror(-error));
 }
 
 /* The kernel limits only events with a frequency, and lowers the limit by itself. */
@@ -91,10 +91,10 @@ static void tell_limit(unsigned int frequency)
 	unsigned int max = frequency_max();
 
 	if (max && frequency > max)
-		log_warning(
-			"cycles can be sampled at %u Hz at most here now, not at %u (see "
-			"/proc/sys/kernel/perf_event_max_sample_rate): CPU time is sampled instead",
-			max, frequency);
+		log_warning("the kernel limits cycle samples to %u Hz, below %u (see "
+			    "/proc/sys/kernel/perf_event_max_sample_rate): CPU time is sampled "
+			    "instead",
+			    max, frequency);
 }
 
 int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency,

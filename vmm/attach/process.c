@@ -151,7 +151,7 @@ static int open_process(struct vmm_process *process)
 				 strerror(errno));
 	process->directory = proc_open(process->pid);
 	if (process->directory < 0)
-		return error_set(process->directory, "can not open /proc/%d: %s", process->pid,
+		return error_set(process->directory, "cannot open /proc/%d: %s", process->pid,
 				 strerror(-process->directory));
 	read_name(process);
 	return vmm_process_scan(process);
@@ -163,7 +163,7 @@ static int open_as(struct vmm_process **result, pid_t pid, int vm_fd, bool monit
 	int error;
 
 	if (!process)
-		return error_set(-ENOMEM, "no memory to look at process %d", pid);
+		return error_set(-ENOMEM, "no memory to inspect process %d", pid);
 	process->pid = pid;
 	process->monitored = monitored;
 	process->requested_vm = vm_fd;

@@ -291,15 +291,16 @@ static int check(const struct scan *scan, int error)
 	if (error == -EACCES || error == -EPERM || (!scan->vm.vcpu_count && scan->hidden))
 		return error_set(
 			-EACCES,
-			"process %d may not be looked at: be root, or its user and with CAP_SYS_PTRACE",
+			"process %d may not be inspected: run as root, or as its user with "
+			"CAP_SYS_PTRACE",
 			pid);
 	if (error == -ESRCH || error == -ENOENT)
 		return error_set(-ESRCH, "process %d has ended", pid);
 	if (error)
-		return error_set(error, "can not look at process %d: %s", pid, strerror(-error));
+		return error_set(error, "cannot inspect process %d: %s", pid, strerror(-error));
 	if (!scan->vms.count || !scan->vm.vcpu_count)
-		return error_set(-ENOENT, "process %d (%s) runs no VM: it has no %s of KVM open",
-				 pid, scan->process->name, scan->vms.count ? "vCPU" : "VM");
+		return error_set(-ENOENT, "process %d (%s) runs no VM: it has no open KVM %s", pid,
+				 scan->process->name, scan->vms.count ? "vCPU" : "VM");
 	return 0;
 }
 
@@ -312,7 +313,7 @@ static int list_vms(const struct scan *scan, int error, const char *what)
 
 		snprintf(list + used, sizeof(list) - used, "%s%d", i ? ", " : "", scan->vms.fds[i]);
 	}
-	return error_set(error, "process %d (%s) %s: --vm names one by its descriptor, of %s",
+	return error_set(error, "process %d (%s) %s: --vm selects one by its descriptor, of %s",
 			 scan->process->pid, scan->process->name, what, list);
 }
 
@@ -361,8 +362,8 @@ static int keep_own_vcpus(struct scan *scan)
 	if (!known && !process->vcpu_count)
 		return error_set(
 			-ENOTSUP,
-			"which vCPUs of process %d (%s) are those of its VM %d only KVM tells: mount "
-			"debugfs at /sys/kernel/debug (from Linux 5.19)",
+			"only KVM can tell which vCPUs of process %d (%s) belong to VM %d: "
+			"mount debugfs at /sys/kernel/debug (since Linux 5.19)",
 			process->pid, process->name, vm->fd);
 	for (size_t i = 0; i < vm->vcpu_count; i++) {
 		unsigned int id = vm->vcpus[i].is.id;
@@ -412,7 +413,7 @@ int process_scan_vm(struct vmm_process *process)
 	int error;
 
 	if (!scan)
-		return error_set(-ENOMEM, "no memory to look at process %d", process->pid);
+		return error_set(-ENOMEM, "no memory to inspect process %d", process->pid);
 	scan->process = process;
 	error = scan_all(scan);
 	free(scan);

@@ -106,7 +106,8 @@ int qmp_parse_answer(json_t *answer, const char *command, json_t **result)
 		return 0;
 	}
 	return error ? parse_error(error, command)
-		     : error_set(-EPROTO, "what answers %s is no monitor of QEMU", command);
+		     : error_set(-EPROTO, "the answer to %s is not that of a QEMU monitor",
+				 command);
 }
 
 /* Consumes MESSAGE; NULL without memory. */
@@ -154,10 +155,10 @@ static int make_room(struct qmp *qmp)
 	if (qmp->room - qmp->size >= READ_SIZE / 2)
 		return 0;
 	if (room > 2 * QMP_MESSAGE_MAX)
-		return error_set(-EPROTO, "what comes from QEMU's monitor has no end");
+		return error_set(-EPROTO, "the output of QEMU's monitor is too long");
 	bytes = realloc(qmp->bytes, room);
 	if (!bytes)
-		return error_set(-ENOMEM, "no memory for what comes from QEMU's monitor");
+		return error_set(-ENOMEM, "no memory for the output of QEMU's monitor");
 	qmp->bytes = bytes;
 	qmp->room = room;
 	return 0;
@@ -179,7 +180,7 @@ static int receive(struct qmp *qmp)
 	else if (errno == EAGAIN)
 		return wait_for(qmp, POLLIN);
 	else if (errno != EINTR)
-		return error_set(-errno, "can not read from QEMU's monitor: %s", strerror(errno));
+		return error_set(-errno, "cannot read from QEMU's monitor: %s", strerror(errno));
 	return 0;
 }
 
@@ -200,7 +201,7 @@ static int read_message(struct qmp *qmp, json_t **message)
 
 		if (qmp->size > seen &&
 		    qmp_frame_feed(&qmp->frame, qmp->bytes + seen, qmp->size - seen, &complete) < 0)
-			return error_set(-EPROTO, "what listens there is no monitor of QEMU");
+			return error_set(-EPROTO, "the listener is not a QEMU monitor");
 		if (qmp->frame.length > QMP_MESSAGE_MAX)
 			return error_set(-EPROTO, "a message of QEMU's monitor is too long");
 		if (complete) {
@@ -209,7 +210,8 @@ static int read_message(struct qmp *qmp, json_t **message)
 			*message = json_loadb(qmp->bytes, length, 0, NULL);
 			drop(qmp, length);
 			return *message ? 0
-					: error_set(-EPROTO, "QEMU's monitor says what is no JSON");
+					: error_set(-EPROTO,
+						    "the output of QEMU's monitor is not JSON");
 		}
 		error = receive(qmp);
 		if (error)
@@ -257,7 +259,7 @@ static int send_text(struct qmp *qmp, const char *text, size_t size)
 			continue;
 		}
 		if (errno != EAGAIN && errno != EINTR)
-			return error_set(-errno, "can not write to QEMU's monitor: %s",
+			return error_set(-errno, "cannot write to QEMU's monitor: %s",
 					 strerror(errno));
 		error = wait_for(qmp, POLLOUT);
 		if (error)
@@ -278,7 +280,7 @@ int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t 
 	}
 	text = text_of(message);
 	if (!text)
-		return error_set(-ENOMEM, "no memory to ask QEMU's monitor");
+		return error_set(-ENOMEM, "no memory for a command to QEMU's monitor");
 	qmp->deadline = clock_ms(CLOCK_MONOTONIC) + ANSWER_TIME;
 	error = send_text(qmp, text, strlen(text));
 	free(text);
@@ -329,14 +331,14 @@ static int greet(struct qmp *qmp, const char *path)
 	if (error == -ETIMEDOUT)
 		return error_set(
 			-EBUSY,
-			"the monitor at %s does not greet: somebody else is connected to it; give "
-			"QEMU one more by -qmp unix:PATH,server=on,wait=off",
+			"the monitor at %s does not greet, as another client is connected to "
+			"it: give QEMU another one with -qmp unix:PATH,server=on,wait=off",
 			path);
 	if (error)
 		return error;
 	error = json_is_object(json_object_get(greeting, "QMP"))
 			? 0
-			: error_set(-EPROTO, "what listens at %s is no monitor of QEMU", path);
+			: error_set(-EPROTO, "the listener at %s is not a QEMU monitor", path);
 	json_decref(greeting);
 	if (!error)
 		error = qmp_execute(qmp, "qmp_capabilities", NULL, &result);
@@ -367,13 +369,13 @@ static int connect_to(struct qmp *qmp, const char *path, pid_t *peer)
 
 	qmp->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (qmp->fd < 0)
-		return error_set(-errno, "can not make a socket: %s", strerror(errno));
+		return error_set(-errno, "cannot create a socket: %s", strerror(errno));
 	if (connect_path(qmp->fd, path))
 		return error_set(errno == EAGAIN ? -EBUSY : -errno,
-				 "can not connect to the monitor at %s: %s", path, strerror(errno));
+				 "cannot connect to the monitor at %s: %s", path, strerror(errno));
 	if (getsockopt(qmp->fd, SOL_SOCKET, SO_PEERCRED, &other, &size))
-		return error_set(-errno, "can not ask who listens at %s: %s", path,
-				 strerror(errno));
+		return error_set(-errno, "cannot determine the process that listens at %s: %s",
+				 path, strerror(errno));
 	*peer = other.pid;
 	return greet(qmp, path);
 }

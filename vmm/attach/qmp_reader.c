@@ -221,7 +221,7 @@ static void query_slots(struct qmp_reader *reader)
 				   qmp_parse_memory(json_string_value(text), slots, VMM_SLOTS_MAX));
 		json_decref(text);
 	}
-	log_debug("QEMU tells %zu ranges of the guest's memory", count);
+	log_debug("QEMU's monitor reports %zu ranges of guest memory", count);
 	if (!count)
 		return;
 	pthread_mutex_lock(&reader->lock);
@@ -246,11 +246,10 @@ static int check_version(struct qmp_reader *reader)
 	json_decref(result);
 	if (!reader->process.monitored || major > 7 || (major == 7 && minor >= 2))
 		return 0;
-	return error_set(
-		-ENOTSUP,
-		"QEMU %lld.%lld does not keep the program counter while it emulates, so where the "
-		"guest is can not be asked for; from 7.2 on it can",
-		(long long)major, (long long)minor);
+	return error_set(-ENOTSUP,
+			 "QEMU %lld.%lld does not update the program counter during emulation, "
+			 "so it cannot be sampled; 7.2 or later can",
+			 (long long)major, (long long)minor);
 }
 
 static int open_monitor(struct qmp_reader *reader)
@@ -437,7 +436,7 @@ static int fill(struct qmp_reader *reader, const struct monitor_address *address
 	reader->main_fd = openat(process->directory, "schedstat", O_RDONLY | O_CLOEXEC);
 	reader->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (reader->process.pid_fd < 0 || reader->process.directory < 0 || reader->stop_fd < 0)
-		return error_set(-errno, "can not make descriptors: %s", strerror(errno));
+		return error_set(-errno, "cannot create descriptors: %s", strerror(errno));
 	if (!copy_text(&reader->socket, address->socket) ||
 	    !copy_text(&reader->domain, address->domain) || !copy_text(&reader->uri, address->uri))
 		return error_set(-ENOMEM, "no memory for QEMU's monitor");
@@ -457,7 +456,7 @@ static int start_thread(struct qmp_reader *reader)
 	pthread_attr_destroy(&detached);
 	if (error)
 		reader->ended = true;
-	return error ? error_set(error, "can not start the thread of QEMU's monitor: %s",
+	return error ? error_set(error, "cannot start the thread for QEMU's monitor: %s",
 				 strerror(-error))
 		     : 0;
 }
@@ -590,7 +589,7 @@ void qmp_reader_stop(struct qmp_reader *reader)
 	pthread_mutex_lock(&reader->lock);
 	reader->stop = true;
 	if (reader->stop_fd >= 0 && write(reader->stop_fd, &one, sizeof(one)) < 0)
-		log_debug("the monitor's thread is told that it ends already");
+		log_debug("the monitor thread is already ending");
 	wait_until(reader, has_ended, CLOSE_TIME);
 	ended = reader->ended;
 	reader->abandoned = !ended;

@@ -201,7 +201,7 @@ static int check_target(const json_t *vcpu)
 
 	if (!target || !strcmp(target, "x86_64") || !strcmp(target, "i386"))
 		return 0;
-	return error_set(-ENOTSUP, "the guest is no x86 but %.16s", target);
+	return error_set(-ENOTSUP, "the guest is not x86 but %.16s", target);
 }
 
 static bool parse_vcpu_thread(const json_t *from, struct qmp_vcpu *vcpu)
@@ -232,7 +232,7 @@ int qmp_parse_vcpus(const json_t *result, struct qmp_vcpu *vcpus, size_t max)
 	json_t *from;
 
 	if (!json_is_array(result))
-		return error_set(-EPROTO, "QEMU's monitor tells no vCPUs");
+		return error_set(-EPROTO, "QEMU's monitor reports no vCPUs");
 	json_array_foreach(result, index, from)
 	{
 		int error = check_target(from);
@@ -241,7 +241,7 @@ int qmp_parse_vcpus(const json_t *result, struct qmp_vcpu *vcpus, size_t max)
 			return error;
 		if (count == max || !parse_vcpu_thread(from, &vcpus[count]) ||
 		    has(vcpus, count, vcpus[count].id))
-			return error_set(-EPROTO, "QEMU's monitor tells no sensible vCPUs");
+			return error_set(-EPROTO, "QEMU's monitor reports inconsistent vCPUs");
 		count++;
 	}
 	return (int)count;

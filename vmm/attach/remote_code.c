@@ -191,7 +191,7 @@ int remote_code_find(struct remote_code *code, const struct vmm_process *process
 		       ? 0
 		       : error_set(
 				 -ENOTSUP,
-				 "process %d has no instructions that can be borrowed for a system "
-				 "call, or can not be read",
+				 "process %d has no instructions that can be used for a system call, or "
+				 "cannot be read",
 				 process->pid);
 }

@@ -91,7 +91,7 @@ static int settle(const struct spare *spares, size_t count)
 		if (!capng_have_capability(CAPNG_PERMITTED, spares[i].capability))
 			continue;
 		if (spares[i].needed)
-			log_debug("the right %s is kept",
+			log_debug("keeping the capability %s",
 				  capng_capability_to_name(spares[i].capability));
 		capng_update(spares[i].needed ? CAPNG_ADD : CAPNG_DROP,
 			     spares[i].needed ? CAPNG_EFFECTIVE : CAPNG_PERMITTED,
@@ -102,8 +102,7 @@ static int settle(const struct spare *spares, size_t count)
 
 static int refuse(int error)
 {
-	return error_set(error, "rights that are not needed can not be given up: %s",
-			 strerror(-error));
+	return error_set(error, "cannot drop unneeded capabilities: %s", strerror(-error));
 }
 
 int rights_keep_only(const unsigned int *capabilities, size_t count)

@@ -221,9 +221,9 @@ static int load_program(struct filter_reader *reader)
 	if (error == -EPERM) /* EACCES comes from the verifier */
 		return error_set(
 			-EACCES,
-			"BPF programs may not be loaded: that needs CAP_BPF and CAP_PERFMON");
+			"BPF programs may not be loaded: CAP_BPF and CAP_PERFMON are missing");
 	if (error)
-		return error_set(-ENOTSUP, "this kernel does not load the BPF program (%s)",
+		return error_set(-ENOTSUP, "this kernel rejects the BPF program (%s)",
 				 strerror(-error));
 	return 0;
 }

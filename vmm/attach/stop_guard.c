@@ -84,7 +84,8 @@ int stop_guard_begin(struct stop_guard *guard)
 	if (error)
 		return error_set(
 			error,
-			"no timer to end a vCPU's stop by, if kvmscope is stopped meanwhile: %s",
+			"cannot create a timer that ends a vCPU's stop if kvmscope is stopped "
+			"meanwhile: %s",
 			strerror(-error));
 	guarding = guard;
 	set(guard, &wake_time, &kill_time);

@@ -157,10 +157,10 @@ static void report_refused(struct sampled_vcpu *vcpu, int error, const char *why
 static const char *explain(int error)
 {
 	if (error == -ENODATA)
-		return "its registers are hidden from the host, as SEV-ES does it";
+		return "its registers are hidden from the host, as with SEV-ES";
 	if (error == -EADDRNOTAVAIL)
-		return "its thread runs on a stack that its VMM's runtime made, as a goroutine's, where it can "
-		       "not be made to call without harm; --backend bpf or perf needs no calls";
+		return "its thread runs on a stack of the VMM's runtime, e.g. a goroutine's, "
+		       "where system calls would be harmful; --backend bpf or perf makes none";
 	return strerror(-error);
 }
 
@@ -422,12 +422,12 @@ static int start_stopper(struct stop_sampler *sampler)
 	int error;
 
 	if (!stopper)
-		return error_set(-ENOMEM, "no memory for looks at vCPUs");
+		return error_set(-ENOMEM, "no memory for sampling vCPUs");
 	stopper->sampler = sampler;
 	error = -pthread_create(&stopper->thread, NULL, run, stopper);
 	if (error) {
 		free(stopper);
-		return error_set(error, "can not start the thread that stops vCPUs: %s",
+		return error_set(error, "cannot start the thread that stops vCPUs: %s",
 				 strerror(-error));
 	}
 	stopper->next = sampler->stoppers;
@@ -577,7 +577,7 @@ static int start_stoppers(struct stop_sampler *sampler)
 
 	sampler->queue = calloc(QUEUE, sizeof(sampler->queue[0]));
 	if (!sampler->queue)
-		return error_set(-ENOMEM, "no memory for looks at vCPUs");
+		return error_set(-ENOMEM, "no memory for sampling vCPUs");
 	pthread_mutex_lock(&sampler->lock);
 	error = start_stopper(sampler);
 	sampler->turn = sampler->stoppers;
@@ -594,7 +594,7 @@ int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_targ
 	int error;
 
 	if (!sampler)
-		return error_set(-ENOMEM, "no memory for looks at vCPUs");
+		return error_set(-ENOMEM, "no memory for sampling vCPUs");
 	sampler->target = *target;
 	sampler->times =
 		(struct poisson_times){ .interval = NS_PER_S / frequency, .random = now() | 1 };
@@ -636,9 +636,8 @@ bool stop_sampler_end(struct stop_sampler *sampler)
 		free_sampler(sampler);
 		return true;
 	}
-	log_warning(
-		"a vCPU of process %d was asked to stop %u s ago and waits for something in the kernel: it "
-		"goes on when it has that, or when kvmscope ends",
-		sampler->target.process->pid, END_MAX);
+	log_warning("a vCPU of process %d does not stop since %u s, as it is blocked in "
+		    "the kernel: it continues when it is unblocked, or when kvmscope ends",
+		    sampler->target.process->pid, END_MAX);
 	return false;
 }

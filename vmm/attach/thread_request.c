@@ -11,7 +11,7 @@ int request_open(struct request *request)
 {
 	*request = (struct request){ .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	if (request->fd < 0)
-		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	pthread_mutex_init(&request->lock, NULL);
 	pthread_cond_init(&request->answered, NULL);
 	return 0;
@@ -30,7 +30,7 @@ static int wait_for_answer(struct request *request, uint64_t number)
 	while (request->answers < number && !request->ended)
 		pthread_cond_wait(&request->answered, &request->lock);
 	if (request->answers < number)
-		return error_set(-ECANCELED, "nothing is sampled any more");
+		return error_set(-ECANCELED, "sampling has ended");
 	return request->error ? error_set(request->error, "%s", request->text) : 0;
 }
 

@@ -82,14 +82,14 @@ static int explain_filters(int error, pid_t tid)
 	return error == -EACCES
 		       ? error_set(
 				 -EACCES,
-				 "thread %d would be killed for it: its seccomp filter does not let "
-				 "KVM_GET_REGS, KVM_GET_SREGS, KVM_GET_MP_STATE and rt_sigreturn pass",
+				 "thread %d would be killed: its seccomp filter forbids KVM_GET_REGS, "
+				 "KVM_GET_SREGS, KVM_GET_MP_STATE or rt_sigreturn",
 				 tid)
 		       : error_set(
 				 -EPERM,
-				 "what the seccomp filters of thread %d let pass can not be read: ptrace(2) "
-				 "shows them to who has CAP_SYS_ADMIN and no such filters itself, as the "
-				 "sandbox of a service sets them",
+				 "cannot read the seccomp filters of thread %d: ptrace(2) shows them "
+				 "only with CAP_SYS_ADMIN, and to processes without such filters, as "
+				 "the sandbox of a service sets them",
 				 tid);
 }
 
@@ -101,10 +101,10 @@ static int check_filters(const struct vcpu_stop_target *target, struct vcpu_thre
 	int error = thread_stop(&stop, thread->vcpu.tid);
 
 	if (error == -EPERM || error == -EACCES)
-		return error_set(
-			error,
-			"thread %d may not be stopped: be root, or its user and with CAP_SYS_PTRACE",
-			thread->vcpu.tid);
+		return error_set(error,
+				 "thread %d may not be stopped: run as root, or as its user with "
+				 "CAP_SYS_PTRACE",
+				 thread->vcpu.tid);
 	if (error)
 		return error;
 	list_calls(target, is_call(&stop.registers) ? (int)stop.registers.rdi : thread->fd, calls);
@@ -129,7 +129,8 @@ int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *t
 	if (status->shadow_stack)
 		return error_set(
 			-ENOTSUP,
-			"thread %d has a shadow stack, which does not let it return where it was not called",
+			"thread %d has a shadow stack, which prevents returns to places that "
+			"did not call",
 			thread->vcpu.tid);
 	if (status->seccomp == SECCOMP_MODE_STRICT)
 		return explain_filters(-EACCES, thread->vcpu.tid);

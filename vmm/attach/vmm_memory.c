@@ -38,7 +38,7 @@ static int remote_memory_open(struct remote_memory **result, const char *name, c
 	int error;
 
 	if (!memory)
-		return error_set(-ENOMEM, "no memory for what libvirt tells of a guest's");
+		return error_set(-ENOMEM, "no memory for a cache of guest memory");
 	error = domain_open(&memory->domain, name, uri);
 	if (error) {
 		free(memory);
@@ -196,8 +196,8 @@ int vmm_memory_open(struct vmm_memory *memory, const struct vmm_process *process
 		return 0;
 	vmm_memory_close(memory);
 	return error_set(-EACCES,
-			 "the memory of process %d can not be read: be root, or its user and with "
-			 "CAP_SYS_PTRACE",
+			 "the memory of process %d cannot be read: run as root, or as its user "
+			 "with CAP_SYS_PTRACE",
 			 process->pid);
 }
 

@@ -127,7 +127,7 @@ TEST(agent_channel, one_client_at_a_time_and_only_of_the_process_itself)
 	close(accept(listener, NULL, NULL)); /* of the refused one */
 	accepted = accept(listener, NULL, NULL);
 	CHECK_EQUAL(agent_channel_connect(&self, path), -EBUSY);
-	CHECK(strstr(error_message(), "somebody else"));
+	CHECK(strstr(error_message(), "another client"));
 	close(first);
 	close(accepted);
 	first = agent_channel_connect(&self, path);
