@@ -16,15 +16,29 @@
 #define SEARCH_INTERVAL NS_PER_S
 #define SEARCH_RUN      (50 * NS_PER_MS)
 
-/* The address at which a kernel ran that is to be found. 0: unknown, or there is none yet. */
-static uint64_t wanted_rip(struct attach *attach)
+/* What samples have shown of the kernel that runs. */
+struct sampled_kernel {
+	struct guest_registers registers;
+	uint64_t rip;       /* of the last sample */
+	uint64_t image_rip; /* in a kernel to be found; 0: unknown, or there is none yet */
+	bool has_registers, stalled, known;
+};
+
+static struct sampled_kernel read_sampled(struct attach *attach)
 {
-	uint64_t rip;
+	struct sampled_kernel sampled;
 
 	pthread_mutex_lock(&attach->kernel_lock);
-	rip = attach->image_rip;
+	sampled = (struct sampled_kernel){
+		.registers = attach->latest,
+		.rip = attach->latest_rip,
+		.image_rip = attach->image_rip,
+		.has_registers = attach->has_latest,
+		.stalled = attach->kernel_stalled,
+		.known = attach->kernel,
+	};
 	pthread_mutex_unlock(&attach->kernel_lock);
-	return rip;
+	return sampled;
 }
 
 /* With several VMs in one process, a mapping cannot be attributed to one of them. */
@@ -65,17 +79,6 @@ static void search(struct attach *attach, uint64_t rip)
 	attach->next_search = begun + lasted + SEARCH_INTERVAL;
 }
 
-static bool latest_registers(struct attach *attach, struct guest_registers *registers)
-{
-	bool has;
-
-	pthread_mutex_lock(&attach->kernel_lock);
-	has = attach->has_latest;
-	*registers = attach->latest;
-	pthread_mutex_unlock(&attach->kernel_lock);
-	return has;
-}
-
 /* The page tables of a stalled kernel are still in memory: only other tables are the running
  * kernel's. */
 static bool maps_old_kernel(struct attach *attach, const struct guest_registers *registers)
@@ -89,33 +92,25 @@ static bool maps_old_kernel(struct attach *attach, const struct guest_registers 
 	return maps;
 }
 
-static void read_pulse(struct attach *attach, bool *kernel_stalled, uint64_t *rip)
-{
-	pthread_mutex_lock(&attach->kernel_lock);
-	*kernel_stalled = attach->kernel_stalled;
-	*rip = attach->latest_rip;
-	pthread_mutex_unlock(&attach->kernel_lock);
-}
-
-/*
- * Uses the page tables of sampled registers, or searches for them if the backend has no registers.
+/* Uses the page tables of sampled registers, or searches for them if the backend has no registers.
  */
 bool attach_registers(struct attach *attach, struct guest_registers *registers)
 {
-	bool has = latest_registers(attach, registers), kernel_stalled;
-	uint64_t rip, wanted = wanted_rip(attach);
+	const struct sampled_kernel sampled = read_sampled(attach);
 
-	read_pulse(attach, &kernel_stalled, &rip);
+	THREAD_CHECK(&attach->searcher);
 	/* Registers are useless without the memory layout, which can be guessed only once a kernel
 	 * has started. After a reset, firmware has left only the old kernel's tables in memory. */
-	if ((!attach->has_kernel || (kernel_stalled && wanted)) && (!has || may_guess(attach)))
-		search(attach, wanted);
-	if (has)
+	if ((!attach->has_kernel || (sampled.stalled && sampled.image_rip)) &&
+	    (!sampled.has_registers || may_guess(attach)))
+		search(attach, sampled.image_rip);
+	*registers = sampled.registers;
+	if (sampled.has_registers)
 		return true;
 	if (!attach->has_tables)
 		return false;
 	kernel_tables_registers(&attach->tables, registers);
-	registers->rip = rip;
+	registers->rip = sampled.rip;
 	return !maps_old_kernel(attach, registers);
 }
 
@@ -158,19 +153,9 @@ void attach_wait_for_users(struct attach *attach)
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-static bool has_known_kernel(struct attach *attach)
-{
-	bool knows;
-
-	pthread_mutex_lock(&attach->kernel_lock);
-	knows = attach->kernel;
-	pthread_mutex_unlock(&attach->kernel_lock);
-	return knows;
-}
-
 bool attach_awaits_kernel(struct attach *attach)
 {
-	return attach_needs_callchains(attach) && !has_known_kernel(attach) &&
+	return attach_needs_callchains(attach) && !read_sampled(attach).known &&
 	       !atomic_load(&attach->searched);
 }
 

@@ -265,6 +265,7 @@ void attach_record_sample(void *context, struct sample *sample, struct guest_cal
 {
 	struct attach *attach = context;
 
+	THREAD_CHECK(&attach->owner);
 	assert(sample->vcpu < attach->ring_count);
 	attach->recorded++;
 	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
@@ -287,6 +288,7 @@ void attach_record_lost(void *context, unsigned int id, uint64_t count)
 	struct attach *attach = context;
 	struct sample_lost *lost;
 
+	THREAD_CHECK(&attach->owner);
 	assert(id < attach->ring_count);
 	attach->recorded++;
 	atomic_fetch_add(&attach->lost, count);

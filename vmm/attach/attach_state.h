@@ -14,6 +14,7 @@
 #include "shared/clock_ns.h"
 #include "shared/cpu_budget.h"
 #include "shared/error.h"
+#include "shared/thread_check.h"
 #include "vmm/attach/attachment.h"
 #include "vmm/attach/kernel_liveness.h"
 #include "vmm/attach/thread_request.h"
@@ -51,6 +52,7 @@ struct attach {
 
 	pthread_t thread;
 	bool started;
+	struct thread_check owner; /* the attach thread while it runs, else the opener */
 	bool hangs;          /* a backend thread is stuck and still uses this: nothing is freed */
 	int stop_fd, end_fd; /* eventfds */
 	struct request request;
@@ -90,6 +92,7 @@ struct attach {
 	bool layout_guessed; /* memslots were guessed; corrected by the guest's memory map */
 
 	/* Owned by the collector's thread, which searches for a kernel. */
+	struct thread_check searcher;
 	struct guest_paging tables; /* of the last candidate */
 	bool has_tables, has_kernel;
 	size_t skip;          /* rejected candidates */

@@ -126,14 +126,17 @@ static void follow_memory(struct attach *attach)
 
 void attach_update_threads(struct attach *attach)
 {
+	THREAD_CHECK(&attach->owner);
 	if (attach->backend->threads)
 		attach->backend->threads(attach->source, attach->process);
 }
 
 int attach_update_vcpus(struct attach *attach)
 {
-	int error = vmm_process_scan(attach->process);
+	int error;
 
+	THREAD_CHECK(&attach->owner);
+	error = vmm_process_scan(attach->process);
 	if (error)
 		return error;
 	attach_update_threads(attach);
@@ -254,6 +257,7 @@ static bool has_new_kernel(struct attach *attach)
 
 bool attach_drain(struct attach *attach)
 {
+	THREAD_CHECK(&attach->owner);
 	if (has_new_kernel(attach))
 		set_cpu(attach);
 	attach->backend->drain(attach->source);

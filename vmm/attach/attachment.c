@@ -319,6 +319,7 @@ int attach_open(struct attach **result, const struct attach_options *options)
 	attach->memory.memory_fd = attach->memory.pagemap_fd = -1;
 	pthread_mutex_init(&attach->kernel_lock, NULL);
 	error = open_all(attach, options);
+	thread_check_release(&attach->owner);
 	if (error)
 		attach_close(attach);
 	else
@@ -370,6 +371,7 @@ int attach_start(struct attach *attach)
 	/* The thread detects a VM that has ended meanwhile. */
 	if (error && !attach_process_exited(error) && !vmm_process_ended(attach->process))
 		return error;
+	thread_check_release(&attach->owner);
 	error = -pthread_create(&attach->thread, NULL, attach_run, attach);
 	if (error)
 		return error_set(error, "cannot start the attach thread: %s", strerror(-error));
@@ -416,6 +418,7 @@ void attach_stop(struct attach *attach)
 		if (write(attach->stop_fd, &one, sizeof(one)) < 0)
 			log_debug("the attach thread ends with the VM");
 		pthread_join(attach->thread, NULL);
+		thread_check_release(&attach->owner);
 		attach->started = false;
 	}
 	if (attach->source) {

@@ -19,6 +19,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_check.h"
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/qmp_text.h"
 #include "vmm/attach/rights.h"
@@ -63,7 +64,8 @@ struct qmp_reader {
 	struct qmp_reader_statistics statistics;
 	uint64_t first_read; /* ns */
 
-	/* Owned by the thread. */
+	/* Owned by the monitor thread. */
+	struct thread_check thread;
 	struct monitor *monitor;                                    /* NULL: not connected */
 	uint64_t next_try, next_query, next_slots_query, next_read; /* ns */
 	bool warned;
@@ -257,8 +259,10 @@ static int open_monitor(struct qmp_reader *reader)
 	const struct monitor_address address = { .socket = reader->socket,
 						 .domain = reader->domain,
 						 .uri = reader->uri };
-	int error = monitor_open(&reader->monitor, &address, &reader->process, reader->stop_fd);
+	int error;
 
+	THREAD_CHECK(&reader->thread);
+	error = monitor_open(&reader->monitor, &address, &reader->process, reader->stop_fd);
 	if (!error)
 		error = check_version(reader);
 	if (!error)
@@ -333,6 +337,7 @@ static int run_due(struct qmp_reader *reader)
 
 static void run_once(struct qmp_reader *reader)
 {
+	THREAD_CHECK(&reader->thread);
 	if (!reader->monitor) {
 		if (now() >= reader->next_try)
 			try_again(reader);

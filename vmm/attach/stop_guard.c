@@ -79,8 +79,10 @@ static int open_guard(struct stop_guard *guard)
 
 int stop_guard_begin(struct stop_guard *guard)
 {
-	int error = guard->open ? 0 : open_guard(guard);
+	int error;
 
+	THREAD_CHECK(&guard->thread);
+	error = guard->open ? 0 : open_guard(guard);
 	if (error)
 		return error_set(
 			error,
@@ -94,12 +96,14 @@ int stop_guard_begin(struct stop_guard *guard)
 
 void stop_guard_end(struct stop_guard *guard)
 {
+	THREAD_CHECK(&guard->thread);
 	guarding = NULL;
 	set(guard, &never, &never);
 }
 
 void stop_guard_close(struct stop_guard *guard)
 {
+	THREAD_CHECK(&guard->thread);
 	if (!guard->open)
 		return;
 	timer_delete(guard->wake);

@@ -23,10 +23,13 @@
 #include <stdbool.h>
 #include <time.h>
 
+#include "shared/thread_check.h"
+
 /* Zero-initialized. */
 struct stop_guard {
 	timer_t wake, kill;
 	bool open;
+	struct thread_check thread;
 };
 
 /* Call before thread_stop(). Negative errno of timer_create() or sigaction(), with the message:

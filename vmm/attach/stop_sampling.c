@@ -59,6 +59,7 @@ struct stopper {
 	struct stop_sampler *sampler;
 	struct stopper *next;
 	pthread_t thread;
+	struct thread_check check; /* THREAD */
 
 	/* With the lock. */
 	uint64_t began; /* ns, CLOCK_MONOTONIC, of its read; 0: idle */
@@ -366,6 +367,7 @@ static void take_turn(struct stopper *stopper)
 	struct stop_sampler *sampler = stopper->sampler;
 	struct sampled_vcpu *due = find_due(sampler);
 
+	THREAD_CHECK(&stopper->check);
 	if (!due)
 		pthread_cond_wait(&sampler->changed, &sampler->lock);
 	else if (next_due(sampler, due) > now())
@@ -390,6 +392,7 @@ static void stand_by(struct stopper *stopper)
 {
 	struct stop_sampler *sampler = stopper->sampler;
 
+	THREAD_CHECK(&stopper->check);
 	wait_until(sampler, &sampler->ended, now() + WATCH);
 	if (sampler->ending || !sampler->turn->began || now() - sampler->turn->began < HANGS)
 		return;

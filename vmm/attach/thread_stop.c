@@ -80,6 +80,7 @@ static int go_on(const struct thread_stop *stop, enum __ptrace_request how, int 
 
 void thread_resume(struct thread_stop *stop)
 {
+	THREAD_CHECK(&stop->tracer);
 	if (go_on(stop, PTRACE_DETACH, stop->signal) == -ESRCH)
 		reap(stop->tid);
 }
@@ -95,6 +96,7 @@ int thread_stop(struct thread_stop *stop, pid_t tid)
 	int status;
 
 	*stop = (struct thread_stop){ .tid = tid };
+	THREAD_CHECK(&stop->tracer);
 	if (ptrace(PTRACE_SEIZE, tid, 0, (long)PTRACE_O_TRACESYSGOOD))
 		return -errno;
 	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0)) {
@@ -129,6 +131,7 @@ int thread_call(struct thread_stop *stop, const struct user_regs_struct *registe
 {
 	int error;
 
+	THREAD_CHECK(&stop->tracer);
 	if (ptrace(PTRACE_SETREGS, stop->tid, 0, registers))
 		return -ESRCH;
 	error = next_call_stop(stop);

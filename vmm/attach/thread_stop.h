@@ -23,9 +23,11 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
+#include "shared/thread_check.h"
 #include "vmm/attach/process.h"
 
 struct thread_stop {
+	struct thread_check tracer;
 	pid_t tid;
 	int signal;                        /* to deliver when it is resumed; 0: none */
 	uint64_t since;                    /* ns, CLOCK_MONOTONIC: when the stop was detected */
