@@ -279,8 +279,8 @@ static void attach_as_nobody(struct libvirt_daemon *libvirt)
 		libvirt->uri, directory, directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 	snprintf(command, sizeof(command),
-		 "grep -q 'it is read by libvirt' %s/log || { cat %s/log >&2; false; }", directory,
-		 directory);
+		 "grep -q 'reading it through libvirt' %s/log || { cat %s/log >&2; false; }",
+		 directory, directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
 	check_functions(path);
