@@ -288,7 +288,8 @@ static void measure_vm(void)
 	struct monitor *monitor = NULL;
 	struct vmm_process *process;
 
-	if (vmm_process_open(&process, vm.pid) || monitor_open(&monitor, &address, process, -1)) {
+	if (vmm_process_open(&process, vm.pid, 0) ||
+	    monitor_open(&monitor, &address, process, -1)) {
 		bench_fail(WHAT, "the monitor can not be opened");
 		return;
 	}

@@ -250,7 +250,7 @@ static int run(struct sampled_guest *guest, struct outcome *outcome)
 					.callchains = true,
 					.sink = { take_sample, take_lost, outcome } };
 	struct attach_source *source = NULL;
-	int error = vmm_process_open(&process, getpid());
+	int error = vmm_process_open(&process, getpid(), 0);
 
 	target.process = process;
 	if (!error)
@@ -411,7 +411,7 @@ TEST(attach_bpf, vcpus_that_come_and_go_leave_the_others_be)
 	if (!bare_guest_possible())
 		SKIP("no /dev/kvm");
 	REQUIRE_EQUAL(start_three(&guest), 0);
-	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	target.process = process;
 	error = attach_bpf.open(&source, &target);
 	if (!error) {
@@ -589,7 +589,7 @@ TEST(attach_bpf, a_ring_that_is_full_tells_what_it_lost_and_nothing_wrong)
 	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
 	put_frames(&guest);
 	sampled_guest_use(&guest, 20000000);
-	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	target.process = process;
 	error = attach_bpf.open(&source, &target);
 	if (!error) {

@@ -103,7 +103,7 @@ static void open_target(struct vcpu_stop_target *target, struct vmm_memory *memo
 {
 	struct vmm_process *process;
 
-	REQUIRE_EQUAL(vmm_process_open(&process, vm->pid), 0);
+	REQUIRE_EQUAL(vmm_process_open(&process, vm->pid, 0), 0);
 	REQUIRE(process->vcpu_count == 1 && process->vcpus[0].tid);
 	REQUIRE_EQUAL(vmm_memory_open(memory, process), 0);
 	*target = (struct vcpu_stop_target){

@@ -71,12 +71,12 @@ TEST(attach_own_vm, a_vm_with_two_descriptors_is_one)
 	if (!make(&own))
 		SKIP("/dev/kvm can not make a VM here");
 	copy = fcntl(own.vm, F_DUPFD_CLOEXEC, 0);
-	CHECK_EQUAL(vmm_process_open(&process, getpid()), 0);
+	CHECK_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	if (process)
 		CHECK_EQUAL(process->vm_fd, own.vm);
 	vmm_process_close(process);
 	CHECK(make(&other));
-	CHECK_EQUAL(vmm_process_open(&process, getpid()), -E2BIG);
+	CHECK_EQUAL(vmm_process_open(&process, getpid(), 0), -E2BIG);
 	unmake(&other);
 	close(copy);
 	unmake(&own);
@@ -100,7 +100,7 @@ TEST(attach_own_vm, the_size_of_a_process_tells_of_threads_and_descriptors)
 
 	if (!make(&own))
 		SKIP("/dev/kvm can not make a VM here");
-	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	usleep(20000); /* threads of tests before are gone */
 	before = vmm_process_size(process);
 	REQUIRE_EQUAL(pipe2(ends, O_CLOEXEC), 0);
@@ -128,7 +128,7 @@ TEST(attach_own_vm, the_cpu_time_of_a_process_is_what_it_used)
 
 	if (!make(&own))
 		SKIP("/dev/kvm can not make a VM here");
-	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	before = vmm_process_cpu_time(process);
 	CHECK(before > 0);
 	while (vmm_process_cpu_time(process) < before + 10000000)
@@ -160,7 +160,7 @@ TEST(attach_own_vm, the_large_slots_of_very_many_are_told)
 	if (!make(&own))
 		SKIP("/dev/kvm can not make a VM here");
 	CHECK(add_slot(&own, 0, 0, LARGE_SLOT));
-	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	count = find_slots(process, slots);
 	if (count == -ENOTSUP || count == -EACCES) {
 		vmm_process_close(process);
@@ -191,12 +191,12 @@ TEST(attach_own_vm, a_vcpu_that_is_closed_leaves_its_room_in_the_map_to_the_next
 	REQUIRE_EQUAL(bpf_vcpu_open(vm, &first, 4), 0);
 	for (int i = 0; i < 3; i++) {
 		REQUIRE_EQUAL(bpf_vcpu_open(vm, &refused, 4), 0);
-		CHECK(refused.place == first.place);
+		CHECK(refused.map == first.map);
 		refused.ring.vcpu->id = 7;
 		bpf_vcpu_close(vm, &refused);
 	}
 	REQUIRE_EQUAL(bpf_vcpu_open(vm, &next, 4), 0);
-	CHECK(next.place == first.place);
+	CHECK(next.map == first.map);
 	CHECK_EQUAL(next.ring.vcpu->id, 0);
 	CHECK(next.ring.vcpu != first.ring.vcpu);
 	bpf_vcpu_close(vm, &first);

@@ -159,10 +159,9 @@ static void check_choice(const struct two_vms *vms)
 	struct vmm_process *process;
 	char arguments[200];
 
-	CHECK_EQUAL(vmm_process_open(&process, getpid()), -E2BIG);
+	CHECK_EQUAL(vmm_process_open(&process, getpid(), 0), -E2BIG);
 	CHECK(strstr(error_message(), "--vm"));
-	CHECK_EQUAL(vmm_process_open_vm(&process, getpid(), vms->guests[1].vm.vcpus[0]->fd),
-		    -ENOENT);
+	CHECK_EQUAL(vmm_process_open(&process, getpid(), vms->guests[1].vm.vcpus[0]->fd), -ENOENT);
 	snprintf(arguments, sizeof(arguments),
 		 "attach --pid %d --time 1 2>&1 | grep -q \"runs several VMs.*%d, %d\"", getpid(),
 		 vms->guests[0].vm.vm_fd, vms->guests[1].vm.vm_fd);

@@ -17,6 +17,7 @@
 #include "shared/agent_protocol.h"
 #include "shared/error.h"
 #include "shared/parse_number.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/qemu_command_line.h"
 
 #define ID_MAX 128
@@ -73,17 +74,17 @@ static bool get_number(const char *options, const char *key, int *number)
 }
 
 /* "socket,id=ID,path=PATH,server=on", or fd=N instead of the path. */
-static bool get_place(const char *value, const char *id, struct agent_channel_address *place)
+static bool get_address(const char *value, const char *id, struct agent_channel_address *address)
 {
 	char text[ID_MAX];
 
-	*place = (struct agent_channel_address){ .fd = -1 };
+	*address = (struct agent_channel_address){ .fd = -1 };
 	if (strncmp(value, "socket,", 7) != 0 ||
 	    !qemu_get_option(value, "id", text, sizeof(text)) || strcmp(text, id) != 0 ||
 	    !qemu_get_option(value, "server", text, sizeof(text)) || strcmp(text, "on") != 0)
 		return false;
-	return qemu_get_option(value, "path", place->path, sizeof(place->path)) ||
-	       get_number(value, "fd", &place->fd);
+	return qemu_get_option(value, "path", address->path, sizeof(address->path)) ||
+	       get_number(value, "fd", &address->fd);
 }
 
 static bool find_id(struct qemu_arguments words, char id[ID_MAX])
@@ -96,25 +97,26 @@ static bool find_id(struct qemu_arguments words, char id[ID_MAX])
 	return false;
 }
 
-bool agent_channel_parse(const char *command_line, size_t size, struct agent_channel_address *place)
+bool agent_channel_parse(const char *command_line, size_t size,
+			 struct agent_channel_address *address)
 {
-	struct qemu_arguments words = { command_line, command_line + size };
+	struct qemu_arguments words = qemu_arguments_of(command_line, size);
 	const char *option, *value;
 	char id[ID_MAX];
 
-	if (!size || command_line[size - 1] || !find_id(words, id))
+	if (!find_id(words, id))
 		return false;
 	while (qemu_next_pair(&words, &option, &value))
-		if (!strcmp(option, "-chardev") && get_place(value, id, place))
+		if (!strcmp(option, "-chardev") && get_address(value, id, address))
 			return true;
 	return false;
 }
 
-static bool find_place(const struct vmm_process *process, struct agent_channel_address *place)
+static bool find_address(const struct vmm_process *process, struct agent_channel_address *address)
 {
-	char *line = malloc(QEMU_COMMAND_LINE_MAX);
-	size_t size = line ? qemu_command_line_read(process->pid, line) : 0;
-	bool found = size && agent_channel_parse(line, size, place);
+	size_t size;
+	char *line = qemu_command_line_read(process->pid, &size);
+	bool found = agent_channel_parse(line, size, address);
 
 	free(line);
 	return found;
@@ -122,9 +124,9 @@ static bool find_place(const struct vmm_process *process, struct agent_channel_a
 
 bool agent_channel_exists(const struct vmm_process *process)
 {
-	struct agent_channel_address place;
+	struct agent_channel_address address;
 
-	return find_place(process, &place);
+	return find_address(process, &address);
 }
 
 /* Sockets of the process */
@@ -154,19 +156,9 @@ static bool read_inode(int directory, const char *fd, uint64_t *inode)
 	       sscanf(link, "socket:[%" SCNu64 "]", inode) == 1;
 }
 
-static DIR *open_descriptors(const struct vmm_process *process)
-{
-	int fd = openat(process->directory, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *descriptors = fd < 0 ? NULL : fdopendir(fd);
-
-	if (!descriptors && fd >= 0)
-		close(fd);
-	return descriptors;
-}
-
 static bool has_socket(const struct vmm_process *process, uint64_t inode)
 {
-	DIR *descriptors = open_descriptors(process);
+	DIR *descriptors = proc_open_directory(process->directory, "fd");
 	const struct dirent *entry;
 	bool found = false;
 	uint64_t own;
@@ -178,18 +170,8 @@ static bool has_socket(const struct vmm_process *process, uint64_t inode)
 	return found;
 }
 
-static FILE *open_sockets(const struct vmm_process *process)
-{
-	int fd = openat(process->directory, "net/unix", O_RDONLY | O_CLOEXEC);
-	FILE *sockets = fd < 0 ? NULL : fdopen(fd, "r");
-
-	if (!sockets && fd >= 0)
-		close(fd);
-	return sockets;
-}
-
 /* Finds the path of the listening socket that QEMU inherited as a descriptor. */
-static bool find_path(const struct vmm_process *process, struct agent_channel_address *place)
+static bool find_path(const struct vmm_process *process, struct agent_channel_address *address)
 {
 	struct agent_channel_socket socket;
 	char line[PATH_MAX + 128], name[24];
@@ -197,21 +179,22 @@ static bool find_path(const struct vmm_process *process, struct agent_channel_ad
 	uint64_t inode = 0;
 	FILE *sockets;
 
-	snprintf(name, sizeof(name), "fd/%d", place->fd);
-	if (!read_inode(process->directory, name, &inode) || !(sockets = open_sockets(process)))
+	snprintf(name, sizeof(name), "fd/%d", address->fd);
+	if (!read_inode(process->directory, name, &inode) ||
+	    !(sockets = proc_open_file(process->directory, "net/unix")))
 		return false;
 	while (!found && fgets(line, sizeof(line), sockets))
 		found = agent_channel_parse_socket(line, &socket) && socket.inode == inode &&
 			socket.listens;
 	if (found)
-		snprintf(place->path, sizeof(place->path), "%s", socket.path);
+		snprintf(address->path, sizeof(address->path), "%s", socket.path);
 	fclose(sockets);
 	return found;
 }
 
-static bool find_socket(const struct vmm_process *process, struct agent_channel_address *place)
+static bool find_socket(const struct vmm_process *process, struct agent_channel_address *address)
 {
-	return find_place(process, place) && (*place->path || find_path(process, place));
+	return find_address(process, address) && (*address->path || find_path(process, address));
 }
 
 /* An absolute path is in the process's root, a relative one below its working directory. */
@@ -222,12 +205,12 @@ static const char *root_of(const char *path)
 
 bool agent_channel_path(const struct vmm_process *process, char path[AGENT_CHANNEL_PATH])
 {
-	struct agent_channel_address place;
+	struct agent_channel_address address;
 
-	if (!find_socket(process, &place))
+	if (!find_socket(process, &address))
 		return false;
-	snprintf(path, AGENT_CHANNEL_PATH, "/proc/%d/%s%s", process->pid, root_of(place.path),
-		 place.path);
+	snprintf(path, AGENT_CHANNEL_PATH, "/proc/%d/%s%s", process->pid, root_of(address.path),
+		 address.path);
 	return true;
 }
 
@@ -236,7 +219,7 @@ static bool has_client(const struct vmm_process *process, const char *path)
 {
 	struct agent_channel_socket socket;
 	char line[PATH_MAX + 128];
-	FILE *sockets = open_sockets(process);
+	FILE *sockets = proc_open_file(process->directory, "net/unix");
 	bool found = false;
 
 	while (sockets && !found && fgets(line, sizeof(line), sockets))
@@ -265,13 +248,6 @@ static int open_socket_file(const struct vmm_process *process, const char *path)
 		return fd;
 	close(fd);
 	return -ENOTSOCK;
-}
-
-static int open_users_socket_file(const char *path)
-{
-	int fd = open(path, O_PATH | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd;
 }
 
 static int check_peer(int fd, const struct vmm_process *process, const char *path)
@@ -318,16 +294,18 @@ static int connect_to(int file, const struct vmm_process *process, const char *p
 
 int agent_channel_connect(const struct vmm_process *process, const char *path)
 {
-	struct agent_channel_address place = { .fd = -1 };
+	struct agent_channel_address address = { .fd = -1 };
 	int file, fd;
 
-	if (!path && !find_socket(process, &place))
+	if (!path && !find_socket(process, &address))
 		return error_set(-ENOENT,
 				 "process %d (%s) has no channel " AGENT_PORT_NAME
 				 " with a socket to connect to",
 				 process->pid, process->name);
-	file = path ? open_users_socket_file(path) : open_socket_file(process, place.path);
-	path = path ? path : place.path;
+	file = path ? open(path, O_PATH | O_CLOEXEC) : open_socket_file(process, address.path);
+	if (path && file < 0)
+		file = -errno;
+	path = path ? path : address.path;
 	if (file < 0)
 		return error_set(file, "cannot open the agent's channel at %s: %s", path,
 				 strerror(-file));

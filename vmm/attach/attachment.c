@@ -238,7 +238,7 @@ static int open_process(struct attach *attach, const struct attach_options *opti
 
 	if (error)
 		return error;
-	error = vmm_process_open_vm(&attach->process, pid, options->vm);
+	error = vmm_process_open(&attach->process, pid, options->vm);
 	if ((error != -ENOENT && error != -EACCES) || options->vm || !may_monitor(options->backend))
 		return error;
 	snprintf(message, sizeof(message), "%s", error_message());

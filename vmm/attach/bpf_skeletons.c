@@ -31,9 +31,9 @@ static struct {
 struct bpf_vm {
 	const struct guest_sample *programs;
 	__u32 number;
-	int bell_fd;                /* a map */
-	uint32_t expected;          /* vCPUs that will share the next map */
-	struct bpf_vcpu_map *place; /* the map with room for more vCPUs; NULL: none */
+	int bell_fd;              /* a map */
+	uint32_t expected;        /* vCPUs that will share the next map */
+	struct bpf_vcpu_map *map; /* the map with room for more vCPUs; NULL: none */
 };
 
 /* The map of some vCPUs, mapped into memory: each vCPU is followed by its ring. Freed when all
@@ -47,22 +47,13 @@ struct bpf_vcpu_map {
 
 /* Loading */
 
-static bool is_amd(void)
-{
-	return !access("/sys/module/kvm_amd", F_OK) && access("/sys/module/kvm_intel", F_OK);
-}
-
-static bool is_intel(void)
-{
-	return !access("/sys/module/kvm_intel", F_OK);
-}
-
 static int load(struct guest_sample *programs, const struct btf *kernel)
 {
+	const bool intel = !access("/sys/module/kvm_intel", F_OK);
 	int error;
 
 	bpf_map__set_max_entries(programs->maps.rip_events, (uint32_t)rip_events_count());
-	programs->rodata->is_amd = is_amd();
+	programs->rodata->is_amd = !intel && !access("/sys/module/kvm_amd", F_OK);
 	programs->rodata->can_cast =
 		!shared.avoid_cast &&
 		btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
@@ -82,9 +73,8 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 	    direct_map_find(bpf_program__fd(programs->progs.try_direct_map)))
 		log_debug("%s: guest memory is read through the VMM's address space only",
 			  error_message());
-	return is_intel()
-		       ? rip_events_open(&shared.rip_events, bpf_map__fd(programs->maps.rip_events))
-		       : 0;
+	return intel ? rip_events_open(&shared.rip_events, bpf_map__fd(programs->maps.rip_events))
+		     : 0;
 }
 
 static void unload(void)
@@ -141,17 +131,6 @@ static __u32 allocate_number(bool *taken, __u32 count)
 	return number;
 }
 
-static int number_vm(struct bpf_vm *vm)
-{
-	vm->programs = shared.programs;
-	vm->number = allocate_number(shared.vm_used, BPF_VMS_MAX);
-	if (vm->number == BPF_VMS_MAX)
-		return error_set(-EMFILE, "a process can sample at most %d VMs by BPF",
-				 BPF_VMS_MAX);
-	shared.vms++;
-	return 0;
-}
-
 static int enter(struct bpf_vm *vm)
 {
 	int error = 0;
@@ -159,8 +138,15 @@ static int enter(struct bpf_vm *vm)
 	pthread_mutex_lock(&shared.lock);
 	if (!shared.programs)
 		error = load_programs();
-	if (!error)
-		error = number_vm(vm);
+	vm->programs = shared.programs;
+	if (!error) {
+		vm->number = allocate_number(shared.vm_used, BPF_VMS_MAX);
+		if (vm->number == BPF_VMS_MAX)
+			error = error_set(-EMFILE, "a process can sample at most %d VMs by BPF",
+					  BPF_VMS_MAX);
+		else
+			shared.vms++;
+	}
 	pthread_mutex_unlock(&shared.lock);
 	return error;
 }
@@ -233,119 +219,98 @@ int bpf_vm_bell_fd(const struct bpf_vm *vm)
 
 /* vCPUs */
 
-static uint32_t elements_of(const struct bpf_vcpu_map *place)
+static uint32_t elements_of(const struct bpf_vcpu_map *map)
 {
-	return place->count * (1 + place->chunks);
+	return map->count * (1 + map->chunks);
 }
 
-static size_t mapped_size(const struct bpf_vcpu_map *place)
+static size_t mapped_size(const struct bpf_vcpu_map *map)
 {
-	return (size_t)elements_of(place) * BPF_CHUNK;
+	return (size_t)elements_of(map) * BPF_CHUNK;
 }
 
 /* The map exists as long as it is mapped or in the outer map. */
-static int map_memory(const struct bpf_vm *vm, struct bpf_vcpu_map *place, int fd)
+static int map_memory(const struct bpf_vm *vm, struct bpf_vcpu_map *map, int fd)
 {
-	void *mapped = mmap(NULL, mapped_size(place), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *mapped = mmap(NULL, mapped_size(map), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	int error;
 
 	if (mapped == MAP_FAILED)
 		return -errno;
-	place->mapped = mapped;
-	error = set_inner_map(vm->programs->maps.vcpus, place->number, fd);
+	map->mapped = mapped;
+	error = set_inner_map(vm->programs->maps.vcpus, map->number, fd);
 	if (error)
-		munmap(mapped, mapped_size(place));
+		munmap(mapped, mapped_size(map));
 	return error;
 }
 
-static int make_map(const struct bpf_vm *vm, struct bpf_vcpu_map *place)
+static int make_map(const struct bpf_vm *vm, struct bpf_vcpu_map *map)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_INNER_MAP | BPF_F_MMAPABLE);
 	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpus", sizeof(__u32), BPF_CHUNK,
-				elements_of(place), &options);
+				elements_of(map), &options);
 	int error;
 
 	if (fd < 0)
 		return -errno;
-	error = map_memory(vm, place, fd);
+	error = map_memory(vm, map, fd);
 	close(fd);
 	return error;
 }
 
-static __u32 reserve_number(void)
-{
-	__u32 number;
-
-	pthread_mutex_lock(&shared.lock);
-	number = allocate_number(shared.vcpu_map_used, BPF_VCPU_MAPS_MAX);
-	pthread_mutex_unlock(&shared.lock);
-	return number;
-}
-
-static void release_number(__u32 number)
+static int reserve_number(struct bpf_vcpu_map *map)
 {
 	pthread_mutex_lock(&shared.lock);
-	shared.vcpu_map_used[number] = false;
+	map->number = allocate_number(shared.vcpu_map_used, BPF_VCPU_MAPS_MAX);
 	pthread_mutex_unlock(&shared.lock);
-}
-
-static int number_vcpu_map(struct bpf_vcpu_map *place)
-{
-	place->number = reserve_number();
-	return place->number < BPF_VCPU_MAPS_MAX
+	return map->number < BPF_VCPU_MAPS_MAX
 		       ? 0
 		       : error_set(
 				 -EMFILE,
-				 "a process can have at most %d BPF maps of vCPUs: one per VM, and one "
-				 "per hot-plugged vCPU",
+				 "a process can have at most %d BPF maps of vCPUs: one per VM, and "
+				 "one per hot-plugged vCPU",
 				 BPF_VCPU_MAPS_MAX);
 }
 
-static int create_vcpu_map(const struct bpf_vm *vm, struct bpf_vcpu_map *place)
+static void free_vcpu_map(struct bpf_vcpu_map *map)
 {
-	int error = number_vcpu_map(place);
-
-	if (error)
-		return error;
-	error = make_map(vm, place);
-	if (!error)
-		return 0;
-	release_number(place->number);
-	return error_set(error, "cannot create the BPF map of a vCPU: %s", strerror(-error));
-}
-
-static bool has_room(const struct bpf_vcpu_map *place, uint32_t chunks)
-{
-	return place && place->chunks == chunks && place->opened < place->count;
+	pthread_mutex_lock(&shared.lock);
+	shared.vcpu_map_used[map->number] = false;
+	pthread_mutex_unlock(&shared.lock);
+	free(map);
 }
 
 static int open_vcpu_map(struct bpf_vm *vm, uint32_t chunks)
 {
-	struct bpf_vcpu_map *place = malloc(sizeof(*place));
+	struct bpf_vcpu_map *map = malloc(sizeof(*map));
 	int error;
 
-	if (!place)
+	if (!map)
 		return error_set(-ENOMEM, "no memory for a vCPU");
-	*place =
-		(struct bpf_vcpu_map){ .chunks = chunks, .count = vm->expected ? vm->expected : 1 };
-	error = create_vcpu_map(vm, place);
+	*map = (struct bpf_vcpu_map){ .chunks = chunks, .count = vm->expected ? vm->expected : 1 };
+	error = reserve_number(map);
 	if (error) {
-		free(place);
+		free(map);
 		return error;
 	}
+	error = make_map(vm, map);
+	if (error) {
+		free_vcpu_map(map);
+		return error_set(error, "cannot create the BPF map of a vCPU: %s",
+				 strerror(-error));
+	}
 	vm->expected = 0;
-	vm->place = place;
+	vm->map = map;
 	return 0;
 }
 
-static void close_vcpu_map(struct bpf_vm *vm, struct bpf_vcpu_map *place)
+static void close_vcpu_map(struct bpf_vm *vm, struct bpf_vcpu_map *map)
 {
-	if (vm->place == place)
-		vm->place = NULL;
-	clear_inner_map(vm->programs->maps.vcpus, place->number);
-	munmap(place->mapped, mapped_size(place));
-	release_number(place->number);
-	free(place);
+	if (vm->map == map)
+		vm->map = NULL;
+	clear_inner_map(vm->programs->maps.vcpus, map->number);
+	munmap(map->mapped, mapped_size(map));
+	free_vcpu_map(map);
 }
 
 void bpf_vm_reserve(struct bpf_vm *vm, uint32_t count)
@@ -355,15 +320,18 @@ void bpf_vm_reserve(struct bpf_vm *vm, uint32_t count)
 
 int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
 {
-	int error = has_room(vm->place, chunks) ? 0 : open_vcpu_map(vm, chunks);
+	const struct bpf_vcpu_map *map = vm->map;
+	int error = 0;
 	uint8_t *first;
 
+	if (!map || map->chunks != chunks || map->opened == map->count)
+		error = open_vcpu_map(vm, chunks);
 	if (error)
 		return error;
 	*vcpu = (struct bpf_vm_vcpu){ .chunks = chunks,
-				      .place = vm->place,
-				      .first = vm->place->opened++ * (1 + chunks) };
-	first = vcpu->place->mapped + (size_t)vcpu->first * BPF_CHUNK;
+				      .map = vm->map,
+				      .first = vm->map->opened++ * (1 + chunks) };
+	first = vcpu->map->mapped + (size_t)vcpu->first * BPF_CHUNK;
 	vcpu->ring = (struct bpf_ring){ .vcpu = (void *)first, .chunks = first + BPF_CHUNK };
 	vcpu->ring.vcpu->vm = vm->number;
 	vcpu->ring.vcpu->chunks = chunks;
@@ -373,23 +341,23 @@ int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
 /* The room of the vCPU opened last is reused: a vCPU that cannot be sampled is tried repeatedly. */
 void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
 {
-	struct bpf_vcpu_map *place = vcpu->place;
+	struct bpf_vcpu_map *map = vcpu->map;
 
-	if (vcpu->first == (place->opened - 1) * (1 + place->chunks)) {
+	if (vcpu->first == (map->opened - 1) * (1 + map->chunks)) {
 		memset(vcpu->ring.vcpu, 0, BPF_CHUNK);
-		place->opened--;
+		map->opened--;
 	} else {
-		place->closed++;
+		map->closed++;
 	}
-	if (place->closed == place->opened)
-		close_vcpu_map(vm, place);
+	if (map->closed == map->opened)
+		close_vcpu_map(vm, map);
 }
 
 int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int event_fd,
 		    struct bpf_link **link)
 {
 	LIBBPF_OPTS(bpf_perf_event_opts, options,
-		    .bpf_cookie = (__u64)vcpu->place->number << 32 | vcpu->first);
+		    .bpf_cookie = (__u64)vcpu->map->number << 32 | vcpu->first);
 
 	*link = bpf_program__attach_perf_event_opts(vm->programs->progs.sample, event_fd, &options);
 	return *link ? 0

@@ -38,7 +38,7 @@ struct bpf_vcpu_map;
 struct bpf_vm_vcpu {
 	struct bpf_ring ring; /* the caller writes the loader's fields of ring.vcpu, initially 0 */
 	uint32_t chunks;
-	struct bpf_vcpu_map *place;
+	struct bpf_vcpu_map *map;
 	uint32_t first; /* element in its map */
 };
 

@@ -2,7 +2,6 @@
 #include "vmm/attach/libvirt_domain.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +15,8 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-
-#define COMMAND_LINE_MAX (256u << 10)
+#include "vmm/attach/proc_files.h"
+#include "vmm/attach/qemu_command_line.h"
 
 /* What is used of libvirt.so.0 and libvirt-qemu.so.0, whose SONAMEs have not changed since 2005. */
 #define LIBVIRT_FUNCTIONS(use)                                                                     \
@@ -200,79 +199,55 @@ static bool names_guest(const char *word, const char *name)
 	return !*word || (*word == ',' && word[1] != ',');
 }
 
-static const char *next_word(const char *word, const char *end)
-{
-	word += strlen(word) + 1;
-	return word < end ? word : NULL;
-}
-
 bool domain_parse_command_line(const char *command_line, size_t size, const char *name,
 			       const char *uuid)
 {
-	const char *end = command_line + size, *value;
+	struct qemu_arguments words = qemu_arguments_of(command_line, size);
+	const char *word, *value;
 	bool named = false, same = false;
 
-	if (!size || end[-1])
-		return false;
-	for (const char *word = command_line; word; word = value) {
-		value = next_word(word, end);
-		if (!value)
-			break;
+	while (qemu_next_pair(&words, &word, &value)) {
 		named |= !strcmp(word, "-name") && names_guest(value, name);
 		same |= !strcmp(word, "-uuid") && !strcmp(value, uuid);
 	}
 	return named && same;
 }
 
-static bool is_process_of(const struct domain *domain, pid_t pid, char *buffer)
+struct process_search {
+	const struct domain *domain;
+	pid_t pid;
+	int count;
+};
+
+static bool check_process(void *context, int pid)
 {
-	char path[32];
-	ssize_t size = -1;
-	int fd;
+	struct process_search *search = context;
+	size_t size;
+	char *line = qemu_command_line_read(pid, &size);
 
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		size = read(fd, buffer, COMMAND_LINE_MAX);
-		close(fd);
+	if (domain_parse_command_line(line, size, search->domain->name, search->domain->uuid)) {
+		search->pid = pid;
+		search->count++;
 	}
-	return size > 0 &&
-	       domain_parse_command_line(buffer, (size_t)size, domain->name, domain->uuid);
-}
-
-static int count_processes(const struct domain *domain, DIR *directory, char *buffer, pid_t *pid)
-{
-	struct dirent *entry;
-	int count = 0;
-
-	while ((entry = readdir(directory))) {
-		if (!isdigit((unsigned char)*entry->d_name) ||
-		    !is_process_of(domain, atoi(entry->d_name), buffer))
-			continue;
-		*pid = atoi(entry->d_name);
-		count++;
-	}
-	return count;
+	free(line);
+	return true;
 }
 
 int domain_find_process(const struct domain *domain, pid_t *pid)
 {
-	char *buffer = malloc(COMMAND_LINE_MAX);
-	DIR *directory = opendir("/proc");
-	int count = buffer && directory ? count_processes(domain, directory, buffer, pid) : 0;
+	struct process_search search = { .domain = domain };
 
-	if (directory)
-		closedir(directory);
-	free(buffer);
-	if (count == 1)
+	proc_each_number(AT_FDCWD, "/proc", check_process, &search);
+	*pid = search.pid;
+	if (search.count == 1)
 		return 0;
-	if (count)
-		return error_set(
-			-E2BIG,
-			"%d processes have the command line of domain '%s': select one by --pid",
-			count, domain->name);
+	if (search.count)
+		return error_set(-E2BIG,
+				 "%d processes have the command line of domain '%s': select one "
+				 "by --pid",
+				 search.count, domain->name);
 	return error_set(-ENOENT,
-			 "no process of this machine is the domain '%s': it runs elsewhere, in "
-			 "a PID namespace that is not visible here, or not in QEMU",
+			 "no process of this machine is the domain '%s': it runs elsewhere, in a "
+			 "PID namespace that is not visible here, or not in QEMU",
 			 domain->name);
 }

@@ -2,17 +2,16 @@
 #include "vmm/attach/memory_layout.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
-#include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/kernel_tables.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/guest/page_walk.h"
 
 #define FOUR_GIB (4ull << 30)
@@ -80,22 +79,17 @@ static void keep(struct block *blocks, size_t *count, uint64_t hva, uint64_t siz
 
 static size_t read_blocks(const struct vmm_process *process, struct block *blocks)
 {
-	int fd = openat(process->directory, "maps", O_RDONLY | O_CLOEXEC);
-	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+	FILE *maps = proc_open_file(process->directory, "maps");
 	uint64_t hva, size;
 	size_t count = 0, room = 0;
 	char *line = NULL;
 
-	if (!maps) {
-		if (fd >= 0)
-			close(fd);
-		return 0;
-	}
-	while (getline(&line, &room, maps) > 0)
+	while (maps && getline(&line, &room, maps) > 0)
 		if (memory_layout_parse(line, &hva, &size))
 			keep(blocks, &count, hva, size);
 	free(line);
-	fclose(maps);
+	if (maps)
+		fclose(maps);
 	return count;
 }
 

@@ -66,12 +66,10 @@ static bool get_mon_socket(struct qemu_arguments words, const char *value, char 
 
 bool monitor_parse_command_line(const char *command_line, size_t size, char *path, size_t path_size)
 {
-	const struct qemu_arguments all = { command_line, command_line + size };
+	const struct qemu_arguments all = qemu_arguments_of(command_line, size);
 	struct qemu_arguments words = all;
 	const char *option, *value;
 
-	if (!size || command_line[size - 1])
-		return false;
 	while (qemu_next_pair(&words, &option, &value)) {
 		if ((!strcmp(option, "-qmp") || !strcmp(option, "-qmp-pretty")) &&
 		    get_legacy_socket(value, path, path_size))
@@ -84,9 +82,9 @@ bool monitor_parse_command_line(const char *command_line, size_t size, char *pat
 
 static bool read_socket(pid_t pid, char *path, size_t size)
 {
-	char *line = malloc(QEMU_COMMAND_LINE_MAX);
-	size_t length = line ? qemu_command_line_read(pid, line) : 0;
-	bool found = length && monitor_parse_command_line(line, length, path, size);
+	size_t length;
+	char *line = qemu_command_line_read(pid, &length);
+	bool found = monitor_parse_command_line(line, length, path, size);
 
 	free(line);
 	return found;

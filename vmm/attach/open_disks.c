@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "vmm/attach/proc_files.h"
+
 #define SIZE_MIN (1 << 20)
 
 /* In a mount namespace of its own, as libvirt's QEMU has, /dev may have other nodes of the same
@@ -59,16 +61,12 @@ static bool is_known(const struct open_disks *disks, const char *path)
 
 void open_disks_find(struct open_disks *disks, int directory)
 {
-	int descriptors = openat(directory, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *list = descriptors < 0 ? NULL : fdopendir(descriptors);
+	DIR *list = proc_open_directory(directory, "fd");
 	const struct dirent *entry;
 
 	disks->count = 0;
-	if (!list) {
-		if (descriptors >= 0)
-			close(descriptors);
+	if (!list)
 		return;
-	}
 	while (disks->count < OPEN_DISKS_MAX && (entry = readdir(list))) {
 		char *path = disks->paths[disks->count];
 		struct stat file;

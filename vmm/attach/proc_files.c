@@ -42,20 +42,34 @@ ssize_t proc_read(int directory, const char *path, char *text, size_t size)
 	return length;
 }
 
-int proc_each_number(int directory, const char *path, bool (*each)(void *context, int number),
-		     void *context)
+FILE *proc_open_file(int directory, const char *path)
+{
+	int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (!file && fd >= 0)
+		close(fd);
+	return file;
+}
+
+DIR *proc_open_directory(int directory, const char *path)
 {
 	int fd = openat(directory, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!entries && fd >= 0)
+		close(fd);
+	return entries;
+}
+
+int proc_each_number(int directory, const char *path, bool (*each)(void *context, int number),
+		     void *context)
+{
+	DIR *entries = proc_open_directory(directory, path);
 	const struct dirent *entry;
 
-	if (!entries) {
-		int error = -errno;
-
-		if (fd >= 0)
-			close(fd);
-		return error;
-	}
+	if (!entries)
+		return -errno;
 	while ((entry = readdir(entries)))
 		if (isdigit((unsigned char)*entry->d_name) && !each(context, atoi(entry->d_name)))
 			break;

@@ -7,10 +7,12 @@
 #ifndef KVMSCOPE_ATTACH_PROC_FILES_H
 #define KVMSCOPE_ATTACH_PROC_FILES_H
 
+#include <dirent.h>
 #include <linux/seccomp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 /* Opens /proc/PID. Negative errors of open(2); -ENOENT: no such process. */
@@ -73,6 +75,11 @@ struct thread_cpu_times {
 	uint64_t ran;    /* on a CPU */
 	uint64_t waited; /* for a CPU */
 };
+
+/* Open the file or the directory PATH below DIRECTORY for reading, with close-on-exec. NULL: errno
+ * as of openat(2). */
+FILE *proc_open_file(int directory, const char *path);
+DIR *proc_open_directory(int directory, const char *path);
 
 /* Opens task/TID/NAME below DIRECTORY; -1: the thread has exited, or belongs to another process. */
 int proc_open_thread_file(int directory, pid_t tid, const char *name);

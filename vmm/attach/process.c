@@ -176,12 +176,7 @@ static int open_as(struct vmm_process **result, pid_t pid, int vm_fd, bool monit
 	return error;
 }
 
-int vmm_process_open(struct vmm_process **process, pid_t pid)
-{
-	return open_as(process, pid, 0, false);
-}
-
-int vmm_process_open_vm(struct vmm_process **process, pid_t pid, int vm_fd)
+int vmm_process_open(struct vmm_process **process, pid_t pid, int vm_fd)
 {
 	return open_as(process, pid, vm_fd, false);
 }

@@ -19,15 +19,12 @@
 #include "vmm/attach/process_types.h"
 
 /*
- * Opens process PID and finds its VM. -ESRCH: no such process; -EACCES: it may not be inspected;
- * -ENOENT: it has no VM (any longer); -E2BIG: it has several, which the message lists; -ENOMEM and
- * the errors of open(2); all with the message.
+ * Opens process PID and finds its VM with descriptor VM_FD; 0: the only one. -ESRCH: no such
+ * process; -EACCES: it may not be inspected; -ENOENT: it has no VM (any longer), or VM_FD is none;
+ * -E2BIG: it has several, which the message lists; -ENOTSUP: it has several, and KVM does not show
+ * their vCPUs (kvm_debugfs.h); -ENOMEM and the errors of open(2); all with the message.
  */
-int vmm_process_open(struct vmm_process **process, pid_t pid);
-
-/* The same for the VM with descriptor VM_FD; 0: the only one. -ENOENT also: VM_FD is not a VM;
- * -ENOTSUP: there are several VMs, and KVM does not show their vCPUs (kvm_debugfs.h). */
-int vmm_process_open_vm(struct vmm_process **process, pid_t pid, int vm_fd);
+int vmm_process_open(struct vmm_process **process, pid_t pid, int vm_fd);
 
 /* Opens process PID without searching for a VM: it has no vCPUs until QEMU's monitor reports
  * them (vmm_process_set_vcpus()). -ESRCH, -ENOMEM and the errors of open(2), with the message. */
@@ -38,7 +35,7 @@ void vmm_process_close(struct vmm_process *process);
 
 /*
  * Scans again: vCPUs are plugged and unplugged, threads become known, and other VMs may appear,
- * which are ignored. The errors of vmm_process_open_vm(), or -ESRCH after its end; PROCESS is then
+ * which are ignored. The errors of vmm_process_open(), or -ESRCH after its end; PROCESS is then
  * unchanged. For a monitored process it only detects the end. Takes up to 20 ms if a thread is hard
  * to identify (process_scan.c).
  */

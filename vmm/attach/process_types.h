@@ -26,7 +26,7 @@ struct vmm_process {
 	int pid_fd;       /* for poll(): readable after the process has exited */
 	int directory;    /* /proc/PID, of this process even if its PID is reused */
 	char name[64];    /* of the program, safe to print */
-	int requested_vm; /* see vmm_process_open_vm() */
+	int requested_vm; /* see vmm_process_open() */
 	int vm_fd;        /* the VM's first descriptor in that process */
 	size_t vms;       /* number of its VMs */
 	/* vCPUs are those that QEMU's monitor reports: there is no VM of KVM, or it may not be

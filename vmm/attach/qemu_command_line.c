@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/qemu_command_line.h"
 
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "vmm/attach/process.h"
+#include "shared/read_file.h"
+#include "vmm/attach/process_types.h"
 
-size_t qemu_command_line_read(pid_t pid, char *line)
+char *qemu_command_line_read(pid_t pid, size_t *size)
 {
-	char name[32];
-	ssize_t length;
-	int fd;
+	char path[32], *line = NULL;
 
-	snprintf(name, sizeof(name), "/proc/%d/cmdline", pid);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	length = fd < 0 ? -1 : read(fd, line, QEMU_COMMAND_LINE_MAX);
-	if (fd >= 0)
-		close(fd);
-	return length > 0 ? (size_t)length : 0;
+	*size = 0;
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	return read_file(path, QEMU_COMMAND_LINE_MAX, &line, size) ? NULL : line;
+}
+
+struct qemu_arguments qemu_arguments_of(const char *line, size_t size)
+{
+	return size && !line[size - 1] ? (struct qemu_arguments){ line, line + size }
+				       : (struct qemu_arguments){ 0 };
 }
 
 bool qemu_next_pair(struct qemu_arguments *words, const char **option, const char **value)
 {
+	if (words->at == words->end)
+		return false;
 	*option = words->at;
 	*value = *option + strlen(*option) + 1;
-	if (*value >= words->end)
-		return false;
 	words->at = *value;
-	return true;
+	return *value < words->end;
 }
 
 bool qemu_next_option(const char **options, char *option, size_t size)
@@ -79,12 +79,9 @@ static bool implied_name(const char *options, char *name, size_t size)
 
 bool qemu_name_parse(const char *command_line, size_t size, char name[QEMU_NAME_SIZE])
 {
-	struct qemu_arguments words = { .at = command_line };
+	struct qemu_arguments words = qemu_arguments_of(command_line, size);
 	const char *option, *value;
 
-	if (!size || command_line[size - 1])
-		return false;
-	words.end = command_line + size;
 	while (qemu_next_pair(&words, &option, &value))
 		if (!strcmp(option, "-name"))
 			return implied_name(value, name, QEMU_NAME_SIZE) ||
@@ -94,8 +91,8 @@ bool qemu_name_parse(const char *command_line, size_t size, char name[QEMU_NAME_
 
 bool qemu_name(pid_t pid, char name[QEMU_NAME_SIZE])
 {
-	char *line = malloc(QEMU_COMMAND_LINE_MAX);
-	size_t size = line ? qemu_command_line_read(pid, line) : 0;
+	size_t size;
+	char *line = qemu_command_line_read(pid, &size);
 	bool found = qemu_name_parse(line, size, name);
 
 	free(line);
@@ -145,12 +142,9 @@ static unsigned int count_ids(const char *options)
 
 unsigned int qemu_vcpu_ids_parse(const char *command_line, size_t size)
 {
-	struct qemu_arguments words = { .at = command_line };
+	struct qemu_arguments words = qemu_arguments_of(command_line, size);
 	const char *option, *value;
 
-	if (!size || command_line[size - 1])
-		return 0;
-	words.end = command_line + size;
 	while (qemu_next_pair(&words, &option, &value))
 		if (!strcmp(option, "-smp"))
 			return count_ids(value);
@@ -159,8 +153,8 @@ unsigned int qemu_vcpu_ids_parse(const char *command_line, size_t size)
 
 unsigned int qemu_vcpu_ids(pid_t pid)
 {
-	char *line = malloc(QEMU_COMMAND_LINE_MAX);
-	size_t size = line ? qemu_command_line_read(pid, line) : 0;
+	size_t size;
+	char *line = qemu_command_line_read(pid, &size);
 	unsigned int ids = qemu_vcpu_ids_parse(line, size);
 
 	free(line);

@@ -15,13 +15,17 @@
 #define QEMU_COMMAND_LINE_MAX (256u << 10)
 #define QEMU_OPTION_MAX       PATH_MAX
 
-/* Reads the command line of process PID, truncated to QEMU_COMMAND_LINE_MAX bytes, into LINE.
- * Returns its size; 0: none. */
-size_t qemu_command_line_read(pid_t pid, char *line);
+/* Reads the command line of process PID, for free(). NULL, with SIZE 0: there is none, or it is too
+ * long. */
+char *qemu_command_line_read(pid_t pid, size_t *size);
 
+/* Words that are not read yet. */
 struct qemu_arguments {
 	const char *at, *end;
 };
+
+/* Those of the command line LINE of SIZE bytes; none if the last one is cut. */
+struct qemu_arguments qemu_arguments_of(const char *line, size_t size);
 
 /* The next word with the word after it; false: there are no more. */
 bool qemu_next_pair(struct qemu_arguments *words, const char **option, const char **value);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "vmm/attach/proc_files.h"
 #include "vmm/attach/remote_call.h"
 
 #define PAGE  4096u
@@ -40,21 +41,11 @@ static bool parse_code(const char *line, struct mapping *mapping)
 	return true;
 }
 
-static FILE *open_file(const struct vmm_process *process, const char *name)
-{
-	int fd = openat(process->directory, name, O_RDONLY | O_CLOEXEC);
-	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
-
-	if (!file && fd >= 0)
-		close(fd);
-	return file;
-}
-
 /* True on a file system whose pages are supplied by another process, perhaps never
  * (proc_pid_mountinfo(5)). */
 static bool is_on_fuse(const struct vmm_process *process, const struct mapping *mapping)
 {
-	FILE *mounts = open_file(process, "mountinfo");
+	FILE *mounts = proc_open_file(process->directory, "mountinfo");
 	unsigned int major, minor;
 	char *line = NULL;
 	const char *type;
@@ -159,7 +150,7 @@ static void search_maps(struct search *search, FILE *maps)
 static void search_process(struct search *search)
 {
 	for (int i = 0; i < 2 && !is_found(search->code); i++) {
-		FILE *maps = open_file(search->process, "maps");
+		FILE *maps = proc_open_file(search->process->directory, "maps");
 
 		search->waits = i;
 		if (maps) {

@@ -53,43 +53,33 @@ static __u32 load(const struct machine *machine, const struct sock_filter *at)
 	}
 }
 
-static void compute(struct machine *machine, const struct sock_filter *at)
+static __u32 compute(const struct machine *machine, const struct sock_filter *at)
 {
-	__u32 value = BPF_SRC(at->code) == BPF_X ? machine->x : at->k, *a = &machine->a;
+	__u32 value = BPF_SRC(at->code) == BPF_X ? machine->x : at->k, a = machine->a;
 
 	switch (BPF_OP(at->code)) {
 	case BPF_ADD:
-		*a += value;
-		break;
+		return a + value;
 	case BPF_SUB:
-		*a -= value;
-		break;
+		return a - value;
 	case BPF_MUL:
-		*a *= value;
-		break;
+		return a * value;
 	case BPF_DIV:
-		*a = value ? *a / value : 0;
-		break;
+		return value ? a / value : 0;
 	case BPF_AND:
-		*a &= value;
-		break;
+		return a & value;
 	case BPF_OR:
-		*a |= value;
-		break;
+		return a | value;
 	case BPF_XOR:
-		*a ^= value;
-		break;
+		return a ^ value;
 	case BPF_LSH:
-		*a = value < 32 ? *a << value : 0;
-		break;
+		return value < 32 ? a << value : 0;
 	case BPF_RSH:
-		*a = value < 32 ? *a >> value : 0;
-		break;
+		return value < 32 ? a >> value : 0;
 	case BPF_NEG:
-		*a = -*a;
-		break;
+		return -a;
 	default:
-		break;
+		return a;
 	}
 }
 
@@ -97,25 +87,19 @@ static void compute(struct machine *machine, const struct sock_filter *at)
 static __u32 jump(const struct machine *machine, const struct sock_filter *at)
 {
 	__u32 value = BPF_SRC(at->code) == BPF_X ? machine->x : at->k;
-	bool taken;
 
 	switch (BPF_OP(at->code)) {
 	case BPF_JA:
 		return at->k;
 	case BPF_JEQ:
-		taken = machine->a == value;
-		break;
+		return machine->a == value ? at->jt : at->jf;
 	case BPF_JGT:
-		taken = machine->a > value;
-		break;
+		return machine->a > value ? at->jt : at->jf;
 	case BPF_JGE:
-		taken = machine->a >= value;
-		break;
+		return machine->a >= value ? at->jt : at->jf;
 	default:
-		taken = machine->a & value;
-		break;
+		return machine->a & value ? at->jt : at->jf;
 	}
-	return taken ? at->jt : at->jf;
 }
 
 static void step(struct machine *machine, const struct sock_filter *at)
@@ -134,7 +118,7 @@ static void step(struct machine *machine, const struct sock_filter *at)
 				BPF_CLASS(at->code) == BPF_ST ? machine->a : machine->x;
 		break;
 	case BPF_ALU:
-		compute(machine, at);
+		machine->a = compute(machine, at);
 		break;
 	case BPF_MISC:
 		if (BPF_MISCOP(at->code) == BPF_TAX)

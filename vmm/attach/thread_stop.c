@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "shared/clock_ns.h"
+#include "vmm/attach/proc_files.h"
 
 #ifndef PTRACE_EVENT_STOP
 #define PTRACE_EVENT_STOP 128 /* of linux/ptrace.h, which conflicts with sys/ptrace.h */
@@ -187,15 +188,11 @@ static bool points_to_itself(const struct vmm_process *process, uint64_t fs)
 bool thread_stack_find(struct thread_stack *stack, const struct vmm_process *process, pid_t tid,
 		       uint64_t rsp, uint64_t fs)
 {
-	int fd = openat(process->directory, "maps", O_RDONLY | O_CLOEXEC);
-	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+	FILE *maps = proc_open_file(process->directory, "maps");
 	bool found, above;
 
-	if (!maps) {
-		if (fd >= 0)
-			close(fd);
+	if (!maps)
 		return false;
-	}
 	above = tid != process->pid && points_to_itself(process, fs);
 	found = thread_stack_parse(stack, maps, rsp, above ? fs : 0);
 	fclose(maps);

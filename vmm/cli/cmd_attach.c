@@ -58,7 +58,7 @@ static void list_vm(pid_t pid, int vm_fd)
 	struct vmm_process *process;
 	char option[16] = "";
 
-	if (vmm_process_open_vm(&process, pid, vm_fd)) {
+	if (vmm_process_open(&process, pid, vm_fd)) {
 		log_warning("%s", error_message());
 		return;
 	}

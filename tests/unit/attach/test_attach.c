@@ -82,9 +82,9 @@ TEST(attach, what_is_no_vm_is_refused_with_its_reason)
 {
 	struct vmm_process *process;
 
-	CHECK_EQUAL(vmm_process_open(&process, getpid()), -ENOENT);
+	CHECK_EQUAL(vmm_process_open(&process, getpid(), 0), -ENOENT);
 	CHECK(strstr(error_message(), "runs no VM"));
-	CHECK_EQUAL(vmm_process_open(&process, 1 << 30), -ESRCH);
+	CHECK_EQUAL(vmm_process_open(&process, 1 << 30, 0), -ESRCH);
 	CHECK(strstr(error_message(), "there is no process"));
 }
 
