@@ -267,3 +267,17 @@ void image_flat_multiboot(struct image *image)
 	put_multiboot(image, FLAT_HEADER_OFFSET, 0x10003);
 	memcpy(image->bytes + FLAT_HEADER_OFFSET + 12, addresses, sizeof(addresses));
 }
+
+void fixture_image(struct boot_fixture *fixture, uint64_t size, const struct image *image)
+{
+	fixture_open(fixture, size);
+	fixture_kernel(fixture, image->bytes, image->size);
+}
+
+void check_load_fails(struct boot_fixture *fixture, int error, const char *word)
+{
+	CHECK_EQUAL(fixture_load(fixture), error);
+	if (!strstr(error_message(), word))
+		FAIL_TEST("\"%s\" does not say \"%s\"", error_message(), word);
+	fixture_close(fixture);
+}

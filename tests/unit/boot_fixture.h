@@ -26,12 +26,18 @@ struct boot_fixture {
 void fixture_open(struct boot_fixture *fixture, uint64_t size);
 void fixture_close(struct boot_fixture *fixture);
 
+/* fixture_open(), with IMAGE as the kernel. */
+void fixture_image(struct boot_fixture *fixture, uint64_t size, const struct image *image);
+
 /* The file that boot_load() will be given. */
 void fixture_kernel(struct boot_fixture *fixture, const void *bytes, size_t size);
 void fixture_initrd(struct boot_fixture *fixture, const void *bytes, size_t size);
 
 /* boot_load() with the fixture's options into its start. */
 int fixture_load(struct boot_fixture *fixture);
+
+/* boot_load() must fail with ERROR and a message that contains WORD. Closes the fixture. */
+void check_load_fails(struct boot_fixture *fixture, int error, const char *word);
 
 /* A good image cut at each size below LIMIT, and with each byte changed: an error with a message,
  * or a load; never a crash. */

@@ -159,7 +159,7 @@ static int find_payload(const struct kernel_file *file, const struct setup_heade
 			uint64_t *offset, uint64_t *size)
 {
 	uint64_t sectors = header->setup_sects ? header->setup_sects : DEFAULT_SETUP_SECTORS;
-	uint64_t wanted = (uint64_t)header->syssize * PARAGRAPH_SIZE;
+	uint64_t declared = (uint64_t)header->syssize * PARAGRAPH_SIZE;
 
 	*offset = (sectors + 1) * SECTOR_SIZE;
 	if (*offset >= file->bytes.size)
@@ -167,12 +167,12 @@ static int find_payload(const struct kernel_file *file, const struct setup_heade
 				 "%s is truncated: its setup sectors alone have %llu bytes",
 				 file->path, (unsigned long long)*offset);
 	*size = file->bytes.size - *offset;
-	if (wanted >= *size + PARAGRAPH_SIZE)
-		return error_set(-ENOEXEC,
-				 "%s is truncated: the kernel has %llu bytes, %llu are there",
-				 file->path, (unsigned long long)wanted, (unsigned long long)*size);
-	if (wanted && wanted < *size)
-		*size = wanted; /* signatures and the like follow */
+	if (declared >= *size + PARAGRAPH_SIZE)
+		return error_set(
+			-ENOEXEC, "%s is truncated: the kernel has %llu bytes, %llu are there",
+			file->path, (unsigned long long)declared, (unsigned long long)*size);
+	if (declared && declared < *size)
+		*size = declared; /* signatures and the like follow */
 	return 0;
 }
 

@@ -9,9 +9,6 @@
 #ifndef KVMSCOPE_CLI_RUN_AGENT_H
 #define KVMSCOPE_CLI_RUN_AGENT_H
 
-#include "shared/ring.h"
-#include "shared/sideband_record.h"
-#include "vmm/agent/agent_client.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/machine/machine.h"
 #include "vmm/session/session_agent.h"

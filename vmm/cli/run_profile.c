@@ -103,9 +103,7 @@ static void on_vcpu_end(void *context, struct vcpu *vcpu)
 
 static void on_sample(void *context, struct vcpu *vcpu)
 {
-	struct run_profile *profile = context;
-
-	sampler_record(profile->sampler, vcpu);
+	sampler_record(((struct run_profile *)context)->sampler, vcpu);
 }
 
 static void on_kicked(void *context, struct vcpu *vcpu)

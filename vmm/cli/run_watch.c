@@ -11,8 +11,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/cli/run_watch_place.h"
-#include "vmm/cli/run_watch_probe.h"
+#include "vmm/cli/run_watch_address.h"
 #include "vmm/guest/linux/task.h"
 
 struct one {
@@ -282,7 +281,7 @@ static void on_change(void *context, struct vcpu *vcpu, unsigned int number, enu
 	struct one *one = &watch->list[number];
 
 	sampler_report_event(watch->sampler, vcpu, (uint16_t)(number + 1), state != WATCH_RUNNING);
-	if (state == WATCH_SUSPENDED && !atomic_flag_test_and_set(&one->told))
+	if (state == WATCH_SUSPENDED && !atomic_flag_test_and_set(&one->suspend_reported))
 		log_warning(
 			"%s is suspended on vCPU %u while the guest uses its debug registers itself; "
 			"--bp-priority host gives the watch priority",
@@ -302,7 +301,7 @@ int run_watch_create(struct run_watch **result, const struct run_options *option
 	struct watches_options watches = { .vcpus = options->cpus,
 					   .priority = options->breakpoint_priority,
 					   .hit = on_hit,
-					   .matches = is_wanted,
+					   .matches = is_selected,
 					   .changed = on_change,
 					   .guest_lost = on_guest_lost };
 	struct run_watch *watch;

@@ -3,6 +3,7 @@
 #ifndef KVMSCOPE_DEBUG_VCPU_WATCH_H
 #define KVMSCOPE_DEBUG_VCPU_WATCH_H
 
+#include <linux/kvm.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -14,9 +15,9 @@ struct watch {
 	int holder; /* of the arbiter; -1 once removed */
 	bool armed;
 	bool known;                  /* to the owner: `changed` may be called */
-	uint64_t disarmed;           /* to the owner: `changed` may be called */
-	uint64_t *addresses;         /* number of times that the address was removed */
-	struct arbiter_times *times; /* one for each vCPU; owned */
+	uint64_t disarmed;           /* number of times that the address was removed */
+	uint64_t *addresses;         /* one for each vCPU; owned */
+	struct arbiter_times *times; /* one for each vCPU, set when it is removed; owned */
 };
 
 /* One watch on one vCPU; written by the vCPU's thread only. */
@@ -63,6 +64,36 @@ struct watches {
 	int watch_of_holder[ARBITER_HOLDERS_MAX];
 	struct vcpu_watches vcpus[];
 };
+
+#define BIT(number)   (1ull << (number))
+#define WATCH_CONTROL (KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP)
+
+/* For watch_exit.c: parts of vcpu_watch.c, all on the vCPU's thread. */
+struct vcpu_watches *watch_own_state(struct watches *watches, const struct vcpu *vcpu);
+
+/* An ioctl failed, and nothing is armed. Logs error_message() once for WATCHES. */
+void watch_report_failure(struct watches *watches);
+
+/* Reads the guest's debug registers into SELF->guest. The errors of KVM_GET_DEBUGREGS. */
+int watch_read_guest(struct vcpu_watches *self, struct vcpu *vcpu, struct kvm_debugregs *registers);
+
+/* KVM_SET_GUEST_DEBUG with PLAN. CONTROL 0: the processor gets the guest's own registers again. */
+int watch_set_debug(struct vcpu *vcpu, const struct debug_plan *plan, uint32_t control);
+
+/* Schedules and loads the result, with EXTRA in KVM's control word; reload reads the guest's
+ * registers first. */
+int watch_load(struct watches *watches, struct vcpu *vcpu, uint32_t extra);
+void watch_reload(struct watches *watches, struct vcpu *vcpu);
+
+/* True if the schedule is out of date. */
+bool watch_is_due(const struct watches *watches, const struct vcpu_watches *self);
+
+/* The state of watch NUMBER on VCPU. Under the lock. */
+void watch_change_state(struct watches *watches, struct vcpu *vcpu, unsigned int number,
+			enum watch_state state);
+
+/* Adds to watches_guest_lost(). */
+void watch_count_guest_lost(struct watches *watches, struct vcpu *vcpu, unsigned int count);
 
 /* ns, CLOCK_MONOTONIC: the arbiter's clock. Any thread. */
 uint64_t watch_now(void);

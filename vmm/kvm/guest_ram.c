@@ -24,14 +24,14 @@ static void add_region(struct memory *memory, uint64_t gpa, uint64_t size, uint8
  */
 static uint8_t *map_aligned(uint64_t size)
 {
-	uint64_t wanted = size + HUGE_PAGE_SIZE, before;
+	uint64_t mapped = size + HUGE_PAGE_SIZE, before;
 	uint8_t *mapping;
 
-	if (wanted < size) {
+	if (mapped < size) {
 		errno = ENOMEM;
 		return NULL;
 	}
-	mapping = mmap(NULL, wanted, PROT_READ | PROT_WRITE,
+	mapping = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mapping == MAP_FAILED)
 		return NULL;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Model specific registers: their values after firmware, and access to single ones. */
+/*
+ * The performance monitoring interrupt (PMI) of a vCPU's in-kernel LAPIC. A PMU that is not KVM's
+ * raises it here (SDM vol. 3A 11.5.1, APM vol. 2 16.4).
+ */
 #ifndef KVMSCOPE_KVM_LAPIC_H
 #define KVMSCOPE_KVM_LAPIC_H
 
@@ -7,10 +10,7 @@
 
 struct vcpu;
 
-/* Sets the MSRs of the new vCPU VCPU_FD to what a PC's firmware leaves. An MSR that this KVM
- * does not have is skipped. */
-/* Access one MSR. 0, -ENOENT if KVM does not have it (with this CPUID), or an errno of the
- * ioctl. */
+/* Result of lapic_raise_pmi(). */
 enum lapic_pmi {
 	LAPIC_PMI_NMI,
 	LAPIC_PMI_VECTOR,

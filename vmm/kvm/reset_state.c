@@ -53,7 +53,7 @@ struct reset_state {
 
 /* In restore order: later parts depend on earlier ones, and KVM_SET_REGS drops events. */
 static const struct part {
-	unsigned long get, put;
+	unsigned long get, set;
 	size_t offset;
 	const char *name;
 	int capability; /* 0: always present */
@@ -164,7 +164,7 @@ static int restore_parts(const struct vcpu_state *state, struct vcpu *vcpu)
 	ioctl(vcpu->fd, KVM_GET_MP_STATE, &before);
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (has_part(vcpu, &parts[i]) &&
-		    ioctl(vcpu->fd, parts[i].put, (const uint8_t *)state + parts[i].offset))
+		    ioctl(vcpu->fd, parts[i].set, (const uint8_t *)state + parts[i].offset))
 			return vcpu_refused(vcpu, parts[i].name);
 	vcpu->run->s.regs.regs = state->registers;
 	vcpu->run->s.regs.sregs = state->special_registers;

@@ -104,7 +104,7 @@ static bool is_known(const struct rdpmc_traps *traps, const struct guest_registe
 }
 
 /* Traps of an older kernel stay in memory: that memory may belong to something else by now. */
-static void forget(struct rdpmc_traps *traps)
+static void discard_traps(struct rdpmc_traps *traps)
 {
 	traps->count = 0;
 	traps->state = STATE_UNKNOWN;
@@ -134,7 +134,7 @@ static int arm(struct rdpmc_traps *traps, const struct guest_registers *register
 	int error = 0;
 
 	/* Only now: SITES was determined with RDPMC shown in place of this kernel's older traps. */
-	forget(traps);
+	discard_traps(traps);
 	for (size_t i = 0; i < sites->count && !error; i++)
 		error = put_trap(traps, registers, &sites->sites[i]);
 	traps->identity = identity_of(traps, registers);
@@ -243,7 +243,7 @@ static int find_sites(const struct rdpmc_traps *traps, const struct guest_regist
 static void give_up(struct rdpmc_traps *traps, const struct guest_registers *registers,
 		    enum state state)
 {
-	forget(traps);
+	discard_traps(traps);
 	traps->identity = identity_of(traps, registers);
 	traps->state = state;
 }

@@ -53,19 +53,20 @@ static void report_clock(const struct agent_statistics *statistics)
 		log_warning(
 			"the guest's clock jumped %llu times: samples around those moments may lack symbols",
 			(unsigned long long)statistics->clock_jumps);
-	if (statistics->clock_unseen)
+	if (statistics->clock_kvm_drift)
 		log_warning(
 			"this host's clock source is not the TSC (" TSC_CLOCKSOURCES
 			"/current_clocksource), so KVM keeps adjusting guest clocks: samples within %u ms "
 			"of a change of mappings lack symbols",
-			AGENT_CLOCK_UNSEEN / 1000000);
-	if (statistics->vague)
+			AGENT_CLOCK_KVM_DRIFT / 1000000);
+	if (statistics->imprecise)
 		log_warning(
 			"for %.1f s all answers of the guest agent took more than %u ms: symbols are missing "
 			"where the guest's time was not known well enough. Give the guest's vCPUs and this "
 			"process more CPU time",
-			(double)statistics->vague / 1e9,
-			(unsigned int)(AGENT_CLOCK_WIDTH_MAX - statistics->clock_unseen) / 1000000);
+			(double)statistics->imprecise / 1e9,
+			(unsigned int)(AGENT_CLOCK_WIDTH_MAX - statistics->clock_kvm_drift) /
+				1000000);
 }
 
 static void report_kernel(const struct agent_statistics *statistics)

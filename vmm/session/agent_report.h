@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_SESSION_AGENT_REPORT_H
 #define KVMSCOPE_SESSION_AGENT_REPORT_H
 
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 
 /* For an agent that answered: logs how it detects processes, what was lost, how well its clock was
  * known, and what else it could not do. Any thread. */

@@ -15,8 +15,6 @@
 
 #include <stdbool.h>
 
-#include "vmm/agent/agent_client.h"
-#include "vmm/attach/attachment.h"
 #include "vmm/record/collector.h"
 #include "vmm/session/session_agent.h"
 

@@ -170,11 +170,11 @@ struct reported_kernel *session_agent_kernel(struct session_agent *agent, uint64
 
 int session_agent_tasks(struct session_agent *agent, bool ask, struct reported_tasks *tasks)
 {
-	int error = agent_take_tasks(agent->agent, tasks);
+	int error = agent_pop_tasks(agent->agent, tasks);
 
 	if (error != -EAGAIN)
 		return error;
-	return ask && agent_want_tasks(agent->agent) ? -EOPNOTSUPP : -EAGAIN;
+	return ask && agent_request_tasks(agent->agent) ? -EOPNOTSUPP : -EAGAIN;
 }
 
 void session_agent_count(struct session_agent *agent, struct agent_statistics *statistics)

@@ -78,10 +78,10 @@ static int request(struct symbol_requests *symbols, struct agent *agent,
 		.path = mapping->name,
 	};
 
-	if (image_symbols_has_all(&symbols->names, mapping->build_id, image.build_id_size))
+	if (image_symbols_has_all(&symbols->names, span_of(mapping->build_id, image.build_id_size)))
 		return 0;
 	memcpy(image.build_id, mapping->build_id, sizeof(image.build_id));
-	return agent_want_symbols(agent, &image);
+	return agent_request_symbols(agent, &image);
 }
 
 static bool is_code(const struct sideband_mmap *mapping)
@@ -133,22 +133,23 @@ static void store(struct symbol_requests *symbols, const struct agent_image_tabl
 		symbols->names.statistics.dropped++;
 		return;
 	}
-	image_symbols_replace(&symbols->names, bytes, table->build_id, table->build_id_size);
+	image_symbols_replace(&symbols->names, bytes,
+			      span_of(table->build_id, table->build_id_size));
 	guest_account_release(table->account, cost);
 }
 
 void symbol_requests_update(struct symbol_requests *symbols, struct agent *agent)
 {
-	struct agent_mappings mappings = agent_take_mappings(agent);
+	struct agent_mappings mappings = agent_pop_mappings(agent);
 	struct agent_image_table *table;
 	struct sideband_mmap *mapping;
 
 	THREAD_CHECK(&symbols->thread);
-	while ((mapping = agent_mappings_take(&mappings))) {
+	while ((mapping = agent_mappings_pop(&mappings))) {
 		symbol_requests_add_mapping(symbols, agent, mapping);
 		free(mapping);
 	}
-	while ((table = agent_take_symbols(agent))) {
+	while ((table = agent_pop_symbols(agent))) {
 		store(symbols, table);
 		agent_image_table_free(table);
 	}
@@ -156,11 +157,11 @@ void symbol_requests_update(struct symbol_requests *symbols, struct agent *agent
 
 struct reported_kernel *symbol_requests_kernel(struct agent *agent, uint64_t modules_hash)
 {
-	struct agent_image_table *table = agent_take_kernel(agent);
+	struct agent_image_table *table = agent_pop_kernel(agent);
 	struct reported_kernel *kernel = NULL;
 
 	if (!table) {
-		agent_want_kernel(agent, modules_hash);
+		agent_request_kernel(agent, modules_hash);
 		return NULL;
 	}
 	if (reported_kernel_create(&kernel, span_of(table->bytes, table->size), table->account))

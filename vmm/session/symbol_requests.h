@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "shared/sideband_record.h"
-#include "vmm/agent/agent_host.h"
+#include "vmm/agent/agent_client.h"
 #include "vmm/guest/linux/reported_kernel.h"
 #include "vmm/symbols/image_symbols.h"
 

@@ -55,8 +55,7 @@ TEST(agent_initrd, archive_precedes_the_initrd)
 	struct span loaded;
 
 	image_bzimage(&image);
-	fixture_open(&fixture, 64 << 20);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, 64 << 20, &image);
 	fixture_initrd(&fixture, initrd, sizeof(initrd));
 	fixture.options.initrd_front = span_of(front, sizeof(front));
 	CHECK_EQUAL(fixture_load(&fixture), 0);

@@ -36,8 +36,7 @@ TEST(boot, bzimage_is_at_its_preferred_address_and_starts_in_long_mode)
 	struct image image;
 
 	image_bzimage(&image);
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	CHECK_EQUAL(fixture.start.protocol, BOOT_BZIMAGE);
 	CHECK(fixture.start.long_mode);
@@ -56,8 +55,7 @@ TEST(boot, zero_page_has_command_line_initrd_rsdp_and_seed)
 	uint32_t seed_type = 0;
 
 	image_bzimage(&image);
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	fixture_initrd(&fixture, initrd, sizeof(initrd));
 	fixture.options.append = "console=ttyS0 quiet";
 	fixture.options.rsdp = ACPI_START;
@@ -86,8 +84,7 @@ TEST(boot, memory_map_has_only_ram)
 	uint64_t ram = 0, end = 0;
 
 	image_bzimage(&image);
-	fixture_open(&fixture, MEMORY_LOW_END + (1ull << 30));
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, MEMORY_LOW_END + (1ull << 30), &image);
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	params = zero_page(&fixture);
 	for (unsigned int i = 0; i < params.e820_entries; i++) {
@@ -129,8 +126,7 @@ TEST(boot, page_tables_map_four_gigabytes_one_to_one)
 	uint64_t code = 0, data = 0;
 
 	image_bzimage(&image);
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	for (uint64_t address = 0; address < 0x100000000; address += 0x1234567)
 		CHECK_EQUAL(translate(&fixture, address), address);
@@ -151,14 +147,12 @@ TEST(boot, bzimage_that_does_not_fit_says_how_much_it_needs)
 	struct image image;
 
 	image_bzimage(&image);
-	fixture_open(&fixture, 17 << 20);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, 17 << 20, &image);
 	CHECK_EQUAL(fixture_load(&fixture), -ENOSPC);
 	CHECK(strstr(error_message(), "18 MiB"));
 	fixture_close(&fixture);
 	/* init_size fits, the initrd after it does not */
-	fixture_open(&fixture, 18 << 20);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, 18 << 20, &image);
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	fixture_initrd(&fixture, initrd, sizeof(initrd));
 	CHECK_EQUAL(fixture_load(&fixture), -ENOSPC);
@@ -175,8 +169,7 @@ TEST(boot, initrd_stays_below_the_kernels_limit)
 	image_bzimage(&image);
 	memcpy(image.bytes + 0x1f1 + offsetof(struct setup_header, initrd_addr_max), &limit,
 	       sizeof(limit));
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	fixture_initrd(&fixture, initrd, sizeof(initrd));
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	CHECK_EQUAL(zero_page(&fixture).hdr.ramdisk_image, limit + 1 - 4096);
@@ -190,12 +183,8 @@ static void check_refused(size_t offset, uint32_t value, size_t size, int error,
 
 	image_bzimage(&image);
 	memcpy(image.bytes + 0x1f1 + offset, &value, size);
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
-	CHECK_EQUAL(fixture_load(&fixture), error);
-	if (!strstr(error_message(), word))
-		FAIL_TEST("\"%s\" does not say \"%s\"", error_message(), word);
-	fixture_close(&fixture);
+	fixture_image(&fixture, RAM, &image);
+	check_load_fails(&fixture, error, word);
 }
 
 TEST(boot, bzimage_headers_out_of_line_are_refused_by_name)
@@ -220,8 +209,7 @@ TEST(boot, command_line_that_is_too_long_is_refused)
 	memset(line, 'a', 2999);
 	line[2999] = '\0';
 	image_bzimage(&image);
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	fixture.options.append = line;
 	CHECK_EQUAL(fixture_load(&fixture), -E2BIG);
 	line[2047] = '\0';

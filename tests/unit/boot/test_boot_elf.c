@@ -35,8 +35,7 @@ TEST(boot, pvh_note_is_found_and_start_info_is_complete)
 	image_elf(&image, &(struct elf_wish){ .is_64 = true,
 					      .entry = ELF_ADDRESS,
 					      .pvh_entry = ELF_ADDRESS + 0x40 });
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	fixture_initrd(&fixture, initrd, sizeof(initrd));
 	fixture.options.append = "quiet";
 	fixture.options.rsdp = 0xe0000;
@@ -69,8 +68,7 @@ TEST(boot, elf64_starts_at_its_physical_entry_with_a_zero_page)
 
 	image_elf(&image, &(struct elf_wish){
 				  .is_64 = true, .entry = ELF_VIRTUAL + 0x80, .symbols = true });
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	CHECK_EQUAL(fixture.start.protocol, BOOT_ELF64);
 	CHECK(fixture.start.long_mode);
@@ -89,8 +87,7 @@ TEST(boot, requested_protocol_is_used_or_refused)
 	image_elf(&image, &(struct elf_wish){ .is_64 = true,
 					      .entry = ELF_ADDRESS,
 					      .pvh_entry = ELF_ADDRESS + 8 });
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	fixture.options.protocol = BOOT_ELF64;
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	CHECK(fixture.start.long_mode);
@@ -116,12 +113,8 @@ static void check_refused(size_t offset, uint64_t value, size_t size, int error,
 	image_elf(&image, &(struct elf_wish){
 				  .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
 	memcpy(image.bytes + offset, &value, size);
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
-	CHECK_EQUAL(fixture_load(&fixture), error);
-	if (!strstr(error_message(), word))
-		FAIL_TEST("\"%s\" does not say \"%s\"", error_message(), word);
-	fixture_close(&fixture);
+	fixture_image(&fixture, RAM, &image);
+	check_load_fails(&fixture, error, word);
 }
 
 #define PROGRAM(member) (sizeof(Elf64_Ehdr) + offsetof(Elf64_Phdr, member))

@@ -38,8 +38,7 @@ static void check_elf(bool is_64)
 
 	image_elf(&image, &(struct elf_wish){
 				  .is_64 = is_64, .entry = ELF_ADDRESS + 4, .multiboot = true });
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	fixture.options.append = "one two";
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	CHECK_EQUAL(fixture.start.protocol, BOOT_MULTIBOOT);
@@ -67,8 +66,7 @@ TEST(boot, multiboot_header_addresses_place_a_flat_image)
 	struct span loaded;
 
 	image_flat_multiboot(&image);
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	CHECK_EQUAL(fixture.start.rip, FLAT_ADDRESS + 0x100);
 	loaded = guest_bytes(&fixture, FLAT_ADDRESS, FLAT_SIZE);
@@ -83,8 +81,7 @@ TEST(boot, multiboot_command_line_is_valid_even_without_arguments)
 	char name[40];
 
 	image_flat_multiboot(&image);
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	fixture.options.append = NULL;
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	CHECK(info(&fixture, INFO_FLAGS) & 4);
@@ -102,8 +99,7 @@ TEST(boot, multiboot_environment_text_is_its_one_module)
 	uint32_t module[2] = { 0 };
 
 	image_flat_multiboot(&image);
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
+	fixture_image(&fixture, RAM, &image);
 	fixture.options.module_text = text;
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	CHECK(info(&fixture, INFO_FLAGS) & 8);
@@ -129,12 +125,8 @@ static void check_refused(size_t offset, uint32_t value, int error, const char *
 
 	image_flat_multiboot(&image);
 	memcpy(image.bytes + FLAT_HEADER_OFFSET + offset, &value, sizeof(value));
-	fixture_open(&fixture, RAM);
-	fixture_kernel(&fixture, image.bytes, image.size);
-	CHECK_EQUAL(fixture_load(&fixture), error);
-	if (!strstr(error_message(), word))
-		FAIL_TEST("\"%s\" does not say \"%s\"", error_message(), word);
-	fixture_close(&fixture);
+	fixture_image(&fixture, RAM, &image);
+	check_load_fails(&fixture, error, word);
 }
 
 TEST(boot, multiboot_headers_out_of_line_are_refused_by_name)
