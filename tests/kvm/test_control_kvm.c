@@ -424,7 +424,7 @@ TEST(ctl, runs_are_found_by_name)
 	CHECK(strstr(ctl.text, "say which one"));
 	program_run(&ctl, NAMED "two");
 	CHECK_EQUAL(ctl.status, 1);
-	CHECK(strstr(ctl.text, "a run named two is going on"));
+	CHECK(strstr(ctl.text, "a run named two exists"));
 	/* A run that was killed is gone from the list, and its name free again. */
 	kill(one.pid, SIGKILL);
 	program_wait(&one);
@@ -458,7 +458,7 @@ TEST(ctl, a_run_goes_on_without_the_usual_socket)
 	"run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=hello_exit=5 "
 	program_run(&run, HELLO);
 	CHECK_EQUAL(run.status, 5);
-	CHECK(strstr(run.text, "can not make the directory /none/kvmscope"));
+	CHECK(strstr(run.text, "cannot create the directory /none/kvmscope"));
 	program_run(&run, HELLO "--name x");
 	CHECK_EQUAL(run.status, 1);
 	program_run(&run, HELLO "--control /none/x");

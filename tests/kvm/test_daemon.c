@@ -230,7 +230,7 @@ TEST(daemon, a_new_configuration_holds_if_it_is_a_good_one)
 		kill(daemon.pid, SIGHUP);
 		for (int i = 0; i < 1200; i++) {
 			log = daemon_run_log(&daemon);
-			if (strstr(log, "the configuration stays as it was"))
+			if (strstr(log, "the configuration is unchanged"))
 				break;
 			free(log);
 			log = NULL;
@@ -338,7 +338,7 @@ TEST(daemon, one_has_a_run_directory)
 	daemon_run_launch(&daemon);
 	CHECK_EQUAL(daemon_run_stop(&daemon, 0), 1);
 	log = daemon_run_log(&daemon);
-	CHECK(strstr(log, "another kvmscoped runs"));
+	CHECK(strstr(log, "another kvmscoped is running"));
 	free(log);
 	daemon.pid = first;
 	CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
@@ -438,7 +438,7 @@ TEST(daemon, a_flight_recorder_is_dumped_by_kvmscope_ctl)
 			 daemon.run);
 		program_run(&tool, arguments);
 		CHECK_EQUAL(tool.status, 1);
-		CHECK(strstr(tool.text, "no domain of that name is profiled"));
+		CHECK(strstr(tool.text, "no running domain has that name"));
 	}
 	CHECK(fake_domain_kill(&vm));
 	daemon_run_end(&daemon);
@@ -518,7 +518,7 @@ TEST(daemon, a_flight_recording_leaves_others_their_reserve)
 			 daemon.run);
 		program_run(&tool, arguments);
 		CHECK_EQUAL(tool.status, 1);
-		CHECK(strstr(tool.text, "recordings has no room"));
+		CHECK(strstr(tool.text, "recordings has no space"));
 		CHECK_EQUAL(count_files(&daemon, "web", ".perf.data"), 0);
 		CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
 	}

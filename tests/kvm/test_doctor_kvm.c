@@ -356,7 +356,7 @@ TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
 	REQUIRE(json_is_object(report));
 	CHECK_EQUAL(status, 4);
 	CHECK(json_is_false(json_object_get(report, "can_boot_linux")));
-	CHECK(strstr(json_string_value(json_object_get(report, "verdict")), "No guest can be run"));
+	CHECK(strstr(json_string_value(json_object_get(report, "verdict")), "No guest can run"));
 	row = json_array_get(json_object_get(report, "rows"), 0);
 	CHECK_STRING(json_string_value(json_object_get(row, "state")), "no");
 	json_array_foreach(json_object_get(report, "rows"), i, row)

@@ -190,7 +190,7 @@ static uint64_t take_all(const struct place *place, struct taken *taken)
 		FAIL_TEST("no inbox: %s", error_message());
 		return 0;
 	}
-	hook_inbox_take(inbox);
+	hook_inbox_read(inbox);
 	dropped = hook_inbox_dropped(inbox);
 	hook_inbox_close(inbox);
 	return dropped;
@@ -225,7 +225,7 @@ TEST(hook, a_daemon_is_told_at_once)
 	PLACE_REQUIRED(&place);
 	REQUIRE_EQUAL(hook_inbox_open(&inbox, place.directory, take, &taken), 0);
 	run_hook(&place, "web", "started", XML, strlen(XML));
-	hook_inbox_take(inbox);
+	hook_inbox_read(inbox);
 	CHECK_EQUAL(taken.count, 1);
 	CHECK_STRING(taken.operation, "started");
 	CHECK_EQUAL(taken.xml_size, strlen(XML));
@@ -256,7 +256,7 @@ TEST(hook, a_hung_daemon_holds_up_nobody)
 	/* How many wait in a socket is the system's to say, net.unix.max_dgram_qlen; some are taken
 	 * at a time. */
 	for (int i = 0; i <= MESSAGES / HOOK_SPOOL_MAX; i++)
-		hook_inbox_take(hung);
+		hook_inbox_read(hung);
 	CHECK_EQUAL(taken.count + dropped, MESSAGES);
 	CHECK(taken.count >= HOOK_SPOOL_MAX);
 	hook_inbox_close(hung);

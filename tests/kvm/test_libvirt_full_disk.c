@@ -181,7 +181,7 @@ static void check_the_oldest_go(const struct libvirt_host *host, const struct di
 	for (int i = 0; i < TRIES && has_old(disks, 1); i++)
 		usleep(50000);
 	CHECK(!has_old(disks, 1) && has_old(disks, OLD_FILES));
-	CHECK_EQUAL(count_in_log(host, "has no room: its oldest recordings go"), 1);
+	CHECK_EQUAL(count_in_log(host, "has no space: its oldest recordings are removed"), 1);
 	CHECK_EQUAL(count_in_log(host, "not recorded until"), 0);
 }
 
@@ -190,7 +190,7 @@ static size_t fill_up(const struct libvirt_host *host, const struct disks *disks
 {
 	size_t others = fill(disks->recordings);
 
-	CHECK(daemon_run_wait_for_log(&host->daemon, "no domain is recorded until there is room"));
+	CHECK(daemon_run_wait_for_log(&host->daemon, "no domain is recorded until there is space"));
 	CHECK(!has_old(disks, OLD_FILES));
 	check_others(disks->recordings, others);
 	return fill(disks->recordings);
@@ -244,10 +244,10 @@ static void fill_disks(struct libvirt_host *host, const struct disks *disks)
 	check_it_is_sampled(host, "one");
 	check_they_run(host, pids);
 	check_others(disks->recordings, others);
-	CHECK_EQUAL(count_in_log(host, "no domain is recorded until there is room"), 1);
+	CHECK_EQUAL(count_in_log(host, "no domain is recorded until there is space"), 1);
 
 	remove_others(disks->recordings);
-	CHECK(daemon_run_wait_for_log(&host->daemon, "has room again"));
+	CHECK(daemon_run_wait_for_log(&host->daemon, "has space again"));
 	CHECK(wait_for_file(disks, "one") && wait_for_file(disks, "two"));
 
 	others = fill(disks->recordings);

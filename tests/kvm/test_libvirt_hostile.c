@@ -61,9 +61,9 @@ static const struct {
 	  "more attributes than" },
 	/* That libvirt can not read it again either is its own fault. */
 	{ "entity", "<k:profile " OWN ">&secret;</k:profile>",
-	  "what domain entity asks for is not known: the XML of a domain can not be read" },
+	  "cannot read the profile that domain entity requests: cannot parse the XML of a domain" },
 	{ "huge", NULL,
-	  "what domain huge asks for is not known: the XML of a domain has more than" },
+	  "cannot read the profile that domain huge requests: the XML of a domain has more than" },
 };
 
 #define REFUSED (sizeof(refused) / sizeof(refused[0]))

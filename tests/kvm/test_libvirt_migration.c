@@ -96,9 +96,9 @@ static void follow(struct libvirt_host *from, struct libvirt_host *to, const cha
 	CHECK(libvirt_domain_pid(&to->libvirt, name) != pid);
 	CHECK(daemon_run_wait_for_domains(&from->daemon, 0));
 	CHECK(daemon_run_wait_for_samples(&to->daemon, name, 20));
-	check_logged(from, name, "it has moved to another host");
-	check_logged(to, name, "it arrives from another host");
-	CHECK(!has_logged(from, "can not be profiled"));
+	check_logged(from, name, "it has migrated to another host");
+	check_logged(to, name, "it migrates here from another host");
+	CHECK(!has_logged(from, "cannot be profiled"));
 	check_told(to, name, "migrate", "started");
 	check_told(from, name, "stopped", "release");
 }

@@ -71,7 +71,7 @@ TEST(run, KVM_s_own_PMU_is_there_or_refused)
 		check_run(PLAIN "--pmu kernel --append program=hello_exit=0", 0, "hello: ");
 	else
 		check_run(PLAIN "--pmu kernel --append program=hello_exit=0", 4,
-			  "--pmu kernel: this host's KVM gives guests no counters: ");
+			  "--pmu kernel: this host's KVM provides no counters: ");
 }
 
 /* Of a guest that looks whether all registers are there. Without a PMU they are not, and the reason

@@ -118,7 +118,7 @@ static const struct host {
 	int seconds;
 	const char *said; /* of its clock */
 } host = { RIG_TRUSTED_TSC, DATA, 10, " by the TSC" },
-  unstable_host = { RIG_UNSTABLE_TSC, DATA_UNSTABLE, 8, "does not tell the time by its TSC" };
+  unstable_host = { RIG_UNSTABLE_TSC, DATA_UNSTABLE, 8, "clock source is not the TSC" };
 
 /* False if no profile came about; the failure is recorded. */
 static bool profile(const struct host *on, const char *kernel, const char *initrd)

@@ -157,15 +157,15 @@ static void check(const struct rig_result *result, bool exact)
  */
 static void check_overflows(const char *errors)
 {
-	static const char line[] = " overflows were told, ";
+	static const char line[] = " overflows were reported, ";
 	unsigned int lines = 0;
 
 	for (const char *at = errors; (at = strstr(at, line)); at += sizeof(line), lines++) {
 		double average = number_behind(at, line),
 		       most = number_behind(at, "on average and ");
 
-		printf("overflows were told %.0f us late on average and %.0f us at most\n", average,
-		       most);
+		printf("overflows were reported %.0f us late on average and %.0f us at most\n",
+		       average, most);
 		CHECK(average < TICK_US);
 		CHECK(most < TICK_US || !strstr(at + sizeof(line), line));
 	}

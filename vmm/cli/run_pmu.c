@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_pmu.h"
 
 #include <errno.h>
@@ -14,19 +14,19 @@
 #include "vmm/sample/vm_view.h"
 
 struct run_pmu_traps {
-	bool int3; /* this KVM leaves the guest for it */
+	bool int3; /* KVM exits for INT3 */
 	struct vm_view view;
-	struct rdpmc_traps *traps; /* NULL until it is started, and where there is no PMU */
-	char none[320];            /* "", or why there is none, for the user */
+	struct rdpmc_traps *traps; /* NULL until it is started, and without a PMU */
+	char none[320];            /* "", or for the user why there is no PMU */
 };
 
-/* In ROW's detail, why not. */
+/* ROW gets the reason if not. */
 static bool kernel_counts(struct probe_row *row)
 {
 	return !probe_one("pmu.guest", row) && row->state == PROBE_YES;
 }
 
-static int make(struct run_pmu_traps **traps)
+static int create(struct run_pmu_traps **traps)
 {
 	*traps = calloc(1, sizeof(**traps));
 	return *traps ? 0 : error_set(-ENOMEM, "no memory for the guest's PMU");
@@ -34,7 +34,7 @@ static int make(struct run_pmu_traps **traps)
 
 static int emulate(struct run_pmu_traps **traps, struct machine_options *machine, bool int3)
 {
-	int error = make(traps);
+	int error = create(traps);
 
 	if (error)
 		return error;
@@ -43,27 +43,28 @@ static int emulate(struct run_pmu_traps **traps, struct machine_options *machine
 	return 0;
 }
 
-static bool leaves_for_int3(void)
+static bool exits_for_int3(void)
 {
 	struct probe_row row = { .id = NULL };
 
 	return !probe_one("debug.int3", &row) && row.works & PROBE_IN_KERNEL;
 }
 
-/* With RDPMC: a guest that took no notice of its PMU so far must not fail by one that it can not
- * read. */
+/*
+ * RDPMC included: a guest that did not use its PMU so far must not fail because it cannot read it.
+ */
 static bool can_emulate_all(struct probe_row *row)
 {
 	return !probe_one("pmu.emulated", row) && row->state == PROBE_YES;
 }
 
-/* Said once there is a guest: what can not be run at all is said first. */
-static int give_none(struct run_pmu_traps **traps, const struct probe_row *row)
+/* Logged once the guest is created: errors that prevent it come first. */
+static int set_none(struct run_pmu_traps **traps, const struct probe_row *row)
 {
 	static const char no_int3[] =
-		"Linux could not read one, as this host's KVM does not leave a guest for "
-		"INT3; a guest that reads it by RDMSR can have --pmu emulated";
-	int error = make(traps);
+		"Linux could not read it, as this host's KVM does not exit for INT3; a "
+		"guest that reads it by RDMSR can use --pmu emulated";
+	int error = create(traps);
 
 	if (error)
 		return error;
@@ -84,31 +85,30 @@ static int join_best(struct run_pmu_traps **traps, struct machine_options *machi
 	}
 	if (can_emulate_all(row))
 		return emulate(traps, machine, true);
-	return give_none(traps, row);
+	return set_none(traps, row);
 }
 
 static int join_kernel(struct machine_options *machine, struct probe_row *row)
 {
 	if (!kernel_counts(row))
-		return error_set(-ENOTSUP,
-				 "--pmu kernel: this host's KVM gives guests no counters: %s",
+		return error_set(-ENOTSUP, "--pmu kernel: this host's KVM provides no counters: %s",
 				 row->detail);
 	machine->pmu = &pmu_kernel;
 	return 0;
 }
 
-int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu wanted, struct machine_options *machine)
+int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu choice, struct machine_options *machine)
 {
-	struct probe_row row = { .detail = "it could not be tried" };
+	struct probe_row row = { .detail = "it could not be probed" };
 
 	*traps = NULL;
-	switch (wanted) {
+	switch (choice) {
 	case RUN_PMU_AUTO:
 		return join_best(traps, machine, &row);
 	case RUN_PMU_KERNEL:
 		return join_kernel(machine, &row);
 	case RUN_PMU_EMULATED:
-		return emulate(traps, machine, leaves_for_int3());
+		return emulate(traps, machine, exits_for_int3());
 	case RUN_PMU_OFF:
 		break;
 	}
@@ -146,7 +146,7 @@ static void summarize_interrupts(const struct vm *vm)
 	}
 	if (count)
 		log_info(
-			"the guest's PMU: %llu overflows were told, %.0f us late on average and %.0f us at most",
+			"the guest's PMU: %llu overflows were reported, %.0f us late on average and %.0f us at most",
 			(unsigned long long)count, (double)late / 1e3 / (double)count,
 			(double)most / 1e3);
 }
@@ -159,7 +159,7 @@ static void summarize_rdpmc(const struct run_pmu_traps *traps)
 	if (!statistics.completed)
 		return;
 	log_info(
-		"the guest's PMU: RDPMC was completed %llu times; %llu INT3 of the guest's own were given to it",
+		"the guest's PMU: RDPMC was emulated %llu times; %llu INT3 of the guest itself were passed on",
 		(unsigned long long)statistics.completed,
 		(unsigned long long)statistics.guest_breakpoints);
 }

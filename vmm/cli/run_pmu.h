@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What --pmu means for the machine. */
+/* The PMU of the machine, by --pmu. Main thread. */
 #ifndef KVMSCOPE_CLI_RUN_PMU_H
 #define KVMSCOPE_CLI_RUN_PMU_H
 
@@ -9,26 +9,21 @@
 struct run_pmu_traps;
 
 /*
- * Gives MACHINE the PMU that is wanted; auto is KVM's own where it counts, else an
- * emulated one where nothing of it is missing (the probe pmu.emulated), else none. *TRAPS is
- * NULL where nothing is left to do: for KVM's own, and where none is wanted. -ENOTSUP
- * where the kernel's is asked for and does not count, -ENOMEM. Forks (see probe_one()): on the
- * main thread, before there are others.
+ * Sets the PMU of MACHINE. "auto" is KVM's own if it counts, else an emulated one if that works
+ * completely (the probe pmu.emulated), else none. *TRAPS is NULL if nothing is left to do.
+ * -ENOTSUP if KVM's own is required and does not count, -ENOMEM. Forks (see probe_one()): before
+ * there are other threads.
  */
-int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu wanted,
+int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu choice,
 		 struct machine_options *machine);
 
-/*
- * Traps RDPMC for an emulated one; where auto has found none, a line says why. Between
- * machine_create() and machine_start(). TRAPS may be NULL here and below.
- */
+/* Traps RDPMC for an emulated PMU; if "auto" found none, logs why. Between machine_create() and
+ * machine_start(). TRAPS may be NULL, also below. */
 int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine);
-/*
- * On standard error, for an emulated one: how late its interrupts were, if there were any, and how
- * often RDPMC was completed, if it was. Once the vCPUs' threads have ended.
- */
+/* For an emulated PMU, logs how late its interrupts were and how often RDPMC was emulated. After
+ * the vCPUs' threads have ended. */
 void run_pmu_summarize(const struct run_pmu_traps *traps, struct machine *machine);
-/* Before the machine. */
+/* Before the machine is destroyed. */
 void run_pmu_destroy(struct run_pmu_traps *traps);
 
 #endif

@@ -11,10 +11,10 @@
 
 struct run_triggers {
 	const struct run_options *options;
-	struct trigger *trigger;   /* NULL: nobody records */
-	struct watchdog *watchdog; /* NULL without a limit to watch */
-	atomic_flag panic_told;    /* a guest can panic as often as it likes */
-	/* Who else takes the console's lines. */
+	struct trigger *trigger;   /* NULL: no flight recorder */
+	struct watchdog *watchdog; /* NULL: no limit to watch */
+	atomic_flag panic_logged;  /* once: a guest can panic any number of times */
+	/* The next user of console lines. */
 	void (*next_line)(void *context, const char *line);
 	void *next_line_context;
 };
@@ -31,14 +31,14 @@ int run_triggers_create(struct run_triggers **triggers, const struct run_options
 static void on_panic(void *context, bool crash_kernel)
 {
 	struct run_triggers *triggers = context;
-	const char *detail = crash_kernel ? "it goes on with its crash kernel" : "";
+	const char *detail = crash_kernel ? "it continues with its crash kernel" : "";
 
 	trigger_fire(triggers->trigger, TRIGGER_PANIC, detail);
-	if (!atomic_flag_test_and_set(&triggers->panic_told))
+	if (!atomic_flag_test_and_set(&triggers->panic_logged))
 		log_warning("the guest's kernel panicked%s%s", crash_kernel ? "; " : "", detail);
 }
 
-/* One trigger for a line, however many expressions it matches. */
+/* Fires once per line, however many expressions it matches. */
 static void on_console_line(void *context, const char *line)
 {
 	const struct run_triggers *triggers = context;

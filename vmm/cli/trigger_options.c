@@ -8,11 +8,11 @@
 #include "shared/error.h"
 #include "shared/parse_number.h"
 
-/* Bounds that mean something: the scheduler's account is some ms late. */
+/* ms. The scheduler's account is some ms late. */
 #define STUCK_MIN 20
 #define STUCK_MAX 3600000
 
-/* A number from LOW to HIGH; UNIT may stand behind it. */
+/* Parses a number from LOW to HIGH, which UNIT may follow. */
 static int parse_limit(const char *kind, const char *text, const char *unit, unsigned int low,
 		       unsigned int high, uint64_t *value)
 {
@@ -56,7 +56,7 @@ static int add_steal(struct trigger_options *options, const char *text)
 	return error;
 }
 
-/* Matching them can take exponential time, and the guest says what is matched. */
+/* Matching them can take exponential time, and the guest chooses the text. */
 static bool has_back_reference(const char *expression)
 {
 	while ((expression = strchr(expression, '\\')) && expression[1]) {
@@ -74,13 +74,15 @@ static int add_console(struct trigger_options *options, const char *text)
 	int error;
 
 	if (!text || !*text)
-		return error_set(-EINVAL, "--trigger console: which lines? console=REGEX says it");
-	if (options->line_count == TRIGGER_LINES_MAX)
-		return error_set(-EINVAL, "--trigger console: there can be %d", TRIGGER_LINES_MAX);
-	if (has_back_reference(text))
 		return error_set(-EINVAL,
-				 "--trigger console=%s: references back, as \\1, are not possible",
-				 text);
+				 "--trigger console: the expression is missing: console=REGEX");
+	if (options->line_count == TRIGGER_LINES_MAX)
+		return error_set(-EINVAL, "--trigger console: at most %d are possible",
+				 TRIGGER_LINES_MAX);
+	if (has_back_reference(text))
+		return error_set(
+			-EINVAL,
+			"--trigger console=%s: back references such as \\1 are not possible", text);
 	error = regcomp(line, text, REG_EXTENDED | REG_NOSUB);
 	if (error) {
 		regerror(error, line, problem, sizeof(problem));
@@ -110,8 +112,8 @@ int trigger_options_add(struct trigger_options *options, const char *text)
 			return kinds[i].add(options, limit);
 	return error_set(
 		-EINVAL,
-		"--trigger %s is not known: there are stuck=MS, exits=N/s, steal=P%% and console=REGEX; "
-		"a panic, a reset and a triple fault need none",
+		"--trigger %s is unknown: there are stuck=MS, exits=N/s, steal=P%% and console=REGEX; "
+		"panics, resets and triple faults always trigger",
 		text);
 }
 

@@ -18,8 +18,8 @@ static int open_socket(void)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return error_set(-errno, "can not make a socket: %s", strerror(errno));
-	/* The limit of sending holds for connect(2) too: unix(7), socket(7). */
+		return error_set(-errno, "cannot create a socket: %s", strerror(errno));
+	/* SO_SNDTIMEO also limits connect(2): unix(7), socket(7). */
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	return fd;
@@ -65,8 +65,8 @@ int control_connect(const char *path)
 		return fd;
 	error = -errno;
 	close(fd);
-	return error_set(error, "can not connect to %s: %s%s", path, strerror(-error),
-			 error == -ECONNREFUSED ? "; the run that it belonged to has ended" : "");
+	return error_set(error, "cannot connect to %s: %s%s", path, strerror(-error),
+			 error == -ECONNREFUSED ? "; its run has ended" : "");
 }
 
 pid_t control_connected_pid(int fd)
@@ -93,13 +93,13 @@ static int send_line(int fd, const char *line)
 		ssize_t count = send(fd, line + sent, size - sent, MSG_NOSIGNAL);
 
 		if (count < 0 && errno != EINTR)
-			return report_socket("can not send a request");
+			return report_socket("cannot send a request");
 		sent += count < 0 ? 0 : (size_t)count;
 	}
 	return 0;
 }
 
-/* One request, one answer: nothing comes behind the newline. */
+/* Nothing follows the newline: there is one answer to one request. */
 static int receive_line(int fd, char *line, size_t *size)
 {
 	size_t filled = 0;
@@ -110,9 +110,9 @@ static int receive_line(int fd, char *line, size_t *size)
 		if (count == 0)
 			return error_set(
 				-ECONNRESET,
-				"the run ended, or closed the connection, before it answered");
+				"the run ended or closed the connection before it answered");
 		if (count < 0 && errno != EINTR)
-			return report_socket("can not receive the answer");
+			return report_socket("cannot receive the answer");
 		filled += count < 0 ? 0 : (size_t)count;
 	} while (filled < CONTROL_ANSWER_MAX && (!filled || line[filled - 1] != '\n'));
 	*size = filled;
@@ -128,8 +128,8 @@ static int exchange(int fd, const char *request, json_t **result)
 	if (!answer)
 		return error_set(-ENOMEM, "no memory for an answer");
 	error = send_line(fd, request);
-	if (!error ||
-	    error == -EPIPE) /* who refuses us closes the connection, but says why before */
+	if (!error || error == -EPIPE) /* a server that refuses us sends the reason and closes the
+					  connection */
 		error = receive_line(fd, answer, &size);
 	if (!error)
 		error = control_answer_parse(answer, size, result);
@@ -142,7 +142,7 @@ int control_call(int fd, const char *command, json_t *arguments, json_t **result
 	char *request = control_request_format(command, arguments);
 	json_t *answer = NULL;
 	int error = request ? exchange(fd, request, &answer)
-			    : error_set(-EINVAL, "the request can not be written as JSON");
+			    : error_set(-EINVAL, "the request cannot be written as JSON");
 
 	free(request);
 	if (result)

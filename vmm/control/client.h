@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The asking side of the control protocol. Blocks, but never longer than CONTROL_TIMEOUT_S; any
- * thread. */
+/*
+ * The client side of the control protocol. A call blocks for up to CONTROL_TIMEOUT_S. Any thread.
+ */
 #ifndef KVMSCOPE_CONTROL_CLIENT_H
 #define KVMSCOPE_CONTROL_CLIENT_H
 
@@ -8,23 +9,22 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define CONTROL_TIMEOUT_S 5 /* s that one read or write may take */
+#define CONTROL_TIMEOUT_S 5 /* s, for each read or write */
 
-/* The descriptor of a connection to the socket at PATH, which the caller closes; the errors of
+/* Connects to the socket at PATH. Returns a descriptor, which the caller closes, or the errors of
  * connect(2). */
 int control_connect(const char *path);
 
-/* Does nobody listen at the socket PATH any more? Does not wait. */
+/* True if no process listens at the socket PATH. Does not wait. */
 bool control_is_dead(const char *path);
 
-/* The process that listens at the other end, as our PID namespace knows it; 0 where it does not. */
+/* The process that listens at the other end; 0 if it is in a PID namespace that we cannot see. */
 pid_t control_connected_pid(int fd);
 
 /*
- * Has COMMAND done with ARGUMENTS (an object, the caller's; NULL for none).
- * RESULT (may be NULL) gets what came back, an object to be freed by
- * json_decref(). The error of the command with its message; those of the
- * socket; -ETIMEDOUT; -EPROTO for an answer that is none.
+ * Runs COMMAND with ARGUMENTS (an object, still the caller's; NULL: none). RESULT (may be NULL)
+ * gets the answer, an object to free by json_decref(). Returns the command's error with its
+ * message, the errors of the socket, -ETIMEDOUT, or -EPROTO for an invalid answer.
  */
 int control_call(int fd, const char *command, json_t *arguments, json_t **result);
 

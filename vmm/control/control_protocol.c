@@ -9,10 +9,10 @@
 
 #include "shared/error.h"
 
-/* What an error that this side does not know by name is taken for. */
+/* Highest errno that is searched by name; an unknown name becomes EIO. */
 #define ERRNO_MAX 133
 
-static int take_id(struct control_request *request)
+static int read_id(struct control_request *request)
 {
 	json_t *id = json_object_get(request->object, "id");
 
@@ -35,12 +35,12 @@ static int check_version(const json_t *object)
 	if (json_integer_value(version) != CONTROL_VERSION)
 		return error_set(-EPROTONOSUPPORT,
 				 "version %" JSON_INTEGER_FORMAT
-				 " of the protocol is not spoken here, only version %d is",
+				 " of the protocol is not supported, only version %d is",
 				 json_integer_value(version), CONTROL_VERSION);
 	return 0;
 }
 
-/* A member that is not known may be a slip of the pen: better refused than not done. */
+/* An unknown member may be a typing error: refuse it instead of ignoring it. */
 static int check_members(json_t *object)
 {
 	static const char *const known[] = { "version", "id", "command", "arguments" };
@@ -59,7 +59,7 @@ static int check_members(json_t *object)
 	return 0;
 }
 
-static int take_command(struct control_request *request)
+static int read_command(struct control_request *request)
 {
 	const json_t *command = json_object_get(request->object, "command");
 
@@ -89,12 +89,12 @@ int control_request_parse(struct control_request *request, const char *line, siz
 				 problem.text);
 	if (!json_is_object(request->object))
 		return error_set(-EINVAL, "a request must be a JSON object");
-	error = take_id(request);
+	error = read_id(request);
 	if (!error)
 		error = check_version(request->object);
 	if (!error)
 		error = check_members(request->object);
-	return error ? error : take_command(request);
+	return error ? error : read_command(request);
 }
 
 void control_request_free(struct control_request *request)
@@ -103,8 +103,8 @@ void control_request_free(struct control_request *request)
 	*request = (struct control_request){ 0 };
 }
 
-/* Takes OBJECT over. ASCII only: a line can be shown on a terminal whatever names a guest made up.
- */
+/* Consumes OBJECT. The line is ASCII, so that it can be shown on a terminal whatever names a guest
+ * chose. */
 static char *to_line(json_t *object)
 {
 	char *text = object ? json_dumps(object,
@@ -136,8 +136,8 @@ char *control_error_format(json_t *id, int error, const char *message)
 	const char *name = strerrorname_np(-error);
 	json_t *text = json_string(message);
 
-	if (!text) /* not UTF-8: a message that holds a file's name may be so */
-		text = json_string("the error's message can not be written as JSON");
+	if (!text) /* a message with a file name may not be UTF-8 */
+		text = json_string("the error's message cannot be written as JSON");
 	return to_line(json_pack("{s:i, s:O*, s:{s:s, s:o}}", "version", CONTROL_VERSION, "id", id,
 				 "error", "code", name ? name : "EIO", "message", text));
 }
@@ -166,7 +166,7 @@ int control_answer_parse(const char *line, size_t size, json_t **result)
 	*result = NULL;
 	if (json_unpack(answer, "{s:{s:s, s:s}}", "error", "code", &code, "message", &message))
 		error = error_set(-EPROTO,
-				  "what came from the socket is no answer of kvmscope's protocol");
+				  "the socket did not send an answer of kvmscope's protocol");
 	else
 		error = error_set(errno_of_name(code), "%s", message);
 end:

@@ -17,7 +17,7 @@
 #include "vmm/control/control_protocol.h"
 #include "vmm/control/peer.h"
 
-/* ms without taking clients, after there was no descriptor or memory for one. */
+/* ms without accepting clients after there was no descriptor or memory for one. */
 #define REST_MS 100
 
 struct command {
@@ -26,14 +26,14 @@ struct command {
 	void *context;
 };
 
-/* After control_start() all but stop_fd belongs to the thread. */
+/* After control_start() everything but stop_fd belongs to the thread. */
 struct control {
 	struct command commands[CONTROL_COMMANDS_MAX];
 	size_t command_count;
 	struct control_peer peers[CONTROL_CLIENTS_MAX];
-	uint64_t heard[CONTROL_CLIENTS_MAX]; /* turn in which a peer last moved */
+	uint64_t active[CONTROL_CLIENTS_MAX]; /* the last turn in which a peer was active */
 	uint64_t turn;
-	bool resting; /* for REST_MS, see above */
+	bool resting; /* for REST_MS */
 	int listener;
 	int stop_fd;
 	pthread_t thread;
@@ -118,7 +118,7 @@ static char *answer_to(const struct control *control, const char *line, size_t s
 	return answer;
 }
 
-/* Nothing of what comes behind a line without end can be told apart: it is the last one. */
+/* After a line without an end nothing can be parsed: it is the last one. */
 static void refuse_long_line(struct control_peer *peer)
 {
 	error_set(-EMSGSIZE, "a request is one line of at most %d bytes", CONTROL_REQUEST_MAX);
@@ -127,7 +127,7 @@ static void refuse_long_line(struct control_peer *peer)
 			    control_error_format(NULL, -EMSGSIZE, error_message()));
 }
 
-/* One request at a time, so that no client keeps the others waiting. False: it is to be closed. */
+/* One request at a time, so that no client delays the others. False: close the connection. */
 static bool serve_line(const struct control *control, struct control_peer *peer)
 {
 	size_t size;
@@ -153,43 +153,43 @@ static void serve(struct control *control, size_t index, short events)
 	else if (events & (POLLIN | POLLHUP | POLLERR) && !control_peer_line(peer, &size))
 		stays = !peer->answer && control_peer_receive(peer);
 	if (events)
-		control->heard[index] = control->turn;
+		control->active[index] = control->turn;
 	if (stays && !peer->answer)
 		stays = serve_line(control, peer);
 	if (!stays)
 		control_peer_close(peer);
 }
 
-/* Where all places are taken, who was silent longest loses his: nobody can lock others out by
- * waiting. */
-static size_t free_place(struct control *control)
+/* If all slots are used, the client that was inactive longest loses its own: nobody can lock
+ * others out by waiting. */
+static size_t free_slot(struct control *control)
 {
-	size_t place = 0;
+	size_t slot = 0;
 
 	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
 		if (control->peers[i].fd < 0)
 			return i;
-		if (control->heard[i] < control->heard[place])
-			place = i;
+		if (control->active[i] < control->active[slot])
+			slot = i;
 	}
-	control_peer_close(&control->peers[place]);
-	return place;
+	control_peer_close(&control->peers[slot]);
+	return slot;
 }
 
-static void take_client(struct control *control)
+static void accept_client(struct control *control)
 {
 	int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct control_peer *peer;
-	size_t place;
+	size_t slot;
 
 	if (fd < 0) {
 		control->resting = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
 		return;
 	}
-	place = free_place(control);
-	peer = &control->peers[place];
+	slot = free_slot(control);
+	peer = &control->peers[slot];
 	control_peer_open(peer, fd);
-	control->heard[place] = control->turn;
+	control->active[slot] = control->turn;
 	if (control_peer_is_allowed(fd))
 		return;
 	peer->last = true;
@@ -201,7 +201,7 @@ static void take_client(struct control *control)
 		control_peer_close(peer);
 }
 
-/* A peer with a further line waits for nothing. */
+/* True if a peer has sent a further line: do not wait. */
 static bool has_work(const struct control *control)
 {
 	size_t size;
@@ -244,11 +244,11 @@ static void *run_control(void *argument)
 			if (control->peers[i].fd >= 0)
 				serve(control, i, events[2 + i].revents);
 		if (events[1].revents)
-			take_client(control);
+			accept_client(control);
 	}
 }
 
-/* The thread inherits its mask: signals are for the main and the vCPU threads. */
+/* The thread inherits the signal mask: signals are for the main and the vCPU threads. */
 static int start_thread(struct control *control)
 {
 	sigset_t all, before;
@@ -259,7 +259,7 @@ static int start_thread(struct control *control)
 	error = pthread_create(&control->thread, NULL, run_control, control);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	control->started = !error;
-	return error ? error_set(-error, "can not start the control thread: %s", strerror(error))
+	return error ? error_set(-error, "cannot start the control thread: %s", strerror(error))
 		     : 0;
 }
 
@@ -269,7 +269,7 @@ int control_start(struct control *control, int listener)
 	control->listener = listener;
 	control->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (control->stop_fd < 0)
-		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	return start_thread(control);
 }
 

@@ -38,8 +38,7 @@ bool control_name_is_good(const char *name)
 	return true;
 }
 
-/* NULL where there is none: the variable is to hold an absolute path (XDG Base Directory
- * Specification). */
+/* NULL: not set to an absolute path (XDG Base Directory Specification). */
 static const char *user_directory(void)
 {
 	const char *directory = getenv("XDG_RUNTIME_DIR");
@@ -56,39 +55,36 @@ static int own_directory(char *path, size_t size)
 	return length < (int)size ? 0 : error_set(-ENAMETOOLONG, "$XDG_RUNTIME_DIR is too long");
 }
 
-/* Who can write there can put a socket of his own in the place of a run's. */
+/* Another user with write access could replace a run's socket by his own. */
 static int check_owner(int directory, const char *path)
 {
 	struct stat status;
 
 	if (fstat(directory, &status))
-		return error_set(-errno, "can not look at %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot stat %s: %s", path, strerror(errno));
 	if (status.st_uid != geteuid() || status.st_mode & (S_IWGRP | S_IWOTH))
 		return error_set(
 			-EPERM,
-			"%s is no place for control sockets: others can write to it, or own it",
+			"%s is not safe for control sockets: another user owns it or can write to it",
 			path);
 	return 0;
 }
 
-/*
- * The lock that comes with the descriptor keeps two runs from taking a socket
- * that one of them has bound, but does not listen on yet, for a dead one.
- */
+/* The lock of the descriptor keeps two runs from treating a socket that one of them has bound, but
+ * does not listen on yet, as dead. */
 static int open_own_directory(const char *path)
 {
 	int directory, error;
 
 	if (mkdir(path, S_IRWXU) && errno != EEXIST)
-		return error_set(-errno, "can not make the directory %s: %s", path,
+		return error_set(-errno, "cannot create the directory %s: %s", path,
 				 strerror(errno));
 	directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (directory < 0)
-		return error_set(-errno, "can not open the directory %s: %s", path,
-				 strerror(errno));
+		return error_set(-errno, "cannot open the directory %s: %s", path, strerror(errno));
 	error = check_owner(directory, path);
 	if (!error && flock(directory, LOCK_EX))
-		error = error_set(-errno, "can not lock the directory %s: %s", path,
+		error = error_set(-errno, "cannot lock the directory %s: %s", path,
 				  strerror(errno));
 	if (!error)
 		return directory;
@@ -111,8 +107,7 @@ static void free_entries(struct dirent **entries, int count)
 	free(entries);
 }
 
-/* A socket that refuses connections has nobody who listens: its run has ended without removing it.
- */
+/* Removes sockets that refuse connections: their runs have ended without doing so. */
 static void remove_dead(const char *directory)
 {
 	struct dirent **entries;
@@ -130,7 +125,7 @@ static void remove_dead(const char *directory)
 		free_entries(entries, count);
 }
 
-/* Clients of a run that is busy or stopped wait in line, instead of being told to come again. */
+/* With a backlog, clients of a busy or stopped run wait instead of being refused. */
 static int open_listener(const char *path)
 {
 	int fd = unix_listener_open(path);
@@ -153,7 +148,7 @@ static int listen_in(struct control_socket *socket, const char *directory, const
 	remove_dead(directory);
 	socket->fd = open_listener(socket->path);
 	if (socket->fd == -EADDRINUSE && name)
-		return error_set(-EADDRINUSE, "a run named %s is going on already", name);
+		return error_set(-EADDRINUSE, "a run named %s exists already", name);
 	return socket->fd < 0 ? socket->fd : 0;
 }
 
@@ -193,7 +188,7 @@ void control_socket_close(struct control_socket *socket)
 	socket->fd = -1;
 }
 
-/* Takes the runs whose sockets lie in DIRECTORY; one that is not there holds none. */
+/* Adds the runs with sockets in DIRECTORY; a missing directory has none. */
 static int list_directory(const char *directory, struct control_run **runs, size_t *count)
 {
 	struct dirent **entries;
@@ -238,8 +233,7 @@ int control_runs_list(struct control_run **runs, size_t *count)
 	*count = 0;
 	if (!error)
 		error = list_directory(path, runs, count);
-	if (!error &&
-	    user_directory()) /* those of the system, or of a shell without the variable */
+	if (!error && user_directory()) /* of the system, or of a shell without the variable */
 		error = list_directory(SYSTEM_DIRECTORY, runs, count);
 	if (error) {
 		control_runs_free(*runs, *count);
@@ -257,7 +251,7 @@ void control_runs_free(struct control_run *runs, size_t count)
 	free(runs);
 }
 
-static bool is_wanted(const struct control_run *run, pid_t pid, const char *name)
+static bool matches(const struct control_run *run, pid_t pid, const char *name)
 {
 	return (!pid || run->pid == pid) && (!name || !strcmp(run->name, name));
 }
@@ -267,39 +261,39 @@ static int report_none(pid_t pid, const char *name)
 	if (pid)
 		return error_set(
 			-ENOENT,
-			"process %d is no run that can be controlled; kvmscope ctl list shows those",
+			"process %d is not a run that can be controlled; kvmscope ctl list shows them",
 			pid);
 	if (name)
-		return error_set(
-			-ENOENT,
-			"there is no run named %s; kvmscope ctl list shows those there are", name);
-	return error_set(-ENOENT, "no run of kvmscope is going on that can be controlled");
+		return error_set(-ENOENT,
+				 "there is no run named %s; kvmscope ctl list shows all runs",
+				 name);
+	return error_set(-ENOENT, "no running kvmscope can be controlled");
 }
 
 int control_runs_connect(pid_t pid, const char *name)
 {
-	struct control_run *runs, *wanted = NULL;
-	size_t count, matches = 0;
+	struct control_run *runs, *found = NULL;
+	size_t count, match_count = 0;
 	int result = control_runs_list(&runs, &count);
 
 	if (result)
 		return result;
 	for (size_t i = 0; i < count; i++) {
-		if (!is_wanted(&runs[i], pid, name))
+		if (!matches(&runs[i], pid, name))
 			continue;
-		wanted = &runs[i];
-		matches++;
+		found = &runs[i];
+		match_count++;
 	}
-	if (!matches) {
+	if (!match_count) {
 		result = report_none(pid, name);
-	} else if (matches > 1) {
+	} else if (match_count > 1) {
 		result = error_set(-ENOTUNIQ,
-				   "%zu runs are going on: say which one by --pid, --name or "
-				   "--socket; kvmscope ctl list shows them",
-				   matches);
+				   "there are %zu runs: select one by --pid, --name or --socket; "
+				   "kvmscope ctl list shows them",
+				   match_count);
 	} else {
-		result = wanted->fd;
-		wanted->fd = -1;
+		result = found->fd;
+		found->fd = -1;
 	}
 	control_runs_free(runs, count);
 	return result;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/conf.h"
 
 #include <ctype.h>
@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/parse_number.h"
+#include "shared/read_file.h"
 
 #define RECORDINGS "/var/lib/kvmscope/recordings"
 #define PUSH_SPOOL "/var/lib/kvmscope/push"
@@ -134,22 +136,19 @@ static int unknown(const char *section, const char *key)
 	return error_set(-ENOENT, "[%s] has no '%s'", section, key);
 }
 
-/* Tried now, so that it is said here if it is wrong; applied when a domain comes. */
+/* Parsed now to report errors here; applied when a domain is profiled. */
 static int keep_setting(struct parser *parser, const char *key, const char *value)
 {
 	struct conf *conf = parser->conf;
 	struct domain_settings tried;
-	struct conf_setting *settings;
 	struct conf_setting *added;
 	int error = settings_set(&tried, key, value);
 
 	if (error)
 		return error;
-	settings = reallocarray(conf->settings, conf->setting_count + 1, sizeof(*settings));
-	if (!settings)
+	if (array_reserve(&conf->settings, &conf->setting_capacity, conf->setting_count + 1))
 		return error_set(-ENOMEM, "no memory for the configuration");
-	conf->settings = settings;
-	added = &settings[conf->setting_count++];
+	added = &conf->settings[conf->setting_count++];
 	*added = (struct conf_setting){
 		.pattern = parser->pattern ? strdup(parser->pattern) : NULL,
 		.key = strdup(key),
@@ -227,7 +226,7 @@ static int set(struct parser *parser, const char *key, const char *value)
 	case SECTION_NONE:
 		break;
 	}
-	return error_set(-EINVAL, "'%s' stands before the first [section]", key);
+	return error_set(-EINVAL, "'%s' is before the first [section]", key);
 }
 
 /* The lines. */
@@ -286,7 +285,7 @@ static int parse_line(struct parser *parser, char *line)
 	return set(parser, trim(line), trim(equals + 1));
 }
 
-/* TEXT is cut to lines in place: patterns stay valid while it is parsed. */
+/* Cuts TEXT into lines in place: patterns stay valid while it is parsed. */
 static int parse_lines(struct parser *parser, char *text, const char *name)
 {
 	unsigned int number = 0;
@@ -312,7 +311,7 @@ int conf_parse(struct conf *conf, const char *text, size_t size, const char *nam
 	int error;
 
 	if (memchr(text, '\0', size))
-		return error_set(-EINVAL, "%s is no text: it has a byte 0", name);
+		return error_set(-EINVAL, "%s is not a text file: it contains a byte 0", name);
 	copy = strndup(text, size);
 	if (!copy)
 		return error_set(-ENOMEM, "no memory for %s", name);
@@ -321,38 +320,22 @@ int conf_parse(struct conf *conf, const char *text, size_t size, const char *nam
 	return error;
 }
 
-static int read_file(FILE *file, struct conf *conf, const char *path)
+int conf_load(struct conf *conf, const char *path)
 {
-	char *text = malloc(CONF_MAX + 1);
 	size_t size;
-	int error;
+	char *text;
+	int error = read_file(path, CONF_MAX, &text, &size);
 
-	if (!text)
-		return error_set(-ENOMEM, "no memory for %s", path);
-	size = fread(text, 1, CONF_MAX + 1, file);
-	if (ferror(file))
-		error = error_set(-EIO, "can not read %s", path);
-	else if (size > CONF_MAX)
-		error = error_set(-EFBIG, "%s has more than %d bytes", path, CONF_MAX);
-	else
-		error = conf_parse(conf, text, size, path);
+	if (error == -EFBIG)
+		return error_set(error, "%s has more than %d bytes", path, CONF_MAX);
+	if (error)
+		return error_set(error, "cannot read %s: %s", path, strerror(-error));
+	error = conf_parse(conf, text, size, path);
 	free(text);
 	return error;
 }
 
-int conf_load(struct conf *conf, const char *path)
-{
-	FILE *file = fopen(path, "re");
-	int error;
-
-	if (!file)
-		return error_set(-errno, "can not open %s: %s", path, strerror(errno));
-	error = read_file(file, conf, path);
-	fclose(file);
-	return error;
-}
-
-static bool is_about(const struct conf_setting *setting, const char *name)
+static bool applies_to(const struct conf_setting *setting, const char *name)
 {
 	return !setting->pattern || !fnmatch(setting->pattern, name, 0);
 }
@@ -366,14 +349,14 @@ int conf_settings(const struct conf *conf, const struct domain_xml *domain,
 	settings_init(settings);
 	settings->flight_memory = conf->flight_memory_max;
 	for (size_t i = 0; i < conf->setting_count; i++)
-		if (is_about(&conf->settings[i], domain->name))
+		if (applies_to(&conf->settings[i], domain->name))
 			settings_set(settings, conf->settings[i].key, conf->settings[i].value);
 	if (!conf->ask_domains)
 		return 0;
 	own = *settings;
 	error = domain_xml_apply(domain, &own);
 	if (!error && own.frequency > conf->frequency_max && own.frequency > settings->frequency)
-		error = error_set(-EPERM, "it asks for %u Hz; frequency-max in %s allows %u",
+		error = error_set(-EPERM, "it requests %u Hz; frequency-max in %s allows %u",
 				  own.frequency, CONF_PATH, conf->frequency_max);
 	if (!error)
 		*settings = own;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/daemon.h"
 
 #include <errno.h>
@@ -35,9 +35,9 @@
 #include "vmm/daemon/push.h"
 #include "vmm/daemon/recordings.h"
 
-/* s between two looks at everything, whatever was told meanwhile. */
+/* s between two scans of everything, whatever events arrive. */
 #define TICK 30
-/* ms after libvirt has written about some domain: all that it writes now is looked at once. */
+/* ms that a scan waits after libvirt has changed a file, to cover further changes. */
 #define SETTLE 200
 
 struct daemon {
@@ -50,9 +50,9 @@ struct daemon {
 	struct hook_inbox *inbox;
 	struct daemon_control *control;
 	int lock_fd, signal_fd, timer_fd;
-	int notify_fd; /* inotify of libvirt's directory */
-	int watch;     /* -1: it is not there yet */
-	uint64_t look; /* ms: when everything is looked at next */
+	int notify_fd;      /* inotify of libvirt's directory */
+	int watch;          /* -1: the directory does not exist yet */
+	uint64_t next_scan; /* ms: when the next scan is due */
 	bool stop;
 };
 
@@ -75,7 +75,7 @@ static bool is_same(const char *one, const char *other)
 	return one && other ? !strcmp(one, other) : one == other;
 }
 
-/* What is read at the start alone. */
+/* Warns about settings that are read at the start only. */
 static void warn_of_restart(const struct conf *before, const struct conf *now)
 {
 	if (!is_same(before->recordings, now->recordings) ||
@@ -85,7 +85,7 @@ static void warn_of_restart(const struct conf *before, const struct conf *now)
 	    before->recordings_rotate != now->recordings_rotate ||
 	    before->recordings_reserve != now->recordings_reserve)
 		log_warning(
-			"what the configuration says of recordings, metrics and push holds from the next start on");
+			"changes to recordings, metrics and push take effect at the next start");
 }
 
 static void reload(struct daemon *daemon)
@@ -93,7 +93,7 @@ static void reload(struct daemon *daemon)
 	struct conf conf;
 
 	if (load_conf(daemon->options, &conf)) {
-		log_error("the configuration stays as it was: %s", error_message());
+		log_error("the configuration is unchanged: %s", error_message());
 		conf_free(&conf);
 		return;
 	}
@@ -101,13 +101,13 @@ static void reload(struct daemon *daemon)
 	conf_free(&daemon->conf);
 	daemon->conf = conf;
 	domains_set_conf(daemon->domains, &daemon->conf);
-	log_info("the configuration was read anew");
+	log_info("the configuration was reloaded");
 }
 
 /* Events. */
 
-/* XML of another domain's name is none of this one. */
-static void take_message(void *context, const struct hook_message *message)
+/* XML with another domain's name is ignored. */
+static void on_hook_message(void *context, const struct hook_message *message)
 {
 	struct daemon *daemon = context;
 	char shown[DOMAIN_FILE_SIZE];
@@ -120,7 +120,7 @@ static void take_message(void *context, const struct hook_message *message)
 		log_debug("domain %s: %s", shown, error_message());
 	else
 		known = message->xml_size && !strcmp(xml.name, message->domain);
-	domains_look(daemon->domains, message->domain, known ? &xml : NULL);
+	domains_update(daemon->domains, message->domain, known ? &xml : NULL);
 }
 
 static void watch_libvirt(struct daemon *daemon)
@@ -131,7 +131,7 @@ static void watch_libvirt(struct daemon *daemon)
 					  IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE | IN_ONLYDIR);
 }
 
-static void take_signal(struct daemon *daemon)
+static void handle_signal(struct daemon *daemon)
 {
 	struct signalfd_siginfo signal;
 
@@ -143,25 +143,23 @@ static void take_signal(struct daemon *daemon)
 		daemon->stop = true;
 }
 
-/* There is a look at everything in so many ms at the latest: what comes again and again does not
- * put it off.
- */
-static void look_in(struct daemon *daemon, unsigned int milliseconds)
+/* Scans everything within MILLISECONDS. Repeated events do not postpone that. */
+static void scan_within(struct daemon *daemon, unsigned int milliseconds)
 {
-	uint64_t look = clock_ms(CLOCK_MONOTONIC) + milliseconds;
+	uint64_t due = clock_ms(CLOCK_MONOTONIC) + milliseconds;
 	const struct itimerspec times = {
-		.it_value = { .tv_sec = (time_t)(look / MS_PER_S),
-			      .tv_nsec = (long)(look % MS_PER_S * NS_PER_MS) },
+		.it_value = { .tv_sec = (time_t)(due / MS_PER_S),
+			      .tv_nsec = (long)(due % MS_PER_S * NS_PER_MS) },
 		.it_interval = { .tv_sec = TICK },
 	};
 
-	if (daemon->look <= look)
+	if (daemon->next_scan <= due)
 		return;
-	daemon->look = look;
+	daemon->next_scan = due;
 	timerfd_settime(daemon->timer_fd, TFD_TIMER_ABSTIME, &times, NULL);
 }
 
-static void forget(int fd)
+static void drain(int fd)
 {
 	char ignored[4096];
 
@@ -169,8 +167,8 @@ static void forget(int fd)
 		;
 }
 
-/* Of events of inotify(7): the directory is gone, and so is the watch. */
-static bool has_gone(const char *events, size_t size)
+/* True if inotify(7) reports that the directory, and thus the watch, was removed. */
+static bool is_removed(const char *events, size_t size)
 {
 	struct inotify_event event;
 
@@ -182,23 +180,23 @@ static bool has_gone(const char *events, size_t size)
 	return false;
 }
 
-static void take_notice(struct daemon *daemon)
+static void handle_directory_change(struct daemon *daemon)
 {
 	char events[4096];
 	ssize_t size;
 
 	while ((size = read(daemon->notify_fd, events, sizeof(events))) > 0)
-		if (has_gone(events, (size_t)size))
+		if (is_removed(events, (size_t)size))
 			daemon->watch = -1;
-	look_in(daemon, SETTLE);
+	scan_within(daemon, SETTLE);
 }
 
-static void look_at_everything(struct daemon *daemon)
+static void scan_everything(struct daemon *daemon)
 {
-	forget(daemon->timer_fd);
-	daemon->look = clock_ms(CLOCK_MONOTONIC) + (uint64_t)TICK * 1000;
+	drain(daemon->timer_fd);
+	daemon->next_scan = clock_ms(CLOCK_MONOTONIC) + (uint64_t)TICK * 1000;
 	watch_libvirt(daemon);
-	hook_inbox_take(daemon->inbox);
+	hook_inbox_read(daemon->inbox);
 	if (domains_scan(daemon->domains))
 		log_debug("%s", error_message());
 	recordings_tidy(daemon->recordings);
@@ -217,22 +215,22 @@ static void turn(struct daemon *daemon)
 	if (poll(events, sizeof(events) / sizeof(events[0]), -1) < 0)
 		return;
 	if (events[0].revents) {
-		take_signal(daemon);
-		look_in(daemon, 1);
+		handle_signal(daemon);
+		scan_within(daemon, 1);
 	}
 	if (events[1].revents)
-		hook_inbox_take(daemon->inbox);
+		hook_inbox_read(daemon->inbox);
 	if (events[2].revents)
 		domains_reap(daemon->domains);
 	if (events[3].revents)
-		take_notice(daemon);
+		handle_directory_change(daemon);
 	if (events[4].revents)
-		look_at_everything(daemon);
+		scan_everything(daemon);
 }
 
 /* Start and end. */
 
-static int take_signals(struct daemon *daemon)
+static int open_descriptors(struct daemon *daemon)
 {
 	sigset_t mask;
 
@@ -246,33 +244,32 @@ static int take_signals(struct daemon *daemon)
 	daemon->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	daemon->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	return daemon->signal_fd < 0 || daemon->timer_fd < 0 || daemon->notify_fd < 0
-		       ? error_set(-errno, "can not make what the daemon waits for: %s",
+		       ? error_set(-errno, "cannot create the daemon's descriptors: %s",
 				   strerror(errno))
 		       : 0;
 }
 
-/* One daemon at a time has a run directory. */
-static int take_directory(struct daemon *daemon)
+/* The run directory belongs to one daemon at a time. */
+static int lock_directory(struct daemon *daemon)
 {
 	const char *directory = daemon->options->run_directory;
 	char path[PATH_MAX];
 
 	if (mkdir(directory, 0755) && errno != EEXIST)
-		return error_set(-errno, "can not make the directory %s: %s", directory,
+		return error_set(-errno, "cannot create the directory %s: %s", directory,
 				 strerror(errno));
 	if (snprintf(path, sizeof(path), "%s/%s.lock", directory, DAEMON_NAME) >= (int)sizeof(path))
-		return error_set(-ENAMETOOLONG, "%s is too long a name", directory);
+		return error_set(-ENAMETOOLONG, "the path %s is too long", directory);
 	daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (daemon->lock_fd < 0)
-		return error_set(-errno, "can not open %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot open %s: %s", path, strerror(errno));
 	if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB))
-		return error_set(-EBUSY, "another kvmscoped runs: it has %s", path);
+		return error_set(-EBUSY, "another kvmscoped is running: it has locked %s", path);
 	return 0;
 }
 
-/* /var/lib/kvmscope, where systemd does not make it; whoever opens what is in it says what is
- * wrong. */
-static void make_parent(const char *path)
+/* Creates /var/lib/kvmscope if systemd did not. Errors are reported when files in it are opened. */
+static void create_parent(const char *path)
 {
 	char parent[PATH_MAX];
 
@@ -280,8 +277,8 @@ static void make_parent(const char *path)
 	mkdir(dirname(parent), 0700);
 }
 
-/* A profile that is pushed is made of one file. */
-static uint64_t time_of_file(const struct conf *conf)
+/* A pushed profile is made of one file. */
+static uint64_t file_duration(const struct conf *conf)
 {
 	return conf->push && conf->push_interval < conf->recordings_rotate
 		       ? conf->push_interval
@@ -295,12 +292,12 @@ static int open_recordings(struct daemon *daemon)
 		.directory = conf->recordings,
 		.max_size = conf->recordings_size,
 		.max_age = conf->recordings_age,
-		.rotate = time_of_file(conf),
+		.rotate = file_duration(conf),
 		.reserve = conf->recordings_reserve,
 		.hand_on = conf->push,
 	};
 
-	make_parent(conf->recordings);
+	create_parent(conf->recordings);
 	return recordings_open(&daemon->recordings, &options);
 }
 
@@ -321,7 +318,7 @@ static int start_push(struct daemon *daemon)
 	if (!conf->push)
 		return 0;
 	gethostname(host, sizeof(host) - 1);
-	make_parent(conf->push_spool);
+	create_parent(conf->push_spool);
 	return push_start(&daemon->push, &options);
 }
 
@@ -350,9 +347,9 @@ static int start_domains(struct daemon *daemon)
 }
 
 /*
- * What kvmscoped.service has, for who starts it by himself: looking at processes and their memory,
- * sampling them, the sockets and files of their users, more memory for the kernel's rings, and what
- * else a way to sample may take (docs/how-to-attach.md).
+ * The capabilities of kvmscoped.service, when it is started by hand: to read processes and their
+ * memory, to sample them, to use the sockets and files of their users, to lock memory for the
+ * kernel's rings, and what else a backend may need (docs/how-to-attach.md).
  */
 static int give_up_rights(void)
 {
@@ -361,9 +358,9 @@ static int give_up_rights(void)
 
 	const struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 
-	/* Of the rings that the kernel fills; root had CAP_IPC_LOCK for it. */
+	/* For the rings that the kernel fills; root had CAP_IPC_LOCK. */
 	if (setrlimit(RLIMIT_MEMLOCK, &all))
-		log_debug("the limit of locked memory stays: %s", strerror(errno));
+		log_debug("cannot raise the limit of locked memory: %s", strerror(errno));
 	return rights_keep_only(kept, sizeof(kept) / sizeof(kept[0]));
 }
 
@@ -375,9 +372,9 @@ static int open_all(struct daemon *daemon)
 	if (!error)
 		error = give_up_rights();
 	if (!error)
-		error = take_signals(daemon);
+		error = open_descriptors(daemon);
 	if (!error)
-		error = take_directory(daemon);
+		error = lock_directory(daemon);
 	if (!error)
 		error = open_recordings(daemon);
 	if (!error)
@@ -387,7 +384,7 @@ static int open_all(struct daemon *daemon)
 	if (!error)
 		error = start_domains(daemon);
 	if (!error)
-		error = hook_inbox_open(&daemon->inbox, options->run_directory, take_message,
+		error = hook_inbox_open(&daemon->inbox, options->run_directory, on_hook_message,
 					daemon);
 	if (!error)
 		error = daemon_control_open(&daemon->control, options->run_directory,
@@ -420,13 +417,13 @@ int daemon_run(const struct daemon_options *options)
 				 .timer_fd = -1,
 				 .notify_fd = -1,
 				 .watch = -1,
-				 .look = UINT64_MAX };
+				 .next_scan = UINT64_MAX };
 	int error = open_all(&daemon);
 
 	if (!error) {
-		log_info("kvmscoped " KVMSCOPE_VERSION " looks for domains in %s",
+		log_info("kvmscoped " KVMSCOPE_VERSION " scans %s for domains",
 			 options->libvirt_directory);
-		look_in(&daemon, 1);
+		scan_within(&daemon, 1);
 		sd_notify(0, "READY=1");
 		while (!daemon.stop)
 			turn(&daemon);

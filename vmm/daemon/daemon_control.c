@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/daemon_control.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static void set_text(json_t *object, const char *name, const char *text)
 	json_object_set_new(object, name, *text ? json_string(text) : json_null());
 }
 
-/* The name as it can be shown, which names it in commands, too. */
+/* The printable name is also accepted in commands. */
 static void describe(struct domain_profile *domain, json_t *to)
 {
 	const struct domain_settings *settings = domain_profile_settings(domain);
@@ -116,7 +116,7 @@ static int do_domain_status(void *context, json_t *arguments, json_t *result)
 	return domains_find(self->domains, name, describe_one, result);
 }
 
-/* What a dump is asked for by. */
+/* The arguments of a dump. */
 struct dump {
 	const char *path;
 	uint64_t after; /* ns */
@@ -141,7 +141,7 @@ static int read_dump(json_t *arguments, const char **name, struct dump *dump)
 	return 0;
 }
 
-/* Where all is recorded there is nothing to wait for: what is there can be read. */
+/* Without a flight recorder there is nothing to wait for: the file is readable. */
 static int dump_recording(struct domain_profile *domain, const struct dump *dump)
 {
 	char path[PATH_MAX];
@@ -150,7 +150,7 @@ static int dump_recording(struct domain_profile *domain, const struct dump *dump
 	if (dump->path || dump->after != UINT64_MAX)
 		return error_set(
 			-ENOTSUP,
-			"domain %s has no flight recorder: all is recorded, and there is no choice of "
+			"domain %s has no flight recorder: everything is recorded, without a choice of "
 			"file or time",
 			domain_profile_shown_name(domain));
 	error = domain_profile_latest_file(domain, path);
@@ -205,7 +205,7 @@ static int do_dump_result(void *context, json_t *arguments, json_t *result)
 			   &dump.number))
 		return error_set(
 			-EINVAL,
-			"domain-dump-result takes \"domain\" and \"number\", as domain-dump gave it");
+			"domain-dump-result takes \"domain\" and \"number\", as domain-dump returned it");
 	return domains_find(self->domains, name, dump_result_one, &dump);
 }
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/domain_name.h"
 
 #include <errno.h>
@@ -15,20 +15,20 @@
 
 static const char digits[] = "0123456789ABCDEF";
 
-static bool stands_for_itself(char byte, bool first)
+static bool is_plain(char byte, bool first)
 {
 	return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
 	       (byte >= '0' && byte <= '9') || byte == '-' || byte == '_' ||
 	       (byte == '.' && !first);
 }
 
-/* As much of NAME as fits into ROOM bytes and a zero; did all? */
+/* Escapes as much of NAME as fits into ROOM bytes and a zero. True: all of it. */
 static bool escape(const char *name, char *file, size_t room)
 {
 	size_t length = 0;
 
 	for (const char *next = name; *next; next++) {
-		bool plain = stands_for_itself(*next, next == name);
+		bool plain = is_plain(*next, next == name);
 
 		file[length] = '\0';
 		if (length + (plain ? 1 : 3) > room)
@@ -65,7 +65,7 @@ void domain_name_escape(const char *name, char file[DOMAIN_FILE_SIZE])
 	}
 }
 
-/* The byte that the two digits at TEXT are, -1 if they are none. */
+/* The byte of the two digits at TEXT; -1: they are not digits. */
 static int byte_of(const char *text)
 {
 	const char *high = *text ? strchr(digits, text[0]) : NULL;
@@ -82,7 +82,7 @@ int domain_name_unescape(const char *file, char name[DOMAIN_FILE_SIZE])
 	if (strlen(file) > DOMAIN_FILE_MAX)
 		return error_set(-EINVAL, "no domain has a file name of %zu bytes", strlen(file));
 	if (strstr(file, DIGEST_MARK))
-		return error_set(-ENAMETOOLONG, "%s does not tell the whole name of its domain",
+		return error_set(-ENAMETOOLONG, "%s does not contain the whole name of its domain",
 				 file);
 	for (const char *next = file; *next && strcmp(file, "%") != 0; next++) {
 		int byte = *next == '%' ? byte_of(next + 1) : *next;
@@ -93,7 +93,6 @@ int domain_name_unescape(const char *file, char name[DOMAIN_FILE_SIZE])
 		next += *next == '%' ? 2 : 0;
 	}
 	name[length] = '\0';
-	domain_name_escape(name,
-			   again); /* there is one way to write a name, and no other is taken */
+	domain_name_escape(name, again); /* only the canonical form is accepted */
 	return strcmp(again, file) ? error_set(-EINVAL, "%s is not the file of a domain", file) : 0;
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/domain_set.h"
 
 #include <errno.h>
@@ -15,19 +15,18 @@
 #include "vmm/daemon/domain_name.h"
 #include "vmm/daemon/libvirt_directory.h"
 
-/* Of what was said of domains, so many are remembered. */
-#define SAID 256
+/* Messages about domains that are remembered to be logged once. */
+#define LOGGED 256
 
 struct domains {
 	struct domains_options options;
 	int ended_fd;         /* eventfd */
-	pthread_mutex_t lock; /* of LIVE, for other threads; this one only changes it */
+	pthread_mutex_t lock; /* protects LIVE; only the main thread changes it */
 	struct domain_profile *live[DOMAINS_MAX];
 	size_t live_count;
-	struct domain_profile
-		*ending[2 * DOMAINS_MAX]; /* they were stopped, and have not ended yet */
+	struct domain_profile *ending[2 * DOMAINS_MAX]; /* stopped, and not ended yet */
 	size_t ending_count;
-	uint64_t said[SAID]; /* hashes */
+	uint64_t logged[LOGGED]; /* hashes */
 };
 
 int domains_create(struct domains **result, const struct domains_options *options)
@@ -58,7 +57,7 @@ static void stop_at(struct domains *domains, size_t index)
 	domains->ending[domains->ending_count++] = domain;
 }
 
-/* First all are told, then waited for. */
+/* Stops all before waiting for each. */
 void domains_destroy(struct domains *domains)
 {
 	if (!domains)
@@ -75,7 +74,7 @@ void domains_destroy(struct domains *domains)
 	free(domains);
 }
 
-/* The index; the count without one. */
+/* The index; the count if there is none. */
 static size_t find(const struct domains *domains, const char *name)
 {
 	size_t i = 0;
@@ -85,13 +84,13 @@ static size_t find(const struct domains *domains, const char *name)
 	return i;
 }
 
-/* Its process is there no longer, or it is not wanted. */
+/* The process has ended, or the domain is no longer to be profiled. */
 static void end_at(struct domains *domains, size_t index, const char *why)
 {
 	const struct domain_profile *domain = domains->live[index];
 
 	log_info("domain %s: %s", domain_profile_shown_name(domain),
-		 domain_profile_is_leaving(domain) ? "it has moved to another host" : why);
+		 domain_profile_is_leaving(domain) ? "it has migrated to another host" : why);
 	stop_at(domains, index);
 }
 
@@ -103,7 +102,7 @@ static void drop(struct domains *domains, const char *name)
 		end_at(domains, index, "its profile ends");
 }
 
-/* Read also when its process has just ended: libvirt removes its status after that. */
+/* Also when the process has just ended: libvirt removes the status later. */
 static int read_status(struct domains *domains, const char *name, struct domain_xml *status)
 {
 	size_t index = find(domains, name);
@@ -115,17 +114,17 @@ static int read_status(struct domains *domains, const char *name, struct domain_
 	return error;
 }
 
-/* The same is said once, however often it is looked at. */
+/* True if this message was not logged before. */
 static bool is_news(struct domains *domains, const char *name, const char *message)
 {
 	uint64_t value = hash_add_text(hash_add_text(HASH_START, name), message);
-	bool news = domains->said[value % SAID] != value;
+	bool news = domains->logged[value % LOGGED] != value;
 
-	domains->said[value % SAID] = value;
+	domains->logged[value % LOGGED] = value;
 	return news;
 }
 
-/* PROCESS's descriptor is taken over. */
+/* Consumes PROCESS's descriptor. */
 static int start(struct domains *domains, const char *name, const struct libvirt_process *process,
 		 const struct domain_settings *settings, struct domain_profile **domain)
 {
@@ -143,10 +142,10 @@ static int start(struct domains *domains, const char *name, const struct libvirt
 	if (domains->live_count < DOMAINS_MAX && domains->ending_count < DOMAINS_MAX)
 		return domain_profile_start(domain, &options);
 	close(process->fd);
-	return error_set(-EMFILE, "no more than %d domains are profiled at a time", DOMAINS_MAX);
+	return error_set(-EMFILE, "at most %d domains are profiled at a time", DOMAINS_MAX);
 }
 
-/* Each of them is tried again at each look. PROCESS's descriptor is taken over. */
+/* Errors are retried by the next scan. Consumes PROCESS's descriptor. */
 static void begin(struct domains *domains, const char *name, const struct libvirt_process *process,
 		  const struct domain_settings *settings)
 {
@@ -161,10 +160,9 @@ static void begin(struct domains *domains, const char *name, const struct libvir
 	}
 }
 
-/* It is to be profiled by SETTINGS, and is no otherwise from here on. PROCESS's descriptor is taken
- * over. */
-static void want(struct domains *domains, const char *name, const struct libvirt_process *process,
-		 const struct domain_settings *settings)
+/* Profiles the domain with SETTINGS from now on. Consumes PROCESS's descriptor. */
+static void profile(struct domains *domains, const char *name,
+		    const struct libvirt_process *process, const struct domain_settings *settings)
 {
 	size_t index = find(domains, name);
 	const struct domain_profile *live =
@@ -189,12 +187,10 @@ static void settings_of(struct domains *domains, const struct domain_xml *xml,
 		return;
 	domain_name_escape(xml->name, shown);
 	if (is_news(domains, shown, error_message()))
-		log_warning("the profile that domain %s asks for is not what it gets: %s", shown,
-			    error_message());
+		log_warning("domain %s requests an invalid profile: %s", shown, error_message());
 }
 
-/* Only a process that is known to be gone ends a profile: who is short of descriptors now knows
- * nothing. */
+/* Only -ENOENT means that the process has ended; another error may be a lack of descriptors. */
 static int find_process(struct domains *domains, const char *name, struct libvirt_process *process)
 {
 	int error = libvirt_directory_process(domains->options.directory, name, process);
@@ -204,13 +200,13 @@ static int find_process(struct domains *domains, const char *name, struct libvir
 		return error;
 	domain_name_escape(name, shown);
 	if (is_news(domains, shown, error_message()))
-		log_warning("domain %s stays as it is: %s", shown, error_message());
+		log_warning("domain %s is unchanged: %s", shown, error_message());
 	return error;
 }
 
-/* libvirt writes it whole, so what can not be read stays so; that it is not there yet is no news.
- */
-static void tell_unknown(struct domains *domains, const char *name, int error)
+/* libvirt replaces status files as a whole, so an unreadable one stays so. A missing one is
+ * normal. */
+static void log_unreadable(struct domains *domains, const char *name, int error)
 {
 	char shown[DOMAIN_FILE_SIZE];
 
@@ -218,21 +214,23 @@ static void tell_unknown(struct domains *domains, const char *name, int error)
 	if (error == -ENOENT)
 		log_debug("domain %s: %s", shown, error_message());
 	else if (is_news(domains, shown, error_message()))
-		log_warning("what domain %s asks for is not known: %s", shown, error_message());
+		log_warning("cannot read the profile that domain %s requests: %s", shown,
+			    error_message());
 }
 
-/* Once for each process. What it is to be profiled by is looked at when it is here. */
-static void tell_arrival(struct domains *domains, const char *name, pid_t pid)
+/* Logged once for each process. Its settings are read when it has arrived. */
+static void log_arrival(struct domains *domains, const char *name, pid_t pid)
 {
 	char shown[DOMAIN_FILE_SIZE], arrival[64];
 
 	domain_name_escape(name, shown);
-	snprintf(arrival, sizeof(arrival), "it arrives from another host as process %d", pid);
+	snprintf(arrival, sizeof(arrival), "it migrates here from another host, as process %d",
+		 pid);
 	if (is_news(domains, shown, arrival))
 		log_info("domain %s: %s", shown, arrival);
 }
 
-void domains_look(struct domains *domains, const char *name, const struct domain_xml *xml)
+void domains_update(struct domains *domains, const char *name, const struct domain_xml *xml)
 {
 	struct domain_settings settings;
 	struct libvirt_process process;
@@ -245,7 +243,7 @@ void domains_look(struct domains *domains, const char *name, const struct domain
 	if (error)
 		return;
 	if (!unknown && status.migration == DOMAIN_ARRIVES) {
-		tell_arrival(domains, name, process.pid);
+		log_arrival(domains, name, process.pid);
 		close(process.fd);
 		return;
 	}
@@ -254,25 +252,25 @@ void domains_look(struct domains *domains, const char *name, const struct domain
 	if (xml)
 		settings_of(domains, xml, &settings);
 	else
-		tell_unknown(domains, name, unknown);
+		log_unreadable(domains, name, unknown);
 	if (xml && settings.profile) {
-		want(domains, name, &process, &settings);
+		profile(domains, name, &process, &settings);
 		return;
 	}
 	close(process.fd);
-	if (xml) /* else it is as it was: libvirt may be writing it */
+	if (xml) /* else it is unchanged: libvirt may be writing the file */
 		drop(domains, name);
 }
 
-static void look_by_name(void *context, const char *name)
+static void update_by_name(void *context, const char *name)
 {
-	domains_look(context, name, NULL);
+	domains_update(context, name, NULL);
 }
 
-/* Those whose files are gone, too. */
+/* Also ends profiles of domains whose files are gone. */
 int domains_scan(struct domains *domains)
 {
-	int error = libvirt_directory_each(domains->options.directory, look_by_name, domains);
+	int error = libvirt_directory_each(domains->options.directory, update_by_name, domains);
 
 	for (size_t i = 0; !error && i < domains->live_count;) {
 		struct libvirt_process process;
@@ -332,7 +330,7 @@ void domains_each(struct domains *domains,
 	pthread_mutex_unlock(&domains->lock);
 }
 
-/* With the lock. Shown names are what commands answer with, and each is of one domain only. */
+/* With the lock held. Printable names are what commands return, and unique. */
 static struct domain_profile *find_any(struct domains *domains, const char *name)
 {
 	size_t index;
@@ -344,7 +342,7 @@ static struct domain_profile *find_any(struct domains *domains, const char *name
 	return index < domains->live_count ? domains->live[index] : NULL;
 }
 
-/* Nobody waits for the profile of a domain that does not run. */
+/* -ENOENT only if no such domain runs: otherwise its profile may start. */
 static int not_profiled(const struct domains *domains, const char *name)
 {
 	struct libvirt_process process;
@@ -353,11 +351,12 @@ static int not_profiled(const struct domains *domains, const char *name)
 	if (!error)
 		close(process.fd);
 	return error == -ENOENT
-		       ? error_set(-ENOENT, "no domain of that name is profiled, and none runs; "
-					    "kvmscope ctl list shows those that are profiled")
+		       ? error_set(
+				 -ENOENT,
+				 "no running domain has that name; kvmscope ctl list shows the profiled ones")
 		       : error_set(
 				 -ENODATA,
-				 "no domain of that name is profiled; kvmscope ctl list shows those that are, kvmscope libvirt --help how one gets to be");
+				 "that domain is not profiled; kvmscope ctl list shows the profiled ones, kvmscope libvirt --help how to profile one");
 }
 
 int domains_find(struct domains *domains, const char *name,

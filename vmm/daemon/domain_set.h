@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All domains that are profiled. What is looked at is always how a domain stands now, whatever the
- *event said: so events may come late, twice, in another order, or not at all, and the next look
- *puts it right.
+ * All profiled domains. Each update reads the present state of a domain, whatever the event was. So
+ * events may be late, repeated, reordered or missing, and the next scan corrects the result.
  *
- *	domains_each(), domains_find()	any thread
- *	everything else			the main thread
+ * 	domains_each(), domains_find()	any thread
+ * 	everything else			the main thread
  */
 #ifndef KVMSCOPE_DAEMON_DOMAIN_SET_H
 #define KVMSCOPE_DAEMON_DOMAIN_SET_H
@@ -19,36 +18,37 @@
 struct domains;
 
 struct domains_options {
-	const struct conf *conf; /* outlives the domains, as all that is pointed to */
+	const struct conf *conf; /* must outlive the domains, as all pointers */
 	struct recordings *recordings;
 	struct metrics *metrics;
-	const char *directory; /* libvirt's: libvirt_directory.h */
-	const char *uri;       /* libvirt's, as domain_profile_options have it */
+	const char *directory; /* of libvirt: libvirt_directory.h */
+	const char *uri;       /* of libvirt, as in domain_profile_options */
 };
 
 /* -ENOMEM, the errors of eventfd(). */
 int domains_create(struct domains **domains, const struct domains_options *options);
 
-/* Ends them all, and waits for it. Works on NULL. */
+/* Stops all profiles and waits. NULL is a no-op. */
 void domains_destroy(struct domains *domains);
 
-/* Something has happened to NAME. XML: libvirt's hook gave it; NULL: it did not, and its status is
- * read. */
-void domains_look(struct domains *domains, const char *name, const struct domain_xml *xml);
+/* An event of domain NAME. XML is from libvirt's hook; NULL: the status file is read. */
+void domains_update(struct domains *domains, const char *name, const struct domain_xml *xml);
 
-/* Looks at all that run. The errors of libvirt_directory_each(): nothing is changed then. */
+/* Updates all running domains. The errors of libvirt_directory_each(): nothing changes then. */
 int domains_scan(struct domains *domains);
 
-/* Can be polled: readable when domains_reap() has something to do. */
+/* For poll(): readable when domains_reap() has work to do. */
 int domains_fd(const struct domains *domains);
 void domains_reap(struct domains *domains);
 
-/* The configuration from here on. To be followed by domains_scan(). */
+/* Sets the configuration; call domains_scan() afterwards. */
 void domains_set_conf(struct domains *domains, const struct conf *conf);
 
-/* USE gets each, or the one of NAME or its shown name, and may not keep it. -ENOENT: there is none
- * of that name; -ENODATA: one runs, but is not profiled, or not yet; both with the message. Else
- * what USE gives back, for the one. */
+/*
+ * Calls USE for each domain, or for the one with this NAME or printable name; it must not keep the
+ * pointer. -ENOENT: no such domain runs; -ENODATA: it runs, but is not profiled, or not yet; both
+ * with the message. Else the result of USE.
+ */
 void domains_each(struct domains *domains,
 		  void (*use)(void *context, struct domain_profile *domain), void *context);
 int domains_find(struct domains *domains, const char *name,

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/domain_xml.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "shared/error.h"
 #include "shared/parse_number.h"
 
-/* Nothing is loaded, entities stay what they are, and nothing is printed. */
+/* Nothing is fetched, entities are not expanded, and nothing is printed. */
 #define PARSE_OPTIONS                                                                              \
 	(XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_NOCDATA)
 
@@ -20,7 +20,7 @@ static bool is_element(const xmlNode *node, const char *name)
 	return node->type == XML_ELEMENT_NODE && !strcmp((const char *)node->name, name);
 }
 
-/* The first of that name below PARENT; NULL. */
+/* The first child of that name; NULL. */
 static xmlNode *child(const xmlNode *parent, const char *name)
 {
 	for (xmlNode *node = parent ? parent->children : NULL; node; node = node->next)
@@ -29,8 +29,8 @@ static xmlNode *child(const xmlNode *parent, const char *name)
 	return NULL;
 }
 
-/* Copies TEXT (freed) to SIZE bytes at TO; false: there is none, or it does not fit. */
-static bool take_text(xmlChar *text, char *to, size_t size)
+/* Copies TEXT (consumed) to SIZE bytes at TO; false: there is none, or it does not fit. */
+static bool copy_text(xmlChar *text, char *to, size_t size)
 {
 	size_t length = text ? strlen((const char *)text) : size;
 
@@ -42,14 +42,14 @@ static bool take_text(xmlChar *text, char *to, size_t size)
 
 static bool attribute(const xmlNode *node, const char *name, char *to, size_t size)
 {
-	return take_text(xmlGetNoNsProp(node, (const xmlChar *)name), to, size);
+	return copy_text(xmlGetNoNsProp(node, (const xmlChar *)name), to, size);
 }
 
 static int read_name(struct domain_xml *domain, const xmlNode *node)
 {
 	const xmlNode *name = child(node, "name");
 
-	if (!name || !take_text(xmlNodeGetContent(name), domain->name, sizeof(domain->name)) ||
+	if (!name || !copy_text(xmlNodeGetContent(name), domain->name, sizeof(domain->name)) ||
 	    !*domain->name)
 		return error_set(-EINVAL,
 				 "the domain's XML has no name, or one of more than %d bytes",
@@ -69,7 +69,7 @@ static int read_setting(struct domain_xml *domain, const xmlAttr *attribute_node
 			"the profile in the metadata of a domain has more attributes than there "
 			"are settings");
 	value = xmlNodeListGetString(attribute_node->doc, attribute_node->children, 1);
-	if (value && !take_text(value, domain->settings[at].value, DOMAIN_SETTING_SIZE))
+	if (value && !copy_text(value, domain->settings[at].value, DOMAIN_SETTING_SIZE))
 		return error_set(
 			-EINVAL,
 			"the profile in the metadata of a domain has an attribute of more than %d "
@@ -90,9 +90,7 @@ static int read_profile(struct domain_xml *domain, const xmlNode *profile)
 	return error;
 }
 
-/* libvirt has one element for each namespace there. A profile that is wrong does not make the
- * domain unknown.
- */
+/* libvirt allows one element per namespace. An invalid profile does not make the domain unknown. */
 static void read_metadata(struct domain_xml *domain, const xmlNode *node)
 {
 	const xmlNode *metadata = child(node, "metadata");
@@ -145,7 +143,7 @@ static int read_state(struct domain_xml *domain, const xmlNode *status)
 		return error_set(-EINVAL, "the status of a domain has no state or no process id");
 	end = parse_decimal(pid, INT_MAX, &number);
 	if (!end || *end)
-		return error_set(-EINVAL, "the status of a domain has a process id that is none");
+		return error_set(-EINVAL, "the status of a domain has an invalid process id");
 	domain->pid = (pid_t)number;
 	read_migration(domain, status);
 	domain->ended = !number || !strcmp(state, "shutoff") || !strcmp(state, "crashed");
@@ -157,7 +155,7 @@ static int read_domain(struct domain_xml *domain, const xmlNode *node)
 	int error;
 
 	if (!node || !is_element(node, "domain"))
-		return error_set(-EINVAL, "this XML is no domain's");
+		return error_set(-EINVAL, "this XML does not describe a domain");
 	error = read_name(domain, node);
 	if (error)
 		return error;
@@ -174,7 +172,7 @@ static int read_root(struct domain_xml *domain, const xmlDoc *document)
 	if (document->intSubset)
 		return error_set(
 			-EINVAL,
-			"the XML of a domain has a document type, which libvirt's has not");
+			"the XML of a domain has a document type, which libvirt does not write");
 	if (!root || !is_element(root, "domstatus"))
 		return read_domain(domain, root);
 	error = read_state(domain, root);
@@ -193,7 +191,7 @@ int domain_xml_read(struct domain_xml *domain, const void *text, size_t size)
 	document = xmlReadMemory(text, (int)size, NULL, NULL, PARSE_OPTIONS);
 	if (!document)
 		return error_set(-EINVAL,
-				 "the XML of a domain can not be read: it is cut off, or broken");
+				 "cannot parse the XML of a domain: it is cut off or invalid");
 	error = read_root(domain, document);
 	xmlFreeDoc(document);
 	return error;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What libvirt says of a domain, read from XML: as hooks are given it (<domain>), or as libvirt
- * keeps it of domains that run (<domstatus> around it, RUNSTATEDIR/libvirt/qemu/NAME.xml; libvirt:
- * src/qemu/qemu_domain.c, qemuDomainObjPrivateXMLFormat()). Anybody with the right to define
- * domains has written parts of it: it is bounded, has no document type and thus no entities, and
- * nothing is fetched. Any thread.
+ * The description of a domain in libvirt's XML: <domain>, as hooks get it, or <domstatus> around
+ * it, as libvirt stores running domains in RUNSTATEDIR/libvirt/qemu/NAME.xml (libvirt:
+ * src/qemu/qemu_domain.c, qemuDomainObjPrivateXMLFormat()). Whoever may define domains has written
+ * parts of it: its size is bounded, document types and thus entities are refused, and nothing is
+ * fetched. Any thread.
  */
 #ifndef KVMSCOPE_DAEMON_DOMAIN_XML_H
 #define KVMSCOPE_DAEMON_DOMAIN_XML_H
@@ -16,7 +16,7 @@
 #include "shared/error.h"
 #include "vmm/daemon/settings.h"
 
-/* Of the element <profile> in <metadata>. */
+/* Namespace of the element <profile> in <metadata>. */
 #define DOMAIN_XML_NAMESPACE "urn:kvmscope:profile"
 
 #define DOMAIN_XML_MAX       (1 << 20) /* bytes; libvirt's own are some 10 KiB */
@@ -25,34 +25,33 @@
 #define DOMAIN_SETTING_SIZE  64
 #define DOMAIN_AGENT_CHANNEL "org.kvmscope.agent.0"
 
-/* Of a live migration that goes on. */
+/* A live migration in progress. */
 enum domain_migration {
 	DOMAIN_STAYS,
-	DOMAIN_LEAVES,  /* for another host */
-	DOMAIN_ARRIVES, /* from there: its memory is not complete, and it does not run */
+	DOMAIN_LEAVES,  /* to another host */
+	DOMAIN_ARRIVES, /* from another host: its memory is incomplete, and it does not run */
 };
 
 struct domain_xml {
 	char name[DOMAIN_NAME_SIZE];
-	pid_t pid;  /* of the domain's process, in a <domstatus>; 0: not told */
-	bool ended; /* its state is one without a process */
+	pid_t pid;                       /* of the process, in a <domstatus>; 0: unknown */
+	bool ended;                      /* its state has no process */
 	enum domain_migration migration; /* in a <domstatus> */
 	bool profile;                    /* its metadata has a profile */
 	bool agent;                      /* it has a channel DOMAIN_AGENT_CHANNEL */
 	struct {
 		char key[DOMAIN_SETTING_SIZE], value[DOMAIN_SETTING_SIZE];
-	} settings[DOMAIN_SETTINGS_MAX]; /* the profile's attributes, in their order */
+	} settings[DOMAIN_SETTINGS_MAX]; /* the profile's attributes, in order */
 	size_t setting_count;
-	char wrong[ERROR_MESSAGE_SIZE]; /* what is wrong with the profile; "": nothing is */
+	char wrong[ERROR_MESSAGE_SIZE]; /* the error in the profile; "": none */
 };
 
-/* Reads SIZE bytes at TEXT. -E2BIG: they are more than DOMAIN_XML_MAX; -EINVAL: it is no such XML;
- * with the message. A profile that can not be taken is no error here, but one of
- * domain_xml_apply(). */
+/* Parses SIZE bytes at TEXT. -E2BIG: more than DOMAIN_XML_MAX; -EINVAL: not such XML; with the
+ * message. An invalid profile is not an error here, but in domain_xml_apply(). */
 int domain_xml_read(struct domain_xml *domain, const void *text, size_t size);
 
-/* Has SETTINGS say what the domain's profile says, which turns it on; the errors of settings_set(),
- * -EINVAL for a profile that could not be read. No profile: it stays as it is. */
+/* Applies the domain's profile, which turns profiling on, to SETTINGS. Without a profile they stay
+ * unchanged. The errors of settings_set(), -EINVAL for an invalid profile. */
 int domain_xml_apply(const struct domain_xml *domain, struct domain_settings *settings);
 
 #endif

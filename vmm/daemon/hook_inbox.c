@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/hook_inbox.h"
 
 #include <dirent.h>
@@ -19,12 +19,12 @@
 #include "shared/log.h"
 
 struct hook_inbox {
-	hook_taker *take;
+	hook_handler *handle;
 	void *context;
 	int fd;
 	struct sockaddr_un address;
 	char spool[PATH_MAX];
-	char *bytes; /* HOOK_SIZE_MAX: of a message */
+	char *bytes; /* a message of up to HOOK_SIZE_MAX */
 };
 
 static int bind_socket(struct hook_inbox *inbox)
@@ -33,11 +33,11 @@ static int bind_socket(struct hook_inbox *inbox)
 
 	inbox->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (inbox->fd < 0)
-		return error_set(-errno, "can not make a socket: %s", strerror(errno));
-	unlink(path); /* one daemon at a time has the run directory: its control socket says so */
+		return error_set(-errno, "cannot create a socket: %s", strerror(errno));
+	unlink(path); /* the run directory belongs to one daemon, by its lock */
 	if (fchmod(inbox->fd, S_IRUSR | S_IWUSR) ||
 	    bind(inbox->fd, (const struct sockaddr *)&inbox->address, sizeof(inbox->address)))
-		return error_set(-errno, "can not listen to libvirt's hook at %s: %s", path,
+		return error_set(-errno, "cannot listen to libvirt's hook at %s: %s", path,
 				 strerror(errno));
 	return 0;
 }
@@ -48,14 +48,14 @@ static int open_inbox(struct hook_inbox *inbox, const char *directory)
 	size_t size = sizeof(inbox->address.sun_path);
 
 	if (snprintf(path, size, "%s/%s", directory, HOOK_SOCKET) >= (int)size)
-		return error_set(-ENAMETOOLONG, "%s is too long a name for a socket", directory);
+		return error_set(-ENAMETOOLONG, "the path %s is too long for a socket", directory);
 	snprintf(inbox->spool, sizeof(inbox->spool), "%s/%s", directory, HOOK_SPOOL);
 	inbox->bytes = malloc(HOOK_SIZE_MAX);
 	return inbox->bytes ? bind_socket(inbox)
 			    : error_set(-ENOMEM, "no memory for messages of the hook");
 }
 
-int hook_inbox_open(struct hook_inbox **result, const char *directory, hook_taker *take,
+int hook_inbox_open(struct hook_inbox **result, const char *directory, hook_handler *handle,
 		    void *context)
 {
 	struct hook_inbox *inbox = calloc(1, sizeof(*inbox));
@@ -64,7 +64,7 @@ int hook_inbox_open(struct hook_inbox **result, const char *directory, hook_take
 	if (!inbox)
 		return error_set(-ENOMEM, "no memory for messages of the hook");
 	*inbox = (struct hook_inbox){
-		.take = take, .context = context, .fd = -1, .address = { .sun_family = AF_UNIX }
+		.handle = handle, .context = context, .fd = -1, .address = { .sun_family = AF_UNIX }
 	};
 	error = open_inbox(inbox, directory);
 	if (error)
@@ -91,22 +91,22 @@ int hook_inbox_fd(const struct hook_inbox *inbox)
 	return inbox->fd;
 }
 
-/* Of a file that another process wrote: what can not be read from its start is none. */
-static void take_file(struct hook_inbox *inbox, int file)
+/* Another process wrote the file: what cannot be read from its start is ignored. */
+static void read_message(struct hook_inbox *inbox, int file)
 {
 	struct hook_message message;
 	ssize_t size = pread(file, inbox->bytes, HOOK_SIZE_MAX, 0);
 
 	if (size < 0)
-		log_warning("a message of libvirt's hook can not be read: %s", strerror(errno));
+		log_warning("a message of libvirt's hook cannot be read: %s", strerror(errno));
 	else if (hook_message_parse(&message, inbox->bytes, (size_t)size))
 		log_warning("%s", error_message());
 	else
-		inbox->take(inbox->context, &message);
+		inbox->handle(inbox->context, &message);
 }
 
-/* All descriptors that came are closed, also those that should not have. */
-static void take_descriptors(struct hook_inbox *inbox, struct msghdr *packet)
+/* Closes all descriptors, unexpected ones included. */
+static void receive_files(struct hook_inbox *inbox, struct msghdr *packet)
 {
 	for (struct cmsghdr *head = CMSG_FIRSTHDR(packet); head; head = CMSG_NXTHDR(packet, head)) {
 		size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -117,14 +117,14 @@ static void take_descriptors(struct hook_inbox *inbox, struct msghdr *packet)
 			int file;
 
 			memcpy(&file, CMSG_DATA(head) + i * sizeof(file), sizeof(file));
-			take_file(inbox, file);
+			read_message(inbox, file);
 			close(file);
 		}
 	}
 }
 
-/* False: there is none (now). */
-static bool take_packet(struct hook_inbox *inbox)
+/* False: there is no packet. */
+static bool receive_packet(struct hook_inbox *inbox)
 {
 	union {
 		struct cmsghdr head;
@@ -138,17 +138,17 @@ static bool take_packet(struct hook_inbox *inbox)
 
 	if (recvmsg(inbox->fd, &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0)
 		return false;
-	take_descriptors(inbox, &packet);
+	receive_files(inbox, &packet);
 	return true;
 }
 
-/* A name that the hook gives; not those that are not finished, and no others. */
+/* Names of complete messages begin with a digit. */
 static int is_queued(const struct dirent *entry)
 {
 	return *entry->d_name >= '0' && *entry->d_name <= '9';
 }
 
-static void take_queued(struct hook_inbox *inbox, const char *name)
+static void read_queued(struct hook_inbox *inbox, const char *name)
 {
 	char path[2 * PATH_MAX];
 	int file;
@@ -156,14 +156,14 @@ static void take_queued(struct hook_inbox *inbox, const char *name)
 	snprintf(path, sizeof(path), "%s/%s", inbox->spool, name);
 	file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (unlink(path))
-		log_warning("a message of libvirt's hook can not be removed: %s", strerror(errno));
+		log_warning("a message of libvirt's hook cannot be removed: %s", strerror(errno));
 	if (file < 0)
 		return;
-	take_file(inbox, file);
+	read_message(inbox, file);
 	close(file);
 }
 
-/* What a hook that was ended, or had no more time, has left behind; none works for so long. */
+/* Left by a hook that was killed or timed out; a running one is faster. */
 static bool is_abandoned(int spool, const char *name)
 {
 	struct stat status;
@@ -185,24 +185,24 @@ static void remove_abandoned(const struct hook_inbox *inbox)
 		closedir(spool);
 }
 
-static void take_spool(struct hook_inbox *inbox)
+static void read_spool(struct hook_inbox *inbox)
 {
 	struct dirent **entries;
 	int count = scandir(inbox->spool, &entries, is_queued, alphasort);
 
 	for (int i = 0; i < count; i++) {
-		take_queued(inbox, entries[i]->d_name);
+		read_queued(inbox, entries[i]->d_name);
 		free(entries[i]);
 	}
 	if (count >= 0)
 		free(entries);
 }
 
-void hook_inbox_take(struct hook_inbox *inbox)
+void hook_inbox_read(struct hook_inbox *inbox)
 {
 	remove_abandoned(inbox);
-	take_spool(inbox);
-	for (int i = 0; i < HOOK_SPOOL_MAX && take_packet(inbox); i++)
+	read_spool(inbox);
+	for (int i = 0; i < HOOK_SPOOL_MAX && receive_packet(inbox); i++)
 		;
 }
 

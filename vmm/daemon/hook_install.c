@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/hook_install.h"
 
 #include <dirent.h>
@@ -17,10 +17,9 @@
 #define FOLDER "qemu.d"
 #define NAME   "kvmscope"
 
-#define LOOKED_AT (1 << 20) /* bytes of a file that may be ours */
+#define COMPARED_MAX (1 << 20) /* bytes read of an existing file */
 
-/* The path is relative to the project's root, where make runs; module.mk has the rule that makes
- * the file. */
+/* Relative to the project's root, where make runs; module.mk builds the file. */
 __asm__(".pushsection .rodata\n"
 	"hook_program_start:\n"
 	".incbin \"build/hook/kvmscope-hook\"\n"
@@ -41,14 +40,14 @@ static enum hook_state compare(const char *bytes, size_t size)
 	return memmem(bytes, size, HOOK_MARK, strlen(HOOK_MARK)) ? HOOK_OTHER : HOOK_FOREIGN;
 }
 
-static int look_at(int fd, const char *path, enum hook_state *state)
+static int read_state(int fd, const char *path, enum hook_state *state)
 {
-	char *bytes = malloc(LOOKED_AT);
-	ssize_t size = bytes ? pread(fd, bytes, LOOKED_AT, 0) : -1;
+	char *bytes = malloc(COMPARED_MAX);
+	ssize_t size = bytes ? pread(fd, bytes, COMPARED_MAX, 0) : -1;
 	int error = 0;
 
 	if (size < 0)
-		error = error_set(-EIO, "can not read %s", path);
+		error = error_set(-EIO, "cannot read %s", path);
 	else
 		*state = compare(bytes, (size_t)size);
 	free(bytes);
@@ -61,17 +60,17 @@ int hook_find(const char *hooks, enum hook_state *state, char path[PATH_MAX])
 
 	*state = HOOK_ABSENT;
 	if (snprintf(path, PATH_MAX, "%s/" FOLDER "/" NAME, hooks) >= PATH_MAX)
-		return error_set(-ENAMETOOLONG, "%s is too long a name", hooks);
+		return error_set(-ENAMETOOLONG, "the path %s is too long", hooks);
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return 0;
-	if (fd < 0 && errno == ELOOP) { /* we make no links */
+	if (fd < 0 && errno == ELOOP) { /* kvmscope creates no links */
 		*state = HOOK_FOREIGN;
 		return 0;
 	}
 	if (fd < 0)
-		return error_set(-errno, "can not open %s: %s", path, strerror(errno));
-	error = look_at(fd, path, state);
+		return error_set(-errno, "cannot open %s: %s", path, strerror(errno));
+	error = read_state(fd, path, state);
 	close(fd);
 	return error;
 }
@@ -101,24 +100,24 @@ bool hook_has_others(const char *hooks)
 
 static int refuse(const char *path)
 {
-	return error_set(-EEXIST, "%s is not kvmscope's: it is left as it is", path);
+	return error_set(-EEXIST, "%s is not kvmscope's and stays unchanged", path);
 }
 
-static int make_directory(const char *path)
+static int create_directory(const char *path)
 {
 	return mkdir(path, 0755) && errno != EEXIST
-		       ? error_set(-errno, "can not make the directory %s: %s", path,
+		       ? error_set(-errno, "cannot create the directory %s: %s", path,
 				   strerror(errno))
 		       : 0;
 }
 
-static int make_directories(const char *hooks)
+static int create_directories(const char *hooks)
 {
 	char path[PATH_MAX];
-	int error = make_directory(hooks);
+	int error = create_directory(hooks);
 
 	snprintf(path, sizeof(path), "%s/" FOLDER, hooks);
-	return error ? error : make_directory(path);
+	return error ? error : create_directory(path);
 }
 
 static int write_program(int fd, const char *path)
@@ -126,12 +125,12 @@ static int write_program(int fd, const char *path)
 	size_t size = program_size();
 
 	if (write(fd, hook_program_start, size) != (ssize_t)size || fchmod(fd, 0755) || fsync(fd))
-		return error_set(-errno, "can not write %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot write %s: %s", path, strerror(errno));
 	return 0;
 }
 
-/* It is written beside the folder, in which libvirt would run it before it is whole. */
-static int place(const char *hooks, const char *path)
+/* Written outside the folder, where libvirt would run it before it is complete. */
+static int write_hook(const char *hooks, const char *path)
 {
 	char unfinished[PATH_MAX];
 	int fd, error;
@@ -139,11 +138,12 @@ static int place(const char *hooks, const char *path)
 	snprintf(unfinished, sizeof(unfinished), "%s/.kvmscope.%d", hooks, getpid());
 	fd = open(unfinished, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return error_set(-errno, "can not make %s: %s", unfinished, strerror(errno));
+		return error_set(-errno, "cannot create %s: %s", unfinished, strerror(errno));
 	error = write_program(fd, unfinished);
 	close(fd);
 	if (!error && rename(unfinished, path))
-		error = error_set(-errno, "can not put %s in place: %s", path, strerror(errno));
+		error = error_set(-errno, "cannot rename the hook to %s: %s", path,
+				  strerror(errno));
 	if (error)
 		unlink(unfinished);
 	return error;
@@ -159,8 +159,8 @@ int hook_install(const char *hooks)
 		return error;
 	if (state == HOOK_FOREIGN)
 		return refuse(path);
-	error = make_directories(hooks);
-	return error ? error : place(hooks, path);
+	error = create_directories(hooks);
+	return error ? error : write_hook(hooks, path);
 }
 
 int hook_uninstall(const char *hooks)
@@ -172,12 +172,12 @@ int hook_uninstall(const char *hooks)
 	if (error)
 		return error;
 	if (state == HOOK_ABSENT)
-		return error_set(-ENOENT, "there is no %s", path);
+		return error_set(-ENOENT, "%s does not exist", path);
 	if (state == HOOK_FOREIGN)
 		return refuse(path);
 	if (unlink(path))
-		return error_set(-errno, "can not remove %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot remove %s: %s", path, strerror(errno));
 	*strrchr(path, '/') = '\0';
-	rmdir(path); /* fails where there is something else */
+	rmdir(path); /* fails if it is not empty */
 	return 0;
 }

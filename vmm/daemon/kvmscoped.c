@@ -1,102 +1,66 @@
-// SPDX-License-Identifier: Apache-2.0
-/* kvmscoped: profiles the domains of libvirt that ask for it. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvmscoped: profiles the libvirt domains that request it. */
 #include <argp.h>
 #include <malloc.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/option_table.h"
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/daemon.h"
 #include "vmm/daemon/hook_message.h"
 #include "vmm/daemon/libvirt_directory.h"
 
-/* ns that a thread may be woken later than it asked: many of them then wake together. */
+/* ns that a thread may wake late, so that many wake together. */
 #define TIMER_SLACK 20000000ul
 /*
- * Bytes from which on a table has pages of its own, which take no memory until they are touched.
- * malloc would move this up as large ones are freed, to tens of MiB, and clear what it then gives
- * out of its heap: 3 MiB for each domain.
+ * Larger tables get pages of their own, which use no memory until they are touched. malloc would
+ * raise this limit as large ones are freed, to tens of MiB, and clear what it then allocates from
+ * its heap: 3 MiB for each domain.
  */
 #define LARGE (128 << 10)
-/* So few heaps, as most of the threads do little. */
+/* A few heaps are enough: most threads allocate little. */
 #define ARENAS 2
 
-#define EXIT_USAGE 2
-
 #define URI "qemu:///system"
-
-enum { KEY_RUN_DIRECTORY = 256, KEY_LIBVIRT_DIRECTORY, KEY_CONNECT, KEY_CHECK };
 
 struct arguments {
 	struct daemon_options options;
 	bool check, quiet, verbose;
 };
 
-static const struct argp_option option_list[] = {
-	{ "config", 'c', "FILE", 0, "The configuration (" CONF_PATH ", if it is there)", 0 },
-	{ "check", KEY_CHECK, NULL, 0, "Only read the configuration, and say what is wrong with it",
-	  0 },
-	{ "run-directory", KEY_RUN_DIRECTORY, "DIR", 0,
-	  "Sockets and the hook's spool (" HOOK_RUN_DIRECTORY ")", 0 },
-	{ "libvirt-directory", KEY_LIBVIRT_DIRECTORY, "DIR", 0,
-	  "Where libvirt keeps the state of its QEMU domains (" LIBVIRT_DIRECTORY ")", 0 },
-	{ "connect", KEY_CONNECT, "URI", 0,
-	  "libvirt, for domains that only their monitor tells of: those without KVM (" URI ")", 0 },
-	{ "quiet", 'q', NULL, 0, "Only warnings and errors", 0 },
-	{ "verbose", 'v', NULL, 0, "Details, too", 0 },
+#define AT(field) .offset = offsetof(struct arguments, field)
+
+static const struct option_row rows[] = {
+	{ "config", "FILE", "The configuration (" CONF_PATH ", if it exists)", OPTION_TEXT,
+	  AT(options.conf), .letter = 'c' },
+	{ "check", NULL, "Only check the configuration", OPTION_SET, AT(check) },
+	{ "run-directory", "DIR", "Sockets and the hook's spool (" HOOK_RUN_DIRECTORY ")",
+	  OPTION_TEXT, AT(options.run_directory) },
+	{ "libvirt-directory", "DIR", "libvirt's state of QEMU domains (" LIBVIRT_DIRECTORY ")",
+	  OPTION_TEXT, AT(options.libvirt_directory) },
+	{ "connect", "URI", "libvirt's URI, for domains without KVM (" URI ")", OPTION_TEXT,
+	  AT(options.uri) },
+	{ "quiet", NULL, "Only warnings and errors", OPTION_SET, AT(quiet), .letter = 'q' },
+	{ "verbose", NULL, "More details", OPTION_SET, AT(verbose), .letter = 'v' },
 	{ 0 },
 };
 
 static const char help[] =
-	"Profile the domains of libvirt that ask for it, for as long as they run. It stays in the foreground and "
-	"writes what happens to standard error; systemd starts it as kvmscoped.service.\v"
-	"A domain asks for it in its own XML:\n"
+	"Profile the libvirt domains that request it, while they run. Stays in the foreground and logs to "
+	"standard error; systemd starts it as kvmscoped.service.\v"
+	"A domain requests it in its own XML:\n"
 	"  virsh metadata web " DOMAIN_XML_NAMESPACE " --key kvmscope \\\n"
 	"    --set '<profile frequency=\"99\"/>' --live --config\n"
-	"or is asked for in " CONF_PATH ": see kvmscope.conf(5).\n"
+	"or the configuration does so for it: see kvmscope.conf(5).\n"
 	"\n"
-	"kvmscope libvirt install puts the hook in place by which libvirt tells of\n"
-	"domains at once; kvmscope ctl list shows what is profiled. SIGHUP reads the\n"
-	"configuration anew.\n"
+	"kvmscope libvirt install installs the hook by which libvirt notifies kvmscoped\n"
+	"at once; kvmscope ctl list shows what is profiled. SIGHUP reloads the\n"
+	"configuration.\n"
 	"\n"
 	"Exit status: 0; 1 it could not start; 2 wrong usage.\n";
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-	struct arguments *arguments = state->input;
-
-	switch (key) {
-	case 'c':
-		arguments->options.conf = text;
-		return 0;
-	case KEY_CONNECT:
-		arguments->options.uri = text;
-		return 0;
-	case KEY_CHECK:
-		arguments->check = true;
-		return 0;
-	case KEY_RUN_DIRECTORY:
-		arguments->options.run_directory = text;
-		return 0;
-	case KEY_LIBVIRT_DIRECTORY:
-		arguments->options.libvirt_directory = text;
-		return 0;
-	case 'q':
-		arguments->quiet = true;
-		return 0;
-	case 'v':
-		arguments->verbose = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not an option; --help lists them", text);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
 
 static int check(const struct daemon_options *options)
 {
@@ -111,16 +75,20 @@ static int check(const struct daemon_options *options)
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = { .options = option_list, .parser = parse, .doc = help };
 	struct arguments arguments = {
 		.options = { .run_directory = HOOK_RUN_DIRECTORY,
 			     .libvirt_directory = LIBVIRT_DIRECTORY,
 			     .uri = URI },
 	};
 
+	const struct option_group groups[] = { { .rows = rows, .target = &arguments }, { 0 } };
+	const struct option_command table = { .name = "kvmscoped", .doc = help, .groups = groups };
+
 	argp_program_version = "kvmscoped " KVMSCOPE_VERSION;
-	argp_err_exit_status = EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	if (option_table_parse(&table, argc, argv)) {
+		log_error("%s", error_message());
+		return EXIT_FAILURE;
+	}
 	log_quiet(arguments.quiet);
 	log_verbose(arguments.verbose);
 	log_levels(getenv("JOURNAL_STREAM"));

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/libvirt_directory.h"
 
 #include <dirent.h>
@@ -17,8 +17,8 @@
 
 #define STATUS ".xml"
 
-/* What is not there any more, or never was, is told from what can not be found out now. */
-static int gone_or(int error)
+/* Maps the errors of missing things to -ENOENT, as opposed to those that may pass. */
+static int missing_or(int error)
 {
 	return error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP ||
 			       error == ESRCH
@@ -26,7 +26,7 @@ static int gone_or(int error)
 		       : -error;
 }
 
-/* The descriptor of FILE with SUFFIX, in the directory itself. */
+/* Opens FILE with SUFFIX in the directory itself. */
 static int open_file(const char *directory, const char *file, const char *suffix)
 {
 	char path[PATH_MAX];
@@ -34,15 +34,14 @@ static int open_file(const char *directory, const char *file, const char *suffix
 
 	if (!*file || strchr(file, '/') ||
 	    snprintf(path, sizeof(path), "%s/%s%s", directory, file, suffix) >= (int)sizeof(path))
-		return error_set(-ENOENT, "libvirt can not have a domain of such a name");
+		return error_set(-ENOENT, "libvirt cannot have a domain of this name");
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	return fd < 0 ? error_set(gone_or(errno),
-				  "a file of the domain in %s can not be opened: %s", directory,
-				  strerror(errno))
+	return fd < 0 ? error_set(missing_or(errno), "cannot open a file of the domain in %s: %s",
+				  directory, strerror(errno))
 		      : fd;
 }
 
-/* What stands for BYTE in the name of a pid file; NULL: itself. */
+/* How libvirt writes BYTE in the name of a pid file; NULL: unchanged. */
 static const char *entity_of(char byte)
 {
 	static const char *const entities[] = {
@@ -53,8 +52,7 @@ static const char *entity_of(char byte)
 	return index < sizeof(entities) / sizeof(entities[0]) ? entities[index] : NULL;
 }
 
-/* libvirt writes it as it writes XML, virBufferEscapeString(): only this file of a domain is called
- * so. */
+/* libvirt escapes the name as in XML, virBufferEscapeString(), for this file only. */
 static int open_pid_file(const char *directory, const char *name)
 {
 	char file[DOMAIN_NAME_SIZE * sizeof("&quot;")], *end = file;
@@ -78,9 +76,9 @@ static int no_process(void)
 
 static int unknown_process(int error)
 {
-	return error == -ENOENT ? no_process()
-				: error_set(error, "the domain's process can not be looked for: %s",
-					    strerror(-error));
+	return error == -ENOENT
+		       ? no_process()
+		       : error_set(error, "cannot find the domain's process: %s", strerror(-error));
 }
 
 static int read_pid(int fd, pid_t *pid)
@@ -99,7 +97,7 @@ static int read_pid(int fd, pid_t *pid)
 	return 0;
 }
 
-/* An owner of 0 or less is one of another PID namespace, or a lock without owner. */
+/* An owner of 0 or less is in another PID namespace, or the lock has no owner. */
 static int check_lock(int fd, pid_t pid)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -109,15 +107,15 @@ static int check_lock(int fd, pid_t pid)
 	return lock.l_type != F_UNLCK && (lock.l_pid <= 0 || lock.l_pid == pid) ? 0 : no_process();
 }
 
-/* pidfd_open(2): EINVAL, and ENOENT since Linux 6.16, where the number is that of a thread only. */
+/* pidfd_open(2) fails with EINVAL, or ENOENT since Linux 6.16, if the number is a thread's. */
 static int open_process(pid_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 
-	return fd >= 0 ? fd : unknown_process(errno == EINVAL ? -ENOENT : gone_or(errno));
+	return fd >= 0 ? fd : unknown_process(errno == EINVAL ? -ENOENT : missing_or(errno));
 }
 
-/* The process first: while it lives its number is no other's, and the lock its own. */
+/* The process first: while it runs its pid is not reused, and the lock is its own. */
 static int find_process(int fd, struct libvirt_process *process)
 {
 	int error = read_pid(fd, &process->pid);
@@ -149,9 +147,9 @@ static int read_status(int fd, struct domain_xml *domain)
 {
 	char *text = malloc(DOMAIN_XML_MAX + 1);
 	ssize_t size = text ? pread(fd, text, DOMAIN_XML_MAX + 1, 0) : -1;
-	int error = size < 0 ? error_set(text ? -errno : -ENOMEM,
-					 "the status of a domain can not be read")
-			     : domain_xml_read(domain, text, (size_t)size);
+	int error =
+		size < 0 ? error_set(text ? -errno : -ENOMEM, "cannot read the status of a domain")
+			 : domain_xml_read(domain, text, (size_t)size);
 
 	free(text);
 	return error;
@@ -166,7 +164,7 @@ int libvirt_directory_domain(const char *directory, const char *name, struct dom
 	error = read_status(fd, domain);
 	close(fd);
 	if (!error && strcmp(domain->name, name) != 0)
-		error = error_set(-EINVAL, "the status of a domain has another one's name");
+		error = error_set(-EINVAL, "the status of a domain has another name");
 	return error;
 }
 
@@ -190,7 +188,7 @@ int libvirt_directory_each(const char *directory, void (*each)(void *context, co
 	char name[DOMAIN_NAME_SIZE];
 
 	if (!entries)
-		return error_set(-errno, "can not look at libvirt's domains in %s: %s", directory,
+		return error_set(-errno, "cannot read libvirt's domains in %s: %s", directory,
 				 strerror(errno));
 	while ((entry = readdir(entries)))
 		if (is_status(entry->d_name, name))

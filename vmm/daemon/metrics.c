@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/metrics.h"
 
 #include <errno.h>
@@ -22,8 +22,8 @@
 
 #define CONNECTIONS_MAX 16
 #define TIMEOUT_S       10
-#define REQUEST_MAX     16384 /* bytes of a connection's memory */
-#define ENDED_MAX       1024  /* domains that are still told of */
+#define REQUEST_MAX     16384 /* bytes of memory per connection */
+#define ENDED_MAX       1024  /* ended domains that are still exported */
 #define TYPE            "text/plain; version=0.0.4; charset=utf-8"
 
 enum counter { GUEST, HOST, LOST, COST, STOPS, STOPPED, BYTES, COUNTERS };
@@ -32,25 +32,25 @@ struct metrics_domain {
 	struct metrics_domain *next;
 	char label[DOMAIN_FILE_SIZE];
 	const char *backend;        /* NULL: its session has ended */
-	uint64_t earlier[COUNTERS]; /* of sessions that have ended; the session's own thread and the
-				       lock */
-	_Atomic uint64_t counted[COUNTERS]; /* of all */
-	uint64_t ended;                     /* number of its end: the smaller, the longer ago */
+	uint64_t earlier[COUNTERS]; /* of ended sessions; written by the session's thread with the
+				       lock held */
+	_Atomic uint64_t counted[COUNTERS]; /* of all sessions */
+	uint64_t ended;                     /* sequence number of its end */
 };
 
 struct metrics {
 	struct metrics_options options;
-	struct MHD_Daemon *daemon;      /* NULL: nobody is answered */
-	pthread_mutex_t lock;           /* of what follows */
+	struct MHD_Daemon *daemon;      /* NULL: not listening */
+	pthread_mutex_t lock;           /* protects what follows */
 	struct metrics_domain *domains; /* owned */
 	uint64_t ends;
 };
 
-/* One value for each domain. */
+/* One value per domain. */
 static const struct series {
 	const char *name, *labels, *type, *help;
 	enum counter counter;
-	bool seconds; /* it is counted in ns */
+	bool seconds; /* counted in ns, exported in s */
 } series[] = {
 	{ "kvmscope_samples_total", ",where=\"guest\"", "counter",
 	  "Samples taken, in the guest and outside of it.", GUEST, false },
@@ -79,8 +79,7 @@ static void put_plain(FILE *to, const char *name, const char *type, const char *
 	fprintf(to, "%s %" PRIu64 "\n", name, value);
 }
 
-/* A label is a domain's file name: nothing in it needs to be escaped, and no two domains share one.
- */
+/* A label is a domain's file name: nothing in it needs escaping, and no two domains share one. */
 static void put_value(FILE *to, const struct series *what, const struct metrics_domain *domain)
 {
 	uint64_t value = atomic_load(&domain->counted[what->counter]);
@@ -132,7 +131,7 @@ static void put_recordings(FILE *to, struct recordings *recordings)
 		  counts.names_removed);
 }
 
-/* What the daemon itself takes, by the names that all exporters have for it. */
+/* The resources of the daemon, with the names that all exporters use. */
 static void put_process(FILE *to)
 {
 	FILE *file = fopen("/proc/self/statm", "re");
@@ -168,7 +167,7 @@ static void put_push(FILE *to, struct push *push)
 	put_plain(to, "kvmscope_push_spool_bytes", "gauge", "Their size.", counts.spooled_bytes);
 }
 
-/* To be freed by free(); NULL without memory. */
+/* The caller's to free; NULL without memory. */
 static char *make_text(struct metrics *metrics, size_t *size)
 {
 	char *text = NULL;
@@ -208,8 +207,8 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned int sta
 	return result;
 }
 
-static enum MHD_Result reply_shortly(struct MHD_Connection *connection, unsigned int status,
-				     char *text)
+static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned int status,
+				  char *text)
 {
 	return reply(connection, status,
 		     MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT));
@@ -231,12 +230,12 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
 			      size_t *size, void **request)
 {
 	static char not_found[] = "The metrics are at /metrics.\n",
-		    not_allowed[] = "There is nothing but GET.\n";
+		    not_allowed[] = "Only GET is supported.\n";
 
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-		return reply_shortly(connection, MHD_HTTP_METHOD_NOT_ALLOWED, not_allowed);
+		return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, not_allowed);
 	if (strcmp(url, "/metrics") != 0)
-		return reply_shortly(connection, MHD_HTTP_NOT_FOUND, not_found);
+		return reply_text(connection, MHD_HTTP_NOT_FOUND, not_found);
 	return reply_metrics(context, connection);
 }
 
@@ -246,9 +245,8 @@ static bool is_port(const char *text)
 	       atoi(text) <= UINT16_MAX;
 }
 
-/* "HOST:PORT", where a HOST that has ':' stands in brackets. To be freed by freeaddrinfo(); NULL:
- * it is none.
- */
+/* Resolves "HOST:PORT"; a HOST with ':' is in brackets. Free the result by freeaddrinfo(); NULL
+ * with the message. */
 static struct addrinfo *resolve(const char *listen)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
@@ -268,7 +266,7 @@ static struct addrinfo *resolve(const char *listen)
 	}
 	if (!error)
 		return address;
-	error_set(-EINVAL, "can't listen at %s: %s; an address and a port are 127.0.0.1:9754",
+	error_set(-EINVAL, "cannot listen at %s: %s; an address and port look like 127.0.0.1:9754",
 		  listen, gai_strerror(error));
 	return NULL;
 }
@@ -281,7 +279,7 @@ static struct MHD_Daemon *start_daemon(struct metrics *metrics, const struct add
 
 	if (address->ai_family == AF_INET6)
 		flags |= MHD_USE_IPv6;
-	sigfillset(&all); /* the thread inherits them: signals are the main thread's */
+	sigfillset(&all); /* inherited by the thread: signals are the main thread's */
 	pthread_sigmask(SIG_BLOCK, &all, &before);
 	daemon = MHD_start_daemon(flags, 0, NULL, NULL, answer, metrics, MHD_OPTION_SOCK_ADDR,
 				  address->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
@@ -304,7 +302,7 @@ static int start_listening(struct metrics *metrics)
 	error = errno ? -errno : -EIO;
 	freeaddrinfo(address);
 	if (!metrics->daemon)
-		return error_set(error, "can't listen at %s for Prometheus: %s",
+		return error_set(error, "cannot listen at %s for Prometheus: %s",
 				 metrics->options.listen, strerror(-error));
 	return 0;
 }
@@ -403,7 +401,7 @@ void metrics_set(struct metrics_domain *domain, const struct metrics_values *val
 	count(domain, BYTES, values->bytes);
 }
 
-/* The one whose session has ended the longest ago, if there are more of them than are kept. */
+/* Forgets the domain whose session ended first if there are too many of them. */
 static void forget_one(struct metrics *metrics)
 {
 	struct metrics_domain **oldest = NULL, *domain;

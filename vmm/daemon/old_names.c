@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/old_names.h"
 
 #include <dirent.h>
@@ -17,14 +17,14 @@
 #include "vmm/perf_data/perf_data_reader.h"
 
 #define LINKS   ".build-id"
-#define ID_SIZE 41 /* 20 bytes in hexadecimal digits */
+#define ID_SIZE 41 /* 20 bytes in hexadecimal and a zero */
 
-/* All that lies in the cache under one build id. */
+/* Everything in the cache with one build id. */
 struct build {
 	char id[ID_SIZE];
 	int64_t used; /* s since 1970 */
 	uint64_t bytes;
-	bool goes;
+	bool unneeded;
 };
 
 struct builds {
@@ -37,7 +37,7 @@ static int by_id(const void *left, const void *right)
 	return strcmp(left, right);
 }
 
-/* What recordings need: a tree of ids. */
+/* What recordings need: a set of ids. */
 
 struct needed {
 	void *ids; /* tsearch(3), owned */
@@ -58,26 +58,26 @@ static int need(struct needed *needed, const uint8_t *build_id, size_t size)
 	return *found ? 0 : error_set(-ENOMEM, "no memory for the builds of recordings");
 }
 
-static int take_mapping(void *context, const struct perf_data_mapping_event *mapping)
+static int add_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
 	return need(context, mapping->build_id, mapping->build_id_size);
 }
 
-static int take_build_id(void *context, const struct perf_data_build_id *entry)
+static int add_build_id(void *context, const struct perf_data_build_id *entry)
 {
 	return need(context, entry->build_id, entry->build_id_size);
 }
 
 static int read_recording(struct needed *needed, const char *path)
 {
-	const struct perf_data_events events = { .mapping = take_mapping,
-						 .build_id = take_build_id,
+	const struct perf_data_events events = { .mapping = add_mapping,
+						 .build_id = add_build_id,
 						 .context = needed };
 	struct perf_data_reader *reader;
 	int error = perf_data_reader_open(&reader, path);
 
-	/* It has gone meanwhile; or nobody can read it, as one whose header never came to the disk.
-	 */
+	/* Removed meanwhile, or unreadable, such as one whose header was never written to the
+	 * disk. */
 	if (error == -ENOENT || error == -EINVAL)
 		return 0;
 	if (error)
@@ -94,7 +94,7 @@ static bool ends_with(const char *name, const char *end)
 	return length >= strlen(end) && !strcmp(name + length - strlen(end), end);
 }
 
-/* Of one that is only begun, as much as is there. */
+/* A partial file is read as far as it goes. */
 static int read_if_recording(struct needed *needed, const char *directory, const char *name)
 {
 	char path[PATH_MAX];
@@ -103,7 +103,7 @@ static int read_if_recording(struct needed *needed, const char *directory, const
 	if (!strstr(name, ".perf.data") || ends_with(name, ".guestmount"))
 		return 0;
 	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
-		return error_set(-ENAMETOOLONG, "%s/%s is too long a name", directory, name);
+		return error_set(-ENAMETOOLONG, "the path %s/%s is too long", directory, name);
 	error = read_recording(needed, path);
 	return error == -ENOMEM || !ends_with(name, ".partial") ? error : 0;
 }
@@ -115,14 +115,14 @@ static int read_recordings(struct needed *needed, const char *directory)
 	int error = 0;
 
 	if (!opened)
-		return error_set(-errno, "can not read %s: %s", directory, strerror(errno));
+		return error_set(-errno, "cannot read %s: %s", directory, strerror(errno));
 	while (!error && (entry = readdir(opened)))
 		error = read_if_recording(needed, directory, entry->d_name);
 	closedir(opened);
 	return error;
 }
 
-/* What there is: NAMES/KIND/ID/... */
+/* The cache: NAMES/KIND/ID/... */
 
 #define LEVEL_KIND 1
 #define LEVEL_ID   2
@@ -163,10 +163,10 @@ static void measure(struct build *build, const FTSENT *entry)
 		build->bytes += (uint64_t)entry->fts_statp->st_size;
 }
 
-/* Whatever can not be removed is counted again the next time. */
-static void take_away(struct build *build, const FTSENT *entry)
+/* What cannot be removed is counted again next time. */
+static void remove_entry(struct build *build, const FTSENT *entry)
 {
-	if (!build->goes)
+	if (!build->unneeded)
 		return;
 	if (entry->fts_info == FTS_DP)
 		rmdir(entry->fts_path);
@@ -174,7 +174,7 @@ static void take_away(struct build *build, const FTSENT *entry)
 		unlink(entry->fts_path);
 }
 
-/* EACH for all that belongs to a build; those that are not known yet are added. */
+/* Calls EACH for everything that belongs to a build; unknown builds are added. */
 static int each_entry(struct builds *builds, const char *names,
 		      void (*each)(struct build *build, const FTSENT *entry))
 {
@@ -200,7 +200,7 @@ static int each_entry(struct builds *builds, const char *names,
 			build = NULL;
 	}
 	if (!tree || fts_close(tree))
-		return error_set(-errno, "can not look at %s: %s", names, strerror(errno));
+		return error_set(-errno, "cannot read %s: %s", names, strerror(errno));
 	return error ? error_set(error, "no memory for the names in %s", names) : 0;
 }
 
@@ -220,13 +220,13 @@ static void choose(struct builds *builds, const struct needed *needed, int64_t s
 
 		if (build->used >= since || tfind(build->id, &needed->ids, by_id))
 			continue;
-		build->goes = true;
+		build->unneeded = true;
 		removed->builds++;
 		removed->bytes += build->bytes;
 	}
 }
 
-/* Those that lead nowhere now. */
+/* Removes dangling links. */
 static void remove_links(const struct builds *builds, const char *names)
 {
 	char path[PATH_MAX];
@@ -236,7 +236,7 @@ static void remove_links(const struct builds *builds, const char *names)
 		int length =
 			snprintf(path, sizeof(path), "%s/" LINKS "/%.2s/%s", names, id, id + 2);
 
-		if (builds->all[i].goes && length < (int)sizeof(path) && access(path, F_OK))
+		if (builds->all[i].unneeded && length < (int)sizeof(path) && access(path, F_OK))
 			unlink(path);
 	}
 }
@@ -253,7 +253,7 @@ int old_names_remove(const char *directory, const char *names, int64_t since, ui
 		error = each_entry(&builds, names, measure);
 	if (!error && builds.count) {
 		choose(&builds, &needed, since, bytes, removed);
-		error = each_entry(&builds, names, take_away);
+		error = each_entry(&builds, names, remove_entry);
 		remove_links(&builds, names);
 	}
 	tdestroy(needed.ids, free);

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/push.h"
 
 #include <errno.h>
@@ -22,13 +22,12 @@
 
 #define RETRY_FIRST   1000   /* ms */
 #define RETRY_LONGEST 300000 /* ms */
-/* First waits until the spool is tried again where it took no profile: its disk may be full. */
+/* Multiple of the first retry before the spool is tried again, whose disk may be full. */
 #define SPOOL_RETRIES 5
-/* So often a recording is tried that can not be read: a disk may come back, a bad sector does not.
- */
+/* Attempts to read a recording: a disk may come back, a bad sector does not. */
 #define READS_MAX 10
-/* So often a profile is refused until it is given up; between two times lies all that waits, and a
- * retry. */
+/* Refusals until a profile is dropped; between two of them all others are sent, and a retry
+ * passes. */
 #define REFUSALS_MAX 5
 
 struct push {
@@ -41,21 +40,21 @@ struct push {
 	int stop_fd; /* eventfd */
 	atomic_bool stop;
 
-	/* The round: what waited when it was begun, from the oldest on. */
+	/* The round: what was waiting when it began, the oldest first. */
 	struct push_item *items; /* owned; NULL: no round */
 	size_t count, next;
-	bool refusals;        /* in the round */
+	bool refusals;        /* in this round */
 	uint64_t retry;       /* ms to wait after the next failure */
-	uint64_t not_before;  /* ms: no round is begun */
-	uint64_t spool_again; /* ms: no recording is taken */
-	unsigned int unread;  /* times that the oldest recording could not be read */
-	bool failing;         /* said */
+	uint64_t not_before;  /* ms: next round */
+	uint64_t spool_again; /* ms: next recording */
+	unsigned int unread;  /* failed attempts to read the oldest recording */
+	bool failing;         /* logged */
 
 	_Atomic uint64_t pushed, bytes, failures, refused;
 };
 
-/* Its profiles are on the disk, or it has none that could ever be. */
-static bool take_recording(struct push *push, const struct recordings_file *file)
+/* True if its profiles are on the disk, or can never be. */
+static bool convert(struct push *push, const struct recordings_file *file)
 {
 	int error = push_profile_spool(push->spool, file);
 
@@ -70,8 +69,8 @@ static bool take_recording(struct push *push, const struct recordings_file *file
 	return false;
 }
 
-/* The oldest that waits; one a turn, that sending goes on however many come. */
-static void take_next(struct push *push)
+/* Converts the oldest waiting recording; one per turn, so that sending continues. */
+static void convert_next(struct push *push)
 {
 	struct recordings_file file;
 
@@ -79,7 +78,7 @@ static void take_next(struct push *push)
 		return;
 	if (!recordings_next(push->options.recordings, &file))
 		return;
-	if (take_recording(push, &file))
+	if (convert(push, &file))
 		recordings_done(push->options.recordings, &file);
 	else
 		push->spool_again = clock_ms(CLOCK_MONOTONIC) +
@@ -93,8 +92,7 @@ static void end_round(struct push *push)
 	push->count = push->next = 0;
 }
 
-/* The store is left alone for some time; a random part of it, as there are others that it failed.
- */
+/* Waits before the next request; partly at random, as the store has other clients. */
 static void back_off(struct push *push)
 {
 	uint64_t wait =
@@ -109,7 +107,7 @@ static void fail(struct push *push)
 {
 	push->failures++;
 	if (!push->failing)
-		log_warning("profiles can't be pushed, and wait in %s: %s", push->options.spool,
+		log_warning("profiles cannot be pushed and wait in %s: %s", push->options.spool,
 			    error_message());
 	push->failing = true;
 	back_off(push);
@@ -126,8 +124,8 @@ static void succeed(struct push *push, const struct push_item *item, uint64_t si
 	push->retry = push->options.retry_ms;
 }
 
-/* This one is in the way of none of the others: it waits for the next round. */
-static void take_refusal(struct push *push, const struct push_item *item)
+/* The other profiles are sent first: it waits for the next round. */
+static void handle_refusal(struct push *push, const struct push_item *item)
 {
 	struct push_item again = *item;
 
@@ -136,7 +134,7 @@ static void take_refusal(struct push *push, const struct push_item *item)
 	again.refused = push_spool_refuse(push->spool, item);
 	if (again.refused < REFUSALS_MAX)
 		return;
-	log_warning("a profile of %s is given up: %s", item->domain, error_message());
+	log_warning("a profile of %s is dropped: %s", item->domain, error_message());
 	push_spool_remove(push->spool, &again);
 	push->refused++;
 }
@@ -148,7 +146,7 @@ static void send_item(struct push *push, const struct push_item *item)
 	enum push_outcome outcome;
 
 	if (fd < 0)
-		return; /* it went for a newer one */
+		return; /* it was dropped for a newer one */
 	outcome = push_request_send(push->request, item, fd, size, push->headers);
 	close(fd);
 	if (atomic_load(&push->stop) && outcome != PUSH_TAKEN)
@@ -156,12 +154,12 @@ static void send_item(struct push *push, const struct push_item *item)
 	if (outcome == PUSH_TAKEN)
 		succeed(push, item, size);
 	else if (outcome == PUSH_REFUSED)
-		take_refusal(push, item);
+		handle_refusal(push, item);
 	else
 		fail(push);
 }
 
-/* Headers are read anew for each round: what they have may expire. */
+/* Headers are read for each round, as they may expire. */
 static bool begin_round(struct push *push)
 {
 	curl_slist_free_all(push->headers);
@@ -180,7 +178,7 @@ static bool begin_round(struct push *push)
 	return false;
 }
 
-/* One request, if it is time for one. */
+/* Sends one request, if it is time. */
 static void send_next(struct push *push)
 {
 	if (!push->items && (clock_ms(CLOCK_MONOTONIC) < push->not_before || !begin_round(push)))
@@ -194,7 +192,7 @@ static void send_next(struct push *push)
 		end_round(push);
 }
 
-/* ms until something is to be done without being told; -1: nothing is. */
+/* ms until there is work without an event; -1: none. */
 static int time_left(const struct push *push)
 {
 	struct push_spool_counts counts;
@@ -210,7 +208,7 @@ static int time_left(const struct push *push)
 	return next > now ? (int)(next - now) : 0;
 }
 
-/* Until there is a recording, a request is due, or it is time to stop. */
+/* Waits for a recording, a due request, or the end. */
 static void wait_for_work(const struct push *push)
 {
 	const bool take = clock_ms(CLOCK_MONOTONIC) >= push->spool_again;
@@ -229,7 +227,7 @@ static void *run(void *argument)
 
 	pthread_setname_np(pthread_self(), "push");
 	while (!atomic_load(&push->stop)) {
-		take_next(push);
+		convert_next(push);
 		send_next(push);
 		wait_for_work(push);
 	}
@@ -270,8 +268,7 @@ static int start_thread(struct push *push)
 	error = -pthread_create(&push->thread, NULL, run, push);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	push->started = !error;
-	return error ? error_set(error, "can't start the thread that pushes: %s", strerror(-error))
-		     : 0;
+	return error ? error_set(error, "cannot start the push thread: %s", strerror(-error)) : 0;
 }
 
 static int open_all(struct push *push)
@@ -280,9 +277,9 @@ static int open_all(struct push *push)
 
 	push->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (push->stop_fd < 0)
-		return error_set(-errno, "can't make the eventfd of a push: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	if (curl_global_init(CURL_GLOBAL_DEFAULT))
-		return error_set(-ENOMEM, "libcurl can't be used");
+		return error_set(-ENOMEM, "cannot initialize libcurl");
 	error = push_request_open(&push->request, push->options.url, push->options.ca_file,
 				  push->options.host, &push->stop);
 	if (!error && push->options.header_file)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/push_headers.h"
 
 #include <ctype.h>
@@ -51,19 +51,17 @@ static int add(struct curl_slist **headers, const char *line, size_t size)
 	return 0;
 }
 
-/* A line without its end. */
-static int take_line(struct curl_slist **headers, unsigned int number, const char *line,
-		     size_t size)
+/* LINE does not include its newline. */
+static int add_line(struct curl_slist **headers, unsigned int number, const char *line, size_t size)
 {
 	if (size && line[size - 1] == '\r')
 		size--;
 	if (!size || *line == '#')
 		return 0;
 	if (!is_header(line, size))
-		return error_set(
-			-EINVAL,
-			"line %u is no header, which looks like \"Authorization: Bearer ...\"",
-			number);
+		return error_set(-EINVAL,
+				 "line %u is not a header like \"Authorization: Bearer ...\"",
+				 number);
 	return add(headers, line, size);
 }
 
@@ -74,12 +72,12 @@ int push_headers_parse(const char *text, size_t size, struct curl_slist **header
 
 	*headers = NULL;
 	if (size > PUSH_HEADERS_MAX)
-		return error_set(-EINVAL, "headers of %zu bytes are too many", size);
+		return error_set(-EINVAL, "headers of %zu bytes are too long", size);
 	while (size && !error) {
 		const char *newline = memchr(text, '\n', size);
 		size_t length = newline ? (size_t)(newline - text) : size;
 
-		error = take_line(headers, number++, text, length);
+		error = add_line(headers, number++, text, length);
 		length += newline ? 1 : 0;
 		text += length;
 		size -= length;
@@ -97,12 +95,12 @@ static int read_file(int fd, const char *path, char text[PUSH_HEADERS_MAX + 1], 
 	ssize_t length;
 
 	if (fstat(fd, &status))
-		return error_set(-errno, "can't look at %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot stat %s: %s", path, strerror(errno));
 	if (status.st_mode & 077)
-		return error_set(-EPERM, "%s may be read by others: chmod 600 it", path);
+		return error_set(-EPERM, "%s is readable by others: chmod 600 it", path);
 	length = read(fd, text, PUSH_HEADERS_MAX + 1);
 	if (length < 0)
-		return error_set(-errno, "can't read %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot read %s: %s", path, strerror(errno));
 	*size = (size_t)length;
 	return 0;
 }
@@ -115,7 +113,7 @@ int push_headers_read(const char *path, struct curl_slist **headers)
 
 	*headers = NULL;
 	if (fd < 0)
-		return error_set(-errno, "can't read %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot read %s: %s", path, strerror(errno));
 	error = read_file(fd, path, text, &size);
 	close(fd);
 	if (!error)

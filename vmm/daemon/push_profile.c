@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/push_profile.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static bool has_vcpu(const uint32_t *vcpus, size_t count, uint32_t vcpu)
 	return false;
 }
 
-/* Those that have samples; COUNT of them, to be freed. */
+/* The vCPUs with samples, COUNT of them; the caller's to free. */
 static uint32_t *list_vcpus(const struct profile *profile, size_t *count)
 {
 	size_t stacks = profile_stack_count(profile);
@@ -71,7 +71,7 @@ static int spool_all(struct push_spool *spool, struct push_item *item,
 	return error;
 }
 
-/* Errors that say nothing of the recording: of this process, of the machine. */
+/* Errors of this process or machine, which may pass. */
 static bool may_pass(int error)
 {
 	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -ENOENT;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording as profiles that can be pushed: one for each vCPU that has samples in it. The push
- * thread. */
+/*
+ * Converts a recording to profiles for the store: one for each vCPU with samples. The push thread.
+ */
 #ifndef KVMSCOPE_DAEMON_PUSH_PROFILE_H
 #define KVMSCOPE_DAEMON_PUSH_PROFILE_H
 
@@ -8,10 +9,10 @@
 #include "vmm/daemon/recordings.h"
 
 /*
- * Puts the profiles of FILE into SPOOL, with its domain's names. The same file
- * makes the same names: done twice, it replaces. -EINVAL, -ENOENT: the recording can not be read,
- * and never will; -ESTALE: it can not be read now, for the disk's or its owner's sake; -ENOMEM,
- * -EMFILE, -ENFILE, the errors of the spool: it may be tried again.
+ * Stores the profiles of FILE in SPOOL, with its domain's symbols. The same file gives the same
+ * names, so that a repetition replaces them. -EINVAL, -ENOENT: the recording can never be read;
+ * -ESTALE: it cannot be read now, because of the disk or its owner; -ENOMEM, -EMFILE, -ENFILE, the
+ * errors of the spool: retry.
  */
 int push_profile_spool(struct push_spool *spool, const struct recordings_file *file);
 

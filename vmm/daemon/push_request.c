@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/push_request.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@
 
 #define TIMEOUT_S         30
 #define CONNECT_TIMEOUT_S 10
-#define ANSWER_MAX        256 /* bytes that are shown of what the store says */
+#define ANSWER_MAX        256 /* bytes of the store's answer that are shown */
 #define NAME_MAX_SIZE     1024
 
 struct push_request {
@@ -26,8 +26,8 @@ struct push_request {
 	char error[CURL_ERROR_SIZE];
 };
 
-/* What the store says, as far as it is shown; the rest is taken and forgotten. */
-static size_t take_answer(char *data, size_t unit, size_t count, void *context)
+/* Keeps the beginning of the answer and ignores the rest. */
+static size_t receive_answer(char *data, size_t unit, size_t count, void *context)
 {
 	struct push_request *request = context;
 
@@ -38,20 +38,20 @@ static size_t take_answer(char *data, size_t unit, size_t count, void *context)
 	return unit * count;
 }
 
-static int look_for_stop(void *context, curl_off_t to_receive, curl_off_t received,
-			 curl_off_t to_send, curl_off_t sent)
+static int check_stop(void *context, curl_off_t to_receive, curl_off_t received, curl_off_t to_send,
+		      curl_off_t sent)
 {
 	return atomic_load(((struct push_request *)context)->stop);
 }
 
-static size_t give_profile(char *to, size_t unit, size_t count, void *context)
+static size_t send_profile(char *to, size_t unit, size_t count, void *context)
 {
 	ssize_t size = read(*(int *)context, to, unit * count);
 
 	return size < 0 ? CURL_READFUNC_ABORT : (size_t)size;
 }
 
-/* A connection that the store has closed meanwhile: the request goes over another one. */
+/* The store closed the connection: the request is repeated on another one. */
 static int rewind_profile(void *context, curl_off_t offset, int origin)
 {
 	return lseek(*(int *)context, offset, origin) < 0 ? CURL_SEEKFUNC_FAIL : CURL_SEEKFUNC_OK;
@@ -93,32 +93,32 @@ static int check_url(struct push_request *request, const char *url)
 
 	if (curl_url_set(request->url, CURLUPART_URL, url, 0) ||
 	    curl_url_get(request->url, CURLUPART_SCHEME, &scheme, 0))
-		return error_set(-EINVAL, "%s is no URL; http://localhost:4040 is one", url);
+		return error_set(-EINVAL, "%s is not a URL like http://localhost:4040", url);
 	known = !strcmp(scheme, "http") || !strcmp(scheme, "https");
 	curl_free(scheme);
 	if (!known)
-		return error_set(-EINVAL, "%s is no URL of http or https", url);
+		return error_set(-EINVAL, "%s is not a URL of http or https", url);
 	if (has_part(request->url, CURLUPART_USER) || has_part(request->url, CURLUPART_PASSWORD))
 		return error_set(
 			-EINVAL,
 			"the URL to push to has a user or a password in it: put \"Authorization: Basic ...\" "
 			"into the header file instead");
-	return append_path(request->url) ? error_set(-EINVAL, "%s is no URL to push to", url) : 0;
+	return append_path(request->url) ? error_set(-EINVAL, "cannot push to the URL %s", url) : 0;
 }
 
-/* Said at the start, and not by each request. libcurl copies the path. */
+/* Reported at the start, not for each request. libcurl copies the path. */
 static int use_authorities(struct push_request *request, const char *path)
 {
 	if (!path)
 		return 0;
 	if (access(path, R_OK))
-		return error_set(-errno, "can't read the certificates of %s: %s", path,
+		return error_set(-errno, "cannot read the certificates in %s: %s", path,
 				 strerror(errno));
 	if (curl_easy_setopt(request->curl, CURLOPT_CAINFO, path) ||
 	    curl_easy_setopt(request->curl, CURLOPT_CAPATH, NULL))
-		return error_set(-ENOTSUP, "libcurl can't be given certificates here");
+		return error_set(-ENOTSUP, "this libcurl does not support own certificates");
 #if LIBCURL_VERSION_NUM >= 0x075700
-	/* Else what the file had stays in use for a day after it is replaced. */
+	/* Otherwise the old file stays in use for a day after it is replaced. */
 	curl_easy_setopt(request->curl, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 #endif
 	return 0;
@@ -135,10 +135,10 @@ static void set_options(struct push_request *request)
 	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_TIMEOUT_S);
 	curl_easy_setopt(curl, CURLOPT_USERAGENT, "kvmscope/" KVMSCOPE_VERSION);
 	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, request->error);
-	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_answer);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive_answer);
 	curl_easy_setopt(curl, CURLOPT_WRITEDATA, request);
 	curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_for_stop);
+	curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, check_stop);
 	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, request);
 }
 
@@ -176,10 +176,8 @@ void push_request_close(struct push_request *request)
 	free(request);
 }
 
-/*
- * Labels end at ',' and '}', and have no way to escape them (api/model/labelset/labelset.go): the
- * domain stands in them as it does in names of files.
- */
+/* Labels end at ',' and '}', which cannot be escaped (api/model/labelset/labelset.go): the domain
+ * is written as in file names. */
 static void describe(const struct push_request *request, const struct push_item *item,
 		     char name[NAME_MAX_SIZE])
 {
@@ -192,7 +190,8 @@ static void describe(const struct push_request *request, const struct push_item 
 	snprintf(name + length, NAME_MAX_SIZE - (size_t)length, "}");
 }
 
-/* The store counts in seconds: the first begins with FROM, the last ends with UNTIL. */
+/* The store uses whole seconds: from the one that begins with FROM to the one that ends with
+ * UNTIL. */
 static int set_query(struct push_request *request, const struct push_item *item)
 {
 	char query[NAME_MAX_SIZE], times[128];
@@ -215,7 +214,7 @@ static curl_mime *make_form(struct push_request *request, int *fd, uint64_t size
 	if (part && !curl_mime_name(part, "profile") &&
 	    !curl_mime_filename(part, "profile.pprof") &&
 	    !curl_mime_type(part, "application/octet-stream") &&
-	    !curl_mime_data_cb(part, (curl_off_t)size, give_profile, rewind_profile, NULL, fd))
+	    !curl_mime_data_cb(part, (curl_off_t)size, send_profile, rewind_profile, NULL, fd))
 		return form;
 	curl_mime_free(form);
 	error_set(-ENOMEM, "no memory for a request");
@@ -227,13 +226,10 @@ static void set_error(const struct push_request *request, CURLcode code)
 	const char *why = *request->error ? request->error : curl_easy_strerror(code);
 
 	if (code == CURLE_PEER_FAILED_VERIFICATION)
-		error_set(
-			-EIO,
-			"the store's certificate is not trusted: %s; ca-file of [push] says whose are",
-			why);
-	else if (code == CURLE_SSL_CACERT_BADFILE)
-		error_set(-EIO, "the ca-file of [push] has no certificates that can be used: %s",
+		error_set(-EIO, "the store's certificate is not trusted: %s; see ca-file of [push]",
 			  why);
+	else if (code == CURLE_SSL_CACERT_BADFILE)
+		error_set(-EIO, "the ca-file of [push] has no usable certificates: %s", why);
 	else
 		error_set(-EIO, "%s", why);
 }
@@ -249,7 +245,7 @@ static enum push_outcome judge(struct push_request *request, CURLcode code)
 	curl_easy_getinfo(request->curl, CURLINFO_RESPONSE_CODE, &status);
 	if (status / 100 == 2)
 		return PUSH_TAKEN;
-	error_set(-EIO, "the store answers %ld: %s", status, request->answer);
+	error_set(-EIO, "the store answered %ld: %s", status, request->answer);
 	return status == 400 || status == 413 || status == 415 || status == 422 ? PUSH_REFUSED
 										: PUSH_FAILED;
 }

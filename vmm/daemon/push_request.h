@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One profile to a store: POST URL/ingest, as Grafana Pyroscope has it
- * (docs/sources/configure-server/about-server-api.md and pkg/ingester/pyroscope/ingest_handler.go
- * of github.com/grafana/pyroscope). The query says what it is of,
- * name=kvmscope{host=H,domain=D,vcpu=N}, from and until in seconds, spyName and sampleRate; the
- * body is a form with the gzipped pprof in its part "profile". There is no format=pprof: with it
- * the server takes the whole body for the pprof, and its own clients send the same. One thread.
+ * Sends one profile to a store: POST URL/ingest, as in Grafana Pyroscope (docs/sources/configure-
+ * server/about-server-api.md and pkg/ingester/pyroscope/ingest_handler.go of
+ * github.com/grafana/pyroscope). The query has name=kvmscope{host=H,domain=D,vcpu=N}, from and
+ * until in seconds, spyName and sampleRate; the body is a form with the gzipped pprof in its part
+ * "profile". There is no format=pprof: with it the server takes the whole body for the pprof, and
+ * its own clients send the same. One thread.
  */
 #ifndef KVMSCOPE_DAEMON_PUSH_REQUEST_H
 #define KVMSCOPE_DAEMON_PUSH_REQUEST_H
@@ -20,25 +20,25 @@ struct push_request;
 
 enum push_outcome {
 	PUSH_TAKEN,   /* 2xx: the store has it */
-	PUSH_REFUSED, /* 400, 413, 415, 422: the store will not have this one, whatever the reason;
-			 others it may */
-	PUSH_FAILED,  /* nobody answers, or nobody can be told now; the message says why */
+	PUSH_REFUSED, /* 400, 413, 415, 422: the store does not accept this one; it may accept
+			 others */
+	PUSH_FAILED,  /* no answer, or one that affects all profiles; see the message */
 };
 
 /*
- * Requests to URL, with the label HOST, that end as soon as STOP is set. A store of https has to
- * show a certificate for URL's host, by an authority of the PEM file CA_FILE (NULL: one that the
- * system trusts), which is read anew for each connection. -EINVAL: URL is no http or https, or has
- * a user or password, which belong into a header; the errors of opening CA_FILE. Strings are
- * copied, STOP outlives the request.
+ * Prepares requests to URL with the label HOST, which end as soon as STOP is set. A store of https
+ * must present a certificate for URL's host by an authority in the PEM file CA_FILE (NULL: one
+ * that the system trusts), which is read for each connection. -EINVAL: URL is not http or https,
+ * or contains a user or password, which belong into a header; the errors of opening CA_FILE.
+ * Strings are copied, STOP must outlive the request.
  */
 int push_request_open(struct push_request **request, const char *url, const char *ca_file,
 		      const char *host, const atomic_bool *stop);
 /* NULL is a no-op. */
 void push_request_close(struct push_request *request);
 
-/* Sends the profile that FD has, SIZE bytes, with HEADERS (NULL: none). Waits for the answer, half
- * a minute at most. */
+/* Sends the profile of SIZE bytes in FD with HEADERS (NULL: none). Waits for the answer, up to
+ * half a minute. */
 enum push_outcome push_request_send(struct push_request *request, const struct push_item *item,
 				    int fd, uint64_t size, struct curl_slist *headers);
 

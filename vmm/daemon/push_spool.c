@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/push_spool.h"
 
 #include <dirent.h>
@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/array.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/daemon/recording_file.h"
@@ -20,13 +21,13 @@
 #define ENDING       ".pb.gz"
 #define PARTIAL      "partial"
 #define TIME_LIMIT   1000000000000000ull
-#define SAY_INTERVAL 60 /* s between two lines of the log about what went */
+#define LOG_INTERVAL 60 /* s between two log messages about dropped profiles */
 
 struct push_spool {
 	char *directory; /* owned */
-	uint64_t size;   /* bytes that may be in it */
+	uint64_t size;   /* most bytes */
 	int fd;
-	time_t said_at; /* that something went */
+	time_t logged_at; /* time of the last message */
 	_Atomic uint64_t files, bytes, dropped;
 };
 
@@ -37,7 +38,7 @@ void push_item_name(const struct push_item *item, char name[PUSH_NAME_SIZE])
 		 item->from, item->until, item->rate, item->vcpu, item->refused, item->domain);
 }
 
-/* A whole number below LIMIT and the '-' behind it; NULL: there is none. */
+/* Parses a number below LIMIT and the '-' after it; NULL: invalid. */
 static const char *parse_number(const char *text, uint64_t limit, uint64_t *number)
 {
 	const char *start = text;
@@ -89,10 +90,10 @@ bool push_item_parse(const char *name, struct push_item *item)
 
 static int failed(const struct push_spool *spool, int error, const char *what)
 {
-	return error_set(error, "can't %s %s: %s", what, spool->directory, strerror(-error));
+	return error_set(error, "cannot %s %s: %s", what, spool->directory, strerror(-error));
 }
 
-/* FROM comes first, with all its digits. */
+/* By FROM, then by domain. */
 static int by_time(const void *left, const void *right)
 {
 	const struct push_item *a = left, *b = right;
@@ -102,38 +103,29 @@ static int by_time(const void *left, const void *right)
 	return strcmp(a->domain, b->domain);
 }
 
-static int add_item(struct push_item **items, size_t *count, const struct push_item *item)
-{
-	struct push_item *more = *items;
-
-	if (!(*count & (*count - 1))) /* 0, 1, 2, 4, ...: full */
-		more = reallocarray(*items, *count ? 2 * *count : 1, sizeof(*more));
-	if (!more)
-		return error_set(-ENOMEM, "no memory for the profiles that wait");
-	*items = more;
-	more[(*count)++] = *item;
-	return 0;
-}
-
 int push_spool_list(const struct push_spool *spool, struct push_item **items, size_t *count)
 {
 	int fd = openat(spool->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
 	const struct dirent *file;
 	struct push_item item;
+	size_t capacity = 0;
 
 	*items = NULL;
 	*count = 0;
 	if (!directory)
 		return failed(spool, -errno, "read");
 	while (!error && (file = readdir(directory)))
-		if (push_item_parse(file->d_name, &item))
-			error = add_item(items, count, &item);
+		if (push_item_parse(file->d_name, &item)) {
+			error = array_reserve(items, &capacity, *count + 1);
+			if (!error)
+				(*items)[(*count)++] = item;
+		}
 	closedir(directory);
 	if (error) {
 		free(*items);
 		*items = NULL;
-		return error;
+		return error_set(error, "no memory for the profiles that wait");
 	}
 	if (*count)
 		qsort(*items, *count, sizeof(**items), by_time);
@@ -167,12 +159,12 @@ static int count_what_is_there(struct push_spool *spool)
 static int open_directory(struct push_spool *spool)
 {
 	if (mkdir(spool->directory, 0700) && errno != EEXIST)
-		return failed(spool, -errno, "make the directory");
+		return failed(spool, -errno, "create the directory");
 	spool->fd = recording_directory_open(AT_FDCWD, spool->directory);
 	if (spool->fd < 0)
 		return spool->fd;
 	if (flock(spool->fd, LOCK_EX | LOCK_NB))
-		return error_set(-errno, "can't lock %s: %s; does another kvmscoped push from it?",
+		return error_set(-errno, "cannot lock %s: %s; is another kvmscoped using it?",
 				 spool->directory, strerror(errno));
 	unlinkat(spool->fd, PARTIAL, 0);
 	return count_what_is_there(spool);
@@ -216,7 +208,7 @@ static bool remove_file(struct push_spool *spool, const struct push_item *item)
 	size = size_of(spool, name);
 	if (unlinkat(spool->fd, name, 0)) {
 		if (errno != ENOENT)
-			log_warning("can't remove %s/%s: %s", spool->directory, name,
+			log_warning("cannot remove %s/%s: %s", spool->directory, name,
 				    strerror(errno));
 		return false;
 	}
@@ -225,20 +217,21 @@ static bool remove_file(struct push_spool *spool, const struct push_item *item)
 	return true;
 }
 
-/* A store that is away for long takes the oldest for each that comes. */
-static void say_full(struct push_spool *spool)
+/* While the store is unreachable, each new profile costs the oldest one. */
+static void log_full(struct push_spool *spool)
 {
 	time_t now = time(NULL);
 
-	if (spool->said_at && now - spool->said_at < SAY_INTERVAL)
+	if (spool->logged_at && now - spool->logged_at < LOG_INTERVAL)
 		return;
 	log_warning("%s is full: the oldest profiles are not pushed, %" PRIu64 " since the start",
 		    spool->directory, spool->dropped);
-	spool->said_at = now;
+	spool->logged_at = now;
 }
 
-/* The oldest go until all and SIZE bytes more fit; a tenth more than that, as looking for them
- * takes time. */
+/*
+ * Drops the oldest until SIZE more bytes fit; a tenth more than that, as listing them takes time.
+ */
 static void make_room(struct push_spool *spool, uint64_t size)
 {
 	struct push_item *items;
@@ -249,7 +242,7 @@ static void make_room(struct push_spool *spool, uint64_t size)
 	for (size_t i = 0; i < count && spool->bytes + size > spool->size - spool->size / 10; i++)
 		spool->dropped += remove_file(spool, &items[i]);
 	free(items);
-	say_full(spool);
+	log_full(spool);
 }
 
 FILE *push_spool_begin(struct push_spool *spool)
@@ -272,7 +265,7 @@ void push_spool_abandon(struct push_spool *spool, FILE *file)
 	unlinkat(spool->fd, PARTIAL, 0);
 }
 
-/* Its size; the file is closed in any case. */
+/* SIZE is the file's; it is closed in any case. */
 static int sync_file(FILE *file, uint64_t *size)
 {
 	struct stat status = { 0 };
@@ -340,7 +333,7 @@ unsigned int push_spool_refuse(struct push_spool *spool, const struct push_item 
 	push_item_name(item, from);
 	push_item_name(&again, to);
 	if (renameat(spool->fd, from, spool->fd, to) && errno != ENOENT)
-		log_warning("can't rename %s/%s: %s", spool->directory, from, strerror(errno));
+		log_warning("cannot rename %s/%s: %s", spool->directory, from, strerror(errno));
 	return again.refused;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Profiles that wait to be pushed: a directory of pprof files, each complete and on the disk before
- *it has its name, which says all that there is to say of it:
+ * Profiles that wait to be sent: a directory of pprof files. Each is complete and synced before it
+ * gets its name, which contains everything about it:
  *
- *	FROM-UNTIL-RATE-VCPU-REFUSED-DOMAIN.pb.gz
+ * 	FROM-UNTIL-RATE-VCPU-REFUSED-DOMAIN.pb.gz
  *
- * FROM and UNTIL in ms since 1970 and 15 digits, RATE in Hz, REFUSED how often the store has,
- *DOMAIN as domain_name_escape() has it. One thread, but for the counts.
+ * FROM and UNTIL are ms since 1970 with 15 digits, RATE is in Hz, REFUSED is the number of refusals
+ * by the store, DOMAIN as of domain_name_escape(). One thread, except for the counts.
  */
 #ifndef KVMSCOPE_DAEMON_PUSH_SPOOL_H
 #define KVMSCOPE_DAEMON_PUSH_SPOOL_H
@@ -26,54 +26,52 @@ struct push_item {
 	uint32_t rate;        /* Hz */
 	uint32_t vcpu;
 	uint32_t refused;
-	char domain[DOMAIN_FILE_SIZE]; /* its file name */
+	char domain[DOMAIN_FILE_SIZE]; /* as a file name */
 };
 
-/* ITEM's file in the spool; its times are below 10^15. Any thread. */
+/* The name of ITEM's file; its times are below 10^15. Any thread. */
 void push_item_name(const struct push_item *item, char name[PUSH_NAME_SIZE]);
 
-/* Reads what push_item_name() writes; false for any other name. Any thread. */
+/* Parses a name of push_item_name(); false for any other. Any thread. */
 bool push_item_parse(const char *name, struct push_item *item);
 
 struct push_spool;
 
-/* Opens DIRECTORY, which is made if it is not there, for at most SIZE bytes; for
- * push_spool_close(). The errors of recording_directory_open(), -EWOULDBLOCK where another process
- * has it, -ENOMEM; all with the message. */
+/*
+ * Opens DIRECTORY, which is created if it is missing, for at most SIZE bytes. The errors of
+ * recording_directory_open(), -EWOULDBLOCK if another process uses it, -ENOMEM; all with the
+ * message.
+ */
 int push_spool_open(struct push_spool **spool, const char *directory, uint64_t size);
-/* What waits stays on the disk. NULL is a no-op. */
+/* The profiles stay on the disk. NULL is a no-op. */
 void push_spool_close(struct push_spool *spool);
 
-/*
- * A file to write a profile to, which push_spool_commit() or push_spool_abandon() takes back; one
- * at a time. NULL with the message of open(2).
- */
+/* A file for a profile, which push_spool_commit() or push_spool_abandon() closes; one at a time.
+ * NULL with the message of open(2). */
 FILE *push_spool_begin(struct push_spool *spool);
 
-/*
- * The profile is complete: it is synced to the disk, gets the name of ITEM, and older ones make
- * room for it. Errors of writing: it is gone then. Replaces one of the same name.
- */
+/* The profile is complete: it is synced and gets the name of ITEM, replacing a file of that name;
+ * older ones are dropped to make room. After an error it is removed. */
 int push_spool_commit(struct push_spool *spool, FILE *file, const struct push_item *item);
-/* There is no profile: FILE is closed, and gone. */
+/* Closes and removes FILE. */
 void push_spool_abandon(struct push_spool *spool, FILE *file);
 
-/* What waits, COUNT items, the oldest first; to be freed by free(). -ENOMEM, errors of reading the
- * directory; with the message, and ITEMS is NULL. */
+/* Lists the COUNT waiting profiles, the oldest first; the caller's to free. -ENOMEM, errors of
+ * reading the directory; with the message, and ITEMS is NULL. */
 int push_spool_list(const struct push_spool *spool, struct push_item **items, size_t *count);
 
-/* A descriptor of the item's profile and its size. -ENOENT: it went for a newer one. */
+/* Opens the item's profile. Returns a descriptor and its SIZE. -ENOENT: it was dropped. */
 int push_spool_read(const struct push_spool *spool, const struct push_item *item, uint64_t *size);
 
-/* The store has it, or never will. */
+/* Removes ITEM, which was sent or is dropped. */
 void push_spool_remove(struct push_spool *spool, const struct push_item *item);
 
-/* The store has refused it once more; how often it has by now. */
+/* The store refused it once more. Returns the number of refusals. */
 unsigned int push_spool_refuse(struct push_spool *spool, const struct push_item *item);
 
 struct push_spool_counts {
-	uint64_t files, bytes; /* that wait */
-	uint64_t dropped;      /* files that went to make room */
+	uint64_t files, bytes; /* waiting */
+	uint64_t dropped;      /* files dropped to make room */
 };
 
 /* Any thread. */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/recording_file.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 
-/* Of directories below names: those that we make there are fewer. */
+/* Depth of directories below names; ours are not as deep. */
 #define NAMES_DEPTH 16
 
 void recording_file_name(uint64_t time, enum recording_state state, char name[RECORDING_NAME_SIZE])
@@ -52,14 +52,11 @@ static int check_owner(int fd, const char *path)
 	struct stat status;
 
 	if (fstat(fd, &status))
-		return error_set(-errno, "can't look at %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot stat %s: %s", path, strerror(errno));
 	if (status.st_uid != geteuid())
-		return error_set(
-			-EPERM,
-			"%s belongs to user %u: recordings are kept in a directory of our own",
-			path, status.st_uid);
+		return error_set(-EPERM, "%s belongs to user %u, not to us", path, status.st_uid);
 	if (status.st_mode & 077 && fchmod(fd, 0700))
-		return error_set(-errno, "can't close %s to others: %s", path, strerror(errno));
+		return error_set(-errno, "cannot close %s to others: %s", path, strerror(errno));
 	return 0;
 }
 
@@ -69,7 +66,7 @@ int recording_directory_open(int directory, const char *path)
 	int error;
 
 	if (fd < 0)
-		return error_set(-errno, "can't open the directory %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot open the directory %s: %s", path, strerror(errno));
 	error = check_owner(fd, path);
 	if (!error)
 		return fd;
@@ -77,7 +74,7 @@ int recording_directory_open(int directory, const char *path)
 	return error;
 }
 
-/* Whole, or not at all: the directory is none of a domain's without it. */
+/* Written as a whole or not at all: without this file the directory is not a domain's. */
 static int write_name(int fd, const char *name)
 {
 	int file = openat(fd, RECORDING_DOMAIN ".partial",
@@ -86,11 +83,11 @@ static int write_name(int fd, const char *name)
 	bool written;
 
 	if (file < 0)
-		return error_set(-errno, "can't write a domain's name: %s", strerror(errno));
+		return error_set(-errno, "cannot write a domain's name: %s", strerror(errno));
 	written = write(file, name, length) == (ssize_t)length;
 	if (close(file) || !written ||
 	    renameat(fd, RECORDING_DOMAIN ".partial", fd, RECORDING_DOMAIN))
-		return error_set(errno ? -errno : -EIO, "can't write a domain's name: %s",
+		return error_set(errno ? -errno : -EIO, "cannot write a domain's name: %s",
 				 strerror(errno));
 	return 0;
 }
@@ -100,7 +97,8 @@ int recording_directory_make(int directory, const char *file, const char *name)
 	int fd, error;
 
 	if (mkdirat(directory, file, 0700) && errno != EEXIST)
-		return error_set(-errno, "can't make the directory %s: %s", file, strerror(errno));
+		return error_set(-errno, "cannot create the directory %s: %s", file,
+				 strerror(errno));
 	fd = recording_directory_open(directory, file);
 	if (fd < 0)
 		return fd;
@@ -119,7 +117,8 @@ static int read_name(int fd, char *name)
 	if (length < 0 || length > RECORDING_DOMAIN_MAX)
 		return error_set(-EINVAL, "it has no file with a domain's name");
 	name[length] = '\0';
-	return strlen(name) == (size_t)length ? 0 : error_set(-EINVAL, "its domain's name is none");
+	return strlen(name) == (size_t)length ? 0
+					      : error_set(-EINVAL, "its domain's name is invalid");
 }
 
 int recording_directory_domain(int fd, const char *file, char *name)
@@ -148,7 +147,9 @@ static bool is_dots(const char *name)
 	return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
-/* Bytes of the files below PATH, which go if REMOVE says so; links lead nowhere. */
+/*
+ * Returns the bytes of the files below PATH, and removes them with REMOVE. Does not follow links.
+ */
 static uint64_t walk(int directory, const char *path, unsigned int depth, bool remove)
 {
 	DIR *opened = depth ? open_below(directory, path) : NULL;
@@ -186,8 +187,8 @@ uint64_t recording_names_size(int directory, const char *file)
 	return walk_names(directory, file, false);
 }
 
-/* Whatever else there is may be a recording that the names are of. */
-static bool has_names_alone(int directory, const char *file)
+/* Any other file may be a recording that needs the symbols. */
+static bool has_only_symbols(int directory, const char *file)
 {
 	DIR *opened = open_below(directory, file);
 	const struct dirent *entry;
@@ -214,13 +215,13 @@ void recording_directory_remove(int directory, const char *file, const char *nam
 {
 	char path[DOMAIN_FILE_SIZE + sizeof(RECORDING_DOMAIN)];
 
-	if (has_names_alone(directory, file))
+	if (has_only_symbols(directory, file))
 		remove_names(directory, file);
 	snprintf(path, sizeof(path), "%s/%s", file, RECORDING_DOMAIN);
 	unlinkat(directory, path, 0);
 	if (!unlinkat(directory, file, AT_REMOVEDIR) || errno == ENOENT)
 		return;
 	if (recording_directory_make(directory, file,
-				     name)) /* something else lies in it: it stays what it was */
+				     name)) /* it has other files: keep it a domain's */
 		log_warning("%s", error_message());
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/recordings.h"
 
 #include <assert.h>
@@ -19,14 +19,13 @@
 #include "vmm/daemon/old_names.h"
 #include "vmm/daemon/recordings_state.h"
 
-/* A file is not begun where there is no more room than this besides the reserve. */
+/* Least space besides the reserve for beginning a file, in bytes. */
 #define ROOM_TO_BEGIN (1ull << 20)
-/* Names are not begun where there is no more room than this besides the reserve: those of a kernel,
- * and its code. */
+/* Least space besides the reserve for writing symbols: those of a kernel, and its code. */
 #define ROOM_FOR_NAMES (64ull << 20)
-/* ms between two looks at how many they are. */
+/* ms between two counts of the symbols' size. */
 #define NAMES_INTERVAL 10000
-/* ms between two looks for those that no recording needs. */
+/* ms between two searches for symbols that no recording needs. */
 #define NAMES_PRUNE_INTERVAL 600000
 
 struct recording {
@@ -35,34 +34,13 @@ struct recording {
 	struct collector_files files;
 	struct perf_data_room room;
 	uint64_t time;  /* of the file that is open */
-	bool was_short; /* of room when it was begun */
+	bool was_short; /* there was no space when it was begun */
 	char directory[PATH_MAX], names_directory[PATH_MAX];
 	struct build_id_cache_location names;
-	uint64_t names_counted; /* ms, when they were; 0: never */
-	int64_t begun;          /* s since 1970, by which names that are in use have been used */
-	uint64_t next_prune;    /* ms; the thread's that prunes */
+	uint64_t names_counted; /* ms, when they were counted; 0: never */
+	int64_t begun;          /* s since 1970; symbols in use have been used since */
+	uint64_t next_prune;    /* ms; used by the thread that prunes */
 };
-
-struct recorded_domain *recordings_find(const struct recordings *all, const char *name)
-{
-	struct recorded_domain *domain = all->domains;
-
-	while (domain && strcmp(domain->name, name) != 0)
-		domain = domain->next;
-	return domain;
-}
-
-struct recorded_domain *recordings_new_domain(struct recordings *all, const char *file,
-					      const char *name)
-{
-	struct recorded_domain *domain = recorded_domain_create(file, name);
-
-	if (!domain)
-		return NULL;
-	domain->next = all->domains;
-	all->domains = domain;
-	return domain;
-}
 
 static int make_room_for_block(void *context, uint64_t size, bool full)
 {
@@ -75,25 +53,25 @@ static int make_room_for_block(void *context, uint64_t size, bool full)
 	return error;
 }
 
-/* Once, until there is room again; it is that of all domains. */
-static void say_short(struct recordings *all)
+/* Logged once until there is space, which all domains share. */
+static void log_short(struct recordings *all)
 {
 	if (!all->is_short)
-		log_error("no domain is recorded until there is room: %s", error_message());
+		log_error("no domain is recorded until there is space: %s", error_message());
 	all->is_short = true;
 }
 
-/* What was begun before tells nothing of the room that there is. */
+/* A file that was begun earlier does not show that there is space now. */
 static void note_room(struct recordings *all, const struct recording *recording)
 {
 	if (!recording->was_short)
 		return;
 	if (all->is_short)
-		log_info("%s has room again: domains are recorded", all->directory);
+		log_info("%s has space again: domains are recorded", all->directory);
 	all->is_short = false;
 }
 
-/* Somebody may have removed it. */
+/* Creates the directory if somebody has removed it. */
 static int need_directory(const struct recordings *all, const struct recorded_domain *domain)
 {
 	if (!faccessat(all->fd, domain->file, F_OK, AT_SYMLINK_NOFOLLOW))
@@ -114,7 +92,7 @@ static int begin_file(void *context, char *path, size_t size)
 	error = recordings_make_room(all, ROOM_TO_BEGIN, false);
 	recording->was_short = all->is_short;
 	if (error)
-		say_short(all);
+		log_short(all);
 	else
 		error = need_directory(all, domain);
 	recording->time = now > domain->latest ? now : domain->latest + 1;
@@ -128,32 +106,11 @@ static int begin_file(void *context, char *path, size_t size)
 static void drop(struct recordings *all, const char *partial, const struct collector_file *file)
 {
 	if (unlinkat(all->fd, partial, 0) && errno != ENOENT)
-		log_warning("can't remove %s/%s: %s", all->directory, partial, strerror(errno));
+		log_warning("cannot remove %s/%s: %s", all->directory, partial, strerror(errno));
 	if (!file->error)
 		return; /* it has no samples */
 	all->statistics.dropped++;
-	say_short(all);
-}
-
-/* The partial file of TIME is complete. */
-static int complete(struct recordings *all, struct recorded_domain *domain, uint64_t time)
-{
-	struct recorded_file entry = { .time = time, .is_new = all->options.hand_on };
-	char partial[RECORDING_PATH_SIZE], path[RECORDING_PATH_SIZE];
-	struct stat status;
-	int error;
-
-	recorded_file_path(domain, time, RECORDING_PARTIAL, partial);
-	recorded_file_path(domain, time, recorded_file_state(&entry), path);
-	if (fstatat(all->fd, partial, &status, AT_SYMLINK_NOFOLLOW) ||
-	    renameat(all->fd, partial, all->fd, path))
-		return error_set(-errno, "can't rename %s/%s: %s", all->directory, partial,
-				 strerror(errno));
-	entry.size = (uint64_t)status.st_size;
-	error = recorded_domain_append(domain, &entry);
-	if (!error && entry.is_new)
-		eventfd_write(all->new_fd, 1);
-	return error;
+	log_short(all);
 }
 
 static void end_file(void *context, const struct collector_file *file)
@@ -166,7 +123,7 @@ static void end_file(void *context, const struct collector_file *file)
 	pthread_mutex_lock(&all->lock);
 	if (file->error || !file->samples) {
 		drop(all, partial, file);
-	} else if (complete(all, recording->domain, recording->time)) {
+	} else if (recordings_complete(all, recording->domain, recording->time)) {
 		log_warning("%s", error_message());
 	} else {
 		note_room(all, recording);
@@ -179,17 +136,16 @@ static int open_directory(struct recordings *all)
 {
 	if (strlen(all->directory) + 1 + RECORDING_PATH_SIZE > PATH_MAX)
 		return error_set(-ENAMETOOLONG,
-				 "%s is too long a name for a directory of recordings",
+				 "the path %s is too long for a directory of recordings",
 				 all->directory);
 	if (mkdir(all->directory, 0700) && errno != EEXIST)
-		return error_set(-errno, "can't make the directory %s: %s", all->directory,
+		return error_set(-errno, "cannot create the directory %s: %s", all->directory,
 				 strerror(errno));
 	all->fd = recording_directory_open(AT_FDCWD, all->directory);
 	if (all->fd < 0)
 		return all->fd;
 	if (flock(all->fd, LOCK_EX | LOCK_NB))
-		return error_set(-errno,
-				 "can't lock %s: %s; does another kvmscoped record into it?",
+		return error_set(-errno, "cannot lock %s: %s; is another kvmscoped using it?",
 				 all->directory, strerror(errno));
 	return 0;
 }
@@ -203,8 +159,7 @@ static int open_all(struct recordings *all, const char *directory)
 		return error_set(-ENOMEM, "no memory for recordings");
 	all->new_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (all->new_fd < 0)
-		return error_set(-errno, "can't make what tells of new recordings: %s",
-				 strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	error = open_directory(all);
 	return error ? error : recordings_take_over(all);
 }
@@ -250,7 +205,7 @@ void recordings_close(struct recordings *all)
 	free(all);
 }
 
-/* The domain of NAME with its directory, whether there was one or not. */
+/* Finds or adds the domain NAME, with its directory. */
 static int make_domain(struct recordings *all, const char *name, struct recorded_domain **domain)
 {
 	char file[DOMAIN_FILE_SIZE];
@@ -261,7 +216,7 @@ static int make_domain(struct recordings *all, const char *name, struct recorded
 		return error_set(-EBUSY, "%s is recorded already", (*domain)->file);
 	domain_name_escape(name, file);
 	if (recordings_make_room(all, ROOM_TO_BEGIN, false))
-		log_debug("%s", error_message()); /* a name may find room where a file does not */
+		log_debug("%s", error_message()); /* a directory may fit where a file does not */
 	error = recording_directory_make(all->fd, file, name);
 	if (error || *domain)
 		return error;
@@ -269,8 +224,8 @@ static int make_domain(struct recordings *all, const char *name, struct recorded
 	return *domain ? 0 : -ENOMEM;
 }
 
-/* Its collector's thread alone writes them. */
-static void count_names(struct recording *recording)
+/* Only the collector's thread writes symbols. */
+static void count_symbols(struct recording *recording)
 {
 	struct recordings *all = recording->all;
 	uint64_t now = clock_ms(CLOCK_MONOTONIC), bytes;
@@ -284,38 +239,36 @@ static void count_names(struct recording *recording)
 	recording->names_counted = now;
 }
 
-/* With the lock. */
-static int check_names(struct recordings *all, const struct recorded_domain *domain)
+/* With the lock held. */
+static int check_symbols(struct recordings *all, const struct recorded_domain *domain)
 {
 	if (recordings_missing(all, ROOM_FOR_NAMES))
-		return error_set(-ENOSPC, "%s has no room for names besides the reserve",
+		return error_set(-ENOSPC, "%s has no space for symbols besides the reserve",
 				 all->directory);
 	if (all->options.max_size && domain->names > all->options.max_size / 2)
 		return error_set(
 			-EDQUOT,
-			"the names of %s are half of what it may have: remove %s/%s/" RECORDING_NAMES
+			"the symbols of %s use half of what it may have: remove %s/%s/" RECORDING_NAMES
 			", or allow more",
 			domain->file, all->directory, domain->file);
 	return 0;
 }
 
-static bool may_write_names(void *context)
+static bool may_write_symbols(void *context)
 {
 	struct recording *recording = context;
 	int error;
 
-	count_names(recording);
+	count_symbols(recording);
 	pthread_mutex_lock(&recording->all->lock);
-	error = check_names(recording->all, recording->domain);
+	error = check_symbols(recording->all, recording->domain);
 	pthread_mutex_unlock(&recording->all->lock);
 	return !error;
 }
 
-/*
- * With the lock: bytes of names that are too many. With less than the half there is room for more
- * again; and before recordings go, names that none needs do.
- */
-static uint64_t names_too_many(const struct recordings *all, const struct recorded_domain *domain)
+/* With the lock held. Bytes of symbols to remove. Removing more than the excess over one half
+ * leaves space for a while, and unneeded symbols are removed before recordings. */
+static uint64_t excess_symbols(const struct recordings *all, const struct recorded_domain *domain)
 {
 	uint64_t max = all->options.max_size, names = domain->names,
 		 all_bytes = domain->bytes + names;
@@ -333,7 +286,7 @@ static void note_pruned(struct recordings *all, struct recorded_domain *domain,
 {
 	uint64_t bytes = recording_names_size(all->fd, domain->file);
 
-	log_debug("%s: names of %llu builds went, %llu KiB", domain->file,
+	log_debug("%s: removed the symbols of %llu builds, %llu KiB", domain->file,
 		  (unsigned long long)removed->builds, (unsigned long long)removed->bytes >> 10);
 	pthread_mutex_lock(&all->lock);
 	domain->names = bytes;
@@ -348,14 +301,14 @@ void recording_prune_symbols(struct recording *recording)
 	struct old_names_removed removed;
 
 	pthread_mutex_lock(&all->lock);
-	beyond = names_too_many(all, recording->domain);
+	beyond = excess_symbols(all, recording->domain);
 	pthread_mutex_unlock(&all->lock);
 	if (!beyond || now < recording->next_prune)
 		return;
 	recording->next_prune = now + NAMES_PRUNE_INTERVAL;
 	if (old_names_remove(recording->directory, recording->names_directory, recording->begun,
 			     beyond, &removed))
-		log_warning("no names of %s are removed: %s", recording->domain->file,
+		log_warning("no symbols of %s are removed: %s", recording->domain->file,
 			    error_message());
 	else
 		note_pruned(all, recording->domain, &removed);
@@ -369,7 +322,7 @@ static void describe(struct recordings *all, struct recording *recording)
 	snprintf(recording->names_directory, sizeof(recording->names_directory),
 		 "%s/%s/" RECORDING_NAMES, all->directory, recording->domain->file);
 	recording->names = (struct build_id_cache_location){ recording->names_directory,
-							     may_write_names, recording };
+							     may_write_symbols, recording };
 	recording->room = (struct perf_data_room){ make_room_for_block, all };
 	recording->files = (struct collector_files){
 		.begin = begin_file,
@@ -471,8 +424,7 @@ void recordings_remove(struct recordings *all, struct recording *recording)
 	free(recording);
 }
 
-/* Domains come and go; a directory that has nothing left goes, too, unless there is something of
- * others in it. */
+/* Forgets domains without files, and removes their directories unless they contain other files. */
 static void forget_empty(struct recordings *all)
 {
 	struct recorded_domain **link = &all->domains, *domain;
@@ -494,7 +446,7 @@ void recordings_tidy(struct recordings *all)
 	for (struct recorded_domain *domain = all->domains; domain; domain = domain->next)
 		recordings_keep_limits(all, domain);
 	if (recordings_make_room(all, 0, false))
-		log_debug("%s", error_message()); /* who writes next is told */
+		log_debug("%s", error_message()); /* the next writer gets the error */
 	forget_empty(all);
 	pthread_mutex_unlock(&all->lock);
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/daemon/settings.h"
 
 #include <ctype.h>
@@ -35,8 +35,8 @@ int settings_parse_switch(const char *text, bool *value)
 	return -EINVAL;
 }
 
-/* Whoever wrote TEXT, it is one line of plain characters here. */
-static const char *shown(const char *text, char copy[SHOWN + 1])
+/* Returns TEXT as one line of printable characters. */
+static const char *printable(const char *text, char copy[SHOWN + 1])
 {
 	size_t length = 0;
 
@@ -46,11 +46,12 @@ static const char *shown(const char *text, char copy[SHOWN + 1])
 	return copy;
 }
 
-static int refuse(const char *key, const char *value, const char *wanted)
+static int refuse(const char *key, const char *value, const char *expected)
 {
 	char copy[SHOWN + 1];
 
-	return error_set(-EINVAL, "%s is '%s': it must be %s", key, shown(value, copy), wanted);
+	return error_set(-EINVAL, "%s is '%s': it must be %s", key, printable(value, copy),
+			 expected);
 }
 
 static int set_switch(bool *setting, const char *key, const char *value)
@@ -73,7 +74,7 @@ static int set_backend(struct domain_settings *settings, const char *key, const 
 {
 	if (strlen(value) >= sizeof(settings->backend) ||
 	    (strcmp(value, "auto") != 0 && !attach_backend_find(value)))
-		return refuse(key, value, "auto, or a way that kvmscope attach --help names");
+		return refuse(key, value, "auto, or a backend of kvmscope attach --help");
 	memcpy(settings->backend, value, strlen(value) + 1);
 	return 0;
 }
@@ -113,7 +114,7 @@ int settings_set(struct domain_settings *settings, const char *key, const char *
 		-ENOENT,
 		"there is no setting '%s' for a domain; there are profile, frequency, backend, flight, "
 		"call-graph and agent",
-		shown(key, copy));
+		printable(key, copy));
 }
 
 bool settings_are_same(const struct domain_settings *one, const struct domain_settings *other)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * How one domain is profiled: what the host's configuration and the domain's
- * own XML may both say, by the same names. Any thread.
- */
+/* How a domain is profiled: settings that the configuration and the domain's XML share. Any
+ * thread. */
 #ifndef KVMSCOPE_DAEMON_SETTINGS_H
 #define KVMSCOPE_DAEMON_SETTINGS_H
 
@@ -13,31 +11,29 @@
 #define SETTINGS_FREQUENCY_MAX 10000 /* Hz */
 
 struct domain_settings {
-	bool profile;           /* at all */
-	bool callchains;        /* where the backend gives them */
-	bool agent;             /* the guest's is talked with, where there is a channel for it */
+	bool profile;           /* profile the domain */
+	bool callchains;        /* if the backend provides them */
+	bool agent;             /* use the guest agent, if there is a channel for it */
 	unsigned int frequency; /* Hz of each vCPU's CPU time */
-	uint64_t flight;        /* ns that the flight recorder holds; 0: all is recorded instead */
-	uint64_t flight_memory; /* bytes that it may take for that, the host's word alone; 0: no
-				   limit */
+	uint64_t flight;        /* ns of the flight recorder; 0: everything is recorded */
+	uint64_t flight_memory; /* bytes that it may use, by the configuration only; 0: no limit */
 	char backend[SETTINGS_BACKEND_SIZE]; /* as kvmscope attach --backend */
 };
 
-/* What holds where nobody says anything: no profile; 99 Hz, auto, callchains, recordings. */
+/* Sets the defaults: no profile; 99 Hz, auto, call chains, recordings. */
 void settings_init(struct domain_settings *settings);
 
 /*
- * Sets what KEY names to VALUE: profile (on, off), frequency (1 to 10000), backend (a name that
- * attach knows), flight (a time like 30s, or off), call-graph and agent (on, off). -ENOENT: there
- * is no such setting; -EINVAL: not with that value; each with its message, in which neither is put
- * where it could harm a log line.
+ * Sets KEY to VALUE: profile (on, off), frequency (1 to 10000), backend (a name), flight (a time
+ * like 30s, or off), call-graph and agent (on, off). -ENOENT: there is no such setting; -EINVAL:
+ * the value is invalid; with a message that is safe in a log.
  */
 int settings_set(struct domain_settings *settings, const char *key, const char *value);
 
-/* Would profiling by ONE be the same as by OTHER? */
+/* True if both are the same profile. */
 bool settings_are_same(const struct domain_settings *one, const struct domain_settings *other);
 
-/* on, yes, true, 1 or off, no, false, 0 into *VALUE; -EINVAL without message. */
+/* Parses on, yes, true, 1 and off, no, false, 0 into *VALUE; -EINVAL without a message. */
 int settings_parse_switch(const char *text, bool *value);
 
 #endif

@@ -89,6 +89,10 @@ static void report_kernel(const struct agent_statistics *statistics)
 
 void agent_report(const struct agent_statistics *statistics)
 {
+	log_debug("guest agent: version %u, features %#x, %llu sessions, %llu records",
+		  statistics->version, statistics->features,
+		  (unsigned long long)statistics->sessions,
+		  (unsigned long long)statistics->records);
 	if (!report_detection(statistics))
 		return;
 	log_info("the guest agent reported the guest's processes; its clock is known to %.0f us%s",

@@ -38,7 +38,7 @@ static void read_text(char text[TEXT_MAX], const char *path)
 
 	text[size] = '\0';
 	if (!size || size == TEXT_MAX - 1)
-		FAIL_TEST("%s can not be read as a whole", path);
+		FAIL_TEST("%s cannot be read as a whole", path);
 	if (file)
 		fclose(file);
 }

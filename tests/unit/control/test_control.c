@@ -477,7 +477,7 @@ TEST(control, sockets_of_dead_runs_are_removed)
 	CHECK_EQUAL(stat(dead.path, &status), -1);
 	CHECK_EQUAL(stat(alive.path, &status), 0);
 	CHECK_EQUAL(control_socket_open(&dead, "alive"), -EADDRINUSE);
-	CHECK(strstr(error_message(), "a run named alive is going on"));
+	CHECK(strstr(error_message(), "a run named alive exists"));
 	control_socket_close(&alive);
 	control_socket_close(&next);
 	control_socket_close(&next);

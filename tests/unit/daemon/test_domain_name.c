@@ -49,7 +49,7 @@ TEST(domain_name, of_a_thousand_bytes_has_a_file_of_its_own)
 	name[999] = '.';
 	domain_name_escape(name, other);
 	CHECK(strcmp(file, other) != 0);
-	/* It can not be had by a short name either. */
+	/* It cannot be had by a short name either. */
 	domain_name_escape(file, other);
 	CHECK(strcmp(file, other) != 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What can not be found out now is not taken for a domain without a process. */
+/* What cannot be found out now is not taken for a domain without a process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

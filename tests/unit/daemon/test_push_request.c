@@ -256,7 +256,7 @@ TEST(push_request, says_what_is_wrong_with_a_ca_file)
 	check_message("/none/ca.pem");
 	snprintf(path, sizeof(path), "%s/names", fixture.directory);
 	CHECK_EQUAL(send_to(&fixture, "https://localhost", path, NULL), PUSH_FAILED);
-	check_message("no certificates that can be used");
+	check_message("no usable certificates");
 	CHECK_EQUAL(fixture.store.requests, 0);
 	tear_down(&fixture);
 }

@@ -356,7 +356,7 @@ TEST(recordings, names_are_bounded)
 	open_all(&fixture);
 	recording = add(&fixture, "web");
 	CHECK(!may_write_names(recording));
-	CHECK(strstr(error_message(), "no room"));
+	CHECK(strstr(error_message(), "no space"));
 	recordings_remove(fixture.all, recording);
 	tear_down(&fixture);
 }
@@ -588,7 +588,7 @@ static void keep_reserve(struct fixture *fixture)
 	MUST(!posix_fallocate(fd, 0, 2 * MIB));
 	MUST(write_recording(recording, MIB / 4) == -ENOSPC);
 	MUST(statistics(fixture).files == 0);
-	MUST(strstr(error_message(), "has no room"));
+	MUST(strstr(error_message(), "has no space"));
 	MUST(!unlink(hog) && !close(fd));
 	MUST(!write_recording(recording, MIB / 4));
 }

@@ -162,9 +162,9 @@ TEST(watchdog, triggers_are_read_from_the_command_line)
 	check_refused("exits=-1", "a number from 1");
 	check_refused("steal=100%", "a number from 1 to 99");
 	check_refused("steal=50%%", "a number from 1 to 99");
-	check_refused("console", "which lines");
+	check_refused("console", "the expression is missing");
 	check_refused("console=(", "console=(: ");
-	check_refused("console=(a)\\1", "references back");
+	check_refused("console=(a)\\1", "back references");
 	check_refused("stuc=5", "there are stuck=MS");
 	check_refused("", "there are stuck=MS");
 }

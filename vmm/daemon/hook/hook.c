@@ -1,10 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hook that libvirt runs: /etc/libvirt/hooks/qemu.d/kvmscope DOMAIN OPERATION SUBOPERATION
- * EXTRA, the domain's XML on standard input (libvirt: docs/hooks.html). libvirt waits for it, and a
- * hook that fails may fail the domain: so it hands over what it was told and is gone, whatever
- * happens, 20 ms after it has got a processor at the latest (a busy host may let it wait for one),
- * with status 0, and without a word, which could be taken for XML. Needs nothing but the C library.
+ * EXTRA, with the domain's XML on standard input (libvirt: docs/hooks.html). libvirt waits for it,
+ * and a failing hook may make the domain fail. So it passes its arguments on and exits after at
+ * most 20 ms of running (a busy host may delay it), always with status 0 and without output, which
+ * libvirt could take for XML. It needs only the C library.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -27,14 +27,14 @@
 
 #include "vmm/daemon/hook_message.h"
 
-/* By this libvirt's install finds out whose hook a file is. */
+/* kvmscope libvirt install identifies hooks of kvmscope by it. */
 __attribute__((used)) static const char mark[] = HOOK_MARK;
 
-#define XML_MS      8     /* from the start on, that libvirt may take to write the XML */
-#define DEADLINE_US 16000 /* that libvirt waits: then it ends wherever it is */
-#define LEAST_US    1000  /* that is waited in any case: enough to read what is there */
+#define XML_MS      8     /* from the start, for libvirt to write the XML */
+#define DEADLINE_US 16000 /* of libvirt's waiting: then the hook ends wherever it is */
+#define LEAST_US    1000  /* waited at least: enough to read what has arrived */
 
-static char message[HOOK_SIZE_MAX + 1]; /* a byte more, to see that there is more */
+static char message[HOOK_SIZE_MAX + 1]; /* one byte more to detect a longer one */
 
 static uint64_t now_ms(void)
 {
@@ -50,14 +50,14 @@ static void give_up(int signal)
 	_exit(0);
 }
 
-/* libvirt need not write the rest. */
+/* libvirt then need not write the rest. */
 static void close_input(int signal)
 {
 	(void)signal;
 	close(STDIN_FILENO);
 }
 
-/* SIGALRM comes in so many microseconds. */
+/* Raises SIGALRM after MICROSECONDS. */
 static void arm(long microseconds)
 {
 	const struct itimerval deadline = {
@@ -67,7 +67,7 @@ static void arm(long microseconds)
 	setitimer(ITIMER_REAL, &deadline, NULL);
 }
 
-/* When libvirt has waited long enough since START. */
+/* Raises SIGALRM when libvirt has waited long enough since START. */
 static void arm_deadline(uint64_t start)
 {
 	uint64_t passed = (now_ms() - start) * 1000;
@@ -75,7 +75,7 @@ static void arm_deadline(uint64_t start)
 	arm(passed + LEAST_US < DEADLINE_US ? (long)(DEADLINE_US - passed) : LEAST_US);
 }
 
-/* Whatever would end it otherwise ends it well. */
+/* Every fatal signal becomes a regular exit. */
 static void prepare_end(void)
 {
 	static const int signals[] = { SIGALRM, SIGSEGV, SIGBUS,  SIGTERM,
@@ -89,8 +89,8 @@ static void prepare_end(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Nothing runs yet before the others. */
-static bool is_of_interest(const char *operation)
+/* In the other operations nothing runs yet. */
+static bool is_relevant(const char *operation)
 {
 	return strcmp(operation, "prepare") != 0 && strcmp(operation, "start") != 0;
 }
@@ -105,14 +105,14 @@ static size_t put_word(size_t at, const char *word)
 	return at + size;
 }
 
-/* The size of a message that has no XML. */
+/* Returns the size of the message without XML. */
 static size_t put_head(const char *domain, const char *operation)
 {
 	return put_word(put_word(put_word(0, HOOK_MAGIC), domain), operation);
 }
 
-/* The message's size with what comes by DEADLINE, in ms, or is there if that has passed; without
- * XML if that is too much, or takes too long. */
+/* Reads what arrives by DEADLINE (ms), or has arrived if that has passed. Returns the message's
+ * size, without XML if that is too long or late. */
 static size_t read_xml(size_t start, uint64_t deadline)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -165,7 +165,7 @@ static bool send_file(int socket_fd, int file)
 	return sendmsg(socket_fd, &packet, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
-/* False: nobody is there, or takes it. */
+/* False: no daemon listens, or it is too slow. */
 static bool hand_over(size_t size)
 {
 	int file = memfd_create("kvmscope-hook", MFD_CLOEXEC);
@@ -174,7 +174,7 @@ static bool hand_over(size_t size)
 	return file >= 0 && socket_fd >= 0 && write_all(file, size) && send_file(socket_fd, file);
 }
 
-/* A spool that is somebody else's is none. */
+/* A spool of another user is not used. */
 static int open_spool(void)
 {
 	struct stat status;
@@ -190,7 +190,7 @@ static int open_spool(void)
 	return spool;
 }
 
-/* Its name sorts as its time does, since the machine was started: so does the daemon read them. */
+/* Names sort by the time since boot: the daemon reads them in this order. */
 static void name_file(char name[64])
 {
 	struct timespec time;
@@ -200,8 +200,8 @@ static void name_file(char name[64])
 		 getpid());
 }
 
-/* How many there are, and in FIRST the oldest. */
-static size_t look_for_oldest(int spool, char first[64])
+/* Returns the number of messages; FIRST is the oldest. */
+static size_t find_oldest(int spool, char first[64])
 {
 	DIR *directory = fdopendir(dup(spool));
 	const struct dirent *entry;
@@ -222,13 +222,13 @@ static size_t look_for_oldest(int spool, char first[64])
 	return count;
 }
 
-/* Also if several do so at once: each drops at most what it adds. */
+/* Safe with several hooks at once: each drops at most as many as it adds. */
 static void make_room(int spool)
 {
 	char oldest[64];
 	int dropped;
 
-	if (look_for_oldest(spool, oldest) < HOOK_SPOOL_MAX || unlinkat(spool, oldest, 0))
+	if (find_oldest(spool, oldest) < HOOK_SPOOL_MAX || unlinkat(spool, oldest, 0))
 		return;
 	dropped = openat(spool, HOOK_DROPPED,
 			 O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -236,7 +236,7 @@ static void make_room(int spool)
 		close(dropped);
 }
 
-/* It has its name when it is whole. */
+/* The file gets its name when it is complete. */
 static void queue(size_t size)
 {
 	int spool = open_spool();
@@ -254,12 +254,9 @@ static void queue(size_t size)
 		unlinkat(spool, unfinished, 0);
 }
 
-/*
- * libvirt waits until nobody can read what it writes, too: the input is closed by the deadline of
- * all, and what was not read by then goes without XML. The alarm that may still come from before
- * finds its handler.
- */
-static size_t take_message(const char *domain, const char *operation, uint64_t start)
+/* libvirt also waits until nobody can read what it writes: the input is closed by the deadline,
+ * and XML that was not read by then is left out. A late alarm finds its handler. */
+static size_t read_message(const char *domain, const char *operation, uint64_t start)
 {
 	size_t head = put_head(domain, operation), size;
 
@@ -272,38 +269,35 @@ static size_t take_message(const char *domain, const char *operation, uint64_t s
 	return size;
 }
 
-static void tell(const char *domain, const char *operation, uint64_t start)
+static void pass_on(const char *domain, const char *operation, uint64_t start)
 {
-	size_t size = take_message(domain, operation, start);
+	size_t size = read_message(domain, operation, start);
 
 	if (!hand_over(size))
 		queue(size > HOOK_QUEUED_MAX ? put_head(domain, operation) : size);
 }
 
-/* libvirt waits for all who could write to it. */
+/* libvirt waits for every process that could write to it. */
 static void close_outputs(void)
 {
 	close(STDOUT_FILENO);
 	close(STDERR_FILENO);
 }
 
-/*
- * No signal ends who waits for a disk that does not answer: so another process does what could
- * wait, and is left to itself if it takes too long: from its begin on the message is not lost,
- * however busy the host is.
- */
+/* A process that waits for a disk cannot be killed. So a child does what could block, and is left
+ * alone if it takes too long: once it has started the message is not lost. */
 int main(int argc, char **argv)
 {
 	uint64_t start = now_ms();
 	pid_t child;
 
 	prepare_end();
-	if (argc < 3 || !*argv[1] || !is_of_interest(argv[2]))
+	if (argc < 3 || !*argv[1] || !is_relevant(argv[2]))
 		_exit(0);
 	close_outputs();
 	child = fork();
 	if (!child) {
-		tell(argv[1], argv[2], start);
+		pass_on(argv[1], argv[2], start);
 		_exit(0);
 	}
 	arm_deadline(start);
