@@ -23,14 +23,13 @@ struct acpi_options {
 };
 
 /* The machine's fixed hardware as the FADT describes it; vmm/devices/acpi_pm implements it. */
-#define ACPI_PM_PORT                                                                               \
-	0x600 /* PM1a event block (4 bytes), control block (2) and PM timer (4) at +0, +4 and +8   \
-	       */
+/* PM1a event block (4 bytes), control block (2) and PM timer (4) at +0, +4 and +8 */
+#define ACPI_PM_PORT    0x600
 #define ACPI_SCI_GSI    9
 #define ACPI_RESET_PORT 0xcf9 /* reset register: writing 6 resets */
 #define ACPI_SLP_TYP_S5 5     /* SLP_TYP of \_S5 */
 
-#define ACPI_PVPANIC_PORT 0x505 /* one byte, as in QEMU; vmm/devices/pvpanic implements it */
+#define ACPI_PVPANIC_PORT 0x505 /* one byte, as in QEMU; vmm/devices/port_devices implements it */
 
 /* Guest RAM [ACPI_START, ACPI_END), filled from its start before the guest runs. */
 struct acpi_area {

@@ -222,8 +222,8 @@ int bzimage_load(struct loader *loader)
 	return zero_page_write(loader, &params, &initrd);
 }
 
-#define LINUX_COMMAND_LINE_MAX                                                                     \
-	2047 /* COMMAND_LINE_SIZE of arch/x86/include/asm/setup.h, without the NUL */
+/* COMMAND_LINE_SIZE of arch/x86/include/asm/setup.h, without the NUL */
+#define LINUX_COMMAND_LINE_MAX 2047
 
 static const struct setup_header linux_header = {
 	.boot_flag = 0xaa55,

@@ -69,7 +69,8 @@ uint64_t virtio_device_faults(struct virtio_device *device)
 	return atomic_load(&device->faults);
 }
 
-bool virtio_device_live(const struct virtio_device *device)
+/* True if a driver has started the device and not violated the protocol since. */
+static bool is_live(const struct virtio_device *device)
 {
 	return (device->status & (VIRTIO_CONFIG_S_DRIVER_OK | VIRTIO_CONFIG_S_NEEDS_RESET)) ==
 	       VIRTIO_CONFIG_S_DRIVER_OK;
@@ -84,7 +85,7 @@ bool virtio_device_pop(struct virtio_device *device, unsigned int queue, struct 
 {
 	int result;
 
-	if (!virtio_device_live(device) || !device->queues[queue].ready)
+	if (!is_live(device) || !device->queues[queue].ready)
 		return false;
 	result = virtio_queue_pop(&device->queues[queue], chain);
 	if (result < 0)
@@ -126,10 +127,10 @@ static void on_notified(void *context, int fd, uint32_t events)
 	queues = atomic_exchange(&device->notified, 0);
 	pthread_mutex_lock(&device->lock);
 	for (unsigned int i = 0; i < device->queue_count; i++) {
-		if ((queues >> i & 1) && virtio_device_live(device))
+		if ((queues >> i & 1) && is_live(device))
 			device->operations->notify(device, i);
 	}
-	if (!virtio_device_live(device) && device->operations->was_reset)
+	if (!is_live(device) && device->operations->was_reset)
 		device->operations->was_reset(device);
 	pthread_mutex_unlock(&device->lock);
 }

@@ -113,8 +113,6 @@ void virtio_device_acknowledge(struct virtio_device *device, uint32_t interrupts
 
 /* For devices, all with lock held. */
 
-/* True if a driver has started the device and not violated the protocol since. */
-bool virtio_device_live(const struct virtio_device *device);
 bool virtio_device_negotiated(const struct virtio_device *device, unsigned int feature);
 /* As virtio_queue_pop(), but false also for a queue that is not ready or a device that is not
  * live; handles violations. */

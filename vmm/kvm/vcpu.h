@@ -71,8 +71,7 @@ struct vcpu_handlers {
 	/* KVM_EXIT_DEBUG, see run->debug.arch and vcpu_debug.h; run->s.regs is valid. May be
 	 * NULL if guest debugging is not used. */
 	void (*debug)(void *context, struct vcpu *vcpu);
-	/* the guest's PMU, or NULL */
-	const struct vcpu_pmu_operations *pmu;
+	const struct vcpu_pmu_operations *pmu; /* the guest's; may be NULL */
 	void *context;
 };
 
@@ -82,9 +81,8 @@ struct vcpu {
 	int fd;
 	struct kvm_run *run; /* run_size bytes */
 	size_t run_size;
-	pthread_mutex_t
-		lock;     /* protects thread and thread_id: no signal to a thread that has left */
-	pthread_t thread; /* valid while thread_id is set */
+	pthread_mutex_t lock;    /* of thread and thread_id: no signal to a thread that has left */
+	pthread_t thread;        /* valid while thread_id is set */
 	_Atomic pid_t thread_id; /* 0 while no thread runs the vCPU */
 	const struct vcpu_handlers *handlers;
 	atomic_bool stop;        /* vcpu_stop() was called */

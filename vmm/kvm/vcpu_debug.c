@@ -63,11 +63,6 @@ int vcpu_inject_breakpoint(struct vcpu *vcpu)
 	return inject_by_debug(vcpu, KVM_GUESTDBG_INJECT_BP, "#BP");
 }
 
-int vcpu_inject_debug(struct vcpu *vcpu)
-{
-	return inject_by_debug(vcpu, KVM_GUESTDBG_INJECT_DB, "#DB");
-}
-
 int vcpu_get_debug_registers(struct vcpu *vcpu, struct kvm_debugregs *registers)
 {
 	assert(vcpu_on_thread(vcpu));
@@ -138,5 +133,5 @@ int vcpu_inject_single_step(struct vcpu *vcpu)
 	registers.dr6 |= DR6_BS;
 	if (!error)
 		error = vcpu_set_debug_registers(vcpu, &registers);
-	return error ? error : vcpu_inject_debug(vcpu);
+	return error ? error : inject_by_debug(vcpu, KVM_GUESTDBG_INJECT_DB, "#DB");
 }

@@ -42,9 +42,6 @@ int vcpu_set_software_breakpoints(struct vcpu *vcpu, bool on);
  */
 int vcpu_inject_breakpoint(struct vcpu *vcpu);
 
-/* The same for a #DB whose DR6 is set already. */
-int vcpu_inject_debug(struct vcpu *vcpu);
-
 /*
  * Exceptions that the VMM raises because it has executed an instruction in place of the processor.
  * Call them after vcpu_set_registers(), which would cancel them. Vectors: SDM vol. 3A table 6-1.

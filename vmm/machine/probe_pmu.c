@@ -132,9 +132,8 @@ struct counter {
 static const struct counter intel_counter = { "Intel architectural", 0x186, 0xc1, 0x38f };
 static const struct counter amd_counter = { "AMD", 0xc0010000, 0xc0010004, 0 };
 
-#define COUNT_INSTRUCTIONS                                                                         \
-	0x004300c0u /* event 0xc0, user and kernel, enabled: the same on both                      \
-		     */
+/* event 0xc0, user and kernel, enabled: the same on both */
+#define COUNT_INSTRUCTIONS 0x004300c0u
 
 static size_t put(uint8_t *code, size_t at, const void *bytes, size_t size)
 {

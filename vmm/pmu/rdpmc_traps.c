@@ -41,9 +41,8 @@ struct trap {
 struct rdpmc_traps {
 	struct rdpmc_traps_options options;
 	_Atomic uint64_t completed, guest_breakpoints;
-	_Atomic uint64_t
-		user;         /* GPA of the switch of rdpmc_sites.h until it is off, else NOWHERE */
-	pthread_mutex_t lock; /* protects the members below, and writes to `user` */
+	_Atomic uint64_t user; /* GPA of the switch of rdpmc_user.h until it is off; NOWHERE */
+	pthread_mutex_t lock;  /* protects the members below, and writes to `user` */
 	enum state state;
 	uint64_t identity; /* identity_of() of the kernel that `state` is about */
 	struct trap traps[RDPMC_SITES_MAX];
