@@ -118,13 +118,12 @@ static void check_syntax(const char *shell, const char *file)
 TEST(help, completion_of_other_shells_offers_the_same)
 {
 	char *offered = command_output(
-		NULL,
-		"bash -c 'kvmscope() { build/kvmscope \"$@\"; }; export -f kvmscope; "
-		"complete() { bash docs/completion/kvmscope.bash kvmscope \"$@\"; echo .; }; "
-		"complete rep; complete attach --backend=p; complete report --sort comm,p; "
-		"complete report -i Make; "
-		"grep -L share/bash-completion/completions/kvmscope Makefile docs/completion/*.zsh "
-		"docs/completion/*.fish'");
+		NULL, "bash -c 'kvmscope() { build/kvmscope \"$@\"; }; export -f kvmscope; "
+		      "complete() { bash docs/completion/kvmscope.bash kvmscope \"$@\"; echo .; }; "
+		      "complete rep; complete attach --backend=p; complete report --sort comm,p; "
+		      "complete report -i Make; "
+		      "grep -L bash-completion/completions/kvmscope Makefile docs/completion/*.zsh "
+		      "docs/completion/*.fish'");
 
 	CHECK_STRING(offered, "report\n.\n--backend=perf\n--backend=ptrace\n.\ncomm,pid\n.\n.\n");
 	free(offered);
