@@ -2,6 +2,7 @@
 #include "vmm/perf_data/perf_data_sideband.h"
 
 #include <linux/perf_event.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -103,18 +104,19 @@ static void add_mmap(struct bytes *to, const struct sideband_mmap *mmap, uint16_
 
 static void add_munmap(struct bytes *to, const struct sideband_munmap *munmap, uint16_t misc)
 {
-	struct {
+	union {
 		struct sideband_mmap mmap;
-		char name[sizeof(PERF_DATA_NOTHING)];
+		char bytes[sizeof(struct sideband_mmap) + sizeof(PERF_DATA_NOTHING)];
 	} nothing = {
 		.mmap = { .head = munmap->head,
 			  .start = munmap->start,
 			  .length = munmap->length,
 			  .offset = munmap->start, /* leaves addresses unchanged */
 			  .prot = PROT_EXEC },
-		.name = PERF_DATA_NOTHING,
 	};
 
+	memcpy(nothing.bytes + offsetof(struct sideband_mmap, name), PERF_DATA_NOTHING,
+	       sizeof(PERF_DATA_NOTHING));
 	add_mmap(to, &nothing.mmap, misc);
 }
 

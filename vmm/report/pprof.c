@@ -9,6 +9,7 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
+#include "shared/pool.h"
 #include "shared/sample_record.h"
 #include "vmm/report/pprof.pb-c.h"
 
@@ -33,14 +34,8 @@ struct writer {
 	void *texts, *images, *functions, *locations; /* trees of struct numbered */
 	void *unnamed; /* the same: unsymbolized locations by image */
 	int64_t text_count, image_count, function_count, location_count;
-	struct made_name *made;
-	int error; /* the first; nothing is written after it */
-};
-
-/* A string that the writer owns. */
-struct made_name {
-	struct made_name *next;
-	char text[];
+	struct pool pool; /* strings that the profile does not have */
+	int error;        /* the first; nothing is written after it */
 };
 
 static int by_text(const void *left, const void *right)
@@ -227,30 +222,18 @@ static void put_location(struct writer *writer, Pprof__Location *location, Pprof
 /* The same form as in folded stacks and the flame graph. */
 static const char *bracketed(struct writer *writer, const char *image)
 {
-	size_t size = strlen(image) + sizeof("[]");
-	struct made_name *made;
+	const char *kept = NULL;
+	char *name;
 
 	if (*image == '[')
 		return image;
-	made = malloc(sizeof(*made) + size);
-	if (!made) {
+	if (asprintf(&name, "[%s]", image) >= 0) {
+		kept = pool_string(&writer->pool, name);
+		free(name);
+	}
+	if (!kept)
 		fail(writer, -ENOMEM);
-		return "";
-	}
-	snprintf(made->text, size, "[%s]", image);
-	made->next = writer->made;
-	writer->made = made;
-	return made->text;
-}
-
-static void free_made(struct made_name *made)
-{
-	while (made) {
-		struct made_name *next = made->next;
-
-		free(made);
-		made = next;
-	}
+	return kept ? kept : "";
 }
 
 /* One location for all unsymbolized frames of IMAGE. Pyroscope drops locations without a function,
@@ -517,6 +500,6 @@ int pprof_write(const struct profile *profile, const struct pprof_options *optio
 	tdestroy(writer.functions, free);
 	tdestroy(writer.locations, free);
 	tdestroy(writer.unnamed, free);
-	free_made(writer.made);
+	pool_free(&writer.pool);
 	return writer.error;
 }

@@ -80,6 +80,11 @@ static void set_function(json_t *object, const struct report_row *row)
 	json_object_set_new(object, "inlined", json_boolean(row->frame->inlined));
 }
 
+static json_t *text_or_null(const char *text)
+{
+	return *text ? json_string(text) : json_null();
+}
+
 static json_t *row_of(const struct report *report, const struct report_row *row)
 {
 	unsigned int keys = report->options.keys;
@@ -103,11 +108,9 @@ static json_t *row_of(const struct report *report, const struct report_row *row)
 	else
 		json_object_set_new(object, "vcpus", vcpus_of(row));
 	if (keys & REPORT_CGROUP)
-		json_object_set_new(object, "cgroup",
-				    *row->cgroup ? json_string(row->cgroup) : json_null());
+		json_object_set_new(object, "cgroup", text_or_null(row->cgroup));
 	if (keys & REPORT_CONTAINER)
-		json_object_set_new(object, "container",
-				    *row->container ? json_string(row->container) : json_null());
+		json_object_set_new(object, "container", text_or_null(row->container));
 	if (keys & REPORT_APP)
 		json_object_set_new(object, "app", json_string(row->app));
 	if (keys & REPORT_COMM)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "shared/error.h"
@@ -10,12 +11,32 @@
 #define NAME_WIDTH_MIN 16 /* of the function column on a narrow terminal */
 #define SHARE_SIZE     48
 
+/* Columns of text, in their order. */
+static const struct column {
+	unsigned int key;
+	const char *heading;
+	size_t text; /* offset in struct report_row */
+} columns[] = {
+	{ REPORT_CGROUP, "Cgroup", offsetof(struct report_row, cgroup) },
+	{ REPORT_CONTAINER, "Container", offsetof(struct report_row, container) },
+	{ REPORT_APP, "Program", offsetof(struct report_row, app) },
+	{ REPORT_COMM, "Command", offsetof(struct report_row, comm) },
+};
+
+#define COLUMNS (sizeof(columns) / sizeof(columns[0]))
+
+/* Widths of columns; 0: hidden. */
 struct table {
 	const struct report *report;
 	FILE *to;
 	bool color;
-	int function, image, comm, app, cgroup, container, share; /* widths of columns; 0: hidden */
+	int share, texts[COLUMNS], function, image;
 };
+
+static const char *text_of(const struct report_row *row, size_t column)
+{
+	return *(const char *const *)((const char *)row + columns[column].text);
+}
 
 /* 1234567 as "1,234,567" into TEXT of 32 bytes. */
 static const char *grouped(char *text, uint64_t value)
@@ -77,12 +98,10 @@ static void measure(struct table *table)
 	char text[SHARE_SIZE];
 
 	table->function = keys & REPORT_SYMBOL ? (int)strlen("Function") : 0;
-	table->image = keys & (REPORT_IMAGE) ? (int)strlen("Image") : 0;
-	table->comm = keys & REPORT_COMM ? (int)strlen("Command") : 0;
-	table->app = keys & REPORT_APP ? (int)strlen("Program") : 0;
-	table->cgroup = keys & REPORT_CGROUP ? (int)strlen("Cgroup") : 0;
-	table->container = keys & REPORT_CONTAINER ? (int)strlen("Container") : 0;
+	table->image = keys & REPORT_IMAGE ? (int)strlen("Image") : 0;
 	table->share = keys & REPORT_VCPU ? 0 : (int)strlen("vCPU share");
+	for (size_t i = 0; i < COLUMNS; i++)
+		table->texts[i] = keys & columns[i].key ? (int)strlen(columns[i].heading) : 0;
 	for (size_t i = 0; i < table->report->count; i++) {
 		const struct report_row *row = table->report->rows[i];
 
@@ -90,43 +109,42 @@ static void measure(struct table *table)
 			widen(&table->function, function_name(text, sizeof(text), row));
 		if (table->image)
 			widen(&table->image, row->image);
-		if (table->comm)
-			widen(&table->comm, row->comm);
-		if (table->app)
-			widen(&table->app, row->app);
-		if (table->cgroup)
-			widen(&table->cgroup, row->cgroup);
-		if (table->container)
-			widen(&table->container, row->container);
 		if (table->share)
 			widen(&table->share, vcpu_share(text, row));
+		for (size_t j = 0; j < COLUMNS; j++)
+			if (table->texts[j])
+				widen(&table->texts[j], text_of(row, j));
 	}
+}
+
+static int width_with(int width, int column)
+{
+	return column ? width + 2 + column : width;
 }
 
 static int width_of(const struct table *table)
 {
-	const int columns[] = { table->share, table->cgroup,   table->container, table->app,
-				table->comm,  table->function, table->image };
 	unsigned int keys = table->report->options.keys;
 	int width = table->report->options.children ? 33 : 22;
 
 	width += (keys & REPORT_VCPU ? 6 : 0) + (keys & REPORT_PID ? 9 : 0) +
 		 (keys & REPORT_TID ? 9 : 0);
-	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
-		width += columns[i] ? 2 + columns[i] : 0;
-	return width;
+	for (size_t i = 0; i < COLUMNS; i++)
+		width = width_with(width, table->texts[i]);
+	return width_with(width_with(width_with(width, table->share), table->function),
+			  table->image);
 }
 
 /* On a narrow terminal, hides the vCPU share, which --sort vcpu shows, then narrows the function
  * column: only lines with long function names are wrapped. */
 static void fit_terminal(struct table *table)
 {
-	int columns = (int)table->report->options.columns, function;
+	int available = (int)table->report->options.columns, function;
 
-	if (columns && width_of(table) > columns)
+	if (available && width_of(table) > available)
 		table->share = 0;
-	function = table->function - (width_of(table) - columns);
-	if (columns && table->image && function < table->function &&
+	function = table->function - (width_of(table) - available);
+	if (available && table->image && function < table->function &&
 	    table->function > NAME_WIDTH_MIN)
 		table->function = function > NAME_WIDTH_MIN ? function : NAME_WIDTH_MIN;
 }
@@ -164,14 +182,9 @@ static void print_heading(const struct table *table)
 		fprintf(table->to, " %8s", "PID");
 	if (keys & REPORT_TID)
 		fprintf(table->to, " %8s", "TID");
-	if (table->cgroup)
-		fprintf(table->to, "  %-*s", table->cgroup, "Cgroup");
-	if (table->container)
-		fprintf(table->to, "  %-*s", table->container, "Container");
-	if (table->app)
-		fprintf(table->to, "  %-*s", table->app, "Program");
-	if (table->comm)
-		fprintf(table->to, "  %-*s", table->comm, "Command");
+	for (size_t i = 0; i < COLUMNS; i++)
+		if (table->texts[i])
+			fprintf(table->to, "  %-*s", table->texts[i], columns[i].heading);
 	if (table->function)
 		fprintf(table->to, "  %-*s", table->image ? table->function : 0, "Function");
 	if (table->image)
@@ -198,15 +211,10 @@ static void print_row(const struct table *table, const struct report_row *row)
 		fprintf(table->to, " %8d", (int32_t)row->pid);
 	if (keys & REPORT_TID)
 		fprintf(table->to, " %8d", (int32_t)row->tid);
-	if (table->cgroup)
-		fprintf(table->to, "  %-*s", table->cgroup, *row->cgroup ? row->cgroup : "-");
-	if (table->container)
-		fprintf(table->to, "  %-*s", table->container,
-			*row->container ? row->container : "-");
-	if (table->app)
-		fprintf(table->to, "  %-*s", table->app, *row->app ? row->app : "-");
-	if (table->comm)
-		fprintf(table->to, "  %-*s", table->comm, *row->comm ? row->comm : "-");
+	for (size_t i = 0; i < COLUMNS; i++)
+		if (table->texts[i])
+			fprintf(table->to, "  %-*s", table->texts[i],
+				*text_of(row, i) ? text_of(row, i) : "-");
 	if (table->function)
 		fprintf(table->to, "  %-*s", table->image ? table->function : 0,
 			function_name(text, sizeof(text), row));

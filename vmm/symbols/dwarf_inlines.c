@@ -241,47 +241,40 @@ struct walk {
 
 static void walk_children(struct walk *walk, Dwarf_Die *parent);
 
-static void add_inlined(struct walk *walk, Dwarf_Die *die)
+/* Adds the ranges of DIE to the unit's functions, with the inlined functions from FIRST on, or to
+ * its inlined functions. */
+static int add_range(struct walk *walk, const struct function *function, bool inlined)
 {
 	struct unit *unit = walk->unit;
-	uint64_t low, high;
-	ptrdiff_t at = 0;
 
-	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0;
-	     i++) {
-		if (!count_address(walk->inlines) ||
-		    array_reserve(&unit->inlined, &unit->inlined_capacity,
-				  unit->inlined_count + 1)) {
-			walk->error = -ENOMEM;
-			return;
-		}
+	if (!count_address(walk->inlines))
+		return -ENOMEM;
+	if (inlined) {
+		if (array_reserve(&unit->inlined, &unit->inlined_capacity, unit->inlined_count + 1))
+			return -ENOMEM;
 		unit->inlined[unit->inlined_count++] =
-			(struct inlined){ .low = low, .high = high, .die = dwarf_dieoffset(die) };
+			(struct inlined){ function->low, function->high, function->die };
+		return 0;
 	}
+	if (array_reserve(&unit->functions, &unit->function_capacity, unit->function_count + 1))
+		return -ENOMEM;
+	unit->functions[unit->function_count++] = *function;
+	return 0;
 }
 
-/* Called after its children, whose inlined functions it includes. */
-static void add_function(struct walk *walk, Dwarf_Die *die, size_t first)
+static void add_ranges(struct walk *walk, Dwarf_Die *die, size_t first, bool inlined)
 {
-	struct unit *unit = walk->unit;
-	uint64_t low, high;
+	struct function function = {
+		.die = dwarf_dieoffset(die),
+		.first = (uint32_t)first,
+		.count = (uint32_t)(walk->unit->inlined_count - first),
+	};
 	ptrdiff_t at = 0;
 
-	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0;
-	     i++) {
-		if (!count_address(walk->inlines) ||
-		    array_reserve(&unit->functions, &unit->function_capacity,
-				  unit->function_count + 1)) {
-			walk->error = -ENOMEM;
-			return;
-		}
-		unit->functions[unit->function_count++] =
-			(struct function){ .low = low,
-					   .high = high,
-					   .die = dwarf_dieoffset(die),
-					   .first = (uint32_t)first,
-					   .count = (uint32_t)(unit->inlined_count - first) };
-	}
+	for (unsigned int i = 0; i < RANGES_MAX && !walk->error &&
+				 (at = next_range(die, at, &function.low, &function.high)) > 0;
+	     i++)
+		walk->error = add_range(walk, &function, inlined);
 }
 
 static void visit(struct walk *walk, Dwarf_Die *die)
@@ -290,11 +283,11 @@ static void visit(struct walk *walk, Dwarf_Die *die)
 
 	switch (dwarf_tag(die)) {
 	case DW_TAG_subprogram:
-		walk_children(walk, die);
-		add_function(walk, die, first);
+		walk_children(walk, die); /* first, because a function has the inlined ones in it */
+		add_ranges(walk, die, first, false);
 		return;
 	case DW_TAG_inlined_subroutine:
-		add_inlined(walk, die);
+		add_ranges(walk, die, first, true);
 		walk_children(walk, die);
 		return;
 	case DW_TAG_lexical_block:
