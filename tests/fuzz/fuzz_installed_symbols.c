@@ -19,7 +19,7 @@ static void check_stubs(struct span table)
 {
 	struct elf_stubs stubs = { 0 };
 
-	take_stubs(&stubs, table);
+	copy_stubs(&stubs, table);
 	if (stubs.count > ELF_STUBS_MAX || stubs.size > ELF_STUBS_NAMES_MAX)
 		abort();
 	for (uint32_t i = 0; i < stubs.count; i++)

@@ -303,18 +303,18 @@ static const char *skip_mount_point(const char *name, unsigned int mounted)
 	return name;
 }
 
-static bool read_at(struct guest_disk *disk, struct location place, const char *path,
+static bool read_at(struct guest_disk *disk, struct location location, const char *path,
 		    struct span build_id, struct bytes *file)
 {
-	const char *rest = skip_mount_point(path, roots[place.root].mounted);
+	const char *rest = skip_mount_point(path, roots[location.root].mounted);
 	char name[2 * PATH_MAX];
 	const char *const arguments[] = { disk->reader, disk->path, "cat", name, NULL };
 	uint64_t begun = clock_ms(CLOCK_MONOTONIC);
 	int error;
 
 	*file = (struct bytes){ 0 };
-	if (!rest || snprintf(name, sizeof(name), "(%s)%s%s", disk->volumes.names[place.volume],
-			      roots[place.root].before, rest) >= (int)sizeof(name))
+	if (!rest || snprintf(name, sizeof(name), "(%s)%s%s", disk->volumes.names[location.volume],
+			      roots[location.root].before, rest) >= (int)sizeof(name))
 		return false;
 	disk->sandbox.output_max = disk->file_max;
 	error = run_reader(disk, arguments, file);
@@ -326,9 +326,9 @@ static bool read_at(struct guest_disk *disk, struct location place, const char *
 	return false;
 }
 
-static bool is_latest(const struct guest_disk *disk, struct location place)
+static bool is_latest(const struct guest_disk *disk, struct location location)
 {
-	return place.volume == disk->latest.volume && place.root == disk->latest.root;
+	return location.volume == disk->latest.volume && location.root == disk->latest.root;
 }
 
 static bool read_somewhere(struct guest_disk *disk, const char *path, struct span build_id,
@@ -339,12 +339,12 @@ static bool read_somewhere(struct guest_disk *disk, const char *path, struct spa
 	if (disk->misses == GUEST_DISK_MISSES_MAX)
 		return false;
 	for (unsigned int i = 0; i < disk->volumes.count * ROOTS && !disk->given_up; i++) {
-		struct location place = { .volume = i % disk->volumes.count,
-					  .root = i / disk->volumes.count };
+		struct location location = { .volume = i % disk->volumes.count,
+					     .root = i / disk->volumes.count };
 
-		if (is_latest(disk, place) || !read_at(disk, place, path, build_id, file))
+		if (is_latest(disk, location) || !read_at(disk, location, path, build_id, file))
 			continue;
-		disk->latest = place;
+		disk->latest = location;
 		return true;
 	}
 	disk->misses++;

@@ -73,7 +73,7 @@ int perf_data_layout_add_event(struct perf_data_layout *layout, struct span span
 	return (int)layout->event_count++;
 }
 
-static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event, uint32_t place)
+static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event, uint32_t index)
 {
 	if (layout->id_count >= PERF_DATA_IDS_MAX)
 		return error_set(-EINVAL, "the perf.data file has more than %u ids",
@@ -81,7 +81,7 @@ static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event, 
 	if (array_reserve(&layout->ids, &layout->id_capacity, layout->id_count + 1))
 		return error_set(-ENOMEM, "no memory for the ids of a perf.data file");
 	layout->ids[layout->id_count++] = (struct perf_data_id){
-		.id = id, .event = event, .place = place, .vcpu = UINT32_MAX
+		.id = id, .event = event, .index = index, .vcpu = UINT32_MAX
 	};
 	layout->sorted = false;
 	return 0;

@@ -20,7 +20,7 @@ struct perf_data_reader {
 	struct perf_data_unpack unpack;
 	uint8_t *build_ids; /* the table as in the file; owned */
 	size_t build_ids_size;
-	uint64_t place;    /* position of the current record, for messages */
+	uint64_t position; /* position of the current record, for messages */
 	uint64_t *aligned; /* buffer for one record */
 };
 
@@ -226,7 +226,8 @@ static int deliver_compressed(struct perf_data_reader *reader,
 		error = perf_data_records_deliver(&reader->records, events, align(reader, inner));
 	if (error == -EINVAL && !reader->unpack.good)
 		return error_set(-EINVAL, "%s is broken: the compressed record at byte %llu: %s",
-				 reader->path, (unsigned long long)reader->place, error_message());
+				 reader->path, (unsigned long long)reader->position,
+				 error_message());
 	return error;
 }
 
@@ -250,7 +251,7 @@ static int read_record(struct perf_data_reader *reader, const struct perf_data_e
 	struct span record, copy;
 	int error;
 
-	reader->place = reader->input.position;
+	reader->position = reader->input.position;
 	if (!perf_data_input_peek(&reader->input, sizeof(header), &record)) {
 		reader->records.summary.cut_off |= !perf_data_input_at_end(&reader->input);
 		return 0;
@@ -260,7 +261,7 @@ static int read_record(struct perf_data_reader *reader, const struct perf_data_e
 		if (reader->records.summary.cut_off)
 			return 0;
 		return error_set(-EINVAL, "%s is broken: the record at byte %llu has size %u",
-				 reader->path, (unsigned long long)reader->place, header.size);
+				 reader->path, (unsigned long long)reader->position, header.size);
 	}
 	if (!perf_data_input_peek(&reader->input, header.size, &record)) {
 		reader->records.summary.cut_off = true;
@@ -327,7 +328,7 @@ bool perf_data_reader_count(const struct perf_data_reader *reader, size_t number
 	for (size_t i = 0; i < layout->id_count; i++) {
 		const struct perf_data_id *id = &layout->ids[i];
 
-		if (id->event != number || (vcpu >= 0 && id->place != (uint32_t)vcpu))
+		if (id->event != number || (vcpu >= 0 && id->index != (uint32_t)vcpu))
 			continue;
 		count->value += id->count.value;
 		count->enabled += id->count.enabled;

@@ -188,10 +188,10 @@ int perf_data_records_build_ids(struct perf_data_records *records,
 	uint16_t size;
 	int error = 0;
 
-	for (uint64_t place = 0; !error && place < table.size; place += size) {
-		if (!span_u16(table, place + offsetof(struct perf_event_header, size), &size) ||
+	for (uint64_t offset = 0; !error && offset < table.size; offset += size) {
+		if (!span_u16(table, offset + offsetof(struct perf_event_header, size), &size) ||
 		    size < sizeof(struct perf_event_header) ||
-		    !span_part(table, place, size, &record))
+		    !span_part(table, offset, size, &record))
 			break;
 		error = deliver_build_id(records, events, record);
 	}
@@ -410,12 +410,12 @@ static void read_feature_record(struct perf_data_records *records, struct span r
 /* Reads our blocks; the last ones apply to the whole file. */
 static void read_round(struct perf_data_records *records, struct span record)
 {
-	uint64_t place = sizeof(struct perf_event_header), tag, size;
+	uint64_t offset = sizeof(struct perf_event_header), tag, size;
 	struct span content;
 
-	for (; span_u64(record, place, &tag) && span_u64(record, place + 8, &size) &&
-	       span_part(record, place + 16, size, &content);
-	     place += 16 + size) {
+	for (; span_u64(record, offset, &tag) && span_u64(record, offset + 8, &size) &&
+	       span_part(record, offset + 16, size, &content);
+	     offset += 16 + size) {
 		if (tag == PERF_DATA_BLOCK_LOSSES)
 			perf_data_losses_parse(&records->summary.losses, content);
 		else if (tag == PERF_DATA_BLOCK_FLIGHT)

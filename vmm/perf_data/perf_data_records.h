@@ -21,7 +21,7 @@
 
 struct perf_data_id {
 	uint64_t id;
-	uint32_t event, place;      /* index of the event, and of the id in it */
+	uint32_t event, index;      /* number of the event, and of the id in it */
 	uint32_t machine_pid, vcpu; /* 0 and UINT32_MAX: unknown */
 	struct perf_data_count count;
 };

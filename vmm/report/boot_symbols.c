@@ -12,10 +12,10 @@
 /* The last recorded address of a module; 0: none. */
 static uint64_t recorded_start(const struct profile_kernel *kernel, const char *name)
 {
-	for (const struct profile_module_mapping *place = kernel->modules; place;
-	     place = place->next)
-		if (!strcmp(place->name, name))
-			return place->start;
+	for (const struct profile_module_mapping *module = kernel->modules; module;
+	     module = module->next)
+		if (!strcmp(module->name, name))
+			return module->start;
 	return 0;
 }
 

@@ -87,7 +87,7 @@ static int learn_kernel(struct symbolizer *symbolizer, const struct profile_imag
 			const struct perf_data_mapping_event *mapping)
 {
 	struct profile_kernel *kernel = image->kernel;
-	struct profile_module_mapping *place;
+	struct profile_module_mapping *module;
 
 	if (image->kind == IMAGE_KERNEL) {
 		memcpy(kernel->build_id, image->build_id, sizeof(kernel->build_id));
@@ -95,12 +95,12 @@ static int learn_kernel(struct symbolizer *symbolizer, const struct profile_imag
 		kernel->reference = image->reference;
 		kernel->reference_address = mapping->offset;
 	} else if (image->kind == IMAGE_MODULE) {
-		place = pool_alloc(&symbolizer->pool, sizeof(*place));
-		if (!place)
+		module = pool_alloc(&symbolizer->pool, sizeof(*module));
+		if (!module)
 			return -ENOMEM;
-		*place = (struct profile_module_mapping){ image->module, mapping->start,
-							  kernel->modules };
-		kernel->modules = place;
+		*module = (struct profile_module_mapping){ image->module, mapping->start,
+							   kernel->modules };
+		kernel->modules = module;
 	}
 	return 0;
 }

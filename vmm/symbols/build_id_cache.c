@@ -115,18 +115,18 @@ static int make_modules(const struct kernel_image *image, struct bytes *to)
 
 int build_id_cache_add_kernel(const char *directory, const struct kernel_image *image)
 {
-	char id[41], place[PATH_MAX];
+	char id[41], path[PATH_MAX];
 	struct bytes kallsyms = { 0 };
 	int error;
 
 	cache_id_text(span_of(image->build_id, image->build_id_size), id);
-	error = cache_path(place, directory, KALLSYMS_ENTRY, id, NULL);
+	error = cache_path(path, directory, KALLSYMS_ENTRY, id, NULL);
 	if (!error)
-		error = cache_make_directory(place);
-	if (!error && !cache_file_exists(place, "kallsyms")) {
+		error = cache_make_directory(path);
+	if (!error && !cache_file_exists(path, "kallsyms")) {
 		error = make_kallsyms(image, false, &kallsyms);
 		if (!error)
-			error = cache_write_file(place, "kallsyms", CACHE_MODE_PUBLIC, &kallsyms);
+			error = cache_write_file(path, "kallsyms", CACHE_MODE_PUBLIC, &kallsyms);
 		free(kallsyms.data);
 	}
 	return error ? error : cache_link_build(directory, "[kernel.kallsyms]", id);
@@ -255,7 +255,7 @@ int build_id_cache_add_boot(const char *directory, const struct kernel_image *im
 
 int build_id_cache_link_guest(const char *mount, int pid, const struct build_id_cache_boot *boot)
 {
-	char name[16], directory[PATH_MAX], place[PATH_MAX];
+	char name[16], directory[PATH_MAX], path[PATH_MAX];
 	int error;
 
 	snprintf(name, sizeof(name), "/%d", pid);
@@ -263,12 +263,12 @@ int build_id_cache_link_guest(const char *mount, int pid, const struct build_id_
 	if (!error)
 		error = cache_make_directory(directory);
 	if (!error)
-		error = cache_path(place, directory, "/proc", NULL);
+		error = cache_path(path, directory, "/proc", NULL);
 	if (error)
 		return error;
-	unlink(place);
-	if (symlink(boot->path, place))
-		return error_set(-errno, "cannot create the link %s: %s", place, strerror(errno));
+	unlink(path);
+	if (symlink(boot->path, path))
+		return error_set(-errno, "cannot create the link %s: %s", path, strerror(errno));
 	return 0;
 }
 
@@ -396,10 +396,10 @@ static void make_module_file(struct bytes *to, const struct guest_module *module
 
 /* perf reads a kernel file without a path as a symbol table because of this name
  * (dso__is_kallsyms()). */
-static int link_table(const char *place)
+static int link_table(const char *path)
 {
 	char table[PATH_MAX];
-	int error = cache_path(table, place, "/kallsyms", NULL);
+	int error = cache_path(table, path, "/kallsyms", NULL);
 
 	if (!error && symlink("elf", table) && errno != EEXIST)
 		error = error_set(-errno, "cannot create the link %s: %s", table, strerror(errno));
@@ -409,18 +409,18 @@ static int link_table(const char *place)
 static int add_module(const char *directory, const struct guest_module *module,
 		      const struct bytes *file)
 {
-	char id[41], entry[sizeof(module->name) + 2], place[PATH_MAX];
+	char id[41], entry[sizeof(module->name) + 2], path[PATH_MAX];
 	int error;
 
 	cache_id_text(span_of(module->build_id, module->build_id_size), id);
 	snprintf(entry, sizeof(entry), "[%s]", module->name);
-	error = cache_path(place, directory, "/", entry, "/", id, NULL);
+	error = cache_path(path, directory, "/", entry, "/", id, NULL);
 	if (!error)
-		error = cache_make_directory(place);
-	if (!error && (!cache_file_exists(place, "elf") || cache_file_is_outdated(place, "elf")))
-		error = cache_write_file(place, "elf", CACHE_MODE_PUBLIC, file);
+		error = cache_make_directory(path);
+	if (!error && (!cache_file_exists(path, "elf") || cache_file_is_outdated(path, "elf")))
+		error = cache_write_file(path, "elf", CACHE_MODE_PUBLIC, file);
 	if (!error)
-		error = link_table(place);
+		error = link_table(path);
 	return error ? error : cache_link_build(directory, entry, id);
 }
 

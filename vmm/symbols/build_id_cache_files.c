@@ -101,18 +101,18 @@ int cache_write_file(const char *directory, const char *name, mode_t mode,
 bool cache_file_is(const char *directory, const char *name, const struct bytes *content)
 {
 	char path[PATH_MAX], block[4096];
-	size_t place = 0, got;
+	size_t offset = 0, got;
 	FILE *file;
 
 	if (cache_path(path, directory, "/", name, NULL) || !(file = fopen(path, "re")))
 		return false;
 	while ((got = fread(block, 1, sizeof(block), file))) {
-		if (got > content->size - place || memcmp(block, content->data + place, got) != 0)
+		if (got > content->size - offset || memcmp(block, content->data + offset, got) != 0)
 			break;
-		place += got;
+		offset += got;
 	}
 	fclose(file);
-	return !got && place == content->size;
+	return !got && offset == content->size;
 }
 
 bool cache_file_exists(const char *directory, const char *name)
@@ -135,17 +135,17 @@ bool cache_file_is_outdated(const char *directory, const char *name)
 
 int cache_link_build(const char *directory, const char *entry, const char *id)
 {
-	char prefix[3] = { id[0], id[1], '\0' }, place[PATH_MAX], target[PATH_MAX];
-	int error = cache_path(place, directory, "/.build-id/", prefix, NULL);
+	char prefix[3] = { id[0], id[1], '\0' }, path[PATH_MAX], target[PATH_MAX];
+	int error = cache_path(path, directory, "/.build-id/", prefix, NULL);
 
 	if (!error)
-		error = cache_make_directory(place);
+		error = cache_make_directory(path);
 	if (!error)
-		error = cache_path(place, directory, "/.build-id/", prefix, "/", id + 2, NULL);
+		error = cache_path(path, directory, "/.build-id/", prefix, "/", id + 2, NULL);
 	if (!error)
 		error = cache_path(target, "../../", entry, "/", id, NULL);
-	if (!error && symlink(target, place) && errno != EEXIST)
-		error = error_set(-errno, "cannot create the link %s: %s", place, strerror(errno));
+	if (!error && symlink(target, path) && errno != EEXIST)
+		error = error_set(-errno, "cannot create the link %s: %s", path, strerror(errno));
 	return error;
 }
 

@@ -12,55 +12,55 @@
 #include "vmm/symbols/elf_file.h"
 #include "vmm/symbols/elf_symbols.h"
 
-struct place {
+struct entry {
 	char id[41];
 	char directory[PATH_MAX]; /* of the file */
 	char link[PATH_MAX];
 };
 
-static int find_place(const char *directory, struct span build_id, struct place *place)
+static int find_entry(const char *directory, struct span build_id, struct entry *entry)
 {
 	char prefix[3];
 	int error;
 
-	cache_id_text(build_id, place->id);
-	snprintf(prefix, sizeof(prefix), "%.2s", place->id);
-	error = cache_path(place->directory, directory, "/" BUILD_ID_CACHE_IMAGES "/", place->id,
+	cache_id_text(build_id, entry->id);
+	snprintf(prefix, sizeof(prefix), "%.2s", entry->id);
+	error = cache_path(entry->directory, directory, "/" BUILD_ID_CACHE_IMAGES "/", entry->id,
 			   NULL);
 	return error ? error
-		     : cache_path(place->link, directory, "/.build-id/", prefix, "/", place->id + 2,
+		     : cache_path(entry->link, directory, "/.build-id/", prefix, "/", entry->id + 2,
 				  NULL);
 }
 
 /* The path of the build's file, by whoever added it. */
-static bool find_file(const char *directory, struct span build_id, struct place *place,
+static bool find_file(const char *directory, struct span build_id, struct entry *entry,
 		      char path[PATH_MAX])
 {
-	return !find_place(directory, build_id, place) &&
-	       !cache_path(path, place->link, "/elf", NULL);
+	return !find_entry(directory, build_id, entry) &&
+	       !cache_path(path, entry->link, "/elf", NULL);
 }
 
 /* True if the link leads to our directory. */
-static bool is_ours(const struct place *place)
+static bool is_ours(const struct entry *entry)
 {
 	struct stat own, linked;
 
-	return !stat(place->directory, &own) && !stat(place->link, &linked) &&
+	return !stat(entry->directory, &own) && !stat(entry->link, &linked) &&
 	       own.st_dev == linked.st_dev && own.st_ino == linked.st_ino;
 }
 
 /* True for a file of an earlier kvmscope, which may have wrong symbols. */
-static bool is_outdated(const struct place *place)
+static bool is_outdated(const struct entry *entry)
 {
-	return is_ours(place) && cache_file_is_outdated(place->directory, "elf");
+	return is_ours(entry) && cache_file_is_outdated(entry->directory, "elf");
 }
 
 bool build_id_cache_has_image(const char *directory, struct span build_id)
 {
-	struct place place;
+	struct entry entry;
 
-	return !find_place(directory, build_id, &place) && cache_file_exists(place.link, "elf") &&
-	       !is_outdated(&place);
+	return !find_entry(directory, build_id, &entry) && cache_file_exists(entry.link, "elf") &&
+	       !is_outdated(&entry);
 }
 
 /* True if this is the original file, and not a symbol file: nobody has more. */
@@ -85,42 +85,42 @@ static bool has_its_bytes(const char *path)
 
 bool build_id_cache_has_whole_image(const char *directory, struct span build_id)
 {
-	struct place place;
+	struct entry entry;
 	struct elf_kind kind;
 	char path[PATH_MAX];
 
-	return find_file(directory, build_id, &place, path) && !is_outdated(&place) &&
+	return find_file(directory, build_id, &entry, path) && !is_outdated(&entry) &&
 	       ((elf_kind_of(path, &kind) && kind.all) || has_its_bytes(path));
 }
 
 void build_id_cache_touch(const char *directory, struct span build_id)
 {
-	struct place place;
+	struct entry entry;
 
-	if (!find_place(directory, build_id, &place))
-		utimensat(AT_FDCWD, place.link, NULL, 0);
+	if (!find_entry(directory, build_id, &entry))
+		utimensat(AT_FDCWD, entry.link, NULL, 0);
 }
 
 bool build_id_cache_image_is_stripped(const char *directory, struct span build_id, bool *ours)
 {
-	struct place place;
+	struct entry entry;
 	struct elf_kind kind;
 	char path[PATH_MAX];
 
-	if (!find_file(directory, build_id, &place, path) || !elf_kind_of(path, &kind) || kind.all)
+	if (!find_file(directory, build_id, &entry, path) || !elf_kind_of(path, &kind) || kind.all)
 		return false;
-	*ours = is_ours(&place);
+	*ours = is_ours(&entry);
 	return true;
 }
 
 bool build_id_cache_image_is_exhausted(const char *directory, struct span build_id, time_t seconds)
 {
-	struct place place;
+	struct entry entry;
 	struct stat status;
 	struct elf_kind kind;
 	char path[PATH_MAX];
 
-	return find_file(directory, build_id, &place, path) && !is_outdated(&place) &&
+	return find_file(directory, build_id, &entry, path) && !is_outdated(&entry) &&
 	       elf_kind_of(path, &kind) && kind.note.exhausted && !stat(path, &status) &&
 	       time(NULL) - status.st_mtim.tv_sec < seconds;
 }
@@ -128,12 +128,12 @@ bool build_id_cache_image_is_exhausted(const char *directory, struct span build_
 /* The time distinguishes it from a removed file whose inode it reuses. */
 uint64_t build_id_cache_image_stamp(const char *directory, struct span build_id)
 {
-	struct place place;
+	struct entry entry;
 	struct stat status;
 	char path[PATH_MAX];
 
-	if (find_place(directory, build_id, &place) ||
-	    cache_path(path, place.directory, "/elf", NULL) || stat(path, &status))
+	if (find_entry(directory, build_id, &entry) ||
+	    cache_path(path, entry.directory, "/elf", NULL) || stat(path, &status))
 		return 0;
 	return (uint64_t)status.st_ino ^
 	       ((uint64_t)status.st_mtim.tv_sec * NS_PER_S + (uint64_t)status.st_mtim.tv_nsec) << 8;
@@ -152,10 +152,10 @@ static size_t count_symbols(const char *path)
 }
 
 /* True if replacing the current file by FILE would lose symbols. */
-static bool has_fewer_symbols(const struct bytes *file, const struct place *place)
+static bool has_fewer_symbols(const struct bytes *file, const struct entry *entry)
 {
 	char there[PATH_MAX], path[BYTES_PATH_SIZE];
-	size_t count = cache_path(there, place->link, "/elf", NULL) ? 0 : count_symbols(there);
+	size_t count = cache_path(there, entry->link, "/elf", NULL) ? 0 : count_symbols(there);
 	int fd = count ? bytes_open_file(file, path) : -1;
 	bool fewer = count && (fd < 0 || count_symbols(path) < count);
 
@@ -164,50 +164,50 @@ static bool has_fewer_symbols(const struct bytes *file, const struct place *plac
 	return fewer;
 }
 
-static int add_file(const char *directory, const struct place *place, const struct bytes *file)
+static int add_file(const char *directory, const struct entry *entry, const struct bytes *file)
 {
-	int error = cache_make_directory(place->directory);
+	int error = cache_make_directory(entry->directory);
 
 	if (!error)
-		error = cache_write_file(place->directory, "elf", CACHE_MODE_OF_BOOT, file);
+		error = cache_write_file(entry->directory, "elf", CACHE_MODE_OF_BOOT, file);
 	if (!error)
-		error = cache_link_build(directory, BUILD_ID_CACHE_IMAGES, place->id);
+		error = cache_link_build(directory, BUILD_ID_CACHE_IMAGES, entry->id);
 	return error ? error : 1;
 }
 
 int build_id_cache_add_image(const char *directory, struct span build_id, const struct bytes *file)
 {
-	struct place place;
-	int error = find_place(directory, build_id, &place);
+	struct entry entry;
+	int error = find_entry(directory, build_id, &entry);
 
-	if (error || (cache_file_exists(place.link, "elf") && !is_outdated(&place)))
+	if (error || (cache_file_exists(entry.link, "elf") && !is_outdated(&entry)))
 		return error;
-	return add_file(directory, &place, file);
+	return add_file(directory, &entry, file);
 }
 
 int build_id_cache_replace_image(const char *directory, struct span build_id,
 				 const struct bytes *file)
 {
-	struct place place;
-	int error = find_place(directory, build_id, &place);
+	struct entry entry;
+	int error = find_entry(directory, build_id, &entry);
 
-	if (error || (cache_file_exists(place.link, "elf") && !is_outdated(&place) &&
-		      (!is_ours(&place) || has_fewer_symbols(file, &place))))
+	if (error || (cache_file_exists(entry.link, "elf") && !is_outdated(&entry) &&
+		      (!is_ours(&entry) || has_fewer_symbols(file, &entry))))
 		return error;
-	return add_file(directory, &place, file);
+	return add_file(directory, &entry, file);
 }
 
 /* The link is ours only if it leads to the removed file, and is dangling now. */
 void build_id_cache_remove_image(const char *directory, struct span build_id)
 {
 	char path[PATH_MAX];
-	struct place place;
+	struct entry entry;
 
-	if (find_place(directory, build_id, &place) ||
-	    cache_path(path, place.directory, "/elf", NULL))
+	if (find_entry(directory, build_id, &entry) ||
+	    cache_path(path, entry.directory, "/elf", NULL))
 		return;
 	unlink(path);
-	rmdir(place.directory);
-	if (access(place.link, F_OK))
-		unlink(place.link);
+	rmdir(entry.directory);
+	if (access(entry.link, F_OK))
+		unlink(entry.link);
 }

@@ -22,17 +22,17 @@ void elf_file_close(struct elf_file *file)
  * a FIFO blocks and opening a device may have effects. */
 static int open_regular(const char *path)
 {
-	int place = open(path, O_PATH | O_CLOEXEC), fd = -1;
+	int found = open(path, O_PATH | O_CLOEXEC), fd = -1;
 	struct stat status;
 	char name[32];
 
-	if (place < 0)
+	if (found < 0)
 		return -errno;
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", place);
-	if (!fstat(place, &status))
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", found);
+	if (!fstat(found, &status))
 		fd = S_ISREG(status.st_mode) ? open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY) : -2;
 	fd = fd == -2 ? -EINVAL : fd < 0 ? -errno : fd;
-	close(place);
+	close(found);
 	return fd;
 }
 

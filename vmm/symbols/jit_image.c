@@ -8,11 +8,11 @@
 
 #include "shared/agent_protocol.h"
 
-#define FIRST_PLACE 4096u
-#define ALIGNMENT   16u
+#define FIRST_ADDRESS 4096u
+#define ALIGNMENT     16u
 /* Readers keep file offsets in signed numbers. */
-#define PLACES_MAX (1ull << 46)
-#define NAMES_MAX  (4u << 20) /* bytes */
+#define ADDRESSES_MAX (1ull << 46)
+#define NAMES_MAX     (4u << 20) /* bytes */
 
 static bool begin(struct jit_image *image)
 {
@@ -22,7 +22,7 @@ static bool begin(struct jit_image *image)
 		return false;
 	image->build_id[sizeof(image->build_id) - 1] |=
 		1; /* trailing zeros would be taken for padding */
-	image->end = FIRST_PLACE;
+	image->end = FIRST_ADDRESS;
 	bytes_add(&image->strings, "", 1);
 	return true;
 }
@@ -33,11 +33,11 @@ size_t jit_image_cost(const struct jit_image *image, const char *name)
 	return sizeof(Elf64_Sym) + strlen(name) + 1 + !image->end;
 }
 
-bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, uint64_t *place)
+bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, uint64_t *address)
 {
 	Elf64_Sym symbol = { .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = 1 };
 
-	if (!begin(image) || length > PLACES_MAX - image->end ||
+	if (!begin(image) || length > ADDRESSES_MAX - image->end ||
 	    image->symbols.size + image->strings.size > NAMES_MAX)
 		return false;
 	symbol.st_name = (Elf64_Word)image->strings.size;
@@ -45,7 +45,7 @@ bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, u
 	symbol.st_size = length;
 	bytes_add(&image->symbols, &symbol, sizeof(symbol));
 	bytes_add(&image->strings, name, strlen(name) + 1);
-	*place = image->end;
+	*address = image->end;
 	image->end = (image->end + length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 	image->changed = true;
 	return !image->symbols.failed && !image->strings.failed;

@@ -29,8 +29,8 @@ struct jit_image {
 /* Bytes that a function NAME adds to SYMBOLS and STRINGS. */
 size_t jit_image_cost(const struct jit_image *image, const char *name);
 
-/* Adds a function of LENGTH bytes at the address *PLACE. False: the image is full. */
-bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, uint64_t *place);
+/* Adds a function of LENGTH bytes at the address *ADDRESS. False: the image is full. */
+bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, uint64_t *address);
 
 /* Writes the image to the cache, in place of its last version. */
 void jit_image_write(struct jit_image *image, struct image_symbols *symbols);
