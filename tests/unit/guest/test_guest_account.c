@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What one guest can make the host keep: a hostile agent tells of everything that can be told, as
- * fast as it is read, to a host that records; and the account by itself.
+ * Memory that one guest can make the host use: a hostile agent reports everything possible, as
+ * fast as it is read, to a recording host; and the account by itself.
  */
 #include "vmm/guest/guest_account.h"
 
@@ -26,16 +26,13 @@
 
 #define MIB   (1ul << 20)
 #define LIMIT (24 * MIB)
-/* What the guest does not choose: the collector's and the agent's own buffers, images that names
- * come from.
- */
+/* Memory that the guest does not control: buffers of the collector and the agent, symbol images. */
 #define OWN (8 * MIB)
-/* Bytes that the guest tells: what is kept of them without a limit is several times as much as may
- * be. */
+/* Bytes that the guest reports: without a limit, several times the allowed memory would be kept. */
 #define TOLD (96 * MIB)
-/* So much waits for the time to be told: more would be lost before it is kept. */
+/* Bytes between two reported times: more would be lost before they are stored. */
 #define UNPLACED_MAX (2 * MIB)
-/* us, for the host to keep what it was told: what its ring has no room for never gets so far. */
+/* us for the host to store records, which do not get that far if its ring is full */
 #define PAUSE 2000
 /* Unpacked. */
 #define TABLE_SIZE (6 * MIB)
@@ -68,7 +65,7 @@ struct guest {
 	uint8_t table[AGENT_MESSAGE_MAX - 64];
 	uLongf table_size;
 	size_t told, heap; /* bytes; the most that was in use */
-	size_t placed;     /* bytes that were told when the host was told the time last */
+	size_t placed;     /* bytes sent when the time was last reported */
 	bool open;
 };
 
@@ -227,7 +224,7 @@ static void end_message(struct guest *guest)
 	say(guest, message, message->size);
 }
 
-/* A record of perf with PAYLOAD and NAME behind it, of process guest->pid. */
+/* A perf record of process guest->pid with PAYLOAD, then NAME. */
 static void add_record(struct guest *guest, uint32_t type, uint16_t misc, const void *payload,
 		       size_t size, const char *name)
 {
@@ -316,7 +313,7 @@ static void flood_with_functions(struct guest *guest, uint32_t pid, bool first)
 	end_message(guest);
 }
 
-/* A few KiB, which are megabytes of lines of kallsyms: as symbols they are none. */
+/* A few KiB that expand to megabytes of kallsyms lines without symbols. */
 static void answer_ask(struct guest *guest, const struct agent_request *ask)
 {
 	struct agent_table *table;
@@ -441,7 +438,7 @@ TEST(guest_account, hostile_agent_fills_no_more_than_its_limit)
 	       (unsigned long long)statistics.tables.come);
 	CHECK(host.account.used <= LIMIT);
 	CHECK(guest.heap <= before + LIMIT + OWN);
-	/* It is not that nothing was taken. */
+	/* Something was recorded. */
 	CHECK(statistics.records > 10000);
 	CHECK(losses.counts[LOSS_SIDEBAND_INVALID] + losses.counts[LOSS_SIDEBAND_DROPPED] > 0);
 	end_host(&host);
@@ -467,7 +464,7 @@ static void drop(void *context, size_t size)
 	guest_account_release(droppable->account, part);
 }
 
-TEST(guest_account, what_can_be_dropped_goes_before_anything_is_refused)
+TEST(guest_account, drops_tables_before_it_refuses)
 {
 	struct guest_account account;
 	struct droppable droppable = { &account, 600, 0 };

@@ -56,7 +56,7 @@ TEST(page_walk, five_levels)
 	five = flat_guest_table(&guest);
 	flat_guest_write_u64(&guest, five + 511 * 8, four | 3);
 	flat_guest_write_u64(&guest, five + 0x11 * 8, four | 3);
-	guest.registers.paging.cr3 = five | 0x1f; /* PCID bits are no address */
+	guest.registers.paging.cr3 = five | 0x1f; /* PCID bits are not part of the address */
 	guest.registers.paging.cr4 |= 1 << 12;
 	CHECK_EQUAL(translate(&guest, KERNEL + 1), 0x5001);
 	CHECK_EQUAL(translate(&guest, 0x0011ff8000000000ull | (KERNEL & 0x7fffffffff)), 0x5000);

@@ -79,7 +79,7 @@ TEST(symbols, an_alias_that_ends_early_does_not_hide_the_other)
 	symbols_free(symbols);
 }
 
-TEST(symbols, last_address_of_all_can_be_in_one)
+TEST(symbols, last_address_can_be_in_one)
 {
 	static const uint64_t sizes[] = { 0, 1, 16 };
 
@@ -111,7 +111,7 @@ TEST(symbols, one_ends_before_the_last_address)
 	symbols_free(symbols);
 }
 
-TEST(symbols, a_reopened_table_takes_more)
+TEST(symbols, reopened_table_accepts_more)
 {
 	struct symbols *symbols = symbols_new();
 

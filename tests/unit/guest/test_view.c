@@ -12,7 +12,7 @@ static const struct guest_region regions[] = {
 };
 static const struct guest_view view = { .regions = regions, .region_count = 3 };
 
-TEST(view, reads_across_regions_that_touch)
+TEST(view, reads_across_adjacent_regions)
 {
 	char text[7] = "";
 
@@ -20,7 +20,7 @@ TEST(view, reads_across_regions_that_touch)
 	CHECK_STRING(text, "defghi");
 }
 
-TEST(view, refuses_what_leaves_ram)
+TEST(view, refuses_addresses_outside_of_ram)
 {
 	char text[32];
 

@@ -43,10 +43,10 @@ static uint64_t node(unsigned int number)
 	return number ? symbol(number) + layout.list : HEAD;
 }
 
-static void join(struct setting *setting, unsigned int before, unsigned int behind)
+static void join(struct setting *setting, unsigned int before, unsigned int after)
 {
-	put(setting, node(before), node(behind));
-	put(setting, node(behind) + 8, node(before));
+	put(setting, node(before), node(after));
+	put(setting, node(after) + 8, node(before));
 }
 
 static uint64_t code(unsigned int number)
@@ -100,9 +100,9 @@ static bool is_there(const struct setting *setting, const struct guest_module *p
 
 /* As the kernel does: list_del_rcu(). */
 static void take_out(struct setting *setting, unsigned int before, unsigned int number,
-		     unsigned int behind)
+		     unsigned int after)
 {
-	join(setting, before, behind);
+	join(setting, before, after);
 	put(setting, node(number) + 8, 0xdead000000000122);
 }
 
@@ -124,7 +124,7 @@ TEST(bpf_programs, are_read_from_the_list)
 	leave(&setting);
 }
 
-TEST(bpf_programs, come_behind_what_is_in_the_list_already)
+TEST(bpf_programs, are_appended_to_the_list)
 {
 	struct setting setting;
 
@@ -141,7 +141,7 @@ TEST(bpf_programs, come_behind_what_is_in_the_list_already)
 	leave(&setting);
 }
 
-TEST(bpf_programs, that_can_be_none_are_left_out)
+TEST(bpf_programs, invalid_ones_are_left_out)
 {
 	struct setting setting;
 
@@ -169,20 +169,20 @@ TEST(bpf_programs, are_in_order_and_none_overlaps_another)
 	make(&setting, 5);
 	put(&setting, symbol(1) + layout.range, code(6));
 	put(&setting, symbol(1) + layout.range + 8, code(6) + 0x800);
-	/* One as long as two others, the second of which begins behind the first. */
+	/* One that covers two others, which are adjacent. */
 	put(&setting, symbol(3) + layout.range + 8, code(5) + 1);
 	read_programs(&setting);
 	REQUIRE_EQUAL(setting.count, 2);
 	CHECK_STRING(setting.programs[0].name, "bpf_prog_2");
 	CHECK_STRING(setting.programs[1].name, "bpf_prog_1");
-	/* One behind the other. */
+	/* Adjacent ones. */
 	put(&setting, symbol(3) + layout.range + 8, code(4));
 	read_programs(&setting);
 	CHECK_EQUAL(setting.count, 5);
 	leave(&setting);
 }
 
-TEST(bpf_programs, of_a_list_that_breaks_off_are_none)
+TEST(bpf_programs, broken_list_has_none)
 {
 	struct setting setting;
 
@@ -193,7 +193,7 @@ TEST(bpf_programs, of_a_list_that_breaks_off_are_none)
 	leave(&setting);
 }
 
-TEST(bpf_programs, in_a_circle_are_so_many_at_most)
+TEST(bpf_programs, circular_list_is_bounded)
 {
 	struct setting setting;
 
@@ -205,7 +205,7 @@ TEST(bpf_programs, in_a_circle_are_so_many_at_most)
 	leave(&setting);
 }
 
-TEST(bpf_programs, are_there_until_they_are_taken_out)
+TEST(bpf_programs, are_loaded_until_they_are_unlinked)
 {
 	struct setting setting;
 
@@ -221,7 +221,7 @@ TEST(bpf_programs, are_there_until_they_are_taken_out)
 	CHECK(!is_there(&setting, &setting.programs[2]));
 	set_name(&setting, 3, "bpf_prog_3");
 	CHECK(is_there(&setting, &setting.programs[2]));
-	/* Of another place. */
+	/* At another address. */
 	put(&setting, symbol(2) + layout.range, code(5));
 	CHECK(!is_there(&setting, &setting.programs[1]));
 	take_out(&setting, 2, 3, 0);

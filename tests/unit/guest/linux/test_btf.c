@@ -29,7 +29,7 @@ TEST(btf, structs_are_found_by_their_whole_names)
 }
 
 /* Its last name has no end. */
-TEST(btf, name_that_ends_with_the_data_is_none)
+TEST(btf, name_without_a_nul_is_not_found)
 {
 	const struct btf_image_member member[] = { { "member", 0 }, { 0 } };
 	struct btf_image image;

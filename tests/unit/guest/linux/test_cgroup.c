@@ -36,7 +36,7 @@ static void free_fixture(struct fixture *fixture)
 	task_guest_free(&fixture->guest);
 }
 
-static struct guest_cgroup look(struct fixture *fixture)
+static struct guest_cgroup load_cgroup(struct fixture *fixture)
 {
 	struct guest_cgroup cgroup;
 
@@ -46,13 +46,13 @@ static struct guest_cgroup look(struct fixture *fixture)
 	return cgroup;
 }
 
-/* What the cgroup of node N is called in a new table. */
+/* The path of the cgroup of node N in a new table. */
 static const char *name_of(struct fixture *fixture, unsigned int n)
 {
 	struct guest_cgroup cgroup;
 
 	task_guest_enter_cgroup(&fixture->guest, 1, n);
-	cgroup = look(fixture);
+	cgroup = load_cgroup(fixture);
 	guest_cgroups_free(fixture->cgroups);
 	CHECK_EQUAL(guest_cgroups_create(&fixture->cgroups), 0);
 	guest_cgroups_enter(fixture->cgroups, &cgroup);
@@ -67,17 +67,17 @@ TEST(cgroup, of_a_task_is_found)
 
 	make(&fixture);
 	task_guest_enter_cgroup(&fixture.guest, 1, 2);
-	CHECK_EQUAL(look(&fixture).id, 0x200000011);
-	CHECK_EQUAL(look(&fixture).node, DIRECT + NODE(2));
+	CHECK_EQUAL(load_cgroup(&fixture).id, 0x200000011);
+	CHECK_EQUAL(load_cgroup(&fixture).node, DIRECT + NODE(2));
 	task_guest_enter_cgroup(&fixture.guest, 1, 0);
-	CHECK_EQUAL(look(&fixture).id, 1);
+	CHECK_EQUAL(load_cgroup(&fixture).id, 1);
 	task_guest_put(&fixture.guest, CGROUP(0) + LAYOUT->cgroup_node, 0x1234);
-	CHECK_EQUAL(look(&fixture).id, 0);
-	CHECK_EQUAL(look(&fixture).node, 0);
+	CHECK_EQUAL(load_cgroup(&fixture).id, 0);
+	CHECK_EQUAL(load_cgroup(&fixture).node, 0);
 	free_fixture(&fixture);
 }
 
-TEST(cgroup, is_called_by_its_path)
+TEST(cgroup, path_is_read)
 {
 	struct fixture fixture;
 
@@ -88,15 +88,15 @@ TEST(cgroup, is_called_by_its_path)
 	free_fixture(&fixture);
 }
 
-/* Between the stop and the look: its memory may hold anything by then. */
-TEST(cgroup, that_is_gone_has_no_name)
+/* Between the stop and the load: its memory may have been reused. */
+TEST(cgroup, removed_one_has_no_path)
 {
 	struct fixture fixture;
 	struct guest_cgroup cgroup;
 
 	make(&fixture);
 	task_guest_enter_cgroup(&fixture.guest, 1, 2);
-	cgroup = look(&fixture);
+	cgroup = load_cgroup(&fixture);
 	guest_cgroups_enter(fixture.cgroups, &cgroup);
 	task_guest_put(&fixture.guest, NODE(2) + LAYOUT->node_count, 0);
 	guest_cgroups_load(fixture.cgroups, &fixture.memory, LAYOUT);
@@ -108,7 +108,7 @@ TEST(cgroup, that_is_gone_has_no_name)
 	free_fixture(&fixture);
 }
 
-TEST(cgroup, whose_path_can_not_be_true_has_none)
+TEST(cgroup, invalid_path_is_refused)
 {
 	char name[0x100] = "";
 	struct fixture fixture;

@@ -15,8 +15,10 @@
 #define LIBRARY 0x7f0000000000ull
 #define SIZE    0x3000ull
 
-/* A sample in PROGRAM that was called by LIBRARY, whose time was over behind the first of them, or
- * before. */
+/*
+ * A sample in PROGRAM, called by LIBRARY, whose deadline passed after the first lookup, or before
+ * it.
+ */
 struct cut {
 	struct user_guest guest;
 	struct sample *taken, *whole;
@@ -34,7 +36,7 @@ static void put_changes(struct user_guest *guest, uint64_t space, uint64_t chang
 	user_guest_put(guest, guest->mm + guest->kernel.vmas.mm_changes, changes);
 }
 
-static bool take_behind(struct cut *cut, bool first_is_found)
+static bool take_after(struct cut *cut, bool first_is_found)
 {
 	struct guest_task task = { .mm = cut->guest.mm };
 	struct sample_deferred noted;
@@ -67,7 +69,7 @@ static bool take_behind(struct cut *cut, bool first_is_found)
 
 static bool take(struct cut *cut)
 {
-	return take_behind(cut, true);
+	return take_after(cut, true);
 }
 
 static void make_cut(struct cut *cut)
@@ -91,27 +93,27 @@ static void free_cut(struct cut *cut)
 	free(cut->whole);
 }
 
-static void look(struct cut *cut, const struct guest_kernel *kernel)
+static void lookup(struct cut *cut, const struct guest_kernel *kernel)
 {
 	deferred_lookup(kernel, &cut->guest.guest.view, cut->taken, cut->whole);
 }
 
 static void check_dropped(struct cut *cut, const struct guest_kernel *kernel)
 {
-	look(cut, kernel);
+	lookup(cut, kernel);
 	CHECK_EQUAL(cut->whole->mappings, 1);
 	CHECK_EQUAL(cut->whole->flags, SAMPLE_LOOKUP_INCOMPLETE | SAMPLE_USER_TRUNCATED);
 	CHECK(!cut->whole->deferred);
 	CHECK_EQUAL(sample_hit(cut->whole)->address, 0x1234);
 }
 
-TEST(deferred_lookup, finds_the_mappings_that_there_was_no_time_for)
+TEST(deferred_lookup, finds_the_mappings)
 {
 	struct cut cut;
 
 	make_cut(&cut);
 	REQUIRE(take(&cut));
-	look(&cut, &cut.guest.kernel);
+	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 2);
 	CHECK_EQUAL(sample_mappings(cut.whole)[0].start, PROGRAM);
 	CHECK_EQUAL(sample_mappings(cut.whole)[1].start, LIBRARY);
@@ -123,18 +125,18 @@ TEST(deferred_lookup, finds_the_mappings_that_there_was_no_time_for)
 	free_cut(&cut);
 }
 
-TEST(deferred_lookup, finds_where_the_vcpu_stood_if_there_was_no_time_even_for_that)
+TEST(deferred_lookup, finds_the_mapping_of_rip)
 {
 	struct cut cut;
 
 	make_cut(&cut);
-	REQUIRE(take_behind(&cut, false));
-	look(&cut, &cut.guest.kernel);
+	REQUIRE(take_after(&cut, false));
+	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 2);
 	CHECK_EQUAL(sample_mappings(cut.whole)[0].start, PROGRAM);
 	CHECK_EQUAL(cut.whole->flags, SAMPLE_USER_TRUNCATED);
 	put_changes(&cut.guest, 5, 101);
-	look(&cut, &cut.guest.kernel);
+	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 0);
 	CHECK_EQUAL(cut.whole->flags, SAMPLE_LOOKUP_INCOMPLETE | SAMPLE_USER_TRUNCATED);
 	free_cut(&cut);
@@ -148,18 +150,18 @@ TEST(deferred_lookup, drops_mappings_that_may_have_changed)
 	REQUIRE(take(&cut));
 	put_changes(&cut.guest, 5, 101);
 	check_dropped(&cut, &cut.guest.kernel);
-	/* An address space that was made in the place of the one that is gone. */
+	/* An address space that reuses the memory of an ended one. */
 	put_changes(&cut.guest, 6, 100);
 	check_dropped(&cut, &cut.guest.kernel);
 	put_changes(&cut.guest, 5, 100);
 	check_dropped(&cut, NULL);
-	look(&cut, &cut.guest.kernel);
+	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 2);
 	free_cut(&cut);
 }
 
-/* What was noted is of its tables alone. */
-TEST(deferred_lookup, knows_nothing_of_another_kernel_s)
+/* A note is valid only for its own tables. */
+TEST(deferred_lookup, makes_no_lookup_in_another_kernel)
 {
 	struct cut cut;
 	struct guest_kernel other;
@@ -180,12 +182,12 @@ TEST(deferred_lookup, a_mapping_that_grew_over_another_does_not_replace_it)
 	make_cut(&cut);
 	REQUIRE(take(&cut));
 	sample_write_mappings(cut.taken)[0].end = LIBRARY + 0x1000;
-	look(&cut, &cut.guest.kernel);
+	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 1);
 	free_cut(&cut);
 }
 
-TEST(deferred_lookup, is_none_where_changes_are_not_known)
+TEST(deferred_lookup, needs_the_number_of_tlb_flushes)
 {
 	struct cut cut;
 
@@ -230,7 +232,7 @@ static void free_moved(struct moved *moved)
 	task_guest_free(&moved->guest);
 }
 
-TEST(deferred_lookup, finds_the_cgroup_that_there_was_no_time_for)
+TEST(deferred_lookup, finds_the_cgroup)
 {
 	struct kernel_memory memory;
 	struct sample whole[16];

@@ -117,7 +117,7 @@ TEST(kallsyms, layout_of_6_12)
 	check_layout(KALLSYMS_6_12);
 }
 
-TEST(kallsyms, layout_of_7_2_relative_to_itself)
+TEST(kallsyms, layout_of_7_2_pc_relative)
 {
 	check_layout(KALLSYMS_7_2);
 }
@@ -127,7 +127,7 @@ TEST(kallsyms, layout_with_absolute_addresses)
 	check_layout(KALLSYMS_ABSOLUTE_BEFORE);
 }
 
-/* Wherever the image ends, nothing is read behind it, and no count is believed. */
+/* A truncated image is not read past its end, and counts are checked. */
 TEST(kallsyms, truncated_tables_are_refused)
 {
 	struct fixture fixture;
@@ -176,7 +176,7 @@ TEST(kallsyms, addresses_that_do_not_ascend_are_refused)
 	destroy(&fixture);
 }
 
-TEST(kallsyms, names_that_are_none_are_refused)
+TEST(kallsyms, invalid_names_are_refused)
 {
 	struct fixture fixture;
 	uint64_t position = 0;
@@ -184,12 +184,12 @@ TEST(kallsyms, names_that_are_none_are_refused)
 
 	make(&fixture, KALLSYMS_6_12);
 	REQUIRE_EQUAL(locate(&fixture), 0);
-	fixture.bytes[fixture.kallsyms.names + 1] = '7'; /* where the type stands */
+	fixture.bytes[fixture.kallsyms.names + 1] = '7'; /* position of the type */
 	CHECK_EQUAL(kallsyms_next_name(&fixture.kallsyms, &position, &type, name), -EINVAL);
 	destroy(&fixture);
 }
 
-TEST(kallsyms, other_data_holds_no_token_index)
+TEST(kallsyms, other_data_has_no_token_index)
 {
 	uint8_t *bytes = malloc(CAPACITY);
 	uint64_t found;
@@ -203,9 +203,8 @@ TEST(kallsyms, other_data_holds_no_token_index)
 	free(bytes);
 }
 
-/* Each pair of words may be the markers of two blocks: for each of them the count would be looked
- * for. */
-TEST(kallsyms, a_search_among_what_may_be_markers_has_an_end)
+/* Each pair of words may be the markers of two blocks, which starts a search for the count. */
+TEST(kallsyms, search_for_markers_is_bounded)
 {
 	const size_t before = 16u << 20;
 	struct fixture fixture;

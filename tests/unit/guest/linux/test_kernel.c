@@ -40,7 +40,8 @@ static void check_kernel(const struct guest_kernel *kernel)
 	CHECK_STRING(kernel->release, "6.99.1-test");
 	CHECK_EQUAL(kernel->build_id_size, 20);
 	CHECK_EQUAL(kernel->build_id[19], 0xab);
-	CHECK_EQUAL(symbols_count(kernel->symbols), COUNT - 1); /* the per-CPU one is no address */
+	CHECK_EQUAL(symbols_count(kernel->symbols),
+		    COUNT - 1); /* the per-CPU symbol is not an address */
 	REQUIRE(symbols_find(kernel->symbols, TEXT + 0x1000 + 500 * 0x40 + 3, &symbol));
 	CHECK_STRING(symbol.name, "function_500");
 	CHECK_EQUAL(symbol.end - symbol.start, 0x40);
@@ -109,7 +110,7 @@ TEST(kernel, symbols_that_disagree_with_the_banner_are_not_used)
 	flat_guest_destroy(&guest);
 }
 
-TEST(kernel, that_handles_no_exceptions_yet_is_tried_later)
+TEST(kernel, without_exception_handlers_is_tried_later)
 {
 	struct guest_kernel *kernel;
 	struct flat_guest guest;
@@ -121,8 +122,8 @@ TEST(kernel, that_handles_no_exceptions_yet_is_tried_later)
 	flat_guest_destroy(&guest);
 }
 
-/* There is no kernel, which nobody finds out as long as none could be confirmed. */
-TEST(kernel, that_handles_no_exceptions_yet_is_not_looked_for)
+/* There is no kernel; without exception handlers no search starts. */
+TEST(kernel, without_exception_handlers_is_not_searched)
 {
 	struct guest_kernel *kernel;
 	struct flat_guest guest;
@@ -154,7 +155,7 @@ TEST(kernel, that_is_starting_is_found_by_its_early_handlers)
 	flat_guest_destroy(&guest);
 }
 
-TEST(kernel, tables_that_are_broken_give_no_names)
+TEST(kernel, broken_tables_are_refused)
 {
 	struct guest_kernel *kernel;
 	struct flat_guest guest;
@@ -166,7 +167,7 @@ TEST(kernel, tables_that_are_broken_give_no_names)
 	flat_guest_destroy(&guest);
 }
 
-TEST(kernel, is_not_found_where_there_is_none)
+TEST(kernel, is_not_found_in_other_memory)
 {
 	struct guest_kernel *kernel;
 	struct flat_guest guest;
@@ -180,7 +181,7 @@ TEST(kernel, is_not_found_where_there_is_none)
 	flat_guest_destroy(&guest);
 }
 
-TEST(kernel, refresh_gives_a_copy)
+TEST(kernel, refresh_returns_a_copy)
 {
 	struct guest_kernel *kernel, *newer = NULL;
 	struct flat_guest guest;
@@ -195,8 +196,8 @@ TEST(kernel, refresh_gives_a_copy)
 	flat_guest_destroy(&guest);
 }
 
-/* What a kexec leaves behind: the kernel's memory, but not in the page tables that are used. */
-TEST(kernel, runs_only_where_the_tables_map_it_and_it_is_still_there)
+/* After a kexec: the old kernel's memory is intact, but the page tables in use do not map it. */
+TEST(kernel, is_running_if_mapped_and_unchanged)
 {
 	static const struct kernel_guest_place other = { TEXT + (8ull << 20), 0x800000,
 							 KERNEL_GUEST_BANNER };
@@ -225,9 +226,11 @@ TEST(kernel, runs_only_where_the_tables_map_it_and_it_is_still_there)
 	flat_guest_destroy(&guest);
 }
 
-/* The same addresses at another place of physical memory, or of another build, are another
- * kernel's. */
-TEST(kernel, runs_not_if_another_one_has_its_addresses)
+/*
+ * The same virtual addresses at other physical addresses, or with another build, are another
+ * kernel's.
+ */
+TEST(kernel, is_not_running_if_another_one_has_its_addresses)
 {
 	static const struct kernel_guest_place moved = { TEXT, 0x800000, KERNEL_GUEST_BANNER };
 	struct guest_registers registers;

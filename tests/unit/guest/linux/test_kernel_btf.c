@@ -20,7 +20,7 @@ struct given {
 	struct span btf;
 };
 
-/* PID: where the BTF says that it is. */
+/* PID: its offset in the BTF. */
 static void make(struct given *given, uint32_t pid)
 {
 	const struct {
@@ -61,7 +61,7 @@ static void release(struct given *given)
 	task_guest_free(&given->guest);
 }
 
-TEST(kernel_btf, given_by_a_file_is_used_if_it_is_the_kernel_s)
+TEST(kernel_btf, from_a_file_is_used_if_it_matches)
 {
 	struct given given;
 
@@ -87,7 +87,7 @@ TEST(kernel_btf, of_another_kernel_is_refused)
 	release(&given);
 }
 
-TEST(kernel_btf, is_not_taken_where_the_kernel_has_its_own)
+TEST(kernel_btf, is_ignored_if_the_kernel_has_its_own)
 {
 	struct given given;
 

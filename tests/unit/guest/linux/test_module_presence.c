@@ -98,7 +98,7 @@ static uint64_t seen(const struct setting *setting, uint64_t start)
 	return wanted.time;
 }
 
-TEST(module_presence, is_noted_for_the_modules_of_a_sample)
+TEST(module_presence, is_recorded_for_the_modules_of_a_sample)
 {
 	struct setting setting;
 
@@ -118,7 +118,7 @@ TEST(module_presence, is_noted_for_the_modules_of_a_sample)
 	leave(&setting);
 }
 
-TEST(module_presence, a_chain_whose_time_is_over_ends_before_the_next_module)
+TEST(module_presence, chain_ends_before_the_next_module_after_the_deadline)
 {
 	struct setting setting;
 
@@ -139,12 +139,12 @@ TEST(module_presence, a_chain_whose_time_is_over_ends_before_the_next_module)
 	leave(&setting);
 }
 
-TEST(module_presence, a_chain_ends_with_an_address_in_the_place_of_one_that_went)
+TEST(module_presence, chain_ends_in_a_module_that_replaced_another)
 {
 	struct setting setting;
 
 	make(&setting);
-	setting.guest.memory[64 + 19] = 3; /* another module in its place */
+	setting.guest.memory[64 + 19] = 3; /* another module at its address */
 	check(&setting, 100, FIRST, SECOND, KERNEL);
 	CHECK_EQUAL(seen(&setting, FIRST), 100);
 	CHECK_EQUAL(seen(&setting, SECOND), 0);
@@ -156,7 +156,7 @@ TEST(module_presence, a_chain_ends_with_an_address_in_the_place_of_one_that_went
 	leave(&setting);
 }
 
-TEST(module_presence, of_code_that_is_in_no_known_module_nobody_is_sure)
+TEST(module_presence, code_in_no_known_module_is_uncertain)
 {
 	struct setting setting;
 
@@ -173,7 +173,7 @@ TEST(module_presence, of_code_that_is_in_no_known_module_nobody_is_sure)
 }
 
 /* The unwinder still has the tables of those before. */
-TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_not_known_yet)
+TEST(module_presence, chain_ends_in_a_module_without_a_table)
 {
 	struct guest_module known[] = { { .start = FIRST, .size = 0x1000, .build_id_size = 20 } };
 	struct guest_module now[] = {
@@ -192,7 +192,7 @@ TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_no
 	check(&setting, 90, FIRST, KERNEL, KERNEL);
 	REQUIRE_EQUAL(module_presence_create(&setting.presence, &tables, now, 2, setting.presence),
 		      0);
-	check(&setting, 99, KERNEL, SECOND, KERNEL); /* nobody was there before */
+	check(&setting, 99, KERNEL, SECOND, KERNEL); /* never seen before */
 	CHECK_EQUAL(setting.chain.kernel_depth, 2);
 	CHECK_EQUAL(setting.addresses[1], SECOND);
 	check(&setting, 100, SECOND, KERNEL, KERNEL);
@@ -206,7 +206,7 @@ TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_no
 	leave(&setting);
 }
 
-TEST(module_presence, of_a_guest_that_changes_without_end_is_bounded)
+TEST(module_presence, number_of_older_checks_is_bounded)
 {
 	struct guest_module module = { .start = FIRST, .size = 0x1000 };
 	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000 };
@@ -232,7 +232,7 @@ static void count_seen(void *context, const struct guest_module *module, uint64_
 	*(uint64_t *)context += time;
 }
 
-TEST(module_presence, is_reclaimed_once_nobody_uses_it_and_tells_what_it_found)
+TEST(module_presence, reclaim_reports_what_was_seen)
 {
 	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000 };
 	struct setting setting;
@@ -257,7 +257,7 @@ TEST(module_presence, is_reclaimed_once_nobody_uses_it_and_tells_what_it_found)
 	leave(&setting);
 }
 
-TEST(module_presence, nothing_is_there_where_no_memory_is)
+TEST(module_presence, unmapped_module_is_not_present)
 {
 	struct guest_module module = {
 		.start = FIRST, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 0x5000
@@ -274,9 +274,8 @@ TEST(module_presence, nothing_is_there_where_no_memory_is)
 	leave(&setting);
 }
 
-/* Something else runs in the place of one that the last look did not see, and whose table is there
- * yet. */
-TEST(module_presence, a_chain_ends_with_an_address_where_the_table_of_one_that_went_was_used)
+/* Other code runs at the address of an unloaded module, whose table is still in use. */
+TEST(module_presence, chain_ends_where_the_table_of_an_unloaded_module_was_used)
 {
 	struct guest_module known[] = { { .start = FIRST, .size = 0x1000, .build_id_size = 20 } };
 	struct module_presence_tables tables = { .image_start = KERNEL,
@@ -326,8 +325,8 @@ static bool is_whole_in(struct setting *setting, unsigned int number)
 	return setting->chain.kernel_depth == 3;
 }
 
-/* Of three modules one went, one came, and one stays, in lists that have another order each. */
-TEST(module_presence, of_many_modules_each_is_told_from_those_that_came_and_went)
+/* One module is unloaded, one loaded and one stays, in lists with different orders. */
+TEST(module_presence, many_modules_are_distinguished)
 {
 	struct guest_module *known = calloc(MANY, sizeof(*known)),
 			    *now = calloc(MANY, sizeof(*now));

@@ -63,7 +63,7 @@ static struct span read_fixture(const char *path, uint8_t *bytes, size_t capacit
 	return span_of(bytes, size);
 }
 
-TEST(modules, btf_tells_the_layout)
+TEST(modules, layout_is_read_from_btf)
 {
 	struct module_layout read;
 	uint8_t bytes[4096];
@@ -262,7 +262,7 @@ TEST(modules, types_of_symbols_are_in_the_symbols_before_5_2)
 	check_old_types(true, 0xe00); /* up to the text's end */
 }
 
-/* To 6.14 they are offsets, later they look like addresses of the kernel's image. */
+/* Until 6.14 they are offsets, later addresses in the kernel's image. */
 static void check_per_cpu(uint64_t per_cpu_start)
 {
 	static const char strings[] = "\0counter\0text\0number";
@@ -297,13 +297,13 @@ static void check_per_cpu(uint64_t per_cpu_start)
 	flat_guest_destroy(&guest);
 }
 
-TEST(modules, per_cpu_variables_are_no_addresses)
+TEST(modules, per_cpu_variables_are_separate)
 {
 	check_per_cpu(0x2a000);
 	check_per_cpu(0xffffffff82a00000ull);
 }
 
-TEST(modules, a_short_look_gives_names_places_and_build_ids)
+TEST(modules, list_without_symbols)
 {
 	struct module_list list;
 	struct flat_guest guest;
@@ -323,7 +323,7 @@ TEST(modules, a_short_look_gives_names_places_and_build_ids)
 	flat_guest_destroy(&guest);
 }
 
-TEST(modules, a_list_that_breaks_off_is_told_from_one_that_ends)
+TEST(modules, broken_list_is_an_error)
 {
 	struct module_list list;
 	struct flat_guest guest;
@@ -353,7 +353,7 @@ TEST(modules, that_are_being_set_up_are_left_out)
 	flat_guest_destroy(&guest);
 }
 
-TEST(modules, a_list_in_a_circle_ends)
+TEST(modules, circular_list_ends)
 {
 	struct module_list list;
 	struct symbols *symbols;
@@ -373,7 +373,7 @@ TEST(modules, a_list_in_a_circle_ends)
 	flat_guest_destroy(&guest);
 }
 
-/* A guest may say so many: what they cost is not to grow by the square of it. */
+/* A guest may have this many: the time must not be quadratic. */
 TEST(modules, a_million_symbols_without_size_at_one_address)
 {
 	const uint64_t table = BASE + (4u << 20);
@@ -424,7 +424,7 @@ TEST(modules, build_id_among_other_notes)
 
 static struct flat_guest *replaced_guest;
 
-/* Another build has the module's place before its names are read. */
+/* Another build replaces the module before its symbols are read. */
 static int read_replaced(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
 {
 	const uint64_t names = STRINGS - BASE;

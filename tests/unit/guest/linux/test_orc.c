@@ -48,7 +48,7 @@ static enum orc_format format_of(uint16_t most, uint16_t one)
 	return orc_detect_format(&fixture.table);
 }
 
-TEST(orc, formats_are_told_by_their_values)
+TEST(orc, formats_are_detected_by_their_values)
 {
 	CHECK_EQUAL(format_of(0x005, 0x000), ORC_FORMAT_NO_END);
 	CHECK_EQUAL(format_of(0x005, 0x205), ORC_FORMAT_NO_END);
@@ -60,7 +60,7 @@ TEST(orc, formats_are_told_by_their_values)
 	CHECK_EQUAL(format_of(0x307, 0x305), ORC_FORMAT_UNKNOWN);
 }
 
-TEST(orc, an_entry_holds_up_to_the_next_one)
+TEST(orc, entry_extends_to_the_next_one)
 {
 	struct orc_entry entry;
 	struct fixture fixture;

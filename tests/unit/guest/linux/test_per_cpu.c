@@ -89,7 +89,7 @@ TEST(per_cpu, variables_that_are_offsets)
 	finish(&fixture);
 }
 
-TEST(per_cpu, variables_that_lie_in_the_image)
+TEST(per_cpu, variables_in_the_image)
 {
 	struct guest_variable variable;
 	struct fixture fixture;
@@ -139,7 +139,7 @@ TEST(per_cpu, variables_of_modules)
 	finish(&fixture);
 }
 
-TEST(per_cpu, memory_that_a_cpu_has_not_yet_is_waited_for)
+TEST(per_cpu, watch_waits_for_the_memory_of_a_cpu)
 {
 	struct fixture fixture;
 	uint64_t offset;
@@ -169,7 +169,7 @@ static int find_place(const struct fixture *fixture, const char *text,
 	return run_watch_locate(&guest, &spec, place);
 }
 
-TEST(per_cpu, a_watch_is_at_each_vcpu_s_own)
+TEST(per_cpu, watch_uses_the_copy_of_each_vcpu)
 {
 	struct run_watch_address place;
 	struct fixture fixture;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of perf maps as JITs write them, and as nobody should. */
+/* Valid and invalid lines of perf maps. */
 #include "vmm/guest/linux/perf_map.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ TEST(perf_map, lines_of_v8_and_others)
 	CHECK_STRING(line.name, "py::spin:/a.py");
 }
 
-TEST(perf_map, all_lines_but_the_one_that_is_being_written)
+TEST(perf_map, reads_complete_lines_only)
 {
 	const char *text = "1000 10 a\n2000 10 b\n3000 10 c";
 	struct span span = span_of(text, strlen(text));
@@ -37,7 +37,7 @@ TEST(perf_map, all_lines_but_the_one_that_is_being_written)
 	CHECK(!perf_map_next(&span, &line));
 }
 
-TEST(perf_map, what_is_no_line_is_passed_over)
+TEST(perf_map, invalid_lines_are_skipped)
 {
 	static const char *const wrong[] = {
 		"\n",           "1000\n",
@@ -55,13 +55,13 @@ TEST(perf_map, what_is_no_line_is_passed_over)
 	CHECK_STRING(line.name, "seven");
 }
 
-TEST(perf_map, no_terminal_obeys_a_name)
+TEST(perf_map, control_characters_are_escaped)
 {
 	REQUIRE(next("1 1 a\x1b[2Jb\tc\xc3\xa9\n"));
 	CHECK_STRING(line.name, "a\\x1b[2Jb\\x09c\\xc3\\xa9");
 }
 
-TEST(perf_map, a_long_name_says_that_it_was_cut)
+TEST(perf_map, long_name_is_truncated)
 {
 	char text[3000] = "1 1 ";
 

@@ -144,8 +144,8 @@ static void tear_down(struct writer *writer)
 	user_guest_free(&writer->guest);
 }
 
-/* What is new goes into writer->text. */
-static enum perf_map_result look(struct writer *writer)
+/* New content is appended to writer->text. */
+static enum perf_map_result read_map(struct writer *writer)
 {
 	enum perf_map_result found;
 
@@ -161,20 +161,20 @@ TEST(perf_map_file, grows_by_whole_lines)
 	struct writer writer;
 
 	set_up(&writer);
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_EQUAL(writer.size, 0);
 	write_text(&writer, "1000 10 one\n2000 1");
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_STRING(writer.text, "1000 10 one\n");
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_EQUAL(writer.size, 0);
 	write_text(&writer, "1000 10 one\n2000 10 two\n");
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_STRING(writer.text, "2000 10 two\n");
 	tear_down(&writer);
 }
 
-TEST(perf_map_file, more_than_there_is_room_for_comes_with_the_next_looks)
+TEST(perf_map_file, rest_is_returned_by_the_next_reads)
 {
 	struct writer writer;
 	char text[600] = "";
@@ -184,22 +184,22 @@ TEST(perf_map_file, more_than_there_is_room_for_comes_with_the_next_looks)
 	for (int i = 0; i < 40; i++)
 		strcat(text, "1000 10 one\n");
 	write_text(&writer, text);
-	CHECK_EQUAL(look(&writer), PERF_MAP_MORE);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_MORE);
 	total += writer.size;
 	CHECK_EQUAL(total % 12, 0);
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_EQUAL(total + writer.size, strlen(text));
 	/* A line that does not end. */
 	memset(text, 'x', sizeof(text) - 1);
 	memcpy(text, "1000 10 one\n", 12);
 	write_text(&writer, text);
 	REQUIRE(begin(&writer));
-	CHECK_EQUAL(look(&writer), PERF_MAP_MORE);
-	CHECK_EQUAL(look(&writer), PERF_MAP_UNKNOWN);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_MORE);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_UNKNOWN);
 	tear_down(&writer);
 }
 
-TEST(perf_map_file, only_one_that_the_program_itself_opened_and_wrote_is_taken)
+TEST(perf_map_file, must_be_opened_and_written_by_the_program)
 {
 	struct writer writer;
 	const struct {
@@ -207,7 +207,7 @@ TEST(perf_map_file, only_one_that_the_program_itself_opened_and_wrote_is_taken)
 		uint32_t value;
 	} lies[] = {
 		{ 1, 0, layout.file_mode, 1 },          /* open for reading */
-		{ 1, 0, layout.file_flags, APPEND },    /* behind what is not its own */
+		{ 1, 0, layout.file_flags, APPEND },    /* appends to content that is not its own */
 		{ 0, 1, layout.inode_mode, 0010600 },   /* a FIFO */
 		{ 0, 1, layout.inode_owner, USER + 1 }, /* somebody else's */
 	};
@@ -217,14 +217,14 @@ TEST(perf_map_file, only_one_that_the_program_itself_opened_and_wrote_is_taken)
 		write_text(&writer, "1000 10 one\n");
 		put_u32(&writer, (lies[i].of_file ? writer.file : writer.inode) + lies[i].at,
 			lies[i].value);
-		CHECK_EQUAL(look(&writer), PERF_MAP_NONE);
+		CHECK_EQUAL(read_map(&writer), PERF_MAP_NONE);
 		CHECK_EQUAL(writer.size, 0);
 		tear_down(&writer);
 	}
 }
 
-/* What its parent or the program before has opened, it was left with: of the same user. */
-TEST(perf_map_file, one_that_was_inherited_is_not_taken)
+/* Opened by its parent or the previous program, with the same user. */
+TEST(perf_map_file, inherited_one_is_ignored)
 {
 	struct writer writer;
 	uint64_t opener;
@@ -234,14 +234,14 @@ TEST(perf_map_file, one_that_was_inherited_is_not_taken)
 	opener = user_guest_allocate(&writer.guest, 64, 64);
 	put_u32(&writer, opener + layout.cred_owner, USER);
 	user_guest_put(&writer.guest, writer.file + layout.file_cred, opener);
-	CHECK_EQUAL(look(&writer), PERF_MAP_NONE);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_NONE);
 	user_guest_put(&writer.guest, writer.file + layout.file_cred, writer.cred);
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_EQUAL(writer.size, 12);
 	tear_down(&writer);
 }
 
-TEST(perf_map_file, has_the_number_that_the_process_has_for_itself)
+TEST(perf_map_file, name_has_the_pid_in_the_own_namespace)
 {
 	struct writer writer;
 
@@ -249,14 +249,14 @@ TEST(perf_map_file, has_the_number_that_the_process_has_for_itself)
 	write_text(&writer, "1000 10 one\n");
 	put_u32(&writer, writer.number + layout.pid_level, 1);
 	put_u32(&writer, writer.number + layout.pid_numbers + layout.number_size, 5);
-	CHECK_EQUAL(look(&writer), PERF_MAP_NONE);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_NONE);
 	make_file(&writer, "perf-5.map");
 	write_text(&writer, "2000 10 two\n");
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_STRING(writer.text, "2000 10 two\n");
 	put_u32(&writer, writer.number + layout.pid_level, 1u << 30);
 	REQUIRE(begin(&writer));
-	CHECK_EQUAL(look(&writer), PERF_MAP_NONE);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_NONE);
 	tear_down(&writer);
 }
 
@@ -266,19 +266,19 @@ TEST(perf_map_file, ends_with_the_program)
 
 	set_up(&writer);
 	write_text(&writer, "1000 10 one\n");
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	user_guest_put(&writer.guest, writer.task + layout.task_execs, 8);
-	CHECK_EQUAL(look(&writer), PERF_MAP_ENDED);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_ENDED);
 	REQUIRE(begin(&writer));
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	user_guest_put(&writer.guest, writer.task + 16, STARTED + 1);
-	CHECK_EQUAL(look(&writer), PERF_MAP_ENDED);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_ENDED);
 	put_u32(&writer, writer.task, PID + 1);
 	CHECK(!begin(&writer));
 	tear_down(&writer);
 }
 
-TEST(perf_map_file, is_another_one_where_what_was_read_is_gone)
+TEST(perf_map_file, is_replaced_if_read_content_changes)
 {
 	static const char *const texts[] = { "1000 10 one\n", "9000 10 two\n2000 10 three\n", "" };
 	struct writer writer;
@@ -286,33 +286,33 @@ TEST(perf_map_file, is_another_one_where_what_was_read_is_gone)
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		set_up(&writer);
 		write_text(&writer, "1000 10 one\n2000 10 two\n");
-		CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+		CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 		write_text(&writer, texts[i]);
-		CHECK_EQUAL(look(&writer), PERF_MAP_REPLACED);
+		CHECK_EQUAL(read_map(&writer), PERF_MAP_REPLACED);
 		CHECK_EQUAL(writer.size, 0);
-		CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+		CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 		CHECK_STRING(writer.text, texts[i]);
 		user_guest_put(&writer.guest, writer.slots + 8 * 3ull, 0);
-		CHECK_EQUAL(look(&writer), PERF_MAP_REPLACED);
-		CHECK_EQUAL(look(&writer), PERF_MAP_NONE);
+		CHECK_EQUAL(read_map(&writer), PERF_MAP_REPLACED);
+		CHECK_EQUAL(read_map(&writer), PERF_MAP_NONE);
 		tear_down(&writer);
 	}
 }
 
-TEST(perf_map_file, what_is_not_in_memory_or_being_written_is_not_read)
+TEST(perf_map_file, content_not_in_memory_or_being_written_is_not_read)
 {
 	struct writer writer;
 
 	set_up(&writer);
 	write_text(&writer, "1000 10 one\n");
 	user_guest_put(&writer.guest, writer.file + layout.file_position, 11);
-	CHECK_EQUAL(look(&writer), PERF_MAP_UNKNOWN);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_UNKNOWN);
 	set_size(&writer, 5000); /* its second page is not there */
 	writer.map.offset = 4096;
-	CHECK_EQUAL(look(&writer), PERF_MAP_UNKNOWN);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_UNKNOWN);
 	set_size(&writer, 12);
 	writer.map.offset = 0;
-	CHECK_EQUAL(look(&writer), PERF_MAP_READ);
+	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_STRING(writer.text, "1000 10 one\n");
 	tear_down(&writer);
 }
@@ -345,7 +345,7 @@ static void wait_some(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
 }
 
-/* A time behind the look, so long before the next one that what that finds may have been there. */
+/* A time after this read, long enough before the next one. */
 static uint64_t look_at_all(struct names *names)
 {
 	uint64_t time;
@@ -402,41 +402,41 @@ static void end_names(struct names *names)
 	tear_down(&names->writer);
 }
 
-TEST(jit_maps, functions_have_names_from_the_first_look_to_the_last_that_saw_the_program)
+TEST(jit_maps, symbols_are_valid_from_the_first_to_the_last_read_of_the_program)
 {
 	struct names names;
-	uint64_t before, just_before, during, between, behind;
+	uint64_t before, just_before, during, between, after;
 
 	begin_names(&names);
 	write_text(&names.writer, "1000 10 one\n");
 	before = look_at_all(&names);
-	CHECK(!jit_code_has(names.code, PID)); /* nobody saw it */
+	CHECK(!jit_code_has(names.code, PID)); /* not seen */
 	see_sample(&names);
 	/* Another program may have been there until the look read which one it is, however late a
 	 * JIT is with its lines. */
 	just_before = now();
 	during = look_at_all(&names);
-	CHECK_STRING(name_at(&names, 0x1000, during), ""); /* no look came behind */
+	CHECK_STRING(name_at(&names, 0x1000, during), ""); /* no later read */
 	between = look_at_all(&names);
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
 	write_text(&names.writer, "1000 10 one\n1000 20 two\n");
-	behind = look_at_all(&names);
+	after = look_at_all(&names);
 	look_at_all(&names);
 	CHECK_STRING(name_at(&names, 0x1000, before), "");
 	CHECK_STRING(name_at(&names, 0x1000, just_before), "");
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
 	CHECK_STRING(name_at(&names, 0x100f, during), "one");
 	CHECK_STRING(name_at(&names, 0x1000, between), ""); /* either of both */
-	CHECK_STRING(name_at(&names, 0x100f, behind), "two");
-	CHECK_STRING(name_at(&names, 0x101f, behind), "two");
-	CHECK_STRING(name_at(&names, 0x1020, behind), "");
+	CHECK_STRING(name_at(&names, 0x100f, after), "two");
+	CHECK_STRING(name_at(&names, 0x101f, after), "two");
+	CHECK_STRING(name_at(&names, 0x1020, after), "");
 	end_names(&names);
 }
 
-TEST(jit_maps, another_program_has_none_of_its_names)
+TEST(jit_maps, another_program_does_not_get_its_symbols)
 {
 	struct names names;
-	uint64_t during, between, behind;
+	uint64_t during, between, after;
 
 	begin_names(&names);
 	write_text(&names.writer, "1000 10 one\n");
@@ -444,20 +444,20 @@ TEST(jit_maps, another_program_has_none_of_its_names)
 	during = look_at_all(&names);
 	between = look_at_all(&names);
 	user_guest_put(&names.writer.guest, names.writer.task + layout.task_execs, 8);
-	behind = look_at_all(&names);
+	after = look_at_all(&names);
 	see_sample(&names);
 	look_at_all(&names);
 	look_at_all(&names);
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
 	CHECK_STRING(name_at(&names, 0x1000, between), "");
-	CHECK_STRING(name_at(&names, 0x1000, behind), "");
+	CHECK_STRING(name_at(&names, 0x1000, after), "");
 	end_names(&names);
 }
 
-TEST(jit_maps, what_is_seen_while_another_kernel_may_run_counts_for_nothing)
+TEST(jit_maps, reads_while_another_kernel_may_run_are_ignored)
 {
 	struct names names;
-	uint64_t during, behind;
+	uint64_t during, after;
 
 	begin_names(&names);
 	write_text(&names.writer, "1000 10 one\n");
@@ -466,17 +466,17 @@ TEST(jit_maps, what_is_seen_while_another_kernel_may_run_counts_for_nothing)
 	during = look_at_all(&names);
 	CHECK(!jit_code_has(names.code, PID));
 	names.runs = true;
-	behind = look_at_all(&names);
+	after = look_at_all(&names);
 	look_at_all(&names);
 	CHECK_STRING(name_at(&names, 0x1000, during), "");
-	CHECK_STRING(name_at(&names, 0x1000, behind), "one");
+	CHECK_STRING(name_at(&names, 0x1000, after), "one");
 	end_names(&names);
 }
 
-TEST(jit_maps, a_map_that_can_not_be_read_has_no_names_from_there_on)
+TEST(jit_maps, unreadable_map_has_no_symbols_from_then_on)
 {
 	struct names names;
-	uint64_t during, behind;
+	uint64_t during, after;
 
 	begin_names(&names);
 	write_text(&names.writer, "1000 10 one\n");
@@ -484,13 +484,13 @@ TEST(jit_maps, a_map_that_can_not_be_read_has_no_names_from_there_on)
 	during = look_at_all(&names);
 	look_at_all(&names);
 	set_size(&names.writer, 5000); /* its second page is not there */
-	behind = look_at_all(&names);
+	after = look_at_all(&names);
 	look_at_all(&names);
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
-	CHECK_STRING(name_at(&names, 0x1000, behind), "");
+	CHECK_STRING(name_at(&names, 0x1000, after), "");
 	set_size(&names.writer, 12);
 	look_at_all(&names);
-	CHECK_STRING(name_at(&names, 0x1000, behind), "one");
+	CHECK_STRING(name_at(&names, 0x1000, after), "one");
 	jit_maps_end(names.maps, names.code);
 	CHECK_STRING(name_at(&names, 0x1000, now()), "");
 	end_names(&names);
@@ -521,12 +521,12 @@ static void take_agents_map(struct names *names, uint64_t since)
 	jit_code_apply(names->code, &line->head);
 }
 
-/* Who tells from here on has seen the file being made, long before anybody looked at it. */
-TEST(jit_maps, what_others_tell_of_the_same_map_has_names)
+/* The agent reports from here on, and has seen the file long before it was read. */
+TEST(jit_maps, symbols_reported_for_the_same_map_are_used)
 {
 	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND };
 	struct names names;
-	uint64_t since = now(), during, behind;
+	uint64_t since = now(), during, after;
 
 	begin_names(&names);
 	wait_some();
@@ -537,21 +537,21 @@ TEST(jit_maps, what_others_tell_of_the_same_map_has_names)
 	jit_maps_end(names.maps, names.code);
 	take_agents_map(&names, since);
 	wait_some();
-	behind = now();
+	after = now();
 	wait_some();
 	round.time = now();
 	jit_code_apply(names.code, &round);
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
-	CHECK_STRING(name_at(&names, 0x1000, behind), "told");
+	CHECK_STRING(name_at(&names, 0x1000, after), "told");
 	end_names(&names);
 }
 
 /* The one before had names, too. */
-TEST(jit_maps, what_others_tell_of_another_program_has_names)
+TEST(jit_maps, symbols_reported_for_another_program_are_used)
 {
 	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND };
 	struct names names;
-	uint64_t since, behind;
+	uint64_t since, after;
 
 	begin_names(&names);
 	write_text(&names.writer, "1000 10 one\n");
@@ -567,11 +567,11 @@ TEST(jit_maps, what_others_tell_of_another_program_has_names)
 	jit_maps_end(names.maps, names.code);
 	take_agents_map(&names, since);
 	wait_some();
-	behind = now();
+	after = now();
 	wait_some();
 	round.time = now();
 	jit_code_apply(names.code, &round);
-	CHECK_STRING(name_at(&names, 0x1000, behind), "told");
+	CHECK_STRING(name_at(&names, 0x1000, after), "told");
 	end_names(&names);
 }
 
@@ -609,7 +609,7 @@ static unsigned int reads_of_a_look(struct names *names)
 }
 
 /* Its list of processes does not come back to its beginning. */
-TEST(jit_maps, a_guest_makes_nobody_search_for_long)
+TEST(jit_maps, searches_are_bounded)
 {
 	const unsigned int links = 65536;
 	struct names names;
@@ -638,8 +638,8 @@ TEST(jit_maps, a_process_that_was_not_found_is_not_searched_for_until_it_is_samp
 	end_names(&names);
 }
 
-/* Each look, others come that are not there. */
-TEST(jit_maps, processes_that_are_not_found_keep_nobody_waiting)
+/* New unknown processes are sampled before each search. */
+TEST(jit_maps, processes_that_are_not_found_do_not_block)
 {
 	struct names names;
 	int looks = 0;

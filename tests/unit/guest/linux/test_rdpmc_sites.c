@@ -75,7 +75,7 @@ static int find(struct fixture *fixture)
 	return rdpmc_sites_find(&fixture->sites, &fixture->guest.view, &fixture->kernel);
 }
 
-TEST(rdpmc_sites, instruction_is_told_from_bytes_of_others)
+TEST(rdpmc_sites, bytes_of_other_instructions_are_not_matched)
 {
 	struct fixture fixture;
 
@@ -90,7 +90,7 @@ TEST(rdpmc_sites, instruction_is_told_from_bytes_of_others)
 	/* Padding that ends in 0F, and a function that begins with 33: xor eax, eax */
 	PUT(&fixture, "ends", TEXT + 0x300, RET, 0x0f);
 	PUT(&fixture, "begins", TEXT + 0x302, 0x33, 0xc0, RET);
-	/* int3, as behind a return; rdpmc with a prefix that it ignores; and a second one */
+	/* int3, as after a return; rdpmc with an ignored prefix; and a second one */
 	PUT(&fixture, "inlined", TEXT + 0x400, 0xcc, 0x66, RDPMC, RDPMC, RET);
 	REQUIRE_EQUAL(find(&fixture), 0);
 	REQUIRE_EQUAL(fixture.sites.count, 3);
@@ -134,8 +134,8 @@ TEST(rdpmc_sites, modules_are_searched_too)
 	fixture_close(&fixture);
 }
 
-/* 06 is no instruction in 64-bit mode: what is behind it may be one or not. */
-TEST(rdpmc_sites, function_that_can_not_be_disassembled_is_named)
+/* 06 is not an instruction in 64-bit mode: it is unclear whether RDPMC follows. */
+TEST(rdpmc_sites, invalid_function_is_named)
 {
 	struct fixture fixture;
 
@@ -153,7 +153,7 @@ TEST(rdpmc_sites, function_that_can_not_be_disassembled_is_named)
 	fixture_close(&fixture);
 }
 
-TEST(rdpmc_sites, more_than_there_is_room_for_is_an_error)
+TEST(rdpmc_sites, too_many_are_an_error)
 {
 	struct fixture fixture;
 	uint8_t code[2 * (RDPMC_SITES_MAX + 1)];
@@ -194,7 +194,7 @@ TEST(rdpmc_sites, functions_that_are_larger_than_a_kernel_are_an_error)
 	fixture_close(&fixture);
 }
 
-TEST(rdpmc_sites, text_that_is_not_there_is_an_error)
+TEST(rdpmc_sites, unreadable_text_is_an_error)
 {
 	struct fixture fixture;
 

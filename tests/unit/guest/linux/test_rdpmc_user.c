@@ -63,7 +63,7 @@ static int find_in(const uint8_t *code, size_t size, uint64_t *address)
 		find_in(code, sizeof(code), address);                                              \
 	})
 
-TEST(rdpmc_user, switch_is_what_its_function_reads)
+TEST(rdpmc_user, switch_is_the_variable_that_its_function_reads)
 {
 	uint64_t address = 0;
 
@@ -89,14 +89,14 @@ TEST(rdpmc_user, other_code_is_refused)
 	CHECK_EQUAL(FIND(&address, 0x8b, 0x0d, RELATIVE(ATTRIBUTE + 2, 6), 0xc3), -ENOTSUP);
 	CHECK_EQUAL(FIND(&address, 0xc3), -ENOTSUP);
 	CHECK(strstr(error_message(), "get_attr_rdpmc reads nothing of x86_pmu"));
-	/* two places */
+	/* two variables */
 	CHECK_EQUAL(FIND(&address, 0x8b, 0x0d, RELATIVE(ATTRIBUTE, 6), 0x8b, 0x0d,
 			 RELATIVE(ATTRIBUTE + 4, 12), 0xc3),
 		    -ENOTSUP);
 	CHECK(strstr(error_message(), "more than one int"));
 }
 
-TEST(rdpmc_user, kernel_without_it_is_told)
+TEST(rdpmc_user, kernel_without_it_is_an_error)
 {
 	struct fixture fixture;
 	uint64_t address;

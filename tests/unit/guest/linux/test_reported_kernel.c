@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel as the guest's agent tells it: the table taken apart, and what memory has to say to
- * it. */
+/*
+ * The kernel as reported by the guest's agent: parsing of the table, and confirmation by guest
+ * memory.
+ */
 #include "vmm/guest/linux/reported_kernel.h"
 
 #include <errno.h>
@@ -73,7 +75,7 @@ static void begin_table(const struct agent_module *modules, uint32_t count)
 	append(modules, count * sizeof(*modules));
 }
 
-/* The symbols of kernel_guest.c, which lie OFFSET from where they are. */
+/* The symbols of kernel_guest.c, moved by OFFSET. */
 static void add_kernel(uint64_t offset)
 {
 	static const char *const handlers[KERNEL_GUEST_HANDLERS] = { "asm_exc_divide_error",
@@ -104,14 +106,14 @@ static void add_module(const char *name, uint64_t start)
 
 static struct reported_kernel *take_apart(int expected)
 {
-	struct reported_kernel *told = NULL;
+	struct reported_kernel *reported = NULL;
 
-	CHECK_EQUAL(reported_kernel_create(&told, span_of(table.bytes, table.size), NULL),
+	CHECK_EQUAL(reported_kernel_create(&reported, span_of(table.bytes, table.size), NULL),
 		    expected);
-	return told;
+	return reported;
 }
 
-/* A guest whose kallsyms nobody can read. */
+/* A guest with unreadable kallsyms. */
 static void make_guest(struct flat_guest *guest)
 {
 	flat_guest_create(guest, KERNEL_GUEST_SIZE);
@@ -125,55 +127,57 @@ static void load_module(struct flat_guest *guest)
 	memset(guest->memory + DATA_GPA + NOTE + 16, 0xcd, 20);
 }
 
-static int find(struct flat_guest *guest, const struct reported_kernel *told,
+static int find(struct flat_guest *guest, const struct reported_kernel *reported,
 		struct guest_kernel **kernel)
 {
 	*kernel = NULL;
 	CHECK_EQUAL(guest_kernel_find(kernel, &guest->view, &guest->registers), -ENOENT);
-	return guest_kernel_find_reported(kernel, &guest->view, &guest->registers, told);
+	return guest_kernel_find_reported(kernel, &guest->view, &guest->registers, reported);
 }
 
 TEST(reported_kernel, has_symbols_and_modules)
 {
 	const struct agent_module modules[] = { module_at("zeta", MODULE),
 						module_at("alpha", MODULE + 0x8000) };
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 	struct symbol symbol;
 
 	begin_table(modules, 2);
 	add_kernel(0);
 	add_module("zeta", MODULE);
 	add_module("alpha", MODULE + 0x8000);
-	add_module("bpf", MODULE + 0x10000);                              /* of none that is told */
+	add_module("bpf", MODULE + 0x10000); /* of a module that is not reported */
 	add_line("%016llx t init_of_alpha\t[alpha]\n", MODULE + 0x20000); /* not in it */
-	told = take_apart(0);
-	REQUIRE(told != NULL);
-	CHECK_EQUAL(told->modules_hash, 7);
-	CHECK_EQUAL(told->module_count, 2);
-	CHECK_STRING(told->modules[0].name, "alpha");
-	CHECK_EQUAL(told->modules[0].start, MODULE + 0x8000);
-	CHECK_EQUAL(told->modules[0].size, 0x2000);
-	CHECK_EQUAL(told->modules[0].build_id_gva, DATA + NOTE + 16);
-	CHECK_EQUAL(symbols_count(told->per_cpu), 1);
-	REQUIRE(symbols_find(told->symbols, MODULE + 0x1011, &symbol));
+	reported = take_apart(0);
+	REQUIRE(reported != NULL);
+	CHECK_EQUAL(reported->modules_hash, 7);
+	CHECK_EQUAL(reported->module_count, 2);
+	CHECK_STRING(reported->modules[0].name, "alpha");
+	CHECK_EQUAL(reported->modules[0].start, MODULE + 0x8000);
+	CHECK_EQUAL(reported->modules[0].size, 0x2000);
+	CHECK_EQUAL(reported->modules[0].build_id_gva, DATA + NOTE + 16);
+	CHECK_EQUAL(symbols_count(reported->per_cpu), 1);
+	REQUIRE(symbols_find(reported->symbols, MODULE + 0x1011, &symbol));
 	CHECK_STRING(symbol.name, "zeta_two");
 	CHECK_STRING(symbol.module, "zeta");
 	CHECK_EQUAL(symbol.end, MODULE + 0x2000);
-	REQUIRE(symbols_find(told->symbols, TEXT + 0x1000 + 500 * 0x40 + 3, &symbol));
+	REQUIRE(symbols_find(reported->symbols, TEXT + 0x1000 + 500 * 0x40 + 3, &symbol));
 	CHECK_STRING(symbol.name, "function_500");
 	CHECK_EQUAL(symbol.end - symbol.start, 0x40);
-	CHECK(!symbols_find(told->symbols, MODULE + 0x10041, &symbol));
-	CHECK(!symbols_find(told->symbols, MODULE + 0x20000, &symbol));
-	reported_kernel_free(told);
+	CHECK(!symbols_find(reported->symbols, MODULE + 0x10041, &symbol));
+	CHECK(!symbols_find(reported->symbols, MODULE + 0x20000, &symbol));
+	reported_kernel_free(reported);
 }
 
-/* As since Linux 6.4: the text of one module lies between the text and the data of another, whose
- * size is that of both. */
-TEST(reported_kernel, a_module_has_not_what_lies_between_its_pieces)
+/*
+ * As since Linux 6.4: the text of one module is between the text and data of another, whose size
+ * covers both.
+ */
+TEST(reported_kernel, memory_between_pieces_of_a_module_is_not_its_own)
 {
 	const struct agent_module modules[] = { module_at("alpha", MODULE),
 						module_at("beta", MODULE + 0x2000) };
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 	struct symbol symbol;
 
 	begin_table(modules, 2);
@@ -182,34 +186,34 @@ TEST(reported_kernel, a_module_has_not_what_lies_between_its_pieces)
 	add_module("beta", MODULE + 0x2000);
 	add_line("%016llx d alpha_data\t[alpha]\n", MODULE + 0x4800);
 	add_line("%016llx t bpf_prog\t[bpf]\n", MODULE + 0x3800);
-	told = take_apart(0);
-	REQUIRE(told != NULL);
-	REQUIRE_EQUAL(told->module_count, 2);
-	CHECK_STRING(told->modules[0].name, "alpha");
-	CHECK_EQUAL(told->modules[0].size, 0x2000);
-	CHECK_STRING(told->modules[1].name, "beta");
-	CHECK_EQUAL(told->modules[1].size, 0x2000);
-	REQUIRE(symbols_find(told->symbols, MODULE + 0x1fff, &symbol));
+	reported = take_apart(0);
+	REQUIRE(reported != NULL);
+	REQUIRE_EQUAL(reported->module_count, 2);
+	CHECK_STRING(reported->modules[0].name, "alpha");
+	CHECK_EQUAL(reported->modules[0].size, 0x2000);
+	CHECK_STRING(reported->modules[1].name, "beta");
+	CHECK_EQUAL(reported->modules[1].size, 0x2000);
+	REQUIRE(symbols_find(reported->symbols, MODULE + 0x1fff, &symbol));
 	CHECK_STRING(symbol.name, "alpha_two");
 	CHECK_EQUAL(symbol.end, MODULE + 0x2000);
-	REQUIRE(symbols_find(told->symbols, MODULE + 0x37ff, &symbol));
+	REQUIRE(symbols_find(reported->symbols, MODULE + 0x37ff, &symbol));
 	CHECK_STRING(symbol.name, "beta_two");
 	CHECK_EQUAL(symbol.end, MODULE + 0x3800);
-	CHECK(!symbols_find(told->symbols, MODULE + 0x2001, &symbol));
-	CHECK(!symbols_find(told->symbols, MODULE + 0x3801, &symbol));
-	CHECK(!symbols_find(told->symbols, MODULE + 0x4801, &symbol));
-	reported_kernel_free(told);
+	CHECK(!symbols_find(reported->symbols, MODULE + 0x2001, &symbol));
+	CHECK(!symbols_find(reported->symbols, MODULE + 0x3801, &symbol));
+	CHECK(!symbols_find(reported->symbols, MODULE + 0x4801, &symbol));
+	reported_kernel_free(reported);
 }
 
-/* Lines that are none are passed over; a module that could be another's or nobody's is none. */
-/* Behind a head, so many empty lines and COUNT that tell of a symbol. */
+/* Invalid lines are skipped; ambiguous modules are left out. */
+/* A head, EMPTY empty lines and COUNT lines with a symbol. */
 static void take_many(size_t empty, size_t count, int expected)
 {
 	static const char line[] = "ffffffff9c200000 T some\n";
 	struct agent_kernel head = { .build_id_size = 20 };
 	size_t length = sizeof(line) - 1, size = sizeof(head) + empty + count * length;
 	uint8_t *bytes = malloc(size), *at = bytes;
-	struct reported_kernel *told = NULL;
+	struct reported_kernel *reported = NULL;
 
 	REQUIRE(bytes != NULL);
 	memcpy(at, &head, sizeof(head));
@@ -218,25 +222,25 @@ static void take_many(size_t empty, size_t count, int expected)
 	at += empty;
 	for (size_t i = 0; i < count; i++, at += length)
 		memcpy(at, line, length);
-	CHECK_EQUAL(reported_kernel_create(&told, span_of(bytes, size), NULL), expected);
-	reported_kernel_free(told);
+	CHECK_EQUAL(reported_kernel_create(&reported, span_of(bytes, size), NULL), expected);
+	reported_kernel_free(reported);
 	free(bytes);
 }
 
-TEST(reported_kernel, only_lines_of_symbols_can_be_too_many)
+TEST(reported_kernel, only_lines_with_symbols_are_counted)
 {
 	take_many(REPORTED_KERNEL_SYMBOLS_MAX, 1, 0);
 	take_many(0, REPORTED_KERNEL_SYMBOLS_MAX + 1, -EFBIG);
 }
 
-TEST(reported_kernel, believes_nothing_that_can_not_be)
+TEST(reported_kernel, refuses_impossible_values)
 {
 	struct agent_module modules[] = { module_at("one", MODULE),
 					  module_at("other", MODULE + 0x1000),
 					  module_at("user", 0x400000),
 					  module_at("bare", MODULE + 0x40000),
 					  module_at("a b", MODULE + 0x80000) };
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 
 	modules[3].build_id_size = 0;
 	begin_table(modules, 5);
@@ -246,15 +250,15 @@ TEST(reported_kernel, believes_nothing_that_can_not_be)
 	for (size_t i = 0; i < 5; i++)
 		add_module(modules[i].name, modules[i].start);
 	add_line("%016llx T cut", TEXT);
-	told = take_apart(0);
-	REQUIRE(told != NULL);
-	CHECK_EQUAL(told->module_count,
-		    0); /* the first two lie in each other: which of them lies, nobody knows */
-	CHECK_EQUAL(symbols_count(told->symbols), 4);
-	reported_kernel_free(told);
+	reported = take_apart(0);
+	REQUIRE(reported != NULL);
+	CHECK_EQUAL(reported->module_count,
+		    0); /* the first two overlap: it is unknown which is wrong */
+	CHECK_EQUAL(symbols_count(reported->symbols), 4);
+	reported_kernel_free(reported);
 	begin_table(modules, 0);
 	CHECK(take_apart(-EINVAL) == NULL);
-	add_module("one", MODULE); /* which is not told */
+	add_module("one", MODULE); /* which is not reported */
 	CHECK(take_apart(-EINVAL) == NULL);
 	begin_table(modules, 1);
 	table.size -= 8;
@@ -266,19 +270,19 @@ TEST(reported_kernel, believes_nothing_that_can_not_be)
 	CHECK(take_apart(-EINVAL) == NULL);
 }
 
-TEST(reported_kernel, names_a_kernel_whose_own_table_is_not_found)
+TEST(reported_kernel, is_used_without_kallsyms)
 {
 	struct guest_kernel *kernel;
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 	struct flat_guest guest;
 	struct symbol symbol;
 
 	make_guest(&guest);
 	begin_table(NULL, 0);
 	add_kernel(0);
-	told = take_apart(0);
-	REQUIRE_EQUAL(find(&guest, told, &kernel), 0);
-	reported_kernel_free(told);
+	reported = take_apart(0);
+	REQUIRE_EQUAL(find(&guest, reported, &kernel), 0);
+	reported_kernel_free(reported);
 	CHECK_EQUAL(kernel->text_start, TEXT);
 	CHECK_EQUAL(kernel->text_end, TEXT + 0x100000);
 	CHECK_STRING(kernel->release, "6.99.1-test");
@@ -289,11 +293,11 @@ TEST(reported_kernel, names_a_kernel_whose_own_table_is_not_found)
 	flat_guest_destroy(&guest);
 }
 
-/* Without page-table isolation a top table is one page, at any place. */
-TEST(reported_kernel, names_a_kernel_with_single_top_tables)
+/* Without page-table isolation a top table is one page at any address. */
+TEST(reported_kernel, is_used_with_single_top_tables)
 {
 	struct guest_kernel *kernel;
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 	struct flat_guest guest;
 	uint64_t top;
 
@@ -305,45 +309,44 @@ TEST(reported_kernel, names_a_kernel_with_single_top_tables)
 	guest.registers.paging.cr3 = top;
 	begin_table(NULL, 0);
 	add_kernel(0);
-	told = take_apart(0);
-	REQUIRE_EQUAL(find(&guest, told, &kernel), 0);
+	reported = take_apart(0);
+	REQUIRE_EQUAL(find(&guest, reported, &kernel), 0);
 	CHECK_EQUAL(kernel->text_start, TEXT);
-	reported_kernel_free(told);
+	reported_kernel_free(reported);
 	guest_kernel_free(kernel);
 	flat_guest_destroy(&guest);
 }
 
-/* A guest that tells of another boot, another build or nonsense gets no names, rather than wrong
- * ones. */
-TEST(reported_kernel, memory_that_says_otherwise_counts)
+/* A report of another boot, another build or nonsense is not used. */
+TEST(reported_kernel, must_match_memory)
 {
 	struct guest_kernel *kernel;
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 	struct flat_guest guest;
 
 	make_guest(&guest);
 	begin_table(NULL, 0);
 	add_kernel(0x200000);
-	told = take_apart(0);
-	CHECK_EQUAL(find(&guest, told, &kernel), -EINVAL);
-	reported_kernel_free(told);
+	reported = take_apart(0);
+	CHECK_EQUAL(find(&guest, reported, &kernel), -EINVAL);
+	reported_kernel_free(reported);
 	begin_table(NULL, 0);
 	add_kernel(0);
-	told = take_apart(0);
-	REQUIRE(told != NULL);
-	told->build_id[19] ^= 1;
-	CHECK_EQUAL(find(&guest, told, &kernel), -EILSEQ);
+	reported = take_apart(0);
+	REQUIRE(reported != NULL);
+	reported->build_id[19] ^= 1;
+	CHECK_EQUAL(find(&guest, reported, &kernel), -EILSEQ);
 	CHECK(strstr(error_message(), "is not the running one"));
-	told->build_id[19] ^= 1;
+	reported->build_id[19] ^= 1;
 	kernel_guest_write_gate(&guest, 13, TEXT + 0x1000 + 50 * 0x40 + 8);
-	CHECK_EQUAL(find(&guest, told, &kernel), -EINVAL);
+	CHECK_EQUAL(find(&guest, reported, &kernel), -EINVAL);
 	CHECK(strstr(error_message(), "IDT"));
-	reported_kernel_free(told);
+	reported_kernel_free(reported);
 	begin_table(NULL, 0);
 	add_line("%016llx T something\n", TEXT);
-	told = take_apart(0);
-	CHECK_EQUAL(find(&guest, told, &kernel), -EINVAL);
-	reported_kernel_free(told);
+	reported = take_apart(0);
+	CHECK_EQUAL(find(&guest, reported, &kernel), -EINVAL);
+	reported_kernel_free(reported);
 	flat_guest_destroy(&guest);
 }
 
@@ -358,13 +361,15 @@ static void check_modules(const struct guest_kernel *kernel, const struct flat_g
 	free(modules);
 }
 
-/* A kernel without BTF does not say which modules it has: they are those whose build ids lie where
- * they were told to lie. */
-TEST(reported_kernel, modules_are_those_that_memory_has)
+/*
+ * A kernel without BTF has no readable module list: reported modules with a matching build id are
+ * used.
+ */
+TEST(reported_kernel, modules_must_be_in_memory)
 {
 	const struct agent_module module = module_at("alpha", MODULE);
 	struct guest_kernel *kernel = NULL, *newer = NULL;
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 	struct flat_guest guest;
 	struct symbol symbol;
 
@@ -375,9 +380,9 @@ TEST(reported_kernel, modules_are_those_that_memory_has)
 	begin_table(&module, 1);
 	add_kernel(0);
 	add_module("alpha", MODULE);
-	told = take_apart(0);
+	reported = take_apart(0);
 	load_module(&guest);
-	REQUIRE_EQUAL(guest_kernel_use_report(kernel, told), 0);
+	REQUIRE_EQUAL(guest_kernel_use_report(kernel, reported), 0);
 	check_modules(kernel, &guest, 1);
 	REQUIRE_EQUAL(guest_kernel_refresh(&newer, kernel, &guest.view), 0);
 	CHECK_EQUAL(newer->module_count, 1);
@@ -391,20 +396,20 @@ TEST(reported_kernel, modules_are_those_that_memory_has)
 	CHECK(!symbols_find(kernel->symbols, MODULE + 0x41, &symbol));
 	load_module(&guest); /* its note is where it was, and its text may be elsewhere */
 	check_modules(kernel, &guest, 0);
-	reported_kernel_free(told);
-	told = take_apart(0);
-	REQUIRE_EQUAL(guest_kernel_use_report(kernel, told), 0);
+	reported_kernel_free(reported);
+	reported = take_apart(0);
+	REQUIRE_EQUAL(guest_kernel_use_report(kernel, reported), 0);
 	check_modules(kernel, &guest, 1);
-	told->build_id[0] ^= 1;
-	CHECK_EQUAL(guest_kernel_use_report(kernel, told), -EILSEQ);
+	reported->build_id[0] ^= 1;
+	CHECK_EQUAL(guest_kernel_use_report(kernel, reported), -EILSEQ);
 	check_modules(kernel, &guest, 0);
-	reported_kernel_free(told);
+	reported_kernel_free(reported);
 	guest_kernel_free(kernel);
 	guest_kernel_free(newer);
 	flat_guest_destroy(&guest);
 }
 
-/* A recording of a guest whose agent tells what is in the table. */
+/* A recording of a guest whose agent reports the table. */
 struct recording {
 	struct flat_guest guest;
 	struct ring *ring;
@@ -412,9 +417,9 @@ struct recording {
 	struct collector *collector;
 	uint64_t stops;         /* the collector's thread alone, as the next one */
 	uint64_t hash;          /* that it was asked with last */
-	atomic_ulong table;     /* the hash of the one that is told */
+	atomic_ulong table;     /* the hash of the reported one */
 	atomic_uint asked;      /* how often */
-	_Atomic uint64_t text;  /* of the kernel that was published last; 0: none */
+	_Atomic uint64_t text;  /* of the last published kernel; 0: none */
 	atomic_size_t modules;  /* of that */
 	atomic_bool has_symbol; /* of the module */
 };
@@ -431,13 +436,13 @@ static bool get_registers(void *context, struct guest_registers *registers)
 static struct reported_kernel *tell(void *context, uint64_t modules_hash)
 {
 	struct recording *recording = context;
-	struct reported_kernel *told = NULL;
+	struct reported_kernel *reported = NULL;
 
 	recording->hash = modules_hash;
 	if (modules_hash != atomic_load(&recording->table))
-		reported_kernel_create(&told, span_of(table.bytes, table.size), NULL);
+		reported_kernel_create(&reported, span_of(table.bytes, table.size), NULL);
 	atomic_fetch_add(&recording->asked, 1);
-	return told;
+	return reported;
 }
 
 static void take_kernel(void *context, const struct guest_kernel *kernel)
@@ -512,7 +517,7 @@ static void end_recording(struct recording *recording)
 	flat_guest_destroy(&recording->guest);
 }
 
-TEST(reported_kernel, is_asked_for_where_memory_does_not_tell)
+TEST(reported_kernel, is_requested_if_memory_has_no_symbols)
 {
 	const struct agent_module module = module_at("alpha", MODULE);
 	struct recording recording = { .table = 7 };
@@ -525,7 +530,7 @@ TEST(reported_kernel, is_asked_for_where_memory_does_not_tell)
 	record(&recording);
 	REQUIRE(recording.collector != NULL);
 	CHECK(wait_for(&recording, has_text));
-	/* The module that was told is there; then it is not any more; then it is told anew. */
+	/* The reported module is loaded, then unloaded, then reported again. */
 	CHECK(wait_for(&recording, has_module));
 	recording.guest.memory[DATA_GPA + NOTE + 16] = 0;
 	CHECK(wait_for(&recording, has_none));
@@ -537,7 +542,7 @@ TEST(reported_kernel, is_asked_for_where_memory_does_not_tell)
 	CHECK(recording.hash == 7 || recording.hash == 8);
 }
 
-TEST(reported_kernel, of_another_boot_gives_no_names)
+TEST(reported_kernel, of_another_boot_is_refused)
 {
 	struct recording recording = { .table = 7 };
 

@@ -56,7 +56,7 @@ TEST(task, is_found_under_kpti)
 	task_guest_free(&fixture);
 }
 
-TEST(task, whose_page_tables_are_not_in_use_is_not_that_of_user_code)
+TEST(task, user_code_needs_the_page_tables_of_its_task)
 {
 	struct task_guest fixture;
 
@@ -80,7 +80,7 @@ TEST(task, of_the_kernel_is_found_without_memory_of_its_own)
 	task_guest_free(&fixture);
 }
 
-TEST(task, idle_is_0)
+TEST(task, idle_task_has_pid_0)
 {
 	struct task_guest fixture;
 
@@ -93,7 +93,7 @@ TEST(task, idle_is_0)
 }
 
 /* In the order of a switch from task 1 to task 2: runqueue, page tables, stack, current. */
-TEST(task, in_a_context_switch_is_whose_stack_it_is)
+TEST(task, in_a_context_switch_is_that_of_the_stack)
 {
 	struct task_guest fixture;
 
@@ -115,7 +115,7 @@ TEST(task, in_a_context_switch_is_whose_stack_it_is)
 	task_guest_free(&fixture);
 }
 
-TEST(task, is_unknown_on_a_stack_of_none)
+TEST(task, is_unknown_on_an_unknown_stack)
 {
 	struct task_guest fixture;
 
@@ -125,11 +125,11 @@ TEST(task, is_unknown_on_a_stack_of_none)
 	task_guest_free(&fixture);
 }
 
-TEST(task, is_found_on_the_stacks_that_are_on_top_of_its_own)
+TEST(task, is_found_on_interrupt_and_exception_stacks)
 {
 	static const uint64_t stacks[] = {
 		DIRECT + IRQ_STACK + 0x1000, ENTRY_AREA + 0x2f00,
-		0x7ffffffde000, /* SYSCALL leaves the user's in place for some instructions */
+		0x7ffffffde000, /* after SYSCALL, RSP is still the user's for some instructions */
 	};
 	struct task_guest fixture;
 
@@ -142,9 +142,8 @@ TEST(task, is_found_on_the_stacks_that_are_on_top_of_its_own)
 	task_guest_free(&fixture);
 }
 
-/* What is not proven: the GDT in use is not that of the CPU whose number it says, or no such. On a
- * stack that says nothing. */
-TEST(task, of_another_cpu_is_not_taken)
+/* The GDT in use is not that of its CPU number, or invalid. The stack gives no hint. */
+TEST(task, of_another_cpu_is_refused)
 {
 	struct task_guest fixture;
 
@@ -160,7 +159,7 @@ TEST(task, of_another_cpu_is_not_taken)
 	task_guest_free(&fixture);
 }
 
-TEST(task, that_can_not_be_read_is_unknown)
+TEST(task, unreadable_one_is_unknown)
 {
 	static const uint64_t places[] = { OFFSETS, AREA(0) + CURRENT, TASK(1) + 0x8e0,
 					   MM(1) + 0x78 };
@@ -177,7 +176,7 @@ TEST(task, that_can_not_be_read_is_unknown)
 		}
 }
 
-TEST(task, with_an_id_that_linux_never_gives_is_unknown)
+TEST(task, with_an_invalid_pid_is_unknown)
 {
 	struct task_guest fixture;
 
@@ -191,7 +190,7 @@ TEST(task, with_an_id_that_linux_never_gives_is_unknown)
 	task_guest_free(&fixture);
 }
 
-TEST(task, of_a_kernel_for_one_cpu_is_found)
+TEST(task, of_a_kernel_without_smp_is_found)
 {
 	struct guest_task_layout one = task_guest_layout;
 	struct task_guest fixture;
@@ -215,7 +214,7 @@ static bool offset_by_apic(const struct task_guest *fixture, uint32_t apic_id, u
 				      apic_id, offset);
 }
 
-TEST(task, s_cpu_is_found_by_the_vcpu_s_apic_id)
+TEST(task, cpu_is_found_by_apic_id)
 {
 	struct task_guest fixture;
 	uint64_t offset;
@@ -231,7 +230,7 @@ TEST(task, s_cpu_is_found_by_the_vcpu_s_apic_id)
 	task_guest_free(&fixture);
 }
 
-TEST(task, s_cpu_is_the_only_one_of_a_kernel_for_one)
+TEST(task, cpu_of_a_kernel_without_smp)
 {
 	struct guest_task_layout one = task_guest_layout;
 	struct task_guest fixture;
@@ -245,14 +244,14 @@ TEST(task, s_cpu_is_the_only_one_of_a_kernel_for_one)
 	task_guest_free(&fixture);
 }
 
-static bool tell(struct task_guest *fixture, const struct guest_tasks_snapshot *seen)
+static bool identify(struct task_guest *fixture, const struct guest_tasks_snapshot *seen)
 {
 	return guest_task_identify(&task_guest_layout, &fixture->guest.view, &fixture->kernel,
 				   fixture->registers, DIRECT + AREA(0), seen, &fixture->task);
 }
 
 /* The guest has run on meanwhile. */
-TEST(task, that_was_seen_is_told_later_as_it_was)
+TEST(task, snapshot_is_identified_later)
 {
 	struct guest_tasks_snapshot seen;
 	struct task_guest fixture;
@@ -264,19 +263,19 @@ TEST(task, that_was_seen_is_told_later_as_it_was)
 	task_guest_put(&fixture, AREA(0) + CURRENT, DIRECT + TASK(2));
 	task_guest_put_task(&fixture, 1, 900, 900, "another");
 	task_guest_enter_cgroup(&fixture, 1, 1);
-	CHECK(tell(&fixture, &seen));
+	CHECK(identify(&fixture, &seen));
 	CHECK_EQUAL(fixture.task.set, DIRECT + CSS_SET(2));
 	CHECK_EQUAL(fixture.task.pid, 700);
 	CHECK_EQUAL(fixture.task.tid, 702);
 	CHECK_STRING(fixture.task.comm, "worker");
 	CHECK_EQUAL(fixture.task.mm, DIRECT + MM(1));
 	fixture.registers->paging.cr3 = TABLES(2);
-	CHECK(!tell(&fixture, &seen));
+	CHECK(!identify(&fixture, &seen));
 	CHECK_EQUAL(fixture.task.pid, SAMPLE_TASK_UNKNOWN);
 	task_guest_free(&fixture);
 }
 
-/* What kernels of one age have: symbols "NAME" per CPU where their address is low. */
+/* The symbols of one kernel version: per-CPU if their address is low. */
 struct kernel_of_age {
 	struct symbol symbols[8];
 	struct btf_image_member hot[3]; /* of struct pcpu_hot */
@@ -368,7 +367,7 @@ static int read_layout(struct guest_task_layout *read, const struct kernel_of_ag
 	return error;
 }
 
-TEST(task, in_the_middle_of_an_execve_is_told_by_its_callers)
+TEST(task, execve_is_detected_by_the_call_chain)
 {
 	const struct guest_task_layout layout = { .execve_start = 0xffffffff81001000,
 						  .execve_end = 0xffffffff81001400 };
@@ -382,7 +381,7 @@ TEST(task, in_the_middle_of_an_execve_is_told_by_its_callers)
 	CHECK(!guest_task_in_execve(&unknown, inside, 3));
 }
 
-TEST(task, layout_is_that_of_the_kernel_s_age)
+TEST(task, layouts_of_all_kernel_versions)
 {
 	for (size_t i = 0; i < sizeof(ages) / sizeof(ages[0]); i++) {
 		struct guest_task_layout read;
@@ -407,7 +406,7 @@ TEST(task, layout_is_that_of_the_kernel_s_age)
 	}
 }
 
-TEST(task, layout_of_a_kernel_that_lacks_a_part_is_not_known)
+TEST(task, layout_with_a_missing_part_is_unknown)
 {
 	struct guest_task_layout read;
 	struct btf_image image;
@@ -430,7 +429,7 @@ TEST(task, layout_of_a_kernel_that_lacks_a_part_is_not_known)
 }
 
 /* Its threads have the parent that their first one has. */
-TEST(task, is_told_with_its_process_and_cgroup)
+TEST(task, is_reported_with_its_process_and_cgroup)
 {
 	struct task_guest fixture;
 
@@ -449,7 +448,7 @@ TEST(task, is_told_with_its_process_and_cgroup)
 	task_guest_free(&fixture);
 }
 
-TEST(task, is_known_where_its_process_and_cgroup_can_not_be_read)
+TEST(task, is_known_without_its_process_and_cgroup)
 {
 	struct task_guest fixture;
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where tasks are, by those that are known: a kernel made by hand, with what looks like them
- * beside. */
+/*
+ * Search for the layout of tasks by known ones: a synthetic kernel, with similar data next to
+ * them.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +25,7 @@
 #define TASKS        6u
 #define LONG         0x8000u /* tasks on a list; twice that is too many */
 
-/* Byte offsets; mm and active_mm are told apart by what runs alone. */
+/* Byte offsets; mm and active_mm differ only in a running kernel thread. */
 static const struct guest_task_layout truth = { .pid = 0x510,
 						.tgid = 0x514,
 						.comm = 0x5a8,
@@ -36,7 +38,7 @@ enum { ACTIVE_MM = 0x400, THREADS = 0x340, CGROUP_LIST = 0x380, ANOTHER = 0x700 
 struct known {
 	struct task_guest guest;
 	struct guest_kernel kernel;
-	struct reported_tasks told;
+	struct reported_tasks reported;
 	struct guest_task_layout found;
 };
 
@@ -72,7 +74,7 @@ static void put_memory(struct known *known, unsigned int n)
 	struct flat_guest *flat = &known->guest.guest;
 	uint64_t table = flat_guest_table(flat);
 
-	memcpy(flat->memory + MARK(n) + 0x20, known->told.tasks[n].mark, AGENT_TASK_MARK);
+	memcpy(flat->memory + MARK(n) + 0x20, known->reported.tasks[n].mark, AGENT_TASK_MARK);
 	flat_guest_map(flat, table, MARKED, MARK(n), 4096, 0);
 	task_guest_put(&known->guest, MEMORY(n) + truth.page_table, DIRECT + table);
 }
@@ -91,7 +93,7 @@ static void put_tasks(struct known *known)
 	const uint64_t threads[] = { KNOWN(0), KNOWN(1), KNOWN(2) };
 
 	for (unsigned int n = 0; n < TASKS; n++) {
-		struct agent_task *task = &known->told.tasks[n];
+		struct agent_task *task = &known->reported.tasks[n];
 
 		*task = (struct agent_task){ .pid = 300 + n,
 					     .tgid = is_thread(n) ? 300 : 300 + n,
@@ -102,7 +104,7 @@ static void put_tasks(struct known *known)
 		put_task(known, KNOWN(n), task, MEMORY(is_thread(n) ? 0 : n),
 			 0x680000 + n * 0x4000);
 	}
-	known->told.count = TASKS;
+	known->reported.count = TASKS;
 	put_list(known, truth.list, processes, 5);
 	put_list(known, CGROUP_LIST, all, 8);
 	put_list(known, THREADS, threads, 3);
@@ -152,7 +154,7 @@ static void make(struct known *known)
 static int find(struct known *known)
 {
 	return guest_task_layout_find(&known->found, &known->kernel, &known->guest.guest.view,
-				      &known->told);
+				      &known->reported);
 }
 
 /* Finds them, or not with ERROR; and is done with. */
@@ -176,7 +178,7 @@ static void check(struct known *known, int error)
 	task_guest_free(&known->guest);
 }
 
-TEST(task_find, finds_where_tasks_are_by_those_that_are_known)
+TEST(task_find, finds_the_layout_by_known_tasks)
 {
 	struct known known;
 
@@ -185,17 +187,17 @@ TEST(task_find, finds_where_tasks_are_by_those_that_are_known)
 	check(&known, 0);
 }
 
-TEST(task_find, takes_no_number_that_stands_in_two_places)
+TEST(task_find, refuses_an_ambiguous_pid)
 {
 	struct known known;
 
 	make(&known);
 	for (unsigned int n = 0; n < TASKS; n++)
-		put_half(&known, KNOWN(n) + ANOTHER, known.told.tasks[n].pid);
+		put_half(&known, KNOWN(n) + ANOTHER, known.reported.tasks[n].pid);
 	check(&known, -ENOTUNIQ);
 }
 
-TEST(task_find, takes_no_number_of_another_namespace)
+TEST(task_find, refuses_pids_of_another_namespace)
 {
 	struct known known;
 
@@ -206,7 +208,7 @@ TEST(task_find, takes_no_number_of_another_namespace)
 }
 
 /* A number that the first task has, too, is of something else. */
-TEST(task_find, takes_no_number_that_the_first_task_has)
+TEST(task_find, refuses_a_pid_that_the_first_task_has)
 {
 	struct known known;
 
@@ -215,7 +217,7 @@ TEST(task_find, takes_no_number_that_the_first_task_has)
 	check(&known, -ENOENT);
 }
 
-TEST(task_find, waits_for_a_task_without_memory_to_tell_what_is_borrowed)
+TEST(task_find, distinguishes_mm_by_a_task_without_memory)
 {
 	struct known known;
 
@@ -224,16 +226,16 @@ TEST(task_find, waits_for_a_task_without_memory_to_tell_what_is_borrowed)
 	check(&known, -EAGAIN);
 }
 
-TEST(task_find, takes_no_memory_in_which_there_is_no_mark)
+TEST(task_find, refuses_memory_without_the_mark)
 {
 	struct known known;
 
 	make(&known);
-	known.told.tasks[4].mark[3]++;
+	known.reported.tasks[4].mark[3]++;
 	check(&known, -ENOENT);
 }
 
-TEST(task_find, takes_no_stack_that_two_tasks_have)
+TEST(task_find, refuses_a_stack_that_two_tasks_have)
 {
 	struct known known;
 
@@ -242,20 +244,20 @@ TEST(task_find, takes_no_stack_that_two_tasks_have)
 	check(&known, -ENOENT);
 }
 
-TEST(task_find, finds_no_task_that_is_not_there)
+TEST(task_find, fails_without_the_reported_tasks)
 {
 	struct known known;
 
 	make(&known);
-	known.told.tasks[5].comm[0] = 'K';
+	known.reported.tasks[5].comm[0] = 'K';
 	check(&known, -ENOENT);
 	make(&known);
-	known.told.tasks[2].comm[0] = 'K';
+	known.reported.tasks[2].comm[0] = 'K';
 	check(&known, -ENOENT);
 }
 
 /* As while the guest changes it, or for ever. */
-TEST(task_find, follows_no_list_that_does_not_come_back)
+TEST(task_find, refuses_a_list_that_does_not_return)
 {
 	struct known known;
 
@@ -265,8 +267,8 @@ TEST(task_find, follows_no_list_that_does_not_come_back)
 	check(&known, -ENOENT);
 }
 
-/* What lies behind the links that are followed might be a second place. */
-TEST(task_find, takes_no_list_where_others_were_too_long_to_be_looked_at)
+/* After the last link that is followed there may be a second candidate. */
+TEST(task_find, refuses_a_list_if_the_search_is_incomplete)
 {
 	static uint64_t tasks[1 + 2 * LONG];
 	struct known known;
@@ -284,7 +286,7 @@ TEST(task_find, takes_no_list_where_others_were_too_long_to_be_looked_at)
 	check(&known, 0);
 }
 
-TEST(task_find, needs_a_symbol_of_what_a_CPU_runs)
+TEST(task_find, needs_a_symbol_for_current)
 {
 	struct known known;
 
@@ -329,7 +331,7 @@ static void check_hot(struct known *known, uint64_t irq_stack)
 	CHECK_EQUAL(known->found.irq_stack, irq_stack);
 }
 
-TEST(task_find, finds_what_a_CPU_runs_where_it_is_among_others)
+TEST(task_find, finds_current_in_pcpu_hot)
 {
 	struct known known;
 
@@ -345,14 +347,14 @@ TEST(task_find, finds_what_a_CPU_runs_where_it_is_among_others)
 	for (unsigned int cpu = 0; cpu < 2; cpu++)
 		task_guest_put(&known.guest, AREA(cpu) + HOT + HOT_DEPTH, -8ull);
 	check_hot(&known, HOT + HOT_IRQ);
-	/* Of two that may be the stack of interrupts none is known to be it. */
+	/* Two candidates for the interrupt stack: neither is used. */
 	make_hot(&known);
 	for (unsigned int cpu = 0; cpu < 2; cpu++)
 		task_guest_put(&known.guest, AREA(cpu) + HOT + HOT_DEPTH, DIRECT + IRQ_STACK - 8);
 	check_hot(&known, 0);
 }
 
-TEST(task_find, takes_nothing_for_what_a_CPU_runs_that_may_be_something_else)
+TEST(task_find, refuses_an_ambiguous_current)
 {
 	struct known known;
 
@@ -390,9 +392,9 @@ static struct message message_of(uint32_t count)
 
 static int read_message(const struct message *message)
 {
-	struct reported_tasks told;
+	struct reported_tasks reported;
 
-	return reported_tasks_read(&told, span_of(message, sizeof(*message)));
+	return reported_tasks_read(&reported, span_of(message, sizeof(*message)));
 }
 
 TEST(reported_tasks, are_enough_and_of_different_values)
@@ -405,7 +407,7 @@ TEST(reported_tasks, are_enough_and_of_different_values)
 	message = message_of(AGENT_TASKS_MAX + 1);
 	CHECK_EQUAL(read_message(&message), -EINVAL);
 	message = message_of(TASKS);
-	message.tasks[1].tgid = 299; /* of no process that is told */
+	message.tasks[1].tgid = 299; /* of a process that is not reported */
 	CHECK_EQUAL(read_message(&message), -EINVAL);
 	message = message_of(TASKS);
 	strcpy(message.tasks[4].comm, "known-1");
@@ -421,10 +423,10 @@ TEST(reported_tasks, are_enough_and_of_different_values)
 	CHECK_EQUAL(read_message(&message), -EINVAL);
 }
 
-TEST(reported_tasks, that_are_none_say_why)
+TEST(reported_tasks, error_of_the_agent_is_returned)
 {
 	struct message message = { .head.error = -EPERM };
-	struct reported_tasks told;
+	struct reported_tasks reported;
 
 	CHECK_EQUAL(read_message(&message), -EPERM);
 	message.head.error = EPERM;
@@ -432,6 +434,6 @@ TEST(reported_tasks, that_are_none_say_why)
 	message.head.error = INT32_MIN;
 	CHECK_EQUAL(read_message(&message), -EINVAL);
 	message = message_of(TASKS);
-	CHECK_EQUAL(reported_tasks_read(&told, span_of(&message, sizeof(message.head) + 40)),
+	CHECK_EQUAL(reported_tasks_read(&reported, span_of(&message, sizeof(message.head) + 40)),
 		    -EINVAL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guest's list of processes and their page tables, and what is told of them. */
+/* The guest's list of processes and their page tables, and how they are reported. */
 #include "vmm/guest/linux/task_list.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ TEST(task_list, has_processes_with_memory_of_their_own)
 }
 
 /* A task that has ended is another one's memory by now. */
-TEST(task_list, that_changes_or_lies_is_not_taken)
+TEST(task_list, changing_or_invalid_list_is_refused)
 {
 	struct guest_process list[4];
 	struct task_guest made;
@@ -80,7 +80,7 @@ TEST(task_list, tables_that_map_the_same_are_a_pair)
 	task_guest_free(&made);
 }
 
-/* The processes that the ring tells of; each once. */
+/* The processes reported in the ring; each once. */
 static unsigned int take_told(struct ring *ring, uint64_t *root)
 {
 	const struct ring_record *record;

@@ -19,8 +19,7 @@ static uint64_t file_at(struct user_guest *guest, const char *name, uint64_t num
 			       user_guest_dentry(guest, guest->root, name), number);
 }
 
-/* The name of what is at ADDRESS, as it is known behind the next look at the images; "" for none.
- */
+/* The name of the image at ADDRESS after the next load of images; "" for none. */
 static const char *name_at(struct user_guest *guest, uint64_t address)
 {
 	const struct user_mapping *mapping = user_guest_look(guest, address);
@@ -77,7 +76,7 @@ TEST(user_map, finds_each_mapping_and_no_gap_in_either_tree)
 	}
 }
 
-TEST(user_map, an_empty_tree_has_nothing)
+TEST(user_map, empty_tree_has_no_mappings)
 {
 	for (int is_maple = 0; is_maple < 2; is_maple++) {
 		struct user_guest guest;
@@ -92,7 +91,7 @@ TEST(user_map, an_empty_tree_has_nothing)
 	}
 }
 
-TEST(user_map, one_stop_remembers_what_it_found_and_is_bounded)
+TEST(user_map, results_of_one_stop_are_cached_and_bounded)
 {
 	struct user_guest guest;
 
@@ -109,7 +108,7 @@ TEST(user_map, one_stop_remembers_what_it_found_and_is_bounded)
 	user_guest_free(&guest);
 }
 
-TEST(user_map, behind_the_deadline_only_what_was_found_before_is_known)
+TEST(user_map, after_the_deadline_only_earlier_results_are_known)
 {
 	struct user_guest guest;
 
@@ -150,8 +149,7 @@ static int read_slowly(const struct guest_view *view, uint64_t gpa, void *to, si
 	return 0;
 }
 
-/* How many reads of the guest a look took in whose LAST one the time ran out; WHOLE: it came to its
- * end. */
+/* The number of reads of a lookup whose deadline passed in the LAST one; WHOLE: it was complete. */
 static unsigned int look_slowly(struct user_guest *guest, unsigned int last, bool *whole)
 {
 	struct slow_reads reads = { .last = last,
@@ -168,9 +166,8 @@ static unsigned int look_slowly(struct user_guest *guest, unsigned int last, boo
 	return reads.count;
 }
 
-/* Whatever the guest's tree is like, a look ends soon behind the time, also one at where the vCPU
- * stands. */
-TEST(user_map, a_look_ends_wherever_the_deadline_meets_it)
+/* For any tree, a lookup ends soon after the deadline, including the one for RIP. */
+TEST(user_map, lookup_ends_at_the_deadline)
 {
 	/* An address may have to be translated, by four reads. */
 	const unsigned int few = KERNEL_MEMORY_READS + 4;
@@ -198,7 +195,7 @@ TEST(user_map, a_look_ends_wherever_the_deadline_meets_it)
 }
 
 /* Freed and used again for another address space, or moved, or half written. */
-TEST(user_map, a_vma_that_contradicts_itself_is_none)
+TEST(user_map, inconsistent_vma_is_refused)
 {
 	struct {
 		uint32_t offset;
@@ -227,7 +224,7 @@ TEST(user_map, a_vma_that_contradicts_itself_is_none)
 	}
 }
 
-TEST(user_map, trees_without_an_end_are_left)
+TEST(user_map, endless_trees_are_refused)
 {
 	struct user_guest guest;
 	uint64_t node, slot, vma;
@@ -245,7 +242,7 @@ TEST(user_map, trees_without_an_end_are_left)
 	/* It is one of no kind. */
 	user_guest_put(&guest, slot, node | 7 << 3 | 4);
 	CHECK(!user_guest_look(&guest, start_of(0)));
-	/* The node was taken out of the tree. */
+	/* The node was removed from the tree. */
 	CHECK(user_guest_look(&guest, start_of(39)));
 	user_guest_put(&guest, node, node | 1);
 	CHECK(!user_guest_look(&guest, start_of(39)));
@@ -259,7 +256,7 @@ TEST(user_map, trees_without_an_end_are_left)
 	user_guest_free(&guest);
 }
 
-TEST(user_map, files_are_told_by_their_paths)
+TEST(user_map, files_have_their_paths)
 {
 	struct user_guest guest;
 	uint64_t directory, mounted, root, point;
@@ -283,7 +280,7 @@ TEST(user_map, files_are_told_by_their_paths)
 }
 
 /* A program of an overlay: its pages are those of the file in the upper or lower directory. */
-TEST(user_map, a_file_behind_another_is_told_by_the_path_of_that)
+TEST(user_map, backing_file_has_the_path_of_its_user)
 {
 	uint64_t file, layer, layer_root, merged, merged_root;
 	struct user_guest guest;
@@ -302,7 +299,7 @@ TEST(user_map, a_file_behind_another_is_told_by_the_path_of_that)
 	user_guest_free(&guest);
 }
 
-TEST(user_map, what_has_no_file_is_told_as_linux_does)
+TEST(user_map, mappings_without_a_file_have_the_names_of_linux)
 {
 	struct user_guest guest;
 	uint64_t vdso;
@@ -329,8 +326,8 @@ TEST(user_map, what_has_no_file_is_told_as_linux_does)
 	user_guest_free(&guest);
 }
 
-/* What stands between: is it this file that was looked at? */
-TEST(user_map, a_file_that_goes_before_its_name_is_read_has_none)
+/* What differs: is it the file that was read? */
+TEST(user_map, file_that_is_closed_before_its_name_is_read_has_none)
 {
 	struct user_guest guest;
 	uint64_t file;
@@ -374,7 +371,7 @@ static int path_of(struct user_guest *guest, uint64_t mount, uint64_t dentry, ch
 	return guest_file_path(&memory, &guest->kernel.vmas, mount, dentry, path);
 }
 
-TEST(guest_file_path, of_what_was_deleted_says_so)
+TEST(guest_file_path, deleted_file_is_marked)
 {
 	char path[PATH_TAIL_MAX];
 	struct user_guest guest;
@@ -394,7 +391,7 @@ TEST(guest_file_path, of_what_was_deleted_says_so)
 }
 
 /* As umount_tree() leaves it where the last process of a mount namespace has ended. */
-TEST(guest_file_path, of_a_mount_that_was_taken_away_is_none)
+TEST(guest_file_path, unmounted_mount_has_none)
 {
 	uint64_t dentry, point, root, mount, own;
 	char path[PATH_TAIL_MAX];
@@ -415,7 +412,7 @@ TEST(guest_file_path, of_a_mount_that_was_taken_away_is_none)
 	user_guest_free(&guest);
 }
 
-TEST(guest_file_path, that_does_not_end_is_none)
+TEST(guest_file_path, endless_path_is_refused)
 {
 	char path[PATH_TAIL_MAX], name[200];
 	struct user_guest guest;
@@ -466,7 +463,7 @@ static void put_elf(uint8_t *page)
 	memset(page + 0x2020, 0xb1, 20);
 }
 
-/* The last time in a radix tree, where each page has a place of its own. */
+/* The last time in a radix tree, where each page has its own slot. */
 TEST(user_image, has_the_build_id_of_its_file_in_the_page_cache)
 {
 	static const unsigned int folios[][3] = {
@@ -501,7 +498,7 @@ TEST(user_image, has_the_build_id_of_its_file_in_the_page_cache)
 		user_image_file(guest.map.mappings[0].image, &device, &inode, &generation);
 		CHECK_EQUAL(device, 8 << 20 | 1);
 		CHECK_EQUAL(inode, 77);
-		/* Across pages; and behind what is in memory. */
+		/* Across pages, and past what is in memory. */
 		CHECK_EQUAL(user_image_read(guest.map.mappings[0].image, &guest.kernel,
 					    &guest.guest.view, 0x1ff8, read, sizeof(read)),
 			    0);
@@ -531,9 +528,11 @@ static int read_page(struct user_guest *guest, const struct user_image *image, u
 			       sizeof(bytes));
 }
 
-/* The tree is as high as it needs: what lies beyond is not in memory, nor is it what lies in its
- * place. */
-TEST(user_image, has_no_pages_that_its_tree_does_not_reach)
+/*
+ * The tree is only as high as needed: higher indexes are not in memory, and do not alias lower
+ * ones.
+ */
+TEST(user_image, refuses_pages_outside_of_its_tree)
 {
 	struct user_image *image;
 	struct user_guest guest;
@@ -560,7 +559,7 @@ TEST(user_image, has_no_pages_that_its_tree_does_not_reach)
 }
 
 /* As readahead leaves them until the disk has answered. */
-TEST(user_image, has_no_pages_that_are_still_to_be_filled)
+TEST(user_image, refuses_pages_that_are_not_uptodate)
 {
 	struct user_image *image;
 	struct user_guest guest;
@@ -575,14 +574,14 @@ TEST(user_image, has_no_pages_that_are_still_to_be_filled)
 	user_guest_put(&guest, flags, ~(1ull << guest.kernel.vmas.page_uptodate));
 	CHECK_EQUAL(read_page(&guest, image, 0), -EFAULT);
 	CHECK_EQUAL(read_page(&guest, image, 3),
-		    -EFAULT); /* the folio's first page says so of all */
+		    -EFAULT); /* the state of the folio's first page counts for all */
 	user_guest_put(&guest, flags, 1ull << guest.kernel.vmas.page_uptodate);
 	CHECK_EQUAL(read_page(&guest, image, 0), 0);
 	CHECK_EQUAL(read_page(&guest, image, 3), 0);
 	user_guest_free(&guest);
 }
 
-/* A change that the guest makes as we read one place: it comes behind that read. */
+/* A change by the guest just after the read of one address. */
 struct change {
 	struct user_guest *guest;
 	uint64_t read;      /* GPA */
@@ -602,14 +601,14 @@ static int read_and_change(const struct guest_view *view, uint64_t gpa, void *to
 	return 0;
 }
 
-static void change_behind(struct user_guest *guest, struct change *change)
+static void change_after(struct user_guest *guest, struct change *change)
 {
 	guest->guest.region.hva = NULL;
 	guest->guest.view.read = read_and_change;
 	guest->guest.view.context = change;
 }
 
-TEST(user_image, has_no_page_that_goes_while_it_is_read)
+TEST(user_image, refuses_a_page_that_moves_during_the_read)
 {
 	struct user_guest guest;
 	struct change change = { .guest = &guest };
@@ -624,7 +623,7 @@ TEST(user_image, has_no_page_that_goes_while_it_is_read)
 	change.value = user_guest_get(&guest, change.at);
 	image = map_program(&guest, file);
 	REQUIRE(image);
-	change_behind(&guest, &change);
+	change_after(&guest, &change);
 	CHECK_EQUAL(read_page(&guest, image, 0), 0);
 	CHECK(change.made);
 	change.value = 0;
@@ -633,7 +632,7 @@ TEST(user_image, has_no_page_that_goes_while_it_is_read)
 }
 
 /* Its memory stays as it was for a while; its file is another one's already. */
-TEST(user_map, a_vma_that_is_unmapped_while_it_is_read_is_none)
+TEST(user_map, vma_that_is_unmapped_during_the_read_is_refused)
 {
 	for (int is_maple = 0; is_maple < 2; is_maple++) {
 		struct user_guest guest;
@@ -647,7 +646,7 @@ TEST(user_map, a_vma_that_is_unmapped_while_it_is_read_is_none)
 			      guest.kernel.vmas.inode_number;
 		change.at = guest.mm + guest.kernel.vmas.mm_root;
 		change.value = user_guest_get(&guest, change.at);
-		change_behind(&guest, &change);
+		change_after(&guest, &change);
 		CHECK(user_guest_look(&guest, 0x400000));
 		CHECK(change.made);
 		change.value = 0;
@@ -657,7 +656,7 @@ TEST(user_map, a_vma_that_is_unmapped_while_it_is_read_is_none)
 }
 
 /* A page that was given to another file meanwhile. */
-TEST(user_image, does_not_take_another_files_page_for_its_own)
+TEST(user_image, does_not_use_a_page_of_another_file)
 {
 	struct user_guest guest;
 	const uint8_t *build_id;

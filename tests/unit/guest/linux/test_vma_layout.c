@@ -15,7 +15,7 @@ static uint32_t add_one(struct btf_image *image, const char *name, const char *p
 				   &(struct btf_image_part){ part, offset, type }, 1);
 }
 
-/* A kind of maple nodes of SIZE bytes, whose slots lie LEVELS times AT into them. */
+/* A kind of maple nodes of SIZE bytes, with slots at LEVELS times AT. */
 static void add_node(struct btf_image *image, const char *name, uint32_t size, uint32_t at)
 {
 	uint32_t pivots = btf_image_add_array(image, SLOTS - 1);
@@ -31,7 +31,7 @@ static void add_node(struct btf_image *image, const char *name, uint32_t size, u
 			    3);
 }
 
-/* Is a kernel with such nodes taken for one that has maple trees? All else of it is missing. */
+/* Is a kernel with such nodes detected as one with maple trees? Everything else is missing. */
 static bool is_maple(uint32_t size, uint32_t at)
 {
 	static const char *const kinds[] = { "maple_dense", "maple_leaf_64", "maple_range_64",
@@ -54,13 +54,11 @@ static bool is_maple(uint32_t size, uint32_t at)
 	return layout.is_maple;
 }
 
-TEST(vma_layout, slots_of_a_maple_node_lie_in_it)
+TEST(vma_layout, slots_are_inside_a_maple_node)
 {
 	CHECK(is_maple(256, 15));
 	CHECK(!is_maple(256, 16));
-	/* A guest may say anything: here they begin 128 bytes before 4 GiB, and end behind them, in
-	 * the node.
-	 */
+	/* Hostile offsets: slots start 128 bytes before 4 GiB and wrap around into the node. */
 	CHECK(!is_maple(UINT32_MAX, 0x1ffffff0));
 }
 
@@ -131,8 +129,10 @@ static void add_files(struct btf_image *image)
 	WORDS(image, "super_block", "s_dev");
 }
 
-/* Of files the kernel keeps pages in a TREE of struct address_space, by its ROOT, of nodes of type
- * NODE. */
+/*
+ * The kernel has the pages of files in TREE of struct address_space, with member ROOT and nodes of
+ * type NODE.
+ */
 struct page_tree {
 	const char *tree, *root, *node;
 	bool known, is_radix_tree;
@@ -180,7 +180,7 @@ static void check_pages(const struct page_tree *pages)
 	symbols_free(symbols);
 }
 
-TEST(vma_layout, pages_of_files_are_in_the_tree_of_the_kernel_s_age)
+TEST(vma_layout, trees_of_pages_of_all_kernel_versions)
 {
 	static const struct page_tree ages[] = {
 		{ "i_pages", "xa_head", "xa_node", true, false },

@@ -5,7 +5,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/unwind/call_site.h"
 
-/* As the last of CALL_SITE_SIZE bytes, behind NOPs. */
+/* At the end of CALL_SITE_SIZE bytes, after NOPs. */
 static bool ends(const uint8_t *code, size_t size)
 {
 	uint8_t bytes[CALL_SITE_SIZE];
@@ -17,7 +17,7 @@ static bool ends(const uint8_t *code, size_t size)
 
 #define ENDS(...) ends((const uint8_t[]){ __VA_ARGS__ }, sizeof((const uint8_t[]){ __VA_ARGS__ }))
 
-TEST(call_site, each_form_of_call_ends_there)
+TEST(call_site, every_form_of_call_is_recognized)
 {
 	CHECK(ENDS(0xe8, 0x10, 0x20, 0x30, 0x40));       /* call .+0x40302015 */
 	CHECK(ENDS(0xff, 0xd0));                         /* call *%rax */
@@ -35,7 +35,7 @@ TEST(call_site, each_form_of_call_ends_there)
 		   0)); /* call *0x1000(%rbx,%r12,8) without its REX */
 }
 
-TEST(call_site, what_is_no_call_does_not)
+TEST(call_site, other_code_is_not_a_call)
 {
 	CHECK(!ENDS(0x90));
 	CHECK(!ENDS(0xe9, 0x10, 0x20, 0x30, 0x40)); /* jmp .+0x40302015 */
@@ -48,7 +48,7 @@ TEST(call_site, what_is_no_call_does_not)
 	CHECK(!ENDS(0xc3));                         /* ret: a function begins there */
 }
 
-TEST(call_site, of_code_that_begins_there_only_what_is_there_counts)
+TEST(call_site, start_of_a_page_limits_the_code)
 {
 	static const uint8_t call[] = { 0xe8, 0x10, 0x20, 0x30, 0x40 };
 
@@ -57,7 +57,7 @@ TEST(call_site, of_code_that_begins_there_only_what_is_there_counts)
 	CHECK(!call_site_matches(call, 0));
 }
 
-TEST(call_site, a_direct_call_tells_what_it_calls)
+TEST(call_site, direct_call_has_a_target)
 {
 	static const uint8_t forward[] = { 0xe8, 0x10, 0x20, 0x30, 0x40 },
 			     back[] = { 0xe8, 0xf0, 0xff, 0xff, 0xff },

@@ -152,7 +152,7 @@ TEST(eh_frame, a_function_with_a_frame_pointer)
 	cfi_table_free(image.table);
 }
 
-TEST(eh_frame, remembered_states_come_back_with_their_cfa)
+TEST(eh_frame, remembered_states_include_the_cfa)
 {
 	struct image image;
 
@@ -214,14 +214,14 @@ TEST(eh_frame, offsets_of_all_kinds)
 	check_rule(&image, 7, with_bp(DWARF_RBP, 40, CFI_UNDEFINED, 0));
 	check_rule(&image, 8, with_bp(DWARF_RBP, 40, CFI_SAME, 0));
 	check_rule(&image, 9, with_bp(DWARF_RBP, 40, CFI_REGISTER, 3));
-	/* Values that are no places: RBP is lost, the chain is not. */
+	/* Values without a location: RBP is lost, the chain is not. */
 	check_rule(&image, 10, with_bp(DWARF_RBP, 40, CFI_UNDEFINED, 0));
 	check_rule(&image, 11, with_bp(DWARF_RBP, 40, CFI_UNDEFINED, 0));
 	cfi_table_free(image.table);
 }
 
 /* 2^60 times -8 is the number that has no negative. */
-TEST(eh_frame, a_negative_offset_that_is_none)
+TEST(eh_frame, invalid_negative_offset)
 {
 	struct image image;
 
@@ -231,7 +231,7 @@ TEST(eh_frame, a_negative_offset_that_is_none)
 	cfi_table_free(image.table);
 }
 
-TEST(eh_frame, rbx_is_followed_as_rbp_is)
+TEST(eh_frame, rbx_is_tracked_like_rbp)
 {
 	struct image image;
 	struct cfi_rule rule = on_stack(16);
@@ -277,8 +277,7 @@ TEST(eh_frame, expressions_that_occur)
 {
 	struct image image;
 
-	/* A realigned stack; OpenSSL's saved stack pointer; the linker's of a PLT; and none of
-	 * these. */
+	/* A realigned stack; OpenSSL's saved stack pointer; the linker's PLT; and none of these. */
 	COMPILE(&image, 0x0f, 3, 0x76, 0x78, 0x06, 0x10, 6, 2, 0x76, 0, 0x41, 0x0f, 6, 0x77, 0x98,
 		1, 0x06, 0x23, 8, 0x41, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33,
 		0x24, 0x22, 0x41, 0x0f, 4, 0x76, 0x78, 0x06, 0x06, 0x41, 0x0f, 0, 0x41, 0x0f, 2,
@@ -340,9 +339,9 @@ TEST(eh_frame, signal_frames_have_their_rule_and_mark)
 	cfi_table_free(image.table);
 }
 
-TEST(eh_frame, what_makes_no_sense_is_unknown_from_there)
+TEST(eh_frame, code_after_an_invalid_instruction_is_unknown)
 {
-	/* Each behind one good row of a byte. */
+	/* Each after one valid row of one byte. */
 	static const uint8_t bad[][4] = {
 		{ 0x3c, 0, 0, 0 },          /* no instruction */
 		{ 0x0b, 0, 0, 0 },          /* nothing was remembered */
@@ -399,7 +398,7 @@ TEST(eh_frame, fdes_in_any_order_overlapping_and_outside)
 	put_plain_fde(&image, CODE + 32, 32, 16);
 	put_plain_fde(&image, CODE, 16, 24);
 	put_plain_fde(&image, CODE + 40, 40, 32);       /* half of it is described before */
-	put_plain_fde(&image, CODE + SIZE - 8, 16, 40); /* ends behind the code */
+	put_plain_fde(&image, CODE + SIZE - 8, 16, 40); /* ends after the code */
 	put_plain_fde(&image, CODE - 0x1000, 16, 40);
 	REQUIRE_EQUAL(compile(&image), 0);
 	check_rule(&image, 0, on_stack(24));
@@ -434,7 +433,7 @@ TEST(eh_frame, cies_of_other_versions_and_letters)
 	REQUIRE_EQUAL(compile(&image), 0);
 	check_rule(&image, 0, on_stack(16));
 	cfi_table_free(image.table);
-	put_cie(&image, "zQ"); /* nobody knows what Q is */
+	put_cie(&image, "zQ"); /* Q is unknown */
 	put_plain_fde(&image, CODE, 16, 16);
 	REQUIRE_EQUAL(compile(&image), 0);
 	check_rule(&image, 0, NONE);
@@ -474,7 +473,7 @@ TEST(eh_frame, code_alignment_is_a_factor)
 }
 
 /* With an entry of length 0 before what the header's table names, as some linkers leave it. */
-TEST(eh_frame, header_s_table_is_what_counts)
+TEST(eh_frame, table_of_the_header_is_used)
 {
 	struct eh_segment code = { .address = CODE, .offset = OFFSET, .size = SIZE };
 	struct image image, header = { .size = 0 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of this machine's own programs, row by row beside what libdw says of
- * the same bytes: each range of code that it has a rule for, and the gaps
- * between them.
+ * Tables of this machine's own programs, compared row by row with libdw: each range of code with a
+ * rule, and the gaps between them.
  */
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -72,7 +71,7 @@ static bool expect_cfa(Dwarf_Frame *frame, struct cfi_rule *rule)
 	return is_deref(&ops[1]);
 }
 
-/* False: in a way that a rule can not say. */
+/* False: a rule cannot express it. */
 static bool expect_place(Dwarf_Frame *frame, int number, uint8_t *place, int16_t *offset)
 {
 	Dwarf_Op memory[3], *ops;
@@ -108,7 +107,7 @@ static bool expect_place(Dwarf_Frame *frame, int number, uint8_t *place, int16_t
 	return true;
 }
 
-/* The CFA itself, or, as signal frames have it, loaded from the same place. */
+/* The CFA itself, or for signal frames, loaded from the same address. */
 static bool expect_sp(Dwarf_Frame *frame, const struct cfi_rule *rule)
 {
 	Dwarf_Op memory[3], *ops;
@@ -239,7 +238,7 @@ static void compare_image(const char *path)
 	printf("\n");
 	CHECK(comparison.rows > 100);
 	CHECK_EQUAL(comparison.wrong, 0);
-	/* What stops chains: hand-written code with rules of its own. */
+	/* Unsupported rules, which end chains: assembly code. */
 	CHECK(comparison.unknown * 1000 <= comparison.rows);
 	cfi_table_free(table);
 	dwarf_cfi_end(comparison.cfi);

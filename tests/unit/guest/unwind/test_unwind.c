@@ -50,7 +50,7 @@ TEST(unwind, orc_across_an_interrupt_of_the_kernel_on_another_stack)
 	struct fixture fixture;
 
 	make(&fixture);
-	set_slot(&fixture, 1, 16, 0, CALL_SP_INDIRECT); /* the stack it came from lies on top */
+	set_slot(&fixture, 1, 16, 0, CALL_SP_INDIRECT); /* the previous stack is at the top */
 	set_slot(&fixture, 2, 0, 0, REGS_SP);
 	set_slot(&fixture, 4, 0, 0, END);
 	push(&fixture, 0, STACK + 0x1000);
@@ -59,8 +59,9 @@ TEST(unwind, orc_across_an_interrupt_of_the_kernel_on_another_stack)
 	push(&fixture, 0x2000, code(4));
 	unwind(&fixture);
 	REQUIRE_EQUAL(fixture.chain.kernel_depth, 4);
-	/* An interrupted instruction may be the first of its function: it is not looked up one byte
-	 * before.
+	/*
+	 * An interrupted instruction may be the first of its function: it is looked up by its own
+	 * address.
 	 */
 	CHECK_EQUAL(fixture.addresses[2], code(3) - 4);
 	CHECK_EQUAL(fixture.addresses[3], code(4));
@@ -69,7 +70,7 @@ TEST(unwind, orc_across_an_interrupt_of_the_kernel_on_another_stack)
 	flat_guest_destroy(&fixture.guest);
 }
 
-TEST(unwind, orc_of_a_return_address_behind_its_function)
+TEST(unwind, orc_of_a_return_address_after_its_function)
 {
 	struct fixture fixture;
 
@@ -145,20 +146,20 @@ static void check_thunk(struct fixture *fixture)
 	flat_guest_destroy(&fixture->guest);
 }
 
-TEST(unwind, a_retpoline_thunk_is_left_by_its_return_address)
+TEST(unwind, retpoline_thunk_is_unwound_by_its_return_address)
 {
 	struct fixture fixture;
 
 	make_thunk(&fixture, NONE, code(2) + 5); /* at its start */
 	check_thunk(&fixture);
-	make_thunk(&fixture, END, code(20) + 2); /* behind its call of itself */
+	make_thunk(&fixture, END, code(20) + 2); /* after its call of itself */
 	check_thunk(&fixture);
 	make_thunk(&fixture, CALL_SP, TEXT + 9 * STEP); /* at its RET to a function */
 	fixture.guest.memory[TEXT_GPA + (code(20) - TEXT)] = 0xc3;
 	check_thunk(&fixture);
 }
 
-TEST(unwind, a_plain_return_is_no_thunk)
+TEST(unwind, plain_return_is_not_a_thunk)
 {
 	struct fixture fixture;
 
@@ -177,7 +178,7 @@ TEST(unwind, a_plain_return_is_no_thunk)
 #define GENERATED     (TEXT + 0x20000000) /* by the kernel */
 #define GENERATED_GPA 0x40000ull
 
-/* A function of a caller that stands in slot 2 behind a call, and that one's own in slot 3. */
+/* A function with its caller in slot 2 after a call, and that one's caller in slot 3. */
 static void make_generated(struct fixture *fixture, uint64_t at)
 {
 	static const uint8_t function[] = { 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90, 0x90,
@@ -198,7 +199,7 @@ static void make_generated(struct fixture *fixture, uint64_t at)
 	push(fixture, 0x20, 0);
 }
 
-TEST(unwind, code_without_a_table_is_left_by_its_frame_pointer_to_a_call_only)
+TEST(unwind, code_without_a_table_needs_a_caller_after_a_call)
 {
 	struct fixture fixture;
 
@@ -214,7 +215,7 @@ TEST(unwind, code_without_a_table_is_left_by_its_frame_pointer_to_a_call_only)
 	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
 	CHECK_EQUAL(fixture.addresses[1], code(2) + 5);
 	CHECK_EQUAL(fixture.chain.flags, 0);
-	/* What can not be read may have no frame. */
+	/* Unreadable code may have no frame. */
 	fixture.guest.registers.rip += 0x100000;
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
@@ -223,7 +224,7 @@ TEST(unwind, code_without_a_table_is_left_by_its_frame_pointer_to_a_call_only)
 }
 
 /* The frame pointer is its caller's, and leads to the caller's caller. */
-TEST(unwind, code_without_a_table_and_without_its_frame_is_left_to_its_caller)
+TEST(unwind, code_without_table_and_frame_leads_to_its_caller)
 {
 	static const struct {
 		uint64_t at, address; /* in the function; offset of its return address */
@@ -244,7 +245,7 @@ TEST(unwind, code_without_a_table_and_without_its_frame_is_left_to_its_caller)
 	}
 }
 
-/* Entries of 4.14: nothing tells the outermost frame from one that can not be left. */
+/* Entries of 4.14 do not distinguish the outermost frame from one that cannot be unwound. */
 static void unwind_without_end(struct fixture *fixture, uint64_t left)
 {
 	make(fixture);
@@ -261,7 +262,7 @@ static void unwind_without_end(struct fixture *fixture, uint64_t left)
 	flat_guest_destroy(&fixture->guest);
 }
 
-TEST(unwind, without_an_end_in_the_table_the_stack_tells_it)
+TEST(unwind, end_is_detected_by_the_stack_without_an_entry)
 {
 	struct fixture fixture;
 
@@ -275,7 +276,7 @@ TEST(unwind, without_an_end_in_the_table_the_stack_tells_it)
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
 }
 
-TEST(unwind, stacks_that_can_not_be_walked_are_flagged)
+TEST(unwind, stacks_that_cannot_be_unwound_are_flagged)
 {
 	static const uint64_t stacks[] = { STACK + 4, 0, STACK + 0x4000, UINT64_MAX - 7 };
 	struct fixture fixture;
@@ -337,7 +338,7 @@ TEST(unwind, kernel_frame_pointers_with_marked_registers)
 	push(&fixture, 0x40, (STACK + 0x60) | 1);
 	push(&fixture, 0x48, code(3));
 	push_registers(&fixture, 0x60, 0x401000, 0x33, USER_STACK, 0);
-	/* Of a kernel that is not known yet. */
+	/* In an unknown kernel. */
 	fixture.chain.unknown_kernel = true;
 	put_kernel_call(&fixture, code(2));
 	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
@@ -353,7 +354,7 @@ TEST(unwind, kernel_frame_pointers_with_marked_registers)
 	flat_guest_destroy(&fixture.guest);
 }
 
-/* struct pt_regs lies PADDING bytes below the stack's end. */
+/* struct pt_regs is PADDING bytes below the end of the stack. */
 static void check_system_call(uint64_t padding)
 {
 	uint64_t registers = 0x4000 - padding - REGISTERS_SIZE;
@@ -388,7 +389,7 @@ TEST(unwind, kernel_frame_pointers_from_a_system_call_into_user_space)
 }
 
 /* The frame pointer is its caller's, and leads to the caller's caller. */
-TEST(unwind, a_kernel_function_that_has_no_frame_yet_is_left_to_its_caller)
+TEST(unwind, kernel_function_before_its_frame_leads_to_its_caller)
 {
 	static const uint8_t begin[] = { 0x55, 0x48, 0x89, 0xe5 };
 
@@ -452,7 +453,7 @@ TEST(unwind, user_frames_of_32_bit_programs)
 	REQUIRE_EQUAL(fixture.chain.user_depth, 2);
 	CHECK_EQUAL(fixture.addresses[1], 0x8049000);
 	CHECK_EQUAL(fixture.chain.flags, 0);
-	write_u32(&fixture, 0x14, 0x8049010); /* behind no call */
+	write_u32(&fixture, 0x14, 0x8049010); /* not after a call */
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.user_depth, 1);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_USER_TRUNCATED);
@@ -501,18 +502,18 @@ static void check_user_chain(struct fixture *fixture, unsigned int depth, uint8_
 }
 
 /* It has no frame pointers, and RBP is where it has some data, on the stack. */
-TEST(unwind, what_a_wrong_frame_pointer_leads_to_is_no_caller)
+TEST(unwind, wrong_frame_pointer_does_not_lead_to_a_caller)
 {
 	const uint64_t data = 0x500000;
 	struct fixture fixture;
 	uint64_t cr3;
 
 	make_user(&fixture, 0x404000);
-	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED); /* behind no call */
+	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED); /* not after a call */
 	put_user_call(&fixture, 0x404000);
 	check_user_chain(&fixture, 2, 0);
 	CHECK_EQUAL(fixture.addresses[1], 0x404000);
-	/* The same bytes where no code may be executed, or none of a program. */
+	/* The same bytes in memory that is not executable, or not in user space. */
 	cr3 = fixture.guest.registers.paging.cr3;
 	push_user(&fixture, 0x208, data + 0x1000);
 	flat_guest_map(&fixture.guest, cr3, data, USER_TEXT_GPA + 0x3000, 4096, 1ull << 63 | 4);
@@ -527,14 +528,14 @@ TEST(unwind, what_a_wrong_frame_pointer_leads_to_is_no_caller)
 }
 
 /* A return address of the stack, but that of a caller further out, or of a call that is over. */
-TEST(unwind, who_called_something_else_is_no_caller)
+TEST(unwind, call_of_another_function_is_not_a_caller)
 {
 	struct fixture fixture;
 
 	make_user(&fixture, 0x404000);
 	put_direct_call(&fixture, 0x404000, 0x401700);
 	check_user_chain(&fixture, 2, 0);
-	put_direct_call(&fixture, 0x404000, 0x401810); /* a function behind the one that was left */
+	put_direct_call(&fixture, 0x404000, 0x401810); /* a function after the one that returns */
 	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
 	put_direct_call(&fixture, 0x404000, 0x401800 - (64 << 10)); /* long before */
 	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
@@ -542,7 +543,7 @@ TEST(unwind, who_called_something_else_is_no_caller)
 }
 
 /* As ld makes it: endbr64; bnd jmp *slot(%rip). The slot is the last word of the page. */
-TEST(unwind, a_call_through_a_PLT_is_one_of_what_its_slot_has)
+TEST(unwind, call_through_a_PLT_leads_to_the_function_in_its_slot)
 {
 	static const uint8_t entry[] = {
 		0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0xed, 0x0f, 0, 0
@@ -559,8 +560,8 @@ TEST(unwind, a_call_through_a_PLT_is_one_of_what_its_slot_has)
 	flat_guest_destroy(&fixture.guest);
 }
 
-/* RBP is its caller's, and leads to that one's caller, who would seem to have called it. */
-TEST(unwind, a_function_without_a_frame_is_left_by_its_return_address)
+/* RBP is its caller's, and leads to that one's caller, which would seem to be the direct one. */
+TEST(unwind, function_without_a_frame_is_unwound_by_its_return_address)
 {
 	struct fixture fixture;
 

@@ -6,8 +6,8 @@
 #include "vmm/attach/sample_views.h"
 
 /*
- * A CPU's stacks as Linux has them (arch/x86/include/asm/cpu_entry_area.h): the entry stack and
- * those of the IST in the CPU's entry area, each behind a page that is not mapped.
+ * A CPU's stacks as in Linux (arch/x86/include/asm/cpu_entry_area.h): the entry stack and those of
+ * the IST in the CPU's entry area, each after an unmapped page.
  */
 #define ENTRY_AREA      0xfffffe0000001000ull
 #define ENTRY_STACK_END (ENTRY_AREA + 0x2000)
@@ -71,8 +71,7 @@ TEST(unwind, orc_across_the_exception_stacks_of_a_CPU)
 	flat_guest_destroy(&fixture.guest);
 }
 
-/* Before an exception's entry leaves the entry stack there is no more on it than what the CPU
- * pushed. */
+/* Until the entry of an exception leaves the entry stack, it has only what the CPU pushed. */
 TEST(unwind, orc_of_the_entry_stack_of_a_CPU)
 {
 	struct fixture fixture;
@@ -104,10 +103,10 @@ TEST(unwind, an_exception_stack_that_ran_over_ends_the_chain)
 }
 
 /*
- * attach has a copy of the stack that was in use, to be walked later: what an exception interrupted
- * is on it, the callers of that are on another, which goes on changing.
+ * attach unwinds a copy of the stack in use later: the frame that an exception interrupted is on
+ * it, its callers are on another stack, which keeps changing.
  */
-TEST(unwind, a_copy_of_an_exception_stack_ends_with_what_was_interrupted)
+TEST(unwind, copied_exception_stack_ends_with_the_interrupted_frame)
 {
 	struct fixture fixture;
 	struct guest_kernel kernel;
@@ -139,7 +138,7 @@ TEST(unwind, a_copy_of_an_exception_stack_ends_with_what_was_interrupted)
 /* The first instructions of a system call, on the program's stack, and the last ones have the mark
  * of an end.
  */
-TEST(unwind, entry_code_without_a_stack_of_the_kernel_is_no_end)
+TEST(unwind, entry_code_on_another_stack_is_not_the_end)
 {
 	struct fixture fixture;
 

@@ -36,8 +36,10 @@
 
 /* --- what the child does ------------------------------------------------------ */
 
-/* Both compilers omit it when they optimize; sanitized builds ask for it, and gcc can be told
- * otherwise. */
+/*
+ * Both compilers omit it when they optimize; sanitized builds request it, and gcc has an option
+ * for it.
+ */
 #ifdef __clang__
 #define FRAMELESS __attribute__((noinline))
 #else
@@ -320,7 +322,7 @@ static unsigned int slot_of(uint64_t sp)
 									      : OWN_SLOT;
 }
 
-/* What is in use of the stack that it is on; the other one is as it was left. */
+/* The used part of its stack; the other stack is unchanged. */
 static void copy_stack(struct stepping *stepping)
 {
 	unsigned int slot = slot_of(stepping->child.now.rsp);
@@ -348,7 +350,7 @@ static void print_chain(const struct stepping *stepping, const struct guest_call
 		       (unsigned long long)(i < chain->user_depth ? chain->addresses[i] : 0));
 }
 
-/* The chain goes on behind the truth, through main() to the end. */
+/* The chain continues after the expected part, through main() to the end. */
 static bool is_true(const struct stepping *stepping, const struct guest_callchain *chain)
 {
 	const struct truth *truth = &stepping->child.truth;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * User stacks made by hand. The program's code is a row of slots of 16 bytes
- * with a rule of its own each, mapped at PROGRAM; behind it lies a library
- * without a table. What real programs do is in test_unwind_steps.c.
+ * Synthetic user stacks. The program's code is a row of slots of 16 bytes with a rule each, mapped
+ * at PROGRAM, followed by a library without a table. Real programs are tested in
+ * test_unwind_steps.c.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -17,7 +17,7 @@
 #define STACK       0x7ffc00000000ull /* maps to STACK_GPA, 4 KiB */
 #define STACK_GPA   0x10000ull
 #define PROGRAM     0x401000ull /* maps to CODE_GPA, 4 KiB; file offset 0x1000 */
-#define LIBRARY     0x402000ull /* the same behind it */
+#define LIBRARY     0x402000ull /* the same after it */
 #define CODE_GPA    0x20000ull
 #define DATA        0x500000ull
 #define FILE_OFFSET 0x1000ull
@@ -163,8 +163,8 @@ TEST(unwind_user, frames_by_tables_to_the_outermost)
 	destroy(&fixture);
 }
 
-/* The call is the last of slot 2, and slot 3 says something else. */
-TEST(unwind_user, a_return_address_may_be_behind_its_function)
+/* The call is the last instruction of slot 2, and slot 3 has another rule. */
+TEST(unwind_user, return_address_may_be_after_its_function)
 {
 	struct fixture fixture;
 
@@ -176,14 +176,14 @@ TEST(unwind_user, a_return_address_may_be_behind_its_function)
 	destroy(&fixture);
 }
 
-TEST(unwind_user, what_a_rule_does_not_say_ends_the_chain_with_a_flag)
+TEST(unwind_user, unknown_rule_ends_the_chain_with_a_flag)
 {
 	struct fixture fixture;
 
 	make(&fixture);
 	fixture.rules[2] = (struct cfi_rule){ .cfa = CFI_CFA_UNKNOWN };
 	push(&fixture, 0, code(2));
-	fixture.guest.registers.rbp = STACK + 0x40; /* looks like a frame, and is none */
+	fixture.guest.registers.rbp = STACK + 0x40; /* looks like a frame, but is not */
 	push(&fixture, 0x48, code(3));
 	put_call(&fixture, code(3));
 	check_chain(&fixture, 2, SAMPLE_USER_TRUNCATED);
@@ -204,7 +204,7 @@ TEST(unwind_user, registers_are_used_only_before_the_first_call)
 	destroy(&fixture);
 }
 
-/* As in the dynamic linker: the frame that looks a function up has its CFA in RBX. */
+/* As in the dynamic linker: the frame that looks up a function has its CFA in RBX. */
 TEST(unwind_user, rbx_is_known_in_callers_too)
 {
 	struct fixture fixture;
@@ -237,7 +237,7 @@ TEST(unwind_user, a_lost_frame_pointer_matters_only_where_it_is_needed)
 	destroy(&fixture);
 }
 
-TEST(unwind_user, pages_that_are_not_there_end_the_chain)
+TEST(unwind_user, missing_pages_end_the_chain)
 {
 	struct fixture fixture;
 
@@ -249,7 +249,7 @@ TEST(unwind_user, pages_that_are_not_there_end_the_chain)
 	destroy(&fixture);
 }
 
-TEST(unwind_user, data_is_no_caller)
+TEST(unwind_user, data_is_not_a_caller)
 {
 	struct fixture fixture;
 
@@ -263,7 +263,7 @@ TEST(unwind_user, data_is_no_caller)
 	destroy(&fixture);
 }
 
-TEST(unwind_user, the_kernel_calls_no_user_code)
+TEST(unwind_user, kernel_address_is_not_a_caller)
 {
 	const uint64_t kernel = 0xffffffff81000010ull;
 	struct fixture fixture;
@@ -276,7 +276,7 @@ TEST(unwind_user, the_kernel_calls_no_user_code)
 	destroy(&fixture);
 }
 
-TEST(unwind_user, code_without_a_table_is_left_by_its_frame_pointer_to_a_call_only)
+TEST(unwind_user, code_without_a_table_needs_a_caller_after_a_call)
 {
 	struct fixture fixture;
 
@@ -293,7 +293,7 @@ TEST(unwind_user, code_without_a_table_is_left_by_its_frame_pointer_to_a_call_on
 }
 
 /* The one before this, but it calls something else: RBP was its caller's, or anything. */
-TEST(unwind_user, who_called_something_else_is_no_caller_of_compiled_code)
+TEST(unwind_user, call_of_another_function_is_not_a_caller_of_compiled_code)
 {
 	static const int32_t distance = 0x4000;
 	struct fixture fixture;
@@ -320,7 +320,7 @@ static void check_lost_in_library(struct fixture *fixture)
 }
 
 /* It may have no frame pointers: what is found by them then is not its caller. */
-TEST(unwind_user, code_whose_table_is_still_to_be_made_is_not_guessed_about)
+TEST(unwind_user, code_with_a_pending_table_ends_the_chain)
 {
 	struct user_image_key key = { .kind = USER_IMAGE_FILE, .inode = 1 };
 	struct fixture fixture;
@@ -333,7 +333,7 @@ TEST(unwind_user, code_whose_table_is_still_to_be_made_is_not_guessed_about)
 	destroy(&fixture);
 }
 
-TEST(unwind_user, neither_is_code_of_what_can_not_be_told)
+TEST(unwind_user, code_of_an_unknown_image_ends_the_chain)
 {
 	struct fixture fixture;
 
@@ -343,7 +343,7 @@ TEST(unwind_user, neither_is_code_of_what_can_not_be_told)
 	destroy(&fixture);
 }
 
-TEST(unwind_user, code_made_at_run_time_is_left_by_its_frame_pointer)
+TEST(unwind_user, generated_code_is_unwound_by_its_frame_pointer)
 {
 	struct user_image_key key = { .kind = USER_IMAGE_ANONYMOUS };
 	struct fixture fixture;
@@ -361,8 +361,10 @@ TEST(unwind_user, code_made_at_run_time_is_left_by_its_frame_pointer)
 
 #define JIT (LIBRARY + 0x20)
 
-/* The code at JIT was interrupted at its byte number AT; on the stack lie 6 words: of the frame
- * that bp leads to, and below. */
+/*
+ * The code at JIT was interrupted at byte AT; the stack has 6 words: the frame that bp leads to,
+ * and below.
+ */
 static void make_jit(struct fixture *fixture, const char *bytes, size_t size, unsigned int at)
 {
 	struct user_image_key key = { .kind = USER_IMAGE_ANONYMOUS };
@@ -386,7 +388,7 @@ static void check_caller(struct fixture *fixture, uint64_t caller)
 }
 
 /* bp is its caller's as long as it has not made its frame, and when it has given it up. */
-TEST(unwind_user, code_made_at_run_time_has_no_frame_at_its_begin_and_end)
+TEST(unwind_user, generated_code_has_no_frame_at_its_start_and_end)
 {
 	static const char function[] =
 		"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5\x48\xff\xcf\x75\xfb\x5d\xc3";
@@ -407,8 +409,8 @@ TEST(unwind_user, code_made_at_run_time_has_no_frame_at_its_begin_and_end)
 	check_caller(&fixture, code(2));
 }
 
-/* bp is _dl_fini's there, whose caller would be taken for its own. */
-TEST(unwind_user, what_ends_programs_and_libraries_has_no_frame)
+/* bp is _dl_fini's there, whose caller must not be reported. */
+TEST(unwind_user, fini_has_no_frame)
 {
 	static const char fini[] = "\xf3\x0f\x1e\xfa\x48\x83\xec\x08\x48\x83\xc4\x08\xc3";
 	static const unsigned int none[] = { 0, 4, 12 };
@@ -424,9 +426,11 @@ TEST(unwind_user, what_ends_programs_and_libraries_has_no_frame)
 	check_caller(&fixture, code(2));
 }
 
-/* V8 first looks whether its code is still good. Where that is how it may be, no caller is named.
+/*
+ * V8 first checks whether its code is still valid. Code that may be such a check has no known
+ * caller.
  */
-TEST(unwind_user, code_before_a_frame_is_made_has_no_caller_that_is_known)
+TEST(unwind_user, code_before_its_prologue_has_no_known_caller)
 {
 	static const char function[] =
 		"\x48\x8b\x59\xf0\xf6\x43\x0f\x01\x0f\x85\x11\x22\x33\x44\x55\x48\x8b\xec\x56";
@@ -450,9 +454,11 @@ static void check_no_caller(struct fixture *fixture)
 	destroy(fixture);
 }
 
-/* Bytes of operands look like what ends a function: `mov %rax, %rbx`, a distance, the filling of a
- * NOP. */
-TEST(unwind_user, what_looks_like_a_return_does_not_end_code_before_its_frame)
+/*
+ * Operands that look like the end of a function: `mov %rax, %rbx`, a distance, the padding of a
+ * NOP.
+ */
+TEST(unwind_user, bytes_like_a_return_do_not_end_code_before_its_frame)
 {
 	static const char *const functions[] = {
 		"\x48\x89\xc3\xf6\x43\x0f\x01\x55\x48\x89\xe5",
@@ -471,8 +477,8 @@ TEST(unwind_user, what_looks_like_a_return_does_not_end_code_before_its_frame)
 	check_caller(&fixture, code(3));
 }
 
-/* The frame is given up, and something stands before the return: bp is the caller's. */
-TEST(unwind_user, code_behind_its_frame_has_no_caller_that_is_known)
+/* The frame is torn down, and more code follows before the return: bp is the caller's. */
+TEST(unwind_user, code_after_its_frame_has_no_known_caller)
 {
 	static const struct {
 		const char *bytes;
@@ -511,7 +517,7 @@ static void make_at_page_end(struct fixture *fixture, const char *bytes, size_t 
 	fixture->guest.registers.rip = PAGE_END;
 }
 
-/* What the next page has may be the beginning. */
+/* The prologue may be in the next page. */
 TEST(unwind_user, code_is_read_across_the_end_of_a_page)
 {
 	static const char function[] = "\xff\xcf\x55\x48\x89\xe5",
@@ -519,7 +525,7 @@ TEST(unwind_user, code_is_read_across_the_end_of_a_page)
 	struct fixture fixture;
 
 	make_at_page_end(&fixture, function, sizeof(function) - 1);
-	check_no_caller(&fixture); /* it can not be read */
+	check_no_caller(&fixture); /* it is unreadable */
 	make_at_page_end(&fixture, function, sizeof(function) - 1);
 	map_page(&fixture, LIBRARY + 0x1000, CODE_GPA + 0x2000);
 	check_no_caller(&fixture);
@@ -530,7 +536,7 @@ TEST(unwind_user, code_is_read_across_the_end_of_a_page)
 }
 
 /* In a program with a table, code that no FDE describes: written by hand, or not by a compiler. */
-TEST(unwind_user, so_is_code_that_the_table_does_not_describe)
+TEST(unwind_user, code_that_the_table_does_not_describe_is_unwound_by_its_frame_pointer)
 {
 	struct fixture fixture;
 
@@ -561,7 +567,7 @@ TEST(unwind_user, a_signal_frame_is_known_by_its_trampoline)
 	fixture.rules[3] = frame(DWARF_RBP, 16);
 	fixture.rules[4] = frame(DWARF_RBX, 16);
 	fixture.rules[5] = outermost();
-	push(&fixture, 0, LIBRARY + 0x100); /* RSP is behind it in the handler's caller */
+	push(&fixture, 0, LIBRARY + 0x100); /* RSP is above it in the handler's caller */
 	push(&fixture, 8 + 120, STACK + 0x400);
 	push(&fixture, 8 + 128, STACK + 0x500);
 	push(&fixture, 8 + 160, STACK + 0x300);
@@ -605,8 +611,8 @@ TEST(unwind_user, endless_chains_end_at_the_capacity)
 	destroy(&fixture);
 }
 
-/* The clock is looked at now and then, not at each frame. */
-TEST(unwind_user, time_that_is_over_ends_the_chain_with_a_flag)
+/* The deadline is not checked for each frame. */
+TEST(unwind_user, deadline_ends_the_chain_with_a_flag)
 {
 	struct timespec now;
 	struct fixture fixture;
