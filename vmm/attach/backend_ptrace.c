@@ -270,9 +270,9 @@ static int try_on_child(void)
  */
 static int probe(void)
 {
-	static const char here[] = "";
+	static char here;
 	char byte;
-	const struct iovec ours = { &byte, 1 }, theirs = { (void *)here, 1 };
+	const struct iovec ours = { &byte, 1 }, theirs = { &here, 1 };
 
 	if (process_vm_readv(getppid(), &ours, 1, &theirs, 1, 0) < 0 && errno != EFAULT)
 		return error_set(

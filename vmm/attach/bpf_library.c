@@ -22,7 +22,8 @@
 #include "shared/log.h"
 #include "vmm/attach/bpf/guest_sample.h"
 
-static int print(enum libbpf_print_level level, const char *format, va_list arguments)
+static __attribute__((format(printf, 2, 0))) int print(enum libbpf_print_level level,
+						       const char *format, va_list arguments)
 {
 	char text[512];
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The socket of the guest agent, as QEMU's command line and the kernel's list of sockets tell it.
- */
+/* The socket of the guest agent, in QEMU's command line and in the kernel's list of sockets. */
 #include "vmm/attach/agent_channel.h"
 
 #include <errno.h>
@@ -37,7 +36,7 @@ TEST(agent_channel, is_found_in_command_lines)
 	CHECK_EQUAL(place.fd, 33);
 }
 
-TEST(agent_channel, others_are_none)
+TEST(agent_channel, other_command_lines_have_no_channel)
 {
 	struct agent_channel_address place;
 
@@ -68,7 +67,7 @@ TEST(agent_channel, others_are_none)
 	CHECK(!agent_channel_parse("", 0, &place));
 }
 
-TEST(agent_channel, lines_of_sockets)
+TEST(agent_channel, lines_of_sockets_are_parsed)
 {
 	char line[] = "0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/a b\n";
 	char connected[] = "ffff8881028c6600: 00000003 00000000 00000000 0001 03 777 /run/x\n";
@@ -89,7 +88,7 @@ TEST(agent_channel, lines_of_sockets)
 	CHECK(!agent_channel_parse_socket(header, &socket));
 }
 
-/* This process as the VMM, with a socket at PATH. */
+/* This process plays the VMM, with a socket at PATH. */
 static int listen_at(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -124,7 +123,7 @@ TEST(agent_channel, one_client_at_a_time_and_only_of_the_process_itself)
 	CHECK_EQUAL(agent_channel_connect(&other, path), -EPERM);
 	first = agent_channel_connect(&self, path);
 	CHECK(first >= 0);
-	close(accept(listener, NULL, NULL)); /* of the refused one */
+	close(accept(listener, NULL, NULL)); /* the refused connection */
 	accepted = accept(listener, NULL, NULL);
 	CHECK_EQUAL(agent_channel_connect(&self, path), -EBUSY);
 	CHECK(strstr(error_message(), "another client"));
@@ -132,7 +131,7 @@ TEST(agent_channel, one_client_at_a_time_and_only_of_the_process_itself)
 	close(accepted);
 	first = agent_channel_connect(&self, path);
 	CHECK(first >= 0);
-	CHECK_EQUAL(agent_channel_connect(&self, NULL), -ENOENT); /* this is no QEMU */
+	CHECK_EQUAL(agent_channel_connect(&self, NULL), -ENOENT); /* this is not QEMU */
 	CHECK(!agent_channel_exists(&self));
 	close(first);
 	close(listener);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host's end of the way by vsock; where this machine's kernel has one to itself, with the agent
- * at the other. */
+/* The host's end of the vsock connection; with the agent on the same machine, if the kernel
+ * allows that. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -45,7 +45,7 @@ static pid_t run_agent(unsigned int port)
 	_exit(127);
 }
 
-/* A listener at a port that is free here; the address has it. */
+/* Listens on a free port, and stores it in the address. */
 static int listen_somewhere(struct agent_vsock_address *address)
 {
 	int fd = -EADDRINUSE;
@@ -56,7 +56,7 @@ static int listen_somewhere(struct agent_vsock_address *address)
 	return fd;
 }
 
-/* The loopback of Linux (module vsock_loopback) takes a connection of a machine with itself. */
+/* Linux's loopback (module vsock_loopback) connects a machine with itself. */
 static int connect_as_anybody(const struct agent_vsock_address *address)
 {
 	const struct sockaddr_vm local = { .svm_family = AF_VSOCK,
@@ -71,7 +71,7 @@ static int connect_as_anybody(const struct agent_vsock_address *address)
 	return fd;
 }
 
-TEST(agent_vsock_guest, is_let_in_if_it_is_the_one_that_is_meant)
+TEST(agent_vsock_guest, only_the_expected_guest_is_accepted)
 {
 	struct agent_vsock_address address = { .cid = VMADDR_CID_LOCAL }, other = { .cid = 99 };
 	int listener = listen_somewhere(&address), fd = -1, other_program;
@@ -86,7 +86,7 @@ TEST(agent_vsock_guest, is_let_in_if_it_is_the_one_that_is_meant)
 		close(listener);
 		SKIP("no vsock connects this machine with itself (Linux module vsock_loopback)");
 	}
-	/* From a port that anybody can have. */
+	/* From an unprivileged port. */
 	CHECK_EQUAL(poll(&waiting, 1, 60000), 1);
 	CHECK_EQUAL(agent_vsock_accept(listener, &address), -EAGAIN);
 	close(other_program);
@@ -94,7 +94,7 @@ TEST(agent_vsock_guest, is_let_in_if_it_is_the_one_that_is_meant)
 	agent = run_agent(address.port);
 	CHECK_EQUAL(poll(&waiting, 1, 60000), 1);
 	CHECK_EQUAL(agent_vsock_accept(listener, &other), -EAGAIN);
-	/* Sent away, it comes again. */
+	/* After it was closed, the client connects again. */
 	CHECK_EQUAL(poll(&waiting, 1, 60000), 1);
 	fd = agent_vsock_accept(listener, &address);
 	CHECK(fd >= 0);

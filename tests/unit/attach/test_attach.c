@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What attaching finds out about another process, here this one: parsers, memory, page tables in
- * it. */
+/* Parsers, memory access and the search for page tables, applied to this process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +17,7 @@
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/process.h"
 
-TEST(attach, vcpu_descriptors_are_told_from_others)
+TEST(attach, vcpu_descriptors_are_recognized)
 {
 	unsigned int id = 77;
 
@@ -35,7 +34,7 @@ TEST(attach, vcpu_descriptors_are_told_from_others)
 	CHECK(!proc_parse_vcpu_link("", &id));
 }
 
-TEST(attach, threads_of_vmms_are_known_by_name)
+TEST(attach, threads_are_recognized_by_name)
 {
 	static const struct {
 		const char *name;
@@ -58,8 +57,8 @@ TEST(attach, threads_of_vmms_are_known_by_name)
 	}
 }
 
-/* The third is of kvm-nx-lpage-recovery, which a vCPU's thread made. */
-TEST(attach, threads_in_kvm_run_are_known_by_their_call)
+/* The third line is of kvm-nx-lpage-recovery, created by a vCPU's thread. */
+TEST(attach, threads_are_recognized_by_kvm_run)
 {
 	int fd = 0;
 
@@ -78,7 +77,7 @@ TEST(attach, threads_in_kvm_run_are_known_by_their_call)
 	CHECK(!proc_parse_run_call("", &fd));
 }
 
-TEST(attach, what_is_no_vm_is_refused_with_its_reason)
+TEST(attach, processes_without_a_vm_are_refused)
 {
 	struct vmm_process *process;
 
@@ -103,7 +102,7 @@ TEST(attach, mappings_that_can_be_guest_memory)
 		&size));
 	CHECK(!memory_layout_parse("7f0000000000-7f0000fff000 rw-p 00000000 00:00 0 \n", &hva,
 				   &size));
-	/* A sanitizer's shadow: reading which of its pages are there would take minutes. */
+	/* A sanitizer's shadow: scanning its pagemap would take minutes. */
 	CHECK(!memory_layout_parse("10007fff8000-7fff80000000 rw-p 00000000 00:00 0 \n", &hva,
 				   &size));
 	CHECK(!sysinfo(&host));
@@ -134,7 +133,7 @@ TEST(attach, memory_above_the_hole_is_at_4_gib)
 	CHECK_EQUAL(slots[1].hva, 0xc0010000);
 }
 
-/* A guest's memory in this process, seen as if it were another's. */
+/* Guest memory in this process, accessed as if it were another process's. */
 struct own_guest {
 	struct vmm_process process;
 	struct vmm_memory memory;
@@ -219,16 +218,16 @@ TEST(attach, tables_of_a_kernel_are_found_in_memory)
 	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, 0, &paging), 0);
 	CHECK_EQUAL(paging.cr3, ROOT);
 	CHECK_EQUAL(kernel_tables_find(&guest.memory, 1, 0, &paging), -ENOENT);
-	/* A process's tables are of the same kernel. */
+	/* A process's tables belong to the same kernel. */
 	put(&guest, 0x400000, 511, SECOND | TABLE);
 	put(&guest, 0x400000, 508, OTHER | TABLE);
 	CHECK_EQUAL(kernel_tables_find(&guest.memory, 1, 0, &paging), -ENOENT);
 	close_guest(&guest);
 }
 
-/* A reset leaves the tables of the kernel before, which lie lower: the one that runs is where it
- * runs. */
-TEST(attach, tables_of_the_kernel_that_runs_are_told_from_those_of_the_one_before)
+/* After a reset the tables of the previous kernel are still there, at lower addresses. The
+ * running kernel's map its RIP. */
+TEST(attach, page_tables_of_the_running_kernel_are_found_after_a_reset)
 {
 	enum { NEW = 0x100000 };
 	const uint64_t old_rip = LINUX_IMAGES_GVA + 9 * 0x200000 + 5,
@@ -253,7 +252,7 @@ TEST(attach, tables_of_the_kernel_that_runs_are_told_from_those_of_the_one_befor
 	close_guest(&guest);
 }
 
-TEST(attach, tables_that_do_not_map_an_image_in_a_row_are_no_kernel_s)
+TEST(attach, page_tables_of_a_kernel_map_a_contiguous_image)
 {
 	struct guest_paging paging;
 	struct own_guest guest;
@@ -268,7 +267,7 @@ TEST(attach, tables_that_do_not_map_an_image_in_a_row_are_no_kernel_s)
 	close_guest(&guest);
 }
 
-TEST(attach, five_levels_are_told_from_four)
+TEST(attach, five_level_page_tables_are_detected)
 {
 	struct guest_paging paging;
 	struct own_guest guest;
@@ -284,8 +283,8 @@ TEST(attach, five_levels_are_told_from_four)
 	close_guest(&guest);
 }
 
-/* What the VMM has not used yet is not to become memory that it uses. */
-TEST(attach, a_search_touches_no_page_that_was_not_touched)
+/* Pages that the VMM has not used must not be allocated. */
+TEST(attach, a_search_allocates_no_page)
 {
 	static unsigned char present[GUEST_SIZE / 4096];
 	struct guest_paging paging;
@@ -306,8 +305,9 @@ TEST(attach, a_search_touches_no_page_that_was_not_touched)
 #define TEXT 0xffffffff81000000ull
 #define BIOS 0xf0000ull
 
-/* One that idles, or spins with interrupts off, has no tick either; firmware in its place tells. */
-TEST(attach, a_kernel_that_was_reset_is_told_from_one_that_stands)
+/* An idle guest, or one with interrupts off, does not tick either; firmware code makes the
+ * difference. */
+TEST(attach, a_reset_is_distinguished_from_an_idle_kernel)
 {
 	const uint64_t tick = 4000000;
 	struct kernel_pulse pulse = { 0 };
@@ -318,24 +318,24 @@ TEST(attach, a_kernel_that_was_reset_is_told_from_one_that_stands)
 	for (int i = 0; i < 100; i++, time += tick)
 		CHECK(kernel_pulse_update(&pulse, time, 176, true, TEXT));
 	CHECK(kernel_pulse_update(&pulse, time, 177, true,
-				  BIOS)); /* of before the tick, as far as is known */
+				  BIOS)); /* the sample may be from before the tick */
 	for (int i = 0; i < 25; i++, time += tick)
 		CHECK(kernel_pulse_update(&pulse, time, 177, true, BIOS));
 	CHECK(!kernel_pulse_update(&pulse, time + tick, 177, true, BIOS));
 	CHECK(!kernel_pulse_update(&pulse, time + 2 * tick, 177, true, TEXT + 0x1000000));
 	CHECK(!kernel_pulse_update(&pulse, time + 2 * tick, 177, false, 0x400000));
 	CHECK(kernel_pulse_update(&pulse, time + 3 * tick, 178, true,
-				  TEXT)); /* it was not the reset of this one */
+				  TEXT)); /* this kernel was not reset */
 }
 
-TEST(attach, what_a_kernel_s_memory_tells_is_told_while_its_time_goes_on)
+TEST(attach, the_pulse_is_recent_while_time_advances)
 {
 	struct kernel_pulse pulse = { 0 };
 	uint64_t time = 1000;
 
 	CHECK(!kernel_pulse_is_recent(&pulse, time));
 	kernel_pulse_update(&pulse, time, 77, true, TEXT);
-	CHECK(!kernel_pulse_is_recent(&pulse, time)); /* it may have been so for long */
+	CHECK(!kernel_pulse_is_recent(&pulse, time)); /* perhaps for a long time */
 	kernel_pulse_update(&pulse, ++time, 78, true, TEXT);
 	CHECK(kernel_pulse_is_recent(&pulse, time));
 	kernel_pulse_update(&pulse, time + KERNEL_PULSE_RECENT, 78, false, 0x400000);
@@ -348,7 +348,7 @@ TEST(attach, what_a_kernel_s_memory_tells_is_told_while_its_time_goes_on)
 }
 
 /* The next kernel uses the memory for something else, and zeroes it before. */
-TEST(attach, what_is_written_where_a_kernel_had_its_time_is_no_tick)
+TEST(attach, other_writes_to_a_kernel_s_time_are_not_ticks)
 {
 	static const uint64_t others[] = { 0, 76, 50000, 0xffffffff81000000 };
 
@@ -369,30 +369,31 @@ TEST(attach, what_is_written_where_a_kernel_had_its_time_is_no_tick)
 
 #define PLACE 0x1e02001ull
 
-TEST(attach, a_kernel_ends_when_its_clock_is_taken_away)
+TEST(attach, a_kernel_ends_when_its_clock_is_unregistered)
 {
 	struct kernel_clock clock = { 0 };
 	uint64_t time = 1000;
 
-	CHECK(kernel_clock_update(&clock, 0x77001, time, 0)); /* whose that is nobody knows yet */
+	CHECK(kernel_clock_update(&clock, 0x77001, time, 0)); /* the owner is not known yet */
 	CHECK(kernel_clock_update(&clock, PLACE, time, time));
 	CHECK(kernel_clock_update(&clock, PLACE, time + 1, time));
 	CHECK(!kernel_clock_update(&clock, 0, time + 2, time));
 	CHECK(!kernel_clock_update(&clock, 0, time + 10 * KERNEL_CLOCK_MOVED, time));
 	CHECK(!kernel_clock_update(&clock, PLACE + 4096, time + 10 * KERNEL_CLOCK_MOVED, time));
-	/* The next one may have it there as well. */
+	/* The next kernel may use the same address. */
 	CHECK(!kernel_clock_update(&clock, PLACE, time + 10 * KERNEL_CLOCK_MOVED, time + 2));
 }
 
-TEST(attach, a_kernel_goes_on_where_its_time_does)
+TEST(attach, a_kernel_whose_time_advances_still_runs)
 {
 	struct kernel_clock clock = { 0 };
 	uint64_t time = 1000, later = time + 1 + KERNEL_CLOCK_MOVED;
 
 	CHECK(kernel_clock_update(&clock, PLACE, time, time));
-	CHECK(!kernel_clock_update(&clock, 0, time + 1, time + 2)); /* a CPU that is off has none */
+	CHECK(!kernel_clock_update(&clock, 0, time + 1,
+				   time + 2)); /* a CPU that is off has no clock */
 	CHECK(kernel_clock_update(&clock, PLACE, time + 3, time + 2));
-	/* Another place could be another kernel's for as long as the time of this one may have been
+	/* Another address may be of another kernel, while the known time of this one may be
 	 * late. */
 	CHECK(!kernel_clock_update(&clock, PLACE + 4096, time + 4, later));
 	CHECK(!kernel_clock_update(&clock, PLACE + 4096, later + 3, later + 3));
@@ -400,7 +401,7 @@ TEST(attach, a_kernel_goes_on_where_its_time_does)
 	CHECK(!kernel_clock_update(&clock, PLACE, later + 5, later + 4));
 }
 
-TEST(attach, a_kernel_without_a_clock_of_kvm_s_is_not_told_by_it)
+TEST(attach, a_kernel_without_kvmclock_always_runs)
 {
 	struct kernel_clock clock = { 0 };
 
@@ -408,8 +409,8 @@ TEST(attach, a_kernel_without_a_clock_of_kvm_s_is_not_told_by_it)
 		CHECK(kernel_clock_update(&clock, 0, time, time));
 }
 
-/* A guest that idles is woken by something else than its tick; that it missed it makes up for. */
-TEST(attach, a_kernel_that_slept_has_all_its_ticks_at_once)
+/* An idle guest is woken by something other than its tick, and catches up. */
+TEST(attach, ticks_after_idle_time_are_accepted)
 {
 	struct kernel_pulse pulse = { 0 };
 	uint64_t time = 1000;
@@ -448,7 +449,7 @@ static struct nested_count count_nested(const struct nested_runs *runs, const ch
 	return nested_runs_read(runs);
 }
 
-TEST(attach, guests_of_the_guest_are_noticed_by_what_kvm_counts)
+TEST(attach, nested_guests_are_detected_by_kvm_counters)
 {
 	char directory[] = "/tmp/kvmscope-nested-XXXXXX", path[96];
 	struct nested_count none, still_none, inside, left;
@@ -469,7 +470,7 @@ TEST(attach, guests_of_the_guest_are_noticed_by_what_kvm_counts)
 	CHECK(nested_runs_between(&none, &inside));
 	CHECK(nested_runs_between(&inside, &inside));
 	CHECK(nested_runs_between(&inside, &left));
-	CHECK(nested_runs_between(&none, &left)); /* in and out between the looks */
+	CHECK(nested_runs_between(&none, &left)); /* entered and left between the readings */
 	CHECK(!nested_runs_between(&left, &left));
 	nested_runs_close(&runs);
 	snprintf(path, sizeof(path), "%s/nested_run", directory);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The view of a batch of samples: each page is read once, and never before a sample was taken. */
+/* The view of a batch of samples: each page is read once, and not before a sample was taken. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -9,10 +9,10 @@
 #include "vmm/attach/sample_views.h"
 
 #define PAGE  4096ull
-#define PAGES 200 /* more than there is room for */
-#define REST  100 /* bytes of RAM behind them */
+#define PAGES 200 /* more than fit */
+#define REST  100 /* bytes of RAM after them */
 
-/* A guest that is read by calls, which are counted. */
+/* A guest whose reads are counted. */
 struct called {
 	struct guest_view view;
 	struct guest_region region;
@@ -30,7 +30,7 @@ static int read_called(const struct guest_view *view, uint64_t gpa, void *to, si
 	return 0;
 }
 
-/* Each page has its number. */
+/* Each page contains its number. */
 static struct called *make(void)
 {
 	static struct called called;
@@ -51,7 +51,6 @@ static uint64_t now(void)
 	return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
-/* For a sample of TIME. */
 static int byte_at(struct called *called, uint64_t time, uint64_t gpa)
 {
 	uint8_t byte = 0;
@@ -74,7 +73,7 @@ TEST(attach_batch, a_page_is_read_once_for_samples_that_were_taken_before)
 	CHECK_EQUAL(called->reads, 2);
 }
 
-TEST(attach_batch, nothing_was_read_before_the_sample_was_taken)
+TEST(attach_batch, no_page_is_older_than_the_sample)
 {
 	struct called *called = make();
 	uint64_t before = now();
@@ -87,7 +86,7 @@ TEST(attach_batch, nothing_was_read_before_the_sample_was_taken)
 	CHECK_EQUAL(called->reads, 2);
 }
 
-TEST(attach_batch, of_more_pages_than_there_is_room_for_each_is_right)
+TEST(attach_batch, more_pages_than_fit_are_read_correctly)
 {
 	struct called *called = make();
 	uint64_t before = now();
@@ -101,7 +100,7 @@ TEST(attach_batch, of_more_pages_than_there_is_room_for_each_is_right)
 	CHECK_EQUAL(called->reads, 0);
 }
 
-TEST(attach_batch, reads_go_on_in_the_next_page)
+TEST(attach_batch, reads_cross_pages)
 {
 	struct called *called = make();
 	const struct guest_view *view = batch_view_for(&called->batch, &called->view, now());
@@ -114,8 +113,8 @@ TEST(attach_batch, reads_go_on_in_the_next_page)
 	CHECK_EQUAL(bytes[PAGE + 8], 6);
 }
 
-/* Where a page is RAM in part. */
-TEST(attach_batch, what_is_ram_can_be_read_and_what_is_none_can_not)
+/* In a page that is only partly RAM. */
+TEST(attach_batch, only_ram_is_readable)
 {
 	struct called *called = make();
 	const struct guest_view *view = batch_view_for(&called->batch, &called->view, now());

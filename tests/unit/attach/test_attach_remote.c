@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stopping a thread of another process and having it make a call, and dying meanwhile. */
+/* Stopping a thread of another process, making it execute a call, and dying meanwhile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/remote_call.h"
 
-/* Gets its registers back and goes on, or dies of it. 0: the call was made and right. */
+/* Exits with 0 if the call was executed correctly; afterwards the thread has its registers back. */
 static int call_once(const struct remote_code *code, struct remote *remote)
 {
 	struct thread_stop stop;
@@ -39,7 +39,7 @@ static int call_once(const struct remote_code *code, struct remote *remote)
 	return error;
 }
 
-/* A thread that is stopped again before it did anything comes to no call. */
+/* A thread that is stopped again at once makes no progress. */
 static void let_it_run(void)
 {
 	usleep((useconds_t)(lrand48() % 100));
@@ -71,9 +71,9 @@ TEST(attach_remote, a_stopped_thread_makes_calls_and_keeps_everything)
 	free(remote);
 }
 
-/* Killed at any instruction, the other goes on, with all that it had, and with the signals that it
- * was to get. */
-TEST(attach_remote, whoever_stops_it_may_be_killed_at_any_time)
+/* The tracer is killed at any instruction: the other process continues with its state and its
+ * pending signals. */
+TEST(attach_remote, the_tracer_may_be_killed_at_any_time)
 {
 	struct remote *remote = calloc(1, sizeof(*remote));
 	const union sigval none = { 0 };
@@ -121,7 +121,7 @@ TEST(attach_remote, instructions_are_found)
 	CHECK_EQUAL(code.sigreturn, 0);
 }
 
-/* The first code of a process, as /proc lists it. */
+/* The first code of the process in /proc/PID/maps. */
 static bool map_what_never_comes(void)
 {
 	enum { SIZE = 1 << 20 };
@@ -151,7 +151,7 @@ TEST(attach_remote, code_that_never_comes_is_not_waited_for)
 	CHECK_EQUAL(read(ends[0], &made, sizeof(made)), sizeof(made));
 	snprintf(path, sizeof(path), "/proc/%d", process.pid);
 	process.directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	alarm(250); /* who waits is ended */
+	alarm(250); /* ends a test that waits forever */
 	if (made)
 		CHECK_EQUAL(remote_code_find(&code, &process), 0);
 	alarm(0);

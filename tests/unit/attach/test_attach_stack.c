@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The view of a kernel's stack as it was copied at a sample: nothing of later is seen through it.
- */
+/* The view of a copied kernel stack does not show later memory. */
 #include <errno.h>
 
 #include "tests/unit/shim/test.h"
@@ -9,7 +8,7 @@
 
 #define TEXT   0x10000ull
 #define MODULE 0x30000ull
-#define RSP    0x58f00ull /* in the last words of a page, so that the copy goes on in the next one */
+#define RSP    0x58f00ull /* in the last words of a page, so that the copy crosses a page boundary */
 #define MEMORY 0x80000u
 
 static uint8_t memory[MEMORY];
@@ -17,7 +16,7 @@ static const struct guest_region region = { .gpa = 0, .size = MEMORY, .hva = mem
 static const struct guest_view live = { .regions = &region, .region_count = 1 };
 static struct guest_module module = { .name = "module", .start = MODULE, .size = 0x1000 };
 
-/* Without paging, so that a GVA is a GPA; all of memory is of later. */
+/* Without paging, so that a GVA is a GPA; all memory is later than the copy. */
 static void start(struct stack_view *view, struct guest_kernel *kernel,
 		  struct attach_guest_state *stack, const uint64_t *copy, size_t size)
 {
@@ -54,7 +53,7 @@ TEST(attach_stack, has_the_stack_of_the_sample)
 	}
 }
 
-TEST(attach_stack, has_nothing_of_the_stack_beside_the_copy)
+TEST(attach_stack, only_the_copied_part_of_the_stack_is_readable)
 {
 	uint64_t copy[64] = { 0 }, word;
 	struct guest_kernel kernel;
@@ -71,7 +70,7 @@ TEST(attach_stack, has_nothing_of_the_stack_beside_the_copy)
 	CHECK_EQUAL(read_word(&view, RSP, &word), -EFAULT);
 }
 
-TEST(attach_stack, has_the_code_as_it_is)
+TEST(attach_stack, code_is_read_from_current_memory)
 {
 	uint64_t copy[2] = { 0 }, word = 0;
 	struct guest_kernel kernel;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An attachment by a backend that is the test's: what becomes of its samples, vCPUs and
- * frequencies. */
+/* An attachment with a test backend: its samples, vCPUs and frequencies. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -18,18 +17,18 @@
 #define TGID     70
 #define CHAIN    3
 
-/* What the backend saw, and what became of that. */
+/* Calls of the backend, and results. */
 static struct {
 	struct attach attach;
 	struct user_guest guest;
 	struct guest_tasks_snapshot tasks;
 	struct attach_guest_state stack;
-	uint64_t rip, later;          /* ns, from the first sample on */
+	uint64_t rip, later;          /* ns since the first sample */
 	uint32_t while_told, drained; /* process of the last sample of each */
 	uint8_t flags;                /* of the last sample */
 	struct guest_callchain chain;
 	uint64_t addresses[CHAIN];
-	int set_error, add_error; /* that it answers; the latter for all vCPUs but the first */
+	int set_error, add_error; /* results to return; the latter for all vCPUs but the first */
 	unsigned int sets;
 } bench;
 
@@ -104,7 +103,7 @@ static void make_kernel(void)
 	bench.rip = TEXT;
 }
 
-/* Of a VM with vCPUs 0 and 1, run by this thread. */
+/* A VM with vCPUs 0 and 1, run by this thread. */
 static void make(void)
 {
 	static const struct ring_options ring = { .size = 1 << 16, .mode = RING_MODE_OVERWRITE };
@@ -129,7 +128,7 @@ static void make(void)
 	REQUIRE_EQUAL(vmm_process_open_monitored(&attach->process, getpid()), 0);
 	vmm_process_set_vcpus(attach->process, vcpus, 2);
 	attach->memory.view = bench.guest.guest.view;
-	attach->layout_guessed = true; /* no backend has told it */
+	attach->layout_guessed = true; /* no backend supplies it */
 	attach->target.callchains = true;
 	pthread_mutex_init(&attach->kernel_lock, NULL);
 }
@@ -152,9 +151,9 @@ static void set_kernel(const struct guest_kernel *kernel)
 	attach_set_kernel(&bench.attach, kernel);
 }
 
-/* What the backend has when it is told of a kernel was seen where the kernel before had its tasks.
- */
-TEST(attach_state, tasks_are_told_when_the_backend_knows_of_the_kernel_that_runs)
+/* Samples from before the backend knows a kernel have tasks at the addresses of the previous
+ * kernel. */
+TEST(attach_state, tasks_need_a_backend_that_knows_the_kernel)
 {
 	struct guest_kernel next;
 
@@ -174,7 +173,7 @@ TEST(attach_state, tasks_are_told_when_the_backend_knows_of_the_kernel_that_runs
 	unmake();
 }
 
-TEST(attach_state, page_tables_of_a_while_ago_may_be_nobody_s)
+TEST(attach_state, sampled_page_tables_expire)
 {
 	make();
 	attach_drain(&bench.attach);
@@ -189,8 +188,8 @@ TEST(attach_state, page_tables_of_a_while_ago_may_be_nobody_s)
 	unmake();
 }
 
-/* They were found by page tables of the kernel before, where the processor's are not known. */
-TEST(attach_state, callers_by_the_tables_of_a_task_are_nobody_s_while_no_kernel_is_known)
+/* They were found with page tables of the previous kernel, as the processor's are unknown. */
+TEST(attach_state, callers_by_a_task_s_page_tables_need_a_known_kernel)
 {
 	make();
 	flat_guest_map(&bench.guest.guest, bench.guest.kernel.paging.cr3, CODE, CODE_GPA, 4096, 4);
@@ -207,8 +206,8 @@ TEST(attach_state, callers_by_the_tables_of_a_task_are_nobody_s_while_no_kernel_
 	unmake();
 }
 
-/* Its names stand in the file, and another kernel runs by now: it may be anywhere. */
-TEST(attach_state, what_runs_when_the_kernel_is_lost_is_not_of_it)
+/* The file has its symbols, and another kernel runs at an unknown address. */
+TEST(attach_state, samples_after_a_kernel_was_dropped_are_not_its)
 {
 	make();
 	set_kernel(&bench.guest.kernel);
@@ -218,7 +217,7 @@ TEST(attach_state, what_runs_when_the_kernel_is_lost_is_not_of_it)
 	attach_drain(&bench.attach);
 	CHECK(bench.flags & SAMPLE_OTHER_KERNEL);
 	CHECK_EQUAL(bench.chain.kernel_depth, 0);
-	/* A boot begins, whose kernel is to be found: it may be that of these samples. */
+	/* A boot begins, and these samples may be of its kernel. */
 	set_kernel(NULL);
 	attach_drain(&bench.attach);
 	CHECK(!(bench.flags & SAMPLE_OTHER_KERNEL));
@@ -241,8 +240,8 @@ static void tick(uint64_t ticks)
 	flat_guest_write_u64(&bench.guest.guest, TICKS, ticks);
 }
 
-/* By kvm_intel CR3 is not known: that memory is mapped still says nothing. */
-TEST(attach_state, names_end_when_the_kernel_s_clock_is_taken_away)
+/* With kvm_intel CR3 is unknown: that its memory is still mapped proves nothing. */
+TEST(attach_state, samples_are_unsymbolized_after_the_clock_was_unregistered)
 {
 	make();
 	bench.guest.kernel.identity.ticks_gpa = TICKS;
@@ -261,7 +260,7 @@ TEST(attach_state, names_end_when_the_kernel_s_clock_is_taken_away)
 	unmake();
 }
 
-TEST(attach_state, a_vcpu_that_can_not_be_sampled_leaves_the_others)
+TEST(attach_state, a_vcpu_that_cannot_be_sampled_does_not_affect_others)
 {
 	static const int errors[] = { -EMFILE, -EACCES, -ENOMEM };
 
@@ -277,7 +276,7 @@ TEST(attach_state, a_vcpu_that_can_not_be_sampled_leaves_the_others)
 	}
 }
 
-TEST(attach_state, a_vcpu_of_this_process_s_own_that_can_not_be_sampled_is_an_error)
+TEST(attach_state, an_own_vcpu_that_cannot_be_sampled_is_an_error)
 {
 	make();
 	bench.attach.own = true;
@@ -292,7 +291,7 @@ TEST(attach_state, a_vcpu_of_this_process_s_own_that_can_not_be_sampled_is_an_er
 	unmake();
 }
 
-/* What failed for some is not what all have: neither it nor what was before. */
+/* After a failure for some vCPUs, there is no common frequency. */
 TEST(attach_state, a_frequency_that_failed_is_tried_again)
 {
 	struct attach *attach = &bench.attach;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of a thread before it is had make a call: its stack, state, filters and registers.
- */
+/* Checks of a thread before it makes a call: its stack, state, filters and registers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -26,14 +25,16 @@
 
 static bool parse_stack(const char *maps, uint64_t rsp, uint64_t fs, struct thread_stack *stack)
 {
-	FILE *file = fmemopen((char *)maps, strlen(maps), "r");
+	char *text = strdup(maps);
+	FILE *file = fmemopen(text, strlen(text), "r");
 	bool found = thread_stack_parse(stack, file, rsp, fs);
 
 	fclose(file);
+	free(text);
 	return found;
 }
 
-TEST(attach_thread, stacks_that_a_thread_has_for_itself_are_told_from_others)
+TEST(attach_thread, own_stacks_of_threads_are_recognized)
 {
 	static const char maps[] =
 		"c000000000-c000400000 rw-p 00000000 00:00 0 \n"
@@ -42,17 +43,17 @@ TEST(attach_thread, stacks_that_a_thread_has_for_itself_are_told_from_others)
 		"7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                 [stack]\n";
 	struct thread_stack stack;
 
-	/* Of the C library: its control block lies above. */
+	/* The C library's: with the control block above. */
 	CHECK(parse_stack(maps, 0x7f00007ff000, 0x7f00008006c0, &stack));
 	CHECK(stack.own && stack.start == 0x7f0000001000 && stack.end == 0x7f0000801000);
 	CHECK(thread_stack_has(&stack, 0x7f0000001000) &&
 	      !thread_stack_has(&stack, 0x7f0000801000));
-	/* Of the first thread. */
+	/* The first thread's. */
 	CHECK(parse_stack(maps, 0x7ffd00020000, 0x7f00008006c0, &stack) && stack.own);
-	/* A goroutine's, whether or not the C library made its thread. */
+	/* A goroutine's, whether the C library created its thread or not. */
 	CHECK(parse_stack(maps, 0xc000080000, 0x7f00008006c0, &stack) && !stack.own);
 	CHECK(parse_stack(maps, 0xc000080000, 0, &stack) && !stack.own);
-	/* In front of it. */
+	/* Above the control block. */
 	CHECK(parse_stack(maps, 0x7f00008007f0, 0x7f00008006c0, &stack) && !stack.own);
 	CHECK(!parse_stack(maps, 0x7f0000900000, 0x7f00008006c0, &stack));
 	CHECK(!thread_stack_has(&stack, 0));
@@ -60,7 +61,7 @@ TEST(attach_thread, stacks_that_a_thread_has_for_itself_are_told_from_others)
 
 static ucontext_t caller;
 
-/* Is the stack here the thread's own? */
+/* Checks whether this thread is on its own stack. */
 static void look_at_stack(bool *own)
 {
 	struct vmm_process self = {
@@ -87,7 +88,7 @@ static void look_from_context(unsigned int upper, unsigned int lower)
 	look_at_stack((bool *)((uintptr_t)upper << 32 | lower));
 }
 
-TEST(attach_thread, a_thread_that_switches_stacks_is_noticed)
+TEST(attach_thread, a_thread_that_switches_stacks_is_detected)
 {
 	bool first = false, thread = false, switched = true;
 	size_t size = 256 << 10;
@@ -122,7 +123,7 @@ TEST(attach_thread, the_status_of_a_thread_is_read)
 	CHECK_EQUAL(status.seccomp, SECCOMP_MODE_FILTER);
 	CHECK_EQUAL(status.filters, 3);
 	CHECK(status.shadow_stack);
-	/* A name may be anything but a line's end. */
+	/* A name may contain anything but a newline. */
 	REQUIRE(thread_status_parse(
 		"Name:\tState:\tR\nState:\tS (sleeping)\nSeccomp:\t2\nnonvoluntary_ctxt_switches:\t7\n",
 		&status));
@@ -137,7 +138,7 @@ TEST(attach_thread, the_status_of_a_thread_is_read)
 	CHECK(!thread_cpu_times_parse("", &times));
 }
 
-/* Groups stand before what is asked for: it is not taken for absent. */
+/* The groups precede the needed fields, which must not be taken for absent. */
 TEST(attach_thread, the_status_of_a_thread_with_many_groups_is_read)
 {
 	static const char rest[] =
@@ -159,8 +160,8 @@ TEST(attach_thread, the_status_of_a_thread_with_many_groups_is_read)
 	}
 }
 
-/* Lets ioctl() pass, but of request 7 only; nothing else. */
-TEST(attach_thread, filters_are_understood)
+/* Allows ioctl() with request 7 only. */
+TEST(attach_thread, filters_are_evaluated)
 {
 	static const struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
@@ -193,10 +194,10 @@ TEST(attach_thread, filters_are_understood)
 	CHECK_EQUAL(seccomp_filter_run(filter, 1, &call), SECCOMP_RET_KILL_PROCESS);
 }
 
-/* A process that has FILTER and waits; its id. */
-static pid_t start_filtered(const struct sock_filter *filter, unsigned short count)
+/* Starts a process that has FILTER and waits. Returns its PID. */
+static pid_t start_filtered(struct sock_filter *filter, unsigned short count)
 {
-	const struct sock_fprog program = { .len = count, .filter = (struct sock_filter *)filter };
+	const struct sock_fprog program = { .len = count, .filter = filter };
 	int ready[2];
 	pid_t child;
 	char byte;
@@ -221,7 +222,7 @@ static pid_t start_filtered(const struct sock_filter *filter, unsigned short cou
 	return child;
 }
 
-TEST(attach_thread, registers_that_no_guest_has_are_not_believed)
+TEST(attach_thread, encrypted_registers_are_detected)
 {
 	struct kvm_sregs special = { .cr0 = 0x80050033, .efer = 0xd01, .cr3 = 0x1000 };
 
@@ -234,8 +235,8 @@ TEST(attach_thread, registers_that_no_guest_has_are_not_believed)
 	CHECK(!vcpu_stop_registers_hidden(&special));
 }
 
-/* May its thread make our calls? It is ended. */
-static int check_filtered(const struct sock_filter *filter, unsigned short count)
+/* Checks whether its thread may make our calls, and ends it. */
+static int check_filtered(struct sock_filter *filter, unsigned short count)
 {
 	const struct vcpu_stop_target target = { .limit = 1 };
 	struct vcpu_thread thread = { .fd = 5 };
@@ -253,7 +254,7 @@ static int check_filtered(const struct sock_filter *filter, unsigned short count
 	if (thread_status_read(fd, &status) && status.seccomp == SECCOMP_MODE_FILTER) {
 		error = vcpu_stop_check(&target, &thread, &status, &stopped);
 		CHECK(stopped);
-		/* What was found out once is known. */
+		/* The result is cached. */
 		CHECK_EQUAL(vcpu_stop_check(&target, &thread, &status, &again), error);
 		CHECK_EQUAL(again, 0);
 	}
@@ -265,11 +266,11 @@ static int check_filtered(const struct sock_filter *filter, unsigned short count
 	return error;
 }
 
-/* What would kill the VM is known before it is done. */
+/* A call that would kill the VM is not made. */
 TEST(attach_thread, a_thread_whose_filter_would_kill_it_is_left_alone)
 {
-	static const struct sock_filter allows[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
-	static const struct sock_filter kills[] = {
+	static struct sock_filter allows[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
+	static struct sock_filter kills[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
@@ -286,17 +287,16 @@ TEST(attach_thread, a_thread_whose_filter_would_kill_it_is_left_alone)
 
 static void *spin(void *tid)
 {
-	*(volatile pid_t *)tid = gettid();
+	__atomic_store_n((pid_t *)tid, gettid(), __ATOMIC_RELAXED);
 	for (;;)
 		;
 	return NULL;
 }
 
-/* A process that ends while one of its threads is stopped has ended for whoever waits for it, too.
- */
-TEST(attach_thread, a_thread_that_is_killed_while_it_is_stopped_is_buried)
+/* A process that ends while one of its threads is stopped is reaped normally by its parent. */
+TEST(attach_thread, a_thread_killed_during_a_stop_is_reaped)
 {
-	volatile pid_t *tid =
+	pid_t *tid =
 		mmap(NULL, sizeof(*tid), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct thread_stop stop;
 	siginfo_t info = { 0 };
@@ -309,19 +309,19 @@ TEST(attach_thread, a_thread_that_is_killed_while_it_is_stopped_is_buried)
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
-		if (pthread_create(&thread, NULL, spin, (void *)tid))
+		if (pthread_create(&thread, NULL, spin, tid))
 			*tid = -1;
 		for (;;)
 			pause();
 	}
-	while (!*tid)
+	while (!__atomic_load_n(tid, __ATOMIC_RELAXED))
 		usleep(1000);
 	REQUIRE_EQUAL(thread_stop(&stop, *tid), 0);
 	kill(child, SIGKILL);
 	thread_resume(&stop);
-	/* The kernel has told of the thread's end before it tells of the process's. */
+	/* The kernel has reported the thread's end before the process's. */
 	CHECK_EQUAL(waitid(P_PID, (id_t)*tid, &info, WEXITED | WNOHANG | __WALL), -1);
 	CHECK_EQUAL(errno, ECHILD);
 	CHECK_EQUAL(waitpid(child, NULL, 0), child);
-	munmap((void *)tid, sizeof(*tid));
+	munmap(tid, sizeof(*tid));
 }

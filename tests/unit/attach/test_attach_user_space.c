@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a sample was and what its addresses were in, told when the guest has run on. */
+/* Attributes samples after the guest has continued: to tasks, mappings and callers. */
 #include <string.h>
 #include <time.h>
 
@@ -13,9 +13,9 @@
 #define LIBRARY 0x500000ull
 #define PLUGIN  0x600000ull
 #define CODE    (VMA_READ | VMA_EXEC)
-#define PGD     0x1f0 /* in struct mm_struct, behind what user_guest puts there */
+#define PGD     0x1f0 /* in struct mm_struct, after the fields of user_guest */
 #define AT      (USER_GUEST_DIRECT + 0x5000)
-#define SET     0x100 /* in struct task_struct, as the two that follow */
+#define SET     0x100 /* in struct task_struct, as the following two */
 #define USERS   0x108
 #define TID     0x110
 /* GPAs of their code */
@@ -26,7 +26,7 @@
 
 static const struct user_space_cpu cpu = { .known = true };
 
-/* A program that was called by its library, as a backend saw it. */
+/* A program that was called by its library, as seen by a backend. */
 struct moment {
 	struct user_guest guest;
 	uint64_t plugin_vma;
@@ -45,7 +45,7 @@ static uint64_t file(struct user_guest *guest, const char *name, uint64_t number
 			       user_guest_dentry(guest, guest->root, name), number);
 }
 
-/* call *%rax, whose end lies at GPA. */
+/* call *%rax that ends at GPA. */
 static void put_call(struct moment *moment, uint64_t gpa)
 {
 	memcpy(moment->guest.guest.memory + gpa - 2, "\xff\xd0", 2);
@@ -115,7 +115,7 @@ static void make(struct moment *moment)
 	moment->sample.pid = moment->sample.tid = SAMPLE_TASK_UNKNOWN;
 }
 
-/* A sample that was taken at TIME. */
+/* Attributes a sample of TIME. */
 static void tell_of(struct moment *moment, uint64_t time)
 {
 	moment->sample.time = time;
@@ -125,7 +125,7 @@ static void tell_of(struct moment *moment, uint64_t time)
 			 &moment->guest.guest.view);
 }
 
-/* Of one that was taken just now. */
+/* Attributes a sample of now. */
 static void tell(struct moment *moment)
 {
 	tell_of(moment, clock_ns(CLOCK_MONOTONIC_RAW));
@@ -157,7 +157,7 @@ TEST(attach_user_space, a_sample_has_its_task_and_its_images)
 	user_guest_free(&moment.guest);
 }
 
-/* The plug-in is another one now, at the same addresses. */
+/* Maps another plug-in at the same addresses. */
 static void replace_plugin(struct moment *moment)
 {
 	user_guest_put(&moment->guest, moment->plugin_vma + moment->guest.kernel.vmas.vma_file,
@@ -165,8 +165,8 @@ static void replace_plugin(struct moment *moment)
 	map_page(moment, PLUGIN, OTHER_PAGE);
 }
 
-/* dlclose() and dlopen() of another: the VMA that is there now is not the one that was. */
-TEST(attach_user_space, what_was_mapped_meanwhile_gives_no_name)
+/* dlclose(), and dlopen() of another one: the VMA has changed. */
+TEST(attach_user_space, later_mappings_are_not_used)
 {
 	struct moment moment;
 
@@ -181,8 +181,8 @@ TEST(attach_user_space, what_was_mapped_meanwhile_gives_no_name)
 	user_guest_free(&moment.guest);
 }
 
-/* The process has ended, and its mm_struct is another's, which has other page tables. */
-TEST(attach_user_space, of_memory_that_is_another_process_s_nothing_is_taken)
+/* The process has exited, and its mm_struct was reused with other page tables. */
+TEST(attach_user_space, memory_of_another_process_is_not_used)
 {
 	struct moment moment;
 
@@ -197,7 +197,7 @@ TEST(attach_user_space, of_memory_that_is_another_process_s_nothing_is_taken)
 	user_guest_free(&moment.guest);
 }
 
-TEST(attach_user_space, an_address_whose_page_was_not_seen_stays_without_a_name)
+TEST(attach_user_space, addresses_without_a_page_have_no_mapping)
 {
 	struct moment moment;
 
@@ -210,8 +210,8 @@ TEST(attach_user_space, an_address_whose_page_was_not_seen_stays_without_a_name)
 	user_guest_free(&moment.guest);
 }
 
-/* The process has ended, and its page tables are another's. */
-TEST(attach_user_space, of_page_tables_that_have_gone_nothing_is_taken)
+/* The process has exited, and its page tables were reused. */
+TEST(attach_user_space, freed_page_tables_are_not_used)
 {
 	struct moment moment;
 
@@ -224,8 +224,8 @@ TEST(attach_user_space, of_page_tables_that_have_gone_nothing_is_taken)
 	user_guest_free(&moment.guest);
 }
 
-/* Frame pointers are any number where a program has none. */
-TEST(attach_user_space, what_is_behind_no_call_is_no_caller)
+/* Without frame pointers, RBP is an arbitrary number. */
+TEST(attach_user_space, callers_follow_a_call)
 {
 	struct moment moment;
 
@@ -235,7 +235,7 @@ TEST(attach_user_space, what_is_behind_no_call_is_no_caller)
 	CHECK_EQUAL(moment.chain.user_depth, 2);
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
 	user_guest_free(&moment.guest);
-	/* Whether its task is told, or not. */
+	/* With and without a known task. */
 	make(&moment);
 	moment.addresses[2] += 4;
 	moment.stack.tasks = NULL;
@@ -245,10 +245,10 @@ TEST(attach_user_space, what_is_behind_no_call_is_no_caller)
 	user_guest_free(&moment.guest);
 }
 
-/* Code is read once for several samples, but never before one of them was taken. */
-TEST(attach_user_space, callers_are_proven_by_code_that_was_read_behind_the_sample)
+/* Code is read once for several samples, but not before a sample was taken. */
+TEST(attach_user_space, code_is_read_after_the_sample)
 {
-	/* Whether its task is told, or not. */
+	/* With and without a known task. */
 	for (int told = 0; told < 2; told++) {
 		uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
 		struct moment moment;
@@ -266,8 +266,9 @@ TEST(attach_user_space, callers_are_proven_by_code_that_was_read_behind_the_samp
 	}
 }
 
-/* What was there when the first one looked was there at the second one, whatever came since. */
-TEST(attach_user_space, samples_of_a_batch_have_what_was_found_for_the_first_one)
+/* What existed at the lookup for the first sample existed at the second one, whatever changed
+ * later. */
+TEST(attach_user_space, a_batch_shares_mappings)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
 	struct moment moment;
@@ -286,8 +287,8 @@ TEST(attach_user_space, samples_of_a_batch_have_what_was_found_for_the_first_one
 	user_guest_free(&moment.guest);
 }
 
-/* Of the same batch; but the first one's page tables have it elsewhere. */
-TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_pages_only)
+/* In the same batch, but the first sample's page tables map it elsewhere. */
+TEST(attach_user_space, shared_mappings_need_the_same_pages)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
 	struct moment moment;
@@ -302,8 +303,8 @@ TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_pag
 	user_guest_free(&moment.guest);
 }
 
-/* The other one is of a process that has the same page tables. */
-TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_memory_only)
+/* The other sample is of a process with the same page tables. */
+TEST(attach_user_space, shared_mappings_need_the_same_memory)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW), root = 0;
 	struct moment moment;
@@ -322,14 +323,12 @@ TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_mem
 	user_guest_free(&moment.guest);
 }
 
-#define LARGE      0x800000ull /* two page tables of it */
+#define LARGE      0x800000ull /* spans two page tables */
 #define LARGE_PAGE 0x205000ull
 
-/* What maps the second one's page was not read before the mapping was found, so that this says
- * nothing of it.
- */
-TEST(attach_user_space,
-     a_page_that_was_not_seen_before_the_mapping_was_found_has_it_looked_up_again)
+/* The page table of the second page was not read before the lookup, so the result does not prove
+ * anything for it. */
+TEST(attach_user_space, shared_mappings_need_page_tables_read_before)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW), vma;
 	struct moment moment;
@@ -357,9 +356,9 @@ TEST(attach_user_space,
 	user_guest_free(&moment.guest);
 }
 
-/* The plug-in's function was left out, as it has no frame pointer: the library called that, not the
- * program's. */
-TEST(attach_user_space, who_called_something_else_is_no_caller)
+/* The plug-in's function has no frame pointer and is missing: the library called that one, not
+ * the program's. */
+TEST(attach_user_space, callers_of_another_function_are_cut)
 {
 	static const uint8_t call[] = { 0xe8, 0x90, 0xff, 0x0f, 0 }; /* of PLUGIN - 0x60 */
 	struct moment moment;
@@ -374,15 +373,14 @@ TEST(attach_user_space, who_called_something_else_is_no_caller)
 	user_guest_free(&moment.guest);
 }
 
-/* An entry of an i386 PLT has the address of its slot where one of 64-bit code has the distance to
- * it. */
+/* An entry of an i386 PLT has the address of its slot, a 64-bit one the distance to it. */
 static void call_through_plt(struct moment *moment, bool long_mode,
 			     const struct guest_tasks_snapshot *tasks)
 {
 	static const uint8_t call[] = { 0xe8, 0xf0, 0, 0, 0 }; /* of LIBRARY + 0x100 */
 	static const uint8_t jump[] = {
 		0xff, 0x25, 0, 0x30, 0x50, 0
-	}; /* to what LIBRARY + 0x3000 has */
+	}; /* the contents of LIBRARY + 0x3000 */
 	uint8_t *library = moment->guest.guest.memory + LIBRARY_PAGE;
 
 	moment->addresses[1] = LIBRARY + 0x10;
@@ -394,9 +392,9 @@ static void call_through_plt(struct moment *moment, bool long_mode,
 	tell(moment);
 }
 
-TEST(attach_user_space, who_called_through_a_plt_of_32_bit_code_is_a_caller)
+TEST(attach_user_space, callers_through_a_32_bit_plt_are_kept)
 {
-	/* Whether its task is told, or not. */
+	/* With and without a known task. */
 	for (int told = 0; told < 2; told++)
 		for (int long_mode = 0; long_mode < 2; long_mode++) {
 			struct moment moment;
@@ -410,7 +408,7 @@ TEST(attach_user_space, who_called_through_a_plt_of_32_bit_code_is_a_caller)
 		}
 }
 
-TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_said)
+TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_attributed)
 {
 	const struct user_space_cpu unknown = { 0 };
 	struct moment moment;
@@ -426,8 +424,8 @@ TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_said)
 	user_guest_free(&moment.guest);
 }
 
-/* What the page tables of a task lead to is nobody's if the task is not. */
-TEST(attach_user_space, callers_by_the_tables_of_a_task_that_is_not_known_are_left_out)
+/* The page tables of an unknown task prove nothing. */
+TEST(attach_user_space, callers_by_page_tables_of_an_unknown_task_are_cut)
 {
 	struct moment moment;
 
@@ -445,9 +443,8 @@ TEST(attach_user_space, callers_by_the_tables_of_a_task_that_is_not_known_are_le
 	user_guest_free(&moment.guest);
 }
 
-/* Such a task is only the one that the kernel's memory tells: firmware, or another kernel's code,
- * may run. */
-TEST(attach_user_space, code_that_the_task_s_page_tables_do_not_map_is_not_the_task_s)
+/* The task is known from kernel memory only: firmware or another kernel may run. */
+TEST(attach_user_space, code_outside_of_the_task_s_page_tables_is_not_attributed)
 {
 	struct moment moment;
 
@@ -492,7 +489,7 @@ static uint64_t make_set(struct moment *moment, uint64_t id, const char *name, u
 	return set;
 }
 
-/* The sample's task is in the cgroup of SET, and was seen so. */
+/* Moves the sample's task into the cgroup of SET. */
 static void enter(struct moment *moment, uint64_t set)
 {
 	user_guest_put(&moment->guest, AT + SET, set);
@@ -521,7 +518,7 @@ static void free_cgroups(struct moment *moment)
 	user_guest_free(&moment->guest);
 }
 
-/* Of a sample at TIME, ns. */
+/* Attributes a sample of TIME, in ns. */
 static uint64_t cgroup_at(struct moment *moment, uint64_t time)
 {
 	moment->sample = (struct sample){ 0 };
@@ -563,14 +560,14 @@ TEST(attach_user_space, a_task_that_was_moved_or_has_ended_since_has_no_cgroup)
 	user_guest_put(&moment.guest, AT + USERS, 0);
 	CHECK_EQUAL(cgroup_at(&moment, 1), 0);
 	free_cgroups(&moment);
-	/* Another task has its memory, and its css_set. */
+	/* Another task has reused its memory and its css_set. */
 	make_cgroups(&moment, sets);
 	user_guest_put(&moment.guest, AT + TID, 99);
 	CHECK_EQUAL(cgroup_at(&moment, 1), 0);
 	free_cgroups(&moment);
 }
 
-/* Once a second: what was found then holds for a task that is seen with the same css_set. */
+/* Once per second: the result holds for a task with the same css_set. */
 TEST(attach_user_space, a_cgroup_is_not_looked_up_for_each_sample)
 {
 	struct moment moment;
@@ -584,8 +581,8 @@ TEST(attach_user_space, a_cgroup_is_not_looked_up_for_each_sample)
 	free_cgroups(&moment);
 }
 
-/* It was moved away and into a new cgroup, whose css_set got the memory of the one that it had. */
-TEST(attach_user_space, a_css_set_in_the_memory_of_another_is_not_taken_for_it)
+/* The task was moved away and into a new cgroup, whose css_set reuses the memory of the old one. */
+TEST(attach_user_space, a_reused_css_set_is_looked_up_again)
 {
 	struct moment moment;
 	uint64_t sets[2], group;

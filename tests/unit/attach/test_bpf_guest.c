@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What BPF's program reads of a guest's memory, by its own source: page tables, callers, and the
- * page tables of the current task where the processor's are not known. */
+/* Reads guest memory with the source of the BPF program: page tables, callers, and the page
+ * tables of the current task if the processor's are unknown. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@
 #include "vmm/attach/bpf/guest_tasks.h"
 
 #define RAM      0x100000ull
-#define KERNEL   0x1000ull /* GPAs: the kernel's page tables, and a process's */
+#define KERNEL   0x1000ull /* GPAs: top tables of the kernel and of a process */
 #define PROCESS  0x2000ull
-#define TABLES   0x3000ull /* those below, one after the other */
+#define TABLES   0x3000ull /* lower tables, one after the other */
 #define USER_GVA 0x7f0000000000ull
 #define CODE_GVA 0x400000ull
 #define DIRECT   0xffff888000000000ull
@@ -37,7 +37,7 @@ static uint64_t read_word(uint64_t gpa)
 	return word;
 }
 
-/* Maps what an entry of SHIFT bits maps. */
+/* Maps the range of an entry of SHIFT bits. */
 static void map(uint64_t root, uint64_t gva, uint64_t gpa, unsigned int shift, unsigned int levels)
 {
 	uint64_t table = root;
@@ -104,9 +104,9 @@ TEST(bpf_guest, a_page_is_found_by_each_size_of_page_and_number_of_levels)
 	unmake();
 }
 
-/* What was found before is read again, where it was: less than the whole way, and never what was.
- */
-TEST(bpf_guest, what_was_remembered_is_true_or_looked_for_again)
+/* Cached entries are read again at their addresses, which is less than a new walk, and never
+ * stale. */
+TEST(bpf_guest, cached_walks_are_verified)
 {
 	unsigned int reads;
 
@@ -131,7 +131,7 @@ TEST(bpf_guest, what_was_remembered_is_true_or_looked_for_again)
 	unmake();
 }
 
-TEST(bpf_guest, memory_that_moves_is_not_read_where_it_was)
+TEST(bpf_guest, moved_memory_is_not_read_at_its_old_address)
 {
 	make();
 	map(PROCESS, CODE_GVA, 0x40000, 12, 4);
@@ -151,7 +151,7 @@ static void put_frame(uint64_t gpa, uint64_t next, uint64_t caller)
 	write_word(gpa + 8, caller);
 }
 
-/* RBP of user code, in a stack of two pages whose second begins with the outermost frame. */
+/* RBP of user code, with a stack of two pages whose second begins with the outermost frame. */
 static struct walk at_frame(uint64_t rbp)
 {
 	map(PROCESS, CODE_GVA, 0x40000, 12, 4);
@@ -196,8 +196,8 @@ TEST(bpf_guest, callers_are_those_of_the_frames_above_the_stack_pointer)
 	unmake();
 }
 
-/* What is mapped there is looked up for nobody then. */
-TEST(bpf_guest, pages_of_code_are_not_looked_for_where_no_task_is_known)
+/* Mappings are not looked up without a task. */
+TEST(bpf_guest, code_pages_need_a_known_task)
 {
 	struct walk walk;
 
@@ -213,17 +213,17 @@ TEST(bpf_guest, pages_of_code_are_not_looked_for_where_no_task_is_known)
 	unmake();
 }
 
-TEST(bpf_guest, without_a_stack_pointer_they_are_those_from_rbp_on)
+TEST(bpf_guest, without_rsp_callers_begin_at_rbp)
 {
 	struct walk walk;
 
 	make();
 	walk = at_frame(USER_GVA + 0xf00);
-	sample->head.rsp = 0xdead; /* an old one */
+	sample->head.rsp = 0xdead; /* stale */
 	open_space(&scratch->space, PROCESS, 4);
 	read_addresses(&walk, 1);
 	check_callers();
-	/* Up alone, aligned, and no farther than a frame is large. */
+	/* Frames have to be higher, aligned, and within the maximum distance. */
 	put_frame(0x70800, USER_GVA + 0xf00, CODE_GVA + 0x30);
 	read_addresses(&walk, 1);
 	CHECK_EQUAL(sample->head.addresses, 4);
@@ -234,13 +234,13 @@ TEST(bpf_guest, without_a_stack_pointer_they_are_those_from_rbp_on)
 	unmake();
 }
 
-TEST(bpf_guest, a_kernel_s_stack_is_read_by_page_tables_that_are_known_alone)
+TEST(bpf_guest, a_kernel_stack_needs_known_page_tables)
 {
 	struct walk walk;
 
 	make();
 	walk = (struct walk){ .scratch = scratch, .sample = sample };
-	map(0, DIRECT, 0x60000, 12, 4); /* what is there if CR3 is 0 */
+	map(0, DIRECT, 0x60000, 12, 4); /* what is found with CR3 0 */
 	sample->head.rsp = DIRECT + 0x800;
 	sample->head.flags = BPF_RSP_KNOWN;
 	open_space(&scratch->space, sample->head.cr3, 4);
@@ -253,15 +253,14 @@ TEST(bpf_guest, a_kernel_s_stack_is_read_by_page_tables_that_are_known_alone)
 	unmake();
 }
 
-/* What else the kernel has mapped: memory with its page tables of this process, before that of the
- * guest. */
+/* Other memory that the kernel has mapped: the page tables of this process, before guest memory. */
 #define HOST_MEMORY 0x100000ull
 #define HOST_PGD    0x1000ull
 #define HOST_TABLES 0x2000ull
 
 static uint8_t *host;
 
-/* The VMM's page at HVA lies in that one of the host's. */
+/* Maps the VMM's page at HVA to the host's physical page. */
 static void map_host(uint64_t hva, uint64_t physical, unsigned int shift, unsigned int levels,
 		     uint64_t flags)
 {
@@ -331,7 +330,7 @@ TEST(bpf_guest, a_page_of_the_vmm_is_found_in_the_host_s_memory)
 	}
 }
 
-/* The guest's memory, as the VMM has it, is the host's, too: in one state of it. */
+/* The VMM's memory of the guest is in the direct map, in one state. */
 static void share_memory(void)
 {
 	make_host(4);
@@ -353,7 +352,7 @@ static void unshare_memory(void)
 	unmake_host();
 }
 
-/* As a sample of the process ROOT does; how often the VMM's address space was read. */
+/* As a sample of process ROOT. Returns the number of reads of the VMM's address space. */
 static unsigned int take_callers_of(struct walk *walk, uint64_t root)
 {
 	unsigned int reads = host_user.reads;
@@ -382,10 +381,10 @@ TEST(bpf_guest, what_the_kernel_has_mapped_is_read_there)
 	check_callers();
 	take_callers(&walk);
 	check_callers();
-	/* But for the frame that lies in two pages. */
+	/* Except for the frame across two pages. */
 	CHECK(take_callers(&walk) <= 3);
 	check_callers();
-	/* Another process with its stack there, of one page. */
+	/* Another process with a stack of one page. */
 	map(KERNEL, USER_GVA, 0xa0000, 12, 4);
 	map(KERNEL, CODE_GVA, 0x40000, 12, 4);
 	put_frame(0xa0f00, 0, CODE_GVA + 0x10);
@@ -396,14 +395,14 @@ TEST(bpf_guest, what_the_kernel_has_mapped_is_read_there)
 		CHECK_EQUAL(sample->head.addresses, 2);
 		CHECK(!(sample->head.flags & BPF_CHAIN_CUT));
 	}
-	/* The guest changes its page tables, and its stack. */
+	/* The guest changes its page tables and its stack. */
 	map(PROCESS, USER_GVA + 0x1000, 0x80000, 12, 4);
 	write_word(0x80000, CODE_GVA + 0x20);
 	put_frame(0x80800, 0, CODE_GVA + 0x30);
 	memset(ram + 0x70000, 0, 4096);
 	take_callers(&walk);
 	check_callers();
-	/* A page of the VMM lies elsewhere, and KVM was told. */
+	/* A page of the VMM has moved, and KVM was notified. */
 	memcpy(ram + 0x90000, ram + 0x60000, 4096);
 	map_host((uintptr_t)ram + 0x60000, HOST_MEMORY + 0x90000, 12, 4, 0);
 	scratch->space.state = 2;
@@ -425,8 +424,8 @@ static uint64_t word_of_stack(void)
 	return word;
 }
 
-/* By another vCPU, between the page that is opened and what is read there. */
-TEST(bpf_guest, a_page_that_is_mapped_meanwhile_is_not_taken_for_the_one_before)
+/* By another vCPU, between opening the page and reading it. */
+TEST(bpf_guest, a_concurrently_remapped_page_is_not_confused)
 {
 	make();
 	map(PROCESS, USER_GVA, 0x60000, 12, 4);
@@ -442,8 +441,8 @@ TEST(bpf_guest, a_page_that_is_mapped_meanwhile_is_not_taken_for_the_one_before)
 	unshare_memory();
 }
 
-/* Not the end of a chain, though it reads as 0. */
-TEST(bpf_guest, a_stack_that_the_kernel_can_not_read_any_more_cuts_the_chain)
+/* Reads as 0, which is not the end of a chain. */
+TEST(bpf_guest, an_unreadable_stack_cuts_the_chain)
 {
 	struct walk walk;
 
@@ -457,7 +456,7 @@ TEST(bpf_guest, a_stack_that_the_kernel_can_not_read_any_more_cuts_the_chain)
 	take_callers(&walk);
 	CHECK(sample->head.addresses < 4);
 	CHECK(sample->head.flags & BPF_CHAIN_CUT);
-	/* Page tables are read elsewhere then. */
+	/* Page tables are read through the address space then. */
 	host_kernel.hole = ram + PROCESS;
 	take_callers(&walk);
 	check_callers();
@@ -527,8 +526,7 @@ TEST(bpf_guest, tasks_are_read_where_the_kernel_has_them)
 		first = i ? first : host_user.reads;
 	}
 	CHECK_EQUAL(host_user.reads, first);
-	/* What reads as 0 is looked at by the VMM's address space: a thread of the kernel has no
-	 * memory. */
+	/* A 0 is read again through the VMM's address space: a kernel thread has no mm_struct. */
 	write_word(TASK - DIRECT + BPF_TASK_MM * 8, 0);
 	read_tasks(&walk);
 	CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_MM], 0);
@@ -537,7 +535,7 @@ TEST(bpf_guest, tasks_are_read_where_the_kernel_has_them)
 	unshare_memory();
 }
 
-TEST(bpf_guest, a_task_without_memory_or_that_can_not_be_read_has_none)
+TEST(bpf_guest, kernel_threads_and_unreadable_tasks_have_no_page_tables)
 {
 	struct walk walk;
 

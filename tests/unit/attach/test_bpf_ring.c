@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ring of BPF's program, by its own source, and the reader of it. */
+/* The ring of the BPF program: its writer's source, and its reader. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +11,11 @@
 #define CHUNKS  4
 #define SIZE    ((size_t)CHUNKS * BPF_CHUNK)
 #define RECORDS 5000
-#define FIRST   3 /* element of the map, behind those of another vCPU */
+#define FIRST   3 /* element of the map, after those of another vCPU */
 
 static struct bpf_vcpu *vcpu;
 
-/* As its loader maps it. */
+/* As mapped by the loader. */
 static struct bpf_ring new_ring(void)
 {
 	host_map.count = FIRST + 1 + CHUNKS;
@@ -36,7 +36,7 @@ static void free_ring(struct bpf_ring *ring)
 	host_map.count = 0;
 }
 
-/* A sample of so many addresses, whose time is a number; false: there is no room. */
+/* Writes a sample with that number of addresses, and NUMBER as its time. False: no room. */
 static bool write_sample(uint64_t number, uint32_t addresses)
 {
 	__u64 ahead;
@@ -69,7 +69,7 @@ static bool sample(struct bpf_ring *ring, uint64_t number)
 	return right;
 }
 
-TEST(bpf_ring, one_that_is_empty_has_no_sample)
+TEST(bpf_ring, an_empty_ring_has_no_sample)
 {
 	struct bpf_ring ring = new_ring();
 
@@ -95,7 +95,7 @@ TEST(bpf_ring, samples_of_all_sizes_come_in_order_around_its_end)
 	free_ring(&ring);
 }
 
-TEST(bpf_ring, one_that_is_full_loses_what_comes_and_says_how_many)
+TEST(bpf_ring, a_full_ring_counts_lost_samples)
 {
 	struct bpf_ring ring = new_ring();
 	uint64_t written = 0;
@@ -128,8 +128,8 @@ TEST(bpf_ring, a_sample_stays_until_it_is_released)
 	free_ring(&ring);
 }
 
-/* Whoever is slower than the samples come reads to an end, too. */
-TEST(bpf_ring, what_comes_behind_an_end_is_not_before_it)
+/* A reader that is slower than the writer reaches an end, too. */
+TEST(bpf_ring, later_samples_are_after_the_end)
 {
 	struct bpf_ring ring = new_ring();
 	uint64_t end;
@@ -152,7 +152,7 @@ static bool is_in_one_chunk(const struct bpf_ring *ring, const struct bpf_whole_
 	       offset + sample->head.size <= SIZE;
 }
 
-TEST(bpf_ring, a_sample_lies_in_one_piece)
+TEST(bpf_ring, samples_are_contiguous)
 {
 	struct bpf_ring ring = new_ring();
 	const struct bpf_whole_sample *sample;
@@ -166,8 +166,8 @@ TEST(bpf_ring, a_sample_lies_in_one_piece)
 	free_ring(&ring);
 }
 
-/* The longest could follow: none is begun that might write over what is not released. */
-TEST(bpf_ring, what_is_not_released_is_not_written_over)
+/* The longest sample has to fit before anything that is not released. */
+TEST(bpf_ring, unreleased_samples_are_not_overwritten)
 {
 	struct bpf_ring ring = new_ring();
 	uint64_t written = 0, read = 0;
@@ -186,7 +186,7 @@ TEST(bpf_ring, what_is_not_released_is_not_written_over)
 	free_ring(&ring);
 }
 
-TEST(bpf_ring, the_bell_rings_once_for_who_waits)
+TEST(bpf_ring, the_bell_rings_once_for_a_waiting_reader)
 {
 	struct bpf_ring ring = new_ring();
 

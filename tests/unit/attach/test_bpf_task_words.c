@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which words of a guest's task are read by BPF: all that are wanted, with few reads. */
+/* The words of a task that the BPF program reads: all that are needed, with few reads. */
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -8,8 +8,8 @@
 
 #define SLOTS 16 /* words of the task */
 
-/* What the program makes of a task whose words are their own offsets, plus 1; the reads that it
- * takes. */
+/* Simulates the program on a task whose words contain their own offset plus 1. Returns the
+ * number of reads. */
 static unsigned int read_task(const struct bpf_cpu *cpu, uint64_t task[BPF_TASK_ROOM])
 {
 	unsigned int reads = 0;
@@ -46,7 +46,7 @@ static void check_task(const struct guest_task_layout *layout)
 	CHECK_EQUAL(cpu.sizes[BPF_TASK_PAGE_TABLE], 8);
 }
 
-/* The byte offset of COUNT words in a row that nobody has yet. */
+/* The byte offset of COUNT consecutive unused words. */
 static uint32_t choose(bool *taken, uint32_t count)
 {
 	for (;;) {
@@ -62,7 +62,7 @@ static uint32_t choose(bool *taken, uint32_t count)
 	}
 }
 
-TEST(bpf_task_words, all_that_are_wanted_are_read_wherever_they_lie)
+TEST(bpf_task_words, all_words_are_read_at_any_offset)
 {
 	srand(1);
 	for (int i = 0; i < 20000; i++) {
@@ -82,8 +82,8 @@ TEST(bpf_task_words, all_that_are_wanted_are_read_wherever_they_lie)
 	}
 }
 
-/* As in most kernels: pid and tgid in one word, the name in three, each of the others by itself. */
-TEST(bpf_task_words, words_in_a_row_are_read_at_once)
+/* As in most kernels: pid and tgid in one word, the name in three, the others separate. */
+TEST(bpf_task_words, consecutive_words_are_read_at_once)
 {
 	struct guest_task_layout layout = {
 		.stack = 0x20, .mm = 0x8f8, .pid = 0x998, .tgid = 0x99c, .comm = 0xbb0

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often samples are taken: no backend overflows meanwhile. */
+/* Intervals of drains: no backend overflows. */
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/attach_state.h"
 
@@ -13,7 +13,7 @@ TEST(drain_interval, has_as_many_samples_at_any_frequency)
 	CHECK_EQUAL(drain_interval(1000, 4, 1000), 20);
 }
 
-TEST(drain_interval, lets_half_of_the_room_be_filled)
+TEST(drain_interval, fills_at_most_half_of_the_room)
 {
 	CHECK_EQUAL(drain_interval(1000, 64, 900), 7);
 	CHECK_EQUAL(drain_interval(1000, 128, 900), 3);

@@ -16,7 +16,7 @@
 
 #include "tests/unit/shim/test.h"
 
-/* Among those of the process of which PROCESS is the directory. */
+/* In the process whose /proc directory is PROCESS. */
 static bool is_found_of(const char *process, const char *path)
 {
 	struct open_disks *disks = malloc(sizeof(*disks));
@@ -54,8 +54,8 @@ TEST(open_disks, are_large_files_that_are_open)
 	close(disk);
 }
 
-/* As O_PATH opens it, without a right to it. */
-TEST(open_disks, are_none_that_only_their_path_is_open_of)
+/* Opened with O_PATH, which needs no right. */
+TEST(open_disks, exclude_files_opened_with_o_path)
 {
 	char path[] = "/tmp/kvmscope-disk-XXXXXX";
 	int disk = mkstemp(path), place;
@@ -69,7 +69,7 @@ TEST(open_disks, are_none_that_only_their_path_is_open_of)
 	unlink(path);
 }
 
-/* The number of a block device that can be opened; 0: there is none. */
+/* The number of a block device that can be opened; 0: none. */
 static dev_t find_device(void)
 {
 	DIR *devices = opendir("/dev");
@@ -92,8 +92,8 @@ static dev_t find_device(void)
 	return found;
 }
 
-/* In a mount namespace of its own, with a node of its own at NODE, which it keeps open until TELL's
- * other end is closed. */
+/* Runs in its own mount namespace, with its own device node NODE, and keeps it open until the
+ * other end of TELL is closed. */
 static _Noreturn void be_other(const char *directory, const char *node, dev_t device, int tell)
 {
 	char told = 0;
@@ -108,7 +108,7 @@ static _Noreturn void be_other(const char *directory, const char *node, dev_t de
 	_exit(0);
 }
 
-/* As libvirt's QEMU has a /dev of its own. */
+/* As libvirt's QEMU, which has its own /dev. */
 TEST(open_disks, are_block_devices_with_another_node)
 {
 	char directory[] = "/tmp/kvmscope-dev-XXXXXX", node[64], process[32], told = 0;
@@ -140,7 +140,7 @@ TEST(open_disks, are_block_devices_with_another_node)
 		SKIP("nobody can have a mount namespace with a block device here");
 }
 
-TEST(open_disks, are_none_of_a_process_that_is_not_there)
+TEST(open_disks, are_none_without_a_process)
 {
 	struct open_disks *disks = malloc(sizeof(*disks));
 

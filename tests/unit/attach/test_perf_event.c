@@ -17,9 +17,8 @@ static unsigned long long max_rate(void)
 	return rate;
 }
 
-/* The kernel may have lowered its limit since the first vCPU: one that comes later is sampled all
- * the same.
- */
+/* The kernel may have lowered its limit since the first vCPU: later ones are sampled all the
+ * same. */
 TEST(perf_event, has_the_frequency_that_the_kernel_allows)
 {
 	struct perf_event_attr attribute = {

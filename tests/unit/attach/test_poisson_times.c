@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at a thread that is simulated: their shares are those of what it ran. */
+/* Samples of a simulated thread: shares have to be those of its CPU time. */
 #include <stdlib.h>
 
 #include "tests/unit/shim/test.h"
@@ -9,12 +9,13 @@
 #define LOOKS    1000000
 #define SEED     0x9e3779b97f4a7c15ull
 
-/* Runs for so long, then sleeps; of each burst the first part is one function's. ns. */
+/* Alternates between running and sleeping, in ns; the first part of each burst is of one
+ * function. */
 struct bursts {
 	uint64_t runs, sleeps, first;
 };
 
-/* ns of CPU time until TIME; how far it is in its burst; false: it sleeps. */
+/* Advances to TIME. Returns CPU time in ns and the position in the burst; false: it sleeps. */
 static bool run_until(const struct bursts *bursts, uint64_t time, uint64_t *ran, uint64_t *inside)
 {
 	uint64_t period = bursts->runs + bursts->sleeps;
@@ -24,8 +25,8 @@ static bool run_until(const struct bursts *bursts, uint64_t time, uint64_t *ran,
 	return *inside < bursts->runs;
 }
 
-/* Of its CPU time that the looks stand for, the part that is the first function's. Each takes so
- * long. */
+/* The first function's part of the CPU time that samples stand for. Each read takes the given
+ * time. */
 static double share_of_first(const struct bursts *bursts, uint64_t stopped)
 {
 	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
@@ -61,8 +62,8 @@ TEST(poisson_times, shares_are_of_cpu_time_however_long_bursts_are)
 	}
 }
 
-/* What such looks are apart on average is a multiple of what the guest's work takes. */
-TEST(poisson_times, long_rests_do_not_keep_the_guest_s_step)
+/* Their average distance is a multiple of the period of the guest's work. */
+TEST(poisson_times, long_rests_do_not_synchronize_with_the_guest)
 {
 	const uint64_t stopped = 25 * INTERVAL;
 
@@ -94,7 +95,7 @@ TEST(poisson_times, a_rest_is_as_long_as_the_stop_at_least_and_four_times_on_ave
 	CHECK_EQUAL(poisson_times_rest(&times, 0), 0);
 }
 
-TEST(poisson_times, are_as_many_as_were_asked_for_and_never_far_apart)
+TEST(poisson_times, have_the_requested_rate_and_bounded_intervals)
 {
 	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t time = 0, longest = 0;
@@ -110,8 +111,8 @@ TEST(poisson_times, are_as_many_as_were_asked_for_and_never_far_apart)
 	CHECK(time / LOOKS > INTERVAL * 99 / 100 && time / LOOKS < INTERVAL * 101 / 100);
 }
 
-/* The one behind them is as far from there as one is from the next. */
-TEST(poisson_times, that_can_not_be_kept_are_left_out)
+/* The next one is at an average distance from there. */
+TEST(poisson_times, late_times_are_skipped)
 {
 	const uint64_t earliest = 1ull << 60;
 	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
@@ -126,7 +127,7 @@ TEST(poisson_times, that_can_not_be_kept_are_left_out)
 	CHECK(sum / LOOKS > INTERVAL * 99 / 100 && sum / LOOKS < INTERVAL * 101 / 100);
 }
 
-TEST(poisson_times, a_look_stands_for_what_ran_but_not_for_long_ago)
+TEST(poisson_times, periods_are_cpu_time_with_a_limit)
 {
 	const struct poisson_times often = { .interval = INTERVAL },
 				   seldom = { .interval = 100 * INTERVAL };

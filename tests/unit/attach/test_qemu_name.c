@@ -33,7 +33,7 @@ TEST(qemu_name, is_what_the_command_line_says)
 	check_name("", NULL);
 }
 
-TEST(qemu_name, of_a_line_that_anybody_wrote_is_bounded)
+TEST(qemu_name, hostile_command_lines_are_bounded)
 {
 	static const char cut[] = "qemu\0-name\0web";
 	char name[QEMU_NAME_SIZE], wide[512] = "";

@@ -26,15 +26,15 @@ TEST(qemu_vcpus, are_as_many_as_the_command_line_allows)
 	CHECK_EQUAL(ids_of("4,sockets=4"), 0);
 }
 
-/* Three cores take two bits of the APIC ID: those of the second socket are 4, 5 and 6. */
-TEST(qemu_vcpus, have_ids_that_leave_some_out)
+/* Three cores use two bits of the APIC ID: those of the second socket are 4, 5 and 6. */
+TEST(qemu_vcpus, ids_have_gaps)
 {
 	CHECK_EQUAL(ids_of("1,maxcpus=6,sockets=2,cores=3,threads=1"), 8);
 	CHECK_EQUAL(ids_of("1,maxcpus=12,sockets=2,dies=2,cores=3"), 16);
 	CHECK_EQUAL(ids_of("1,maxcpus=9,cores=3"), 16);
 }
 
-TEST(qemu_vcpus, of_a_line_that_anybody_wrote_are_bounded)
+TEST(qemu_vcpus, hostile_command_lines_are_bounded)
 {
 	static const char cut[] = "qemu\0-smp\0maxcpus=9";
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QEMU's monitor: a client of QMP before servers that are none, or mean no good, and what QEMU
- * writes. */
+/* QEMU's monitor: a QMP client with invalid and hostile servers, and the parsers of QEMU's
+ * output. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #define GREETING "{\"QMP\": {\"version\": {}, \"capabilities\": []}}\r\n"
 #define DONE     "\"return\": {}"
 
-/* A server in a process of its own, of one client. */
+/* A server in a process of its own, for one client. */
 struct server {
 	char directory[64], path[96];
 	int listener;
@@ -65,9 +65,9 @@ static void say(int client, const char *text)
 		_exit(1);
 }
 
-static json_int_t heard; /* by the server: the last command's id */
+static json_int_t heard; /* the id of the last command that the server received */
 
-/* Until the end of a command: those of ours are one line without its end. */
+/* Reads to the end of a command: ours are one line without a newline. */
 static void hear(int client)
 {
 	char text[4096];
@@ -80,7 +80,7 @@ static void hear(int client)
 	json_decref(command);
 }
 
-/* What an answer begins with: to the command that was heard AGO commands ago. */
+/* Begins an answer to the command received AGO commands ago. */
 static void say_id(int client, int ago)
 {
 	if (dprintf(client, "{\"id\": %lld, ", (long long)(heard - ago)) < 0)
@@ -111,7 +111,7 @@ static void greet_with_no_greeting(int client)
 	pause();
 }
 
-/* As if it had them all to give to somebody else. */
+/* As if all answers were for another client. */
 static void answer_without_end(int client)
 {
 	for (;;)
@@ -159,7 +159,7 @@ static void check_open(void (*talk)(int client), int error)
 	end(&server);
 }
 
-TEST(qmp, what_is_no_monitor_is_told_apart)
+TEST(qmp, other_servers_are_refused)
 {
 	check_open(say_nothing, -EBUSY);
 	check_open(be_no_monitor, -EPROTO);
@@ -180,7 +180,7 @@ TEST(qmp, no_socket_is_an_error)
 	CHECK_EQUAL(qmp_open(&qmp, "/dev/null", -1, &peer), -ECONNREFUSED);
 }
 
-/* First it has something left for whoever was there before, and then once more. */
+/* Sends a leftover of the previous client first, and again later. */
 static void answer(int client)
 {
 	say(client, "{\"id\": 7, \"return\": \"another's\"}\r\n{\"error\": {}}\r\n" GREETING);
@@ -205,7 +205,7 @@ static void answer(int client)
 	pause();
 }
 
-TEST(qmp, answers_come_between_events_and_others_answers_and_in_parts)
+TEST(qmp, answers_are_found_between_events_and_other_answers)
 {
 	struct server server;
 	struct qmp *qmp;
@@ -214,7 +214,7 @@ TEST(qmp, answers_come_between_events_and_others_answers_and_in_parts)
 
 	serve(&server, answer);
 	REQUIRE_EQUAL(qmp_open(&qmp, server.path, -1, &peer), 0);
-	CHECK_EQUAL(peer, getpid()); /* who made it a server */
+	CHECK_EQUAL(peer, getpid()); /* which created the server */
 	CHECK_EQUAL(qmp_execute(qmp, "query-status", json_pack("{s:i}", "x", 1), &result), 0);
 	CHECK_STRING(json_string_value(json_object_get(result, "text")), "} \" {");
 	json_decref(result);
@@ -260,13 +260,13 @@ static void check_cancel(void (*talk)(int client))
 	close(cancel);
 }
 
-TEST(qmp, a_wait_can_be_ended)
+TEST(qmp, a_wait_can_be_canceled)
 {
 	check_cancel(answer_no_more);
 	check_cancel(answer_others_without_end);
 }
 
-/* As QEMU 7.2 writes it, less what nobody asks for. */
+/* Output of QEMU 7.2, without unused parts. */
 #define LONG_MODE                                                                                  \
 	"RAX=ffffffff9f2c8ae8 RBX=0000000000000002 RCX=0000000000000003 RDX=0000000000000004\r\n"  \
 	"RSI=0000000000000005 RDI=0000000000000006 RBP=ffffd37040053bce RSP=ffffd37040053b80\r\n"  \
@@ -316,8 +316,8 @@ TEST(qmp, registers_of_all_vcpus_are_read)
 	CHECK(!qmp_parse_registers(&text, &found));
 }
 
-/* Each piece of it is needed: without any one line, and cut off anywhere, nothing is believed. */
-TEST(qmp, registers_that_are_not_all_there_are_none)
+/* Each line is needed: without any one of them, or truncated anywhere, nothing is accepted. */
+TEST(qmp, incomplete_registers_are_refused)
 {
 	static const char whole[] = "\nCPU#0\r\n" LONG_MODE;
 	struct qmp_registers found;
@@ -334,7 +334,7 @@ TEST(qmp, registers_that_are_not_all_there_are_none)
 	for (const char *line = whole + 8; (line = strchr(line, '\n')) && line[1]; line++) {
 		const char *next = strchr(line + 1, '\n'), *at = text;
 
-		if (line[1] == 'E' && line[2] == 'S') /* nobody asks for it */
+		if (line[1] == 'E' && line[2] == 'S') /* unused */
 			continue;
 		snprintf(text, sizeof(text), "%.*s%s", (int)(line - whole), whole, next);
 		if (qmp_parse_registers(&at, &found))
@@ -420,7 +420,7 @@ TEST(qmp, the_command_line_of_a_domain)
 	CHECK(!IS_DOMAIN("qemu\0" UUID "\0guest=one", "one"));
 }
 
-TEST(qmp, a_thread_s_own_number)
+TEST(qmp, the_inner_tid_of_a_thread)
 {
 	CHECK_EQUAL(proc_parse_inner_tid("Name:\tqemu\nNSpid:\t4711\nNSpgid:\t1\n"), 4711);
 	CHECK_EQUAL(proc_parse_inner_tid("Name:\tqemu\nNSpid:\t4711\t22\t3\nNSpgid:\t1\n"), 3);
@@ -429,7 +429,7 @@ TEST(qmp, a_thread_s_own_number)
 	CHECK_EQUAL(proc_parse_inner_tid("Name:\tqemu\nNSpid:\tx\n"), 0);
 }
 
-/* As QEMU 7.2 writes it, less most of it. */
+/* Output of QEMU 7.2, shortened. */
 static const char memory[] =
 	"FlatView #1\r\n AS \"I/O\", root: io\r\n Root memory region: io\r\n"
 	"  0000000000000000-0000000000000007 (prio 0, ram): dma-chan\r\n\r\n"

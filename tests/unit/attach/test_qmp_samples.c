@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What looks stand for, of vCPUs that are run by this thread: its time is real. */
+/* CPU time of samples, with vCPUs run by this thread: its time is real. */
 #include "vmm/attach/qmp_samples.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "tests/unit/shim/test.h"
 
-/* As QEMU writes of vCPU ID, at a place of its own, HALTED or not. */
+/* QEMU's output for vCPU ID, at an address of its own, HALTED or not. */
 #define VCPU(id, halted)                                                                           \
 	"\nCPU#" #id                                                                               \
 	"\r\nRAX=0 RBX=0 RCX=0 RDX=0\r\nRSI=0 RDI=0 RBP=0 RSP=0\r\nR8 =0 R9 =0 R10=0 R11=0\r\n"    \
@@ -22,7 +22,7 @@
 	"GDT=     fffffe0000001000 0000007f\r\nIDT=     fffffe0000000000 00000fff\r\n"             \
 	"CR0=80050033 CR2=0000000000000000 CR3=0000000001234000 CR4=000006f0\r\nEFER=0000000000000d01\r\n"
 
-#define TAKEN 16 /* as many as wait for the time of two vCPUs */
+#define TAKEN 16 /* the maximum of waiting samples of two vCPUs */
 
 static struct qmp_samples samples;
 static struct vmm_process *process;
@@ -56,7 +56,7 @@ static void unmake(void)
 	vmm_process_close(process);
 }
 
-/* Looks at both until some have their time; their number. */
+/* Reads both until some samples have their time. Returns their number. */
 static size_t read_text(const char *text, struct qmp_sample samples_read[TAKEN])
 {
 	uint64_t lost;
@@ -77,7 +77,7 @@ static uint64_t sum_of(const struct qmp_sample *samples_read, size_t count, unsi
 	return sum;
 }
 
-TEST(samples, at_vcpus_of_one_thread_share_its_time)
+TEST(qmp_samples, of_one_thread_share_its_time)
 {
 	struct qmp_sample samples_read[TAKEN];
 	size_t count;
@@ -93,7 +93,7 @@ TEST(samples, at_vcpus_of_one_thread_share_its_time)
 	unmake();
 }
 
-TEST(samples, leave_the_time_of_a_halted_vcpu_to_others)
+TEST(qmp_samples, exclude_halted_vcpus)
 {
 	struct qmp_sample samples_read[TAKEN];
 	size_t count;
@@ -105,8 +105,8 @@ TEST(samples, leave_the_time_of_a_halted_vcpu_to_others)
 	unmake();
 }
 
-/* What was done while nobody looked is in no look, and counted. */
-TEST(samples, that_were_missed_are_lost)
+/* CPU time without reads is counted as lost samples. */
+TEST(qmp_samples, missed_ones_are_lost)
 {
 	uint64_t lost = 0, begun = used();
 	struct qmp_sample samples_read[TAKEN];
@@ -114,7 +114,7 @@ TEST(samples, that_were_missed_are_lost)
 	make();
 	while (used() - begun < 20000000)
 		;
-	/* The kernel tells a running thread's time once in a tick. */
+	/* The kernel updates the time of a running thread once per tick. */
 	for (uint64_t lost_now; lost < 10; lost += lost_now) {
 		qmp_samples_count_gap(&samples, 1000000);
 		CHECK_EQUAL(qmp_samples_consume(&samples, samples_read, TAKEN, &lost_now), 0);
@@ -123,7 +123,7 @@ TEST(samples, that_were_missed_are_lost)
 	unmake();
 }
 
-TEST(samples, that_nobody_takes_are_lost_when_the_queue_is_full)
+TEST(qmp_samples, are_lost_when_the_queue_is_full)
 {
 	struct qmp_sample samples_read[TAKEN];
 	uint64_t lost = 0;

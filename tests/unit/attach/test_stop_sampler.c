@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples by stops: what they stand for, and threads and looks that take too long. */
+/* Samples by stops: their periods, and threads and reads that take too long. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void write_of_thread(const struct vmm_process *process, pid_t tid, const 
 	close(fd);
 }
 
-/* What /proc says of a thread, as a test would have it: that it runs, whatever it does. */
+/* Fakes /proc files of a thread that always runs. */
 static void add_running(const struct vmm_process *process, pid_t tid)
 {
 	char path[64];
@@ -62,9 +62,9 @@ static void lost_some(void *context, unsigned int id, uint64_t count)
 	*(uint64_t *)context += count;
 }
 
-/* More looks than there is time for: who asks for what they came to, takes vCPUs away or ends them
- * gets its turn, and so does the other process. */
-TEST(stop_sampler, looks_that_are_overdue_hold_nobody_up)
+/* With more reads than there is time for, the consumer can still read statistics, remove vCPUs
+ * and end the sampler, and the other process makes progress. */
+TEST(stop_sampler, overdue_reads_do_not_block_others)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
 	struct vmm_process process = { 0 };
@@ -104,9 +104,7 @@ TEST(stop_sampler, looks_that_are_overdue_hold_nobody_up)
 	remote_victim_end();
 }
 
-/* What the limit is said to bound is counted by what it did: no stop takes no time, and none takes
- * a minute.
- */
+/* Statistics of stops are plausible: each takes some time, and less than a minute. */
 TEST(stop_sampler, stops_that_are_longer_than_the_limit_are_counted)
 {
 	static const uint64_t limits[] = { 1, 60000000000 };
@@ -136,8 +134,8 @@ TEST(stop_sampler, stops_that_are_longer_than_the_limit_are_counted)
 	remote_victim_end();
 }
 
-/* Its parent stays in vfork(2), where no stop comes through, until the other end of the pipe is
- * closed. */
+/* Its parent is stuck in vfork(2), where it cannot be stopped, until the other end of the pipe
+ * is closed. */
 static pid_t start_stuck(int *end)
 {
 	int ends[2];
@@ -192,17 +190,17 @@ static int tracer_of(pid_t pid)
 	return tracer;
 }
 
-/* Until somebody has begun to. */
+/* Until a stop has begun. */
 static void wait_until_it_is_being_stopped(pid_t pid)
 {
 	while (!tracer_of(pid))
 		usleep(1000);
 }
 
-/* A thread that does not come out of the kernel holds up neither the others nor the end. */
-TEST(stop_sampler, a_thread_that_can_not_be_stopped_is_left_at_the_end)
+/* A thread that is stuck in the kernel blocks neither the others nor the end. */
+TEST(stop_sampler, a_stuck_thread_does_not_block_the_end)
 {
-	static struct vmm_process process; /* as long as the thread that hangs on it */
+	static struct vmm_process process; /* as long as the stuck thread */
 	static struct stop_sampler *sampler;
 	const struct vcpu_stop_target target = { .process = &process, .limit = 200000 };
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
@@ -244,8 +242,7 @@ static uint64_t take_all(struct stop_sampler *sampler, unsigned int id, uint64_t
 	return count;
 }
 
-/* It waits for a processor, for as long as the kernel counts no time of it: no sample stands for
- * that. */
+/* A thread that waits for a CPU, without counted CPU time, yields no samples. */
 TEST(stop_sampler, samples_stand_for_the_time_that_the_thread_ran)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
@@ -284,9 +281,9 @@ TEST(stop_sampler, samples_stand_for_the_time_that_the_thread_ran)
 	remote_victim_end();
 }
 
-/* While the one does not come out of the kernel, the other is looked at; and the one again, when it
- * does. */
-TEST(stop_sampler, a_thread_that_can_not_be_stopped_holds_up_no_other)
+/* While one thread is stuck in the kernel, the other one is sampled; the first one, too,
+ * afterwards. */
+TEST(stop_sampler, a_stuck_thread_does_not_block_others)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
 	struct vmm_vcpu stuck = { .id = 0 }, other = { .id = 1 };
@@ -297,7 +294,7 @@ TEST(stop_sampler, a_thread_that_can_not_be_stopped_holds_up_no_other)
 	int end;
 
 	remote_victim_start(&code);
-	stuck.tid = start_stuck(&end); /* the last to get both ends of its pipe */
+	stuck.tid = start_stuck(&end); /* last, so that only it has both ends of its pipe */
 	REQUIRE(stuck.tid > 0);
 	wait_until_stuck(stuck.tid);
 	other.tid = victim->pid;
@@ -313,7 +310,7 @@ TEST(stop_sampler, a_thread_that_can_not_be_stopped_holds_up_no_other)
 	CHECK_EQUAL(stop_sampler_add(sampler, &stuck), 0);
 	wait_until_it_is_being_stopped(stuck.tid);
 	CHECK_EQUAL(stop_sampler_add(sampler, &other), 0);
-	alarm(250); /* ends a test that waits in vain */
+	alarm(250); /* ends a test that waits forever */
 	while (samples < 100)
 		samples += take_all(sampler, other.id, &periods);
 	CHECK_EQUAL(take_all(sampler, stuck.id, &periods), 0);

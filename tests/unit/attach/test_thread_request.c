@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of the thread of an attachment: each asker gets an answer that is not older than
- * its question. */
+/* Requests to the attach thread: each gets an answer that is not older than the request. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #define ASKERS 4
 #define ROUNDS 500
 
-/* Answers until END is asked for, which it does not answer. */
+/* Answers until END_FREQUENCY is requested, which is not answered. */
 #define END_FREQUENCY   77777
 #define WRONG_FREQUENCY 66666
 
@@ -46,7 +45,7 @@ static void *ask_often(void *context)
 	return (void *)failed;
 }
 
-TEST(request, who_asks_gets_an_answer_to_what_was_asked)
+TEST(request, each_request_gets_its_answer)
 {
 	unsigned int frequency = 99, wrong = WRONG_FREQUENCY, end = END_FREQUENCY;
 	pthread_t thread, askers[ASKERS];
