@@ -336,7 +336,7 @@ TEST(ctl, breakpoints_are_added_and_removed)
 	check_ctl(&run, "bp add 0xffffffff81000030:x,pinned", 1,
 		  "; the watches are 0 mem:0xffffffff81000000:x, 1 mem:schedule:x (pinned), 2 ");
 	check_ctl(&run, "bp add 0xffffffff81000030:x@7", 1, "there is no vCPU 7");
-	check_ctl(&run, "bp add 0xffffffff81000030:3:w", 1, "the length is 1, 2, 4 or 8");
+	check_ctl(&run, "bp add 0xffffffff81000030:3:w", 1, "the length must be 1, 2, 4 or 8");
 	check_kinds(&run);
 	check_ctl(&run, "bp remove 2", 0,
 		  "watch 2, mem:0xffffffff81000010:x, removed; it had 0 hits");

@@ -136,7 +136,7 @@ TEST(run, what_can_not_be_opened_is_all_that_is_said)
 
 	GUEST_REQUIRED();
 	program_run(&program, "run --no-profile --kernel none");
-	CHECK_STRING(program.text, "kvmscope: can not open none: No such file or directory\n");
+	CHECK_STRING(program.text, "kvmscope: cannot open none: No such file or directory\n");
 }
 
 TEST(run, timeout_ends_a_guest_that_spins)

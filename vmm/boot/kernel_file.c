@@ -25,6 +25,7 @@ static int file_map(struct kernel_file *file)
 	if (bytes == MAP_FAILED)
 		return error_set(-errno, "%s: mmap of %lld bytes: %m", file->path,
 				 (long long)status.st_size);
+	file->mapping = bytes;
 	file->bytes = span_of(bytes, (size_t)status.st_size);
 	return 0;
 }
@@ -44,8 +45,8 @@ int kernel_file_open(struct kernel_file *file, const char *path)
 
 void kernel_file_close(struct kernel_file *file)
 {
-	if (file->bytes.data)
-		munmap((void *)file->bytes.data, file->bytes.size);
+	if (file->mapping)
+		munmap(file->mapping, file->bytes.size);
 	if (file->fd >= 0)
 		close(file->fd);
 	*file = (struct kernel_file){ .fd = -1 };

@@ -10,7 +10,8 @@
 struct kernel_file {
 	const char *path; /* for messages; not owned */
 	int fd;
-	struct span bytes; /* read-only mapping of the whole file */
+	void *mapping;     /* of the whole file, read-only; owned */
+	struct span bytes; /* the mapping */
 };
 
 /* Opens and maps PATH, which must outlive FILE. The errors of open(); -EINVAL if it is empty or

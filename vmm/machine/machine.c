@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "shared/thread_check.h"
 #include "vmm/boot/acpi.h"
 #include "vmm/kvm/reset_state.h"
 #include "vmm/machine/board.h"
@@ -24,6 +25,7 @@ struct vcpu_thread {
 };
 
 struct machine {
+	struct thread_check main; /* the thread of all functions but those named in machine.h */
 	struct vm vm;
 	struct board board;
 	struct machine_hooks hooks;
@@ -301,6 +303,7 @@ int machine_reset(struct machine *machine)
 	eventfd_t count;
 	int error;
 
+	THREAD_CHECK(&machine->main);
 	assert(!machine->thread_count);
 	if (!machine->reset_state)
 		return error_set(-ENOTSUP, "this machine cannot be reset");
@@ -350,6 +353,7 @@ int machine_start(struct machine *machine)
 	sigset_t all, before;
 	int error;
 
+	THREAD_CHECK(&machine->main);
 	assert(!machine->thread_count);
 	/* The main thread handles signals of the process; vcpu_run() unblocks those of the vCPU. */
 	sigfillset(&all);
@@ -374,6 +378,7 @@ void machine_wait(struct machine *machine, struct machine_result *result)
 {
 	struct pollfd end = { .fd = machine->end_fd, .events = POLLIN };
 
+	THREAD_CHECK(&machine->main);
 	while (poll(&end, 1, -1) < 0 && errno == EINTR)
 		;
 	join_threads(machine);

@@ -62,11 +62,10 @@ void probe_btf(struct probe_row *row)
 /* Reads the parent: it is not a child of ours, so restrictions on attaching (Yama) apply. */
 void probe_process_memory(struct probe_row *row)
 {
-	static const char token[] = "token";
+	static char token[] = "token";
 	char copy[sizeof(token)] = "";
 	struct iovec local = { copy, sizeof(copy) };
-	struct iovec remote = { (void *)token,
-				sizeof(token) }; /* the parent has it at the same address */
+	struct iovec remote = { token, sizeof(token) }; /* at the same address in the parent */
 
 	if (process_vm_readv(getppid(), &local, 1, &remote, 1, 0) != sizeof(token))
 		probe_report(row, PROBE_NO, "process_vm_readv of the parent process: %m");

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "shared/clock_ns.h"
+#include "shared/thread_check.h"
 #include "vmm/sample/sample_clock.h"
 
 /* Functions of one source, all on the clock's thread; see the functions of the same name in
@@ -33,6 +34,7 @@ struct sampling_clock {
 	uint64_t period;           /* ns */
 	uint64_t expirations_seen; /* at the last consume */
 	pid_t thread;
+	struct thread_check owner; /* of that thread */
 	bool ticking;
 
 	int event;          /* of the perf event */

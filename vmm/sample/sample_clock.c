@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/sample/sample_clock.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -136,6 +135,7 @@ int sampling_clock_create(struct sampling_clock **result, enum sampling_clock_ki
 		return error_set(-ENOMEM, "no memory for a sampling clock");
 	clock->period = NS_PER_S / frequency;
 	clock->thread = gettid();
+	THREAD_CHECK(&clock->owner);
 	error = open_any(clock, kind);
 	if (error)
 		free(clock);
@@ -166,7 +166,7 @@ int sampling_clock_start(struct sampling_clock *clock)
 {
 	int error;
 
-	assert(clock->thread == gettid());
+	THREAD_CHECK(&clock->owner);
 	error = clock->operations->start(clock);
 	clock->ticking = !error;
 	return error;
@@ -174,7 +174,7 @@ int sampling_clock_start(struct sampling_clock *clock)
 
 int sampling_clock_stop(struct sampling_clock *clock)
 {
-	assert(clock->thread == gettid());
+	THREAD_CHECK(&clock->owner);
 	clock->ticking = false;
 	return clock->operations->stop(clock);
 }
@@ -183,7 +183,7 @@ int sampling_clock_set_frequency(struct sampling_clock *clock, unsigned int freq
 {
 	int error = check_frequency(frequency);
 
-	assert(clock->thread == gettid());
+	THREAD_CHECK(&clock->owner);
 	if (error)
 		return error;
 	clock->period = NS_PER_S / frequency;
@@ -194,6 +194,7 @@ uint64_t sampling_clock_consume(struct sampling_clock *clock, uint64_t expiratio
 {
 	uint64_t due = expirations - clock->expirations_seen;
 
+	THREAD_CHECK(&clock->owner);
 	clock->expirations_seen = expirations;
 	return clock->operations->consume(clock, due, now);
 }

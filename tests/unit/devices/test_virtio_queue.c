@@ -349,7 +349,8 @@ TEST(virtio_queue, keeps_event_indexes)
 
 TEST(virtio_queue, cuts_the_last_byte)
 {
-	struct iovec vectors[] = { { "ab", 2 }, { "c", 1 } };
+	char bytes[] = "abc";
+	struct iovec vectors[] = { { bytes, 2 }, { bytes + 2, 1 } };
 	struct virtio_buffers buffers = { .vectors = vectors, .count = 2, .size = 3 };
 
 	CHECK_EQUAL(*virtio_buffers_cut_last(&buffers), 'c');

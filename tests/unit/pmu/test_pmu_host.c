@@ -536,14 +536,14 @@ TEST(pmu_host, a_host_without_counters_is_reported)
 static void fault(unsigned int count)
 {
 	const size_t size = (size_t)getpagesize();
-	volatile uint8_t *pages = mmap(NULL, count * size, PROT_READ | PROT_WRITE,
-				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *pages = mmap(NULL, count * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0);
 
 	REQUIRE(pages != MAP_FAILED);
-	(void)madvise((void *)pages, count * size, MADV_NOHUGEPAGE);
+	(void)madvise(pages, count * size, MADV_NOHUGEPAGE);
 	for (unsigned int i = 0; i < count; i++)
-		pages[i * size] = 1;
-	munmap((void *)pages, count * size);
+		((volatile uint8_t *)pages)[i * size] = 1;
+	munmap(pages, count * size);
 }
 
 static volatile sig_atomic_t kicks;
