@@ -18,10 +18,10 @@ struct address_ranges {
 	size_t count;
 };
 
-/* More than this many are refused: whoever tells them is not to fill our memory. */
+/* Limit for what a guest can cause; more are refused. */
 #define ADDRESS_RANGES_MAX 4096
 
-/* 0; -ENOMEM, or -ENOSPC where there would be too many: they are as they were. */
+/* 0; -ENOMEM, or -ENOSPC for too many, with the set unchanged. */
 int address_ranges_add(struct address_ranges *set, struct address_range range);
 
 /* Is any address of RANGE in it? */

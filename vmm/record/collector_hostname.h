@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guest's name for itself, as uname -n tells it. */
+/* The guest's host name, as uname -n prints it. */
 #ifndef KVMSCOPE_RECORD_COLLECTOR_HOSTNAME_H
 #define KVMSCOPE_RECORD_COLLECTOR_HOSTNAME_H
 
@@ -9,10 +9,9 @@
 #define COLLECTOR_HOSTNAME_SIZE 65
 
 /*
- * Reads it from init_uts_ns in guest memory, a struct uts_namespace with a
- * struct new_utsname at its start or behind a reference count
- * (include/linux/utsname.h): found by what is known to stand in it. -ENOENT
- * if it is not there, or not set yet. Not on a vCPU thread.
+ * Reads it from init_uts_ns in guest memory, a struct uts_namespace that has a struct new_utsname
+ * at its start or after a reference count (include/linux/utsname.h): recognized by its known parts.
+ * -ENOENT if it is missing or not set yet. Not on a vCPU thread.
  */
 int collector_hostname(const struct guest_kernel *kernel, const struct guest_view *view,
 		       char hostname[COLLECTOR_HOSTNAME_SIZE]);

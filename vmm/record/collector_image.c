@@ -179,12 +179,12 @@ int collector_image_describe(struct collector_kernel *kernel, const struct guest
 	return 0;
 }
 
-static int write_place(struct collector_kernel *kernel, const struct module_bound *place)
+static int write_bound(struct collector_kernel *kernel, const struct module_bound *bound)
 {
-	const struct guest_module *module = &place->module;
+	const struct guest_module *module = &bound->module;
 	char name[sizeof(module->name) + 2];
 	struct perf_data_mapping mapping = {
-		.time = place->time,
+		.time = bound->time,
 		.pid = -1,
 		.tid = -1,
 		.start = module->start,
@@ -197,17 +197,17 @@ static int write_place(struct collector_kernel *kernel, const struct module_boun
 	};
 
 	snprintf(name, sizeof(name), module->program ? "%s" : "[%s]", module->name);
-	return place->end ? perf_data_writer_mapping_end(kernel->writer, &mapping)
+	return bound->end ? perf_data_writer_mapping_end(kernel->writer, &mapping)
 			  : perf_data_writer_mapping(kernel->writer, &mapping);
 }
 
 int collector_image_map_modules(struct collector_kernel *kernel)
 {
-	const struct module_timeline *places = &kernel->boot.modules.timeline;
+	const struct module_timeline *timeline = &kernel->boot.modules.timeline;
 
-	for (; kernel->boot.intervals_written < places->count; kernel->boot.intervals_written++) {
-		const struct module_bound *place = &places->places[kernel->boot.intervals_written];
-		int error = place->told ? write_place(kernel, place) : 0;
+	for (; kernel->boot.bounds_written < timeline->count; kernel->boot.bounds_written++) {
+		const struct module_bound *bound = &timeline->bounds[kernel->boot.bounds_written];
+		int error = bound->written ? write_bound(kernel, bound) : 0;
 
 		if (error)
 			return error;

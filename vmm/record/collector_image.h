@@ -1,34 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the collector's kernel is to perf and to the build-id cache: its range,
- * symbols, build id and modules, and their mappings in the file. The
- * collector's thread.
+ * The guest's kernel as perf and the build-id cache have it: range, symbols, build id and modules,
+ * and their mappings in the file. Collector thread.
  */
 #ifndef KVMSCOPE_RECORD_COLLECTOR_IMAGE_H
 #define KVMSCOPE_RECORD_COLLECTOR_IMAGE_H
 
 #include "vmm/record/collector_kernel.h"
 
-/* Fills kernel->image from FOUND (NULL: nothing was found) and the given symbols. -ENOMEM. */
+/* Fills kernel->boot.image from FOUND (NULL: none) and the given symbols. -ENOMEM. */
 int collector_image_describe(struct collector_kernel *kernel, const struct guest_kernel *found);
 
-/* The look NOW saw the COUNT modules of LIST. -ENOMEM: the modules are as they were. */
+/* The scan NOW found the COUNT modules of LIST. -ENOMEM: the modules are unchanged. */
 int collector_image_update_modules(struct collector_kernel *kernel, const struct guest_module *list,
 				   size_t count, const struct collector_scan *now);
 
-/* Takes the modules' symbols of FOUND, where OLDER (NULL at first) was before. -ENOMEM: they are as
- * they were.
- */
+/* Takes the symbols of modules from FOUND, which replaces OLDER (NULL at first). -ENOMEM: they are
+ * unchanged. */
 int collector_image_set_modules(struct collector_kernel *kernel, const struct guest_kernel *older,
 				const struct guest_kernel *found);
 
-/* Writes the mapping of the kernel and of the modules; what was not told yet of modules. Errors of
- * writing.
- */
+/* Write the mappings of kernel and modules; only of modules, those not yet written. Errors of
+ * writing. */
 int collector_image_map(struct collector_kernel *kernel);
 int collector_image_map_modules(struct collector_kernel *kernel);
 
-/* Are the given symbols those of a Linux kernel? There are given ones. */
+/* Are the given symbols, which there are, those of a Linux kernel? */
 bool collector_image_given_is_linux(const struct collector_kernel *kernel);
 
 #endif

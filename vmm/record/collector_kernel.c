@@ -134,7 +134,7 @@ int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_dat
 	THREAD_CHECK(&kernel->thread);
 	kernel->writer = writer;
 	kernel->path = path;
-	kernel->boot.intervals_written = 0;
+	kernel->boot.bounds_written = 0;
 	return kernel->boot.mapped ? write_known(kernel) : 0;
 }
 

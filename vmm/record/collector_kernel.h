@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The collector's guest kernel: found some time after the guest has started,
- * kept up with as modules come, and told to the file, the build-id cache and
- * the sampler. All on the collector's thread.
+ * The guest's kernel, for a collector: found some time after the guest has started, followed as
+ * modules come and go, and passed on to the file, the build-id cache and the sampler. Collector
+ * thread.
  */
 #ifndef KVMSCOPE_RECORD_COLLECTOR_KERNEL_H
 #define KVMSCOPE_RECORD_COLLECTOR_KERNEL_H
@@ -19,15 +19,15 @@
 #include "vmm/resolve/image_catalog.h"
 #include "vmm/symbols/build_id_cache.h"
 
-/* Of collector_tasks.c: how far it is with the newest kernel. */
+/* Of collector_tasks.c: the search for the layout of tasks in the newest kernel. */
 struct collector_tasks {
 	struct reported_tasks told;
-	uint64_t told_until; /* ns: until then those of TOLD are looked for */
+	uint64_t told_until; /* ns: until then the tasks of TOLD are searched for */
 	uint64_t next_ask, interval;
-	struct cpu_budget work; /* looking for them, in whichever kernel */
-	bool checked, hopeless; /* its symbols do not tell enough */
+	struct cpu_budget work; /* CPU time of the search, in all kernels */
+	bool checked, hopeless; /* its symbols do not suffice */
 	bool warned;
-	char reason[256]; /* why they were not found; "" */
+	char reason[256]; /* why the search failed; "" */
 };
 
 enum collector_kernel_state {
@@ -41,7 +41,7 @@ struct collector_boot {
 	struct kernel_image image;        /* valid if mapped */
 	bool mapped;                      /* the image is known, and mapped in the file, if any */
 	struct collector_modules modules; /* all that were ever loaded */
-	size_t intervals_written;         /* to the file, of the modules' */
+	size_t bounds_written;            /* to the file, of the modules' */
 	struct image_catalog images;      /* of user space, that samples carry mappings of */
 	struct build_id_cache_boot cache;
 	bool cache_outdated; /* the symbols there are not those of the present modules */
@@ -102,67 +102,61 @@ static inline bool collector_kernel_is_certain(const struct collector_kernel *ke
 int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options);
 
 /*
- * WRITER writes the file PATH from here on; both stay the caller's. What is
- * known of the kernel goes into it, and into the cache. Errors of writing.
+ * WRITER writes the file PATH from here on; both stay the caller's. Writes what is known of the
+ * kernel into the file and the cache. Errors of writing.
  */
 int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_data_writer *writer,
 				const char *path);
 void collector_kernel_end_file(struct collector_kernel *kernel);
 
-/* The guest's name, as it has it now, to the file that is open. Errors of writing. */
+/* Writes the guest's present host name to the open file. Errors of writing. */
 int collector_kernel_write_hostname(struct collector_kernel *kernel);
 
-/*
- * Finds the kernel or its new modules if it is time to, NOW being in ns.
- * Errors are those of writing the file.
- */
+/* Searches for the kernel, or scans its modules, if that is due at NOW (ns). Errors of writing. */
 int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now);
 
-/* Has another kernel taken the place of the one that was known? A boot has ended then. */
+/* Was another kernel found instead? Then a boot has ended. */
 bool collector_kernel_replaced(const struct collector_kernel *kernel);
 
 /*
- * A boot of the guest has ended: nothing that was known goes into a file that
- * is begun behind it, but given names. Its kernels stay for vCPUs that may still use them.
+ * A boot of the guest has ended: files that are begun after this get nothing of it, except given
+ * symbols. Its kernels stay for vCPUs that may still use them.
  */
 void collector_kernel_end_boot(struct collector_kernel *kernel);
 
 /*
- * Then the next one begins: with the kernel that has taken the other's place, or, if there is none,
- * with none: the guest is about to be reset, and no vCPU runs. Errors of writing.
+ * The next boot begins, with the kernel that was found instead. Without one, the guest is about to
+ * be reset, and no vCPU runs. Errors of writing.
  */
 int collector_kernel_begin_boot(struct collector_kernel *kernel);
 
-/* Frees what was replaced, after collector_options.settle. */
+/* Frees replaced kernels, after collector_options.settle. */
 void collector_kernel_reclaim(struct collector_kernel *kernel);
 
-/*
- * May readers show the samples so far? Only if the turn before this looked at the modules: what
- * comes to be known later is of later times.
- */
+/* May readers show the samples so far? Only if the last turn scanned the modules: what becomes
+ * known later applies to later times. */
 bool collector_kernel_settled(const struct collector_kernel *kernel);
 
-/* The last look for the file, and the code for perf annotate. Guest memory must still be there. */
+/* The last scan, and the code for perf annotate. Guest memory must still be there. */
 int collector_kernel_finish(struct collector_kernel *kernel);
 
-/* Frees the kernels: no unwinder may be in use any more. */
+/* Frees the kernels: no unwinder may be in use. */
 void collector_kernel_free(struct collector_kernel *kernel);
 
-/* For the collector's other parts. The kernel that was found last; NULL: none was. */
+/* For the other parts of the collector. The kernel that was found last; NULL: none. */
 const struct guest_kernel *collector_kernel_newest(const struct collector_kernel *kernel);
-/* Does it still run (kernel->lost, kernel->doubts)? Where no vCPU was stopped, that is as it was.
- */
+/* Updates kernel->state by the latest stop of a vCPU, if there was one. */
 void collector_kernel_check_runs(struct collector_kernel *kernel);
-/* The same kernel with other modules, published and taken over. -ENOMEM. */
+/* Publishes NEWER, the same kernel with other modules, and owns it. -ENOMEM. */
 int collector_kernel_adopt(struct collector_kernel *kernel, struct guest_kernel *newer);
-/* The newest one, whose modules were others for a while, or which could not be seen. */
+/* Publishes the newest one again, after it had other modules or was not visible. */
 void collector_kernel_publish_again(struct collector_kernel *kernel);
-/* Nobody looks at the list of modules any more (collector_options, modules). */
+/* Reports that modules are no longer tracked (collector_options.modules). */
 void collector_kernel_drop_modules(const struct collector_kernel *kernel);
 
-/* Is the guest one program and no Linux, by the file that was given? */
+/* Is the guest a single program instead of Linux, by the given file? */
 bool collector_kernel_is_program(const struct collector_kernel *kernel);
-/* As uname -r, "" if it is not known. */
+/* As uname -r; "" if unknown. */
 const char *collector_kernel_release(const struct collector_kernel *kernel);
 
 #endif

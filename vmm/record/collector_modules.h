@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every module that a guest's kernel was seen with during a recording. perf
- * takes the symbols of a boot only if all modules of the recording stand
- * there where they were, so one that is unloaded stays, with its symbols.
+ * Every module that was loaded during a recording. perf accepts the symbols of a boot only if all
+ * modules of the recording are listed at their addresses, so unloaded ones stay, with their
+ * symbols.
  */
 #ifndef KVMSCOPE_RECORD_COLLECTOR_MODULES_H
 #define KVMSCOPE_RECORD_COLLECTOR_MODULES_H
@@ -17,26 +17,25 @@
 /* Zeroed: none yet. */
 struct collector_modules {
 	struct guest_module *modules; /* owned; no two of one name; new ones are added at the end */
-	bool *gone;                   /* owned; for each: it is loaded no more */
-	bool *shared;                 /* owned; for each: its place was another one's, too */
+	bool *gone;                   /* owned; for each: unloaded */
+	bool *shared;                 /* owned; for each: others were at its addresses, too */
 	size_t count;
 	struct module_timeline timeline;
-	struct symbols *unloaded; /* owned; of those gone; NULL: of none */
+	struct symbols *unloaded; /* owned; of the unloaded ones; NULL: none */
 };
 
 /*
- * The look NOW saw the COUNT modules of LIST; LATEST was the look before. One that comes back at
- * another address is left out: perf knows a module by its name. 0 or -ENOMEM: of new ones less is
- * known then.
+ * The scan NOW found the COUNT modules of LIST; LATEST was the scan before. A module that comes
+ * back at another address is left out: perf identifies modules by name. 0, or -ENOMEM: some new
+ * ones may be missing.
  */
 int collector_modules_scan(struct collector_modules *modules, const struct guest_module *list,
 			   size_t count, const struct collector_scan *latest,
 			   const struct collector_scan *now);
 
 /*
- * NEWER has the symbols of the modules that were seen last; OLDER is the kernel as it was before,
- * NULL at first: of those that are gone its symbols are kept. 0 or -ENOMEM, with what was known
- * before.
+ * NEWER has the symbols of the modules that were found last. Symbols of modules that are gone are
+ * kept from OLDER, the previous kernel, NULL at first. 0, or -ENOMEM with everything unchanged.
  */
 int collector_modules_update(struct collector_modules *modules, const struct guest_kernel *older,
 			     const struct guest_kernel *newer);

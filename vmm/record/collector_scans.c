@@ -214,7 +214,7 @@ static bool wants_programs(struct collector_kernel *kernel)
 {
 	return !kernel->options->view->remote &&
 	       module_timeline_has_room_for_programs(&kernel->boot.modules.timeline,
-						     &kernel->boot.intervals_written);
+						     &kernel->boot.bounds_written);
 }
 
 static int look_at_code(struct collector_kernel *kernel, struct seen *seen)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tasks of a guest whose kernel has no BTF: where they are is found by those that its agent
- * tells of (task_find.h). On the collector's thread.
+ * Tasks of a guest whose kernel has no BTF: the layout is found by means of tasks that the agent
+ * reports (task_find.h). Collector thread.
  */
 #ifndef KVMSCOPE_RECORD_COLLECTOR_TASKS_H
 #define KVMSCOPE_RECORD_COLLECTOR_TASKS_H
@@ -10,21 +10,20 @@
 
 #include "vmm/record/collector_kernel.h"
 
-/* The newest kernel is another one: nothing is known of its tasks but how long others were looked
- * for. */
+/* The newest kernel has changed: nothing is known of its tasks. The time budget stays. */
 void collector_tasks_reset(struct collector_kernel *kernel);
 
-/* Looks for them, if it is time to, in the newest kernel, which then is another one. NOW and errors
+/* Searches for the layout if that is due; on success there is a new newest kernel. NOW and errors
  * as in collector_kernel_turn(). */
 int collector_tasks_turn(struct collector_kernel *kernel, uint64_t now);
 
-/* Says what is missing if the tasks of FOUND, which becomes the newest kernel, are not known and no
- * agent may tell any. */
+/* Warns if the tasks of FOUND, the next newest kernel, are unknown and no agent can report any. */
 void collector_tasks_warn_first(const struct collector_kernel *kernel,
 				const struct guest_kernel *found);
 
-/* Says what is missing in the newest kernel, and why, if an agent might have told but they were not
- * found. Once for each kernel. */
+/* Warns once per kernel what is missing and why, if an agent reported tasks but they were not
+ * found.
+ */
 void collector_tasks_warn_last(struct collector_kernel *kernel);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes one file of the flight recorder: a copy of the rings, cut by time and in its order. The
- * collector's thread. */
+/* Writes one file of the flight recorder: a copy of the rings, cut and ordered by time. Collector
+ * thread. */
 #ifndef KVMSCOPE_RECORD_FLIGHT_DUMP_H
 #define KVMSCOPE_RECORD_FLIGHT_DUMP_H
 
@@ -16,7 +16,7 @@ struct flight_dump {
 	struct collector_kernel *kernel;         /* no file is open */
 	struct flight_sideband *sideband;
 	const struct flight_deferred *late;
-	struct jit_code *jit_code; /* NULL: nothing is known of functions made at run time */
+	struct jit_code *jit_code; /* NULL: no run-time code is known */
 	const char *path;
 	struct perf_data_flight *flight; /* complete is filled in */
 	/* Filled in. */
@@ -25,14 +25,12 @@ struct flight_dump {
 };
 
 /*
- * Writes what the rings hold now of the time that the flight says, with the
- * kernel as it is found now. The vCPUs may go on writing. The errors of
- * ring_snapshot() and of writing; a file that was begun is closed in any case.
+ * Writes what the rings hold of the flight's time, with the kernel as it is now. vCPUs may go on
+ * writing. The errors of ring_snapshot() and of writing; the file is closed in any case.
  */
 int flight_dump(struct flight_dump *dump);
 
-/* The time of the oldest sample that the rings hold now; 0 where they hold none, or without memory.
- */
+/* Time of the oldest sample in the rings; 0 if they are empty, or without memory. */
 uint64_t flight_oldest(const struct collector_options *options);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest's files of which something is wanted that is not all in its memory at first: each is
- * looked at again, ever more rarely. One thread, no vCPU's.
+ * The guest's files that something is read from which is not all in guest memory at first: each is
+ * tried again at growing intervals. One thread, not a vCPU's.
  */
 #ifndef KVMSCOPE_RECORD_IMAGE_QUEUE_H
 #define KVMSCOPE_RECORD_IMAGE_QUEUE_H
@@ -15,29 +15,28 @@ struct queued_image;
 
 /* Zeroed: none. */
 struct image_queue {
-	uint32_t generation; /* of the images that what follows is of; 0: of none */
-	uint32_t seen;       /* so many of them were looked at */
+	uint32_t generation; /* of the table that IMAGES are of; 0: none */
+	uint32_t seen;       /* entries of that table that were scanned */
 	struct queued_image *images;
 	size_t count;
-	size_t due;     /* the one that image_queue_next() told */
-	uint64_t delay; /* ns that one has to be known for before it is looked at; the owner's to
-			   set */
+	size_t due; /* index of the image that image_queue_next() returned */
+	uint64_t
+		delay; /* ns from the first sight of an image to its first try; the owner sets it */
 };
 
 /*
- * A file of IMAGES that was settled, whose time has come; NULL: none has. NOW is ns of any steady
- * clock. Images of another boot take the place of all that waited. Without memory, new ones are
- * passed over.
+ * A file of IMAGES that is due at NOW (ns of any steady clock); NULL: none. A table of another boot
+ * replaces the whole queue. Without memory, new images are skipped.
  */
 struct user_image *image_queue_next(struct image_queue *waiting, struct user_images *images,
 				    uint64_t now);
 
-/* That one is to be looked at again; */
+/* Try that image again later; */
 void image_queue_retry(struct image_queue *waiting, uint64_t now);
-/* or never. */
+/* or never again. */
 void image_queue_done(struct image_queue *waiting);
 
-/* All that wait are due now, whatever the delay was: it is the last time. */
+/* All queued images are due now, whatever the delay: this is the last time. */
 void image_queue_expire(struct image_queue *waiting);
 
 /* Frees what it holds; zeroed, it holds nothing. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which of an array's members have something in common: a number stands for what each has (a
- * name's hash, an address), and members come out by that, the one that was added last first. Others
- * may come with them, whose number falls into the same bucket: whoever asks compares. One thread.
+ * Finds members of an array by a number: a hash of the name, or an address. Lookup returns the
+ * latest member first, and also members with another number in the same bucket: the caller
+ * compares. One thread.
  */
 #ifndef KVMSCOPE_RECORD_MODULE_INDEX_H
 #define KVMSCOPE_RECORD_MODULE_INDEX_H
@@ -10,10 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed: none, which may be closed. */
+/* Zeroed: empty; closing it is allowed. */
 struct module_index {
-	uint32_t *heads, *next; /* owned; members, from 1 on; 0: there is none */
-	size_t bits;            /* of a bucket's number */
+	uint32_t *heads, *next; /* owned; indices of members plus 1; 0: end */
+	size_t bits;            /* of a bucket number */
 };
 
 /* For members below COUNT, which is below 2^31. 0 or -ENOMEM. */
@@ -25,7 +25,7 @@ void module_index_close(struct module_index *index);
 void module_index_add(struct module_index *index, uint64_t number, size_t member);
 
 #define MODULE_INDEX_END SIZE_MAX
-/* Members that NUMBER may be of, one after the other, up to MODULE_INDEX_END. */
+/* Members that may have NUMBER, up to MODULE_INDEX_END. */
 size_t module_index_first(const struct module_index *index, uint64_t number);
 size_t module_index_next(const struct module_index *index, size_t member);
 

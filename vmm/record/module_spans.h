@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where modules lie, of which some may lie in each other's place: which of them are in a range. One
- * thread.
- */
+/* Finds the modules that overlap an address range; modules may overlap each other. One thread. */
 #ifndef KVMSCOPE_RECORD_MODULE_SPANS_H
 #define KVMSCOPE_RECORD_MODULE_SPANS_H
 
@@ -18,7 +16,7 @@ struct module_spans {
 
 struct module_span {
 	const struct guest_module *module;
-	uint64_t reach; /* where the last ends, of this one and those before it */
+	uint64_t reach; /* largest end of this one and those before it */
 };
 
 /* Room for COUNT. -ENOMEM. */
@@ -26,15 +24,14 @@ int module_spans_open(struct module_spans *spans, size_t count);
 /* Frees what it holds; zeroed, it holds nothing. */
 void module_spans_close(struct module_spans *spans);
 
-/* One of them, no more than there is room for; it must stay where it is. */
+/* Adds MODULE, which stays where it is; at most as many as there is room for. */
 void module_spans_add(struct module_spans *spans, const struct guest_module *module);
-/* All were added. */
+/* After the last one was added. */
 void module_spans_finish(struct module_spans *spans);
 
 /*
- * Those in whose place MODULE is, one after the other, until NULL; AT is where the search is, 0 at
- * first. Each in time that grows with how many lie before MODULE and reach behind its start, which
- * few do.
+ * Iterates over the modules that overlap MODULE, until NULL; *AT is the position, 0 at first. The
+ * time grows with the number of modules that start before MODULE and end after its start: few.
  */
 const struct guest_module *module_spans_next(const struct module_spans *spans,
 					     const struct guest_module *module, size_t *at);

@@ -30,18 +30,18 @@ static bool is_again(const struct guest_module *older, const struct guest_module
 	return newer->build_id_size && same_build_id(older, newer) && stayed(older, newer);
 }
 
-static bool is_live(const struct module_bound *place)
+static bool is_live(const struct module_bound *bound)
 {
-	return !place->end && !place->over;
+	return !bound->end && !bound->over;
 }
 
-/* The place that MODULE has now; NULL: none. */
-static struct module_bound *live_place(const struct module_timeline *places,
+/* The bound that MODULE has now; NULL: none. */
+static struct module_bound *live_place(const struct module_timeline *timeline,
 				       const struct guest_module *module)
 {
-	for (size_t i = places->count; i-- > 0;)
-		if (stayed(&places->places[i].module, module) && is_live(&places->places[i]))
-			return &places->places[i];
+	for (size_t i = timeline->count; i-- > 0;)
+		if (stayed(&timeline->bounds[i].module, module) && is_live(&timeline->bounds[i]))
+			return &timeline->bounds[i];
 	return NULL;
 }
 
@@ -53,19 +53,19 @@ static struct address_range pages_of(const struct guest_module *module)
 }
 
 /* Each has its end in time, so there must be room for as many. */
-static int make_room(struct module_timeline *places, size_t more)
+static int make_room(struct module_timeline *timeline, size_t more)
 {
-	size_t capacity = places->count + more;
+	size_t capacity = timeline->count + more;
 	struct module_bound *larger;
 
-	if (capacity <= places->capacity)
+	if (capacity <= timeline->capacity)
 		return 0;
 	capacity += capacity / 2;
-	larger = reallocarray(places->places, capacity, sizeof(*larger));
+	larger = reallocarray(timeline->bounds, capacity, sizeof(*larger));
 	if (!larger)
 		return -ENOMEM;
-	places->places = larger;
-	places->capacity = capacity;
+	timeline->bounds = larger;
+	timeline->capacity = capacity;
 	return 0;
 }
 
@@ -75,25 +75,25 @@ static uint64_t later(uint64_t a, uint64_t b)
 }
 
 /* LATEST saw it, if only at its end: then it was there for no time that is known. */
-static void end(struct module_timeline *places, struct module_bound *place,
+static void end(struct module_timeline *timeline, struct module_bound *bound,
 		const struct collector_scan *latest)
 {
-	uint64_t time = later(later(latest->begun, place->time), place->seen ? place->seen + 1 : 0);
+	uint64_t time = later(later(latest->begun, bound->time), bound->seen ? bound->seen + 1 : 0);
 
-	place->over = true;
-	places->places[places->count++] = (struct module_bound){
-		.module = place->module, .time = time, .end = true, .told = place->told
+	bound->over = true;
+	timeline->bounds[timeline->count++] = (struct module_bound){
+		.module = bound->module, .time = time, .end = true, .written = bound->written
 	};
 }
 
 /* What a look changes, with what finds the few that matter among many. */
 struct update {
-	struct module_timeline *places;
+	struct module_timeline *timeline;
 	const struct guest_module *modules; /* that the look saw; COUNT */
 	size_t count;
 	struct module_index listed;          /* of those, by start */
-	struct module_index live, names;     /* of places, by start and by name */
-	struct module_spans used, looked_at; /* where places were before, and where MODULES are */
+	struct module_index live, names;     /* of timeline, by start and by name */
+	struct module_spans used, looked_at; /* where timeline were before, and where MODULES are */
 };
 
 static void close_update(struct update *update)
@@ -107,7 +107,7 @@ static void close_update(struct update *update)
 
 static int open_update(struct update *update)
 {
-	size_t room = update->places->capacity;
+	size_t room = update->timeline->capacity;
 	int error = module_index_open(&update->listed, update->count);
 
 	if (!error)
@@ -115,7 +115,7 @@ static int open_update(struct update *update)
 	if (!error)
 		error = module_index_open(&update->names, room);
 	if (!error)
-		error = module_spans_open(&update->used, update->places->count);
+		error = module_spans_open(&update->used, update->timeline->count);
 	return error ? error : module_spans_open(&update->looked_at, update->count);
 }
 
@@ -130,17 +130,17 @@ static void index_modules(struct update *update)
 
 static void index_place(struct update *update, size_t i)
 {
-	const struct module_bound *place = &update->places->places[i];
+	const struct module_bound *bound = &update->timeline->bounds[i];
 
-	module_index_add(&update->names, module_index_name(place->module.name), i);
-	module_index_add(&update->live, place->module.start, i);
+	module_index_add(&update->names, module_index_name(bound->module.name), i);
+	module_index_add(&update->live, bound->module.start, i);
 }
 
 static void index_places(struct update *update)
 {
-	for (size_t i = 0; i < update->places->count; i++) {
+	for (size_t i = 0; i < update->timeline->count; i++) {
 		index_place(update, i);
-		module_spans_add(&update->used, &update->places->places[i].module);
+		module_spans_add(&update->used, &update->timeline->bounds[i].module);
 	}
 	module_spans_finish(&update->used);
 }
@@ -161,8 +161,8 @@ static bool has_live_place(const struct update *update, const struct guest_modul
 	size_t i = module_index_first(&update->live, module->start);
 
 	for (; i != MODULE_INDEX_END; i = module_index_next(&update->live, i))
-		if (is_live(&update->places->places[i]) &&
-		    stayed(&update->places->places[i].module, module))
+		if (is_live(&update->timeline->bounds[i]) &&
+		    stayed(&update->timeline->bounds[i].module, module))
 			return true;
 	return false;
 }
@@ -175,15 +175,15 @@ static const struct guest_module *first_of_name(const struct update *update,
 	const struct module_bound *first = NULL;
 
 	for (; i != MODULE_INDEX_END; i = module_index_next(&update->names, i)) {
-		const struct module_bound *place = &update->places->places[i];
+		const struct module_bound *bound = &update->timeline->bounds[i];
 
-		if (!strcmp(place->module.name, module->name) && (!first || place < first))
-			first = place;
+		if (!strcmp(bound->module.name, module->name) && (!first || bound < first))
+			first = bound;
 	}
 	return first ? &first->module : NULL;
 }
 
-/* Readers know a module by its name; a BPF program by its place, and several may have one name. */
+/* Readers know a module by its name; a BPF program by its bound, and several may have one name. */
 static bool name_is_its_own(const struct update *update, const struct guest_module *module)
 {
 	const struct guest_module *first = module->program ? NULL : first_of_name(update, module);
@@ -203,48 +203,48 @@ static bool is_used_place(const struct update *update, const struct guest_module
 	while ((one = module_spans_next(&update->looked_at, module, &at)))
 		if (one < module)
 			return true;
-	return address_ranges_overlap(&update->places->forgotten, pages_of(module));
+	return address_ranges_overlap(&update->timeline->forgotten, pages_of(module));
 }
 
 /*
- * A BPF program may have had the place of another that no look saw, and samples of that one may be
+ * A BPF program may have had the bound of another that no look saw, and samples of that one may be
  * checked when it is gone: only what the first list had is there since ever.
  */
 static bool is_since_ever(const struct update *update, const struct guest_module *module)
 {
-	return !(module->program && update->places->programs_listed) &&
+	return !(module->program && update->timeline->programs_listed) &&
 	       !is_used_place(update, module);
 }
 
 static void begin(struct update *update, const struct guest_module *module,
 		  const struct collector_scan *now)
 {
-	struct module_timeline *places = update->places;
+	struct module_timeline *timeline = update->timeline;
 
-	places->places[places->count] = (struct module_bound){
+	timeline->bounds[timeline->count] = (struct module_bound){
 		.module = *module,
 		.time = is_since_ever(update, module) ? 0 : now->ended,
-		.told = name_is_its_own(update, module),
+		.written = name_is_its_own(update, module),
 	};
-	index_place(update, places->count++);
+	index_place(update, timeline->count++);
 }
 
 /* Ends those that the look did not see. */
 static void end_others(struct update *update, const struct collector_scan *latest)
 {
-	struct module_timeline *places = update->places;
+	struct module_timeline *timeline = update->timeline;
 
-	for (size_t i = 0, before = places->count; i < before; i++) {
-		struct module_bound *place = &places->places[i];
+	for (size_t i = 0, before = timeline->count; i < before; i++) {
+		struct module_bound *bound = &timeline->bounds[i];
 		const struct guest_module *now;
 
-		if (!is_live(place))
+		if (!is_live(bound))
 			continue;
-		now = find_listed(update, &place->module);
+		now = find_listed(update, &bound->module);
 		if (!now)
-			end(places, place, latest);
+			end(timeline, bound, latest);
 		else if (now->build_id_size)
-			place->module = *now;
+			bound->module = *now;
 	}
 }
 
@@ -259,16 +259,16 @@ static void take_look(struct update *update, const struct collector_scan *latest
 			begin(update, &update->modules[i], now);
 }
 
-int module_timeline_update(struct module_timeline *places, const struct guest_module *modules,
+int module_timeline_update(struct module_timeline *timeline, const struct guest_module *modules,
 			   size_t count, const struct collector_scan *latest,
 			   const struct collector_scan *now)
 {
-	struct update update = { .places = places, .modules = modules, .count = count };
+	struct update update = { .timeline = timeline, .modules = modules, .count = count };
 	int error;
 
-	if (places->stopped || places->count + count > MODULE_TIMELINE_MAX)
-		return module_timeline_stop(places, latest);
-	error = make_room(places, places->count + count);
+	if (timeline->stopped || timeline->count + count > MODULE_TIMELINE_MAX)
+		return module_timeline_stop(timeline, latest);
+	error = make_room(timeline, timeline->count + count);
 	if (!error)
 		error = open_update(&update);
 	if (!error)
@@ -277,38 +277,38 @@ int module_timeline_update(struct module_timeline *places, const struct guest_mo
 	return error;
 }
 
-void module_timeline_confirm(struct module_timeline *places, const struct guest_module *module,
+void module_timeline_confirm(struct module_timeline *timeline, const struct guest_module *module,
 			     uint64_t time)
 {
-	struct module_bound *place = live_place(places, module);
+	struct module_bound *bound = live_place(timeline, module);
 
-	if (place)
-		place->seen = later(place->seen, time);
+	if (bound)
+		bound->seen = later(bound->seen, time);
 }
 
-int module_timeline_stop(struct module_timeline *places, const struct collector_scan *latest)
+int module_timeline_stop(struct module_timeline *timeline, const struct collector_scan *latest)
 {
-	if (make_room(places, places->count))
+	if (make_room(timeline, timeline->count))
 		return -ENOMEM;
-	places->stopped = true;
-	for (size_t i = 0, before = places->count; i < before; i++)
-		if (is_live(&places->places[i]))
-			end(places, &places->places[i], latest);
+	timeline->stopped = true;
+	for (size_t i = 0, before = timeline->count; i < before; i++)
+		if (is_live(&timeline->bounds[i]))
+			end(timeline, &timeline->bounds[i], latest);
 	return 0;
 }
 
-int module_timeline_spans(const struct module_timeline *places, struct module_spans *spans)
+int module_timeline_spans(const struct module_timeline *timeline, struct module_spans *spans)
 {
-	if (module_spans_open(spans, places->count))
+	if (module_spans_open(spans, timeline->count))
 		return -ENOMEM;
-	for (size_t i = 0; i < places->count; i++)
-		if (!places->places[i].end)
-			module_spans_add(spans, &places->places[i].module);
+	for (size_t i = 0; i < timeline->count; i++)
+		if (!timeline->bounds[i].end)
+			module_spans_add(spans, &timeline->bounds[i].module);
 	module_spans_finish(spans);
 	return 0;
 }
 
-bool module_timeline_is_shared(const struct module_timeline *places,
+bool module_timeline_is_shared(const struct module_timeline *timeline,
 			       const struct module_spans *spans, const struct guest_module *module)
 {
 	size_t at = 0;
@@ -318,68 +318,69 @@ bool module_timeline_is_shared(const struct module_timeline *places,
 	while (other && (other = module_spans_next(spans, module, &at)))
 		if (!is_again(one, other))
 			return true;
-	if (address_ranges_overlap(&places->forgotten, pages_of(module)))
+	if (address_ranges_overlap(&timeline->forgotten, pages_of(module)))
 		return true;
-	return places->stopped && !one; /* none was remembered any more */
+	return timeline->stopped && !one; /* none was remembered any more */
 }
 
-/* Of a BPF program: the latest of that place and name before its END. */
-static struct module_bound *beginning_of(struct module_timeline *places,
+/* Of a BPF program: the latest of that bound and name before its END. */
+static struct module_bound *beginning_of(struct module_timeline *timeline,
 					 const struct module_bound *end)
 {
-	for (size_t i = (size_t)(end - places->places); i-- > 0;)
-		if (places->places[i].over && stayed(&places->places[i].module, &end->module))
-			return &places->places[i];
+	for (size_t i = (size_t)(end - timeline->bounds); i-- > 0;)
+		if (timeline->bounds[i].over && stayed(&timeline->bounds[i].module, &end->module))
+			return &timeline->bounds[i];
 	return NULL;
 }
 
 /* Marks the older half, or one, of the programs that are gone: how many. */
-static size_t mark_forgotten(struct module_timeline *places)
+static size_t mark_forgotten(struct module_timeline *timeline)
 {
 	size_t gone = 0, forgotten = 0;
 
-	for (size_t i = 0; i < places->count; i++)
-		gone += places->places[i].end && places->places[i].module.program;
-	for (size_t i = 0; i < places->count && forgotten < (gone + 1) / 2; i++) {
-		struct module_bound *place = &places->places[i], *beginning;
+	for (size_t i = 0; i < timeline->count; i++)
+		gone += timeline->bounds[i].end && timeline->bounds[i].module.program;
+	for (size_t i = 0; i < timeline->count && forgotten < (gone + 1) / 2; i++) {
+		struct module_bound *bound = &timeline->bounds[i], *beginning;
 
-		if (!place->end || !place->module.program)
+		if (!bound->end || !bound->module.program)
 			continue;
-		beginning = beginning_of(places, place);
-		if (!beginning || address_ranges_add(&places->forgotten, pages_of(&place->module)))
+		beginning = beginning_of(timeline, bound);
+		if (!beginning ||
+		    address_ranges_add(&timeline->forgotten, pages_of(&bound->module)))
 			break;
-		place->forgotten = beginning->forgotten = true;
+		bound->forgotten = beginning->forgotten = true;
 		forgotten++;
 	}
 	return forgotten;
 }
 
-static void remove_forgotten(struct module_timeline *places, size_t *told)
+static void remove_forgotten(struct module_timeline *timeline, size_t *written)
 {
-	size_t kept = 0, kept_told = 0;
+	size_t kept = 0, kept_written = 0;
 
-	for (size_t i = 0; i < places->count; i++) {
-		if (places->places[i].forgotten)
+	for (size_t i = 0; i < timeline->count; i++) {
+		if (timeline->bounds[i].forgotten)
 			continue;
-		kept_told += i < *told;
-		places->places[kept++] = places->places[i];
+		kept_written += i < *written;
+		timeline->bounds[kept++] = timeline->bounds[i];
 	}
-	places->count = kept;
-	*told = kept_told;
+	timeline->count = kept;
+	*written = kept_written;
 }
 
-bool module_timeline_has_room_for_programs(struct module_timeline *places, size_t *told)
+bool module_timeline_has_room_for_programs(struct module_timeline *timeline, size_t *written)
 {
 	const size_t room = MODULE_TIMELINE_MAX - MODULE_TIMELINE_MODULES_MAX;
 
-	while (places->count >= room && mark_forgotten(places))
-		remove_forgotten(places, told);
-	return places->count < room;
+	while (timeline->count >= room && mark_forgotten(timeline))
+		remove_forgotten(timeline, written);
+	return timeline->count < room;
 }
 
-void module_timeline_free(struct module_timeline *places)
+void module_timeline_free(struct module_timeline *timeline)
 {
-	free(places->places);
-	address_ranges_free(&places->forgotten);
-	*places = (struct module_timeline){ 0 };
+	free(timeline->bounds);
+	address_ranges_free(&timeline->forgotten);
+	*timeline = (struct module_timeline){ 0 };
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In which cgroup each process is, as the guest itself told last: for samples that do not say it.
- * In order of time; one thread at a time.
+ * The cgroup of each process, by the latest report of the guest: for samples that do not carry it.
+ * In order of time; one thread.
  */
 #ifndef KVMSCOPE_RECORD_PROCESS_CGROUPS_H
 #define KVMSCOPE_RECORD_PROCESS_CGROUPS_H
@@ -14,27 +14,26 @@
 
 struct process_cgroups;
 
-/* Of processes that ACCOUNT has no memory for nothing is known. NULL without memory. */
+/* Processes that ACCOUNT has no memory for are left out. NULL without memory. */
 struct process_cgroups *process_cgroups_new(struct guest_account *account);
 void process_cgroups_free(struct process_cgroups *cgroups); /* NULL is a no-op */
 
 /*
- * The id that a file has for the cgroup of RECORD: its own, or, for one of version 1, which has
- * none, one made of its path, with bit 63 set.
+ * The id of the cgroup of RECORD in a file: its own, or, for version 1, which has none, a hash of
+ * its path with bit 63 set.
  */
 uint64_t process_cgroups_id(const struct sideband_cgroup *record);
 bool process_cgroups_id_is_made(uint64_t id);
 
 /*
- * Takes what RECORD says: CGROUP, FORK, EXIT, LOST, and COMM with SIDEBAND_COMM_EXEC; others are
- * passed over. A child begins in its parent's. Whoever starts a service moves it before it runs its
- * program, and the guest tells of each one that does: from there on nothing is known until it did;
- * so it is of all processes where something was lost. What is older than the latest record about a
- * process is not taken.
+ * Applies CGROUP, FORK, EXIT, LOST, and COMM with SIDEBAND_COMM_EXEC; ignores other types. A child
+ * starts in its parent's cgroup. A service manager moves a service before it execs, and the guest
+ * reports that at the exec: from an exec until that report the cgroup is unknown, and, after a
+ * loss, that of all processes. Records older than the latest one of the process are ignored.
  */
 void process_cgroups_apply(struct process_cgroups *cgroups, const struct sideband *record);
 
-/* The id of the cgroup of process PID; 0: nobody told. */
+/* The id of the cgroup of process PID; 0: unknown. */
 uint64_t process_cgroups_of(const struct process_cgroups *cgroups, uint32_t pid);
 
 #endif

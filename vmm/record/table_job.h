@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An unwind table that is made on a thread of its own, for images so large
- * that the caller's other work would wait for seconds. One thread starts and
- * ends it.
+ * Builds an unwind table on a thread of its own, for images so large that the caller would be held
+ * up for seconds. One thread starts and ends it.
  */
 #ifndef KVMSCOPE_RECORD_TABLE_JOB_H
 #define KVMSCOPE_RECORD_TABLE_JOB_H
@@ -13,13 +12,13 @@
 
 struct table_job;
 
-/* Takes IMAGE over if it succeeds. -ENOMEM, -EAGAIN: there is no thread to be had. */
+/* Owns IMAGE on success. -ENOMEM; -EAGAIN: no thread available. */
 int table_job_start(struct table_job **job, struct cfi_image *image);
 
-/* Would table_job_end() return at once? */
+/* Has it finished, so that table_job_end() does not wait? */
 bool table_job_done(const struct table_job *job);
 
-/* Waits for it: *TABLE is the caller's. The errors of cfi_image_make(). Frees JOB. */
+/* Waits for the end; the caller owns *TABLE. The errors of cfi_image_make(). Frees JOB. */
 int table_job_end(struct table_job *job, struct cfi_table **table);
 
 #endif

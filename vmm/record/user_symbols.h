@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of the guest's user functions with nothing in the guest: of each file that a sample was
- * taken in, its symbol table is read out of the guest's page cache and put into the build-id cache,
- * where perf and we look for it. A file of a file system in memory is there as a whole; of others
- * as much as was read: mostly what the dynamic linker uses, so functions that a library exports.
- * Only a table that is there as a whole is taken, and only of a file with a build id. One thread,
- * no vCPU's.
+ * Symbols of user functions without help from the guest: the symbol table of each sampled file is
+ * read from the guest's page cache and put into the build-id cache, where perf and kvmscope find
+ * it. A file of an in-memory file system is there as a whole; of other files only the pages that
+ * were read, mostly those of the dynamic linker: exported functions. Only complete tables of files
+ * with a build id are used. One thread, not a vCPU's.
  */
 #ifndef KVMSCOPE_RECORD_USER_SYMBOLS_H
 #define KVMSCOPE_RECORD_USER_SYMBOLS_H
@@ -20,38 +19,36 @@
 
 struct user_symbols;
 
-/* What one guest can put into the cache, in bytes; what came first goes for the rest. */
+/* Bytes in the cache for one guest; the oldest are dropped for new ones. */
 #define USER_SYMBOLS_SIZE_MAX (64ull << 20)
-/* What it can have written there, those included that went. */
+/* Bytes written there in total, dropped ones included. */
 #define USER_SYMBOLS_WRITTEN_MAX (256ull << 20)
-/* A larger table is left alone: reading it would hold the collector up. */
+/* Larger tables are skipped: reading them would hold up the collector. */
 #define USER_SYMBOLS_TABLE_MAX (8u << 20)
 
-/* PLACE outlives it; NULL: perf's. -ENOMEM; -ENOENT and others without a build-id cache. */
+/* PLACE outlives it; NULL: the place of perf. -ENOMEM; -ENOENT and others without a cache. */
 int user_symbols_create(struct user_symbols **symbols, const struct build_id_cache_location *place);
 
-/* NULL is a no-op. What is in the cache stays. */
+/* NULL is a no-op. The cache keeps its contents. */
 void user_symbols_free(struct user_symbols *symbols);
 
 /*
- * Tries to read the names of one image of IMAGES, if there is one whose time has come. KERNEL is
- * the one that runs; NOW is ns of any steady clock. False: there is none. Behind true
- * user_symbols_commit() is to be called.
+ * Tries to read the symbols of one image that is due. KERNEL is running; NOW is ns of any steady
+ * clock. False: none is due. After true, call user_symbols_commit().
  */
 bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
 		       const struct guest_kernel *kernel, const struct guest_view *view,
 		       uint64_t now);
 
-/* Puts what was read into the cache, if it is CERTAIN that KERNEL ran meanwhile; else it is read
- * again. */
+/* Writes what was read to the cache if it is CERTAIN that KERNEL was still running; otherwise it is
+ * read again. */
 void user_symbols_commit(struct user_symbols *symbols, bool certain, uint64_t now);
 
-/* From now on an image is looked at only DELAY ns after it was seen first: somebody else may bring
- * more of its names. 0, as at first: at once. */
+/* Images are tried DELAY ns after they were first seen, as another source may have more symbols. 0,
+ * the default: at once. */
 void user_symbols_delay(struct user_symbols *symbols, uint64_t delay);
 
-/* The guest is about to end: the next turns try all that is missing once more, whatever the delay
- * was. */
+/* The guest is about to end: the next turns try all missing images once more, without delay. */
 void user_symbols_expire(struct user_symbols *symbols);
 
 #endif

@@ -300,7 +300,7 @@ static const struct module_bound *newest_place(const struct qmp_samples *looks)
 {
 	const struct module_timeline *places = &looks->kernel.boot.modules.timeline;
 
-	return &places->places[places->count - 1];
+	return &places->bounds[places->count - 1];
 }
 
 /* And its kernel is read once: the room to check samples is used again as vCPUs go on. */
@@ -314,7 +314,7 @@ TEST(collector_scans, guest_whose_programs_come_and_go_without_end_keeps_its_nam
 		looks.kernel.boot.next_scan = 0;
 		turn(&looks, i * SECOND);
 		REQUIRE(!looks.kernel.boot.modules.timeline.stopped && looks.kernel.boot.current);
-		CHECK(newest_place(&looks)->told && !newest_place(&looks)->end);
+		CHECK(newest_place(&looks)->written && !newest_place(&looks)->end);
 		CHECK_EQUAL(strtoul(strrchr(newest_place(&looks)->module.name, '_') + 1, NULL, 10),
 			    i * AT_ONCE + AT_ONCE - 1);
 		collector_kernel_reclaim(&looks.kernel);

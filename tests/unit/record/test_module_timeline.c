@@ -55,9 +55,9 @@ static void check_place(const struct module_timeline *places, size_t index, cons
 			bool end, uint64_t time)
 {
 	REQUIRE(index < places->count);
-	CHECK_STRING(places->places[index].module.name, name);
-	CHECK_EQUAL(places->places[index].end, end);
-	CHECK_EQUAL(places->places[index].time, time);
+	CHECK_STRING(places->bounds[index].module.name, name);
+	CHECK_EQUAL(places->bounds[index].end, end);
+	CHECK_EQUAL(places->bounds[index].time, time);
 }
 
 TEST(module_timeline, modules_that_stay_are_there_since_ever)
@@ -166,11 +166,11 @@ TEST(module_timeline, the_same_build_in_the_same_place_keeps_its_names)
 	see(&places, 2, NULL);
 	see(&places, 3, &a);
 	CHECK_EQUAL(places.count, 3);
-	CHECK(places.places[2].told);
+	CHECK(places.bounds[2].written);
 	CHECK(!is_shared(&places, &a));
 	see(&places, 4, &other);
 	CHECK_EQUAL(places.count, 5);
-	CHECK(!places.places[4].told); /* it has the name of another one */
+	CHECK(!places.bounds[4].written); /* it has the name of another one */
 	CHECK(is_shared(&places, &a));
 	module_timeline_free(&places);
 }
@@ -183,7 +183,7 @@ TEST(module_timeline, without_a_build_id_nobody_knows_whether_it_is_the_same)
 	see(&places, 1, &a);
 	see(&places, 2, NULL);
 	see(&places, 3, &a);
-	CHECK(!places.places[2].told);
+	CHECK(!places.bounds[2].written);
 	CHECK(is_shared(&places, &a));
 	module_timeline_free(&places);
 }
@@ -220,7 +220,7 @@ TEST(module_timeline, of_a_guest_that_loads_without_end_are_not_all_remembered)
 	CHECK(places.stopped);
 	CHECK(places.count <= MODULE_TIMELINE_MAX + 2 * AT_ONCE);
 	for (size_t i = 0; i < places.count; i++)
-		CHECK(places.places[i].end || places.places[i].over);
+		CHECK(places.bounds[i].end || places.bounds[i].over);
 	module_timeline_free(&places);
 }
 
@@ -296,10 +296,10 @@ TEST(module_timeline, those_that_are_left_are_as_they_were)
 	CHECK(places.count < before && places.count >= room / 2 - 2);
 	CHECK_EQUAL(told, room / 2 - (before - places.count));
 	for (size_t i = 1; i < places.count; i++)
-		CHECK(places.places[i].time >= places.places[i - 1].time);
+		CHECK(places.bounds[i].time >= places.bounds[i - 1].time);
 	for (size_t i = 0; i + 1 < places.count; i++)
-		if (!places.places[i].end)
-			CHECK_EQUAL(places.places[i].over, i + 1 < places.count);
+		if (!places.bounds[i].end)
+			CHECK_EQUAL(places.bounds[i].over, i + 1 < places.count);
 	module_timeline_free(&places);
 }
 
