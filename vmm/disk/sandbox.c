@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/disk/sandbox.h"
 
+#include <assert.h>
 #include <cap-ng.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -121,54 +122,22 @@ static int restrict_files(const struct sandbox *sandbox)
 	return error;
 }
 
-/* The system calls of a program that reads files: start, memory, reading, exit. */
-static const int calls[] = { SCMP_SYS(execve),
-			     SCMP_SYS(arch_prctl),
-			     SCMP_SYS(set_tid_address),
-			     SCMP_SYS(set_robust_list),
-			     SCMP_SYS(rseq),
-			     SCMP_SYS(exit),
-			     SCMP_SYS(exit_group),
-			     SCMP_SYS(brk),
-			     SCMP_SYS(mmap),
-			     SCMP_SYS(munmap),
-			     SCMP_SYS(mremap),
-			     SCMP_SYS(mprotect),
-			     SCMP_SYS(madvise),
-			     SCMP_SYS(futex),
-			     SCMP_SYS(rt_sigaction),
-			     SCMP_SYS(rt_sigprocmask),
-			     SCMP_SYS(rt_sigreturn),
-			     SCMP_SYS(getrandom),
-			     SCMP_SYS(read),
-			     SCMP_SYS(pread64),
-			     SCMP_SYS(lseek),
-			     SCMP_SYS(close),
-			     SCMP_SYS(fstat),
-			     SCMP_SYS(stat),
-			     SCMP_SYS(lstat),
-			     SCMP_SYS(newfstatat),
-			     SCMP_SYS(statx),
-			     SCMP_SYS(statfs),
-			     SCMP_SYS(fstatfs),
-			     SCMP_SYS(access),
-			     SCMP_SYS(faccessat),
-			     SCMP_SYS(faccessat2),
-			     SCMP_SYS(readlink),
-			     SCMP_SYS(readlinkat),
-			     SCMP_SYS(getdents64),
-			     SCMP_SYS(getcwd),
-			     SCMP_SYS(fadvise64),
-			     SCMP_SYS(getpid),
-			     SCMP_SYS(gettid),
-			     SCMP_SYS(getuid),
-			     SCMP_SYS(geteuid),
-			     SCMP_SYS(getgid),
-			     SCMP_SYS(getegid),
-			     SCMP_SYS(clock_gettime),
-			     SCMP_SYS(gettimeofday),
-			     SCMP_SYS(sigaltstack),
-			     SCMP_SYS(uname) };
+/* The system calls of a program that reads files. */
+static const int calls[] = {
+	/* start and exit */
+	SYS_execve, SYS_arch_prctl, SYS_set_tid_address, SYS_set_robust_list, SYS_rseq, SYS_exit,
+	SYS_exit_group,
+	/* memory, signals, locks, random numbers for the heap */
+	SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_futex,
+	SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_getrandom,
+	/* files */
+	SYS_read, SYS_pread64, SYS_lseek, SYS_close, SYS_fstat, SYS_stat, SYS_lstat, SYS_newfstatat,
+	SYS_statx, SYS_statfs, SYS_fstatfs, SYS_access, SYS_faccessat, SYS_faccessat2, SYS_readlink,
+	SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_fadvise64,
+	/* what libraries read about the process and the machine */
+	SYS_getpid, SYS_gettid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_clock_gettime,
+	SYS_gettimeofday, SYS_uname
+};
 
 /* Flags of open() that allow more than reading. */
 #define OPENS_TO_WRITE (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY))
@@ -243,8 +212,10 @@ static void run_program(const struct sandbox *sandbox, const char *const *argume
 	char *argv[SANDBOX_ARGUMENTS_MAX + 1] = { NULL };
 	struct report report = { 0 };
 
-	for (size_t i = 0; i < SANDBOX_ARGUMENTS_MAX && arguments[i]; i++)
+	for (size_t i = 0; arguments[i]; i++) {
+		assert(i < SANDBOX_ARGUMENTS_MAX);
 		memcpy(&argv[i], &arguments[i], sizeof(argv[i]));
+	}
 
 	/* Above the descriptors that are set up below. */
 	report_end = fcntl(report_end, F_DUPFD_CLOEXEC, REPORT + 1);

@@ -3,8 +3,10 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/read_file.h"
@@ -99,12 +101,24 @@ static int parse(struct symbol_list *list, const char *path, char *text)
 	return 0;
 }
 
+/* PATH may be a FIFO, as for --kallsyms <(ssh guest cat /proc/kallsyms). */
+static int read_path(const char *path, char **text, size_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), error;
+
+	if (fd < 0)
+		return -errno;
+	error = read_descriptor(fd, FILE_SIZE_MAX, text, size);
+	close(fd);
+	return error;
+}
+
 int kallsyms_file_load(struct symbols **symbols, const char *path)
 {
 	struct symbol_list list = { 0 };
 	size_t size;
 	char *text;
-	int error = read_file(path, FILE_SIZE_MAX, &text, &size);
+	int error = read_path(path, &text, &size);
 
 	if (error)
 		return error_set(error, "cannot read the kernel symbols in %s: %s", path,

@@ -9,7 +9,7 @@
 /*
  * Reads lines "ADDRESS TYPE NAME [MODULE]" into a table that the caller frees; like perf, skips
  * types other than text and data. -EINVAL: other lines; -EPERM: all addresses are 0
- * (kptr_restrict); -ENODATA: no symbols; the errors of read_file(). Any thread.
+ * (kptr_restrict); -ENODATA: no symbols; the errors of open() and read_descriptor(). Any thread.
  */
 int kallsyms_file_load(struct symbols **symbols, const char *path);
 

@@ -119,7 +119,7 @@ TEST(kallsyms_file, refuses_other_files)
 	CHECK_EQUAL(load(&symbols, "ffffffff81000000 T a\0b\n", 23), -EINVAL);
 	CHECK_EQUAL(load_text(&symbols, ""), -ENODATA);
 	CHECK_EQUAL(kallsyms_file_load(&symbols, "build/no-such-file"), -ENOENT);
-	CHECK_EQUAL(kallsyms_file_load(&symbols, "."), -EINVAL);
+	CHECK_EQUAL(kallsyms_file_load(&symbols, "."), -EISDIR);
 }
 
 TEST(kallsyms_file, reports_why_addresses_are_zero)
