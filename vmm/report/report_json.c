@@ -25,6 +25,28 @@ static json_t *losses_of(const struct profile *profile)
 	return object;
 }
 
+json_t *report_flight_json(const struct perf_data_summary *summary)
+{
+	const struct perf_data_flight *flight = &summary->flight;
+	json_t *triggers;
+
+	if (!flight->count)
+		return json_null();
+	triggers = json_array();
+	for (uint32_t i = 0; i < flight->count; i++) {
+		const struct perf_data_flight_trigger *trigger = &flight->triggers[i];
+
+		json_array_append_new(triggers,
+				      json_pack("{s:s, s:s, s:o, s:o}", "kind", trigger->kind,
+						"detail", trigger->detail, "time",
+						number(trigger->time), "wall_time",
+						number(report_wall_time(summary, trigger->time))));
+	}
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "from", number(flight->from), "to",
+			 number(flight->to), "complete", number(flight->complete), "missed",
+			 number(flight->missed), "triggers", triggers);
+}
+
 static json_t *header(const struct profile *profile)
 {
 	const struct perf_data_summary *summary = profile_summary(profile);

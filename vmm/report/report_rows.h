@@ -86,5 +86,7 @@ int report_print_json(struct report *const *reports, size_t count, FILE *to);
  * object, null for other recordings, as a new reference (NULL without memory). */
 void report_flight_text(const struct perf_data_summary *summary, FILE *to);
 json_t *report_flight_json(const struct perf_data_summary *summary);
+/* TIME of the samples' clock as CLOCK_REALTIME, ns; 0 if the file does not relate the two. */
+uint64_t report_wall_time(const struct perf_data_summary *summary, uint64_t time);
 
 #endif
