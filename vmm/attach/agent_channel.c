@@ -55,11 +55,6 @@ static bool get_json_device(const char *value, char id[ID_MAX])
 	return found;
 }
 
-static bool get_device(const char *value, char id[ID_MAX])
-{
-	return *value == '{' ? get_json_device(value, id) : get_plain_device(value, id);
-}
-
 static bool get_number(const char *options, const char *key, int *number)
 {
 	char text[12];
@@ -92,7 +87,8 @@ static bool find_id(struct qemu_arguments words, char id[ID_MAX])
 	const char *option, *value;
 
 	while (qemu_next_pair(&words, &option, &value))
-		if (!strcmp(option, "-device") && get_device(value, id))
+		if (!strcmp(option, "-device") &&
+		    (*value == '{' ? get_json_device(value, id) : get_plain_device(value, id)))
 			return true;
 	return false;
 }

@@ -127,13 +127,6 @@ static bool is_firmware(const struct attach_guest_state *stack, uint8_t mode)
 	return stack && !mode && !guest_kernel_can_run(&stack->registers);
 }
 
-/* Low addresses of firmware are not user space. */
-static void mark_firmware(struct sample *sample, struct guest_callchain *chain)
-{
-	chain->kernel_depth = chain->user_depth = 0;
-	sample->cpl = 0;
-}
-
 /* If only the kernel's memory identifies the task, that memory is unchanged after the kernel is
  * gone. */
 static bool may_attribute(const struct attach *attach, const struct sample *sample,
@@ -167,7 +160,9 @@ static void apply_kernel(struct attach *attach, struct sample *sample,
 
 	attach->latest_rip = sample->rip;
 	if (is_firmware(stack, mode)) {
-		mark_firmware(sample, chain);
+		/* Low addresses of firmware are not user space. */
+		chain->kernel_depth = chain->user_depth = 0;
+		sample->cpl = 0;
 		return;
 	}
 	if (!runs) {

@@ -183,12 +183,6 @@ int drain_interval(unsigned int frequency, size_t vcpus, size_t room)
 /* vCPUs are sampled with different frequencies */
 #define TICKS_DIFFER UINT_MAX
 
-static void flush_rings(struct attach *attach)
-{
-	for (size_t i = 0; i < attach->ring_count; i++)
-		ring_flush(attach->rings[i]);
-}
-
 static void update_stops(struct attach *attach)
 {
 	struct attach_stops stops;
@@ -265,7 +259,8 @@ bool attach_drain(struct attach *attach)
 	if (attach->recorded == attach->flushed)
 		return false;
 	attach->flushed = attach->recorded;
-	flush_rings(attach);
+	for (size_t i = 0; i < attach->ring_count; i++)
+		ring_flush(attach->rings[i]);
 	return true;
 }
 

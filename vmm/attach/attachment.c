@@ -8,10 +8,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "shared/clock_ns.h"
 #include "shared/log.h"
 #include "vmm/attach/libvirt_domain.h"
 #include "vmm/attach/memory_layout.h"

@@ -2,6 +2,7 @@
 #include "vmm/attach/bpf_ringbuf.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The position of the next record: none crosses the end of a chunk. */

@@ -7,7 +7,6 @@
 #ifndef KVMSCOPE_ATTACH_BPF_RINGBUF_H
 #define KVMSCOPE_ATTACH_BPF_RINGBUF_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "vmm/attach/bpf/guest_sample.h"

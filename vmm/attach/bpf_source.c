@@ -58,15 +58,12 @@ static uint32_t half_word(const __u64 *task, enum bpf_task_word word, uint32_t o
 	return (uint32_t)(task[word] >> (offset & 7) * 8);
 }
 
-/* Both ids may be in one word, which is read once. */
-static enum bpf_task_word tgid_word(const struct guest_task_layout *layout)
-{
-	return layout->tgid / 8 == layout->pid / 8 ? BPF_TASK_PID : BPF_TASK_TGID;
-}
-
 static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
 		      struct guest_task_snapshot *seen)
 {
+	/* Both ids may be in one word, which is read once. */
+	const enum bpf_task_word tgid =
+		layout->tgid / 8 == layout->pid / 8 ? BPF_TASK_PID : BPF_TASK_TGID;
 	const uint8_t *comm = (const uint8_t *)&task[BPF_TASK_COMM] + (layout->comm & 7);
 
 	*seen = (struct guest_task_snapshot){
@@ -76,7 +73,7 @@ static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
 		.page_table = task[BPF_TASK_MM] ? task[BPF_TASK_PAGE_TABLE] : 0,
 		.set = layout->cgroups.known ? task[BPF_TASK_SET] : 0,
 		.pid = half_word(task, BPF_TASK_PID, layout->pid),
-		.tgid = half_word(task, tgid_word(layout), layout->tgid),
+		.tgid = half_word(task, tgid, layout->tgid),
 	};
 	memcpy(seen->comm, comm, sizeof(seen->comm));
 }

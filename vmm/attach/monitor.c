@@ -2,14 +2,9 @@
 #include "vmm/attach/monitor.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "shared/error.h"
 #include "vmm/attach/libvirt_domain.h"

@@ -5,7 +5,6 @@
 #define KVMSCOPE_ATTACH_PERF_EVENT_H
 
 #include <linux/perf_event.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

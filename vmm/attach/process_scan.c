@@ -241,18 +241,14 @@ struct scan {
 	bool hidden; /* a descriptor's link may not be read */
 };
 
-/* A VMM may have several descriptors of one VM (dup(), or inherited by exec). */
-static bool is_same_file(pid_t pid, int one, int other)
-{
-	return !syscall(SYS_kcmp, pid, pid, KCMP_FILE, one, other);
-}
-
-/* The index of the VM with that descriptor; vms->count: none. */
+/* The index of the VM with that descriptor; vms->count: none. A VMM may have several descriptors of
+ * one VM (dup(), or inherited by exec). */
 static size_t find_vm(const struct vm_list *vms, pid_t pid, int fd)
 {
 	size_t i = 0;
 
-	while (i < vms->count && vms->fds[i] != fd && !is_same_file(pid, vms->fds[i], fd))
+	while (i < vms->count && vms->fds[i] != fd &&
+	       syscall(SYS_kcmp, pid, pid, KCMP_FILE, vms->fds[i], fd))
 		i++;
 	return i;
 }

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,8 @@ struct qmp_reader {
 	enum qmp_reader_state state;
 	int error; /* with the text, if FAILED */
 	char error_text[ERROR_MESSAGE_SIZE];
-	bool stop, ended;
+	atomic_bool stop; /* set with the lock, read without */
+	bool ended;
 	bool abandoned; /* the thread frees this */
 	struct qmp_vcpu vcpus[VMM_VCPUS_MAX];
 	size_t vcpu_count;
@@ -87,13 +89,6 @@ static uint64_t read_runnable(int fd)
 }
 
 /* Samples */
-
-static void add_samples(struct qmp_reader *reader, const char *text, uint64_t time)
-{
-	pthread_mutex_lock(&reader->lock);
-	qmp_samples_add_text(&reader->samples, text, time);
-	pthread_mutex_unlock(&reader->lock);
-}
 
 /* 0.5 to 1.5 times the interval, so that periodic work of the guest cannot synchronize. */
 static uint64_t random_interval(uint64_t interval)
@@ -128,9 +123,11 @@ static void schedule_read(struct qmp_reader *reader, uint64_t begun, uint64_t to
 	reader->next_read = begun + random_interval(latest_of(reader->interval, rest));
 }
 
-static void count_read(struct qmp_reader *reader, uint64_t begun, uint64_t took, uint64_t main_loop)
+static void add_samples(struct qmp_reader *reader, const char *text, uint64_t begun, uint64_t time,
+			uint64_t took, uint64_t main_loop)
 {
 	pthread_mutex_lock(&reader->lock);
+	qmp_samples_add_text(&reader->samples, text, time);
 	if (!reader->statistics.samples++)
 		reader->first_read = begun;
 	reader->statistics.time += took;
@@ -152,9 +149,8 @@ static int read_registers(struct qmp_reader *reader)
 	schedule_read(reader, begun, took, main_loop);
 	if (error)
 		return error;
-	add_samples(reader, json_string_value(text), time + took / 2);
+	add_samples(reader, json_string_value(text), begun, time + took / 2, took, main_loop);
 	json_decref(text);
-	count_read(reader, begun, took, main_loop);
 	return 0;
 }
 
@@ -274,16 +270,6 @@ static int open_monitor(struct qmp_reader *reader)
 
 /* The monitor thread */
 
-static bool is_stopped(struct qmp_reader *reader)
-{
-	bool stop;
-
-	pthread_mutex_lock(&reader->lock);
-	stop = reader->stop;
-	pthread_mutex_unlock(&reader->lock);
-	return stop;
-}
-
 static void set_state(struct qmp_reader *reader, int error)
 {
 	pthread_mutex_lock(&reader->lock);
@@ -295,16 +281,9 @@ static void set_state(struct qmp_reader *reader, int error)
 	pthread_mutex_unlock(&reader->lock);
 }
 
-static void count_missed(struct qmp_reader *reader)
-{
-	pthread_mutex_lock(&reader->lock);
-	qmp_samples_count_gap(&reader->samples, reader->interval);
-	pthread_mutex_unlock(&reader->lock);
-}
-
 static void drop_monitor(struct qmp_reader *reader)
 {
-	if (is_stopped(reader))
+	if (atomic_load(&reader->stop))
 		return;
 	if (!reader->warned && !vmm_process_ended(&reader->process))
 		log_warning("%s; trying again until the VM ends", error_message());
@@ -320,7 +299,9 @@ static void try_again(struct qmp_reader *reader)
 		drop_monitor(reader);
 		return;
 	}
-	count_missed(reader);
+	pthread_mutex_lock(&reader->lock);
+	qmp_samples_count_gap(&reader->samples, reader->interval);
+	pthread_mutex_unlock(&reader->lock);
 	log_info("QEMU's monitor answers again");
 	reader->warned = false;
 }
@@ -416,7 +397,7 @@ static void *run(void *context)
 	if (!error)
 		error = drop_rights(reader);
 	set_state(reader, error);
-	while (!error && !is_stopped(reader)) {
+	while (!error && !atomic_load(&reader->stop)) {
 		run_once(reader);
 		wait_until_due(reader);
 	}
@@ -592,7 +573,7 @@ void qmp_reader_stop(struct qmp_reader *reader)
 	bool ended;
 
 	pthread_mutex_lock(&reader->lock);
-	reader->stop = true;
+	atomic_store(&reader->stop, true);
 	if (reader->stop_fd >= 0 && write(reader->stop_fd, &one, sizeof(one)) < 0)
 		log_debug("the monitor thread is already ending");
 	wait_until(reader, has_ended, CLOSE_TIME);

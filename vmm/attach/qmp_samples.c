@@ -82,13 +82,6 @@ static bool is_first_of_thread(const struct qmp_samples *samples, size_t index)
 	return true;
 }
 
-static void settle_all(struct qmp_samples *samples)
-{
-	for (size_t i = 0; i < samples->count; i++)
-		if (is_first_of_thread(samples, i))
-			settle_thread(samples, i);
-}
-
 static struct qmp_sampled_vcpu *find(const struct qmp_samples *samples, unsigned int id)
 {
 	for (size_t i = 0; i < samples->count; i++)
@@ -125,7 +118,9 @@ void qmp_samples_add_text(struct qmp_samples *samples, const char *text, uint64_
 		samples->vcpus[i]->runs = false;
 	while (qmp_parse_registers(&text, &parsed))
 		add_sample(samples, &parsed, time);
-	settle_all(samples);
+	for (size_t i = 0; i < samples->count; i++)
+		if (is_first_of_thread(samples, i))
+			settle_thread(samples, i);
 }
 
 void qmp_samples_count_gap(struct qmp_samples *samples, uint64_t interval)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/attach/process.h"
+#include "vmm/attach/process_types.h"
 
 /* Hexadecimal digits of 64 bits. */
 #define DIGITS_MAX 16
@@ -20,17 +20,12 @@ struct text {
 	const char *start, *end;
 };
 
-static const char *find(struct text text, const char *word)
-{
-	return memmem(text.start, (size_t)(text.end - text.start), word, strlen(word));
-}
-
 /* A name begins a line or follows a space: "CS =" does not match "GCS =". */
 static const char *find_name(struct text text, const char *name)
 {
 	const char *at;
 
-	while ((at = find(text, name))) {
+	while ((at = memmem(text.start, (size_t)(text.end - text.start), name, strlen(name)))) {
 		if (at == text.start || isspace((unsigned char)at[-1]))
 			return at + strlen(name);
 		text.start = at + 1;
@@ -110,12 +105,6 @@ static bool get_general_32(struct text text, struct guest_registers *registers)
 	       get(text, "EIP=", &registers->rip);
 }
 
-static bool get_paging(struct text text, struct guest_paging *paging)
-{
-	return get(text, "CR0=", &paging->cr0) && get(text, "CR3=", &paging->cr3) &&
-	       get(text, "CR4=", &paging->cr4) && get(text, "EFER=", &paging->efer);
-}
-
 static bool get_system(struct text text, struct guest_registers *registers)
 {
 	uint64_t limit, ignored;
@@ -125,7 +114,10 @@ static bool get_system(struct text text, struct guest_registers *registers)
 	    !get_segment(text, "GS =", &registers->gs_base, &ignored))
 		return false;
 	registers->idt_limit = (uint16_t)limit;
-	return get_paging(text, &registers->paging);
+	return get(text, "CR0=", &registers->paging.cr0) &&
+	       get(text, "CR3=", &registers->paging.cr3) &&
+	       get(text, "CR4=", &registers->paging.cr4) &&
+	       get(text, "EFER=", &registers->paging.efer);
 }
 
 static bool get_code_segment(struct text text, struct guest_registers *registers)

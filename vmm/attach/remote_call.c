@@ -105,12 +105,11 @@ static int read_before(struct remote *remote)
 		       : -EFAULT;
 }
 
-static int move_frame(const struct remote *remote, struct remote_frame *from)
+static int copy(const struct remote *remote, long number, void *ours, uint64_t theirs, size_t size)
 {
-	const struct iovec ours = { from, remote->size },
-			   theirs = { (void *)remote->place, remote->size };
+	const struct iovec here = { ours, size }, there = { (void *)theirs, size };
 
-	return transfer(remote, SYS_process_vm_writev, &ours, 1, &theirs, 1);
+	return transfer(remote, number, &here, 1, &there, 1);
 }
 
 /* As the kernel's struct sigcontext. */
@@ -243,17 +242,11 @@ int remote_open(struct remote *remote, struct thread_stop *stop, const struct re
 	if (!error)
 		error = read_before(remote);
 	if (!error)
-		error = move_frame(remote, &remote->frame);
+		error = copy(remote, SYS_process_vm_writev, &remote->frame, remote->place,
+			     remote->size);
 	if (error)
 		remote->place = 0;
 	return error;
-}
-
-static int read_result(const struct remote *remote, uint64_t from, void *result, size_t size)
-{
-	const struct iovec ours = { result, size }, theirs = { (void *)from, size };
-
-	return transfer(remote, SYS_process_vm_readv, &ours, 1, &theirs, 1);
 }
 
 int remote_ioctl(struct remote *remote, int fd, unsigned long request, void *result, size_t size)
@@ -277,7 +270,7 @@ int remote_ioctl(struct remote *remote, int fd, unsigned long request, void *res
 		return -ESRCH;
 	if ((int)registers.rax < 0)
 		return (int)registers.rax;
-	error = read_result(remote, place, result, size);
+	error = copy(remote, SYS_process_vm_readv, result, place, size);
 	return error ? error : (int)registers.rax;
 }
 
@@ -287,6 +280,6 @@ void remote_close(struct remote *remote)
 	if (!remote->place)
 		return;
 	if (!ptrace(PTRACE_SETREGS, remote->stop->tid, 0, &remote->stop->registers))
-		move_frame(remote, &remote->covered);
+		copy(remote, SYS_process_vm_writev, &remote->covered, remote->place, remote->size);
 	remote->place = 0;
 }

@@ -13,17 +13,14 @@
 /* GPA of the copy in the view: above all real ones, which have 52 bits. */
 #define COPY_GPA (1ull << 60)
 
-static bool is_module(const struct guest_kernel *kernel, uint64_t gva)
+static bool is_code(const struct guest_kernel *kernel, uint64_t gva)
 {
+	if (gva >= kernel->text_start && gva < kernel->text_end)
+		return true;
 	for (size_t i = 0; i < kernel->module_count; i++)
 		if (gva - kernel->modules[i].start < kernel->modules[i].size)
 			return true;
 	return false;
-}
-
-static bool is_code(const struct guest_kernel *kernel, uint64_t gva)
-{
-	return (gva >= kernel->text_start && gva < kernel->text_end) || is_module(kernel, gva);
 }
 
 /* Includes the partly copied pages at both ends. */
@@ -161,11 +158,6 @@ const struct guest_view *batch_mappings_before(struct batch_mappings *self,
 	return view;
 }
 
-static bool covers(const struct user_mapping *mapping, uint64_t address)
-{
-	return address - mapping->start < mapping->end - mapping->start;
-}
-
 static bool is_of(const struct batch_mapping *found, const struct batch_mappings *self,
 		  const struct user_map *map, const struct guest_task *task)
 {
@@ -182,7 +174,7 @@ static const struct user_mapping *find_found(const struct batch_mappings *self,
 
 	for (size_t i = 0; i < there; i++)
 		if (is_of(&self->found[i], self, map, task) &&
-		    covers(&self->found[i].mapping, address))
+		    address >= self->found[i].mapping.start && address < self->found[i].mapping.end)
 			return &self->found[i].mapping;
 	return NULL;
 }

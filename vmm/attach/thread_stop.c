@@ -35,12 +35,6 @@ static int wait_for(pid_t tid, siginfo_t *info, int how)
 	return error ? -errno : 0;
 }
 
-/* The kernel checks the thread group before the permission. */
-static bool leads_process(pid_t tid)
-{
-	return !syscall(SYS_tgkill, tid, tid, 0) || errno != ESRCH;
-}
-
 /*
  * Reaps a thread that was killed while we traced it: as a zombie it would block the end of its
  * process. For the first thread that is possible only after all others have ended, perhaps never;
@@ -51,7 +45,8 @@ static void reap(pid_t tid)
 	const struct timespec moment = { .tv_nsec = NS_PER_MS };
 	siginfo_t info = { 0 };
 
-	if (!leads_process(tid)) {
+	/* Not the first thread: the kernel checks the thread group before the permission. */
+	if (syscall(SYS_tgkill, tid, tid, 0) && errno == ESRCH) {
 		wait_for(tid, &info, WEXITED);
 		return;
 	}

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/audit.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -337,13 +336,6 @@ static int read_guest(struct context *context)
 	return error;
 }
 
-/* The address at which the thread will continue. */
-static void read_host(struct stopped_vcpu *vcpu, const struct user_regs_struct *registers)
-{
-	vcpu->location = VCPU_IN_HOST;
-	vcpu->registers = (struct guest_registers){ .rip = registers->rip, .cpl = 3 };
-}
-
 static int read_once(struct context *context)
 {
 	struct stopped_vcpu *vcpu = context->vcpu;
@@ -361,7 +353,8 @@ static int read_once(struct context *context)
 	else
 		vcpu->location = VCPU_IN_HOST;
 	if (vcpu->location == VCPU_IN_HOST)
-		read_host(vcpu, &context->stop.registers);
+		vcpu->registers =
+			(struct guest_registers){ .rip = context->stop.registers.rip, .cpl = 3 };
 	thread_resume(&context->stop);
 	vcpu->stopped += stopped_for(&context->stop);
 	return error;

@@ -241,11 +241,6 @@ struct walk {
 	uint64_t present[PIECE_PAGES]; /* pagemap entries of a piece */
 };
 
-static bool has_page(const struct walk *walk, size_t page)
-{
-	return walk->present[page] & (PAGE_PRESENT | PAGE_SWAPPED);
-}
-
 /* Passes the pages from FIRST to END of a piece, which are all present. */
 static bool show_pages(struct walk *walk, uint64_t gpa, uint64_t hva, size_t first, size_t end)
 {
@@ -264,8 +259,9 @@ static bool walk_piece(struct walk *walk, uint64_t gpa, uint64_t hva, size_t pag
 		  (off_t)(hva / PAGE * sizeof(walk->present[0]))) != (ssize_t)size)
 		return true;
 	for (size_t first = 0; first < pages; first = end + 1) {
-		for (end = first; end < pages && has_page(walk, end); end++)
-			;
+		end = first;
+		while (end < pages && walk->present[end] & (PAGE_PRESENT | PAGE_SWAPPED))
+			end++;
 		if (end > first && !show_pages(walk, gpa, hva, first, end))
 			return false;
 	}

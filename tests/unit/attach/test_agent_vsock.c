@@ -11,7 +11,6 @@
 
 #include <linux/vm_sockets.h>
 
-#include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/agent_vsock.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words of a task that the BPF program reads: all that are needed, with few reads. */
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/bpf_source.h"

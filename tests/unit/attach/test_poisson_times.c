@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples of a simulated thread: shares have to be those of its CPU time. */
-#include <stdlib.h>
 
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/poisson_times.h"

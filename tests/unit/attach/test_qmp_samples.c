@@ -3,7 +3,6 @@
 #include "vmm/attach/qmp_samples.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
