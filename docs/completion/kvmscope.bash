@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Bash completion for kvmscope. Commands and options come from the program's
-# own --help, so that they can not differ from it. Completion for Zsh and Fish
-# runs this file and offers what it prints: see _kvmscope_print.
+# own --help. Completion for Zsh and Fish runs this file and offers what it
+# prints: see _kvmscope_print.
 
 _kvmscope_commands() {
 	kvmscope --help 2> /dev/null | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }'
 }
 
-# Of the list, not of what its text speaks of.
+# Only those of the option list, not those that texts mention.
 _kvmscope_options() {
 	kvmscope "$1" --help 2> /dev/null | sed -nE 's/^(  |      )(-[^ ]+( --?[a-z][^ ]*)?).*/\2/p' | grep -oE -- '--?[a-zA-Z][a-z-]*'
 }
@@ -42,7 +42,7 @@ _kvmscope_values() {
 	esac
 }
 
-# Each of the keys behind those that the word has already.
+# Appends each of the keys to those that the word has already.
 _kvmscope_keys() {
 	local first=
 	[[ $word != *,* ]] || first=${word%,*},
@@ -53,7 +53,7 @@ _kvmscope_runs() {
 	kvmscope ctl list 2> /dev/null | awk -v column="$1" '/^$/ { exit } NR > 1 { print $column }'
 }
 
-# Those that kvmscoped profiles, behind the runs.
+# The domains of kvmscoped follow the runs.
 _kvmscope_domains() {
 	kvmscope ctl list 2> /dev/null | awk 'on && $1 + 0 { print $2 } /^Domains of/ { on = 1 }'
 }
@@ -62,13 +62,14 @@ _kvmscope_vms() {
 	kvmscope attach 2> /dev/null | awk '{ print $1 }'
 }
 
-# The numbers of those that were not removed.
+# The numbers of watches that were not removed.
 _kvmscope_watches() {
 	kvmscope ctl bp list 2> /dev/null | awk '/^$/ { exit } NR > 1 && $2 != "removed" { print $1 }'
 }
 
-# Those of the lines that begin with the word. Whoever may define a domain chooses its name: compgen -W would run
-# what stands in it as $(...), and so would the command line, if it was not quoted there. Zsh and Fish quote by themselves.
+# Offers the lines that begin with the word. Domain names are chosen by others:
+# compgen -W would run $(...) in them, and so would the command line without
+# quotes. Zsh and Fish add quotes themselves.
 _kvmscope_offer() {
 	local line
 	while IFS= read -r line; do
@@ -80,7 +81,7 @@ _kvmscope_offer() {
 _kvmscope() {
 	local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} values
 	COMPREPLY=()
-	# Bash makes a word of its own of '='.
+	# Bash splits words at '='.
 	if [ "$word" = = ]; then
 		word=
 	elif [ "$before" = = ]; then
@@ -107,7 +108,7 @@ _kvmscope() {
 	fi
 }
 
-# What may stand in place of the last of the words of a command line, one a line; nothing: a file.
+# Prints the completions of the last word, one per line; nothing: a file.
 _kvmscope_print() {
 	local _kvmscope_plain=yes last=${*: -1} option=
 	local -a COMP_WORDS=("${@:1:$#-1}") COMPREPLY

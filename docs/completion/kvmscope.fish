@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fish completion for kvmscope: what that for Bash prints, which is installed with it, else files.
+# Fish completion for kvmscope: what the Bash completion prints, else files.
 
 function __kvmscope_offered
     set -l program (command -v kvmscope); or return # typed by its path, and not in PATH

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a push reads of its own: names in the spool, and the user's headers. */
 #include <assert.h>
 #include <curl/curl.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/daemon/push_headers.h"
+#include "vmm/daemon/push_request.h"
 #include "vmm/daemon/push_spool.h"
 #include "vmm/daemon/recording_file.h"
 

@@ -421,7 +421,7 @@ TEST(ctl, runs_are_found_by_name)
 	CHECK(strstr(ctl.text, " one ") && strstr(ctl.text, " two "));
 	program_run(&ctl, "ctl status");
 	CHECK_EQUAL(ctl.status, 1);
-	CHECK(strstr(ctl.text, "say which one"));
+	CHECK(strstr(ctl.text, "select one by"));
 	program_run(&ctl, NAMED "two");
 	CHECK_EQUAL(ctl.status, 1);
 	CHECK(strstr(ctl.text, "a run named two exists"));

@@ -124,7 +124,7 @@ static void uninstall(const struct libvirt_host *host)
 	type_well(host, "kvmscope libvirt uninstall", text);
 	check_status(host, 1, "not installed", "kvmscoped ");
 	CHECK_EQUAL(libvirt_host_type(host, "kvmscope libvirt uninstall", text, 4096), 1);
-	CHECK(strstr(text, "there is no "));
+	CHECK(strstr(text, "does not exist"));
 	type_well(host, "ls /etc/libvirt/hooks", text);
 	CHECK_STRING(text, "");
 }

@@ -90,7 +90,7 @@ TEST(run, best_PMU_is_found_or_it_is_said_why_there_is_none)
 		return;
 	}
 	check_run(PLAIN "--append program=hello_exit=0", 0,
-		  row.state == PROBE_PARTLY ? "the guest has no PMU: Linux could not read one"
+		  row.state == PROBE_PARTLY ? "the guest has no PMU: Linux could not read it"
 					    : row.detail);
 }
 
@@ -103,7 +103,7 @@ TEST(run, lateness_of_the_guest_s_overflows_is_said)
 	if (row.state == PROBE_NO)
 		SKIP("%s", row.detail);
 	check_run(PLAIN "--pmu emulated --append program=pmu_pmu=overflow_pmis=20", 0,
-		  "the guest's PMU: 20 overflows were told, ");
+		  "the guest's PMU: 20 overflows were reported, ");
 }
 
 /* Also of a guest that ends in the middle of a line. */

@@ -93,47 +93,44 @@ static json_t *string_or_null(const char *text)
 
 static json_t *profile_status(const struct run_control *self)
 {
+	const struct run_options *options = self->options;
 	struct collector_statistics statistics;
-	json_t *profile = json_object();
+	struct flight_requests *flight;
+	json_t *profile;
 
 	if (!self->profile)
-		return json_decref(profile), json_null();
+		return json_null();
+	flight = run_profile_flight(self->profile);
 	run_profile_statistics(self->profile, &statistics);
+	profile = json_pack(
+		"{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "clock",
+		options->clock == RUN_CLOCK_WALL ? "wall" : "cpu", "output",
+		string_or_null(options->record.output), "samples", (json_int_t)statistics.samples,
+		"lost", (json_int_t)statistics.lost, "bytes", (json_int_t)statistics.bytes,
+		"sampled_ns", (json_int_t)statistics.weight, "cost_ns", (json_int_t)statistics.cost,
+		"flight_files", flight ? json_integer(flight_requests_files(flight)) : json_null(),
+		"guest_release", string_or_null(*statistics.release ? statistics.release : NULL));
 	add_rate(self, profile);
-	json_object_set_new(profile, "clock",
-			    json_string(self->options->clock == RUN_CLOCK_WALL ? "wall" : "cpu"));
-	json_object_set_new(profile, "output", string_or_null(self->options->record.output));
-	json_object_set_new(profile, "samples", json_integer((json_int_t)statistics.samples));
-	json_object_set_new(profile, "lost", json_integer((json_int_t)statistics.lost));
-	json_object_set_new(profile, "bytes", json_integer((json_int_t)statistics.bytes));
-	json_object_set_new(profile, "sampled_ns", json_integer((json_int_t)statistics.weight));
-	json_object_set_new(profile, "cost_ns", json_integer((json_int_t)statistics.cost));
-	json_object_set_new(
-		profile, "flight_files",
-		run_profile_flight(self->profile)
-			? json_integer(flight_requests_files(run_profile_flight(self->profile)))
-			: json_null());
-	json_object_set_new(profile, "guest_release",
-			    string_or_null(*statistics.release ? statistics.release : NULL));
 	return profile;
 }
 
 static int do_status(void *context, json_t *arguments, json_t *result)
 {
 	const struct run_control *self = context;
+	const struct run_options *options = self->options;
 	int error = control_no_arguments(arguments);
+	json_t *status;
 
 	if (error)
 		return error;
-	json_object_set_new(result, "pid", json_integer(getpid()));
-	json_object_set_new(result, "name", string_or_null(self->options->name));
-	json_object_set_new(result, "kvmscope", json_string(KVMSCOPE_VERSION));
-	json_object_set_new(result, "seconds",
-			    json_real((double)(clock_ns(CLOCK_MONOTONIC) - self->started) / 1e9));
-	json_object_set_new(result, "kernel", string_or_null(self->options->boot.kernel));
-	json_object_set_new(result, "vcpus", json_integer(self->options->cpus));
-	json_object_set_new(result, "memory", json_integer((json_int_t)self->options->memory_size));
-	json_object_set_new(result, "profile", profile_status(self));
+	status = json_pack("{s:i, s:o, s:s, s:f, s:o, s:i, s:I, s:o}", "pid", (int)getpid(), "name",
+			   string_or_null(options->name), "kvmscope", KVMSCOPE_VERSION, "seconds",
+			   (double)(clock_ns(CLOCK_MONOTONIC) - self->started) / 1e9, "kernel",
+			   string_or_null(options->boot.kernel), "vcpus", (int)options->cpus,
+			   "memory", (json_int_t)options->memory_size, "profile",
+			   profile_status(self));
+	json_object_update(result, status);
+	json_decref(status);
 	return 0;
 }
 

@@ -76,7 +76,7 @@ static int enter(struct run_profile *profile, struct vcpu *vcpu)
 	int error = sampler_attach(profile->sampler, vcpu);
 
 	if (!error)
-		error = run_watch_enter(profile->watch, vcpu);
+		error = watch_enter(run_watch_watches(profile->watch), vcpu);
 	if (error || !profile->attach)
 		return error;
 	vcpu_bind_thread(vcpu);
@@ -97,7 +97,7 @@ static void on_vcpu_end(void *context, struct vcpu *vcpu)
 {
 	struct run_profile *profile = context;
 
-	run_watch_leave(profile->watch, vcpu);
+	watch_leave(run_watch_watches(profile->watch), vcpu);
 	sampler_detach(profile->sampler, vcpu);
 }
 
@@ -111,12 +111,12 @@ static void on_kicked(void *context, struct vcpu *vcpu)
 	struct run_profile *profile = context;
 
 	sampler_kicked(profile->sampler, vcpu);
-	run_watch_kicked(profile->watch, vcpu);
+	watch_kicked(run_watch_watches(profile->watch), vcpu);
 }
 
 static void on_debug(void *context, struct vcpu *vcpu)
 {
-	run_watch_debug(((struct run_profile *)context)->watch, vcpu);
+	watch_debug(run_watch_watches(((struct run_profile *)context)->watch), vcpu);
 }
 
 static void on_console_line(void *context, const char *line)

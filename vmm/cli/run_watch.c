@@ -346,26 +346,6 @@ void run_watch_join(struct run_watch *watch, struct sampler *sampler, const stru
 	watch->vm = vm;
 }
 
-int run_watch_enter(struct run_watch *watch, struct vcpu *vcpu)
-{
-	return watch_enter(watch->watches, vcpu);
-}
-
-void run_watch_leave(struct run_watch *watch, struct vcpu *vcpu)
-{
-	watch_leave(watch->watches, vcpu);
-}
-
-void run_watch_kicked(struct run_watch *watch, struct vcpu *vcpu)
-{
-	watch_kicked(watch->watches, vcpu);
-}
-
-void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu)
-{
-	watch_debug(watch->watches, vcpu);
-}
-
 static void report_missing(struct one *one)
 {
 	if (!one->missing_reported)

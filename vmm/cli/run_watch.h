@@ -3,7 +3,6 @@
  * The watches of a run: --watch, and those that are added and removed while the guest runs.
  *Connects the guest's debug registers, the sampler that takes the hits, and the kernel's symbols.
  *
- *	run_watch_enter, _leave, _kicked, _debug             the vCPU's thread
  *	run_watch_kernel, _modules, _no_kernel, _turn        the collector's thread
  *	run_watch_add, _remove, _describe, _ran              any thread between join and destroy
  *	everything else                                      the main thread
@@ -36,12 +35,6 @@ const struct perf_data_watches *run_watch_events(const struct run_watch *watch);
 /* Before the vCPUs start. All must outlive the vCPUs, VIEW until run_watch_end(). */
 void run_watch_join(struct run_watch *watch, struct sampler *sampler, const struct guest_view *view,
 		    struct vm *vm);
-
-/* After sampler_attach() and before sampler_detach(). */
-int run_watch_enter(struct run_watch *watch, struct vcpu *vcpu);
-void run_watch_leave(struct run_watch *watch, struct vcpu *vcpu);
-void run_watch_kicked(struct run_watch *watch, struct vcpu *vcpu);
-void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu);
 
 /* The guest's kernel was found or has other modules: arms the watches of symbols. KERNEL must stay
  * valid until the next call, or until run_watch_end(). */
@@ -93,7 +86,8 @@ bool run_watch_describe(struct run_watch *watch, unsigned int number,
 bool run_watch_ran(struct run_watch *watch, unsigned int vcpu, struct guest_registers *registers,
 		   struct guest_task *task);
 
-/* For their counts, on any thread. */
+/* For their counts on any thread, and for watch_enter(), _leave(), _kicked() and _debug(), on vCPU
+ * threads after sampler_attach(). */
 struct watches *run_watch_watches(struct run_watch *watch);
 unsigned int run_watch_vcpus(const struct run_watch *watch);
 

@@ -57,17 +57,17 @@ static json_t *describe_slot(const struct watch_slot *slot)
 	return object;
 }
 
-static void add_times(struct watches *watches, unsigned int number, int vcpu, json_t *to)
+static json_t *times_of(struct watches *watches, unsigned int number, int vcpu)
 {
 	struct watch_statistics statistics;
 
 	watch_statistics(watches, number, vcpu, &statistics);
-	json_object_set_new(to, "hits", json_integer((json_int_t)statistics.hits));
-	json_object_set_new(to, "enabled_ns", json_integer((json_int_t)statistics.times.enabled));
-	json_object_set_new(to, "running_ns", json_integer((json_int_t)statistics.times.running));
-	json_object_set_new(to, "throttled", json_integer((json_int_t)statistics.throttled));
-	json_object_set_new(to, "suspended", json_integer((json_int_t)statistics.suspended));
-	json_object_set_new(to, "disarmed", json_integer((json_int_t)statistics.disarmed));
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "hits", (json_int_t)statistics.hits,
+			 "enabled_ns", (json_int_t)statistics.times.enabled, "running_ns",
+			 (json_int_t)statistics.times.running, "throttled",
+			 (json_int_t)statistics.throttled, "suspended",
+			 (json_int_t)statistics.suspended, "disarmed",
+			 (json_int_t)statistics.disarmed);
 }
 
 /* A process of the guest, by everything that a watch can be bound to. */
@@ -92,22 +92,16 @@ static json_t *describe_task(struct run_watch *watch, unsigned int vcpu)
 static json_t *describe_vcpu(struct run_watch *watch, unsigned int vcpu)
 {
 	struct watches *watches = run_watch_watches(watch);
-	json_t *object = json_object(), *slots = json_array(), *counts = json_array();
+	json_t *slots = json_array(), *counts = json_array();
 	struct watch_slot slot[DEBUG_SLOTS];
 
 	watch_slots(watches, vcpu, slot);
 	for (unsigned int i = 0; i < DEBUG_SLOTS; i++)
 		json_array_append_new(slots, describe_slot(&slot[i]));
-	for (unsigned int i = 0; i < watch_count(watches); i++) {
-		json_t *count = json_object();
-
-		add_times(watches, i, (int)vcpu, count);
-		json_array_append_new(counts, count);
-	}
-	json_object_set_new(object, "slots", slots);
-	json_object_set_new(object, "watches", counts);
-	json_object_set_new(object, "task", describe_task(watch, vcpu));
-	return object;
+	for (unsigned int i = 0; i < watch_count(watches); i++)
+		json_array_append_new(counts, times_of(watches, i, (int)vcpu));
+	return json_pack("{s:o, s:o, s:o}", "slots", slots, "watches", counts, "task",
+			 describe_task(watch, vcpu));
 }
 
 static int check_profile(const struct run_watch *watch)
@@ -118,28 +112,21 @@ static int check_profile(const struct run_watch *watch)
 			       "this run has --no-profile: only the guest uses its debug registers");
 }
 
-static json_t *describe_state(enum run_watch_state state)
-{
-	static const char *const names[] = { [RUN_WATCH_WAITING] = "waiting",
-					     [RUN_WATCH_WATCHING] = "watching",
-					     [RUN_WATCH_REMOVED] = "removed" };
-
-	return json_string(names[state]);
-}
-
 static json_t *describe_watch(struct run_watch *watch, unsigned int number,
 			      const struct run_watch_description *description)
 {
-	json_t *object = json_object();
+	static const char *const states[] = { [RUN_WATCH_WAITING] = "waiting",
+					      [RUN_WATCH_WATCHING] = "watching",
+					      [RUN_WATCH_REMOVED] = "removed" };
+	const struct watch_spec *spec = &description->spec;
+	json_t *object = times_of(run_watch_watches(watch), number, ARBITER_ALL_VCPUS);
 
 	json_object_set_new(object, "number", json_integer(number));
 	json_object_set_new(object, "name", json_string(description->name));
-	json_object_set_new(object, "state", describe_state(description->state));
-	json_object_set_new(object, "pinned", json_boolean(description->spec.pinned));
+	json_object_set_new(object, "state", json_string(states[description->state]));
+	json_object_set_new(object, "pinned", json_boolean(spec->pinned));
 	json_object_set_new(object, "vcpu",
-			    description->spec.vcpu < 0 ? json_null()
-						       : json_integer(description->spec.vcpu));
-	add_times(run_watch_watches(watch), number, ARBITER_ALL_VCPUS, object);
+			    spec->vcpu < 0 ? json_null() : json_integer(spec->vcpu));
 	return object;
 }
 

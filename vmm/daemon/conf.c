@@ -66,74 +66,93 @@ void conf_free(struct conf *conf)
 
 /* The values. */
 
+enum kind { TEXT, PATH, SIZE, SECONDS, SECONDS_MIN_1, SWITCH, FREQUENCY };
+
+static const struct key {
+	enum section section;
+	const char *name;
+	enum kind kind;
+	size_t offset; /* in struct conf */
+} keys[] = {
+	{ SECTION_DOMAINS, "ask-domains", SWITCH, offsetof(struct conf, ask_domains) },
+	{ SECTION_DOMAINS, "frequency-max", FREQUENCY, offsetof(struct conf, frequency_max) },
+	{ SECTION_DOMAINS, "flight-memory-max", SIZE, offsetof(struct conf, flight_memory_max) },
+	{ SECTION_RECORDINGS, "directory", PATH, offsetof(struct conf, recordings) },
+	{ SECTION_RECORDINGS, "size", SIZE, offsetof(struct conf, recordings_size) },
+	{ SECTION_RECORDINGS, "age", SECONDS, offsetof(struct conf, recordings_age) },
+	{ SECTION_RECORDINGS, "reserve", SIZE, offsetof(struct conf, recordings_reserve) },
+	{ SECTION_RECORDINGS, "rotate", SECONDS_MIN_1, offsetof(struct conf, recordings_rotate) },
+	{ SECTION_METRICS, "listen", TEXT, offsetof(struct conf, metrics) },
+	{ SECTION_PUSH, "url", TEXT, offsetof(struct conf, push) },
+	{ SECTION_PUSH, "header-file", PATH, offsetof(struct conf, push_headers) },
+	{ SECTION_PUSH, "ca-file", PATH, offsetof(struct conf, push_ca) },
+	{ SECTION_PUSH, "spool", PATH, offsetof(struct conf, push_spool) },
+	{ SECTION_PUSH, "spool-size", SIZE, offsetof(struct conf, push_spool_size) },
+	{ SECTION_PUSH, "interval", SECONDS_MIN_1, offsetof(struct conf, push_interval) },
+};
+
+static const char *const section_names[] = { NULL, "domains", "recordings", "metrics", "push" };
+
 static int set_string(char **string, const char *value)
 {
-	char *copy = strdup(value);
+	char *copy = value ? strdup(value) : NULL;
 
-	if (!copy)
+	if (value && !copy)
 		return error_set(-ENOMEM, "no memory for the configuration");
 	free(*string);
 	*string = copy;
 	return 0;
 }
 
-static int set_optional(char **string, const char *value)
+static int set_seconds(uint64_t *seconds, const struct key *key, const char *value)
 {
-	bool on;
+	uint64_t time, least = key->kind == SECONDS_MIN_1 ? NS_PER_S : 0;
 
-	if (settings_parse_switch(value, &on) || on)
-		return set_string(string, value);
-	free(*string);
-	*string = NULL;
-	return 0;
-}
-
-static int set_size(uint64_t *size, const char *key, const char *value)
-{
-	return parse_size(value, size)
-		       ? error_set(-EINVAL, "%s must be a size like 512M or 2G", key)
-		       : 0;
-}
-
-/* s */
-static int set_time(uint64_t *seconds, const char *key, const char *value)
-{
-	uint64_t time;
-
-	if (parse_duration(value, &time))
-		return error_set(-EINVAL, "%s must be a time like 10min or 24h", key);
+	if (parse_duration(value, &time) || time < least)
+		return error_set(-EINVAL, "%s must be a time like 10min or 24h%s", key->name,
+				 least ? ", at least 1s" : "");
 	*seconds = time / NS_PER_S;
 	return 0;
 }
 
-static int set_path(char **directory, const char *key, const char *value)
-{
-	return *value == '/' ? set_string(directory, value)
-			     : error_set(-EINVAL, "%s must be an absolute path", key);
-}
-
-static int set_frequency_max(struct conf *conf, const char *key, const char *value)
+static int set_frequency(unsigned int *frequency, const struct key *key, const char *value)
 {
 	struct domain_settings settings;
 	int error = settings_set(&settings, "frequency", value);
 
 	if (error)
-		return error_set(error, "%s must be a number from 1 to %d", key,
+		return error_set(error, "%s must be a number from 1 to %d", key->name,
 				 SETTINGS_FREQUENCY_MAX);
-	conf->frequency_max = settings.frequency;
+	*frequency = settings.frequency;
 	return 0;
 }
 
-static int set_ask_domains(struct conf *conf, const char *key, const char *value)
+static int set_value(struct conf *conf, const struct key *key, const char *value)
 {
-	return settings_parse_switch(value, &conf->ask_domains)
-		       ? error_set(-EINVAL, "%s must be on or off", key)
-		       : 0;
-}
+	void *variable = (char *)conf + key->offset;
+	bool on;
 
-static int unknown(const char *section, const char *key)
-{
-	return error_set(-ENOENT, "[%s] has no '%s'", section, key);
+	switch (key->kind) {
+	case TEXT: /* or off */
+		return set_string(variable, settings_parse_switch(value, &on) || on ? value : NULL);
+	case PATH:
+		return *value == '/' ? set_string(variable, value)
+				     : error_set(-EINVAL, "%s must be an absolute path", key->name);
+	case SIZE:
+		return parse_size(value, variable)
+			       ? error_set(-EINVAL, "%s must be a size like 512M or 2G", key->name)
+			       : 0;
+	case SECONDS:
+	case SECONDS_MIN_1:
+		return set_seconds(variable, key, value);
+	case SWITCH:
+		return settings_parse_switch(value, variable)
+			       ? error_set(-EINVAL, "%s must be on or off", key->name)
+			       : 0;
+	case FREQUENCY:
+		return set_frequency(variable, key, value);
+	}
+	return 0;
 }
 
 /* Parsed now to report errors here; applied when a domain is profiled. */
@@ -159,74 +178,16 @@ static int keep_setting(struct parser *parser, const char *key, const char *valu
 		       : error_set(-ENOMEM, "no memory for the configuration");
 }
 
-static int set_domains(struct parser *parser, const char *key, const char *value)
+static int set(struct parser *parser, const char *name, const char *value)
 {
-	if (!parser->pattern && !strcmp(key, "ask-domains"))
-		return set_ask_domains(parser->conf, key, value);
-	if (!parser->pattern && !strcmp(key, "frequency-max"))
-		return set_frequency_max(parser->conf, key, value);
-	if (!parser->pattern && !strcmp(key, "flight-memory-max"))
-		return set_size(&parser->conf->flight_memory_max, key, value);
-	return keep_setting(parser, key, value);
-}
-
-static int set_recordings(struct conf *conf, const char *key, const char *value)
-{
-	if (!strcmp(key, "directory"))
-		return set_path(&conf->recordings, key, value);
-	if (!strcmp(key, "size"))
-		return set_size(&conf->recordings_size, key, value);
-	if (!strcmp(key, "age"))
-		return set_time(&conf->recordings_age, key, value);
-	if (!strcmp(key, "reserve"))
-		return set_size(&conf->recordings_reserve, key, value);
-	if (strcmp(key, "rotate") != 0)
-		return unknown("recordings", key);
-	if (set_time(&conf->recordings_rotate, key, value) || !conf->recordings_rotate)
-		return error_set(-EINVAL, "rotate must be a time like 10min, a second at least");
-	return 0;
-}
-
-static int set_metrics(struct conf *conf, const char *key, const char *value)
-{
-	return strcmp(key, "listen") ? unknown("metrics", key)
-				     : set_optional(&conf->metrics, value);
-}
-
-static int set_push(struct conf *conf, const char *key, const char *value)
-{
-	if (!strcmp(key, "url"))
-		return set_optional(&conf->push, value);
-	if (!strcmp(key, "header-file"))
-		return set_path(&conf->push_headers, key, value);
-	if (!strcmp(key, "ca-file"))
-		return set_path(&conf->push_ca, key, value);
-	if (!strcmp(key, "spool"))
-		return set_path(&conf->push_spool, key, value);
-	if (!strcmp(key, "spool-size"))
-		return set_size(&conf->push_spool_size, key, value);
-	if (strcmp(key, "interval") != 0)
-		return unknown("push", key);
-	if (set_time(&conf->push_interval, key, value) || !conf->push_interval)
-		return error_set(-EINVAL, "interval must be a time like 15s, a second at least");
-	return 0;
-}
-
-static int set(struct parser *parser, const char *key, const char *value)
-{
-	switch (parser->section) {
-	case SECTION_DOMAINS:
-		return set_domains(parser, key, value);
-	case SECTION_RECORDINGS:
-		return set_recordings(parser->conf, key, value);
-	case SECTION_METRICS:
-		return set_metrics(parser->conf, key, value);
-	case SECTION_PUSH:
-		return set_push(parser->conf, key, value);
-	case SECTION_NONE:
-		break;
-	}
-	return error_set(-EINVAL, "'%s' is before the first [section]", key);
+	if (parser->section == SECTION_NONE)
+		return error_set(-EINVAL, "'%s' is before the first [section]", name);
+	for (size_t i = 0; !parser->pattern && i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (keys[i].section == parser->section && !strcmp(keys[i].name, name))
+			return set_value(parser->conf, &keys[i], value);
+	return parser->section == SECTION_DOMAINS ? keep_setting(parser, name, value)
+						  : error_set(-ENOENT, "[%s] has no '%s'",
+							      section_names[parser->section], name);
 }
 
 /* The lines. */
@@ -244,7 +205,6 @@ static char *trim(char *text)
 
 static int begin_section(struct parser *parser, char *line)
 {
-	static const char *const names[] = { NULL, "domains", "recordings", "metrics", "push" };
 	char *end = strchr(line, ']');
 	char *name = line + 1;
 
@@ -254,7 +214,7 @@ static int begin_section(struct parser *parser, char *line)
 	name = trim(name);
 	parser->pattern = NULL;
 	for (int i = SECTION_DOMAINS; i <= SECTION_PUSH; i++)
-		if (!strcmp(name, names[i])) {
+		if (!strcmp(name, section_names[i])) {
 			parser->section = i;
 			return 0;
 		}

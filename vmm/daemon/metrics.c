@@ -53,14 +53,13 @@ static const struct series {
 	bool seconds; /* counted in ns, exported in s */
 } series[] = {
 	{ "kvmscope_samples_total", ",where=\"guest\"", "counter",
-	  "Samples taken, in the guest and outside of it.", GUEST, false },
+	  "Samples in the guest and outside of it.", GUEST, false },
 	{ "kvmscope_samples_total", ",where=\"host\"", NULL, NULL, HOST, false },
 	{ "kvmscope_lost_samples_total", "", "counter",
 	  "Samples that were lost before they were recorded.", LOST, false },
-	{ "kvmscope_sampling_seconds_total", "", "counter",
-	  "CPU time that taking the samples cost.", COST, true },
-	{ "kvmscope_stops_total", "", "counter", "Times that a vCPU was stopped for a sample.",
-	  STOPS, false },
+	{ "kvmscope_sampling_seconds_total", "", "counter", "CPU time that sampling cost.", COST,
+	  true },
+	{ "kvmscope_stops_total", "", "counter", "Stops of vCPUs for samples.", STOPS, false },
 	{ "kvmscope_stopped_seconds_total", "", "counter",
 	  "Time that vCPUs were stopped for samples.", STOPPED, true },
 	{ "kvmscope_recorded_bytes_total", "", "counter", "Bytes written to recordings.", BYTES,
@@ -94,7 +93,7 @@ static void put_value(FILE *to, const struct series *what, const struct metrics_
 static void put_domains(FILE *to, const struct metrics *metrics)
 {
 	put_header(to, "kvmscope_domain_sampled", "gauge",
-		   "1 for each domain that is sampled now, and how.");
+		   "1 for each domain that is being sampled, with its backend.");
 	for (const struct metrics_domain *domain = metrics->domains; domain; domain = domain->next)
 		if (domain->backend)
 			fprintf(to, "kvmscope_domain_sampled{domain=\"%s\",backend=\"%s\"} 1\n",
@@ -108,27 +107,57 @@ static void put_domains(FILE *to, const struct metrics *metrics)
 	}
 }
 
-static void put_recordings(FILE *to, struct recordings *recordings)
-{
-	struct recordings_statistics counts;
+struct plain {
+	const char *name, *help;
+	bool gauge; /* else a counter */
+	size_t offset;
+};
 
-	recordings_statistics(recordings, &counts);
-	put_plain(to, "kvmscope_recording_files", "gauge", "Complete recordings of all domains.",
-		  counts.files);
-	put_plain(to, "kvmscope_recording_bytes", "gauge", "Their size.", counts.bytes);
-	put_plain(to, "kvmscope_recordings_removed_total", "counter",
-		  "Recordings that went by their age or size.", counts.removed);
-	put_plain(to, "kvmscope_recordings_sacrificed_total", "counter",
-		  "Recordings that went because the file system had no room.", counts.sacrificed);
-	put_plain(to, "kvmscope_recordings_dropped_total", "counter",
-		  "Recordings that could not be written to their end.", counts.dropped);
-	put_plain(to, "kvmscope_recordings_not_pushed_total", "counter",
-		  "Recordings that went before they were pushed.", counts.not_handed_on);
-	put_plain(to, "kvmscope_names_bytes", "gauge", "Size of the names of all domains.",
-		  counts.names);
-	put_plain(to, "kvmscope_names_removed_total", "counter",
-		  "Kernels, programs and libraries whose names went, as no recording needed them.",
-		  counts.names_removed);
+#define RECORDINGS(field) offsetof(struct recordings_statistics, field)
+#define PUSH(field)       offsetof(struct push_statistics, field)
+
+static const struct plain recordings_series[] = {
+	{ "kvmscope_recording_files", "Complete recordings of all domains.", true,
+	  RECORDINGS(files) },
+	{ "kvmscope_recording_bytes", "Their size.", true, RECORDINGS(bytes) },
+	{ "kvmscope_recordings_removed_total", "Recordings removed for their age or size.", false,
+	  RECORDINGS(removed) },
+	{ "kvmscope_recordings_sacrificed_total",
+	  "Recordings removed because the file system had no space.", false,
+	  RECORDINGS(sacrificed) },
+	{ "kvmscope_recordings_dropped_total", "Recordings that could not be completed.", false,
+	  RECORDINGS(dropped) },
+	{ "kvmscope_recordings_not_pushed_total", "Recordings removed before they were pushed.",
+	  false, RECORDINGS(not_handed_on) },
+	{ "kvmscope_names_bytes", "Size of the symbols of all domains.", true, RECORDINGS(names) },
+	{ "kvmscope_names_removed_total",
+	  "Kernels, programs and libraries whose symbols were removed, as no recording needed them.",
+	  false, RECORDINGS(names_removed) },
+	{ 0 },
+};
+
+static const struct plain push_series[] = {
+	{ "kvmscope_push_profiles_total", "Profiles that the store accepted.", false,
+	  PUSH(pushed) },
+	{ "kvmscope_push_bytes_total", "Their size.", false, PUSH(bytes) },
+	{ "kvmscope_push_failures_total", "Failed attempts to push.", false, PUSH(failures) },
+	{ "kvmscope_push_refused_total", "Profiles dropped because the store refused them.", false,
+	  PUSH(refused) },
+	{ "kvmscope_push_dropped_total", "Profiles dropped because the spool was full.", false,
+	  PUSH(dropped) },
+	{ "kvmscope_push_spool_files", "Profiles that wait to be pushed.", true, PUSH(spooled) },
+	{ "kvmscope_push_spool_bytes", "Their size.", true, PUSH(spooled_bytes) },
+	{ 0 },
+};
+
+static void put_all(FILE *to, const struct plain *all, const void *counts)
+{
+	for (; all->name; all++) {
+		uint64_t value;
+
+		memcpy(&value, (const char *)counts + all->offset, sizeof(value));
+		put_plain(to, all->name, all->gauge ? "gauge" : "counter", all->help, value);
+	}
 }
 
 /* The resources of the daemon, with the names that all exporters use. */
@@ -143,33 +172,16 @@ static void put_process(FILE *to)
 	fprintf(to, "process_cpu_seconds_total %lld.%09ld\n", (long long)used.tv_sec, used.tv_nsec);
 	if (file && fscanf(file, "%*u %llu", &pages) == 1)
 		put_plain(to, "process_resident_memory_bytes", "gauge",
-			  "Memory that kvmscoped has.", pages * (uint64_t)sysconf(_SC_PAGESIZE));
+			  "Memory that kvmscoped uses.", pages * (uint64_t)sysconf(_SC_PAGESIZE));
 	if (file)
 		fclose(file);
-}
-
-static void put_push(FILE *to, struct push *push)
-{
-	struct push_statistics counts;
-
-	push_statistics(push, &counts);
-	put_plain(to, "kvmscope_push_profiles_total", "counter",
-		  "Profiles that the store has taken.", counts.pushed);
-	put_plain(to, "kvmscope_push_bytes_total", "counter", "Their size.", counts.bytes);
-	put_plain(to, "kvmscope_push_failures_total", "counter", "Attempts to push that failed.",
-		  counts.failures);
-	put_plain(to, "kvmscope_push_refused_total", "counter",
-		  "Profiles that were given up, as the store refused them.", counts.refused);
-	put_plain(to, "kvmscope_push_dropped_total", "counter",
-		  "Profiles that went because the spool was full.", counts.dropped);
-	put_plain(to, "kvmscope_push_spool_files", "gauge", "Profiles that wait to be pushed.",
-		  counts.spooled);
-	put_plain(to, "kvmscope_push_spool_bytes", "gauge", "Their size.", counts.spooled_bytes);
 }
 
 /* The caller's to free; NULL without memory. */
 static char *make_text(struct metrics *metrics, size_t *size)
 {
+	struct recordings_statistics recordings;
+	struct push_statistics push;
 	char *text = NULL;
 	FILE *to = open_memstream(&text, size);
 
@@ -181,10 +193,14 @@ static char *make_text(struct metrics *metrics, size_t *size)
 	pthread_mutex_lock(&metrics->lock);
 	put_domains(to, metrics);
 	pthread_mutex_unlock(&metrics->lock);
-	if (metrics->options.recordings)
-		put_recordings(to, metrics->options.recordings);
-	if (metrics->options.push)
-		put_push(to, metrics->options.push);
+	if (metrics->options.recordings) {
+		recordings_statistics(metrics->options.recordings, &recordings);
+		put_all(to, recordings_series, &recordings);
+	}
+	if (metrics->options.push) {
+		push_statistics(metrics->options.push, &push);
+		put_all(to, push_series, &push);
+	}
 	if (!fclose(to))
 		return text;
 	free(text);

@@ -17,6 +17,7 @@
 
 #include <stdint.h>
 
+#include "vmm/daemon/push_spool.h"
 #include "vmm/daemon/recordings.h"
 
 struct push;
@@ -56,5 +57,13 @@ void push_stop(struct push *push);
 
 /* Any thread. */
 void push_statistics(struct push *push, struct push_statistics *statistics);
+
+/*
+ * A step of it, for tests: stores the profiles of FILE in SPOOL, with its domain's symbols. The
+ * same file gives the same names, so that a repetition replaces them. -EINVAL, -ENOENT: the
+ * recording can never be read; -ESTALE: it cannot be read now, because of the disk or its owner;
+ * -ENOMEM, -EMFILE, -ENFILE, the errors of the spool: retry.
+ */
+int push_profile_spool(struct push_spool *spool, const struct recordings_file *file);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include <curl/curl.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "vmm/daemon/push_spool.h"
@@ -41,5 +42,19 @@ void push_request_close(struct push_request *request);
  * half a minute. */
 enum push_outcome push_request_send(struct push_request *request, const struct push_item *item,
 				    int fd, uint64_t size, struct curl_slist *headers);
+
+/* Headers that the user adds to each request, such as for authorization. Any thread. */
+#define PUSH_HEADERS_MAX 8192 /* bytes of a file */
+
+/*
+ * Parses lines "Name: value"; empty ones and those that begin with '#' are skipped. HEADERS gets a
+ * list to free by curl_slist_free_all(), NULL if there are none. -EINVAL: a line is not a header
+ * (RFC 9110, sections 5.1 and 5.5); the message has its number but not its text, which may be a
+ * secret. -ENOMEM.
+ */
+int push_headers_parse(const char *text, size_t size, struct curl_slist **headers);
+
+/* The same for the file PATH, which nobody else may read: -EPERM. The errors of open(2). */
+int push_headers_read(const char *path, struct curl_slist **headers);
 
 #endif

@@ -1,9 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-/*
- * What holds where nobody says anything is the same to the program, to its --help and to the
- * documentation: each number is taken from what the program makes of an empty command line or
- * configuration.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The defaults are the same in the program, in its --help and in the documentation: each number is
+ * what the program sets for an empty command line or configuration. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +22,9 @@
 #include "vmm/guest/guest_account.h"
 
 #define TEXT_MAX (128u << 10)
-/* What --help has to the left of what it says of an option. */
+/* Indentation of the option texts of --help. */
 #define HELP_INDENT 10
-/* What a paragraph of a manual page begins with here: no white space. */
+/* Marks the start of a paragraph of a manual page: not white space. */
 #define PARAGRAPH      '\1'
 #define PARAGRAPH_TEXT "\1"
 
@@ -43,8 +40,7 @@ static void read_text(char text[TEXT_MAX], const char *path)
 		fclose(file);
 }
 
-/* Each stretch of white space becomes one space; roff's hyphens and Markdown's code become plain.
- */
+/* Replaces white space by single spaces, and roff's hyphens and Markdown's code by plain text. */
 static void make_plain(char *text)
 {
 	char *to = text;
@@ -58,7 +54,7 @@ static void make_plain(char *text)
 	*to = '\0';
 }
 
-/* VALUE stands behind BEFORE, and is not the begin of a longer word. */
+/* True if VALUE follows BEFORE, and not as the beginning of a longer word. */
 static bool says(const char *text, const char *before, const char *value)
 {
 	char wanted[128];
@@ -70,7 +66,7 @@ static bool says(const char *text, const char *before, const char *value)
 	return false;
 }
 
-/* Of TEXT from BEGIN on; ends it before END. */
+/* The part of TEXT from BEGIN to END, where it is cut. */
 static char *part(char *text, const char *begin, const char *end)
 {
 	char *from = strstr(text, begin), *to = from ? strstr(from, end) : NULL;
@@ -82,7 +78,7 @@ static char *part(char *text, const char *begin, const char *end)
 	return from ? from : text + strlen(text);
 }
 
-/* Of kvmscope's option NAME, an option of COMMAND. */
+/* Checks the default of option NAME of COMMAND in the manual page. */
 static void check_manual(const char *command, const char *name, const char *value)
 {
 	static char text[TEXT_MAX];
@@ -127,7 +123,7 @@ static void check_option(const char *command, const char *name, uint64_t value, 
 	check_help(command, name, text);
 }
 
-/* That the document PATH has VALUE between BEFORE and BEHIND. */
+/* Checks that the document PATH has VALUE between BEFORE and BEHIND. */
 static void check_document(const char *path, const char *before, uint64_t value, const char *behind)
 {
 	static char text[TEXT_MAX];
@@ -140,7 +136,7 @@ static void check_document(const char *path, const char *before, uint64_t value,
 		FAIL_TEST("%s does not say '%s'", path, wanted);
 }
 
-TEST(defaults, of_run_are_those_that_it_tells)
+TEST(defaults, of_run_are_documented)
 {
 	char *arguments[] = { (char[]){ "run" }, (char[]){ "--kernel=vmlinuz" }, NULL };
 	struct run_options options;
@@ -165,7 +161,7 @@ TEST(defaults, of_run_are_those_that_it_tells)
 	run_options_free(&options);
 }
 
-TEST(defaults, of_attach_are_those_that_it_tells)
+TEST(defaults, of_attach_are_documented)
 {
 	char *arguments[] = { (char[]){ "attach" }, NULL };
 	struct attach_command_options options;
@@ -180,7 +176,7 @@ TEST(defaults, of_attach_are_those_that_it_tells)
 	attach_options_free(&options);
 }
 
-TEST(defaults, limits_are_those_that_are_told)
+TEST(defaults, limits_are_documented)
 {
 	const uint64_t storm = WATCH_STORM_LIMIT * (1000000000 / WATCH_STORM_PERIOD);
 
@@ -209,7 +205,7 @@ TEST(defaults, limits_are_those_that_are_told)
 		       AGENT_TIMEOUT / 1000000000, " s");
 }
 
-/* What a configuration with TEXT makes of a domain that says nothing. */
+/* The settings of a domain without a profile under the configuration TEXT. */
 static void read_conf(const char *text, struct conf *conf, struct domain_settings *settings)
 {
 	static const char xml[] = "<domain type='kvm'><name>web</name></domain>";
@@ -245,7 +241,7 @@ static bool same_conf(const struct conf *one, const struct conf *other)
 	       one->push_interval == other->push_interval;
 }
 
-/* That KEY has VALUE where SECTION does not say so. */
+/* Checks that VALUE is the default of KEY in SECTION. */
 static void check_setting(const char *section, const char *key, const char *value)
 {
 	struct domain_settings settings, other_settings;
@@ -279,9 +275,9 @@ static void check_setting_in_manual(const char *key, const char *value)
 		FAIL_TEST("kvmscope.conf(5): %s has not the default %s: %s", key, value, said);
 }
 
-/* Lines of the example that say what holds without them; others are comments, and settings of one
+/* Commented settings in the example are the defaults; other lines are comments, or settings of one
  * domain. */
-TEST(defaults, of_the_configuration_are_those_that_it_tells)
+TEST(defaults, of_the_configuration_are_documented)
 {
 	char line[256], section[64] = "", key[64], value[128];
 	FILE *file = fopen("docs/kvmscope.conf", "r");

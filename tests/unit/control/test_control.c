@@ -45,7 +45,7 @@ static int do_fail(void *context, json_t *arguments, json_t *result)
 	return error_set(-EBUSY, "not now");
 }
 
-/* An answer larger than what a socket takes at once. */
+/* An answer larger than a socket's buffer. */
 static int do_long(void *context, json_t *arguments, json_t *result)
 {
 	json_t *list = json_array();
@@ -76,7 +76,7 @@ static void tear_down(struct fixture *fixture)
 {
 	control_destroy(fixture->control);
 	control_socket_close(&fixture->socket);
-	CHECK_EQUAL(rmdir(fixture->directory), 0); /* the socket is gone from it */
+	CHECK_EQUAL(rmdir(fixture->directory), 0); /* it no longer contains the socket */
 }
 
 static void send_text(int fd, const char *text)
@@ -86,7 +86,7 @@ static void send_text(int fd, const char *text)
 	CHECK_EQUAL(send(fd, text, size, MSG_NOSIGNAL), (ssize_t)size);
 }
 
-/* Up to the newline; "" where the connection was closed before one came. */
+/* Reads up to the newline; "" if the connection was closed before. */
 static void receive_line(int fd, char *line, size_t size)
 {
 	size_t filled = 0;
@@ -141,7 +141,7 @@ static void check_refused(int fd, const char *request, const char *code)
 		FAIL_TEST("the answer to %s is %s and not %s", request, line, code);
 }
 
-TEST(control, what_is_no_request_is_refused_and_the_next_one_served)
+TEST(control, invalid_requests_are_refused_and_the_next_one_served)
 {
 	static const char *const bad[] = {
 		"\n",
@@ -182,7 +182,7 @@ TEST(control, what_is_no_request_is_refused_and_the_next_one_served)
 	tear_down(&fixture);
 }
 
-TEST(control, several_requests_at_once_are_answered_in_their_order)
+TEST(control, several_requests_at_once_are_answered_in_order)
 {
 	struct fixture fixture;
 	char line[256];
@@ -193,7 +193,7 @@ TEST(control, several_requests_at_once_are_answered_in_their_order)
 	REQUIRE(fd >= 0);
 	for (int i = 0; i < 40; i++)
 		send_text(fd, "{\"command\":\"add\",\"arguments\":{\"number\":1}}\n");
-	shutdown(fd, SHUT_WR); /* what was sent before it is answered all the same */
+	shutdown(fd, SHUT_WR); /* earlier requests are still answered */
 	for (int i = 1; i <= 40; i++) {
 		char wanted[64];
 
@@ -239,9 +239,9 @@ TEST(control, a_line_without_end_is_refused)
 	send_text(fd, endless);
 	receive_line(fd, line, sizeof(line));
 	CHECK(strstr(line, "\"code\":\"EMSGSIZE\""));
-	CHECK(recv(fd, line, 1, 0) <= 0); /* and cut off */
+	CHECK(recv(fd, line, 1, 0) <= 0); /* and disconnected */
 	close(fd);
-	/* One that just fits is read: it nests too deeply. */
+	/* The longest line is parsed: it is nested too deeply. */
 	fd = control_connect(fixture.path);
 	endless[CONTROL_REQUEST_MAX - 1] = '\n';
 	check_refused(fd, endless, "EINVAL");
@@ -259,7 +259,7 @@ static void check_alive(const struct fixture *fixture)
 	close(fd);
 }
 
-TEST(control, who_does_not_read_keeps_nobody_waiting)
+TEST(control, a_client_that_does_not_read_delays_nobody)
 {
 	struct fixture fixture;
 	struct pollfd end;
@@ -268,12 +268,12 @@ TEST(control, who_does_not_read_keeps_nobody_waiting)
 	REQUIRE(set_up(&fixture));
 	fd = control_connect(fixture.path);
 	REQUIRE(fd >= 0);
-	/* Answers that no socket buffer holds, until our own requests have no room either. */
+	/* Requests more answers than all buffers hold, until our requests do not fit either. */
 	while (send(fd, "{\"command\":\"long\"}\n", 19, MSG_DONTWAIT) > 0)
 		;
 	check_alive(&fixture);
 	check_alive(&fixture);
-	/* Nor the end of the run. */
+	/* The run can still end. */
 	control_destroy(fixture.control);
 	fixture.control = NULL;
 	end = (struct pollfd){ .fd = fd, .events = POLLIN | POLLHUP };
@@ -282,7 +282,7 @@ TEST(control, who_does_not_read_keeps_nobody_waiting)
 	tear_down(&fixture);
 }
 
-TEST(control, a_long_answer_comes_whole)
+TEST(control, a_long_answer_is_complete)
 {
 	struct fixture fixture;
 	json_t *result = NULL, *list;
@@ -317,7 +317,7 @@ TEST(control, idle_clients_lock_nobody_out)
 	tear_down(&fixture);
 }
 
-TEST(control, who_was_silent_longest_makes_place)
+TEST(control, the_client_inactive_longest_is_disconnected)
 {
 	struct fixture fixture;
 	int clients[CONTROL_CLIENTS_MAX], next;
@@ -343,7 +343,7 @@ TEST(control, who_was_silent_longest_makes_place)
 	tear_down(&fixture);
 }
 
-/* As somebody else, on a socket whose mode would let him. */
+/* As another user, on a socket whose mode would allow it. */
 static int call_as(uid_t user, const char *path)
 {
 	int fd, error;
@@ -383,7 +383,7 @@ TEST(control, only_its_user_and_root_may_give_commands)
 	tear_down(&fixture);
 }
 
-TEST(control, the_client_hands_on_what_went_wrong)
+TEST(control, the_client_returns_the_command_s_error)
 {
 	struct fixture fixture;
 	json_t *arguments = json_pack("{s:i}", "number", 2), *result;
@@ -409,8 +409,8 @@ TEST(control, the_client_hands_on_what_went_wrong)
 	CHECK(strstr(error_message(), fixture.path));
 }
 
-/* What the other end of a client answers is no more trusted than what it asks. */
-TEST(control, the_client_refuses_what_is_no_answer)
+/* A server's answers are not trusted either. */
+TEST(control, the_client_refuses_invalid_answers)
 {
 	static const char *const bad[] = {
 		"",
@@ -434,7 +434,7 @@ TEST(control, the_client_refuses_what_is_no_answer)
 
 struct runtime {
 	char directory[64];
-	char *before; /* the variable as it was */
+	char *before; /* the previous value */
 };
 
 static bool runtime_set_up(struct runtime *runtime)
@@ -471,7 +471,7 @@ TEST(control, sockets_of_dead_runs_are_removed)
 	REQUIRE_EQUAL(control_socket_open(&alive, "alive"), 0);
 	CHECK_EQUAL(stat(alive.path, &status), 0);
 	CHECK_EQUAL(status.st_mode & 0777, 0600);
-	close(dead.fd); /* as a kill would */
+	close(dead.fd); /* as after a kill */
 	CHECK_EQUAL(stat(dead.path, &status), 0);
 	REQUIRE_EQUAL(control_socket_open(&next, NULL), 0);
 	CHECK_EQUAL(stat(dead.path, &status), -1);
@@ -484,7 +484,7 @@ TEST(control, sockets_of_dead_runs_are_removed)
 	runtime_tear_down(&runtime);
 }
 
-/* How many of the runs listed have their socket below DIRECTORY. */
+/* Number of listed runs with a socket below DIRECTORY. */
 static size_t count_runs(const char *directory)
 {
 	struct control_run *runs;
@@ -525,7 +525,7 @@ TEST(control, a_run_is_found_by_its_name_and_its_process)
 	runtime_tear_down(&runtime);
 }
 
-TEST(control, a_directory_that_others_can_write_to_is_no_place)
+TEST(control, a_directory_that_others_can_write_to_is_refused)
 {
 	struct control_socket socket;
 	struct runtime runtime;
@@ -543,7 +543,7 @@ TEST(control, a_directory_that_others_can_write_to_is_no_place)
 	runtime_tear_down(&runtime);
 }
 
-TEST(control, names_are_names_of_files_and_no_numbers)
+TEST(control, names_are_file_names_and_not_numbers)
 {
 	CHECK(control_name_is_good("web"));
 	CHECK(control_name_is_good("Web-1.old_x"));

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* What kvmscoped is told: by its configuration, by a domain's XML, by libvirt's hook. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inputs of kvmscoped: its configuration, a domain's XML, messages of libvirt's hook. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static int settings_of(const char *text, const char *xml, struct domain_settings
 	return error;
 }
 
-TEST(daemon_conf, what_is_not_known_is_an_error_with_its_line)
+TEST(daemon_conf, unknown_keys_are_errors_with_their_line)
 {
 	check_refused("frequency = 99\n",
 		      "test.conf, line 1: 'frequency' stands before the first [section]");
@@ -88,7 +88,7 @@ TEST(daemon_conf, values_are_read)
 	conf_free(&conf);
 }
 
-TEST(daemon_conf, nothing_is_profiled_unless_asked_for)
+TEST(daemon_conf, nothing_is_profiled_by_default)
 {
 	struct domain_settings settings;
 
@@ -100,14 +100,14 @@ TEST(daemon_conf, nothing_is_profiled_unless_asked_for)
 	CHECK_STRING(settings.backend, "auto");
 	CHECK_EQUAL(settings_of("[domains]\nask-domains = off\n", PROFILE(""), &settings), 0);
 	CHECK(!settings.profile);
-	/* Another namespace's, or none's. */
+	/* In another namespace, or in none. */
 	CHECK_EQUAL(settings_of("", DOMAIN("<profile/>"), &settings), 0);
 	CHECK(!settings.profile);
 	CHECK_EQUAL(settings_of("", DOMAIN("<k:profile xmlns:k='urn:other'/>"), &settings), 0);
 	CHECK(!settings.profile);
 }
 
-TEST(daemon_conf, later_words_win_and_the_domain_s_own_last)
+TEST(daemon_conf, later_settings_win_and_the_domain_s_own_last)
 {
 	static const char conf[] =
 		"[domains]\nfrequency = 10\n[domain web-*]\nprofile = on\nfrequency = 20\n"
@@ -129,7 +129,7 @@ TEST(daemon_conf, later_words_win_and_the_domain_s_own_last)
 	CHECK(!settings.profile);
 }
 
-TEST(daemon_conf, a_domain_has_what_the_host_allows_and_its_mistakes_change_nothing)
+TEST(daemon_conf, a_domain_gets_what_the_host_allows_and_its_errors_change_nothing)
 {
 	struct domain_settings settings;
 
@@ -139,7 +139,7 @@ TEST(daemon_conf, a_domain_has_what_the_host_allows_and_its_mistakes_change_noth
 				&settings),
 		    0);
 	CHECK_EQUAL(settings.frequency, 1001);
-	/* More than that if the host itself says so. */
+	/* The host itself may set more. */
 	CHECK_EQUAL(settings_of("[domains]\nfrequency = 4000", PROFILE(""), &settings), 0);
 	CHECK_EQUAL(settings.frequency, 4000);
 	CHECK_EQUAL(settings_of("", PROFILE("frequency='fast&#10;[0m'"), &settings), -EINVAL);
@@ -148,7 +148,7 @@ TEST(daemon_conf, a_domain_has_what_the_host_allows_and_its_mistakes_change_noth
 	CHECK_EQUAL(settings_of("", PROFILE("colour='red'"), &settings), -ENOENT);
 }
 
-TEST(daemon_conf, a_profile_that_is_wrong_leaves_the_host_s_own)
+TEST(daemon_conf, an_invalid_profile_leaves_the_host_s_settings)
 {
 	static const char *const wrong[] = {
 		PROFILE("a='' b='' c='' d='' e='' f='' g='' h='' i=''"),
@@ -233,7 +233,7 @@ TEST(daemon_conf, broken_xml_is_refused)
 	free(large);
 }
 
-TEST(daemon_conf, a_hook_s_message_is_taken_apart)
+TEST(daemon_conf, a_message_of_the_hook_is_parsed)
 {
 	static const char whole[] = HOOK_MAGIC "\0web\0started\0<domain/>";
 	struct hook_message message;
@@ -242,7 +242,7 @@ TEST(daemon_conf, a_hook_s_message_is_taken_apart)
 	CHECK_STRING(message.domain, "web");
 	CHECK_STRING(message.operation, "started");
 	CHECK_EQUAL(message.xml_size, strlen("<domain/>"));
-	/* Cut anywhere before the XML, it is none. */
+	/* Invalid if it is cut before the XML. */
 	for (size_t size = 0; size < sizeof(HOOK_MAGIC "\0web\0started") - 1; size++)
 		CHECK_EQUAL(hook_message_parse(&message, whole, size), -EINVAL);
 	CHECK_EQUAL(hook_message_parse(&message, "kvmscope hook 9\0a\0b", 20), -EINVAL);

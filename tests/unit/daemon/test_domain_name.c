@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* Names of domains as files' names, chosen by somebody who wishes us ill. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Domain names as file names, chosen by an attacker. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ TEST(domain_name, of_a_thousand_bytes_has_a_file_of_its_own)
 	name[999] = '.';
 	domain_name_escape(name, other);
 	CHECK(strcmp(file, other) != 0);
-	/* It cannot be had by a short name either. */
+	/* No short name leads to the same file. */
 	domain_name_escape(file, other);
 	CHECK(strcmp(file, other) != 0);
 }
@@ -65,7 +65,7 @@ TEST(domain_name, is_cut_only_where_it_must_be)
 	domain_name_escape(name, file);
 	CHECK_EQUAL(strlen(file), DOMAIN_FILE_MAX);
 	CHECK_EQUAL(domain_name_unescape(file, again), -ENAMETOOLONG);
-	/* An escape is not cut in two. */
+	/* Escapes are not cut in two. */
 	memset(name, '/', 67);
 	name[67] = '\0';
 	domain_name_escape(name, file);

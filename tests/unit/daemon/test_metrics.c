@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* The daemon's metrics, read by a client that knows nothing but sockets. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The daemon's metrics, read through a plain socket. */
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -36,7 +36,7 @@ static int connect_to(const struct metrics *metrics)
 	return fd;
 }
 
-/* All that comes back until the connection is closed. */
+/* Reads until the connection is closed. */
 static char *ask(const struct metrics *metrics, const char *request)
 {
 	int fd = connect_to(metrics);
@@ -71,7 +71,7 @@ static void check_line(const struct metrics *metrics, const char *line, bool the
 	free(answer);
 }
 
-TEST(metrics, are_told_for_each_domain)
+TEST(metrics, are_exported_for_each_domain)
 {
 	const struct metrics_values values = { .guest = 10,
 					       .host = 2,
@@ -124,8 +124,8 @@ TEST(metrics, never_go_backwards)
 	metrics_stop(metrics);
 }
 
-/* Somebody who may define domains defines them without end. */
-TEST(metrics, of_domains_that_ended_are_forgotten_where_they_are_too_many)
+/* A user may define any number of domains. */
+TEST(metrics, of_ended_domains_are_forgotten_if_there_are_too_many)
 {
 	struct metrics *metrics = start("127.0.0.1:0");
 	struct metrics_domain *first = metrics_add(metrics, "first", "perf");
@@ -152,7 +152,7 @@ static void check_status(const struct metrics *metrics, const char *request, con
 	free(answer);
 }
 
-TEST(metrics, are_all_that_there_is)
+TEST(metrics, are_the_only_page)
 {
 	struct metrics *metrics = start("127.0.0.1:0");
 	char *head;
@@ -182,7 +182,7 @@ static unsigned int count_descriptors(void)
 	return count;
 }
 
-/* Who connects and says nothing takes no more than so many descriptors of ours. */
+/* Silent clients use a limited number of descriptors. */
 TEST(metrics, have_a_limit_of_connections)
 {
 	struct metrics *metrics = start("127.0.0.1:0");
@@ -193,7 +193,7 @@ TEST(metrics, have_a_limit_of_connections)
 		idle[i] = connect_to(metrics);
 	for (unsigned int i = 0; i < 20000 && count_descriptors() < before + 40 + 16; i++)
 		usleep(1000);
-	usleep(50000); /* for more to come */
+	usleep(50000); /* so that more could arrive */
 	CHECK_EQUAL(count_descriptors(), before + 40 + 16);
 	for (unsigned int i = 0; i < 40; i++)
 		close(idle[i]);
@@ -210,7 +210,7 @@ static void check_listen(const char *listen, int error)
 	metrics_stop(metrics);
 }
 
-TEST(metrics, say_where_they_can_not_listen)
+TEST(metrics, report_where_they_cannot_listen)
 {
 	struct metrics *metrics = start("127.0.0.1:0");
 	char taken[32];

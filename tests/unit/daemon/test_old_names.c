@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* Which names go: those that no recording needs, the longest unused first. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Symbols that no recording needs are removed, the longest unused first. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #define KIB       1024u
 #define PATH_SIZE 256
 
-/* Builds, by the first byte of their ids; the others are 0x11. */
+/* Builds by the first byte of their ids; the other bytes are 0x11. */
 enum { KERNEL = 0xaa, LIBRARY = 0xbb, PROGRAM = 0xcc, OTHER = 0xdd };
 
 struct fixture {
@@ -53,7 +53,7 @@ static void fill_id(uint8_t id[20], int build)
 	id[0] = (uint8_t)build;
 }
 
-/* Of names and their link: NAMES/KIND/ID, NAMES/.build-id/xx/yyyy. */
+/* Paths of symbols and their link: NAMES/KIND/ID, NAMES/.build-id/xx/yyyy. */
 static void path_of(const struct fixture *fixture, const char *kind, int build,
 		    char path[PATH_SIZE])
 {
@@ -76,7 +76,7 @@ static bool exists(const struct fixture *fixture, const char *kind, int build)
 	return !lstat(path, &status);
 }
 
-/* SIZE bytes that were used so many days ago, one directory deeper than mostly. */
+/* Creates SIZE bytes that were used DAYS ago, in a directory below the usual one. */
 static void make_build(const struct fixture *fixture, const char *kind, int build, unsigned int kib,
 		       int days)
 {
@@ -138,7 +138,7 @@ static struct old_names_removed remove_names(const struct fixture *fixture, int6
 	return removed;
 }
 
-TEST(old_names, that_recordings_need_stay)
+TEST(old_names, are_kept_if_recordings_need_them)
 {
 	struct old_names_removed removed;
 	struct fixture fixture;
@@ -161,8 +161,8 @@ TEST(old_names, that_recordings_need_stay)
 	tear_down(&fixture);
 }
 
-/* Those of one build together. */
-TEST(old_names, the_longest_unused_go_first_and_no_more_than_is_needed)
+/* Files of one build are removed together. */
+TEST(old_names, the_longest_unused_are_removed_first_and_no_more_than_needed)
 {
 	struct old_names_removed removed;
 	struct fixture fixture;
@@ -182,7 +182,7 @@ TEST(old_names, the_longest_unused_go_first_and_no_more_than_is_needed)
 	tear_down(&fixture);
 }
 
-TEST(old_names, that_are_in_use_stay)
+TEST(old_names, are_kept_while_in_use)
 {
 	struct old_names_removed removed;
 	struct fixture fixture;
@@ -202,8 +202,8 @@ TEST(old_names, that_are_in_use_stay)
 	tear_down(&fixture);
 }
 
-/* As a loss of power leaves it: it would keep all names for good, and nobody could use them. */
-TEST(old_names, go_though_a_recording_has_no_whole_header)
+/* After a power failure: otherwise an unreadable recording would keep all symbols forever. */
+TEST(old_names, are_removed_though_a_recording_has_an_incomplete_header)
 {
 	struct fixture fixture;
 
@@ -219,15 +219,15 @@ TEST(old_names, go_though_a_recording_has_no_whole_header)
 	tear_down(&fixture);
 }
 
-/* It may need any. One that is only begun has no more than it says. */
-TEST(old_names, all_stay_if_a_recording_can_not_be_read)
+/* A recording that cannot be read may need anything. A partial one needs only what it lists. */
+TEST(old_names, are_all_kept_if_a_recording_cannot_be_read)
 {
 	struct old_names_removed removed;
 	struct fixture fixture;
 
 	set_up(&fixture);
 	make_build(&fixture, "[guest.user]", PROGRAM, 100, 5);
-	/* Of a machine of the other byte order: what it needs is not known. */
+	/* With another byte order its builds are unknown. */
 	run("echo 2ELIFREP0123456789 > %s/%s", fixture.directory, "20261122T105545.120Z.perf.data");
 	CHECK(old_names_remove(fixture.directory, fixture.names, fixture.now, UINT64_MAX,
 			       &removed) < 0);
@@ -239,8 +239,8 @@ TEST(old_names, all_stay_if_a_recording_can_not_be_read)
 	tear_down(&fixture);
 }
 
-/* What is no build is nobody's of ours: it stays, and links are not followed. */
-TEST(old_names, nothing_else_is_touched)
+/* Other files are kept, and links are not followed. */
+TEST(old_names, nothing_else_is_removed)
 {
 	struct fixture fixture;
 

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* Profiles to a store that is there, is not, comes back, or answers what it likes: none is lost. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Profiles are sent to a store that is up, down, comes back, or answers anything: none is lost. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -19,12 +19,11 @@
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
 #include "vmm/daemon/push.h"
-#include "vmm/daemon/push_headers.h"
-#include "vmm/daemon/push_profile.h"
+#include "vmm/daemon/push_request.h"
 #include "vmm/daemon/push_spool.h"
 
 #define WAIT_MS 60000
-#define VCPUS   2 /* of the small recording */
+#define VCPUS   2 /* in the small recording */
 
 static const struct kernel_guest_place place = { 0xffffffff9c200000, 0x200000,
 						 KERNEL_GUEST_BANNER };
@@ -111,7 +110,7 @@ static void copy_file(const char *from, const char *to)
 	CHECK_EQUAL(system(command), 0);
 }
 
-/* COUNT files of DOMAIN are complete, one after the other. */
+/* Completes COUNT files of DOMAIN, one after the other. */
 static void record(struct fixture *fixture, const char *domain, unsigned int count)
 {
 	const struct collector_files *files;
@@ -171,7 +170,7 @@ static void write_headers(const struct fixture *fixture, const char *text, mode_
 	CHECK_EQUAL(chmod(fixture->headers, mode), 0);
 }
 
-TEST(push, what_is_recorded_comes_as_a_profile_of_each_vcpu)
+TEST(push, a_recording_becomes_a_profile_of_each_vcpu)
 {
 	const struct pprof_received *first, *second;
 	struct fixture fixture;
@@ -198,8 +197,7 @@ TEST(push, what_is_recorded_comes_as_a_profile_of_each_vcpu)
 	CHECK_STRING(first->tenant, "team-7");
 	CHECK(atoll(first->from) > 1700000000 && atoll(first->until) > atoll(first->from));
 	CHECK(atoll(first->until) - atoll(first->from) < 3600);
-	/* Nobody knows its names: six addresses in one function are seven stacks with what calls
-	 * from another. */
+	/* Without symbols, six addresses in one function are seven stacks with their callers. */
 	text = decode(&fixture, first);
 	CHECK_EQUAL(pprof_text_count(text, "sample {"), 7);
 	CHECK_EQUAL(pprof_text_count(text, "  value: 1\n  value: 1000000\n"), 6);
@@ -236,7 +234,7 @@ static void push_sample(struct ring *ring)
 	ring_flush(ring);
 }
 
-/* A guest with a kernel, by the collector, in files of RECORDING. */
+/* Records a guest with a kernel through the collector, in files of RECORDING. */
 static void collect(struct recording *recording)
 {
 	struct collector *collector;
@@ -266,7 +264,7 @@ static void collect(struct recording *recording)
 	flat_guest_destroy(&guest);
 }
 
-TEST(push, a_profile_has_the_names_of_its_guest)
+TEST(push, a_profile_has_the_symbols_of_its_guest)
 {
 	const char *home = getenv("HOME");
 	struct recording *recording;
@@ -276,7 +274,7 @@ TEST(push, a_profile_has_the_names_of_its_guest)
 	set_up(&fixture);
 	home = strdup(home ? home : "/");
 	setenv("HOME", fixture.directory, 1);
-	snprintf(debug, sizeof(debug), "%s/.debug", fixture.directory); /* what all others read */
+	snprintf(debug, sizeof(debug), "%s/.debug", fixture.directory); /* the default cache */
 	pprof_store_start(&fixture.store);
 	start_ours(&fixture);
 	REQUIRE_EQUAL(recordings_add(fixture.recordings, "one", &recording), 0);
@@ -295,7 +293,7 @@ TEST(push, a_profile_has_the_names_of_its_guest)
 	tear_down(&fixture);
 }
 
-TEST(push, nothing_is_lost_while_the_store_is_down_and_we_are_restarted)
+TEST(push, nothing_is_lost_while_the_store_is_down_and_the_daemon_restarts)
 {
 	struct fixture fixture;
 
@@ -313,12 +311,12 @@ TEST(push, nothing_is_lost_while_the_store_is_down_and_we_are_restarted)
 	pprof_store_wait(&fixture.store, 5 * VCPUS);
 	wait_for_spool(&fixture, 0);
 	stop_ours(&fixture);
-	CHECK_EQUAL(fixture.store.count, 5 * VCPUS); /* and none twice, as no answer was lost */
+	CHECK_EQUAL(fixture.store.count, 5 * VCPUS); /* none twice, as no answer was lost */
 	tear_down(&fixture);
 }
 
-/* Killed before the profiles were made, or while the recording was written. */
-TEST(push, what_a_former_daemon_had_not_taken_is_pushed)
+/* The earlier daemon was killed before the profiles were created, or while recording. */
+TEST(push, recordings_of_an_earlier_daemon_are_pushed)
 {
 	struct fixture fixture;
 	char path[256];
@@ -332,8 +330,7 @@ TEST(push, what_a_former_daemon_had_not_taken_is_pushed)
 	copy_file(fixture.recording.path, path);
 	snprintf(path, sizeof(path), "%s/one/20200102T030406.006Z.perf.data.partial",
 		 fixture.recordings_path);
-	copy_file("/dev/null",
-		  path); /* there is nothing to be had from this one, and nothing to wait for */
+	copy_file("/dev/null", path); /* this one is unreadable and must not be waited for */
 	pprof_store_start(&fixture.store);
 	start_ours(&fixture);
 	pprof_store_wait(&fixture.store, 2 * VCPUS);
@@ -345,7 +342,7 @@ TEST(push, what_a_former_daemon_had_not_taken_is_pushed)
 	tear_down(&fixture);
 }
 
-TEST(push, a_store_that_fails_is_asked_again)
+TEST(push, a_failing_store_is_retried)
 {
 	static const unsigned int answers[] = { 500, 503, 429, 401, 404, 302 };
 	struct fixture fixture;
@@ -368,7 +365,7 @@ TEST(push, a_store_that_fails_is_asked_again)
 	tear_down(&fixture);
 }
 
-/* Answers one connection with TEXT, at the port of the store. */
+/* Answers one connection with TEXT at the store's port. */
 static void answer_with_text(struct fixture *fixture, const char *text)
 {
 	const struct sockaddr_in address = { .sin_family = AF_INET,
@@ -386,7 +383,7 @@ static void answer_with_text(struct fixture *fixture, const char *text)
 	close(listener);
 }
 
-TEST(push, garbage_is_no_answer)
+TEST(push, an_invalid_answer_is_a_failure)
 {
 	static const char *const texts[] = {
 		"",
@@ -412,8 +409,8 @@ TEST(push, garbage_is_no_answer)
 	tear_down(&fixture);
 }
 
-/* The store had it, but nobody heard: it comes again. */
-TEST(push, a_restart_while_the_store_is_slow_waits_for_nobody_and_loses_nothing)
+/* The store accepted it, but its answer was lost: it is sent again. */
+TEST(push, a_restart_during_a_slow_request_does_not_wait_and_loses_nothing)
 {
 	struct fixture fixture;
 
@@ -426,7 +423,7 @@ TEST(push, a_restart_while_the_store_is_slow_waits_for_nobody_and_loses_nothing)
 		usleep(1000);
 	CHECK_EQUAL(fixture.store.requests, 1);
 	wait_for_spool(&fixture, VCPUS);
-	stop_ours(&fixture); /* while a request is going on */
+	stop_ours(&fixture); /* during a request */
 	fixture.store.hold = false;
 	start_ours(&fixture);
 	pprof_store_wait(&fixture.store, VCPUS);
@@ -437,7 +434,7 @@ TEST(push, a_restart_while_the_store_is_slow_waits_for_nobody_and_loses_nothing)
 	tear_down(&fixture);
 }
 
-TEST(push, is_sent_before_all_that_waits_is_taken)
+TEST(push, sends_before_all_recordings_are_converted)
 {
 	struct fixture fixture;
 
@@ -455,7 +452,7 @@ TEST(push, is_sent_before_all_that_waits_is_taken)
 	tear_down(&fixture);
 }
 
-TEST(push, a_refused_profile_is_in_nobodys_way)
+TEST(push, a_refused_profile_does_not_delay_others)
 {
 	struct fixture fixture;
 
@@ -480,7 +477,7 @@ TEST(push, a_full_spool_keeps_the_latest)
 	struct fixture fixture;
 
 	set_up(&fixture);
-	fixture.options.spool_size = 8192; /* some 20 of them */
+	fixture.options.spool_size = 8192; /* about 20 profiles */
 	start_ours(&fixture);
 	record(&fixture, "old", 60);
 	record(&fixture, "young", 1);
@@ -501,8 +498,8 @@ TEST(push, a_full_spool_keeps_the_latest)
 	tear_down(&fixture);
 }
 
-/* No room for profiles: the recordings wait in their place. */
-TEST(push, recordings_wait_for_a_spool_that_can_not_be_written)
+/* The spool is full or unwritable: recordings wait. */
+TEST(push, recordings_wait_while_the_spool_cannot_be_written)
 {
 	struct recordings_file file;
 	struct fixture fixture;
@@ -511,7 +508,7 @@ TEST(push, recordings_wait_for_a_spool_that_can_not_be_written)
 	set_up(&fixture);
 	pprof_store_start(&fixture.store);
 	start_ours(&fixture);
-	/* A directory where the partial file should be: also for root. */
+	/* A directory in place of the partial file fails for root, too. */
 	snprintf(blocker, sizeof(blocker), "%s/partial", fixture.spool);
 	CHECK_EQUAL(mkdir(blocker, 0700), 0);
 	record(&fixture, "one", 2);
@@ -526,8 +523,8 @@ TEST(push, recordings_wait_for_a_spool_that_can_not_be_written)
 	tear_down(&fixture);
 }
 
-/* Without descriptors nothing is said about a recording: it is tried again. */
-TEST(push, a_recording_that_can_not_be_opened_now_is_not_given_up)
+/* A lack of descriptors says nothing about a recording: it is retried. */
+TEST(push, a_recording_is_kept_while_it_cannot_be_opened)
 {
 	struct recordings_file file = { .path = "/dev/null", .domain = "web" };
 	struct rlimit before, none;
@@ -544,9 +541,8 @@ TEST(push, a_recording_that_can_not_be_opened_now_is_not_given_up)
 	CHECK_EQUAL(push_profile_spool(NULL, &file), -EINVAL);
 }
 
-/* One that may not be read is in the way of those behind it for some time only. Root may read all.
- */
-TEST(push, a_recording_that_can_not_be_read_holds_up_the_others_for_some_time_only)
+/* An unreadable recording delays the following ones for a while only. Root may read everything. */
+TEST(push, an_unreadable_recording_delays_others_for_a_while_only)
 {
 	const uid_t user = geteuid(), nobody = 65534;
 	struct fixture fixture;
@@ -586,7 +582,7 @@ static void check_url(struct fixture *fixture, const char *url, int error)
 	push_stop(push);
 }
 
-TEST(push, says_what_is_wrong_with_its_options)
+TEST(push, reports_errors_in_its_options)
 {
 	struct fixture fixture;
 
@@ -610,7 +606,7 @@ TEST(push, says_what_is_wrong_with_its_options)
 	tear_down(&fixture);
 }
 
-TEST(push, names_in_the_spool_say_all_of_a_profile)
+TEST(push, file_names_in_the_spool_describe_the_profile)
 {
 	const struct push_item item = { 1763808960123, 1763808975456, 99, 3, 0, "a%2Fb" };
 	static const char *const others[] = {

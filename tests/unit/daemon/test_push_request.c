@@ -1,9 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-/*
- * One profile to a store: what it is sent, parameter by parameter, and who it has to be where it
- * speaks TLS. The certificates are made by openssl(1): an authority of the test's own, which nobody
- * else trusts, and by it one for localhost.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends one profile to a store: its parameters, and the store's certificate with TLS. openssl(1)
+ * creates an authority that only the test trusts, and by it a certificate for localhost. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +12,6 @@
 #include "tests/unit/pprof_store.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
-#include "vmm/daemon/push_headers.h"
 #include "vmm/daemon/push_request.h"
 #include "vmm/report/pprof.h"
 
@@ -74,7 +70,7 @@ static void make_certificates(struct fixture *fixture)
 		 fixture->directory);
 }
 
-/* Of the item's time. */
+/* The item's time. */
 static void make_profile(struct fixture *fixture)
 {
 	const struct pprof_options options = { .for_store = true,
@@ -102,7 +98,7 @@ static void set_up(struct fixture *fixture)
 	make_profile(fixture);
 }
 
-/* On the port that it has found. */
+/* Restarts the store on the same port. */
 static void start_with_tls(struct fixture *fixture)
 {
 	make_certificates(fixture);
@@ -133,7 +129,7 @@ static int open_profile(const struct fixture *fixture)
 	return fd;
 }
 
-/* To the store at ADDRESS, a scheme and a host; it has to be believed by AUTHORITY. */
+/* Sends to the store at ADDRESS, a scheme and a host; AUTHORITY is trusted. */
 static enum push_outcome send_to(struct fixture *fixture, const char *address,
 				 const char *authority, struct curl_slist *headers)
 {
@@ -157,7 +153,7 @@ static void check_message(const char *needle)
 		FAIL_TEST("\"%s\" does not say \"%s\"", error_message(), needle);
 }
 
-/* The store's own checks are the rest of it. */
+/* The fake store checks the rest. */
 TEST(push_request, has_the_parameters_that_pyroscope_reads)
 {
 	static const char text[] =
@@ -191,7 +187,7 @@ TEST(push_request, has_the_parameters_that_pyroscope_reads)
 			SKIP("this libmicrohttpd speaks no TLS");                                  \
 	} while (0)
 
-TEST(push_request, a_store_is_believed_by_its_authority_alone)
+TEST(push_request, a_store_is_trusted_only_by_its_authority)
 {
 	struct fixture fixture;
 
@@ -207,17 +203,17 @@ TEST(push_request, a_store_is_believed_by_its_authority_alone)
 	check_message("ca-file of [push]");
 	CHECK_EQUAL(send_to(&fixture, "https://localhost", NULL, NULL), PUSH_FAILED);
 	check_message("the store's certificate is not trusted");
-	/* It is not what the certificate is for. */
+	/* The certificate is for another host. */
 	CHECK_EQUAL(send_to(&fixture, "https://127.0.0.1", fixture.authority, NULL), PUSH_FAILED);
 	check_message("the store's certificate is not trusted");
 	check_message("127.0.0.1");
-	/* Not even headers, which may have a password, were sent. */
+	/* No headers were sent, which may contain a password. */
 	CHECK_EQUAL(fixture.store.requests, 1);
 	tear_down(&fixture);
 }
 
-/* Each connection is another one where the store was down between them. */
-TEST(push_request, reads_a_ca_file_anew_for_each_connection)
+/* The store is restarted to force new connections. */
+TEST(push_request, reads_the_ca_file_for_each_connection)
 {
 	struct push_request *request;
 	struct fixture fixture;
@@ -242,7 +238,7 @@ TEST(push_request, reads_a_ca_file_anew_for_each_connection)
 	tear_down(&fixture);
 }
 
-TEST(push_request, says_what_is_wrong_with_a_ca_file)
+TEST(push_request, reports_errors_in_a_ca_file)
 {
 	struct push_request *request;
 	struct fixture fixture;

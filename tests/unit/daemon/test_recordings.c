@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* What is kept of the recordings of many domains, on disks of any fullness. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The recordings of many domains, on disks with and without free space. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static void begin(struct recording *recording, char path[PATH_MAX])
 	CHECK_EQUAL(files->begin(files->context, path, PATH_MAX), 0);
 }
 
-/* What a collector does, with SIZE bytes and so many samples. */
+/* Records a file as a collector does, with SIZE bytes and SAMPLES. */
 static void record(struct recording *recording, size_t size, uint64_t samples, int error)
 {
 	const struct collector_files *files = recording_files(recording);
@@ -87,7 +87,7 @@ static void record(struct recording *recording, size_t size, uint64_t samples, i
 	files->end(files->context, &(struct collector_file){ path, samples, error });
 }
 
-/* Files in the directory of RECORDING whose name ends with ENDING. */
+/* Number of files in the directory of RECORDING whose names end with ENDING. */
 static unsigned int count_files(const char *directory, const char *ending)
 {
 	DIR *listed = opendir(directory);
@@ -135,7 +135,7 @@ TEST(recordings, are_partial_until_they_are_complete)
 	CHECK(!stat(recording_directory(recording), &status) && (status.st_mode & 07777) == 0700);
 	CHECK(!stat(fixture.below, &status) && (status.st_mode & 07777) == 0700);
 
-	record(recording, KIB, 0, 0); /* of an idle domain: it is nothing to keep */
+	record(recording, KIB, 0, 0); /* an idle domain: not kept */
 	CHECK_EQUAL(statistics(&fixture).files, 1);
 	CHECK_EQUAL(statistics(&fixture).dropped, 0);
 	CHECK_EQUAL(count_files(recording_directory(recording), ".perf.data"), 1);
@@ -143,7 +143,7 @@ TEST(recordings, are_partial_until_they_are_complete)
 	tear_down(&fixture);
 }
 
-TEST(recordings, of_hostile_domains_stay_below_their_directory)
+TEST(recordings, of_hostile_names_stay_below_their_directory)
 {
 	static const char *const names[] = { "..",          ".",         "",      "../../tmp/x",
 					     "/etc/passwd", "new\nline", "%2E%2E" };
@@ -169,7 +169,7 @@ TEST(recordings, of_hostile_domains_stay_below_their_directory)
 	tear_down(&fixture);
 }
 
-TEST(recordings, the_oldest_go_by_size)
+TEST(recordings, the_oldest_are_removed_by_size)
 {
 	struct recording *one, *other;
 	struct fixture fixture;
@@ -186,7 +186,7 @@ TEST(recordings, the_oldest_go_by_size)
 	CHECK_EQUAL(count_files(recording_directory(other), ".perf.data"), 1);
 	CHECK_EQUAL(statistics(&fixture).removed, 17);
 	CHECK_EQUAL(statistics(&fixture).bytes, 12 * KIB);
-	record(one, 11 * KIB, 1, 0); /* even if it is the only one */
+	record(one, 11 * KIB, 1, 0); /* even the only one */
 	CHECK_EQUAL(count_files(recording_directory(one), ".perf.data"), 0);
 	recordings_remove(fixture.all, one);
 	recordings_remove(fixture.all, other);
@@ -205,7 +205,7 @@ static void make_file(const struct fixture *fixture, const char *domain, const c
 	close(fd);
 }
 
-TEST(recordings, of_a_former_daemon_are_taken_over_and_too_old_ones_go)
+TEST(recordings, of_an_earlier_daemon_are_taken_over_and_old_ones_removed)
 {
 	struct recording *recording;
 	struct fixture fixture;
@@ -219,7 +219,7 @@ TEST(recordings, of_a_former_daemon_are_taken_over_and_too_old_ones_go)
 	make_file(&fixture, "a%2Fb", "20990102T030405.006Z.perf.data.new", 10);
 	make_file(&fixture, "a%2Fb", "20200102T030405.006Z.perf.data", 1);
 	make_file(&fixture, "a%2Fb", "20201302T030405.006Z.perf.data",
-		  1); /* no such month: not ours */
+		  1); /* not a month: not ours */
 	make_file(&fixture, "a%2Fb", "notes", 1);
 	fixture.options.max_age = 86400;
 	open_all(&fixture);
@@ -232,7 +232,7 @@ TEST(recordings, of_a_former_daemon_are_taken_over_and_too_old_ones_go)
 	CHECK_EQUAL(statistics(&fixture).taken_over, 1);
 	CHECK_EQUAL(statistics(&fixture).removed, 1);
 
-	/* Its clock was ahead of ours: what comes is still later. */
+	/* Its clock was ahead of ours: new files are still later. */
 	recording = add(&fixture, "a/b");
 	record(recording, 1, 1, 0);
 	CHECK_EQUAL(count_files(directory, "20990102T030405.008Z.perf.data"), 0);
@@ -240,7 +240,7 @@ TEST(recordings, of_a_former_daemon_are_taken_over_and_too_old_ones_go)
 	tear_down(&fixture);
 }
 
-TEST(recordings, go_on_where_somebody_removed_their_directory)
+TEST(recordings, continue_after_their_directory_was_removed)
 {
 	struct recording *recording;
 	struct fixture fixture;
@@ -262,12 +262,12 @@ TEST(recordings, go_on_where_somebody_removed_their_directory)
 	CHECK_EQUAL(count_files(directory, ".perf.data"), 1);
 	recordings_remove(fixture.all, recording);
 	recordings_close(fixture.all);
-	open_all(&fixture); /* and it is known whose it is */
+	open_all(&fixture); /* the directory is still a domain's */
 	CHECK_EQUAL(statistics(&fixture).files, 1);
 	tear_down(&fixture);
 }
 
-TEST(recordings, leave_nothing_of_a_domain_that_has_none)
+TEST(recordings, leave_nothing_of_a_domain_without_any)
 {
 	struct fixture fixture;
 
@@ -280,7 +280,7 @@ TEST(recordings, leave_nothing_of_a_domain_that_has_none)
 	recordings_tidy(fixture.all);
 	CHECK_EQUAL(count_files(fixture.below, ""), 2 + 1);
 	recordings_close(fixture.all);
-	open_all(&fixture); /* and it is still known whose the notes are */
+	open_all(&fixture); /* the notes are still in a domain's directory */
 	recordings_remove(fixture.all, add(&fixture, "with-notes"));
 	tear_down(&fixture);
 }
@@ -304,7 +304,7 @@ static bool may_write_names(struct recording *recording)
 	return names->has_room(names->context);
 }
 
-TEST(recordings, names_are_of_one_domain_and_go_with_its_last_recording)
+TEST(recordings, symbols_are_of_one_domain_and_removed_with_its_last_recording)
 {
 	struct recording *web, *db;
 	struct fixture fixture;
@@ -317,20 +317,20 @@ TEST(recordings, names_are_of_one_domain_and_go_with_its_last_recording)
 	make_names(web, 100);
 	make_names(db, 100);
 	make_file(&fixture, "db", "flight-1.perf.data", 1);
-	recordings_tidy(fixture.all); /* they are recorded */
+	recordings_tidy(fixture.all); /* they are being recorded */
 	CHECK(!access(recording_symbols(web)->directory, F_OK));
 	recordings_remove(fixture.all, web);
 	recordings_remove(fixture.all, db);
 	recordings_tidy(fixture.all);
 	CHECK_EQUAL(count_files(fixture.below, ""),
-		    2 + 1); /* db's, which the names of the flight recorder are in */
+		    2 + 1); /* db's, with the flight recorder's symbols */
 	db = add(&fixture, "db");
 	CHECK(!access(recording_symbols(db)->directory, F_OK));
 	recordings_remove(fixture.all, db);
 	tear_down(&fixture);
 }
 
-TEST(recordings, names_are_bounded)
+TEST(recordings, symbols_are_bounded)
 {
 	struct recording *recording;
 	struct fixture fixture;
@@ -348,7 +348,7 @@ TEST(recordings, names_are_bounded)
 	make_names(recording, 600 * KIB);
 	CHECK(!may_write_names(recording));
 	CHECK(strstr(error_message(), "half of what it may have"));
-	recordings_tidy(fixture.all); /* and they count */
+	recordings_tidy(fixture.all); /* symbols count */
 	CHECK_EQUAL(count_files(directory, ".perf.data"), 0);
 	recordings_remove(fixture.all, recording);
 	recordings_close(fixture.all);
@@ -361,7 +361,7 @@ TEST(recordings, names_are_bounded)
 	tear_down(&fixture);
 }
 
-/* Those of a former session; names that are in use count from the present one's beginning on. */
+/* Symbols of an earlier session; symbols in use count from the start of this one. */
 static void make_old_build(struct recording *recording, size_t size)
 {
 	const char *directory = recording_symbols(recording)->directory;
@@ -375,7 +375,7 @@ static void make_old_build(struct recording *recording, size_t size)
 	CHECK_EQUAL(system(command), 0);
 }
 
-TEST(recordings, names_that_none_needs_make_room)
+TEST(recordings, unneeded_symbols_make_room)
 {
 	struct recording *recording;
 	struct fixture fixture;
@@ -396,7 +396,7 @@ TEST(recordings, names_that_none_needs_make_room)
 	make_old_build(recording, 100 * KIB);
 	CHECK(may_write_names(recording));
 	recording_prune_symbols(recording);
-	CHECK_EQUAL(statistics(&fixture).names, 100 * KIB); /* there is room */
+	CHECK_EQUAL(statistics(&fixture).names, 100 * KIB); /* there is space */
 	recordings_remove(fixture.all, recording);
 	tear_down(&fixture);
 }
@@ -423,14 +423,14 @@ TEST(recordings, refuse_a_directory_that_is_not_their_own)
 	CHECK_EQUAL(mkdir(fixture.below, 0777), 0);
 	open_all(&fixture);
 	CHECK(!stat(fixture.below, &status) && (status.st_mode & 07777) == 0700);
-	CHECK_EQUAL(recordings_open(&second, &fixture.options), -EWOULDBLOCK); /* ours already */
+	CHECK_EQUAL(recordings_open(&second, &fixture.options), -EWOULDBLOCK); /* already locked */
 	snprintf(path, sizeof(path), "%s/planted", fixture.below);
 	CHECK_EQUAL(symlink("/tmp", path), 0);
 	CHECK(recordings_add(fixture.all, "planted", &recording) < 0);
 	tear_down(&fixture);
 }
 
-TEST(recordings, are_handed_on_in_their_order_and_again_after_a_restart)
+TEST(recordings, are_handed_on_in_order_and_again_after_a_restart)
 {
 	struct recording *one, *other;
 	struct recordings_file file, again;
@@ -446,13 +446,13 @@ TEST(recordings, are_handed_on_in_their_order_and_again_after_a_restart)
 	CHECK(!recordings_next(fixture.all, &file));
 	CHECK_EQUAL(poll(&wait, 1, 0), 0);
 	record(one, 1, 1, 0);
-	usleep(2000); /* another millisecond */
+	usleep(2000); /* the next millisecond */
 	record(other, 2, 1, 0);
 	CHECK_EQUAL(poll(&wait, 1, 0), 1);
 	REQUIRE(recordings_next(fixture.all, &file));
 	CHECK_STRING(file.domain, "one");
 	CHECK(file.until >= file.from && !access(file.path, R_OK));
-	REQUIRE(recordings_next(fixture.all, &again)); /* until it is done */
+	REQUIRE(recordings_next(fixture.all, &again)); /* until it is marked as done */
 	CHECK_STRING(again.path, file.path);
 	recordings_done(fixture.all, &file);
 	CHECK_EQUAL(count_files(recording_directory(one), ".perf.data"), 1);
@@ -476,7 +476,7 @@ TEST(recordings, are_handed_on_in_their_order_and_again_after_a_restart)
 	tear_down(&fixture);
 }
 
-/* Runs BODY where its directory is a tmpfs of 4 MiB; its checks are ours. */
+/* Runs BODY in a child with its directory on a tmpfs of 4 MiB. */
 static void on_small_disk(void (*body)(struct fixture *fixture))
 {
 	struct fixture fixture;
@@ -500,7 +500,7 @@ static void on_small_disk(void (*body)(struct fixture *fixture))
 	CHECK_EQUAL(status, 0);
 }
 
-/* In the child no check is counted: what is not true ends it. */
+/* Checks in the child are not counted: a failure ends it. */
 #define MUST(condition)                                                                            \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
@@ -509,7 +509,7 @@ static void on_small_disk(void (*body)(struct fixture *fixture))
 		}                                                                                  \
 	} while (0)
 
-/* A recording by our writer, of about SIZE bytes; its error. */
+/* Writes a recording of about SIZE bytes; returns the error. */
 static int write_recording(struct recording *recording, size_t size)
 {
 	const struct collector_files *files = recording_files(recording);
@@ -562,7 +562,7 @@ static void fill_disk(struct fixture *fixture)
 	MUST(!write_recording(one, MIB));
 }
 
-TEST(recordings, the_oldest_of_any_domain_go_when_the_disk_is_full)
+TEST(recordings, the_oldest_of_any_domain_are_removed_when_the_disk_is_full)
 {
 	on_small_disk(fill_disk);
 }
@@ -593,7 +593,7 @@ static void keep_reserve(struct fixture *fixture)
 	MUST(!write_recording(recording, MIB / 4));
 }
 
-TEST(recordings, leave_others_their_reserve)
+TEST(recordings, leave_the_reserve_free)
 {
 	on_small_disk(keep_reserve);
 }
