@@ -21,7 +21,7 @@ OPTIMIZE  ?= -O2
 # Tests take longer to compile than to run.
 TEST_OPTIMIZE ?= -Og
 WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla \
-	-Wundef -Wimplicit-fallthrough -Wno-unused-parameter \
+	-Wundef -Wwrite-strings -Wcast-qual -Wimplicit-fallthrough -Wno-unused-parameter \
 	-Wno-gnu-variable-sized-type-not-at-end $(if $(WERROR),-Werror)
 # Sanitizers have checks of their own, and _FORTIFY_SOURCE needs optimization.
 ifndef SANITIZE

@@ -47,7 +47,7 @@ static void run_real_init(char **argv)
 {
 	char *path = getenv("kvmscope_init");
 
-	argv[0] = path ? strdup(path) : "/init";
+	argv[0] = strdup(path ? path : "/init");
 	unsetenv("kvmscope_init");
 	execv(argv[0], argv);
 	dprintf(2, "kvmscope-agent: can not run %s, the initrd's init: %s\n", argv[0],

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/self_install.h"
+#include "shared/unconst.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -145,7 +146,7 @@ static void run(const char *const *words)
 	pid_t child = *root ? -1 : fork();
 
 	if (!child) {
-		execvp(words[0], (char *const *)words);
+		execvp(words[0], unconst(words));
 		_exit(127);
 	}
 	if (child > 0)

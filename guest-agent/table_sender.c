@@ -15,6 +15,7 @@
 #include "guest-agent/timing.h"
 #include "shared/elf_stubs.h"
 #include "shared/elf_tables.h"
+#include "shared/unconst.h"
 
 /* Of zlib: little memory (32 KiB), little time. */
 #define LEVEL       3
@@ -278,7 +279,7 @@ static ssize_t fill(size_t size)
 	part = &table.parts[table.part];
 	size = size < part->size ? size : part->size;
 	if (part->bytes) {
-		table.stream.next_in = (uint8_t *)part->bytes + part->offset;
+		table.stream.next_in = unconst(part->bytes + part->offset);
 		got = (ssize_t)size;
 	} else {
 		size = size < sizeof(table.input) ? size : sizeof(table.input);

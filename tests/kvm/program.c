@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/unconst.h"
 #include "tests/unit/shim/test.h"
 
 #define WORDS_MAX 64
@@ -27,7 +28,7 @@ void program_path(char *path)
 	snprintf(path, PATH_MAX, "%.4000s/kvmscope", dirname(self));
 }
 
-static void split(char *text, char **words)
+static void split(char *text, const char **words)
 {
 	size_t count = 0;
 
@@ -44,11 +45,12 @@ static void split(char *text, char **words)
 
 void program_exec(const char *arguments)
 {
-	char path[PATH_MAX], *words[WORDS_MAX];
+	char path[PATH_MAX];
+	const char *words[WORDS_MAX];
 
 	program_path(path);
 	split(strdup(arguments), words);
-	execv(path, words);
+	execv(path, unconst(words));
 	_exit(127);
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <utmp.h>
 
+#include "shared/unconst.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
@@ -141,7 +142,7 @@ static void end_vm(struct qmp_sampled_vcpu *self)
 			  (unsigned long long)self->counts->host,
 			  (unsigned long long)self->counts->errors);
 	vmm_memory_close(&self->memory);
-	vmm_process_close((struct vmm_process *)self->target.process);
+	vmm_process_close(unconst(self->target.process));
 	kill(self->vm.pid, SIGTERM);
 	program_wait(&self->vm);
 	CHECK_EQUAL(self->vm.status, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/rig/rig.h"
+#include "shared/unconst.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -43,7 +44,7 @@ static int wait_status(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static int run_program(char *const arguments[], FILE *output, FILE *errors)
+static int run_program(const char *const arguments[], FILE *output, FILE *errors)
 {
 	pid_t child;
 
@@ -54,13 +55,13 @@ static int run_program(char *const arguments[], FILE *output, FILE *errors)
 	if (!child) {
 		dup2(fileno(output), STDOUT_FILENO);
 		dup2(fileno(errors), STDERR_FILENO);
-		execv(arguments[0], arguments);
+		execv(arguments[0], unconst(arguments));
 		_exit(RIG_FAILED);
 	}
 	return wait_status(child);
 }
 
-static void run_and_keep(struct rig_result *result, char *const arguments[])
+static void run_and_keep(struct rig_result *result, const char *const arguments[])
 {
 	FILE *output = tmpfile(), *errors = tmpfile();
 
@@ -85,7 +86,7 @@ static bool stood_still(const struct rig_result *result)
 void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int timeout,
 		const char *format, ...)
 {
-	static char *const options[] = {
+	static const char *const options[] = {
 		[RIG_AMD] = "--amd",
 		[RIG_TRUSTED_TSC] = "--trusted-tsc",
 		[RIG_UNSTABLE_TSC] = "--unstable-tsc",
@@ -103,8 +104,9 @@ void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int time
 	for (int tries = 0; tries < 2; tries++) {
 		if (tries)
 			rig_result_free(result);
-		run_and_keep(result, (char *[]){ "tests/rig/rig", options[kind], "--timeout",
-						 seconds, "--", "/bin/bash", "-c", command, NULL });
+		run_and_keep(result,
+			     (const char *[]){ "tests/rig/rig", options[kind], "--timeout", seconds,
+					       "--", "/bin/bash", "-c", command, NULL });
 		if (!stood_still(result))
 			break;
 	}
@@ -125,8 +127,8 @@ void rig_run_here(struct rig_result *result, unsigned int timeout, const char *f
 	if (vasprintf(&command, format, arguments) < 0)
 		abort();
 	va_end(arguments);
-	run_and_keep(result, (char *[]){ "/usr/bin/timeout", "--kill-after=5", seconds, "/bin/bash",
-					 "-c", command, NULL });
+	run_and_keep(result, (const char *[]){ "/usr/bin/timeout", "--kill-after=5", seconds,
+					       "/bin/bash", "-c", command, NULL });
 	free(command);
 }
 
@@ -151,14 +153,14 @@ struct check {
 	char *reason;
 };
 
-static const char *check_reason(struct check *check, char *what)
+static const char *check_reason(struct check *check, const char *what)
 {
 	struct rig_result result;
 
 	if (check->asked)
 		return check->reason;
 	check->asked = true;
-	run_and_keep(&result, (char *[]){ "tests/rig/rig", "--check", what, NULL });
+	run_and_keep(&result, (const char *[]){ "tests/rig/rig", "--check", what, NULL });
 	cut_last_newline(result.output);
 	if (result.status)
 		check->reason =
@@ -200,7 +202,7 @@ static const char *last_line(char *text)
 }
 
 /* Runs a script that makes a file; false, and a failed check or a skip, if it could not. */
-static bool make_file(char *const arguments[])
+static bool make_file(const char *const arguments[])
 {
 	struct rig_result result;
 	bool made;
@@ -238,14 +240,14 @@ static const char *keep_path(const char *format, const char *version)
 
 const char *rig_kernel(const char *version)
 {
-	if (!make_file((char *[]){ "tests/rig/fetch-kernels", (char *)version, NULL }))
+	if (!make_file((const char *[]){ "tests/rig/fetch-kernels", version, NULL }))
 		return NULL;
 	return keep_path("build/cache/kernels/%s/vmlinuz", version);
 }
 
 const char *rig_initrd(const char *version)
 {
-	if (!make_file((char *[]){ "tests/rig/initrd", "--kernel", (char *)version, NULL }))
+	if (!make_file((const char *[]){ "tests/rig/initrd", "--kernel", version, NULL }))
 		return NULL;
 	return keep_path("build/initrd/%s.cpio", version);
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/unconst.h"
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/image_truth.h"
 #include "tests/rig/perf_script.h"
@@ -601,8 +602,7 @@ static struct stack_comparison compare_all(struct chains *chains)
 		if (!is_comparable(chains, i))
 			continue;
 		each[i] = stack_samples_compare(chains->of[i]);
-		stack_samples_each(chains->of[i], print_difference,
-				   (void *)(uintptr_t)chains->what);
+		stack_samples_each(chains->of[i], print_difference, unconst(chains->what));
 		all.stacks += each[i].stacks;
 		for (int k = 0; k < 2; k++)
 			all.samples[k] += each[i].samples[k];

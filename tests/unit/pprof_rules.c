@@ -12,6 +12,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "shared/unconst.h"
 #include "vmm/report/pprof.pb-c.h"
 
 /* Its limits, where nobody has set others. */
@@ -24,7 +25,7 @@
 /* Of a whole stream with nothing behind it; 0: it is none, or too large. */
 static size_t unpack_gzip(const void *bytes, size_t size, uint8_t *to)
 {
-	z_stream stream = { .next_in = (uint8_t *)bytes,
+	z_stream stream = { .next_in = unconst(bytes),
 			    .avail_in = (uInt)size,
 			    .next_out = to,
 			    .avail_out = SIZE_LIMIT };

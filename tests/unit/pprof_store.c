@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/unconst.h"
 #include "tests/unit/pprof_rules.h"
 #include "tests/unit/shim/test.h"
 
@@ -261,8 +262,8 @@ static struct MHD_Daemon *start(struct pprof_store *store)
 					     .sin_addr = { htonl(INADDR_LOOPBACK) } };
 
 	const struct MHD_OptionItem secured[] = {
-		{ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)store->certificate },
-		{ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)store->key },
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, unconst(store->certificate) },
+		{ MHD_OPTION_HTTPS_MEM_KEY, 0, unconst(store->key) },
 		{ MHD_OPTION_END, 0, NULL },
 	};
 	const unsigned int flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO;

@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "shared/span.h"
+#include "shared/unconst.h"
 
 /* A table that comes grows from here. */
 #define ROOM_FIRST 65536u
@@ -259,7 +260,7 @@ static int unpack(struct agent_tables *tables, struct span data)
 	z_stream *stream = &tables->stream;
 	int result;
 
-	stream->next_in = (uint8_t *)data.data;
+	stream->next_in = unconst(data.data);
 	stream->avail_in = (unsigned int)data.size;
 	do {
 		struct agent_image_table *table;

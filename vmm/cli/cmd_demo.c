@@ -11,6 +11,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/option_table.h"
+#include "shared/unconst.h"
 #include "vmm/cli/command.h"
 
 /* What `make demo` leaves in the project's root. */
@@ -126,13 +127,13 @@ static int prepare(struct demo *demo)
 }
 
 /* Runs a subcommand as if from the command line; ARGUMENTS end with NULL. */
-static int run_command(command *run, char *const arguments[])
+static int run_command(command *run, const char *const arguments[])
 {
 	char *copy[24];
 	int count = 0;
 
 	while (arguments[count]) {
-		copy[count] = arguments[count];
+		copy[count] = unconst(arguments[count]);
 		count++;
 	}
 	copy[count] = NULL;
@@ -141,29 +142,19 @@ static int run_command(command *run, char *const arguments[])
 
 static int record(const struct demo *demo, const struct recording *recording)
 {
-	char append[256], *arguments[24] = { "run",
-					     "--kernel",
-					     (char *)demo->kernel,
-					     "--initrd",
-					     (char *)demo->initrd,
-					     "--append",
-					     append,
-					     "--cpus",
-					     (char *)demo->cpus,
-					     "--freq",
-					     (char *)demo->frequency,
-					     "--from-line",
-					     WORKLOAD_STARTS,
-					     "--output",
-					     (char *)recording->data };
-	char **next = arguments + 15;
+	char append[256];
+	const char *arguments[24] = { "run",           "--kernel", demo->kernel,    "--initrd",
+				      demo->initrd,    "--append", append,          "--cpus",
+				      demo->cpus,      "--freq",   demo->frequency, "--from-line",
+				      WORKLOAD_STARTS, "--output", recording->data };
+	const char **next = arguments + 15;
 
 	/* The initrd's init reads the workload's duration: tests/rig/guest-init. */
 	snprintf(append, sizeof(append),
 		 "console=ttyS0 quiet panic=-1 kvmscope.run=workload+mixed+%u", demo->seconds);
 	if (demo->stack_time) {
 		*next++ = "--stack-time";
-		*next++ = (char *)demo->stack_time;
+		*next++ = demo->stack_time;
 	}
 	if (recording->agent)
 		*next++ = "--agent";
@@ -175,15 +166,15 @@ static int report(const struct recording *recording)
 	char limit[16];
 
 	snprintf(limit, sizeof(limit), "%d", ROWS_SHOWN);
-	return run_command(command_report, (char *[]){ "report", "--input", (char *)recording->data,
-						       "--limit", limit, NULL });
+	return run_command(command_report, (const char *[]){ "report", "--input", recording->data,
+							     "--limit", limit, NULL });
 }
 
 static int export(const struct recording *recording)
 {
 	return run_command(command_export,
-			   (char *[]){ "export", "--input", (char *)recording->data, "--format",
-				       "html", "--output", (char *)recording->page, NULL });
+			   (const char *[]){ "export", "--input", recording->data, "--format",
+					     "html", "--output", recording->page, NULL });
 }
 
 static int show(const struct demo *demo, struct recording *recording, const char *data,

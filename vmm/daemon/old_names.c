@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/unconst.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
 #define LINKS   ".build-id"
@@ -178,7 +179,7 @@ static void remove_entry(struct build *build, const FTSENT *entry)
 static int each_entry(struct builds *builds, const char *names,
 		      void (*each)(struct build *build, const FTSENT *entry))
 {
-	char *const roots[] = { (char *)names, NULL };
+	char *const roots[] = { unconst(names), NULL };
 	FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
 	struct build *build = NULL;
 	FTSENT *entry;

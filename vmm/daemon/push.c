@@ -15,6 +15,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/unconst.h"
 #include "vmm/daemon/push_request.h"
 #include "vmm/daemon/push_spool.h"
 #include "vmm/report/pprof.h"
@@ -410,11 +411,11 @@ void push_stop(struct push *push)
 	push_spool_close(push->spool);
 	if (push->stop_fd >= 0)
 		close(push->stop_fd);
-	free((char *)push->options.url);
-	free((char *)push->options.header_file);
-	free((char *)push->options.ca_file);
-	free((char *)push->options.spool);
-	free((char *)push->options.host);
+	free(unconst(push->options.url));
+	free(unconst(push->options.header_file));
+	free(unconst(push->options.ca_file));
+	free(unconst(push->options.spool));
+	free(unconst(push->options.host));
 	free(push);
 }
 

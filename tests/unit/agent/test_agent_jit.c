@@ -21,6 +21,7 @@
 
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
+#include "shared/unconst.h"
 #include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/agent/agent_jit.h"
@@ -200,7 +201,7 @@ TEST(agent_jit, functions_have_their_names_while_the_process_runs_and_behind_its
 		}
 	}
 	CHECK_EQUAL(lines, 3);
-	free((void *)(uintptr_t)map.data);
+	free(unconst(map.data));
 	tear_down(&fixture);
 }
 
@@ -255,7 +256,7 @@ TEST(agent_jit, functions_of_node_have_their_names)
 		REQUIRE(find_line(map, names[i], &line));
 		check_name(&fixture, program, line.start, end - SECOND / 4, line.name);
 	}
-	free((void *)(uintptr_t)map.data);
+	free(unconst(map.data));
 	tear_down(&fixture);
 }
 

@@ -13,6 +13,7 @@
 
 #include "shared/error.h"
 #include "shared/sample_record.h"
+#include "shared/unconst.h"
 #include "tests/unit/kernel_guest.h"
 #include "tests/unit/pprof_store.h"
 #include "tests/unit/pprof_text.h"
@@ -289,7 +290,7 @@ TEST(push, a_profile_has_the_symbols_of_its_guest)
 	CHECK(pprof_text_place(text, "worker") > 0);
 	free(text);
 	setenv("HOME", home, 1);
-	free((char *)home);
+	free(unconst(home));
 	tear_down(&fixture);
 }
 

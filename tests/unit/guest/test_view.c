@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
+#include "shared/unconst.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/guest_view.h"
 
@@ -47,9 +48,10 @@ static int read_from_context(const struct guest_view *from, uint64_t gpa, void *
 TEST(view, reads_another_process_through_its_function)
 {
 	const struct guest_region far_away = { .gpa = 0x5000, .size = 4096 };
-	struct guest_view other = {
-		.regions = &far_away, .region_count = 1, .read = read_from_context, .context = "x"
-	};
+	struct guest_view other = { .regions = &far_away,
+				    .region_count = 1,
+				    .read = read_from_context,
+				    .context = unconst("x") };
 	char text[3] = "";
 
 	CHECK_EQUAL(guest_read_physical(&other, 0x5000, text, 2), 0);
