@@ -9,7 +9,7 @@
 #include "shared/array.h"
 #include "shared/read_file.h"
 
-bool bytes_make_room(struct bytes *bytes, size_t size)
+bool bytes_grow(struct bytes *bytes, size_t size)
 {
 	size_t needed;
 

@@ -18,8 +18,15 @@ struct bytes {
 	bool failed;
 };
 
+/* The slow path of bytes_make_room(). */
+bool bytes_grow(struct bytes *bytes, size_t size);
+
 /* Makes room for SIZE more bytes; false if FAILED is or becomes set. */
-bool bytes_make_room(struct bytes *bytes, size_t size);
+static inline bool bytes_make_room(struct bytes *bytes, size_t size)
+{
+	return (!bytes->failed && size <= bytes->room && bytes->size <= bytes->room - size) ||
+	       bytes_grow(bytes, size);
+}
 
 static inline void bytes_add(struct bytes *bytes, const void *data, size_t size)
 {
