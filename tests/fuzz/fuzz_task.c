@@ -64,7 +64,7 @@ static void look_at_cgroup(const struct guest_task_layout *layout, const struct 
 	guest_cgroups_enter(cgroups, &task->cgroup);
 	guest_cgroups_load(cgroups, &reads, &layout->cgroups);
 	name = guest_cgroups_path(cgroups, task->cgroup.id);
-	if (name && (*name != '/' || strlen(name) >= GUEST_CGROUP_PATH_MAX))
+	if (name && (*name != '/' || strlen(name) >= PATH_TAIL_MAX))
 		abort();
 	guest_cgroups_free(cgroups);
 }

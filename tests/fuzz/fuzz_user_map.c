@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/fuzz/mapped_pages.h"
+#include "vmm/guest/image_identity.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/user_map.h"
 
@@ -100,7 +101,7 @@ static void check_image(struct user_image *image, const struct guest_kernel *ker
 		return;
 	if (name && (!*name || strlen(name) >= PAGE))
 		abort();
-	if (user_image_build_id(image, &build_id) > USER_IMAGE_BUILD_ID_MAX)
+	if (user_image_build_id(image, &build_id) > IMAGE_BUILD_ID_MAX)
 		abort();
 	(void)user_image_read(image, kernel, view, 100, bytes, sizeof(bytes));
 }

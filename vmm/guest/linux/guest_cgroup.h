@@ -28,8 +28,7 @@
 struct btf;
 
 #define GUEST_CGROUPS_MAX      16384u /* of one kernel; further ones have no path */
-#define GUEST_CGROUP_PATH_MAX  PATH_TAIL_MAX
-#define GUEST_CGROUPS_LOAD_MAX 64u /* by one load, which bounds its time */
+#define GUEST_CGROUPS_LOAD_MAX 64u    /* by one load, which bounds its time */
 
 /* Byte offsets in the structure that a member's name begins with. Immutable once read. */
 struct guest_cgroup_layout {

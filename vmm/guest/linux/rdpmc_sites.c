@@ -72,7 +72,8 @@ static int begin_function(struct search *search, const struct symbol *function)
 static int add(struct rdpmc_sites *sites, const struct rdpmc_site *site)
 {
 	if (sites->count == RDPMC_SITES_MAX)
-		return error_set(-E2BIG, "the guest's kernel executes RDPMC in more than %d places",
+		return error_set(-E2BIG,
+				 "the guest's kernel executes RDPMC at more than %d addresses",
 				 RDPMC_SITES_MAX);
 	sites->sites[sites->count++] = *site;
 	return 0;

@@ -18,10 +18,10 @@
 /* Links followed in all lists. A guest with 10 000 processes has less than half of that. */
 #define LINKS_MAX 65536u
 /* Polls of the CPUs for one that runs a task without memory. */
-#define RUNNING_POLLS 1024u
-#define CPUS_MAX      64u
-#define PLACES_MAX    4u
-#define PAGE          4096u
+#define RUNNING_POLLS  1024u
+#define CPUS_MAX       64u
+#define CANDIDATES_MAX 4u
+#define PAGE           4096u
 /* struct pcpu_hot, 6.2 to 6.14 (arch/x86/include/asm/current.h), in words. */
 #define HOT_WORDS 8u
 /* TOP_OF_KERNEL_STACK_PADDING, of kernels with FRED. */
@@ -33,9 +33,9 @@ struct task_bytes {
 };
 
 /* Byte offsets at which something was found. */
-struct places {
-	size_t count; /* PLACES_MAX + 1: more than are stored */
-	uint32_t offsets[PLACES_MAX];
+struct candidates {
+	size_t count; /* CANDIDATES_MAX + 1: more than are stored */
+	uint32_t offsets[CANDIDATES_MAX];
 };
 
 struct search {
@@ -74,21 +74,21 @@ static bool is_pointer(uint64_t word)
 	return word >= KERNEL_HALF && word % sizeof(word) == 0;
 }
 
-static void add_place(struct places *places, uint32_t offset)
+static void add_candidate(struct candidates *candidates, uint32_t offset)
 {
-	if (places->count < PLACES_MAX)
-		places->offsets[places->count] = offset;
-	if (places->count <= PLACES_MAX)
-		places->count++;
+	if (candidates->count < CANDIDATES_MAX)
+		candidates->offsets[candidates->count] = offset;
+	if (candidates->count <= CANDIDATES_MAX)
+		candidates->count++;
 }
 
-static int check_single(const struct places *places, const char *what, uint32_t *offset)
+static int check_single(const struct candidates *candidates, const char *what, uint32_t *offset)
 {
-	if (places->count == 1) {
-		*offset = places->offsets[0];
+	if (candidates->count == 1) {
+		*offset = candidates->offsets[0];
 		return 0;
 	}
-	return places->count
+	return candidates->count
 		       ? error_set(-ENOTUNIQ, "%s is at more than one offset of its tasks", what)
 		       : error_set(-ENOENT, "%s is at no offset of its tasks", what);
 }
@@ -118,13 +118,13 @@ static int read_first(struct search *search)
 static int find_comm(struct search *search)
 {
 	static const char names[][SAMPLE_COMM_SIZE] = { "swapper/0", "swapper" };
-	struct places places = { 0 };
+	struct candidates candidates = { 0 };
 
 	for (uint32_t at = 0; at + SAMPLE_COMM_SIZE <= search->size; at++)
 		if (!memcmp(search->first.bytes + at, names[0], SAMPLE_COMM_SIZE) ||
 		    !memcmp(search->first.bytes + at, names[1], SAMPLE_COMM_SIZE))
-			add_place(&places, at);
-	return check_single(&places, "the first task's name", &search->layout->comm);
+			add_candidate(&candidates, at);
+	return check_single(&candidates, "the first task's name", &search->layout->comm);
 }
 
 /* The index of the reported task that a task at AT would be; negative: none. */
@@ -185,18 +185,18 @@ static int check_links(const struct search *search)
 static int find_list(struct search *search)
 {
 	uint64_t found[AGENT_TASKS_MAX], last[AGENT_TASKS_MAX];
-	struct places places = { 0 };
+	struct candidates candidates = { 0 };
 	int error;
 
 	for (uint32_t at = 0; at + 16 <= search->size; at += 8) {
 		if (!is_pointer(word_at(&search->first, at)) || !lists_processes(search, at, found))
 			continue;
 		memcpy(last, found, sizeof(last));
-		add_place(&places, at);
+		add_candidate(&candidates, at);
 	}
 	error = check_links(search);
 	if (!error)
-		error = check_single(&places, "the list of processes with those of the agent",
+		error = check_single(&candidates, "the list of processes with those of the agent",
 				     &search->layout->list);
 	if (error)
 		return error;
@@ -285,12 +285,12 @@ static bool is_number(const struct search *search, uint32_t offset, bool of_proc
 
 static int find_number(struct search *search, bool of_process, uint32_t *offset)
 {
-	struct places places = { 0 };
+	struct candidates candidates = { 0 };
 
 	for (uint32_t at = 0; at + 4 <= search->size; at += 4)
 		if (is_number(search, at, of_process))
-			add_place(&places, at);
-	return check_single(&places,
+			add_candidate(&candidates, at);
+	return check_single(&candidates,
 			    of_process ? "the number of the process, in the agent's pid namespace,"
 				       : "the number of the thread, in the agent's pid namespace,",
 			    offset);
@@ -312,21 +312,21 @@ static bool is_stack(const struct search *search, uint32_t offset)
 
 static int find_stack(struct search *search)
 {
-	struct places places = { 0 };
+	struct candidates candidates = { 0 };
 	uint64_t first;
 
 	if (!guest_task_first_stack(search->kernel->symbols, &first))
 		return error_set(-ENOENT, "the first task's stack has no symbol");
 	for (uint32_t at = 0; at + 8 <= search->size; at += 8)
 		if (word_at(&search->first, at) == first && is_stack(search, at))
-			add_place(&places, at);
-	return check_single(&places, "the stack", &search->layout->stack);
+			add_candidate(&candidates, at);
+	return check_single(&candidates, "the stack", &search->layout->stack);
 }
 
 static int find_page_table(struct search *search)
 {
 	struct symbol memory, table;
-	struct places places = { 0 };
+	struct candidates candidates = { 0 };
 
 	if (!symbols_find_name(search->kernel->symbols, "init_mm", &memory) ||
 	    !symbols_find_name(search->kernel->symbols, "init_top_pgt", &table))
@@ -336,9 +336,9 @@ static int find_page_table(struct search *search)
 		uint64_t word;
 
 		if (kernel_memory_read_u64(&search->memory, at, &word) && word == table.start)
-			add_place(&places, (uint32_t)(at - memory.start));
+			add_candidate(&candidates, (uint32_t)(at - memory.start));
 	}
-	return check_single(&places, "the pointer to page tables", &search->layout->page_table);
+	return check_single(&candidates, "the pointer to page tables", &search->layout->page_table);
 }
 
 /* Is the mark of REPORTED in the memory with the struct mm_struct at MM? */
@@ -412,20 +412,20 @@ static int top_of(struct search *search, const uint64_t *words, unsigned int num
  */
 static void find_irq_stack(struct search *search, const uint64_t *words, unsigned int top)
 {
-	struct places places = { 0 };
+	struct candidates candidates = { 0 };
 
 	for (unsigned int i = 0; i < HOT_WORDS; i++)
 		if (i != top && is_pointer(words[i]) && words[i] + sizeof(words[i]) &&
 		    (words[i] + sizeof(words[i])) % PAGE == 0)
-			add_place(&places, i * (uint32_t)sizeof(words[i]));
-	if (places.count == 1)
-		search->layout->irq_stack = search->hot + places.offsets[0];
+			add_candidate(&candidates, i * (uint32_t)sizeof(words[i]));
+	if (candidates.count == 1)
+		search->layout->irq_stack = search->hot + candidates.offsets[0];
 }
 
 /* Searches the WORDS of a CPU's pcpu_hot. */
 static bool find_current_among(struct search *search, const uint64_t *words)
 {
-	struct places places = { 0 };
+	struct candidates candidates = { 0 };
 	int top = -1;
 
 	for (unsigned int i = 0; i < HOT_WORDS; i++) {
@@ -434,11 +434,11 @@ static bool find_current_among(struct search *search, const uint64_t *words)
 		if (found < 0)
 			continue;
 		top = found;
-		add_place(&places, i * (uint32_t)sizeof(words[i]));
+		add_candidate(&candidates, i * (uint32_t)sizeof(words[i]));
 	}
-	if (places.count != 1)
+	if (candidates.count != 1)
 		return false;
-	search->layout->current = search->hot + places.offsets[0];
+	search->layout->current = search->hot + candidates.offsets[0];
 	find_irq_stack(search, words, (unsigned int)top);
 	return true;
 }
@@ -465,18 +465,18 @@ static int find_current(struct search *search)
 }
 
 /* Of two members of the task that CPU runs, finds the one that is 0 if the other is not. */
-static bool is_without(struct search *search, uint64_t cpu, const struct places *places,
+static bool is_without(struct search *search, uint64_t cpu, const struct candidates *candidates,
 		       uint32_t *without)
 {
 	uint64_t current = cpu + search->layout->current, before, one, other, after;
 
 	if (!kernel_memory_read_u64(&search->memory, current, &before) ||
-	    !kernel_memory_read_u64(&search->memory, before + places->offsets[0], &one) ||
-	    !kernel_memory_read_u64(&search->memory, before + places->offsets[1], &other) ||
+	    !kernel_memory_read_u64(&search->memory, before + candidates->offsets[0], &one) ||
+	    !kernel_memory_read_u64(&search->memory, before + candidates->offsets[1], &other) ||
 	    !kernel_memory_read_u64(&search->memory, current, &after) || before != after ||
 	    !one == !other)
 		return false;
-	*without = places->offsets[one ? 1 : 0];
+	*without = candidates->offsets[one ? 1 : 0];
 	return true;
 }
 
@@ -484,10 +484,10 @@ static bool is_without(struct search *search, uint64_t cpu, const struct places 
  * Kernel threads and exiting tasks have no memory, and run in the previous task's: in a running
  * task mm may be 0, but active_mm never is (Documentation/mm/active_mm.rst).
  */
-static int distinguish(struct search *search, const struct places *places)
+static int distinguish(struct search *search, const struct candidates *candidates)
 {
 	for (unsigned int poll = 0; search->cpu_count && poll < RUNNING_POLLS; poll++)
-		if (is_without(search, search->cpus[poll % search->cpu_count], places,
+		if (is_without(search, search->cpus[poll % search->cpu_count], candidates,
 			       &search->layout->mm))
 			return 0;
 	return error_set(-EAGAIN, "no CPU was found that runs a task without memory");
@@ -495,15 +495,15 @@ static int distinguish(struct search *search, const struct places *places)
 
 static int find_memory(struct search *search)
 {
-	struct places places = { 0 };
+	struct candidates candidates = { 0 };
 	int error;
 
 	for (uint32_t at = 0; at + 8 <= search->size; at += 8)
 		if (is_memory(search, at))
-			add_place(&places, at);
-	error = places.count == 2
-			? distinguish(search, &places)
-			: check_single(&places, "the pointer to memory", &search->layout->mm);
+			add_candidate(&candidates, at);
+	error = candidates.count == 2
+			? distinguish(search, &candidates)
+			: check_single(&candidates, "the pointer to memory", &search->layout->mm);
 	if (!error && word_at(&search->first, search->layout->mm))
 		error = error_set(-ENOENT, "its first task has memory");
 	return error;

@@ -20,8 +20,7 @@
 
 #include "vmm/guest/guest_view.h"
 
-#define USER_IMAGES_MAX         65536u
-#define USER_IMAGE_BUILD_ID_MAX 20
+#define USER_IMAGES_MAX 65536u
 
 struct cfi_table;
 struct guest_kernel;

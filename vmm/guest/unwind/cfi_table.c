@@ -156,14 +156,14 @@ static const struct cfi_rule no_rule;
 const struct cfi_rule *cfi_table_find(const struct cfi_table *table, uint64_t offset)
 {
 	const uint32_t *base = table->starts;
-	uint32_t left = table->count, wanted = (uint32_t)offset;
+	uint32_t left = table->count, target = (uint32_t)offset;
 
-	if (!left || offset > UINT32_MAX || wanted < base[0])
+	if (!left || offset > UINT32_MAX || target < base[0])
 		return &no_rule;
 	while (left > 1) {
 		uint32_t half = left / 2;
 
-		base += base[half] <= wanted ? half : 0;
+		base += base[half] <= target ? half : 0;
 		left -= half;
 	}
 	return &table->rules[table->rule_of[base - table->starts]];
