@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first that ends at ADDRESS or behind it. */
+/* The first range that ends at ADDRESS or after it. */
 static size_t find(const struct address_ranges *set, uint64_t address)
 {
 	size_t low = 0, high = set->count;
@@ -37,35 +37,34 @@ static int insert(struct address_ranges *set, size_t index, struct address_range
 	return 0;
 }
 
-/* The ranges from FIRST up to BEHIND become RANGE. */
-static void replace(struct address_ranges *set, size_t first, size_t behind,
+/* Replaces the ranges from FIRST up to END by RANGE. */
+static void replace(struct address_ranges *set, size_t first, size_t end,
 		    struct address_range range)
 {
 	set->ranges[first] = range;
-	memmove(set->ranges + first + 1, set->ranges + behind,
-		(set->count - behind) * sizeof(range));
-	set->count -= behind - first - 1;
+	memmove(set->ranges + first + 1, set->ranges + end, (set->count - end) * sizeof(range));
+	set->count -= end - first - 1;
 }
 
 int address_ranges_add(struct address_ranges *set, struct address_range range)
 {
-	size_t first = find(set, range.start), behind = first;
+	size_t first = find(set, range.start), end = first;
 
-	while (behind < set->count && set->ranges[behind].start <= range.end)
-		behind++;
-	if (behind == first)
+	while (end < set->count && set->ranges[end].start <= range.end)
+		end++;
+	if (end == first)
 		return insert(set, first, range);
 	if (set->ranges[first].start < range.start)
 		range.start = set->ranges[first].start;
-	if (set->ranges[behind - 1].end > range.end)
-		range.end = set->ranges[behind - 1].end;
-	replace(set, first, behind, range);
+	if (set->ranges[end - 1].end > range.end)
+		range.end = set->ranges[end - 1].end;
+	replace(set, first, end, range);
 	return 0;
 }
 
 bool address_ranges_overlap(const struct address_ranges *set, struct address_range range)
 {
-	/* One that ends where RANGE starts touches it only. */
+	/* A range that ends where RANGE starts does not overlap it. */
 	size_t index = find(set, range.start + 1);
 
 	return index < set->count && set->ranges[index].start < range.end;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_cache.h"
 
 #include <errno.h>
@@ -17,7 +17,8 @@ void collector_cache_open(struct collector_kernel *kernel)
 	}
 }
 
-/* Whether the cache can be written is not the recording's fate: said once, then left. */
+/* A recording does not depend on the cache: a failure is logged once, and the cache is left alone.
+ */
 static void note_result(struct collector_kernel *kernel, int error)
 {
 	if (!error || kernel->cache_failed)
@@ -26,7 +27,7 @@ static void note_result(struct collector_kernel *kernel, int error)
 	log_warning("perf will not find the guest's symbols: %s", error_message());
 }
 
-/* What is left out now is tried again with the next file. */
+/* What is left out is tried again with the next file. */
 static bool has_room(struct collector_kernel *kernel)
 {
 	const struct build_id_cache_location *place = kernel->options->names;
@@ -41,9 +42,8 @@ static bool has_room(struct collector_kernel *kernel)
 	return false;
 }
 
-/* In the host's perspective perf looks for a guest's symbols by the guest's process, below
- * FILE.guestmount.
- */
+/* In the host's perspective perf finds a guest's symbols by the VMM's process, below
+ * FILE.guestmount. */
 static int link_guest(const struct collector_kernel *kernel)
 {
 	char mount[PATH_MAX];
@@ -57,7 +57,7 @@ static int link_guest(const struct collector_kernel *kernel)
 					 &kernel->boot.cache);
 }
 
-/* What was there already would seem to be of no use. */
+/* Symbols that are in the cache already must not look useless. */
 static void touch(const struct collector_kernel *kernel)
 {
 	const struct kernel_image *image = &kernel->boot.image;

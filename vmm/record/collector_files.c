@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -9,10 +9,9 @@
 #include "shared/log.h"
 #include "vmm/record/collector_state.h"
 
-/* What is older than this survives a kill. */
+/* Samples older than this survive a kill. */
 #define FLUSH_INTERVAL (250 * NS_PER_MS)
-/* A round may end this often: what lies before it can be shown, and forgotten, by whoever reads a
- * pipe. */
+/* Rounds end this often: a reader of a pipe can show the samples before, and drop them. */
 #define ROUND_INTERVAL (1000 * NS_PER_MS)
 
 void collector_losses(const struct collector *collector, struct losses *losses)
@@ -107,7 +106,7 @@ static int open_output(struct collector *collector)
 					   options.path);
 }
 
-/* To whoever keeps the files: one that is complete, or ended with ERROR. */
+/* Hands over a file that is complete, or ended with ERROR. */
 static void give_file(struct collector *collector, int error)
 {
 	const struct collector_files *files = collector->options.files;
@@ -118,7 +117,7 @@ static void give_file(struct collector *collector, int error)
 	collector->file_samples = 0;
 }
 
-/* The file begins with what the guest told before: who reads it has no other. */
+/* The file begins with earlier events: its readers have no other file. */
 static int tell_what_was_told(struct collector *collector)
 {
 	struct flight_sideband_list list;
@@ -132,7 +131,7 @@ static int tell_what_was_told(struct collector *collector)
 	return error;
 }
 
-/* Told before the file is there. */
+/* Published before the file exists. */
 static void tell_empty_file(struct collector *collector)
 {
 	collector->readable_here = 0;
@@ -141,7 +140,7 @@ static void tell_empty_file(struct collector *collector)
 	pthread_mutex_unlock(&collector->lock);
 }
 
-/* Without a file nothing is written, until the next one's time comes. */
+/* Without a file nothing is written until the next one is due. */
 static void begin_kept_file(struct collector *collector)
 {
 	const struct collector_files *files = collector->options.files;
@@ -187,7 +186,7 @@ static int end_file(struct collector *collector)
 	return 0;
 }
 
-/* What could not be written to its end is closed, as it is. */
+/* A file that could not be completed is closed as it is. */
 static void give_up_file(struct collector *collector)
 {
 	int error = collector->error;
@@ -229,7 +228,7 @@ void collector_files_turn(struct collector *collector, uint64_t time)
 void collector_files_hide_kernel(struct collector *collector)
 {
 	THREAD_CHECK(&collector->owner);
-	if (!collector->kernel.writer) /* said before */
+	if (!collector->kernel.writer) /* it was logged before */
 		return;
 	log_warning(
 		"the guest runs another kernel from here on: its functions have no names in %s, as "

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_hostname.h"
 
 #include <ctype.h>
@@ -8,7 +8,7 @@
 #include "shared/error.h"
 #include "vmm/guest/page_walk.h"
 
-/* Of struct new_utsname (include/uapi/linux/utsname.h): strings of 65 bytes each. */
+/* Size of the strings of struct new_utsname (include/uapi/linux/utsname.h). */
 #define FIELD    ((size_t)65)
 #define NODENAME (1 * FIELD)
 #define RELEASE  (2 * FIELD)
@@ -39,7 +39,7 @@ int collector_hostname(const struct guest_kernel *kernel, const struct guest_vie
 		    strcmp(bytes + offset + RELEASE, kernel->release) != 0)
 			continue;
 		if (!is_name(bytes + offset + NODENAME))
-			break; /* "(none)": nobody set it */
+			break; /* "(none)": not set */
 		memcpy(hostname, bytes + offset + NODENAME, COLLECTOR_HOSTNAME_SIZE);
 		return 0;
 	}

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_image.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static uint64_t symbol_address(const struct symbols *symbols, const char *name)
 	return symbols_find_name(symbols, name, &symbol) ? symbol.start : 0;
 }
 
-/* Code that is there only while the kernel starts lies behind its data, up to _end. */
+/* Init code follows the kernel's data, up to _end. */
 static uint64_t image_end(const struct symbols *symbols, uint64_t start, uint64_t text_end)
 {
 	uint64_t end = symbol_address(symbols, "_end");
@@ -26,10 +26,8 @@ static uint64_t image_end(const struct symbols *symbols, uint64_t start, uint64_
 	return end > text_end && end - start < 1ull << 30 ? end : text_end;
 }
 
-/*
- * perf takes a kernel without a build id for the one that it runs on, and
- * gives its names: so one that has none gets one, made from its symbols.
- */
+/* perf mistakes a kernel without a build id for the one that it runs on. So it gets one, computed
+ * from its symbols. */
 static void invent_build_id(struct collector_kernel *kernel)
 {
 	uint64_t hash[2] = { HASH_START, 0x84222325cbf29ce4ull };
@@ -44,8 +42,8 @@ static void invent_build_id(struct collector_kernel *kernel)
 		for (size_t half = 0; half < 2; half++)
 			hash[half] = hash_add(hash_add_text(hash[half], symbol.name), offset);
 	}
-	/* No zeroes at the end: they are taken for padding, and the cache is then looked in under
-	 * another name. */
+	/* No trailing zeroes: perf takes them for padding, and looks in the cache under another
+	 * name. */
 	memset(kernel->build_id, 0x6b, sizeof(kernel->build_id));
 	memcpy(kernel->build_id, hash, sizeof(hash));
 	kernel->build_id_size = sizeof(kernel->build_id);
@@ -68,10 +66,8 @@ static void take_build_id(struct collector_kernel *kernel, const struct guest_ke
 	kernel->boot.image.build_id_size = kernel->build_id_size;
 }
 
-/*
- * A symbol file of a kernel that was found elsewhere in memory is moved to where it is; modules do
- * not move with the kernel, so theirs are left out.
- */
+/* Given symbols of a kernel that was found at another address are moved there; modules do not move
+ * with the kernel, so theirs are left out. */
 static int move_given(struct collector_kernel *kernel, uint64_t delta)
 {
 	struct symbols *moved = symbols_new();
@@ -97,7 +93,7 @@ static int move_given(struct collector_kernel *kernel, uint64_t delta)
 	return 0;
 }
 
-/* The range that symbols of a file name: from _text, or else from the first, to the last. */
+/* The range of given symbols: from _text, or else the first one, to the last. */
 static void use_given_range(struct collector_kernel *kernel)
 {
 	struct symbol first = { 0 }, last = { 0 };
@@ -150,7 +146,7 @@ int collector_image_set_modules(struct collector_kernel *kernel, const struct gu
 	int error = collector_modules_update(&kernel->boot.modules, older, found);
 
 	kernel->boot.image.unloaded = kernel->boot.modules.unloaded;
-	if (!kernel->given) /* those of OLDER may go any time now */
+	if (!kernel->given) /* those of OLDER may be freed at any time */
 		kernel->boot.image.symbols = found->symbols;
 	return error;
 }
@@ -236,7 +232,7 @@ int collector_image_map(struct collector_kernel *kernel)
 	return error ? error : collector_image_map_modules(kernel);
 }
 
-/* All Linux kernels have it, whatever their configuration. */
+/* Every Linux kernel has it, whatever its configuration. */
 bool collector_image_given_is_linux(const struct collector_kernel *kernel)
 {
 	return symbol_address(kernel->given, "start_kernel");

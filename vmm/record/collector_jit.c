@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_jit.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_location *place,
 		       struct guest_account *account)
 {
-	/* Why there is none is said by others. */
+	/* The reason for a missing cache is logged elsewhere. */
 	if (image_symbols_open(&jit->names, place, COLLECTOR_JIT_NAMES_MAX))
 		return 0;
 	jit->account = account;
@@ -31,7 +31,7 @@ static void stop_looking(struct collector_jit *jit)
 
 bool collector_jit_apply(struct collector_jit *jit, const struct sideband *record)
 {
-	/* Of page tables others tell. */
+	/* SPACE is about page tables, which others report. */
 	if (record->type != SIDEBAND_ADDRESS_SPACE)
 		stop_looking(jit);
 	if (jit->code)

@@ -26,8 +26,7 @@
 
 /* Consecutive stops without the kernel after which it is considered gone. */
 #define DOUBTS_MAX 3
-/* The guest's agent is asked for the kernel so often, and taking its word is to take no more than
- * such a part. */
+/* Interval of requests to the agent for its report on the kernel; they get 1/SHARE of the time. */
 #define TOLD_INTERVAL (2000 * NS_PER_MS)
 #define TOLD_SHARE    20
 
@@ -107,7 +106,7 @@ bool collector_kernel_is_program(const struct collector_kernel *kernel)
 	return kernel->given && kernel->options->vmlinux && !collector_image_given_is_linux(kernel);
 }
 
-/* What is known of the kernel, to the cache and to the file that is open. */
+/* Writes what is known of the kernel to the cache and the open file. */
 static int write_known(struct collector_kernel *kernel)
 {
 	const struct collector_options *options = kernel->options;
@@ -145,7 +144,7 @@ void collector_kernel_end_file(struct collector_kernel *kernel)
 	kernel->path = NULL;
 }
 
-/* The unwinder goes out first: until it does, samples have no callers, and writing the cache takes
+/* The unwinder is published first: without it samples have no call chains, and the cache takes
  * time. */
 static int make_known(struct collector_kernel *kernel, struct guest_kernel *found)
 {
@@ -158,12 +157,12 @@ static int make_known(struct collector_kernel *kernel, struct guest_kernel *foun
 		publish(kernel, found);
 		error = collector_image_describe(kernel, found);
 	}
-	if (error) /* the guest's fault or memory's: the recording goes on without names */
+	if (error) /* by the guest, or without memory: the recording goes on unsymbolized */
 		return 0;
 	return write_known(kernel);
 }
 
-/* That is work for what was found, too: a guest may change its kernel without end. */
+/* Counts as work of the search, too: a guest can change its kernel without end. */
 static int introduce(struct collector_kernel *kernel, struct guest_kernel *found)
 {
 	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -174,7 +173,7 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	return error;
 }
 
-/* The BTF that was given, in *FOUND, and what it tells of modules. */
+/* Applies the given BTF to *FOUND, and reads the modules with it. */
 static int use_given_btf(const struct collector_kernel *kernel, struct guest_kernel **found)
 {
 	const struct guest_view *view = kernel->options->view;
@@ -207,14 +206,14 @@ static bool is_same_stop(const struct guest_registers *one, const struct guest_r
 	       one->paging.cr3 == other->paging.cr3;
 }
 
-/* Whoever reads a remote guest's memory works for it all the time. */
+/* Reading a remote guest's memory takes CPU time elsewhere: all of the time counts. */
 static uint64_t work_of_search(const struct collector_kernel *kernel, uint64_t lasted,
 			       uint64_t processed)
 {
 	return kernel->options->view->remote ? lasted : cpu_budget_cost(lasted, processed);
 }
 
-/* Asks the guest's agent, if it is time to. True: there is something new. */
+/* Requests the agent's report if that is due. True: there is a new one. */
 static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
@@ -229,7 +228,7 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 		now + TOLD_INTERVAL + TOLD_SHARE * (collector_scan_begin().begun - look.begun);
 	if (!told)
 		return false;
-	/* Nobody but the newest kernel is asked for its modules, and that below. */
+	/* Only the newest kernel refers to the report, and it gets the new one below. */
 	if (kernel->found_count) {
 		struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
@@ -242,14 +241,14 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 	return true;
 }
 
-/* Where the kernel's memory does not say which modules there are. */
+/* Where the kernel's memory does not have the list of modules. */
 static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
 {
 	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
 	if (guest_kernel_has_module_list(newest))
 		return;
-	/* Once each: to see whether it fits takes some time. */
+	/* Once per report: checking it takes time. */
 	ask_for_told(kernel, now);
 	if (!kernel->reported || kernel->boot.report_used)
 		return;
@@ -258,7 +257,7 @@ static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
 		log_debug("%s", error_message());
 }
 
-/* By memory alone, else by what the guest's agent tells. ns of our CPU time in *PROCESSED. */
+/* By memory alone, or else with the agent's report. ns of CPU time in *PROCESSED. */
 static int search(struct collector_kernel *kernel, const struct guest_registers *registers,
 		  struct guest_kernel **found, uint64_t *processed)
 {
@@ -272,7 +271,7 @@ static int search(struct collector_kernel *kernel, const struct guest_registers 
 	return error;
 }
 
-/* Once memory alone was tried for a while the agent is asked, too. */
+/* After memory alone was searched for a while, the agent is asked, too. */
 static bool is_due(struct collector_kernel *kernel, const struct guest_registers *registers,
 		   uint64_t now)
 {
@@ -281,7 +280,7 @@ static bool is_due(struct collector_kernel *kernel, const struct guest_registers
 	return search_pace_is_due(&kernel->pace, registers, now);
 }
 
-/* The kernel that runs now, looked for with longer and longer pauses; NULL: none was found. */
+/* Searches for the running kernel, at growing intervals; NULL: none was found. */
 static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
@@ -422,7 +421,7 @@ int collector_kernel_adopt(struct collector_kernel *kernel, struct guest_kernel 
 	return collector_image_set_modules(kernel, older, newer);
 }
 
-/* It is set some time after the kernel has started. */
+/* The host name is set some time after the start. */
 int collector_kernel_write_hostname(struct collector_kernel *kernel)
 {
 	char hostname[COLLECTOR_HOSTNAME_SIZE];
@@ -434,7 +433,7 @@ int collector_kernel_write_hostname(struct collector_kernel *kernel)
 	return perf_data_writer_set_guest(kernel->writer, NULL, hostname);
 }
 
-/* Names that were given are used also where no Linux was found. */
+/* Given symbols are used even if no Linux was found. */
 static int introduce_given(struct collector_kernel *kernel)
 {
 	int error = collector_image_describe(kernel, NULL);
@@ -467,7 +466,7 @@ bool collector_kernel_replaced(const struct collector_kernel *kernel)
 	return kernel->other;
 }
 
-/* Names that were given are of one build. */
+/* Given symbols belong to one build. */
 static void drop_given(struct collector_kernel *kernel, const struct guest_kernel *older)
 {
 	if (!kernel->given || !older ||
@@ -488,7 +487,7 @@ static void free_found(struct collector_kernel *kernel)
 	kernel->found_count = 0;
 }
 
-/* The names go with the kernel that they are of; no vCPU runs. */
+/* The symbols go with their kernel; no vCPU runs. */
 static void forget(struct collector_kernel *kernel)
 {
 	const struct collector_options *options = kernel->options;
@@ -536,7 +535,7 @@ bool collector_kernel_settled(const struct collector_kernel *kernel)
 				       collector_kernel_is_lost(kernel) || kernel->boot.scanned);
 }
 
-/* Where no Linux was found, its code is seen as the latest registers see it. */
+/* Without Linux, code is read through the page tables of the latest stop. */
 static void take_paging(struct collector_kernel *kernel)
 {
 	const struct collector_options *options = kernel->options;
@@ -567,7 +566,7 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 		error = introduce_given(kernel);
 	}
 	if (collector_kernel_is_lost(kernel) ||
-	    !kernel->writer) /* what there was to read is not there any more, or for nobody */
+	    !kernel->writer) /* there is nothing left to read, or nowhere to write it */
 		return error;
 	if (!error)
 		error = collector_kernel_write_hostname(kernel);

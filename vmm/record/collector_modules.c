@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_modules.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "vmm/record/module_index.h"
 #include "vmm/symbols/build_id_cache.h"
 
-/* By name: no two have one. */
+/* By name, which is unique. */
 static struct guest_module *find(const struct collector_modules *modules,
 				 const struct module_index *names, const char *name)
 {
@@ -79,7 +79,7 @@ static void add(struct collector_modules *modules, struct module_index *names,
 	} else if (!known && build_id_cache_name_is_plain(module->name)) {
 		module_index_add(names, module_index_name(module->name), modules->count);
 		modules->gone[modules->count] = false;
-		modules->shared[modules->count] = true; /* until that is known */
+		modules->shared[modules->count] = true; /* until it is known */
 		modules->modules[modules->count++] = *module;
 	}
 }
@@ -100,7 +100,7 @@ static int copy_symbols(struct symbols *to, const struct symbols *from, const ch
 	return error;
 }
 
-/* The symbols of those that were loaded before and are not now join the others. */
+/* Keeps the symbols of modules that were loaded before and are not now. */
 static int keep_symbols(struct collector_modules *modules, const struct guest_kernel *older,
 			const struct loaded *newer)
 {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_program.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static int map_segments(struct perf_data_writer *writer, Elf *elf,
 	return error;
 }
 
-/* perf opens the file by its name, wherever it is started. */
+/* perf opens the file by this name, wherever it is started. */
 int collector_map_program(struct perf_data_writer *writer, const char *path, pid_t pid)
 {
 	uint8_t build_id[ELF_BUILD_ID_MAX];
@@ -54,12 +54,12 @@ int collector_map_program(struct perf_data_writer *writer, const char *path, pid
 	Elf *elf;
 
 	if (!realpath(path, name))
-		return error_set(-errno, "can't find %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot find %s: %s", path, strerror(errno));
 	size = elf_build_id(name, build_id);
 	program.build_id_size = size > 0 ? (size_t)size : 0;
 	fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return error_set(-errno, "can't open %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot open %s: %s", path, strerror(errno));
 	elf_version(EV_CURRENT);
 	elf = elf_begin(fd, ELF_C_READ, NULL);
 	error = map_segments(writer, elf, &program);

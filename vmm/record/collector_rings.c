@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_state.h"
 
 #include "shared/clock_ns.h"
@@ -6,7 +6,7 @@
 static void count_sample(struct collector_statistics *statistics, const struct sample *sample)
 {
 	if (sample->event)
-		return; /* hits are counted by whoever watches */
+		return; /* the hits of a watch are counted by the watch */
 	statistics->samples++;
 	statistics->host += !!(sample->flags & SAMPLE_HOST);
 	statistics->kernel += !sample->cpl && !(sample->flags & SAMPLE_HOST);
@@ -34,7 +34,7 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 	resolver_sample(collector->resolver, ring, sample);
 }
 
-/* NULL: it was none. */
+/* NULL: it was invalid. */
 static void give_sideband(struct collector *collector, size_t ring, const struct sideband *sideband)
 {
 	if (sideband && collector_jit_apply(&collector->jit, sideband))
@@ -141,8 +141,7 @@ static void drain_ring(struct collector *collector, size_t index,
 	resolver_pass_end(collector->resolver, index);
 }
 
-/* Whose time nobody knows: nothing that was told so far is sure, from the time on to which all was
- * told. */
+/* The time of the loss is unknown, so every report since the last settled time is stale. */
 static void tell_sideband_lost(struct collector *collector, size_t ring, uint64_t count)
 {
 	const struct sideband_lost lost = {
@@ -156,7 +155,7 @@ static void tell_sideband_lost(struct collector *collector, size_t ring, uint64_
 	give_sideband(collector, ring, &lost.head);
 }
 
-/* A ring that is full to the end has no record of it. */
+/* A ring that stays full has no record of its losses. */
 static void take_sideband_losses(struct collector *collector, size_t index)
 {
 	uint64_t *known = &collector->sideband_lost[index];

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_scans.h"
 
 #include <stdlib.h>
@@ -11,16 +11,15 @@
 #include "vmm/record/collector_cache.h"
 #include "vmm/record/collector_image.h"
 
-/* More than the clocks of two CPUs may be apart. */
+/* Larger than the difference of two CPUs' clocks. */
 #define CLOCK_MARGIN NS_PER_MS
-/* Looking at the list takes a fraction of a millisecond, but a guest can make thousands of BPF
- * programs. */
+/* A scan takes a fraction of a millisecond, but a guest can have thousands of BPF programs. */
 #define LOOK_INTERVAL (50 * NS_PER_MS)
-#define LOOK_SHARE    9 /* it is looked at for a tenth of the time at most */
-/* Many modules come one after the other at boot, and reading their symbols takes time. */
+#define LOOK_SHARE    9 /* scans get a tenth of the time at most */
+/* Modules are loaded in bursts at boot, and reading their symbols takes time. */
 #define REFRESH_INTERVAL (100 * NS_PER_MS)
-#define REFRESH_SHARE    4 /* it does so for a fourth of the time at most */
-/* So long a list that can't be read is waited for: it breaks off while it is changed. */
+#define REFRESH_SHARE    4 /* refreshes get a fifth of the time at most */
+/* An unreadable list is retried for this long: a scan fails while the list is modified. */
 #define BROKEN_MAX (5000 * NS_PER_MS)
 #define LAST_LOOKS 10
 
@@ -44,19 +43,18 @@ void collector_scan_end(struct collector_scan *look)
 	look->ended = collector_scan_latest();
 }
 
-/*
- * The symbols of the modules of LIST, which were seen a moment ago. If others are there now, or
- * memory is missing, the recording goes on without their names, until the next try.
- */
+/* Reads the symbols of the modules of LIST, which were found a moment ago. If the list has changed,
+ * or memory is short, the next try reads them. */
 static void refresh(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
 {
 	struct guest_kernel *newer;
 
 	if (guest_kernel_refresh(&newer, collector_kernel_newest(kernel), kernel->options->view)) {
-		log_debug("the guest's modules can't be read: %s", error_message());
+		log_debug("the guest's modules cannot be read: %s", error_message());
 		return;
 	}
-	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
+	collector_kernel_check_runs(
+		kernel); /* otherwise the memory that was read may belong to another kernel */
 	if (collector_kernel_is_certain(kernel) &&
 	    guest_modules_equal(newer->modules, newer->module_count, list, count))
 		kernel->boot.current = !collector_kernel_adopt(kernel, newer);
@@ -71,7 +69,7 @@ static void take_seen(void *context, const struct guest_module *module, uint64_t
 	module_timeline_confirm(&kernel->boot.modules.timeline, module, time);
 }
 
-/* What vCPUs found while they took samples. */
+/* Takes over what vCPUs confirmed at their samples. */
 static void take_presence(struct collector_kernel *kernel)
 {
 	for (size_t i = 0; i < kernel->found_count; i++)
@@ -79,14 +77,13 @@ static void take_presence(struct collector_kernel *kernel)
 					      kernel);
 }
 
-/* To the file, if one is open. */
+/* Writes to the file, if one is open. */
 static int tell_modules(struct collector_kernel *kernel)
 {
 	return kernel->writer && kernel->boot.mapped ? collector_image_map_modules(kernel) : 0;
 }
 
-/* Those of the newest kernel may have been gone meanwhile, and whoever was told so waits for them.
- */
+/* The newest kernel's modules may have been gone meanwhile: its users wait for a new publish(). */
 static void renew(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
 {
 	if (kernel->boot.modules.timeline.stopped)
@@ -97,8 +94,7 @@ static void renew(struct collector_kernel *kernel, const struct guest_module *li
 		refresh(kernel, list, count);
 }
 
-/* The names of the modules of LIST, to the cache. Looks are to go on meanwhile, for most of the
- * time. */
+/* Updates the symbols of LIST in the cache, while scans go on for most of the time. */
 static void rename_modules(struct collector_kernel *kernel, uint64_t now,
 			   const struct guest_module *list, size_t count)
 {
@@ -114,7 +110,7 @@ static void rename_modules(struct collector_kernel *kernel, uint64_t now,
 		now + REFRESH_INTERVAL + REFRESH_SHARE * (sample_clock() - begun);
 }
 
-/* No place is given to any of them from the moment on that there is no room for more. */
+/* When there is no room for more, all modules are reported unknown. */
 static void tell_list(const struct collector_kernel *kernel, const struct guest_module *list,
 		      size_t count)
 {
@@ -126,21 +122,21 @@ static void tell_list(const struct collector_kernel *kernel, const struct guest_
 		kernel->options->modules(kernel->options->context, list ? list : &none, count);
 }
 
-/* What a look saw. */
+/* The result of a scan. */
 struct seen {
 	uint64_t begun;            /* cost_clock() */
-	struct guest_module *code; /* owned: modules, behind them BPF programs */
-	size_t modules, count;     /* of the first; of all */
+	struct guest_module *code; /* owned: modules, followed by BPF programs */
+	size_t modules, count;     /* number of modules; of all */
 };
 
-/* ns by which the cost of a look is told: guest_view.remote. */
+/* ns, the clock for the cost of a scan: see guest_view.remote. */
 static uint64_t cost_clock(const struct collector_kernel *kernel)
 {
 	return clock_ns(kernel->options->view->remote ? CLOCK_MONOTONIC_RAW
 						      : CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* The next look, by what this one has cost so far. */
+/* Schedules the next scan by the cost of this one so far. */
 static void set_next_look(struct collector_kernel *kernel, uint64_t now, const struct seen *seen)
 {
 	uint64_t pause = LOOK_SHARE * (cost_clock(kernel) - seen->begun);
@@ -148,8 +144,8 @@ static void set_next_look(struct collector_kernel *kernel, uint64_t now, const s
 	kernel->boot.next_scan = now + (pause > LOOK_INTERVAL ? pause : LOOK_INTERVAL);
 }
 
-/* Samples are checked against what was SEEN. Where there is no room for it, a kernel that is read
- * anew has some. */
+/* Samples are checked against what SEEN has. If there is no room, the kernel is read again, with
+ * more. */
 static void expect(struct collector_kernel *kernel, const struct seen *seen)
 {
 	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
@@ -161,8 +157,7 @@ static void expect(struct collector_kernel *kernel, const struct seen *seen)
 	kernel->boot.cache_outdated = true;
 }
 
-/* Other modules, or other code beside them, than the newest kernel's samples are checked against.
- */
+/* Are these other modules or programs than samples of the newest kernel are checked against? */
 static bool is_news(const struct collector_kernel *kernel, const struct seen *seen, bool as_known)
 {
 	return !as_known || !kernel->boot.current ||
@@ -180,7 +175,7 @@ static int take_look(struct collector_kernel *kernel, uint64_t now,
 	if (is_news(kernel, seen, as_known)) {
 		take_presence(kernel);
 		if (collector_image_update_modules(kernel, seen->code, seen->count, look))
-			return 0; /* memory's fault: as if nobody had looked */
+			return 0; /* without memory, as if the scan had not been */
 		if (!as_known || !kernel->boot.current) {
 			kernel->boot.cache_outdated = true;
 			tell_list(kernel, seen->code, seen->modules);
@@ -192,11 +187,11 @@ static int take_look(struct collector_kernel *kernel, uint64_t now,
 	expect(kernel, seen);
 	set_next_look(kernel, now, seen);
 	rename_modules(kernel, now, seen->code, seen->modules);
-	expect(kernel, seen); /* if it is another one that is read anew, which knows its modules */
+	expect(kernel, seen); /* a kernel that was read again has its modules only */
 	return tell_modules(kernel);
 }
 
-/* None of the modules is known to be there any more. */
+/* No module is known to be loaded from here on. */
 static int give_up(struct collector_kernel *kernel)
 {
 	log_debug("the guest's modules have no names from here on: %s", error_message());
@@ -207,9 +202,7 @@ static int give_up(struct collector_kernel *kernel)
 	return tell_modules(kernel);
 }
 
-/* A list that somebody else reads for us takes a request for each entry, for which that one does
- * nothing else.
- */
+/* In a remote guest each entry of the list is a request to another program. */
 static bool wants_programs(struct collector_kernel *kernel)
 {
 	return !kernel->options->view->remote &&

@@ -9,13 +9,13 @@
 #include "shared/log.h"
 #include "vmm/guest/linux/task_find.h"
 
-/* The agent is asked so soon again, then after twice as long, and so on. */
+/* First interval of requests to the agent; it doubles with each. */
 #define ASK_FIRST (2000 * NS_PER_MS)
 #define ASK_LAST  (60000 * NS_PER_MS)
-/* Tasks that were told are looked for so long: they live longer. */
+/* How long reported tasks are searched for: they live longer. */
 #define TOLD_LAST (AGENT_TASKS_LIFETIME_MS / 2 * NS_PER_MS)
 
-/* Where each read is a request to another program it would take too long. */
+/* In a remote guest, where each read is a request, it would take too long. */
 static bool may_ask(const struct collector_kernel *kernel)
 {
 	return kernel->options->tasks && !kernel->options->view->remote;
@@ -38,7 +38,7 @@ static void hear(struct collector_kernel *kernel, uint64_t now)
 
 	if (!error)
 		tasks->told_until = now + TOLD_LAST;
-	/* A guest that was slow, or whose last ones are too young, may have some soon. */
+	/* A guest that was slow, or whose tasks were too young, may report others soon. */
 	if (error == -ECHILD || error == -EBUSY) {
 		tasks->interval = 0;
 		tasks->next_ask = now + ASK_FIRST;
@@ -48,7 +48,7 @@ static void hear(struct collector_kernel *kernel, uint64_t now)
 		put_off(tasks, now);
 }
 
-/* To vCPUs, as a kernel that is read anew. */
+/* Publishes it to vCPUs like a kernel that was read again. */
 static int take(struct collector_kernel *kernel, const struct guest_task_layout *layout)
 {
 	struct guest_kernel *newer;
@@ -56,7 +56,8 @@ static int take(struct collector_kernel *kernel, const struct guest_task_layout 
 	if (guest_kernel_refresh(&newer, collector_kernel_newest(kernel), kernel->options->view))
 		return 0;
 	newer->tasks = *layout;
-	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
+	collector_kernel_check_runs(
+		kernel); /* otherwise the memory that was read may belong to another kernel */
 	if (!collector_kernel_is_certain(kernel)) {
 		guest_kernel_free(newer);
 		return 0;
@@ -100,7 +101,7 @@ static int look(struct collector_kernel *kernel, uint64_t now)
 	return take(kernel, &layout);
 }
 
-/* Of some kernels they never can: the guest is spared to begin any. */
+/* With some kernels it never can: the agent is not asked at all. */
 static bool can_be_found(struct collector_kernel *kernel)
 {
 	struct collector_tasks *tasks = &kernel->tasks;

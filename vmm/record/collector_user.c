@@ -7,7 +7,7 @@
 #include "shared/clock_ns.h"
 #include "shared/log.h"
 
-/* ns. The rings hold some hundred times as much. */
+/* ns per turn; the rings hold some hundred times as much. */
 #define TABLES_TIME  (10 * NS_PER_MS)
 #define SYMBOLS_TIME (10 * NS_PER_MS)
 #define LAST_TIME    NS_PER_S
@@ -88,7 +88,7 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 		;
 }
 
-/* Memory of a kernel that has ended may be in use by the next. */
+/* The next kernel may use the memory of one that has ended. */
 static void find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols,
 			 uint64_t now, uint64_t limit)
 {

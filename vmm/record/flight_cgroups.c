@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/flight_cgroups.h"
 
 #include <errno.h>
@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With its node of the tree, which tsearch(3) allocates: three pointers and what the heap needs. */
+/* With its tree node, which tsearch(3) allocates: three pointers and malloc's overhead. */
 #define NAMED_COST (sizeof(struct named) + 48)
 
-/* A cgroup, as the guest told of it last. */
+/* The latest report of a cgroup. */
 struct named {
 	uint64_t id;
 	struct sideband_cgroup *record; /* owned */

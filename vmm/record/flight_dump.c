@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/flight_dump.h"
 
 #include <errno.h>
@@ -12,32 +12,31 @@
 #include "vmm/record/collector_user.h"
 #include "vmm/resolve/resolver.h"
 
-/* So many samples make a round, which is what readers sort at a time: in order of time already. */
+/* Samples per round, which readers sort as a unit; they are in order already. */
 #define ROUND 65536
-/* So many wait in the resolver. */
+/* Samples between two flushes of the resolver. */
 #define PLAY 4096
 
-/* One ring's copy, and how far it was written. */
+/* The copy of a ring, and the position in it. */
 struct source {
 	struct ring_snapshot snapshot;
 	struct flight_deferred_reader late;
-	const struct ring_record
-		*record;           /* the one that NEXT is in; NULL: the first is yet to come */
-	const struct sample *next; /* in the window; NULL: there is none left */
-	uint64_t time;             /* of the latest sample that was looked at */
+	const struct ring_record *record; /* the one that has NEXT; NULL: before the first */
+	const struct sample *next;        /* in the window; NULL: none left */
+	uint64_t time;                    /* of the latest sample that was read */
 };
 
 struct dump {
 	struct flight_dump *request;
 	struct collector_output output;
-	struct source *sources; /* one for each ring */
+	struct source *sources; /* one per ring */
 	size_t count;
 	struct flight_sideband_list sideband;
-	size_t told; /* of the list */
+	size_t told; /* records of the list that were passed on */
 	struct resolver *resolver;
 	uint64_t lost;       /* samples, in the window */
 	uint64_t guest_lost; /* breakpoints of the guest's own, likewise */
-	int error;           /* of writing what the resolver gave out */
+	int error;           /* of writing what the resolver emitted */
 };
 
 static int copy_rings(struct dump *dump)
@@ -58,7 +57,7 @@ static const struct sample *sample_of(const struct collector_options *options,
 				perf_data_watches_count(options->output.watches));
 }
 
-/* UINT64_MAX where it has none. */
+/* UINT64_MAX: none. */
 static uint64_t first_time(const struct collector_options *options,
 			   const struct ring_snapshot *snapshot)
 {
@@ -70,7 +69,7 @@ static uint64_t first_time(const struct collector_options *options,
 	return sample ? sample->time : UINT64_MAX;
 }
 
-/* Where older samples were overwritten, those from the first one on are all there. */
+/* Where older samples were overwritten, it is complete from the first one left. */
 static void note_complete(struct dump *dump)
 {
 	struct perf_data_flight *flight = dump->request->flight;
@@ -99,7 +98,7 @@ static int take_lost(struct dump *dump, struct source *source)
 				     (uint32_t)(source - dump->sources), lost->count);
 }
 
-/* A watch that stood still in the window, or went on in it. */
+/* A watch was throttled or unthrottled in the window. */
 static int take_event(struct dump *dump, const struct source *source)
 {
 	const struct perf_data_flight *flight = dump->request->flight;
@@ -123,7 +122,7 @@ static void take_guest_lost(struct dump *dump, const struct source *source)
 		dump->guest_lost += lost->count;
 }
 
-/* Goes on to the next sample in the window, past what was lost before it. */
+/* Advances to the next sample in the window, and counts the losses before it. */
 static int advance(struct dump *dump, struct source *source)
 {
 	const struct perf_data_flight *flight = dump->request->flight;
@@ -162,7 +161,7 @@ static struct source *earliest(struct dump *dump)
 	return found;
 }
 
-/* What the resolver gives out, in order of time. */
+/* The resolver emits in order of time. */
 static void write_sample(void *context, const struct attributed_sample *sample)
 {
 	struct dump *dump = context;
@@ -185,7 +184,7 @@ static void write_sideband(void *context, const struct sideband *record)
 		dump->error = collector_output_sideband(&dump->output, record);
 }
 
-/* What happened up to TIME, before the sample of that time. */
+/* Passes on the events up to TIME, before the sample of that time. */
 static void give_sideband(struct dump *dump, uint64_t time)
 {
 	for (;
@@ -198,7 +197,7 @@ static void give_sideband(struct dump *dump, uint64_t time)
 	}
 }
 
-/* All goes in in order of time, so it may come out at any moment. */
+/* Everything goes in in order of time, so it may be flushed at any moment. */
 static int give_samples(struct dump *dump)
 {
 	struct source *source;
@@ -234,7 +233,7 @@ static void tell_losses(struct dump *dump)
 static int write_samples(struct dump *dump)
 {
 	struct resolver_options options = {
-		.rings = dump->count + 1, /* the last: all sideband */
+		.rings = dump->count + 1, /* the last one has all sideband */
 		.account = dump->request->options->account,
 		.images = &dump->request->kernel->boot.images,
 		.reach = RESOLVER_REACH,
@@ -252,7 +251,7 @@ static int write_samples(struct dump *dump)
 	return error;
 }
 
-/* The kernel's mappings come before the samples, so that any of them may end a round. */
+/* The kernel's mappings precede the samples, so that any sample may end a round. */
 static int write_content(struct dump *dump)
 {
 	struct flight_dump *request = dump->request;
@@ -271,7 +270,7 @@ static int write_content(struct dump *dump)
 	return error ? error : perf_data_writer_flush(dump->output.writer, UINT64_MAX);
 }
 
-/* The output is open, and is not from here on. */
+/* Closes the output. */
 static int write_output(struct dump *dump)
 {
 	int error = write_content(dump), close_error = collector_output_close(&dump->output);
@@ -279,7 +278,7 @@ static int write_output(struct dump *dump)
 	return error ? error : close_error;
 }
 
-/* What there is of one that could not be written stays, but for one of which there is nothing. */
+/* An incomplete file stays, unless there is nothing of it. */
 static int write_file(struct dump *dump)
 {
 	struct perf_data_options options = dump->request->options->output;
@@ -309,7 +308,7 @@ static void free_source(struct source *source)
 	flight_deferred_end(&source->late);
 }
 
-/* The rings first: what they hold now is gone soon, and reading the kernel takes time. */
+/* The rings first: they are overwritten soon, and reading the kernel takes time. */
 int flight_dump(struct flight_dump *request)
 {
 	struct dump dump = { .request = request, .count = request->options->ring_count };

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/flight_recorder.h"
 
 #include <errno.h>
@@ -21,15 +21,15 @@
 #include "vmm/record/flight_deferred.h"
 #include "vmm/record/flight_dump.h"
 
-/* The guest tells what happened through its own scheduler: so long after a moment it is known. */
+/* Events pass through the guest's scheduler: they are known this much later, */
 #define SIDEBAND_DELAY (500 * NS_PER_MS)
-/* And so much later it may be in a guest that is stuck. */
+/* or even this much later if the guest is stuck. */
 #define SIDEBAND_MARGIN (10 * NS_PER_S)
 
-/* The file that is written next: its triggers so far. */
+/* The next file, with its triggers so far. */
 struct window {
-	uint64_t due;     /* ns: it is written then */
-	bool by_guest;    /* nobody else asked for it */
+	uint64_t due;     /* ns, when it is written */
+	bool by_guest;    /* and by nothing else */
 	const char *path; /* NULL: the run's next */
 	uint64_t numbers[PERF_DATA_FLIGHT_TRIGGERS];
 	struct perf_data_flight flight;
@@ -43,13 +43,13 @@ struct flight {
 	struct flight_sideband sideband;
 	struct flight_deferred late;
 	struct window window;       /* open if its flight has triggers */
-	struct flight_trigger next; /* taken, but of another window than this one */
+	struct flight_trigger next; /* belongs to the next window */
 	bool next_taken;
-	unsigned int files;    /* of the run's numbers that were given */
-	unsigned int by_guest; /* files that the guest caused */
-	uint64_t refused;      /* triggers of the guest, after by_guest_max files */
+	unsigned int files;    /* numbered files so far */
+	unsigned int by_guest; /* files that only the guest triggered */
+	uint64_t refused;      /* triggers of the guest after by_guest_max files */
 	uint64_t bytes;
-	uint64_t boot; /* ns: when the guest's present boot began; 0: with the recorder */
+	uint64_t boot; /* ns, start of the guest's present boot; 0: before the recorder's */
 	int error;
 	char message[ERROR_MESSAGE_SIZE];
 };
@@ -71,7 +71,7 @@ int flight_check_path(const char *path)
 	return 0;
 }
 
-/* Better now than when the guest has crashed. */
+/* Checked at the start rather than when the guest has crashed. */
 static int check_place(const char *path)
 {
 	char copy[PATH_MAX];
@@ -140,13 +140,13 @@ static uint64_t before(uint64_t time, uint64_t span)
 	return time > span ? time - span : 0;
 }
 
-/* When all is here that happened up to TIME. */
+/* When all events up to TIME are known. */
 static uint64_t known_at(const struct flight *flight, uint64_t time)
 {
 	return time + (flight->options->sideband_ring_count ? SIDEBAND_DELAY : 0);
 }
 
-/* No file says that it has more time before TIME than there was; 0: all that the rings hold. */
+/* Start of the window before TIME, as far as there is data; 0: all that the rings hold. */
 static uint64_t first_of_window(const struct flight *flight, uint64_t time)
 {
 	const struct flight_options *options = flight->options->flight;
@@ -156,7 +156,7 @@ static uint64_t first_of_window(const struct flight *flight, uint64_t time)
 	return later(before(time, options->before), later(options->since, flight->boot));
 }
 
-/* The window's first trigger says what time it is about. */
+/* The first trigger determines the time of the window. */
 static void open_window(struct flight *flight, const struct flight_trigger *trigger)
 {
 	uint64_t time = trigger->told.time;
@@ -199,7 +199,7 @@ static bool take_next(struct flight *flight)
 	return flight->next_taken;
 }
 
-/* Into the window goes what fits. False: it is not open, as nothing was triggered. */
+/* Adds pending triggers that fit. False: the window is not open. */
 static bool gather(struct flight *flight)
 {
 	struct window *window = &flight->window;
@@ -215,7 +215,7 @@ static bool gather(struct flight *flight)
 	return window->flight.count;
 }
 
-/* Who named a file of his own is told himself. */
+/* Errors of a file for one trigger go to its result only. */
 static void note_error(struct flight *flight, int error)
 {
 	if (!error || flight->error || flight->window.path)
@@ -224,7 +224,7 @@ static void note_error(struct flight *flight, int error)
 	snprintf(flight->message, sizeof(flight->message), "%s", error_message());
 }
 
-/* The number goes on also where a file could not be written: what there is of it stays. */
+/* Numbers are used up even by files that failed: what there is of those stays. */
 static void name_file(struct flight *flight, char *path, size_t size)
 {
 	const char *first = flight->options->output.path;
@@ -276,7 +276,7 @@ static void write_window(struct flight *flight, struct flight_result *result)
 	note_error(flight, result->error);
 }
 
-/* No file is written for the guest any more, only its triggers are counted. */
+/* From now on the guest's triggers are only counted. */
 static bool refuse(struct flight *flight)
 {
 	const struct window *window = &flight->window;
@@ -320,7 +320,7 @@ void flight_sideband(struct flight *flight, const struct sideband *record)
 	THREAD_CHECK(&flight->thread);
 	if (record->time <= now() + SIDEBAND_MARGIN)
 		flight_sideband_keep(&flight->sideband, record);
-	else /* no time that can be: it would keep records of others from being believed */
+	else /* impossible: it would make other sources' records look late */
 		flight->sideband.missed++;
 }
 
@@ -330,7 +330,7 @@ void flight_complete(struct flight *flight, size_t ring, const struct sample *sa
 	flight_deferred_keep(&flight->late, ring, sample);
 }
 
-/* No file will have samples of a time before this. */
+/* No file will have samples from before this. */
 static uint64_t oldest_wanted(const struct flight *flight)
 {
 	uint64_t span = flight->options->flight->before;
@@ -357,7 +357,7 @@ bool flight_waits(const struct flight *flight)
 	return flight->window.flight.count || flight->next_taken;
 }
 
-/* Of the time after its triggers, the window has what there was. */
+/* The window gets what there is of the time after its triggers. */
 static void cut_window(struct window *window)
 {
 	const struct perf_data_flight_trigger *last =
@@ -374,7 +374,7 @@ void flight_begin_boot(struct flight *flight)
 
 	THREAD_CHECK(&flight->thread);
 	flight_end(flight);
-	flight_sideband_free(&flight->sideband); /* its processes are gone */
+	flight_sideband_free(&flight->sideband); /* its processes have ended */
 	flight->sideband.missed = missed;
 	flight->boot = now();
 }

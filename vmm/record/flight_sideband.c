@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/flight_sideband.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "shared/error.h"
 
-/* Less is not worth to be looked at. */
+/* Bytes below which advancing the base is not worthwhile. */
 #define DUE_MIN (1ul << 20)
 
 static struct guest_account *account_of(const struct flight_sideband *sideband)
@@ -52,7 +52,7 @@ static bool take_one_into_base(struct flight_sideband *sideband, const struct si
 	return !error && !flight_cgroups_apply(&sideband->cgroups, record, account_of(sideband));
 }
 
-/* A loss that is told of late is one all the same. */
+/* A late report of a loss still counts. */
 static void keep_late(struct flight_sideband *sideband, const struct sideband *record)
 {
 	if (record->type != SIDEBAND_LOST || !take_one_into_base(sideband, record))
@@ -147,19 +147,18 @@ void flight_sideband_free(struct flight_sideband *sideband)
 	*sideband = (struct flight_sideband){ .base.store.account = account };
 }
 
-/* The base, told as records. */
+/* --- the base as records --------------------------------------------------------- */
 
 struct telling {
 	const struct flight_sideband *sideband;
 	struct flight_sideband_list *list;
 	size_t room;
-	const struct resolver_lifetime *
-		*lives; /* that go on at the base's time, in order of their numbers; owned */
+	const struct resolver_lifetime **lives; /* alive at the base's time, by number; owned */
 	size_t count;
 	bool failed; /* no memory */
 };
 
-/* A zeroed record of SIZE bytes at the end of the list; NULL without memory. */
+/* Appends a zeroed record of SIZE bytes; NULL without memory. */
 static void *add(struct telling *telling, enum sideband_type type, uint32_t size)
 {
 	struct flight_sideband_list *list = telling->list;
@@ -188,7 +187,7 @@ static void *add(struct telling *telling, enum sideband_type type, uint32_t size
 	return record;
 }
 
-/* Page tables that may be another's by now are not told. */
+/* Page tables that may belong to another process by now are left out. */
 static void set_life(const struct telling *telling, struct sideband *head,
 		     const struct resolver_lifetime *life, uint32_t tid)
 {
@@ -200,14 +199,14 @@ static void set_life(const struct telling *telling, struct sideband *head,
 	head->flags = head->cr3 && pair ? SIDEBAND_CR3_PAIR : 0;
 }
 
-/* What may be so no more keeps its time. */
+/* Stale reports keep their time. */
 static void set_told(const struct telling *telling, struct sideband *head, uint64_t told)
 {
 	if (told <= telling->sideband->lost)
 		head->time = told;
 }
 
-/* False: it has none that is known. */
+/* False: it has no known name. */
 static bool tell_name(struct telling *telling, const struct resolver_lifetime *life, uint32_t tid)
 {
 	struct resolver_name name = resolver_threads_name_of(&telling->sideband->base.threads, tid,
@@ -227,7 +226,7 @@ static uint32_t round_up(size_t size)
 	return (uint32_t)((size + 7) & ~(size_t)7);
 }
 
-/* How it may be accessed is not kept: as code, so that readers look there. */
+/* The protection is not kept: written as code, so that readers look there. */
 static void tell_mapping(struct telling *telling, const struct resolver_lifetime *life,
 			 const struct resolver_piece *piece, uint32_t tid)
 {
@@ -275,7 +274,7 @@ static void tell_life(struct telling *telling, const struct resolver_lifetime *l
 			tell_mapping(telling, life, &life->space.pieces[i], life->process->pid);
 }
 
-/* A thread is heard of by any record of its own. */
+/* Any record of a thread makes it known. */
 static void tell_nameless(struct telling *telling, const struct resolver_lifetime *life,
 			  uint32_t tid)
 {
@@ -286,8 +285,7 @@ static void tell_nameless(struct telling *telling, const struct resolver_lifetim
 		}
 }
 
-/* Processes live on when their first thread has ended, and records of theirs make readers believe
- * that it has not. */
+/* A process outlives its first thread, but its records make readers assume that thread alive. */
 static void tell_end_of_first(struct telling *telling, const struct resolver_lifetime *life)
 {
 	uint32_t pid = life->process->pid;
@@ -369,7 +367,7 @@ static void tell_thread(struct telling *telling, const struct resolver_thread *t
 		bsearch(&sought, telling->lives, telling->count, sizeof(struct resolver_lifetime *),
 			compare_lives);
 
-	/* tell_life() told of the first one of each process. */
+	/* The first thread of each process was written by tell_life(). */
 	if (life && (*life)->process->pid != thread->tid && !tell_name(telling, *life, thread->tid))
 		tell_nameless(telling, *life, thread->tid);
 }

@@ -11,12 +11,12 @@
 
 struct queued_image {
 	struct user_image *image;
-	uint64_t since; /* ns: when it came */
-	uint64_t next;  /* ns: when to look */
-	uint64_t wait;  /* ns: before the time after that */
+	uint64_t since; /* ns, when it was first seen */
+	uint64_t next;  /* ns, when it is due */
+	uint64_t wait;  /* ns, interval before the next try */
 };
 
-/* The block grows each time that its number is a power of two. */
+/* The array grows whenever its count is a power of two. */
 static void add(struct image_queue *waiting, struct user_image *image, uint64_t now)
 {
 	size_t count = waiting->count;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/jit_code.h"
 
 #include <search.h>
@@ -9,57 +9,56 @@
 #include "vmm/symbols/jit_image.h"
 
 #define BUCKETS 256u
-/* Of one map, functions that others took the place of; what is more is forgotten, the oldest first.
- */
+/* Replaced functions that are kept for a map; the oldest ones are forgotten. */
 #define REPLACED_MAX 256u
-/* Lives of one process. */
+/* Maps of one process. */
 #define LIVES_MAX 8u
-/* A file's birth is told by the guest's last tick. */
+/* The birth of a file has the resolution of the guest's tick. */
 #define BIRTH_ERROR (20 * NS_PER_MS)
 #define NO_PLACE    UINT64_MAX
 
-/* A line of a map: it was written in (from_least, from_most], and what it says was so until one of
- * (to_least, to_most]. */
+/* A line of a map: written in (from_least, from_most], and valid until one of (to_least,
+ * to_most]. */
 struct function {
 	uint64_t start, end;
 	uint64_t from_least, from_most;
-	uint64_t to_least, to_most; /* UINT64_MAX: it is so still */
-	uint64_t place;             /* in the image; NO_PLACE: it was not asked for yet */
-	bool first;                 /* none was at its addresses before, as far as the map goes */
+	uint64_t to_least, to_most; /* UINT64_MAX: still valid */
+	uint64_t place;             /* offset in the image; NO_PLACE: not asked for yet */
+	bool first;                 /* by the map, nothing was at its addresses before */
 	struct function *next;      /* that was replaced after this one */
 	char name[];
 };
 
-/* A map as it grew, from its beginning to its end or that of the program. */
+/* A map over time, from its beginning to its end or that of the program. */
 struct life {
 	struct life *older;
-	void *functions; /* tree, tsearch(3): those that are, no two at one address */
+	void *functions; /* tree, tsearch(3): valid ones, no two at one address */
 	struct function *replaced, **last;
 	unsigned int replaced_count;
-	uint64_t forgotten; /* up to here some that were replaced are not known any more, */
+	uint64_t forgotten; /* ns: up to this time some replaced functions were forgotten, */
 	uint64_t forgotten_start, forgotten_end; /* which were between these addresses */
-	uint64_t known;             /* all lines that stood in the map then have been told */
-	bool behind;                /* that will not move on with rounds */
-	uint64_t from;              /* it did not begin before */
-	uint64_t told;              /* its map was looked at then, and was the program's */
-	uint64_t ran;               /* behind its end: up to then that program ran, surely */
-	uint64_t to_least, to_most; /* as a function's */
+	uint64_t known;             /* ns: all lines of the map at this time were reported */
+	bool behind;                /* rounds do not advance it any more */
+	uint64_t from;              /* ns: it began no earlier */
+	uint64_t told;              /* ns: the map was scanned, and belonged to the program */
+	uint64_t ran;               /* ns, after its end: the program certainly ran up to here */
+	uint64_t to_least, to_most; /* as in struct function */
 	size_t bytes;
 };
 
-/* What the heap needs for a piece of memory, and for a node of a tree, which is one more. */
+/* Overhead of an allocation, and of a tree node, which is another one. */
 #define HEAP_COST 16u
 #define NODE_COST 48u
 #define LIFE_COST (sizeof(struct life) + HEAP_COST)
 
 struct process {
-	struct process *next; /* of the bucket */
+	struct process *next; /* in the bucket */
 	uint32_t pid;
-	struct life *life; /* the newest; NULL: none, so far */
-	bool open;         /* it goes on: lines are of it */
-	uint64_t ended;    /* when a program of the process ended last, at least; or may have, where
-			      that was    lost */
-	uint64_t dropped;  /* of up to here nothing is known any more */
+	struct life *life; /* the newest; NULL: none so far */
+	bool open;         /* is open: lines belong to it */
+	uint64_t ended;    /* ns: a program of the process ended last at this time or later; or may
+			   have, if that was    lost */
+	uint64_t dropped;  /* ns: nothing is known of times up to here */
 	bool given_up;
 	struct jit_image image;
 	size_t image_bytes;
@@ -115,9 +114,8 @@ static uint64_t most(const struct sideband *record)
 	return behind(record->time, record->time_error);
 }
 
-/* Ranges that overlap are equal: so a tree has one function at an address, and is asked for any in
- * a range.
- */
+/* Overlapping ranges are equal: a tree has one function per address, and finds any function in a
+ * range. */
 static int compare(const void *left, const void *right)
 {
 	const struct function *a = left, *b = right;
@@ -138,7 +136,7 @@ static struct function *find_in(const struct life *life, uint64_t start, uint64_
 	return found ? *(struct function **)found : NULL;
 }
 
-/* --- lives -------------------------------------------------------------------- */
+/* --- maps over time -------------------------------------------------------------------- */
 
 static void drop_life(struct jit_code *code, struct process *process, struct life *life)
 {
@@ -166,7 +164,7 @@ static void free_lives(struct jit_code *code, struct process *process)
 	process->open = false;
 }
 
-/* What the oldest ones said is not known any more: of their time nothing is. */
+/* The time of forgotten maps becomes unknown. */
 static void drop_old_lives(struct jit_code *code, struct process *process)
 {
 	struct life **at = &process->life;
@@ -179,7 +177,7 @@ static void drop_old_lives(struct jit_code *code, struct process *process)
 	*at = NULL;
 }
 
-/* The one that goes on ends in (FROM, TO], if there is one. */
+/* The open map, if any, ends in (FROM, TO]. */
 static void end_life(struct process *process, uint64_t from, uint64_t to)
 {
 	struct life *life = process->open ? process->life : NULL;
@@ -293,7 +291,7 @@ static void drop_ended(struct jit_code *code, struct process *process, void *ign
 	}
 }
 
-/* Those that ended go first. */
+/* Ended ones are dropped first. */
 static bool make_room(struct jit_code *code, size_t size)
 {
 	if (take_bytes(code, size))
@@ -304,7 +302,7 @@ static bool make_room(struct jit_code *code, size_t size)
 
 /* --- lines -------------------------------------------------------------------- */
 
-/* The one that was replaced first. */
+/* The function that was replaced first. */
 static void forget_replaced(struct jit_code *code, struct life *life)
 {
 	struct function *function = life->replaced;
@@ -323,7 +321,7 @@ static void forget_replaced(struct jit_code *code, struct life *life)
 	free(function);
 }
 
-/* Another one is where it was, since (FROM, TO]. */
+/* Another function is at its address since (FROM, TO]. */
 static void replace(struct jit_code *code, struct life *life, struct function *function,
 		    uint64_t from, uint64_t to)
 {
@@ -404,7 +402,7 @@ static void take_line(struct jit_code *code, const struct sideband_jit_code *lin
 		return;
 	function = find_in(process->life, line->start, line->start + line->length);
 	if (function && is_same(function, line))
-		return; /* said again */
+		return; /* repeated */
 	if (!add(code, process->life, line))
 		give_up(code, process);
 }
@@ -412,9 +410,9 @@ static void take_line(struct jit_code *code, const struct sideband_jit_code *lin
 /* --- maps --------------------------------------------------------------------- */
 
 /*
- * The program that MAP is told of did not begin before. Where events were lost, or a process was
- * told anew as if it had just run its program, the guest may know that it is still the one whose
- * map was told before.
+ * Start of the program that MAP was reported for. After a loss, or if a process was reported anew
+ * as if it had just started, the guest may confirm that it still runs the program of the earlier
+ * map.
  */
 static uint64_t program_began(const struct process *process, const struct sideband_jit_map *map)
 {
@@ -426,7 +424,7 @@ static uint64_t program_began(const struct process *process, const struct sideba
 										 : map->program;
 }
 
-/* A file that was made before the program began may have another one's lines. */
+/* A file created before the program started may have lines of another one. */
 static bool may_begin(const struct process *process, const struct sideband_jit_map *map,
 		      uint64_t began)
 {
@@ -444,7 +442,7 @@ static void take_begin(struct jit_code *code, const struct sideband_jit_map *map
 	if (!process)
 		return;
 	began = program_began(process, map);
-	/* What was known of it up to then, was so. */
+	/* What was known up to then stays valid. */
 	if (process->open && process->life->known > least(&map->head))
 		end_life(process, least(&map->head), most(&map->head));
 	else if (process->open)
@@ -476,7 +474,7 @@ static void take_map(struct jit_code *code, const struct sideband_jit_map *map)
 		return;
 	process->life->behind = map->head.flags & SIDEBAND_JIT_INCOMPLETE;
 	if (map->head.flags & SIDEBAND_JIT_END)
-		process->life->known = UINT64_MAX; /* no line will come any more */
+		process->life->known = UINT64_MAX; /* no line will follow */
 }
 
 static void take_round(struct jit_code *code, struct process *process, void *context)
@@ -488,7 +486,7 @@ static void take_round(struct jit_code *code, struct process *process, void *con
 		process->life->known = least(round);
 }
 
-/* Another program begins, or another process that has the same number. */
+/* Another program starts, or another process with the same id. */
 static void end_program(struct jit_code *code, const struct sideband *record)
 {
 	struct process *process = find_process(code, record->pid);
@@ -500,8 +498,7 @@ static void end_program(struct jit_code *code, const struct sideband *record)
 		process->ended = least(record);
 }
 
-/* Another processor lost something earlier, and says so later. A map that was looked at since has
- * its own end. */
+/* A CPU may report an earlier loss late. A map that was scanned since has its own end. */
 static void doubt_end(struct life *life, uint64_t from, uint64_t until)
 {
 	if (life->ran > from)
@@ -510,10 +507,8 @@ static void doubt_end(struct life *life, uint64_t from, uint64_t until)
 		life->to_least = before(from, JIT_CODE_LATE);
 }
 
-/*
- * Or may begin: which process's is not known. A processor that has nothing to tell says late what
- * it lost: a map that was told since is the program's all the same.
- */
+/* A program may start: of which process is unknown. An idle CPU reports its losses late: a map
+ * that was reported since belongs to the program all the same. */
 static void doubt_program(struct jit_code *code, struct process *process, void *context)
 {
 	const struct sideband_lost *lost = context;
@@ -559,7 +554,7 @@ void jit_code_apply(struct jit_code *code, const struct sideband *record)
 	}
 }
 
-/* --- questions ---------------------------------------------------------------- */
+/* --- lookups ---------------------------------------------------------------- */
 
 bool jit_code_has(const struct jit_code *code, uint32_t pid)
 {
@@ -574,7 +569,7 @@ static bool may_be(const struct function *function, uint64_t address, uint64_t t
 	       time > function->from_least && time <= function->to_most;
 }
 
-/* The only one that can have been at ADDRESS. */
+/* The only function that can have been at ADDRESS. */
 static struct function *find_only(const struct life *life, uint64_t address, uint64_t time)
 {
 	struct function *found = find_in(life, address, address + 1);
@@ -591,7 +586,7 @@ static struct function *find_only(const struct life *life, uint64_t address, uin
 	return found && (found->first || time > life->forgotten) ? found : NULL;
 }
 
-/* The life that TIME lies in, surely; NULL: none is known to be the one. */
+/* The map that certainly covers TIME; NULL: none. */
 static const struct life *life_at(const struct process *process, uint64_t time)
 {
 	const struct life *life = process->life;

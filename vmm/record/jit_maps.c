@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/jit_maps.h"
 
 #include <stdlib.h>
@@ -12,37 +12,36 @@
 #include "vmm/guest/linux/user_image.h"
 #include "vmm/record/collector_scans.h"
 
-/* Bytes that are read of one map in one look. */
+/* Bytes of one map that are read per scan. */
 #define PART (64u << 10)
-/* A process that has no map, or was not found, is looked at ever more rarely. */
+/* ns: first interval of retries for a process without a map, or not found; it grows. */
 #define WAIT_FIRST (50 * NS_PER_MS)
 #define WAIT_MOST  (1000 * NS_PER_MS)
-/* Finding a process goes over all that the guest says there are. Where that took so long in a look,
- * others wait for the next one; and it takes no more than such a part of a processor. */
+/* Finding a process walks the whole list of tasks. If that took long, others wait for the next
+ * scan; all of it gets 1/SHARE of the time. */
 #define SEARCH_ENOUGH (NS_PER_MS / 10)
 #define SEARCH_SHARE  20
 
 enum state {
 	STATE_FREE,
-	STATE_WANTED, /* it is to be found */
-	STATE_MISSED, /* it was not, and nothing was seen of it since */
-	STATE_NO_MAP, /* it was found */
-	STATE_KNOWN,  /* and its map is: as of the latest look all of it */
-	STATE_BEHIND, /* or there is more than that */
+	STATE_WANTED, /* to be found */
+	STATE_MISSED, /* not found, and nothing was seen of it since */
+	STATE_NO_MAP, /* found */
+	STATE_KNOWN,  /* with its map, complete as of the latest scan, */
+	STATE_BEHIND, /* or incomplete */
 };
 
 struct followed {
 	enum state state;
-	struct perf_map_file file; /* of one that is wanted or missed: pid alone */
-	uint64_t seen;  /* ns: the program was there then, and it is not known that it was before */
-	uint64_t since; /* ns: it was there, and its map had nothing else than what was told by now
-			 */
-	uint64_t next, wait; /* ns: of a process without a map, when it is looked at or for again */
+	struct perf_map_file file; /* with WANTED and MISSED only pid */
+	uint64_t seen;       /* ns: the program was running; whether it was before is unknown */
+	uint64_t since;      /* ns: it was running, and all lines of its map are reported */
+	uint64_t next, wait; /* ns: next try for a process without a map, or not found */
 };
 
 struct jit_maps {
 	struct followed followed[JIT_MAPS_MAX];
-	size_t turn;          /* behind the one that was searched for last */
+	size_t turn;          /* after the one that was searched for last */
 	uint64_t next_search; /* ns */
 	uint8_t text[PART];
 };
@@ -57,7 +56,7 @@ void jit_maps_free(struct jit_maps *maps)
 	free(maps);
 }
 
-/* --- who is followed -------------------------------------------------------------- */
+/* --- followed processes -------------------------------------------------------------- */
 
 static bool runs_made_code(const struct guest_kernel *kernel, const struct sample *sample)
 {
@@ -84,7 +83,7 @@ static struct followed *find(struct jit_maps *maps, uint32_t pid)
 	return NULL;
 }
 
-/* Where there is no room, one goes that is not there, or has had no map for long. */
+/* If there is no room, replaces one that is not there, or has had no map for long. */
 static struct followed *find_room(struct jit_maps *maps)
 {
 	struct followed *idle = NULL;
@@ -117,10 +116,10 @@ void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel,
 		followed->state = STATE_WANTED;
 }
 
-/* --- what is told ----------------------------------------------------------------- */
+/* --- reports ----------------------------------------------------------------- */
 
-/* What is told of PID later than TIME is of another program, or of another map of it. When the last
- * one ended need not be said: behind its last round nothing is known of it. */
+/* Reports of PID after TIME are about another program, or another map of it. The end of the last
+ * one needs no report: after its last round nothing is known of it. */
 static void tell_end(struct jit_code *code, uint32_t pid, uint64_t time)
 {
 	const struct sideband_comm exec = { .head = { .size = sizeof(exec),
@@ -145,7 +144,7 @@ static void tell_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_
 	jit_code_apply(code, &map.head);
 }
 
-/* They stood in the map at TIME, and did not at SINCE. */
+/* Lines that were in the map at TIME, and not at SINCE. */
 static void tell_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint64_t time,
 		       struct span lines)
 {
@@ -183,10 +182,10 @@ static bool is_told(const struct followed *followed)
 	return followed->state == STATE_KNOWN || followed->state == STATE_BEHIND;
 }
 
-/* --- looks ------------------------------------------------------------------------ */
+/* --- scans ------------------------------------------------------------------------ */
 
-/* A JIT that is late with a line may have run its function before: not so long before that it was
- * another program's. */
+/* A JIT that writes a line late may have run the function before, but not under an earlier program.
+ */
 static uint64_t not_before(const struct followed *followed)
 {
 	uint64_t program = followed->seen + JIT_CODE_LATE;
@@ -233,7 +232,7 @@ static void take_unknown(struct followed *followed, struct jit_code *code,
 	followed->state = STATE_BEHIND;
 }
 
-/* It ended since the map was seen whole last; the process goes on if STATE is one of those. */
+/* It ended after the map was last read completely; the process may go on, by STATE. */
 static void take_end(struct followed *followed, struct jit_code *code,
 		     const struct collector_scan *look, enum state state)
 {
@@ -267,8 +266,7 @@ static void take_look(struct followed *followed, struct jit_code *code,
 	}
 }
 
-/* The program that was read to be in the process was there when that was done, and perhaps not
- * before. */
+/* The program was running when it was read, and perhaps not before. */
 static void begin(struct followed *followed, const struct guest_kernel *kernel,
 		  const struct guest_view *view, uint64_t now)
 {
@@ -284,7 +282,7 @@ static void begin(struct followed *followed, const struct guest_kernel *kernel,
 	followed->wait = followed->next = 0;
 }
 
-/* Each in its turn, whoever else is asked for meanwhile. */
+/* Each process in turn, whichever is requested meanwhile. */
 static struct followed *next_wanted(struct jit_maps *maps, uint64_t now)
 {
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
@@ -314,7 +312,7 @@ static void search(struct jit_maps *maps, const struct guest_kernel *kernel,
 	maps->next_search = now + SEARCH_SHARE * took;
 }
 
-/* False: another kernel may have run meanwhile, so nothing was seen. */
+/* False: another kernel may have been running, so the result is void. */
 static bool look_at(struct jit_maps *maps, struct followed *followed,
 		    const struct guest_kernel *kernel, const struct guest_view *view,
 		    bool (*runs)(void *), void *context, struct jit_code *code)
@@ -334,7 +332,7 @@ static bool look_at(struct jit_maps *maps, struct followed *followed,
 	return true;
 }
 
-/* Those that were found a moment ago may be another kernel's. */
+/* Processes found a moment ago may belong to another kernel. */
 static void find_again(struct jit_maps *maps)
 {
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
@@ -366,7 +364,7 @@ void jit_maps_scan(struct jit_maps *maps, const struct guest_kernel *kernel,
 		tell_round(code, round.begun);
 }
 
-/* The programs go on, and others may tell of the same maps from their beginning. */
+/* The programs go on, and others may report the same maps from their beginning. */
 void jit_maps_end(struct jit_maps *maps, struct jit_code *code)
 {
 	uint64_t now = collector_scan_latest();

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/module_timeline.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "vmm/record/module_index.h"
 #include "vmm/symbols/build_id_cache.h"
 
-#define PAGE_SIZE 4096ull /* the kernel has no two kinds of code in one */
+#define PAGE_SIZE 4096ull /* a page never holds two kinds of code */
 
 static bool same_build_id(const struct guest_module *left, const struct guest_module *right)
 {
@@ -16,7 +16,7 @@ static bool same_build_id(const struct guest_module *left, const struct guest_mo
 	       !memcmp(left->build_id, right->build_id, left->build_id_size);
 }
 
-/* Of two looks one after the other; a module has no build id yet while it is being set up. */
+/* In two consecutive scans; a module has no build id while it is being set up. */
 static bool stayed(const struct guest_module *older, const struct guest_module *newer)
 {
 	return older->start == newer->start && older->size == newer->size &&
@@ -24,7 +24,7 @@ static bool stayed(const struct guest_module *older, const struct guest_module *
 	       (!older->build_id_size || !newer->build_id_size || same_build_id(older, newer));
 }
 
-/* Of any two times: the code is the same. */
+/* Is the code the same, whatever lies between the two times? */
 static bool is_again(const struct guest_module *older, const struct guest_module *newer)
 {
 	return newer->build_id_size && same_build_id(older, newer) && stayed(older, newer);
@@ -35,7 +35,7 @@ static bool is_live(const struct module_bound *bound)
 	return !bound->end && !bound->over;
 }
 
-/* The bound that MODULE has now; NULL: none. */
+/* The beginning of MODULE's present time; NULL: none. */
 static struct module_bound *live_place(const struct module_timeline *timeline,
 				       const struct guest_module *module)
 {
@@ -52,7 +52,7 @@ static struct address_range pages_of(const struct guest_module *module)
 					      ~(PAGE_SIZE - 1) };
 }
 
-/* Each has its end in time, so there must be room for as many. */
+/* Each module will need a second bound, for its end. */
 static int make_room(struct module_timeline *timeline, size_t more)
 {
 	size_t capacity = timeline->count + more;
@@ -74,7 +74,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* LATEST saw it, if only at its end: then it was there for no time that is known. */
+/* LATEST found it, if only at the end of the scan: then no time is proven. */
 static void end(struct module_timeline *timeline, struct module_bound *bound,
 		const struct collector_scan *latest)
 {
@@ -86,14 +86,14 @@ static void end(struct module_timeline *timeline, struct module_bound *bound,
 	};
 }
 
-/* What a look changes, with what finds the few that matter among many. */
+/* An update by one scan, with indexes to find the few modules that matter. */
 struct update {
 	struct module_timeline *timeline;
-	const struct guest_module *modules; /* that the look saw; COUNT */
+	const struct guest_module *modules; /* found by the scan; COUNT */
 	size_t count;
-	struct module_index listed;          /* of those, by start */
-	struct module_index live, names;     /* of timeline, by start and by name */
-	struct module_spans used, looked_at; /* where timeline were before, and where MODULES are */
+	struct module_index listed;          /* the modules, by start */
+	struct module_index live, names;     /* the bounds, by start and by name */
+	struct module_spans used, looked_at; /* ranges of the bounds, and of the modules */
 };
 
 static void close_update(struct update *update)
@@ -145,7 +145,7 @@ static void index_places(struct update *update)
 	module_spans_finish(&update->used);
 }
 
-/* What MODULE is now; NULL: nothing. */
+/* The module of the list that MODULE is; NULL: none. */
 static const struct guest_module *find_listed(const struct update *update,
 					      const struct guest_module *module)
 {
@@ -167,7 +167,7 @@ static bool has_live_place(const struct update *update, const struct guest_modul
 	return false;
 }
 
-/* Who had the name of MODULE first; NULL: nobody. */
+/* The first bound with the name of MODULE; NULL: none. */
 static const struct guest_module *first_of_name(const struct update *update,
 						const struct guest_module *module)
 {
@@ -183,7 +183,7 @@ static const struct guest_module *first_of_name(const struct update *update,
 	return first ? &first->module : NULL;
 }
 
-/* Readers know a module by its name; a BPF program by its bound, and several may have one name. */
+/* Readers identify modules by name, and BPF programs, which may share names, by address. */
 static bool name_is_its_own(const struct update *update, const struct guest_module *module)
 {
 	const struct guest_module *first = module->program ? NULL : first_of_name(update, module);
@@ -191,7 +191,7 @@ static bool name_is_its_own(const struct update *update, const struct guest_modu
 	return first ? is_again(first, module) : build_id_cache_name_is_plain(module->name);
 }
 
-/* By one of before, or by one of this look that was begun before MODULE. */
+/* By an earlier one, or by one of this scan that precedes MODULE. */
 static bool is_used_place(const struct update *update, const struct guest_module *module)
 {
 	const struct guest_module *one;
@@ -206,10 +206,8 @@ static bool is_used_place(const struct update *update, const struct guest_module
 	return address_ranges_overlap(&update->timeline->forgotten, pages_of(module));
 }
 
-/*
- * A BPF program may have had the bound of another that no look saw, and samples of that one may be
- * checked when it is gone: only what the first list had is there since ever.
- */
+/* A BPF program may have replaced one that no scan found, and whose samples are checked later. Only
+ * those of the first list begin at time 0. */
 static bool is_since_ever(const struct update *update, const struct guest_module *module)
 {
 	return !(module->program && update->timeline->programs_listed) &&
@@ -229,7 +227,7 @@ static void begin(struct update *update, const struct guest_module *module,
 	index_place(update, timeline->count++);
 }
 
-/* Ends those that the look did not see. */
+/* Ends modules that the scan did not find. */
 static void end_others(struct update *update, const struct collector_scan *latest)
 {
 	struct module_timeline *timeline = update->timeline;
@@ -320,10 +318,10 @@ bool module_timeline_is_shared(const struct module_timeline *timeline,
 			return true;
 	if (address_ranges_overlap(&timeline->forgotten, pages_of(module)))
 		return true;
-	return timeline->stopped && !one; /* none was remembered any more */
+	return timeline->stopped && !one; /* nothing is remembered since the stop */
 }
 
-/* Of a BPF program: the latest of that bound and name before its END. */
+/* For a BPF program: the latest beginning with that address and name before its END. */
 static struct module_bound *beginning_of(struct module_timeline *timeline,
 					 const struct module_bound *end)
 {
@@ -333,7 +331,7 @@ static struct module_bound *beginning_of(struct module_timeline *timeline,
 	return NULL;
 }
 
-/* Marks the older half, or one, of the programs that are gone: how many. */
+/* Marks the older half of the ended programs, at least one; returns their number. */
 static size_t mark_forgotten(struct module_timeline *timeline)
 {
 	size_t gone = 0, forgotten = 0;

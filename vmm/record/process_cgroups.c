@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/process_cgroups.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #define MADE (1ull << 63) /* inode numbers of kernfs are far below */
 
 struct place {
-	uint64_t id;   /* 0: nobody told */
+	uint64_t id;   /* 0: unknown */
 	uint64_t time; /* of the latest record about the process */
 };
 
@@ -22,7 +22,7 @@ struct page {
 
 struct process_cgroups {
 	struct guest_account *account;
-	uint64_t lost; /* what was told of this time or an earlier one may be so no more */
+	uint64_t lost; /* ns: reports up to this time are stale */
 	struct page *pages[SAMPLE_TASK_LIMIT / PAGE_PLACES];
 };
 
@@ -42,7 +42,7 @@ void process_cgroups_free(struct process_cgroups *cgroups)
 	free(cgroups);
 }
 
-/* NULL: there is none. */
+/* NULL: none. */
 static struct place *find(const struct process_cgroups *cgroups, uint32_t pid)
 {
 	struct page *page = cgroups->pages[pid / PAGE_PLACES];
@@ -75,8 +75,7 @@ static void put(struct process_cgroups *cgroups, const struct sideband *record, 
 {
 	struct place *place = id ? need(cgroups, record->pid) : find(cgroups, record->pid);
 
-	/* A record may come late: what is known already is of a later process with the same number.
-	 */
+	/* A late record is about an earlier process of this id. */
 	if (place && record->time >= place->time)
 		*place = (struct place){ id, record->time };
 }

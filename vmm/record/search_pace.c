@@ -1,10 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/search_pace.h"
 
 static struct search_state place_of(const struct guest_registers *registers)
 {
 	if (!(registers->paging.efer &
-	      EFER_LMA)) /* no kernel is found there, whatever else it is */
+	      EFER_LMA)) /* there is no kernel in that state, whatever else changes */
 		return (struct search_state){ 0 };
 	return (struct search_state){ .cr3 = registers->paging.cr3,
 				      .idt_base = registers->idt_base,

@@ -12,7 +12,7 @@ struct table_job {
 	struct cfi_image *image;
 	struct cfi_table *table;
 	int error;
-	_Atomic bool done; /* what is above is final */
+	_Atomic bool done; /* the fields above are final */
 };
 
 static void *run(void *context)

@@ -11,10 +11,10 @@
 #include "vmm/symbols/image_file.h"
 #include "vmm/symbols/image_symbols.h"
 
-/* What was seen of a build; */
+/* A build id that was seen; */
 struct build {
 	struct image_identity identity;
-	bool ambiguous; /* and another one that has its parts in other places */
+	bool ambiguous; /* and an image of it with another layout */
 };
 
 struct user_symbols {
@@ -22,9 +22,9 @@ struct user_symbols {
 	struct image_queue waiting;
 	struct build *builds;
 	size_t build_count;
-	const struct user_image *image; /* that user_symbols_turn() tried, */
-	int error;                      /* with what result, */
-	struct span table;              /* and its names, owned; size 0: there is nothing to add */
+	const struct user_image *image; /* the image that user_symbols_turn() tried, */
+	int error;                      /* the result, */
+	struct span table;              /* and its symbols, owned; size 0: nothing to add */
 };
 
 struct guest_file {
@@ -69,7 +69,7 @@ static int read_guest(void *context, uint64_t offset, void *to, size_t size)
 
 typedef int find_tables(const struct elf_source *file, struct elf_tables *tables);
 
-/* The table is the caller's to free. */
+/* The caller frees the table. */
 static int read_symbols(const struct elf_source *file, find_tables *find, struct span *table)
 {
 	struct elf_stubs stubs = { 0 };
@@ -79,7 +79,7 @@ static int read_symbols(const struct elf_source *file, find_tables *find, struct
 
 	if (!error && tables.head.symbols + (uint64_t)tables.head.strings > USER_SYMBOLS_TABLE_MAX)
 		error = -EFBIG;
-	/* Where not all that tells of them is in memory they have no names. */
+	/* Without its whole identity in memory, an image gets no symbols. */
 	if (!error)
 		elf_stubs_find(file, &stubs);
 	if (!error)
@@ -90,7 +90,7 @@ static int read_symbols(const struct elf_source *file, find_tables *find, struct
 	return error;
 }
 
-/* NULL: no memory. The block grows each time that its number is a power of two. */
+/* NULL: no memory. The array grows whenever its count is a power of two. */
 static struct build *add_build(struct user_symbols *symbols, const struct image_identity *identity)
 {
 	size_t count = symbols->build_count;
@@ -114,7 +114,7 @@ static bool has_build_id(const struct image_identity *identity, const uint8_t *b
 	return identity->build_id_size == size && !memcmp(identity->build_id, build_id, size);
 }
 
-/* Is what is found by its build id this image alone? */
+/* Is the image the only one with its build id? */
 static bool is_only_one(struct user_symbols *symbols, const struct image_identity *identity)
 {
 	for (size_t i = 0; i < symbols->build_count; i++) {
@@ -132,7 +132,7 @@ static bool is_only_one(struct user_symbols *symbols, const struct image_identit
 	return add_build(symbols, identity);
 }
 
-/* A program can claim any build id: it must not name functions of the kernel. */
+/* A program can claim any build id: it must not provide symbols for the kernel. */
 static bool is_of_kernel(const struct guest_kernel *kernel, const struct image_identity *identity)
 {
 	if (has_build_id(identity, kernel->build_id, kernel->build_id_size))
@@ -144,7 +144,7 @@ static bool is_of_kernel(const struct guest_kernel *kernel, const struct image_i
 	return false;
 }
 
-/* Is the file still what its build id was read of? It may be written to in memory. */
+/* Is the file still the one that the build id was read from? It may be modified in memory. */
 static bool is_still(const struct elf_source *file, const struct image_identity *identity)
 {
 	struct image_identity now;
@@ -153,7 +153,7 @@ static bool is_still(const struct elf_source *file, const struct image_identity 
 	return image_identity_same(&now, identity);
 }
 
-/* 0: there is nothing to add, or it is in TABLE; else as user_symbols_commit() wants it. */
+/* 0: nothing to add, or it is in TABLE; else an error for user_symbols_commit(). */
 static int provide(struct user_symbols *symbols, struct guest_file *guest_file, struct span *table)
 {
 	const struct elf_source file = { .read = read_guest, .context = guest_file };
@@ -204,7 +204,7 @@ void user_symbols_commit(struct user_symbols *symbols, bool certain, uint64_t no
 	if (table->size && certain)
 		image_symbols_add(&symbols->names, *table,
 				  span_of(identity->build_id, identity->build_id_size));
-	/* -EFAULT: it may come to be in memory; -EINVAL: the guest may be writing to it. */
+	/* -EFAULT: it may be read into memory later; -EINVAL: the guest may be writing it. */
 	if ((table->size && !certain) || symbols->error == -EFAULT || symbols->error == -EINVAL)
 		image_queue_retry(&symbols->waiting, now);
 	else

@@ -17,35 +17,35 @@
 #define FIRST_WAIT   (100 * NS_PER_MS)
 #define LONGEST_WAIT (30000 * NS_PER_MS)
 
-/* A table, and what it is of. */
+/* A table, and the build that it belongs to. */
 struct built {
 	struct image_identity identity;
 	struct cfi_table *table;
 };
 
-/* The tables of one boot's images; they live as long as anybody may look at those. */
+/* The tables of one boot's images; freed when nothing uses those images. */
 struct boot {
-	struct user_images *images; /* owned, with others */
+	struct user_images *images; /* shared ownership */
 	struct built *built;
 	size_t count;
 	uint64_t size; /* bytes of its tables */
 	struct boot *earlier;
 };
 
-/* An image that has none yet. */
+/* An image without a table so far. */
 struct waiting {
 	struct user_image *image;
-	uint64_t next; /* ns: when to try */
-	uint64_t wait; /* ns: before the time after that */
+	uint64_t next; /* ns, when to try */
+	uint64_t wait; /* ns, interval before the next try */
 };
 
 struct user_tables {
 	const char *symfs;
-	struct boot *boot; /* the newest; NULL: there was none */
-	uint32_t seen;     /* so many of its images were looked at */
+	struct boot *boot; /* the newest; NULL: none */
+	uint32_t seen;     /* number of its images that were scanned */
 	struct waiting *waiting;
 	size_t waiting_count;
-	struct table_job *job; /* for JOB_FOR; NULL: there is none */
+	struct table_job *job; /* for JOB_FOR; NULL: none */
 	struct waiting job_for;
 };
 
@@ -67,7 +67,7 @@ static void free_boot(struct boot *boot)
 	free(boot);
 }
 
-/* That of a boot which has ended is of no use. */
+/* The table of an ended boot is not needed. */
 static void drop_job(struct user_tables *tables)
 {
 	struct cfi_table *table;
@@ -94,8 +94,7 @@ void user_tables_free(struct user_tables *tables)
 	free(tables);
 }
 
-/* BLOCK of COUNT members with room for one more: it grows each time that COUNT is a power of two.
- */
+/* BLOCK of COUNT members with room for one more; it grows whenever COUNT is a power of two. */
 static void *with_room(void *block, size_t count, size_t size)
 {
 	return count & (count - 1) ? block : realloc(block, (count ? 2 * count : 1) * size);
@@ -124,7 +123,7 @@ static void try_again(struct waiting *waiting, uint64_t now)
 	waiting->wait = waiting->wait < LONGEST_WAIT / 2 ? 2 * waiting->wait : LONGEST_WAIT;
 }
 
-/* Boots that ended, once nobody else has their images any more. */
+/* Frees ended boots whose images are not used elsewhere. */
 static void drop_earlier(struct boot *newest)
 {
 	struct boot **at = &newest->earlier;
@@ -157,7 +156,7 @@ static bool begin_boot(struct user_tables *tables, struct user_images *images)
 	return true;
 }
 
-/* False: nothing can be made for these. */
+/* False: no table can be built for it. */
 static bool look_for_new(struct user_tables *tables, struct user_images *images)
 {
 	struct user_image *image;
@@ -196,8 +195,7 @@ static int read_host(void *context, uint64_t offset, void *to, size_t size)
 		       : -EFAULT;
 }
 
-/* The guest says what the file is called: not a device or a FIFO is opened, and only that very
- * build is taken. */
+/* The name comes from the guest: no device or FIFO is opened, and only that very build is used. */
 static int open_host(const struct user_tables *tables, const struct user_image *image)
 {
 	char path[SYMBOL_PATH_MAX];
@@ -233,7 +231,7 @@ static int read_host_file(const struct user_tables *tables, const struct user_im
 	return error;
 }
 
-/* What the guest is writing to may make no sense yet. */
+/* A file that is being written may be inconsistent. */
 static int read_image(const struct user_tables *tables, const struct guest_file *file,
 		      struct cfi_image **bytes)
 {
@@ -258,7 +256,7 @@ static struct cfi_table *find_built(const struct user_tables *tables,
 	return NULL;
 }
 
-/* Takes TABLE over. -ENOMEM. */
+/* Owns TABLE. -ENOMEM. */
 static int keep(struct boot *boot, const struct user_image *image, struct cfi_table *table)
 {
 	const struct image_identity *identity = user_image_identity(image);
@@ -286,22 +284,20 @@ static uint64_t total_size(const struct user_tables *tables)
 	return size;
 }
 
-/* ERROR is that of making TABLE, which is taken over; -EINVAL: the guest may be writing to the
+/* ERROR is the result of building TABLE, which is owned here; -EINVAL: the guest may be writing the
  * image. */
 static int give(struct user_tables *tables, struct user_image *image, struct cfi_table *table,
 		int error)
 {
 	if (!error)
 		error = keep(tables->boot, image, table);
-	/* Without one its frames are left as well as can be until there is. */
+	/* Until there is a table, frames are unwound as well as possible. */
 	user_image_set_cfi(image, error ? NULL : table);
 	return error == -EINVAL ? -EAGAIN : error;
 }
 
-/*
- * 0: WAITING's image has its table, or it is being made; -EFAULT, -EAGAIN: not all of it is there
- * yet; else there is none to be had.
- */
+/* 0: the image has its table, or it is being built; -EFAULT, -EAGAIN: not all of it is there yet;
+ * else there will be none. */
 static int provide(struct user_tables *tables, const struct waiting *waiting,
 		   const struct guest_file *file)
 {
@@ -335,7 +331,7 @@ static bool may_come(int error)
 	return error == -EFAULT || error == -EAGAIN;
 }
 
-/* False: there is none, or it goes on. */
+/* False: there is none, or it is not finished. */
 static bool end_job(struct user_tables *tables, uint64_t now)
 {
 	struct cfi_table *table;

@@ -92,7 +92,7 @@ void resolver_begin_pass(struct resolver *resolver, uint64_t now)
 		resolver->now = now;
 }
 
-/* Uncertainty. */
+/* --- uncertainty --------------------------------------------------------------- */
 
 static uint64_t uncertainty_of(const struct resolver *resolver)
 {
@@ -139,7 +139,7 @@ static void emit_sideband(struct resolver *resolver, const struct sideband *reco
 		resolver->options.sideband(resolver->options.context, record);
 }
 
-/* Order. */
+/* --- order --------------------------------------------------------------------- */
 
 static void emit_first(struct resolver *resolver)
 {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/resolve/resolver_lifetimes.h"
 
 #include <errno.h>
@@ -6,11 +6,11 @@
 #include "shared/hash.h"
 #include "vmm/guest/guest_registers.h"
 
-/* Where page tables begin, and whose they are. */
+/* The top-level page table of a process. */
 struct resolver_root {
 	struct resolver_node node;
 	uint64_t cr3, from;
-	uint64_t told; /* ns: the latest record that said so */
+	uint64_t told; /* ns, of the latest report */
 	struct resolver_lifetime *life;
 };
 
@@ -72,7 +72,7 @@ void resolver_lifetimes_end(struct resolver_lifetimes *lives, struct resolver_li
 		life->died = time;
 }
 
-/* Puts LIFE between those of its process that began before and after it. */
+/* Inserts LIFE by time among those of its process id. */
 static void link_life(struct resolver_lifetimes *lives, struct resolver_lifetime *life)
 {
 	struct resolver_lifetime *newer = NULL, *older = life->process->newest;
@@ -163,8 +163,7 @@ static void free_roots(struct resolver_lifetimes *lives, struct resolver_store *
 	}
 }
 
-/* Nobody believes what was told of its page tables up to a loss, and RECORD tells of them behind
- * it. */
+/* Was it last reported before a loss, and is RECORD from after it? */
 static bool is_outdated(const struct resolver_lifetime *life, const struct sideband *record,
 			uint64_t lost)
 {
@@ -193,8 +192,7 @@ int resolver_lifetimes_root(struct resolver_lifetimes *lives, struct resolver_st
 	return error;
 }
 
-/* Whoever has the page tables at TIME may be another one where all that was told of them is older
- * than a loss. */
+/* After a loss, reports from before it may be about another process's page tables. */
 static bool is_stale(const struct resolver_root *root, uint64_t time, uint64_t lost)
 {
 	return lost && (root->told <= lost || time <= lost);
@@ -208,7 +206,7 @@ uint64_t resolver_lifetime_root(const struct resolver_lifetime *life, uint64_t l
 	return root && (!lost || root->told > lost) ? root->cr3 : 0;
 }
 
-/* A child of vfork() has its parent's until it execs or ends: the younger one is it that runs. */
+/* A vfork() child shares its parent's until it execs or ends, and is the one that runs. */
 struct resolver_lifetime *resolver_lifetimes_find_root(const struct resolver_lifetimes *lives,
 						       uint64_t cr3, uint64_t time, uint64_t lost)
 {
@@ -263,7 +261,7 @@ static void free_life(struct resolver_lifetimes *lives, struct resolver_store *s
 	lives->kept--;
 }
 
-/* Those that are about to be freed leave this list, too. */
+/* Lifetimes that are about to be freed leave this list, too. */
 static void forget_mappings(struct resolver_lifetimes *lives, struct resolver_store *store,
 			    uint64_t horizon)
 {

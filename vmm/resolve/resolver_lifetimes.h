@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes and their address spaces, by time. What ended stays, for
- * questions about times before, until the horizon has passed it: this is the
- * mortuary. Each function counts from the time that it is given on, in
- * whatever order the times come, none before the horizon. The resolver's thread.
+ * Processes and their address spaces over time. What has ended stays until the horizon has passed
+ * its end, as samples of earlier times may need it. Each function applies from its TIME on; times
+ * come in any order, but not before the horizon. Collector thread.
  */
 #ifndef KVMSCOPE_RESOLVE_RESOLVER_LIFETIMES_H
 #define KVMSCOPE_RESOLVE_RESOLVER_LIFETIMES_H
@@ -13,22 +12,22 @@
 #include "shared/sideband_record.h"
 #include "vmm/resolve/resolver_space.h"
 
-/* A process between two moments at which its address space became another: fork, execve, exit. */
+/* A process between two changes of its address space: fork, execve, exit. */
 struct resolver_lifetime {
-	uint64_t number;     /* from 1; no two lives have the same one */
-	uint64_t born, died; /* ns; died is UINT64_MAX while it lives */
-	uint32_t born_error; /* ns: so much before or after BORN */
+	uint64_t number;     /* unique, from 1 */
+	uint64_t born, died; /* ns; died is UINT64_MAX while it is alive */
+	uint32_t born_error; /* ns, error of BORN */
 	struct resolver_process *process;
 	struct resolver_lifetime *newer, *older; /* of the same process id */
 	struct resolver_space space;
-	uint32_t threads; /* that are known to live in it */
+	uint32_t threads; /* known to be alive in it */
 	struct resolver_root *roots[2];
 	struct resolver_lifetime *next_dead,
 		*next_past; /* in the lists of struct resolver_lifetimes */
 	bool in_past;
 };
 
-/* A process id, whoever had it. */
+/* A process id, which many processes may have had. */
 struct resolver_process {
 	struct resolver_node node;
 	uint32_t pid;
@@ -38,45 +37,46 @@ struct resolver_process {
 /* Zeroed: none. */
 struct resolver_lifetimes {
 	struct resolver_table processes, roots;
-	struct resolver_lifetime *dead; /* the mortuary */
-	struct resolver_lifetime *past; /* those whose spaces have something to forget */
+	struct resolver_lifetime *dead; /* that have ended */
+	struct resolver_lifetime *past; /* those whose spaces keep something that will expire */
 	uint64_t begun;                 /* so far */
-	size_t kept;                    /* that are not freed */
+	size_t kept;                    /* not freed */
 };
 
-/* The life of PID at TIME, NULL where nothing is known of it. Valid until it is forgotten. */
+/* The process PID at TIME; NULL: unknown. Valid until it is forgotten. */
 struct resolver_lifetime *resolver_lifetimes_find(const struct resolver_lifetimes *lives,
 						  uint32_t pid, uint64_t time);
-/* The latest life of PID that had begun by TIME, ended or not; NULL. */
+/* The latest process PID that had begun by TIME, whether it has ended or not; NULL. */
 struct resolver_lifetime *resolver_lifetimes_latest(const struct resolver_lifetimes *lives,
 						    uint32_t pid, uint64_t time);
-/* The same by a CR3 as a sample in user space has it, of what was told behind LOST, ns; 0: nothing
- * was lost.
- */
+/* The process with the page tables in CR3, of a sample in user space, by reports after LOST (ns; 0:
+ * nothing was lost); NULL. */
 struct resolver_lifetime *resolver_lifetimes_find_root(const struct resolver_lifetimes *lives,
 						       uint64_t cr3, uint64_t time, uint64_t lost);
 
-/* A new life of PID, which ends one that it had. NULL without memory. */
+/* A new process PID, which ends the previous one. NULL without memory. */
 struct resolver_lifetime *resolver_lifetimes_begin(struct resolver_lifetimes *lives,
 						   struct resolver_store *store, uint32_t pid,
 						   uint64_t time);
 void resolver_lifetimes_end(struct resolver_lifetimes *lives, struct resolver_lifetime *life,
 			    uint64_t time);
 
-/* LIFE's page tables, from FROM on, are those that RECORD tells, if any. The first are believed,
- * until others are told behind LOST, ns, and they were not; 0: nothing was lost. 0 or -ENOMEM.
+/*
+ * Sets the page tables of LIFE from FROM on to those of RECORD, if it has any. The first report
+ * counts, until it is older than LOST (ns; 0: nothing was lost) and another one is not. 0 or
+ * -ENOMEM.
  */
 int resolver_lifetimes_root(struct resolver_lifetimes *lives, struct resolver_store *store,
 			    struct resolver_lifetime *life, const struct sideband *record,
 			    uint64_t from, uint64_t lost);
 
-/* As they were told there behind LOST, ns: CR3 without its low bits; 0 where none was. */
+/* CR3 without its low bits, if it was reported after LOST (ns); else 0. */
 uint64_t resolver_lifetime_root(const struct resolver_lifetime *life, uint64_t lost, bool *pair);
 
-/* To be called when LIFE's space has changed. */
+/* To be called when the space of LIFE has changed. */
 void resolver_lifetimes_changed(struct resolver_lifetimes *lives, struct resolver_lifetime *life);
 
-/* Nobody will ask for a time before HORIZON any more: the mortuary is emptied up to there. */
+/* No time before HORIZON will be asked for: frees what had ended by then. */
 void resolver_lifetimes_forget(struct resolver_lifetimes *lives, struct resolver_store *store,
 			       uint64_t horizon);
 void resolver_lifetimes_free(struct resolver_lifetimes *lives, struct resolver_store *store);

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/resolve/resolver_order.h"
 
 #include <assert.h>
@@ -7,25 +7,25 @@
 #include <string.h>
 
 #define BLOCK_SIZE (128ul << 10)
-/* Items: what a storm needed beyond that is not kept behind it. */
+/* Items; larger arrays, which a burst needed, are freed afterwards. */
 #define KEPT_MAX 65536u
 #define SAMPLE   (1ull << 63) /* in a number */
-/* What a record takes besides itself: an item in a ring or heap that has room for twice as many. */
+/* Cost of a record besides itself: an item in an array with room for twice as many. */
 #define ITEM_COST (2 * sizeof(struct resolver_order_item))
 
-/* Records of one source, one behind the other; free again when the last one is dropped. */
+/* Records of one source, in a row; reusable when the last one is dropped. */
 struct resolver_order_block {
 	struct resolver_order_block *next; /* spare */
 	size_t used, waiting;              /* bytes; records */
-	bool of_sideband;                  /* kept by nobody when it is empty: it is the guest's */
+	bool of_sideband;                  /* not kept when empty, as it is charged to the guest */
 	uint8_t bytes[] __attribute__((aligned(8)));
 };
 
-/* A ring of items: COUNT of them from FIRST on. */
+/* A ring of COUNT items from FIRST on. */
 struct resolver_order_queue {
 	struct resolver_order_item *items;
 	size_t first, count, capacity;      /* a power of two */
-	struct resolver_order_block *block; /* that is being filled */
+	struct resolver_order_block *block; /* being filled */
 };
 
 static bool is_before(const struct resolver_order_item *a, const struct resolver_order_item *b)
@@ -33,7 +33,7 @@ static bool is_before(const struct resolver_order_item *a, const struct resolver
 	return a->time != b->time ? a->time < b->time : a->number < b->number;
 }
 
-/* Heaps. */
+/* --- heaps ---------------------------------------------------------------------- */
 
 static int heap_reserve(struct resolver_order_heap *heap, size_t count)
 {
@@ -52,7 +52,7 @@ static int heap_reserve(struct resolver_order_heap *heap, size_t count)
 	return 0;
 }
 
-/* ITEM goes down from PLACE to where nothing below it is earlier. */
+/* Moves ITEM down from PLACE until nothing below it is earlier. */
 static void heap_sink(struct resolver_order_heap *heap, size_t place,
 		      const struct resolver_order_item *item)
 {
@@ -67,7 +67,7 @@ static void heap_sink(struct resolver_order_heap *heap, size_t place,
 	heap->items[place] = *item;
 }
 
-/* There is room. */
+/* There is room for it. */
 static void heap_add(struct resolver_order_heap *heap, const struct resolver_order_item *item)
 {
 	size_t place = heap->count++;
@@ -86,7 +86,7 @@ static void heap_drop(struct resolver_order_heap *heap)
 		heap_sink(heap, 0, &heap->items[heap->count]);
 }
 
-/* Queues. */
+/* --- queues --------------------------------------------------------------------- */
 
 static struct resolver_order_item *queue_at(const struct resolver_order_queue *queue, size_t index)
 {
@@ -109,7 +109,7 @@ static int queue_grow(struct resolver_order_queue *queue)
 	return 0;
 }
 
-/* Blocks. */
+/* --- blocks --------------------------------------------------------------------- */
 
 static void give_back(struct resolver_order *order, struct resolver_order_block *block)
 {
@@ -146,7 +146,7 @@ static int need_block(struct resolver_order *order, struct resolver_order_queue 
 		block->used = 0;
 	if (block && BLOCK_SIZE - block->used >= size)
 		return 0;
-	/* The old one comes back when the last of its records is dropped. */
+	/* The old one is released with the last of its records. */
 	queue->block = NULL;
 	if (block && !block->waiting)
 		give_back(order, block);
@@ -189,7 +189,7 @@ static void free_waiting(struct resolver_order_block *block)
 
 static void free_queue(struct resolver_order_queue *queue)
 {
-	/* The queue itself is a holder of the block that it fills. */
+	/* The queue itself holds the block that it fills. */
 	for (size_t i = 0; i < queue->count; i++)
 		free_waiting(queue_at(queue, i)->block);
 	if (queue->block)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts records of several sources in order of time. Each source is nearly in
- * order: what follows its latest record waits in the source's queue, and what
- * comes before it in a heap of strays. So a record costs the logarithm of the
- * number of sources, and at the worst that of all that wait. At equal times
- * sideband comes before samples, then what came first. The resolver's thread.
+ * Sorts records of several sources by time. Each source is nearly in order: records that follow its
+ * latest one wait in the source's queue, earlier ones in a heap of strays. So a record costs the
+ * logarithm of the number of sources, at worst that of all waiting records. At equal times sideband
+ * precedes samples; after that the order of arrival counts. Collector thread.
  */
 #ifndef KVMSCOPE_RESOLVE_RESOLVER_ORDER_H
 #define KVMSCOPE_RESOLVE_RESOLVER_ORDER_H
@@ -17,9 +16,9 @@
 
 struct resolver_order_item {
 	uint64_t time;   /* ns */
-	uint64_t number; /* in order of arrival; samples behind sideband */
+	uint64_t number; /* order of arrival; samples after sideband */
 	size_t source;
-	void *record; /* a copy, 8-byte aligned; whoever gets the item may change it */
+	void *record; /* a copy, 8-byte aligned; may be modified */
 	struct resolver_order_block *block;
 };
 
@@ -29,32 +28,32 @@ struct resolver_order_heap {
 };
 
 struct resolver_order {
-	struct resolver_order_queue *queues; /* one for each source */
+	struct resolver_order_queue *queues; /* one per source */
 	size_t sources;
-	struct resolver_order_heap heads; /* the first of each queue that is not empty */
+	struct resolver_order_heap heads; /* the first of each non-empty queue */
 	struct resolver_order_heap strays;
-	struct resolver_order_block *spare; /* of samples */
-	struct guest_account *account;      /* for all that is no sample: */
-	size_t taken;                       /* bytes of it */
+	struct resolver_order_block *spare; /* for samples */
+	struct guest_account *account;      /* charged for everything except samples: */
+	size_t taken;                       /* bytes charged */
 	uint64_t count;                     /* of records so far */
-	size_t bytes;                       /* of records that wait */
+	size_t bytes;                       /* of waiting records */
 };
 
-/* What sideband takes is of ACCOUNT, which outlives it. 0 or -ENOMEM. */
+/* Sideband is charged to ACCOUNT, which outlives it. 0 or -ENOMEM. */
 int resolver_order_init(struct resolver_order *order, size_t sources,
 			struct guest_account *account);
 void resolver_order_free(struct resolver_order *order);
 
-/* Takes a copy of RECORD, SIZE bytes, at most RESOLVER_ORDER_RECORD_MAX. 0; -ENOMEM, also where the
- * guest may take no more. */
+/* Copies RECORD, of SIZE bytes, at most RESOLVER_ORDER_RECORD_MAX. 0; -ENOMEM, also for the guest's
+ * limit. */
 #define RESOLVER_ORDER_RECORD_MAX (32ul << 10)
 int resolver_order_add(struct resolver_order *order, size_t source, uint64_t time, bool is_sample,
 		       const void *record, size_t size);
 
-/* The earliest that waits, or NULL. Valid until the next call. */
+/* The earliest waiting record; NULL: none. Valid until the next call. */
 const struct resolver_order_item *resolver_order_first(const struct resolver_order *order);
 bool resolver_order_is_sample(const struct resolver_order_item *item);
-/* Lets go of the earliest; there is one, of SIZE bytes as it was added. */
+/* Removes the earliest record, which was added with SIZE bytes. */
 void resolver_order_drop(struct resolver_order *order, size_t size);
 
 #endif

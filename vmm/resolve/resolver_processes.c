@@ -1,10 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/resolve/resolver_processes.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
-/* A thread is counted in one life: that in which it was heard of last. */
+/* A thread is counted in one lifetime: that of its latest record. */
 static int count_thread(struct resolver_processes *processes, struct resolver_lifetime *life,
 			uint32_t tid)
 {
@@ -31,7 +31,7 @@ static int name_thread(struct resolver_processes *processes, uint32_t tid, uint6
 		      : -ENOMEM;
 }
 
-/* What was told of the parent is no newer for the child. */
+/* An inherited name is as old as the report on the parent. */
 static int inherit_name(struct resolver_processes *processes, const struct sideband_fork *fork)
 {
 	const struct sideband *head = &fork->head;
@@ -59,8 +59,7 @@ static struct resolver_lifetime *begin_life(struct resolver_processes *processes
 	return life;
 }
 
-/* The life that a record is about; where nothing is known of the process, it begins with this
- * record. */
+/* The lifetime that a record is about; an unknown process begins with this record. */
 static struct resolver_lifetime *need_life(struct resolver_processes *processes,
 					   const struct sideband *record)
 {
@@ -69,7 +68,7 @@ static struct resolver_lifetime *need_life(struct resolver_processes *processes,
 
 	if (!life) {
 		life = begin_life(processes, record);
-		/* Its first thread lives too, or it would end with any other. */
+		/* Its first thread is alive, too; otherwise it would end with any other. */
 		if (life && count_thread(processes, life, record->pid))
 			return NULL;
 	}
@@ -117,7 +116,7 @@ static int take_comm(struct resolver_processes *processes, const struct sideband
 	return name_thread(processes, head->tid, head->time, &name);
 }
 
-/* The process ends with the last thread that is known of it. */
+/* A process ends with the last of its known threads. */
 static int take_exit(struct resolver_processes *processes, const struct sideband *head)
 {
 	struct resolver_lifetime *life =
@@ -134,8 +133,7 @@ static int take_exit(struct resolver_processes *processes, const struct sideband
 		      : 0;
 }
 
-/* Whoever tells it has seen the process only now; the page tables are as old as the address space.
- */
+/* The source has seen the process only now; the page tables are as old as its address space. */
 static int take_space(struct resolver_processes *processes, const struct sideband *head)
 {
 	struct resolver_lifetime *life =

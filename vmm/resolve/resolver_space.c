@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/resolve/resolver_space.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* vm.max_map_count is 65530; what a guest maps beyond that is not believed. */
+/* vm.max_map_count is 65530; mappings beyond that are refused. */
 #define PIECES_MAX 65536
 
 static int reserve(struct resolver_store *store, struct resolver_piece **pieces, size_t *capacity,
@@ -30,8 +30,8 @@ static int reserve(struct resolver_store *store, struct resolver_piece **pieces,
 }
 
 /*
- * The first piece that ends behind ADDRESS. Each caller of each sample is
- * looked up here, so the halves are chosen by arithmetic: no processor can guess which it will be.
+ * The first piece that ends after ADDRESS. This runs for each address of each call chain, so the
+ * halves are selected by arithmetic: branches would be mispredicted.
  */
 static size_t first_behind(const struct resolver_space *space, uint64_t address)
 {
@@ -46,7 +46,7 @@ static size_t first_behind(const struct resolver_space *space, uint64_t address)
 	return first + (count && space->pieces[first].end <= address);
 }
 
-/* The part [start, end) of PIECE, with a hold of its own. */
+/* The part [start, end) of PIECE, with its own hold. */
 static struct resolver_piece part(const struct resolver_piece *piece, uint64_t start, uint64_t end)
 {
 	struct resolver_piece cut = *piece;
@@ -58,7 +58,7 @@ static struct resolver_piece part(const struct resolver_piece *piece, uint64_t s
 	return cut;
 }
 
-/* A past that is too long loses what it had to remember last: there, late samples find nothing. */
+/* If there is no room, the piece is dropped: late samples find nothing there. */
 static void remember(struct resolver_space *space, struct resolver_store *store,
 		     struct resolver_piece piece, const struct resolver_piece *next)
 {
@@ -66,8 +66,7 @@ static void remember(struct resolver_space *space, struct resolver_store *store,
 
 	piece.until = until;
 	piece.until_error = next->from_error;
-	/* One that seems to have been there at no time was there at some, if its times are not
-	 * exact. */
+	/* A piece without a duration may have had one, if its times are not exact. */
 	if ((piece.from >= until && !piece.from_error && !piece.until_error) ||
 	    reserve(store, &space->past, &space->past_capacity, space->past_count + 1))
 		resolver_image_release(store, piece.image);
@@ -75,7 +74,7 @@ static void remember(struct resolver_space *space, struct resolver_store *store,
 		space->past[space->past_count++] = piece;
 }
 
-/* Pieces that take the place of others, in order of addresses. */
+/* Pieces that replace others, by address. */
 struct change {
 	struct resolver_piece *pieces;
 	size_t count, capacity;
@@ -86,7 +85,7 @@ static void put(struct change *change, struct resolver_piece piece)
 	change->pieces[change->count++] = piece;
 }
 
-/* NEW where nothing newer is: [start, end) of it, joined with what was put just before. */
+/* Adds [start, end) of NEW, where nothing is newer, joined with the previous one if possible. */
 static void put_new(struct change *change, const struct resolver_piece *new, uint64_t start,
 		    uint64_t end)
 {
@@ -99,8 +98,8 @@ static void put_new(struct change *change, const struct resolver_piece *new, uin
 		put(change, part(new, start, end));
 }
 
-/* OLD, which overlaps NEW, becomes up to three pieces: what NEW leaves of it, and NEW or itself
- * between. */
+/* OLD, which overlaps NEW, becomes up to three pieces: its rest on both sides, and the newer of the
+ * two in between. */
 static void overlay(struct resolver_space *space, struct resolver_store *store,
 		    struct change *change, const struct resolver_piece *old,
 		    const struct resolver_piece *new)
@@ -121,7 +120,7 @@ static void overlay(struct resolver_space *space, struct resolver_store *store,
 		put(change, part(old, end, old->end));
 }
 
-/* Puts what becomes of pieces FIRST to END with NEW over them. */
+/* Adds what pieces FIRST to END become with NEW over them. */
 static void cover(struct resolver_space *space, struct resolver_store *store, struct change *change,
 		  size_t first, size_t end, const struct resolver_piece *new)
 {
@@ -172,9 +171,7 @@ int resolver_space_map(struct resolver_space *space, struct resolver_store *stor
 	new.until = UINT64_MAX;
 	while (end < space->count && space->pieces[end].start < piece->end)
 		end++;
-	/* Each piece that is there may leave two and a gap before it; behind the last there may be
-	 * one more.
-	 */
+	/* Each piece may leave two and a gap before it, and one may follow the last. */
 	most = 3 * (end - first) + 2;
 	error = reserve(store, &space->pieces, &space->capacity, space->count + most);
 	if (error)
@@ -261,7 +258,7 @@ static void add_candidate(const struct resolver_piece **found, const struct reso
 	*found = piece;
 }
 
-/* Both as if TIME were the uncertain one. */
+/* Both treat TIME as the inexact one. */
 static bool may_have_begun(const struct resolver_piece *piece, uint64_t time)
 {
 	return piece->from <= time + piece->from_error;
@@ -307,7 +304,7 @@ int resolver_space_inherit(struct resolver_space *to, const struct resolver_spac
 		if (piece->from <= time && time < piece->until)
 			error = resolver_space_map(to, store, piece);
 	}
-	/* What was there before is the parent's to know. */
+	/* Earlier times belong to the parent. */
 	resolver_space_forget(to, store, time);
 	return error;
 }

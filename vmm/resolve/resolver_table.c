@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/resolve/resolver_table.h"
 
 #include <assert.h>
@@ -25,7 +25,7 @@ struct resolver_node *resolver_table_next(const struct resolver_node *node)
 	return next;
 }
 
-/* Keeps the order of each chain: nodes are appended, oldest last as before. */
+/* Keeps the order of each chain. */
 static void move_chain(struct resolver_node *node, struct resolver_node **low,
 		       struct resolver_node **high, size_t bit)
 {

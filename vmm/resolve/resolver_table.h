@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hash table of items that come and go, each with its node inside of it.
- * Chains, so that removing is cheap and items never move. Zeroed memory is an
- * empty table. One thread at a time.
+ * A hash table of items that contain their node. It uses chains, so that removing is cheap and
+ * items never move. Zeroed memory is an empty table. One thread at a time.
  */
 #ifndef KVMSCOPE_RESOLVE_RESOLVER_TABLE_H
 #define KVMSCOPE_RESOLVE_RESOLVER_TABLE_H
@@ -13,7 +12,7 @@
 #include "vmm/guest/guest_account.h"
 
 struct resolver_node {
-	struct resolver_node *next; /* of the same hash's chain, the newest first */
+	struct resolver_node *next; /* in the same chain, the newest first */
 	uint64_t hash;
 };
 
@@ -22,15 +21,15 @@ struct resolver_table {
 	size_t count, capacity; /* of items; of chains, a power of two */
 };
 
-/* The newest node of HASH, or NULL. What else has this hash follows by resolver_table_next(). */
+/* The newest node with HASH, or NULL; resolver_table_next() returns the others. */
 struct resolver_node *resolver_table_first(const struct resolver_table *table, uint64_t hash);
 struct resolver_node *resolver_table_next(const struct resolver_node *node);
 
-/* 0 or -ENOMEM. Chains are of ACCOUNT's memory, always of the same one. */
+/* 0 or -ENOMEM. Chains are charged to ACCOUNT, always the same one. */
 int resolver_table_add(struct resolver_table *table, struct guest_account *account, uint64_t hash,
 		       struct resolver_node *node);
 void resolver_table_remove(struct resolver_table *table, struct resolver_node *node);
-/* Not the items. */
+/* Does not free the items. */
 void resolver_table_free(struct resolver_table *table, struct guest_account *account);
 
 #endif

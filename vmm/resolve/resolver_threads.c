@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/resolve/resolver_threads.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ static void free_thread(struct resolver_threads *threads, struct resolver_store 
 	resolver_store_free(store, thread, sizeof(*thread));
 }
 
-/* Keeps the name at the horizon and those since. */
+/* Keeps the name at the horizon, and later ones. */
 static void forget_names(struct resolver_store *store, struct resolver_thread *thread,
 			 uint64_t horizon)
 {

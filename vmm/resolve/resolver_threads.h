@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of threads, by time, and in which life of its process each is
- * counted. As for lives: times in any order, none before the horizon. The
- * resolver's thread.
+ * Names of threads over time, and the process that each thread is counted in. Times come in any
+ * order, not before the horizon. Collector thread.
  */
 #ifndef KVMSCOPE_RESOLVE_RESOLVER_THREADS_H
 #define KVMSCOPE_RESOLVE_RESOLVER_THREADS_H
@@ -15,7 +14,7 @@
 struct resolver_thread {
 	struct resolver_node node;
 	uint32_t tid;
-	uint64_t life; /* the number of the one that it was heard of in last; 0: it ended */
+	uint64_t life; /* number of the process of its latest record; 0: it has ended */
 	struct resolver_naming *newest;
 	struct resolver_thread *next; /* in the list of struct resolver_threads, if LISTED */
 	bool listed;
@@ -24,19 +23,19 @@ struct resolver_thread {
 /* Zeroed: none. */
 struct resolver_threads {
 	struct resolver_table table;
-	struct resolver_thread *past; /* those with something to forget */
+	struct resolver_thread *past; /* those that keep something that will expire */
 };
 
-/* What a thread is called. */
+/* The name of a thread. */
 struct resolver_name {
-	const char *comm; /* "" where it is not known, or it ended */
-	uint64_t told; /* ns: when its source said so, perhaps of the thread's parent; with "", no
-			  matter */
+	const char *comm; /* "" if unknown, or the thread has ended */
+	uint64_t told; /* ns, of the report, which may be about the thread's parent; undefined with
+			  "" */
 };
 
-/* NULL: nothing is known of it. */
+/* NULL: unknown. */
 struct resolver_thread *resolver_threads_find(const struct resolver_threads *threads, uint32_t tid);
-/* Makes it where nothing is known of it; NULL without memory. */
+/* Creates it if it is unknown; NULL without memory. */
 struct resolver_thread *resolver_threads_get(struct resolver_threads *threads,
 					     struct resolver_store *store, uint32_t tid);
 
@@ -44,15 +43,15 @@ struct resolver_thread *resolver_threads_get(struct resolver_threads *threads,
 int resolver_threads_name(struct resolver_threads *threads, struct resolver_store *store,
 			  struct resolver_thread *thread, uint64_t time,
 			  const struct resolver_name *name);
-/* Valid until the next call that changes the threads. */
+/* Valid until the threads change. */
 struct resolver_name resolver_threads_name_of(const struct resolver_threads *threads, uint32_t tid,
 					      uint64_t time);
 
-/* Nothing is asked of times before HORIZON, ns, any more: names that others followed by then go,
- * and threads that had ended by then. */
+/* No time before HORIZON, ns, will be asked for: frees names that were replaced, and threads that
+ * had ended, by then. */
 void resolver_threads_forget(struct resolver_threads *threads, struct resolver_store *store,
 			     uint64_t horizon);
-/* Frees them all; THREADS are none then, as zeroed. */
+/* Frees all; THREADS are zeroed. */
 void resolver_threads_free(struct resolver_threads *threads, struct resolver_store *store);
 
 #endif
