@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/build_ids.h"
 
 #include <linux/perf_event.h>
@@ -9,12 +9,11 @@
 
 #include "guest-agent/timing.h"
 
-/* Files remembered; each has one place. */
-#define FILES 1024
+/* Slots of the cache, which is direct-mapped. */
+#define SLOTS 1024
 
-/*
- * A file that was changed a moment ago may be changed again with the same
- * time on it, as file systems count in ticks: it is not remembered yet.
+/* A file changed less than this ago is not cached: it may change again with the same timestamp, as
+ * file systems count in ticks.
  */
 #define SETTLED_S 2
 
@@ -27,9 +26,9 @@ struct known_file {
 	uint8_t build_id[BUILD_ID_MAX];
 };
 
-static struct known_file files[FILES];
+static struct known_file files[SLOTS];
 
-/* Reads that are allowed now, in 1/1000, and when that was so. */
+/* Token bucket for reads, in 1/1000, and the time of its last update (ms). */
 static uint64_t allowed = BUILD_IDS_BURST * 1000ull, allowed_at;
 
 static bool may_read(void)
@@ -46,11 +45,11 @@ static bool may_read(void)
 	return true;
 }
 
-static struct known_file *place_of(const struct stat *status)
+static struct known_file *slot_of(const struct stat *status)
 {
 	uint64_t hash = (status->st_ino ^ (uint64_t)status->st_dev << 40) * 0x9e3779b97f4a7c15ull;
 
-	return &files[hash >> 32 & (FILES - 1)];
+	return &files[hash >> 32 & (SLOTS - 1)];
 }
 
 static bool is_same(const struct known_file *file, const struct stat *status)
@@ -60,9 +59,9 @@ static bool is_same(const struct known_file *file, const struct stat *status)
 	       file->changed.tv_nsec == status->st_ctim.tv_nsec;
 }
 
-static void remember(const struct stat *status, const uint8_t *build_id, size_t size)
+static void cache(const struct stat *status, const uint8_t *build_id, size_t size)
 {
-	struct known_file *file = place_of(status);
+	struct known_file *file = slot_of(status);
 
 	if (time(NULL) < status->st_ctim.tv_sec + SETTLED_S)
 		return;
@@ -76,7 +75,7 @@ static void remember(const struct stat *status, const uint8_t *build_id, size_t 
 	memcpy(file->build_id, build_id, size);
 }
 
-/* FOUND is closed. */
+/* Reads the file that FOUND names, and closes FOUND. */
 static size_t read_file(int found, const struct stat *status, uint8_t *build_id)
 {
 	int fd = mapped_file_read(found);
@@ -86,7 +85,7 @@ static size_t read_file(int found, const struct stat *status, uint8_t *build_id)
 		return 0;
 	size = build_id_read(fd, build_id);
 	close(fd);
-	remember(status, build_id, size);
+	cache(status, build_id, size);
 	return size;
 }
 
@@ -102,14 +101,14 @@ size_t build_ids_find(const struct mapped_file *mapping, uint8_t build_id[BUILD_
 	struct stat status;
 	int found;
 
-	/* Mostly one that is known, at its path: the other ways to it make the kernel make files in
-	 * /proc. */
-	if (mapped_file_is_at_path(mapping, &status) && is_same(place_of(&status), &status))
-		return copy_known(place_of(&status), build_id);
+	/* Usually the file is cached and at its path. The other ways are slower, as they create
+	 * files in /proc. */
+	if (mapped_file_is_at_path(mapping, &status) && is_same(slot_of(&status), &status))
+		return copy_known(slot_of(&status), build_id);
 	found = mapped_file_find(mapping, &status);
 	if (found < 0)
 		return 0;
-	known = place_of(&status);
+	known = slot_of(&status);
 	if (!is_same(known, &status) && may_read())
 		return read_file(found, &status, build_id);
 	close(found);

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/connector.h"
 
 #include <errno.h>
@@ -17,18 +17,19 @@
 #include "shared/agent_protocol.h"
 #include "shared/clock_ns.h"
 
-/* Some thousand events of some 100 bytes, with what the kernel counts besides. */
+/* Holds thousands of events of about 100 bytes with the kernel's overhead. */
 #define RECEIVE_BUFFER (1 << 20)
-/* The kernel answers the request at once, if there is somebody who does. */
+/* The kernel answers the request at once, if it has process events. */
 #define ANSWER_MS 200
 
-/* Who was forked mostly runs a program next, and has what its parent has until then: that is not
- * worth a look. */
+/* A forked process usually executes a program next; until then it has its parent's mappings, which
+ * are not worth a scan. */
 #define FORKED_MS 5
 
-/* The dynamic linker maps libraries in the first ms; programs load others as they start. */
-static const unsigned int looks[] = { 0, 500 };
-#define LOOKS (sizeof(looks) / sizeof(looks[0]))
+/* ms after the start. The dynamic linker maps libraries in the first ms; programs load others
+ * during startup. */
+static const unsigned int scans[] = { 0, 500 };
+#define SCANS (sizeof(scans) / sizeof(scans[0]))
 
 struct message {
 	struct nlmsghdr header;
@@ -39,7 +40,7 @@ struct message {
 	};
 } __attribute__((packed, aligned(4)));
 
-static int ask(int fd, enum proc_cn_mcast_op operation)
+static int request(int fd, enum proc_cn_mcast_op operation)
 {
 	struct message message = {
 		.header = { .nlmsg_len = offsetof(struct message, operation) + sizeof(operation),
@@ -51,7 +52,7 @@ static int ask(int fd, enum proc_cn_mcast_op operation)
 	return send(fd, &message, message.header.nlmsg_len, 0) < 0 ? -errno : 0;
 }
 
-/* Bytes of the event, of the kernel's; 0: none that is; negative errno. */
+/* Size of the kernel's event in bytes; 0 if the message is from another source; negative errno. */
 static ssize_t receive(int fd, struct proc_event *event)
 {
 	struct sockaddr_nl from = { .nl_pid = 1 };
@@ -71,7 +72,7 @@ static ssize_t receive(int fd, struct proc_event *event)
 	return size;
 }
 
-/* A kernel without these events takes the request and says nothing. */
+/* A kernel without these events accepts the request but does not answer. */
 static int wait_for_answer(int fd)
 {
 	struct pollfd answer = { .fd = fd, .events = POLLIN };
@@ -99,7 +100,7 @@ int connector_open(struct connector *connector)
 	if (bind(fd, (struct sockaddr *)&group, sizeof(group)))
 		error = -errno;
 	if (!error)
-		error = ask(fd, PROC_CN_MCAST_LISTEN);
+		error = request(fd, PROC_CN_MCAST_LISTEN);
 	if (!error)
 		error = wait_for_answer(fd);
 	if (error)
@@ -113,15 +114,14 @@ void connector_close(struct connector *connector)
 {
 	if (connector->fd < 0)
 		return;
-	ask(connector->fd, PROC_CN_MCAST_IGNORE);
+	request(connector->fd, PROC_CN_MCAST_IGNORE);
 	close(connector->fd);
 	connector->fd = -1;
 }
 
-/* The kernel stamps events by CLOCK_MONOTONIC: what that was slewed since is less than 500 ppm of
- * so little.
- */
-static uint64_t raw_time(struct connector *connector, uint64_t monotonic)
+/* The kernel stamps events with CLOCK_MONOTONIC. Its slew since then is below 500 ppm of a short
+ * time. */
+static uint64_t to_raw_time(struct connector *connector, uint64_t monotonic)
 {
 	uint64_t raw = clock_raw(), now = clock_ns(CLOCK_MONOTONIC);
 
@@ -144,7 +144,7 @@ static size_t finish(uint8_t *record, size_t size, struct perf_event_header head
 	return header.size;
 }
 
-/* NAME "": it is not known. */
+/* An empty NAME means unknown. */
 static size_t add_comm(uint8_t *to, pid_t pid, pid_t tid, const char *name, bool exec,
 		       uint64_t time)
 {
@@ -194,8 +194,8 @@ static void remove_due(struct connector *connector, unsigned int index)
 	connector->due[index] = connector->due[--connector->due_count];
 }
 
-/* PID began anew, and is looked at from TIME, ms, on. False: too many wait already. */
-static bool look_at(struct connector *connector, pid_t pid, uint64_t time)
+/* Schedules the scans of PID from TIME (ms) on. False if the list is full. */
+static bool schedule(struct connector *connector, pid_t pid, uint64_t time)
 {
 	unsigned int i = find_due(connector, pid);
 
@@ -207,27 +207,26 @@ static bool look_at(struct connector *connector, pid_t pid, uint64_t time)
 	return true;
 }
 
-/* It is missed if nobody has looked since it began, or ran its latest program. */
+/* The process counts as missed if it was not scanned since its start or latest execve. */
 static void end(struct connector *connector, pid_t pid)
 {
 	unsigned int i = find_due(connector, pid);
 
 	if (i == connector->due_count)
 		return;
-	connector->missed += !connector->due[i].looks;
+	connector->missed += !connector->due[i].scans;
 	remove_due(connector, i);
 }
 
-/*
- * A process that was forked or runs a program begins anew, with nothing: what it has mapped, and
- * its name, are known when it was looked at. Its parent's are no answer, as the kernel does not say
- * whose memory it was copied from (CLONE_PARENT).
+/* After a fork or execve the process's name and mappings are unknown until its first scan. Its
+ * parent's are no substitute, because the kernel does not report which process's memory was copied
+ * (CLONE_PARENT).
  */
-static enum connector_result begin(struct connector *connector, pid_t pid, uint64_t look,
+static enum connector_result begin(struct connector *connector, pid_t pid, uint64_t scan,
 				   uint8_t *to, size_t *size, uint64_t time)
 {
-	if (!look_at(connector, pid, look))
-		connector->crowded = true;
+	if (!schedule(connector, pid, scan))
+		connector->overflowed = true;
 	*size = add_comm(to, pid, pid, "", true, time);
 	return CONNECTOR_RECORD;
 }
@@ -235,14 +234,14 @@ static enum connector_result begin(struct connector *connector, pid_t pid, uint6
 static enum connector_result take(struct connector *connector, const struct proc_event *event,
 				  uint8_t *to, size_t *size, pid_t *pid)
 {
-	uint64_t time = raw_time(connector, event->timestamp_ns);
+	uint64_t time = to_raw_time(connector, event->timestamp_ns);
 
 	switch (event->what) {
 	case PROC_EVENT_FORK:
 		*pid = event->event_data.fork.child_tgid;
 		if (event->event_data.fork.child_pid != *pid)
-			return CONNECTOR_OTHER; /* a thread, in the same memory */
-		end(connector, *pid); /* of one that had the number, and was not told of */
+			return CONNECTOR_OTHER; /* a thread: same memory */
+		end(connector, *pid); /* of an earlier process with this pid whose exit was lost */
 		return begin(connector, *pid, time / NS_PER_MS + FORKED_MS, to, size, time);
 	case PROC_EVENT_EXEC:
 		*pid = event->event_data.exec.process_tgid;
@@ -276,7 +275,7 @@ enum connector_result connector_next(struct connector *connector, uint8_t *to, s
 	return received ? take(connector, &event, to, size, pid) : CONNECTOR_OTHER;
 }
 
-/* That has waited longest; DUE_COUNT: none is. */
+/* Index of the process that has been due longest; DUE_COUNT: none. */
 static unsigned int find_next(const struct connector *connector, uint64_t now)
 {
 	unsigned int next = connector->due_count;
@@ -298,9 +297,9 @@ pid_t connector_due(struct connector *connector, uint64_t now)
 	if (next == connector->due_count)
 		return 0;
 	pid = due->pid;
-	if (++due->looks == LOOKS)
+	if (++due->scans == SCANS)
 		remove_due(connector, next);
 	else
-		due->time = now + looks[due->looks];
+		due->time = now + scans[due->scans];
 	return pid;
 }

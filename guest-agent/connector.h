@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The netlink process connector (CONFIG_PROC_EVENTS, include/uapi/linux/cn_proc.h): the guest's
- * kernel tells of fork, exec, names and exits, where it does not allow perf events. What processes
- * have mapped it does not tell: that is looked up in /proc some times after they began, and is
- * known from then on.
+/* The netlink process connector (CONFIG_PROC_EVENTS, include/uapi/linux/cn_proc.h): reports fork,
+ * exec, comm and exit where the guest's kernel does not allow perf events. It does not report
+ * mappings: these are read from /proc several times after a process starts, and are known from then
+ * on.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_CONNECTOR_H
 #define KVMSCOPE_GUEST_AGENT_CONNECTOR_H
@@ -13,48 +12,47 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Processes that wait for /proc to be read: those that began in the last half second. */
+/* Most processes whose mappings have to be read: those started in the last half second. */
 #define CONNECTOR_DUE_MAX 512
 
 struct connector_due {
 	pid_t pid;
-	unsigned int looks; /* that were taken */
-	uint64_t time;      /* ms, of the next */
+	unsigned int scans; /* made so far */
+	uint64_t time;      /* ms, of the next scan */
 };
 
 struct connector {
 	int fd;          /* owned; -1: it is closed */
 	uint64_t latest; /* ns: time of the latest record */
-	uint64_t missed; /* processes that were over before they were looked at */
+	uint64_t missed; /* processes that exited before their first scan */
 	struct connector_due due[CONNECTOR_DUE_MAX];
 	unsigned int due_count;
-	bool crowded; /* one more had no room there; the owner makes it false */
+	bool overflowed; /* due[] was full; cleared by the owner */
 };
 
-/* What was told; the record is written as perf would (struct agent_events). */
+/* Result of connector_next(). */
 enum connector_result {
-	CONNECTOR_NOTHING, /* no more for now */
+	CONNECTOR_NOTHING, /* no event is queued */
 	CONNECTOR_RECORD,
-	CONNECTOR_OTHER, /* something that is not told on */
+	CONNECTOR_OTHER, /* an event without a record */
 	CONNECTOR_LOST,  /* an unknown number of events was dropped */
 };
 
 /* Bytes of the largest record. */
 #define CONNECTOR_RECORD_MAX 64u
 
-/* Negative errno: the guest's kernel has none, or does not allow it. */
+/* 0, or a negative errno if the kernel lacks the connector or denies it. */
 int connector_open(struct connector *connector);
-/* A no-op where it is not open. */
+/* A no-op if it is not open. */
 void connector_close(struct connector *connector);
 
-/* The next event, as a record of *SIZE bytes (CONNECTOR_RECORD_MAX at most) at TO; *PID is whose it
- * is. */
+/* Writes the next event to TO as a perf record (struct agent_events) of *SIZE bytes, at most
+ * CONNECTOR_RECORD_MAX; *PID gets its process. */
 enum connector_result connector_next(struct connector *connector, uint8_t *to, size_t *size,
 				     pid_t *pid);
 
-/*
- * A process that is to be looked at now, or 0. It comes again some times, unless it ends. NOW is ms
- * of clock_raw_ms().
+/* The next process to scan at NOW (clock_raw_ms()), or 0. Each process is due several times until
+ * it exits.
  */
 pid_t connector_due(struct connector *connector, uint64_t now);
 

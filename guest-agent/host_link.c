@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/host_link.h"
 
 #include <errno.h>
@@ -17,42 +17,36 @@
 #include "guest-agent/table_sender.h"
 #include "guest-agent/timing.h"
 
-/*
- * Events wait so long for others, so that a busy guest wakes the agent a hundred times a second at
- * most; those of the process connector, which come with a wake-up each, forty times.
+/* Events are collected for this time, so that a busy guest wakes the agent at most a hundred times
+ * a second; with the process connector, which causes a wake-up per event, forty times.
  */
 #define GATHER_MS           10
 #define GATHER_CONNECTOR_MS 25
-/* A port whose host is away says so at once and always: that is how often it is asked. */
+/* Poll interval while the host has its end of the port closed: poll(2) would return at once. */
 #define AWAY_MS 250
-/*
- * Processes of a snapshot are looked at so long, or until so much is to be sent, before anything
- * else is: each write leaves the guest, which costs more than a process does.
+/* Processes of a snapshot are read for this time, or until this size is to be sent, in one turn:
+ * each write causes a VM exit, which costs more than reading a process.
  */
 #define SNAPSHOT_TURN_MS    10
 #define SNAPSHOT_TURN_BYTES 16384
-/* Behind the end of a snapshot: so long what was lost meanwhile, and later, waits for the next one.
- */
+/* Pause after a snapshot before the next one can fill a gap. */
 #define SNAPSHOT_MS 1000
-/*
- * Where the kernel does not tell of mappings, all are looked up again so long behind the last time;
- * or longer, so that it takes a 1500th of a CPU.
+/* If the kernel does not report mappings, all processes are read again after this time, or later,
+ * so that it takes at most 1/1500 of a CPU.
  */
-#define LOOK_AROUND_MS   10000
-#define LOOK_AROUND_REST 1500
-/*
- * Processes are looked at so many at once, and so soon again; and no more of them than take a 600th
- * of a CPU over some seconds, or ten a second where each takes long: of a guest that begins
- * processes faster the others are looked at later.
+#define RESCAN_MS   10000
+#define RESCAN_REST 1500
+/* Scans of new processes: number per turn and time between turns. They take at most 1/600 of a CPU
+ * over some seconds, or ten scans a second if each is expensive. If the guest starts processes
+ * faster, the rest are scanned later.
  */
-#define LOOKS_AT_ONCE     16
-#define LOOK_AGAIN_MS     50
-#define LOOKS_REST        600
-#define LOOKS_REST_MAX_MS 100
-#define LOOKS_AHEAD_MS    4000
-/*
- * A record gets its time a moment before it can be seen in its ring: so much
- * before a drain began is what is sure to have been in it.
+#define SCANS_PER_TURN   16
+#define SCAN_INTERVAL_MS 50
+#define SCAN_REST        600
+#define SCAN_REST_MAX_MS 100
+#define SCAN_BURST_MS    4000
+/* A record gets its timestamp a moment before it is visible in its ring. A drain covers everything
+ * older than its start minus this time.
  */
 #define IN_FLIGHT_NS 1000000u
 
@@ -61,21 +55,21 @@ struct session {
 	struct output output;
 	struct events events;
 	struct snapshot snapshot;
-	bool open;    /* between AGENT_START and AGENT_STOP */
-	bool telling; /* the host has asked for the time: it can place what it is told now */
-	uint64_t id;  /* that the host gave it */
-	bool ended;   /* there was one, and it is over */
-	bool told;    /* the first snapshot is */
-	uint64_t next_snapshot; /* ms: not before, whatever is lost */
-	uint64_t next_step;     /* ms: of a snapshot that is not the first */
-	uint64_t snapshot_cost; /* ns of a CPU, of the latest */
-	uint64_t looks_paid;    /* ms: with what looks cost this moves on */
-	bool round_due;      /* the host is to know up to when all is told, with the next drain */
-	bool asked;          /* and what time it is */
-	uint64_t asked_by;   /* agent_ping.host_time of that */
-	uint64_t asked_at;   /* ns, clock_raw() */
-	bool drain_planned;  /* at drain_time */
-	uint64_t drain_time; /* ms */
+	bool open;               /* between AGENT_START and AGENT_STOP */
+	bool reporting;          /* the host has sent a ping: it can convert times now */
+	uint64_t id;             /* chosen by the host */
+	bool ended;              /* a session has ended */
+	bool snapshot_sent;      /* the first snapshot is complete */
+	uint64_t next_snapshot;  /* ms: earliest time */
+	uint64_t next_step;      /* ms: of a snapshot after the first */
+	uint64_t snapshot_cost;  /* ns of CPU time, of the latest */
+	uint64_t scans_paid;     /* ms: rate limit, advances with the cost of each scan */
+	bool round_due;          /* send AGENT_ROUND with the next drain */
+	bool ping_pending;       /* send AGENT_PONG, too */
+	uint64_t ping_host_time; /* agent_ping.host_time */
+	uint64_t ping_received;  /* ns, clock_raw() */
+	bool drain_planned;      /* at drain_time */
+	uint64_t drain_time;     /* ms */
 };
 
 /* Too large for a stack; there is one session at a time. */
@@ -85,7 +79,7 @@ static uint64_t read_tsc(void)
 {
 	uint64_t tsc;
 
-	/* LFENCE: not before what is before it is done, nor after what is behind it (SDM vol. 2,
+	/* LFENCE on both sides: neither earlier nor later than its place in the code (SDM vol. 2,
 	 * RDTSC). */
 	__builtin_ia32_lfence();
 	tsc = __builtin_ia32_rdtsc();
@@ -107,9 +101,9 @@ static void close_session(void)
 {
 	if (!session.open)
 		return;
-	session.open = session.telling = false;
+	session.open = session.reporting = false;
 	session.ended = true;
-	session.drain_planned = session.round_due = session.asked = false;
+	session.drain_planned = session.round_due = session.ping_pending = false;
 	table_cancel();
 	jit_maps_reset();
 	reference_tasks_cancel();
@@ -118,7 +112,7 @@ static void close_session(void)
 	events_close(&session.events);
 }
 
-/* What an earlier session had still to say, the host of this one did not ask for. */
+/* Drops unsent messages of an earlier session. */
 static void open_session(const struct agent_start *start)
 {
 	struct agent_hello *hello;
@@ -126,14 +120,14 @@ static void open_session(const struct agent_start *start)
 	int error;
 
 	if (session.open && session.id == start->session)
-		return; /* said again by a host that had to wait */
+		return; /* repeated by a host that had to wait */
 	close_session();
 	output_drop(&session.output);
 	error = start->version == AGENT_PROTOCOL_VERSION ? events_open(&session.events)
 							 : -EPROTONOSUPPORT;
 	session.open = true;
 	session.id = start->session;
-	session.telling = false;
+	session.reporting = false;
 	hello = output_message(&session.output, AGENT_HELLO, sizeof(*hello));
 	*hello = (struct agent_hello){
 		.magic = AGENT_MAGIC,
@@ -151,41 +145,39 @@ static void open_session(const struct agent_start *start)
 		strncpy(hello->release, name.release, sizeof(hello->release) - 1);
 }
 
-/* Without events a snapshot would soon be wrong, and nothing would say so. */
-static void begin_telling(void)
+/* Without events a snapshot would silently become wrong. */
+static void begin_reporting(void)
 {
-	if (session.telling)
+	if (session.reporting)
 		return;
-	session.telling = true;
-	session.told = !session.events.cpus;
+	session.reporting = true;
+	session.snapshot_sent = !session.events.cpus;
 	if (session.events.cpus)
 		snapshot_begin(&session.snapshot, events_by_connector(&session.events));
 }
 
-static uint64_t look_around_interval(void)
+static uint64_t rescan_interval(void)
 {
-	uint64_t rest = LOOK_AROUND_REST * session.snapshot_cost / NS_PER_MS;
+	uint64_t rest = RESCAN_REST * session.snapshot_cost / NS_PER_MS;
 
-	return rest > LOOK_AROUND_MS ? rest : LOOK_AROUND_MS;
+	return rest > RESCAN_MS ? rest : RESCAN_MS;
 }
 
-/* What the kernel could not tell, /proc does. */
+/* Starts another snapshot if events were lost. */
 static void fill_gap(void)
 {
-	bool around =
-		events_by_connector(&session.events) &&
-		clock_raw_ms() >= session.next_snapshot - SNAPSHOT_MS + look_around_interval();
+	bool rescan = events_by_connector(&session.events) &&
+		      clock_raw_ms() >= session.next_snapshot - SNAPSHOT_MS + rescan_interval();
 
 	if (session.snapshot.directory || clock_raw_ms() < session.next_snapshot ||
-	    !(session.events.gap || around))
+	    !(session.events.gap || rescan))
 		return;
 	session.events.gap = false;
 	session.snapshot_cost = 0;
 	snapshot_begin(&session.snapshot, true);
 }
 
-/* Nothing is left in the rings: says up to when. Without room for that nothing is lost but the
- * word. */
+/* The rings are drained up to TIME. Without room the round is skipped, which loses no events. */
 static void send_round(uint64_t time)
 {
 	struct agent_round *round = output_message(&session.output, AGENT_ROUND, sizeof(*round));
@@ -196,68 +188,66 @@ static void send_round(uint64_t time)
 	round->lost = session.events.lost;
 	round->unstable = session.snapshot.unstable + session.events.connector.missed;
 	round->cut = session.snapshot.cut;
-	round->flags = session.told ? AGENT_ROUND_SNAPSHOT_DONE : 0;
+	round->flags = session.snapshot_sent ? AGENT_ROUND_SNAPSHOT_DONE : 0;
 }
 
-/* ms, until looks may be taken again. */
-static uint64_t time_to_look(void)
+/* ms until the rate limit allows the next scan. */
+static uint64_t time_to_scan(void)
 {
 	uint64_t now = clock_raw_ms();
 
-	return session.looks_paid > now + LOOKS_AHEAD_MS ? session.looks_paid - now - LOOKS_AHEAD_MS
-							 : 0;
+	return session.scans_paid > now + SCAN_BURST_MS ? session.scans_paid - now - SCAN_BURST_MS
+							: 0;
 }
 
-static bool look_at(pid_t pid)
+static bool scan(pid_t pid)
 {
 	uint64_t begun = clock_cpu(), now = clock_raw_ms(), rest;
-	bool told = snapshot_process(&session.snapshot, pid, &session.events, &session.output);
+	bool sent = snapshot_process(&session.snapshot, pid, &session.events, &session.output);
 
-	rest = LOOKS_REST * (clock_cpu() - begun) / NS_PER_MS;
-	if (session.looks_paid < now)
-		session.looks_paid = now;
-	session.looks_paid += rest < LOOKS_REST_MAX_MS ? rest : LOOKS_REST_MAX_MS;
-	return told;
+	rest = SCAN_REST * (clock_cpu() - begun) / NS_PER_MS;
+	if (session.scans_paid < now)
+		session.scans_paid = now;
+	session.scans_paid += rest < SCAN_REST_MAX_MS ? rest : SCAN_REST_MAX_MS;
+	return sent;
 }
 
-/* At processes of which the kernel tells no more than that they began. */
-static void look_at_new(void)
+/* Scans processes of which the connector reports only the start. */
+static void scan_new(void)
 {
 	struct connector *connector = &session.events.connector;
 	pid_t pid;
 
 	if (!events_by_connector(&session.events))
 		return;
-	for (int i = 0; i < LOOKS_AT_ONCE && !time_to_look() &&
+	for (int i = 0; i < SCANS_PER_TURN && !time_to_scan() &&
 			(pid = connector_due(connector, clock_raw_ms()));
 	     i++)
-		if (!look_at(pid)) {
-			session.events.gap = true; /* the next snapshot tells of it */
+		if (!scan(pid)) {
+			session.events.gap = true; /* the next snapshot includes it */
 			break;
 		}
 	if (connector->due_count)
-		plan_drain(time_to_look() > LOOK_AGAIN_MS ? time_to_look() : LOOK_AGAIN_MS);
+		plan_drain(time_to_scan() > SCAN_INTERVAL_MS ? time_to_scan() : SCAN_INTERVAL_MS);
 }
 
-/*
- * Behind all that was fetched, which so has an exchange of clocks behind it, and goes with the same
- * write. While the host has more to read than there is room for, the answer waits: what it waits
- * for is in it, too.
+/* Queued after the fetched events, so that this clock exchange covers them and one write sends
+ * both. If the queue is full the answer waits; pong->received accounts for the delay.
  */
 static void answer_ping(void)
 {
 	struct agent_pong *pong;
 
-	if (!session.asked)
+	if (!session.ping_pending)
 		return;
 	pong = output_message(&session.output, AGENT_PONG, sizeof(*pong));
 	if (!pong) {
 		plan_drain(GATHER_MS);
 		return;
 	}
-	session.asked = false;
-	pong->host_time = session.asked_by;
-	pong->received = session.asked_at;
+	session.ping_pending = false;
+	pong->host_time = session.ping_host_time;
+	pong->received = session.ping_received;
 	pong->tsc_before = read_tsc();
 	pong->guest_time = clock_raw();
 	pong->tsc_after = read_tsc();
@@ -272,7 +262,7 @@ static void drain(void)
 	session.drain_planned = false;
 	drained = events_drain(&session.events, &session.output);
 	cgroup_send(&session.output);
-	/* A round is of the JIT maps, too: they are told of before it. */
+	/* A round covers the JIT maps, too: send their new lines first. */
 	if (drained && session.round_due)
 		maps = jit_maps_send(&session.output);
 	answer_ping();
@@ -286,35 +276,35 @@ static void drain(void)
 		if (session.round_due)
 			plan_drain(JIT_MAPS_INTERVAL_MS);
 	}
-	output_flush(&session.output); /* an error is seen again with the next one */
-	look_at_new();
+	output_flush(&session.output); /* an error recurs with the next call */
+	scan_new();
 	fill_gap();
 }
 
 static void take_ping(const struct agent_ping *ping)
 {
-	session.asked = session.round_due = true;
-	session.asked_by = ping->host_time;
-	session.asked_at = clock_raw();
-	begin_telling();
+	session.ping_pending = session.round_due = true;
+	session.ping_host_time = ping->host_time;
+	session.ping_received = clock_raw();
+	begin_reporting();
 	events_open_new_cpus(&session.events);
 	drain();
 }
 
-static void ask_for_tasks(void)
+static void request_tasks(void)
 {
 	reference_tasks_request();
 	plan_drain(0);
 }
 
-static void take_ask(const struct agent_message *message)
+static void take_request(const struct agent_message *message)
 {
-	const struct agent_request *ask = agent_payload(message, sizeof(*ask));
+	const struct agent_request *request = agent_payload(message, sizeof(*request));
 
-	if (ask && ask->kind == AGENT_TABLE_JIT_MAP)
-		jit_maps_request(ask->pid);
-	else if (ask && ask->kind == AGENT_TABLE_TASKS)
-		ask_for_tasks();
+	if (request && request->kind == AGENT_TABLE_JIT_MAP)
+		jit_maps_request(request->pid);
+	else if (request && request->kind == AGENT_TABLE_TASKS)
+		request_tasks();
 	else
 		table_request(message, &session.output);
 }
@@ -328,8 +318,8 @@ static void take_message(const struct agent_message *message)
 		open_session(start);
 	else if (message->type == AGENT_PING && ping && session.open)
 		take_ping(ping);
-	else if (message->type == AGENT_REQUEST && session.telling)
-		take_ask(message);
+	else if (message->type == AGENT_REQUEST && session.reporting)
+		take_request(message);
 	else if (message->type == AGENT_STOP)
 		close_session();
 }
@@ -347,22 +337,22 @@ static int take_input(void)
 	if (!size)
 		return -EPIPE;
 	agent_stream_received(&session.input, (size_t)size);
-	/* What is no message is passed over: the host begins anew when it hears nothing. */
+	/* Invalid messages are skipped: the host restarts the session if it gets no answer. */
 	while ((found = agent_stream_next(&session.input, AGENT_START, &message)))
 		if (found > 0)
 			take_message(message);
 	return 0;
 }
 
-/* The first is waited for; others take a tenth of a CPU. */
-static void rest_from_snapshot(uint64_t cost)
+/* The host waits for the first snapshot; later ones take a tenth of a CPU. */
+static void rest_after_snapshot(uint64_t cost)
 {
-	if (session.told)
+	if (session.snapshot_sent)
 		session.next_step = clock_raw_ms() + 9 * cost / NS_PER_MS;
 }
 
-/* False without room. */
-static bool look_at_processes(void)
+/* False if the send queue is full. */
+static bool read_processes(void)
 {
 	uint64_t end = clock_raw_ms() + SNAPSHOT_TURN_MS;
 
@@ -374,24 +364,24 @@ static bool look_at_processes(void)
 	return true;
 }
 
-/* True while it could go on. */
-static bool go_on_with_snapshot(void)
+/* True if it made progress. */
+static bool continue_snapshot(void)
 {
 	uint64_t begun;
 
 	if (!session.open || !session.snapshot.directory || clock_raw_ms() < session.next_step)
 		return false;
 	begun = clock_cpu();
-	if (!look_at_processes())
+	if (!read_processes())
 		return false;
 	if (!session.snapshot.directory) {
-		session.told = true;
+		session.snapshot_sent = true;
 		session.next_snapshot = clock_raw_ms() + SNAPSHOT_MS;
-		session.round_due = true; /* it says that this is done */
+		session.round_due = true; /* it reports the end of the snapshot */
 		plan_drain(0);
 	}
 	session.snapshot_cost += clock_cpu() - begun;
-	rest_from_snapshot(clock_cpu() - begun);
+	rest_after_snapshot(clock_cpu() - begun);
 	return true;
 }
 
@@ -406,7 +396,7 @@ static int time_to_wait(bool busy)
 	if (session.open && session.snapshot.directory && output_empty(&session.output) &&
 	    session.next_step < due)
 		due = session.next_step;
-	/* What is full is waited for by itself. */
+	/* With a non-empty queue, POLLOUT wakes us. */
 	if (output_empty(&session.output) && table_due() < due)
 		due = table_due();
 	if (due == UINT64_MAX)
@@ -414,7 +404,7 @@ static int time_to_wait(bool busy)
 	return due > now ? (int)(due - now) : 0;
 }
 
-/* While a drain is planned the rings need not wake us. */
+/* While a drain is planned the rings do not have to wake us. */
 static int wait_for_something(struct pollfd *port, int timeout)
 {
 	static struct pollfd fds[1 + EVENTS_CPUS_MAX];
@@ -422,7 +412,7 @@ static int wait_for_something(struct pollfd *port, int timeout)
 
 	fds[0] = *port;
 	for (unsigned int cpu = 0;
-	     session.telling && !session.drain_planned && cpu < session.events.cpus; cpu++)
+	     session.reporting && !session.drain_planned && cpu < session.events.cpus; cpu++)
 		fds[count++] = session.events.fds[cpu];
 	if (wait_for_any(fds, count, timeout) < 0)
 		return errno == EINTR ? 0 : -errno;
@@ -434,7 +424,7 @@ static int wait_for_something(struct pollfd *port, int timeout)
 	return 0;
 }
 
-/* The host's end of the port is closed: whatever was being said, nobody hears it. */
+/* The host closed its end of the port: drop everything. */
 static void wait_for_host(void)
 {
 	close_session();
@@ -446,12 +436,11 @@ static void wait_for_host(void)
 static int serve_once(void)
 {
 	struct pollfd port = { .fd = session.output.fd, .events = POLLIN };
-	bool busy = go_on_with_snapshot();
+	bool busy = continue_snapshot();
 	int error;
 
 	if (session.drain_planned && session.drain_time <= clock_raw_ms()) {
-		answer_ping(); /* one that there was no room for: before what is fetched takes all
-				  there is */
+		answer_ping(); /* a deferred one, before events fill the queue */
 		drain();
 	}
 	error = output_flush(&session.output);
@@ -464,8 +453,7 @@ static int serve_once(void)
 	error = wait_for_something(&port, time_to_wait(busy));
 	if (error)
 		return error;
-	/* A vsock that was reset has an error and nothing to read (net/vmw_vsock/af_vsock.c,
-	 * vsock_poll()).
+	/* A reset vsock has POLLERR without POLLIN (net/vmw_vsock/af_vsock.c, vsock_poll()).
 	 */
 	if (port.revents & (POLLIN | POLLERR))
 		return take_input();

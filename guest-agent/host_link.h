@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Talks with the host on one descriptor: waits for its AGENT_START, then
- * tells events, snapshot, rounds and the time until AGENT_STOP or the next
- * start. While no session is open the guest's kernel is not asked for
- * anything.
+/* The session with the host on one descriptor: waits for AGENT_START, then sends events, the
+ * snapshot, rounds and pongs until AGENT_STOP or the next AGENT_START. Without a session the agent
+ * uses nothing of the guest's kernel.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_HOST_LINK_H
 #define KVMSCOPE_GUEST_AGENT_HOST_LINK_H
 
 #include <stdbool.h>
 
-/*
- * Serves FD (not owned, does not block) until it fails, or *STOP is true, or
- * with ONCE until the first session has ended. Negative errno; 0 for the
- * latter two. One at a time in a process.
+/* Serves FD (not owned, non-blocking) until it fails, *STOP is true or, with ONCE, the first
+ * session has ended. Returns a negative errno on failure, else 0. Once per process at a time.
  */
 int session_serve(int fd, bool once, const volatile bool *stop);
 

@@ -67,12 +67,12 @@ int port_open(const char *name)
 	return fd == -ENOENT ? open_by_sysfs(name) : fd;
 }
 
-static bool parse_part(const char *text, char end, const char **behind, unsigned int *number)
+static bool parse_part(const char *text, char end, const char **rest, unsigned int *number)
 {
 	uint64_t value = 0;
 
-	*behind = parse_decimal(text, UINT32_MAX, &value);
-	if (!*behind || **behind != end)
+	*rest = parse_decimal(text, UINT32_MAX, &value);
+	if (!*rest || **rest != end)
 		return false;
 	*number = (unsigned int)value;
 	return true;
@@ -80,15 +80,15 @@ static bool parse_part(const char *text, char end, const char **behind, unsigned
 
 bool vsock_parse(const char *text, struct vsock_address *address)
 {
-	const char *behind;
+	const char *rest;
 
 	address->cid = VMADDR_CID_HOST;
-	if (parse_part(text, ':', &behind, &address->cid))
-		text = behind + 1;
-	return parse_part(text, '\0', &behind, &address->port);
+	if (parse_part(text, ':', &rest, &address->cid))
+		text = rest + 1;
+	return parse_part(text, '\0', &rest, &address->port);
 }
 
-/* What says that there is nobody now, and may be later. */
+/* Errors that may go away later. */
 static bool is_away(int error)
 {
 	return error == ECONNRESET || error == ECONNREFUSED || error == ETIMEDOUT ||
@@ -96,11 +96,11 @@ static bool is_away(int error)
 	       error == EHOSTUNREACH || error == EINTR;
 }
 
-/* Root's ports, by which the host knows the agent from other programs of the guest (vsock(7)). */
+/* Privileged ports (vsock(7)): they tell the host that root runs the peer. */
 #define PORT_FIRST 512u
 #define PORT_LAST  1023u
 
-/* Who may not have one connects from any other: it is the host's to take that. */
+/* Without the privilege any port is used, and the host decides whether to accept it. */
 static void take_privileged_port(int fd)
 {
 	struct sockaddr_vm from = { .svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_ANY };

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/init.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Any directory will do; this one is in every initramfs (usr/default_cpio_list of Linux). */
-#define PLACE "/root"
+/* Any directory works; this one is in every initramfs (usr/default_cpio_list of Linux). */
+#define ROOT "/root"
 
 static bool mount_new(const char *type, const char *path)
 {
@@ -22,20 +22,18 @@ static bool mount_new(const char *type, const char *path)
 	       !mount(type, path, type, MS_NOSUID | MS_NOEXEC, NULL);
 }
 
-/*
- * A root of our own in a mount namespace of our own. The real init mounts,
- * moves and unmounts as it likes, deletes the initramfs and puts another root
- * over it: none of that reaches us.
+/* A private root in a private mount namespace, which the real init's mounts and its switch to
+ * another root do not affect.
  */
-static bool make_place(void)
+static bool make_root(void)
 {
 	return !unshare(CLONE_NEWNS) && !mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
-	       mount_new("tmpfs", PLACE) && mount_new("proc", PLACE "/proc") &&
-	       mount_new("sysfs", PLACE "/sys") && mount_new("devtmpfs", PLACE "/dev") &&
-	       !chroot(PLACE) && !chdir("/");
+	       mount_new("tmpfs", ROOT) && mount_new("proc", ROOT "/proc") &&
+	       mount_new("sysfs", ROOT "/sys") && mount_new("devtmpfs", ROOT "/dev") &&
+	       !chroot(ROOT) && !chdir("/");
 }
 
-static void be_quiet(void)
+static void silence_output(void)
 {
 	int null = open("/dev/null", O_RDWR);
 
@@ -43,20 +41,19 @@ static void be_quiet(void)
 		dup2(null, fd);
 }
 
-static void run_real_init(char **argv)
+static void exec_real_init(char **argv)
 {
 	char *path = getenv("kvmscope_init");
 
 	argv[0] = strdup(path ? path : "/init");
 	unsetenv("kvmscope_init");
 	execv(argv[0], argv);
-	dprintf(2, "kvmscope-agent: can not run %s, the initrd's init: %s\n", argv[0],
+	dprintf(2, "kvmscope-agent: cannot run %s, the initrd's init: %s\n", argv[0],
 		strerror(errno));
 	_exit(1);
 }
 
-/* The child is ready, or has failed, before the real init changes anything; or it takes too long.
- */
+/* Waits up to 2 s until the child is ready or has failed, before the real init changes anything. */
 static void wait_for_child(int ready)
 {
 	struct pollfd end = { .fd = ready, .events = POLLIN };
@@ -76,19 +73,19 @@ void init_start_real(char **argv)
 			dprintf(2, "kvmscope-agent: no agent in this guest: %s\n", strerror(errno));
 		else
 			wait_for_child(ready[0]);
-		run_real_init(argv);
+		exec_real_init(argv);
 	}
 	close(ready[0]);
 	setsid();
-	if (!make_place()) {
+	if (!make_root()) {
 		dprintf(2,
-			"kvmscope-agent: no agent in this guest: can not mount its directories: %s\n",
+			"kvmscope-agent: no agent in this guest: cannot mount its directories: %s\n",
 			strerror(errno));
 		_exit(1);
 	}
-	be_quiet();
+	silence_output();
 	close(ready[1]);
-	/* systemd ends all processes of the initrd but those that mark themselves so (its
+	/* systemd kills all processes of the initrd except those with this mark (its
 	 * ROOT_STORAGE_DAEMONS). */
 	argv[0][0] = '@';
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/jit_files.h"
 
 #include <errno.h>
@@ -9,45 +9,44 @@
 #include "guest-agent/timing.h"
 #include "shared/span.h"
 
-/* Most processes with code of their own making never have a map. */
+/* Wait between attempts to open a map; most processes with generated code never have one. */
 #define FIRST_WAIT   100u /* ms */
 #define LONGEST_WAIT 6400u
 
-/* Processes are asked so often whether they have ended. */
+/* How often to check whether a process has exited. */
 #define END_INTERVAL 1000u /* ms */
 
 struct followed {
 	struct jit_map map; /* not in use while `pid` is 0 */
 	uint32_t pid;
-	bool wanted; /* in this session; else it is only remembered which program runs */
-	bool told;   /* something of the file */
-	bool behind; /* that was said */
-	uint64_t
-		begun; /* ns of clock_raw(): by then the process ran the program that it runs now */
-	uint64_t since; /* of agent_jit_map, for what comes next */
-	uint64_t waits; /* ms: since then, for a file, or to be wanted again */
-	uint64_t next;  /* ms: when to look for a file; */
-	uint64_t wait;  /* and how long before the time after that */
-	uint64_t asked; /* ms: when it was seen that the process has not ended */
+	bool requested;   /* requested in this session; else only the program's start is kept */
+	bool sent;        /* the beginning of the file was sent */
+	bool incomplete;  /* the latest message had AGENT_JIT_MAP_INCOMPLETE */
+	uint64_t begun;   /* ns of clock_raw(): the process was executing its current program */
+	uint64_t since;   /* agent_jit_map.since of the next message */
+	uint64_t waits;   /* ms: start of the wait for a file, or for another request */
+	uint64_t next;    /* ms: next attempt to open the file, */
+	uint64_t wait;    /* and the wait after it */
+	uint64_t checked; /* ms: latest check whether the process runs */
 };
 
-/* Of one look. */
-struct look {
+/* State of one call of jit_maps_send(). */
+struct pass {
 	struct output *output;
-	bool more; /* there are lines that it did not tell */
+	bool more; /* some lines were not sent */
 };
 
 static struct followed maps[JIT_MAPS_MAX];
-static size_t first; /* to be looked at: each in turn */
+static size_t first; /* map to start with, in turn */
 
-/* Of all maps together, however often they are looked at. */
+/* Rate limit of all maps together. */
 static struct {
-	size_t left;   /* bytes of lines that may be told, */
-	uint64_t time; /* as of then, ms */
+	size_t left;   /* bytes of lines that may be sent */
+	uint64_t time; /* ms, of the last update */
 } pace;
 
-/* Each ms adds its part of an interval's; no more than one interval's are kept. */
-static void go_on_with_pace(void)
+/* Refills the limit, up to the bytes of one interval. */
+static void refill_pace(void)
 {
 	uint64_t now = clock_raw_ms(), passed = now - pace.time;
 
@@ -64,20 +63,19 @@ static void stop_following(struct followed *followed)
 	followed->pid = 0;
 }
 
-static bool is_less_needed(const struct followed *one, const struct followed *other)
+static bool is_less_important(const struct followed *one, const struct followed *other)
 {
-	return one->wanted != other->wanted ? !one->wanted : one->waits < other->waits;
+	return one->requested != other->requested ? !one->requested : one->waits < other->waits;
 }
 
-/* Who is only remembered makes room for others; then who has waited longest for a file, as most
- * never have one. */
-static struct followed *make_room(void)
+/* Replaces a map without a request first, then the one that has waited longest for a file. */
+static struct followed *evict(void)
 {
 	struct followed *longest = NULL;
 
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
-		if (maps[i].map.fd < 0 && !maps[i].told && !maps[i].behind &&
-		    (!longest || is_less_needed(&maps[i], longest)))
+		if (maps[i].map.fd < 0 && !maps[i].sent && !maps[i].incomplete &&
+		    (!longest || is_less_important(&maps[i], longest)))
 			longest = &maps[i];
 	if (longest)
 		stop_following(longest);
@@ -92,12 +90,12 @@ static struct followed *find(uint32_t pid)
 	return NULL;
 }
 
-/* Its map will be told from its beginning. */
+/* Sends the map from its beginning. */
 static void begin(struct followed *followed)
 {
 	jit_map_close(&followed->map);
-	followed->wanted = true;
-	followed->told = followed->behind = false;
+	followed->requested = true;
+	followed->sent = followed->incomplete = false;
 	followed->since = followed->next = 0;
 	followed->waits = clock_raw_ms();
 	followed->wait = FIRST_WAIT;
@@ -128,12 +126,12 @@ void jit_maps_request(uint32_t pid)
 		stop_following(place);
 	place = find(0);
 	if (!place)
-		place = make_room();
+		place = evict();
 	if (place)
 		follow(place, pid);
 }
 
-/* ms; 0: it may be a younger one. */
+/* ms that the process has executed its program at least; 0: unknown. */
 static uint32_t age_of_program(const struct followed *followed, uint64_t time)
 {
 	uint64_t age = (time - followed->begun) / NS_PER_MS;
@@ -143,11 +141,12 @@ static uint32_t age_of_program(const struct followed *followed, uint64_t time)
 	return age < UINT32_MAX ? (uint32_t)age : UINT32_MAX;
 }
 
-/* There is room for it. */
-static void tell(struct followed *followed, struct look *look, uint32_t flags, struct span lines)
+/* The caller checked that OUTPUT has room. */
+static void send_message(struct followed *followed, struct pass *pass, uint32_t flags,
+			 struct span lines)
 {
 	struct agent_jit_map *message =
-		output_message(look->output, AGENT_JIT_MAP, sizeof(*message) + lines.size);
+		output_message(pass->output, AGENT_JIT_MAP, sizeof(*message) + lines.size);
 
 	message->since = followed->since;
 	message->time = clock_raw();
@@ -158,10 +157,10 @@ static void tell(struct followed *followed, struct look *look, uint32_t flags, s
 		flags & AGENT_JIT_MAP_BEGIN ? age_of_program(followed, message->time) : 0;
 	if (lines.size)
 		memcpy(message->lines, lines.data, lines.size);
-	followed->behind = flags & AGENT_JIT_MAP_INCOMPLETE;
+	followed->incomplete = flags & AGENT_JIT_MAP_INCOMPLETE;
 }
 
-static void look_for_file(struct followed *followed)
+static void try_open(struct followed *followed)
 {
 	uint64_t now = clock_raw_ms();
 
@@ -169,124 +168,121 @@ static void look_for_file(struct followed *followed)
 		return;
 	followed->next = now + followed->wait;
 	followed->wait = followed->wait < LONGEST_WAIT ? 2 * followed->wait : LONGEST_WAIT;
-	followed->told = false;
+	followed->sent = false;
 	jit_map_open(&followed->map, &followed->since);
 }
 
-/* What is told so far is all that will be: of what comes nothing is known. */
-static void give_up(struct followed *followed, struct look *look)
+/* Stops following: the map stays incomplete from here on. */
+static void give_up(struct followed *followed, struct pass *pass)
 {
-	tell(followed, look, AGENT_JIT_MAP_INCOMPLETE, span_of(NULL, 0));
+	send_message(followed, pass, AGENT_JIT_MAP_INCOMPLETE, span_of(NULL, 0));
 	stop_following(followed);
 }
 
-/* What stood in the map at TIME and was not told, as far as it may be. */
-static void tell_new(struct followed *followed, struct look *look, uint64_t time)
+/* Sends the lines that were in the map at TIME and were not sent, within the rate limit. */
+static void send_new(struct followed *followed, struct pass *pass, uint64_t time)
 {
 	static char lines[JIT_MAPS_PART];
 	bool more = jit_map_left(&followed->map) > pace.left;
 	ssize_t got = pace.left ? jit_map_read(&followed->map, lines, pace.left) : 0;
 
 	if (got == -EFBIG && pace.left < sizeof(lines))
-		got = 0; /* next time there is more room for it */
-	if (got < 0 || (!followed->told && jit_map_process(&followed->map) == JIT_MAP_EXEC)) {
-		give_up(followed, look);
+		got = 0; /* the limit was below a line's length: next time */
+	if (got < 0 || (!followed->sent && jit_map_process(&followed->map) == JIT_MAP_EXEC)) {
+		give_up(followed, pass);
 		return;
 	}
-	if (got || !followed->told || followed->behind != more)
-		tell(followed, look,
-		     (followed->told ? 0 : AGENT_JIT_MAP_BEGIN) |
-			     (more ? AGENT_JIT_MAP_INCOMPLETE : 0),
-		     span_of(lines, (size_t)got));
-	followed->told = true;
+	if (got || !followed->sent || followed->incomplete != more)
+		send_message(followed, pass,
+			     (followed->sent ? 0 : AGENT_JIT_MAP_BEGIN) |
+				     (more ? AGENT_JIT_MAP_INCOMPLETE : 0),
+			     span_of(lines, (size_t)got));
+	followed->sent = true;
 	if (!more)
 		followed->since = time;
 	pace.left -= (size_t)got;
-	look->more |= more;
+	pass->more |= more;
 }
 
-/* It may come to be the process's again. Until what stands in it is told, what the map says is not
- * known. */
-static void replace_file(struct followed *followed, struct look *look)
+/* The file was replaced. Until the new one is sent, the map is incomplete. */
+static void replace_file(struct followed *followed, struct pass *pass)
 {
 	jit_map_close(&followed->map);
 	followed->wait = FIRST_WAIT;
 	followed->next = 0;
-	look_for_file(followed);
-	if (!followed->behind)
-		tell(followed, look, AGENT_JIT_MAP_INCOMPLETE, span_of(NULL, 0));
+	try_open(followed);
+	if (!followed->incomplete)
+		send_message(followed, pass, AGENT_JIT_MAP_INCOMPLETE, span_of(NULL, 0));
 }
 
-static enum jit_map_process ask_process(struct followed *followed)
+static enum jit_map_process check_process(struct followed *followed)
 {
 	uint64_t now = clock_raw_ms();
 
-	if (now < followed->asked + END_INTERVAL)
+	if (now < followed->checked + END_INTERVAL)
 		return JIT_MAP_RUNS;
-	followed->asked = now;
+	followed->checked = now;
 	return jit_map_process(&followed->map);
 }
 
-/* Of another program it is no longer known that it is the one that was told of. */
-static void look_at_unwanted(struct followed *followed)
+/* Without a request only the program is tracked: drop it after an execve. */
+static void check_program(struct followed *followed)
 {
-	if (ask_process(followed) != JIT_MAP_RUNS)
+	if (check_process(followed) != JIT_MAP_RUNS)
 		stop_following(followed);
 }
 
-static void look_at(struct followed *followed, struct look *look)
+static void send_map(struct followed *followed, struct pass *pass)
 {
-	enum jit_map_process process = ask_process(followed); /* before the last look */
+	enum jit_map_process process = check_process(followed); /* before the last read */
 	uint64_t time = clock_raw();
 	enum jit_map_change found;
 
-	/* Its kernel told of that, but may have lost it: another program's map is asked for anew.
-	 */
+	/* The host sends another request after an execve, unless that event was lost. */
 	if (process == JIT_MAP_EXEC) {
-		give_up(followed, look);
+		give_up(followed, pass);
 		return;
 	}
 	if (followed->map.fd < 0)
-		look_for_file(followed);
+		try_open(followed);
 	found = followed->map.fd < 0 ? JIT_MAP_UNCHANGED : jit_map_poll(&followed->map);
 	if (found == JIT_MAP_REPLACED)
-		replace_file(followed, look);
+		replace_file(followed, pass);
 	else if (followed->map.fd >= 0 &&
-		 (found == JIT_MAP_GREW || followed->behind || !followed->told))
-		tell_new(followed, look, time);
+		 (found == JIT_MAP_GREW || followed->incomplete || !followed->sent))
+		send_new(followed, pass, time);
 	else
 		followed->since = time;
-	/* The rest of a file that is open is still to be told; of one that may not be, nothing is.
-	 */
+	/* Send the rest of an open file first. */
 	if (process != JIT_MAP_ENDED || !followed->pid ||
-	    (followed->behind && followed->map.fd >= 0))
+	    (followed->incomplete && followed->map.fd >= 0))
 		return;
-	if (followed->told && !followed->behind)
-		tell(followed, look, AGENT_JIT_MAP_END, span_of(NULL, 0));
+	if (followed->sent && !followed->incomplete)
+		send_message(followed, pass, AGENT_JIT_MAP_END, span_of(NULL, 0));
 	stop_following(followed);
 }
 
 enum jit_maps_result jit_maps_send(struct output *output)
 {
-	struct look look = { .output = output };
+	struct pass pass = { .output = output };
 
-	go_on_with_pace();
+	refill_pace();
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
 		struct followed *followed = &maps[(first + i) % JIT_MAPS_MAX];
 
 		if (!followed->pid)
 			continue;
-		if (!followed->wanted) {
-			look_at_unwanted(followed);
+		if (!followed->requested) {
+			check_program(followed);
 			continue;
 		}
-		/* The lines, and that the process has ended. */
+		/* Room for the lines and the end of the process. */
 		if (output_room(output) < pace.left + 256)
 			return JIT_MAPS_NO_ROOM;
-		look_at(followed, &look);
+		send_map(followed, &pass);
 	}
 	first = (first + 1) % JIT_MAPS_MAX;
-	return look.more ? JIT_MAPS_MORE : JIT_MAPS_ALL;
+	return pass.more ? JIT_MAPS_MORE : JIT_MAPS_ALL;
 }
 
 void jit_maps_reset(void)
@@ -294,7 +290,7 @@ void jit_maps_reset(void)
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
 		if (maps[i].pid) {
 			begin(&maps[i]);
-			maps[i].wanted = false;
+			maps[i].requested = false;
 			jit_map_release(&maps[i].map);
 		}
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/jit_map.h"
 
 #include <dirent.h>
@@ -18,9 +18,9 @@
 #include "guest-agent/timing.h"
 #include "shared/clock_ns.h"
 
-/* A file's times are those of the kernel's last tick, and so is the start of a process. */
-#define TICK (NS_PER_S / 100) /* of 100 Hz */
-/* Of a process, that are looked at. */
+/* ns: resolution of file times and process start times, which are those of the last tick. */
+#define TICK (NS_PER_S / 100) /* 100 Hz */
+/* Most descriptors of a process that are checked. */
 #define DESCRIPTORS_MAX 4096u
 
 #define RANDOMIZE "/proc/sys/kernel/randomize_va_space"
@@ -29,7 +29,7 @@
 #define STAT_STARTTIME  22
 #define STAT_STARTSTACK 28
 
-/* A small file below DIRECTORY, NUL-terminated. */
+/* Reads a small file in DIRECTORY and NUL-terminates it. */
 static bool read_small(int directory, const char *name, char *to, size_t size)
 {
 	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
@@ -43,13 +43,13 @@ static bool read_small(int directory, const char *name, char *to, size_t size)
 	return true;
 }
 
-/* Of the process's directory in /proc. */
+/* Reads a file of the process's directory in /proc. */
 static bool read_about(const struct jit_map *map, const char *name, char *to, size_t size)
 {
 	return read_small(map->process, name, to, size);
 }
 
-/* Field NUMBER, 3 or higher, of its stat: behind a name that may have blanks (proc(5)). */
+/* Field NUMBER, 3 or higher, of its stat; the name before it may contain blanks (proc(5)). */
 static bool read_field(const struct jit_map *map, int number, uint64_t *value)
 {
 	char text[1024], *at;
@@ -73,7 +73,7 @@ enum jit_map_process jit_map_process(const struct jit_map *map)
 	return !stack || stack == map->stack ? JIT_MAP_RUNS : JIT_MAP_EXEC; /* a zombie has none */
 }
 
-/* fs/binfmt_elf.c, randomize_stack_top(): by PF_RANDOMIZE, which load_elf_binary() gives. */
+/* fs/binfmt_elf.c, randomize_stack_top(): PF_RANDOMIZE is set by load_elf_binary(). */
 static bool is_stack_random(const struct jit_map *map)
 {
 	char text[32];
@@ -88,8 +88,8 @@ bool jit_map_detects_exec(const struct jit_map *map)
 	return map->is_random && is_stack_random(map);
 }
 
-/* The pid that the process has for itself: the last of "NSpid:"; kernels that have no such line
- * have pid. */
+/* The pid in the process's own namespace: the last of "NSpid:"; PID if the kernel has no such line.
+ */
 static int own_pid(const struct jit_map *map, int pid)
 {
 	char text[4096], *at;
@@ -120,7 +120,7 @@ int jit_map_begin(struct jit_map *map, pid_t pid)
 	return 0;
 }
 
-/* No link on the way is followed: one that leads to / would lead to ours. */
+/* Follows no symlinks: an absolute one would lead to the agent's root. */
 static int open_directory(const struct jit_map *map)
 {
 	int root = openat(map->process, "root", O_PATH | O_DIRECTORY | O_CLOEXEC), directory;
@@ -132,7 +132,7 @@ static int open_directory(const struct jit_map *map)
 	return directory;
 }
 
-/* Of the process's user, or root's: nobody else is to name its functions. */
+/* Only the process's user and root may provide its symbols. */
 static bool is_trusted(const struct jit_map *map, const struct stat *file)
 {
 	struct stat process;
@@ -141,7 +141,7 @@ static bool is_trusted(const struct jit_map *map, const struct stat *file)
 	       (!file->st_uid || file->st_uid == process.st_uid);
 }
 
-/* When the process began, in ns of CLOCK_BOOTTIME. */
+/* Start time of the process in ns of CLOCK_BOOTTIME. */
 static bool read_start(const struct jit_map *map, uint64_t *time)
 {
 	if (!read_field(map, STAT_STARTTIME, time))
@@ -163,7 +163,7 @@ static bool file_birth(int fd, uint64_t *time)
 	return true;
 }
 
-/* Was the file made since the process began? *BORN gets when. */
+/* True if the file was created after the process started; *BORN gets the time. */
 static bool is_younger(const struct jit_map *map, uint64_t *born)
 {
 	uint64_t birth, start, real = clock_ns(CLOCK_REALTIME), age;
@@ -183,7 +183,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Of whatever a descriptor leads to: a file system whose server is gone is not waited for. */
+/* True if descriptor NAME refers to FILE. Does not wait for an unreachable file server. */
 static bool leads_to(int descriptors, const char *name, const struct stat *file)
 {
 	struct statx found;
@@ -194,8 +194,7 @@ static bool leads_to(int descriptors, const char *name, const struct stat *file)
 	       found.stx_ino == file->st_ino;
 }
 
-/* Does descriptor NAME of the process lead to the file, and has it written there from the beginning
- * on? */
+/* True if descriptor NAME refers to the file and has written it from its beginning. */
 static bool is_writer(const struct jit_map *map, int descriptors, const char *name, off_t size)
 {
 	char path[300], text[256], *flags;
@@ -211,7 +210,7 @@ static bool is_writer(const struct jit_map *map, int descriptors, const char *na
 	return (mode & O_ACCMODE) != O_RDONLY && !(mode & O_APPEND) && atoll(text + 4) >= size;
 }
 
-/* The process itself has the file open, and everything in it lies before where it writes next. */
+/* True if the process has the file open, and all its content is before the write position. */
 static bool is_written_by_process(const struct jit_map *map, off_t size)
 {
 	int fd = openat(map->process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -238,8 +237,7 @@ static bool is_of_process(const struct jit_map *map, off_t size, uint64_t *born)
 	return is_younger(map, born) || is_written_by_process(map, size);
 }
 
-/* Nothing but a regular file is opened, whatever takes its name meanwhile: a device or a FIFO
- * could. */
+/* Opens only a regular file, even if a device or FIFO takes its name meanwhile. */
 static int open_trusted(const struct jit_map *map)
 {
 	int named = openat(map->directory, map->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -265,14 +263,14 @@ int jit_map_open(struct jit_map *map, uint64_t *born)
 	map->mark_size = 0;
 	if (!fstat(map->fd, &map->seen) && is_trusted(map, &map->seen) &&
 	    is_of_process(map, map->seen.st_size, born)) {
-		map->seen.st_size = 0; /* nothing of it was looked at */
+		map->seen.st_size = 0; /* nothing was read yet */
 		return 0;
 	}
 	jit_map_close(map);
 	return -ENOENT;
 }
 
-/* A file that lost its name is the process's as long as no other one has it. */
+/* An unlinked file stays the process's until another file gets its name. */
 static bool look(const struct jit_map *map, struct stat *file)
 {
 	return !fstatat(map->directory, map->name, file, AT_SYMLINK_NOFOLLOW) ||

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/kernel_events.h"
 
 #include <assert.h>
@@ -14,16 +14,15 @@
 #include "guest-agent/process_cgroup.h"
 #include "guest-agent/timing.h"
 
-/*
- * Of all rings, but each has at least, and at most: a program's start is some ten records of 100 to
- * 200 bytes, and the agent may have to wait for some tenths of a second until it runs.
+/* Bytes of all rings together, and the limits of each. A program's start causes about ten records
+ * of 100 to 200 bytes, and the agent may have to wait tenths of a second for a CPU.
  */
 #define DATA_ALL  (512u << 10)
 #define DATA_MIN  (32u << 10)
 #define DATA_MAX  (128u << 10)
 #define PAGE_SIZE 4096u
 
-/* The largest is a mapping with a path of PATH_MAX, the smallest has its end and one word more. */
+/* Bounds of a record: a mapping with a path of PATH_MAX, and a header with its end. */
 #define RECORD_MAX 8192u
 #define RECORD_MIN (sizeof(struct perf_event_header) + sizeof(struct agent_record_end))
 
@@ -32,7 +31,7 @@ static int open_event(struct perf_event_attr *attribute, unsigned int cpu)
 	return (int)syscall(SYS_perf_event_open, attribute, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* What every kernel from 4.14 on knows. */
+/* Supported by every kernel since 4.14. */
 static struct perf_event_attr plain_attribute(void)
 {
 	return (struct perf_event_attr){
@@ -52,12 +51,10 @@ static struct perf_event_attr plain_attribute(void)
 	};
 }
 
-/*
- * A kernel refuses what it does not know: then without. Build ids are not asked for, though
- * Linux 5.12 could tell them: it sets PERF_RECORD_MISC_MMAP_BUILD_ID in the record that it gives to
- * all who listen, and who did not ask for build ids and comes later takes an inode for one
- * (perf_event_mmap_output() in kernel/events/core.c): perf record of a program ends by an assertion
- * then.
+/* Retries without the features that a kernel rejects. Build ids are not requested, although
+ * Linux 5.12 has them: the kernel then sets PERF_RECORD_MISC_MMAP_BUILD_ID in the record that all
+ * listeners share, and a later listener without build ids takes an inode for one
+ * (perf_event_mmap_output() in kernel/events/core.c). perf record fails with an assertion then.
  */
 static int open_best(struct events *events, unsigned int cpu)
 {
@@ -68,7 +65,7 @@ static int open_best(struct events *events, unsigned int cpu)
 		struct perf_event_attr attribute = plain_attribute();
 
 		if (events->features & ~tries[i] & ~(unsigned int)AGENT_FEATURE_EVENTS)
-			continue; /* the first CPU has more: so has this one */
+			continue; /* all CPUs have the features of the first one */
 		attribute.ksymbol = attribute.bpf_event = !!(tries[i] & AGENT_FEATURE_KSYMBOLS);
 		fd = open_event(&attribute, cpu);
 		if (fd >= 0)
@@ -117,7 +114,7 @@ static int open_rings(struct events *events)
 		int error = open_cpu(events, cpu);
 
 		if (error == -EINVAL && cpu)
-			break; /* behind the last possible one */
+			break; /* after the last possible CPU */
 		if (error && error != -ENODEV)
 			return error;
 		events->cpus = cpu + 1;
@@ -174,21 +171,20 @@ struct ring {
 	uint64_t head, tail;
 };
 
-/* Records run over the end of the data. */
+/* A record may wrap around the end of the data. */
 static void ring_copy(const struct ring *ring, uint64_t position, void *to, size_t size)
 {
-	size_t offset = position % ring->size, behind = ring->size - offset;
-	size_t first = behind < size ? behind : size;
+	size_t offset = position % ring->size, until_end = ring->size - offset;
+	size_t first = until_end < size ? until_end : size;
 
 	memcpy(to, ring->data + offset, first);
 	memcpy((uint8_t *)to + first, ring->data, size - first);
 }
 
-/*
- * Records that concern a process have its pid first; LOST has an id and the count. What is told
- * right behind the word that a ring is empty was dropped before that: the gap is known.
+/* Records of a process start with its pid; LOST has an id and the count. A loss reported right
+ * after an emptied ring happened before that, so its gap is already known.
  */
-static void note_record(struct events *events, unsigned int cpu, const uint8_t *record)
+static void observe_record(struct events *events, unsigned int cpu, const uint8_t *record)
 {
 	struct perf_event_header header;
 	uint32_t pid;
@@ -206,7 +202,7 @@ static void note_record(struct events *events, unsigned int cpu, const uint8_t *
 	events->emptied[cpu] = false;
 }
 
-/* One message with as many whole records as it takes; false where there is no room for one. */
+/* Sends one message with as many whole records as fit; false if none fits. */
 static bool move_records(struct events *events, struct output *output, unsigned int cpu,
 			 struct ring *ring)
 {
@@ -225,21 +221,20 @@ static bool move_records(struct events *events, struct output *output, unsigned 
 		if (header.size < RECORD_MIN || header.size > size - used)
 			break;
 		ring_copy(ring, ring->tail + used, message->records + used, header.size);
-		note_record(events, cpu, message->records + used);
+		observe_record(events, cpu, message->records + used);
 		build_ids_add(message->records + used);
 		cgroup_observe(message->records + used);
 	}
 	output_shorten(output, message, sizeof(*message) + used);
-	assert(used); /* else the kernel wrote what is no record of ours */
+	assert(used); /* else the kernel wrote an invalid record */
 	ring->tail += used;
 	return true;
 }
 
-/*
- * Behind all that was in it, and after the kernel was told so: a look from here on sees what became
- * of processes by all that was dropped. False without room.
+/* Reports an emptied ring, after data_tail was updated: a scan of /proc from here on includes the
+ * effect of all dropped records. False without room.
  */
-static bool tell_full_ring(struct events *events, struct output *output, unsigned int cpu)
+static bool report_full_ring(struct events *events, struct output *output, unsigned int cpu)
 {
 	struct {
 		struct perf_event_header header;
@@ -275,11 +270,11 @@ static bool drain_cpu(struct events *events, struct output *output, unsigned int
 	while (ring.tail != ring.head && moved)
 		moved = move_records(events, output, cpu, &ring);
 	__atomic_store_n(&page->data_tail, ring.tail, __ATOMIC_RELEASE);
-	return moved && (!events->full[cpu] || tell_full_ring(events, output, cpu));
+	return moved && (!events->full[cpu] || report_full_ring(events, output, cpu));
 }
 
-/* What CONNECTOR tells next; its bytes at TO. */
-static enum connector_result take_event(struct events *events, uint8_t *to, size_t *size)
+/* Writes the connector's next event to TO. */
+static enum connector_result next_event(struct events *events, uint8_t *to, size_t *size)
 {
 	pid_t pid = 0;
 	enum connector_result result = connector_next(&events->connector, to, size, &pid);
@@ -290,12 +285,12 @@ static enum connector_result take_event(struct events *events, uint8_t *to, size
 	}
 	if (result == CONNECTOR_RECORD && pid == events->watched)
 		events->touched = true;
-	events->gap |= events->connector.crowded;
-	events->connector.crowded = false;
+	events->gap |= events->connector.overflowed;
+	events->connector.overflowed = false;
 	return result;
 }
 
-/* False without room: the events wait in the socket. */
+/* False without room: the events stay in the socket. */
 static bool drain_connector(struct events *events, struct output *output)
 {
 	enum connector_result result = CONNECTOR_OTHER;
@@ -309,7 +304,7 @@ static bool drain_connector(struct events *events, struct output *output)
 			return false;
 		while (result != CONNECTOR_NOTHING &&
 		       used + CONNECTOR_RECORD_MAX <= sizeof(records)) {
-			result = take_event(events, records + used, &size);
+			result = next_event(events, records + used, &size);
 			used += result == CONNECTOR_RECORD ? size : 0;
 		}
 		if (!used)
@@ -317,7 +312,7 @@ static bool drain_connector(struct events *events, struct output *output)
 		message = output_message(output, AGENT_EVENTS, sizeof(*message) + used);
 		memcpy(message->records, records, used);
 	}
-	return !events->full[0] || tell_full_ring(events, output, 0);
+	return !events->full[0] || report_full_ring(events, output, 0);
 }
 
 bool events_drain(struct events *events, struct output *output)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/kernel_table.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@
 
 #define NOTES_MAX 4096
 
-/* The beginning of the file at PATH, NUL-terminated; its bytes, 0 without it. */
+/* Reads the beginning of a file, NUL-terminated. Returns its size in bytes, 0 if it cannot be read.
+ */
 static size_t read_start(const char *path, char *to, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -39,7 +40,7 @@ static bool parse_line(const char *line, struct agent_module *module)
 		      &module->start) == 3;
 }
 
-/* Another boot puts the kernel elsewhere, perhaps with the same modules, or none. */
+/* The boot id: the kernel's address differs after each boot, even with the same modules. */
 static uint64_t hash_boot(void)
 {
 	char id[64];
@@ -48,8 +49,7 @@ static uint64_t hash_boot(void)
 			      read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id)));
 }
 
-/* Loaded again it has another directory, if it is another build in the same place, too; 0: it has
- * none. */
+/* A reloaded module has another directory inode, even at the same address; 0: no directory. */
 static uint64_t directory_of(const struct agent_module *module)
 {
 	struct stat status;
@@ -59,20 +59,19 @@ static uint64_t directory_of(const struct agent_module *module)
 	return stat(path, &status) ? 0 : status.st_ino;
 }
 
-/* Those that are loaded now, to TABLE if it is not NULL; the hash of all of them. */
+/* Lists the loaded modules in TABLE, which may be NULL; returns the hash of all. */
 static uint64_t list_modules(struct kernel_table *table)
 {
 	FILE *file = fopen("/proc/modules", "re");
 	uint64_t hash = hash_boot();
 	struct agent_module module;
 	uint64_t directory;
-	char line[4096]; /* a module may be used by many others; what is behind that is a line of no
-			    module */
+	char line[4096]; /* a long list of users is cut, and its rest is not parsed as a module */
 
 	while (file && fgets(line, sizeof(line), file)) {
 		if (!parse_line(line, &module))
 			continue;
-		/* Its name, where it is, and its size. */
+		/* Name, address and size. */
 		hash = hash_add_bytes(hash, &module, offsetof(struct agent_module, text));
 		directory = directory_of(&module);
 		hash = hash_add_bytes(hash, &directory, sizeof(directory));
@@ -122,8 +121,7 @@ void kernel_table_read(struct kernel_table *table)
 		read_module(&table->modules[i]);
 }
 
-/* The first symbols are per-CPU ones, and the first of those may be at 0; but not all of a page of
- * them. */
+/* The first symbols are per-CPU and the first of them may be at 0, but not a page full of them. */
 static bool has_addresses(const char *lines)
 {
 	for (const char *line = lines; line; line = strchr(line, '\n'), line += !!line)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the running kernel says of itself: its build id, and which modules are where, with their
- * sections. Its symbols are /proc/kallsyms as it stands there.
+/* The running kernel's build id and its modules with their addresses and sections. Its symbols are
+ * /proc/kallsyms, unchanged.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_KERNEL_TABLE_H
 #define KVMSCOPE_GUEST_AGENT_KERNEL_TABLE_H
@@ -15,17 +14,15 @@ struct kernel_table {
 	struct agent_module modules[AGENT_KERNEL_MODULES_MAX];
 };
 
-/* agent_kernel.modules_hash of what is loaded now: of two files and a directory of each module, in
- * no time.
+/* agent_kernel.modules_hash of the loaded modules. Cheap: two files, and one directory per module.
  */
 uint64_t kernel_table_hash(void);
 
-/* Reads it. A file that is not there or can not be read leaves what it would tell 0. */
+/* Reads the table. Values of missing or unreadable files are 0. */
 void kernel_table_read(struct kernel_table *table);
 
-/*
- * /proc/kallsyms, to be read and closed; -EPERM where it has no addresses (kernel.kptr_restrict),
- * or the negative errno of open().
+/* Opens /proc/kallsyms, for the caller to close. -EPERM if it has no addresses
+ * (kernel.kptr_restrict), or the negative errno of open().
  */
 int kernel_table_open_symbols(void);
 

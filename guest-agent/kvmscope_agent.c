@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* kvmscope-agent: tells the host what runs in this guest. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvmscope-agent: reports the guest's processes and mappings to the host. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -17,8 +17,8 @@
 #include "guest-agent/timing.h"
 #include "shared/agent_protocol.h"
 
-/* A port may come any time: its driver may be a module that is loaded late. */
-#define LOOK_MS 200
+/* Retry interval: a port may appear at any time, as its driver may be loaded late. */
+#define RETRY_MS 200
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -32,33 +32,33 @@ static void on_signal(int signal)
 static const char help[] =
 	"Usage: kvmscope-agent [--once] [--port NAME | --vsock [CID:]PORT | --fd N]\n"
 	"       kvmscope-agent install | uninstall [--root DIR]\n"
-	"Tell kvmscope on the host which processes run in this guest and what they have mapped.\n"
+	"Report this guest's processes and their mappings to kvmscope on the host.\n"
 	"\n"
-	"  --once       end with the first recording, or at once if there is no port\n"
-	"  --port NAME  virtio port to talk on (" AGENT_PORT_NAME ")\n"
+	"  --once       exit after the first recording, or at once without a port\n"
+	"  --port NAME  virtio port to use (" AGENT_PORT_NAME ")\n"
 	"  --vsock [CID:]PORT  connect to the host by vsock instead (2, the host)\n"
-	"  --fd N       talk on this open descriptor, and end with it\n"
-	"  --help       this text\n"
-	"  --version    the version\n"
+	"  --fd N       use this open descriptor, and exit when it is closed\n"
+	"  --help       show this help\n"
+	"  --version    show the version\n"
 	"\n"
-	"Runs until it is ended by a signal, as root. It waits for the port and for the host, and while nobody records\n"
-	"it does nothing. As the first process of an initrd (rdinit=/kvmscope-agent) it starts itself beside the real\n"
-	"init, which is /init or what the kernel's command line names as kvmscope_init=PATH.\n"
+	"Runs as root until a signal ends it. Waits for the port and the host, and is idle while nothing is\n"
+	"recorded. As the first process of an initrd (rdinit=/kvmscope-agent) it runs beside the real init,\n"
+	"which is /init or kvmscope_init=PATH on the kernel's command line.\n"
 	"\n"
-	"install copies it to /usr/local/sbin and has it started with the system, now and at each boot: by systemd, OpenRC\n"
-	"or busybox's init, whatever is there. uninstall takes that back. DIR: in a system that is not running.\n"
+	"install copies the agent to /usr/local/sbin and starts it now and at each boot, by systemd, OpenRC or\n"
+	"busybox's init. uninstall reverts that. --root DIR changes a system that is not running.\n"
 	"\n"
-	"Exit status: 0 ended by a signal or with --once; 1 failed; 2 wrong usage.\n";
+	"Exit status: 0 after a signal or with --once; 1 on failure; 2 on wrong usage.\n";
 
 struct settings {
 	const char *port;
-	int fd;     /* -1: by the port, or vsock */
-	bool vsock; /* to the next */
+	int fd;     /* -1: use the port or vsock */
+	bool vsock; /* connect to ADDRESS */
 	struct vsock_address address;
 	bool once;
 };
 
-/* -1 to go on, else the exit status. */
+/* -1 to continue, else the exit status. */
 static int parse(struct settings *settings, int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -88,7 +88,7 @@ static int parse(struct settings *settings, int argc, char **argv)
 			if (vsock_parse(optarg, &settings->address))
 				break;
 			fprintf(stderr,
-				"kvmscope-agent: --vsock '%s' is no [CID:]PORT; see --help\n",
+				"kvmscope-agent: --vsock '%s' is not [CID:]PORT; see --help\n",
 				optarg);
 			return EXIT_USAGE;
 		case 'h':
@@ -103,7 +103,7 @@ static int parse(struct settings *settings, int argc, char **argv)
 	}
 	if (optind == argc)
 		return -1;
-	fprintf(stderr, "kvmscope-agent: '%s' is no option; see --help\n", argv[optind]);
+	fprintf(stderr, "kvmscope-agent: '%s' is not an option; see --help\n", argv[optind]);
 	return EXIT_USAGE;
 }
 
@@ -136,14 +136,14 @@ static int run(const struct settings *settings)
 			close(fd);
 		} else if (settings->once || (fd != -ENOENT && fd != error)) {
 			error = fd;
-			fprintf(stderr, "kvmscope-agent: can not open %s: %s\n",
+			fprintf(stderr, "kvmscope-agent: cannot open %s: %s\n",
 				settings->vsock ? "the vsock connection" : settings->port,
 				strerror(-fd));
 		}
 		if (settings->once)
 			return error ? EXIT_FAILED : 0;
 		if (!stop)
-			wait_ms(LOOK_MS);
+			wait_ms(RETRY_MS);
 	}
 	return 0;
 }
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
 {
 	struct settings settings = { .port = AGENT_PORT_NAME, .fd = -1 };
 	struct sigaction action = { .sa_handler = on_signal };
-	sigset_t taken;
+	sigset_t signals;
 	int status = -1;
 
 	if (argc > 1 && !strcmp(argv[1], "install"))
@@ -165,10 +165,10 @@ int main(int argc, char **argv)
 		status = parse(&settings, argc, argv);
 	if (status >= 0)
 		return status;
-	sigemptyset(&taken);
-	sigaddset(&taken, SIGTERM);
-	sigaddset(&taken, SIGINT);
-	sigprocmask(SIG_BLOCK, &taken, NULL);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/mapped_file.h"
 
 #include <errno.h>
@@ -9,10 +9,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Names a regular file without opening it. */
+/* O_PATH descriptor of a regular file. */
 static int name_file(const char *path, struct stat *status)
 {
-	int fd = openat(AT_FDCWD, path, O_PATH | O_CLOEXEC); /* see snapshot.c, read_stat() */
+	int fd = openat(AT_FDCWD, path, O_PATH | O_CLOEXEC); /* see read_stat() */
 
 	if (fd < 0)
 		return -ENOENT;
@@ -29,7 +29,7 @@ static void map_files_link(const struct mapped_file *mapping, char link[80])
 		 (unsigned long long)mapping->start, (unsigned long long)mapping->end);
 }
 
-/* Below the root of ROOT_OF. */
+/* PATH in the root of process ROOT_OF. */
 static int name_by_path(pid_t root_of, const char *path, struct stat *status)
 {
 	char whole[PATH_MAX + 32];
@@ -50,7 +50,7 @@ int mapped_file_name(const struct mapped_file *mapping, unsigned int way, struct
 	return name_file(link, status);
 }
 
-/* The link's text is the path as the kernel has it, of the file that is mapped, renamed or not. */
+/* The link's text is the kernel's current path of the mapped file. */
 static bool link_is(const struct mapped_file *mapping, const char *path)
 {
 	char link[80], target[PATH_MAX];
@@ -69,9 +69,8 @@ static bool is_device(const struct stat *status, const struct mapped_file *mappi
 	return major(status->st_dev) == mapping->major && minor(status->st_dev) == mapping->minor;
 }
 
-/*
- * At the mapping's addresses the device is not compared: of some file systems
- * (btrfs, overlayfs) stat(2) tells another one than the mapping has.
+/* Does not compare the device at the mapping's addresses: for some file systems (btrfs, overlayfs)
+ * stat(2) and the mapping have different ones.
  */
 static bool is_it(const struct mapped_file *mapping, unsigned int way, const struct stat *status)
 {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/proc_snapshot.h"
 
 #include <dirent.h>
@@ -18,17 +18,17 @@
 
 #define TRIES          8
 #define LINE_MAX_BYTES 4400  /* of /proc/PID/maps: numbers and PATH_MAX */
-#define MAPS_AT_ONCE   16384 /* bytes: each read of it goes through the kernel's tree anew */
+#define MAPS_AT_ONCE   16384 /* bytes: each read walks the kernel's tree again */
 
-/* The records of one process: a message's worth. */
+/* The records of one process; they must fit into one message. */
 struct records {
 	pid_t pid;
 	uint64_t time;
-	uint64_t cut;           /* what did not fit, mappings with long names too */
-	char program[PATH_MAX]; /* as /proc/PID/maps has it; "" where it is not known */
-	bool anew;              /* the first COMM is as of an exec */
+	uint64_t cut;           /* records that did not fit, and mappings with overlong names */
+	char program[PATH_MAX]; /* as in /proc/PID/maps; "" if unknown */
+	bool restart;           /* mark the first COMM as an exec */
 	size_t mappings;        /* bytes before the first mapping */
-	size_t program_at;      /* before that of the program that it runs; 0: there is none */
+	size_t program_at;      /* bytes before the program's mapping; 0: none */
 	size_t size;
 	uint8_t bytes[AGENT_MESSAGE_MAX - sizeof(struct agent_message) -
 		      sizeof(struct agent_events) - 16];
@@ -60,7 +60,7 @@ static void add_comm(struct records *records, pid_t tid, const char *name)
 					    .misc = PERF_RECORD_MISC_USER };
 	uint32_t ids[] = { (uint32_t)records->pid, (uint32_t)tid };
 
-	if (records->anew && tid == records->pid)
+	if (records->restart && tid == records->pid)
 		header.misc |= PERF_RECORD_MISC_COMM_EXEC;
 	add_record(records, header, ids, sizeof(ids), name, tid);
 }
@@ -78,12 +78,12 @@ static void add_thread(struct records *records, pid_t tid)
 		close(fd);
 	}
 	if (size < 1)
-		return;        /* it ended */
-	comm[size - 1] = '\0'; /* for the newline */
+		return;        /* the thread exited */
+	comm[size - 1] = '\0'; /* replaces the newline */
 	add_comm(records, tid, comm);
 }
 
-/* But for the first. */
+/* All threads except the first. */
 static void add_threads(struct records *records)
 {
 	struct dirent *entry;
@@ -99,7 +99,7 @@ static void add_threads(struct records *records)
 		closedir(tasks);
 }
 
-/* The one thing that /proc writes otherwise: a newline, as \012. */
+/* /proc escapes newlines, and only these, as \012. */
 static void restore_newlines(char *path)
 {
 	char *to = path;
@@ -113,23 +113,23 @@ static void restore_newlines(char *path)
 	*to = '\0';
 }
 
-/* Of /proc/PID/maps: "start-end rwxp offset major:minor inode   path". */
+/* A line of /proc/PID/maps: "start-end rwxp offset major:minor inode   path". */
 struct maps_line {
 	struct mapped_file file;
 	const char *mode;
 	uint64_t offset;
 };
 
-/* Most lines are not, and are not worth more of a look. */
-static bool is_of_code(const char *line)
+/* A cheap check that skips most lines. */
+static bool is_code(const char *line)
 {
 	const char *mode = strchr(line, ' ');
 
 	return mode && strnlen(mode, 6) == 6 && mode[3] == 'x' && mode[5] == ' ';
 }
 
-/* The number at *AT, and the one byte behind it. */
-static uint64_t take_number(char **at, int base)
+/* Parses the number at *AT and skips one byte after it. */
+static uint64_t parse_number(char **at, int base)
 {
 	uint64_t number = strtoull(*at, at, base);
 
@@ -137,20 +137,20 @@ static uint64_t take_number(char **at, int base)
 	return number;
 }
 
-/* LINE is of code. Not by sscanf(3), which is slow for what is done so often. */
+/* Without sscanf(3), which is too slow here. */
 static struct maps_line parse_line(pid_t pid, char *line)
 {
 	struct maps_line parsed = { .file.pid = pid };
 
 	line[strcspn(line, "\n")] = '\0';
-	parsed.file.start = take_number(&line, 16);
-	parsed.file.end = take_number(&line, 16);
+	parsed.file.start = parse_number(&line, 16);
+	parsed.file.end = parse_number(&line, 16);
 	parsed.mode = line;
 	line += strcspn(line, " ");
-	parsed.offset = take_number(&line, 16);
-	parsed.file.major = (uint32_t)take_number(&line, 16);
-	parsed.file.minor = (uint32_t)take_number(&line, 16);
-	parsed.file.inode = take_number(&line, 10);
+	parsed.offset = parse_number(&line, 16);
+	parsed.file.major = (uint32_t)parse_number(&line, 16);
+	parsed.file.minor = (uint32_t)parse_number(&line, 16);
+	parsed.file.inode = parse_number(&line, 10);
 	line += strspn(line, " ");
 	restore_newlines(line);
 	parsed.file.path = line;
@@ -196,8 +196,8 @@ struct process {
 		memory; /* memory: bytes of its address space; a kernel thread has none */
 };
 
-/* The number behind so many spaces of TEXT; 0 without it. */
-static unsigned long number_behind(const char *text, unsigned int spaces)
+/* The number after SPACES spaces of TEXT, or 0. */
+static unsigned long number_after(const char *text, unsigned int spaces)
 {
 	while (text && spaces--) {
 		text = strchr(text, ' ');
@@ -206,10 +206,9 @@ static unsigned long number_behind(const char *text, unsigned int spaces)
 	return text ? strtoul(text, NULL, 10) : 0;
 }
 
-/*
- * "PID (name) state ...", proc_pid_stat(5): one file for all of a process that most looks need, as
- * each file of a new one is some us of its kernel's time. The name may have brackets in it; of a
- * kernel thread it may be longer than a task's.
+/* "PID (name) state ...", proc_pid_stat(5): one file has all that most scans need, and each further
+ * file of a process costs the kernel some us. The name may contain brackets; a kernel thread's may
+ * be longer than TASK_COMM_LEN.
  */
 static bool parse_stat(const char *text, struct process *process)
 {
@@ -221,15 +220,16 @@ static bool parse_stat(const char *text, struct process *process)
 	name++;
 	length = (size_t)(end - name);
 	*process = (struct process){
-		.threads = number_behind(end, 18),
-		.memory = number_behind(end, 21),
+		.threads = number_after(end, 18),
+		.memory = number_after(end, 21),
 	};
 	memcpy(process->name, name,
 	       length < sizeof(process->name) ? length : sizeof(process->name) - 1);
 	return true;
 }
 
-/* False: it ended. By openat(2), as musl's open() says O_CLOEXEC a second time, by fcntl(2). */
+/* False if the process exited. openat(2), because musl's open() sets O_CLOEXEC again by fcntl(2).
+ */
 static bool read_stat(pid_t pid, struct process *process)
 {
 	char path[32], text[1024];
@@ -256,9 +256,8 @@ static void find_program(struct records *records)
 	records->program[length > 0 ? length : 0] = '\0';
 }
 
-/*
- * The next line of MAPS that there is room for. What a longer one has behind it is skipped: it is
- * the name of a file, as a process has chosen it, and could be read as a line.
+/* Reads the next line that fits. The rest of an overlong one is skipped: it is a file name that the
+ * process chose, and could be parsed as a line.
  */
 static bool next_line(FILE *maps, char line[LINE_MAX_BYTES], uint64_t *too_long)
 {
@@ -286,7 +285,7 @@ static void add_mappings(struct records *records)
 	if (maps)
 		setvbuf(maps, buffer, _IOFBF, sizeof(buffer));
 	while (maps && next_line(maps, line, &records->cut))
-		if (is_of_code(line))
+		if (is_code(line))
 			add_mapping(records, line);
 	if (maps)
 		fclose(maps);
@@ -316,7 +315,7 @@ static bool send(const struct records *records, struct output *output)
 	return true;
 }
 
-/* Behind an exec, the first file that is mapped is the program. */
+/* After an exec, the first mapped file is the program. */
 static void put_program_first(struct records *records)
 {
 	static uint8_t program[sizeof(records->bytes)];
@@ -332,18 +331,18 @@ static void put_program_first(struct records *records)
 	memcpy(records->bytes + records->mappings, program, header.size);
 }
 
-static void read_process(struct records *records, pid_t pid, bool anew)
+static void read_process(struct records *records, pid_t pid, bool restart)
 {
 	struct process process;
 
-	/* Not all of it: the bytes are many. */
+	/* Without clearing the large buffer. */
 	records->pid = pid;
 	records->time = clock_raw();
-	records->anew = anew;
+	records->restart = restart;
 	records->size = records->cut = records->program_at = 0;
 	if (!read_stat(pid, &process))
 		return;
-	/* The first thread's name, before what an exec ends. */
+	/* The first thread's name comes first: as an exec it ends everything before it. */
 	add_comm(records, pid, process.name);
 	if (process.threads > 1)
 		add_threads(records);
@@ -354,13 +353,13 @@ static void read_process(struct records *records, pid_t pid, bool anew)
 		return;
 	find_program(records);
 	add_mappings(records);
-	if (anew)
+	if (restart)
 		put_program_first(records);
 }
 
-/* False without room. */
-static bool tell_process(struct snapshot *snapshot, pid_t pid, bool anew, struct events *events,
-			 struct output *output)
+/* False if OUTPUT has no room. */
+static bool report_process(struct snapshot *snapshot, pid_t pid, bool restart,
+			   struct events *events, struct output *output)
 {
 	static struct records records;
 
@@ -369,7 +368,7 @@ static bool tell_process(struct snapshot *snapshot, pid_t pid, bool anew, struct
 		if (!events_drain(events, output))
 			return false;
 		events->touched = false;
-		read_process(&records, pid, anew);
+		read_process(&records, pid, restart);
 		if (!events_drain(events, output))
 			return false;
 		if (events->touched)
@@ -383,10 +382,10 @@ static bool tell_process(struct snapshot *snapshot, pid_t pid, bool anew, struct
 	return true;
 }
 
-void snapshot_begin(struct snapshot *snapshot, bool anew)
+void snapshot_begin(struct snapshot *snapshot, bool restart)
 {
 	snapshot_end(snapshot);
-	*snapshot = (struct snapshot){ .directory = opendir("/proc"), .anew = anew };
+	*snapshot = (struct snapshot){ .directory = opendir("/proc"), .restart = restart };
 }
 
 void snapshot_end(struct snapshot *snapshot)
@@ -412,7 +411,7 @@ bool snapshot_step(struct snapshot *snapshot, struct events *events, struct outp
 		snapshot->pending = next_process(snapshot);
 	if (!snapshot->pending)
 		snapshot_end(snapshot);
-	else if (!tell_process(snapshot, snapshot->pending, snapshot->anew, events, output))
+	else if (!report_process(snapshot, snapshot->pending, snapshot->restart, events, output))
 		return false;
 	snapshot->pending = 0;
 	return true;
@@ -421,5 +420,5 @@ bool snapshot_step(struct snapshot *snapshot, struct events *events, struct outp
 bool snapshot_process(struct snapshot *snapshot, pid_t pid, struct events *events,
 		      struct output *output)
 {
-	return tell_process(snapshot, pid, true, events, output);
+	return report_process(snapshot, pid, true, events, output);
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/process_cgroup.h"
 
 #include <linux/perf_event.h>
@@ -8,25 +8,25 @@
 
 #include "guest-agent/timing.h"
 
-#define NOTED_MAX 64u
+#define QUEUE_MAX 64u
 
-/* A process that runs a new program. */
-struct noted {
+/* A process that executed a program. */
+struct queued {
 	pid_t pid;
-	uint64_t time; /* ns, of clock_raw(): since then */
+	uint64_t time; /* ns of clock_raw(), of the execve */
 };
 
 static struct {
-	struct noted noted[NOTED_MAX]; /* in order */
+	struct queued queued[QUEUE_MAX]; /* in order */
 	unsigned int count;
-	uint64_t begun; /* ms: the second that TOLD is of */
-	unsigned int told;
+	uint64_t begun; /* ms: start of the second that SENT counts */
+	unsigned int sent;
 } cgroups;
 
-/* Where the unified hierarchy is mounted, by itself or beside those of version 1. */
+/* Mount points of the unified hierarchy, alone or next to version 1. */
 static const char *const roots[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
 
-/* Only directories of cgroup2 have this file in every one. */
+/* Only cgroup2 has this file in every directory. */
 static bool is_unified(const char *directory)
 {
 	char path[CGROUP_PATH_MAX + 64];
@@ -51,8 +51,7 @@ static bool find_id(struct cgroup *cgroup)
 	return false;
 }
 
-/* "hierarchy:controllers:path"; what is deleted has " (deleted)" behind it, and no name any more.
- */
+/* "hierarchy:controllers:path"; a deleted cgroup has " (deleted)" appended. */
 static const char *path_of(char *line, const char **controllers)
 {
 	char *first = strchr(line, ':'), *second = first ? strchr(first + 1, ':') : NULL;
@@ -65,18 +64,19 @@ static const char *path_of(char *line, const char **controllers)
 	return second + 1;
 }
 
-static bool is_wanted(const char *controllers)
+static bool is_relevant(const char *controllers)
 {
 	return !*controllers || !strcmp(controllers, "memory") || !strncmp(controllers, "name=", 5);
 }
 
-/* The unified one comes last; of the others whichever has it below the root. */
-static bool take_line(struct cgroup *cgroup, char *line)
+/* The unified hierarchy comes last; of the others one that does not have the process in its root.
+ */
+static bool parse_line(struct cgroup *cgroup, char *line)
 {
 	const char *controllers, *path = path_of(line, &controllers);
 	bool unified;
 
-	if (!path || !is_wanted(controllers))
+	if (!path || !is_relevant(controllers))
 		return false;
 	unified = !*controllers;
 	if (*cgroup->path && cgroup->path[1] && (!path[1] || !unified))
@@ -95,7 +95,7 @@ bool cgroup_read(pid_t pid, struct cgroup *cgroup)
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
 	file = fopen(path, "re");
 	while (file && fgets(line, sizeof(line), file))
-		unified = take_line(cgroup, line);
+		unified = parse_line(cgroup, line);
 	if (file)
 		fclose(file);
 	return *cgroup->path && (!unified || find_id(cgroup));
@@ -110,10 +110,10 @@ void cgroup_observe(const uint8_t *record)
 	memcpy(&header, record, sizeof(header));
 	memcpy(&pid, record + sizeof(header), sizeof(pid));
 	if (header.type != PERF_RECORD_COMM || !(header.misc & PERF_RECORD_MISC_COMM_EXEC) ||
-	    cgroups.count == NOTED_MAX)
+	    cgroups.count == QUEUE_MAX)
 		return;
 	memcpy(&end, record + header.size - sizeof(end), sizeof(end));
-	cgroups.noted[cgroups.count++] = (struct noted){ (pid_t)pid, end.time };
+	cgroups.queued[cgroups.count++] = (struct queued){ (pid_t)pid, end.time };
 }
 
 static bool is_allowed(void)
@@ -122,24 +122,25 @@ static bool is_allowed(void)
 
 	if (now - cgroups.begun >= 1000) {
 		cgroups.begun = now;
-		cgroups.told = 0;
+		cgroups.sent = 0;
 	}
-	return cgroups.told++ < CGROUP_RATE;
+	return cgroups.sent++ < CGROUP_RATE;
 }
 
-/* With the time of the exec: whoever starts a program in a cgroup puts it there before. */
-static void tell(const struct noted *noted, struct output *output)
+/* With the time of the execve, as a process is moved to its cgroup before it. */
+static void report(const struct queued *queued, struct output *output)
 {
 	static struct cgroup cgroup;
 	struct {
 		struct perf_event_header header;
 		uint64_t id;
 	} fixed = { .header = { .type = PERF_RECORD_CGROUP } };
-	struct agent_record_end end = { (uint32_t)noted->pid, (uint32_t)noted->pid, noted->time };
+	struct agent_record_end end = { (uint32_t)queued->pid, (uint32_t)queued->pid,
+					queued->time };
 	struct agent_events *message;
 	size_t name, size;
 
-	if (!cgroup_read(noted->pid, &cgroup))
+	if (!cgroup_read(queued->pid, &cgroup))
 		return;
 	name = (strlen(cgroup.path) + 1 + 7) / 8 * 8;
 	size = sizeof(fixed) + name + sizeof(end);
@@ -158,7 +159,7 @@ void cgroup_send(struct output *output)
 {
 	for (unsigned int i = 0; i < cgroups.count; i++)
 		if (is_allowed())
-			tell(&cgroups.noted[i], output);
+			report(&cgroups.queued[i], output);
 	cgroup_reset();
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Which control group a process is in, as /proc/PID/cgroup has it: told with the snapshot, and for
- * each process that runs a new program, as whoever starts a service or a container puts it into its
- * cgroup before.
+/* The control group of a process, from /proc/PID/cgroup. Reported with the snapshot and after each
+ * execve: a service or container is moved into its cgroup before its program is executed.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_PROCESS_CGROUP_H
 #define KVMSCOPE_GUEST_AGENT_PROCESS_CGROUP_H
@@ -13,29 +11,28 @@
 
 #include "guest-agent/send_queue.h"
 
-/* Processes a second that are looked at besides the snapshot: what is more is not told. */
+/* Processes per second that are read outside of snapshots; more are not reported. */
 #define CGROUP_RATE 100u
 
 #define CGROUP_PATH_MAX 4096u /* PATH_MAX of Linux */
 
 struct cgroup {
-	uint64_t id; /* the inode of its directory; 0: of version 1 */
+	uint64_t id; /* inode of its directory; 0: version 1 */
 	char path[CGROUP_PATH_MAX];
 };
 
-/*
- * That of PID: of the unified hierarchy, unless that has it in its root and one of version 1 does
- * not. False: the process has ended, or the kernel has no cgroups.
+/* Reads PID's cgroup: of the unified hierarchy, unless PID is in its root and not in the root of a
+ * version 1 hierarchy. False if the process exited or the kernel has no cgroups.
  */
 bool cgroup_read(pid_t pid, struct cgroup *cgroup);
 
-/* Notes RECORD, a whole one of the kernel's, if it says that a process runs a new program. */
+/* Queues the process of RECORD, a whole record of the kernel, if it is an execve. */
 void cgroup_observe(const uint8_t *record);
 
-/* Tells of those that were noted, as far as there is room and time. */
+/* Reports the queued processes, as far as the rate and OUTPUT allow. */
 void cgroup_send(struct output *output);
 
-/* Forgets those that were noted. */
+/* Drops the queued processes. */
 void cgroup_reset(void);
 
 #endif

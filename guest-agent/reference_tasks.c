@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/reference_tasks.h"
 
 #include <errno.h>
@@ -17,26 +17,26 @@
 
 #include "guest-agent/timing.h"
 
-/* What pthread_create(3) shares, but for what libc needs. */
-#define THREAD      (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
-#define STACK_SIZE  4096
-#define PATIENCE_MS (AGENT_TASKS_LIFETIME_MS / 2)
-#define NAME        "kvmscope-%02x%02x%02x"
+/* The flags of pthread_create(3) without those that only libc needs. */
+#define THREAD           (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
+#define STACK_SIZE       4096
+#define START_TIMEOUT_MS (AGENT_TASKS_LIFETIME_MS / 2)
+#define NAME             "kvmscope-%02x%02x%02x"
 
 enum { PROCESSES = 4, THREADS = 2, TASKS = PROCESSES + THREADS };
 
 static struct agent_task tasks[TASKS];
-static bool asked;
-static int error_of_begin;
-static uint8_t mark[AGENT_TASK_MARK]; /* each process has it as it was when that one began */
+static bool requested;
+static int start_error;
+static uint8_t mark[AGENT_TASK_MARK]; /* each process keeps its copy from the time of its fork */
 static uint8_t stacks[THREADS][STACK_SIZE] __attribute__((aligned(16)));
-/* Numbers of the first process's threads, in memory that it shares with us. Negative errno; 0: not
- * yet. */
+/* Ids of the first process's threads, in memory shared with the agent. Negative errno; 0: not
+ * started. */
 static _Atomic int *threads;
-static uint64_t begun; /* ms */
+static uint64_t started; /* ms */
 
-/* Also before the kernel has chance enough for getrandom(2). */
-static int draw(void *to, size_t size)
+/* /dev/urandom works before getrandom(2) has enough entropy. */
+static int random_bytes(void *to, size_t size)
 {
 	int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC), error;
 
@@ -47,32 +47,32 @@ static int draw(void *to, size_t size)
 	return error;
 }
 
-static int draw_task(struct agent_task *task)
+static int randomize_task(struct agent_task *task)
 {
 	uint8_t chance[3];
-	int error = draw(chance, sizeof(chance));
+	int error = random_bytes(chance, sizeof(chance));
 
 	if (!error)
-		error = draw(task->mark, sizeof(task->mark));
+		error = random_bytes(task->mark, sizeof(task->mark));
 	snprintf(task->comm, sizeof(task->comm), NAME, chance[0], chance[1], chance[2]);
 	task->marked = (uintptr_t)mark;
 	return error;
 }
 
-static int sleep_for_life(void *unused)
+static int sleep_lifetime(void *unused)
 {
 	nanosleep(&(struct timespec){ .tv_sec = AGENT_TASKS_LIFETIME_MS / 1000 }, NULL);
 	return 0;
 }
 
-/* A thread is called as who begins it. */
-static void begin_threads(void)
+/* A thread inherits the name of its creator. */
+static void start_threads(void)
 {
 	int ids[THREADS];
 
 	for (int i = 0; i < THREADS; i++) {
 		prctl(PR_SET_NAME, tasks[1 + i].comm);
-		ids[i] = clone(sleep_for_life, stacks[i] + STACK_SIZE, THREAD, NULL);
+		ids[i] = clone(sleep_lifetime, stacks[i] + STACK_SIZE, THREAD, NULL);
 		ids[i] = ids[i] < 0 ? -errno : ids[i];
 	}
 	prctl(PR_SET_NAME, tasks[0].comm);
@@ -80,11 +80,10 @@ static void begin_threads(void)
 		atomic_store(&threads[i], ids[i]);
 }
 
-/*
- * The process of TASK: with our descriptors, not copies of them, which would keep the port open
- * when we close it; and it ends with us.
+/* Starts the process of TASK. It shares the agent's descriptor table, because copies would keep the
+ * port open after the agent closes it, and it is killed when the agent exits.
  */
-static int begin_process(struct agent_task *task)
+static int start_process(struct agent_task *task)
 {
 	long pid;
 
@@ -94,20 +93,20 @@ static int begin_process(struct agent_task *task)
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (task == &tasks[0])
-			begin_threads();
-		_exit(sleep_for_life(NULL));
+			start_threads();
+		_exit(sleep_lifetime(NULL));
 	}
 	task->pid = task->tgid = (uint32_t)pid;
 	return pid < 0 ? -errno : 0;
 }
 
-/* The threads' process is the first, and they are behind it. */
-static int begin_processes(void)
+/* tasks[] has the first process, its threads, then the other processes. */
+static int start_processes(void)
 {
-	int error = begin_process(&tasks[0]);
+	int error = start_process(&tasks[0]);
 
 	for (int i = 1 + THREADS; !error && i < TASKS; i++)
-		error = begin_process(&tasks[i]);
+		error = start_process(&tasks[i]);
 	return error;
 }
 
@@ -127,36 +126,36 @@ static int share_threads(void)
 	return 0;
 }
 
-static int begin(void)
+static int start(void)
 {
 	char name[sizeof(tasks[0].comm)];
 	int error;
 
-	if (begun && clock_raw_ms() < begun + PATIENCE_MS)
+	if (started && clock_raw_ms() < started + START_TIMEOUT_MS)
 		return -EBUSY;
-	begun = clock_raw_ms();
+	started = clock_raw_ms();
 	error = share_threads();
 	for (int i = 0; !error && i < TASKS; i++)
-		error = draw_task(&tasks[i]);
+		error = randomize_task(&tasks[i]);
 	if (error)
 		return error;
 	prctl(PR_GET_NAME, name);
-	error = begin_processes();
+	error = start_processes();
 	prctl(PR_SET_NAME, name);
 	return error;
 }
 
-/* -EINPROGRESS: they are not there yet; -ECHILD: they do not come. */
-static int take_threads(void)
+/* -EINPROGRESS: not all have started; -ECHILD: they took too long. */
+static int collect_threads(void)
 {
 	for (int i = 0; i < THREADS; i++) {
 		struct agent_task *task = &tasks[1 + i];
 		int id = atomic_load(&threads[i]);
 
 		if (id <= 0)
-			return id                                     ? id
-			       : clock_raw_ms() < begun + PATIENCE_MS ? -EINPROGRESS
-								      : -ECHILD;
+			return id                                            ? id
+			       : clock_raw_ms() < started + START_TIMEOUT_MS ? -EINPROGRESS
+									     : -ECHILD;
 		task->pid = (uint32_t)id;
 		task->tgid = tasks[0].tgid;
 		memcpy(task->mark, tasks[0].mark, sizeof(task->mark));
@@ -166,8 +165,8 @@ static int take_threads(void)
 
 void reference_tasks_request(void)
 {
-	error_of_begin = begin();
-	asked = true;
+	start_error = start();
+	requested = true;
 }
 
 bool reference_tasks_send(struct output *output)
@@ -175,16 +174,16 @@ bool reference_tasks_send(struct output *output)
 	struct agent_tasks *message;
 	int error;
 
-	if (!asked)
+	if (!requested)
 		return true;
-	error = error_of_begin ? error_of_begin : take_threads();
+	error = start_error ? start_error : collect_threads();
 	if (error == -EINPROGRESS)
 		return false;
 	message =
 		output_message(output, AGENT_TASKS, sizeof(*message) + (error ? 0 : sizeof(tasks)));
 	if (!message)
 		return false;
-	asked = false;
+	requested = false;
 	message->error = error;
 	message->count = error ? 0 : TASKS;
 	memcpy(message->tasks, tasks, message->count * sizeof(tasks[0]));
@@ -193,5 +192,5 @@ bool reference_tasks_send(struct output *output)
 
 void reference_tasks_cancel(void)
 {
-	asked = false;
+	requested = false;
 }

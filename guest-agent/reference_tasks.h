@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Processes and threads of the agent's own that do nothing, and end by
- * themselves: AGENT_TASKS. Their names and marks are drawn before they
- * begin, so that they have them from their first moment on.
+/* Idle child processes and threads of the agent that exit by themselves (AGENT_TASKS). The host
+ * finds kernel structure offsets by their known values. Their random names and marks are chosen
+ * before they start, so that they have them from the first moment.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_KNOWN_TASKS_H
 #define KVMSCOPE_GUEST_AGENT_KNOWN_TASKS_H
@@ -11,16 +10,15 @@
 
 #include "guest-agent/send_queue.h"
 
-/*
- * Begins them: SIGCHLD is ignored, as their ends are nobody's to wait for. Where the last ones are
- * not a second old, or it fails, that is what will be told.
+/* Starts them. SIGCHLD must be ignored, as nothing waits for them. A failure, or -EBUSY if the last
+ * ones are too recent, is what reference_tasks_send() reports.
  */
 void reference_tasks_request(void);
 
-/* Tells them, if they are asked for and all there. False: to be called again soon. */
+/* Sends them if they were requested and have all started. False: call again soon. */
 bool reference_tasks_send(struct output *output);
 
-/* Nobody wants them any more. */
+/* Drops the request. */
 void reference_tasks_cancel(void);
 
 #endif

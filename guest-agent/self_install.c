@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/self_install.h"
 #include "shared/unconst.h"
 
@@ -49,15 +49,15 @@ static const char *root = "";
 
 static int fail(const char *what, const char *path)
 {
-	fprintf(stderr, "kvmscope-agent: can not %s %s%s: %s\n", what, root, path, strerror(errno));
+	fprintf(stderr, "kvmscope-agent: cannot %s %s%s: %s\n", what, root, path, strerror(errno));
 	return 1;
 }
 
-/* PATH in the system that is to be changed. */
+/* PATH below --root. */
 static const char *below_root(const char *path, char whole[PATH_MAX])
 {
 	if (snprintf(whole, PATH_MAX, "%s%s", root, path) >= PATH_MAX)
-		whole[0] = '\0'; /* is nowhere */
+		whole[0] = '\0'; /* does not exist */
 	return whole;
 }
 
@@ -68,7 +68,7 @@ static bool exists(const char *path)
 	return !access(below_root(path, whole), F_OK);
 }
 
-/* mkdir -p of what PATH stands in. */
+/* mkdir -p of PATH's directory. */
 static void make_directories(const char *path)
 {
 	char whole[PATH_MAX];
@@ -92,7 +92,7 @@ static bool copy_bytes(int from, int to)
 	return !size;
 }
 
-/* A file that is whole or not there: TEXT, or what FROM has. */
+/* Writes TEXT, or the content of FROM, atomically by rename(2). */
 static int write_file(const char *path, mode_t mode, const char *text, int from)
 {
 	char whole[PATH_MAX], temporary[PATH_MAX + 8];
@@ -121,7 +121,7 @@ static int install_program(void)
 	int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), status;
 
 	if (from < 0) {
-		fprintf(stderr, "kvmscope-agent: can not read itself by /proc/self/exe: %s\n",
+		fprintf(stderr, "kvmscope-agent: cannot read itself through /proc/self/exe: %s\n",
 			strerror(errno));
 		return 1;
 	}
@@ -140,7 +140,7 @@ static int make_link(const char *target, const char *path)
 	return 0;
 }
 
-/* Only of the system that runs. */
+/* Runs a command, but not with --root. */
 static void run(const char *const *words)
 {
 	pid_t child = *root ? -1 : fork();
@@ -177,9 +177,8 @@ static int install_openrc(void)
 	return status;
 }
 
-/*
- * The inittab, with room for our line; NULL where there is none of busybox's kind: System V's has
- * names and runlevels in front.
+/* The inittab with room for one more line, or NULL if it is not busybox's: System V's has names and
+ * runlevels in front.
  */
 static char *read_inittab(void)
 {
@@ -196,7 +195,7 @@ static char *read_inittab(void)
 	return NULL;
 }
 
-/* Our line in TEXT, from where it begins; NULL: there is none. */
+/* The start of the agent's line in TEXT, or NULL. */
 static char *find_line(char *text)
 {
 	char *line = strstr(text, INITTAB_LINE);
@@ -247,7 +246,7 @@ static int remove_file(const char *path)
 	return errno == ENOENT || errno == ENOTDIR ? 0 : fail("remove", path);
 }
 
-/* False: wrong usage, and that was said. */
+/* False after a usage message. */
 static bool parse(int argc, char **argv)
 {
 	if (argc == 1)
@@ -282,8 +281,8 @@ int install_command(int argc, char **argv)
 		return status;
 	}
 	fprintf(stderr,
-		"kvmscope-agent: no systemd, no OpenRC and no busybox inittab: let the system's init start " PROGRAM
-		" by itself\n");
+		"kvmscope-agent: no systemd, OpenRC or busybox inittab found: configure the system's init to start " PROGRAM
+		"\n");
 	return 1;
 }
 

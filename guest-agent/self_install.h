@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * `kvmscope-agent install`: this program into the system, and a service that starts it, for the
- * init that is there: systemd, OpenRC, or busybox's with its inittab.
+/* `kvmscope-agent install`: copies this program into the system and adds a service for the init
+ * that is there: systemd, OpenRC, or busybox with its inittab.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_SELF_INSTALL_H
 #define KVMSCOPE_GUEST_AGENT_SELF_INSTALL_H
 
-/*
- * The words behind the command: [--root DIR], the system to be changed. Says what it did; exit
- * status: 0 done, 1 failed with its reason on standard error, 2 wrong usage. Doing it twice is as
- * once.
+/* ARGV is the command and [--root DIR], the system to change. Prints each change. Returns the exit
+ * status: 0 success, 1 failure with a message on standard error, 2 wrong usage. Both are
+ * idempotent.
  */
 int install_command(int argc, char **argv);
 int uninstall_command(int argc, char **argv);

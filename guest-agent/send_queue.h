@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Messages on their way to the host: a buffer of fixed size in front of a
- * descriptor that does not block. What does not fit is not taken: the caller
- * keeps it where it is (the kernel's rings, /proc), or does without.
+/* Messages to the host: a buffer of fixed size in front of a non-blocking descriptor. What does not
+ * fit is rejected: the caller leaves it where it is (the kernel's rings, /proc), or drops it.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_SEND_QUEUE_H
 #define KVMSCOPE_GUEST_AGENT_SEND_QUEUE_H
@@ -18,32 +16,31 @@
 struct output {
 	int fd; /* not owned */
 	size_t begin, end;
-	size_t boundary; /* from begin on the first place where a message begins or the last one
-			    ends */
+	size_t boundary; /* the first message boundary at or after begin */
 	uint8_t data[OUTPUT_SIZE] __attribute__((aligned(8)));
 };
 
-/* Begins anew on FD; forgets what was not sent. */
+/* Starts on FD with an empty queue. */
 void output_open(struct output *output, int fd);
 
-/* Forgets what was not sent, but for the rest of a message that the host has a part of. */
+/* Drops unsent messages, except the rest of one that was partly sent. */
 void output_drop(struct output *output);
 
-/* Bytes of payload that a message may have now; 0 if there is no room. */
+/* Largest payload in bytes that fits now; 0: none. */
 size_t output_room(const struct output *output);
 
-/* Appends a message with SIZE bytes of payload, all zero, to be filled at once; NULL if there is no
- * room. */
+/* Appends a message with a zeroed payload of SIZE bytes, which the caller fills at once. NULL
+ * without room. */
 void *output_message(struct output *output, enum agent_message_type type, size_t size);
 
-/* Takes back the end of the message appended last, so that SIZE bytes of its payload are left. */
+/* Shortens the payload of the last message to SIZE bytes. */
 void output_shorten(struct output *output, void *payload, size_t size);
 
 bool output_empty(const struct output *output);
-/* Bytes that are to be sent. */
+/* Bytes in the queue. */
 size_t output_waiting(const struct output *output);
 
-/* Writes what the descriptor takes. 0 or the errno, negative, of a host that is gone. */
+/* Writes as much as the descriptor accepts. 0, or a negative errno if the connection failed. */
 int output_flush(struct output *output);
 
 #endif

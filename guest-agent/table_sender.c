@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guest-agent/table_sender.h"
 
 #include <errno.h>
@@ -17,28 +17,26 @@
 #include "shared/elf_tables.h"
 #include "shared/unconst.h"
 
-/* Of zlib: little memory (32 KiB), little time. */
+/* zlib settings for little memory (32 KiB) and CPU time. */
 #define LEVEL       3
 #define WINDOW_BITS 12
 #define MEMORY      5
 
-/* A part of the file that is to be sent, or, before that, bytes that are there already. */
+/* A range of the file, or of memory. */
 struct part {
 	const void *bytes; /* NULL: in the file */
 	uint64_t offset, size;
-	bool to_end; /* of the file, which tells no size, and the last part: SIZE is more than is
-			taken */
+	bool to_end; /* last part, up to the end of a file of unknown size; SIZE is the limit */
 };
 
 enum { PARTS = 7 };
 
-/* On a slow machine: a part rests so many times what it cost, and nobody else misses more of the
- * CPU. */
+/* Pause after a part in multiples of its CPU time: bounds the CPU share on slow machines. */
 #define REST 4
 
 static struct {
-	bool asked;   /* and not begun */
-	bool sending; /* the next four are in use */
+	bool requested; /* and not started */
+	bool sending;   /* fd, stubs and stream are in use */
 	int fd;
 	struct stat status; /* of a program or library */
 	struct elf_tables tables;
@@ -46,9 +44,9 @@ static struct {
 	struct kernel_table kernel;
 	z_stream stream;
 	struct part parts[PARTS];
-	unsigned int part; /* the present one; its rest is left in it */
+	unsigned int part; /* the current one; its offset and size are what is left */
 	uint64_t due;      /* ms */
-	struct agent_request ask;
+	struct agent_request request;
 	char path[PATH_MAX];
 	uint8_t input[4096];
 } table;
@@ -58,7 +56,7 @@ static void answer_error(uint64_t request, int error, struct output *output)
 	struct agent_table *message = output_message(output, AGENT_TABLE, sizeof(*message));
 
 	if (!message)
-		return; /* the host will ask again, or do without */
+		return; /* the host's request times out */
 	message->request = request;
 	message->error = error;
 	message->flags = AGENT_TABLE_END;
@@ -66,28 +64,28 @@ static void answer_error(uint64_t request, int error, struct output *output)
 
 void table_request(const struct agent_message *message, struct output *output)
 {
-	const struct agent_request *ask = agent_payload(message, sizeof(*ask));
+	const struct agent_request *request = agent_payload(message, sizeof(*request));
 	size_t room;
 
-	if (!ask || ask->build_id_size > BUILD_ID_MAX)
+	if (!request || request->build_id_size > BUILD_ID_MAX)
 		return;
-	if (table.asked || table.sending) {
-		answer_error(ask->request, -EBUSY, output);
+	if (table.requested || table.sending) {
+		answer_error(request->request, -EBUSY, output);
 		return;
 	}
-	room = agent_payload_size(message) - sizeof(*ask);
-	table.asked = true;
-	table.ask = *ask;
+	room = agent_payload_size(message) - sizeof(*request);
+	table.requested = true;
+	table.request = *request;
 	table.path[0] = '\0';
-	if (room < sizeof(table.path) && memchr(ask->path, '\0', room))
-		memcpy(table.path, ask->path, room);
+	if (room < sizeof(table.path) && memchr(request->path, '\0', room))
+		memcpy(table.path, request->path, room);
 	if (table.due < clock_raw_ms())
 		table.due = clock_raw_ms();
 }
 
 uint64_t table_due(void)
 {
-	return table.asked || table.sending ? table.due : UINT64_MAX;
+	return table.requested || table.sending ? table.due : UINT64_MAX;
 }
 
 void table_cancel(void)
@@ -97,7 +95,7 @@ void table_cancel(void)
 		close(table.fd);
 		elf_stubs_free(&table.stubs);
 	}
-	table.asked = table.sending = false;
+	table.requested = table.sending = false;
 }
 
 static bool has_build_id(int fd)
@@ -105,16 +103,16 @@ static bool has_build_id(int fd)
 	uint8_t build_id[BUILD_ID_MAX];
 	size_t size = build_id_read(fd, build_id);
 
-	return size && size == table.ask.build_id_size &&
-	       !memcmp(build_id, table.ask.build_id, size);
+	return size && size == table.request.build_id_size &&
+	       !memcmp(build_id, table.request.build_id, size);
 }
 
-/* Whatever way from WAY on leads to it: a file of that build is the one. */
+/* Tries the ways from WAY on; the build id verifies the file. */
 static int open_file(const char *path, unsigned int way)
 {
-	const struct mapped_file mapping = { .pid = (pid_t)table.ask.pid,
-					     .start = table.ask.start,
-					     .end = table.ask.end,
+	const struct mapped_file mapping = { .pid = (pid_t)table.request.pid,
+					     .start = table.request.start,
+					     .end = table.request.end,
 					     .path = path };
 
 	for (; way < MAPPED_FILE_WAYS; way++) {
@@ -130,7 +128,7 @@ static int open_file(const char *path, unsigned int way)
 	return -ENOENT;
 }
 
-/* Of FD, which is the stream's from then on. */
+/* Takes ownership of FD. */
 static int begin_stream(int fd)
 {
 	table.stream = (z_stream){ 0 };
@@ -145,7 +143,7 @@ static int begin_stream(int fd)
 	return 0;
 }
 
-static void take_parts_of_file(void)
+static void set_file_parts(void)
 {
 	const struct elf_tables *tables = &table.tables;
 	const struct elf_stubs *stubs = &table.stubs;
@@ -174,23 +172,22 @@ static int read_file(void *context, uint64_t offset, void *to, size_t size)
 		       : -EFAULT;
 }
 
-/* Where distributions install what they strip programs of, where they do (gdb's manual, "Separate
- * Debug Files"). */
+/* Where distributions install separate debug files (gdb's manual, "Separate Debug Files"). */
 static int open_separate_file(void)
 {
 	static const char directory[] = "/usr/lib/debug/.build-id/";
 	char path[sizeof(directory) + 2ul * BUILD_ID_MAX + sizeof("/.debug")];
 	size_t length = (size_t)snprintf(path, sizeof(path), "%s", directory);
 
-	for (uint32_t i = 0; i < table.ask.build_id_size; i++)
+	for (uint32_t i = 0; i < table.request.build_id_size; i++)
 		length += (size_t)snprintf(path + length, sizeof(path) - length,
-					   i ? "%02x" : "%02x/", table.ask.build_id[i]);
+					   i ? "%02x" : "%02x/", table.request.build_id[i]);
 	snprintf(path + length, sizeof(path) - length, ".debug");
 	return open_file(path, 1);
 }
 
-/* In place of FD, of which nothing else is asked: it is stripped, and TABLES has what others may
- * call. */
+/* For a stripped file with .dynsym only: uses its separate debug file instead and closes FD, else
+ * returns FD. */
 static int use_separate_file(int fd, struct elf_tables *tables)
 {
 	struct stat status = table.status;
@@ -205,7 +202,7 @@ static int use_separate_file(int fd, struct elf_tables *tables)
 		table.status = status;
 		return fd;
 	}
-	/* Where in the file that is mapped an address lies it does not know. */
+	/* A debug file's segments have no valid file offsets: keep those of the mapped file. */
 	all.head.segments = tables->head.segments;
 	memcpy(all.segments, tables->segments, sizeof(all.segments));
 	*tables = all;
@@ -225,11 +222,11 @@ static int begin_file(void)
 		close(fd);
 		return error;
 	}
-	/* Those that can not be read have no names. */
+	/* Without them PLT stubs stay unsymbolized. */
 	elf_stubs_find(&source, &table.stubs);
 	if (table.tables.head.section == AGENT_SYMBOLS_DYNSYM)
 		fd = use_separate_file(fd, &table.tables);
-	take_parts_of_file();
+	set_file_parts();
 	error = begin_stream(fd);
 	if (error)
 		elf_stubs_free(&table.stubs);
@@ -242,7 +239,7 @@ static int begin_kernel(void)
 	size_t modules;
 	int fd;
 
-	if (table.ask.start && table.ask.start == kernel_table_hash())
+	if (table.request.start && table.request.start == kernel_table_hash())
 		return -EALREADY;
 	fd = kernel_table_open_symbols();
 	if (fd < 0)
@@ -261,12 +258,12 @@ static int begin_kernel(void)
 
 static int begin(void)
 {
-	if (table.ask.kind == AGENT_TABLE_KERNEL)
+	if (table.request.kind == AGENT_TABLE_KERNEL)
 		return begin_kernel();
-	return table.ask.kind == AGENT_TABLE_SYMBOLS ? begin_file() : -EINVAL;
+	return table.request.kind == AGENT_TABLE_SYMBOLS ? begin_file() : -EINVAL;
 }
 
-/* The next bytes into the stream's input, at most SIZE; 0 at the end, negative errno. */
+/* Sets the stream's input to the next bytes, at most SIZE; 0 at the end, negative errno. */
 static ssize_t fill(size_t size)
 {
 	struct part *part;
@@ -289,7 +286,7 @@ static ssize_t fill(size_t size)
 	if (!got && part->to_end)
 		return 0;
 	if (got <= 0)
-		return got ? -errno : -ESTALE; /* it became shorter */
+		return got ? -errno : -ESTALE; /* the file was truncated */
 	if (part->to_end && (size_t)got == part->size)
 		return -EFBIG;
 	part->offset += (size_t)got;
@@ -298,7 +295,7 @@ static ssize_t fill(size_t size)
 	return got;
 }
 
-/* 1: the stream is at its end; 0: TO is full, or enough was taken; negative errno. */
+/* 1 at the end of the stream; 0 if TO is full or the part complete; negative errno. */
 static int compress_part(uint8_t *to, size_t room)
 {
 	size_t left = TABLE_PART;
@@ -326,15 +323,14 @@ static int compress_part(uint8_t *to, size_t room)
 	return 0;
 }
 
-/*
- * Was the file changed while it was read? Then its build id says nothing of what was read. Of the
- * kernel: are other modules loaded now?
+/* True if the file changed while it was read, so that its build id may not match the content; for
+ * the kernel, if other modules are loaded now.
  */
 static bool has_changed(void)
 {
 	struct stat now;
 
-	if (table.ask.kind == AGENT_TABLE_KERNEL)
+	if (table.request.kind == AGENT_TABLE_KERNEL)
 		return kernel_table_hash() != table.kernel.head.modules_hash;
 	return fstat(table.fd, &now) || now.st_size != table.status.st_size ||
 	       now.st_mtim.tv_sec != table.status.st_mtim.tv_sec ||
@@ -350,7 +346,7 @@ static void send_part(struct output *output)
 	if (!message)
 		return;
 	result = compress_part(message->data, TABLE_PART);
-	message->request = table.ask.request;
+	message->request = table.request.request;
 	message->size = TABLE_PART - table.stream.avail_out;
 	if (result > 0 && has_changed())
 		result = -ESTALE;
@@ -371,12 +367,12 @@ bool table_step(struct output *output)
 
 	if (table_due() > clock_raw_ms() || !output_empty(output))
 		return false;
-	if (table.asked) {
-		table.asked = false;
+	if (table.requested) {
+		table.requested = false;
 		error = begin();
 	}
 	if (error)
-		answer_error(table.ask.request, error, output);
+		answer_error(table.request.request, error, output);
 	else
 		send_part(output);
 	rest = REST * (clock_cpu() - begun) / NS_PER_MS;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Answers the host's questions for tables (AGENT_REQUEST): one at a time, in small
- * parts, compressed, not faster than TABLE_RATE, and only while nothing else waits to be sent. So
- * it costs the guest little, and never makes events wait.
+/* Answers the host's requests for tables (AGENT_REQUEST): one at a time, compressed, in small
+ * parts, at most at TABLE_RATE, and only while nothing else is queued. This limits the cost in the
+ * guest and never delays events.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_TABLE_SENDER_H
 #define KVMSCOPE_GUEST_AGENT_TABLE_SENDER_H
@@ -13,22 +12,21 @@
 #include "guest-agent/send_queue.h"
 #include "shared/agent_protocol.h"
 
-/* Bytes a second, before they are compressed: so many at once in each interval. */
+/* Uncompressed bytes: TABLE_PART per interval, TABLE_RATE per second. */
 #define TABLE_PART        32768u
 #define TABLE_INTERVAL_MS 16u
 #define TABLE_RATE        (TABLE_PART * 1000u / TABLE_INTERVAL_MS)
 
-/* Takes MESSAGE, of type AGENT_REQUEST; one that can not be is passed over. */
+/* Accepts MESSAGE, of type AGENT_REQUEST; an invalid one is ignored. */
 void table_request(const struct agent_message *message, struct output *output);
 
-/* When, in ms of clock_raw_ms(), table_step() has something to do; UINT64_MAX: nothing is asked
- * for. */
+/* Time (clock_raw_ms()) of the next table_step(); UINT64_MAX: no request. */
 uint64_t table_due(void);
 
-/* One part into OUTPUT, if it is time and OUTPUT is empty. False: there is nothing new in it. */
+/* Queues the next part if it is due and OUTPUT is empty. False if it queued nothing. */
 bool table_step(struct output *output);
 
-/* Nobody wants the rest any more. */
+/* Cancels the request. */
 void table_cancel(void);
 
 #endif

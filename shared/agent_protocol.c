@@ -1,11 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shared/agent_protocol.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-/* The least that tells a first message from other bytes: header and magic. */
+/* Bytes that identify a first message: header and magic. */
 #define FIRST_SIZE (sizeof(struct agent_message) + sizeof(uint64_t))
 
 static size_t available(const struct agent_stream *stream)
@@ -53,7 +53,7 @@ static bool is_first(const uint8_t *bytes, enum agent_message_type type)
 	       header.size >= FIRST_SIZE;
 }
 
-/* Gets in step. What is left may be the start of the first message. */
+/* Skips to a first message. The bytes that remain may be its start. */
 static bool find_first(struct agent_stream *stream, enum agent_message_type first)
 {
 	for (; available(stream) >= FIRST_SIZE; stream->begin++) {
@@ -65,7 +65,7 @@ static bool find_first(struct agent_stream *stream, enum agent_message_type firs
 	return false;
 }
 
-/* Messages are given out in place: the next one must begin at a multiple of 8. */
+/* Messages are returned in place, so the next one must begin at a multiple of 8. */
 static void align(struct agent_stream *stream)
 {
 	if (!(stream->begin % 8))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a clock of the system says, as one number. Any thread, in signal handlers too. */
+/* Clocks as one number. Any thread, also in signal handlers. */
 #ifndef KVMSCOPE_SHARED_CLOCK_NS_H
 #define KVMSCOPE_SHARED_CLOCK_NS_H
 
@@ -10,7 +10,7 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S  UINT64_C(1000000000)
 
-/* ns by CLOCK, which there is: clock_gettime(2). A system call for those of CPU time alone, as the
+/* ns of CLOCK, which must exist (clock_gettime(2)). Only clocks of CPU time need a system call; the
  * vDSO has the others. */
 static inline uint64_t clock_ns(clockid_t clock)
 {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "shared/elf_stubs.h"
 
-/* Blocks have a power of two, or nothing. */
+/* Allocated size for USED bytes: a power of two, or 0. */
 static size_t room_for(size_t used)
 {
 	size_t room = used ? 1024 : 0;
@@ -16,15 +16,15 @@ static size_t room_for(size_t used)
 	return room;
 }
 
-/* BLOCK, of which USED bytes are in use, with room for MORE; NULL: no memory, and BLOCK is as it
- * was. */
+/* Makes room for MORE bytes after USED bytes of BLOCK; NULL without memory, then BLOCK is
+ * unchanged. */
 static void *grow(void *block, size_t used, size_t more)
 {
 	return room_for(used + more) > room_for(used) ? realloc(block, room_for(used + more))
 						      : block;
 }
 
-/* Has room for one more symbol, and for SIZE bytes of strings. */
+/* Makes room for one more symbol and SIZE bytes of strings. */
 static int make_room(struct elf_stubs *stubs, size_t size)
 {
 	Elf64_Sym *symbols;
@@ -62,7 +62,7 @@ int elf_stubs_add(struct elf_stubs *stubs, uint64_t address, uint64_t size, cons
 	return 0;
 }
 
-/* Is there room for them in a table, behind symbols of a whole number? */
+/* True if the combined table is valid and small enough. */
 static bool fits(const struct elf_stubs *stubs, const struct elf_tables *tables)
 {
 	uint64_t size = (uint64_t)tables->head.symbols + tables->head.strings + stubs->size +

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shared/elf_stubs.h"
 
 #include <errno.h>
@@ -9,16 +9,16 @@
 
 #include "shared/elf_tables.h"
 
-/* Each is read by itself. */
+/* Sections of each kind that are read. */
 #define SECTIONS_MAX 4u
 
-/* What is read at once, */
+/* Items per read, */
 #define HEADERS_AT_ONCE 16u
 #define ENTRIES_AT_ONCE 256u
 #define NAME_AT_ONCE    64u
 
-/* and no more of them: code and relocations of a section, of these the last ones, as slots' stand
- * behind those of addresses alone. */
+/* and limits: code and relocations per section. Of the relocations the last ones are read, as those
+ * of slots follow the relative ones. */
 #define CODE_MAX        (1u << 20)
 #define RELOCATIONS_MAX (32u << 10)
 #define SYMBOLS_MAX     (64u << 10)
@@ -26,22 +26,22 @@
 #define NAME_SIZE_MAX   4096u /* with the NUL */
 #define NAMES_READ_MAX  (2 * ELF_STUBS_NAMES_MAX)
 
-/* A stub has 16 bytes, or 8 where its slot is not bound as it is used. */
+/* Bytes of a stub: 16, or 8 if its slot is not bound lazily. */
 #define UNIT         16u
 #define SMALL        8u
 #define CODE_AT_ONCE (64u * UNIT)
 
 #define ENDBR64 "\xf3\x0f\x1e\xfa"
 #define BND     0xf2
-#define JUMP    "\xff\x25" /* through memory at a distance from what follows */
+#define JUMP    "\xff\x25" /* jmp *disp32(%rip) */
 #define PADDING "\x66\x90"
 
 struct stub {
 	uint64_t address, slot;
-	uint64_t resolver; /* address of what tells the slot's content; 0: a symbol does */
-	uint32_t symbol;   /* its number; 0: not known yet */
+	uint64_t resolver; /* address of the IRELATIVE resolver; 0: the slot has a symbol */
+	uint32_t symbol;   /* its number; 0: unknown yet */
 	uint16_t size;     /* bytes */
-	bool global;       /* the symbol that a resolver has */
+	bool global;       /* the resolver's symbol is global */
 };
 
 struct sections {
@@ -54,11 +54,11 @@ struct reading {
 	Elf64_Ehdr header;
 	Elf64_Shdr names; /* of sections */
 	struct sections code, relocations;
-	Elf64_Shdr symbols, strings; /* the dynamic ones, else, as of a static program, all */
-	unsigned int symbols_number; /* of the section; 0: there is none */
+	Elf64_Shdr symbols, strings; /* .dynsym, else .symtab (static programs) */
+	unsigned int symbols_number; /* of that section; 0: none */
 	struct stub *stubs;
 	size_t count, capacity;
-	size_t untold;     /* of which no relocation was seen yet */
+	size_t unresolved; /* stubs without a relocation yet */
 	size_t names_read; /* bytes */
 };
 
@@ -93,7 +93,7 @@ static void take(struct sections *sections, const Elf64_Shdr *section)
 		sections->of[sections->count++] = *section;
 }
 
-/* All symbols are taken where none are told to the dynamic linker. */
+/* Prefers .dynsym; static programs have only .symtab. */
 static bool has_better_symbols(const struct reading *reading, const Elf64_Shdr *section)
 {
 	if (section->sh_entsize != sizeof(Elf64_Sym))
@@ -156,7 +156,7 @@ static int open_file(struct reading *reading)
 
 /* --- stubs and their slots --------------------------------------------------------- */
 
-/* Is there a stub in the first SIZE bytes of CODE, which is at ADDRESS? */
+/* Decodes the stub in the SIZE bytes of CODE at ADDRESS, if there is one. */
 static bool is_stub(const uint8_t *code, size_t size, uint64_t address, struct stub *stub)
 {
 	size_t at = size >= 4 && !memcmp(code, ENDBR64, 4) ? 4 : 0;
@@ -239,7 +239,7 @@ static int by_address(const void *left, const void *right)
 	return a->address < b->address ? -1 : a->address > b->address;
 }
 
-/* The first one of SLOT, or behind it; by their slots. */
+/* The first stub, in the order of slots, whose slot is not below SLOT. */
 static struct stub *find_slot(const struct reading *reading, uint64_t slot)
 {
 	size_t low = 0, high = reading->count;
@@ -272,10 +272,10 @@ static void see_relocation(struct reading *reading, const Elf64_Rela *relocation
 	for (struct stub *stub = find_slot(reading, relocation->r_offset);
 	     stub < reading->stubs + reading->count && stub->slot == relocation->r_offset; stub++) {
 		if (stub->resolver || stub->symbol)
-			return; /* all of a slot are told at once */
+			return; /* an earlier relocation of the slot was found */
 		stub->resolver = resolver;
 		stub->symbol = symbol;
-		reading->untold--;
+		reading->unresolved--;
 	}
 }
 
@@ -286,7 +286,7 @@ static int see_relocations(struct reading *reading, const Elf64_Shdr *section)
 	bool has_symbols = reading->symbols_number && section->sh_link == reading->symbols_number;
 	Elf64_Rela entries[ENTRIES_AT_ONCE];
 
-	for (; reading->untold && first < count; first += ENTRIES_AT_ONCE) {
+	for (; reading->unresolved && first < count; first += ENTRIES_AT_ONCE) {
 		uint64_t here = count - first < ENTRIES_AT_ONCE ? count - first : ENTRIES_AT_ONCE;
 		int error = read_at(reading, section->sh_offset + first * sizeof(*entries), entries,
 				    here * sizeof(*entries));
@@ -299,7 +299,7 @@ static int see_relocations(struct reading *reading, const Elf64_Shdr *section)
 	return 0;
 }
 
-/* False: it is none, or no stub has it. */
+/* False if SYMBOL is not an IFUNC resolver. */
 static bool see_resolver(struct reading *reading, const Elf64_Sym *symbol, uint32_t number)
 {
 	bool global = ELF64_ST_BIND(symbol->st_info) == STB_GLOBAL;
@@ -343,13 +343,13 @@ static bool has_resolvers(const struct reading *reading)
 	return false;
 }
 
-/* Those of the slots that are bound as they are used stand last. */
+/* From the last section on, as it has the lazily bound slots. */
 static int find_symbols(struct reading *reading)
 {
 	int error = 0;
 
 	qsort(reading->stubs, reading->count, sizeof(*reading->stubs), by_slot);
-	reading->untold = reading->count;
+	reading->unresolved = reading->count;
 	for (unsigned int i = reading->relocations.count; !error && i > 0; i--)
 		error = see_relocations(reading, &reading->relocations.of[i - 1]);
 	if (!error && has_resolvers(reading))
@@ -359,7 +359,7 @@ static int find_symbols(struct reading *reading)
 
 /* --- their names --------------------------------------------------------------------- */
 
-/* An empty one where there is none, or it is too long. */
+/* NAME is empty if there is none or it is too long. */
 static int read_name(struct reading *reading, uint32_t offset, char name[NAME_SIZE_MAX])
 {
 	uint64_t left = offset < reading->strings.sh_size ? reading->strings.sh_size - offset : 0;
@@ -380,7 +380,7 @@ static int read_name(struct reading *reading, uint32_t offset, char name[NAME_SI
 	return 0;
 }
 
-/* Of C++ and of Rust: what demanglers take. */
+/* Names of C++ and Rust that demanglers accept. */
 static bool is_mangled(const char *name)
 {
 	return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R');

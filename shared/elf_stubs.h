@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Names of the stubs in an ELF file's procedure linkage tables, which no table of symbols has:
- * NAME@plt, as perf, gdb and objdump call them. Which function a stub leads to is what its own code
- * says, the slot that it jumps through, and the relocation that fills that slot; never its place in
- * the table, which linkers do not keep to. (psABI for x86-64, 5.2 and 13.2; binutils'
- * elf_x86_64_get_synthetic_symtab.) Believes nothing of the file.
+/* Symbols for PLT stubs, which are in no symbol table: NAME@plt, as in perf, gdb and objdump. The
+ * function of a stub is determined by its code: the slot that it jumps through, and the relocation
+ * of that slot; never by its position, because linkers reorder stubs. (psABI for x86-64, 5.2
+ * and 13.2; binutils' elf_x86_64_get_synthetic_symtab.) The file is untrusted.
  */
 #ifndef KVMSCOPE_SHARED_ELF_STUBS_H
 #define KVMSCOPE_SHARED_ELF_STUBS_H
@@ -15,49 +13,41 @@
 #include "shared/elf_source.h"
 #include "shared/elf_tables.h"
 
-/* Of more the last ones have no names, nor those whose names are behind so many bytes. */
+/* Limits of the number of stubs and the bytes of their names; further stubs stay unsymbolized. */
 #define ELF_STUBS_MAX       8192u
 #define ELF_STUBS_NAMES_MAX (512u << 10)
 
-/* In place of the number of a stub's section. */
+/* st_shndx of a stub's symbol. */
 #define ELF_STUBS_SECTION SHN_LOOS
 
 struct elf_stubs {
-	Elf64_Sym *symbols; /* local functions of ELF_STUBS_SECTION; st_name counts from the begin
-			       of */
-	char *strings;      /* their names, each with its NUL; the first byte is one, too */
+	Elf64_Sym *symbols; /* local functions of ELF_STUBS_SECTION; st_name is an offset in */
+	char *strings;      /* their NUL-terminated names, after a NUL */
 	uint32_t count;     /* of symbols */
-	uint32_t size;      /* bytes of strings; 0 where there is no symbol */
+	uint32_t size;      /* bytes of strings; 0 without symbols */
 };
 
-/*
- * Of a 64-bit file for x86-64, by its sections: with lazy binding and without, with indirect branch
- * tracking
- * (.plt.sec) and without, and those that share a slot with data (.plt.got). Slots that the file
- * itself fills (IRELATIVE) have the name of the function whose resolver the relocation tells; which
- * of its aliases is the first that is global, else the first. A mangled name stands in brackets,
- * <_ZNAME@plt>, as objdump has it: demanglers, perf's too, take one with something behind it for
- * the function itself.
- *
- * 0 and *STUBS, to be freed; it may be empty. -EFAULT: not all that is needed is there; -EINVAL: it
- * is no such file; -ENOMEM; then it is empty, too. Any thread.
+/* Finds the stubs of a 64-bit file for x86-64 by its sections: with and without lazy binding and
+ * indirect branch tracking (.plt.sec), and those that share a slot with data (.plt.got). IRELATIVE
+ * slots get the name of the function whose resolver the relocation has: its first global alias,
+ * else the first alias. Mangled names are put in brackets, <_ZNAME@plt>, as by objdump, because
+ * demanglers, including perf's, would drop the suffix. 0 with *STUBS, which the caller frees and
+ * which may be empty. On -EFAULT (parts unavailable), -EINVAL (not such a file) and -ENOMEM it is
+ * empty. Any thread.
  */
 int elf_stubs_find(const struct elf_source *file, struct elf_stubs *stubs);
 
-/*
- * Adds the stub at ADDRESS, SIZE bytes, that is called NAME, to *STUBS, which is zeroed or has
- * some. -EFBIG: there are too many; -ENOMEM; then it is as before.
+/* Adds a stub of SIZE bytes at ADDRESS. On -EFBIG (too many) and -ENOMEM *STUBS is unchanged.
+ * Zeroed memory is an empty list.
  */
 int elf_stubs_add(struct elf_stubs *stubs, uint64_t address, uint64_t size, const char *name);
 
-/*
- * Tells in TABLES of *STUBS behind the symbols and the strings that it tells of: from then on
- * st_name counts from the begin of all those strings. Where that would be no table STUBS is emptied
- * instead.
+/* Extends the sizes in TABLES by the symbols and strings of *STUBS, which follow those of the file,
+ * and makes st_name relative to all strings. Empties STUBS if the result would be too large.
  */
 void elf_stubs_append(struct elf_stubs *stubs, struct elf_tables *tables);
 
-/* Frees what it has; zeroed, it has nothing. */
+/* Frees the list's memory and leaves it empty. */
 void elf_stubs_free(struct elf_stubs *stubs);
 
 #endif

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shared/elf_tables.h"
 
 #include <errno.h>
@@ -7,20 +7,20 @@
 
 #define HEADERS_AT_ONCE 16u
 
-/* Each is read by itself. */
+/* Limits for headers that are read one by one. */
 #define HEADERS_MAX 256u
 #define DYNAMIC_MAX 512u
 
-/* As many as a table of symbols can have. */
+/* Most symbols of a table. */
 #define SYMBOLS_MAX (AGENT_TABLE_MAX / sizeof(Elf64_Sym))
 
-/* Symbols of one hash: linkers make buckets of a few. */
+/* Most symbols of one hash bucket; linkers create buckets of a few. */
 #define CHAIN_MAX 4096u
 
 struct elf_file {
 	const struct elf_source *source;
 	Elf64_Ehdr header;
-	Elf64_Phdr dynamic; /* p_filesz 0: it has none */
+	Elf64_Phdr dynamic; /* p_filesz 0: none */
 };
 
 static int read_at(const struct elf_file *file, uint64_t offset, void *to, size_t size)
@@ -99,7 +99,7 @@ static int read_section(const struct elf_file *file, unsigned int number, Elf64_
 		       sizeof(*section));
 }
 
-/* The first ones with symbols; of type SHT_NULL: there is none. */
+/* The first sections of each type; SHT_NULL: none. */
 struct symbol_sections {
 	Elf64_Shdr all, dynamic;
 };
@@ -164,7 +164,7 @@ static int find_by_sections(const struct elf_file *file, struct elf_tables *tabl
 	return use(tables, all ? AGENT_SYMBOLS_SYMTAB : AGENT_SYMBOLS_DYNSYM, symbols, &strings);
 }
 
-/* --- by its dynamic section, which has addresses ---------------------------------- */
+/* --- by its dynamic section, which contains addresses ---------------------------- */
 
 struct dynamic {
 	uint64_t symbols, strings, strings_size, entry_size, hash, gnu_hash; /* 0: none */
@@ -213,7 +213,7 @@ static int read_dynamic(const struct elf_file *file, struct dynamic *dynamic)
 	return dynamic->entry_size == sizeof(Elf64_Sym) ? 0 : -EINVAL;
 }
 
-/* The offset in the file of what lies at ADDRESS; UINT64_MAX: nothing of the file does. */
+/* File offset of ADDRESS; UINT64_MAX: not in the file. */
 static uint64_t offset_of(const struct elf_tables *tables, uint64_t address)
 {
 	for (uint32_t i = 0; i < tables->head.segments; i++) {
@@ -225,7 +225,7 @@ static uint64_t offset_of(const struct elf_tables *tables, uint64_t address)
 	return UINT64_MAX;
 }
 
-/* Of the hash table that every object once had: it has a chain of each symbol. */
+/* The SysV hash table has one chain entry per symbol. */
 static int count_by_hash(const struct elf_file *file, uint64_t offset, uint64_t *count)
 {
 	uint32_t head[2]; /* buckets, chains */
@@ -235,7 +235,7 @@ static int count_by_hash(const struct elf_file *file, uint64_t offset, uint64_t 
 	return error;
 }
 
-/* The highest number that a bucket begins with. */
+/* The highest symbol number at the start of a bucket. */
 static int highest_bucket(const struct elf_file *file, uint64_t offset, uint32_t buckets,
 			  uint32_t *highest)
 {
@@ -255,11 +255,10 @@ static int highest_bucket(const struct elf_file *file, uint64_t offset, uint32_t
 	return 0;
 }
 
-/* The symbols of a bucket stand one behind the other, and the last has an odd hash. */
+/* A bucket's symbols are consecutive, and the last one has an odd hash. */
 static int count_by_gnu_hash(const struct elf_file *file, uint64_t offset, uint64_t *count)
 {
-	uint32_t head[4]; /* buckets, number of the first symbol that is in one, words of the
-			     filter, shift */
+	uint32_t head[4]; /* buckets, first symbol in a bucket, words of the Bloom filter, shift */
 	uint32_t number, hash = 0;
 	uint64_t chains;
 	int error = read_at(file, offset, head, sizeof(head));
@@ -273,7 +272,7 @@ static int count_by_gnu_hash(const struct elf_file *file, uint64_t offset, uint6
 	error = highest_bucket(file, offset, head[0], &number);
 	*count = number < head[1] ? head[1] : number;
 	if (error || number < head[1])
-		return error; /* no symbol is in a bucket: those before are of other objects */
+		return error; /* no symbol is in a bucket: all are undefined */
 	for (; !(hash & 1); ++*count) {
 		if (*count - number == CHAIN_MAX)
 			return -EINVAL;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Where an ELF file has its symbols: for the guest's agent, which reads the file, and for
- * introspection, which finds as much of it as the guest has in its page cache. Believes nothing of
- * the file. (gABI, "Sections" and "Dynamic Section"; the GNU hash table as in binutils'
- * bfd/elflink.c.)
+/* Finds the symbol table of an ELF file, for the guest agent, which reads the file, and for
+ * introspection, which has only the parts in the guest's page cache. The file is untrusted. (gABI,
+ * "Sections" and "Dynamic Section"; GNU hash table: binutils' bfd/elflink.c.)
  */
 #ifndef KVMSCOPE_SHARED_ELF_TABLES_H
 #define KVMSCOPE_SHARED_ELF_TABLES_H
@@ -16,32 +14,28 @@
 
 struct elf_tables {
 	struct agent_symbols head;
-	Elf64_Phdr segments[AGENT_SEGMENTS_MAX]; /* those to be loaded; head.segments of them */
-	uint64_t symbols, strings;               /* offsets in the file */
-	struct agent_section
-		sections[AGENT_SECTIONS_MAX]; /* those with code, where sections tell the tables, */
-	uint32_t section_count;               /* so many of them */
+	Elf64_Phdr segments[AGENT_SEGMENTS_MAX];           /* PT_LOAD; head.segments of them */
+	uint64_t symbols, strings;                         /* offsets in the file */
+	struct agent_section sections[AGENT_SECTIONS_MAX]; /* with code, if found by sections */
+	uint32_t section_count;                            /* of sections */
 };
 
-/* 0; -EINVAL where it is no 64-bit file; -EFAULT where its begin is not there. Any thread. */
+/* 0; -EINVAL if it is not a 64-bit ELF file; -EFAULT if its header is unavailable. Any thread. */
 int elf_header_read(const struct elf_source *file, Elf64_Ehdr *header);
 
-/*
- * Of a 64-bit file: .symtab, or else .dynsym, by its sections, or where it tells of none, what its
- * dynamic linker uses. -ENODATA where it has neither; -EINVAL where it is no such file; -EFBIG
- * where they have more than AGENT_TABLE_MAX bytes, or more than AGENT_SEGMENTS_MAX parts to be
- * loaded; -EFAULT where what tells of them is not there. Symbols that are packed into
- * .gnu_debugdata are not looked for. Any thread.
+/* For a 64-bit file: .symtab, else .dynsym, by its section headers, or without these by its dynamic
+ * section. -ENODATA: no symbols; -EINVAL: not such a file; -EFBIG: more than AGENT_TABLE_MAX bytes
+ * or AGENT_SEGMENTS_MAX segments; -EFAULT: the headers are unavailable. Does not read compressed
+ * symbols in .gnu_debugdata. Any thread.
  */
 int elf_tables_find(const struct elf_source *file, struct elf_tables *tables);
 
-/* The same, of what the dynamic linker uses only: it stands at the file's begin, and is read by
- * every process. */
+/* The same by the dynamic section only, which is at the beginning of the file and read by every
+ * process. */
 int elf_tables_find_dynamic(const struct elf_source *file, struct elf_tables *tables);
 
-/*
- * The same, but without symbols: what stands beside the build id, for whoever has those of the
- * build. As of .dynsym: they are not all.
+/* Only the segments, without symbols, for callers that have the symbols of the build id.
+ * head.section is AGENT_SYMBOLS_DYNSYM.
  */
 int elf_tables_find_segments(const struct elf_source *file, struct elf_tables *tables);
 

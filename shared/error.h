@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The one error convention: functions that can fail return 0 (or a count)
- * on success and a negative errno on failure, and leave one message for the
- * user that says what failed, on what, why, and what to do about it.
- *
- * The message belongs to the calling thread. A caller that can say more
- * replaces it; a caller that handles the failure ignores it.
+/* The error convention: functions that can fail return 0 (or a count) on success and a negative
+ * errno on failure, and set one message for the user: what failed, on what, why, and what to do.
+ * The message belongs to the calling thread. A caller with more context replaces it; a caller that
+ * handles the failure ignores it.
  */
 #ifndef KVMSCOPE_SHARED_ERROR_H
 #define KVMSCOPE_SHARED_ERROR_H

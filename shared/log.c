@@ -16,12 +16,11 @@ static atomic_bool progress_shown;
 static atomic_bool levels_shown;
 
 #define CLEAR_LINE "\r\033[K"
-/* Bytes that the begin of another line of a message takes at most, and the end of the last. */
+/* Largest size of a continuation's prefix and the final newline, bytes. */
 #define CONTINUATION_MAX 8
 
-/*
- * Names of domains, of files and of a guest's programs are in TEXT, and whoever chose them may wish
- * us ill: so no line looks like one of ours but the first, and nothing but text reaches a terminal.
+/* TEXT contains untrusted names of domains, files and guest programs: only the first line looks
+ * like a message, and control characters do not reach the terminal.
  */
 static size_t put_text(char *to, size_t size, const char *level, const char *text)
 {
@@ -43,7 +42,7 @@ static size_t put_text(char *to, size_t size, const char *level, const char *tex
 	return length;
 }
 
-/* One write() a line, so that lines of several threads do not mix. */
+/* One write() per message, so that lines of several threads do not mix. */
 static void write_line(const char *level, const char *prefix, const char *end, const char *format,
 		       va_list arguments)
 {
@@ -58,7 +57,7 @@ static void write_line(const char *level, const char *prefix, const char *end, c
 	length += put_text(line + length, sizeof(line) - length, shown, text);
 	snprintf(line + length, sizeof(line) - length, "%s", end);
 	if (write(STDERR_FILENO, line, strlen(line)) < 0)
-		return; /* nowhere left to say it */
+		return; /* nowhere to report it */
 }
 
 #define LOG_FUNCTION(name, condition, level, prefix)                                               \
@@ -87,8 +86,8 @@ static void show_progress(const char *format, ...)
 	va_end(arguments);
 }
 
-/* The terminal would break a line as long as it is wide, and then clear the last part of it alone.
- * Behind what is left a comma stood: a part of a number would be another number. */
+/* A line that is wrapped by the terminal could not be cleared. Cuts at a comma, because a cut
+ * number would be wrong. */
 static void cut_to_terminal(char *text)
 {
 	struct winsize terminal = { 0 };

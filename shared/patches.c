@@ -1,22 +1,21 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shared/patches.h"
 
 #include <assert.h>
 #include <errno.h>
 
-#define GPA_SHIFT    16
-#define BEHIND_SHIFT 8
-#define PAGE_LAST    4095u
+#define GPA_SHIFT  16
+#define NEXT_SHIFT 8
+#define PAGE_LAST  4095u
 
-int patches_add(struct patches *patches, uint64_t gpa, uint8_t byte, uint8_t behind)
+int patches_add(struct patches *patches, uint64_t gpa, uint8_t byte, uint8_t next)
 {
 	unsigned int count = atomic_load(&patches->count);
 
 	assert(gpa >> (64 - GPA_SHIFT) == 0);
 	if (count == PATCHES_MAX)
 		return -ENOSPC;
-	atomic_store(&patches->list[count],
-		     gpa << GPA_SHIFT | (uint64_t)behind << BEHIND_SHIFT | byte);
+	atomic_store(&patches->list[count], gpa << GPA_SHIFT | (uint64_t)next << NEXT_SHIFT | byte);
 	atomic_store(&patches->count, count + 1);
 	return 0;
 }
@@ -31,13 +30,12 @@ static uint64_t gpa_of(uint64_t patch)
 	return patch >> GPA_SHIFT;
 }
 
-/* Is PATCH there, if these bytes are? */
-static bool is_in_place(uint64_t patch, uint8_t first, uint8_t behind)
+/* True if PATCH still exists in memory with these bytes. */
+static bool is_in_place(uint64_t patch, uint8_t first, uint8_t next)
 {
 	if (first != PATCHES_INT3)
 		return false;
-	return (gpa_of(patch) & PAGE_LAST) == PAGE_LAST ||
-	       (uint8_t)(patch >> BEHIND_SHIFT) == behind;
+	return (gpa_of(patch) & PAGE_LAST) == PAGE_LAST || (uint8_t)(patch >> NEXT_SHIFT) == next;
 }
 
 bool patches_has(const struct patches *patches, uint64_t gpa, const uint8_t bytes[2])
@@ -54,7 +52,7 @@ bool patches_has(const struct patches *patches, uint64_t gpa, const uint8_t byte
 }
 
 void patches_hide(const struct patches *patches, uint64_t gpa, void *bytes, size_t size,
-		  uint8_t behind)
+		  uint8_t next)
 {
 	unsigned int count = atomic_load(&patches->count);
 	uint8_t *to = bytes;
@@ -63,7 +61,7 @@ void patches_hide(const struct patches *patches, uint64_t gpa, void *bytes, size
 		uint64_t patch = atomic_load(&patches->list[i]), offset = gpa_of(patch) - gpa;
 
 		if (offset < size &&
-		    is_in_place(patch, to[offset], offset + 1 < size ? to[offset + 1] : behind))
+		    is_in_place(patch, to[offset], offset + 1 < size ? to[offset + 1] : next))
 			to[offset] = (uint8_t)patch;
 	}
 }

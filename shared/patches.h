@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Bytes of a guest's memory that are INT3 of ours, and what the guest has
- * there: who reads the guest's memory for people to see is to see that.
- *
- * Another kernel may come to lie there, and have INT3 of its own in such a place. So the byte
- *behind is kept too: where that is another one now, the patch is not there any more.
+/* Breakpoints (INT3) that this program wrote into guest memory, and the guest's original bytes, so
+ *that readers of guest memory can hide the breakpoints. Another kernel may later be loaded there
+ *and have an INT3 of its own at the same address. So the byte after the patch is stored, too: if it
+ *differs, the patch no longer exists.
  *
  *	patches_add, patches_clear	one at a time
  *	the others			any thread, at the same time
@@ -23,25 +21,23 @@
 struct patches {
 	_Atomic unsigned int count;
 	_Atomic uint64_t
-		list[PATCHES_MAX]; /* GPA << 16 | the byte behind << 8 | the guest's byte */
+		list[PATCHES_MAX]; /* GPA << 16 | the byte after it << 8 | the guest's byte */
 };
 
-/* Before INT3 is written. -ENOSPC above PATCHES_MAX. GPA is below 2^48. BEHIND is not looked at in
- * the last byte of a page: the next one may be of something else. */
-int patches_add(struct patches *patches, uint64_t gpa, uint8_t byte, uint8_t behind);
+/* Call before INT3 is written. -ENOSPC above PATCHES_MAX. GPA must be below 2^48. NEXT, the byte
+ * after it, is ignored at the end of a page, as the next page may belong to something else. */
+int patches_add(struct patches *patches, uint64_t gpa, uint8_t byte, uint8_t next);
 
-/* When another kernel is in the guest's memory. */
+/* Removes all patches, when another kernel was loaded. */
 void patches_clear(struct patches *patches);
 
-/* Is INT3 of ours at GPA, if BYTES, which are two, are what is there? */
+/* True if there is a patch at GPA, where guest memory contains BYTES. */
 bool patches_has(const struct patches *patches, uint64_t gpa, const uint8_t bytes[2]);
 
-/*
- * Puts the guest's bytes into BYTES, which were read at GPA; BEHIND is the one
- * behind them, of no meaning at the end of a page. What the guest has written over an INT3 of ours
- * stays.
+/* Replaces patches in BYTES, which were read at GPA, by the guest's bytes. NEXT is the byte after
+ * BYTES, ignored at the end of a page. Bytes that the guest wrote over a patch are kept.
  */
 void patches_hide(const struct patches *patches, uint64_t gpa, void *bytes, size_t size,
-		  uint8_t behind);
+		  uint8_t next);
 
 #endif

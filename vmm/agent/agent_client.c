@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/agent/agent_client.h"
 
 #include <errno.h>
@@ -16,15 +16,15 @@
 #include "shared/error.h"
 #include "vmm/agent/agent_state.h"
 
-/* Where there is no way to the guest, one is looked for so often. */
+/* Retry interval while there is no connection to the guest. */
 #define CONNECT_INTERVAL (1000 * NS_PER_MS)
-/* Where the ring has no room for a loss, it is looked so often whether it has. */
+/* Retry interval while the ring has no room for a loss. */
 #define LOSS_INTERVAL 50 /* ms */
-/* Bytes taken from the socket before anything else is looked at. */
+/* Bytes read from the socket before other work is done. */
 #define READ_AT_ONCE (1u << 20)
 
-/* False where the socket's other end is gone. */
-static bool take_input(struct agent *agent)
+/* False if the peer closed the socket. */
+static bool read_input(struct agent *agent)
 {
 	size_t taken = 0, room;
 	ssize_t size = 1;
@@ -44,58 +44,57 @@ static bool take_input(struct agent *agent)
 	return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* A guest that does not read is asked when it does: the question waits its time as if it had been
- * sent. */
-static void ask_for_table(struct agent *agent, uint64_t time)
+/* If the guest does not read, the request times out as if it had been sent. */
+static void send_table_request(struct agent *agent, uint64_t time)
 {
-	const struct agent_message *question;
+	const struct agent_message *request;
 	bool whole = true;
 
 	if (!agent->answered ||
 	    !(agent->statistics.features & (AGENT_FEATURE_TABLES | AGENT_FEATURE_KERNEL)))
 		return;
 	pthread_mutex_lock(&agent->lock);
-	question = agent_tables_next(agent->tables, time);
-	if (question)
-		whole = agent_send_whole(agent, question);
+	request = agent_tables_next(agent->tables, time);
+	if (request)
+		whole = agent_send_whole(agent, request);
 	pthread_mutex_unlock(&agent->lock);
 	if (!whole)
 		agent_begin_session(agent, time);
 }
 
-/* With the path "". */
-struct question {
+/* A request with an empty path. */
+struct short_request {
 	_Alignas(8) uint8_t
 		bytes[(sizeof(struct agent_message) + sizeof(struct agent_request)) / 8 * 8 + 8];
 };
 
-static const struct agent_message *make_question(struct question *question,
-						 enum agent_table_kind kind, uint32_t pid)
+static const struct agent_message *make_request(struct short_request *request,
+						enum agent_table_kind kind, uint32_t pid)
 {
-	struct agent_message *message = (struct agent_message *)question->bytes;
+	struct agent_message *message = (struct agent_message *)request->bytes;
 
-	*question = (struct question){ 0 };
-	*message = (struct agent_message){ .size = sizeof(question->bytes), .type = AGENT_REQUEST };
+	*request = (struct short_request){ 0 };
+	*message = (struct agent_message){ .size = sizeof(request->bytes), .type = AGENT_REQUEST };
 	*(struct agent_request *)message->payload =
 		(struct agent_request){ .kind = kind, .pid = pid };
 	return message;
 }
 
-static void ask_for_jit_maps(struct agent *agent, uint64_t time)
+static void send_jit_map_requests(struct agent *agent, uint64_t time)
 {
-	struct question question;
+	struct short_request request;
 	uint32_t pid;
 
 	if (!agent->answered || !(agent->statistics.features & AGENT_FEATURE_JIT_MAPS))
 		return;
 	while ((pid = agent_jit_next(&agent->jit)))
-		if (!agent_send_whole(agent, make_question(&question, AGENT_TABLE_JIT_MAP, pid))) {
+		if (!agent_send_whole(agent, make_request(&request, AGENT_TABLE_JIT_MAP, pid))) {
 			agent_begin_session(agent, time);
 			return;
 		}
 }
 
-static bool is_to_ask_for_tasks(struct agent *agent)
+static bool tasks_request_due(struct agent *agent)
 {
 	bool is;
 
@@ -106,12 +105,12 @@ static bool is_to_ask_for_tasks(struct agent *agent)
 	return is;
 }
 
-static void ask_for_tasks(struct agent *agent, uint64_t time)
+static void send_tasks_request(struct agent *agent, uint64_t time)
 {
-	struct question question;
+	struct short_request request;
 
-	if (is_to_ask_for_tasks(agent) &&
-	    !agent_send_whole(agent, make_question(&question, AGENT_TABLE_TASKS, 0)))
+	if (tasks_request_due(agent) &&
+	    !agent_send_whole(agent, make_request(&request, AGENT_TABLE_TASKS, 0)))
 		agent_begin_session(agent, time);
 }
 
@@ -123,7 +122,7 @@ static void note_connection(struct agent *agent, int error)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-/* Without a socket. */
+/* There is no socket. */
 static void connect_if_due(struct agent *agent, uint64_t time)
 {
 	int fd;
@@ -139,7 +138,7 @@ static void connect_if_due(struct agent *agent, uint64_t time)
 	note_connection(agent, fd < 0 ? fd : 0);
 }
 
-/* There is nobody left to talk with, unless there is another way to him. */
+/* The connection is lost until connect() succeeds. */
 static void disconnect(struct agent *agent)
 {
 	uint64_t time = agent_now();
@@ -151,7 +150,7 @@ static void disconnect(struct agent *agent)
 	note_connection(agent, -ENOTCONN);
 }
 
-static void send_what_is_due(struct agent *agent)
+static void send_due(struct agent *agent)
 {
 	uint64_t time = agent_now();
 
@@ -163,9 +162,9 @@ static void send_what_is_due(struct agent *agent)
 	}
 	if (agent->statistics.open && time > agent->last_answer + AGENT_TIMEOUT)
 		agent_begin_session(agent, time);
-	ask_for_table(agent, time);
-	ask_for_jit_maps(agent, time);
-	ask_for_tasks(agent, time);
+	send_table_request(agent, time);
+	send_jit_map_requests(agent, time);
+	send_tasks_request(agent, time);
 	agent_hasten_ping(agent);
 	if (time < agent->next_send && !agent_needs_ping(agent))
 		return;
@@ -175,7 +174,7 @@ static void send_what_is_due(struct agent *agent)
 		agent_ping(agent, time);
 }
 
-/* ms; -1: nothing will be sent. */
+/* ms until something is due to be sent; -1: nothing. */
 static int time_to_send(const struct agent *agent)
 {
 	uint64_t time = agent_now();
@@ -185,7 +184,7 @@ static int time_to_send(const struct agent *agent)
 	return agent->next_send > time ? (int)((agent->next_send - time) / NS_PER_MS) + 1 : 0;
 }
 
-/* ms; -1: nothing will be due. */
+/* ms; -1: no timeout. */
 static int time_to_wait(const struct agent *agent)
 {
 	int wait = time_to_send(agent);
@@ -205,15 +204,15 @@ static void *serve(void *argument)
 	pthread_setname_np(pthread_self(), "agent");
 	agent_begin_session(agent, agent_now());
 	while (!(fds[1].revents & POLLIN)) {
-		send_what_is_due(agent);
+		send_due(agent);
 		fds[0].fd = agent->options.fd; /* a negative one is not polled */
 		if (poll(fds, 2, time_to_wait(agent)) < 0)
 			continue;
-		if (fds[0].revents && !take_input(agent))
+		if (fds[0].revents && !read_input(agent))
 			disconnect(agent);
 	}
 	if (agent->options.fd >= 0) {
-		take_input(agent);
+		read_input(agent);
 		agent_send(agent, AGENT_STOP, NULL, 0);
 	}
 	agent_count_lost(agent, agent_timeline_stop(&agent->timeline, agent->received));
@@ -244,7 +243,7 @@ static void destroy(struct agent *agent)
 	free(agent);
 }
 
-/* Signals are the main thread's. */
+/* The main thread handles all signals. */
 static int start_thread(struct agent *agent)
 {
 	sigset_t all, before;
@@ -260,15 +259,15 @@ static int start_thread(struct agent *agent)
 int agent_start(struct agent **result, const struct agent_options *options)
 {
 	struct agent *agent = calloc(1, sizeof(*agent));
-	/* At once: without room for what waits nothing could be told at all. */
-	bool held = guest_account_charge(options->account, AGENT_QUEUE_MAX);
+	/* Charged in advance: without the queue nothing could be reported. */
+	bool charged = guest_account_charge(options->account, AGENT_QUEUE_MAX);
 	int error;
 
-	if (agent && held)
+	if (agent && charged)
 		agent->tables = agent_tables_new(options->account);
 	if (!agent || !agent->tables) {
 		free(agent);
-		guest_account_release(options->account, held ? AGENT_QUEUE_MAX : 0);
+		guest_account_release(options->account, charged ? AGENT_QUEUE_MAX : 0);
 		if (options->fd >= 0)
 			close(options->fd);
 		return error_set(-ENOMEM, "no memory for the guest agent's thread");
@@ -285,7 +284,7 @@ int agent_start(struct agent **result, const struct agent_options *options)
 	error = agent->stop_fd < 0 ? -errno : start_thread(agent);
 	if (error) {
 		destroy(agent);
-		return error_set(error, "can not start the guest agent's thread: %s",
+		return error_set(error, "cannot start the guest agent's thread: %s",
 				 strerror(-error));
 	}
 	guest_account_set_drop(options->account, drop_tables, agent);
@@ -435,17 +434,17 @@ int agent_request_tasks(struct agent *agent)
 	return error;
 }
 
-int agent_pop_tasks(struct agent *agent, struct reported_tasks *told)
+int agent_pop_tasks(struct agent *agent, struct reported_tasks *tasks)
 {
 	int error;
 
 	pthread_mutex_lock(&agent->lock);
-	*told = agent->tasks;
+	*tasks = agent->tasks;
 	error = agent->tasks_failed;
 	agent->tasks.count = 0;
 	agent->tasks_failed = 0;
 	pthread_mutex_unlock(&agent->lock);
-	return !error && !told->count ? -EAGAIN : error;
+	return !error && !tasks->count ? -EAGAIN : error;
 }
 
 void agent_end(struct agent *agent, struct agent_statistics *statistics)
@@ -453,7 +452,7 @@ void agent_end(struct agent *agent, struct agent_statistics *statistics)
 	const uint64_t one = 1;
 
 	if (!agent->ended && write(agent->stop_fd, &one, sizeof(one)) < 0)
-		abort(); /* an eventfd of our own that was 0 */
+		abort(); /* cannot fail: the eventfd's count was 0 */
 	if (!agent->ended)
 		pthread_join(agent->thread, NULL);
 	agent->ended = true;

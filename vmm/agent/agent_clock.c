@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/agent/agent_clock.h"
 
 #include <assert.h>
@@ -6,20 +6,20 @@
 
 #define MILLION 1000000u
 
-/* ns: a first exchange leaves as much for what the next one may differ from it. */
+/* ns: half of the error bound is left for the difference to the next exchange. */
 #define FIRST_ERROR_MAX (AGENT_CLOCK_ERROR_MAX / 2)
-/* ns: a bound may be off by as much. */
+/* ns: rounding error of a bound. */
 #define ROUNDING 8u
 
-/* An exchange's middle may be wrong by half its width; from there the other's far end is a step and
- * its width away. */
+/* Largest error between two exchanges: half of the one's width, a step, the other's width, the
+ * drift in two seconds, and UNSEEN. */
 #define WORST(width, unseen)                                                                       \
 	((width) / 2 + AGENT_CLOCK_STEP_MAX + (width) +                                            \
 	 2000000000u / (MILLION / AGENT_CLOCK_DRIFT_PPM) + (unseen))
 _Static_assert(WORST(AGENT_CLOCK_WIDTH_MAX, 0) <= AGENT_CLOCK_ERROR_MAX &&
 		       WORST(AGENT_CLOCK_WIDTH_MAX - AGENT_CLOCK_KVM_DRIFT,
 			     AGENT_CLOCK_KVM_DRIFT) <= AGENT_CLOCK_ERROR_MAX,
-	       "an event between two exchanges has a place");
+	       "events between two exchanges have a known time");
 
 static uint64_t less(uint64_t a, uint64_t b)
 {
@@ -51,7 +51,7 @@ static const struct agent_clock_exchange *latest(const struct agent_clock *clock
 	return &clock->exchanges[clock->count - 1];
 }
 
-/* How much the clocks moved against each other, at least. */
+/* Smallest amount by which the clocks moved against each other. */
 static uint64_t step(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to)
 {
 	uint64_t passed = to->guest - from->guest;
@@ -116,17 +116,17 @@ static uint64_t drift_in(uint64_t time)
 	return time / (MILLION / AGENT_CLOCK_DRIFT_PPM) + 1;
 }
 
-/* By one exchange alone. */
+/* Extrapolates from one exchange. */
 static uint64_t time_by(const struct agent_clock_exchange *exchange, uint64_t guest,
 			uint64_t *error)
 {
-	uint64_t behind = less(guest, exchange->guest), before = less(exchange->guest, guest);
+	uint64_t after = less(guest, exchange->guest), before = less(exchange->guest, guest);
 
-	*error = (exchange->after - exchange->before) / 2 + drift_in(behind + before);
-	return more(less(middle(exchange), before), behind);
+	*error = (exchange->after - exchange->before) / 2 + drift_in(after + before);
+	return more(less(middle(exchange), before), after);
 }
 
-/* By the straight line, which keeps their order. */
+/* Interpolates linearly, which keeps the order of guest times. */
 static uint64_t line_between(const struct agent_clock_exchange *from,
 			     const struct agent_clock_exchange *to, uint64_t guest)
 {
@@ -138,10 +138,8 @@ struct bounds {
 	uint64_t low, high;
 };
 
-/*
- * How far may the truth be from it? The difference of the clocks was what the one exchange allows
- * and its drift since, or what the other allows and its drift until then, or between those; and
- * UNSEEN away from that.
+/* Bounds of the host time at GUEST. The difference of the clocks is limited by the first exchange
+ * plus drift, and by the second plus drift, or lies between the two; UNSEEN widens it.
  */
 static struct bounds bounds_between(const struct agent_clock_exchange *from,
 				    const struct agent_clock_exchange *to, uint64_t guest,
@@ -156,7 +154,7 @@ static struct bounds bounds_between(const struct agent_clock_exchange *from,
 	return (struct bounds){ .low = less(low, unseen), .high = more(high, unseen) };
 }
 
-/* And no clock ran back. */
+/* The result lies between the two exchanges, as no clock ran backwards. */
 static uint64_t time_between(const struct agent_clock_exchange *from,
 			     const struct agent_clock_exchange *to, uint64_t guest, uint64_t unseen,
 			     uint64_t *error)
@@ -194,8 +192,7 @@ static uint64_t error_at(const struct agent_clock_exchange *from,
 	return larger(less(line, bounds.low), less(bounds.high, line));
 }
 
-/* The bound on either side of the line is the larger of two straight ones: nowhere more than at the
- * ends. */
+/* The bound on each side is the larger of two linear functions, so its maximum is at an end. */
 static uint64_t error_between(const struct agent_clock_exchange *from,
 			      const struct agent_clock_exchange *to)
 {

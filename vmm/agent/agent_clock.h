@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A guest's clock against the host's, from exchanges of messages: what the
- * guest read lies between two readings of ours. So the difference of the clocks is
- * known at each exchange within bounds, and nothing is taken from one exchange to another: a
- * clock may run slower or faster than it says (one that was calibrated in an
- * emulator under load is off by far more than a real oscillator), or be set forth a little where
- * its hypervisor corrects it.
- *
- * What happened between two exchanges is placed when both are known: the difference was then
- * somewhere between what the one and what the other allow, but for what a clock may run away until
- * it is set again. The error is thus a bound, and as wide as the clocks were really seen to move.
- * Times keep the order of the guest's.
- *
- * That holds where the guest's clock is the host's TSC. Where the host's kernel tells the time by
- * another one, KVM sets its guest's anew each time that it lets a vCPU run (arch/x86/kvm/x86.c,
- * kvm_guest_time_update), by two readings that may be apart, and in between it runs at the rate
- * that the TSC had when the host booted, which may be wrong by a multiple. Messages come when it
- * was set just now, so exchanges see nothing of it.
+/* Converts guest time to host time by exchanges of messages. In each exchange the guest's reading
+ * lies between two readings of the host, which bounds the difference of the clocks. No clock rate
+ * is carried from one exchange to the next: a guest's clock may run slower or faster than nominal
+ * (one calibrated in an emulator under load is much worse than a real oscillator), and its
+ * hypervisor may step it forward. Times between two exchanges are converted when both are known:
+ * the difference then lies between the bounds of both, except for the drift until a clock is set
+ * again. The error is thus a bound that reflects how far the clocks really moved. Converted times
+ * keep the guest's order. This holds if the guest's clock is the host's TSC. If the host's
+ * clocksource is another one, KVM resets the guest's clock whenever a vCPU enters
+ * (arch/x86/kvm/x86.c, kvm_guest_time_update), by two readings that may be apart, and in between it
+ * runs at the TSC rate measured at boot, which may be wrong by a factor. Exchanges happen just
+ * after such a reset, so they do not show this error: see AGENT_CLOCK_KVM_DRIFT.
  *
  * Both clocks are CLOCK_MONOTONIC_RAW in ns. One thread at a time.
  */
@@ -27,82 +21,73 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * So far from the rate that it says may be what Linux takes for a clock: the TSC, where its
- * calibration went as badly as it may (arch/x86/kernel/tsc.c, tsc_refine_calibration_work). A real
- * oscillator is better by far; a guest whose hypervisor stood still goes by such a rate until it is
- * told the time again.
+/* Largest error of a clock's rate that Linux accepts: a TSC with the worst accepted calibration
+ * (arch/x86/kernel/tsc.c, tsc_refine_calibration_work). Real oscillators are much better.
  */
 #define AGENT_CLOCK_DRIFT_PPM 10000u
 
-/* ns: an exchange that took longer, less what is unseen, tells little, and a better one is waited
- * for; */
+/* ns: a longer exchange (minus UNSEEN) is imprecise: a better one is awaited. */
 #define AGENT_CLOCK_WIDTH_MAX 40000000u
-/* and clocks that moved by more against each other between two of them say nothing of what was
- * between. */
+/* ns: if the clocks moved more than this against each other, times between two exchanges are
+ * unknown. */
 #define AGENT_CLOCK_STEP_MAX 20000000u
-/* ns: what is not known better than this has no place in the host's time. Between exchanges that
-   are not more than two seconds apart all has one. */
+/* ns: a time with a larger error counts as unknown. Times between exchanges at most two seconds
+ * apart are always known. */
 #define AGENT_CLOCK_ERROR_MAX 100000000u
 
-/*
- * ns: so far a guest's clock may be away between two exchanges and back at the next where KVM sets
- * it anew again and again. No bound: so long as a vCPU runs, at half its rate, is seldom.
+/* ns: how far a guest's clock may deviate between two exchanges if KVM resets it continually. An
+ * estimate, not a bound: vCPUs seldom run longer without an exit.
  */
 #define AGENT_CLOCK_KVM_DRIFT 20000000u
 
-/* Exchanges that are kept: those of some seconds. */
+/* Number of exchanges kept: those of the last seconds. */
 #define AGENT_CLOCK_EXCHANGES 64u
 
-/* All zero: nothing is known, of a clock that is the host's TSC. */
+/* Zeroed: no exchange yet, and the guest's clock is the host's TSC. */
 struct agent_clock {
-	uint64_t unseen; /* ns, 0 or AGENT_CLOCK_KVM_DRIFT: see there */
+	uint64_t unseen; /* ns, 0 or AGENT_CLOCK_KVM_DRIFT */
 	size_t count;    /* of exchanges, the latest last */
 	struct agent_clock_exchange {
 		uint64_t before, after; /* of the host's clock */
-		uint64_t guest;         /* what the guest's showed at some moment between them */
+		uint64_t guest;         /* the guest's clock at some moment between them */
 	} exchanges[AGENT_CLOCK_EXCHANGES];
 };
 
 enum agent_clock_result {
 	AGENT_CLOCK_ACCEPTED,
-	AGENT_CLOCK_IMPRECISE, /* it took long: not taken */
-	/* The guest's clock ran back, or it was set, or stood still: what it showed since the
-	   latest exchange has no place in the host's time. Not taken. */
+	AGENT_CLOCK_IMPRECISE, /* it took too long: not added */
+	/* The guest's clock was set or stood still: its times since the latest exchange cannot be
+	   converted. Not added. */
 	AGENT_CLOCK_JUMPED,
 };
 
-/* ns: an exchange that took longer is imprecise. */
+/* ns: a longer exchange is imprecise. */
 uint64_t agent_clock_width_max(const struct agent_clock *clock);
 
-/* EXCHANGE comes behind those before it: its BEFORE is not less than their AFTER. */
+/* Adds EXCHANGE, whose BEFORE must not be less than the latest AFTER. */
 enum agent_clock_result agent_clock_add(struct agent_clock *clock,
 					const struct agent_clock_exchange *exchange);
 
-/*
- * Would all have a place that happened between the latest exchange and EXCHANGE, however long that
- * took? If there was none: may it be the first?
+/* True if all times between the latest exchange and EXCHANGE could be converted, although it is
+ * imprecise; without an earlier exchange, true if it can be the first.
  */
 bool agent_clock_usable(const struct agent_clock *clock,
 			const struct agent_clock_exchange *exchange);
 
-/* Takes one that serves, for want of a better one. */
+/* Adds an imprecise exchange that is usable, if no better one comes. */
 void agent_clock_add_imprecise(struct agent_clock *clock,
 			       const struct agent_clock_exchange *exchange);
 
-/*
- * There will be no other exchange: the guest's clock had shown GUEST when the host's showed NOW.
- * However late that was, GUEST was behind the latest exchange. False where nothing follows from
- * that.
+/* Replaces the last exchange at the end of a session: the guest's clock had reached GUEST, which is
+ * after the latest exchange, before the host's clock reached NOW. False if this gives no bounds.
  */
 bool agent_clock_end(struct agent_clock *clock, uint64_t now, uint64_t guest);
 
-/* Is there an exchange behind GUEST? */
+/* True if there is an exchange at or after GUEST. */
 bool agent_clock_covers(const struct agent_clock *clock, uint64_t guest);
 
-/*
- * The host's time for GUEST; right within *ERROR ns. For a time that no exchange is behind, only as
- * long as the clock runs as it should. Not before the first exchange.
+/* The host time for GUEST, correct within *ERROR ns. After the latest exchange the error is only an
+ * estimate. Needs at least one exchange.
  */
 uint64_t agent_clock_host_time(const struct agent_clock *clock, uint64_t guest, uint64_t *error);
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/agent/agent_jit.h"
 
 #include <string.h>
@@ -17,38 +17,38 @@ static uint32_t find(const struct agent_jit *jit, uint32_t pid)
 	return i;
 }
 
-static void want(struct agent_jit *jit, uint32_t pid, uint64_t time)
+static void request(struct agent_jit *jit, uint32_t pid, uint64_t time)
 {
-	uint32_t place = find(jit, pid);
+	uint32_t index = find(jit, pid);
 
-	if (place < AGENT_JIT_PROCESSES_MAX) {
-		if (jit->processes[place].mapped < time)
-			jit->processes[place].mapped = time;
+	if (index < AGENT_JIT_PROCESSES_MAX) {
+		if (jit->processes[index].mapped < time)
+			jit->processes[index].mapped = time;
 		return;
 	}
-	place = jit->next;
-	jit->next = (place + 1) % AGENT_JIT_PROCESSES_MAX;
-	if (!jit->processes[place].pid || jit->processes[place].asked)
+	index = jit->next;
+	jit->next = (index + 1) % AGENT_JIT_PROCESSES_MAX;
+	if (!jit->processes[index].pid || jit->processes[index].asked)
 		jit->waiting++;
-	jit->processes[place].pid = pid;
-	jit->processes[place].asked = false;
-	jit->processes[place].mapped = time;
+	jit->processes[index].pid = pid;
+	jit->processes[index].asked = false;
+	jit->processes[index].mapped = time;
 }
 
-/* Another program is in process PID since TIME. A mapping that is later is its own, and the map
- * that was asked for was not. */
-static void begin_anew(struct agent_jit *jit, uint32_t pid, uint64_t time)
+/* Process PID runs another program since TIME. Later mappings belong to it; the requested map does
+ * not. */
+static void restart(struct agent_jit *jit, uint32_t pid, uint64_t time)
 {
-	uint32_t place = find(jit, pid);
+	uint32_t index = find(jit, pid);
 
-	if (place == AGENT_JIT_PROCESSES_MAX)
+	if (index == AGENT_JIT_PROCESSES_MAX)
 		return;
-	jit->waiting -= !jit->processes[place].asked;
-	jit->processes[place].asked = false;
-	if (jit->processes[place].mapped > time)
+	jit->waiting -= !jit->processes[index].asked;
+	jit->processes[index].asked = false;
+	if (jit->processes[index].mapped > time)
 		jit->waiting++;
 	else
-		jit->processes[place].pid = 0;
+		jit->processes[index].pid = 0;
 }
 
 void agent_jit_observe(struct agent_jit *jit, const struct sideband *record, uint64_t time)
@@ -60,10 +60,10 @@ void agent_jit_observe(struct agent_jit *jit, const struct sideband *record, uin
 		return;
 	if (record->type == SIDEBAND_MMAP && mmap->prot & PROT_EXEC &&
 	    sideband_is_anonymous(mmap->name, mmap->build_id_size))
-		want(jit, record->pid, time);
+		request(jit, record->pid, time);
 	else if ((record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC) ||
 		 (record->type == SIDEBAND_FORK && fork->parent_pid != record->pid))
-		begin_anew(jit, record->pid, time);
+		restart(jit, record->pid, time);
 }
 
 uint32_t agent_jit_next(struct agent_jit *jit)
@@ -98,7 +98,7 @@ static uint16_t flags_of(uint32_t flags)
 	       (flags & AGENT_JIT_MAP_END ? SIDEBAND_JIT_END : 0);
 }
 
-/* Since when the program runs. */
+/* Guest time since which the program runs; 0: unknown. */
 static uint64_t program_of(const struct agent_jit_map *map)
 {
 	uint64_t age = map->program * NS_PER_MS;
@@ -113,7 +113,7 @@ static struct sideband head_of(const struct agent_jit_map *map, uint16_t type, u
 	};
 }
 
-static bool can_be(const struct agent_jit_map *map, size_t room)
+static bool is_valid(const struct agent_jit_map *map, size_t room)
 {
 	return map->size <= room && map->pid && map->pid < SAMPLE_TASK_LIMIT &&
 	       map->since <= map->time;
@@ -131,7 +131,7 @@ bool agent_jit_decode(const struct agent_message *message,
 		uint8_t bytes[SIDEBAND_SIZE_MAX];
 	} record;
 
-	if (!map || !can_be(map, agent_payload_size(message) - sizeof(*map)))
+	if (!map || !is_valid(map, agent_payload_size(message) - sizeof(*map)))
 		return false;
 	begin = (struct sideband_jit_map){ .head = head_of(map, SIDEBAND_JIT_MAP, sizeof(begin)),
 					   .since = map->since,

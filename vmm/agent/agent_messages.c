@@ -1,19 +1,17 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
 #include "shared/clock_ns.h"
 #include "vmm/agent/agent_records.h"
 #include "vmm/agent/agent_state.h"
 
-/*
- * Each event is told before a round that is later, but for what its CPU was writing just then. An
- * earlier one is of a guest whose clock ran back.
+/* A round follows all earlier events, except those that a CPU is writing at that moment. An event
+ * much older than the last round shows that the guest's clock ran backwards.
  */
 #define RAN_BACK (1000 * NS_PER_MS)
 
-/* The guest can not tell of COUNT events, or of some that it does not know of, between SINCE and
- * UNTIL. */
-static void tell_lost(struct agent *agent, uint64_t count, uint64_t since, uint64_t until)
+/* COUNT events between SINCE and UNTIL are lost; 0: an unknown number. */
+static void report_lost(struct agent *agent, uint64_t count, uint64_t since, uint64_t until)
 {
 	struct sideband_lost lost = {
 		.head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = since },
@@ -24,19 +22,18 @@ static void tell_lost(struct agent *agent, uint64_t count, uint64_t since, uint6
 	agent_count_lost(agent, count);
 }
 
-/*
- * A ring is full in the moment behind its latest record. Its kernel tells of that with the next
- * record that finds room: however late that is, what is told right behind the word that the ring is
- * empty was lost before.
+/* A ring becomes full right after its latest record. The kernel reports that with the next record
+ * that has room, which may be much later. If the agent has reported an emptied ring just before,
+ * the loss happened before that.
  */
-static void take_lost(struct agent *agent, uint32_t cpu, const struct agent_record *record)
+static void handle_lost(struct agent *agent, uint32_t cpu, const struct agent_record *record)
 {
 	const struct sideband_lost *lost = (const void *)&record->sideband;
 	uint64_t since =
 		cpu < AGENT_CPUS_MAX && agent->written[cpu] ? agent->written[cpu] : agent->round;
 	bool answered = cpu < AGENT_CPUS_MAX && agent->emptied[cpu] && lost->count;
 
-	tell_lost(agent, lost->count, since, answered ? since : record->guest_time);
+	report_lost(agent, lost->count, since, answered ? since : record->guest_time);
 }
 
 static void note_written(struct agent *agent, uint32_t cpu, const struct agent_record *record)
@@ -59,15 +56,15 @@ static void note_mapping(struct agent *agent, const struct sideband *mmap)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *record)
+static void handle_record(struct agent *agent, uint32_t cpu, struct agent_record *record)
 {
 	struct sideband *sideband = &record->sideband.head;
 
 	if (sideband->type == SIDEBAND_LOST)
-		take_lost(agent, cpu, record);
+		handle_lost(agent, cpu, record);
 	else
 		agent_timeline_add(&agent->timeline, sideband, record->guest_time);
-	/* A snapshot's may be as old as what it is told for. */
+	/* A snapshot's records may be old. */
 	agent->timeline.broken |= cpu != AGENT_CPU_SNAPSHOT && record->guest_time < agent->round &&
 				  agent->round - record->guest_time > RAN_BACK;
 	agent->has_events = true;
@@ -76,7 +73,7 @@ static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *
 		note_mapping(agent, sideband);
 }
 
-static void take_events(struct agent *agent, const struct agent_events *events, size_t bytes)
+static void handle_events(struct agent *agent, const struct agent_events *events, size_t bytes)
 {
 	struct span records = span_of(events->records, bytes);
 	struct agent_record record;
@@ -90,7 +87,7 @@ static void take_events(struct agent *agent, const struct agent_events *events, 
 			break;
 		}
 		if (record.sideband.head.size) {
-			take_record(agent, events->cpu, &record);
+			handle_record(agent, events->cpu, &record);
 			taken++;
 		}
 		note_written(agent, events->cpu, &record);
@@ -101,12 +98,12 @@ static void take_events(struct agent *agent, const struct agent_events *events, 
 	pthread_mutex_unlock(&agent->lock);
 }
 
-static void take_round(struct agent *agent, const struct agent_round *round)
+static void handle_round(struct agent *agent, const struct agent_round *round)
 {
-	/* What no record of its kernel said: processors that came late. */
+	/* Losses without a LOST record: CPUs that came online late. */
 	if (round->lost > agent->session_lost)
-		tell_lost(agent, round->lost - agent->session_lost, agent->round,
-			  round->guest_time);
+		report_lost(agent, round->lost - agent->session_lost, agent->round,
+			    round->guest_time);
 	agent->round = round->guest_time;
 	agent_report_round(agent, round->guest_time);
 	pthread_mutex_lock(&agent->lock);
@@ -116,7 +113,7 @@ static void take_round(struct agent *agent, const struct agent_round *round)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-static void take_table(struct agent *agent, const struct agent_message *message, uint64_t time)
+static void handle_table(struct agent *agent, const struct agent_message *message, uint64_t time)
 {
 	bool taken;
 
@@ -127,25 +124,25 @@ static void take_table(struct agent *agent, const struct agent_message *message,
 		agent_count_rejected(agent);
 }
 
-static void write_jit(void *context, struct sideband *record)
+static void add_jit_record(void *context, struct sideband *record)
 {
 	agent_timeline_add(context, record, record->time);
 }
 
-static void take_jit_map(struct agent *agent, const struct agent_message *message)
+static void handle_jit_map(struct agent *agent, const struct agent_message *message)
 {
-	if (agent_jit_decode(message, write_jit, &agent->timeline))
+	if (agent_jit_decode(message, add_jit_record, &agent->timeline))
 		return;
 	agent_report_jit_maps_incomplete(agent, agent->round);
 	agent_count_rejected(agent);
 }
 
-/* One answer to each question: to look for them takes time. -EBUSY passes by itself. */
-static void take_tasks(struct agent *agent, const struct agent_message *message)
+/* One answer per request, because searching for the tasks takes time. -EBUSY is temporary. */
+static void handle_tasks(struct agent *agent, const struct agent_message *message)
 {
-	struct reported_tasks told;
+	struct reported_tasks tasks;
 	int error =
-		reported_tasks_read(&told, span_of(message->payload, agent_payload_size(message)));
+		reported_tasks_read(&tasks, span_of(message->payload, agent_payload_size(message)));
 	bool asked;
 
 	pthread_mutex_lock(&agent->lock);
@@ -154,15 +151,15 @@ static void take_tasks(struct agent *agent, const struct agent_message *message)
 		agent->tasks_requested = agent->tasks_sent = false;
 		agent->tasks_failed = error;
 		agent->statistics.tasks_error = error == -EBUSY ? 0 : error;
-		agent->tasks = error ? (struct reported_tasks){ 0 } : told;
+		agent->tasks = error ? (struct reported_tasks){ 0 } : tasks;
 	}
 	pthread_mutex_unlock(&agent->lock);
 	if (!asked)
 		agent_count_rejected(agent);
 }
 
-static void take_session_message(struct agent *agent, const struct agent_message *message,
-				 uint64_t time)
+static void handle_session_message(struct agent *agent, const struct agent_message *message,
+				   uint64_t time)
 {
 	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
 	const struct agent_events *events = agent_payload(message, sizeof(*events));
@@ -171,18 +168,18 @@ static void take_session_message(struct agent *agent, const struct agent_message
 	if (message->type == AGENT_PONG && pong)
 		agent_handle_pong(agent, message, time);
 	else if (message->type == AGENT_EVENTS && events)
-		take_events(agent, events, agent_payload_size(message) - sizeof(*events));
+		handle_events(agent, events, agent_payload_size(message) - sizeof(*events));
 	else if (message->type == AGENT_ROUND && round)
-		take_round(agent, round);
+		handle_round(agent, round);
 	else if (message->type == AGENT_TABLE)
-		take_table(agent, message, time);
+		handle_table(agent, message, time);
 	else if (message->type == AGENT_JIT_MAP)
-		take_jit_map(agent, message);
+		handle_jit_map(agent, message);
 	else if (message->type == AGENT_TASKS)
-		take_tasks(agent, message);
+		handle_tasks(agent, message);
 }
 
-static void take_message(struct agent *agent, const struct agent_message *message)
+static void handle_message(struct agent *agent, const struct agent_message *message)
 {
 	const struct agent_hello *hello = agent_payload(message, sizeof(*hello));
 	uint64_t time = agent_now();
@@ -192,7 +189,7 @@ static void take_message(struct agent *agent, const struct agent_message *messag
 	if (message->type == AGENT_HELLO && hello)
 		agent_handle_hello(agent, hello, time);
 	else if (agent->statistics.open)
-		take_session_message(agent, message, time);
+		handle_session_message(agent, message, time);
 }
 
 void agent_handle_messages(struct agent *agent)
@@ -200,8 +197,9 @@ void agent_handle_messages(struct agent *agent)
 	const struct agent_message *message;
 	int found;
 
+	THREAD_CHECK(&agent->on_thread);
 	while ((found = agent_stream_next(&agent->stream, AGENT_HELLO, &message)) > 0)
-		take_message(agent, message);
+		handle_message(agent, message);
 	if (agent->timeline.broken)
 		agent_begin_session(agent, agent_now());
 	if (found < 0) {

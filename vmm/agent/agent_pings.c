@@ -1,33 +1,31 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shared/clock_ns.h"
 #include "vmm/agent/agent_state.h"
 
-/*
- * The first ones quickly, so that the first events have a good time; then often enough against the
- * drift while the guest tells events, and for its JIT maps. One that has none of both has nothing
- * to be placed, and is asked only so often that samples need not wait for its rounds (collector.c).
+/* The first pings follow quickly, so that the first events have precise times; later ones limit the
+ * drift while the guest reports events or has JIT maps. An idle guest is pinged just often enough
+ * that samples need not wait for its rounds (collector.c).
  */
 #define PING_INTERVAL      (100 * NS_PER_MS)
 #define IDLE_PING_INTERVAL (250 * NS_PER_MS)
-/* A guest whose answers take long has little time for itself: it is asked so many times as long as
- * the latest took behind that, and at most so long. */
+/* A guest that answers slowly is busy: the interval is at least this multiple of its latest answer
+ * time, up to PING_INTERVAL_MAX. */
 #define ANSWERS_APART       3
 #define PING_INTERVAL_MAX   (500 * NS_PER_MS)
 #define FIRST_PINGS         8
 #define FIRST_PING_INTERVAL (10 * NS_PER_MS)
-/* Each one costs the guest: whatever it answers, and however often it begins anew, there are no
- * more than these and one for each PING_INTERVAL. */
+/* Rate limit, as each ping costs the guest CPU time: one per PING_INTERVAL over all sessions, and a
+ * burst of this number. */
 #define PINGS_AT_ONCE (2 * FIRST_PINGS)
-/* Bytes that came since the latest, for which there is one beyond that: they need their time. */
+/* Bytes received since the latest ping that justify an extra one. */
 #define PING_BYTES (AGENT_QUEUE_MAX / 8)
-/* So long a good exchange is waited for; then the best of those is taken that tell the time badly.
- */
-#define VAGUE_AFTER (1000 * NS_PER_MS)
-/* And without an exchange that tells the time: behind so much most of what waits could not be
- * placed any more. */
+/* How long to wait for a precise exchange before the best imprecise one is used. */
+#define IMPRECISE_AFTER (1000 * NS_PER_MS)
+/* After this time without any usable exchange the session counts as unanswered: most waiting
+ * records could not be converted any longer. */
 #define PATIENCE (3 * AGENT_TIMEOUT)
 
-/* Not before that, for the sake of the guest. */
+/* Earliest time of the next ping by the rate limit. */
 static uint64_t ping_allowed(const struct agent *agent)
 {
 	uint64_t ahead = (uint64_t)PINGS_AT_ONCE * PING_INTERVAL;
@@ -58,7 +56,7 @@ static void send_ping(struct agent *agent, uint64_t time)
 
 	agent->next_send = time + ping_interval(agent);
 	if (agent->ping_open)
-		return; /* what has no answer yet would have a bad one */
+		return; /* a second ping would delay the answer */
 	agent->pings_paid = (agent->pings_paid > time ? agent->pings_paid : time) + PING_INTERVAL;
 	agent->ping_bytes = 0;
 	agent->has_events = false;
@@ -68,14 +66,14 @@ static void send_ping(struct agent *agent, uint64_t time)
 	agent->pings++;
 }
 
-/* A snapshot, say: it is to have its time before there is no room for more. */
+/* E.g. during a snapshot: convert its records before the queue is full. */
 bool agent_needs_ping(const struct agent *agent)
 {
 	return !agent->ping_open && agent->ping_bytes >= PING_BYTES &&
 	       agent_timeline_needs_exchange(&agent->timeline);
 }
 
-/* What was told behind silence has its time as soon as what is told again and again. */
+/* The first events after a quiet time do not wait for the idle interval. */
 void agent_hasten_ping(struct agent *agent)
 {
 	uint64_t due = agent->ping.time + PING_INTERVAL;
@@ -85,9 +83,8 @@ void agent_hasten_ping(struct agent *agent)
 		agent->next_send = due;
 }
 
-/*
- * The host's kernel may cease to trust its TSC at any time. Asked behind all readings of an
- * exchange, so that it trusted it until then.
+/* The host's kernel may stop using its TSC at any time. Checked after all readings of an exchange,
+ * so that the check covers them.
  */
 static void check_host_clock(struct agent *agent)
 {
@@ -96,10 +93,8 @@ static void check_host_clock(struct agent *agent)
 		agent->timeline.clock.unseen = AGENT_CLOCK_KVM_DRIFT;
 }
 
-/*
- * The guest read its clock between two readings of its TSC. What comes of
- * that must lie where the messages say, else the offset is not what we think,
- * and it is not asked again.
+/* Narrows EXCHANGE by the guest's two TSC readings around its clock reading. If they contradict the
+ * messages, the offset is wrong and the TSC is not used again.
  */
 static void use_tsc(struct agent *agent, const struct agent_pong *pong, const struct tsc_mark *mark,
 		    struct agent_clock_exchange *exchange)
@@ -118,9 +113,8 @@ static void use_tsc(struct agent *agent, const struct agent_pong *pong, const st
 	exchange->after = after < exchange->after ? after : exchange->after;
 }
 
-/*
- * The guest stood still or was moved: when what it told just before happened is
- * not known any more. Everything is asked anew.
+/* The guest was paused or migrated: the times of its latest records are unknown. Restarts the
+ * session.
  */
 static void begin_after_jump(struct agent *agent, uint64_t time)
 {
@@ -140,11 +134,9 @@ static void note_clock(struct agent *agent, const struct agent_clock_exchange *e
 	pthread_mutex_unlock(&agent->lock);
 }
 
-/*
- * The agent had the ping for some time before it read its clock: by a clock that may be fast, but
- * not by any multiple. What can not be is not believed. Not seen is a clock that was set forth in
- * that very time: what happened between that and the reading is then placed too late, by as much at
- * most.
+/* Subtracts the time that the agent held the ping before it read its clock. Impossible values are
+ * ignored. A clock that is set forward during that time is not detected: events after that get
+ * times that are too late, by at most this amount.
  */
 static void use_receipt(struct agent *agent, const struct agent_message *message,
 			struct agent_clock_exchange *exchange)
@@ -173,8 +165,8 @@ static uint64_t width(const struct agent_clock_exchange *exchange)
 	return exchange->after - exchange->before;
 }
 
-/* The time since an answer told the time, or was counted here. */
-static void count_vague(struct agent *agent, uint64_t time)
+/* Adds the time since the last usable exchange or the last call. */
+static void count_imprecise(struct agent *agent, uint64_t time)
 {
 	uint64_t since = agent->imprecise_until > agent->last_time ? agent->imprecise_until
 								   : agent->last_time;
@@ -185,9 +177,9 @@ static void count_vague(struct agent *agent, uint64_t time)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-/* What waits needs a better one, and is placed if it comes; if none does, by the best of these. */
-static void take_vague(struct agent *agent, const struct agent_clock_exchange *exchange,
-		       uint64_t time)
+/* Waits for a better exchange; after IMPRECISE_AFTER uses the best one so far. */
+static void use_imprecise(struct agent *agent, const struct agent_clock_exchange *exchange,
+			  uint64_t time)
 {
 	struct agent_clock_exchange *best = &agent->imprecise, taken;
 
@@ -196,9 +188,9 @@ static void take_vague(struct agent *agent, const struct agent_clock_exchange *e
 	if (agent_clock_usable(&agent->timeline.clock, exchange) &&
 	    (!best->after || width(exchange) < width(best)))
 		*best = *exchange;
-	if (time < agent->last_time + VAGUE_AFTER)
+	if (time < agent->last_time + IMPRECISE_AFTER)
 		return;
-	count_vague(agent, time);
+	count_imprecise(agent, time);
 	if (!best->after)
 		return;
 	taken = *best;
@@ -224,7 +216,7 @@ void agent_handle_pong(struct agent *agent, const struct agent_message *message,
 	use_receipt(agent, message, &exchange);
 	switch (agent_clock_add(&agent->timeline.clock, &exchange)) {
 	case AGENT_CLOCK_IMPRECISE:
-		take_vague(agent, &exchange, time);
+		use_imprecise(agent, &exchange, time);
 		return;
 	case AGENT_CLOCK_JUMPED:
 		begin_after_jump(agent, time);
@@ -237,6 +229,7 @@ void agent_handle_pong(struct agent *agent, const struct agent_message *message,
 
 void agent_ping(struct agent *agent, uint64_t time)
 {
+	THREAD_CHECK(&agent->on_thread);
 	if (time >= ping_allowed(agent) || agent_needs_ping(agent))
 		send_ping(agent, time);
 	else

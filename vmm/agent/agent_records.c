@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/agent/agent_records.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "shared/agent_protocol.h"
 
-/* Behind the header of PERF_RECORD_MMAP2. */
+/* The payload of PERF_RECORD_MMAP2. */
 struct perf_mmap2 {
 	uint32_t pid, tid;
 	uint64_t start, size, offset;
@@ -24,7 +24,7 @@ struct perf_mmap2 {
 	uint32_t prot, flags;
 };
 
-/* Of FORK and EXIT. */
+/* The payload of PERF_RECORD_FORK and EXIT. */
 struct perf_task {
 	uint32_t pid, parent_pid, tid, parent_tid;
 	uint64_t time;
@@ -63,7 +63,7 @@ static struct sideband *begin(struct agent_record *record, enum sideband_type ty
 	return head;
 }
 
-/* The name at OFFSET of the payload, or NULL; shorter than LIMIT with its NUL. */
+/* The name at OFFSET of the payload, or NULL if it needs more than LIMIT bytes. */
 static const char *name_at(const struct source *source, size_t offset, size_t limit)
 {
 	const char *name = span_string(source->payload, offset);
@@ -161,7 +161,7 @@ static void decode_lost(const struct source *source, struct agent_record *record
 	lost->count = from.count;
 }
 
-/* The process is the one that the record's end names. */
+/* The record's end has the process. */
 static void decode_cgroup(const struct source *source, struct agent_record *record)
 {
 	const char *path = name_at(source, sizeof(uint64_t), SIDEBAND_NAME_MAX);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the guest's kernel wrote for perf (perf_event_open(2), "MMAP layout"),
- * as sideband records. The bytes are a guest's and are believed nothing; they
- * must not change meanwhile. Any thread.
+/* Decodes perf records of the guest's kernel (perf_event_open(2), "MMAP layout") into sideband
+ * records. The bytes are untrusted; they must not change during the call. Any thread.
  */
 #ifndef KVMSCOPE_AGENT_AGENT_RECORDS_H
 #define KVMSCOPE_AGENT_AGENT_RECORDS_H
@@ -16,17 +14,14 @@
 struct agent_record {
 	uint64_t guest_time; /* ns */
 	union {
-		struct sideband head; /* head.time is for the caller to fill; head.size is 0 for a
-					 record to be skipped */
+		struct sideband head; /* the caller sets head.time; head.size 0: skip it */
 		uint8_t bytes[SIDEBAND_SIZE_MAX];
 	} sideband __attribute__((aligned(8)));
 };
 
-/*
- * Decodes the record at the start of RECORDS into *RECORD; returns its size in
- * bytes, or -EPROTO if there is no whole one. A record that is whole and says what can
- * not be (a range over the end of the address space, a process 0 that maps
- * files) or what is not asked for is to be skipped.
+/* Decodes the record at the start of RECORDS into *RECORD. Returns its size in bytes, or -EPROTO if
+ * it is incomplete. A complete record that is invalid (e.g. a range that wraps, a mapping of
+ * process 0) or of another type gets head.size 0.
  */
 int agent_record_decode(struct span records, struct agent_record *record);
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/agent/agent_state.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "shared/clock_ns.h"
 
-/* The agent may start at any time, and be started again. */
+/* The agent may start, or restart, at any time. */
 #define START_INTERVAL (500 * NS_PER_MS)
 
 uint64_t agent_now(void)
@@ -15,7 +15,7 @@ uint64_t agent_now(void)
 	return tsc_mark_now().time;
 }
 
-/* A full socket takes nothing: the guest does not read, and will be asked again. */
+/* A full socket accepts nothing; the caller retries. */
 bool agent_send(struct agent *agent, enum agent_message_type type, const void *payload, size_t size)
 {
 	struct {
@@ -31,7 +31,7 @@ bool agent_send(struct agent *agent, enum agent_message_type type, const void *p
 		    MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)message.header.size;
 }
 
-/* What is cut off would be taken for the beginning of the next message. */
+/* A partly sent message would be parsed as the start of the next one. */
 bool agent_send_whole(struct agent *agent, const struct agent_message *message)
 {
 	ssize_t sent = send(agent->options.fd, message, message->size, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -64,9 +64,10 @@ void agent_count_lost(struct agent *agent, uint64_t count)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-/* Its number differs from all before, so that their messages are not taken for its own. */
+/* Each session has a new number, which tells its messages from older ones. */
 void agent_begin_session(struct agent *agent, uint64_t time)
 {
+	THREAD_CHECK(&agent->on_thread);
 	if (agent->statistics.open)
 		agent_count_lost(agent, agent_timeline_end(&agent->timeline, agent->received));
 	agent_timeline_begin(&agent->timeline);
@@ -88,7 +89,6 @@ void agent_begin_session(struct agent *agent, uint64_t time)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-/* Nothing before the round's time will come any more. */
 void agent_report_round(struct agent *agent, uint64_t guest_time)
 {
 	struct sideband record = { .size = sizeof(record), .type = SIDEBAND_ROUND };
@@ -96,7 +96,6 @@ void agent_report_round(struct agent *agent, uint64_t guest_time)
 	agent_timeline_add(&agent->timeline, &record, guest_time);
 }
 
-/* Lines may be missing, until maps are told from their beginning. */
 void agent_report_jit_maps_incomplete(struct agent *agent, uint64_t guest_time)
 {
 	struct sideband_jit_map record = {
@@ -108,7 +107,7 @@ void agent_report_jit_maps_incomplete(struct agent *agent, uint64_t guest_time)
 	agent_timeline_add(&agent->timeline, &record.head, guest_time);
 }
 
-/* It is shown to the user: no terminal is to obey a guest. */
+/* The release is printed: remove control characters. */
 static void copy_release(char *to, const char *from)
 {
 	memcpy(to, from, AGENT_RELEASE_MAX);
@@ -136,8 +135,8 @@ void agent_handle_hello(struct agent *agent, const struct agent_hello *hello, ui
 	copy_release(statistics->release, hello->release);
 	pthread_mutex_unlock(&agent->lock);
 	if (!statistics->open)
-		return; /* its time will never be known */
+		return; /* another protocol version: no clock exchange will follow */
 	agent_report_jit_maps_incomplete(agent, hello->guest_time);
-	/* Who puts things in order is to wait for it from here on. */
+	/* From now on the resolver waits for this source's rounds. */
 	agent_report_round(agent, hello->guest_time);
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/agent/agent_tables.h"
 
 #include <assert.h>
@@ -14,24 +14,24 @@
 #define ROOM_FIRST 65536u
 
 /* Waits to be asked for: a whole message. */
-struct question {
-	struct question *next;
-	struct agent_message message; /* with struct agent_request behind it */
+struct queued_request {
+	struct queued_request *next;
+	struct agent_message message; /* with struct agent_request as payload */
 };
 
 struct agent_tables {
 	struct guest_account *account;
-	struct question *first, **last; /* the first is asked, while `asking` */
+	struct queued_request *first, **last; /* the first is asked, while `asking` */
 	size_t waiting;
 	bool asking;
 	uint64_t request; /* the latest one's number */
 	uint64_t heard;   /* when it was asked, or had its latest part */
-	z_stream stream;  /* in use while there is `coming` */
-	struct agent_image_table *coming;
+	z_stream stream;  /* in use while there is `partial` */
+	struct agent_image_table *partial;
 	size_t room;                             /* bytes that it has room for */
 	struct agent_image_table *oldest, **end; /* those that came */
 	struct agent_image_table *kernel;        /* that came; NULL */
-	bool kernel_wanted;                      /* its question is one of those */
+	bool kernel_wanted;                      /* its queued is one of those */
 	struct agent_tables_statistics statistics;
 };
 
@@ -55,29 +55,29 @@ void agent_image_table_free(struct agent_image_table *table)
 	free(table);
 }
 
-static void drop_coming(struct agent_tables *tables)
+static void drop_partial(struct agent_tables *tables)
 {
-	if (!tables->coming)
+	if (!tables->partial)
 		return;
 	inflateEnd(&tables->stream);
-	agent_image_table_free(tables->coming);
-	tables->coming = NULL;
+	agent_image_table_free(tables->partial);
+	tables->partial = NULL;
 	tables->room = 0;
 }
 
-static size_t question_size(const struct question *question)
+static size_t request_size(const struct queued_request *queued)
 {
-	return offsetof(struct question, message) + question->message.size;
+	return offsetof(struct queued_request, message) + queued->message.size;
 }
 
-static struct agent_request *ask_of(struct question *question)
+static struct agent_request *request_of(struct queued_request *queued)
 {
-	return (struct agent_request *)question->message.payload;
+	return (struct agent_request *)queued->message.payload;
 }
 
-/* The oldest ones go until there is room for it. The account's own way to that would come back
+/* Drops the oldest tables until SIZE fits. Not by the account's own callback, which would call back
  * here. */
-static bool take(struct agent_tables *tables, size_t size)
+static bool charge(struct agent_tables *tables, size_t size)
 {
 	while (!guest_account_try_charge(tables->account, size)) {
 		if (!tables->oldest)
@@ -90,28 +90,28 @@ static bool take(struct agent_tables *tables, size_t size)
 
 void agent_tables_drop(struct agent_tables *tables, size_t size)
 {
-	if (take(tables, size))
+	if (charge(tables, size))
 		guest_account_release(tables->account, size);
 }
 
-static bool is_of_kernel(struct question *question)
+static bool is_kernel(struct queued_request *queued)
 {
-	return ask_of(question)->kind == AGENT_TABLE_KERNEL;
+	return request_of(queued)->kind == AGENT_TABLE_KERNEL;
 }
 
-static void forget_question(struct agent_tables *tables)
+static void remove_request(struct agent_tables *tables)
 {
-	struct question *question = tables->first;
+	struct queued_request *queued = tables->first;
 
 	tables->asking = false;
-	if (is_of_kernel(question))
+	if (is_kernel(queued))
 		tables->kernel_wanted = false;
-	tables->first = question->next;
+	tables->first = queued->next;
 	if (!tables->first)
 		tables->last = &tables->first;
 	tables->waiting--;
-	guest_account_release(tables->account, question_size(question));
-	free(question);
+	guest_account_release(tables->account, request_size(queued));
+	free(queued);
 }
 
 void agent_tables_free(struct agent_tables *tables)
@@ -120,9 +120,9 @@ void agent_tables_free(struct agent_tables *tables)
 
 	if (!tables)
 		return;
-	drop_coming(tables);
+	drop_partial(tables);
 	while (tables->first)
-		forget_question(tables);
+		remove_request(tables);
 	while ((table = agent_tables_pop(tables)))
 		agent_image_table_free(table);
 	agent_image_table_free(tables->kernel);
@@ -130,89 +130,90 @@ void agent_tables_free(struct agent_tables *tables)
 }
 
 /* With a path of PATH bytes to follow; NULL without memory. */
-static struct question *make_question(struct agent_tables *tables, enum agent_table_kind kind,
-				      size_t path)
+static struct queued_request *make_request(struct agent_tables *tables, enum agent_table_kind kind,
+					   size_t path)
 {
 	size_t size = (sizeof(struct agent_message) + sizeof(struct agent_request) + path + 1 + 7) /
 		      8 * 8;
-	struct question *question = calloc(1, offsetof(struct question, message) + size);
+	struct queued_request *queued = calloc(1, offsetof(struct queued_request, message) + size);
 
-	if (!question)
+	if (!queued)
 		return NULL;
-	question->message = (struct agent_message){ .size = (uint32_t)size, .type = AGENT_REQUEST };
-	ask_of(question)->kind = kind;
-	if (take(tables, question_size(question)))
-		return question;
-	free(question);
+	queued->message = (struct agent_message){ .size = (uint32_t)size, .type = AGENT_REQUEST };
+	request_of(queued)->kind = kind;
+	if (charge(tables, request_size(queued)))
+		return queued;
+	free(queued);
 	return NULL;
 }
 
 int agent_tables_request(struct agent_tables *tables, const struct agent_image *image)
 {
 	size_t path = strnlen(image->path, SIDEBAND_NAME_MAX - 1);
-	struct question *question;
-	struct agent_request *ask;
+	struct queued_request *queued;
+	struct agent_request *request;
 
-	assert(image->build_id_size && image->build_id_size <= sizeof(ask->build_id));
+	assert(image->build_id_size && image->build_id_size <= sizeof(request->build_id));
 	if (tables->waiting >= AGENT_TABLES_WAITING)
 		return -EAGAIN;
-	question = make_question(tables, AGENT_TABLE_SYMBOLS, path);
-	if (!question)
+	queued = make_request(tables, AGENT_TABLE_SYMBOLS, path);
+	if (!queued)
 		return -ENOMEM;
-	ask = ask_of(question);
-	ask->pid = image->pid;
-	ask->start = image->start;
-	ask->end = image->end;
-	ask->build_id_size = (uint32_t)image->build_id_size;
-	memcpy(ask->build_id, image->build_id, image->build_id_size);
-	memcpy(ask->path, image->path, path);
-	*tables->last = question;
-	tables->last = &question->next;
+	request = request_of(queued);
+	request->pid = image->pid;
+	request->start = image->start;
+	request->end = image->end;
+	request->build_id_size = (uint32_t)image->build_id_size;
+	memcpy(request->build_id, image->build_id, image->build_id_size);
+	memcpy(request->path, image->path, path);
+	*tables->last = queued;
+	tables->last = &queued->next;
 	tables->waiting++;
 	return 0;
 }
 
 int agent_tables_request_kernel(struct agent_tables *tables, uint64_t modules_hash)
 {
-	struct question *question, **place = tables->asking ? &tables->first->next : &tables->first;
+	struct queued_request *queued,
+		**place = tables->asking ? &tables->first->next : &tables->first;
 
 	if (tables->kernel_wanted)
 		return -EALREADY;
-	question = make_question(tables, AGENT_TABLE_KERNEL, 0);
-	if (!question)
+	queued = make_request(tables, AGENT_TABLE_KERNEL, 0);
+	if (!queued)
 		return -ENOMEM;
-	ask_of(question)->start = modules_hash;
-	question->next = *place;
-	*place = question;
-	if (!question->next)
-		tables->last = &question->next;
+	request_of(queued)->start = modules_hash;
+	queued->next = *place;
+	*place = queued;
+	if (!queued->next)
+		tables->last = &queued->next;
 	tables->waiting++;
 	tables->kernel_wanted = true;
 	return 0;
 }
 
-/* COUNT is of images. */
-static void give_up(struct agent_tables *tables, uint64_t *count, int error)
+/* Cancels the current request and counts it in COUNT if it is for an image. */
+static void cancel(struct agent_tables *tables, uint64_t *count, int error)
 {
-	if (is_of_kernel(tables->first))
+	if (is_kernel(tables->first))
 		tables->statistics.kernel_error =
-			error == -EALREADY ? 0 : error; /* nothing is new */
+			error == -EALREADY ? 0 : error; /* the table is unchanged */
 	else
 		(*count)++;
-	drop_coming(tables);
-	forget_question(tables);
+	drop_partial(tables);
+	remove_request(tables);
 }
 
 const struct agent_message *agent_tables_next(struct agent_tables *tables, uint64_t time)
 {
 	if (tables->asking && time > tables->heard + AGENT_TABLES_PATIENCE)
-		give_up(tables, &tables->statistics.refused, -ETIMEDOUT);
+		cancel(tables, &tables->statistics.refused, -ETIMEDOUT);
 	if (tables->asking || !tables->first)
 		return NULL;
 	tables->asking = true;
 	tables->heard = time;
-	tables->statistics.asked += !is_of_kernel(tables->first);
-	ask_of(tables->first)->request = ++tables->request;
+	tables->statistics.asked += !is_kernel(tables->first);
+	request_of(tables->first)->request = ++tables->request;
 	return &tables->first->message;
 }
 
@@ -221,40 +222,40 @@ static bool grow(struct agent_tables *tables)
 	size_t room = tables->room ? 2 * tables->room : ROOM_FIRST;
 	struct agent_image_table *larger;
 
-	if (room > AGENT_TABLE_MAX || !take(tables, room - tables->room))
+	if (room > AGENT_TABLE_MAX || !charge(tables, room - tables->room))
 		return false;
-	larger = realloc(tables->coming, sizeof(*larger) + room);
+	larger = realloc(tables->partial, sizeof(*larger) + room);
 	if (!larger) {
 		guest_account_release(tables->account, room - tables->room);
 		return false;
 	}
-	if (!tables->coming)
+	if (!tables->partial)
 		*larger = (struct agent_image_table){ .account = tables->account };
 	larger->taken = room;
-	tables->coming = larger;
+	tables->partial = larger;
 	tables->room = room;
 	return true;
 }
 
 static bool begin(struct agent_tables *tables)
 {
-	const struct agent_request *ask = ask_of(tables->first);
+	const struct agent_request *request = request_of(tables->first);
 
 	if (!grow(tables))
 		return false;
 	tables->stream = (z_stream){ 0 };
 	if (inflateInit(&tables->stream) != Z_OK) {
-		agent_image_table_free(tables->coming);
-		tables->coming = NULL;
+		agent_image_table_free(tables->partial);
+		tables->partial = NULL;
 		tables->room = 0;
 		return false;
 	}
-	tables->coming->build_id_size = ask->build_id_size;
-	memcpy(tables->coming->build_id, ask->build_id, sizeof(ask->build_id));
+	tables->partial->build_id_size = request->build_id_size;
+	memcpy(tables->partial->build_id, request->build_id, sizeof(request->build_id));
 	return true;
 }
 
-/* 1: the stream is at its end; 0: it is not; -EPROTO: it is none, or too large. */
+/* 1 at the end of the stream, else 0; -EPROTO if it is invalid or too large. */
 static int unpack(struct agent_tables *tables, struct span data)
 {
 	z_stream *stream = &tables->stream;
@@ -265,15 +266,14 @@ static int unpack(struct agent_tables *tables, struct span data)
 	do {
 		struct agent_image_table *table;
 
-		if (tables->coming->size == tables->room && !grow(tables))
+		if (tables->partial->size == tables->room && !grow(tables))
 			return -EPROTO;
-		table = tables->coming;
+		table = tables->partial;
 		stream->next_out = table->bytes + table->size;
 		stream->avail_out = (unsigned int)(tables->room - table->size);
 		result = inflate(stream, Z_NO_FLUSH);
 		table->size = tables->room - stream->avail_out;
-		/* A full table may have more behind it without input; or nothing, which is no
-		 * error. */
+		/* When the table is full, zlib may hold more output, or none: Z_BUF_ERROR then. */
 	} while (result == Z_OK && (stream->avail_in || !stream->avail_out));
 	if (result == Z_BUF_ERROR)
 		result = Z_OK;
@@ -282,16 +282,16 @@ static int unpack(struct agent_tables *tables, struct span data)
 
 static void finish(struct agent_tables *tables)
 {
-	struct agent_image_table *table = tables->coming;
+	struct agent_image_table *table = tables->partial;
 	struct agent_image_table *exact = realloc(table, sizeof(*table) + table->size);
 
 	inflateEnd(&tables->stream);
-	tables->coming = NULL;
+	tables->partial = NULL;
 	tables->room = 0;
 	table = exact ? exact : table;
 	guest_account_release(table->account, table->taken - table->size);
 	table->taken = table->size;
-	if (is_of_kernel(tables->first)) {
+	if (is_kernel(tables->first)) {
 		agent_image_table_free(agent_tables_pop_kernel(tables));
 		tables->kernel = table;
 		tables->statistics.kernels++;
@@ -301,14 +301,14 @@ static void finish(struct agent_tables *tables)
 		tables->end = &table->next;
 		tables->statistics.come++;
 	}
-	forget_question(tables);
+	remove_request(tables);
 }
 
-static bool take_part(struct agent_tables *tables, struct span data, bool end)
+static bool receive_part(struct agent_tables *tables, struct span data, bool end)
 {
 	int result = 0;
 
-	if (!tables->coming && !begin(tables))
+	if (!tables->partial && !begin(tables))
 		return false;
 	if (data.size)
 		result = unpack(tables, data);
@@ -329,21 +329,21 @@ bool agent_tables_receive(struct agent_tables *tables, const struct agent_messag
 				part->size, &data))
 		return false;
 	if (!tables->asking || part->request != tables->request)
-		return true; /* of an earlier question */
+		return true; /* answer to an earlier request */
 	tables->heard = time;
 	if (part->error) {
-		give_up(tables, &tables->statistics.without, part->error);
+		cancel(tables, &tables->statistics.without, part->error);
 		return true;
 	}
-	if (take_part(tables, data, part->flags & AGENT_TABLE_END))
+	if (receive_part(tables, data, part->flags & AGENT_TABLE_END))
 		return true;
-	give_up(tables, &tables->statistics.refused, -EPROTO);
+	cancel(tables, &tables->statistics.refused, -EPROTO);
 	return false;
 }
 
 void agent_tables_session_ended(struct agent_tables *tables)
 {
-	drop_coming(tables);
+	drop_partial(tables);
 	tables->asking = false;
 }
 

@@ -9,10 +9,10 @@
 
 #define CAPACITY_MIN (64ul << 10)
 
-/* RECORD's size is a multiple of 8, so that each entry is aligned. */
+/* Each record's size is a multiple of 8, which keeps entries aligned. */
 struct entry {
 	uint64_t guest_time;
-	struct sideband record; /* and what is behind it */
+	struct sideband record; /* with the rest of the record after it */
 };
 
 static size_t entry_size(const struct sideband *record)
@@ -20,7 +20,7 @@ static size_t entry_size(const struct sideband *record)
 	return offsetof(struct entry, record) + record->size;
 }
 
-static bool make_room(struct agent_queue *queue, size_t size)
+static bool reserve(struct agent_queue *queue, size_t size)
 {
 	size_t used = queue->end - queue->begin,
 	       capacity = queue->capacity ? queue->capacity : CAPACITY_MIN;
@@ -51,7 +51,7 @@ bool agent_queue_add(struct agent_queue *queue, uint64_t guest_time, const struc
 	struct entry *entry;
 
 	assert(record->size % 8 == 0 && record->size >= sizeof(*record));
-	if (!make_room(queue, size))
+	if (!reserve(queue, size))
 		return false;
 	entry = (struct entry *)(queue->bytes + queue->end);
 	entry->guest_time = guest_time;
@@ -73,7 +73,7 @@ struct sideband *agent_queue_first(const struct agent_queue *queue, uint64_t *gu
 	return &entry->record;
 }
 
-/* What was needed for a storm is not kept behind it. */
+/* Memory that a burst needed is freed after it. */
 void agent_queue_pop(struct agent_queue *queue)
 {
 	const struct entry *entry = (const struct entry *)(queue->bytes + queue->begin);
@@ -93,7 +93,7 @@ void agent_queue_clear(struct agent_queue *queue)
 	*queue = (struct agent_queue){ 0 };
 }
 
-/* What happened at some moment between two times: the earlier one; NULL: there is one time only. */
+/* The start of RECORD's interval, if it has one, else NULL. */
 static uint64_t *since_of(struct sideband *record)
 {
 	if (record->type == SIDEBAND_LOST)
@@ -110,9 +110,9 @@ static uint64_t *time_of(struct sideband *record)
 					     : &record->time;
 }
 
-/* The latest that it can have been. */
-static void put_program_into_time(const struct agent_timeline *timeline,
-				  struct sideband_jit_map *map)
+/* The latest possible time. */
+static void convert_program_time(const struct agent_timeline *timeline,
+				 struct sideband_jit_map *map)
 {
 	uint64_t error, time;
 
@@ -122,8 +122,8 @@ static void put_program_into_time(const struct agent_timeline *timeline,
 	map->program = error < UINT64_MAX - time ? time + error : 0;
 }
 
-/* Long ago, and told late: up to when at the latest. */
-static void put_loss_into_time(struct sideband *record, uint64_t error)
+/* A loss with a large error: extend its end instead. */
+static void extend_loss(struct sideband *record, uint64_t error)
 {
 	struct sideband_lost *lost = (struct sideband_lost *)record;
 
@@ -131,8 +131,8 @@ static void put_loss_into_time(struct sideband *record, uint64_t error)
 	record->time_error = 0;
 }
 
-/* RECORD is of GUEST_TIME. False: when that was is not known well enough for anybody to use it. */
-static bool put_into_time(struct agent_timeline *timeline, struct sideband *record,
+/* Converts RECORD's times. False if its time is not known well enough. */
+static bool convert_times(struct agent_timeline *timeline, struct sideband *record,
 			  uint64_t guest_time)
 {
 	uint64_t *since = since_of(record), error, time;
@@ -142,8 +142,8 @@ static bool put_into_time(struct agent_timeline *timeline, struct sideband *reco
 	if (error > AGENT_CLOCK_ERROR_MAX && record->type != SIDEBAND_LOST)
 		return false;
 	if (error > AGENT_CLOCK_ERROR_MAX)
-		put_loss_into_time(record, error);
-	/* It is told of all before that for sure. */
+		extend_loss(record, error);
+	/* The earliest possible time: everything before it has been reported. */
 	if (record->type == SIDEBAND_ROUND)
 		record->time -= error < record->time ? error : record->time;
 	if (since && *since) {
@@ -151,7 +151,7 @@ static bool put_into_time(struct agent_timeline *timeline, struct sideband *reco
 		*since = time > error ? time - error : 0;
 	}
 	if (record->type == SIDEBAND_JIT_MAP)
-		put_program_into_time(timeline, (struct sideband_jit_map *)record);
+		convert_program_time(timeline, (struct sideband_jit_map *)record);
 	return true;
 }
 
@@ -171,12 +171,12 @@ bool agent_timeline_emit_loss(struct agent_timeline *timeline)
 	if (!ring_has_room(timeline->ring, sizeof(timeline->loss)))
 		return false;
 	write_to_ring(timeline, &timeline->loss.head);
-	ring_flush(timeline->ring); /* the guest may say nothing any more */
+	ring_flush(timeline->ring); /* no other record may follow */
 	timeline->loss.head.size = 0;
 	return true;
 }
 
-/* The others wait for the ring's reader. */
+/* Records without room in the ring stay in the queue. */
 void agent_timeline_emit(struct agent_timeline *timeline)
 {
 	struct sideband *record;
@@ -187,7 +187,7 @@ void agent_timeline_emit(struct agent_timeline *timeline)
 	while ((record = agent_queue_first(&timeline->queue, &guest_time)) &&
 	       agent_clock_covers(&timeline->clock, guest_time) &&
 	       ring_has_room(timeline->ring, record->size)) {
-		timeline->broken |= !put_into_time(timeline, record, guest_time);
+		timeline->broken |= !convert_times(timeline, record, guest_time);
 		if (timeline->broken)
 			return;
 		write_to_ring(timeline, record);
@@ -202,7 +202,7 @@ static bool is_event(struct sideband *record)
 	return record->type != SIDEBAND_ROUND && !since_of(record);
 }
 
-/* Events whose time nobody knows are counted, and not guessed. */
+/* Counts a record whose time is unknown. */
 static void drop(struct agent_timeline *timeline, struct sideband *record, uint64_t guest_time)
 {
 	const struct sideband_lost *lost =
@@ -227,7 +227,7 @@ void agent_timeline_add(struct agent_timeline *timeline, struct sideband *record
 	agent_timeline_emit(timeline);
 }
 
-static void drop_held(struct agent_timeline *timeline)
+static void drop_queue(struct agent_timeline *timeline)
 {
 	struct sideband *record;
 	uint64_t guest_time;
@@ -239,8 +239,7 @@ static void drop_held(struct agent_timeline *timeline)
 	agent_queue_clear(&timeline->queue);
 }
 
-/* Nothing of this time or later is known: of the earliest that was dropped, or of the latest that
- * was not. */
+/* The loss starts at the earliest dropped record, or after the latest emitted one. */
 static uint64_t loss_begins(const struct agent_timeline *timeline)
 {
 	uint64_t error,
@@ -250,16 +249,16 @@ static uint64_t loss_begins(const struct agent_timeline *timeline)
 	return since < timeline->emitted ? since : timeline->emitted;
 }
 
-/* What was told so far may not be so any more: between two sessions nobody listens to the guest's
- * kernel. */
+/* Everything reported so far becomes uncertain, because no events are recorded between two
+ * sessions. */
 static void lose_session(struct agent_timeline *timeline)
 {
 	struct sideband_lost *loss = &timeline->loss;
 	uint64_t since;
 
-	drop_held(timeline);
+	drop_queue(timeline);
 	if (!timeline->emitted)
-		return; /* it told nothing */
+		return; /* nothing was reported */
 	since = loss_begins(timeline);
 	if (!loss->head.size)
 		*loss = (struct sideband_lost){
@@ -273,8 +272,8 @@ static void lose_session(struct agent_timeline *timeline)
 	agent_timeline_emit_loss(timeline);
 }
 
-/* What came behind the latest exchange happened between that and when it came. */
-static void place_last(struct agent_timeline *timeline, uint64_t received)
+/* Records after the latest exchange happened between it and their arrival. */
+static void emit_last(struct agent_timeline *timeline, uint64_t received)
 {
 	if (!timeline->broken && timeline->queue.latest &&
 	    agent_clock_end(&timeline->clock, received, timeline->queue.latest))
@@ -297,7 +296,7 @@ bool agent_timeline_needs_exchange(const struct agent_timeline *timeline)
 
 uint64_t agent_timeline_end(struct agent_timeline *timeline, uint64_t received)
 {
-	place_last(timeline, received);
+	emit_last(timeline, received);
 	lose_session(timeline);
 	return timeline->dropped.events;
 }
@@ -306,14 +305,13 @@ uint64_t agent_timeline_stop(struct agent_timeline *timeline, uint64_t received)
 {
 	uint64_t dropped = 0;
 
-	place_last(timeline, received);
+	emit_last(timeline, received);
 	if (timeline->queue.latest) {
 		lose_session(timeline);
 		dropped = timeline->dropped.events;
 	}
 	if (!agent_timeline_emit_loss(timeline))
-		write_to_ring(timeline,
-			      &timeline->loss.head); /* the ring's own count of losses says so */
+		write_to_ring(timeline, &timeline->loss.head); /* the ring counts it as lost */
 	ring_flush(timeline->ring);
 	return dropped;
 }

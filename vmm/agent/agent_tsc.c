@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/agent/agent_tsc.h"
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-/* Is NAME among the words of FILE? */
+/* True if FILE contains the word NAME. */
 static bool lists(const char *clocksources, const char *file, const char *name)
 {
 	char path[PATH_MAX], text[256], *rest = NULL;
@@ -29,15 +29,14 @@ static bool lists(const char *clocksources, const char *file, const char *name)
 	return false;
 }
 
-/* A TSC that Linux found unstable is not among them (kernel/time/clocksource.c,
- * available_clocksource_show).
- */
+/* An unstable TSC is not listed (kernel/time/clocksource.c, available_clocksource_show). */
 bool tsc_is_reliable(const char *clocksources)
 {
 	return lists(clocksources, "available_clocksource", "tsc");
 }
 
-/* Those by which KVM has a master clock (arch/x86/kvm/x86.c, gtod_is_based_on_tsc). */
+/* The clocksources with which KVM uses a master clock (arch/x86/kvm/x86.c, gtod_is_based_on_tsc).
+ */
 bool tsc_is_clocksource(const char *clocksources)
 {
 	return lists(clocksources, "current_clocksource", "tsc") ||
@@ -66,9 +65,8 @@ struct tsc_mark tsc_mark_now(void)
 	return mark;
 }
 
-/*
- * By the straight line through the marks: RAW time is one. A mark's time was
- * read anywhere in its width, so the line may be off by that.
+/* Linear interpolation, as RAW time is linear in the TSC. A mark's time was read anywhere within
+ * its width, which is the error.
  */
 bool tsc_time(const struct tsc_mark *first, const struct tsc_mark *last, uint64_t value,
 	      uint64_t *low, uint64_t *high)

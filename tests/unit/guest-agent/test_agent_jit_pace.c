@@ -5,9 +5,6 @@
  */
 #include "tests/unit/agent_set_clock.h"
 
-/* The host's library has functions of these names, too (vmm/record/jit_maps.h). */
-#define jit_maps_send  agent_jit_maps_look
-#define jit_maps_reset agent_jit_maps_end
 #include "guest-agent/jit_files.c"
 
 #include <fcntl.h>
