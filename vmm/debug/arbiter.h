@@ -8,12 +8,12 @@
  * be bound to a guest address space. The rule is that of the kernel's breakpoints
  * (kernel/events/hw_breakpoint.c). For a vCPU,
  *
- * 	P  the pinned holders of any address space, plus the largest number that
- * 	   one address space has pinned, plus the guest's own breakpoints
- * 	F  the flexible holders
+ *	P  the pinned holders of any address space, plus the largest number that
+ *	   one address space has pinned, plus the guest's own breakpoints
+ *	F  the flexible holders
  *
- * 	flexible is granted if F > 0 or P < 4		it joins the others
- * 	pinned is granted if P + (F > 0 ? 1 : 0) < 4	the flexible ones keep one register
+ *	flexible is granted if F > 0 or P < 4		it joins the others
+ *	pinned is granted if P + (F > 0 ? 1 : 0) < 4	the flexible ones keep one register
  *
  * For all vCPUs the largest P and F count, and each vCPU must grant a flexible holder on its own as
  * well, because it could otherwise lack a register for it. A request for all vCPUs is granted on

@@ -2,7 +2,7 @@
 /*
  * The text by which a user requests a watch:
  *
- * 	sym[+off]|addr[:len[:rwx]][@vcpu][,pinned][,cr3=N|pid=N|comm=NAME][,period=N][,limit=N]
+ *	sym[+off]|addr[:len[:rwx]][@vcpu][,pinned][,cr3=N|pid=N|comm=NAME][,period=N][,limit=N]
  *
  * as in jiffies_64:8:w, schedule:x, 0xffffffff81a01234:4:rw@0,pinned. The default is 4 bytes, reads
  * and writes, as in perf.

@@ -7,8 +7,8 @@
  * later, after the kernel has been found. Each vCPU's thread then puts the watch into its registers
  * at its next kick.
  *
- * 	enter, leave, kicked, debug	the vCPU's thread
- * 	everything else			any thread between create and destroy
+ *	enter, leave, kicked, debug	the vCPU's thread
+ *	everything else			any thread between create and destroy
  */
 #ifndef KVMSCOPE_DEBUG_WATCHES_H
 #define KVMSCOPE_DEBUG_WATCHES_H

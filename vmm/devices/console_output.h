@@ -9,10 +9,10 @@
  * second does: it must not stop the guest. Lost bytes are counted, and the first loss is logged. A
  * broken descriptor (EPIPE, ENOSPC) is logged once, and its output is discarded.
  *
- * 			put	wait	ready	destroy
- * 	put			yes	yes	yes	no
- * 	wait				yes	yes	no
- * 	ready				yes	no
+ *			put	wait	ready	destroy
+ *	put			yes	yes	yes	no
+ *	wait				yes	yes	no
+ *	ready				yes	no
  */
 #ifndef KVMSCOPE_DEVICES_CONSOLE_OUTPUT_H
 #define KVMSCOPE_DEVICES_CONSOLE_OUTPUT_H

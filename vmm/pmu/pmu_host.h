@@ -18,10 +18,10 @@
  * event may have occurred up to PMU_HOST_PERIOD_MIN more times, and while counters are multiplexed
  * perf's signal is late.
  *
- * 	pmu_host_create, pmu_host_counters	any thread
- * 	the functions of the counters		see struct pmu_counters
- * 	pmu_host_statistics, pmu_host_close_events,
- * 	pmu_host_destroy			the vCPU's thread, or while it has none
+ *	pmu_host_create, pmu_host_counters	any thread
+ *	the functions of the counters		see struct pmu_counters
+ *	pmu_host_statistics, pmu_host_close_events,
+ *	pmu_host_destroy			the vCPU's thread, or while it has none
  */
 #ifndef KVMSCOPE_PMU_PMU_HOST_H
 #define KVMSCOPE_PMU_PMU_HOST_H

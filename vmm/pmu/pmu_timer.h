@@ -6,10 +6,10 @@
  * timer of the thread's CPU time.
  *
  * There is one kick each time it is armed. The kick is only a hint to read the time (cpu_clock.h):
- * 	early	by the difference between that clock and the hrtimer's, CLOCK_MONOTONIC, which NTP
- * 		slews
- * 	late	by the delivery of a signal; the POSIX timer by up to a scheduler tick (1 to 10 ms,
- * 		timer_create(2)), and by what is not CPU time to it (cpu_clock.h)
+ *	early	by the difference between that clock and the hrtimer's, CLOCK_MONOTONIC, which NTP
+ *		slews
+ *	late	by the delivery of a signal; the POSIX timer by up to a scheduler tick (1 to 10 ms,
+ *		timer_create(2)), and by what is not CPU time to it (cpu_clock.h)
  *
  * All functions are for the thread that opened it; pmu_timer_close() also for another one.
  */

@@ -20,9 +20,9 @@
  * Limits: modules loaded later are not searched; a guest that reads its own code sees INT3; if the
  * guest's root sets the switch again, RDPMC has KVM's result.
  *
- * 	create, destroy	while no vCPU runs
- * 	statistics	any thread
- * 	the others	the vCPU's thread
+ *	create, destroy	while no vCPU runs
+ *	statistics	any thread
+ *	the others	the vCPU's thread
  */
 #ifndef KVMSCOPE_PMU_RDPMC_TRAPS_H
 #define KVMSCOPE_PMU_RDPMC_TRAPS_H

@@ -3,8 +3,8 @@
  * The PMU of a running vCPU: registers (guest_pmu.h), run time (pmu_time.h), and PMIs through the
  * LAPIC (vmm/kvm/lapic.h). It is vcpu->pmu.
  *
- * 	pmu_vcpu_model, pmu_vcpu_msrs	any thread
- * 	everything else			the vCPU's thread outside of KVM_RUN, or while it has none
+ *	pmu_vcpu_model, pmu_vcpu_msrs	any thread
+ *	everything else			the vCPU's thread outside of KVM_RUN, or while it has none
  */
 #ifndef KVMSCOPE_PMU_VCPU_PMU_H
 #define KVMSCOPE_PMU_VCPU_PMU_H

@@ -3,11 +3,11 @@
  * The sampler: when a vCPU's clock expires, writes its registers and call chain to its ring as a
  * struct sample. Independent of the rings' readers.
  *
- * 	attach, detach, record, kicked,
- * 	record_hit, report_event,
- * 	report_guest_lost, task,
- * 	kernel_runs			the vCPU's thread
- * 	everything else			any thread between create and destroy
+ *	attach, detach, record, kicked,
+ *	record_hit, report_event,
+ *	report_guest_lost, task,
+ *	kernel_runs			the vCPU's thread
+ *	everything else			any thread between create and destroy
  *
  * sampler_record() takes no lock and allocates nothing. Its only system calls are the wake-up of
  * the ring's reader, once per watermark (some hundred samples), and what sampling_clock_consume()

@@ -3,9 +3,9 @@
  * Triggers of the flight recorder: any part of the program fires one when an event occurs, and the
  * recorder consumes them in order and writes what preceded them.
  *
- * 	trigger_fire()		any thread, vCPUs' included, and signal handlers
- * 	trigger_consume()	one thread
- * 	trigger_fd, _missed	any thread between create and destroy
+ *	trigger_fire()		any thread, vCPUs' included, and signal handlers
+ *	trigger_consume()	one thread
+ *	trigger_fd, _missed	any thread between create and destroy
  *
  * All of them may run at the same time. trigger_fire() takes no lock and allocates nothing; its one
  * system call, on an eventfd, never blocks. TRIGGERS_PENDING events can be pending;

@@ -3,8 +3,8 @@
  * A running vCPU's activity as seen by the host, from KVM's and the scheduler's counters. Reading
  * neither stops the vCPU nor waits for it.
  *
- * 	vcpu_load_open		before the vCPU runs
- * 	vcpu_load_read, close	one other thread
+ *	vcpu_load_open		before the vCPU runs
+ *	vcpu_load_read, close	one other thread
  */
 #ifndef KVMSCOPE_SAMPLE_VCPU_LOAD_H
 #define KVMSCOPE_SAMPLE_VCPU_LOAD_H

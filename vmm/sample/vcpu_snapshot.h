@@ -3,8 +3,8 @@
  * The registers of a vCPU's latest stop, for other threads: a sequence lock (kernel:
  * include/linux/seqlock.h) whose writer never waits.
  *
- * 	snapshot_write  the vCPU's thread only
- * 	snapshot_read   any thread, at the same time
+ *	snapshot_write  the vCPU's thread only
+ *	snapshot_read   any thread, at the same time
  */
 #ifndef KVMSCOPE_SAMPLE_VCPU_SNAPSHOT_H
 #define KVMSCOPE_SAMPLE_VCPU_SNAPSHOT_H
