@@ -147,7 +147,8 @@ static int create_vcpus(struct machine *machine, unsigned int cpus)
 	int error = 0;
 
 	if (cpus < 1 || cpus > VM_CPUS_MAX)
-		return error_set(-EINVAL, "cannot create %u vCPUs: the range is 1 to %d", cpus, VM_CPUS_MAX);
+		return error_set(-EINVAL, "cannot create %u vCPUs: the range is 1 to %d", cpus,
+				 VM_CPUS_MAX);
 	machine->vm.cpus = cpus;
 	for (unsigned int i = 0; i < cpus && !error; i++)
 		error = vcpu_create(&machine->vm, i, &machine->handlers);
