@@ -18,7 +18,7 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/attach/stop_guard.h"
+#include "vmm/attach/thread_stop.h"
 #include "vmm/attach/vcpu_stop.h"
 
 /* Of whoever stops vCPUs; what of that has to come while it does. Fewer where it is the second

@@ -52,7 +52,7 @@ struct agent_channel_address {
  * Parses COMMAND_LINE, SIZE bytes of NUL-terminated words. False: it has no channel to connect to.
  */
 bool agent_channel_parse(const char *command_line, size_t size,
-			 struct agent_channel_address *place);
+			 struct agent_channel_address *address);
 
 /* A socket with a path: one line of /proc/PID/net/unix (net/unix/af_unix.c, unix_seq_show()). */
 struct agent_channel_socket {
@@ -63,5 +63,26 @@ struct agent_channel_socket {
 
 /* Parses LINE, and modifies it. False: the socket has no path in the file system. */
 bool agent_channel_parse_socket(char *line, struct agent_channel_socket *socket);
+
+/* The guest agent over vsock (vsock(7)), for VMs with a vhost-vsock device: kvmscope-agent --vsock
+ * PORT connects from the guest, and the host kernel supplies the guest's CID. Any thread. */
+struct agent_vsock_address {
+	unsigned int cid; /* the guest's */
+	unsigned int port;
+};
+
+/* Parses "vsock:CID:PORT". False: TEXT is something else. */
+bool agent_vsock_parse(const char *text, struct agent_vsock_address *address);
+
+/*
+ * Listens on ADDRESS's port, for connections of any CID. Returns a non-blocking descriptor.
+ * -EADDRINUSE: the port is in use; -EAFNOSUPPORT: no vsock in this kernel; and the errors of
+ * socket(2) and bind(2).
+ */
+int agent_vsock_listen(const struct agent_vsock_address *address);
+
+/* Accepts the connection of ADDRESS's guest from a port below 1024; non-blocking. Connections of
+ * others are closed, a limited number per call. -EAGAIN: the agent has not connected. */
+int agent_vsock_accept(int listener, const struct agent_vsock_address *address);
 
 #endif

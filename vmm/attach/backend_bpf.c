@@ -18,7 +18,6 @@
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
 #include "vmm/attach/bpf_skeletons.h"
-#include "vmm/attach/bpf_slots.h"
 #include "vmm/attach/bpf_source.h"
 
 #define CLOCK_TRIES 5

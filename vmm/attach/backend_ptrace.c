@@ -14,8 +14,8 @@
 #include "shared/error.h"
 #include "vmm/attach/backend.h"
 #include "vmm/attach/proc_files.h"
-#include "vmm/attach/stop_guard.h"
 #include "vmm/attach/stop_sampling.h"
+#include "vmm/attach/thread_stop.h"
 
 struct attach_source {
 	const struct attach_target *target;
@@ -148,7 +148,7 @@ static int try_calls(const struct attach_source *source)
 
 /*
  * Stopped by the terminal at the wrong moment, we would leave a vCPU stopped for 50 ms
- * (stop_guard.h), and while a core file is written for as long as that takes. This is not undone:
+ * (thread_stop.h), and while a core file is written for as long as that takes. This is not undone:
  * other attachments may need it, too.
  */
 static void ignore_terminal_stops(void)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /* The position of the next record: none crosses the end of a chunk. */
-static uint64_t first_place(const struct bpf_ring *ring)
+static uint64_t first_position(const struct bpf_ring *ring)
 {
 	uint64_t tail = ring->vcpu->tail, offset = tail & (BPF_CHUNK - 1);
 
@@ -14,11 +14,11 @@ static uint64_t first_place(const struct bpf_ring *ring)
 								    : tail;
 }
 
-static const struct bpf_whole_sample *at(const struct bpf_ring *ring, uint64_t place)
+static const struct bpf_whole_sample *at(const struct bpf_ring *ring, uint64_t position)
 {
 	uint64_t size = (uint64_t)ring->vcpu->chunks * BPF_CHUNK;
 
-	return (const void *)(ring->chunks + (place & (size - 1)));
+	return (const void *)(ring->chunks + (position & (size - 1)));
 }
 
 /* Checks a record as the program writes them. */
@@ -39,22 +39,22 @@ uint64_t bpf_ring_end(const struct bpf_ring *ring)
 const struct bpf_whole_sample *bpf_ring_first(const struct bpf_ring *ring, uint64_t end)
 {
 	const struct bpf_whole_sample *sample;
-	uint64_t place;
+	uint64_t position;
 
 	if (ring->vcpu->tail == end)
 		return NULL;
-	place = first_place(ring);
-	sample = at(ring, place);
-	assert(is_whole(&sample->head, end - place));
+	position = first_position(ring);
+	sample = at(ring, position);
+	assert(is_whole(&sample->head, end - position));
 	return sample;
 }
 
 void bpf_ring_release(struct bpf_ring *ring, const struct bpf_whole_sample *sample)
 {
-	uint64_t place = first_place(ring);
+	uint64_t position = first_position(ring);
 
-	assert(sample == at(ring, place));
-	__atomic_store_n(&ring->vcpu->tail, place + sample->head.size, __ATOMIC_RELEASE);
+	assert(sample == at(ring, position));
+	__atomic_store_n(&ring->vcpu->tail, position + sample->head.size, __ATOMIC_RELEASE);
 }
 
 /* Pairs with commit() of bpf/ring_writer.h. */

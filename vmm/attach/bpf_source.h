@@ -10,6 +10,7 @@
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf_skeletons.h"
 #include "vmm/attach/perf_event.h"
+#include "vmm/attach/vmm_memory.h"
 #include "vmm/guest/linux/task.h"
 
 struct ring_buffer;
@@ -45,5 +46,21 @@ void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread);
 /* Sets the offsets and sizes of the words of a task that the program reads (enum bpf_task_word),
  * in bytes and multiples of 8, for LAYOUT. The program must not be reading them. Any thread. */
 void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *layout);
+
+/* Reads the memslots of a VM from KVM by BPF, and publishes them to the program. The attach
+ * thread. */
+
+/*
+ * Stores in SLOTS (room for VMM_SLOTS_MAX) the memslots of the VM with descriptor VM_FD (0: the
+ * only one) of the process behind PID_FD, the largest first. If there are more, small ones are left
+ * out, and their memory cannot be read. LARGEST gets those for the program, with KVM's generation
+ * if it did not change. Returns their number, above 0; or -ENOTSUP: none is found in this kernel,
+ * and the errors of bpf_programs_iterate(), with the message.
+ */
+int bpf_slots_find(int pid_fd, int vm_fd, struct vmm_slot *slots, struct bpf_slots *largest);
+
+/* Copies SLOTS to SHARED, of a vCPU whose program may be running: while SHARED changes, its
+ * generation is odd and the program does not use it. One thread at a time. */
+void bpf_slots_publish(struct bpf_slots *shared, const struct bpf_slots *slots);
 
 #endif

@@ -44,22 +44,22 @@ bool kernel_pulse_is_recent(const struct kernel_pulse *pulse, uint64_t time)
 }
 
 /* After CPU hot-plug or suspend, the kernel continues, and so does its time. */
-static bool is_back(const struct kernel_clock *clock, uint64_t place, uint64_t beat)
+static bool is_back(const struct kernel_clock *clock, uint64_t address, uint64_t beat)
 {
-	if (place == clock->place)
+	if (address == clock->address)
 		return beat > clock->left;
-	return place && beat > clock->left + KERNEL_CLOCK_MOVED;
+	return address && beat > clock->left + KERNEL_CLOCK_MOVED;
 }
 
-bool kernel_clock_update(struct kernel_clock *clock, uint64_t place, uint64_t time, uint64_t beat)
+bool kernel_clock_update(struct kernel_clock *clock, uint64_t address, uint64_t time, uint64_t beat)
 {
-	if (!clock->place) {
-		clock->place = beat ? place : 0;
+	if (!clock->address) {
+		clock->address = beat ? address : 0;
 		return true;
 	}
-	if (!clock->left && place != clock->place)
+	if (!clock->left && address != clock->address)
 		clock->left = time;
-	if (clock->left && is_back(clock, place, beat))
-		*clock = (struct kernel_clock){ .place = place };
+	if (clock->left && is_back(clock, address, beat))
+		*clock = (struct kernel_clock){ .address = address };
 	return !clock->left;
 }

@@ -58,16 +58,18 @@ bool kernel_pulse_is_recent(const struct kernel_pulse *pulse, uint64_t time);
 
 /* Of a vCPU and a kernel. Zero-initialized: nothing is known. */
 struct kernel_clock {
-	uint64_t place; /* MSR_KVM_SYSTEM_TIME while the kernel ran for certain; 0: not seen yet */
-	uint64_t left;  /* ns: first sample with another address; 0: unchanged */
+	uint64_t
+		address; /* MSR_KVM_SYSTEM_TIME while the kernel ran for certain; 0: not seen yet */
+	uint64_t left;   /* ns: first sample with another address; 0: unchanged */
 };
 
 /*
- * Updates the clock with a sample of TIME (ns, not 0) and MSR_KVM_SYSTEM_TIME at PLACE; BEAT (ns)
+ * Updates the clock with a sample of TIME (ns, not 0) and MSR_KVM_SYSTEM_TIME at ADDRESS; BEAT (ns)
  * is the last sample at which the kernel's time had advanced, 0: unknown. False: the kernel does
  * not run on that vCPU, or was taken off it temporarily (CPU hot-plug, suspend). True for guests
  * without kvmclock.
  */
-bool kernel_clock_update(struct kernel_clock *clock, uint64_t place, uint64_t time, uint64_t beat);
+bool kernel_clock_update(struct kernel_clock *clock, uint64_t address, uint64_t time,
+			 uint64_t beat);
 
 #endif

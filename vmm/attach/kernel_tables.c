@@ -54,13 +54,13 @@ static bool maps_image(const uint8_t *table)
 	unsigned int count = 0;
 
 	for (unsigned int i = 0; i < ENTRIES; i++) {
-		uint64_t entry = entry_of(table, i), place = (entry & ADDRESS) - i * LARGE_2M;
+		uint64_t entry = entry_of(table, i), offset = (entry & ADDRESS) - i * LARGE_2M;
 
 		if (!(entry & PRESENT) || !(entry & LARGE))
 			continue;
-		if (count && place != base)
+		if (count && offset != base)
 			return false;
-		base = place;
+		base = offset;
 		count++;
 	}
 	return count >= LARGE_PAGES_MIN;

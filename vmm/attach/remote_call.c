@@ -92,7 +92,7 @@ static int read_before(struct remote *remote)
 	const struct iovec ours[] = { { &remote->covered, remote->size },
 				      { call, sizeof(call) },
 				      { sigreturn, 3 + sizeof(sigreturn_code) } };
-	const struct iovec theirs[] = { { (void *)remote->place, remote->size },
+	const struct iovec theirs[] = { { (void *)remote->hva, remote->size },
 					{ (void *)remote->code->call, sizeof(call) },
 					{ (void *)remote->code->sigreturn,
 					  3 + sizeof(sigreturn_code) } };
@@ -214,12 +214,12 @@ static int fill_frame(struct remote *remote)
 	if (own->cs != USER_CS || fill_xstate(remote, &size))
 		return -ENOTSUP;
 	remote->size = offsetof(struct remote_frame, xstate) + size;
-	remote->place = (own->rsp - RED_ZONE - remote->size) & ~63ull;
+	remote->hva = (own->rsp - RED_ZONE - remote->size) & ~63ull;
 	frame->return_to = remote->code->sigreturn;
 	context->uc_flags |= UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS;
 	context->uc_stack.ss_flags = SS_INVALID;
 	context->uc_mcontext.fpregs =
-		(fpregset_t)(remote->place + offsetof(struct remote_frame, xstate));
+		(fpregset_t)(remote->hva + offsetof(struct remote_frame, xstate));
 	fill_registers(own, context->uc_mcontext.gregs);
 	return ptrace((enum __ptrace_request)PTRACE_GETSIGMASK, remote->stop->tid, sizeof(uint64_t),
 		      &context->uc_sigmask)
@@ -234,35 +234,35 @@ int remote_open(struct remote *remote, struct thread_stop *stop, const struct re
 
 	remote->stop = stop;
 	remote->code = code;
-	remote->place = 0;
+	remote->hva = 0;
 	memset(&remote->frame, 0, offsetof(struct remote_frame, xstate));
 	error = fill_frame(remote);
-	if (!error && (remote->place < stack || remote->place > stop->registers.rsp))
+	if (!error && (remote->hva < stack || remote->hva > stop->registers.rsp))
 		error = -EFAULT;
 	if (!error)
 		error = read_before(remote);
 	if (!error)
-		error = copy(remote, SYS_process_vm_writev, &remote->frame, remote->place,
+		error = copy(remote, SYS_process_vm_writev, &remote->frame, remote->hva,
 			     remote->size);
 	if (error)
-		remote->place = 0;
+		remote->hva = 0;
 	return error;
 }
 
 int remote_ioctl(struct remote *remote, int fd, unsigned long request, void *result, size_t size)
 {
-	uint64_t place = remote->place + offsetof(struct remote_frame, result);
+	uint64_t hva = remote->hva + offsetof(struct remote_frame, result);
 	struct user_regs_struct registers = remote->stop->registers;
 	int error;
 
 	assert(size <= REMOTE_RESULTS);
 	registers.rip = remote->code->call;
-	registers.rsp = remote->place;
+	registers.rsp = remote->hva;
 	registers.rax = SYS_ioctl;
 	registers.orig_rax = (unsigned long long)-1; /* no system call to restart */
 	registers.rdi = (unsigned int)fd;
 	registers.rsi = request;
-	registers.rdx = place;
+	registers.rdx = hva;
 	error = thread_call(remote->stop, &registers);
 	if (error)
 		return error;
@@ -270,16 +270,16 @@ int remote_ioctl(struct remote *remote, int fd, unsigned long request, void *res
 		return -ESRCH;
 	if ((int)registers.rax < 0)
 		return (int)registers.rax;
-	error = copy(remote, SYS_process_vm_readv, result, place, size);
+	error = copy(remote, SYS_process_vm_readv, result, hva, size);
 	return error ? error : (int)registers.rax;
 }
 
 /* Registers first: the frame is needed until they are restored. */
 void remote_close(struct remote *remote)
 {
-	if (!remote->place)
+	if (!remote->hva)
 		return;
 	if (!ptrace(PTRACE_SETREGS, remote->stop->tid, 0, &remote->stop->registers))
-		copy(remote, SYS_process_vm_writev, &remote->covered, remote->place, remote->size);
-	remote->place = 0;
+		copy(remote, SYS_process_vm_writev, &remote->covered, remote->hva, remote->size);
+	remote->hva = 0;
 }

@@ -48,7 +48,7 @@ struct remote_frame {
 struct remote {
 	struct thread_stop *stop;
 	const struct remote_code *code;
-	uint64_t place;              /* HVA of the frame; 0: none */
+	uint64_t hva;                /* HVA of the frame; 0: none */
 	size_t size;                 /* bytes in use */
 	struct remote_frame frame;   /* as written to the thread's stack */
 	struct remote_frame covered; /* the bytes it replaces */

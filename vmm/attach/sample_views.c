@@ -84,15 +84,15 @@ static const uint8_t *find_page(const struct batch_view *self, uint64_t gpa)
 /* NULL: not RAM. */
 static const uint8_t *read_page(struct batch_view *self, uint64_t gpa)
 {
-	size_t place = self->count % BATCH_VIEW_PAGES;
+	size_t slot = self->count % BATCH_VIEW_PAGES;
 
 	/* Invalid while the page is being read. */
-	self->gpas[place] = UINT64_MAX;
+	self->gpas[slot] = UINT64_MAX;
 	self->count++;
-	if (guest_read_physical(self->live, gpa, self->pages[place], BATCH_VIEW_PAGE))
+	if (guest_read_physical(self->live, gpa, self->pages[slot], BATCH_VIEW_PAGE))
 		return NULL;
-	self->gpas[place] = gpa;
-	return self->pages[place];
+	self->gpas[slot] = gpa;
+	return self->pages[slot];
 }
 
 static int read_in_page(struct batch_view *self, uint64_t gpa, void *to, size_t size)

@@ -19,7 +19,7 @@
 #include "vmm/attach/poisson_times.h"
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/rights.h"
-#include "vmm/attach/stop_guard.h"
+#include "vmm/attach/thread_stop.h"
 
 /* Queued samples. */
 #define QUEUE 256

@@ -9,7 +9,7 @@
  * system call stops, which would otherwise leave a SIGTRAP that kills (ptrace_report_syscall() in
  * include/linux/ptrace.h).
  *
- * The tracer may also be stopped at any instruction: call stop_guard_begin() before (stop_guard.h).
+ * The tracer may also be stopped at any instruction: call stop_guard_begin() before.
  *
  * A thread is traced only while it is stopped, so that its signals are otherwise unaffected. The
  * kernel requires all calls for a stop on one thread of ours.
@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 #include <sys/user.h>
+#include <time.h>
 
 #include "shared/thread_check.h"
 #include "vmm/attach/process.h"
@@ -80,5 +81,39 @@ bool thread_stack_find(struct thread_stack *stack, const struct vmm_process *pro
  * is elsewhere.
  */
 bool thread_stack_parse(struct thread_stack *stack, FILE *maps, uint64_t rsp, uint64_t fs);
+
+/*
+ * Ends a stop if we are stopped ourselves meanwhile.
+ * The kernel detaches a tracer that has died; one that is stopped or frozen would keep its tracee
+ * stopped.
+ *
+ * Kernel timers keep running, and send signals that need none of our code:
+ *
+ *	50 ms	SIGCONT: resumes a stopped process when it is sent, before it is handled
+ *		(prepare_signal() in kernel/signal.c). Ends SIGSTOP and the like.
+ *	2 s	SIGKILL, if that did not help, as in a frozen cgroup or under a debugger: the
+ *		kernel detaches the thread, which continues (remote_call.h).
+ *
+ * A thread of ours that is only slow handles SIGCONT, which restarts both times. So only a thread
+ * that cannot even handle a signal is killed; that includes one that waits for a page of guest
+ * memory.
+ *
+ * One per thread that stops others; the thread handles SIGCONT from then on. Zero-initialized.
+ */
+struct stop_guard {
+	timer_t wake, kill;
+	bool open;
+	struct thread_check thread;
+};
+
+/* Call before thread_stop(). Negative errno of timer_create() or sigaction(), with the message:
+ * do not stop anything. */
+int stop_guard_begin(struct stop_guard *guard);
+
+/* Call after thread_resume(). */
+void stop_guard_end(struct stop_guard *guard);
+
+/* Also for an unused one. On its thread. */
+void stop_guard_close(struct stop_guard *guard);
 
 #endif

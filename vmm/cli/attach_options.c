@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/attach/agent_vsock.h"
+#include "vmm/attach/agent_channel.h"
 
 #define STOP_LIMIT_MAX 1000000 /* us */
 #define RING_SIZE      (512ul << 10)

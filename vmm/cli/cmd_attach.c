@@ -12,7 +12,6 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"
-#include "vmm/attach/agent_vsock.h"
 #include "vmm/attach/open_disks.h"
 #include "vmm/attach/process_scan.h"
 #include "vmm/attach/qemu_command_line.h"

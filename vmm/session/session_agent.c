@@ -9,7 +9,6 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"
-#include "vmm/attach/agent_vsock.h"
 #include "vmm/session/page_table_scan.h"
 #include "vmm/session/symbol_requests.h"
 

@@ -12,7 +12,7 @@
 #include <linux/vm_sockets.h>
 
 #include "tests/unit/shim/test.h"
-#include "vmm/attach/agent_vsock.h"
+#include "vmm/attach/agent_channel.h"
 
 #define AGENT "build/agent/kvmscope-agent"
 

@@ -8,9 +8,9 @@
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_MAPPINGS_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_MAPPINGS_H
 
+#include "vmm/attach/bpf/guest_memory.h"
 #include "vmm/attach/bpf/kernel_types.h"
 #include "vmm/attach/bpf/kernel_word.h"
-#include "vmm/attach/bpf/scratch.h"
 #include "vmm/attach/bpf/verified_once.h"
 
 #define KVM_WORD(at, field) kernel_word((at) + bpf_core_field_offset(struct kvm, field))

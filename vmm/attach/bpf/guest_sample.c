@@ -121,10 +121,10 @@ static __always_inline void make_perf_read_rip(struct bpf_perf_event_data *ctx,
 static __always_inline __u64 arch_word(const struct scratch *scratch, struct kvm_vcpu *vcpu,
 				       __u64 offset)
 {
-	__u64 place = offset - VCPU_OFFSET(arch.regs);
+	__u64 map_number = offset - VCPU_OFFSET(arch.regs);
 
-	if (!can_cast && place <= ARCH_SIZE - sizeof(__u64))
-		return *(const __u64 *)&scratch->arch[place];
+	if (!can_cast && map_number <= ARCH_SIZE - sizeof(__u64))
+		return *(const __u64 *)&scratch->arch[map_number];
 	return kernel_word((__u64)vcpu + offset);
 }
 
@@ -244,8 +244,8 @@ SEC("perf_event")
 int sample(struct bpf_perf_event_data *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx);
-	__u32 place = cookie >> 32, first = (__u32)cookie;
-	void *map = bpf_map_lookup_elem(&vcpus, &place);
+	__u32 map_number = cookie >> 32, first = (__u32)cookie;
+	void *map = bpf_map_lookup_elem(&vcpus, &map_number);
 	struct scratch *scratch = map ? bpf_map_lookup_elem(map, &first) : 0;
 	struct bpf_whole_sample *sample;
 	__u64 ahead;

@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_STACK_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_STACK_H
 
-#include "vmm/attach/bpf/scratch.h"
+#include "vmm/attach/bpf/guest_memory.h"
 
 #define USER_FRAME_MAX (1ull << 20) /* bytes, as in the other unwinders */
 #define KERNEL_STACK_SIZE                                                                          \
@@ -75,7 +75,7 @@ static __always_inline enum frame read_frame(const struct walk *walk)
 	const struct space *space = &walk->scratch->space;
 	struct chain *chain = &walk->scratch->chain;
 	struct bpf_whole_sample *sample = walk->sample;
-	__u64 frame = chain->frame, place = (frame - chain->window) / 8, next, caller;
+	__u64 frame = chain->frame, index_of_frame = (frame - chain->window) / 8, next, caller;
 	__u32 index = sample->head.addresses;
 
 	if (!frame || index > BPF_CHAIN_MAX)
@@ -87,10 +87,10 @@ static __always_inline enum frame read_frame(const struct walk *walk)
 
 		next = kernel_word(at);
 		caller = kernel_word(at + 8); /* unreadable: 0, and the chain is cut */
-	} else if (place + 2 <= chain->words) {
-		BOUND(place, WINDOW / 8 - 1);
-		next = chain->stack[place];
-		caller = chain->stack[place + 1];
+	} else if (index_of_frame + 2 <= chain->words) {
+		BOUND(index_of_frame, WINDOW / 8 - 1);
+		next = chain->stack[index_of_frame];
+		caller = chain->stack[index_of_frame + 1];
 	} else {
 		return FRAME_OUTSIDE;
 	}

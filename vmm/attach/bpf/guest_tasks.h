@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_TASKS_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_TASKS_H
 
-#include "vmm/attach/bpf/scratch.h"
+#include "vmm/attach/bpf/guest_memory.h"
 
 /* The GVA of a task's WORD, whose preceding words are known; 0: none. */
 static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64 *task, __u32 word)
