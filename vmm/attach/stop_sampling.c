@@ -639,7 +639,7 @@ bool stop_sampler_end(struct stop_sampler *sampler)
 		free_sampler(sampler);
 		return true;
 	}
-	log_warning("a vCPU of process %d does not stop since %u s, as it is blocked in "
+	log_warning("a vCPU of process %d has not stopped for %u s, as it is blocked in "
 		    "the kernel: it continues when it is unblocked, or when kvmscope ends",
 		    sampler->target.process->pid, END_MAX);
 	return false;
