@@ -84,7 +84,7 @@ static void write_sideband(void *context, const struct sideband *record)
 	struct collector *collector = context;
 
 	if (collector->options.files)
-		flight_sideband_keep(&collector->told, record);
+		flight_sideband_keep(&collector->reports, record);
 	if (collector_is_writing(collector))
 		collector_note_error(collector,
 				     collector_output_sideband(&collector->output, record));
@@ -169,10 +169,10 @@ static int restart_resolver(struct collector *collector)
 /* Its processes have ended. */
 static void drop_reports(struct collector *collector)
 {
-	uint64_t missed = collector->told.missed;
+	uint64_t missed = collector->reports.missed;
 
-	flight_sideband_free(&collector->told);
-	collector->told.missed = missed;
+	flight_sideband_free(&collector->reports);
+	collector->reports.missed = missed;
 }
 
 /* Another kernel runs: a file has the symbols of one. */
@@ -231,8 +231,8 @@ static void name_images(struct collector *collector)
 static void emit_settled(struct collector *collector)
 {
 	resolver_flush(collector->resolver);
-	if (flight_sideband_is_due(&collector->told))
-		flight_sideband_advance(&collector->told, resolver_settled(collector->resolver));
+	if (flight_sideband_is_due(&collector->reports))
+		flight_sideband_advance(&collector->reports, resolver_settled(collector->resolver));
 }
 
 /* After samples were emitted: it takes time, and only later samples and reports profit. */
@@ -426,7 +426,7 @@ static struct collector *make(const struct collector_options *options)
 	collector->sideband_lost =
 		calloc(options->sideband_ring_count + 1, sizeof(collector->sideband_lost[0]));
 	collector->tables = user_tables_new(options->symfs);
-	collector->told.base.store.account = options->account;
+	collector->reports.base.store.account = options->account;
 	return collector;
 }
 
@@ -438,7 +438,7 @@ static void destroy(struct collector *collector)
 	collector_jit_free(&collector->jit);
 	resolver_free(collector->resolver);
 	flight_destroy(collector->flight);
-	flight_sideband_free(&collector->told);
+	flight_sideband_free(&collector->reports);
 	if (collector->stop_fd >= 0)
 		close(collector->stop_fd);
 	pthread_mutex_destroy(&collector->lock);

@@ -22,11 +22,11 @@ void collector_losses(const struct collector *collector, struct losses *losses)
 	losses->counts[LOSS_RING_FULL] += collector->lost_before;
 	for (size_t i = 0; i < collector->options.ring_count; i++)
 		losses->counts[LOSS_RING_FULL] += collector->lost[i];
-	losses->counts[LOSS_SIDEBAND_DROPPED] += collector->told.missed;
+	losses->counts[LOSS_SIDEBAND_DROPPED] += collector->reports.missed;
 	collector_output_losses(&collector->output, losses);
 }
 
-static void tell_losses(struct collector *collector)
+static void write_losses(struct collector *collector)
 {
 	struct losses losses;
 
@@ -36,7 +36,7 @@ static void tell_losses(struct collector *collector)
 	perf_data_writer_set_losses(collector->output.writer, &losses);
 }
 
-static void tell_counts(struct collector *collector)
+static void write_counts(struct collector *collector)
 {
 	collector_note_error(collector,
 			     collector_output_counts(&collector->output, &collector->options,
@@ -46,8 +46,8 @@ static void tell_counts(struct collector *collector)
 void collector_files_write_counts(struct collector *collector)
 {
 	THREAD_CHECK(&collector->owner);
-	tell_losses(collector);
-	tell_counts(collector);
+	write_losses(collector);
+	write_counts(collector);
 }
 
 void collector_files_write_out(struct collector *collector, uint64_t time)
@@ -56,11 +56,11 @@ void collector_files_write_out(struct collector *collector, uint64_t time)
 	if (!collector_is_writing(collector) || time < collector->next_flush)
 		return;
 	collector->next_flush = time + FLUSH_INTERVAL;
-	tell_losses(collector);
+	write_losses(collector);
 	if (time >= collector->next_round && collector_kernel_settled(&collector->kernel)) {
 		collector->next_round = time + ROUND_INTERVAL;
 		collector_jit_write(&collector->jit);
-		tell_counts(collector);
+		write_counts(collector);
 		collector_note_error(collector,
 				     perf_data_writer_flush(collector->output.writer,
 							    resolver_settled(collector->resolver)));
@@ -107,7 +107,7 @@ static int open_output(struct collector *collector)
 }
 
 /* Hands over a file that is complete, or ended with ERROR. */
-static void give_file(struct collector *collector, int error)
+static void hand_over_file(struct collector *collector, int error)
 {
 	const struct collector_files *files = collector->options.files;
 	const struct collector_file file = { collector->path, collector->file_samples, error };
@@ -118,13 +118,13 @@ static void give_file(struct collector *collector, int error)
 }
 
 /* The file begins with earlier events: its readers have no other file. */
-static int tell_what_was_told(struct collector *collector)
+static int write_reports(struct collector *collector)
 {
 	struct flight_sideband_list list;
 	int error;
 
-	flight_sideband_advance(&collector->told, resolver_settled(collector->resolver));
-	error = flight_sideband_export(&collector->told, &list);
+	flight_sideband_advance(&collector->reports, resolver_settled(collector->resolver));
+	error = flight_sideband_export(&collector->reports, &list);
 	for (size_t i = 0; i < list.count && !error; i++)
 		error = collector_output_sideband(&collector->output, list.records[i]);
 	flight_sideband_list_free(&list);
@@ -132,7 +132,7 @@ static int tell_what_was_told(struct collector *collector)
 }
 
 /* Published before the file exists. */
-static void tell_empty_file(struct collector *collector)
+static void publish_empty_file(struct collector *collector)
 {
 	collector->readable_here = 0;
 	pthread_mutex_lock(&collector->lock);
@@ -147,18 +147,18 @@ static void begin_kept_file(struct collector *collector)
 	int error;
 
 	collector->next_file = collector_now() + files->interval;
-	tell_empty_file(collector);
+	publish_empty_file(collector);
 	if (files->begin(files->context, collector->path, sizeof(collector->path)))
 		return;
 	error = open_output(collector);
 	if (!error)
-		error = tell_what_was_told(collector);
+		error = write_reports(collector);
 	if (error && collector->output.writer) {
 		collector_kernel_end_file(&collector->kernel);
 		collector_output_close(&collector->output);
 	}
 	if (error)
-		give_file(collector, error);
+		hand_over_file(collector, error);
 }
 
 int collector_files_begin(struct collector *collector)
@@ -182,7 +182,7 @@ static int end_file(struct collector *collector)
 	collector_kernel_end_file(&collector->kernel);
 	if (!collector->options.files)
 		return error;
-	give_file(collector, error);
+	hand_over_file(collector, error);
 	return 0;
 }
 
@@ -196,7 +196,7 @@ static void give_up_file(struct collector *collector)
 	collector_kernel_end_file(&collector->kernel);
 	collector_output_close(&collector->output);
 	error_set(error, "%s", collector->message);
-	give_file(collector, error);
+	hand_over_file(collector, error);
 	collector->error = 0;
 }
 

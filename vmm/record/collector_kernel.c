@@ -27,8 +27,8 @@
 /* Consecutive stops without the kernel after which it is considered gone. */
 #define DOUBTS_MAX 3
 /* Interval of requests to the agent for its report on the kernel; they get 1/SHARE of the time. */
-#define TOLD_INTERVAL (2000 * NS_PER_MS)
-#define TOLD_SHARE    20
+#define REPORT_INTERVAL (2000 * NS_PER_MS)
+#define REPORT_SHARE    20
 
 const struct guest_kernel *collector_kernel_newest(const struct collector_kernel *kernel)
 {
@@ -60,7 +60,7 @@ int collector_kernel_init(struct collector_kernel *kernel, const struct collecto
 	return load_given(kernel);
 }
 
-static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
+static int append(struct collector_kernel *kernel, struct guest_kernel *found)
 {
 	struct guest_kernel **larger =
 		reallocarray(kernel->found, kernel->found_count + 1, sizeof(struct guest_kernel *));
@@ -148,7 +148,7 @@ void collector_kernel_end_file(struct collector_kernel *kernel)
  * time. */
 static int make_known(struct collector_kernel *kernel, struct guest_kernel *found)
 {
-	int error = keep(kernel, found);
+	int error = append(kernel, found);
 
 	collector_tasks_reset(kernel);
 	kernel->boot.scan = kernel->find_scan;
@@ -214,19 +214,19 @@ static uint64_t work_of_search(const struct collector_kernel *kernel, uint64_t l
 }
 
 /* Requests the agent's report if that is due. True: there is a new one. */
-static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
+static bool request_report(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
 	struct collector_scan look = collector_scan_begin();
-	struct reported_kernel *told;
+	struct reported_kernel *report;
 
 	if (!options->told || now < kernel->boot.next_report)
 		return false;
-	told = options->told(options->context,
-			     kernel->reported ? kernel->reported->modules_hash : 0);
+	report = options->told(options->context,
+			       kernel->reported ? kernel->reported->modules_hash : 0);
 	kernel->boot.next_report =
-		now + TOLD_INTERVAL + TOLD_SHARE * (collector_scan_begin().begun - look.begun);
-	if (!told)
+		now + REPORT_INTERVAL + REPORT_SHARE * (collector_scan_begin().begun - look.begun);
+	if (!report)
 		return false;
 	/* Only the newest kernel refers to the report, and it gets the new one below. */
 	if (kernel->found_count) {
@@ -236,20 +236,20 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 		newest->reported = NULL;
 	}
 	reported_kernel_free(kernel->reported);
-	kernel->reported = told;
+	kernel->reported = report;
 	kernel->boot.report_used = false;
 	return true;
 }
 
 /* Where the kernel's memory does not have the list of modules. */
-static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
+static void apply_report(struct collector_kernel *kernel, uint64_t now)
 {
 	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
 	if (guest_kernel_has_module_list(newest))
 		return;
 	/* Once per report: checking it takes time. */
-	ask_for_told(kernel, now);
+	request_report(kernel, now);
 	if (!kernel->reported || kernel->boot.report_used)
 		return;
 	kernel->boot.report_used = true;
@@ -275,7 +275,7 @@ static int search(struct collector_kernel *kernel, const struct guest_registers 
 static bool is_due(struct collector_kernel *kernel, const struct guest_registers *registers,
 		   uint64_t now)
 {
-	if (search_pace_is_slow(&kernel->pace) && ask_for_told(kernel, now))
+	if (search_pace_is_slow(&kernel->pace) && request_report(kernel, now))
 		return true;
 	return search_pace_is_due(&kernel->pace, registers, now);
 }
@@ -412,7 +412,7 @@ static void find_other(struct collector_kernel *kernel, uint64_t now)
 int collector_kernel_adopt(struct collector_kernel *kernel, struct guest_kernel *newer)
 {
 	const struct guest_kernel *older = collector_kernel_newest(kernel);
-	int error = keep(kernel, newer);
+	int error = append(kernel, newer);
 
 	THREAD_CHECK(&kernel->thread);
 	if (error)
@@ -434,7 +434,7 @@ int collector_kernel_write_hostname(struct collector_kernel *kernel)
 }
 
 /* Given symbols are used even if no Linux was found. */
-static int introduce_given(struct collector_kernel *kernel)
+static int publish_given(struct collector_kernel *kernel)
 {
 	int error = collector_image_describe(kernel, NULL);
 
@@ -447,14 +447,14 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 
 	THREAD_CHECK(&kernel->thread);
 	if (!kernel->boot.mapped && kernel->given && !collector_image_given_is_linux(kernel))
-		return introduce_given(kernel);
+		return publish_given(kernel);
 	if (!collector_kernel_newest(kernel))
 		return kernel->boot.mapped ? 0 : find_first(kernel, now);
 	collector_kernel_check_runs(kernel);
 	if (collector_kernel_is_lost(kernel))
 		find_other(kernel, now);
 	if (!collector_kernel_is_lost(kernel))
-		hear_of_modules(kernel, now);
+		apply_report(kernel, now);
 	if (!collector_kernel_is_lost(kernel))
 		error = collector_tasks_turn(kernel, now);
 	return error || collector_kernel_is_lost(kernel) ? error
@@ -488,7 +488,7 @@ static void free_found(struct collector_kernel *kernel)
 }
 
 /* The symbols go with their kernel; no vCPU runs. */
-static void forget(struct collector_kernel *kernel)
+static void drop_kernels(struct collector_kernel *kernel)
 {
 	const struct collector_options *options = kernel->options;
 
@@ -520,7 +520,7 @@ int collector_kernel_begin_boot(struct collector_kernel *kernel)
 
 	THREAD_CHECK(&kernel->thread);
 	if (!other) {
-		forget(kernel);
+		drop_kernels(kernel);
 		return 0;
 	}
 	drop_given(kernel, collector_kernel_newest(kernel));
@@ -536,7 +536,7 @@ bool collector_kernel_settled(const struct collector_kernel *kernel)
 }
 
 /* Without Linux, code is read through the page tables of the latest stop. */
-static void take_paging(struct collector_kernel *kernel)
+static void update_paging(struct collector_kernel *kernel)
 {
 	const struct collector_options *options = kernel->options;
 	struct guest_registers registers;
@@ -563,14 +563,14 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 			"the guest's kernel was not found in its memory: names are those of %s as they stand there",
 			kernel->options->kallsyms ? kernel->options->kallsyms
 						  : kernel->options->vmlinux);
-		error = introduce_given(kernel);
+		error = publish_given(kernel);
 	}
 	if (collector_kernel_is_lost(kernel) ||
 	    !kernel->writer) /* there is nothing left to read, or nowhere to write it */
 		return error;
 	if (!error)
 		error = collector_kernel_write_hostname(kernel);
-	take_paging(kernel);
+	update_paging(kernel);
 	if (!error && kernel->boot.mapped)
 		collector_cache_code(kernel);
 	return error;

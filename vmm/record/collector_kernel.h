@@ -21,8 +21,8 @@
 
 /* Of collector_tasks.c: the search for the layout of tasks in the newest kernel. */
 struct collector_tasks {
-	struct reported_tasks told;
-	uint64_t told_until; /* ns: until then the tasks of TOLD are searched for */
+	struct reported_tasks reported;
+	uint64_t search_until; /* ns: until then the reported tasks are searched for */
 	uint64_t next_ask, interval;
 	struct cpu_budget work; /* CPU time of the search, in all kernels */
 	bool checked, hopeless; /* its symbols do not suffice */

@@ -14,7 +14,7 @@ static void count_sample(struct collector_statistics *statistics, const struct s
 	statistics->weight += sample->period;
 }
 
-static void take_sample(struct collector *collector, size_t ring, const struct ring_record *record,
+static void read_sample(struct collector *collector, size_t ring, const struct ring_record *record,
 			struct collector_statistics *counts)
 {
 	const struct sample *taken =
@@ -35,7 +35,7 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 }
 
 /* NULL: it was invalid. */
-static void give_sideband(struct collector *collector, size_t ring, const struct sideband *sideband)
+static void pass_sideband(struct collector *collector, size_t ring, const struct sideband *sideband)
 {
 	if (sideband && collector_jit_apply(&collector->jit, sideband))
 		return;
@@ -46,14 +46,14 @@ static void give_sideband(struct collector *collector, size_t ring, const struct
 		flight_sideband(collector->flight, sideband);
 }
 
-static void take_sideband(struct collector *collector, size_t ring,
+static void read_sideband(struct collector *collector, size_t ring,
 			  const struct ring_record *record)
 {
-	give_sideband(collector, ring,
+	pass_sideband(collector, ring,
 		      sideband_check(span_of(record->payload, record->size - sizeof(*record))));
 }
 
-static void take_event(struct collector *collector, const struct ring_record *record)
+static void read_event(struct collector *collector, const struct ring_record *record)
 {
 	const struct sample_event *event =
 		collector_event(record, collector->options.output.vcpus,
@@ -63,7 +63,7 @@ static void take_event(struct collector *collector, const struct ring_record *re
 		collector_note_error(collector, collector_output_event(&collector->output, event));
 }
 
-static void take_guest_lost(struct collector *collector, const struct ring_record *record)
+static void read_guest_lost(struct collector *collector, const struct ring_record *record)
 {
 	const struct sample_guest_breakpoint_lost *lost =
 		collector_guest_lost(record, collector->options.output.vcpus);
@@ -71,8 +71,8 @@ static void take_guest_lost(struct collector *collector, const struct ring_recor
 	collector->guest_lost += lost ? lost->count : 0;
 }
 
-static void note_lost(struct collector *collector, size_t ring, uint64_t count,
-		      struct collector_statistics *counts)
+static void count_lost(struct collector *collector, size_t ring, uint64_t count,
+		       struct collector_statistics *counts)
 {
 	uint32_t vcpu = (uint32_t)(ring % collector->options.output.vcpus);
 
@@ -83,7 +83,7 @@ static void note_lost(struct collector *collector, size_t ring, uint64_t count,
 								      vcpu, count));
 }
 
-static void take_lost(struct collector *collector, size_t ring, const struct ring_record *record,
+static void read_lost(struct collector *collector, size_t ring, const struct ring_record *record,
 		      struct collector_statistics *counts)
 {
 	const struct ring_lost *lost = (const void *)record->payload;
@@ -91,10 +91,10 @@ static void take_lost(struct collector *collector, size_t ring, const struct rin
 	if (record->size < sizeof(*record) + sizeof(*lost))
 		return;
 	collector->lost[ring] += lost->count;
-	note_lost(collector, ring, lost->count, counts);
+	count_lost(collector, ring, lost->count, counts);
 }
 
-static void take_lost_before(struct collector *collector, size_t ring,
+static void read_lost_before(struct collector *collector, size_t ring,
 			     const struct ring_record *record, struct collector_statistics *counts)
 {
 	const struct sample_lost *lost = (const void *)record->payload;
@@ -102,7 +102,7 @@ static void take_lost_before(struct collector *collector, size_t ring,
 	if (record->size < sizeof(*record) + sizeof(*lost))
 		return;
 	collector->lost_before += lost->count;
-	note_lost(collector, ring, lost->count, counts);
+	count_lost(collector, ring, lost->count, counts);
 }
 
 /* Releases the space of the previous record first: while a writer keeps up with the collector, the
@@ -125,24 +125,24 @@ static void drain_ring(struct collector *collector, size_t index,
 
 	while ((record = read_ring(collector, ring))) {
 		if (record->type == RECORD_SAMPLE)
-			take_sample(collector, index, record, counts);
+			read_sample(collector, index, record, counts);
 		else if (record->type == RECORD_SIDEBAND)
-			take_sideband(collector, index, record);
+			read_sideband(collector, index, record);
 		else if (record->type == RECORD_EVENT)
-			take_event(collector, record);
+			read_event(collector, record);
 		else if (record->type == RECORD_GUEST_BREAKPOINT_LOST)
-			take_guest_lost(collector, record);
+			read_guest_lost(collector, record);
 		else if (record->type == RING_RECORD_LOST)
-			take_lost(collector, index, record, counts);
+			read_lost(collector, index, record, counts);
 		else if (record->type == RECORD_LOST)
-			take_lost_before(collector, index, record, counts);
+			read_lost_before(collector, index, record, counts);
 	}
 	ring_read_done(ring);
 	resolver_pass_end(collector->resolver, index);
 }
 
 /* The time of the loss is unknown, so every report since the last settled time is stale. */
-static void tell_sideband_lost(struct collector *collector, size_t ring, uint64_t count)
+static void report_sideband_lost(struct collector *collector, size_t ring, uint64_t count)
 {
 	const struct sideband_lost lost = {
 		.head = { .size = sizeof(lost),
@@ -152,19 +152,19 @@ static void tell_sideband_lost(struct collector *collector, size_t ring, uint64_
 		.until = clock_ns(CLOCK_MONOTONIC_RAW),
 	};
 
-	give_sideband(collector, ring, &lost.head);
+	pass_sideband(collector, ring, &lost.head);
 }
 
 /* A ring that stays full has no record of its losses. */
-static void take_sideband_losses(struct collector *collector, size_t index)
+static void check_sideband_losses(struct collector *collector, size_t index)
 {
 	uint64_t *known = &collector->sideband_lost[index];
 	struct ring_statistics ring;
 
 	ring_statistics(collector->options.sideband_rings[index], &ring);
 	if (ring.lost > *known)
-		tell_sideband_lost(collector, collector->options.ring_count + index,
-				   ring.lost - *known);
+		report_sideband_lost(collector, collector->options.ring_count + index,
+				     ring.lost - *known);
 	*known = ring.lost;
 }
 
@@ -176,9 +176,9 @@ static void drain_sideband_ring(struct collector *collector, size_t index)
 
 	while ((record = read_ring(collector, ring)))
 		if (record->type == RECORD_SIDEBAND)
-			take_sideband(collector, number, record);
+			read_sideband(collector, number, record);
 	ring_read_done(ring);
-	take_sideband_losses(collector, index);
+	check_sideband_losses(collector, index);
 	resolver_pass_end(collector->resolver, number);
 }
 
@@ -201,7 +201,7 @@ void collector_rings_read_last_losses(struct collector *collector,
 		ring_statistics(collector->options.rings[i], &ring);
 		if (ring.lost <= collector->lost[i])
 			continue;
-		note_lost(collector, i, ring.lost - collector->lost[i], counts);
+		count_lost(collector, i, ring.lost - collector->lost[i], counts);
 		collector->lost[i] = ring.lost;
 	}
 }

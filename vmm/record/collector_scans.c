@@ -14,14 +14,14 @@
 /* Larger than the difference of two CPUs' clocks. */
 #define CLOCK_MARGIN NS_PER_MS
 /* A scan takes a fraction of a millisecond, but a guest can have thousands of BPF programs. */
-#define LOOK_INTERVAL (50 * NS_PER_MS)
-#define LOOK_SHARE    9 /* scans get a tenth of the time at most */
+#define SCAN_INTERVAL (50 * NS_PER_MS)
+#define SCAN_SHARE    9 /* scans get a tenth of the time at most */
 /* Modules are loaded in bursts at boot, and reading their symbols takes time. */
 #define REFRESH_INTERVAL (100 * NS_PER_MS)
 #define REFRESH_SHARE    4 /* refreshes get a fifth of the time at most */
 /* An unreadable list is retried for this long: a scan fails while the list is modified. */
 #define BROKEN_MAX (5000 * NS_PER_MS)
-#define LAST_LOOKS 10
+#define LAST_SCANS 10
 
 static uint64_t sample_clock(void)
 {
@@ -62,7 +62,7 @@ static void refresh(struct collector_kernel *kernel, const struct guest_module *
 		guest_kernel_free(newer);
 }
 
-static void take_seen(void *context, const struct guest_module *module, uint64_t time)
+static void apply_confirmed(void *context, const struct guest_module *module, uint64_t time)
 {
 	struct collector_kernel *kernel = context;
 
@@ -70,15 +70,15 @@ static void take_seen(void *context, const struct guest_module *module, uint64_t
 }
 
 /* Takes over what vCPUs confirmed at their samples. */
-static void take_presence(struct collector_kernel *kernel)
+static void apply_presence(struct collector_kernel *kernel)
 {
 	for (size_t i = 0; i < kernel->found_count; i++)
-		module_presence_for_each_seen(guest_kernel_presence(kernel->found[i]), take_seen,
-					      kernel);
+		module_presence_for_each_seen(guest_kernel_presence(kernel->found[i]),
+					      apply_confirmed, kernel);
 }
 
 /* Writes to the file, if one is open. */
-static int tell_modules(struct collector_kernel *kernel)
+static int write_modules(struct collector_kernel *kernel)
 {
 	return kernel->writer && kernel->boot.mapped ? collector_image_map_modules(kernel) : 0;
 }
@@ -95,7 +95,7 @@ static void renew(struct collector_kernel *kernel, const struct guest_module *li
 }
 
 /* Updates the symbols of LIST in the cache, while scans go on for most of the time. */
-static void rename_modules(struct collector_kernel *kernel, uint64_t now,
+static void update_symbols(struct collector_kernel *kernel, uint64_t now,
 			   const struct guest_module *list, size_t count)
 {
 	uint64_t begun = sample_clock();
@@ -111,8 +111,8 @@ static void rename_modules(struct collector_kernel *kernel, uint64_t now,
 }
 
 /* When there is no room for more, all modules are reported unknown. */
-static void tell_list(const struct collector_kernel *kernel, const struct guest_module *list,
-		      size_t count)
+static void report_list(const struct collector_kernel *kernel, const struct guest_module *list,
+			size_t count)
 {
 	static const struct guest_module none;
 
@@ -123,7 +123,7 @@ static void tell_list(const struct collector_kernel *kernel, const struct guest_
 }
 
 /* The result of a scan. */
-struct seen {
+struct found {
 	uint64_t begun;            /* cost_clock() */
 	struct guest_module *code; /* owned: modules, followed by BPF programs */
 	size_t modules, count;     /* number of modules; of all */
@@ -137,20 +137,20 @@ static uint64_t cost_clock(const struct collector_kernel *kernel)
 }
 
 /* Schedules the next scan by the cost of this one so far. */
-static void set_next_look(struct collector_kernel *kernel, uint64_t now, const struct seen *seen)
+static void schedule_scan(struct collector_kernel *kernel, uint64_t now, const struct found *found)
 {
-	uint64_t pause = LOOK_SHARE * (cost_clock(kernel) - seen->begun);
+	uint64_t pause = SCAN_SHARE * (cost_clock(kernel) - found->begun);
 
-	kernel->boot.next_scan = now + (pause > LOOK_INTERVAL ? pause : LOOK_INTERVAL);
+	kernel->boot.next_scan = now + (pause > SCAN_INTERVAL ? pause : SCAN_INTERVAL);
 }
 
 /* Samples are checked against what SEEN has. If there is no room, the kernel is read again, with
  * more. */
-static void expect(struct collector_kernel *kernel, const struct seen *seen)
+static void update_presence(struct collector_kernel *kernel, const struct found *found)
 {
 	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
-	if (!guest_kernel_update_presence(newest, seen->code, seen->count))
+	if (!guest_kernel_update_presence(newest, found->code, found->count))
 		return;
 	log_debug("no room for the guest's modules: new ones have no names yet");
 	kernel->boot.current = false;
@@ -158,69 +158,70 @@ static void expect(struct collector_kernel *kernel, const struct seen *seen)
 }
 
 /* Are these other modules or programs than samples of the newest kernel are checked against? */
-static bool is_news(const struct collector_kernel *kernel, const struct seen *seen, bool as_known)
+static bool has_changed(const struct collector_kernel *kernel, const struct found *found,
+			bool as_known)
 {
 	return !as_known || !kernel->boot.current ||
 	       !module_presence_matches(guest_kernel_presence(collector_kernel_newest(kernel)),
-					seen->code, seen->count);
+					found->code, found->count);
 }
 
-static int take_look(struct collector_kernel *kernel, uint64_t now,
-		     const struct collector_scan *look, const struct seen *seen)
+static int apply_scan(struct collector_kernel *kernel, uint64_t now,
+		      const struct collector_scan *look, const struct found *found)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
-	bool as_known = guest_modules_equal(newest->modules, newest->module_count, seen->code,
-					    seen->modules);
+	bool as_known = guest_modules_equal(newest->modules, newest->module_count, found->code,
+					    found->modules);
 
-	if (is_news(kernel, seen, as_known)) {
-		take_presence(kernel);
-		if (collector_image_update_modules(kernel, seen->code, seen->count, look))
+	if (has_changed(kernel, found, as_known)) {
+		apply_presence(kernel);
+		if (collector_image_update_modules(kernel, found->code, found->count, look))
 			return 0; /* without memory, as if the scan had not been */
 		if (!as_known || !kernel->boot.current) {
 			kernel->boot.cache_outdated = true;
-			tell_list(kernel, seen->code, seen->modules);
+			report_list(kernel, found->code, found->modules);
 		}
 	}
 	kernel->boot.scan = *look;
 	kernel->boot.scanned = kernel->boot.modules.timeline.programs_listed = true;
 	kernel->boot.current = as_known;
-	expect(kernel, seen);
-	set_next_look(kernel, now, seen);
-	rename_modules(kernel, now, seen->code, seen->modules);
-	expect(kernel, seen); /* a kernel that was read again has its modules only */
-	return tell_modules(kernel);
+	update_presence(kernel, found);
+	schedule_scan(kernel, now, found);
+	update_symbols(kernel, now, found->code, found->modules);
+	update_presence(kernel, found); /* a kernel that was read again has its modules only */
+	return write_modules(kernel);
 }
 
 /* No module is known to be loaded from here on. */
 static int give_up(struct collector_kernel *kernel)
 {
 	log_debug("the guest's modules have no names from here on: %s", error_message());
-	take_presence(kernel);
+	apply_presence(kernel);
 	if (module_timeline_stop(&kernel->boot.modules.timeline, &kernel->boot.scan))
 		return 0;
 	collector_kernel_drop_modules(kernel);
-	return tell_modules(kernel);
+	return write_modules(kernel);
 }
 
 /* In a remote guest each entry of the list is a request to another program. */
-static bool wants_programs(struct collector_kernel *kernel)
+static bool scans_programs(struct collector_kernel *kernel)
 {
 	return !kernel->options->view->remote &&
 	       module_timeline_has_room_for_programs(&kernel->boot.modules.timeline,
 						     &kernel->boot.bounds_written);
 }
 
-static int look_at_code(struct collector_kernel *kernel, struct seen *seen)
+static int scan_code(struct collector_kernel *kernel, struct found *found)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
-	int error = guest_kernel_list_modules(newest, kernel->options->view, &seen->code,
-					      &seen->modules);
+	int error = guest_kernel_list_modules(newest, kernel->options->view, &found->code,
+					      &found->modules);
 
 	if (error)
 		return error;
-	seen->count = seen->modules;
-	if (wants_programs(kernel) &&
-	    guest_kernel_list_programs(newest, kernel->options->view, &seen->code, &seen->count))
+	found->count = found->modules;
+	if (scans_programs(kernel) &&
+	    guest_kernel_list_programs(newest, kernel->options->view, &found->code, &found->count))
 		log_debug("no memory for the guest's BPF programs");
 	return 0;
 }
@@ -228,21 +229,22 @@ static int look_at_code(struct collector_kernel *kernel, struct seen *seen)
 int collector_scans_turn(struct collector_kernel *kernel, uint64_t now)
 {
 	struct collector_scan look = collector_scan_begin();
-	struct seen seen = { .begun = cost_clock(kernel) };
+	struct found found = { .begun = cost_clock(kernel) };
 	int error;
 
 	THREAD_CHECK(&kernel->thread);
 	kernel->boot.scanned = kernel->boot.modules.timeline.stopped;
 	if (kernel->boot.scanned || now < kernel->boot.next_scan)
 		return 0;
-	error = look_at_code(kernel, &seen);
-	set_next_look(kernel, now, &seen);
+	error = scan_code(kernel, &found);
+	schedule_scan(kernel, now, &found);
 	collector_scan_end(&look);
 	if (error)
 		return look.begun - kernel->boot.scan.begun < BROKEN_MAX ? 0 : give_up(kernel);
-	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
-	error = !collector_kernel_is_certain(kernel) ? 0 : take_look(kernel, now, &look, &seen);
-	free(seen.code);
+	collector_kernel_check_runs(
+		kernel); /* otherwise the memory that was read may belong to another kernel */
+	error = !collector_kernel_is_certain(kernel) ? 0 : apply_scan(kernel, now, &look, &found);
+	free(found.code);
 	return error;
 }
 
@@ -252,10 +254,10 @@ void collector_scans_reclaim(struct collector_kernel *kernel)
 
 	THREAD_CHECK(&kernel->thread);
 	for (size_t i = 0; i + 1 < kernel->found_count; i++)
-		module_presence_for_each_seen(guest_kernel_presence(kernel->found[i]), take_seen,
-					      kernel);
+		module_presence_for_each_seen(guest_kernel_presence(kernel->found[i]),
+					      apply_confirmed, kernel);
 	if (newest)
-		module_presence_reclaim(guest_kernel_presence(newest), take_seen, kernel);
+		module_presence_reclaim(guest_kernel_presence(newest), apply_confirmed, kernel);
 }
 
 int collector_scans_finish(struct collector_kernel *kernel)
@@ -264,7 +266,7 @@ int collector_scans_finish(struct collector_kernel *kernel)
 
 	THREAD_CHECK(&kernel->thread);
 	kernel->boot.scanned = false;
-	for (int i = 0; i < LAST_LOOKS && !error && !kernel->boot.scanned; i++) {
+	for (int i = 0; i < LAST_SCANS && !error && !kernel->boot.scanned; i++) {
 		kernel->boot.next_scan = kernel->boot.next_refresh = 0;
 		error = collector_scans_turn(kernel, 0);
 	}

@@ -56,27 +56,27 @@ struct collector {
 	bool reset;                /* is requested; under reset_lock, as reset_done */
 	pthread_cond_t reset_done; /* signalled when it is no longer */
 	pthread_mutex_t reset_lock;
-	char path[PATH_MAX];         /* of the output, if not that of the options */
-	uint64_t next_file;          /* ns; with options.files */
-	struct flight_sideband told; /* reports that each file begins with; with options.files */
-	uint64_t file_samples;       /* in the open file */
-	uint64_t closed_samples;     /* in earlier files */
-	uint64_t readable;           /* of all these, those flushed to readers */
-	uint64_t readable_here;      /* of those, in the open file */
-	unsigned int files;          /* begun so far */
-	bool one_file;               /* no other file can follow: it is a pipe or device */
-	uint64_t closed_bytes;       /* of complete files */
-	struct losses earlier;       /* counted by resolvers and files before the present ones */
-	uint64_t guest_lost;         /* breakpoints of the guest's own, in all files */
-	struct losses before_file;   /* in all files before this one */
-	uint64_t next_flush;         /* ns */
-	uint64_t next_round;         /* ns */
-	uint64_t *last_time;         /* per vCPU, of its latest sample */
-	uint64_t *lost;              /* per ring, samples known to be lost */
-	uint64_t *sideband_lost;     /* per ring of sideband, the same */
-	uint64_t lost_before;        /* samples lost by their sources, before the rings */
-	int error;                   /* the first one of writing; rings are still drained */
-	bool all_written;            /* all samples are in the file; only symbols follow */
+	char path[PATH_MAX];            /* of the output, if not that of the options */
+	uint64_t next_file;             /* ns; with options.files */
+	struct flight_sideband reports; /* reports that each file begins with; with options.files */
+	uint64_t file_samples;          /* in the open file */
+	uint64_t closed_samples;        /* in earlier files */
+	uint64_t readable;              /* of all these, those flushed to readers */
+	uint64_t readable_here;         /* of those, in the open file */
+	unsigned int files;             /* begun so far */
+	bool one_file;                  /* no other file can follow: it is a pipe or device */
+	uint64_t closed_bytes;          /* of complete files */
+	struct losses earlier;          /* counted by resolvers and files before the present ones */
+	uint64_t guest_lost;            /* breakpoints of the guest's own, in all files */
+	struct losses before_file;      /* in all files before this one */
+	uint64_t next_flush;            /* ns */
+	uint64_t next_round;            /* ns */
+	uint64_t *last_time;            /* per vCPU, of its latest sample */
+	uint64_t *lost;                 /* per ring, samples known to be lost */
+	uint64_t *sideband_lost;        /* per ring of sideband, the same */
+	uint64_t lost_before;           /* samples lost by their sources, before the rings */
+	int error;                      /* the first one of writing; rings are still drained */
+	bool all_written;               /* all samples are in the file; only symbols follow */
 	char message[ERROR_MESSAGE_SIZE];
 	pthread_mutex_t lock; /* of statistics */
 	struct collector_statistics statistics;

@@ -34,10 +34,10 @@ static void hear(struct collector_kernel *kernel, uint64_t now)
 	const struct collector_options *options = kernel->options;
 	struct collector_tasks *tasks = &kernel->tasks;
 	bool ask = now >= tasks->next_ask;
-	int error = options->tasks(options->context, ask, &tasks->told);
+	int error = options->tasks(options->context, ask, &tasks->reported);
 
 	if (!error)
-		tasks->told_until = now + TOLD_LAST;
+		tasks->search_until = now + TOLD_LAST;
 	/* A guest that was slow, or whose tasks were too young, may report others soon. */
 	if (error == -ECHILD || error == -EBUSY) {
 		tasks->interval = 0;
@@ -77,7 +77,7 @@ static bool find(struct collector_kernel *kernel, struct guest_task_layout *layo
 		 processed = clock_ns(CLOCK_THREAD_CPUTIME_ID), lasted;
 	struct collector_tasks *tasks = &kernel->tasks;
 	int error = guest_task_layout_find(layout, collector_kernel_newest(kernel),
-					   kernel->options->view, &tasks->told);
+					   kernel->options->view, &tasks->reported);
 
 	processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - processed;
 	lasted = clock_ns(CLOCK_MONOTONIC_RAW) - begun;
@@ -126,15 +126,15 @@ int collector_tasks_turn(struct collector_kernel *kernel, uint64_t now)
 	if (!may_ask(kernel) || collector_kernel_newest(kernel)->tasks.known ||
 	    !can_be_found(kernel))
 		return 0;
-	if (now >= kernel->tasks.told_until)
+	if (now >= kernel->tasks.search_until)
 		hear(kernel, now);
-	return now < kernel->tasks.told_until ? look(kernel, now) : 0;
+	return now < kernel->tasks.search_until ? look(kernel, now) : 0;
 }
 
 static void warn(const struct collector_kernel *kernel)
 {
 	const char *hint = kernel->btf ? NULL : kernel->options->btf_hint;
-	const char *reason = kernel->tasks.reason[0] ? kernel->tasks.reason : "it told of none";
+	const char *reason = kernel->tasks.reason[0] ? kernel->tasks.reason : "it reported of none";
 	bool asked = may_ask(kernel);
 
 	log_warning(

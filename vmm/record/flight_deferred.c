@@ -44,7 +44,7 @@ static void make_ring(struct flight_deferred *late, size_t index, uint64_t now)
 	late->next_try = now + FLIGHT_DEFERRED_PAUSE;
 	if (!late->failed++)
 		log_warning(
-			"samples of the flight recorder are without what is looked up behind their stops: %s",
+			"samples of the flight recorder lack the results of deferred lookups: %s",
 			error_message());
 }
 

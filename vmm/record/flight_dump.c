@@ -32,7 +32,7 @@ struct dump {
 	struct source *sources; /* one per ring */
 	size_t count;
 	struct flight_sideband_list sideband;
-	size_t told; /* records of the list that were passed on */
+	size_t passed; /* records of the list that were passed on */
 	struct resolver *resolver;
 	uint64_t lost;       /* samples, in the window */
 	uint64_t guest_lost; /* breakpoints of the guest's own, likewise */
@@ -86,7 +86,7 @@ static void note_complete(struct dump *dump)
 	}
 }
 
-static int take_lost(struct dump *dump, struct source *source)
+static int read_lost(struct dump *dump, struct source *source)
 {
 	const struct perf_data_flight *flight = dump->request->flight;
 	const struct ring_lost *lost = (const void *)source->record->payload;
@@ -99,7 +99,7 @@ static int take_lost(struct dump *dump, struct source *source)
 }
 
 /* A watch was throttled or unthrottled in the window. */
-static int take_event(struct dump *dump, const struct source *source)
+static int read_event(struct dump *dump, const struct source *source)
 {
 	const struct perf_data_flight *flight = dump->request->flight;
 	const struct collector_options *options = dump->request->options;
@@ -112,7 +112,7 @@ static int take_event(struct dump *dump, const struct source *source)
 	return collector_output_event(&dump->output, event);
 }
 
-static void take_guest_lost(struct dump *dump, const struct source *source)
+static void read_guest_lost(struct dump *dump, const struct source *source)
 {
 	const struct perf_data_flight *flight = dump->request->flight;
 	const struct sample_guest_breakpoint_lost *lost =
@@ -134,11 +134,11 @@ static int advance(struct dump *dump, struct source *source)
 		const struct sample *sample = sample_of(dump->request->options, source->record);
 
 		if (source->record->type == RING_RECORD_LOST)
-			error = take_lost(dump, source);
+			error = read_lost(dump, source);
 		else if (source->record->type == RECORD_EVENT)
-			error = take_event(dump, source);
+			error = read_event(dump, source);
 		else if (source->record->type == RECORD_GUEST_BREAKPOINT_LOST)
-			take_guest_lost(dump, source);
+			read_guest_lost(dump, source);
 		if (!sample)
 			continue;
 		source->time = sample->time;
@@ -185,12 +185,12 @@ static void write_sideband(void *context, const struct sideband *record)
 }
 
 /* Passes on the events up to TIME, before the sample of that time. */
-static void give_sideband(struct dump *dump, uint64_t time)
+static void pass_sideband(struct dump *dump, uint64_t time)
 {
-	for (;
-	     dump->told < dump->sideband.count && dump->sideband.records[dump->told]->time <= time;
-	     dump->told++) {
-		const struct sideband *record = dump->sideband.records[dump->told];
+	for (; dump->passed < dump->sideband.count &&
+	       dump->sideband.records[dump->passed]->time <= time;
+	     dump->passed++) {
+		const struct sideband *record = dump->sideband.records[dump->passed];
 
 		resolver_begin_pass(dump->resolver, record->time);
 		resolver_sideband(dump->resolver, dump->count, record);
@@ -198,7 +198,7 @@ static void give_sideband(struct dump *dump, uint64_t time)
 }
 
 /* Everything goes in in order of time, so it may be flushed at any moment. */
-static int give_samples(struct dump *dump)
+static int pass_samples(struct dump *dump)
 {
 	struct source *source;
 	int error = 0;
@@ -206,19 +206,19 @@ static int give_samples(struct dump *dump)
 	for (size_t i = 0; i < dump->count && !error; i++)
 		error = advance(dump, &dump->sources[i]);
 	for (uint64_t given = 1; !error && !dump->error && (source = earliest(dump)); given++) {
-		give_sideband(dump, source->next->time);
+		pass_sideband(dump, source->next->time);
 		resolver_begin_pass(dump->resolver, source->next->time);
 		resolver_sample(dump->resolver, (size_t)(source - dump->sources), source->next);
 		error = advance(dump, source);
 		if (!(given % PLAY))
 			resolver_flush(dump->resolver);
 	}
-	give_sideband(dump, dump->request->flight->to);
+	pass_sideband(dump, dump->request->flight->to);
 	resolver_finish(dump->resolver);
 	return error ? error : dump->error;
 }
 
-static void tell_losses(struct dump *dump)
+static void write_losses(struct dump *dump)
 {
 	struct losses losses;
 
@@ -245,8 +245,8 @@ static int write_samples(struct dump *dump)
 
 	if (error)
 		return error;
-	error = give_samples(dump);
-	tell_losses(dump);
+	error = pass_samples(dump);
+	write_losses(dump);
 	resolver_free(dump->resolver);
 	return error;
 }

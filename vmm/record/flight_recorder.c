@@ -190,7 +190,7 @@ static void add_to_window(struct flight *flight, const struct flight_trigger *tr
 	about->triggers[about->count++] = trigger->told;
 }
 
-static bool take_next(struct flight *flight)
+static bool next_trigger(struct flight *flight)
 {
 	const struct flight_options *options = flight->options->flight;
 
@@ -204,7 +204,7 @@ static bool gather(struct flight *flight)
 {
 	struct window *window = &flight->window;
 
-	while (take_next(flight)) {
+	while (next_trigger(flight)) {
 		if (!window->flight.count)
 			open_window(flight, &flight->next);
 		else if (!fits(window, &flight->next))
@@ -216,7 +216,7 @@ static bool gather(struct flight *flight)
 }
 
 /* Errors of a file for one trigger go to its result only. */
-static void note_error(struct flight *flight, int error)
+static void keep_error(struct flight *flight, int error)
 {
 	if (!error || flight->error || flight->window.path)
 		return;
@@ -237,7 +237,7 @@ static void name_file(struct flight *flight, char *path, size_t size)
 		snprintf(path, size, "%s.%u", first, flight->files - 1);
 }
 
-static void tell(const struct flight *flight, const struct flight_result *result)
+static void log_result(const struct flight *flight, const struct flight_result *result)
 {
 	const struct perf_data_flight *about = &flight->window.flight;
 	const struct perf_data_flight_trigger *first = &about->triggers[0];
@@ -273,7 +273,7 @@ static void write_window(struct flight *flight, struct flight_result *result)
 	result->samples = dump.samples;
 	result->bytes = dump.bytes;
 	flight->bytes += dump.bytes;
-	note_error(flight, result->error);
+	keep_error(flight, result->error);
 }
 
 /* From now on the guest's triggers are only counted. */
@@ -309,7 +309,7 @@ static void close_window(struct flight *flight)
 	} else {
 		name_file(flight, path, sizeof(path));
 		write_window(flight, &result);
-		tell(flight, &result);
+		log_result(flight, &result);
 	}
 	options->done(options->context, &result);
 	window->flight.count = 0;

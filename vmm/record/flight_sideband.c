@@ -33,29 +33,29 @@ static bool make_room(struct flight_sideband *sideband)
 	return true;
 }
 
-static void lose(struct flight_sideband *sideband, uint64_t until)
+static void extend_loss(struct flight_sideband *sideband, uint64_t until)
 {
 	if (until > sideband->lost)
 		sideband->lost = until;
 }
 
 /* False: no memory. */
-static bool take_one_into_base(struct flight_sideband *sideband, const struct sideband *record)
+static bool apply_to_base(struct flight_sideband *sideband, const struct sideband *record)
 {
 	const struct sideband_lost *lost = (const void *)record;
 	int error = resolver_processes_apply(&sideband->base, record);
 
 	if (record->type == SIDEBAND_LOST)
-		lose(sideband, lost->until);
+		extend_loss(sideband, lost->until);
 	if (error)
-		lose(sideband, record->time);
+		extend_loss(sideband, record->time);
 	return !error && !flight_cgroups_apply(&sideband->cgroups, record, account_of(sideband));
 }
 
 /* A late report of a loss still counts. */
-static void keep_late(struct flight_sideband *sideband, const struct sideband *record)
+static void count_late(struct flight_sideband *sideband, const struct sideband *record)
 {
-	if (record->type != SIDEBAND_LOST || !take_one_into_base(sideband, record))
+	if (record->type != SIDEBAND_LOST || !apply_to_base(sideband, record))
 		sideband->missed++;
 }
 
@@ -64,13 +64,13 @@ void flight_sideband_keep(struct flight_sideband *sideband, const struct sideban
 	struct sideband *copy;
 
 	if (record->time < sideband->base_time) {
-		keep_late(sideband, record);
+		count_late(sideband, record);
 		return;
 	}
 	copy = guest_account_new(account_of(sideband), record->size);
 	if (!copy || !make_room(sideband)) {
 		guest_account_free(account_of(sideband), copy, record->size);
-		lose(sideband, record->time);
+		extend_loss(sideband, record->time);
 		sideband->missed++;
 		return;
 	}
@@ -101,7 +101,7 @@ bool flight_sideband_is_due(const struct flight_sideband *sideband)
 }
 
 /* In order of time already. */
-static void take_into_base(struct flight_sideband *sideband, uint64_t horizon)
+static void advance_base(struct flight_sideband *sideband, uint64_t horizon)
 {
 	size_t taken = 0;
 
@@ -109,7 +109,7 @@ static void take_into_base(struct flight_sideband *sideband, uint64_t horizon)
 	     taken++) {
 		struct sideband *record = sideband->entries[taken].record;
 
-		sideband->missed += !take_one_into_base(sideband, record);
+		sideband->missed += !apply_to_base(sideband, record);
 		sideband->bytes -= record->size;
 		guest_account_free(account_of(sideband), record, record->size);
 	}
@@ -125,9 +125,9 @@ void flight_sideband_advance(struct flight_sideband *sideband, uint64_t horizon)
 {
 	sort(sideband);
 	if (horizon > sideband->base_time)
-		take_into_base(sideband, horizon);
+		advance_base(sideband, horizon);
 	if (sideband->bytes > FLIGHT_SIDEBAND_MAX)
-		take_into_base(sideband, sideband->entries[sideband->count / 2].record->time);
+		advance_base(sideband, sideband->entries[sideband->count / 2].record->time);
 	sideband->due = sideband->bytes * 2 < DUE_MIN ? DUE_MIN : sideband->bytes * 2;
 	if (sideband->due > FLIGHT_SIDEBAND_MAX)
 		sideband->due = FLIGHT_SIDEBAND_MAX;
@@ -149,73 +149,75 @@ void flight_sideband_free(struct flight_sideband *sideband)
 
 /* --- the base as records --------------------------------------------------------- */
 
-struct telling {
+struct exporter {
 	const struct flight_sideband *sideband;
 	struct flight_sideband_list *list;
 	size_t room;
-	const struct resolver_lifetime **lives; /* alive at the base's time, by number; owned */
+	const struct resolver_lifetime **lifetimes; /* alive at the base's time, by number; owned */
 	size_t count;
 	bool failed; /* no memory */
 };
 
 /* Appends a zeroed record of SIZE bytes; NULL without memory. */
-static void *add(struct telling *telling, enum sideband_type type, uint32_t size)
+static void *add(struct exporter *exporter, enum sideband_type type, uint32_t size)
 {
-	struct flight_sideband_list *list = telling->list;
+	struct flight_sideband_list *list = exporter->list;
 	struct sideband *record = calloc(1, size);
 
-	if (record && list->count == telling->room) {
-		size_t room = telling->room ? 2 * telling->room : 256;
+	if (record && list->count == exporter->room) {
+		size_t room = exporter->room ? 2 * exporter->room : 256;
 		struct sideband **larger =
 			reallocarray(list->records, room, sizeof(struct sideband *));
 
 		if (larger) {
 			list->records = larger;
-			telling->room = room;
+			exporter->room = room;
 		}
 	}
-	if (!record || list->count == telling->room) {
+	if (!record || list->count == exporter->room) {
 		free(record);
-		telling->failed = true;
+		exporter->failed = true;
 		return NULL;
 	}
 	record->size = size;
 	record->type = type;
-	record->time = telling->sideband->base_time;
+	record->time = exporter->sideband->base_time;
 	list->records[list->count++] = record;
 	list->owned++;
 	return record;
 }
 
 /* Page tables that may belong to another process by now are left out. */
-static void set_life(const struct telling *telling, struct sideband *head,
-		     const struct resolver_lifetime *life, uint32_t tid)
+static void set_process(const struct exporter *exporter, struct sideband *head,
+			const struct resolver_lifetime *lifetime, uint32_t tid)
 {
 	bool pair;
 
-	head->pid = life->process->pid;
+	head->pid = lifetime->process->pid;
 	head->tid = tid;
-	head->cr3 = resolver_lifetime_root(life, telling->sideband->lost, &pair);
+	head->cr3 = resolver_lifetime_root(lifetime, exporter->sideband->lost, &pair);
 	head->flags = head->cr3 && pair ? SIDEBAND_CR3_PAIR : 0;
 }
 
 /* Stale reports keep their time. */
-static void set_told(const struct telling *telling, struct sideband *head, uint64_t told)
+static void set_time(const struct exporter *exporter, struct sideband *head, uint64_t reported)
 {
-	if (told <= telling->sideband->lost)
-		head->time = told;
+	if (reported <= exporter->sideband->lost)
+		head->time = reported;
 }
 
 /* False: it has no known name. */
-static bool tell_name(struct telling *telling, const struct resolver_lifetime *life, uint32_t tid)
+static bool add_name(struct exporter *exporter, const struct resolver_lifetime *lifetime,
+		     uint32_t tid)
 {
-	struct resolver_name name = resolver_threads_name_of(&telling->sideband->base.threads, tid,
-							     telling->sideband->base_time);
-	struct sideband_comm *comm = *name.comm ? add(telling, SIDEBAND_COMM, sizeof(*comm)) : NULL;
+	struct resolver_name name = resolver_threads_name_of(&exporter->sideband->base.threads, tid,
+							     exporter->sideband->base_time);
+	struct sideband_comm *comm =
+		*name.comm ? add(exporter, SIDEBAND_COMM, sizeof(*comm)) : NULL;
 
 	if (comm) {
-		set_life(telling, &comm->head, life, tid);
-		set_told(telling, &comm->head, name.told);
+		set_process(exporter, &comm->head, lifetime, tid);
+		set_time(exporter, &comm->head, name.reported);
 		snprintf(comm->comm, sizeof(comm->comm), "%s", name.comm);
 	}
 	return *name.comm;
@@ -227,17 +229,17 @@ static uint32_t round_up(size_t size)
 }
 
 /* The protection is not kept: written as code, so that readers look there. */
-static void tell_mapping(struct telling *telling, const struct resolver_lifetime *life,
-			 const struct resolver_piece *piece, uint32_t tid)
+static void add_mapping(struct exporter *exporter, const struct resolver_lifetime *lifetime,
+			const struct resolver_piece *piece, uint32_t tid)
 {
 	const struct resolver_image *image = piece->image;
 	struct sideband_mmap *mmap =
-		add(telling, SIDEBAND_MMAP, round_up(sizeof(*mmap) + strlen(image->name) + 1));
+		add(exporter, SIDEBAND_MMAP, round_up(sizeof(*mmap) + strlen(image->name) + 1));
 
 	if (!mmap)
 		return;
-	set_life(telling, &mmap->head, life, tid);
-	set_told(telling, &mmap->head, piece->from);
+	set_process(exporter, &mmap->head, lifetime, tid);
+	set_time(exporter, &mmap->head, piece->from);
 	mmap->start = piece->start;
 	mmap->length = piece->end - piece->start;
 	mmap->offset = piece->offset;
@@ -251,75 +253,76 @@ static void tell_mapping(struct telling *telling, const struct resolver_lifetime
 	memcpy(mmap->name, image->name, strlen(image->name) + 1);
 }
 
-static void tell_cgroup(struct telling *telling, const struct resolver_lifetime *life)
+static void add_cgroup(struct exporter *exporter, const struct resolver_lifetime *lifetime)
 {
 	const struct sideband_cgroup *known =
-		flight_cgroups_of(&telling->sideband->cgroups, life->process->pid);
+		flight_cgroups_of(&exporter->sideband->cgroups, lifetime->process->pid);
 	struct sideband_cgroup *cgroup =
-		known ? add(telling, SIDEBAND_CGROUP, known->head.size) : NULL;
+		known ? add(exporter, SIDEBAND_CGROUP, known->head.size) : NULL;
 
 	if (!cgroup)
 		return;
-	set_life(telling, &cgroup->head, life, life->process->pid);
+	set_process(exporter, &cgroup->head, lifetime, lifetime->process->pid);
 	cgroup->id = known->id;
 	memcpy(cgroup->path, known->path, known->head.size - sizeof(*cgroup));
 }
 
-static void tell_life(struct telling *telling, const struct resolver_lifetime *life)
+static void add_process(struct exporter *exporter, const struct resolver_lifetime *lifetime)
 {
-	tell_name(telling, life, life->process->pid);
-	tell_cgroup(telling, life);
-	for (size_t i = 0; i < life->space.count; i++)
-		if (life->space.pieces[i].image)
-			tell_mapping(telling, life, &life->space.pieces[i], life->process->pid);
+	add_name(exporter, lifetime, lifetime->process->pid);
+	add_cgroup(exporter, lifetime);
+	for (size_t i = 0; i < lifetime->space.count; i++)
+		if (lifetime->space.pieces[i].image)
+			add_mapping(exporter, lifetime, &lifetime->space.pieces[i],
+				    lifetime->process->pid);
 }
 
 /* Any record of a thread makes it known. */
-static void tell_nameless(struct telling *telling, const struct resolver_lifetime *life,
-			  uint32_t tid)
+static void add_nameless(struct exporter *exporter, const struct resolver_lifetime *lifetime,
+			 uint32_t tid)
 {
-	for (size_t i = 0; i < life->space.count; i++)
-		if (life->space.pieces[i].image) {
-			tell_mapping(telling, life, &life->space.pieces[i], tid);
+	for (size_t i = 0; i < lifetime->space.count; i++)
+		if (lifetime->space.pieces[i].image) {
+			add_mapping(exporter, lifetime, &lifetime->space.pieces[i], tid);
 			return;
 		}
 }
 
 /* A process outlives its first thread, but its records make readers assume that thread alive. */
-static void tell_end_of_first(struct telling *telling, const struct resolver_lifetime *life)
+static void add_end_of_first(struct exporter *exporter, const struct resolver_lifetime *lifetime)
 {
-	uint32_t pid = life->process->pid;
+	uint32_t pid = lifetime->process->pid;
 	const struct resolver_thread *first =
-		resolver_threads_find(&telling->sideband->base.threads, pid);
+		resolver_threads_find(&exporter->sideband->base.threads, pid);
 	struct sideband *end;
 
-	if (first && first->life == life->number)
+	if (first && first->lifetime == lifetime->number)
 		return;
-	end = add(telling, SIDEBAND_EXIT, sizeof(*end));
+	end = add(exporter, SIDEBAND_EXIT, sizeof(*end));
 	if (end)
-		set_life(telling, end, life, pid);
+		set_process(exporter, end, lifetime, pid);
 }
 
-static void tell_lost(struct telling *telling)
+static void add_lost(struct exporter *exporter)
 {
 	struct sideband_lost *lost =
-		telling->sideband->lost ? add(telling, SIDEBAND_LOST, sizeof(*lost)) : NULL;
+		exporter->sideband->lost ? add(exporter, SIDEBAND_LOST, sizeof(*lost)) : NULL;
 
 	if (!lost)
 		return;
-	lost->until = telling->sideband->lost;
+	lost->until = exporter->sideband->lost;
 	if (lost->until < lost->head.time)
 		lost->head.time = lost->until;
 }
 
-static void tell_module(struct telling *telling, const struct resolver_piece *piece)
+static void add_module(struct exporter *exporter, const struct resolver_piece *piece)
 {
 	const struct resolver_image *image = piece->image;
 	struct sideband_module *module;
 
 	if (!image)
 		return;
-	module = add(telling, SIDEBAND_MODULE_LOAD,
+	module = add(exporter, SIDEBAND_MODULE_LOAD,
 		     round_up(sizeof(*module) + strlen(image->name) + 1));
 	if (!module)
 		return;
@@ -332,12 +335,13 @@ static void tell_module(struct telling *telling, const struct resolver_piece *pi
 
 static const struct resolver_lifetime *living(const struct resolver_node *process)
 {
-	const struct resolver_lifetime *life = ((const struct resolver_process *)process)->newest;
+	const struct resolver_lifetime *lifetime =
+		((const struct resolver_process *)process)->newest;
 
-	return life && life->died == UINT64_MAX ? life : NULL;
+	return lifetime && lifetime->died == UINT64_MAX ? lifetime : NULL;
 }
 
-static int compare_lives(const void *left, const void *right)
+static int compare_lifetimes(const void *left, const void *right)
 {
 	const struct resolver_lifetime *a = *(const struct resolver_lifetime *const *)left;
 	const struct resolver_lifetime *b = *(const struct resolver_lifetime *const *)right;
@@ -345,58 +349,60 @@ static int compare_lives(const void *left, const void *right)
 	return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static int find_lives(struct telling *telling)
+static int find_processes(struct exporter *exporter)
 {
-	const struct resolver_table *table = &telling->sideband->base.lives.processes;
+	const struct resolver_table *table = &exporter->sideband->base.lifetimes.processes;
 
-	telling->lives = calloc(table->count + 1, sizeof(struct resolver_lifetime *));
-	if (!telling->lives)
+	exporter->lifetimes = calloc(table->count + 1, sizeof(struct resolver_lifetime *));
+	if (!exporter->lifetimes)
 		return -ENOMEM;
 	for (size_t i = 0; i < table->capacity; i++)
 		for (const struct resolver_node *node = table->chains[i]; node; node = node->next)
 			if (living(node))
-				telling->lives[telling->count++] = living(node);
-	qsort(telling->lives, telling->count, sizeof(struct resolver_lifetime *), compare_lives);
+				exporter->lifetimes[exporter->count++] = living(node);
+	qsort(exporter->lifetimes, exporter->count, sizeof(struct resolver_lifetime *),
+	      compare_lifetimes);
 	return 0;
 }
 
-static void tell_thread(struct telling *telling, const struct resolver_thread *thread)
+static void add_thread(struct exporter *exporter, const struct resolver_thread *thread)
 {
-	const struct resolver_lifetime key = { .number = thread->life }, *sought = &key;
-	const struct resolver_lifetime **life =
-		bsearch(&sought, telling->lives, telling->count, sizeof(struct resolver_lifetime *),
-			compare_lives);
+	const struct resolver_lifetime key = { .number = thread->lifetime }, *sought = &key;
+	const struct resolver_lifetime **lifetime =
+		bsearch(&sought, exporter->lifetimes, exporter->count,
+			sizeof(struct resolver_lifetime *), compare_lifetimes);
 
-	/* The first thread of each process was written by tell_life(). */
-	if (life && (*life)->process->pid != thread->tid && !tell_name(telling, *life, thread->tid))
-		tell_nameless(telling, *life, thread->tid);
+	/* The first thread of each process was written by add_process(). */
+	if (lifetime && (*lifetime)->process->pid != thread->tid &&
+	    !add_name(exporter, *lifetime, thread->tid))
+		add_nameless(exporter, *lifetime, thread->tid);
 }
 
-static void tell_threads(struct telling *telling)
+static void add_threads(struct exporter *exporter)
 {
-	const struct resolver_table *table = &telling->sideband->base.threads.table;
+	const struct resolver_table *table = &exporter->sideband->base.threads.table;
 
 	for (size_t i = 0; i < table->capacity; i++)
 		for (const struct resolver_node *node = table->chains[i]; node; node = node->next)
-			tell_thread(telling, (const struct resolver_thread *)node);
+			add_thread(exporter, (const struct resolver_thread *)node);
 }
 
-static int tell_base(const struct flight_sideband *sideband, struct flight_sideband_list *list)
+static int export_base(const struct flight_sideband *sideband, struct flight_sideband_list *list)
 {
-	struct telling telling = { .sideband = sideband, .list = list };
+	struct exporter exporter = { .sideband = sideband, .list = list };
 
-	if (find_lives(&telling))
+	if (find_processes(&exporter))
 		return -ENOMEM;
-	tell_lost(&telling);
+	add_lost(&exporter);
 	for (size_t i = 0; i < sideband->base.kernel.count; i++)
-		tell_module(&telling, &sideband->base.kernel.pieces[i]);
-	for (size_t i = 0; i < telling.count; i++)
-		tell_life(&telling, telling.lives[i]);
-	tell_threads(&telling);
-	for (size_t i = 0; i < telling.count; i++)
-		tell_end_of_first(&telling, telling.lives[i]);
-	free(telling.lives);
-	return telling.failed ? -ENOMEM : 0;
+		add_module(&exporter, &sideband->base.kernel.pieces[i]);
+	for (size_t i = 0; i < exporter.count; i++)
+		add_process(&exporter, exporter.lifetimes[i]);
+	add_threads(&exporter);
+	for (size_t i = 0; i < exporter.count; i++)
+		add_end_of_first(&exporter, exporter.lifetimes[i]);
+	free(exporter.lifetimes);
+	return exporter.failed ? -ENOMEM : 0;
 }
 
 int flight_sideband_export(struct flight_sideband *sideband, struct flight_sideband_list *list)
@@ -404,12 +410,12 @@ int flight_sideband_export(struct flight_sideband *sideband, struct flight_sideb
 	struct sideband **all;
 
 	*list = (struct flight_sideband_list){ 0 };
-	if (tell_base(sideband, list))
-		return error_set(-ENOMEM, "no memory for what the guest told of its processes");
+	if (export_base(sideband, list))
+		return error_set(-ENOMEM, "no memory for the state of the guest's processes");
 	all = reallocarray(list->records, list->count + sideband->count + 1,
 			   sizeof(struct sideband *));
 	if (!all)
-		return error_set(-ENOMEM, "no memory for what the guest told of its processes");
+		return error_set(-ENOMEM, "no memory for the state of the guest's processes");
 	list->records = all;
 	sort(sideband);
 	for (size_t i = 0; i < sideband->count; i++)

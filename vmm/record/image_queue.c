@@ -33,7 +33,7 @@ static void add(struct image_queue *waiting, struct user_image *image, uint64_t 
 		(struct queued_image){ .image = image, .since = now, .wait = FIRST_WAIT };
 }
 
-static void look_for_new(struct image_queue *waiting, struct user_images *images, uint64_t now)
+static void add_new(struct image_queue *waiting, struct user_images *images, uint64_t now)
 {
 	struct user_image *image;
 
@@ -58,7 +58,7 @@ static bool is_due(const struct image_queue *waiting, const struct queued_image 
 struct user_image *image_queue_next(struct image_queue *waiting, struct user_images *images,
 				    uint64_t now)
 {
-	look_for_new(waiting, images, now);
+	add_new(waiting, images, now);
 	for (waiting->due = 0; waiting->due < waiting->count; waiting->due++)
 		if (is_due(waiting, &waiting->images[waiting->due], now))
 			return waiting->images[waiting->due].image;

@@ -38,9 +38,9 @@ struct life {
 	uint64_t forgotten; /* ns: up to this time some replaced functions were forgotten, */
 	uint64_t forgotten_start, forgotten_end; /* which were between these addresses */
 	uint64_t known;             /* ns: all lines of the map at this time were reported */
-	bool behind;                /* rounds do not advance it any more */
+	bool finished;              /* rounds do not advance it any more */
 	uint64_t from;              /* ns: it began no earlier */
-	uint64_t told;              /* ns: the map was scanned, and belonged to the program */
+	uint64_t scanned;           /* ns: the map was scanned, and belonged to the program */
 	uint64_t ran;               /* ns, after its end: the program certainly ran up to here */
 	uint64_t to_least, to_most; /* as in struct function */
 	size_t bytes;
@@ -99,7 +99,7 @@ static uint64_t before(uint64_t time, uint64_t distance)
 	return time > distance ? time - distance : 0;
 }
 
-static uint64_t behind(uint64_t time, uint64_t distance)
+static uint64_t finished(uint64_t time, uint64_t distance)
 {
 	return time < UINT64_MAX - distance ? time + distance : UINT64_MAX;
 }
@@ -111,7 +111,7 @@ static uint64_t least(const struct sideband *record)
 
 static uint64_t most(const struct sideband *record)
 {
-	return behind(record->time, record->time_error);
+	return finished(record->time, record->time_error);
 }
 
 /* Overlapping ranges are equal: a tree has one function per address, and finds any function in a
@@ -190,7 +190,8 @@ static void end_life(struct process *process, uint64_t from, uint64_t to)
 	process->open = false;
 }
 
-static bool begin_life(struct jit_code *code, struct process *process, uint64_t from, uint64_t told)
+static bool begin_life(struct jit_code *code, struct process *process, uint64_t from,
+		       uint64_t scanned)
 {
 	struct life *life = take_bytes(code, LIFE_COST) ? calloc(1, sizeof(*life)) : NULL;
 
@@ -198,7 +199,7 @@ static bool begin_life(struct jit_code *code, struct process *process, uint64_t 
 		return false;
 	life->last = &life->replaced;
 	life->from = from;
-	life->told = told;
+	life->scanned = scanned;
 	life->to_least = life->to_most = life->forgotten_start = UINT64_MAX;
 	life->bytes = LIFE_COST;
 	life->older = process->life;
@@ -393,7 +394,7 @@ static bool add(struct jit_code *code, struct life *life, const struct sideband_
 	return true;
 }
 
-static void take_line(struct jit_code *code, const struct sideband_jit_code *line)
+static void apply_line(struct jit_code *code, const struct sideband_jit_code *line)
 {
 	struct process *process = find_process(code, line->head.pid);
 	struct function *function;
@@ -420,8 +421,8 @@ static uint64_t program_began(const struct process *process, const struct sideba
 
 	if (!map->program || map->program >= process->ended)
 		return process->ended;
-	return life && (map->program <= life->told || map->program <= life->ran) ? life->from
-										 : map->program;
+	return life && (map->program <= life->scanned || map->program <= life->ran) ? life->from
+										    : map->program;
 }
 
 /* A file created before the program started may have lines of another one. */
@@ -431,10 +432,10 @@ static bool may_begin(const struct process *process, const struct sideband_jit_m
 	if (process->given_up || least(&map->head) < process->ended)
 		return false;
 	return !map->since ||
-	       behind(map->since, 2ull * map->head.time_error + BIRTH_ERROR) >= began;
+	       finished(map->since, 2ull * map->head.time_error + BIRTH_ERROR) >= began;
 }
 
-static void take_begin(struct jit_code *code, const struct sideband_jit_map *map)
+static void apply_begin(struct jit_code *code, const struct sideband_jit_map *map)
 {
 	struct process *process = need_process(code, map->head.pid);
 	uint64_t began;
@@ -456,10 +457,10 @@ static void stop_knowing(struct jit_code *code, struct process *process, void *i
 	(void)code;
 	(void)ignored;
 	if (process->open)
-		process->life->behind = true;
+		process->life->finished = true;
 }
 
-static void take_map(struct jit_code *code, const struct sideband_jit_map *map)
+static void apply_map(struct jit_code *code, const struct sideband_jit_map *map)
 {
 	struct process *process;
 
@@ -468,11 +469,11 @@ static void take_map(struct jit_code *code, const struct sideband_jit_map *map)
 		return;
 	}
 	if (map->head.flags & SIDEBAND_JIT_BEGIN)
-		take_begin(code, map);
+		apply_begin(code, map);
 	process = find_process(code, map->head.pid);
 	if (!process || !process->open)
 		return;
-	process->life->behind = map->head.flags & SIDEBAND_JIT_INCOMPLETE;
+	process->life->finished = map->head.flags & SIDEBAND_JIT_INCOMPLETE;
 	if (map->head.flags & SIDEBAND_JIT_END)
 		process->life->known = UINT64_MAX; /* no line will follow */
 }
@@ -482,7 +483,7 @@ static void take_round(struct jit_code *code, struct process *process, void *con
 	const struct sideband *round = context;
 
 	(void)code;
-	if (process->open && !process->life->behind && least(round) > process->life->known)
+	if (process->open && !process->life->finished && least(round) > process->life->known)
 		process->life->known = least(round);
 }
 
@@ -503,7 +504,7 @@ static void doubt_end(struct life *life, uint64_t from, uint64_t until)
 {
 	if (life->ran > from)
 		life->ran = from;
-	if (life->told <= until && life->to_least > before(from, JIT_CODE_LATE))
+	if (life->scanned <= until && life->to_least > before(from, JIT_CODE_LATE))
 		life->to_least = before(from, JIT_CODE_LATE);
 }
 
@@ -512,7 +513,7 @@ static void doubt_end(struct life *life, uint64_t from, uint64_t until)
 static void doubt_program(struct jit_code *code, struct process *process, void *context)
 {
 	const struct sideband_lost *lost = context;
-	uint64_t until = behind(lost->until, lost->head.time_error);
+	uint64_t until = finished(lost->until, lost->head.time_error);
 
 	(void)code;
 	for (struct life *life = process->life; life; life = life->older)
@@ -530,10 +531,10 @@ void jit_code_apply(struct jit_code *code, const struct sideband *record)
 
 	switch (record->type) {
 	case SIDEBAND_JIT_MAP:
-		take_map(code, (const void *)record);
+		apply_map(code, (const void *)record);
 		break;
 	case SIDEBAND_JIT_CODE:
-		take_line(code, (const void *)record);
+		apply_line(code, (const void *)record);
 		break;
 	case SIDEBAND_ROUND:
 		for_each(code, take_round, (void *)(uintptr_t)record);
@@ -594,7 +595,7 @@ static const struct life *life_at(const struct process *process, uint64_t time)
 	while (life && life->older && time <= life->older->to_most)
 		life = life->older;
 	return life && time > process->dropped && time <= life->to_least &&
-			       behind(time, JIT_CODE_LATE) <= life->known
+			       finished(time, JIT_CODE_LATE) <= life->known
 		       ? life
 		       : NULL;
 }

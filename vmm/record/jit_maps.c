@@ -120,7 +120,7 @@ void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel,
 
 /* Reports of PID after TIME are about another program, or another map of it. The end of the last
  * one needs no report: after its last round nothing is known of it. */
-static void tell_end(struct jit_code *code, uint32_t pid, uint64_t time)
+static void report_end(struct jit_code *code, uint32_t pid, uint64_t time)
 {
 	const struct sideband_comm exec = { .head = { .size = sizeof(exec),
 						      .type = SIDEBAND_COMM,
@@ -132,7 +132,7 @@ static void tell_end(struct jit_code *code, uint32_t pid, uint64_t time)
 	jit_code_apply(code, &exec.head);
 }
 
-static void tell_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_t flags)
+static void report_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_t flags)
 {
 	const struct sideband_jit_map map = { .head = { .size = sizeof(map),
 							.type = SIDEBAND_JIT_MAP,
@@ -145,8 +145,8 @@ static void tell_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_
 }
 
 /* Lines that were in the map at TIME, and not at SINCE. */
-static void tell_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint64_t time,
-		       struct span lines)
+static void report_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint64_t time,
+			 struct span lines)
 {
 	struct perf_map_line line;
 	union {
@@ -170,7 +170,7 @@ static void tell_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint
 	}
 }
 
-static void tell_round(struct jit_code *code, uint64_t time)
+static void report_round(struct jit_code *code, uint64_t time)
 {
 	jit_code_apply(code, &(struct sideband){ .size = sizeof(struct sideband),
 						 .type = SIDEBAND_ROUND,
@@ -201,8 +201,8 @@ static void take_lines(struct followed *followed, struct jit_code *code,
 	enum state state = more ? STATE_BEHIND : STATE_KNOWN;
 
 	if (state != followed->state)
-		tell_map(code, followed->file.pid, look->ended, flags);
-	tell_lines(code, followed->file.pid, not_before(followed), look->ended, lines);
+		report_map(code, followed->file.pid, look->ended, flags);
+	report_lines(code, followed->file.pid, not_before(followed), look->ended, lines);
 	followed->state = state;
 	if (!more)
 		followed->since = look->begun;
@@ -228,7 +228,7 @@ static void take_unknown(struct followed *followed, struct jit_code *code,
 {
 	if (followed->state != STATE_KNOWN)
 		return;
-	tell_map(code, followed->file.pid, look->ended, SIDEBAND_JIT_INCOMPLETE);
+	report_map(code, followed->file.pid, look->ended, SIDEBAND_JIT_INCOMPLETE);
 	followed->state = STATE_BEHIND;
 }
 
@@ -237,7 +237,7 @@ static void take_end(struct followed *followed, struct jit_code *code,
 		     const struct collector_scan *look, enum state state)
 {
 	if (is_told(followed))
-		tell_end(code, followed->file.pid, look->ended);
+		report_end(code, followed->file.pid, look->ended);
 	followed->state = state;
 	followed->wait = followed->next = 0;
 }
@@ -361,7 +361,7 @@ void jit_maps_scan(struct jit_maps *maps, const struct guest_kernel *kernel,
 		any |= is_told(followed);
 	}
 	if (any)
-		tell_round(code, round.begun);
+		report_round(code, round.begun);
 }
 
 /* The programs go on, and others may report the same maps from their beginning. */
@@ -373,7 +373,7 @@ void jit_maps_end(struct jit_maps *maps, struct jit_code *code)
 		struct followed *followed = &maps->followed[i];
 
 		if (is_told(followed))
-			tell_map(code, followed->file.pid, now, SIDEBAND_JIT_INCOMPLETE);
+			report_map(code, followed->file.pid, now, SIDEBAND_JIT_INCOMPLETE);
 		followed->state = STATE_FREE;
 	}
 }

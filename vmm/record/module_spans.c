@@ -63,12 +63,12 @@ static size_t count_before(const struct module_spans *spans, uint64_t address)
 const struct guest_module *module_spans_next(const struct module_spans *spans,
 					     const struct guest_module *module, size_t *at)
 {
-	size_t behind = *at ? *at - 1 : count_before(spans, end_of(module));
+	size_t after = *at ? *at - 1 : count_before(spans, end_of(module));
 
-	while (behind && spans->spans[behind - 1].reach > module->start) {
-		const struct guest_module *one = spans->spans[--behind].module;
+	while (after && spans->spans[after - 1].reach > module->start) {
+		const struct guest_module *one = spans->spans[--after].module;
 
-		*at = behind + 1;
+		*at = after + 1;
 		if (end_of(one) > module->start)
 			return one;
 	}

@@ -71,7 +71,7 @@ bool process_cgroups_id_is_made(uint64_t id)
 	return id & MADE;
 }
 
-static void put(struct process_cgroups *cgroups, const struct sideband *record, uint64_t id)
+static void set(struct process_cgroups *cgroups, const struct sideband *record, uint64_t id)
 {
 	struct place *place = id ? need(cgroups, record->pid) : find(cgroups, record->pid);
 
@@ -80,7 +80,7 @@ static void put(struct process_cgroups *cgroups, const struct sideband *record, 
 		*place = (struct place){ id, record->time };
 }
 
-static void lose(struct process_cgroups *cgroups, const struct sideband_lost *lost)
+static void extend_loss(struct process_cgroups *cgroups, const struct sideband_lost *lost)
 {
 	if (lost->until > cgroups->lost)
 		cgroups->lost = lost->until;
@@ -91,17 +91,17 @@ void process_cgroups_apply(struct process_cgroups *cgroups, const struct sideban
 	const struct sideband_fork *fork = (const void *)record;
 
 	if (record->type == SIDEBAND_LOST)
-		lose(cgroups, (const void *)record);
+		extend_loss(cgroups, (const void *)record);
 	if (record->type == SIDEBAND_LOST || record->pid >= SAMPLE_TASK_LIMIT)
 		return;
 	if (record->type == SIDEBAND_CGROUP)
-		put(cgroups, record, process_cgroups_id((const void *)record));
+		set(cgroups, record, process_cgroups_id((const void *)record));
 	else if (record->type == SIDEBAND_FORK && fork->parent_pid != record->pid)
-		put(cgroups, record, process_cgroups_of(cgroups, fork->parent_pid));
+		set(cgroups, record, process_cgroups_of(cgroups, fork->parent_pid));
 	else if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
-		put(cgroups, record, 0);
+		set(cgroups, record, 0);
 	else if (record->type == SIDEBAND_EXIT && record->pid == record->tid)
-		put(cgroups, record, 0);
+		set(cgroups, record, 0);
 }
 
 uint64_t process_cgroups_of(const struct process_cgroups *cgroups, uint32_t pid)

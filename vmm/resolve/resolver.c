@@ -353,7 +353,7 @@ void resolver_losses(const struct resolver *resolver, struct losses *losses)
 void resolver_statistics(const struct resolver *resolver, struct resolver_statistics *statistics)
 {
 	*statistics = resolver->statistics;
-	statistics->lives = resolver->processes.lives.kept;
+	statistics->lifetimes = resolver->processes.lifetimes.kept;
 	statistics->waiting = resolver->order.bytes;
 	statistics->memory = resolver->processes.store.bytes;
 }

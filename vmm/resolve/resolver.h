@@ -90,7 +90,7 @@ struct resolver_options {
 
 struct resolver_statistics {
 	uint64_t samples, sideband; /* emitted */
-	size_t lives;               /* address spaces that are remembered, ended ones included */
+	size_t lifetimes;           /* address spaces that are remembered, ended ones included */
 	size_t waiting;             /* bytes of records that wait for their time */
 	size_t memory;              /* bytes of all that is remembered */
 };

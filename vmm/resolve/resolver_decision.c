@@ -17,8 +17,8 @@ struct report {
 struct subject {
 	const struct resolver_evidence *evidence;
 	const struct sample *sample;
-	const struct resolver_lifetime *life; /* NULL: the process is not known */
-	struct report latest;                 /* its piece, if any, holds at all of its addresses */
+	const struct resolver_lifetime *lifetime; /* NULL: the process is not known */
+	struct report latest; /* its piece, if any, holds at all of its addresses */
 };
 
 /*
@@ -28,42 +28,45 @@ struct subject {
 static struct resolver_lifetime *life_of(const struct resolver_evidence *evidence,
 					 const struct sample *sample)
 {
-	const struct resolver_lifetimes *lives = &evidence->processes->lives;
-	struct resolver_lifetime *life;
+	const struct resolver_lifetimes *lifetimes = &evidence->processes->lifetimes;
+	struct resolver_lifetime *lifetime;
 
 	if (sample->flags & (SAMPLE_OTHER_KERNEL | SAMPLE_HOST))
 		return NULL; /* processes are those of the guest's known kernel */
 	if (sample->pid == SAMPLE_TASK_UNKNOWN)
-		return sample->cpl ? resolver_lifetimes_find_root(lives, sample->cr3, sample->time,
-								  evidence->processes->lost)
-				   : NULL;
+		return sample->cpl
+			       ? resolver_lifetimes_find_root(lifetimes, sample->cr3, sample->time,
+							      evidence->processes->lost)
+			       : NULL;
 	/* The latest one that may have begun by then. */
-	life = resolver_lifetimes_latest(lives, sample->pid, sample->time + evidence->uncertainty);
-	while (life && life->born > sample->time + life->born_error)
-		life = life->older;
-	if (life && life->died != UINT64_MAX && sample->time >= life->died + evidence->uncertainty)
+	lifetime = resolver_lifetimes_latest(lifetimes, sample->pid,
+					     sample->time + evidence->uncertainty);
+	while (lifetime && lifetime->born > sample->time + lifetime->born_error)
+		lifetime = lifetime->older;
+	if (lifetime && lifetime->died != UINT64_MAX &&
+	    sample->time >= lifetime->died + evidence->uncertainty)
 		return NULL;
-	return life;
+	return lifetime;
 }
 
 /* --- reports -------------------------------------------------------------------- */
 
 /* Readers of the file go by the reported times, whether they are exact or not. */
-static bool is_displaced(const struct resolver_lifetime *life, const struct resolver_piece *piece,
-			 uint64_t time)
+static bool is_displaced(const struct resolver_lifetime *lifetime,
+			 const struct resolver_piece *piece, uint64_t time)
 {
-	return piece->from > time || piece->until <= time || life->born > time ||
-	       (life->newer && life->newer->born <= time);
+	return piece->from > time || piece->until <= time || lifetime->born > time ||
+	       (lifetime->newer && lifetime->newer->born <= time);
 }
 
-static struct report report_in(const struct resolver_lifetime *life,
+static struct report report_in(const struct resolver_lifetime *lifetime,
 			       const struct resolver_piece *piece, uint64_t time)
 {
 	if (!piece)
 		return (struct report){ 0 };
 	return (struct report){
 		.piece = piece,
-		.since = is_displaced(life, piece, time) ? UINT64_MAX : piece->from,
+		.since = is_displaced(lifetime, piece, time) ? UINT64_MAX : piece->from,
 	};
 }
 
@@ -71,22 +74,22 @@ static struct report report_in(const struct resolver_lifetime *life,
  * The mapping of ADDRESS at any moment that may have been TIME. Code only runs where something is
  * mapped: if exactly one mapping is possible, it is that one.
  */
-static struct report report_about(const struct resolver_lifetime *life, uint64_t address,
+static struct report report_about(const struct resolver_lifetime *lifetime, uint64_t address,
 				  uint64_t time)
 {
 	struct report report = { 0 };
 	bool several;
 
-	for (; life; life = life->older) {
+	for (; lifetime; lifetime = lifetime->older) {
 		const struct resolver_piece *piece =
-			resolver_space_find_about(&life->space, address, time, &several);
+			resolver_space_find_about(&lifetime->space, address, time, &several);
 
 		if (several ||
 		    (piece && report.piece && !resolver_piece_is_same(piece, report.piece)))
 			return (struct report){ .ambiguous = true };
 		if (piece)
-			report = report_in(life, piece, time);
-		if (life->born + life->born_error <= time)
+			report = report_in(lifetime, piece, time);
+		if (lifetime->born + lifetime->born_error <= time)
 			break; /* older ones had ended */
 	}
 	return report;
@@ -99,7 +102,7 @@ static bool is_stale(const struct resolver_piece *piece, uint64_t lost, uint64_t
 }
 
 static struct report report_in_life(const struct resolver_evidence *evidence,
-				    const struct resolver_lifetime *life, uint64_t address,
+				    const struct resolver_lifetime *lifetime, uint64_t address,
 				    uint64_t time)
 {
 	struct report report;
@@ -108,16 +111,17 @@ static struct report report_in_life(const struct resolver_evidence *evidence,
 	if (time + evidence->uncertainty >= evidence->reported_until)
 		return (struct report){ .ambiguous = true };
 	report = evidence->uncertainty
-			 ? report_about(life, address, time)
-			 : report_in(life, resolver_space_find(&life->space, address, time), time);
+			 ? report_about(lifetime, address, time)
+			 : report_in(lifetime, resolver_space_find(&lifetime->space, address, time),
+				     time);
 	report.stale = is_stale(report.piece, evidence->processes->lost, time);
 	if (!report.piece)
-		report.since = life->born;
+		report.since = lifetime->born;
 	return report;
 }
 
 static struct report find_report(const struct resolver_evidence *evidence,
-				 const struct resolver_lifetime *life, uint64_t address,
+				 const struct resolver_lifetime *lifetime, uint64_t address,
 				 uint64_t time)
 {
 	const struct resolver_piece *module;
@@ -126,17 +130,18 @@ static struct report find_report(const struct resolver_evidence *evidence,
 		module = resolver_space_find(&evidence->processes->kernel, address, time);
 		return (struct report){ .piece = module, .since = module ? module->from : 0 };
 	}
-	return life ? report_in_life(evidence, life, address, time) : (struct report){ 0 };
+	return lifetime ? report_in_life(evidence, lifetime, address, time) : (struct report){ 0 };
 }
 
 /* Present pieces do not overlap: one that had certainly begun holds at all of its addresses. */
 static bool holds_everywhere(const struct subject *subject, const struct resolver_piece *piece)
 {
-	const struct resolver_lifetime *life = subject->life;
+	const struct resolver_lifetime *lifetime = subject->lifetime;
 	uint64_t time = subject->sample->time;
 
-	return piece && life && piece->until == UINT64_MAX &&
-	       piece->from + piece->from_error <= time && life->born + life->born_error <= time;
+	return piece && lifetime && piece->until == UINT64_MAX &&
+	       piece->from + piece->from_error <= time &&
+	       lifetime->born + lifetime->born_error <= time;
 }
 
 /* Neighbours in a call chain mostly lie in the same mapping. */
@@ -147,7 +152,7 @@ static struct report report_at(struct subject *subject, uint64_t address)
 
 	if (latest && address >= latest->start && address < latest->end)
 		return subject->latest;
-	report = find_report(subject->evidence, subject->life, address, subject->sample->time);
+	report = find_report(subject->evidence, subject->lifetime, address, subject->sample->time);
 	subject->latest = holds_everywhere(subject, report.piece) ? report : (struct report){ 0 };
 	return report;
 }
@@ -275,7 +280,7 @@ static void count_losses(const struct subject *subject, enum resolver_verdict ve
 		losses->counts[LOSS_OTHER_KERNEL]++;
 	else if (!sample->cpl || (verdict != RESOLVER_UNKNOWN && verdict != RESOLVER_AMBIGUOUS))
 		return;
-	else if (!subject->life)
+	else if (!subject->lifetime)
 		losses->counts[LOSS_NO_ADDRESS_SPACE]++;
 	else if (verdict == RESOLVER_AMBIGUOUS)
 		losses->counts[LOSS_UNCERTAIN]++;
@@ -288,12 +293,12 @@ static void name_task(const struct subject *subject, struct sample *sample)
 	const struct resolver_processes *processes = subject->evidence->processes;
 	struct resolver_name name;
 
-	if (sample->pid == SAMPLE_TASK_UNKNOWN && subject->life)
-		sample->pid = sample->tid = subject->life->process->pid;
+	if (sample->pid == SAMPLE_TASK_UNKNOWN && subject->lifetime)
+		sample->pid = sample->tid = subject->lifetime->process->pid;
 	if (*sample->comm || sample->tid == SAMPLE_TASK_UNKNOWN)
 		return;
 	name = resolver_threads_name_of(&processes->threads, sample->tid, sample->time);
-	if (!processes->lost || name.told > processes->lost)
+	if (!processes->lost || name.reported > processes->lost)
 		snprintf(sample->comm, sizeof(sample->comm), "%s", name.comm);
 }
 
@@ -303,7 +308,7 @@ struct attributed_sample resolver_decide(const struct resolver_evidence *evidenc
 {
 	struct subject subject = { .evidence = evidence,
 				   .sample = sample,
-				   .life = life_of(evidence, sample) };
+				   .lifetime = life_of(evidence, sample) };
 	struct attributed_sample result = { .sample = sample, .user = user };
 
 	name_task(&subject, sample);

@@ -10,23 +10,24 @@
 struct resolver_root {
 	struct resolver_node node;
 	uint64_t cr3, from;
-	uint64_t told; /* ns, of the latest report */
-	struct resolver_lifetime *life;
+	uint64_t reported; /* ns, of the latest report */
+	struct resolver_lifetime *lifetime;
 };
 
-static struct resolver_process *find_process(const struct resolver_lifetimes *lives, uint32_t pid)
+static struct resolver_process *find_process(const struct resolver_lifetimes *lifetimes,
+					     uint32_t pid)
 {
-	struct resolver_node *node = resolver_table_first(&lives->processes, hash_mix(0, pid));
+	struct resolver_node *node = resolver_table_first(&lifetimes->processes, hash_mix(0, pid));
 
 	while (node && ((struct resolver_process *)node)->pid != pid)
 		node = resolver_table_next(node);
 	return (struct resolver_process *)node;
 }
 
-static struct resolver_process *need_process(struct resolver_lifetimes *lives,
-					     struct resolver_store *store, uint32_t pid)
+static struct resolver_process *get_process(struct resolver_lifetimes *lifetimes,
+					    struct resolver_store *store, uint32_t pid)
 {
-	struct resolver_process *process = find_process(lives, pid);
+	struct resolver_process *process = find_process(lifetimes, pid);
 
 	if (process)
 		return process;
@@ -34,7 +35,7 @@ static struct resolver_process *need_process(struct resolver_lifetimes *lives,
 	if (!process)
 		return NULL;
 	process->pid = pid;
-	if (resolver_table_add(&lives->processes, store->account, hash_mix(0, pid),
+	if (resolver_table_add(&lifetimes->processes, store->account, hash_mix(0, pid),
 			       &process->node)) {
 		resolver_store_free(store, process, sizeof(*process));
 		return NULL;
@@ -42,82 +43,82 @@ static struct resolver_process *need_process(struct resolver_lifetimes *lives,
 	return process;
 }
 
-struct resolver_lifetime *resolver_lifetimes_latest(const struct resolver_lifetimes *lives,
+struct resolver_lifetime *resolver_lifetimes_latest(const struct resolver_lifetimes *lifetimes,
 						    uint32_t pid, uint64_t time)
 {
-	const struct resolver_process *process = find_process(lives, pid);
-	struct resolver_lifetime *life = process ? process->newest : NULL;
+	const struct resolver_process *process = find_process(lifetimes, pid);
+	struct resolver_lifetime *lifetime = process ? process->newest : NULL;
 
-	while (life && life->born > time)
-		life = life->older;
-	return life;
+	while (lifetime && lifetime->born > time)
+		lifetime = lifetime->older;
+	return lifetime;
 }
 
-struct resolver_lifetime *resolver_lifetimes_find(const struct resolver_lifetimes *lives,
+struct resolver_lifetime *resolver_lifetimes_find(const struct resolver_lifetimes *lifetimes,
 						  uint32_t pid, uint64_t time)
 {
-	struct resolver_lifetime *life = resolver_lifetimes_latest(lives, pid, time);
+	struct resolver_lifetime *lifetime = resolver_lifetimes_latest(lifetimes, pid, time);
 
-	return life && time < life->died ? life : NULL;
+	return lifetime && time < lifetime->died ? lifetime : NULL;
 }
 
-void resolver_lifetimes_end(struct resolver_lifetimes *lives, struct resolver_lifetime *life,
-			    uint64_t time)
+void resolver_lifetimes_end(struct resolver_lifetimes *lifetimes,
+			    struct resolver_lifetime *lifetime, uint64_t time)
 {
-	if (life->died == UINT64_MAX) {
-		life->next_dead = lives->dead;
-		lives->dead = life;
+	if (lifetime->died == UINT64_MAX) {
+		lifetime->next_dead = lifetimes->dead;
+		lifetimes->dead = lifetime;
 	}
-	if (time < life->died)
-		life->died = time;
+	if (time < lifetime->died)
+		lifetime->died = time;
 }
 
 /* Inserts LIFE by time among those of its process id. */
-static void link_life(struct resolver_lifetimes *lives, struct resolver_lifetime *life)
+static void link_lifetime(struct resolver_lifetimes *lifetimes, struct resolver_lifetime *lifetime)
 {
-	struct resolver_lifetime *newer = NULL, *older = life->process->newest;
+	struct resolver_lifetime *newer = NULL, *older = lifetime->process->newest;
 
-	while (older && older->born > life->born) {
+	while (older && older->born > lifetime->born) {
 		newer = older;
 		older = older->older;
 	}
-	life->newer = newer;
-	life->older = older;
+	lifetime->newer = newer;
+	lifetime->older = older;
 	if (older)
-		older->newer = life;
+		older->newer = lifetime;
 	if (newer)
-		newer->older = life;
+		newer->older = lifetime;
 	else
-		life->process->newest = life;
+		lifetime->process->newest = lifetime;
 	if (older)
-		resolver_lifetimes_end(lives, older, life->born);
+		resolver_lifetimes_end(lifetimes, older, lifetime->born);
 	if (newer)
-		resolver_lifetimes_end(lives, life, newer->born);
+		resolver_lifetimes_end(lifetimes, lifetime, newer->born);
 }
 
-struct resolver_lifetime *resolver_lifetimes_begin(struct resolver_lifetimes *lives,
+struct resolver_lifetime *resolver_lifetimes_begin(struct resolver_lifetimes *lifetimes,
 						   struct resolver_store *store, uint32_t pid,
 						   uint64_t time)
 {
-	struct resolver_lifetime *life = resolver_store_alloc(store, sizeof(*life));
+	struct resolver_lifetime *lifetime = resolver_store_alloc(store, sizeof(*lifetime));
 
-	if (!life)
+	if (!lifetime)
 		return NULL;
-	life->process = need_process(lives, store, pid);
-	if (!life->process) {
-		resolver_store_free(store, life, sizeof(*life));
+	lifetime->process = get_process(lifetimes, store, pid);
+	if (!lifetime->process) {
+		resolver_store_free(store, lifetime, sizeof(*lifetime));
 		return NULL;
 	}
-	life->number = ++lives->begun;
-	life->born = time;
-	life->died = UINT64_MAX;
-	link_life(lives, life);
-	lives->kept++;
-	return life;
+	lifetime->number = ++lifetimes->begun;
+	lifetime->born = time;
+	lifetime->died = UINT64_MAX;
+	link_lifetime(lifetimes, lifetime);
+	lifetimes->kept++;
+	return lifetime;
 }
 
-static int add_root(struct resolver_lifetimes *lives, struct resolver_store *store,
-		    struct resolver_lifetime *life, uint64_t cr3, uint64_t from)
+static int add_root(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
+		    struct resolver_lifetime *lifetime, uint64_t cr3, uint64_t from)
 {
 	struct resolver_root *root = resolver_store_alloc(store, sizeof(*root));
 
@@ -125,53 +126,54 @@ static int add_root(struct resolver_lifetimes *lives, struct resolver_store *sto
 		return -ENOMEM;
 	root->cr3 = cr3;
 	root->from = from;
-	root->life = life;
-	if (resolver_table_add(&lives->roots, store->account, hash_mix(0, cr3), &root->node)) {
+	root->lifetime = lifetime;
+	if (resolver_table_add(&lifetimes->roots, store->account, hash_mix(0, cr3), &root->node)) {
 		resolver_store_free(store, root, sizeof(*root));
 		return -ENOMEM;
 	}
-	life->roots[life->roots[0] != NULL] = root;
+	lifetime->roots[lifetime->roots[0] != NULL] = root;
 	return 0;
 }
 
-static int add_roots(struct resolver_lifetimes *lives, struct resolver_store *store,
-		     struct resolver_lifetime *life, const struct sideband *record, uint64_t from)
+static int add_roots(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
+		     struct resolver_lifetime *lifetime, const struct sideband *record,
+		     uint64_t from)
 {
 	uint64_t cr3 = record->cr3 & CR3_ADDRESS;
-	int error = add_root(lives, store, life, cr3, from);
+	int error = add_root(lifetimes, store, lifetime, cr3, from);
 
 	if (!error && record->flags & SIDEBAND_CR3_PAIR)
-		error = add_root(lives, store, life, cr3 | CR3_PTI_USER, from);
+		error = add_root(lifetimes, store, lifetime, cr3 | CR3_PTI_USER, from);
 	return error;
 }
 
-static void free_root(struct resolver_lifetimes *lives, struct resolver_store *store,
+static void free_root(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
 		      struct resolver_root *root)
 {
 	if (!root)
 		return;
-	resolver_table_remove(&lives->roots, &root->node);
+	resolver_table_remove(&lifetimes->roots, &root->node);
 	resolver_store_free(store, root, sizeof(*root));
 }
 
-static void free_roots(struct resolver_lifetimes *lives, struct resolver_store *store,
-		       struct resolver_lifetime *life)
+static void free_roots(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
+		       struct resolver_lifetime *lifetime)
 {
 	for (size_t i = 0; i < 2; i++) {
-		free_root(lives, store, life->roots[i]);
-		life->roots[i] = NULL;
+		free_root(lifetimes, store, lifetime->roots[i]);
+		lifetime->roots[i] = NULL;
 	}
 }
 
 /* Was it last reported before a loss, and is RECORD from after it? */
-static bool is_outdated(const struct resolver_lifetime *life, const struct sideband *record,
+static bool is_outdated(const struct resolver_lifetime *lifetime, const struct sideband *record,
 			uint64_t lost)
 {
-	return life->roots[0]->told <= lost && record->time > lost;
+	return lifetime->roots[0]->reported <= lost && record->time > lost;
 }
 
-int resolver_lifetimes_root(struct resolver_lifetimes *lives, struct resolver_store *store,
-			    struct resolver_lifetime *life, const struct sideband *record,
+int resolver_lifetimes_root(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
+			    struct resolver_lifetime *lifetime, const struct sideband *record,
 			    uint64_t from, uint64_t lost)
 {
 	uint64_t cr3 = record->cr3 & CR3_ADDRESS;
@@ -179,132 +181,135 @@ int resolver_lifetimes_root(struct resolver_lifetimes *lives, struct resolver_st
 
 	if (!cr3)
 		return 0;
-	if (life->roots[0] && life->roots[0]->cr3 != cr3) {
-		if (!is_outdated(life, record, lost))
+	if (lifetime->roots[0] && lifetime->roots[0]->cr3 != cr3) {
+		if (!is_outdated(lifetime, record, lost))
 			return 0;
-		free_roots(lives, store, life);
+		free_roots(lifetimes, store, lifetime);
 	}
-	if (!life->roots[0])
-		error = add_roots(lives, store, life, record, from);
-	for (size_t i = 0; i < 2 && life->roots[i]; i++)
-		if (record->time > life->roots[i]->told)
-			life->roots[i]->told = record->time;
+	if (!lifetime->roots[0])
+		error = add_roots(lifetimes, store, lifetime, record, from);
+	for (size_t i = 0; i < 2 && lifetime->roots[i]; i++)
+		if (record->time > lifetime->roots[i]->reported)
+			lifetime->roots[i]->reported = record->time;
 	return error;
 }
 
 /* After a loss, reports from before it may be about another process's page tables. */
 static bool is_stale(const struct resolver_root *root, uint64_t time, uint64_t lost)
 {
-	return lost && (root->told <= lost || time <= lost);
+	return lost && (root->reported <= lost || time <= lost);
 }
 
-uint64_t resolver_lifetime_root(const struct resolver_lifetime *life, uint64_t lost, bool *pair)
+uint64_t resolver_lifetime_root(const struct resolver_lifetime *lifetime, uint64_t lost, bool *pair)
 {
-	const struct resolver_root *root = life->roots[0];
+	const struct resolver_root *root = lifetime->roots[0];
 
-	*pair = life->roots[1];
-	return root && (!lost || root->told > lost) ? root->cr3 : 0;
+	*pair = lifetime->roots[1];
+	return root && (!lost || root->reported > lost) ? root->cr3 : 0;
 }
 
 /* A vfork() child shares its parent's until it execs or ends, and is the one that runs. */
-struct resolver_lifetime *resolver_lifetimes_find_root(const struct resolver_lifetimes *lives,
+struct resolver_lifetime *resolver_lifetimes_find_root(const struct resolver_lifetimes *lifetimes,
 						       uint64_t cr3, uint64_t time, uint64_t lost)
 {
 	const struct resolver_root *found = NULL;
 	struct resolver_node *node;
 
 	cr3 &= CR3_ADDRESS;
-	node = resolver_table_first(&lives->roots, hash_mix(0, cr3));
+	node = resolver_table_first(&lifetimes->roots, hash_mix(0, cr3));
 	for (; node; node = resolver_table_next(node)) {
 		const struct resolver_root *root = (const void *)node;
 
-		if (root->cr3 == cr3 && root->from <= time && time < root->life->died &&
+		if (root->cr3 == cr3 && root->from <= time && time < root->lifetime->died &&
 		    !is_stale(root, time, lost) && (!found || root->from > found->from))
 			found = root;
 	}
-	return found ? found->life : NULL;
+	return found ? found->lifetime : NULL;
 }
 
-void resolver_lifetimes_changed(struct resolver_lifetimes *lives, struct resolver_lifetime *life)
+void resolver_lifetimes_changed(struct resolver_lifetimes *lifetimes,
+				struct resolver_lifetime *lifetime)
 {
-	if (life->in_past || !resolver_space_has_past(&life->space))
+	if (lifetime->in_past || !resolver_space_has_past(&lifetime->space))
 		return;
-	life->in_past = true;
-	life->next_past = lives->past;
-	lives->past = life;
+	lifetime->in_past = true;
+	lifetime->next_past = lifetimes->past;
+	lifetimes->past = lifetime;
 }
 
-static void unlink_life(struct resolver_lifetimes *lives, struct resolver_store *store,
-			struct resolver_lifetime *life)
+static void unlink_lifetime(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
+			    struct resolver_lifetime *lifetime)
 {
-	struct resolver_process *process = life->process;
+	struct resolver_process *process = lifetime->process;
 
-	if (life->newer)
-		life->newer->older = life->older;
+	if (lifetime->newer)
+		lifetime->newer->older = lifetime->older;
 	else
-		process->newest = life->older;
-	if (life->older)
-		life->older->newer = life->newer;
+		process->newest = lifetime->older;
+	if (lifetime->older)
+		lifetime->older->newer = lifetime->newer;
 	if (process->newest)
 		return;
-	resolver_table_remove(&lives->processes, &process->node);
+	resolver_table_remove(&lifetimes->processes, &process->node);
 	resolver_store_free(store, process, sizeof(*process));
 }
 
-static void free_life(struct resolver_lifetimes *lives, struct resolver_store *store,
-		      struct resolver_lifetime *life)
+static void free_lifetime(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
+			  struct resolver_lifetime *lifetime)
 {
-	unlink_life(lives, store, life);
-	free_roots(lives, store, life);
-	resolver_space_free(&life->space, store);
-	resolver_store_free(store, life, sizeof(*life));
-	lives->kept--;
+	unlink_lifetime(lifetimes, store, lifetime);
+	free_roots(lifetimes, store, lifetime);
+	resolver_space_free(&lifetime->space, store);
+	resolver_store_free(store, lifetime, sizeof(*lifetime));
+	lifetimes->kept--;
 }
 
 /* Lifetimes that are about to be freed leave this list, too. */
-static void forget_mappings(struct resolver_lifetimes *lives, struct resolver_store *store,
+static void forget_mappings(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
 			    uint64_t horizon)
 {
-	struct resolver_lifetime **link = &lives->past, *life;
+	struct resolver_lifetime **link = &lifetimes->past, *lifetime;
 
-	while ((life = *link)) {
-		resolver_space_forget(&life->space, store, horizon);
-		life->in_past = life->died > horizon && resolver_space_has_past(&life->space);
-		if (life->in_past)
-			link = &life->next_past;
+	while ((lifetime = *link)) {
+		resolver_space_forget(&lifetime->space, store, horizon);
+		lifetime->in_past =
+			lifetime->died > horizon && resolver_space_has_past(&lifetime->space);
+		if (lifetime->in_past)
+			link = &lifetime->next_past;
 		else
-			*link = life->next_past;
+			*link = lifetime->next_past;
 	}
 }
 
-static void empty_mortuary(struct resolver_lifetimes *lives, struct resolver_store *store,
-			   uint64_t horizon)
+static void free_ended(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
+		       uint64_t horizon)
 {
-	struct resolver_lifetime **link = &lives->dead, *life;
+	struct resolver_lifetime **link = &lifetimes->dead, *lifetime;
 
-	while ((life = *link)) {
-		if (life->died > horizon) {
-			link = &life->next_dead;
+	while ((lifetime = *link)) {
+		if (lifetime->died > horizon) {
+			link = &lifetime->next_dead;
 			continue;
 		}
-		*link = life->next_dead;
-		free_life(lives, store, life);
+		*link = lifetime->next_dead;
+		free_lifetime(lifetimes, store, lifetime);
 	}
 }
 
-void resolver_lifetimes_forget(struct resolver_lifetimes *lives, struct resolver_store *store,
+void resolver_lifetimes_forget(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
 			       uint64_t horizon)
 {
-	forget_mappings(lives, store, horizon);
-	empty_mortuary(lives, store, horizon);
+	forget_mappings(lifetimes, store, horizon);
+	free_ended(lifetimes, store, horizon);
 }
 
-void resolver_lifetimes_free(struct resolver_lifetimes *lives, struct resolver_store *store)
+void resolver_lifetimes_free(struct resolver_lifetimes *lifetimes, struct resolver_store *store)
 {
-	for (size_t i = 0; i < lives->processes.capacity; i++)
-		while (lives->processes.chains[i])
-			free_life(lives, store,
-				  ((struct resolver_process *)lives->processes.chains[i])->newest);
-	resolver_table_free(&lives->processes, store->account);
-	resolver_table_free(&lives->roots, store->account);
+	for (size_t i = 0; i < lifetimes->processes.capacity; i++)
+		while (lifetimes->processes.chains[i])
+			free_lifetime(lifetimes, store,
+				      ((struct resolver_process *)lifetimes->processes.chains[i])
+					      ->newest);
+	resolver_table_free(&lifetimes->processes, store->account);
+	resolver_table_free(&lifetimes->roots, store->account);
 }

@@ -44,41 +44,43 @@ struct resolver_lifetimes {
 };
 
 /* The process PID at TIME; NULL: unknown. Valid until it is forgotten. */
-struct resolver_lifetime *resolver_lifetimes_find(const struct resolver_lifetimes *lives,
+struct resolver_lifetime *resolver_lifetimes_find(const struct resolver_lifetimes *lifetimes,
 						  uint32_t pid, uint64_t time);
 /* The latest process PID that had begun by TIME, whether it has ended or not; NULL. */
-struct resolver_lifetime *resolver_lifetimes_latest(const struct resolver_lifetimes *lives,
+struct resolver_lifetime *resolver_lifetimes_latest(const struct resolver_lifetimes *lifetimes,
 						    uint32_t pid, uint64_t time);
 /* The process with the page tables in CR3, of a sample in user space, by reports after LOST (ns; 0:
  * nothing was lost); NULL. */
-struct resolver_lifetime *resolver_lifetimes_find_root(const struct resolver_lifetimes *lives,
+struct resolver_lifetime *resolver_lifetimes_find_root(const struct resolver_lifetimes *lifetimes,
 						       uint64_t cr3, uint64_t time, uint64_t lost);
 
 /* A new process PID, which ends the previous one. NULL without memory. */
-struct resolver_lifetime *resolver_lifetimes_begin(struct resolver_lifetimes *lives,
+struct resolver_lifetime *resolver_lifetimes_begin(struct resolver_lifetimes *lifetimes,
 						   struct resolver_store *store, uint32_t pid,
 						   uint64_t time);
-void resolver_lifetimes_end(struct resolver_lifetimes *lives, struct resolver_lifetime *life,
-			    uint64_t time);
+void resolver_lifetimes_end(struct resolver_lifetimes *lifetimes,
+			    struct resolver_lifetime *lifetime, uint64_t time);
 
 /*
  * Sets the page tables of LIFE from FROM on to those of RECORD, if it has any. The first report
  * counts, until it is older than LOST (ns; 0: nothing was lost) and another one is not. 0 or
  * -ENOMEM.
  */
-int resolver_lifetimes_root(struct resolver_lifetimes *lives, struct resolver_store *store,
-			    struct resolver_lifetime *life, const struct sideband *record,
+int resolver_lifetimes_root(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
+			    struct resolver_lifetime *lifetime, const struct sideband *record,
 			    uint64_t from, uint64_t lost);
 
 /* CR3 without its low bits, if it was reported after LOST (ns); else 0. */
-uint64_t resolver_lifetime_root(const struct resolver_lifetime *life, uint64_t lost, bool *pair);
+uint64_t resolver_lifetime_root(const struct resolver_lifetime *lifetime, uint64_t lost,
+				bool *pair);
 
 /* To be called when the space of LIFE has changed. */
-void resolver_lifetimes_changed(struct resolver_lifetimes *lives, struct resolver_lifetime *life);
+void resolver_lifetimes_changed(struct resolver_lifetimes *lifetimes,
+				struct resolver_lifetime *lifetime);
 
 /* No time before HORIZON will be asked for: frees what had ended by then. */
-void resolver_lifetimes_forget(struct resolver_lifetimes *lives, struct resolver_store *store,
+void resolver_lifetimes_forget(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
 			       uint64_t horizon);
-void resolver_lifetimes_free(struct resolver_lifetimes *lives, struct resolver_store *store);
+void resolver_lifetimes_free(struct resolver_lifetimes *lifetimes, struct resolver_store *store);
 
 #endif

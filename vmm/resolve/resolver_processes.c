@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 /* A thread is counted in one lifetime: that of its latest record. */
-static int count_thread(struct resolver_processes *processes, struct resolver_lifetime *life,
+static int count_thread(struct resolver_processes *processes, struct resolver_lifetime *lifetime,
 			uint32_t tid)
 {
 	struct resolver_thread *thread =
@@ -13,9 +13,9 @@ static int count_thread(struct resolver_processes *processes, struct resolver_li
 
 	if (!thread)
 		return -ENOMEM;
-	if (thread->life != life->number) {
-		thread->life = life->number;
-		life->threads++;
+	if (thread->lifetime != lifetime->number) {
+		thread->lifetime = lifetime->number;
+		lifetime->threads++;
 	}
 	return 0;
 }
@@ -41,58 +41,58 @@ static int inherit_name(struct resolver_processes *processes, const struct sideb
 	return name_thread(processes, head->tid, head->time, &name);
 }
 
-static int note_root(struct resolver_processes *processes, struct resolver_lifetime *life,
+static int note_root(struct resolver_processes *processes, struct resolver_lifetime *lifetime,
 		     const struct sideband *record)
 {
-	return resolver_lifetimes_root(&processes->lives, &processes->store, life, record,
+	return resolver_lifetimes_root(&processes->lifetimes, &processes->store, lifetime, record,
 				       record->time, processes->lost);
 }
 
-static struct resolver_lifetime *begin_life(struct resolver_processes *processes,
-					    const struct sideband *record)
+static struct resolver_lifetime *begin_lifetime(struct resolver_processes *processes,
+						const struct sideband *record)
 {
-	struct resolver_lifetime *life = resolver_lifetimes_begin(
-		&processes->lives, &processes->store, record->pid, record->time);
+	struct resolver_lifetime *lifetime = resolver_lifetimes_begin(
+		&processes->lifetimes, &processes->store, record->pid, record->time);
 
-	if (life)
-		life->born_error = record->time_error;
-	return life;
+	if (lifetime)
+		lifetime->born_error = record->time_error;
+	return lifetime;
 }
 
 /* The lifetime that a record is about; an unknown process begins with this record. */
-static struct resolver_lifetime *need_life(struct resolver_processes *processes,
-					   const struct sideband *record)
+static struct resolver_lifetime *get_lifetime(struct resolver_processes *processes,
+					      const struct sideband *record)
 {
-	struct resolver_lifetime *life =
-		resolver_lifetimes_find(&processes->lives, record->pid, record->time);
+	struct resolver_lifetime *lifetime =
+		resolver_lifetimes_find(&processes->lifetimes, record->pid, record->time);
 
-	if (!life) {
-		life = begin_life(processes, record);
+	if (!lifetime) {
+		lifetime = begin_lifetime(processes, record);
 		/* Its first thread is alive, too; otherwise it would end with any other. */
-		if (life && count_thread(processes, life, record->pid))
+		if (lifetime && count_thread(processes, lifetime, record->pid))
 			return NULL;
 	}
-	if (!life || count_thread(processes, life, record->tid) ||
-	    note_root(processes, life, record))
+	if (!lifetime || count_thread(processes, lifetime, record->tid) ||
+	    note_root(processes, lifetime, record))
 		return NULL;
-	return life;
+	return lifetime;
 }
 
-static int take_thread(struct resolver_processes *processes, const struct sideband_fork *fork)
+static int apply_thread(struct resolver_processes *processes, const struct sideband_fork *fork)
 {
-	return need_life(processes, &fork->head) ? inherit_name(processes, fork) : -ENOMEM;
+	return get_lifetime(processes, &fork->head) ? inherit_name(processes, fork) : -ENOMEM;
 }
 
-static int take_fork(struct resolver_processes *processes, const struct sideband_fork *fork)
+static int apply_fork(struct resolver_processes *processes, const struct sideband_fork *fork)
 {
 	const struct sideband *head = &fork->head;
 	struct resolver_lifetime *parent, *child;
 	int error;
 
 	if (head->pid == fork->parent_pid)
-		return take_thread(processes, fork);
-	parent = resolver_lifetimes_find(&processes->lives, fork->parent_pid, head->time);
-	child = begin_life(processes, head);
+		return apply_thread(processes, fork);
+	parent = resolver_lifetimes_find(&processes->lifetimes, fork->parent_pid, head->time);
+	child = begin_lifetime(processes, head);
 	if (!child || count_thread(processes, child, head->tid) ||
 	    note_root(processes, child, head))
 		return -ENOMEM;
@@ -102,31 +102,31 @@ static int take_fork(struct resolver_processes *processes, const struct sideband
 	return resolver_space_inherit(&child->space, &parent->space, &processes->store, head->time);
 }
 
-static int take_comm(struct resolver_processes *processes, const struct sideband_comm *comm)
+static int apply_comm(struct resolver_processes *processes, const struct sideband_comm *comm)
 {
 	const struct sideband *head = &comm->head;
 	const struct resolver_name name = { comm->comm, head->time };
-	struct resolver_lifetime *life;
+	struct resolver_lifetime *lifetime;
 
 	if (head->flags & SIDEBAND_COMM_EXEC)
-		begin_life(processes, head);
-	life = need_life(processes, head);
-	if (!life)
+		begin_lifetime(processes, head);
+	lifetime = get_lifetime(processes, head);
+	if (!lifetime)
 		return -ENOMEM;
 	return name_thread(processes, head->tid, head->time, &name);
 }
 
 /* A process ends with the last of its known threads. */
-static int take_exit(struct resolver_processes *processes, const struct sideband *head)
+static int apply_exit(struct resolver_processes *processes, const struct sideband *head)
 {
-	struct resolver_lifetime *life =
-		resolver_lifetimes_find(&processes->lives, head->pid, head->time);
+	struct resolver_lifetime *lifetime =
+		resolver_lifetimes_find(&processes->lifetimes, head->pid, head->time);
 	struct resolver_thread *thread = resolver_threads_find(&processes->threads, head->tid);
 
-	if (life && thread && thread->life == life->number) {
-		thread->life = 0;
-		if (!--life->threads)
-			resolver_lifetimes_end(&processes->lives, life, head->time);
+	if (lifetime && thread && thread->lifetime == lifetime->number) {
+		thread->lifetime = 0;
+		if (!--lifetime->threads)
+			resolver_lifetimes_end(&processes->lifetimes, lifetime, head->time);
 	}
 	return thread ? name_thread(processes, head->tid, head->time,
 				    &(struct resolver_name){ "", head->time })
@@ -134,26 +134,26 @@ static int take_exit(struct resolver_processes *processes, const struct sideband
 }
 
 /* The source has seen the process only now; the page tables are as old as its address space. */
-static int take_space(struct resolver_processes *processes, const struct sideband *head)
+static int apply_space(struct resolver_processes *processes, const struct sideband *head)
 {
-	struct resolver_lifetime *life =
-		resolver_lifetimes_find(&processes->lives, head->pid, head->time);
+	struct resolver_lifetime *lifetime =
+		resolver_lifetimes_find(&processes->lifetimes, head->pid, head->time);
 
-	return life ? resolver_lifetimes_root(&processes->lives, &processes->store, life, head,
-					      life->born, processes->lost)
-		    : 0;
+	return lifetime ? resolver_lifetimes_root(&processes->lifetimes, &processes->store,
+						  lifetime, head, lifetime->born, processes->lost)
+			: 0;
 }
 
-static int take_mmap(struct resolver_processes *processes, const struct sideband_mmap *mmap)
+static int apply_mmap(struct resolver_processes *processes, const struct sideband_mmap *mmap)
 {
-	struct resolver_lifetime *life = need_life(processes, &mmap->head);
+	struct resolver_lifetime *lifetime = get_lifetime(processes, &mmap->head);
 	struct resolver_image *image =
-		life ? resolver_image_of_mmap(&processes->store, mmap) : NULL;
+		lifetime ? resolver_image_of_mmap(&processes->store, mmap) : NULL;
 	int error;
 
 	if (!image)
 		return -ENOMEM;
-	error = resolver_space_map(&life->space, &processes->store,
+	error = resolver_space_map(&lifetime->space, &processes->store,
 				   &(struct resolver_piece){ .start = mmap->start,
 							     .end = mmap->start + mmap->length,
 							     .from = mmap->head.time,
@@ -161,7 +161,7 @@ static int take_mmap(struct resolver_processes *processes, const struct sideband
 							     .offset = mmap->offset,
 							     .image = image });
 	processes->mappings_known = true;
-	resolver_lifetimes_changed(&processes->lives, life);
+	resolver_lifetimes_changed(&processes->lifetimes, lifetime);
 	resolver_image_release(&processes->store, image);
 	return error;
 }
@@ -176,18 +176,19 @@ static struct resolver_piece hole_of(const struct sideband_munmap *munmap)
 	};
 }
 
-static int take_munmap(struct resolver_processes *processes, const struct sideband_munmap *munmap)
+static int apply_munmap(struct resolver_processes *processes, const struct sideband_munmap *munmap)
 {
-	struct resolver_lifetime *life = need_life(processes, &munmap->head);
+	struct resolver_lifetime *lifetime = get_lifetime(processes, &munmap->head);
 	struct resolver_piece hole = hole_of(munmap);
-	int error = life ? resolver_space_map(&life->space, &processes->store, &hole) : -ENOMEM;
+	int error =
+		lifetime ? resolver_space_map(&lifetime->space, &processes->store, &hole) : -ENOMEM;
 
-	if (life)
-		resolver_lifetimes_changed(&processes->lives, life);
+	if (lifetime)
+		resolver_lifetimes_changed(&processes->lifetimes, lifetime);
 	return error;
 }
 
-static int take_module(struct resolver_processes *processes, const struct sideband_module *module)
+static int apply_module(struct resolver_processes *processes, const struct sideband_module *module)
 {
 	struct resolver_image *image = resolver_image_of_module(&processes->store, module);
 	int error;
@@ -204,25 +205,25 @@ static int take_module(struct resolver_processes *processes, const struct sideba
 	return error;
 }
 
-static int take(struct resolver_processes *processes, const struct sideband *record)
+static int apply_record(struct resolver_processes *processes, const struct sideband *record)
 {
 	struct resolver_piece hole;
 
 	switch (record->type) {
 	case SIDEBAND_FORK:
-		return take_fork(processes, (const void *)record);
+		return apply_fork(processes, (const void *)record);
 	case SIDEBAND_COMM:
-		return take_comm(processes, (const void *)record);
+		return apply_comm(processes, (const void *)record);
 	case SIDEBAND_EXIT:
-		return take_exit(processes, record);
+		return apply_exit(processes, record);
 	case SIDEBAND_MMAP:
-		return take_mmap(processes, (const void *)record);
+		return apply_mmap(processes, (const void *)record);
 	case SIDEBAND_MUNMAP:
-		return take_munmap(processes, (const void *)record);
+		return apply_munmap(processes, (const void *)record);
 	case SIDEBAND_ADDRESS_SPACE:
-		return take_space(processes, record);
+		return apply_space(processes, record);
 	case SIDEBAND_MODULE_LOAD:
-		return take_module(processes, (const void *)record);
+		return apply_module(processes, (const void *)record);
 	case SIDEBAND_MODULE_UNLOAD:
 		hole = hole_of((const void *)record);
 		return resolver_space_map(&processes->kernel, &processes->store, &hole);
@@ -233,7 +234,7 @@ static int take(struct resolver_processes *processes, const struct sideband *rec
 
 int resolver_processes_apply(struct resolver_processes *processes, const struct sideband *record)
 {
-	int error = take(processes, record);
+	int error = apply_record(processes, record);
 
 	if (error && record->time > processes->lost)
 		processes->lost = record->time;
@@ -243,13 +244,13 @@ int resolver_processes_apply(struct resolver_processes *processes, const struct 
 void resolver_processes_forget(struct resolver_processes *processes, uint64_t horizon)
 {
 	resolver_space_forget(&processes->kernel, &processes->store, horizon);
-	resolver_lifetimes_forget(&processes->lives, &processes->store, horizon);
+	resolver_lifetimes_forget(&processes->lifetimes, &processes->store, horizon);
 	resolver_threads_forget(&processes->threads, &processes->store, horizon);
 }
 
 void resolver_processes_free(struct resolver_processes *processes)
 {
-	resolver_lifetimes_free(&processes->lives, &processes->store);
+	resolver_lifetimes_free(&processes->lifetimes, &processes->store);
 	resolver_threads_free(&processes->threads, &processes->store);
 	resolver_space_free(&processes->kernel, &processes->store);
 	resolver_table_free(&processes->store.images, processes->store.account);

@@ -12,7 +12,7 @@
 /* Zeroed: nothing is known. */
 struct resolver_processes {
 	struct resolver_store store;
-	struct resolver_lifetimes lives;
+	struct resolver_lifetimes lifetimes;
 	struct resolver_threads threads;
 	struct resolver_space kernel; /* modules */
 	bool mappings_known;          /* a mapping of any process was reported */

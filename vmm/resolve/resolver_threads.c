@@ -8,7 +8,7 @@
 #include "shared/sideband_record.h"
 
 struct resolver_naming {
-	uint64_t from, told; /* as in struct resolver_name */
+	uint64_t from, reported; /* as in struct resolver_name */
 	struct resolver_naming *older;
 	char comm[SIDEBAND_COMM_SIZE];
 };
@@ -60,7 +60,7 @@ int resolver_threads_name(struct resolver_threads *threads, struct resolver_stor
 	for (place = &thread->newest; *place && (*place)->from > time; place = &(*place)->older)
 		;
 	naming->from = time;
-	naming->told = name->told;
+	naming->reported = name->reported;
 	memcpy(naming->comm, name->comm, strnlen(name->comm, sizeof(naming->comm) - 1));
 	naming->older = *place;
 	*place = naming;
@@ -76,7 +76,7 @@ struct resolver_name resolver_threads_name_of(const struct resolver_threads *thr
 
 	while (naming && naming->from > time)
 		naming = naming->older;
-	return naming ? (struct resolver_name){ naming->comm, naming->told }
+	return naming ? (struct resolver_name){ naming->comm, naming->reported }
 		      : (struct resolver_name){ "", 0 };
 }
 
@@ -123,7 +123,7 @@ void resolver_threads_forget(struct resolver_threads *threads, struct resolver_s
 		}
 		*link = thread->next;
 		thread->listed = false;
-		if (!*thread->newest->comm && !thread->life)
+		if (!*thread->newest->comm && !thread->lifetime)
 			free_thread(threads, store, thread);
 	}
 }

@@ -14,7 +14,7 @@
 struct resolver_thread {
 	struct resolver_node node;
 	uint32_t tid;
-	uint64_t life; /* number of the process of its latest record; 0: it has ended */
+	uint64_t lifetime; /* number of the process of its latest record; 0: it has ended */
 	struct resolver_naming *newest;
 	struct resolver_thread *next; /* in the list of struct resolver_threads, if LISTED */
 	bool listed;
@@ -28,8 +28,9 @@ struct resolver_threads {
 
 /* The name of a thread. */
 struct resolver_name {
-	const char *comm; /* "" if unknown, or the thread has ended */
-	uint64_t told; /* ns, of the report, which may be about the thread's parent; undefined with
+	const char *comm;  /* "" if unknown, or the thread has ended */
+	uint64_t reported; /* ns, of the report, which may be about the thread's parent; undefined
+			  with
 			  "" */
 };
 

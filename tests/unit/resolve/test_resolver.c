@@ -82,7 +82,7 @@ static size_t lives(const struct setting *setting)
 	struct resolver_statistics statistics;
 
 	resolver_statistics(setting->resolver, &statistics);
-	return statistics.lives;
+	return statistics.lifetimes;
 }
 
 static void give(struct setting *setting, const void *record)
@@ -534,6 +534,6 @@ TEST(resolver_stage, memory_has_a_limit)
 	resolver_statistics(setting.resolver, &statistics);
 	CHECK(loss(&setting, LOSS_SIDEBAND_INVALID) > 0);
 	CHECK(account.used <= account.limit && statistics.memory <= account.limit);
-	CHECK(statistics.lives > 10000);
+	CHECK(statistics.lifetimes > 10000);
 	resolver_free(setting.resolver);
 }

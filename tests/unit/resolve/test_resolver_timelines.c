@@ -251,7 +251,7 @@ static void check_end(struct resolver *resolver, struct proof *proof, uint32_t s
 	CHECK_EQUAL(losses.counts[LOSS_SIDEBAND_INVALID], 0);
 	CHECK_EQUAL(statistics.samples, samples);
 	CHECK_EQUAL(statistics.sideband, proof->timeline.count);
-	CHECK(proof->loses || statistics.lives == lives_at_end(&proof->timeline));
+	CHECK(proof->loses || statistics.lifetimes == lives_at_end(&proof->timeline));
 	CHECK_EQUAL(statistics.waiting, 0);
 }
 
