@@ -135,7 +135,7 @@ TEST(watchdog, a_panic_triggers_a_recording)
 			      "program=hello_panic=2_exit=7");
 	CHECK_EQUAL(program.status, 7);
 	CHECK(strstr(program.text,
-		     "warning: the guest's kernel panicked; it goes on with its crash kernel\n"));
+		     "warning: the guest's kernel panicked; it continues with its crash kernel\n"));
 }
 
 TEST(watchdog, a_console_line_triggers_a_recording)

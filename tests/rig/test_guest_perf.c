@@ -148,7 +148,7 @@ static void check(const struct rig_result *result, bool exact)
 	check_record(output, exact);
 	check_top(output);
 	/* The profile from outside goes on meanwhile. */
-	CHECK(number_behind(result->errors, "given to it\nkvmscope: ") > 60);
+	CHECK(number_behind(result->errors, "passed on\nkvmscope: ") > 60);
 }
 
 /*

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -11,7 +12,6 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/option_table.h"
-#include "shared/unconst.h"
 #include "vmm/cli/command.h"
 
 /* What `make demo` leaves in the project's root. */
@@ -21,7 +21,8 @@
 /* The init's last line before the workload, which is profiled without the boot. */
 #define WORKLOAD_STARTS "guest-init: up"
 
-enum { PATH_SIZE = 4096, ROWS_SHOWN = 20 };
+#define PATH_SIZE  4096
+#define ROWS_SHOWN "20"
 
 struct demo {
 	const char *kernel;
@@ -126,27 +127,35 @@ static int prepare(struct demo *demo)
 	return error;
 }
 
-/* Runs a subcommand as if from the command line; ARGUMENTS end with NULL. */
+#define WORDS_MAX 24
+
+/* Runs a subcommand with its own copy of ARGUMENTS, which it may change; the last one is NULL. */
 static int run_command(command *run, const char *const arguments[])
 {
-	char *copy[24];
-	int count = 0;
+	char *words[WORDS_MAX + 1] = { NULL }, *argv[WORDS_MAX + 1];
+	int count = 0, status = EXIT_FAILED;
+	bool complete = true;
 
-	while (arguments[count]) {
-		copy[count] = unconst(arguments[count]);
-		count++;
+	for (; arguments[count] && complete; count++) {
+		words[count] = strdup(arguments[count]);
+		complete = words[count];
 	}
-	copy[count] = NULL;
-	return run(count, copy);
+	memcpy(argv, words, sizeof(argv));
+	if (complete)
+		status = run(count, argv);
+	while (count)
+		free(words[--count]);
+	return status;
 }
 
 static int record(const struct demo *demo, const struct recording *recording)
 {
 	char append[256];
-	const char *arguments[24] = { "run",           "--kernel", demo->kernel,    "--initrd",
-				      demo->initrd,    "--append", append,          "--cpus",
-				      demo->cpus,      "--freq",   demo->frequency, "--from-line",
-				      WORKLOAD_STARTS, "--output", recording->data };
+	const char *arguments[WORDS_MAX + 1] = {
+		"run",           "--kernel",    demo->kernel,    "--initrd", demo->initrd,
+		"--append",      append,        "--cpus",        demo->cpus, "--freq",
+		demo->frequency, "--from-line", WORKLOAD_STARTS, "--output", recording->data,
+	};
 	const char **next = arguments + 15;
 
 	/* The initrd's init reads the workload's duration: tests/rig/guest-init. */
@@ -163,11 +172,8 @@ static int record(const struct demo *demo, const struct recording *recording)
 
 static int report(const struct recording *recording)
 {
-	char limit[16];
-
-	snprintf(limit, sizeof(limit), "%d", ROWS_SHOWN);
 	return run_command(command_report, (const char *[]){ "report", "--input", recording->data,
-							     "--limit", limit, NULL });
+							     "--limit", ROWS_SHOWN, NULL });
 }
 
 static int export(const struct recording *recording)

@@ -35,7 +35,7 @@ struct run {
 	struct run_options options;
 	struct console console;
 	struct run_profile *profile; /* NULL with --no-profile */
-	struct run_triggers *triggers;
+	struct run_triggers triggers;
 	struct run_pmu_traps *pmu_traps;   /* or NULL */
 	struct run_control *control;       /* NULL without a control socket */
 	_Atomic(struct machine *) machine; /* NULL until created: the console may use it earlier */
@@ -97,11 +97,9 @@ static int create_machine(struct run *run)
 		if (!error)
 			run_profile_attach(run->profile, &options);
 	}
-	if (!error)
-		error = run_triggers_create(&run->triggers, &run->options);
 	if (error)
 		return error;
-	run_triggers_join(run->triggers, &options);
+	run_triggers_join(&run->triggers, &run->options.triggers, &options);
 	error = machine_create(&machine, &options);
 	if (error)
 		return error;
@@ -111,7 +109,7 @@ static int create_machine(struct run *run)
 	if (!error && run->profile)
 		error = run_profile_start(run->profile, machine);
 	if (!error)
-		error = run_triggers_start(run->triggers, machine, trigger_of(run));
+		error = run_triggers_start(&run->triggers, machine, trigger_of(run));
 	return error ? error : run_control_open(&run->control, &run->options, run->profile);
 }
 
@@ -332,10 +330,10 @@ static int run_guest(struct run *run, struct machine_result *result)
 		machine_wait(run->machine, result);
 		if (result->end != VCPU_END_RESET || !run->options.reboot)
 			return 0;
-		run_triggers_stop(run->triggers);
+		run_triggers_stop(&run->triggers);
 		error = reset_guest(run, result);
 		if (!error)
-			error = run_triggers_start(run->triggers, run->machine, trigger_of(run));
+			error = run_triggers_start(&run->triggers, run->machine, trigger_of(run));
 	} while (!error);
 	return error;
 }
@@ -369,7 +367,7 @@ static int run_machine(struct run *run)
 	if (run_guest(run, &result))
 		return command_failed();
 	run_pmu_summarize(run->pmu_traps, run->machine);
-	run_triggers_stop(run->triggers);
+	run_triggers_stop(&run->triggers);
 	if (flight_of(run))
 		run_flight_guest_ended(flight_of(run), &result, run->timed_out);
 	/* The profile reads guest memory until its end. */
@@ -389,7 +387,7 @@ static int run_machine(struct run *run)
 static void clean_up(struct run *run)
 {
 	close_control(run);
-	run_triggers_destroy(run->triggers);
+	run_triggers_stop(&run->triggers);
 	run_profile_destroy(run->profile);
 	destroy_machine(run);
 	vcpu_statistic_close(&run->interpreted);

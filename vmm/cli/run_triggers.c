@@ -1,32 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_triggers.h"
 
-#include <errno.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-
-#include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/sample/watchdog.h"
-
-struct run_triggers {
-	const struct run_options *options;
-	struct trigger *trigger;   /* NULL: no flight recorder */
-	struct watchdog *watchdog; /* NULL: no limit to watch */
-	atomic_flag panic_logged;  /* once: a guest can panic any number of times */
-	/* The next user of console lines. */
-	void (*next_line)(void *context, const char *line);
-	void *next_line_context;
-};
-
-int run_triggers_create(struct run_triggers **triggers, const struct run_options *options)
-{
-	*triggers = calloc(1, sizeof(**triggers));
-	if (!*triggers)
-		return error_set(-ENOMEM, "no memory for triggers");
-	(*triggers)->options = options;
-	return 0;
-}
 
 static void on_panic(void *context, bool crash_kernel)
 {
@@ -42,7 +18,7 @@ static void on_panic(void *context, bool crash_kernel)
 static void on_console_line(void *context, const char *line)
 {
 	const struct run_triggers *triggers = context;
-	const struct trigger_options *options = &triggers->options->triggers;
+	const struct trigger_options *options = triggers->options;
 
 	if (triggers->next_line)
 		triggers->next_line(triggers->next_line_context, line);
@@ -54,9 +30,11 @@ static void on_console_line(void *context, const char *line)
 	}
 }
 
-void run_triggers_join(struct run_triggers *triggers, struct machine_options *machine)
+void run_triggers_join(struct run_triggers *triggers, const struct trigger_options *options,
+		       struct machine_options *machine)
 {
-	if (triggers->options->triggers.line_count) {
+	*triggers = (struct run_triggers){ .options = options };
+	if (options->line_count) {
 		triggers->next_line = machine->console_line;
 		triggers->next_line_context = machine->console_line_context;
 		machine->console_line = on_console_line;
@@ -69,7 +47,7 @@ void run_triggers_join(struct run_triggers *triggers, struct machine_options *ma
 int run_triggers_start(struct run_triggers *triggers, struct machine *machine,
 		       struct trigger *trigger)
 {
-	const struct trigger_options *options = &triggers->options->triggers;
+	const struct trigger_options *options = triggers->options;
 
 	triggers->trigger = trigger;
 	if (!trigger_options_have_limits(options))
@@ -81,11 +59,4 @@ void run_triggers_stop(struct run_triggers *triggers)
 {
 	watchdog_destroy(triggers->watchdog);
 	triggers->watchdog = NULL;
-}
-
-void run_triggers_destroy(struct run_triggers *triggers)
-{
-	if (triggers)
-		run_triggers_stop(triggers);
-	free(triggers);
 }

@@ -3,8 +3,8 @@
  * The control socket of a run or of kvmscoped (docs/control-protocol.md). Its only command of its
  * own is "commands"; each part that can be controlled adds its commands.
  *
- * 	control_create, add, start, destroy	one thread, in this order
- * 	the commands				the control thread
+ *	control_create, add, start, destroy	one thread, in this order
+ *	the commands				the control thread
  *
  * The control thread blocks signals and serves up to CONTROL_CLIENTS_MAX clients without waiting
  * for any: sockets are non-blocking, requests have a bounded length, and nothing is read from a

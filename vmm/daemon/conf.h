@@ -3,9 +3,9 @@
  * kvmscope.conf(5), the configuration of kvmscoped: sections of "key = value" lines, and comments
  * that begin with # or ;. Unknown keys are errors, so that a typing error does not go unnoticed.
  *
- * 	[domains]		how domains are profiled
- * 	[domain PATTERN]	the same for domains whose names match (fnmatch(3)); later ones win
- * 	[recordings] [metrics] [push]
+ *	[domains]		how domains are profiled
+ *	[domain PATTERN]	the same for domains whose names match (fnmatch(3)); later ones win
+ *	[recordings] [metrics] [push]
  *
  * Any thread.
  */

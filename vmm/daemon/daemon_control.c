@@ -34,19 +34,20 @@ static void set_text(json_t *object, const char *name, const char *text)
 /* The printable name is also accepted in commands. */
 static void describe(struct domain_profile *domain, json_t *to)
 {
-	const struct domain_settings *settings = domain_profile_settings(domain);
+	const struct domain_profile_info *info = domain_profile_info(domain);
 	struct domain_profile_status status;
 
 	domain_profile_status(domain, &status);
-	set_text(to, "domain", domain_profile_shown_name(domain));
-	set_count(to, "pid", (uint64_t)domain_profile_pid(domain));
+	set_text(to, "domain", domain_profile_info(domain)->shown);
+	set_count(to, "pid", (uint64_t)info->pid);
 	set_text(to, "state", domain_profile_state_name(status.state));
 	set_text(to, "message", status.message);
 	set_text(to, "backend", status.backend ? status.backend : "");
 	set_count(to, "vcpus", status.vcpus);
-	set_count(to, "frequency", settings->frequency);
+	set_count(to, "frequency", info->settings.frequency);
 	json_object_set_new(to, "flight_files",
-			    settings->flight ? json_integer(status.flight_files) : json_null());
+			    info->settings.flight ? json_integer(status.flight_files)
+						  : json_null());
 	set_count(to, "samples", status.statistics.samples);
 	set_count(to, "readable_samples", status.statistics.readable);
 	set_count(to, "host_samples", status.statistics.host);
@@ -152,7 +153,7 @@ static int dump_recording(struct domain_profile *domain, const struct dump *dump
 			-ENOTSUP,
 			"domain %s has no flight recorder: everything is recorded, without a choice of "
 			"file or time",
-			domain_profile_shown_name(domain));
+			domain_profile_info(domain)->shown);
 	error = domain_profile_latest_file(domain, path);
 	if (error)
 		return error;
@@ -168,7 +169,7 @@ static int dump_one(void *context, struct domain_profile *domain)
 	uint64_t number;
 	int error;
 
-	if (!domain_profile_settings(domain)->flight)
+	if (!domain_profile_info(domain)->settings.flight)
 		return dump_recording(domain, dump);
 	error = domain_profile_dump(domain, dump->path, dump->after, &number);
 	if (error)

@@ -36,10 +36,8 @@
 struct domain_profile {
 	char *name;
 	const char *uri;
-	char shown[DOMAIN_FILE_SIZE];
-	pid_t pid;
+	struct domain_profile_info info;
 	int pid_fd;
-	struct domain_settings settings;
 	struct recordings *recordings;
 	struct metrics *metrics;
 	int ended_fd;
@@ -64,24 +62,9 @@ struct domain_profile {
 	struct collector_statistics earlier; /* of sessions that have ended */
 };
 
-const char *domain_profile_name(const struct domain_profile *domain)
+const struct domain_profile_info *domain_profile_info(const struct domain_profile *domain)
 {
-	return domain->name;
-}
-
-const char *domain_profile_shown_name(const struct domain_profile *domain)
-{
-	return domain->shown;
-}
-
-pid_t domain_profile_pid(const struct domain_profile *domain)
-{
-	return domain->pid;
-}
-
-const struct domain_settings *domain_profile_settings(const struct domain_profile *domain)
-{
-	return &domain->settings;
+	return &domain->info;
 }
 
 const char *domain_profile_state_name(enum domain_profile_state state)
@@ -113,7 +96,7 @@ static bool process_runs(const struct domain_profile *domain)
 static int create_flight(struct domain_profile *domain, struct session_options *session,
 			 struct attach_options *attach)
 {
-	const struct domain_settings *settings = &domain->settings;
+	const struct domain_settings *settings = &domain->info.settings;
 	const struct flight_requests_options flight = {
 		.before = settings->flight,
 		.delay = ATTACH_SOURCE_DELAY,
@@ -144,9 +127,9 @@ static int create_flight(struct domain_profile *domain, struct session_options *
 static int check_flight_memory(const struct domain_profile *domain, size_t ring_size)
 {
 	size_t vcpus = attach_process(domain->attach)->vcpu_count;
-	uint64_t needed = vcpus * (uint64_t)ring_size, most = domain->settings.flight_memory;
+	uint64_t needed = vcpus * (uint64_t)ring_size, most = domain->info.settings.flight_memory;
 
-	if (!domain->settings.flight || !most || needed <= most)
+	if (!domain->info.settings.flight || !most || needed <= most)
 		return 0;
 	return error_set(
 		-E2BIG,
@@ -162,15 +145,15 @@ static int attach_to(struct domain_profile *domain, const struct attach_options 
 	if (!error)
 		error = check_flight_memory(domain, options->ring_size);
 	if (!error && !process_runs(domain))
-		error = error_set(-ESRCH, "process %d has ended", domain->pid);
+		error = error_set(-ESRCH, "process %d has ended", domain->info.pid);
 	return error;
 }
 
 static int open_session(struct domain_profile *domain, struct session **session)
 {
-	const struct domain_settings *settings = &domain->settings;
+	const struct domain_settings *settings = &domain->info.settings;
 	struct attach_options attach = {
-		.pid = domain->pid,
+		.pid = domain->info.pid,
 		.monitor = { .domain = domain->name, .uri = domain->uri },
 		.backend = settings->backend,
 		.frequency = settings->frequency,
@@ -212,10 +195,11 @@ static void show_session(struct domain_profile *domain, struct session *session)
 	domain->state = DOMAIN_SAMPLING;
 	pthread_mutex_unlock(&domain->lock);
 	domain->counted = metrics_add(domain->metrics, domain->name, attach_backend(attach)->name);
-	log_info("domain %s: process %d, %zu vCPU%s, by %s at %u Hz%s", domain->shown, domain->pid,
-		 attach_process(attach)->vcpu_count,
+	log_info("domain %s: process %d, %zu vCPU%s, by %s at %u Hz%s", domain->info.shown,
+		 domain->info.pid, attach_process(attach)->vcpu_count,
 		 attach_process(attach)->vcpu_count == 1 ? "" : "s", attach_backend(attach)->name,
-		 domain->settings.frequency, domain->settings.flight ? ", flight recorder" : "");
+		 domain->info.settings.frequency,
+		 domain->info.settings.flight ? ", flight recorder" : "");
 }
 
 static void update_metrics(struct domain_profile *domain,
@@ -344,9 +328,10 @@ static void log_failure(struct domain_profile *domain, int error)
 	bool known = domain->failure_logged && !strcmp(domain->message, error_message());
 
 	if (++domain->failures <= QUIET_ATTEMPTS || error == -EBUSY)
-		log_debug("domain %s: %s", domain->shown, error_message());
+		log_debug("domain %s: %s", domain->info.shown, error_message());
 	else if (!known)
-		log_warning("domain %s cannot be profiled now: %s", domain->shown, error_message());
+		log_warning("domain %s cannot be profiled now: %s", domain->info.shown,
+			    error_message());
 	domain->failure_logged = domain->failures > QUIET_ATTEMPTS;
 	set_state(domain, DOMAIN_WAITING, error_message());
 }
@@ -413,15 +398,14 @@ int domain_profile_start(struct domain_profile **result,
 	*domain = (struct domain_profile){
 		.name = name,
 		.uri = options->uri,
-		.pid = options->pid,
+		.info = { .name = name, .pid = options->pid, .settings = options->settings },
 		.pid_fd = options->pid_fd,
-		.settings = options->settings,
 		.recordings = options->recordings,
 		.metrics = options->metrics,
 		.ended_fd = options->ended_fd,
 		.stop_fd = -1,
 	};
-	domain_name_escape(name, domain->shown);
+	domain_name_escape(name, domain->info.shown);
 	pthread_mutex_init(&domain->lock, NULL);
 	error = start(domain);
 	if (error)
@@ -499,7 +483,7 @@ static int find_latest(const struct domain_profile *domain, char path[PATH_MAX])
 {
 	struct collector_statistics statistics;
 
-	if (domain->settings.flight)
+	if (domain->info.settings.flight)
 		return recording_latest(domain->recording, FLIGHT_PREFIX, false, path);
 	session_statistics(domain->session, &statistics);
 	/* A file that was only just begun has no samples yet; the one before has. */
@@ -514,22 +498,22 @@ int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX
 	pthread_mutex_lock(&domain->lock);
 	error = domain->session
 			? find_latest(domain, path)
-			: error_set(-ENOTSUP, "domain %s is not being sampled", domain->shown);
+			: error_set(-ENOTSUP, "domain %s is not being sampled", domain->info.shown);
 	pthread_mutex_unlock(&domain->lock);
 	return error;
 }
 
 static int need_flight(const struct domain_profile *domain)
 {
-	if (!domain->settings.flight)
+	if (!domain->info.settings.flight)
 		return error_set(
 			-ENOTSUP,
 			"domain %s has no flight recorder: everything is recorded; flight=\"30s\" in its "
 			"profile adds one",
-			domain->shown);
+			domain->info.shown);
 	return domain->session && domain->flight
 		       ? 0
-		       : error_set(-ENOTSUP, "domain %s is not being sampled", domain->shown);
+		       : error_set(-ENOTSUP, "domain %s is not being sampled", domain->info.shown);
 }
 
 int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_t after,

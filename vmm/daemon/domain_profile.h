@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "shared/error.h"
+#include "vmm/daemon/domain_name.h"
 #include "vmm/daemon/domain_xml.h"
 #include "vmm/daemon/metrics.h"
 #include "vmm/daemon/recordings.h"
@@ -55,11 +56,15 @@ bool domain_profile_has_ended(const struct domain_profile *domain);
 /* Stops it and waits. NULL is a no-op. */
 void domain_profile_free(struct domain_profile *domain);
 
-const char *domain_profile_name(const struct domain_profile *domain);
-/* domain_name_escape() of that. */
-const char *domain_profile_shown_name(const struct domain_profile *domain);
-pid_t domain_profile_pid(const struct domain_profile *domain);
-const struct domain_settings *domain_profile_settings(const struct domain_profile *domain);
+/* What never changes; valid as long as DOMAIN. */
+struct domain_profile_info {
+	const char *name;
+	char shown[DOMAIN_FILE_SIZE]; /* domain_name_escape() of it */
+	pid_t pid;
+	struct domain_settings settings;
+};
+
+const struct domain_profile_info *domain_profile_info(const struct domain_profile *domain);
 
 enum domain_profile_state {
 	DOMAIN_ATTACHING,

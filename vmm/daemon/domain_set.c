@@ -12,6 +12,7 @@
 #include "shared/error.h"
 #include "shared/hash.h"
 #include "shared/log.h"
+#include "shared/thread_check.h"
 #include "vmm/daemon/domain_name.h"
 #include "vmm/daemon/libvirt_directory.h"
 
@@ -20,6 +21,7 @@
 
 struct domains {
 	struct domains_options options;
+	struct thread_check thread;
 	int ended_fd;         /* eventfd */
 	pthread_mutex_t lock; /* protects LIVE; only the main thread changes it */
 	struct domain_profile *live[DOMAINS_MAX];
@@ -79,7 +81,8 @@ static size_t find(const struct domains *domains, const char *name)
 {
 	size_t i = 0;
 
-	while (i < domains->live_count && strcmp(domain_profile_name(domains->live[i]), name) != 0)
+	while (i < domains->live_count &&
+	       strcmp(domain_profile_info(domains->live[i])->name, name) != 0)
 		i++;
 	return i;
 }
@@ -89,7 +92,7 @@ static void end_at(struct domains *domains, size_t index, const char *why)
 {
 	const struct domain_profile *domain = domains->live[index];
 
-	log_info("domain %s: %s", domain_profile_shown_name(domain),
+	log_info("domain %s: %s", domain_profile_info(domain)->shown,
 		 domain_profile_is_leaving(domain) ? "it has migrated to another host" : why);
 	stop_at(domains, index);
 }
@@ -168,8 +171,9 @@ static void profile(struct domains *domains, const char *name,
 	const struct domain_profile *live =
 		index < domains->live_count ? domains->live[index] : NULL;
 
-	if (live && domain_profile_pid(live) == process->pid && !domain_profile_has_ended(live) &&
-	    settings_are_same(domain_profile_settings(live), settings)) {
+	if (live && domain_profile_info(live)->pid == process->pid &&
+	    !domain_profile_has_ended(live) &&
+	    settings_are_same(&domain_profile_info(live)->settings, settings)) {
 		close(process->fd);
 		return;
 	}
@@ -238,6 +242,7 @@ void domains_update(struct domains *domains, const char *name, const struct doma
 	int unknown = read_status(domains, name, &status);
 	int error = find_process(domains, name, &process);
 
+	THREAD_CHECK(&domains->thread);
 	if (error == -ENOENT)
 		drop(domains, name);
 	if (error)
@@ -272,9 +277,11 @@ int domains_scan(struct domains *domains)
 {
 	int error = libvirt_directory_each(domains->options.directory, update_by_name, domains);
 
+	THREAD_CHECK(&domains->thread);
 	for (size_t i = 0; !error && i < domains->live_count;) {
 		struct libvirt_process process;
-		int lost = find_process(domains, domain_profile_name(domains->live[i]), &process);
+		int lost = find_process(domains, domain_profile_info(domains->live[i])->name,
+					&process);
 
 		if (!lost)
 			close(process.fd);
@@ -295,12 +302,13 @@ void domains_reap(struct domains *domains)
 {
 	eventfd_t ignored;
 
+	THREAD_CHECK(&domains->thread);
 	eventfd_read(domains->ended_fd, &ignored);
 	for (size_t i = 0; i < domains->live_count;) {
 		if (domain_profile_has_ended(domains->live[i])) {
 			struct domain_xml status;
 
-			read_status(domains, domain_profile_name(domains->live[i]), &status);
+			read_status(domains, domain_profile_info(domains->live[i])->name, &status);
 			end_at(domains, i, "its process has ended");
 		} else {
 			i++;
@@ -336,7 +344,7 @@ static struct domain_profile *find_any(struct domains *domains, const char *name
 	size_t index;
 
 	for (size_t i = 0; i < domains->live_count; i++)
-		if (!strcmp(domain_profile_shown_name(domains->live[i]), name))
+		if (!strcmp(domain_profile_info(domains->live[i])->shown, name))
 			return domains->live[i];
 	index = find(domains, name);
 	return index < domains->live_count ? domains->live[index] : NULL;

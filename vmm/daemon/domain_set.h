@@ -3,8 +3,8 @@
  * All profiled domains. Each update reads the present state of a domain, whatever the event was. So
  * events may be late, repeated, reordered or missing, and the next scan corrects the result.
  *
- * 	domains_each(), domains_find()	any thread
- * 	everything else			the main thread
+ *	domains_each(), domains_find()	any thread
+ *	everything else			the main thread
  */
 #ifndef KVMSCOPE_DAEMON_DOMAIN_SET_H
 #define KVMSCOPE_DAEMON_DOMAIN_SET_H

@@ -17,8 +17,10 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_check.h"
 
 struct hook_inbox {
+	struct thread_check thread;
 	hook_handler *handle;
 	void *context;
 	int fd;
@@ -200,6 +202,7 @@ static void read_spool(struct hook_inbox *inbox)
 
 void hook_inbox_read(struct hook_inbox *inbox)
 {
+	THREAD_CHECK(&inbox->thread);
 	remove_abandoned(inbox);
 	read_spool(inbox);
 	for (int i = 0; i < HOOK_SPOOL_MAX && receive_packet(inbox); i++)

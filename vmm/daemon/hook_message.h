@@ -2,7 +2,7 @@
 /*
  * A message of libvirt's hook to kvmscoped: something happened to a domain.
  *
- * 	"kvmscope hook 1\0" domain "\0" operation "\0" XML
+ *	"kvmscope hook 1\0" domain "\0" operation "\0" XML
  *
  * Each message is a file: an anonymous one (memfd_create(2)), whose descriptor is sent with one
  * byte to the socket HOOK_SOCKET (SCM_RIGHTS, unix(7)); or, if that fails, one in the spool

@@ -4,7 +4,7 @@
  * (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4). The names are in
  * docs/continuous-profiling.md.
  *
- * 	metrics_start() -> metrics_add() for each domain, any time -> metrics_remove() ->
+ *	metrics_start() -> metrics_add() for each domain, any time -> metrics_remove() ->
  * metrics_stop()
  *
  * A thread of libmicrohttpd answers a few connections at once, each for a few seconds, and refuses

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "shared/unconst.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
 #define LINKS   ".build-id"
@@ -179,12 +178,15 @@ static void remove_entry(struct build *build, const FTSENT *entry)
 static int each_entry(struct builds *builds, const char *names,
 		      void (*each)(struct build *build, const FTSENT *entry))
 {
-	char *const roots[] = { unconst(names), NULL };
-	FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	char root[PATH_MAX], *const roots[] = { root, NULL };
+	FTS *tree;
 	struct build *build = NULL;
 	FTSENT *entry;
 	int error = 0;
 
+	if (snprintf(root, sizeof(root), "%s", names) >= (int)sizeof(root))
+		return error_set(-ENAMETOOLONG, "the path %s is too long", names);
+	tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
 	while (tree && !error && (entry = fts_read(tree))) {
 		if (entry->fts_level == LEVEL_KIND && !strcmp(entry->fts_name, LINKS))
 			fts_set(tree, entry, FTS_SKIP);

@@ -15,7 +15,6 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "shared/unconst.h"
 #include "vmm/daemon/push_request.h"
 #include "vmm/daemon/push_spool.h"
 #include "vmm/report/pprof.h"
@@ -32,7 +31,9 @@
 #define REFUSALS_MAX 5
 
 struct push {
-	struct push_options options; /* its strings are owned */
+	struct push_options options; /* its strings are copies in STRINGS */
+	char *strings[5];            /* owned */
+	size_t string_count;
 	struct push_spool *spool;
 	struct push_request *request;
 	struct curl_slist *headers;
@@ -322,11 +323,14 @@ static void *run(void *argument)
 	return NULL;
 }
 
-static char *copy(const char *text, bool *failed)
+/* A copy of TEXT that is freed with PUSH. */
+static const char *copy(struct push *push, const char *text, bool *failed)
 {
 	char *copied = text ? strdup(text) : NULL;
 
 	*failed |= text && !copied;
+	if (copied)
+		push->strings[push->string_count++] = copied;
 	return copied;
 }
 
@@ -335,11 +339,11 @@ static int copy_options(struct push *push, const struct push_options *options)
 	bool failed = false;
 
 	push->options = *options;
-	push->options.url = copy(options->url, &failed);
-	push->options.header_file = copy(options->header_file, &failed);
-	push->options.ca_file = copy(options->ca_file, &failed);
-	push->options.spool = copy(options->spool, &failed);
-	push->options.host = copy(options->host, &failed);
+	push->options.url = copy(push, options->url, &failed);
+	push->options.header_file = copy(push, options->header_file, &failed);
+	push->options.ca_file = copy(push, options->ca_file, &failed);
+	push->options.spool = copy(push, options->spool, &failed);
+	push->options.host = copy(push, options->host, &failed);
 	if (!options->retry_ms)
 		push->options.retry_ms = RETRY_FIRST;
 	push->retry = push->options.retry_ms;
@@ -411,11 +415,8 @@ void push_stop(struct push *push)
 	push_spool_close(push->spool);
 	if (push->stop_fd >= 0)
 		close(push->stop_fd);
-	free(unconst(push->options.url));
-	free(unconst(push->options.header_file));
-	free(unconst(push->options.ca_file));
-	free(unconst(push->options.spool));
-	free(unconst(push->options.host));
+	while (push->string_count)
+		free(push->strings[--push->string_count]);
 	free(push);
 }
 

@@ -3,7 +3,7 @@
  * Continuous profiling: sends recordings, file by file, as pprof to a store with Grafana
  * Pyroscope's /ingest (docs/continuous-profiling.md).
  *
- * 	complete recording --pprof, a file per vCPU--> spool --HTTP POST--> store
+ *	complete recording --pprof, a file per vCPU--> spool --HTTP POST--> store
  *
  * Each step keeps its input until the next one has it: a recording waits (recordings_next()) until
  * its profiles are in the spool, and a profile until the store has answered with 2xx. So a restart

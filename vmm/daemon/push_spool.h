@@ -3,7 +3,7 @@
  * Profiles that wait to be sent: a directory of pprof files. Each is complete and synced before it
  * gets its name, which contains everything about it:
  *
- * 	FROM-UNTIL-RATE-VCPU-REFUSED-DOMAIN.pb.gz
+ *	FROM-UNTIL-RATE-VCPU-REFUSED-DOMAIN.pb.gz
  *
  * FROM and UNTIL are ms since 1970 with 15 digits, RATE is in Hz, REFUSED is the number of refusals
  * by the store, DOMAIN as of domain_name_escape(). One thread, except for the counts.

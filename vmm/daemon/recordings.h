@@ -4,11 +4,11 @@
  * sequence of perf.data files. The oldest are removed when they are too old, too many, or the file
  * system has no space (docs/continuous-profiling.md).
  *
- * 	DIRECTORY/web-1/domain                                    the domain's name, byte by byte
- * 	DIRECTORY/web-1/20261122T105600.123Z.perf.data.partial    is being written
- * 	DIRECTORY/web-1/20261122T105545.120Z.perf.data.new        complete, waits to be handed on
- * 	DIRECTORY/web-1/20261122T105530.118Z.perf.data            complete
- * 	DIRECTORY/web-1/names/                                    a build-id cache with symbols
+ *	DIRECTORY/web-1/domain                                    the domain's name, byte by byte
+ *	DIRECTORY/web-1/20261122T105600.123Z.perf.data.partial    is being written
+ *	DIRECTORY/web-1/20261122T105545.120Z.perf.data.new        complete, waits to be handed on
+ *	DIRECTORY/web-1/20261122T105530.118Z.perf.data            complete
+ *	DIRECTORY/web-1/names/                                    a build-id cache with symbols
  *
  * A file is renamed from one state to the next. A .partial file of a daemon that was killed is
  * valid up to the last quarter of a second (docs/perf-data.md) and is taken over at the next start.
@@ -17,8 +17,8 @@
  * if there are none the files that are being written: their recording continues in its next file.
  * Both are counted and logged.
  *
- * 	recordings_open() -> recordings_add() for each domain, any time
- * 			  -> recordings_remove() -> recordings_close()
+ *	recordings_open() -> recordings_add() for each domain, any time
+ *			  -> recordings_remove() -> recordings_close()
  *
  * Any thread: each function takes a lock, which is never held while a recording is written.
  */

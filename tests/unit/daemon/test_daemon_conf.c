@@ -45,7 +45,7 @@ static int settings_of(const char *text, const char *xml, struct domain_settings
 TEST(daemon_conf, unknown_keys_are_errors_with_their_line)
 {
 	check_refused("frequency = 99\n",
-		      "test.conf, line 1: 'frequency' stands before the first [section]");
+		      "test.conf, line 1: 'frequency' is before the first [section]");
 	check_refused("[domains]\n\nfrequenzy = 99\n", "line 3: there is no setting 'frequenzy'");
 	check_refused("[domains]\nfrequency = 0\n", "line 2: frequency is '0'");
 	check_refused("[domains]\nfrequency = 99Hz\n", "line 2: frequency is '99Hz'");
@@ -56,8 +56,8 @@ TEST(daemon_conf, unknown_keys_are_errors_with_their_line)
 	check_refused("[domains]\nprofile\n", "a line is 'key = value'");
 	check_refused("[recordings]\ndirectory = here\n", "must be an absolute path");
 	check_refused("[recordings]\nsize = big\n", "must be a size");
-	check_refused("[recordings]\nrotate = 0s\n", "a second at least");
-	check_refused("[push]\ninterval = 0s\n", "a second at least");
+	check_refused("[recordings]\nrotate = 0s\n", "at least 1s");
+	check_refused("[push]\ninterval = 0s\n", "at least 1s");
 	check_refused("[metrics]\nport = 1\n", "[metrics] has no 'port'");
 	check_refused("[domain web-*]\nfrequency-max = 5\n", "there is no setting 'frequency-max'");
 }
