@@ -8,8 +8,8 @@ AGENT_OBJECTS := $(AGENT_SOURCES:%.c=build/agent/%.o)
 AGENT_ZLIB    := $(shell gcc -print-file-name=libz.a)
 AGENT_CFLAGS  := -std=gnu11 -Os -g -Wall -Wextra -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wformat=2 -Wvla -Wundef -Wwrite-strings -Wcast-qual \
-	-Wimplicit-fallthrough -Wno-unused-parameter $(if $(WERROR),-Werror) -fstack-protector-strong -D_GNU_SOURCE \
-	-DKVMSCOPE_VERSION='"$(VERSION)"' -I. -ffunction-sections -fdata-sections \
+	-Wimplicit-fallthrough -Wno-unused-parameter $(if $(WERROR),-Werror) -fstack-protector-strong \
+	-D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' -I. -ffunction-sections -fdata-sections \
 	-idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu
 STATIC_LDFLAGS := -static -Wl,--build-id -Wl,-z,relro,-z,now
 
@@ -17,7 +17,7 @@ build/agent/%.o: %.c guest-agent/module.mk
 	@mkdir -p $(@D)
 	@echo "  MUSLCC  $<"
 	$(Q)command -v musl-gcc > /dev/null || { \
-		echo "kvmscope: musl-gcc is missing (Debian package musl-tools): make deps" >&2; exit 1; }
+		echo "kvmscope: musl-gcc is missing (package musl-tools): make deps" >&2; exit 1; }
 	$(Q)musl-gcc $(AGENT_CFLAGS) -MMD -MP -c -o $@ $<
 
 # Its symbols stay, 24 KiB: a profile of the guest names the agent's functions.
