@@ -41,7 +41,7 @@ struct guest_registers {
 	uint16_t idt_limit; /* bytes - 1 */
 	uint8_t cpl;        /* SS.DPL */
 	bool long_mode;     /* CS.L */
-	bool nested;        /* of an L2 guest, whose page tables are in L1 memory */
+	bool nested;        /* of a nested guest: CR3 is a GPA of that guest */
 };
 
 #endif

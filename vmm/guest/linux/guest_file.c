@@ -101,7 +101,7 @@ int guest_file_path(struct kernel_memory *memory, const struct guest_vma_layout 
 	    !build_path(memory, layout, mount, dentry, &second) ||
 	    strcmp(path_tail_text(&first), path_tail_text(&second)) != 0)
 		return -EFAULT;
-	strcpy(path, path_tail_text(&first));
+	memcpy(path, path_tail_text(&first), strlen(path_tail_text(&first)) + 1);
 	return 0;
 }
 

@@ -51,7 +51,7 @@ bool module_presence_matches(struct module_presence *presence, const struct gues
 /*
  * Checks the kernel part of CHAIN and records TIME for each module that is found present.
  *
- * An address above the kernel image that is in none of the modules is marked as uncertain
+ * An address outside of the kernel image and all of the modules is marked as uncertain
  * (SAMPLE_ADDRESS_CERTAIN is cleared, and SAMPLE_UNCERTAIN set for the first address): it may be in
  * a module that is not known yet, in generated code, or in a module that replaced an unloaded one.
  * The chain ends with that address if the unwinder had no table for it, or the table of an unloaded

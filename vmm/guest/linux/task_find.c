@@ -184,7 +184,7 @@ static int check_links(const struct search *search)
 
 static int find_list(struct search *search)
 {
-	uint64_t found[AGENT_TASKS_MAX], last[AGENT_TASKS_MAX];
+	uint64_t found[AGENT_TASKS_MAX], last[AGENT_TASKS_MAX] = { 0 };
 	struct candidates candidates = { 0 };
 	int error;
 
