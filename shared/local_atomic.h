@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Updates that are atomic against signal handlers of the same thread, but
- * not against other threads that update the same word (they may read it):
- * what local_t and local_cmpxchg() are in the kernel. On x86-64 one
- * instruction without LOCK, which costs a fifth of one with it; a thread that
- * is moved to another CPU in between is fine. Stores are seen in program
- * order by other CPUs (SDM vol. 3A 9.2.2), so each also releases.
+/* Updates that are atomic with respect to signal handlers of the same thread, but not to other
+ * threads that update the same word (they may read it), like local_t and local_cmpxchg() in the
+ * kernel. On x86-64 each is one instruction without LOCK, at a fifth of the cost; migration of the
+ * thread to another CPU is harmless. Other CPUs see stores in program order (SDM vol. 3A 9.2.2), so
+ * each is also a release.
  */
 #ifndef KVMSCOPE_SHARED_LOCAL_ATOMIC_H
 #define KVMSCOPE_SHARED_LOCAL_ATOMIC_H
@@ -13,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Neither ThreadSanitizer nor tests/ring, which uses its hooks, sees into assembly. */
+/* ThreadSanitizer, and tests/ring, which uses its hooks, cannot see assembly. */
 #if defined(__SANITIZE_THREAD__)
 #define LOCAL_ATOMIC_ASSEMBLY 0
 #elif defined(__has_feature)
@@ -29,12 +27,9 @@
 #endif
 #endif
 
-/*
- * A reader that copies what a writer may overwrite, and looks afterwards
- * whether it did, needs the copy's loads before that look, and the writer its
- * announcement before the stores that follow. Neither is a matter for x86
- * (SDM vol. 3A 9.2.2: loads stay in order among themselves, and so do stores),
- * only for the compiler.
+/* Orders loads before later loads, and stores before later stores: a reader must copy before it
+ * checks for an overwrite, and the writer must announce before it overwrites. On x86 only the
+ * compiler could reorder these (SDM vol. 3A 9.2.2).
  */
 static inline void local_keep_order(void)
 {
@@ -55,7 +50,7 @@ static inline void local_store(uint64_t *word, uint64_t value)
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
-/* For words of another thread. */
+/* For words that another thread updates. */
 static inline uint64_t load_acquire(const uint64_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -66,7 +61,7 @@ static inline void store_release(uint64_t *word, uint64_t value)
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/* For words that several threads change. */
+/* For words that several threads update. */
 static inline void shared_set_bits(uint64_t *word, uint64_t bits)
 {
 	__atomic_fetch_or(word, bits, __ATOMIC_SEQ_CST);
@@ -77,17 +72,16 @@ static inline void shared_clear_bits(uint64_t *word, uint64_t bits)
 	__atomic_fetch_and(word, ~bits, __ATOMIC_SEQ_CST);
 }
 
-/*
- * Between a store and a load of another word. If another thread stores the
- * latter and loads the former, with this in between too, at least one of the
- * two sees the other's store (SDM vol. 3A 9.2.3.9).
+/* Orders a store before a load of another word. If another thread stores the latter word and loads
+ * the former with this barrier in between, at least one of them sees the other's store (SDM vol.
+ * 3A 9.2.3.9).
  */
 static inline void full_barrier(void)
 {
 #if LOCAL_ATOMIC_ASSEMBLY
 	__asm__ volatile("mfence" : : : "memory");
 #elif defined(__x86_64__)
-	/* ThreadSanitizer knows no fences; a locked instruction is one too. */
+	/* ThreadSanitizer does not support fences; a locked instruction is one as well. */
 	uint64_t word = 0;
 
 	__atomic_fetch_add(&word, 1, __ATOMIC_SEQ_CST);
@@ -96,7 +90,7 @@ static inline void full_barrier(void)
 #endif
 }
 
-/* A hint. Compilers have it only where they may take for granted that the CPU knows it. */
+/* A hint. Assembly, because compilers emit it only for CPUs that are known to support it. */
 static inline void prefetch_to_write(const void *address)
 {
 #if LOCAL_ATOMIC_ASSEMBLY
@@ -104,7 +98,7 @@ static inline void prefetch_to_write(const void *address)
 #endif
 }
 
-/* Stores DESIRED if *WORD is *EXPECTED; else false, and *EXPECTED is what was there. */
+/* Stores DESIRED if *WORD is *EXPECTED; else returns false with the current value in *EXPECTED. */
 static inline bool local_compare_exchange(uint64_t *word, uint64_t *expected, uint64_t desired)
 {
 #if LOCAL_ATOMIC_ASSEMBLY
@@ -130,7 +124,7 @@ static inline void local_add(uint64_t *word, uint64_t value)
 #endif
 }
 
-/* Adds VALUE and returns what was there before. */
+/* Adds VALUE and returns the previous value. */
 static inline uint64_t local_fetch_add(uint64_t *word, uint64_t value)
 {
 #if LOCAL_ATOMIC_ASSEMBLY
@@ -141,7 +135,7 @@ static inline uint64_t local_fetch_add(uint64_t *word, uint64_t value)
 #endif
 }
 
-/* Takes what is there and leaves zero. */
+/* Sets *WORD to zero and returns the previous value. */
 static inline uint64_t local_take(uint64_t *word)
 {
 	uint64_t value = local_load(word);
@@ -151,7 +145,7 @@ static inline uint64_t local_take(uint64_t *word)
 	return value;
 }
 
-/* Moves WORD, where FOUND was, up to VALUE, unless a handler got further meanwhile. */
+/* Raises *WORD, which was FOUND, to VALUE, unless a handler raised it further. */
 static inline void local_raise_from(uint64_t *word, uint64_t found, uint64_t value)
 {
 	while (found < value && !local_compare_exchange(word, &found, value))

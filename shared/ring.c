@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shared/ring.h"
 
 #include <errno.h>
@@ -29,10 +29,11 @@ static void set_mode(struct ring *ring, enum ring_mode mode)
 
 	ring->mode = mode;
 	ring->room = overwrite ? ring_overwrite_room : ring_consumer_room;
-	/* A LOST record may go with it, and a mark must fit beside: ring_overwrite.c. */
+	/* A LOST record and a mark must fit, too: ring_overwrite.c. */
 	ring->payload_max = ring->size / 2 - sizeof(struct ring_record) -
 			    (overwrite ? RING_LOST_SIZE + RING_MARK_SIZE : 0);
-	/* Where readers read all that is written, and not where it is overwritten unread. */
+	/* Prefetching helps if readers touch all records, but not if most are overwritten unread.
+	 */
 	ring->prefetch = overwrite ? UINT64_MAX : 0;
 	ring->writer.limit = overwrite ? ring->size / 2 : ring->size;
 }
@@ -64,7 +65,7 @@ static int map_part(const struct ring *ring, uint8_t *at, size_t size, off_t off
 	return part == MAP_FAILED ? -errno : 0;
 }
 
-/* Maps header and data, and the data once more behind them. */
+/* Maps header and data, and the data once more after them. */
 static int map_twice(struct ring *ring, int protection)
 {
 	int error;
@@ -80,7 +81,7 @@ static int map_twice(struct ring *ring, int protection)
 		error = map_part(ring, ring->data + ring->size, ring->size, RING_DATA_OFFSET,
 				 protection);
 	if (error)
-		return error_set(error, "can not map a ring of %zu bytes: %s", (size_t)ring->size,
+		return error_set(error, "cannot map a ring of %zu bytes: %s", (size_t)ring->size,
 				 strerror(-error));
 	return 0;
 }
@@ -93,7 +94,7 @@ static int make_memory(struct ring *ring)
 	if (ftruncate(ring->memory_fd, RING_DATA_OFFSET + ring->size))
 		return error_set(-errno, "no memory for a ring of %zu bytes: %m",
 				 (size_t)ring->size);
-	/* Another process that maps it must not be able to cut it under us. */
+	/* Another process that maps it must not be able to truncate it. */
 	if (fcntl(ring->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return error_set(-errno, "sealing the size of a ring failed: %m");
 	ring->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -122,7 +123,7 @@ static size_t default_batch(const struct ring_options *options)
 						    : options->size / 16;
 }
 
-/* Overwrite mode: what was overwritten before this reader came, the first mark tells it. */
+/* In overwrite mode the first mark has the number of records overwritten before. */
 static int start_overrun(struct ring *ring)
 {
 	struct ring_place oldest;
@@ -141,7 +142,7 @@ static int start_overrun(struct ring *ring)
 	return 0;
 }
 
-/* Reads all that is there now, for nobody. */
+/* Skips all records that are published now. */
 static void skip_to_newest(struct ring *ring)
 {
 	uint64_t head = load_acquire(&ring->header->data_head);
@@ -209,7 +210,7 @@ int ring_create(struct ring **ring, size_t size)
 	return ring_create_with(ring, &options);
 }
 
-/* The header's promises, checked against the file that they are about. */
+/* Checks the header against the size of its file. */
 static int check_header(const struct ring_header *header, uint64_t file_size)
 {
 	if (header->magic != RING_MAGIC)
@@ -235,7 +236,7 @@ static int read_header(int fd, struct ring_header *header)
 	ssize_t size = pread(fd, header, sizeof(*header), 0);
 
 	if (size < 0 || fstat(fd, &status))
-		return error_set(-errno, "can not read the ring's header: %m");
+		return error_set(-errno, "cannot read the ring's header: %m");
 	if (size != sizeof(*header))
 		return error_set(-EINVAL, "this is no ring: it is smaller than a header");
 	if ((fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
@@ -245,7 +246,7 @@ static int read_header(int fd, struct ring_header *header)
 	return check_header(header, status.st_size);
 }
 
-/* A holder's lock belongs to the open file description, so that it needs one of its own. */
+/* A holder's lock belongs to the open file description, so it needs its own one. */
 static int open_memory(struct ring *ring, int memory_fd, bool own)
 {
 	char path[32];
@@ -330,12 +331,12 @@ static uint64_t difference(uint64_t more, uint64_t less)
 	return more > less ? more - less : 0;
 }
 
-/* Of the records that this ring's reader has not read, those that it will not. */
+/* Number of unread records that are overwritten already. */
 static uint64_t newly_overrun(const struct ring *ring, uint64_t read)
 {
 	struct ring_place oldest;
 
-	/* In consumer mode what lies before the tail can be read until the floor has passed it. */
+	/* In consumer mode records before the tail are readable until the floor has passed them. */
 	if (ring->mode == RING_MODE_CONSUMER &&
 	    ring_floor(ring) <= __atomic_load_n(&ring->reader.position, __ATOMIC_RELAXED))
 		return 0;
@@ -358,7 +359,7 @@ void ring_statistics(const struct ring *ring, struct ring_statistics *statistics
 	const struct ring_header *header = ring->header;
 	uint64_t opened;
 
-	/* What is finished first: it was all opened by then. */
+	/* Read the finished ones first: all of them were opened by then. */
 	statistics->written = __atomic_load_n(&header->written, __ATOMIC_ACQUIRE);
 	statistics->lost = __atomic_load_n(&header->lost, __ATOMIC_RELAXED);
 	statistics->discarded = __atomic_load_n(&header->discarded, __ATOMIC_ACQUIRE);

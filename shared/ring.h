@@ -1,69 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * One lock-free ring per vCPU: a single writer thread (which may be
- * interrupted by its own signal handler, the user-space form of an NMI over
- * a task) and its readers, over a memfd that other processes can map. The
- * layout is in docs/ring-format.md.
- *
- * Consumer mode. Full means: the new record is dropped and counted, and a LOST
- * record with the exact number stands in the stream before the next one that
- * fits. So written + lost + discarded = reservations asked for, always.
- *
- * Overwrite mode (a flight recorder): full means that the oldest records go.
- * The writer moves the tail itself, from record to record: it remembers one
- * record's start behind the first half of the ring, the next tail, and goes
- * there when it needs the space. So at least a half of the ring (less the
- * largest record and a batch) can be read at any moment, also when the writer
- * was killed. At the next tail stands a mark with the number of records before
- * it, so that a reader that was overrun knows how many it lost. A batch is by
- * default one record there: what the writer has not published when it is
- * killed is gone. Only a record that a handler writes while an unfinished one
- * is all that there is to overwrite is dropped.
- *
- * Readers. Each has its own position and its own struct ring: the maker's has
- * one, and ring_attach_with() makes more, in this process or in others. In
- * consumer mode a reader says whether it holds the tail. If it does, the writer
- * overwrites nothing that it has not given back; the slowest holder counts.
- * If it does not, it may be overrun, and is told how many records it lost.
- * What nobody holds is kept for the next holder, and the ring fills. A holder
- * that dies holds no longer: the writer finds out when it has dropped records
- * and flushes, and so does whoever attaches (ring_holders.c). In overwrite
- * mode nobody holds the tail. For every reader, before + what it read +
- * overrun + unread = written.
- *
- * There are no sub-buffers, and no record is ever split: the data is mapped
- * twice in a row, so that one that runs over the end goes on at the start.
- *
- * Publishing. Readers see what lies before data_head. The writer moves it
- * once per batch of bytes, by ring_publish() or by ring_flush(), and never
- * over a record that is not finished. None of reserve, commit, discard and
- * publish makes a system call, takes a lock or allocates. Waking a reader is
- * a system call; only ring_flush() makes it, where the writer can afford one
- * (between two runs of its vCPU). ring_wake_due() says when: after so many
- * bytes, so many records, or so much time since the first of them. It reads no
- * clock, so the bound holds while the writer calls it; one that goes to sleep
- * flushes first.
+/* One lock-free ring per vCPU in a memfd that other processes can map: a single writer thread,
+ * which its own signal handler may interrupt (like an NMI in the kernel), and its readers. Layout:
+ * docs/ring-format.md. Consumer mode. If the ring is full, the new record is dropped and counted,
+ * and a LOST record with the exact number precedes the next record that fits. Always: written +
+ * lost + discarded = requested reservations. Overwrite mode (a flight recorder). If the ring is
+ * full, the oldest records are overwritten. The writer moves the tail itself, always to the start
+ * of a record: it stores the start of one record in the second half of the ring, the next tail, and
+ * moves there when it needs the space. So at least half of the ring (minus the largest record and a
+ * batch) is readable at any moment, even after the writer was killed. A mark at the next tail has
+ * the number of records before it, so that an overrun reader can count its losses. The default
+ * batch is one record in this mode, because unpublished records are lost when the writer is killed.
+ * A record is dropped only if a handler writes it while an unfinished record is all that could be
+ * overwritten. Readers. Each has its own position and its own struct ring: the creator's has one,
+ * and ring_attach_with() creates more, in this process or in others. In consumer mode a reader
+ * chooses whether it holds the tail. The writer does not overwrite what the slowest holder has not
+ * released. A reader that does not hold the tail may be overrun, and gets the number of records it
+ * lost. Without a holder records are kept for the next one, and the ring fills. A dead holder is
+ * detected by the writer, when it flushes after dropped records, and by attaching readers
+ * (ring_holders.c). In overwrite mode there are no holders. For every reader: before + records read
+ * + overrun + unread = written. There are no sub-buffers, and no record is split: the data is
+ * mapped twice in a row, so that a record can run over the end. Publishing. Readers see records
+ * before data_head. The writer moves it once per batch of bytes, by ring_publish() or by
+ * ring_flush(), and never past an unfinished record. Reserve, commit, discard and publish make no
+ * system call, take no lock and do not allocate. Waking a reader is a system call, made only by
+ * ring_flush(), which the writer calls when it can afford one (between two runs of its vCPU).
+ * ring_wake_due() returns when it is due: after a number of bytes or records, or a time since the
+ * first of them. It reads no clock, so the time bound holds only while the writer calls it; a
+ * writer flushes before it sleeps.
  *
  * Synchronization. "W" is the writer thread, "H" a signal handler on top of
  * it, "R" a reader's thread, "X" any thread of any process that maps it.
  *
- *                    reserve  commit/discard  publish  flush  read/done  statistics/snapshot
- * attach/destroy reserve          WH safe  WH safe         WH safe  W      safe       safe safe
- *   commit/discard   WH safe  WH safe         WH safe  W      safe       safe                 safe
- *   publish          WH safe  WH safe         WH safe  W      safe       safe                 safe
- *   flush            W        W               W        W      safe       safe                 safe
- *   read/done        safe     safe            safe     safe   R          safe                 safe
- *   statistics/      safe     safe            safe     safe   safe       X safe               safe
- *   snapshot
- *   attach/destroy   safe     safe            safe     safe   safe       safe                 X
- * safe
+ *                   reserve  commit   publish  flush  read  stats  attach
+ *   reserve         WH safe  WH safe  WH safe  W      safe  safe   safe
+ *   commit          WH safe  WH safe  WH safe  W      safe  safe   safe
+ *   publish         WH safe  WH safe  WH safe  W      safe  safe   safe
+ *   flush           W        W        W        W      safe  safe   safe
+ *   read            safe     safe     safe     safe   R     safe   safe
+ *   stats           safe     safe     safe     safe   safe  X safe safe
+ *   attach          safe     safe     safe     safe   safe  safe   X safe
  *
+ *   commit   also discard
+ *   read     also read_done
+ *   stats    statistics and snapshot
+ *   attach   also destroy, of a reader: no other function may use that struct ring meanwhile
  *   safe     the two may run at the same time
  *   WH safe  both on the writer thread, where the one may interrupt the
  *            other at any instruction
  *   W        on the writer thread, outside of handlers
  *   R        readers do not disturb each other; each by one thread at a time
- *   destroy: of a reader. Nobody may use a struct ring that is being destroyed.
  */
 #ifndef KVMSCOPE_SHARED_RING_H
 #define KVMSCOPE_SHARED_RING_H
@@ -93,17 +78,16 @@ struct ring_record {
 	uint8_t payload[];
 };
 
-/*
- * Payload of RING_RECORD_LOST: so many records were dropped just before here.
- * Payload of RING_RECORD_OVERRUN, which is not in the ring but made by its
- * reader: so many were overwritten before this reader came to them.
+/* Payload of RING_RECORD_LOST: number of records dropped just before it. Payload of
+ * RING_RECORD_OVERRUN, which is created by the reader and not in the ring: number of records that
+ * were overwritten before this reader read them.
  */
 struct ring_lost {
 	uint64_t count;
 };
 
-/* The ring as one side has it mapped: its maker, who writes and may read, or a reader that
- * attached. */
+/* One side's mapping of a ring: the creator's, which writes and may read, or an attached reader's.
+ */
 struct ring;
 
 enum ring_mode {
@@ -111,170 +95,146 @@ enum ring_mode {
 	RING_MODE_OVERWRITE = 1, /* full: the oldest records are overwritten */
 };
 
-/* How a reader reads; all false: it holds the tail (in consumer mode), and begins with the oldest
- * record. */
+/* All false: the reader holds the tail (in consumer mode) and starts with the oldest record. */
 struct ring_reader_options {
-	bool overrun; /* it does not hold the tail; always so in overwrite mode */
-	bool newest;  /* it begins behind the newest record that is published now */
+	bool overrun; /* does not hold the tail; implied in overwrite mode */
+	bool newest;  /* starts after the newest record that is published now */
 };
 
-/* Zero means the default for each but the size. */
+/* Zero means the default for all fields except size. */
 struct ring_options {
 	size_t size;  /* bytes of data: a power of two, RING_SIZE_MIN to RING_SIZE_MAX */
 	size_t batch; /* bytes after which commit publishes by itself; default size / 16, see below
 		       */
 	size_t watermark;           /* bytes after which a wake-up is due; default size / 4 */
-	uint64_t watermark_records; /* records after which one is due; default no such limit */
+	uint64_t watermark_records; /* records after which one is due; default no limit */
 	uint64_t latency; /* ns after which one is due for a single record; default 100 ms */
 	enum ring_mode mode;
-	struct ring_reader_options reader; /* the maker's own: overrun if only others are to read */
+	struct ring_reader_options reader; /* the creator's own: overrun if only others read */
 };
 
 struct ring_statistics {
 	uint64_t written;   /* records committed */
 	uint64_t lost;      /* records dropped because the ring was full or they were too large */
-	uint64_t discarded; /* reservations given back */
+	uint64_t discarded; /* reservations discarded */
 	uint64_t unread;    /* records committed, not yet read nor overwritten, published or not */
-	uint64_t before;    /* records written before the first one that this reader asked for */
+	uint64_t before;    /* records written before this reader's first one */
 	uint64_t
 		overrun; /* records overwritten before this reader read them; not counted as lost */
-	uint64_t open;   /* reservations not finished; what a killed writer had in flight */
-	uint64_t broken; /* times the reader met bytes that are no record and went on behind the
-			    head */
+	uint64_t open;   /* unfinished reservations, e.g. of a killed writer */
+	uint64_t broken; /* times the reader found an invalid record and skipped to the head */
 };
 
-/*
- * Makes a ring with SIZE bytes of data and the default batch and watermark,
- * in consumer mode; or as OPTIONS say. -EINVAL for a bad size or mode, -ENOMEM and the errors of
- * memfd_create(), eventfd() and mmap() otherwise. Any thread.
+/* Creates a ring with SIZE bytes of data in consumer mode and with default options, or with
+ * OPTIONS. -EINVAL for a bad size or mode, -ENOMEM, errors of memfd_create(), eventfd() and mmap().
+ * Any thread.
  */
 int ring_create(struct ring **ring, size_t size);
 int ring_create_with(struct ring **ring, const struct ring_options *options);
 
-/*
- * Attaches a reader to the ring behind MEMORY_FD (as another process got it
- * from ring_memory_fd(), or this one; stays the caller's). Only reading,
- * statistics, snapshots and destroying work on it. Nothing in the memory is
- * trusted. One that may be overrun maps the memory read-only, and MEMORY_FD
- * may be open for reading only. One that holds the tail opens the memory again
- * through /proc/self/fd; after a fork() it holds until both processes are done.
- * -EINVAL if it is no ring of a version we know, -EBUSY if 16 readers hold its
- * tail, else the errors of open(), fstat() and mmap(). Any thread; may wait a
- * second for others that attach.
+/* Attaches a reader to the ring in MEMORY_FD, which comes from ring_memory_fd() of this or another
+ * process and stays the caller's. Only reading, statistics, snapshots and destroying work on the
+ * result. The memory is untrusted. A reader that may be overrun maps it read-only, and MEMORY_FD
+ * may be read-only. A holder of the tail opens the memory again through /proc/self/fd; after a
+ * fork() it holds the tail until both processes release it. -EINVAL: not a ring of a known version;
+ * -EBUSY: 16 readers hold the tail; errors of open(), fstat() and mmap(). Any thread; may wait a
+ * second for other readers that attach.
  */
 int ring_attach_with(struct ring **ring, int memory_fd, const struct ring_reader_options *options);
 /* With no options set. */
 int ring_attach(struct ring **ring, int memory_fd);
 
-/*
- * NULL is a no-op. Unmaps; a ring that other processes map lives on there. A
- * reader that held the tail holds it no more: what it has not given back is
- * for the other holders, or kept for the next one. May wait like attaching.
+/* Unmaps the ring, which stays alive where other processes map it. A holder releases the tail:
+ * records that it has not released are kept for the other holders or the next one. May wait like
+ * attaching. NULL is a no-op.
  */
 void ring_destroy(struct ring *ring);
 
-/*
- * The memfd, for others to map; owned by the ring. Sealed against changes of
- * its size. The eventfd that ring_flush() signals; -1 on an attached ring.
+/* The memfd, for other processes to map; owned by the ring and sealed against size changes. The
+ * eventfd that ring_flush() signals; -1 on an attached ring.
  */
 int ring_memory_fd(const struct ring *ring);
 int ring_event_fd(const struct ring *ring);
 
-/* The largest payload in bytes that a record may have: a half of the ring less some headers. */
+/* The largest payload of a record in bytes: half of the ring minus some headers. */
 size_t ring_payload_max(const struct ring *ring);
 
-/*
- * Reserves a record of TYPE (8 and up) with PAYLOAD bytes of payload; returns
- * the payload, 8-byte aligned, to be filled and given to ring_commit() or
- * ring_discard() on the same thread. Reservations nest, and end in any order.
- * NULL if the ring is full or the record is larger than ring_payload_max():
- * it is then counted as lost. Writer thread only, its signal handlers included.
+/* Reserves a record of TYPE (8 and up) with PAYLOAD bytes. Returns the payload, 8-byte aligned,
+ * which the caller fills and passes to ring_commit() or ring_discard() on the same thread.
+ * Reservations nest and may end in any order. NULL if the ring is full or the record is larger than
+ * ring_payload_max(); it then counts as lost. Writer thread and its signal handlers only.
  */
 void *ring_reserve(struct ring *ring, uint16_t type, size_t payload);
 
-/*
- * Would ring_reserve() find room for a record with PAYLOAD bytes now? If not, nothing is counted as
- * lost. In consumer mode. Writer thread only, outside of handlers.
+/* True if ring_reserve() would succeed now with PAYLOAD bytes. Counts nothing as lost. Consumer
+ * mode only. Writer thread only, not in handlers.
  */
 bool ring_has_room(struct ring *ring, size_t payload);
 
-/*
- * Finish a reservation; NULL is a defined no-op. A discarded record is given
- * back if it is still the newest, and becomes padding that readers do not see
- * if another one was reserved behind it. Writer thread only, handlers included.
+/* Finish a reservation; NULL is a no-op. The space of a discarded record is freed if it is the
+ * newest; otherwise the record becomes padding, which readers do not see. Writer thread and its
+ * handlers only.
  */
 void ring_commit(struct ring *ring, void *payload);
 void ring_discard(struct ring *ring, void *payload);
 
-/*
- * Makes readers see all records before the oldest one that is not finished.
- * No system call. Writer thread only, handlers included.
+/* Makes all records before the oldest unfinished one visible to readers. No system call. Writer
+ * thread and its handlers only.
  */
 void ring_publish(struct ring *ring);
 
-/*
- * Is ring_flush() due: for what was written since the last one, or for records
- * that were dropped, perhaps for a holder that died? NOW is the time in ns by a
- * clock of the caller's choice, always the same. No system call. Writer thread
- * only, outside of handlers.
+/* True if ring_flush() is due: because of records written since the last one, or of dropped
+ * records, as a holder may have died. NOW is ns of any one clock. No system call. Writer thread
+ * only, not in handlers.
  */
 bool ring_wake_due(struct ring *ring, uint64_t now);
 
-/*
- * Tells of losses that no record followed yet, publishes, and wakes the reader
- * if there is anything new since the last wake-up: then one write() to the
- * eventfd, which never blocks. If records were dropped since the last flush, it
- * takes the tail from holders that died: a few fcntl(), which never block.
- * Writer thread only, outside of handlers.
+/* Writes pending losses as a LOST record, publishes, and wakes the reader by one non-blocking
+ * write() to the eventfd if there is anything new. If records were dropped since the last flush, it
+ * releases the tail of dead holders by a few non-blocking fcntl(). Writer thread only, not in
+ * handlers.
  */
 void ring_flush(struct ring *ring);
 
-/*
- * The next unread record or NULL. It is a copy, so that what was checked
- * stays true; it belongs to the ring and is valid until the next ring_read().
- * Bytes that can be no record are skipped up to the head and counted. NULL
- * also without memory for a copy; the record is then still unread. A reader
- * that may be overrun finds an OVERRUN record where it was (in overwrite mode
- * also for what was overwritten before it attached). NULL also if it was
- * overrun many times within one call. One thread at a time.
+/* The next unread record, or NULL. It is a copy, which cannot change after it was checked; it
+ * belongs to the ring and is valid until the next ring_read(). Invalid bytes are skipped up to the
+ * head and counted. A reader that was overrun gets an OVERRUN record (in overwrite mode also for
+ * records overwritten before it attached). Also NULL without memory for the copy, which leaves the
+ * record unread, and if the reader is overrun many times within one call. One thread at a time.
  */
 const struct ring_record *ring_read(struct ring *ring);
 
-/* Gives back the space of all that was read, if this reader holds the tail. The reader's thread
+/* Releases the space of all records read so far, if this reader holds the tail. The reader's thread
  * only. */
 void ring_read_done(struct ring *ring);
 
-/* What a ring held at one moment: a copy, which the writer does not wait for. Belongs to the
- * caller. */
+/* A copy of a ring's content at one moment, owned by the caller. Taking it does not delay the
+ * writer. */
 struct ring_snapshot {
-	uint64_t before; /* records written before the first one here: overwritten, or read and
-			    given back */
-	uint64_t count;  /* records here, LOST not counted */
-	bool broken;     /* ends early, at bytes that are no record */
+	uint64_t before; /* records written before the first one here: overwritten or released */
+	uint64_t count;  /* records here, except LOST */
+	bool broken;     /* ends early, at an invalid record */
 	/* For ring_snapshot_next(). */
 	size_t size;
 	uint8_t *bytes;
 };
 
-/*
- * Copies all whole records from the oldest one that is there to the newest
- * that is published now: before + count = records written up to there. The
- * writer goes on meanwhile, and may overwrite the oldest while they are
- * copied; they are then counted in before. No reader loses or gains anything
- * by it. -ENOMEM; -EAGAIN if the writer overwrote all that was being copied,
- * several times, or the memory is broken. Any thread, with RING of the writer or of a reader.
+/* Copies all whole records from the oldest to the newest published one: before + count = records
+ * written up to there. The writer may overwrite the oldest records meanwhile; they then count in
+ * before. Does not affect readers. -ENOMEM; -EAGAIN if the writer overwrote everything several
+ * times, or the memory is invalid. Any thread, with the RING of the writer or of a reader.
  */
 int ring_snapshot(const struct ring *ring, struct ring_snapshot *snapshot);
 
-/* The record after PREVIOUS, or the first one if that is NULL; NULL at the end. Valid until the
+/* The record after PREVIOUS, or the first one if PREVIOUS is NULL; NULL at the end. Valid until the
  * snapshot is freed. */
 const struct ring_record *ring_snapshot_next(const struct ring_snapshot *snapshot,
 					     const struct ring_record *previous);
 
-/* Frees what it holds, not SNAPSHOT itself. */
+/* Frees the copy, not SNAPSHOT itself. */
 void ring_snapshot_free(struct ring_snapshot *snapshot);
 
-/* Any thread. Counts are exact once the writer is quiet. */
+/* Any thread. Exact only while the writer is idle. */
 void ring_statistics(const struct ring *ring, struct ring_statistics *statistics);
 
 #endif

@@ -1,18 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-/*
- * Who holds the tail of a ring in consumer mode.
- *
- * A consumer that holds it owns a line of the header, and a lock of the
- * kernel on that line's bytes of the memfd (fcntl(2), open file description
- * locks). The kernel takes the lock back when the consumer closes its
- * descriptor or its process is gone, however it ended: a line whose bit is
- * set and whose bytes nobody has locked belongs to a dead consumer. Process
- * ids would be used again, and mean nothing in another namespace.
- *
- * Bits are set and cleared under another such lock, on the word that holds
- * them, by whoever comes or goes; each of them first clears those of dead
- * consumers. The writer does so too when it has dropped records, but waits
- * for no lock.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The holders of a ring's tail in consumer mode.
+ * A holder owns a line of the header and a lock on that line's bytes of the memfd (fcntl(2), open
+ * file description locks). The kernel releases the lock when the consumer closes its descriptor or
+ * its process ends in any way: a line with its bit set but without a lock belongs to a dead
+ * consumer. Process ids would be reused, and mean nothing in another namespace. Consumers set and
+ * clear bits under another such lock, on the word of the bits, and first clear those of dead
+ * consumers. The writer clears them, too, after it dropped records, but does not wait for the lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +16,8 @@
 #include "shared/error.h"
 #include "shared/ring_layout.h"
 
-/* Coming and going takes microseconds; one who is stopped in the middle of it is not waited for. */
+/* Attaching takes microseconds; do not wait forever for a process that is stopped while it
+ * attaches. */
 #define LOCK_TRIES   1000
 #define LOCK_WAIT_US 1000
 #define ATTACH_TRIES 64
@@ -34,7 +28,7 @@ static off_t line_offset(unsigned int line)
 		       line * sizeof(struct ring_consumer));
 }
 
-/* COMMAND on the 8 bytes at OFFSET. F_OFD_GETLK leaves in TYPE what is there. */
+/* Applies COMMAND to the 8 bytes at OFFSET. F_OFD_GETLK sets *TYPE to the existing lock. */
 static int lock_command(const struct ring *ring, int command, off_t offset, short *type)
 {
 	struct flock lock = {
@@ -62,11 +56,9 @@ static int lock_holders(const struct ring *ring)
 		usleep(LOCK_WAIT_US);
 	}
 	if (error == -EAGAIN || error == -EACCES)
-		return error_set(
-			-EBUSY,
-			"another process is attaching to the ring and does not get on: end it");
-	return error ? error_set(error, "can not lock a ring's consumers: %s", strerror(-error))
-		     : 0;
+		return error_set(-EBUSY,
+				 "another process hangs while it attaches to the ring: end it");
+	return error ? error_set(error, "cannot lock a ring's consumers: %s", strerror(-error)) : 0;
 }
 
 static void unlock_holders(const struct ring *ring)
@@ -81,7 +73,7 @@ static bool is_dead(const struct ring *ring, unsigned int line)
 	return !lock_command(ring, F_OFD_GETLK, line_offset(line), &type) && type == F_UNLCK;
 }
 
-/* If nobody else holds the tail it rests where this one stood, for the next one. */
+/* Stores the holder's place as the tail, in case it was the last one. */
 static void clear_line(struct ring *ring, unsigned int line)
 {
 	struct ring_header *header = ring->header;
@@ -93,7 +85,7 @@ static void clear_line(struct ring *ring, unsigned int line)
 	shared_clear_bits(&header->holders, 1ull << line);
 }
 
-/* The holders are locked. Its own line a ring would not see locked. */
+/* Called with the holders locked. Skips the own line, whose lock F_OFD_GETLK does not report. */
 static void clear_dead_lines(struct ring *ring)
 {
 	struct ring_header *header = ring->header;
@@ -105,9 +97,8 @@ static void clear_dead_lines(struct ring *ring)
 			clear_line(ring, i);
 }
 
-/*
- * Begins where the slowest of the others stands that the writer does not want to pass; again if it
- * wanted more meanwhile.
+/* Starts at the place of the slowest other holder that the writer does not request to pass; retries
+ * if it requested more meanwhile.
  */
 static int begin_at_tail(struct ring *ring, unsigned int line)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ring from the inside: what lies in the memfd, and what its two sides keep for themselves. */
+/* Internals of ring.h: the layout of the memfd, and the private state of both sides. */
 #ifndef KVMSCOPE_SHARED_RING_LAYOUT_H
 #define KVMSCOPE_SHARED_RING_LAYOUT_H
 
@@ -16,8 +16,7 @@
 /* Consumers that may hold the tail at the same time. */
 #define RING_CONSUMERS 16
 
-/* In the stream, for readers only: RING_RECORD_MARK says how many records were committed before it.
- */
+/* An internal record: the number of records committed before it. */
 enum { RING_RECORD_MARK = 2 };
 
 struct ring_mark {
@@ -34,10 +33,9 @@ struct ring_place {
 	uint64_t before;
 };
 
-/*
- * The line of a consumer that holds the tail: the first record that it still
- * needs is at the place that the lowest bit of SEQUENCE chooses. That one is
- * whole whenever its owner dies; the other one is being written.
+/* The line of a consumer that holds the tail. The lowest bit of SEQUENCE selects the place of the
+ * first record that it still needs. That place is always complete, even if its owner dies; the
+ * other one is being written.
  */
 struct ring_consumer {
 	uint64_t sequence;
@@ -52,7 +50,7 @@ struct ring_consumer {
 struct ring_header {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t header_size; /* bytes of this structure that its maker knew */
+	uint32_t header_size; /* size of this structure in its creator, bytes */
 	uint64_t data_offset;
 	uint64_t data_size;
 	uint32_t mode;  /* enum ring_mode */
@@ -60,26 +58,27 @@ struct ring_header {
 	uint32_t writer_pid;
 	uint32_t reserved;
 	uint64_t pad0[2];
-	/* Position behind the last record that readers may see. By the writer, once a batch. */
+	/* Position after the last visible record. Written by the writer, once per batch. */
 	uint64_t data_head;
 	uint64_t pad1[7];
-	/* Counts of records. By the writer, with each. */
+	/* Counts of records. Written by the writer with each record. */
 	uint64_t written;
 	uint64_t lost;
 	uint64_t discarded;
 	uint64_t opened; /* reservations that succeeded */
 	uint64_t pad2[4];
-	/* Position of a record; what lies before it may be overwritten already. By the writer,
+	/* Position of a record; everything before it may be overwritten. Written by the writer,
 	 * seldom; read with each record. */
 	uint64_t data_floor;
-	/* Consumer mode: where the writer wants the floor to be; not before it. By the writer. */
+	/* Consumer mode: the floor that the writer requests, not before data_floor. Written by the
+	 * writer. */
 	uint64_t wanted_floor;
 	uint64_t pad3[6];
 	/* One bit for each consumer that holds the tail. Changed under the lock of ring_holders.c.
 	 */
 	uint64_t holders;
 	uint64_t pad4[7];
-	/* Each by its owner; the last one is where the tail rests while nobody holds it. */
+	/* Each written by its owner; the last one keeps the tail while there is no holder. */
 	struct ring_consumer consumers[RING_CONSUMERS + 1];
 };
 
@@ -92,18 +91,16 @@ _Static_assert(sizeof(struct ring_header) == 320 + 64 * (RING_CONSUMERS + 1) &&
 		       offsetof(struct ring_header, consumers) == 320,
 	       "docs/ring-format.md");
 
-/*
- * Positions are bytes since the ring was made and never wrap; what lies at
- * one is found at data + (position & mask). The writer's position and its
- * number of open reservations share one word, so that one instruction moves
- * both: position / 8 above, the number in the low RING_OPEN_BITS.
+/* Positions are bytes since the ring's creation and never wrap; their data is at data + (position &
+ * mask). The writer's position and its number of open reservations share one word, so that one
+ * instruction updates both: position / 8 above, the number in the low RING_OPEN_BITS.
  */
 #define RING_OPEN_BITS 8
 #define RING_OPEN_MASK ((1ull << RING_OPEN_BITS) - 1)
 
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): each side has cache lines of its own */
 struct ring {
-	/* Fixed once made. */
+	/* Constant after creation. */
 	struct ring_header *header;
 	uint8_t *data; /* size bytes, and the same again */
 	bool (*room)(struct ring *ring, uint64_t *state, uint64_t need); /* the mode's own, below */
@@ -114,26 +111,23 @@ struct ring {
 	uint64_t watermark_records;
 	uint64_t latency;
 	uint64_t payload_max;
-	uint64_t prefetch; /* records of so many bytes and more ask for the memory of those to come
-			    */
+	uint64_t prefetch; /* records of at least this size prefetch the memory of later ones */
 	enum ring_mode mode;
 	int memory_fd;
 	int event_fd;
 
-	/* The writer's; private, so that another process can not mislead it. */
+	/* The writer's; private, so that another process cannot corrupt it. */
 	struct {
 		uint64_t state;        /* position and open reservations */
 		uint64_t oldest_open;  /* all before it is finished; may lag */
-		uint64_t limit;        /* records that end before need no look at the tail */
+		uint64_t limit;        /* records that end before it need no check of the tail */
 		uint64_t tail;         /* overwrite mode: all before it may be overwritten */
 		uint64_t lost_pending; /* dropped, no LOST record yet */
 		uint64_t woken;        /* position at the last wake-up */
 		uint64_t woken_count;  /* records committed by then */
-		uint64_t new_since; /* when a record was first found that no wake-up told of; 0 none
-				     */
-		uint64_t looked;    /* records lost when dead holders were last looked for */
-		uint64_t next_tail; /* overwrite mode: where the tail goes next; not behind it while
-				       unknown */
+		uint64_t new_since; /* time of the first record since the last wake-up; 0: none */
+		uint64_t looked;    /* lost records at the last check for dead holders */
+		uint64_t next_tail; /* overwrite mode: the next tail; at most TAIL while unknown */
 	} writer __attribute__((aligned(64)));
 
 	/* The reader's. */
@@ -143,51 +137,44 @@ struct ring {
 		uint64_t head;     /* the newest data_head that it has seen */
 		uint64_t before;   /* records before the position at which it began */
 		uint64_t read;     /* records before the position since the ring was made */
-		uint64_t released; /* holding the tail: the position to which it was given up */
+		uint64_t released; /* with the tail: the position up to which it was released */
 		uint64_t overrun;  /* of them, overwritten before they were read */
 		uint64_t broken;
-		bool resync; /* READ is behind: the next mark tells */
+		bool resync; /* READ is outdated until the next mark */
 		struct ring_record *copy;
 		size_t copy_size;
 	} reader __attribute__((aligned(64)));
 };
 
-/*
- * What the writer does where a record of NEED bytes behind STATE (at most the
- * ring's size) does not end before the limit; chosen by the mode when the ring
- * is made. May renew STATE. False if there is no room.
- *
- * Consumer mode: looks where the holders are. ring_tail.c.
- * Overwrite mode: moves the tail on until there is room; there is none if open
- * reservations lie in the way. ring_overwrite.c.
+/* Makes room for a record of NEED bytes (at most the ring's size) after STATE that does not end
+ * before the limit; the function depends on the mode. May update STATE. False if there is no room.
+ * Consumer mode: reads the holders' positions (ring_tail.c). Overwrite mode: moves the tail until
+ * there is room; open reservations cannot be passed (ring_overwrite.c).
  */
 bool ring_consumer_room(struct ring *ring, uint64_t *state, uint64_t need);
 bool ring_overwrite_room(struct ring *ring, uint64_t *state, uint64_t need);
 
-/* By the line's owner only. ring_tail.c. */
+/* Called by the line's owner only. ring_tail.c. */
 void ring_consumer_set(struct ring_consumer *consumer, const struct ring_place *place);
-/* Any thread. False if the owner moved on too often to tell. ring_tail.c. */
+/* Any thread. False if the owner changed it too often meanwhile. ring_tail.c. */
 bool ring_consumer_place(const struct ring_consumer *consumer, struct ring_place *place);
 
-/*
- * The slowest of those HOLDERS (bits as in the header) that stand at FLOOR or behind it, or where
- * the tail rests if there are none. False if they moved on too often to tell. Any thread.
- * ring_tail.c.
+/* The slowest of those HOLDERS (bits as in the header) that are at or after FLOOR, or the stored
+ * tail if there are none. False if they moved too often meanwhile. Any thread. ring_tail.c.
  */
 bool ring_tail(const struct ring *ring, uint64_t holders, uint64_t floor, struct ring_place *place);
 
-/*
- * The place of the oldest record that can be read. False if the writer moved
- * on too often to tell, or the memory is broken. Any thread. ring_read.c.
+/* The place of the oldest readable record. False if the writer moved too often meanwhile, or the
+ * memory is invalid. Any thread. ring_read.c.
  */
 bool ring_oldest(const struct ring *ring, struct ring_place *place);
 
-/* Makes the ring's reader one that holds the tail; gives it up again. Errors as of
+/* Makes the ring's reader a holder of the tail, and releases the tail. Errors as in
  * ring_attach_with(). ring_holders.c. */
 int ring_hold(struct ring *ring);
 void ring_release(struct ring *ring);
 
-/* Takes the tail from holders that died. The writer's; waits for nobody. System calls.
+/* Releases the tail of dead holders. Writer thread; system calls, but does not wait.
  * ring_holders.c. */
 void ring_release_dead(struct ring *ring);
 
@@ -198,12 +185,11 @@ struct ring_record_head {
 	uint16_t flags;
 } __attribute__((aligned(8)));
 
-/* Copies BYTES, a multiple of 8, that the writer may be overwriting; what came of it is checked
- * afterwards.
+/* Copies BYTES, a multiple of 8, that the writer may be overwriting; the caller checks afterwards.
  */
 void ring_copy_racing(void *to, const void *from, size_t bytes);
 
-/* May HEAD begin a record where AVAILABLE bytes are left? */
+/* True if HEAD is valid for a record within AVAILABLE bytes. */
 bool ring_record_is_possible(const struct ring *ring, const struct ring_record_head *head,
 			     uint64_t available);
 
@@ -222,7 +208,7 @@ static inline uint64_t ring_open_of(uint64_t state)
 	return state & RING_OPEN_MASK;
 }
 
-/* BYTES, a multiple of 8, as they are counted in the state. */
+/* BYTES, a multiple of 8, in the units of the state. */
 static inline uint64_t ring_state_bytes(uint64_t bytes)
 {
 	return bytes >> 3 << RING_OPEN_BITS;

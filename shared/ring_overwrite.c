@@ -1,23 +1,18 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Overwrite mode: how the writer moves the tail past whole records without
  * reading them back.
- *
- * The ring behind the tail has two halves. While a record starts in the first,
- * nothing is to be done. Before the first that starts in the second (and not
- * inside an open reservation, which may yet be given back) goes a mark; its
- * position is the next tail. When the ring is full the tail moves there, and
- * the next tail is unknown again.
- *
- * Invariants, at every instruction and so for a handler that comes there:
- * 1. All records before the next tail are finished, and none that is open or
- *    will be given back starts before it.
- * 2. data_floor is not behind data_head, and reaches the readers before a byte
- *    in front of it is overwritten.
- * 3. While the next tail is unknown, a mark's room is left behind every record.
- *    With records of at most half the ring less two marks there is then always
- *    room for a mark once the second half begins; and when the tail has moved,
- *    there is room for any record.
+ * The ring after the tail has two halves. Records in the first half need nothing. Before the first
+ * record in the second half a mark is written, but not inside an open reservation, which may still
+ * be discarded; the mark's position is the next tail. When the ring is full the tail moves there,
+ * and the next tail is unknown again. Invariants at every instruction, i.e. also for a handler:
+ * 1. All records before the next tail are finished; no open or later discarded one starts before
+ * it.
+ * 2. data_floor is at most data_head, and is visible to readers before a byte before it is
+ * overwritten.
+ * 3. While the next tail is unknown, room for a mark is left after every record. As records have at
+ * most half the ring minus two marks, there is always room for a mark when the second half begins;
+ * and after the tail has moved, there is room for any record.
  */
 #include "shared/local_atomic.h"
 #include "shared/ring_layout.h"
@@ -33,12 +28,12 @@ static void fill_mark(struct ring *ring, uint64_t position, uint64_t count)
 	mark->count = count;
 }
 
-/* Nothing is open in STATE. Renews STATE, also where a handler came first. */
+/* STATE has no open reservation. Updates STATE, also if a handler was faster. */
 static void place_mark(struct ring *ring, uint64_t *state, uint64_t unknown)
 {
 	uint64_t position = ring_position_of(*state);
-	/* Whatever commits meanwhile moves the position for good: so if STATE stands, the count
-	 * does. */
+	/* A commit meanwhile would have moved the position: if STATE is unchanged, so is the count.
+	 */
 	uint64_t count = local_load(&ring->header->written);
 
 	if (!local_compare_exchange(&ring->writer.state, state,
@@ -47,8 +42,7 @@ static void place_mark(struct ring *ring, uint64_t *state, uint64_t unknown)
 	local_store(&ring->writer.oldest_open, position);
 	fill_mark(ring, position, count);
 	local_fetch_add(&ring->writer.state, -1ull);
-	/* Fails if a handler found the next tail unknown after that, and placed a mark of its own.
-	 */
+	/* Fails if a handler found the next tail unknown after that and wrote its own mark. */
 	local_compare_exchange(&ring->writer.next_tail, &unknown, position);
 	*state = local_load(&ring->writer.state);
 }
@@ -58,7 +52,8 @@ static void move_tail(struct ring *ring, uint64_t tail, uint64_t next_tail)
 	local_raise(&ring->header->data_head, next_tail);
 	local_raise(&ring->header->data_floor, next_tail);
 	local_keep_order();
-	/* Fails if a handler moved it already. Only now may anybody write before the new one. */
+	/* Fails if a handler moved it already. Only now may records before the new tail be
+	 * overwritten. */
 	local_compare_exchange(&ring->writer.tail, &tail, next_tail);
 }
 

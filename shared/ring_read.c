@@ -1,9 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-/*
- * The reader's side. What lies in the shared memory is checked as if another
- * process had written it, and may change at any moment: each word is read
- * once, and a record is copied before its owner sees it. A copy counts only
- * if data_floor has not passed its start when it is complete.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reader's side. The shared memory is untrusted and may change at any moment: each word is read
+ * once, and a record is copied before it is returned. A copy is valid only if data_floor has not
+ * passed its start when it is complete.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +9,10 @@
 #include "shared/local_atomic.h"
 #include "shared/ring_layout.h"
 
-/* A writer that overruns the reader this often within one call is waited for no longer. */
+/* Give up after this number of overruns within one call. */
 #define TRIES 64
 
-/* The race is meant; ThreadSanitizer can not know that. */
+/* The race is intended, which ThreadSanitizer cannot know. */
 __attribute__((no_sanitize("thread"))) void ring_copy_racing(void *to, const void *from,
 							     size_t bytes)
 {
@@ -39,7 +37,7 @@ bool ring_record_is_possible(const struct ring *ring, const struct ring_record_h
 }
 /* NOLINTEND(clang-analyzer-core.UndefinedBinaryOperatorResult) */
 
-/* Goes on behind HEAD: nothing between can be trusted to be records. */
+/* Continues at HEAD: the bytes before it are not trusted. */
 static void skip_to(struct ring *ring, uint64_t head)
 {
 	__atomic_fetch_add(&ring->reader.broken, 1, __ATOMIC_RELAXED);
@@ -83,15 +81,14 @@ static bool copy_record(struct ring *ring, const struct ring_record_head *head)
 	return true;
 }
 
-/* Was the reader's position overwritten, perhaps, before what was just copied from it was complete?
- */
+/* True if the last copy may be incomplete, because the writer has overwritten its source. */
 static bool overrun(const struct ring *ring)
 {
 	local_keep_order();
 	return ring->reader.position < ring_floor(ring);
 }
 
-/* A record of the reader's own. */
+/* Makes an OVERRUN record in the copy. */
 static bool tell_overrun(struct ring *ring, uint64_t count)
 {
 	struct ring_record_head head = { .size = RING_LOST_SIZE, .type = RING_RECORD_OVERRUN };
@@ -103,8 +100,8 @@ static bool tell_overrun(struct ring *ring, uint64_t count)
 	return true;
 }
 
-/* There are COUNT records before the reader's position. Tells how many of them it MISSED; false
- * without memory to tell. */
+/* There are COUNT records before the reader's position. *MISSED gets the number not read; false
+ * without memory to report them. */
 static bool note_overrun(struct ring *ring, uint64_t count, uint64_t *missed)
 {
 	*missed = count > ring->reader.read ? count - ring->reader.read : 0;
@@ -116,7 +113,7 @@ static bool note_overrun(struct ring *ring, uint64_t count, uint64_t *missed)
 	return true;
 }
 
-/* At a mark after catching up. */
+/* Counts the missed records at a mark after catching up. */
 static bool count_at_mark(struct ring *ring, uint64_t *missed)
 {
 	struct ring_mark mark;
@@ -127,7 +124,7 @@ static bool count_at_mark(struct ring *ring, uint64_t *missed)
 
 enum step { STEP_RECORD, STEP_AGAIN, STEP_NOTHING };
 
-/* Takes what was copied, and is whole. */
+/* Consumes the valid copy. */
 static enum step take_record(struct ring *ring, const struct ring_record_head *found)
 {
 	uint64_t missed = 0;
@@ -145,7 +142,7 @@ static enum step take_record(struct ring *ring, const struct ring_record_head *f
 	return STEP_RECORD;
 }
 
-/* Goes on at the first record that is still whole. */
+/* Continues at the oldest readable record. */
 static enum step catch_up(struct ring *ring)
 {
 	struct ring_place oldest;
@@ -170,8 +167,8 @@ static enum step read_step(struct ring *ring)
 
 	if (ring->reader.position < ring_floor(ring))
 		return catch_up(ring);
-	/* After the floor, which is never behind it. Seldom: the writer needs this word for itself.
-	 */
+	/* Read after the floor, so that it is not below it. Seldom, as it takes the cache line from
+	 * the writer. */
 	if (ring->reader.position >= ring->reader.head)
 		ring->reader.head = load_acquire(&ring->header->data_head);
 	available = ring->reader.head - ring->reader.position;
@@ -215,7 +212,7 @@ void ring_read_done(struct ring *ring)
 	ring_consumer_set(ring->reader.consumer, &place);
 }
 
-/* Overwrite mode: the mark at the floor says. */
+/* Overwrite mode: reads the mark at the floor. */
 static bool oldest_by_mark(const struct ring *ring, struct ring_place *place)
 {
 	struct {

@@ -1,7 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/*
- * A copy of all that a ring holds, checked afterwards against the floor: what
- * the writer may have overwritten before the copy was complete is cut off.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies the whole ring, then cuts off what the writer may have overwritten meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +9,7 @@
 #include "shared/local_atomic.h"
 #include "shared/ring_layout.h"
 
-/* So often may the writer overwrite all that is being copied. */
+/* Attempts before giving up because the writer overwrote everything. */
 #define TRIES 8
 
 static bool is_internal(const struct ring_record *record)
@@ -19,7 +17,7 @@ static bool is_internal(const struct ring_record *record)
 	return record->type == RING_RECORD_MARK || record->type == RING_RECORD_PADDING;
 }
 
-/* Walks over the copy once, so that whoever reads it need not check it again. */
+/* Validates the copy once, so that its readers do not have to. */
 static void check_records(const struct ring *ring, struct ring_snapshot *snapshot)
 {
 	size_t at = 0;
@@ -53,8 +51,7 @@ static int make_room(struct ring_snapshot *snapshot, size_t size)
 	return 0;
 }
 
-/* Moves START on to the first of the records behind it that were still whole when the copy was
- * complete. */
+/* Moves START to the first record that was not overwritten when the copy was complete. */
 static bool cut_overwritten(const struct ring *ring, struct ring_place *start)
 {
 	struct ring_place whole;
@@ -77,7 +74,7 @@ static int copy_all(const struct ring *ring, struct ring_snapshot *snapshot)
 
 	if (!ring_oldest(ring, &begin))
 		return 1;
-	/* After the oldest, which is never behind it. */
+	/* Read after the oldest, so that it is not before it. */
 	head = load_acquire(&ring->header->data_head) & ~7ull;
 	snapshot->broken = head - begin.position > ring->size;
 	if (snapshot->broken)

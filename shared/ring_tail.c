@@ -1,27 +1,20 @@
-// SPDX-License-Identifier: Apache-2.0
-/*
- * Consumer mode: the tail is where the slowest of the holders stands, those
- * consumers whose bit is set in the header.
- *
- * The writer looks only when it has used the space that it knows of. Then it
- * says what it wants, looks once more, and takes no more than the slowest of
- * that second look leaves. A consumer that comes to hold the tail meanwhile
- * sets its line and its bit first and looks afterwards what is wanted: so the
- * writer sees the line, or the consumer sees that it must begin further on
- * (ring_holders.c). Neither waits for the other. If both see it, it stands before
- * what is wanted, and is waited for; the next one to come can not begin there.
- *
- * Invariants, at every instruction:
- * 1. data_floor is not behind wanted_floor. Both only grow.
- * 2. A consumer that has come to hold the tail stands at data_floor or
- *    behind it; one that is still coming, or died over it, may stand before.
- *    One of the holders, or the place where the tail rests, is at wanted_floor or behind it.
- * 3. Nothing behind data_floor is overwritten; it reaches the readers before
- *    a byte in front of it is.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Consumer mode: the tail is the place of the slowest holder, i.e. consumer whose bit is set in the
+ * header. The writer reads the holders only when it has used the space that it knows of. It then
+ * writes its request (wanted_floor), reads the holders again, and takes at most what the slowest of
+ * them leaves. A consumer that attaches meanwhile first sets its line and bit and then reads the
+ * request: so either the writer sees the line, or the consumer sees that it has to start later
+ * (ring_holders.c). Neither waits for the other. If both happen, the consumer is before the request
+ * and the writer respects it; later consumers cannot start there. Invariants at every instruction:
+ * 1. data_floor is at most wanted_floor. Both only grow.
+ * 2. A holder is at or after data_floor; a consumer that is still attaching, or died meanwhile, may
+ * be before it. At least one holder, or the stored tail, is at or after wanted_floor.
+ * 3. Nothing after data_floor is overwritten, and data_floor is visible to readers before a byte
+ * before it is overwritten.
  */
 #include "shared/ring_layout.h"
 
-/* A consumer that moves on so often while it is looked at is looked at no longer. */
+/* Give up after a consumer's line changed this often while it was read. */
 #define TRIES 64
 
 #define NOBODY UINT64_MAX
@@ -30,9 +23,8 @@ void ring_consumer_set(struct ring_consumer *consumer, const struct ring_place *
 {
 	uint64_t next = local_load(&consumer->sequence) + 1;
 
-	/* Whoever sees a byte of the new place sees that the sequence has moved on since it chose
-	 * this one.
-	 */
+	/* A reader that sees a byte of the new place also sees the sequence that no longer selects
+	 * it. */
 	local_keep_order();
 	local_store(&consumer->places[next % 2].position, place->position);
 	local_store(&consumer->places[next % 2].before, place->before);
@@ -52,7 +44,7 @@ bool ring_consumer_place(const struct ring_consumer *consumer, struct ring_place
 	return false;
 }
 
-/* Of HOLDERS at FLOOR or behind it; its position is NOBODY if there is none. */
+/* The slowest of HOLDERS at or after FLOOR; its position is NOBODY if there is none. */
 static bool slowest(const struct ring *ring, uint64_t holders, uint64_t floor,
 		    struct ring_place *result)
 {

@@ -1,16 +1,13 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The writer's side.
- *
- * Invariants, at every instruction and so for a handler that comes there:
- * 1. Records from oldest_open to the position are reserved; all before
- *    oldest_open are finished. While a reservation is open its start is at or
- *    behind oldest_open, so that giving space back never goes below it.
- * 2. Only the one who takes the count of open reservations to zero, or who
- *    sees it at zero, may move data_head up to the position of that same
- *    word: every record before that position was finished then.
- * 3. data_head only grows: whoever was interrupted between 2 and the store
- *    finds the handler's larger value there and leaves it.
+ * Invariants at every instruction, i.e. also for a handler:
+ * 1. Records from oldest_open to the position are reserved; all before oldest_open are finished. An
+ * open reservation starts at or after oldest_open, so discarding never moves the position below it.
+ * 2. Only code that decrements the count of open reservations to zero, or reads it as zero, may
+ * move data_head to the position in the same word: every record before it was finished.
+ * 3. data_head only grows: code interrupted between 2 and the store finds the handler's larger
+ * value and keeps it.
  */
 #include <assert.h>
 #include <unistd.h>
@@ -18,7 +15,7 @@
 #include "shared/local_atomic.h"
 #include "shared/ring_layout.h"
 
-/* A dead holder of the tail costs so many records more than the ring has room for. */
+/* Lost records after which the writer checks for dead holders of the tail. */
 #define LOSSES_PER_LOOK 64
 
 #define CACHE_LINE        64
@@ -36,7 +33,7 @@ static void *drop(struct ring *ring)
 	return NULL;
 }
 
-/* The space was reserved for losses; a handler in between may have told of them already. */
+/* The space was reserved for losses, which a handler may have reported meanwhile. */
 static void write_lost(struct ring *ring, uint64_t position)
 {
 	struct ring_record *record = ring_at(ring, position);
@@ -48,8 +45,7 @@ static void write_lost(struct ring *ring, uint64_t position)
 	record->flags = 0;
 }
 
-/* Takes NEED bytes behind STATE and opens a reservation, if that is still the newest; else renews
- * it. */
+/* Opens a reservation of NEED bytes if STATE is still current; else updates STATE. */
 static inline bool open_reservation(struct ring *ring, uint64_t *state, uint64_t need)
 {
 	if (!local_compare_exchange(&ring->writer.state, state,
@@ -66,8 +62,7 @@ static inline bool is_easy(const struct ring *ring, uint64_t state, uint64_t nee
 	       ring_position_of(state) + need <= load(&ring->writer.limit);
 }
 
-/* Takes NEED bytes wherever there is room. There is none only if there was none behind the newest
- * STATE. */
+/* Reserves NEED bytes. Fails only if there was no room after the newest STATE. */
 static bool take_room(struct ring *ring, uint64_t *state, uint64_t need)
 {
 	for (;;) {
@@ -83,11 +78,9 @@ static bool take_room(struct ring *ring, uint64_t *state, uint64_t need)
 	}
 }
 
-/*
- * Readers on other CPUs have copies of the lines that are written next, and it
- * takes a while to get each for ourselves: so that is asked for in time. One
- * line for a record of up to two, as the next record asks for the next line;
- * of a large one's the CPU sees by itself what comes.
+/* Readers on other CPUs have copies of the cache lines that are written next, and getting them
+ * exclusively takes time, so they are prefetched. A record of up to two lines prefetches one, as
+ * the next record prefetches the next line; for a large record the hardware prefetcher works.
  */
 static inline void prefetch(const struct ring_record *record, uint64_t size)
 {
@@ -112,8 +105,7 @@ static inline void *begin_record(struct ring *ring, uint64_t position, uint16_t 
 	return record->payload;
 }
 
-/* With losses to tell of first, or no room without a look at the tail, or a handler that came
- * between. */
+/* The slow path: pending losses, a check of the tail, or interference by a handler. */
 static __attribute__((noinline)) void *reserve_slowly(struct ring *ring, uint16_t type,
 						      size_t payload)
 {
@@ -162,7 +154,7 @@ void ring_publish(struct ring *ring)
 		    ring_open_of(state) ? oldest_open : ring_position_of(state));
 }
 
-/* STATE is what the end of a reservation left. */
+/* STATE is the result of ending a reservation. */
 static inline void publish_batch(struct ring *ring, uint64_t state)
 {
 	uint64_t *head = &ring->header->data_head, published = load(head),
@@ -230,7 +222,7 @@ void ring_discard(struct ring *ring, void *payload)
 	close_reservation(ring);
 }
 
-/* A LOST record of its own for losses that no record followed. */
+/* Writes a LOST record for losses after the last record. */
 static void report_losses(struct ring *ring)
 {
 	uint64_t state;
@@ -247,7 +239,7 @@ static uint64_t bytes_since_wake(const struct ring *ring)
 	return ring_position_of(load(&ring->writer.state)) - load(&ring->writer.woken);
 }
 
-/* So many losses are worth the system calls of looking for dead holders. */
+/* Checking for dead holders needs system calls, so only after some losses. */
 static bool look_is_due(const struct ring *ring)
 {
 	return load(&ring->header->lost) - load(&ring->writer.looked) >= LOSSES_PER_LOOK;
@@ -290,8 +282,7 @@ void ring_flush(struct ring *ring)
 	local_store(&ring->writer.new_since, 0);
 	local_store(&ring->writer.woken_count, load(&ring->header->written));
 	local_store(&ring->writer.woken, load(&ring->header->data_head));
-	/* Writing fails only if the count is at its limit: then the reader has a wake-up to come
-	 * anyway. */
+	/* Fails only if the eventfd's count is at its limit; then a wake-up is pending anyway. */
 	if (load(&ring->writer.woken) == woken || write(ring->event_fd, &one, sizeof(one)) < 0)
 		return;
 }
