@@ -24,7 +24,7 @@ static const struct {
 	[LOSS_SIDEBAND_INVALID] = { "sideband_refused",
 				    "sideband events that were invalid, or lacked memory" },
 	[LOSS_UNCERTAIN] = { "sample_uncertain",
-			     "samples too close to a sideband event to tell which came first" },
+			     "samples too close to a sideband event to determine the order" },
 	[LOSS_OTHER_KERNEL] = { "sample_other_kernel",
 				"unsymbolized samples of another kernel (reset, kexec, nested guest)" },
 	[LOSS_GUEST_BREAKPOINT] = { "guest_breakpoint_lost",

@@ -214,7 +214,7 @@ int ring_create(struct ring **ring, size_t size)
 static int check_header(const struct ring_header *header, uint64_t file_size)
 {
 	if (header->magic != RING_MAGIC)
-		return error_set(-EINVAL, "this is no ring: the magic number is missing");
+		return error_set(-EINVAL, "this is not a ring: the magic number is missing");
 	if (header->version != RING_VERSION || header->header_size < sizeof(*header))
 		return error_set(
 			-EINVAL,
@@ -226,7 +226,7 @@ static int check_header(const struct ring_header *header, uint64_t file_size)
 	if (header->data_offset != RING_DATA_OFFSET || !size_is_good(header->data_size) ||
 	    file_size < RING_DATA_OFFSET + header->data_size)
 		return error_set(-EINVAL,
-				 "the ring's header is broken: its data do not lie inside it");
+				 "the ring's header is invalid: its data is outside of the file");
 	return 0;
 }
 
@@ -238,7 +238,7 @@ static int read_header(int fd, struct ring_header *header)
 	if (size < 0 || fstat(fd, &status))
 		return error_set(-errno, "cannot read the ring's header: %m");
 	if (size != sizeof(*header))
-		return error_set(-EINVAL, "this is no ring: it is smaller than a header");
+		return error_set(-EINVAL, "this is not a ring: it is smaller than a header");
 	if ((fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
 		return error_set(
 			-EINVAL,
@@ -258,9 +258,9 @@ static int open_memory(struct ring *ring, int memory_fd, bool own)
 		return 0;
 	return error_set(
 		-errno,
-		own ? "can not open the ring's memory for writing, as one needs who holds its "
-		      "tail (%s: %m): attach as one that may be overrun"
-		    : "can not duplicate the ring's descriptor (%s: %m)",
+		own ? "cannot open the ring's memory for writing, which a holder of its tail needs "
+		      "(%s: %m): attach as a reader that may be overrun"
+		    : "cannot duplicate the ring's descriptor (%s: %m)",
 		path);
 }
 

@@ -43,7 +43,7 @@ TEST(agent_clock, what_is_between_two_exchanges_is_known_by_both)
 	CHECK(error >= MS && error < MS + MS / 2 + 3000);
 }
 
-TEST(agent_clock, takes_no_exchange_that_says_nothing)
+TEST(agent_clock, rejects_imprecise_exchanges)
 {
 	struct agent_clock clock = { 0 };
 
@@ -72,7 +72,7 @@ TEST(agent_clock, errors_are_what_the_resolver_can_wait_for)
 	CHECK(AGENT_CLOCK_ERROR_MAX <= RESOLVER_REACH);
 }
 
-TEST(agent_clock, at_the_end_things_happened_before_they_were_told)
+TEST(agent_clock, at_the_end_events_happened_before_their_arrival)
 {
 	struct agent_clock clock = { 0 };
 	uint64_t time, error;
@@ -438,7 +438,7 @@ TEST(agent_tsc, line_through_two_marks)
 	CHECK(!tsc_time(&last, &first, 10000, &low, &high));
 }
 
-TEST(agent_tsc, kernel_says_what_it_holds_for_a_clock)
+TEST(agent_tsc, is_reliable_if_the_kernel_lists_it)
 {
 	char directory[] = "/tmp/kvmscope-clocks.XXXXXX";
 
@@ -456,7 +456,7 @@ TEST(agent_tsc, kernel_says_what_it_holds_for_a_clock)
 	clock_files_remove(directory);
 }
 
-TEST(agent_tsc, mark_tells_the_time_of_what_is_between)
+TEST(agent_tsc, marks_bound_the_times_between_them)
 {
 	struct tsc_mark first = tsc_mark_now(), middle = tsc_mark_now(), last;
 	uint64_t low, high;

@@ -169,7 +169,7 @@ static struct span read_map(pid_t pid)
 	return span_of(text, size > 0 ? (size_t)size : 0);
 }
 
-TEST(agent_jit, functions_have_their_names_while_the_process_runs_and_behind_its_end)
+TEST(agent_jit, functions_have_symbols_while_the_process_runs_and_after_its_exit)
 {
 	struct fixture fixture;
 	struct perf_map_line line;
@@ -290,7 +290,7 @@ static void end_process(pid_t pid)
 	unlink(path);
 }
 
-TEST(agent_jit, a_map_that_loses_its_beginning_is_told_anew)
+TEST(agent_jit, a_map_that_loses_its_beginning_is_sent_again)
 {
 	struct fixture fixture;
 	char path[64];
@@ -342,7 +342,7 @@ static bool loses(struct fixture *fixture)
 
 /* Its kernel tells all processes anew as if they had just run their programs, later than their maps
  * were made. */
-TEST(agent_jit, a_map_is_told_anew_behind_a_loss)
+TEST(agent_jit, a_map_is_sent_again_after_a_loss)
 {
 	struct fixture fixture;
 	pid_t child;
@@ -451,7 +451,7 @@ TEST(agent_jit, no_file_system_is_held_while_nobody_asks)
 }
 
 /* What is there instead may not be read: nothing more will be told of it. */
-TEST(agent_jit, a_process_whose_map_is_gone_is_followed_to_its_end)
+TEST(agent_jit, a_process_with_a_deleted_map_is_followed_until_its_exit)
 {
 	struct fixture fixture;
 	char path[64];
@@ -509,7 +509,7 @@ static bool give(const struct agent_jit_map *map, const char *lines, size_t size
 	return agent_jit_decode(message, take, taken);
 }
 
-TEST(agent_jit, a_hostile_guest_tells_what_can_not_be)
+TEST(agent_jit, a_hostile_guest_sends_invalid_maps)
 {
 	static const char lines[] =
 		"1000 10 a\nffffffffffffffff 10 b\n0 0 c\n2000 10 d\n3000 10 cut";

@@ -259,7 +259,7 @@ static void check_kernel(const struct old_kernel *kernel)
 	CHECK((supervisor.refused > 0) == !kernel->ksymbol);
 }
 
-TEST(agent_old_kernels, each_tells_what_it_can)
+TEST(agent_old_kernels, each_reports_what_it_supports)
 {
 	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");

@@ -353,7 +353,7 @@ static void read_code(struct fixture *fixture, struct code *code)
 
 /* As the kernel's KSYMBOL events say. Where the machine is busy it loses any number of them: but
  * not all. */
-TEST(agent_program, tells_of_the_code_of_a_BPF_program)
+TEST(agent_program, reports_the_code_of_a_BPF_program)
 {
 	struct code code = { .told = false };
 	struct fixture fixture;

@@ -116,7 +116,7 @@ static bool is_skipped(const struct made *made)
 	return decode(made, &record) == (int)made->size && !record.sideband.head.size;
 }
 
-TEST(agent_records, what_can_not_be_is_skipped)
+TEST(agent_records, invalid_records_are_skipped)
 {
 	struct mmap2_build_id wrong = mapping;
 	char path[SIDEBAND_NAME_MAX + 1];

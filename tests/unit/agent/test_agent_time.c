@@ -372,7 +372,7 @@ TEST(agent_time, host_that_ceases_to_trust_its_tsc_knows_the_guest_s_time_less_w
 }
 
 /* Its clock and all else stood still, as when its virtual machine was stopped. */
-TEST(agent_time, what_a_guest_told_before_it_stood_still_is_placed_or_counted)
+TEST(agent_time, events_before_a_pause_are_converted_or_counted)
 {
 	struct agent_statistics statistics;
 	uint32_t before;
@@ -464,7 +464,7 @@ TEST(agent_time, loss_lies_between_the_records_that_its_ring_had_room_for)
 
 /* The guest says it with the CPU's next event, whenever that is: what it told meanwhile is known to
  * be so. */
-TEST(agent_time, loss_lies_before_its_ring_was_said_to_be_empty)
+TEST(agent_time, a_loss_is_before_the_report_of_its_emptied_ring)
 {
 	struct agent_statistics statistics;
 	uint64_t until, told_before;
@@ -488,7 +488,7 @@ TEST(agent_time, loss_lies_before_its_ring_was_said_to_be_empty)
 }
 
 /* What waits then is dropped with the guest's time that it has. */
-TEST(agent_time, exchange_behind_what_ends_a_session_places_nothing)
+TEST(agent_time, an_exchange_after_the_end_of_a_session_converts_nothing)
 {
 	struct agent_statistics statistics;
 	uint64_t before;
@@ -512,7 +512,7 @@ TEST(agent_time, exchange_behind_what_ends_a_session_places_nothing)
  * The guest answers no more, and tells on: what came soon behind its last answer still has a time,
  * what came later has none. Not what was known before that is to be believed then.
  */
-TEST(agent_time, what_is_dropped_at_the_end_is_counted_and_lies_behind_the_loss)
+TEST(agent_time, dropped_events_at_the_end_are_counted_and_after_the_loss)
 {
 	struct agent_statistics statistics;
 
@@ -578,7 +578,7 @@ TEST(agent_time, what_a_full_ring_has_no_room_for_waits)
 }
 
 /* Names of a guest that is gone are no more to be believed than those of one that goes on. */
-TEST(agent_time, loss_that_a_full_ring_has_no_room_for_is_told_when_it_has)
+TEST(agent_time, a_loss_waits_for_room_in_a_full_ring)
 {
 	const uint32_t many = 4 * RING_SIZE_MIN / sizeof(struct sideband_comm);
 	struct agent_statistics statistics = { .connected = true };
@@ -608,7 +608,7 @@ TEST(agent_time, loss_that_a_full_ring_has_no_room_for_is_told_when_it_has)
  * No exchange is known better than within 44 ms, which is too long for a good one, and leaves room
  * for a machine that is slow itself: the best of a second is used.
  */
-TEST(agent_time, guest_whose_answers_take_long_is_known_by_the_best_of_them)
+TEST(agent_time, the_best_exchange_is_used_if_all_are_slow)
 {
 	struct agent_statistics statistics;
 	uint64_t since;

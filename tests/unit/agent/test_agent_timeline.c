@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/agent/agent_timeline.h"
 
 #include "tests/unit/shim/test.h"
@@ -36,7 +36,7 @@ static void end(struct agent_timeline *timeline)
 
 /* A processor that has nothing to tell says so when it has: its clock was exchanged often since
  * then. */
-TEST(agent_timeline, a_loss_that_is_told_late_breaks_no_session)
+TEST(agent_timeline, a_late_loss_does_not_end_the_session)
 {
 	struct sideband_lost lost = {
 		.head = { .size = sizeof(lost),

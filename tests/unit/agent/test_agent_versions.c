@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A host and an agent of which one is older. What the other side says are bytes here, at the
  * offsets that docs/agent-protocol.md gives, and not what this build takes for its messages: an
@@ -273,7 +273,7 @@ static void check_agent_with_host(enum age age)
 	end_agent();
 }
 
-TEST(agent_versions, agent_tells_an_older_host_what_that_knows)
+TEST(agent_versions, agent_works_with_an_older_host)
 {
 	check_agent_with_host(OLDER);
 }
@@ -283,7 +283,7 @@ TEST(agent_versions, agent_passes_over_what_only_a_newer_host_knows)
 	check_agent_with_host(NEWER);
 }
 
-TEST(agent_versions, agent_tells_a_host_of_another_version_nothing_but_its_own)
+TEST(agent_versions, agent_sends_only_its_version_to_an_incompatible_host)
 {
 	struct bytes message;
 
@@ -447,7 +447,7 @@ TEST(agent_versions, host_believes_an_older_agent_and_asks_it_nothing_that_it_do
 	check_host_with_agent(OLDER);
 }
 
-TEST(agent_versions, host_passes_over_what_only_a_newer_agent_tells)
+TEST(agent_versions, host_ignores_messages_of_a_newer_agent)
 {
 	check_host_with_agent(NEWER);
 }

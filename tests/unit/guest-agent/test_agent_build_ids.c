@@ -90,7 +90,7 @@ static bool is_told_of_one(void)
 	return marked;
 }
 
-TEST(agent_build_ids, who_records_a_program_beside_it_is_told_of_none)
+TEST(agent_build_ids, other_perf_users_get_no_build_ids)
 {
 	struct agent_fixture fixture;
 	bool told = true;

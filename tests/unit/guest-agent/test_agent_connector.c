@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes as the guest's process connector tells of them: who is looked at, and who was missed.
  */
 #include "guest-agent/connector.c"
@@ -24,7 +24,7 @@ static void happen(struct connector *connector, unsigned int what, pid_t pid)
 	CHECK_EQUAL(whose, pid);
 }
 
-TEST(agent_connector, who_runs_a_program_behind_a_fork_is_not_missed)
+TEST(agent_connector, an_execve_after_a_fork_is_not_missed)
 {
 	struct connector connector = { .fd = -1 };
 
@@ -38,7 +38,7 @@ TEST(agent_connector, who_runs_a_program_behind_a_fork_is_not_missed)
 }
 
 /* Nor twice, however many programs it ran. */
-TEST(agent_connector, who_ends_before_a_look_is_missed_once)
+TEST(agent_connector, an_exit_before_the_scan_counts_once)
 {
 	struct connector connector = { .fd = -1 };
 

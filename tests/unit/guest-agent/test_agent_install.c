@@ -102,7 +102,7 @@ TEST(agent_install, busybox_starts_it_beside_lines_that_end_like_its_own)
 	end();
 }
 
-TEST(agent_install, another_init_is_left_alone_and_that_is_said)
+TEST(agent_install, another_init_is_not_changed_and_reported)
 {
 	begin("mkdir $root/etc && echo 'id:2:initdefault:' > $root/etc/inittab");
 	CHECK(shell(AGENT " install --root $root > /dev/null 2> $root/why") != 0);

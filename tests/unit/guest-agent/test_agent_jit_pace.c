@@ -51,7 +51,7 @@ static void look_often(uint64_t begin, unsigned int ms)
 	}
 }
 
-TEST(agent_pace, jit_maps_are_told_no_faster_than_is_said)
+TEST(agent_pace, jit_maps_respect_the_rate_limit)
 {
 	char path[32];
 	FILE *map = write_map(path);

@@ -75,7 +75,7 @@ static bool step_in_this_ms(void)
 	return any;
 }
 
-TEST(agent_pace, tables_are_read_no_faster_than_is_said)
+TEST(agent_pace, tables_respect_the_rate_limit)
 {
 	uint64_t begun, latest = 0;
 

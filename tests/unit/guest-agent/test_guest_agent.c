@@ -42,7 +42,7 @@ static bool is_our_mapping(const struct sideband *record, void *context)
 	return true;
 }
 
-TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
+TEST(guest_agent, reports_earlier_processes_and_events_with_their_times)
 {
 	struct wanted own = { .start = (uintptr_t)agent_process_run }, new = { 0 };
 	struct agent_statistics statistics;
@@ -156,7 +156,7 @@ static void check_forked(struct agent_fixture *fixture)
 }
 
 /* By netlink and /proc: later, with what was mapped by then, and nothing of what was before. */
-TEST(guest_agent, tells_processes_where_its_kernel_allows_no_events)
+TEST(guest_agent, reports_processes_without_perf_events)
 {
 	struct wanted own = { .start = (uintptr_t)agent_process_run };
 	struct agent_statistics statistics;
@@ -229,7 +229,7 @@ static bool fills_gap(const struct sideband *record, void *context)
 
 /* While the agent stands still its kernel has no room for more: what is mapped then no event tells.
  */
-TEST(guest_agent, tells_anew_what_its_kernel_lost)
+TEST(guest_agent, reports_lost_state_again)
 {
 	int file = open(AGENT, O_RDONLY | O_CLOEXEC), status;
 	struct agent_statistics statistics;
@@ -331,7 +331,7 @@ static pid_t run_mapper(const char *path, const char *other)
 }
 
 /* Two processes have two files at one path, and a name that is hard to read where /proc has it. */
-TEST(guest_agent, tells_which_file_is_at_a_path_of_each_process)
+TEST(guest_agent, reports_the_file_in_each_process_root)
 {
 	char path[PATH_MAX], other[PATH_MAX];
 	struct told_processes told = { .path = path };
@@ -448,7 +448,7 @@ static bool is_below_root(const char *lines, const char *controllers)
 }
 
 /* One of those that this process is in, and not the root where there is a better one. */
-TEST(guest_agent, tells_the_cgroup_of_a_process)
+TEST(guest_agent, reports_the_cgroup_of_a_process)
 {
 	char told[4096] = "", line[4200], lines[8192] = "";
 	struct agent_fixture fixture;
@@ -487,7 +487,7 @@ static bool tells_cgroup_of_exec(const struct sideband *record, void *context)
 }
 
 /* Not from when it was read: samples from its beginning on are of its cgroup. */
-TEST(guest_agent, tells_the_cgroup_of_a_new_program_from_its_beginning)
+TEST(guest_agent, reports_the_cgroup_of_a_program_from_its_start)
 {
 	struct told_exec told = { 0 };
 	struct agent_fixture fixture;

@@ -43,7 +43,7 @@ static struct symbols *symbols_of(const struct agent_image_table *table)
 
 /* This program's own, by what the agent can read of the process; and one of a build that nobody
  * has. */
-TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
+TEST(guest_agent, sends_the_symbols_of_a_mapped_file)
 {
 	char path[4096] = "";
 	struct agent_image image = { .pid = (uint32_t)getpid(), .path = path };
@@ -146,7 +146,7 @@ static unsigned int count_wrong(const struct symbols *symbols, unsigned int *che
 
 /* This machine's own, with a build id as /sys/kernel/notes has it; and nothing more while nothing
  * is new. */
-TEST(guest_agent, tells_the_symbols_of_its_kernel)
+TEST(guest_agent, sends_the_symbols_of_its_kernel)
 {
 	struct agent_statistics statistics;
 	struct reported_kernel *told;
@@ -224,7 +224,7 @@ static void remove_kernel_files(void)
 }
 
 /* Another build of it may well have as many pages and find its old place. */
-TEST(guest_agent, tells_the_kernel_anew_when_a_module_is_loaded_again)
+TEST(guest_agent, sends_the_kernel_again_when_a_module_is_reloaded)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
 	struct reported_kernel *told, *again;

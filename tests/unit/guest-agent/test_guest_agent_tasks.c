@@ -55,7 +55,7 @@ static bool take(struct agent_fixture *fixture, struct reported_tasks *told)
 	return taken;
 }
 
-TEST(guest_agent_tasks, are_what_is_told_of_them)
+TEST(guest_agent_tasks, have_the_reported_values)
 {
 	struct agent_fixture fixture;
 	struct reported_tasks told;

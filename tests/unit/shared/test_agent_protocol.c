@@ -57,7 +57,7 @@ TEST(agent_protocol, message_comes_whole_however_it_is_cut)
 	CHECK_EQUAL(next(&message), 0);
 }
 
-TEST(agent_protocol, gets_in_step_behind_garbage_at_any_distance)
+TEST(agent_protocol, resynchronizes_after_garbage_of_any_length)
 {
 	static const uint8_t bytes[] = { 0xff, 0x01, 0x00, 'g' };
 	struct start start = make_start(43);
@@ -98,7 +98,7 @@ TEST(agent_protocol, impossible_sizes_are_refused_and_the_next_start_is_found)
 	}
 }
 
-TEST(agent_protocol, largest_message_fits_behind_anything)
+TEST(agent_protocol, the_largest_message_always_fits)
 {
 	static uint8_t large[AGENT_MESSAGE_MAX] __attribute__((aligned(8)));
 	struct start start = make_start(45);

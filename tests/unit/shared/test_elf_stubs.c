@@ -157,7 +157,7 @@ static void check_as_objdump(const char *options)
 
 /* Lazy binding and none; with indirect branch tracking; a slot that is shared with data; other
  * linkers. */
-TEST(elf_stubs, of_libraries_are_those_that_objdump_tells)
+TEST(elf_stubs, of_libraries_match_objdump)
 {
 	static const char *const options[] = {
 		"-Wl,-z,lazy",
@@ -219,7 +219,7 @@ static int read_hole(void *context, uint64_t offset, void *to, size_t size)
 	return offset <= INT64_MAX && pread(hole->fd, to, size, (off_t)offset) >= 0 ? 0 : -EFAULT;
 }
 
-TEST(elf_stubs, are_looked_for_in_no_more_code_than_a_linker_makes)
+TEST(elf_stubs, are_searched_in_a_bounded_amount_of_code)
 {
 	struct elf_stubs stubs;
 	struct file file;
@@ -273,7 +273,7 @@ static void exchange(const struct file *file, bool wholly)
 }
 
 /* As of the C library, whose relocations are in another order than its stubs. */
-TEST(elf_stubs, are_told_by_their_slots_and_not_by_their_places)
+TEST(elf_stubs, are_identified_by_slot_and_not_by_position)
 {
 	struct elf_stubs before, after;
 	struct file file;

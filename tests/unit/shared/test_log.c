@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What others chose, in the log. */
 #include <fcntl.h>
 #include <pty.h>

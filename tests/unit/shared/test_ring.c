@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -105,7 +105,7 @@ TEST(ring, refuses_sizes_that_are_no_power_of_two_in_range)
 	CHECK(strstr(error_message(), "power of two"));
 }
 
-TEST(ring, full_drops_the_new_and_tells_the_exact_number)
+TEST(ring, full_drops_new_records_and_reports_the_exact_number)
 {
 	struct ring_statistics statistics;
 	struct ring *ring;
@@ -133,7 +133,7 @@ TEST(ring, full_drops_the_new_and_tells_the_exact_number)
 	ring_destroy(ring);
 }
 
-TEST(ring, says_that_it_has_no_room_before_anything_is_lost)
+TEST(ring, has_room_predicts_a_loss)
 {
 	struct ring_statistics statistics;
 	struct ring *ring;
@@ -156,7 +156,7 @@ TEST(ring, says_that_it_has_no_room_before_anything_is_lost)
 	ring_destroy(ring);
 }
 
-TEST(ring, flush_tells_of_losses_that_no_record_follows)
+TEST(ring, flush_reports_losses_without_a_later_record)
 {
 	struct ring *ring;
 	uint64_t fitted;
@@ -467,7 +467,7 @@ TEST(ring, attach_refuses_what_is_no_ring)
 	ring_destroy(ring);
 }
 
-TEST(ring, its_size_can_not_be_changed_by_others)
+TEST(ring, its_size_is_sealed)
 {
 	struct ring *ring;
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Overwrite mode: whoever reads, whenever, finds whole records, and knows exactly how many it
  * missed. */
 #include <stdlib.h>

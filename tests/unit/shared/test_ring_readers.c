@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Several readers of one ring in consumer mode: who holds the tail, who is
  * overrun and by how much, and what is left of one who dies. Record number N
@@ -141,7 +141,7 @@ TEST(ring_readers, the_slowest_holder_limits_the_writer)
 	ring_destroy(ring);
 }
 
-TEST(ring_readers, one_that_is_overrun_is_told_how_much_it_lost)
+TEST(ring_readers, an_overrun_reader_gets_the_number_of_lost_records)
 {
 	struct ring *ring = new_ring(), *holder = attach(ring, &holds),
 		    *reader = attach(ring, &overrun);

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ring's writer interrupted by its own signal handler at every instruction. At random, beside
  * readers: test_ring_stress.c. */
 #include <signal.h>

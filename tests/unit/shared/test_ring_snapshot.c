@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A snapshot is whole, says what went before it, and disturbs nobody. */
 #include <pthread.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ TEST(ring_snapshot, leaves_readers_where_they_are)
 	ring_destroy(ring);
 }
 
-TEST(ring_snapshot, tells_of_records_that_were_dropped)
+TEST(ring_snapshot, reports_dropped_records)
 {
 	struct ring *ring = new_ring(RING_MODE_CONSUMER);
 	const struct ring_record *record = NULL;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ring under real threads and signals: a writer that a timer interrupts
  * 20000 times a second, and three readers, for RING_STRESS_SECONDS; and
