@@ -43,9 +43,9 @@ static size_t put_text(char *to, size_t size, const char *level, const char *tex
 }
 
 /* One write() per message, so that lines of several threads do not mix. */
-__attribute__((format(printf, 4, 0))) static void write_line(const char *level, const char *prefix,
-							     const char *end, const char *format,
-							     va_list arguments)
+static void __attribute__((format(printf, 4, 0)))
+write_line(const char *level, const char *prefix, const char *end, const char *format,
+	   va_list arguments)
 {
 	char text[2048], line[2 * sizeof(text)];
 	const char *shown = atomic_load(&levels_shown) ? level : "";
