@@ -34,7 +34,9 @@ int kernel_file_open(struct kernel_file *file, const char *path)
 {
 	int error;
 
-	*file = (struct kernel_file){ .path = path, .fd = open(path, O_RDONLY | O_CLOEXEC) };
+	/* O_NONBLOCK: a FIFO without a writer must not block before its type is checked. */
+	*file = (struct kernel_file){ .path = path,
+				      .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
 	if (file->fd < 0)
 		return error_set(-errno, "cannot open %s: %m", path);
 	error = file_map(file);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loaders on Debian's own kernels from tests/rig/fetch-kernels. */
+/* Kernel files: FIFOs are refused, and Debian's kernels from tests/rig/fetch-kernels load. */
 #include <asm/bootparam.h>
+#include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "tests/unit/boot_fixture.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/boot/kernel_file.h"
 
 static void check_kernel(const char *version)
 {
@@ -50,4 +53,16 @@ TEST(boot, loads_debian_kernel_6_12)
 TEST(boot, loads_debian_kernel_7_2)
 {
 	check_kernel("7.2");
+}
+
+TEST(boot, refuses_a_fifo_without_waiting_for_a_writer)
+{
+	static const char path[] = "build/kernel-fifo";
+	struct kernel_file file;
+
+	unlink(path);
+	REQUIRE_EQUAL(mkfifo(path, 0600), 0);
+	CHECK_EQUAL(kernel_file_open(&file, path), -EINVAL);
+	CHECK(strstr(error_message(), "build/kernel-fifo is not a regular file"));
+	unlink(path);
 }
