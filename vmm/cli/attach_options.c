@@ -35,31 +35,30 @@ static int set_agent(void *target, char *text)
 #define AT(field) .offset = offsetof(struct attach_command_options, field)
 
 static const struct option_row vm_rows[] = {
-	{ "pid", "PID", "The VM of this process: QEMU, or another program that uses KVM",
-	  OPTION_NUMBER, AT(attach.pid), .letter = 'p', .low = 1, .high = INT_MAX },
-	{ "vm", "N", "The one of several VMs of --pid with descriptor N, as listed", OPTION_NUMBER,
-	  AT(attach.vm), .low = 1, .high = INT_MAX },
+	{ "pid", "PID", "The process of the VM: QEMU or another VMM", OPTION_NUMBER, AT(attach.pid),
+	  .letter = 'p', .low = 1, .high = INT_MAX },
+	{ "vm", "N", "One of several VMs of --pid, by its descriptor", OPTION_NUMBER, AT(attach.vm),
+	  .low = 1, .high = INT_MAX },
 	{ "domain", "NAME", "The running libvirt domain NAME", OPTION_TEXT,
 	  AT(attach.monitor.domain) },
-	{ "connect", "URI", "libvirt's URI, as for virsh (LIBVIRT_DEFAULT_URI, or the user's)",
-	  OPTION_TEXT, AT(attach.monitor.uri) },
-	{ "qmp", "SOCKET", "The QEMU with this QMP socket; also works without KVM", OPTION_TEXT,
+	{ "connect", "URI", "libvirt's URI for --domain, as for virsh", OPTION_TEXT,
+	  AT(attach.monitor.uri) },
+	{ "qmp", "SOCKET", "The QEMU with this QMP socket, also without KVM", OPTION_TEXT,
 	  AT(attach.monitor.socket) },
-	{ "backend", "WAY", "How to sample: bpf, perf, ptrace, qmp; auto: the best one (auto)",
-	  OPTION_PARSE, .parse = set_backend },
-	{ "stop-limit", "US", "With ptrace: microseconds that a vCPU should be stopped (200)",
-	  OPTION_NUMBER, AT(attach.stop_limit), .low = 1, .high = STOP_LIMIT_MAX },
-	{ "agent", "SOCKET", "Guest agent's socket or vsock:CID:PORT, if it is not found",
-	  OPTION_PARSE, .parse = set_agent },
+	{ "backend", "WAY", "How to sample: auto, bpf, perf, ptrace, qmp (auto)", OPTION_PARSE,
+	  .parse = set_backend },
+	{ "stop-limit", "US", "ptrace: longest stop of a vCPU in us (200)", OPTION_NUMBER,
+	  AT(attach.stop_limit), .low = 1, .high = STOP_LIMIT_MAX },
+	{ "agent", "SOCKET", "Guest agent's socket, or vsock:CID:PORT", OPTION_PARSE,
+	  .parse = set_agent },
 	{ "no-agent", NULL, "Do not connect to a guest agent", OPTION_CLEAR, AT(agent) },
 	{ 0 },
 };
 
 static const struct option_row end_rows[] = {
-	{ "time", "SECONDS", "End after SECONDS (when the VM ends, or with SIGINT)", OPTION_NUMBER,
+	{ "time", "SECONDS", "End after SECONDS (at the VM's end, or SIGINT)", OPTION_NUMBER,
 	  AT(time), .low = 1, .high = INT_MAX },
-	{ "json", NULL, "At the end, print the counts as JSON on standard output", OPTION_SET,
-	  AT(json) },
+	{ "json", NULL, "Print the counts as JSON at the end", OPTION_SET, AT(json) },
 	{ 0 },
 };
 

@@ -30,7 +30,7 @@ struct arguments {
 
 static const struct option_row rows[] = {
 	{ "json", NULL, "Print the answer as JSON", OPTION_SET, AT(json) },
-	{ "no-disk-names", NULL, "dump: do not search the domain's disks for symbols", OPTION_CLEAR,
+	{ "no-disk-names", NULL, "dump: do not search the disks for symbols", OPTION_CLEAR,
 	  AT(disk_symbols) },
 	{ 0 },
 };

@@ -26,10 +26,9 @@ struct arguments {
 #define AT(field) .offset = offsetof(struct arguments, field)
 
 static const struct option_row rows[] = {
-	{ "output", "FILE", "Write FILE (the run's next: perf.data, perf.data.1, ...)", OPTION_TEXT,
-	  AT(output), .letter = 'o' },
-	{ "after", "TIME", "Keep sampling for TIME: 5s, 500ms (the run's own --after)", OPTION_TIME,
-	  AT(after) },
+	{ "output", "FILE", "Write FILE (the run's next one)", OPTION_TEXT, AT(output),
+	  .letter = 'o' },
+	{ "after", "TIME", "Keep sampling: 5s, 500ms (the run's --after)", OPTION_TIME, AT(after) },
 	{ "json", NULL, "Print the result as JSON", OPTION_SET, AT(json) },
 	{ 0 },
 };

@@ -102,8 +102,8 @@ static int set_output(void *target, char *path)
 }
 
 static const struct option_row rows[] = {
-	{ "format", "FORMAT", "html (flame graph), folded (stacks), pprof, script (text)",
-	  OPTION_PARSE, .letter = 'f', .parse = set_format },
+	{ "format", "FORMAT", "html, folded, pprof, script (by FILE's suffix)", OPTION_PARSE,
+	  .letter = 'f', .parse = set_format },
 	{ "by", "cgroup|container", "With html and folded: the outermost frames", OPTION_PARSE,
 	  .parse = set_group },
 	{ "output", "FILE", "Write to FILE instead of standard output", OPTION_PARSE, .letter = 'o',

@@ -96,19 +96,17 @@ static const char *const colors[] = { "auto", "always", "never", NULL };
 #define AT(field) .offset = offsetof(struct arguments, field)
 
 static const struct option_row rows[] = {
-	{ "children", NULL, "Count a function also for what it called, and sort by that",
-	  OPTION_SET, AT(report.children) },
-	{ "sort", "KEY[,KEY...]",
-	  "What makes a row: symbol, image, vcpu, app, comm, pid, tid, cgroup, container "
-	  "(symbol,image)",
-	  OPTION_PARSE, .letter = 's', .parse = parse_sort },
-	{ "limit", "ROWS", "Show only the first ROWS rows (on a terminal those that fit)",
-	  OPTION_NUMBER, AT(report.limit), .letter = 'n', .low = 1, .high = UINT_MAX },
+	{ "children", NULL, "Count callees for their callers, too; sort by that", OPTION_SET,
+	  AT(report.children) },
+	{ "sort", "KEY[,KEY...]", "Columns: symbol, app, comm, ... (symbol,image)", OPTION_PARSE,
+	  .letter = 's', .parse = parse_sort },
+	{ "limit", "ROWS", "Show only the first ROWS rows", OPTION_NUMBER, AT(report.limit),
+	  .letter = 'n', .low = 1, .high = UINT_MAX },
 	{ "percent-limit", "PERCENT", "Show no rows below PERCENT", OPTION_PARSE,
 	  .parse = parse_percent },
 	{ "json", NULL, "Print one JSON object instead of a table", OPTION_SET, AT(json) },
-	{ "color", "WHEN", "auto (on a terminal, unless NO_COLOR is set), always, never",
-	  OPTION_CHOICE, AT(color), .choices = colors },
+	{ "color", "WHEN", "auto, always, never (auto)", OPTION_CHOICE, AT(color),
+	  .choices = colors },
 	{ 0 },
 };
 
