@@ -45,7 +45,7 @@ static const struct option_row vm_rows[] = {
 	  AT(attach.monitor.uri) },
 	{ "qmp", "SOCKET", "The QEMU with this QMP socket, also without KVM", OPTION_TEXT,
 	  AT(attach.monitor.socket) },
-	{ "backend", "WAY", "How to sample: auto, bpf, perf, ptrace, qmp (auto)", OPTION_PARSE,
+	{ "backend", "WAY", "Sample by auto, bpf, perf, ptrace, qmp (auto)", OPTION_PARSE,
 	  .parse = set_backend },
 	{ "stop-limit", "US", "ptrace: longest stop of a vCPU in us (200)", OPTION_NUMBER,
 	  AT(attach.stop_limit), .low = 1, .high = STOP_LIMIT_MAX },

@@ -156,7 +156,7 @@ TEST(defaults, of_run_are_documented)
 	check_document("docs/sampling.md", "A chain ends at ", SAMPLE_CALLCHAIN_MAX, " frames");
 	check_document("docs/agent-protocol.md",
 		       "(vmm/guest/guest_account.h): ", options.agent_memory >> 20, " MiB in all");
-	check_document("docs/resolver.md", "account of its guest, which has ",
+	check_document("docs/resolver.md", "account of the guest, which has ",
 		       options.agent_memory >> 20, " MiB");
 	run_options_free(&options);
 }
