@@ -78,6 +78,8 @@ LOG_FUNCTION(log_warning, true, "<4>", "kvmscope: warning: ")
 LOG_FUNCTION(log_info, !atomic_load(&quiet_mode), "<6>", "kvmscope: ")
 LOG_FUNCTION(log_debug, atomic_load(&verbose_mode), "<7>", "kvmscope: debug: ")
 
+static void show_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 static void show_progress(const char *format, ...)
 {
 	va_list arguments;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/attach_tools.h"
 
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shared/unconst.h"
 #include "tests/bench/bench.h"
 
 #define PERFS_MESSAGES "build/bench/attach.perf.log"
@@ -41,7 +42,7 @@ void tools_close(void)
 	unlink(ANSWER);
 }
 
-/* Of ARGUMENTS, that says what it says in the file MESSAGES; 0: it can not be started. */
+/* Starts ARGUMENTS with all output in the file MESSAGES. 0: the program cannot be started. */
 static pid_t spawn(const char *const *arguments, const char *messages)
 {
 	posix_spawn_file_actions_t actions;
@@ -50,13 +51,13 @@ static pid_t spawn(const char *const *arguments, const char *messages)
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, 1, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	posix_spawn_file_actions_adddup2(&actions, 1, 2);
-	if (posix_spawnp(&tool, arguments[0], &actions, NULL, (char **)arguments, environ))
+	if (posix_spawnp(&tool, arguments[0], &actions, NULL, unconst(arguments), environ))
 		tool = 0;
 	posix_spawn_file_actions_destroy(&actions);
 	return tool;
 }
 
-pid_t tools_start_ours(pid_t vm, const struct way *way, unsigned int frequency)
+pid_t tools_start_kvmscope(pid_t vm, const struct way *way, unsigned int frequency)
 {
 	char pid[16], hz[16];
 	const char *const arguments[] = { "build/kvmscope",
@@ -120,7 +121,7 @@ uint64_t tools_cpu_time(pid_t tool)
 	return clock_getcpuclockid(tool, &clock) ? 0 : bench_time(clock);
 }
 
-/* What ours says. */
+/* The output of kvmscope. */
 
 static void read_messages(const struct way *way, char messages[MESSAGES_MAX])
 {
@@ -133,7 +134,7 @@ static void read_messages(const struct way *way, char messages[MESSAGES_MAX])
 	}
 }
 
-static bool has_said(const struct way *way, const char *text)
+static bool has_reported(const struct way *way, const char *text)
 {
 	char messages[MESSAGES_MAX];
 
@@ -141,10 +142,10 @@ static bool has_said(const struct way *way, const char *text)
 	return strstr(messages, text);
 }
 
-bool tools_wait_for_ours(pid_t tool, const struct way *way)
+bool tools_wait_for_kvmscope(pid_t tool, const struct way *way)
 {
 	for (unsigned int i = 0; i < WAIT_S * 100; i++) {
-		if (has_said(way, "ms for the guest's kernel"))
+		if (has_reported(way, "ms for the guest's kernel"))
 			return true;
 		if (waitpid(tool, NULL, WNOHANG))
 			return false;
@@ -153,7 +154,7 @@ bool tools_wait_for_ours(pid_t tool, const struct way *way)
 	return false;
 }
 
-double tools_said_number(const struct way *way, const char *name)
+double tools_reported_number(const struct way *way, const char *name)
 {
 	char messages[MESSAGES_MAX];
 	const char *at;
@@ -163,11 +164,11 @@ double tools_said_number(const struct way *way, const char *name)
 	return at ? atof(at + strlen(name)) : 0;
 }
 
-void tools_said_last(const struct way *way, char line[200])
+void tools_last_message(const struct way *way, char line[200])
 {
 	FILE *file = fopen(way->messages, "r");
 
-	strcpy(line, "it has ended");
+	strcpy(line, "it has exited");
 	while (file && fgets(line, 200, file))
 		line[strcspn(line, "\n")] = '\0';
 	if (file)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What benches of attaching run beside each other: kvmscope attach by one of its ways, and perf.
- * One thread.
+/*
+ * The tools that the attach benches compare: kvmscope attach with one backend, and perf. One
+ * thread.
  */
 #ifndef KVMSCOPE_TESTS_BENCH_ATTACH_TOOLS_H
 #define KVMSCOPE_TESTS_BENCH_ATTACH_TOOLS_H
@@ -9,39 +10,45 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PERFS "build/bench/attach.perf.data" /* what perf records */
+#define PERFS "build/bench/attach.perf.data" /* the recording of perf */
 
-/* A way of kvmscope attach, what it records, what it says, and how long it may stop a thread (us;
- * NULL: for as long as it does by default). */
+/*
+ * A backend of kvmscope attach, its recording, its output, and the limit for stopping a thread (us;
+ * NULL: the default).
+ */
 struct way {
 	const char *name, *output, *messages, *stop_limit;
 };
 
-/* FIFOs for perf, once for all; false: they can not be made, as errno says. */
+/* Creates the FIFOs for perf, once for all runs. False: not possible, see errno. */
 bool tools_open(void);
-/* Removes them, and what perf left. */
+/* Removes the FIFOs and the files of perf. */
 void tools_close(void);
 
-/* kvmscope attach on VM, a process, by WAY; 0: it can not be started. */
-pid_t tools_start_ours(pid_t vm, const struct way *way, unsigned int frequency);
-/* Until it has looked for a kernel and does nothing but sample; false: it does not work, as it
- * says. */
-bool tools_wait_for_ours(pid_t tool, const struct way *way);
+/* Starts kvmscope attach on the process VM with WAY; 0: it cannot be started. */
+pid_t tools_start_kvmscope(pid_t vm, const struct way *way, unsigned int frequency);
+/*
+ * Waits until kvmscope has searched for a kernel and only samples from then on. False: it failed;
+ * its output has the reason.
+ */
+bool tools_wait_for_kvmscope(pid_t tool, const struct way *way);
 
-/* perf kvm --guest record -e cpu-clock on VM; 0: it can not be started. Begins when it is told to,
- * and says so: until then it looks for much else. */
+/*
+ * Starts perf kvm --guest record -e cpu-clock on VM; 0: it cannot be started. perf initializes
+ * itself first, waits for tools_enable_perf() and confirms it.
+ */
 pid_t tools_start_perf(pid_t vm, unsigned int frequency);
 bool tools_enable_perf(void);
 
-/* Interrupts it, and waits; 0 is a no-op. */
+/* Interrupts the tool and waits for it; 0 is a no-op. */
 void tools_end(pid_t tool);
 
-/* ns that it has used of processors. */
+/* CPU time of the tool so far, ns. */
 uint64_t tools_cpu_time(pid_t tool);
 
-/* The number behind NAME in what WAY said; 0: there is none. */
-double tools_said_number(const struct way *way, const char *name);
-/* The last of what it said, without what JSON would need escapes for. */
-void tools_said_last(const struct way *way, char line[200]);
+/* The number after NAME in the output of WAY; 0: none. */
+double tools_reported_number(const struct way *way, const char *name);
+/* The last line of the output of WAY, without characters that JSON would have to escape. */
+void tools_last_message(const struct way *way, char line[200]);
 
 #endif

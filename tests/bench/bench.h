@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What benches share. A bench is one program that measures one thing and
- * prints one JSON object a line, all with the same keys; tests/bench/run
- * gathers them. Where there is something to compare with, it is measured in
- * the same run: machines differ, ratios less so. Where the documentation
- * claims a figure it has a bound, and the program fails if that is not kept.
+ * Shared by all benches. A bench is a program that measures one thing and prints one JSON object
+ * per line, always with the same keys; tests/bench/run collects them. A baseline is measured in the
+ * same run whenever there is one, because ratios vary less between machines than absolute values. A
+ * figure that the documentation claims has a bound, and the program fails if a bound is exceeded.
  */
 #ifndef KVMSCOPE_TESTS_BENCH_BENCH_H
 #define KVMSCOPE_TESTS_BENCH_BENCH_H
@@ -25,16 +24,18 @@ static inline uint64_t bench_time(clockid_t clock)
 }
 
 /*
- * The number of runs, rounds or items: FULL, or REDUCED where the environment has
- * KVMSCOPE_BENCH_SHORT. A short run only shows that the bench works; its figures mean nothing.
+ * The number of runs, rounds or items: FULL, or REDUCED if KVMSCOPE_BENCH_SHORT is in the
+ * environment. A short run only shows that the bench works; its figures mean nothing.
  */
 static inline int bench_size(int full, int reduced)
 {
 	return getenv("KVMSCOPE_BENCH_SHORT") ? reduced : full;
 }
 
-/* The command that runs another bench in the rig, with the same size; errors go to
- * build/bench/LOG.log. */
+/*
+ * The command that runs another bench in the rig, with the same size; errors go to
+ * build/bench/LOG.log.
+ */
 #define BENCH_IN_RIG(bench, log)                                                                   \
 	"tests/rig/rig --timeout 220 -- "                                                          \
 	"env ${KVMSCOPE_BENCH_SHORT+KVMSCOPE_BENCH_SHORT=1} build/bench/" bench                    \
@@ -54,24 +55,24 @@ static inline double bench_median(double *values, size_t count)
 	return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* What a figure has to be, where it is claimed somewhere; all zero: nothing is. */
+/* The claimed limit of a figure; all zero: no claim. */
 struct bench_bound {
 	enum { BENCH_ANY, BENCH_MOST, BENCH_LEAST } kind;
-	double value; /* that it is to be at most, or at least; in its unit */
+	double value; /* at most, or at least; in the unit of the figure */
 };
 
-/* Figures of this program that did not keep their bounds. */
-static unsigned int bench_broken;
+/* The number of figures of this program that exceeded their bounds. */
+static unsigned int bench_exceeded;
 
-/* What main() is to return: 0, or BENCH_BROKEN where a bound was not kept. */
+/* The exit status for main(): 0, or BENCH_BROKEN if a bound was exceeded. */
 #define BENCH_BROKEN 3
 
 static inline int bench_status(void)
 {
-	return bench_broken ? BENCH_BROKEN : 0;
+	return bench_exceeded ? BENCH_BROKEN : 0;
 }
 
-/* The part of a figure's line that says whether VALUE is within BOUND, and its end. */
+/* Prints the part of a line that says whether VALUE is within BOUND, and ends the line. */
 static inline void bench_print_end(double value, struct bench_bound bound)
 {
 	bool kept = bound.kind == BENCH_MOST ? value <= bound.value : value >= bound.value;
@@ -80,12 +81,12 @@ static inline void bench_print_end(double value, struct bench_bound bound)
 		printf(", \"%s\": %.4g, \"kept\": %s", bound.kind == BENCH_MOST ? "most" : "least",
 		       bound.value, kept ? "true" : "false");
 	if (bound.kind && !kept)
-		bench_broken++;
+		bench_exceeded++;
 	printf("}\n");
 	fflush(stdout);
 }
 
-/* A figure that is to be within BOUND. Strings must need no escapes in JSON. */
+/* Prints a figure with a bound. Strings must not need escapes in JSON. */
 static inline void bench_print_bound(const char *what, double value, const char *unit,
 				     struct bench_bound bound)
 {
@@ -93,16 +94,16 @@ static inline void bench_print_bound(const char *what, double value, const char 
 	bench_print_end(value, bound);
 }
 
-/* A figure of which nothing is claimed. */
+/* Prints a figure without a bound. */
 static inline void bench_print(const char *what, double value, const char *unit)
 {
 	bench_print_bound(what, value, unit, (struct bench_bound){ 0 });
 }
 
-/* A figure that is to be within BOUND, and the same of BASELINE in the same run. */
-static inline void bench_print_beside_bound(const char *what, double value, const char *unit,
-					    const char *baseline, double baseline_value,
-					    struct bench_bound bound)
+/* Prints a figure with a bound, and the same figure of BASELINE from the same run. */
+static inline void bench_print_relative_bound(const char *what, double value, const char *unit,
+					      const char *baseline, double baseline_value,
+					      struct bench_bound bound)
 {
 	printf("{\"what\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"baseline\": \"%s\", "
 	       "\"baseline_value\": %.4g, \"ratio\": %.4g",
@@ -110,16 +111,16 @@ static inline void bench_print_beside_bound(const char *what, double value, cons
 	bench_print_end(value, bound);
 }
 
-static inline void bench_print_beside(const char *what, double value, const char *unit,
-				      const char *baseline, double baseline_value)
+static inline void bench_print_relative(const char *what, double value, const char *unit,
+					const char *baseline, double baseline_value)
 {
-	bench_print_beside_bound(what, value, unit, baseline, baseline_value,
-				 (struct bench_bound){ 0 });
+	bench_print_relative_bound(what, value, unit, baseline, baseline_value,
+				   (struct bench_bound){ 0 });
 }
 
 /*
- * The same; RATIOS are those of COUNT runs, of which the smallest and the largest are told. Sorts
- * them. BOUND is that of their median: one alone may have had bad luck, or good.
+ * Like bench_print_relative_bound(), with the RATIOS of COUNT runs, of which the smallest and the
+ * largest are printed. Sorts RATIOS. BOUND applies to their median, because a single run is noisy.
  */
 static inline void bench_print_ratio_bound(const char *what, double value, const char *unit,
 					   const char *baseline, double baseline_value,
@@ -141,19 +142,19 @@ static inline void bench_print_ratio(const char *what, double value, const char 
 				(struct bench_bound){ 0 });
 }
 
-/* What can not be measured here, and why. */
+/* Reports that WHAT cannot be measured on this machine, and why. */
 static inline void bench_skip(const char *what, const char *reason)
 {
 	printf("{\"what\": \"%s\", \"skipped\": \"%s\"}\n", what, reason);
 	fflush(stdout);
 }
 
-/* What could be measured here and was not, and why: as a bound that was not kept. */
+/* Reports that a measurement failed, and why. Counts as an exceeded bound. */
 static inline void bench_fail(const char *what, const char *reason)
 {
 	printf("{\"what\": \"%s\", \"failed\": \"%s\"}\n", what, reason);
 	fflush(stdout);
-	bench_broken++;
+	bench_exceeded++;
 }
 
 #endif

@@ -1,10 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the guest's agent takes of a CPU: kvmscope-agent on this machine's
- * kernel, over a socketpair, with a host that records, while nothing more than usual happens,
- * and while 100 processes a second are forked and run a program. By perf events, and by the process
- * connector and /proc, which take their place where the guest's kernel does not allow them. There
- * is no guest: exits for its writes to a port are not in it.
+ * CPU time and memory of the guest agent: kvmscope-agent on this machine's kernel, connected by a
+ * socketpair to a host that records, on an otherwise normal system and while 100 processes per
+ * second are forked and execute a program. Measured with perf events, and with the process
+ * connector and /proc, which the agent uses if the guest's kernel does not allow perf events. There
+ * is no guest, so the exits for writes to the port are not included.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -18,12 +18,12 @@
 #include "vmm/agent/agent_client.h"
 
 #define SECONDS bench_size(10, 2)
-#define FORKS   100 /* a second */
-/* What it is to take at most. */
+#define FORKS   100 /* per second */
+/* The limits that the documentation claims. */
 static const struct bench_bound share_bound = { BENCH_MOST, 0.5 };     /* % of a CPU */
 static const struct bench_bound resident_bound = { BENCH_MOST, 2048 }; /* KiB */
 
-/* Of the process, in ns (proc(5), schedstat: the first number). */
+/* CPU time of the process, ns (proc(5), schedstat: the first number). */
 static double cpu_time(pid_t process)
 {
 	char path[64];
@@ -64,8 +64,8 @@ static void run_program(void)
 	waitpid(child, NULL, 0);
 }
 
-/* Processes that this machine has forked since it runs. */
-static double forks(void)
+/* The number of processes that this machine has forked since boot. */
+static double fork_count(void)
 {
 	FILE *file = fopen("/proc/stat", "re");
 	char line[256];
@@ -78,8 +78,8 @@ static double forks(void)
 	return count;
 }
 
-/* Percent of a CPU over SECONDS, in which FORKS_A_SECOND run a program. */
-static double share(pid_t process, unsigned int forks_a_second, struct ring *ring)
+/* Percent of a CPU over SECONDS, while FORKS_A_SECOND processes execute a program. */
+static double cpu_share(pid_t process, unsigned int forks_a_second, struct ring *ring)
 {
 	uint64_t begin = bench_time(CLOCK_MONOTONIC), passed;
 	double before = cpu_time(process);
@@ -112,25 +112,27 @@ static bool wait_for_snapshot(struct agent *agent)
 	return false;
 }
 
-static void measure(pid_t process, struct ring *ring, const char *way)
+static void measure(pid_t process, struct ring *ring, const char *source)
 {
 	char what[128];
-	double begun;
+	double before_forks;
 
 	snprintf(what, sizeof(what),
-		 "agent outside of a guest, %s: CPU while nothing more than usual happens", way);
-	bench_print(what, share(process, 0, ring), "%");
-	begun = forks();
+		 "agent outside a guest, %s: CPU time on an otherwise normal system", source);
+	bench_print(what, cpu_share(process, 0, ring), "%");
+	before_forks = fork_count();
 	snprintf(what, sizeof(what),
-		 "agent outside of a guest, %s: CPU with 100 forks and execs a second more", way);
-	bench_print_bound(what, share(process, FORKS, ring), "%", share_bound);
-	snprintf(what, sizeof(what), "agent, %s: forks on this machine meanwhile", way);
-	bench_print(what, (forks() - begun) / SECONDS, "/s");
-	snprintf(what, sizeof(what), "agent, %s: resident, at most", way);
+		 "agent outside a guest, %s: CPU time with 100 additional forks and execs/s",
+		 source);
+	bench_print_bound(what, cpu_share(process, FORKS, ring), "%", share_bound);
+	snprintf(what, sizeof(what), "agent, %s: forks on this machine during the measurement",
+		 source);
+	bench_print(what, (fork_count() - before_forks) / SECONDS, "/s");
+	snprintf(what, sizeof(what), "agent, %s: peak resident memory", source);
 	bench_print_bound(what, resident_kib(process), "KiB", resident_bound);
 }
 
-static void measure_way(bool events, const char *way)
+static void measure_source(bool events, const char *source)
 {
 	struct agent_options options = { 0 };
 	struct agent *agent;
@@ -148,9 +150,9 @@ static void measure_way(bool events, const char *way)
 	if (agent_start(&agent, &options))
 		exit(1);
 	if (wait_for_snapshot(agent))
-		measure(process, ring, way);
+		measure(process, ring, source);
 	else
-		bench_skip("agent", "this way is not allowed here");
+		bench_skip("agent", "this event source is not allowed here");
 	agent_stop(agent, NULL);
 	kill(process, SIGTERM);
 	waitpid(process, NULL, 0);
@@ -159,7 +161,7 @@ static void measure_way(bool events, const char *way)
 
 int main(void)
 {
-	measure_way(true, "perf events");
-	measure_way(false, "process connector");
+	measure_source(true, "perf events");
+	measure_source(false, "process connector");
 	return bench_status();
 }

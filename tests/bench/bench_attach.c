@@ -1,20 +1,20 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a sample costs a guest of others, by each way of kvmscope attach at 99 and 1000 Hz, beside
- * perf kvm
- * --guest record -e cpu-clock, which samples the same VM at the same time: a CPL3 loop on the local
- * KVM, eight frames deep, by one way after the other in each run. perf's frequency is lower by 1
- * Hz: of two timers of one frequency, one would find warm what the other has just used, always the
- * same one; so, within the second of a window, each has been as near behind the other.
+ * The cost of a sample for the guest of another VMM: each backend of kvmscope attach at 99 and 1000
+ * Hz, compared with perf kvm --guest record -e cpu-clock, which samples the same VM at the same
+ * time. The guest is a CPL3 loop, eight frames deep, on the local KVM; the backends run one after
+ * the other in each run. perf's frequency is lower by 1 Hz: with equal frequencies one timer would
+ * always run right after the other and find its caches warm. With the offset each follows the other
+ * equally closely during the one-second window.
  *
- * The guest measures it: its loop reads the TSC in each turn, and writes down each gap in which it
- * did not run. What a sample cost is the length of the gap that the sample's time lies in; gaps
- * that more than one sample lies in do not count. So what else the machine does is left out, but
- * where it falls into the same gap; of some hundred samples the median counts, and what makes the
- * processor slower does so for both. The vCPU goes before all else (SCHED_FIFO, where that is
- * allowed). That caches are colder behind a sample is not seen. Of RUNS runs the smallest and the
- * largest ratio bound the median with a certainty of 1 - 2 / 2^RUNS, 97 % of six. The CPU time of
- * the tools is told besides.
+ * The guest measures the cost: its loop reads the TSC in each iteration and records each gap in
+ * which it did not run. The cost of a sample is the length of the gap that contains the sample's
+ * time; gaps with several samples are ignored. This excludes other activity of the machine unless
+ * it falls into the same gap. The median over some hundred samples is used, and whatever slows down
+ * the CPU affects both tools. The vCPU has priority over everything else (SCHED_FIFO, where
+ * allowed). The cost of colder caches after a sample is not measured. With RUNS runs, the smallest
+ * and the largest ratio bound the median with a confidence of 1 - 2 / 2^RUNS, 97 % for six. The CPU
+ * time of the tools is printed as well.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -30,32 +30,37 @@
 #include "tests/bench/gap_guest.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
-#define TRIES       3 /* of a run */
+#define TRIES       3 /* tries for a run */
 #define RUNS_MAX    6
 #define RUNS        bench_size(RUNS_MAX, 1)
-#define SAMPLES_MIN 30 /* of a window */
+#define SAMPLES_MIN 30 /* samples per window */
 
-/* us: what is given up at the limit that there is by default would be no sample, and cost the
- * guest, too. */
-#define WHOLE_STOP "5000"
+/*
+ * us. With the default limit some stops would be abandoned: no sample, but still a cost for the
+ * guest.
+ */
+#define STOP_LIMIT "5000"
 
-/* Times what perf takes: as much, and what such a median scatters by where both take the same. Of a
- * stop, in which the thread makes two system calls for us, what the documentation claims. */
+/*
+ * Bounds relative to perf: the same cost, plus the spread of such a median between two equal costs.
+ * For ptrace, in which the stopped thread makes two system calls, the bound that the documentation
+ * claims.
+ */
 static const struct bench_bound perfs_bound = { BENCH_MOST, 1.01 },
 				stops_bound = { BENCH_MOST, 25 };
 
-/* A process with a VM, which measures itself when it is asked. */
+/* A process with a VM that measures itself on request. */
 static struct {
 	pid_t pid;
-	int ask, answer;
+	int request, answer;
 } vm;
 
-/* In turn, those of a group at the same time. */
+/* Processed in order; the backends of a group run at the same time. */
 static const struct way ways[] = {
 	{ "perf", "build/bench/attach.by-perf.data", "build/bench/attach.by-perf.log", NULL },
 	{ "bpf", "build/bench/attach.by-bpf.data", "build/bench/attach.by-bpf.log", NULL },
 	{ "ptrace", "build/bench/attach.by-ptrace.data", "build/bench/attach.by-ptrace.log",
-	  WHOLE_STOP },
+	  STOP_LIMIT },
 };
 #define WAYS (sizeof(ways) / sizeof(*ways))
 
@@ -64,18 +69,20 @@ static const struct group {
 } groups[] = { { 0, 1 }, { 1, 1 }, { 2, 1 } };
 #define GROUPS (sizeof(groups) / sizeof(*groups))
 
-/* The VM's process. */
+/* The process of the VM. */
 
-/* It would have to wait for others right behind many a sample, on a machine that has much else to
- * do. */
-static void have_priority(pthread_t thread, bool first)
+/*
+ * Without priority, the vCPU would often wait for other threads right after a sample on a busy
+ * machine.
+ */
+static void set_priority(pthread_t thread, bool first)
 {
 	const struct sched_param param = { .sched_priority = first };
 
 	pthread_setschedparam(thread, first ? SCHED_FIFO : SCHED_OTHER, &param);
 }
 
-/* As other VMMs do: so that its vCPU can be told from its other threads. */
+/* Named as in other VMMs, so that the vCPU can be distinguished from other threads. */
 static void name_thread(const struct sampled_guest *guest)
 {
 	while (!atomic_load(&guest->vm.vcpus[0]->thread_id))
@@ -83,7 +90,7 @@ static void name_thread(const struct sampled_guest *guest)
 	pthread_setname_np(guest->cpus[0].thread, "vCPU 0");
 }
 
-static _Noreturn void run_vm(int asked, int answer)
+static _Noreturn void run_vm(int request, int answer)
 {
 	const struct sampled_guest_options options = { .code = gap_guest_code,
 						       .size = sizeof(gap_guest_code),
@@ -100,10 +107,10 @@ static _Noreturn void run_vm(int asked, int answer)
 		_exit(1);
 	}
 	name_thread(&guest);
-	while (read(asked, &what, 1) == 1) {
-		have_priority(guest.cpus[0].thread, true);
+	while (read(request, &what, 1) == 1) {
+		set_priority(guest.cpus[0].thread, true);
 		gap_guest_measure(&guest, &ahead, &window);
-		have_priority(guest.cpus[0].thread, false);
+		set_priority(guest.cpus[0].thread, false);
 		if (write(answer, &window, sizeof(window)) != sizeof(window))
 			break;
 	}
@@ -112,18 +119,18 @@ static _Noreturn void run_vm(int asked, int answer)
 
 static void start_vm(void)
 {
-	int ask[2], answer[2];
+	int request[2], answer[2];
 
-	if (pipe2(ask, O_CLOEXEC) || pipe2(answer, O_CLOEXEC))
+	if (pipe2(request, O_CLOEXEC) || pipe2(answer, O_CLOEXEC))
 		exit(1);
 	vm.pid = fork();
 	if (!vm.pid) {
-		close(ask[1]);
-		run_vm(ask[0], answer[1]);
+		close(request[1]);
+		run_vm(request[0], answer[1]);
 	}
-	close(ask[0]);
+	close(request[0]);
 	close(answer[1]);
-	vm.ask = ask[1];
+	vm.request = request[1];
 	vm.answer = answer[0];
 }
 
@@ -132,7 +139,7 @@ static void measure_window(struct gap_window *window)
 	size_t size = 0;
 	ssize_t got = 1;
 
-	if (write(vm.ask, "", 1) != 1)
+	if (write(vm.request, "", 1) != 1)
 		exit(1);
 	for (; size < sizeof(*window) && got > 0; size += (size_t)got)
 		got = read(vm.answer, (char *)window + size, sizeof(*window) - size);
@@ -140,42 +147,43 @@ static void measure_window(struct gap_window *window)
 		exit(1);
 }
 
-/* One that samples. */
+/* A tool that samples. */
 struct tool {
 	pid_t pid;
-	uint64_t used; /* ns of CPU time, at the window's beginning */
+	uint64_t used; /* CPU time at the beginning of the window, ns */
 };
 
 struct figures {
-	double ours[RUNS_MAX], perfs[RUNS_MAX];        /* us of the guest's time, of a sample */
-	double our_cpu[RUNS_MAX], perfs_cpu[RUNS_MAX]; /* % of a core that the tool takes */
-	double mean_stop, longest_stop;                /* us; 0: it stops nothing */
-	double stops[RUNS_MAX]; /* in a second: fewer than are asked for, as it rests */
+	double ours[RUNS_MAX], perfs[RUNS_MAX];        /* us of the guest's time per sample */
+	double our_cpu[RUNS_MAX], perfs_cpu[RUNS_MAX]; /* CPU time of the tool, % of a core */
+	double mean_stop, longest_stop;                /* us; 0: the tool stops no thread */
+	double stops[RUNS_MAX]; /* per second; fewer than requested, because the sampler pauses */
 	bool works;
-	char reason[200]; /* why it does not */
+	char reason[200]; /* why there are no figures */
 };
 
 static void note_stops(struct figures *figures, int run, const struct way *way)
 {
-	double longest = tools_said_number(way, "\"max_us\": ");
+	double longest = tools_reported_number(way, "\"max_us\": ");
 
-	figures->stops[run] =
-		tools_said_number(way, "\"count\": ") / tools_said_number(way, "\"seconds\": ");
+	figures->stops[run] = tools_reported_number(way, "\"count\": ") /
+			      tools_reported_number(way, "\"seconds\": ");
 	if (longest)
-		figures->mean_stop = tools_said_number(way, "\"mean_us\": ");
+		figures->mean_stop = tools_reported_number(way, "\"mean_us\": ");
 	figures->longest_stop = longest > figures->longest_stop ? longest : figures->longest_stop;
 }
 
-/* What samples cost. */
+/* The cost of samples. */
 
-/* Of each gap of the window, how many samples lie in it: of each way, of perf itself, and of all.
+/*
+ * For each gap of the window, the number of samples in it: of each tool, of perf, and of all tools.
  */
 static struct {
 	struct gap_window window;
 	unsigned int ours[WAYS][GAP_WINDOW_MAX], perfs[GAP_WINDOW_MAX], all[GAP_WINDOW_MAX];
 } seen;
 
-static int take_sample(void *context, const struct perf_data_sample *sample)
+static int count_sample(void *context, const struct perf_data_sample *sample)
 {
 	unsigned int *counts = context;
 	size_t gap;
@@ -189,7 +197,7 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 
 static bool read_samples(const char *path, unsigned int counts[GAP_WINDOW_MAX])
 {
-	const struct perf_data_events events = { .sample = take_sample, .context = counts };
+	const struct perf_data_events events = { .sample = count_sample, .context = counts };
 	struct perf_data_reader *reader;
 	int error;
 
@@ -202,7 +210,9 @@ static bool read_samples(const char *path, unsigned int counts[GAP_WINDOW_MAX])
 	return !error;
 }
 
-/* The median of gaps with one sample, of COUNTS, and of no other; false: they are too few. */
+/*
+ * The median of gaps with exactly one sample, from COUNTS and no other tool. False: too few gaps.
+ */
 static bool median_of(const unsigned int counts[GAP_WINDOW_MAX], double *median)
 {
 	static double costs[GAP_WINDOW_MAX];
@@ -217,7 +227,7 @@ static bool median_of(const unsigned int counts[GAP_WINDOW_MAX], double *median)
 	return true;
 }
 
-/* A group that samples, perf beside it. */
+/* A group of tools that sample, and perf. */
 struct tools {
 	const struct group *group;
 	struct tool ours[WAYS], perfs;
@@ -260,24 +270,26 @@ static void measure_all(struct figures figures[WAYS], int run, struct tools *too
 	}
 }
 
-/* They begin at the same time, and are waited for in turn. Does one of them sample? */
-static bool start_ours(struct figures figures[WAYS], struct tools *tools, unsigned int frequency)
+/* Starts all tools, then waits for each in turn. Returns whether any of them samples. */
+static bool start_kvmscope(struct figures figures[WAYS], struct tools *tools,
+			   unsigned int frequency)
 {
 	const struct group *group = tools->group;
 	bool any = false;
 
 	for (size_t way = group->first; way < group->first + group->count; way++)
-		tools->ours[way].pid =
-			figures[way].works ? tools_start_ours(vm.pid, &ways[way], frequency) : 0;
+		tools->ours[way].pid = figures[way].works
+					       ? tools_start_kvmscope(vm.pid, &ways[way], frequency)
+					       : 0;
 	for (size_t way = group->first; way < group->first + group->count; way++) {
 		pid_t pid = tools->ours[way].pid;
 
 		if (!figures[way].works)
 			continue;
-		figures[way].works = pid && tools_wait_for_ours(pid, &ways[way]);
+		figures[way].works = pid && tools_wait_for_kvmscope(pid, &ways[way]);
 		any = any || figures[way].works;
 		if (!figures[way].works)
-			tools_said_last(&ways[way], figures[way].reason);
+			tools_last_message(&ways[way], figures[way].reason);
 	}
 	return any;
 }
@@ -301,7 +313,7 @@ static bool measure_tools(struct figures figures[WAYS], int run, const struct gr
 	struct tools tools = { .group = group };
 	bool works;
 
-	works = start_ours(figures, &tools, frequency);
+	works = start_kvmscope(figures, &tools, frequency);
 	if (works)
 		tools.perfs.pid = tools_start_perf(vm.pid, frequency - 1);
 	works = works && tools.perfs.pid && tools_enable_perf();
@@ -313,7 +325,7 @@ static bool measure_tools(struct figures figures[WAYS], int run, const struct gr
 	return works && read_costs(figures, run, group);
 }
 
-/* Once more, and again, where the machine was too busy. */
+/* Retries because the machine was too busy. */
 static void measure_group(struct figures figures[WAYS], int run, const struct group *group,
 			  unsigned int frequency)
 {
@@ -322,17 +334,19 @@ static void measure_group(struct figures figures[WAYS], int run, const struct gr
 			return;
 	for (size_t way = group->first; way < group->first + group->count; way++) {
 		if (figures[way].works)
-			strcpy(figures[way].reason, "too few samples lie in gaps of their own");
+			strcpy(figures[way].reason, "too few samples are alone in their gap");
 		figures[way].works = false;
 	}
 }
 
-/* What comes out. */
+/* The results. */
 
-/* OURS beside PERFS, with the smallest and the largest ratio that one run had, within BOUND; OURS'
- * median. */
-static double print_beside(const char *what, const char *unit, const double *ours,
-			   const double *perfs, struct bench_bound bound)
+/*
+ * Compares OURS with PERFS, with the smallest and the largest ratio of a run and with BOUND.
+ * Returns the median of OURS.
+ */
+static double print_relative(const char *what, const char *unit, const double *ours,
+			     const double *perfs, struct bench_bound bound)
 {
 	double one[RUNS_MAX], other[RUNS_MAX], ratios[RUNS_MAX], median;
 
@@ -348,30 +362,29 @@ static double print_beside(const char *what, const char *unit, const double *our
 
 static void print(const char *way, unsigned int frequency, struct figures *figures)
 {
-	/* What stops the guest takes longer than any interrupt. */
+	/* A stop takes longer than any interrupt. */
 	bool stops = figures->longest_stop;
 	char what[96];
 	double cost;
 
-	snprintf(what, sizeof(what), "attach by %s at %u Hz: guest's time for a sample", way,
-		 frequency);
+	snprintf(what, sizeof(what), "attach, %s at %u Hz: guest time per sample", way, frequency);
 	if (!figures->works) {
 		bench_fail(what, figures->reason);
 		return;
 	}
-	cost = print_beside(what, "us", figures->ours, figures->perfs,
-			    stops ? stops_bound : perfs_bound);
-	snprintf(what, sizeof(what), "attach by %s at %u Hz: of the guest's time", way, frequency);
+	cost = print_relative(what, "us", figures->ours, figures->perfs,
+			      stops ? stops_bound : perfs_bound);
+	snprintf(what, sizeof(what), "attach, %s at %u Hz: share of guest time", way, frequency);
 	bench_print(what, cost * (stops ? bench_median(figures->stops, RUNS) : frequency) / 1e4,
 		    "%");
-	snprintf(what, sizeof(what), "attach by %s at %u Hz: CPU time of the tool", way, frequency);
-	print_beside(what, "% of a core", figures->our_cpu, figures->perfs_cpu,
-		     (struct bench_bound){ 0 });
+	snprintf(what, sizeof(what), "attach, %s at %u Hz: CPU time of the tool", way, frequency);
+	print_relative(what, "% of a core", figures->our_cpu, figures->perfs_cpu,
+		       (struct bench_bound){ 0 });
 	if (!stops)
 		return;
-	snprintf(what, sizeof(what), "attach by %s at %u Hz: a stop, on average", way, frequency);
+	snprintf(what, sizeof(what), "attach, %s at %u Hz: mean stop", way, frequency);
 	bench_print(what, figures->mean_stop, "us");
-	snprintf(what, sizeof(what), "attach by %s at %u Hz: the longest stop", way, frequency);
+	snprintf(what, sizeof(what), "attach, %s at %u Hz: longest stop", way, frequency);
 	bench_print(what, figures->longest_stop, "us");
 }
 
@@ -392,7 +405,7 @@ static void measure(unsigned int frequency)
 int main(void)
 {
 	if (!bare_guest_possible()) {
-		bench_skip("attach: guest's time for a sample, local KVM", "no /dev/kvm");
+		bench_skip("attach: guest time per sample, local KVM", "no /dev/kvm");
 		return 0;
 	}
 	if (!tools_open()) {
@@ -400,10 +413,10 @@ int main(void)
 		return 1;
 	}
 	start_vm();
-	measure_window(&seen.window); /* it runs from here on */
+	measure_window(&seen.window); /* the guest runs from here on */
 	measure(99);
 	measure(1000);
-	close(vm.ask);
+	close(vm.request);
 	waitpid(vm.pid, NULL, 0);
 	for (size_t way = 0; way < WAYS; way++) {
 		unlink(ways[way].output);

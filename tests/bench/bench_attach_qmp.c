@@ -1,15 +1,15 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a look by QEMU's monitor costs its guest (kvmscope attach --backend qmp), beside a sample of
- * perf kvm
- * --guest record -e cpu-clock on the same VM in the same run: a CPL3 loop in a QEMU with the local
- * KVM.
+ * The cost of a query through QEMU's monitor for the guest (kvmscope attach --backend qmp),
+ * compared with a sample of perf kvm --guest record -e cpu-clock on the same VM in the same run.
+ * The guest is a CPL3 loop in a QEMU with the local KVM.
  *
- * The guest adds up in turns of its TSC for how long it did not run, where the bench reads it. A
- * look takes as long as that sum grew while the monitor was asked what kvmscope attach asks it: of
- * some hundred looks at random moments the median counts. A sample of perf takes what the guest
- * lost in a window with perf, at 4000 Hz, more than in one without, and so many times less. What
- * takes the processor from it for longer than LOST_MAX is another process and does not count.
+ * The guest sums up, in TSC cycles, the time for which it did not run; the bench reads the sum from
+ * guest memory. The cost of a query is the growth of the sum while the bench sends the same
+ * commands as kvmscope attach; the median over some hundred queries at random moments is used. The
+ * cost of a perf sample is the difference between the time lost in windows with perf, at 4000 Hz,
+ * and without, divided by the number of samples. Gaps longer than LOST_MAX are caused by other
+ * processes and do not count.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,26 +27,26 @@
 #include "vmm/attach/process.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
-#define RUNS_MAX  6
-#define RUNS      bench_size(RUNS_MAX, 1)
-#define LOOKS_MAX 50 /* of a run */
-#define LOOKS     bench_size(LOOKS_MAX, 10)
-#define INTERVAL  10000     /* us between them, at most */
-#define WINDOW    2000000   /* us */
-#define FREQUENCY 3999      /* Hz, of perf */
-#define LOST_MAX  "5000000" /* turns of the TSC: some 2 ms */
-#define SERIAL    "build/bench/attach.qemu"
-#define MONITOR   "build/bench/attach.qmp"
-#define MEMORY    (64ull << 20) /* bytes */
-#define WAIT_S    20
+#define RUNS_MAX    6
+#define RUNS        bench_size(RUNS_MAX, 1)
+#define QUERIES_MAX 50 /* queries per run */
+#define QUERIES     bench_size(QUERIES_MAX, 10)
+#define INTERVAL    10000     /* us, longest pause between queries */
+#define WINDOW      2000000   /* us */
+#define FREQUENCY   3999      /* Hz, sampling frequency of perf */
+#define LOST_MAX    "5000000" /* TSC cycles, some 2 ms */
+#define SERIAL      "build/bench/attach.qemu"
+#define MONITOR     "build/bench/attach.qmp"
+#define MEMORY      (64ull << 20) /* bytes */
+#define WAIT_S      20
 
 static struct {
 	pid_t pid;
 	int memory_fd;   /* /proc/PID/mem */
-	uint64_t record; /* where the guest's record lies in that process */
+	uint64_t record; /* address of the guest's record in that process */
 } vm;
 
-/* As the guest has it: tests/guests/program_user.c. In turns of its TSC. */
+/* The guest's record, see tests/guests/program_user.c. In TSC cycles. */
 struct record {
 	uint64_t lost, now;
 };
@@ -68,8 +68,8 @@ static _Noreturn void be_qemu(void)
 	_exit(127);
 }
 
-/* Where it says that its record is; 0: not yet. */
-static uint64_t read_place(void)
+/* The address of the record as the guest prints it; 0: not yet printed. */
+static uint64_t read_record_address(void)
 {
 	unsigned long long place = 0;
 	FILE *file = fopen(SERIAL, "re");
@@ -81,7 +81,7 @@ static uint64_t read_place(void)
 	return place;
 }
 
-/* The guest's memory in the process; 0: it is not found. */
+/* The address of guest memory in the process; 0: not found. */
 static uint64_t find_memory(void)
 {
 	unsigned long long start, end;
@@ -113,7 +113,7 @@ static bool start_vm(void)
 		if (waitpid(vm.pid, NULL, WNOHANG))
 			return false;
 		usleep(10000);
-		place = read_place();
+		place = read_record_address();
 	}
 	snprintf(path, sizeof(path), "/proc/%d/mem", vm.pid);
 	vm.memory_fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -121,8 +121,8 @@ static bool start_vm(void)
 	return place && vm.memory_fd >= 0 && vm.record > place;
 }
 
-/* The thread of its vCPU, and that of its monitor: before other work of the machine. */
-static void prefer(const struct vmm_process *process)
+/* Gives the vCPU thread and the monitor thread priority over other work of the machine. */
+static void raise_priority(const struct vmm_process *process)
 {
 	setpriority(PRIO_PROCESS, (id_t)vm.pid, -20);
 	for (size_t i = 0; i < process->vcpu_count; i++)
@@ -149,7 +149,7 @@ static struct record read_record(void)
 	return record;
 }
 
-/* Which part of its time the guest lost in a window. */
+/* The part of its time that the guest lost in a window. */
 static double lost_share(void)
 {
 	struct record first = read_record(), last;
@@ -179,8 +179,10 @@ static uint64_t count_samples(const char *path)
 	return count;
 }
 
-/* us that the guest loses by a sample of perf, where it loses WITHOUT of its time anyway; 0: perf
- * does not work. */
+/*
+ * us that the guest loses per sample of perf, if it loses WITHOUT of its time without perf; 0: perf
+ * does not work.
+ */
 static double cost_of_perf(double without)
 {
 	pid_t tool = tools_start_perf(vm.pid, FREQUENCY);
@@ -199,10 +201,10 @@ static double cost_of_perf(double without)
 	return samples ? share * elapsed / (double)samples : 0;
 }
 
-/* Looks. */
+/* Queries. */
 
-/* Turns of the TSC in a us. */
-static double turns_per_us(void)
+/* TSC cycles per us. */
+static double cycles_per_us(void)
 {
 	struct record first = read_record(), last;
 	uint64_t begun = bench_time(CLOCK_MONOTONIC_RAW);
@@ -213,8 +215,8 @@ static double turns_per_us(void)
 	       (double)(bench_time(CLOCK_MONOTONIC_RAW) - begun);
 }
 
-/* us that the guest lost, and that QEMU took to answer. */
-static bool look(struct monitor *monitor, double turns, double *lost, double *took)
+/* Stores the time that the guest lost, and the time until QEMU replied, us. */
+static bool query(struct monitor *monitor, double cycles, double *lost, double *reply_time)
 {
 	struct record before = read_record();
 	uint64_t begun = bench_time(CLOCK_MONOTONIC);
@@ -222,64 +224,64 @@ static bool look(struct monitor *monitor, double turns, double *lost, double *to
 
 	if (monitor_execute_hmp(monitor, "info registers -a", &text))
 		return false;
-	*took = (double)(bench_time(CLOCK_MONOTONIC) - begun) / 1e3;
-	usleep(100); /* until it runs again, and has written it down */
-	*lost = (double)(read_record().lost - before.lost) / turns;
+	*reply_time = (double)(bench_time(CLOCK_MONOTONIC) - begun) / 1e3;
+	usleep(100); /* until the guest runs again and has updated its record */
+	*lost = (double)(read_record().lost - before.lost) / cycles;
 	json_decref(text);
 	return true;
 }
 
 /* The medians of a run. */
-static bool measure_looks(struct monitor *monitor, double *cost, double *answer)
+static bool measure_queries(struct monitor *monitor, double *cost, double *answer)
 {
-	double lost[LOOKS_MAX], took[LOOKS_MAX], turns = turns_per_us();
+	double lost[QUERIES_MAX], reply_time[QUERIES_MAX], cycles = cycles_per_us();
 
-	for (int i = 0; i < LOOKS; i++) {
+	for (int i = 0; i < QUERIES; i++) {
 		usleep((useconds_t)(random() % INTERVAL));
-		if (!look(monitor, turns, &lost[i], &took[i]))
+		if (!query(monitor, cycles, &lost[i], &reply_time[i]))
 			return false;
 	}
-	*cost = bench_median(lost, LOOKS);
-	*answer = bench_median(took, LOOKS);
+	*cost = bench_median(lost, QUERIES);
+	*answer = bench_median(reply_time, QUERIES);
 	return true;
 }
 
-/* What comes out. */
+/* The results. */
 
-#define WHAT "attach by qmp: guest's time for a look"
+#define WHAT "attach, qmp: guest time per query"
 
-static void print(const double looks[RUNS_MAX], const double answers[RUNS_MAX],
+static void print(const double queries[RUNS_MAX], const double answers[RUNS_MAX],
 		  const double perfs[RUNS_MAX])
 {
-	double cost[RUNS_MAX], took[RUNS_MAX], samples[RUNS_MAX], ratios[RUNS_MAX], median;
+	double cost[RUNS_MAX], reply_time[RUNS_MAX], samples[RUNS_MAX], ratios[RUNS_MAX], median;
 
 	for (int i = 0; i < RUNS; i++) {
-		cost[i] = looks[i];
-		took[i] = answers[i];
+		cost[i] = queries[i];
+		reply_time[i] = answers[i];
 		samples[i] = perfs[i];
-		ratios[i] = looks[i] / perfs[i];
+		ratios[i] = queries[i] / perfs[i];
 	}
 	median = bench_median(cost, RUNS);
 	bench_print_ratio(WHAT, median, "us", "perf kvm record", bench_median(samples, RUNS),
 			  ratios, RUNS);
-	bench_print("attach by qmp at 99 Hz: of the guest's time", median * 99 / 1e4, "%");
-	bench_print("attach by qmp at 200 Hz: of the guest's time", median * 200 / 1e4, "%");
-	bench_print("attach by qmp: until a look is answered", bench_median(took, RUNS), "us");
+	bench_print("attach, qmp at 99 Hz: share of guest time", median * 99 / 1e4, "%");
+	bench_print("attach, qmp at 200 Hz: share of guest time", median * 200 / 1e4, "%");
+	bench_print("attach, qmp: time until the reply", bench_median(reply_time, RUNS), "us");
 }
 
 static void measure(struct monitor *monitor)
 {
-	double looks[RUNS_MAX], answers[RUNS_MAX], perfs[RUNS_MAX];
+	double queries[RUNS_MAX], answers[RUNS_MAX], perfs[RUNS_MAX];
 
 	for (int run = 0; run < RUNS; run++) {
 		perfs[run] = cost_of_perf(lost_share());
-		if (!perfs[run] || !measure_looks(monitor, &looks[run], &answers[run])) {
+		if (!perfs[run] || !measure_queries(monitor, &queries[run], &answers[run])) {
 			bench_fail(WHAT, perfs[run] ? "the monitor does not answer"
 						    : "perf does not sample");
 			return;
 		}
 	}
-	print(looks, answers, perfs);
+	print(queries, answers, perfs);
 }
 
 static void measure_vm(void)
@@ -290,10 +292,10 @@ static void measure_vm(void)
 
 	if (vmm_process_open(&process, vm.pid, 0) ||
 	    monitor_open(&monitor, &address, process, -1)) {
-		bench_fail(WHAT, "the monitor can not be opened");
+		bench_fail(WHAT, "the monitor cannot be opened");
 		return;
 	}
-	prefer(process);
+	raise_priority(process);
 	measure(monitor);
 	monitor_close(monitor);
 	vmm_process_close(process);
@@ -302,7 +304,8 @@ static void measure_vm(void)
 int main(void)
 {
 	if (!tools_open()) {
-		fprintf(stderr, "no FIFOs: %s\n", strerror(errno));
+		fprintf(stderr, "bench_attach_qmp: cannot create perf's FIFOs: %s\n",
+			strerror(errno));
 		return 1;
 	}
 	if (start_vm())

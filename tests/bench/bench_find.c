@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ms for which one processor works to find Debian's kernels in a guest's memory, with all that is
- * known of them then: symbols, layouts, ORC. Beside it, the copy of as much memory as the image
- * takes. The kernels are those of tests/rig/fetch-kernels, as they lie in their files.
+ * CPU time to locate Debian's kernels in guest memory with everything that is derived from them:
+ * symbols, layouts, ORC. Baseline: a copy of the kernel image's memory. The kernels are those of
+ * tests/rig/fetch-kernels, loaded from their files.
  */
 #include <elf.h>
 #include <string.h>
@@ -14,11 +14,11 @@
 #include "vmm/guest/linux/kallsyms.h"
 #include "vmm/guest/linux/kernel_image.h"
 
-#define IMAGE_START 0xffffffff80000000ull /* maps to GPA 0: a kernel that was not moved */
+#define IMAGE_START 0xffffffff80000000ull /* maps to GPA 0: the kernel was not relocated */
 #define GUEST_SIZE  (256ull << 20)
 #define PAGE_SIZE   4096
 #define LARGE_PAGE  (2ull << 20)
-#define CR4_FRED    (1ull << 32) /* then the banner alone confirms it, as there is no IDT yet */
+#define CR4_FRED    (1ull << 32) /* without an IDT, the banner alone confirms the kernel */
 #define RUNS_MAX    5
 #define RUNS        bench_size(RUNS_MAX, 1)
 
@@ -33,7 +33,7 @@ static void read_at(FILE *file, uint64_t offset, void *to, size_t size)
 		exit(1);
 }
 
-/* Places the segments of FILE where they are loaded to, and maps them. */
+/* Copies the segments of FILE to their load addresses and maps them. */
 static void load(FILE *file)
 {
 	uint64_t end = 0;
@@ -58,8 +58,10 @@ static void load(FILE *file)
 	image_size = end - (16ull << 20);
 }
 
-/* The address of NAME by the table in BYTES at GVA, whose index of tokens is at TOKEN_INDEX; 0:
- * none. */
+/*
+ * The address of NAME in the symbol table in BYTES at GVA, whose token index is at TOKEN_INDEX; 0:
+ * none.
+ */
 static uint64_t address_of(const char *name, struct span bytes, uint64_t gva, uint64_t token_index)
 {
 	char found[KALLSYMS_NAME_MAX], type;
@@ -77,7 +79,7 @@ static uint64_t address_of(const char *name, struct span bytes, uint64_t gva, ui
 	return 0;
 }
 
-/* The kernel's own tables are filled in when it starts: as those that it is found by are. */
+/* A running kernel fills in its own tables; this does the same for those that the search reads. */
 static void fill_kernel_tables(void)
 {
 	const struct guest_paging *paging = &guest.registers.paging;
@@ -130,7 +132,7 @@ static void measure(const char *version)
 	char what[64], command[256];
 	FILE *file;
 
-	snprintf(what, sizeof(what), "finding Linux %s in guest memory", version);
+	snprintf(what, sizeof(what), "locate Linux %s in guest memory", version);
 	snprintf(command, sizeof(command),
 		 "mkdir -p build/bench && tests/rig/extract-vmlinux build/cache/kernels/%s/vmlinuz "
 		 "> build/bench/vmlinux 2> /dev/null",

@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder beside a recording into a file: what a sample costs the
- * vCPU's thread and what sampling costs the guest (turns of a CPL3 loop on the
- * local KVM for each ms of its thread's CPU time), while nothing is
- * triggered and while one file is written after the other. And how long it
- * takes to write a file of a full ring.
+ * The flight recorder compared with a recording into a file: the cost of a sample for the vCPU
+ * thread and the guest's slow-down (iterations of a CPL3 loop on the local KVM per ms of its
+ * thread's CPU time), without a trigger and while files are written continuously. Also the time to
+ * write a file of a full ring.
  */
 #include <limits.h>
 #include <stdatomic.h>
@@ -32,7 +31,7 @@ static const uint8_t code[] = { 0xbf, 0,    0,    8,    0,    0xb9, 100,  0,    
 enum mode { MODE_PLAIN, MODE_FILE, MODE_FLIGHT, MODE_DUMPING, MODES };
 
 struct flight_source {
-	atomic_bool dumping; /* there is always one more trigger */
+	atomic_bool dumping; /* the next trigger is always pending */
 	atomic_uint to_take; /* triggers */
 	atomic_uint written; /* files */
 };
@@ -44,7 +43,7 @@ static bool no_registers(void *context, struct guest_registers *registers)
 	return false;
 }
 
-static bool take(void *context, struct flight_trigger *trigger)
+static bool record_sample(void *context, struct flight_trigger *trigger)
 {
 	struct flight_source *source = context;
 
@@ -78,7 +77,7 @@ static struct flight_options flight_options(struct flight_source *source)
 {
 	return (struct flight_options){
 		.wake_fd = eventfd(0, EFD_NONBLOCK),
-		.take = take,
+		.take = record_sample,
 		.missed = missed,
 		.done = done,
 		.context = source,
@@ -105,11 +104,11 @@ static struct collector_options collector_options(struct ring *const *rings,
 }
 
 struct outcome {
-	double turns; /* for each ms of CPU time */
-	double cost;  /* ns of a sample */
+	double turns; /* iterations per ms of CPU time */
+	double cost;  /* ns per sample */
 };
 
-/* The guest has started; the collector runs until it has used its time. */
+/* The guest has started; the collector runs until the guest has used its time. */
 static int collect(struct sampled_guest *guest, enum mode mode)
 {
 	struct flight_source source = { .dumping = mode == MODE_DUMPING };
@@ -177,15 +176,15 @@ static int measure_guests(void)
 			costs[mode][run] = outcomes[mode].cost;
 		}
 	}
-	bench_print_beside("flight: taking one sample, without the exit",
-			   bench_median(costs[MODE_FLIGHT], RUNS), "ns", "into a file",
-			   bench_median(costs[MODE_FILE], RUNS));
-	bench_print_beside("flight: guest slow-down at 4000 Hz, CPL3 loop, local KVM",
-			   bench_median(slowdowns[MODE_FLIGHT], RUNS), "%", "into a file",
-			   bench_median(slowdowns[MODE_FILE], RUNS));
-	bench_print_beside("flight: the same while files are written all the time",
-			   bench_median(slowdowns[MODE_DUMPING], RUNS), "%", "into a file",
-			   bench_median(slowdowns[MODE_FILE], RUNS));
+	bench_print_relative("flight: recording one sample, without the exit",
+			     bench_median(costs[MODE_FLIGHT], RUNS), "ns", "recording into a file",
+			     bench_median(costs[MODE_FILE], RUNS));
+	bench_print_relative("flight: guest slow-down at 4000 Hz, CPL3 loop, local KVM",
+			     bench_median(slowdowns[MODE_FLIGHT], RUNS), "%",
+			     "recording into a file", bench_median(slowdowns[MODE_FILE], RUNS));
+	bench_print_relative("flight: guest slow-down while files are written continuously",
+			     bench_median(slowdowns[MODE_DUMPING], RUNS), "%",
+			     "recording into a file", bench_median(slowdowns[MODE_FILE], RUNS));
 	return 0;
 }
 
@@ -209,7 +208,7 @@ static void fill(struct ring *ring)
 	}
 }
 
-/* From the trigger to the complete file. */
+/* The time from the trigger to the complete file. */
 static int measure_file(void)
 {
 	const struct ring_options ring_options = { .size = RING_SIZE, .mode = RING_MODE_OVERWRITE };
@@ -235,7 +234,7 @@ static int measure_file(void)
 	}
 	collector_stop(collector, NULL);
 	ring_destroy(ring);
-	bench_print("flight: from a trigger to the complete file, a full ring of 16 MiB",
+	bench_print("flight: trigger to complete file, full ring of 16 MiB",
 		    bench_median(times, RUNS), "ms");
 	return 0;
 }

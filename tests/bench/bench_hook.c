@@ -1,9 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long libvirt waits for the hook, with kvmscoped there and without, beside a program that does
- * nothing
- * (/bin/true, started the same way). Each has a /run/kvmscope of its own, in a mount namespace,
- * which takes root.
+ * How long libvirt waits for the hook, with and without kvmscoped, compared with a program that
+ * does nothing (/bin/true, started the same way). Each run has its own /run/kvmscope in a mount
+ * namespace, which requires root.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,13 +24,13 @@
 
 #define RUNS_MAX  200
 #define RUNS      bench_size(RUNS_MAX, 10)
-#define XML_SIZE  6000 /* bytes, as of a domain of some devices; a pipe has room for it */
+#define XML_SIZE  6000 /* bytes, as for a domain with some devices; fits into a pipe */
 #define LIMIT_MS  20
-#define LATE_MORE 3   /* runs that may be longer, beside as many as are with what does nothing */
-#define TRIES     200 /* of 50 ms */
+#define LATE_MORE 3   /* late runs that are allowed in addition to those of NOTHING */
+#define TRIES     200 /* intervals of 50 ms */
 
-/* Each of this process's namespace: gone with it. */
-static int make_place(void)
+/* Mounts below a private namespace, which ends with this process. */
+static int make_namespace(void)
 {
 	return unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	       mount("none", "/run", "tmpfs", 0, "mode=0755") || mkdir(RUN, 0755);
@@ -49,7 +48,7 @@ static pid_t start(const char *program, int input)
 	return child;
 }
 
-/* Of a run, in ms, to the end of the process; less than 0: it could not be run. */
+/* The duration of a run in ms, up to the end of the process; negative: it could not be run. */
 static double run_once(const char *program)
 {
 	static char xml[XML_SIZE];
@@ -71,7 +70,7 @@ static double run_once(const char *program)
 	return (double)(bench_time(CLOCK_MONOTONIC) - begun) / 1e6;
 }
 
-/* The hook and what does nothing take turns. */
+/* Alternates between the hook and the program that does nothing. */
 static int run_all(double hook[RUNS_MAX], double nothing[RUNS_MAX])
 {
 	for (int i = 0; i < RUNS; i++) {
@@ -85,12 +84,13 @@ static int run_all(double hook[RUNS_MAX], double nothing[RUNS_MAX])
 	return 0;
 }
 
-static void print_part(const char *state, const char *part, double hook, double nothing)
+static void print_percentile(const char *state, const char *part, double hook, double nothing)
 {
 	char what[96];
 
-	snprintf(what, sizeof(what), "libvirt's hook, %s: %s of %d runs", state, part, RUNS);
-	bench_print_beside(what, hook, "ms", NOTHING, nothing);
+	snprintf(what, sizeof(what), "libvirt's hook, %s: %s percentile of %d runs", state, part,
+		 RUNS);
+	bench_print_relative(what, hook, "ms", NOTHING, nothing);
 }
 
 static unsigned int count_late(const double times[RUNS_MAX])
@@ -102,16 +102,16 @@ static unsigned int count_late(const double times[RUNS_MAX])
 	return late;
 }
 
-/* On a busy machine what does nothing is late, too, as it has to wait for a processor. */
+/* On a busy machine the program that does nothing is late as well, because it waits for a CPU. */
 static void print_late(const char *state, unsigned int hook, unsigned int nothing)
 {
 	const struct bench_bound bound = { BENCH_MOST, nothing + LATE_MORE };
 	char what[96];
 
-	snprintf(what, sizeof(what), NOTHING ", %s: longer than %d ms of %d runs", state, LIMIT_MS,
-		 RUNS);
+	snprintf(what, sizeof(what), NOTHING ", %s: longer than %d ms out of %d runs", state,
+		 LIMIT_MS, RUNS);
 	bench_print(what, nothing, "runs");
-	snprintf(what, sizeof(what), "libvirt's hook, %s: longer than %d ms of %d runs", state,
+	snprintf(what, sizeof(what), "libvirt's hook, %s: longer than %d ms out of %d runs", state,
 		 LIMIT_MS, RUNS);
 	bench_print_bound(what, hook, "runs", bound);
 }
@@ -124,14 +124,14 @@ static void measure(const char *state)
 		bench_skip("libvirt's hook", "it could not be run");
 		return;
 	}
-	print_part(state, "median", hook[RUNS_MAX / 2], nothing[RUNS_MAX / 2]);
-	print_part(state, "90 %", hook[RUNS_MAX * 9 / 10], nothing[RUNS_MAX * 9 / 10]);
-	print_part(state, "99 %", hook[RUNS_MAX * 99 / 100], nothing[RUNS_MAX * 99 / 100]);
-	print_part(state, "longest", hook[RUNS_MAX - 1], nothing[RUNS_MAX - 1]);
+	print_percentile(state, "median", hook[RUNS_MAX / 2], nothing[RUNS_MAX / 2]);
+	print_percentile(state, "90th", hook[RUNS_MAX * 9 / 10], nothing[RUNS_MAX * 9 / 10]);
+	print_percentile(state, "99th", hook[RUNS_MAX * 99 / 100], nothing[RUNS_MAX * 99 / 100]);
+	print_percentile(state, "longest", hook[RUNS_MAX - 1], nothing[RUNS_MAX - 1]);
 	print_late(state, count_late(hook), count_late(nothing));
 }
 
-/* The child's part. It looks for domains where none are. */
+/* The child process: kvmscoped with an empty directory of domains. */
 static _Noreturn void become_daemon(void)
 {
 	static const char conf[] =
@@ -145,7 +145,7 @@ static _Noreturn void become_daemon(void)
 	_exit(127);
 }
 
-/* Its process; 0: it does not start. */
+/* The process of kvmscoped; 0: it does not start. */
 static pid_t start_daemon(void)
 {
 	pid_t child = fork();
@@ -162,9 +162,8 @@ int main(void)
 	pid_t daemon;
 
 	signal(SIGPIPE, SIG_IGN);
-	if (make_place()) {
-		bench_skip("libvirt's hook",
-			   "a mount namespace can not be had here, which takes root");
+	if (make_namespace()) {
+		bench_skip("libvirt's hook", "no mount namespace, which requires root");
 		return 0;
 	}
 	measure("without kvmscoped");

@@ -1,6 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-/* Seconds for a report with inlined functions, beside one without, on a million samples all over a
- * C++ program. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Seconds for a report with inlined functions, compared with one without, on a million samples
+ * spread over a C++ program.
+ */
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,7 +28,7 @@ static uint32_t next_random(uint32_t below)
 	return (uint32_t)(state >> 33) % below;
 }
 
-/* Some address of some function of the program. */
+/* A random address in a random function of the program. */
 static uint64_t address(const struct symbols *symbols)
 {
 	struct symbol symbol;
@@ -90,7 +92,7 @@ static int write_recording(void)
 	return perf_data_writer_close(writer) || error;
 }
 
-/* Seconds that COMMAND takes, the best of three; negative if it fails. */
+/* Seconds that COMMAND takes, the best of three; negative: it failed. */
 static double seconds(const char *command)
 {
 	double best = -1;
@@ -121,8 +123,8 @@ int main(void)
 	if (with < 0 || without < 0)
 		bench_skip("report --inline on 1 M samples", "kvmscope report failed");
 	else
-		bench_print_beside("report --inline on 1 M samples", with, "s", "without --inline",
-				   without);
+		bench_print_relative("report --inline on 1 M samples", with, "s",
+				     "without --inline", without);
 	unlink(OUTPUT);
 	return 0;
 }

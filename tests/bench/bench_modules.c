@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What it costs to know which modules of the guest lie where: a look at the list of 100 modules,
- * which the collector takes 20 times a second, and what a sample pays that has a module's code in
- * its callchain of 16, beside one that has none.
+ * The cost of tracking the guest's modules: reading a list of 100 modules, which the collector does
+ * 20 times per second, and the check of a sample with module code in its callchain of 16, compared
+ * with one without.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +17,12 @@
 #define GUEST_SIZE (4u << 20)
 #define BASE       0xffffffffc0400000ull /* maps to GPA 0 */
 #define KERNEL     0xffffffff81000000ull
-#define EACH       0x4000ull /* bytes: text, then what the kernel keeps of the module */
+#define EACH       0x4000ull /* bytes: the text, followed by the kernel's data about the module */
 #define HEAD       (BASE + MODULES * EACH)
 #define DEPTH      16
 #define RUNS_MAX   9
 #define RUNS       bench_size(RUNS_MAX, 1)
-#define LOOKS      bench_size(200, 10)
+#define READS      bench_size(200, 10)
 #define CHECKS     bench_size(200000, 2000)
 
 static const struct module_layout layout = {
@@ -52,7 +52,7 @@ static void put_u64(uint64_t gva, uint64_t value)
 	put(gva, &value, sizeof(value));
 }
 
-/* Two notes, as Debian's modules have them: the build id comes second. */
+/* Two notes, as in Debian's modules: the build ID is the second one. */
 static void make_notes(uint64_t at, unsigned int number)
 {
 	const uint32_t property[4] = { 4, 0, 5, 0x554e47 }, header[4] = { 4, 20, 3, 0x554e47 };
@@ -91,7 +91,7 @@ static void make_guest(void)
 	put_u64(HEAD, BASE + 0x2000 + layout.list);
 }
 
-static struct module_list look(void)
+static struct module_list read_list(void)
 {
 	struct module_list list;
 
@@ -102,19 +102,19 @@ static struct module_list look(void)
 	return list;
 }
 
-static double time_of_look(void)
+static double time_of_read(void)
 {
 	uint64_t begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
 
-	for (unsigned int i = 0; i < LOOKS; i++) {
-		struct module_list list = look();
+	for (unsigned int i = 0; i < READS; i++) {
+		struct module_list list = read_list();
 
 		module_list_free(&list);
 	}
-	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / LOOKS;
+	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / READS;
 }
 
-/* Of a chain with COUNT addresses in modules, each in another one. */
+/* The time for a chain with COUNT addresses in modules, each in a different one. */
 static double time_of_check(struct module_presence *presence, unsigned int count)
 {
 	uint64_t addresses[DEPTH], begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
@@ -135,28 +135,28 @@ int main(void)
 {
 	struct module_presence_tables tables = { .image_start = KERNEL,
 						 .image_end = KERNEL + 0x1000000 };
-	double looks[RUNS_MAX], none[RUNS_MAX], one[RUNS_MAX], three[RUNS_MAX], baseline;
+	double reads[RUNS_MAX], none[RUNS_MAX], one[RUNS_MAX], three[RUNS_MAX], baseline;
 	struct module_presence *presence;
 	struct module_list list;
 
 	make_guest();
-	list = look();
+	list = read_list();
 	tables.modules = list.modules;
 	tables.module_count = list.count;
 	if (module_presence_create(&presence, &tables, list.modules, list.count, NULL))
 		exit(1);
 	for (unsigned int i = 0; i < RUNS; i++) {
-		looks[i] = time_of_look() / 1000;
+		reads[i] = time_of_read() / 1000;
 		none[i] = time_of_check(presence, 0);
 		one[i] = time_of_check(presence, 1);
 		three[i] = time_of_check(presence, 3);
 	}
 	baseline = bench_median(none, RUNS);
-	bench_print("look at the list of 100 modules", bench_median(looks, RUNS), "us");
-	bench_print_beside("check of a sample in a module", bench_median(one, RUNS), "ns",
-			   "in none", baseline);
-	bench_print_beside("check of a sample in three modules", bench_median(three, RUNS), "ns",
-			   "in none", baseline);
+	bench_print("read the list of 100 modules", bench_median(reads, RUNS), "us");
+	bench_print_relative("check of a sample in a module", bench_median(one, RUNS), "ns",
+			     "in no module", baseline);
+	bench_print_relative("check of a sample in three modules", bench_median(three, RUNS), "ns",
+			     "in no module", baseline);
 	module_presence_free(presence);
 	module_list_free(&list);
 	flat_guest_destroy(&guest);

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a write to a register of the emulated PMU costs a guest: beside the same
- * exit with nothing behind it, while a counter counts, and with a watch armed that never hits. And
- * how late an overflow is noticed, in the guest's time.
+ * The cost of a write to a register of the emulated PMU for a guest, compared with the same exit
+ * without any handling, while a counter counts, and with an armed watch that never hits. Also the
+ * delay with which an overflow is noticed, in guest time.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@
 #define ROUNDS_MAX 5
 #define ROUNDS     bench_size(ROUNDS_MAX, 1)
 
-/* IA32_FIXED_CTR0, and AMD's second counter: what nothing counts in. */
+/* IA32_FIXED_CTR0, and AMD's second counter: no event counts in them. */
 #define MSR_INTEL 0x309
 #define MSR_AMD   0xc0010005
 
@@ -54,7 +54,7 @@ static bool on_bare_write(struct vcpu *vcpu, uint32_t index, uint64_t value)
 	return true;
 }
 
-/* The filter is the PMU's. */
+/* The filter is that of the PMU. */
 static int create_bare(struct vcpu *vcpu, struct cpuid_table *table)
 {
 	enum pmu_model model;
@@ -99,7 +99,7 @@ static bool is_intel(void)
 	return b == 0x756e6547; /* "Genu" */
 }
 
-/* us for each write; negative if it did not work. */
+/* us per write; negative: it failed. */
 static double measure(struct kind kind)
 {
 	struct vcpu_handlers handlers = { .io = on_io,
@@ -143,7 +143,7 @@ static uint32_t first_counter(void)
 	return is_intel() ? 0x4c1 : 0xc0010004;
 }
 
-/* The counter has gone on from 0 since it overflowed; before that its highest bit is set. */
+/* The counter continues from 0 after an overflow; before that its highest bit is set. */
 static void on_kicked(void *context, struct vcpu *vcpu)
 {
 	const double hz = *(double *)context;
@@ -159,7 +159,7 @@ static void on_kicked(void *context, struct vcpu *vcpu)
 		vcpu_request_end(vcpu, VCPU_END_STOPPED);
 }
 
-/* Of a loop at CPL 3, whose LVTPC is masked. */
+/* For a loop at CPL 3 with a masked LVTPC. */
 static bool measure_lateness(void)
 {
 	static const uint8_t loop[] = { 0xeb, 0xfe };
@@ -189,37 +189,36 @@ int main(void)
 						  { .counting = false },
 						  { .counting = true },
 						  { .counting = true, .watched = true } };
-	static const char *const names[KINDS] = { NULL, "nothing counts",
-						  "a counter counts with its PMI on",
-						  "the same, and a silent watch is armed" };
+	static const char *const names[KINDS] = { NULL, "no counter counts",
+						  "a counter counts with its PMI enabled",
+						  "the same with a silent watch armed" };
 	double times[KINDS][ROUNDS_MAX], bare;
 	char what[96];
 
 	if (!bare_guest_possible()) {
-		bench_skip("pmu: a WRMSR of the emulated PMU", "no /dev/kvm");
+		bench_skip("pmu: a WRMSR to the emulated PMU", "no /dev/kvm");
 		return 0;
 	}
 	for (int round = 0; round < ROUNDS; round++)
 		for (int i = 0; i < KINDS; i++) {
 			times[i][round] = measure(kinds[i]);
 			if (times[i][round] < 0) {
-				fprintf(stderr, "not every write came: %s\n", error_message());
+				fprintf(stderr, "bench_pmu: not every write arrived: %s\n",
+					error_message());
 				return 1;
 			}
 		}
 	bare = bench_median(times[0], ROUNDS);
 	for (int i = 1; i < KINDS; i++) {
-		snprintf(what, sizeof(what), "pmu: a WRMSR of the emulated PMU, %s", names[i]);
-		bench_print_beside(what, bench_median(times[i], ROUNDS), "us",
-				   "a bare exit for WRMSR", bare);
+		snprintf(what, sizeof(what), "pmu: a WRMSR to the emulated PMU, %s", names[i]);
+		bench_print_relative(what, bench_median(times[i], ROUNDS), "us",
+				     "a bare exit for WRMSR", bare);
 	}
 	if (!measure_lateness()) {
-		fprintf(stderr, "not every overflow came: %s\n", error_message());
+		fprintf(stderr, "bench_pmu: not every overflow arrived: %s\n", error_message());
 		return 1;
 	}
-	bench_print("pmu: an overflow is noticed late by, median", bench_median(late, OVERFLOWS),
-		    "us");
-	bench_print("pmu: an overflow is noticed late by, 99 of 100", late[OVERFLOWS * 99 / 100],
-		    "us");
+	bench_print("pmu: delay of an overflow, median", bench_median(late, OVERFLOWS), "us");
+	bench_print("pmu: delay of an overflow, 99th percentile", late[OVERFLOWS * 99 / 100], "us");
 	return 0;
 }

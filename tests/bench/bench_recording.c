@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Samples a second from a ring through the collector into a perf.data file,
- * with callchains of 16 entries, without and with compression. The writer
- * waits while the ring is full, so nothing is lost.
+ * Samples per second from a ring through the collector into a perf.data file, with callchains of 16
+ * entries, with and without compression. The writer waits while the ring is full, so no sample is
+ * lost.
  */
 #include <errno.h>
 #include <sched.h>
@@ -65,7 +65,7 @@ static void write_samples(struct ring *ring)
 	ring_flush(ring);
 }
 
-/* Samples a second; negative on an error. */
+/* Samples per second; negative on an error. */
 static double record(unsigned int compression)
 {
 	struct guest_view view = { 0 };
@@ -123,5 +123,5 @@ static int measure(const char *what, unsigned int compression)
 int main(void)
 {
 	return measure("recording: samples through ring and collector to perf.data", 0) ||
-	       measure("recording: the same, compressed (zstd 1)", 1);
+	       measure("recording: samples to compressed perf.data (zstd 1)", 1);
 }

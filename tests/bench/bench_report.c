@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seconds for a report on a million samples on 5000 call paths of 12 to 27
- * frames in a kernel of 20 000 functions, beside perf report on the same
- * file with the same names.
+ * Seconds for a report on a million samples with 5000 call paths of 12 to 27 frames in a kernel of
+ * 20 000 functions, compared with perf report on the same file with the same symbols.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -36,8 +35,10 @@ static struct path {
 	uint64_t addresses[DEEPEST]; /* innermost first */
 } paths[PATHS];
 
-/* Each path begins as another one does, as calls from the same system calls do, and ends in
- * functions of its own. */
+/*
+ * Each path begins like another one, as calls from the same system call do, and ends in its own
+ * functions.
+ */
 static void make_paths(void)
 {
 	for (unsigned int i = 0; i < PATHS; i++) {
@@ -57,8 +58,8 @@ static void make_paths(void)
 	}
 }
 
-/* The kernel's names where both look for them. */
-static int write_names(void)
+/* Puts the kernel's symbols where both programs look for them. */
+static int write_symbols(void)
 {
 	FILE *file;
 
@@ -87,7 +88,7 @@ static int write_sample(struct perf_data_writer *writer, struct sample *sample, 
 				   .tid = SAMPLE_TASK_UNKNOWN };
 	sample->kernel_depth = (uint16_t)path->depth;
 	memcpy(sample->callchain, path->addresses, path->depth * sizeof(path->addresses[0]));
-	/* Somewhere in the innermost function; few paths are hot. */
+	/* A random offset in the innermost function; few paths are hot. */
 	sample->callchain[0] =
 		sample->callchain[0] / FUNCTION_SIZE * FUNCTION_SIZE + next_random(FUNCTION_SIZE);
 	sample->rip = sample->callchain[0];
@@ -133,7 +134,7 @@ static int write_recording(void)
 	struct perf_data_writer *writer;
 	int error, closed;
 
-	/* The writer would keep an older one beside it. */
+	/* The writer would keep an older file under another name. */
 	unlink(OUTPUT);
 	if (perf_data_writer_open(&writer, &options))
 		return -1;
@@ -142,7 +143,7 @@ static int write_recording(void)
 	return error ? error : closed;
 }
 
-/* Seconds that COMMAND takes, the best of RUNS; negative if it fails. */
+/* Seconds that COMMAND takes, the best of RUNS; negative: it failed. */
 static double seconds(const char *command, int runs)
 {
 	double best = -1;
@@ -167,15 +168,15 @@ static void compare(const char *what, const char *ours, const char *baseline, co
 	if (mine < 0)
 		bench_skip(what, "kvmscope report failed");
 	else if (perf < 0)
-		bench_skip(what, "perf is not there, failed or took longer than 90 s");
+		bench_skip(what, "perf is missing, failed or took longer than 90 s");
 	else
-		bench_print_beside(what, mine, "s", baseline, perf);
+		bench_print_relative(what, mine, "s", baseline, perf);
 }
 
 int main(void)
 {
 	make_paths();
-	if (write_names() || write_recording()) {
+	if (write_symbols() || write_recording()) {
 		fprintf(stderr, "bench_report: %s\n", error_message());
 		return 1;
 	}

@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Samples a second through the resolver on one core, with the events of busy
- * processes among them, and what one sample takes in the file beside perf's
- * own of the same content.
+ * Samples per second through the resolver on one core, mixed with the events of busy processes, and
+ * the size of a sample in the file compared with perf's own records of the same content.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +20,7 @@
 #define PROCESSES 200u
 #define MAPPINGS  24u
 #define DEPTH     8u
-#define MADE      4096u /* samples that are given in turn */
+#define REUSED    4096u /* samples that are reused in turn */
 #define LIBRARY   0x7f0000000000ull
 #define OUTPUT    "build/bench/resolver.data"
 #define PERF_DATA "build/bench/resolver-perf.data"
@@ -34,7 +33,7 @@ static uint32_t next_random(uint32_t below)
 	return (uint32_t)(state >> 33) % below;
 }
 
-/* What came out, so that nothing can be left out as unused. */
+/* Sum of the results, so that the compiler cannot drop anything as unused. */
 struct sum {
 	uint64_t samples, mapped;
 };
@@ -90,17 +89,17 @@ static uint64_t code_in(uint32_t mapping)
 	return LIBRARY + mapping * 0x400000ull + next_random(0x300000);
 }
 
-/* As a ring gives them; made before the clock runs. */
-static struct made {
+/* As a ring delivers them; created before the clock starts. */
+static struct samples {
 	struct sample sample;
 	uint64_t chain[DEPTH];
-} made[MADE];
+} reused[REUSED];
 
-/* No two addresses are equal. A chain goes through a library, one that called it, and a program. */
+/* All addresses differ. A chain passes through a library, its caller and a program. */
 static void make_samples(uint16_t depth)
 {
-	for (size_t i = 0; i < MADE; i++) {
-		struct sample *sample = &made[i].sample;
+	for (size_t i = 0; i < REUSED; i++) {
+		struct sample *sample = &reused[i].sample;
 
 		*sample =
 			(struct sample){ .period = 1000000, .vcpu = next_random(VCPUS), .cpl = 3 };
@@ -110,15 +109,15 @@ static void make_samples(uint16_t depth)
 		for (uint32_t j = 0, mapping = 0; j < depth; j++) {
 			if (j % 3 == 0)
 				mapping = next_random(MAPPINGS);
-			made[i].chain[j] = code_in(mapping);
+			reused[i].chain[j] = code_in(mapping);
 		}
-		sample->rip = made[i].chain[0];
+		sample->rip = reused[i].chain[0];
 	}
 }
 
-static void give(struct resolver *resolver, uint32_t number, uint64_t time)
+static void push(struct resolver *resolver, uint32_t number, uint64_t time)
 {
-	struct sample *sample = &made[number % MADE].sample;
+	struct sample *sample = &reused[number % REUSED].sample;
 
 	sample->time = time;
 	resolver_sample(resolver, sample->vcpu, sample);
@@ -131,7 +130,9 @@ static void end_pass(struct resolver *resolver)
 	resolver_flush(resolver);
 }
 
-/* A pass for each 1000 samples of 100 us; a process in 500 samples runs a new program. */
+/*
+ * One pass for each 1000 samples of 100 us; in every 500th sample a process executes a new program.
+ */
 static double samples_per_second(uint16_t depth)
 {
 	struct sum sum = { 0 };
@@ -153,7 +154,7 @@ static double samples_per_second(uint16_t depth)
 			resolver_begin_pass(resolver, time + 100000000);
 		if (i % 500 == 0)
 			exec(resolver, time, 1 + next_random(PROCESSES));
-		give(resolver, i, time);
+		push(resolver, i, time);
 		if (i % 1000 == 999)
 			end_pass(resolver);
 	}
@@ -173,9 +174,9 @@ static int report_speed(void)
 		const char *what;
 		struct bench_bound bound; /* M/s */
 	} kinds[] = {
-		{ 1, 0, "resolver: samples without callers", { BENCH_LEAST, 3 } },
+		{ 1, 0, "resolver: samples without call chains", { BENCH_LEAST, 3 } },
 		{ DEPTH, 0, "resolver: samples with 7 callers in 3 images, all looked up", { 0 } },
-		{ DEPTH, 20000, "resolver: the same, times of events known within 20 us", { 0 } }
+		{ DEPTH, 20000, "resolver: the same, event times accurate to 20 us", { 0 } }
 	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -191,8 +192,7 @@ static int report_speed(void)
 	return 0;
 }
 
-/* Bytes of samples without what their callchains hold, which is 8 bytes for each entry in any file.
- */
+/* Bytes of samples without their callchain entries, which take 8 bytes each in any file. */
 struct content {
 	uint64_t samples, entries;
 };
@@ -226,7 +226,7 @@ static double file_size(const char *path)
 	return stat(path, &status) ? 0 : (double)status.st_size;
 }
 
-/* COUNT samples that change between kernel, user space and processes all the time. */
+/* COUNT samples that alternate between kernel, user space and processes. */
 static int write_file(unsigned int samples)
 {
 	struct perf_data_options options = {
@@ -253,9 +253,10 @@ static int write_file(unsigned int samples)
 	return error ? error : perf_data_writer_close(writer);
 }
 
-/* What samples take in a file: the difference of a long and of a short one, less their callchains.
+/*
+ * Size of samples in a file: the difference between a long and a short file, less the callchains.
  */
-static double own_bytes(void)
+static double kvmscope_bytes(void)
 {
 	struct content few = { 0 }, many = { 0 };
 	double size;
@@ -270,7 +271,7 @@ static double own_bytes(void)
 	       (double)(many.samples - few.samples);
 }
 
-/* perf says itself what its records take, but for the callchains. */
+/* perf prints the size of its records; callchains are subtracted. */
 static double perf_bytes(void)
 {
 	struct content content = { 0 };
@@ -296,17 +297,17 @@ static double perf_bytes(void)
 
 static int report_bytes(void)
 {
-	double own = own_bytes(), perf = perf_bytes();
+	double own = kvmscope_bytes(), perf = perf_bytes();
 
 	if (own <= 0)
 		return -1;
 	if (perf > 0)
-		bench_print_beside_bound("file: a sample without its callchain's entries", own,
-					 "bytes", "perf record -a -g --all-cgroups -e cpu-clock",
-					 perf, (struct bench_bound){ BENCH_MOST, perf });
+		bench_print_relative_bound("file: a sample without its callchain's entries", own,
+					   "bytes", "perf record -a -g --all-cgroups -e cpu-clock",
+					   perf, (struct bench_bound){ BENCH_MOST, perf });
 	else
-		bench_skip("file: a sample beside perf's own",
-			   "perf (package linux-perf) can not record here");
+		bench_skip("file: a sample without its callchain's entries",
+			   "perf (package linux-perf) cannot record here");
 	return 0;
 }
 

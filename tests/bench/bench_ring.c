@@ -1,15 +1,14 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ns that a writer needs for a record of 16, 64 and 512 bytes: the ring in
- * both modes, and beside it, in turn in the same run, each in memory of the
- * same size,
- *   memcpy       the same bytes;
- *   mutex ring   one whose head and tail are behind a mutex that nobody else wants;
- *   wfcqueue     liburcu's queue, which has no memory of its own: each node by
- *                malloc(), freed by the reader; and with nodes that lie ready
- *                and are used again unasked, which no program could do;
- *   LTTng-UST    an event with a sequence of so many bytes, which is also
- *                stamped with the time; 1 MiB a CPU, overwritten, no reader.
+ * ns that a writer needs for a record of 16, 64 and 512 bytes: the ring in both modes, compared
+ * with baselines that are measured alternately in the same run, each in memory of the same size:
+ * - memcpy: the same bytes;
+ * - mutex ring: a ring whose head and tail are protected by an uncontended mutex;
+ * - wfcqueue: liburcu's queue, which has no memory of its own. Each node is allocated with malloc()
+ * and freed by the reader; in a second variant the nodes are preallocated and reused without a
+ * check, which no real program could do;
+ * - LTTng-UST: an event with a sequence of the same bytes, which also has a timestamp; 1 MiB per
+ * CPU, overwritten, no reader.
  */
 #include <pthread.h>
 #include <string.h>
@@ -181,10 +180,10 @@ static const struct writer writers[WRITERS] = {
 };
 
 /*
- * A record as long as a sample's is not to take much longer than its bytes, and less than by
- * anything else that has to find room for them.
+ * Writing a record of a sample's size must not take much longer than copying its bytes, and less
+ * than with any other structure that has to allocate space for it.
  */
-static struct bench_bound bound_beside(size_t writer, size_t other, size_t payload, double time)
+static struct bench_bound bound_relative(size_t writer, size_t other, size_t payload, double time)
 {
 	if (writer != RING || payload != 64 || other == WFCQUEUE_READY)
 		return (struct bench_bound){ 0 };
@@ -208,24 +207,23 @@ static void measure(size_t payload, const char *const *missing)
 			 payload);
 		for (size_t other = MEMCPY; other < WRITERS; other++)
 			if (!missing[other])
-				bench_print_beside_bound(
+				bench_print_relative_bound(
 					what, medians[k], "ns", writers[other].name, medians[other],
-					bound_beside(k, other, payload, medians[other]));
+					bound_relative(k, other, payload, medians[other]));
 	}
 }
 
-static void *return_at_once(void *unused)
+static void *return_immediately(void *unused)
 {
 	return unused;
 }
 
-/* In a process that never had a second thread, glibc takes its locks without atomic instructions.
- */
+/* glibc takes its locks without atomic instructions in a process that never had a second thread. */
 static void become_threaded(void)
 {
 	pthread_t thread;
 
-	if (!pthread_create(&thread, NULL, return_at_once, NULL))
+	if (!pthread_create(&thread, NULL, return_immediately, NULL))
 		pthread_join(thread, NULL);
 }
 
@@ -241,7 +239,7 @@ static bool prepare(void)
 	return true;
 }
 
-/* In consumer mode, and of the mutex ring. What was dropped was not measured. */
+/* In consumer mode, and for the mutex ring. Dropped records would not have been measured. */
 static uint64_t dropped(void)
 {
 	struct ring_statistics statistics;
@@ -262,7 +260,7 @@ int main(int count, char **arguments)
 		if (missing[i]) {
 			char what[64];
 
-			snprintf(what, sizeof(what), "ring: beside %s", writers[i].name);
+			snprintf(what, sizeof(what), "ring: relative to %s", writers[i].name);
 			bench_skip(what, missing[i]);
 		}
 	if (!prepare())

@@ -1,17 +1,15 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Do readers slow the writer down? ns for a record with three readers attached
- * that copy all they find, each on its own thread, beside none in the same
- * run. In consumer mode one of them holds the tail.
+ * Measures whether readers slow down the writer: ns per record with three attached readers, each on
+ * its own thread, that copy every record, compared with none in the same run. In consumer mode one
+ * of them holds the tail.
  *
- * In overwrite mode the writer does not wait for them, and they miss much. In
- * consumer mode it waits between two stretches until at most a half of the ring
- * is unread, and nearly every cache line that it writes has been read on
- * another CPU meanwhile. What that alone costs shows a plain memcpy() into a
- * buffer from which three threads copy as much.
+ * In overwrite mode the writer does not wait for readers, and they miss many records. In consumer
+ * mode it waits between two stretches until at most half of the ring is unread, so nearly every
+ * cache line that it writes has been read on another CPU in the meantime. The baseline for that
+ * effect is a plain memcpy() into a buffer from which three threads copy the same number of bytes.
  *
- * Where there are fewer CPUs than threads they also take turns; the median
- * leaves that out.
+ * With fewer CPUs than threads they also share CPUs; the median excludes that.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,14 +19,14 @@
 #include "tests/bench/stretches.h"
 
 #define READERS 3
-#define AT_ONCE 64 /* records between two looks whether to go on */
+#define AT_ONCE 64 /* records between two checks whether to continue */
 
 static struct ring *ring, *recorder;
 
 static struct {
 	pthread_t threads[READERS];
 	struct ring *readers[READERS];
-	uint64_t backlog; /* records that may be unread when a stretch begins */
+	uint64_t backlog; /* records that may be unread at the beginning of a stretch */
 	atomic_bool done;
 } crowd;
 
@@ -153,19 +151,19 @@ static void measure(const struct writer *alone, void (*make_room)(void),
 		    void (*start)(struct ring *of), struct ring *of, size_t payload)
 {
 	static double times[2][STRETCHES];
-	struct writer beside = { alone->name, alone->write, make_room };
+	struct writer crowded = { alone->name, alone->write, make_room };
 	char what[96];
 
 	crowd.backlog = SIZE / 2 / STRETCH * records_of(payload);
 	for (size_t round = 0; round < ROUNDS; round++) {
 		take_turn(alone, payload, &times[0][round * PER_ROUND]);
 		start(of);
-		take_turn(&beside, payload, &times[1][round * PER_ROUND]);
+		take_turn(&crowded, payload, &times[1][round * PER_ROUND]);
 		end_crowd();
 	}
 	snprintf(what, sizeof(what), "%s: %zu bytes, %d readers", alone->name, payload, READERS);
-	bench_print_beside(what, bench_median(times[1], STRETCHES), "ns", "without readers",
-			   bench_median(times[0], STRETCHES));
+	bench_print_relative(what, bench_median(times[1], STRETCHES), "ns", "without readers",
+			     bench_median(times[0], STRETCHES));
 }
 
 int main(void)

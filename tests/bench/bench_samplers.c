@@ -1,9 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a sample costs the guest of kvmscope run, by kicks and by the BPF program, both of which
- * sample the same vCPU at the same time, at 99 and 1000 Hz; BPF by 1 Hz less, so that within the
- * second of a window each has been as near behind the other. The guest measures it, as in
- * bench_attach: gaps in which it did not run, and one sample was taken. An argument names the KVM.
+ * The cost of a sample for the guest of kvmscope run: kicks and the BPF program sample the same
+ * vCPU at the same time, at 99 and 1000 Hz; BPF's frequency is lower by 1 Hz, so that each follows
+ * the other equally closely during the one-second window. The guest measures the cost as in
+ * bench_attach: gaps that contain exactly one sample. An argument names the KVM.
  */
 #include <sched.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #define RUNS_MAX 6
 #define RUNS     bench_size(RUNS_MAX, 1)
-#define TRIES    5 /* of a run, where the machine was too busy */
+#define TRIES    5 /* tries for a run, for a busy machine */
 
 static const char *kvm = "local KVM";
 static struct sampled_guest guest;
@@ -24,7 +24,7 @@ static struct attach *attach;
 static struct gap_window window;
 static int64_t ahead = GAP_AHEAD_UNKNOWN; /* the guest's TSC */
 
-/* Of each gap of the window, how many samples lie in it. */
+/* For each gap of the window, the number of samples in it. */
 static unsigned int kicks[GAP_WINDOW_MAX], bpfs[GAP_WINDOW_MAX], all[GAP_WINDOW_MAX];
 
 static bool start(void)
@@ -49,11 +49,11 @@ static bool start(void)
 
 	if (sampled_guest_start(&guest, &options))
 		return false;
-	sampled_guest_use(&guest, 1000000); /* KVM knows its thread */
+	sampled_guest_use(&guest, 1000000); /* KVM has recorded the vCPU's thread */
 	return !attach_open(&attach, &own) && !attach_start(attach);
 }
 
-/* Samples of the host are none of the way's, and lie where they lie. */
+/* Samples of the host do not count for the sampler. */
 static void count_samples(struct ring *ring, unsigned int *counts)
 {
 	const struct ring_record *record;
@@ -93,7 +93,7 @@ static void measure_window(unsigned int frequency)
 	count_samples(attach_rings(attach, &count)[0], bpfs);
 }
 
-/* The median of gaps with one sample, of COUNTS, in us; 0: they are less than LEAST. */
+/* The median of gaps with exactly one sample, from COUNTS, us; 0: fewer than LEAST. */
 static double median_of(const unsigned int *counts, size_t least)
 {
 	static double costs[GAP_WINDOW_MAX];
@@ -122,11 +122,11 @@ static void measure(unsigned int frequency)
 	double by_kicks[RUNS_MAX], by_bpf[RUNS_MAX], ratios[RUNS_MAX];
 	char what[96];
 
-	snprintf(what, sizeof(what), "sampling by bpf at %u Hz: guest's time for a sample, %s",
-		 frequency, kvm);
+	snprintf(what, sizeof(what), "bpf sampler at %u Hz: guest time per sample, %s", frequency,
+		 kvm);
 	for (int run = 0; run < RUNS; run++) {
 		if (!measure_run(frequency, &by_kicks[run], &by_bpf[run])) {
-			bench_fail(what, "too few samples lie in gaps of their own");
+			bench_fail(what, "too few samples are alone in their gap");
 			return;
 		}
 		ratios[run] = by_bpf[run] / by_kicks[run];
@@ -142,14 +142,14 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		kvm = argv[1];
 	if (!bare_guest_possible()) {
-		bench_skip("sampling by bpf: guest's time for a sample", "no /dev/kvm");
+		bench_skip("bpf sampler: guest time per sample", "no /dev/kvm");
 		return 0;
 	}
 	if (!start()) {
-		bench_skip("sampling by bpf: guest's time for a sample", error_message());
+		bench_skip("bpf sampler: guest time per sample", error_message());
 		return 0;
 	}
-	/* A machine with one processor has others to run as well. */
+	/* A machine with one CPU has other threads to run as well. */
 	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
 		pthread_setschedparam(guest.cpus[0].thread, SCHED_FIFO, &first);
 	measure(99);

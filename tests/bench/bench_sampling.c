@@ -1,11 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sampling costs a guest: turns of a CPL3 loop for each ns of its
- * thread's CPU time, at 99, 1000, 4000 and 10000 Hz, by kicks and by the BPF
- * program, beside the same guest unsampled and beside perf's cpu-clock event of the same frequency
- * on the same thread, which interrupts it but never leaves KVM_RUN. What the thread that takes
- * BPF's samples to the rings uses is told besides. With an argument, which names the KVM, at 99 and
- * 1000 Hz.
+ * The cost of sampling for a guest: iterations of a CPL3 loop per ns of its thread's CPU time, at
+ * 99, 1000, 4000 and 10000 Hz, with kicks and with the BPF program, compared with the same guest
+ * without sampling and compared with perf's cpu-clock event at the same frequency on the same
+ * thread, which interrupts the guest but never leaves KVM_RUN. The CPU time of the thread that
+ * moves BPF's samples to the rings is printed as well. With an argument, which names the KVM, only
+ * at 99 and 1000 Hz.
  */
 #include <linux/perf_event.h>
 #include <string.h>
@@ -32,13 +32,14 @@ enum way { PLAIN, BY_KICKS, BY_BPF, BY_PERF, WAYS };
 static uint64_t samples_taken, cost_of_samples;
 static const char *kvm = "local KVM";
 
-/* Of one run of the guest. */
+/* The results of one run of the guest. */
 struct figures {
-	double turns;  /* for each ms of its thread's CPU time; negative: it can not be run so */
-	double reader; /* % of that, of the thread that takes BPF's samples to the rings */
+	double turns;  /* iterations per ms of its thread's CPU time; negative: it cannot be run */
+	double reader; /* CPU time of the thread that moves BPF's samples to the rings, % of the
+			* guest's */
 };
 
-/* perf's own event on the thread, its records into a small buffer that is never read. */
+/* perf's own event on the thread; its small buffer is never read. */
 static int perf_event(pid_t thread, unsigned int frequency)
 {
 	struct perf_event_attr attributes = {
@@ -71,7 +72,7 @@ static void count_samples(const struct sampled_guest *guest)
 	cost_of_samples += statistics.cost;
 }
 
-/* NULL, and the message, where it can not be. */
+/* NULL, with a message, if it cannot be opened. */
 static struct attach *attach(unsigned int frequency)
 {
 	const struct attach_options options = {
@@ -100,7 +101,7 @@ static double turns_of(const struct sampled_guest *guest)
 	return (double)turns;
 }
 
-/* All that runs here besides the guest sleeps, but for the reader. */
+/* All other threads of this process sleep, except for the reader. */
 static void use(struct sampled_guest *guest, struct figures *figures)
 {
 	double turns = turns_of(guest);
@@ -151,13 +152,13 @@ static struct figures run_guest(enum way way, unsigned int frequency)
 	return figures;
 }
 
-/* How many percent more CPU time the guest needs for the same work. */
+/* Percentage by which the guest needs more CPU time for the same work. */
 static double slowdown(double plain, double sampled)
 {
 	return (plain / sampled - 1) * 100;
 }
 
-/* BPF's, beside that of kicks in the same runs. */
+/* The cost of BPF, compared with that of kicks in the same runs. */
 static void print_bpf(unsigned int frequency, double costs[WAYS][RUNS_MAX], double *readers)
 {
 	double ratios[RUNS_MAX], kicks[RUNS_MAX];
@@ -166,12 +167,12 @@ static void print_bpf(unsigned int frequency, double costs[WAYS][RUNS_MAX], doub
 	for (int run = 0; run < RUNS; run++)
 		ratios[run] = costs[BY_BPF][run] / costs[BY_KICKS][run];
 	memcpy(kicks, costs[BY_KICKS], sizeof(kicks));
-	snprintf(what, sizeof(what), "sampling by bpf: guest slow-down at %u Hz, CPL3 loop, %s",
+	snprintf(what, sizeof(what), "bpf sampler: guest slow-down at %u Hz, CPL3 loop, %s",
 		 frequency, kvm);
 	bench_print_ratio(what, bench_median(costs[BY_BPF], RUNS), "%", "kicks",
 			  bench_median(kicks, RUNS), ratios, RUNS);
-	snprintf(what, sizeof(what), "sampling by bpf: CPU time of its reader at %u Hz, %s",
-		 frequency, kvm);
+	snprintf(what, sizeof(what), "bpf sampler: CPU time of the reader at %u Hz, %s", frequency,
+		 kvm);
 	bench_print(what, bench_median(readers, RUNS), "% of a vCPU");
 }
 
@@ -197,11 +198,11 @@ static void measure(unsigned int frequency)
 	if (by_bpf)
 		print_bpf(frequency, costs, readers);
 	else
-		bench_skip("sampling by bpf: guest slow-down", error_message());
+		bench_skip("bpf sampler: guest slow-down", error_message());
 	snprintf(what, sizeof(what), "sampling: guest slow-down at %u Hz, CPL3 loop, %s", frequency,
 		 kvm);
-	bench_print_beside(what, bench_median(costs[BY_KICKS], RUNS), "%", "perf cpu-clock",
-			   bench_median(costs[BY_PERF], RUNS));
+	bench_print_relative(what, bench_median(costs[BY_KICKS], RUNS), "%", "perf cpu-clock",
+			     bench_median(costs[BY_PERF], RUNS));
 }
 
 int main(int argc, char **argv)
@@ -217,7 +218,7 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < count; i++)
 		measure(frequencies[i]);
-	bench_print("sampling: taking one sample, without the exit",
+	bench_print("sampling: recording one sample, without the exit",
 		    (double)cost_of_samples / (double)samples_taken, "ns");
 	return 0;
 }

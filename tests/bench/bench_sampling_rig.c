@@ -1,9 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sampling costs on a standard KVM, in the rig: CPU time of all of
- * kvmscope for one and the same work of a guest at CPL3, at 99, 1000 and
- * 4000 Hz, beside --no-profile. Exits are dear in an emulator: take it for an
- * upper bound.
+ * The cost of sampling on a standard KVM in the rig: CPU time of kvmscope for the same work of a
+ * guest at CPL3, at 99, 1000 and 4000 Hz, compared with --no-profile. Exits are expensive in an
+ * emulator: this is an upper bound.
  */
 #include <string.h>
 
@@ -62,7 +61,7 @@ int main(void)
 		if (!count[i])
 			return 1;
 		snprintf(what, sizeof(what),
-			 "sampling: more CPU time at %d Hz than with --no-profile, rig",
+			 "sampling: additional CPU time at %d Hz over --no-profile, rig",
 			 frequencies[i]);
 		bench_print(what, bench_median(slowdowns[i], count[i]), "%");
 	}

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What it takes to watch many: one kvmscoped on 64 idle VMs at 99 Hz, small guests of our own that
- * wake up 4 times a second, which it takes for libvirt's as their files lie where libvirt would
- * have them: its CPU time and memory.
+ * The cost of watching many VMs: CPU time and memory of one kvmscoped with 64 idle VMs at 99 Hz.
+ * The VMs are small guests of kvmscope run that wake up 4 times per second; kvmscoped takes them
+ * for libvirt domains because their files are in a libvirt directory.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -11,14 +11,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shared/unconst.h"
 #include "tests/bench/bench.h"
 
 #define VMS_MAX  64
 #define VMS      bench_size(VMS_MAX, 4)
-#define IDLE_S   bench_size(5, 1) /* until the guests idle */
-#define ATTACH_S 120              /* until all are sampled, at most */
+#define IDLE_S   bench_size(5, 1) /* until the guests are idle */
+#define ATTACH_S 120              /* limit until all VMs are sampled */
 #define POLL_US  20000
-/* Until it is seen that all idle, which takes kvmscoped some seconds. */
+/* The time until kvmscoped has noticed that all VMs are idle. */
 #define SETTLE_S  bench_size(15, 1)
 #define MEASURE_S bench_size(30, 2)
 #define DIRECTORY "build/bench/scale"
@@ -26,7 +27,7 @@
 #define LOG       DIRECTORY "/log"
 #define CONF      DIRECTORY "/conf"
 
-/* What it may take. */
+/* The bounds. */
 static const struct bench_bound cpu_bound = { BENCH_MOST, 2 };     /* % of a core */
 static const struct bench_bound memory_bound = { BENCH_MOST, 64 }; /* MiB */
 
@@ -50,11 +51,11 @@ static void become(const char *const *arguments, const char *output)
 	dup2(none, 0);
 	dup2(fd, 1);
 	dup2(fd, 2);
-	execv(arguments[0], (char **)arguments);
+	execv(arguments[0], unconst(arguments));
 	_exit(1);
 }
 
-/* The process of a domain holds a lock on its pid file for as long as it lives. */
+/* The process of a domain holds a lock on its pid file until it ends. */
 static void run_vm(int number)
 {
 	const char *const arguments[] = {
@@ -109,7 +110,7 @@ static pid_t start_daemon(const char *backend)
 	return pid;
 }
 
-/* Domains that it says to have attached to. */
+/* The number of domains that kvmscoped reports as attached. */
 static int count_attached(void)
 {
 	FILE *file = fopen(LOG, "r");
@@ -123,7 +124,7 @@ static int count_attached(void)
 	return count;
 }
 
-/* MiB; of libraries that others have mapped, too, its share. */
+/* MiB, with a proportional share of libraries that others have mapped as well. */
 static double memory(pid_t pid)
 {
 	char path[64], line[256];
@@ -173,7 +174,7 @@ static void run(const char *backend)
 		ended = waitpid(daemon, NULL, WNOHANG);
 	}
 	if (ended || count_attached() < VMS) {
-		bench_fail("scale: kvmscoped on 64 idle VMs", "not all are sampled: see " LOG);
+		bench_fail("scale: kvmscoped on 64 idle VMs", "not all VMs are sampled, see " LOG);
 	} else {
 		bench_print("scale: attaching to 64 VMs at once",
 			    (double)(bench_time(CLOCK_MONOTONIC) - begun) / 1e9, "s");

@@ -1,15 +1,15 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far the distributions of whole chains agree that kvmscope and the guest's own perf record
- * --call-graph dwarf have of one run, in the rig with Debian's 6.1: of a program that computes in
- * 24 ways, whose shares are known, and of one that makes system calls. Beside it, how far two
- * recordings of one and the same distribution would, which the number of samples decides: 99 % take
- * some ten thousand of each. What differs by more is told stack by stack.
+ * Agreement between the distributions of whole call chains that kvmscope and perf record
+ * --call-graph dwarf inside the guest record during the same run, in the rig with Debian's 6.1: for
+ * a program that computes on 24 call paths with known shares, and for one that makes system calls.
+ * Baseline: the expected agreement of two recordings of the same distribution, which depends on the
+ * number of samples: 99 % requires some ten thousand in each. Larger differences are printed stack
+ * by stack.
  *
- * bench_stacks [DIRECTORY]	reads the recordings that an earlier one left in DIRECTORY
+ * bench_stacks [DIRECTORY] reads the recordings that an earlier run left in DIRECTORY.
  *
- * It takes as long as KVMSCOPE_BENCH_SECONDS says, by default 240; a quarter of that for each
- * program.
+ * The duration is KVMSCOPE_BENCH_SECONDS, 240 by default; each program runs for a quarter of it.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -27,18 +27,19 @@
 #define DISK      "build/rig/stacks.ext4"
 #define FILES     DISK ".files"
 
-/* Not in step with each other, nor with the guest's tick; at more the guest would be busy with
- * being sampled.
+/*
+ * Not synchronous with each other or with the guest's tick; higher frequencies would keep the guest
+ * busy with being sampled.
  */
 #define FREQUENCY_OUTSIDE 1999
 #define FREQUENCY_INSIDE  1499
 
-/* Standard deviations, of some hundreds of stacks. */
+/* Standard deviations; there are some hundreds of stacks. */
 #define BEYOND_CHANCE 4
 
 static const char *const sides[] = { "outside", "inside" };
 
-/* The tests' readers say so what is wrong. */
+/* The readers of the tests report errors with this function. */
 void test_fail(const char *file, int line, const char *format, ...)
 {
 	va_list arguments;
@@ -107,10 +108,10 @@ static bool is_in_system_call(const struct script_sample *sample)
 }
 
 /*
- * Code that runs without interrupts, and what is behind it, where the guest's clock samples
- * instead; and the vDSO, to whose callers perf finds no way.
+ * Code that runs with interrupts off, and the code after it, in which the guest's clock samples
+ * instead; and the vDSO, whose callers perf does not find.
  */
-static bool is_misplaced(const struct script_sample *sample)
+static bool is_sampled_late(const struct script_sample *sample)
 {
 	static const char *const functions[] = { "__schedule", "finish_task_switch.isra.0",
 						 "syscall_exit_to_user_mode", "crng_make_state",
@@ -133,11 +134,10 @@ static bool is_misplaced(const struct script_sample *sample)
 
 static bool is_in_work(const struct script_sample *sample)
 {
-	return is_in_system_call(sample) && !is_misplaced(sample);
+	return is_in_system_call(sample) && !is_sampled_late(sample);
 }
 
-/* Here no clock of the guest's own can sample: it is what the interrupt of such a clock does, too.
- */
+/* The guest's own clock cannot sample here: the same code runs in the interrupt of that clock. */
 static bool is_in_interrupt(const struct script_sample *sample)
 {
 	return !strcmp(sample->comm, "calls") && is_interrupted(sample);
@@ -166,7 +166,7 @@ static void name_stack(const struct script_sample *sample, char *names, size_t s
 	}
 }
 
-static void take(void *context, const struct script_sample *sample)
+static void count_sample(void *context, const struct script_sample *sample)
 {
 	unsigned int side = *(unsigned int *)context;
 	char names[2048];
@@ -194,19 +194,19 @@ static void read_recordings(const char *directory)
 		 directory);
 	for (unsigned int side = 0; side < 2; side++) {
 		snprintf(file, sizeof(file), "%s/%s", directory, side ? "disk" : "perf.data");
-		perf_script_read(environment, file, options, take, &side);
+		perf_script_read(environment, file, options, count_sample, &side);
 	}
 }
 
-/* --- what they say ---------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------- */
 
 struct differences {
 	const struct part *part;
-	double beyond; /* the share of samples that are elsewhere, in stacks that differ beyond
-			  chance */
+	double beyond; /* the share of samples in other stacks, counting stacks that differ
+			* beyond chance */
 };
 
-static void tell_difference(void *context, const size_t counts[2], const char *stack)
+static void print_difference(void *context, const size_t counts[2], const char *stack)
 {
 	struct differences *differences = context;
 	const size_t *totals = differences->part->whole;
@@ -225,7 +225,7 @@ static void tell_difference(void *context, const size_t counts[2], const char *s
 	bench_print(what, 100 * (shares[0] - shares[1]), "points");
 }
 
-static void tell_counts(const struct part *part)
+static void print_counts(const struct part *part)
 {
 	char what[128];
 
@@ -233,7 +233,7 @@ static void tell_counts(const struct part *part)
 		snprintf(what, sizeof(what), "stacks: %s, whole chains from %s", part->what,
 			 sides[k]);
 		bench_print(what, (double)part->whole[k], "chains");
-		snprintf(what, sizeof(what), "stacks: %s, chains from %s that are cut", part->what,
+		snprintf(what, sizeof(what), "stacks: %s, truncated chains from %s", part->what,
 			 sides[k]);
 		bench_print(what,
 			    100 * (double)part->cut[k] /
@@ -242,34 +242,35 @@ static void tell_counts(const struct part *part)
 	}
 }
 
-static void tell(const struct part *part)
+static void print_part(const struct part *part)
 {
 	struct differences differences = { .part = part };
 	struct stack_comparison comparison;
 	char what[128];
 
-	tell_counts(part);
+	print_counts(part);
 	if (!part->whole[0] || !part->whole[1])
 		return;
 	comparison = stack_samples_compare(part->samples);
 	snprintf(what, sizeof(what), "stacks: %s, overlap of %zu stacks' distributions", part->what,
 		 comparison.stacks);
-	bench_print_beside(what, 100 * comparison.measured.overlap, "%", "by chance alone",
-			   100 * comparison.expected.overlap);
-	stack_samples_each(part->samples, tell_difference, &differences);
-	snprintf(what, sizeof(what), "stacks: %s, samples elsewhere beyond chance", part->what);
+	bench_print_relative(what, 100 * comparison.measured.overlap, "%", "by chance alone",
+			     100 * comparison.expected.overlap);
+	stack_samples_each(part->samples, print_difference, &differences);
+	snprintf(what, sizeof(what), "stacks: %s, samples in other stacks beyond chance",
+		 part->what);
 	bench_print(what, 100 * differences.beyond, "%");
 }
 
 /* --- the truth of the program that computes --------------------------------------- */
 
 struct truth {
-	double samples[2]; /* in the loops that the ways lead to */
+	double samples[2]; /* in the loops at the ends of the paths */
 	double overlap[2];
-	double known; /* the sum of the true shares of all stacks that there are */
+	double known; /* the sum of the true shares of all stacks found */
 };
 
-/* The shares are in the functions' names: 4 callers of 3 callers, which call spin. */
+/* The shares are part of the functions' names: 4 callers of 3 callers, which call spin. */
 static double true_share(const char *stack)
 {
 	static const char form[] = "spin_by_%u;spin;%*[a-z]_by_%u;%*[a-z]_by_%u;busy_run;main;%n";
@@ -281,7 +282,7 @@ static double true_share(const char *stack)
 	return by[0] * by[1] * by[2] / (4.0 * 6 * 10);
 }
 
-static void count_ways(void *context, const size_t counts[2], const char *stack)
+static void count_paths(void *context, const size_t counts[2], const char *stack)
 {
 	struct truth *truth = context;
 	double share = true_share(stack);
@@ -299,21 +300,21 @@ static void add_overlap(void *context, const size_t counts[2], const char *stack
 		truth->overlap[k] += fmin(true_share(stack), (double)counts[k] / truth->samples[k]);
 }
 
-static void tell_truth(void)
+static void print_truth(void)
 {
 	struct truth truth = { 0 };
 	char what[128];
 
-	stack_samples_each(PROGRAM->samples, count_ways, &truth);
+	stack_samples_each(PROGRAM->samples, count_paths, &truth);
 	stack_samples_each(PROGRAM->samples, add_overlap, &truth);
 	for (int k = 0; k < 2; k++) {
 		snprintf(what, sizeof(what),
-			 "stacks: user space, overlap of %s with the true shares of 24 ways",
+			 "stacks: user space, overlap of %s with the true shares of 24 paths",
 			 sides[k]);
 		bench_print(what, 100 * truth.overlap[k], "%");
 	}
 	if (fabs(truth.known - 1) > 1e-6)
-		bench_fail("stacks: user space", "not all 24 ways have samples");
+		bench_fail("stacks: user space", "not all 24 paths have samples");
 }
 
 int main(int argc, char **argv)
@@ -333,9 +334,9 @@ int main(int argc, char **argv)
 		parts[i].samples = stack_samples_new();
 	read_recordings(argc < 2 ? DIRECTORY : argv[1]);
 	for (size_t i = 0; i < PARTS; i++)
-		tell(&parts[i]);
+		print_part(&parts[i]);
 	if (PROGRAM->whole[0] && PROGRAM->whole[1])
-		tell_truth();
+		print_truth();
 	for (size_t i = 0; i < PARTS; i++)
 		stack_samples_free(parts[i].samples);
 	return bench_status();

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From exec of kvmscope to the guest kernel's first instructions, and what
- * kvmscope holds in memory besides the guest's own. The kernel is an ELF file
- * made here whose first instructions write a byte to the serial port.
+ * The time from exec of kvmscope to the first instructions of the guest kernel, and the resident
+ * memory of kvmscope apart from the guest's RAM. The kernel is an ELF file, made here, whose first
+ * instructions write a byte to the serial port.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static int write_kernel(void)
 	return written == sizeof(file) ? 0 : -1;
 }
 
-/* Starts it with its console on a pipe, whose reading end is *CONSOLE. */
+/* Starts kvmscope with its console on a pipe, whose reading end becomes *CONSOLE. */
 static pid_t start(const char *profile, int *console)
 {
 	int ends[2];
@@ -86,7 +86,7 @@ static pid_t start(const char *profile, int *console)
 	return child;
 }
 
-/* Did the guest's byte come? */
+/* Whether the guest's byte arrived. */
 static bool wait_for_byte(int console)
 {
 	struct pollfd output = { .fd = console, .events = POLLIN };
@@ -102,7 +102,7 @@ static void end(pid_t child, int console)
 	close(console);
 }
 
-/* ms from exec to the byte; negative if the guest does not run. */
+/* ms from exec to the byte; negative: the guest does not run. */
 static double time_start(void)
 {
 	uint64_t begin = bench_time(CLOCK_MONOTONIC), passed;
@@ -115,8 +115,8 @@ static double time_start(void)
 	return up ? passed * 1e-6 : -1;
 }
 
-/* KiB resident of all mappings but the guest's RAM, which is the one of its size. */
-static double resident_beside_guest(pid_t child)
+/* KiB resident in all mappings except the guest's RAM, which is recognized by its size. */
+static double resident_without_guest(pid_t child)
 {
 	unsigned long start_address, end_address, kib;
 	bool guest = false;
@@ -145,7 +145,7 @@ static double measure_memory(const char *profile)
 	double resident;
 
 	usleep(300 * 1000);
-	resident = resident_beside_guest(child);
+	resident = resident_without_guest(child);
 	end(child, console);
 	return up ? resident / 1024 : -1;
 }
@@ -153,7 +153,7 @@ static double measure_memory(const char *profile)
 static void report_memory(const char *what, double mib, struct bench_bound bound)
 {
 	if (mib < 0)
-		bench_skip(what, "the guest does not come up");
+		bench_skip(what, "the guest does not start");
 	else
 		bench_print_bound(what, mib, "MiB", bound);
 }
@@ -171,15 +171,15 @@ int main(void)
 	for (int run = 0; run < RUNS; run++) {
 		times[run] = time_start();
 		if (times[run] < 0) {
-			bench_skip("startup and memory", "the guest does not come up");
+			bench_skip("startup and memory", "the guest does not start");
 			return 1;
 		}
 	}
 	bench_print("startup: exec of kvmscope to the guest's first instructions",
 		    bench_median(times, RUNS), "ms");
-	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, no profile",
+	report_memory("memory: resident apart from the guest RAM, 1 vCPU, 128 MiB, no profile",
 		      measure_memory("--no-profile"), memory_bound);
-	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, profiling",
+	report_memory("memory: resident apart from the guest RAM, 1 vCPU, 128 MiB, profiling",
 		      measure_memory("--output=build/bench/memory.data"),
 		      (struct bench_bound){ 0 });
 	return bench_status();

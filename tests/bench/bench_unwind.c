@@ -1,11 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ns that one frame of a guest's stack costs the vCPU thread: by ORC with a
- * table as large as that of Debian's kernel, each frame in code of its own,
- * beside frame pointers on a stack of the same depth, and beside a search of
- * the C library for the same addresses. What it costs to tell
- * the task. And the time in which the symbols of such a kernel are found in
- * guest memory.
+ * ns that one frame of a guest's stack costs the vCPU thread: with an ORC table of the size of
+ * Debian's kernel, each frame in its own code, compared with frame pointers on a stack of the same
+ * depth, and compared with a search by the C library for the same addresses. Also the cost of
+ * reading the current task, and the time to decode the symbols of such a kernel from guest memory.
  */
 #include <string.h>
 
@@ -27,17 +25,16 @@
 #define DEPTH      12
 #define FRAME      64 /* bytes */
 #define ENTRIES    360000u
-#define STEP       40u /* bytes of code for each entry */
+#define STEP       40u /* bytes of code per entry */
 #define ROUNDS     bench_size(20000, 500)
 #define RUNS_MAX   9
 #define RUNS       bench_size(RUNS_MAX, 1)
 #define SYMBOLS    100000
 #define IMAGE_SIZE (4u << 20)
 
-/* 5 million frames a second. */
+/* 5 million frames per second. */
 static const struct bench_bound frame_bound = { BENCH_MOST, 200 }; /* ns */
-/* The same where a search takes 20 ns: how fast a machine is that does something else, too, is not
- * ours. */
+/* The bound on a machine where a search takes 20 ns; it scales with the machine's load. */
 static const struct bench_bound search_bound = { BENCH_MOST, 10 };
 
 static struct flat_guest guest;
@@ -67,8 +64,10 @@ static void make_table(void)
 				    .count = ENTRIES };
 }
 
-/* Both chains lie on one stack: return addresses at the end of each frame, frame pointers before
- * them. */
+/*
+ * Both chains are on one stack: return addresses at the end of each frame, frame pointers before
+ * them.
+ */
 static void make_stack(void)
 {
 	flat_guest_create(&guest, GUEST_SIZE);
@@ -117,7 +116,7 @@ static int compare_starts(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Finds the entries of the chain's addresses in STARTS, bytes behind TEXT. */
+/* Finds the entries of the chain's addresses in STARTS, which are offsets from TEXT. */
 static double time_searches(const uint32_t *starts)
 {
 	uint64_t addresses[32], begin;
@@ -156,12 +155,12 @@ static void measure_frames(void)
 		ratios[run] = orc[run] / searches[run];
 	}
 	free(starts);
-	bench_print_beside_bound("unwind: a frame by ORC, 360 000 entries", bench_median(orc, RUNS),
-				 "ns", "frame pointers", bench_median(frame_pointers, RUNS),
-				 frame_bound);
-	bench_print_ratio_bound("unwind: the same", bench_median(orc, RUNS), "ns",
-				"bsearch among as many", bench_median(searches, RUNS), ratios, RUNS,
-				search_bound);
+	bench_print_relative_bound("unwind: a frame by ORC, 360 000 entries",
+				   bench_median(orc, RUNS), "ns", "frame pointers",
+				   bench_median(frame_pointers, RUNS), frame_bound);
+	bench_print_ratio_bound("unwind: a frame by ORC", bench_median(orc, RUNS), "ns",
+				"bsearch on the same number of entries",
+				bench_median(searches, RUNS), ratios, RUNS, search_bound);
 }
 
 static double time_task(struct task_guest *tasks)
@@ -176,8 +175,7 @@ static double time_task(struct task_guest *tasks)
 	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / ROUNDS;
 }
 
-/* In the kernel one more thing is looked at, the stack; in user code the page tables have to fit.
- */
+/* In the kernel the stack is checked as well; in user code the page tables have to match. */
 static void measure_tasks(void)
 {
 	double user[RUNS_MAX], kernel[RUNS_MAX];
@@ -191,8 +189,8 @@ static void measure_tasks(void)
 		tasks.registers->rsp = DIRECT + TASK_STACK(1) + 0x3f00;
 		kernel[run] = time_task(&tasks);
 	}
-	bench_print_beside("task: of a sample in user code", bench_median(user, RUNS), "ns",
-			   "in the kernel", bench_median(kernel, RUNS));
+	bench_print_relative("task of a sample in user code", bench_median(user, RUNS), "ns",
+			     "in the kernel", bench_median(kernel, RUNS));
 	task_guest_free(&tasks);
 }
 
@@ -213,7 +211,7 @@ static size_t make_image(uint8_t *image)
 	return size;
 }
 
-/* What guest_kernel_find() does with the tables, in the same order. */
+/* The same steps as guest_kernel_find(), in the same order. */
 static int decode(struct span image)
 {
 	char name[KALLSYMS_NAME_MAX], type;

@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ns that one frame of a user program without frame pointers costs the vCPU
- * thread, by tables made of .eh_frame, beside libdw on the same stack with the
- * same images. The stack is this program's own: 20 functions, each in code of
- * its own, and sorting by the C library in the midst of them. And how long the
- * tables take to be made.
+ * ns that one frame of a user program without frame pointers costs the vCPU thread, with tables
+ * compiled from .eh_frame, compared with libdw on the same stack with the same images. The stack is
+ * this program's own: 20 functions, each with its own code, with the C library's sorting in
+ * between. Also the time to compile the tables.
  */
 #include <elfutils/libdwfl.h>
 #include <errno.h>
@@ -27,9 +26,9 @@
 #define RUNS       bench_size(RUNS_MAX, 1)
 #define DEPTH      20 /* at least */
 
-/* 5 million frames a second. */
+/* 5 million frames per second. */
 static const struct bench_bound frame_bound = { BENCH_MOST, 200 }; /* ns */
-/* Where libdw takes 400 ns: how fast a machine is that does something else, too, is not ours. */
+/* The bound on a machine where libdw takes 400 ns; it scales with the machine's load. */
 static const struct bench_bound libdw_bound = { BENCH_MOST, 0.5 };
 
 static struct flat_guest guest;
@@ -67,7 +66,10 @@ static __attribute__((noinline)) int f0(int n)
 	return numbers[0];
 }
 
-/* With frames of different sizes, and a result that keeps the call from being the last thing. */
+/*
+ * Functions with frames of different sizes; the result is used after the call, so it is not a tail
+ * call.
+ */
 #define LEVEL(number, below)                                                                       \
 	static __attribute__((noinline)) int f##number(int n)                                      \
 	{                                                                                          \
@@ -93,7 +95,7 @@ LEVEL(13, 12)
 LEVEL(14, 13)
 LEVEL(15, 14)
 
-/* --- it as a guest's ---------------------------------------------------------- */
+/* --- the stack as guest memory --------------------------------------------------- */
 
 static int read_file(void *file, uint64_t offset, void *to, size_t size)
 {
@@ -109,7 +111,7 @@ static void add_image(const char *path, uint64_t start, uint64_t end, uint64_t o
 	struct user_mapping *mapping = &map.mappings[map.count];
 
 	if (file < 0 || map.count == USER_MAP_MAX || cfi_image_compile(&table, &source))
-		fail("no table");
+		fail("no unwind table");
 	close(file);
 	compiled += cfi_table_size(table);
 	*mapping = (struct user_mapping){ .start = start,
@@ -138,7 +140,7 @@ static void read_mappings(void)
 	fclose(maps);
 }
 
-static void take_stack(void)
+static void use_stack(void)
 {
 	const greg_t *from = context.uc_mcontext.gregs;
 	uint64_t base = (uint64_t)from[REG_RSP] & ~(PAGE - 1);
@@ -147,7 +149,7 @@ static void take_stack(void)
 	flat_guest_create(&guest, GUEST_SIZE);
 	for (uint64_t at = 0; at < STACK_SIZE; at += PAGE)
 		flat_guest_map(&guest, to->paging.cr3, base + at, at, PAGE, 4);
-	/* The arguments and the environment are above it: there is that much. */
+	/* The arguments and the environment are above the stack, so the bytes exist. */
 	memcpy(guest.memory, (const void *)(uintptr_t)base,
 	       (uint64_t)(uintptr_t)*environ - base < STACK_SIZE
 		       ? (uint64_t)(uintptr_t)*environ - base
@@ -169,12 +171,12 @@ static double time_tables(unsigned int *depth)
 		frames += chain.user_depth;
 	}
 	if (chain.flags || chain.user_depth < DEPTH)
-		fail("the chain is not whole");
+		fail("the chain is incomplete");
 	*depth = chain.user_depth;
 	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / (double)frames;
 }
 
-/* --- it as libdw's ------------------------------------------------------------ */
+/* --- the stack for libdw ----------------------------------------------------------- */
 
 static pid_t next_thread(Dwfl *dwfl, void *argument, void **thread)
 {
@@ -226,7 +228,7 @@ static Dwfl *open_dwfl(void)
 
 	if (!dwfl || dwfl_linux_proc_report(dwfl, getpid()) || dwfl_report_end(dwfl, NULL, NULL) ||
 	    !dwfl_attach_state(dwfl, NULL, getpid(), &thread_callbacks, &guest))
-		fail("libdw does not take this process");
+		fail("libdw cannot attach to this process");
 	return dwfl;
 }
 
@@ -236,7 +238,7 @@ static double time_libdw(Dwfl *dwfl, unsigned int depth)
 
 	dwfl_getthread_frames(dwfl, getpid(), count_frame, &frames);
 	if (frames != depth)
-		fail("libdw counts other frames");
+		fail("libdw finds a different number of frames");
 	frames = 0;
 	begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
 	for (int round = 0; round < DW_ROUNDS; round++)
@@ -258,7 +260,8 @@ static void measure_frames(void)
 	dwfl_end(dwfl);
 	bench_print_bound("unwind: a frame of a user program by .eh_frame",
 			  bench_median(tables, RUNS), "ns", frame_bound);
-	bench_print_ratio_bound("unwind: the same", bench_median(tables, RUNS), "ns", "libdw",
+	bench_print_ratio_bound("unwind: a frame of a user program by .eh_frame",
+				bench_median(tables, RUNS), "ns", "libdw",
 				bench_median(libdw, RUNS), ratios, RUNS, libdw_bound);
 }
 
@@ -267,12 +270,12 @@ static void measure(void)
 	uint64_t begin;
 
 	getcontext(&context);
-	take_stack();
+	use_stack();
 	begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
 	read_mappings();
-	bench_print("unwind: tables of this program and libc are made in",
+	bench_print("unwind: time to compile the tables of this program and libc",
 		    (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / 1e6, "ms");
-	bench_print("unwind: they take", (double)compiled / 1024, "KiB");
+	bench_print("unwind: size of these tables", (double)compiled / 1024, "KiB");
 	measure_frames();
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a stop pays for what is mapped: a chain whose addresses are in one, four or 16 of the
- * mappings of an address space of 400, by each kind of tree.
+ * The cost of looking up mappings in a stop: a chain whose addresses are in one, four or 16 of 400
+ * mappings of an address space, with each kind of tree.
  */
 #include "tests/bench/bench.h"
 #include "tests/unit/flat_guest.c"
@@ -34,7 +34,7 @@ static void make_guest(bool is_maple)
 	user_guest_build(&guest);
 }
 
-/* ns of a stop that looks into COUNT mappings. */
+/* ns of a stop that reads COUNT mappings. */
 static double time_of_stop(unsigned int count)
 {
 	uint64_t begin = bench_time(CLOCK_THREAD_CPUTIME_ID);

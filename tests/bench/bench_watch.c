@@ -1,20 +1,19 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What watches cost, by loops at CPL 0 of a guest:
+ * The cost of watches, measured with loops of a guest:
+ * - a breakpoint hit that is stepped over, at CPL 0, compared with two plain KVM_EXIT_DEBUG exits;
+ * - a watchpoint hit at CPL 0, compared with one plain KVM_EXIT_DEBUG;
+ * - the guest's own MOV DR, WRMSR of a counter and exits at CPL 0, compared with the same without a
+ * watch;
+ * - the loss of a guest at CPL 3 with a watch that never hits.
  *
- *	a hit of a breakpoint that is stepped over, beside the same two KVM_EXIT_DEBUG
- *	and nothing else between
- *	a hit of a watchpoint, beside one bare KVM_EXIT_DEBUG
- *	the guest's own MOV DR, WRMSR of a counter and exits, beside the same without a watch
- *	and the loss of a guest at CPL 3 by a watch that is never hit
+ * The last one is some thousandths at most, far less than the noise of a busy machine. So one guest
+ * runs in short slices, alternately without and with the watch (ABBA, so that a drift affects both
+ * alike), and its progress per CPU time of its thread is compared within each group of four. The
+ * result is the median of the ratios with its 95 % interval by order statistics, compared with the
+ * same measurement without any watch, which shows the noise.
  *
- * The last is some thousandths at most, far less than what a busy machine does to a run. So one
- *guest runs in short slices, without and with the watch in turn (ABBA, so that a drift is in both
- *alike), and its progress per CPU time of its thread is compared within each four. Said is the
- *median of their ratios, with its 95 % interval by order statistics, beside the same for no watch
- *in either: what of it is noise.
- *
- * On this machine's KVM, or with an argument, which says where: see bench_watch_rig.c.
+ * Runs on this machine's KVM, or with an argument that names the KVM: see bench_watch_rig.c.
  */
 #include <cpuid.h>
 #include <math.h>
@@ -47,7 +46,7 @@ static const struct bench_bound silent_bound = { BENCH_MOST, 0.5 }; /* % */
 #define DR7_EXECUTE_0 0x402ull
 #define DR7_WRITE_0   0xd0402ull
 
-static const char *place = "local KVM";
+static const char *kvm_name = "local KVM";
 
 /* mov ecx, TURNS; 1: nop; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
 static const uint8_t execute_loop[] = { 0xb9, TURNS & 0xff, TURNS >> 8, 0,    0,    0x90, 0xff,
@@ -73,8 +72,7 @@ static uint8_t wrmsr_loop[] = {
 static const uint8_t endless_loop[] = { 0xbf, 0,    0,    8,    0,    0xb9, 100,  0,    0,   0,
 					0xff, 0xc9, 0x75, 0xfc, 0x48, 0xff, 0x07, 0xeb, 0xf2 };
 
-/* mov ecx, TURNS; mov edx, 0xf5; 1: out dx, eax; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt
- */
+/* address of the watch; 0: none */
 static const uint8_t leaving_loop[] = {
 	0xb9, TURNS & 0xff, TURNS >> 8, 0,    0,    0xba, 0xf5, 0, 0, 0,    0xef,
 	0xff, 0xc9,         0x75,       0xfb, 0xba, 0xf4, 0,    0, 0, 0xef, 0xf4
@@ -85,7 +83,7 @@ struct subject {
 	size_t size;
 	enum breakpoint_kind kind;
 	uint8_t length;
-	uint64_t address; /* of the watch; 0: none */
+	uint64_t address; /* with the ioctls alone, without vmm/debug */
 	bool bare;        /* by the ioctls alone, without vmm/debug */
 	bool pmu;
 };
@@ -156,7 +154,7 @@ static int arm(const struct subject *subject, struct vcpu *vcpu)
 	return error ? error : watch_enter(run.watches, vcpu);
 }
 
-/* Makes the guest of SUBJECT, with CPL, ready to run. */
+/* Prepares the guest of SUBJECT to run at CPL. */
 static int prepare(const struct subject *subject, int cpl, struct vm *vm,
 		   struct vcpu_handlers *handlers)
 {
@@ -181,7 +179,7 @@ static void finish(struct vm *vm)
 	vm_destroy(vm);
 }
 
-/* us for each turn; negative if it did not work. */
+/* us per iteration; negative: it failed. */
 static double measure(const struct subject *subject)
 {
 	struct vcpu_handlers handlers;
@@ -198,7 +196,10 @@ static double measure(const struct subject *subject)
 	return ended ? (double)(end - begin) / 1e3 / TURNS : -1;
 }
 
-/* The medians of both, in turn. False if the guest did not run, or gave other than HITS in each. */
+/*
+ * The medians of both subjects, measured alternately. False if the guest did not run or had a
+ * different number of hits than HITS.
+ */
 static bool measure_both(const struct subject *left, const struct subject *right, unsigned int hits,
 			 double *of_left, double *of_right)
 {
@@ -221,29 +222,29 @@ static const char *name(const char *what)
 {
 	static char text[160];
 
-	snprintf(text, sizeof(text), "watch: %s, %s", what, place);
+	snprintf(text, sizeof(text), "watch: %s, %s", what, kvm_name);
 	return text;
 }
 
-/* Hits of SUBJECT beside as many bare exits; one is to cost twice as much at most. */
+/* Hits of SUBJECT compared with the same number of plain exits; the bound is twice their cost. */
 static void measure_hits(struct subject subject, const char *what, const char *rate,
-			 const char *beside)
+			 const char *baseline)
 {
 	struct subject bare = subject;
 	double cost, least;
 
 	bare.bare = true;
 	if (!measure_both(&subject, &bare, TURNS, &cost, &least)) {
-		bench_skip(name(what), "this KVM does not report each of them");
+		bench_skip(name(what), "this KVM does not report every hit");
 		return;
 	}
-	bench_print_beside_bound(name(what), cost, "us", beside, least,
-				 (struct bench_bound){ BENCH_MOST, 2 * least });
-	bench_print_beside(name(rate), 1e6 / cost, "1/s", beside, 1e6 / least);
+	bench_print_relative_bound(name(what), cost, "us", baseline, least,
+				   (struct bench_bound){ BENCH_MOST, 2 * least });
+	bench_print_relative(name(rate), 1e6 / cost, "1/s", baseline, 1e6 / least);
 }
 
-/* Turns of a loop that a watch elsewhere must not make dearer than it has to. */
-static void measure_own(struct subject subject, const char *what)
+/* Iterations of a loop that should not become more expensive through a watch elsewhere. */
+static void measure_other(struct subject subject, const char *what)
 {
 	struct subject alone = subject;
 	double watched, plain;
@@ -253,7 +254,7 @@ static void measure_own(struct subject subject, const char *what)
 		bench_skip(name(what), error_message());
 		return;
 	}
-	bench_print_beside(name(what), watched, "us", "the same without a watch", plain);
+	bench_print_relative(name(what), watched, "us", "the same without a watch", plain);
 }
 
 static void on_slice_end(void *context, struct vcpu *vcpu)
@@ -281,7 +282,7 @@ static uint64_t turns_of(struct vm *vm)
 	return turns;
 }
 
-/* Turns for each ns of CPU time, in one slice. */
+/* Iterations per ns of CPU time, in one slice. */
 static double run_slice(struct vm *vm, timer_t timer, bool watched)
 {
 	struct itimerspec slice = { .it_value.tv_nsec = SILENT_SLICE };
@@ -300,7 +301,7 @@ static double run_slice(struct vm *vm, timer_t timer, bool watched)
 	return (double)turns / (double)used;
 }
 
-/* What is lost in four slices by a watch in the second and third, in %. */
+/* The loss in four slices through a watch in the second and third, in %. */
 static double loss_in_four(struct vm *vm, timer_t timer, bool watched)
 {
 	double first = run_slice(vm, timer, false), second = run_slice(vm, timer, watched);
@@ -310,8 +311,8 @@ static double loss_in_four(struct vm *vm, timer_t timer, bool watched)
 }
 
 /*
- * LOSSES' median and its 95 % interval: ranks of the sorted values by the binomial distribution.
- * BOUND is broken if all of the interval is beyond it.
+ * The median of LOSSES and its 95 % interval: ranks of the sorted values from the binomial
+ * distribution. BOUND is exceeded if the whole interval is beyond it.
  */
 static void print_loss(const char *what, double *losses, struct bench_bound bound)
 {
@@ -340,7 +341,7 @@ static void measure_silent(struct subject subject, int cpl, const char *what)
 	watch_leave(run.watches, vm.vcpus[0]);
 	handlers.kicked = on_slice_end;
 	timer = make_slice_timer();
-	loss_in_four(&vm, timer, true); /* warm */
+	loss_in_four(&vm, timer, true); /* warm-up */
 	for (int i = 0; i < SILENT_FOURS; i++) {
 		losses[i] = loss_in_four(&vm, timer, true);
 		noise[i] = loss_in_four(&vm, timer, false);
@@ -348,7 +349,7 @@ static void measure_silent(struct subject subject, int cpl, const char *what)
 	timer_delete(timer);
 	finish(&vm);
 	print_loss(what, losses, silent_bound);
-	snprintf(text, sizeof(text), "%s that is not there", what);
+	snprintf(text, sizeof(text), "%s, without a watch", what);
 	print_loss(text, noise, (struct bench_bound){ 0 });
 }
 
@@ -365,9 +366,9 @@ int main(int argc, char **argv)
 	uint32_t counter = is_amd() ? 0xc0010004 : 0xc1;
 
 	if (argc > 1)
-		place = argv[1];
+		kvm_name = argv[1];
 	if (!bare_guest_possible()) {
-		bench_skip(name("hits and what else they cost"), "no /dev/kvm");
+		bench_skip(name("costs of watches"), "no /dev/kvm");
 		return 0;
 	}
 	memcpy(wrmsr_loop + WRMSR_LOOP_MSR, &counter, sizeof(counter));
@@ -378,19 +379,19 @@ int main(int argc, char **argv)
 	measure_hits((struct subject){ write_loop, sizeof(write_loop), BREAKPOINT_WRITE, 4, DATA,
 				       false, false },
 		     "a hit of a watchpoint", "hits of a watchpoint", "one bare KVM_EXIT_DEBUG");
-	measure_own((struct subject){ move_loop, sizeof(move_loop), BREAKPOINT_EXECUTE, 1, NEVER,
-				      false, false },
-		    "the guest's MOV DR beside a watch");
-	measure_own((struct subject){ wrmsr_loop, sizeof(wrmsr_loop), BREAKPOINT_EXECUTE, 1, NEVER,
-				      false, true },
-		    "the guest's WRMSR of an emulated counter beside a watch");
-	measure_own((struct subject){ leaving_loop, sizeof(leaving_loop), BREAKPOINT_EXECUTE, 1,
-				      NEVER, false, false },
-		    "the guest's exits to user space beside a watch");
-	if (argc > 1) /* In an emulator CPU time is not what the guest got. */
+	measure_other((struct subject){ move_loop, sizeof(move_loop), BREAKPOINT_EXECUTE, 1, NEVER,
+					false, false },
+		      "guest MOV DR with a watch armed");
+	measure_other((struct subject){ wrmsr_loop, sizeof(wrmsr_loop), BREAKPOINT_EXECUTE, 1,
+					NEVER, false, true },
+		      "guest WRMSR to an emulated counter with a watch armed");
+	measure_other((struct subject){ leaving_loop, sizeof(leaving_loop), BREAKPOINT_EXECUTE, 1,
+					NEVER, false, false },
+		      "guest exits to user space with a watch armed");
+	if (argc > 1) /* In an emulator the thread's CPU time is not the guest's time. */
 		return bench_status();
 	measure_silent((struct subject){ endless_loop, sizeof(endless_loop), BREAKPOINT_EXECUTE, 1,
 					 NEVER, false, false },
-		       3, "loss of a CPL3 loop by a silent watch");
+		       3, "slow-down of a CPL3 loop by a silent watch");
 	return bench_status();
 }

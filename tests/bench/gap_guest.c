@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/gap_guest.h"
 
 #include <pthread.h>
@@ -7,15 +7,17 @@
 
 #include "tests/bench/bench.h"
 
-/* GPAs: how many gaps there were so far, the TSC of now, and the gaps, the latest of them; as the
- * guest writes them, in turns of its TSC. */
+/*
+ * GPAs of the guest's output, in TSC cycles of the guest: the number of gaps so far, the current
+ * TSC, and the latest gaps.
+ */
 #define COUNT 0x80000ull
 #define NOW   0x80008ull
 #define GAPS  0x100000ull
 
 #define WINDOW      1000000000ull /* ns of CPU time */
 #define CLOCK_TRIES 100
-#define AHEAD_TIME  20000000ull /* ns of CPU time, in which both clocks are compared */
+#define AHEAD_TIME  20000000ull /* ns of CPU time, in which the two clocks are compared */
 
 /*
  *	mov ecx, 8; 3: call 4f; 4: push rbp; mov rbp, rsp; dec ecx; jnz 3b
@@ -35,9 +37,9 @@ const uint8_t gap_guest_code[GAP_GUEST_CODE_SIZE] = {
 	0x16, 0x48, 0x89, 0x4c, 0x16, 0x08, 0x49, 0xff, 0xc1, 0x4c, 0x89, 0x0f, 0xeb, 0xc3,
 };
 
-/* One moment by both clocks. */
+/* One moment on both clocks. */
 struct moment {
-	uint64_t turns; /* of the host's TSC */
+	uint64_t turns; /* TSC of the host */
 	uint64_t time;  /* ns */
 };
 
@@ -50,8 +52,8 @@ static uint64_t read_word(struct sampled_guest *guest, uint64_t gpa)
 }
 
 /*
- * What the guest wrote last is of now, at the best of moments: it has to run in some of them,
- * beside us. How far it is ahead never changes, so the best of all windows counts.
+ * At the best moments, the TSC that the guest wrote last is the current one, because the guest runs
+ * in parallel. Its offset never changes, so the best value of all windows is used.
  */
 static void learn_ahead(struct sampled_guest *guest, clockid_t clock, int64_t *most)
 {
@@ -66,7 +68,7 @@ static void learn_ahead(struct sampled_guest *guest, clockid_t clock, int64_t *m
 	} while (bench_time(clock) - begun < AHEAD_TIME);
 }
 
-/* The try that took least: in the others something came in between. */
+/* The quickest try; something intervened in the others. */
 static struct moment now(void)
 {
 	struct moment moment = { 0 };
@@ -84,7 +86,7 @@ static struct moment now(void)
 	return moment;
 }
 
-/* Those of the window that are still written down. */
+/* The gaps of the window that have not been overwritten. */
 static void read_gaps(struct sampled_guest *guest, uint64_t from, uint64_t to,
 		      struct gap_window *window)
 {
@@ -130,7 +132,7 @@ void gap_guest_measure(struct sampled_guest *guest, int64_t *ahead, struct gap_w
 	translate(window, *ahead, &first, &last);
 }
 
-/* The first that ends behind TIME, if it has begun. */
+/* The first gap that ends after TIME, if it has begun. */
 bool gap_window_find(const struct gap_window *window, uint64_t time, size_t *found)
 {
 	size_t low = 0, high = window->count;

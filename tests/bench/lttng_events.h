@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event that LTTng-UST writes beside the ring: a sequence of bytes. Its macros include this
- * again. */
+/*
+ * The event that LTTng-UST writes in bench_ring: a sequence of bytes. LTTng's macros include this
+ * file again.
+ */
 #undef TRACEPOINT_PROVIDER
 #define TRACEPOINT_PROVIDER kvmscope_bench
 #undef TRACEPOINT_INCLUDE

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/lttng_session.h"
 
 #if __has_include(<lttng/tracepoint.h>)
@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/unconst.h"
+
 #define TRACEPOINT_CREATE_PROBES
 #define TRACEPOINT_DEFINE
 #include "tests/bench/lttng_events.h"
@@ -23,15 +25,15 @@
 #define DAEMON        "KVMSCOPE_BENCH_LTTNG"
 #define START_SECONDS 10
 
-static const char *missing = "it was not started";
+static const char *missing = "the session was not started";
 
-static bool say_missing(const char *why)
+static bool set_missing(const char *why)
 {
 	missing = why;
 	return false;
 }
 
-static void quieten(void)
+static void redirect_output(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -39,33 +41,34 @@ static void quieten(void)
 		dup2(fd, i);
 }
 
-static pid_t start_quietly(char *const arguments[])
+static pid_t start_quietly(const char *const arguments[])
 {
 	pid_t child = fork();
 
 	if (child)
 		return child;
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	quieten();
-	execvp(arguments[0], arguments);
+	redirect_output();
+	execvp(arguments[0], unconst(arguments));
 	_exit(127);
 }
 
-/* LTTng's own command, with up to five words. */
+/* Runs the lttng command with up to five words. */
 static bool lttng(const char *first, const char *second, const char *third, const char *fourth,
 		  const char *fifth)
 {
 	const char *arguments[] = { "lttng", "--no-sessiond", first, second,
 				    third,   fourth,          fifth, NULL };
 	int status;
-	pid_t child = start_quietly((char *const *)arguments);
+	pid_t child = start_quietly(arguments);
 
 	return waitpid(child, &status, 0) == child && !status;
 }
 
 static bool start_daemon(pid_t *daemon)
 {
-	static char *const arguments[] = { "lttng-sessiond", "--no-kernel", "--sig-parent", NULL };
+	static const char *const arguments[] = { "lttng-sessiond", "--no-kernel", "--sig-parent",
+						 NULL };
 	struct timespec limit = { .tv_sec = START_SECONDS };
 	sigset_t ready;
 
@@ -75,7 +78,7 @@ static bool start_daemon(pid_t *daemon)
 	sigprocmask(SIG_BLOCK, &ready, NULL);
 	*daemon = start_quietly(arguments);
 	if (sigtimedwait(&ready, NULL, &limit) != SIGUSR1)
-		return say_missing("lttng-sessiond of Debian package lttng-tools does not start");
+		return set_missing("lttng-sessiond of Debian package lttng-tools does not start");
 	sigprocmask(SIG_UNBLOCK, &ready, NULL);
 	return true;
 }
@@ -85,10 +88,10 @@ static bool make_home(char *home)
 	bool root = !geteuid();
 
 	if (!mkdtemp(home))
-		return say_missing("no temporary folder can be made");
+		return set_missing("cannot create a temporary directory");
 	if (root && (chown(home, NOBODY, NOBODY) || setresgid(NOBODY, NOBODY, NOBODY) ||
 		     setresuid(NOBODY, NOBODY, NOBODY)))
-		return say_missing("root can not become a user without rights");
+		return set_missing("cannot drop root privileges");
 	return !setenv(HOME, home, 1) && !setenv("HOME", home, 1);
 }
 
@@ -98,7 +101,7 @@ static bool make_session(void)
 		lttng("enable-channel", "-u", "--num-subbuf=4", "--subbuf-size=256K", "records") &&
 		lttng("enable-event", "-u", "--channel=records", "kvmscope_bench:record", NULL) &&
 		lttng("start", NULL, NULL, NULL, NULL)) ||
-	       say_missing("its session can not be set up");
+	       set_missing("cannot set up the session");
 }
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *place)
@@ -132,7 +135,7 @@ void lttng_session_start(char **arguments)
 		snprintf(number, sizeof(number), "%d", daemon);
 		setenv(DAEMON, number, 1);
 		fexecve(self, arguments, environ);
-		missing = "this program can not be started again";
+		missing = "cannot execute this program again";
 	}
 	end_session(daemon, home);
 }
@@ -141,7 +144,7 @@ const char *lttng_session_missing(void)
 {
 	for (int try = 0; !missing && !tracepoint_enabled(kvmscope_bench, record); try++) {
 		if (try == 100 * START_SECONDS)
-			missing = "its event is not enabled";
+			missing = "the event is not enabled";
 		usleep(10000);
 	}
 	return missing;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the benches of the ring take time: of stretches of some ten
- * microseconds, of which the median counts, so that what else runs on the
- * machine falls upon few of them. What is read or given back between two
- * stretches is not counted. Each writer's turn begins with as much as its
- * memory holds, so that it does not pay for what others left in the cache.
+ * How the ring benches measure: the median over stretches of some ten microseconds each, so that
+ * other work of the machine affects few of them. Reading or releasing records between two stretches
+ * is not measured. The turn of each writer begins with unmeasured records that fill its memory, so
+ * that it does not pay for caches that other writers used.
  */
 #ifndef KVMSCOPE_TESTS_BENCH_STRETCHES_H
 #define KVMSCOPE_TESTS_BENCH_STRETCHES_H
@@ -14,12 +13,12 @@
 #include "shared/ring.h"
 #include "tests/bench/bench.h"
 
-#define SIZE       (512ul << 10) /* of each writer's memory: what a vCPU gets by default */
+#define SIZE       (512ul << 10) /* memory of each writer: the default of a vCPU */
 #define STRETCH    (SIZE / 16)   /* bytes */
 #define ROUNDS_MAX 80            /* turns of each writer */
 #define ROUNDS     bench_size(ROUNDS_MAX, 2)
-#define WARM_UP    16 /* stretches that do not count */
-#define PER_ROUND  48 /* stretches that count */
+#define WARM_UP    16 /* stretches that are not measured */
+#define PER_ROUND  48 /* stretches that are measured */
 #define STRETCHES  (ROUNDS_MAX * PER_ROUND)
 
 #define RECORD_ANY 8
@@ -27,7 +26,7 @@
 static const size_t payloads[] = { 16, 64, 512 };
 static const uint8_t source[512];
 
-/* Writes COUNT records of PAYLOAD bytes; then makes room for as many again. */
+/* Writes COUNT records of PAYLOAD bytes, then makes room for the same number again. */
 struct writer {
 	const char *name;
 	void (*write)(size_t payload, size_t count);
@@ -39,7 +38,7 @@ static inline size_t records_of(size_t payload)
 	return STRETCH / (payload + sizeof(struct ring_record));
 }
 
-/* ns of a record. */
+/* ns per record. */
 static inline double time_stretch(const struct writer *writer, size_t payload)
 {
 	size_t count = records_of(payload);

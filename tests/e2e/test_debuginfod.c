@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stripped program that is gone, named by a debuginfod server of the test's own. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static char *report_when_it_answers(const struct debuginfod_server *server)
 	return text;
 }
 
-TEST(debuginfod, names_what_is_not_on_this_machine)
+TEST(debuginfod, symbolizes_images_that_are_not_on_this_machine)
 {
 	struct debuginfod_server server;
 	char *text;
@@ -86,7 +86,7 @@ TEST(debuginfod, names_what_is_not_on_this_machine)
 }
 
 /* A server would learn what the guest runs. */
-TEST(debuginfod, is_asked_only_if_the_user_says_so)
+TEST(debuginfod, is_queried_only_if_the_user_enables_it)
 {
 	struct debuginfod_server server;
 	int status;

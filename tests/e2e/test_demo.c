@@ -81,7 +81,7 @@ static void check_page(const char *name)
 	flame_page_free(page);
 }
 
-TEST(demo, shows_what_debians_kernel_was_busy_with)
+TEST(demo, shows_where_the_debian_guest_spent_its_time)
 {
 	struct rig_result demo;
 
@@ -100,7 +100,7 @@ TEST(demo, shows_what_debians_kernel_was_busy_with)
 	check_page("flame-agent.html");
 }
 
-TEST(demo, says_what_is_missing_and_how_to_get_it)
+TEST(demo, reports_missing_packages_and_how_to_install_them)
 {
 	struct rig_result demo;
 

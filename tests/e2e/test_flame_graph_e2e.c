@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The flame graph page, opened by a real browser without a network. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static void check_contains(const char *text, const char *part)
 		FAIL_TEST("the page lacks \"%s\"", part);
 }
 
-TEST(flame_graph, draws_what_was_recorded)
+TEST(flame_graph, draws_the_recording)
 {
 	struct named_guest recorded;
 	struct opened opened;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that is on the guest's disk alone, named by report, and by perf afterwards; and at once
  * when a recording ends. */
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static void record_gone(const char *home, const char *options)
 		home));
 }
 
-TEST(guest_disk_report, names_programs_that_are_on_the_disk_alone)
+TEST(guest_disk_report, symbolizes_programs_that_exist_only_on_the_disk)
 {
 	char home[64];
 	int status;
@@ -82,7 +82,7 @@ static bool is_over(void *context)
 	return true;
 }
 
-TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
+TEST(guest_disk_report, disks_are_searched_when_a_recording_ends)
 {
 	char home[64], recording[96], second[112], disk[96], others[96];
 	const char *const disks[] = { "Makefile", disk };
@@ -173,7 +173,7 @@ static void *search_without_rights(void *context)
 	return NULL;
 }
 
-TEST(guest_disk_report, a_disk_of_another_user_is_looked_at_by_who_opened_it_before)
+TEST(guest_disk_report, disk_of_another_user_is_searched_through_the_open_descriptor)
 {
 	char home[64], recording[96], disk[96];
 	const char *const disks[] = { disk };
@@ -325,7 +325,7 @@ static void with_domain(void (*use)(const char *home, struct daemon_run *daemon)
 	perf_home_leave(home);
 }
 
-TEST(guest_disk_report, what_is_dumped_of_a_domain_has_names_of_its_disks)
+TEST(guest_disk_report, dumped_domain_recording_has_symbols_from_its_disks)
 {
 	with_domain(dump_domain);
 }
@@ -336,7 +336,7 @@ static void find_and_push(const char *home, struct daemon_run *daemon)
 	push_with_names(daemon);
 }
 
-TEST(guest_disk_report, what_is_pushed_of_a_domain_has_names_of_its_disks)
+TEST(guest_disk_report, pushed_domain_profile_has_symbols_from_its_disks)
 {
 	with_domain(find_and_push);
 }

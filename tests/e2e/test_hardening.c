@@ -41,14 +41,14 @@ static void check_dynamic_program(const char *path)
 	check_has(path, "-W --dyn-syms", "__snprintf_chk"); /* _FORTIFY_SOURCE */
 }
 
-TEST(hardening, of_programs_that_are_linked_dynamically)
+TEST(hardening, dynamic_programs_are_hardened)
 {
 	check_dynamic_program("build/kvmscope");
 	check_dynamic_program("build/kvmscoped");
 }
 
 /* musl-gcc links no static position-independent programs, and musl has no _FORTIFY_SOURCE. */
-TEST(hardening, of_static_programs)
+TEST(hardening, static_programs_are_hardened)
 {
 	check_every_program("build/agent/kvmscope-agent");
 	check_has("build/agent/kvmscope-agent", "-W --symbols", "__stack_chk_fail");

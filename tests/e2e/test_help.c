@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs say of themselves: --help as it is shown, and beside the man pages. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void check_none(const char *what, char *words)
 	free(words);
 }
 
-TEST(help, man_pages_have_each_option_and_no_other)
+TEST(help, man_pages_list_exactly_the_options)
 {
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
 		const char *program = programs[i].program, *page = programs[i].page;
@@ -62,7 +62,7 @@ TEST(help, man_pages_have_each_option_and_no_other)
 /* argp breaks what is longer than 78 columns: a paragraph that is one line may be, a line of an
  * example not.
  */
-TEST(help, lines_are_shown_as_they_were_written)
+TEST(help, argp_does_not_rewrap_help_lines)
 {
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 		check_none(programs[i].program,
@@ -73,7 +73,7 @@ TEST(help, lines_are_shown_as_they_were_written)
 					  programs[i].program));
 }
 
-TEST(help, is_asked_for_in_either_order)
+TEST(help, help_option_works_before_and_after_the_command)
 {
 	check_none(
 		"help run",
@@ -83,7 +83,7 @@ TEST(help, is_asked_for_in_either_order)
 }
 
 /* The options of the command, none that their text speaks of. */
-TEST(help, completion_offers_what_there_is)
+TEST(help, completion_offers_commands_options_and_values)
 {
 	char *offered =
 		command_output(NULL, "bash -c 'kvmscope() { build/kvmscope \"$@\"; }; "
@@ -115,7 +115,7 @@ static void check_syntax(const char *shell, const char *file)
 
 /* Zsh and Fish run what is installed for Bash: a program that prints what may stand in place of the
  * last word. */
-TEST(help, completion_of_other_shells_offers_the_same)
+TEST(help, zsh_and_fish_completion_offers_the_same)
 {
 	char *offered = command_output(
 		NULL, "bash -c 'kvmscope() { build/kvmscope \"$@\"; }; export -f kvmscope; "

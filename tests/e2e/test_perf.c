@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What we write, read by Debian's perf; what perf writes, read by us. */
 #include <inttypes.h>
 #include <linux/perf_event.h>
@@ -155,7 +155,7 @@ TEST(perf_data, perf_script_shows_every_compressed_sample)
 	perf_home_leave(home);
 }
 
-TEST(perf_data, a_file_that_was_never_closed_reads_up_to_the_flush)
+TEST(perf_data, unclosed_file_is_readable_up_to_the_last_flush)
 {
 	char home[64], path[128];
 
@@ -172,7 +172,7 @@ TEST(perf_data, a_file_that_was_never_closed_reads_up_to_the_flush)
 	perf_home_leave(home);
 }
 
-TEST(perf_data, reader_gives_what_the_writer_was_given)
+TEST(perf_data, reader_returns_exactly_the_written_samples)
 {
 	char home[64], path[128];
 
@@ -191,7 +191,7 @@ TEST(perf_data, reader_gives_what_the_writer_was_given)
 	perf_home_leave(home);
 }
 
-TEST(perf_data, the_file_before_is_kept)
+TEST(perf_data, previous_file_is_kept)
 {
 	char home[64], path[128], old[160];
 	struct recording recording = { .path = path, .samples = 7, .text = FAKE_TEXT };
@@ -278,19 +278,19 @@ static void check_perfs_own(const char *options)
 	perf_home_leave(home);
 }
 
-TEST(perf_data, reads_what_perf_records)
+TEST(perf_data, reads_recordings_of_perf)
 {
 	NEED_PERF;
 	check_perfs_own("");
 }
 
-TEST(perf_data, reads_what_perf_records_compressed)
+TEST(perf_data, reads_compressed_recordings_of_perf)
 {
 	NEED_PERF;
 	check_perfs_own("-z");
 }
 
-TEST(perf_data, pipe_mode_both_ways)
+TEST(perf_data, pipes_between_perf_and_kvmscope_work_in_both_directions)
 {
 	char home[64], path[128], *lines;
 	struct recording recording = { .path = path, .samples = 500, .text = FAKE_TEXT };
@@ -321,7 +321,7 @@ TEST(perf_data, pipe_mode_both_ways)
 	perf_home_leave(home);
 }
 
-TEST(perf_data, header_tells_of_the_guest)
+TEST(perf_data, header_describes_the_guest)
 {
 	char home[64], path[128], *header;
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Functions that a guest's process made at run time, in what perf and we say
  * of a recording: each has its name when it was there, and none other has it.
@@ -224,7 +224,7 @@ static void check_perf(const char *path)
 	free(script);
 }
 
-TEST(perf_jit, functions_have_their_names_in_perf_and_in_ours)
+TEST(perf_jit, jit_functions_have_symbols_in_perf_and_in_kvmscope)
 {
 	struct symbolizer *resolver;
 	char home[64], path[128];
@@ -245,7 +245,7 @@ TEST(perf_jit, functions_have_their_names_in_perf_and_in_ours)
 }
 
 /* perf would take it for the map of the guest's process of that number. */
-TEST(perf_jit, a_map_of_the_host_names_nothing_of_the_guest)
+TEST(perf_jit, map_file_of_the_host_is_not_used_for_the_guest)
 {
 	char home[64], path[128], map[64], *script;
 	FILE *file;

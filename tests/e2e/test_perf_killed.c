@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writers that are killed: what is left is whole to us and to perf. */
 #include <signal.h>
 #include <stdio.h>
@@ -61,12 +61,12 @@ static void check_kills(unsigned int compression)
 	perf_home_leave(home);
 }
 
-TEST(perf_data, a_killed_writer_leaves_whole_blocks)
+TEST(perf_data, killed_writer_leaves_whole_blocks)
 {
 	check_kills(0);
 }
 
-TEST(perf_data, a_killed_compressing_writer_leaves_whole_blocks)
+TEST(perf_data, killed_compressing_writer_leaves_whole_blocks)
 {
 	check_kills(3);
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The guest's names and code in Debian's perf, by way of the build-id cache. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,14 +69,14 @@ static void check_names(bool code, uint64_t slide)
 	named_guest_end(&named);
 }
 
-TEST(perf_data, perf_names_kernel_and_modules_without_flags)
+TEST(perf_data, perf_symbolizes_kernel_and_modules_without_flags)
 {
 	NEED_PERF;
 	check_names(true, 0);
 	check_names(true, 0x4000000);
 }
 
-TEST(perf_data, perf_names_them_also_where_the_code_is_gone)
+TEST(perf_data, perf_symbolizes_kernel_and_modules_without_their_code)
 {
 	NEED_PERF;
 	check_names(false, 0x200000);
@@ -103,7 +103,7 @@ TEST(perf_data, perf_annotate_shows_the_guest_code)
 	named_guest_end(&named);
 }
 
-TEST(perf_data, another_boot_of_the_kernel_gives_no_wrong_module_names)
+TEST(perf_data, another_boot_of_the_kernel_causes_no_wrong_module_symbols)
 {
 	struct named_guest named;
 	struct fake_guest other;
@@ -252,7 +252,7 @@ static void check_modules_of_perf(bool code)
 	named_guest_end(&named);
 }
 
-TEST(perf_data, modules_in_one_place_are_told_apart_by_time)
+TEST(perf_data, modules_at_the_same_address_are_distinguished_by_time)
 {
 	NEED_PERF;
 	check_modules_of_perf(false);
@@ -287,7 +287,7 @@ static void check_programs(bool code)
 	named_guest_end(&named);
 }
 
-TEST(perf_data, BPF_programs_have_their_names_while_they_are_there)
+TEST(perf_data, bpf_programs_have_symbols_while_they_are_loaded)
 {
 	NEED_PERF;
 	check_programs(false);
@@ -314,7 +314,7 @@ static void cache_modules(struct named_guest *named, const struct guest_module *
 	CHECK_EQUAL(build_id_cache_add_modules(cache, image), 0);
 }
 
-TEST(perf_data, modules_in_one_place_have_their_own_functions)
+TEST(perf_data, modules_at_the_same_address_have_their_own_functions)
 {
 	const char *module = "module_function_0 ([fake_module])",
 		   *other = "other_function_0 ([other])";
@@ -389,7 +389,7 @@ static void check_unsure(const char *command, const char *path)
 	free(script);
 }
 
-TEST(perf_data, code_of_which_nobody_is_sure_has_no_name)
+TEST(perf_data, uncertain_code_is_unsymbolized)
 {
 	struct named_guest named;
 
@@ -404,7 +404,7 @@ TEST(perf_data, code_of_which_nobody_is_sure_has_no_name)
 
 /* Guest chains too, and machine and vCPU; without the mount nothing, above all not the host's
  * names. */
-TEST(perf_data, perf_names_the_guest_in_the_host_perspective)
+TEST(perf_data, perf_symbolizes_the_guest_in_the_host_perspective)
 {
 	struct named_guest named;
 	char mount[160], *script;
@@ -438,7 +438,7 @@ TEST(perf_data, perf_names_the_guest_in_the_host_perspective)
 	named_guest_end(&named);
 }
 
-TEST(perf_data, perf_report_gives_the_shares_that_were_written)
+TEST(perf_data, perf_report_shows_the_written_shares)
 {
 	struct named_guest named;
 	char *report;

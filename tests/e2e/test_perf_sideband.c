@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* perf reads the guest's processes and what they had mapped as we do. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void check_script(const char *input)
 	free(script);
 }
 
-TEST(perf_sideband, perf_attributes_each_sample_as_it_was)
+TEST(perf_sideband, perf_attributes_each_sample_correctly)
 {
 	char home[64], path[128], input[160];
 
@@ -118,7 +118,7 @@ static void record_mappings_first(const char *path)
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 }
 
-TEST(perf_sideband, perf_shows_no_sample_before_those_that_were_taken_earlier)
+TEST(perf_sideband, perf_shows_samples_in_order_of_time)
 {
 	char home[64], path[128], *script;
 
@@ -135,7 +135,7 @@ TEST(perf_sideband, perf_shows_no_sample_before_those_that_were_taken_earlier)
 }
 
 /* Rounds that have counts of losses in them are rounds to perf, in a file and in a pipe. */
-TEST(perf_sideband, perf_takes_a_pipe_with_losses)
+TEST(perf_sideband, perf_reads_a_pipe_with_losses)
 {
 	char home[64], path[128], input[160];
 	int status;
@@ -171,7 +171,7 @@ TEST(perf_sideband, perf_inject_keeps_the_counts_of_losses)
 	perf_home_leave(home);
 }
 
-TEST(perf_sideband, perf_inject_keeps_what_a_flight_recording_is_about)
+TEST(perf_sideband, perf_inject_keeps_the_description_of_a_flight_recording)
 {
 	char home[64], path[128], *report;
 
@@ -186,7 +186,7 @@ TEST(perf_sideband, perf_inject_keeps_what_a_flight_recording_is_about)
 	perf_home_leave(home);
 }
 
-TEST(perf_sideband, the_report_says_what_was_lost)
+TEST(perf_sideband, report_shows_losses)
 {
 	char home[64], path[128], *report;
 

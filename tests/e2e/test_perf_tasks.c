@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What samples say of their processes and cgroups, as perf and we read it. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,7 +142,7 @@ TEST(perf_tasks, perf_shows_the_cgroup_of_each_sample)
 }
 
 /* Each process once, before what is said of it, with its parent, and threads by their process. */
-TEST(perf_tasks, perf_is_told_whose_children_processes_are)
+TEST(perf_tasks, perf_has_the_parent_of_each_process)
 {
 	struct fixture fixture;
 	char *text;
@@ -209,7 +209,7 @@ static const char *cgroup_of(const struct profile *profile, const char *comm)
 	return NULL;
 }
 
-TEST(perf_tasks, a_profile_has_the_cgroup_of_each_stack)
+TEST(perf_tasks, profile_has_the_cgroup_of_each_stack)
 {
 	struct profile_options options = { .vcpu = -1 };
 	struct profile *profile;
@@ -228,7 +228,7 @@ TEST(perf_tasks, a_profile_has_the_cgroup_of_each_stack)
 }
 
 /* Who is seen in a cgroup is in that; else the guest is believed, its children with it. */
-TEST(perf_tasks, the_guest_tells_of_cgroups_that_were_not_seen)
+TEST(perf_tasks, guest_reports_cgroups_that_were_not_sampled)
 {
 	struct profile_options options = { .vcpu = -1 };
 	struct collector_output output;

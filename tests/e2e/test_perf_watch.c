@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Watches in a perf.data file, as Debian's perf and our reader find them. */
 #include <linux/hw_breakpoint.h>
 #include <stdio.h>
@@ -300,7 +300,7 @@ static void check_growing(const char *path, const char *how)
 	free(text);
 }
 
-TEST(perf_watch, a_watch_may_come_while_the_file_is_written)
+TEST(perf_watch, watch_can_be_added_while_a_file_is_written)
 {
 	for (int i = 0; i < 4; i++) {
 		struct growing growing = { .path = "build/tests/watch-grows.data",
@@ -324,7 +324,7 @@ TEST(perf_watch, a_watch_may_come_while_the_file_is_written)
 	}
 }
 
-TEST(perf_watch, a_watch_may_come_while_a_pipe_is_written)
+TEST(perf_watch, watch_can_be_added_while_a_pipe_is_written)
 {
 	const char *path = "build/tests/watch-pipe.data";
 
@@ -344,7 +344,7 @@ TEST(perf_watch, a_watch_may_come_while_a_pipe_is_written)
 	}
 }
 
-TEST(perf_watch, perf_counts_where_a_watch_stood_still)
+TEST(perf_watch, perf_counts_throttled_times_of_a_watch)
 {
 	char *text;
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The whole program on a guest of our own, on this machine's KVM, and Debian's perf on what it
  * leaves. */
 #include <signal.h>
@@ -42,7 +42,7 @@ static char *user_report(const char *home)
 		home);
 }
 
-TEST(recording, perf_names_the_functions_of_a_program)
+TEST(recording, perf_symbolizes_the_functions_of_a_program)
 {
 	struct program program;
 	char home[64];
@@ -105,14 +105,14 @@ static void check_killed(const char *options)
 	perf_home_leave(home);
 }
 
-TEST(recording, killed_it_is_readable_and_named)
+TEST(recording, killed_recording_is_readable_and_symbolized)
 {
 	NEEDS();
 	check_killed("--ring-size 512K");
 	check_killed("-z");
 }
 
-TEST(recording, goes_down_a_pipe)
+TEST(recording, can_be_written_to_a_pipe)
 {
 	char home[64];
 	char *report;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope report and export beside Debian's perf on the same file: they agree to the sample. */
 #include <jansson.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static bool have_perf(void)
 	return command_succeeds("perf --version");
 }
 
-TEST(report, agrees_with_perf_to_the_sample)
+TEST(report, agrees_with_perf_on_every_sample)
 {
 	struct named_guest fixture;
 
@@ -114,7 +114,7 @@ TEST(report, writes_samples_as_perf_script_does)
 #define WITHOUT_STUBS "sed -E 's/ [^ ]*@plt>?\\+0x[0-9a-f]+ / [unknown] /'"
 
 /* A recording of perf's own, of processes that come and go: the same names for the same samples. */
-TEST(report, reads_what_perf_records)
+TEST(report, reads_recordings_of_perf)
 {
 	struct named_guest fixture;
 	char path[128];
@@ -162,7 +162,7 @@ static json_t *first_event(const json_t *report)
 	return json_array_get(json_object_get(report, "events"), 0);
 }
 
-TEST(report, says_in_json_what_the_file_holds)
+TEST(report, json_matches_the_file)
 {
 	struct named_guest fixture;
 	json_int_t samples = 0;
@@ -210,7 +210,7 @@ TEST(report, shows_the_guest_in_the_host_perspective)
 	named_guest_end(&fixture);
 }
 
-TEST(report, gives_no_names_that_are_not_certain)
+TEST(report, shows_no_uncertain_symbols)
 {
 	struct named_guest fixture;
 	json_t *report, *row;
@@ -227,7 +227,7 @@ TEST(report, gives_no_names_that_are_not_certain)
 	named_guest_end(&fixture);
 }
 
-TEST(report, takes_names_from_a_file_of_the_user)
+TEST(report, reads_symbols_from_a_user_file)
 {
 	struct named_guest fixture;
 	char *text;
@@ -242,7 +242,7 @@ TEST(report, takes_names_from_a_file_of_the_user)
 	named_guest_end(&fixture);
 }
 
-TEST(report, reads_what_a_killed_recorder_left)
+TEST(report, reads_the_file_of_a_killed_recorder)
 {
 	struct named_guest fixture;
 	json_t *report;
@@ -272,7 +272,7 @@ TEST(report, reads_from_a_pipe)
 	named_guest_end(&fixture);
 }
 
-TEST(report, reads_what_perf_writes_to_a_pipe)
+TEST(report, reads_recordings_of_perf_from_a_pipe)
 {
 	struct named_guest fixture;
 	char *script;
@@ -317,7 +317,7 @@ static void check_failure(const char *arguments, int status, const char *message
 	check_failure_into("", arguments, status, message);
 }
 
-TEST(report, says_what_is_wrong)
+TEST(report, reports_errors)
 {
 	check_failure(
 		"report -i build/no-such-file", 1,
@@ -358,7 +358,7 @@ static void check_rows(const struct named_guest *fixture, const char *format, in
 }
 
 /* Of 48 rows. */
-TEST(report, shows_a_terminal_what_fits_on_it)
+TEST(report, limits_rows_to_the_terminal_height)
 {
 #define REPORT "build/kvmscope report -i %s -s symbol,tid,vcpu"
 #define TERMINAL(command)                                                                          \
@@ -398,7 +398,7 @@ static size_t longest_line(const char *text)
 	return longest;
 }
 
-TEST(report, fits_a_narrow_terminal)
+TEST(report, limits_lines_to_the_terminal_width)
 {
 	struct named_guest fixture;
 	char *wide, *narrow;
@@ -416,7 +416,7 @@ TEST(report, fits_a_narrow_terminal)
 }
 
 /* Who is root must not lose /dev/null to it, nor anybody a link. */
-TEST(report, writes_to_a_pipe_and_behind_a_link)
+TEST(report, writes_to_a_pipe_and_through_a_link)
 {
 	struct named_guest fixture;
 	char *text;
@@ -453,7 +453,7 @@ static void check_ended_by(const char *home, const char *signal, const char *exp
 	free(text);
 }
 
-TEST(report, export_that_is_ended_leaves_nothing_behind)
+TEST(report, interrupted_export_leaves_no_files)
 {
 	struct named_guest fixture;
 
@@ -463,7 +463,7 @@ TEST(report, export_that_is_ended_leaves_nothing_behind)
 	named_guest_end(&fixture);
 }
 
-TEST(report, output_that_can_not_be_written_is_a_failure)
+TEST(report, unwritable_output_is_a_failure)
 {
 	struct named_guest fixture;
 	char command[512];

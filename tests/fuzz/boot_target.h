@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the loaders' fuzz targets share: INPUT as a kernel file, loaded by PROTOCOL into RAM that is
- * kept. */
+/*
+ * Shared by the fuzz targets of the loaders: loads INPUT as a kernel file by PROTOCOL. The RAM is
+ * reused.
+ */
 #ifndef KVMSCOPE_TESTS_FUZZ_BOOT_TARGET_H
 #define KVMSCOPE_TESTS_FUZZ_BOOT_TARGET_H
 
@@ -13,7 +15,7 @@
 
 #define TARGET_RAM (32u << 20)
 
-/* A memfd that holds the input, made once. */
+/* A memfd that holds the input, created once. */
 static inline int target_file(const uint8_t *input, size_t size)
 {
 	static int fd = -1;

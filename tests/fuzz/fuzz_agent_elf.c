@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ELF files of a guest, as the guest's agent and introspection read them: build id, where the
- * symbols are, and the names of stubs. */
+/*
+ * Input: an ELF file of a guest. The guest agent and introspection read its build ID, its symbol
+ * tables and the names of its PLT stubs.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest's end of the agent's protocol: the session of kvmscope-agent with
- * a kernel that has no events. Input: what a host sends.
+ * The guest side of the agent protocol: the session of kvmscope-agent on a kernel without events.
+ * Input: the bytes that the host sends.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -20,8 +20,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /*
- * Instead of the C library's: time goes on by looks at the clock, so that an input does the same
- * each time. libFuzzer's own is the real one.
+ * Replaces the C library's function: time advances with each call, so that an input behaves the
+ * same in each run. libFuzzer's own calls get the real time.
  */
 static uint64_t time_now; /* ns */
 
@@ -78,7 +78,7 @@ pid_t connector_due(struct connector *connector, uint64_t now)
 	return 0;
 }
 
-/* Processes are not begun for each input. */
+/* No processes are started for an input. */
 void reference_tasks_request(void)
 {
 }
@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (write(fds[0], data, size) != (ssize_t)size)
 		abort();
-	/* The end of the input is the end of the host. */
+	/* The end of the input is the end of the connection. */
 	shutdown(fds[0], SHUT_WR);
 	if (session_serve(fds[1], false, &stop) != -EPIPE)
 		abort();

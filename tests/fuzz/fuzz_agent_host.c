@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host's end of the agent's protocol. Input: what a guest sends. It is
- * taken apart as the host does it; every record of an EVENTS message is
- * decoded and given a time; of tables that come whole files of names are made. What is no message
- * at all is taken for such a table, too, and for the kernel's, and for tasks.
+ * The host side of the agent protocol. Input: the bytes that a guest sends. They are split into
+ * messages; every record of an EVENTS message is decoded and converted to host time; symbol files
+ * are made from complete tables. The raw input is also read as a symbol table, as a kernel table
+ * and as a task list.
  */
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct agent_stream stream;
 static struct agent_queue held;
-static uint64_t host; /* the latest exchange's end */
+static uint64_t host; /* end of the latest accepted exchange */
 
 static void take_records(struct span records, struct agent_clock *clock)
 {
@@ -39,7 +39,7 @@ static void take_records(struct span records, struct agent_clock *clock)
 	}
 }
 
-/* How quick it was, and when, the guest decides. */
+/* The guest controls the time and the duration of the exchange. */
 static void take_pong(const struct agent_pong *pong, struct agent_clock *clock)
 {
 	struct agent_clock_exchange exchange = { .guest = pong->guest_time };
@@ -65,7 +65,7 @@ static void make_file(struct span table)
 	free(file.data);
 }
 
-/* Whoever uses a module relies on its having a build id, and a place of its own. */
+/* Users of a module rely on its build ID, name and order. */
 static void take_kernel(struct span table)
 {
 	struct reported_kernel *told;
@@ -83,7 +83,7 @@ static void take_kernel(struct span table)
 	reported_kernel_free(told);
 }
 
-/* Whoever looks for them relies on names that end, and differ. */
+/* Users of the tasks rely on terminated, unique names. */
 static void take_tasks(struct span payload)
 {
 	struct reported_tasks told;
@@ -145,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		int found;
 
 		part = size < room ? size : room;
-		part = part > 100 ? part / 2 : part; /* cut anywhere */
+		part = part > 100 ? part / 2 : part; /* so that messages are cut anywhere */
 		memcpy(to, data, part);
 		agent_stream_received(&stream, part);
 		data += part;

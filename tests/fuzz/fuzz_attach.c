@@ -1,6 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-/* What a VMM's process says of itself: its threads' names and states, its descriptors' links, its
- * mappings, its code, its seccomp filters. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Input: text that a VMM's process controls: names and states of its threads, links of its
+ * descriptors, its mappings, its code, its seccomp filters.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +35,7 @@ static void check_code(const uint8_t *bytes, size_t size)
 		abort();
 }
 
-/* Any instructions, on a call whose bytes are what they are. */
+/* Runs the input as filter instructions on one fixed call. */
 static void check_filter(const uint8_t *bytes, size_t size)
 {
 	static const struct seccomp_data call = { .nr = 16, .args = { 1, 2, 3 } };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Input: BTF, or with a first byte of 0 ELF notes. */
+/* Input: BTF, or ELF notes if the first byte is 0. */
 #include <stdlib.h>
 
 #include "vmm/guest/image_identity.h"
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What the kernels of 6.2 to 6.14 have, which ask most of their BTF. */
+/* The symbols of kernels 6.2 to 6.14, whose task layout needs the most from BTF. */
 static struct symbols *make_symbols(void)
 {
 	static const char *const names[] = { "pcpu_hot",          "gdt_page",
@@ -34,7 +34,7 @@ static void read_tasks(const struct btf *btf)
 		symbols = make_symbols();
 	if (!symbols || guest_task_layout_read(&layout, symbols, symbols, btf))
 		return;
-	/* Members lie in their structures, so none is further away than those are large. */
+	/* Members are inside their structures, so no offset exceeds the structure's size. */
 	if (!layout.known || layout.comm > UINT32_MAX - SAMPLE_COMM_SIZE)
 		abort();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Input: what a client of the control socket sends, in pieces that the socket cuts; or what one is
- * answered.
+/*
+ * Input: the bytes that a client of the control socket sends, in pieces that the socket cuts, or
+ * the bytes of a reply.
  */
 #include <assert.h>
 #include <stdint.h>
@@ -14,7 +15,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Parses a line, and answers with the request's own arguments: what can be read can be written. */
+/*
+ * Parses a line and replies with the arguments of the request: everything that can be parsed can be
+ * written.
+ */
 static char *answer(const char *line, size_t size)
 {
 	struct control_request request;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Input: kvmscope.conf; and a message of libvirt's hook. */
+/* Input: kvmscope.conf, and a message of libvirt's hook. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

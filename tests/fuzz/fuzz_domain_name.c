@@ -1,5 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-/* Any name becomes a safe file name, and a file name that is read is the one that its name becomes.
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every domain name becomes a safe file name, and a file name that can be read back is the one that
+ * its domain name becomes.
  */
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Input: XML of a domain, as whoever may define domains wrote it. */
+/* Input: the XML of a domain, written by anyone who may define domains. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

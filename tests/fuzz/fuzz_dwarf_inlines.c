@@ -1,6 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-/* Inlined functions out of arbitrary ELF files, at addresses all over: a guest's files are what the
- * guest likes. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inlined functions in arbitrary ELF files, at addresses all over the file: the guest controls its
+ * files.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +14,7 @@
 #include "vmm/symbols/dwarf_inlines.h"
 #include "vmm/symbols/symbol_paths.h"
 
-static const struct symbol_sources nowhere; /* but where all look */
+static const struct symbol_sources no_sources; /* only the given path is read */
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
@@ -26,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (write(fd, input, size) == (ssize_t)size &&
-	    !dwarf_inlines_open(&inlines, path, (struct span){ 0 }, &nowhere)) {
+	    !dwarf_inlines_open(&inlines, path, (struct span){ 0 }, &no_sources)) {
 		for (uint64_t address = 0; address < 0x8000; address += 13) {
 			size_t count = dwarf_inlines_find(inlines, address, address & 1, functions);
 

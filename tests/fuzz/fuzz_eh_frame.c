@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input: an ELF image from offset 0 on, with all that its program headers
- * name. Its identity is read, and every byte of it looked up in the table that comes out.
+ * Input: an ELF image from offset 0, with everything that its program headers name. The target
+ * reads its identity and looks up every byte in the resulting table.
  */
 #include <stdlib.h>
 

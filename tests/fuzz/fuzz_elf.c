@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fuzz/boot_target.h"
 
-/* Detection finds the PVH entry; an image that has one has the 64-bit entry too. */
+/* An image in which detection finds the PVH entry also has the 64-bit entry. */
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
 	target_load(input, size, BOOT_AUTO);

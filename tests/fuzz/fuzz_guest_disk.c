@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* The list of a disk's file systems, which a taken over grub-fstest may print as it likes. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Input: the list of a disk's file systems, as a compromised grub-fstest might print it. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of a guest's stripped file, by what the guest told and a separate file. Input: how
- * many bytes the guest's table has (2 bytes), the table (struct agent_symbols), then the file.
+ * The functions of a guest's stripped file, from the guest's table and a separate debug file.
+ * Input: the size of the table (2 bytes), the table (struct agent_symbols), then the file.
  */
 #include "vmm/symbols/installed_symbols.c"
 
@@ -30,7 +30,7 @@ static void check_stubs(struct span table)
 	elf_stubs_free(&stubs);
 }
 
-/* What is written is as long as it says, with sections behind it. */
+/* The output has the size that its header gives, followed by the sections. */
 static void check_table(struct span table)
 {
 	struct agent_symbols head;

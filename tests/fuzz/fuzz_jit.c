@@ -1,9 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions made at run time, as a guest tells them in any order. Input: the text of a map, and
- * steps: records of few processes, addresses and times, so that they meet, and samples. A reader of
- * the file that remembers every byte must find at each address of a sample what is known of it
- * then, and nothing else.
+ * JIT functions that a guest reports in any order. Input: the text of a map, which is also a list
+ * of steps: samples and records that use few processes, addresses and times, so that they collide.
+ * A model reader that tracks every byte of the file must find, at the address of each sample,
+ * exactly the function that is known at that time.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #define PIDS      3u
 #define ADDRESSES 256u
 #define BASE      0x1000u
-#define ACCOUNT   1500u /* bytes, of an input that has not enough: some functions */
+#define ACCOUNT   1500u /* bytes; enough for a few functions only */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,9 +29,8 @@ struct input {
 struct state {
 	struct jit_code *code;
 	struct file_jit *jit;
-	bool limited; /* it has not enough memory */
-	/* What a reader takes to be there: the offset in the image of functions, 0: something else.
-	 */
+	bool limited; /* by ACCOUNT */
+	/* The model reader's state: the offset in the image of functions; 0: not a JIT function. */
 	uint64_t said[PIDS][ADDRESSES];
 };
 
@@ -73,7 +72,7 @@ static void give_record(void *context, struct sideband *record)
 	jit_code_apply(state->code, record);
 }
 
-/* As the agent would send it. */
+/* In the format that the agent sends. */
 static void take_message(struct state *state, struct input *input)
 {
 	uint64_t bytes[64] = { 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input: a byte for the layout (or none: raw tables follow), then patches of
- * a good image: 3 bytes of offset, 1 byte to put there.
+ * Input: a byte for the layout (or none: raw tables follow), then patches of a good image: 3 bytes
+ * of offset, 1 byte of value.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void read_all(struct span span)
 			for (uint32_t i = 0; i < kallsyms.count; i++)
 				if (kallsyms_address(&kallsyms, i) - 0x10000000 <
 				    0xffffffff70000000ull)
-					abort(); /* neither per-CPU nor of the kernel */
+					abort(); /* neither a per-CPU nor a kernel address */
 }
 
 static size_t make_image(enum kallsyms_layout layout, uint8_t *image)

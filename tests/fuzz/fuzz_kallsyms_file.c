@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* A copy of /proc/kallsyms of any bytes. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Input: a copy of /proc/kallsyms. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input: 64 KiB of guest memory at most, at GPA and GVA 0 with paging off;
- * the list of modules is at 0, with a layout that uses every kind of member; that of BPF programs,
- * too.
+ * Input: at most 64 KiB of guest memory at GPA and GVA 0 with paging off. The list of modules is at
+ * 0, in a layout that uses every kind of member; the list of BPF programs follows.
  */
 #include <stdlib.h>
 
@@ -75,7 +74,7 @@ static void read_list(const struct guest_view *view, const struct module_layout 
 	symbols_free(symbols);
 }
 
-/* Theirs begins at 8: no list is at 0. */
+/* The list of BPF programs starts at 8; 0 means that there is no list. */
 static void read_programs(const struct guest_view *view)
 {
 	static const struct bpf_program_layout layout = {

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* The perf.data reader: any bytes are read, refused or skipped, never believed. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Input: a perf.data file. The reader reads, rejects or skips any bytes, and trusts none. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Everything that is handed out must be readable to its end. */
+/* Everything that the reader passes on must be readable to its end. */
 static uint64_t sum;
 
 static int take_sample(void *context, const struct perf_data_sample *sample)

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walks from the list of processes to a process's open files and into the page cache, over
- * arbitrary memory. Input: struct header, then the pages that the whole address space maps to, one
- * behind the other over and over. The layout is the header's, too.
+ * Walks from the list of processes to the open files of a process and into the page cache, in
+ * arbitrary memory. Input: struct header, which also has the layout, then the pages that repeat
+ * over the whole address space.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "vmm/guest/linux/perf_map.h"
 #include "vmm/guest/linux/perf_map_file.h"
 
-#define MEMBER  0xffu /* offsets of members, as a kernel's BTF would say them */
+#define MEMBER  0xffu /* largest offset of a member, as BTF would give it */
 #define OFFSETS 34
 #define LOOKS   3
 
@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size -= sizeof(header);
 	mapped_pages_fill(data + sizeof(header), size);
 	take_layout(&kernel, &header);
-	/* A process whose identity is known, where the list has none. */
+	/* The process is known, but is not in the list. */
 	if (!perf_map_file_begin(&map, &kernel, &view, header.pid))
 		map = (struct perf_map_file){ .pid = header.pid,
 					      .started = header.started,

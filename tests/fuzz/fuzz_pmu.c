@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest that does what it likes with its PMU, whose state may come from a
- * file: first a byte for the model and whether the host has counters, then a
- * saved state, then what the guest does and what perf says.
+ * A guest that uses its PMU arbitrarily, whose state may come from a file. Input: a byte for the
+ * model and whether the host has counters, a saved state, then the guest's actions and perf's
+ * results.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct action {
 	uint64_t value;
 } __attribute__((packed));
 
-/* Events of perf, by number; each counts in what time it is said to. */
+/* Perf events by number; each counts in the time that perf_run() gives it. */
 static struct {
 	bool open[PMU_COUNTERS], enabled[PMU_COUNTERS];
 	struct pmu_host_reading readings[PMU_COUNTERS];
@@ -49,7 +49,7 @@ static int perf_open(void *context, const struct perf_event_attr *attributes)
 			perf.readings[i] = (struct pmu_host_reading){ 0 };
 			return i;
 		}
-	abort(); /* more than one for a counter */
+	abort(); /* more than one event for a counter */
 }
 
 static int perf_direct_signal(void *context, int event)
@@ -94,7 +94,7 @@ static const struct pmu_host_perf fake_perf = {
 	.architectural = perf_architectural,
 };
 
-/* Times are of a process: no longer than some years. */
+/* Times are limited to some years, as a process cannot run longer. */
 static void perf_run(uint8_t share, uint64_t value)
 {
 	const uint64_t time = value >> 24;
@@ -107,7 +107,7 @@ static void perf_run(uint8_t share, uint64_t value)
 		}
 }
 
-/* All registers there are and some beside them. */
+/* Maps INDEX to all registers that exist and some next to them. */
 static uint32_t msr_of(uint8_t index)
 {
 	static const uint32_t first[] = { 0xc0,  0x185, 0x308,      0x345,
@@ -120,7 +120,7 @@ static void check_state(const struct pmu *pmu)
 {
 	struct pmu copy = *pmu;
 
-	copy.counters = NULL; /* it may not take from those of the other */
+	copy.counters = NULL; /* the copy must not change the original's counters */
 	for (unsigned int i = 0; i < PMU_GENERAL_MAX; i++)
 		CHECK(pmu->state.general[i] >> PMU_WIDTH == 0);
 	for (unsigned int i = 0; i < PMU_FIXED_MAX; i++)
@@ -129,7 +129,7 @@ static void check_state(const struct pmu *pmu)
 	CHECK(memcmp(&copy.state, &pmu->state, sizeof(copy.state)) == 0);
 }
 
-/* The PMI comes when it was said to, and not before. */
+/* The PMI occurs at the predicted time and not earlier. */
 static void check_next_overflow(const struct pmu *pmu)
 {
 	const uint64_t next = pmu_next_overflow(pmu);

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest that does what it likes with the MSRs of its PMU and with LVTPC, from
- * the exit for RDMSR or WRMSR to the interrupt that is asked of KVM. KVM is this file's ioctl():
- * first a byte for the processor, then what the guest does.
+ * A guest that uses the MSRs of its PMU and LVTPC arbitrarily, from the RDMSR or WRMSR exit to the
+ * interrupt requested from KVM. This file's ioctl() is KVM. Input: a byte for the processor, then
+ * the guest's actions.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define DEBUGCTL      0x1d9
 #define MISC_ENABLE   0x1a0
 
-/* What KVM has. */
+/* The state of the emulated KVM. */
 static struct {
 	struct kvm_lapic_state lapic;
 	uint64_t debugctl;
@@ -67,7 +67,7 @@ static int access_msr(struct kvm_msrs *msrs, bool set)
 	return 1;
 }
 
-/* Instead of the C library's. */
+/* Replaces the C library's function. */
 int ioctl(int fd, unsigned long request, ...)
 {
 	void *argument;
@@ -105,7 +105,10 @@ int ioctl(int fd, unsigned long request, ...)
 	}
 }
 
-/* Instead of cpu_clock.c: time goes on by looks at it, so that an input does the same each time. */
+/*
+ * Replaces cpu_clock.c: time advances with each call, so that an input behaves the same in each
+ * run.
+ */
 static uint64_t time_now; /* ns */
 
 void cpu_clock_open(struct cpu_clock *clock)
@@ -143,7 +146,7 @@ static void show_processor(struct cpuid_table *table, uint8_t which)
 	leaf[1].eax = which & 4 ? 0x600f00 : 0x600; /* families 15H and 6 */
 }
 
-/* All registers that are filtered and some beside them; or any at all. */
+/* Maps INDEX to all filtered registers and some next to them, or to any register. */
 static uint32_t msr_of(uint8_t index, uint64_t value)
 {
 	static const uint32_t first[] = { 0xc0,  0x185,      0x308,      0x345,
@@ -153,7 +156,7 @@ static uint32_t msr_of(uint8_t index, uint64_t value)
 	return index >> 4 < 12 ? first[index >> 4] + (index & 0xf) : (uint32_t)(value >> 32);
 }
 
-/* What was there is what is taken back, and nothing else is. */
+/* Exactly the events that were added are removed again. */
 static void save_and_restore(struct vcpu *vcpu, const struct action *action)
 {
 	struct pmu_state state, changed, after;
@@ -162,7 +165,7 @@ static void save_and_restore(struct vcpu *vcpu, const struct action *action)
 	CHECK(pmu_vcpu_restore(vcpu, &state, sizeof(state)) == 0);
 	memcpy(&changed, &state, sizeof(state));
 	((uint8_t *)&changed)[action->value % sizeof(state)] ^= action->index;
-	/* A time that is far ahead is one that no clock comes to. */
+	/* No clock reaches a time that is far ahead. */
 	changed.time = state.time;
 	if (pmu_vcpu_restore(vcpu, &changed, sizeof(changed)) == 0)
 		memcpy(&state, &changed, sizeof(state));
@@ -207,7 +210,7 @@ static void act(struct vcpu *vcpu, const struct action *action)
 	}
 }
 
-/* Between any two of its instructions the guest may have been left. */
+/* The guest may have exited between any two of its instructions. */
 static void run(struct vcpu *vcpu, const uint8_t *data, size_t size)
 {
 	const struct vcpu_pmu_operations *pmu = vcpu->handlers->pmu;

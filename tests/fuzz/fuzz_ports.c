@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices behind ports, by any accesses. Input: five bytes an access: the
- * port out of a list and its direction, the offset and size, a value.
+ * The port devices under arbitrary accesses. Input: five bytes for each access: the port (from a
+ * list) and direction, the offset and size, a value.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* A perf.data file of any bytes, loaded, reported and exported in every form. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Input: a perf.data file, which is loaded, reported and exported in every format. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ static void print_report(const struct profile *profile, unsigned int keys, bool 
 
 static void use(const char *path, FILE *to)
 {
-	/* No names from this machine: they would make runs differ. */
+	/* Symbols of this machine would make runs differ. */
 	const struct profile_options options = { .input = path,
 						 .vcpu = -1,
 						 .sources.buildid_dir = "/nonexistent" };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a push reads of its own: names in the spool, and the user's headers. */
+/* Input: the files that a push reads: file names in the spool, and the user's headers. */
 #include <assert.h>
 #include <curl/curl.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A name that is read is the one that would be written. */
+/* A file name that can be parsed is the one that would be written. */
 static void read_names(const char *text)
 {
 	char name[PUSH_NAME_SIZE], recording[RECORDING_NAME_SIZE];

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What comes from QEMU's monitor, and what a process says to be its command line. The first byte
- * says which reader: a stream of messages with vCPUs, a text of registers, a command line, a
- * thread's status or a text of memory.
+ * Text from QEMU's monitor and a process's command line. The first byte selects the reader: a
+ * stream of messages with vCPUs, a register dump, a command line, a thread's status or a memory
+ * dump.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Input: a byte for how long functions are, then the code of a kernel. */
+/* Input: a byte for the length of functions, then the code of a kernel. */
 #include <stdlib.h>
 #include <string.h>
 

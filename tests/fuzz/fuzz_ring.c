@@ -1,9 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Readers, snapshots and the writer on arbitrary memory, in both modes. The
- * input is a mode, the header's words that change, two consumers' lines, and
- * then data from the ring's start on; in the end all of it is a header for
- * readers that attach.
+ * Readers, snapshots and the writer on arbitrary memory, in both modes. Input: a mode, the changing
+ * fields of the header, two consumer lines, then data from the start of the ring. At the end the
+ * whole input is used as the header that attaching readers validate.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct input {
-	uint64_t mode; /* its lowest bit */
+	uint64_t mode; /* the lowest bit of the first byte */
 	uint64_t head;
 	uint64_t floors[2]; /* data_floor, wanted_floor */
 	uint64_t holders;
@@ -31,7 +30,7 @@ static uint64_t sum_bytes(const struct ring_record *record)
 	return sum;
 }
 
-/* What is read has to be read. */
+/* Keeps the compiler from dropping the reads. */
 static volatile uint64_t seen;
 
 static void read_snapshot(struct ring *ring)
@@ -99,7 +98,7 @@ static void spoil(struct ring *ring, const struct input *input, const uint8_t *d
 	overwrite(ring, data, size, RING_DATA_OFFSET);
 }
 
-/* One of each kind, while the writer goes on. */
+/* Uses one reader of each kind while the writer continues. */
 static void visit(struct ring *ring)
 {
 	for (int kind = 0; kind < 4; kind++) {

@@ -1,9 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The resolver on arbitrary sequences of sideband and samples: the input is
- * a list of steps. Most make records of few processes, addresses and times, so
- * that they meet; some are bytes of the input as they are. Every sample must come
- * out once, and in order of time unless it was counted late or times are not exact.
+ * The resolver on arbitrary sequences of sideband events and samples. Input: a list of steps. Most
+ * make records that use few processes, addresses and times, so that they collide; some are raw
+ * bytes of the input. Every sample must be emitted exactly once, in order of time unless it was
+ * counted as late or times are inexact.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,7 @@ static void take_sideband(void *context, const struct sideband *record)
 	check(state->written.size % 8 == 0);
 }
 
-/* A record of any type; what is no string or range of that type is refused by the check. */
+/* A record of any type; the check rejects strings and ranges that are invalid for the type. */
 static void step_record(struct state *state, struct input *input)
 {
 	union {
@@ -205,7 +205,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	while (input.size)
 		step(&state, &input);
-	/* Half of the inputs end with records that wait. */
+	/* Half of the inputs end while records are pending. */
 	if (size % 2) {
 		resolver_finish(state.resolver);
 		resolver_statistics(state.resolver, &statistics);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input: struct header, then the pages that the whole address space maps to,
- * one behind the other over and over. The layout is the header's, too.
+ * Input: struct header, which also has the layout, then the pages that repeat over the whole
+ * address space.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "tests/fuzz/mapped_pages.h"
 #include "vmm/guest/linux/task.h"
 
-#define MEMBER 0x1fffu /* offsets of members, as a kernel's BTF would say them */
+#define MEMBER 0x1fffu /* largest offset of a member, as BTF would give it */
 
 struct header {
 	uint64_t cr3, gdt_base, rsp;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks that a guest's agent tells of, looked for in its memory. Input: KNOWN times struct
- * agent_task, then the pages that the whole address space maps to, one behind the other over and
- * over. Where the kernel's symbols lie is given; what a CPU runs is a variable of its own, and then
- * a member of pcpu_hot.
+ * Searches guest memory for tasks that the guest agent reported. Input: struct agent_task KNOWN
+ * times, then the pages that repeat over the whole address space. The addresses of the kernel's
+ * symbols are fixed; the current task of a CPU is a variable of its own first, then a member of
+ * pcpu_hot.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define KNOWN 6u
 #define IMAGE 0xffffffff80000000ull
 #define TASK  0x200u           /* bytes */
-#define RUNS  (IMAGE + 0x6000) /* what tells what a CPU runs */
+#define RUNS  (IMAGE + 0x6000) /* the variable with a CPU's current task */
 #define HOT   64u              /* bytes of pcpu_hot */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input: struct header, then the one page that the whole address space maps
- * to. Its end holds ORC tables of 64 entries; the walk goes over the rest.
- * With by_rules its start holds rules for user code, one for each 32 bytes.
+ * Input: struct header, then the one page that repeats over the whole address space. Its end holds
+ * ORC tables of 64 entries; the walk covers the rest. With by_rules its start holds unwind rules
+ * for user code, one for each 32 bytes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static const struct cfi_table user_table = {
 	.count = RULES, .rule_count = RULES, .starts = starts, .rule_of = rule_of, .rules = rules
 };
 
-/* Anything that a compiler of tables can make: numbers of registers are in range. */
+/* Anything that the table compiler can produce: register numbers are in range. */
 static void make_rules(const uint8_t *bytes)
 {
 	memcpy(rules, bytes, sizeof(rules));
@@ -48,7 +48,7 @@ static void make_rules(const uint8_t *bytes)
 	}
 }
 
-/* One image, that is mapped at 0. */
+/* One image, mapped at 0. */
 static struct user_map *make_map(void)
 {
 	static struct user_images *images;
@@ -90,7 +90,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(page, 0, sizeof(page));
 	size -= sizeof(header);
 	memcpy(page, data + sizeof(header), size < sizeof(page) ? size : sizeof(page));
-	/* Paging off: addresses are 32 bits; stack reads go through all 16 pages of the same bytes.
+	/*
+	 * Paging is off: addresses have 32 bits; stack reads pass through 16 pages of the same
+	 * bytes.
 	 */
 	for (size_t i = 0; i < 16; i++)
 		flat[i] = (struct guest_region){ .gpa = i * 4096, .size = 4096, .hva = page };

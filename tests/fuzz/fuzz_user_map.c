@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walks of VMA trees, dentries, mounts and the page cache over arbitrary memory. Input: struct
- * header, then the pages that the whole address space maps to, one behind the other over and over.
- * The layout is the header's, too.
+ * Walks VMA trees, dentries, mounts and the page cache in arbitrary memory. Input: struct header,
+ * which also has the layout, then the pages that repeat over the whole address space.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/user_map.h"
 
-#define MEMBER  0x1ffu /* offsets of members, as a kernel's BTF would say them */
+#define MEMBER  0x1ffu /* largest offset of a member, as BTF would give it */
 #define IN_NODE 0xf8u
 #define OFFSETS 40
 #define LOOKS   4
@@ -27,7 +26,7 @@ struct header {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What guest_vma_layout_read() makes sure of: slots and pivots lie in the node. */
+/* guest_vma_layout_read() ensures that slots and pivots are inside the node. */
 static struct maple_node_layout node_of(const uint8_t *bytes)
 {
 	uint32_t count = 2 + bytes[0] % 14;
@@ -53,7 +52,7 @@ static struct guest_vma_layout layout_of(const struct header *header)
 		.has_pages = header->is_maple & 2,
 		.is_radix_tree = header->is_maple & 4,
 		.page_size = 64,
-		.page_uptodate = 63, /* of a page's mapping, which a kernel's address has set */
+		.page_uptodate = 63, /* a bit of page_mapping that is set in every kernel address */
 		.page_array = header->page_array,
 		.xarray_slot_count = 64,
 	};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver that does anything, to each device through its registers and guest
- * memory. Input: the kind of device, then steps of enum step.
+ * A driver that uses each device arbitrarily, through its registers and guest memory. Input: the
+ * kind of device, then steps of enum step.
  */
 #include <linux/virtio_config.h>
 #include <linux/virtio_mmio.h>
@@ -23,17 +23,17 @@
 
 #define GPA      0xd0000000ull
 #define RAM_SIZE (1u << 20)
-#define POKED    (64u << 10) /* of RAM that inputs write */
+#define POKED    (64u << 10) /* bytes of RAM that inputs write */
 #define IMAGE    (16u << 10)
 
-/* Each takes its arguments from the input. */
+/* Each step takes its arguments from the input. */
 enum step {
 	STEP_WRITE,  /* u8 offset in words, u32 value */
 	STEP_READ,   /* u16 offset, u8 log2 of size */
 	STEP_POKE,   /* u16 GPA, u8 size, bytes */
 	STEP_NOTIFY, /* u8 queue */
-	STEP_START,  /* u8 features left out: the proper way up to DRIVER_OK */
-	STEP_SEND,   /* u8 bytes from the host's side of the console */
+	STEP_START,  /* u8 features to omit: the regular initialization up to DRIVER_OK */
+	STEP_SEND,   /* u8 number of bytes from the host side of the console */
 	STEP_HANG_UP,
 	STEPS,
 };
@@ -117,8 +117,7 @@ static void pass(void *context, int fd, uint32_t events)
 		sem_post(context);
 }
 
-/* Until the loop's thread has been through, so that what an input does does not hang on its timing.
- */
+/* Waits until the event loop has made a full pass, so that results do not depend on its timing. */
 static void settle(void)
 {
 	uint64_t one = 1;
@@ -241,7 +240,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	run.peer = pair[1];
 	run.device = make_device((uint8_t)take(&run.input, 1), pair[0]);
 	close(pair[0]);
-	atomic_store(&run.device->faults, 1); /* only the first is logged */
+	atomic_store(&run.device->faults, 1); /* only the first one is logged */
 	if (virtio_mmio_add(run.device, &run.bus, GPA))
 		abort();
 	while (run.input.at < size)

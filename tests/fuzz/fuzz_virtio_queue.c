@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The descriptor chain walker. Input: struct header, then guest memory from
- * GPA 0. Every chain that comes out must lie in that memory.
+ * The descriptor chain walker. Input: struct header, then guest memory from GPA 0. Every chain that
+ * the walker returns must be inside that memory.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-/* The text of a watch, as users and clients of the control socket write it. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Input: the text of a watch, as users and clients of the control socket write it. */
 #include <stdlib.h>
 #include <string.h>
 

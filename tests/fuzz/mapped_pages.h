@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A guest whose whole address space is a few pages of the input, one behind the other over and
- * over. */
+/* A guest whose whole address space consists of a few pages of the input, repeated. */
 #ifndef KVMSCOPE_TESTS_FUZZ_MAPPED_PAGES_H
 #define KVMSCOPE_TESTS_FUZZ_MAPPED_PAGES_H
 
@@ -14,14 +13,16 @@
 #define PAGES  8u
 #define TABLES 4u
 
-/* The pages, and behind them the tables. */
+/* The pages, followed by the page tables. */
 static _Alignas(4096) uint8_t guest_memory[(PAGES + TABLES) * PAGE];
 
 static const struct guest_paging mapped_pages_paging = {
 	.cr0 = 1ull << 31, .cr3 = PAGES * PAGE, .cr4 = 1 << 5, .efer = 1 << 10
 };
 
-/* Each entry of each table leads to the same next one, and those of the last to the pages in turn.
+/*
+ * Every entry of a table points to the same next table; the entries of the last table point to the
+ * pages in turn.
  */
 static inline void mapped_pages_fill(const uint8_t *data, size_t size)
 {

@@ -51,7 +51,7 @@ static void take_line(struct lines *lines, const char *text)
 
 static int compare_lines(const void *left, const void *right)
 {
-	return strcmp(*(char *const *)left, *(char *const *)right);
+	return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
 /* The text at the start of PATH, up to a NUL or its end. */

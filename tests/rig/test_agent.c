@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The guest agent in Debian's kernel 5.10, which tells no build ids, so that the agent has to read
  * them, beside processes that exec, map and unmap different code at the same address in a loop
@@ -146,7 +146,7 @@ static bool enough(const struct remap_truth *tally)
 	return tally->right >= ENOUGH && tally->of_image[REMAP_BRIEF];
 }
 
-TEST(agent_truth, no_sample_is_in_a_wrong_image)
+TEST(agent_truth, no_sample_is_attributed_to_a_wrong_image)
 {
 	const char *kernel, *initrd;
 	struct remap_truth tally = { 0 };
@@ -182,7 +182,7 @@ TEST(agent_truth, no_sample_is_in_a_wrong_image)
  * asked for. What is allowed for that is passed where it runs for 40 ms, on a machine that stands
  * still; without the allowance it is one sample in a hundred.
  */
-TEST(agent_truth, samples_are_in_the_right_image_where_the_host_s_clock_is_not_its_tsc)
+TEST(agent_truth, samples_have_the_right_image_if_the_host_clock_is_not_the_tsc)
 {
 	const char *kernel, *initrd;
 	struct remap_truth tally;
@@ -203,7 +203,7 @@ TEST(agent_truth, samples_are_in_the_right_image_where_the_host_s_clock_is_not_i
  * The agent's program and the host's side of it on one machine: a kernel with a vsock to itself,
  * which this one's need not have. An emulated machine does, without a KVM in it.
  */
-TEST(agent_vsock, connects_to_the_host_and_again_when_that_comes_back)
+TEST(agent_vsock, agent_connects_and_reconnects_to_the_host)
 {
 	struct rig_result result;
 	const char *kernel;
@@ -230,7 +230,7 @@ TEST(agent_vsock, connects_to_the_host_and_again_when_that_comes_back)
 #define VSOCK "build/rig/vsock"
 
 /* With the device that VMs have: in the machine of the rig, whose kernel has vhost's. */
-TEST(agent_vsock, tells_of_a_guest_of_qemu_s_with_a_vhost_device)
+TEST(agent_vsock, agent_reports_from_a_qemu_guest_with_a_vhost_device)
 {
 	struct rig_result result;
 	const char *kernel;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kvmscope attach on a host that has counters, and so samples by cycles, whose interrupts are NMIs.
  * No machine of tests has any; so the host is a guest of ours on a standard KVM (kvm_amd), with the
@@ -305,7 +305,7 @@ static void check_outside(void)
 	symbols_free(outside.image);
 }
 
-TEST(attach_cycles, on_a_host_with_counters)
+TEST(attach_cycles, attach_samples_by_cycles_on_a_host_with_counters)
 {
 	const char *seconds = getenv("KVMSCOPE_ATTACH_SECONDS");
 	const char *kernel;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kvmscope attach on kvm_intel, which keeps less of a guest's registers where others can see them
  * than kvm_amd: the shares of our own VMM's guest by each way; and by bpf the processes of Debian's
@@ -125,7 +125,7 @@ static bool run_in_rig(void)
 	return !result.status;
 }
 
-TEST(attach_intel, shares_by_each_way)
+TEST(attach_intel, every_backend_measures_correct_shares)
 {
 	static const char *const ways[] = { "perf", "bpf", "ptrace" };
 	struct symbols *symbols;
@@ -254,7 +254,7 @@ static bool read_mixed(struct mixed *mixed)
 
 /* Nothing of ours runs in that guest, and KVM knows neither RSP nor CR3. Its workload has its
  * shares over its whole life: in some seconds of it they may be some slices off. */
-TEST(attach_intel, debian_s_processes_and_their_callers_by_bpf)
+TEST(attach_intel, bpf_finds_processes_and_call_chains_of_debian)
 {
 	struct mixed mixed;
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kvmscope attach on a standard KVM (kvm_amd), by each of its ways: the shares of our own VMM's
  * guest and of Debian's kernel in a domain of libvirt against the truth, their callers, and what it
@@ -263,14 +263,14 @@ static void check_loops(const struct vm *vm)
 	}
 }
 
-TEST(attach_rig, our_own_vmm_s_guest_by_each_way)
+TEST(attach_rig, every_backend_profiles_a_guest_of_kvmscope_run)
 {
 	RIG_REQUIRED();
 	if (run_in_rig())
 		check_loops(&own);
 }
 
-TEST(attach_rig, debian_in_a_domain_of_libvirt_by_each_way)
+TEST(attach_rig, every_backend_profiles_debian_in_a_libvirt_domain)
 {
 	RIG_REQUIRED();
 	if (run_in_rig())
@@ -286,7 +286,7 @@ static void add_shares(struct shares *all, const struct shares *some)
 }
 
 /* Told better than those of one: their truth is the same. */
-TEST(attach_rig, shares_of_both_together_by_each_way)
+TEST(attach_rig, every_backend_measures_the_shares_of_both_guests)
 {
 	RIG_REQUIRED();
 	for (enum way way = PERF; way <= PTRACE && run_in_rig(); way++) {
@@ -331,7 +331,7 @@ static void check_file_has(const char *name, const char *words)
 }
 
 /* By the lines of README.md. */
-TEST(attach_rig, the_daemon_makes_a_flame_graph_of_debian_in_a_domain)
+TEST(attach_rig, daemon_writes_a_flame_graph_of_debian_in_a_domain)
 {
 	struct flame_page *page;
 	char *text;
@@ -409,7 +409,7 @@ static void show_asking(void)
  * Callers reach the kernel's entry, where a way tells them, and each way names the innermost
  * functions. The shares that the workload gives its calls are of its whole life.
  */
-TEST(attach_rig, system_calls_of_debian_in_a_domain)
+TEST(attach_rig, system_calls_of_debian_in_a_domain_have_call_chains)
 {
 	struct shares shares;
 
@@ -540,7 +540,7 @@ static void check_places(const char *path)
 }
 
 /* Nothing of ours runs in that guest, and nobody else tells. */
-TEST(attach_rig, debian_in_a_domain_s_processes_and_programs)
+TEST(attach_rig, processes_and_programs_of_debian_in_a_domain_are_attributed)
 {
 	RIG_REQUIRED();
 	if (!run_in_rig())
@@ -562,7 +562,7 @@ static void check_agent(const char *vm, enum way way)
 }
 
 /* One that comes while bpf samples, and one that is there before ptrace does. */
-TEST(attach_rig, the_agent_of_a_domain_tells_by_bpf_and_by_ptrace)
+TEST(attach_rig, agent_in_a_domain_works_with_bpf_and_ptrace)
 {
 	RIG_REQUIRED();
 	if (!run_in_rig())
@@ -680,7 +680,7 @@ static void check_turns(const char *path)
 }
 
 /* The same vCPU comes again, by another thread. */
-TEST(attach_rig, a_vcpu_that_is_unplugged_and_comes_again_is_followed)
+TEST(attach_rig, unplugged_and_replugged_vcpu_is_followed)
 {
 	RIG_REQUIRED();
 	if (!run_in_rig())
@@ -721,7 +721,7 @@ static void check_life(const char *path, uint64_t text, bool has_second)
 }
 
 /* The kernel behind the reset lies elsewhere. */
-TEST(attach_rig, a_reset_and_a_vcpu_that_comes_later_are_followed)
+TEST(attach_rig, reset_and_hot_plugged_vcpu_are_followed)
 {
 	uint64_t text[2];
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What Debian's kernel makes of our ACPI tables and memory map, and that a reboot by ACPI ends the
  * run. */
 #include "tests/rig/rig.h"
@@ -25,7 +25,7 @@ static void check_contains(const struct rig_result *result, const char *text)
 		FAIL_TEST("no '%s' in:\n%s\n%s", text, result->output, result->errors);
 }
 
-TEST(acpi, debian_finds_everything_and_complains_of_nothing)
+TEST(acpi, debian_finds_all_devices_and_logs_no_complaints)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
 	struct rig_result result;

@@ -102,7 +102,7 @@ TEST(boot, debian_7_2)
 
 /* The first SIGINT presses the power button, which this guest sees and does not heed; the second
  * stops it. */
-TEST(boot, debian_sigint_is_the_power_button_and_a_second_one_stops)
+TEST(boot, debian_first_sigint_presses_the_power_button_second_one_stops)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
 	struct rig_result result;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Debian's kernels as the vmlinux that is packed in their bzImage: by PVH and by the 64-bit entry.
  */
 #include <stdio.h>
@@ -46,17 +46,17 @@ static void boots(const char *version, const char *protocols, int number)
 	rig_result_free(&result);
 }
 
-TEST(boot, debian_vmlinux_by_pvh_and_by_64_bit_entry)
+TEST(boot, debian_vmlinux_boots_by_pvh_and_by_64_bit_entry)
 {
 	boots("6.1", "pvh elf64", 2);
 }
 
-TEST(boot, newest_debian_vmlinux_is_found_to_be_pvh)
+TEST(boot, newest_debian_vmlinux_is_detected_as_pvh)
 {
 	boots("7.2", "auto", 1);
 }
 
-TEST(boot, oldest_debian_vmlinux_by_64_bit_entry)
+TEST(boot, oldest_debian_vmlinux_boots_by_64_bit_entry)
 {
 	boots("5.10", "elf64", 1);
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * BPF programs of the guest by their names, with nothing in the guest: tests/rig/guest/load_bpf.c
  * runs those called as the process that is busy in them, and puts new ones in the place of old ones
@@ -127,22 +127,22 @@ static void check_kernel(const char *version)
 		check_recording(directory);
 }
 
-TEST(bpf_programs, of_debian_5_10)
+TEST(bpf_programs, debian_5_10_bpf_programs_have_symbols)
 {
 	check_kernel("5.10");
 }
 
-TEST(bpf_programs, of_debian_6_1)
+TEST(bpf_programs, debian_6_1_bpf_programs_have_symbols)
 {
 	check_kernel("6.1");
 }
 
-TEST(bpf_programs, of_debian_6_12)
+TEST(bpf_programs, debian_6_12_bpf_programs_have_symbols)
 {
 	check_kernel("6.12");
 }
 
-TEST(bpf_programs, of_debian_7_2)
+TEST(bpf_programs, debian_7_2_bpf_programs_have_symbols)
 {
 	check_kernel("7.2");
 }
@@ -171,7 +171,7 @@ static bool record_without_btf(const char *initrd)
 }
 
 /* And its modules, whose symbols are those that it says it has. */
-TEST(bpf_programs, of_a_kernel_whose_btf_does_not_say_are_told_by_a_file)
+TEST(bpf_programs, kernel_without_usable_btf_gets_bpf_symbols_from_a_btf_file)
 {
 	const char *initrd;
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Guests of our own and their debug registers, beside watches of the host, on a standard KVM. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,7 +259,7 @@ static bool run_on_amd(void)
 	return succeeded(&result);
 }
 
-TEST(debug_guest_rig, registers_are_as_without_watches)
+TEST(debug_guest_rig, debug_registers_behave_as_without_watches)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();
 	REQUIRE(run_on_amd());
@@ -268,7 +268,7 @@ TEST(debug_guest_rig, registers_are_as_without_watches)
 }
 
 /* The hits come by the vCPU's thread, which nothing else stops then. */
-TEST(debug_guest_rig, registers_are_as_without_watches_while_bpf_samples)
+TEST(debug_guest_rig, debug_registers_behave_as_without_watches_while_bpf_samples)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();
 	REQUIRE(run_on_amd());
@@ -276,7 +276,7 @@ TEST(debug_guest_rig, registers_are_as_without_watches_while_bpf_samples)
 }
 
 /* Its time is the guest's, by its clock; a part of one processor is enough for it. */
-TEST(debug_guest_rig, watch_is_right_after_a_minute_of_random_registers)
+TEST(debug_guest_rig, watch_counts_correctly_after_a_minute_of_random_registers)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();
 	REQUIRE(run_on_amd());

@@ -68,7 +68,7 @@ static void check_disk(void)
 		      "[ $(stat -c %s written) = 2097152 ] && md5sum -c --status written.md5"));
 }
 
-TEST(devices, work_with_debian_drivers)
+TEST(devices, devices_work_with_debian_drivers)
 {
 	struct rig_result result;
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <jansson.h>
 
 #include "tests/rig/rig.h"
@@ -70,7 +70,7 @@ TEST(doctor, standard_kvm_can_boot_linux)
 	check_boots_linux(report_from_rig());
 }
 
-TEST(doctor, standard_kvm_has_guest_debug)
+TEST(doctor, standard_kvm_supports_guest_debug)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();
 	check_guest_debug(report_from_rig());

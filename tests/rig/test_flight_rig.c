@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The flight recorder with Debian's kernel: each way in which it goes down
  * leaves a file with what it did before, and perf names its functions. A reboot
@@ -100,7 +100,7 @@ static void check_end(const struct end *end)
 	rig_result_free(&result);
 }
 
-TEST(flight_recorder, debian_panic_leaves_the_last_seconds)
+TEST(flight_recorder, debian_panic_writes_the_last_seconds)
 {
 	RIG_REQUIRED();
 	check_end(&(struct end){ "panic", "kvmscope.end=panic", 0, "guest panic",
@@ -108,7 +108,7 @@ TEST(flight_recorder, debian_panic_leaves_the_last_seconds)
 }
 
 /* Besides, its programs have their images: what they had mapped is in the file too. */
-TEST(flight_recorder, debian_reset_leaves_the_last_seconds)
+TEST(flight_recorder, debian_reset_writes_the_last_seconds)
 {
 	RIG_REQUIRED();
 	check_end(&(struct end){
@@ -118,7 +118,7 @@ TEST(flight_recorder, debian_reset_leaves_the_last_seconds)
 		0, "guest reset", "__do_sys_reboot", OFTEN " --agent", "  busybox\n" });
 }
 
-TEST(flight_recorder, debian_triple_fault_leaves_the_last_seconds)
+TEST(flight_recorder, debian_triple_fault_writes_the_last_seconds)
 {
 	RIG_REQUIRED();
 	check_end(&(struct end){ "fault",

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Debian's own perf inside of a guest with the emulated PMU, which --pmu auto gives it, while the
  * guest is sampled from outside: against a workload that measures its own shares.
@@ -179,7 +179,7 @@ static const char *make_disk(void)
 	return "build/rig/guest-perf.ext4";
 }
 
-TEST(guest_perf, counts_and_records_on_kvm_amd)
+TEST(guest_perf, guest_perf_counts_and_records_on_kvm_amd)
 {
 	const char *kernel, *initrd, *disk;
 	struct rig_result result;
@@ -200,7 +200,7 @@ TEST(guest_perf, counts_and_records_on_kvm_amd)
 
 /* The clock of this rig is its count of instructions: what takes too many never comes to its end.
  */
-TEST(guest_perf, own_guests_count_and_linux_counts_and_records_on_kvm_intel)
+TEST(guest_perf, guest_perf_counts_and_records_on_kvm_intel)
 {
 	const char *kernel, *initrd, *disk;
 	struct rig_result result;

@@ -85,7 +85,7 @@ static void check_rig(const struct rig_result *result)
 	CHECK(!strncmp(result->errors, "to errors\n", strlen("to errors\n")));
 }
 
-TEST(intel, rig_has_ept_and_debian_kernel_is_booted_profiled_and_named)
+TEST(intel, debian_kernel_boots_and_is_profiled_on_kvm_intel_with_ept)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
 	struct rig_result result;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Code that is made at run time: by a JIT of our own, which also puts functions in the place of
  * others, and by node, once with nothing in the guest and then with the agent. Their functions have
@@ -298,7 +298,7 @@ static void check_recording(const char *output, bool has_node)
 	CHECK_EQUAL(tallies.wrong, 0);
 }
 
-TEST(jit, functions_made_at_run_time_are_named_rightly_with_and_without_the_agent)
+TEST(jit, jit_functions_have_correct_symbols_with_and_without_the_agent)
 {
 	const char *kernel, *initrd;
 	bool has_node = !system("command -v node > /dev/null");

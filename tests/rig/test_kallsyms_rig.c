@@ -14,22 +14,22 @@ static void named(const char *version)
 		kallsyms_truth_check(directory);
 }
 
-TEST(kallsyms, of_debian_5_10_equal_the_guests)
+TEST(kallsyms, symbols_of_debian_5_10_equal_the_guest_kallsyms)
 {
 	named("5.10");
 }
 
-TEST(kallsyms, of_debian_6_1_equal_the_guests)
+TEST(kallsyms, symbols_of_debian_6_1_equal_the_guest_kallsyms)
 {
 	named("6.1");
 }
 
-TEST(kallsyms, of_debian_6_12_equal_the_guests)
+TEST(kallsyms, symbols_of_debian_6_12_equal_the_guest_kallsyms)
 {
 	named("6.12");
 }
 
-TEST(kallsyms, of_debian_7_2_equal_the_guests)
+TEST(kallsyms, symbols_of_debian_7_2_equal_the_guest_kallsyms)
 {
 	named("7.2");
 }

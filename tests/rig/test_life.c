@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Watches over the life of a machine, in one run: a CPU that comes up late and goes, processes
  * that are watched alone, a reset and a kexec that put the kernel elsewhere (KASLR).

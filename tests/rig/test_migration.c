@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Live migration of Debian's kernel on a standard KVM (kvm_amd): the tests of migration
  * (tests/kvm), which move a guest of our own where they run by themselves, in the rig.
@@ -29,14 +29,14 @@ static void move_debian(const char *test)
 	rig_result_free(&result);
 }
 
-TEST(migration, debian_is_followed_out_and_in)
+TEST(migration, debian_is_followed_through_live_migration)
 {
 	RIG_REQUIRED();
 	move_debian("attach_migration.a_guest_of_kvm_is_followed_out_and_in");
 }
 
 /* Two libvirtds, their hooks and two kvmscopeds. */
-TEST(migration, debian_in_a_domain_of_libvirt_is_followed_out_and_in)
+TEST(migration, debian_in_a_libvirt_domain_is_followed_through_live_migration)
 {
 	RIG_REQUIRED();
 	if (!getenv("KVMSCOPE_MIGRATION_BY_LIBVIRT"))

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Modules of Debian's kernel that are loaded the moment after another one was unloaded, into its
  * place (tests/rig/guest/modules.c). A sample's process tells which module was there: the truth,
@@ -153,7 +153,7 @@ static unsigned long long shared_page(const char *output)
 	return page;
 }
 
-TEST(module_truth, no_sample_is_in_a_module_that_had_its_place_before_or_behind)
+TEST(module_truth, no_sample_is_attributed_to_an_earlier_or_later_module_at_its_address)
 {
 	const struct rig_result *result;
 	unsigned long long page;
@@ -282,7 +282,7 @@ static unsigned int read_places(const char *output, unsigned long long places[2]
 
 /* Before the kernel is found and while its module is not there it stands still, and the stream says
  * so. */
-TEST(module_truth, watch_goes_with_its_module_and_is_armed_where_that_comes_back)
+TEST(module_truth, watch_is_disarmed_with_its_module_and_rearmed_at_its_new_address)
 {
 	const struct rig_result *result;
 	unsigned long long places[2];

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Linux 5.4 as Ubuntu built it: the oldest kernel to be had. It has no BTF and no ORC tables, and
  * its functions keep frame pointers. Its symbols are those that it says it has, chains reach the
@@ -188,7 +188,7 @@ static void check_callers(void)
 	CHECK_EQUAL(callers.wrong, 0);
 }
 
-TEST(old_kernel, of_ubuntu_5_4_has_its_functions_and_callers)
+TEST(old_kernel, ubuntu_5_4_has_symbols_and_call_chains)
 {
 	struct rig_result result;
 	const char *kernel;

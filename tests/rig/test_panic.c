@@ -27,7 +27,7 @@ static void check_panic(const char *version)
 	rig_result_free(&result);
 }
 
-TEST(panic, a_debian_kernel_tells_of_its_own)
+TEST(panic, debian_kernels_report_a_panic_by_pvpanic)
 {
 	static const char *const versions[] = { "5.10", "7.2" };
 

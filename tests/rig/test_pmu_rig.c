@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The emulated PMU on a standard KVM, kvm_amd, so AMD's, which auto gives; and Linux without one.
  */
 #include <string.h>
@@ -22,7 +22,7 @@
  * AMD's registers have no bit in CPUID that says that they are there: Linux has
  * to find out, and to find none where it is off. In one rig, which takes some seconds to start.
  */
-TEST(pmu_rig, guests_have_amd_s_and_linux_goes_without)
+TEST(pmu_rig, guests_have_an_amd_pmu_and_linux_boots_without_one)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
 	struct rig_result result;

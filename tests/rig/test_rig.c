@@ -29,7 +29,7 @@ static void check_line(const char *start)
 		FAIL_TEST("no '%s' in:\n%.400s", start, first_run()->output);
 }
 
-TEST(rig, brings_status_and_output_back)
+TEST(rig, returns_status_and_output)
 {
 	char here[4096];
 
@@ -41,7 +41,7 @@ TEST(rig, brings_status_and_output_back)
 	CHECK(!strncmp(first_run()->output, here, strlen(here)));
 }
 
-TEST(rig, brings_large_output_back_whole)
+TEST(rig, returns_large_output_completely)
 {
 	const char *last;
 	size_t length;
@@ -54,7 +54,7 @@ TEST(rig, brings_large_output_back_whole)
 	CHECK_STRING(last + LARGE_OUTPUT_SIZE - strlen("99999\n100000\n"), "99999\n100000\n");
 }
 
-TEST(rig, keeps_what_is_written_to_build_only)
+TEST(rig, keeps_only_files_written_below_build)
 {
 	RIG_REQUIRED();
 	check_line("spoilt\n");
@@ -68,7 +68,7 @@ TEST(rig, has_a_standard_kvm)
 	check_line("\nnpt Y on 6.1.");
 }
 
-TEST(rig, has_the_shim_for_debug_registers)
+TEST(rig, has_the_debug_register_shim)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();
 	check_line("\nshim active\n");

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Profiles of Debian's kernel against the truth: a workload that spends known
  * shares of its time in three system calls, as perf itself reads them from
@@ -366,17 +366,17 @@ static void profile_is_true(const char *sampler, unsigned int cpus, unsigned int
 	check_shares(&shares);
 }
 
-TEST(sample_truth, shares_names_and_chains_on_one_vcpu)
+TEST(sample_truth, shares_symbols_and_chains_on_one_vcpu)
 {
 	profile_is_true("kick", 1, 12);
 }
 
-TEST(sample_truth, shares_names_and_chains_on_four_vcpus)
+TEST(sample_truth, shares_symbols_and_chains_on_four_vcpus)
 {
 	profile_is_true("kick", 4, 14);
 }
 
-TEST(sample_truth, shares_names_and_chains_by_bpf)
+TEST(sample_truth, shares_symbols_and_chains_with_bpf)
 {
 	profile_is_true("bpf", 2, 12);
 }

@@ -114,7 +114,7 @@ static void check_system(const char *system)
 	check_names(system);
 }
 
-TEST(agent_service, is_installed_started_kept_and_stopped_by_each_init_system)
+TEST(agent_service, each_init_system_installs_starts_restarts_and_stops_the_agent)
 {
 	const char *kernel;
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A stripped program of a Debian guest, whose functions nobody here can name: a debuginfod server
  * of the test's own has it and its separate file, of which come its functions, and those that are
@@ -171,7 +171,7 @@ static void serve_and_check(const char *directory)
 	perf_home_leave(server.home);
 }
 
-TEST(userland, stripped_program_has_the_names_that_a_debuginfod_server_has)
+TEST(userland, stripped_program_gets_symbols_from_a_debuginfod_server)
 {
 	const char *directory;
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The guest's tasks, their control groups, their lives and their images in Debian's kernels, with
  * nothing in the guest. */
 #include <stdio.h>
@@ -99,42 +99,42 @@ static void names_tasks(const char *version, const char *pti)
 		check_remapped(what, directory);
 }
 
-TEST(tasks, of_debian_5_10)
+TEST(tasks, samples_of_debian_5_10_have_tasks)
 {
 	names_tasks("5.10", "off");
 }
 
-TEST(tasks, of_debian_5_10_with_isolated_page_tables)
+TEST(tasks, samples_of_debian_5_10_have_tasks_with_isolated_page_tables)
 {
 	names_tasks("5.10", "on");
 }
 
-TEST(tasks, of_debian_6_1)
+TEST(tasks, samples_of_debian_6_1_have_tasks)
 {
 	names_tasks("6.1", "off");
 }
 
-TEST(tasks, of_debian_6_1_with_isolated_page_tables)
+TEST(tasks, samples_of_debian_6_1_have_tasks_with_isolated_page_tables)
 {
 	names_tasks("6.1", "on");
 }
 
-TEST(tasks, of_debian_6_12)
+TEST(tasks, samples_of_debian_6_12_have_tasks)
 {
 	names_tasks("6.12", "off");
 }
 
-TEST(tasks, of_debian_6_12_with_isolated_page_tables)
+TEST(tasks, samples_of_debian_6_12_have_tasks_with_isolated_page_tables)
 {
 	names_tasks("6.12", "on");
 }
 
-TEST(tasks, of_debian_7_2)
+TEST(tasks, samples_of_debian_7_2_have_tasks)
 {
 	names_tasks("7.2", "off");
 }
 
-TEST(tasks, of_debian_7_2_with_isolated_page_tables)
+TEST(tasks, samples_of_debian_7_2_have_tasks_with_isolated_page_tables)
 {
 	names_tasks("7.2", "on");
 }
@@ -161,7 +161,7 @@ static void check_late(const char *what, const char *directory)
  * Each look ends behind the first address: the rest is looked up by the collector. A flight
  * recorder's too, whose file is written when the guest panics.
  */
-TEST(tasks, have_their_cgroups_where_the_stop_had_no_time)
+TEST(tasks, collector_finds_cgroups_if_the_stop_had_no_time)
 {
 	const char *kernel, *initrd;
 	struct rig_result result;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The guest's tasks with an agent in it, and a watch that is there for a while. */
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static uint64_t count_missed(const struct profile *profile)
  * themselves. One that has no time beside a busy machine tells of some of it too late; what it is
  * not known of is called as its threads are.
  */
-TEST(tasks, are_charged_to_their_program)
+TEST(tasks, samples_with_an_agent_are_attributed_to_their_program)
 {
 	static const char directory[] = "build/rig/tasks-agent";
 	struct profile_options options = { .input = "build/rig/tasks-agent/perf.data",

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The guest's tasks where its kernel says nothing of its types: told by a file, or found by those
  * of the agent. */
 #include <math.h>
@@ -100,7 +100,7 @@ static void check_tasks(const char *what, const char *directory)
 	CHECK_EQUAL(tally.wrong, 0);
 }
 
-TEST(tasks, of_a_kernel_without_btf_are_told_by_a_file_of_its_own_or_by_the_agent_alone)
+TEST(tasks, kernel_without_btf_gets_tasks_from_its_btf_file_or_the_agent_only)
 {
 	struct rig_result result;
 	const char *initrd;

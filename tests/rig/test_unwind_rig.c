@@ -22,22 +22,22 @@ static void unwinds(const char *version)
 	kernel_calls_check(version, directory);
 }
 
-TEST(unwind, system_calls_of_debian_5_10_reach_the_entry)
+TEST(unwind, system_call_chains_of_debian_5_10_reach_the_entry)
 {
 	unwinds("5.10");
 }
 
-TEST(unwind, system_calls_of_debian_6_1_reach_the_entry)
+TEST(unwind, system_call_chains_of_debian_6_1_reach_the_entry)
 {
 	unwinds("6.1");
 }
 
-TEST(unwind, system_calls_of_debian_6_12_reach_the_entry)
+TEST(unwind, system_call_chains_of_debian_6_12_reach_the_entry)
 {
 	unwinds("6.12");
 }
 
-TEST(unwind, system_calls_of_debian_7_2_reach_the_entry)
+TEST(unwind, system_call_chains_of_debian_7_2_reach_the_entry)
 {
 	unwinds("7.2");
 }
@@ -55,22 +55,22 @@ static void unwinds_exceptions(const char *version)
 		exception_chains_check(version, directory, code_directory);
 }
 
-TEST(unwind, exceptions_of_debian_5_10_lead_to_what_they_interrupted)
+TEST(unwind, exception_chains_of_debian_5_10_reach_the_interrupted_code)
 {
 	unwinds_exceptions("5.10");
 }
 
-TEST(unwind, exceptions_of_debian_6_1_lead_to_what_they_interrupted)
+TEST(unwind, exception_chains_of_debian_6_1_reach_the_interrupted_code)
 {
 	unwinds_exceptions("6.1");
 }
 
-TEST(unwind, exceptions_of_debian_6_12_lead_to_what_they_interrupted)
+TEST(unwind, exception_chains_of_debian_6_12_reach_the_interrupted_code)
 {
 	unwinds_exceptions("6.12");
 }
 
-TEST(unwind, exceptions_of_debian_7_2_lead_to_what_they_interrupted)
+TEST(unwind, exception_chains_of_debian_7_2_reach_the_interrupted_code)
 {
 	unwinds_exceptions("7.2");
 }

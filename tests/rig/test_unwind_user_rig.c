@@ -146,22 +146,22 @@ static void unwinds(const char *version)
 	symbols_free(symbols);
 }
 
-TEST(unwind, user_chains_in_debian_5_10_are_the_calls)
+TEST(unwind, user_chains_in_debian_5_10_match_the_known_calls)
 {
 	unwinds("5.10");
 }
 
-TEST(unwind, user_chains_in_debian_6_1_are_the_calls)
+TEST(unwind, user_chains_in_debian_6_1_match_the_known_calls)
 {
 	unwinds("6.1");
 }
 
-TEST(unwind, user_chains_in_debian_6_12_are_the_calls)
+TEST(unwind, user_chains_in_debian_6_12_match_the_known_calls)
 {
 	unwinds("6.12");
 }
 
-TEST(unwind, user_chains_in_debian_7_2_are_the_calls)
+TEST(unwind, user_chains_in_debian_7_2_match_the_known_calls)
 {
 	unwinds("7.2");
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The guest's own perf record --call-graph dwarf keeps the registers of user space and a copy of
  * the stack with each sample, and perf unwinds them where it reads the file. Here we do so, too, in
@@ -501,22 +501,22 @@ static void check_chains(const char *version)
 	free_recording(recording);
 }
 
-TEST(userland, each_chain_of_debian_5_10_is_what_perf_makes_of_the_same_registers_and_stack)
+TEST(userland, chains_of_debian_5_10_equal_perf_on_the_same_registers_and_stack)
 {
 	check_chains("5.10");
 }
 
-TEST(userland, each_chain_of_debian_6_1_is_what_perf_makes_of_the_same_registers_and_stack)
+TEST(userland, chains_of_debian_6_1_equal_perf_on_the_same_registers_and_stack)
 {
 	check_chains("6.1");
 }
 
-TEST(userland, each_chain_of_debian_6_12_is_what_perf_makes_of_the_same_registers_and_stack)
+TEST(userland, chains_of_debian_6_12_equal_perf_on_the_same_registers_and_stack)
 {
 	check_chains("6.12");
 }
 
-TEST(userland, each_chain_of_debian_7_2_is_what_perf_makes_of_the_same_registers_and_stack)
+TEST(userland, chains_of_debian_7_2_equal_perf_on_the_same_registers_and_stack)
 {
 	check_chains("7.2");
 }

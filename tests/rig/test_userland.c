@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A user land as Debian builds it (tests/rig/guest/userland: C with and without frame pointers,
  * C++, shared libraries, plug-ins that come and go, a stripped program, processes of some ms, and
@@ -698,48 +698,48 @@ static void check_runs(const char *version, void (*check)(const struct run *run)
 			check(&run);
 }
 
-TEST(userland, of_debian_5_10)
+TEST(userland, user_functions_of_debian_5_10_have_correct_shares_and_symbols)
 {
 	check_runs("5.10", check_names);
 }
 
-TEST(userland, module_of_debian_5_10)
+TEST(userland, module_functions_of_debian_5_10_have_correct_shares_and_chains)
 {
 	check_runs("5.10", check_module);
 }
 
-TEST(userland, of_debian_6_1)
+TEST(userland, user_functions_of_debian_6_1_have_correct_shares_and_symbols)
 {
 	check_runs("6.1", check_names);
 }
 
-TEST(userland, module_of_debian_6_1)
+TEST(userland, module_functions_of_debian_6_1_have_correct_shares_and_chains)
 {
 	check_runs("6.1", check_module);
 }
 
-TEST(userland, of_debian_6_12)
+TEST(userland, user_functions_of_debian_6_12_have_correct_shares_and_symbols)
 {
 	check_runs("6.12", check_names);
 }
 
-TEST(userland, module_of_debian_6_12)
+TEST(userland, module_functions_of_debian_6_12_have_correct_shares_and_chains)
 {
 	check_runs("6.12", check_module);
 }
 
-TEST(userland, of_debian_7_2)
+TEST(userland, user_functions_of_debian_7_2_have_correct_shares_and_symbols)
 {
 	check_runs("7.2", check_names);
 }
 
-TEST(userland, module_of_debian_7_2)
+TEST(userland, module_functions_of_debian_7_2_have_correct_shares_and_chains)
 {
 	check_runs("7.2", check_module);
 }
 
 /* With the guest's own perf record --call-graph dwarf, which runs the programs then. */
-TEST(userland, chains_are_those_of_the_guest_s_own_perf)
+TEST(userland, chains_agree_with_perf_in_the_guest)
 {
 	struct chains chains[] = {
 		{ .what = "user space", .is_compared = is_of_programs, .enough = ENOUGH },
@@ -767,7 +767,7 @@ TEST(userland, chains_are_those_of_the_guest_s_own_perf)
 
 /* What only the guest's disk has of a file is in the build-id cache when the run has ended: here,
  * all of it. Of libstdc++ Debian's host has no names of its own, as it may of libc (libc6-dbg). */
-TEST(userland, files_come_from_the_disk_when_a_run_ends)
+TEST(userland, files_are_read_from_the_disk_when_a_run_ends)
 {
 	const char *kernel, *initrd;
 	struct rig_result result;

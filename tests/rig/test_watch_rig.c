@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Watches of variables of Debian's kernel against the truth: programs that
  * have one of them written a known number of times, while the guest uses the
@@ -225,13 +225,13 @@ static void check_debugger(enum rig_kind kind, const char *options, const char *
 	rig_result_free(&result);
 }
 
-TEST(watch_rig, guest_s_debugger_works_beside_watches)
+TEST(watch_rig, guest_debugger_works_while_the_host_watches)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();
 	check_debugger(RIG_AMD, "", "build/rig/watch.data");
 }
 
-TEST(watch_rig, guest_s_debugger_works_beside_watches_on_kvm_intel)
+TEST(watch_rig, guest_debugger_works_while_the_host_watches_on_kvm_intel)
 {
 	RIG_INTEL_REQUIRED();
 	check_debugger(RIG_INTEL, "--pmu off", "build/rig/watch-intel.data");
@@ -296,7 +296,7 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 
 /* With three of the guest's own, a pinned watch has room; with four, it has the register of one of
  * them, and says so. */
-TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
+TEST(watch_rig, pinned_host_watch_takes_a_guest_register_and_reports_it)
 {
 	const char *kernel, *initrd, *data = "build/rig/watch-host.data";
 	struct rig_result result;

@@ -79,8 +79,8 @@ static int print_figures(const struct directory *directory, double time, double 
 	if (!child) {
 		bench_print("nothing is claimed of it", 1e9, "ns");
 		bench_print_bound("a time", time, "ns", (struct bench_bound){ BENCH_MOST, 200 });
-		bench_print_beside_bound("a rate", rate, "M/s", "others", 1,
-					 (struct bench_bound){ BENCH_LEAST, 5 });
+		bench_print_relative_bound("a rate", rate, "M/s", "others", 1,
+					   (struct bench_bound){ BENCH_LEAST, 5 });
 		bench_print_ratio_bound("a ratio", 1, "us", "others", 1, sorted, 2,
 					(struct bench_bound){ BENCH_MOST, 1 });
 		_exit(bench_status());

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prints the rate of this machine's TSC in kHz. The emulator's is the same one, and a kernel that
  * measures it itself beside much other work is wrong by a third and more.
