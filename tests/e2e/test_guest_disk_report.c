@@ -307,8 +307,7 @@ static void with_domain(void (*use)(const char *home, struct daemon_run *daemon)
 
 	NEED_PERF;
 	NEED_READER;
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	perf_home_enter(home);
 	record_gone(home, "--buildid-mmap");
 	snprintf(disk, sizeof(disk), "%s/disk", home);

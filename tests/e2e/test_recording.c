@@ -30,8 +30,7 @@ static double share_of(const char *report, const char *symbol)
 
 #define NEEDS()                                                                                    \
 	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
+		GUEST_REQUIRED();                                                                  \
 		NEED_PERF;                                                                         \
 	} while (0)
 

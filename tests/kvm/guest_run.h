@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "tests/unit/shim/test.h"
 #include "vmm/machine/machine.h"
 
 #define GUEST_IMAGE             "build/guests/guest.elf"
@@ -36,8 +37,14 @@ struct guest_run {
 	char console[4096]; /* the first of what it printed */
 };
 
-/* /dev/kvm can be opened; tests are skipped where it can not. */
+/* True if /dev/kvm can be opened. */
 bool guest_run_possible(void);
+
+#define GUEST_REQUIRED()                                                                           \
+	do {                                                                                       \
+		if (!guest_run_possible())                                                         \
+			SKIP("/dev/kvm cannot be opened");                                         \
+	} while (0)
 
 /* Runs it to its end, GUEST_SECONDS_MAX at most; what it leaves is in RUN. */
 void guest_run(struct guest_run *run);

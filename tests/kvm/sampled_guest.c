@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/kvm/sampled_guest.h"
 
 #include <asm/kvm_para.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A guest that stands still for seconds and goes on: by its VMM, so that its clock stands still,
  * too (QMP's stop and cont), and as a stopped process, where it does not; and a guest that suspends

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The guest agent of a domain of libvirt that has its channel and nothing else of ours: kvmscope
  * attach and kvmscoped talk with it by themselves, and the guest's programs have names.

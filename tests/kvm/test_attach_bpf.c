@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What BPF's program reads of a guest's memory: a stack and tasks that were put there by hand, so
  * that each address is known. */
 #include <errno.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The seccomp filters of another process's thread, as BPF shows them and as ptrace(2) does. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vCPUs of a QEMU with KVM that are plugged in and unplugged while each way samples it: QEMU keeps
  * the descriptor of one that is unplugged, without a thread. The guest gives a vCPU back as an
@@ -340,8 +340,7 @@ TEST(attach_hotplug, vcpus_that_come_and_go_are_followed_by_each_way)
 	char remove[64];
 	bool works;
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	snprintf(directory, sizeof(directory), "/tmp/kvmscope-hotplug-XXXXXX");
 	REQUIRE(mkdtemp(directory) != NULL);
 	fflush(NULL);

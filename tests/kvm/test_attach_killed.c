@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whoever stops the vCPUs of somebody else's VM is killed, stopped or held while it does so: the VM
  * goes on, and computes right. */
 #include <fcntl.h>
@@ -186,8 +186,7 @@ TEST(attach_killed, the_vm_goes_on_after_kills_at_any_moment)
 	bool works = true;
 	int met = 0;
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	start_vm(&self);
 	for (int i = 0; i < KILLS && works; i++) {
 		pid_t child = start_looking(&self);
@@ -222,8 +221,7 @@ TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
 	int met = 0;
 	pid_t child;
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	start_vm(&self);
 	child = start_looking(&self);
 	let_it_look(&self);
@@ -249,8 +247,7 @@ TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_held)
 	bool works = true;
 	int met = 0;
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	start_vm(&self);
 	for (int i = 0; i < HOLDS && works && met < HOLDS_MET; i++) {
 		pid_t child = start_looking(&self);
@@ -310,8 +307,7 @@ TEST(attach_killed, a_quit_from_the_terminal_ends_it)
 	struct program vm, tool;
 	char file[64];
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	start_plain_vm(&vm);
 	start_tool(&tool, &vm, file);
 	kill(tool.pid, SIGQUIT);
@@ -346,8 +342,7 @@ TEST(attach_killed, ctrl_z_at_the_terminal_does_not_stop_it)
 	struct program vm;
 	pid_t tool;
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	start_plain_vm(&vm);
 	write_arguments(arguments, &vm, file);
 	REQUIRE_EQUAL(openpty(&terminal, &other_end, NULL, NULL, NULL), 0);
@@ -379,8 +374,7 @@ TEST(attach_killed, kvmscope_itself_is_stopped)
 	bool works = true;
 	char file[64];
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	start_plain_vm(&vm);
 	start_tool(&tool, &vm, file);
 	for (int i = 0; i < 50 && works; i++) {
@@ -404,8 +398,7 @@ TEST(attach_killed, kvmscope_itself_is_killed)
 	struct program vm, tool;
 	char file[64];
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	start_plain_vm(&vm);
 	for (int i = 0; i < 5; i++) {
 		start_tool(&tool, &vm, file);

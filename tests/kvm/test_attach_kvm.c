@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope attach on VMs that others run on the local KVM: our own VMM without a profile, and QEMU.
  */
 #include <fcntl.h>
@@ -20,12 +20,6 @@
 #define SHARES                                                                                     \
 	"run --no-profile --kernel " GUEST_IMAGE                                                   \
 	" --mem 64M --timeout 300 --append program=shares_rounds=1000000"
-
-#define GUEST_REQUIRED()                                                                           \
-	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
-	} while (0)
 
 static void end(struct program *vm)
 {

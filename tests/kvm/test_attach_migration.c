@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Live migration of a guest of KVM from one QEMU to another, both on this machine's KVM, with
  * kvmscope attached to each from before it begins: the one has the guest as long as it runs there,
@@ -279,8 +279,7 @@ TEST(attach_migration, a_guest_of_kvm_is_followed_out_and_in)
 	char command[128], uri[96];
 	bool works;
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	guest = migrated_guest();
 	snprintf(directory, sizeof(directory), "/tmp/kvmscope-migration-XXXXXX");
 	REQUIRE(mkdtemp(directory) != NULL);

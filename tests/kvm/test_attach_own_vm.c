@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What attaching finds of a VM that this process made with KVM itself: descriptors and memslots as
  * few VMMs have them. */
 #include <errno.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope attach on guests that QEMU emulates: by its monitor's socket, and by libvirt. */
 #include <fcntl.h>
 #include <linux/perf_event.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What kvmscope attach keeps of its rights once it samples. */
 #include <ctype.h>
 #include <dirent.h>
@@ -115,8 +115,7 @@ static void check_backend(const char *backend)
 
 TEST(attach_rights, what_is_not_needed_is_given_up)
 {
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	if (is_unprivileged())
 		SKIP("there are no rights here that could be given up");
 	check_backend("auto");
@@ -198,8 +197,7 @@ TEST(attach_rights, vms_of_other_users_are_sampled_on)
 	FILE *output;
 	pid_t vm;
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	if (is_unprivileged() ||
 	    system(AS_OTHER_USER " true 2> /dev/null")) /* NOLINT(cert-env33-c) */
 		SKIP("nobody can be another user here");

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process with two VMs, this one: each is attached to by itself, and the other's samples, callers
  * and memory are not taken for its own. */
 #include <errno.h>

@@ -7,12 +7,6 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
 
-#define GUEST_REQUIRED()                                                                           \
-	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
-	} while (0)
-
 static void says_hello(enum boot_protocol protocol, const char *image)
 {
 	struct guest_run run = { .protocol = protocol,
@@ -155,8 +149,7 @@ TEST(boot, resets_start_it_anew)
 				 .cpus = 3,
 				 .resets = true };
 
-	if (!guest_run_possible())
-		SKIP("no /dev/kvm");
+	GUEST_REQUIRED();
 	guest_run(&run);
 	CHECK_EQUAL(guest_run_value(&run), 4);
 }

@@ -16,12 +16,6 @@
 
 #define SECOND 1000000000ull
 
-#define GUEST_REQUIRED()                                                                           \
-	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
-	} while (0)
-
 /* A guest that spins at CPL 3, and its control socket. */
 struct controlled {
 	char socket[64], output[64];

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope ctl against a kvmscoped that is played: what it answers comes at the worst moment. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscoped with VMs of our own in the place of libvirt's domains. */
 #include <dirent.h>
 #include <errno.h>
@@ -21,12 +21,6 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/control/client.h"
 #include "vmm/perf_data/perf_data_reader.h"
-
-#define GUEST_REQUIRED()                                                                           \
-	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
-	} while (0)
 
 #define BY_PERF "[domains]\nbackend = perf\nfrequency = 999\nfrequency-max = 5000\n"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* KVM takes the filters; that it applies them shows only where it has counters, and this machine's
  * may have none. */
 #include <errno.h>

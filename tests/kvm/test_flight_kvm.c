@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The flight recorder as its user meets it: kvmscope run --flight, SIGUSR2, kvmscope dump. */
 #include <fcntl.h>
 #include <signal.h>
@@ -13,12 +13,6 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/control/client.h"
 #include "vmm/perf_data/perf_data_reader.h"
-
-#define GUEST_REQUIRED()                                                                           \
-	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
-	} while (0)
 
 struct setting {
 	char directory[64]; /* program.h takes '_' for a space: no path here has one */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libvirt's hook, the program: it is gone soon, with status 0 and without a word, whatever the
  * daemon, the disk and the XML are like. Each test has a /run/kvmscope of its own, in a mount

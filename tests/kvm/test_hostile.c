@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A guest that writes random values to its debug registers and counters, beside a watch, on the
  * local KVM. Its counters are emulated, and perf's software events stand for the host's.
@@ -107,8 +107,7 @@ TEST(hostile, watch_is_right_after_random_registers)
 					    .debug = on_debug,
 					    .context = &record } };
 
-	if (!guest_run_possible())
-		SKIP("no /dev/kvm");
+	GUEST_REQUIRED();
 	pmu.create = create_pmu;
 	REQUIRE_EQUAL(watches_create(&record.watches, &options), 0);
 	CHECK_EQUAL(watch_add(record.watches, &request), 0);

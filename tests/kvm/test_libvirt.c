@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscoped and its hook beside a libvirtd of the test's own: whatever happens to either, domains
  * are not harmed. */
 #include <libgen.h>

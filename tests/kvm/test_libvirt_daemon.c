@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The libvirtd that tests start: what they rely on. */
 #include <signal.h>
 #include <stdio.h>

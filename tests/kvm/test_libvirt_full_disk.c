@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Domains of libvirt whose recordings, and what the hook leaves for kvmscoped, lie on file systems
  * that fill up: the oldest recordings go, never what others have there, no domain is harmed, and

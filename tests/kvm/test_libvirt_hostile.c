@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Domains of libvirt whose names, metadata and disks were chosen by somebody who wishes the host
  * ill: all that libvirt 9.0 starts, but no more than is needed of a kind. They are profiled as any

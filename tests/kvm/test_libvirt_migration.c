@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What libvirt does to a domain that runs: moves it to another host, each with a kvmscoped of its
  * own; suspends, saves and resets it, while libvirtd is killed. The profile follows.
@@ -193,8 +193,7 @@ TEST(libvirt_migration, a_guest_of_kvm_is_followed_out_and_in)
 	struct libvirt_host one, other;
 
 	LIBVIRT_REQUIRED();
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	if (!qemu_runs_guest_with_kvm())
 		SKIP("qemu-system-x86_64 does not run the test guest with KVM here");
 	libvirt_host_prepare(&one, WHOLE);

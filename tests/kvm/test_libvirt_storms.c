@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Domains that start and end in a row and at once, while kvmscoped hangs, and it and libvirtd are
  * killed: no domain is harmed, and nothing is left behind. */
 #include <dirent.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The emulated PMU counting by perf events of the vCPU's thread, as our own
  * guest meets it. Software events stand for hardware's, so that what they count is not the
@@ -66,10 +66,9 @@ static uint64_t printed(const struct guest_run *run, const char *name)
 	return 0;
 }
 
-#define GUEST_REQUIRED()                                                                           \
+#define PERF_GUEST_REQUIRED()                                                                      \
 	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
+		GUEST_REQUIRED();                                                                  \
 		if (software_perf_denied())                                                        \
 			SKIP("perf_event_open of a software event: %s", software_perf_denied());   \
 	} while (0)
@@ -79,7 +78,7 @@ TEST(pmu_vcpu_host, cycles_are_what_perf_counted)
 	struct pmu_vcpu_statistics statistics;
 	struct guest_run run;
 
-	GUEST_REQUIRED();
+	PERF_GUEST_REQUIRED();
 	run_part(&run, &statistics, "program=pmu pmu=count loops=1000", create_counted);
 	CHECK_EQUAL(printed(&run, "cycles "), COUNTED);
 }
@@ -92,7 +91,7 @@ TEST(pmu_vcpu_host, perf_s_overflow_becomes_the_guest_s_PMI)
 		"program=pmu pmu=overflow pmis=20 by=vector",
 	};
 
-	GUEST_REQUIRED();
+	PERF_GUEST_REQUIRED();
 	for (unsigned int i = 0; i < 3; i++) {
 		struct pmu_vcpu_statistics statistics;
 		struct guest_run run;

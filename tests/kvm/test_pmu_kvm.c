@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The emulated PMU as our own guests meet it: tests/guests/program_pmu.c says in detail what it
  * expects. */
 #include <stdio.h>
@@ -8,12 +8,6 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/pmu/vcpu_pmu.h"
-
-#define GUEST_REQUIRED()                                                                           \
-	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
-	} while (0)
 
 /* By the time alone, also where the host has counters. */
 static int create_by_time(struct vcpu *vcpu, struct cpuid_table *table)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A PMU's state as a vCPU that runs has it: put back into another machine it goes on, and a reset
  * clears it.
  */
@@ -67,8 +67,7 @@ TEST(pmu_state, a_restored_counter_goes_on_with_the_guest)
 	struct account account = { .reset = false };
 	uint64_t ran;
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	run_hello(&account);
 	ran = account.state.time - account.restored.time;
 	CHECK(ran > 0);
@@ -84,8 +83,7 @@ TEST(pmu_state, a_reset_clears_all_but_the_time)
 {
 	struct account account = { .reset = true };
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	run_hello(&account);
 	CHECK_EQUAL(account.state.general[1], 0);
 	CHECK_EQUAL(account.state.select[1], 0);
@@ -96,8 +94,7 @@ TEST(pmu_state, an_Intel_processor_says_that_it_has_one)
 {
 	struct account account = { .reset = false };
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	run_hello(&account);
 	if (account.state.model != PMU_INTEL)
 		SKIP("the processor is AMD's");

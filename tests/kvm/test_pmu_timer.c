@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The clock of a PMU and the timer of its overflows, by perf's cpu-clock and by what stands in for
  * it. A loaded host takes the CPU away, and interrupts take of it what they like: so nothing is

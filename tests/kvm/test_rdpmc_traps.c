@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trapped RDPMC in a guest of our own: what it reads, how it faults, and what the guest sees of its
  * exceptions. */
 #include "shared/error.h"

@@ -23,12 +23,6 @@
 #define GUEST "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 "
 #define PLAIN GUEST "--no-profile "
 
-#define GUEST_REQUIRED()                                                                           \
-	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
-	} while (0)
-
 static void check_run(const char *arguments, int status, const char *text)
 {
 	struct program program;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope run that samples by the BPF program of kvmscope attach: what holds of its samples by
  * kicks holds of these. */
 #include <math.h>
@@ -15,12 +15,6 @@
 
 #define RUN                                                                                        \
 	"run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache --console none "
-
-#define GUEST_REQUIRED()                                                                           \
-	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
-	} while (0)
 
 /* What a recording has; USER is of the guest's CPL3. */
 struct seen {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Samples of small guests of our own on the local KVM, against what is known of them. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions with VMs of others: several in one process, on one thread. */
 #include <poll.h>
 #include <signal.h>
@@ -116,8 +116,7 @@ TEST(session, several_run_on_one_thread_and_each_ends_with_its_vm)
 	struct profiled all[SESSIONS] = { 0 };
 	struct collector_statistics statistics;
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	for (int i = 0; i < SESSIONS; i++)
 		begin(&all[i], i);
 	for (int i = 0; i < 600 && !all_have_samples(all); i++)
@@ -160,8 +159,7 @@ TEST(session, who_shares_bpf_programs_gets_samples_of_its_own_vm)
 	static const char *const guests[SESSIONS] = { "spin", "idle", "spin" };
 	struct profiled all[SESSIONS] = { 0 };
 
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	if (!works("bpf"))
 		SKIP("BPF can not be used here: %s", error_message());
 	for (int i = 0; i < SESSIONS; i++)

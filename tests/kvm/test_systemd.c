@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The unit kvmscoped.service under a systemd of the test's own, with all of its sandbox. */
 #include <errno.h>
 #include <fcntl.h>
@@ -300,8 +300,7 @@ TEST(systemd, the_unit_starts_under_its_sandbox_and_profiles)
 	struct system system = { 0 };
 
 	SYSTEMD_REQUIRED();
-	if (!guest_run_possible())
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	boot(&system);
 	if (install(&system)) {
 		CHECK_EQUAL(status_of(&system, "CapBnd") & ~KEPT, 0);

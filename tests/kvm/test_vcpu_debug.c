@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What breakpoints do to a vCPU, by the ioctls alone: the guest is a loop at CPL 0. */
 #include "shared/error.h"
 #include "tests/kvm/bare_guest.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which of a run's watches is meant by what a user writes. */
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Watches on the local KVM: what every KVM can do, breakpoints in code at CPL 0. */
 #include <errno.h>
 #include <linux/hw_breakpoint.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run's watch on a symbol of a module, as the modules come and go. */
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the sample of a hit says: of the local KVM's own guest, whose registers are known at each.
  */
 #include "tests/kvm/bare_guest.h"

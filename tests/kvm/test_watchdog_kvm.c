@@ -15,12 +15,6 @@
 
 #define SECOND 1000000000ull
 
-#define GUEST_REQUIRED()                                                                           \
-	do {                                                                                       \
-		if (!guest_run_possible())                                                         \
-			SKIP("/dev/kvm can not be opened");                                        \
-	} while (0)
-
 /* 1: jmp 1b */
 static const uint8_t spin[] = { 0xeb, 0xfe };
 /* 1: out 0x80, al; jmp 1b */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What code compiled for the search (search.h) calls: the compiler's hooks, and the system as it
  * sees it. */
 #include <errno.h>

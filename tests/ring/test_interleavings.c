@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every interleaving of the ring's writer, its handler and its readers, in
  * small scenarios (search.h). What each reader gets is held against what was

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * By Pyroscope's source: pkg/validation/validate.go and limits.go (what is refused),
  * pkg/pprof/pprof.go (sanitizeProfile(): what goes), pkg/phlaredb/symdb/resolver_tree.go (what is

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * That a bench fails of which one figure does not keep its bound, and tests/bench/run with it. That
  * is run in a directory of its own, where "making" benches does nothing and one is there already.

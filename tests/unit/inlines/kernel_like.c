@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linked where kernels are, with a function that two others were put into. */
 __attribute__((section(".text.head"))) void _text(void)
 {
