@@ -28,4 +28,11 @@ int collector_image_map_modules(struct collector_kernel *kernel);
 /* Are the given symbols, which there are, those of a Linux kernel? */
 bool collector_image_given_is_linux(const struct collector_kernel *kernel);
 
+/*
+ * For a guest that is a single ELF program, whose code may run at any privilege level: writes a
+ * user-space mapping for each executable segment of the ELF file PATH, at its virtual addresses.
+ * -EINVAL if it is not an ELF file; the errors of open() and of writing.
+ */
+int collector_image_map_program(struct perf_data_writer *writer, const char *path, pid_t pid);
+
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "shared/array.h"
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
@@ -17,7 +18,6 @@
 #include "vmm/record/collector_cache.h"
 #include "vmm/record/collector_hostname.h"
 #include "vmm/record/collector_image.h"
-#include "vmm/record/collector_program.h"
 #include "vmm/record/collector_scans.h"
 #include "vmm/record/collector_tasks.h"
 #include "vmm/symbols/btf_file.h"
@@ -62,14 +62,10 @@ int collector_kernel_init(struct collector_kernel *kernel, const struct collecto
 
 static int append(struct collector_kernel *kernel, struct guest_kernel *found)
 {
-	struct guest_kernel **larger =
-		reallocarray(kernel->found, kernel->found_count + 1, sizeof(struct guest_kernel *));
-
-	if (!larger) {
+	if (array_reserve(&kernel->found, &kernel->found_capacity, kernel->found_count + 1)) {
 		guest_kernel_free(found);
 		return error_set(-ENOMEM, "no memory for the guest's kernel");
 	}
-	kernel->found = larger;
 	kernel->boot.report_used = false;
 	kernel->found[kernel->found_count++] = found;
 	kernel->paging = found->paging;
@@ -122,8 +118,8 @@ static int write_known(struct collector_kernel *kernel)
 		error = perf_data_writer_set_guest(kernel->writer, collector_kernel_release(kernel),
 						   NULL);
 	if (!error && collector_kernel_is_program(kernel))
-		error = collector_map_program(kernel->writer, options->vmlinux,
-					      perf_data_writer_unknown_pid(kernel->writer));
+		error = collector_image_map_program(kernel->writer, options->vmlinux,
+						    perf_data_writer_unknown_pid(kernel->writer));
 	return error;
 }
 
@@ -484,7 +480,7 @@ static void free_found(struct collector_kernel *kernel)
 		guest_kernel_free(kernel->found[i]);
 	free(kernel->found);
 	kernel->found = NULL;
-	kernel->found_count = 0;
+	kernel->found_count = kernel->found_capacity = 0;
 }
 
 /* The symbols go with their kernel; no vCPU runs. */

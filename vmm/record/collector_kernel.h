@@ -63,7 +63,7 @@ struct collector_kernel {
 	const char *path;
 
 	struct guest_kernel **found; /* published ones, the newest last; owned */
-	size_t found_count;
+	size_t found_count, found_capacity;
 	enum collector_kernel_state state;
 	unsigned int doubts;            /* consecutive stops in which it seemed not to run */
 	struct guest_registers doubted; /* of the last of them */

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "shared/array.h"
 #include "shared/clock_ns.h"
 
 #define FIRST_WAIT   (100 * NS_PER_MS)
@@ -16,77 +17,67 @@ struct queued_image {
 	uint64_t wait;  /* ns, interval before the next try */
 };
 
-/* The array grows whenever its count is a power of two. */
-static void add(struct image_queue *waiting, struct user_image *image, uint64_t now)
+static void add(struct image_queue *queue, struct user_image *image, uint64_t now)
 {
-	size_t count = waiting->count;
-
-	if (!(count & (count - 1))) {
-		void *grown = realloc(waiting->images,
-				      (count ? 2 * count : 1) * sizeof(*waiting->images));
-
-		if (!grown)
-			return;
-		waiting->images = grown;
-	}
-	waiting->images[waiting->count++] =
+	if (array_reserve(&queue->images, &queue->capacity, queue->count + 1))
+		return;
+	queue->images[queue->count++] =
 		(struct queued_image){ .image = image, .since = now, .wait = FIRST_WAIT };
 }
 
-static void add_new(struct image_queue *waiting, struct user_images *images, uint64_t now)
+static void add_new(struct image_queue *queue, struct user_images *images, uint64_t now)
 {
 	struct user_image *image;
 
-	if (waiting->generation != user_images_generation(images)) {
-		waiting->generation = user_images_generation(images);
-		waiting->seen = 0;
-		waiting->count = 0;
+	if (queue->generation != user_images_generation(images)) {
+		queue->generation = user_images_generation(images);
+		queue->seen = 0;
+		queue->count = 0;
 	}
-	while ((image = user_images_loaded(images, waiting->seen))) {
+	while ((image = user_images_loaded(images, queue->seen))) {
 		if (user_image_kind(image) == USER_IMAGE_FILE)
-			add(waiting, image, now);
-		waiting->seen++;
+			add(queue, image, now);
+		queue->seen++;
 	}
 }
 
-static bool is_due(const struct image_queue *waiting, const struct queued_image *image,
-		   uint64_t now)
+static bool is_due(const struct image_queue *queue, const struct queued_image *image, uint64_t now)
 {
-	return image->next <= now && now - image->since >= waiting->delay;
+	return image->next <= now && now - image->since >= queue->delay;
 }
 
-struct user_image *image_queue_next(struct image_queue *waiting, struct user_images *images,
+struct user_image *image_queue_next(struct image_queue *queue, struct user_images *images,
 				    uint64_t now)
 {
-	add_new(waiting, images, now);
-	for (waiting->due = 0; waiting->due < waiting->count; waiting->due++)
-		if (is_due(waiting, &waiting->images[waiting->due], now))
-			return waiting->images[waiting->due].image;
+	add_new(queue, images, now);
+	for (queue->due = 0; queue->due < queue->count; queue->due++)
+		if (is_due(queue, &queue->images[queue->due], now))
+			return queue->images[queue->due].image;
 	return NULL;
 }
 
-void image_queue_retry(struct image_queue *waiting, uint64_t now)
+void image_queue_retry(struct image_queue *queue, uint64_t now)
 {
-	struct queued_image *image = &waiting->images[waiting->due];
+	struct queued_image *image = &queue->images[queue->due];
 
 	image->next = now + image->wait;
 	image->wait = image->wait < LONGEST_WAIT / 2 ? 2 * image->wait : LONGEST_WAIT;
 }
 
-void image_queue_done(struct image_queue *waiting)
+void image_queue_done(struct image_queue *queue)
 {
-	waiting->images[waiting->due] = waiting->images[--waiting->count];
+	queue->images[queue->due] = queue->images[--queue->count];
 }
 
-void image_queue_expire(struct image_queue *waiting)
+void image_queue_expire(struct image_queue *queue)
 {
-	waiting->delay = 0;
-	for (size_t i = 0; i < waiting->count; i++)
-		waiting->images[i].next = 0;
+	queue->delay = 0;
+	for (size_t i = 0; i < queue->count; i++)
+		queue->images[i].next = 0;
 }
 
-void image_queue_free(struct image_queue *waiting)
+void image_queue_free(struct image_queue *queue)
 {
-	free(waiting->images);
-	*waiting = (struct image_queue){ 0 };
+	free(queue->images);
+	*queue = (struct image_queue){ 0 };
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "vmm/record/module_index.h"
 #include "vmm/symbols/build_id_cache.h"
 
@@ -55,18 +56,7 @@ static struct address_range pages_of(const struct guest_module *module)
 /* Each module will need a second bound, for its end. */
 static int make_room(struct module_timeline *timeline, size_t more)
 {
-	size_t capacity = timeline->count + more;
-	struct module_bound *larger;
-
-	if (capacity <= timeline->capacity)
-		return 0;
-	capacity += capacity / 2;
-	larger = reallocarray(timeline->bounds, capacity, sizeof(*larger));
-	if (!larger)
-		return -ENOMEM;
-	timeline->bounds = larger;
-	timeline->capacity = capacity;
-	return 0;
+	return array_reserve(&timeline->bounds, &timeline->capacity, timeline->count + more);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/error.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/record/image_queue.h"
@@ -21,7 +22,7 @@ struct user_symbols {
 	struct image_symbols names;
 	struct image_queue waiting;
 	struct build *builds;
-	size_t build_count;
+	size_t build_count, build_capacity;
 	const struct user_image *image; /* the image that user_symbols_turn() tried, */
 	int error;                      /* the result, */
 	struct span table;              /* and its symbols, owned; size 0: nothing to add */
@@ -90,22 +91,13 @@ static int read_symbols(const struct elf_source *file, find_tables *find, struct
 	return error;
 }
 
-/* NULL: no memory. The array grows whenever its count is a power of two. */
+/* NULL: no memory. */
 static struct build *add_build(struct user_symbols *symbols, const struct image_identity *identity)
 {
-	size_t count = symbols->build_count;
-
-	if (!(count & (count - 1))) {
-		void *grown = realloc(symbols->builds,
-				      (count ? 2 * count : 1) * sizeof(*symbols->builds));
-
-		if (!grown)
-			return NULL;
-		symbols->builds = grown;
-	}
-	symbols->builds[count] = (struct build){ .identity = *identity };
-	symbols->build_count++;
-	return &symbols->builds[count];
+	if (array_reserve(&symbols->builds, &symbols->build_capacity, symbols->build_count + 1))
+		return NULL;
+	symbols->builds[symbols->build_count] = (struct build){ .identity = *identity };
+	return &symbols->builds[symbols->build_count++];
 }
 
 static bool has_build_id(const struct image_identity *identity, const uint8_t *build_id,

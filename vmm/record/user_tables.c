@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shared/array.h"
 #include "shared/clock_ns.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/guest/unwind/cfi_image.h"
@@ -27,7 +28,7 @@ struct built {
 struct boot {
 	struct user_images *images; /* shared ownership */
 	struct built *built;
-	size_t count;
+	size_t count, capacity;
 	uint64_t size; /* bytes of its tables */
 	struct boot *earlier;
 };
@@ -44,7 +45,7 @@ struct user_tables {
 	struct boot *boot; /* the newest; NULL: none */
 	uint32_t seen;     /* number of its images that were scanned */
 	struct waiting *waiting;
-	size_t waiting_count;
+	size_t waiting_count, waiting_capacity;
 	struct table_job *job; /* for JOB_FOR; NULL: none */
 	struct waiting job_for;
 };
@@ -94,12 +95,6 @@ void user_tables_free(struct user_tables *tables)
 	free(tables);
 }
 
-/* BLOCK of COUNT members with room for one more; it grows whenever COUNT is a power of two. */
-static void *with_room(void *block, size_t count, size_t size)
-{
-	return count & (count - 1) ? block : realloc(block, (count ? 2 * count : 1) * size);
-}
-
 static bool has_code(const struct user_image *image)
 {
 	return user_image_kind(image) == USER_IMAGE_FILE ||
@@ -108,12 +103,8 @@ static bool has_code(const struct user_image *image)
 
 static void wait_for(struct user_tables *tables, const struct waiting *image)
 {
-	struct waiting *waiting =
-		with_room(tables->waiting, tables->waiting_count, sizeof(*waiting));
-
-	if (!waiting)
+	if (array_reserve(&tables->waiting, &tables->waiting_capacity, tables->waiting_count + 1))
 		return;
-	tables->waiting = waiting;
 	tables->waiting[tables->waiting_count++] = *image;
 }
 
@@ -157,7 +148,7 @@ static bool begin_boot(struct user_tables *tables, struct user_images *images)
 }
 
 /* False: no table can be built for it. */
-static bool look_for_new(struct user_tables *tables, struct user_images *images)
+static bool add_new(struct user_tables *tables, struct user_images *images)
 {
 	struct user_image *image;
 
@@ -260,14 +251,13 @@ static struct cfi_table *find_built(const struct user_tables *tables,
 static int keep(struct boot *boot, const struct user_image *image, struct cfi_table *table)
 {
 	const struct image_identity *identity = user_image_identity(image);
-	struct built *built = with_room(boot->built, boot->count, sizeof(*built));
+	struct built *built;
 
-	if (!built) {
+	if (array_reserve(&boot->built, &boot->capacity, boot->count + 1)) {
 		cfi_table_free(table);
 		return -ENOMEM;
 	}
-	boot->built = built;
-	built += boot->count++;
+	built = &boot->built[boot->count++];
 	*built = (struct built){ .table = table };
 	if (identity)
 		built->identity = *identity;
@@ -352,7 +342,7 @@ bool user_tables_turn(struct user_tables *tables, struct user_images *images,
 		      const struct guest_kernel *kernel, const struct guest_view *view,
 		      uint64_t now)
 {
-	if (!look_for_new(tables, images))
+	if (!add_new(tables, images))
 		return false;
 	if (end_job(tables, now))
 		return true;
