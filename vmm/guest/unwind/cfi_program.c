@@ -303,27 +303,13 @@ static bool define_cfa_expression(struct machine *machine)
 	return true;
 }
 
-/* Instructions with their operands in the following bytes. False: the rest is unknown. */
-static bool execute_long(struct machine *machine, uint8_t instruction)
+/* Instructions that say where the caller's value of a register is. False: another instruction. */
+static bool execute_location(struct machine *machine, uint8_t instruction)
 {
 	struct dwarf_cursor *code = &machine->code;
-	const struct row *row = &machine->row;
 	uint64_t reg;
 
 	switch (instruction) {
-	case CFA_NOP:
-		return true;
-	case CFA_SET_LOC:
-		return advance_to(machine,
-				  dwarf_pointer(code, machine->program->pointer_encoding, 0));
-	case CFA_ADVANCE_LOC1:
-		return advance(machine, dwarf_fixed(code, 1));
-	case CFA_ADVANCE_LOC2:
-		return advance(machine, dwarf_fixed(code, 2));
-	case CFA_ADVANCE_LOC4:
-		return advance(machine, dwarf_fixed(code, 4));
-	case CFA_MIPS_ADVANCE_LOC8:
-		return advance(machine, dwarf_fixed(code, 8));
 	case CFA_OFFSET_EXTENDED:
 		return set_offset(machine, AT_OFFSET, false);
 	case CFA_OFFSET_EXTENDED_SF:
@@ -349,6 +335,32 @@ static bool execute_long(struct machine *machine, uint8_t instruction)
 	case CFA_REGISTER:
 		reg = dwarf_uleb128(code);
 		return set(machine, reg, IN_REGISTER, (int64_t)dwarf_uleb128(code));
+	default:
+		return false;
+	}
+}
+
+/* Instructions with their operands in the following bytes. False: the rest is unknown. */
+static bool execute_long(struct machine *machine, uint8_t instruction)
+{
+	struct dwarf_cursor *code = &machine->code;
+	const struct row *row = &machine->row;
+	uint64_t reg;
+
+	switch (instruction) {
+	case CFA_NOP:
+		return true;
+	case CFA_SET_LOC:
+		return advance_to(machine,
+				  dwarf_pointer(code, machine->program->pointer_encoding, 0));
+	case CFA_ADVANCE_LOC1:
+		return advance(machine, dwarf_fixed(code, 1));
+	case CFA_ADVANCE_LOC2:
+		return advance(machine, dwarf_fixed(code, 2));
+	case CFA_ADVANCE_LOC4:
+		return advance(machine, dwarf_fixed(code, 4));
+	case CFA_MIPS_ADVANCE_LOC8:
+		return advance(machine, dwarf_fixed(code, 8));
 	case CFA_REMEMBER_STATE:
 		return remember(machine);
 	case CFA_RESTORE_STATE:
@@ -372,7 +384,7 @@ static bool execute_long(struct machine *machine, uint8_t instruction)
 		dwarf_uleb128(code);
 		return true;
 	default:
-		return false;
+		return execute_location(machine, instruction);
 	}
 }
 
