@@ -49,11 +49,8 @@ struct attach_source {
 static void open_nested(struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
-	char directory[64];
 
-	snprintf(directory, sizeof(directory), "/sys/kernel/debug/kvm/%d-%d", process->pid,
-		 process->vm_fd);
-	if (!nested_runs_open(&source->nested, directory))
+	if (!nested_runs_open(&source->nested, process->directory, process->vm_fd))
 		log_debug("KVM does not report nested guests: samples of any are attributed to "
 			  "the guest");
 	source->before = nested_runs_read(&source->nested);
@@ -73,8 +70,7 @@ static int open_perf(struct attach_source **result, const struct attach_target *
 	source->choice.attribute.sample_type =
 		PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
 	source->choice.attribute.watermark = 1;
-	source->choice.attribute.wakeup_watermark =
-		UINT32_MAX; /* nobody waits: the rings are polled */
+	source->choice.attribute.wakeup_watermark = UINT32_MAX; /* the rings are polled */
 	if (error) {
 		nested_runs_close(&source->nested);
 		free(source);

@@ -46,20 +46,23 @@ pid_t kvm_directory_thread(const struct kvm_directory *directory, unsigned int i
 	return proc_read(AT_FDCWD, path, text, sizeof(text)) > 0 ? atoi(text) : 0;
 }
 
-static int open_count(const char *directory, const char *name)
+static int open_count(const struct kvm_directory *directory, const char *name)
 {
-	char path[128];
+	char path[96];
 
-	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	snprintf(path, sizeof(path), "%s/%s", directory->path, name);
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-bool nested_runs_open(struct nested_runs *runs, const char *directory)
+bool nested_runs_open(struct nested_runs *runs, int process, int vm_fd)
 {
-	*runs = (struct nested_runs){
-		.entered_fd = open_count(directory, "nested_run"),
-		.inside_fd = open_count(directory, "guest_mode"),
-	};
+	struct kvm_directory directory;
+
+	*runs = (struct nested_runs){ .entered_fd = -1, .inside_fd = -1 };
+	if (!kvm_directory_find(&directory, process, vm_fd))
+		return false;
+	runs->entered_fd = open_count(&directory, "nested_run");
+	runs->inside_fd = open_count(&directory, "guest_mode");
 	return runs->entered_fd >= 0 && runs->inside_fd >= 0;
 }
 

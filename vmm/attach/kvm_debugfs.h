@@ -41,9 +41,9 @@ struct nested_runs {
 	int entered_fd, inside_fd; /* -1: not available */
 };
 
-/* Opens the counters of the VM with DIRECTORY. False: not available, and nested_runs_read()
- * neither. */
-bool nested_runs_open(struct nested_runs *runs, const char *directory);
+/* Opens the counters of a VM; PROCESS and VM_FD as for kvm_directory_find(). False: one is not
+ * available, and nested_runs_read() reports neither. */
+bool nested_runs_open(struct nested_runs *runs, int process, int vm_fd);
 /* Descriptors may be -1. */
 void nested_runs_close(struct nested_runs *runs);
 

@@ -2,9 +2,13 @@
 /* Parsers, memory access and the search for page tables, applied to this process. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -429,6 +433,16 @@ TEST(attach, user_space_is_in_the_lower_half)
 		CHECK(kernel_pulse_update(&pulse, time, 5, false, 0x400000));
 }
 
+#define DEBUGFS   "/sys/kernel/debug"
+#define NESTED_VM 77 /* its descriptor */
+
+/* A debugfs that only the calling thread sees. */
+static bool replace_debugfs(void)
+{
+	return !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       !mount("none", DEBUGFS, "tmpfs", 0, NULL) && !mkdir(DEBUGFS "/kvm", 0700);
+}
+
 static void write_count(const char *directory, const char *name, const char *count)
 {
 	char path[96];
@@ -449,19 +463,20 @@ static struct nested_count count_nested(const struct nested_runs *runs, const ch
 	return nested_runs_read(runs);
 }
 
-TEST(attach, nested_guests_are_detected_by_kvm_counters)
+static void check_counters(int process)
 {
-	char directory[] = "/tmp/kvmscope-nested-XXXXXX", path[96];
 	struct nested_count none, still_none, inside, left;
 	struct nested_runs runs;
+	char directory[64];
 
-	CHECK(!nested_runs_open(&runs, "/nonexistent"));
+	CHECK(!nested_runs_open(&runs, process, NESTED_VM));
 	none = nested_runs_read(&runs);
 	CHECK(!none.known && !nested_runs_between(&none, &none));
-	REQUIRE(mkdtemp(directory) != NULL);
+	snprintf(directory, sizeof(directory), DEBUGFS "/kvm/%d-%d", gettid(), NESTED_VM);
+	REQUIRE(!mkdir(directory, 0700));
 	write_count(directory, "nested_run", "0\n");
 	write_count(directory, "guest_mode", "0\n");
-	CHECK(nested_runs_open(&runs, directory));
+	REQUIRE(nested_runs_open(&runs, process, NESTED_VM));
 	none = count_nested(&runs, directory, "7\n", "0\n");
 	still_none = count_nested(&runs, directory, "7\n", "0\n");
 	inside = count_nested(&runs, directory, "8\n", "1\n");
@@ -473,9 +488,29 @@ TEST(attach, nested_guests_are_detected_by_kvm_counters)
 	CHECK(nested_runs_between(&none, &left)); /* entered and left between the readings */
 	CHECK(!nested_runs_between(&left, &left));
 	nested_runs_close(&runs);
-	snprintf(path, sizeof(path), "%s/nested_run", directory);
-	unlink(path);
-	snprintf(path, sizeof(path), "%s/guest_mode", directory);
-	unlink(path);
-	rmdir(directory);
+}
+
+/* Creates the VM: the directory in debugfs has the TID of this thread. CONTEXT: no right to mount.
+ */
+static void *run_creator(void *context)
+{
+	bool *refused = context;
+	int process = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	*refused = !replace_debugfs();
+	if (!*refused)
+		check_counters(process);
+	close(process);
+	return NULL;
+}
+
+TEST(attach, nested_guests_are_detected_by_kvm_counters)
+{
+	pthread_t creator;
+	bool refused = false;
+
+	REQUIRE(!pthread_create(&creator, NULL, run_creator, &refused));
+	pthread_join(creator, NULL);
+	if (refused)
+		SKIP("a file system cannot be mounted at " DEBUGFS);
 }
