@@ -346,7 +346,7 @@ TEST(collector_boot, one_stop_under_tables_that_are_gone_proves_nothing)
 }
 
 /* Without KASLR the next boot of a kernel lies where the one before did. */
-TEST(collector_boot, kernel_that_starts_anew_in_its_place_is_noticed_by_its_clock)
+TEST(collector_boot, restarted_kernel_at_the_same_address_is_detected_by_its_clock)
 {
 	const uint64_t ticks = first.gpa + KERNEL_GUEST_PAGE + KERNEL_GUEST_TICKS;
 	struct boot boot;
@@ -425,7 +425,7 @@ TEST(collector_boot, stream_has_names_of_the_first_kernel_alone)
 	end(&boot);
 }
 
-TEST(collector_boot, files_of_a_guest_that_starts_anew_without_end_are_not_without_end)
+TEST(collector_boot, number_of_files_is_limited_for_a_guest_that_reboots_endlessly)
 {
 	struct collector_statistics statistics;
 	struct boot boot;

@@ -218,7 +218,7 @@ TEST(collector_files, each_is_whole_and_each_sample_in_one)
 	clean_up(&keeper);
 }
 
-TEST(collector_files, one_that_can_not_be_written_is_given_up_and_the_next_is_whole)
+TEST(collector_files, file_that_cannot_be_written_is_given_up_and_the_next_is_complete)
 {
 	struct collector_statistics statistics;
 	struct keeper keeper;

@@ -66,7 +66,7 @@ static uint64_t search_once(bool remote)
 	return waiting.kernel.pace.work.used;
 }
 
-TEST(collector_kernel, a_search_that_waits_for_memory_makes_it_rest_as_long)
+TEST(collector_kernel, a_search_that_waits_for_memory_is_followed_by_a_pause)
 {
 	uint64_t work = search_once(false);
 

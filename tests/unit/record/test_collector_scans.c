@@ -145,7 +145,7 @@ static void end(struct qmp_samples *looks)
 /* It is gone and back before its symbols were to be read anew: they are the same, and who lost it
  * is to know.
  */
-TEST(collector_scans, module_that_was_away_between_two_readings_is_published_again)
+TEST(collector_scans, module_that_was_unloaded_between_two_scans_is_published_again)
 {
 	struct qmp_samples looks;
 
@@ -206,7 +206,7 @@ static void check_unknown_for_good(struct qmp_samples *looks, unsigned int publi
 	CHECK_EQUAL(looks->unknown, 2);
 }
 
-TEST(collector_scans, list_that_can_not_be_read_any_more_leaves_no_module_known)
+TEST(collector_scans, unreadable_list_leaves_no_module_known)
 {
 	struct qmp_samples looks;
 
@@ -304,7 +304,7 @@ static const struct module_bound *newest_place(const struct qmp_samples *looks)
 }
 
 /* And its kernel is read once: the room to check samples is used again as vCPUs go on. */
-TEST(collector_scans, guest_whose_programs_come_and_go_without_end_keeps_its_names)
+TEST(collector_scans, guest_with_endless_bpf_programs_keeps_its_symbols)
 {
 	struct qmp_samples looks;
 
@@ -365,7 +365,7 @@ static void settle(void *context)
 	CHECK_EQUAL(latest_found(looks), FOUND);
 }
 
-TEST(collector_scans, modules_that_a_sample_is_checked_against_stay_until_it_is_done)
+TEST(collector_scans, modules_stay_until_the_check_of_a_sample_is_done)
 {
 	struct qmp_samples looks;
 
@@ -385,7 +385,7 @@ TEST(collector_scans, modules_that_a_sample_is_checked_against_stay_until_it_is_
 	end(&looks);
 }
 
-TEST(collector_scans, programs_are_not_read_where_another_reads_memory_for_us)
+TEST(collector_scans, bpf_programs_of_remote_guests_are_not_scanned)
 {
 	struct qmp_samples looks;
 
@@ -438,7 +438,7 @@ static uint64_t pause_behind_wait(bool remote)
 
 /* Who waits takes no processor's time; who has others wait is told by the clock what that takes of
  * them. */
-TEST(collector_scans, list_that_others_read_for_us_is_asked_for_a_tenth_of_the_time)
+TEST(collector_scans, scans_of_remote_guests_get_a_tenth_of_the_time)
 {
 	CHECK(pause_behind_wait(true) >= 9 * WAIT);
 	CHECK(pause_behind_wait(false) >= 50 * MILLISECOND);

@@ -290,7 +290,7 @@ static void overfill(struct ring *ring, uint64_t time, uint64_t count)
 }
 
 /* Process 60 may run another program by now. */
-TEST(collector, what_was_told_before_a_full_ring_lost_something_is_not_believed)
+TEST(collector, reports_from_before_a_loss_of_the_ring_are_stale)
 {
 	struct ring *samples, *sideband;
 	struct guest_view nothing = { 0 };
@@ -396,7 +396,7 @@ static const struct user_mapping *map_program(struct user_guest *guest)
 
 /* Whoever asks the guest for the names of its programs hears of those, too, whose start was lost.
  */
-TEST(collector, a_mapping_that_only_a_sample_knows_is_told_as_the_guests_own_are)
+TEST(collector, carried_mappings_are_passed_on_like_reported_ones)
 {
 	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
 	struct {
@@ -504,7 +504,7 @@ static void write_late(const char *path, uint32_t error)
 	user_guest_free(&guest);
 }
 
-TEST(collector, samples_that_know_are_not_read_by_what_a_wrong_clock_told_behind_them)
+TEST(collector, late_reports_do_not_change_samples_with_carried_mappings)
 {
 	char path[64];
 

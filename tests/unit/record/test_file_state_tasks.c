@@ -28,7 +28,7 @@ TEST(file_state_tasks, are_due_once_and_when_they_change)
 }
 
 /* Another vCPU's samples of the task may come later although they were earlier. */
-TEST(file_state_tasks, told_late_are_due_for_their_time)
+TEST(file_state_tasks, late_names_are_due_for_their_time)
 {
 	struct file_tasks *tasks = file_tasks_new();
 

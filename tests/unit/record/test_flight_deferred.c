@@ -36,7 +36,7 @@ static void set_descriptors(rlim_t most)
 	CHECK_EQUAL(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-TEST(flight_deferred, a_ring_that_can_not_be_made_is_tried_again_now_and_then)
+TEST(flight_deferred, creating_a_ring_is_retried)
 {
 	struct flight_deferred late = { 0 };
 	struct rlimit before;

@@ -335,7 +335,7 @@ static void check_names(struct flight_sideband *sideband, const char *names)
 	flight_sideband_list_free(&list);
 }
 
-TEST(flight_sideband, names_and_page_tables_of_the_base_are_not_believed_behind_a_loss)
+TEST(flight_sideband, names_and_page_tables_of_the_base_are_stale_after_a_loss)
 {
 	struct flight_sideband sideband = { 0 };
 
@@ -383,7 +383,7 @@ static uint64_t count_unknown(struct flight_sideband *sideband)
 	return losses.counts[LOSS_NO_MAPPING];
 }
 
-TEST(flight_sideband, what_the_base_had_before_a_loss_is_not_believed_in_files)
+TEST(flight_sideband, reports_of_the_base_are_stale_after_a_loss)
 {
 	struct flight_sideband sideband = { 0 };
 

@@ -129,7 +129,7 @@ TEST(jit_code, behind_the_latest_look_nothing_is_known)
 	jit_code_free(code);
 }
 
-TEST(jit_code, a_map_with_lines_that_are_not_told_is_not_known_up_to_the_round)
+TEST(jit_code, a_map_with_missing_lines_is_unknown_until_the_round)
 {
 	struct jit_code *code = code_with("one");
 
@@ -163,7 +163,7 @@ TEST(jit_code, an_address_that_is_used_again_has_either_name_or_none)
 	jit_code_free(code);
 }
 
-TEST(jit_code, two_at_one_address_in_the_first_look_are_not_told_apart_before_it)
+TEST(jit_code, two_functions_at_one_address_in_the_first_scan_are_ambiguous_before_it)
 {
 	struct jit_code *code = code_with("one");
 

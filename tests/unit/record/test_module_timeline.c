@@ -96,7 +96,7 @@ TEST(module_timeline, a_bpf_program_is_there_since_the_look_that_saw_it)
 	module_timeline_free(&places);
 }
 
-TEST(module_timeline, nothing_is_said_between_a_module_and_the_next_in_its_place)
+TEST(module_timeline, time_between_two_modules_at_one_address_stays_open)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE + 0x1000, 2);
 	struct module_timeline places = { 0 };
@@ -175,7 +175,7 @@ TEST(module_timeline, the_same_build_in_the_same_place_keeps_its_names)
 	module_timeline_free(&places);
 }
 
-TEST(module_timeline, without_a_build_id_nobody_knows_whether_it_is_the_same)
+TEST(module_timeline, modules_without_a_build_id_cannot_be_compared)
 {
 	const struct guest_module a = module("a", PLACE, 0);
 	struct module_timeline places = { 0 };
@@ -205,7 +205,7 @@ TEST(module_timeline, end_when_the_list_can_not_be_read_any_more)
 /* That come in one look: a look takes the longer the more places there are. */
 #define AT_ONCE 16
 
-TEST(module_timeline, of_a_guest_that_loads_without_end_are_not_all_remembered)
+TEST(module_timeline, number_of_modules_is_limited)
 {
 	struct module_timeline places = { 0 };
 
@@ -250,7 +250,7 @@ static struct guest_module see_programs(struct module_timeline *places, unsigned
 	return seen[AT_ONCE - 1];
 }
 
-TEST(module_timeline, programs_without_end_leave_room_and_are_forgotten_but_for_where_they_were)
+TEST(module_timeline, ended_bpf_programs_are_forgotten_except_for_their_addresses)
 {
 	const struct guest_module early = module("early", PLACE + 0x1000, 1);
 	const struct guest_module late = module("late", PLACE + (PLACES + 1) * 0x1000ull, 1);

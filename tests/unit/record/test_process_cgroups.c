@@ -98,7 +98,7 @@ TEST(process_cgroups, of_a_process_that_ended_none_is_known)
 }
 
 /* It may have run another program since, elsewhere. */
-TEST(process_cgroups, where_something_was_lost_none_is_known_that_was_told_before)
+TEST(process_cgroups, cgroups_are_unknown_after_a_loss)
 {
 	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1, .until = 5 };
@@ -117,7 +117,7 @@ TEST(process_cgroups, where_something_was_lost_none_is_known_that_was_told_befor
 }
 
 /* What one processor's events tell, another one's that were lost may have ended. */
-TEST(process_cgroups, what_was_told_while_something_was_lost_is_not_known)
+TEST(process_cgroups, cgroups_reported_during_a_loss_are_unknown)
 {
 	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1, .until = 8 };

@@ -27,7 +27,7 @@ static unsigned int search(struct search_pace *pace, const struct guest_register
 	return count;
 }
 
-TEST(search_pace, a_guest_that_stays_as_it_is_is_searched_more_and_more_seldom)
+TEST(search_pace, a_guest_that_stays_the_same_is_searched_at_growing_intervals)
 {
 	struct guest_registers registers = stop(0x1000, 0x100000);
 	struct search_pace pace = { 0 };
@@ -76,7 +76,7 @@ TEST(search_pace, code_of_other_modes_is_all_the_same)
 }
 
 /* Its kernel is found and lost without end: all of it takes its part and no more. */
-TEST(search_pace, one_that_loses_its_kernel_again_and_again_takes_no_more_either)
+TEST(search_pace, repeated_losses_of_the_kernel_stay_within_the_budget)
 {
 	const struct guest_registers registers = stop(0x1000, KERNEL_CODE);
 	const uint64_t work = 100 * MILLISECOND, hour = 3600 * SECOND;
@@ -94,7 +94,7 @@ TEST(search_pace, one_that_loses_its_kernel_again_and_again_takes_no_more_either
 }
 
 /* As where the guest does a kexec soon behind its boot, on a host where a search takes long. */
-TEST(search_pace, one_that_loses_its_kernel_is_searched_at_once_even_where_much_was_done)
+TEST(search_pace, a_lost_kernel_is_searched_at_once)
 {
 	const struct guest_registers registers = stop(0x1000, KERNEL_CODE);
 	struct search_pace pace = { 0 };
@@ -109,7 +109,7 @@ TEST(search_pace, one_that_loses_its_kernel_is_searched_at_once_even_where_much_
 }
 
 /* As of a system with processes that is no Linux, whose every search takes long. */
-TEST(search_pace, it_takes_no_more_than_its_part_of_a_processor_behind_the_start)
+TEST(search_pace, searches_stay_within_their_budget_after_the_start)
 {
 	const uint64_t work = 100 * MILLISECOND, hour = 3600 * SECOND;
 	struct search_pace pace = { 0 };

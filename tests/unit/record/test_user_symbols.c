@@ -253,7 +253,7 @@ TEST(user_symbols, are_not_taken_where_the_kernel_may_have_ended)
 	end(place);
 }
 
-TEST(user_symbols, of_a_program_are_not_those_of_a_module_whose_build_id_it_has)
+TEST(user_symbols, a_program_with_the_build_id_of_a_module_provides_no_symbols)
 {
 	struct place *place = begin();
 	struct guest_module module = { .name = "virtio_net" };

@@ -204,7 +204,7 @@ TEST(resolver_stage, gives_all_out_in_order_of_time)
 }
 
 /* A process that lives 5 ms, and whose samples come out of a ring that is looked at much later. */
-TEST(resolver_stage, a_process_of_5_ms_is_known_until_two_passes_behind_its_death)
+TEST(resolver_stage, a_process_of_5_ms_is_known_for_two_passes_after_its_end)
 {
 	struct setting setting;
 
@@ -425,7 +425,7 @@ TEST(resolver_stage, what_can_not_be_is_refused_and_counted)
 }
 
 /* The one that was told meanwhile may have run another program since. */
-TEST(resolver_stage, what_was_told_while_something_was_lost_is_not_believed)
+TEST(resolver_stage, reports_during_a_loss_are_stale)
 {
 	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
 	struct setting setting;
@@ -475,7 +475,7 @@ TEST(resolver_stage, names_that_were_told_before_a_loss_are_not_believed)
 }
 
 /* They may be another process's by now, until somebody says that they are not. */
-TEST(resolver_stage, page_tables_that_were_told_before_a_loss_are_not_believed)
+TEST(resolver_stage, page_tables_reported_before_a_loss_are_stale)
 {
 	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
 	struct setting setting;

@@ -127,7 +127,7 @@ static void run(uint64_t seed)
 	resolver_table_free(&setting.store.images, NULL);
 }
 
-TEST(resolver_space, knows_what_was_mapped_when_in_whatever_order_it_was_told)
+TEST(resolver_space, is_right_for_records_in_any_order)
 {
 	for (uint64_t seed = 1; seed <= 300; seed++)
 		run(seed);

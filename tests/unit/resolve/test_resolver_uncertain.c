@@ -189,7 +189,7 @@ TEST(resolver_uncertain, exact_times_leave_nothing_open)
 	CHECK_EQUAL(proof.losses.counts[LOSS_UNCERTAIN], 0);
 }
 
-TEST(resolver_uncertain, nothing_wrong_is_said_and_what_is_sure_is)
+TEST(resolver_uncertain, nothing_is_wrong_and_certain_mappings_are_known)
 {
 	struct proof little = prove_all(20000, 1), much = prove_all(300000, 1);
 
@@ -207,7 +207,7 @@ TEST(resolver_uncertain, events_of_one_moment_are_all_remembered)
 }
 
 /* A source that tells rounds is waited for. */
-TEST(resolver_uncertain, samples_wait_for_the_round_behind_them)
+TEST(resolver_uncertain, samples_wait_for_the_next_round)
 {
 	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND, .time = WINDOW };
 	struct resolver_statistics statistics;
@@ -257,7 +257,7 @@ static void keep_place(void *context, const struct attributed_sample *sample)
 
 /* As where a guest ends, or its agent: behind its last word anything may have come in the place of
  * what was there. */
-TEST(resolver_uncertain, behind_the_last_round_nothing_is_known)
+TEST(resolver_uncertain, everything_is_ambiguous_after_the_last_round)
 {
 	struct places places = { .count = 0 };
 	const struct resolver_options options = {
