@@ -213,7 +213,7 @@ static uint64_t work_of_search(const struct collector_kernel *kernel, uint64_t l
 static bool request_report(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
-	struct collector_scan look = collector_scan_begin();
+	struct collector_scan scan = collector_scan_begin();
 	struct reported_kernel *report;
 
 	if (!options->told || now < kernel->boot.next_report)
@@ -221,7 +221,7 @@ static bool request_report(struct collector_kernel *kernel, uint64_t now)
 	report = options->told(options->context,
 			       kernel->reported ? kernel->reported->modules_hash : 0);
 	kernel->boot.next_report =
-		now + REPORT_INTERVAL + REPORT_SHARE * (collector_scan_begin().begun - look.begun);
+		now + REPORT_INTERVAL + REPORT_SHARE * (collector_scan_begin().begun - scan.begun);
 	if (!report)
 		return false;
 	/* Only the newest kernel refers to the report, and it gets the new one below. */

@@ -38,9 +38,9 @@ struct collector_scan collector_scan_begin(void)
 	return (struct collector_scan){ .begun = sample_clock() - CLOCK_MARGIN };
 }
 
-void collector_scan_end(struct collector_scan *look)
+void collector_scan_end(struct collector_scan *scan)
 {
-	look->ended = collector_scan_latest();
+	scan->ended = collector_scan_latest();
 }
 
 /* Reads the symbols of the modules of LIST, which were found a moment ago. If the list has changed,
@@ -167,7 +167,7 @@ static bool has_changed(const struct collector_kernel *kernel, const struct foun
 }
 
 static int apply_scan(struct collector_kernel *kernel, uint64_t now,
-		      const struct collector_scan *look, const struct found *found)
+		      const struct collector_scan *scan, const struct found *found)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
 	bool as_known = guest_modules_equal(newest->modules, newest->module_count, found->code,
@@ -175,14 +175,14 @@ static int apply_scan(struct collector_kernel *kernel, uint64_t now,
 
 	if (has_changed(kernel, found, as_known)) {
 		apply_presence(kernel);
-		if (collector_image_update_modules(kernel, found->code, found->count, look))
+		if (collector_image_update_modules(kernel, found->code, found->count, scan))
 			return 0; /* without memory, as if the scan had not been */
 		if (!as_known || !kernel->boot.current) {
 			kernel->boot.cache_outdated = true;
 			report_list(kernel, found->code, found->modules);
 		}
 	}
-	kernel->boot.scan = *look;
+	kernel->boot.scan = *scan;
 	kernel->boot.scanned = kernel->boot.modules.timeline.programs_listed = true;
 	kernel->boot.current = as_known;
 	update_presence(kernel, found);
@@ -228,7 +228,7 @@ static int scan_code(struct collector_kernel *kernel, struct found *found)
 
 int collector_scans_turn(struct collector_kernel *kernel, uint64_t now)
 {
-	struct collector_scan look = collector_scan_begin();
+	struct collector_scan scan = collector_scan_begin();
 	struct found found = { .begun = cost_clock(kernel) };
 	int error;
 
@@ -238,12 +238,12 @@ int collector_scans_turn(struct collector_kernel *kernel, uint64_t now)
 		return 0;
 	error = scan_code(kernel, &found);
 	schedule_scan(kernel, now, &found);
-	collector_scan_end(&look);
+	collector_scan_end(&scan);
 	if (error)
-		return look.begun - kernel->boot.scan.begun < BROKEN_MAX ? 0 : give_up(kernel);
+		return scan.begun - kernel->boot.scan.begun < BROKEN_MAX ? 0 : give_up(kernel);
 	collector_kernel_check_runs(
 		kernel); /* otherwise the memory that was read may belong to another kernel */
-	error = !collector_kernel_is_certain(kernel) ? 0 : apply_scan(kernel, now, &look, &found);
+	error = !collector_kernel_is_certain(kernel) ? 0 : apply_scan(kernel, now, &scan, &found);
 	free(found.code);
 	return error;
 }

@@ -11,7 +11,7 @@
 /* What is read between the two calls lies within the scan's time, on whichever CPU samples read
  * their clock. */
 struct collector_scan collector_scan_begin(void);
-void collector_scan_end(struct collector_scan *look);
+void collector_scan_end(struct collector_scan *scan);
 /* Now, plus the largest difference of two CPUs' clocks: ns, by the clock of samples. */
 uint64_t collector_scan_latest(void);
 

@@ -87,7 +87,7 @@ static bool find(struct collector_kernel *kernel, struct guest_task_layout *layo
 	return !error;
 }
 
-static int look(struct collector_kernel *kernel, uint64_t now)
+static int search(struct collector_kernel *kernel, uint64_t now)
 {
 	struct guest_task_layout layout;
 
@@ -128,7 +128,7 @@ int collector_tasks_turn(struct collector_kernel *kernel, uint64_t now)
 		return 0;
 	if (now >= kernel->tasks.search_until)
 		hear(kernel, now);
-	return now < kernel->tasks.search_until ? look(kernel, now) : 0;
+	return now < kernel->tasks.search_until ? search(kernel, now) : 0;
 }
 
 static void warn(const struct collector_kernel *kernel)

@@ -193,19 +193,19 @@ static uint64_t not_before(const struct followed *followed)
 	return followed->since > program ? followed->since : program;
 }
 
-static void take_lines(struct followed *followed, struct jit_code *code,
-		       const struct collector_scan *look, struct span lines, bool more)
+static void apply_lines(struct followed *followed, struct jit_code *code,
+			const struct collector_scan *scan, struct span lines, bool more)
 {
 	uint16_t flags =
 		(is_told(followed) ? 0 : SIDEBAND_JIT_BEGIN) | (more ? SIDEBAND_JIT_INCOMPLETE : 0);
 	enum state state = more ? STATE_BEHIND : STATE_KNOWN;
 
 	if (state != followed->state)
-		report_map(code, followed->file.pid, look->ended, flags);
-	report_lines(code, followed->file.pid, not_before(followed), look->ended, lines);
+		report_map(code, followed->file.pid, scan->ended, flags);
+	report_lines(code, followed->file.pid, not_before(followed), scan->ended, lines);
 	followed->state = state;
 	if (!more)
-		followed->since = look->begun;
+		followed->since = scan->begun;
 }
 
 static void wait_longer(struct followed *followed, uint64_t now)
@@ -216,52 +216,52 @@ static void wait_longer(struct followed *followed, uint64_t now)
 	followed->next = now + followed->wait;
 }
 
-static void take_none(struct followed *followed, const struct collector_scan *look)
+static void apply_none(struct followed *followed, const struct collector_scan *scan)
 {
 	followed->state = STATE_NO_MAP;
-	followed->since = look->begun;
-	wait_longer(followed, look->begun);
+	followed->since = scan->begun;
+	wait_longer(followed, scan->begun);
 }
 
-static void take_unknown(struct followed *followed, struct jit_code *code,
-			 const struct collector_scan *look)
+static void apply_unknown(struct followed *followed, struct jit_code *code,
+			  const struct collector_scan *scan)
 {
 	if (followed->state != STATE_KNOWN)
 		return;
-	report_map(code, followed->file.pid, look->ended, SIDEBAND_JIT_INCOMPLETE);
+	report_map(code, followed->file.pid, scan->ended, SIDEBAND_JIT_INCOMPLETE);
 	followed->state = STATE_BEHIND;
 }
 
 /* It ended after the map was last read completely; the process may go on, by STATE. */
-static void take_end(struct followed *followed, struct jit_code *code,
-		     const struct collector_scan *look, enum state state)
+static void apply_end(struct followed *followed, struct jit_code *code,
+		      const struct collector_scan *scan, enum state state)
 {
 	if (is_told(followed))
-		report_end(code, followed->file.pid, look->ended);
+		report_end(code, followed->file.pid, scan->ended);
 	followed->state = state;
 	followed->wait = followed->next = 0;
 }
 
-static void take_look(struct followed *followed, struct jit_code *code,
-		      const struct collector_scan *look, enum perf_map_result found,
-		      struct span lines)
+static void apply_scan(struct followed *followed, struct jit_code *code,
+		       const struct collector_scan *scan, enum perf_map_result found,
+		       struct span lines)
 {
 	switch (found) {
 	case PERF_MAP_ENDED:
-		take_end(followed, code, look, STATE_FREE);
+		apply_end(followed, code, scan, STATE_FREE);
 		break;
 	case PERF_MAP_REPLACED:
-		take_end(followed, code, look, STATE_NO_MAP);
+		apply_end(followed, code, scan, STATE_NO_MAP);
 		break;
 	case PERF_MAP_NONE:
-		take_none(followed, look);
+		apply_none(followed, scan);
 		break;
 	case PERF_MAP_UNKNOWN:
-		take_unknown(followed, code, look);
+		apply_unknown(followed, code, scan);
 		break;
 	case PERF_MAP_MORE:
 	case PERF_MAP_READ:
-		take_lines(followed, code, look, lines, found == PERF_MAP_MORE);
+		apply_lines(followed, code, scan, lines, found == PERF_MAP_MORE);
 		break;
 	}
 }
@@ -313,22 +313,22 @@ static void search(struct jit_maps *maps, const struct guest_kernel *kernel,
 }
 
 /* False: another kernel may have been running, so the result is void. */
-static bool look_at(struct jit_maps *maps, struct followed *followed,
-		    const struct guest_kernel *kernel, const struct guest_view *view,
-		    bool (*runs)(void *), void *context, struct jit_code *code)
+static bool scan_map(struct jit_maps *maps, struct followed *followed,
+		     const struct guest_kernel *kernel, const struct guest_view *view,
+		     bool (*runs)(void *), void *context, struct jit_code *code)
 {
 	const struct perf_map_file before = followed->file;
-	struct collector_scan look = collector_scan_begin();
+	struct collector_scan scan = collector_scan_begin();
 	size_t size = sizeof(maps->text);
 	enum perf_map_result found =
 		perf_map_file_read(&followed->file, kernel, view, maps->text, &size);
 
-	collector_scan_end(&look);
+	collector_scan_end(&scan);
 	if (!runs(context)) {
 		followed->file = before;
 		return false;
 	}
-	take_look(followed, code, &look, found, span_of(maps->text, size));
+	apply_scan(followed, code, &scan, found, span_of(maps->text, size));
 	return true;
 }
 
@@ -354,7 +354,7 @@ void jit_maps_scan(struct jit_maps *maps, const struct guest_kernel *kernel,
 		if (followed->state == STATE_FREE || followed->state == STATE_WANTED ||
 		    followed->state == STATE_MISSED || followed->next > round.begun)
 			continue;
-		if (!look_at(maps, followed, kernel, view, runs, context, code)) {
+		if (!scan_map(maps, followed, kernel, view, runs, context, code)) {
 			find_again(maps);
 			return;
 		}

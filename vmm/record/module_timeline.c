@@ -81,9 +81,9 @@ struct update {
 	struct module_timeline *timeline;
 	const struct guest_module *modules; /* found by the scan; COUNT */
 	size_t count;
-	struct module_index listed;          /* the modules, by start */
-	struct module_index live, names;     /* the bounds, by start and by name */
-	struct module_spans used, looked_at; /* ranges of the bounds, and of the modules */
+	struct module_index listed;        /* the modules, by start */
+	struct module_index live, names;   /* the bounds, by start and by name */
+	struct module_spans used, scanned; /* ranges of the bounds, and of the modules */
 };
 
 static void close_update(struct update *update)
@@ -92,7 +92,7 @@ static void close_update(struct update *update)
 	module_index_close(&update->live);
 	module_index_close(&update->names);
 	module_spans_close(&update->used);
-	module_spans_close(&update->looked_at);
+	module_spans_close(&update->scanned);
 }
 
 static int open_update(struct update *update)
@@ -106,16 +106,16 @@ static int open_update(struct update *update)
 		error = module_index_open(&update->names, room);
 	if (!error)
 		error = module_spans_open(&update->used, update->timeline->count);
-	return error ? error : module_spans_open(&update->looked_at, update->count);
+	return error ? error : module_spans_open(&update->scanned, update->count);
 }
 
 static void index_modules(struct update *update)
 {
 	for (size_t i = 0; i < update->count; i++) {
 		module_index_add(&update->listed, update->modules[i].start, i);
-		module_spans_add(&update->looked_at, &update->modules[i]);
+		module_spans_add(&update->scanned, &update->modules[i]);
 	}
-	module_spans_finish(&update->looked_at);
+	module_spans_finish(&update->scanned);
 }
 
 static void index_place(struct update *update, size_t i)
@@ -190,7 +190,7 @@ static bool is_used_place(const struct update *update, const struct guest_module
 	if (module_spans_next(&update->used, module, &at))
 		return true;
 	at = 0;
-	while ((one = module_spans_next(&update->looked_at, module, &at)))
+	while ((one = module_spans_next(&update->scanned, module, &at)))
 		if (one < module)
 			return true;
 	return address_ranges_overlap(&update->timeline->forgotten, pages_of(module));
@@ -236,8 +236,8 @@ static void end_others(struct update *update, const struct collector_scan *lates
 	}
 }
 
-static void take_look(struct update *update, const struct collector_scan *latest,
-		      const struct collector_scan *now)
+static void apply_scan(struct update *update, const struct collector_scan *latest,
+		       const struct collector_scan *now)
 {
 	index_modules(update);
 	index_places(update);
@@ -260,7 +260,7 @@ int module_timeline_update(struct module_timeline *timeline, const struct guest_
 	if (!error)
 		error = open_update(&update);
 	if (!error)
-		take_look(&update, latest, now);
+		apply_scan(&update, latest, now);
 	close_update(&update);
 	return error;
 }

@@ -8,22 +8,22 @@
 
 #define MADE (1ull << 63) /* inode numbers of kernfs are far below */
 
-struct place {
+struct slot {
 	uint64_t id;   /* 0: unknown */
 	uint64_t time; /* of the latest record about the process */
 };
 
 /* Ids are given one after the other: those of a page are used together. */
-#define PAGE_PLACES 256u
+#define PAGE_SLOTS 256u
 
 struct page {
-	struct place places[PAGE_PLACES];
+	struct slot slots[PAGE_SLOTS];
 };
 
 struct process_cgroups {
 	struct guest_account *account;
 	uint64_t lost; /* ns: reports up to this time are stale */
-	struct page *pages[SAMPLE_TASK_LIMIT / PAGE_PLACES];
+	struct page *pages[SAMPLE_TASK_LIMIT / PAGE_SLOTS];
 };
 
 struct process_cgroups *process_cgroups_new(struct guest_account *account)
@@ -37,22 +37,22 @@ struct process_cgroups *process_cgroups_new(struct guest_account *account)
 
 void process_cgroups_free(struct process_cgroups *cgroups)
 {
-	for (uint32_t i = 0; cgroups && i < SAMPLE_TASK_LIMIT / PAGE_PLACES; i++)
+	for (uint32_t i = 0; cgroups && i < SAMPLE_TASK_LIMIT / PAGE_SLOTS; i++)
 		guest_account_free(cgroups->account, cgroups->pages[i], sizeof(struct page));
 	free(cgroups);
 }
 
 /* NULL: none. */
-static struct place *find(const struct process_cgroups *cgroups, uint32_t pid)
+static struct slot *find(const struct process_cgroups *cgroups, uint32_t pid)
 {
-	struct page *page = cgroups->pages[pid / PAGE_PLACES];
+	struct page *page = cgroups->pages[pid / PAGE_SLOTS];
 
-	return page ? &page->places[pid % PAGE_PLACES] : NULL;
+	return page ? &page->slots[pid % PAGE_SLOTS] : NULL;
 }
 
-static struct place *need(struct process_cgroups *cgroups, uint32_t pid)
+static struct slot *need(struct process_cgroups *cgroups, uint32_t pid)
 {
-	struct page **page = &cgroups->pages[pid / PAGE_PLACES];
+	struct page **page = &cgroups->pages[pid / PAGE_SLOTS];
 
 	if (!*page)
 		*page = guest_account_new(cgroups->account, sizeof(**page));
@@ -73,11 +73,11 @@ bool process_cgroups_id_is_made(uint64_t id)
 
 static void set(struct process_cgroups *cgroups, const struct sideband *record, uint64_t id)
 {
-	struct place *place = id ? need(cgroups, record->pid) : find(cgroups, record->pid);
+	struct slot *slot = id ? need(cgroups, record->pid) : find(cgroups, record->pid);
 
 	/* A late record is about an earlier process of this id. */
-	if (place && record->time >= place->time)
-		*place = (struct place){ id, record->time };
+	if (slot && record->time >= slot->time)
+		*slot = (struct slot){ id, record->time };
 }
 
 static void extend_loss(struct process_cgroups *cgroups, const struct sideband_lost *lost)
@@ -106,7 +106,7 @@ void process_cgroups_apply(struct process_cgroups *cgroups, const struct sideban
 
 uint64_t process_cgroups_of(const struct process_cgroups *cgroups, uint32_t pid)
 {
-	const struct place *place = pid < SAMPLE_TASK_LIMIT ? find(cgroups, pid) : NULL;
+	const struct slot *slot = pid < SAMPLE_TASK_LIMIT ? find(cgroups, pid) : NULL;
 
-	return place && place->time > cgroups->lost ? place->id : 0;
+	return slot && slot->time > cgroups->lost ? slot->id : 0;
 }

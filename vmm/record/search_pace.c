@@ -17,12 +17,12 @@ static bool is_same(const struct search_state *left, const struct search_state *
 	       left->upper == right->upper;
 }
 
-static bool is_known(const struct search_pace *pace, const struct search_state *place)
+static bool is_known(const struct search_pace *pace, const struct search_state *state)
 {
 	size_t count = pace->count < SEARCH_STATES ? pace->count : SEARCH_STATES;
 
 	for (size_t i = 0; i < count; i++)
-		if (is_same(&pace->places[i], place))
+		if (is_same(&pace->states[i], state))
 			return true;
 	return false;
 }
@@ -45,24 +45,24 @@ bool search_pace_allows(const struct search_pace *pace, uint64_t now)
 bool search_pace_is_due(const struct search_pace *pace, const struct guest_registers *registers,
 			uint64_t now)
 {
-	struct search_state place = place_of(registers);
+	struct search_state state = place_of(registers);
 
 	return search_pace_allows(pace, now) &&
-	       (is_over(pace, pace->pause, now) || !is_known(pace, &place));
+	       (is_over(pace, pace->pause, now) || !is_known(pace, &state));
 }
 
 void search_pace_searched(struct search_pace *pace, const struct guest_registers *registers,
 			  uint64_t now, uint64_t work)
 {
-	struct search_state place = place_of(registers);
+	struct search_state state = place_of(registers);
 
 	cpu_budget_charge(&pace->work, now, work);
 	pace->last = now;
 	pace->pause = pace->pause ? pace->pause + pace->pause / 2 : SEARCH_PAUSE_MIN;
 	if (pace->pause > SEARCH_PAUSE_MAX)
 		pace->pause = SEARCH_PAUSE_MAX;
-	if (!is_known(pace, &place))
-		pace->places[pace->count++ % SEARCH_STATES] = place;
+	if (!is_known(pace, &state))
+		pace->states[pace->count++ % SEARCH_STATES] = state;
 }
 
 void search_pace_reset(struct search_pace *pace)

@@ -34,7 +34,7 @@ struct search_pace {
 	uint64_t pause;         /* ns after the latest search; 0: there was none */
 	uint64_t last;          /* ns, end of the latest search */
 	struct cpu_budget work; /* that it took */
-	struct search_state places[SEARCH_STATES];
+	struct search_state states[SEARCH_STATES];
 	size_t count; /* of searches since the start */
 };
 
