@@ -151,7 +151,7 @@ static void check_in_ours(const char *path)
 
 	CHECK_STRING(
 		text,
-		"# Event    cpu-clock, 1000 Hz asked for at first, 999.5 had on average\n"
+		"# Event    cpu-clock, 1000 Hz requested, 999.5 on average\n"
 		"# Samples  32, 0.032 s, 4 vCPUs\n"
 		"# Event    mem:0xffffffff82a05980:w\n# Samples  30, 30 hits, 4 vCPUs\n"
 		"# Watched  25.0 % of the time, 2.000 s of 8.000 s on all vCPUs: about 120 hits in "

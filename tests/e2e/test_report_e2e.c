@@ -369,7 +369,7 @@ TEST(report, limits_rows_to_the_terminal_height)
 	check_rows(&fixture, REPORT, 48, "");
 	check_rows(&fixture, REPORT " -n 5", 5, "43 more rows below the limit\n");
 	check_rows(&fixture, TERMINAL(REPORT), 12,
-		   "36 more rows than fit here: -n 48 shows them, so does a pipe\n");
+		   "36 more rows than fit here: use -n 48 or a pipe to show them\n");
 	check_rows(&fixture, TERMINAL(REPORT " -n 48"), 48, "");
 	check_rows(&fixture, TERMINAL(REPORT " --percent-limit 0.01"), 48, "");
 	named_guest_end(&fixture);

@@ -174,7 +174,7 @@ static void check_part(const struct part *part)
 
 static void check_report(const struct controlled *run)
 {
-	static const char wanted[] = "# Event    cpu-clock, 1000 Hz asked for at first, ";
+	static const char wanted[] = "# Event    cpu-clock, 1000 Hz requested, ";
 	char command[256], line[256];
 	FILE *report;
 	bool told = false;

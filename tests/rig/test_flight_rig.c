@@ -66,7 +66,7 @@ static void check_report(const struct end *end)
 	char *report = output_of(end, "kvmscope report");
 	char before[64];
 
-	/* "5.0 s", or on a fast machine "what there was" */
+	/* "5.0 s", or on a fast machine "everything" */
 	snprintf(before, sizeof(before), " before %s", end->trigger);
 	check_text(end->name, report, "# Guest    Linux 6.1.");
 	check_text(end->name, report, before);

@@ -20,7 +20,7 @@
 #define FLAG_TIMER_32_BITS         (1u << 8)
 #define FLAG_RESET_REGISTER        (1u << 10)
 
-/* Latencies from these values on mean: no C2, no C3. */
+/* C2 and C3 are unsupported at latencies of at least these values. */
 #define NO_C2 101
 #define NO_C3 1001
 

@@ -163,7 +163,7 @@ void aml_eisa_id(struct aml *aml, const char *id)
 	put_32(aml, __builtin_bswap32(value));
 }
 
-/* A buffer: its length as a 16-bit integer, which the end fills in, then its bytes. */
+/* A buffer: its length as a 16-bit integer, which aml_resources_end() sets, then its bytes. */
 aml_mark aml_resources(struct aml *aml)
 {
 	aml_mark mark;

@@ -169,7 +169,7 @@ static int find_payload(const struct kernel_file *file, const struct setup_heade
 	*size = file->bytes.size - *offset;
 	if (declared >= *size + PARAGRAPH_SIZE)
 		return error_set(
-			-ENOEXEC, "%s is truncated: the kernel has %llu bytes, %llu are there",
+			-ENOEXEC, "%s is truncated: the kernel has %llu bytes, the file %llu",
 			file->path, (unsigned long long)declared, (unsigned long long)*size);
 	if (declared && declared < *size)
 		*size = declared; /* signatures and the like follow */

@@ -87,7 +87,7 @@ int loader_place_command_line(const struct loader *loader, const char *prefix, u
 	if (limit > LAYOUT_COMMAND_LINE_SIZE - 1)
 		limit = LAYOUT_COMMAND_LINE_SIZE - 1;
 	if (prefix_length + length > limit)
-		return error_set(-E2BIG, "the command line has %zu bytes, but %s takes %llu",
+		return error_set(-E2BIG, "the command line has %zu bytes; %s accepts %llu",
 				 prefix_length + length, loader->file.path,
 				 (unsigned long long)limit);
 	error = loader_write(loader->memory, LAYOUT_COMMAND_LINE, prefix, prefix_length);

@@ -187,7 +187,7 @@ static int place_module(const struct loader *loader, struct placed *module)
 
 	if (options->module_text && options->initrd)
 		return error_set(-EINVAL,
-				 "a multiboot image takes an initrd or a module text, not both");
+				 "a multiboot image accepts an initrd or a module text, not both");
 	if (options->module_text)
 		return loader_place_text(loader, options->module_text, LAYOUT_MAPPED - 1, module);
 	return loader_place_initrd(loader, LAYOUT_MAPPED - 1, module);

@@ -393,8 +393,7 @@ static bool choose(const struct arbiter *arbiter, unsigned int vcpu, uint64_t no
 
 	chosen->count = 0;
 	room -= append(chosen, &pinned, room);
-	/* Flexible ones keep one, unless the guest uses so many that not even the pinned ones
-	 * fit. */
+	/* Flexible ones keep one, unless the guest leaves too few even for the pinned ones. */
 	kept = flexible.count && room > (int)most_pinned_by_a_space(arbiter, vcpu);
 	if (bound.count > room - kept)
 		rotate(&bound, turn);

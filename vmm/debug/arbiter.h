@@ -45,7 +45,7 @@
 
 struct arbiter;
 
-/* Who gets a register that both need. */
+/* Which side gets a register that both need. */
 enum breakpoint_priority { BREAKPOINT_PRIORITY_GUEST, BREAKPOINT_PRIORITY_HOST };
 
 struct arbiter_options {
@@ -101,7 +101,7 @@ uint64_t arbiter_generation(const struct arbiter *arbiter);
 /* The guest uses these registers of VCPU: a bit for each. True if they have changed. */
 bool arbiter_set_guest(struct arbiter *arbiter, unsigned int vcpu, uint8_t slots);
 
-/* No register of VCPU for HOLDER before UNTIL, because it had too many hits. */
+/* Keeps HOLDER out of VCPU's registers until UNTIL, because it had too many hits. */
 void arbiter_pause(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now,
 		   uint64_t until);
 

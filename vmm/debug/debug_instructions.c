@@ -103,7 +103,7 @@ static uint8_t next(struct cursor *cursor)
 }
 
 /* SDM vol. 2A 2.1.1 and 2.2.1 */
-static uint8_t pass_prefixes(struct cursor *cursor)
+static uint8_t skip_prefixes(struct cursor *cursor)
 {
 	static const char prefixes[] = "\x66\x67\xf2\xf3\x2e\x36\x3e\x26\x64\x65";
 	uint8_t byte = next(cursor);
@@ -121,7 +121,7 @@ static uint8_t mode_of(uint8_t modrm)
 }
 
 /* Skips the rest of a memory operand after MODRM: SDM vol. 2A 2.1.5. Not for 16-bit addresses. */
-static void pass_memory(struct cursor *cursor, uint8_t modrm)
+static void skip_memory(struct cursor *cursor, uint8_t modrm)
 {
 	static const uint8_t displacements[REGISTERS + 1] = { 0, 1, 4, 0 };
 	uint8_t mode = mode_of(modrm), base = modrm & 7;
@@ -136,11 +136,11 @@ static bool is_skipped_of_group_7(struct cursor *cursor)
 {
 	uint8_t modrm = next(cursor);
 
-	pass_memory(cursor, modrm);
+	skip_memory(cursor, modrm);
 	return mode_of(modrm) == REGISTERS || (modrm >> 3 & 7) == 7;
 }
 
-static bool is_skipped_behind_escape(struct cursor *cursor)
+static bool is_skipped_after_escape(struct cursor *cursor)
 {
 	switch (next(cursor)) {
 	case 0x01:
@@ -163,7 +163,7 @@ static bool is_skipped_behind_escape(struct cursor *cursor)
 	case 0x38: /* INVPCID */
 		if (next(cursor) != 0x82)
 			return false;
-		pass_memory(cursor, next(cursor));
+		skip_memory(cursor, next(cursor));
 		return true;
 	default:
 		return false;
@@ -172,9 +172,9 @@ static bool is_skipped_behind_escape(struct cursor *cursor)
 
 static bool is_skipped(struct cursor *cursor)
 {
-	switch (pass_prefixes(cursor)) {
+	switch (skip_prefixes(cursor)) {
 	case ESCAPE:
-		return is_skipped_behind_escape(cursor);
+		return is_skipped_after_escape(cursor);
 	case 0x90: /* PAUSE */
 		return cursor->repeats;
 	case 0xe4: /* IN and OUT */

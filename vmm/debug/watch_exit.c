@@ -117,7 +117,7 @@ static bool emulate_move(struct watches *watches, struct vcpu *vcpu, const struc
 	return true;
 }
 
-/* The instruction had faulted, so our RFLAGS.TF went through the guest's stack: clear it. */
+/* Clears our RFLAGS.TF, which was on the guest's stack because the instruction had faulted. */
 static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
 {
 	struct kvm_regs registers = *vcpu_registers(vcpu);

@@ -114,7 +114,7 @@ static void registers_access(void *context, uint64_t offset, bool write, void *d
 		pm->handlers.power_off(pm->handlers.context);
 }
 
-/* 24 or 32 bits, as the FADT says; it wraps in both cases. */
+/* 32 bits wide (FLAG_TIMER_32_BITS of the FADT); it wraps. */
 static uint32_t timer_value(void)
 {
 	struct timespec now;

@@ -156,8 +156,7 @@ static ssize_t write_some(const struct console_output *output, const uint8_t *by
 	}
 }
 
-/* After a write: WRITTEN bytes are gone, or the descriptor has failed with errno. With the lock
- * held. */
+/* Removes the WRITTEN bytes; a negative value is a failed write with errno. With the lock held. */
 static void account(struct console_output *output, ssize_t written)
 {
 	if (written >= 0) {

@@ -286,7 +286,7 @@ static uint8_t read_register(struct serial *serial, uint64_t number)
 	}
 }
 
-/* Registers are bytes: of a wider access only the first byte is used. */
+/* Registers are bytes: only the first byte of a wider access is used. */
 static void serial_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)
 {
 	struct serial *serial = context;

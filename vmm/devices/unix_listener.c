@@ -36,7 +36,7 @@ static bool is_stale(const struct sockaddr_un *address)
 	return refused;
 }
 
-/* fchmod() before bind() sets the socket's mode: others cannot connect at any moment. */
+/* fchmod() before bind() sets the socket's mode, so other users can never connect. */
 static int bind_and_listen(int fd, const struct sockaddr_un *address)
 {
 	const struct sockaddr *general = (const struct sockaddr *)address;

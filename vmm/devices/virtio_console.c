@@ -154,7 +154,7 @@ static void reset(struct virtio_device *device)
 		console_port_reset(&console->ports[i]);
 }
 
-/* Watches peers for their end again, which a guest that did not read had suspended. */
+/* Watches for disconnecting peers again, which was suspended while the guest had no buffers. */
 static void was_reset(struct virtio_device *device)
 {
 	struct virtio_console *console = (struct virtio_console *)device;

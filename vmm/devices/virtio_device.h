@@ -41,7 +41,7 @@ struct virtio_device_operations {
 	/* After a reset, for work of the loop's thread. Lock held. May be NULL. */
 	void (*was_reset)(struct virtio_device *device);
 	/* Release everything that is not virtio_device's, and free the device. Lock not held;
-	 * notify() is not called any longer. Works on half-made devices. */
+	 * notify() is not called any longer. Works on partly created devices. */
 	void (*destroy)(struct virtio_device *device);
 };
 

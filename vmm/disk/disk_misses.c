@@ -115,8 +115,9 @@ void disk_misses_add(struct disk_misses *misses, struct span build_id)
 
 int disk_misses_write(struct disk_misses *misses, const char *directory)
 {
-	int error =
-		misses->text.failed ? error_set(-ENOMEM, "no memory for what is not on disks") : 0;
+	int error = misses->text.failed
+			    ? error_set(-ENOMEM, "no memory for the builds not on disks")
+			    : 0;
 
 	if (!error && misses->changed)
 		error = cache_write_file(directory, DISK_MISSES_FILE, CACHE_MODE_OF_BOOT,

@@ -3,8 +3,8 @@
  * Copies programs and libraries from the guest's disks (guest_disk.h) to the build-id cache, where
  * perf finds them too; they replace symbols that came from guest memory, but never files of others.
  * disk_symbols_fetch() does so at the end of a recording for all its images whose functions the
- * cache does not have, so that reports still have the symbols when the disk is gone. One thread at
- * a time.
+ * cache does not have, so that reports still have the symbols after the disk was removed. One
+ * thread at a time.
  */
 #ifndef KVMSCOPE_DISK_DISK_SYMBOLS_H
 #define KVMSCOPE_DISK_DISK_SYMBOLS_H
@@ -18,12 +18,11 @@
 
 struct guest_disk;
 
-/* Limits, because the guest chooses its files and they take the host's disk space: bytes of a file,
- */
+/* Limits of the host's disk space, because the guest controls its files. Bytes of one file: */
 #define DISK_SYMBOLS_FILE_MAX (128ull << 20)
-/* bytes of all files, unless the search sets another limit, */
+/* Bytes of all files, unless the search sets another limit: */
 #define DISK_SYMBOLS_TOTAL_MAX (512ull << 20)
-/* and free bytes of the cache's file system to leave, or a tenth of it if that is less. */
+/* Free bytes to leave in the cache's file system, or a tenth of it if that is less: */
 #define DISK_SYMBOLS_FREE_MIN (1ull << 30)
 
 struct disk_symbols_search {

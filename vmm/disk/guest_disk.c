@@ -226,7 +226,7 @@ static void warn_without_landlock(void)
 	if (!warned && !sandbox_has_landlock())
 		log_warning(
 			"this kernel has no Landlock: the process that reads a guest's disk could read "
-			"what else the disk's owner may");
+			"all files of the disk's owner");
 	warned = true;
 }
 

@@ -21,7 +21,7 @@ struct sandbox_broker;
 
 /* Larger files are refused. */
 #define GUEST_DISK_FILE_MAX (512ull << 20)
-/* Most bytes read from one disk. */
+/* Limit of the bytes read from one disk. */
 #define GUEST_DISK_TOTAL_MAX (4ull << 30)
 /* After this number of missing files, only the latest file system is searched. */
 #define GUEST_DISK_MISSES_MAX 64u

@@ -29,12 +29,11 @@ struct sandbox {
 };
 
 /*
- * Runs ARGUMENTS, an absolute path first, NULL last, and at most SANDBOX_ARGUMENTS_MAX before it,
- * and collects its standard output in OUTPUT,
- * which the caller frees in any case. Errors, with messages: -EIO: it failed; -ETIMEDOUT, -EFBIG;
- * -ECANCELED: is_over() returned true; -ECHILD: its exit status was lost, because SIGCHLD is
- * ignored; an error of confining or executing it ("cannot confine ..."); -ENOMEM and the errors of
- * fork().
+ * Runs ARGUMENTS (an absolute path first, NULL last, at most SANDBOX_ARGUMENTS_MAX before it) and
+ * collects its standard output in OUTPUT, which the caller frees in any case. Errors, with
+ * messages: -EIO: it failed; -ETIMEDOUT, -EFBIG; -ECANCELED: is_over() returned true; -ECHILD: its
+ * exit status was lost, because SIGCHLD is ignored; an error of confining or executing it ("cannot
+ * confine ..."); -ENOMEM and the errors of fork().
  */
 int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, struct bytes *output);
 

@@ -119,8 +119,8 @@ static bool receive_all(int fd, void *bytes, size_t size)
 	return recv(fd, bytes, size, MSG_WAITALL) == (ssize_t)size;
 }
 
-/* True if the caller is gone. */
-static bool is_caller_gone(void *context)
+/* True if the caller has exited. */
+static bool has_caller_exited(void *context)
 {
 	struct pollfd caller = { .fd = BROKER_FD, .events = POLLRDHUP };
 
@@ -171,7 +171,7 @@ static bool serve(const struct sandbox_broker *broker)
 					       .gid = broker->files[request.file].probe.gid,
 					       .seconds = request.seconds,
 					       .output_max = request.output_max,
-					       .is_over = is_caller_gone },
+					       .is_over = has_caller_exited },
 			    arguments, &output);
 	answered = send_reply(error, &output);
 	free(output.data);

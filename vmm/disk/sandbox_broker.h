@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs sandboxes (sandbox.h) for a process that gives up the right to read their files. The broker
- *is a process started before that. It runs one program on a fixed set of files, keeps only the
- *rights to become their owners, does not interpret the program's output, and ends with the thread
- *that started it. One thread at a time.
+ * is a process started before that. It runs one program on a fixed set of files, keeps only the
+ * rights to become their owners, does not interpret the program's output, and ends with the thread
+ * that started it. One thread at a time.
  *
  *	caller --file, arguments--> broker --> program in its sandbox
  *	caller <---output or error--------- broker
@@ -30,7 +30,7 @@ struct disk_file {
 struct disk_probe {
 	uid_t uid; /* the owner */
 	gid_t gid;
-	char start[DISK_PROBE_START]; /* first bytes, which tell the image format */
+	char start[DISK_PROBE_START]; /* first bytes, which identify the image format */
 	size_t size;                  /* of START; less in a shorter file */
 };
 

@@ -31,7 +31,7 @@ static void format_registers(struct vcpu *vcpu, char *text, size_t size)
 		 (ull)s->efer, (ull)s->idt.base, s->idt.limit);
 }
 
-/* The bytes that KVM could not execute: as it reports them, else those at RIP. */
+/* Copies the bytes that KVM could not execute: those it reports, else those at RIP. */
 static size_t failed_instruction(struct vcpu *vcpu, uint8_t *bytes)
 {
 	const struct kvm_run *run = vcpu->run;
@@ -94,7 +94,7 @@ static const char *suberror_name(uint32_t suberror)
 	case KVM_INTERNAL_ERROR_SIMUL_EX:
 		return "another exception while KVM delivered one";
 	case KVM_INTERNAL_ERROR_DELIVERY_EV:
-		return "an exit while KVM delivered an event, as by an IDT or stack outside of RAM";
+		return "an exit while KVM delivered an event; is the IDT or the stack outside of RAM?";
 	case KVM_INTERNAL_ERROR_UNEXPECTED_EXIT_REASON:
 		return "a hardware exit that KVM did not expect";
 	default:
@@ -109,8 +109,8 @@ enum vcpu_end exit_report(struct vcpu *vcpu)
 	switch (run->exit_reason) {
 	case KVM_EXIT_SHUTDOWN:
 		report(vcpu, -EIO,
-		       "triple fault: the guest could not handle an exception, nor the fault of "
-		       "handling it");
+		       "triple fault: the guest could handle neither an exception nor the double "
+		       "fault after it");
 		return VCPU_END_SHUTDOWN;
 	case KVM_EXIT_INTERNAL_ERROR:
 		if (run->internal.suberror == KVM_INTERNAL_ERROR_EMULATION)

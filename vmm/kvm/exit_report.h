@@ -8,10 +8,10 @@
 
 #include "vmm/kvm/vcpu.h"
 
-/* The exit in vcpu->run, which the VMM cannot handle. Returns the reason for vcpu_run() to end. */
+/* Reports the exit in vcpu->run, which the VMM cannot handle. Returns the result of vcpu_run(). */
 enum vcpu_end exit_report(struct vcpu *vcpu);
 
-/* KVM_RUN itself failed with ERROR (a positive errno). */
+/* Reports that KVM_RUN failed with ERROR (a positive errno). */
 void exit_report_run_failed(struct vcpu *vcpu, int error);
 
 #endif

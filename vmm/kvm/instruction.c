@@ -10,8 +10,8 @@ enum prefix { PREFIX_NONE, PREFIX_66, PREFIX_F2, PREFIX_F3 };
 
 /*
  * OPCODE follows 0x0f unless one_byte is set. Unless it is PREFIX_NONE, PREFIX must be present.
- * MODRM is the whole byte; REG is its middle field, with a memory or a register operand as MEMORY
- * says (SDM vol. 2, app. A).
+ * MODRM is the whole byte; REG is its middle field, and MEMORY selects a memory or a register
+ * operand (SDM vol. 2, app. A).
  */
 struct pattern {
 	const char *name;

@@ -143,7 +143,7 @@ static int save_vcpu(struct vcpu_state *state, struct vcpu *vcpu, const struct m
 	return save_msrs(state, vcpu, list);
 }
 
-/* Completes the access that caused the last exit, so that nothing of it happens after the reset. */
+/* Completes the access that caused the last exit, so that it has no effect after the reset. */
 static void finish_instruction(struct vcpu *vcpu)
 {
 	for (int i = 0; i < EXITS_MAX; i++) {

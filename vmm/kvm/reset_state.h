@@ -10,14 +10,13 @@
 struct reset_state;
 struct vm;
 
-/* Saves the state of VM and all its vCPUs, before any has run. -ENOMEM, the errors of the ioctls.
- */
+/* Saves the state of VM and its vCPUs, before any has run. -ENOMEM, the errors of the ioctls. */
 int reset_state_save(struct reset_state **state, const struct vm *vm);
 void reset_state_free(struct reset_state *state); /* NULL is a no-op */
 
 /*
- * Restores it. No vCPU has a thread, and no device raises an interrupt meanwhile. After an error of
- * the ioctls the VM cannot run any longer.
+ * Restores STATE. No vCPU may have a thread, and no device may raise an interrupt meanwhile. After
+ * an error of the ioctls the VM cannot run any longer.
  */
 int reset_state_restore(const struct reset_state *state, struct vm *vm);
 

@@ -98,7 +98,7 @@ static int map_run(struct vcpu *vcpu, const struct vm *vm)
 	return 0;
 }
 
-/* From now on each exit stores the registers; the first ones have to be read. */
+/* Each exit stores the registers from now on; the initial ones are read here. */
 static int start_sync_regs(struct vcpu *vcpu, const struct vm *vm)
 {
 	if ((vm_capability(vm, KVM_CAP_SYNC_REGS) & SYNC_REGS) != SYNC_REGS)
@@ -135,7 +135,7 @@ static void set_lapic_line(struct kvm_lapic_state *state, size_t offset, uint32_
 	memcpy(state->regs + offset, &value, sizeof(value));
 }
 
-/* As firmware leaves them: the PIC on LINT0, NMI on LINT1 (MultiProcessor Spec. 1.4, 3.6.2). */
+/* Sets them as firmware does: PIC on LINT0, NMI on LINT1 (MultiProcessor Spec. 1.4, 3.6.2). */
 static int set_lapic_lines(struct vcpu *vcpu)
 {
 	struct kvm_lapic_state state;

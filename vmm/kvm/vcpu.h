@@ -47,7 +47,7 @@ struct vcpu_pmu_operations {
 	void (*destroy)(struct vcpu *vcpu); /* also after a failed or missing create */
 	/* The machine is reset; the vCPU has no thread. */
 	void (*reset)(struct vcpu *vcpu);
-	/* RDMSR and WRMSR of an MSR that vm_filter_msrs() takes from KVM. False: #GP(0). */
+	/* RDMSR and WRMSR of an MSR in the ranges of vm_filter_msrs(). False: #GP(0). */
 	bool (*read_msr)(struct vcpu *vcpu, uint32_t index, uint64_t *value);
 	bool (*write_msr)(struct vcpu *vcpu, uint32_t index, uint64_t value);
 	/* INT3, with vcpu_set_software_breakpoints(). True if it has executed the instruction at
@@ -81,8 +81,8 @@ struct vcpu {
 	int fd;
 	struct kvm_run *run; /* run_size bytes */
 	size_t run_size;
-	pthread_mutex_t lock;    /* of thread and thread_id: no signal to a thread that has left */
-	pthread_t thread;        /* valid while thread_id is set */
+	pthread_mutex_t lock; /* of thread and thread_id: a thread that has left gets no signal */
+	pthread_t thread;     /* valid while thread_id is set */
 	_Atomic pid_t thread_id; /* 0 while no thread runs the vCPU */
 	const struct vcpu_handlers *handlers;
 	atomic_bool stop;        /* vcpu_stop() was called */

@@ -23,7 +23,7 @@ static void on_kick(int signal)
 	}
 }
 
-/* A pending timer signal stands for several expirations (timer_getoverrun(2)). */
+/* A pending timer signal may represent several expirations (timer_getoverrun(2)). */
 static void on_sample(int signal, siginfo_t *information, void *context)
 {
 	if (current) {

@@ -34,7 +34,7 @@ struct vm {
  * The errors of open() and the ioctls, with a message. Any thread. */
 int vm_create(struct vm *vm, uint64_t memory_size);
 
-/* Destroys the vCPUs, whose threads must have ended, then the VM. Works on half-made VMs. */
+/* Destroys the vCPUs, whose threads must have ended, then the VM. Works on partly created VMs. */
 void vm_destroy(struct vm *vm);
 
 /* Sets interrupt line GSI: 0 to 23 of the IOAPIC, 0 to 15 also of the PIC. Any thread. */

@@ -26,11 +26,11 @@ static int exit_for_filtered(const struct vm *vm)
 
 int vm_filter_msrs(struct vm *vm, const struct msr_range *ranges, size_t count)
 {
-	static uint8_t denied[MSR_RANGE_COUNT_MAX / 8]; /* all 0: none is KVM's */
+	static uint8_t denied[MSR_RANGE_COUNT_MAX / 8]; /* all 0: KVM handles none of them */
 	struct kvm_msr_filter filter = { .flags = KVM_MSR_FILTER_DEFAULT_ALLOW };
 	int error = exit_for_filtered(vm);
 
-	_Static_assert(MSR_RANGES_MAX == KVM_MSR_FILTER_MAX_RANGES, "as many as KVM takes");
+	_Static_assert(MSR_RANGES_MAX == KVM_MSR_FILTER_MAX_RANGES, "KVM's limit");
 	assert(count <= MSR_RANGES_MAX);
 	if (error)
 		return error;

@@ -42,9 +42,9 @@ struct probe_row {
  */
 int probe_all(struct probe_row **rows, size_t *count);
 /*
- * Runs the probe ID, which must exist. -ENOMEM. Forks. The probes of guest debugging are allowed
- * beside other threads too: their children only use locks that fork() itself restores (malloc's,
- * stdio's).
+ * Runs the probe ID, which must exist. -ENOMEM. Forks. The probes of guest debugging may also run
+ * while there are other threads: their children only use locks that fork() itself restores
+ * (malloc's, stdio's).
  */
 int probe_one(const char *id, struct probe_row *row);
 /* NULL is a no-op. */

@@ -43,7 +43,7 @@ struct machine {
 	struct machine_result result;
 };
 
-/* The first end counts and stops the other vCPUs. Any thread. */
+/* Stores the result and stops the other vCPUs; only the first call counts. Any thread. */
 static void end_machine(struct machine *machine, enum vcpu_end end, const char *message)
 {
 	bool first;

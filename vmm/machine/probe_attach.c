@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requirements for VMs that others started: BPF, access to their memory, libvirt. */
+/* Requirements for VMs of other programs: BPF, access to their memory, libvirt. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>

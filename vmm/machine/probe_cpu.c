@@ -117,7 +117,7 @@ static const struct instruction instructions[] = {
 
 #define INSTRUCTIONS (sizeof(instructions) / sizeof(instructions[0]))
 
-/* LEAF as the guest kernel sees it: not every KVM shows what KVM_SET_CPUID2 set. */
+/* LEAF in the guest's kernel mode: not every KVM shows what KVM_SET_CPUID2 set. */
 static int guest_cpuid(uint32_t leaf, struct kvm_regs *regs)
 {
 	const uint8_t code[] = { 0xb8, (uint8_t)leaf, 0, 0, 0, 0x31, 0xc9, 0x0f, 0xa2, PROBE_END };

@@ -20,7 +20,7 @@
 
 /* Guest addresses, physical and virtual. */
 #define PROBE_CODE 0x8000ull
-/* of interrupts and system calls: ends with PROBE_HANDLER_VALUE if it runs at CPL0 */
+/* Handler of interrupts and system calls: ends with PROBE_HANDLER_VALUE if it runs at CPL0. */
 #define PROBE_HANDLER    0x9000ull
 #define PROBE_USER_CODE  0xa000ull
 #define PROBE_DATA       0x10000ull /* initially zero, 64-byte aligned */

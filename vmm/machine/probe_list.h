@@ -45,7 +45,7 @@ probe probe_emulated_pmu;
 probe probe_cpu_clock;
 probe probe_perf_permission;
 
-/* probe_attach.c: requirements for profiling VMs of others */
+/* probe_attach.c: requirements for profiling VMs of other programs */
 probe probe_bpf;
 probe probe_btf;
 probe probe_process_memory;

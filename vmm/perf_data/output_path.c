@@ -23,8 +23,8 @@ bool output_path_is_standard(const char *path)
 	       !fstat(STDOUT_FILENO, &standard) && is_same(&reached, &standard);
 }
 
-/* A link's owner decides where it leads: root follows links of root and its own only. */
-static bool is_believed(const struct stat *link)
+/* A link's owner controls its target: only links of root and of our own user are followed. */
+static bool is_trusted(const struct stat *link)
 {
 	return !link->st_uid || link->st_uid == geteuid();
 }
@@ -56,5 +56,5 @@ bool output_path_is_file(const char *path, char target[PATH_MAX])
 		return errno == ENOENT;
 	if (!S_ISLNK(named.st_mode))
 		return S_ISREG(named.st_mode);
-	return !is_believed(&named) || follow(path, target);
+	return !is_trusted(&named) || follow(path, target);
 }

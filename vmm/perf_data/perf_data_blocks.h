@@ -2,7 +2,7 @@
 /*
  * kvmscope's own data in a perf.data file: blocks in the FINISHED_ROUND records, which perf ignores
  * (docs/perf-data.md). One block has the counts of losses, one describes a flight recording.
- * Parsers take hostile bytes. Any thread.
+ * Parsers accept hostile bytes. Any thread.
  */
 #ifndef KVMSCOPE_PERF_DATA_PERF_DATA_BLOCKS_H
 #define KVMSCOPE_PERF_DATA_PERF_DATA_BLOCKS_H
@@ -14,7 +14,7 @@
 #include "shared/loss_counts.h"
 #include "shared/span.h"
 
-/* Most triggers that one file can list. */
+/* Maximum number of triggers in one file. */
 #define PERF_DATA_FLIGHT_TRIGGERS 16
 
 struct perf_data_flight_trigger {

@@ -83,7 +83,7 @@ enum perf_data_feature {
 #define PERF_DATA_BUILD_ID_FIELD     24
 #define PERF_DATA_MISC_BUILD_ID_SIZE (1 << 15)
 
-/* PERF_DATA_ID_INDEX has an array of these, */
+/* PERF_DATA_ID_INDEX has an array of these entries, then an array of the guests below. */
 struct perf_data_id_entry {
 	uint64_t id;
 	uint64_t index;
@@ -91,7 +91,6 @@ struct perf_data_id_entry {
 	uint64_t tid;
 };
 
-/* then an array of these. */
 struct perf_data_id_guest {
 	uint64_t machine_pid;
 	uint64_t vcpu;

@@ -4,7 +4,7 @@
  * section of a file or into a pipe.
  *
  * A file stays valid if its writer is killed: while it grows, the data section is the last part of
- * the file, and its size in the header is moved by one pwrite() of 8 bytes, after the bytes
+ * the file, and its size in the header is updated by one pwrite() of 8 bytes, after the bytes
  * themselves are written. One thread.
  */
 #ifndef KVMSCOPE_PERF_DATA_PERF_DATA_OUTPUT_H

@@ -49,14 +49,14 @@ static int load_section(struct perf_data_reader *reader, struct perf_data_sectio
 
 static int read_attribute(struct perf_data_reader *reader, struct span attribute)
 {
-	uint64_t ids_place = attribute.size - sizeof(struct perf_data_section);
+	uint64_t ids_offset = attribute.size - sizeof(struct perf_data_section);
 	struct perf_data_section ids;
 	uint8_t *content;
 	int event, error;
 
-	if (!span_copy(attribute, ids_place, &ids, sizeof(ids)))
+	if (!span_copy(attribute, ids_offset, &ids, sizeof(ids)))
 		return broken(reader, "its event attribute is too small");
-	attribute.size = ids_place;
+	attribute.size = ids_offset;
 	event = perf_data_layout_add_event(&reader->records.layout, attribute);
 	if (event < 0)
 		return event;

@@ -72,7 +72,7 @@ static void add_identity(struct bytes *to, const struct sideband_mmap *mmap)
  * (tools/perf/util/map.c, map__new(): by these names, and by MAP_HUGETLB). PID is another process
  * there.
  */
-static bool is_code_of_no_file(const struct sideband_mmap *mmap)
+static bool is_anonymous_code(const struct sideband_mmap *mmap)
 {
 	return mmap->prot & PROT_EXEC && sideband_is_anonymous(mmap->name, mmap->build_id_size);
 }
@@ -81,7 +81,7 @@ static bool is_code_of_no_file(const struct sideband_mmap *mmap)
  * program's file in memory is not mistaken for one. */
 static const char *name_of(const struct sideband_mmap *mmap)
 {
-	if (is_code_of_no_file(mmap))
+	if (is_anonymous_code(mmap))
 		return "[anon]";
 	return mmap->prot & PROT_EXEC && sideband_is_memfd(mmap->name) ? mmap->name + 1
 								       : mmap->name;

@@ -150,7 +150,7 @@ static int start_pipe(const struct perf_data_writer *writer)
 #define ATTRIBUTE_ENTRY (ATTRIBUTE_SIZE + sizeof(struct perf_data_section))
 
 /* Order in the file: header, attributes, ids of each event, data. */
-static uint64_t place_of_attribute(size_t event)
+static uint64_t attribute_offset(size_t event)
 {
 	return sizeof(struct perf_data_header) + event * ATTRIBUTE_ENTRY;
 }
@@ -163,8 +163,7 @@ static size_t event_room(const struct perf_data_facts *facts)
 static void add_attribute(const struct perf_data_facts *facts, size_t event, struct bytes *to)
 {
 	uint64_t size = facts->ids * sizeof(uint64_t);
-	struct perf_data_section ids = { place_of_attribute(event_room(facts)) + event * size,
-					 size };
+	struct perf_data_section ids = { attribute_offset(event_room(facts)) + event * size, size };
 
 	bytes_add(to, attribute_of(facts, event), ATTRIBUTE_SIZE);
 	bytes_add(to, &ids, sizeof(ids));
@@ -221,7 +220,7 @@ int perf_data_start_change(const struct perf_data_writer *writer, size_t event)
 		return 0;
 	add_attribute(&writer->facts, event, &entry);
 	error = entry.failed ? no_memory()
-			     : perf_data_output_patch(writer->output, place_of_attribute(event),
+			     : perf_data_output_patch(writer->output, attribute_offset(event),
 						      entry.data, entry.size);
 	free(entry.data);
 	return error;

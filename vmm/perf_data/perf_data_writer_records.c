@@ -136,7 +136,7 @@ static void add_values(struct bytes *record, const struct sample_hit *hit)
 	struct perf_data_hit_values values = { hit->before, hit->after, hit->flags, hit->hits };
 
 	_Static_assert((sizeof(uint32_t) + sizeof(values)) % 8 == 0,
-		       "perf wants raw data to fill 8 bytes");
+		       "perf requires raw data to fill 8 bytes");
 	bytes_add_u32(record, sizeof(values));
 	bytes_add(record, &values, sizeof(values));
 }
@@ -214,7 +214,7 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 	return perf_data_writer_sample_of(writer, sample, &task, sample->cgroup);
 }
 
-/* For records about a vCPU, whatever task it runs. */
+/* For records about a vCPU, not about the task that it runs. */
 static void add_vcpu_id(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu)
 {
 	int32_t pid = perf_data_writer_unknown_pid(writer);
@@ -294,7 +294,7 @@ static int write_symbol(struct perf_data_writer *writer, const struct perf_data_
 				      : PERF_RECORD_KSYMBOL_TYPE_UNKNOWN,
 		     flags };
 
-	/* perf without --guest would take it for host kernel code. */
+	/* perf without --guest would treat it as host kernel code. */
 	if (mapping->is_code && writer->perspective == PERSPECTIVE_HOST)
 		return 0;
 	perf_data_writer_begin(writer, PERF_RECORD_KSYMBOL, guest_misc(writer, true));

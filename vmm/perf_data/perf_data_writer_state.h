@@ -66,9 +66,9 @@ int perf_data_writer_update_watches(struct perf_data_writer *writer);
 
 /*
  * The start of a file or pipe: the events, their ids, and the first records. A file that can get
- * more events has room for them between its header and the data; the size of the attribute section
- * alone says how many are valid. It has 8 bytes and is written last, so the file is valid whenever
- * the writer is killed.
+ * more events has room for them between its header and the data. The size of the attribute section
+ * limits the valid ones; it has 8 bytes and is written last, so the file is valid whenever the
+ * writer is killed.
  */
 
 /* The first event's attribute for a recording with OPTIONS. */

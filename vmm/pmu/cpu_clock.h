@@ -5,10 +5,10 @@
  * cpu_clock_event_update()). A guest sees this time pass while its vCPU runs; time without a CPU is
  * reported to it as steal time (arch/x86/kvm/x86.c, record_steal_time()).
  *
- * CLOCK_THREAD_CPUTIME_ID is less: it excludes interrupt time (CONFIG_IRQ_TIME_ACCOUNTING) and time
- * stolen from a host that is itself a guest (CONFIG_PARAVIRT_TIME_ACCOUNTING; kernel/sched/core.c,
- * update_rq_clock_task()). It is the fallback if no perf event can be opened, as with
- * kernel.perf_event_paranoid 3.
+ * CLOCK_THREAD_CPUTIME_ID is slower: it excludes interrupt time (CONFIG_IRQ_TIME_ACCOUNTING) and
+ * time stolen from a host that is itself a guest (CONFIG_PARAVIRT_TIME_ACCOUNTING;
+ * kernel/sched/core.c, update_rq_clock_task()). It is the fallback if no perf event can be opened,
+ * as with kernel.perf_event_paranoid 3.
  *
  * All functions are for the thread that opened the clock; cpu_clock_close() also for another one.
  */

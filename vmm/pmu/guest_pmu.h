@@ -11,8 +11,8 @@
  * that the host does not count are derived from the guest's run time, at constant frequencies.
  * Counters of all other events do not advance: CPUID marks them unavailable if it can, and they are
  * reported when the guest enables them. For derived cycles this includes events at one privilege
- * level only (OS without USR or the reverse), and edges, CMASK and INV, because run time does not
- * tell them apart.
+ * level only (OS without USR or the reverse), and EDGE, CMASK and INV, which run time cannot
+ * distinguish.
  *
  * All functions are for the vCPU's thread, or for another one while the vCPU does not run.
  * Callbacks run on the same thread, for several vCPUs at the same time.

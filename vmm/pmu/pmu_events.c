@@ -60,9 +60,9 @@ static enum modifier select_modifier(uint64_t select)
 static const char *modifier_name(enum modifier modifier)
 {
 	static const char *const names[] = { [MODIFIER_NONE] = "",
-					     [MODIFIER_EDGE] = ", with an edge, INV or CMASK",
-					     [MODIFIER_USER] = ", of user mode alone",
-					     [MODIFIER_KERNEL] = ", of kernel mode alone" };
+					     [MODIFIER_EDGE] = ", with EDGE, INV or CMASK",
+					     [MODIFIER_USER] = ", user mode only",
+					     [MODIFIER_KERNEL] = ", kernel mode only" };
 
 	return names[modifier];
 }
@@ -98,7 +98,7 @@ static void report_event(const struct pmu *pmu, unsigned int number,
 			 const struct pmu_counting *counting)
 {
 	const uint64_t select = counting->select;
-	const char *name = counting->event ? counting->event->name : "no name known";
+	const char *name = counting->event ? counting->event->name : "unknown";
 	const char *modifier = modifier_name(select_modifier(select));
 	char text[128];
 

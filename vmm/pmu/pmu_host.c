@@ -141,7 +141,7 @@ static uint64_t scale(struct pmu_host *host, uint64_t count, uint64_t enabled, u
 	return (uint64_t)((wide)count * enabled / running);
 }
 
-/* An interval continues until the event had a counter. */
+/* An interval ends at the first reading after the event was on a counter. */
 static void read_event(struct pmu_host *host, struct backing *backing)
 {
 	const struct pmu_host_reading seen = backing->seen;

@@ -6,8 +6,8 @@
  *
  * A hostile guest selects the events, so only known ones reach the host: those in the tables of
  * pmu_intel.c and pmu_amd.c, which are local to the core (L2 events of AMD family 15H: to the two
- * cores that share it), with unit mask, EDGE, INV, CMASK and privilege levels. A guest cannot get
- * at AnyThread (its hyperthread neighbour), pin control, PEBS, LBR, events with further registers
+ * cores that share it), with unit mask, EDGE, INV, CMASK and privilege levels. A guest cannot use
+ * AnyThread (its hyperthread neighbour), pin control, PEBS, LBR, events with further registers
  * (offcore, load latency), northbridge and other uncore events, nor the numbers to which perf gives
  * its own meaning (event 00H).
  *

@@ -6,8 +6,8 @@
  * to the vCPU's thread, that counts only in the guest (arch/x86/kvm/pmu.c,
  * pmc_reprogram_counter()).
  *
- * Sampling uses no counter: its clock is a timer (vmm/sample/sample_clock.h), so it takes none from
- * the guest and does not change its counts.
+ * Sampling uses no counter: its clock is a timer (vmm/sample/sample_clock.h), so it leaves all
+ * counters to the guest and does not change its counts.
  *
  * Other users on the host get the remaining counters. Their flexible events share those. Events
  * pinned to a CPU, such as the NMI watchdog's, precede the guest's: if they leave too few counters,

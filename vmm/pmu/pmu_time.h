@@ -2,9 +2,9 @@
 /*
  * A guest's run time for its PMU: time in KVM_RUN during which the vCPU's thread had a CPU
  * (cpu_clock.h). Host work in that time counts, both for the guest (page tables, timers) and for
- * the host (interrupts), because the guest sees it pass and gets no account of it. Waiting in HLT
- * or for a CPU does not count, nor does the handling of exits: all counters stop between leave and
- * enter.
+ * the host (interrupts), because that time passes in the guest and is not reported as stolen.
+ * Waiting in HLT or for a CPU does not count, nor does the handling of exits: all counters stop
+ * between leave and enter.
  *
  * It costs no system call while nothing counts, otherwise two per exit and one for each new
  * overflow time.

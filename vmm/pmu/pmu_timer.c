@@ -133,6 +133,7 @@ int pmu_timer_disarm(struct pmu_timer *timer)
 {
 	if (timer->event < 0)
 		return set_posix_timer(timer, 0);
-	/* Disabling it would leave its one kick over, in addition to the next one. */
+	/* Disabling the event would keep its unused kick, in addition to the one of the next arm.
+	 */
 	return is_waiting(timer) ? set_event(timer, WAIT_MAX) : 0;
 }

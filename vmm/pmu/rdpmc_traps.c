@@ -23,7 +23,7 @@
 
 #define NOWHERE UINT64_MAX
 
-/* Number of kernels reported: a hostile guest can look like a new kernel as often as it likes. */
+/* Limit of reported kernels: a hostile guest can imitate any number of new kernels. */
 #define REPORTS_MAX 32
 
 enum state {
@@ -102,7 +102,7 @@ static bool is_known(const struct rdpmc_traps *traps, const struct guest_registe
 	return true;
 }
 
-/* Traps of an older kernel stay in memory: that memory may belong to something else by now. */
+/* Traps of an older kernel stay in memory, which may be in use for something else now. */
 static void discard_traps(struct rdpmc_traps *traps)
 {
 	traps->count = 0;
@@ -132,7 +132,8 @@ static int arm(struct rdpmc_traps *traps, const struct guest_registers *register
 {
 	int error = 0;
 
-	/* Only now: SITES was determined with RDPMC shown in place of this kernel's older traps. */
+	/* Not earlier: while SITES was determined, this kernel's older traps were shown as RDPMC.
+	 */
 	discard_traps(traps);
 	for (size_t i = 0; i < sites->count && !error; i++)
 		error = put_trap(traps, registers, &sites->sites[i]);
@@ -252,9 +253,8 @@ static bool may_report(struct rdpmc_traps *traps)
 	if (traps->reports == REPORTS_MAX)
 		return false;
 	if (++traps->reports == REPORTS_MAX)
-		log_warning(
-			"the guest has looked like %d kernels: RDPMC of further ones is not reported",
-			REPORTS_MAX);
+		log_warning("the guest has run %d kernels: RDPMC of further ones is not reported",
+			    REPORTS_MAX);
 	return true;
 }
 

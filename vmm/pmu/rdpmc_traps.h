@@ -14,10 +14,10 @@
  * addresses has the MSRs only.
  *
  * KVM answers RDPMC of user programs (CR4.PCE) with #GP, or with 0 if its own PMU is off (kvm_amd
- * of Linux 6.1; arch/x86/kvm/pmu.c, kvm_pmu_rdpmc()), which programs would take for a count. So
+ * of Linux 6.1; arch/x86/kvm/pmu.c, kvm_pmu_rdpmc()), which programs would use as a count. So
  * Linux's own switch for it (rdpmc_sites.h) is set to 0 after boot, as the guest's root may do.
  *
- * Limits: modules loaded later are not searched; a guest that reads its own code sees INT3; if the
+ * Limits: modules loaded later are not searched; a guest that reads its own code reads INT3; if the
  * guest's root sets the switch again, RDPMC has KVM's result.
  *
  *	create, destroy	while no vCPU runs

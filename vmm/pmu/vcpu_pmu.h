@@ -29,7 +29,7 @@ struct pmu_vcpu_statistics {
 	uint64_t msr_accesses;         /* exits for RDMSR and WRMSR of the PMU */
 };
 
-/* The model for vendor and family in TABLE; a guest would not look for any other. -ENOTSUP with
+/* The model for vendor and family in TABLE, the only one that a guest searches for. -ENOTSUP with
  * a message for an unsupported vendor. */
 int pmu_vcpu_model(struct cpuid_table *table, enum pmu_model *model);
 

@@ -17,8 +17,8 @@
  *	/lxc/NAME, /lxc.payload.NAME			lxc NAME
  *	.../machine-NAME.scope				machine NAME (systemd-machined)
  *
- * An ID has 64 hexadecimal digits, of which the first 12 are shown, as the runtimes do. Of nested
- * containers the innermost is used.
+ * An ID has 64 hexadecimal digits; the first 12 are shown, as the runtimes do. If containers are
+ * nested, the innermost one is used.
  */
 void container_name(const char *cgroup, char *name, size_t size);
 

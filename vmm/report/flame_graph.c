@@ -15,7 +15,7 @@
 #define NARROWEST_PART 20000
 #define FUNCTIONS      40 /* rows of the table below the graph */
 
-#define MARK "{{DATA}}" /* marks the place of the data in the page */
+#define MARK "{{DATA}}" /* replaced by the data in the page */
 
 struct writer {
 	FILE *to;
@@ -79,7 +79,7 @@ static void put_about(const struct writer *writer, const struct profile *profile
 	fprintf(to, "\"cutOff\":%s},\n", summary->cut_off ? "true" : "false");
 }
 
-/* Image names repeat; compression of the file takes care of that. */
+/* Image names repeat: compressing the file removes that overhead. */
 static void put_frames(FILE *to, const struct flame_tree *tree)
 {
 	fputs("\"frames\":[", to);

@@ -21,8 +21,6 @@ int flame_graph_write(const struct profile *profile, enum folded_group by, FILE 
 /* The page without data, *SIZE bytes, not NUL-terminated. */
 const char *flame_graph_page(size_t *size);
 
-/* All stacks of a profile as one tree, from the outermost frames inwards. */
-
 /* The page uses the numbers: see vmm/report/web/profile.js. */
 enum flame_kind {
 	FLAME_PROCESS,
@@ -48,6 +46,7 @@ struct flame_node {
 	uint64_t self;                      /* weight of samples in this frame itself */
 };
 
+/* All stacks of a profile as one tree, from the outermost frames inwards. */
 struct flame_tree {
 	struct pool pool;
 	struct hash_table frames, nodes;

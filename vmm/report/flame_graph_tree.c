@@ -114,7 +114,7 @@ static struct flame_node *add_frame(struct flame_tree *tree, struct flame_node *
 				   kind_of(frame)));
 }
 
-/* One frame stands for consecutive unsymbolized callers, whose number means nothing. */
+/* Consecutive unsymbolized callers become one frame, because their number has no meaning. */
 static bool repeats_caller(const struct profile_frame *frame, const struct profile_frame *caller)
 {
 	return !frame->symbol && !caller->symbol && frame->image == caller->image &&

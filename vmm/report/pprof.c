@@ -60,8 +60,8 @@ static int by_frames(const void *left, const void *right)
 	return memcmp(a->key, b->key, a->count * sizeof(void *));
 }
 
-/* What KEY of a function is, stored as its count: a frame (compared with its source file), or a
- * string by its pointer. */
+/* The kind of a function's key, stored as its count: a frame (compared with its source file), or a
+ * string (compared as a pointer). */
 enum { NAME_OF_PROCESS, FRAME, NAME_OF_IMAGE };
 
 static int by_function(const void *left, const void *right)
@@ -452,7 +452,7 @@ static void put_stack(struct writer *writer, const struct profile *profile,
 	free(locations);
 }
 
-static bool is_wanted(const struct writer *writer, const struct profile_stack *stack)
+static bool is_selected(const struct writer *writer, const struct profile_stack *stack)
 {
 	return !writer->options.one_vcpu || stack->vcpu == writer->options.vcpu;
 }
@@ -470,7 +470,7 @@ static void put_stacks(struct writer *writer, const struct profile *profile)
 	for (size_t i = 0; i < events; i++)
 		count += value_count(profile_event(profile, i));
 	for (size_t i = 0; i < profile_stack_count(profile) && !writer->error; i++) {
-		if (!is_wanted(writer, profile_stack(profile, i)))
+		if (!is_selected(writer, profile_stack(profile, i)))
 			continue;
 		memset(values, 0, count * sizeof(*values));
 		put_stack(writer, profile, profile_stack(profile, i), values, count);

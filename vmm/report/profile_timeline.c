@@ -10,7 +10,7 @@
 
 enum kind { KIND_MAP, KIND_COMM, KIND_EXEC, KIND_FORK };
 
-/* The program of a child whose parent's program is unknown, whatever is mapped later. */
+/* The program of a child whose parent's program is unknown; later mappings do not change it. */
 static const struct profile_image unknown_program;
 
 struct record {

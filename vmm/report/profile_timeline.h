@@ -50,8 +50,8 @@ int profile_timeline_map(struct profile_timeline *timeline, bool guest, int32_t 
 /* COMM must live as long as the pool. */
 int profile_timeline_comm(struct profile_timeline *timeline, uint32_t tid, uint64_t time,
 			  const char *comm);
-/* PID executes a new program: the first file mapped after that. If that is the earlier program, a
- * later file that has the thread's comm at TIME, if there is one. */
+/* PID executes a new program: the first file mapped after that, unless a later one is named like
+ * the thread's comm at TIME. */
 int profile_timeline_exec(struct profile_timeline *timeline, uint32_t pid, uint64_t time);
 /* BEFORE: it started before TIME (as it does if TIME is 0), and inherits nothing. */
 int profile_timeline_fork(struct profile_timeline *timeline, uint32_t pid, uint32_t tid,

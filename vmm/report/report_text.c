@@ -264,7 +264,7 @@ static void print_window(const struct perf_data_summary *summary, FILE *to)
 	if (flight->from)
 		fprintf(to, "%.1f s before ", seconds(flight->from, first->time));
 	else
-		fputs("what there was before ", to);
+		fputs("everything before ", to);
 	print_trigger(first, to);
 	if (seconds(first->time, flight->to) >= 0.05)
 		fprintf(to, " and %.1f s after", seconds(first->time, flight->to));
@@ -291,8 +291,7 @@ void report_flight_text(const struct perf_data_summary *summary, FILE *to)
 			"#          complete from %.1f s before it on: the rings held no more\n",
 			seconds(flight->complete, first));
 	if (flight->missed)
-		fprintf(to,
-			"#          there is no file for %" PRIu64 " more trigger%s of this run\n",
+		fprintf(to, "#          %" PRIu64 " more trigger%s of this run without a file\n",
 			flight->missed, flight->missed == 1 ? "" : "s");
 }
 
@@ -318,7 +317,7 @@ static void print_count(const struct table *table, const struct profile_event *e
 	if (!count->enabled || count->running >= count->enabled)
 		return;
 	fprintf(table->to,
-		"# Watched  %.1f %% of the time, %.3f s of %.3f s on all vCPUs: about %s hits in all of it\n",
+		"# Watched  %.1f %% of the time, %.3f s of %.3f s on all vCPUs: about %s hits in total\n",
 		100.0 * (double)count->running / (double)count->enabled,
 		(double)count->running / 1e9, (double)count->enabled / 1e9,
 		grouped(scaled, report_scaled_hits(event)));
@@ -332,7 +331,7 @@ static void print_frequency(const struct profile_event *event, FILE *to)
 		return;
 	fprintf(to, ", %llu Hz", (unsigned long long)event->frequency);
 	if (event->frequency_changed && event->weight)
-		fprintf(to, " asked for at first, %.1f had on average",
+		fprintf(to, " requested, %.1f on average",
 			(double)event->samples * 1e9 / (double)event->weight);
 }
 
@@ -371,7 +370,7 @@ static void print_table(const struct report *report, FILE *to, bool color)
 		fprintf(to, "# %s more row%s ", grouped(text, report->hidden),
 			report->hidden == 1 ? "" : "s");
 	if (report->hidden && report->options.screen)
-		fprintf(to, "than fit here: -n %zu shows them, so does a pipe\n",
+		fprintf(to, "than fit here: use -n %zu or a pipe to show them\n",
 			report->count + report->hidden);
 	else if (report->hidden)
 		fputs("below the limit\n", to);

@@ -245,7 +245,7 @@ static int add_frames(struct symbolizer *symbolizer, const struct perf_data_samp
 	return error;
 }
 
-/* The program, whatever comm its threads set. */
+/* The name of the program, which threads cannot change by setting their comm. */
 static const char *app_of(const struct symbolizer *symbolizer,
 			  const struct perf_data_sample *sample, const char *comm)
 {
@@ -333,23 +333,23 @@ const char *symbolizer_note(const struct symbolizer *symbolizer)
 					    : symbolizer->kernels[0].note;
 }
 
-static void count_inlines(const struct image_inlines *inlines, size_t *asked, size_t *unknown)
+static void count_inlines(const struct image_inlines *inlines, size_t *images, size_t *unknown)
 {
 	if (!inlines)
 		return;
-	++*asked;
+	++*images;
 	*unknown += !image_inlines_found(inlines);
 }
 
-void symbolizer_inlines(const struct symbolizer *symbolizer, size_t *asked, size_t *unknown)
+void symbolizer_inlines(const struct symbolizer *symbolizer, size_t *images, size_t *unknown)
 {
-	*asked = *unknown = 0;
+	*images = *unknown = 0;
 	for (size_t i = 0; i < symbolizer->images.capacity; i++) {
 		const struct profile_image *image = symbolizer->images.slots[i].item;
 
 		if (image)
-			count_inlines(image->inlines, asked, unknown);
+			count_inlines(image->inlines, images, unknown);
 	}
 	for (size_t i = 0; i < 2; i++)
-		count_inlines(symbolizer->kernels[i].inlines, asked, unknown);
+		count_inlines(symbolizer->kernels[i].inlines, images, unknown);
 }

@@ -67,6 +67,6 @@ uint64_t symbolizer_lost(const struct symbolizer *symbolizer);
 /* Why the kernel's functions have no symbols; "" if they have, or were not sampled. */
 const char *symbolizer_note(const struct symbolizer *symbolizer);
 /* The number of images whose inlined functions were looked up, and of those without DWARF. */
-void symbolizer_inlines(const struct symbolizer *symbolizer, size_t *asked, size_t *unknown);
+void symbolizer_inlines(const struct symbolizer *symbolizer, size_t *images, size_t *unknown);
 
 #endif

@@ -23,20 +23,20 @@ static bool same_name(const void *item, const void *key)
 	return ((const struct build_id *)item)->name == key;
 }
 
-static int on_build_id(void *context, const struct perf_data_build_id *taken)
+static int on_build_id(void *context, const struct perf_data_build_id *entry)
 {
 	struct symbolizer *symbolizer = context;
-	const char *name = pool_string(&symbolizer->pool, taken->name);
+	const char *name = pool_string(&symbolizer->pool, entry->name);
 	struct build_id *build_id = pool_alloc(&symbolizer->pool, sizeof(*build_id));
 
 	if (!name || !build_id)
 		return symbolizer_out_of_memory(symbolizer);
-	if (taken->build_id_size > ELF_BUILD_ID_MAX ||
+	if (entry->build_id_size > ELF_BUILD_ID_MAX ||
 	    hash_table_find(&symbolizer->build_ids, hash_pointer(name), same_name, name))
 		return 0;
 	build_id->name = name;
-	build_id->size = taken->build_id_size;
-	memcpy(build_id->bytes, taken->build_id, taken->build_id_size);
+	build_id->size = entry->build_id_size;
+	memcpy(build_id->bytes, entry->build_id, entry->build_id_size);
 	return check(symbolizer,
 		     !hash_table_add(&symbolizer->build_ids, hash_pointer(name), build_id));
 }
@@ -83,8 +83,8 @@ static int keep_image(struct symbolizer *symbolizer, const struct profile_image 
 }
 
 /* Keeps what distinguishes the boots of a kernel. */
-static int learn_kernel(struct symbolizer *symbolizer, const struct profile_image *image,
-			const struct perf_data_mapping_event *mapping)
+static int note_kernel(struct symbolizer *symbolizer, const struct profile_image *image,
+		       const struct perf_data_mapping_event *mapping)
 {
 	struct profile_kernel *kernel = image->kernel;
 	struct profile_module_mapping *module;
@@ -119,7 +119,7 @@ static int on_mapping(void *context, const struct perf_data_mapping_event *mappi
 	find_build_id(symbolizer, &image, mapping);
 	if (kernel)
 		image.kernel = &symbolizer->kernels[guest];
-	if (kernel && learn_kernel(symbolizer, &image, mapping))
+	if (kernel && note_kernel(symbolizer, &image, mapping))
 		return symbolizer_out_of_memory(symbolizer);
 	error = keep_image(symbolizer, &image, &kept);
 	if (error)

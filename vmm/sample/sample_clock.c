@@ -17,7 +17,7 @@
  * each expiration counts, including those merged by the kernel (timer_getoverrun(2): they come with
  * the signal).
  *
- * For CPU time, without perf events, the timer only says when to read the clock: samples represent
+ * For CPU time, without perf events, the timer only triggers a read of the clock: samples represent
  * whole periods of CPU time that the thread used. The timer also wakes halted vCPUs, which costs
  * some CPU time itself.
  */

@@ -196,7 +196,7 @@ static void find_cgroup(const struct sampler *sampler, const struct guest_kernel
 	state->cgroups = enter_cgroup(kernel, &state->task);
 }
 
-/* The collector looks up later what did not fit into the time. */
+/* Records which lookups did not finish in time; the collector repeats them later. */
 static void record_cut(const struct sampler *sampler, const struct guest_kernel *kernel,
 		       struct state *state)
 {
@@ -237,7 +237,8 @@ static void collect_state(struct sampler *sampler, struct vcpu *vcpu, struct vcp
 		module_presence_check(guest_kernel_presence(kernel), sampler->options.view,
 				      &kernel->paging, state->begin, &state->chain);
 	drop_foreign(kernel, &state->task, &state->chain);
-	/* Also addresses that the walk did not look up. After the deadline they get no image. */
+	/* Includes addresses that the walk did not look up. After the deadline they get no image.
+	 */
 	for (uint16_t i = 0; i < state->chain.user_depth; i++)
 		user_map_find(&state->map, state->chain.addresses[state->chain.kernel_depth + i]);
 	record_cut(sampler, kernel, state);

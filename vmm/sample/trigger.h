@@ -69,7 +69,7 @@ int trigger_fd(const struct trigger *trigger);
 /* The name for users: "SIGUSR2", "guest reset", "console line". */
 const char *trigger_kind_name(enum trigger_kind kind);
 
-/* True if the guest can cause it as often as it likes. Those of the guest's end come once. */
+/* True if the guest can cause it any number of times; it can end only once. */
 bool trigger_is_from_guest(enum trigger_kind kind);
 
 #endif

@@ -25,10 +25,10 @@ struct vcpu_reading {
 	uint64_t waited;
 	/*
 	 * Exits caused by the guest: exits to KVM without those for host interrupts. A kick is such
-	 * an interrupt, so sampling adds none. 0 without counters. One too many while such an
-	 * interrupt has taken the CPU from the vCPU: KVM counts the exit at once, but the interrupt
-	 * only when the thread continues (vcpu_enter_guest() and the exit handlers of
-	 * arch/x86/kvm). The next reading may be lower.
+	 * an interrupt, so sampling adds none. 0 without counters. One too high while the thread is
+	 * preempted after such an interrupt: KVM counts the exit at once, but the interrupt only
+	 * when the thread continues (vcpu_enter_guest() and the exit handlers of arch/x86/kvm). The
+	 * next reading may be lower.
 	 */
 	uint64_t exits;
 };

@@ -14,7 +14,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 
-/* True if KIND has just gone out of bounds. */
+/* True if KIND was within its limit at the last call and now exceeds it. */
 static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool out_of_bounds)
 {
 	bool reported = state->reported[kind];

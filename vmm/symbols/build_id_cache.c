@@ -166,7 +166,7 @@ static int visible(const struct dirent *entry)
 }
 
 /* Finds a complete boot equal to this one: a guest without KASLR, or one profiled before. A boot
- * without its code does not count, because somebody may be writing it. */
+ * without its code does not count, because another process may be writing it. */
 static bool find_complete_boot(const char *entry, const struct bytes *kallsyms,
 			       const struct bytes *modules, char path[PATH_MAX])
 {
@@ -208,7 +208,7 @@ static int store_boot(const char *entry, const struct bytes *kallsyms, const str
 	if (*boot->path && cache_file_is(boot->path, "modules", modules) &&
 	    cache_file_is(boot->path, "kallsyms", kallsyms))
 		return 0;
-	if (boot->complete) { /* somebody else's, and not equal any more */
+	if (boot->complete) { /* not ours, and no longer equal */
 		*boot->path = '\0';
 		boot->complete = false;
 	}

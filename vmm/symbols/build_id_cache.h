@@ -6,9 +6,9 @@
  *	DIR/[kernel.kallsyms]/ID/kallsyms	symbols of a kernel
  *	DIR/.build-id/xx/yyyy			link to that directory
  *	DIR/[kernel.kcore]/ID/TIME/kallsyms	symbols of one boot, with modules
- *	DIR/[kernel.kcore]/ID/TIME/modules	module addresses; perf uses the boot that matches
- *them DIR/[kernel.kcore]/ID/TIME/kcore	the code, for perf annotate DIR/[guest.user]/ID/elf
- *symbols of a user-space image
+ *	DIR/[kernel.kcore]/ID/TIME/modules	module addresses, by which perf selects the boot
+ *	DIR/[kernel.kcore]/ID/TIME/kcore	the code, for perf annotate
+ *	DIR/[guest.user]/ID/elf			symbols of a user-space image
  *
  * A kernel's symbols serve all its boots, because perf relocates them by _text. Modules do not move
  * with the kernel, so only the symbols of a boot have them: a symbol is right or left out.
@@ -124,7 +124,7 @@ int build_id_cache_add_image(const char *directory, struct span build_id, const 
 /* The same, but replaces an earlier file of ours that does not have more symbols. */
 int build_id_cache_replace_image(const char *directory, struct span build_id,
 				 const struct bytes *file);
-/* Removes what build_id_cache_add_image() added. */
+/* Removes the file that build_id_cache_add_image() added. */
 void build_id_cache_remove_image(const char *directory, struct span build_id);
 
 /* True if there is a file with symbols of that build, perf's own included. */

@@ -32,7 +32,7 @@ static int find_entry(const char *directory, struct span build_id, struct entry 
 				  NULL);
 }
 
-/* The path of the build's file, by whoever added it. */
+/* The path of the build's file, ours or perf's. */
 static bool find_file(const char *directory, struct span build_id, struct entry *entry,
 		      char path[PATH_MAX])
 {
@@ -63,8 +63,8 @@ bool build_id_cache_has_image(const char *directory, struct span build_id)
 	       !is_outdated(&entry);
 }
 
-/* True if this is the original file, and not a symbol file: nobody has more. */
-static bool has_its_bytes(const char *path)
+/* True if this is the original file, and not a symbol file: no other source has more. */
+static bool is_original(const char *path)
 {
 	struct elf_segments segments;
 	struct elf_file file;
@@ -90,7 +90,7 @@ bool build_id_cache_has_whole_image(const char *directory, struct span build_id)
 	char path[PATH_MAX];
 
 	return find_file(directory, build_id, &entry, path) && !is_outdated(&entry) &&
-	       ((elf_kind_of(path, &kind) && kind.all) || has_its_bytes(path));
+	       ((elf_kind_of(path, &kind) && kind.all) || is_original(path));
 }
 
 void build_id_cache_touch(const char *directory, struct span build_id)

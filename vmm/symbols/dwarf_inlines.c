@@ -61,7 +61,7 @@ struct dwarf_inlines {
 	size_t total; /* ranges in all arrays, limited by TOTAL_MAX */
 };
 
-/* False: the file has so many addresses that it must be hostile. */
+/* False: the file has more addresses than any real one. */
 static bool count_address(struct dwarf_inlines *inlines)
 {
 	return inlines->total < TOTAL_MAX && ++inlines->total;
@@ -179,7 +179,7 @@ static int read_dwarf(struct dwarf_inlines *inlines, const struct symbol_sources
 				    : error_set(-ENODATA, "%s has no DWARF", inlines->file.path);
 }
 
-/* Of any array whose members begin with their lowest address. */
+/* For any array whose members begin with their lowest address. */
 static int by_address(const void *left, const void *right)
 {
 	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
@@ -230,7 +230,7 @@ void dwarf_inlines_close(struct dwarf_inlines *inlines)
 	free(inlines);
 }
 
-/* The functions of a unit. */
+/* Reads the functions of a unit. */
 
 struct walk {
 	struct dwarf_inlines *inlines;
@@ -334,8 +334,6 @@ static void read_unit(struct dwarf_inlines *inlines, struct unit *unit)
 		qsort(unit->functions, unit->function_count, sizeof(*unit->functions), by_address);
 }
 
-/* Lookup of an address. */
-
 /* The last member that begins at or before ADDRESS, in an array sorted by_address(); NULL: none. */
 static const void *find_last(const void *array, size_t count, size_t size, uint64_t address)
 {
@@ -415,7 +413,7 @@ static void find_line(struct unit *unit, uint64_t address, struct dwarf_function
 	function->line = (unsigned int)number;
 }
 
-/* The inlined functions at ADDRESS, the outermost first; of more than MAX the innermost. */
+/* The inlined functions at ADDRESS, the outermost first; at most the MAX innermost ones. */
 static size_t find_inlined(const struct unit *unit, const struct function *function,
 			   uint64_t address, Dwarf_Off *dies, size_t max)
 {

@@ -17,7 +17,7 @@
 struct dwarf_inlines;
 struct symbol_sources;
 
-/* Of deeper nesting the outermost functions are dropped. */
+/* If functions are nested deeper, the outermost ones are dropped. */
 #define DWARF_INLINES_MAX 128
 
 struct dwarf_function {

@@ -10,7 +10,7 @@
 #include "shared/agent_protocol.h"
 #include "vmm/symbols/symbol_file.h"
 
-/* More than headers, notes and section names take. */
+/* More than the size of headers, notes and section names. */
 #define PAGE 4096u
 
 #define SECTIONS_SIZE_MAX (AGENT_SECTIONS_MAX * sizeof(struct agent_section))
@@ -115,7 +115,7 @@ struct symbol_start {
 };
 
 /*
- * Ends of symbols without a size, which assembly makes: the next symbol, or the end of the section
+ * Ends of symbols without a size, as in assembly code: the next symbol, or the end of the section
  * if that comes first, because the code after it may belong to no symbol (PLT stubs after _init).
  */
 struct symbol_ends {
@@ -163,8 +163,8 @@ static uint64_t end_of_section(const struct symbol_ends *ends, uint64_t address)
 	return address;
 }
 
-/* SYMBOL's own size, or else where it ends. 0: unknown, or another symbol at its address has a
- * size, and is the better one. */
+/* SYMBOL's own size, else the distance to its end. 0: unknown, or another symbol at its address
+ * has a size and is preferred. */
 static uint64_t symbol_size(const struct symbol_ends *ends, const Elf64_Sym *symbol)
 {
 	uint64_t start = symbol->st_value, end;

@@ -18,15 +18,15 @@
 /*
  * Writes the functions of TABLE into TO, whose data the caller frees; check TO->failed. TO is empty
  * if TABLE is broken or has no functions, or if its symbols share strings to such an extent that
- * their names take over 25 % more than all strings do, each escaped and counted once. BUILD_ID
- * is at most 20.
+ * their names need over 25 % more bytes than all strings, each escaped and counted once. BUILD_ID
+ * has at most 20 bytes.
  */
 void image_file_make(struct bytes *to, struct span table, struct span build_id);
 
 /* The same for a TABLE that is all its source has: the file is marked so (symbol_file.h). */
 void image_file_make_exhausted(struct bytes *to, struct span table, struct span build_id);
 
-/* Upper limit of the memory in bytes that this takes for TABLE, its result included. */
+/* Upper limit of the memory in bytes that this uses for TABLE, its result included. */
 size_t image_file_cost(struct span table);
 
 /*

@@ -43,14 +43,14 @@ int image_symbols_open(struct image_symbols *symbols,
 /* True if a separate file of that build with its symbols is installed on this machine. */
 bool image_symbols_are_installed(const struct image_symbols *symbols, struct span build_id);
 
-/* True if the cache has symbols of that build, by whoever added them. False if they can be replaced
- * by more that are installed. */
+/* True if the cache has symbols of that build, ours or perf's. False if they can be replaced by
+ * more that are installed. */
 bool image_symbols_has(struct image_symbols *symbols, struct span build_id);
 
 /*
- * True if the cache has all functions of that build that can be had. Symbols that the guest agent
- * sent as all it has count for IMAGE_SYMBOLS_REMEMBERED seconds, because more may be installed in
- * the guest later.
+ * True if the cache has all available functions of that build. Symbols that the guest agent marked
+ * as complete count for IMAGE_SYMBOLS_REMEMBERED seconds, because more may be installed in the
+ * guest later.
  */
 #define IMAGE_SYMBOLS_REMEMBERED (24 * 3600L)
 bool image_symbols_has_all(const struct image_symbols *symbols, struct span build_id);
@@ -63,8 +63,8 @@ bool image_symbols_has_all(const struct image_symbols *symbols, struct span buil
  */
 void image_symbols_add(struct image_symbols *symbols, struct span table, struct span build_id);
 
-/* The same for a TABLE that is all its source has; replaces fewer symbols that kvmscope added, for
- * example from guest memory. */
+/* The same for a TABLE with all symbols of its source; replaces fewer symbols that kvmscope added,
+ * for example from guest memory. */
 void image_symbols_replace(struct image_symbols *symbols, struct span table, struct span build_id);
 
 /* Removes what this session added of that build, if anything. */

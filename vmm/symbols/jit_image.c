@@ -21,7 +21,7 @@ static bool begin(struct jit_image *image)
 	if (getrandom(image->build_id, sizeof(image->build_id), 0) != sizeof(image->build_id))
 		return false;
 	image->build_id[sizeof(image->build_id) - 1] |=
-		1; /* trailing zeros would be taken for padding */
+		1; /* trailing zeros would count as padding */
 	image->end = FIRST_ADDRESS;
 	bytes_add(&image->strings, "", 1);
 	return true;
@@ -75,7 +75,7 @@ static struct bytes table_of(const struct jit_image *image)
 	return table;
 }
 
-void jit_image_write(struct jit_image *image, struct image_symbols *names)
+void jit_image_write(struct jit_image *image, struct image_symbols *symbols)
 {
 	struct bytes table;
 
@@ -83,8 +83,8 @@ void jit_image_write(struct jit_image *image, struct image_symbols *names)
 		return;
 	table = table_of(image);
 	if (!table.failed) {
-		image_symbols_remove(names, span_of(image->build_id, sizeof(image->build_id)));
-		image_symbols_add(names, span_of(table.data, table.size),
+		image_symbols_remove(symbols, span_of(image->build_id, sizeof(image->build_id)));
+		image_symbols_add(symbols, span_of(table.data, table.size),
 				  span_of(image->build_id, sizeof(image->build_id)));
 		image->changed = false;
 	}

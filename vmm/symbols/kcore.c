@@ -92,7 +92,7 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 	if (ranges->count && ranges->count < PN_XNUM && total <= TOTAL_MAX)
 		return 0;
 	free(ranges->ranges);
-	error_set(-EINVAL, "the guest's kernel and modules say they have %llu bytes of code",
+	error_set(-EINVAL, "the guest's kernel and modules claim to have %llu bytes of code",
 		  (unsigned long long)total);
 	return -EINVAL;
 }

@@ -16,7 +16,7 @@
 
 /*
  * The version of the form, in a note: a file of an earlier form, or without the note, may have
- * wrong symbols and is replaced. To be incremented when the symbols of the same guest change.
+ * wrong symbols and is replaced. Increment it when the symbols of the same guest change.
  */
 #define SYMBOL_FILE_FORM      2u
 #define SYMBOL_FILE_NOTE      "kvmscope" /* its owner */
@@ -38,14 +38,14 @@ struct symbol_file_head {
 	uint16_t type; /* ET_REL: addresses are relative to the text; ET_EXEC: of the segments */
 	const uint8_t *build_id;
 	size_t build_id_size;
-	uint64_t text_size;         /* bytes that all addresses are in */
+	uint64_t text_size;         /* bytes; all addresses are below it */
 	const Elf64_Phdr *segments; /* of the mapped file; NULL with 0 */
 	size_t segment_count;
 	bool exhausted; /* see the note */
 	bool dynamic; /* write .dynsym: readers then prefer a .symtab of the same build elsewhere */
 };
 
-/* Most bytes that one byte of a name takes. */
+/* Maximum number of bytes written for one byte of a name. */
 #define SYMBOL_FILE_ESCAPED 4u
 
 void symbol_file_begin(struct symbol_file *file);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds a symbol table from a file's symbols. Of several symbols at one address it keeps the one
- * that perf keeps, so that both show the same symbol (tools/perf/util/symbol.c,
+ * Builds a symbol table from a file's symbols. If several symbols have one address, it keeps the
+ * one that perf keeps, so that both show the same symbol (tools/perf/util/symbol.c,
  * symbols__fixup_duplicate and choose_best_symbol). One thread at a time.
  */
 #ifndef KVMSCOPE_SYMBOLS_SYMBOL_LIST_H

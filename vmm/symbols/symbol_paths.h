@@ -10,7 +10,7 @@
 
 #include "shared/span.h"
 
-/* Where to search, in addition to perf's own places on this machine. */
+/* Where to search, in addition to perf's own paths on this machine. */
 struct symbol_sources {
 	const char *buildid_dir;       /* NULL: perf's default, $HOME/.debug or its configuration */
 	const char *symfs;             /* directory with a copy of the guest's files; NULL */

@@ -118,7 +118,7 @@ TEST(perf_data_flight, is_shown_by_the_report)
 	CHECK_STRING(text, "# Flight   30.0 s before guest panic \"sysrq\" and 5.0 s after\n"
 			   "#          then, 0.250 s later, guest reset\n"
 			   "#          complete from 12.0 s before it on: the rings held no more\n"
-			   "#          there is no file for 2 more triggers of this run\n");
+			   "#          2 more triggers of this run without a file\n");
 	free(text);
 	summary.flight.count = 0;
 	text = printed(&summary);
@@ -143,7 +143,7 @@ TEST(perf_data_flight, is_shown_in_wall_time)
 	setenv("TZ", "UTC", 1);
 	tzset();
 	text = printed(&summary);
-	CHECK_STRING(text, "# Flight   what there was before SIGUSR2, 2023-11-14 22:13:19.000\n");
+	CHECK_STRING(text, "# Flight   everything before SIGUSR2, 2023-11-14 22:13:19.000\n");
 	if (before)
 		setenv("TZ", zone, 1);
 	else

@@ -160,13 +160,13 @@ TEST(pmu_amd, cycles_are_counted_and_nothing_else)
 		{ "PMCx120", UINT64_C(0x100430120), 2000000000, "" },
 		{ "13.2.1, EN", CORE_CYCLES & ~UINT64_C(0x400000), 0, "" },
 		{ "13.2.1, USR", 0x410076, 0,
-		  "event 0x76 umask 0x00 (core cycles), of user mode alone" },
+		  "event 0x76 umask 0x00 (core cycles), user mode only" },
 		{ "13.2.1, CntMask", 0x1430076, 0,
-		  "event 0x76 umask 0x00 (core cycles), with an edge, INV or CMASK" },
+		  "event 0x76 umask 0x00 (core cycles), with EDGE, INV or CMASK" },
 		{ "PMCx0C0", 0x4300c0, 0, "event 0xc0 umask 0x00 (instructions)" },
 		{ "PMCx064", 0x430964, 0, "event 0x64 umask 0x09 (L2 misses)" },
 		{ "13.2.1, EventSelect[11:8]", UINT64_C(0xf00430076), 0,
-		  "event 0xf76 umask 0x00 (no name known)" },
+		  "event 0xf76 umask 0x00 (unknown)" },
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
@@ -209,7 +209,7 @@ TEST(pmu_amd, what_Linux_asks_for_by_name_has_one_here)
 
 		set(&pmu, CORE_SELECT0, configs[i] | 0x410000 /* EN, USR */);
 		CHECK(told[0] != '\0');
-		CHECK(!strstr(told, "no name known"));
+		CHECK(!strstr(told, "unknown"));
 	}
 }
 

@@ -202,16 +202,16 @@ TEST(pmu_intel, cycles_are_counted_and_nothing_else)
 		{ "20.2.1.1, EN", CORE_CYCLES & ~UINT64_C(0x400000), 0, "" },
 		{ "20.2.1.1, neither OS nor USR", 0x40003c, 0, "" },
 		{ "20.2.1.1, USR", 0x41003c, 0,
-		  "event 0x3c umask 0x00 (core cycles), of user mode alone" },
+		  "event 0x3c umask 0x00 (core cycles), user mode only" },
 		{ "20.2.1.1, OS", 0x42003c, 0,
-		  "event 0x3c umask 0x00 (core cycles), of kernel mode alone" },
+		  "event 0x3c umask 0x00 (core cycles), kernel mode only" },
 		{ "20.2.1.1, E", 0x47003c, 0,
-		  "event 0x3c umask 0x00 (core cycles), with an edge, INV or CMASK" },
+		  "event 0x3c umask 0x00 (core cycles), with EDGE, INV or CMASK" },
 		{ "20.2.1.1, INV, CMASK", 0x10c3003c, 0,
-		  "event 0x3c umask 0x00 (core cycles), with an edge, INV or CMASK" },
+		  "event 0x3c umask 0x00 (core cycles), with EDGE, INV or CMASK" },
 		{ "table 20-1", 0x4300c0, 0, "event 0xc0 umask 0x00 (instructions)" },
 		{ "table 20-1", 0x43412e, 0, "event 0x2e umask 0x41 (last level cache misses)" },
-		{ "model specific", 0x4302d1, 0, "event 0xd1 umask 0x02 (no name known)" },
+		{ "model specific", 0x4302d1, 0, "event 0xd1 umask 0x02 (unknown)" },
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
@@ -258,7 +258,7 @@ TEST(pmu_intel, an_event_is_reported_once)
 	for (uint64_t mask = 1; mask < 256; mask++)
 		set(&pmu, MSR_SELECT0, 0x43003c | mask << 24);
 	CHECK_EQUAL(told.times, 2); /* the name does not include the CMASK */
-	CHECK_STRING(told.last, "event 0x3c umask 0x00 (core cycles), with an edge, INV or CMASK");
+	CHECK_STRING(told.last, "event 0x3c umask 0x00 (core cycles), with EDGE, INV or CMASK");
 	CHECK_EQUAL(told.ends, 0);
 	for (uint64_t event = 0; event < 0x3c; event++)
 		set(&pmu, MSR_SELECT0, 0x430000 | event);
