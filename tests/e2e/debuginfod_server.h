@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A debuginfod server of a test's own. Main thread. */
+/* A private debuginfod server for tests. Main thread. */
 #ifndef KVMSCOPE_TESTS_E2E_DEBUGINFOD_SERVER_H
 #define KVMSCOPE_TESTS_E2E_DEBUGINFOD_SERVER_H
 
@@ -9,15 +9,17 @@
 #include "tests/unit/shim/test.h"
 
 struct debuginfod_server {
-	char home[64]; /* of the test: perf_home_enter() */
+	char home[64]; /* the test's home: perf_home_enter() */
 	int port;
 	pid_t pid;
 };
 
 bool debuginfod_server_runs(void);
 
-/* Serves the files below HOME/files at http://127.0.0.1:PORT. It takes a moment until it listens
- * and knows them. */
+/*
+ * Serves the files below HOME/files at http://127.0.0.1:PORT. The server needs a moment until it
+ * listens and has indexed them.
+ */
 void debuginfod_server_start(struct debuginfod_server *server);
 void debuginfod_server_stop(const struct debuginfod_server *server);
 

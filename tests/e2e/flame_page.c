@@ -14,18 +14,20 @@ struct frame {
 struct flame_page {
 	struct frame *frames;
 	size_t frame_count;
-	char *tree; /* "[frame,weight,samples,self,[...]]", each frame around those that it calls */
+	char *tree; /* "[frame,weight,samples,self,[...]]", where each frame contains its callees */
 };
 
-/* What is asked of the tree. */
+/* A query on the tree. */
 struct question {
 	const struct flame_page *page;
-	const char *process, *name; /* NULL: whichever */
+	const char *process, *name; /* NULL: any process */
 	enum flame_page_kind kind;
 	unsigned long samples;
 };
 
-/* ["name","image",kind] on a line of its own; quotes in names are escaped, and long ones are cut.
+/*
+ * ["name","image",kind] on a line of its own; quotes in names are escaped, long names are
+ * truncated.
  */
 static bool read_frame(const char *line, struct frame *frame)
 {
@@ -91,9 +93,9 @@ static bool is_answer(const struct question *question, const struct frame *frame
 }
 
 /*
- * The node at AT, as "[frame,weight,samples,self]" or with its children,
- * "[frame,weight,samples,self,[...]]". Returns what is behind it. COUNTED: one around it was the
- * answer, or it is of another process.
+ * Reads the node at AT, either "[frame,weight,samples,self]" or with its children,
+ * "[frame,weight,samples,self,[...]]". Returns the position after it. COUNTED: an enclosing frame
+ * was already counted, or belongs to another process.
  */
 static const char *walk(struct question *question, const char *at, unsigned int depth, bool counted)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The profile in a page of kvmscope export --format html. */
+/* Reads the profile in a page of kvmscope export --format html. */
 #ifndef KVMSCOPE_TESTS_E2E_FLAME_PAGE_H
 #define KVMSCOPE_TESTS_E2E_FLAME_PAGE_H
 
 #include <stddef.h>
 
-/* As vmm/report/web/profile.js has them. */
+/* The kinds of vmm/report/web/profile.js. */
 enum flame_page_kind { FLAME_PAGE_PROCESS, FLAME_PAGE_KERNEL, FLAME_PAGE_MODULE, FLAME_PAGE_USER };
 
 struct flame_page;
@@ -14,10 +14,10 @@ struct flame_page;
 struct flame_page *flame_page_read(const char *text);
 void flame_page_free(struct flame_page *page);
 
-/* Samples of PROCESS; NULL: of all. */
+/* Number of samples of PROCESS; NULL: of all processes. */
 unsigned long flame_page_samples(const struct flame_page *page, const char *process);
 
-/* Of these, those in the function NAME of KIND, or in what it calls. */
+/* Number of those samples that are in the function NAME of KIND or its callees. */
 unsigned long flame_page_samples_in(const struct flame_page *page, const char *process,
 				    const char *name, enum flame_page_kind kind);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fake guest whose names are in perf's build-id cache, in a home directory of the test's own.
- * Main thread.
+/*
+ * A fake guest whose symbols are in perf's build-id cache, in a home directory of the test. Main
+ * thread.
  */
 #ifndef KVMSCOPE_TESTS_E2E_NAMED_GUEST_H
 #define KVMSCOPE_TESTS_E2E_NAMED_GUEST_H
@@ -9,18 +10,18 @@
 
 struct named_guest {
 	char home[64];  /* is HOME until named_guest_end() */
-	char path[128]; /* for a recording of it, below HOME */
+	char path[128]; /* for a recording of the guest, below HOME */
 	struct fake_guest guest;
-	struct build_id_cache_boot boot; /* what the cache has of its boot */
+	struct build_id_cache_boot boot; /* the files in the cache for this boot of the guest */
 };
 
-/* The guest that fake_guest_make() makes of TAG and SLIDE; its names are nowhere yet. */
+/* Creates the guest with fake_guest_make() from TAG and SLIDE; no symbols are installed yet. */
 void named_guest_begin(struct named_guest *named, uint8_t tag, uint64_t slide);
 
-/* Puts its names into the cache and, with CODE, its code; a failure is the test's. */
+/* Puts its symbols and, with CODE, its code into the cache; fails the test on errors. */
 void named_guest_cache(struct named_guest *named, bool code);
 
-/* Frees it, and removes the home with all that is in it. */
+/* Frees the guest and removes the home directory. */
 void named_guest_end(struct named_guest *named);
 
 #endif

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debian's perf as tests run it: in a home directory, and so a build-id cache, of the test's own.
- * Main thread. */
+/*
+ * Runs Debian's perf in a private home directory, which includes the build-id cache. Main thread.
+ */
 #ifndef KVMSCOPE_TESTS_E2E_PERF_HOME_H
 #define KVMSCOPE_TESTS_E2E_PERF_HOME_H
 
 #include <stdbool.h>
 
-/* Runs a shell command; what it prints is the caller's to free. */
+/* Runs a shell command; the caller frees its output. */
 char *perf_output(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 bool perf_runs(void);
 
-/* Makes a directory that is HOME until it is left, with all that is in it. */
+/* Creates a directory and makes it HOME; the second function restores HOME and removes it. */
 void perf_home_enter(char home[64]);
 void perf_home_leave(const char *home);
 

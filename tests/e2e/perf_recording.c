@@ -37,8 +37,9 @@ void recording_sample_begin(struct sample *sample, unsigned int number, unsigned
 	sample->tid = sample->host_tid;
 }
 
-/* Sample number NUMBER of a recording that looks like one: two parts of four with the kernel in the
- * chain. */
+/*
+ * Sample NUMBER of a realistic recording: two of four samples have kernel frames in their chains.
+ */
 void recording_sample(struct sample *sample, unsigned int number, uint64_t text)
 {
 	uint64_t *chain = sample->callchain;
@@ -152,7 +153,10 @@ void recording_write(const struct recording *recording)
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 }
 
-/* The same in a process that ends without closing: READY gets a byte when the file is there. */
+/*
+ * Like recording_write(), in a process that ends without closing. READY gets a byte when the file
+ * exists.
+ */
 pid_t recording_in_child(const struct recording *recording, int ready)
 {
 	struct perf_data_writer *writer;
@@ -177,7 +181,7 @@ void recording_leave(const struct recording *recording)
 	close(pipe_ends[1]);
 }
 
-/* Samples that a reader gave, against those that were written. */
+/* Compares the samples that the reader returns with those that were written. */
 struct comparison {
 	const struct recording *recording;
 	struct sample *expected;
@@ -220,7 +224,7 @@ static int compare_lost(void *context, uint64_t count)
 	return 0;
 }
 
-/* Reads the recording's file and compares what is in it; gives how many samples were. */
+/* Reads the recording's file and compares its contents; returns the number of samples. */
 unsigned int recording_read(const struct recording *recording, bool *cut_off)
 {
 	struct comparison comparison = { .recording = recording };

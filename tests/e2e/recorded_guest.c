@@ -6,7 +6,7 @@
 #include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
 
-/* An address in one of the functions; those of low numbers are hotter. */
+/* An address in one of the functions; functions with low numbers are hotter. */
 static uint64_t next_address(uint64_t start)
 {
 	return start + recording_random(1 + recording_random(FAKE_FUNCTIONS)) * FAKE_FUNCTION_SIZE +

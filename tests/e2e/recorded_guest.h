@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A perf.data file of a fake guest with two vCPUs, whose names are in the build-id cache. */
+/* A perf.data file of a fake guest with two vCPUs, whose symbols are in the build-id cache. */
 #ifndef KVMSCOPE_TESTS_E2E_RECORDED_GUEST_H
 #define KVMSCOPE_TESTS_E2E_RECORDED_GUEST_H
 
 #include "tests/e2e/named_guest.h"
 #include "vmm/perf_data/perf_data_writer.h"
 
-#define RECORDED_SAMPLES 3000 /* half of them on each vCPU; 17 more are told to be lost */
+#define RECORDED_SAMPLES 3000 /* half of them on each vCPU; 17 more are reported as lost */
 
-/* COMM is the name of vCPU 0's thread; that of vCPU 1 is "vcpu 1". Ended by named_guest_end(). */
+/* COMM is the name of vCPU 0's thread; vCPU 1's is "vcpu 1". Ended by named_guest_end(). */
 void recorded_guest_begin(struct named_guest *named, const char *comm,
 			  enum perspective perspective);
 

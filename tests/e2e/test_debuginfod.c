@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stripped program that is gone, named by a debuginfod server of the test's own. */
+/* A stripped program whose file is gone is symbolized by a private debuginfod server. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,8 +11,7 @@
 
 #define REPORT "DEBUGINFOD_CACHE_PATH=%s/cache build/kvmscope report -i %s/perf.data"
 
-/* The server has HOME/files/gone and its debugging file; what was recorded of it is HOME/perf.data.
- */
+/* The server has HOME/files/gone and its debug file; the recording is HOME/perf.data. */
 static void begin(struct debuginfod_server *server)
 {
 	free(perf_output(
@@ -31,8 +30,8 @@ static void end(struct debuginfod_server *server)
 }
 
 /*
- * It takes a moment until the server listens and knows its files; what it did not know once is
- * remembered. The few samples in hash_block's own code may all be in what was inlined there.
+ * Retries until the server listens and has indexed its files; a negative reply is cached. The few
+ * samples in hash_block's own code may all be in functions inlined there.
  */
 static char *report_when_it_answers(const struct debuginfod_server *server)
 {
@@ -67,13 +66,13 @@ TEST(debuginfod, symbolizes_images_that_are_not_on_this_machine)
 	CHECK(strstr(text, "mix (inlined)"));
 	free(text);
 
-	/* It lies in the cache of the library now: nobody is asked. */
+	/* The file is in the client's cache now: no server is needed. */
 	text = command_output(NULL, REPORT " --debuginfod=http://127.0.0.1:1 2> /dev/null",
 			      server.home, server.home);
 	CHECK(strstr(text, "hash_block"));
 	free(text);
 
-	/* Of another build nothing is taken, whoever says that it is that one. */
+	/* A file of another build is not used, even if the server returns it for this build ID. */
 	text = command_output(
 		NULL,
 		"for f in %s/cache/*/*; do if [ -s $f ]; then chmod u+w $f; cat build/inlines/clang > $f; fi; done; " REPORT
@@ -85,7 +84,7 @@ TEST(debuginfod, symbolizes_images_that_are_not_on_this_machine)
 	end(&server);
 }
 
-/* A server would learn what the guest runs. */
+/* A server would learn which programs the guest runs. */
 TEST(debuginfod, is_queried_only_if_the_user_enables_it)
 {
 	struct debuginfod_server server;

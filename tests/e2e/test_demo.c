@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo as `make demo` runs it, and what it leaves, read by Debian's perf. */
+/* The demo as `make demo` runs it; its output is read by Debian's perf. */
 #include <stdio.h>
 
 #include "tests/e2e/flame_page.h"
@@ -11,7 +11,7 @@ static void check_contains(const char *text, const char *part)
 		FAIL_TEST("no '%s' in:\n%.4000s", part, text);
 }
 
-/* Samples of the workload's system calls, with their chains to the entry, as perf names them. */
+/* Samples of the workload's system calls, whose chains reach the entry in perf. */
 static void check_perf_names_functions(const char *data)
 {
 	struct rig_result perf;
@@ -27,8 +27,10 @@ static void check_perf_names_functions(const char *data)
 	rig_result_free(&perf);
 }
 
-/* What each process of the workload was started for (tests/rig/guest/workload.c), in one of its own
- * functions and in the kernel. */
+/*
+ * Each process of the workload (tests/rig/guest/workload.c) has samples in one of its own functions
+ * and in the kernel.
+ */
 static const struct process {
 	const char *name, *function, *system_call;
 } processes[] = {
@@ -75,7 +77,8 @@ static void check_page(const char *name)
 	rig_result_free(&text);
 	REQUIRE(page != NULL);
 	check_processes(name, page);
-	/* It runs once, for some instructions: behind it lie stubs that the sorting goes through.
+	/*
+	 * It runs once, for a few instructions; the stubs that sorting uses follow it in the file.
 	 */
 	CHECK_EQUAL(flame_page_samples_in(page, NULL, "_init", FLAME_PAGE_USER), 0);
 	flame_page_free(page);

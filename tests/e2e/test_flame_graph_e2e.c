@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The flame graph page, opened by a real browser without a network. */
+/* The flame graph page, opened in a real browser without a network. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 
-/* Its own profile, and nothing that would look for a network. */
+/* Uses a profile of its own and disables everything that would access a network. */
 #define CHROMIUM                                                                                             \
 	"timeout 90 chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run "           \
 	"--disable-background-networking --disable-component-update --disable-sync --enable-logging=stderr " \
@@ -19,7 +19,7 @@ static bool have_chromium(void)
 	return command_succeeds("chromium --version");
 }
 
-/* The page as the browser has it after a while, and what its scripts complained of. */
+/* The page as the browser shows it after a while, and the error messages of its scripts. */
 struct opened {
 	char *page;
 	char *console;
@@ -106,15 +106,15 @@ TEST(flame_graph, searches_and_zooms)
 	check_contains(opened.page, "data-zoom=\"vcpu 1\"");
 	check_contains(opened.page, "data-view=\"icicle\"");
 	check_contains(opened.page, " frames</output>");
-	/* Found frames have a colour that no other has. */
+	/* Search results have a colour that no other frame has. */
 	CHECK(count_of(opened.page, "fill=\"hsl(328") > 1);
-	/* Zoomed into one vCPU, the other's frames are not drawn. */
+	/* When zoomed into one vCPU, the other vCPU's frames are not drawn. */
 	CHECK(!strstr(opened.page, "name=\"vcpu 0\""));
 	opened_free(&opened);
 	named_guest_end(&recorded);
 }
 
-/* Names come from the guest: they must never become markup, nor run. */
+/* Names come from the guest: they must never become markup or run as code. */
 TEST(flame_graph, shows_hostile_names_as_text)
 {
 	static const char hostile[] =
@@ -140,7 +140,7 @@ TEST(flame_graph, shows_hostile_names_as_text)
 	named_guest_end(&recorded);
 }
 
-/* A window of 390 CSS pixels, as phones have: a frame in a page that measures it. */
+/* A window of 390 CSS pixels, as on phones: a frame in a page that measures it. */
 TEST(flame_graph, fits_a_phone)
 {
 	static const char measure[] =
@@ -176,7 +176,7 @@ TEST(flame_graph, fits_a_phone)
 	named_guest_end(&recorded);
 }
 
-/* Taps and keys, each followed by what the page then says of itself. */
+/* Taps and keys, each followed by the resulting state of the page. */
 TEST(flame_graph, follows_taps_and_keys)
 {
 	static const char act[] =
@@ -202,8 +202,10 @@ TEST(flame_graph, follows_taps_and_keys)
 	CHECK_STRING(opened.console, "");
 	check_contains(opened.page, "tap vcpu 1/vcpu 1 ");
 	check_contains(opened.page, "escape all/all ");
-	/* Inwards goes to the widest frame: both vCPUs have half of the samples, vCPU 0 stands for
-	 * a little more. */
+	/*
+	 * "Down" selects the widest frame: both vCPUs have half of the samples, but vCPU 0 has
+	 * slightly more weight.
+	 */
 	check_contains(opened.page, "up all/vcpu ");
 	check_contains(opened.page, "down all/all ");
 	check_contains(opened.page, "enter vcpu ");

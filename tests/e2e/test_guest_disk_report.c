@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that is on the guest's disk alone, named by report, and by perf afterwards; and at once
- * when a recording ends. */
+/*
+ * A program that exists only on the guest's disk is symbolized by report and later by perf; and at
+ * once when a recording ends.
+ */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +28,7 @@
 			SKIP("grub-fstest (package grub-common) is not here");                     \
 	} while (0)
 
-/* HOME/perf.data of a program that is on HOME/disk alone, with OPTIONS. */
+/* HOME/perf.data of a program that exists only on HOME/disk, with OPTIONS. */
 static void record_gone(const char *home, const char *options)
 {
 	free(perf_output(
@@ -51,7 +53,7 @@ TEST(guest_disk_report, symbolizes_programs_that_exist_only_on_the_disk)
 	CHECK(strstr(text, " gone"));
 	CHECK(!strstr(text, "hash_block"));
 	free(text);
-	/* The few samples in its own code may all be in what was inlined there. */
+	/* The few samples in its own code may all be in functions inlined there. */
 	text = command_output(
 		&status,
 		"build/kvmscope report -i %s/perf.data --inline --children --guest-disk %s/disk",
@@ -61,7 +63,7 @@ TEST(guest_disk_report, symbolizes_programs_that_exist_only_on_the_disk)
 	CHECK(strstr(text, "mix (inlined)"));
 	free(text);
 
-	/* It is in the build-id cache now. */
+	/* The file is in the build-id cache now. */
 	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
 	CHECK(strstr(text, "hash_block"));
 	free(text);
@@ -100,7 +102,7 @@ TEST(guest_disk_report, disks_are_searched_when_a_recording_ends)
 	snprintf(recording, sizeof(recording), "%s/perf.data", home);
 	snprintf(disk, sizeof(disk), "%s/disk", home);
 
-	/* Not when there is no time, or it is enough. */
+	/* The disk is not searched if there is no time left or the time limit is reached. */
 	search.is_enough = is_over;
 	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK(result.cut_short);
@@ -111,7 +113,7 @@ TEST(guest_disk_report, disks_are_searched_when_a_recording_ends)
 	CHECK(result.cut_short);
 	CHECK_EQUAL(result.found, 0);
 
-	/* What both files of the recording want is wanted once. */
+	/* An image that both files of the recording need is requested once. */
 	search.seconds = 20;
 	snprintf(second, sizeof(second), "%s.1", recording);
 	CHECK(!symlink(recording, second));
@@ -125,7 +127,7 @@ TEST(guest_disk_report, disks_are_searched_when_a_recording_ends)
 	search.disk_count = 2;
 	search.files = 2;
 
-	/* Not where others have taken the room. */
+	/* Nothing is stored if other files fill the cache. */
 	snprintf(others, sizeof(others), "%s/.debug/others", home);
 	search.total_max = 1ull << 30;
 	free(command_output(NULL, "mkdir -p %s/.debug; truncate -s 1G %s", home, others));
@@ -143,7 +145,7 @@ TEST(guest_disk_report, disks_are_searched_when_a_recording_ends)
 	CHECK(strstr(text, "hash_block"));
 	free(text);
 
-	/* It is not read again. */
+	/* The disk is not read again. */
 	CHECK_EQUAL(disk_symbols_fetch(&search, &result), 0);
 	CHECK_EQUAL(result.found, 0);
 
@@ -152,7 +154,7 @@ TEST(guest_disk_report, disks_are_searched_when_a_recording_ends)
 	perf_home_leave(home);
 }
 
-/* As root that attached to a VM: rights are a thread's. */
+/* Like root after attaching to a VM: privileges belong to a thread. */
 static void *search_without_rights(void *context)
 {
 	struct disk_symbols_search search = *(const struct disk_symbols_search *)context;
@@ -203,7 +205,7 @@ TEST(guest_disk_report, disk_of_another_user_is_searched_through_the_open_descri
 /* The latest recording of a domain, which has HOME/disk open. */
 #define LATEST "recordings/web/99991231T235959.000Z.perf.data"
 
-/* As a timer would, from time to time. */
+/* Repeated, as by a timer. */
 static void find_names(const char *home, const struct daemon_run *daemon)
 {
 	char *text;
@@ -219,7 +221,7 @@ static void find_names(const char *home, const struct daemon_run *daemon)
 	text = command_output(NULL, "build/kvmscope report -i %s/" LATEST, daemon->directory);
 	CHECK(strstr(text, "hash_block"));
 	free(text);
-	/* The others are not on it, and not looked for again. */
+	/* The other images are not on the disk and are not searched again. */
 	text = command_output(&status,
 			      "build/kvmscope ctl --socket %s/kvmscoped.sock names web 2>&1",
 			      daemon->run);
@@ -233,8 +235,10 @@ static void find_names(const char *home, const struct daemon_run *daemon)
 	free(text);
 }
 
-/* What was recorded, and waits, is made a profile with them; it is no guest's, so that stores would
- * refuse it. */
+/*
+ * The pending recording is converted to a profile with these symbols. It has no guest name, so
+ * stores would reject it.
+ */
 static void push_with_names(struct daemon_run *daemon)
 {
 	char conf[256];
@@ -257,7 +261,7 @@ static void push_with_names(struct daemon_run *daemon)
 	CHECK_EQUAL(daemon_run_stop(daemon, SIGTERM), 0);
 }
 
-/* What is dumped is the domain's latest recording. */
+/* The dumped recording is the domain's latest one. */
 static void dump_domain(const char *home, struct daemon_run *daemon)
 {
 	char *text, *path;
@@ -286,13 +290,13 @@ static void dump_domain(const char *home, struct daemon_run *daemon)
 	CHECK(strstr(text, "hash_block"));
 	free(text);
 	free(path);
-	/* What else was sampled is not on that disk. */
+	/* The other sampled images are not on that disk. */
 	text = command_output(&status,
 			      "build/kvmscope ctl --socket %s/kvmscoped.sock dump web 2>&1",
 			      daemon->run);
 	CHECK(strstr(text, " user-space images that lack some\n"));
 	free(text);
-	/* They are the domain's own. */
+	/* The symbols come from the domain's disk. */
 	free(command_output(&status, "test ! -e %s/.debug", home));
 	CHECK_EQUAL(status, 0);
 }
@@ -313,7 +317,7 @@ static void with_domain(void (*use)(const char *home, struct daemon_run *daemon)
 	snprintf(disk, sizeof(disk), "%s/disk", home);
 	daemon_run_prepare(&daemon, "[domains]\nbackend = perf\n[recordings]\nrotate = 1h\n");
 	if (daemon_run_start(&daemon)) {
-		fd = open(disk, O_RDONLY); /* NOLINT(android-cloexec-open): the VM is to have it */
+		fd = open(disk, O_RDONLY); /* NOLINT(android-cloexec-open): the VM inherits it */
 		fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("frequency='999'"));
 		close(fd);
 		CHECK(daemon_run_wait_for_samples(&daemon, "web", 20));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The programs that are installed: what the compiler and the linker were asked to protect. */
+/* The installed programs have the requested protections of compiler and linker. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -47,7 +47,7 @@ TEST(hardening, dynamic_programs_are_hardened)
 	check_dynamic_program("build/kvmscoped");
 }
 
-/* musl-gcc links no static position-independent programs, and musl has no _FORTIFY_SOURCE. */
+/* musl-gcc cannot link static position-independent programs, and musl has no _FORTIFY_SOURCE. */
 TEST(hardening, static_programs_are_hardened)
 {
 	check_every_program("build/agent/kvmscope-agent");

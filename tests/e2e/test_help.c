@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the programs say of themselves: --help as it is shown, and beside the man pages. */
+/* The programs' --help as it is shown, compared with the man pages. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,12 +22,12 @@ static const struct {
 	{ "agent/kvmscope-agent", "kvmscope-agent.1" },
 };
 
-/* Of an option list, each as --name; those that argp adds are of every program. */
+/* Options in an option list, each as --name, without those that argp adds to every program. */
 #define OPTIONS                                                                                    \
 	"grep -oE -- '^(  (-., )?|      )--[a-z-]+' | grep -oE -- '--[a-z-]+' | grep -vE -- '--(help|usage)$'"
-/* roff's hyphens, and mdoc's options. */
+/* Undoes roff's hyphens and mdoc's option macros. */
 #define PLAIN "sed -E 's/\\\\-/-/g; s/Fl -/--/g'"
-/* What stands at the head of a paragraph of the page. */
+/* The option names at the beginning of a paragraph of the page. */
 #define TAGS "awk '/^\\.It/ || tag; { tag = /^\\.TP/ }' | grep -oE -- '--[a-z][a-z-]+'"
 
 static void check_none(const char *what, char *words)
@@ -59,8 +59,9 @@ TEST(help, man_pages_list_exactly_the_options)
 	}
 }
 
-/* argp breaks what is longer than 78 columns: a paragraph that is one line may be, a line of an
- * example not.
+/*
+ * argp breaks lines longer than 78 columns. That is acceptable for a paragraph written as one line,
+ * but not for a line of an example.
  */
 TEST(help, argp_does_not_rewrap_help_lines)
 {
@@ -82,7 +83,7 @@ TEST(help, help_option_works_before_and_after_the_command)
 			"bash -c 'diff <(build/kvmscope run --help) <(build/kvmscope help run) 2>&1'"));
 }
 
-/* The options of the command, none that their text speaks of. */
+/* Only options that the command has, not those mentioned in help texts. */
 TEST(help, completion_offers_commands_options_and_values)
 {
 	char *offered =
@@ -98,7 +99,7 @@ TEST(help, completion_offers_commands_options_and_values)
 	free(offered);
 }
 
-/* Of a shell that is not installed that is said, and no more is tested. */
+/* If the shell is not installed, that is reported and its part is skipped. */
 static void check_syntax(const char *shell, const char *file)
 {
 	char command[256];
@@ -113,8 +114,10 @@ static void check_syntax(const char *shell, const char *file)
 		FAIL_TEST("%s: syntax errors", command);
 }
 
-/* Zsh and Fish run what is installed for Bash: a program that prints what may stand in place of the
- * last word. */
+/*
+ * Zsh and Fish run the program that is installed for Bash, which prints candidates for the last
+ * word.
+ */
 TEST(help, zsh_and_fish_completion_offers_the_same)
 {
 	char *offered = command_output(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What we write, read by Debian's perf; what perf writes, read by us. */
+/* Files that we write, read by Debian's perf; and files that perf writes, read by us. */
 #include <inttypes.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -15,7 +15,10 @@
 
 #define OUTPUT_MAX (8u << 20)
 
-/* The samples of a recording as `perf script -F tid,cpu,time,period,ip --ns` is to print them. */
+/*
+ * The samples of a recording in the expected format of `perf script -F tid,cpu,time,period,ip
+ * --ns`.
+ */
 static char *expected_script(const struct recording *recording)
 {
 	struct sample *sample = malloc(sample_size(SAMPLE_CALLCHAIN_MAX));
@@ -38,7 +41,7 @@ static char *expected_script(const struct recording *recording)
 	return text;
 }
 
-/* One line for each sample: what perf prints on several, without the blanks. */
+/* Joins perf's lines of each sample into one, without blanks. */
 #define SCRIPT_TO_LINES                                                                                             \
 	"awk '/^\\t/ { line = line \" \" $1; next } /^$/ { if (line) print line; line = \"\"; next } "              \
 	"{ cpu = substr($2, 2, 3) + 0; time = substr($3, 1, length($3) - 1); line = $1 \" \" cpu \" \" time \" \" " \
@@ -96,7 +99,7 @@ TEST(perf_data, perf_script_shows_every_sample)
 	perf_home_leave(home);
 }
 
-/* One sample, half of its callers in the kernel, as deep as there are. */
+/* One sample with the largest depth; half of its callers are in the kernel. */
 static void write_deepest(const struct recording *recording)
 {
 	struct sample *sample = calloc(1, sample_size(SAMPLE_CALLCHAIN_MAX));
@@ -129,7 +132,7 @@ static unsigned int frames_in_script(const char *path, const char *options)
 	return count;
 }
 
-/* docs/sampling.md: perf's own limit is for the frames, not for the markers between them. */
+/* docs/sampling.md: perf's own limit applies to frames, not to the markers between them. */
 TEST(perf_data, perf_script_shows_the_deepest_chain)
 {
 	char home[64], path[128];
@@ -209,7 +212,7 @@ TEST(perf_data, previous_file_is_kept)
 	perf_home_leave(home);
 }
 
-/* perf's own recordings: counts and sums of what it prints against what we read. */
+/* perf's own recordings: counts and sums of perf's output, compared with our reader. */
 struct totals {
 	unsigned int samples;
 	uint64_t ips, periods;

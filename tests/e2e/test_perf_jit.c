@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions that a guest's process made at run time, in what perf and we say
- * of a recording: each has its name when it was there, and none other has it.
+ * Functions that a guest's process created at run time: in perf and in kvmscope, each address has
+ * the symbol that was valid at the sample's time, and no other.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +20,14 @@
 #define CODE    0x7f0000000000ull
 #define MS      1000000ull
 
-/* What was at an address, in ms from the start; the expected names are in the order of the samples.
- */
+/* Expected symbol of an address, in ms from the start; in the order of the samples. */
 static const struct {
 	uint64_t time, address, caller;
 	const char *symbol, *caller_symbol;
 } samples[] = {
 	{ 50, CODE + 0x10, 0, "first", NULL },
 	{ 60, CODE + 0x110, CODE + 0x20, "second", "first" },
-	/* Nobody knows whether it is the old one. */
+	/* It is uncertain whether this is still the old function. */
 	{ 350, CODE + 0x110, CODE + 0x20, "[unknown]", "first" },
 	{ 450, CODE + 0x118, CODE + 0x20, "third", "first" },
 	{ 460, CODE + 0x110, 0, "third", NULL },
@@ -244,7 +243,7 @@ TEST(perf_jit, jit_functions_have_symbols_in_perf_and_in_kvmscope)
 	perf_home_leave(home);
 }
 
-/* perf would take it for the map of the guest's process of that number. */
+/* perf would take it for the map file of the guest's process with the same number. */
 TEST(perf_jit, map_file_of_the_host_is_not_used_for_the_guest)
 {
 	char home[64], path[128], map[64], *script;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writers that are killed: what is left is whole to us and to perf. */
+/* Killed writers: the remaining file is complete for us and for perf. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void kill_writer(const struct recording *recording, unsigned int delay)
 	close(pipe_ends[1]);
 }
 
-/* What is there after the kill is a whole number of flushed blocks, to us and to perf. */
+/* After the kill the file has a whole number of flushed blocks, for us and for perf. */
 static void check_killed(const struct recording *recording, unsigned int delay, bool with_perf)
 {
 	unsigned int samples;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guest's names and code in Debian's perf, by way of the build-id cache. */
+/* The guest's symbols and code in Debian's perf, through the build-id cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,9 @@
 #include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
 
-/* As many samples as functions, one in each; then as many in the module; called by init_function.
+/*
+ * The number of samples in the kernel, one in each function; then the same number in the module,
+ * called by init_function.
  */
 static void record_functions(const struct named_guest *named, enum perspective perspective)
 {
@@ -146,8 +148,10 @@ static void map_module(struct perf_data_writer *writer, const struct guest_modul
 		    0);
 }
 
-/* One sample in each ms: the kernel's, then all in one place: three of the module FIRST, of nobody,
- * of the OTHER module, and of the first one again. */
+/*
+ * One sample per ms: first the kernel's samples, then all at the same address: three of the module
+ * FIRST, one without a module, three of the module OTHER, and one of the first module again.
+ */
 static void record_two_modules(const struct named_guest *named, const struct guest_module *first,
 			       const struct guest_module *other)
 {
@@ -195,7 +199,7 @@ static struct guest_module other_module(void)
 	return (struct guest_module){ .name = "other", .start = FAKE_MODULE, .size = 0x1000 };
 }
 
-/* The part of SCRIPT from one ms to another: no other names than NAME and the module's. */
+/* In the part of SCRIPT between two times in ms, all symbols are NAME and the module's. */
 static void check_part(const char *script, const char *from, const char *to, const char *name)
 {
 	const char *begin = strstr(script, from), *end = strstr(script, to);
@@ -203,7 +207,7 @@ static void check_part(const char *script, const char *from, const char *to, con
 
 	REQUIRE(begin);
 	part = strndup(begin, end ? (size_t)(end - begin) : strlen(begin));
-	CHECK_EQUAL(count(part, "23004 "), 3); /* of FAKE_MODULE and of PROGRAM */
+	CHECK_EQUAL(count(part, "23004 "), 3); /* addresses in FAKE_MODULE or PROGRAM */
 	CHECK_EQUAL(count(part, name), 3);
 	CHECK_EQUAL(count(part, "_function_"), strstr(name, "_function_") ? 3 : 0);
 	free(part);
@@ -226,8 +230,9 @@ static char *script_of(const char *program, const char *path)
 #define PERF_SCRIPT "perf script -F time,ip,sym,dso"
 #define OUR_SCRIPT  "build/kvmscope export --format script"
 
-/* Where perf has the code it takes the places of modules from there, and those that come later have
- * no image.
+/*
+ * If perf has the code it takes the addresses of modules from there, and later modules have no
+ * image.
  */
 static void check_modules_of_perf(bool code)
 {
@@ -262,7 +267,7 @@ TEST(perf_data, modules_at_the_same_address_are_distinguished_by_time)
 #define PROGRAM   (FAKE_MODULE + 0x100000)
 #define BPF(name) "bpf_prog_0123456789abcdef_" name
 
-/* They have no file anywhere: what KSYMBOL calls them is all that is known. */
+/* BPF programs have no file: the name in KSYMBOL is all that is known. */
 static void check_programs(bool code)
 {
 	static const struct guest_module first = {
@@ -294,8 +299,9 @@ TEST(perf_data, bpf_programs_have_symbols_while_they_are_loaded)
 	check_programs(true);
 }
 
-/* As the collector does it: both share a place, so each has a file of its own, and there is no
- * code. */
+/*
+ * As the collector does it: both share an address, so each has its own file, and there is no code.
+ */
 static void cache_modules(struct named_guest *named, const struct guest_module *modules,
 			  struct symbols *unloaded)
 {
@@ -344,9 +350,9 @@ TEST(perf_data, modules_at_the_same_address_have_their_own_functions)
 }
 
 /*
- * In the module's place, nobody being sure whose code that is: called by the kernel, and calling
- * it. Between them the module itself. The kernel is first, as perf names its modules when it names
- * it.
+ * Samples at the module's address while its owner is uncertain: called by the kernel, and calling
+ * it. Between them samples of the module itself. The kernel comes first, because perf creates
+ * modules when it creates the kernel.
  */
 static void record_unsure(const struct named_guest *named)
 {
@@ -378,7 +384,7 @@ static void record_unsure(const struct named_guest *named)
 	free(sample);
 }
 
-/* One is named after the module; no caller is lost. */
+/* One is named after the module; no caller is missing. */
 static void check_unsure(const char *command, const char *path)
 {
 	char *script = perf_output(command, path);
@@ -402,8 +408,10 @@ TEST(perf_data, uncertain_code_is_unsymbolized)
 	named_guest_end(&named);
 }
 
-/* Guest chains too, and machine and vCPU; without the mount nothing, above all not the host's
- * names. */
+/*
+ * Includes guest chains, machine and vCPU; without guestmount the guest is unsymbolized, and in
+ * particular has no symbols of the host.
+ */
 TEST(perf_data, perf_symbolizes_the_guest_in_the_host_perspective)
 {
 	struct named_guest named;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* perf reads the guest's processes and what they had mapped as we do. */
+/* perf and kvmscope read the guest's processes and their mappings in the same way. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "tests/unit/shim/test.h"
 #include "tests/unit/sideband_guest.h"
 
-/* The last part of a path, without the bracket that perf script puts behind it. */
+/* The last component of a path, without the bracket that perf script prints after it. */
 static const char *image_of(char *line)
 {
 	char *open = strrchr(line, '('), *slash, *end;
@@ -100,8 +100,8 @@ static void write_sample(struct perf_data_writer *writer, uint64_t time)
 	CHECK_EQUAL(perf_data_writer_sample(writer, &sample), 0);
 }
 
-/* The mapping of /bin/new is told of long before the samples that were taken until then, round
- * after round.
+/*
+ * The mapping of /bin/new is reported long before earlier samples are written, round after round.
  */
 static void record_mappings_first(const char *path)
 {
@@ -134,7 +134,7 @@ TEST(perf_sideband, perf_shows_samples_in_order_of_time)
 	perf_home_leave(home);
 }
 
-/* Rounds that have counts of losses in them are rounds to perf, in a file and in a pipe. */
+/* Rounds with loss counts are rounds for perf as well, in a file and in a pipe. */
 TEST(perf_sideband, perf_reads_a_pipe_with_losses)
 {
 	char home[64], path[128], input[160];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What samples say of their processes and cgroups, as perf and we read it. */
+/* Processes and cgroups of samples, as perf and kvmscope read them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +59,8 @@ static void write_sample(struct fixture *fixture, struct collector_output *outpu
 }
 
 /*
- * Of a process, a thread of its child, which is never seen itself, a cgroup of an earlier kernel,
- * one of which nothing is known, and of the process that gets the first one's id.
+ * Samples of: a process; a thread of its child, whose main thread has no sample; a cgroup of an
+ * earlier kernel; a cgroup without any information; and the process that reuses the first one's ID.
  */
 static void record(struct fixture *fixture)
 {
@@ -134,14 +134,17 @@ TEST(perf_tasks, perf_shows_the_cgroup_of_each_sample)
 		fixture.path);
 	check_contains(text, " 3  " SCOPE);
 	check_contains(text, " 1  /\n");
-	/* Of no name; of another kernel. */
+	/* Without a name; of another kernel. */
 	check_contains(text, " 1  unknown");
 	check_contains(text, " 1  N/A");
 	free(text);
 	free_fixture(&fixture);
 }
 
-/* Each process once, before what is said of it, with its parent, and threads by their process. */
+/*
+ * Each process is reported once, before other records about it, with its parent; threads with their
+ * process.
+ */
 TEST(perf_tasks, perf_has_the_parent_of_each_process)
 {
 	struct fixture fixture;
@@ -165,7 +168,7 @@ TEST(perf_tasks, perf_has_the_parent_of_each_process)
 	free_fixture(&fixture);
 }
 
-/* PROCESS is in PATH, ID being 0 for one of version 1. */
+/* Reports that PROCESS is in PATH; ID is 0 for cgroup version 1. */
 static void tell_cgroup(struct collector_output *output, uint64_t time, uint32_t process,
 			uint64_t id, const char *path)
 {
@@ -227,7 +230,9 @@ TEST(perf_tasks, profile_has_the_cgroup_of_each_stack)
 	free_fixture(&fixture);
 }
 
-/* Who is seen in a cgroup is in that; else the guest is believed, its children with it. */
+/*
+ * A sampled cgroup takes precedence; otherwise the guest's report is used, and children inherit it.
+ */
 TEST(perf_tasks, guest_reports_cgroups_that_were_not_sampled)
 {
 	struct profile_options options = { .vcpu = -1 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watches in a perf.data file, as Debian's perf and our reader find them. */
+/* Watches in a perf.data file, as read by Debian's perf and our reader. */
 #include <linux/hw_breakpoint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,9 @@ static struct sample_hit hit_of(unsigned int i)
 	return hit;
 }
 
-/* Of 90 samples each third is a hit of the first watch, each third one of the second. */
+/*
+ * Of 90 samples every third is a hit of the first watch, and every third one of the second watch.
+ */
 static void write_file(const char *path, enum perspective perspective)
 {
 	struct perf_data_options options = { .path = path,
@@ -65,7 +67,7 @@ static void write_file(const char *path, enum perspective perspective)
 		    0);
 	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ sample->time, 1, 1, 0 }),
 		    0);
-	/* Twice: the later one counts. */
+	/* Written twice: the later count is valid. */
 	for (unsigned int i = 0; i < 8; i++)
 		CHECK_EQUAL(
 			perf_data_writer_count(writer, sample->time, i % 4, 1,
@@ -132,7 +134,7 @@ static void check_in_perf(const char *path)
 			   path);
 	CHECK_STRING(text, "58\n");
 	free(text);
-	/* Its -F iregs wants them in each event of a file. */
+	/* -F iregs requires registers in each event of a file. */
 	text = perf_output(
 		"perf script -D -i %s 2>/dev/null | awk '/^.... (AX|DI|IP|R8|R15) /{ print $2, $3 }' | "
 		"sort | uniq -c | awk '$1 == 58 { print $2, $3 }'",
@@ -142,7 +144,7 @@ static void check_in_perf(const char *path)
 	free(text);
 }
 
-/* Our report and our script of the same. */
+/* Report and script of the same file. */
 static void check_in_ours(const char *path)
 {
 	char *text = perf_output(
@@ -204,7 +206,7 @@ TEST(perf_watch, perf_shows_each_watch_as_an_event)
 	check_in_perf(path);
 }
 
-/* A recording that gets its watches while it goes on. */
+/* A recording that gets its watches while it runs. */
 struct growing {
 	const char *path;
 	enum perspective perspective;
@@ -246,7 +248,7 @@ static void write_samples(struct growing *growing, unsigned int count, uint16_t 
 	}
 }
 
-/* 40 samples of the clock, 20 hits of a watch that came then, 10 of one that came after that. */
+/* 40 clock samples, 20 hits of a watch that was added then, 10 of a watch that was added later. */
 static void write_growing(struct growing *growing)
 {
 	open_growing(growing);
@@ -255,7 +257,7 @@ static void write_growing(struct growing *growing)
 	write_samples(growing, 20, 1);
 	CHECK_EQUAL(perf_data_writer_flush(growing->writer, UINT64_MAX), 0);
 	perf_data_watches_add(&growing->watches, &watches.list[0]);
-	/* Where it is comes to be known later still. */
+	/* The address becomes known later. */
 	perf_data_watches_set_address(&growing->watches, 1, 0);
 	CHECK_EQUAL(perf_data_writer_write_out(growing->writer), 0);
 	perf_data_watches_set_address(&growing->watches, 1, ADDRESS);
@@ -291,7 +293,7 @@ static void check_growing(const char *path, const char *how)
 		how, path);
 	CHECK_STRING(text, "40 cpu-clock:\n20 mem:schedule:x:\n10 mem:0xffffffff82a05980:w:\n");
 	free(text);
-	/* Each event a table of its own, once. */
+	/* Each event has exactly one table. */
 	text = perf_output(
 		"perf report --stdio %s %s --kallsyms /dev/null 2>/dev/null | grep '^# Samples:' | "
 		"awk '{ print $3, $6 }'",

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The whole program on a guest of our own, on this machine's KVM, and Debian's perf on what it
- * leaves. */
+/* The whole program with a guest of ours on this machine's KVM; Debian's perf reads the result. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +12,11 @@
 #include "tests/unit/shim/test.h"
 
 #define IMAGE "build/guests/guest.elf"
-/* Bytes, and a little more, that a file has without a sample: events may yet come in front of its
- * data. */
+/* Bytes, with some margin, of a file without samples: events may still be added before its data. */
 #define EMPTY  10240
 #define SHARES "--append program=shares_rounds=1000000_chunk=1000000"
 
-/* The share in % that perf gives SYMBOL; -1 if it is not there. */
+/* The share of SYMBOL in perf, %; -1: not found. */
 static double share_of(const char *report, const char *symbol)
 {
 	const char *found = strstr(report, symbol), *line = found;
@@ -80,7 +78,7 @@ static void wait_for_size(const char *path, off_t size)
 	FAIL_TEST("%s does not grow", path);
 }
 
-/* Killed while it records: names and samples are there up to the last block. */
+/* Killed while it records: symbols and samples are available up to the last block. */
 static void check_killed(const char *options)
 {
 	struct program program;

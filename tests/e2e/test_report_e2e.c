@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope report and export beside Debian's perf on the same file: they agree to the sample. */
+/* kvmscope report and export agree with Debian's perf on every sample of the same file. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 
-/* Of two texts that differ, shows the first lines that do. */
+/* Shows the first lines that differ between two texts. */
 static void show_difference(const char *what, const char *ours, const char *theirs)
 {
 	const char *line = ours, *their_line = theirs;
@@ -36,11 +36,9 @@ static void check_same(const char *what, char *ours, char *theirs)
 	free(theirs);
 }
 
-/* Our rows with percentages and counts as they are, the vCPU share left out, without separators of
- * thousands.
- */
+/* Our rows with percentages and counts, without the vCPU share and without thousands separators. */
 #define OURS "grep -v '^#' | sed 's/,//g; s/^ *//; s/ *$//; s/  */ /g' | sort"
-/* perf's rows without what tells kernel and user apart. */
+/* perf's rows without the markers for kernel and user. */
 #define THEIRS "grep -v '^#' | sed -E 's/\\[[k.]\\] //; /^ *$/d; s/^ *//; s/ *$//; s/ +/ /g' | sort"
 
 static bool have_perf(void)
@@ -113,7 +111,7 @@ TEST(report, writes_samples_as_perf_script_does)
 
 #define WITHOUT_STUBS "sed -E 's/ [^ ]*@plt>?\\+0x[0-9a-f]+ / [unknown] /'"
 
-/* A recording of perf's own, of processes that come and go: the same names for the same samples. */
+/* A recording by perf of short-lived processes: the same symbols for the same samples. */
 TEST(report, reads_recordings_of_perf)
 {
 	struct named_guest fixture;
@@ -130,8 +128,10 @@ TEST(report, reads_recordings_of_perf)
 		named_guest_end(&fixture);
 		SKIP("perf can not record here");
 	}
-	/* Of the stubs of procedure linkage tables perf 6.1 leaves some out, and takes those of
-	 * libc for others: it goes by their places. */
+	/*
+	 * perf 6.1 omits some PLT stubs and misidentifies those of libc, because it goes by their
+	 * order.
+	 */
 	check_same("script",
 		   command_output(NULL,
 				  "build/kvmscope export --format script -i %s | " WITHOUT_STUBS,
@@ -299,7 +299,7 @@ TEST(report, reads_recordings_of_perf_from_a_pipe)
 	named_guest_end(&fixture);
 }
 
-/* OUTPUT is where standard output goes, as the shell has it. */
+/* OUTPUT is the redirection of standard output in shell syntax. */
 static void check_failure_into(const char *output, const char *arguments, int status,
 			       const char *message)
 {
@@ -357,7 +357,7 @@ static void check_rows(const struct named_guest *fixture, const char *format, in
 	free(text);
 }
 
-/* Of 48 rows. */
+/* Out of 48 rows. */
 TEST(report, limits_rows_to_the_terminal_height)
 {
 #define REPORT "build/kvmscope report -i %s -s symbol,tid,vcpu"
@@ -377,8 +377,7 @@ TEST(report, limits_rows_to_the_terminal_height)
 #undef REPORT
 }
 
-/* The lines of rows and their heading, as a terminal with so many COLUMNS shows them; to be freed.
- */
+/* The heading and the rows on a terminal with COLUMNS; to be freed. */
 static char *rows_on_terminal(const struct named_guest *fixture, int columns)
 {
 	return command_output(
@@ -415,7 +414,7 @@ TEST(report, limits_lines_to_the_terminal_width)
 	named_guest_end(&fixture);
 }
 
-/* Who is root must not lose /dev/null to it, nor anybody a link. */
+/* Output as root must not replace /dev/null, nor a link. */
 TEST(report, writes_to_a_pipe_and_through_a_link)
 {
 	struct named_guest fixture;
@@ -438,7 +437,7 @@ TEST(report, writes_to_a_pipe_and_through_a_link)
 	named_guest_end(&fixture);
 }
 
-/* Its input is a pipe that nobody writes to: it is ended in the middle. */
+/* The input is a pipe without a writer, so the export is interrupted halfway. */
 static void check_ended_by(const char *home, const char *signal, const char *expected)
 {
 	char *text = command_output(

@@ -84,7 +84,7 @@ bool debian_recording_make_disk(void)
 	      "exceptions+2&&"                                                                                      \
 	      "sh+/mnt/script+%s+agent")
 
-/* What tasks says of the copies of itself. */
+/* The lines that tasks prints about the copies of itself. */
 static bool are_mapped(const char *output)
 {
 	return strstr(output, "tasks: jailed maps " JAILED_IMAGE) &&
@@ -100,7 +100,7 @@ static bool came_to_their_ends(const char *output)
 	return first && strstr(first + 1, "guest-init: status 0");
 }
 
-/* What kept a guest busy that did not come to its end. */
+/* Shows what kept a guest busy that did not finish. */
 static void show_work_of(const char *directory)
 {
 	struct rig_result result;
@@ -114,8 +114,8 @@ static void show_work_of(const char *directory)
 }
 
 /*
- * One processor of the emulated machine may stand still while the other goes on, which the rig does
- * not see: then the guest is there to the end of its time, having done nothing for most of it.
+ * One CPU of the emulated machine may stall while the other continues, which the rig does not
+ * notice: then the guest runs to its timeout without having done anything for most of the time.
  */
 static bool stood_still(const struct rig_result *result)
 {
@@ -136,7 +136,8 @@ static bool make(struct recording *recording, const char *kernel)
 	for (int tries = 0; tries < 2; tries++) {
 		if (tries)
 			rig_result_free(&result);
-		/* Some hundreds of samples of each program, three times as many of DEBIAN_LONGER.
+		/*
+		 * Some hundreds of samples of each program, three times as many for DEBIAN_LONGER.
 		 */
 		rig_run_on(&result, RIG_TRUSTED_TSC, 560, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND,
 			   recording->directories[0], watch, kernel, recording->initrd,
@@ -151,7 +152,7 @@ static bool make(struct recording *recording, const char *kernel)
 		show_work_of(recording->directories[strstr(result.output, "guest-init: status 0") !=
 						    NULL]);
 	}
-	/* What kvmscope says of both, without the progress of it. */
+	/* Prints the messages of kvmscope for both recordings, without the progress line. */
 	printf("Linux %s: %s\n", recording->version, result.errors);
 	free(result.errors);
 	recording->output = result.output;

@@ -14,7 +14,7 @@
 
 #define PROGRAM_START 0x38000000ull
 #define PROGRAM_END   0x39000000ull
-#define WRONG_SHOWN   20 /* that a failed test prints */
+#define WRONG_SHOWN   20 /* printed by a failed test */
 
 enum exception {
 	EXCEPTION_BREAKPOINT,
@@ -23,40 +23,39 @@ enum exception {
 	EXCEPTIONS,
 };
 
-/* A chain: both parts, and what was found on the way. */
+/* A chain: both parts, and the result of the checks. */
 struct chain {
 	const uint64_t *kernel, *user; /* innermost first */
 	size_t kernel_depth, user_depth;
 	unsigned int in_kernel[EXCEPTIONS],
-		in_user[EXCEPTIONS]; /* that it leads through, by what they interrupted */
+		in_user[EXCEPTIONS]; /* exceptions in the chain, by the interrupted code */
 	bool wrong;
 };
 
 struct tally {
 	struct kernel_code kernel;
 	struct symbols *program;
-	uint64_t kernel_breakpoint, user_breakpoint; /* where they are */
-	uint64_t in_kernel[EXCEPTIONS],
-		in_user[EXCEPTIONS]; /* whole chains that lead through such */
-	uint64_t nested;             /* of those, through both, from kernel to kernel */
+	uint64_t kernel_breakpoint, user_breakpoint;         /* their addresses */
+	uint64_t in_kernel[EXCEPTIONS], in_user[EXCEPTIONS]; /* whole chains with such exceptions */
+	uint64_t nested; /* whole chains with an NMI and a breakpoint in the kernel */
 	uint64_t steps[KERNEL_STEPS];
 	uint64_t cut, user_cut, wrong;
 };
 
-/* --- the kernel's part ------------------------------------------------------------- */
+/* --- the kernel's part -------------------------------------------------------------- */
 
 static enum exception exception_of(const char *entry)
 {
 	if (!strncmp(entry, "asm_exc_debug", 13))
 		return EXCEPTION_BREAKPOINT;
-	/* Those behind it are labels in its code. */
+	/* The other two are labels inside of the handler of NMIs. */
 	if (!strncmp(entry, "asm_exc_nmi", 11) || !strcmp(entry, "first_nmi") ||
 	    strstr(entry, "repeat_nmi"))
 		return EXCEPTION_NMI;
 	return EXCEPTION_OTHER;
 }
 
-/* The entry at ADDRESS has interrupted what is at NEXT. */
+/* Records that the entry at ADDRESS interrupted the code at NEXT. */
 static void see_entry(const struct tally *tally, struct chain *chain, uint64_t address,
 		      uint64_t next, bool in_user)
 {
@@ -106,8 +105,10 @@ static const char *caller_of(const char *function)
 	return NULL;
 }
 
-/* Whether each is what the next one calls; what main calls besides, and the C library, may call
- * anything. */
+/*
+ * Checks that each function is called by the next one. The other calls of main and those of the C
+ * library are not checked.
+ */
 static void walk_user(const struct tally *tally, struct chain *chain, bool *whole)
 {
 	const char *caller = NULL;
@@ -149,7 +150,7 @@ static void show(const struct tally *tally, const char *what, const struct chain
 	printf("\n");
 }
 
-/* Where tasks and CPUs begin, there is no program. */
+/* Chains that end at the start of a task or CPU have no program. */
 static bool is_of_program(const struct tally *tally, const struct chain *chain)
 {
 	struct symbol outermost;
@@ -199,7 +200,7 @@ static void see_chain(struct tally *tally, struct chain *chain)
 	}
 }
 
-/* Behind MARKER, up to the next one. */
+/* The addresses after MARKER, up to the next marker. */
 static const uint64_t *find_part(const struct perf_data_sample *sample, uint64_t marker,
 				 size_t *depth)
 {
@@ -239,7 +240,7 @@ static void see_recording(struct tally *tally, const char *directory)
 	perf_data_reader_close(reader);
 }
 
-/* ---------------------------------------------------------------------------------- */
+/* --- the recording ------------------------------------------------------------------ */
 
 static bool open_kernel(struct tally *tally, const char *directory, const char *code_directory)
 {
@@ -297,11 +298,11 @@ static void check(const char *version, const struct tally *tally)
 	       steps[KERNEL_STEP_ELSEWHERE]);
 	CHECK(in_kernel[EXCEPTION_BREAKPOINT] >= 30);
 	CHECK(in_user[EXCEPTION_BREAKPOINT] >= 30);
-	/* 5.10 prints later what others print in the NMI: that is over soon. */
+	/* 5.10 prints the backtraces after the NMI instead of in it, so its NMIs are short. */
 	CHECK(in_kernel[EXCEPTION_NMI] >= 2 || !strcmp(version, "5.10"));
 	CHECK_EQUAL(tally->wrong, 0);
 	CHECK(tally->cut <= (whole < 100 ? 2 : whole / 50));
-	/* The first may be of before the program's table was made. */
+	/* Samples before the program's unwind table was compiled have truncated chains. */
 	CHECK(tally->user_cut * 2 <= whole);
 }
 

@@ -10,17 +10,16 @@
 
 #define IMAGES_MAX 64
 
-/* Of the C++ run-time library, which the tests are linked with. */
+/* From the C++ run-time library, which the tests are linked with. */
 char *__cxa_demangle(const char *mangled, char *output, size_t *length, int *status);
 
 static struct image {
 	char name[128];
-	struct symbols *own,
-		*all; /* of the file, of a separate one of its build; NULL: it has none */
+	struct symbols *own, *all; /* of the file, and of its separate debug file; NULL: none */
 	unsigned long counts[IMAGE_TRUTHS];
 } images[IMAGES_MAX];
 
-/* Of a file at PATH below FILES that is stripped. */
+/* For a file at PATH below FILES that is stripped. */
 static struct symbols *load_separate(const char *files, const char *path)
 {
 	char debug[512], hex[2 * ELF_BUILD_ID_MAX + 1];
@@ -59,7 +58,7 @@ static struct image *image_of(const char *files, const char *name)
 	return image;
 }
 
-/* perf leaves the parameters out, and what a template returns. */
+/* perf omits the parameters and a template's return type. */
 static bool is_demangled(const char *mangled, const char *name)
 {
 	char *whole = __cxa_demangle(mangled, NULL, NULL, NULL);
@@ -69,7 +68,7 @@ static bool is_demangled(const char *mangled, const char *name)
 	return same;
 }
 
-/* Several names may be of one place. */
+/* An address may have several symbols. */
 static bool is_called(const struct symbols *symbols, const struct symbol *symbol, const char *name)
 {
 	struct symbol called;
@@ -78,7 +77,7 @@ static bool is_called(const struct symbols *symbols, const struct symbol *symbol
 	       (symbols_find_name(symbols, name, &called) && called.start == symbol->start);
 }
 
-/* perf 6.1 goes by their places, and does not know all of them. */
+/* perf 6.1 identifies stubs by their order and does not recognize all of them. */
 static bool is_stub(const char *name)
 {
 	return strstr(name, "@plt");
@@ -118,7 +117,7 @@ static enum image_truth of_file(const struct image *image, const struct script_f
 	return has_name(image->all, frame, by_perf) ? IMAGE_TRUTH_STRIPPED : IMAGE_TRUTH_NONE;
 }
 
-/* All that the vDSO of any kernel exports (arch/x86/entry/vdso/vdso.lds.S). */
+/* All symbols that any kernel's vDSO exports (arch/x86/entry/vdso/vdso.lds.S). */
 static enum image_truth of_vdso(const struct script_frame *frame)
 {
 	static const char *const names[] = { "clock_gettime", "gettimeofday", "clock_getres",

@@ -10,7 +10,7 @@
 #include "tests/unit/shim/test.h"
 
 #define KERNEL_START 0xffffffff80000000ull
-#define WRONG_SHOWN  5 /* lines that a failed test prints */
+#define WRONG_SHOWN  5 /* lines printed by a failed test */
 
 /* Lines of "address type name module", sorted. */
 struct lines {
@@ -30,10 +30,10 @@ static void add_line(struct lines *lines, const char *text)
 }
 
 /*
- * Symbols of text only: data of modules is not in the cache, where perf looks
- * for functions. What the kernel generates at run time is in no table of its
- * image or modules. A module's exported symbols are shown with capital types.
- * Names with a dot in front are labels inside of functions: not in the cache.
+ * Text symbols only: data of modules is not in the cache, where perf looks for functions. Symbols
+ * that the kernel generates at run time are in no table of its image or modules. A module's
+ * exported symbols have capital types. Names with a leading dot are labels inside of functions and
+ * are not in the cache.
  */
 static void take_line(struct lines *lines, const char *text)
 {
@@ -54,7 +54,7 @@ static int compare_lines(const void *left, const void *right)
 	return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* The text at the start of PATH, up to a NUL or its end. */
+/* The text at the beginning of PATH, up to a NUL or the end. */
 static void read_lines(struct lines *lines, const char *path)
 {
 	FILE *file = fopen(path, "r");
@@ -77,7 +77,7 @@ static void free_lines(struct lines *lines)
 	free(lines->line);
 }
 
-/* How many of SOME are not in ALL; the first are printed as WHAT. */
+/* The number of lines in SOME that are not in ALL; the first ones are printed as WHAT. */
 static size_t count_missing(const struct lines *some, const struct lines *all, const char *what)
 {
 	size_t missing = 0, j = 0;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The symbols that were read from a guest's memory, KASLR and modules included, against what its
- * kernel itself shows in /proc/kallsyms: the guest writes that to its disk, and kvmscope puts its
- * own into the build-id cache.
+ * Compares the symbols read from guest memory, with KASLR and modules, with the /proc/kallsyms of
+ * the guest's kernel: the guest writes that to its disk, and kvmscope writes its symbols to the
+ * build-id cache.
  */
 #ifndef KVMSCOPE_TESTS_RIG_KALLSYMS_TRUTH_H
 #define KVMSCOPE_TESTS_RIG_KALLSYMS_TRUTH_H
 
-/* Of the recording in DIRECTORY, with the disk in it: the guest's modules have 50 symbols at least.
+/*
+ * Checks the recording in DIRECTORY, which also has the disk. The guest's modules have at least 50
+ * symbols.
  */
 void kallsyms_truth_check(const char *directory);
 

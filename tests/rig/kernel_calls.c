@@ -14,12 +14,12 @@
 #define CALL_SIZE   5
 #define JUMP        0xe9
 #define JUMP_SHORT  0xeb
-#define JUMPS_MAX   4  /* from function to function, instead of calls */
-#define WRONG_SHOWN 20 /* that a failed test prints */
+#define JUMPS_MAX   4  /* longest chain of tail calls that is followed */
+#define WRONG_SHOWN 20 /* printed by a failed test */
 
 struct tally {
 	const struct kernel_code *kernel;
-	bool begun; /* a program runs: before that the kernel's code was not patched yet */
+	bool begun; /* A program runs; the kernel's code was not patched completely before. */
 	uint64_t steps[KERNEL_STEPS];
 };
 
@@ -30,7 +30,7 @@ static bool is_text(const struct kernel_code *kernel, uint64_t address, size_t s
 	return address >= kernel->start && address < kernel->end && size <= kernel->end - address;
 }
 
-/* Of an instruction with four bytes of an offset at its end, which is at END of the text. */
+/* The target of a relative call or jump whose last four bytes end at END of the text. */
 static uint64_t target_of(const struct kernel_code *kernel, uint64_t end)
 {
 	int32_t offset;
@@ -46,7 +46,7 @@ static bool is_in(const struct symbol *function, uint64_t address)
 	return address >= function->start && address < function->end;
 }
 
-/* Code that jumps to where a register tells (retpolines). */
+/* Code that jumps to the address in a register (retpolines). */
 static bool is_thunk(const struct kernel_code *kernel, uint64_t address)
 {
 	struct symbol thunk;
@@ -61,8 +61,7 @@ static bool is_indirect_jump(const uint8_t *code)
 	return code[0] == 0xff && (code[1] & 0xf8) == 0xe0;
 }
 
-/* Where the jump at AT leads to, always or if, by an offset of one byte or four; 0: there is none.
- */
+/* The target of the (conditional) jump at AT with an offset of one or four bytes; 0: no jump. */
 static uint64_t jump_at(const struct kernel_code *kernel, uint64_t at)
 {
 	const uint8_t *code = kernel->text + (at - kernel->start);
@@ -76,16 +75,19 @@ static uint64_t jump_at(const struct kernel_code *kernel, uint64_t at)
 		       : 0;
 }
 
-/* The code of HERE goes on in FUNCTION: a label in assembly. Functions begin at multiples of 16. */
+/*
+ * True if the code of HERE continues in FUNCTION, which is a label in assembly. Functions begin at
+ * multiples of 16.
+ */
 static bool goes_on_in(const struct symbol *here, const struct symbol *function)
 {
 	return function->start == here->end && function->start % 16;
 }
 
 /*
- * Does the function at FROM jump to FUNCTION, by some on the way, or to what no code tells? Any
- * byte may look like a jump, but one that leads to this of all functions is no chance. Compilers
- * put what is rarely run into functions of their own, between which code jumps to and fro.
+ * Determines whether the function at FROM jumps to FUNCTION, directly, through other functions, or
+ * indirectly. Any byte may look like a jump, but a jump to exactly this function is no coincidence.
+ * Compilers put cold code into separate functions and jump between both.
  */
 static enum kernel_step follow_jumps(const struct kernel_code *kernel, uint64_t from,
 				     const struct symbol *function, unsigned int jumps)
@@ -119,7 +121,7 @@ static enum kernel_step follow_jumps(const struct kernel_code *kernel, uint64_t 
 	return step;
 }
 
-/* Without those that tell where they lead to. */
+/* Only indirect calls: direct ones have a known target. */
 static bool is_behind_indirect_call(const struct kernel_code *kernel, uint64_t address)
 {
 	uint8_t code[CALL_SITE_SIZE];
@@ -131,8 +133,8 @@ static bool is_behind_indirect_call(const struct kernel_code *kernel, uint64_t a
 }
 
 /*
- * Where a CPU begins it returns to what it has pushed (arch/x86/kernel/head_64.S), and a new task's
- * first switch returns to what copy_thread() did.
+ * A CPU starts by returning to an address that it has pushed (arch/x86/kernel/head_64.S), and the
+ * first switch to a new task returns to the address that copy_thread() has set.
  */
 static bool is_first_code(const struct kernel_code *kernel, uint64_t address)
 {
@@ -143,14 +145,16 @@ static bool is_first_code(const struct kernel_code *kernel, uint64_t address)
 		(symbol.start == address && !strncmp(symbol.name, "ret_from_fork", 13)));
 }
 
-/* Where the kernel goes on behind a fault of its own in code that may have some: the table of
- * exceptions tells. */
+/*
+ * After a fault in kernel code that may fault, the kernel continues at an address from the
+ * exception table.
+ */
 static bool is_behind_fault(const struct symbol *function)
 {
 	return strstr(function->name, "_handle_exception");
 }
 
-/* From a frame in FUNCTION to the one at ADDRESS. */
+/* Classifies the step from a frame in FUNCTION to the one at ADDRESS. */
 static enum kernel_step step_to(const struct kernel_code *kernel, const struct symbol *function,
 				uint64_t address)
 {
@@ -198,7 +202,8 @@ static void show_wrong(const struct kernel_code *kernel, const uint64_t *chain, 
 	printf("\n");
 }
 
-/* One part of a chain in the kernel, up to a marker. INTERRUPTED: its innermost address is no
+/*
+ * One part of a chain in the kernel, up to a marker. INTERRUPTED: its innermost address is not a
  * return address.
  */
 static void count_steps(struct tally *tally, const uint64_t *chain, size_t size, bool interrupted)
@@ -262,7 +267,7 @@ void kernel_calls_check(const char *version, const char *directory)
 		all += steps[i];
 	CHECK(told >= 10000);
 	CHECK(told * 2 >= all);
-	/* Code that was patched since then may have called something else. */
+	/* Code that was patched later may have called something else. */
 	CHECK(steps[KERNEL_STEP_WRONG] * 2000 <= all);
 	kernel_code_close(&kernel);
 }

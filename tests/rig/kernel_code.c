@@ -10,7 +10,7 @@
 
 #define KERNEL_START 0xffffffff80000000ull
 
-/* Names with a dot in front are labels inside of functions. */
+/* Names with a leading dot are labels inside of functions. */
 static void take_line(struct kernel_code *code, const char *line)
 {
 	char name[512], module[80] = "", type;

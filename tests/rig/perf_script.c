@@ -15,8 +15,7 @@ bool script_sample_is_user(const struct script_sample *sample)
 	       strncmp(leaf->image, "[guest.kernel", 13) != 0;
 }
 
-/* Cuts the last word off LINE, and the blanks beside it; NULL if there is none before which one
- * stands. */
+/* Cuts off the last word of LINE and the blanks around it; NULL if the line has only one word. */
 static char *take_last_word(char *line)
 {
 	char *end = line + strlen(line), *word;
@@ -32,7 +31,7 @@ static char *take_last_word(char *line)
 	return word + 1;
 }
 
-/* "COMM TID PERIOD", where COMM may have blanks. */
+/* "COMM TID PERIOD", where COMM may contain blanks. */
 static bool read_heading(char *line, struct script_sample *sample)
 {
 	const char *period = take_last_word(line), *tid = period ? take_last_word(line) : NULL;
@@ -45,7 +44,7 @@ static bool read_heading(char *line, struct script_sample *sample)
 	return sample->weight > 0;
 }
 
-/* "\tADDRESS SYMBOL (IMAGE)", where SYMBOL may have anything. */
+/* "\tADDRESS SYMBOL (IMAGE)", where SYMBOL may contain anything. */
 static bool read_frame(char *line, struct script_frame *frame)
 {
 	char *symbol, *image = strrchr(line, '('), *end = strrchr(line, ')');

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples with whole callchains, as perf script tells them. Main thread only. */
+/* Samples with whole call chains, as perf script prints them. Main thread only. */
 #ifndef KVMSCOPE_TESTS_RIG_PERF_SCRIPT_H
 #define KVMSCOPE_TESTS_RIG_PERF_SCRIPT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SCRIPT_DEPTH_MAX 64 /* frames that are kept */
+#define SCRIPT_DEPTH_MAX 64 /* maximum number of stored frames */
 
 struct script_frame {
-	unsigned long long address; /* in the image, where it is known */
-	char symbol[128];           /* "[unknown]" */
-	char image[128];            /* path; "[unknown]" */
+	unsigned long long address; /* in the image, if that is known */
+	char symbol[128];           /* or "[unknown]" */
+	char image[128];            /* path; or "[unknown]" */
 };
 
 struct script_sample {
@@ -22,18 +22,18 @@ struct script_sample {
 	struct script_frame frames[SCRIPT_DEPTH_MAX]; /* innermost first */
 };
 
-/* Was it taken in user space? */
+/* True for a sample in user space. */
 bool script_sample_is_user(const struct script_sample *sample);
 
 /*
- * Tells SEE of each line that COMMAND prints, which a shell runs, with the newline; it may write to
- * it. A command that fails is a failure of the test.
+ * Calls SEE for each line, including the newline, that COMMAND prints, which is run by a shell; SEE
+ * may modify it. If the command fails, so does the test.
  */
 void each_line(const char *command, void (*see)(void *context, char *line), void *context);
 
 /*
- * Tells SEE of each sample of the recording FILE, perf being run by a shell behind ENVIRONMENT
- * with the further OPTIONS ("--symfs DIR"). What goes wrong is a failure of the test.
+ * Calls SEE for each sample of the recording FILE. perf is run by a shell after ENVIRONMENT, with
+ * additional OPTIONS ("--symfs DIR"). Errors fail the test.
  */
 void perf_script_read(const char *environment, const char *file, const char *options,
 		      void (*see)(void *context, const struct script_sample *sample),

@@ -7,22 +7,24 @@
 #include "tests/rig/perf_script.h"
 #include "tests/unit/shim/test.h"
 
-/* Of tests/rig/guest/remap.c and tests/rig/module.mk: pages, and places in them by 256 bytes. */
+/*
+ * From tests/rig/guest/remap.c and tests/rig/module.mk: pages, and offsets in them in units of 256
+ * bytes.
+ */
 #define MAPPED_PAGE  0x600000000ull
 #define PROGRAM_PAGE 0x401ull
 
 const char *const remap_images[REMAP_IMAGES] = { NULL,  "alpha", "beta",  "gamma", "delta",
 						 "one", "two",   "three", "brief" };
 
-/* Which image has code at ADDRESS; 0: none of ours. */
+/* The image that has code at ADDRESS; 0: none of ours. */
 static unsigned int image_at(unsigned long long address)
 {
 	unsigned int place = address >> 8 & 15;
 
 	if (address >> 12 == MAPPED_PAGE && place >= 1 && place <= 4)
 		return place;
-	/* The workload's own code lies at the same page; there it is in the first and last places.
-	 */
+	/* The workload's own code is on the same page, in the first and last units. */
 	if (address >> 12 == PROGRAM_PAGE && place >= 5 && place < REMAP_IMAGES &&
 	    (address & 255) < 6)
 		return place;
@@ -44,8 +46,9 @@ static void count_function(struct remap_truth *truth, unsigned int image, const 
 		FAIL_TEST("a function of %s is %s to perf", remap_images[image], function);
 }
 
-/* Other programs of the guest that are linked to the same place, which may run code of their own
- * there. */
+/*
+ * Other programs of the guest that are linked to the same address and may run their own code there.
+ */
 static bool lies_there(const char *path)
 {
 	return is_path_of(path, "remap") || is_path_of(path, "busybox") ||
@@ -76,7 +79,7 @@ static void count(struct remap_truth *truth, const char *comm, unsigned long lon
 	}
 }
 
-/* Of perf script -G -F comm,ip,sym,dso: "COMM ADDRESS FUNCTION (PATH)". */
+/* Output of perf script -G -F comm,ip,sym,dso: "COMM ADDRESS FUNCTION (PATH)". */
 static void see_line(void *context, char *line)
 {
 	char comm[64], function[256], path[1024];

@@ -12,7 +12,7 @@
 
 enum { RIG_TIMED_OUT = 124, RIG_FAILED = 125 };
 
-/* All of FILE from its start, ended by '\0'. */
+/* The whole FILE, terminated by '\0'. */
 static char *read_all(FILE *file)
 {
 	size_t size = 0, capacity = 4096;
@@ -74,7 +74,8 @@ static void run_and_keep(struct rig_result *result, const char *const arguments[
 	fclose(errors);
 }
 
-/* The emulator's own fault, see tests/rig/rig: it is worth a second try, and says nothing about the
+/*
+ * A fault of the emulator, see tests/rig/rig: it is retried once and says nothing about the
  * command.
  */
 static bool stood_still(const struct rig_result *result)
@@ -147,7 +148,7 @@ static void cut_last_newline(char *text)
 		text[length - 1] = '\0';
 }
 
-/* The outcome of one `rig --check WHAT`, kept for the life of the program. */
+/* The result of `rig --check WHAT`, cached for the lifetime of the program. */
 struct check {
 	bool asked;
 	char *reason;
@@ -191,7 +192,7 @@ const char *rig_intel_unavailable_reason(void)
 	return check_reason(&check, "intel");
 }
 
-/* The end of TEXT from its last line on, without the newline, which is cut off. */
+/* The last line of TEXT, whose newline is cut off. */
 static const char *last_line(char *text)
 {
 	char *newline;
@@ -201,7 +202,7 @@ static const char *last_line(char *text)
 	return newline ? newline + 1 : text;
 }
 
-/* Runs a script that makes a file; false, and a failed check or a skip, if it could not. */
+/* Runs a script that makes a file; false, with a failed check or a skip, if it failed. */
 static bool make_file(const char *const arguments[])
 {
 	struct rig_result result;
@@ -209,7 +210,7 @@ static bool make_file(const char *const arguments[])
 
 	run_and_keep(&result, arguments);
 	made = !result.status;
-	/* Mirrors drop what is old, and the newest suite moves on. */
+	/* Mirrors remove old packages, and the newest suite changes. */
 	if (!made && strstr(result.errors, "no cloud kernel"))
 		test_skip(__FILE__, __LINE__, "%s %s: %s", arguments[0], arguments[1],
 			  last_line(result.errors));
@@ -219,7 +220,7 @@ static bool make_file(const char *const arguments[])
 	return made;
 }
 
-/* Paths handed out; there are five kernels and their initrds. */
+/* Returned paths; there are five kernels and their initrds. */
 static const char *keep_path(const char *format, const char *version)
 {
 	static char *paths[16];

@@ -21,7 +21,7 @@ struct storm {
 	struct moment moments[MOMENTS_MAX];
 };
 
-/* What became of the writes. */
+/* The number of writes by result. */
 struct tally {
 	unsigned long sampled, suppressed, lost, stops;
 };
@@ -55,7 +55,10 @@ static int compare(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* UP_TO writes came behind the last sample: told if there was a stop since. */
+/*
+ * UP_TO writes happened after the last sample: they are throttled if there was a THROTTLE in
+ * between.
+ */
 static void take_gap(struct tally *tally, unsigned long gap, bool told)
 {
 	tally->suppressed += told ? gap : 0;
@@ -66,13 +69,13 @@ static struct tally count(const struct storm *storm, unsigned long written)
 {
 	struct tally tally = { 0 };
 	uint64_t last = 0, hits = 0;
-	bool stopped = false, told = false; /* one that waits for its address is told as stopped */
+	bool stopped = false, told = false;
 
 	for (size_t i = 0; i < storm->count; i++) {
 		const struct moment *moment = &storm->moments[i];
 
 		if (moment->what != WRITE) {
-			/* The last is that by which it is removed. */
+			/* The last event is the removal of the watch. */
 			tally.stops += moment->what == STOP && !stopped && i + 1 < storm->count;
 			stopped = moment->what == STOP;
 			told |= stopped;

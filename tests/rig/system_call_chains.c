@@ -8,10 +8,10 @@
 #include "vmm/report/profile_stacks.h"
 
 struct counts {
-	uint64_t system_calls; /* samples in them, as far as their chains tell */
-	uint64_t reached;      /* of those, the ones whose outermost kernel frame is the entry */
+	uint64_t system_calls; /* samples in system calls, according to their chains */
+	uint64_t reached;      /* those whose outermost kernel frame is the entry */
 	uint64_t walked;       /* samples in the kernel with at least one caller */
-	uint64_t whole; /* of those, the ones whose outermost kernel frame is any entry or start */
+	uint64_t whole;        /* those whose outermost kernel frame is any entry or start */
 };
 
 static bool starts_with(const char *name, const char *start)
@@ -19,7 +19,7 @@ static bool starts_with(const char *name, const char *start)
 	return !strncmp(name, start, strlen(start));
 }
 
-/* Where chains end: entry code, and where threads and CPUs start. */
+/* The ends of chains: entry code, and the starts of threads and CPUs. */
 static bool is_entry(const char *name)
 {
 	static const char *const entries[] = {
@@ -36,7 +36,7 @@ static bool is_entry(const char *name)
 	return strstr(name, "restore_regs_and_return") != NULL;
 }
 
-/* Functions that only run for a system call of the workload. */
+/* Functions that run only for a system call of the workload. */
 static bool is_of_system_call(const char *name)
 {
 	return starts_with(name, "__x64_sys_") || starts_with(name, "ksys_") ||
@@ -56,13 +56,15 @@ static void count_stack(const struct profile_stack *stack, struct counts *counts
 	for (depth = 0; depth < stack->depth && stack->frames[depth]->kernel; depth++) {
 		outermost = stack->frames[depth]->symbol;
 		if (!outermost)
-			return; /* the decompressor, or a frame without a name: of no known function
-				 */
+			return; /* the decompressor, or an unsymbolized frame: no known function */
 		system_call |= is_of_system_call(outermost);
 	}
 	if (!outermost)
 		return;
-	/* Until the kernel was found in the guest's memory there is nothing to walk by. */
+	/*
+	 * Without the kernel's tables there are no chains until it has been located in guest
+	 * memory.
+	 */
 	counts->walked += depth > 1 ? stack->samples : 0;
 	counts->whole += depth > 1 && is_entry(outermost) ? stack->samples : 0;
 	if (!system_call)
@@ -92,7 +94,9 @@ void system_call_chains_check(const char *version, const char *directory)
 	       (unsigned long long)counts.whole, (unsigned long long)counts.walked);
 	CHECK(counts.system_calls > 100);
 	CHECK(counts.reached * 100 >= counts.system_calls * 95);
-	/* Some end in a module that came a moment ago, without a table yet: in the rig a moment is
-	 * some seconds. */
+	/*
+	 * Some chains end in a module that was loaded a moment ago and has no table yet; in the rig
+	 * that takes some seconds.
+	 */
 	CHECK(counts.whole * 100 >= counts.walked * 90);
 }

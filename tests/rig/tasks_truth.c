@@ -20,21 +20,20 @@ static const char *const owners_of_copies[TASKS_IMAGES] = { "", "jailed", "layer
 struct line_sample {
 	unsigned int pid, tid;
 	char comm[32];
-	char owner[32]; /* NAME of run_NAME in its chain, "" for none */
-	unsigned int
-		of_image; /* addresses of it in the program's image, and in those of other files */
+	char owner[32];        /* NAME of run_NAME in its chain; "": none */
+	unsigned int of_image; /* addresses in the program's image, and in other files */
 	unsigned int of_others;
-	char image[64]; /* that its addresses in the program are in; "" for none */
+	char image[64]; /* the image that perf shows for its addresses in the program; "": none */
 };
 
-/* Lines of perf script's. */
+/* Lines of perf script. */
 struct reading {
 	struct symbols *program;
 	struct line_sample sample;
 	struct tasks_tally *tally;
 };
 
-/* run_NAME for an address in it. */
+/* The function run_NAME that contains an address. */
 static void find_owner(const struct symbols *program, uint64_t address, char *owner, size_t size)
 {
 	struct symbol symbol;
@@ -60,8 +59,10 @@ const char *tasks_truth_image(const char *name)
 	return TASKS_IMAGE;
 }
 
-/* Which of the images; TASKS_IMAGES: none. In a chroot, and before its name went, an agent's guest
- * calls it so; of memory, recordings do (docs/perf-data.md). */
+/*
+ * The index of the image; TASKS_IMAGES: none. The agent reports these paths in a chroot and before
+ * a file is deleted; recordings have the other one for a memfd (docs/perf-data.md).
+ */
 static size_t image_number(const char *image)
 {
 	size_t i = 0;
@@ -82,7 +83,7 @@ static bool is_program(const char *image)
 	return image_number(image) < TASKS_IMAGES;
 }
 
-/* LINE ends with "(IMAGE)", which may have brackets itself. */
+/* LINE ends with "(IMAGE)", which may contain brackets itself. */
 static bool read_image(const char *line, char *image, size_t size)
 {
 	const char *start = strstr(line, " ("), *end = strrchr(line, ')');
@@ -118,7 +119,7 @@ static void count_sample(const struct line_sample *sample, struct tasks_tally *t
 	       sample->pid, sample->tid);
 }
 
-/* "COMM PID/TID", where COMM may have blanks and slashes. */
+/* "COMM PID/TID", where COMM may contain blanks and slashes. */
 static bool read_heading(const char *line, struct line_sample *sample)
 {
 	const char *id = strrchr(line, '/');
@@ -134,8 +135,8 @@ static bool read_heading(const char *line, struct line_sample *sample)
 	return true;
 }
 
-/* Of user space: whatever perf shows in brackets is no file. An address in an image is shown by its
- * offset.
+/*
+ * In user space: names in brackets are not files. perf prints an address in an image as its offset.
  */
 static void take_frame(const struct symbols *program, unsigned long long address, const char *image,
 		       struct line_sample *sample)
@@ -186,8 +187,8 @@ static void see_code(void *context, char *line)
 }
 
 /*
- * NAME is what perf calls ADDRESS of the program: one of the names that the function there has. The
- * C library has several functions of one name.
+ * NAME is perf's symbol for ADDRESS of the program: one of the function's symbols. The C library
+ * has several functions with the same address.
  */
 static void check_name(const struct symbols *program, unsigned long long address, const char *name)
 {
@@ -213,7 +214,7 @@ static void see_name(void *context, char *line)
 	check_name(reading->program, address, name);
 }
 
-/* FORMAT makes the command of the directory. */
+/* FORMAT makes the command for the directory. */
 static void read_lines(const char *directory, const char *format,
 		       void (*see)(void *context, char *line), struct tasks_tally *tally)
 {
@@ -236,7 +237,7 @@ void tasks_truth_count_samples(const char *directory, struct tasks_tally *tally)
 		see_sample, tally);
 }
 
-/* Without callchains perf shows whole addresses. */
+/* Without call chains perf prints absolute addresses. */
 void tasks_truth_count_code(const char *directory, struct tasks_tally *tally)
 {
 	read_lines(directory,
@@ -244,7 +245,7 @@ void tasks_truth_count_code(const char *directory, struct tasks_tally *tally)
 		   see_code, tally);
 }
 
-/* With the names that were read out of the guest's memory. */
+/* With the symbols read from guest memory. */
 void tasks_truth_count_names(const char *directory, struct tasks_tally *tally)
 {
 	read_lines(directory,
@@ -299,7 +300,7 @@ bool tasks_truth_find(const struct profile_stack *stack, char *name, size_t size
 	return false;
 }
 
-/* Which tests/rig/guest/tasks.c has put it into. */
+/* The cgroup that tests/rig/guest/tasks.c has put it into. */
 static void expect_cgroup(const char *name, char *cgroup, size_t size)
 {
 	if (!strcmp(name, "ping") || !strcmp(name, "pong"))
@@ -334,7 +335,9 @@ void tasks_truth_check_cgroups(const char *what, const char *directory)
 	printf("%s: %llu samples in the right cgroup, %llu not told\n", what,
 	       (unsigned long long)right, (unsigned long long)untold);
 	CHECK(right >= TASKS_ENOUGH);
-	/* A process that ended before the look has none any more, as one that another begins all
-	 * the time. */
+	/*
+	 * A process that ended before the scan has no cgroup any more; the brief processes end all
+	 * the time.
+	 */
 	CHECK(right >= 19 * untold);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is said of the tasks of tests/rig/guest/tasks.c, against an oracle in the samples
- * themselves: tasks have the function run_NAME in their callchains and are called "NAME-TID"; their
- * code is at addresses that nothing else has. Directories are those of recordings, with perf.data
- * and perf's build-id cache. What goes wrong is a failure of the test, and WHAT names the recording
- * in what is printed. Main thread only.
+ * Compares the attribution of samples of tests/rig/guest/tasks.c with the samples themselves: tasks
+ * have the function run_NAME in their call chains and are called "NAME-TID"; their code is at
+ * unique addresses. Directories are those of recordings, with perf.data and perf's build-id cache.
+ * Mismatches fail the test, and WHAT names the recording in the output. Main thread only.
  */
 #ifndef KVMSCOPE_TESTS_RIG_TASKS_TRUTH_H
 #define KVMSCOPE_TESTS_RIG_TASKS_TRUTH_H
@@ -14,46 +13,46 @@
 
 #include "vmm/report/profile_stacks.h"
 
-/* The program, and the copies of it: each a build of its own. */
+/* The program, and the copies of it: each has its own build ID. */
 #define TASKS_IMAGES 5
 
-/* Samples of the tasks that a recording of theirs has at least. */
+/* The minimum number of samples of the tasks in a recording. */
 #define TASKS_ENOUGH 300
 
 struct tasks_tally {
-	unsigned long told, known, wrong;         /* told: whose owner the chain tells */
-	unsigned long images_right, images_wrong; /* addresses of theirs */
+	unsigned long told, known, wrong;         /* told: the chain identifies the task */
+	unsigned long images_right, images_wrong; /* addresses in tasks */
 	unsigned long code, code_right;           /* samples in the program's own code */
-	unsigned long in[TASKS_IMAGES];           /* of those, in each */
-	unsigned long named[TASKS_IMAGES]; /* of those, by a function's name, which is right */
+	unsigned long in[TASKS_IMAGES];           /* those in each image */
+	unsigned long named[TASKS_IMAGES]; /* those with a function's symbol, which is correct */
 };
 
-/* By perf: adds up whose the samples are, and which images they have addresses in. */
+/* From perf script: counts samples by their task, and addresses by their image. */
 void tasks_truth_count_samples(const char *directory, struct tasks_tally *tally);
 
-/* The same of samples in the program's code, whose addresses are nobody else's. */
+/* The same for samples in the program's code, which is at unique addresses. */
 void tasks_truth_count_code(const char *directory, struct tasks_tally *tally);
 
-/* The same of those that have a function's name. */
+/* The same for those with a function's symbol. */
 void tasks_truth_count_names(const char *directory, struct tasks_tally *tally);
 
 /*
- * All are in the guest's memory as a whole, whatever file system they are of, and whether it has a
- * name for them: each by itself, for none has the build id of another. Of few samples, those of
- * before their names are read are many. Without ALL there are some of each.
+ * All images are completely in guest memory, whatever their file system and path: each must be read
+ * on its own, because its build ID is unique. With few samples, those before the symbols were read
+ * are a large part. Without ALL, some samples of each image suffice.
  */
 void tasks_truth_check_named(const char *what, const struct tasks_tally *tally, bool all);
 
-/* All of that, of a recording in which every task and every image is told. */
+/* All these checks, for a recording in which every task and every image is known. */
 void tasks_truth_check(const char *what, const char *directory);
 
-/* By our own reader: each task is in the control group that it has been put into. */
+/* With our own reader: each task is in its control group. */
 void tasks_truth_check_cgroups(const char *what, const char *directory);
 
-/* Of a task by the name that it took, behind which its id stands; false: it is none of them. */
+/* Splits the name of a task, which ends with its ID; false: the name is not that of a task. */
 bool tasks_truth_find(const struct profile_stack *stack, char *name, size_t size);
 
-/* The image of the task NAME's program: what /proc/PID/maps says of it. */
+/* The image of the program of task NAME, as in /proc/PID/maps. */
 const char *tasks_truth_image(const char *name);
 
 #endif

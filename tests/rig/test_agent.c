@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest agent in Debian's kernel 5.10, which tells no build ids, so that the agent has to read
- * them, beside processes that exec, map and unmap different code at the same address in a loop
- * (tests/rig/guest/remap.c). Each image has its code at another place of the page, so that a
- * sample's own address tells which image was running: the truth, sample by sample.
+ * The guest agent in Debian's kernel 5.10, whose events have no build IDs, so that the agent has to
+ * read them, with processes that exec, map and unmap different code at the same address in a loop
+ * (tests/rig/guest/remap.c). Each image has its code at a different offset in the page, so a
+ * sample's own address identifies the running image.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -16,23 +16,25 @@
 #define DATA          "build/rig/agent.data"
 #define DATA_UNSTABLE "build/rig/agent-unstable.data"
 #define HOME          "build/rig/agent-home"
-/* A home whose build-id cache has nothing. */
+/* A home with an empty build-id cache. */
 #define EMPTY_HOME "build/rig/agent-empty-home"
 
-/* Enough to say that something was attributed; a machine that stands still gives fewer. */
+/* Enough to show that samples are attributed; a stalling machine has fewer. */
 #define ENOUGH 100
 
 /*
- * kvmscope report counts the same samples for each image, and names its function by what the agent
- * told of the image (HOME), or by the guest's files: FILES/right/bin has them, FILES/wrong/bin
- * others by the same names. What was not told in time, and a mapping whose build id nobody could
- * read, keep their addresses.
+ * kvmscope report counts the same samples for each image, and symbolizes them from the agent's data
+ * (HOME), or from the guest's files: FILES/right/bin has them, FILES/wrong/bin has others with the
+ * same names. Samples whose mapping was reported too late, or whose build ID could not be read,
+ * keep their addresses.
  */
 #define FILES      "build/rig/agent-files"
 #define FILES_HERE "../agent-files/wrong/bin" /* from build/rig/remap */
 
-/* Samples of IMAGE in rows whose function's name matches PATTERN, by the build-id cache of HOME and
- * FILES. */
+/*
+ * Samples of IMAGE in rows whose function matches PATTERN, with the build-id cache of HOME and
+ * FILES.
+ */
 static unsigned long count_function(const char *home, const char *files, const char *image,
 				    const char *pattern)
 {
@@ -116,11 +118,11 @@ static const struct host {
 	enum rig_kind kind;
 	const char *data;
 	int seconds;
-	const char *said; /* of its clock */
+	const char *said; /* clock source */
 } host = { RIG_TRUSTED_TSC, DATA, 10, " by the TSC" },
   unstable_host = { RIG_UNSTABLE_TSC, DATA_UNSTABLE, 8, "clock source is not the TSC" };
 
-/* False if no profile came about; the failure is recorded. */
+/* False if there is no profile, which is recorded as a failure. */
 static bool profile(const struct host *on, const char *kernel, const char *initrd)
 {
 	struct rig_result result;
@@ -178,9 +180,9 @@ TEST(agent_truth, no_sample_is_attributed_to_a_wrong_image)
 }
 
 /*
- * The guest's clock is behind by half of the time since KVM let it run, and right whenever it is
- * asked for. What is allowed for that is passed where it runs for 40 ms, on a machine that stands
- * still; without the allowance it is one sample in a hundred.
+ * The guest's clock lags by half of the time since KVM last entered it, and is correct when it is
+ * read. The allowance for that is exceeded if the guest runs for 40 ms, on a stalling machine;
+ * without the allowance one sample in a hundred would be wrong.
  */
 TEST(agent_truth, samples_have_the_right_image_if_the_host_clock_is_not_the_tsc)
 {
@@ -200,8 +202,8 @@ TEST(agent_truth, samples_have_the_right_image_if_the_host_clock_is_not_the_tsc)
 }
 
 /*
- * The agent's program and the host's side of it on one machine: a kernel with a vsock to itself,
- * which this one's need not have. An emulated machine does, without a KVM in it.
+ * The agent and the host side on one machine: the test needs a kernel whose vsock is not in use,
+ * which this machine may not have. An emulated machine has one, without a KVM in it.
  */
 TEST(agent_vsock, agent_connects_and_reconnects_to_the_host)
 {
@@ -229,7 +231,7 @@ TEST(agent_vsock, agent_connects_and_reconnects_to_the_host)
 
 #define VSOCK "build/rig/vsock"
 
-/* With the device that VMs have: in the machine of the rig, whose kernel has vhost's. */
+/* With a VM's device: in the rig's machine, whose kernel has vhost. */
 TEST(agent_vsock, agent_reports_from_a_qemu_guest_with_a_vhost_device)
 {
 	struct rig_result result;
@@ -252,7 +254,7 @@ TEST(agent_vsock, agent_reports_from_a_qemu_guest_with_a_vhost_device)
 		FAIL_TEST("%s%s", result.output, result.errors);
 	rig_result_free(&result);
 	summary = json_load_file(VSOCK "/json", 0, NULL);
-	/* One that answers too late has another. */
+	/* A reply that is too late belongs to an earlier request. */
 	CHECK(json_integer_value(json_object_get(json_object_get(summary, "agent"), "sessions")) >=
 	      1);
 	json_decref(summary);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvmscope attach on a host that has counters, and so samples by cycles, whose interrupts are NMIs.
- * No machine of tests has any; so the host is a guest of ours on a standard KVM (kvm_amd), with the
- * counters that kvmscope run emulates and a KVM of its own (--nested), and the VM attached to is a
- * guest of that one.
+ * kvmscope attach on a host with counters, where it samples by cycles with NMIs. No test machine
+ * has counters; so the host is a guest of ours on a standard KVM (kvm_amd), with the counters that
+ * kvmscope run emulates and a KVM of its own (--nested), and the attached VM is a guest of that
+ * one.
  *
- * Meanwhile kvmscope run samples the host from outside, and has to tell that guest's guest from it.
+ * Meanwhile kvmscope run samples the host from outside, and has to distinguish the host from its
+ * nested guest.
  */
 #include <linux/perf_event.h>
 #include <math.h>
@@ -17,7 +18,8 @@
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/symbols/elf_symbols.h"
 
-/* KVM of Linux 5.17 to 6.6 tells perf the level at which the vCPU was last preempted (kernel:
+/*
+ * In Linux 5.17 to 6.6, KVM reports to perf the CPL at which the vCPU was last preempted (kernel:
  * 547c91929f43).
  */
 #define KERNEL "6.12"
@@ -31,7 +33,7 @@
 	" --modules 'virtio_mmio virtio_blk kvm-amd' --output " INITRD " build/kvmscope " IMAGE    \
 	" tests/rig/guest-cycles > /dev/null"
 
-/* What the guest's kernel does of its own at a start is of no use here. */
+/* Skips parts of the guest kernel's boot that do not matter here. */
 #define COMMAND                                                                                    \
 	"rm -rf " DIRECTORY "; mkdir -p " DIRECTORY "; truncate -s 16M " DIRECTORY                 \
 	"/results.tar; "                                                                           \
@@ -44,7 +46,7 @@
 
 #define PARTS 4
 
-/* By count of loops, which are the same everywhere: in percent. */
+/* By the number of iterations, which are identical; percent. */
 static const struct part {
 	const char *function;
 	bool kernel;
@@ -69,12 +71,11 @@ static const struct modes hosts_view = { PERF_RECORD_MISC_GUEST_USER, PERF_RECOR
 struct seen {
 	const struct modes *modes;
 	struct symbols *image;
-	double of[PARTS], all,
-		squares;          /* cycles of the parts; sum of the squares of the samples' */
-	double host;              /* cycles */
-	uint64_t samples, called; /* of the parts; of those at CPL3, by user_works() */
+	double of[PARTS], all, squares; /* cycles by part, all, sum of the squares */
+	double host;                    /* cycles */
+	uint64_t samples, called; /* samples in the parts; those at CPL3, called by user_works() */
 	uint64_t user_samples, host_samples;
-	uint64_t wrong_level, wrong_side; /* where the image or the address says otherwise */
+	uint64_t wrong_level, wrong_side; /* samples whose image or address contradicts the part */
 };
 
 static int part_of(const struct seen *seen, uint64_t address)
@@ -134,7 +135,7 @@ static int add_sample(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* Such that so many samples of equal weight would tell as much (Kish). */
+/* Number of samples of equal weight with the same precision (Kish). */
 static double effective(const struct seen *seen)
 {
 	return seen->squares > 0 ? seen->all * seen->all / seen->squares : 0;
@@ -175,7 +176,7 @@ static void show(const char *name, const struct seen *seen)
 	       (unsigned long long)seen->called, (unsigned long long)seen->user_samples);
 }
 
-/* Fewer tell nothing. */
+/* Fewer samples prove nothing. */
 #define SAMPLES_MIN 30
 
 static void check_seen(const char *name, const struct seen *seen)
@@ -194,7 +195,7 @@ static void check_seen(const char *name, const struct seen *seen)
 	}
 }
 
-/* What kvmscope attach said as NAME; until the next call. */
+/* The log of kvmscope attach for NAME, valid until the next call. */
 static const char *log_of(const char *name)
 {
 	static char text[8192];
@@ -240,7 +241,7 @@ static void check_perf(void)
 	check_said("perf", "sampled by cycles");
 }
 
-/* A function's first instruction and its last have no frame. */
+/* There is no frame at a function's first and last instruction. */
 static void check_auto(void)
 {
 	struct seen seen;
@@ -252,7 +253,7 @@ static void check_auto(void)
 	check_said("auto", "sampled by cycles");
 }
 
-/* Cycles are sampled by a frequency, which the kernel limits; the clock has a period. */
+/* Cycles are sampled with a frequency, which the kernel limits; the clock has a period. */
 static void check_slow(void)
 {
 	struct seen seen;
@@ -264,7 +265,7 @@ static void check_slow(void)
 	check_said("slow", "sampled by cpu-clock");
 }
 
-/* Samples of the host by kvmscope run, and those of them in the loops of the guest that it runs. */
+/* Samples of the host by kvmscope run, and those in the loops of the nested guest. */
 struct outside {
 	struct symbols *image;
 	uint64_t samples, nested;
@@ -315,7 +316,7 @@ TEST(attach_cycles, attach_samples_by_cycles_on_a_host_with_counters)
 	kernel = rig_kernel(KERNEL);
 	if (!kernel)
 		return;
-	REQUIRE(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): a test's own words */
+	REQUIRE(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): fixed words */
 	rig_run(&result, 600, COMMAND, 560u, kernel, seconds ? seconds : "8");
 	printf("%s", result.output);
 	if (result.status || !strstr(result.output, "guest-cycles: end")) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvmscope attach on kvm_intel, which keeps less of a guest's registers where others can see them
- * than kvm_amd: the shares of our own VMM's guest by each way; and by bpf the processes of Debian's
- * kernel, their functions and callers. One start of the rig for all of it.
+ * kvmscope attach on kvm_intel, which keeps fewer guest registers where other programs can read
+ * them than kvm_amd: the shares of a guest of kvmscope run with each backend; and with bpf the
+ * processes of Debian's kernel, their functions and call chains. One start of the rig for
+ * everything.
  */
 #include <linux/perf_event.h>
 #include <math.h>
@@ -69,8 +70,7 @@ static void read_shares(const char *way, struct shares *shares)
 	perf_data_reader_close(reader);
 }
 
-/* Within 3 points, or five standard deviations where there are not samples enough for that (Kish).
- */
+/* Within 3 points, or five standard deviations if there are too few samples (Kish). */
 static void check_shares(const char *way, const struct shares *shares)
 {
 	double worth = shares->squares > 0 ? shares->weight * shares->weight / shares->squares : 0;
@@ -97,7 +97,7 @@ static void check_shares(const char *way, const struct shares *shares)
 	"/own.out 2>&1 & own=$!; until grep -qs working " DIRECTORY                                                                                    \
 	"/own.out; do sleep 0.2; kill -0 $own || exit 1; done; " ATTACH("perf") ATTACH("bpf")                                                          \
 		ATTACH("ptrace") "kill $own; wait $own; "
-/* Its kernel's memory, for annotation, is large to bring back. */
+/* The kernel's memory, for annotation, is too large to copy out of the rig. */
 #define DEBIAN                                                                                                                                                          \
 	"build/kvmscope run --no-profile --kernel %s --initrd %s --mem 192M --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                         \
 	" kvmscope.run=workload+mixed+1000' > " DIRECTORY                                                                                                               \
@@ -106,7 +106,7 @@ static void check_shares(const char *way, const struct shares *shares)
 	"/debian.data 2> " DIRECTORY "/debian.log || { cat " DIRECTORY                                                                                                  \
 	"/debian.log >&2; exit 1; }; kill $own; wait $own; rm -rf $HOME/.debug/*kcore*"
 
-/* Once, for all tests; false: it failed, which is theirs. */
+/* Once for all tests; false: it failed, which fails each of them. */
 static bool run_in_rig(void)
 {
 	static struct rig_result result;
@@ -144,8 +144,10 @@ TEST(attach_intel, every_backend_measures_correct_shares)
 	symbols_free(symbols);
 }
 
-/* Where a process of tests/rig/guest/workload.c (mixed) is: it hashes, sorts, or is in a system
- * call. */
+/*
+ * The activity of a process of tests/rig/guest/workload.c (mixed): hashing, sorting, or a system
+ * call.
+ */
 enum place { HASHES, SORTS, CALLS };
 
 static const struct part {
@@ -162,8 +164,8 @@ static const struct part {
 struct mixed {
 	double of[MIXED_PARTS], of_process[MIXED_PARTS]; /* ns */
 	uint64_t samples[MIXED_PARTS];                   /* of the processes */
-	uint64_t in_hash, whole; /* in hash_block(); with callers to main() */
-	uint64_t untold, wrong;  /* of no known process; of one that can not be */
+	uint64_t in_hash, whole; /* in hash_block(); those with callers up to main() */
+	uint64_t untold, wrong;  /* of no known process; of an impossible one */
 };
 
 static bool is_symbol(const struct profile_frame *frame, const char *symbol)
@@ -187,9 +189,8 @@ static enum place place_of(const struct profile_stack *stack)
 }
 
 /*
- * It is linked statically. hash_block() has no frame of its own, so that frame pointers lead from
- * it to run_tasks(), who called its only caller; a sample in the first instructions does not have
- * that either.
+ * The program is static. hash_block() has no frame, so frame pointers lead from it to run_tasks(),
+ * the caller of its only caller; nor has a sample in the first instructions.
  */
 static bool is_wrong(const struct profile_stack *stack)
 {
@@ -252,8 +253,10 @@ static bool read_mixed(struct mixed *mixed)
 	return true;
 }
 
-/* Nothing of ours runs in that guest, and KVM knows neither RSP nor CR3. Its workload has its
- * shares over its whole life: in some seconds of it they may be some slices off. */
+/*
+ * Nothing of ours runs in that guest, and KVM has neither RSP nor CR3. Its workload has the shares
+ * over its whole run: in some seconds of it they may be off by some slices.
+ */
 TEST(attach_intel, bpf_finds_processes_and_call_chains_of_debian)
 {
 	struct mixed mixed;

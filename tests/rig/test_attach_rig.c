@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvmscope attach on a standard KVM (kvm_amd), by each of its ways: the shares of our own VMM's
- * guest and of Debian's kernel in a domain of libvirt against the truth, their callers, and what it
- * costs, in one table; over a reset, with a vCPU that comes later, goes and comes again, and with
- * the guest's agent; and kvmscoped on that domain. One start of the rig, one VM of ours and one
- * domain for all of it.
+ * kvmscope attach on a standard KVM (kvm_amd) with each backend: the shares of a guest of kvmscope
+ * run and of Debian's kernel in a libvirt domain, their call chains, and the cost, in one table;
+ * across a reset, with a vCPU that is hot-plugged, unplugged and plugged again, and with the guest
+ * agent; and kvmscoped with that domain. One start of the rig, one VM of ours and one domain for
+ * everything.
  *
- * Each way samples until its shares of both VMs can be told to 3 points; ptrace, which takes ten
- * times as long for each sample, to 5. KVMSCOPE_ATTACH_SAMPLES is how many samples of user space of
- * a VM that is (3400): for a table with more.
+ * Each backend samples until the shares of both VMs are accurate to 3 points; ptrace, which takes
+ * ten times as long for each sample, to 5. KVMSCOPE_ATTACH_SAMPLES is the number of user-space
+ * samples of a VM (3400): set it for a more precise table.
  */
 #include <jansson.h>
 #include <linux/perf_event.h>
@@ -30,15 +30,14 @@ static const char *const ways[] = { "perf", "bpf", "ptrace", "qmp" };
 
 #define PARTS 3
 
-/* Samples that are of one of the parts that are known. */
+/* Samples in one of the known parts. */
 struct shares {
-	double of[PARTS], all; /* ns */
-	double squares;        /* sum of the squares of the samples' ns */
-	uint64_t samples,
-		with_caller; /* of those parts; of those, with the caller that they have */
+	double of[PARTS], all;         /* ns */
+	double squares;                /* sum of the squares of the samples' ns */
+	uint64_t samples, with_caller; /* in those parts; those with the expected caller */
 };
 
-/* Which part a stack is of, or -1; *CALLER: its caller is there. */
+/* The part of a stack, or -1; *CALLER: it has the expected caller. */
 typedef int part_of(const struct profile_stack *stack, bool *caller);
 
 static bool is_host(const struct profile_stack *stack)
@@ -79,10 +78,10 @@ static bool read_shares(struct shares *shares, const char *vm, enum way way, par
 	return true;
 }
 
-/* So few that nothing can be said of what they have: a machine that has much other work. */
+/* Too few to check their contents: the machine is busy. */
 #define FEW 100
 
-/* So many samples of equal weight would tell as much (Kish). */
+/* Number of samples of equal weight with the same precision (Kish). */
 static double effective(const struct shares *shares)
 {
 	return shares->squares > 0 ? shares->all * shares->all / shares->squares : 0;
@@ -98,7 +97,7 @@ static double percent(uint64_t part, uint64_t all)
 	return all ? 100.0 * (double)part / (double)all : 0;
 }
 
-/* us of SUMMARY's object NAME, as "-" where it has none. */
+/* us of object NAME in SUMMARY; "-" if it has none. */
 static void show_us(const json_t *summary, const char *name, const char *key)
 {
 	const json_t *number = json_object_get(json_object_get(summary, name), key);
@@ -126,7 +125,7 @@ static json_t *read_summary(const char *vm, enum way way)
 	return summary;
 }
 
-/* A line of the table: SHARES, and what kvmscope attach said of itself. */
+/* A line of the table: SHARES, and the statistics of kvmscope attach. */
 static void show_shares(const char *vm, enum way way, const struct shares *shares)
 {
 	json_t *summary = read_summary(vm, way);
@@ -141,22 +140,24 @@ static void show_shares(const char *vm, enum way way, const struct shares *share
 	json_decref(summary);
 }
 
-/* Of the loops, by their count in any while. */
+/* Shares of the loops, by their count in any interval. */
 static const double truth[] = { 60, 30, 10 };
 
-/* With fewer a share tells nothing: of perf, BPF and ptrace there are some thousands. */
+/* With fewer samples a share proves nothing: perf, BPF and ptrace have some thousands. */
 #define LEAST 300
 
-/* Points that a share may be off: 3, or five standard deviations where there are not samples enough
- * for that.
+/*
+ * Allowed deviation of a share in points: 3, or five standard deviations if there are too few
+ * samples.
  */
 static double bound_for(const struct shares *shares, double is)
 {
 	return fmax(3, 5 * sqrt(is * (100 - is) / effective(shares)));
 }
 
-/* Looks by qmp are some ten a second here, and the guest runs between them alone: of few nothing
- * can be said.
+/*
+ * qmp makes some ten queries per second here, and the guest only runs between them: few samples
+ * prove nothing.
  */
 #define ENOUGH_BY_QMP 300
 
@@ -170,17 +171,17 @@ static void check_shares(const char *vm, enum way way, const struct shares *shar
 				  vm, ways[way], i, share_of(shares, i), truth[i]);
 }
 
-/* Virtio by PCI, as libvirt gives it. */
+/* PCI virtio, as libvirt configures it. */
 #define INITRD "build/initrd/attach-agent.cpio"
 #define MAKE_INITRD                                                                                        \
 	"flock build tests/rig/initrd --kernel 6.1 --modules 'virtio_pci virtio_console' --output " INITRD \
 	" build/rig/workload build/agent/kvmscope-agent > /dev/null"
 
-/* As libvirt is confined by it on Debian. */
+/* The confinement that Debian applies to libvirt. */
 #define FETCH_APPARMOR                                                                             \
 	"tests/rig/fetch-packages apparmor apparmor libvirt-daemon-system > /dev/null"
 
-/* Once, for all tests; false: it failed, which is theirs. */
+/* Once for all tests; false: it failed, which fails each of them. */
 static bool run_in_rig(void)
 {
 	const char *samples = getenv("KVMSCOPE_ATTACH_SAMPLES");
@@ -191,7 +192,7 @@ static bool run_in_rig(void)
 		kernel = rig_kernel("6.1");
 		if (!kernel)
 			return false;
-		CHECK(!system(MAKE_INITRD));  /* NOLINT(cert-env33-c): a test's own words */
+		CHECK(!system(MAKE_INITRD));  /* NOLINT(cert-env33-c): fixed words */
 		if (system(FETCH_APPARMOR)) { /* NOLINT(cert-env33-c) */
 			FAIL_TEST("AppArmor's packages can not be fetched");
 			return false;
@@ -216,8 +217,10 @@ static bool is_in(uint64_t address, const char *name)
 	return symbols_find(program, address, &symbol) && !strcmp(symbol.name, name);
 }
 
-/* The loops, which user_works() calls in both. By address: perf and qmp know nothing else of user
- * space. */
+/*
+ * The loops, which user_works() calls in both. By address, because perf and qmp have no other
+ * information on user space.
+ */
 static int loop_of(const struct profile_stack *stack, bool *caller)
 {
 	static const char *const loops[] = { "share_sixty", "share_thirty", "share_ten" };
@@ -229,7 +232,7 @@ static int loop_of(const struct profile_stack *stack, bool *caller)
 	return -1;
 }
 
-/* Who runs the loops, in which program, and the last way by which it is attached to. */
+/* The process of the loops, its program, and the last backend that is attached to it. */
 static const struct vm {
 	const char *name, *image;
 	enum way last;
@@ -257,7 +260,7 @@ static void check_loops(const struct vm *vm)
 		show_shares(vm->name, way, &shares);
 		check_shares(vm->name, way, &shares);
 		CHECK(shares.samples >= (way == QMP ? 1 : LEAST));
-		/* The first instruction of a function and its last have no frame. */
+		/* There is no frame at a function's first and last instruction. */
 		if (way == BPF)
 			CHECK(shares.with_caller >= shares.samples * 99 / 100);
 	}
@@ -285,7 +288,7 @@ static void add_shares(struct shares *all, const struct shares *some)
 	all->squares += some->squares;
 }
 
-/* Told better than those of one: their truth is the same. */
+/* Combined they are more precise than each alone: the truth is the same. */
 TEST(attach_rig, every_backend_measures_the_shares_of_both_guests)
 {
 	RIG_REQUIRED();
@@ -302,7 +305,7 @@ TEST(attach_rig, every_backend_measures_the_shares_of_both_guests)
 	}
 }
 
-/* All of the file NAME, to be freed; a failed check and NULL without it. */
+/* The whole file NAME, to be freed; a failed check and NULL without it. */
 static char *read_file(const char *name)
 {
 	char path[64], *text = NULL;
@@ -330,7 +333,7 @@ static void check_file_has(const char *name, const char *words)
 	free(text);
 }
 
-/* By the lines of README.md. */
+/* As described in README.md. */
 TEST(attach_rig, daemon_writes_a_flame_graph_of_debian_in_a_domain)
 {
 	struct flame_page *page;
@@ -343,8 +346,7 @@ TEST(attach_rig, daemon_writes_a_flame_graph_of_debian_in_a_domain)
 	check_file_has("status", "daemon:   process ");
 	check_file_has("web-status", "profile:  sampling by bpf at 99 Hz\n");
 	check_file_has("web-status", "guest:    Linux 6.1.");
-	check_file_has("daemon.log",
-		       "libvirt: domain web: started"); /* what the hook left when there was none */
+	check_file_has("daemon.log", "libvirt: domain web: started"); /* from the hook */
 	text = read_file("flame.html");
 	REQUIRE(text != NULL);
 	page = flame_page_read(text);
@@ -360,8 +362,10 @@ TEST(attach_rig, daemon_writes_a_flame_graph_of_debian_in_a_domain)
 
 static const char *const calls[] = { "__x64_sys_getrandom", "ksys_read", "__x64_sys_pread64" };
 
-/* Of the system calls of Debian's workload, as the callers tell; they have to reach the kernel's
- * entry. */
+/*
+ * Shares of the system calls of Debian's workload, from their callers; chains have to reach the
+ * kernel's entry.
+ */
 static int call_of(const struct profile_stack *stack, bool *caller)
 {
 	const char *outermost = "";
@@ -379,7 +383,7 @@ static int call_of(const struct profile_stack *stack, bool *caller)
 
 static const char *const leaves[] = { "chacha_", "clear_user", "copy_user" };
 
-/* The innermost functions of the same calls, which also perf tells: not the same shares. */
+/* The innermost functions of the same calls, which perf records as well: their shares differ. */
 static int leaf_of(const struct profile_stack *stack, bool *caller)
 {
 	const struct profile_frame *leaf = stack->frames[0];
@@ -392,7 +396,7 @@ static int leaf_of(const struct profile_stack *stack, bool *caller)
 	return -1;
 }
 
-/* How often the monitor could be asked, which is how many samples it gives, and what that took. */
+/* The number of monitor queries, which is the number of samples, and their duration. */
 static void show_asking(void)
 {
 	FILE *log = fopen(DIRECTORY "/domain-qmp.log", "re");
@@ -406,8 +410,8 @@ static void show_asking(void)
 }
 
 /*
- * Callers reach the kernel's entry, where a way tells them, and each way names the innermost
- * functions. The shares that the workload gives its calls are of its whole life.
+ * Call chains reach the kernel's entry if a backend has them, and each backend has the innermost
+ * functions. The shares of the calls are valid for the workload's whole run.
  */
 TEST(attach_rig, system_calls_of_debian_in_a_domain_have_call_chains)
 {
@@ -427,29 +431,31 @@ TEST(attach_rig, system_calls_of_debian_in_a_domain_have_call_chains)
 	for (enum way way = PERF; way < WAYS; way++) {
 		REQUIRE(read_shares(&shares, "domain", way, leaf_of));
 		show_shares("domain", way, &shares);
-		CHECK(shares.samples > 0 || way == QMP); /* a tenth of its few */
+		CHECK(shares.samples > 0 || way == QMP); /* a tenth of its few samples */
 	}
 	show_asking();
 }
 
-/* What is known of whose the samples are. */
+/* The attribution of samples. */
 struct places {
-	uint64_t calls, of_workload;  /* in the system calls of the workload; as its own */
-	uint64_t in_user, in_program; /* in user space, by a process of that name; in its program,
-					 with a function */
-	uint64_t wrong;               /* under another name than can be */
-	uint64_t in_cgroup;           /* of its calls and loops, in the cgroup that makes them */
+	uint64_t calls, of_workload; /* in system calls of the workload; as its own */
+	uint64_t in_user,
+		in_program; /* in user space, as its own; in its program, with a function */
+	uint64_t wrong;     /* with an impossible name */
+	uint64_t in_cgroup; /* in its calls and loops, and in their cgroup */
 	uint64_t of_cgroups;
 };
 
-/* It is linked statically, and calls nothing else in user space but the vDSO. */
+/* The program is static, and calls nothing else in user space but the vDSO. */
 static bool is_of_workload(const struct profile_frame *frame)
 {
 	return strstr(frame->image, "workload") || !strcmp(frame->image, "[vdso]");
 }
 
-/* The guest boots anew, has a shell, which waits for the vCPU, and the agent: they make such calls,
- * too. */
+/*
+ * The guest reboots, runs a shell, which waits for the vCPU, and the agent: they make the same
+ * calls.
+ */
 static bool may_call(const struct profile_stack *stack)
 {
 	static const char *const others[] = { "init", "insmod", "cat",   "setsid",        "grep",
@@ -461,8 +467,7 @@ static bool may_call(const struct profile_stack *stack)
 	return false;
 }
 
-/* The cgroup of the processes that are the workload's in CALL or in LOOP, -1 where it is in none.
- */
+/* The cgroup of the workload's processes in CALL or LOOP; -1 if it is none. */
 static void add_cgroup(struct places *places, const struct profile_stack *stack, int call, int loop)
 {
 	const char *expected = call >= 0 ? "/calls" : "/loops";
@@ -539,7 +544,7 @@ static void check_places(const char *path)
 		CHECK(places.in_cgroup >= places.of_cgroups * 95 / 100);
 }
 
-/* Nothing of ours runs in that guest, and nobody else tells. */
+/* Nothing of ours runs in that guest, and no other source reports processes. */
 TEST(attach_rig, processes_and_programs_of_debian_in_a_domain_are_attributed)
 {
 	RIG_REQUIRED();
@@ -561,7 +566,7 @@ static void check_agent(const char *vm, enum way way)
 	json_decref(summary);
 }
 
-/* One that comes while bpf samples, and one that is there before ptrace does. */
+/* A vCPU that is plugged in while bpf samples, and before ptrace attaches. */
 TEST(attach_rig, agent_in_a_domain_works_with_bpf_and_ptrace)
 {
 	RIG_REQUIRED();
@@ -574,13 +579,13 @@ TEST(attach_rig, agent_in_a_domain_works_with_bpf_and_ptrace)
 	check_places(DIRECTORY "/agent-ptrace.data");
 }
 
-/* Over a reset, and with a vCPU that comes later. */
+/* Across a reset, and with a hot-plugged vCPU. */
 
 struct life {
-	uint64_t text; /* of the kernel that the recording knows */
+	uint64_t text; /* of the kernel in the recording */
 	uint64_t named, wrong,
-		second; /* samples: with a function of its kernel, elsewhere; on the second vCPU */
-	uint64_t firmware, of_process; /* in the first megabyte; of these, with a process */
+		second; /* samples with a function of its kernel; elsewhere; on the second vCPU */
+	uint64_t firmware, of_process; /* in the first megabyte; those with a process */
 };
 
 #define IMAGE_MAX (64ull << 20)
@@ -606,7 +611,7 @@ static void read_text(const char *path, struct life *life)
 	perf_data_reader_close(reader);
 }
 
-/* What has a function of the kernel has to lie where that kernel or a module of it did. */
+/* Frames with kernel functions must be at addresses of that kernel or its modules. */
 static void see_stack(struct life *life, const struct profile_stack *stack)
 {
 	const struct profile_frame *leaf = stack->frames[0];
@@ -638,7 +643,10 @@ static void read_life(const char *path, struct life *life)
 	profile_free(profile);
 }
 
-/* Samples of the two vCPUs before the second one was unplugged, while it was, and from then on. */
+/*
+ * Samples of the two vCPUs before the second one was unplugged, while it was unplugged, and after
+ * that.
+ */
 struct turns {
 	uint64_t gone, back; /* ns */
 	uint64_t of[2][3];
@@ -679,7 +687,7 @@ static void check_turns(const char *path)
 	CHECK_EQUAL(turns.of[1][1], 0);
 }
 
-/* The same vCPU comes again, by another thread. */
+/* The same vCPU is plugged in again, with another thread. */
 TEST(attach_rig, unplugged_and_replugged_vcpu_is_followed)
 {
 	RIG_REQUIRED();
@@ -690,7 +698,7 @@ TEST(attach_rig, unplugged_and_replugged_vcpu_is_followed)
 	check_turns(DIRECTORY "/life-ptrace.data.1");
 }
 
-/* Where the domain's two kernels said that they lie. */
+/* The addresses that the domain's two kernels printed. */
 static bool read_texts(uint64_t text[2])
 {
 	FILE *console = fopen(DIRECTORY "/domain.out", "re");
@@ -720,7 +728,7 @@ static void check_life(const char *path, uint64_t text, bool has_second)
 	CHECK(life.second > 0 || !has_second);
 }
 
-/* The kernel behind the reset lies elsewhere. */
+/* The kernel after the reset has another address. */
 TEST(attach_rig, reset_and_hot_plugged_vcpu_are_followed)
 {
 	uint64_t text[2];

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Debian's kernel makes of our ACPI tables and memory map, and that a reboot by ACPI ends the
- * run. */
+/* Debian's kernel accepts our ACPI tables and memory map, and a reboot by ACPI ends the run. */
 #include "tests/rig/rig.h"
 
 /*
- * '.' stands for the spaces that grep shall see. The last command's status,
- * which is the whole's, is 1 if there are no complaints in the log, where the
- * command line is as well.
+ * '.' stands for the spaces that grep should match. The last command's status, which is that of the
+ * whole, is 1 if there are no complaints in the log, which also contains the command line.
  */
 #define COMMANDS                                                                                   \
 	"nproc;"                                                                                   \

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Debian's unmodified cloud kernels in the rig: to init with one and four
- * vCPUs, their virtio devices in use, and how they are ended. Reboots are in test_boot_acpi.c and
- * test_flight.c.
+ * Debian's unmodified cloud kernels in the rig: boot to init with one and four vCPUs, their virtio
+ * devices, and the ways to end them. For reboots see test_boot_acpi.c and test_flight.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/rig/rig.h"
 
-/* Limits against a hang, far from what a boot takes: four vCPUs on the rig's one, on a busy
- * machine, take minutes. */
+/*
+ * Limits against a hang, far above the duration of a boot: four vCPUs on the rig's single CPU take
+ * minutes on a busy machine.
+ */
 #define RUN "build/kvmscope run --pmu off --no-profile --timeout 250 --mem 256M --console stdio "
 
-/* nproc, then a disk that is written and one that must not be, the agent's port, and the entropy
- * device. */
+/* nproc, then a writable disk and a read-only one, the agent's port, and the entropy device. */
 #define GUEST_COMMANDS                                                                             \
 	"echo+cpus+$(nproc+--all);"                                                                \
 	"echo+disk+$(head+-c+5+/dev/vda);"                                                         \
@@ -94,14 +94,16 @@ TEST(boot, debian_6_12)
 	boots("6.12", QUICK_BOOT);
 }
 
-/* The one that boots with all that it does of its own accord. */
+/* Boots with all of the kernel's default activity. */
 TEST(boot, debian_7_2)
 {
 	boots("7.2", "");
 }
 
-/* The first SIGINT presses the power button, which this guest sees and does not heed; the second
- * stops it. */
+/*
+ * The first SIGINT presses the power button, which this guest receives and ignores; the second one
+ * stops it.
+ */
 TEST(boot, debian_first_sigint_presses_the_power_button_second_one_stops)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");

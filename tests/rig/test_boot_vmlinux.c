@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debian's kernels as the vmlinux that is packed in their bzImage: by PVH and by the 64-bit entry.
- */
+/* Debian's kernels as the vmlinux inside of their bzImage: by PVH and by the 64-bit entry. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,7 +14,7 @@ static int count(const char *output, const char *text)
 	return found;
 }
 
-/* By each of so many PROTOCOLS, which have spaces between them. */
+/* Boots by each of PROTOCOLS, which are separated by spaces. */
 static void boots(const char *version, const char *protocols, int number)
 {
 	const char *kernel = rig_kernel(version), *initrd = rig_initrd(version);
@@ -26,7 +25,7 @@ static void boots(const char *version, const char *protocols, int number)
 	if (!kernel || !initrd)
 		return;
 	snprintf(image, sizeof(image), "build/rig/vmlinux-%s", version);
-	/* outside of the rig, where it is fast */
+	/* outside of the rig, where this is fast */
 	snprintf(unpack, sizeof(unpack), "mkdir -p build/rig && tests/rig/extract-vmlinux %s > %s",
 		 kernel, image);
 	REQUIRE_EQUAL(system(unpack), 0);

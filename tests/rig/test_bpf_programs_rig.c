@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * BPF programs of the guest by their names, with nothing in the guest: tests/rig/guest/load_bpf.c
- * runs those called as the process that is busy in them, and puts new ones in the place of old ones
- * all the time.
+ * BPF programs of the guest have symbols without any code of ours in the guest:
+ * tests/rig/guest/load_bpf.c runs programs named like the process that is busy in them, and
+ * continuously loads new ones at the addresses of old ones.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +16,10 @@
 
 #define ENOUGH 100
 
-/* Samples of one reader: in code of a BPF program that the process of the sample runs; in
- * another's; and in memory of modules that nobody knows. */
+/*
+ * Samples of one reader: in code of a BPF program that the sample's process runs; in another one's;
+ * and in unknown memory of modules.
+ */
 struct tally {
 	unsigned long right, wrong, unknown;
 };
@@ -30,7 +32,7 @@ static bool is_process(const char *comm)
 #define PREFIX "bpf_prog_"
 #define TAG    16 /* hexadecimal digits */
 
-/* bpf_prog_TAG_NAME, and none of the kernel's own functions, as bpf_prog_load(). */
+/* bpf_prog_TAG_NAME, but not one of the kernel's own functions such as bpf_prog_load(). */
 static bool is_program(const char *symbol)
 {
 	return !strncmp(symbol, PREFIX, strlen(PREFIX)) &&
@@ -69,8 +71,10 @@ static void check(const char *what, const struct tally *tally)
 	       tally->right + tally->wrong, tally->wrong, tally->unknown);
 	CHECK_EQUAL(tally->wrong, 0);
 	CHECK(tally->right >= ENOUGH);
-	/* A program is seen with the next look, 50 ms later at most but on a slow machine, of the
-	 * second that it is there for. */
+	/*
+	 * A program runs for a second and is found by the next scan, at most 50 ms later except on
+	 * a slow machine.
+	 */
 	CHECK(tally->right >= tally->unknown);
 }
 
@@ -149,7 +153,7 @@ TEST(bpf_programs, debian_7_2_bpf_programs_have_symbols)
 
 #define DIRECTORY "build/rig/bpf-programs"
 
-/* The guest writes what it says of its symbols to its disk. */
+/* The guest writes its symbols to its disk. */
 static bool record_without_btf(const char *initrd)
 {
 	struct rig_result result;
@@ -170,7 +174,7 @@ static bool record_without_btf(const char *initrd)
 	return ran;
 }
 
-/* And its modules, whose symbols are those that it says it has. */
+/* And its modules, whose symbols are those in its own list. */
 TEST(bpf_programs, kernel_without_usable_btf_gets_bpf_symbols_from_a_btf_file)
 {
 	const char *initrd;

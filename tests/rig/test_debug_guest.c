@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Guests of our own and their debug registers, beside watches of the host, on a standard KVM. */
+/* Guests of ours that use debug registers while the host watches, on a standard KVM. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,7 +33,9 @@ static void remove_returns(char *text)
 	*to = '\0';
 }
 
-/* What the processor does (SDM vol. 3B 18.2 and 18.3), so that it is not the same nonsense twice.
+/*
+ * The behaviour of the processor (SDM vol. 3B 18.2 and 18.3), so that both runs cannot be wrong in
+ * the same way.
  */
 static void check_cases(const char *text)
 {
@@ -55,7 +57,7 @@ static void check_cases(const char *text)
 			FAIL_TEST("the guest did not print:\n%sbut:\n%s", cases[i], text);
 }
 
-/* "host: code N, data N" is how often the host had to see what. */
+/* "host: code N, data N" is the expected number of the host's hits. */
 static void check_hits(const char *text, const char *summary)
 {
 	unsigned int code = 0, data = 0;
@@ -75,7 +77,7 @@ static void check_hits(const char *text, const char *summary)
 		FAIL_TEST("the summary does not say '%s': %s", line, summary);
 }
 
-/* Random registers on two vCPUs for so long, then calls of a function that is watched. */
+/* Random registers on two vCPUs for this long, then calls of a watched function. */
 static const char *hostile_command(unsigned int seconds)
 {
 	static char command[256];
@@ -117,8 +119,10 @@ static void check_hostile(const char *text, const char *errors)
 
 #define SKIPPED_ROUNDS 50
 
-/* Each instruction that KVM steps over by itself and the one behind it, two pairs at a time: there
- * are four registers. */
+/*
+ * Each instruction that KVM steps over by itself and the one after it, two pairs at a time because
+ * there are four registers.
+ */
 static const char *const skipped[] = { "skipped_cpuid", "skipped_out", "skipped_wrmsr",
 				       "skipped_hlt" };
 
@@ -163,12 +167,13 @@ static void check_skipped(const char *errors, int pair)
 	}
 }
 
-/* Where each run of a rig leaves NAME.output, what its guest printed, and NAME.errors. */
+/*
+ * The directory where each run of the rig leaves NAME.output, the guest's output, and NAME.errors.
+ */
 #define ON_AMD   "build/rig/debug-guest"
 #define ON_INTEL "build/rig/debug-guest-intel"
 
-/* run NAME COMMAND..., which has to succeed; run_guest NAME COMMAND-LINE OPTION... of kvmscope's.
- */
+/* run NAME COMMAND..., which has to succeed; run_guest NAME COMMAND-LINE OPTION... of kvmscope. */
 #define BEGIN(directory)                                                                           \
 	"rm -rf " directory "; mkdir -p " directory "; "                                           \
 	"run() { local to=" directory "/$1; \"${@:2}\" > $to.output 2> $to.errors || "             \
@@ -207,9 +212,9 @@ static struct rig_result read_run(const char *directory, const char *name)
 }
 
 /*
- * The same guest without watches and with them prints the same, and they have all their hits. Traps
- * of RDPMC would let it see bits of DR6 for breakpoints that it has not enabled, in both
- * (docs/guest-pmu.md).
+ * The same guest prints the same output with and without watches, and the watches have all their
+ * hits. Traps of RDPMC would let the guest see bits of DR6 for breakpoints that it has not enabled,
+ * in both cases (docs/guest-pmu.md).
  */
 static void check_guest(const char *directory, const char *name)
 {
@@ -243,8 +248,8 @@ static void check_hostile_run(const char *directory)
 }
 
 /*
- * Once, for all tests; false: it failed, which is theirs. The hostile guest's minute is one of the
- * clock: the others run meanwhile.
+ * Once for all tests; false: it failed, which fails each of them. The minute of the hostile guest
+ * is wall-clock time: the others run at the same time.
  */
 static bool run_on_amd(void)
 {
@@ -267,7 +272,7 @@ TEST(debug_guest_rig, debug_registers_behave_as_without_watches)
 	check_skipped_runs(ON_AMD);
 }
 
-/* The hits come by the vCPU's thread, which nothing else stops then. */
+/* The vCPU's thread handles the hits; nothing else stops it in this case. */
 TEST(debug_guest_rig, debug_registers_behave_as_without_watches_while_bpf_samples)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();
@@ -275,7 +280,7 @@ TEST(debug_guest_rig, debug_registers_behave_as_without_watches_while_bpf_sample
 	check_guest(ON_AMD, "bpf");
 }
 
-/* Its time is the guest's, by its clock; a part of one processor is enough for it. */
+/* Its time is the guest's clock; a part of one CPU is enough for it. */
 TEST(debug_guest_rig, watch_counts_correctly_after_a_minute_of_random_registers)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices, as Debian's own drivers find them; see tests/rig/guest-devices for the guest's part.
- */
+/* The devices with Debian's own drivers; see tests/rig/guest-devices for the guest's part. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,7 +9,7 @@
 #define FILES          "build/rig/devices"
 #define DISK_MEGABYTES "32"
 
-/* A line "NAME VALUE" of the output, as consoles end it. */
+/* A line "NAME VALUE" of the output, with a console's line end. */
 static void check_line(const struct rig_result *result, const char *line)
 {
 	char text[256];
@@ -23,7 +22,7 @@ static void check_line(const struct rig_result *result, const char *line)
 		FAIL_TEST("the output lacks \"%s\"", line);
 }
 
-/* Files on a file system that the guest is to find, and a disk that it can only read. */
+/* Files on a file system for the guest, and a read-only disk. */
 static bool make_disks(void)
 {
 	return !system(
@@ -34,7 +33,7 @@ static bool make_disks(void)
 		"(printf read-only; head -c 100000 /dev/zero) > read-only.img");
 }
 
-/* The guest's clock is made of the RTC's seconds. */
+/* The guest's clock is set from the RTC, which counts seconds. */
 static void check_clock(const struct rig_result *result)
 {
 	const char *line = strstr(result->output, "devices: clock ");
@@ -45,7 +44,7 @@ static void check_clock(const struct rig_result *result)
 		FAIL_TEST("the guest's RTC is %lld s off", difference);
 }
 
-/* An unbroken run of numbers, of which the guest wrote more than fits into any buffer of a UART. */
+/* A sequence of numbers without a gap, longer than any buffer of a UART. */
 static void check_serial_output(const struct rig_result *result)
 {
 	const char *at = strstr(result->output, "\n1\r\n2\r\n");
@@ -59,7 +58,7 @@ static void check_serial_output(const struct rig_result *result)
 	}
 }
 
-/* What the guest wrote and flushed is in the image, whose file system is whole. */
+/* The image has everything that the guest wrote and flushed, and its file system is intact. */
 static void check_disk(void)
 {
 	CHECK(!system("cd " FILES " && PATH=$PATH:/sbin && e2fsck -fn disk.img > fsck.txt 2>&1 &&"

@@ -26,7 +26,7 @@ static json_t *read_report(struct rig_result *result)
 	return report;
 }
 
-/* Of one start of the rig, for all tests that ask it; never freed. */
+/* From one start of the rig, for all tests that use it; never freed. */
 static json_t *report_from_rig(void)
 {
 	static json_t *report;

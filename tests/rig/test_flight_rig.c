@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder with Debian's kernel: each way in which it goes down
- * leaves a file with what it did before, and perf names its functions. A reboot
- * by the keyboard controller ends the run well; one by triple fault can not be told from a crash.
+ * The flight recorder with Debian's kernel: each kind of crash leaves a file with the activity
+ * before it, and perf symbolizes it. A reboot by the keyboard controller is a regular end of the
+ * run; one by triple fault cannot be distinguished from a crash.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,17 +11,17 @@
 #include "tests/unit/run_command.h"
 
 #define FOLDER "build/rig/flight"
-/* A reboot takes some ms; with a line on the console for each device, which are slow, some tens. */
+/* A reboot takes some ms; with a line on the slow console for each device, some tens. */
 #define OFTEN        "-F 997"
 #define SAY_SHUTDOWN "echo+1>/sys/module/kernel/parameters/initcall_debug;dmesg+-n+8"
 
 struct end {
 	const char *name, *append;
 	int status;           /* of kvmscope run */
-	const char *trigger;  /* as the recording names it */
-	const char *function; /* of the kernel, on its way there */
+	const char *trigger;  /* as in the recording */
+	const char *function; /* of the kernel, on its path to the crash */
 	const char *options;  /* of kvmscope run */
-	const char *image;    /* in user space, with the guest agent; NULL without */
+	const char *image;    /* in user space, with the guest agent; NULL: without */
 };
 
 static void run_to(const struct end *end, struct rig_result *result)
@@ -48,7 +48,7 @@ static void check_text(const char *what, const char *text, const char *wanted)
 		FAIL_TEST("%s: no '%s' in:\n%.4000s", what, wanted, text);
 }
 
-/* What COMMAND, run with the recording as perf.data and its build-id cache, prints. */
+/* The output of COMMAND, run with the recording as perf.data and its build-id cache. */
 static char *output_of(const struct end *end, const char *command)
 {
 	int status;
@@ -76,7 +76,7 @@ static void check_report(const struct end *end)
 	free(report);
 }
 
-/* Kernel functions have their names in perf; those of the last 300 ms are on the way to the end. */
+/* perf symbolizes kernel functions; those of the last 300 ms are on the path to the crash. */
 static void check_perf(const struct end *end)
 {
 	char *text = output_of(end, "perf report --stdio --sort symbol 2> /dev/null");
@@ -107,7 +107,7 @@ TEST(flight_recorder, debian_panic_writes_the_last_seconds)
 				 "sysrq_handle_crash", "", NULL });
 }
 
-/* Besides, its programs have their images: what they had mapped is in the file too. */
+/* Programs have their images as well: the file has their mappings. */
 TEST(flight_recorder, debian_reset_writes_the_last_seconds)
 {
 	RIG_REQUIRED();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Debian's own perf inside of a guest with the emulated PMU, which --pmu auto gives it, while the
- * guest is sampled from outside: against a workload that measures its own shares.
+ * Debian's perf in a guest with the emulated PMU, which --pmu auto enables, while the guest is
+ * sampled from outside: compared with a workload that measures its own shares.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,10 @@
 
 #define SCRIPT "mount+-t+ext4+-o+ro+/dev/vda+/mnt+&&+sh+/mnt/script"
 
-/* All that tests/guests/program_pmu.c has for Intel's, which are nowhere else on a standard KVM. */
+/*
+ * The features in tests/guests/program_pmu.c that only Intel's PMU has; a standard KVM has them
+ * nowhere else.
+ */
 #define OWN_GUESTS                                                                                                \
 	"for part in registers count halt masked freeze 'overflow pmis=20' 'overflow pmis=20 cpl=0' "             \
 	"'overflow pmis=20 by=vector' 'overflow pmis=20 apic=x2' 'overflow pmis=20 apic=x2 by=vector cpl=0'; do " \
@@ -19,7 +22,9 @@
 	"--kernel build/guests/guest.elf --append \"program=pmu loops=10000000 pmu=$part\"; "                     \
 	"[ $? = 0 ] || { echo \"$part: wrong\"; exit 1; }; done; "
 
-/* The guest's counters stand still while a sample is taken from outside: rarely, in an emulator. */
+/*
+ * The guest's counters stop while a sample is recorded from outside, which is rare in an emulator.
+ */
 #define COMMAND                                                                                    \
 	"mkdir -p build/rig; build/kvmscope-tests --gtest_filter=vcpu_debug.*:rdpmc_traps.*; "     \
 	"build/kvmscope run --timeout %d --mem 256M -F 9 -o %s --no-buildid-cache "                \
@@ -27,13 +32,13 @@
 	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=" SCRIPT               \
 	"' < /dev/null"
 
-/* As few as a busy machine gets. */
+/* The minimum on a busy machine. */
 #define SAMPLES_MIN 30
 
 /* Linux's tick in both rigs. */
 #define TICK_US 4000
 
-/* The number behind the line that begins with NAME, from AT on; NaN where there is none. */
+/* The number on the line that begins with NAME, searched from AT; NaN: not found. */
 static double number_behind(const char *at, const char *name)
 {
 	const char *found = strstr(at, name);
@@ -51,9 +56,8 @@ static double said(const char *output, const char *what)
 }
 
 /*
- * Cycles in all of the guest over what the TSC counted in the time for which the guest ran by its
- * own account: real time less what it was idle and what its host took from it, which it is told as
- * steal time.
+ * Cycles in the whole guest divided by the TSC's count for the time that the guest ran by its own
+ * account: real time less idle time and less steal time.
  */
 static void check_all_cycles(const char *output)
 {
@@ -66,10 +70,9 @@ static void check_all_cycles(const char *output)
 }
 
 /*
- * Those of one task are told by the time for which it ran. Its task-clock is longer: it goes on
- * while the host takes the time (steal), and while counters are stopped and started at each switch
- * from and to the task, in exits to kvmscope. What a switch takes is an estimate, by other
- * switches.
+ * Cycles of one task relative to the time for which it ran. Its task-clock is longer: it includes
+ * steal time, and the time for stopping and starting counters at each context switch of the task,
+ * in exits to kvmscope. The cost of a switch is estimated from other switches.
  */
 static void check_task_cycles(const char *output)
 {
@@ -83,7 +86,7 @@ static void check_task_cycles(const char *output)
 	CHECK(counted < 1.02 * clock);
 }
 
-/* No program is let read what KVM would answer: it reads by read(2), which is right. */
+/* Programs may not execute RDPMC, which KVM would answer: they use read(2), which is correct. */
 static void check_rdpmc(const char *output)
 {
 	if (!strstr(output, "guest-perf: rdpmc: mapped 0, read 1, without 11"))
@@ -92,8 +95,7 @@ static void check_rdpmc(const char *output)
 					    : "no rdpmc");
 }
 
-/* By the workload's own line: of the run that was recorded it is the first behind those that were
- * counted. */
+/* The workload's own line for the recorded run: the first one after those of perf stat. */
 static double truth_of_record(const char *output)
 {
 	const char *counted = strstr(output, "guest-perf: all cpu-clock");
@@ -101,14 +103,15 @@ static double truth_of_record(const char *output)
 	return counted ? number_behind(counted, "hash_block=") : NAN;
 }
 
-/* How far the share of one of two is off in COUNT samples that are taken at random: four standard
- * deviations. */
+/*
+ * The deviation of the share of one of two parts in COUNT random samples: four standard deviations.
+ */
 static double share_bound(double share, double count)
 {
 	return 4 * sqrt(share * (1 - share) / count);
 }
 
-/* EXACT: no load of this machine makes the emulator's time pass between two samples. */
+/* EXACT: in this emulator the machine's load does not affect the time between two samples. */
 static void check_record(const char *output, bool exact)
 {
 	double hash = said(output, "hash"), count = hash + said(output, "sort");
@@ -121,7 +124,7 @@ static void check_record(const char *output, bool exact)
 	CHECK(fabs(hash / count - truth) < share_bound(truth, exact ? count : SAMPLES_MIN));
 }
 
-/* Beside perf top itself. */
+/* Apart from perf top itself. */
 static void check_top(const char *output)
 {
 	printf("perf top: %.1f %% in hash_block\n", said(output, "top"));
@@ -147,13 +150,13 @@ static void check(const struct rig_result *result, bool exact)
 	check_all_cycles(output);
 	check_record(output, exact);
 	check_top(output);
-	/* The profile from outside goes on meanwhile. */
+	/* The profile from outside continues during the test. */
 	CHECK(number_behind(result->errors, "passed on\nkvmscope: ") > 60);
 }
 
 /*
- * A tick is that of the kernel whose clock they go by. Linux, which is the last to have any, also
- * waits now and then for what that kernel does for it, which a kick does not interrupt.
+ * A tick is that of the kernel that provides the clock. The guest's Linux, the last of them,
+ * sometimes also waits for work of that kernel, which a kick does not interrupt.
  */
 static void check_overflows(const char *errors)
 {
@@ -193,13 +196,12 @@ TEST(guest_perf, guest_perf_counts_and_records_on_kvm_amd)
 		return;
 	rig_run(&result, 500, COMMAND, 480, "build/rig/guest-perf.data", kernel, initrd, disk);
 	check(&result, false);
-	/* Linux has none for the rig's processor, which is of family 0FH. */
+	/* Linux has no ref-cycles event for the rig's processor, which is of family 0FH. */
 	CHECK(strstr(result.output, "guest-perf: stat ref-cycles <not supported>"));
 	rig_result_free(&result);
 }
 
-/* The clock of this rig is its count of instructions: what takes too many never comes to its end.
- */
+/* The clock of this rig is its instruction count: long work never finishes. */
 TEST(guest_perf, guest_perf_counts_and_records_on_kvm_intel)
 {
 	const char *kernel, *initrd, *disk;

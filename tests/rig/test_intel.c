@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes back from the rig with kvm_intel, and Debian's kernel profiled on VMX and EPT: in one
- * start. */
+/*
+ * The results of the rig with kvm_intel, and Debian's kernel profiled on VMX and EPT: in one start.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/rig/rig.h"
 
-/* Below build/, so that the build-id cache comes back with the profile. */
+/* Below build/, so that the build-id cache is copied out together with the profile. */
 #define HOME "build/rig/intel-home"
 #define DATA "build/rig/intel.data"
 
-/* What perf makes of the profile's samples in the kernel. */
+/* The profile's kernel samples as perf shows them. */
 struct kernel_samples {
 	unsigned int all, named;
-	unsigned int
-		of_calls; /* in a function that only the workload's system calls are busy with */
-	unsigned int to_entry; /* of these, with a chain that has the system call's entry */
+	unsigned int of_calls; /* in a function that only runs for the workload's system calls */
+	unsigned int to_entry; /* those with a chain that contains the system call entry */
 };
 
 struct sample_lines {
@@ -39,8 +39,10 @@ static void take_frame(struct kernel_samples *samples, struct sample_lines *samp
 	}
 }
 
-/* TEXT is perf script -F ip,sym: a line "ADDRESS SYMBOL" for each frame, an empty one behind each
- * sample. */
+/*
+ * TEXT is the output of perf script -F ip,sym: a line "ADDRESS SYMBOL" for each frame, an empty
+ * line after each sample.
+ */
 static struct kernel_samples read_script(char *text)
 {
 	struct kernel_samples samples = { 0 };
@@ -70,8 +72,10 @@ static void check_profile(void)
 	CHECK(samples.all > 1000);
 	CHECK(samples.named >= 0.97 * samples.all);
 	CHECK(samples.of_calls > 300);
-	/* The first seconds are without chains here: this rig's one slow processor is still
-	 * searching the kernel. */
+	/*
+	 * The samples of the first seconds have no chains here: this rig's single slow CPU is still
+	 * locating the kernel.
+	 */
 	CHECK(samples.to_entry > 100);
 	rig_result_free(&perf);
 }
@@ -92,7 +96,7 @@ TEST(intel, debian_kernel_boots_and_is_profiled_on_kvm_intel_with_ept)
 
 	RIG_INTEL_REQUIRED();
 	REQUIRE(kernel && initrd);
-	/* kcore is for annotation only, and large to bring back. */
+	/* kcore is for annotation only, and too large to copy out. */
 	rig_run_on(
 		&result, RIG_INTEL, 500,
 		"cat /sys/module/kvm_intel/parameters/ept; echo to errors >&2; "

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that is made at run time: by a JIT of our own, which also puts functions in the place of
- * others, and by node, once with nothing in the guest and then with the agent. Their functions have
- * the shares that they are to have, their names while they are there and no others', and callchains
- * go through them both ways.
+ * JIT code: of our own JIT, which also replaces functions, and of node, once with nothing in the
+ * guest and then with the agent. Functions have their known shares, and correct symbols while they
+ * exist, and call chains pass through them in both directions.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,10 +24,10 @@
 	",ro --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " "           \
 	"kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt+&&+sh+/mnt/script+250' < /dev/null"
 
-/* Of some 1000 in code that stays, however fast or busy the machine is: the programs run for it. */
+/* Of some 1000 in code that stays, on fast and busy machines alike: the programs run until then. */
 #define ENOUGH 200
 
-/* Bytes of a function of jit's: images have their functions at multiples of that. */
+/* Bytes per function of jit: images have their functions at multiples of that. */
 #define JIT_FUNCTION 128u
 
 #define RUNS 2
@@ -36,32 +35,34 @@
 static const char *const hot[] = { "hot_60", "hot_30", "hot_10" };
 static const double truth[] = { 0.6, 0.3, 0.1 };
 
-/* Of tests/rig/guest/userland/hot.js, however V8 has compiled them ("JS:*hot60
- * /mnt/bin/hot.js:5:15"). */
+/*
+ * Functions of tests/rig/guest/userland/hot.js, for each tier of V8 ("JS:*hot60
+ * /mnt/bin/hot.js:5:15").
+ */
 static const char *const node_hot[] = { "hot60 ", "hot30 ", "hot10 " };
 
-/* One of both runs of the program. */
+/* The results for one of the two runs of jit. */
 struct tally {
 	unsigned int pid;
 	unsigned long jit, jit_named, hot[3], turns;
-	unsigned long staying, staying_named; /* of all but those that take turns */
+	unsigned long staying, staying_named; /* in all functions that stay */
 	unsigned long wrong_function;
-	unsigned long called_back, whole; /* hot_60; and with its chain up to main() */
-	unsigned long wrong_chain;        /* of those */
+	unsigned long called_back, whole; /* in hot_60; those with a chain up to main() */
+	unsigned long wrong_chain;        /* those of them */
 };
 
-/* One of both runs of node. */
+/* The results for one of the two runs of node. */
 struct node_tally {
 	unsigned int pid;
-	double truth[3]; /* of the hot ones' time, as it says */
+	double truth[3]; /* shares of the hot functions, as the program printed them */
 	unsigned long jit, named, hot[3];
-	unsigned long behind; /* the first that has a name, with that */
+	unsigned long behind; /* the first symbolized one, with its symbol */
 };
 
 struct tallies {
 	struct tally of[RUNS];
 	struct node_tally node[RUNS];
-	unsigned long wrong; /* of anybody else */
+	unsigned long wrong; /* in any other function */
 };
 
 static bool is_in(const struct script_frame *frame, const char *image)
@@ -77,8 +78,10 @@ static bool has_symbol(const struct script_sample *sample, const char *symbol)
 	return false;
 }
 
-/* The loop of an even one lies in the first half of its range, that of an odd one in the second;
- * those of functions that stay lie between. */
+/*
+ * The loop of an even function is in the first half of its range, that of an odd one in the second
+ * half; those of the functions that stay are in between.
+ */
 static bool is_even(unsigned long long in_function)
 {
 	return in_function >= 0x10 && in_function < 0x17;
@@ -95,7 +98,7 @@ static void count_turn(struct tally *tally, const struct script_frame *leaf)
 	bool odd = !strncmp(leaf->symbol, "odd_", 4);
 
 	tally->turns++;
-	/* Where both begin and end alike nothing tells them apart. */
+	/* Addresses at the beginning and end are common to both kinds. */
 	if (is_even(in_function) && odd)
 		tally->wrong_function++;
 	if (is_odd(in_function) && !odd)
@@ -111,7 +114,9 @@ static void print_chain(const struct script_sample *sample)
 	printf("\n");
 }
 
-/* JIT, C without frame pointers, JIT, C: cut until the tables of the program have been made. */
+/*
+ * JIT, C without frame pointers, JIT, C: truncated until the program's tables have been compiled.
+ */
 static void count_chain(struct tally *tally, const struct script_sample *sample)
 {
 	static const char *const callers[] = { "hot_60", "call_back", "caller", "run", "main" };
@@ -187,7 +192,7 @@ static void count(void *context, const struct script_sample *sample)
 	tallies->wrong += is_in(leaf, "jitted-");
 }
 
-/* 3 points, or five standard deviations where there are not samples enough to tell them. */
+/* 3 points, or five standard deviations if there are too few samples. */
 static double bound_for(double share, unsigned long samples)
 {
 	return fmax(0.03, 5 * sqrt(share * (1 - share) / (double)samples));
@@ -208,7 +213,7 @@ static void check_shares(const char *const names[3], const unsigned long counts[
 	}
 }
 
-/* "jit: PID". Moves *OUTPUT behind it. */
+/* "jit: PID". Moves *OUTPUT past it. */
 static bool read_jit(const char **output, struct tally *tally)
 {
 	const char *line = strstr(*output, "\njit: ");
@@ -219,7 +224,7 @@ static bool read_jit(const char **output, struct tally *tally)
 	return true;
 }
 
-/* "node: PID TIME TIME TIME": of its hot60, hot30 and hot10. Moves *OUTPUT behind it. */
+/* "node: PID TIME TIME TIME": of its hot60, hot30 and hot10. Moves *OUTPUT past it. */
 static bool read_node(const char **output, struct node_tally *node)
 {
 	const char *line = strstr(*output, "\nnode: ");
@@ -259,8 +264,10 @@ static void check_run(const struct tally *tally, const char *what, bool agent)
 	       tally->wrong_chain);
 	CHECK_EQUAL(tally->wrong_function, 0);
 	CHECK_EQUAL(tally->wrong_chain, 0);
-	/* Which function has a place between two looks nobody knows, where it is another's at the
-	 * second. */
+	/*
+	 * Between two scans it is uncertain which function is in a slot if they find different
+	 * ones.
+	 */
 	CHECK(tally->jit_named * 100 >= tally->jit * 75);
 	CHECK(tally->staying_named * 100 >= tally->staying * (agent ? 98 : 95));
 	CHECK(tally->turns > 0);
@@ -273,7 +280,7 @@ static void check_node(const struct node_tally *node, const char *what, bool age
 	printf("node, %s: %lu samples in its code, %lu of them named, of %lu behind the first that is\n",
 	       what, node->jit, node->named, node->behind);
 	CHECK(node->named * 100 >= node->jit * 75);
-	/* The agent has the map open to the end; from outside the last look comes before it. */
+	/* The agent keeps the map open to the end; the last scan from outside is earlier. */
 	if (agent)
 		CHECK(node->named * 100 >= node->behind * 98);
 	check_shares(node_hot, node->hot, node->truth);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The symbols of Debian's kernels are those that each says it has. */
+/* The symbols of Debian's kernels equal their own /proc/kallsyms. */
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/kallsyms_truth.h"
 #include "tests/rig/rig.h"

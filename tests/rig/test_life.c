@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches over the life of a machine, in one run: a CPU that comes up late and goes, processes
- * that are watched alone, a reset and a kexec that put the kernel elsewhere (KASLR).
- * tests/rig/guest/life.c says how often it wrote to what is watched.
+ * Watches over the lifetime of a machine, in one run: a CPU that is brought up late and taken down,
+ * watches on processes, a reset and a kexec that move the kernel (KASLR). tests/rig/guest/life.c
+ * prints the number of writes to the watched variables.
  */
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -13,12 +13,12 @@
 #include "vmm/perf_data/perf_data_reader.h"
 
 #define BOOTS  3
-#define EVENTS 7 /* the clock, three watches, and three that come while the first boot runs */
+#define EVENTS 7 /* the clock, three watches, and three that are added during the first boot */
 #define STORM  6
 
 static const char *const boots[BOOTS] = { "first", "second", "third" };
 
-/* Where a run keeps its recordings, its disk, and perf's cache of names. */
+/* The directory of a run's recordings, disk, and perf's build-id cache. */
 struct place {
 	const char *directory;
 	char files[BOOTS][64];
@@ -37,7 +37,7 @@ static struct place place_at(const char *directory)
 struct seen {
 	unsigned long hits[EVENTS], on_cpu1[EVENTS], unnamed, unnamed_hits, kernels;
 	uint64_t text,
-		place; /* place: of the first hit of the first watch, from the text's start */
+		place; /* address of the first hit of the first watch, relative to the text */
 	uint64_t other_kernel;
 };
 
@@ -85,8 +85,7 @@ static struct seen read_recording(const char *path)
 	return seen;
 }
 
-/* The sum of what the guest printed for WHAT, and if it is NULL for all that write panic_timeout.
- */
+/* The sum of the numbers that the guest printed for WHAT; NULL: for all writes to panic_timeout. */
 static unsigned long truth(const char *output, const char *boot, const char *what)
 {
 	char start[64], name[32];
@@ -114,7 +113,7 @@ static unsigned long long text_of(const char *output, const char *boot)
 	return text;
 }
 
-/* Lines of perf's dump of FILE that have PATTERN. */
+/* The number of lines in perf's dump of FILE that match PATTERN. */
 static int count_records(const char *file, const char *pattern)
 {
 	struct rig_result result;
@@ -127,8 +126,10 @@ static int count_records(const char *file, const char *pattern)
 	return count;
 }
 
-/* The second that the guest spends in a system call has its names in each boot: each of them in
- * some ten samples only, which come in bursts. */
+/*
+ * The second that the guest spends in a system call is symbolized in each boot: some ten samples
+ * each, which come in bursts.
+ */
 static void check_names(const struct place *place, const char *file)
 {
 	struct rig_result result;
@@ -157,13 +158,12 @@ static void check_boot(const struct place *place, const char *output, unsigned i
 	CHECK_EQUAL(seen->hits[2], truth(output, boots[boot], "chosen")); /* pid= */
 	CHECK_EQUAL(seen->hits[3], truth(output, boots[boot], "chosen")); /* comm= */
 	CHECK_EQUAL(seen->unnamed_hits, 0);
-	CHECK(seen->unnamed >=
-	      seen->other_kernel); /* of modules that come and go, some have no name either */
+	CHECK(seen->unnamed >= seen->other_kernel); /* modules may have been unloaded */
 	check_names(place, place->files[boot]);
 }
 
-/* By page tables: one process's alone; of a module: each CPU's own. They were there in the first
- * boot only.
+/*
+ * By page tables: of one process only; of a module: per CPU. They existed in the first boot only.
  */
 static void check_added(const struct place *place, const char *output, const struct seen *seen)
 {
@@ -185,18 +185,22 @@ static bool check_run(const struct place *place, const struct rig_result *result
 	}
 	for (unsigned int i = 0; i < BOOTS; i++)
 		check_boot(place, result->output, i, &seen[i]);
-	/* One build: the same instruction wrote each time. */
+	/* The same build: the same instruction wrote each time. */
 	CHECK_EQUAL(seen[1].place, seen[0].place);
 	CHECK_EQUAL(seen[2].place, seen[0].place);
-	/* A reset comes between two files; what a kexec starts is at first in the file of what was
-	 * before. */
+	/*
+	 * A reset separates two files; samples after a kexec are at first in the file of the kernel
+	 * before.
+	 */
 	CHECK_EQUAL(seen[0].other_kernel, 0);
 	CHECK(seen[1].other_kernel);
 	CHECK_EQUAL(seen[0].on_cpu1[1], truth(result->output, boots[0], "on_cpu1"));
-	/* Armed when its kernel was found, and disarmed when that was gone, on at least the one
-	 * vCPU that ran. */
+	/*
+	 * Armed when its kernel was located, and disarmed when that was gone, on at least the one
+	 * vCPU that ran.
+	 */
 	CHECK(count_records(place->files[0], "PERF_RECORD_UNTHROTTLE") >= 3);
-	/* That a kernel is gone by a kexec may be noticed when the next one's file has begun. */
+	/* The end of a kernel by a kexec may be noticed after the next file has begun. */
 	CHECK(count_records(place->files[1], "PERF_RECORD_THROTTLE") +
 		      count_records(place->files[2], "PERF_RECORD_THROTTLE") >=
 	      6);
@@ -212,7 +216,7 @@ static bool check_run(const struct place *place, const struct rig_result *result
 	"tests/rig/initrd --modules '' --output build/initrd/kexec.cpio build/rig/life"            \
 	" && tests/rig/initrd --modules 'virtio_mmio virtio_blk dccp_ipv4' --output build/initrd/life.cpio build/rig/life %s build/initrd/kexec.cpio"
 
-/* The rig starts anew if its emulator stands still; so has the guest to. */
+/* The rig restarts if its emulator stalls; then the guest restarts as well. */
 #define BEGIN "rm -rf %s; mkdir -p %s; truncate -s 1M %s/disk; export HOME=$PWD/%s; "
 #define RUN(options)                                                                                                \
 	"build/kvmscope run " options                                                                               \
@@ -220,11 +224,13 @@ static bool check_run(const struct place *place, const struct rig_result *result
 	"-o %s --watch panic_timeout:4:w --watch panic_on_oops:4:w,pid=4321 --watch panic_on_warn:4:w,comm=chosen " \
 	"--append 'console=ttyS0 quiet maxcpus=1 "
 
-/* They are for annotation only, and large to bring back from Bochs; the symbols beside them are
- * not. */
+/*
+ * They are for annotation only, and too large to copy out of Bochs; the symbols next to them are
+ * not.
+ */
 #define WITHOUT_KCORE "; status=$?; rm -f $HOME/.debug/*kcore*/*/*/kcore; exit $status"
 
-/* The kernel; NULL where there is none. */
+/* The kernel; NULL: unavailable. */
 static const char *prepare(void)
 {
 	const char *kernel = rig_kernel("6.1");
@@ -261,7 +267,7 @@ TEST(life_rig, watches_survive_hot_plug_reset_and_kexec)
 	rig_result_free(&result);
 }
 
-/* One processor, and what is in the guest's command line saves Bochs most of its time. */
+/* One CPU, and this command line, save Bochs most of its time. */
 TEST(life_rig, watches_survive_reset_and_kexec_on_kvm_intel)
 {
 	const struct place place = place_at("build/rig/life-intel");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Live migration of Debian's kernel on a standard KVM (kvm_amd): the tests of migration
- * (tests/kvm), which move a guest of our own where they run by themselves, in the rig.
+ * Live migration of Debian's kernel on a standard KVM (kvm_amd): the migration tests of tests/kvm,
+ * which migrate a guest of ours when they run on their own, in the rig.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "tests/rig/rig.h"
 
-/* By the test TEST. */
+/* Runs the test TEST. */
 static void move_debian(const char *test)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd;

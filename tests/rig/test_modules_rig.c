@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules of Debian's kernel that are loaded the moment after another one was unloaded, into its
- * place (tests/rig/guest/modules.c). A sample's process tells which module was there: the truth,
- * sample by sample. And one that comes back elsewhere, with a watch on a variable of its own.
+ * Modules of Debian's kernel that are loaded immediately after another one was unloaded, at its
+ * address (tests/rig/guest/modules.c). A sample's process identifies the loaded module. Also a
+ * module that is loaded again at another address, with a watch on its variable.
  */
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -14,11 +14,11 @@
 #define DATA "build/rig/modules.data"
 #define HOME "build/rig/modules-home"
 
-/* Enough to say that something was attributed; a machine that stands still gives fewer. */
+/* Enough to show that samples are attributed; a stalling machine has fewer. */
 #define ENOUGH 50
 
 static const char *const names[] = { "md4", "michael_mic" };
-/* Functions of each that its process runs begin so. */
+/* The prefix of the functions of each module that its process runs. */
 static const char *const prefixes[] = { "md4_", "michael_" };
 static const char *const images[] = { "([md4])", "([michael_mic])" };
 
@@ -42,8 +42,9 @@ static void count(struct tally *tally, unsigned int module, const char *function
 	tally->untold[module] += !is_named && strcmp(image, images[module]) != 0;
 }
 
-/* "COMM ADDRESS FUNCTION (IMAGE)", the innermost frame of each sample; PAGE is the one of the
- * shared place.
+/*
+ * "COMM ADDRESS FUNCTION (IMAGE)", the innermost frame of each sample; PAGE is the page of the
+ * shared address.
  */
 static struct tally read_lines(const char *command, unsigned long long page)
 {
@@ -94,12 +95,11 @@ static const char *make_initrd(void)
 	return made ? "build/initrd/modules.cpio" : NULL;
 }
 
-/* What is watched, and how often it is written in each of the places where its module lies. */
+/* The watched variable, and the number of writes at each address of its module. */
 #define WATCHED "max_increment"
 #define WRITES  200
 
-/* A line for the guest, which waits for it, when its watch was armed or disarmed with its module.
- */
+/* A line for the guest, which waits until its watch was armed or disarmed with its module. */
 #define TELL_GUEST                                                                                 \
 	"sed -un -e 'w /dev/stderr' -e '/is watched again\\|is not watched until/s/.*/seen/p'"
 
@@ -134,7 +134,7 @@ static const struct rig_result *profile(void)
 	return NULL;
 }
 
-/* The page where all modules lay; 0, and the test is skipped, if they lay apart. */
+/* The page of all modules; 0, and the test is skipped, if they had different addresses. */
 static unsigned long long shared_page(const char *output)
 {
 	const char *end = strstr(output, "modules: end");
@@ -182,7 +182,7 @@ TEST(module_truth, no_sample_is_attributed_to_an_earlier_or_later_module_at_its_
 			     names[module], ours.of_image[module], ENOUGH);
 }
 
-/* A hit of the watch, or that it stands still or goes on. */
+/* A hit of the watch, or a THROTTLE or UNTHROTTLE. */
 struct moment {
 	uint64_t time, address;
 	bool hit, stopped;
@@ -228,7 +228,7 @@ static int compare(const void *left, const void *right)
 struct seen {
 	unsigned long hits, stops, starts;
 	bool stopped, hit_while_stopped;
-	uint64_t addresses[2]; /* of the first hit, and of the last */
+	uint64_t addresses[2]; /* of the first hit, and of the last hit */
 };
 
 static void see(struct seen *seen, const struct moment *moment)
@@ -244,8 +244,9 @@ static void see(struct seen *seen, const struct moment *moment)
 	seen->hit_while_stopped |= seen->stopped;
 }
 
-/* A record's place in the file is not its place in time: samples wait for what is still to be told
- * of them.
+/*
+ * Records are not in order of time in the file, because samples are held back until events have
+ * arrived.
  */
 static struct seen read_hits(void)
 {
@@ -268,7 +269,7 @@ static struct seen read_hits(void)
 	return seen;
 }
 
-/* Each place that the guest says; COUNT of them. */
+/* The addresses that the guest prints; COUNT of them. */
 static unsigned int read_places(const char *output, unsigned long long places[2])
 {
 	static const char line[] = "modules: " WATCHED " at ";
@@ -280,8 +281,10 @@ static unsigned int read_places(const char *output, unsigned long long places[2]
 	return count;
 }
 
-/* Before the kernel is found and while its module is not there it stands still, and the stream says
- * so. */
+/*
+ * Until the kernel is located, and while its module is not loaded, the watch is throttled, and the
+ * stream says so.
+ */
 TEST(module_truth, watch_is_disarmed_with_its_module_and_rearmed_at_its_new_address)
 {
 	const struct rig_result *result;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linux 5.4 as Ubuntu built it: the oldest kernel to be had. It has no BTF and no ORC tables, and
- * its functions keep frame pointers. Its symbols are those that it says it has, chains reach the
- * entry, and the agent answers. Which process a sample is of is found by tasks of the agent's own:
- * processes have their names, and none a wrong one; so have images, once the agent had the time to
- * tell of them: the guest rests before its end.
+ * Linux 5.4 of Ubuntu, the oldest supported kernel. It has no BTF and no ORC tables, and its
+ * functions have frame pointers. Its symbols equal its /proc/kallsyms, chains reach the entry, and
+ * the agent works. The task of a sample is found with the reference tasks of the agent: processes
+ * have correct names, and correct images after the agent had the time to report them: the guest
+ * sleeps before its end.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +18,10 @@
 #define DIRECTORY "build/rig/old-kernel"
 #define INITRD    "build/initrd/old-kernel.cpio"
 #define ENOUGH    100ul
-/* Functions in the lines of /proc/kallsyms, which are in the image; there are no modules, and no
- * KASLR. */
+/*
+ * Functions in the lines of /proc/kallsyms that are in the image; there are no modules and no
+ * KASLR.
+ */
 #define FUNCTION "^ffffffff8[0-2][0-9a-f]*.[tTwW].[^.]"
 
 static bool make_initrd(void)
@@ -37,7 +39,7 @@ static bool make_initrd(void)
 	return made;
 }
 
-/* What was read of memory is what the guest has SAID. */
+/* Symbols read from memory equal those that the guest has SAID. */
 static void check_symbols(const char *said)
 {
 	struct rig_result result;
@@ -53,8 +55,10 @@ static void check_symbols(const char *said)
 	rig_result_free(&result);
 }
 
-/* Of all samples since the first of the workload, behind the guest's line. Within a switch from one
- * task to the next some have none. */
+/*
+ * Of all samples since the first one of the workload, after the guest's line. During a context
+ * switch some have no task.
+ */
 static void check_tasks(void)
 {
 	struct rig_result result;
@@ -73,8 +77,8 @@ static void check_tasks(void)
 }
 
 /*
- * The code of each of four programs tells by its address which one it is (tests/rig/guest/remap.c),
- * so the process that runs it has to be called so, and the image be its own.
+ * The code of each of four programs is identified by its address (tests/rig/guest/remap.c), so the
+ * sample's process and image must be that program's.
  */
 static void check_names(void)
 {
@@ -102,8 +106,8 @@ static void check_names(void)
 }
 
 /*
- * Who calls whom in tests/rig/guest/workload.c. It has frame pointers; what it is linked with, as
- * syscall() and what calls main(), has none.
+ * Calls in tests/rig/guest/workload.c. It has frame pointers; code linked to it, such as syscall()
+ * and the caller of main(), has none.
  */
 static const struct {
 	const char *function, *caller;
@@ -118,8 +122,7 @@ static const struct {
 
 struct callers {
 	struct symbols *program;
-	uint64_t right, wrong,
-		whole; /* pairs; samples whose callers are told to the one of main() */
+	uint64_t right, wrong, whole; /* pairs; samples with callers up to main() */
 };
 
 static const char *function_at(const struct callers *callers, uint64_t address)
@@ -163,7 +166,7 @@ static void count_callers(struct callers *callers, const struct profile_stack *s
 	}
 }
 
-/* What a caller is said to be has to be the one, and nobody may be left out between. */
+/* A reported caller has to be the actual one, without gaps. */
 static void check_callers(void)
 {
 	const struct profile_options options = { .input = DIRECTORY "/perf.data",

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debian's kernels tell of their panics by pvpanic, with the module that udev would load for what
- * our DSDT says. */
+/*
+ * Debian's kernels report their panics by pvpanic, with the module that udev would load because of
+ * our DSDT.
+ */
 #include "tests/rig/rig.h"
 
 static void check_panic(const char *version)
@@ -16,7 +18,7 @@ static void check_panic(const char *version)
 		" kvmscope.run=ls+/sys/bus/acpi/devices kvmscope.end=panic' "
 		"< /dev/null",
 		kernel, initrd);
-	/* panic=-1 reboots at once. */
+	/* panic=-1 reboots immediately. */
 	CHECK_EQUAL(result.status, 0);
 	if (!strstr(result.output, "QEMU0001:00"))
 		FAIL_TEST("Linux %s does not see the device:\n%s", version, result.output);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emulated PMU on a standard KVM, kvm_amd, so AMD's, which auto gives; and Linux without one.
+/*
+ * The emulated PMU on a standard KVM, kvm_amd, is AMD's, which auto selects; and Linux boots
+ * without one.
  */
 #include <string.h>
 
 #include "tests/rig/rig.h"
 
-/* What tests/guests/program_pmu.c has for AMD's. */
+/* The features in tests/guests/program_pmu.c that AMD's PMU has. */
 #define OWN_GUESTS                                                                                                \
 	"for part in registers count halt masked 'overflow pmis=20' 'overflow pmis=20 cpl=0' "                    \
 	"'overflow pmis=20 by=vector' 'overflow pmis=20 apic=x2' 'overflow pmis=20 apic=x2 by=vector cpl=0'; do " \
@@ -19,15 +21,15 @@
 	" kvmscope.run=dmesg+|+grep+-A1+Performance.Events'"
 
 /*
- * AMD's registers have no bit in CPUID that says that they are there: Linux has
- * to find out, and to find none where it is off. In one rig, which takes some seconds to start.
+ * AMD's registers have no CPUID bit that announces them: Linux has to probe them, and must find
+ * none if the PMU is off. In one rig, which takes some seconds to start.
  */
 TEST(pmu_rig, guests_have_an_amd_pmu_and_linux_boots_without_one)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
 	struct rig_result result;
 
-	RIG_DEBUG_REGISTERS_REQUIRED(); /* INT3 is in their shim too */
+	RIG_DEBUG_REGISTERS_REQUIRED(); /* the shim also fixes INT3 */
 	if (!kernel || !initrd)
 		return;
 	rig_run(&result, 500, OWN_GUESTS LINUX, kernel, initrd);

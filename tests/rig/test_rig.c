@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rig itself: what a command in it sees, and what comes back. */
+/* The rig itself: the environment of a command in it, and the results. */
 #include "tests/rig/rig.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #define LARGE_OUTPUT "seq 100000"
 enum { LARGE_OUTPUT_SIZE = 588895, STATUS = 37 };
 
-/* One start of the rig serves all tests that only look at what it is like; never freed. */
+/* One start of the rig serves all tests that only check its environment; never freed. */
 static const struct rig_result *first_run(void)
 {
 	static struct rig_result result;

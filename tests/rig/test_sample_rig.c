@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Profiles of Debian's kernel against the truth: a workload that spends known
- * shares of its time in three system calls, as perf itself reads them from
- * our file.
+ * Profiles of Debian's kernel compared with the truth: a workload that spends known shares of its
+ * time in three system calls, as perf reads them from our file.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,13 +14,13 @@
 #define FREQUENCY 999
 
 /*
- * As perf is to find what the run in the rig left: its build-id cache is below
- * HOME, one for each number of vCPUs. Emptied before each run: perf takes the
- * first kernel with the same KASLR offset, whatever its modules' addresses are.
+ * A directory for perf with the results of the rig: the build-id cache is below HOME, one for each
+ * number of vCPUs. Emptied before each run: perf uses the first kernel with the same KASLR offset,
+ * whatever the addresses of its modules.
  */
 #define HOME "build/rig/sample-home-%u"
 
-/* System calls, and the functions of the kernel that stand in chains of theirs alone. */
+/* System calls, and the kernel functions that occur only in their chains. */
 static const char *const calls[] = { "getrandom", "read", "pread64" };
 static const char *const functions[] = { "__x64_sys_getrandom", "ksys_read", "__x64_sys_pread64" };
 #define CALLS 3
@@ -34,17 +33,19 @@ struct line_sample {
 	int call;      /* index into calls, -1 for none */
 	enum root root;
 	bool kernel, named; /* of the innermost frame */
-	bool interrupt;     /* the outermost frame is the begin of one's own stack */
+	bool interrupt;     /* the outermost frame is the beginning of a separate stack */
 	unsigned int depth;
 };
 
 struct profile_text {
-	struct line_sample *samples; /* owned */
+	struct line_sample *samples; /* attributed to a call */
 	size_t count;
 };
 
-/* Where kernel chains begin besides system calls: exceptions, interrupts, kernel threads, the idle
- * loop, boot. */
+/*
+ * The beginnings of kernel chains other than system calls: exceptions, interrupts, kernel threads,
+ * the idle loop, boot.
+ */
 static bool is_other_root(const char *symbol)
 {
 	static const char *const roots[] = { "asm_",
@@ -99,8 +100,10 @@ static struct line_sample *add_sample(struct profile_text *text, double time, do
 	return &text->samples[text->count++];
 }
 
-/* perf script -F misc,time,period,ip,sym: a line "MISC TIME: PERIOD", a line "ADDRESS SYMBOL" for
- * each frame, an empty line. Samples of the host (H) are none of the guest's. */
+/*
+ * perf script -F misc,time,period,ip,sym: a line "MISC TIME: PERIOD", a line "ADDRESS SYMBOL" for
+ * each frame, an empty line. Samples of the host (H) are not counted.
+ */
 static struct profile_text read_script(const char *path, unsigned int cpus)
 {
 	struct profile_text text = { 0 };
@@ -132,7 +135,7 @@ static int compare_times(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The time in which the workload ran, less its edges: from its first to its last getrandom. */
+/* The time of the workload without its edges: from its first to its last getrandom. */
 static bool find_window(const struct profile_text *text, double *begin, double *end)
 {
 	double *times = malloc((text->count + 1) * sizeof(*times));
@@ -150,15 +153,14 @@ static bool find_window(const struct profile_text *text, double *begin, double *
 	return count > 100;
 }
 
-/* Samples of the kernel in the workload's time; by_call and calls by weight, as a report shows
- * them. */
+/* Kernel samples in the workload's time; by_call and calls by weight, as in a report. */
 struct tally {
 	double by_call[CALLS], calls;
-	double squares; /* of the calls' weights */
+	double squares; /* the weights of the calls */
 	unsigned long kernel, named, reached, lost_way;
 };
 
-/* ON_ONE_STACK: chains go no further than the stack that the sample was on. */
+/* ON_ONE_STACK: chains end at the bottom of the sample's stack. */
 static struct tally tally_window(const struct profile_text *text, double begin, double end,
 				 bool on_one_stack)
 {
@@ -184,9 +186,9 @@ static struct tally tally_window(const struct profile_text *text, double begin, 
 }
 
 /*
- * As many samples of equal weight would tell as much (Kish's effective sample
- * size): 1200 tell a share of 60 % to 1.4 points. Where the machine below the
- * rig stood still for a while, one sample stands for all that time.
+ * Number of samples of equal weight with the same precision (Kish's effective sample size): 1200
+ * measure a share of 60 % to 1.4 points. If the machine below the rig stalled, one sample
+ * represents all that time.
  */
 #define ENOUGH         2500
 #define ENOUGH_TO_TELL 1200
@@ -196,7 +198,7 @@ static double effective_samples(const struct tally *tally)
 	return tally->calls ? tally->calls * tally->calls / tally->squares : 0;
 }
 
-/* The shares that the workload itself printed, summed over its processes. */
+/* The shares that the workload printed, summed over its processes. */
 static bool read_truth(const char *output, double *truth)
 {
 	double sum = 0;
@@ -230,8 +232,8 @@ static void check_names_and_chains(const struct tally *tally, unsigned int cpus)
 }
 
 /*
- * Every function with its number of samples. What has no name is left out: of an address in an
- * image perf shows the offset, and of the host, which has no addresses here, nothing.
+ * Every function with its number of samples. Unsymbolized ones are excluded: for an address in an
+ * image perf prints the offset, and for the host, which has no addresses here, nothing.
  */
 static void check_perf_agrees(const char *data, unsigned int cpus)
 {
@@ -255,9 +257,7 @@ static void check_perf_agrees(const char *data, unsigned int cpus)
 	free(theirs);
 }
 
-/* Its boot, of which nothing is asked, would take twice as long if it was sampled as often as the
- * workload.
- */
+/* Boot is not checked, and would take twice as long if it was sampled as often as the workload. */
 #define RUN                                                                                                                        \
 	"build/kvmscope run --pmu off --name sample --sampler %s --stack-time 100ms --kernel %s --initrd %s --mem 256M --cpus %u " \
 	"-F 49 -o %s --append 'console=ttyS0 quiet " QUICK_BOOT                                                                    \
@@ -266,7 +266,7 @@ static void check_perf_agrees(const char *data, unsigned int cpus)
 #define WHEN_IT_IS_UP                                                                              \
 	"until grep -q 'guest-init: up' /tmp/console; do kill -0 $run || break; sleep 0.2; done; "
 
-/* False if no profile came about; the failure is recorded. */
+/* False if there is no profile, which is recorded as a failure. */
 static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int seconds,
 			   struct tally *tally, double *truth)
 {
@@ -294,8 +294,7 @@ static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int 
 	text = read_script(data, cpus);
 	made = find_window(&text, &begin, &end);
 	if (made) {
-		/* BPF copies one stack; how much of the time is interrupts' depends on the machine.
-		 */
+		/* BPF copies one stack; the share of interrupts depends on the machine. */
 		*tally = tally_window(&text, begin, end, !strcmp(sampler, "bpf"));
 		check_names_and_chains(tally, cpus);
 		check_perf_agrees(data, cpus);
@@ -307,8 +306,9 @@ static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int 
 	return made;
 }
 
-/* Shares in percent, found and true, of several runs, each of which counts by what its samples
- * tell. */
+/*
+ * Measured and true shares of several runs in percent, weighted by the precision of their samples.
+ */
 struct shares {
 	double found[CALLS], truth[CALLS];
 	double samples; /* effective ones */
@@ -328,8 +328,9 @@ static void add_run(struct shares *shares, const struct tally *run, const double
 	}
 }
 
-/* Points that a share may be off: 3, or where there are not samples enough to tell five standard
- * deviations.
+/*
+ * Allowed deviation of a share in points: 3, or five standard deviations if there are too few
+ * samples.
  */
 static double bound_for(const struct shares *shares, double truth)
 {

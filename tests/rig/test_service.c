@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvmscope-agent install under the init systems that it knows, each as process 1 of a guest:
+ * kvmscope-agent install with each supported init system as process 1 of a guest:
  * tests/rig/guest-service.
  */
 #include <stdio.h>
@@ -11,13 +11,13 @@
 
 #define DIRECTORY "build/rig/service"
 
-/* Of some hundreds that a program of 2 s gives; a busy machine has fewer. */
+/* Out of some hundreds of a program that runs for 2 s; a busy machine has fewer. */
 #define ENOUGH 10
 
 static const char *const systems[] = { "systemd", "openrc", "busybox" };
 #define SYSTEMS (sizeof(systems) / sizeof(systems[0]))
 
-/* False where one can not be had, which is recorded. */
+/* False if an init system is unavailable, which is recorded. */
 static bool make_initrd(const char *system)
 {
 	struct rig_result result;
@@ -35,9 +35,9 @@ static bool make_initrd(const char *system)
 }
 
 /*
- * Each guest begins when its kernel is known, without which nothing has a name; process $run is
- * kvmscope. norandmaps: the emulator translates a program anew wherever else it lies, and these
- * systems start hundreds.
+ * Each guest begins when its kernel is located, without which there are no symbols; process $run is
+ * kvmscope. norandmaps: the emulator translates a program again at each new address, and these
+ * systems start hundreds of programs.
  */
 #define RECORD                                                                                                                   \
 	"for system in systemd openrc busybox; do d=$PWD/" DIRECTORY                                                             \
@@ -63,7 +63,7 @@ static bool record(const char *kernel)
 	return made;
 }
 
-/* That the agent had, as the log of kvmscope SAYS. */
+/* The number of agent sessions, from kvmscope's log in SAYS. */
 static unsigned long sessions_of(const char *says)
 {
 	const char *line = strstr(says, "guest agent: version");
@@ -74,7 +74,9 @@ static unsigned long sessions_of(const char *says)
 	return number;
 }
 
-/* Samples in a program's own function that is named as it is, and those in one that is another's.
+/*
+ * Samples in a program's own function with its symbol, and those with the symbol of another
+ * program.
  */
 static void check_names(const char *system)
 {
@@ -108,7 +110,9 @@ static void check_system(const char *system)
 	printf("%s: %s\n", system, result.output);
 	if (!strstr(result.output, "service: end") || strstr(result.output, "service: wrong"))
 		FAIL_TEST("%s: the service was not as it is to be", system);
-	/* Behind each of its three starts; one that answers too late has another. */
+	/*
+	 * After each of its three starts; a reply that is too late belongs to an earlier session.
+	 */
 	CHECK(sessions_of(result.output) >= 3);
 	rig_result_free(&result);
 	check_names(system);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stripped program of a Debian guest, whose functions nobody here can name: a debuginfod server
- * of the test's own has it and its separate file, of which come its functions, and those that are
- * inlined in them.
+ * A stripped program of a Debian guest, whose symbols are not on this machine: a private debuginfod
+ * server has it and its separate debug file, which has its functions and those inlined in them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,11 +17,10 @@
 
 #define PROGRAM     "build/rig/userland/stripped"
 #define SAMPLES_MAX 16384
-/* Of both runs of the user land, some 600. */
+/* From both runs of the user land, some 600. */
 #define ENOUGH 300
 
-/* What our library asks remembers what a server did not know once. $HOME has no names of the
- * guest's. */
+/* The client library caches negative replies. $HOME has no symbols of the guest. */
 #define KVMSCOPE                                                                                            \
 	"rm -rf $HOME/cache; DEBUGINFOD_CACHE_PATH=$HOME/cache build/kvmscope %s -i %s/perf.data --inline " \
 	"--debuginfod=http://127.0.0.1:%d 2> /dev/null"
@@ -47,8 +45,10 @@ static bool read_frame(const char *line, struct leaf *leaf, char path[128])
 	return true;
 }
 
-/* Behind the line that a sample begins with. What it is inlined in follows, the last of which has a
- * path. */
+/*
+ * Called after a sample's heading. An inlined function is followed by its callers, the last of
+ * which has a path.
+ */
 static void read_leaf(FILE *script, struct leaves *leaves)
 {
 	struct leaf *leaf = &leaves->of[leaves->count], caller;
@@ -87,7 +87,7 @@ static unsigned long count(const struct leaves *leaves, const char *name)
 	return found;
 }
 
-/* It takes a moment until the server knows its file. */
+/* Retries until the server has indexed its file. */
 static void read_when_it_answers(const struct debuginfod_server *server, const char *directory,
 				 struct leaves *leaves)
 {
@@ -99,7 +99,10 @@ static void read_when_it_answers(const struct debuginfod_server *server, const c
 	}
 }
 
-/* addr2line says two lines of each address: the innermost function's name, and where it stands. */
+/*
+ * addr2line prints two lines for each address: the name of the innermost function, and the source
+ * line.
+ */
 static void check_names(const struct leaves *leaves)
 {
 	char line[1024], path[128];
@@ -114,8 +117,10 @@ static void check_names(const struct leaves *leaves)
 	said = popen("addr2line -f -e " PROGRAM ".whole < $HOME/addresses", "re");
 	for (size_t i = 0; said && i < leaves->count && fgets(line, sizeof(line), said); i++) {
 		line[strcspn(line, "\n")] = '\0';
-		/* Of code that no function has been compiled to it knows no name, and nor do we,
-		 * but of stubs. */
+		/*
+		 * For code outside of any compiled function it prints no name; kvmscope has names
+		 * only for stubs there.
+		 */
 		if (strcmp(line, "??") != 0 || !strstr(leaves->of[i].name, "@plt"))
 			CHECK_STRING(leaves->of[i].name, strcmp(line, "??") ? line : "[unknown]");
 		CHECK(fgets(line, sizeof(line), said));
@@ -123,7 +128,7 @@ static void check_names(const struct leaves *leaves)
 	CHECK(said && !pclose(said));
 }
 
-/* By the steps that each makes; the program itself makes none. */
+/* By the steps of each function; the program itself makes none. */
 static void check_shares(const struct leaves *leaves)
 {
 	double often = (double)count(leaves, "add_often"),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guest's tasks, their control groups, their lives and their images in Debian's kernels, with
- * nothing in the guest. */
+/*
+ * The guest's tasks, their control groups, lifetimes and images in Debian's kernels, with nothing
+ * in the guest.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +16,7 @@
 struct told_lives {
 	uint32_t parents[1 << 16]; /* by process */
 	unsigned int forks, threads;
-	uint32_t tasks; /* their parent: alpha's */
+	uint32_t tasks; /* their parent: that of alpha */
 };
 
 static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
@@ -43,7 +45,7 @@ static int see_name(void *context, uint32_t pid, uint32_t tid, const char *comm,
 	return 0;
 }
 
-/* All are children of one process; the two threads are told to be such. */
+/* All are children of one process; the two threads are reported as threads. */
 static void check_lives(const char *what, const char *directory)
 {
 	struct told_lives *lives = calloc(1, sizeof(*lives));
@@ -64,7 +66,10 @@ static void check_lives(const char *what, const char *directory)
 	free(lives);
 }
 
-/* With nothing in the guest: mappings change from moment to moment, and none is named wrongly. */
+/*
+ * With nothing in the guest: mappings change continuously, and no sample is attributed to a wrong
+ * one.
+ */
 static void check_remapped(const char *what, const char *directory)
 {
 	struct remap_truth truth;
@@ -158,8 +163,8 @@ static void check_late(const char *what, const char *directory)
 }
 
 /*
- * Each look ends behind the first address: the rest is looked up by the collector. A flight
- * recorder's too, whose file is written when the guest panics.
+ * Each scan ends after the first address: the collector looks up the others. So does the flight
+ * recorder, whose file is written when the guest panics.
  */
 TEST(tasks, collector_finds_cgroups_if_the_stop_had_no_time)
 {

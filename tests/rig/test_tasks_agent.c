@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guest's tasks with an agent in it, and a watch that is there for a while. */
+/* The guest's tasks with an agent, and a watch that exists only for a while. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,15 +10,15 @@
 #include "vmm/report/profile_stacks.h"
 
 /*
- * In a run that begins without a watch, and has none any more at its end; process $run is kvmscope.
- * Its guest begins when there is one, and ends behind it: each waits for a line from the console.
+ * In a run that begins and ends without a watch; process $run is kvmscope. Its guest begins after a
+ * watch is added, and ends after it is removed: each waits for a line from the console.
  */
 #define WATCH_FOR_A_WHILE                                                                          \
 	"ctl=\"build/kvmscope ctl --name tasks\"; "                                                \
 	"until $ctl status 2>&1 | grep -q Linux; do kill -0 $run || break; sleep 0.2; done; "      \
 	"$ctl bp add " DEBIAN_WATCHED "; echo >&3; sleep 5; $ctl bp remove " DEBIAN_WATCHED
 
-/* *HITS: those that the watch had when it was removed. */
+/* *HITS: the watch's hits when it was removed. */
 static bool record_with_agent(const char *directory, unsigned long long *hits)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = debian_recording_initrd("6.1");
@@ -48,14 +48,16 @@ static bool record_with_agent(const char *directory, unsigned long long *hits)
 	return recorded;
 }
 
-/* Its file's name when it was executed. */
+/* The name of its file when it was executed. */
 static const char *program_of(const char *name)
 {
 	return !strcmp(name, "deleted") ? "deleted" : strrchr(tasks_truth_image(name), '/') + 1;
 }
 
-/* By the symbols that the agent sent, while the programs ran that nobody else has; it is not asked
- * for those whose beginning was MISSED. */
+/*
+ * By the symbols that the agent sent while the only programs with these files ran; it gets no
+ * requests for programs whose start was MISSED.
+ */
 static void check_names_by_agent(const char *directory, uint64_t missed)
 {
 	struct tasks_tally tally = { 0 };
@@ -68,7 +70,7 @@ static void check_names_by_agent(const char *directory, uint64_t missed)
 struct charges {
 	uint64_t samples;
 	uint64_t right;   /* in the program */
-	uint64_t unknown; /* it is not known which program that is */
+	uint64_t unknown; /* its program is unknown */
 };
 
 static struct charges count_charges(const struct profile *profile)
@@ -88,7 +90,9 @@ static struct charges count_charges(const struct profile *profile)
 	return charges;
 }
 
-/* Events that came too late for samples, or never: of programs that began then nothing is known. */
+/*
+ * Events that arrived too late for samples, or never: the programs that started then are unknown.
+ */
 static uint64_t count_missed(const struct profile *profile)
 {
 	const struct losses *losses = &profile_summary(profile)->losses;
@@ -97,9 +101,8 @@ static uint64_t count_missed(const struct profile *profile)
 }
 
 /*
- * With an agent in the guest it is known which file was executed, whatever its threads call
- * themselves. One that has no time beside a busy machine tells of some of it too late; what it is
- * not known of is called as its threads are.
+ * With an agent in the guest the executed file is known, whatever its threads are called. On a busy
+ * machine the agent reports some too late; samples of an unknown program have its thread's name.
  */
 TEST(tasks, samples_with_an_agent_are_attributed_to_their_program)
 {
@@ -131,7 +134,9 @@ TEST(tasks, samples_with_an_agent_are_attributed_to_their_program)
 	       (unsigned long long)charges.unknown, (unsigned long long)missed);
 	CHECK(charges.right >= TASKS_ENOUGH);
 	CHECK(missed || !charges.unknown);
-	/* Behind a loss the program before an execve is believed until the agent has told of all
-	 * anew. */
+	/*
+	 * After a loss, the program before an execve is used until the agent has reported
+	 * everything again.
+	 */
 	CHECK(missed || charges.right == charges.samples);
 }

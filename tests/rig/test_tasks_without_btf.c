@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guest's tasks where its kernel says nothing of its types: told by a file, or found by those
- * of the agent. */
+/*
+ * The guest's tasks if its kernel has no BTF: with a BTF file, or with the agent's reference tasks.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,9 @@
 #include "vmm/symbols/btf_file.h"
 
 /*
- * Four times: without any other BTF, with its own in a file, as objcopy takes it out and in the ELF
- * file, and with another kernel's. Each guest begins when its kernel is known; process $run is
- * kvmscope. Once more with the agent, when its tasks have been found.
+ * Four times: without any other BTF, with its own BTF in a file, as extracted by objcopy and in the
+ * ELF file, and with another kernel's BTF. Each guest begins when its kernel is located; process
+ * $run is kvmscope. Once more with the agent, when its tasks have been found.
  */
 #define RECORD_WITHOUT_BTF                                                                                   \
 	"d=$PWD/" WITHOUT_BTF "; for btf in none raw elf another; do o=\"--btf $d/$btf\"; "                  \
@@ -43,7 +44,7 @@ static bool record_without_btf(struct rig_result *result, const char *initrd)
 	return false;
 }
 
-/* No task and no file, where nothing tells of them. */
+/* Without any source there are no tasks and no files. */
 static void check_nothing_told(const char *what, const char *directory)
 {
 	struct tasks_tally tally = { 0 };
@@ -56,7 +57,7 @@ static void check_nothing_told(const char *what, const char *directory)
 	CHECK_EQUAL(tally.code_right + tally.images_wrong + tally.known, 0);
 }
 
-/* Where the guest's tasks were FOUND, as it was said, is where its BTF says that they are. */
+/* The layout of tasks that was FOUND, as logged, is the one in the kernel's BTF. */
 static void check_found(const char *said)
 {
 	static const char *const names[] = { "pid", "tgid", "comm", "mm", "stack", "tasks" };
@@ -83,8 +84,8 @@ static void check_found(const char *said)
 }
 
 /*
- * Without BTF nobody says what the runqueue is about to run, so within a switch some have no task.
- * Their images are told by events, and looked at in other tests.
+ * Without BTF the next task of the runqueue is unknown, so some samples in a context switch have no
+ * task. Images come from events and are checked in other tests.
  */
 static void check_tasks(const char *what, const char *directory)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Callchains of Debian's kernels, whose ORC tables have three different
- * formats, under a workload of system calls: they reach the entry, and each frame is what the next
- * one calls. And across the stacks of exceptions.
+ * Call chains of Debian's kernels, whose ORC tables have three different formats, under a workload
+ * of system calls: they reach the entry, and each frame is called by the next one. Also across the
+ * stacks of exceptions.
  */
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/exception_chains.h"
@@ -42,8 +42,9 @@ TEST(unwind, system_call_chains_of_debian_7_2_reach_the_entry)
 	unwinds("7.2");
 }
 
-/* The chains of a guest that has breakpoints of its own, and NMIs: the kernel handles them on
- * stacks for that. */
+/*
+ * Chains of a guest with its own breakpoints and NMIs, which the kernel handles on separate stacks.
+ */
 static void unwinds_exceptions(const char *version)
 {
 	const char *directory, *code_directory;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Callchains of a program without frame pointers in Debian's kernels, with
- * nothing in the guest: its calls are known.
+ * Call chains of a program without frame pointers in Debian's kernels, with nothing in the guest:
+ * its calls are known.
  */
 #include <stdio.h>
 
@@ -15,7 +15,7 @@
 #define FRAMES_END   0x29000000ull
 #define CHAIN_MAX    16
 
-/* Innermost first; "*" stands for any number of the C library's own. */
+/* Innermost first; "*" stands for any number of functions of the C library. */
 static const char *const chains[][CHAIN_MAX] = {
 	{ "spin_below_frames", "large_frame", "variable_frame", "aligned_frame", "recursive",
 	  "recursive", "recursive", "recursive", "main", "*", "_start", NULL },
@@ -25,7 +25,7 @@ static const char *const chains[][CHAIN_MAX] = {
 #define CHAINS (sizeof(chains) / sizeof(chains[0]))
 
 struct counts {
-	uint64_t whole[CHAINS]; /* samples whose chain is all of it */
+	uint64_t whole[CHAINS]; /* samples with exactly this chain */
 	uint64_t cut, wrong;
 };
 
@@ -38,7 +38,7 @@ static bool is_library(const char *name)
 	return true;
 }
 
-/* WHOLE: the chain reaches its end. False: it is another. */
+/* WHOLE: the chain reaches its end. False: it is a different one. */
 static bool fits(const char *const *names, size_t count, const char *const *chain, bool *whole)
 {
 	size_t at = 0;
@@ -78,7 +78,7 @@ static void count_chain(const struct profile_stack *stack, const char *const *na
 	}
 }
 
-/* Only what is of this program: nothing else is at its addresses. */
+/* Only chains of this program: nothing else is at its addresses. */
 static void count_stack(const struct profile_stack *stack, const struct symbols *symbols,
 			struct counts *counts)
 {
@@ -126,7 +126,7 @@ static void check_recording(const char *version, const char *directory,
 	printf("%s: %llu are cut, %llu wrong\n", version, (unsigned long long)counts.cut,
 	       (unsigned long long)counts.wrong);
 	CHECK_EQUAL(counts.wrong, 0);
-	/* The first may be of before the program's table was made. */
+	/* Samples before the program's unwind table was compiled have truncated chains. */
 	CHECK(counts.cut * 10 <= whole);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest's own perf record --call-graph dwarf keeps the registers of user space and a copy of
- * the stack with each sample, and perf unwinds them where it reads the file. Here we do so, too, in
- * a guest that has the stack and the code in its memory: both have the same bytes and the same
- * files, and a sample's chain is to be the same in every frame.
+ * The guest's own perf record --call-graph dwarf stores the user registers and a copy of the stack
+ * with each sample, and perf unwinds them when it reads the file. This test unwinds them with our
+ * code, in a fake guest that has the stack and the code in its memory: both have the same bytes and
+ * the same files, so each chain must be identical in every frame.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #define MAPPINGS_MAX 16384
 #define SAMPLES_MAX  65536
 
-/* Of the guest: the stack, behind it the files, and the page tables at its end. */
+/* Guest memory: the stack, followed by the files, and the page tables at its end. */
 #define PAGE        4096ull
 #define STACK_SIZE  (64u << 10)
 #define TABLES_SIZE (1u << 20)
@@ -35,10 +35,10 @@ struct image {
 	char name[128];
 	struct user_image *image;
 	struct cfi_table *table;
-	uint64_t gpa, size; /* where the file is in the guest's memory */
+	uint64_t gpa, size; /* GPA of the file in guest memory */
 };
 
-/* Code of a process. */
+/* Mapped code of a process. */
 struct mapping {
 	uint32_t pid;
 	const struct image *image;
@@ -46,13 +46,13 @@ struct mapping {
 };
 
 struct frame {
-	uint64_t address; /* in the image; of a caller, of its call, as perf says it */
+	uint64_t address; /* in the image; of a caller, that of its call, as in perf */
 	const char *image, *symbol;
 };
 
 struct chain {
 	uint32_t tid;
-	bool is_program; /* of the user land, whose files are all at hand */
+	bool is_program; /* of the user land, whose files are all available */
 	unsigned int depth;
 	struct frame frames[SCRIPT_DEPTH_MAX];
 };
@@ -62,15 +62,15 @@ struct recording {
 	unsigned int image_count;
 	struct user_images *known;
 	struct flat_guest guest;
-	uint64_t free;                         /* GPA behind the last file */
-	struct mapping mappings[MAPPINGS_MAX]; /* in the order they were made */
+	uint64_t free;                         /* GPA after the last file */
+	struct mapping mappings[MAPPINGS_MAX]; /* in order of creation */
 	unsigned int mapping_count;
 	struct chain *chains; /* of all samples */
 	size_t chain_count;
 	uint64_t time; /* of the last sample */
 };
 
-/* --- what the processes have mapped ------------------------------------------------ */
+/* --- the mappings of the processes --------------------------------------------------- */
 
 static int read_file(void *context, uint64_t offset, void *to, size_t size)
 {
@@ -89,7 +89,7 @@ static void load_code(struct recording *recording, struct image *image, int file
 	REQUIRE_EQUAL(read_file(&file, 0, recording->guest.memory + image->gpa, image->size), 0);
 }
 
-/* Nothing of it where there is no such file: [vdso], and what only the guest has. */
+/* No code without a file: [vdso], and files that only the guest has. */
 static void load_image(struct recording *recording, struct image *image)
 {
 	char path[256];
@@ -132,7 +132,7 @@ static int add_mapping(struct recording *recording, const struct mapping *mappin
 	return 0;
 }
 
-/* What PID had in [start, end) is gone. */
+/* The mappings of PID in [start, end) are gone. */
 static void forget(struct recording *recording, uint32_t pid, uint64_t start, uint64_t end)
 {
 	unsigned int kept = 0;
@@ -190,7 +190,7 @@ static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_p
 	return error;
 }
 
-/* --- its chains --------------------------------------------------------------------- */
+/* --- the chains ---------------------------------------------------------------------- */
 
 /* AX BX CX DX SI DI BP SP IP FLAGS CS SS R8 ... R15 (arch/x86/include/uapi/asm/perf_regs.h). */
 #define REGISTERS      0xff0fffull
@@ -226,7 +226,7 @@ static void set_registers(struct guest_registers *registers, const uint64_t *of)
 					       .long_mode = true };
 }
 
-/* SIZE bytes at the stack pointer are all that is there of it. */
+/* SIZE bytes at the stack pointer are available. */
 static void set_stack(struct flat_guest *guest, const void *stack, uint64_t size)
 {
 	uint64_t sp = guest->registers.rsp, first = sp & ~(PAGE - 1);
@@ -251,7 +251,7 @@ static void map_code(struct flat_guest *guest, const struct mapping *mapping)
 	}
 }
 
-/* What PID has in its memory, but for its stack. */
+/* The memory of PID except its stack. */
 static void set_code(struct recording *recording, uint32_t pid)
 {
 	flat_guest_unmap_all(&recording->guest);
@@ -291,8 +291,7 @@ static struct frame frame_of(const struct recording *recording, uint32_t pid, ui
 	return (struct frame){ address, "[unknown]", NULL };
 }
 
-/* REGISTERS and, behind them, the stack: its size, so many bytes, and how many of these are of it.
- */
+/* REGISTERS, followed by the stack: its size, its bytes, and the number of valid ones. */
 static void unwind(struct recording *recording, struct chain *chain, uint32_t pid,
 		   const uint64_t *registers)
 {
@@ -307,7 +306,7 @@ static void unwind(struct recording *recording, struct chain *chain, uint32_t pi
 	if (stack[0])
 		set_stack(guest, stack + 1, stack[1 + stack[0] / 8]);
 	guest_unwind(NULL, &guest->view, &guest->registers, &map, &found);
-	/* Else it is the program before, while the kernel loads this one. */
+	/* Otherwise it is the program before, while the kernel loads this one. */
 	if (user_map_find(&map, guest->registers.rip))
 		chain->depth = found.user_depth;
 	for (unsigned int i = 0; i < chain->depth; i++)
@@ -323,7 +322,7 @@ static bool is_program(const struct recording *recording, uint32_t pid)
 	return false;
 }
 
-/* The registers lie behind the callchain: whether there are any, and they. */
+/* The registers are after the callchain: a flag whether they exist, then the values. */
 static int see_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct recording *recording = context;
@@ -332,7 +331,7 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 
 	if (++recording->chain_count == SAMPLES_MAX)
 		return -E2BIG;
-	/* Of one CPU: the file's order is that of time, in which perf script tells them. */
+	/* Of one CPU: the file is in order of time, as is perf script. */
 	CHECK(sample->time >= recording->time);
 	recording->time = sample->time;
 	*chain = (struct chain){ .tid = sample->tid,
@@ -373,19 +372,18 @@ static void free_recording(struct recording *recording)
 	free(recording);
 }
 
-/* --- against perf's ----------------------------------------------------------------- */
+/* --- comparison with perf ------------------------------------------------------------- */
 
 struct comparison {
 	const struct recording *recording;
 	size_t next;
 	unsigned long samples, frames, same, misread;
-	unsigned long untold; /* of which perf has no frame at all */
+	unsigned long untold; /* those for which perf has no frame at all */
 };
 
 /*
- * What perf says of user space. Where the copy of the stack has no more it adds the call of
- * nothing, at -1; where it has lost its way, what it took for an address, at which nothing is
- * mapped.
+ * perf's user frames. At the end of the stack's copy perf adds the caller at -1; after losing its
+ * way, an address at which nothing is mapped.
  */
 static struct chain chain_of(const struct script_sample *sample)
 {
@@ -424,9 +422,9 @@ static void print_chain(const char *who, const struct chain *chain)
 }
 
 /*
- * Forked by storm, and executed: perf still has the libraries where storm has them, too, and reads
- * the tables of each as of the lower place. Its chains leave out frames, and end before the
- * program's begin.
+ * Forked by storm, and executed: perf still assumes storm's libraries at their addresses, and reads
+ * the tables of each relative to the lower address. Its chains omit frames and end before the
+ * program's beginning.
  */
 static bool is_misread(const struct script_sample *sample)
 {
@@ -462,7 +460,7 @@ static void compare(void *context, const struct script_sample *sample)
 	print_chain("ours", ours);
 }
 
-/* A kernel of which so few samples are compared tells nothing. */
+/* A kernel with so few compared samples proves nothing. */
 #define ENOUGH 200
 
 static void check_chains(const char *version)
@@ -495,8 +493,7 @@ static void check_chains(const char *version)
 	CHECK(comparison.samples >= ENOUGH);
 	CHECK(comparison.untold * 20 <= comparison.samples);
 	CHECK(comparison.frames >= 4 * comparison.samples);
-	/* Nearly all others are of _fini, of which perf takes the caller's caller for its caller.
-	 */
+	/* Nearly all others are in _fini, where perf reports the caller's caller as the caller. */
 	CHECK(comparison.same * 100 >= comparison.samples * 99);
 	free_recording(recording);
 }

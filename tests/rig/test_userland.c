@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A user land as Debian builds it (tests/rig/guest/userland: C with and without frame pointers,
- * C++, shared libraries, plug-ins that come and go, a stripped program, processes of some ms, and
- * one that works in a module of the kernel) in Debian's kernels, whose programs say how they spent
- * their time. It runs twice in each guest: with nothing in the guest, named by --symfs; and with
- * the agent, which is all that names its functions then. On one kernel the guest's own perf records
- * the callchains of the first run by DWARF.
+ * User-space programs built like Debian's (tests/rig/guest/userland: C with and without frame
+ * pointers, C++, shared libraries, plug-ins that are loaded and unloaded, a stripped program,
+ * processes of some ms, and one that works in a kernel module) in Debian's kernels; the programs
+ * print how they spent their time. They run twice in each guest: with nothing in the guest,
+ * symbolized by --symfs; and with the agent, whose reports are the only source of symbols then. On
+ * one kernel the guest's own perf records call chains of the first run with DWARF.
  */
 #include <elf.h>
 #include <math.h>
@@ -22,7 +22,7 @@
 #include "tests/unit/stack_agreement.h"
 #include "vmm/report/profile_stacks.h"
 
-/* Samples of a machine that stands still most of the time. */
+/* Minimum of samples on a machine that stalls most of the time. */
 #define ENOUGH 400
 
 /* The functions that the programs are busy in, and the file that each is in. */
@@ -49,16 +49,16 @@ static const char *const processes[] = { "plain",   "bare",  "shapes", "linked",
 					 "plugins", "storm", "brief",  "hashed" };
 #define PROCESSES (sizeof(processes) / sizeof(processes[0]))
 
-/* One of both runs of the user land. */
+/* The results for one of the two runs of the user land. */
 struct run {
 	const char *what;
 	char directory[64], file[96];
 	const char *output;
-	unsigned int agent_from; /* a process's id that the second run begins with */
+	unsigned int agent_from; /* the process ID with which the second run begins */
 	bool with_agent;
 };
 
-/* Samples of which no task is known have no id that a process could have: they may be of either. */
+/* Samples without a known task have an impossible process ID: they may be of either run. */
 static bool is_in_run(const struct run *run, const char *comm, unsigned int tid)
 {
 	return !strncmp(comm, "vcpu", 4) || (tid >= run->agent_from) == run->with_agent;
@@ -66,16 +66,16 @@ static bool is_in_run(const struct run *run, const char *comm, unsigned int tid)
 
 struct tally {
 	const struct run *run;
-	unsigned long samples;   /* in user space, of the programs */
-	unsigned long in_images; /* of these, in an image that the process has */
-	unsigned long untold;    /* in none that is known */
+	unsigned long samples;   /* in user space, in the programs */
+	unsigned long in_images; /* those in an image that the process has */
+	unsigned long untold;    /* those in no known image */
 	unsigned long named,
-		unnamed; /* where the image's own table has a name, or another one gave one */
-	unsigned long stripped; /* where its own has none, but a separate file's has */
-	unsigned long nameless; /* where nobody has one */
-	unsigned long hidden;   /* of these, in the C++ run-time's libraries */
+		unnamed; /* if the image's own table has a symbol, or another source provided one */
+	unsigned long stripped; /* if its own table has none, but a separate debug file does */
+	unsigned long nameless; /* if no table has one */
+	unsigned long hidden;   /* those in the C++ run-time's libraries */
 	unsigned long busy,
-		charged; /* in functions, and said to be of the process that has the function */
+		charged; /* in functions, and attributed to the process that has the function */
 	unsigned long wrong;
 	unsigned long in_function[FUNCTIONS];
 };
@@ -96,7 +96,9 @@ static int function_of(const char *symbol)
 	return -1;
 }
 
-/* What PROCESS may have mapped: itself, the libraries of its own, those of Debian, the vDSO. */
+/*
+ * The images that PROCESS may have mapped: itself, its own libraries, Debian's libraries, the vDSO.
+ */
 static bool may_have(const char *process, const char *image)
 {
 	if (!strcmp(image, "[vdso]") || !strncmp(image, "/mnt/lib/", 9) ||
@@ -111,8 +113,7 @@ static bool may_have(const char *process, const char *image)
 	return !strcmp(image + 9, process);
 }
 
-/* Debian has the names of the functions that they keep to themselves in another archive, for
- * debuggers. */
+/* Debian has the local symbols of these files in another archive, for debuggers. */
 static bool hides_functions(const char *image)
 {
 	return !strcmp(image, "/mnt/lib/libgcc_s.so.1") ||
@@ -128,8 +129,10 @@ static void say_wrong(struct tally *tally, const struct script_sample *sample)
 			  leaf->image);
 }
 
-/* Of a process of ours, in an image that it may have: whose own table of symbols says what is
- * right. */
+/*
+ * Sample of a process of ours in one of its possible images: compares the symbol with the image's
+ * own table.
+ */
 static void count_name(struct tally *tally, const struct script_sample *sample)
 {
 	const struct script_frame *leaf = &sample->frames[0];
@@ -157,7 +160,7 @@ static void count(void *context, const struct script_sample *sample)
 
 	if (!script_sample_is_user(sample) || !is_in_run(tally->run, sample->comm, sample->tid))
 		return;
-	/* Another one, of tests/rig/guest/remap.c, which runs between both. */
+	/* Another one, of tests/rig/guest/remap.c, which runs between the two runs. */
 	if (!strcmp(leaf->image, "/bin/brief"))
 		return;
 	function = function_of(leaf->symbol);
@@ -180,7 +183,7 @@ static void count(void *context, const struct script_sample *sample)
 		say_wrong(tally, sample);
 }
 
-/* What PROCESS itself said: "userland: truth PROCESS NAME=SHARE NAME=SHARE". NaN: nothing. */
+/* The line that PROCESS printed: "userland: truth PROCESS NAME=SHARE NAME=SHARE". NaN: none. */
 static double truth_of(const char *output, const char *process, const char *symbol)
 {
 	char line[64], name[64];
@@ -194,8 +197,11 @@ static double truth_of(const char *output, const char *process, const char *symb
 	return found && end && found < end ? strtod(found + strlen(name), NULL) : NAN;
 }
 
-/* 3 points, which are four standard deviations of 1600 samples where the share is a tenth; or the
- * four of those that there are, and five of few: the emulator's come in bursts. */
+/*
+ * 3 points, which are four standard deviations of 1600 samples for a share of a tenth; or four
+ * standard deviations of the actual number of samples, five for few samples: the emulator's come in
+ * bursts.
+ */
 static double bound_for(double truth, unsigned long samples)
 {
 	double deviation = sqrt(truth * (1 - truth) / (double)samples);
@@ -212,12 +218,14 @@ static void check_share(const struct run *run, const char *process, const char *
 
 	printf("%s: %s %.1f %%, in truth %.1f %%, of %lu samples\n", run->what, symbol, 100 * share,
 	       100 * truth, samples);
-	/* Steps of processes of some ms and of their parent, which waits between: beside other work
-	 * of this machine 11.7 points more than the truth were seen, of 207 samples. */
+	/*
+	 * For the steps of short-lived processes and their parent, which waits in between: on a
+	 * busy machine a deviation of 11.7 points was measured, with 207 samples.
+	 */
 	CHECK(fabs(share - truth) < (strcmp(process, "storm") ? 1 : 2) * bound_for(truth, samples));
 }
 
-/* Who counted the steps: those of the brief processes are in what their parent says. */
+/* The process that printed the steps: those of the brief processes are in their parent's line. */
 static const char *teller_of(const struct function *function)
 {
 	return strcmp(function->process, "brief") ? function->process : "storm";
@@ -232,7 +240,7 @@ static unsigned long samples_of(const struct tally *tally, const char *teller)
 	return total;
 }
 
-/* So few are to be in it that chance may leave it without any. */
+/* So few are expected that there may be none by chance. */
 static bool is_rare(const struct tally *tally, const struct function *function)
 {
 	const char *teller = teller_of(function);
@@ -253,13 +261,12 @@ static void check_shares(const struct tally *tally)
 	}
 }
 
-/* Of all samples, where it was least. The rest is what the C++ run-time's libraries hide. */
+/* Of all samples, the lowest value seen. The rest is hidden by the C++ run-time's libraries. */
 #define NAMED_WITH_AGENT 0.989
 
 /*
- * The agent has the functions of stripped files from separate ones, and the stubs of PLTs. Of all
- * samples 98 % have their names; of fewer than 3400, less what chance does to the share that is
- * true.
+ * The agent reads the functions of stripped files from separate files, and PLT stubs. 98 % of all
+ * samples are symbolized; with fewer than 3400 samples, less the statistical deviation.
  */
 static void check_all_names(const struct tally *tally)
 {
@@ -276,8 +283,10 @@ static void check_names(const struct run *run)
 	char environment[128], files[128];
 
 	snprintf(environment, sizeof(environment), "HOME=$PWD/%s", run->directory);
-	/* Else it looks for debugging information of this machine's libc, which may be the guest's:
-	 * perf 6.1 takes the addresses of such files for others than they are. */
+	/*
+	 * Otherwise perf would search for debug information of this machine's libc, which may be
+	 * the guest's: perf 6.1 misreads the addresses of such files.
+	 */
 	snprintf(files, sizeof(files), "--symfs %s",
 		 run->with_agent ? run->directory : USERLAND_FILES);
 	perf_script_read(environment, run->file, files, count, &tally);
@@ -293,8 +302,10 @@ static void check_names(const struct run *run)
 	CHECK(tally.samples >= ENOUGH);
 	CHECK_EQUAL(tally.wrong, 0);
 	CHECK(tally.charged * 100 >= tally.busy * 99);
-	/* What the guest's kernel could not tell the agent, as it stood still, samples know
-	 * themselves. */
+	/*
+	 * If the guest's kernel stalled and could not report to the agent, samples carry the
+	 * information themselves.
+	 */
 	CHECK(tally.in_images * 100 >= tally.samples * (run->with_agent ? 98 : 95));
 	CHECK(tally.named * 100 >= (tally.named + tally.unnamed) * 98);
 	if (run->with_agent)
@@ -302,13 +313,13 @@ static void check_names(const struct run *run)
 	check_shares(&tally);
 }
 
-/* --- a module of the kernel ------------------------------------------------------- */
+/* --- a kernel module --------------------------------------------------------------- */
 
 #define MODULE "[rmd160]"
 
 struct module_tally {
 	unsigned long samples, named;
-	unsigned long whole, cut; /* chains that reach the program's begin, and that end before */
+	unsigned long whole, cut; /* chains to the program's beginning, and shorter ones */
 	unsigned long often, seldom;
 	unsigned long wrong;
 };
@@ -328,8 +339,9 @@ static bool is_in(const struct profile_frame *frame, const char *symbol)
 	return frame->symbol && !strcmp(frame->symbol, symbol);
 }
 
-/* Behind the system call, of the C library: one of both functions, busy_run, main, the C library's,
- * _start.
+/*
+ * After the system call in the C library: one of both functions, busy_run, main, the C library's
+ * start code, _start.
  */
 static void count_callers(struct module_tally *tally, const struct profile_stack *stack,
 			  size_t entry)
@@ -372,7 +384,7 @@ static void count_in_module(struct module_tally *tally, const struct profile_sta
 		count_callers(tally, stack, kernel - 1);
 }
 
-/* Where the chains of a module's functions lead to. */
+/* The callers of a module's functions. */
 static void check_module(const struct run *run)
 {
 	char cache[96];
@@ -402,7 +414,9 @@ static void check_module(const struct run *run)
 	CHECK(tally.samples >= ENOUGH / 10);
 	CHECK_EQUAL(tally.wrong, 0);
 	CHECK(tally.named * 100 >= tally.samples * 98);
-	/* Before the first tables are made, some seconds in the rig, chains end in the C library.
+	/*
+	 * Before the first tables are compiled, some seconds in the rig, chains end in the C
+	 * library.
 	 */
 	CHECK(tally.whole * 100 >= tally.samples * 90);
 	check_share(run, "hashed", "hash_often", tally.often, tally.often + tally.seldom);
@@ -411,13 +425,13 @@ static void check_module(const struct run *run)
 /* --- whole chains ----------------------------------------------------------------- */
 
 /*
- * Each process by itself: how the time goes to them is not the guest's perf's to say, which loses
- * samples of moments when it does not run.
+ * For each process separately: perf in the guest cannot measure the distribution over processes,
+ * because it loses samples while it does not run.
  */
 struct chains {
 	const char *what;
 	bool (*is_compared)(const struct script_sample *sample);
-	unsigned long enough; /* samples of ours */
+	unsigned long enough; /* our samples */
 	struct stack_samples *of[PROCESSES];
 	unsigned long whole[PROCESSES][2], cut[PROCESSES][2];
 };
@@ -425,7 +439,7 @@ struct chains {
 #define LINKER   "/mnt/lib64/ld-linux-x86-64.so.2"
 #define STRIPPED "/mnt/bin/stripped"
 
-/* Where IMAGE begins, which has no names, in its file; 0: it is another. */
+/* The file offset of IMAGE's code, which is unsymbolized; 0: another image. */
 static unsigned long long entry_of(const char *image)
 {
 	static const char *const nameless[] = { LINKER, STRIPPED };
@@ -448,7 +462,7 @@ static unsigned long long entry_of(const char *image)
 	return 0;
 }
 
-/* Up to where the program or the dynamic linker begins. */
+/* Up to the start of the program or of the dynamic linker. */
 static bool is_whole(const struct script_sample *sample)
 {
 	const struct script_frame *root = &sample->frames[sample->depth - 1];
@@ -459,16 +473,18 @@ static bool is_whole(const struct script_sample *sample)
 	return !strcmp(root->symbol, "_start");
 }
 
-/* Forked and executed: perf reads the tables of its libraries as of where the parent has them, and
- * cuts or misses callers. */
+/*
+ * Forked and executed: perf reads the tables of its libraries relative to the parent's addresses,
+ * and cuts or misses callers.
+ */
 static bool is_misread(const struct script_sample *sample)
 {
 	return !strcmp(sample->comm, "brief");
 }
 
 /*
- * Not that which works in the kernel: the guest's clock, an interrupt, comes behind system calls
- * there instead of in them, and its samples are of the instruction behind.
+ * Excludes the program that works in the kernel: the guest's clock interrupt is delivered after
+ * system calls instead of in them, and its samples are at the next instruction.
  */
 static bool is_of_programs(const struct script_sample *sample)
 {
@@ -476,8 +492,10 @@ static bool is_of_programs(const struct script_sample *sample)
 	       strcmp(sample->comm, "hashed") != 0 && !is_misread(sample);
 }
 
-/* Of the functions that the programs are busy in. Each is called in one way or a few: of so few
- * chains chance leaves none out of a recording. */
+/*
+ * In the functions that the programs are busy in. Each has one or few callers, so that no chain is
+ * missing from a recording by chance.
+ */
 static bool is_of_functions(const struct script_sample *sample)
 {
 	int function = sample->depth ? function_of(sample->frames[0].symbol) : -1;
@@ -486,7 +504,7 @@ static bool is_of_functions(const struct script_sample *sample)
 	       !is_misread(sample);
 }
 
-/* Interrupts are on there. */
+/* Interrupts are enabled there. */
 static bool is_in_module(const struct script_sample *sample)
 {
 	return sample->depth && !strcmp(sample->frames[0].image, MODULE);
@@ -499,8 +517,8 @@ static void print_chain(const struct script_sample *sample, char *names, size_t 
 	for (size_t i = 0; i < sample->depth && (size_t)length < size; i++) {
 		const struct script_frame *frame = &sample->frames[i];
 		/*
-		 * Of a stripped file, the guest's perf knows nothing else. The call of exit is its
-		 * last instruction, behind which perf looks for the name in our recording.
+		 * For a stripped file perf in the guest has no other symbol. The call of exit is
+		 * the last instruction, and perf looks up the symbol after it in our recording.
 		 */
 		bool known = strcmp(frame->symbol, "[unknown]") != 0 &&
 			     strcmp(frame->symbol, "exit") != 0 &&
@@ -529,12 +547,12 @@ static void add_chain(struct chains *chains, unsigned int recording,
 	}
 }
 
-/* All that a recording is asked for, which is read once. */
+/* All data needed from a recording, which is read once. */
 struct reading {
 	const struct run *run;
 	struct chains *chains;
 	size_t count;
-	unsigned int recording; /* 0 ours, 1 that of the guest */
+	unsigned int recording; /* 0: ours, 1: that of perf in the guest */
 };
 
 static void see_chain(void *context, const struct script_sample *sample)
@@ -563,7 +581,7 @@ static void read_chains(struct reading *reading)
 	}
 }
 
-/* Of what one recording only has. */
+/* For stacks that only one recording has. */
 static void print_difference(void *context, const size_t counts[2], const char *stack)
 {
 	int recording = counts[1] > counts[0];
@@ -573,7 +591,7 @@ static void print_difference(void *context, const size_t counts[2], const char *
 		       recording ? "inside" : "outside", counts[recording], stack);
 }
 
-/* SUM gets ADDED, of which WEIGHT of all samples are. */
+/* Adds ADDED with WEIGHT to SUM. */
 static void add_agreement(struct stack_agreement *sum, const struct stack_agreement *added,
 			  const double *weights)
 {
@@ -582,8 +600,9 @@ static void add_agreement(struct stack_agreement *sum, const struct stack_agreem
 	sum->overlap += weights[0] * added->overlap;
 }
 
-/* Where the guest's perf lost events it does not know what a process has mapped, and cuts its
- * chains. */
+/*
+ * If perf in the guest lost events, it does not know a process's mappings and truncates its chains.
+ */
 static bool is_comparable(const struct chains *chains, size_t process)
 {
 	const unsigned long *whole = chains->whole[process];
@@ -622,15 +641,16 @@ static struct stack_comparison compare_all(struct chains *chains)
 	return all;
 }
 
-/* The least of a hundred dealt anew is some two and a half standard deviations off; nobody is to
- * see five. */
+/*
+ * The lowest of a hundred random assignments is about two and a half standard deviations off; five
+ * must not occur.
+ */
 static double bound_of(double expected, double least)
 {
 	return fmin(0.99, expected - 2 * (expected - least));
 }
 
-/* As good as two recordings of one and the same distribution are, or better: they are of the same
- * run. */
+/* As good as two recordings of the same distribution, or better: both are of the same run. */
 static void check_agreement(const struct chains *chains, const struct stack_comparison *all)
 {
 	static const char *const names[] = { "outside", "inside" };
@@ -661,12 +681,12 @@ static void check_chains(struct chains *chains)
 			cut[k] += chains->cut[i][k];
 	printf("%s: %lu are cut outside, %lu inside\n", chains->what, cut[0], cut[1]);
 	CHECK(all.samples[0] >= chains->enough && all.samples[1] >= chains->enough / 2);
-	/* Of the moment before the first tables were made: in the rig, some seconds. */
+	/* From the time before the first tables were compiled: in the rig, some seconds. */
 	CHECK(cut[0] * 10 <= all.samples[0]);
 	check_agreement(chains, &all);
 }
 
-/* ---------------------------------------------------------------------------------- */
+/* --- the tests ---------------------------------------------------------------------- */
 
 /* False: there is no recording, which is recorded. */
 static bool open_run(struct run *run, const char *version, bool with_agent)
@@ -687,7 +707,7 @@ static bool open_run(struct run *run, const char *version, bool with_agent)
 	return agent != NULL;
 }
 
-/* CHECK: of both runs. */
+/* CHECK: for both runs. */
 static void check_runs(const char *version, void (*check)(const struct run *run))
 {
 	struct run run;
@@ -738,7 +758,7 @@ TEST(userland, module_functions_of_debian_7_2_have_correct_shares_and_chains)
 	check_runs("7.2", check_module);
 }
 
-/* With the guest's own perf record --call-graph dwarf, which runs the programs then. */
+/* With the guest's own perf record --call-graph dwarf, under which the programs run. */
 TEST(userland, chains_agree_with_perf_in_the_guest)
 {
 	struct chains chains[] = {
@@ -765,8 +785,11 @@ TEST(userland, chains_agree_with_perf_in_the_guest)
 	}
 }
 
-/* What only the guest's disk has of a file is in the build-id cache when the run has ended: here,
- * all of it. Of libstdc++ Debian's host has no names of its own, as it may of libc (libc6-dbg). */
+/*
+ * When the run has ended, the build-id cache has symbols from files that only the guest's disk has:
+ * here, all of them. This machine has no local symbols of libstdc++, but may have them for libc
+ * (libc6-dbg).
+ */
 TEST(userland, files_are_read_from_the_disk_when_a_run_ends)
 {
 	const char *kernel, *initrd;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches of variables of Debian's kernel against the truth: programs that
- * have one of them written a known number of times, while the guest uses the
- * debug registers itself.
+ * Watches of variables of Debian's kernel compared with the truth: programs cause a known number of
+ * writes to one of them, while the guest uses the debug registers itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +25,7 @@ struct seen {
 	size_t count, room;
 	struct {
 		unsigned long stops, hits, hits_while_stopped;
-		unsigned long chains; /* samples whose callchain has more than the place itself */
+		unsigned long chains; /* samples with a caller in their chain */
 	} events[EVENTS];
 };
 
@@ -101,7 +100,7 @@ static struct seen read_recording(const char *path)
 	return seen;
 }
 
-/* What the guest printed for so many registers: BEGIN, its hits, which came in turn, and END. */
+/* The guest's output for a number of registers: BEGIN, its hits, which are in turn, and END. */
 static void check_guest_s(const char *output, const char *begin, int registers, int count,
 			  const char *end)
 {
@@ -116,17 +115,19 @@ static void check_guest_s(const char *output, const char *begin, int registers, 
 		FAIL_TEST("the guest did not print '%s'", line);
 }
 
-/* Writes to what each side watches, for 1, 2, 3 and 4 of the guest's own, and to the host's alone.
+/*
+ * Writes to the watched variables of each side, for 1, 2, 3 and 4 of the guest's own, and to the
+ * host's only.
  */
 #define WRITES 4000
-/* Of these, how many a debugger in the guest stops at. */
+/* The number of those at which a debugger in the guest stops. */
 #define STOPS 300
 /* Writes for 1, 2, 3 and 4 watchpoints of a gdb in the guest, which stops at each. */
 #define GDB_WRITES 40
-/* What the host sees: with four of the guest's own there is no register for it. */
+/* The host's hits: with four of the guest's own there is no register left for it. */
 #define HOST_HITS (4 * WRITES + 3 * GDB_WRITES)
 
-/* How often NAME did not watch, as the summary says. */
+/* The number of times that NAME was not armed, from the summary. */
 static unsigned long times_stopped(const char *summary, const char *name)
 {
 	const char *line = strstr(summary, name);
@@ -141,9 +142,9 @@ static unsigned long times_stopped(const char *summary, const char *name)
 }
 
 /*
- * The guest gets all of its hits and none besides, the profile has all of the
- * host's. With four of the guest's own there is no register left: the stream
- * then says so each time that the guest's process runs, and has no hits meanwhile.
+ * The guest gets exactly its hits, the profile has exactly the host's. With four watchpoints of the
+ * guest there is no register left: the stream then has a THROTTLE each time the guest's process
+ * runs, and no hits until the UNTHROTTLE.
  */
 static void check_coexistence(const struct rig_result *result, const char *path)
 {
@@ -172,12 +173,13 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 	CHECK(seen.events[2].hits > 0);
 	for (int event = 1; event < EVENTS; event++)
 		CHECK_EQUAL(seen.events[event].hits_while_stopped, 0);
-	/* Until the kernel is found they stand still as well. */
+	/* Until the kernel is located they are throttled as well. */
 	CHECK_EQUAL(seen.events[1].stops,
 		    1 + times_stopped(result->errors, "mem:panic_timeout:w:"));
 	CHECK_EQUAL(seen.events[2].stops, 1 + times_stopped(result->errors, "mem:jiffies_64:w:"));
 	CHECK(seen.events[1].stops > STOPS);
-	/* With three of the guest's own, the flexible one has yielded and the pinned one has not.
+	/*
+	 * With three of the guest's own, the flexible watch has yielded and the pinned one has not.
 	 */
 	CHECK(seen.events[2].stops > seen.events[1].stops + STOPS);
 	CHECK(strstr(
@@ -186,8 +188,8 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 }
 
 /*
- * A guest that waits gets its line when COUNT watches watch: a loaded machine takes its time to
- * find the kernel.
+ * A waiting guest gets its line when COUNT watches are armed: a busy machine takes a while to
+ * locate the kernel.
  */
 #define PREPARE "mkdir -p build/rig; d=$(mktemp -d); mkfifo $d/in; "
 #define BEGIN_WHEN_WATCHED(count)                                                                  \
@@ -196,10 +198,12 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 	" ]; do "                                                                                  \
 	"kill -0 $run || break; sleep 0.5; done 2> /dev/null; echo >&3; "
 
-/* mitigations=off: the guest's system calls would else flush the TLB, which costs Bochs most of its
- * time. */
+/*
+ * mitigations=off: the guest's system calls would flush the TLB otherwise, which takes Bochs most
+ * of its time.
+ */
 #define INITRD "build/initrd/6.1-debugger.cpio"
-/* The ring has room for some seconds in which the emulator lets nobody drain it. */
+/* The ring has room for some seconds during which the emulator does not run the collector. */
 #define COMMAND                                                                                            \
 	PREPARE "build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
 		"--ring-size 8M --watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "        \
@@ -237,7 +241,7 @@ TEST(watch_rig, guest_debugger_works_while_the_host_watches_on_kvm_intel)
 	check_debugger(RIG_INTEL, "--pmu off", "build/rig/watch-intel.data");
 }
 
-/* How often the guest lost a breakpoint, as the recording at PATH says. */
+/* The number of breakpoints that the guest lost, from the recording at PATH. */
 static unsigned long lost_in_recording(const char *path)
 {
 	struct perf_data_reader *reader;
@@ -251,7 +255,7 @@ static unsigned long lost_in_recording(const char *path)
 	return count;
 }
 
-/* The number behind BEFORE in TEXT, 0 without it. */
+/* The number after BEFORE in TEXT; 0: not found. */
 static unsigned long number_behind(const char *text, const char *before)
 {
 	const char *found = strstr(text, before);
@@ -259,8 +263,10 @@ static unsigned long number_behind(const char *text, const char *before)
 	return found ? strtoul(found + strlen(before), NULL, 10) : 0;
 }
 
-/* To who runs it as it happens and at the end, to who asks meanwhile, and to who reads the
- * recording. */
+/*
+ * The loss is reported to the user of the run when it happens and at the end, to bp list, and in
+ * the recording.
+ */
 static void check_loss_is_said(const struct rig_result *result, const char *path)
 {
 	unsigned long lost = lost_in_recording(path),
@@ -283,7 +289,7 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 	rig_result_free(&report);
 }
 
-/* The guest ends when it gets another line, after bp list has shown what it lost. */
+/* The guest ends when it gets another line, after bp list has shown the loss. */
 #define COMMAND_OF_LOSS                                                                                  \
 	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "        \
 		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                             \
@@ -294,8 +300,10 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 			     "sed -n 's/^.* times a/bp list: &/p' > $d/list; done 2> /dev/null; "        \
 			     "cat $d/list >&2; echo >&3; wait $run"
 
-/* With three of the guest's own, a pinned watch has room; with four, it has the register of one of
- * them, and says so. */
+/*
+ * With three of the guest's own, a pinned watch has a register; with four it takes one of the
+ * guest's, and reports that.
+ */
 TEST(watch_rig, pinned_host_watch_takes_a_guest_register_and_reports_it)
 {
 	const char *kernel, *initrd, *data = "build/rig/watch-host.data";

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stuck vCPUs on a standard KVM: a kernel that spins with interrupts off is one, a busy Linux and
- * an idle one are none. */
+/*
+ * Stuck vCPUs on a standard KVM: a kernel that spins with interrupts off is reported; a busy and an
+ * idle Linux are not.
+ */
 #include "tests/rig/rig.h"
 
 #define RUN                                                                                        \

@@ -10,13 +10,13 @@
 
 struct counter {
 	uint64_t address, value, hits;
-	uint64_t missed; /* numbers that no sample has */
-	uint64_t gaps;   /* places where values do not follow each other as the numbers do */
+	uint64_t missed; /* numbers without a sample */
+	uint64_t gaps;   /* positions where values and numbers differ by different amounts */
 };
 
 struct counters {
 	struct counter each[2];
-	uint64_t lost; /* samples, as the recording says */
+	uint64_t lost; /* samples, according to the recording */
 };
 
 static int see_loss(void *context, uint64_t count)
@@ -37,7 +37,7 @@ static int see_hit(void *context, const struct perf_data_sample *sample)
 		return -EINVAL;
 	counter = &((struct counters *)context)->each[sample->cpu];
 	missed = values->hits - counter->hits - 1;
-	/* Before the first hit it has no value of before. */
+	/* The first hit has no previous value. */
 	if (counter->hits)
 		counter->gaps += values->before != counter->value + missed ||
 				 sample->address != counter->address;
@@ -75,7 +75,7 @@ void watched_counters_check(const char *what, const char *directory, unsigned lo
 	CHECK_EQUAL(counters[0].gaps, 0);
 	CHECK_EQUAL(counters[1].gaps, 0);
 	CHECK(counters[0].missed + counters[1].missed <= all.lost);
-	/* Each vCPU may have one more between the count and its end. */
+	/* Each vCPU may have one more hit between the count and its end. */
 	if (hits)
 		CHECK(counters[0].hits + counters[1].hits - hits <= 2);
 }

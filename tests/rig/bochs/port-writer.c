@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies standard input to port 0xe9, which Bochs copies to its standard
- * output: the one way out of the Intel rig that has no baud rate.
+ * Copies standard input to port 0xe9, which Bochs copies to its standard output: the only output of
+ * the Intel rig that is not limited by a baud rate.
  */
 #include <stdio.h>
 #include <sys/io.h>

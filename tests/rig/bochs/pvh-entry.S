@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Boot sector of the Intel rig. Bochs has placed the kernel and its initrd in
- * RAM before the BIOS ran; what is left to do is to enter the kernel the PVH
- * way: 32-bit protected mode, flat segments, paging off, EBX the address of
- * hvm_start_info. ENTRY and START_INFO are given by the assembler's -D.
+ * Boot sector of the Intel rig. Bochs has loaded the kernel and its initrd into RAM before the BIOS
+ * runs. This code enters the kernel by PVH: 32-bit protected mode, flat segments, paging off, EBX
+ * the address of hvm_start_info. ENTRY and START_INFO are passed with the assembler's -D.
  */
 	.code16
 	.globl	_start

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What gdb's hardware watchpoints are to a guest's kernel, without gdb: a
- * process whose debug registers another one sets by ptrace (PTRACE_POKEUSER of
- * u_debugreg), and which is stopped by each access.
+ * Uses debug registers like gdb's hardware watchpoints, but without gdb: a process whose debug
+ * registers another one sets by ptrace (PTRACE_POKEUSER of u_debugreg), and which stops at each
+ * access.
  *
  *	debugger write VARIABLES COUNT
- *		what the process below does, for another debugger (gdb-watch)
+ *		the traced process described below, for another debugger (gdb-watch)
  *	debugger COUNT STOPS
- *		with 1, 2, 3 and 4 watched variables: the process writes COUNT times to
- *		them, in turn, and behind each of these writes once to
- *		/proc/sys/kernel/panic, which is the kernel's variable panic_timeout. Then
- *		COUNT times to that alone, without watchpoints. For the first STOPS writes
- *		the debugger is there, and looks at DR6; then it leaves its watchpoints to
- *		the process (PTRACE_DETACH keeps them), which gets its SIGTRAP itself: that
- *		saves two changes of process, each of which writes all debug registers.
- *		Prints
+ *		with 1, 2, 3 and 4 watched variables: the process writes COUNT times to them in
+ *		turn, and after each write once to /proc/sys/kernel/panic, which is the
+ *		kernel's variable panic_timeout. Then COUNT times to that one alone, without
+ *		watchpoints. For the first STOPS writes the debugger is attached and checks
+ *		DR6; then it leaves its watchpoints to the process (PTRACE_DETACH keeps them),
+ *		which gets its SIGTRAP itself: that saves two context switches, each of which
+ *		writes all debug registers.
+ *
+ * Prints for each number of variables:
  *
  *	debugger: 3 watchpoints hit 3334 3333 3333 of 10000, 0 others
  *
- * for each, where a hit counts for the variable that was just written, once,
- * and if DR6 names it alone; others are all that came besides.
+ * A hit counts for the variable that was written last, once, and only if DR6 names it alone; others
+ * are all unexpected hits.
  *
  * Static.
  */
@@ -43,11 +44,11 @@
 #define DR7_WATCH(slot) (1ul << 2 * (slot) | 9ul << (16 + 4 * (slot)))
 #define DR6_SLOTS       0xful
 
-/* Shared by both processes; only one of them runs. */
+/* Shared by both processes; only one of them runs at a time. */
 static struct counts {
 	unsigned long hits[WATCHPOINTS], others;
 	unsigned int current; /* the variable that is being written */
-	bool due;             /* its hit has not come yet */
+	bool due;             /* its hit has not arrived yet */
 } * counts;
 
 static volatile uint64_t watched[WATCHPOINTS];
@@ -93,7 +94,9 @@ static void on_trap(int signal, siginfo_t *information, void *context)
 	take_hit(information->si_code == TRAP_HWBKPT);
 }
 
-/* Each value is another than the one before: gdb goes on by itself where it is the same. */
+/*
+ * Each value differs from the one before: gdb continues silently after a write of the same value.
+ */
 static void write_in_turn(unsigned int variables, unsigned int count)
 {
 	int file = open_panic_timeout();
@@ -123,7 +126,7 @@ static void set_debug_register(pid_t child, unsigned int number, unsigned long v
 	      "PTRACE_POKEUSER of a debug register");
 }
 
-/* As gdb does it: what is there, and nothing for the next stop. */
+/* As gdb does it: reads DR6 and clears it for the next stop. */
 static unsigned long take_dr6(pid_t child)
 {
 	long value = ptrace(PTRACE_PEEKUSER, child, offsetof(struct user, u_debugreg[6]), 0);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exceptions SECONDS: on the second processor a program runs into the guest's own breakpoints, of
- *the code of a function of its own and of one of the kernel that its system calls reach. The
- *kernel's perf takes callers at each, so much of its time goes by in the handler of debug
- *exceptions. The first processor meanwhile has the kernel show what the other does, again and again
- *(SysRq l), which it is asked by an NMI. The one that works is
+ * exceptions SECONDS: on the second CPU a program hits the guest's own breakpoints, at one of its
+ * functions and at a kernel function that its system calls reach. The kernel's perf records a call
+ * chain at each hit, so much of the time is spent in the handler of debug exceptions. Meanwhile,
+ * the first CPU repeatedly has the kernel print the backtrace of the other CPU (SysRq l), which
+ * uses an NMI. The calls of the working program are
  *
- *	ask_kernel, own_breakpoint	<- both <- large_frame <- work <- main
+ *	ask_kernel, own_breakpoint <- both <- large_frame <- work <- main
  *
  * and the breakpoints are at the first instructions of own_breakpoint and of the kernel's
- *__x64_sys_getppid.
+ * __x64_sys_getppid.
  *
- * Static, at addresses of its own: what is sampled in them is of this program.
+ * Static, linked to its own address range, so that its samples are recognized by address.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,11 +28,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ASKED_MIN 25 /* also where the machine stands still meanwhile */
+#define ASKED_MIN 25 /* even if the machine stalls */
 
-/* Neither inlined, cloned nor merged with one like it. */
+/* Not inlined, cloned or merged with an identical function. */
 #define FUNCTION static __attribute__((noipa))
-/* Behind each call stands something: it is no jump. */
+/* Code after each call prevents tail calls. */
 #define BEHIND_CALL() __asm__ volatile("" ::: "memory")
 
 static volatile unsigned long count;
@@ -70,7 +70,7 @@ static uint64_t kernel_address(const char *wanted)
 	return found;
 }
 
-/* Of this task; what it records is read by nobody. */
+/* For this task; its records are never read. */
 static void set_breakpoint(uint64_t address)
 {
 	struct perf_event_attr attr = { .type = PERF_TYPE_BREAKPOINT,
@@ -117,7 +117,7 @@ FUNCTION void large_frame(int n)
 	count += (unsigned long)bytes[n];
 }
 
-/* Says to READY when it begins. */
+/* Writes to READY when it starts. */
 FUNCTION void work(int ready)
 {
 	run_on(1);
@@ -138,7 +138,7 @@ static double now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* It ends with the process. */
+/* Closed at the end of the process. */
 static void start_work(void)
 {
 	int ready[2];

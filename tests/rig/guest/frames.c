@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames SECONDS: user code whose callers are known, built without frame
- * pointers, so long and until the work of so long is done: a machine that
- * stands still meanwhile has as many samples of it. A third of the time each in
+ * frames SECONDS: user code with known callers, built without frame pointers. It runs for SECONDS
+ * and until the work of SECONDS is done, so that a stalling machine has the same number of samples.
+ * A third of the time each in
  *
- *	spin_below_frames	<- large_frame <- variable_frame <- aligned_frame <- recursive (4) <-
- *main spin_in_comparison	<- compare <- the C library's sorting <- sort <- main
- *	spin_in_handler		<- handle <- the C library's trampoline <- its raise() <- interrupt
- *<- main
+ *	spin_below_frames <- large_frame <- variable_frame <- aligned_frame <- recursive (4) <-
+ *	main
+ *	spin_in_comparison <- compare <- the C library's sorting <- sort <- main
+ *	spin_in_handler <- handle <- the C library's trampoline <- its raise() <- interrupt <-
+ *	main
  *
- * Static, at addresses of its own: what is sampled in them is of this program.
+ * Static, linked to its own address range, so that its samples are recognized by address.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 
 #define ROUND 0.02 /* s */
 
-/* Neither inlined, cloned nor merged with one like it. */
+/* Not inlined, cloned or merged with an identical function. */
 #define FUNCTION static __attribute__((noipa))
 
 static volatile unsigned long count;
@@ -32,7 +33,7 @@ static double now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Functions of their own, so that none is called from two places. */
+/* Separate functions, so that none has two callers. */
 #define SPIN(name)                                                                                 \
 	FUNCTION void name(unsigned long loops)                                                    \
 	{                                                                                          \
@@ -45,9 +46,9 @@ SPIN(spin_in_comparison)
 SPIN(spin_in_handler)
 SPIN(spin_to_calibrate)
 
-static unsigned long loops; /* that take about a third of a round */
+static unsigned long loops; /* about a third of a round each */
 
-/* Behind each call stands something: it is no jump. */
+/* Code after each call prevents tail calls. */
 #define BEHIND_CALL() __asm__ volatile("" ::: "memory")
 
 FUNCTION void large_frame(int n)
@@ -97,8 +98,9 @@ FUNCTION int compare(const void *left, const void *right)
 	return *(const int *)left - *(const int *)right;
 }
 
-/* Three numbers from the largest down are three comparisons, in the library's algorithm of today
- * and before.
+/*
+ * Sorting three numbers in descending order takes three comparisons, with the library's current and
+ * former algorithms.
  */
 FUNCTION void sort(void)
 {
@@ -124,7 +126,7 @@ FUNCTION void interrupt(void)
 	count++;
 }
 
-/* The fastest of several: the machine may stand still in one. */
+/* The fastest of several runs, because the machine may stall in one. */
 static void calibrate(void)
 {
 	unsigned long tried = 100000;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- *	kernel-text FILE OFFSET
- *
- * Writes to FILE, at OFFSET, the code of the running kernel as it stands in memory, with all that
- *the kernel has patched since its begin: from _text to _etext, by /proc/kcore.
+ * kernel-text FILE OFFSET: writes the code of the running kernel, including all patches since boot,
+ * from _text to _etext, to FILE at OFFSET. Reads it from /proc/kcore.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -44,7 +42,7 @@ static void find_code(uint64_t *start, uint64_t *end)
 	check(*start && *end > *start, "no _text in /proc/kallsyms");
 }
 
-/* Where [start, end) stands in the file. */
+/* The file offset of [start, end). */
 static uint64_t place_of(int file, uint64_t start, uint64_t end)
 {
 	Elf64_Phdr segments[SEGMENTS_MAX];

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Over the boots of a machine, and what happens to its CPUs: writes to the
- * kernel's variables panic_timeout, panic_on_oops and panic_on_warn, so often as is printed.
+ * Writes to the kernel's variables panic_timeout, panic_on_oops and panic_on_warn over several
+ * boots of a machine and while its CPUs change, and prints the number of writes.
  *
- *	life	as what /dev/vda says: at first with CPU 1 brought up late, taken down and
- *		brought up again, and by processes that can be told apart, and then a reset; after
- *that, and then a kexec of /bin/vmlinuz with /bin/kexec.cpio life ask	the same, but each boot
- *waits until the host has found its kernel, and the first lets it add and remove watches: it prints
- *"life: ask: NAME" and goes on at a line from the console life end [ask]	what runs after the
- *kexec
+ *	life
+ *		as /dev/vda says: in the first boot CPU 1 is brought up late, taken down and
+ *		brought up again, and processes write that can be told apart; then a reset;
+ *		after that the writes are repeated, and then a kexec of /bin/vmlinuz with
+ *		/bin/kexec.cpio
+ *	life ask
+ *		the same, but each boot waits until the host has located its kernel, and the
+ *		first boot lets the host add and remove watches: it prints "life: ask: NAME"
+ *		and waits for a line from the console
+ *	life end [ask]
+ *		the part after the kexec
  *
- * With CPU 1 only where there is one.
+ * Uses CPU 1 only if it exists.
  *
  * Prints "life: BOOT: NAME COUNT" for each, and "life: BOOT: _text ADDRESS".
  */
@@ -52,7 +57,9 @@ static void check(bool ok, const char *what)
 	exit(1);
 }
 
-/* A process that the host can see at work until it says go on: the system calls make samples of it.
+/*
+ * A process that makes system calls, so that the host has samples of them, until it is told to
+ * continue.
  */
 static void ask(const char *what)
 {
@@ -66,7 +73,7 @@ static void ask(const char *what)
 	check(read(0, line, sizeof(line)) > 0, "the console");
 }
 
-/* System calls, which the host's samples show by name. */
+/* System calls that the host's samples show by symbol. */
 static void work(int seconds)
 {
 	struct timespec now, end;
@@ -80,7 +87,7 @@ static void work(int seconds)
 		 (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
 }
 
-/* The host arms its watches when it has found the kernel; for that it needs samples of it. */
+/* The host arms its watches when it has located the kernel, for which it needs samples of it. */
 static void be_found(void)
 {
 	if (asks)
@@ -112,7 +119,10 @@ static void write_variable(const char *path, int count)
 	close(file);
 }
 
-/* Each of them COUNT times: an emulator tells of one watchpoint where several are at an address. */
+/*
+ * Each variable COUNT times, one after the other, because an emulator reports only one watchpoint
+ * of several at an address.
+ */
 static void write_variables(const char *who, int count)
 {
 	static const char *const paths[] = { "/proc/sys/kernel/panic",
@@ -161,7 +171,7 @@ static void use_other_cpu(void)
 	}
 }
 
-/* A process called NAME, with PID unless that is 0. */
+/* Runs a process called NAME, with PID unless that is 0. */
 static void run_process(const char *name, pid_t pid, int count)
 {
 	struct clone_args arguments = { .exit_signal = SIGCHLD,
@@ -179,7 +189,7 @@ static void run_process(const char *name, pid_t pid, int count)
 	check(waitpid((pid_t)child, &status, 0) == child && !status, name);
 }
 
-/* One that the host finds by its page tables; what its parent writes is not to count. */
+/* A process that the host identifies by its page tables; writes of its parent must not count. */
 static void run_asked(void)
 {
 	static const char path[] = "/proc/sys/kernel/panic_on_io_nmi";
@@ -198,9 +208,7 @@ static void run_asked(void)
 	tell("of_asked", 130);
 }
 
-/* Each socket that is closed is counted in dccp_orphan_count and taken out again, on the CPU that
- * it is on.
- */
+/* Each socket that is closed is counted in dccp_orphan_count and removed again, on its CPU. */
 static void use_module(void)
 {
 	ask("module");
@@ -219,7 +227,7 @@ static void use_module(void)
 	tell("of_module_1", 2 * 110);
 }
 
-/* 1, 2, 3, ... as fast as it goes, for a second. */
+/* Writes 1, 2, 3, ... as fast as possible for a second. */
 static void write_storm(void)
 {
 	int file = open("/proc/sys/kernel/panic_print", O_WRONLY);
@@ -259,7 +267,7 @@ static unsigned char *read_file(const char *path, size_t *size)
 	return content;
 }
 
-/* What this kernel was booted with, ACPI's tables and the memory map, for the next one. */
+/* Passes this kernel's boot parameters to the next one: ACPI's tables and the memory map. */
 static void read_boot_parameters(struct boot_params *parameters)
 {
 	int file = open("/sys/kernel/boot_params/data", O_RDONLY);
@@ -275,7 +283,7 @@ static void read_boot_parameters(struct boot_params *parameters)
 #define PAGE               4096ul
 #define PAGES(size)        (((size) + PAGE - 1) & ~(PAGE - 1))
 
-/* For the page of the zero page, a page of the command line, and one of code. */
+/* Pages for the boot parameters, the command line and the code. */
 struct beginning {
 	struct boot_params parameters;
 	char append[PAGE];
@@ -315,8 +323,8 @@ static void prepare_beginning(struct beginning *beginning, const struct setup_he
 }
 
 /*
- * Not by kexec_file_load(2): that takes a sum of all of the next kernel's memory, and once more
- * when that is started, which are minutes in an emulator.
+ * Does not use kexec_file_load(2), which computes a checksum of all memory of the next kernel,
+ * twice; that takes minutes in an emulator.
  */
 static void start_other_kernel(void)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two processes that are busy in BPF programs, socket filters that have their own names:
+ * Two processes that are busy in BPF programs (socket filters) with names of their own:
  *
  *	bpf SECONDS
  *
- * "north" runs those called north, "south" those called south. Each puts a new one into the place
- *of the old one after a second, so that code comes and goes, and lies where the other's was. Prints
- *"bpf: NAME loaded COUNT".
+ * "north" runs programs called north, "south" those called south. Each replaces its program every
+ * second, so that code is loaded and unloaded at addresses that the other process used before.
+ * Prints "bpf: NAME loaded COUNT".
  */
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -26,9 +26,9 @@
 #define SO_ATTACH_BPF 50
 #endif
 
-#define INSTRUCTIONS 300 /* of a round, at most: a socket may have 20 KiB of programs */
+#define INSTRUCTIONS 300 /* largest number in a round: a socket may have 20 KiB of programs */
 #define ROUNDS       50
-#define LIFE         1.0 /* s, of a program */
+#define LIFE         1.0 /* s, lifetime of a program */
 
 static void fail(const char *what)
 {
@@ -44,8 +44,7 @@ static double now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Multiplies in a loop, and drops the packet. Of another size each time, so that places do not fit.
- */
+/* Multiplies in a loop, and drops the packet. Its size varies, so that addresses shift. */
 static int load(const char *name, unsigned int size)
 {
 	struct bpf_insn code[INSTRUCTIONS + 6], *next = code;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * modules SECONDS NAME...: loads the modules in turn, each the moment after the one before it was
- * unloaded, so that one lies where another lay. Each is a hash of the kernel (crypto/NAME.c) that
- * lies in /bin, and is used for SECONDS by a process that is called like it: so a sample's process
- * tells which module was there.
+ * modules SECONDS NAME...: loads the modules in turn, each immediately after the previous one was
+ * unloaded, so that they get the same address. Each is a hash of the kernel (crypto/NAME.c, in
+ * /bin) and is used for SECONDS by a process with the same name, so the process of a sample
+ * identifies the loaded module.
  *
- * Prints "modules: begin", for each "modules: NAME at ADDRESS" (of its text), and "modules: end".
+ * Prints "modules: begin", for each module "modules: NAME at ADDRESS" (of its text), and "modules:
+ * end".
  *
  * modules again NAME PARAMETER OTHER COUNT: loads NAME, writes its PARAMETER COUNT times, unloads
- * it, loads OTHER, then NAME again, and writes COUNT times more. When NAME was loaded or unloaded
- * it waits for a line of the host, which has seen it then.
+ * it, loads OTHER, then NAME again, and writes COUNT times more. After loading and unloading NAME
+ * it waits for a line of the host, which has noticed it by then.
  *
- * Prints "modules: PARAMETER at ADDRESS" each time that it can be written, and "modules: PARAMETER
- * written COUNT times" at the end.
+ * Prints "modules: PARAMETER at ADDRESS" whenever the parameter can be written, and "modules:
+ * PARAMETER written COUNT times" at the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEY_SIZE 8 /* of michael_mic, which has no hash without one */
+#define KEY_SIZE 8 /* for michael_mic, which requires a key */
 
 static char block[64 << 10];
 
@@ -97,7 +98,7 @@ static void load(const char *name)
 	close(file);
 }
 
-/* The kernel lets go of a hash some time after its last user went. */
+/* The kernel releases a hash some time after its last use. */
 static void unload(const char *name)
 {
 	double end = now() + 5;
@@ -122,10 +123,10 @@ static void run(const char *name, double seconds)
 	check(child > 0 && waitpid(child, &status, 0) == child && !status, name);
 }
 
-/* s, of a host that is slow */
+/* s, for a slow host */
 #define HOST_SLOW 100
 
-/* It does not stand still: the host looks at guests that run. */
+/* The guest stays busy, because the host reads memory of running guests only. */
 static void be_seen(void)
 {
 	struct pollfd host = { .fd = STDIN_FILENO, .events = POLLIN };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer SOCKET LINE: the other side of a guest's virtio port. Connects to the
- * UNIX socket as soon as somebody listens there, sends LINE, and prints the
- * first line that comes back. Fails after a minute without a listener.
+ * peer SOCKET LINE: the host side of a guest's virtio port. Connects to the UNIX socket as soon as
+ * it accepts connections, sends LINE, and prints the first line that it receives. Fails after a
+ * minute without a listener.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that has mapped an event of perf, which counts its own cycles, and might read it by
- *RDPMC where the page says so (perf_event_open(2), cap_user_rdpmc). Prints
+ * A program with a mapped perf event that counts its own cycles, which it may read by RDPMC if the
+ * page allows that (perf_event_open(2), cap_user_rdpmc). Prints
  *
  *	rdpmc: mapped NUMBER, read GROWS, without SIGNAL
  *
- * NUMBER: cap_user_rdpmc; GROWS: 1 if read(2) counts; SIGNAL: what the program gets that executes
- * the instruction all the same; 0 if it has read something.
+ * NUMBER: cap_user_rdpmc. GROWS: 1 if read(2) counts. SIGNAL: the signal for executing the
+ * instruction without permission; 0 if it succeeded.
  */
 #include <linux/perf_event.h>
 #include <setjmp.h>
@@ -54,7 +54,7 @@ static void go_behind(int number)
 	siglongjmp(behind, number);
 }
 
-/* 0: none. */
+/* 0: no signal. */
 static int signal_of_rdpmc(void)
 {
 	const struct sigaction action = { .sa_handler = go_behind };

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remap SECONDS: processes in which one address is another file's code from
- * moment to moment, for tests of who is said to have run there.
+ * remap SECONDS: processes in which the code at one address changes continuously, for tests of the
+ * attribution of samples.
  *
- *	mapper   maps the images in turn at MAP_ADDRESS and runs each: over the
- *	         last one, or after a munmap
- *	forker   the same, but each image is run by a child made for it, which
- *	         inherits it, while the parent maps the next one
- *	execer   runs the programs in turn, all linked to the same address; one of them lives 5 ms
+ *	mapper: maps the images in turn at MAP_ADDRESS and runs each; replaces the last one
+ *	directly or after a munmap
+ *	forker: the same, but each image is run by a new child, which inherits it while the
+ *	parent maps the next one
+ *	execer: runs the programs in turn, all linked to the same address; one of them runs for
+ *	5 ms
  *
- * Images are /bin/alpha, beta, gamma, delta; programs are /bin/one, two,
- * three, brief: tests/rig/guest/spin.S. Prints "remap: begin", and at the end
- * "remap: mapped N forked N executed N" and "remap: the shortest life was of N us".
+ * Images are /bin/alpha, beta, gamma, delta; programs are /bin/one, two, three, brief:
+ * tests/rig/guest/spin.S. Prints "remap: begin", and at the end "remap: mapped N forked N executed
+ * N" and "remap: the shortest life was of N us".
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@
 
 struct image {
 	const char *path;
-	unsigned int place; /* of its function in the page */
+	unsigned int place; /* offset of its function in the page */
 };
 
 static const struct image images[] = {

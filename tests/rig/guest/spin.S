@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One function, spin_NAME, that counts its argument down, at byte PLACE of the
- * code's page: so an address in that page tells by itself which image was
- * running, whatever is said to have been mapped. As a program it counts
- * COUNT down and ends.
+ * One function, spin_NAME, that counts its argument down, at offset PLACE of the code's page: an
+ * address in that page identifies the running image, independently of any reported mapping. As a
+ * program it counts down COUNT and exits.
  */
 #define GLUE_(a, b) a##b
 #define GLUE(a, b)  GLUE_(a, b)

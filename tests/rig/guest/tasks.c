@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks that say in their stacks who they are: each runs in a function of its
- * own, run_NAME, from which it makes its system calls itself, and is called
- * "NAME-TID". So whoever sees a callchain with run_NAME in it knows what the
- * task must be called, and by that its id.
+ * Tasks that can be identified by their stacks: each runs in its own function run_NAME, from which
+ * it makes its system calls directly, and is called "NAME-TID". So a call chain with run_NAME
+ * determines the task's name, which contains its ID.
  *
  *	tasks SECONDS
  *
- * alpha is in user code, beta in system calls, ping and pong give up the CPU
- * all the time; thread is two more threads of beta's process; program is
- * another program, by execve; brief are processes that live 5 ms, one behind
- * the other; jailed is a copy of this program that runs in a chroot, layered one in an
- * overlay that only its mount namespace has, deleted one whose file is removed, and memory one in a
- *file of memory alone. Each copy has a build id of its own, so that nothing is known of it by
- *another.
+ *	alpha: in user code
+ *	beta: in system calls
+ *	ping, pong: switch to each other all the time
+ *	thread: two more threads of beta's process
+ *	program: another program, by execve
+ *	brief: processes that run for 5 ms, one after the other
+ *	jailed: a copy of this program that runs in a chroot
+ *	layered: a copy in an overlay that only its mount namespace has
+ *	deleted: a copy whose file is deleted
+ *	memory: a copy in a memfd
  *
- * All but ping and pong are in cgroups of their own: "/tasks.slice/NAME.scope", that of the
- *process.
+ * Each copy has its own build ID, so that nothing is known about it from another copy.
  *
- * Of the copies it prints, as /proc/PID/maps has it, "tasks: NAME maps PATH".
+ * All but ping and pong have their own cgroup: "/tasks.slice/NAME.scope", that of the process.
+ *
+ * For the copies it prints "tasks: NAME maps PATH", as in /proc/PID/maps.
  *
  * Static, and built with frame pointers, so that chains can be walked.
  */
@@ -50,7 +53,7 @@
 
 static double seconds;
 
-/* Inline: the instruction behind it lies in the function that names the task. */
+/* Inline: the instruction after it is in the function that identifies the task. */
 static inline __attribute__((always_inline)) long system_call(long number, long a, long b, long c)
 {
 	long result;
@@ -86,7 +89,7 @@ static void take_name(const char *name)
 	prctl(PR_SET_NAME, own);
 }
 
-/* Until SECONDS are over: what WORK says, over and over. */
+/* Repeats WORK until SECONDS are over. */
 #define TASK(name, work)                                                                           \
 	__attribute__((noinline)) void run_##name(double until)                                    \
 	{                                                                                          \
@@ -191,7 +194,7 @@ static void start_program(const char *argument)
 	_exit(1);
 }
 
-/* Of our build id in our file; its first part is mapped from where the file begins. */
+/* The file offset of our build ID; the first segment is mapped from offset 0. */
 static off_t build_id_place(void)
 {
 	const Elf64_Phdr *header = (const Elf64_Phdr *)getauxval(AT_PHDR);
@@ -207,7 +210,7 @@ static off_t build_id_place(void)
 	return 0;
 }
 
-/* The copy's build id differs from ours in its first four bytes, which become those of NAME. */
+/* The copy's build ID differs from ours in the first four bytes, which are taken from NAME. */
 static void copy_self(const char *name, int to)
 {
 	int from = open("/proc/self/exe", O_RDONLY);
@@ -228,7 +231,7 @@ static void copy_self_to(const char *name, const char *path)
 	close(file);
 }
 
-/* The file of the first mapping of PID, when that is not ours any more: which may take its time. */
+/* The file of the first mapping of PID, when it is no longer ours, which may take a while. */
 static void tell_maps(const char *name, pid_t pid, const char *own)
 {
 	char path[64], line[512], file[256];
@@ -331,7 +334,7 @@ static void start_memory(const char *argument)
 	fail(path);
 }
 
-/* What a copy of this program is to do, by how it was called. */
+/* The work of a copy of this program, by its argument. */
 static bool run_as_copy(const char *name)
 {
 	if (!strcmp(name, "deleted"))

@@ -1,37 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What guests do while tests and the demo profile them: work whose shares are
- * known, because the program measures its own time slices.
+ * The workload of guests in tests and the demo. Its shares are known, because the program measures
+ * its own time slices.
  *
  *	workload shares SECONDS [PROCESSES]
- *		three system calls, each dominated by kernel functions of its own:
- *		60 % getrandom (ChaCha20), 30 % read of /dev/zero (clearing user
- *		memory), 10 % pread64 of a file in tmpfs (copying from the page cache)
+ *		three system calls, each dominated by its own kernel functions: 60 % getrandom
+ *		(ChaCha20), 30 % read of /dev/zero (clearing user memory), 10 % pread64 of a
+ *		file in tmpfs (copying from the page cache)
  *	workload mixed SECONDS
- *		three processes: "web" in user functions mostly, "store" in system
- *		calls mostly, "logger" in both
+ *		three processes: "web" mostly in user functions, "store" mostly in system
+ *		calls, "logger" in both
  *	workload user SECONDS
  *		user functions only: 70 % hash_block, 30 % sort_block
  *	workload loops SECONDS
  *		one loop in three user functions: 60 % share_sixty, 30 % share_thirty, 10 %
- *share_ten, by count and so in any while
+ *		share_ten, by count and thus in any interval
  *
  *	workload breakpoints COUNT
- *		the guest's own data watchpoints beside it: with 1, 2, 3 and 4 of them,
- *		writes COUNT times to what they watch, in turn, and the same number of times to
- *		panic_timeout, which is left alone while all four are in use; prints what
- *		the guest's kernel counted for each
- *
+ *		the guest's own data watchpoints at the same time: with 1, 2, 3 and 4 of them,
+ *		writes COUNT times to the watched variables in turn, and the same number of
+ *		times to panic_timeout, which is not written while all four are in use; prints
+ *		the counts of the guest's kernel
  *	workload switches COUNT
- *		a process that has another one run and waits for it, COUNT times; prints how long
- *one such switch to it and back takes
+ *		a process that has another one run and waits for it, COUNT times; prints the
+ *		time of such a round trip
  *
- * Each process but that of loops prints at its end one line with the true shares of its time:
+ * Each process except that of loops prints at its end one line with the true shares of its time:
  *
  *	workload: truth process=NAME seconds=5.002 getrandom=0.6001 read=0.3000 pread64=0.0999
  *
- * where the names are those of the system calls (kernel symbol __x64_sys_NAME)
- * and of the user functions. Time outside them is below 1 %.
+ * where the names are those of the system calls (kernel symbol __x64_sys_NAME) and of the user
+ * functions. Time outside of them is below 1 %.
  *
  * Static, and built with frame pointers, so that chains can be walked.
  */
@@ -51,7 +50,9 @@
 
 #include "tests/guests/spin_loop.h"
 
-/* Long enough for the clock to cost little, short enough for many slices a second in an emulator.
+/*
+ * Long enough that reading the clock costs little, short enough for many slices per second in an
+ * emulator.
  */
 enum {
 	BLOCK_SIZE = 256 << 10,
@@ -60,7 +61,7 @@ enum {
 	LOOPS = 100000,
 };
 
-#define SLICE 0.008 /* s, at least */
+#define SLICE 0.008 /* s, minimum */
 
 static unsigned char block[BLOCK_SIZE];
 static uint32_t sorted[SORTED];
@@ -74,9 +75,7 @@ static void check(bool ok, const char *what)
 	exit(1);
 }
 
-/*
- * The tasks. System calls are made directly: the C library may answer from the vDSO.
- */
+/* The tasks. System calls are made directly, because the C library may use the vDSO. */
 static void task_getrandom(void)
 {
 	check(syscall(SYS_getrandom, block, RANDOM_SIZE, 0) == RANDOM_SIZE, "getrandom");
@@ -119,7 +118,7 @@ __attribute__((noinline)) void sort_block(uint32_t *numbers, size_t count)
 
 static void task_hash_block(void)
 {
-	/* Stored, so that the compiler can not leave the call out. */
+	/* Stored, so that the compiler cannot omit the call. */
 	sorted[0] ^= hash_block(block, sizeof(block));
 }
 
@@ -133,7 +132,7 @@ struct task {
 	void (*run)(void);
 	unsigned int percent;
 	double spent;
-	unsigned int repeat; /* runs in a slice */
+	unsigned int repeat; /* runs per slice */
 };
 
 static struct task shares_tasks[] = {
@@ -173,7 +172,7 @@ static double now(void)
 	return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-/* CPU time, so that what other processes take is not counted as ours. */
+/* CPU time, so that the time of other processes is not counted. */
 static double spent_cpu(void)
 {
 	struct timespec time;
@@ -182,7 +181,7 @@ static double spent_cpu(void)
 	return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-/* The least time of three: the machine below may stand still in any of them. They count as work. */
+/* The least time of three runs, because the host may stall in any of them. They count as work. */
 static double time_slice(struct task *task)
 {
 	double least = 1e9;
@@ -199,9 +198,7 @@ static double time_slice(struct task *task)
 	return least;
 }
 
-/* What a slice costs besides its task is charged to the task, so slices must be long, in emulators
- * as well.
- */
+/* The overhead of a slice is charged to its task, so slices must be long, in emulators as well. */
 static void make_slices_long(struct task *tasks)
 {
 	for (struct task *task = tasks; task->name; task++)
@@ -209,7 +206,7 @@ static void make_slices_long(struct task *tasks)
 			task->repeat *= 2;
 }
 
-/* The task that is furthest behind its share. */
+/* The task that is furthest below its share. */
 static struct task *next_task(struct task *tasks)
 {
 	struct task *next = tasks;
@@ -232,7 +229,7 @@ static void print_truth(const char *name, const struct task *tasks, double secon
 	for (const struct task *task = tasks; task->name; task++)
 		length += snprintf(line + length, sizeof(line) - length, " %s=%.4f", task->name,
 				   task->spent / total);
-	/* One write: processes share the console. */
+	/* A single write, because processes share the console. */
 	line[length++] = '\n';
 	check(write(STDOUT_FILENO, line, length) == length, "write");
 }

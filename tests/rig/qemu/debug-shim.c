@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LD_PRELOAD shim for Debian 12's qemu-system-x86_64 (7.2, TCG): debug
- * registers of guests of an emulated SVM machine.
+ * LD_PRELOAD shim for Debian 12's qemu-system-x86_64 (7.2, TCG): debug registers for guests of an
+ * emulated SVM machine.
  *
- * A hypervisor on QEMU's emulated SVM can not debug its guest: three things
- * differ from the processor (AMD APM volume 2, 15.12 to 15.15 and 13.1), all in
- * QEMU's target/i386/tcg/sysemu/svm_helper.c. This shim mends them in the
- * running program, so that Debian's package serves as it is:
+ * A hypervisor on QEMU's emulated SVM cannot debug its guest, because three things differ from the
+ * processor (AMD APM volume 2, 15.12 to 15.15 and 13.1), all in QEMU's
+ * target/i386/tcg/sysemu/svm_helper.c. This shim fixes them in the running program, so that
+ * Debian's package can be used unmodified:
  *
- * 1. VMRUN and #VMEXIT load DR7 without arming what it says. DR7 is the only
- *    thing read by x86_ldq_phys() at offset 0x560 of a VMCB: there
- *    cpu_x86_update_dr7() is called, which arms.
- * 2. INT3 is taken for a software interrupt (intercept SWINT), so that
- *    KVM_GUESTDBG_USE_SW_BP never sees it; it is exception 3.
- * 3. DR7.GD is unknown: a guest's MOV DR must raise #DB with DR6.BD before the
- *    intercept for debug registers is looked at.
+ * 1. VMRUN and #VMEXIT load DR7 without arming its breakpoints. DR7 is the only field read by
+ * x86_ldq_phys() at offset 0x560 of a VMCB; the shim calls cpu_x86_update_dr7() there, which arms
+ * them.
+ * 2. INT3 is treated as a software interrupt (intercept SWINT), so that KVM_GUESTDBG_USE_SW_BP
+ * never sees it; it is exception 3.
+ * 3. DR7.GD is not implemented: a guest's MOV DR must raise #DB with DR6.BD before the intercept
+ * for debug registers is checked.
  *
- * 2 and 3 pass by cpu_svm_check_intercept_param(env, type, ...). Debian's
- * binary exports all these functions, because its devices are modules. The
- * offsets needed are read from their code, and nothing is changed where the
- * code is not as expected.
+ * 2 and 3 use cpu_svm_check_intercept_param(env, type, ...). Debian's binary exports all these
+ * functions, because its devices are modules. The required offsets are read from the functions'
+ * code, and nothing is changed if the code is not as expected.
  *
- * Says "debug-shim: active" on standard error when all is in place, or
- * "debug-shim: ..." with the reason why not. Silent in programs other than QEMU.
+ * Prints "debug-shim: active" to standard error if everything is in place, or "debug-shim: ..."
+ * with the reason if not. Silent in programs other than QEMU.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -52,7 +51,7 @@ enum { JUMP_SIZE = 14, GUARD_SIZE = 16 };
 
 typedef void check_intercept(void *env, uint32_t type, uint64_t param, uintptr_t return_address);
 
-/* QEMU's own functions, by their names there. */
+/* QEMU's own functions, by their QEMU names. */
 static struct {
 	uint8_t *cpu_svm_check_intercept_param;
 	uint8_t *x86_ldq_phys;
@@ -61,13 +60,13 @@ static struct {
 	uint32_t (*cpu_ldub_code)(void *env, uint64_t address);
 } qemu;
 
-/* What their code tells of the layout. */
+/* The layout, as read from their code. */
 static struct {
 	uint32_t hflags;  /* byte of CPUArchState.hflags that holds the guest-mode flag */
 	uint8_t in_guest; /* the flag in it */
 	uint32_t dr7;     /* CPUArchState.dr[7] */
-	uint32_t env;     /* CPUArchState in X86CPU, of which a CPUState is the start */
-	check_intercept *check_intercept_body; /* behind the test for guest mode */
+	uint32_t env;     /* offset of CPUArchState in X86CPU, which begins with a CPUState */
+	check_intercept *check_intercept_body; /* the code after the test for guest mode */
 } layout;
 
 static bool in_guest_mode(const uint8_t *env)
@@ -83,7 +82,7 @@ static bool is_int3(uint8_t *env)
 	return qemu.cpu_ldub_code(env, eip) == OPCODE_INT3;
 }
 
-/* #DB of a MOV DR under DR7.GD: sets DR6.BD and clears GD, as the processor does. */
+/* The #DB of a MOV DR with DR7.GD set: sets DR6.BD and clears GD, as the processor does. */
 static bool take_general_detect(uint8_t *env)
 {
 	uint64_t *dr7 = (uint64_t *)(env + layout.dr7), *dr6 = dr7 - 1;
@@ -143,8 +142,9 @@ static bool read_guest_mode_test(void)
 	return true;
 }
 
-/* The 32-bit displacement of the first instruction in CODE with these OPCODE bytes; 0 if there is
- * none. */
+/*
+ * The 32-bit displacement of the first instruction in CODE with these OPCODE bytes; 0: not found.
+ */
 static int32_t find_displacement(const uint8_t *code, size_t size, const uint8_t opcode[3])
 {
 	int32_t displacement;
@@ -176,7 +176,7 @@ static bool read_layout(void)
 	return true;
 }
 
-/* Makes FUNCTION jump to TARGET. It may lie across a page boundary. */
+/* Makes FUNCTION jump to TARGET. FUNCTION may cross a page boundary. */
 static bool redirect(uint8_t *function, uintptr_t target)
 {
 	uintptr_t page_size = sysconf(_SC_PAGESIZE), page = (uintptr_t)function & ~(page_size - 1);

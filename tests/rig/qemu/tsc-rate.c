@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the rate of this machine's TSC in kHz. The emulator's is the same one, and a kernel that
- * measures it itself beside much other work is wrong by a third and more.
+ * Prints the frequency of this machine's TSC in kHz. The emulator's TSC has the same one, and a
+ * kernel that calibrates it on a busy machine may be wrong by a third or more.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static uint64_t now(void)
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* Both clocks as nearly at once as in any of some tries. */
+/* Reads both clocks as closely together as possible in some tries. */
 static struct mark take_mark(void)
 {
 	struct mark mark = { 0 };

@@ -41,7 +41,7 @@ BUSY_FUNCTION static void run_sort(void)
 {
 	int numbers[] = {
 		3, 2, 1
-	}; /* three comparisons, in the library's algorithm of today and before */
+	}; /* three comparisons, with the library's current and former algorithms */
 
 	BUSY_CALL(qsort(numbers, 3, sizeof(int), bare_compare));
 }

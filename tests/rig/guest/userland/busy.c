@@ -16,7 +16,7 @@ static unsigned int calls_of_round(const struct busy *tasks)
 	return calls;
 }
 
-/* One write: processes share the console. */
+/* A single write, because processes share the console. */
 static void print_truth(const char *process, const struct busy *tasks)
 {
 	unsigned int total = calls_of_round(tasks);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calls CALLS MILLISECONDS: the kernel's functions that fill memory and hash it, rmd160's module
- * among them, by system calls of several kinds out of two functions.
+ * calls CALLS MILLISECONDS: kernel functions that fill memory and hash it, including the module
+ * rmd160, by several system calls from two functions.
  */
 #include <fcntl.h>
 #include <linux/if_alg.h>

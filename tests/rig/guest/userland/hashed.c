@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hashed CALLS MILLISECONDS: works in a module of the kernel, rmd160, by calls out of two
- * functions. */
+/* hashed CALLS MILLISECONDS: works in a kernel module, rmd160, by calls from two functions. */
 #include <linux/if_alg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +30,7 @@ static void open_hash(void)
 		refuse("hashed: accept");
 }
 
-/* More is to come: the hash is never asked for. */
+/* MSG_MORE: the hash is never read. */
 BUSY_FUNCTION static void hash_often(void)
 {
 	if (send(operation, block, sizeof(block), MSG_MORE) != sizeof(block))

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions with known shares of the time, as V8 compiles them: node --perf-basic-prof hot.js ROUNDS SECONDS,
- * which ends when both are over, and says
+ * Functions with known shares of the time, compiled by V8: node --perf-basic-prof hot.js ROUNDS
+ * SECONDS runs until both are over and prints
  *
  *	node: PID TIME TIME TIME SUM
  *
- * the CPU time in us that hot60, hot30 and hot10 took: of each, its calls times the mean of the faster half of
- * them. What V8 does before it has compiled them is not in it, nor that the machine stood still in one of them;
- * and as all calls have as many steps, what slows all down does so in each alike.
+ * the CPU time in us of hot60, hot30 and hot10: for each, its number of calls times the mean of the
+ * faster half of them. This excludes the work of V8 before it compiled the functions and stalls of
+ * the machine. All calls have the same number of steps, so anything that slows down everything
+ * affects them alike.
  */
 "use strict";
 
@@ -15,7 +16,7 @@ function hot60(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) | 0;
 function hot30(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) | 0; return s; }
 function hot10(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) | 0; return s; }
 
-const STEPS = 600000; /* some ms: the clock tells us */
+const STEPS = 600000; /* some ms, suited to the clock's resolution */
 const tasks = [[hot60, 6], [hot30, 3], [hot10, 1]].map(([run, calls]) => ({ run, calls, times: [] }));
 const [rounds, seconds] = process.argv.slice(2).map(Number);
 const begun = Date.now();

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small JIT: makes functions at run time, and writes their lines to /tmp/perf-PID.map before it
- *runs them.
+ * A small JIT: creates functions at run time, and writes their lines to /tmp/perf-PID.map before it
+ * runs them.
  *
  *	jit ROUNDS SECONDS
  *
- * ends when both are over: a busy machine takes longer for the work, a fast one does more of it,
- *and neither has fewer samples of it.
+ * runs until both are over: a busy machine takes longer for the work, a fast one does more of it,
+ * and both have enough samples.
  *
- * hot_60, hot_30 and hot_10 stay where they are, and share the rounds of their loops so, which are
- *alike: a machine that stands still meanwhile changes nothing. In one more place functions take
- *turns: each is named even_N or odd_N, and which of the two it is its addresses tell: the loop of
- *an even one lies in the first half of its range, that of an odd one in the second. All have frame
- *pointers, and call C code that has none.
+ * hot_60, hot_30 and hot_10 stay at their addresses and have these shares of the iterations of
+ * identical loops, so that stalls of the machine do not matter. In one more slot functions replace
+ * each other: each is named even_N or odd_N, and the sampled address identifies which: the loop of
+ * an even one is in the first half of its range, that of an odd one in the second. All have frame
+ * pointers and call C code without.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,16 +23,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SIZE 128u /* bytes of a function */
+#define SIZE 128u /* bytes per function */
 #define LOOP 100000u
-#define TURN 50u /* rounds that a function has before another one takes its place */
+#define TURN 50u /* rounds until a function is replaced */
 
 typedef void function(uint64_t rounds);
 
 static uint8_t *memory;
 static FILE *map;
 
-/* In the middle of a callchain: JIT, C, JIT. */
+/* In the middle of a call chain: JIT, C, JIT. */
 __attribute__((noinline, optimize("omit-frame-pointer"))) void call_back(function *callee,
 									 uint64_t rounds)
 {
@@ -91,20 +91,20 @@ static bool is_over(time_t begun, int argc, char **argv)
 	return time(NULL) - begun >= (argc > 2 ? strtol(argv[2], NULL, 10) : 0);
 }
 
-/* Behind the call stands something: it is no jump. */
+/* Code after the call prevents a tail call. */
 __attribute__((noinline)) static void run(function *what, uint64_t rounds)
 {
 	what(rounds);
 	__asm__ volatile("" ::: "memory");
 }
 
-/* Puts the function of turn NUMBER in place of the last one. */
+/* Replaces the last function by that of turn NUMBER. */
 static void take_turn(uint8_t *place, unsigned long number)
 {
 	char name[32];
 
 	snprintf(name, sizeof(name), "%s_%lu", number % 2 ? "odd" : "even", number);
-	/* Its line first: who samples it must be able to know. */
+	/* The line is written first, because a sampler must be able to know the function. */
 	name_function(place, name);
 	make_loop(place, number % 2 ? 0x60 : 0x10);
 }

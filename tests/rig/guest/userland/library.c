@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shared library of linked.c: one function that it exports, and one that it does not. */
+/* The shared library of linked.c: one exported function and one internal function. */
 #include "tests/rig/guest/userland/library.h"
 
 #include "tests/rig/guest/userland/busy.h"

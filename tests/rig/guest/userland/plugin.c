@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plug-ins of plugins.c: FUNCTION is what each is called. */
+/* The plug-ins of plugins.c: FUNCTION is the name of each. */
 #include "tests/rig/guest/userland/busy.h"
 
 void FUNCTION(void);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugins CALLS MILLISECONDS: loads a plug-in, works in it, unloads it; the next mostly lies where
- * it was. */
+/*
+ * plugins CALLS MILLISECONDS: loads a plug-in, works in it, unloads it; the next one is usually
+ * mapped at the same address.
+ */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +10,9 @@
 
 #include "tests/rig/guest/userland/busy.h"
 
-/* Some ms: a plug-in costs as much to load, and where a moment takes longer, few calls are in it.
+/*
+ * Some ms, comparable to the time for loading a plug-in; with longer turns there would be few of
+ * them.
  */
 #define LEFT_CALLS  450
 #define RIGHT_CALLS 50

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shapes CALLS MILLISECONDS: C++: virtual functions, a template, exceptions. */
+/* shapes CALLS MILLISECONDS: C++ with virtual functions, a template and exceptions. */
 #include <algorithm>
 #include <stdexcept>
 #include <vector>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storm CALLS MILLISECONDS: forks and executes brief, one process behind the other, and makes a
- * tenth of the steps itself, between any two: the machine that is slower for a while is so for
- * both.
+ * storm CALLS MILLISECONDS: forks and executes brief, one process after the other, and makes a
+ * tenth of the steps itself in between, so that a temporarily slow machine affects both alike.
  */
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stripped CALLS MILLISECONDS: a program whose functions nobody can name without its separate file.
- * Three quarters of the steps of stripped_spin() are those of add_often(), the others of
- * add_seldom(), both of which are inlined.
+ * stripped CALLS MILLISECONDS: a program whose functions can only be symbolized with its separate
+ * debug file. Three quarters of the steps of stripped_spin() are in add_often(), the others in
+ * add_seldom(); both are inlined.
  */
 #include <stddef.h>
 
