@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The debug registers, for test guests (SDM vol. 3B 18.2). */
+/* Access to the debug registers for test guests (SDM vol. 3B 18.2). */
 #ifndef KVMSCOPE_TESTS_GUESTS_DEBUG_H
 #define KVMSCOPE_TESTS_GUESTS_DEBUG_H
 

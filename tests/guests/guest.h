@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the test guests are written on: a freestanding kernel in long mode,
- * mapped one to one, interrupts off, on one CPU unless it starts others. It
- * keeps to instructions that KVM's emulator knows, so that it also runs where
- * KVM interprets CPL0; CPL3 comes back by page faults and interrupts alone.
+ * Runtime of the test guests: a freestanding kernel in long mode with an identity mapping.
+ * Interrupts are off, and there is one CPU unless the program starts others. It uses only
+ * instructions that KVM's emulator supports, so it also runs where KVM interprets CPL 0. CPL 3 is
+ * left only by page faults and interrupts.
  *
- * A program is chosen by "program=NAME" on the command line; what it returns
- * goes to the debug-exit port.
+ * The command line selects a program with "program=NAME". Its return value goes to the debug-exit
+ * port.
  */
 #ifndef KVMSCOPE_TESTS_GUESTS_GUEST_H
 #define KVMSCOPE_TESTS_GUESTS_GUEST_H
@@ -22,11 +22,11 @@ program program_hello, program_faults, program_timer, program_spaces, program_cp
 	program_power_off, program_poke, program_pmu, program_debug, program_hostile,
 	program_resets, program_sums, program_idle, program_skipped, program_gaps, program_plugged;
 
-/* Code and data of CPL3. Functions are not inlined, so that they keep their names. */
+/* Code and data of CPL 3. Functions are not inlined, so that they keep their symbols. */
 #define USER_TEXT __attribute__((section(".user.text"), noinline, used))
 #define USER_DATA __attribute__((section(".user.data")))
 
-/* The command line and its words NAME=VALUE. */
+/* The command line and its NAME=VALUE words. */
 extern const char *command_line;
 bool option_is(const char *name, const char *value);
 uint64_t option_number(const char *name, uint64_t otherwise); /* decimal, or hexadecimal with 0x */
@@ -72,7 +72,7 @@ static inline void write_cr3(uint64_t value)
 	__asm__ volatile("movq %0, %%cr3" : : "r"(value) : "memory");
 }
 
-/* As start.S pushes it. */
+/* The layout that start.S pushes. */
 struct frame {
 	uint64_t r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax;
 	uint64_t vector, error;
@@ -85,14 +85,16 @@ struct frame {
 #define VECTOR_PF    14
 #define VECTOR_TIMER 0x40
 
-/* Handlers return to where the trap came from, at frame->rip. Without one a trap ends the guest
- * with 0xfe. */
+/* A handler returns to frame->rip. A trap without a handler ends the guest with 0xfe. */
 typedef void trap_handler(struct frame *frame);
 void traps_init(void);
-void traps_load(void); /* on another CPU: the same handlers, for traps from CPL0 */
+void traps_load(void); /* the same for another CPU: traps from CPL 0 go to the same handlers */
 void trap_set(unsigned int vector, trap_handler *handler);
 
-/* Paging: the boot tables map 4 GiB one to one; these add to them. TABLE pages come from a pool. */
+/*
+ * Paging: the boot tables map 4 GiB one to one, and these functions add to them. TABLE pages come
+ * from a pool.
+ */
 #define PAGE_PRESENT  1ull
 #define PAGE_WRITABLE 2ull
 #define PAGE_USER     4ull
@@ -103,28 +105,32 @@ uint64_t *page_new(void);
 void page_map(uint64_t *root, uint64_t virtual, uint64_t physical, uint64_t flags);
 
 /*
- * Calls FUNCTION at CPL3, interrupts on where INTERRUPTS is, and returns once
- * it has called user_exit(). The boot CPU only.
+ * Calls FUNCTION at CPL 3, with interrupts enabled if INTERRUPTS is set, and returns after FUNCTION
+ * has called user_exit(). Boot CPU only.
  */
 void user_call(void (*function)(void), bool interrupts);
-/* From CPL3: touches an address that nobody maps, which traps.c takes for the wish to leave. */
+/* Leaves CPL 3: touches an unmapped address, which traps.c treats as the request to leave. */
 void user_exit(void);
 
 /* The local APIC. */
 void lapic_init(void);
 void lapic_timer(
-	uint32_t count); /* periodic, in bus cycles of 1 ns; vector VECTOR_TIMER; 0 stops */
+	uint32_t count); /* periodic, in bus cycles of 1 ns, on VECTOR_TIMER; 0 stops the timer */
 void lapic_end_of_interrupt(void);
 uint32_t lapic_read(unsigned int offset); /* a register (SDM vol. 3A 11.4.1) */
 void lapic_write(unsigned int offset, uint32_t value);
 void lapic_start_other(uint32_t apic_id, uint8_t page);
 
-/* Starts CPU ID in long mode, one after the other: it calls RUN, then halts. Waits until it is up;
- * needs lapic_init(). */
+/*
+ * Starts CPU ID in long mode: it calls RUN, then halts. Waits until the CPU is up. CPUs are started
+ * one at a time. Needs lapic_init().
+ */
 void other_cpu_run(uint32_t id, void (*run)(void));
 
-/* Starts CPU ID so, if it is there; it is the only other one, and has the stack of the one before.
- * Nobody waits. */
+/*
+ * Starts CPU ID in the same way if it exists, without waiting. It must be the only other CPU, and
+ * it reuses the stack of the previous one.
+ */
 void other_cpu_wake(uint32_t id, void (*run)(void));
 
 #endif

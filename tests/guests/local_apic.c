@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/guests/guest.h"
 
-/* Registers of the local APIC (SDM vol. 3A 11.4.1), mapped one to one like all below 4 GiB. */
+/* Registers of the local APIC (SDM vol. 3A 11.4.1), identity-mapped like everything below 4 GiB. */
 #define LAPIC            0xfee00000ull
 #define END_OF_INTERRUPT 0x0b0
 #define SPURIOUS         0x0f0

@@ -113,7 +113,7 @@ void guest_main(const char *boot_command_line)
 	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
 		if (option_is("program", programs[i].name))
 			debug_exit(programs[i].run());
-	if (*option("kvmscope.run")) /* kvmscope demo's workload, which is a Linux guest's */
+	if (*option("kvmscope.run")) /* the workload of kvmscope demo, which needs a Linux guest */
 		debug_exit(program_spin());
 	print("no program named on the command line: ");
 	print(command_line);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest that uses its debug registers in each way that there is, and prints
- * what it saw: a line for each case, and one for each #DB of it. The host may
- * have breakpoints at debug_code and debug_data: it prints the same then.
+ * A guest that uses its debug registers in every possible way and prints a line for each case and
+ * for each #DB. The output is the same if the host has breakpoints at debug_code and debug_data.
  */
 #include "tests/guests/debug.h"
 #include "tests/guests/guest.h"
@@ -13,27 +12,28 @@ void debug_code(uint64_t count, const volatile void *read);
 extern const uint8_t debug_code_here[], debug_data_written[], debug_stepped[], debug_detected[];
 volatile uint64_t debug_data, other_data;
 
-/* shared=1: the guest watches debug_data as well. QEMU tells of one watchpoint per access only. */
+/* shared=1: the guest watches debug_data as well. QEMU reports only one watchpoint per access. */
 static volatile uint64_t *watched;
 
-/* Canonical, and in no page table of ours. */
+/* Canonical, and not mapped by our page tables. */
 #define UNMAPPED ((const void *)0x7e0000000000)
 
 static struct {
 	unsigned int count, undefined;
-	unsigned int faults, stepped_faults; /* the latter with TF in what the processor pushed */
+	unsigned int faults, stepped_faults; /* the latter with TF in the flags that the
+					      * processor pushed */
 	bool skip_fault;
-	unsigned int steps; /* TF is taken away behind so many */
+	unsigned int steps; /* number of steps after which TF is cleared */
 	bool keep_dr6;
 	struct {
 		uint64_t rip, dr6, dr7, rflags;
 	} log[LOG_SIZE];
 } seen;
 
-/* How often a host with breakpoints at debug_code_here and debug_data has to see each. */
+/* How often a host with breakpoints at debug_code_here and debug_data must be hit by each. */
 static uint64_t host_code, host_data;
 
-/* Has one of the slots that DR6 names R/W = 0? */
+/* True if a register that DR6 reports has R/W = 0. */
 static bool is_fault(uint64_t dr6, uint64_t dr7)
 {
 	for (unsigned int slot = 0; slot < 4; slot++)
@@ -70,7 +70,7 @@ static void on_undefined(struct frame *frame)
 
 #define FAULT_SPINS 10000000
 
-/* Of debug_code_here. It takes its time, so that the host can come in between. */
+/* The execution time of debug_code_here. It is long, so that the host can intervene in between. */
 static void on_page_fault(struct frame *frame)
 {
 	seen.faults++;
@@ -115,7 +115,7 @@ static void print_bits(const char *name, uint64_t value)
 static void end_case(const char *name)
 {
 	write_dr7(DR7_FIXED);
-	/* Not even the bits of registers that are off may name them (SDM vol. 3B 18.2.3). */
+	/* DR6 must not report disabled registers either (SDM vol. 3B 18.2.3). */
 	write_dr0(0);
 	write_dr1(0);
 	write_dr2(0);
@@ -138,7 +138,7 @@ static void end_case(const char *name)
 	write_dr6(DR6_NOTHING);
 }
 
-/* A loop around an instruction that both sides may have a breakpoint at. */
+/* A loop around an instruction at which both sides may have a breakpoint. */
 __asm__(".globl debug_code\n"
 	"debug_code:\n"
 	".globl debug_code_here\n"
@@ -180,7 +180,10 @@ static void writes(void)
 	end_case("watchpoint");
 }
 
-/* Its own two beside the host's two, in the registers that the host would take first. */
+/*
+ * The guest's two breakpoints beside the host's two, in the registers that the host would use
+ * first.
+ */
 static void uses_two(void)
 {
 	write_dr0((uint64_t)&other_data);
@@ -192,8 +195,10 @@ static void uses_two(void)
 	end_case("two registers");
 }
 
-/* The instructions between, with TF: one of the host's breakpoints is at one, and one writes its
- * data. */
+/*
+ * Single-steps the instructions in between. One of the host's breakpoints is on one of them, and
+ * another one writes its data.
+ */
 __asm__(".globl debug_step\n"
 	"debug_step:\n"
 	"	pushfq\n"
@@ -245,7 +250,7 @@ __attribute__((noinline)) static void detects(void)
 	print("\n");
 }
 
-/* Nothing clears the other bits of DR6 but the guest. */
+/* Only the guest clears the other bits of DR6. */
 static void keeps_dr6(void)
 {
 	seen.keep_dr6 = true;
@@ -256,13 +261,13 @@ static void keeps_dr6(void)
 	end_case("DR6 is not cleared");
 }
 
-/* RF is set by the guest without any #DB before: neither side is told (SDM vol. 3B 18.3.1.1). */
+/* The guest sets RF without a preceding #DB: neither side gets an event (SDM vol. 3B 18.3.1.1). */
 static void resumes(void)
 {
 	write_dr0((uint64_t)debug_code_here);
 	write_dr7(DR7_FIXED | DR7_LOCAL(0));
 	__asm__ volatile("movq %%ss, %%rax\n\t"
-			 "pushq $1f\n\t" /* debug_code's return address */
+			 "pushq $1f\n\t" /* the return address of debug_code */
 			 "movq %%rsp, %%rdx\n\t"
 			 "pushq %%rax\n\t"
 			 "pushq %%rdx\n\t"
@@ -281,8 +286,7 @@ static void resumes(void)
 	end_case("RF of the guest's own");
 }
 
-/* The instruction faults: once it is tried again, once it is given up. The guest never asked for
- * TF. */
+/* The instruction faults. It is first retried, then skipped. The guest never set TF. */
 static void faults(void)
 {
 	for (unsigned int i = 0; i < 2; i++) {
@@ -330,7 +334,10 @@ static void write_cr4(uint64_t value)
 	__asm__ volatile("movq %0, %%cr4" : : "r"(value));
 }
 
-/* DR4 and DR5 are DR6 and DR7 without CR4.DE, and #UD with it (SDM vol. 3B 18.2.2). */
+/*
+ * DR4 and DR5 are aliases of DR6 and DR7 without CR4.DE, and raise #UD with it (SDM vol. 3B
+ * 18.2.2).
+ */
 static void uses_aliases(void)
 {
 	uint64_t dr4, dr5;
@@ -347,7 +354,7 @@ static void uses_aliases(void)
 	print("\n");
 }
 
-/* All four: whatever the host has must go. */
+/* All four registers: the host's breakpoints must make room. */
 static void uses_four(void)
 {
 	write_dr0((uint64_t)&other_data);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hostile guest: random values in all debug registers and performance
- * counter MSRs, on each CPU at once, for some seconds. Then it leaves them
- * alone, and each CPU calls a function that the host may have a breakpoint in.
+ * A hostile guest: writes random values to all debug registers and performance counter MSRs on all
+ * CPUs at once for some seconds. Then it stops, and each CPU calls a function in which the host may
+ * have a breakpoint.
  */
 #include "tests/guests/debug.h"
 #include "tests/guests/guest.h"
@@ -10,7 +10,7 @@
 #define RTC_INDEX 0x70
 #define RTC_DATA  0x71
 
-/* The local APIC's entry for counters (SDM vol. 3A 11.5.1): vector, fixed or NMI, mask. */
+/* The local APIC's LVT entry for counters (SDM vol. 3A 11.5.1): vector, fixed or NMI, mask. */
 #define LVTPC       (*(volatile uint32_t *)0xfee00340ull)
 #define LVTPC_POKED 0x104ffu
 #define LVT_MASKED  0x10000u
@@ -33,7 +33,7 @@ static uint64_t next(uint64_t *state)
 	return *state;
 }
 
-/* SDM vol. 4 2.1 (architectural), APM vol. 2 13.2.1 (legacy and core): first ones and how many. */
+/* SDM vol. 4 2.1 (architectural), APM vol. 2 13.2.1 (legacy and core): first MSR and count. */
 static uint32_t choose_msr(uint64_t random)
 {
 	static const struct {
@@ -51,7 +51,7 @@ static void poke_msr(uint64_t *state)
 	uint64_t value = next(state), random = next(state);
 	uint32_t low, high;
 
-	/* Small ones are valid more often. */
+	/* Small values are valid more often. */
 	value >>= random >> 8 & 63;
 	if (random >> 16 & 1)
 		__asm__ volatile("wrmsr"
@@ -68,7 +68,7 @@ static void poke_rdpmc(uint64_t *state)
 	__asm__ volatile("rdpmc" : "=a"(low), "=d"(high) : "c"(counter & 0x40000007));
 }
 
-/* Our own variables often; code of ours never, as the handler of #DB would not get out of it. */
+/* Often one of our variables. Never our code: the handler of #DB could not leave it. */
 static uint64_t choose_address(uint64_t random)
 {
 	if (random & 1)
@@ -110,8 +110,10 @@ static void poke_debug_register(uint64_t *state)
 	}
 }
 
-/* The instructions that may fault here: MOV DR is 0f 21 or 0f 23 and a byte, behind a REX prefix or
- * not; others 0f xx. */
+/*
+ * The instructions that may fault here: MOV DR is 0f 21 or 0f 23 and a byte, with or without a REX
+ * prefix; the others are 0f xx.
+ */
 static void skip(struct frame *frame)
 {
 	const uint8_t *code = (const uint8_t *)frame->rip;
@@ -126,7 +128,7 @@ static void ignore(struct frame *frame)
 {
 }
 
-/* General detect comes again unless DR7.GD is 0, and the processor sees to that. */
+/* General detect repeats until DR7.GD is 0; the processor clears it on each #DB. */
 static void on_debug(struct frame *frame)
 {
 	frame->rflags &= ~RFLAGS_TF;
@@ -162,7 +164,7 @@ static unsigned int rtc_second(void)
 	return (digits >> 4) * 10u + (digits & 15);
 }
 
-/* Calls WORK again and again until so many seconds are over. */
+/* Calls WORK repeatedly for the given number of seconds. */
 static void work_for(uint64_t seconds, void (*work)(uint64_t *state), uint64_t *state)
 {
 	unsigned int before = rtc_second();
@@ -210,7 +212,7 @@ static void run_other(void)
 	call_all();
 }
 
-/* seconds=N on cpus=N. Ends with 0 when each CPU has called hostile_call() CALLS times. */
+/* seconds=N on cpus=N. Returns 0 after each CPU has called hostile_call() CALLS times. */
 uint32_t program_hostile(void)
 {
 	uint32_t cpus = (uint32_t)option_number("cpus", 1);
@@ -226,7 +228,7 @@ uint32_t program_hostile(void)
 	work_for(option_number("seconds", 1), poke, &state);
 	quiet = 1;
 	leave_alone();
-	/* A host that sees only now and then what became of the registers has time to. */
+	/* Gives a host that polls the registers only now and then time to do so. */
 	work_for(2, pause, &state);
 	called = 1;
 	call_all();

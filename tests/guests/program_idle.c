@@ -6,7 +6,7 @@ static void on_tick(struct frame *frame)
 	lapic_end_of_interrupt();
 }
 
-/* Never ends: halts, and wakes up timer=HZ (4) times a second, as an idle kernel does. */
+/* Never ends: halts and wakes up timer=HZ (default 4) times a second, like an idle kernel. */
 uint32_t program_idle(void)
 {
 	trap_set(VECTOR_TIMER, on_tick);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs about the machine: its console, its ways to end, its CPUs and its memory. */
+/* Programs that test the machine: its console, the ways it can end, its CPUs and its memory. */
 #include "tests/guests/guest.h"
 
 #define PM1_CONTROL      0x604
@@ -16,7 +16,7 @@ static volatile uint32_t cpus_up = 1;
 static void (*volatile other_cpu_work)(void);
 void other_cpu_main(void);
 
-/* Says its command line, with panic=N that it panics, ends with exit=N. */
+/* Prints its command line. panic=N reports a panic, exit=N is the exit value. */
 uint32_t program_hello(void)
 {
 	uint32_t panic = (uint32_t)option_number("panic", 0);
@@ -44,7 +44,7 @@ uint32_t program_reset(void)
 	return 1;
 }
 
-/* A triple fault: #UD with no IDT to find a handler in. */
+/* A triple fault: #UD with an empty IDT. */
 uint32_t program_crash(void)
 {
 	struct {
@@ -60,7 +60,7 @@ uint32_t program_crash(void)
 	return 1;
 }
 
-/* An instruction that a KVM which interprets CPL0 does not know. */
+/* An instruction that a KVM that interprets CPL 0 does not support. */
 uint32_t program_xrstor(void)
 {
 	static uint8_t area[1024] __attribute__((aligned(64)));
@@ -111,8 +111,10 @@ static void spin(void)
 		__asm__ volatile("pause");
 }
 
-/* Starts cpus=N, one after the other, and ends with how many are up; each spins for rounds=N
- * meanwhile. */
+/*
+ * Starts cpus=N CPUs one after the other and returns how many are up. Each spins for rounds=N
+ * meanwhile.
+ */
 uint32_t program_cpus(void)
 {
 	uint32_t cpus = (uint32_t)option_number("cpus", 1);
@@ -126,7 +128,7 @@ uint32_t program_cpus(void)
 
 #define CMOS_INDEX      0x70
 #define CMOS_DATA       0x71
-#define CMOS_BOOTS      0x40 /* a byte that outlives a reset */
+#define CMOS_BOOTS      0x40 /* a byte that survives a reset */
 #define MARK            ((volatile uint64_t *)(48ull << 20))
 #define MSR_STAR        0xc0000081
 #define LAPIC_SPURIOUS  0xf0
@@ -157,8 +159,10 @@ static uint64_t read_star(void)
 	return low | (uint64_t)high << 32;
 }
 
-/* SDM vol. 3A table 10-1, "IA-32 and Intel 64 Processor States Following Power-up, Reset, or INIT".
- * 0: all are. */
+/*
+ * SDM vol. 3A table 10-1, "IA-32 and Intel 64 Processor States Following Power-up, Reset, or INIT".
+ * Returns 0 if all registers match.
+ */
 static uint32_t find_left_over(void)
 {
 	if (*MARK)
@@ -180,8 +184,10 @@ static void leave_over(void)
 	lapic_timer(1000000);
 }
 
-/* Resets the machine boots=N times, with all of its cpus=N up; ends with how often it was started,
- * or what a reset has left. */
+/*
+ * Resets the machine boots=N times while all of its cpus=N are up. Returns the number of starts, or
+ * the state that survived a reset.
+ */
 uint32_t program_resets(void)
 {
 	uint32_t cpus = (uint32_t)option_number("cpus", 1), left, boots;
@@ -199,7 +205,7 @@ uint32_t program_resets(void)
 	return boots < option_number("boots", 1) ? program_reset() : boots + 1;
 }
 
-/* Writes and reads RAM at gpa=ADDRESS, a multiple of 2 MiB. */
+/* Writes and reads RAM at gpa=ADDRESS, which is a multiple of 2 MiB. */
 uint32_t program_memory(void)
 {
 	uint64_t gpa = option_number("gpa", 0);

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program beside whose first CPU another one comes and goes while it runs. */
+/* A program during which a second CPU is plugged in and unplugged repeatedly. */
 #include "tests/guests/guest.h"
 #include "tests/guests/spin_loop.h"
 
 #define OTHERS 2 /* from 1 on, one at a time */
 
-/* Of QEMU's board "pc": docs/specs/acpi_cpu_hotplug.rst there. */
+/* Of QEMU's machine type "pc": docs/specs/acpi_cpu_hotplug.rst in QEMU's source. */
 #define HOTPLUG_SELECTOR 0xaf00
 #define HOTPLUG_FLAGS    0xaf04
-#define FLAG_REMOVE      4u /* is asked for */
+#define FLAG_REMOVE      4u /* its removal is requested */
 #define FLAG_EJECT       8u
 
 USER_DATA volatile uint64_t plugged_turns;
 USER_DATA static volatile uint64_t chunk;
 
-/* Of the other CPU, at CPL3 for as long as it is there; it has no stack there. */
+/* Runs on the other CPU, at CPL 3 for as long as it is plugged in; it has no stack there. */
 __attribute__((section(".user.text"), naked, used)) void plugged_works(void)
 {
 	__asm__ volatile("1:	incq plugged_turns\n\t"
 			 "jmp 1b");
 }
 
-/* Not by user_call(), which is the first CPU's. */
+/* user_call() belongs to the first CPU. */
 static void go_to_user(void)
 {
 	__asm__ volatile("pushq $0x23\n\t"
@@ -40,7 +40,7 @@ USER_TEXT static void first_works(void)
 	user_exit();
 }
 
-/* As the ACPI of an operating system does when it is asked to. */
+/* Ejects the CPU as an operating system's ACPI code does on request. */
 static void eject_where_asked(uint32_t id)
 {
 	out32(HOTPLUG_SELECTOR, id);
@@ -49,15 +49,15 @@ static void eject_where_asked(uint32_t id)
 }
 
 /*
- * The first CPU is in share_first(), in turns of chunk=N loops; another one, whenever there is one,
- * in plugged_works(), until it is asked back, and is given back then. Never ends.
+ * The first CPU runs share_first() in turns of chunk=N loops. The other CPU, while it is plugged
+ * in, runs plugged_works() until its removal is requested, and is then ejected. Never ends.
  */
 uint32_t program_plugged(void)
 {
 	chunk = option_number("chunk", 100000000);
 	lapic_init();
 	out32(HOTPLUG_SELECTOR,
-	      0); /* the first write has QEMU's registers be these, not older ones */
+	      0); /* the first write makes QEMU use these registers instead of older ones */
 	print("working\n");
 	for (;;) {
 		uint64_t before = plugged_turns;

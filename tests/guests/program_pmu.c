@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The PMU, Intel's or AMD's by what CPUID says: its registers, what core cycles
- * count, and what an overflow does. From one overflow to the next there are
- * period=CYCLES, as perf has it: what a PMI comes late by belongs to the next period. Where a host
- * stands still for longer than a period, that one is missed, and the guest counts it as such.
+ * Tests the PMU, Intel's or AMD's as CPUID says: its registers, what core cycles count, and
+ * overflows. Overflows are period=CYCLES apart, as with perf: the delay of a PMI belongs to the
+ * next period. If the host pauses the guest for longer than a period, that overflow is missed, and
+ * the guest counts it as missed.
  */
 #include "tests/guests/guest.h"
 
@@ -42,7 +42,7 @@
 static bool is_intel;
 static volatile uint32_t faults, pmis, missed, surprises;
 static uint64_t period;
-static bool masks_itself; /* LVTPC at delivery, as Intel's do */
+static bool masks_itself; /* LVTPC at delivery is masked, as on Intel processors */
 USER_DATA static volatile uint64_t user_loops;
 USER_DATA static volatile uint32_t user_pmis, user_pmis_wanted;
 
@@ -95,7 +95,7 @@ static void expect(bool truth, const char *what)
 	surprises++;
 }
 
-/* RDMSR and WRMSR have two bytes. */
+/* RDMSR and WRMSR are two bytes long. */
 static void skip_fault(struct frame *frame)
 {
 	faults++;
@@ -194,7 +194,7 @@ static void show(const char *name, uint64_t number)
 	print("\n");
 }
 
-/* Core cycles in counter 0 from VALUE on; FLAGS are of its select. */
+/* Counts core cycles in counter 0 from VALUE on; FLAGS are bits of its event select. */
 static void start_counter(uint64_t value, uint64_t flags)
 {
 	if (is_intel) {
@@ -224,8 +224,7 @@ USER_TEXT static void user_loops_on(void)
 	user_exit();
 }
 
-/* Counts while it does loops=N at CPL3, which are not counted outside: prints what it has counted.
- */
+/* Counts while rounds of loops=N run at CPL 3, which is all that is counted. Prints the count. */
 static void count(void)
 {
 	user_loops = option_number("loops", 1000000000);
@@ -241,7 +240,7 @@ static void count(void)
 	expect(read_msr(MSR_FIXED) == 0, "instructions stand still");
 }
 
-/* Counts from one halt to the next, of which a timer wakes it: idle time is no cycles. */
+/* Counts across halts, each ended by a timer: idle time counts no cycles. */
 static void halt(void)
 {
 	lapic_timer(10000000);
@@ -258,7 +257,7 @@ static void ignore(struct frame *frame)
 	end_of_interrupt();
 }
 
-/* The counter has gone on from 0. */
+/* The counter continued from 0. */
 static void on_pmi(struct frame *frame)
 {
 	uint64_t over;
@@ -290,8 +289,8 @@ USER_TEXT static void user_waits(void)
 }
 
 /*
- * Waits for pmis=N, at CPL3 or with cpl=0 there, as NMIs with interrupts off, or
- * by=vector with interrupts on.
+ * Waits for pmis=N, at CPL 3 or with cpl=0 at CPL 0. They arrive as NMIs with interrupts off, or
+ * with by=vector as a vector with interrupts on.
  */
 static void overflow(void)
 {
@@ -323,7 +322,7 @@ static void enter_x2apic(void)
 
 static volatile bool other_is_done;
 
-/* On CPU 1, whose PMU and LAPIC are its own. */
+/* Runs on CPU 1, which has its own PMU and LAPIC. */
 static void overflow_on_other(void)
 {
 	traps_load();
@@ -334,7 +333,7 @@ static void overflow_on_other(void)
 	other_is_done = true;
 }
 
-/* CPU 1's overflows go to it alone, and CPU 0's counter goes on beside them. */
+/* CPU 1's overflows interrupt CPU 1 only, and CPU 0's counter continues meanwhile. */
 static void others(void)
 {
 	uint64_t before;
@@ -353,8 +352,10 @@ static void others(void)
 	expect(read_lvt_pc() & LVT_MASK, "CPU 0's LVTPC as at reset");
 }
 
-/* LVTPC is masked: the overflow is in the status, and nobody is interrupted, then or when it is
- * opened. */
+/*
+ * LVTPC is masked: the overflow is in the status, and no interrupt is delivered, not even after
+ * unmasking.
+ */
 static void masked(void)
 {
 	trap_set(VECTOR_NMI, on_pmi);
@@ -383,7 +384,7 @@ static void on_freezing_pmi(struct frame *frame)
 	write_msr(MSR_OVF_CTRL, GENERAL_0);
 }
 
-/* Freeze_PerfMon_On_PMI: all counters stand from the overflow on, until GLOBAL_CTRL is written. */
+/* Freeze_PerfMon_On_PMI: all counters stop at the overflow until GLOBAL_CTRL is written. */
 static void freeze(void)
 {
 	trap_set(VECTOR_NMI, on_freezing_pmi);
@@ -394,7 +395,7 @@ static void freeze(void)
 	start_counter(-1000000ull & WIDTH_MASK, SELECT_INTERRUPT);
 	user_call(user_waits, false);
 	user_call(user_loops_on, false);
-	/* To the nanosecond, which some cycles may be in. */
+	/* Exact to one nanosecond, which may be several cycles. */
 	expect(read_msr(MSR_FULL_PMC) < 10, "the counter stands where it overflowed");
 	expect(frozen_at == read_msr(MSR_FULL_PMC) + 1000000, "and so do the others");
 	expect(read_msr(MSR_FIXED + 1) == frozen_at, "since the PMI");
@@ -405,8 +406,9 @@ static void freeze(void)
 	expect(pmis == 1, "one PMI");
 }
 
-/* Redirection entry 0 of the I/O APIC (82093AA datasheet, 3.2.4): not masked. Nothing comes: the
- * PIT is off.
+/*
+ * Redirection entry 0 of the I/O APIC (82093AA datasheet, 3.2.4) is unmasked. No interrupt comes:
+ * the PIT is off.
  */
 static void open_pit_pin(void)
 {
@@ -416,8 +418,10 @@ static void open_pit_pin(void)
 	select[4] = VECTOR_TIMER;
 }
 
-/* The part named by pmu=NAME, with apic=x2 in x2APIC mode. Ends with how much was not as it should
- * be. */
+/*
+ * Runs the part named by pmu=NAME, with apic=x2 in x2APIC mode. Returns the number of failed
+ * checks.
+ */
 uint32_t program_pmu(void)
 {
 	find_vendor();
@@ -427,7 +431,8 @@ uint32_t program_pmu(void)
 	x2apic = option_is("apic", "x2");
 	if (option_is("pit", "open"))
 		open_pit_pin();
-	/* With more CPUs, or an interrupt of the PIT's, and xAPIC mode it can not: vmm/kvm/lapic.h.
+	/*
+	 * Not possible with more CPUs or an interrupt from the PIT in xAPIC mode: vmm/kvm/lapic.h.
 	 */
 	masks_itself =
 		is_intel && (x2apic || !(option_is("pmu", "others") || option_is("pit", "open")));

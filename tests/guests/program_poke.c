@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hostile guest: accesses of all widths to ports and device memory, values without sense. */
+/* A hostile guest: accesses of all widths to ports and device memory, with random values. */
 #include "tests/guests/guest.h"
 
 #define DEVICES      0xd0000000ull
@@ -16,14 +16,14 @@ static uint64_t next(void)
 	return state;
 }
 
-/* What ends the guest at once: accesses that reach these are not made. */
+/* Accesses that would end the guest at once are left out. */
 static bool ends_guest(uint16_t port)
 {
 	return (port >= 0xf4 - 3 && port <= 0xf4 + 3) || (port >= 0x64 - 3 && port <= 0x64) ||
 	       (port >= 0xcf9 - 3 && port <= 0xcf9);
 }
 
-/* The ports of our devices more often than the others. */
+/* Our devices' ports are chosen more often than others. */
 static uint16_t choose_port(void)
 {
 	static const uint16_t known[] = { 0x3f8, 0x60, 0x65, 0x70, 0x71, 0x600, 0x608, 0x500 };
@@ -65,7 +65,7 @@ static void poke_memory(void)
 {
 	uint64_t address = DEVICES + (next() & DEVICES_MASK), value = next();
 
-	/* Registers are the more interesting for small values; some of those are GPAs of RAM. */
+	/* Small values have more effect in registers; some of them are GPAs of RAM. */
 	if (value & 1)
 		value >>= 40;
 	switch (next() % 6) {
@@ -89,7 +89,7 @@ static void poke_memory(void)
 	}
 }
 
-/* count=N accesses from seed=N. Ends with 0, or before by what it happened to do. */
+/* count=N accesses from seed=N. Returns 0 unless an access ends the guest earlier. */
 uint32_t program_poke(void)
 {
 	uint64_t count = option_number("count", 1000);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rounds=N times each instruction that leaves the guest and is stepped over by KVM itself: CPUID,
- * OUT, WRMSR and HLT. The host may have breakpoints at each of them and right behind.
+ * Executes rounds=N times each instruction that leaves the guest and that KVM itself skips: CPUID,
+ * OUT, WRMSR and HLT. The host may have breakpoints on each of them and on the next instruction.
  */
 #include "tests/guests/guest.h"
 
@@ -14,7 +14,7 @@ static void on_tick(struct frame *frame)
 	lapic_end_of_interrupt();
 }
 
-/* "NAME_here" is the instruction, "NAME_behind" the one behind it. */
+/* "NAME_here" is the instruction, "NAME_behind" the one after it. */
 #define INSTRUCTION(name, code)                                                                    \
 	".globl " name "_here\n" name "_here: " code "\n.globl " name "_behind\n" name             \
 	"_behind: nop\n"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs about CPL3: faults and interrupts from it, address spaces, and known shares of its time.
+/*
+ * Programs that run at CPL 3: faults and interrupts, address spaces, and known shares of CPU time.
  */
 #include "tests/guests/guest.h"
 #include "tests/guests/spin_loop.h"
 
-/* Where nothing is mapped until a fault asks for it; each address space has its own page there. */
+/* Nothing is mapped here until a fault requests it. Each address space has its own page here. */
 #define WINDOW       0x8000000000ull
 #define WINDOW_PAGES 8
 
@@ -36,7 +37,9 @@ USER_TEXT static void user_touches_pages(void)
 	user_exit();
 }
 
-/* Page faults at CPL3 and CPL0: each maps the page, and the access is done again. Ends with 0. */
+/*
+ * Page faults at CPL 3 and CPL 0: each handler maps the page, and the access is retried. Returns 0.
+ */
 uint32_t program_faults(void)
 {
 	trap_set(VECTOR_PF, map_on_fault);
@@ -72,7 +75,7 @@ static void start_timer(uint32_t hz)
 	lapic_timer(1000000000 / hz);
 }
 
-/* Timer interrupts at CPL3, then at CPL0 out of HLT: ticks=N of each. Ends with 0. */
+/* Timer interrupts at CPL 3, then at CPL 0 in HLT: ticks=N of each. Returns 0. */
 uint32_t program_timer(void)
 {
 	uint32_t wanted = (uint32_t)option_number("ticks", 20);
@@ -94,7 +97,7 @@ USER_TEXT static void user_spins(void)
 		__asm__ volatile("");
 }
 
-/* Never ends: at CPL3, or with cpl=0 at CPL0; with timer=HZ it is interrupted. */
+/* Spins forever at CPL 3, or with cpl=0 at CPL 0, with timer=HZ interrupts a second. */
 uint32_t program_spin(void)
 {
 	uint32_t hz = (uint32_t)option_number("timer", 0);
@@ -124,7 +127,7 @@ USER_TEXT static void user_works(void)
 
 SPIN_LOOP(share_kernel, section(".text"))
 
-/* A round at CPL3, then KERNEL chunks at CPL0, in turn. */
+/* Alternates between a round at CPL 3 and KERNEL chunks at CPL 0. */
 static void work_at_both_levels(uint64_t rounds, uint64_t kernel, bool interrupts)
 {
 	user_rounds = 1;
@@ -135,8 +138,8 @@ static void work_at_both_levels(uint64_t rounds, uint64_t kernel, bool interrupt
 }
 
 /*
- * 60, 30 and 10 % of CPL3's time in three functions; rounds=N of 10 chunk=N loops; timer=HZ. With
- * kernel=N there are N at CPL0, in share_kernel(), for each 10 of them. Ends with 0.
+ * Spends 60, 30 and 10 % of CPL 3's time in three functions: rounds=N of 10 chunk=N loops;
+ * timer=HZ. With kernel=N, each 10 chunks are followed by N at CPL 0, in share_kernel(). Returns 0.
  */
 uint32_t program_shares(void)
 {
@@ -155,13 +158,13 @@ uint32_t program_shares(void)
 	return 0;
 }
 
-/* In turns of the TSC: for how long it did not run, and now. */
+/* In TSC ticks: the length of the gap in which it did not run, and the present time. */
 USER_DATA static volatile struct {
 	uint64_t lost, now;
 } gap_record;
 USER_DATA static volatile uint64_t gap_longest;
 
-#define GAP_LEAST 2048 /* the loop takes some ten */
+#define GAP_LEAST 2048 /* the loop takes about ten */
 
 static inline uint64_t read_tsc(void)
 {
@@ -181,7 +184,10 @@ USER_TEXT static void user_adds_up_gaps(void)
 	}
 }
 
-/* Adds up the gaps of less than longest=TURNS in which CPL3 did not run; says where. Never ends. */
+/*
+ * Adds up the gaps of less than longest=TICKS in which CPL 3 did not run and prints where the sum
+ * is. Never ends.
+ */
 uint32_t program_gaps(void)
 {
 	gap_longest = option_number("longest", 1000000);
@@ -199,7 +205,7 @@ USER_TEXT static void user_works_in_space(void)
 	user_exit();
 }
 
-/* An address space that shares all but the window with the boot tables. */
+/* An address space that shares everything but the window with the boot tables. */
 static uint64_t *new_space(volatile uint64_t **page)
 {
 	uint64_t *root = page_new(), *own = page_new();
@@ -210,8 +216,7 @@ static uint64_t *new_space(volatile uint64_t **page)
 	return root;
 }
 
-/* Two address spaces by turns, with 70 and 30 % of the time: the same code at other CR3s. Ends with
- * 0. */
+/* Two address spaces with the same code alternate, with 70 and 30 % of the time. Returns 0. */
 uint32_t program_spaces(void)
 {
 	uint64_t rounds = option_number("rounds", 100), chunk = option_number("chunk", 1000000);
@@ -235,8 +240,7 @@ uint32_t program_spaces(void)
 
 USER_DATA static volatile uint64_t user_sum;
 
-/* What comes out depends on every step: of registers that are not kept, or a step left out, it is
- * another. */
+/* The result depends on every step: a corrupted register or a skipped step changes it. */
 USER_TEXT static void user_sums(void)
 {
 	uint64_t sum = 1, other = 2, third = 3;
@@ -250,7 +254,7 @@ USER_TEXT static void user_sums(void)
 	user_exit();
 }
 
-/* Until the next interrupt; who is found halted has RIP at sums_halted. */
+/* Halts until the next interrupt. A halted vCPU has its RIP at sums_halted. */
 static void sums_rest(void)
 {
 	__asm__ volatile("sti\n\t"
@@ -264,8 +268,8 @@ static void sums_rest(void)
 }
 
 /*
- * The same sum again and again, for ever; each time that it is right it says so. chunk=N steps,
- * timer=HZ, and with rest=1 it halts between them.
+ * Computes the same sum forever and reports each correct result. chunk=N steps, timer=HZ; with
+ * rest=1 it halts in between.
  */
 uint32_t program_sums(void)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions that a profile is to tell apart, in which the time is as their counts are. For guests
- * of tests.
+/*
+ * Functions for profiles to distinguish, which spend time in proportion to their counts. For test
+ * guests.
  */
 #ifndef KVMSCOPE_TESTS_GUESTS_SPIN_LOOP_H
 #define KVMSCOPE_TESTS_GUESTS_SPIN_LOOP_H
@@ -8,9 +9,10 @@
 #include <stdint.h>
 
 /*
- * Function NAME, with PLACE as an attribute, loops COUNT times, the same loop in each: its time is
- * its count, wherever the machine below stands still. Own alignment keeps them equal; the frame is
- * made by hand, since the compiler leaves it out of so small a function.
+ * Function NAME, with attribute PLACE, runs a loop COUNT times. The loop is the same in each
+ * function, so the time is proportional to the count even if the machine below pauses. Each loop
+ * has its own alignment, so that all are equally fast. The frame is set up by hand, since the
+ * compiler omits it in such a small function.
  */
 #define SPIN_LOOP(name, place)                                                                     \
 	__attribute__((place, noinline, used, aligned(64))) void name(uint64_t count);             \

@@ -7,7 +7,7 @@
 #define RFLAGS_IF            0x200ull
 #define RFLAGS_RESERVED      2ull
 
-/* Canonical, and in no page table of ours. */
+/* Canonical, and not mapped by our page tables. */
 #define USER_EXIT_ADDRESS 0x7f0000000000ull
 
 struct gate {
@@ -89,7 +89,7 @@ void trap_dispatch(struct frame *frame)
 
 void user_call(void (*function)(void), bool interrupts)
 {
-	/* As behind a call: RSP + 8 is a multiple of 16. */
+	/* As after a call: RSP + 8 is a multiple of 16. */
 	user_enter(function, (uint64_t)user_stack - 8,
 		   RFLAGS_RESERVED | (interrupts ? RFLAGS_IF : 0));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The smallest guest: a few bytes of 64-bit code, identity paging of the
- * first GiB (all of it open to CPL3), a flat GDT, and no devices but what
- * the test's handlers do. Runs on the local /dev/kvm.
+ * The smallest guest: a few bytes of 64-bit code, an identity mapping of the first GiB (all of it
+ * accessible at CPL 3), a flat GDT, and no devices except the test's handlers. Runs on the local
+ * /dev/kvm.
  */
 #ifndef KVMSCOPE_TESTS_KVM_BARE_GUEST_H
 #define KVMSCOPE_TESTS_KVM_BARE_GUEST_H
@@ -18,12 +18,14 @@
 #define BARE_GUEST_STACK  0x90000ull
 #define BARE_GUEST_MEMORY (16ull << 20)
 
-/* Makes VM and its vCPU 0, which will start at BARE_GUEST_CODE at CPL 0 or 3. 0 or a negative
- * errno. */
+/*
+ * Creates VM and its vCPU 0, which starts at BARE_GUEST_CODE at CPL 0 or 3. Returns 0 or a negative
+ * errno.
+ */
 int bare_guest_create(struct vm *vm, const struct vcpu_handlers *handlers, const void *code,
 		      size_t size, int cpl);
 
-/* /dev/kvm can be opened; else tests are skipped. */
+/* True if /dev/kvm can be opened; otherwise tests are skipped. */
 bool bare_guest_possible(void);
 
 #endif

@@ -46,7 +46,10 @@ void daemon_run_prepare(struct daemon_run *daemon, const char *conf)
 	daemon_run_write_conf(daemon, conf);
 }
 
-/* The child's part. The log goes on in the same file. Names for perf go nowhere else. */
+/*
+ * Runs in the child. The log is appended to the same file. Symbols for perf are stored nowhere
+ * else.
+ */
 static _Noreturn void become_daemon(const struct daemon_run *daemon)
 {
 	char self[PATH_MAX] = "", program[PATH_MAX + 16], conf[128], log[128];
@@ -130,7 +133,7 @@ void daemon_run_end(struct daemon_run *daemon)
 
 	daemon_run_stop(daemon, SIGKILL);
 	snprintf(command, sizeof(command), "rm -rf %s", daemon->directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
 json_t *daemon_run_ask(const struct daemon_run *daemon, const char *command, json_t *arguments)
@@ -199,13 +202,14 @@ static void make_path(char *path, size_t size, const struct daemon_run *daemon, 
 	snprintf(path, size, "%s/%s%s", daemon->libvirt, name, suffix);
 }
 
-/* The child's part: libvirt has it hold a lock on the file, which it keeps as it becomes the VMM.
+/*
+ * Runs in the child. Like libvirt, it locks the file, and the lock is kept when it becomes the VMM.
  */
 static void lock_pid_file(const char *path)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	int fd = open(path, O_RDWR | O_CREAT,
-		      0600); /* NOLINT(android-cloexec-open): it is to stay */
+		      0600); /* NOLINT(android-cloexec-open): the lock must survive exec */
 
 	if (fd < 0 || fcntl(fd, F_SETLK, &lock) || ftruncate(fd, 0) ||
 	    dprintf(fd, "%d\n", getpid()) < 2)

@@ -23,11 +23,10 @@
 #define DRIVERS "/usr/lib/x86_64-linux-gnu/libvirt/connection-driver"
 #define DRIVER  "libvirt_driver_qemu.so"
 #define KERNEL  "build/cache/kernels/6.1/vmlinuz"
-/* KVM tells of an MSR of the host's (0x10a) that it does not let be set where it is nested itself.
- */
+/* A nested KVM lists an MSR of the host (0x10a) that it does not allow to be set. */
 #define KVM_CPU                                                                                    \
 	"<cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu>"
-/* What Debian's libvirt wants to exist, though our configuration has QEMU run as root. */
+/* Debian's libvirt requires this user, though our configuration runs QEMU as root. */
 #define USER "libvirt-qemu"
 
 static const struct {
@@ -46,7 +45,7 @@ static const char qemu_conf[] = "stdio_handler = \"file\"\n"
 				"group = \"root\"\n"
 				"remember_owner = 0\n";
 
-/* The child's result: its exit status, or -1. */
+/* Waits for the child and returns its exit status, or -1. */
 static int wait_for(pid_t child)
 {
 	int status;
@@ -57,7 +56,7 @@ static int wait_for(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A mount namespace can be had by root only, and not in every container. */
+/* Only root can create a mount namespace, and not in every container. */
 static bool may_mount(void)
 {
 	pid_t child = fork();
@@ -67,7 +66,7 @@ static bool may_mount(void)
 	return !wait_for(child);
 }
 
-/* Fetched where nobody has yet. */
+/* Fetches the kernel if it is missing. */
 static bool has_kernel(void)
 {
 	return !access(KERNEL, R_OK) ||
@@ -86,7 +85,7 @@ const char *libvirt_unavailable_reason(void)
 	return NULL;
 }
 
-/* Each is a host of its own, to which domains can migrate. */
+/* Each is a separate host, so that domains can migrate between them. */
 static void make_uuid(char *uuid, size_t size)
 {
 	uint8_t bytes[16];
@@ -98,11 +97,11 @@ static void make_uuid(char *uuid, size_t size)
 }
 
 /*
- * To find out what QEMU can do takes libvirtd nearly all of the time that it needs to start, so
- * what one has found is handed to the next; whether it still holds libvirt sees for itself. Without
- * the flag that QEMU lists the features that its processor lacks, libvirtd asks for all of them in
- * two commands as it does an older QEMU, not by a command for each, which takes QEMU, that reads
- * these byte by byte, a quarter of a second per domain.
+ * libvirtd spends nearly all of its startup time on probing QEMU's capabilities, so the cache of
+ * one is copied to the next; libvirt itself checks whether it is still valid. Without the flag that
+ * QEMU lists unavailable CPU features, libvirtd queries all features with two commands, as for an
+ * older QEMU, instead of one command per feature. QEMU reads these byte by byte, which takes a
+ * quarter of a second per domain.
  */
 static void copy_capabilities(const char *from, const char *to)
 {
@@ -113,10 +112,10 @@ static void copy_capabilities(const char *from, const char *to)
 		"mkdir -p %s; for f in %s/*.xml; do test ! -e $f || "
 		"{ sed '/cpu-unavailable-features/d' $f > %s/.$$ && mv %s/.$$ %s/${f##*/}; }; done",
 		to, from, to, to, to);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
-/* Of this kernel: the rig has another. */
+/* Per kernel: the rig has a different one. */
 static void capabilities_paths(const struct libvirt_daemon *daemon, char kept[160], char own[160])
 {
 	struct utsname host;
@@ -156,7 +155,7 @@ void libvirt_daemon_prepare(struct libvirt_daemon *daemon)
 		daemon->directory, daemon->directory, uuid);
 }
 
-/* The keeper's part. */
+/* These run in the keeper. */
 
 static void cover(const char *directory, const char *ours, const char *theirs)
 {
@@ -168,7 +167,7 @@ static void cover(const char *directory, const char *ours, const char *theirs)
 		_exit(125);
 }
 
-/* A line more in a file of the machine, for those in this namespace. */
+/* Appends a line to a file in /etc, visible in this namespace only. */
 static void add_line(const struct libvirt_daemon *daemon, const char *name, const char *line)
 {
 	char command[256], theirs[32];
@@ -176,12 +175,12 @@ static void add_line(const struct libvirt_daemon *daemon, const char *name, cons
 	snprintf(theirs, sizeof(theirs), "/etc/%s", name);
 	snprintf(command, sizeof(command), "cp %s %s/%s && echo '%s' >> %s/%s", theirs,
 		 daemon->directory, name, line, daemon->directory, name);
-	if (system(command)) /* NOLINT(cert-env33-c): a test's own words */
+	if (system(command)) /* NOLINT(cert-env33-c): the test's own command */
 		_exit(125);
 	cover(daemon->directory, name, theirs);
 }
 
-/* libvirtd does not start without them; the package libvirt-daemon-system would make them. */
+/* libvirtd does not start without them; the package libvirt-daemon-system would create them. */
 static void add_user(const struct libvirt_daemon *daemon)
 {
 	if (!getpwnam(USER))
@@ -210,7 +209,7 @@ static void run_libvirtd(const struct libvirt_daemon *daemon)
 	}
 }
 
-/* Children that libvirtd left behind are the keeper's, as it is their subreaper. */
+/* The keeper is the subreaper, so it inherits the children that libvirtd left. */
 static void end_children(void)
 {
 	char path[64];
@@ -230,7 +229,7 @@ static void end_children(void)
 		fclose(file);
 }
 
-/* SIGUSR1: start libvirtd anew; SIGTERM, also when the test has died: end all. */
+/* SIGUSR1 restarts libvirtd. SIGTERM, also sent when the test dies, ends everything. */
 static _Noreturn void keep(const struct libvirt_daemon *daemon, const sigset_t *signals, pid_t test)
 {
 	int got = 0;
@@ -349,7 +348,7 @@ void libvirt_daemon_stop(struct libvirt_daemon *daemon)
 	}
 	if (*daemon->directory) {
 		snprintf(command, sizeof(command), "rm -rf %s", daemon->directory);
-		CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+		CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	}
 	*daemon = (struct libvirt_daemon){ 0 };
 }
@@ -364,7 +363,7 @@ int libvirt_virsh(struct libvirt_daemon *daemon, char *text, size_t size, const 
 	snprintf(command, sizeof(command),
 		 "exec timeout -k 10 60 virsh -q -c '%s' %s 2>&1 < /dev/null", daemon->uri,
 		 arguments);
-	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 	if (!output)
 		return -1;
 	if (text)

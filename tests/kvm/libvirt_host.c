@@ -41,14 +41,17 @@ int libvirt_host_type(const struct libvirt_host *host, const char *line, char *t
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
 		return -1;
 	text_file_write(host->daemon.directory, "line", "%s\n", line);
-	/* At last by SIGKILL, with all that it started: whoever is left keeps the pipe open. */
+	/*
+	 * The final SIGKILL ends everything that it started: a process that remains would keep the
+	 * pipe open.
+	 */
 	snprintf(
 		command, sizeof(command),
 		"exec 2>&1 < /dev/null timeout -k 10 120 nsenter --target %d --mount --wd=%s "
 		"env -u XDG_RUNTIME_DIR HOME=%s LIBVIRT_DEFAULT_URI='%s' PATH=%s/bin:%s:$PATH bash -e line",
 		host->libvirt.keeper, host->daemon.directory, host->daemon.directory,
 		host->libvirt.uri, host->daemon.directory, dirname(self));
-	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 	if (!output)
 		return -1;
 	text[fread(text, 1, size - 1, output)] = '\0';
@@ -56,14 +59,14 @@ int libvirt_host_type(const struct libvirt_host *host, const char *line, char *t
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* What find prints of CONDITIONS below DIRECTORY. */
+/* The output of find with CONDITIONS below DIRECTORY. */
 static void check_no_file(const char *directory, const char *conditions)
 {
 	char command[384], text[1024];
 	FILE *output;
 
 	snprintf(command, sizeof(command), "find %s %s 2>&1", directory, conditions);
-	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 	REQUIRE(output != NULL);
 	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';
 	pclose(output);

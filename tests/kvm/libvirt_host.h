@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libvirtd and a kvmscoped of a test's own that belong together: kvmscoped looks for domains
- * where that libvirtd keeps their state, and its run directory is what is /run/kvmscope to libvirtd
- * and its hooks. Main thread.
+ * A pair of libvirtd and kvmscoped: kvmscoped searches for domains in that libvirtd's state
+ * directory, and its run directory is /run/kvmscope for libvirtd and its hooks. Main thread.
  */
 #ifndef KVMSCOPE_TESTS_KVM_LIBVIRT_HOST_H
 #define KVMSCOPE_TESTS_KVM_LIBVIRT_HOST_H
@@ -15,29 +14,29 @@ struct libvirt_host {
 	struct daemon_run daemon;
 };
 
-/* Makes the directories, and kvmscope.conf of CONF; neither is started. */
+/* Creates the directories, and kvmscope.conf of CONF. Starts neither daemon. */
 void libvirt_host_prepare(struct libvirt_host *host, const char *conf);
 
-/* Puts the hook in place, before libvirtd starts: it looks for hooks then. */
+/* Installs the hook. Call it before libvirtd starts, which searches for hooks at startup. */
 void libvirt_host_install_hook(const struct libvirt_host *host);
 
 /*
- * When domains whose names begin with NAMES have ended, and kvmscoped has: a failed check with what
- * is left of them, sockets, messages that wait, and files but those that are meant to stay.
+ * After all domains whose names begin with NAMES and kvmscoped have ended: the check fails if any
+ * of their sockets, waiting messages or files remain, except files that are meant to stay.
  */
 void libvirt_host_check_nothing_is_left(const struct libvirt_host *host, const char *names);
 
 /*
- * What a user of that host types: LINE by bash, in the namespace of its libvirtd and in
- * daemon.directory, whose bin, and the folder of the programs that were built with these tests, are
- * in PATH. Its exit status, and in TEXT what it wrote, as much as fits into SIZE bytes.
+ * Runs LINE with bash as a user of that host would: in the namespace of its libvirtd and in
+ * daemon.directory, whose bin is in PATH together with the folder of the programs of this build.
+ * Returns the exit status; TEXT gets the output, truncated to SIZE bytes.
  */
 int libvirt_host_type(const struct libvirt_host *host, const char *line, char *text, size_t size);
 
-/* Ends both, started or not, and all domains, and removes the directories. */
+/* Ends both daemons, started or not, and all domains, and removes the directories. */
 void libvirt_host_end(struct libvirt_host *host);
 
-/* Is PID alive, and domain NAME's? */
+/* True if PID is alive and belongs to domain NAME. */
 bool libvirt_host_runs(const struct libvirt_host *host, const char *name, pid_t pid);
 
 #endif

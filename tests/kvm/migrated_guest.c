@@ -35,7 +35,7 @@ const struct migrated_guest *migrated_guest(void)
 /* Samples of the guest's kernel. */
 struct seen {
 	uint64_t all, named, of_workload,
-		of_others; /* the last two of those whose process is known */
+		of_others; /* the last two of those with a known process */
 };
 
 static void see_stack(struct seen *seen, const struct profile_stack *stack)

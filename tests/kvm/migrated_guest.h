@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest that the tests of migration move. What any KVM of these tests can run is the test
- *guest; where it is a standard one, tests/rig/test_migration.c has the environment name a Linux:
+ * The guest of the migration tests. By default it is the test guest, which every KVM can run. On a
+ * standard KVM, tests/rig/test_migration.c selects a Linux through the environment:
  *
- *	KVMSCOPE_MIGRATION_KERNEL	its bzImage, path from here
- *	KVMSCOPE_MIGRATION_INITRD	as tests/rig/initrd makes them
+ * 	KVMSCOPE_MIGRATION_KERNEL its bzImage, a relative path
+ * 	KVMSCOPE_MIGRATION_INITRD made by tests/rig/initrd
  *
  * Main thread.
  */
@@ -14,19 +14,18 @@
 #include <stdbool.h>
 
 struct migrated_guest {
-	const char *kernel,
-		*initrd; /* paths from here; NULL: it needs none, and is the test guest */
+	const char *kernel, *initrd; /* relative paths; NULL: the test guest, which needs none */
 	const char *command_line;
-	const char *says; /* on its console, when it works */
+	const char *says; /* printed on its console when it works */
 };
 
-/* It always works, until it is ended. */
+/* It works without pause until it is ended. */
 const struct migrated_guest *migrated_guest(void);
 
 /*
- * A failed check unless the recording PATH of that Linux has samples of its kernel, nearly all with
- * the names of functions, and of its one program where their process is known: who has just
- * attached knows none yet. Names are looked for as kvmscope report does.
+ * The check fails unless the recording PATH of that Linux has samples of its kernel, nearly all of
+ * them symbolized, and of its only program if their process is known: right after attaching no
+ * process is known yet. Symbols are looked up as kvmscope report does.
  */
 void migrated_guest_check_names(const char *path);
 

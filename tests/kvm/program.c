@@ -18,7 +18,7 @@
 
 #define WORDS_MAX 64
 
-/* Beside the test program: the one of the same build. */
+/* The program of the same build, which is in the test program's directory. */
 void program_path(char *path)
 {
 	char self[PATH_MAX];

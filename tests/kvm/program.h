@@ -7,33 +7,32 @@
 
 struct program {
 	pid_t pid;
-	int output;       /* a file with its standard output and error, from the start */
+	int output;       /* a file that receives its standard output and error */
 	int status;       /* after program_wait(): exit status, or 128 + the signal */
-	char text[16384]; /* after program_wait(): what it wrote, as much as fits */
+	char text[16384]; /* after program_wait(): its output, possibly truncated */
 };
 
 /*
- * Starts it with the words of ARGUMENTS, which single spaces separate and '_'
- * stands for a space in; its input is empty.
+ * Starts it with the words of ARGUMENTS, which are separated by single spaces. '_' becomes a space
+ * within a word. Its input is empty.
  */
 void program_start(struct program *program, const char *arguments);
 
-/* Waits until it has written TEXT; false after 60 s, or when it has ended without. */
+/* Waits until it has written TEXT. Returns false after 60 s, or if it ends before. */
 int program_wait_for(struct program *program, const char *text);
 
 void program_wait(struct program *program);
 
-/* Where it is; PATH has room for PATH_MAX bytes. */
+/* The program's path; PATH has room for PATH_MAX bytes. */
 void program_path(char *path);
 
-/* The child's part of that: becomes the program, with the descriptors that it has. Does not return.
- */
+/* Executes the program in the calling process, with its descriptors. Does not return. */
 _Noreturn void program_exec(const char *arguments);
 
 /* Start and wait. */
 void program_run(struct program *program, const char *arguments);
 
-/* Runs it, and fails the test unless it refuses its arguments (status 2) with TEXT. */
+/* Runs it, and fails the test unless it rejects its arguments (status 2) with TEXT. */
 void program_refuses(const char *arguments, const char *text);
 
 #endif

@@ -66,7 +66,7 @@ static void *run_cpu(void *argument)
 	return NULL;
 }
 
-/* The others than the first wait for a SIPI by default; here they start like the first. */
+/* All vCPUs but the first wait for a SIPI by default; here they start like the first. */
 static int add_cpu(struct sampled_guest *guest, unsigned int index)
 {
 	struct kvm_mp_state runnable = { .mp_state = KVM_MP_STATE_RUNNABLE };

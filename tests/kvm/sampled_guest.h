@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bare guest with a sampler on it: some vCPUs that all start at the same
- * code, one ring each, and threads that run them.
+ * A bare guest with a sampler: several vCPUs that all start at the same code, with one ring each,
+ * and the threads that run them.
  */
 #ifndef KVMSCOPE_TESTS_KVM_SAMPLED_GUEST_H
 #define KVMSCOPE_TESTS_KVM_SAMPLED_GUEST_H
@@ -23,8 +23,8 @@ struct sampled_guest_options {
 	int cpl;
 	unsigned int cpus; /* 1 to SAMPLED_CPUS_MAX */
 	enum sampling_clock_kind clock;
-	unsigned int frequency; /* 0: no sampler */
-	uint64_t clock_place;   /* that the first vCPU has in MSR_KVM_SYSTEM_TIME_NEW */
+	unsigned int frequency; /* 0: without a sampler */
+	uint64_t clock_place;   /* the first vCPU's MSR_KVM_SYSTEM_TIME_NEW */
 	bool paused;            /* until sampled_guest_set_frequency() */
 	enum ring_mode mode;    /* of the rings */
 };
@@ -39,23 +39,26 @@ struct sampled_guest {
 		struct sampled_guest *guest;
 		struct vcpu *vcpu;
 		pthread_t thread;
-		uint64_t cpu_time; /* ns of its thread's CPU time, once it has ended */
+		uint64_t cpu_time; /* ns of its thread's CPU time, after it has ended */
 		enum vcpu_end end;
 		int error;
 	} cpus[SAMPLED_CPUS_MAX];
 	unsigned int cpu_count;
 };
 
-/* Makes it and starts its threads. 0 or a negative errno; then there is nothing to end. */
+/*
+ * Creates it and starts its threads. Returns 0 or a negative errno; on error there is nothing to
+ * end.
+ */
 int sampled_guest_start(struct sampled_guest *guest, const struct sampled_guest_options *options);
 
-/* Sleeps until the vCPUs have used CPU_TIME ns together. */
+/* Sleeps until the vCPUs together have used CPU_TIME ns. */
 void sampled_guest_use(struct sampled_guest *guest, uint64_t cpu_time);
 
-/* As kvmscope run does it: for all vCPUs, at once; 0 pauses. */
+/* Sets the frequency of all vCPUs at once, as kvmscope run does; 0 pauses. */
 int sampled_guest_set_frequency(struct sampled_guest *guest, unsigned int frequency);
 
-/* Stops and joins the threads; rings and statistics are final. */
+/* Stops and joins the threads. Rings and statistics are final then. */
 void sampled_guest_stop(struct sampled_guest *guest);
 void sampled_guest_free(struct sampled_guest *guest);
 

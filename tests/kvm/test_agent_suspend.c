@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest that stands still for seconds and goes on: by its VMM, so that its clock stands still,
- * too (QMP's stop and cont), and as a stopped process, where it does not; and a guest that suspends
- * itself (ACPI's S3, and to idle). Nothing happens in it meanwhile, so nothing that it told may lie
- * there for sure: that is the truth, whatever its clock says.
+ * Guests that pause for seconds and continue: stopped by the VMM, so that the guest's clock stops
+ * too (QMP's stop and cont); stopped as a process, where the clock continues; and suspended by
+ * themselves (ACPI S3, and suspend-to-idle). Nothing happens in the guest during the pause, so no
+ * event may be attributed to it with certainty, whatever its clock says.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,9 +25,10 @@
 
 #define KERNEL "build/cache/kernels/6.1/vmlinuz"
 #define INITRD "build/initrd/attach-agent.cpio"
-/* It runs every tenth of a second. A line on the second serial port says how the guest is to
- * suspend, and its kernel then says on the first one what it does; what wakes it too early makes it
- * try again. */
+/*
+ * It acts every tenth of a second. A line on the second serial port selects how the guest suspends,
+ * and its kernel reports this on the first one. If something wakes it too early, it tries again.
+ */
 #define PROGRAM "kvmscope-agent"
 #define COMMAND_LINE                                                                                                                                          \
 	"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT " "                                                                                        \
@@ -47,9 +48,10 @@ struct guest {
 	struct ring *ring;
 	struct agent *agent;
 	struct pause pause;
-	unsigned long events, inside; /* told; and those that were in the pause for sure */
-	uint64_t latest;              /* ns: the time of the latest one */
-	unsigned long named; /* programs that began behind the latest pause, by their name */
+	unsigned long events, inside; /* reported events, and those that were placed in the pause
+				       * with certainty */
+	uint64_t latest;              /* ns: the time of the latest event */
+	unsigned long named;          /* programs that started after the latest pause, by name */
 	unsigned long losses;
 };
 
@@ -93,7 +95,7 @@ static int connect_to(const char *path)
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	strcpy(address.sun_path, path);
-	for (int i = 0; i < 1000; i++) { /* until QEMU has made it, 10 s */
+	for (int i = 0; i < 1000; i++) { /* until QEMU has created it, at most 10 s */
 		if (!connect(fd, (const struct sockaddr *)&address, sizeof(address)))
 			return fd;
 		usleep(10000);
@@ -102,7 +104,7 @@ static int connect_to(const char *path)
 	return -1;
 }
 
-/* Says COMMAND to who is behind the socket, and reads until he says what begins with WORD. */
+/* Sends COMMAND to the socket and reads until a reply begins with WORD. */
 static bool tell(int fd, const char *command, const char *word)
 {
 	char text[8192];
@@ -152,7 +154,7 @@ static void read_ring(struct guest *guest)
 	ring_read_done(guest->ring);
 }
 
-/* Until an event later than TIME has a place, 100 s at most. */
+/* Waits until an event later than TIME has a time on the host, at most 100 s. */
 static bool goes_on(struct guest *guest, uint64_t time)
 {
 	for (int i = 0; i < 10000 && guest->latest <= time; i++) {
@@ -236,7 +238,7 @@ static void stop_and_go_on(struct guest *guest, bool clock_stops)
 }
 
 /*
- * How a guest suspends, as /sys/power/state takes it; who says so, in which words, behind its
+ * How a guest suspends, as written to /sys/power/state; who reports it and in which words after its
  * programs' last moment (kernel/power/process.c, freeze_kernel_threads()); and what wakes it.
  */
 struct suspend {
@@ -254,19 +256,21 @@ static const struct suspend to_memory = {
 };
 static const struct suspend to_idle = {
 	.state = "freeze\n",
-	/* Its processors only idle: without states of ACPI (drivers/cpuidle) its clock goes on. */
+	/* Its processors only idle: without ACPI states (drivers/cpuidle) its clock continues. */
 	.clock_stops = false,
 	.said = "Freezing remaining freezable tasks",
-	.wake = "{\"execute\":\"system_powerdown\"}\n", /* a button that nobody in the guest listens
-							   to */
+	.wake = "{\"execute\":\"system_powerdown\"}\n", /* a button that nothing in the guest
+							 * handles */
 };
 
-/* The guest's programs stand still, its devices are suspended, and its kernel goes on where it was.
+/*
+ * The guest's programs are frozen, its devices are suspended, and its kernel continues where it
+ * was.
  */
 static void suspend_and_wake(struct guest *guest, const struct suspend *suspend)
 {
 	struct agent_statistics before, statistics;
-	/* What it said before goes nowhere. */
+	/* Earlier output is discarded. */
 	int console = connect_to(guest->console_path);
 	bool suspended;
 

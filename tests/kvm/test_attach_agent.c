@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest agent of a domain of libvirt that has its channel and nothing else of ours: kvmscope
- * attach and kvmscoped talk with it by themselves, and the guest's programs have names.
+ * A libvirt domain that has the guest agent and its channel, and nothing else of kvmscope: kvmscope
+ * attach and kvmscoped connect to it automatically, and the guest's programs are symbolized.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 #include "tests/kvm/program.h"
 
 #define INITRD "build/initrd/attach-agent.cpio"
-/* Virtio by PCI, as libvirt gives it; a program that spins in functions of its own, and the agent.
+/*
+ * Virtio over PCI, as libvirt provides it; a program that spins in known functions, and the agent.
  */
 #define MAKE_INITRD                                                                                \
 	"flock build tests/rig/initrd --modules 'virtio_pci virtio_console' --output " INITRD      \
@@ -33,12 +34,12 @@ static const struct libvirt_domain domain = {
 
 static bool start_domain(struct libvirt_daemon *libvirt)
 {
-	CHECK(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): the test's own command */
 	libvirt_daemon_prepare(libvirt);
 	return libvirt_daemon_start(libvirt) && libvirt_domain_start_with(libvirt, "one", &domain);
 }
 
-/* A line of kvmscope report on PATH that has both; DIRECTORY gets the report. */
+/* True if a line of kvmscope report on PATH has both. The report is written to DIRECTORY. */
 static bool is_named(const char *directory, const char *path)
 {
 	char command[1024];
@@ -47,7 +48,7 @@ static bool is_named(const char *directory, const char *path)
 		command, sizeof(command),
 		"build/kvmscope report -i %s > %s/report 2>&1; grep -qE ' hash_block +workload$' %s/report",
 		path, directory, directory);
-	return !system(command); /* NOLINT(cert-env33-c): a test's own words */
+	return !system(command); /* NOLINT(cert-env33-c): the test's own command */
 }
 
 static void show(const char *directory)
@@ -55,16 +56,16 @@ static void show(const char *directory)
 	char command[128];
 
 	snprintf(command, sizeof(command), "cat %s/report >&2", directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
-/* Attaches until the guest, which may be booting, has a program that works. */
+/* Attaches until the guest, which may still be booting, runs a working program. */
 static bool attach(struct libvirt_daemon *libvirt, struct program *tool, const char *options)
 {
 	char arguments[512], path[128];
 
 	snprintf(path, sizeof(path), "%s/perf.data", libvirt->directory);
-	for (int seconds = 3; seconds < 100; seconds *= 2) { /* as busy as the machine may be */
+	for (int seconds = 3; seconds < 100; seconds *= 2) { /* however busy the machine is */
 		snprintf(arguments, sizeof(arguments),
 			 "attach --domain one --connect %s --time %d -o %s %s", libvirt->uri,
 			 seconds, path, options);
@@ -75,7 +76,7 @@ static bool attach(struct libvirt_daemon *libvirt, struct program *tool, const c
 	return false;
 }
 
-/* The channel's socket, as anybody finds it. */
+/* The channel's socket, found as any user would find it. */
 static bool find_socket(struct libvirt_daemon *libvirt, char *path, size_t size)
 {
 	char xml[16384] = "", *at, *end;
@@ -91,7 +92,7 @@ static bool find_socket(struct libvirt_daemon *libvirt, char *path, size_t size)
 	return true;
 }
 
-/* QEMU has one client at a time. */
+/* QEMU accepts one client at a time. */
 static int hold(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -123,7 +124,7 @@ static void check_that_one_holds_it(struct libvirt_daemon *libvirt)
 	close(held);
 }
 
-/* Of another process than the VM's. */
+/* Belongs to a process other than the VM's. */
 static void check_that_others_are_refused(struct libvirt_daemon *libvirt)
 {
 	char arguments[512];
@@ -138,7 +139,7 @@ static void check_that_others_are_refused(struct libvirt_daemon *libvirt)
 	CHECK(strstr(tool.text, "cannot be connected to: Operation not permitted"));
 }
 
-/* The latest whole file of the domain, of as many as there are. */
+/* The latest complete file of the domain. */
 static bool latest_file(const struct daemon_run *daemon, char *path, size_t size)
 {
 	char command[256], *end;
@@ -146,7 +147,7 @@ static bool latest_file(const struct daemon_run *daemon, char *path, size_t size
 
 	snprintf(command, sizeof(command),
 		 "ls %s/recordings/one/*Z.perf.data 2> /dev/null | tail -n 1", daemon->directory);
-	list = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	list = popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 	*path = '\0';
 	end = list && fgets(path, (int)size, list) ? strchr(path, '\n') : NULL;
 	if (list)
@@ -156,7 +157,7 @@ static bool latest_file(const struct daemon_run *daemon, char *path, size_t size
 	return end;
 }
 
-/* In another file than BEFORE. */
+/* In a file other than BEFORE. */
 static bool wait_for_names(const struct daemon_run *daemon, char *before)
 {
 	char path[256];
@@ -172,7 +173,7 @@ static bool wait_for_names(const struct daemon_run *daemon, char *before)
 	return false;
 }
 
-/* Each file has the names by itself, though the guest has told of its programs once only. */
+/* Each file is complete by itself, though the guest reported its programs only once. */
 static void check_daemon(struct libvirt_daemon *libvirt)
 {
 	struct daemon_run daemon;
@@ -214,7 +215,7 @@ TEST(attach_agent, programs_of_a_domain_are_named_by_themselves)
 
 	LIBVIRT_REQUIRED();
 	if (start_domain(&libvirt)) {
-		setenv("HOME", libvirt.directory, 1); /* of the build-id cache */
+		setenv("HOME", libvirt.directory, 1); /* from the build-id cache */
 		if (!attach(&libvirt, &tool, "")) {
 			FAIL_TEST("the guest's program has no names:\n%s", tool.text);
 			show(libvirt.directory);

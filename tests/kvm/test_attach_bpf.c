@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What BPF's program reads of a guest's memory: a stack and tasks that were put there by hand, so
- * that each address is known. */
+/*
+ * What the BPF program reads from a guest's memory: a stack and tasks that were written by hand, so
+ * that each address is known.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -20,19 +22,19 @@
 #define FRAMES       6
 #define SAMPLES      20
 #define TRIES        1000  /* of 10 ms */
-#define BELL_WAIT    60000 /* ms; a sample comes after one, if the machine has time */
+#define BELL_WAIT    60000 /* ms between samples, if the machine has time */
 #define CURRENT      0xa0000ull
 #define TASK         0xa1000ull
-#define OTHER_TASK   0xa2ff0ull /* its words are in two pages */
+#define OTHER_TASK   0xa2ff0ull /* its words cross a page boundary */
 #define MM           0xa4000ull
 #define STACK        0xa8000ull
-#define SET          0xaa000ull /* of the cgroup of a task, which has its own */
+#define SET          0xaa000ull /* offset of the cgroup in a task; each task has its own */
 #define PAGE_TABLE   0xa9000ull
 #define PAGING_CR3   0x1000ull /* tests/kvm/bare_guest.c */
 #define PAGING_CR4   0x620ull
 #define STACK_BOTTOM 0x8fe00ull
 #define CLOCK_PLACE  0xb0001ull
-/* The entry of the page directory that 0x812000 is mapped by: tests/kvm/bare_guest.c, too. */
+/* The entry of the page directory that maps 0x812000: see tests/kvm/bare_guest.c. */
 #define LAST_REGION 0x800000ull
 #define LAST_ENTRY  0x3020ull
 #define LARGE_PAGE  0x87ull
@@ -42,9 +44,7 @@
 static const uint8_t code[] = { 0x48, 0xc7, 0xc5, 0x10, 0xfe, 0x08, 0x00, 0x48,
 				0xc7, 0xc4, 0x00, 0xfe, 0x08, 0x00, 0xeb, 0xfe };
 
-/* Next to each other, farther than is read at once, with a page's end between the two words, some
- * pages on.
- */
+/* Adjacent, farther apart than one read, across the end of a page, and some pages on. */
 static const uint64_t frames[FRAMES] = { 0x8fe10, 0x8fe20, 0x8ff80, 0x8fff8, 0x90010, 0x93000 };
 static const uint64_t returns[FRAMES] = { 0x11004, 0x12008, 0x1100c, 0x11010, 0x812014, 0x12018 };
 
@@ -100,15 +100,16 @@ static void put_tasks(struct sampled_guest *guest)
 	put_task(guest, OTHER_TASK, 200, 0, "other-name");
 }
 
-/* How many samples there were in the loop, and how many of them are right. Tasks and pages are not
- * of the first ones.
+/*
+ * The number of samples in the loop, and how many of them are correct. The first samples have no
+ * tasks and pages.
  */
 struct outcome {
 	unsigned int guests, chains, pages;
 	unsigned int clocks;
 	unsigned int seen, tasks;
-	unsigned int all; /* samples, wherever they are of */
-	uint64_t moved;   /* bytes by which the page that 0x812000 is in lies elsewhere by now */
+	unsigned int all; /* all samples */
+	uint64_t moved;   /* bytes by which the page that maps 0x812000 has been moved */
 };
 
 static bool chain_is_right(const struct guest_callchain *chain)
@@ -121,7 +122,7 @@ static bool chain_is_right(const struct guest_callchain *chain)
 	return true;
 }
 
-/* Each page of code once; what is mapped there is what has its number. */
+/* Each code page is reported once, with the page number of what is mapped there. */
 static bool pages_are_right(const struct attach_guest_state *stack, uint64_t last_moved)
 {
 	static const uint64_t expected[] = { BARE_GUEST_CODE, 0x11000, 0x12000, 0x812000 };
@@ -150,7 +151,7 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 	struct outcome *outcome = context;
 
 	outcome->all++;
-	/* The first instructions are no loop. */
+	/* The first instructions are not part of the loop. */
 	if (sample->flags & SAMPLE_HOST || !stack ||
 	    sample->rip != BARE_GUEST_CODE + sizeof(code) - 2)
 		return;
@@ -165,7 +166,7 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 			  task_is_right(&stack->tasks->scheduled, OTHER_TASK, 200, 0, "other-name");
 }
 
-/* By kvm_intel there may be no RIP: it was a sample all the same. */
+/* With kvm_intel the RIP may be missing; it still counts as a sample. */
 static void take_lost(void *context, unsigned int id, uint64_t count)
 {
 	struct outcome *outcome = context;
@@ -206,7 +207,7 @@ static bool bell_rings(struct attach_source *source)
 	return poll(&bell, 1, BELL_WAIT) == 1;
 }
 
-/* After a look that found nothing the next sample wakes. */
+/* After a read that found nothing, the next sample wakes the reader. */
 static void check_bell(struct attach_source *source, const struct outcome *outcome)
 {
 	unsigned int before;
@@ -220,7 +221,7 @@ static void check_bell(struct attach_source *source, const struct outcome *outco
 	CHECK(outcome->all > before);
 }
 
-/* What the last page lies in is mapped elsewhere, by an entry of the upper tables. */
+/* The region of the last page is remapped by an entry of the upper tables. */
 static void check_new_tables(struct sampled_guest *guest, struct attach_source *source,
 			     struct outcome *outcome)
 {
@@ -228,7 +229,7 @@ static void check_new_tables(struct sampled_guest *guest, struct attach_source *
 
 	put_word(guest, LAST_ENTRY, (LAST_REGION + MOVED) | LARGE_PAGE);
 	attach_bpf.drain(source);
-	/* One may have been begun before. */
+	/* One sample may have been in progress. */
 	before = outcome->all;
 	for (int i = 0; i < TRIES && outcome->all == before; i++) {
 		usleep(10000);
@@ -241,7 +242,7 @@ static void check_new_tables(struct sampled_guest *guest, struct attach_source *
 	}
 }
 
-/* -ENOTSUP, -EACCES: BPF can not be used here. */
+/* -ENOTSUP, -EACCES: BPF cannot be used here. */
 static int run(struct sampled_guest *guest, struct outcome *outcome)
 {
 	struct vmm_process *process = NULL;
@@ -257,7 +258,7 @@ static int run(struct sampled_guest *guest, struct outcome *outcome)
 		error = attach_bpf.open(&source, &target);
 	if (!error)
 		error = sample_guest(guest, source);
-	/* Who waits when a vCPU comes hears of its samples. */
+	/* A waiting reader gets the samples of a vCPU that is added meanwhile. */
 	if (!error)
 		CHECK(bell_rings(source));
 	for (int i = 0; !error && i < TRIES && outcome->seen < SAMPLES; i++) {
@@ -309,7 +310,7 @@ TEST(attach_bpf, a_sample_has_callers_their_pages_and_tasks)
 	check_samples();
 }
 
-/* A vCPU's state is read at once there. */
+/* A vCPU's state can be read as soon as it is added. */
 TEST(attach_bpf, it_has_them_in_a_kernel_without_casts_too)
 {
 	bpf_programs_avoid_cast(true);
@@ -319,7 +320,7 @@ TEST(attach_bpf, it_has_them_in_a_kernel_without_casts_too)
 
 #define CPUS 3
 
-/* Samples of each vCPU. */
+/* Counts the samples of each vCPU. */
 struct counts {
 	unsigned int of[CPUS];
 };
@@ -339,7 +340,7 @@ static void count_lost(void *context, unsigned int id, uint64_t count)
 	counts->of[id] += (unsigned int)count;
 }
 
-/* Are there some of vCPU ID, and as they are taken none of NONE? */
+/* True if there are samples of vCPU ID, and none of vCPU NONE while they are read. */
 static bool is_sampled(struct attach_source *source, struct counts *counts, int id, int none)
 {
 	attach_bpf.drain(source);
@@ -365,7 +366,7 @@ static void check_all(struct attach_source *source, struct counts *counts)
 		CHECK(is_sampled(source, counts, id, -1));
 }
 
-/* Those that were there at the start share a map, which stays as long as one of them does. */
+/* vCPUs present at the start share a map, which remains until the last of them is removed. */
 static void come_and_go(struct sampled_guest *guest, struct attach_source *source,
 			struct counts *counts)
 {
@@ -426,7 +427,7 @@ TEST(attach_bpf, vcpus_that_come_and_go_leave_the_others_be)
 	CHECK_EQUAL(error, 0);
 }
 
-/* Leaves so many descriptors to this process. */
+/* Leaves this number of descriptors to this process. */
 static void leave_descriptors(struct rlimit *before, unsigned int count)
 {
 	struct rlimit limit;
@@ -447,8 +448,7 @@ static unsigned int sampled_by(struct attach *attach)
 	return statistics.ended ? 0 : statistics.vcpus;
 }
 
-/* Two for each vCPU that is sampled, and two to look for one: those of the third are not there at
- * first. */
+/* Two for each sampled vCPU, and two to search for one: none are left for the third at first. */
 TEST(attach_bpf, a_vcpu_that_there_is_no_descriptor_for_is_sampled_later)
 {
 	const struct attach_options options = {
@@ -485,13 +485,14 @@ TEST(attach_bpf, a_vcpu_that_there_is_no_descriptor_for_is_sampled_later)
 
 #define FULL_HERTZ 10000
 #define FULL_TIME                                                                                  \
-	1000000000ull /* ns of CPU time for a ring to be full by; more each time that it is not */
+	1000000000ull /* ns of CPU time in which a ring should become full; increased whenever it  \
+		       * does not */
 #define FULL_TRIES 6
 
-/* Of samples that nobody took in time. */
+/* Counts samples that were lost because the ring was not read in time. */
 struct full {
 	unsigned int guests, chains, unordered;
-	uint64_t last; /* ns, the time of the last sample */
+	uint64_t last; /* ns, time of the last sample */
 	uint64_t lost;
 };
 
@@ -544,7 +545,7 @@ static void fill_ring(struct sampled_guest *guest, struct attach_source *source,
 		attach_bpf.drain(source);
 	}
 	check_full(full);
-	/* What comes behind the loss has room again. */
+	/* Samples after the loss have room again. */
 	full->guests = full->chains = 0;
 	for (int i = 0; i < TRIES && full->guests < SAMPLES; i++) {
 		usleep(10000);
@@ -553,7 +554,9 @@ static void fill_ring(struct sampled_guest *guest, struct attach_source *source,
 	check_full(full);
 }
 
-/* The ring is that of a frequency at which it is never full, and grows with it. */
+/*
+ * The ring's size follows from the frequency, so that it does not become full, and grows with it.
+ */
 static void check_growth(struct attach_source *source, struct attach_target *target)
 {
 	size_t room = attach_bpf.room(source);

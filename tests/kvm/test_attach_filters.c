@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The seccomp filters of another process's thread, as BPF shows them and as ptrace(2) does. */
+/* The seccomp filters of another process's thread, as reported by BPF and by ptrace(2). */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -33,7 +33,7 @@ static void add_filter(struct sock_filter *filter, unsigned short length)
 		_exit(1);
 }
 
-/* The longest that there may be. */
+/* The longest allowed filter. */
 static void let_all_pass(void)
 {
 	static struct sock_filter filter[BPF_MAXINSNS];
@@ -58,7 +58,7 @@ static void kill_for_registers(void)
 
 struct process {
 	pid_t pid;
-	int ready; /* readable when it has its filters */
+	int ready; /* becomes readable when the filters are installed */
 };
 
 static void start(struct process *process, void (*first)(void), void (*second)(void))
@@ -93,7 +93,7 @@ static void end(const struct process *process)
 	waitpid(process->pid, NULL, 0);
 }
 
-/* Our children have them, too: in a container, as it may be. */
+/* Our children have these filters as well; in a container there may be some. */
 static unsigned int own_filters(void)
 {
 	struct thread_status status = { 0 };
@@ -104,7 +104,7 @@ static unsigned int own_filters(void)
 	return status.filters;
 }
 
-/* Where we may look: -EPERM if not. */
+/* -EPERM if the filters may not be read here. */
 static int check_by_ptrace(const struct process *process)
 {
 	struct thread_stop stop;
@@ -139,7 +139,7 @@ TEST(attach_filters, are_the_same_by_bpf_as_by_ptrace)
 	REQUIRE_EQUAL(error, 0);
 	start(&process, let_all_pass, NULL);
 	check_both(reader, &process, 1, 0);
-	/* It has others than were counted. */
+	/* The thread has filters other than those counted. */
 	CHECK_EQUAL(filter_reader_check(reader, process.pid, own_filters() + 2, calls, CALLS),
 		    -EPERM);
 	end(&process);
@@ -151,7 +151,7 @@ TEST(attach_filters, are_the_same_by_bpf_as_by_ptrace)
 	start(&process, let_all_pass, kill_for_registers);
 	check_both(reader, &process, 2, -EACCES);
 	end(&process);
-	/* Of a thread without any nothing is said. */
+	/* A thread without filters has no records. */
 	CHECK_EQUAL(filter_reader_check(reader, getpid(), 0, calls, CALLS), -EPERM);
 	filter_reader_close(reader);
 }
@@ -168,7 +168,7 @@ static int check_with_own_filters(const struct process *process)
 		return error == -EACCES || error == -ENOTSUP ? 2 : 1;
 	if (check_by_ptrace(process) != -EPERM)
 		return 1;
-	/* One more has this process. */
+	/* This process has one more. */
 	return filter_reader_check(reader, process->pid, own_filters(), calls, CALLS) ? 1 : 0;
 }
 

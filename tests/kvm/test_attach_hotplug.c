@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vCPUs of a QEMU with KVM that are plugged in and unplugged while each way samples it: QEMU keeps
- * the descriptor of one that is unplugged, without a thread. The guest gives a vCPU back as an
- * operating system does (tests/guests/program_plugged.c). At last QEMU quits. That a Linux does the
- * same, and that the same vCPU is plugged in again, is tried in the rig
- * (tests/rig/test_attach_rig.c).
+ * vCPUs of a QEMU with KVM are plugged in and unplugged while each backend samples it. QEMU keeps
+ * the descriptor of an unplugged vCPU, without a thread. The guest ejects a vCPU as an operating
+ * system does (tests/guests/program_plugged.c). At the end QEMU quits. tests/rig/test_attach_rig.c
+ * tests the same with Linux, and plugging the same vCPU in again.
  */
 #include <dirent.h>
 #include <jansson.h>
@@ -24,19 +23,19 @@
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/symbols/elf_symbols.h"
 
-/* Of a minute. */
+/* Within a minute. */
 #define TRIES 3000
 #define PAUSE 20000 /* us */
 
 static const char *const ways[] = { "perf", "bpf", "ptrace", "qmp" };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
-/* Who is attached by one of them. */
+/* An attached program with one of the backends. */
 struct follower {
 	const char *way;
 	char recording[96];
 	struct program tool;
-	size_t descriptors; /* of vCPUs' threads, when there was one vCPU */
+	size_t descriptors; /* of vCPU threads, while there was one vCPU */
 };
 
 static char directory[40];
@@ -56,7 +55,7 @@ _Noreturn static void become_qemu(void)
 		"-qmp unix:%s/ours,server=on,wait=off -qmp unix:%s/theirs,server=on,wait=off -no-reboot "
 		"-kernel " GUEST_IMAGE_MULTIBOOT " -append program=plugged 2> %s/errors",
 		directory, directory, directory, directory);
-	alarm(290); /* it ends by that if the test does not end it */
+	alarm(290); /* its time limit, in case the test does not end it */
 	execl("/bin/sh", "sh", "-c", command, NULL);
 	_exit(127);
 }
@@ -68,7 +67,7 @@ static bool has_ended(void)
 	return waitid(P_PID, (id_t)qemu, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
 }
 
-/* Until DONE(CONTEXT); false: QEMU has ended, or it takes a minute. */
+/* Waits for DONE(CONTEXT). Returns false if QEMU ends, or after a minute. */
 static bool wait_until(bool (*done)(const void *context), const void *context)
 {
 	for (int tries = 0; tries < TRIES && !has_ended(); tries++) {
@@ -118,7 +117,7 @@ static void plug_in(int core)
 			  "socket-id", 0, "core-id", core, "thread-id", 0));
 }
 
-/* Is it of a vCPU's thread? */
+/* True for the name of a vCPU's thread. */
 static bool is_of_thread(int directory_fd, const char *name)
 {
 	char link[128];
@@ -144,7 +143,7 @@ static size_t count_descriptors(const struct follower *follower)
 	return count;
 }
 
-/* The end of a look may come later than what it says. */
+/* The scan may finish later than its reported time. */
 static bool has_as_before(const void *context)
 {
 	const struct follower *follower = context;
@@ -152,8 +151,10 @@ static bool has_as_before(const void *context)
 	return count_descriptors(follower) <= follower->descriptors;
 }
 
-/* What a recording has of each vCPU, in the loop of the first one, in that of the others, and
- * elsewhere. */
+/*
+ * The samples of each vCPU in a recording: in the loop of the first one, in that of the others, and
+ * elsewhere.
+ */
 struct seen {
 	struct symbols *symbols;
 	uint64_t first[3], others[3], beyond;
@@ -175,7 +176,7 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* The recording is written meanwhile, and may not even have its header yet. */
+/* The recording is being written, and may not even have its header yet. */
 static void read_recording(const struct follower *follower, struct seen *seen)
 {
 	const struct perf_data_events events = { .sample = see_sample, .context = seen };
@@ -243,17 +244,17 @@ static void check_descriptors(void)
 				  count_descriptors(&followers[i]), followers[i].descriptors);
 }
 
-/* Does QEMU have the descriptor of vCPU ID? */
+/* True if QEMU has the descriptor of vCPU ID. */
 static bool qemu_keeps(unsigned int id)
 {
 	char test[160];
 
 	snprintf(test, sizeof(test), "ls -l /proc/%d/fd | grep -q 'anon_inode:kvm-vcpu:%u$'", qemu,
 		 id);
-	return !system(test); /* NOLINT(cert-env33-c): a test's own words */
+	return !system(test); /* NOLINT(cert-env33-c): the test's own command */
 }
 
-/* A vCPU comes, is sampled, and goes. */
+/* A vCPU is plugged in, sampled, and unplugged. */
 static void plug_and_unplug(unsigned int id)
 {
 	char text[32];
@@ -272,8 +273,7 @@ static void plug_and_unplug(unsigned int id)
 	CHECK(qemu_keeps(id));
 }
 
-/* Two vCPUs without a thread are there now. Only who has nobody to ask but threads' names says so.
- */
+/* Two vCPUs have no thread now. Only a backend that has nothing but thread names reports it. */
 static void check_newcomer(const struct follower *other)
 {
 	bool told = strcmp(other->way, "bpf") == 0;
@@ -354,7 +354,7 @@ TEST(attach_hotplug, vcpus_that_come_and_go_are_followed_by_each_way)
 	kill(qemu, SIGKILL);
 	waitpid(qemu, NULL, 0);
 	snprintf(remove, sizeof(remove), "rm -rf %s", directory);
-	CHECK(!system(remove)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(remove)); /* NOLINT(cert-env33-c): the test's own command */
 	if (!works)
 		SKIP("qemu-system-x86_64 does not run this guest with KVM here");
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whoever stops the vCPUs of somebody else's VM is killed, stopped or held while it does so: the VM
- * goes on, and computes right. */
+/*
+ * A process that stops the vCPUs of another program's VM is killed, stopped or held by a debugger
+ * while it does so: the VM continues and computes correctly.
+ */
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
@@ -21,8 +23,10 @@
 #include "vmm/attach/thread_stop.h"
 #include "vmm/attach/vcpu_stop.h"
 
-/* Of whoever stops vCPUs; what of that has to come while it does. Fewer where it is the second
- * time, with sanitizers. */
+/*
+ * Number of kills, and the part that must hit a stop. Fewer with sanitizers, where this is the
+ * second run.
+ */
 #ifdef __SANITIZE_ADDRESS__
 #define KILLS     40
 #define KILLS_MET 2
@@ -35,10 +39,10 @@
 #define HOLDS     400
 #define HOLDS_MET 2
 
-/* What the processes of the test share. */
+/* Shared by the processes of the test. */
 struct counts {
 	volatile uint64_t guest, host, errors;
-	volatile bool looks; /* now; or did when it was killed */
+	volatile bool looks; /* a stop is in progress, or was when the process was killed */
 };
 
 static struct counts *new_counts(void)
@@ -47,7 +51,7 @@ static struct counts *new_counts(void)
 		    -1, 0);
 }
 
-/* A child: looks at the vCPU again and again. */
+/* Runs in a child: samples the vCPU continuously. */
 static _Noreturn void keep_looking(const struct vcpu_stop_target *target, struct vcpu_thread thread,
 				   struct counts *counts)
 {
@@ -89,7 +93,7 @@ static bool has_ended(const struct program *vm)
 	return pid_has_ended(vm->pid);
 }
 
-/* Until it has said so once more that its sum is right; false: it has ended. */
+/* Waits until the VM reports a correct sum once more. Returns false if the VM has ended. */
 static bool computes(const struct program *vm)
 {
 	off_t before = written(vm);
@@ -121,7 +125,7 @@ struct qmp_sampled_vcpu {
 	struct vmm_memory memory;
 };
 
-/* The guest takes timer interrupts, and leaves for the VMM to write. */
+/* The guest takes timer interrupts, and exits to the VMM to write. */
 static void start_vm(struct qmp_sampled_vcpu *self)
 {
 	self->counts = new_counts();
@@ -160,7 +164,7 @@ static pid_t start_looking(const struct qmp_sampled_vcpu *self)
 	return child;
 }
 
-/* Until it has seen the guest. */
+/* Waits until it has sampled the guest. */
 static void let_it_look(const struct qmp_sampled_vcpu *self)
 {
 	uint64_t before = self->counts->guest;
@@ -211,8 +215,8 @@ static bool is_stopped(pid_t pid)
 }
 
 /*
- * One that was stopped in the middle of a look goes on by itself, and so does the VM. The VM is
- * waited for: it may have written just before.
+ * A process that was stopped in the middle of a sample continues by itself, and so does the VM. The
+ * test waits for new output, since the VM may have written just before.
  */
 TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
 {
@@ -238,8 +242,9 @@ TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
 	end_vm(&self);
 }
 
-/* Held by a debugger it can not go on, no more than in a frozen cgroup; what ends the stop then is
- * its end.
+/*
+ * Held by a debugger it cannot continue, as in a frozen cgroup. The vCPU's stop then ends when the
+ * process ends.
  */
 TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_held)
 {
@@ -300,8 +305,9 @@ static void start_tool(struct program *tool, const struct program *vm, char file
 	CHECK(program_wait_for(tool, "attached to process"));
 }
 
-/* A core is not written of it, while which a vCPU could stand still: the recording is finished
- * instead. */
+/*
+ * No core is dumped, since a vCPU could stay stopped meanwhile: the recording is finished instead.
+ */
 TEST(attach_killed, a_quit_from_the_terminal_ends_it)
 {
 	struct program vm, tool;
@@ -334,7 +340,7 @@ static bool terminal_shows(int terminal, const char *text)
 	return false;
 }
 
-/* The terminal sends the signal before it shows that it did. */
+/* The terminal sends the signal before it echoes the character. */
 TEST(attach_killed, ctrl_z_at_the_terminal_does_not_stop_it)
 {
 	char arguments[ARGUMENTS], file[64];
@@ -358,7 +364,7 @@ TEST(attach_killed, ctrl_z_at_the_terminal_does_not_stop_it)
 	CHECK(!is_stopped(tool));
 	CHECK(computes(&vm));
 	CHECK_EQUAL(write(terminal, "\003", 1), 1);
-	CHECK(terminal_shows(terminal, file)); /* nobody would take what it says */
+	CHECK(terminal_shows(terminal, file)); /* nothing reads its output */
 	CHECK_EQUAL(waitpid(tool, &status, 0), tool);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	close(terminal);
@@ -367,7 +373,7 @@ TEST(attach_killed, ctrl_z_at_the_terminal_does_not_stop_it)
 	end_plain_vm(&vm);
 }
 
-/* The same of the whole program, which writes its recording in the end. */
+/* The same for the whole program, which writes its recording in the end. */
 TEST(attach_killed, kvmscope_itself_is_stopped)
 {
 	struct program vm, tool;
@@ -392,7 +398,7 @@ TEST(attach_killed, kvmscope_itself_is_stopped)
 	end_plain_vm(&vm);
 }
 
-/* The same of the whole program. */
+/* The same for the whole program. */
 TEST(attach_killed, kvmscope_itself_is_killed)
 {
 	struct program vm, tool;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope attach on VMs that others run on the local KVM: our own VMM without a profile, and QEMU.
+/*
+ * kvmscope attach on VMs of other programs on the local KVM: our own VMM without a profile, and
+ * QEMU.
  */
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -27,7 +29,7 @@ static void end(struct program *vm)
 	program_wait(vm);
 }
 
-/* Attaches to VM with OPTIONS; what it says is in TOOL. */
+/* Attaches to VM with OPTIONS. TOOL gets its output. */
 static void attach(const struct program *vm, const char *options, struct program *tool)
 {
 	char arguments[512];
@@ -39,15 +41,15 @@ static void attach(const struct program *vm, const char *options, struct program
 struct shares {
 	struct symbols *symbols;
 	uint64_t called;      /* guest samples whose caller is user_works */
-	uint64_t in_loops;    /* of those three */
-	double weight, of[3]; /* ns of guest samples; of share_sixty, share_thirty, share_ten */
-	double squares;       /* of the ns of guest samples */
-	double host;          /* ns outside of the guest */
+	uint64_t in_loops;    /* in those three functions */
+	double weight, of[3]; /* ns of guest samples; in share_sixty, share_thirty, share_ten */
+	double squares;       /* sum of the squares of the guest samples' ns */
+	double host;          /* ns outside the guest */
 	uint64_t samples, other;
 	uint16_t guest_mode, host_mode, host_kernel_mode;
 };
 
-/* In the chain: a marker of the space, the address itself, the return address. */
+/* The chain: a marker of the space, the sampled address, the return address. */
 static bool is_called_by(const struct symbols *symbols, const struct perf_data_sample *sample,
 			 const char *name)
 {
@@ -99,7 +101,7 @@ static void read_shares(const char *path, const char *image, struct shares *shar
 	symbols_free(shares->symbols);
 }
 
-/* Adds to what is in SHARES. */
+/* Adds to SHARES. */
 static void gather_shares(const struct program *vm, const char *image, const char *options,
 			  struct shares *shares, struct program *tool)
 {
@@ -116,18 +118,22 @@ static void gather_shares(const struct program *vm, const char *image, const cha
 	unlink(path);
 }
 
-/* So many samples of equal weight would tell as much (Kish); where others want the processors
- * weights are uneven. */
+/*
+ * The effective sample size: the number of samples of equal weight that would be as precise (Kish).
+ * Weights are uneven if other programs use the CPUs.
+ */
 static double effective(const struct shares *shares)
 {
 	return shares->squares > 0 ? shares->weight * shares->weight / shares->squares : 0;
 }
 
-/* At moments of chance 3 points are three standard deviations of 60 % then, and where there is no
- * time for so many five of them are taken. */
+/*
+ * With this number of random samples, 3 points are three standard deviations of a share of 60 %. If
+ * there is not enough time for them, five standard deviations are allowed.
+ */
 enum { SAMPLES_FOR_3_POINTS = 2400 };
 
-/* Points. */
+/* In percentage points. */
 static double bound_for(const struct shares *shares)
 {
 	double samples = effective(shares);
@@ -135,7 +141,7 @@ static double bound_for(const struct shares *shares)
 	return samples >= SAMPLES_FOR_3_POINTS ? 3 : fmax(3, 5 * 100 * sqrt(0.6 * 0.4 / samples));
 }
 
-/* Of what the guest did, of the time that it ran. */
+/* What the guest did, in percent of the time that it ran. */
 static const double truth[] = { 60, 30, 10 };
 
 static double share_of(const struct shares *shares, int function)
@@ -160,8 +166,10 @@ static void compare_shares(const char *options, const struct shares *shares,
 				tool->text);
 }
 
-/* Where the machine has other work it is asked thrice, and on until there are samples that tell
- * anything. Once where it is the second time, with sanitizers. */
+/*
+ * On a busy machine several attempts are made, until there are enough samples. With sanitizers,
+ * where this is the second run, one has to do.
+ */
 #ifdef __SANITIZE_ADDRESS__
 enum { TRIES = 1 };
 #else
@@ -178,7 +186,7 @@ static void check_shares(const struct program *vm, const char *image, const char
 	compare_shares(options, shares, tool);
 }
 
-/* A share may be off by chance: with more samples it is not any more. */
+/* A share may be off by chance, which more samples correct. */
 static bool is_worth_another_try(const struct shares *shares, int tries)
 {
 	if (effective(shares) < SAMPLES_TO_TELL || is_off(shares, 0) || is_off(shares, 1) ||
@@ -190,8 +198,7 @@ static bool is_worth_another_try(const struct shares *shares, int tries)
 static void check_stopped_shares(const struct program *vm, const char *image, struct shares *shares,
 				 struct program *tool)
 {
-	/* Where the machine has other work many a stop is longer than the 200 us that it may take
-	 * else. */
+	/* On a busy machine many stops take longer than the default limit of 200 us. */
 	static const char options[] = "--backend ptrace -F 4000 --stop-limit 10000 --json";
 
 	for (int tries = 0; is_worth_another_try(shares, tries); tries++)
@@ -203,7 +210,7 @@ static void check_stopped_shares(const struct program *vm, const char *image, st
 	CHECK(strstr(tool->text, "\"over_limit\""));
 }
 
-/* Where the machine has much other work QEMU's monitor answers a few times a second. */
+/* On a busy machine QEMU's monitor answers only a few times a second. */
 enum { LOOKS_TO_TELL = 100, TRIES_OF_LOOKS = 12 };
 
 static bool are_looks_enough(const struct shares *shares, int tries)
@@ -258,8 +265,9 @@ TEST(attach_vm, shares_by_stops)
 	CHECK_EQUAL(vm.status, 0);
 }
 
-/* The best way comes first: BPF, where it works, and it has callers. What is said of it is what it
- * did. */
+/*
+ * The best backend comes first: BPF, where it works, with callers. The output says what was used.
+ */
 TEST(attach_vm, the_best_way_has_shares_and_callers)
 {
 	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
@@ -276,16 +284,16 @@ TEST(attach_vm, the_best_way_has_shares_and_callers)
 		SKIP("BPF can not be used here: %s", strstr(tool.text, "not by bpf: "));
 	CHECK(strstr(tool.text, "by bpf: "));
 	CHECK(guest.in_loops > 50);
-	/* The first instruction of a function and its last have no frame (yet, any more). */
+	/* The first and the last instruction of a function have no frame. */
 	if (guest.called < guest.in_loops * 99 / 100)
 		FAIL_TEST("only %llu of %llu samples have their caller",
 			  (unsigned long long)guest.called, (unsigned long long)guest.in_loops);
 }
 
 /*
- * QEMU with the same guest, its serial port in the file PATH, its monitor at SOCKET; the child's
- * id. Its machine has little firmware, and its threads have the seccomp filter that libvirt has it
- * use.
+ * Starts QEMU with the same guest, its serial port in the file PATH and its monitor at SOCKET.
+ * Returns the child's PID. The machine has little firmware, and its threads have the seccomp filter
+ * that libvirt uses.
  */
 static pid_t start_qemu(const char *path, const char *errors, const char *socket)
 {
@@ -324,7 +332,7 @@ static bool file_has(const char *path, const char *text)
 	return found;
 }
 
-/* timeout(1)'s only child; false: QEMU ended before its guest worked. */
+/* Finds the only child of timeout(1). Returns false if QEMU ended before its guest worked. */
 static bool wait_for_qemu(pid_t timeout, const char *path, pid_t *qemu)
 {
 	char children[64];
@@ -345,8 +353,10 @@ static bool wait_for_qemu(pid_t timeout, const char *path, pid_t *qemu)
 	return true;
 }
 
-/* What QEMU wrote to ERRORS, whose guest did not work: a KVM that does not run it says so, and all
- * else is a fault. */
+/*
+ * Handles QEMU's ERRORS if the guest did not work: a KVM that does not run it is reported there and
+ * skips the test. Everything else is a failure.
+ */
 static void tell_why(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -413,7 +423,7 @@ static int count_halted(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* Two seconds more of VM, by stops. */
+/* Samples VM by stops for two more seconds. */
 static void count_halted_for_a_while(const struct program *vm, struct halted *counts)
 {
 	const struct perf_data_events events = { .sample = count_halted, .context = counts };
@@ -433,8 +443,10 @@ static void count_halted_for_a_while(const struct program *vm, struct halted *co
 	unlink(path);
 }
 
-/* It rests nine tenths of its time. A thread that sleeps is let alone; a vCPU that is awake for no
- * longer than it takes to find out that it is halted is not in the guest. */
+/*
+ * The guest rests nine tenths of its time. A sleeping thread is not stopped. A vCPU that is awake
+ * only to find that it is halted is not in the guest.
+ */
 TEST(attach_vm, who_is_halted_is_not_sampled_as_the_guest)
 {
 	struct halted counts = { 0 };
@@ -454,8 +466,10 @@ TEST(attach_vm, who_is_halted_is_not_sampled_as_the_guest)
 	end(&vm);
 	symbols_free(counts.symbols);
 	CHECK(counts.guest > 0);
-	/* One that was just woken up has not moved yet: below 1 %. Without KVM being asked it is 7
-	 * to 9 %. */
+	/*
+	 * A vCPU that was just woken has not moved yet: below 1 %. If KVM is not asked it is 7 to 9
+	 * %.
+	 */
 	if (counts.halted > counts.guest / 25 + 3)
 		FAIL_TEST("%llu of %llu samples of the guest are of one that is halted",
 			  (unsigned long long)counts.halted, (unsigned long long)counts.guest);
@@ -481,7 +495,9 @@ TEST(attach_vm, it_ends_with_the_vm)
 	unlink("build/test-attach-end.data");
 }
 
-/* This guest has no kernel that could be found, which is waited for where its callers are taken. */
+/*
+ * This guest has no kernel to find, and the backend waits for one in order to record call chains.
+ */
 TEST(attach_vm, ended_before_it_samples_it_does_not_speak_of_the_guest)
 {
 	struct program vm, tool;
@@ -504,8 +520,10 @@ TEST(attach_vm, ended_before_it_samples_it_does_not_speak_of_the_guest)
 	unlink("build/test-attach-early.data");
 }
 
-/* Without --time, which it would not end by: as by a full disk. What is not written is not said to
- * be. */
+/*
+ * Without --time, so only the write error ends it, as with a full disk. It does not report
+ * unwritten samples as written.
+ */
 TEST(attach_vm, it_ends_when_nothing_can_be_written_any_more)
 {
 	struct program vm;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Live migration of a guest of KVM from one QEMU to another, both on this machine's KVM, with
- * kvmscope attached to each from before it begins: the one has the guest as long as it runs there,
- * the other from then on. The guest is that of migrated_guest.h.
+ * Live migration of a KVM guest between two QEMUs on this machine, with kvmscope attached to both
+ * from the start: the first sees the guest as long as it runs there, the second from then on. The
+ * guest is that of migrated_guest.h.
  */
 #include <jansson.h>
 #include <linux/perf_event.h>
@@ -22,7 +22,7 @@
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/symbols/elf_symbols.h"
 
-/* A QEMU, and who is attached to it. */
+/* A QEMU, and the kvmscope that is attached to it. */
 struct side {
 	char serial[96], monitor[96], recording[96];
 	pid_t qemu;
@@ -33,7 +33,7 @@ struct side {
 static char directory[40];
 static const struct migrated_guest *guest;
 
-/* The boards that these guests know. */
+/* The machine types that these guests support. */
 static const char *machine(void)
 {
 	return guest->initrd ? "pc" : "microvm,pit=on,pic=on,rtc=on,isa-serial=on";
@@ -51,7 +51,7 @@ _Noreturn static void become_qemu(const struct side *side, const char *incoming)
 		machine(), side->serial, side->monitor, guest->kernel, guest->command_line,
 		guest->initrd ? "-initrd" : "", guest->initrd ? guest->initrd : "",
 		incoming ? "-incoming" : "", incoming ? incoming : "");
-	alarm(290); /* it ends by that if the test does not end it */
+	alarm(290); /* its time limit, in case the test does not end it */
 	execl("/bin/sh", "sh", "-c", command, NULL);
 	_exit(127);
 }
@@ -86,7 +86,7 @@ static bool has_said(const char *path, const char *text)
 	return strstr(said, text);
 }
 
-/* Until SIDE's guest says so; false: its QEMU has ended, or it takes a minute. */
+/* Waits until SIDE's guest prints it. Returns false if QEMU has ended, or after a minute. */
 static bool wait_until_it_works(const struct side *side)
 {
 	for (int tries = 0; tries < 3000 && !has_ended(side); tries++) {
@@ -123,7 +123,7 @@ static bool attach(struct side *side)
 	return false;
 }
 
-/* "status" of what COMMAND tells. */
+/* "status" in the answer to COMMAND. */
 static bool status_is(struct side *side, const char *command, const char *wanted)
 {
 	json_t *result = NULL;
@@ -162,10 +162,10 @@ static bool migrate(struct side *from, struct side *to, const char *uri)
 	       wait_for_status(to, "query-status", "running");
 }
 
-/* What a recording has of the guest. */
+/* The samples of the guest in a recording. */
 struct seen {
 	struct symbols *symbols;     /* NULL: samples are only counted */
-	uint64_t samples, elsewhere; /* of these, not in the guest's program */
+	uint64_t samples, elsewhere; /* of these, outside the guest's program */
 	uint64_t first, last;        /* ns */
 };
 
@@ -199,7 +199,7 @@ static void read_recording(const char *path, struct seen *seen)
 	symbols_free(seen->symbols);
 }
 
-/* The recording is written meanwhile, and may not even have its header yet. */
+/* The recording is being written, and may not even have its header yet. */
 static bool has_guest(const char *path)
 {
 	struct seen seen = { 0 };
@@ -213,8 +213,10 @@ static bool has_guest(const char *path)
 	return seen.samples;
 }
 
-/* Until SIDE's recording has samples of the guest; false: SIDE's QEMU has ended, or it takes a
- * minute. */
+/*
+ * Waits until SIDE's recording has samples of the guest. Returns false if SIDE's QEMU has ended, or
+ * after a minute.
+ */
 static bool wait_for_guest(const struct side *side)
 {
 	for (int tries = 0; tries < 300 && !has_ended(side); tries++) {
@@ -225,7 +227,7 @@ static bool wait_for_guest(const struct side *side)
 	return false;
 }
 
-/* One clock serves both: they are of one machine. */
+/* Both are on one machine, so their times are of one clock. */
 static void check_recordings(const struct side *from, const struct side *to)
 {
 	struct seen there, here;
@@ -252,8 +254,10 @@ static void end_qemu(struct side *side)
 	waitpid(side->qemu, NULL, 0);
 }
 
-/* The process that the guest has left ends, as libvirt has it do; who is attached to it ends with
- * it. */
+/*
+ * The process that the guest has left ends, as with libvirt, and the kvmscope attached to it ends
+ * with it.
+ */
 static void follow(struct side *from, struct side *to, const char *uri)
 {
 	if (!attach(from) || !attach(to) || !connect_to(from) || !connect_to(to))
@@ -283,7 +287,7 @@ TEST(attach_migration, a_guest_of_kvm_is_followed_out_and_in)
 	guest = migrated_guest();
 	snprintf(directory, sizeof(directory), "/tmp/kvmscope-migration-XXXXXX");
 	REQUIRE(mkdtemp(directory) != NULL);
-	setenv("HOME", directory, 1); /* of the build-id cache */
+	setenv("HOME", directory, 1); /* in the build-id cache */
 	snprintf(uri, sizeof(uri), "unix:%s/migration", directory);
 	start_qemu(&from, "from", NULL);
 	works = wait_until_it_works(&from);
@@ -299,7 +303,7 @@ TEST(attach_migration, a_guest_of_kvm_is_followed_out_and_in)
 		unsetenv("HOME");
 	free(home);
 	snprintf(command, sizeof(command), "rm -rf %s", directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	if (!works)
 		SKIP("qemu-system-x86_64 does not run this guest with KVM here");
 }

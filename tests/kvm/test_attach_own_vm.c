@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What attaching finds of a VM that this process made with KVM itself: descriptors and memslots as
- * few VMMs have them. */
+/*
+ * What attaching detects in VMs that this process creates with KVM directly, with descriptors and
+ * memslots that few VMMs have.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -17,7 +19,7 @@
 #include "vmm/attach/process.h"
 
 #define PAGE 4096ull
-/* More than BPF can tell of at a time, and than are kept. */
+/* More than BPF can report at a time, and more than are kept. */
 #define SMALL_SLOTS 600
 #define LARGE_SLOT  (1ull << 20)
 
@@ -89,7 +91,7 @@ static void *wait_for_end(void *pipe_end)
 	return read(*(int *)pipe_end, &ignored, 1) ? pipe_end : NULL;
 }
 
-/* By this the attach thread knows that it has to look for vCPUs again. */
+/* A change tells the attach thread to scan for vCPUs again. */
 TEST(attach_own_vm, the_size_of_a_process_tells_of_threads_and_descriptors)
 {
 	struct vmm_process *process = NULL;
@@ -101,7 +103,7 @@ TEST(attach_own_vm, the_size_of_a_process_tells_of_threads_and_descriptors)
 	if (!make(&own))
 		SKIP("/dev/kvm can not make a VM here");
 	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
-	usleep(20000); /* threads of tests before are gone */
+	usleep(20000); /* threads of earlier tests have ended */
 	before = vmm_process_size(process);
 	REQUIRE_EQUAL(pipe2(ends, O_CLOEXEC), 0);
 	with_descriptors = vmm_process_size(process);
@@ -179,7 +181,7 @@ TEST(attach_own_vm, the_large_slots_of_very_many_are_told)
 	unmake(&own);
 }
 
-/* One that can not be sampled is tried again with each scan. */
+/* A vCPU that cannot be sampled is retried with each scan. */
 TEST(attach_own_vm, a_vcpu_that_is_closed_leaves_its_room_in_the_map_to_the_next)
 {
 	struct bpf_vm_vcpu first, refused, next;

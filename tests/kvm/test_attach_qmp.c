@@ -20,9 +20,9 @@ static const double truth[] = { 0.6, 0.3, 0.1 };
 
 struct shares {
 	struct symbols *symbols;
-	double weight, squares; /* ns of guest samples, and of their squares */
+	double weight, squares; /* ns of guest samples, and the sum of their squares */
 	double of[3];
-	double samples, counts[3]; /* of guest samples, whatever they stand for */
+	double samples, counts[3]; /* number of guest samples, regardless of weight */
 	uint64_t other;
 };
 
@@ -62,7 +62,7 @@ static void read_shares(const char *path, struct shares *shares)
 	symbols_free(shares->symbols);
 }
 
-/* A QEMU without KVM, whose guest writes into a file. */
+/* A QEMU without KVM whose guest writes to a file. */
 struct emulated {
 	char directory[64], socket[96], serial[96];
 	pid_t pid;
@@ -81,7 +81,7 @@ static void start(struct emulated *vm, const char *program)
 	fflush(NULL);
 	vm->pid = fork();
 	if (!vm->pid) {
-		alarm(120); /* it ends by that if the test does not end it */
+		alarm(120); /* its time limit, in case the test does not end it */
 		dup2(open("/dev/null", O_RDWR | O_CLOEXEC), STDERR_FILENO);
 		execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "tcg", "-machine",
 		       "microvm,pit=on,pic=on,rtc=on,isa-serial=on", "-m", "64", "-nodefaults",
@@ -119,11 +119,11 @@ static void end(struct emulated *vm)
 	rmdir(vm->directory);
 }
 
-/* At moments of chance 3 points are three standard deviations of 60 % then. */
+/* With this number of random samples, 3 points are three standard deviations of a share of 60 %. */
 #define SAMPLES_FOR_3_POINTS 2400
-#define TRIES                5 /* 4 s each: two of them have so many samples */
+#define TRIES                5 /* 4 s each; two of them have this number of samples */
 
-/* 3 points, or where there is no time for so many samples five standard deviations. */
+/* 3 points, or five standard deviations if there is not enough time for that number of samples. */
 static bool is_near(int function, double share, double samples)
 {
 	double wanted = truth[function];
@@ -133,14 +133,16 @@ static bool is_near(int function, double share, double samples)
 	       (samples >= SAMPLES_FOR_3_POINTS ? 0.03 : fmax(0.03, 5 * deviation));
 }
 
-/* So many samples of equal weight would tell as much (Kish): where others want the processors
- * weights are uneven. */
+/*
+ * The effective sample size: the number of samples of equal weight that would be as precise (Kish).
+ * Weights are uneven if other programs use the CPUs.
+ */
 static double effective(const struct shares *shares)
 {
 	return shares->squares > 0 ? shares->weight * shares->weight / shares->squares : 0;
 }
 
-/* Nothing of the guest decides when it is looked at, so counts are as true as weights. */
+/* The sampling times do not depend on the guest, so counts are as accurate as weights. */
 static bool are_near(const struct shares *shares)
 {
 	for (int i = 0; i < 3; i++)
@@ -159,7 +161,7 @@ static void check_shares(const struct shares *shares, const char *said)
 			  effective(shares), said);
 }
 
-/* A share may be off by chance: with more samples it is not any more. */
+/* A share may be off by chance, which more samples correct. */
 static void gather_shares(const struct emulated *vm, const char *path, struct shares *shares,
 			  struct program *tool)
 {
@@ -234,7 +236,7 @@ static bool wait_for_console(const struct libvirt_daemon *libvirt, const char *n
 	return false;
 }
 
-/* The kernel that has found no root file system spins in panic(). */
+/* A kernel that has found no root file system spins in panic(). */
 static void check_functions(const char *path)
 {
 	char arguments[128];
@@ -264,7 +266,9 @@ static void attach_to_domain(struct libvirt_daemon *libvirt)
 	unlink(path);
 }
 
-/* Who may talk to libvirt and is nobody to QEMU's process: libvirt reads the memory for him. */
+/*
+ * A user who may connect to libvirt but has no access to QEMU's process: libvirt reads the memory.
+ */
 static void attach_as_nobody(struct libvirt_daemon *libvirt)
 {
 	char command[768], path[96], directory[] = "/tmp/kvmscope-nobody-XXXXXX";
@@ -277,20 +281,20 @@ static void attach_as_nobody(struct libvirt_daemon *libvirt)
 		"--time 3 --no-buildid-cache -o %s/perf.data > %s/log 2>&1",
 		libvirt->directory, libvirt->directory, libvirt->directory, directory, directory,
 		libvirt->uri, directory, directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	snprintf(command, sizeof(command),
 		 "grep -q 'reading it through libvirt' %s/log || { cat %s/log >&2; false; }",
 		 directory, directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
 	check_functions(path);
 	snprintf(command, sizeof(command), "rm -r %s", directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
 /*
- * libvirtd is killed and started anew, a vCPU is plugged in, the domain is reset and gets a kernel
- * at another place, then it is destroyed: the profile ends with the domain.
+ * libvirtd is killed and restarted, a vCPU is plugged in, the domain is reset and gets a kernel at
+ * another address, and is destroyed. The profile ends with the domain.
  */
 static void follow_domain(struct libvirt_daemon *libvirt)
 {
@@ -307,7 +311,7 @@ static void follow_domain(struct libvirt_daemon *libvirt)
 	CHECK(program_wait_for(&tool, "trying again"));
 	CHECK(libvirt_daemon_restart(libvirt));
 	CHECK(program_wait_for(&tool, "answers again"));
-	/* As many as it may have, which its command line says. */
+	/* The maximum number, which is on its command line. */
 	CHECK_EQUAL(libvirt_virsh(libvirt, NULL, 0, "setvcpus one 12 --live"), 0);
 	CHECK(program_wait_for(&tool, "vCPU 11 is thread"));
 	CHECK_EQUAL(libvirt_virsh(libvirt, NULL, 0, "reset one"), 0);
@@ -323,7 +327,7 @@ static void follow_domain(struct libvirt_daemon *libvirt)
 
 TEST(attach_qmp, functions_of_a_domain_are_named_until_it_ends)
 {
-	/* However many come, the kernel has one of them: it would boot for longer. */
+	/* The kernel uses only one of any number of vCPUs; more would make it boot for longer. */
 	static const struct libvirt_domain domain = { .vcpus_max = 12,
 						      .command_line = "maxcpus=1" };
 	struct libvirt_daemon libvirt = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kvmscope attach keeps of its rights once it samples. */
+/* The capabilities that kvmscope attach keeps while it samples. */
 #include <ctype.h>
 #include <dirent.h>
 #include <inttypes.h>
@@ -18,8 +18,10 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
 
-/* CAP_SYS_ADMIN where perf takes nothing less: kernel.perf_event_paranoid above 2, which Debian's
- * kernels know. */
+/*
+ * CAP_SYS_ADMIN if perf requires it: kernel.perf_event_paranoid above 2, which Debian's kernels
+ * support.
+ */
 #define KEPT (1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE)
 
 static uint64_t read_field(const char *path, const char *format)
@@ -41,7 +43,7 @@ static uint64_t permitted(const char *path)
 	return read_field(path, "CapPrm: %" SCNx64);
 }
 
-/* Are all threads of PID, three or more, left with ALLOWED at most? */
+/* True if all threads of PID, at least three, have no capabilities other than ALLOWED. */
 static bool are_left_with(pid_t pid, uint64_t allowed)
 {
 	unsigned int count = 0;
@@ -64,7 +66,7 @@ static bool are_left_with(pid_t pid, uint64_t allowed)
 	return count >= 3 && !entry;
 }
 
-/* A thread gives up its rights when it gets to run. */
+/* A thread drops its capabilities the next time it runs. */
 static bool wait_until_left_with(pid_t pid, uint64_t allowed)
 {
 	for (int tries = 0; tries < 200 && !are_left_with(pid, allowed); tries++)
@@ -122,7 +124,7 @@ TEST(attach_rights, what_is_not_needed_is_given_up)
 	check_backend("ptrace");
 }
 
-/* Root's right to files of others goes only where it is not needed. */
+/* Root's right to access files of others is dropped only if it is not needed. */
 static int keep_in_child(const char *path)
 {
 	const struct rights_file file = { .path = path, .mode = W_OK };
@@ -160,8 +162,9 @@ TEST(attach_rights, files_of_other_users_can_still_be_written)
 	rmdir(directory);
 }
 
-/* It may open what root may, as in the group kvm: its descriptors are another user's to list all
- * the same. */
+/*
+ * It may open what root may, as with the group kvm; its descriptors can be listed by another user.
+ */
 #define AS_OTHER_USER                                                                              \
 	"setpriv --reuid=4711 --regid=4711 --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override"
 
@@ -190,7 +193,7 @@ static void check_vm_of_other_user(pid_t vm, const char *backend)
 	unlink("build/test-attach-rights.data");
 }
 
-/* As QEMU under libvirt: vCPUs are looked for again, when rights were given up. */
+/* As QEMU under libvirt: vCPUs are scanned again after the capabilities have been dropped. */
 TEST(attach_rights, vms_of_other_users_are_sampled_on)
 {
 	char path[PATH_MAX], command[PATH_MAX + 512], text[64] = "";
@@ -207,7 +210,7 @@ TEST(attach_rights, vms_of_other_users_are_sampled_on)
 		"echo $$; exec " AS_OTHER_USER " '%s' run --no-profile --kernel " GUEST_IMAGE
 		" --mem 64M --timeout 250 --append 'program=shares rounds=1000000' 2>&1 < /dev/null",
 		path);
-	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 	REQUIRE(output != NULL && fgets(text, sizeof(text), output));
 	vm = (pid_t)atoi(text);
 	while (!strstr(text, "working") && fgets(text, sizeof(text), output))
@@ -220,7 +223,7 @@ TEST(attach_rights, vms_of_other_users_are_sampled_on)
 	pclose(output);
 }
 
-/* Of this process, which has more rights, the descriptors can be listed, and not be looked at. */
+/* This process has more capabilities, so its descriptors can be listed but not inspected. */
 TEST(attach_rights, without_them_a_process_is_not_said_to_run_no_vm)
 {
 	static const char no_rights[] = "setpriv --inh-caps=-all --bounding-set=-all";
@@ -228,12 +231,12 @@ TEST(attach_rights, without_them_a_process_is_not_said_to_run_no_vm)
 	FILE *output;
 
 	snprintf(command, sizeof(command), "%s true 2> /dev/null", no_rights);
-	if (is_unprivileged() || system(command)) /* NOLINT(cert-env33-c): a test's own words */
+	if (is_unprivileged() || system(command)) /* NOLINT(cert-env33-c): the test's own command */
 		SKIP("there are no rights here that could be given up");
 	program_path(path);
 	snprintf(command, sizeof(command), "%s '%s' attach --pid %d 2>&1", no_rights, path,
 		 getpid());
-	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 	REQUIRE(output != NULL);
 	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';
 	CHECK(pclose(output) != 0);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process with two VMs, this one: each is attached to by itself, and the other's samples, callers
- * and memory are not taken for its own. */
+/*
+ * A process (this one) with two VMs: each is attached to separately, and the samples, callers and
+ * memory of the other are not attributed to it.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <linux/perf_event.h>
@@ -22,8 +24,10 @@
 #define SECOND 1000000000ull
 #define TRIES  10
 #define FRAME  0x8fe10ull
-#define LOOP   14 /* in the code below */
-/* Bytes that the second VM's code begins later by, so that each has its own place, and its caller.
+#define LOOP   14 /* offset in the code below */
+/*
+ * The second VM's code starts this number of bytes later, so that both have different addresses and
+ * callers.
  */
 #define LATER 64
 
@@ -60,7 +64,7 @@ static int start(struct two_vms *vms, int vm)
 	memory_write(&vms->guests[vm].vm.memory, FRAME, frame, sizeof(frame));
 	memory_write(&vms->guests[vm].vm.memory, callers[vm] - sizeof(call), call, sizeof(call));
 	pthread_setname_np(vms->guests[vm].cpus[0].thread,
-			   "CPU 0/KVM"); /* of both: it tells nothing then */
+			   "CPU 0/KVM"); /* the same for both, so it does not distinguish them */
 	return 0;
 }
 
@@ -72,10 +76,10 @@ static void end(struct two_vms *vms)
 	}
 }
 
-/* Where KVM tells of VMs: in a file system that not every machine has mounted. */
+/* KVM reports VMs in a file system that is not mounted on every machine. */
 #define WITH_DEBUGFS "unshare -m sh -c 'mount -t debugfs none /sys/kernel/debug && exec %s'"
 
-/* system() with the program's path in the place of %s in ARGUMENTS, both with it. */
+/* Runs ARGUMENTS by system(), with the program's path in place of each of its two %s. */
 static int run(const char *arguments)
 {
 	char path[PATH_MAX], command[PATH_MAX + 600], inner[PATH_MAX + 400];
@@ -126,7 +130,7 @@ static void check_way(const struct two_vms *vms, int vm, const char *way)
 		"attach --pid %d --vm %d --backend %s --stop-limit 100000 --time 1 -q --no-buildid-cache "
 		"--no-disk-names -o %s",
 		getpid(), vms->guests[vm].vm.vm_fd, way, file);
-	/* Where the machine has much other work a second may have no stop that is short enough. */
+	/* On a busy machine a second may have no stop that is short enough. */
 	for (int tries = 0; tries < TRIES && !seen.right; tries++) {
 		CHECK_EQUAL(run(arguments), 0);
 		read_samples(file, &seen);
@@ -153,7 +157,7 @@ static void check_list(const struct two_vms *vms)
 	}
 }
 
-/* One of them has to be named; nothing is guessed. */
+/* One of the VMs has to be selected: kvmscope does not guess. */
 static void check_choice(const struct two_vms *vms)
 {
 	struct vmm_process *process;
@@ -192,8 +196,10 @@ TEST(attach_vms, each_vm_of_a_process_is_attached_to_by_itself)
 	end(&vms);
 }
 
-/* A VM that comes while the other one is sampled is left alone, and so is what it has of the same
- * numbers. */
+/*
+ * A VM that appears while another one is sampled is ignored, and so are its vCPUs with the same
+ * numbers.
+ */
 static void check_company(const char *way)
 {
 	char arguments[300], file[64];

@@ -91,7 +91,7 @@ TEST(boot, memory_above_4_gib)
 	ends_with_zero("program=memory gpa=0x100000000", 1, 5ull << 30);
 	ends_with_zero("program=memory gpa=0x17fe00000", 1, 5ull << 30); /* its last 2 MiB */
 	ends_with_zero("program=memory gpa=0xbfe00000", 1,
-		       5ull << 30); /* the last below the hole */
+		       5ull << 30); /* the last 2 MiB below the hole */
 }
 
 static void starts_cpus(unsigned int cpus)
@@ -141,8 +141,10 @@ TEST(boot, ends_by_reset)
 	ends_by("program=reset by=acpi", VCPU_END_RESET, "");
 }
 
-/* CPUs wait for INIT and SIPI again; memory, debug registers, LAPIC and MSRs are as at the first
- * start. */
+/*
+ * CPUs wait for INIT and SIPI again. Memory, debug registers, LAPIC and MSRs are as at the first
+ * start.
+ */
 TEST(boot, resets_start_it_anew)
 {
 	struct guest_run run = { .append = "program=resets cpus=3 boots=3",
@@ -189,7 +191,7 @@ TEST(boot, missing_kernel_is_an_error)
 	CHECK(!machine);
 }
 
-/* A guest that spins with interrupts off hears of nothing: only a stop ends it. */
+/* A guest that spins with interrupts off receives nothing: only a stop ends it. */
 static void is_stopped(const char *append, unsigned int rounds)
 {
 	struct machine_options options = { .boot = { .kernel = GUEST_IMAGE, .append = append },
@@ -204,7 +206,7 @@ static void is_stopped(const char *append, unsigned int rounds)
 
 		REQUIRE_EQUAL(machine_create(&machine, &options), 0);
 		REQUIRE_EQUAL(machine_start(machine), 0);
-		usleep(round * 2000); /* from before its first instruction to well inside */
+		usleep(round * 2000); /* from before its first instruction until it runs */
 		CHECK(!machine_power_button(machine));
 		machine_stop(machine);
 		machine_wait(machine, &result);
@@ -221,7 +223,9 @@ TEST(boot, spinning_guest_is_stopped)
 	is_stopped("program=spin timer=1000", 10);
 }
 
-/* Whatever it hits, it ends itself or is done; the machine stays whole (and the sanitizers silent).
+/*
+ * Whatever it accesses, it ends or completes, and the machine stays intact (and the sanitizers
+ * silent).
  */
 TEST(boot, hostile_guest_ends_like_any_other)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope ctl on a run that is going on, and what its recording then says. */
+/* kvmscope ctl on a running guest, and the resulting recording. */
 #include <glob.h>
 #include <math.h>
 #include <signal.h>
@@ -79,8 +79,9 @@ static bool is_vcpu(const char *thread)
 	return !strcmp(name, "vCPU 0\n");
 }
 
-/* ns of the vCPU's thread, whose samples they are: what writes them down takes more the slower a
- * machine is.
+/*
+ * CPU time of the vCPU's thread in ns, on which its samples depend: the thread that writes them
+ * takes longer on a slow machine.
  */
 static uint64_t cpu_time(const struct controlled *run)
 {
@@ -104,18 +105,19 @@ static uint64_t cpu_time(const struct controlled *run)
 	return time;
 }
 
-/* A part of the run between two commands, when nothing was changed. */
+/* A part of the run between two commands, without changes. */
 struct part {
-	uint64_t begin,
-		end; /* CLOCK_MONOTONIC_RAW: the answer to one command, the next one's start */
-	uint64_t cpu_time; /* ns that the vCPU used in it */
-	uint64_t tick; /* what periods must be multiples of, in ns; 0: there must be no samples */
-	uint64_t samples, weight; /* that the recording has of it, without the first one */
-	uint64_t odd;             /* of them with another period */
-	bool begun;               /* the first was seen: it was due under what held before */
+	uint64_t begin, end; /* CLOCK_MONOTONIC_RAW: from the answer to one command to the start of
+			      * the next */
+	uint64_t cpu_time;   /* ns of CPU time that the vCPU used in it */
+	uint64_t tick; /* in ns; periods must be multiples of it; 0: there must be no samples */
+	uint64_t samples, weight; /* in the recording, without the first sample */
+	uint64_t odd;             /* samples with another period */
+	bool begun;               /* the first sample was read; it may be due under the previous
+				   * setting */
 };
 
-/* Lets the guest use CPU time for a while. */
+/* Waits until the guest has used TIME ns of CPU time. */
 static void pass(const struct controlled *run, struct part *part, uint64_t time,
 		 unsigned int frequency)
 {
@@ -187,8 +189,7 @@ static void check_report(const struct controlled *run)
 	CHECK(told);
 }
 
-/* However long a command takes, and whatever the machine does meanwhile: only one sample may still
- * come. */
+/* However long a command takes on a busy machine, at most one sample may follow it. */
 TEST(ctl, pause_and_frequency_hold_at_once_and_periods_stay_right)
 {
 	struct part parts[PARTS];
@@ -255,7 +256,7 @@ TEST(ctl, a_run_without_a_profile_has_none_to_change)
 	stop(&run);
 }
 
-/* Nothing is at that address: the watch is there all the same. */
+/* The address is unused, but the watch exists. */
 TEST(ctl, breakpoints_are_listed)
 {
 	struct controlled run;
@@ -269,7 +270,7 @@ TEST(ctl, breakpoints_are_listed)
 	stop(&run);
 }
 
-/* The vCPU takes a change up when it is kicked, right behind the answer. */
+/* The vCPU applies a change when it is kicked, right after the answer. */
 static void wait_for_list(const struct controlled *run, const char *text)
 {
 	char arguments[256];
@@ -299,8 +300,9 @@ static unsigned int events_of(const char *path)
 	return events;
 }
 
-/* What this KVM does not report is refused while the guest runs, too; with three pinned ones there
- * is room.
+/*
+ * Kinds that this KVM does not report are refused while the guest runs as well. Three pinned
+ * watches leave room for it.
  */
 static void check_kinds(const struct controlled *run)
 {
@@ -313,7 +315,10 @@ static void check_kinds(const struct controlled *run)
 		  "does not report accesses to watched data in guests correctly");
 }
 
-/* The run begins without any; where they are nothing is executed, so this is about who has what. */
+/*
+ * The run begins without watches. Nothing is executed at their addresses: this tests who owns which
+ * register.
+ */
 TEST(ctl, breakpoints_are_added_and_removed)
 {
 	struct controlled run;
@@ -351,7 +356,7 @@ TEST(ctl, breakpoints_are_added_and_removed)
 	unlink(run.output);
 }
 
-/* The one that waits; where there is no perf, nothing is asked. */
+/* Checks the pending watch, if perf is installed. */
 static void check_stands_still(const char *path)
 {
 	char command[256];
@@ -363,7 +368,10 @@ static void check_stands_still(const char *path)
 	CHECK_EQUAL(system(command), 0);
 }
 
-/* The recorder has taken no file yet: what it writes then has the watches of that time. */
+/*
+ * The recorder has not written a file yet: the file that it writes later has the watches of that
+ * time.
+ */
 TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
 {
 	struct program program;
@@ -374,7 +382,7 @@ TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
 	REQUIRE(start(&run, "--no-buildid-cache --flight 10s"));
 	check_ctl(&run, "bp add schedule:x", 0, "watch 0, mem:schedule:x, waiting");
 	check_ctl(&run, "bp add 0xffffffff81000000:x", 0, "watch 1");
-	/* Both are taken up at once. */
+	/* Both are added at once. */
 	wait_for_list(&run, "   0  DR0  watch  0xffffffff81000000    x   1");
 	snprintf(arguments, sizeof(arguments), "dump --socket %s", run.socket);
 	program_run(&program, arguments);
@@ -386,7 +394,7 @@ TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
 	unlink(run.output);
 }
 
-/* In a runtime directory of the test's own, where no other run is. */
+/* Uses its own runtime directory, in which there is no other run. */
 TEST(ctl, runs_are_found_by_name)
 {
 	char directory[] = "/tmp/kvmscope-ctl-XXXXXX", path[64];
@@ -404,7 +412,8 @@ TEST(ctl, runs_are_found_by_name)
 	program_run(&ctl, "ctl --name one status");
 	CHECK_EQUAL(ctl.status, 0);
 	CHECK(strstr(ctl.text, "named one"));
-	if (access("/run/kvmscope/kvmscoped.sock", F_OK)) { /* this machine's, if it has one */
+	if (access("/run/kvmscope/kvmscoped.sock", F_OK)) { /* unless this machine has a running
+							     * kvmscoped */
 		program_run(&ctl, "ctl dump web");
 		CHECK_EQUAL(ctl.status, 1);
 		CHECK(strstr(ctl.text, "kvmscoped, which profiles domains, is not running"));
@@ -419,7 +428,7 @@ TEST(ctl, runs_are_found_by_name)
 	program_run(&ctl, NAMED "two");
 	CHECK_EQUAL(ctl.status, 1);
 	CHECK(strstr(ctl.text, "a run named two exists"));
-	/* A run that was killed is gone from the list, and its name free again. */
+	/* A killed run disappears from the list, and its name can be used again. */
 	kill(one.pid, SIGKILL);
 	program_wait(&one);
 	program_run(&ctl, "ctl --name one status");
@@ -439,7 +448,7 @@ TEST(ctl, runs_are_found_by_name)
 		unsetenv("XDG_RUNTIME_DIR");
 }
 
-/* The usual place is not worth a guest; one that was asked for is. */
+/* A run continues without the default socket, but not without one that was requested. */
 TEST(ctl, a_run_goes_on_without_the_usual_socket)
 {
 	const char *before = getenv("XDG_RUNTIME_DIR");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope ctl against a kvmscoped that is played: what it answers comes at the worst moment. */
+/* kvmscope ctl with a fake kvmscoped, which answers at the worst possible moment. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static int do_status(void *context, json_t *arguments, json_t *result)
 	return 0;
 }
 
-/* Its time is over as it is told. */
+/* The recording expires while it is being reported. */
 static int do_dump(void *context, json_t *arguments, json_t *result)
 {
 	const struct fake_daemon *daemon = context;
@@ -50,7 +50,7 @@ static void start(struct fake_daemon *daemon)
 		 recording_name_ending(RECORDING_NEW));
 	small_recording_make(&recording);
 	snprintf(command, sizeof(command), "cp %s %s", recording.path, daemon->partial);
-	CHECK_EQUAL(system(command), 0); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK_EQUAL(system(command), 0); /* NOLINT(cert-env33-c): the test's own command */
 	small_recording_free(&recording);
 	snprintf(path, sizeof(path), "%s/kvmscoped.sock", daemon->directory);
 	REQUIRE_EQUAL(control_socket_open_at(&daemon->socket, path), 0);
@@ -67,7 +67,7 @@ static void end(struct fake_daemon *daemon)
 	control_destroy(daemon->control);
 	control_socket_close(&daemon->socket);
 	snprintf(command, sizeof(command), "rm -rf %s", daemon->directory);
-	CHECK_EQUAL(system(command), 0); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK_EQUAL(system(command), 0); /* NOLINT(cert-env33-c): the test's own command */
 }
 
 TEST(ctl_domains, a_recording_that_is_renamed_meanwhile_is_printed_as_it_is_called_then)
@@ -86,7 +86,7 @@ TEST(ctl_domains, a_recording_that_is_renamed_meanwhile_is_printed_as_it_is_call
 	end(&daemon);
 }
 
-/* By whoever was told the name before: kvmscope report -i "$(kvmscope ctl dump web)". */
+/* As in kvmscope report -i "$(kvmscope ctl dump web)": the reported name is used later. */
 TEST(ctl_domains, a_recording_that_was_renamed_is_reported_by_the_name_that_was_printed)
 {
 	struct fake_daemon daemon;

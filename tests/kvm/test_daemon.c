@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscoped with VMs of our own in the place of libvirt's domains. */
+/* kvmscoped with VMs of our own in place of libvirt's domains. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -76,12 +76,12 @@ TEST(daemon, domains_that_ask_are_profiled_for_as_long_as_they_run)
 		fake_domain_start(&web, &daemon, "web", FAKE_PROFILE(""));
 		CHECK(daemon_run_wait_for_samples(&daemon, "web", 50));
 		CHECK(daemon_run_wait_for_domains(&daemon, 1)); /* not db */
-		/* By virsh metadata --live, on and off again. */
+		/* Turned on and off, as by virsh metadata --live. */
 		fake_domain_write(&daemon, "db", db.pid, FAKE_PROFILE("frequency='2000'"));
 		CHECK(daemon_run_wait_for_samples(&daemon, "db", 50));
 		fake_domain_write(&daemon, "db", db.pid, "");
 		CHECK(daemon_run_wait_for_domains(&daemon, 1));
-		CHECK(fake_domain_kill(&web)); /* it ran to this point */
+		CHECK(fake_domain_kill(&web)); /* it continued up to this point */
 		CHECK(daemon_run_wait_for_domains(&daemon, 0));
 		CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
 		CHECK(count_files(&daemon, "web", ".perf.data") >= 1);
@@ -92,8 +92,10 @@ TEST(daemon, domains_that_ask_are_profiled_for_as_long_as_they_run)
 	daemon_run_end(&daemon);
 }
 
-/* Something is written there all the time; and a flight recording of before is not taken for what
- * is recorded. */
+/*
+ * Something writes to the directory all the time. An earlier flight recording is not mistaken for a
+ * current recording.
+ */
 TEST(daemon, a_busy_directory_of_libvirt_is_looked_at)
 {
 	char path[512], arguments[256];
@@ -116,7 +118,7 @@ TEST(daemon, a_busy_directory_of_libvirt_is_looked_at)
 		CHECK(daemon_run_wait_for_samples(&daemon, "web", 50));
 		snprintf(path, sizeof(path), "%s/recordings/web/flight-1.perf.data",
 			 daemon.directory);
-		close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)); /* of before */
+		close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)); /* an earlier one */
 		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web",
 			 daemon.run);
 		program_run(&tool, arguments);
@@ -129,7 +131,7 @@ TEST(daemon, a_busy_directory_of_libvirt_is_looked_at)
 	daemon_run_end(&daemon);
 }
 
-/* Of a VM that stands still each file is empty, and goes when its time is over. */
+/* Each file of an idle VM is empty, and is removed when it expires. */
 TEST(daemon, a_file_without_samples_is_not_the_one_to_read)
 {
 	struct program vm, tool;
@@ -145,7 +147,8 @@ TEST(daemon, a_file_without_samples_is_not_the_one_to_read)
 		program_run(&tool, arguments); /* waits for the first samples */
 		CHECK_EQUAL(tool.status, 0);
 		kill(vm.pid, SIGSTOP);
-		for (int looks = 0; looks < 60; looks++) { /* in which several are begun */
+		for (int looks = 0; looks < 60; looks++) { /* during which several files are
+							    * started */
 			json_t *answer =
 				daemon_run_ask(&daemon, looks % 2 ? "domain-status" : "domain-dump",
 					       json_pack("{s:s}", "domain", "web"));
@@ -161,7 +164,7 @@ TEST(daemon, a_file_without_samples_is_not_the_one_to_read)
 	daemon_run_end(&daemon);
 }
 
-/* A number that is another process's by now. */
+/* The PID now belongs to another process. */
 TEST(daemon, a_domain_that_a_crash_left_behind_is_none)
 {
 	struct daemon_run daemon;
@@ -175,7 +178,7 @@ TEST(daemon, a_domain_that_a_crash_left_behind_is_none)
 	snprintf(path, sizeof(path), "%s/gone.pid", daemon.libvirt);
 	file = fopen(path, "we");
 	REQUIRE(file != NULL);
-	fprintf(file, "%d\n", vm.pid); /* but the process has no lock on it */
+	fprintf(file, "%d\n", vm.pid); /* but the process does not hold the lock on it */
 	fclose(file);
 	fake_domain_write(&daemon, "gone", vm.pid, FAKE_PROFILE(""));
 	if (daemon_run_start(&daemon)) {
@@ -202,7 +205,7 @@ TEST(daemon, killed_it_finds_its_domains_again_and_they_run_on)
 	}
 	CHECK(fake_domain_kill(&vm));
 	CHECK_EQUAL(count_files(&daemon, "web", ".partial"),
-		    0); /* the killed ones' were taken over */
+		    0); /* those of the killed daemon were taken over */
 	CHECK(count_files(&daemon, "web", ".perf.data") >= 3);
 	daemon_run_end(&daemon);
 }
@@ -242,7 +245,7 @@ TEST(daemon, a_new_configuration_holds_if_it_is_a_good_one)
 	daemon_run_end(&daemon);
 }
 
-/* As sd_notify(3) has it. */
+/* The protocol of sd_notify(3). */
 TEST(daemon, systemd_is_told_when_it_is_ready_and_when_it_ends)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -269,7 +272,7 @@ TEST(daemon, systemd_is_told_when_it_is_ready_and_when_it_ends)
 	daemon_run_end(&daemon);
 }
 
-/* Those of the unit, whoever starts it; in all of its threads, and in what they could ever get. */
+/* Only the unit's capabilities, in all of its threads and in all sets, whoever starts it. */
 static uint64_t rights_of(pid_t pid, const char *thread, const char *which)
 {
 	char path[300], line[256], name[32];
@@ -357,7 +360,8 @@ TEST(daemon, names_and_xml_of_domains_are_hostile)
 	fake_domain_write(&daemon, "broken", 1, "<unclosed>");
 	fake_domain_write(&daemon, "bomb", 1, "&lol;");
 	if (daemon_run_start(&daemon)) {
-		CHECK(daemon_run_wait_for_domains(&daemon, count - 1)); /* an escape is no XML */
+		CHECK(daemon_run_wait_for_domains(&daemon, count - 1)); /* an escape sequence is not
+									 * valid XML */
 		list = daemon_run_ask(&daemon, "domains", NULL);
 		json_array_foreach(json_object_get(list, "domains"), i, domain)
 		{
@@ -381,8 +385,7 @@ TEST(daemon, names_and_xml_of_domains_are_hostile)
 	daemon_run_end(&daemon);
 }
 
-/* Samples are counted some time before they are in the file: a reader would be told that there are
- * none. */
+/* Samples are counted some time before they are in the file. A reader would find none. */
 TEST(daemon, the_first_dump_of_a_domain_has_samples)
 {
 	struct program vm, tool;
@@ -438,7 +441,7 @@ TEST(daemon, a_flight_recorder_is_dumped_by_kvmscope_ctl)
 	daemon_run_end(&daemon);
 }
 
-/* The profile of the one may come yet, and is waited for. */
+/* That domain's profile may still start, so the command waits for it. */
 TEST(daemon, a_domain_that_is_not_profiled_is_told_from_one_that_does_not_run)
 {
 	static const struct {
@@ -495,8 +498,7 @@ TEST(daemon, a_flight_recorder_has_the_memory_that_the_host_allows)
 	daemon_run_end(&daemon);
 }
 
-/* Of what is left free for others a flight recording takes nothing either: nowhere is so much free.
- */
+/* A flight recording does not use the reserve either. No disk has this much free space. */
 TEST(daemon, a_flight_recording_leaves_others_their_reserve)
 {
 	struct program vm, tool;
@@ -520,8 +522,9 @@ TEST(daemon, a_flight_recording_leaves_others_their_reserve)
 	daemon_run_end(&daemon);
 }
 
-/* In recordings' own place a file system of 1 MiB, of which a file of somebody else's takes all but
- * 64 KiB.
+/*
+ * Puts a file system of 1 MiB in place of the recordings' directory. A file of another program
+ * takes all but 64 KiB.
  */
 TEST(daemon, a_full_disk_harms_nobody)
 {
@@ -533,13 +536,13 @@ TEST(daemon, a_full_disk_harms_nobody)
 	daemon_run_prepare(&daemon, BY_PERF);
 	snprintf(path, sizeof(path), "%s/recordings", daemon.directory);
 	snprintf(command, sizeof(command), "mkdir -m 700 %s", path);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	if (mount("none", path, "tmpfs", 0, "size=1m,mode=0700")) {
 		daemon_run_end(&daemon);
 		SKIP("a file system can not be mounted here, which takes root");
 	}
 	snprintf(command, sizeof(command), "head -c 983040 /dev/zero > %s/others", path);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("frequency='5000'"));
 	if (daemon_run_start(&daemon)) {
 		CHECK(daemon_run_wait_for_samples(&daemon, "web", 5000)); /* far more than fit */
@@ -547,7 +550,7 @@ TEST(daemon, a_full_disk_harms_nobody)
 	}
 	CHECK(fake_domain_kill(&vm));
 	snprintf(command, sizeof(command), "test $(stat -c %%s %s/others) = 983040", path);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	CHECK(!umount(path));
 	daemon_run_end(&daemon);
 }

@@ -40,7 +40,7 @@ static void check_state(const struct probe_row *rows, size_t count, const char *
 		FAIL_TEST("%s is %d, expected %d: %s", id, row->state, state, row->detail);
 }
 
-/* What was measured on kvm_pvm by other means. */
+/* Known by other measurements on kvm_pvm. */
 TEST(doctor, tells_what_is_known_of_kvm_pvm)
 {
 	struct probe_row *rows;
@@ -128,7 +128,7 @@ TEST(doctor, probes_that_hang_or_die_cost_their_row_only)
 	munmap(row, 4096);
 }
 
-/* The program that was built with these tests: its directory is this program's. */
+/* The program of the same build, in this program's directory. */
 static const char *program(void)
 {
 	static char path[4096];
@@ -141,7 +141,7 @@ static const char *program(void)
 	return path;
 }
 
-/* system() with the program's path in the place of %s in FORMAT; the exit status. */
+/* Runs FORMAT by system() with the program's path in place of %s. Returns the exit status. */
 static int run_program(const char *format)
 {
 	char command[5000];
@@ -150,8 +150,10 @@ static int run_program(const char *format)
 	return WEXITSTATUS(system(command));
 }
 
-/* Runs FORMAT as run_program() does, which prints a report; *STATUS is its exit status. NULL if it
- * is no JSON object. */
+/*
+ * Runs FORMAT as run_program() does and parses the report that it prints. *STATUS is the exit
+ * status. Returns NULL if the output is not a JSON object.
+ */
 static json_t *run_report(const char *format, int *status)
 {
 	char command[5000];
@@ -180,7 +182,7 @@ static void check_row(json_t *row)
 
 #define NO_RIGHTS "setpriv --inh-caps=-all --bounding-set=-all"
 
-/* What RIGHTS, a program's name or nothing, lets of kvmscope attach. */
+/* Checks what kvmscope attach may do with RIGHTS, a program's name or "". */
 static bool attaches(const char *rights, const char *way, pid_t vm)
 {
 	char command[5200];
@@ -193,7 +195,7 @@ static bool attaches(const char *rights, const char *way, pid_t vm)
 	return !system(command);
 }
 
-/* Of the row on WAY to attach. */
+/* The row on the attach backend WAY. */
 static const char *state_of(json_t *report, const char *way)
 {
 	char id[32];
@@ -210,7 +212,7 @@ static const char *state_of(json_t *report, const char *way)
 	return "";
 }
 
-/* REPORT has the rows of who has RIGHTS. */
+/* Checks that REPORT has the rows for RIGHTS. */
 static void check_ways(json_t *report, const char *rights, pid_t vm)
 {
 	static const char *const ways[] = { "bpf", "perf", "ptrace" };
@@ -224,7 +226,7 @@ static void check_ways(json_t *report, const char *rights, pid_t vm)
 	}
 }
 
-/* Rights make no difference to it. */
+/* It does not depend on rights. */
 static void check_monitor(json_t *report)
 {
 	void *library = dlopen("libvirt-qemu.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -252,7 +254,7 @@ static void check_monitor_of(const char *qemu, const char *state)
 	json_decref(report);
 }
 
-/* The way by a monitor is tried, not only looked for. */
+/* The backend by a monitor is tried, not just detected. */
 TEST(doctor, a_qemu_whose_monitor_does_not_work_is_told)
 {
 	check_monitor_of("#!/bin/sh\\nexit 1\\n", "no");
@@ -267,7 +269,7 @@ static void check_ways_without_rights(pid_t vm)
 		check_ways(report, NO_RIGHTS, vm);
 		check_monitor(report);
 	} else {
-		CHECK(system(NO_RIGHTS " true 2> /dev/null")); /* there are none to give up */
+		CHECK(system(NO_RIGHTS " true 2> /dev/null")); /* there are none to drop */
 	}
 	json_decref(report);
 }
@@ -287,7 +289,9 @@ static void forbid_ptrace(void)
 		_exit(2);
 }
 
-/* As some containers have it: memory of other processes may be read, and nothing be stopped. */
+/*
+ * As in some containers: the memory of other processes may be read, but no process can be stopped.
+ */
 TEST(doctor, a_sandbox_in_which_nothing_can_be_stopped_is_told)
 {
 	int status = -1;
@@ -305,7 +309,7 @@ TEST(doctor, a_sandbox_in_which_nothing_can_be_stopped_is_told)
 	CHECK_EQUAL(status, 0);
 }
 
-/* With the rights that the tests have, and without any. */
+/* With the tests' own rights, and without any. */
 static void check_ways_to_attach(json_t *report)
 {
 	char path[64];
@@ -341,7 +345,7 @@ TEST(doctor, json_agrees_with_the_exit_status_and_attach)
 	json_decref(report);
 }
 
-/* /dev/null in the place of /dev/kvm opens, but is no KVM. */
+/* /dev/null in place of /dev/kvm can be opened, but is not KVM. */
 TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
 {
 	int status;
@@ -366,8 +370,7 @@ TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
 				     "not tried"));
 	}
 	json_decref(report);
-	/* Of a VM that can not be made nothing is said, neither that it is slow nor what it can not
-	 * do. */
+	/* If no VM can be created, nothing is reported about its speed or capabilities. */
 	CHECK_EQUAL(run_program("unshare -m sh -c 'mount --bind /dev/null /dev/kvm && "
 				"%s doctor | grep -qE \"interpreted|guest debug|not tried\"'"),
 		    1);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KVM takes the filters; that it applies them shows only where it has counters, and this machine's
- * may have none. */
+/*
+ * KVM accepts the filters. Their effect is visible only if KVM has counters, which this machine may
+ * not have.
+ */
 #include <errno.h>
 #include <linux/kvm.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The flight recorder as its user meets it: kvmscope run --flight, SIGUSR2, kvmscope dump. */
+/* The flight recorder from its user's view: kvmscope run --flight, SIGUSR2, kvmscope dump. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,13 +15,13 @@
 #include "vmm/perf_data/perf_data_reader.h"
 
 struct setting {
-	char directory[64]; /* program.h takes '_' for a space: no path here has one */
-	char path[96];      /* of the first recording */
+	char directory[64]; /* no '_' in paths: program.h replaces it by a space */
+	char path[96];      /* the first recording */
 	char socket[96];
 	struct program program;
 };
 
-/* Starts a guest that spins, with OPTIONS, and lets it spin for a while. */
+/* Starts a guest that spins, with OPTIONS, and lets it run for a while. */
 static void start(struct setting *setting, const char *options)
 {
 	char arguments[512];
@@ -53,7 +53,7 @@ static void stop(struct setting *setting)
 	CHECK_EQUAL(system(command), 0);
 }
 
-/* Sends SIGUSR2, waits until the file with SUFFIX is complete. */
+/* Sends SIGUSR2 and waits until the file with SUFFIX is complete. */
 static void signal_and_wait(struct setting *setting, const char *suffix)
 {
 	char text[256];
@@ -79,7 +79,7 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* perf must see the same, where it is installed. */
+/* perf, if it is installed, must show the same. */
 static void check_with_perf(const char *path, uint64_t samples)
 {
 	char command[256], line[64] = "";
@@ -110,7 +110,7 @@ static void see(const char *path, struct seen *seen)
 	check_with_perf(path, seen->samples);
 }
 
-/* BEGUN is a time before the run: it has not more than there was. */
+/* BEGUN is a time before the run. The recording cannot be longer than the run. */
 static void check_window(const struct seen *seen, uint64_t begun, uint64_t before, uint64_t after,
 			 const char *kind)
 {
@@ -133,7 +133,9 @@ TEST(flight_recorder, each_signal_writes_a_file_of_its_window)
 	char path[128];
 
 	GUEST_REQUIRED();
-	/* Long enough for a busy machine to run the guest in it, and the guest runs for longer. */
+	/*
+	 * Long enough for a busy machine to run the guest in it, and shorter than the guest runs.
+	 */
 	start(&setting, "--flight 1s");
 	sleep(1);
 	CHECK(access(setting.path, F_OK) < 0);
@@ -165,7 +167,7 @@ TEST(flight_recorder, a_size_holds_what_fits)
 	stop(&setting);
 }
 
-/* kvmscope dump, of the same build; EXPECTED is its exit status. */
+/* Runs kvmscope dump of the same build. EXPECTED is its exit status. */
 static void dump(const struct setting *setting, struct program *program, const char *options,
 		 int expected)
 {
@@ -196,7 +198,7 @@ TEST(flight_recorder, dump_names_the_file_when_it_is_complete)
 	stop(&setting);
 }
 
-/* A name is one of the directory in which the user is, not the run. */
+/* A relative name is relative to the user's directory, not the run's. */
 TEST(flight_recorder, dump_writes_the_file_that_is_named)
 {
 	char here[256], expected[160];
@@ -238,8 +240,10 @@ TEST(flight_recorder, dump_says_why_it_can_not)
 	stop(&setting);
 }
 
-/* The guest may end before the time after a trigger has passed: that is when its recording matters
- * most. */
+/*
+ * The guest may end before the time after a trigger has passed; its recording is most important
+ * then.
+ */
 TEST(flight_recorder, who_waits_for_a_file_is_told_of_it_when_the_guest_ends)
 {
 	json_t *arguments, *asked = NULL, *result = NULL;

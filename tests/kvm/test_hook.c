@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libvirt's hook, the program: it is gone soon, with status 0 and without a word, whatever the
- * daemon, the disk and the XML are like. Each test has a /run/kvmscope of its own, in a mount
- * namespace, which takes root.
+ * libvirt's hook program: it ends soon, with status 0 and without output, whatever the state of the
+ * daemon, the disk and the XML. Each test has its own /run/kvmscope in a mount namespace, which
+ * requires root.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -36,14 +36,14 @@
 #define HOOK "build/hook/kvmscope-hook"
 #define XML  "<domain type='kvm'><name>web</name></domain>"
 
-/* It ends itself after 16 ms; a machine that is busy may take its time to let it. */
+/* It ends itself after 16 ms, but a busy machine may delay that. */
 #define WALL_MS_MAX 5000
-/* Of a processor: the bound itself. */
+/* CPU time, which is the bound itself. */
 #define CPU_MS_MAX 20
 
 struct place {
 	char directory[64]; /* is /run/kvmscope to the hook */
-	bool frozen;        /* what is written there waits */
+	bool frozen;        /* writes to it block */
 	char hook[256];     /* absolute */
 };
 
@@ -78,7 +78,7 @@ static void remove_place(const struct place *place)
 	char command[96];
 
 	snprintf(command, sizeof(command), "rm -rf %s", place->directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
 static uint64_t now_ms(void)
@@ -89,7 +89,7 @@ static uint64_t now_ms(void)
 	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
 }
 
-/* The child's part: INPUT is its standard input, OUTPUT what it could write to. */
+/* Runs in the child: INPUT is its standard input, OUTPUT gets anything that it writes. */
 static _Noreturn void become_hook(const struct place *place, const char *domain,
 				  const char *operation, int input, int output)
 {
@@ -104,7 +104,7 @@ static _Noreturn void become_hook(const struct place *place, const char *domain,
 	_exit(127);
 }
 
-/* What comes from FEED, by SIZE bytes of TEXT: libvirt's side. */
+/* libvirt's side: writes SIZE bytes of TEXT to the pipe FD. */
 static void feed(int fd, const char *text, size_t size)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -112,14 +112,14 @@ static void feed(int fd, const char *text, size_t size)
 		ssize_t sent = write(fd, text, size);
 
 		if (sent < 0)
-			break; /* it did not want all */
+			break; /* it did not read everything */
 		text += sent;
 		size -= (size_t)sent;
 	}
 	close(fd);
 }
 
-/* Runs the hook with XML of SIZE bytes; NULL: the pipe stays open, with nothing in it. */
+/* Runs the hook with XML of SIZE bytes. NULL: the pipe stays open and empty. */
 static void run_hook(const struct place *place, const char *domain, const char *operation,
 		     const char *xml, size_t size)
 {
@@ -133,7 +133,7 @@ static void run_hook(const struct place *place, const char *domain, const char *
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	REQUIRE(!pipe2(input, O_CLOEXEC) && !pipe2(output, O_CLOEXEC | O_NONBLOCK));
 	getrusage(RUSAGE_CHILDREN, &before);
-	/* It waits for some ms only, in which a busy machine may not let us write. */
+	/* It waits for only a few ms, in which a busy machine may not let us write. */
 	if (there)
 		feed(input[1], xml, size);
 	begun = now_ms();
@@ -155,8 +155,8 @@ static void run_hook(const struct place *place, const char *domain, const char *
 	CHECK(WIFEXITED(status));
 	CHECK_EQUAL(WEXITSTATUS(status), 0);
 	while (!place->frozen && waitpid(-1, NULL, 0) > 0)
-		; /* where the machine is busy it may have left one to hand over */
-	CHECK(read(output[0], &said, 1) < 0 && errno == EAGAIN); /* not a word */
+		; /* on a busy machine it may have left a child to deliver the message */
+	CHECK(read(output[0], &said, 1) < 0 && errno == EAGAIN); /* no output */
 	close(output[0]);
 	close(output[1]);
 }
@@ -165,7 +165,7 @@ struct taken {
 	unsigned int count;
 	char domain[HOOK_WORD_MAX], operation[HOOK_WORD_MAX];
 	size_t xml_size;
-	uint64_t first_number; /* of the domain, when that ends with one */
+	uint64_t first_number; /* the number at the end of the domain's name, if any */
 };
 
 static void take(void *context, const struct hook_message *message)
@@ -179,7 +179,10 @@ static void take(void *context, const struct hook_message *message)
 	taken->xml_size = message->xml_size;
 }
 
-/* What a daemon gets that comes now. */
+/*
+ * Receives everything that a daemon which starts now would get. Returns the number of dropped
+ * messages.
+ */
 static uint64_t take_all(const struct place *place, struct taken *taken)
 {
 	struct hook_inbox *inbox;
@@ -202,7 +205,7 @@ TEST(hook, without_a_daemon_messages_wait_for_it)
 	struct place place;
 
 	PLACE_REQUIRED(&place);
-	run_hook(&place, "web", "prepare", XML, strlen(XML)); /* nothing runs yet */
+	run_hook(&place, "web", "prepare", XML, strlen(XML)); /* not a running domain yet */
 	run_hook(&place, "web", "started", XML, strlen(XML));
 	run_hook(&place, "web", "stopped", XML, strlen(XML));
 	CHECK_EQUAL(take_all(&place, &taken), 0);
@@ -235,8 +238,10 @@ TEST(hook, a_daemon_is_told_at_once)
 	remove_place(&place);
 }
 
-/* It listens, and takes nothing: what its socket has no room for waits in the spool, whose oldest
- * go. */
+/*
+ * The daemon listens but does not read: messages for which its socket has no room go to the spool,
+ * which drops its oldest.
+ */
 TEST(hook, a_hung_daemon_holds_up_nobody)
 {
 	enum { MESSAGES = HOOK_SPOOL_MAX + 40 };
@@ -253,8 +258,10 @@ TEST(hook, a_hung_daemon_holds_up_nobody)
 		run_hook(&place, domain, "started", XML, strlen(XML));
 	}
 	dropped = hook_inbox_dropped(hung);
-	/* How many wait in a socket is the system's to say, net.unix.max_dgram_qlen; some are taken
-	 * at a time. */
+	/*
+	 * The socket's capacity is a system setting, net.unix.max_dgram_qlen. Each read takes a
+	 * limited number of messages.
+	 */
 	for (int i = 0; i <= MESSAGES / HOOK_SPOOL_MAX; i++)
 		hook_inbox_read(hung);
 	CHECK_EQUAL(taken.count + dropped, MESSAGES);
@@ -304,7 +311,7 @@ TEST(hook, xml_that_is_too_much_or_never_comes_is_left_out)
 	remove_place(&place);
 }
 
-/* 128 that wait take no more of the host's memory than that. */
+/* This limits the host memory of 128 waiting messages. */
 TEST(hook, what_waits_is_small)
 {
 	size_t size = 4 * HOOK_QUEUED_MAX;
@@ -338,7 +345,7 @@ TEST(hook, no_place_to_write_is_no_failure)
 	run_hook(&place, "", "started", XML, strlen(XML));
 	take_all(&place, &taken);
 	CHECK_EQUAL(taken.count, 0);
-	/* Somebody else's file, a directory that others may write to, a full file system. */
+	/* A file of another program, a directory that others may write to, a full file system. */
 	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, place.directory);
 	rmdir(spool);
 	close(open(spool, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -357,7 +364,7 @@ TEST(hook, no_place_to_write_is_no_failure)
 	remove_place(&place);
 }
 
-/* A file system that is frozen, on which who writes waits and no signal ends him. */
+/* A frozen file system, on which a writer blocks and no signal ends it. */
 TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
 {
 	char command[512];
@@ -370,16 +377,16 @@ TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
 		"exec 2>/dev/null; d=%s; truncate -s 2M $d.disk && PATH=$PATH:/sbin mkfs.ext4 -q $d.disk && "
 		"mount -o loop $d.disk $d && mkdir -m 700 $d/" HOOK_SPOOL " && fsfreeze -f $d",
 		place.directory);
-	if (system(command)) { /* NOLINT(cert-env33-c): a test's own words */
+	if (system(command)) { /* NOLINT(cert-env33-c): the test's own command */
 		snprintf(command, sizeof(command), "umount %s 2>/dev/null; rm -f %s.disk",
 			 place.directory, place.directory);
-		CHECK(system(command) >= 0); /* NOLINT(cert-env33-c): a test's own words */
+		CHECK(system(command) >= 0); /* NOLINT(cert-env33-c): the test's own command */
 		remove_place(&place);
 		SKIP("no file system can be mounted from a file and frozen here");
 	}
 	thaw = fork();
 	if (!thaw) {
-		sleep(2 * WALL_MS_MAX / 1000); /* a hook that waits is too late, but not for ever */
+		sleep(2 * WALL_MS_MAX / 1000); /* a hook that blocks is too late, but ends */
 		execlp("fsfreeze", "fsfreeze", "-u", place.directory, NULL);
 		_exit(127);
 	}
@@ -388,13 +395,13 @@ TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
 	kill(thaw, SIGKILL);
 	waitpid(thaw, NULL, 0);
 	snprintf(command, sizeof(command), "fsfreeze -u %s 2>/dev/null", place.directory);
-	CHECK(system(command) >= 0); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(system(command) >= 0); /* NOLINT(cert-env33-c): the test's own command */
 	while (waitpid(-1, NULL, 0) > 0)
-		; /* what waited */
+		; /* blocked writers */
 	snprintf(command, sizeof(command),
 		 "for i in 1 2 3 4 5 6 7 8 9; do umount %s && break; sleep 1; done; rm %s.disk",
 		 place.directory, place.directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	remove_place(&place);
 }
 
@@ -409,8 +416,7 @@ static void leave_unfinished(const char *spool, const char *name, time_t age)
 	CHECK(!utimensat(AT_FDCWD, path, times, 0));
 }
 
-/* One that was killed, or whose disk did not answer, while it wrote; and one that writes just now.
- */
+/* One that was killed, or whose disk blocked, while it wrote; and one that is being written now. */
 TEST(hook, what_it_could_not_finish_does_not_stay)
 {
 	struct place place;
@@ -432,25 +438,25 @@ TEST(hook, what_it_could_not_finish_does_not_stay)
 }
 
 /*
- * How long it lets libvirt wait, whatever the machine is busy with: by what it asks the kernel for.
- * libvirt waits for two things, the end of the process that it started, and that nobody can read
- * any more what it writes. So that process may wait for nothing but its child, and that for nothing
- * but its input as long as that is open; each with a timer that ends it.
+ * How long the hook can delay libvirt, however busy the machine is, as shown by its system calls.
+ * libvirt waits for two things: the end of the process that it started, and the closing of all
+ * writing ends of its output. So that process may wait for nothing but its child, and the child for
+ * nothing but its input while that is open, each with a timer that ends it.
  */
 
 #define DEADLINE_US 20000
 
-/* A process of the hook's. */
+/* One of the hook's processes. */
 struct traced {
-	pid_t pid; /* 0: it is not there yet */
+	pid_t pid; /* 0: not started yet */
 	const char *name;
-	long timer_us; /* that it has set; 0: none */
-	int waits_in;  /* the system call that it may wait in */
+	long timer_us; /* the timer that it has set; 0: none */
+	int waits_in;  /* the system call in which it may wait */
 	unsigned int waits;
-	bool done; /* libvirt does not wait for it any more */
+	bool done; /* libvirt no longer waits for it */
 };
 
-/* Those that end at once, with what the hook gives them. */
+/* System calls that return at once with the hook's arguments. */
 static bool ends_at_once(uint64_t call)
 {
 	static const uint16_t calls[] = { SYS_rt_sigaction, SYS_rt_sigprocmask,  SYS_clock_gettime,
@@ -498,14 +504,15 @@ static void note_call(struct traced *process, uint64_t call, const uint64_t argu
 		FAIL_TEST("%s could wait in system call %d", process->name, (int)call);
 }
 
-/* What it stopped for; the signal that it is to get. */
+/* Handles a stop. Returns the signal to deliver. */
 static int note_stop(struct traced *process, int status)
 {
 	struct __ptrace_syscall_info call;
 
 	if (status >> 16 || WSTOPSIG(status) == SIGSTOP || WSTOPSIG(status) == SIGTRAP)
-		return 0;                /* the child's begin */
-	if (WSTOPSIG(status) == SIGALRM) /* the deadline, which stops take the time of */
+		return 0;                /* the start of the child */
+	if (WSTOPSIG(status) == SIGALRM) /* the deadline, which passes because of the tracing
+					  * stops */
 		return 0;
 	if (WSTOPSIG(status) != (SIGTRAP | 0x80))
 		return WSTOPSIG(status);
@@ -523,7 +530,7 @@ static struct traced *find_traced(struct traced processes[2], pid_t pid)
 	return &processes[1];
 }
 
-/* Until both have ended; the first one's status. */
+/* Traces both until they have ended. Returns the first one's status. */
 static int trace_all(struct traced processes[2])
 {
 	int status, result = -1;
@@ -540,7 +547,7 @@ static int trace_all(struct traced processes[2])
 	return result;
 }
 
-/* With a pipe that stays open and has nothing in it. */
+/* With a pipe that stays open and empty. */
 TEST(hook, waits_for_nothing_without_a_deadline)
 {
 	struct traced processes[2] = { { .name = "the hook", .waits_in = SYS_wait4 },
@@ -566,14 +573,14 @@ TEST(hook, waits_for_nothing_without_a_deadline)
 	ptrace(PTRACE_SYSCALL, child, NULL, NULL);
 	CHECK_EQUAL(trace_all(processes), 0);
 	CHECK(processes[0].waits && processes[1].waits);
-	CHECK(processes[1].done); /* and the input is closed */
+	CHECK(processes[1].done); /* and its input is closed */
 	close(input[0]);
 	close(input[1]);
 	close(output);
 	remove_place(&place);
 }
 
-/* Where it is put, beside what others have. */
+/* Installation beside other hooks. */
 
 TEST(hook_install, is_idempotent_and_removes_its_own_alone)
 {
@@ -593,7 +600,7 @@ TEST(hook_install, is_idempotent_and_removes_its_own_alone)
 	CHECK(!hook_has_others(directory));
 	CHECK_EQUAL(hook_uninstall(directory), 0);
 	CHECK(access(qemu_d, F_OK)); /* it was empty */
-	/* Another version's is brought up to date; another's folder stays. */
+	/* Another version's hook is updated; a directory with other files stays. */
 	CHECK(!mkdir(qemu_d, 0755));
 	text_file_write(qemu_d, "others", "#!/bin/sh\n");
 	text_file_write(qemu_d, "kvmscope", "%s", "old " HOOK_MARK);
@@ -605,7 +612,7 @@ TEST(hook_install, is_idempotent_and_removes_its_own_alone)
 	CHECK_EQUAL(state, HOOK_CURRENT);
 	CHECK_EQUAL(hook_uninstall(directory), 0);
 	CHECK(!access(qemu_d, F_OK));
-	/* Somebody else's of our name is left alone. */
+	/* A file of another program with our name is left alone. */
 	text_file_write(qemu_d, "kvmscope", "#!/bin/sh\n");
 	CHECK_EQUAL(hook_install(directory), -EEXIST);
 	CHECK_EQUAL(hook_uninstall(directory), -EEXIST);
@@ -614,5 +621,5 @@ TEST(hook_install, is_idempotent_and_removes_its_own_alone)
 	CHECK_EQUAL(hook_install(directory), -EEXIST);
 	CHECK_EQUAL(hook_uninstall(directory), -EEXIST);
 	snprintf(path, sizeof(path), "rm -rf %s", directory);
-	CHECK(!system(path)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(path)); /* NOLINT(cert-env33-c): the test's own command */
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest that writes random values to its debug registers and counters, beside a watch, on the
- * local KVM. Its counters are emulated, and perf's software events stand for the host's.
+ * A guest that writes random values to its debug registers and counters, with a watch set, on the
+ * local KVM. Its counters are emulated on top of perf's software events, in place of the host's
+ * counters.
  */
 #include "shared/error.h"
 #include "tests/kvm/guest_run.h"
@@ -12,7 +13,7 @@
 #include "vmm/symbols/elf_symbols.h"
 
 #define CPUS  2
-#define CALLS 1000 /* of each CPU, when it has left them alone */
+#define CALLS 1000 /* per CPU, after it has left the registers alone */
 
 struct record {
 	struct watches *watches;
@@ -21,13 +22,13 @@ struct record {
 	_Atomic uint64_t msr_accesses;
 };
 
-/* By the time alone where perf is not to be had. */
+/* By the timer alone if perf is not available. */
 static int create_pmu(struct vcpu *vcpu, struct cpuid_table *table)
 {
 	return pmu_vcpu_create(vcpu, table, &software_perf);
 }
 
-/* It has used its PMU, and brought it into no state that there is not. */
+/* It has used its PMU, and has not brought it into an invalid state. */
 static void check_pmu(struct record *record, struct vcpu *vcpu)
 {
 	struct pmu_vcpu_statistics statistics;

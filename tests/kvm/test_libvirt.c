@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscoped and its hook beside a libvirtd of the test's own: whatever happens to either, domains
- * are not harmed. */
+/*
+ * kvmscoped and its hook with a libvirtd of the test's own: whatever happens to either, domains are
+ * not harmed.
+ */
 #include <libgen.h>
 #include <limits.h>
 #include <signal.h>
@@ -15,7 +17,7 @@
 #include "tests/kvm/text_file.h"
 #include "tests/unit/shim/test.h"
 
-/* The guest's kernel, found by kvmscoped; a failed check after a minute. */
+/* Waits until kvmscoped has found the guest's kernel; the check fails after a minute. */
 static bool wait_for_kernel(const struct daemon_run *daemon, const char *domain)
 {
 	char *log;
@@ -36,7 +38,7 @@ static bool wait_for_kernel(const struct daemon_run *daemon, const char *domain)
 	return false;
 }
 
-/* What its user does. */
+/* The commands of a user. */
 
 static bool type_well(const struct libvirt_host *host, const char *line, char text[4096])
 {
@@ -47,7 +49,7 @@ static bool type_well(const struct libvirt_host *host, const char *line, char te
 	return !status;
 }
 
-/* Those of README.md that make a profile of every domain. */
+/* The lines of README.md that profile every domain. */
 #define README_LINES 3
 
 static bool read_lines(char lines[README_LINES][256])
@@ -64,7 +66,7 @@ static bool read_lines(char lines[README_LINES][256])
 	return found;
 }
 
-/* NUMBER from 0. */
+/* NUMBER counts from 0. */
 static bool type_line_of_readme(const struct libvirt_host *host, int number, char text[4096])
 {
 	char lines[README_LINES][256];
@@ -75,8 +77,10 @@ static bool type_line_of_readme(const struct libvirt_host *host, int number, cha
 	return false;
 }
 
-/* What systemctl is told is written down; the test itself does it. tests/kvm/test_systemd.c has the
- * real one. */
+/*
+ * systemctl's arguments are recorded, and the test carries them out. tests/kvm/test_systemd.c uses
+ * the real one.
+ */
 static void install_systemctl(const struct libvirt_host *host)
 {
 	char directory[128], text[4096];
@@ -129,8 +133,10 @@ static void uninstall(const struct libvirt_host *host)
 	CHECK_STRING(text, "");
 }
 
-/* The third line's, of what the second one has had recorded: as soon as there are samples since the
- * kernel was found. */
+/*
+ * The third line, on what the second one started to record, once there are samples after the kernel
+ * was found.
+ */
 static void check_flame_graph(const struct libvirt_host *host)
 {
 	char text[4096];
@@ -148,7 +154,7 @@ static void check_flame_graph(const struct libvirt_host *host)
 	FAIL_TEST("the flame graph names no function of the kernel");
 }
 
-/* It has been made for once; from here on it can be started again. */
+/* The script has been run once; from here on it can be run again. */
 static bool start_domain(struct libvirt_host *host)
 {
 	char text[4096];
@@ -157,7 +163,7 @@ static bool start_domain(struct libvirt_host *host)
 	       type_well(host, "virsh dumpxml web > web.xml; virsh define web.xml", text);
 }
 
-/* By the three lines of README.md. */
+/* With the three lines of README.md. */
 TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwhile)
 {
 	struct libvirt_host host;
@@ -187,7 +193,7 @@ TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwh
 	CHECK(daemon_run_wait_for_samples(&host.daemon, "web", 5));
 	CHECK(libvirt_host_runs(&host, "web", pid));
 
-	/* Turned off and on as it runs, by libvirt's own means. */
+	/* Turned off and on while it runs, with libvirt's own commands. */
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0,
 			     "metadata web urn:kvmscope:profile --live --remove"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
@@ -199,7 +205,8 @@ TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwh
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "destroy web"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
 
-	/* As its next start has it, and told by the hook: libvirtd, started again, has found that.
+	/*
+	 * In the next start's configuration, and reported by the hook after libvirtd was restarted.
 	 */
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "start web"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 1));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The libvirtd that tests start: what they rely on. */
+/* The libvirtd that other tests start: the properties that they rely on. */
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>

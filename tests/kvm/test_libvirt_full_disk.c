@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Domains of libvirt whose recordings, and what the hook leaves for kvmscoped, lie on file systems
- * that fill up: the oldest recordings go, never what others have there, no domain is harmed, and
- * kvmscoped goes on when there is room.
+ * libvirt domains whose recordings, and the messages of the hook, are on file systems that fill up:
+ * the oldest recordings are removed, files of others never. No domain is harmed, and kvmscoped
+ * continues when there is room again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,20 +21,20 @@
 
 #define KIB 1024ul
 
-/* Of the disk of recordings: a file is begun where its reserve and 1 MiB are free. */
+/* Disk of the recordings: a file is started if the reserve and 1 MiB are free. */
 #define DISK     (4096 * KIB)
 #define RESERVE  (1024 * KIB)
 #define TO_BEGIN (RESERVE + 1024 * KIB)
-/* Recordings of before, the oldest that there are. */
+/* Earlier recordings, the oldest of all. */
 #define OLD_FILES 4
 #define OLD_SIZE  (256 * KIB)
-/* For what is recorded meanwhile, some KiB a second. */
+/* For current recordings, some KiB a second. */
 #define SPARE (768 * KIB)
 
 #define TRIES 1200 /* of 50 ms, a minute */
 
 struct disks {
-	char recordings[128], run[128]; /* where they are mounted */
+	char recordings[128], run[128]; /* their mount points */
 };
 
 static bool mount_disk(const char *path, const char *options)
@@ -62,7 +62,10 @@ static size_t free_bytes(const char *disk)
 	return statvfs(disk, &status) ? 0 : status.f_bavail * status.f_frsize;
 }
 
-/* Adds SIZE bytes to the file NAME below DISK, fewer if there is no room; what it has then. */
+/*
+ * Appends SIZE bytes to the file NAME below DISK, or fewer if there is no room. Returns its new
+ * size.
+ */
 static size_t grow_file(const char *disk, const char *name, size_t size)
 {
 	static char zeros[4 * KIB];
@@ -79,7 +82,7 @@ static size_t grow_file(const char *disk, const char *name, size_t size)
 	return (size_t)status.st_size;
 }
 
-/* Somebody else's file leaves so many bytes, or none; what it has. */
+/* A file of another program leaves this number of bytes free, or none. Returns its size. */
 static size_t leave_free(const char *disk, size_t bytes)
 {
 	return grow_file(disk, "others", free_bytes(disk) - bytes);
@@ -99,7 +102,7 @@ static void check_others(const char *disk, size_t size)
 	CHECK(!stat(path, &status) && (size_t)status.st_size == size);
 }
 
-/* The domain "old", which is there no longer. */
+/* The domain "old", which no longer exists. */
 static void make_old_recordings(const struct disks *disks)
 {
 	char path[192];
@@ -129,7 +132,7 @@ static bool has_old(const struct disks *disks, int number)
 	return !access(path, F_OK);
 }
 
-/* Domains that always work, so that each second has a file. */
+/* Domains without idle time, so that each second has a file. */
 static bool start_domain(struct libvirt_host *host, const char *name)
 {
 	const struct libvirt_domain domain = {
@@ -152,7 +155,7 @@ static size_t count_in_log(const struct libvirt_host *host, const char *text)
 	return count;
 }
 
-/* Complete files of NAME; a failed check after a minute without one. */
+/* The number of complete files of NAME; the check fails if there is none after a minute. */
 static bool wait_for_file(const struct disks *disks, const char *name)
 {
 	char command[320];
@@ -161,7 +164,7 @@ static bool wait_for_file(const struct disks *disks, const char *name)
 		command, sizeof(command),
 		"timeout 60 sh -c 'until ls %s/%s/*.perf.data > /dev/null 2>&1; do sleep 0.1; done'",
 		disks->recordings, name);
-	if (!system(command)) /* NOLINT(cert-env33-c): a test's own words */
+	if (!system(command)) /* NOLINT(cert-env33-c): the test's own command */
 		return true;
 	FAIL_TEST("there is no recording of %s", name);
 	return false;
@@ -173,7 +176,7 @@ static bool is_recorded(const struct libvirt_host *host, const struct disks *dis
 	return daemon_run_wait_for_samples(&host->daemon, name, 5) && wait_for_file(disks, name);
 }
 
-/* So much that the first of the old ones have to go, and not the last. */
+/* So much that some of the old files have to be removed, but not all. */
 static void check_the_oldest_go(const struct libvirt_host *host, const struct disks *disks)
 {
 	CHECK(has_old(disks, 1));
@@ -185,7 +188,7 @@ static void check_the_oldest_go(const struct libvirt_host *host, const struct di
 	CHECK_EQUAL(count_in_log(host, "not recorded until"), 0);
 }
 
-/* Until nothing of ours could go any more, and nothing is written. */
+/* Until no file of ours is left to remove, and nothing is written. */
 static size_t fill_up(const struct libvirt_host *host, const struct disks *disks)
 {
 	size_t others = fill(disks->recordings);
@@ -196,7 +199,7 @@ static size_t fill_up(const struct libvirt_host *host, const struct disks *disks
 	return fill(disks->recordings);
 }
 
-/* Samples are taken as before, though none is kept. */
+/* Sampling continues, though nothing is kept. */
 static void check_it_is_sampled(const struct libvirt_host *host, const char *name)
 {
 	json_t *status =
@@ -207,7 +210,7 @@ static void check_it_is_sampled(const struct libvirt_host *host, const char *nam
 	CHECK(daemon_run_wait_for_samples(&host->daemon, name, samples + 60));
 }
 
-/* Beside kvmscoped, which is full; and with no room for what the hook would leave for it. */
+/* Beside kvmscoped, whose disk is full, and without room for the hook's messages. */
 static void start_another(struct libvirt_host *host, const struct disks *disks)
 {
 	CHECK_EQUAL(daemon_run_stop(&host->daemon, SIGTERM), 0);
@@ -259,7 +262,7 @@ static void fill_disks(struct libvirt_host *host, const struct disks *disks)
 	check_they_run(host, pids);
 }
 
-/* Nothing is left but recordings; on the disk of the hook's messages somebody else's file is. */
+/* Nothing is left but recordings; the disk of the hook's messages has the other program's file. */
 static void end_domains(struct libvirt_host *host, const struct disks *disks)
 {
 	CHECK(!libvirt_virsh(&host->libvirt, NULL, 0, "destroy one"));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Domains of libvirt whose names, metadata and disks were chosen by somebody who wishes the host
- * ill: all that libvirt 9.0 starts, but no more than is needed of a kind. They are profiled as any
- * other, or are not, and nothing that shows them is deceived.
+ * libvirt domains with hostile names, metadata and disks: one of each kind that libvirt 9.0
+ * accepts. They are profiled like others, or are not, and nothing that displays them is deceived.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -19,10 +18,10 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/daemon/domain_name.h"
 
-/* What whoever runs a name as a command would make below the daemon's directory. */
+/* The files that would appear below the daemon's directory if a name were run as a command. */
 #define TRAP "trapped"
 
-/* The longest of which libvirt can make the file NAME.xml.new. */
+/* The longest name for which libvirt can create the file NAME.xml.new. */
 #define NAME_MAX_OF_LIBVIRT 247
 #define X16                 "xxxxxxxxxxxxxxxx"
 #define X240                X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16
@@ -45,7 +44,7 @@ static const char *const names[] = {
 
 #define NAMES (sizeof(names) / sizeof(names[0]))
 
-/* Those that are not profiled, by their metadata; the names say why. */
+/* Those that are not profiled because of their metadata; their names say why. */
 #define OWN "xmlns:k='urn:kvmscope:profile'"
 static const struct {
 	const char *name, *metadata, *said;
@@ -59,7 +58,7 @@ static const struct {
 	{ "unknown", "<k:profile " OWN " f='&lt;%n>'/>", "there is no setting 'f'" },
 	{ "many", "<k:profile " OWN " a='' b='' c='' d='' e='' f='' g='' h='' i='' j=''/>",
 	  "more attributes than" },
-	/* That libvirt can not read it again either is its own fault. */
+	/* libvirt cannot read it back either, by its own fault. */
 	{ "entity", "<k:profile " OWN ">&secret;</k:profile>",
 	  "cannot read the profile that domain entity requests: cannot parse the XML of a domain" },
 	{ "huge", NULL,
@@ -68,7 +67,7 @@ static const struct {
 
 #define REFUSED (sizeof(refused) / sizeof(refused[0]))
 
-/* As XML has a name, whatever its bytes. */
+/* The XML form of a name, whatever its bytes. */
 static void put_text(FILE *to, const char *text)
 {
 	for (; *text; text++)
@@ -90,8 +89,7 @@ static void put_metadata(FILE *to, const char *metadata)
 	fputs("</o:x>", to);
 }
 
-/* Finds nothing to boot, and tries again every 3 seconds: so it uses a little CPU time, for ever.
- */
+/* Finds nothing to boot and retries every 3 seconds, so it uses a little CPU time, forever. */
 static void write_domain(const char *path, const char *name, const char *metadata, const char *disk)
 {
 	FILE *file = fopen(path, "we");
@@ -130,7 +128,7 @@ static bool start_domain(struct libvirt_host *host, const char *name, const char
 	return false;
 }
 
-/* A file name as bad as a domain's: it can have a slash before it only. */
+/* A file name as hostile as a domain's. A slash is possible only before it. */
 #define DISK                                                                                       \
 	"disk\n<3>kvmscope: \xc2\x9b"                                                              \
 	"31m$(touch " TRAP ").img"
@@ -159,7 +157,7 @@ static bool start_domains(struct libvirt_host *host)
 	return started;
 }
 
-/* What is shown. */
+/* The displayed form. */
 
 static void check_is_one_of_them(const char *shown)
 {
@@ -173,7 +171,7 @@ static void check_is_one_of_them(const char *shown)
 	FAIL_TEST("there is no domain '%s'", shown);
 }
 
-/* By its name as it is, which may be what another's is shown as, and as it is shown. */
+/* By its real name, which may equal another domain's displayed form, and by its displayed form. */
 static void check_status(const struct libvirt_host *host, const char *asked, const char *expected)
 {
 	json_t *status =
@@ -183,7 +181,10 @@ static void check_status(const struct libvirt_host *host, const char *asked, con
 	json_decref(status);
 }
 
-/* What LINE writes, run where TRAP would be made; HERE is where the tests are. To be freed. */
+/*
+ * The output of LINE, run where TRAP would be created; HERE is the tests' directory. The caller
+ * frees it.
+ */
 static char *run(const struct libvirt_host *host, const char *line)
 {
 	char here[512] = "", command[2048], *text = calloc(1, 1 << 16);
@@ -197,7 +198,7 @@ static char *run(const struct libvirt_host *host, const char *line)
 	return text;
 }
 
-/* All of one kind that a JSON list or object of theirs has. */
+/* All values of one key in a JSON list or object. */
 static void check_count(const char *what, size_t count)
 {
 	if (count != NAMES)
@@ -261,7 +262,7 @@ static void check_directories(const struct libvirt_host *host)
 	}
 }
 
-/* What TAB offers. */
+/* What TAB completes to. */
 static void check_completion(const struct libvirt_host *host)
 {
 	char *text = run(
@@ -277,8 +278,10 @@ static void check_completion(const struct libvirt_host *host)
 	free(text);
 }
 
-/* None that another chose, and each of them TEXT: the log of kvmscoped, or what a command has
- * written. */
+/*
+ * Checks that TEXT, the log of kvmscoped or the output of a command, has none of the hostile
+ * strings.
+ */
 static void check_lines(const char *text)
 {
 	for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
@@ -293,7 +296,7 @@ static void check_lines(const char *text)
 			FAIL_TEST("there is a control character: %.100s", at);
 }
 
-/* Names are looked for on the disk. */
+/* Image files are searched for on the disk. */
 static void check_dump(const struct libvirt_host *host)
 {
 	char *text = run(host, "for ((;;)); do kvmscope ctl dump . && break; sleep 1; done");
@@ -327,7 +330,7 @@ static void check_log(const struct libvirt_host *host)
 	free(log);
 }
 
-/* The labels of each, which the store has read. */
+/* The labels of each domain, as read by the store. */
 static void check_pushed(const struct libvirt_host *host, struct pprof_store *store)
 {
 	char shown[DOMAIN_FILE_SIZE], host_name[256] = "", label[2 * DOMAIN_FILE_SIZE + 256];
@@ -365,7 +368,7 @@ static void check_all(const struct libvirt_host *host, struct pprof_store *store
 	CHECK(access(trap, F_OK) != 0);
 }
 
-/* They run, and end; by their numbers, as virsh takes names for more than names. */
+/* They run, and end. Selected by number, since virsh interprets names. */
 static void end_domains(struct libvirt_host *host)
 {
 	char *ids = run(host, "virsh -q list --id --state-running");
@@ -378,7 +381,7 @@ static void end_domains(struct libvirt_host *host)
 	libvirt_host_check_nothing_is_left(host, "*.xml");
 }
 
-/* A port that is nobody's now. */
+/* A port that nothing uses now. */
 static void find_port(unsigned int *port)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What libvirt does to a domain that runs: moves it to another host, each with a kvmscoped of its
- * own; suspends, saves and resets it, while libvirtd is killed. The profile follows.
+ * What libvirt does to a running domain: it moves it to another host (each with its own kvmscoped),
+ * suspends, saves and resets it, while libvirtd is killed. The profile follows.
  */
 #include <limits.h>
 #include <signal.h>
@@ -19,10 +19,10 @@
 
 #define TRIES 600 /* of 0.1 s, a minute */
 
-/* All that a host has of the domain is in one file. */
+/* All data of one host is in one file. */
 #define WHOLE "[recordings]\nrotate = 1h\n"
 
-/* Both tell kvmscoped by the hook. */
+/* Both report to kvmscoped by the hook. */
 static bool start(struct libvirt_host *host)
 {
 	libvirt_host_install_hook(host);
@@ -69,7 +69,7 @@ static void check_logged(const struct libvirt_host *host, const char *name, cons
 		show_log(host);
 }
 
-/* By libvirt's hook, of which the one or the other is enough; after a minute a failed check. */
+/* Reported by libvirt's hook; either message is enough. The check fails after a minute. */
 static void check_told(const struct libvirt_host *host, const char *name, const char *one,
 		       const char *other)
 {
@@ -111,7 +111,7 @@ static void check_virsh(struct libvirt_host *host, const char *arguments)
 		FAIL_TEST("virsh %s: %s", arguments, text);
 }
 
-/* As libvirt runs the test guest, which says by its exit status that it ran. */
+/* As libvirt runs the test guest, which reports by its exit status that it ran. */
 static bool qemu_runs_guest_with_kvm(void)
 {
 	int status = system(
@@ -130,10 +130,10 @@ static bool wait_until_it_works(const struct libvirt_host *host, const char *nam
 	snprintf(command, sizeof(command),
 		 "timeout 120 sh -c 'until grep -qs \"%s\" %s/log/%s.console; do sleep 0.1; done'",
 		 says, host->libvirt.directory, name);
-	return !system(command); /* NOLINT(cert-env33-c): a test's own words */
+	return !system(command); /* NOLINT(cert-env33-c): the test's own command */
 }
 
-/* The latest file of NAME, which is complete. */
+/* The latest complete file of NAME. */
 static void check_names(const struct libvirt_host *host, const char *name)
 {
 	char command[256], path[256] = "";
@@ -142,7 +142,7 @@ static void check_names(const struct libvirt_host *host, const char *name)
 	snprintf(command, sizeof(command),
 		 "ls %s/recordings/%s/*.perf.data | tail -n 1 | tr -d '\n'", host->daemon.directory,
 		 name);
-	list = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	list = popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 	if (!list || !fgets(path, sizeof(path), list))
 		FAIL_TEST("there is no recording of %s", name);
 	else
@@ -151,7 +151,7 @@ static void check_names(const struct libvirt_host *host, const char *name)
 		pclose(list);
 }
 
-/* Each has the domain's directory, and nothing else is left. */
+/* Each host has the domain's directory, and nothing else is left. */
 static void check_end(struct libvirt_host *host, const char *name)
 {
 	char command[256];
@@ -161,7 +161,7 @@ static void check_end(struct libvirt_host *host, const char *name)
 	snprintf(command, sizeof(command),
 		 "cd %s/recordings/%s && test $(cat domain) = %s && ls *.perf.data* > /dev/null",
 		 host->daemon.directory, name, name);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
 static void follow_by_kvm(struct libvirt_host *from, struct libvirt_host *to)
@@ -214,14 +214,14 @@ static long count_samples(const struct libvirt_host *host)
 	return samples;
 }
 
-/* After BEFORE, which are none of a domain that has another process now. */
+/* Newer than BEFORE, which would be files of a domain whose process has changed. */
 static void check_it_goes_on(struct libvirt_host *host, long before, const char *what)
 {
 	if (!daemon_run_wait_for_samples(&host->daemon, "one", before + 10))
 		FAIL_TEST("no samples after %s", what);
 }
 
-/* The other host can not be reached: it stays, and nobody believes that it has gone. */
+/* The other host cannot be reached: the domain stays, and is not considered migrated. */
 static void fail_to_migrate(struct libvirt_host *from, struct libvirt_host *to)
 {
 	long before = count_samples(from);
@@ -236,7 +236,10 @@ static void fail_to_migrate(struct libvirt_host *from, struct libvirt_host *to)
 	CHECK(!has_logged(from, "moved"));
 }
 
-/* libvirtd is killed while it is suspended; its hook tells of each domain that it finds again. */
+/*
+ * libvirtd is killed while the domain is suspended. Its hook reports each domain that it finds
+ * again.
+ */
 static void disturb(struct libvirt_host *host)
 {
 	pid_t pid = libvirt_domain_pid(&host->libvirt, "one");
@@ -252,7 +255,7 @@ static void disturb(struct libvirt_host *host)
 	CHECK_EQUAL(libvirt_domain_pid(&host->libvirt, "one"), pid);
 }
 
-/* kvmscoped alone is started anew, then it while there is no libvirtd. */
+/* kvmscoped is restarted alone, and then while there is no libvirtd. */
 static void restart(struct libvirt_host *host)
 {
 	pid_t pid = libvirt_domain_pid(&host->libvirt, "one");
@@ -269,7 +272,7 @@ static void restart(struct libvirt_host *host)
 	CHECK(libvirt_host_runs(host, "one", pid));
 }
 
-/* Into a file, and into libvirt's own. */
+/* To a file, and to libvirt's managed save. */
 static void save(struct libvirt_host *host)
 {
 	char arguments[192];
@@ -295,7 +298,7 @@ static void save(struct libvirt_host *host)
 struct site {
 	struct libvirt_host host;
 	struct pprof_store store;
-	unsigned int seen; /* of what the store got */
+	unsigned int seen; /* profiles that the store received */
 };
 
 static bool start_site(struct site *site)
@@ -319,7 +322,7 @@ static void end_site(struct site *site)
 	pprof_store_free(&site->store);
 }
 
-/* Has it functions of the kernel that has found no root file system, and spins in panic()? */
+/* True if it has symbols of a kernel that has found no root file system and spins in panic(). */
 static bool has_names(const struct site *site, const struct pprof_received *received)
 {
 	char path[128], *text;
@@ -338,7 +341,7 @@ static bool has_names(const struct site *site, const struct pprof_received *rece
 	return found;
 }
 
-/* Of the domain ONE, and with the labels of this host, as before and after. */
+/* Profiles of the domain ONE, with this host's labels, as before and after. */
 static void check_pushed(struct site *site)
 {
 	char host[HOST_NAME_MAX + 1] = "", name[HOST_NAME_MAX + 64];

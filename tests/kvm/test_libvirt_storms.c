@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Domains that start and end in a row and at once, while kvmscoped hangs, and it and libvirtd are
- * killed: no domain is harmed, and nothing is left behind. */
+/*
+ * Many domains start and end, one after the other and at once, while kvmscoped hangs and is killed,
+ * and libvirtd is killed: no domain is harmed, and nothing is left over.
+ */
 #include <dirent.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,8 +15,10 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/daemon/hook_message.h"
 
-/* One after the other, and at once; fewer where it is the second time, with sanitizers.
- * KVMSCOPE_STORM is another number of those in a row. */
+/*
+ * One after the other, and at once; fewer with sanitizers, where this is the second run.
+ * KVMSCOPE_STORM sets the number of those one after the other.
+ */
 #ifdef __SANITIZE_ADDRESS__
 #define IN_A_ROW 4
 #else
@@ -24,12 +28,12 @@
 
 #define TRIES 1200 /* of 50 ms, a minute */
 
-/* What virsh is told; $n is the domain's number. */
+/* virsh commands; $n is the domain's number. */
 #define START       "create small-$n.xml"
 #define END         "destroy small-$n"
 #define COME_AND_GO START "; " END
 
-/* Without firmware that does much and without a kernel: it is the start and the end that count. */
+/* With minimal firmware and without a kernel: only start and end matter. */
 static void write_small_domain(const struct libvirt_host *host, int number)
 {
 	char path[128];
@@ -49,8 +53,7 @@ static void write_small_domain(const struct libvirt_host *host, int number)
 	fclose(file);
 }
 
-/* Tells virsh so, ROUNDS times AT_ONCE of them, each with a domain of its own. Goes on meanwhile.
- */
+/* Runs ROUNDS times AT_ONCE such virsh processes, each with its own domain, in the background. */
 static FILE *begin_storm(const struct libvirt_host *host, const char *commands, int rounds,
 			 int at_once)
 {
@@ -61,7 +64,7 @@ static FILE *begin_storm(const struct libvirt_host *host, const char *commands, 
 		"cd %s; for i in $(seq %d); do for n in $(seq %d); do timeout -k 10 60 virsh -q -c '%s' \"%s\" "
 		"> storm-$n.log 2>&1 || touch failed & done; wait; test ! -e failed || exit 1; done",
 		host->libvirt.directory, rounds, at_once, host->libvirt.uri, commands);
-	return popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	return popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 }
 
 static void end_storm(const struct libvirt_host *host, FILE *storm)
@@ -72,7 +75,7 @@ static void end_storm(const struct libvirt_host *host, FILE *storm)
 	if (!pclose(storm))
 		return;
 	snprintf(command, sizeof(command), "cat %s/storm-*.log >&2", host->libvirt.directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	FAIL_TEST("a domain could not be started or ended");
 }
 
@@ -88,7 +91,7 @@ static void kill_daemon(struct libvirt_host *host)
 	CHECK_EQUAL(daemon_run_stop(&host->daemon, SIGKILL), 128 + SIGKILL);
 }
 
-/* They come and go all at once, and find kvmscoped there, gone and back. */
+/* All domains come and go at once, while kvmscoped is present, gone and back. */
 static void kill_daemon_in_a_storm(struct libvirt_host *host)
 {
 	FILE *storm = begin_storm(host, COME_AND_GO, 1, AT_ONCE);
@@ -119,7 +122,7 @@ static void check_they_run(const struct libvirt_host *host, const pid_t pids[AT_
 		CHECK(pids[i] > 0 && !kill(pids[i], 0) && pid_of(host, i + 1) == pids[i]);
 }
 
-/* Neither is there for a moment, and both find the domains again. */
+/* Neither daemon runs for a moment, and both find the domains again. */
 static void kill_both_beside_domains(struct libvirt_host *host)
 {
 	pid_t pids[AT_ONCE];
@@ -138,11 +141,11 @@ static void kill_both_beside_domains(struct libvirt_host *host)
 	storm(host, END, 1, AT_ONCE);
 }
 
-/* What is left. */
+/* What is left over. */
 
 static size_t count_entries(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Of a directory, files that begin with a dot included; none if there is no such directory. */
+/* The number of files in a directory, dot files included; 0 if it does not exist. */
 static size_t count_entries(const char *format, ...)
 {
 	const struct dirent *entry;
@@ -179,7 +182,7 @@ static size_t count_children(pid_t pid)
 	return count;
 }
 
-/* What kvmscoped has while it has no domain. */
+/* kvmscoped's resources without a domain. */
 struct holding {
 	size_t threads, descriptors;
 };
@@ -190,7 +193,10 @@ static struct holding holding_of(pid_t pid)
 				 count_entries("/proc/%d/fd", pid) };
 }
 
-/* All domains, helpers of libvirt and hooks are the keeper's, whose only child is libvirtd. */
+/*
+ * The keeper is the parent of all domains, helpers of libvirt and hooks. Its only child is libvirtd
+ * now.
+ */
 static bool is_quiet(const struct libvirt_host *host, const struct holding *before)
 {
 	struct holding now = holding_of(host->daemon.pid);
@@ -200,7 +206,7 @@ static bool is_quiet(const struct libvirt_host *host, const struct holding *befo
 	       now.threads <= before->threads && now.descriptors <= before->descriptors;
 }
 
-/* Processes, messages that wait, threads and descriptors; those that end take a moment. */
+/* Processes, waiting messages, threads and descriptors. Those that end take a moment. */
 static void check_all_is_quiet(const struct libvirt_host *host, const struct holding *before)
 {
 	struct holding now;
@@ -216,7 +222,7 @@ static void check_all_is_quiet(const struct libvirt_host *host, const struct hol
 			  now.threads, now.descriptors, before->threads, before->descriptors);
 }
 
-/* Without a daemon the hook has nobody; one that is stopped takes nothing from its socket. */
+/* Without a daemon nothing receives the hook's messages; a stopped one reads none. */
 TEST(libvirt, storms_of_domains_leave_nothing_behind_whatever_the_daemon_does)
 {
 	const char *rounds = getenv("KVMSCOPE_STORM");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The emulated PMU counting by perf events of the vCPU's thread, as our own
- * guest meets it. Software events stand for hardware's, so that what they count is not the
- * guest's alone: what is shown is that they are counted, and interrupt.
+ * The emulated PMU on perf events of the vCPU's thread, as used by our own guest. Software events
+ * replace hardware events, so their counts do not depend on the guest alone. The tests show that
+ * they are counted and that they interrupt.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 
 #define COUNTED 123456789
 
-/* Has counted so much when it is first read. */
+/* The count when it is first read. */
 static int read_counted(void *context, int event, struct pmu_host_reading *reading)
 {
 	*reading = (struct pmu_host_reading){ .count = COUNTED, .enabled = 1, .running = 1 };

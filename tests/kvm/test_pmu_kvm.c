@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emulated PMU as our own guests meet it: tests/guests/program_pmu.c says in detail what it
- * expects. */
+/*
+ * The emulated PMU as used by our own guests. tests/guests/program_pmu.c has the details of what is
+ * expected.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -9,15 +11,15 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/pmu/vcpu_pmu.h"
 
-/* By the time alone, also where the host has counters. */
+/* By the timer alone, even if the host has counters. */
 static int create_by_time(struct vcpu *vcpu, struct cpuid_table *table)
 {
 	return pmu_vcpu_create(vcpu, table, NULL);
 }
 
-/* What the vCPU's thread and its PMU had done when the guest had ended. */
+/* The state of the vCPU's thread and its PMU after the guest has ended. */
 struct account {
-	/* ns; of real time what the thread has not waited for a CPU */
+	/* in ns; real time without the time in which the thread waited for a CPU */
 	uint64_t cpu_time, real_time;
 	struct pmu_vcpu_statistics statistics;
 	struct pmu_state state;
@@ -70,7 +72,7 @@ static struct vcpu_pmu_operations counting_by_time(void)
 	return operations;
 }
 
-/* Runs the part of the program that APPEND names; nothing was other than it expects. */
+/* Runs the part of the program that APPEND selects and checks that it reports no failures. */
 static void run_part(struct guest_run *run, struct account *account, const char *append)
 {
 	const struct vcpu_pmu_operations by_time = counting_by_time();
@@ -111,7 +113,7 @@ TEST(pmu_vcpu, registers_are_there_and_fault_where_they_should)
 	check_part("program=pmu pmu=registers");
 }
 
-/* ns that the guest's core cycles say, for so many loops. */
+/* Number of ns in the guest's core cycles for this number of loops. */
 static double counted_time(const char *append, struct account *account)
 {
 	struct guest_run run;
@@ -121,9 +123,8 @@ static double counted_time(const char *append, struct account *account)
 }
 
 /*
- * CPU time may be without that of interrupts, and real time is with that for which the thread
- * slept: the cycles are between them. CPU time is used before and behind what is counted as well:
- * as much as for no loops.
+ * CPU time may exclude interrupts, and real time includes sleep: the cycles are between both. CPU
+ * time is also used before and after the measured part, as measured with no loops.
  */
 TEST(pmu_vcpu, core_cycles_are_the_time_that_the_guest_ran)
 {
@@ -142,7 +143,7 @@ TEST(pmu_vcpu, core_cycles_are_the_time_that_the_guest_ran)
 			  (unsigned long long)with.real_time);
 }
 
-/* 20 times 10 ms of it, nearly all of which the vCPU is halted for. */
+/* 20 times 10 ms, almost all of it halted. */
 TEST(pmu_vcpu, halted_time_is_no_cycles)
 {
 	struct account account;
@@ -159,7 +160,7 @@ static void on_end_of_two(void *context, struct vcpu *vcpu)
 	pmu_vcpu_statistics(vcpu, &statistics[vcpu->index]);
 }
 
-/* As many as there were periods of all the cycles, which the guest counts in another counter. */
+/* One for each period in the total of the cycles, which the guest counts in another counter. */
 static void check_overflow(const char *append, bool by_vector)
 {
 	struct account account;
@@ -189,15 +190,20 @@ TEST(pmu_vcpu, overflow_is_a_fixed_vector)
 	check_overflow("program=pmu pmu=overflow by=vector cpl=0", true);
 }
 
-/* An interrupt of the PIT's could come while the LAPIC's state is written: the mask bit is left
- * alone. */
+/*
+ * An interrupt of the PIT could arrive while the LAPIC's state is written, so the mask bit is not
+ * touched.
+ */
 TEST(pmu_vcpu, overflow_leaves_the_pit_its_interrupts)
 {
 	GUEST_REQUIRED();
 	check_overflow("program=pmu pmu=overflow pit=open by=vector", true);
 }
 
-/* Where Linux has it, and the one whose mask bit is set without the rest of the LAPIC's state. */
+/*
+ * At the address that Linux uses, and one whose mask bit is set without the rest of the LAPIC's
+ * state.
+ */
 TEST(pmu_vcpu, overflow_goes_by_an_lvtpc_of_x2apic)
 {
 	GUEST_REQUIRED();
@@ -205,7 +211,7 @@ TEST(pmu_vcpu, overflow_goes_by_an_lvtpc_of_x2apic)
 	check_overflow("program=pmu pmu=overflow apic=x2 by=vector", true);
 }
 
-/* Each boot has a thread of its own, and so a timer for its overflows. */
+/* Each boot has its own vCPU thread, and so its own overflow timer. */
 TEST(pmu_vcpu, overflow_comes_also_behind_a_reset)
 {
 	const struct vcpu_pmu_operations by_time = counting_by_time();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A PMU's state as a vCPU that runs has it: put back into another machine it goes on, and a reset
+/*
+ * The state of a PMU in a running vCPU: restored into another machine it continues, and a reset
  * clears it.
  */
 #include "shared/error.h"
@@ -14,9 +15,9 @@
 
 struct account {
 	struct pmu_state restored, state; /* at the start and at the end */
-	bool reset;                       /* at the end, before STATE is taken */
+	bool reset;                       /* at the end, before STATE is saved */
 	uint64_t misc_enable;
-	int misc_error; /* of reading that */
+	int misc_error; /* at the read */
 };
 
 static int create_by_time(struct vcpu *vcpu, struct cpuid_table *table)
@@ -24,7 +25,7 @@ static int create_by_time(struct vcpu *vcpu, struct cpuid_table *table)
 	return pmu_vcpu_create(vcpu, table, NULL);
 }
 
-/* As of a machine whose guest had core cycles counted, for a second. */
+/* State of a machine whose guest has counted core cycles for a second. */
 static void on_start(void *context, struct vcpu *vcpu)
 {
 	struct account *account = context;
@@ -71,7 +72,7 @@ TEST(pmu_state, a_restored_counter_goes_on_with_the_guest)
 	run_hello(&account);
 	ran = account.state.time - account.restored.time;
 	CHECK(ran > 0);
-	/* Each end is rounded down to a cycle. */
+	/* Both ends are rounded down to a cycle. */
 	CHECK(account.state.general[1] - START >=
 	      ran * (account.state.clock.core / 1000) / 1000000 - 1);
 	CHECK(account.state.general[1] - START <=

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The clock of a PMU and the timer of its overflows, by perf's cpu-clock and by what stands in for
- * it. A loaded host takes the CPU away, and interrupts take of it what they like: so nothing is
- * said here of how late anything comes, but what all of that can only add to.
+ * The clock of a PMU and its overflow timer, with perf's cpu-clock and with the fallback. A busy
+ * host takes CPU time away, and interrupts use any amount of it. So the tests do not check how late
+ * anything comes, but bounds that delays can only increase.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #define MS 1000000ull
 
-/* On a CPU; the POSIX timer's, and one is no proof of when the next tick comes. */
+/* On a CPU. The POSIX timer fires at ticks, and one tick does not determine the next. */
 #define PATIENCE (2000 * MS)
 
 static volatile sig_atomic_t kicks;
@@ -25,7 +25,7 @@ static void on_kick(int signal)
 	kicks++;
 }
 
-/* A clock and a timer, and the kick's signal as this test's own until the end. */
+/* A clock and a timer. The kick's signal belongs to this test until the end. */
 struct setting {
 	struct cpu_clock clock;
 	struct pmu_timer timer;
@@ -89,7 +89,7 @@ static bool perf_is_possible(void)
 			SKIP("the host lets us have no cpu-clock event");                          \
 	} while (0)
 
-/* Until a kick, or END by CLOCK. The time then. */
+/* Waits for a kick, or until END by CLOCK. Returns the time. */
 static uint64_t burn_until(const struct cpu_clock *clock, uint64_t end)
 {
 	uint64_t now;
@@ -106,7 +106,7 @@ static void burn_until_end(const struct cpu_clock *clock, uint64_t end)
 		;
 }
 
-/* The timer's clock is another one: they do not run apart by half. */
+/* The timer uses another clock. They do not differ by half. */
 static bool is_time_for(uint64_t passed, uint64_t wait)
 {
 	return passed >= wait / 2;
@@ -124,7 +124,7 @@ static void check_comes_after(struct setting *setting, uint64_t wait)
 	CHECK(is_time_for(kicked - begin, wait));
 }
 
-/* It is off the CPU for most of the time, unless each of its ways into sleep is held up. */
+/* It sleeps most of the time, even if each wake-up is delayed. */
 static void sleep_for(unsigned int ms)
 {
 	const struct timespec time = { .tv_nsec = MS };
@@ -140,19 +140,19 @@ static void check_timer(bool perf)
 
 	set_up(&setting, perf);
 	check_comes_after(&setting, 5 * MS);
-	check_comes_after(&setting, 20 * MS); /* it has come once: another one */
+	check_comes_after(&setting, 20 * MS); /* the first has fired: this is another one */
 
-	/* It comes once. */
+	/* It fires once. */
 	kicks = 0;
 	CHECK_EQUAL(pmu_timer_arm(&setting.timer, 0), 0);
 	burn_until_end(&setting.clock, cpu_clock_now(&setting.clock) + 50 * MS);
 	CHECK_EQUAL(kicks, 1);
 
-	/* Another one replaces the one before. */
+	/* A new timer replaces the previous one. */
 	CHECK_EQUAL(pmu_timer_arm(&setting.timer, 5 * MS), 0);
 	check_comes_after(&setting, 40 * MS);
 
-	/* A thread that sleeps has no CPU. */
+	/* A sleeping thread uses no CPU. */
 	begin = cpu_clock_now(&setting.clock);
 	CHECK_EQUAL(pmu_timer_arm(&setting.timer, 200 * MS), 0);
 	kicks = 0;
@@ -185,8 +185,7 @@ static uint64_t time_of(clockid_t clock)
 	return (uint64_t)time.tv_sec * 1000 * MS + (uint64_t)time.tv_nsec;
 }
 
-/* It is neither less than the CPU time that lies within it nor more than the time that it lies in.
- */
+/* It is not less than the CPU time within it, and not more than the time around it. */
 TEST(cpu_clock, is_between_cpu_time_and_real_time)
 {
 	struct setting setting;
@@ -230,8 +229,7 @@ static void count_from(struct pmu *pmu, uint64_t value)
 	REQUIRE(pmu_write_msr(pmu, MSR_SELECT, CORE_CYCLES));
 }
 
-/* Runs the "guest" until its overflow, and counts the times that it was left for kicks before that.
- */
+/* Runs the "guest" until its overflow, and counts the kicks before it. */
 static unsigned int run_to_overflow(struct pmu_time *time, struct pmu *pmu, uint64_t end)
 {
 	unsigned int left = 0;
@@ -251,10 +249,7 @@ static unsigned int run_to_overflow(struct pmu_time *time, struct pmu *pmu, uint
 	return left;
 }
 
-/*
- * The timer's clock runs ahead, ten times as fast: each kick that comes before its time is followed
- * by one for what is left.
- */
+/* The timer's clock runs ten times too fast: each early kick is followed by one for the rest. */
 static void check_rest(bool perf)
 {
 	struct pmu_time time;
@@ -271,8 +266,7 @@ static void check_rest(bool perf)
 	if (!perf)
 		allow_files(&limit);
 	REQUIRE_EQUAL(pmu_timer_arm(&time.timer, 4 * MS), 0);
-	/* One for the kick that was too early, one for the rest, some for a clock that is a little
-	 * off. */
+	/* One for the early kick, one for the rest, some for a clock that is slightly off. */
 	CHECK(run_to_overflow(&time, &pmu, cpu_clock_now(&time.clock) + PATIENCE) < 8);
 	pmu_time_close(&time);
 	tear_down(&setting);
@@ -289,7 +283,7 @@ TEST(pmu_time, kick_that_comes_early_is_followed_by_one_for_the_rest_without_per
 	check_rest(false);
 }
 
-/* It would cost a system call with each entry until it comes. */
+/* Otherwise it costs a system call with each entry until it fires. */
 TEST(pmu_time, timer_is_disarmed_when_nothing_counts_and_it_is_far_from_coming)
 {
 	struct pmu_time time;

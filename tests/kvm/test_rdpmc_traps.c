@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trapped RDPMC in a guest of our own: what it reads, how it faults, and what the guest sees of its
- * exceptions. */
+/*
+ * Trapped RDPMC in a guest of our own: the values it reads, its faults, and the exceptions that the
+ * guest sees.
+ */
 #include "shared/error.h"
 #include "tests/kvm/bare_guest.h"
 #include "tests/unit/shim/test.h"
@@ -16,7 +18,7 @@
 #define DR6_BS    (1ull << 14)
 #define DR7_SLOT0 0x402ull
 
-/* Offsets of the code. */
+/* Offsets in the code. */
 #define READ    2
 #define FAULT   14
 #define OWN     16
@@ -45,7 +47,7 @@ struct guest {
 	struct vm vm;
 	struct vm_view view;
 	struct rdpmc_traps *traps;
-	struct kvm_regs end; /* as they were at the OUT */
+	struct kvm_regs end; /* the values at the OUT */
 	unsigned int hits, steps;
 	uint64_t after_step; /* RIP */
 };
@@ -59,7 +61,7 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 	vcpu_request_end(vcpu, VCPU_END_DEBUG_EXIT);
 }
 
-/* A breakpoint of the host's at the first RDPMC is stepped over. */
+/* A host breakpoint at the first RDPMC is stepped over. */
 static void on_debug(void *context, struct vcpu *vcpu)
 {
 	static const struct kvm_guest_debug step = { .control = KVM_GUESTDBG_ENABLE |
@@ -116,8 +118,9 @@ static void destroy_guest(struct guest *guest)
 	vm_destroy(&guest->vm);
 }
 
-/* The first counter, which stands still: its MSR in both vendors' PMUs; that of the other one is
- * not there.
+/*
+ * The first counter, which is stopped: its MSR on both vendors' PMUs. The other vendor's MSR does
+ * not exist.
  */
 static void write_counter(struct vcpu *vcpu)
 {
@@ -173,20 +176,20 @@ TEST(rdpmc_traps, instruction_reads_faults_and_steps_as_the_processor_s_own)
 	CHECK_EQUAL(guest.hits, 1);
 	CHECK_EQUAL(guest.steps, 1);
 	CHECK_EQUAL(guest.after_step, BARE_GUEST_CODE + READ + 2);
-	/* Who reads the guest sees its own code. */
+	/* Reads return the guest's own code. */
 	CHECK_EQUAL(guest_read_physical(&guest.view.view, BARE_GUEST_CODE, seen, sizeof(seen)), 0);
 	CHECK(!memcmp(seen, code, sizeof(code)));
 	destroy_guest(&guest);
 }
 
-/* Of the kernel that INT3 is executed in, as against the one that the trap was put into. */
+/* Checks the kernel in which INT3 is executed against the one in which the trap was set. */
 enum idt {
 	IDT_SAME,
-	IDT_SAME_HANDLER, /* in another IDT: that of an NMI of Linux before 5.8 */
+	IDT_SAME_HANDLER, /* in another IDT: the NMI's one in Linux before 5.8 */
 	IDT_OTHER_HANDLER,
 };
 
-/* Another IDT, where the handlers are the same ones, but that of #BP if it is to be another one. */
+/* Loads another IDT with the same handlers, optionally with another one for #BP. */
 static void load_other_idt(struct guest *guest, bool other_handler)
 {
 	struct kvm_sregs sregs = *vcpu_special_registers(guest->vm.vcpus[0]);
@@ -201,7 +204,7 @@ static void load_other_idt(struct guest *guest, bool other_handler)
 	CHECK_EQUAL(vcpu_set_special_registers(guest->vm.vcpus[0], &sregs), 0);
 }
 
-/* Is an INT3 taken for a trap that was put in its place, if there is INT3 and BEHIND now? */
+/* True if an INT3 is treated as a trap in its place, if there is INT3 and BEHIND now. */
 static bool is_ours(enum idt idt, uint8_t behind)
 {
 	static const struct rdpmc_sites site = { .sites = { { BARE_GUEST_CODE, 2, 0x0f } },
@@ -227,7 +230,7 @@ static bool is_ours(enum idt idt, uint8_t behind)
 	return ours;
 }
 
-/* After a kexec, before the new kernel touches its PMU and is looked at. */
+/* After a kexec, before the new kernel uses its PMU and is detected. */
 TEST(rdpmc_traps, breakpoint_of_another_kernel_is_its_own)
 {
 	if (!bare_guest_possible())
@@ -244,7 +247,10 @@ static uint8_t msr_code[] = { 0xb9, 0x04, 0x00, 0x01, 0xc0, 0x0f, 0x32,
 
 #define HIGH_HALF 0xffffffff80000000ull
 
-/* Runs it where Linux's kernel would be, or not: there is no Linux. How many #GP it got. */
+/*
+ * Runs it at the address of Linux's kernel, or elsewhere; there is no Linux. Returns its number of
+ * #GPs.
+ */
 static uint64_t faults_of_msr(bool as_linux, bool int3)
 {
 	struct guest guest = { .hits = 0 };

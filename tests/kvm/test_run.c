@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope run as its user meets it: options, exit statuses, signals, and the file it leaves. */
+/*
+ * kvmscope run from its user's view: options, exit statuses, signals, and the file that it writes.
+ */
 #include <limits.h>
 #include <linux/perf_event.h>
 #include <math.h>
@@ -38,7 +40,7 @@ TEST(run, exit_status_is_the_guest_s)
 	GUEST_REQUIRED();
 	check_run(PLAIN "--append program=hello_exit=0", 0, "hello: ");
 	check_run(PLAIN "--append program=hello_exit=55", 55, "");
-	check_run(PLAIN "--append program=hello_exit=256", 0, ""); /* its low 8 bits */
+	check_run(PLAIN "--append program=hello_exit=256", 0, ""); /* the low 8 bits */
 }
 
 TEST(run, wrong_usage_says_what_is_right)
@@ -53,8 +55,7 @@ TEST(run, wrong_usage_says_what_is_right)
 	check_run("run --help", 0, "Examples:");
 }
 
-/* Few machines that tests run on have counters: what is shown elsewhere is that none are promised.
- */
+/* Few test machines have counters. Elsewhere the test shows that the option is refused. */
 TEST(run, KVM_s_own_PMU_is_there_or_refused)
 {
 	struct probe_row row;
@@ -68,8 +69,10 @@ TEST(run, KVM_s_own_PMU_is_there_or_refused)
 			  "--pmu kernel: this host's KVM provides no counters: ");
 }
 
-/* Of a guest that looks whether all registers are there. Without a PMU they are not, and the reason
- * is doctor's. */
+/*
+ * The guest checks that all registers exist. Without a PMU they do not, and the message has the
+ * reason that kvmscope doctor reports.
+ */
 TEST(run, best_PMU_is_found_or_it_is_said_why_there_is_none)
 {
 	struct probe_row row;
@@ -100,7 +103,7 @@ TEST(run, lateness_of_the_guest_s_overflows_is_said)
 		  "the guest's PMU: 20 overflows were reported, ");
 }
 
-/* Also of a guest that ends in the middle of a line. */
+/* Even if the guest ends in the middle of a line. */
 TEST(run, summary_stands_behind_what_the_guest_has_printed)
 {
 	struct program program;
@@ -123,7 +126,7 @@ TEST(run, what_can_not_be_opened_is_named)
 	check_run(PLAIN "--module-text @none --append program=hello", 1, "none");
 }
 
-/* Of a run that can not be nothing else is said: a host without a PMU is not why. */
+/* If a run is not possible, this is the only message: a missing PMU is not the reason. */
 TEST(run, what_can_not_be_opened_is_all_that_is_said)
 {
 	struct program program;
@@ -171,7 +174,7 @@ TEST(run, console_goes_to_a_file)
 	CHECK_STRING(text, "hello: program=hello exit=0\n");
 }
 
-/* As /dev/stdout, which nobody may lose to it: a link of our own. */
+/* A link of our own, like /dev/stdout, which must not be replaced. */
 TEST(run, recording_goes_where_standard_output_is)
 {
 	char program[PATH_MAX], *said;
@@ -188,7 +191,7 @@ TEST(run, recording_goes_where_standard_output_is)
 	free(said);
 }
 
-/* This guest has no ACPI driver: nobody takes the button, so the first signal ends it. */
+/* This guest has no ACPI driver to handle the power button, so the first signal ends it. */
 TEST(run, signals_end_it)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
@@ -208,7 +211,7 @@ TEST(run, signals_end_it)
 struct shares {
 	struct symbols *symbols;
 	double weight, squares,
-		of[3]; /* of user samples; of share_sixty, share_thirty, share_ten */
+		of[3]; /* of user samples; in share_sixty, share_thirty, share_ten */
 	uint64_t samples;
 };
 
@@ -230,9 +233,11 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* Points: LEAST, or where others want the processors and weights are uneven, five standard
- * deviations of as many samples of equal weight as would tell as much (Kish). SHARE: the one that
- * is told worst. */
+/*
+ * In percentage points: LEAST, or if other programs use the CPUs and weights are uneven, five
+ * standard deviations for the effective sample size (Kish). SHARE is the largest one that is
+ * compared, with the largest deviation.
+ */
 static double bound_for(double weight, double squares, double share, double least)
 {
 	double effective = squares > 0 ? weight * weight / squares : 0;
@@ -240,7 +245,10 @@ static double bound_for(double weight, double squares, double share, double leas
 	return fmax(least, 5 * 100 * sqrt(share * (1 - share) / effective));
 }
 
-/* From the running guest to the file, by function: within 3 points of what the guest did. */
+/*
+ * Checks the shares by function from the running guest to the file: within 3 points of what the
+ * guest did.
+ */
 static void check_shares(const char *options)
 {
 	static const double truth[] = { 60, 30, 10 };
@@ -250,7 +258,7 @@ static void check_shares(const char *options)
 	struct perf_data_reader *reader;
 	double bound;
 
-	/* Other builds' tests may run at the same time. */
+	/* Tests of other builds may run at the same time. */
 	snprintf(path, sizeof(path), "build/test-run-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments), GUEST "-o %s %s", path, options);
 	check_run(arguments, 0, "samples in");
@@ -289,7 +297,7 @@ struct space_shares {
 		double weight; /* of its samples in share_ten */
 	} of[8];
 	size_t count;
-	double weight, squares; /* of all there */
+	double weight, squares; /* of all samples in share_ten */
 };
 
 static int see_space(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
@@ -316,7 +324,7 @@ static int count_space(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* The two address spaces with most of the time, the larger first, in percent. */
+/* The two address spaces with most of the time in percent, the larger first. */
 static void two_largest(const struct space_shares *shares, double largest[2])
 {
 	largest[0] = largest[1] = 0;
@@ -333,7 +341,7 @@ static void two_largest(const struct space_shares *shares, double largest[2])
 	}
 }
 
-/* perf shows them, with the program's functions, where it is installed. */
+/* perf, if it is installed, shows them with the program's symbols. */
 static void check_perf_shows_spaces(const char *path)
 {
 	char command[256];
@@ -348,7 +356,7 @@ static void check_perf_shows_spaces(const char *path)
 	CHECK_EQUAL(system(command), 0);
 }
 
-/* The same code in two address spaces of a guest that is no Linux: by CR3 each is a process. */
+/* The same code in two address spaces of a guest that is not Linux: each CR3 is a process. */
 TEST(sample, run_tells_address_spaces_of_a_program_apart)
 {
 	struct space_shares shares = { 0 };
@@ -381,8 +389,7 @@ TEST(sample, run_tells_address_spaces_of_a_program_apart)
 	unlink(path);
 }
 
-/* What decides is measured, so both outcomes are right; what a guest does at CPL 3 must not count.
- */
+/* The outcome depends on this KVM. Code at CPL 3 must not count. */
 TEST(run, interpreting_kvm_is_named)
 {
 	struct program program;
@@ -413,7 +420,10 @@ static struct termios terminal_settings(int terminal)
 
 #define SCREEN_SIZE 4096
 
-/* Reads what comes from the terminal into SEEN until TEXT has come, or its other end is closed. */
+/*
+ * Reads the terminal's output into SEEN until it contains TEXT. Returns false if the other end is
+ * closed.
+ */
 static bool terminal_shows(int terminal, const char *text, char seen[SCREEN_SIZE])
 {
 	size_t size = 0;
@@ -429,7 +439,7 @@ static bool terminal_shows(int terminal, const char *text, char seen[SCREEN_SIZE
 	return false;
 }
 
-/* Ctrl-C is the guest's, Ctrl-A x ends it; the terminal is then as it was. */
+/* Ctrl-C goes to the guest, Ctrl-A x ends it. The terminal's settings are restored. */
 TEST(run, terminal_is_the_guest_s_until_ctrl_a_x)
 {
 	struct termios before, during, after;
@@ -461,7 +471,7 @@ TEST(run, terminal_is_the_guest_s_until_ctrl_a_x)
 	close(other_end);
 }
 
-/* It is ended as a whole: nobody who has ended one of its guests wants to see the next. */
+/* Ending one guest ends the demo: the next one is not started. */
 TEST(run, a_demo_that_is_ended_boots_no_other_guest)
 {
 	char arguments[160], directory[] = "/tmp/kvmscope-demo-XXXXXX", command[64];
@@ -478,5 +488,5 @@ TEST(run, a_demo_that_is_ended_boots_no_other_guest)
 	CHECK_EQUAL(demo.status, 0);
 	CHECK(strstr(demo.text, "ended by the user") && !strstr(demo.text, "with the guest agent"));
 	snprintf(command, sizeof(command), "rm -r %s", directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }

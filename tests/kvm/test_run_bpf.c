@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope run that samples by the BPF program of kvmscope attach: what holds of its samples by
- * kicks holds of these. */
+/*
+ * kvmscope run with the BPF sampler of kvmscope attach: its samples have the properties of those by
+ * kicks.
+ */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,18 +18,18 @@
 #define RUN                                                                                        \
 	"run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache --console none "
 
-/* What a recording has; USER is of the guest's CPL3. */
+/* The samples of a recording; USER are those at CPL 3. */
 struct seen {
 	struct symbols *symbols;
-	double user, squares, of[3]; /* ns; of share_sixty, share_thirty, share_ten */
+	double user, squares, of[3]; /* ns; in share_sixty, share_thirty, share_ten */
 	uint64_t samples, host, loops, called;
 	uint64_t periods[2]; /* samples of 1/1000 and of 1/100 s */
-	uint64_t other;      /* of neither guest nor host */
-	uint64_t of_vcpu[3]; /* samples; where KVM interprets a guest's kernel they are of the host
-			      */
+	uint64_t other;      /* neither guest nor host */
+	uint64_t of_vcpu[3]; /* number of samples; if KVM interprets a guest's kernel, they are
+			      * of the host */
 };
 
-/* In the chain: a marker of the space, the address itself, the return address. */
+/* The chain: a marker of the space, the sampled address, the return address. */
 static bool is_called_by_works(const struct seen *seen, const struct perf_data_sample *sample)
 {
 	struct symbol symbol;
@@ -88,7 +90,7 @@ static void see(const char *path, struct seen *seen)
 	symbols_free(seen->symbols);
 }
 
-/* Other builds' tests may run at the same time; no '_', see program.h. */
+/* Tests of other builds may run at the same time. No '_', see program.h. */
 static const char *output(void)
 {
 	static char path[64];
@@ -105,7 +107,7 @@ static void start(struct program *program, const char *options)
 	program_start(program, arguments);
 }
 
-/* False: this machine does not let BPF sample, and the message is in PROGRAM. */
+/* Returns false if this machine does not let BPF sample; the message is in PROGRAM. */
 static bool has_sampled(const struct program *program)
 {
 	if (program->status == 1 && strstr(program->text, "BPF"))
@@ -121,8 +123,7 @@ static bool has_sampled(const struct program *program)
 			SKIP("BPF can not be used here: %.200s", (program)->text);                 \
 	} while (0)
 
-/* Points: 3, or five standard deviations of as many samples of equal weight as would tell as much
- * (Kish). */
+/* In percentage points: 3, or five standard deviations for the effective sample size (Kish). */
 static double bound_for(const struct seen *seen)
 {
 	return fmax(3, 5 * 100 * sqrt(0.6 * 0.4 * seen->squares) / seen->user);
@@ -154,12 +155,12 @@ TEST(run_bpf, shares_and_callers_are_the_guest_s)
 	BPF_REQUIRED(&program);
 	see(output(), &seen);
 	check_shares(&seen, program.text);
-	/* The first instruction of a function and its last have no frame (yet, any more). */
+	/* The first and the last instruction of a function have no frame. */
 	CHECK(seen.called >= seen.loops * 99 / 100);
 	unlink(output());
 }
 
-/* Can BPF sample here, and does it know as much of a guest as of one of kvm_amd? */
+/* True if BPF can sample here with the same detail as on kvm_amd. */
 static bool is_as_good_here(void)
 {
 	struct program program;
@@ -219,7 +220,7 @@ TEST(run_bpf, each_boot_of_a_guest_that_resets_is_sampled)
 	program_wait(&program);
 	if (program.status == 1 && strstr(program.text, "BPF"))
 		SKIP("BPF can not be used here: %.200s", program.text);
-	CHECK_EQUAL(program.status, 3); /* so often it was started */
+	CHECK_EQUAL(program.status, 3); /* the number of starts */
 	for (int boot = 0; boot < 3; boot++) {
 		snprintf(path, sizeof(path), boot ? "%s.%d" : "%s", output(), boot);
 		see(path, &seen);
@@ -242,7 +243,7 @@ static void control(const struct program *program, const char *words)
 		FAIL_TEST("kvmscope %s: %s", arguments, ctl.text);
 }
 
-/* That are in the recording: it is written a little behind. */
+/* The number of samples in the recording, which is written with a short delay. */
 static long long count_samples(const struct program *program)
 {
 	char arguments[128];
@@ -258,7 +259,7 @@ static long long count_samples(const struct program *program)
 	return count;
 }
 
-/* Until some more have come, which takes a busy machine long. */
+/* Waits until there are some more, which takes long on a busy machine. */
 static void wait_for_samples(const struct program *program)
 {
 	long long before = count_samples(program);
@@ -267,7 +268,7 @@ static void wait_for_samples(const struct program *program)
 		usleep(100000);
 }
 
-/* Until no more come; -1: they come on and on. */
+/* Waits until there are no more. Returns -1 if they do not stop. */
 static long long wait_for_last_sample(const struct program *program)
 {
 	long long before = count_samples(program);

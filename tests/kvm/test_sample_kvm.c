@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples of small guests of our own on the local KVM, against what is known of them. */
+/* Samples of small guests of our own on the local KVM, compared with what is known of them. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -12,15 +12,15 @@
 #define SECOND 1000000000ull
 
 /*
- * Three loops of one and the same instructions, 60, 30 and 10 turns of a
- * hundred each, for ever. Each starts a 64-byte line, so that none is faster.
+ * Three loops of the same instructions with 60, 30 and 10 iterations per round, forever. Each loop
+ * starts a 64-byte line, so that all are equally fast.
  */
 #define SHARE_TURNS 997
 #define SHARE_LINE  64
 
 static size_t put_loop(uint8_t *at, uint32_t turns)
 {
-	/* mov ecx, turns; 1: dec ecx; jnz 1b; jmp to the end of the line */
+	/* mov ecx, iterations; 1: dec ecx; jnz 1b; jmp to the end of the line */
 	uint8_t code[] = { 0xb9, 0, 0, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0xeb, SHARE_LINE - 11 };
 
 	memcpy(code + 1, &turns, sizeof(turns));
@@ -47,7 +47,7 @@ static const uint8_t halt[] = { 0xfa, 0xf4, 0xeb, 0xfd };
 
 #define CODE(bytes) .code = (bytes), .size = sizeof(bytes)
 
-/* False: the test is skipped, or has failed. */
+/* Returns false if the test is skipped or has failed. */
 static bool start_sampled(struct sampled_guest *guest, const struct sampled_guest_options *options)
 {
 	int error;
@@ -61,7 +61,7 @@ static bool start_sampled(struct sampled_guest *guest, const struct sampled_gues
 	return !error;
 }
 
-/* What the rings of a stopped guest hold. */
+/* The content of the rings of a stopped guest. */
 struct found {
 	uint64_t samples, period, idle, by_vcpu[SAMPLED_CPUS_MAX];
 	uint64_t by_line[4]; /* by 64-byte line of the code; the last is everything else */
@@ -130,7 +130,7 @@ static void check_within(uint64_t actual, uint64_t expected, double tolerance, c
 			  ratio, (unsigned long long)expected);
 }
 
-/* However slow the machine, the samples' weight is the CPU time that was used. */
+/* However slow the machine, the samples' weight is the CPU time used. */
 static void weight_is_cpu_time(unsigned int cpus, unsigned int frequency, double tolerance)
 {
 	const struct sampled_guest_options options = { CODE(spin), .cpl = 3, .cpus = cpus,
@@ -146,7 +146,7 @@ static void weight_is_cpu_time(unsigned int cpus, unsigned int frequency, double
 	found = read_rings(&guest);
 	check_within(found.period, total_cpu_time(&guest), tolerance,
 		     "ns that the samples stand for");
-	/* Where the host misses periods, samples are fewer and stand for more. */
+	/* If the host misses periods, there are fewer samples, with larger weights. */
 	CHECK(found.samples <= found.period / (SECOND / frequency));
 	CHECK(found.samples >= found.period / (SECOND / frequency) / 3);
 	for (unsigned int i = 0; i < cpus; i++)
@@ -197,7 +197,7 @@ TEST(sample, frequency_changes_and_pauses_while_the_guest_runs)
 
 	CHECK_EQUAL(sampled_guest_set_frequency(&guest, 0), 0);
 	sampled_guest_use(&guest, 5 * SECOND / 10);
-	read_rings(&guest); /* what was under way */
+	read_rings(&guest); /* those already in progress */
 	sampled_guest_use(&guest, 7 * SECOND / 10);
 	CHECK_EQUAL(read_rings(&guest).samples, 0);
 
@@ -205,7 +205,7 @@ TEST(sample, frequency_changes_and_pauses_while_the_guest_runs)
 	sampled_guest_use(&guest, 10 * SECOND / 10);
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
-	/* The pause before is no part of what they stand for. */
+	/* The preceding pause is not part of their weight. */
 	check_within(found.period, 3 * SECOND / 10, 0.35,
 		     "ns that the samples after the pause stand for");
 	CHECK_EQUAL(sampler_set_frequency(guest.sampler, SAMPLING_FREQUENCY_MAX + 1), -22);
@@ -250,7 +250,7 @@ TEST(sample, an_idle_guest_gives_none_by_cpu_time)
 	usleep(300 * 1000);
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
-	/* The start and the end of the thread may be worth one. */
+	/* The thread's start and end may each have one sample. */
 	CHECK(found.period <= guest.cpus[0].cpu_time + SECOND / 1000);
 	CHECK(found.samples < 30);
 	sampled_guest_free(&guest);
@@ -281,7 +281,7 @@ TEST(sample, an_idle_guest_gives_idle_samples_by_wall_time)
 	found = read_rings(&guest);
 	CHECK(found.period <= wall_time() - begin);
 	CHECK(found.period >= SECOND / 5);
-	/* The first few may meet it before its HLT. */
+	/* The first samples may be before its HLT. */
 	CHECK(found.idle + 5 >= found.samples);
 	sampled_guest_free(&guest);
 }

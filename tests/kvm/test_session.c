@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions with VMs of others: several in one process, on one thread. */
+/* Attach sessions: several in one process, on one thread. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static void begin(struct profiled *profiled, int number)
 	begin_as(profiled, number, "perf", "spin");
 }
 
-/* Waits for all, gives turns to those that want one. */
+/* Waits for all sessions, and runs a turn of those that are ready. */
 static void turn_all(struct profiled *all)
 {
 	struct pollfd events[SESSIONS];
@@ -152,8 +152,10 @@ static void end(struct profiled *profiled)
 	unlink(profiled->path);
 }
 
-/* By BPF they have one program, and each its ring: a VM that idles gets no samples of one that is
- * busy. The program stays when the first of them goes. */
+/*
+ * With BPF they share one program, and each has its ring: an idle VM gets no samples of a busy one.
+ * The program stays when the first session ends.
+ */
 TEST(session, who_shares_bpf_programs_gets_samples_of_its_own_vm)
 {
 	static const char *const guests[SESSIONS] = { "spin", "idle", "spin" };

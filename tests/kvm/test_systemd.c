@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The unit kvmscoped.service under a systemd of the test's own, with all of its sandbox. */
+/* The unit kvmscoped.service under a systemd of the test's own, with its complete sandbox. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -24,7 +24,7 @@
 
 #define SYSTEMD "/lib/systemd/systemd"
 
-/* Between two looks, most of which take some processes. */
+/* Time between two polls, most of which start processes. */
 #define PAUSE_US 250000
 #define TRIES    240 /* a minute */
 /* Three minutes: an emulated guest has to boot. */
@@ -34,15 +34,15 @@
 	 1ull << CAP_DAC_OVERRIDE | 1ull << CAP_SYS_RESOURCE | 1ull << CAP_SYS_ADMIN)
 
 struct system {
-	char directory[512]; /* absolute, below build: /tmp is the unit's own */
-	const char *options; /* of kvmscoped, more */
-	const char *bound;   /* a directory that the unit has to see, too */
-	pid_t unshare, init; /* in our PID namespace; 0: not known */
+	char directory[512]; /* absolute, below build: /tmp is private to the unit */
+	const char *options; /* additional configuration of kvmscoped */
+	const char *bound;   /* another directory that must be visible to the unit */
+	pid_t unshare, init; /* in our PID namespace; 0: unknown */
 };
 
 static int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Its exit status, or -1. */
+/* Waits for the child and returns its exit status, or -1. */
 static int shell(const char *format, ...)
 {
 	char command[2048];
@@ -52,12 +52,11 @@ static int shell(const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(command, sizeof(command), format, arguments);
 	va_end(arguments);
-	status = system(command); /* NOLINT(cert-env33-c): a test's own words */
+	status = system(command); /* NOLINT(cert-env33-c): the test's own command */
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The unit as it is installed, with the program that was built here in place of the installed one.
- */
+/* The unit as installed, but with the program of this build. */
 static void write_units(const struct system *system)
 {
 	char here[512];
@@ -113,7 +112,7 @@ static void boot(struct system *system)
 	}
 }
 
-/* All processes of the namespace go with its first. */
+/* All processes of the namespace end with its first one. */
 static void shut_down(struct system *system)
 {
 	kill(system->unshare, SIGKILL);
@@ -123,7 +122,7 @@ static void shut_down(struct system *system)
 	CHECK_EQUAL(shell("rm -rf %s", system->directory), 0);
 }
 
-/* In its namespaces, where systemctl has systemd's own socket. */
+/* Runs in its namespaces, where systemctl finds systemd's own socket. */
 #define INSIDE "nsenter -t %d -p -m --wd=. "
 
 static bool wait_until_active(const struct system *system)
@@ -139,7 +138,7 @@ static bool wait_until_active(const struct system *system)
 	return false;
 }
 
-/* By the user's own command. */
+/* Runs the command as the user does. */
 static bool install(const struct system *system)
 {
 	for (int tries = 0; tries < TRIES; tries++) {
@@ -158,7 +157,7 @@ static bool install(const struct system *system)
 	return wait_until_active(system);
 }
 
-/* What the kernel says of its main process. */
+/* The kernel's view of its main process. */
 static uint64_t status_of(const struct system *system, const char *what)
 {
 	unsigned long long value = UINT64_MAX;
@@ -170,7 +169,7 @@ static uint64_t status_of(const struct system *system, const char *what)
 		INSIDE
 		"sh -c 'sed -n \"s/^%s:[[:space:]]*//p\" /proc/$(systemctl show -P MainPID kvmscoped)/status'",
 		system->init, what);
-	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 	if (output && fscanf(output, "%llx", &value) != 1)
 		value = UINT64_MAX;
 	if (output)
@@ -178,7 +177,7 @@ static uint64_t status_of(const struct system *system, const char *what)
 	return value;
 }
 
-/* The next process of the calling one is in the namespaces. */
+/* The next child of this process is created in the namespaces. */
 static void enter(const struct system *system)
 {
 	const char *const names[] = { "pid", "mnt" };
@@ -198,7 +197,7 @@ static void enter(const struct system *system)
 		_exit(1);
 }
 
-/* As libvirt's QEMU has: one that lets all pass. */
+/* Like libvirt's QEMU: a filter that allows everything. */
 static void take_filter(void)
 {
 	struct sock_filter pass = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
@@ -212,10 +211,10 @@ static void take_filter(void)
 struct domain {
 	const char *name, *profile;
 	bool has_filter;
-	const char *sampled; /* what the log says of it */
+	const char *sampled; /* in the log */
 };
 
-/* A VM there, which libvirt seems to have started. The child's part. */
+/* Runs in the child: a VM in the namespaces that appears to be started by libvirt. */
 static _Noreturn void run_domain(const struct system *system, const struct domain *domain)
 {
 	struct daemon_run daemon = { .libvirt = "/run/libvirt/qemu" };
@@ -228,7 +227,7 @@ static _Noreturn void run_domain(const struct system *system, const struct domai
 	_exit(0);
 }
 
-/* PATTERN as grep has it, of JSON. */
+/* PATTERN is a grep pattern for JSON. */
 static bool status_has(const struct system *system, const char *domain, const char *pattern)
 {
 	return !shell(
@@ -271,7 +270,7 @@ static void check_domains(const struct system *system)
 {
 	static const struct domain domains[] = {
 		{ "one", FAKE_PROFILE("frequency='999'"), false, "by (bpf|perf) at" },
-		/* The unit's own filters keep those of others from it. */
+		/* The unit's own filters prevent access to those of others. */
 		{ "two", FAKE_PROFILE("frequency='999' backend='ptrace'"), true, "by ptrace at" },
 	};
 
@@ -279,7 +278,7 @@ static void check_domains(const struct system *system)
 		check_domain(system, &domains[i]);
 }
 
-/* Why there can be none here; NULL: there can. */
+/* Returns why systemd cannot run here, or NULL. */
 static const char *systemd_unavailable_reason(void)
 {
 	if (access(SYSTEMD, X_OK) || shell("command -v nsenter systemctl unshare > /dev/null"))
@@ -324,7 +323,7 @@ struct libvirt {
 	int hold; /* libvirtd runs until it is closed */
 };
 
-/* The part of a process in the namespaces. */
+/* Runs in the namespaces. */
 static _Noreturn void keep_libvirt(struct libvirt_daemon *daemon, int ready, int hold)
 {
 	const char *const metadata = "<metadata>" FAKE_PROFILE("") "</metadata>";
@@ -338,7 +337,7 @@ static _Noreturn void keep_libvirt(struct libvirt_daemon *daemon, int ready, int
 	_exit(0);
 }
 
-/* False: it does not start, as standard error says. */
+/* Returns false if it does not start; standard error has the reason. */
 static bool start_libvirt(const struct system *system, struct libvirt *libvirt)
 {
 	int ready[2], hold[2];
@@ -376,7 +375,7 @@ static void stop_libvirt(struct libvirt *libvirt)
 	waitpid(libvirt->child, NULL, 0);
 }
 
-/* Where the guest is, and which kernel runs there. */
+/* The guest's directory and kernel. */
 static void check_emulated(const struct system *system)
 {
 	CHECK(wait_for_status(system, "emulated", "\"backend\": \"qmp\""));
@@ -384,7 +383,7 @@ static void check_emulated(const struct system *system)
 	CHECK(wait_for_status(system, "emulated", "\"guest_release\": \"6\\.1\\."));
 }
 
-/* Nothing but libvirt tells of it: its socket is what the sandbox has to leave. */
+/* Only libvirt provides the information, so the sandbox has to allow its socket. */
 TEST(systemd, the_unit_profiles_a_domain_without_KVM_by_libvirt)
 {
 	struct libvirt libvirt = { 0 };
@@ -408,7 +407,7 @@ TEST(systemd, the_unit_profiles_a_domain_without_KVM_by_libvirt)
 	libvirt_daemon_stop(&libvirt.daemon);
 }
 
-/* Its words are ones that systemd knows. */
+/* systemd accepts all of its directives. */
 TEST(systemd, the_unit_is_well_formed)
 {
 	if (shell("command -v systemd-analyze > /dev/null"))

@@ -27,7 +27,7 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 		memset(data, 0x5a, size);
 	if (write && port == 0xf4)
 		vcpu_request_end(vcpu, VCPU_END_DEBUG_EXIT);
-	if (port == 0x99) /* a sample falls due while the access is not complete yet */
+	if (port == 0x99) /* a sample is due while the access is incomplete */
 		pthread_kill(pthread_self(), VCPU_SAMPLE_SIGNAL);
 }
 
@@ -92,8 +92,7 @@ TEST(vcpu, sample_waits_for_the_pending_access)
 	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, input_code, sizeof(input_code), 0), 0);
 	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
 	CHECK_EQUAL(record.samples, 1);
-	CHECK_EQUAL(record.sample_rip,
-		    BARE_GUEST_CODE + 8); /* behind the IN, with its value read */
+	CHECK_EQUAL(record.sample_rip, BARE_GUEST_CODE + 8); /* after the IN, with the value read */
 	CHECK_EQUAL(record.value, 0x5a);
 	vm_destroy(&vm);
 }
@@ -139,10 +138,10 @@ static void stop_within_bounded_tries(int cpl, unsigned int rounds)
 
 		atomic_store(&vm.vcpus[0]->stop, false);
 		pthread_create(&thread, NULL, run_vcpu, &runner);
-		/* Each round meets the thread at another place on its way into KVM_RUN. */
+		/* Each round hits the thread at another point on its way into KVM_RUN. */
 		for (unsigned int i = 0; i < round * 37; i++)
 			__asm__ volatile("pause");
-		vcpu_stop(vm.vcpus[0]); /* one stop, one kick: it must do */
+		vcpu_stop(vm.vcpus[0]); /* a single stop or kick must be enough */
 		pthread_join(thread, NULL);
 		CHECK_EQUAL(runner.end, VCPU_END_STOPPED);
 	}

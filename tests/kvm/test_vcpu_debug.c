@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What breakpoints do to a vCPU, by the ioctls alone: the guest is a loop at CPL 0. */
+/* The effect of breakpoints on a vCPU, with the ioctls alone: the guest is a loop at CPL 0. */
 #include "shared/error.h"
 #include "tests/kvm/bare_guest.h"
 #include "tests/unit/shim/test.h"
@@ -125,7 +125,7 @@ static const uint8_t int3_code[] = {
 struct int3_record {
 	struct record breakpoints;
 	unsigned int host, guest;
-	uint32_t value; /* that the guest ends with */
+	uint32_t value; /* the guest's final value */
 };
 
 static void on_int3_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data,
@@ -175,8 +175,7 @@ static void set_int3_handler(struct vm *vm)
 	CHECK_EQUAL(vcpu_set_special_registers(vm->vcpus[0], &sregs), 0);
 }
 
-/* Each user of KVM_SET_GUEST_DEBUG sets its own part; what one of them sets leaves the other's as
- * it is. */
+/* Each user of KVM_SET_GUEST_DEBUG sets its own part and leaves the other's unchanged. */
 TEST(vcpu_debug, int3_of_host_and_guest_beside_a_breakpoint)
 {
 	struct probe_row row = { .id = NULL };

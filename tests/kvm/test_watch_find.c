@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of a run's watches is meant by what a user writes. */
+/* Selecting one of a run's watches by the user's text. */
 #include <errno.h>
 #include <string.h>
 

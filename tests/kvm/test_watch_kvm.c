@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watches on the local KVM: what every KVM can do, breakpoints in code at CPL 0. */
+/* Watches on the local KVM that every KVM supports: breakpoints in code at CPL 0. */
 #include <errno.h>
 #include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
@@ -29,7 +29,7 @@ struct record {
 	struct vm vm;
 	struct vcpu_handlers handlers;
 	uint64_t samples, represented, wrong_place;
-	unsigned int states[4]; /* by enum watch_state: times entered */
+	unsigned int states[4]; /* by enum watch_state: number of times entered */
 	uint64_t last_counter;  /* RCX at the last hit */
 };
 
@@ -54,7 +54,7 @@ static void on_debug(void *context, struct vcpu *vcpu)
 	watch_debug(record->watches, vcpu);
 }
 
-/* What a debugger of the VMM itself may have a hardware watchpoint on. */
+/* A variable on which a debugger of the VMM itself has a hardware watchpoint. */
 static volatile uint64_t of_the_host;
 
 static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit)
@@ -133,7 +133,7 @@ TEST(watch, every_execution_is_one_hit)
 	finish(&record);
 }
 
-/* Two in a row: the step over the first ends at the second. */
+/* Two consecutive ones: the step over the first ends at the second. */
 TEST(watch, neighbours_are_hit_as_often)
 {
 	struct watch_statistics first, second;
@@ -182,7 +182,8 @@ TEST(watch, other_address_space_is_not_told_of)
 		SKIP("no /dev/kvm");
 	REQUIRE(start(&record, loop_code, sizeof(loop_code), 0));
 	cr3 = vcpu_special_registers(record.vm.vcpus[0])->cr3;
-	CHECK_EQUAL(add(&record, true, cr3 | 0x18, 1), 0); /* the low bits are no address */
+	CHECK_EQUAL(add(&record, true, cr3 | 0x18, 1), 0); /* the low bits are not part of the
+							    * address */
 	CHECK_EQUAL(add(&record, true, cr3 + 0x1000, 1), 1);
 	CHECK_EQUAL(watch_arm(record.watches, 0, LOOP), 0);
 	CHECK_EQUAL(watch_arm(record.watches, 1, LOOP), 0);
@@ -282,7 +283,7 @@ TEST(watch, comes_and_goes_while_the_guest_runs)
 	finish(&record);
 }
 
-/* Half of all watches that there can be, one after the other. */
+/* Half of the maximum number of watches, one after the other. */
 static void *add_and_remove(void *argument)
 {
 	struct record *record = argument;
@@ -304,7 +305,7 @@ static void *add_and_remove(void *argument)
 	return NULL;
 }
 
-/* A watch's number is its own for ever, its register is another's at once. */
+/* A watch's number is never reused, but its register is reused at once. */
 TEST(watch, several_may_add_and_remove_at_once)
 {
 	struct watch_slot slots[DEBUG_SLOTS];
@@ -320,7 +321,7 @@ TEST(watch, several_may_add_and_remove_at_once)
 		pthread_create(&users[i], NULL, add_and_remove, &record);
 	for (int i = 0; i < 2; i++)
 		pthread_join(users[i], NULL);
-	do /* until the vCPU has taken the last one out */
+	do /* until the vCPU has removed the last one */
 		watch_slots(record.watches, 0, slots);
 	while (slots[0].owner != WATCH_OWNER_UNKNOWN && !usleep(1000));
 	vcpu_stop(record.vm.vcpus[0]);
@@ -426,8 +427,10 @@ static int watch_host(const volatile uint64_t *variable)
 	return (int)syscall(SYS_perf_event_open, &attribute, 0, -1, -1, 0);
 }
 
-/* The host kernel's breakpoints of this thread, as gdb's on the VMM would be: written at each hit
- * of the guest's. */
+/*
+ * The host kernel's breakpoints of this thread, as set by gdb on the VMM: triggered at each hit of
+ * the guest's.
+ */
 TEST(watch, host_s_own_watchpoint_survives_guest_runs)
 {
 	struct record record;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run's watch on a symbol of a module, as the modules come and go. */
+/* A run's watch on a module's symbol while modules are loaded and unloaded. */
 #include <errno.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ static void check_comes_back(struct run_watch *watch, const struct guest_kernel 
 	CHECK_EQUAL(state_of(watch), RUN_WATCH_WATCHING);
 }
 
-/* None is armed, nor added, until another kernel runs: it may be of the same build. */
+/* Nothing is armed or added until another kernel runs, which may be of the same build. */
 static void check_unknown(struct run_watch *watch, const struct guest_kernel *kernel,
 			  const struct watch_spec *spec)
 {

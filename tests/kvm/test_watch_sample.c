@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the sample of a hit says: of the local KVM's own guest, whose registers are known at each.
+/*
+ * The contents of a hit's sample: our own guest on the local KVM has known registers at each hit.
  */
 #include "tests/kvm/bare_guest.h"
 #include "tests/unit/shim/test.h"
@@ -90,7 +91,7 @@ static void run(struct setting *setting)
 	sampler_detach(setting->sampler, vcpu);
 }
 
-/* Before the round's NOP: the counter, and in R15 twice what it was in the round before. */
+/* Before the round's NOP: the counter, and in R15 twice its value in the previous round. */
 static void check_hit(const struct sample *sample, uint64_t number)
 {
 	const struct sample_hit *hit = sample_hit(sample);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What vCPUs do as their host sees it, and the triggers that come of it, with guests of our own. */
+/* The watchdog's view of vCPUs and the resulting triggers, with guests of our own. */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ static const uint8_t spin[] = { 0xeb, 0xfe };
 static const uint8_t access_port[] = { 0xe6, 0x80, 0xeb, 0xfc };
 
 /*
- * A guest that is kicked a thousand times a second, and what its vCPU did
- * while it used some CPU time. The kicks also let the counters be opened.
+ * A guest that is kicked a thousand times a second, and the activity of its vCPU while it used some
+ * CPU time. The kicks also allow the counters to be opened.
  */
 static void measure(const void *code, size_t size, int cpl, struct vcpu_reading *difference)
 {
@@ -61,9 +61,9 @@ TEST(watchdog, kicks_are_no_exits_of_the_guest)
 
 	GUEST_REQUIRED();
 	measure(spin, sizeof(spin), 3, &seen);
-	/* A host's NMIs are counted as the guest's; there are few. */
+	/* The host's NMIs are counted as the guest's exits; there are few. */
 	CHECK(seen.exits < 10);
-	/* A tick more or less at both ends. */
+	/* One tick more or less at both ends. */
 	CHECK(seen.ran > SECOND * 3 / 10);
 	CHECK(seen.ran <= seen.time + SECOND / 20);
 	CHECK(seen.waited <= seen.time);
@@ -78,7 +78,7 @@ TEST(watchdog, accesses_to_ports_are)
 	CHECK(seen.exits > 1000);
 }
 
-/* Runs a guest with a flight recorder until TEXT is told of it, or for 3 s with NULL. */
+/* Runs a guest with a flight recorder until TEXT is reported, or for 3 s if it is NULL. */
 static void run(const char *program, const char *options, const char *text)
 {
 	char arguments[512], directory[] = "/tmp/kvmscope-test-XXXXXX", command[128];
@@ -111,14 +111,17 @@ TEST(watchdog, a_stuck_vcpu_triggers_a_recording)
 	run("spin", "--trigger stuck=200", "before stuck vCPU");
 }
 
-/* One that is interrupted is not, nor one that gets no CPU time. */
+/* A vCPU that is interrupted is not stuck, nor is one that gets no CPU time. */
 TEST(watchdog, a_vcpu_that_exits_triggers_none)
 {
 	GUEST_REQUIRED();
 	run("spin_timer=100", "--trigger stuck=1000", NULL);
 }
 
-/* As a small kernel may do it: one byte to one port. Both of its values; it can go on. */
+/*
+ * A small kernel may report a panic by one byte to one port. Tests both values; the guest may
+ * continue.
+ */
 TEST(watchdog, a_panic_triggers_a_recording)
 {
 	struct program program;
@@ -140,7 +143,7 @@ TEST(watchdog, a_console_line_triggers_a_recording)
 	run("spin", "--trigger console=^pinning", NULL);
 }
 
-/* Beside --from-line, which takes the same lines. */
+/* Combined with --from-line, which takes the same patterns. */
 TEST(watchdog, a_line_can_start_the_sampling_and_be_a_trigger)
 {
 	GUEST_REQUIRED();
@@ -155,7 +158,7 @@ TEST(watchdog, exits_over_the_limit_trigger_a_recording)
 	run("spin", "--trigger exits=2000/s", NULL);
 }
 
-/* Somebody else on the same CPU takes half of it. */
+/* Another program on the same CPU takes half of it. */
 TEST(watchdog, steal_over_the_limit_triggers_a_recording)
 {
 	cpu_set_t before, one;

@@ -27,7 +27,7 @@ static void make_directory(struct directory *directory)
 		"cd %s && mkdir -p tests/bench build/bench && cp \"$OLDPWD\"/tests/bench/run tests/bench && "
 		"printf '%%%%:;@:\\n' > Makefile",
 		directory->path);
-	REQUIRE(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	REQUIRE(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
 static void remove_directory(const struct directory *directory)
@@ -35,7 +35,7 @@ static void remove_directory(const struct directory *directory)
 	char command[96];
 
 	snprintf(command, sizeof(command), "rm -r %s", directory->path);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
 /* Begins a process of its own, which prints to the file; 0: this is it. */
