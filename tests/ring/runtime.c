@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What code compiled for the search (search.h) calls: the compiler's hooks, and the system as it
- * sees it. */
+/*
+ * The functions called by code that is compiled for the search (search.h): the compiler's hooks,
+ * and the system calls as that code sees them.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -12,7 +14,7 @@
 #include "shared/ring_layout.h"
 #include "tests/ring/search.h"
 
-/* Declared by the compiler alone. */
+/* Declared by the compiler only. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 void __tsan_init(void)
@@ -141,7 +143,7 @@ void __tsan_atomic_thread_fence(int order)
 		search_point(search_shared(), 8, SEARCH_FENCE);
 }
 
-/* Word by word, as far as it goes; racing copies are then seen in every state. */
+/* Copies word by word, as far as possible; racing copies are then observed in every state. */
 void *world_copy(void *to, const void *from, size_t size)
 {
 	uint8_t *target = to;
@@ -169,7 +171,7 @@ void *world_allocate(size_t alignment, size_t size)
 	return search_allocate(size);
 }
 
-/* The ring's reader asks for more room for copies, and never needs what was there. */
+/* The ring's reader requests more room for copies, and never needs the old content. */
 void *world_reallocate(void *memory, size_t size)
 {
 	(void)memory;
@@ -183,8 +185,8 @@ void *world_map(void *at, size_t size, int protection, int flags, int fd, off_t 
 }
 
 /*
- * Open file descriptions, by number, and their locks (fcntl(2)). A call of the
- * kernel is a step that no store passes: locks are made of locked instructions.
+ * Open file descriptions by number, and their locks (fcntl(2)). A system call is a step that no
+ * store can pass: locks use locked instructions.
  */
 #define FIRST_FILE 100
 #define LOCKS_MAX  (RING_CONSUMERS + 1)
@@ -192,7 +194,7 @@ void *world_map(void *at, size_t size, int protection, int flags, int fd, off_t 
 static struct files {
 	int opened;
 	struct {
-		int file; /* 0: free */
+		int file; /* 0: not locked */
 		int thread;
 		off_t offset;
 	} locks[LOCKS_MAX];
@@ -280,7 +282,7 @@ int world_close(int fd)
 	return 0;
 }
 
-/* The kernel closes what a dead thread had. */
+/* The kernel closes the descriptors of a dead thread. */
 void world_died(int thread)
 {
 	for (int i = 0; i < LOCKS_MAX; i++)
@@ -293,8 +295,9 @@ static bool holders_are_unlocked(void)
 	return !is_locked(0, offsetof(struct ring_header, holders));
 }
 
-/* The ring sleeps only while another thread has locked the holders. Time does not matter: it wakes
- * up then.
+/*
+ * The ring sleeps only while another thread has locked the holders. Time does not matter: it wakes
+ * up after that.
  */
 int world_sleep(void)
 {

@@ -36,25 +36,25 @@ struct store {
 
 struct thread {
 	void *stack_pointer;
-	struct access next; /* it stands before this one */
+	struct access next; /* the value before this step */
 	bool finished;
 	uint32_t buffered;
 	struct store buffer[BUFFER_MAX];
 };
 
-/* With the stacks, all that makes a state. */
+/* Together with the stacks, everything that makes a state. */
 static struct world {
 	struct thread threads[SEARCH_THREADS];
 	uint64_t signals_left;
 	uint8_t memory[HEADER_SIZE +
-		       DATA_SIZE]; /* header and data, without what stands in store buffers */
+		       DATA_SIZE]; /* header and data, without what is in store buffers */
 	uint64_t arena_used;
 	uint8_t arena[ARENA_SIZE] __attribute__((aligned(64)));
 } world;
 
 static _Alignas(64) uint8_t stacks[SEARCH_THREADS][STACK_SIZE];
 
-/* What a thread does next, and where that led. */
+/* The step that a thread does next, and where it led. */
 enum action { RUN, SIGNAL, DRAIN, KILL };
 
 struct choice {
@@ -65,8 +65,8 @@ static struct {
 	const struct scenario *scenario;
 	uint8_t *view; /* header and data as the thread VIEWER sees them, and the data once more */
 	int viewer;    /* -1: nobody's */
-	int thread;    /* that runs; -1: none, and no step is stopped at */
-	int last;      /* that ran */
+	int thread;    /* the running thread; -1: none, and no step is stopped at */
+	int last;      /* the thread that ran last */
 	int thread_count;
 	enum action action;
 	struct access
@@ -75,7 +75,7 @@ static struct {
 	bool failed;
 	char failure[512];
 	int depth;
-	int steps; /* of the path, taken */
+	int steps; /* of the path, chosen so far */
 	struct step {
 		struct choice choice;
 		struct access access;
@@ -85,7 +85,7 @@ static struct {
 	} path[DEPTH_MAX];
 } now;
 
-/* Saves what a function must preserve, and goes on at TO. */
+/* Saves the callee-saved registers and continues at TO. */
 void switch_stack(void **from, void *to);
 __asm__(".text\n"
 	".type switch_stack, @function\n"
@@ -130,7 +130,7 @@ static void map_shared(void)
 	now.view = at;
 }
 
-/* The place in the view of what is AT in the world's memory. */
+/* The address in the view that corresponds to AT in the world's memory. */
 static uint8_t *in_view(uint32_t at)
 {
 	return now.view + (at < HEADER_SIZE ? at : at - HEADER_SIZE + RING_DATA_OFFSET);
@@ -179,7 +179,7 @@ static void keep_view(void)
 	memcpy(world.memory + HEADER_SIZE, now.view + RING_DATA_OFFSET, DATA_SIZE);
 }
 
-/* Takes the oldest store out of a thread's buffer. */
+/* Applies the oldest store of a thread's buffer to memory. */
 static void drain(struct thread *thread)
 {
 	memcpy(world.memory + thread->buffer[0].at, &thread->buffer[0].value,
@@ -204,7 +204,7 @@ static bool is_locked(int number, enum search_access kind)
 	       (kind == SEARCH_UPDATE && number != WRITER);
 }
 
-/* What the thread's step stored goes into its buffer, or at once to memory. */
+/* The store of the thread's step goes to its buffer, or directly to memory. */
 static void collect_store(int number)
 {
 	struct thread *thread = &world.threads[number];
@@ -221,8 +221,10 @@ static void collect_store(int number)
 	now.pending.size = 0;
 }
 
-/* All that the thread stored was a step of its own; what the search does not see it can not put
- * back. */
+/*
+ * Checks that each store of the thread was a step: the search cannot restore stores that it does
+ * not see.
+ */
 static void check_view(void)
 {
 	if (!now.scenario->store_buffers &&
@@ -248,7 +250,7 @@ void search_point(const volatile void *address, size_t size, enum search_access 
 	if (now.thread < 0)
 		return;
 	access.visible = is_shared(address, &access.at);
-	/* A locked instruction on whatever word is a fence. */
+	/* A locked instruction on any word is a fence. */
 	if (kind == SEARCH_LOCKED && !access.visible)
 		access = (struct access){ .size = size,
 					  .kind = kind = SEARCH_FENCE,
@@ -309,7 +311,7 @@ static size_t stack_used(int number)
 	return stacks[number] + STACK_SIZE - (uint8_t *)world.threads[number].stack_pointer;
 }
 
-/* What is below the stack pointer must not tell states apart once it is used again. */
+/* Stale content below the stack pointer must not distinguish states. */
 static void clear_below(int number)
 {
 	uint8_t *pointer = world.threads[number].stack_pointer;
@@ -410,7 +412,7 @@ static void restore(void)
 
 /* --- the search ----------------------------------------------------------- */
 
-/* States, and memories that a killed writer left. */
+/* States, and the memory left by a killed writer. */
 static struct seen_table states, remains;
 
 void search_fail(const char *file, int line, const char *format, ...)
@@ -451,7 +453,7 @@ static int choices_of(int number, struct choice *choices)
 
 	if (can_run(number))
 		choices[count++] = (struct choice){ number, RUN };
-	/* Where the thread begins there is no step to come before. */
+	/* There is no step before a thread's first one. */
 	if (number == WRITER && world.signals_left && world.threads[number].next.size)
 		choices[count++] = (struct choice){ number, SIGNAL };
 	if (number && number == now.scenario->mortal && !world.threads[number].finished)
@@ -465,11 +467,12 @@ static int list_choices(struct choice *choices)
 {
 	int count = 0;
 
-	/* What nobody else can see goes first, and alone. */
+	/* A step that other threads cannot observe goes first, and alone. */
 	for (int i = 0; i < now.thread_count; i++)
 		if (!world.threads[i].finished && !world.threads[i].next.visible)
 			return choices_of(i, choices);
-	/* The thread that ran goes on first, so that the first failure has few changes of threads.
+	/*
+	 * The thread that ran last goes first, so that the first failure has few thread switches.
 	 */
 	for (int i = 0; i < now.thread_count; i++)
 		count += choices_of((now.last + i) % now.thread_count, choices + count);
@@ -479,7 +482,7 @@ static int list_choices(struct choice *choices)
 	return count;
 }
 
-/* The writer ends here and now: what it stored is seen, and nothing follows. */
+/* The writer is killed at this point: its stores are visible, and nothing follows. */
 static void kill_writer(void)
 {
 	bool new;

@@ -1,29 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs the ring's own code through every order in which its threads can take
- * their steps.
+ * Runs the ring's own code through every order in which its threads can take their steps.
  *
- * The sources in shared/ring*.c and the scenario are compiled with
- * -fsanitize=thread, so that the compiler calls us before each access to
- * memory, plain and atomic; but what it calls is our own (runtime.c), not
- * ThreadSanitizer. Each thread of a scenario runs on a stack of its own, and
- * stops before each access to the ring's shared memory. The search then goes on
- * with every thread that could be next, delivers a signal to the writer where
- * it may come, and with store buffers takes out the oldest store of a thread's
- * buffer (the model of x86: SDM vol. 3A 9.2.2; stores pass loads, nothing else).
+ * The sources in shared/ring*.c and the scenario are compiled with -fsanitize=thread, so that the
+ * compiler inserts a call before each access to memory, plain and atomic. The called functions are
+ * our own (runtime.c), not ThreadSanitizer's. Each thread of a scenario runs on its own stack and
+ * stops before each access to the ring's shared memory. The search then continues with every thread
+ * that could be next, delivers a signal to the writer wherever one may arrive, and with store
+ * buffers applies the oldest store of a thread's buffer (the x86 model: SDM vol. 3A 9.2.2; loads
+ * pass stores, nothing else).
  *
- * A state is the shared memory, what the ring and the scenario allocated, and
- * the threads' stacks. It is put back for each thing that can come next, and
- * one that was seen before (by a hash of 64 bits) is not searched again. So all
- * interleavings are covered, without a bound on the changes of threads; how
- * many there are is counted. Bounded are the scenarios themselves, the number
- * of signals, and the stores that wait in a buffer.
+ * A state is the shared memory, the allocations of the ring and the scenario, and the threads'
+ * stacks. It is restored for each possible next step. A state that was visited before (by a 64-bit
+ * hash) is not searched again. So all interleavings are covered, without a bound on thread
+ * switches; their number is counted. Bounded are the scenarios themselves, the number of signals,
+ * and the stores that wait in a buffer.
  *
- * Reduction: an access that no other thread can see (the writer's private
- * words, which matter to its handler) is no place to change threads, as it
- * changes places with all that the others do.
+ * Reduction: an access that no other thread can observe (the writer's private words, which matter
+ * to its handler) is no point for a thread switch, since it commutes with all steps of the others.
  *
- * x86-64 only. Of weaker machines it says nothing.
+ * x86-64 only: nothing is proven for weaker memory models.
  */
 #ifndef KVMSCOPE_TESTS_RING_SEARCH_H
 #define KVMSCOPE_TESTS_RING_SEARCH_H
@@ -40,18 +36,24 @@ struct scenario {
 	void (*setup)(void);
 	/* The first is the writer; the list ends with NULL. */
 	void (*threads[SEARCH_THREADS])(void);
-	/* Runs on top of the writer, SIGNALS times, at any of its steps, also on top of itself. */
+	/* Runs on top of the writer, SIGNALS times, at any of its steps, also nested. */
 	void (*handler)(void);
 	int signals;
-	/* So many stores may wait in each thread's buffer, 24 at most; 0: each is seen at once. */
+	/*
+	 * Number of stores that may wait in each thread's buffer, at most 24; 0: each is visible at
+	 * once.
+	 */
 	int store_buffers;
-	/* This thread, unless 0, may be killed at any of its steps. */
+	/* Number of a thread that may be killed at any of its steps; 0: none. */
 	int mortal;
-	/* Or NULL. Runs alone, on what the writer would leave if it were killed in this state. */
+	/*
+	 * May be NULL. Runs alone, on the memory that the writer would leave if it were killed in
+	 * this state.
+	 */
 	void (*killed)(void);
 	/* Runs alone, after all threads. */
 	void (*end)(void);
-	/* Variables of the scenario, which are put back like the ring's. */
+	/* The scenario's variables, which are restored with each state. */
 	void *state;
 	size_t state_size;
 };
@@ -62,11 +64,13 @@ struct search_result {
 	bool failed;
 };
 
-/* Stops at the first failure, and prints the steps that led there. Not more than one at a time. */
+/* Stops at the first failure and prints the steps that led there. Only one search at a time. */
 void search(const struct scenario *scenario, struct search_result *result);
 
-/* By the scenario, from anywhere: this order of steps broke something. Does not return from a
- * thread. */
+/*
+ * Called by the scenario, from anywhere: this order of steps broke something. Does not return if a
+ * thread runs.
+ */
 void search_fail(const char *file, int line, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -86,9 +90,9 @@ void search_fail(const char *file, int line, const char *format, ...)
 	} while (0)
 
 /*
- * For runtime.c: the running thread is about to access SIZE bytes at ADDRESS.
- * An update is one instruction; the writer's is not locked (shared/local_atomic.h),
- * so it goes through the store buffer. What is locked, and a fence, waits until that is empty.
+ * For runtime.c: the running thread is about to access SIZE bytes at ADDRESS. An update is one
+ * instruction. The writer's updates are not locked (shared/local_atomic.h), so they go through the
+ * store buffer. Locked accesses and fences wait until it is empty.
  */
 enum search_access {
 	SEARCH_LOAD,
@@ -100,16 +104,21 @@ enum search_access {
 };
 void search_point(const volatile void *address, size_t size, enum search_access access);
 
-/* The running thread goes on when READY says so. */
+/* Suspends the running thread until READY returns true. */
 void search_wait(bool (*ready)(void));
 
 /* The number of the running thread; -1 if the scenario's functions run alone. */
 int search_thread(void);
 
-/* By runtime.c: what the kernel does when a thread was killed; -1: whoever came while none ran. */
+/*
+ * In runtime.c: what the kernel does when a thread is killed; -1: the code that ran outside any
+ * thread.
+ */
 void world_died(int thread);
 
-/* Memory that is put back; the ring's shared memory, as a ring maps it: header, data, data again.
+/*
+ * Memory that is restored with each state; the ring's shared memory as a ring maps it: header,
+ * data, and data again.
  */
 void *search_allocate(size_t size);
 void *search_shared(void);

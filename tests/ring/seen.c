@@ -9,7 +9,7 @@ static uint64_t mix_word(uint64_t hash, uint64_t word)
 	return hash << 29 | hash >> 35;
 }
 
-/* Four chains, which the processor works on side by side. */
+/* Four chains, which the processor computes in parallel. */
 uint64_t seen_hash(uint64_t hash, const void *bytes, size_t size)
 {
 	uint64_t chains[4] = { hash, hash + 1, hash + 2, hash + 3 };

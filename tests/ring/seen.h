@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states that a search has seen, by a hash of 64 bits. */
+/* The states that a search has visited, by a 64-bit hash. */
 #ifndef KVMSCOPE_TESTS_RING_SEEN_H
 #define KVMSCOPE_TESTS_RING_SEEN_H
 
@@ -17,13 +17,13 @@ struct seen_table {
 	uint64_t size, used;
 };
 
-/* Goes on from HASH; SIZE is a multiple of 8. */
+/* Continues from HASH. SIZE is a multiple of 8. */
 uint64_t seen_hash(uint64_t hash, const void *bytes, size_t size);
 
-/* The entry for HASH, or the free one where it belongs. Valid until the next seen_enter(). */
+/* The entry of HASH, or the free one in which it belongs. Valid until the next seen_enter(). */
 struct seen *seen_find(const struct seen_table *table, uint64_t hash);
 
-/* The entry for HASH, which is not 0; NEW if it was not there. */
+/* The entry of HASH, which is not 0. NEW is set if it did not exist. */
 struct seen *seen_enter(struct seen_table *table, uint64_t hash, bool *new);
 
 #endif

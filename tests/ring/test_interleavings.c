@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every interleaving of the ring's writer, its handler and its readers, in
- * small scenarios (search.h). What each reader gets is held against what was
- * written: whole records, in order, none twice, and each that is missing told.
+ * Every interleaving of the ring's writer, its handler and its readers, in small scenarios
+ * (search.h). Each reader's records are compared with what was written: complete records, in order,
+ * none twice, and each missing one reported.
  */
 #include <stdio.h>
 
@@ -14,27 +14,29 @@
 #define RING_SIZE  RING_SIZE_MIN
 #define SMALL_SIZE (sizeof(struct ring_record) + sizeof(struct payload))
 
-/* What a reader got. */
+/* What a reader received. */
 struct got {
 	struct ring *ring;
-	bool holds;          /* the tail: it is never overrun */
-	uint64_t before;     /* records before the first that it asked for */
-	uint64_t next;       /* the lowest number of the thread's that may come */
-	uint64_t by_handler; /* a bit for each number of the handler's that came */
+	bool holds;          /* it holds the tail, so it is never overrun */
+	uint64_t before;     /* records before its first one */
+	uint64_t next;       /* the lowest number of the thread's records that may follow */
+	uint64_t by_handler; /* one bit for each received number of the handler */
 	uint64_t records, lost, overrun;
 };
 
-/* Put back by the search, as it is what the scenarios remember. */
+/* Restored by the search, since it is the scenarios' state. */
 static struct {
 	struct ring *ring;
 	struct payload *outer;
 	struct got readers[READERS];
-	uint64_t produced[2]; /* by type of record */
-	/* Reservations asked for, got and not NULL, about to be finished, finished; of them,
-	 * committed. */
+	uint64_t produced[2]; /* by record type */
+	/*
+	 * Reservations requested, granted, about to be finished, and finished; of these, committed.
+	 */
 	uint64_t asked, got, ending, ended, committed;
 	uint64_t safe; /* records committed when none was open: a reader must see them */
-	bool gaps;     /* other than those that a reader is told of: discarded and nested records */
+	bool gaps;     /* there are gaps that are not reported to readers: discarded and nested
+			* records */
 } at;
 
 /* --- writing ---------------------------------------------------------------- */
@@ -71,7 +73,7 @@ static void write_record(uint64_t words)
 	finish(reserve(RECORD_THREAD, words), false);
 }
 
-/* Records up to POSITION, so that the next one starts there. */
+/* Writes records up to POSITION, so that the next one starts there. */
 static void fill_up_to(uint64_t position)
 {
 	uint64_t from = ring_position_of(at.ring->writer.state);
@@ -115,7 +117,7 @@ static void look_at_record(struct got *got, const struct ring_record *record)
 	EXPECT(record->type == RECORD_THREAD || by_handler);
 	EXPECT(payload_is_good(record));
 	if (by_handler) {
-		/* A handler's own handler may overtake it. */
+		/* A nested handler may overtake the handler that it interrupts. */
 		EXPECT(!(got->by_handler >> payload->number & 1));
 		got->by_handler |= 1ull << payload->number;
 	} else {
@@ -159,7 +161,7 @@ static void read_rest(struct got *got)
 	read_up_to(got, 1000);
 }
 
-/* The reader missed nothing that it was not told of. */
+/* The reader missed nothing that was not reported to it. */
 static void check_reader(const struct got *got)
 {
 	struct ring_statistics statistics;
@@ -184,16 +186,16 @@ static void check_readers(void)
 		if (!got->ring)
 			continue;
 		check_reader(got);
-		/* Every loss is told in the stream, unless that was overwritten. */
+		/* Every loss is reported in the stream, unless the report was overwritten. */
 		if (!got->overrun)
 			EXPECT_EQUAL(got->lost, statistics.lost);
 	}
 }
 
-/* Alone, after all threads. */
+/* Runs alone, after all threads. */
 static void check_end(void)
 {
-	/* Of losses for which there is no room, the next flush tells. */
+	/* Losses whose report has no room are reported by the next flush. */
 	for (int i = 0; i < 2; i++) {
 		ring_flush(at.ring);
 		for (int k = 0; k < READERS; k++)
@@ -203,7 +205,7 @@ static void check_end(void)
 	check_readers();
 }
 
-/* Without waiting for those that hold the tail. */
+/* Does not wait for the readers that hold the tail. */
 static void attach_stranger(struct got *stranger)
 {
 	struct ring_reader_options options = { .overrun = true };
@@ -216,7 +218,7 @@ static void attach_stranger(struct got *stranger)
 	stranger->before = statistics.before;
 }
 
-/* Comes now, and finds what all others found, or is told how much of it is gone. */
+/* Attaches now, and finds what all others found, or a report of how much is missing. */
 static void check_stranger(void)
 {
 	struct got stranger;
@@ -226,7 +228,7 @@ static void check_stranger(void)
 	check_reader(&stranger);
 }
 
-/* Overwrite mode: the same, and while the tail moves on past all that the threads left. */
+/* Overwrite mode: the same while the tail moves past everything that the threads wrote. */
 static void check_end_and_after(void)
 {
 	for (int i = 0; i < 6; i++) {
@@ -237,8 +239,9 @@ static void check_end_and_after(void)
 	check_end();
 }
 
-/* A stranger comes after the writer was killed: whole records, all that were safe, and how many are
- * missing.
+/*
+ * A reader attaches after the writer was killed: it finds complete records, all that were safe, and
+ * the number of missing ones.
  */
 static void check_killed(void)
 {
@@ -257,14 +260,17 @@ static void check_killed(void)
 	EXPECT(stranger.before + stranger.records + stranger.overrun >= at.safe);
 }
 
-/* All that is published at one moment, though the writer goes on. */
+/* All records that are published at one moment, while the writer continues. */
 static void take_snapshot(void)
 {
 	struct got got = { .records = 0 };
 	struct ring_snapshot snapshot;
 	const struct ring_record *record = NULL;
 
-	/* Overwritten each time that it was tried; more often than these scenarios write. */
+	/*
+	 * Fails only if it is overwritten in each attempt, which needs more records than these
+	 * scenarios write.
+	 */
 	if (ring_snapshot(at.ring, &snapshot))
 		return search_fail(__FILE__, __LINE__, "no snapshot");
 	EXPECT(!snapshot.broken);
@@ -287,7 +293,7 @@ static void run(const struct scenario *scenario)
 	printf("%-40s %9llu states, %.3g interleavings, %.1f s\n", scenario->name,
 	       (unsigned long long)result.states, result.interleavings, now() - before);
 	CHECK(!result.failed);
-	/* Fewer means that nothing ran side by side. */
+	/* A lower number means that nothing ran in parallel. */
 	CHECK(result.interleavings > 1000);
 }
 
@@ -328,8 +334,7 @@ static void write_two(void)
 		write_record(0);
 }
 
-/* Records in records: published while one is open, discarded below another one, and as the newest.
- */
+/* Nested records: published while one is open, discarded below another one, and as the newest. */
 static void write_nested(void)
 {
 	struct payload *outer;
@@ -368,7 +373,7 @@ TEST(ring_interleavings, nested_records_and_a_handler)
 		 .signals = 1, .killed = check_killed, .end = check_end);
 }
 
-/* Room for one record, and all but eight bytes of another one. */
+/* Room for one record, and for all but eight bytes of another one. */
 static void nearly_full_ring(void)
 {
 	consumer_ring();
@@ -421,7 +426,7 @@ static void recorder_before_a_mark(void)
 	read_up_to(&at.readers[0], 1000);
 }
 
-/* It is, if the one before it is finished by then. */
+/* The next record is the first of the second half if the one before it is finished by then. */
 static void recorder_just_before_a_mark(void)
 {
 	recorder(8);
@@ -456,7 +461,7 @@ TEST(ring_interleavings, overwriting_places_a_mark)
 		 .killed = check_killed, .end = check_end_and_after);
 }
 
-/* Nothing fits before the tail has moved; small records lie at the tail. */
+/* Nothing fits before the tail has moved; there are small records at the tail. */
 static void fill_recorder(void)
 {
 	for (int i = 0; i < 3; i++)
@@ -470,7 +475,7 @@ static void full_recorder(void)
 	fill_recorder();
 }
 
-/* Nothing but the moving of the tail makes anything visible. */
+/* Records become visible only when the tail moves. */
 static void full_recorder_that_does_not_publish(void)
 {
 	recorder(1 << 20);
@@ -512,8 +517,10 @@ TEST(ring_interleavings, a_snapshot_is_of_one_moment)
 		 .threads = { write_two, take_snapshot }, .end = check_end);
 }
 
-/* Four records to a ring: the next one moves the tail from the mark behind two of them to the one
- * behind four. */
+/*
+ * Four records fill the ring: the next one moves the tail from the mark after the second to the one
+ * after the fourth.
+ */
 static void recorder_at_its_second_mark(void)
 {
 	recorder(8);
@@ -538,7 +545,7 @@ TEST(ring_interleavings, statistics_at_any_time)
 
 /* --- several consumers ------------------------------------------------------ */
 
-/* Nothing fits before the tail has moved; small records lie at the tail. */
+/* Nothing fits before the tail has moved; there are small records at the tail. */
 static void full_ring(void)
 {
 	consumer_ring();
@@ -561,7 +568,7 @@ static void full_ring_with_one_to_be_overrun(void)
 	attach_stranger(&at.readers[1]);
 }
 
-/* The maker may read what it writes: the tail moves, and at once there is room. */
+/* The creator may read what it writes: the tail moves, and there is room at once. */
 static void read_and_write(void)
 {
 	read_one_by_one(0, 2);
@@ -602,7 +609,7 @@ static void attach_a_holder_and_leave(void)
 	at.readers[1].ring = NULL;
 }
 
-/* Two come; each of them stands where the writer leaves it all that it is to read. */
+/* Two readers attach; the writer leaves each of them everything that it is to read. */
 static void attach_a_third_holder(void)
 {
 	attach(2);
@@ -622,7 +629,7 @@ static void second_leaves(void)
 	at.readers[1].ring = NULL;
 }
 
-/* Nobody who is gone keeps the writer from writing. */
+/* A reader that has exited does not block the writer. */
 static void check_end_and_room(void)
 {
 	check_end();
@@ -680,15 +687,15 @@ TEST(ring_interleavings, a_reader_that_does_not_hold_the_tail_is_overrun)
 		 .end = check_end);
 }
 
-/* Its line is free, there is room, and whoever comes next finds a place to begin at. */
+/* Its slot is free, there is room, and the next reader finds a position to begin at. */
 static void check_without_the_dead(void)
 {
 	at.readers[1].ring = NULL;
-	/* One more loss, and the flush after it looks who is dead. */
+	/* One more loss, and the following flush searches for dead holders. */
 	write_record(0);
 	check_end_and_room();
 	ring_destroy(at.readers[0].ring);
-	/* Of the losses, the one before was told. */
+	/* The previous loss was reported already. */
 	at.gaps = true;
 	attach_a_holder();
 	write_record(0);
@@ -696,7 +703,7 @@ static void check_without_the_dead(void)
 	read_up_to(&at.readers[1], 1);
 }
 
-/* The maker's reader dies too, and both their lines are found at once. */
+/* The creator's reader dies too, and both their slots are reclaimed at once. */
 static void check_with_all_dead(void)
 {
 	world_died(-1);

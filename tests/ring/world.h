@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Included before each source that is searched (search.h): a ring of one page,
- * and system calls and memory that the search can put back.
+ * Included before each source that is searched (search.h): a ring of one page, and system calls and
+ * memory that the search can restore.
  */
 #ifndef KVMSCOPE_TESTS_RING_WORLD_H
 #define KVMSCOPE_TESTS_RING_WORLD_H

@@ -37,7 +37,7 @@ bool agent_fixture_set_up(struct agent_fixture *fixture, enum agent_fixture_end 
 	options.ring = fixture->ring;
 	guest_account_init(&fixture->account, GUEST_ACCOUNT_DEFAULT);
 	options.account = &fixture->account;
-	options.tsc_known = end != TEST_ITSELF; /* its kernel is ours: the offset is 0 */
+	options.tsc_known = end != TEST_ITSELF; /* it runs on our kernel, so the offset is 0 */
 	return !agent_start(&fixture->agent, &options);
 }
 

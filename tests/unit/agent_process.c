@@ -26,7 +26,10 @@ bool agent_process_allows_events(void)
 	return fd >= 0;
 }
 
-/* From here on, as in a container or under kernel.perf_event_paranoid=4 of some. */
+/*
+ * Forbids perf_event_open(2) from here on, as containers do, and some kernels under
+ * kernel.perf_event_paranoid=4.
+ */
 static void forbid_events(void)
 {
 	struct sock_filter program[] = {

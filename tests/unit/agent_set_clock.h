@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's clocks as a test sets them, for a part of the agent whose .c the test includes behind
- * this: its pace is counted, not timed.
+ * Clocks of the agent that a test sets, for a part of the agent whose .c the test includes after
+ * this file: the rate limit is counted, not timed.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_AGENT_SET_CLOCK_H
 #define KVMSCOPE_TESTS_UNIT_AGENT_SET_CLOCK_H
@@ -9,9 +9,9 @@
 #include "guest-agent/timing.h"
 
 static struct {
-	uint64_t ms;      /* what it is */
-	uint64_t cpu;     /* ns of a CPU, so far; */
-	uint64_t cpu_add; /* and from one question for them to the next */
+	uint64_t ms;      /* the time */
+	uint64_t cpu;     /* ns of CPU time so far */
+	uint64_t cpu_add; /* increase with each query */
 } set_clock;
 
 #define clock_raw_ms() (set_clock.ms)

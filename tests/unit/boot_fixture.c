@@ -127,7 +127,7 @@ void image_bzimage(struct image *image)
 		.setup_sects = 1,
 		.syssize = BZIMAGE_PAYLOAD_SIZE / 16,
 		.boot_flag = 0xaa55,
-		.jump = 0x6aeb, /* jmp to 0x26c, behind the header */
+		.jump = 0x6aeb, /* jmp to 0x26c, after the header */
 		.header = 0x53726448,
 		.version = 0x20f,
 		.loadflags = LOADED_HIGH,

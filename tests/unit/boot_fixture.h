@@ -22,32 +22,34 @@ struct boot_fixture {
 	char kernel_path[32], initrd_path[32];
 };
 
-/* Guest RAM of SIZE bytes, no kernel yet; everything is given back by fixture_close(). */
+/* Guest RAM of SIZE bytes without a kernel. fixture_close() releases everything. */
 void fixture_open(struct boot_fixture *fixture, uint64_t size);
 void fixture_close(struct boot_fixture *fixture);
 
-/* fixture_open(), with IMAGE as the kernel. */
+/* fixture_open() with IMAGE as the kernel. */
 void fixture_image(struct boot_fixture *fixture, uint64_t size, const struct image *image);
 
-/* The file that boot_load() will be given. */
+/* Sets the file that boot_load() gets. */
 void fixture_kernel(struct boot_fixture *fixture, const void *bytes, size_t size);
 void fixture_initrd(struct boot_fixture *fixture, const void *bytes, size_t size);
 
-/* boot_load() with the fixture's options into its start. */
+/* Calls boot_load() with the fixture's options and start. */
 int fixture_load(struct boot_fixture *fixture);
 
 /* boot_load() must fail with ERROR and a message that contains WORD. Closes the fixture. */
 void check_load_fails(struct boot_fixture *fixture, int error, const char *word);
 
-/* A good image cut at each size below LIMIT, and with each byte changed: an error with a message,
- * or a load; never a crash. */
+/*
+ * Loads a valid image cut at each size below LIMIT and with each byte changed: an error with a
+ * message, or success, but no crash.
+ */
 void check_truncated(const struct image *image, enum boot_protocol protocol, size_t limit);
 void check_corrupted(const struct image *image, enum boot_protocol protocol);
 
-/* Guest memory as a span; fails the test and is empty if it is not RAM. */
+/* Guest memory as a span. If it is not RAM, the test fails and the span is empty. */
 struct span guest_bytes(const struct boot_fixture *fixture, uint64_t gpa, uint64_t size);
 
-/* The pattern that images are filled with: what stands at OFFSET of the loaded part. */
+/* The pattern that fills images: the byte at OFFSET of the loaded part. */
 uint8_t image_pattern(size_t offset);
 
 #define BZIMAGE_SETUP_SIZE   1024
@@ -56,7 +58,7 @@ uint8_t image_pattern(size_t offset);
 #define BZIMAGE_INIT_SIZE    0x200000ull
 void image_bzimage(struct image *image);
 
-/* One segment of ELF_FILE_SIZE bytes at ELF_ADDRESS, bss behind it. */
+/* One segment of ELF_FILE_SIZE bytes at ELF_ADDRESS, followed by bss. */
 #define ELF_OFFSET      0x1000
 #define ELF_FILE_SIZE   0x800
 #define ELF_MEMORY_SIZE 0x3000ull
@@ -71,7 +73,7 @@ struct elf_wish {
 };
 void image_elf(struct image *image, const struct elf_wish *wish);
 
-/* An image without any format but the multiboot header's addresses. */
+/* An image with no format but the addresses in the multiboot header. */
 #define FLAT_ADDRESS       0x400000u
 #define FLAT_HEADER_OFFSET 0x20
 #define FLAT_SIZE          0x1000u

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions and maps of BPF, for its program's own source (vmm/attach/bpf) built for the host:
- * include this before it. A map is an array of elements of BPF_CHUNK bytes. User space is what lies
- * in one range of this process, and memory that the kernel has mapped in another. Main thread only.
+ * The functions and maps of BPF, to build the BPF program's source (vmm/attach/bpf) for the host:
+ * include this before it. A map is an array of elements of BPF_CHUNK bytes. User space is one
+ * address range of this process, and kernel-mapped memory another. Main thread only.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_BPF_ON_HOST_H
 #define KVMSCOPE_TESTS_UNIT_BPF_ON_HOST_H
@@ -33,7 +33,7 @@ static struct {
 	unsigned int reads;
 } host_user;
 
-/* But for the page at HOLE, which can not be read. */
+/* Except the page at HOLE, which cannot be read. */
 static struct {
 	const uint8_t *start, *hole;
 	size_t size;

@@ -24,7 +24,7 @@ static void add_words(struct btf_image *image, const uint32_t *words, uint32_t c
 	append(image->types, &image->types_size, sizeof(image->types), words, count * 4);
 }
 
-/* The empty one is the first: it says that there is no name. */
+/* The empty name is the first: it means that there is no name. */
 static uint32_t add_string(struct btf_image *image, const char *string)
 {
 	uint32_t at = *string ? image->strings_size : 0;

@@ -9,7 +9,7 @@
 
 #define BTF_IMAGE_SIZE 4096
 
-/* The id of the type that is there from the start: an integer of 8 bytes. */
+/* The id of the type that exists from the start: an integer of 8 bytes. */
 #define BTF_IMAGE_WORD 1u
 
 struct btf_image {
@@ -24,30 +24,30 @@ struct btf_image_member {
 	uint32_t offset; /* bytes */
 };
 
-/* A member of any type; "": it is anonymous. */
+/* A member of any type; "": anonymous. */
 struct btf_image_part {
 	const char *name;
 	uint32_t offset; /* bytes */
 	uint32_t type;   /* its id */
 };
 
-/* Empty but for BTF_IMAGE_WORD. */
+/* Empty except BTF_IMAGE_WORD. */
 void btf_image_start(struct btf_image *image);
 
-/* What follows adds a type, and aborts where it does not fit. */
-/* Struct NAME of SIZE bytes; MEMBERS, all of BTF_IMAGE_WORD, end with one without a name. */
+/* The following functions add a type, and abort if it does not fit. */
+/* Struct NAME of SIZE bytes. MEMBERS, all of type BTF_IMAGE_WORD, end with one without a name. */
 void btf_image_add_struct(struct btf_image *image, const char *name, uint32_t size,
 			  const struct btf_image_member *members);
 
-/* Struct NAME ("": it has none) of SIZE bytes with COUNT parts; its id. */
+/* Struct NAME ("": anonymous) of SIZE bytes with COUNT members. Returns its id. */
 uint32_t btf_image_add_parts(struct btf_image *image, const char *name, uint32_t size,
 			     const struct btf_image_part *parts, uint32_t count);
-/* An array of LENGTH words; its id. */
+/* An array of LENGTH words. Returns its id. */
 uint32_t btf_image_add_array(struct btf_image *image, uint32_t length);
-/* An enum without a name; NAMES, which end with NULL, have the values from 0 on. */
+/* An anonymous enum. NAMES, which end with NULL, have the values from 0 on. */
 void btf_image_add_enum(struct btf_image *image, const char *const *names);
 
-/* The bytes, in IMAGE, as they are now. */
+/* The current bytes, which are in IMAGE. */
 struct span btf_image_finish(struct btf_image *image);
 
 #endif

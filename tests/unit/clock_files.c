@@ -9,7 +9,7 @@
 
 static const char *const names[] = { "available_clocksource", "current_clocksource" };
 
-/* At once: who reads it finds the one or the other. */
+/* Atomic: a reader finds the old or the new content. */
 static void write_file(const char *directory, const char *name, const char *text)
 {
 	char path[PATH_MAX], fresh[PATH_MAX];

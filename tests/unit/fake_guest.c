@@ -7,7 +7,7 @@
 
 #define MEMORY     (8ull << 20)
 #define TEXT_GPA   0x400000ull /* one 2 MiB page */
-#define MODULE_GPA 0x200000ull /* the page table of the module maps 4 KiB pages from here */
+#define MODULE_GPA 0x200000ull /* the module's page table maps 4 KiB pages from here */
 
 static void set_entry(struct fake_guest *guest, uint64_t table, unsigned int index, uint64_t value)
 {
@@ -27,7 +27,9 @@ static void map_pages(struct fake_guest *guest, uint64_t text, uint64_t module)
 			  (MODULE_GPA + page * 0x1000) | 3);
 }
 
-/* push rbp; mov rbp,rsp; 13 times nop; pop rbp; ret, then int3: what perf annotate is to show. */
+/*
+ * push rbp; mov rbp,rsp; 13 times nop; pop rbp; ret, then int3: the code that perf annotate shows.
+ */
 static void write_function(uint8_t *to)
 {
 	static const uint8_t begin[] = { 0x55, 0x48, 0x89, 0xe5 }, end[] = { 0x5d, 0xc3 };

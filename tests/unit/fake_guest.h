@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest that is only memory: page tables, a kernel of a few functions with
- * known code, one module. What stands in for a Linux guest where its names
- * and code matter and its running does not.
+ * A guest that is only memory: page tables, a kernel of a few functions with known code, and one
+ * module. It replaces a Linux guest in tests of symbols and code that do not run it.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_FAKE_GUEST_H
 #define KVMSCOPE_TESTS_UNIT_FAKE_GUEST_H
@@ -13,8 +12,7 @@
 #define FAKE_MODULE        0xffffffffc0123000ull
 #define FAKE_FUNCTION_SIZE 0x100ull /* each function starts at a multiple of it */
 #define FAKE_FUNCTIONS     8
-#define FAKE_INIT                                                                                  \
-	0x10000ull /* from the start of the text: a function that was there only at first */
+#define FAKE_INIT          0x10000ull /* offset in the text of a function that exists only at first */
 
 struct fake_guest {
 	uint8_t *memory; /* owned */
@@ -27,11 +25,11 @@ struct fake_guest {
 	struct kernel_image image;
 };
 
-/* TAG makes the build id; SLIDE moves the kernel, as KASLR does, by a multiple of 2 MiB. */
+/* TAG determines the build ID. SLIDE moves the kernel by a multiple of 2 MiB, as KASLR does. */
 void fake_guest_make(struct fake_guest *guest, uint8_t tag, uint64_t slide, uint64_t module_start);
 void fake_guest_free(struct fake_guest *guest);
 
-/* The bytes that are mapped at the kernel's start, 2 MiB of them. */
+/* The 2 MiB that are mapped at the kernel's start. */
 uint8_t *fake_guest_code(struct fake_guest *guest);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest made by hand: flat memory from GPA 0, four-level page tables built
- * in it from its top downwards, and registers in long mode. For tests.
+ * A guest made by hand: flat memory from GPA 0, four-level page tables that grow down from its top,
+ * and registers in long mode. For tests.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_FLAT_GUEST_H
 #define KVMSCOPE_TESTS_UNIT_FLAT_GUEST_H
@@ -21,18 +21,20 @@ struct flat_guest {
 	struct guest_registers registers;
 };
 
-/* SIZE bytes of zeroed memory and an empty top table in CR3. Aborts without memory. */
+/* Creates SIZE bytes of zeroed memory and an empty top table in CR3. Aborts without memory. */
 void flat_guest_create(struct flat_guest *guest, size_t size);
 void flat_guest_destroy(struct flat_guest *guest);
 
-/* Nothing is mapped any more: an empty top table in CR3 again, and no other. */
+/* Removes all mappings: CR3 has the only table, which is empty. */
 void flat_guest_unmap_all(struct flat_guest *guest);
 
-/* A zeroed page for a table, its GPA. Aborts when there is none. */
+/* Returns the GPA of a zeroed page for a table. Aborts when there is none. */
 uint64_t flat_guest_table(struct flat_guest *guest);
 
-/* Maps the page of PAGE_SIZE (4 KiB, 2 MiB or 1 GiB) at GVA to GPA under CR3, with FLAGS besides
- * present. */
+/*
+ * Maps the page of PAGE_SIZE (4 KiB, 2 MiB or 1 GiB) at GVA to GPA under CR3, with FLAGS in
+ * addition to present.
+ */
 void flat_guest_map(struct flat_guest *guest, uint64_t cr3, uint64_t gva, uint64_t gpa,
 		    uint64_t page_size, uint64_t flags);
 

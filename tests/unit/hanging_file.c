@@ -14,7 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Covered for this process alone: a file that each machine has. */
+/* Mounted over for this process only: a file that each machine has. */
 #define PLACE "/etc/passwd"
 
 static int fuse;
@@ -41,7 +41,7 @@ static void serve_request(const struct fuse_in_header *request)
 						      .mode = S_IFREG | 0755,
 						      .nlink = 1,
 						      .blksize = 4096 } };
-	/* Who ends has nobody to flush to any more. */
+	/* The FUSE server does not answer flushes after its end. */
 	struct fuse_open_out opened = { .fh = 1, .open_flags = FOPEN_NOFLUSH };
 
 	switch (request->opcode) {
@@ -70,7 +70,7 @@ static void *serve(void *context)
 	return NULL;
 }
 
-/* On PATH: its only file is its root. */
+/* Mounts on PATH a file system whose root is its only file. */
 static bool mount_file(const char *path)
 {
 	char options[64];
@@ -91,6 +91,6 @@ int hanging_file_open(size_t size)
 
 	file_size = size;
 	fd = mount_file(PLACE) ? open(PLACE, O_RDONLY | O_CLOEXEC) : -1;
-	/* The kernel knows no size before it is asked. */
+	/* The kernel has no size before it asks for attributes. */
 	return fd >= 0 && !fstat(fd, &status) && status.st_size == (off_t)size ? fd : -1;
 }

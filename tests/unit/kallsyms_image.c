@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define TOKEN_CODE                                                                                 \
-	0x80 /* stands for TOKEN; other codes above ASCII for a letter doubled, or nothing */
+	0x80 /* the code of TOKEN; other codes above ASCII are a doubled letter or unused */
 #define TOKEN "function_"
 
 struct writer {
@@ -131,8 +131,10 @@ static void put_addresses(struct writer *writer)
 		put_u64(writer, writer->base);
 }
 
-/* The order does not matter to a reader by address; the bytes must not look like the end of a
- * table. */
+/*
+ * A reader by address does not depend on the order. The bytes must not look like the end of a
+ * table.
+ */
 static void put_sequence(struct writer *writer)
 {
 	for (size_t i = 0; i < writer->count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of kallsyms as scripts/kallsyms.c of several kernels writes them. For tests. */
+/* kallsyms tables as written by scripts/kallsyms.c of several kernel versions. For tests. */
 #ifndef KVMSCOPE_TESTS_UNIT_KALLSYMS_IMAGE_H
 #define KVMSCOPE_TESTS_UNIT_KALLSYMS_IMAGE_H
 
@@ -8,7 +8,7 @@
 
 enum kallsyms_layout {
 	KALLSYMS_5_10, /* offsets, base, count, names, markers, tokens, index */
-	KALLSYMS_6_2,  /* the same, with the sequence table behind the markers */
+	KALLSYMS_6_2,  /* the same, with the sequence table after the markers */
 	KALLSYMS_6_12, /* count, names, markers, tokens, index, offsets, base, sequence */
 	KALLSYMS_7_2,  /* the same without padding, base and sequence last, offsets relative to
 			  themselves */
@@ -24,9 +24,9 @@ struct kallsyms_symbol {
 };
 
 /*
- * Writes the tables of COUNT symbols (by address) at TO, which is GVA (8-byte
- * aligned) in the guest; RELATIVE_BASE is the kernel's _text. The size
- * written, at most CAPACITY; aborts where it does not fit.
+ * Writes the tables of COUNT symbols (sorted by address) to TO, which is GVA (8-byte aligned) in
+ * the guest. RELATIVE_BASE is the kernel's _text. Returns the size, at most CAPACITY; aborts if it
+ * does not fit.
  */
 size_t kallsyms_image_write(enum kallsyms_layout layout, const struct kallsyms_symbol *symbols,
 			    size_t count, uint64_t relative_base, uint64_t gva, uint8_t *to,

@@ -72,7 +72,7 @@ static void write_notes(uint8_t *notes)
 	memset(notes + 16, 0xab, 20);
 }
 
-/* A pair of top tables; CR3 is the one of the kernel, at the lower page. */
+/* A pair of top tables. The kernel's one is at the lower page, which is CR3. */
 static void make_tables(struct flat_guest *guest, const struct kernel_guest_place *place)
 {
 	uint64_t user_half = flat_guest_table(guest), kernel_half;
@@ -84,8 +84,7 @@ static void make_tables(struct flat_guest *guest, const struct kernel_guest_plac
 	flat_guest_map(guest, kernel_half, place->gva + KERNEL_GUEST_PAGE,
 		       place->gpa + KERNEL_GUEST_PAGE, KERNEL_GUEST_PAGE, 0);
 	flat_guest_map(guest, kernel_half, IDT, IDT_GPA, 4096, 0);
-	flat_guest_map(guest, user_half, place->gva, place->gpa, 4096,
-		       0); /* the entry code alone */
+	flat_guest_map(guest, user_half, place->gva, place->gpa, 4096, 0); /* the entry code only */
 	flat_guest_map(guest, user_half, IDT, IDT_GPA, 4096, 0);
 	guest->registers.paging.cr3 = kernel_half;
 }

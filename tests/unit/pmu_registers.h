@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A PMU for tests: the clocks that it counts by, and its registers as a guest reaches them. */
+/* A PMU for tests: its clocks, and its registers as a guest accesses them. */
 #ifndef KVMSCOPE_TESTS_UNIT_PMU_REGISTERS_H
 #define KVMSCOPE_TESTS_UNIT_PMU_REGISTERS_H
 
@@ -10,7 +10,7 @@
 
 static const struct pmu_clock clock_rates = { 3000000000, 2000000000, 25000000 };
 
-/* An MSR that there is; what another one does is a failure of the test. */
+/* Accesses an existing MSR. The test fails if the PMU does not have it. */
 static inline uint64_t get(const struct pmu *pmu, uint32_t index)
 {
 	uint64_t value = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * By Pyroscope's source: pkg/validation/validate.go and limits.go (what is refused),
- * pkg/pprof/pprof.go (sanitizeProfile(): what goes), pkg/phlaredb/symdb/resolver_tree.go (what is
- * shown).
+ * Sources in Pyroscope: pkg/validation/validate.go and limits.go (what is rejected),
+ * pkg/pprof/pprof.go (sanitizeProfile(): what is dropped), pkg/phlaredb/symdb/resolver_tree.go
+ * (what is displayed).
  */
 #include "tests/unit/pprof_rules.h"
 
@@ -15,14 +15,14 @@
 #include "shared/unconst.h"
 #include "vmm/report/pprof.pb-c.h"
 
-/* Its limits, where nobody has set others. */
+/* Its default limits. */
 #define SIZE_LIMIT    (4 << 20)
 #define SAMPLES_LIMIT 16000
 #define DEPTH_LIMIT   1000
 
 #define NS_PER_S 1000000000
 
-/* Of a whole stream with nothing behind it; 0: it is none, or too large. */
+/* Size of a complete stream with nothing after it; 0: it is invalid or too large. */
 static size_t unpack_gzip(const void *bytes, size_t size, uint8_t *to)
 {
 	z_stream stream = { .next_in = unconst(bytes),
@@ -60,7 +60,7 @@ static bool has_mapping(const Pprof__Profile *profile, uint64_t id)
 	return !id; /* it gets an empty one */
 }
 
-/* A metric's name is made of it where it is no clock's. */
+/* The name of a metric is derived from it, unless it is a clock's. */
 static bool is_type(const char *type)
 {
 	for (const char *at = type; *at; at++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Grafana Pyroscope makes of a profile that it is sent, as far as that is not what was meant.
+/*
+ * How Grafana Pyroscope interprets a received profile, as far as that differs from the intention.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_PPROF_RULES_H
 #define KVMSCOPE_TESTS_UNIT_PPROF_RULES_H
@@ -8,8 +9,8 @@
 #include <stdint.h>
 
 /*
- * Why Pyroscope would refuse the gzipped pprof BYTES, or leave out some of it without a word; NULL:
- * it takes all. FROM and UNTIL: s since 1970 that the request says it is of.
+ * Returns why Pyroscope would reject the gzipped pprof BYTES or silently drop some of it; NULL: it
+ * accepts everything. FROM and UNTIL are the request's times in s since 1970.
  */
 const char *pprof_rules_broken(const void *bytes, size_t size, int64_t from, int64_t until);
 

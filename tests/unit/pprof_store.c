@@ -20,7 +20,7 @@ struct request {
 	struct MHD_PostProcessor *form;
 	char *profile;
 	size_t size;
-	bool other; /* something came that was no part "profile" with a file */
+	bool other; /* the body had something other than a part "profile" with a file */
 };
 
 static enum MHD_Result take_part(void *context, enum MHD_ValueKind kind, const char *key,
@@ -96,7 +96,7 @@ static void keep(struct pprof_store *store, struct MHD_Connection *connection,
 	store->count++;
 }
 
-/* Which has a label twice, or one of those that Pyroscope makes itself, is refused. */
+/* Rejected if a label occurs twice or is one of those that Pyroscope sets itself. */
 static bool is_label(const char *text, size_t length, const char *before, size_t before_length)
 {
 	char name[64], there[sizeof(name) + 2];
@@ -109,7 +109,7 @@ static bool is_label(const char *text, size_t length, const char *before, size_t
 	       !memmem(before, before_length, there, strlen(there));
 }
 
-/* APPLICATION{KEY=VALUE,...}: nothing in it can be escaped (api/model/labelset/labelset.go). */
+/* APPLICATION{KEY=VALUE,...}: nothing can be escaped (api/model/labelset/labelset.go). */
 static bool is_label_set(const char *text)
 {
 	const char *begin = text;
@@ -128,7 +128,7 @@ static bool is_label_set(const char *text)
 	return length && !strcmp(text + length, "}");
 }
 
-/* pkg/og/util/attime: 8 digits would be a date, and more than 10 are no seconds. */
+/* pkg/og/util/attime: 8 digits would be a date, and more than 10 are not seconds. */
 static bool is_time(const char *text)
 {
 	return strlen(text) == 10 && strspn(text, "0123456789") == 10;
@@ -145,9 +145,8 @@ static bool is_word(const char *text)
 }
 
 /*
- * The parameters that pkg/ingester/pyroscope/ingest_handler.go reads, but for those that it does
- * not heed of a pprof: units and aggregationType. With format=pprof the body would be the profile
- * itself.
+ * The parameters that pkg/ingester/pyroscope/ingest_handler.go reads, except those that it ignores
+ * for a pprof: units and aggregationType. With format=pprof the body would be the profile itself.
  */
 static const struct parameter {
 	const char *name;
@@ -159,7 +158,7 @@ static const struct parameter {
 
 #define PARAMETERS (sizeof(parameters) / sizeof(*parameters))
 
-/* Counts in *RIGHT; one that is not known, or not right, stops it. */
+/* Counts valid parameters in *RIGHT; an unknown or invalid one ends the iteration. */
 static enum MHD_Result check_parameter(void *right, enum MHD_ValueKind kind, const char *key,
 				       const char *value)
 {
@@ -184,7 +183,7 @@ static bool has_good_query(struct MHD_Connection *connection)
 	return right == PARAMETERS && strcmp(from, until) < 0;
 }
 
-/* A body that is a form is a pprof by that alone; its parts are told apart by the boundary. */
+/* A body that is a form is a pprof; the boundary separates its parts. */
 static bool is_form(struct MHD_Connection *connection)
 {
 	char type[128];
@@ -275,14 +274,14 @@ static struct MHD_Daemon *start(struct pprof_store *store)
 				store->certificate ? secured : secured + 2, MHD_OPTION_END);
 }
 
-/* Without it there is nothing that could be looked at. */
+/* Without it there is nothing to check. */
 static void end_without(const char *what)
 {
 	fprintf(stderr, "the store for profiles has no %s: %s\n", what, strerror(errno));
 	abort();
 }
 
-/* Which the server may have, too: SO_REUSEPORT is for sockets of one user. */
+/* The server may listen on it too: SO_REUSEPORT is for sockets of one user. */
 static void take_port(struct pprof_store *store)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A store for profiles to push to: an HTTP server that takes POST /ingest as Grafana Pyroscope
- * does, keeps what comes, and answers as a test wants it. What Pyroscope would pass over in
- * silence, taking a default of its own instead or leaving it out (pprof_rules.h), it answers with
- * 400.
+ * A store to which profiles are pushed: an HTTP server that handles POST /ingest like Grafana
+ * Pyroscope, keeps what it receives, and answers as the test specifies. It answers 400 where
+ * Pyroscope would silently use a default or drop data (pprof_rules.h).
  */
 #ifndef KVMSCOPE_TESTS_UNIT_PPROF_STORE_H
 #define KVMSCOPE_TESTS_UNIT_PPROF_STORE_H
@@ -16,7 +15,7 @@
 
 #define PPROF_STORE_MAX 256
 
-/* What it took: answered with 200. */
+/* A profile that was answered with 200. */
 struct pprof_received {
 	char name[1024], from[32], until[32], rate[32], spy[32], tenant[64], authorization[128];
 	char *profile; /* owned */
@@ -26,29 +25,28 @@ struct pprof_received {
 struct pprof_store {
 	struct MHD_Daemon *daemon; /* NULL: it is down */
 	uint16_t port;
-	int port_fd; /* bound to it, so that it is nobody else's while it is down */
-	const char *certificate,
-		*key;         /* PEM: it speaks TLS from the next start on; NULL: it does not */
-	atomic_uint status;   /* that it answers with */
-	const char *refuses;  /* 422 for what has this in its name; NULL */
-	atomic_bool hold;     /* requests are not answered */
-	atomic_uint requests; /* that came, whole */
-	atomic_uint count;    /* of received */
-	pthread_mutex_t lock; /* of received */
+	int port_fd; /* a socket bound to it, which reserves it while it is down */
+	const char *certificate, *key; /* PEM: uses TLS from the next start on; NULL: no TLS */
+	atomic_uint status;            /* the status of its answers */
+	const char *refuses;           /* 422 for profiles with this in their names; NULL: none */
+	atomic_bool hold;              /* requests are not answered */
+	atomic_uint requests;          /* complete requests received */
+	atomic_uint count;             /* of received */
+	pthread_mutex_t lock;          /* of received */
 	struct pprof_received received[PPROF_STORE_MAX];
 };
 
-/* Finds itself a port, and is down. */
+/* Chooses a port. It is down at first. */
 void pprof_store_init(struct pprof_store *store);
 void pprof_store_start(struct pprof_store *store);
 void pprof_store_stop(struct pprof_store *store);
-/* Stops it, and forgets what came. */
+/* Stops it and discards what it received. */
 void pprof_store_free(struct pprof_store *store);
 
-/* Until it has taken COUNT profiles. */
+/* Waits until it has accepted COUNT profiles. */
 void pprof_store_wait(struct pprof_store *store, unsigned int count);
 
-/* What it took whose name has NEEDLE in it: the first; NULL. */
+/* The first accepted profile whose name contains NEEDLE, or NULL. */
 const struct pprof_received *pprof_store_find(struct pprof_store *store, const char *needle);
 
 #endif

@@ -3,11 +3,10 @@
 #define KVMSCOPE_TESTS_UNIT_QUICK_BOOT_H
 
 /*
- * For the command line of Debian's kernels in emulators, where their boot is
- * not what is tested. Leaves out tests of ciphers, certificates and keyboards:
- * half a second in the rig, more on kvm_intel. And the check that the timer
- * works, in which ten ticks are given time to be seen: beside much other work
- * they are not, and Linux panics ("IO-APIC + timer doesn't work").
+ * Command line for Debian's kernels in emulators, in tests that do not test their boot. It omits
+ * self-tests of ciphers, certificates and keyboards: half a second in the rig, more on kvm_intel.
+ * It also omits the check that the timer works, which waits for ten ticks: on a busy machine they
+ * do not arrive in time, and Linux panics ("IO-APIC + timer doesn't work").
  */
 #define QUICK_BOOT                                                                                 \
 	"no_timer_check cryptomgr.notests "                                                        \

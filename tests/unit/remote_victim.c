@@ -15,7 +15,7 @@
 
 #include "tests/unit/shim/test.h"
 
-/* epoll_wait() of a millisecond with known values in all registers that a call keeps. */
+/* epoll_wait() of one millisecond with known values in all registers that a call preserves. */
 static void call_with_registers(struct remote_victim *self)
 {
 	__asm__ volatile("leaq -128(%%rsp), %%rsp\n\t"
@@ -80,7 +80,7 @@ static void on_signal(int number)
 	victim->signals++;
 }
 
-/* A mask, and a stack for signals, that have to stay as they are, too. */
+/* A signal mask and a signal stack, which must be preserved as well. */
 static bool setting_is_kept(const stack_t *stack)
 {
 	stack_t now;
@@ -133,8 +133,9 @@ static _Noreturn void be_victim(void)
 }
 
 /*
- * Whoever waits for a child that a thread of its own traces is told of its stops, too, and takes
- * them from that thread (wait_task_stopped() in kernel/exit.c): they are left.
+ * If a thread waits for a child that is traced by another thread of its process, it receives the
+ * child's stops as well and takes them from that thread (wait_task_stopped() in kernel/exit.c). So
+ * they are left pending.
  */
 bool remote_victim_has_ended(void)
 {
@@ -187,7 +188,7 @@ void remote_victim_start(struct remote_code *code)
 	process.directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK_EQUAL(remote_code_find(code, &process), 0);
 	close(process.directory);
-	CHECK(remote_victim_goes_on()); /* it takes signals by now */
+	CHECK(remote_victim_goes_on()); /* it takes signals now */
 }
 
 void remote_victim_end(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that others stop and have make calls: it makes one of its own over and over, and looks
- * whether it finds all as it was.
+ * A process that others stop and make execute system calls. It makes its own call repeatedly, and
+ * checks that its state is preserved.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_REMOTE_VICTIM_H
 #define KVMSCOPE_TESTS_UNIT_REMOTE_VICTIM_H
@@ -12,7 +12,7 @@
 
 #include "vmm/attach/remote_call.h"
 
-/* Registers and memory around a call: what the other process has to find as it was. */
+/* Registers and memory around a call, which the other process has to preserve. */
 struct remote_victim_kept {
 	uint64_t general[12]; /* rbx, rbp, rdi, rsi, rdx, r8, r9, r10, r12 to r15 */
 	uint64_t red_zone[2];
@@ -21,23 +21,23 @@ struct remote_victim_kept {
 
 /* Shared by the processes of a test. */
 struct remote_victim {
-	struct remote_victim_kept before, after; /* at the start: the assembly knows where */
+	struct remote_victim_kept before, after; /* first: the assembly code uses it */
 	int64_t result;
 	volatile uint64_t rounds, bad, interrupted, signals, calls;
-	int epoll, pipe; /* 5 bytes lie in that */
+	int epoll, pipe; /* offset in the code of 5 bytes */
 	pid_t pid;
 };
 
-/* The one of this test, if any. */
+/* The current test's victim, or NULL. */
 extern struct remote_victim *victim;
 
-/* Starts it, and finds the code by which it can be had make calls. */
+/* Starts it, and finds the code with which it can be made to execute calls. */
 void remote_victim_start(struct remote_code *code);
 void remote_victim_end(void);
 
 bool remote_victim_has_ended(void);
 
-/* Waits until it has made a call of its own: false, if it does not any more. */
+/* Waits until it has made another call of its own. Returns false if it no longer does. */
 bool remote_victim_goes_on(void);
 
 #endif

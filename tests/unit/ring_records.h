@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ring's tests share: records that prove themselves whole, counting them, and
- * interruptions. */
+/*
+ * Shared by the ring's tests: records that can be checked for completeness, counting them, and
+ * interruptions.
+ */
 #ifndef KVMSCOPE_TESTS_UNIT_RING_RECORDS_H
 #define KVMSCOPE_TESTS_UNIT_RING_RECORDS_H
 
@@ -75,7 +77,7 @@ struct tally {
 	uint64_t records;
 	uint64_t lost;
 	uint64_t bad;
-	uint64_t next[2]; /* expected at least as number, by type */
+	uint64_t next[2]; /* the lowest number expected next, by type */
 };
 
 static inline void count_record(struct tally *tally, const struct ring_record *record)
@@ -153,11 +155,16 @@ static inline double now(void)
 
 #ifdef __x86_64__
 
-/* SIGTRAP after each instruction until a handler clears the flag in what it returns to, or
- * trap_off(). */
+/*
+ * Raises SIGTRAP after each instruction until a handler clears the flag in the saved flags, or
+ * trap_off().
+ */
 #define TRAP_FLAG 0x100
 
-/* AddressSanitizer makes many instructions of one, and each costs a trap: there one of so many. */
+/*
+ * AddressSanitizer adds many instructions, each of which costs a trap: only one in this number is
+ * used then.
+ */
 #ifdef __SANITIZE_ADDRESS__
 #define RING_STEP_STRIDE 37
 #else

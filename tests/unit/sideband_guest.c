@@ -13,13 +13,13 @@
 #define SIZE        0x1000u
 #define MICROSECOND 1000ull
 
-/* The VMM has the number of a process of the guest. */
+/* The VMM has the PID of a process of the guest. */
 #define VMM_PID 50
 #define UNKNOWN SAMPLE_TASK_LIMIT
 
 /*
- * Event i happens at i microseconds, and the sample of the same number in the
- * middle of the next one. The time of MAP_ABOUT is known within 2 microseconds.
+ * Event i happens at i microseconds, and the sample of the same number in the middle of the
+ * following one. The time of MAP_ABOUT is known within 2 microseconds.
  */
 enum kind { EXEC, MAP, UNMAP, FORK, EXIT, NAME, MAP_ABOUT };
 
@@ -45,7 +45,7 @@ static const struct event {
 	{ MAP_ABOUT, 52, 0, "/lib/late.so" },
 };
 
-/* As perf shows memory without a file: "/lib/other.so". */
+/* As perf displays memory without a file: "/lib/other.so". */
 const struct sideband_guest_sample sideband_guest_samples[] = {
 	{ 50, "one", "[unknown]" },   { 50, "one", "one" },
 	{ 50, "two", "[unknown]" },   { 50, "two", "two" },

@@ -35,7 +35,7 @@ static void write_sample(struct perf_data_writer *writer, uint32_t vcpu, const u
 	sample->vcpu = vcpu;
 	sample->host_tid = 100 + vcpu;
 	sample->pid = 100;
-	sample->cgroup = vcpu ? 0 : 42; /* nobody knows the other's */
+	sample->cgroup = vcpu ? 0 : 42; /* the other's is unknown */
 	sample->tid = sample->host_tid;
 	sample->kernel_depth = (uint16_t)depth;
 	memcpy(sample->callchain, chain, depth * sizeof(*chain));

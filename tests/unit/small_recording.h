@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A perf.data file of ten samples whose every number is known: on vCPU 0 six
- * times leaf < middle < middle (it recurses) and three times leaf < top; on
- * vCPU 1 once leaf < top. Three more were lost.
+ * A perf.data file of ten samples in which every number is known: six times leaf < middle < middle
+ * (recursive) and three times leaf < top on vCPU 0; once leaf < top on vCPU 1. Three more samples
+ * were lost.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_SMALL_RECORDING_H
 #define KVMSCOPE_TESTS_UNIT_SMALL_RECORDING_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's perf with software events in place of hardware's, for hosts
- * without counters: page faults are the instructions, the task's clock (in ns) is
- * all else. Software events count in the host too.
+ * The kernel's perf with software events instead of hardware events, for hosts without counters:
+ * page faults replace instructions, the task clock (in ns) everything else. Software events also
+ * count on the host.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_SOFTWARE_PERF_H
 #define KVMSCOPE_TESTS_UNIT_SOFTWARE_PERF_H
@@ -11,7 +11,7 @@
 
 extern const struct pmu_host_perf software_perf;
 
-/* Why perf does not let us have one, or NULL. */
+/* Why perf does not allow such an event, or NULL. */
 const char *software_perf_denied(void);
 
 #endif

@@ -11,7 +11,7 @@
 struct stack_sample {
 	char *stack;
 	unsigned int recording;
-	size_t number; /* of the stack, from 0, when they are sorted */
+	size_t number; /* of the stack, from 0, after sorting */
 };
 
 struct stack_samples {
@@ -59,7 +59,7 @@ static int compare_stacks(const void *left, const void *right)
 		      ((const struct stack_sample *)right)->stack);
 }
 
-/* Returns how many stacks there are. */
+/* Returns the number of stacks. */
 static size_t number_stacks(struct stack_samples *samples)
 {
 	size_t number = 0;
@@ -72,7 +72,7 @@ static size_t number_stacks(struct stack_samples *samples)
 	return number + 1;
 }
 
-/* COUNTS: of each stack, how often each recording has it. */
+/* COUNTS: for each stack, how often each recording has it. */
 static struct stack_agreement agreement_of(size_t (*counts)[2], size_t stacks, const size_t *totals)
 {
 	struct stack_agreement agreement = { 0 };
@@ -89,7 +89,7 @@ static struct stack_agreement agreement_of(size_t (*counts)[2], size_t stacks, c
 	return agreement;
 }
 
-/* xorshift64*; below BOUND, evenly but for what no test can see. */
+/* xorshift64*; below BOUND, with a bias too small for any test. */
 static size_t draw(uint64_t *state, size_t bound)
 {
 	assert(bound);
@@ -99,7 +99,9 @@ static size_t draw(uint64_t *state, size_t bound)
 	return (size_t)((*state * 0x2545f4914f6cdd1dull) >> 11) % bound;
 }
 
-/* Puts samples at random before the first TOTALS[0] of ORDER, which are recording 0's then. */
+/*
+ * Moves random samples to the first TOTALS[0] entries of ORDER, which then belong to recording 0.
+ */
 static void deal(size_t *order, size_t count, const size_t *totals, uint64_t *state)
 {
 	for (size_t i = 0; i < totals[0]; i++) {

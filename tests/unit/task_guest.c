@@ -42,12 +42,12 @@ void task_guest_put_task(struct task_guest *made, unsigned int n, uint32_t pid, 
 			 const char *comm)
 {
 	task_guest_put(made, TASK(n) + task_guest_layout.pid,
-		       (uint64_t)pid << 32 | tid); /* tgid stands behind pid */
+		       (uint64_t)pid << 32 | tid); /* tgid follows pid */
 	task_guest_put(made, TASK(n) + task_guest_layout.cgroups.task_users, 1);
 	task_guest_put(made, TASK(n) + task_guest_layout.stack, DIRECT + TASK_STACK(n));
 	task_guest_put(made, TASK(n) + task_guest_layout.mm, DIRECT + MM(n));
 	task_guest_put(made, MM(n) + task_guest_layout.page_table, DIRECT + TABLES(n));
-	/* As long names stand in the kernel when they are torn: without an end. */
+	/* Long names during an update: without a terminator. */
 	memcpy(made->guest.memory + TASK(n) + task_guest_layout.comm, comm,
 	       strnlen(comm, SAMPLE_COMM_SIZE - 1) + 1);
 }
@@ -87,9 +87,9 @@ static void put_cpu(struct task_guest *made, unsigned int cpu, unsigned int task
 	task_guest_put(made, AREA(cpu) + CURRENT, DIRECT + TASK(task));
 	task_guest_put(made, AREA(cpu) + SCHEDULED, DIRECT + TASK(task));
 	task_guest_put(made, AREA(cpu) + IRQ_POINTER, DIRECT + IRQ_STACK + 0x4000 - 8);
-	/* As where each CPU is of a socket of its own, and in 32 bits, as newer kernels have it. */
+	/* As if each CPU were in a socket of its own, and in 32 bits, as in newer kernels. */
 	task_guest_put(made, AREA(cpu) + APIC_ID, 0xaaaaaaaa00000000 | cpu * 2);
-	/* The node stands above the CPU's number. */
+	/* The node is above the CPU's number. */
 	task_guest_put(made, AREA(cpu) + CPU_SEGMENT, 0x0040f50000000000 | 1 << 12 | cpu);
 	flat_guest_map(&made->guest, made->kernel.cr3, ENTRY_AREA + cpu * 0x1000,
 		       AREA(cpu) + GDT_PAGE, 4096, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * That a bench fails of which one figure does not keep its bound, and tests/bench/run with it. That
- * is run in a directory of its own, where "making" benches does nothing and one is there already.
+ * A bench fails if one of its figures exceeds its bound, and tests/bench/run fails with it. That
+ * script runs in its own directory, in which "making" benches does nothing and one bench exists.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "tests/unit/shim/test.h"
 
 struct directory {
-	char path[64], file[96]; /* file: what the bench prints */
+	char path[64], file[96]; /* file with the bench's output */
 };
 
 static void make_directory(struct directory *directory)
@@ -38,7 +38,7 @@ static void remove_directory(const struct directory *directory)
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
-/* Begins a process of its own, which prints to the file; 0: this is it. */
+/* Forks a process that prints to the file; returns 0 in the child. */
 static pid_t start_bench(const struct directory *directory)
 {
 	pid_t child;
@@ -69,7 +69,9 @@ static int fail_to_measure(const struct directory *directory)
 	return status_of(child);
 }
 
-/* As a bench: figures of TIME ns and RATE M/s, of RATIOS; its exit status. */
+/*
+ * Acts as a bench with figures of TIME ns and RATE M/s, and with RATIOS. Returns its exit status.
+ */
 static int print_figures(const struct directory *directory, double time, double rate,
 			 const double ratios[2])
 {
@@ -88,7 +90,9 @@ static int print_figures(const struct directory *directory, double time, double 
 	return status_of(child);
 }
 
-/* tests/bench/run, of a bench that has printed its figures and ended with ENDED; its exit status.
+/*
+ * Runs tests/bench/run on a bench that printed its figures and ended with ENDED. Returns its exit
+ * status.
  */
 static int run_bench(const struct directory *directory, int ended, char output[4096])
 {
@@ -107,7 +111,7 @@ static int run_bench(const struct directory *directory, int ended, char output[4
 	return WEXITSTATUS(pclose(pipe));
 }
 
-/* Figures, and whether TEXT is what tests/bench/run says of them. */
+/* Checks the figures, and that tests/bench/run prints TEXT about them. */
 static void check(double time, double rate, const double ratios[2], bool kept, const char *text)
 {
 	struct directory directory;

@@ -48,13 +48,13 @@ TEST(stack_agreement, counts_what_one_recording_only_has)
 	CHECK(is_about(comparison.measured.known[0], 0.9));
 	CHECK(is_about(comparison.measured.known[1], 1));
 	CHECK(is_about(comparison.measured.overlap, 0.9));
-	/* Chance would have given the second some of them. */
+	/* By chance the second recording would have some of them. */
 	CHECK(comparison.measured.known[0] < comparison.least.known[0]);
 	CHECK(comparison.measured.overlap < comparison.least.overlap);
 	stack_samples_free(samples);
 }
 
-/* Stacks that are rare are in one of both only, and that is what chance does. */
+/* Rare stacks are in one recording only, as by chance. */
 TEST(stack_agreement, of_rare_stacks_is_as_by_chance)
 {
 	struct stack_samples *samples = stack_samples_new();

@@ -97,7 +97,7 @@ static void end_life(struct world *world, const struct process *process)
 		world->root_used[(life->cr3 >> 13) - 1] = false;
 }
 
-/* The lowest free id as a rule, so that ids come back soon. */
+/* Usually the lowest free id, so that ids are soon reused. */
 static uint32_t free_id(struct world *world)
 {
 	uint32_t first = pick(world, 4) ? 0 : pick(world, TIMELINE_PIDS);
@@ -206,7 +206,7 @@ static void exit_thread(struct world *world, struct process *process, unsigned i
 
 	add_event(world, SIDEBAND_EXIT, sizeof(struct sideband), process->pid, tid);
 	process->tids[index] = process->tids[--process->threads];
-	/* An id is free again once the process that it named is gone too. */
+	/* An id is free again after the process that it identified has exited too. */
 	if (tid != process->pid)
 		world->tid_used[tid] = false;
 	if (!process->threads) {
@@ -216,7 +216,7 @@ static void exit_thread(struct world *world, struct process *process, unsigned i
 	}
 }
 
-/* All other threads end first; the one that is left has the process's id from here on. */
+/* All other threads end first; the last one has the process's id from here on. */
 static void exec(struct world *world, struct process *process)
 {
 	struct timeline_event *event;
@@ -295,7 +295,7 @@ void timeline_free(struct timeline *timeline)
 	free(timeline->lives);
 }
 
-/* How many events there are up to TIME. */
+/* The number of events up to TIME. */
 static size_t events_until(const struct timeline *timeline, uint64_t time)
 {
 	size_t low = 0, high = timeline->count;

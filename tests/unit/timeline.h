@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timelines of a made-up guest, and who was where in it: processes that fork,
- * exec, map and unmap at few addresses, end, and whose ids and page tables are
- * used again at once. The answers come from brute force over all events,
- * which shares no code with the resolver.
+ * Timelines of a simulated guest and the ground truth: processes that fork, exec, map and unmap at
+ * few addresses, and exit, and whose ids and page tables are reused at once. The answers are
+ * computed by brute force over all events, which shares no code with the resolver.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_TIMELINE_H
 #define KVMSCOPE_TESTS_UNIT_TIMELINE_H
@@ -20,8 +19,8 @@
 
 struct timeline_event {
 	uint64_t time;
-	uint32_t number; /* of the image or the name; no two have the same */
-	bool begins;     /* a process is found that was there before */
+	uint32_t number; /* of the image or the name; unique */
+	bool begins;     /* a process that existed before is detected */
 	union {
 		struct sideband head;
 		struct sideband_fork fork;
@@ -34,7 +33,7 @@ struct timeline_event {
 	} record;
 };
 
-/* A process from its fork or exec to its next exec or its end. */
+/* A process from its fork or exec to its next exec or its exit. */
 struct timeline_life {
 	uint32_t pid;
 	uint64_t born, died, cr3;
@@ -45,12 +44,12 @@ struct timeline {
 	size_t count;
 	struct timeline_life *lives;
 	size_t life_count;
-	uint64_t end; /* ns, behind the last event */
+	uint64_t end; /* ns, after the last event */
 };
 
-/* Who ran, and what was mapped; numbers are 0 where nothing was. */
+/* The running process, and what was mapped; numbers are 0 where nothing was. */
 struct timeline_answer {
-	uint32_t pid; /* 0: no process that is known */
+	uint32_t pid; /* 0: no known process */
 	uint32_t comm, image;
 	uint64_t offset;
 };
@@ -58,11 +57,11 @@ struct timeline_answer {
 /* A small random number generator: its state is the seed. */
 uint32_t timeline_random(uint64_t *state, uint32_t below);
 
-/* A timeline with about EVENTS events, the same for the same seed. */
+/* Generates a timeline of about EVENTS events, the same for the same seed. */
 void timeline_make(struct timeline *timeline, uint64_t seed, size_t events);
 void timeline_free(struct timeline *timeline);
 
-/* Of thread TID of process PID; PID 0: of whom CR3 belongs to. */
+/* For thread TID of process PID; PID 0: for the process of CR3. */
 struct timeline_answer timeline_ask(const struct timeline *timeline, uint32_t pid, uint32_t tid,
 				    uint64_t cr3, uint64_t address, uint64_t time);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks made by hand. The kernel's code is a row of slots of 16 bytes, each
- * with an ORC entry of its own; slot N is code(N).
+ * Stacks made by hand. The kernel's code is a row of slots of 16 bytes, each with its own ORC
+ * entry; slot N is at code(N).
  */
 #ifndef KVMSCOPE_TESTS_UNIT_UNWIND_FIXTURE_H
 #define KVMSCOPE_TESTS_UNIT_UNWIND_FIXTURE_H
@@ -27,7 +27,7 @@
 #define STEP           16
 #define REGISTERS_SIZE 168 /* struct pt_regs */
 
-/* Entries of the format from 6.4. */
+/* ORC entries in the format since 6.4. */
 #define CALL_SP          0x205
 #define CALL_SP_BP       0x215
 #define CALL_BP          0x214
@@ -74,7 +74,7 @@ static inline uint8_t *user_code(struct fixture *fixture, uint64_t address)
 	return fixture->guest.memory + USER_TEXT_GPA + (address - USER_TEXT);
 }
 
-/* call *%rax, whose end is ADDRESS. */
+/* call *%rax that ends at ADDRESS. */
 static inline void put_user_call(struct fixture *fixture, uint64_t address)
 {
 	memcpy(user_code(fixture, address) - 2, "\xff\xd0", 2);
@@ -116,7 +116,7 @@ static inline void make(struct fixture *fixture)
 	fixture->guest.registers.rsp = STACK;
 }
 
-/* The 8 bytes of the kernel's stack at OFFSET. */
+/* The 8 bytes at OFFSET of the kernel's stack. */
 static inline void push(struct fixture *fixture, uint64_t offset, uint64_t value)
 {
 	flat_guest_write_u64(&fixture->guest, STACK_GPA + offset, value);

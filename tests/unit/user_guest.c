@@ -8,7 +8,7 @@
 #define PAGES      0x100000ull /* GPA of the array of all struct page */
 #define PAGES_BASE 0x1000ull   /* GPA of the variable that has its address */
 #define FREE       0x200000ull
-#define NAMESPACE  (USER_GUEST_DIRECT + 0x2000) /* of mounts; where it is does not matter */
+#define NAMESPACE  (USER_GUEST_DIRECT + 0x2000) /* of mounts; its address does not matter */
 #define LEAF       1u
 #define RANGE      2u
 #define ARANGE     3u
@@ -255,7 +255,7 @@ static uint64_t build_red_black(struct user_guest *made, unsigned int first, uns
 	return node;
 }
 
-/* Ranges of indices and what they lead to, the gaps among them. */
+/* Ranges of indices and what they lead to, including the gaps. */
 struct entries {
 	struct {
 		uint64_t last, value;
@@ -286,7 +286,9 @@ static struct entries vma_entries(struct user_guest *made)
 	return entries;
 }
 
-/* A node of TYPE with COUNT entries from FIRST on; the last has no pivot if it is the tree's last.
+/*
+ * A node of TYPE with COUNT entries from FIRST on. The last entry has no pivot if it is the tree's
+ * last.
  */
 static uint64_t make_node(struct user_guest *made, const struct entries *entries,
 			  unsigned int first, unsigned int count, unsigned int type)
@@ -306,7 +308,7 @@ static uint64_t make_node(struct user_guest *made, const struct entries *entries
 	return node | type << 3 | 4;
 }
 
-/* Full nodes as far as it goes: the fewest levels. */
+/* Fills nodes as far as possible, for the fewest levels. */
 static uint64_t build_maple(struct user_guest *made)
 {
 	struct entries entries = vma_entries(made);

@@ -216,8 +216,8 @@ static void post(void *context, int fd, uint32_t events)
 }
 
 /*
- * Handlers run one at a time: once an event raised after the notification has
- * been handled twice, the notification has been as well, whatever their order.
+ * Handlers run one at a time: after two handled events that were raised after the notification, the
+ * notification has been handled too, in whatever order.
  */
 void driver_settle(struct driver *driver)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linked where kernels are, with a function that two others were put into. */
+/* Linked at kernel addresses, with a function into which two others are inlined. */
 __attribute__((section(".text.head"))) void _text(void)
 {
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests in C on googletest: TEST(suite, name) { ... } registers a body; the
- * C++ is in shim.cc alone. Suites are named after what they prove.
+ * Tests in C on googletest: TEST(suite, name) { ... } registers a body. The only C++ is in shim.cc.
+ * Suites are named after what they test.
  *
- * CHECK_* record a failure and go on; REQUIRE_* also return from the function.
- * SKIP(reason...) ends the test as skipped and names the reason.
+ * CHECK_* record a failure and continue; REQUIRE_* also return from the function. SKIP(reason...)
+ * ends the test as skipped with the reason.
  *
- * A test may take 300 s, one in tests/rig or tests/e2e 1200 s (or what the
- * environment's KVMSCOPE_TEST_SECONDS says, 0 for ever): then the program says
- * its name and ends with status 3.
+ * A test may take 300 s, one in tests/rig or tests/e2e 1200 s (the environment's
+ * KVMSCOPE_TEST_SECONDS overrides both, 0: no limit). After that the program prints the test's name
+ * and exits with status 3.
  */
 #ifndef KVMSCOPE_TESTS_UNIT_SHIM_TEST_H
 #define KVMSCOPE_TESTS_UNIT_SHIM_TEST_H
