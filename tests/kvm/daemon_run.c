@@ -16,7 +16,7 @@
 #include "shared/error.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 
 #define TRIES    1200 /* a minute */
 #define PAUSE_US 50000

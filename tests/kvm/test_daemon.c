@@ -19,7 +19,7 @@
 #include "tests/kvm/daemon_run.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
 #define BY_PERF "[domains]\nbackend = perf\nfrequency = 999\nfrequency-max = 5000\n"

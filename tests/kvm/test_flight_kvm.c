@@ -11,7 +11,7 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
 struct setting {

@@ -9,7 +9,7 @@
 #include "shared/log.h"
 #include "vmm/cli/record_progress.h"
 #include "vmm/session/agent_report.h"
-#include "vmm/session/session.h"
+#include "vmm/session/profile_session.h"
 
 /* us */
 static double mean_stop(const struct attach_stops *stops)

@@ -12,7 +12,7 @@
 #include "vmm/cli/record_options.h"
 #include "vmm/cli/run_selector.h"
 #include "vmm/cli/screen.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 #include "vmm/control/run_directory.h"
 
 #define MIB (1024.0 * 1024.0)

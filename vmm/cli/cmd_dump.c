@@ -12,7 +12,7 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/run_selector.h"
 #include "vmm/cli/screen.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 
 #define POLL_INTERVAL_US 20000
 

@@ -12,7 +12,7 @@
 #include "shared/option_table.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/screen.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 #include "vmm/control/run_directory.h"
 #include "vmm/daemon/daemon.h"
 #include "vmm/daemon/domain_xml.h"

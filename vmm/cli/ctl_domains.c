@@ -12,7 +12,7 @@
 #include "shared/log.h"
 #include "vmm/cli/recording_disks.h"
 #include "vmm/cli/screen.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 #include "vmm/daemon/daemon.h"
 #include "vmm/perf_data/recording_name.h"
 

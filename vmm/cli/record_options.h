@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "shared/option_table.h"
-#include "vmm/session/session.h"
+#include "vmm/session/profile_session.h"
 
 #define RECORD_FREQUENCY_MAX 10000u
 

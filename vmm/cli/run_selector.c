@@ -5,7 +5,7 @@
 #include <limits.h>
 
 #include "shared/error.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 #include "vmm/control/run_directory.h"
 
 #define AT(field) .offset = offsetof(struct run_selector, field)

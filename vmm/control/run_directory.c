@@ -14,7 +14,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 #include "vmm/control/control_server.h"
 #include "vmm/devices/unix_listener.h"
 

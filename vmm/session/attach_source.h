@@ -4,7 +4,7 @@
 #define KVMSCOPE_SESSION_ATTACH_SOURCE_H
 
 #include "vmm/attach/attachment.h"
-#include "vmm/session/session.h"
+#include "vmm/session/profile_session.h"
 
 /* ns that a sample can wait in a backend. Much longer than backends are polled, as other programs
  * need the CPUs, too. */

@@ -13,7 +13,7 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 #include "vmm/control/control_protocol.h"
 #include "vmm/control/control_server.h"
 #include "vmm/control/run_directory.h"

@@ -10,8 +10,8 @@
  * A process can have many sessions. Each is used by one thread, unless a function says otherwise,
  * and has threads of its own, so a VM that is slow to read does not delay the others.
  */
-#ifndef KVMSCOPE_SESSION_SESSION_H
-#define KVMSCOPE_SESSION_SESSION_H
+#ifndef KVMSCOPE_SESSION_PROFILE_SESSION_H
+#define KVMSCOPE_SESSION_PROFILE_SESSION_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/control/client.h"
+#include "vmm/control/control_client.h"
 
 #include <errno.h>
 #include <stdlib.h>

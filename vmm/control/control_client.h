@@ -2,8 +2,8 @@
 /*
  * The client side of the control protocol. A call blocks for up to CONTROL_TIMEOUT_S. Any thread.
  */
-#ifndef KVMSCOPE_CONTROL_CLIENT_H
-#define KVMSCOPE_CONTROL_CLIENT_H
+#ifndef KVMSCOPE_CONTROL_CONTROL_CLIENT_H
+#define KVMSCOPE_CONTROL_CONTROL_CLIENT_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/session/session.h"
+#include "vmm/session/profile_session.h"
 
 #include <assert.h>
 #include <errno.h>
