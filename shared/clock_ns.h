@@ -3,6 +3,7 @@
 #ifndef KVMSCOPE_SHARED_CLOCK_NS_H
 #define KVMSCOPE_SHARED_CLOCK_NS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -24,6 +25,12 @@ static inline uint64_t clock_ns(clockid_t clock)
 static inline uint64_t clock_ms(clockid_t clock)
 {
 	return clock_ns(clock) / NS_PER_MS;
+}
+
+/* True after DEADLINE, in ns of CLOCK_MONOTONIC_RAW; 0: no deadline. No system call. */
+static inline bool deadline_passed(uint64_t deadline)
+{
+	return deadline && clock_ns(CLOCK_MONOTONIC_RAW) >= deadline;
 }
 
 #endif

@@ -43,8 +43,8 @@ static bool read_symbols(struct kernel_code *code, const char *path)
 		take_line(code, line);
 	if (file)
 		fclose(file);
-	return file && code->entry_start && code->start && code->start < code->end &&
-	       !symbols_finish(code->symbols);
+	symbols_finish(code->symbols);
+	return file && code->entry_start && code->start && code->start < code->end;
 }
 
 static bool read_text(struct kernel_code *code, const char *path)

@@ -7,10 +7,10 @@
 #include "shared/clock_ns.h"
 #include "vmm/guest/linux/deferred_lookup.h"
 #include "vmm/guest/page_walk.h"
-#include "vmm/guest/unwind/user_call.h"
+#include "vmm/guest/unwind/call_site.h"
 
 #define PAGE 4096ull
-/* ns that a task with the same css_set of the same struct cgroup is taken to stay in its cgroup. */
+/* ns for which a task with the same css_set and struct cgroup is assumed to stay in its cgroup. */
 #define SAME_SET NS_PER_S
 
 void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,

@@ -9,7 +9,7 @@
  * another file has other pages. An address whose page has moved ends the chain.
  *
  * Callers come from frame pointers, which are arbitrary numbers in programs without them. So a
- * caller has to follow a call instruction to the code before it (user_call.h); CHAIN ends at the
+ * caller has to follow a call instruction to the code before it (call_site.h); CHAIN ends at the
  * first one that does not.
  *
  * All functions run on the attach thread.

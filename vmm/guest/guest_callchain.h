@@ -17,7 +17,7 @@ struct guest_callchain {
 	/*
 	 * Each read of guest memory is a system call: the clock is read for every frame, and the
 	 * reader of the chain checks that callers found by frame pointers follow a call
-	 * (user_call.h).
+	 * (call_site.h).
 	 */
 	bool slow_memory;
 	bool unknown_kernel; /* kernel callers found by frame pointers must follow a call */

@@ -107,7 +107,7 @@ void symbols_truncate(struct symbols *symbols, size_t count)
 	symbols->count = count;
 }
 
-/* Of two symbols at one address the lower rank wins: global, local, weak, as in perf. */
+/* The lowest rank wins at an address: global, local, weak, as in perf. */
 static int binding_rank(char type)
 {
 	if (type == 'W' || type == 'V')
@@ -172,7 +172,7 @@ static size_t sort_ascending_part(struct symbols *symbols)
 	return i;
 }
 
-int symbols_finish(struct symbols *symbols)
+void symbols_finish(struct symbols *symbols)
 {
 	size_t sorted;
 
@@ -190,7 +190,6 @@ int symbols_finish(struct symbols *symbols)
 			sort(symbols, 0, symbols->count);
 	}
 	symbols->finished = true;
-	return 0;
 }
 
 void symbols_reopen(struct symbols *symbols)

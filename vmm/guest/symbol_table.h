@@ -36,8 +36,8 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 		const char *module);
 /* Removes all symbols but the first COUNT, at most symbols_count(). Not after symbols_finish(). */
 void symbols_truncate(struct symbols *symbols, size_t count);
-/* Sorts the table, which can then be read. 0 or -ENOMEM. */
-int symbols_finish(struct symbols *symbols);
+/* Sorts the table, which can then be read. */
+void symbols_finish(struct symbols *symbols);
 /* Allows symbols_add() to a finished table without readers, until the next symbols_finish(). */
 void symbols_reopen(struct symbols *symbols);
 

@@ -87,12 +87,11 @@ static int move_given(struct collector_kernel *kernel, uint64_t delta)
 			error = symbols_add(moved, symbol.start + delta, symbol.end - symbol.start,
 					    symbol.type, symbol.name, NULL);
 	}
-	if (!error)
-		error = symbols_finish(moved);
 	if (error) {
 		symbols_free(moved);
 		return error_set(error, "no memory for the symbols of the guest's kernel");
 	}
+	symbols_finish(moved);
 	symbols_free(kernel->given);
 	kernel->given = moved;
 	return 0;

@@ -112,12 +112,11 @@ static int keep_symbols(struct collector_modules *modules, const struct guest_ke
 			error = copy_symbols(all, modules->unloaded, modules->modules[i].name);
 		else if (!is_loaded(newer, &modules->modules[i]))
 			error = copy_symbols(all, older->symbols, modules->modules[i].name);
-	if (!error)
-		error = symbols_finish(all);
 	if (error) {
 		symbols_free(all);
 		return error;
 	}
+	symbols_finish(all);
 	symbols_free(modules->unloaded);
 	modules->unloaded = all;
 	return 0;

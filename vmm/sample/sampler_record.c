@@ -6,7 +6,6 @@
 
 #include "shared/clock_ns.h"
 #include "shared/local_atomic.h"
-#include "vmm/guest/deadline.h"
 #include "vmm/guest/linux/deferred_lookup.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/module_presence.h"

@@ -116,7 +116,8 @@ static int fill(const struct symbol_list *list, struct symbols *symbols)
 				chosen->name, chosen->module))
 			return -ENOMEM;
 	}
-	return symbols_finish(symbols);
+	symbols_finish(symbols);
+	return 0;
 }
 
 int symbol_list_finish(struct symbol_list *list, struct symbols **symbols)

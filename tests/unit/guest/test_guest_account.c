@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that one guest can make the host use: a hostile agent reports everything possible, as
  * fast as it is read, to a recording host; and the account by itself.

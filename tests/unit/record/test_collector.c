@@ -276,7 +276,7 @@ TEST(collector, given_names_that_are_moved_are_none_of_modules)
 	add_line(kernel.given, FAKE_TEXT, "_text", NULL);
 	add_line(kernel.given, FAKE_TEXT + 0x1000, "_etext", NULL);
 	add_line(kernel.given, FAKE_TEXT + 0x10000000, "driver_function", "driver");
-	REQUIRE_EQUAL(symbols_finish(kernel.given), 0);
+	symbols_finish(kernel.given);
 	REQUIRE_EQUAL(collector_image_describe(&kernel, &found), 0);
 	CHECK(symbols_find_name(kernel.boot.image.symbols, "_text", &symbol));
 	CHECK_EQUAL(symbol.start, found.text_start);

@@ -139,10 +139,7 @@ int bpf_programs_read(struct guest_module **programs, size_t *count, const struc
 	return error == -ENOMEM ? error : 0;
 }
 
-/*
- * A program that replaces it may have the same addresses, including those of the kernel's
- * structures.
- */
+/* A program that replaces PROGRAM may reuse all of its addresses. */
 static bool has_name(const struct guest_module *program, const struct guest_view *view,
 		     const struct guest_paging *paging)
 {

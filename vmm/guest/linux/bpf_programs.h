@@ -32,8 +32,8 @@ void bpf_program_layout_read(struct bpf_program_layout *layout, const struct sym
 /*
  * Appends the listed programs to the *COUNT items of *PROGRAMS, which the caller frees. Appends
  * nothing if the list breaks off, as it does while the guest changes it. The appended programs are
- * in address order; of those that overlap none is appended. -ENOMEM, with *PROGRAMS unchanged. Not
- * on a vCPU thread.
+ * in address order; programs that overlap are left out. -ENOMEM, with *PROGRAMS unchanged. Not on a
+ * vCPU thread.
  */
 int bpf_programs_read(struct guest_module **programs, size_t *count, const struct guest_view *view,
 		      const struct guest_paging *paging, const struct bpf_program_layout *layout);

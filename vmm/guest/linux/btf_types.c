@@ -9,9 +9,7 @@
 
 #define MAGIC     0xeb9f
 #define DEPTH_MAX 16 /* typedefs and anonymous members in a row */
-/*
- * Members visited by one search, including those of nested anonymous members. No kernel struct has
- * a tenth of it.
+/* Members visited by one search, nested anonymous ones included: ten times a large kernel struct.
  */
 #define MEMBERS_MAX 16384
 
@@ -357,7 +355,7 @@ bool btf_find_offsets(const struct btf *btf, const struct btf_offset *offsets, s
 	for (size_t i = 0; i < count; i++) {
 		struct btf_member member;
 
-		/* The search for a type visits all structs: members of one type come in a row. */
+		/* A search for a type visits all structs. Members of one type are in sequence. */
 		if (!type || strcmp(type, offsets[i].type) != 0) {
 			type = offsets[i].type;
 			id = btf_find_struct(btf, type);

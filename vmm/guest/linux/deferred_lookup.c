@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/linux/deferred_lookup.h"
 
 #include <string.h>
@@ -96,7 +96,7 @@ static bool is_mapped(const struct sample_mapping *mappings, unsigned int count,
 	return false;
 }
 
-/* A mapping in the sample may have grown since: the one in the sample counts. */
+/* A mapping in the sample may have grown since: the sample keeps its own. */
 static bool overlaps(const struct sample_mapping *mappings, unsigned int count,
 		     const struct sample_mapping *added)
 {
@@ -130,7 +130,7 @@ static bool find_mappings(const struct guest_kernel *kernel, const struct guest_
 	for (uint16_t i = 0; i < to->user_depth; i++)
 		if (!is_mapped(sample_mappings(to), to->mappings, callers[i]))
 			user_map_find(&map, callers[i]);
-	/* Checked after the reads: what the stop noted was true until now. */
+	/* Checked after the reads: if nothing has changed since the stop, they are valid for it. */
 	if (!is_unchanged(kernel, view, noted))
 		return false;
 	add_mappings(&map, to);

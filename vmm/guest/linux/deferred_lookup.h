@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lookups that a stop had no time for, made later by another thread while the guest runs: the
- *cgroup of a sample, and the mappings of its callers. The stop notes, with one or two reads each,
- *what must still be true later; a result for which it is not is dropped.
+ * Lookups for which a stop had no time, made later by another thread while the guest runs: the
+ * cgroup of a sample, and the mappings of its callers. During the stop one or two values are read
+ * for each. If they have changed at the later lookup, its result is dropped:
  *
- *	cgroup		the task, while it exists, and its css_set, which changes when the task is
- *			moved
- *	mappings	the number of the address space, which is never reused, and the number of
- *TLB flushes in it (mm_context_t: ctx_id, tlb_gen; Linux 4.14)
+ *	cgroup		the task, and its css_set, which changes when the task is moved
+ *	mappings	the address space's number, which is never reused, and its number of
+ *			TLB flushes (mm_context_t: ctx_id, tlb_gen; Linux 4.14)
  *
- * Code that a thread executes or has to return to was in the page tables when it ran. As long as no
- * translation is removed from them, it is where it was.
+ * Code that a thread executes or has to return to was in the page tables when it ran. Until a
+ * translation is removed from them, it stays mapped at the same address.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_DEFERRED_LOOKUP_H
 #define KVMSCOPE_GUEST_LINUX_DEFERRED_LOOKUP_H

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/linux/guest_cgroup.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "vmm/guest/linux/btf_types.h"
+#include "vmm/guest/page_walk.h"
 
-#define PAGE      4096u
 #define PROBES    32
 #define DEPTH_MAX 256 /* of the hierarchy */
 
@@ -172,25 +172,6 @@ const char *guest_cgroups_path(const struct guest_cgroups *cgroups, uint64_t id)
 	return NULL;
 }
 
-static size_t left_in_page(uint64_t gva)
-{
-	return PAGE - gva % PAGE;
-}
-
-/* A string may end just before an unreadable page. False for an empty one. */
-static bool read_string(struct kernel_memory *memory, uint64_t gva, char *to, size_t size)
-{
-	for (size_t length = 0, part; length < size; length += part) {
-		part = left_in_page(gva + length) < size - length ? left_in_page(gva + length)
-								  : size - length;
-		if (!kernel_memory_read(memory, gva + length, to + length, part))
-			return false;
-		if (memchr(to + length, '\0', part))
-			return *to;
-	}
-	return false;
-}
-
 /* The root has no name and no parent. */
 static bool prepend_all(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			uint64_t node, struct path_tail *path)
@@ -204,8 +185,8 @@ static bool prepend_all(struct kernel_memory *memory, const struct guest_cgroup_
 		if (!parent)
 			return *path_tail_text(path) || path_tail_prepend(path, "/", 1);
 		if (!kernel_memory_read_u64(memory, node + layout->node_name, &at) ||
-		    !read_string(memory, at, name, sizeof(name)) || strchr(name, '/') ||
-		    !path_tail_prepend(path, name, strlen(name)) ||
+		    guest_read_string(memory->view, memory->paging, at, name, sizeof(name)) ||
+		    !*name || strchr(name, '/') || !path_tail_prepend(path, name, strlen(name)) ||
 		    !path_tail_prepend(path, "/", 1))
 			return false;
 	}

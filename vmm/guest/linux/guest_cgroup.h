@@ -9,12 +9,12 @@
  * It is unique during one boot.
  *
  * As with images (user_image.h), a vCPU thread only enters a new cgroup into a table; another
- *thread reads its path later.
+ * thread reads its path later.
  *
- *			with enter	with load
- *	enter		safe		safe		vCPU threads: no lock, allocation, system
- *call load		safe		one at a time	not on a vCPU thread path		safe
- *safe		any thread
+ *		with enter	with load
+ *	enter	safe		safe		vCPU threads: no lock, allocation, system call
+ *	load	safe		one at a time	not on a vCPU thread
+ *	path	safe		safe		any thread
  */
 #ifndef KVMSCOPE_GUEST_LINUX_GUEST_CGROUP_H
 #define KVMSCOPE_GUEST_LINUX_GUEST_CGROUP_H

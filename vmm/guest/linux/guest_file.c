@@ -36,9 +36,9 @@ static bool prepend_name(struct kernel_memory *memory, const struct guest_vma_la
 }
 
 /*
- * Steps from the root of a mount to its mount point. *IS_TOP: it has none, as the first mount of a
- * namespace. A mount that was unmounted, as all are when the last process of a namespace ends, has
- * none either; its namespace is cleared before its parent (fs/namespace.c, umount_tree()).
+ * Steps from the root of a mount to its mount point. *IS_TOP: there is none, as for the first mount
+ * of a namespace. A mount that was unmounted, as all are when the last process of a namespace ends,
+ * has none either; its namespace is cleared before its parent (fs/namespace.c, umount_tree()).
  */
 static bool leave_mount(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 			uint64_t *mount, uint64_t *dentry, bool *is_top)

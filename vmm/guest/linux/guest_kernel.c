@@ -125,13 +125,6 @@ static int copy_symbols(struct guest_kernel *kernel, const struct symbols *symbo
 	return error ? error : copy_kernel_symbols(kernel->symbols, symbols);
 }
 
-static int finish_symbols(struct guest_kernel *kernel)
-{
-	int error = symbols_finish(kernel->symbols);
-
-	return error ? error : symbols_finish(kernel->per_cpu);
-}
-
 int guest_kernel_update_presence(struct guest_kernel *kernel, const struct guest_module *modules,
 				 size_t count)
 {
@@ -179,11 +172,12 @@ static int add_modules(struct guest_kernel *kernel, const struct guest_view *vie
 	int error = read_modules(&list, kernel, view, kernel->symbols, kernel->per_cpu);
 
 	/* A list that broke off has the modules up to that point. */
-	if (error != -ENOMEM)
-		error = finish_symbols(kernel);
-	if (!error)
+	if (error != -ENOMEM) {
+		symbols_finish(kernel->symbols);
+		symbols_finish(kernel->per_cpu);
 		error = kernel_orc_create(&kernel->orc, view, &kernel->paging, kernel->symbols,
 					  &list);
+	}
 	if (error != -ENOMEM) {
 		kernel->modules = list.modules;
 		kernel->module_count = list.count;
@@ -291,10 +285,10 @@ static int use_reported_symbols(struct guest_kernel *kernel, const struct guest_
 {
 	int error = copy_symbols(kernel, reported->symbols, reported->per_cpu);
 
-	if (!error)
-		error = finish_symbols(kernel);
 	if (error)
 		return no_memory(error);
+	symbols_finish(kernel->symbols);
+	symbols_finish(kernel->per_cpu);
 	error = kernel_search_confirm(kernel, view, registers, &kernel->paging);
 	return error == -EILSEQ
 		       ? error_set(-EINVAL,

@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/guest/guest_registers.h"
+#include "vmm/guest/guest_view.h"
+
 #define GUEST_BUILD_ID_MAX    20
 #define GUEST_MODULE_NAME_MAX 128
 
@@ -27,5 +30,10 @@ struct guest_module {
 /* True if both lists have the same modules at the same addresses, build ids included. */
 bool guest_modules_equal(const struct guest_module *left, size_t left_count,
 			 const struct guest_module *right, size_t right_count);
+
+/* Is the build id of MODULE, which has one, still in guest memory? No lock, allocation or system
+ * call. */
+bool guest_module_has_build_id(const struct guest_module *module, const struct guest_view *view,
+			       const struct guest_paging *paging);
 
 #endif

@@ -286,12 +286,10 @@ static bool addresses_ascend(const struct kallsyms *kallsyms)
 
 /* Variants of the table after the token index (since 6.4); ALIGNMENT is 8, or 4 for small entries.
  */
-static bool set_after(struct kallsyms *kallsyms, enum kallsyms_encoding encoding,
-		      uint64_t alignment)
+static bool set_after(struct kallsyms *kallsyms, uint64_t alignment)
 {
-	kallsyms->encoding = encoding;
 	kallsyms->addresses = align(kallsyms->token_index + KALLSYMS_TOKEN_INDEX_SIZE, alignment);
-	if (encoding == KALLSYMS_PC_RELATIVE || encoding == KALLSYMS_ABSOLUTE)
+	if (kallsyms->encoding == KALLSYMS_PC_RELATIVE || kallsyms->encoding == KALLSYMS_ABSOLUTE)
 		return true;
 	return span_u64(kallsyms->window,
 			align(kallsyms->addresses + kallsyms->count * 4ull, alignment),
@@ -299,46 +297,37 @@ static bool set_after(struct kallsyms *kallsyms, enum kallsyms_encoding encoding
 }
 
 /* Variants of the table before the count (until 6.3). */
-static bool set_before(struct kallsyms *kallsyms, enum kallsyms_encoding encoding)
+static bool set_before(struct kallsyms *kallsyms)
 {
-	uint64_t size = encoding == KALLSYMS_ABSOLUTE ? kallsyms->count * 8ull
-						      : align(kallsyms->count * 4ull, 8) + 8;
+	bool absolute = kallsyms->encoding == KALLSYMS_ABSOLUTE;
+	uint64_t size = absolute ? kallsyms->count * 8ull : align(kallsyms->count * 4ull, 8) + 8;
 
 	if (size > kallsyms->count_at)
 		return false;
-	kallsyms->encoding = encoding;
 	kallsyms->addresses = kallsyms->count_at - size;
-	return encoding == KALLSYMS_ABSOLUTE ||
-	       span_u64(kallsyms->window, kallsyms->count_at - 8, &kallsyms->base);
-}
-
-static bool set_form(struct kallsyms *kallsyms, unsigned int number)
-{
-	switch (number) {
-	case 0:
-		return set_after(kallsyms, KALLSYMS_ABSOLUTE_PER_CPU, 8);
-	case 1:
-		return set_after(kallsyms, KALLSYMS_BASE_RELATIVE, 8);
-	case 2:
-		return set_after(kallsyms, KALLSYMS_PC_RELATIVE, 4);
-	case 3:
-		return set_after(kallsyms, KALLSYMS_PC_RELATIVE, 8);
-	case 4:
-		return set_after(kallsyms, KALLSYMS_ABSOLUTE, 8);
-	case 5:
-		return set_before(kallsyms, KALLSYMS_ABSOLUTE_PER_CPU);
-	case 6:
-		return set_before(kallsyms, KALLSYMS_BASE_RELATIVE);
-	default:
-		return set_before(kallsyms, KALLSYMS_ABSOLUTE);
-	}
+	return absolute || span_u64(kallsyms->window, kallsyms->count_at - 8, &kallsyms->base);
 }
 
 int kallsyms_try_addresses(struct kallsyms *kallsyms, unsigned int number)
 {
-	if (number > 7)
+	static const struct {
+		enum kallsyms_encoding encoding;
+		uint64_t alignment; /* after the token index; 0: before the count */
+	} forms[] = {
+		{ KALLSYMS_ABSOLUTE_PER_CPU, 8 }, { KALLSYMS_BASE_RELATIVE, 8 },
+		{ KALLSYMS_PC_RELATIVE, 4 },      { KALLSYMS_PC_RELATIVE, 8 },
+		{ KALLSYMS_ABSOLUTE, 8 },         { KALLSYMS_ABSOLUTE_PER_CPU, 0 },
+		{ KALLSYMS_BASE_RELATIVE, 0 },    { KALLSYMS_ABSOLUTE, 0 },
+	};
+
+	if (number >= sizeof(forms) / sizeof(forms[0]))
 		return -ERANGE;
-	return set_form(kallsyms, number) && addresses_ascend(kallsyms) ? 0 : -ENOENT;
+	kallsyms->encoding = forms[number].encoding;
+	return (forms[number].alignment ? set_after(kallsyms, forms[number].alignment)
+					: set_before(kallsyms)) &&
+			       addresses_ascend(kallsyms)
+		       ? 0
+		       : -ENOENT;
 }
 
 /*

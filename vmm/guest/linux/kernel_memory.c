@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/linux/kernel_memory.h"
 
-#include "vmm/guest/deadline.h"
+#include "shared/clock_ns.h"
 #include "vmm/guest/page_walk.h"
 
 static const struct kernel_memory_window *find_window(struct kernel_memory *memory, uint64_t gva)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "shared/error.h"
 #include "vmm/guest/linux/kallsyms.h"
@@ -108,13 +109,6 @@ static enum evidence check_idt(const struct symbols *symbols, const struct guest
 	return EVIDENCE_FOR;
 }
 
-/* "Linux version RELEASE (builder) (compiler) #number time" */
-static void set_release(struct guest_kernel *kernel)
-{
-	if (sscanf(kernel->version_banner, "Linux version %64s", kernel->release) != 1)
-		kernel->release[0] = '\0';
-}
-
 static enum evidence check_banner(struct guest_kernel *kernel, const struct guest_view *view,
 				  const struct guest_paging *paging)
 {
@@ -130,7 +124,9 @@ static enum evidence check_banner(struct guest_kernel *kernel, const struct gues
 	banner[strcspn(banner, "\n")] = '\0';
 	snprintf(kernel->version_banner, sizeof(kernel->version_banner), "%.*s",
 		 (int)sizeof(kernel->version_banner) - 1, banner);
-	set_release(kernel);
+	/* "Linux version RELEASE (builder) (compiler) #number time" */
+	if (sscanf(banner, "Linux version %64s", kernel->release) != 1)
+		kernel->release[0] = '\0';
 	return EVIDENCE_FOR;
 }
 
@@ -180,16 +176,6 @@ static int check_kernel(struct search *search)
 	return 0;
 }
 
-static uint64_t maximum(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t minimum(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* A symbol ends at the next higher one, which *NEXT is moved to; the last at the end of its page.
  */
 static uint64_t size_of_symbol(const struct kallsyms *kallsyms, uint32_t *next, uint64_t start)
@@ -235,9 +221,9 @@ static int build(struct search *search, const struct kallsyms *kallsyms)
 	if (!kernel->symbols || !kernel->per_cpu)
 		return -ENOMEM;
 	error = add_all(kernel->symbols, kernel->per_cpu, kallsyms);
-	if (!error)
-		error = symbols_finish(kernel->symbols);
-	return error ? error : symbols_finish(kernel->per_cpu);
+	symbols_finish(kernel->symbols);
+	symbols_finish(kernel->per_cpu);
+	return error;
 }
 
 /* Builds and checks the symbol table with the current encoding of addresses. */
@@ -277,8 +263,8 @@ static int try_all_addresses(struct search *search, struct kallsyms *kallsyms)
 static int try_window(struct search *search, const struct mapped_range *range, uint64_t token_index,
 		      size_t window)
 {
-	uint64_t start = maximum(range->start, (token_index - windows[window].before) & ~7ull);
-	uint64_t size = minimum(range->end, token_index + windows[window].after) - start;
+	uint64_t start = MAX(range->start, (token_index - windows[window].before) & ~7ull);
+	uint64_t size = MIN(range->end, token_index + windows[window].after) - start;
 	struct kallsyms kallsyms;
 	uint8_t *copy;
 	int error = guest_copy_virtual(search->view, &search->paging, start, size, &copy);

@@ -386,6 +386,16 @@ bool guest_modules_equal(const struct guest_module *left, size_t left_count,
 	return true;
 }
 
+bool guest_module_has_build_id(const struct guest_module *module, const struct guest_view *view,
+			       const struct guest_paging *paging)
+{
+	uint8_t build_id[GUEST_BUILD_ID_MAX];
+
+	return !guest_read_virtual(view, paging, module->build_id_gva, build_id,
+				   module->build_id_size) &&
+	       !memcmp(build_id, module->build_id, module->build_id_size);
+}
+
 void module_list_free(struct module_list *list)
 {
 	free(list->modules);

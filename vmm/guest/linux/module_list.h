@@ -26,9 +26,9 @@ struct module_layout {
 	uint32_t typetab; /* in struct mod_kallsyms, since 5.2 */
 	bool has_notes, notes_in_group;
 	uint32_t notes_attrs; /* pointer to struct module_notes_attrs */
-	/* In struct module_notes_attrs: count, or pointer to the NULL-terminated list; first one.
-	 */
-	uint32_t notes, attrs;
+	uint32_t notes; /* in struct module_notes_attrs: count, or pointer to a NULL-terminated list
+			 */
+	uint32_t attrs; /* the same struct: first element of the array, if NOTES is a count */
 	uint32_t attr_size, attr_stride, attr_address; /* of struct bin_attribute */
 	bool has_per_cpu;
 	uint32_t per_cpu, per_cpu_size; /* per-CPU address of its per-CPU variables; bytes */

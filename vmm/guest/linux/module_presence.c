@@ -7,11 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock_ns.h"
 #include "shared/sample_record.h"
-#include "vmm/guest/deadline.h"
 #include "vmm/guest/linux/bpf_programs.h"
-
-#include "vmm/guest/page_walk.h"
 
 struct entry {
 	struct guest_module module;
@@ -154,15 +152,9 @@ static bool is_in_unloaded(const struct module_presence *presence, uint64_t addr
 static bool is_there(const struct guest_module *module, const struct guest_view *view,
 		     const struct guest_paging *paging)
 {
-	uint8_t build_id[GUEST_BUILD_ID_MAX];
-
 	if (module->program)
 		return bpf_program_is_loaded(module, view, paging);
-	if (!module->build_id_size)
-		return true;
-	return !guest_read_virtual(view, paging, module->build_id_gva, build_id,
-				   module->build_id_size) &&
-	       !memcmp(build_id, module->build_id, module->build_id_size);
+	return !module->build_id_size || guest_module_has_build_id(module, view, paging);
 }
 
 /* Without a build id, presence is not proven and no time is recorded. */
@@ -178,7 +170,7 @@ static void record_seen(struct entry *entry, uint64_t time)
 		;
 }
 
-static void mark_unsure(struct guest_callchain *chain, uint16_t index)
+static void mark_uncertain(struct guest_callchain *chain, uint16_t index)
 {
 	chain->addresses[index] &= ~SAMPLE_ADDRESS_CERTAIN;
 	if (!index)
@@ -219,7 +211,7 @@ void module_presence_check(struct module_presence *presence, const struct guest_
 			record_seen(entry, time);
 			last = entry;
 		} else {
-			mark_unsure(chain, i);
+			mark_uncertain(chain, i);
 		}
 		if (entry ? entry != last || entry->lacks_table
 			  : is_in_unloaded(presence, chain->addresses[i] | SAMPLE_ADDRESS_CERTAIN))

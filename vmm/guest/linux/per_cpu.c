@@ -1,19 +1,12 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/linux/per_cpu.h"
 
 #include "vmm/guest/linux/task.h"
 #include "vmm/guest/page_walk.h"
 
-/* Among the per-CPU symbols, or those of the image. */
 static bool find_symbol(const struct guest_kernel *kernel, const char *name, uint64_t *address)
 {
-	struct symbol symbol;
-
-	if (!symbols_find_name(kernel->per_cpu, name, &symbol) &&
-	    !symbols_find_name(kernel->symbols, name, &symbol))
-		return false;
-	*address = symbol.start;
-	return true;
+	return guest_find_per_cpu(kernel->symbols, kernel->per_cpu, name, address);
 }
 
 static bool is_per_cpu(const struct guest_kernel *kernel, uint64_t address)
@@ -24,7 +17,7 @@ static bool is_per_cpu(const struct guest_kernel *kernel, uint64_t address)
 	       find_symbol(kernel, "__per_cpu_end", &end) && address >= start && address < end;
 }
 
-static bool find_of_kernel(const struct guest_kernel *kernel, const char *name,
+static bool find_in_kernel(const struct guest_kernel *kernel, const char *name,
 			   struct guest_variable *variable)
 {
 	struct symbol symbol;
@@ -41,7 +34,7 @@ static bool find_of_kernel(const struct guest_kernel *kernel, const char *name,
 	return true;
 }
 
-static bool find_of_module(const struct guest_kernel *kernel, const char *name,
+static bool find_in_module(const struct guest_kernel *kernel, const char *name,
 			   struct guest_variable *variable)
 {
 	struct symbol symbol;
@@ -58,7 +51,7 @@ static bool find_of_module(const struct guest_kernel *kernel, const char *name,
 bool guest_variable_find(const struct guest_kernel *kernel, const char *name,
 			 struct guest_variable *variable)
 {
-	return find_of_kernel(kernel, name, variable) || find_of_module(kernel, name, variable);
+	return find_in_kernel(kernel, name, variable) || find_in_module(kernel, name, variable);
 }
 
 uint64_t guest_per_cpu_boot_offset(const struct guest_kernel *kernel)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/linux/perf_map_file.h"
 
 #include <stdio.h>
@@ -74,7 +74,7 @@ static bool read_u32(struct reader *reader, uint64_t at, uint32_t *value)
 	return kernel_memory_read(&reader->memory, at, value, sizeof(*value));
 }
 
-/* --- the process ----------------------------------------------------------------- */
+/* --- process --------------------------------------------------------------------- */
 
 /* Is TASK the first thread of process PID? */
 static bool is_process(struct reader *reader, uint64_t task)
@@ -129,7 +129,7 @@ bool perf_map_file_begin(struct perf_map_file *map, const struct guest_kernel *k
 	       read_program(&reader, &map->started, &map->execs) && is_program(&reader);
 }
 
-/* --- its file -------------------------------------------------------------------- */
+/* --- file ------------------------------------------------------------------------ */
 
 /* "perf-PID.map", PID being the one in the process's own namespace. */
 static bool make_name(struct reader *reader, char name[NAME_SIZE])
@@ -240,7 +240,7 @@ static bool has_file(struct reader *reader)
 	       is_trusted(reader, file, inode);
 }
 
-/* --- what is in it ---------------------------------------------------------------- */
+/* --- content ---------------------------------------------------------------------- */
 
 static bool read_bytes(struct reader *reader, uint64_t offset, void *to, size_t size)
 {
@@ -296,13 +296,13 @@ static enum perf_map_result read_new(struct reader *reader, uint8_t *to, size_t 
 	return part < end - map->offset ? PERF_MAP_MORE : PERF_MAP_READ;
 }
 
-static void forget_file(struct perf_map_file *map)
+static void reset_file(struct perf_map_file *map)
 {
 	map->file = map->inode = map->offset = 0;
 	map->mark_size = 0;
 }
 
-/* Verifies after the read that the program still runs and the bytes were of its file. */
+/* Verifies after the read that the program still runs and has the file open. */
 static enum perf_map_result check(struct reader *reader, enum perf_map_result found)
 {
 	uint64_t end, position;
@@ -333,7 +333,7 @@ enum perf_map_result perf_map_file_read(struct perf_map_file *map,
 	if (!is_program(&reader))
 		return PERF_MAP_ENDED;
 	if (map->file && !has_file(&reader)) {
-		forget_file(map);
+		reset_file(map);
 		return PERF_MAP_REPLACED;
 	}
 	if (!map->file && !find_file(&reader))
@@ -341,7 +341,7 @@ enum perf_map_result perf_map_file_read(struct perf_map_file *map,
 	read = room;
 	found = check(&reader, read_new(&reader, to, &read));
 	if (found == PERF_MAP_REPLACED)
-		forget_file(map);
+		reset_file(map);
 	if (found == PERF_MAP_MORE || found == PERF_MAP_READ) {
 		*size = consume_lines(map, to, read);
 		/* The buffer is larger than any valid line. */

@@ -12,8 +12,9 @@
  * - this program opened it: the file has its opener's credentials (f_cred), and every fork(2) and
  *   execve(2) creates new ones (kernel/cred.c, copy_creds(), prepare_exec_creds());
  * - it is open for writing, not for appending, all its content is before the write position, and
- *its opener owns it. So files left by an earlier process with that pid and inherited ones are not
- *accepted.
+ *   its opener owns it.
+ *
+ * Files of an earlier process with the same pid, and inherited files, are therefore not accepted.
  *
  * Not detected: writes of a forked child through a shared descriptor, and a program that opens an
  * old file without truncating it and seeks to its end. Both count as the program's own map.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RDPMC contains the bytes 0F 33 (SDM vol. 2B): only functions with them are disassembled. */
 #include "vmm/guest/linux/rdpmc_sites.h"
 

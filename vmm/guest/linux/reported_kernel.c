@@ -239,9 +239,9 @@ static int add_symbols(struct reader *reader)
 			error = add_symbol(reader, &reader->lines[i], end_of(reader, &next, i));
 	if (!error && !symbols_count(reported->symbols) && !symbols_count(reported->per_cpu))
 		error = -EINVAL;
-	if (!error)
-		error = symbols_finish(reported->symbols);
-	return error ? error : symbols_finish(reported->per_cpu);
+	symbols_finish(reported->symbols);
+	symbols_finish(reported->per_cpu);
+	return error;
 }
 
 /* The end of the text that has symbols: the size in /proc/modules includes data. */
@@ -378,33 +378,15 @@ void reported_kernel_free(struct reported_kernel *reported)
 	free(reported);
 }
 
-static bool is_present(const struct guest_module *module, const struct guest_view *view,
-		       const struct guest_paging *paging)
+static int compare_name(const void *name, const void *module)
 {
-	uint8_t build_id[GUEST_BUILD_ID_MAX];
-
-	return !guest_read_virtual(view, paging, module->build_id_gva, build_id,
-				   module->build_id_size) &&
-	       !memcmp(build_id, module->build_id, module->build_id_size);
+	return strcmp(name, ((const struct guest_module *)module)->name);
 }
 
 /* LIST's modules are sorted by name, as those in the report. */
 static bool is_listed(const struct module_list *list, const char *name)
 {
-	size_t first = 0, end = list->count;
-
-	while (first < end) {
-		size_t middle = (first + end) / 2;
-		int order = strcmp(name, list->modules[middle].name);
-
-		if (!order)
-			return true;
-		if (order < 0)
-			end = middle;
-		else
-			first = middle + 1;
-	}
-	return false;
+	return bsearch(name, list->modules, list->count, sizeof(list->modules[0]), compare_name);
 }
 
 static int add_module_symbols(struct symbols *to, const struct module_list *list,
@@ -432,7 +414,8 @@ int reported_kernel_list_modules(struct module_list *list, struct reported_kerne
 	if (!list->modules || !list->orcs)
 		return -ENOMEM;
 	for (size_t i = 0; i < reported->module_count; i++) {
-		reported->missing[i] |= !is_present(&reported->modules[i], view, paging);
+		reported->missing[i] |=
+			!guest_module_has_build_id(&reported->modules[i], view, paging);
 		if (!reported->missing[i])
 			list->modules[list->count++] = reported->modules[i];
 	}

@@ -184,7 +184,7 @@ static bool set_unknown(struct guest_task *task)
 	return false;
 }
 
-/* The first thread has the parent of all. It is read twice: a parent that ends is replaced. */
+/* The leader's parent is that of the process. It is read twice: an exiting parent is replaced. */
 static void read_process(struct kernel_memory *memory, const struct guest_task_layout *layout,
 			 struct guest_task *task)
 {
@@ -228,7 +228,7 @@ void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct
 	guest_cgroup_read(&memory, &layout->cgroups, task->at, &task->cgroup);
 }
 
-/* Shows later whether the task was moved to another cgroup. */
+/* Recorded to detect later that the task was moved to another cgroup. */
 static void read_set(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 		     struct guest_task_snapshot *snapshot)
 {

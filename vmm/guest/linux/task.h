@@ -14,9 +14,9 @@
  *	current -> task  pid, tgid, comm, mm of struct task_struct; start time and
  *	                 parent of its process; its cgroup
  *
- * A context switch (kernel/sched/core.c, __schedule()) switches first curr of the runqueue, then
- *the page tables, then the stack, then current. The reported task is the one whose stack is in use,
- *as it called what the vCPU executes. User code must also run in the task's page tables.
+ * A context switch (kernel/sched/core.c, __schedule()) switches curr of the runqueue first, then
+ * the page tables, then the stack, then current. The reported task is the one whose stack is in
+ * use: it called the code that the vCPU executes. User code must also run in its page tables.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_TASK_H
 #define KVMSCOPE_GUEST_LINUX_TASK_H

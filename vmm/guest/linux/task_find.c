@@ -11,7 +11,7 @@
 #include "vmm/guest/linux/task_layout.h"
 #include "vmm/guest/page_walk.h"
 
-/* Bytes of a task: with everything configured in about 14 KiB. */
+/* Bytes of a task; a kernel with all options needs about 14 KiB. */
 #define TASK_MAX 16384u
 /* Bytes at the start of struct mm_struct; what follows depends on the number of CPUs. */
 #define MEMORY_MAX 4096u
@@ -464,7 +464,7 @@ static int find_current(struct search *search)
 		       : error_set(-EAGAIN, "no CPU was found on the stack of its task");
 }
 
-/* Of two members of the task that CPU runs, finds the one that is 0 if the other is not. */
+/* Finds the one of two members of the task on CPU that is 0 while the other is not. */
 static bool is_without(struct search *search, uint64_t cpu, const struct candidates *candidates,
 		       uint32_t *without)
 {

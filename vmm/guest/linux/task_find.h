@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the layout of tasks in a kernel without BTF, with tasks whose values are known. Nothing is
- * assumed from common layouts: each offset is the only one at which all known values are found, or
- * it is not found.
+ * Finds the layout of tasks in a kernel without BTF, by means of tasks with known values. Nothing
+ * is assumed from common layouts: an offset is accepted only if it is the only one at which all
+ * tasks have their known values.
  *
- *	comm         where the first task, which has a symbol, has the name that it
- *	             has in every kernel
- *	a task       on a list through the first task, by a random name;
- *	             a thread on a list through its process
- *	pid, tgid    where each task has its own, and the first task 0
- *	stack        where the first task has its stack, which has a symbol, and
- *	             each other task a different one
- *	page tables  where the kernel's own memory, init_mm, has those that have a
- *	             symbol
- *	mm           where each process has memory whose page tables lead to what it
- *	             has written there. A kernel has two such members; active_mm is
- *	             not 0 in any running task
+ *	comm         the first task (which has a symbol) has the name that it has in all
+ *	             kernels
+ *	a task       found on a list through the first task, by its random name;
+ *	             a thread is found on a list through its process
+ *	pid, tgid    each task has its own number, the first task has 0
+ *	stack        the first task has its stack, which has a symbol; all other tasks
+ *	             have different ones
+ *	page tables  init_mm, the kernel's own memory, points to init_top_pgt
+ *	mm           each process has memory whose page tables lead to the mark that it has
+ *	             written there. Two members do; active_mm is the one that is not 0 in
+ *	             any running task
  *
- * Other members of a task and the mappings stay unknown. The guest is hostile: what it reports and
- * has in memory can make its own symbols wrong, but the number of reads is bounded.
+ * Other members of a task, and the mappings, stay unknown. The guest is hostile: it can make its
+ * own symbols wrong, but the number of reads is bounded.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_TASK_FIND_H
 #define KVMSCOPE_GUEST_LINUX_TASK_FIND_H

@@ -11,9 +11,8 @@
 #define STACK_MAX (1u << 20)
 #define CPUS_MAX  8192u /* arch/x86/Kconfig, NR_CPUS_RANGE_END */
 
-/* Until 6.14 per-CPU symbols are offsets from 0 up; later they are in the image like all others. */
-static bool find_per_cpu(const struct symbols *symbols, const struct symbols *per_cpu,
-			 const char *name, uint64_t *address)
+bool guest_find_per_cpu(const struct symbols *symbols, const struct symbols *per_cpu,
+			const char *name, uint64_t *address)
 {
 	struct symbol symbol;
 
@@ -30,9 +29,9 @@ static bool find_hot(const struct symbols *symbols, const struct symbols *per_cp
 {
 	uint32_t offset;
 
-	if (find_per_cpu(symbols, per_cpu, name, address))
+	if (guest_find_per_cpu(symbols, per_cpu, name, address))
 		return true;
-	if (!find_per_cpu(symbols, per_cpu, "pcpu_hot", address) ||
+	if (!guest_find_per_cpu(symbols, per_cpu, "pcpu_hot", address) ||
 	    !btf_find_offset(btf, "pcpu_hot", name, 8, &offset))
 		return false;
 	*address += offset;
@@ -75,7 +74,7 @@ static void find_scheduled(struct guest_task_layout *layout, const struct symbol
 {
 	uint32_t offset;
 
-	if (find_per_cpu(symbols, per_cpu, "runqueues", &layout->scheduled) &&
+	if (guest_find_per_cpu(symbols, per_cpu, "runqueues", &layout->scheduled) &&
 	    btf_find_offset(btf, "rq", "curr", 8, &offset))
 		layout->scheduled += offset;
 	else
@@ -134,15 +133,16 @@ bool guest_task_first_stack(const struct symbols *symbols, uint64_t *stack)
 bool guest_task_layout_by_symbols(struct guest_task_layout *layout, const struct symbols *symbols,
 				  const struct symbols *per_cpu)
 {
-	if (!find_per_cpu(symbols, per_cpu, "gdt_page", &layout->gdt_page) ||
+	if (!guest_find_per_cpu(symbols, per_cpu, "gdt_page", &layout->gdt_page) ||
 	    !find_stack_size(symbols, &layout->stack_size))
 		return false;
-	if (!find_per_cpu(symbols, per_cpu, "current_task", &layout->current))
+	if (!guest_find_per_cpu(symbols, per_cpu, "current_task", &layout->current))
 		layout->current = 0;
-	if (!find_per_cpu(symbols, per_cpu, "hardirq_stack_ptr", &layout->irq_stack) &&
-	    !find_per_cpu(symbols, per_cpu, "irq_stack_ptr", &layout->irq_stack)) /* before 5.2 */
+	if (!guest_find_per_cpu(symbols, per_cpu, "hardirq_stack_ptr", &layout->irq_stack) &&
+	    !guest_find_per_cpu(symbols, per_cpu, "irq_stack_ptr",
+				&layout->irq_stack)) /* before 5.2 */
 		layout->irq_stack = 0;
-	if (!find_per_cpu(symbols, per_cpu, "x86_cpu_to_apicid", &layout->apic_id))
+	if (!guest_find_per_cpu(symbols, per_cpu, "x86_cpu_to_apicid", &layout->apic_id))
 		layout->apic_id = 0;
 	find_offsets(layout, symbols);
 	find_execve(layout, symbols);

@@ -29,10 +29,9 @@ struct guest_task_layout {
 	uint32_t page_table;                 /* byte offset of pgd in struct mm_struct */
 	uint64_t first;                      /* GVA of init_task; 0: no list of processes */
 	uint32_t list;                       /* byte offset of tasks in struct task_struct */
-	uint32_t parent, leader, started;    /* in struct task_struct; parent 0: none is known */
+	uint32_t parent, leader, started;    /* in struct task_struct; parent 0: unknown */
 	struct guest_cgroup_layout cgroups;
-	/* GVAs of the code that calls whatever gives a task a new program's memory; 0: not found.
-	 */
+	/* GVAs of the function through which execve() replaces a task's memory; 0: not found. */
 	uint64_t execve_start, execve_end;
 };
 
@@ -51,6 +50,10 @@ int guest_task_layout_read(struct guest_task_layout *layout, const struct symbol
 bool guest_task_layout_by_symbols(struct guest_task_layout *layout, const struct symbols *symbols,
 				  const struct symbols *per_cpu);
 
+/* The address of per-CPU symbol NAME: until 6.14 an offset from 0 up, in PER_CPU; later in the
+ * image as all others. False: there is none. Any thread. */
+bool guest_find_per_cpu(const struct symbols *symbols, const struct symbols *per_cpu,
+			const char *name, uint64_t *address);
 /* Sets *STACK to the GVA of the stack of init_task (include/linux/init_task.h). Any thread. */
 bool guest_task_first_stack(const struct symbols *symbols, uint64_t *stack);
 

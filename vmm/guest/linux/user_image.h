@@ -7,9 +7,10 @@
  * memory that a guest can use.
  *
  *			with find	with read, load
- *	find		safe		safe		vCPU threads: no lock, allocation, system
- *call read, load	safe		one at a time	not on a vCPU thread get functions	safe
- *safe		any thread
+ *	find		safe		safe		vCPU threads: no lock, no allocation,
+ *							no system call
+ *	read, load	safe		one at a time	not on a vCPU thread
+ *	get functions	safe		safe		any thread
  */
 #ifndef KVMSCOPE_GUEST_LINUX_USER_IMAGE_H
 #define KVMSCOPE_GUEST_LINUX_USER_IMAGE_H

@@ -5,9 +5,9 @@
  * result is never stale; only files are (user_image.h).
  *
  * The cost is bounded for any guest memory: at most USER_MAP_MAX mappings in one stop, about ten
- * reads each; an address in a mapping that was found needs none. After the deadline of MEMORY,
- *which the caller sets after user_map_begin(), lookups stop and MEMORY.timed_out is set; earlier
- *results stay valid.
+ * reads each; an address in a mapping that was found needs none. The caller may set
+ * MEMORY.deadline after user_map_begin(). When it has passed, lookups fail and MEMORY.timed_out is
+ * set; earlier results stay valid.
  *
  *	user_map_begin(&map, kernel, view, task.mm);
  *	mapping = user_map_find(&map, rip);

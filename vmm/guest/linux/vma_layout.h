@@ -42,7 +42,7 @@ struct guest_vma_layout {
 	uint32_t file_mount, file_dentry, file_inode;
 	/*
 	 * The path by which a backing file was opened, as below overlayfs (since 6.7; before, the
-	 * members above have it). backing_mount 0: the kernel has no such thing.
+	 * members above have it). backing_mount 0: the kernel has no backing files.
 	 */
 	uint32_t file_mode, backing_mount, backing_dentry, dentry_super, vfsmount_super;
 	uint32_t dentry_parent, dentry_hash, dentry_name;

@@ -37,7 +37,7 @@ bool cfi_expression_address(struct span expression, uint64_t *base, int64_t *off
 	return base_and_offset(&cursor, base, offset) && is_at_end(&cursor);
 }
 
-/* After the dereference. */
+/* Parses what follows OP_DEREF. */
 static bool addend(struct dwarf_cursor *cursor, struct cfi_rule *rule)
 {
 	uint64_t value = 0;

@@ -85,7 +85,7 @@ void cfi_table_free(struct cfi_table *table);
 struct cfi_builder;
 
 #define CFI_ROWS_MAX  (16u << 20)
-#define CFI_RULES_MAX 65536u /* more become "unknown" */
+#define CFI_RULES_MAX 65536u /* further rules become CFI_CFA_UNKNOWN */
 
 /* NULL: no memory. Released by cfi_builder_finish() or cfi_builder_free(). */
 struct cfi_builder *cfi_builder_new(void);

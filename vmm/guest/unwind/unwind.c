@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "shared/clock_ns.h"
 #include "shared/sample_record.h"
-#include "vmm/guest/deadline.h"
 #include "vmm/guest/unwind/unwind_step.h"
 
 #define FRAMES_PER_CHECK 8 /* of the deadline */

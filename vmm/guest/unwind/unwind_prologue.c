@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Does interrupted code with a frame pointer have its frame? Before the frame is set up and after
  * it is torn down, bp is the caller's, and following it would skip a caller. There is no table for

@@ -69,7 +69,7 @@ enum unwind_result unwind_step_frame_pointer(struct unwind_state *state);
 /* A user program built with frame pointers; WIDTH is 8, or 4 in 32-bit code. */
 enum unwind_result unwind_step_user_frame_pointer(struct unwind_state *state, unsigned int width);
 
-/* Whether interrupted code with frame pointers has its frame, by the code's bytes. */
+/* The frame of interrupted code that uses frame pointers, by the code's bytes. */
 enum unwind_frame {
 	UNWIND_FRAME_MADE,   /* bp is its own */
 	UNWIND_FRAME_NONE,   /* not yet, or no longer: return address at sp, bp is the caller's */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Chooses how a user-space frame is unwound. Code with a table: by the table only. Other code
- * (generated at run time, in an image without a table, or in a program of which only the memory is
- * known): by the frame pointer, if the caller is code after a call that does not lead elsewhere.
+ * (generated at run time, in an image without a table, or in a program whose mappings are unknown):
+ * by the frame pointer, if the caller is code after a call that does not lead elsewhere.
  * Unknown images, and those whose table was not compiled yet: not at all, as they may have no frame
  * pointers.
  */
 #include <string.h>
 
 #include "vmm/guest/page_walk.h"
+#include "vmm/guest/unwind/call_site.h"
 #include "vmm/guest/unwind/unwind_step.h"
-#include "vmm/guest/unwind/user_call.h"
 
 /* A return address may be in the next function: look up the call before it. */
 static uint64_t code_address(const struct unwind_state *state)

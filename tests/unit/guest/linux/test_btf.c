@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/linux/btf_types.h"
 
 #include "tests/unit/btf_image.h"

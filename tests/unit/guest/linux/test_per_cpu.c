@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Variables of a kernel whose per-CPU symbols are offsets (to 6.14), and of one where they lie in
  * the image.
  */

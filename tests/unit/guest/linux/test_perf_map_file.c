@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process of a guest and its files, made by hand; whose map is read, and whose is not. */
 #include <errno.h>
 #include <stdio.h>

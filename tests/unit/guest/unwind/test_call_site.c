@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a call ends where an address points to: the bytes are what GNU as makes of the lines
  * beside them.
  */
