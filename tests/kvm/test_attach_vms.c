@@ -17,7 +17,6 @@
 #include "tests/kvm/sampled_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/process.h"
-#include "vmm/attach/process_scan.h"
 #include "vmm/kvm/guest_ram.h"
 #include "vmm/perf_data/perf_data_reader.h"
 

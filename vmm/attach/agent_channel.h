@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The channel to the guest agent of a VM that another program started: the UNIX socket behind which
+ * The channel to the guest agent of a VM that another program started: the UNIX socket at which
  * QEMU serves the virtio port org.kvmscope.agent.0 to one client at a time. The socket is found in
  * QEMU's command line, as libvirt or a user writes it:
  *

@@ -11,7 +11,7 @@
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/module_presence.h"
 
-/* ns: maximum distance of registers that are taken to be of the same kernel. */
+/* ns: maximum distance of registers that are assumed to be of the same kernel. */
 #define RECENT (100 * NS_PER_MS)
 /* ns after which sampled page tables may have been freed: kvm_intel rarely supplies a later CR3. */
 #define LATEST_LIFETIME NS_PER_S

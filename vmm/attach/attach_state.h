@@ -85,7 +85,7 @@ struct attach {
 	uint64_t latest_rip;         /* of the last sample */
 	uint64_t image_rip;  /* an address in the image or a module of a kernel to be found; 0:
 				unknown */
-	bool kernel_stalled; /* the known kernel does not run any longer */
+	bool kernel_stalled; /* the known kernel no longer runs */
 	bool lost_kernel;    /* a kernel was dropped and none is known since; with kernel_lock */
 	bool has_latest;     /* with kernel_lock */
 	bool cpus_current;   /* cpus[] match the kernel; with kernel_lock */

@@ -195,7 +195,7 @@ static void update_stops(struct attach *attach)
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-/* Finds the guest CPU of each vCPU for a new kernel. COMMON gets what is the same for all of them.
+/* Finds the guest CPU of each vCPU for a new kernel. KNOWN gets the values common to all vCPUs.
  * False: no kernel is known. */
 static bool find_cpus(struct attach *attach, struct attach_cpu *known)
 {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/param.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -44,16 +45,6 @@ static int check_process(const struct attach *attach, const struct attach_backen
 			 process->pid, process->name);
 }
 
-static unsigned int smaller(unsigned int a, unsigned int b)
-{
-	return a < b ? a : b;
-}
-
-static unsigned int larger(unsigned int a, unsigned int b)
-{
-	return a > b ? a : b;
-}
-
 /* Each possible vCPU has a ring: one page of memory and two descriptors. */
 static unsigned int affordable_vcpus(void)
 {
@@ -69,11 +60,12 @@ static unsigned int affordable_vcpus(void)
 static unsigned int vcpus_max(const struct vmm_process *process, bool own)
 {
 	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
-	unsigned int to_come = smaller(qemu_vcpu_ids(process->pid), affordable_vcpus());
+	unsigned int affordable = affordable_vcpus(), to_come = qemu_vcpu_ids(process->pid);
 
 	if (own)
 		return last + 1;
-	return smaller(larger(last + 1 + VCPUS_TO_COME, to_come), VMM_VCPUS_MAX);
+	to_come = MAX(last + 1 + VCPUS_TO_COME, MIN(to_come, affordable));
+	return MIN(to_come, VMM_VCPUS_MAX);
 }
 
 static int try_backend(struct attach *attach, const struct attach_backend *backend)
@@ -130,7 +122,7 @@ static void find_memory(struct attach *attach)
 		return;
 	}
 	if (attach->process->vms > 1) {
-		log_info("only backend bpf can tell which memory of process %d belongs to VM "
+		log_info("only backend bpf can determine which memory of process %d belongs to VM "
 			 "%d: samples by %s are unsymbolized",
 			 attach->process->pid, attach->process->vm_fd, attach->backend->name);
 		return;

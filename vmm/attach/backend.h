@@ -56,7 +56,7 @@ struct attach_cpu {
 struct attach_sink {
 	/*
 	 * Passes one sample. SAMPLE has time, period, CPL, vCPU, host thread, cost, and registers
-	 * (0: unknown), and SAMPLE_HOST if it was taken outside of the guest, or
+	 * (0: unknown), and SAMPLE_HOST if it was recorded outside of the guest, or
 	 * SAMPLE_OTHER_KERNEL if a nested guest ran; its task is unknown. CHAIN begins with the
 	 * sampled address and may be modified. STACK is NULL if the guest's registers are unknown.
 	 * All arguments are valid during the call only.
@@ -115,7 +115,7 @@ struct attach_backend {
 	/*
 	 * Reports to PROCESS the threads of its vCPUs as far as they are known
 	 * (vmm_process_set_thread(), vmm_process_set_vcpus()), and follows vCPUs that the VMM has
-	 * created anew. NULL: neither.
+	 * recreated. NULL: neither.
 	 */
 	void (*threads)(struct attach_source *source, struct vmm_process *process);
 	/* Reads KVM's memslots, at most VMM_SLOTS_MAX. Returns their number, or -ENOTSUP. NULL:

@@ -168,7 +168,7 @@ static void follow_vcpu(struct attach_source *source, const struct bpf_found *fo
 		if (shared->id != found->id || shared->tid != found->tid ||
 		    shared->vcpu == found->vcpu)
 			continue;
-		log_debug("vCPU %u was created anew", found->id);
+		log_debug("vCPU %u was recreated", found->id);
 		publish_vcpu(source, thread, found);
 	}
 }
@@ -178,7 +178,7 @@ struct thread_list {
 	struct vmm_process *process;
 };
 
-/* Of the thread's two TIDs, our /proc knows one. */
+/* Only one of the thread's two TIDs exists in our /proc. */
 static void update_thread(void *context, const struct bpf_found *found)
 {
 	const struct thread_list *list = context;
@@ -227,7 +227,7 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
 	/* A vCPU that last ran on another thread is not known to run on this one yet. */
 	if (!search.found.vcpu || !search.found.tid ||
 	    (source->target->own && search.found.inner_tid != (__u32)vcpu->tid))
-		return error_set(-ESRCH, "vCPU %u does not exist any longer", vcpu->id);
+		return error_set(-ESRCH, "vCPU %u no longer exists", vcpu->id);
 	*found = search.found;
 	return 0;
 }

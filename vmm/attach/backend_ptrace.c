@@ -264,9 +264,9 @@ static int try_on_child(void)
 }
 
 /*
- * Reads memory of the parent, which is not our child, so that Yama's limits apply: that takes the
- * same right as tracing (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS). The parent may be waiting for
- * us, so a child is stopped instead.
+ * Reads memory of the parent, which is not our child, so that Yama's limits apply: it
+ * requires the same right as tracing (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS). The parent may be
+ * waiting for us, so a child is stopped instead.
  */
 static int probe(void)
 {

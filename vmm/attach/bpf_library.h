@@ -20,9 +20,9 @@ void bpf_library_free_types(struct btf *kernel);
 int bpf_library_check_iterators(const struct btf *kernel);
 
 /*
- * One perf event per CPU that the BPF program writes to and nobody reads: for each record perf asks
- * KVM for the guest's RIP, which kvm_intel otherwise leaves in the VMCS, and the program can then
- * read it. One thread at a time.
+ * One perf event per CPU, which the BPF program writes to and which is never read: for each record
+ * perf makes KVM read the guest's RIP, which kvm_intel otherwise leaves in the VMCS. The program
+ * can then read it, too. One thread at a time.
  */
 
 struct rip_events;

@@ -68,7 +68,7 @@ bool bpf_programs_are_intel(void);
 #define BPF_NO_SLOTS UINT64_MAX
 
 /*
- * Calls EACH for the VMs of the process behind PID_FD, and for the vCPUs, and memslots of at least
+ * Calls EACH for the VMs of the process of PID_FD, and for the vCPUs, and memslots of at least
  * SLOT_SIZE_MIN bytes, of its VM with descriptor VM_FD (0: of all). While a VM is open. -E2BIG: one
  * file has too many records; -ESRCH: the process or the VM has ended; others; all with the message.
  */

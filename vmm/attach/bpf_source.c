@@ -94,7 +94,7 @@ static bool fill_tasks(const struct bpf_thread *thread, const struct bpf_sample 
 	seen->scheduled.at = 0;
 	if (!tasks->words[1][BPF_TASK_AT])
 		return true;
-	/* During a context switch only the stack in use tells which task runs. */
+	/* During a context switch only the stack in use shows which task runs. */
 	if (from->rip >> 63 && !(from->flags & BPF_RSP_KNOWN))
 		return false;
 	fill_task(&thread->layout, tasks->words[1], &seen->scheduled);

@@ -47,12 +47,9 @@ void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread);
  * in bytes and multiples of 8, for LAYOUT. The program must not be reading them. Any thread. */
 void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *layout);
 
-/* Reads the memslots of a VM from KVM by BPF, and publishes them to the program. The attach
- * thread. */
-
 /*
  * Stores in SLOTS (room for VMM_SLOTS_MAX) the memslots of the VM with descriptor VM_FD (0: the
- * only one) of the process behind PID_FD, the largest first. If there are more, small ones are left
+ * only one) of the process of PID_FD, the largest first. If there are more, small ones are left
  * out, and their memory cannot be read. LARGEST gets those for the program, with KVM's generation
  * if it did not change. Returns their number, above 0; or -ENOTSUP: none is found in this kernel,
  * and the errors of bpf_programs_iterate(), with the message.

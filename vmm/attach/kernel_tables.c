@@ -109,7 +109,7 @@ static bool is_next(struct search *search, uint64_t root, uint64_t second)
 	return search->seen_count > search->skip;
 }
 
-static bool look_for_root(void *context, uint64_t gpa, const uint8_t *bytes, size_t size)
+static bool check_for_root(void *context, uint64_t gpa, const uint8_t *bytes, size_t size)
 {
 	struct search *search = context;
 
@@ -126,7 +126,7 @@ static bool look_for_root(void *context, uint64_t gpa, const uint8_t *bytes, siz
 }
 
 /* With five levels, the table found as the root is the last one of the top level. */
-static bool look_for_parent(void *context, uint64_t gpa, const uint8_t *bytes, size_t size)
+static bool check_for_parent(void *context, uint64_t gpa, const uint8_t *bytes, size_t size)
 {
 	struct search *search = context;
 
@@ -147,10 +147,10 @@ int kernel_tables_find(struct vmm_memory *memory, size_t skip, uint64_t rip,
 {
 	struct search search = { .view = &memory->view, .skip = skip, .rip = rip };
 
-	vmm_memory_each_page(memory, look_for_root, &search);
+	vmm_memory_each_page(memory, check_for_root, &search);
 	if (!search.root)
 		return -ENOENT;
-	vmm_memory_each_page(memory, look_for_parent, &search);
+	vmm_memory_each_page(memory, check_for_parent, &search);
 	*paging = search.parent ? paging_of(search.parent, true) : paging_of(search.root, false);
 	return 0;
 }

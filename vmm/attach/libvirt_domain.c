@@ -17,7 +17,7 @@
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/qemu_command_line.h"
 
-/* What is used of libvirt.so.0 and libvirt-qemu.so.0, whose SONAMEs have not changed since 2005. */
+/* Functions of libvirt.so.0 and libvirt-qemu.so.0, whose SONAMEs have not changed since 2005. */
 #define LIBVIRT_FUNCTIONS(use)                                                                     \
 	use(virConnectOpenAuth) use(virConnectClose) use(virDomainLookupByName) use(virDomainFree) \
 		use(virDomainIsActive) use(virDomainGetUUIDString) use(virGetLastError)            \
@@ -169,7 +169,7 @@ int domain_monitor_command(const struct domain *domain, const char *command, cha
 		return 0;
 	if (libvirt.virGetLastError() &&
 	    libvirt.virGetLastError()->code == VIR_ERR_OPERATION_INVALID)
-		return fail(-ESRCH, "there is no monitor (any longer) of the domain", domain->name);
+		return fail(-ESRCH, "there is no longer a monitor of the domain", domain->name);
 	return fail(-EREMOTEIO, "libvirt cannot use the monitor of the domain", domain->name);
 }
 

@@ -20,7 +20,7 @@
 #define BLOCK_MIN  (16ull << 20)
 #define BLOCK_MAX  (4ull << 40)
 #define BLOCKS_MAX 8
-/* times the host's memory */
+/* Maximum size of a block, in multiples of the host's memory. */
 #define HOST_MAX 4
 
 /* Starts of the hole: QEMU's q35 and pc by size, crosvm, kvmtool, Firecracker; the first: no

@@ -14,8 +14,8 @@
  * (yet); there are no slots then. May take tenths of a second per GiB. */
 int memory_layout_guess(struct vmm_memory *memory, const struct vmm_process *process);
 
-/* Corrects guessed slots: the guest's own memory map, from its firmware, tells where the hole
- * is. */
+/* Corrects guessed slots: the guest's own memory map, from its firmware, has the address of the
+ * hole. */
 void memory_layout_correct(struct vmm_memory *memory, const struct guest_kernel *kernel);
 
 /* Splits guest RAM of SIZE bytes at HVA at the hole [hole, 4 GiB), which it need not reach.

@@ -21,8 +21,8 @@ struct monitor_address {
 struct monitor;
 
 /*
- * Connects. If ADDRESS is empty, looks for a socket in the command line of PROCESS. CANCEL_FD: as
- * in qmp_open(). -ENOENT: no monitor is known; -EPERM: the socket is of another process; also the
+ * Connects. If ADDRESS is empty, uses a socket in the command line of PROCESS. CANCEL_FD: as in
+ * qmp_open(). -ENOENT: no monitor is known; -EPERM: the socket is of another process; also the
  * errors of qmp_open() and domain_open().
  */
 int monitor_open(struct monitor **monitor, const struct monitor_address *address,
@@ -52,6 +52,15 @@ void monitor_close(struct monitor *monitor);
 /* The process that listens at the QMP socket PATH. -ENOENT: none that is visible here; also the
  * errors of qmp_open(). */
 int monitor_find_process(const char *path, pid_t *pid);
+
+/*
+ * Tests whether QEMU's monitor works here. Other QEMUs serve one client each, so this starts a QEMU
+ * without KVM whose guest does not run, requests from its monitor what an attachment needs (vCPUs,
+ * memory, registers), and ends it; takes at most 20 s. -ENOENT: no QEMU is installed;
+ * -ECHILD: it exited at once; -EPROTO: incomplete answers; also the errors of qmp_reader_start().
+ * Main thread.
+ */
+int monitor_trial(void);
 
 /*
  * Finds the path of a UNIX socket for QMP in COMMAND_LINE, SIZE bytes of NUL-terminated words: from

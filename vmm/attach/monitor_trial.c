@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/attach/monitor_trial.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -86,7 +86,7 @@ int perf_event_explain(int error, pid_t pid)
 }
 
 /* The kernel limits only events with a frequency, and lowers the limit by itself. */
-static void tell_limit(unsigned int frequency)
+static void warn_of_limit(unsigned int frequency)
 {
 	unsigned int max = frequency_max();
 
@@ -106,7 +106,7 @@ int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int 
 		describe(choice, ATTACH_CYCLES, frequency);
 		fd = try_open(&choice->attribute, pid);
 		if (fd == -EINVAL)
-			tell_limit(frequency);
+			warn_of_limit(frequency);
 	}
 	if (fd < 0 && fd != -EACCES && fd != -EPERM) {
 		describe(choice, ATTACH_CLOCK, frequency);

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "vmm/attach/process_types.h"
+#include "vmm/attach/process.h"
 
 int proc_open(pid_t pid)
 {

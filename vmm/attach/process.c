@@ -17,7 +17,6 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/attach/proc_files.h"
-#include "vmm/attach/process_scan.h"
 
 static int by_id(const void *left, const void *right)
 {

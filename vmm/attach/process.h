@@ -3,8 +3,8 @@
  * A VMM process of any kind, seen from outside: the vCPUs of its VM, and the threads that run them.
  *
  * KVM's descriptors of a VM and its vCPUs are recognized by their links (proc_files.h); several
- * sources tell which threads run vCPUs (process_scan.c). If the process has several VMs, the VM is
- * selected by its descriptor, and only KVM tells which vCPUs belong to it.
+ * sources show which threads run vCPUs (process_scan.c). If the process has several VMs, the VM is
+ * selected by its descriptor, and only KVM shows which vCPUs belong to it.
  *
  * One thread at a time, unless noted.
  */
@@ -16,7 +16,34 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "vmm/attach/process_types.h"
+/* Maximum number of VMs per process. */
+#define VMM_VMS_MAX 64
+
+/* Upper limit of vCPU ids (kernel: KVM_MAX_VCPU_IDS is larger; recordings cannot hold more). */
+#define VMM_VCPUS_MAX 1024
+
+struct vmm_vcpu {
+	unsigned int id;   /* KVM's */
+	pid_t tid;         /* in our PID namespace; 0: unknown */
+	const char *found; /* source of TID, for messages; NULL: unknown */
+};
+
+/* Unplugged vCPUs are left out if their threads are known to have exited: QEMU keeps their
+ * descriptors for reuse (QEMU: kvm_destroy_vcpu()). */
+struct vmm_process {
+	pid_t pid;
+	int pid_fd;       /* for poll(): readable after the process has exited */
+	int directory;    /* /proc/PID, of this process even if its PID is reused */
+	char name[64];    /* of the program, safe to print */
+	int requested_vm; /* see vmm_process_open() */
+	int vm_fd;        /* the VM's first descriptor in that process */
+	size_t vms;       /* number of its VMs */
+	/* vCPUs are those that QEMU's monitor reports: there is no VM of KVM, or it may not be
+	 * inspected. */
+	bool monitored;
+	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* ordered by id */
+	size_t vcpu_count;
+};
 
 /*
  * Opens process PID and finds its VM with descriptor VM_FD; 0: the only one. -ESRCH: no such
@@ -72,5 +99,17 @@ pid_t vmm_process_find_thread(const struct vmm_process *process, pid_t tid);
 /* Stores the processes that have VMs, as far as we may inspect them, in any order. Returns their
  * number, at most MAX. Any thread. */
 size_t vmm_process_list(pid_t *pids, size_t max);
+
+/*
+ * Part of vmm_process_scan(): finds the VM of PROCESS (requested_vm if not 0), its vCPUs, in any
+ * order, and their threads. Descriptors do not show which VM a vCPU belongs to: with several VMs,
+ * only KVM does (kvm_debugfs.h). Needs the process's number, directory and name. Errors as of
+ * vmm_process_scan(), with the message; PROCESS is then unchanged.
+ */
+int process_scan_vm(struct vmm_process *process);
+
+/* Stores the first descriptor of each VM of process PID, as far as it may be inspected. Returns
+ * their number, at most VMM_VMS_MAX; 0 also without such a process. Any thread. */
+size_t process_list_vms(pid_t pid, int vm_fds[VMM_VMS_MAX]);
 
 #endif

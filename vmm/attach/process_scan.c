@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/attach/process_scan.h"
+#include "vmm/attach/process.h"
 
 #include <errno.h>
 #include <linux/kcmp.h>
@@ -356,11 +356,10 @@ static int keep_own_vcpus(struct scan *scan)
 	size_t count = 0;
 
 	if (!known && !process->vcpu_count)
-		return error_set(
-			-ENOTSUP,
-			"only KVM can tell which vCPUs of process %d (%s) belong to VM %d: "
-			"mount debugfs at /sys/kernel/debug (since Linux 5.19)",
-			process->pid, process->name, vm->fd);
+		return error_set(-ENOTSUP,
+				 "only KVM shows which vCPUs of process %d (%s) belong to VM %d: "
+				 "mount debugfs at /sys/kernel/debug (since Linux 5.19)",
+				 process->pid, process->name, vm->fd);
 	for (size_t i = 0; i < vm->vcpu_count; i++) {
 		unsigned int id = vm->vcpus[i].is.id;
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "shared/read_file.h"
-#include "vmm/attach/process_types.h"
+#include "vmm/attach/process.h"
 
 char *qemu_command_line_read(pid_t pid, size_t *size)
 {

@@ -47,12 +47,11 @@ bool qemu_name_parse(const char *command_line, size_t size, char name[QEMU_NAME_
 /* The same for process PID, whatever it is. */
 bool qemu_name(pid_t pid, char name[QEMU_NAME_SIZE]);
 
-/* The maximum number of vCPUs of a QEMU in its command line (-smp). */
-
 /*
  * Upper limit of the ids of all vCPUs, present and hot-pluggable, of the QEMU with COMMAND_LINE, of
- * SIZE bytes; at most VMM_VCPUS_MAX. Ids are APIC IDs, with separate bits for each level of the
- * topology, so there are gaps (QEMU: include/hw/i386/topology.h). 0: not specified.
+ * SIZE bytes, by its option -smp; at most VMM_VCPUS_MAX. Ids are APIC IDs, with separate bits for
+ * each level of the topology, so there are gaps (QEMU: include/hw/i386/topology.h). 0: not
+ * specified.
  */
 unsigned int qemu_vcpu_ids_parse(const char *command_line, size_t size);
 

@@ -52,9 +52,9 @@ struct qmp_frame {
 };
 
 /*
- * Processes SIZE more bytes. Returns how many of them belong to the message; COMPLETE: it ends with
- * the last of those. Leading white space is part of a message. -EPROTO: not the beginning of a
- * message.
+ * Processes SIZE more bytes. Returns the number of bytes that belong to the message; COMPLETE: it
+ * ends with the last of those. Leading white space is part of a message. -EPROTO: not the beginning
+ * of a message.
  */
 ssize_t qmp_frame_feed(struct qmp_frame *frame, const char *bytes, size_t size, bool *complete);
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/param.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -109,18 +110,13 @@ static uint64_t main_loop_time(const struct qmp_reader *reader, uint64_t wanted_
 	return wanted && wanted < took ? wanted : took;
 }
 
-static uint64_t latest_of(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
 /* Costs make the interval longer but not less random: a constant rest would be a period. */
 static void schedule_read(struct qmp_reader *reader, uint64_t begun, uint64_t took,
 			  uint64_t main_loop)
 {
-	uint64_t rest = latest_of(main_loop * READ_SHARE, took * WAIT_SHARE);
+	uint64_t rest = MAX(main_loop * READ_SHARE, took * WAIT_SHARE);
 
-	reader->next_read = begun + random_interval(latest_of(reader->interval, rest));
+	reader->next_read = begun + random_interval(MAX(reader->interval, rest));
 }
 
 static void add_samples(struct qmp_reader *reader, const char *text, uint64_t begun, uint64_t time,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/attach/process_types.h"
+#include "vmm/attach/process.h"
 
 /* Hexadecimal digits of 64 bits. */
 #define DIGITS_MAX 16

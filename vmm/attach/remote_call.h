@@ -12,8 +12,8 @@
  *	        --> its own registers and FPU state, from the frame on the stack
  *
  * We stop the thread after the call, and restore its registers and the bytes under the frame
- * ourselves, so that normally only the call is executed. If we die, the thread takes the rest of
- * the way alone. The frame is the kernel's for handlers (arch/x86/kernel/signal_64.c, struct
+ * ourselves, so that normally only the call is executed. If we die, the thread executes the
+ * rest by itself. The frame is the kernel's for handlers (arch/x86/kernel/signal_64.c, struct
  * rt_sigframe); its alternate signal stack is invalid, which the kernel ignores (restore_altstack()
  * in kernel/signal.c).
  */

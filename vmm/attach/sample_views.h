@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Guest views for samples that are processed some time after they were taken.
+ * Guest views for samples that are processed some time after they were recorded.
  *
  * A stack view shows the kernel at the time of the sample: the copy of its stack, and its code.
  * Memory that may have changed since is unreadable: a call chain ends there.
@@ -31,8 +31,8 @@ void stack_view_init(struct stack_view *view, const struct guest_view *live,
 
 /*
  * A view for a batch of samples, mostly of the same few programs: each page is read once for all of
- * them. A page that was read before a sample was taken is not valid for it: everything is read
- * again then. So no page is read earlier than for each sample alone.
+ * them. A page that was read before a sample was recorded is not valid for it: all pages are then
+ * read again. No page is older than the sample.
  */
 
 /* Page tables and code of some programs; the oldest page is replaced. */
@@ -50,7 +50,7 @@ struct batch_view {
 	uint8_t pages[BATCH_VIEW_PAGES][BATCH_VIEW_PAGE];
 };
 
-/* The view of the guest behind LIVE, always the same, for a sample of TIME (ns,
+/* The view of LIVE's guest, always the same, for a sample of TIME (ns,
  * CLOCK_MONOTONIC_RAW). Valid until the next call. One thread. */
 const struct guest_view *batch_view_for(struct batch_view *self, const struct guest_view *live,
 					uint64_t time);
@@ -59,11 +59,10 @@ const struct guest_view *batch_view_for(struct batch_view *self, const struct gu
 void batch_view_invalidate(struct batch_view *self);
 
 /*
- * Mappings found for one sample, reused for others of its batch. What proves that a mapping existed
- * at the time of a sample is that the page of the address is unchanged since the sample, in the
- * same memory, before and after the mapping was looked up. So there are two views of the page
- * tables, read before and after, and a mapping is valid for each sample of the batch whose page is
- * unchanged in both.
+ * Mappings found for one sample, reused for others of its batch. A mapping existed at the time of a
+ * sample if the page of the address has not changed since, in the same memory, both before and
+ * after the mapping was looked up. There are two views of the page tables, read before and after
+ * the lookup, and a mapping is valid for each sample of the batch whose page is unchanged in both.
  *
  * After more page tables were read, and for the next batch, mappings are looked up again. One
  * thread.

@@ -71,7 +71,7 @@ static int wait_for_stop(pid_t tid)
 	return -ESRCH;
 }
 
-static int go_on(const struct thread_stop *stop, enum __ptrace_request how, int signal)
+static int resume(const struct thread_stop *stop, enum __ptrace_request how, int signal)
 {
 	return ptrace(how, stop->tid, 0, (long)signal) ? -errno : 0;
 }
@@ -79,7 +79,7 @@ static int go_on(const struct thread_stop *stop, enum __ptrace_request how, int 
 void thread_resume(struct thread_stop *stop)
 {
 	THREAD_CHECK(&stop->tracer);
-	if (go_on(stop, PTRACE_DETACH, stop->signal) == -ESRCH)
+	if (resume(stop, PTRACE_DETACH, stop->signal) == -ESRCH)
 		reap(stop->tid);
 }
 
@@ -115,7 +115,7 @@ int thread_stop(struct thread_stop *stop, pid_t tid)
 /* Runs to the next stop, which should be that of a system call. */
 static int next_call_stop(struct thread_stop *stop)
 {
-	int status = go_on(stop, PTRACE_SYSCALL, 0);
+	int status = resume(stop, PTRACE_SYSCALL, 0);
 
 	if (!status)
 		status = wait_for_stop(stop->tid);

@@ -4,7 +4,7 @@
  *
  * It is read through /proc/PID/mem, which refers to the process even if its PID is reused, and
  * needs no rights after it was opened. Without the right to open it, libvirt can read the memory of
- * a domain for users that may talk to it (virDomainMemoryPeek(), by QEMU's pmemsave): about 100
+ * a domain for users that may connect to it (virDomainMemoryPeek(), by QEMU's pmemsave): about 100
  * times slower, so blocks are cached for a quarter of a second. Nothing is ever written. Searches
  * skip pages that the process has not touched: reading would allocate them.
  */

@@ -13,7 +13,7 @@
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"
 #include "vmm/attach/open_disks.h"
-#include "vmm/attach/process_scan.h"
+#include "vmm/attach/process.h"
 #include "vmm/attach/qemu_command_line.h"
 #include "vmm/attach/rights.h"
 #include "vmm/cli/attach_options.h"

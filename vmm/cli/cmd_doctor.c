@@ -10,7 +10,7 @@
 #include "shared/error.h"
 #include "shared/option_table.h"
 #include "vmm/attach/backend.h"
-#include "vmm/attach/monitor_trial.h"
+#include "vmm/attach/monitor.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/screen.h"
 #include "vmm/machine/host_probe.h"

@@ -202,7 +202,7 @@ static __always_inline __u64 kernel_address(const struct space *space, __u64 hva
 	return page && kernel_word(at) == word ? at : 0;
 }
 
-static __always_inline void remember_region(const struct space *space, struct region *region)
+static __always_inline void cache_region(const struct space *space, struct region *region)
 {
 	for (__u32 level = 0; level < LEVELS - 1; level++) {
 		region->at[level] = 0;
@@ -215,8 +215,8 @@ static __always_inline void remember_region(const struct space *space, struct re
 	region->mapped = space->state;
 }
 
-/* As is_true(), for a region without kernel addresses. */
-VERIFIED_ONCE int is_true_by_hva(struct space *space, struct region *region)
+/* As is_unchanged(), for a region without kernel addresses. */
+VERIFIED_ONCE int is_unchanged_by_hva(struct space *space, struct region *region)
 {
 	__u64 changed = 0;
 
@@ -226,19 +226,19 @@ VERIFIED_ONCE int is_true_by_hva(struct space *space, struct region *region)
 		if (region->hva[level])
 			changed |= word_at(space, level, region->hva[level]) ^ region->word[level];
 	if (!changed)
-		remember_region(space, region);
+		cache_region(space, region);
 	return !changed;
 }
 
 /* True if all entries of the cached walk are unchanged. */
-static __always_inline int is_true(struct space *space, struct region *region)
+static __always_inline int is_unchanged(struct space *space, struct region *region)
 {
 	__u64 changed = 0;
 
 	if (region->cr3 != space->cr3 || region->levels != space->levels)
 		return 0;
 	if (!state_of(space) || region->mapped != space->state)
-		return is_true_by_hva(space, region);
+		return is_unchanged_by_hva(space, region);
 	for (__u32 level = 0; level < LEVELS - 1; level++)
 		changed |= kernel_word(region->at[level]) ^ region->word[level];
 	return !changed;
@@ -293,7 +293,7 @@ static __always_inline __u64 gpa_of(struct space *space, const struct bpf_slots 
 		return BPF_NO_PAGE;
 	region = &space->regions[(gva >> REGION_BITS) & (REGIONS - 1)];
 	if (region->number != gva >> REGION_BITS || region->slots != generation ||
-	    (region->turn != space->turn && !is_true(space, region))) {
+	    (region->turn != space->turn && !is_unchanged(space, region))) {
 		if (!walk_to_region(space, all, gva, region, generation))
 			return BPF_NO_PAGE;
 	}
@@ -345,7 +345,7 @@ static __always_inline int open_page(struct space *space, const struct bpf_slots
 
 /* Caches the current page after WORD was read at GVA, by the GPA that it was opened with:
  * another vCPU may have remapped the GVA since. */
-static __always_inline void remember_page(struct space *space, __u64 gva, __u64 word)
+static __always_inline void cache_page(struct space *space, __u64 gva, __u64 word)
 {
 	__u64 at = kernel_address(space, space->page_hva + (gva & 0xfff), word);
 	struct page *page = page_for(space, gva);
@@ -383,7 +383,7 @@ static __noinline int read_space(struct space *space, const struct bpf_slots *al
 	if (bpf_probe_read_user(to, size, (void *)(space->page_hva + (gva & 0xfff))))
 		return 0;
 	if (state_of(space) && !space->page_at && !(gva & 7) && size >= sizeof(__u64))
-		remember_page(space, gva, *(const __u64 *)to);
+		cache_page(space, gva, *(const __u64 *)to);
 	return 1;
 }
 

@@ -28,7 +28,7 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set by the loader. */
 const volatile __u32 is_amd; /* vCPUs are of kvm_amd */
 
-/* One event per CPU that nobody reads. */
+/* One event per CPU, which is never read. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__uint(max_entries, 1); /* the loader sets more */
@@ -272,7 +272,7 @@ int try_direct_map(struct direct_map_trial *trial)
 	trial->pgd = (__u64)task->mm->pgd;
 	trial->found = 0;
 	direct_map = trial->map;
-	/* Read back as volatile: the verifier takes the stored value for a pointer. */
+	/* Read back as volatile: the verifier treats the stored value as a pointer. */
 	page = host_page(*(const volatile __u64 *)&trial->pgd, trial->hva);
 	if (!page)
 		return 0;

@@ -129,7 +129,7 @@ enum bpf_sample_flags {
 	BPF_CPL_KNOWN = 1 << 3,
 	BPF_CHAIN_CUT = 1 << 4, /* the chain is incomplete */
 	BPF_CODE_32 = 1 << 5,   /* according to the VMCB */
-	BPF_NESTED = 1 << 6,    /* a nested guest ran: the registers are its */
+	BPF_NESTED = 1 << 6,    /* a nested guest ran: the registers are of that one */
 	BPF_TASKS_KNOWN = 1 << 7,
 	BPF_RSP_KNOWN = 1 << 8,
 	BPF_CR3_OF_TASK =
@@ -170,8 +170,7 @@ struct bpf_sample {
 	__u32 stack_size; /* bytes of the stack from RSP on that follow, instead of addresses
 			   */
 	__u32 generation; /* of the struct bpf_cpu that the tasks were read with */
-	__u64 rip; /* of the guest or, without BPF_IN_GUEST, of the host; all following ones of the
-		      guest */
+	__u64 rip;        /* of the guest; without BPF_IN_GUEST, of the host */
 	__u64 rsp, rbp;
 	__u64 cr0, cr3, cr4, efer;
 	__u64 clock; /* MSR_KVM_SYSTEM_TIME: where KVM writes the guest's clock; 0: nowhere */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* BPF: reads the tasks of a Linux guest, where the reader has found them to be. */
+/* BPF: reads the tasks of a Linux guest, at the addresses that the loader has set. */
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_TASKS_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_TASKS_H
 

@@ -79,7 +79,7 @@ static long emit_bucket(__u32 bucket, void *context)
 	return 0;
 }
 
-/* Each slot is in one of two sets of lists; node_idx says which one is active. */
+/* Each slot is in two sets of lists; node_idx selects the active one. */
 static __always_inline void emit_slots(struct seq_file *seq, struct kvm *kvm)
 {
 	struct kvm_memslots *all = BPF_CORE_READ(kvm, memslots[0]);
