@@ -49,7 +49,7 @@ static int random_bytes(void *to, size_t size)
 
 static int randomize_task(struct agent_task *task)
 {
-	uint8_t chance[3];
+	uint8_t chance[3] = { 0 };
 	int error = random_bytes(chance, sizeof(chance));
 
 	if (!error)

@@ -24,7 +24,7 @@
 #define SYMBOLS_MAX     (64u << 10)
 #define RESOLVERS_MAX   1024u
 #define NAME_SIZE_MAX   4096u /* with the NUL */
-#define NAMES_READ_MAX  (2 * ELF_STUBS_NAMES_MAX)
+#define NAMES_READ_MAX  (2ul * ELF_STUBS_NAMES_MAX)
 
 /* Bytes of a stub: 16, or 8 if its slot is not bound lazily. */
 #define UNIT         16u

@@ -7,6 +7,7 @@
 
 static _Thread_local char message[ERROR_MESSAGE_SIZE];
 
+#undef error_set /* the analyzer's */
 int error_set(int error, const char *format, ...)
 {
 	char next[ERROR_MESSAGE_SIZE];

@@ -16,6 +16,11 @@
  */
 int error_set(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+#ifdef __clang_analyzer__
+/* The analyzer has to know that the result is ERROR, which is not 0. */
+#define error_set(error, ...) (error)
+#endif
+
 /* The calling thread's last message, "" if none was set. Valid until the next error_set(). */
 const char *error_message(void);
 

@@ -130,7 +130,7 @@ int monitor_socket(const struct monitor_address *address, const struct vmm_proce
 		return error_set(-ENAMETOOLONG,
 				 "the path of the monitor's socket is too long: %.100s...",
 				 address->socket);
-	strcpy(path, address->socket);
+	snprintf(path, MONITOR_SOCKET_PATH, "%s", address->socket);
 	return 0;
 }
 

@@ -172,7 +172,7 @@ static bool is_abandoned(int spool, const char *name)
 
 	return name[0] == '.' && name[1] >= '0' && name[1] <= '9' &&
 	       !fstatat(spool, name, &status, AT_SYMLINK_NOFOLLOW) &&
-	       time(NULL) - status.st_mtime > 2 * HOOK_WORK_S;
+	       time(NULL) - status.st_mtime > 2L * HOOK_WORK_S;
 }
 
 static void remove_abandoned(const struct hook_inbox *inbox)

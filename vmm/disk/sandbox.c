@@ -212,6 +212,7 @@ static void run_program(const struct sandbox *sandbox, const char *const *argume
 	char *argv[SANDBOX_ARGUMENTS_MAX + 1] = { NULL };
 	struct report report = { 0 };
 
+	assert(arguments[0]);
 	for (size_t i = 0; arguments[i]; i++) {
 		assert(i < SANDBOX_ARGUMENTS_MAX);
 		memcpy(&argv[i], &arguments[i], sizeof(argv[i]));
