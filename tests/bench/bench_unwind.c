@@ -168,7 +168,7 @@ static double time_task(struct task_guest *tasks)
 	uint64_t begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
 
 	for (int round = 0; round < ROUNDS; round++)
-		if (!task_guest_look(tasks)) {
+		if (!task_guest_lookup(tasks)) {
 			fprintf(stderr, "bench_unwind: the task is not found\n");
 			exit(1);
 		}

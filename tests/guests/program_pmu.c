@@ -44,7 +44,7 @@ static volatile uint32_t faults, pmis, missed, surprises;
 static uint64_t period;
 static bool masks_itself; /* LVTPC at delivery is masked, as on Intel processors */
 USER_DATA static volatile uint64_t user_loops;
-USER_DATA static volatile uint32_t user_pmis, user_pmis_wanted;
+USER_DATA static volatile uint32_t user_pmis, user_pmis_target;
 
 static inline uint64_t read_msr(uint32_t index)
 {
@@ -277,13 +277,13 @@ static void on_pmi(struct frame *frame)
 	write_lvt_pc(read_lvt_pc() & ~LVT_MASK);
 	if (frame->vector == VECTOR_PMI)
 		end_of_interrupt();
-	if (pmis < user_pmis_wanted)
+	if (pmis < user_pmis_target)
 		start_counter((over - period) & WIDTH_MASK, SELECT_INTERRUPT);
 }
 
 USER_TEXT static void user_waits(void)
 {
-	while (user_pmis < user_pmis_wanted)
+	while (user_pmis < user_pmis_target)
 		;
 	user_exit();
 }
@@ -297,7 +297,7 @@ static void overflow(void)
 	const bool by_vector = option_is("by", "vector");
 
 	period = option_number("period", 2000000);
-	user_pmis_wanted = (uint32_t)option_number("pmis", 50);
+	user_pmis_target = (uint32_t)option_number("pmis", 50);
 	trap_set(VECTOR_NMI, on_pmi);
 	trap_set(VECTOR_PMI, on_pmi);
 	write_lvt_pc(by_vector ? LVT_FIXED | VECTOR_PMI : LVT_NMI);
@@ -306,7 +306,7 @@ static void overflow(void)
 		user_call(user_waits, by_vector);
 	else if (by_vector)
 		__asm__ volatile("sti");
-	while (pmis < user_pmis_wanted)
+	while (pmis < user_pmis_target)
 		;
 	__asm__ volatile("cli");
 	show("pmis", pmis);
@@ -391,7 +391,7 @@ static void freeze(void)
 	write_lvt_pc(LVT_NMI);
 	write_msr(MSR_DEBUGCTL, FREEZE_ON_PMI);
 	user_loops = 10000000;
-	user_pmis_wanted = 1;
+	user_pmis_target = 1;
 	start_counter(-1000000ull & WIDTH_MASK, SELECT_INTERRUPT);
 	user_call(user_waits, false);
 	user_call(user_loops_on, false);

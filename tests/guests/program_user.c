@@ -12,7 +12,7 @@
 #define FAULT_USER 4ull
 
 static volatile uint32_t kernel_faults, user_faults, ticks;
-USER_DATA static volatile uint32_t user_ticks_wanted;
+USER_DATA static volatile uint32_t user_ticks_target;
 USER_DATA static volatile uint32_t user_ticks;
 USER_DATA static volatile uint64_t user_rounds;
 USER_DATA static volatile uint64_t user_chunk;
@@ -63,7 +63,7 @@ static void on_tick(struct frame *frame)
 
 USER_TEXT static void user_waits_for_ticks(void)
 {
-	while (user_ticks < user_ticks_wanted)
+	while (user_ticks < user_ticks_target)
 		;
 	user_exit();
 }
@@ -78,14 +78,14 @@ static void start_timer(uint32_t hz)
 /* Timer interrupts at CPL 3, then at CPL 0 in HLT: ticks=N of each. Returns 0. */
 uint32_t program_timer(void)
 {
-	uint32_t wanted = (uint32_t)option_number("ticks", 20);
+	uint32_t target = (uint32_t)option_number("ticks", 20);
 
-	user_ticks_wanted = wanted;
+	user_ticks_target = target;
 	start_timer(100);
 	user_call(user_waits_for_ticks, true);
-	if (user_ticks < wanted)
+	if (user_ticks < target)
 		return 1;
-	for (ticks = 0; ticks < wanted;)
+	for (ticks = 0; ticks < target;)
 		__asm__ volatile("sti\n\thlt\n\tcli" : : : "memory");
 	lapic_timer(0);
 	return 0;

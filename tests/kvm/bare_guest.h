@@ -25,7 +25,13 @@
 int bare_guest_create(struct vm *vm, const struct vcpu_handlers *handlers, const void *code,
 		      size_t size, int cpl);
 
-/* True if /dev/kvm can be opened; otherwise tests are skipped. */
+/* True if /dev/kvm can be opened. */
 bool bare_guest_possible(void);
+
+#define BARE_GUEST_REQUIRED()                                                                      \
+	do {                                                                                       \
+		if (!bare_guest_possible())                                                        \
+			SKIP("/dev/kvm cannot be opened");                                         \
+	} while (0)
 
 #endif

@@ -25,7 +25,7 @@ static void run_to_the_end(struct guest_run *run, struct machine *machine)
 	machine_wait(machine, &run->result);
 }
 
-static bool goes_on(const struct guest_run *run, unsigned int boots)
+static bool continues(const struct guest_run *run, unsigned int boots)
 {
 	return !run->timed_out &&
 	       (boots < run->boots || (run->resets && run->result.end == VCPU_END_RESET));
@@ -38,7 +38,7 @@ static int run_boots(struct guest_run *run, struct machine *machine)
 
 	while (!error) {
 		run_to_the_end(run, machine);
-		if (!goes_on(run, ++boots))
+		if (!continues(run, ++boots))
 			break;
 		error = machine_reset(machine);
 		if (!error)

@@ -79,7 +79,7 @@ const char *libvirt_unavailable_reason(void)
 	    access("/usr/bin/virsh", X_OK))
 		return "libvirtd, its QEMU driver or virsh is not installed";
 	if (!has_kernel())
-		return KERNEL " can not be had: tests/rig/fetch-kernels 6.1 says why";
+		return KERNEL " is not available: tests/rig/fetch-kernels 6.1 reports why";
 	if (!may_mount())
 		return "libvirtd needs a mount namespace here, which takes root";
 	return NULL;

@@ -71,7 +71,7 @@ static void check_no_file(const char *directory, const char *conditions)
 	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';
 	pclose(output);
 	if (*text)
-		FAIL_TEST("there is left:\n%s", text);
+		FAIL_TEST("left over:\n%s", text);
 }
 
 void libvirt_host_check_nothing_is_left(const struct libvirt_host *host, const char *names)

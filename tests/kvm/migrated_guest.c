@@ -16,7 +16,7 @@
 static const struct migrated_guest test_guest = {
 	.kernel = GUEST_IMAGE_MULTIBOOT,
 	.command_line = "program=shares rounds=1000000",
-	.says = "working",
+	.banner = "working",
 };
 
 const struct migrated_guest *migrated_guest(void)
@@ -24,7 +24,7 @@ const struct migrated_guest *migrated_guest(void)
 	static struct migrated_guest debian = {
 		.command_line = "console=ttyS0 quiet mitigations=off " QUICK_BOOT
 				" kvmscope.run=workload+shares+10000",
-		.says = "guest-init: up",
+		.banner = "guest-init: up",
 	};
 
 	debian.kernel = getenv("KVMSCOPE_MIGRATION_KERNEL");

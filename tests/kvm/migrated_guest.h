@@ -16,7 +16,7 @@
 struct migrated_guest {
 	const char *kernel, *initrd; /* relative paths; NULL: the test guest, which needs none */
 	const char *command_line;
-	const char *says; /* printed on its console when it works */
+	const char *banner; /* printed on its console when it works */
 };
 
 /* It works without pause until it is ended. */

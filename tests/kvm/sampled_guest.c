@@ -114,9 +114,9 @@ static int make(struct sampled_guest *guest, const struct sampled_guest_options 
 	guest->vm.cpus = options->cpus;
 	for (unsigned int i = 1; i < options->cpus && !error; i++)
 		error = add_cpu(guest, i);
-	if (!error && options->clock_place)
+	if (!error && options->clock_address)
 		error = msr_set(guest->vm.vcpus[0]->fd, MSR_KVM_SYSTEM_TIME_NEW,
-				options->clock_place);
+				options->clock_address);
 	return error ? error : make_sampler(guest, options);
 }
 

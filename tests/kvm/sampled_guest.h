@@ -24,7 +24,7 @@ struct sampled_guest_options {
 	unsigned int cpus; /* 1 to SAMPLED_CPUS_MAX */
 	enum sampling_clock_kind clock;
 	unsigned int frequency; /* 0: without a sampler */
-	uint64_t clock_place;   /* the first vCPU's MSR_KVM_SYSTEM_TIME_NEW */
+	uint64_t clock_address; /* the first vCPU's MSR_KVM_SYSTEM_TIME_NEW */
 	bool paused;            /* until sampled_guest_set_frequency() */
 	enum ring_mode mode;    /* of the rings */
 };

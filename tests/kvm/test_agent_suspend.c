@@ -51,7 +51,7 @@ struct guest {
 	unsigned long events, inside; /* reported events, and those that were placed in the pause
 				       * with certainty */
 	uint64_t latest;              /* ns: the time of the latest event */
-	unsigned long named;          /* programs that started after the latest pause, by name */
+	unsigned long programs;       /* programs that started after the latest pause, by name */
 	unsigned long losses;
 };
 
@@ -105,7 +105,7 @@ static int connect_to(const char *path)
 }
 
 /* Sends COMMAND to the socket and reads until a reply begins with WORD. */
-static bool tell(int fd, const char *command, const char *word)
+static bool send_command(int fd, const char *command, const char *word)
 {
 	char text[8192];
 	size_t size = 0;
@@ -126,10 +126,10 @@ static bool tell(int fd, const char *command, const char *word)
 static void note_program(struct guest *guest, const struct sideband_comm *program)
 {
 	if (guest->pause.end && program->head.time > guest->pause.end)
-		guest->named += !strcmp(program->comm, PROGRAM);
+		guest->programs += !strcmp(program->comm, PROGRAM);
 }
 
-static void take_record(struct guest *guest, const struct sideband *record)
+static void count_record(struct guest *guest, const struct sideband *record)
 {
 	guest->losses += record->type == SIDEBAND_LOST;
 	if (record->type != SIDEBAND_COMM && record->type != SIDEBAND_FORK &&
@@ -150,12 +150,12 @@ static void read_ring(struct guest *guest)
 
 	while ((record = ring_read(guest->ring)))
 		if (record->type == RECORD_SIDEBAND)
-			take_record(guest, (const struct sideband *)record->payload);
+			count_record(guest, (const struct sideband *)record->payload);
 	ring_read_done(guest->ring);
 }
 
 /* Waits until an event later than TIME has a time on the host, at most 100 s. */
-static bool goes_on(struct guest *guest, uint64_t time)
+static bool continues(struct guest *guest, uint64_t time)
 {
 	for (int i = 0; i < 10000 && guest->latest <= time; i++) {
 		usleep(10000);
@@ -189,8 +189,9 @@ static bool begin(struct guest *guest)
 	guest->line = connect_to(guest->line_path);
 	options.ring = guest->ring;
 	return options.fd >= 0 && guest->monitor >= 0 && guest->line >= 0 &&
-	       !agent_start(&guest->agent, &options) && tell(guest->monitor, "", "\"QMP\"") &&
-	       tell(guest->monitor, "{\"execute\":\"qmp_capabilities\"}\n", "\"return\"");
+	       !agent_start(&guest->agent, &options) &&
+	       send_command(guest->monitor, "", "\"QMP\"") &&
+	       send_command(guest->monitor, "{\"execute\":\"qmp_capabilities\"}\n", "\"return\"");
 }
 
 static void end(struct guest *guest, struct agent_statistics *statistics)
@@ -214,7 +215,7 @@ static void stop_and_go_on(struct guest *guest, bool clock_stops)
 
 	read_ring(guest);
 	if (clock_stops) {
-		CHECK(tell(guest->monitor, "{\"execute\":\"stop\"}\n", "\"return\""));
+		CHECK(send_command(guest->monitor, "{\"execute\":\"stop\"}\n", "\"return\""));
 	} else {
 		kill(guest->vmm, SIGSTOP);
 		waitpid(guest->vmm, &status, WUNTRACED);
@@ -223,10 +224,10 @@ static void stop_and_go_on(struct guest *guest, bool clock_stops)
 	usleep(1500000);
 	guest->pause.end = now();
 	if (clock_stops)
-		CHECK(tell(guest->monitor, "{\"execute\":\"cont\"}\n", "\"return\""));
+		CHECK(send_command(guest->monitor, "{\"execute\":\"cont\"}\n", "\"return\""));
 	else
 		kill(guest->vmm, SIGCONT);
-	CHECK(goes_on(guest, guest->pause.end + SECOND));
+	CHECK(continues(guest, guest->pause.end + SECOND));
 	CHECK_EQUAL(guest->inside, 0);
 	agent_statistics(guest->agent, &statistics);
 	printf("%s stopped: %lu events, %lu sessions, %lu jumps, %lu of the events lost, error now %.1f ms\n",
@@ -244,21 +245,21 @@ static void stop_and_go_on(struct guest *guest, bool clock_stops)
 struct suspend {
 	const char *state, *wake;
 	bool by_monitor, clock_stops;
-	const char *said;
+	const char *message;
 };
 
 static const struct suspend to_memory = {
 	.state = "mem\n",
 	.by_monitor = true,
 	.clock_stops = true,
-	.said = "\"SUSPEND\"",
+	.message = "\"SUSPEND\"",
 	.wake = "{\"execute\":\"system_wakeup\"}\n",
 };
 static const struct suspend to_idle = {
 	.state = "freeze\n",
 	/* Its processors only idle: without ACPI states (drivers/cpuidle) its clock continues. */
 	.clock_stops = false,
-	.said = "Freezing remaining freezable tasks",
+	.message = "Freezing remaining freezable tasks",
 	.wake = "{\"execute\":\"system_powerdown\"}\n", /* a button that nothing in the guest
 							 * handles */
 };
@@ -277,10 +278,11 @@ static void suspend_and_wake(struct guest *guest, const struct suspend *suspend)
 	agent_statistics(guest->agent, &before);
 	read_ring(guest);
 	guest->pause = (struct pause){ 0 };
-	guest->named = 0;
+	guest->programs = 0;
 	CHECK_EQUAL(write(guest->line, suspend->state, strlen(suspend->state)),
 		    (ssize_t)strlen(suspend->state));
-	suspended = tell(suspend->by_monitor ? guest->monitor : console, "", suspend->said);
+	suspended =
+		send_command(suspend->by_monitor ? guest->monitor : console, "", suspend->message);
 	close(console);
 	if (!suspended) {
 		FAIL_TEST("the guest does not suspend");
@@ -289,33 +291,33 @@ static void suspend_and_wake(struct guest *guest, const struct suspend *suspend)
 	guest->pause = (struct pause){ .begin = now() };
 	usleep(1500000);
 	guest->pause.end = now();
-	CHECK(tell(guest->monitor, suspend->wake, "\"return\""));
-	CHECK(goes_on(guest, guest->pause.end + SECOND));
+	CHECK(send_command(guest->monitor, suspend->wake, "\"return\""));
+	CHECK(continues(guest, guest->pause.end + SECOND));
 	CHECK_EQUAL(guest->inside, 0);
 	agent_statistics(guest->agent, &statistics);
-	printf("guest suspended to %.*s: %lu events, %lu of them named, %lu sessions, %lu jumps, %lu of the events lost, "
+	printf("guest suspended to %.*s: %lu events, %lu of them programs, %lu sessions, %lu jumps, %lu of the events lost, "
 	       "error now %.1f ms\n",
-	       (int)strcspn(suspend->state, "\n"), suspend->state, guest->events, guest->named,
+	       (int)strcspn(suspend->state, "\n"), suspend->state, guest->events, guest->programs,
 	       (unsigned long)statistics.sessions, (unsigned long)statistics.clock_jumps,
 	       (unsigned long)statistics.lost, (double)statistics.clock_error / 1e6);
 	CHECK(!suspend->clock_stops || statistics.sessions > before.sessions);
 	CHECK(statistics.open);
-	CHECK(guest->named > 0);
+	CHECK(guest->programs > 0);
 }
 
-TEST(agent_suspend, nothing_is_placed_where_the_guest_stood_still)
+TEST(agent_suspend, no_event_is_placed_in_a_pause_of_the_guest)
 {
 	struct agent_statistics statistics;
 	struct guest guest;
 
 	REQUIRE(begin(&guest));
-	if (goes_on(&guest, now() + SECOND)) {
+	if (continues(&guest, now() + SECOND)) {
 		stop_and_go_on(&guest, false);
 		stop_and_go_on(&guest, true);
 		suspend_and_wake(&guest, &to_memory);
 		suspend_and_wake(&guest, &to_idle);
 	} else {
-		FAIL_TEST("the guest's agent tells nothing");
+		FAIL_TEST("the guest agent reports nothing");
 	}
 	end(&guest, &statistics);
 	CHECK(guest.events > 0);

@@ -40,7 +40,7 @@ static bool start_domain(struct libvirt_daemon *libvirt)
 }
 
 /* True if a line of kvmscope report on PATH has both. The report is written to DIRECTORY. */
-static bool is_named(const char *directory, const char *path)
+static bool is_symbolized(const char *directory, const char *path)
 {
 	char command[1024];
 
@@ -70,7 +70,7 @@ static bool attach(struct libvirt_daemon *libvirt, struct program *tool, const c
 			 "attach --domain one --connect %s --time %d -o %s %s", libvirt->uri,
 			 seconds, path, options);
 		program_run(tool, arguments);
-		if (tool->status || is_named(libvirt->directory, path))
+		if (tool->status || is_symbolized(libvirt->directory, path))
 			return !tool->status;
 	}
 	return false;
@@ -164,7 +164,7 @@ static bool wait_for_names(const struct daemon_run *daemon, char *before)
 
 	for (int tries = 0; tries < TRIES / 2; tries++) {
 		if (latest_file(daemon, path, sizeof(path)) && strcmp(path, before) > 0 &&
-		    is_named(daemon->directory, path)) {
+		    is_symbolized(daemon->directory, path)) {
 			strcpy(before, path);
 			return true;
 		}
@@ -188,7 +188,7 @@ static void check_daemon(struct libvirt_daemon *libvirt)
 	if (daemon_run_start(&daemon)) {
 		if (!wait_for_names(&daemon, path) || !wait_for_names(&daemon, path)) {
 			log = daemon_run_log(&daemon);
-			FAIL_TEST("a file has no names:\n%s", log);
+			FAIL_TEST("a file has no symbols:\n%s", log);
 			free(log);
 			show(daemon.directory);
 		}
@@ -207,7 +207,7 @@ static void check_daemon(struct libvirt_daemon *libvirt)
 	daemon_run_end(&daemon);
 }
 
-TEST(attach_agent, programs_of_a_domain_are_named_by_themselves)
+TEST(attach_agent, programs_of_a_domain_are_symbolized_automatically)
 {
 	char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
 	struct libvirt_daemon libvirt = { 0 };
@@ -217,7 +217,7 @@ TEST(attach_agent, programs_of_a_domain_are_named_by_themselves)
 	if (start_domain(&libvirt)) {
 		setenv("HOME", libvirt.directory, 1); /* from the build-id cache */
 		if (!attach(&libvirt, &tool, "")) {
-			FAIL_TEST("the guest's program has no names:\n%s", tool.text);
+			FAIL_TEST("the guest program has no symbols:\n%s", tool.text);
 			show(libvirt.directory);
 		}
 		CHECK(strstr(tool.text, "the guest agent reported the guest's processes"));

@@ -145,8 +145,8 @@ static bool task_is_right(const struct guest_task_snapshot *seen, uint64_t at, u
 	       !strncmp(seen->comm, comm, sizeof(seen->comm));
 }
 
-static void take_sample(void *context, struct sample *sample, struct guest_callchain *chain,
-			const struct attach_guest_state *stack)
+static void record_sample(void *context, struct sample *sample, struct guest_callchain *chain,
+			  const struct attach_guest_state *stack)
 {
 	struct outcome *outcome = context;
 
@@ -167,7 +167,7 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 }
 
 /* With kvm_intel the RIP may be missing; it still counts as a sample. */
-static void take_lost(void *context, unsigned int id, uint64_t count)
+static void record_lost(void *context, unsigned int id, uint64_t count)
 {
 	struct outcome *outcome = context;
 
@@ -249,7 +249,7 @@ static int run(struct sampled_guest *guest, struct outcome *outcome)
 	struct attach_target target = { .frequency = 1000,
 					.vcpus_max = 1,
 					.callchains = true,
-					.sink = { take_sample, take_lost, outcome } };
+					.sink = { record_sample, record_lost, outcome } };
 	struct attach_source *source = NULL;
 	int error = vmm_process_open(&process, getpid(), 0);
 
@@ -284,14 +284,13 @@ static void check_samples(void)
 		.cpl = 3,
 		.cpus = 1,
 		.clock = SAMPLING_CLOCK_CPU,
-		.clock_place = CLOCK_PLACE,
+		.clock_address = CLOCK_PLACE,
 	};
 	struct outcome outcome = { 0 };
 	struct sampled_guest guest;
 	int error;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
 	put_frames(&guest);
 	put_tasks(&guest);
@@ -300,7 +299,7 @@ static void check_samples(void)
 	sampled_guest_stop(&guest);
 	sampled_guest_free(&guest);
 	if (error == -ENOTSUP || error == -EACCES)
-		SKIP("BPF can not be used here: %s", error_message());
+		SKIP("BPF cannot be used here: %s", error_message());
 	CHECK_EQUAL(error, 0);
 	check_outcome(&outcome);
 }
@@ -311,7 +310,7 @@ TEST(attach_bpf, a_sample_has_callers_their_pages_and_tasks)
 }
 
 /* A vCPU's state can be read as soon as it is added. */
-TEST(attach_bpf, it_has_them_in_a_kernel_without_casts_too)
+TEST(attach_bpf, the_same_in_a_kernel_without_casts)
 {
 	bpf_programs_avoid_cast(true);
 	check_samples();
@@ -398,7 +397,7 @@ static int start_three(struct sampled_guest *guest)
 	return error;
 }
 
-TEST(attach_bpf, vcpus_that_come_and_go_leave_the_others_be)
+TEST(attach_bpf, vcpus_that_come_and_go_do_not_affect_others)
 {
 	struct counts counts = { 0 };
 	struct attach_target target = { .frequency = 1000,
@@ -409,8 +408,7 @@ TEST(attach_bpf, vcpus_that_come_and_go_leave_the_others_be)
 	struct sampled_guest guest;
 	int error;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(start_three(&guest), 0);
 	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	target.process = process;
@@ -423,7 +421,7 @@ TEST(attach_bpf, vcpus_that_come_and_go_leave_the_others_be)
 	sampled_guest_stop(&guest);
 	sampled_guest_free(&guest);
 	if (error == -ENOTSUP || error == -EACCES)
-		SKIP("BPF can not be used here: %s", error_message());
+		SKIP("BPF cannot be used here: %s", error_message());
 	CHECK_EQUAL(error, 0);
 }
 
@@ -449,7 +447,7 @@ static unsigned int sampled_by(struct attach *attach)
 }
 
 /* Two for each sampled vCPU, and two to search for one: none are left for the third at first. */
-TEST(attach_bpf, a_vcpu_that_there_is_no_descriptor_for_is_sampled_later)
+TEST(attach_bpf, a_vcpu_without_a_free_descriptor_is_sampled_later)
 {
 	const struct attach_options options = {
 		.pid = getpid(), .backend = "bpf", .frequency = 100, .ring_size = 65536
@@ -459,8 +457,7 @@ TEST(attach_bpf, a_vcpu_that_there_is_no_descriptor_for_is_sampled_later)
 	struct rlimit before;
 	int error;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(start_three(&guest), 0);
 	error = attach_open(&attach, &options);
 	if (!error) {
@@ -479,7 +476,7 @@ TEST(attach_bpf, a_vcpu_that_there_is_no_descriptor_for_is_sampled_later)
 	sampled_guest_stop(&guest);
 	sampled_guest_free(&guest);
 	if (error == -ENOTSUP || error == -EACCES)
-		SKIP("BPF can not be used here: %s", error_message());
+		SKIP("BPF cannot be used here: %s", error_message());
 	CHECK_EQUAL(error, 0);
 }
 
@@ -496,8 +493,8 @@ struct full {
 	uint64_t lost;
 };
 
-static void take_late_sample(void *context, struct sample *sample, struct guest_callchain *chain,
-			     const struct attach_guest_state *stack)
+static void record_late_sample(void *context, struct sample *sample, struct guest_callchain *chain,
+			       const struct attach_guest_state *stack)
 {
 	struct full *full = context;
 
@@ -509,7 +506,7 @@ static void take_late_sample(void *context, struct sample *sample, struct guest_
 	full->chains += chain_is_right(chain);
 }
 
-static void count_what_is_lost(void *context, unsigned int id, uint64_t count)
+static void count_ring_lost(void *context, unsigned int id, uint64_t count)
 {
 	struct full *full = context;
 
@@ -572,7 +569,7 @@ static void check_growth(struct attach_source *source, struct attach_target *tar
 	CHECK_EQUAL(attach_bpf.set_frequency(source, FULL_HERTZ), 0);
 }
 
-TEST(attach_bpf, a_ring_that_is_full_tells_what_it_lost_and_nothing_wrong)
+TEST(attach_bpf, a_full_ring_reports_its_losses_and_nothing_wrong)
 {
 	const struct sampled_guest_options options = {
 		.code = code, .size = sizeof(code), .cpl = 3, .cpus = 1, .clock = SAMPLING_CLOCK_CPU
@@ -581,14 +578,13 @@ TEST(attach_bpf, a_ring_that_is_full_tells_what_it_lost_and_nothing_wrong)
 	struct attach_target target = { .frequency = 100,
 					.vcpus_max = 1,
 					.callchains = true,
-					.sink = { take_late_sample, count_what_is_lost, &full } };
+					.sink = { record_late_sample, count_ring_lost, &full } };
 	struct attach_source *source = NULL;
 	struct vmm_process *process = NULL;
 	struct sampled_guest guest;
 	int error;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
 	put_frames(&guest);
 	sampled_guest_use(&guest, 20000000);
@@ -605,6 +601,6 @@ TEST(attach_bpf, a_ring_that_is_full_tells_what_it_lost_and_nothing_wrong)
 	sampled_guest_stop(&guest);
 	sampled_guest_free(&guest);
 	if (error == -ENOTSUP || error == -EACCES)
-		SKIP("BPF can not be used here: %s", error_message());
+		SKIP("BPF cannot be used here: %s", error_message());
 	CHECK_EQUAL(error, 0);
 }

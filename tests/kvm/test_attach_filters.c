@@ -135,7 +135,7 @@ TEST(attach_filters, are_the_same_by_bpf_as_by_ptrace)
 	int error = filter_reader_open(&reader);
 
 	if (error == -EACCES || error == -ENOTSUP)
-		SKIP("BPF can not be used here: %s", error_message());
+		SKIP("BPF cannot be used here: %s", error_message());
 	REQUIRE_EQUAL(error, 0);
 	start(&process, let_all_pass, NULL);
 	check_both(reader, &process, 1, 0);
@@ -172,7 +172,7 @@ static int check_with_own_filters(const struct process *process)
 	return filter_reader_check(reader, process->pid, own_filters(), calls, CALLS) ? 1 : 0;
 }
 
-TEST(attach_filters, are_read_by_who_has_some_itself)
+TEST(attach_filters, are_read_by_a_process_with_filters)
 {
 	struct process process;
 	int status = -1;
@@ -185,6 +185,6 @@ TEST(attach_filters, are_read_by_who_has_some_itself)
 	CHECK_EQUAL(waitpid(child, &status, 0), child);
 	end(&process);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
-		SKIP("BPF can not be used here");
+		SKIP("BPF cannot be used here");
 	CHECK_EQUAL(status, 0);
 }

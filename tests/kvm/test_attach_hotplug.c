@@ -80,16 +80,16 @@ static bool wait_until(bool (*done)(const void *context), const void *context)
 
 static bool guest_works(const void *context)
 {
-	char path[64], said[256] = "";
+	char path[64], output[256] = "";
 	FILE *file;
 
 	snprintf(path, sizeof(path), "%s/serial", directory);
 	file = fopen(path, "re");
 	if (file) {
-		said[fread(said, 1, sizeof(said) - 1, file)] = '\0';
+		output[fread(output, 1, sizeof(output) - 1, file)] = '\0';
 		fclose(file);
 	}
-	return strstr(said, "working");
+	return strstr(output, "working");
 }
 
 static bool monitor_answers(const void *context)
@@ -203,7 +203,7 @@ static bool has_samples(const void *context)
 	return seen.others[awaited];
 }
 
-static void check_all_say(const char *text)
+static void check_all_report(const char *text)
 {
 	for (size_t i = 0; i < follower_count; i++)
 		if (!program_wait_for(&followers[i].tool, text))
@@ -240,7 +240,7 @@ static void check_descriptors(void)
 {
 	for (size_t i = 0; i < follower_count; i++)
 		if (!wait_until(has_as_before, &followers[i]))
-			FAIL_TEST("by %s %zu descriptors are left of %zu", followers[i].way,
+			FAIL_TEST("by %s %zu of %zu descriptors are left", followers[i].way,
 				  count_descriptors(&followers[i]), followers[i].descriptors);
 }
 
@@ -261,14 +261,14 @@ static void plug_and_unplug(unsigned int id)
 
 	plug_in((int)id);
 	snprintf(text, sizeof(text), "vCPU %u is thread", id);
-	check_all_say(text);
+	check_all_report(text);
 	awaited = id;
 	for (size_t i = 0; i < follower_count; i++)
 		if (!wait_until(has_samples, &followers[i]))
 			FAIL_TEST("by %s vCPU %u has no samples", followers[i].way, id);
 	command("device_del", json_pack("{s:s}", "id", "plugged"));
 	snprintf(text, sizeof(text), "vCPU %u was removed", id);
-	check_all_say(text);
+	check_all_report(text);
 	check_descriptors();
 	CHECK(qemu_keeps(id));
 }
@@ -276,7 +276,7 @@ static void plug_and_unplug(unsigned int id)
 /* Two vCPUs have no thread now. Only a backend that has nothing but thread names reports it. */
 static void check_newcomer(const struct follower *other)
 {
-	bool told = strcmp(other->way, "bpf") == 0;
+	bool reported = strcmp(other->way, "bpf") == 0;
 	char arguments[320];
 	struct program tool;
 
@@ -286,12 +286,12 @@ static void check_newcomer(const struct follower *other)
 		qemu, other->way, directory, directory);
 	program_run(&tool, arguments);
 	CHECK_EQUAL(tool.status, 0);
-	if (told &&
+	if (reported &&
 	    (!strstr(tool.text, "), 1 vCPU, by bpf") || strstr(tool.text, "are not sampled")))
-		FAIL_TEST("what was unplugged is counted:\n%s", tool.text);
-	if (!told && !strstr(tool.text, "), 1 vCPU, by") &&
+		FAIL_TEST("unplugged vCPUs are counted:\n%s", tool.text);
+	if (!reported && !strstr(tool.text, "), 1 vCPU, by") &&
 	    !strstr(tool.text, "unplugged ones have none"))
-		FAIL_TEST("what was unplugged is not explained:\n%s", tool.text);
+		FAIL_TEST("unplugged vCPUs are not explained:\n%s", tool.text);
 }
 
 static void check_recording(const struct follower *follower)
@@ -323,7 +323,7 @@ static void follow_all(void)
 {
 	for (size_t i = 0; i < WAYS; i++)
 		follow(ways[i]);
-	check_all_say("vCPU 0 is thread");
+	check_all_report("vCPU 0 is thread");
 	awaited = 0;
 	note_descriptors();
 	plug_and_unplug(1);

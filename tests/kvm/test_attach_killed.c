@@ -42,7 +42,7 @@
 /* Shared by the processes of the test. */
 struct counts {
 	volatile uint64_t guest, host, errors;
-	volatile bool looks; /* a stop is in progress, or was when the process was killed */
+	volatile bool stopping; /* a stop is in progress, or was when the process was killed */
 };
 
 static struct counts *new_counts(void)
@@ -52,24 +52,24 @@ static struct counts *new_counts(void)
 }
 
 /* Runs in a child: samples the vCPU continuously. */
-static _Noreturn void keep_looking(const struct vcpu_stop_target *target, struct vcpu_thread thread,
-				   struct counts *counts)
+static _Noreturn void keep_sampling(const struct vcpu_stop_target *target,
+				    struct vcpu_thread thread, struct counts *counts)
 {
 	static struct stop_guard guard;
 	static struct remote remote;
-	static struct stopped_vcpu look;
+	static struct stopped_vcpu vcpu_state;
 
 	for (;;) {
 		int error = stop_guard_begin(&guard);
 
-		counts->looks = true;
+		counts->stopping = true;
 		if (!error)
-			error = vcpu_stop_read(target, &thread, &remote, &look);
-		counts->looks = false;
+			error = vcpu_stop_read(target, &thread, &remote, &vcpu_state);
+		counts->stopping = false;
 		stop_guard_end(&guard);
 		counts->errors += !!error;
-		counts->guest += !error && look.location == VCPU_IN_GUEST;
-		counts->host += !error && look.location == VCPU_IN_HOST;
+		counts->guest += !error && vcpu_state.location == VCPU_IN_GUEST;
+		counts->host += !error && vcpu_state.location == VCPU_IN_HOST;
 		usleep((useconds_t)(lrand48() % 200));
 	}
 }
@@ -142,7 +142,7 @@ static void start_vm(struct qmp_sampled_vcpu *self)
 static void end_vm(struct qmp_sampled_vcpu *self)
 {
 	if (!self->counts->guest)
-		FAIL_TEST("of %llu looks none was at the guest, %llu failed",
+		FAIL_TEST("none of %llu stops met the guest, %llu failed",
 			  (unsigned long long)self->counts->host,
 			  (unsigned long long)self->counts->errors);
 	vmm_memory_close(&self->memory);
@@ -153,19 +153,19 @@ static void end_vm(struct qmp_sampled_vcpu *self)
 	munmap(self->counts, sizeof(*self->counts));
 }
 
-static pid_t start_looking(const struct qmp_sampled_vcpu *self)
+static pid_t start_sampling(const struct qmp_sampled_vcpu *self)
 {
 	pid_t child;
 
 	fflush(NULL);
 	child = fork();
 	if (!child)
-		keep_looking(&self->target, self->thread, self->counts);
+		keep_sampling(&self->target, self->thread, self->counts);
 	return child;
 }
 
 /* Waits until it has sampled the guest. */
-static void let_it_look(const struct qmp_sampled_vcpu *self)
+static void let_it_sample(const struct qmp_sampled_vcpu *self)
 {
 	uint64_t before = self->counts->guest;
 
@@ -173,7 +173,7 @@ static void let_it_look(const struct qmp_sampled_vcpu *self)
 		usleep(100);
 }
 
-static void end_looking(pid_t child)
+static void end_sampling(pid_t child)
 {
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
@@ -184,7 +184,7 @@ static void wait_a_moment(void)
 	usleep((useconds_t)(lrand48() % 5000));
 }
 
-TEST(attach_killed, the_vm_goes_on_after_kills_at_any_moment)
+TEST(attach_killed, the_vm_continues_after_kills_at_any_moment)
 {
 	struct qmp_sampled_vcpu self;
 	bool works = true;
@@ -193,16 +193,16 @@ TEST(attach_killed, the_vm_goes_on_after_kills_at_any_moment)
 	GUEST_REQUIRED();
 	start_vm(&self);
 	for (int i = 0; i < KILLS && works; i++) {
-		pid_t child = start_looking(&self);
+		pid_t child = start_sampling(&self);
 
-		let_it_look(&self);
+		let_it_sample(&self);
 		wait_a_moment();
-		end_looking(child);
-		met += self.counts->looks;
+		end_sampling(child);
+		met += self.counts->stopping;
 		works = computes(&self.vm);
 	}
 	CHECK(works);
-	printf("%d of %d kills came in a look\n", met, KILLS);
+	printf("%d of %d kills hit a stop\n", met, KILLS);
 	CHECK(met >= KILLS_MET);
 	end_vm(&self);
 }
@@ -218,7 +218,7 @@ static bool is_stopped(pid_t pid)
  * A process that was stopped in the middle of a sample continues by itself, and so does the VM. The
  * test waits for new output, since the VM may have written just before.
  */
-TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
+TEST(attach_killed, the_vm_continues_when_its_sampler_is_stopped)
 {
 	struct qmp_sampled_vcpu self;
 	bool works = true;
@@ -227,8 +227,8 @@ TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
 
 	GUEST_REQUIRED();
 	start_vm(&self);
-	child = start_looking(&self);
-	let_it_look(&self);
+	child = start_sampling(&self);
+	let_it_sample(&self);
 	for (int i = 0; i < STOPS && works && met < STOPS_MET; i++) {
 		wait_a_moment();
 		kill(child, SIGSTOP);
@@ -238,7 +238,7 @@ TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
 	}
 	CHECK(works);
 	CHECK_EQUAL(met, STOPS_MET);
-	end_looking(child);
+	end_sampling(child);
 	end_vm(&self);
 }
 
@@ -246,7 +246,7 @@ TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
  * Held by a debugger it cannot continue, as in a frozen cgroup. The vCPU's stop then ends when the
  * process ends.
  */
-TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_held)
+TEST(attach_killed, the_vm_continues_when_its_sampler_is_held)
 {
 	struct qmp_sampled_vcpu self;
 	bool works = true;
@@ -255,16 +255,16 @@ TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_held)
 	GUEST_REQUIRED();
 	start_vm(&self);
 	for (int i = 0; i < HOLDS && works && met < HOLDS_MET; i++) {
-		pid_t child = start_looking(&self);
+		pid_t child = start_sampling(&self);
 
-		let_it_look(&self);
+		let_it_sample(&self);
 		wait_a_moment();
 		CHECK(!ptrace(PTRACE_SEIZE, child, 0, 0));
 		CHECK(!ptrace(PTRACE_INTERRUPT, child, 0, 0));
 		CHECK_EQUAL(waitpid(child, NULL, __WALL), child);
 		works = computes(&self.vm) && computes(&self.vm);
 		met += works && pid_has_ended(child);
-		end_looking(child);
+		end_sampling(child);
 	}
 	CHECK(works);
 	CHECK_EQUAL(met, HOLDS_MET);

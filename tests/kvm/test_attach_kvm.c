@@ -175,23 +175,23 @@ enum { TRIES = 1 };
 #else
 enum { TRIES = 3 };
 #endif
-enum { SAMPLES_TO_TELL = 300, TRIES_TO_TELL = 40 };
+enum { SAMPLES_MIN = 300, TRIES_MAX = 40 };
 
 static void check_shares(const struct program *vm, const char *image, const char *options,
 			 struct shares *shares, struct program *tool)
 {
-	for (int tries = 0; tries < TRIES_TO_TELL && effective(shares) < SAMPLES_TO_TELL; tries++)
+	for (int tries = 0; tries < TRIES_MAX && effective(shares) < SAMPLES_MIN; tries++)
 		gather_shares(vm, image, options, shares, tool);
-	CHECK(effective(shares) >= SAMPLES_TO_TELL);
+	CHECK(effective(shares) >= SAMPLES_MIN);
 	compare_shares(options, shares, tool);
 }
 
 /* A share may be off by chance, which more samples correct. */
 static bool is_worth_another_try(const struct shares *shares, int tries)
 {
-	if (effective(shares) < SAMPLES_TO_TELL || is_off(shares, 0) || is_off(shares, 1) ||
+	if (effective(shares) < SAMPLES_MIN || is_off(shares, 0) || is_off(shares, 1) ||
 	    is_off(shares, 2))
-		return tries < TRIES_TO_TELL;
+		return tries < TRIES_MAX;
 	return tries < TRIES && effective(shares) < SAMPLES_FOR_3_POINTS;
 }
 
@@ -203,7 +203,7 @@ static void check_stopped_shares(const struct program *vm, const char *image, st
 
 	for (int tries = 0; is_worth_another_try(shares, tries); tries++)
 		gather_shares(vm, image, options, shares, tool);
-	CHECK(effective(shares) >= SAMPLES_TO_TELL);
+	CHECK(effective(shares) >= SAMPLES_MIN);
 	compare_shares(options, shares, tool);
 	CHECK(strstr(tool->text, "vCPUs were stopped"));
 	CHECK(strstr(tool->text, "\"max_us\""));
@@ -211,22 +211,22 @@ static void check_stopped_shares(const struct program *vm, const char *image, st
 }
 
 /* On a busy machine QEMU's monitor answers only a few times a second. */
-enum { LOOKS_TO_TELL = 100, TRIES_OF_LOOKS = 12 };
+enum { QMP_SAMPLES_MIN = 100, QMP_TRIES = 12 };
 
-static bool are_looks_enough(const struct shares *shares, int tries)
+static bool are_reads_enough(const struct shares *shares, int tries)
 {
-	return effective(shares) >= (tries < TRIES_OF_LOOKS ? SAMPLES_TO_TELL : LOOKS_TO_TELL);
+	return effective(shares) >= (tries < QMP_TRIES ? SAMPLES_MIN : QMP_SAMPLES_MIN);
 }
 
-static void check_looked_shares(const struct program *vm, const char *image, const char *socket,
-				struct shares *shares, struct program *tool)
+static void check_qmp_shares(const struct program *vm, const char *image, const char *socket,
+			     struct shares *shares, struct program *tool)
 {
 	char options[160];
 
 	snprintf(options, sizeof(options), "--backend qmp --qmp %s -F 200", socket);
-	for (int tries = 0; tries < TRIES_TO_TELL && !are_looks_enough(shares, tries); tries++)
+	for (int tries = 0; tries < TRIES_MAX && !are_reads_enough(shares, tries); tries++)
 		gather_shares(vm, image, options, shares, tool);
-	CHECK(effective(shares) >= LOOKS_TO_TELL);
+	CHECK(effective(shares) >= QMP_SAMPLES_MIN);
 	compare_shares(options, shares, tool);
 }
 
@@ -268,7 +268,7 @@ TEST(attach_vm, shares_by_stops)
 /*
  * The best backend comes first: BPF, where it works, with callers. The output says what was used.
  */
-TEST(attach_vm, the_best_way_has_shares_and_callers)
+TEST(attach_vm, the_best_backend_has_shares_and_callers)
 {
 	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
 				.host_mode = PERF_RECORD_MISC_HYPERVISOR,
@@ -281,7 +281,7 @@ TEST(attach_vm, the_best_way_has_shares_and_callers)
 	check_shares(&vm, GUEST_IMAGE, "--backend auto -F 999", &guest, &tool);
 	end(&vm);
 	if (strstr(tool.text, "by perf: ") && strstr(tool.text, "not by bpf: "))
-		SKIP("BPF can not be used here: %s", strstr(tool.text, "not by bpf: "));
+		SKIP("BPF cannot be used here: %s", strstr(tool.text, "not by bpf: "));
 	CHECK(strstr(tool.text, "by bpf: "));
 	CHECK(guest.in_loops > 50);
 	/* The first and the last instruction of a function have no frame. */
@@ -357,7 +357,7 @@ static bool wait_for_qemu(pid_t timeout, const char *path, pid_t *qemu)
  * Handles QEMU's ERRORS if the guest did not work: a KVM that does not run it is reported there and
  * skips the test. Everything else is a failure.
  */
-static void tell_why(const char *path)
+static void skip_or_fail(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	char errors[1024] = "";
@@ -376,7 +376,7 @@ TEST(attach_vm, shares_of_a_guest_of_qemu)
 	struct shares perf = { .guest_mode = PERF_RECORD_MISC_USER,
 			       .host_mode = PERF_RECORD_MISC_HYPERVISOR,
 			       .host_kernel_mode = PERF_RECORD_MISC_HYPERVISOR };
-	struct shares best = perf, stops = perf, looks = perf;
+	struct shares best = perf, stops = perf, reads = perf;
 	char path[64], errors[96], socket[96];
 	struct program vm = { 0 }, tool;
 	pid_t timeout;
@@ -391,7 +391,7 @@ TEST(attach_vm, shares_of_a_guest_of_qemu)
 	timeout = start_qemu(path, errors, socket);
 	works = wait_for_qemu(timeout, path, &vm.pid);
 	if (!works)
-		tell_why(errors);
+		skip_or_fail(errors);
 	unlink(path);
 	unlink(errors);
 	if (!works)
@@ -399,7 +399,7 @@ TEST(attach_vm, shares_of_a_guest_of_qemu)
 	check_shares(&vm, GUEST_IMAGE_MULTIBOOT, "--backend perf", &perf, &tool);
 	check_shares(&vm, GUEST_IMAGE_MULTIBOOT, "--backend auto", &best, &tool);
 	check_stopped_shares(&vm, GUEST_IMAGE_MULTIBOOT, &stops, &tool);
-	check_looked_shares(&vm, GUEST_IMAGE_MULTIBOOT, socket, &looks, &tool);
+	check_qmp_shares(&vm, GUEST_IMAGE_MULTIBOOT, socket, &reads, &tool);
 	kill(timeout, SIGTERM);
 	waitpid(timeout, NULL, 0);
 	unlink(socket);
@@ -447,7 +447,7 @@ static void count_halted_for_a_while(const struct program *vm, struct halted *co
  * The guest rests nine tenths of its time. A sleeping thread is not stopped. A vCPU that is awake
  * only to find that it is halted is not in the guest.
  */
-TEST(attach_vm, who_is_halted_is_not_sampled_as_the_guest)
+TEST(attach_vm, a_halted_vcpu_is_not_sampled_as_the_guest)
 {
 	struct halted counts = { 0 };
 	struct program vm;
@@ -461,7 +461,7 @@ TEST(attach_vm, who_is_halted_is_not_sampled_as_the_guest)
 		"run --no-profile --kernel " GUEST_IMAGE
 		" --mem 64M --timeout 300 --append program=sums_chunk=200000_timer=100_rest=1");
 	CHECK(program_wait_for(&vm, "right"));
-	for (int tries = 0; tries < TRIES_TO_TELL && counts.guest < SAMPLES_TO_TELL / 3; tries++)
+	for (int tries = 0; tries < TRIES_MAX && counts.guest < SAMPLES_MIN / 3; tries++)
 		count_halted_for_a_while(&vm, &counts);
 	end(&vm);
 	symbols_free(counts.symbols);
@@ -471,7 +471,7 @@ TEST(attach_vm, who_is_halted_is_not_sampled_as_the_guest)
 	 * %.
 	 */
 	if (counts.halted > counts.guest / 25 + 3)
-		FAIL_TEST("%llu of %llu samples of the guest are of one that is halted",
+		FAIL_TEST("%llu of %llu samples of the guest are of a halted vCPU",
 			  (unsigned long long)counts.halted, (unsigned long long)counts.guest);
 }
 
@@ -498,7 +498,7 @@ TEST(attach_vm, it_ends_with_the_vm)
 /*
  * This guest has no kernel to find, and the backend waits for one in order to record call chains.
  */
-TEST(attach_vm, ended_before_it_samples_it_does_not_speak_of_the_guest)
+TEST(attach_vm, ended_before_sampling_it_reports_no_guest)
 {
 	struct program vm, tool;
 	char arguments[160];
@@ -524,48 +524,48 @@ TEST(attach_vm, ended_before_it_samples_it_does_not_speak_of_the_guest)
  * Without --time, so only the write error ends it, as with a full disk. It does not report
  * unwritten samples as written.
  */
-TEST(attach_vm, it_ends_when_nothing_can_be_written_any_more)
+TEST(attach_vm, it_ends_when_nothing_more_can_be_written)
 {
 	struct program vm;
-	char *said;
+	char *output;
 
 	GUEST_REQUIRED();
 	program_start(&vm, SHARES);
 	CHECK(program_wait_for(&vm, "working"));
-	said = command_output(
+	output = command_output(
 		NULL,
 		"exec 3>&1; { timeout 60 build/kvmscope attach --pid %d --backend perf "
 		"--no-buildid-cache -o - 2>&3; echo status $? >&3; } | head -c 4000 > /dev/null",
 		vm.pid);
 	end(&vm);
-	CHECK(strstr(said, "recording ends here: cannot write standard output: Broken pipe"));
-	CHECK(strstr(said, "standard output has what was sampled until then\nstatus 1\n"));
-	CHECK(!strstr(said, " samples of the guest and "));
-	free(said);
+	CHECK(strstr(output, "recording ends here: cannot write standard output: Broken pipe"));
+	CHECK(strstr(output, "standard output has what was sampled until then\nstatus 1\n"));
+	CHECK(!strstr(output, " samples of the guest and "));
+	free(output);
 }
 
-TEST(attach_vm, how_much_could_be_written_is_told_as_json)
+TEST(attach_vm, json_reports_how_much_was_written)
 {
 	struct program vm;
-	char *said;
+	char *output;
 
 	GUEST_REQUIRED();
 	program_start(&vm, SHARES);
 	CHECK(program_wait_for(&vm, "working"));
-	said = command_output(NULL,
-			      "p=build/test-attach-%d.pipe; rm -f $p; mkfifo $p; "
-			      "timeout 60 head -c 4000 $p > /dev/null & "
-			      "timeout 60 build/kvmscope attach --pid %d --backend perf --json "
-			      "--no-buildid-cache -o $p 2>&1; echo status $?; rm $p",
-			      getpid(), vm.pid);
+	output = command_output(NULL,
+				"p=build/test-attach-%d.pipe; rm -f $p; mkfifo $p; "
+				"timeout 60 head -c 4000 $p > /dev/null & "
+				"timeout 60 build/kvmscope attach --pid %d --backend perf --json "
+				"--no-buildid-cache -o $p 2>&1; echo status $?; rm $p",
+				getpid(), vm.pid);
 	end(&vm);
-	CHECK(strstr(said, "recording ends here: cannot write build/test-attach-"));
-	CHECK(strstr(said, "\"guest_samples\": "));
-	CHECK(strstr(said, "\"written\": "));
-	CHECK(strstr(said, ".pipe has what was sampled until then\n"));
-	CHECK(strstr(said, "}\nstatus 1\n"));
-	CHECK(!strstr(said, " samples of the guest and "));
-	free(said);
+	CHECK(strstr(output, "recording ends here: cannot write build/test-attach-"));
+	CHECK(strstr(output, "\"guest_samples\": "));
+	CHECK(strstr(output, "\"written\": "));
+	CHECK(strstr(output, ".pipe has what was sampled until then\n"));
+	CHECK(strstr(output, "}\nstatus 1\n"));
+	CHECK(!strstr(output, " samples of the guest and "));
+	free(output);
 }
 
 TEST(attach_vm, vms_are_listed)
@@ -585,7 +585,7 @@ TEST(attach_vm, vms_are_listed)
 	end(&vm);
 }
 
-TEST(attach_vm, wrong_usage_says_what_is_right)
+TEST(attach_vm, wrong_usage_reports_what_is_right)
 {
 	struct program tool;
 

@@ -74,23 +74,23 @@ static bool has_ended(const struct side *side)
 	return waitid(P_PID, (id_t)side->qemu, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
 }
 
-static bool has_said(const char *path, const char *text)
+static bool has_printed(const char *path, const char *text)
 {
 	FILE *file = fopen(path, "re");
-	char said[65536];
+	char output[65536];
 
 	if (!file)
 		return false;
-	said[fread(said, 1, sizeof(said) - 1, file)] = '\0';
+	output[fread(output, 1, sizeof(output) - 1, file)] = '\0';
 	fclose(file);
-	return strstr(said, text);
+	return strstr(output, text);
 }
 
 /* Waits until SIDE's guest prints it. Returns false if QEMU has ended, or after a minute. */
 static bool wait_until_it_works(const struct side *side)
 {
 	for (int tries = 0; tries < 3000 && !has_ended(side); tries++) {
-		if (has_said(side->serial, guest->says))
+		if (has_printed(side->serial, guest->banner))
 			return true;
 		usleep(20000);
 	}
@@ -124,7 +124,7 @@ static bool attach(struct side *side)
 }
 
 /* "status" in the answer to COMMAND. */
-static bool status_is(struct side *side, const char *command, const char *wanted)
+static bool status_is(struct side *side, const char *command, const char *expected)
 {
 	json_t *result = NULL;
 	const char *status;
@@ -133,19 +133,19 @@ static bool status_is(struct side *side, const char *command, const char *wanted
 	if (qmp_execute(side->qmp, command, NULL, &result))
 		return false;
 	status = json_string_value(json_object_get(result, "status"));
-	is = status && !strcmp(status, wanted);
+	is = status && !strcmp(status, expected);
 	json_decref(result);
 	return is;
 }
 
-static bool wait_for_status(struct side *side, const char *command, const char *wanted)
+static bool wait_for_status(struct side *side, const char *command, const char *expected)
 {
 	for (int tries = 0; tries < 3000 && !has_ended(side); tries++) {
-		if (status_is(side, command, wanted))
+		if (status_is(side, command, expected))
 			return true;
 		usleep(20000);
 	}
-	FAIL_TEST("%s is not %s", command, wanted);
+	FAIL_TEST("%s is not %s", command, expected);
 	return false;
 }
 
@@ -230,17 +230,17 @@ static bool wait_for_guest(const struct side *side)
 /* Both are on one machine, so their times are of one clock. */
 static void check_recordings(const struct side *from, const struct side *to)
 {
-	struct seen there, here;
+	struct seen before, after;
 
-	read_recording(from->recording, &there);
-	read_recording(to->recording, &here);
-	printf("%llu samples there, %llu here, %.1f ms between them\n",
-	       (unsigned long long)there.samples, (unsigned long long)here.samples,
-	       ((double)here.first - (double)there.last) / 1e6);
-	CHECK(there.samples > 0);
-	CHECK(here.samples > 0);
-	CHECK_EQUAL(there.elsewhere + here.elsewhere, 0);
-	CHECK(there.last < here.first);
+	read_recording(from->recording, &before);
+	read_recording(to->recording, &after);
+	printf("%llu samples before, %llu after, %.1f ms between them\n",
+	       (unsigned long long)before.samples, (unsigned long long)after.samples,
+	       ((double)after.first - (double)before.last) / 1e6);
+	CHECK(before.samples > 0);
+	CHECK(after.samples > 0);
+	CHECK_EQUAL(before.elsewhere + after.elsewhere, 0);
+	CHECK(before.last < after.first);
 	if (!guest->initrd)
 		return;
 	migrated_guest_check_names(from->recording);

@@ -64,14 +64,14 @@ static bool add_slot(const struct own_vm *own, uint32_t slot, uint64_t gpa, uint
 	return !ioctl(own->vm, KVM_SET_USER_MEMORY_REGION, &region);
 }
 
-TEST(attach_own_vm, a_vm_with_two_descriptors_is_one)
+TEST(attach_own_vm, a_vm_with_two_descriptors_is_listed_once)
 {
 	struct vmm_process *process = NULL;
 	struct own_vm own, other;
 	int copy;
 
 	if (!make(&own))
-		SKIP("/dev/kvm can not make a VM here");
+		SKIP("/dev/kvm cannot create a VM here");
 	copy = fcntl(own.vm, F_DUPFD_CLOEXEC, 0);
 	CHECK_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	if (process)
@@ -92,7 +92,7 @@ static void *wait_for_end(void *pipe_end)
 }
 
 /* A change tells the attach thread to scan for vCPUs again. */
-TEST(attach_own_vm, the_size_of_a_process_tells_of_threads_and_descriptors)
+TEST(attach_own_vm, the_size_of_a_process_changes_with_threads_and_descriptors)
 {
 	struct vmm_process *process = NULL;
 	struct vmm_process_size before, with_thread, with_descriptors, after;
@@ -101,7 +101,7 @@ TEST(attach_own_vm, the_size_of_a_process_tells_of_threads_and_descriptors)
 	int ends[2];
 
 	if (!make(&own))
-		SKIP("/dev/kvm can not make a VM here");
+		SKIP("/dev/kvm cannot create a VM here");
 	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	usleep(20000); /* threads of earlier tests have ended */
 	before = vmm_process_size(process);
@@ -129,7 +129,7 @@ TEST(attach_own_vm, the_cpu_time_of_a_process_is_what_it_used)
 	uint64_t before;
 
 	if (!make(&own))
-		SKIP("/dev/kvm can not make a VM here");
+		SKIP("/dev/kvm cannot create a VM here");
 	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	before = vmm_process_cpu_time(process);
 	CHECK(before > 0);
@@ -152,7 +152,7 @@ static int find_slots(const struct vmm_process *process, struct vmm_slot *slots)
 	return count;
 }
 
-TEST(attach_own_vm, the_large_slots_of_very_many_are_told)
+TEST(attach_own_vm, the_largest_of_many_slots_are_reported)
 {
 	static struct vmm_slot slots[VMM_SLOTS_MAX];
 	struct vmm_process *process = NULL;
@@ -160,14 +160,14 @@ TEST(attach_own_vm, the_large_slots_of_very_many_are_told)
 	int count;
 
 	if (!make(&own))
-		SKIP("/dev/kvm can not make a VM here");
+		SKIP("/dev/kvm cannot create a VM here");
 	CHECK(add_slot(&own, 0, 0, LARGE_SLOT));
 	REQUIRE_EQUAL(vmm_process_open(&process, getpid(), 0), 0);
 	count = find_slots(process, slots);
 	if (count == -ENOTSUP || count == -EACCES) {
 		vmm_process_close(process);
 		unmake(&own);
-		SKIP("BPF can not be used here: %s", error_message());
+		SKIP("BPF cannot be used here: %s", error_message());
 	}
 	CHECK_EQUAL(count, 1);
 	for (uint32_t i = 1; i <= SMALL_SLOTS; i++)
@@ -182,13 +182,13 @@ TEST(attach_own_vm, the_large_slots_of_very_many_are_told)
 }
 
 /* A vCPU that cannot be sampled is retried with each scan. */
-TEST(attach_own_vm, a_vcpu_that_is_closed_leaves_its_room_in_the_map_to_the_next)
+TEST(attach_own_vm, a_closed_vcpu_frees_its_map_slot_for_the_next)
 {
 	struct bpf_vm_vcpu first, refused, next;
 	struct bpf_vm *vm;
 
 	if (bpf_vm_open(&vm))
-		SKIP("BPF can not be used here: %.200s", error_message());
+		SKIP("BPF cannot be used here: %.200s", error_message());
 	bpf_vm_reserve(vm, 2);
 	REQUIRE_EQUAL(bpf_vcpu_open(vm, &first, 4), 0);
 	for (int i = 0; i < 3; i++) {

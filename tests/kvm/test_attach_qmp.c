@@ -126,10 +126,10 @@ static void end(struct emulated *vm)
 /* 3 points, or five standard deviations if there is not enough time for that number of samples. */
 static bool is_near(int function, double share, double samples)
 {
-	double wanted = truth[function];
-	double deviation = sqrt(wanted * (1 - wanted) / samples);
+	double expected = truth[function];
+	double deviation = sqrt(expected * (1 - expected) / samples);
 
-	return fabs(share - wanted) <=
+	return fabs(share - expected) <=
 	       (samples >= SAMPLES_FOR_3_POINTS ? 0.03 : fmax(0.03, 5 * deviation));
 }
 
@@ -152,13 +152,13 @@ static bool are_near(const struct shares *shares)
 	return true;
 }
 
-static void check_shares(const struct shares *shares, const char *said)
+static void check_shares(const struct shares *shares, const char *output)
 {
 	CHECK_EQUAL(shares->other, 0);
 	if (shares->samples < 30 || !are_near(shares))
 		FAIL_TEST("%.0f, %.0f and %.0f of %.0f samples, %.0f of equal weight:\n%s",
 			  shares->counts[0], shares->counts[1], shares->counts[2], shares->samples,
-			  effective(shares), said);
+			  effective(shares), output);
 }
 
 /* A share may be off by chance, which more samples correct. */
@@ -247,7 +247,7 @@ static void check_functions(const char *path)
 	if (report.status || !strstr(report.text, "[kernel.kallsyms]") ||
 	    !(strstr(report.text, " delay_") || strstr(report.text, " panic ") ||
 	      strstr(report.text, " __const_udelay ")))
-		FAIL_TEST("not what a panicked kernel does:\n%s", report.text);
+		FAIL_TEST("not the profile of a panicked kernel:\n%s", report.text);
 }
 
 static void attach_to_domain(struct libvirt_daemon *libvirt)
@@ -325,7 +325,7 @@ static void follow_domain(struct libvirt_daemon *libvirt)
 	CHECK(!unlink(path));
 }
 
-TEST(attach_qmp, functions_of_a_domain_are_named_until_it_ends)
+TEST(attach_qmp, functions_of_a_domain_are_symbolized_until_it_ends)
 {
 	/* The kernel uses only one of any number of vCPUs; more would make it boot for longer. */
 	static const struct libvirt_domain domain = { .vcpus_max = 12,

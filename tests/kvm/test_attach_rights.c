@@ -115,11 +115,11 @@ static void check_backend(const char *backend)
 	unlink("build/test-attach-rights.data");
 }
 
-TEST(attach_rights, what_is_not_needed_is_given_up)
+TEST(attach_rights, unneeded_rights_are_dropped)
 {
 	GUEST_REQUIRED();
 	if (is_unprivileged())
-		SKIP("there are no rights here that could be given up");
+		SKIP("there are no rights to drop here");
 	check_backend("auto");
 	check_backend("ptrace");
 }
@@ -152,7 +152,7 @@ TEST(attach_rights, files_of_other_users_can_still_be_written)
 	char directory[] = "/tmp/kvmscope-rights-XXXXXX", path[64];
 
 	if (is_unprivileged())
-		SKIP("there are no rights here that could be given up");
+		SKIP("there are no rights to drop here");
 	REQUIRE(mkdtemp(directory) != NULL);
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
 	CHECK_EQUAL(keep_in_child(path), 0);
@@ -194,7 +194,7 @@ static void check_vm_of_other_user(pid_t vm, const char *backend)
 }
 
 /* As QEMU under libvirt: vCPUs are scanned again after the capabilities have been dropped. */
-TEST(attach_rights, vms_of_other_users_are_sampled_on)
+TEST(attach_rights, sampling_of_vms_of_other_users_continues)
 {
 	char path[PATH_MAX], command[PATH_MAX + 512], text[64] = "";
 	FILE *output;
@@ -203,7 +203,7 @@ TEST(attach_rights, vms_of_other_users_are_sampled_on)
 	GUEST_REQUIRED();
 	if (is_unprivileged() ||
 	    system(AS_OTHER_USER " true 2> /dev/null")) /* NOLINT(cert-env33-c) */
-		SKIP("nobody can be another user here");
+		SKIP("changing to another user is not possible here");
 	program_path(path);
 	snprintf(
 		command, sizeof(command),
@@ -224,7 +224,7 @@ TEST(attach_rights, vms_of_other_users_are_sampled_on)
 }
 
 /* This process has more capabilities, so its descriptors can be listed but not inspected. */
-TEST(attach_rights, without_them_a_process_is_not_said_to_run_no_vm)
+TEST(attach_rights, without_rights_a_process_is_not_reported_as_having_no_vm)
 {
 	static const char no_rights[] = "setpriv --inh-caps=-all --bounding-set=-all";
 	char path[PATH_MAX], command[PATH_MAX + 128], text[512];
@@ -232,7 +232,7 @@ TEST(attach_rights, without_them_a_process_is_not_said_to_run_no_vm)
 
 	snprintf(command, sizeof(command), "%s true 2> /dev/null", no_rights);
 	if (is_unprivileged() || system(command)) /* NOLINT(cert-env33-c): the test's own command */
-		SKIP("there are no rights here that could be given up");
+		SKIP("there are no rights to drop here");
 	program_path(path);
 	snprintf(command, sizeof(command), "%s '%s' attach --pid %d 2>&1", no_rights, path,
 		 getpid());

@@ -180,10 +180,9 @@ TEST(attach_vms, each_vm_of_a_process_is_attached_to_by_itself)
 {
 	static struct two_vms vms;
 
-	if (!bare_guest_possible())
-		SKIP("/dev/kvm can not be opened");
+	BARE_GUEST_REQUIRED();
 	if (!may_mount())
-		SKIP("debugfs can not be mounted here, so KVM does not tell of its VMs");
+		SKIP("debugfs cannot be mounted here, so KVM does not report its VMs");
 	REQUIRE_EQUAL(start(&vms, 0), 0);
 	REQUIRE_EQUAL(start(&vms, 1), 0);
 	check_list(&vms);
@@ -228,10 +227,9 @@ static void check_company(const char *way)
 			  seen.wrong);
 }
 
-TEST(attach_vms, one_that_comes_is_not_taken_for_the_one_that_is_sampled)
+TEST(attach_vms, a_new_vm_is_not_confused_with_the_sampled_one)
 {
-	if (!bare_guest_possible())
-		SKIP("/dev/kvm can not be opened");
+	BARE_GUEST_REQUIRED();
 	check_company("perf");
 	check_company("bpf");
 }

@@ -43,14 +43,14 @@ TEST(boot, guest_by_multiboot_elf64)
 	says_hello(BOOT_MULTIBOOT, GUEST_IMAGE_MULTIBOOT64);
 }
 
-TEST(boot, protocol_is_found)
+TEST(boot, protocol_is_detected)
 {
 	GUEST_REQUIRED();
 	says_hello(BOOT_AUTO, GUEST_IMAGE);
 	says_hello(BOOT_AUTO, GUEST_IMAGE_MULTIBOOT);
 }
 
-TEST(boot, debug_exit_value_is_whole)
+TEST(boot, debug_exit_value_is_complete)
 {
 	struct guest_run run = { .append = "program=hello exit=0xdeadbeef" };
 
@@ -145,7 +145,7 @@ TEST(boot, ends_by_reset)
  * CPUs wait for INIT and SIPI again. Memory, debug registers, LAPIC and MSRs are as at the first
  * start.
  */
-TEST(boot, resets_start_it_anew)
+TEST(boot, resets_restart_it)
 {
 	struct guest_run run = { .append = "program=resets cpus=3 boots=3",
 				 .cpus = 3,
@@ -163,14 +163,14 @@ TEST(boot, triple_fault_is_reported_with_registers)
 	ends_by("program=crash", VCPU_END_SHUTDOWN, "rax 123456789abcdef0");
 }
 
-TEST(boot, unknown_instruction_is_named)
+TEST(boot, unknown_instruction_is_reported)
 {
 	struct guest_run run = { .append = "program=xrstor" };
 
 	GUEST_REQUIRED();
 	guest_run(&run);
 	if (run.result.end == VCPU_END_DEBUG_EXIT)
-		SKIP("this KVM runs guest kernel code natively: XRSTOR at CPL 0 is no error here");
+		SKIP("this KVM runs guest kernel code natively: XRSTOR at CPL 0 does not fail");
 	CHECK_EQUAL(run.result.end, VCPU_END_INTERNAL_ERROR);
 	CHECK(strstr(run.result.message, "does not know XRSTOR; see kvmscope doctor"));
 	CHECK(strstr(run.result.message, "bytes: 0f ae"));

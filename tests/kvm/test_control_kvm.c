@@ -99,7 +99,7 @@ static uint64_t cpu_time(const struct controlled *run)
 	}
 	globfree(&threads);
 	if (!file || fscanf(file, "%llu", &time) != 1)
-		FAIL_TEST("the vCPU's thread can not be looked at");
+		FAIL_TEST("cannot read the schedstat of the vCPU thread");
 	if (file)
 		fclose(file);
 	return time;
@@ -170,27 +170,27 @@ static void check_part(const struct part *part)
 	if (!part->tick)
 		CHECK_EQUAL(part->samples, 0);
 	else if (fabs(share - 1) > 0.2)
-		FAIL_TEST("%llu samples at a tick of %llu ns stand for %.2f of the CPU time",
+		FAIL_TEST("%llu samples at a tick of %llu ns have a weight of %.2f of the CPU time",
 			  (unsigned long long)part->samples, (unsigned long long)part->tick, share);
 }
 
 static void check_report(const struct controlled *run)
 {
-	static const char wanted[] = "# Event    cpu-clock, 1000 Hz requested, ";
+	static const char expected[] = "# Event    cpu-clock, 1000 Hz requested, ";
 	char command[256], line[256];
 	FILE *report;
-	bool told = false;
+	bool found = false;
 
 	snprintf(command, sizeof(command), "build/kvmscope report -i %s", run->output);
 	report = popen(command, "r");
 	while (report && fgets(line, sizeof(line), report))
-		told |= !strncmp(line, wanted, strlen(wanted));
+		found |= !strncmp(line, expected, strlen(expected));
 	CHECK(report && !pclose(report));
-	CHECK(told);
+	CHECK(found);
 }
 
 /* However long a command takes on a busy machine, at most one sample may follow it. */
-TEST(ctl, pause_and_frequency_hold_at_once_and_periods_stay_right)
+TEST(ctl, pause_and_frequency_apply_at_once_with_correct_periods)
 {
 	struct part parts[PARTS];
 	struct controlled run;
@@ -213,7 +213,7 @@ TEST(ctl, pause_and_frequency_hold_at_once_and_periods_stay_right)
 	unlink(run.output);
 }
 
-TEST(ctl, a_run_says_how_it_stands)
+TEST(ctl, a_run_reports_its_status)
 {
 	struct controlled run;
 
@@ -228,7 +228,7 @@ TEST(ctl, a_run_says_how_it_stands)
 	unlink(run.output);
 }
 
-TEST(ctl, a_run_that_waits_for_a_line_can_be_told_before)
+TEST(ctl, a_run_that_waits_for_a_line_can_be_resumed_earlier)
 {
 	struct controlled run;
 
@@ -241,7 +241,7 @@ TEST(ctl, a_run_that_waits_for_a_line_can_be_told_before)
 	unlink(run.output);
 }
 
-TEST(ctl, a_run_without_a_profile_has_none_to_change)
+TEST(ctl, a_run_without_a_profile_refuses_changes_to_it)
 {
 	struct controlled run;
 
@@ -284,7 +284,7 @@ static void wait_for_list(const struct controlled *run, const char *text)
 			return;
 		usleep(10000);
 	}
-	FAIL_TEST("bp list does not come to show '%s'", text);
+	FAIL_TEST("bp list never shows '%s'", text);
 }
 
 static unsigned int events_of(const char *path)
@@ -357,7 +357,7 @@ TEST(ctl, breakpoints_are_added_and_removed)
 }
 
 /* Checks the pending watch, if perf is installed. */
-static void check_stands_still(const char *path)
+static void check_pending_watch(const char *path)
 {
 	char command[256];
 
@@ -372,7 +372,7 @@ static void check_stands_still(const char *path)
  * The recorder has not written a file yet: the file that it writes later has the watches of that
  * time.
  */
-TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
+TEST(ctl, breakpoints_can_be_added_to_a_flight_recorder)
 {
 	struct program program;
 	struct controlled run;
@@ -388,14 +388,14 @@ TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
 	CHECK_EQUAL(events_of(run.output), 3);
-	check_stands_still(run.output);
+	check_pending_watch(run.output);
 	check_ctl(&run, "bp remove 0", 0, "watch 0");
 	stop(&run);
 	unlink(run.output);
 }
 
 /* Uses its own runtime directory, in which there is no other run. */
-TEST(ctl, runs_are_found_by_name)
+TEST(ctl, runs_are_selected_by_name)
 {
 	char directory[] = "/tmp/kvmscope-ctl-XXXXXX", path[64];
 	const char *before = getenv("XDG_RUNTIME_DIR");
@@ -449,7 +449,7 @@ TEST(ctl, runs_are_found_by_name)
 }
 
 /* A run continues without the default socket, but not without one that was requested. */
-TEST(ctl, a_run_goes_on_without_the_usual_socket)
+TEST(ctl, a_run_continues_without_the_default_socket)
 {
 	const char *before = getenv("XDG_RUNTIME_DIR");
 	struct program run;
@@ -476,7 +476,7 @@ TEST(ctl, a_run_goes_on_without_the_usual_socket)
 		unsetenv("XDG_RUNTIME_DIR");
 }
 
-TEST(ctl, wrong_usage_says_what_is_right)
+TEST(ctl, wrong_usage_reports_what_is_right)
 {
 	program_refuses("ctl", "a command is missing");
 	program_refuses("ctl dance", "there is no command 'dance'");

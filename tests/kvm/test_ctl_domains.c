@@ -70,7 +70,7 @@ static void end(struct fake_daemon *daemon)
 	CHECK_EQUAL(system(command), 0); /* NOLINT(cert-env33-c): the test's own command */
 }
 
-TEST(ctl_domains, a_recording_that_is_renamed_meanwhile_is_printed_as_it_is_called_then)
+TEST(ctl_domains, a_recording_renamed_meanwhile_is_printed_with_its_new_name)
 {
 	struct fake_daemon daemon;
 	struct program program;
@@ -87,7 +87,7 @@ TEST(ctl_domains, a_recording_that_is_renamed_meanwhile_is_printed_as_it_is_call
 }
 
 /* As in kvmscope report -i "$(kvmscope ctl dump web)": the reported name is used later. */
-TEST(ctl_domains, a_recording_that_was_renamed_is_reported_by_the_name_that_was_printed)
+TEST(ctl_domains, a_renamed_recording_is_found_by_its_previous_name)
 {
 	struct fake_daemon daemon;
 	struct program program;

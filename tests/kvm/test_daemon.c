@@ -96,7 +96,7 @@ TEST(daemon, domains_that_ask_are_profiled_for_as_long_as_they_run)
  * Something writes to the directory all the time. An earlier flight recording is not mistaken for a
  * current recording.
  */
-TEST(daemon, a_busy_directory_of_libvirt_is_looked_at)
+TEST(daemon, a_busy_directory_of_libvirt_is_scanned)
 {
 	char path[512], arguments[256];
 	struct program web, tool;
@@ -132,7 +132,7 @@ TEST(daemon, a_busy_directory_of_libvirt_is_looked_at)
 }
 
 /* Each file of an idle VM is empty, and is removed when it expires. */
-TEST(daemon, a_file_without_samples_is_not_the_one_to_read)
+TEST(daemon, a_file_without_samples_is_not_reported)
 {
 	struct program vm, tool;
 	struct daemon_run daemon;
@@ -165,7 +165,7 @@ TEST(daemon, a_file_without_samples_is_not_the_one_to_read)
 }
 
 /* The PID now belongs to another process. */
-TEST(daemon, a_domain_that_a_crash_left_behind_is_none)
+TEST(daemon, a_domain_left_over_by_a_crash_is_ignored)
 {
 	struct daemon_run daemon;
 	struct program vm;
@@ -189,7 +189,7 @@ TEST(daemon, a_domain_that_a_crash_left_behind_is_none)
 	daemon_run_end(&daemon);
 }
 
-TEST(daemon, killed_it_finds_its_domains_again_and_they_run_on)
+TEST(daemon, restarted_after_a_kill_it_finds_its_running_domains)
 {
 	struct daemon_run daemon;
 	struct program vm;
@@ -210,7 +210,7 @@ TEST(daemon, killed_it_finds_its_domains_again_and_they_run_on)
 	daemon_run_end(&daemon);
 }
 
-TEST(daemon, a_new_configuration_holds_if_it_is_a_good_one)
+TEST(daemon, a_valid_new_configuration_is_applied)
 {
 	struct daemon_run daemon;
 	struct program vm;
@@ -246,7 +246,7 @@ TEST(daemon, a_new_configuration_holds_if_it_is_a_good_one)
 }
 
 /* The protocol of sd_notify(3). */
-TEST(daemon, systemd_is_told_when_it_is_ready_and_when_it_ends)
+TEST(daemon, systemd_is_notified_of_start_and_end)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	const struct timeval patience = { .tv_sec = 60 };
@@ -289,7 +289,7 @@ static uint64_t rights_of(pid_t pid, const char *thread, const char *which)
 	return rights;
 }
 
-TEST(daemon, keeps_the_rights_of_its_unit_alone)
+TEST(daemon, keeps_only_the_rights_of_its_unit)
 {
 	const uint64_t kept = 1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE |
 			      1ull << CAP_DAC_OVERRIDE | 1ull << CAP_SYS_RESOURCE |
@@ -323,7 +323,7 @@ TEST(daemon, keeps_the_rights_of_its_unit_alone)
 	daemon_run_end(&daemon);
 }
 
-TEST(daemon, one_has_a_run_directory)
+TEST(daemon, a_run_directory_belongs_to_one_daemon)
 {
 	struct daemon_run daemon;
 	char *log;
@@ -442,7 +442,7 @@ TEST(daemon, a_flight_recorder_is_dumped_by_kvmscope_ctl)
 }
 
 /* That domain's profile may still start, so the command waits for it. */
-TEST(daemon, a_domain_that_is_not_profiled_is_told_from_one_that_does_not_run)
+TEST(daemon, an_unprofiled_domain_is_distinguished_from_one_that_is_not_running)
 {
 	static const struct {
 		const char *domain;
@@ -479,7 +479,7 @@ TEST(daemon, a_flight_recorder_has_the_memory_that_the_host_allows)
 	struct program vm, tool = { 0 };
 	struct daemon_run daemon;
 	char arguments[256];
-	bool told = false;
+	bool reported = false;
 
 	GUEST_REQUIRED();
 	daemon_run_prepare(&daemon, BY_PERF "flight-memory-max = 64K\n");
@@ -487,12 +487,12 @@ TEST(daemon, a_flight_recorder_has_the_memory_that_the_host_allows)
 	if (daemon_run_start(&daemon)) {
 		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock status web",
 			 daemon.run);
-		for (int i = 0; i < 600 && !told; i++) {
+		for (int i = 0; i < 600 && !reported; i++) {
 			usleep(50000);
 			program_run(&tool, arguments);
-			told = strstr(tool.text, "flight-memory-max");
+			reported = strstr(tool.text, "flight-memory-max");
 		}
-		CHECK(told);
+		CHECK(reported);
 	}
 	CHECK(fake_domain_kill(&vm));
 	daemon_run_end(&daemon);
@@ -526,7 +526,7 @@ TEST(daemon, a_flight_recording_leaves_others_their_reserve)
  * Puts a file system of 1 MiB in place of the recordings' directory. A file of another program
  * takes all but 64 KiB.
  */
-TEST(daemon, a_full_disk_harms_nobody)
+TEST(daemon, a_full_disk_does_no_harm)
 {
 	struct program vm;
 	struct daemon_run daemon;
@@ -539,7 +539,7 @@ TEST(daemon, a_full_disk_harms_nobody)
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	if (mount("none", path, "tmpfs", 0, "size=1m,mode=0700")) {
 		daemon_run_end(&daemon);
-		SKIP("a file system can not be mounted here, which takes root");
+		SKIP("mounting a file system requires root");
 	}
 	snprintf(command, sizeof(command), "head -c 983040 /dev/zero > %s/others", path);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */

@@ -27,7 +27,7 @@ static const struct probe_row *find_row(const struct probe_row *rows, size_t cou
 	for (size_t i = 0; i < count; i++)
 		if (!strcmp(rows[i].id, id))
 			return &rows[i];
-	FAIL_TEST("there is no row %s", id);
+	FAIL_TEST("no row %s", id);
 	return &none;
 }
 
@@ -41,13 +41,12 @@ static void check_state(const struct probe_row *rows, size_t count, const char *
 }
 
 /* Known by other measurements on kvm_pvm. */
-TEST(doctor, tells_what_is_known_of_kvm_pvm)
+TEST(doctor, reports_what_is_known_of_kvm_pvm)
 {
 	struct probe_row *rows;
 	size_t count;
 
-	if (access("/dev/kvm", R_OK | W_OK))
-		SKIP("/dev/kvm can not be opened");
+	GUEST_REQUIRED();
 	if (access("/sys/module/kvm_pvm", F_OK))
 		SKIP("this host's KVM is not kvm_pvm");
 	REQUIRE_EQUAL(probe_all(&rows, &count), 0);
@@ -70,7 +69,7 @@ TEST(doctor, tells_what_is_known_of_kvm_pvm)
 	probe_free(rows, count);
 }
 
-TEST(doctor, every_row_says_what_was_found)
+TEST(doctor, every_row_reports_a_result)
 {
 	struct probe_row *rows;
 	size_t count;
@@ -79,7 +78,8 @@ TEST(doctor, every_row_says_what_was_found)
 	CHECK(count >= 15);
 	for (size_t i = 0; i < count; i++) {
 		if (!*rows[i].detail || !*rows[i].lost)
-			FAIL_TEST("row %s has no detail, or does not say what is lost", rows[i].id);
+			FAIL_TEST("row %s has no detail, or does not report what is missing",
+				  rows[i].id);
 		for (size_t j = 0; j < i; j++)
 			CHECK(strcmp(rows[i].id, rows[j].id));
 	}
@@ -111,7 +111,7 @@ static void find(struct probe_row *row)
 	probe_report(row, PROBE_PARTLY, "found %d", 3);
 }
 
-TEST(doctor, probes_that_hang_or_die_cost_their_row_only)
+TEST(doctor, probes_that_hang_or_die_affect_only_their_row)
 {
 	struct probe_row *row = shared_row();
 
@@ -208,7 +208,7 @@ static const char *state_of(json_t *report, const char *way)
 		if (!strcmp(json_string_value(json_object_get(row, "id")), id))
 			return json_string_value(json_object_get(row, "state"));
 	}
-	FAIL_TEST("there is no row %s", id);
+	FAIL_TEST("no row %s", id);
 	return "";
 }
 
@@ -255,7 +255,7 @@ static void check_monitor_of(const char *qemu, const char *state)
 }
 
 /* The backend by a monitor is tried, not just detected. */
-TEST(doctor, a_qemu_whose_monitor_does_not_work_is_told)
+TEST(doctor, a_qemu_without_a_working_monitor_is_reported)
 {
 	check_monitor_of("#!/bin/sh\\nexit 1\\n", "no");
 }
@@ -292,7 +292,7 @@ static void forbid_ptrace(void)
 /*
  * As in some containers: the memory of other processes may be read, but no process can be stopped.
  */
-TEST(doctor, a_sandbox_in_which_nothing_can_be_stopped_is_told)
+TEST(doctor, a_sandbox_in_which_no_process_can_be_stopped_is_reported)
 {
 	int status = -1;
 	pid_t child;
@@ -346,14 +346,14 @@ TEST(doctor, json_agrees_with_the_exit_status_and_attach)
 }
 
 /* /dev/null in place of /dev/kvm can be opened, but is not KVM. */
-TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
+TEST(doctor, host_without_kvm_has_a_report_and_status_4)
 {
 	int status;
 	json_t *report, *row;
 	size_t i;
 
 	if (system("unshare -m true 2>/dev/null") || access("/dev/kvm", F_OK))
-		SKIP("another /dev/kvm can not be put in place without root");
+		SKIP("replacing /dev/kvm requires root");
 	report = run_report(
 		"unshare -m sh -c 'mount --bind /dev/null /dev/kvm && exec %s doctor --json'",
 		&status);
@@ -387,7 +387,7 @@ TEST(doctor, table_fits_a_terminal)
 	CHECK_EQUAL(run_program(": %s; rm build/doctor.text"), 0);
 }
 
-TEST(doctor, table_is_plain_text_where_it_is_no_terminal)
+TEST(doctor, table_is_plain_text_without_a_terminal)
 {
 	CHECK_EQUAL(run_program("%s doctor | grep -q \"$(printf '\\033')\""), 1);
 	CHECK_EQUAL(run_program("%s doctor | grep -q 'KVM device'"), 0);

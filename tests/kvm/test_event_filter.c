@@ -12,13 +12,13 @@
 #include "vmm/kvm/vm.h"
 #include "vmm/pmu/pmu_kernel.h"
 
-TEST(event_filter, KVM_takes_what_the_host_keeps)
+TEST(event_filter, KVM_accepts_the_events_that_the_host_allows)
 {
 	const uint64_t none = 0;
 	struct vm vm;
 
 	if (access("/dev/kvm", R_OK | W_OK))
-		SKIP("/dev/kvm can not be opened");
+		SKIP("/dev/kvm cannot be opened");
 	REQUIRE_EQUAL(vm_create(&vm, 1 << 20), 0);
 	if (vm_capability(&vm, KVM_CAP_PMU_EVENT_FILTER)) {
 		for (unsigned int model = PMU_INTEL; model <= PMU_AMD_CORE; model++)

@@ -152,7 +152,7 @@ TEST(flight_recorder, each_signal_writes_a_file_of_its_window)
 	CHECK(strstr(setting.program.text, "2 flight recordings in"));
 }
 
-TEST(flight_recorder, a_size_holds_what_fits)
+TEST(flight_recorder, a_size_limits_the_recording)
 {
 	struct setting setting;
 	struct seen seen;
@@ -199,7 +199,7 @@ TEST(flight_recorder, dump_names_the_file_when_it_is_complete)
 }
 
 /* A relative name is relative to the user's directory, not the run's. */
-TEST(flight_recorder, dump_writes_the_file_that_is_named)
+TEST(flight_recorder, dump_writes_the_requested_file)
 {
 	char here[256], expected[160];
 	struct setting setting;
@@ -218,7 +218,7 @@ TEST(flight_recorder, dump_writes_the_file_that_is_named)
 	stop(&setting);
 }
 
-TEST(flight_recorder, dump_says_why_it_can_not)
+TEST(flight_recorder, dump_reports_why_it_fails)
 {
 	struct setting setting;
 	struct program program;
@@ -244,7 +244,7 @@ TEST(flight_recorder, dump_says_why_it_can_not)
  * The guest may end before the time after a trigger has passed; its recording is most important
  * then.
  */
-TEST(flight_recorder, who_waits_for_a_file_is_told_of_it_when_the_guest_ends)
+TEST(flight_recorder, a_waiting_dump_gets_its_file_when_the_guest_ends)
 {
 	json_t *arguments, *asked = NULL, *result = NULL;
 	struct setting setting;
@@ -298,7 +298,7 @@ static void check_end(const char *name, int status, const char *kind)
 	unlink(path);
 }
 
-TEST(flight_recorder, a_guest_that_goes_down_leaves_a_file)
+TEST(flight_recorder, a_guest_that_ends_leaves_a_file)
 {
 	GUEST_REQUIRED();
 	check_end("crash", 3, "triple fault");
@@ -306,7 +306,7 @@ TEST(flight_recorder, a_guest_that_goes_down_leaves_a_file)
 	check_end("hello_exit=7", 7, NULL);
 }
 
-TEST(flight_recorder, wrong_usage_says_what_is_right)
+TEST(flight_recorder, wrong_usage_reports_what_is_right)
 {
 	program_refuses("run --kernel x --flight 30",
 			"a time like 30s or 5min, or a size like 64M");

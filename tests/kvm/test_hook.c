@@ -41,7 +41,7 @@
 /* CPU time, which is the bound itself. */
 #define CPU_MS_MAX 20
 
-struct place {
+struct sandbox {
 	char directory[64]; /* is /run/kvmscope to the hook */
 	bool frozen;        /* writes to it block */
 	char hook[256];     /* absolute */
@@ -57,27 +57,27 @@ static bool may_mount(void)
 	return waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
-#define PLACE_REQUIRED(place)                                                                      \
+#define SANDBOX_REQUIRED(sandbox)                                                                  \
 	do {                                                                                       \
 		if (!may_mount())                                                                  \
-			SKIP("a mount namespace can not be had here, which takes root");           \
-		make_place(place);                                                                 \
+			SKIP("creating a mount namespace requires root");                          \
+		make_sandbox(sandbox);                                                             \
 	} while (0)
 
-static void make_place(struct place *place)
+static void make_sandbox(struct sandbox *sandbox)
 {
 	char here[200];
 
-	*place = (struct place){ .directory = "/tmp/kvmscope-hook-XXXXXX" };
-	REQUIRE(mkdtemp(place->directory) != NULL && getcwd(here, sizeof(here)) != NULL);
-	snprintf(place->hook, sizeof(place->hook), "%s/" HOOK, here);
+	*sandbox = (struct sandbox){ .directory = "/tmp/kvmscope-hook-XXXXXX" };
+	REQUIRE(mkdtemp(sandbox->directory) != NULL && getcwd(here, sizeof(here)) != NULL);
+	snprintf(sandbox->hook, sizeof(sandbox->hook), "%s/" HOOK, here);
 }
 
-static void remove_place(const struct place *place)
+static void remove_sandbox(const struct sandbox *sandbox)
 {
 	char command[96];
 
-	snprintf(command, sizeof(command), "rm -rf %s", place->directory);
+	snprintf(command, sizeof(command), "rm -rf %s", sandbox->directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
@@ -90,7 +90,7 @@ static uint64_t now_ms(void)
 }
 
 /* Runs in the child: INPUT is its standard input, OUTPUT gets anything that it writes. */
-static _Noreturn void become_hook(const struct place *place, const char *domain,
+static _Noreturn void become_hook(const struct sandbox *sandbox, const char *domain,
 				  const char *operation, int input, int output)
 {
 	dup2(input, STDIN_FILENO);
@@ -98,9 +98,9 @@ static _Noreturn void become_hook(const struct place *place, const char *domain,
 	dup2(output, STDERR_FILENO);
 	mkdir(HOOK_RUN_DIRECTORY, 0755);
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount(place->directory, HOOK_RUN_DIRECTORY, NULL, MS_BIND, NULL))
+	    mount(sandbox->directory, HOOK_RUN_DIRECTORY, NULL, MS_BIND, NULL))
 		_exit(125);
-	execl(place->hook, "kvmscope", domain, operation, "begin", "-", NULL);
+	execl(sandbox->hook, "kvmscope", domain, operation, "begin", "-", NULL);
 	_exit(127);
 }
 
@@ -120,29 +120,29 @@ static void feed(int fd, const char *text, size_t size)
 }
 
 /* Runs the hook with XML of SIZE bytes. NULL: the pipe stays open and empty. */
-static void run_hook(const struct place *place, const char *domain, const char *operation,
+static void run_hook(const struct sandbox *sandbox, const char *domain, const char *operation,
 		     const char *xml, size_t size)
 {
 	struct rusage before, after;
 	int input[2], output[2], status;
-	bool there = xml && size <= PIPE_BUF;
+	bool fits_pipe = xml && size <= PIPE_BUF;
 	uint64_t begun;
-	char said;
+	char byte;
 	pid_t child;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	REQUIRE(!pipe2(input, O_CLOEXEC) && !pipe2(output, O_CLOEXEC | O_NONBLOCK));
 	getrusage(RUSAGE_CHILDREN, &before);
 	/* It waits for only a few ms, in which a busy machine may not let us write. */
-	if (there)
+	if (fits_pipe)
 		feed(input[1], xml, size);
 	begun = now_ms();
 	fflush(NULL);
 	child = fork();
 	if (!child)
-		become_hook(place, domain, operation, input[0], output[1]);
+		become_hook(sandbox, domain, operation, input[0], output[1]);
 	close(input[0]);
-	if (xml && !there)
+	if (xml && !fits_pipe)
 		feed(input[1], xml, size);
 	REQUIRE_EQUAL(waitpid(child, &status, 0), child);
 	CHECK(now_ms() - begun < WALL_MS_MAX);
@@ -154,42 +154,42 @@ static void run_hook(const struct place *place, const char *domain, const char *
 		close(input[1]);
 	CHECK(WIFEXITED(status));
 	CHECK_EQUAL(WEXITSTATUS(status), 0);
-	while (!place->frozen && waitpid(-1, NULL, 0) > 0)
+	while (!sandbox->frozen && waitpid(-1, NULL, 0) > 0)
 		; /* on a busy machine it may have left a child to deliver the message */
-	CHECK(read(output[0], &said, 1) < 0 && errno == EAGAIN); /* no output */
+	CHECK(read(output[0], &byte, 1) < 0 && errno == EAGAIN); /* no output */
 	close(output[0]);
 	close(output[1]);
 }
 
-struct taken {
+struct received {
 	unsigned int count;
 	char domain[HOOK_WORD_MAX], operation[HOOK_WORD_MAX];
 	size_t xml_size;
 	uint64_t first_number; /* the number at the end of the domain's name, if any */
 };
 
-static void take(void *context, const struct hook_message *message)
+static void receive(void *context, const struct hook_message *message)
 {
-	struct taken *taken = context;
+	struct received *received = context;
 
-	if (!taken->count++ && strchr(message->domain, '-'))
-		taken->first_number = strtoull(strrchr(message->domain, '-') + 1, NULL, 10);
-	snprintf(taken->domain, sizeof(taken->domain), "%s", message->domain);
-	snprintf(taken->operation, sizeof(taken->operation), "%s", message->operation);
-	taken->xml_size = message->xml_size;
+	if (!received->count++ && strchr(message->domain, '-'))
+		received->first_number = strtoull(strrchr(message->domain, '-') + 1, NULL, 10);
+	snprintf(received->domain, sizeof(received->domain), "%s", message->domain);
+	snprintf(received->operation, sizeof(received->operation), "%s", message->operation);
+	received->xml_size = message->xml_size;
 }
 
 /*
  * Receives everything that a daemon which starts now would get. Returns the number of dropped
  * messages.
  */
-static uint64_t take_all(const struct place *place, struct taken *taken)
+static uint64_t receive_all(const struct sandbox *sandbox, struct received *received)
 {
 	struct hook_inbox *inbox;
 	uint64_t dropped;
 
-	*taken = (struct taken){ 0 };
-	if (hook_inbox_open(&inbox, place->directory, take, taken)) {
+	*received = (struct received){ 0 };
+	if (hook_inbox_open(&inbox, sandbox->directory, receive, received)) {
 		FAIL_TEST("no inbox: %s", error_message());
 		return 0;
 	}
@@ -201,61 +201,61 @@ static uint64_t take_all(const struct place *place, struct taken *taken)
 
 TEST(hook, without_a_daemon_messages_wait_for_it)
 {
-	struct taken taken;
-	struct place place;
+	struct received received;
+	struct sandbox sandbox;
 
-	PLACE_REQUIRED(&place);
-	run_hook(&place, "web", "prepare", XML, strlen(XML)); /* not a running domain yet */
-	run_hook(&place, "web", "started", XML, strlen(XML));
-	run_hook(&place, "web", "stopped", XML, strlen(XML));
-	CHECK_EQUAL(take_all(&place, &taken), 0);
-	CHECK_EQUAL(taken.count, 2);
-	CHECK_STRING(taken.domain, "web");
-	CHECK_STRING(taken.operation, "stopped");
-	CHECK_EQUAL(taken.xml_size, strlen(XML));
-	CHECK_EQUAL(take_all(&place, &taken), 0);
-	CHECK_EQUAL(taken.count, 0);
-	remove_place(&place);
+	SANDBOX_REQUIRED(&sandbox);
+	run_hook(&sandbox, "web", "prepare", XML, strlen(XML)); /* not a running domain yet */
+	run_hook(&sandbox, "web", "started", XML, strlen(XML));
+	run_hook(&sandbox, "web", "stopped", XML, strlen(XML));
+	CHECK_EQUAL(receive_all(&sandbox, &received), 0);
+	CHECK_EQUAL(received.count, 2);
+	CHECK_STRING(received.domain, "web");
+	CHECK_STRING(received.operation, "stopped");
+	CHECK_EQUAL(received.xml_size, strlen(XML));
+	CHECK_EQUAL(receive_all(&sandbox, &received), 0);
+	CHECK_EQUAL(received.count, 0);
+	remove_sandbox(&sandbox);
 }
 
-TEST(hook, a_daemon_is_told_at_once)
+TEST(hook, a_running_daemon_gets_messages_at_once)
 {
 	struct hook_inbox *inbox;
-	struct taken taken = { 0 };
-	struct place place;
+	struct received received = { 0 };
+	struct sandbox sandbox;
 	char spool[96];
 
-	PLACE_REQUIRED(&place);
-	REQUIRE_EQUAL(hook_inbox_open(&inbox, place.directory, take, &taken), 0);
-	run_hook(&place, "web", "started", XML, strlen(XML));
+	SANDBOX_REQUIRED(&sandbox);
+	REQUIRE_EQUAL(hook_inbox_open(&inbox, sandbox.directory, receive, &received), 0);
+	run_hook(&sandbox, "web", "started", XML, strlen(XML));
 	hook_inbox_read(inbox);
-	CHECK_EQUAL(taken.count, 1);
-	CHECK_STRING(taken.operation, "started");
-	CHECK_EQUAL(taken.xml_size, strlen(XML));
-	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, place.directory);
+	CHECK_EQUAL(received.count, 1);
+	CHECK_STRING(received.operation, "started");
+	CHECK_EQUAL(received.xml_size, strlen(XML));
+	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, sandbox.directory);
 	CHECK(access(spool, F_OK));
 	hook_inbox_close(inbox);
-	remove_place(&place);
+	remove_sandbox(&sandbox);
 }
 
 /*
  * The daemon listens but does not read: messages for which its socket has no room go to the spool,
  * which drops its oldest.
  */
-TEST(hook, a_hung_daemon_holds_up_nobody)
+TEST(hook, a_hung_daemon_delays_no_hook)
 {
 	enum { MESSAGES = HOOK_SPOOL_MAX + 40 };
 	struct hook_inbox *hung;
-	struct taken taken = { 0 };
-	struct place place;
+	struct received received = { 0 };
+	struct sandbox sandbox;
 	char domain[32];
 	uint64_t dropped;
 
-	PLACE_REQUIRED(&place);
-	REQUIRE_EQUAL(hook_inbox_open(&hung, place.directory, take, &taken), 0);
+	SANDBOX_REQUIRED(&sandbox);
+	REQUIRE_EQUAL(hook_inbox_open(&hung, sandbox.directory, receive, &received), 0);
 	for (int i = 0; i < MESSAGES; i++) {
 		snprintf(domain, sizeof(domain), "web-%d", i);
-		run_hook(&place, domain, "started", XML, strlen(XML));
+		run_hook(&sandbox, domain, "started", XML, strlen(XML));
 	}
 	dropped = hook_inbox_dropped(hung);
 	/*
@@ -264,145 +264,145 @@ TEST(hook, a_hung_daemon_holds_up_nobody)
 	 */
 	for (int i = 0; i <= MESSAGES / HOOK_SPOOL_MAX; i++)
 		hook_inbox_read(hung);
-	CHECK_EQUAL(taken.count + dropped, MESSAGES);
-	CHECK(taken.count >= HOOK_SPOOL_MAX);
+	CHECK_EQUAL(received.count + dropped, MESSAGES);
+	CHECK(received.count >= HOOK_SPOOL_MAX);
 	hook_inbox_close(hung);
-	remove_place(&place);
+	remove_sandbox(&sandbox);
 }
 
 TEST(hook, the_spool_is_bounded_and_the_oldest_go)
 {
 	enum { MESSAGES = HOOK_SPOOL_MAX + 7 };
-	struct taken taken;
-	struct place place;
+	struct received received;
+	struct sandbox sandbox;
 	char domain[32];
 
-	PLACE_REQUIRED(&place);
+	SANDBOX_REQUIRED(&sandbox);
 	for (int i = 0; i < MESSAGES; i++) {
 		snprintf(domain, sizeof(domain), "web-%d", i);
-		run_hook(&place, domain, "started", "", 0);
+		run_hook(&sandbox, domain, "started", "", 0);
 	}
-	CHECK_EQUAL(take_all(&place, &taken), 7);
-	CHECK_EQUAL(taken.count, HOOK_SPOOL_MAX);
-	CHECK_EQUAL(taken.first_number, 7);
-	remove_place(&place);
+	CHECK_EQUAL(receive_all(&sandbox, &received), 7);
+	CHECK_EQUAL(received.count, HOOK_SPOOL_MAX);
+	CHECK_EQUAL(received.first_number, 7);
+	remove_sandbox(&sandbox);
 }
 
-TEST(hook, xml_that_is_too_much_or_never_comes_is_left_out)
+TEST(hook, xml_that_is_too_large_or_missing_is_left_out)
 {
 	size_t size = 10 << 20;
 	char *large = malloc(size);
-	struct taken taken;
-	struct place place;
+	struct received received;
+	struct sandbox sandbox;
 
 	if (large)
 		memset(large, 'x', size);
-	PLACE_REQUIRED(&place);
-	run_hook(&place, "web", "started", large, size);
-	take_all(&place, &taken);
-	CHECK_EQUAL(taken.count, 1);
-	CHECK_EQUAL(taken.xml_size, 0);
-	run_hook(&place, "web", "started", NULL, 0);
-	take_all(&place, &taken);
-	CHECK_EQUAL(taken.count, 1);
-	CHECK_STRING(taken.domain, "web");
-	CHECK_EQUAL(taken.xml_size, 0);
+	SANDBOX_REQUIRED(&sandbox);
+	run_hook(&sandbox, "web", "started", large, size);
+	receive_all(&sandbox, &received);
+	CHECK_EQUAL(received.count, 1);
+	CHECK_EQUAL(received.xml_size, 0);
+	run_hook(&sandbox, "web", "started", NULL, 0);
+	receive_all(&sandbox, &received);
+	CHECK_EQUAL(received.count, 1);
+	CHECK_STRING(received.domain, "web");
+	CHECK_EQUAL(received.xml_size, 0);
 	free(large);
-	remove_place(&place);
+	remove_sandbox(&sandbox);
 }
 
 /* This limits the host memory of 128 waiting messages. */
-TEST(hook, what_waits_is_small)
+TEST(hook, waiting_messages_are_small)
 {
 	size_t size = 4 * HOOK_QUEUED_MAX;
 	char *large = malloc(size);
-	struct taken taken;
-	struct place place;
+	struct received received;
+	struct sandbox sandbox;
 
 	if (large)
 		memset(large, 'x', size);
-	PLACE_REQUIRED(&place);
-	run_hook(&place, "web", "started", large, size);
-	take_all(&place, &taken);
-	CHECK_EQUAL(taken.count, 1);
-	CHECK_STRING(taken.domain, "web");
-	CHECK_EQUAL(taken.xml_size, 0);
+	SANDBOX_REQUIRED(&sandbox);
+	run_hook(&sandbox, "web", "started", large, size);
+	receive_all(&sandbox, &received);
+	CHECK_EQUAL(received.count, 1);
+	CHECK_STRING(received.domain, "web");
+	CHECK_EQUAL(received.xml_size, 0);
 	free(large);
-	remove_place(&place);
+	remove_sandbox(&sandbox);
 }
 
-TEST(hook, no_place_to_write_is_no_failure)
+TEST(hook, failure_to_write_is_ignored)
 {
 	char name[HOOK_WORD_MAX + 10];
-	struct taken taken;
-	struct place place;
+	struct received received;
+	struct sandbox sandbox;
 	char spool[96];
 
-	PLACE_REQUIRED(&place);
+	SANDBOX_REQUIRED(&sandbox);
 	memset(name, 'n', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
-	run_hook(&place, name, "started", XML, strlen(XML));
-	run_hook(&place, "", "started", XML, strlen(XML));
-	take_all(&place, &taken);
-	CHECK_EQUAL(taken.count, 0);
+	run_hook(&sandbox, name, "started", XML, strlen(XML));
+	run_hook(&sandbox, "", "started", XML, strlen(XML));
+	receive_all(&sandbox, &received);
+	CHECK_EQUAL(received.count, 0);
 	/* A file of another program, a directory that others may write to, a full file system. */
-	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, place.directory);
+	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, sandbox.directory);
 	rmdir(spool);
 	close(open(spool, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-	run_hook(&place, "web", "started", XML, strlen(XML));
+	run_hook(&sandbox, "web", "started", XML, strlen(XML));
 	CHECK(!unlink(spool));
 	CHECK(!mkdir(spool, 0700) && !chmod(spool, 0777));
-	run_hook(&place, "web", "started", XML, strlen(XML));
-	take_all(&place, &taken);
-	CHECK_EQUAL(taken.count, 0);
+	run_hook(&sandbox, "web", "started", XML, strlen(XML));
+	receive_all(&sandbox, &received);
+	CHECK_EQUAL(received.count, 0);
 	CHECK(!chmod(spool, 0700));
 	CHECK(!mount("none", spool, "tmpfs", 0, "size=4k,mode=0700,nr_inodes=3"));
-	run_hook(&place, "web", "started", XML, strlen(XML));
-	run_hook(&place, "web", "stopped", XML, strlen(XML));
-	run_hook(&place, "web", "release", XML, strlen(XML));
+	run_hook(&sandbox, "web", "started", XML, strlen(XML));
+	run_hook(&sandbox, "web", "stopped", XML, strlen(XML));
+	run_hook(&sandbox, "web", "release", XML, strlen(XML));
 	CHECK(!umount(spool));
-	remove_place(&place);
+	remove_sandbox(&sandbox);
 }
 
 /* A frozen file system, on which a writer blocks and no signal ends it. */
 TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
 {
 	char command[512];
-	struct place place;
+	struct sandbox sandbox;
 	pid_t thaw;
 
-	PLACE_REQUIRED(&place);
+	SANDBOX_REQUIRED(&sandbox);
 	snprintf(
 		command, sizeof(command),
 		"exec 2>/dev/null; d=%s; truncate -s 2M $d.disk && PATH=$PATH:/sbin mkfs.ext4 -q $d.disk && "
 		"mount -o loop $d.disk $d && mkdir -m 700 $d/" HOOK_SPOOL " && fsfreeze -f $d",
-		place.directory);
+		sandbox.directory);
 	if (system(command)) { /* NOLINT(cert-env33-c): the test's own command */
 		snprintf(command, sizeof(command), "umount %s 2>/dev/null; rm -f %s.disk",
-			 place.directory, place.directory);
+			 sandbox.directory, sandbox.directory);
 		CHECK(system(command) >= 0); /* NOLINT(cert-env33-c): the test's own command */
-		remove_place(&place);
-		SKIP("no file system can be mounted from a file and frozen here");
+		remove_sandbox(&sandbox);
+		SKIP("cannot mount and freeze a file system here");
 	}
 	thaw = fork();
 	if (!thaw) {
 		sleep(2 * WALL_MS_MAX / 1000); /* a hook that blocks is too late, but ends */
-		execlp("fsfreeze", "fsfreeze", "-u", place.directory, NULL);
+		execlp("fsfreeze", "fsfreeze", "-u", sandbox.directory, NULL);
 		_exit(127);
 	}
-	place.frozen = true;
-	run_hook(&place, "web", "started", XML, strlen(XML));
+	sandbox.frozen = true;
+	run_hook(&sandbox, "web", "started", XML, strlen(XML));
 	kill(thaw, SIGKILL);
 	waitpid(thaw, NULL, 0);
-	snprintf(command, sizeof(command), "fsfreeze -u %s 2>/dev/null", place.directory);
+	snprintf(command, sizeof(command), "fsfreeze -u %s 2>/dev/null", sandbox.directory);
 	CHECK(system(command) >= 0); /* NOLINT(cert-env33-c): the test's own command */
 	while (waitpid(-1, NULL, 0) > 0)
 		; /* blocked writers */
 	snprintf(command, sizeof(command),
 		 "for i in 1 2 3 4 5 6 7 8 9; do umount %s && break; sleep 1; done; rm %s.disk",
-		 place.directory, place.directory);
+		 sandbox.directory, sandbox.directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
-	remove_place(&place);
+	remove_sandbox(&sandbox);
 }
 
 static void leave_unfinished(const char *spool, const char *name, time_t age)
@@ -417,24 +417,24 @@ static void leave_unfinished(const char *spool, const char *name, time_t age)
 }
 
 /* One that was killed, or whose disk blocked, while it wrote; and one that is being written now. */
-TEST(hook, what_it_could_not_finish_does_not_stay)
+TEST(hook, unfinished_messages_are_removed)
 {
-	struct place place;
-	struct taken taken;
+	struct sandbox sandbox;
+	struct received received;
 	char spool[96], path[128];
 
-	make_place(&place);
-	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, place.directory);
+	make_sandbox(&sandbox);
+	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, sandbox.directory);
 	CHECK(!mkdir(spool, 0700));
 	leave_unfinished(spool, ".000000000001.000000001-1", 3 * HOOK_WORK_S);
 	leave_unfinished(spool, ".000000000002.000000001-1", 0);
-	take_all(&place, &taken);
-	CHECK_EQUAL(taken.count, 0);
+	receive_all(&sandbox, &received);
+	CHECK_EQUAL(received.count, 0);
 	snprintf(path, sizeof(path), "%s/.000000000001.000000001-1", spool);
 	CHECK(access(path, F_OK));
 	snprintf(path, sizeof(path), "%s/.000000000002.000000001-1", spool);
 	CHECK(!access(path, F_OK));
-	remove_place(&place);
+	remove_sandbox(&sandbox);
 }
 
 /*
@@ -553,17 +553,17 @@ TEST(hook, waits_for_nothing_without_a_deadline)
 	struct traced processes[2] = { { .name = "the hook", .waits_in = SYS_wait4 },
 				       { .name = "its child", .waits_in = SYS_poll } };
 	int input[2], output, status;
-	struct place place;
+	struct sandbox sandbox;
 	pid_t child;
 
-	PLACE_REQUIRED(&place);
+	SANDBOX_REQUIRED(&sandbox);
 	output = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	REQUIRE(!pipe2(input, O_CLOEXEC));
 	fflush(NULL);
 	child = fork();
 	if (!child) {
 		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
-		become_hook(&place, "web", "started", input[0], output);
+		become_hook(&sandbox, "web", "started", input[0], output);
 	}
 	processes[0].pid = child;
 	REQUIRE(waitpid(child, &status, 0) == child && WIFSTOPPED(status));
@@ -577,7 +577,7 @@ TEST(hook, waits_for_nothing_without_a_deadline)
 	close(input[0]);
 	close(input[1]);
 	close(output);
-	remove_place(&place);
+	remove_sandbox(&sandbox);
 }
 
 /* Installation beside other hooks. */

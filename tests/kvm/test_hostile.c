@@ -18,7 +18,7 @@
 struct record {
 	struct watches *watches;
 	_Atomic uint64_t hits;
-	_Atomic uint64_t wrong_place;
+	_Atomic uint64_t wrong_address;
 	_Atomic uint64_t msr_accesses;
 };
 
@@ -74,7 +74,7 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 	struct record *record = context;
 
 	record->hits++;
-	record->wrong_place += vcpu_registers(vcpu)->rip != hit->address;
+	record->wrong_address += vcpu_registers(vcpu)->rip != hit->address;
 }
 
 static uint64_t hostile_call(void)
@@ -116,7 +116,7 @@ TEST(hostile, watch_is_right_after_random_registers)
 	guest_run(&run);
 	CHECK_EQUAL(guest_run_value(&run), 0);
 	CHECK_EQUAL(record.hits, CPUS * CALLS);
-	CHECK_EQUAL(record.wrong_place, 0);
+	CHECK_EQUAL(record.wrong_address, 0);
 	CHECK(record.msr_accesses > 0);
 	watches_destroy(record.watches);
 }

@@ -33,7 +33,7 @@ static bool wait_for_kernel(const struct daemon_run *daemon, const char *domain)
 		usleep(50000);
 	}
 	log = daemon_run_log(daemon);
-	FAIL_TEST("the kernel of %s is not found:\n%s", domain, log);
+	FAIL_TEST("the kernel of %s was not found:\n%s", domain, log);
 	free(log);
 	return false;
 }
@@ -151,7 +151,7 @@ static void check_flame_graph(const struct libvirt_host *host)
 			return;
 		sleep(1);
 	}
-	FAIL_TEST("the flame graph names no function of the kernel");
+	FAIL_TEST("the flame graph has no function of the kernel");
 }
 
 /* The script has been run once; from here on it can be run again. */
@@ -164,7 +164,7 @@ static bool start_domain(struct libvirt_host *host)
 }
 
 /* With the three lines of README.md. */
-TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwhile)
+TEST(libvirt, a_domain_is_profiled_from_start_to_end_across_restarts_of_both_daemons)
 {
 	struct libvirt_host host;
 	char text[4096];

@@ -6,7 +6,7 @@
 
 #include "tests/kvm/libvirt_daemon.h"
 
-static bool is_gone(pid_t pid)
+static bool is_dead(pid_t pid)
 {
 	return kill(pid, 0) != 0;
 }
@@ -20,9 +20,9 @@ TEST(libvirt_daemon, domains_survive_it_and_end_with_the_keeper)
 	LIBVIRT_REQUIRED();
 	if (libvirt_daemon_start(&libvirt) && libvirt_domain_start(&libvirt, "one", "")) {
 		domain = libvirt_domain_pid(&libvirt, "one");
-		CHECK(domain > 0 && !is_gone(domain));
+		CHECK(domain > 0 && !is_dead(domain));
 		libvirt_daemon_kill(&libvirt);
-		CHECK(!is_gone(domain));
+		CHECK(!is_dead(domain));
 		CHECK(libvirt_virsh(&libvirt, NULL, 0, "list") != 0);
 		CHECK(libvirt_daemon_restart(&libvirt));
 		CHECK_EQUAL(libvirt_virsh(&libvirt, text, sizeof(text), "domstate one"), 0);
@@ -30,6 +30,6 @@ TEST(libvirt_daemon, domains_survive_it_and_end_with_the_keeper)
 	}
 	snprintf(directory, sizeof(directory), "%s", libvirt.directory);
 	libvirt_daemon_stop(&libvirt);
-	CHECK(is_gone(domain));
+	CHECK(is_dead(domain));
 	CHECK(access(directory, F_OK) != 0);
 }

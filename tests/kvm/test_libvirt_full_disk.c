@@ -166,7 +166,7 @@ static bool wait_for_file(const struct disks *disks, const char *name)
 		disks->recordings, name);
 	if (!system(command)) /* NOLINT(cert-env33-c): the test's own command */
 		return true;
-	FAIL_TEST("there is no recording of %s", name);
+	FAIL_TEST("no recording of %s", name);
 	return false;
 }
 
@@ -283,7 +283,7 @@ TEST(libvirt, a_full_disk_takes_old_recordings_and_harms_no_domain)
 	libvirt_host_prepare(&host, "[recordings]\nreserve = 1M\nage = 0s\n");
 	if (!mount_disks(&disks, &host)) {
 		libvirt_host_end(&host);
-		SKIP("a file system can not be mounted here, which takes root");
+		SKIP("mounting a file system requires root");
 	}
 	libvirt_host_install_hook(&host);
 	make_old_recordings(&disks);

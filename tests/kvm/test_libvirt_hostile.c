@@ -47,7 +47,7 @@ static const char *const names[] = {
 /* Those that are not profiled because of their metadata; their names say why. */
 #define OWN "xmlns:k='urn:kvmscope:profile'"
 static const struct {
-	const char *name, *metadata, *said;
+	const char *name, *metadata, *output;
 } refused[] = {
 	{ "elsewhere",
 	  "<k:profile xmlns:k='urn:kvmscope:profile2'/><o:x xmlns:o='urn:o'><k:profile " OWN
@@ -168,7 +168,7 @@ static void check_is_one_of_them(const char *shown)
 		if (!strcmp(shown, expected))
 			return;
 	}
-	FAIL_TEST("there is no domain '%s'", shown);
+	FAIL_TEST("no domain '%s'", shown);
 }
 
 /* By its real name, which may equal another domain's displayed form, and by its displayed form. */
@@ -247,18 +247,18 @@ static void check_directories(const struct libvirt_host *host)
 {
 	char file[DOMAIN_FILE_SIZE], path[512], name[512];
 	size_t size;
-	FILE *said;
+	FILE *output;
 
 	for (size_t i = 0; i < NAMES; i++) {
 		domain_name_escape(names[i], file);
 		snprintf(path, sizeof(path), "%s/recordings/%s/domain", host->daemon.directory,
 			 file);
-		said = fopen(path, "re");
-		size = said ? fread(name, 1, sizeof(name) - 1, said) : 0;
+		output = fopen(path, "re");
+		size = output ? fread(name, 1, sizeof(name) - 1, output) : 0;
 		name[size] = '\0';
 		CHECK_STRING(name, names[i]);
-		if (said)
-			fclose(said);
+		if (output)
+			fclose(output);
 	}
 }
 
@@ -324,9 +324,9 @@ static void check_log(const struct libvirt_host *host)
 		log,
 		"libvirt: domain two%0A%3C3%3Ekvmscope%3A%20lines%0Akvmscope%3A%20more: started\n"));
 	for (size_t i = 0; i < REFUSED; i++)
-		if (refused[i].said && count_of(log, refused[i].said) != 1)
-			FAIL_TEST("'%s' is said %zu times:\n%s", refused[i].said,
-				  count_of(log, refused[i].said), log);
+		if (refused[i].output && count_of(log, refused[i].output) != 1)
+			FAIL_TEST("'%s' occurs %zu times:\n%s", refused[i].output,
+				  count_of(log, refused[i].output), log);
 	free(log);
 }
 
@@ -344,7 +344,7 @@ static void check_pushed(const struct libvirt_host *host, struct pprof_store *st
 		for (int tries = 0; tries < 600 && !pprof_store_find(store, label); tries++)
 			usleep(100000);
 		if (!pprof_store_find(store, label))
-			FAIL_TEST("nothing was pushed of %s", shown);
+			FAIL_TEST("nothing was pushed for %s", shown);
 	}
 }
 

@@ -70,8 +70,8 @@ static void check_logged(const struct libvirt_host *host, const char *name, cons
 }
 
 /* Reported by libvirt's hook; either message is enough. The check fails after a minute. */
-static void check_told(const struct libvirt_host *host, const char *name, const char *one,
-		       const char *other)
+static void check_reported(const struct libvirt_host *host, const char *name, const char *one,
+			   const char *other)
 {
 	char text[2][96];
 
@@ -83,7 +83,7 @@ static void check_told(const struct libvirt_host *host, const char *name, const 
 		usleep(100000);
 	}
 	show_log(host);
-	FAIL_TEST("the hook has not told of %s, nor of %s", one, other);
+	FAIL_TEST("the hook has reported neither %s nor %s", one, other);
 }
 
 static void follow(struct libvirt_host *from, struct libvirt_host *to, const char *name)
@@ -99,8 +99,8 @@ static void follow(struct libvirt_host *from, struct libvirt_host *to, const cha
 	check_logged(from, name, "it has migrated to another host");
 	check_logged(to, name, "it migrates here from another host");
 	CHECK(!has_logged(from, "cannot be profiled"));
-	check_told(to, name, "migrate", "started");
-	check_told(from, name, "stopped", "release");
+	check_reported(to, name, "migrate", "started");
+	check_reported(from, name, "stopped", "release");
 }
 
 static void check_virsh(struct libvirt_host *host, const char *arguments)
@@ -123,13 +123,14 @@ static bool qemu_runs_guest_with_kvm(void)
 	return WIFEXITED(status) && WEXITSTATUS(status) == (21 << 1 | 1);
 }
 
-static bool wait_until_it_works(const struct libvirt_host *host, const char *name, const char *says)
+static bool wait_until_it_works(const struct libvirt_host *host, const char *name,
+				const char *banner)
 {
 	char command[256];
 
 	snprintf(command, sizeof(command),
 		 "timeout 120 sh -c 'until grep -qs \"%s\" %s/log/%s.console; do sleep 0.1; done'",
-		 says, host->libvirt.directory, name);
+		 banner, host->libvirt.directory, name);
 	return !system(command); /* NOLINT(cert-env33-c): the test's own command */
 }
 
@@ -144,7 +145,7 @@ static void check_names(const struct libvirt_host *host, const char *name)
 		 name);
 	list = popen(command, "re"); /* NOLINT(cert-env33-c): the test's own command */
 	if (!list || !fgets(path, sizeof(path), list))
-		FAIL_TEST("there is no recording of %s", name);
+		FAIL_TEST("no recording of %s", name);
 	else
 		migrated_guest_check_names(path);
 	if (list)
@@ -176,7 +177,7 @@ static void follow_by_kvm(struct libvirt_host *from, struct libvirt_host *to)
 
 	if (!libvirt_domain_start_with(&from->libvirt, "two", &domain))
 		return;
-	CHECK(wait_until_it_works(from, "two", guest->says));
+	CHECK(wait_until_it_works(from, "two", guest->banner));
 	follow(from, to, "two");
 	check_virsh(to, "destroy two");
 	CHECK(daemon_run_wait_for_domains(&to->daemon, 0));
@@ -215,7 +216,7 @@ static long count_samples(const struct libvirt_host *host)
 }
 
 /* Newer than BEFORE, which would be files of a domain whose process has changed. */
-static void check_it_goes_on(struct libvirt_host *host, long before, const char *what)
+static void check_it_continues(struct libvirt_host *host, long before, const char *what)
 {
 	if (!daemon_run_wait_for_samples(&host->daemon, "one", before + 10))
 		FAIL_TEST("no samples after %s", what);
@@ -232,7 +233,7 @@ static void fail_to_migrate(struct libvirt_host *from, struct libvirt_host *to)
 		"migrate --live --p2p --domain one --desturi '%s' --migrateuri unix:%s/nowhere/socket",
 		to->libvirt.uri, to->libvirt.directory);
 	CHECK(libvirt_virsh(&from->libvirt, NULL, 0, arguments) != 0);
-	check_it_goes_on(from, before, "a migration that failed");
+	check_it_continues(from, before, "a migration that failed");
 	CHECK(!has_logged(from, "moved"));
 }
 
@@ -247,11 +248,11 @@ static void disturb(struct libvirt_host *host)
 	check_virsh(host, "suspend one");
 	libvirt_daemon_kill(&host->libvirt);
 	CHECK(libvirt_daemon_restart(&host->libvirt));
-	check_told(host, "one", "reconnect", "reconnect");
+	check_reported(host, "one", "reconnect", "reconnect");
 	check_virsh(host, "resume one");
-	check_it_goes_on(host, count_samples(host), "it was suspended");
+	check_it_continues(host, count_samples(host), "it was suspended");
 	check_virsh(host, "reset one");
-	check_it_goes_on(host, count_samples(host), "a reset");
+	check_it_continues(host, count_samples(host), "a reset");
 	CHECK_EQUAL(libvirt_domain_pid(&host->libvirt, "one"), pid);
 }
 
@@ -262,13 +263,13 @@ static void restart(struct libvirt_host *host)
 
 	CHECK_EQUAL(daemon_run_stop(&host->daemon, SIGTERM), 0);
 	CHECK(daemon_run_start(&host->daemon));
-	check_it_goes_on(host, 0, "kvmscoped's restart");
+	check_it_continues(host, 0, "kvmscoped's restart");
 	libvirt_daemon_kill(&host->libvirt);
 	CHECK_EQUAL(daemon_run_stop(&host->daemon, SIGKILL), 128 + SIGKILL);
 	CHECK(daemon_run_start(&host->daemon));
 	CHECK(daemon_run_wait_for_domains(&host->daemon, 1));
 	CHECK(libvirt_daemon_restart(&host->libvirt));
-	check_it_goes_on(host, 0, "a restart of both");
+	check_it_continues(host, 0, "a restart of both");
 	CHECK(libvirt_host_runs(host, "one", pid));
 }
 
@@ -282,7 +283,7 @@ static void save(struct libvirt_host *host)
 	CHECK(daemon_run_wait_for_domains(&host->daemon, 0));
 	snprintf(arguments, sizeof(arguments), "restore %s/saved", host->libvirt.directory);
 	check_virsh(host, arguments);
-	check_it_goes_on(host, 0, "it was saved and restored");
+	check_it_continues(host, 0, "it was saved and restored");
 
 	snprintf(arguments, sizeof(arguments), "dumpxml one > %s/one.xml", host->libvirt.directory);
 	check_virsh(host, arguments);
@@ -291,7 +292,7 @@ static void save(struct libvirt_host *host)
 	check_virsh(host, "managedsave one");
 	CHECK(daemon_run_wait_for_domains(&host->daemon, 0));
 	check_virsh(host, "start one");
-	check_it_goes_on(host, 0, "a managed save");
+	check_it_continues(host, 0, "a managed save");
 }
 
 /* A host that pushes to a store of its own. */
@@ -357,7 +358,7 @@ static void check_pushed(struct site *site)
 		usleep(100000);
 	}
 	show_log(&site->host);
-	FAIL_TEST("of %u profiles none names the kernel's functions", site->seen);
+	FAIL_TEST("none of %u profiles has functions of the kernel", site->seen);
 }
 
 static void follow_site(struct site *one, struct site *other)

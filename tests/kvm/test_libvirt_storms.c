@@ -223,7 +223,7 @@ static void check_all_is_quiet(const struct libvirt_host *host, const struct hol
 }
 
 /* Without a daemon nothing receives the hook's messages; a stopped one reads none. */
-TEST(libvirt, storms_of_domains_leave_nothing_behind_whatever_the_daemon_does)
+TEST(libvirt, storms_of_domains_leave_nothing_over_whatever_the_daemon_does)
 {
 	const char *rounds = getenv("KVMSCOPE_STORM");
 	struct libvirt_host host;

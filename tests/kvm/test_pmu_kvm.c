@@ -40,7 +40,8 @@ static uint64_t waited(void)
 	unsigned long long time = 0;
 
 	if (!file || fscanf(file, "%*u %llu", &time) != 1)
-		FAIL_TEST("/proc/thread-self/schedstat does not tell how long a thread has waited");
+		FAIL_TEST(
+			"/proc/thread-self/schedstat does not report how long a thread has waited");
 	if (file)
 		fclose(file);
 	return time;
@@ -107,7 +108,7 @@ static void check_part(const char *append)
 	CHECK(account.statistics.msr_accesses > 0);
 }
 
-TEST(pmu_vcpu, registers_are_there_and_fault_where_they_should)
+TEST(pmu_vcpu, registers_exist_and_fault_as_specified)
 {
 	GUEST_REQUIRED();
 	check_part("program=pmu pmu=registers");
@@ -144,7 +145,7 @@ TEST(pmu_vcpu, core_cycles_are_the_time_that_the_guest_ran)
 }
 
 /* 20 times 10 ms, almost all of it halted. */
-TEST(pmu_vcpu, halted_time_is_no_cycles)
+TEST(pmu_vcpu, halted_time_counts_no_cycles)
 {
 	struct account account;
 
@@ -204,7 +205,7 @@ TEST(pmu_vcpu, overflow_leaves_the_pit_its_interrupts)
  * At the address that Linux uses, and one whose mask bit is set without the rest of the LAPIC's
  * state.
  */
-TEST(pmu_vcpu, overflow_goes_by_an_lvtpc_of_x2apic)
+TEST(pmu_vcpu, overflow_works_with_the_lvtpc_of_an_x2apic)
 {
 	GUEST_REQUIRED();
 	check_overflow("program=pmu pmu=overflow apic=x2", false);
@@ -212,7 +213,7 @@ TEST(pmu_vcpu, overflow_goes_by_an_lvtpc_of_x2apic)
 }
 
 /* Each boot has its own vCPU thread, and so its own overflow timer. */
-TEST(pmu_vcpu, overflow_comes_also_behind_a_reset)
+TEST(pmu_vcpu, overflow_works_after_a_reset)
 {
 	const struct vcpu_pmu_operations by_time = counting_by_time();
 	struct account account = { 0 };
@@ -247,14 +248,14 @@ static void check_others(const char *append)
 	CHECK_EQUAL(statistics[1].nmis + statistics[1].vectors, 50);
 }
 
-TEST(pmu_vcpu, each_vcpu_has_its_own)
+TEST(pmu_vcpu, each_vcpu_has_its_own_pmu)
 {
 	GUEST_REQUIRED();
 	check_others("program=pmu pmu=others cpl=0");
 	check_others("program=pmu pmu=others cpl=0 by=vector apic=x2");
 }
 
-TEST(pmu_vcpu, masked_lvtpc_lets_an_overflow_pass)
+TEST(pmu_vcpu, masked_lvtpc_suppresses_the_pmi)
 {
 	struct account account;
 	struct guest_run run;
@@ -269,6 +270,6 @@ TEST(pmu_vcpu, counters_freeze_at_the_pmi_and_restart)
 {
 	GUEST_REQUIRED();
 	if (!__builtin_cpu_is("intel"))
-		SKIP("the processor is no Intel's: the PMU that its guests get does not freeze");
+		SKIP("not an Intel processor: its guests' PMU does not freeze");
 	check_part("program=pmu pmu=freeze");
 }

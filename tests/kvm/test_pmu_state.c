@@ -63,7 +63,7 @@ static void run_hello(struct account *account)
 	CHECK_EQUAL(guest_run_value(&run), 0);
 }
 
-TEST(pmu_state, a_restored_counter_goes_on_with_the_guest)
+TEST(pmu_state, a_restored_counter_continues_with_the_guest)
 {
 	struct account account = { .reset = false };
 	uint64_t ran;
@@ -91,7 +91,7 @@ TEST(pmu_state, a_reset_clears_all_but_the_time)
 	CHECK(account.state.time > account.restored.time);
 }
 
-TEST(pmu_state, an_Intel_processor_says_that_it_has_one)
+TEST(pmu_state, an_Intel_processor_reports_its_pmu)
 {
 	struct account account = { .reset = false };
 

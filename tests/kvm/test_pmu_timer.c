@@ -86,7 +86,7 @@ static bool perf_is_possible(void)
 #define PERF_REQUIRED()                                                                            \
 	do {                                                                                       \
 		if (!perf_is_possible())                                                           \
-			SKIP("the host lets us have no cpu-clock event");                          \
+			SKIP("the host does not allow cpu-clock events");                          \
 	} while (0)
 
 /* Waits for a kick, or until END by CLOCK. Returns the time. */
@@ -112,7 +112,7 @@ static bool is_time_for(uint64_t passed, uint64_t wait)
 	return passed >= wait / 2;
 }
 
-static void check_comes_after(struct setting *setting, uint64_t wait)
+static void check_fires_after(struct setting *setting, uint64_t wait)
 {
 	const uint64_t begin = cpu_clock_now(&setting->clock);
 	uint64_t kicked;
@@ -139,8 +139,8 @@ static void check_timer(bool perf)
 	uint64_t begin;
 
 	set_up(&setting, perf);
-	check_comes_after(&setting, 5 * MS);
-	check_comes_after(&setting, 20 * MS); /* the first has fired: this is another one */
+	check_fires_after(&setting, 5 * MS);
+	check_fires_after(&setting, 20 * MS); /* the first has fired: this is another one */
 
 	/* It fires once. */
 	kicks = 0;
@@ -150,7 +150,7 @@ static void check_timer(bool perf)
 
 	/* A new timer replaces the previous one. */
 	CHECK_EQUAL(pmu_timer_arm(&setting.timer, 5 * MS), 0);
-	check_comes_after(&setting, 40 * MS);
+	check_fires_after(&setting, 40 * MS);
 
 	/* A sleeping thread uses no CPU. */
 	begin = cpu_clock_now(&setting.clock);
@@ -172,7 +172,7 @@ TEST(pmu_timer, perf_s_clock_kicks_after_the_time)
 	check_timer(true);
 }
 
-TEST(pmu_timer, posix_timer_does_where_there_are_no_perf_events)
+TEST(pmu_timer, posix_timer_replaces_perf_events)
 {
 	check_timer(false);
 }
@@ -272,19 +272,19 @@ static void check_rest(bool perf)
 	tear_down(&setting);
 }
 
-TEST(pmu_time, kick_that_comes_early_is_followed_by_one_for_the_rest)
+TEST(pmu_time, early_kick_is_followed_by_one_for_the_rest)
 {
 	PERF_REQUIRED();
 	check_rest(true);
 }
 
-TEST(pmu_time, kick_that_comes_early_is_followed_by_one_for_the_rest_without_perf)
+TEST(pmu_time, early_kick_is_followed_by_one_for_the_rest_without_perf)
 {
 	check_rest(false);
 }
 
 /* Otherwise it costs a system call with each entry until it fires. */
-TEST(pmu_time, timer_is_disarmed_when_nothing_counts_and_it_is_far_from_coming)
+TEST(pmu_time, distant_timer_is_disarmed_when_nothing_counts)
 {
 	struct pmu_time time;
 	struct setting setting;

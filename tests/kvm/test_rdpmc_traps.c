@@ -149,7 +149,7 @@ static void check_guest(const struct guest *guest)
 	CHECK_EQUAL(statistics.guest_breakpoints, 1);
 }
 
-TEST(rdpmc_traps, instruction_reads_faults_and_steps_as_the_processor_s_own)
+TEST(rdpmc_traps, trapped_instruction_reads_faults_and_steps_like_the_original)
 {
 	struct guest guest = { .hits = 0 };
 	const struct vcpu_handlers handlers = {
@@ -162,8 +162,7 @@ TEST(rdpmc_traps, instruction_reads_faults_and_steps_as_the_processor_s_own)
 	struct probe_row row = { .id = NULL };
 	uint8_t seen[sizeof(code)];
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(probe_one("debug.int3", &row), 0);
 	if (!(row.works & PROBE_IN_KERNEL))
 		SKIP("this KVM does not leave the guest for INT3: %s", row.detail);
@@ -231,10 +230,9 @@ static bool is_ours(enum idt idt, uint8_t behind)
 }
 
 /* After a kexec, before the new kernel uses its PMU and is detected. */
-TEST(rdpmc_traps, breakpoint_of_another_kernel_is_its_own)
+TEST(rdpmc_traps, breakpoint_of_another_kernel_is_left_to_it)
 {
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	CHECK(is_ours(IDT_SAME, 0x33));
 	CHECK(!is_ours(IDT_SAME, 0x90));
 	CHECK(is_ours(IDT_SAME_HANDLER, 0x33));
@@ -276,10 +274,9 @@ static uint64_t faults_of_msr(bool as_linux, bool int3)
 	return guest.end.rsi;
 }
 
-TEST(rdpmc_traps, pmu_is_hidden_from_a_kernel_whose_rdpmc_can_not_be_trapped)
+TEST(rdpmc_traps, pmu_is_hidden_from_a_kernel_whose_rdpmc_cannot_be_trapped)
 {
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	CHECK_EQUAL(faults_of_msr(true, true), 1);
 	CHECK_EQUAL(faults_of_msr(false, true), 0);
 	CHECK_EQUAL(faults_of_msr(true, false), 1);

@@ -43,7 +43,7 @@ TEST(run, exit_status_is_the_guest_s)
 	check_run(PLAIN "--append program=hello_exit=256", 0, ""); /* the low 8 bits */
 }
 
-TEST(run, wrong_usage_says_what_is_right)
+TEST(run, wrong_usage_reports_what_is_right)
 {
 	check_run("run", 2, "--kernel FILE is missing");
 	check_run("run --kernel x --cpus 65", 2, "a number from 1 to 64");
@@ -56,7 +56,7 @@ TEST(run, wrong_usage_says_what_is_right)
 }
 
 /* Few test machines have counters. Elsewhere the test shows that the option is refused. */
-TEST(run, KVM_s_own_PMU_is_there_or_refused)
+TEST(run, KVM_s_own_PMU_is_available_or_refused)
 {
 	struct probe_row row;
 
@@ -73,14 +73,14 @@ TEST(run, KVM_s_own_PMU_is_there_or_refused)
  * The guest checks that all registers exist. Without a PMU they do not, and the message has the
  * reason that kvmscope doctor reports.
  */
-TEST(run, best_PMU_is_found_or_it_is_said_why_there_is_none)
+TEST(run, best_PMU_is_selected_or_the_reason_for_none_is_reported)
 {
 	struct probe_row row;
 
 	GUEST_REQUIRED();
 	REQUIRE_EQUAL(probe_one("pmu.guest", &row), 0);
 	if (row.state == PROBE_YES)
-		SKIP("KVM's own PMU need not be what the guest expects");
+		SKIP("KVM's own PMU may differ from what the guest expects");
 	REQUIRE_EQUAL(probe_one("pmu.emulated", &row), 0);
 	if (row.state == PROBE_YES) {
 		check_run(PLAIN "--append program=pmu_pmu=registers", 0, "");
@@ -91,7 +91,7 @@ TEST(run, best_PMU_is_found_or_it_is_said_why_there_is_none)
 					    : row.detail);
 }
 
-TEST(run, lateness_of_the_guest_s_overflows_is_said)
+TEST(run, delay_of_the_guest_s_overflows_is_reported)
 {
 	struct probe_row row;
 
@@ -104,7 +104,7 @@ TEST(run, lateness_of_the_guest_s_overflows_is_said)
 }
 
 /* Even if the guest ends in the middle of a line. */
-TEST(run, summary_stands_behind_what_the_guest_has_printed)
+TEST(run, summary_follows_the_guest_s_output)
 {
 	struct program program;
 	char *summary;
@@ -116,7 +116,7 @@ TEST(run, summary_stands_behind_what_the_guest_has_printed)
 	CHECK(!strstr(summary, "program="));
 }
 
-TEST(run, what_can_not_be_opened_is_named)
+TEST(run, open_failure_reports_the_file)
 {
 	GUEST_REQUIRED();
 	check_run("run --no-profile --kernel none", 1, "none");
@@ -127,7 +127,7 @@ TEST(run, what_can_not_be_opened_is_named)
 }
 
 /* If a run is not possible, this is the only message: a missing PMU is not the reason. */
-TEST(run, what_can_not_be_opened_is_all_that_is_said)
+TEST(run, open_failure_is_the_only_message)
 {
 	struct program program;
 
@@ -145,7 +145,7 @@ TEST(run, timeout_ends_a_guest_that_spins)
 		  "spinning");
 }
 
-TEST(run, crash_is_reported_behind_the_console)
+TEST(run, crash_is_reported_after_the_console_output)
 {
 	struct program program;
 
@@ -175,7 +175,7 @@ TEST(run, console_goes_to_a_file)
 }
 
 /* A link of our own, like /dev/stdout, which must not be replaced. */
-TEST(run, recording_goes_where_standard_output_is)
+TEST(run, recording_is_written_to_the_target_of_a_link)
 {
 	char program[PATH_MAX], *said;
 
@@ -357,7 +357,7 @@ static void check_perf_shows_spaces(const char *path)
 }
 
 /* The same code in two address spaces of a guest that is not Linux: each CR3 is a process. */
-TEST(sample, run_tells_address_spaces_of_a_program_apart)
+TEST(sample, run_distinguishes_address_spaces_of_a_program)
 {
 	struct space_shares shares = { 0 };
 	struct perf_data_events events = { .comm = see_space,
@@ -390,7 +390,7 @@ TEST(sample, run_tells_address_spaces_of_a_program_apart)
 }
 
 /* The outcome depends on this KVM. Code at CPL 3 must not count. */
-TEST(run, interpreting_kvm_is_named)
+TEST(run, interpreting_kvm_is_reported)
 {
 	struct program program;
 	bool named;
@@ -472,7 +472,7 @@ TEST(run, terminal_is_the_guest_s_until_ctrl_a_x)
 }
 
 /* Ending one guest ends the demo: the next one is not started. */
-TEST(run, a_demo_that_is_ended_boots_no_other_guest)
+TEST(run, an_ended_demo_boots_no_other_guest)
 {
 	char arguments[160], directory[] = "/tmp/kvmscope-demo-XXXXXX", command[64];
 	struct program demo;

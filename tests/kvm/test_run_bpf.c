@@ -120,7 +120,7 @@ static bool has_sampled(const struct program *program)
 #define BPF_REQUIRED(program)                                                                      \
 	do {                                                                                       \
 		if (!has_sampled(program))                                                         \
-			SKIP("BPF can not be used here: %.200s", (program)->text);                 \
+			SKIP("BPF cannot be used here: %.200s", (program)->text);                  \
 	} while (0)
 
 /* In percentage points: 3, or five standard deviations for the effective sample size (Kish). */
@@ -170,7 +170,7 @@ static bool is_as_good_here(void)
 	return has_sampled(&program) && access("/sys/module/kvm_intel", F_OK) != 0;
 }
 
-TEST(run_bpf, auto_takes_it_where_nothing_is_worse_by_it_and_says_why)
+TEST(run_bpf, auto_selects_it_where_nothing_is_lost_and_reports_why)
 {
 	char arguments[256];
 	struct program program;
@@ -202,7 +202,7 @@ TEST(run_bpf, auto_takes_it_where_nothing_is_worse_by_it_and_says_why)
 	unlink(output());
 }
 
-TEST(run_bpf, wrong_usage_says_what_is_right)
+TEST(run_bpf, wrong_usage_reports_what_is_right)
 {
 	program_refuses(RUN "--sampler often", "--sampler often: it must be one of auto");
 	program_refuses(RUN "--sampler bpf --clock wall", "needs --clock cpu");
@@ -219,7 +219,7 @@ TEST(run_bpf, each_boot_of_a_guest_that_resets_is_sampled)
 	      "-F 10000 --cpus 3 --reboot --append program=resets_cpus=3_boots=2_rounds=100000");
 	program_wait(&program);
 	if (program.status == 1 && strstr(program.text, "BPF"))
-		SKIP("BPF can not be used here: %.200s", program.text);
+		SKIP("BPF cannot be used here: %.200s", program.text);
 	CHECK_EQUAL(program.status, 3); /* the number of starts */
 	for (int boot = 0; boot < 3; boot++) {
 		snprintf(path, sizeof(path), boot ? "%s.%d" : "%s", output(), boot);

@@ -53,7 +53,7 @@ static bool start_sampled(struct sampled_guest *guest, const struct sampled_gues
 	int error;
 
 	if (!bare_guest_possible()) {
-		test_skip(__FILE__, __LINE__, "no /dev/kvm");
+		test_skip(__FILE__, __LINE__, "/dev/kvm cannot be opened");
 		return false;
 	}
 	error = sampled_guest_start(guest, options);
@@ -238,7 +238,7 @@ TEST(sample, shares_are_within_3_points_of_the_truth)
 	sampled_guest_free(&guest);
 }
 
-TEST(sample, an_idle_guest_gives_none_by_cpu_time)
+TEST(sample, an_idle_guest_has_no_samples_by_cpu_time)
 {
 	const struct sampled_guest_options options = { CODE(halt), .cpl = 0, .cpus = 1,
 						       .frequency = 1000 };
@@ -264,7 +264,7 @@ static uint64_t wall_time(void)
 	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
 }
 
-TEST(sample, an_idle_guest_gives_idle_samples_by_wall_time)
+TEST(sample, an_idle_guest_has_idle_samples_by_wall_time)
 {
 	const struct sampled_guest_options options = { CODE(halt), .cpl = 0, .cpus = 1,
 						       .clock = SAMPLING_CLOCK_WALL,
@@ -339,7 +339,7 @@ TEST(sample, user_callchain_follows_frame_pointers)
 	sampled_guest_free(&guest);
 }
 
-TEST(sample, latest_registers_are_seen_by_others)
+TEST(sample, latest_registers_are_visible_to_other_threads)
 {
 	const struct sampled_guest_options options = { CODE(spin), .cpl = 3, .cpus = 1,
 						       .frequency = 1000 };

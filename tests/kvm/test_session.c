@@ -156,14 +156,14 @@ static void end(struct profiled *profiled)
  * With BPF they share one program, and each has its ring: an idle VM gets no samples of a busy one.
  * The program stays when the first session ends.
  */
-TEST(session, who_shares_bpf_programs_gets_samples_of_its_own_vm)
+TEST(session, sessions_that_share_bpf_programs_get_samples_of_their_own_vm)
 {
 	static const char *const guests[SESSIONS] = { "spin", "idle", "spin" };
 	struct profiled all[SESSIONS] = { 0 };
 
 	GUEST_REQUIRED();
 	if (!works("bpf"))
-		SKIP("BPF can not be used here: %s", error_message());
+		SKIP("BPF cannot be used here: %s", error_message());
 	for (int i = 0; i < SESSIONS; i++)
 		begin_as(&all[i], i, "bpf", guests[i]);
 	for (int i = 0; i < 600 && (samples_of(&all[0]) < 100 || samples_of(&all[2]) < 100); i++)
@@ -181,7 +181,7 @@ TEST(session, who_shares_bpf_programs_gets_samples_of_its_own_vm)
 	end(&all[2]);
 }
 
-TEST(session, without_a_vm_there_is_no_attachment)
+TEST(session, a_process_without_a_vm_is_refused)
 {
 	const struct attach_options options = {
 		.pid = 1, .backend = "auto", .frequency = 99, .ring_size = 64 << 10

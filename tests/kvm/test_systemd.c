@@ -198,7 +198,7 @@ static void enter(const struct system *system)
 }
 
 /* Like libvirt's QEMU: a filter that allows everything. */
-static void take_filter(void)
+static void install_filter(void)
 {
 	struct sock_filter pass = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	const struct sock_fprog program = { .len = 1, .filter = &pass };
@@ -222,7 +222,7 @@ static _Noreturn void run_domain(const struct system *system, const struct domai
 
 	enter(system);
 	if (domain->has_filter)
-		take_filter();
+		install_filter();
 	fake_domain_start(&vm, &daemon, domain->name, domain->profile);
 	_exit(0);
 }

@@ -71,8 +71,7 @@ TEST(vcpu, debug_exit_ends_the_run)
 	struct vcpu_handlers handlers = handlers_for(&record);
 	struct vm vm;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(
 		bare_guest_create(&vm, &handlers, debug_exit_code, sizeof(debug_exit_code), 0), 0);
 	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
@@ -87,8 +86,7 @@ TEST(vcpu, sample_waits_for_the_pending_access)
 	struct vcpu_handlers handlers = handlers_for(&record);
 	struct vm vm;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, input_code, sizeof(input_code), 0), 0);
 	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
 	CHECK_EQUAL(record.samples, 1);
@@ -97,14 +95,13 @@ TEST(vcpu, sample_waits_for_the_pending_access)
 	vm_destroy(&vm);
 }
 
-TEST(vcpu, triple_fault_tells_the_registers)
+TEST(vcpu, triple_fault_reports_the_registers)
 {
 	struct record record = { 0 };
 	struct vcpu_handlers handlers = handlers_for(&record);
 	struct vm vm;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, fault_code, sizeof(fault_code), 0), 0);
 	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_SHUTDOWN);
 	CHECK(strstr(error_message(), "triple fault"));
@@ -150,15 +147,13 @@ static void stop_within_bounded_tries(int cpl, unsigned int rounds)
 
 TEST(vcpu, no_stop_is_lost_at_cpl0)
 {
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	stop_within_bounded_tries(0, 400);
 }
 
 TEST(vcpu, no_stop_is_lost_at_cpl3)
 {
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	stop_within_bounded_tries(3, 400);
 }
 
@@ -170,8 +165,7 @@ TEST(vcpu, no_sample_is_lost_in_a_storm_of_kicks)
 	struct vm vm;
 	pthread_t thread;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, loop_code, sizeof(loop_code), 3), 0);
 	runner = (struct runner){ .vcpu = vm.vcpus[0] };
 	pthread_create(&thread, NULL, run_vcpu, &runner);

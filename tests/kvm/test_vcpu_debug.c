@@ -52,14 +52,13 @@ static void on_debug(void *context, struct vcpu *vcpu)
 	}
 }
 
-TEST(vcpu_debug, breakpoint_is_stepped_over_and_comes_again)
+TEST(vcpu_debug, breakpoint_is_stepped_over_and_hit_again)
 {
 	struct record record = { 0 };
 	struct vcpu_handlers handlers = { .io = on_io, .debug = on_debug, .context = &record };
 	struct vm vm;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, loop_code, sizeof(loop_code), 0), 0);
 	CHECK_EQUAL(vcpu_set_guest_debug(vm.vcpus[0], &breakpoint), 0);
 	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
@@ -70,13 +69,12 @@ TEST(vcpu_debug, breakpoint_is_stepped_over_and_comes_again)
 	vm_destroy(&vm);
 }
 
-TEST(vcpu_debug, exit_that_nobody_takes_ends_the_guest_with_a_message)
+TEST(vcpu_debug, unhandled_exit_ends_the_guest_with_a_message)
 {
 	struct vcpu_handlers handlers = { .io = on_io };
 	struct vm vm;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, loop_code, sizeof(loop_code), 0), 0);
 	CHECK_EQUAL(vcpu_set_guest_debug(vm.vcpus[0], &breakpoint), 0);
 	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_INTERNAL_ERROR);
@@ -84,7 +82,7 @@ TEST(vcpu_debug, exit_that_nobody_takes_ends_the_guest_with_a_message)
 	vm_destroy(&vm);
 }
 
-TEST(vcpu_debug, guest_s_registers_are_its_own_beside_the_host_s)
+TEST(vcpu_debug, guest_s_registers_are_independent_of_the_host_s)
 {
 	struct vcpu_handlers handlers = { .io = on_io };
 	struct kvm_debugregs guest = { .db = { 0x1000, 0x2000, 0x3000, 0x4000 },
@@ -93,8 +91,7 @@ TEST(vcpu_debug, guest_s_registers_are_its_own_beside_the_host_s)
 	struct kvm_debugregs read;
 	struct vm vm;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, loop_code, sizeof(loop_code), 0), 0);
 	CHECK_EQUAL(vcpu_set_debug_registers(vm.vcpus[0], &guest), 0);
 	CHECK_EQUAL(vcpu_set_guest_debug(vm.vcpus[0], &breakpoint), 0);
@@ -186,8 +183,7 @@ TEST(vcpu_debug, int3_of_host_and_guest_beside_a_breakpoint)
 	struct kvm_guest_debug none = { .control = 0 };
 	struct vm vm;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(probe_one("debug.int3", &row), 0);
 	if (!(row.works & PROBE_IN_KERNEL))
 		SKIP("this KVM does not leave the guest for INT3: %s", row.detail);

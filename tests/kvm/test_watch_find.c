@@ -8,14 +8,13 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/cli/run_watch_control.h"
 
-TEST(watch_find, limit_tells_two_watches_of_one_place_apart)
+TEST(watch_find, limit_distinguishes_two_watches_at_one_address)
 {
 	static struct run_options options = { .cpus = 1, .watch_count = 2 };
 	struct run_watch *watch;
 	int error;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(watch_spec_parse(&options.watches[0], "schedule:x,limit=500"), 0);
 	REQUIRE_EQUAL(watch_spec_parse(&options.watches[1], "schedule:x,limit=700"), 0);
 	error = run_watch_create(&watch, &options);

@@ -28,7 +28,7 @@ struct record {
 	struct watches *watches;
 	struct vm vm;
 	struct vcpu_handlers handlers;
-	uint64_t samples, represented, wrong_place;
+	uint64_t samples, represented, wrong_address;
 	unsigned int states[4]; /* by enum watch_state: number of times entered */
 	uint64_t last_counter;  /* RCX at the last hit */
 };
@@ -64,7 +64,7 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 	record->samples++;
 	of_the_host = record->samples;
 	record->represented += hit->period;
-	record->wrong_place += vcpu_registers(vcpu)->rip != hit->address;
+	record->wrong_address += vcpu_registers(vcpu)->rip != hit->address;
 	record->last_counter = vcpu_registers(vcpu)->rcx;
 }
 
@@ -116,15 +116,14 @@ TEST(watch, every_execution_is_one_hit)
 	struct record record;
 	int watch;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, loop_code, sizeof(loop_code), 0));
 	watch = add(&record, true, 0, 1);
 	CHECK_EQUAL(watch_arm(record.watches, (unsigned int)watch, LOOP), 0);
 	CHECK_EQUAL(watch_enter(record.watches, record.vm.vcpus[0]), 0);
 	CHECK_EQUAL(vcpu_run(record.vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
 	CHECK_EQUAL(record.samples, ROUNDS);
-	CHECK_EQUAL(record.wrong_place, 0);
+	CHECK_EQUAL(record.wrong_address, 0);
 	CHECK_EQUAL(record.last_counter, 1);
 	watch_statistics(record.watches, (unsigned int)watch, ARBITER_ALL_VCPUS, &statistics);
 	CHECK_EQUAL(statistics.hits, ROUNDS);
@@ -139,8 +138,7 @@ TEST(watch, neighbours_are_hit_as_often)
 	struct watch_statistics first, second;
 	struct record record;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, loop_code, sizeof(loop_code), 0));
 	CHECK_EQUAL(add(&record, true, 0, 1), 0);
 	CHECK_EQUAL(add(&record, false, 0, 1), 1);
@@ -152,16 +150,15 @@ TEST(watch, neighbours_are_hit_as_often)
 	watch_statistics(record.watches, 1, ARBITER_ALL_VCPUS, &second);
 	CHECK_EQUAL(first.hits, ROUNDS);
 	CHECK_EQUAL(second.hits, ROUNDS);
-	CHECK_EQUAL(record.wrong_place, 0);
+	CHECK_EQUAL(record.wrong_address, 0);
 	finish(&record);
 }
 
-TEST(watch, sample_stands_for_its_period)
+TEST(watch, sample_has_the_weight_of_its_period)
 {
 	struct record record;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, loop_code, sizeof(loop_code), 0));
 	CHECK_EQUAL(add(&record, true, 0, 7), 0);
 	CHECK_EQUAL(watch_arm(record.watches, 0, LOOP), 0);
@@ -172,14 +169,13 @@ TEST(watch, sample_stands_for_its_period)
 	finish(&record);
 }
 
-TEST(watch, other_address_space_is_not_told_of)
+TEST(watch, other_address_space_is_not_reported)
 {
 	struct watch_statistics here, elsewhere;
 	struct record record;
 	uint64_t cr3;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, loop_code, sizeof(loop_code), 0));
 	cr3 = vcpu_special_registers(record.vm.vcpus[0])->cr3;
 	CHECK_EQUAL(add(&record, true, cr3 | 0x18, 1), 0); /* the low bits are not part of the
@@ -196,13 +192,12 @@ TEST(watch, other_address_space_is_not_told_of)
 	finish(&record);
 }
 
-TEST(watch, what_no_register_can_do_is_refused)
+TEST(watch, impossible_watches_are_refused)
 {
 	struct watch_request request = { .kind = BREAKPOINT_WRITE, .length = 8, .period = 1 };
 	struct record record;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, loop_code, sizeof(loop_code), 0));
 	CHECK_EQUAL(watch_add(record.watches, &request), 0);
 	CHECK_EQUAL(watch_arm(record.watches, 0, 0x1004), -EINVAL);
@@ -252,14 +247,13 @@ static void wait_for_hits(struct record *record, unsigned int watch, uint64_t hi
 		usleep(1000);
 }
 
-TEST(watch, comes_and_goes_while_the_guest_runs)
+TEST(watch, is_added_and_removed_while_the_guest_runs)
 {
 	struct record record;
 	pthread_t thread;
 	uint64_t after;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, endless_code, sizeof(endless_code), 1000000));
 	CHECK_EQUAL(add(&record, true, 0, 1), 0);
 	thread = run_thread(&record);
@@ -279,7 +273,7 @@ TEST(watch, comes_and_goes_while_the_guest_runs)
 	vcpu_kick(record.vm.vcpus[0]);
 	vcpu_stop(record.vm.vcpus[0]);
 	pthread_join(thread, NULL);
-	CHECK_EQUAL(record.wrong_place, 0);
+	CHECK_EQUAL(record.wrong_address, 0);
 	finish(&record);
 }
 
@@ -313,8 +307,7 @@ TEST(watch, several_may_add_and_remove_at_once)
 	struct record record;
 	pthread_t thread, users[2];
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, endless_code, sizeof(endless_code), 0));
 	thread = run_thread(&record);
 	for (int i = 0; i < 2; i++)
@@ -328,7 +321,7 @@ TEST(watch, several_may_add_and_remove_at_once)
 	pthread_join(thread, NULL);
 	CHECK_EQUAL(watch_count(record.watches), WATCHES_MAX);
 	CHECK_EQUAL(add(&record, false, 0, 1), -EMFILE);
-	CHECK_EQUAL(record.wrong_place, 0);
+	CHECK_EQUAL(record.wrong_address, 0);
 	for (unsigned int i = 0; i < WATCHES_MAX; i++) {
 		watch_statistics(record.watches, i, 0, &statistics);
 		CHECK(statistics.hits && statistics.times.running);
@@ -336,14 +329,13 @@ TEST(watch, several_may_add_and_remove_at_once)
 	finish(&record);
 }
 
-TEST(watch, flexible_ones_take_turns)
+TEST(watch, flexible_watches_take_turns)
 {
 	struct watch_statistics statistics;
 	struct record record;
 	pthread_t thread;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, endless_code, sizeof(endless_code), 1000000));
 	for (unsigned int i = 0; i < 8; i++) {
 		CHECK_EQUAL(add(&record, false, 0, 1), i);
@@ -362,14 +354,13 @@ TEST(watch, flexible_ones_take_turns)
 	finish(&record);
 }
 
-TEST(watch, storm_is_held_back_and_said)
+TEST(watch, storm_is_throttled_and_reported)
 {
 	struct watch_statistics statistics;
 	struct record record;
 	pthread_t thread;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, endless_code, sizeof(endless_code), 10));
 	CHECK_EQUAL(add(&record, true, 0, 1), 0);
 	CHECK_EQUAL(watch_arm(record.watches, 0, BARE_GUEST_CODE), 0);
@@ -386,14 +377,13 @@ TEST(watch, storm_is_held_back_and_said)
 	finish(&record);
 }
 
-TEST(watch, slots_say_who_has_them)
+TEST(watch, slots_report_their_owners)
 {
 	struct watch_slot slots[DEBUG_SLOTS];
 	struct watch_statistics statistics;
 	struct record record;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&record, loop_code, sizeof(loop_code), 0));
 	CHECK_EQUAL(add(&record, true, 0, 1), 0);
 	CHECK_EQUAL(add(&record, true, 0, 1), 1);
@@ -437,8 +427,7 @@ TEST(watch, host_s_own_watchpoint_survives_guest_runs)
 	uint64_t counted = 0;
 	int event;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	event = watch_host(&of_the_host);
 	if (event < 0)
 		SKIP("this host has no breakpoints for its own programs: %m");
@@ -460,13 +449,12 @@ TEST(watch, host_s_own_watchpoint_survives_guest_runs)
 	finish(&record);
 }
 
-TEST(watch, what_this_kvm_does_not_report_is_refused_with_what_was_found)
+TEST(watch, kinds_that_this_kvm_does_not_report_are_refused_with_the_reason)
 {
 	struct program program;
 	struct probe_row row;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(probe_one("debug.watchpoint", &row), 0);
 	if (row.works == (PROBE_IN_KERNEL | PROBE_IN_USER))
 		SKIP("this KVM reports all accesses to watched data");

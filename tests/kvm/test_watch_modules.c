@@ -34,7 +34,7 @@ static enum run_watch_state state_of(struct run_watch *watch)
 	return description.state;
 }
 
-static void check_comes_back(struct run_watch *watch, const struct guest_kernel *kernel)
+static void check_returns(struct run_watch *watch, const struct guest_kernel *kernel)
 {
 	run_watch_kernel(watch, kernel);
 	CHECK_EQUAL(state_of(watch), RUN_WATCH_WATCHING);
@@ -65,15 +65,14 @@ static void check_unknown(struct run_watch *watch, const struct guest_kernel *ke
 	CHECK_EQUAL(state_of(watch), RUN_WATCH_WATCHING);
 }
 
-TEST(watch_modules, watch_goes_and_comes_with_its_module)
+TEST(watch_modules, watch_follows_its_module)
 {
 	static struct run_options options = { .cpus = 1, .watch_count = 1 };
 	struct guest_kernel kernel;
 	struct run_watch *watch;
 	int error;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE_EQUAL(watch_spec_parse(&options.watches[0], "function:x"), 0);
 	error = run_watch_create(&watch, &options);
 	if (error == -ENOTSUP)
@@ -81,7 +80,7 @@ TEST(watch_modules, watch_goes_and_comes_with_its_module)
 	REQUIRE_EQUAL(error, 0);
 	kernel = make_kernel();
 	log_quiet(true);
-	check_comes_back(watch, &kernel);
+	check_returns(watch, &kernel);
 	check_unknown(watch, &kernel, &options.watches[0]);
 	log_quiet(false);
 	run_watch_destroy(watch);

@@ -117,8 +117,7 @@ TEST(watch_sample, has_the_registers_and_the_number_of_the_hit)
 	struct setting setting;
 	uint64_t samples = 0;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
+	BARE_GUEST_REQUIRED();
 	REQUIRE(start(&setting));
 	CHECK_EQUAL(watch_add(setting.watches, &request), 0);
 	CHECK_EQUAL(watch_arm(setting.watches, 0, LOOP), 0);

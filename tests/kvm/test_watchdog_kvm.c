@@ -55,7 +55,7 @@ static void measure(const void *code, size_t size, int cpl, struct vcpu_reading 
 					     .exits = after.exits - before.exits };
 }
 
-TEST(watchdog, kicks_are_no_exits_of_the_guest)
+TEST(watchdog, kicks_are_not_exits_of_the_guest)
 {
 	struct vcpu_reading seen;
 
@@ -69,7 +69,7 @@ TEST(watchdog, kicks_are_no_exits_of_the_guest)
 	CHECK(seen.waited <= seen.time);
 }
 
-TEST(watchdog, accesses_to_ports_are)
+TEST(watchdog, accesses_to_ports_are_exits_of_the_guest)
 {
 	struct vcpu_reading seen;
 
@@ -92,15 +92,15 @@ static void run(const char *program, const char *options, const char *text)
 		 directory, program, options, text ? "" : "--duration 3");
 	program_start(&recorder, arguments);
 	if (text && !program_wait_for(&recorder, text))
-		FAIL_TEST("kvmscope %s does not say '%s'", arguments, text);
+		FAIL_TEST("the output of kvmscope %s does not contain '%s'", arguments, text);
 	if (text)
 		kill(recorder.pid, SIGTERM);
 	program_wait(&recorder);
 	CHECK_EQUAL(recorder.status, 0);
 	if (strstr(recorder.text, ": 0 samples before stuck"))
-		FAIL_TEST("kvmscope %s took no samples:\n%s", arguments, recorder.text);
+		FAIL_TEST("kvmscope %s has no samples:\n%s", arguments, recorder.text);
 	if (!text && strstr(recorder.text, "flight recording /"))
-		FAIL_TEST("kvmscope %s is triggered by nothing:\n%s", arguments, recorder.text);
+		FAIL_TEST("nothing triggers kvmscope %s:\n%s", arguments, recorder.text);
 	snprintf(command, sizeof(command), "rm -rf %s", directory);
 	CHECK_EQUAL(system(command), 0);
 }
@@ -112,7 +112,7 @@ TEST(watchdog, a_stuck_vcpu_triggers_a_recording)
 }
 
 /* A vCPU that is interrupted is not stuck, nor is one that gets no CPU time. */
-TEST(watchdog, a_vcpu_that_exits_triggers_none)
+TEST(watchdog, a_vcpu_that_exits_triggers_no_recording)
 {
 	GUEST_REQUIRED();
 	run("spin_timer=100", "--trigger stuck=1000", NULL);
@@ -182,7 +182,7 @@ TEST(watchdog, steal_over_the_limit_triggers_a_recording)
 	sched_setaffinity(0, sizeof(before), &before);
 }
 
-TEST(watchdog, wrong_triggers_are_refused_with_the_right_ones)
+TEST(watchdog, wrong_triggers_are_refused_with_a_list_of_valid_ones)
 {
 	program_refuses("run --kernel x --flight 1s --trigger stuck",
 			"a number from 20 to 3600000");

@@ -230,7 +230,7 @@ static void check_view(void)
 	if (!now.scenario->store_buffers &&
 	    (memcmp(now.view, world.memory, HEADER_SIZE) ||
 	     memcmp(now.view + RING_DATA_OFFSET, world.memory + HEADER_SIZE, DATA_SIZE)))
-		search_fail(__FILE__, __LINE__, "a store that the search did not see");
+		search_fail(__FILE__, __LINE__, "a store that was not a step of the search");
 }
 
 /* --- threads ------------------------------------------------------------ */
@@ -498,7 +498,7 @@ static void finish(void)
 {
 	for (int i = 0; i < now.thread_count; i++)
 		if (!world.threads[i].finished)
-			search_fail(__FILE__, __LINE__, "thread %d waits for ever", i);
+			search_fail(__FILE__, __LINE__, "thread %d waits forever", i);
 	view_memory();
 	now.scenario->end();
 	now.viewer = -1;

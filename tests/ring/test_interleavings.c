@@ -109,7 +109,7 @@ static void handler_publishes(void)
 
 /* --- reading ---------------------------------------------------------------- */
 
-static void look_at_record(struct got *got, const struct ring_record *record)
+static void check_payload(struct got *got, const struct ring_record *record)
 {
 	const struct payload *payload = (const struct payload *)record->payload;
 	bool by_handler = record->type == RECORD_HANDLER;
@@ -130,7 +130,7 @@ static void look_at_record(struct got *got, const struct ring_record *record)
 	got->records++;
 }
 
-static void look_at(struct got *got, const struct ring_record *record)
+static void check_record(struct got *got, const struct ring_record *record)
 {
 	const struct ring_lost *lost = (const struct ring_lost *)record->payload;
 
@@ -140,7 +140,7 @@ static void look_at(struct got *got, const struct ring_record *record)
 		EXPECT(!got->holds);
 		got->overrun += lost->count;
 	} else {
-		look_at_record(got, record);
+		check_payload(got, record);
 	}
 }
 
@@ -149,7 +149,7 @@ static void read_up_to(struct got *got, int records)
 	const struct ring_record *record;
 
 	while (records-- && (record = ring_read(got->ring))) {
-		look_at(got, record);
+		check_record(got, record);
 		/* Clear the reader's copy, so that it does not distinguish states. */
 		memset(got->ring->reader.copy, 0, record->size);
 	}
@@ -213,7 +213,7 @@ static void attach_stranger(struct got *stranger)
 
 	*stranger = (struct got){ .records = 0 };
 	if (ring_attach_with(&stranger->ring, ring_memory_fd(at.ring), &options))
-		return search_fail(__FILE__, __LINE__, "can not attach");
+		return search_fail(__FILE__, __LINE__, "cannot attach");
 	ring_statistics(stranger->ring, &statistics);
 	stranger->before = statistics.before;
 }
@@ -276,7 +276,7 @@ static void take_snapshot(void)
 	EXPECT(!snapshot.broken);
 	got.before = snapshot.before;
 	while ((record = ring_snapshot_next(&snapshot, record)))
-		look_at(&got, record);
+		check_record(&got, record);
 	EXPECT_EQUAL(got.records, snapshot.count);
 	memset(snapshot.bytes, 0, snapshot.size);
 	ring_snapshot_free(&snapshot);
@@ -304,7 +304,7 @@ static void attach(int reader)
 {
 	at.readers[reader].holds = at.ring->mode == RING_MODE_CONSUMER;
 	if (ring_attach(&at.readers[reader].ring, ring_memory_fd(at.ring)))
-		search_fail(__FILE__, __LINE__, "can not attach");
+		search_fail(__FILE__, __LINE__, "cannot attach");
 }
 
 static void read_one_by_one(int reader, int records)
@@ -389,7 +389,7 @@ static void write_past_the_end(void)
 	ring_flush(at.ring);
 }
 
-TEST(ring_interleavings, full_ring_drops_and_tells)
+TEST(ring_interleavings, full_ring_drops_records_and_reports_them)
 {
 	SCENARIO("full", .setup = nearly_full_ring, .threads = { write_past_the_end, read_two },
 		 .killed = check_killed, .end = check_end);
@@ -398,7 +398,7 @@ TEST(ring_interleavings, full_ring_drops_and_tells)
 		 .signals = 1, .killed = check_killed, .end = check_end);
 }
 
-TEST(ring_interleavings, stores_wait_in_buffers)
+TEST(ring_interleavings, stores_are_buffered)
 {
 	SCENARIO("nested, store buffers", .setup = consumer_ring,
 		 .threads = { write_nested, read_two }, .store_buffers = 24, .end = check_end);
@@ -445,7 +445,7 @@ static void write_two_nested(void)
 	write_record(0);
 }
 
-TEST(ring_interleavings, overwriting_places_a_mark)
+TEST(ring_interleavings, overwriting_sets_a_mark)
 {
 	SCENARIO("overwrite: mark", .setup = recorder_before_a_mark,
 		 .threads = { write_two, read_two }, .killed = check_killed,
@@ -527,7 +527,7 @@ static void recorder_at_its_second_mark(void)
 	fill_up_to(RING_SIZE * 3 / 2);
 }
 
-static void look_at_statistics(void)
+static void check_statistics(void)
 {
 	struct ring_statistics statistics;
 	uint64_t overwritten;
@@ -540,7 +540,7 @@ static void look_at_statistics(void)
 TEST(ring_interleavings, statistics_at_any_time)
 {
 	SCENARIO("overwrite: statistics", .setup = recorder_at_its_second_mark,
-		 .threads = { write_two, look_at_statistics }, .end = check_end_and_after);
+		 .threads = { write_two, check_statistics }, .end = check_end_and_after);
 }
 
 /* --- several consumers ------------------------------------------------------ */
@@ -668,7 +668,7 @@ TEST(ring_interleavings, a_holder_attaches)
 		 .signals = 1, .end = check_end_and_room);
 }
 
-TEST(ring_interleavings, a_holder_attaches_beside_store_buffers)
+TEST(ring_interleavings, a_holder_attaches_with_store_buffers)
 {
 	SCENARIO("attaching holder, store buffers", .setup = full_ring,
 		 .threads = { read_and_write, attach_a_holder_and_read }, .store_buffers = 24,

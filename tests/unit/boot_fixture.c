@@ -72,7 +72,7 @@ void check_truncated(const struct image *image, enum boot_protocol protocol, siz
 		fixture_kernel(&fixture, image->bytes, size);
 		error_set(0, "%s", "");
 		if (fixture_load(&fixture) >= 0)
-			FAIL_TEST("%zu of %zu bytes were taken for a kernel", size, image->size);
+			FAIL_TEST("%zu of %zu bytes were accepted as a kernel", size, image->size);
 		if (!*error_message())
 			FAIL_TEST("%zu of %zu bytes failed without a message", size, image->size);
 	}
@@ -172,19 +172,19 @@ static size_t put_note(struct image *image, uint32_t entry)
 	return sizeof(notes);
 }
 
-static void put_elf64(struct image *image, const struct elf_wish *wish, size_t note_size)
+static void put_elf64(struct image *image, const struct elf_spec *spec, size_t note_size)
 {
 	const Elf64_Ehdr header = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB,
 						 EV_CURRENT },
 				    .e_type = ET_EXEC,
 				    .e_machine = EM_X86_64,
-				    .e_entry = wish->entry,
+				    .e_entry = spec->entry,
 				    .e_phoff = sizeof(header),
-				    .e_shoff = wish->symbols ? SECTIONS_OFFSET : 0,
+				    .e_shoff = spec->symbols ? SECTIONS_OFFSET : 0,
 				    .e_phentsize = sizeof(Elf64_Phdr),
 				    .e_phnum = note_size ? 2 : 1,
 				    .e_shentsize = sizeof(Elf64_Shdr),
-				    .e_shnum = wish->symbols ? 2 : 0 };
+				    .e_shnum = spec->symbols ? 2 : 0 };
 	const Elf64_Phdr programs[2] = {
 		{ .p_type = PT_LOAD,
 		  .p_flags = PF_R | PF_X,
@@ -206,19 +206,19 @@ static void put_elf64(struct image *image, const struct elf_wish *wish, size_t n
 	memcpy(image->bytes + SECTIONS_OFFSET, sections, sizeof(sections));
 }
 
-static void put_elf32(struct image *image, const struct elf_wish *wish, size_t note_size)
+static void put_elf32(struct image *image, const struct elf_spec *spec, size_t note_size)
 {
 	const Elf32_Ehdr header = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS32, ELFDATA2LSB,
 						 EV_CURRENT },
 				    .e_type = ET_EXEC,
 				    .e_machine = EM_386,
-				    .e_entry = (uint32_t)wish->entry,
+				    .e_entry = (uint32_t)spec->entry,
 				    .e_phoff = sizeof(header),
-				    .e_shoff = wish->symbols ? SECTIONS_OFFSET : 0,
+				    .e_shoff = spec->symbols ? SECTIONS_OFFSET : 0,
 				    .e_phentsize = sizeof(Elf32_Phdr),
 				    .e_phnum = note_size ? 2 : 1,
 				    .e_shentsize = sizeof(Elf32_Shdr),
-				    .e_shnum = wish->symbols ? 2 : 0 };
+				    .e_shnum = spec->symbols ? 2 : 0 };
 	const Elf32_Phdr programs[2] = {
 		{ .p_type = PT_LOAD,
 		  .p_flags = PF_R | PF_X,
@@ -240,19 +240,19 @@ static void put_elf32(struct image *image, const struct elf_wish *wish, size_t n
 	memcpy(image->bytes + SECTIONS_OFFSET, sections, sizeof(sections));
 }
 
-void image_elf(struct image *image, const struct elf_wish *wish)
+void image_elf(struct image *image, const struct elf_spec *spec)
 {
 	size_t note_size;
 
 	*image = (struct image){ .size = SECTIONS_OFFSET +
-					 (wish->symbols ? 2 * sizeof(Elf64_Shdr) : 0) };
-	note_size = wish->pvh_entry ? put_note(image, wish->pvh_entry) : 0;
-	if (wish->multiboot)
+					 (spec->symbols ? 2 * sizeof(Elf64_Shdr) : 0) };
+	note_size = spec->pvh_entry ? put_note(image, spec->pvh_entry) : 0;
+	if (spec->multiboot)
 		put_multiboot(image, 0x200, 0);
-	if (wish->is_64)
-		put_elf64(image, wish, note_size);
+	if (spec->is_64)
+		put_elf64(image, spec, note_size);
 	else
-		put_elf32(image, wish, note_size);
+		put_elf32(image, spec, note_size);
 	fill_pattern(image->bytes + ELF_OFFSET, ELF_FILE_SIZE);
 }
 
@@ -278,6 +278,6 @@ void check_load_fails(struct boot_fixture *fixture, int error, const char *word)
 {
 	CHECK_EQUAL(fixture_load(fixture), error);
 	if (!strstr(error_message(), word))
-		FAIL_TEST("\"%s\" does not say \"%s\"", error_message(), word);
+		FAIL_TEST("\"%s\" does not contain \"%s\"", error_message(), word);
 	fixture_close(fixture);
 }

@@ -64,14 +64,14 @@ void image_bzimage(struct image *image);
 #define ELF_MEMORY_SIZE 0x3000ull
 #define ELF_ADDRESS     0x1000000ull
 #define ELF_VIRTUAL     0xffffffff81000000ull
-struct elf_wish {
+struct elf_spec {
 	bool is_64;
 	uint64_t entry;
 	uint32_t pvh_entry; /* 0: no note */
 	bool symbols;
 	bool multiboot; /* a header without addresses at 0x200 */
 };
-void image_elf(struct image *image, const struct elf_wish *wish);
+void image_elf(struct image *image, const struct elf_spec *spec);
 
 /* An image with no format but the addresses in the multiboot header. */
 #define FLAT_ADDRESS       0x400000u

@@ -73,7 +73,7 @@ static void write_notes(uint8_t *notes)
 }
 
 /* A pair of top tables. The kernel's one is at the lower page, which is CR3. */
-static void make_tables(struct flat_guest *guest, const struct kernel_guest_place *place)
+static void make_tables(struct flat_guest *guest, const struct kernel_guest_location *place)
 {
 	uint64_t user_half = flat_guest_table(guest), kernel_half;
 
@@ -90,7 +90,7 @@ static void make_tables(struct flat_guest *guest, const struct kernel_guest_plac
 }
 
 void kernel_guest_start(struct flat_guest *guest, enum kallsyms_layout layout,
-			const struct kernel_guest_place *place)
+			const struct kernel_guest_location *place)
 {
 	struct kallsyms_symbol *symbols = make_symbols(place->gva);
 	uint8_t *data = guest->memory + place->gpa + KERNEL_GUEST_PAGE;

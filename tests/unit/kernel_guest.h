@@ -30,7 +30,7 @@
 extern const unsigned int kernel_guest_vectors[KERNEL_GUEST_HANDLERS];
 
 /* Addresses of a kernel: both are multiples of KERNEL_GUEST_PAGE. */
-struct kernel_guest_place {
+struct kernel_guest_location {
 	uint64_t gva, gpa;
 	const char *banner;
 };
@@ -40,7 +40,7 @@ struct kernel_guest_place {
  * kernel's half of a pair of top tables. 3 pages of KERNEL_GUEST_PAGE below the tables remain free.
  */
 void kernel_guest_start(struct flat_guest *guest, enum kallsyms_layout layout,
-			const struct kernel_guest_place *place);
+			const struct kernel_guest_location *place);
 
 /* The handler of VECTOR in the IDT, which is the same for all. */
 void kernel_guest_write_gate(struct flat_guest *guest, unsigned int vector, uint64_t handler);

@@ -23,9 +23,9 @@ struct request {
 	bool other; /* the body had something other than a part "profile" with a file */
 };
 
-static enum MHD_Result take_part(void *context, enum MHD_ValueKind kind, const char *key,
-				 const char *filename, const char *type, const char *encoding,
-				 const char *data, uint64_t offset, size_t size)
+static enum MHD_Result parse_part(void *context, enum MHD_ValueKind kind, const char *key,
+				  const char *filename, const char *type, const char *encoding,
+				  const char *data, uint64_t offset, size_t size)
 {
 	struct request *request = context;
 
@@ -99,14 +99,14 @@ static void keep(struct pprof_store *store, struct MHD_Connection *connection,
 /* Rejected if a label occurs twice or is one of those that Pyroscope sets itself. */
 static bool is_label(const char *text, size_t length, const char *before, size_t before_length)
 {
-	char name[64], there[sizeof(name) + 2];
+	char name[64], prefix[sizeof(name) + 2];
 
 	if (!length || length >= sizeof(name) || text[length] != '=' || *text == '_')
 		return false;
 	snprintf(name, sizeof(name), "%.*s", (int)length, text);
-	snprintf(there, sizeof(there), "%s=", name);
+	snprintf(prefix, sizeof(prefix), "%s=", name);
 	return strcmp(name, "service_name") != 0 && strcmp(name, "pyroscope_spy") != 0 &&
-	       !memmem(before, before_length, there, strlen(there));
+	       !memmem(before, before_length, prefix, strlen(prefix));
 }
 
 /* APPLICATION{KEY=VALUE,...}: nothing can be escaped (api/model/labelset/labelset.go). */
@@ -203,7 +203,7 @@ static bool is_good_profile(struct MHD_Connection *connection, const struct requ
 	copy_argument(connection, "until", until, sizeof(until));
 	broken = pprof_rules_broken(request->profile, request->size, atoll(from), atoll(until));
 	if (broken)
-		fprintf(stderr, "the store does not take a profile: %s\n", broken);
+		fprintf(stderr, "the store rejects a profile: %s\n", broken);
 	return !broken;
 }
 
@@ -234,9 +234,9 @@ static enum MHD_Result finish(struct pprof_store *store, struct MHD_Connection *
 	return answer_with(connection, status);
 }
 
-static enum MHD_Result take(void *context, struct MHD_Connection *connection, const char *url,
-			    const char *method, const char *version, const char *data, size_t *size,
-			    void **state)
+static enum MHD_Result handle_request(void *context, struct MHD_Connection *connection,
+				      const char *url, const char *method, const char *version,
+				      const char *data, size_t *size, void **state)
 {
 	struct request *request = *state;
 
@@ -244,7 +244,7 @@ static enum MHD_Result take(void *context, struct MHD_Connection *connection, co
 		if (strcmp(method, "POST") != 0 || strcmp(url, "/ingest") != 0)
 			return answer_with(connection, 404);
 		*state = request = calloc(1, sizeof(*request));
-		request->form = MHD_create_post_processor(connection, 4096, take_part, request);
+		request->form = MHD_create_post_processor(connection, 4096, parse_part, request);
 		return request->form ? MHD_YES : answer_with(connection, 400);
 	}
 	if (!*size)
@@ -268,7 +268,7 @@ static struct MHD_Daemon *start(struct pprof_store *store)
 	const unsigned int flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO;
 
 	return MHD_start_daemon(store->certificate ? flags | MHD_USE_TLS : flags, 0, NULL, NULL,
-				take, store, MHD_OPTION_SOCK_ADDR, &address,
+				handle_request, store, MHD_OPTION_SOCK_ADDR, &address,
 				MHD_OPTION_NOTIFY_COMPLETED, end_request, NULL,
 				MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_ARRAY,
 				store->certificate ? secured : secured + 2, MHD_OPTION_END);
@@ -282,7 +282,7 @@ static void end_without(const char *what)
 }
 
 /* The server may listen on it too: SO_REUSEPORT is for sockets of one user. */
-static void take_port(struct pprof_store *store)
+static void choose_port(struct pprof_store *store)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET,
 				       .sin_addr = { htonl(INADDR_LOOPBACK) } };
@@ -303,7 +303,7 @@ void pprof_store_init(struct pprof_store *store)
 	memset(store, 0, sizeof(*store));
 	store->status = 200;
 	pthread_mutex_init(&store->lock, NULL);
-	take_port(store);
+	choose_port(store);
 }
 
 void pprof_store_start(struct pprof_store *store)

@@ -45,7 +45,7 @@ size_t pprof_text_count(const char *text, const char *what)
 	return count;
 }
 
-int pprof_text_place(const char *text, const char *string)
+int pprof_text_index(const char *text, const char *string)
 {
 	char line[128];
 	int place = 0;

@@ -12,6 +12,6 @@ char *pprof_text(const char *path);
 size_t pprof_text_count(const char *text, const char *what);
 
 /* The index of STRING in the string table, or -1. */
-int pprof_text_place(const char *text, const char *string);
+int pprof_text_index(const char *text, const char *string);
 
 #endif

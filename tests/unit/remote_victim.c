@@ -146,7 +146,7 @@ bool remote_victim_has_ended(void)
 	       info.si_code == CLD_DUMPED;
 }
 
-bool remote_victim_goes_on(void)
+bool remote_victim_continues(void)
 {
 	uint64_t rounds = victim->rounds;
 
@@ -188,7 +188,7 @@ void remote_victim_start(struct remote_code *code)
 	process.directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK_EQUAL(remote_code_find(code, &process), 0);
 	close(process.directory);
-	CHECK(remote_victim_goes_on()); /* it takes signals now */
+	CHECK(remote_victim_continues()); /* it takes signals now */
 }
 
 void remote_victim_end(void)

@@ -38,6 +38,6 @@ void remote_victim_end(void);
 bool remote_victim_has_ended(void);
 
 /* Waits until it has made another call of its own. Returns false if it no longer does. */
-bool remote_victim_goes_on(void);
+bool remote_victim_continues(void);
 
 #endif

@@ -214,7 +214,7 @@ int sideband_guest_record(const char *path, enum perspective perspective,
 	return record(path, perspective, NULL, statistics);
 }
 
-static bool take_trigger(void *context, struct flight_trigger *trigger)
+static bool handle_trigger(void *context, struct flight_trigger *trigger)
 {
 	if (!atomic_exchange((atomic_bool *)context, false))
 		return false;
@@ -236,7 +236,7 @@ int sideband_guest_flight(const char *path)
 	atomic_bool triggered = false;
 	const struct flight_options flight = {
 		.wake_fd = -1,
-		.take = take_trigger,
+		.take = handle_trigger,
 		.missed = none_missed,
 		.done = ignore_result,
 		.context = &triggered,

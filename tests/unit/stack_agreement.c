@@ -132,8 +132,8 @@ void stack_comparison_sum_up(struct stack_comparison *comparison)
 		add_deal(comparison, &comparison->dealt[i]);
 }
 
-static void deal_anew(const struct stack_samples *samples, size_t (*counts)[2],
-		      struct stack_comparison *comparison)
+static void shuffle(const struct stack_samples *samples, size_t (*counts)[2],
+		    struct stack_comparison *comparison)
 {
 	size_t *order = need(calloc(samples->count, sizeof(*order)));
 	uint64_t state = 1;
@@ -164,7 +164,7 @@ struct stack_comparison stack_samples_compare(struct stack_samples *samples)
 	}
 	assert(comparison.samples[0] && comparison.samples[1]);
 	comparison.measured = agreement_of(counts, comparison.stacks, comparison.samples);
-	deal_anew(samples, counts, &comparison);
+	shuffle(samples, counts, &comparison);
 	stack_comparison_sum_up(&comparison);
 	free(counts);
 	return comparison;

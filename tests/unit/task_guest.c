@@ -33,96 +33,97 @@ const struct guest_task_layout task_guest_layout = {
 		     .node_id = 0x60 },
 };
 
-void task_guest_put(struct task_guest *made, uint64_t gpa, uint64_t value)
+void task_guest_put(struct task_guest *guest, uint64_t gpa, uint64_t value)
 {
-	flat_guest_write_u64(&made->guest, gpa, value);
+	flat_guest_write_u64(&guest->guest, gpa, value);
 }
 
-void task_guest_put_task(struct task_guest *made, unsigned int n, uint32_t pid, uint32_t tid,
+void task_guest_put_task(struct task_guest *guest, unsigned int n, uint32_t pid, uint32_t tid,
 			 const char *comm)
 {
-	task_guest_put(made, TASK(n) + task_guest_layout.pid,
+	task_guest_put(guest, TASK(n) + task_guest_layout.pid,
 		       (uint64_t)pid << 32 | tid); /* tgid follows pid */
-	task_guest_put(made, TASK(n) + task_guest_layout.cgroups.task_users, 1);
-	task_guest_put(made, TASK(n) + task_guest_layout.stack, DIRECT + TASK_STACK(n));
-	task_guest_put(made, TASK(n) + task_guest_layout.mm, DIRECT + MM(n));
-	task_guest_put(made, MM(n) + task_guest_layout.page_table, DIRECT + TABLES(n));
+	task_guest_put(guest, TASK(n) + task_guest_layout.cgroups.task_users, 1);
+	task_guest_put(guest, TASK(n) + task_guest_layout.stack, DIRECT + TASK_STACK(n));
+	task_guest_put(guest, TASK(n) + task_guest_layout.mm, DIRECT + MM(n));
+	task_guest_put(guest, MM(n) + task_guest_layout.page_table, DIRECT + TABLES(n));
 	/* Long names during an update: without a terminator. */
-	memcpy(made->guest.memory + TASK(n) + task_guest_layout.comm, comm,
+	memcpy(guest->guest.memory + TASK(n) + task_guest_layout.comm, comm,
 	       strnlen(comm, SAMPLE_COMM_SIZE - 1) + 1);
 }
 
-void task_guest_put_process(struct task_guest *made, unsigned int n, unsigned int leader,
+void task_guest_put_process(struct task_guest *guest, unsigned int n, unsigned int leader,
 			    uint64_t started, unsigned int parent)
 {
-	task_guest_put(made, TASK(n) + task_guest_layout.leader, DIRECT + TASK(leader));
-	task_guest_put(made, TASK(leader) + task_guest_layout.started, started);
-	task_guest_put(made, TASK(leader) + task_guest_layout.parent, DIRECT + TASK(parent));
+	task_guest_put(guest, TASK(n) + task_guest_layout.leader, DIRECT + TASK(leader));
+	task_guest_put(guest, TASK(leader) + task_guest_layout.started, started);
+	task_guest_put(guest, TASK(leader) + task_guest_layout.parent, DIRECT + TASK(parent));
 }
 
-void task_guest_put_cgroup(struct task_guest *made, unsigned int n, unsigned int parent,
+void task_guest_put_cgroup(struct task_guest *guest, unsigned int n, unsigned int parent,
 			   uint64_t id, const char *name)
 {
 	const struct guest_cgroup_layout *layout = &task_guest_layout.cgroups;
 
-	task_guest_put(made, NODE(n) + layout->node_count, 1);
-	task_guest_put(made, NODE(n) + layout->node_parent,
+	task_guest_put(guest, NODE(n) + layout->node_count, 1);
+	task_guest_put(guest, NODE(n) + layout->node_parent,
 		       parent == n ? 0 : DIRECT + NODE(parent));
-	task_guest_put(made, NODE(n) + layout->node_name, DIRECT + NODE(n) + 0x100);
-	task_guest_put(made, NODE(n) + layout->node_id, id);
-	memcpy(made->guest.memory + NODE(n) + 0x100, name, strlen(name) + 1);
-	task_guest_put(made, CGROUP(n) + layout->cgroup_node, DIRECT + NODE(n));
-	task_guest_put(made, CSS_SET(n) + layout->set_cgroup, DIRECT + CGROUP(n));
+	task_guest_put(guest, NODE(n) + layout->node_name, DIRECT + NODE(n) + 0x100);
+	task_guest_put(guest, NODE(n) + layout->node_id, id);
+	memcpy(guest->guest.memory + NODE(n) + 0x100, name, strlen(name) + 1);
+	task_guest_put(guest, CGROUP(n) + layout->cgroup_node, DIRECT + NODE(n));
+	task_guest_put(guest, CSS_SET(n) + layout->set_cgroup, DIRECT + CGROUP(n));
 }
 
-void task_guest_enter_cgroup(struct task_guest *made, unsigned int task, unsigned int cgroup)
+void task_guest_enter_cgroup(struct task_guest *guest, unsigned int task, unsigned int cgroup)
 {
-	task_guest_put(made, TASK(task) + task_guest_layout.cgroups.task_set,
+	task_guest_put(guest, TASK(task) + task_guest_layout.cgroups.task_set,
 		       DIRECT + CSS_SET(cgroup));
 }
 
-static void put_cpu(struct task_guest *made, unsigned int cpu, unsigned int task)
+static void put_cpu(struct task_guest *guest, unsigned int cpu, unsigned int task)
 {
-	task_guest_put(made, OFFSETS + cpu * 8, DIRECT + AREA(cpu));
-	task_guest_put(made, AREA(cpu) + CURRENT, DIRECT + TASK(task));
-	task_guest_put(made, AREA(cpu) + SCHEDULED, DIRECT + TASK(task));
-	task_guest_put(made, AREA(cpu) + IRQ_POINTER, DIRECT + IRQ_STACK + 0x4000 - 8);
+	task_guest_put(guest, OFFSETS + cpu * 8, DIRECT + AREA(cpu));
+	task_guest_put(guest, AREA(cpu) + CURRENT, DIRECT + TASK(task));
+	task_guest_put(guest, AREA(cpu) + SCHEDULED, DIRECT + TASK(task));
+	task_guest_put(guest, AREA(cpu) + IRQ_POINTER, DIRECT + IRQ_STACK + 0x4000 - 8);
 	/* As if each CPU were in a socket of its own, and in 32 bits, as in newer kernels. */
-	task_guest_put(made, AREA(cpu) + APIC_ID, 0xaaaaaaaa00000000 | cpu * 2);
+	task_guest_put(guest, AREA(cpu) + APIC_ID, 0xaaaaaaaa00000000 | cpu * 2);
 	/* The node is above the CPU's number. */
-	task_guest_put(made, AREA(cpu) + CPU_SEGMENT, 0x0040f50000000000 | 1 << 12 | cpu);
-	flat_guest_map(&made->guest, made->kernel.cr3, ENTRY_AREA + cpu * 0x1000,
+	task_guest_put(guest, AREA(cpu) + CPU_SEGMENT, 0x0040f50000000000 | 1 << 12 | cpu);
+	flat_guest_map(&guest->guest, guest->kernel.cr3, ENTRY_AREA + cpu * 0x1000,
 		       AREA(cpu) + GDT_PAGE, 4096, 0);
 }
 
-void task_guest_make(struct task_guest *made)
+void task_guest_make(struct task_guest *guest)
 {
-	memset(made, 0, sizeof(*made));
-	flat_guest_create(&made->guest, TASK_GUEST_SIZE);
-	made->registers = &made->guest.registers;
-	made->kernel = made->registers->paging;
+	memset(guest, 0, sizeof(*guest));
+	flat_guest_create(&guest->guest, TASK_GUEST_SIZE);
+	guest->registers = &guest->guest.registers;
+	guest->kernel = guest->registers->paging;
 	for (uint64_t at = 0; at < TASK_GUEST_SIZE; at += 2u << 20)
-		flat_guest_map(&made->guest, made->kernel.cr3, DIRECT + at, at, 2u << 20, 0);
-	task_guest_put_task(made, 1, 700, 702, "worker");
-	task_guest_put_task(made, 2, 800, 800, "a-name-too-long-for-it");
-	put_cpu(made, 0, 1);
-	put_cpu(made, 1, 2);
-	made->registers->gdt_base = ENTRY_AREA;
-	made->registers->cpl = 3;
-	made->registers->rsp = 0x7ffffffde000;
-	made->registers->paging.cr3 = TABLES(1);
+		flat_guest_map(&guest->guest, guest->kernel.cr3, DIRECT + at, at, 2u << 20, 0);
+	task_guest_put_task(guest, 1, 700, 702, "worker");
+	task_guest_put_task(guest, 2, 800, 800, "a-name-too-long-for-it");
+	put_cpu(guest, 0, 1);
+	put_cpu(guest, 1, 2);
+	guest->registers->gdt_base = ENTRY_AREA;
+	guest->registers->cpl = 3;
+	guest->registers->rsp = 0x7ffffffde000;
+	guest->registers->paging.cr3 = TABLES(1);
 }
 
-void task_guest_free(struct task_guest *made)
+void task_guest_free(struct task_guest *guest)
 {
-	flat_guest_destroy(&made->guest);
+	flat_guest_destroy(&guest->guest);
 }
 
-bool task_guest_look(struct task_guest *made)
+bool task_guest_lookup(struct task_guest *guest)
 {
-	if (!guest_task_current(&task_guest_layout, &made->guest.view, &made->kernel,
-				made->registers, &made->task))
+	if (!guest_task_current(&task_guest_layout, &guest->guest.view, &guest->kernel,
+				guest->registers, &guest->task))
 		return false;
-	guest_task_find_cgroup(&task_guest_layout, &made->guest.view, &made->kernel, &made->task);
+	guest_task_find_cgroup(&task_guest_layout, &guest->guest.view, &guest->kernel,
+			       &guest->task);
 	return true;
 }

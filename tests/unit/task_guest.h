@@ -61,6 +61,6 @@ void task_guest_put_cgroup(struct task_guest *guest, unsigned int n, unsigned in
 void task_guest_enter_cgroup(struct task_guest *guest, unsigned int task, unsigned int cgroup);
 
 /* Calls guest_task_current(), and looks up its cgroup, with the current registers. */
-bool task_guest_look(struct task_guest *guest);
+bool task_guest_lookup(struct task_guest *guest);
 
 #endif

@@ -127,7 +127,7 @@ static void check(double time, double rate, const double ratios[2], bool kept, c
 	remove_directory(&directory);
 }
 
-TEST(bench, fails_where_a_bound_is_not_kept)
+TEST(bench, fails_if_a_bound_is_exceeded)
 {
 	check(200, 5, (double[]){ 1.1, 0.9 }, true, "at least 5\n");
 	check(201, 5, (double[]){ 1.1, 0.9 }, false, "at most 200: NOT KEPT\n");
@@ -135,7 +135,7 @@ TEST(bench, fails_where_a_bound_is_not_kept)
 	check(200, 5, (double[]){ 1.2, 0.9 }, false, "bench_one: a bound is not kept\n");
 }
 
-TEST(bench, fails_where_what_could_be_measured_was_not)
+TEST(bench, fails_if_a_measurable_figure_is_missing)
 {
 	struct directory directory;
 	char output[4096];
@@ -149,7 +149,7 @@ TEST(bench, fails_where_what_could_be_measured_was_not)
 	remove_directory(&directory);
 }
 
-TEST(bench, fails_where_one_does_not_run)
+TEST(bench, fails_if_a_bench_does_not_run)
 {
 	struct directory directory;
 	char output[4096];

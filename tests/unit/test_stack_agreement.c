@@ -36,7 +36,7 @@ TEST(stack_agreement, of_equal_recordings_is_whole)
 	stack_samples_free(samples);
 }
 
-TEST(stack_agreement, counts_what_one_recording_only_has)
+TEST(stack_agreement, counts_stacks_of_one_recording_only)
 {
 	struct stack_samples *samples = stack_samples_new();
 	struct stack_comparison comparison;
@@ -77,23 +77,23 @@ TEST(stack_agreement, of_rare_stacks_is_as_by_chance)
 
 static void see_counts(void *context, const size_t counts[2], const char *stack)
 {
-	char *said = context;
+	char *output = context;
 
-	snprintf(said + strlen(said), 64 - strlen(said), "%zu %zu %s, ", counts[0], counts[1],
+	snprintf(output + strlen(output), 64 - strlen(output), "%zu %zu %s, ", counts[0], counts[1],
 		 stack);
 }
 
-TEST(stack_agreement, tells_how_often_each_recording_has_a_stack)
+TEST(stack_agreement, reports_how_often_each_recording_has_a_stack)
 {
 	struct stack_samples *samples = stack_samples_new();
-	char said[64] = "";
+	char output[64] = "";
 
 	add(samples, 1, "c", 2);
 	add(samples, 0, "b", 1);
 	add(samples, 1, "b", 1);
 	add(samples, 0, "a", 3);
 	stack_samples_compare(samples);
-	stack_samples_each(samples, see_counts, said);
-	CHECK_STRING(said, "3 0 a, 1 1 b, 0 2 c, ");
+	stack_samples_each(samples, see_counts, output);
+	CHECK_STRING(output, "3 0 a, 1 1 b, 0 2 c, ");
 	stack_samples_free(samples);
 }

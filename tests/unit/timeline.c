@@ -13,7 +13,7 @@ struct process {
 	bool alive;
 	uint32_t pid, tids[THREADS];
 	unsigned int threads;
-	size_t life;
+	size_t lifetime;
 };
 
 struct world {
@@ -23,7 +23,7 @@ struct world {
 	bool tid_used[TIMELINE_PIDS + 1];
 	bool root_used[ROOTS];
 	uint32_t numbers;
-	size_t capacity, life_capacity;
+	size_t capacity, lifetime_capacity;
 };
 
 uint32_t timeline_random(uint64_t *state, uint32_t below)
@@ -58,7 +58,7 @@ static struct timeline_event *add_event(struct world *world, uint16_t type, size
 	return event;
 }
 
-static uint64_t take_root(struct world *world)
+static uint64_t allocate_root(struct world *world)
 {
 	for (uint32_t i = 0; i < ROOTS; i++)
 		if (!world->root_used[i]) {
@@ -68,19 +68,22 @@ static uint64_t take_root(struct world *world)
 	return 0;
 }
 
-static void begin_life(struct world *world, struct process *process, struct timeline_event *event)
+static void begin_lifetime(struct world *world, struct process *process,
+			   struct timeline_event *event)
 {
 	struct timeline *timeline = world->timeline;
 
-	if (timeline->life_count == world->life_capacity) {
-		world->life_capacity = world->life_capacity ? 2 * world->life_capacity : 64;
-		timeline->lives =
-			realloc(timeline->lives, world->life_capacity * sizeof(timeline->lives[0]));
+	if (timeline->lifetime_count == world->lifetime_capacity) {
+		world->lifetime_capacity =
+			world->lifetime_capacity ? 2 * world->lifetime_capacity : 64;
+		timeline->lifetimes =
+			realloc(timeline->lifetimes,
+				world->lifetime_capacity * sizeof(timeline->lifetimes[0]));
 	}
-	process->life = timeline->life_count++;
-	event->record.head.cr3 = take_root(world);
+	process->lifetime = timeline->lifetime_count++;
+	event->record.head.cr3 = allocate_root(world);
 	event->record.head.flags |= event->record.head.cr3 ? SIDEBAND_CR3_PAIR : 0;
-	timeline->lives[process->life] = (struct timeline_life){
+	timeline->lifetimes[process->lifetime] = (struct timeline_lifetime){
 		.pid = process->pid,
 		.born = event->time,
 		.died = UINT64_MAX,
@@ -88,13 +91,13 @@ static void begin_life(struct world *world, struct process *process, struct time
 	};
 }
 
-static void end_life(struct world *world, const struct process *process)
+static void end_lifetime(struct world *world, const struct process *process)
 {
-	struct timeline_life *life = &world->timeline->lives[process->life];
+	struct timeline_lifetime *lifetime = &world->timeline->lifetimes[process->lifetime];
 
-	life->died = world->time;
-	if (life->cr3)
-		world->root_used[(life->cr3 >> 13) - 1] = false;
+	lifetime->died = world->time;
+	if (lifetime->cr3)
+		world->root_used[(lifetime->cr3 >> 13) - 1] = false;
 }
 
 /* Usually the lowest free id, so that ids are soon reused. */
@@ -167,7 +170,7 @@ static void find_process(struct world *world)
 	event = add_event(world, SIDEBAND_COMM, sizeof(event->record.comm), pid, pid);
 	event->begins = true;
 	set_comm(world, event);
-	begin_life(world, &world->processes[pid], event);
+	begin_lifetime(world, &world->processes[pid], event);
 	if (pick(world, 2))
 		add_mmap(world, &world->processes[pid], true);
 }
@@ -183,7 +186,7 @@ static void fork_process(struct world *world, const struct process *parent)
 	event = add_event(world, SIDEBAND_FORK, sizeof(event->record.fork), pid, pid);
 	event->record.fork.parent_pid = parent->pid;
 	event->record.fork.parent_tid = parent->tids[pick(world, parent->threads)];
-	begin_life(world, &world->processes[pid], event);
+	begin_lifetime(world, &world->processes[pid], event);
 }
 
 static void start_thread(struct world *world, struct process *process)
@@ -212,7 +215,7 @@ static void exit_thread(struct world *world, struct process *process, unsigned i
 	if (!process->threads) {
 		process->alive = false;
 		world->tid_used[process->pid] = false;
-		end_life(world, process);
+		end_lifetime(world, process);
 	}
 }
 
@@ -229,9 +232,9 @@ static void exec(struct world *world, struct process *process)
 	event = add_event(world, SIDEBAND_COMM, sizeof(event->record.comm), process->pid,
 			  process->pid);
 	event->record.head.flags |= SIDEBAND_COMM_EXEC;
-	end_life(world, process);
+	end_lifetime(world, process);
 	set_comm(world, event);
-	begin_life(world, process, event);
+	begin_lifetime(world, process, event);
 	for (uint32_t i = pick(world, 8); i; i--)
 		add_mmap(world, process, false);
 }
@@ -292,7 +295,7 @@ void timeline_make(struct timeline *timeline, uint64_t seed, size_t events)
 void timeline_free(struct timeline *timeline)
 {
 	free(timeline->events);
-	free(timeline->lives);
+	free(timeline->lifetimes);
 }
 
 /* The number of events up to TIME. */
@@ -311,18 +314,19 @@ static size_t events_until(const struct timeline *timeline, uint64_t time)
 	return low;
 }
 
-static bool lives(const struct timeline_life *life, uint64_t time)
+static bool lifetimes(const struct timeline_lifetime *lifetime, uint64_t time)
 {
-	return life->born <= time && time < life->died;
+	return lifetime->born <= time && time < lifetime->died;
 }
 
 static uint32_t find_pid(const struct timeline *timeline, uint32_t pid, uint64_t cr3, uint64_t time)
 {
-	for (size_t i = 0; i < timeline->life_count; i++) {
-		const struct timeline_life *life = &timeline->lives[i];
+	for (size_t i = 0; i < timeline->lifetime_count; i++) {
+		const struct timeline_lifetime *lifetime = &timeline->lifetimes[i];
 
-		if (lives(life, time) && (pid ? life->pid == pid : life->cr3 && life->cr3 == cr3))
-			return life->pid;
+		if (lifetimes(lifetime, time) &&
+		    (pid ? lifetime->pid == pid : lifetime->cr3 && lifetime->cr3 == cr3))
+			return lifetime->pid;
 	}
 	return 0;
 }

@@ -34,7 +34,7 @@ struct timeline_event {
 };
 
 /* A process from its fork or exec to its next exec or its exit. */
-struct timeline_life {
+struct timeline_lifetime {
 	uint32_t pid;
 	uint64_t born, died, cr3;
 };
@@ -42,8 +42,8 @@ struct timeline_life {
 struct timeline {
 	struct timeline_event *events; /* in order of time, no two at the same */
 	size_t count;
-	struct timeline_life *lives;
-	size_t life_count;
+	struct timeline_lifetime *lifetimes;
+	size_t lifetime_count;
 	uint64_t end; /* ns, after the last event */
 };
 

@@ -79,179 +79,179 @@ static const struct guest_vma_layout layout = {
 	.page_array = USER_GUEST_DIRECT + PAGES_BASE,
 };
 
-void user_guest_put(struct user_guest *made, uint64_t gva, uint64_t value)
+void user_guest_put(struct user_guest *guest, uint64_t gva, uint64_t value)
 {
-	flat_guest_write_u64(&made->guest, gva - USER_GUEST_DIRECT, value);
+	flat_guest_write_u64(&guest->guest, gva - USER_GUEST_DIRECT, value);
 }
 
-uint64_t user_guest_get(struct user_guest *made, uint64_t gva)
+uint64_t user_guest_get(struct user_guest *guest, uint64_t gva)
 {
 	uint64_t value;
 
-	memcpy(&value, made->guest.memory + (gva - USER_GUEST_DIRECT), sizeof(value));
+	memcpy(&value, guest->guest.memory + (gva - USER_GUEST_DIRECT), sizeof(value));
 	return value;
 }
 
-uint64_t user_guest_allocate(struct user_guest *made, uint64_t size, uint64_t alignment)
+uint64_t user_guest_allocate(struct user_guest *guest, uint64_t size, uint64_t alignment)
 {
-	uint64_t at = (made->next + alignment - 1) & ~(alignment - 1);
+	uint64_t at = (guest->next + alignment - 1) & ~(alignment - 1);
 
-	if (at + size > made->guest.tables_end)
+	if (at + size > guest->guest.tables_end)
 		abort();
-	made->next = at + size;
+	guest->next = at + size;
 	return USER_GUEST_DIRECT + at;
 }
 
-uint64_t user_guest_dentry(struct user_guest *made, uint64_t parent, const char *name)
+uint64_t user_guest_dentry(struct user_guest *guest, uint64_t parent, const char *name)
 {
-	uint64_t length = strlen(name), dentry = user_guest_allocate(made, 64 + length, 64);
+	uint64_t length = strlen(name), dentry = user_guest_allocate(guest, 64 + length, 64);
 
-	memcpy(made->guest.memory + (dentry - USER_GUEST_DIRECT) + 64, name, length);
-	user_guest_put(made, dentry + layout.dentry_parent, parent ? parent : dentry);
-	user_guest_put(made, dentry + layout.dentry_hash, length << 32 | (uint32_t)(dentry >> 6));
-	user_guest_put(made, dentry + layout.dentry_name, dentry + 64);
-	user_guest_put(made, dentry + layout.dentry_unhashed, 1);
+	memcpy(guest->guest.memory + (dentry - USER_GUEST_DIRECT) + 64, name, length);
+	user_guest_put(guest, dentry + layout.dentry_parent, parent ? parent : dentry);
+	user_guest_put(guest, dentry + layout.dentry_hash, length << 32 | (uint32_t)(dentry >> 6));
+	user_guest_put(guest, dentry + layout.dentry_name, dentry + 64);
+	user_guest_put(guest, dentry + layout.dentry_unhashed, 1);
 	return dentry;
 }
 
-static uint64_t make_mount(struct user_guest *made, uint64_t *root)
+static uint64_t make_mount(struct user_guest *guest, uint64_t *root)
 {
-	uint64_t mount = user_guest_allocate(made, 64, 64);
+	uint64_t mount = user_guest_allocate(guest, 64, 64);
 
-	*root = user_guest_dentry(made, 0, "/");
-	user_guest_put(made, mount + layout.mount_embedded + layout.vfsmount_root, *root);
-	user_guest_put(made, mount + layout.mount_namespace, NAMESPACE);
+	*root = user_guest_dentry(guest, 0, "/");
+	user_guest_put(guest, mount + layout.mount_embedded + layout.vfsmount_root, *root);
+	user_guest_put(guest, mount + layout.mount_namespace, NAMESPACE);
 	return mount;
 }
 
-uint64_t user_guest_mount(struct user_guest *made, uint64_t parent, uint64_t point, uint64_t *root)
+uint64_t user_guest_mount(struct user_guest *guest, uint64_t parent, uint64_t point, uint64_t *root)
 {
-	uint64_t mount = make_mount(made, root);
+	uint64_t mount = make_mount(guest, root);
 
-	user_guest_put(made, mount + layout.mount_parent, parent - layout.mount_embedded);
-	user_guest_put(made, mount + layout.mount_point, point);
+	user_guest_put(guest, mount + layout.mount_parent, parent - layout.mount_embedded);
+	user_guest_put(guest, mount + layout.mount_point, point);
 	return mount + layout.mount_embedded;
 }
 
-static void make_root(struct user_guest *made)
+static void make_root(struct user_guest *guest)
 {
-	uint64_t mount = make_mount(made, &made->root);
+	uint64_t mount = make_mount(guest, &guest->root);
 
-	user_guest_put(made, mount + layout.mount_parent, mount);
-	user_guest_put(made, mount + layout.mount_point, made->root);
-	made->root_mount = mount + layout.mount_embedded;
+	user_guest_put(guest, mount + layout.mount_parent, mount);
+	user_guest_put(guest, mount + layout.mount_point, guest->root);
+	guest->root_mount = mount + layout.mount_embedded;
 }
 
-void user_guest_make(struct user_guest *made, bool is_maple)
+void user_guest_make(struct user_guest *guest, bool is_maple)
 {
-	memset(made, 0, sizeof(*made));
-	flat_guest_create(&made->guest, MEMORY);
-	made->next = FREE;
-	made->kernel.paging = made->guest.registers.paging;
-	made->kernel.vmas = layout;
-	made->kernel.vmas.is_maple = is_maple;
-	if (user_images_create(&made->kernel.images))
+	memset(guest, 0, sizeof(*guest));
+	flat_guest_create(&guest->guest, MEMORY);
+	guest->next = FREE;
+	guest->kernel.paging = guest->guest.registers.paging;
+	guest->kernel.vmas = layout;
+	guest->kernel.vmas.is_maple = is_maple;
+	if (user_images_create(&guest->kernel.images))
 		abort();
 	for (uint64_t at = 0; at < MEMORY; at += 2u << 20)
-		flat_guest_map(&made->guest, made->kernel.paging.cr3, USER_GUEST_DIRECT + at, at,
+		flat_guest_map(&guest->guest, guest->kernel.paging.cr3, USER_GUEST_DIRECT + at, at,
 			       2u << 20, 0);
-	user_guest_put(made, USER_GUEST_DIRECT + PAGES_BASE, USER_GUEST_DIRECT + PAGES);
-	made->mm = user_guest_allocate(made, 0x200, 64);
-	make_root(made);
+	user_guest_put(guest, USER_GUEST_DIRECT + PAGES_BASE, USER_GUEST_DIRECT + PAGES);
+	guest->mm = user_guest_allocate(guest, 0x200, 64);
+	make_root(guest);
 }
 
-void user_guest_free(struct user_guest *made)
+void user_guest_free(struct user_guest *guest)
 {
-	user_images_free(made->kernel.images);
-	flat_guest_destroy(&made->guest);
+	user_images_free(guest->kernel.images);
+	flat_guest_destroy(&guest->guest);
 }
 
-uint64_t user_guest_file(struct user_guest *made, uint64_t mount, uint64_t dentry, uint64_t number)
+uint64_t user_guest_file(struct user_guest *guest, uint64_t mount, uint64_t dentry, uint64_t number)
 {
-	uint64_t file = user_guest_allocate(made, 64, 64),
-		 inode = user_guest_allocate(made, 128, 64);
-	uint64_t super = user_guest_allocate(made, 64, 64),
-		 mapping = user_guest_allocate(made, 64, 64);
+	uint64_t file = user_guest_allocate(guest, 64, 64),
+		 inode = user_guest_allocate(guest, 128, 64);
+	uint64_t super = user_guest_allocate(guest, 64, 64),
+		 mapping = user_guest_allocate(guest, 64, 64);
 
-	user_guest_put(made, file + layout.file_mount, mount);
-	user_guest_put(made, file + layout.file_dentry, dentry);
-	user_guest_put(made, file + layout.file_inode, inode);
-	user_guest_put(made, inode + layout.inode_number, number);
-	user_guest_put(made, inode + layout.inode_seconds, 1700000000 + number);
-	user_guest_put(made, inode + layout.inode_super, super);
-	user_guest_put(made, inode + layout.inode_mapping, mapping);
-	user_guest_put(made, super + layout.super_device, 8 << 20 | 1);
+	user_guest_put(guest, file + layout.file_mount, mount);
+	user_guest_put(guest, file + layout.file_dentry, dentry);
+	user_guest_put(guest, file + layout.file_inode, inode);
+	user_guest_put(guest, inode + layout.inode_number, number);
+	user_guest_put(guest, inode + layout.inode_seconds, 1700000000 + number);
+	user_guest_put(guest, inode + layout.inode_super, super);
+	user_guest_put(guest, inode + layout.inode_mapping, mapping);
+	user_guest_put(guest, super + layout.super_device, 8 << 20 | 1);
 	return file;
 }
 
-void user_guest_back(struct user_guest *made, uint64_t file, uint64_t mount, uint64_t dentry)
+void user_guest_back(struct user_guest *guest, uint64_t file, uint64_t mount, uint64_t dentry)
 {
-	user_guest_put(made, file + layout.file_mode, 1u << 24);
-	user_guest_put(made, mount + layout.vfsmount_super, made->root);
-	user_guest_put(made, dentry + layout.dentry_super, made->root);
-	user_guest_put(made, file + layout.backing_mount, mount);
-	user_guest_put(made, file + layout.backing_dentry, dentry);
+	user_guest_put(guest, file + layout.file_mode, 1u << 24);
+	user_guest_put(guest, mount + layout.vfsmount_super, guest->root);
+	user_guest_put(guest, dentry + layout.dentry_super, guest->root);
+	user_guest_put(guest, file + layout.backing_mount, mount);
+	user_guest_put(guest, file + layout.backing_dentry, dentry);
 }
 
-uint64_t user_guest_inode(struct user_guest *made, uint64_t file)
+uint64_t user_guest_inode(struct user_guest *guest, uint64_t file)
 {
-	return user_guest_get(made, file + layout.file_inode);
+	return user_guest_get(guest, file + layout.file_inode);
 }
 
 /* One level of the tree: 64 pages. */
-static uint64_t page_node(struct user_guest *made, uint64_t mapping)
+static uint64_t page_node(struct user_guest *guest, uint64_t mapping)
 {
 	uint64_t head = mapping + layout.mapping_pages,
-		 tag = made->kernel.vmas.is_radix_tree ? 1 : 2;
+		 tag = guest->kernel.vmas.is_radix_tree ? 1 : 2;
 
-	if (!user_guest_get(made, head))
-		user_guest_put(made, head, user_guest_allocate(made, 40 + 64 * 8, 64) | tag);
-	return user_guest_get(made, head) - tag;
+	if (!user_guest_get(guest, head))
+		user_guest_put(guest, head, user_guest_allocate(guest, 40 + 64 * 8, 64) | tag);
+	return user_guest_get(guest, head) - tag;
 }
 
-uint64_t user_guest_cache(struct user_guest *made, uint64_t file, uint64_t first,
+uint64_t user_guest_cache(struct user_guest *guest, uint64_t file, uint64_t first,
 			  unsigned int count)
 {
 	uint64_t mapping =
-		user_guest_get(made, user_guest_inode(made, file) + layout.inode_mapping);
-	uint64_t memory = user_guest_allocate(made, count * 4096ull, 4096) - USER_GUEST_DIRECT;
+		user_guest_get(guest, user_guest_inode(guest, file) + layout.inode_mapping);
+	uint64_t memory = user_guest_allocate(guest, count * 4096ull, 4096) - USER_GUEST_DIRECT;
 	uint64_t page = USER_GUEST_DIRECT + PAGES + memory / 4096 * layout.page_size;
-	uint64_t slots = page_node(made, mapping) + layout.xarray_slots;
+	uint64_t slots = page_node(guest, mapping) + layout.xarray_slots;
 
-	user_guest_put(made, page + layout.page_mapping, mapping);
-	user_guest_put(made, page + layout.page_flags, 1u << layout.page_uptodate);
+	user_guest_put(guest, page + layout.page_mapping, mapping);
+	user_guest_put(guest, page + layout.page_flags, 1u << layout.page_uptodate);
 	for (uint64_t i = 0; i < count; i++)
-		user_guest_put(made, slots + 8 * (first + i), i ? first << 2 | 2 : page);
+		user_guest_put(guest, slots + 8 * (first + i), i ? first << 2 | 2 : page);
 	return memory;
 }
 
-uint64_t user_guest_map(struct user_guest *made, uint64_t start, uint64_t end, uint64_t page,
+uint64_t user_guest_map(struct user_guest *guest, uint64_t start, uint64_t end, uint64_t page,
 			uint64_t flags, uint64_t file)
 {
-	uint64_t vma = user_guest_allocate(made, layout.vma_size, 64);
+	uint64_t vma = user_guest_allocate(guest, layout.vma_size, 64);
 
-	if (made->vma_count == USER_GUEST_VMAS)
+	if (guest->vma_count == USER_GUEST_VMAS)
 		abort();
-	user_guest_put(made, vma + layout.vma_start, start);
-	user_guest_put(made, vma + layout.vma_end, end);
-	user_guest_put(made, vma + layout.vma_mm, made->mm);
-	user_guest_put(made, vma + layout.vma_page, page);
-	user_guest_put(made, vma + layout.vma_flags, flags);
-	user_guest_put(made, vma + layout.vma_file, file);
-	made->vmas[made->vma_count++] = vma;
+	user_guest_put(guest, vma + layout.vma_start, start);
+	user_guest_put(guest, vma + layout.vma_end, end);
+	user_guest_put(guest, vma + layout.vma_mm, guest->mm);
+	user_guest_put(guest, vma + layout.vma_page, page);
+	user_guest_put(guest, vma + layout.vma_flags, flags);
+	user_guest_put(guest, vma + layout.vma_file, file);
+	guest->vmas[guest->vma_count++] = vma;
 	return vma;
 }
 
-static uint64_t build_red_black(struct user_guest *made, unsigned int first, unsigned int count)
+static uint64_t build_red_black(struct user_guest *guest, unsigned int first, unsigned int count)
 {
 	uint64_t node;
 
 	if (!count)
 		return 0;
-	node = made->vmas[first + count / 2] + layout.vma_node;
-	user_guest_put(made, node + layout.node_left, build_red_black(made, first, count / 2));
-	user_guest_put(made, node + layout.node_right,
-		       build_red_black(made, first + count / 2 + 1, count - count / 2 - 1));
+	node = guest->vmas[first + count / 2] + layout.vma_node;
+	user_guest_put(guest, node + layout.node_left, build_red_black(guest, first, count / 2));
+	user_guest_put(guest, node + layout.node_right,
+		       build_red_black(guest, first + count / 2 + 1, count - count / 2 - 1));
 	return node;
 }
 
@@ -269,18 +269,18 @@ static void add_entry(struct entries *entries, uint64_t last, uint64_t value)
 	entries->of[entries->count++].value = value;
 }
 
-static struct entries vma_entries(struct user_guest *made)
+static struct entries vma_entries(struct user_guest *guest)
 {
 	struct entries entries = { .count = 0 };
 	uint64_t next = 0;
 
-	for (unsigned int i = 0; i < made->vma_count; i++) {
-		uint64_t start = user_guest_get(made, made->vmas[i] + layout.vma_start);
+	for (unsigned int i = 0; i < guest->vma_count; i++) {
+		uint64_t start = user_guest_get(guest, guest->vmas[i] + layout.vma_start);
 
 		if (start > next)
 			add_entry(&entries, start - 1, 0);
-		next = user_guest_get(made, made->vmas[i] + layout.vma_end);
-		add_entry(&entries, next - 1, made->vmas[i]);
+		next = user_guest_get(guest, guest->vmas[i] + layout.vma_end);
+		add_entry(&entries, next - 1, guest->vmas[i]);
 	}
 	add_entry(&entries, UINT64_MAX, 0);
 	return entries;
@@ -290,28 +290,28 @@ static struct entries vma_entries(struct user_guest *made)
  * A node of TYPE with COUNT entries from FIRST on. The last entry has no pivot if it is the tree's
  * last.
  */
-static uint64_t make_node(struct user_guest *made, const struct entries *entries,
+static uint64_t make_node(struct user_guest *guest, const struct entries *entries,
 			  unsigned int first, unsigned int count, unsigned int type)
 {
 	const struct maple_node_layout *form = type == ARANGE ? &layout.arange : &layout.range;
-	uint64_t node = user_guest_allocate(made, MAPLE_NODE_SIZE, MAPLE_NODE_SIZE);
+	uint64_t node = user_guest_allocate(guest, MAPLE_NODE_SIZE, MAPLE_NODE_SIZE);
 
 	for (unsigned int i = 0; i < count; i++) {
 		uint64_t last = entries->of[first + i].last;
 
-		user_guest_put(made, node + form->slots + 8ull * i, entries->of[first + i].value);
+		user_guest_put(guest, node + form->slots + 8ull * i, entries->of[first + i].value);
 		if (i < form->count - 1 && last != UINT64_MAX)
-			user_guest_put(made, node + form->pivots + 8ull * i, last);
+			user_guest_put(guest, node + form->pivots + 8ull * i, last);
 	}
 	if (type == ARANGE || count < form->count)
-		made->guest.memory[node - USER_GUEST_DIRECT + form->end] = (uint8_t)(count - 1);
+		guest->guest.memory[node - USER_GUEST_DIRECT + form->end] = (uint8_t)(count - 1);
 	return node | type << 3 | 4;
 }
 
 /* Fills nodes as far as possible, for the fewest levels. */
-static uint64_t build_maple(struct user_guest *made)
+static uint64_t build_maple(struct user_guest *guest)
 {
-	struct entries entries = vma_entries(made);
+	struct entries entries = vma_entries(guest);
 	unsigned int type = LEAF;
 
 	do {
@@ -323,7 +323,7 @@ static uint64_t build_maple(struct user_guest *made)
 				entries.count - first < room ? entries.count - first : room;
 
 			add_entry(&above, entries.of[first + count - 1].last,
-				  make_node(made, &entries, first, count, type));
+				  make_node(guest, &entries, first, count, type));
 		}
 		entries = above;
 		type = type == LEAF ? ARANGE : type == ARANGE ? RANGE : ARANGE;
@@ -331,16 +331,16 @@ static uint64_t build_maple(struct user_guest *made)
 	return entries.of[0].value | 2;
 }
 
-void user_guest_build(struct user_guest *made)
+void user_guest_build(struct user_guest *guest)
 {
-	bool is_maple = made->kernel.vmas.is_maple;
+	bool is_maple = guest->kernel.vmas.is_maple;
 
-	user_guest_put(made, made->mm + layout.mm_root,
-		       is_maple ? build_maple(made) : build_red_black(made, 0, made->vma_count));
+	user_guest_put(guest, guest->mm + layout.mm_root,
+		       is_maple ? build_maple(guest) : build_red_black(guest, 0, guest->vma_count));
 }
 
-const struct user_mapping *user_guest_look(struct user_guest *made, uint64_t address)
+const struct user_mapping *user_guest_lookup(struct user_guest *guest, uint64_t address)
 {
-	user_map_begin(&made->map, &made->kernel, &made->guest.view, made->mm);
-	return user_map_find(&made->map, address);
+	user_map_begin(&guest->map, &guest->kernel, &guest->guest.view, guest->mm);
+	return user_map_find(&guest->map, address);
 }

@@ -64,7 +64,7 @@ TEST(attach_remote, a_stopped_thread_makes_calls_and_keeps_everything)
 	for (; made < 200 && !remote_victim_has_ended(); let_it_run())
 		made += !call_once(&code, remote);
 	CHECK_EQUAL(made, 200);
-	CHECK(remote_victim_goes_on());
+	CHECK(remote_victim_continues());
 	CHECK_EQUAL(victim->bad, 0);
 	CHECK(victim->interrupted > 0);
 	remote_victim_end();
@@ -94,7 +94,7 @@ TEST(attach_remote, the_tracer_may_be_killed_at_any_time)
 		usleep((useconds_t)(lrand48() % 500));
 		kill(tracer, SIGKILL);
 		waitpid(tracer, NULL, 0);
-		lives = remote_victim_goes_on();
+		lives = remote_victim_continues();
 	}
 	CHECK(lives);
 	CHECK_EQUAL(victim->bad, 0);

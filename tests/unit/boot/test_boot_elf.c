@@ -32,7 +32,7 @@ TEST(boot, pvh_note_is_found_and_start_info_is_complete)
 	uint32_t info[4] = { 0 };
 	uint64_t modules = 0, line = 0, rsdp = 0, map = 0, module[2] = { 0 };
 
-	image_elf(&image, &(struct elf_wish){ .is_64 = true,
+	image_elf(&image, &(struct elf_spec){ .is_64 = true,
 					      .entry = ELF_ADDRESS,
 					      .pvh_entry = ELF_ADDRESS + 0x40 });
 	fixture_image(&fixture, RAM, &image);
@@ -66,7 +66,7 @@ TEST(boot, elf64_starts_at_its_physical_entry_with_a_zero_page)
 	struct boot_fixture fixture;
 	struct image image;
 
-	image_elf(&image, &(struct elf_wish){
+	image_elf(&image, &(struct elf_spec){
 				  .is_64 = true, .entry = ELF_VIRTUAL + 0x80, .symbols = true });
 	fixture_image(&fixture, RAM, &image);
 	CHECK_EQUAL(fixture_load(&fixture), 0);
@@ -84,7 +84,7 @@ TEST(boot, requested_protocol_is_used_or_refused)
 	struct boot_fixture fixture;
 	struct image image;
 
-	image_elf(&image, &(struct elf_wish){ .is_64 = true,
+	image_elf(&image, &(struct elf_spec){ .is_64 = true,
 					      .entry = ELF_ADDRESS,
 					      .pvh_entry = ELF_ADDRESS + 8 });
 	fixture_image(&fixture, RAM, &image);
@@ -95,7 +95,7 @@ TEST(boot, requested_protocol_is_used_or_refused)
 	CHECK_EQUAL(fixture_load(&fixture), -ENOEXEC);
 	fixture.options.protocol = BOOT_MULTIBOOT;
 	CHECK_EQUAL(fixture_load(&fixture), -ENOEXEC);
-	image_elf(&image, &(struct elf_wish){ .is_64 = false, .entry = ELF_ADDRESS });
+	image_elf(&image, &(struct elf_spec){ .is_64 = false, .entry = ELF_ADDRESS });
 	fixture_kernel(&fixture, image.bytes, image.size);
 	fixture.options.protocol = BOOT_PVH;
 	CHECK_EQUAL(fixture_load(&fixture), -ENOEXEC);
@@ -110,7 +110,7 @@ static void check_refused(size_t offset, uint64_t value, size_t size, int error,
 	struct boot_fixture fixture;
 	struct image image;
 
-	image_elf(&image, &(struct elf_wish){
+	image_elf(&image, &(struct elf_spec){
 				  .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
 	memcpy(image.bytes + offset, &value, size);
 	fixture_image(&fixture, RAM, &image);
@@ -139,7 +139,7 @@ TEST(boot, elf_truncated_anywhere_is_an_error)
 {
 	struct image image;
 
-	image_elf(&image, &(struct elf_wish){
+	image_elf(&image, &(struct elf_spec){
 				  .is_64 = true, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
 	check_truncated(&image, BOOT_AUTO, image.size);
 	check_truncated(&image, BOOT_PVH, image.size);
@@ -150,13 +150,13 @@ TEST(boot, elf_corrupted_anywhere_does_no_harm)
 {
 	struct image image;
 
-	image_elf(&image, &(struct elf_wish){ .is_64 = true,
+	image_elf(&image, &(struct elf_spec){ .is_64 = true,
 					      .entry = ELF_ADDRESS,
 					      .pvh_entry = ELF_ADDRESS,
 					      .symbols = true });
 	check_corrupted(&image, BOOT_AUTO);
 	check_corrupted(&image, BOOT_ELF64);
-	image_elf(&image, &(struct elf_wish){
+	image_elf(&image, &(struct elf_spec){
 				  .is_64 = false, .entry = ELF_ADDRESS, .pvh_entry = ELF_ADDRESS });
 	check_corrupted(&image, BOOT_AUTO);
 }

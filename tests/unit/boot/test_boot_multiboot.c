@@ -36,7 +36,7 @@ static void check_elf(bool is_64)
 	struct boot_fixture fixture;
 	struct image image;
 
-	image_elf(&image, &(struct elf_wish){
+	image_elf(&image, &(struct elf_spec){
 				  .is_64 = is_64, .entry = ELF_ADDRESS + 4, .multiboot = true });
 	fixture_image(&fixture, RAM, &image);
 	fixture.options.append = "one two";
@@ -150,7 +150,7 @@ TEST(boot, multiboot_truncated_anywhere_is_an_error)
 
 	image_flat_multiboot(&image);
 	check_truncated(&image, BOOT_AUTO, image.size);
-	image_elf(&image, &(struct elf_wish){ .entry = ELF_ADDRESS, .multiboot = true });
+	image_elf(&image, &(struct elf_spec){ .entry = ELF_ADDRESS, .multiboot = true });
 	check_truncated(&image, BOOT_MULTIBOOT, image.size);
 }
 
@@ -160,6 +160,6 @@ TEST(boot, multiboot_corrupted_anywhere_does_no_harm)
 
 	image_flat_multiboot(&image);
 	check_corrupted(&image, BOOT_MULTIBOOT);
-	image_elf(&image, &(struct elf_wish){ .entry = ELF_ADDRESS, .multiboot = true });
+	image_elf(&image, &(struct elf_spec){ .entry = ELF_ADDRESS, .multiboot = true });
 	check_corrupted(&image, BOOT_MULTIBOOT);
 }

@@ -26,8 +26,8 @@
 #define WAIT_MS 60000
 #define VCPUS   2 /* in the small recording */
 
-static const struct kernel_guest_place place = { 0xffffffff9c200000, 0x200000,
-						 KERNEL_GUEST_BANNER };
+static const struct kernel_guest_location place = { 0xffffffff9c200000, 0x200000,
+						    KERNEL_GUEST_BANNER };
 
 struct fixture {
 	char directory[64], recordings_path[80], spool[80], headers[80], url[64];
@@ -286,8 +286,8 @@ TEST(push, a_profile_has_the_symbols_of_its_guest)
 	stop_ours(&fixture);
 	CHECK(access(debug, F_OK) != 0);
 	text = decode(&fixture, &fixture.store.received[0]);
-	CHECK(pprof_text_place(text, "asm_exc_page_fault") > 0);
-	CHECK(pprof_text_place(text, "worker") > 0);
+	CHECK(pprof_text_index(text, "asm_exc_page_fault") > 0);
+	CHECK(pprof_text_index(text, "worker") > 0);
 	free(text);
 	setenv("HOME", home, 1);
 	free(unconst(home));

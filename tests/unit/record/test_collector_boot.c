@@ -22,8 +22,8 @@
 #define TEXT  0xffffffff9c200000ull
 #define MOVED 0xffffffff9d400000ull
 
-static const struct kernel_guest_place first = { TEXT, 0x200000, KERNEL_GUEST_BANNER };
-static const struct kernel_guest_place moved = { MOVED, 0x800000, KERNEL_GUEST_BANNER };
+static const struct kernel_guest_location first = { TEXT, 0x200000, KERNEL_GUEST_BANNER };
+static const struct kernel_guest_location moved = { MOVED, 0x800000, KERNEL_GUEST_BANNER };
 
 struct boot {
 	char directory[64], path[128];
@@ -141,7 +141,7 @@ static void wait_for_look(struct boot *boot)
 		usleep(1000);
 }
 
-static void run_kernel(struct boot *boot, const struct kernel_guest_place *place)
+static void run_kernel(struct boot *boot, const struct kernel_guest_location *place)
 {
 	pthread_mutex_lock(&boot->lock);
 	kernel_guest_start(&boot->guest, KALLSYMS_6_12, place);
@@ -456,7 +456,7 @@ static void settle(void *context)
 /* It takes no samples, and what is kept for it is not without end for that. */
 TEST(collector_boot, a_kernel_is_kept_for_those_who_use_it)
 {
-	const struct kernel_guest_place *places[] = { &first, &moved };
+	const struct kernel_guest_location *places[] = { &first, &moved };
 	struct boot boot;
 
 	begin(&boot);

@@ -21,7 +21,7 @@
 #define TEXT    0xffffffff9c200000ull
 #define PROGRAM "/usr/bin/program"
 
-static const struct kernel_guest_place place = { TEXT, 0x200000, KERNEL_GUEST_BANNER };
+static const struct kernel_guest_location place = { TEXT, 0x200000, KERNEL_GUEST_BANNER };
 
 struct keeper {
 	char directory[64];

@@ -106,8 +106,8 @@ static void put_btf(struct qmp_samples *looks)
 
 static void begin(struct qmp_samples *looks)
 {
-	static const struct kernel_guest_place place = { TEXT, DATA_GPA - KERNEL_GUEST_PAGE,
-							 KERNEL_GUEST_BANNER };
+	static const struct kernel_guest_location place = { TEXT, DATA_GPA - KERNEL_GUEST_PAGE,
+							    KERNEL_GUEST_BANNER };
 
 	memset(looks, 0, sizeof(*looks));
 	flat_guest_create(&looks->guest, KERNEL_GUEST_SIZE);

@@ -389,7 +389,7 @@ static const struct user_mapping *map_program(struct user_guest *guest)
 		       user_guest_file(guest, guest->root_mount,
 				       user_guest_dentry(guest, guest->root, "program"), 1));
 	user_guest_build(guest);
-	mapping = user_guest_look(guest, SIDEBAND_GUEST_CODE);
+	mapping = user_guest_lookup(guest, SIDEBAND_GUEST_CODE);
 	user_images_load(guest->kernel.images, &guest->kernel, &guest->guest.view);
 	return mapping && mapping->image ? mapping : NULL;
 }

@@ -95,8 +95,8 @@ static uint64_t keep_all(struct proof *proof, struct flight_sideband *sideband)
 static bool make_sample(struct proof *proof, uint64_t horizon, struct sample *sample)
 {
 	const struct timeline *timeline = &proof->timeline;
-	const struct timeline_life *life =
-		&timeline->lives[timeline_random(&proof->state, (uint32_t)timeline->life_count)];
+	const struct timeline_lifetime *life = &timeline->lifetimes[timeline_random(
+		&proof->state, (uint32_t)timeline->lifetime_count)];
 	uint64_t end = life->died < timeline->end ? life->died : timeline->end;
 	uint64_t begin = life->born > horizon ? life->born : horizon;
 

@@ -71,7 +71,7 @@ static void prepare(struct place *place)
 	put_page(place, 0);
 	user_guest_map(&place->guest, START, START + PAGES * PAGE, 0, CODE_FLAGS, place->file);
 	user_guest_build(&place->guest);
-	REQUIRE(user_guest_look(&place->guest, START));
+	REQUIRE(user_guest_lookup(&place->guest, START));
 	user_images_load(place->guest.kernel.images, &place->guest.kernel,
 			 &place->guest.guest.view);
 }
@@ -290,7 +290,7 @@ TEST(user_symbols, of_a_build_whose_parts_were_moved_are_none)
 	user_guest_map(&place->guest, 2 * START, 2 * START + PAGES * PAGE, 0, CODE_FLAGS,
 		       place->file);
 	user_guest_build(&place->guest);
-	CHECK(user_guest_look(&place->guest, 2 * START));
+	CHECK(user_guest_lookup(&place->guest, 2 * START));
 	user_images_load(place->guest.kernel.images, &place->guest.kernel,
 			 &place->guest.guest.view);
 	CHECK(turn(place, 2 * SECOND));

@@ -88,7 +88,7 @@ static uint64_t add_program(struct user_guest *guest, const char *name, uint64_t
 /* As it is known after a stop at START and a turn of the collector. */
 static struct user_image *settled(struct user_guest *guest, uint64_t start)
 {
-	const struct user_mapping *mapping = user_guest_look(guest, start);
+	const struct user_mapping *mapping = user_guest_lookup(guest, start);
 
 	user_images_load(guest->kernel.images, &guest->kernel, &guest->guest.view);
 	return mapping ? mapping->image : NULL;

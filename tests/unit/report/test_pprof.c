@@ -44,10 +44,10 @@ TEST(pprof, conforms_to_pprof_proto)
 {
 	char *text = decoded(), wanted[128];
 
-	CHECK_EQUAL(pprof_text_place(text, ""), 0);
+	CHECK_EQUAL(pprof_text_index(text, ""), 0);
 	CHECK_EQUAL(pprof_text_count(text, "sample_type {"), 2);
 	snprintf(wanted, sizeof(wanted), "sample_type {\n  type: %d\n  unit: %d\n}",
-		 pprof_text_place(text, "cpu"), pprof_text_place(text, "nanoseconds"));
+		 pprof_text_index(text, "cpu"), pprof_text_index(text, "nanoseconds"));
 	CHECK(strstr(text, wanted));
 
 	/* leaf < middle < middle, leaf < top, and that on the other vCPU. */
@@ -55,13 +55,13 @@ TEST(pprof, conforms_to_pprof_proto)
 	CHECK(strstr(text, "  value: 6\n  value: 6000000\n"));
 	CHECK(strstr(text, "  value: 3\n  value: 3000000\n"));
 	CHECK(strstr(text, "  value: 1\n  value: 1000000\n"));
-	snprintf(wanted, sizeof(wanted), "key: %d\n    num: 1\n", pprof_text_place(text, "vcpu"));
+	snprintf(wanted, sizeof(wanted), "key: %d\n    num: 1\n", pprof_text_index(text, "vcpu"));
 	CHECK_EQUAL(pprof_text_count(text, wanted), 1);
 
 	CHECK_EQUAL(pprof_text_count(text, "function {"), 3);
 	CHECK_EQUAL(pprof_text_count(text, "location {"), 3);
 	CHECK_EQUAL(pprof_text_count(text, "address: "), 0);
-	snprintf(wanted, sizeof(wanted), "name: %d\n", pprof_text_place(text, "middle"));
+	snprintf(wanted, sizeof(wanted), "name: %d\n", pprof_text_index(text, "middle"));
 	CHECK_EQUAL(pprof_text_count(text, wanted), 2); /* name and system_name */
 	CHECK_EQUAL(pprof_text_count(text, "mapping {"), 1);
 	free(text);
@@ -100,7 +100,7 @@ TEST(pprof, of_one_vcpu_has_tasks_as_roots)
 	CHECK(strstr(text, "\ntime_nanos: 5000000000\nduration_nanos: 2000000000\n"));
 	CHECK_EQUAL(pprof_text_count(text, "location {"), 3);
 	CHECK_EQUAL(pprof_text_count(text, "function {"), 3);
-	snprintf(wanted, sizeof(wanted), "  name: %d\n", pprof_text_place(text, "vcpu;1"));
+	snprintf(wanted, sizeof(wanted), "  name: %d\n", pprof_text_index(text, "vcpu;1"));
 	CHECK_EQUAL(pprof_text_count(text, wanted), 1);
 	/* leaf, top, and the task as the outermost frame. */
 	CHECK(sscanf(strstr(text, wanted) - strlen("  id: 3\n"), "  id: %d", &id) == 1);

@@ -120,8 +120,8 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 static void make_sample(struct proof *proof, struct sample *sample)
 {
 	struct timeline *timeline = &proof->timeline;
-	const struct timeline_life *life =
-		&timeline->lives[timeline_random(&proof->state, (uint32_t)timeline->life_count)];
+	const struct timeline_lifetime *life = &timeline->lifetimes[timeline_random(
+		&proof->state, (uint32_t)timeline->lifetime_count)];
 	uint64_t end = life->died < timeline->end ? life->died + life->died / 64 : timeline->end;
 	uint64_t time = life->born + timeline_random(&proof->state, (uint32_t)(end - life->born));
 
@@ -231,8 +231,8 @@ static size_t lives_at_end(const struct timeline *timeline)
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < timeline->life_count; i++)
-		count += timeline->lives[i].died == UINT64_MAX;
+	for (size_t i = 0; i < timeline->lifetime_count; i++)
+		count += timeline->lifetimes[i].died == UINT64_MAX;
 	return count;
 }
 

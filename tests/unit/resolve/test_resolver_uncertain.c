@@ -62,8 +62,8 @@ static bool make_sample(struct proof *proof, struct sample *sample)
 	struct timeline *timeline = &proof->timeline;
 
 	for (int i = 0; i < 200; i++) {
-		const struct timeline_life *life = &timeline->lives[timeline_random(
-			&proof->state, (uint32_t)timeline->life_count)];
+		const struct timeline_lifetime *life = &timeline->lifetimes[timeline_random(
+			&proof->state, (uint32_t)timeline->lifetime_count)];
 		uint64_t end = life->died < timeline->end ? life->died : timeline->end;
 		uint64_t time =
 			life->born + timeline_random(&proof->state, (uint32_t)(end - life->born));

@@ -332,8 +332,8 @@ TEST(inlines, are_lines_of_one_location_for_pprof)
 	CHECK_EQUAL(pprof_text_count(text, "location {"), 2);
 	CHECK(pprof_text_count(text, "  line {") > 3);
 	CHECK_EQUAL(pprof_text_count(text, "    line: "), pprof_text_count(text, "  line {"));
-	CHECK(pprof_text_place(text, "mix") > 0);
-	CHECK_EQUAL(pprof_text_place(text, "mix (inlined)"), -1);
+	CHECK(pprof_text_index(text, "mix") > 0);
+	CHECK_EQUAL(pprof_text_index(text, "mix (inlined)"), -1);
 	CHECK(strstr(text, "inlines/program.cc\""));
 	free(text);
 	unlink(path);

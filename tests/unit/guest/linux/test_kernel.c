@@ -17,7 +17,7 @@
 #define COUNT          KERNEL_GUEST_SYMBOLS
 #define EARLY_HANDLERS (TEXT + KERNEL_GUEST_EARLY_HANDLERS)
 
-static const struct kernel_guest_place place = { TEXT, TEXT_GPA, KERNEL_GUEST_BANNER };
+static const struct kernel_guest_location place = { TEXT, TEXT_GPA, KERNEL_GUEST_BANNER };
 
 static void make_guest(struct flat_guest *guest, enum kallsyms_layout layout)
 {
@@ -199,8 +199,8 @@ TEST(kernel, refresh_returns_a_copy)
 /* After a kexec: the old kernel's memory is intact, but the page tables in use do not map it. */
 TEST(kernel, is_running_if_mapped_and_unchanged)
 {
-	static const struct kernel_guest_place other = { TEXT + (8ull << 20), 0x800000,
-							 KERNEL_GUEST_BANNER };
+	static const struct kernel_guest_location other = { TEXT + (8ull << 20), 0x800000,
+							    KERNEL_GUEST_BANNER };
 	struct guest_kernel *kernel, *newer;
 	struct guest_registers registers;
 	struct flat_guest guest;
@@ -232,7 +232,7 @@ TEST(kernel, is_running_if_mapped_and_unchanged)
  */
 TEST(kernel, is_not_running_if_another_one_has_its_addresses)
 {
-	static const struct kernel_guest_place moved = { TEXT, 0x800000, KERNEL_GUEST_BANNER };
+	static const struct kernel_guest_location moved = { TEXT, 0x800000, KERNEL_GUEST_BANNER };
 	struct guest_registers registers;
 	struct guest_kernel *kernel;
 	struct flat_guest guest;

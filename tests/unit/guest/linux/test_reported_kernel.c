@@ -27,7 +27,7 @@
 /* Where the module's note with its build id is. */
 #define NOTE (KERNEL_GUEST_FREE + 0x100ull)
 
-static const struct kernel_guest_place place = { TEXT, TEXT_GPA, KERNEL_GUEST_BANNER };
+static const struct kernel_guest_location place = { TEXT, TEXT_GPA, KERNEL_GUEST_BANNER };
 
 struct table {
 	uint8_t bytes[65536] __attribute__((aligned(8)));

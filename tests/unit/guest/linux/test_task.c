@@ -10,7 +10,7 @@
 
 static void check_is(struct task_guest *fixture, uint32_t pid, uint32_t tid, const char *comm)
 {
-	CHECK(task_guest_look(fixture));
+	CHECK(task_guest_lookup(fixture));
 	CHECK_EQUAL(fixture->task.pid, pid);
 	CHECK_EQUAL(fixture->task.tid, tid);
 	CHECK_STRING(fixture->task.comm, comm);
@@ -18,7 +18,7 @@ static void check_is(struct task_guest *fixture, uint32_t pid, uint32_t tid, con
 
 static void check_unknown(struct task_guest *fixture)
 {
-	CHECK(!task_guest_look(fixture));
+	CHECK(!task_guest_lookup(fixture));
 	CHECK_EQUAL(fixture->task.pid, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(fixture->task.tid, SAMPLE_TASK_UNKNOWN);
 	CHECK_STRING(fixture->task.comm, "");

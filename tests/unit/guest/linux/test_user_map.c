@@ -22,7 +22,7 @@ static uint64_t file_at(struct user_guest *guest, const char *name, uint64_t num
 /* The name of the image at ADDRESS after the next load of images; "" for none. */
 static const char *name_at(struct user_guest *guest, uint64_t address)
 {
-	const struct user_mapping *mapping = user_guest_look(guest, address);
+	const struct user_mapping *mapping = user_guest_lookup(guest, address);
 	const char *name;
 
 	user_images_load(guest->kernel.images, &guest->kernel, &guest->guest.view);
@@ -50,19 +50,19 @@ static void check_all(bool is_maple, unsigned int count)
 		user_guest_map(&guest, start_of(i), end_of(i), i, i % 16, 0);
 	user_guest_build(&guest);
 	for (unsigned int i = 0; i < count; i++) {
-		const struct user_mapping *first = user_guest_look(&guest, start_of(i));
+		const struct user_mapping *first = user_guest_lookup(&guest, start_of(i));
 
 		CHECK(first && first->start == start_of(i) && first->end == end_of(i));
 		CHECK(first && first->flags == i % 16 && first->offset == start_of(i));
-		CHECK(user_guest_look(&guest, end_of(i) - 1));
+		CHECK(user_guest_lookup(&guest, end_of(i) - 1));
 		CHECK_EQUAL(guest.map.mappings[0].start, start_of(i));
 		if (end_of(i) != start_of(i + 1))
-			CHECK(!user_guest_look(&guest, end_of(i)));
+			CHECK(!user_guest_lookup(&guest, end_of(i)));
 	}
-	CHECK(!user_guest_look(&guest, 0x3ff000));
-	CHECK(!user_guest_look(&guest, end_of(count - 1)));
-	CHECK(!user_guest_look(&guest, 0x7ffffffff000));
-	CHECK(!user_guest_look(&guest, 0xffffffff81000000));
+	CHECK(!user_guest_lookup(&guest, 0x3ff000));
+	CHECK(!user_guest_lookup(&guest, end_of(count - 1)));
+	CHECK(!user_guest_lookup(&guest, 0x7ffffffff000));
+	CHECK(!user_guest_lookup(&guest, 0xffffffff81000000));
 	user_guest_free(&guest);
 }
 
@@ -82,11 +82,11 @@ TEST(user_map, empty_tree_has_no_mappings)
 		struct user_guest guest;
 
 		user_guest_make(&guest, is_maple);
-		CHECK(!user_guest_look(&guest, 0x400000));
+		CHECK(!user_guest_lookup(&guest, 0x400000));
 		guest.mm = 0;
-		CHECK(!user_guest_look(&guest, 0x400000));
+		CHECK(!user_guest_lookup(&guest, 0x400000));
 		guest.mm = 0xffff900000000000;
-		CHECK(!user_guest_look(&guest, 0x400000));
+		CHECK(!user_guest_lookup(&guest, 0x400000));
 		user_guest_free(&guest);
 	}
 }
@@ -217,9 +217,9 @@ TEST(user_map, inconsistent_vma_is_refused)
 		user_guest_make(&guest, i % 2);
 		vma = user_guest_map(&guest, 0x400000, 0x402000, 0, CODE, 0);
 		user_guest_build(&guest);
-		CHECK(user_guest_look(&guest, 0x401000));
+		CHECK(user_guest_lookup(&guest, 0x401000));
 		user_guest_put(&guest, vma + lies[i / 2].offset, lies[i / 2].value);
-		CHECK(!user_guest_look(&guest, 0x401000));
+		CHECK(!user_guest_lookup(&guest, 0x401000));
 		user_guest_free(&guest);
 	}
 }
@@ -235,24 +235,24 @@ TEST(user_map, endless_trees_are_refused)
 	user_guest_build(&guest);
 	node = user_guest_get(&guest, guest.mm + 8) & ~255ull;
 	slot = node + guest.kernel.vmas.arange.slots;
-	CHECK(user_guest_look(&guest, start_of(0)));
+	CHECK(user_guest_lookup(&guest, start_of(0)));
 	/* The first slot leads to the node itself. */
 	user_guest_put(&guest, slot, node | 3 << 3 | 4);
-	CHECK(!user_guest_look(&guest, start_of(0)));
+	CHECK(!user_guest_lookup(&guest, start_of(0)));
 	/* It is one of no kind. */
 	user_guest_put(&guest, slot, node | 7 << 3 | 4);
-	CHECK(!user_guest_look(&guest, start_of(0)));
+	CHECK(!user_guest_lookup(&guest, start_of(0)));
 	/* The node was removed from the tree. */
-	CHECK(user_guest_look(&guest, start_of(39)));
+	CHECK(user_guest_lookup(&guest, start_of(39)));
 	user_guest_put(&guest, node, node | 1);
-	CHECK(!user_guest_look(&guest, start_of(39)));
+	CHECK(!user_guest_lookup(&guest, start_of(39)));
 	user_guest_free(&guest);
 
 	user_guest_make(&guest, false);
 	vma = user_guest_map(&guest, 0x400000, 0x402000, 0, CODE, 0);
 	user_guest_build(&guest);
 	user_guest_put(&guest, vma + 0x20 + 8, vma + 0x20);
-	CHECK(!user_guest_look(&guest, 0x500000));
+	CHECK(!user_guest_lookup(&guest, 0x500000));
 	user_guest_free(&guest);
 }
 
@@ -336,7 +336,7 @@ TEST(user_map, file_that_is_closed_before_its_name_is_read_has_none)
 	file = file_at(&guest, "program", 1);
 	user_guest_map(&guest, 0x400000, 0x402000, 0, CODE, file);
 	user_guest_build(&guest);
-	CHECK(user_guest_look(&guest, 0x400000));
+	CHECK(user_guest_lookup(&guest, 0x400000));
 	user_guest_put(&guest, user_guest_inode(&guest, file) + guest.kernel.vmas.inode_number, 2);
 	user_images_load(guest.kernel.images, &guest.kernel, &guest.guest.view);
 	CHECK(!user_image_name(guest.map.mappings[0].image));
@@ -356,10 +356,10 @@ TEST(user_map, a_file_that_was_written_to_is_another_image)
 	user_guest_build(&guest);
 	CHECK_STRING(name_at(&guest, 0x400000), "/program");
 	before = guest.map.mappings[0].image;
-	CHECK(user_guest_look(&guest, 0x400000)->image == before);
+	CHECK(user_guest_lookup(&guest, 0x400000)->image == before);
 	user_guest_put(&guest, user_guest_inode(&guest, file) + guest.kernel.vmas.inode_nanoseconds,
 		       7);
-	CHECK(user_guest_look(&guest, 0x400000)->image != before);
+	CHECK(user_guest_lookup(&guest, 0x400000)->image != before);
 	user_guest_free(&guest);
 }
 
@@ -516,7 +516,7 @@ static struct user_image *map_program(struct user_guest *guest, uint64_t file)
 
 	user_guest_map(guest, 0x400000, 0x402000, 0, CODE, file);
 	user_guest_build(guest);
-	mapping = user_guest_look(guest, 0x400000);
+	mapping = user_guest_lookup(guest, 0x400000);
 	return mapping ? mapping->image : NULL;
 }
 
@@ -647,10 +647,10 @@ TEST(user_map, vma_that_is_unmapped_during_the_read_is_refused)
 		change.at = guest.mm + guest.kernel.vmas.mm_root;
 		change.value = user_guest_get(&guest, change.at);
 		change_after(&guest, &change);
-		CHECK(user_guest_look(&guest, 0x400000));
+		CHECK(user_guest_lookup(&guest, 0x400000));
 		CHECK(change.made);
 		change.value = 0;
-		CHECK(!user_guest_look(&guest, 0x400000));
+		CHECK(!user_guest_lookup(&guest, 0x400000));
 		user_guest_free(&guest);
 	}
 }
