@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -14,6 +13,7 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
+#include "shared/thread_start.h"
 #include "vmm/agent/agent_state.h"
 
 /* Retry interval while there is no connection to the guest. */
@@ -243,19 +243,6 @@ static void destroy(struct agent *agent)
 	free(agent);
 }
 
-/* The main thread handles all signals. */
-static int start_thread(struct agent *agent)
-{
-	sigset_t all, before;
-	int error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = -pthread_create(&agent->thread, NULL, serve, agent);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return error;
-}
-
 int agent_start(struct agent **result, const struct agent_options *options)
 {
 	struct agent *agent = calloc(1, sizeof(*agent));
@@ -281,7 +268,7 @@ int agent_start(struct agent **result, const struct agent_options *options)
 	agent->tsc_usable = options->tsc_known;
 	pthread_mutex_init(&agent->lock, NULL);
 	agent->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	error = agent->stop_fd < 0 ? -errno : start_thread(agent);
+	error = agent->stop_fd < 0 ? -errno : thread_start(&agent->thread, serve, agent);
 	if (error) {
 		destroy(agent);
 		return error_set(error, "cannot start the guest agent's thread: %s",

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -426,10 +425,7 @@ void *attach_run(void *context)
 {
 	struct attach *attach = context;
 	bool running, found = true;
-	sigset_t all;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "attach");
 	attach->last_scan = attach_now();
 	attach->next_scan = attach->last_scan + scan_interval(attach);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "shared/thread_start.h"
 #include "vmm/attach/attach_state.h"
 
 #include <assert.h>
@@ -362,7 +363,7 @@ int attach_start(struct attach *attach)
 	if (error && !attach_process_exited(error) && !vmm_process_ended(attach->process))
 		return error;
 	thread_check_release(&attach->owner);
-	error = -pthread_create(&attach->thread, NULL, attach_run, attach);
+	error = thread_start(&attach->thread, attach_run, attach);
 	if (error)
 		return error_set(error, "cannot start the attach thread: %s", strerror(-error));
 	attach->started = true;

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/thread_check.h"
+#include "shared/thread_start.h"
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/qmp_text.h"
 #include "vmm/attach/rights.h"
@@ -383,11 +383,8 @@ static int drop_rights(const struct qmp_reader *reader)
 static void *run(void *context)
 {
 	struct qmp_reader *reader = context;
-	sigset_t all;
 	int error;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "monitor");
 	error = open_monitor(reader);
 	if (!error)
@@ -427,17 +424,15 @@ static int fill(struct qmp_reader *reader, const struct monitor_address *address
 
 static int start_thread(struct qmp_reader *reader)
 {
-	pthread_attr_t detached;
 	pthread_t thread;
 	int error;
 
-	pthread_attr_init(&detached);
-	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
 	reader->ended = false; /* the thread may set it immediately */
-	error = -pthread_create(&thread, &detached, run, reader);
-	pthread_attr_destroy(&detached);
+	error = thread_start(&thread, run, reader);
 	if (error)
 		reader->ended = true;
+	else
+		pthread_detach(thread);
 	return error ? error_set(error, "cannot start the thread for QEMU's monitor: %s",
 				 strerror(-error))
 		     : 0;

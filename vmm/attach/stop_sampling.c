@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_start.h"
 #include "vmm/attach/poisson_times.h"
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/rights.h"
@@ -348,10 +348,7 @@ static void prepare(const struct stopper *stopper)
 	/* The vCPU's descriptor is checked in the process's descriptors, which its own user may
 	 * inspect. */
 	const struct rights_file file = { .path = descriptors, .mode = R_OK };
-	sigset_t all;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "stops");
 	raise_priority();
 	/* Without the priority: this thread inherits its creator's timer slack. */
@@ -427,7 +424,7 @@ static int start_stopper(struct stop_sampler *sampler)
 	if (!stopper)
 		return error_set(-ENOMEM, "no memory for sampling vCPUs");
 	stopper->sampler = sampler;
-	error = -pthread_create(&stopper->thread, NULL, run, stopper);
+	error = thread_start(&stopper->thread, run, stopper);
 	if (error) {
 		free(stopper);
 		return error_set(error, "cannot start the thread that stops vCPUs: %s",

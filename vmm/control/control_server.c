@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -14,6 +13,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_start.h"
 #include "vmm/control/control_protocol.h"
 #include "vmm/control/peer.h"
 
@@ -248,29 +248,19 @@ static void *run_control(void *argument)
 	}
 }
 
-/* The thread inherits the signal mask: signals are for the main and the vCPU threads. */
-static int start_thread(struct control *control)
-{
-	sigset_t all, before;
-	int error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&control->thread, NULL, run_control, control);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	control->started = !error;
-	return error ? error_set(-error, "cannot start the control thread: %s", strerror(error))
-		     : 0;
-}
-
 int control_start(struct control *control, int listener)
 {
+	int error;
+
 	assert(!control->started);
 	control->listener = listener;
 	control->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (control->stop_fd < 0)
 		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
-	return start_thread(control);
+	error = thread_start(&control->thread, run_control, control);
+	control->started = !error;
+	return error ? error_set(error, "cannot start the control thread: %s", strerror(-error))
+		     : 0;
 }
 
 void control_destroy(struct control *control)

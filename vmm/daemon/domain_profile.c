@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_start.h"
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/domain_name.h"
 #include "vmm/session/attach_source.h"
@@ -351,10 +351,7 @@ static void *run(void *context)
 {
 	struct domain_profile *domain = context;
 	int pause = RETRY_MIN;
-	sigset_t all;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "domain");
 	while (!atomic_load(&domain->stop) && process_runs(domain)) {
 		int error = run_session(domain);
@@ -377,7 +374,7 @@ static int start(struct domain_profile *domain)
 	domain->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (domain->stop_fd < 0)
 		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
-	error = -pthread_create(&domain->thread, NULL, run, domain);
+	error = thread_start(&domain->thread, run, domain);
 	domain->started = !error;
 	return error ? error_set(error, "cannot start a domain's thread: %s", strerror(-error)) : 0;
 }

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_start.h"
 #include "vmm/daemon/push_request.h"
 #include "vmm/daemon/push_spool.h"
 #include "vmm/report/pprof.h"
@@ -352,13 +352,8 @@ static int copy_options(struct push *push, const struct push_options *options)
 
 static int start_thread(struct push *push)
 {
-	sigset_t all, before;
-	int error;
+	int error = thread_start(&push->thread, run, push);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	error = -pthread_create(&push->thread, NULL, run, push);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	push->started = !error;
 	return error ? error_set(error, "cannot start the push thread: %s", strerror(-error)) : 0;
 }

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/thread_start.h"
 
 #define EVENTS_AT_ONCE 16
 
@@ -104,18 +104,12 @@ static void *run_loop(void *argument)
 	}
 }
 
-/* The thread inherits the mask: signals are for the main and the vCPU threads. */
 static int start_thread(struct event_loop *loop)
 {
-	sigset_t all, old;
-	int error;
+	int error = thread_start(&loop->thread, run_loop, loop);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = pthread_create(&loop->thread, NULL, run_loop, loop);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (error)
-		return error_set(-error, "cannot start the devices' thread: %s", strerror(error));
+		return error_set(error, "cannot start the devices' thread: %s", strerror(-error));
 	loop->thread_started = true;
 	pthread_setname_np(loop->thread, "devices");
 	return 0;

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "shared/thread_check.h"
+#include "shared/thread_start.h"
 #include "vmm/boot/acpi.h"
 #include "vmm/kvm/reset_state.h"
 #include "vmm/machine/board.h"
@@ -334,10 +334,10 @@ static int start_threads(struct machine *machine)
 		int error;
 
 		*thread = (struct vcpu_thread){ .machine = machine, .vcpu = machine->vm.vcpus[i] };
-		error = pthread_create(&thread->thread, NULL, run_vcpu_thread, thread);
+		error = thread_start(&thread->thread, run_vcpu_thread, thread);
 		if (error)
-			return error_set(-error, "cannot start the thread of vCPU %u: %s", i,
-					 strerror(error));
+			return error_set(error, "cannot start the thread of vCPU %u: %s", i,
+					 strerror(-error));
 		machine->thread_count++;
 	}
 	return 0;
@@ -351,16 +351,11 @@ static void join_threads(struct machine *machine)
 
 int machine_start(struct machine *machine)
 {
-	sigset_t all, before;
 	int error;
 
 	THREAD_CHECK(&machine->main);
 	assert(!machine->thread_count);
-	/* The main thread handles signals of the process; vcpu_run() unblocks those of the vCPU. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = start_threads(machine);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (error) {
 		machine_stop(machine);
 		join_threads(machine);

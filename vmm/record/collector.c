@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_start.h"
 #include "vmm/record/collector_state.h"
 
 /* The rings are drained at least this often; they hold far more at 10 kHz. */
@@ -351,12 +351,8 @@ static void *collect(void *argument)
 {
 	struct collector *collector = argument;
 	struct collector_statistics counts = { 0 };
-	sigset_t all;
 
 	THREAD_CHECK(&collector->owner);
-	/* Signals are the main thread's; a broken pipe and a full limit come back as errors. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "collector");
 	while (!atomic_load(&collector->stop)) {
 		wait_for_samples(collector);
@@ -457,7 +453,8 @@ static int start_thread(struct collector *collector)
 
 	thread_check_release(&collector->owner);
 	thread_check_release(&collector->kernel.thread);
-	error = -pthread_create(&collector->thread, NULL, collect, collector);
+	/* SIGPIPE and SIGXFSZ are blocked too: writes return errors instead. */
+	error = thread_start(&collector->thread, collect, collector);
 
 	return error ? error_set(error, "cannot start the collector's thread: %s", strerror(-error))
 		     : 0;

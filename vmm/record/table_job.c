@@ -3,9 +3,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+
+#include "shared/thread_start.h"
 
 struct table_job {
 	pthread_t thread;
@@ -25,19 +26,6 @@ static void *run(void *context)
 	return NULL;
 }
 
-/* Signals are the main thread's. */
-static int start_thread(struct table_job *job)
-{
-	sigset_t all, before;
-	int error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = -pthread_create(&job->thread, NULL, run, job);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return error;
-}
-
 int table_job_start(struct table_job **result, struct cfi_image *image)
 {
 	struct table_job *job = calloc(1, sizeof(*job));
@@ -46,7 +34,7 @@ int table_job_start(struct table_job **result, struct cfi_image *image)
 	if (!job)
 		return -ENOMEM;
 	job->image = image;
-	error = start_thread(job);
+	error = thread_start(&job->thread, run, job);
 	if (error) {
 		free(job);
 		return error;

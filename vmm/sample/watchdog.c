@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
+#include "shared/thread_start.h"
 
 /* True if KIND was within its limit at the last call and now exceeds it. */
 static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool out_of_bounds)
@@ -175,21 +175,16 @@ static int open_loads(struct watchdog *watchdog, const struct vm *vm)
 	return 0;
 }
 
-/* The thread inherits the mask: signals are for the main and the vCPU threads. */
 static int start_thread(struct watchdog *watchdog)
 {
-	sigset_t all, before;
 	int error;
 
 	watchdog->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (watchdog->stop_fd < 0)
 		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&watchdog->thread, NULL, run_watchdog, watchdog);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	error = thread_start(&watchdog->thread, run_watchdog, watchdog);
 	watchdog->started = !error;
-	return error ? error_set(-error, "cannot start the watchdog's thread: %s", strerror(error))
+	return error ? error_set(error, "cannot start the watchdog's thread: %s", strerror(-error))
 		     : 0;
 }
 
