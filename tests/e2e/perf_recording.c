@@ -235,13 +235,13 @@ unsigned int recording_read(const struct recording *recording, bool *cut_off)
 	int error = perf_data_reader_open(&reader, recording->path);
 
 	if (error) {
-		FAIL_TEST("can't open it: %s", error_message());
+		FAIL_TEST("cannot open it: %s", error_message());
 		return 0;
 	}
 	comparison.expected = malloc(sample_size(SAMPLE_CALLCHAIN_MAX));
 	random_state = 1;
 	if (perf_data_reader_run(reader, &events))
-		FAIL_TEST("can't read it: %s", error_message());
+		FAIL_TEST("cannot read it: %s", error_message());
 	CHECK_EQUAL(comparison.wrong, 0);
 	CHECK_EQUAL(comparison.lost,
 		    comparison.samples > recording->samples / 2 + 1 ? 17 : comparison.lost);
@@ -250,4 +250,18 @@ unsigned int recording_read(const struct recording *recording, bool *cut_off)
 	perf_data_reader_close(reader);
 	free(comparison.expected);
 	return comparison.samples;
+}
+
+bool recording_replay(const char *path, const struct perf_data_events *events)
+{
+	struct perf_data_reader *reader;
+	int error = perf_data_reader_open(&reader, path);
+
+	if (!error) {
+		error = perf_data_reader_run(reader, events);
+		perf_data_reader_close(reader);
+	}
+	if (error)
+		FAIL_TEST("cannot read %s: %s", path, error_message());
+	return !error;
 }

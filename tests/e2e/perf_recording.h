@@ -12,6 +12,7 @@
 
 #include "shared/sample_record.h"
 #include "tests/unit/fake_guest.h"
+#include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/perf_data/perf_data_writer.h"
 
 #define VMM_PID   4242
@@ -73,5 +74,8 @@ void recording_leave(const struct recording *recording);
  * written.
  */
 unsigned int recording_read(const struct recording *recording, bool *cut_off);
+
+/* Reads the file at PATH to its end, for EVENTS. False: it cannot be read, which fails the test. */
+bool recording_replay(const char *path, const struct perf_data_events *events);
 
 #endif

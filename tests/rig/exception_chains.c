@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/e2e/perf_recording.h"
 #include "tests/rig/kernel_calls.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/perf_data/perf_data_reader.h"
@@ -130,23 +131,12 @@ static void walk_user(const struct tally *tally, struct chain *chain, bool *whol
 
 /* --- all chains -------------------------------------------------------------------- */
 
-static void show_frames(const struct symbols *symbols, const uint64_t *addresses, size_t count)
-{
-	struct symbol symbol;
-
-	for (size_t i = 0; i < count; i++)
-		if (symbols_find(symbols, addresses[i], &symbol))
-			printf(" %s+%#" PRIx64, symbol.name, addresses[i] - symbol.start);
-		else
-			printf(" %#" PRIx64, addresses[i]);
-}
-
 static void show(const struct tally *tally, const char *what, const struct chain *chain)
 {
 	printf("%s:", what);
-	show_frames(tally->kernel.symbols, chain->kernel, chain->kernel_depth);
+	kernel_print_frames(tally->kernel.symbols, chain->kernel, chain->kernel_depth);
 	printf(" |");
-	show_frames(tally->program, chain->user, chain->user_depth);
+	kernel_print_frames(tally->program, chain->user, chain->user_depth);
 	printf("\n");
 }
 
@@ -231,13 +221,10 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 static void see_recording(struct tally *tally, const char *directory)
 {
 	const struct perf_data_events events = { .sample = see_sample, .context = tally };
-	struct perf_data_reader *reader;
 	char path[256];
 
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	perf_data_reader_close(reader);
+	recording_replay(path, &events);
 }
 
 /* --- the recording ------------------------------------------------------------------ */

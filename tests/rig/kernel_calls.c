@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/unwind/call_site.h"
 #include "vmm/perf_data/perf_data_reader.h"
@@ -187,19 +188,15 @@ enum kernel_step kernel_step(const struct kernel_code *kernel, uint64_t address,
 
 /* --- all chains -------------------------------------------------------------------- */
 
-static void show_wrong(const struct kernel_code *kernel, const uint64_t *chain, size_t size,
-		       size_t wrong)
+void kernel_print_frames(const struct symbols *symbols, const uint64_t *addresses, size_t count)
 {
 	struct symbol symbol;
 
-	printf("wrong at %zu:", wrong);
-	for (size_t i = 0; i < size && chain[i] < (uint64_t)PERF_CONTEXT_MAX; i++)
-		if (symbols_find(kernel->symbols, chain[i], &symbol))
-			printf(" %s+%#llx", symbol.name,
-			       (unsigned long long)(chain[i] - symbol.start));
+	for (size_t i = 0; i < count; i++)
+		if (symbols_find(symbols, addresses[i], &symbol))
+			printf(" %s+%#" PRIx64, symbol.name, addresses[i] - symbol.start);
 		else
-			printf(" %#llx", (unsigned long long)chain[i]);
-	printf("\n");
+			printf(" %#" PRIx64, addresses[i]);
 }
 
 /*
@@ -208,12 +205,19 @@ static void show_wrong(const struct kernel_code *kernel, const uint64_t *chain, 
  */
 static void count_steps(struct tally *tally, const uint64_t *chain, size_t size, bool interrupted)
 {
-	for (size_t i = 0; i + 1 < size && chain[i + 1] < (uint64_t)PERF_CONTEXT_MAX; i++) {
+	size_t depth = 0;
+
+	while (depth < size && chain[depth] < (uint64_t)PERF_CONTEXT_MAX)
+		depth++;
+	for (size_t i = 0; i + 1 < depth; i++) {
 		enum kernel_step step =
 			kernel_step(tally->kernel, chain[i], interrupted, chain[i + 1]);
 
-		if (step == KERNEL_STEP_WRONG && tally->steps[KERNEL_STEP_WRONG] < WRONG_SHOWN)
-			show_wrong(tally->kernel, chain, size, i + 1);
+		if (step == KERNEL_STEP_WRONG && tally->steps[KERNEL_STEP_WRONG] < WRONG_SHOWN) {
+			printf("wrong at %zu:", i + 1);
+			kernel_print_frames(tally->kernel->symbols, chain, depth);
+			printf("\n");
+		}
 		tally->steps[step]++;
 		interrupted = step == KERNEL_STEP_INTERRUPTED;
 	}
@@ -234,13 +238,10 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 static void count_recording(struct tally *tally, const char *directory)
 {
 	const struct perf_data_events events = { .sample = count_sample, .context = tally };
-	struct perf_data_reader *reader;
 	char path[256];
 
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	perf_data_reader_close(reader);
+	recording_replay(path, &events);
 }
 
 void kernel_calls_check(const char *version, const char *directory)

@@ -27,6 +27,9 @@ enum kernel_step {
 enum kernel_step kernel_step(const struct kernel_code *kernel, uint64_t address, bool interrupted,
 			     uint64_t caller);
 
+/* Prints COUNT addresses with their symbols in a line that the caller ends. */
+void kernel_print_frames(const struct symbols *symbols, const uint64_t *addresses, size_t count);
+
 /*
  * Checks all kernel chains in DIRECTORY/perf.data, of VERSION's kernel, with DIRECTORY/disk: at
  * least half of the callers are confirmed by a direct call, and at most one in 2000 calls something

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What runs beside or inside the rig is built plainly, whatever the sanitizer.
 RIG_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Wshadow -Werror -D_GNU_SOURCE -I.
+GUEST_PROGRAM := tests/rig/guest/guest_program.h
 
 build/rig/debug-shim.so: tests/rig/qemu/debug-shim.c tests/rig/module.mk
 	@mkdir -p $(@D)
@@ -12,12 +13,12 @@ build/rig/tsc-rate: tests/rig/qemu/tsc-rate.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -o $@ $<
 
-build/rig/workload: tests/rig/guest/workload.c tests/guests/spin_loop.h tests/rig/module.mk
+build/rig/workload: tests/rig/guest/workload.c $(GUEST_PROGRAM) tests/guests/spin_loop.h tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
 
-build/rig/debugger: tests/rig/guest/debugger.c tests/rig/module.mk
+build/rig/debugger: tests/rig/guest/debugger.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -g -static -o $@ $<
@@ -30,19 +31,19 @@ build/rig/tasks: tests/rig/guest/tasks.c tests/rig/module.mk
 		-Wl,-Ttext-segment=0x20000000 -o $@ $<
 
 # The same for the one whose callers are known without frame pointers.
-build/rig/frames: tests/rig/guest/frames.c tests/rig/module.mk
+build/rig/frames: tests/rig/guest/frames.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)gcc $(RIG_CFLAGS) -fomit-frame-pointer -static -Wl,-Ttext-segment=0x28000000 -o $@ $<
 
 # And for one that runs beside those of remap, which are told by their addresses.
-build/rig/bpf: tests/rig/guest/load_bpf.c tests/rig/module.mk
+build/rig/bpf: tests/rig/guest/load_bpf.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -Wl,-Ttext-segment=0x30000000 -o $@ $<
 
 # And for one whose exceptions and callers are known.
-build/rig/exceptions: tests/rig/guest/exceptions.c tests/rig/module.mk
+build/rig/exceptions: tests/rig/guest/exceptions.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)gcc $(RIG_CFLAGS) -fomit-frame-pointer -static -Wl,-Ttext-segment=0x38000000 -o $@ $<
@@ -52,12 +53,12 @@ build/rig/kernel-text: tests/rig/guest/kernel_text.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
-build/rig/life: tests/rig/guest/life.c tests/rig/module.mk
+build/rig/life: tests/rig/guest/life.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
 
-build/rig/rdpmc: tests/rig/guest/rdpmc.c tests/rig/module.mk
+build/rig/rdpmc: tests/rig/guest/rdpmc.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
@@ -95,7 +96,7 @@ REMAP_FILES    := $(addprefix build/rig/remap/,remap $(foreach file, \
 	$(REMAP_IMAGES) $(REMAP_PROGRAMS) $(SERVICE_PROGRAMS),$(firstword $(subst :, ,$(file)))))
 SPIN_LDFLAGS   := -nostdlib -Wl,--build-id=sha1 -Wl,-z,max-page-size=4096 -Wl,-z,separate-code
 
-build/rig/remap/remap: tests/rig/guest/remap.c tests/rig/module.mk
+build/rig/remap/remap: tests/rig/guest/remap.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
@@ -113,7 +114,7 @@ $(foreach file,$(REMAP_PROGRAMS) $(SERVICE_PROGRAMS),$(eval $(call spin_file,$(f
 
 TEST_NEEDS += $(REMAP_FILES)
 
-build/rig/modules: tests/rig/guest/modules.c tests/rig/module.mk
+build/rig/modules: tests/rig/guest/modules.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<

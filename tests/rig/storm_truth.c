@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/e2e/perf_recording.h"
 #include "tests/rig/rig.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
@@ -69,6 +70,7 @@ static struct tally count(const struct storm *storm, unsigned long written)
 {
 	struct tally tally = { 0 };
 	uint64_t last = 0, hits = 0;
+	/* A watch that waits for its address is reported as throttled. */
 	bool stopped = false, told = false;
 
 	for (size_t i = 0; i < storm->count; i++) {
@@ -112,15 +114,11 @@ static bool read_storm(struct storm *storm, const char *path)
 	struct perf_data_events events = { .sample = see_sample,
 					   .throttled = see_throttled,
 					   .context = storm };
-	struct perf_data_reader *reader;
-	int error;
 
-	if (perf_data_reader_open(&reader, path))
-		return false;
-	error = perf_data_reader_run(reader, &events);
-	perf_data_reader_close(reader);
+	bool ok = recording_replay(path, &events);
+
 	qsort(storm->moments, storm->count, sizeof(storm->moments[0]), compare);
-	return !error;
+	return ok;
 }
 
 void storm_check(const char *path, unsigned int event, unsigned long written)

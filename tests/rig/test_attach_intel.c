@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "tests/e2e/perf_recording.h"
 #include "tests/rig/rig.h"
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/report/profile_stacks.h"
@@ -61,13 +62,10 @@ static void read_shares(const char *way, struct shares *shares)
 	const struct perf_data_events events = { .sample = take_sample,
 						 .lost = take_lost,
 						 .context = shares };
-	struct perf_data_reader *reader;
 	char path[64];
 
 	snprintf(path, sizeof(path), DIRECTORY "/%s.data", way);
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	perf_data_reader_close(reader);
+	recording_replay(path, &events);
 }
 
 /* Within 3 points, or five standard deviations if there are too few samples (Kish). */

@@ -18,6 +18,7 @@
 
 #include "shared/sample_record.h"
 #include "tests/e2e/flame_page.h"
+#include "tests/e2e/perf_recording.h"
 #include "tests/rig/rig.h"
 #include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/report/profile_stacks.h"
@@ -604,11 +605,8 @@ static int see_mapping(void *context, const struct perf_data_mapping_event *mapp
 static void read_text(const char *path, struct life *life)
 {
 	const struct perf_data_events events = { .mapping = see_mapping, .context = life };
-	struct perf_data_reader *reader;
 
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	perf_data_reader_close(reader);
+	recording_replay(path, &events);
 }
 
 /* Frames with kernel functions must be at addresses of that kernel or its modules. */
@@ -667,16 +665,13 @@ static void check_turns(const char *path)
 	struct turns turns = { 0 };
 	const struct perf_data_events events = { .sample = see_turn, .context = &turns };
 	FILE *file = fopen(DIRECTORY "/life-without", "re");
-	struct perf_data_reader *reader;
 	double gone, back;
 
 	REQUIRE(file && fscanf(file, "%lf %lf", &gone, &back) == 2);
 	fclose(file);
 	turns.gone = (uint64_t)(gone * 1e9);
 	turns.back = (uint64_t)(back * 1e9);
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	perf_data_reader_close(reader);
+	recording_replay(path, &events);
 	for (int vcpu = 0; vcpu < 2; vcpu++)
 		printf("%s: vCPU %d has %llu samples, then %llu without the second one, then %llu\n",
 		       path, vcpu, (unsigned long long)turns.of[vcpu][0],

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/e2e/perf_recording.h"
 #include "tests/rig/rig.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
@@ -254,15 +255,10 @@ static struct seen read_hits(void)
 	struct perf_data_events events = { .sample = see_sample,
 					   .throttled = see_throttled,
 					   .context = &moments };
-	struct perf_data_reader *reader;
 	struct seen seen = { 0 };
 
-	if (perf_data_reader_open(&reader, DATA)) {
-		FAIL_TEST("no recording in %s", DATA);
+	if (!recording_replay(DATA, &events))
 		return seen;
-	}
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	perf_data_reader_close(reader);
 	qsort(moments.list, moments.count, sizeof(moments.list[0]), compare);
 	for (size_t i = 0; i < moments.count; i++)
 		see(&seen, &moments.list[i]);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/e2e/perf_recording.h"
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/remap_truth.h"
 #include "tests/rig/rig.h"
@@ -50,14 +51,11 @@ static void check_lives(const char *what, const char *directory)
 {
 	struct told_lives *lives = calloc(1, sizeof(*lives));
 	struct perf_data_events events = { .fork = see_fork, .comm = see_name, .context = lives };
-	struct perf_data_reader *reader;
 	char path[160];
 
 	REQUIRE(lives);
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	perf_data_reader_close(reader);
+	recording_replay(path, &events);
 	printf("%s: %u processes and threads are told of, %u of them threads\n", what, lives->forks,
 	       lives->threads);
 	CHECK(lives->forks > 8);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/e2e/perf_recording.h"
 #include "tests/rig/rig.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
@@ -86,14 +87,9 @@ static struct seen read_recording(const char *path)
 	struct perf_data_events events = { .sample = see_sample,
 					   .throttled = see_throttled,
 					   .context = &seen };
-	struct perf_data_reader *reader;
 
-	if (perf_data_reader_open(&reader, path)) {
-		FAIL_TEST("no recording in %s", path);
+	if (!recording_replay(path, &events))
 		return seen;
-	}
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	perf_data_reader_close(reader);
 	count_moments(&seen);
 	free(seen.moments);
 	seen.moments = NULL;

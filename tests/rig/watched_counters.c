@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "shared/sample_record.h"
+#include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
@@ -56,17 +57,14 @@ static int see_hit(void *context, const struct perf_data_sample *sample)
 void watched_counters_check(const char *what, const char *directory, unsigned long long hits)
 {
 	struct counters all = { 0 };
+	const struct perf_data_events events = { .sample = see_hit,
+						 .lost = see_loss,
+						 .context = &all };
 	const struct counter *counters = all.each;
-	struct perf_data_reader *reader;
 	char path[160];
 
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = see_hit,
-									     .lost = see_loss,
-									     .context = &all }),
-		    0);
-	perf_data_reader_close(reader);
+	recording_replay(path, &events);
 	printf("%s: the per-CPU counter was written %llu times on vCPU 0 at %#llx, %llu times on vCPU 1 at %#llx\n",
 	       what, (unsigned long long)counters[0].hits, (unsigned long long)counters[0].address,
 	       (unsigned long long)counters[1].hits, (unsigned long long)counters[1].address);

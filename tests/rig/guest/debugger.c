@@ -38,6 +38,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/rig/guest/guest_program.h"
+
 #define WATCHPOINTS 4
 
 /* SDM vol. 3B 18.2.4: L of SLOT, and R/W = 1 (write), LEN = 2 (8 bytes) for it. */
@@ -52,14 +54,6 @@ static struct counts {
 } * counts;
 
 static volatile uint64_t watched[WATCHPOINTS];
-
-static void check(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	perror(what);
-	exit(1);
-}
 
 static int open_panic_timeout(void)
 {

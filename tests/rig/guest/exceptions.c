@@ -28,6 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/rig/guest/guest_program.h"
+
 #define ASKED_MIN 25 /* even if the machine stalls */
 
 /* Not inlined, cloned or merged with an identical function. */
@@ -36,14 +38,6 @@
 #define BEHIND_CALL() __asm__ volatile("" ::: "memory")
 
 static volatile unsigned long count;
-
-static void check(int ok, const char *what)
-{
-	if (ok)
-		return;
-	perror(what);
-	exit(1);
-}
 
 static void run_on(int processor)
 {
@@ -128,14 +122,6 @@ FUNCTION void work(int ready)
 		large_frame(100);
 		BEHIND_CALL();
 	}
-}
-
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
 /* Closed at the end of the process. */

@@ -18,20 +18,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "tests/rig/guest/guest_program.h"
+
 #define ROUND 0.02 /* s */
 
 /* Not inlined, cloned or merged with an identical function. */
 #define FUNCTION static __attribute__((noipa))
 
 static volatile unsigned long count;
-
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
 
 /* Separate functions, so that none has two callers. */
 #define SPIN(name)                                                                                 \

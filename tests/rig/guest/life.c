@@ -43,19 +43,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/rig/guest/guest_program.h"
+
 #define SECONDS_TO_BE_FOUND 2
 #define CHOSEN_PID          4321
 
 static const char *boot;
 static bool asks;
-
-static void check(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	perror(what);
-	exit(1);
-}
 
 /*
  * A process that makes system calls, so that the host has samples of them, until it is told to

@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/rig/guest/guest_program.h"
+
 #ifndef SO_ATTACH_BPF
 #define SO_ATTACH_BPF 50
 #endif
@@ -34,14 +36,6 @@ static void fail(const char *what)
 {
 	fprintf(stderr, "bpf: %s: %m\n", what);
 	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
 /* Multiplies in a loop, and drops the packet. Its size varies, so that addresses shift. */

@@ -29,25 +29,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/rig/guest/guest_program.h"
+
 #define KEY_SIZE 8 /* for michael_mic, which requires a key */
 
 static char block[64 << 10];
-
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec + time.tv_nsec * 1e-9;
-}
-
-static void check(int ok, const char *what)
-{
-	if (ok)
-		return;
-	perror(what);
-	exit(1);
-}
 
 static int open_hash(const char *name)
 {

@@ -18,15 +18,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define COUNTER 0
+#include "tests/rig/guest/guest_program.h"
 
-static void check(int ok, const char *what)
-{
-	if (ok)
-		return;
-	perror(what);
-	exit(1);
-}
+#define COUNTER 0
 
 static uint64_t read_event(int event)
 {

@@ -23,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/rig/guest/guest_program.h"
+
 #define MAP_ADDRESS ((char *)0x600000000000)
 #define PAGE        4096
 #define SPINS       400000l /* some 20 ms in the rig */
@@ -40,22 +42,6 @@ static const struct image images[] = {
 };
 static char *const programs[] = { "/bin/one", "/bin/two", "/bin/three", "/bin/brief" };
 #define PROGRAMS (sizeof(programs) / sizeof(programs[0]))
-
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec + time.tv_nsec * 1e-9;
-}
-
-static void check(int ok, const char *what)
-{
-	if (ok)
-		return;
-	perror(what);
-	exit(1);
-}
 
 /* The code is the second page of the file. */
 static void map(const struct image *image)

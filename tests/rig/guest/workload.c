@@ -49,6 +49,7 @@
 #include <unistd.h>
 
 #include "tests/guests/spin_loop.h"
+#include "tests/rig/guest/guest_program.h"
 
 /*
  * Long enough that reading the clock costs little, short enough for many slices per second in an
@@ -66,14 +67,6 @@ enum {
 static unsigned char block[BLOCK_SIZE];
 static uint32_t sorted[SORTED];
 static int zero_file, cached_file;
-
-static void check(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	perror(what);
-	exit(1);
-}
 
 /* The tasks. System calls are made directly, because the C library may use the vDSO. */
 static void task_getrandom(void)
@@ -163,14 +156,6 @@ static struct task logger_tasks[] = {
 	{ "read", task_read, 50, 0, 1 },
 	{ 0 },
 };
-
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec + time.tv_nsec * 1e-9;
-}
 
 /* CPU time, so that the time of other processes is not counted. */
 static double spent_cpu(void)
