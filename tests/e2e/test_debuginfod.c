@@ -62,7 +62,7 @@ TEST(debuginfod, symbolizes_images_that_are_not_on_this_machine)
 	begin(&server);
 	text = report_when_it_answers(&server);
 	if (!strstr(text, "hash_block"))
-		FAIL_TEST("no names came: %.3000s", text);
+		FAIL_TEST("no symbols arrived: %.3000s", text);
 	CHECK(strstr(text, "mix (inlined)"));
 	free(text);
 

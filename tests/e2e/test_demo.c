@@ -95,7 +95,7 @@ TEST(demo, shows_where_the_debian_guest_spent_its_time)
 	check_contains(demo.output, "Overhead");
 	check_contains(demo.output, "[kernel.kallsyms]");
 	if (demo.status)
-		FAIL_TEST("the demo said: %s", demo.errors);
+		FAIL_TEST("the demo failed: %s", demo.errors);
 	rig_result_free(&demo);
 	check_perf_names_functions("perf.data");
 	check_perf_names_functions("agent.data");

@@ -25,7 +25,7 @@
 #define NEED_READER                                                                                \
 	do {                                                                                       \
 		if (access("/usr/bin/grub-fstest", X_OK))                                          \
-			SKIP("grub-fstest (package grub-common) is not here");                     \
+			SKIP("grub-fstest (package grub-common) is not installed");                     \
 	} while (0)
 
 /* HOME/perf.data of a program that exists only on HOME/disk, with OPTIONS. */
@@ -188,7 +188,7 @@ TEST(guest_disk_report, disk_of_another_user_is_searched_through_the_open_descri
 	NEED_PERF;
 	NEED_READER;
 	if (geteuid())
-		SKIP("only root has a right to other users' files that it can give up");
+		SKIP("only root has privileges for other users' files that it can drop");
 	perf_home_enter(home);
 	record_gone(home, "--buildid-mmap");
 	snprintf(recording, sizeof(recording), "%s/perf.data", home);

@@ -106,7 +106,7 @@ static void check_syntax(const char *shell, const char *file)
 
 	snprintf(command, sizeof(command), "command -v %s", shell);
 	if (!command_succeeds(command)) {
-		printf("%s is not installed: nobody has parsed %s\n", shell, file);
+		printf("%s is not installed: %s was not parsed\n", shell, file);
 		return;
 	}
 	snprintf(command, sizeof(command), "%s -n %s", shell, file);

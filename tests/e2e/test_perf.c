@@ -276,7 +276,7 @@ static void check_perfs_own(const char *options)
 	if (strstr(text, "Captured and wrote"))
 		compare_with_perf(path);
 	else
-		FAIL_TEST("perf does not record: %s", text);
+		FAIL_TEST("perf cannot record: %s", text);
 	free(text);
 	perf_home_leave(home);
 }

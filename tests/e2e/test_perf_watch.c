@@ -338,7 +338,7 @@ TEST(perf_watch, watch_can_be_added_while_a_pipe_is_written)
 
 		if (system("cd build/tests && rm -f watch.pipe && mkfifo watch.pipe && "
 			   "{ cat watch.pipe > watch-pipe.data & }"))
-			FAIL_TEST("can not make a pipe");
+			FAIL_TEST("cannot create a pipe");
 		write_growing(&growing);
 		close_growing(&growing);
 		usleep(100000);

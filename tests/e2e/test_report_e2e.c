@@ -22,7 +22,7 @@ static void show_difference(const char *what, const char *ours, const char *thei
 		ours++;
 		theirs++;
 	}
-	FAIL_TEST("%s: ours is\n%.*s\nthe other is\n%.*s", what, (int)strcspn(line, "\n"), line,
+	FAIL_TEST("%s: kvmscope prints\n%.*s\nperf prints\n%.*s", what, (int)strcspn(line, "\n"), line,
 		  (int)strcspn(their_line, "\n"), their_line);
 }
 
@@ -126,7 +126,7 @@ TEST(report, reads_recordings_of_perf)
 		    "perf record -o $RECORDING -F 4000 -e cpu-clock -- "
 		    "sh -c 'for i in 1 2 3; do find /usr/share/doc -maxdepth 2 | sort | md5sum; done'")) {
 		named_guest_end(&fixture);
-		SKIP("perf can not record here");
+		SKIP("perf cannot record here");
 	}
 	/*
 	 * perf 6.1 omits some PLT stubs and misidentifies those of libc, because it goes by their
@@ -278,7 +278,7 @@ TEST(report, reads_recordings_of_perf_from_a_pipe)
 	char *script;
 
 	if (!command_succeeds("perf record -e cpu-clock -o - true"))
-		SKIP("perf is not installed or can not record here");
+		SKIP("perf is not installed or cannot record here");
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	free(command_output(
 		NULL,
@@ -308,7 +308,7 @@ static void check_failure_into(const char *output, const char *arguments, int st
 
 	CHECK_EQUAL(ended, status);
 	if (!strstr(text, message))
-		FAIL_TEST("kvmscope %s says \"%s\", which lacks \"%s\"", arguments, text, message);
+		FAIL_TEST("kvmscope %s prints \"%s\", without \"%s\"", arguments, text, message);
 	free(text);
 }
 

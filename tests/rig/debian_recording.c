@@ -144,7 +144,7 @@ static bool make(struct recording *recording, const char *kernel)
 			   recording->directories[1], kernel, recording->initrd, calls, calls);
 		if (!stood_still(&result))
 			break;
-		printf("Linux %s: the guest stood still:\n%s\n", recording->version, result.errors);
+		printf("Linux %s: the guest stalled:\n%s\n", recording->version, result.errors);
 	}
 	made = !result.status && came_to_their_ends(result.output) && are_mapped(result.output);
 	if (!made) {
@@ -174,7 +174,7 @@ const char *debian_recording(const char *version, const char *pti)
 	if (!kernel)
 		return NULL;
 	if (recording->tried && !recording->made)
-		FAIL_TEST("Linux %s was not recorded, see the first test that asked for it",
+		FAIL_TEST("Linux %s was not recorded, see the first test that needs it",
 			  version);
 	if (!recording->tried) {
 		recording->tried = true;

@@ -257,7 +257,7 @@ static bool open_program(struct tally *tally)
 	if (elf_symbols_load(&tally->program, EXCEPTIONS_PROGRAM, ELF_VIRTUAL_ADDRESSES,
 			     (struct span){ 0 }) ||
 	    !symbols_find_name(tally->program, "own_breakpoint", &function)) {
-		FAIL_TEST("%s has no names", EXCEPTIONS_PROGRAM);
+		FAIL_TEST("%s has no symbols", EXCEPTIONS_PROGRAM);
 		return false;
 	}
 	tally->user_breakpoint = function.start;
@@ -271,15 +271,15 @@ static void check(const char *version, const struct tally *tally)
 	uint64_t whole = in_kernel[EXCEPTION_BREAKPOINT] + in_user[EXCEPTION_BREAKPOINT] +
 			 in_kernel[EXCEPTION_NMI] + in_user[EXCEPTION_NMI] - tally->nested;
 
-	printf("%s: chains lead from %" PRIu64 " breakpoints and %" PRIu64
-	       " NMIs in the kernel (%" PRIu64 " of both, one in the other), and from %" PRIu64
-	       " and %" PRIu64 " in the program, to the program, of %" PRIu64
-	       " of these not to its begin; %" PRIu64 " are cut, %" PRIu64 " wrong\n",
+	printf("%s: chains from %" PRIu64 " breakpoints and %" PRIu64
+	       " NMIs in the kernel (%" PRIu64 " have both) and from %" PRIu64
+	       " and %" PRIu64 " in the program reach the program, %" PRIu64
+	       " of them not its start; %" PRIu64 " are truncated, %" PRIu64 " wrong\n",
 	       version, in_kernel[EXCEPTION_BREAKPOINT], in_kernel[EXCEPTION_NMI], tally->nested,
 	       in_user[EXCEPTION_BREAKPOINT], in_user[EXCEPTION_NMI], tally->user_cut, tally->cut,
 	       tally->wrong);
-	printf("%s: of their steps in the kernel %" PRIu64 " are told by a call, %" PRIu64
-	       " are indirect, %" PRIu64 " out of entries, %" PRIu64 " to modules\n",
+	printf("%s: of their steps in the kernel, %" PRIu64 " are direct calls, %" PRIu64
+	       " are indirect, %" PRIu64 " leave entry code, %" PRIu64 " lead to modules\n",
 	       version, steps[KERNEL_STEP_CALL] + steps[KERNEL_STEP_JUMP],
 	       steps[KERNEL_STEP_INDIRECT], steps[KERNEL_STEP_INTERRUPTED],
 	       steps[KERNEL_STEP_ELSEWHERE]);

@@ -152,8 +152,8 @@ bool image_truth_has_name(const char *files, const struct script_frame *frame)
 void image_truth_print(const char *what)
 {
 	for (struct image *image = images; *image->name; image++) {
-		printf("%s: in %s %lu named, %lu not named though its table does, %lu though that of a separate "
-		       "file does, %lu in code without names, %lu wrong\n",
+		printf("%s: in %s %lu symbolized, %lu unsymbolized though its table has a symbol, %lu though a separate "
+		       "file has one, %lu in code without symbols, %lu wrong\n",
 		       what, image->name, image->counts[IMAGE_TRUTH_RIGHT],
 		       image->counts[IMAGE_TRUTH_MISSING], image->counts[IMAGE_TRUTH_STRIPPED],
 		       image->counts[IMAGE_TRUTH_NONE], image->counts[IMAGE_TRUTH_WRONG]);

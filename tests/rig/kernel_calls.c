@@ -256,9 +256,9 @@ void kernel_calls_check(const char *version, const char *directory)
 	if (kernel_code_open(&kernel, disk, disk))
 		count_recording(&tally, directory);
 	told = steps[KERNEL_STEP_CALL] + steps[KERNEL_STEP_JUMP];
-	printf("%s: of kernel frames %" PRIu64 " are what their caller has called, %" PRIu64
-	       " what that jumps to; %" PRIu64 " were called indirectly, %" PRIu64
-	       " are entries or the first, and the callers of %" PRIu64 " in modules; %" PRIu64
+	printf("%s: of kernel frames, %" PRIu64 " are called by their caller, %" PRIu64
+	       " reached by a jump from the callee; %" PRIu64 " were called indirectly, %" PRIu64
+	       " are entries or starts, %" PRIu64 " have a caller in a module; %" PRIu64
 	       " were not called\n",
 	       version, steps[KERNEL_STEP_CALL], steps[KERNEL_STEP_JUMP],
 	       steps[KERNEL_STEP_INDIRECT],

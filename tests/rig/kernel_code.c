@@ -67,7 +67,7 @@ bool kernel_code_open(struct kernel_code *code, const char *kallsyms, const char
 	*code = (struct kernel_code){ 0 };
 	if (read_symbols(code, kallsyms) && read_text(code, disk))
 		return true;
-	FAIL_TEST("%s and %s have not the kernel's code", kallsyms, disk);
+	FAIL_TEST("the kernel's code is not in %s and %s", kallsyms, disk);
 	kernel_code_close(code);
 	return false;
 }

@@ -88,7 +88,7 @@ static void take_line(void *context, char *line)
 		    read_frame(line, &sample->frames[sample->depth]))
 			sample->depth++;
 	} else if (!read_heading(line, sample)) {
-		FAIL_TEST("not as perf script writes it: %s", line);
+		FAIL_TEST("unexpected line of perf script: %s", line);
 	}
 }
 

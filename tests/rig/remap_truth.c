@@ -43,7 +43,7 @@ static void count_function(struct remap_truth *truth, unsigned int image, const 
 	if (!strncmp(function, "spin_", 5) && !strcmp(function + 5, remap_images[image]))
 		truth->functions++;
 	else if (strcmp(function, "[unknown]") != 0)
-		FAIL_TEST("a function of %s is %s to perf", remap_images[image], function);
+		FAIL_TEST("perf calls a function of %s %s", remap_images[image], function);
 }
 
 /*
@@ -74,7 +74,7 @@ static void count(struct remap_truth *truth, const char *comm, unsigned long lon
 			(*(strcmp(comm, remap_images[image]) ? &truth->misnamed : &truth->named))++;
 	} else if (address >> 12 != PROGRAM_PAGE || !lies_there(path)) {
 		if (!truth->wrong++)
-			printf("%s at %#llx was running, and is said to be in %s\n",
+			printf("%s at %#llx was running, but is attributed to %s\n",
 			       remap_images[image], address, path);
 	}
 }

@@ -112,7 +112,7 @@ void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int time
 			break;
 	}
 	if (result->status == RIG_TIMED_OUT || result->status == RIG_FAILED)
-		printf("in the rig: %s\nended with status %d; its output:\n%s\nits errors:\n%s\n",
+		printf("in the rig: %s\nexited with status %d; standard output:\n%s\nstandard error:\n%s\n",
 		       command, result->status, result->output, result->errors);
 	free(command);
 }

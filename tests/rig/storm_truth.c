@@ -130,7 +130,7 @@ void storm_check(const char *path, unsigned int event, unsigned long written)
 	storm.count = 0;
 	REQUIRE(read_storm(&storm, path));
 	tally = count(&storm, written);
-	printf("%lu writes: %lu sampled, %lu told as suppressed in %lu stops, %lu lost\n", written,
+	printf("%lu writes: %lu sampled, %lu throttled in %lu intervals, %lu missing\n", written,
 	       tally.sampled, tally.suppressed, tally.stops, tally.lost);
 	CHECK(written > 0);
 	CHECK_EQUAL(tally.lost, 0);

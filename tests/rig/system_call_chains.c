@@ -89,7 +89,7 @@ void system_call_chains_check(const char *version, const char *directory)
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
 		count_stack(profile_stack(profile, i), &counts);
 	profile_free(profile);
-	printf("%s: %llu of %llu samples of system calls reach the entry, %llu of %llu in the kernel any\n",
+	printf("%s: %llu of %llu samples in system calls reach their entry, %llu of %llu in the kernel any entry\n",
 	       version, (unsigned long long)counts.reached, (unsigned long long)counts.system_calls,
 	       (unsigned long long)counts.whole, (unsigned long long)counts.walked);
 	CHECK(counts.system_calls > 100);

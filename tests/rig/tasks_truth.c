@@ -98,7 +98,7 @@ static void check_copy(const struct line_sample *sample)
 {
 	if (*sample->image &&
 	    image_number(sample->image) != image_number(tasks_truth_image(sample->owner)))
-		FAIL_TEST("a sample in run_%s is said to be in %s", sample->owner, sample->image);
+		FAIL_TEST("a sample in run_%s is attributed to %s", sample->owner, sample->image);
 }
 
 static void count_sample(const struct line_sample *sample, struct tasks_tally *tally)
@@ -115,7 +115,7 @@ static void count_sample(const struct line_sample *sample, struct tasks_tally *t
 	if (is_right(sample))
 		return;
 	tally->wrong++;
-	printf("a sample in run_%s is said to be of %s, %u/%u\n", sample->owner, sample->comm,
+	printf("a sample in run_%s is attributed to %s, %u/%u\n", sample->owner, sample->comm,
 	       sample->pid, sample->tid);
 }
 
@@ -163,7 +163,7 @@ static void see_sample(void *context, char *line)
 		 read_image(line, image, sizeof(image)))
 		take_frame(reading->program, address, image, &reading->sample);
 	else if (!read_heading(line, &reading->sample))
-		FAIL_TEST("not as perf script writes it: %s", line);
+		FAIL_TEST("unexpected line of perf script: %s", line);
 }
 
 static void see_code(void *context, char *line)
@@ -182,7 +182,7 @@ static void see_code(void *context, char *line)
 		tally->code_right++;
 		tally->in[image_number(image)]++;
 	} else if (strcmp(image, "[unknown]") != 0) {
-		FAIL_TEST("%s at %#llx is said to be in %s", symbol.name, address, image);
+		FAIL_TEST("%s at %#llx is attributed to %s", symbol.name, address, image);
 	}
 }
 
@@ -197,7 +197,7 @@ static void check_name(const struct symbols *program, unsigned long long address
 	if (!symbols_find(program, address, &symbol) ||
 	    (strcmp(symbol.name, name) != 0 &&
 	     (!symbols_find_name(program, name, &called) || symbol.start != called.start)))
-		FAIL_TEST("%#llx of " TASKS_IMAGE " is called %s", address, name);
+		FAIL_TEST("%#llx of " TASKS_IMAGE " has the symbol %s", address, name);
 }
 
 static void see_name(void *context, char *line)
@@ -256,7 +256,7 @@ void tasks_truth_count_names(const char *directory, struct tasks_tally *tally)
 void tasks_truth_check_named(const char *what, const struct tasks_tally *tally, bool all)
 {
 	for (size_t i = 0; i < TASKS_IMAGES; i++) {
-		printf("%s: of %lu samples in %s %lu are named\n", what, tally->in[i], images[i],
+		printf("%s: of %lu samples in %s, %lu are symbolized\n", what, tally->in[i], images[i],
 		       tally->named[i]);
 		CHECK(tally->in[i] > 0);
 		CHECK(!all ||
@@ -271,9 +271,9 @@ void tasks_truth_check(const char *what, const char *directory)
 	tasks_truth_count_samples(directory, &tally);
 	tasks_truth_count_code(directory, &tally);
 	tasks_truth_count_names(directory, &tally);
-	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what,
+	printf("%s: the chains of %lu samples identify the task; %lu have a task, %lu a wrong one\n", what,
 	       tally.told, tally.known, tally.wrong);
-	printf("%s: of %lu samples in the program's code %lu are in its image; of all addresses %lu are, %lu in others\n",
+	printf("%s: of %lu samples in the program's code, %lu are in its image; of all addresses, %lu are, %lu in other images\n",
 	       what, tally.code, tally.code_right, tally.images_right, tally.images_wrong);
 	CHECK(tally.code >= TASKS_ENOUGH / 10);
 	tasks_truth_check_named(what, &tally, true);
@@ -329,10 +329,10 @@ void tasks_truth_check_cgroups(const char *what, const char *directory)
 		right += !strcmp(stack->cgroup, cgroup) ? stack->samples : 0;
 		untold += !*stack->cgroup ? stack->samples : 0;
 		if (*stack->cgroup && strcmp(stack->cgroup, cgroup) != 0)
-			FAIL_TEST("%s is said to be in %s", stack->comm, stack->cgroup);
+			FAIL_TEST("%s is attributed to %s", stack->comm, stack->cgroup);
 	}
 	profile_free(profile);
-	printf("%s: %llu samples in the right cgroup, %llu not told\n", what,
+	printf("%s: %llu samples in the right cgroup, %llu unknown\n", what,
 	       (unsigned long long)right, (unsigned long long)untold);
 	CHECK(right >= TASKS_ENOUGH);
 	/*

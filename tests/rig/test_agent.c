@@ -50,7 +50,7 @@ static unsigned long count_function(const char *home, const char *files, const c
 		home, files, image, pattern);
 	samples = strtoul(result.output, NULL, 10);
 	if (strstr(result.output, "spin_") && !strstr(result.output, image))
-		FAIL_TEST("a function of %s is called %s", image, result.output);
+		FAIL_TEST("a function of %s has the symbol %s", image, result.output);
 	rig_result_free(&result);
 	return samples;
 }
@@ -86,7 +86,7 @@ static void check_report(const struct remap_truth *tally)
 
 static void check_samples(const struct remap_truth *tally)
 {
-	printf("%lu samples in the right image, %lu in a wrong one, %lu not told; programs named %lu, otherwise %lu\n",
+	printf("%lu samples in the right image, %lu in a wrong one, %lu unknown; programs with the right name %lu, a wrong one %lu\n",
 	       tally->right, tally->wrong, tally->untold, tally->named, tally->misnamed);
 	CHECK_EQUAL(tally->misnamed, 0);
 }
@@ -136,7 +136,7 @@ static bool profile(const struct host *on, const char *kernel, const char *initr
 		kernel, initrd, on->data, on->seconds);
 	made = !result.status && strstr(result.output, "remap: mapped");
 	if (!made)
-		FAIL_TEST("no profile was made: %.2000s%.2000s", result.output, result.errors);
+		FAIL_TEST("there is no profile: %.2000s%.2000s", result.output, result.errors);
 	CHECK(!strstr(result.errors, "agent did not answer"));
 	CHECK(strstr(result.errors, on->said) != NULL);
 	rig_result_free(&result);
@@ -167,16 +167,16 @@ TEST(agent_truth, no_sample_is_attributed_to_a_wrong_image)
 		check_report(&tally);
 	}
 	if (!enough(&tally))
-		SKIP("nothing is wrong, but this machine stands still too often: %lu samples are attributed (%d are needed), %lu of them to the program that lives 5 ms",
+		SKIP("this machine stalls too often: only %lu samples are attributed (%d are needed), %lu of them to the program that runs for 5 ms",
 		     tally.right, ENOUGH, tally.of_image[REMAP_BRIEF]);
 	for (unsigned int image = 1; image < 5; image++)
 		CHECK(tally.of_image[image] > 0);
-	printf("%lu samples are of a program that lives 5 ms\n", tally.of_image[REMAP_BRIEF]);
+	printf("%lu samples are of a program that runs for 5 ms\n", tally.of_image[REMAP_BRIEF]);
 	CHECK(tally.untold < tally.right);
-	printf("the agent told the functions of %lu of %lu samples\n", tally.functions,
+	printf("the agent symbolized %lu of %lu samples\n", tally.functions,
 	       tally.right);
 	if (!tally.functions)
-		SKIP("nothing is wrong, but this machine stands still too often: no table of symbols came in time");
+		SKIP("this machine stalls too often: no symbol table arrived in time");
 }
 
 /*
@@ -198,7 +198,7 @@ TEST(agent_truth, samples_have_the_right_image_if_the_host_clock_is_not_the_tsc)
 	check_samples(&tally);
 	CHECK(200 * tally.wrong <= tally.right + 199);
 	if (!tally.right)
-		SKIP("nothing is wrong, but this machine stands still too often: no sample is attributed");
+		SKIP("this machine stalls too often: no sample is attributed");
 }
 
 /*
@@ -263,7 +263,7 @@ TEST(agent_vsock, agent_reports_from_a_qemu_guest_with_a_vhost_device)
 		"HOME=$PWD/" VSOCK " build/kvmscope report -i " VSOCK "/data --sort comm,symbol | "
 		"awk '$(NF - 1) == \"booted\" && $NF == \"spin_booted\" { gsub(\",\", \"\", $2); n += $2 } "
 		"END { print n + 0 }'");
-	printf("%s samples are named\n", result.output);
+	printf("%s samples are symbolized\n", result.output);
 	CHECK(strtoul(result.output, NULL, 10) >= ENOUGH);
 	rig_result_free(&result);
 }

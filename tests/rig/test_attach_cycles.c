@@ -154,7 +154,7 @@ static bool read_file(struct seen *seen, const char *name, uint32_t type, const 
 
 	snprintf(path, sizeof(path), DIRECTORY "/%s.data", name);
 	if (perf_data_reader_open(&reader, path)) {
-		FAIL_TEST("%s can not be read", path);
+		FAIL_TEST("cannot read %s", path);
 		return false;
 	}
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
@@ -190,7 +190,7 @@ static void check_seen(const char *name, const struct seen *seen)
 		const double bound = 5 * sqrt(share * (100 - share) / effective(seen));
 
 		if (fabs(share_of(seen, i) - share) > bound)
-			FAIL_TEST("%s: %s has %.1f %%, %.1f is true and %.1f of chance", name,
+			FAIL_TEST("%s: %s has %.1f %%, the truth is %.1f, the deviation by chance %.1f", name,
 				  parts[i].function, share_of(seen, i), share, bound);
 	}
 }
@@ -216,7 +216,7 @@ static const char *log_of(const char *name)
 static void check_said(const char *name, const char *text)
 {
 	if (!strstr(log_of(name), text))
-		FAIL_TEST("attach as %s did not say '%s': %s", name, text, log_of(name));
+		FAIL_TEST("the log of attach %s has no '%s': %s", name, text, log_of(name));
 }
 
 static void check_way(const char *name, const struct modes *modes, uint32_t type, const char *event,
@@ -296,7 +296,7 @@ static void check_outside(void)
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, DIRECTORY "/outside.data"), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	marked = perf_data_reader_summary(reader)->losses.counts[LOSS_OTHER_KERNEL];
-	printf("from outside: %llu samples, %llu in the loops of the guest's guest; %llu are marked as another "
+	printf("from outside: %llu samples, %llu in the loops of the nested guest; %llu are marked as another "
 	       "kernel's\n",
 	       (unsigned long long)outside.samples, (unsigned long long)outside.nested,
 	       (unsigned long long)marked);
@@ -320,7 +320,7 @@ TEST(attach_cycles, attach_samples_by_cycles_on_a_host_with_counters)
 	rig_run(&result, 600, COMMAND, 560u, kernel, seconds ? seconds : "8");
 	printf("%s", result.output);
 	if (result.status || !strstr(result.output, "guest-cycles: end")) {
-		FAIL_TEST("the host did not come to its end: %.4000s", result.errors);
+		FAIL_TEST("the host did not finish: %.4000s", result.errors);
 	} else {
 		CHECK(!strstr(result.output, "guest-cycles: bad"));
 		check_perf();

@@ -85,7 +85,7 @@ static void check_shares(const char *way, const struct shares *shares)
 
 		if (!(fabs(share - truth[i]) <=
 		      fmax(3, 5 * sqrt(truth[i] * (100 - truth[i]) / worth))))
-			FAIL_TEST("by %s %s has %.1f %%, not %.0f %%", way, functions[i], share,
+			FAIL_TEST("with %s %s has %.1f %%, not %.0f %%", way, functions[i], share,
 				  truth[i]);
 	}
 }
@@ -245,7 +245,7 @@ static bool read_mixed(struct mixed *mixed)
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
 		add_mixed(mixed, profile_stack(profile, i));
 	profile_free(profile);
-	printf("%llu of %llu samples in hash_block() have all its callers; %llu have no process, %llu are wrong\n",
+	printf("%llu of %llu samples in hash_block() have all callers; %llu have no process, %llu a wrong one\n",
 	       (unsigned long long)mixed->whole, (unsigned long long)mixed->in_hash,
 	       (unsigned long long)mixed->untold, (unsigned long long)mixed->wrong);
 	return true;
@@ -271,7 +271,7 @@ TEST(attach_intel, bpf_finds_processes_and_call_chains_of_debian)
 		double bound = fmax(
 			5, 5 * sqrt(true_share * (100 - true_share) / (double)mixed.samples[i]));
 
-		printf("%-6s %5.1f %% of %llu samples, %.0f %% is true\n", parts[i].comm, share,
+		printf("%-6s %5.1f %% of %llu samples, the truth is %.0f %%\n", parts[i].comm, share,
 		       (unsigned long long)mixed.samples[i], true_share);
 		CHECK(mixed.samples[i] > 100);
 		CHECK(fabs(share - true_share) <= bound);

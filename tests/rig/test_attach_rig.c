@@ -111,7 +111,7 @@ static void show_us(const json_t *summary, const char *name, const char *key)
 
 static void show_head(void)
 {
-	printf("%-7s%-7s%24s%9s%7s%8s%11s%11s%11s\n", "VM", "way", "shares, 60/30/10 true",
+	printf("%-7s%-7s%24s%9s%7s%8s%11s%11s%11s\n", "VM", "backend", "shares (60/30/10)",
 	       "samples", "worth", "whole", "cost us", "stop us", "longest us");
 }
 
@@ -168,7 +168,7 @@ static void check_shares(const char *vm, enum way way, const struct shares *shar
 
 	for (int i = 0; i < PARTS && effective(shares) >= least; i++)
 		if (fabs(share_of(shares, i) - truth[i]) > bound_for(shares, truth[i]))
-			FAIL_TEST("%s by %s: part %d has %.1f %% of the samples, %.1f %% is true",
+			FAIL_TEST("%s with %s: part %d has %.1f %% of the samples, the truth is %.1f %%",
 				  vm, ways[way], i, share_of(shares, i), truth[i]);
 }
 
@@ -195,7 +195,7 @@ static bool run_in_rig(void)
 			return false;
 		CHECK(!system(MAKE_INITRD));  /* NOLINT(cert-env33-c): fixed words */
 		if (system(FETCH_APPARMOR)) { /* NOLINT(cert-env33-c) */
-			FAIL_TEST("AppArmor's packages can not be fetched");
+			FAIL_TEST("cannot fetch AppArmor's packages");
 			return false;
 		}
 		rig_run_on(&result, RIG_TRUSTED_TSC, 1200,
@@ -299,7 +299,7 @@ TEST(attach_rig, every_backend_measures_the_shares_of_both_guests)
 		REQUIRE(read_loops(&both, &own, way));
 		REQUIRE(read_loops(&more, &domain, way));
 		add_shares(&both, &more);
-		printf("both by %s: %.1f %.1f %.1f %% of %.0f samples\n", ways[way],
+		printf("both with %s: %.1f %.1f %.1f %% of %.0f samples\n", ways[way],
 		       share_of(&both, 0), share_of(&both, 1), share_of(&both, 2),
 		       effective(&both));
 		check_shares("both", way, &both);
@@ -316,7 +316,7 @@ static char *read_file(const char *name)
 	snprintf(path, sizeof(path), DIRECTORY "/%s", name);
 	file = fopen(path, "re");
 	if (!file || getdelim(&text, &size, '\0', file) < 0) {
-		FAIL_TEST("%s can not be read", path);
+		FAIL_TEST("cannot read %s", path);
 		free(text);
 		text = NULL;
 	}
@@ -405,7 +405,7 @@ static void show_asking(void)
 
 	while (log && fgets(line, sizeof(line), log))
 		if (strstr(line, "queries per second"))
-			printf("by qmp: %s", line);
+			printf("with qmp: %s", line);
 	if (log)
 		fclose(log);
 }
@@ -559,7 +559,7 @@ static void check_agent(const char *vm, enum way way)
 {
 	json_t *summary = read_summary(vm, way), *agent = json_object_get(summary, "agent");
 
-	printf("%s-%s: the agent told %lld records, its clock is known to %.0f us\n", vm, ways[way],
+	printf("%s-%s: the agent sent %lld records, its clock is accurate to %.0f us\n", vm, ways[way],
 	       (long long)json_integer_value(json_object_get(agent, "records")),
 	       json_number_value(json_object_get(agent, "clock_error_us")));
 	CHECK(json_integer_value(json_object_get(agent, "sessions")) > 0);
@@ -673,7 +673,7 @@ static void check_turns(const char *path)
 	turns.back = (uint64_t)(back * 1e9);
 	recording_replay(path, &events);
 	for (int vcpu = 0; vcpu < 2; vcpu++)
-		printf("%s: vCPU %d has %llu samples, then %llu without the second one, then %llu\n",
+		printf("%s: vCPU %d has %llu samples before, %llu while the second one was unplugged, %llu after\n",
 		       path, vcpu, (unsigned long long)turns.of[vcpu][0],
 		       (unsigned long long)turns.of[vcpu][1],
 		       (unsigned long long)turns.of[vcpu][2]);
@@ -713,7 +713,7 @@ static void check_life(const char *path, uint64_t text, bool has_second)
 	struct life life;
 
 	read_life(path, &life);
-	printf("%s: %llu samples named by its kernel, %llu on the second vCPU, %llu in firmware\n",
+	printf("%s: %llu samples with a symbol of its kernel, %llu on the second vCPU, %llu in firmware\n",
 	       path, (unsigned long long)life.named, (unsigned long long)life.second,
 	       (unsigned long long)life.firmware);
 	CHECK_EQUAL(life.text, text);

@@ -67,7 +67,7 @@ static void see(void *context, const struct script_sample *sample)
 
 static void check(const char *what, const struct tally *tally)
 {
-	printf("%s: %lu samples in BPF programs are named, %lu wrongly, %lu are not\n", what,
+	printf("%s: %lu samples in BPF programs have the right symbol, %lu a wrong one, %lu none\n", what,
 	       tally->right + tally->wrong, tally->wrong, tally->unknown);
 	CHECK_EQUAL(tally->wrong, 0);
 	CHECK(tally->right >= ENOUGH);

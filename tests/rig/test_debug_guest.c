@@ -66,15 +66,15 @@ static void check_hits(const char *text, const char *summary)
 
 	if (!truth || sscanf(truth, "host: code %u, data %u", &code, &data) != 2 || !code ||
 	    !data) {
-		FAIL_TEST("the guest did not come to its end: %s", text);
+		FAIL_TEST("the guest did not finish: %s", text);
 		return;
 	}
 	snprintf(line, sizeof(line), "mem:0x%llx:x: %u hits", address_of("debug_code_here"), code);
 	if (!strstr(summary, line))
-		FAIL_TEST("the summary does not say '%s': %s", line, summary);
+		FAIL_TEST("the summary has no '%s': %s", line, summary);
 	snprintf(line, sizeof(line), "mem:0x%llx:w: %u hits", address_of("debug_data"), data);
 	if (!strstr(summary, line))
-		FAIL_TEST("the summary does not say '%s': %s", line, summary);
+		FAIL_TEST("the summary has no '%s': %s", line, summary);
 }
 
 /* Random registers on two vCPUs for this long, then calls of a watched function. */
@@ -101,7 +101,7 @@ static void check_warnings(const char *errors)
 
 		snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
 		if (strstr(at + sizeof(warning), line))
-			FAIL_TEST("said twice: %s", line);
+			FAIL_TEST("reported twice: %s", line);
 	}
 	CHECK(count <= 16);
 }
@@ -113,7 +113,7 @@ static void check_hostile(const char *text, const char *errors)
 	CHECK(strstr(text, "hostile: each CPU has called"));
 	snprintf(line, sizeof(line), "mem:0x%llx:x: %u hits", address_of("hostile_call"), 2 * 1000);
 	if (!strstr(errors, line))
-		FAIL_TEST("the summary does not say '%s': %s", line, errors);
+		FAIL_TEST("the summary has no '%s': %s", line, errors);
 	check_warnings(errors);
 }
 
@@ -156,7 +156,7 @@ static void check_hits_of(const char *errors, const char *what, unsigned long lo
 
 	snprintf(line, sizeof(line), "mem:0x%llx:x: %d hits", address, SKIPPED_ROUNDS);
 	if (!strstr(errors, line))
-		FAIL_TEST("the summary does not say '%s' of %s: %s", line, what, errors);
+		FAIL_TEST("the summary has no '%s' for %s: %s", line, what, errors);
 }
 
 static void check_skipped(const char *errors, int pair)

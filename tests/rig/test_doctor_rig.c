@@ -52,7 +52,7 @@ static void check_boots_linux(json_t *report)
 		const char *state = state_of(report, working[i]);
 
 		if (!state || strcmp(state, "yes") != 0)
-			FAIL_TEST("%s is %s", working[i], state ? state : "not there");
+			FAIL_TEST("%s is %s", working[i], state ? state : "missing");
 	}
 }
 

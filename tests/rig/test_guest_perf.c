@@ -117,7 +117,7 @@ static void check_record(const char *output, bool exact)
 	double hash = said(output, "hash"), count = hash + said(output, "sort");
 	double truth = truth_of_record(output);
 
-	printf("%.0f samples, %.0f with callers; hash_block %.3f of %.0f, in truth %.3f\n",
+	printf("%.0f samples, %.0f with callers; hash_block %.3f of %.0f, the truth is %.3f\n",
 	       said(output, "samples"), said(output, "chains"), hash / count, count, truth);
 	CHECK(count >= SAMPLES_MIN);
 	CHECK(said(output, "chains") >= hash);
@@ -167,7 +167,7 @@ static void check_overflows(const char *errors)
 		double average = number_behind(at, line),
 		       most = number_behind(at, "on average and ");
 
-		printf("overflows were reported %.0f us late on average and %.0f us at most\n",
+		printf("overflows were reported with a delay of %.0f us on average, %.0f us at most\n",
 		       average, most);
 		CHECK(average < TICK_US);
 		CHECK(most < TICK_US || !strstr(at + sizeof(line), line));

@@ -67,7 +67,7 @@ static void check_profile(void)
 	rig_run_here(&perf, 300, "HOME=$PWD/" HOME " perf script -i " DATA " -F ip,sym");
 	CHECK_EQUAL(perf.status, 0);
 	samples = read_script(perf.output);
-	printf("%u kernel samples, %u of them named; %u in the workload's system calls, %u with a chain to the entry\n",
+	printf("%u kernel samples, %u of them symbolized; %u in the workload's system calls, %u with a chain to the entry\n",
 	       samples.all, samples.named, samples.of_calls, samples.to_entry);
 	CHECK(samples.all > 1000);
 	CHECK(samples.named >= 0.97 * samples.all);

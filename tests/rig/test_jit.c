@@ -107,7 +107,7 @@ static void count_turn(struct tally *tally, const struct script_frame *leaf)
 
 static void print_chain(const struct script_sample *sample)
 {
-	printf("a chain that is not right:");
+	printf("a wrong chain:");
 	for (size_t i = 0; i < sample->depth; i++)
 		printf(" %#llx %s", (unsigned long long)sample->frames[i].address,
 		       sample->frames[i].symbol);
@@ -207,7 +207,7 @@ static void check_shares(const char *const names[3], const unsigned long counts[
 	for (int i = 0; i < 3 && total; i++) {
 		double share = (double)counts[i] / (double)total;
 
-		printf("%s: %.1f %%, in truth %.1f %%, of %lu samples\n", names[i], 100 * share,
+		printf("%s: %.1f %%, the truth is %.1f %%, of %lu samples\n", names[i], 100 * share,
 		       100 * shares[i], total);
 		CHECK(fabs(share - shares[i]) < bound_for(shares[i], total));
 	}
@@ -257,8 +257,8 @@ static bool make_disk(void)
 
 static void check_run(const struct tally *tally, const char *what, bool agent)
 {
-	printf("%s: %lu samples in its code, %lu of them named; %lu of %lu in functions that stay; %lu of %lu chains through C and back reach main(); "
-	       "%lu of functions that took turns; %lu functions and %lu chains wrong\n",
+	printf("%s: %lu samples in its code, %lu of them symbolized; %lu of %lu in functions that stay; %lu of %lu chains through C and back reach main(); "
+	       "%lu of functions that were replaced; %lu functions and %lu chains wrong\n",
 	       what, tally->jit, tally->jit_named, tally->staying_named, tally->staying,
 	       tally->whole, tally->called_back, tally->turns, tally->wrong_function,
 	       tally->wrong_chain);
@@ -277,7 +277,7 @@ static void check_run(const struct tally *tally, const char *what, bool agent)
 
 static void check_node(const struct node_tally *node, const char *what, bool agent)
 {
-	printf("node, %s: %lu samples in its code, %lu of them named, of %lu behind the first that is\n",
+	printf("node, %s: %lu samples in its code, %lu of them symbolized, of %lu after the first symbolized one\n",
 	       what, node->jit, node->named, node->behind);
 	CHECK(node->named * 100 >= node->jit * 75);
 	/* The agent keeps the map open to the end; the last scan from outside is earlier. */
@@ -323,5 +323,5 @@ TEST(jit, jit_functions_have_correct_symbols_with_and_without_the_agent)
 		check_recording(result.output, has_node);
 	rig_result_free(&result);
 	if (!has_node)
-		SKIP("all but node, which is not here (Debian package nodejs)");
+		SKIP("node is not installed (Debian package nodejs); the rest passed");
 }

@@ -72,7 +72,7 @@ static struct seen read_recording(const char *path)
 	struct seen seen = { 0 };
 
 	if (perf_data_reader_open(&reader, path)) {
-		FAIL_TEST("no recording in %s", path);
+		FAIL_TEST("cannot read %s", path);
 		return seen;
 	}
 	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = see_sample,

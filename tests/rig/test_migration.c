@@ -25,7 +25,7 @@ static void move_debian(const char *test)
 	printf("%s", result.output);
 	CHECK_EQUAL(result.status, 0);
 	if (!strstr(result.output, "[  PASSED  ] 1 test."))
-		FAIL_TEST("it was not run: %.4000s", result.errors);
+		FAIL_TEST("the test did not run: %.4000s", result.errors);
 	rig_result_free(&result);
 }
 
@@ -40,6 +40,6 @@ TEST(migration, debian_in_a_libvirt_domain_is_followed_through_live_migration)
 {
 	RIG_REQUIRED();
 	if (!getenv("KVMSCOPE_MIGRATION_BY_LIBVIRT"))
-		SKIP("it takes minutes: it is run where KVMSCOPE_MIGRATION_BY_LIBVIRT is set");
+		SKIP("this takes minutes: set KVMSCOPE_MIGRATION_BY_LIBVIRT to run it");
 	move_debian("libvirt_migration.a_guest_of_kvm_is_followed_out_and_in");
 }

@@ -34,7 +34,7 @@ static void count(struct tally *tally, unsigned int module, const char *function
 
 	if (!is_right || !strcmp(image, images[!module])) {
 		if (!tally->wrong++)
-			FAIL_TEST("%s was running, and is said to be %s %s", names[module],
+			FAIL_TEST("%s was running, but is reported as %s %s", names[module],
 				  function, image);
 		return;
 	}
@@ -71,7 +71,7 @@ static struct tally check(const char *who, const char *command, unsigned long lo
 	struct tally tally = read_lines(command, page);
 
 	for (unsigned int module = 0; module < 2; module++)
-		printf("%s: %s has %lu samples in its image, %lu in its functions, %lu are not told\n",
+		printf("%s: %s has %lu samples in its image, %lu in its functions, %lu unsymbolized\n",
 		       who, names[module], tally.of_image[module], tally.of_function[module],
 		       tally.untold[module]);
 	CHECK_EQUAL(tally.wrong, 0);
@@ -131,7 +131,7 @@ static const struct rig_result *profile(void)
 	if (!result.status &&
 	    strstr(result.output, watched ? "modules: " WATCHED " written " : "modules: end"))
 		return &result;
-	FAIL_TEST("no profile was made: %.2000s%.2000s", result.output, result.errors);
+	FAIL_TEST("there is no profile: %.2000s%.2000s", result.output, result.errors);
 	return NULL;
 }
 
@@ -179,8 +179,8 @@ TEST(module_truth, no_sample_is_attributed_to_an_earlier_or_later_module_at_its_
 	}
 	for (unsigned int module = 0; module < 2; module++)
 		if (ours.of_image[module] < ENOUGH)
-			SKIP("nothing is wrong, but this machine stands still too often: of %s %lu samples have their image, %d are needed",
-			     names[module], ours.of_image[module], ENOUGH);
+			SKIP("this machine stalls too often: only %lu samples of %s have their image, %d are needed",
+			     ours.of_image[module], names[module], ENOUGH);
 }
 
 /* A hit of the watch, or a THROTTLE or UNTHROTTLE. */
@@ -310,6 +310,6 @@ TEST(module_truth, watch_is_disarmed_with_its_module_and_rearmed_at_its_new_addr
 		snprintf(text, sizeof(text), "mem:" WATCHED ":w is watched again, at %#llx\n",
 			 places[i]);
 		if (!strstr(result->errors, text))
-			FAIL_TEST("it is not said: %s", text);
+			FAIL_TEST("missing in the output: %s", text);
 	}
 }

@@ -50,7 +50,7 @@ static void check_symbols(const char *said)
 		     "[ $(wc -l < " DIRECTORY "/functions) -gt 30000 ] && sort -u " DIRECTORY
 		     "/functions | md5sum | cut -c 1-32 | tr -d '\\n'");
 	if (strlen(result.output) != 32 || !strstr(said, result.output))
-		FAIL_TEST("the functions of the guest's memory, %s, are not those that it has: %s",
+		FAIL_TEST("the functions read from guest memory, %s, are not those of the guest: %s",
 			  result.output, said);
 	rig_result_free(&result);
 }
@@ -86,7 +86,7 @@ static void check_names(void)
 	struct remap_truth truth = remap_truth_read(DIRECTORY "/perf.data", DIRECTORY);
 	unsigned long right, wrong;
 
-	printf("5.4: %lu samples in their image, %lu in another, %lu not told\n", truth.right,
+	printf("5.4: %lu samples in their image, %lu in another, %lu unknown\n", truth.right,
 	       truth.wrong, truth.untold);
 	CHECK(truth.right > 0);
 	CHECK_EQUAL(truth.wrong, 0);
@@ -147,7 +147,7 @@ static void count_caller(struct callers *callers, const struct profile_stack *st
 	callers->wrong += known && !right ? stack->samples : 0;
 	callers->whole += right && !strcmp(function, "main") ? stack->samples : 0;
 	if (known && !right)
-		printf("5.4: %s is said to be called by %s\n", function, caller);
+		printf("5.4: wrong caller: %s, called by %s\n", function, caller);
 }
 
 static void count_callers(struct callers *callers, const struct profile_stack *stack)

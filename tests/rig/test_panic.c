@@ -21,10 +21,10 @@ static void check_panic(const char *version)
 	/* panic=-1 reboots immediately. */
 	CHECK_EQUAL(result.status, 0);
 	if (!strstr(result.output, "QEMU0001:00"))
-		FAIL_TEST("Linux %s does not see the device:\n%s", version, result.output);
+		FAIL_TEST("Linux %s does not find the device:\n%s", version, result.output);
 	if (!strstr(result.output, "sysrq triggered crash") ||
 	    !strstr(result.errors, "kvmscope: warning: the guest's kernel panicked\n"))
-		FAIL_TEST("Linux %s panics and nobody is told:\n%s\n%s", version, result.output,
+		FAIL_TEST("the panic of Linux %s is not reported:\n%s\n%s", version, result.output,
 			  result.errors);
 	rig_result_free(&result);
 }

@@ -225,7 +225,7 @@ static void check_names_and_chains(const struct tally *tally, unsigned int cpus)
 {
 	double reached = 100.0 * tally->reached / (tally->reached + tally->lost_way);
 
-	printf("%u vCPUs: %lu kernel samples, %.2f %% named, %.2f %% of syscall chains reach the entry\n",
+	printf("%u vCPUs: %lu kernel samples, %.2f %% symbolized, %.2f %% of syscall chains reach the entry\n",
 	       cpus, tally->kernel, 100.0 * tally->named / tally->kernel, reached);
 	CHECK(tally->named >= 0.97 * tally->kernel);
 	CHECK(reached >= 95);
@@ -287,7 +287,7 @@ static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int 
 		cpus, sampler, kernel, initrd, cpus, data, seconds, cpus, FREQUENCY);
 	made = !result.status && read_truth(result.output, truth);
 	if (!made)
-		FAIL_TEST("no profile was made: %.2000s%.2000s", result.output, result.errors);
+		FAIL_TEST("there is no profile: %.2000s%.2000s", result.output, result.errors);
 	rig_result_free(&result);
 	if (!made)
 		return false;
@@ -299,7 +299,7 @@ static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int 
 		check_names_and_chains(tally, cpus);
 		check_perf_agrees(data, cpus);
 	} else {
-		FAIL_TEST("%zu samples, but the workload's system calls are not among their names",
+		FAIL_TEST("%zu samples, but none in the workload's system calls",
 			  text.count);
 	}
 	free(text.samples);
@@ -340,10 +340,10 @@ static double bound_for(const struct shares *shares, double truth)
 static void check_shares(const struct shares *shares)
 {
 	for (int i = 0; i < CALLS; i++) {
-		printf("%s: %.1f %% of samples worth %.0f, %.1f %% true\n", calls[i],
+		printf("%s: %.1f %% of %.0f effective samples, the truth is %.1f %%\n", calls[i],
 		       shares->found[i], shares->samples, shares->truth[i]);
 		if (fabs(shares->found[i] - shares->truth[i]) > bound_for(shares, shares->truth[i]))
-			FAIL_TEST("%s has %.1f %% of the samples, %.1f %% is true", calls[i],
+			FAIL_TEST("%s has %.1f %% of the samples, the truth is %.1f %%", calls[i],
 				  shares->found[i], shares->truth[i]);
 	}
 }
@@ -361,7 +361,7 @@ static void profile_is_true(const char *sampler, unsigned int cpus, unsigned int
 		add_run(&shares, &run, truth);
 	}
 	if (shares.samples < ENOUGH_TO_TELL)
-		SKIP("names and chains are right, but this machine stands still too often to measure shares in the rig: "
+		SKIP("symbols and chains are correct, but this machine stalls too often to measure shares in the rig: "
 		     "samples worth %.0f, %d are needed",
 		     shares.samples, ENOUGH_TO_TELL);
 	check_shares(&shares);

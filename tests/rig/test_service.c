@@ -94,7 +94,7 @@ static void check_names(const char *system)
 			"if ($NF == \"spin_%s\") right += $2; else wrong += $2 } END { print right + 0, wrong + 0 }'",
 			system, system, told[i], told[i]);
 		REQUIRE_EQUAL(sscanf(result.output, "%lu %lu", &right, &wrong), 2);
-		printf("%s: %s: %lu samples in its function, %lu in another's\n", system, told[i],
+		printf("%s: %s: %lu samples with its symbol, %lu with another's\n", system, told[i],
 		       right, wrong);
 		CHECK(right >= ENOUGH);
 		CHECK_EQUAL(wrong, 0);
@@ -109,7 +109,7 @@ static void check_system(const char *system)
 	rig_run_here(&result, 300, "cd " DIRECTORY "/%s && cat output && cat log", system);
 	printf("%s: %s\n", system, result.output);
 	if (!strstr(result.output, "service: end") || strstr(result.output, "service: wrong"))
-		FAIL_TEST("%s: the service was not as it is to be", system);
+		FAIL_TEST("%s: wrong state of the service", system);
 	/*
 	 * After each of its three starts; a reply that is too late belongs to an earlier session.
 	 */

@@ -135,7 +135,7 @@ static void check_shares(const struct leaves *leaves)
 	       seldom = (double)count(leaves, "add_seldom");
 	double share = often / (often + seldom), deviation = sqrt(0.75 * 0.25 / (often + seldom));
 
-	printf("of %zu samples in the stripped program %.0f are in add_often(), %.0f in add_seldom(): %.1f %%, in truth 75.0 %%\n",
+	printf("of %zu samples in the stripped program, %.0f are in add_often(), %.0f in add_seldom(): %.1f %%, the truth is 75.0 %%\n",
 	       leaves->count, often, seldom, 100 * share);
 	CHECK(often + seldom >= ENOUGH);
 	CHECK(fabs(share - 0.75) < fmax(0.03, 5 * deviation));

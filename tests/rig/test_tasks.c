@@ -56,7 +56,7 @@ static void check_lives(const char *what, const char *directory)
 	REQUIRE(lives);
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
 	recording_replay(path, &events);
-	printf("%s: %u processes and threads are told of, %u of them threads\n", what, lives->forks,
+	printf("%s: %u processes and threads are reported, %u of them threads\n", what, lives->forks,
 	       lives->threads);
 	CHECK(lives->forks > 8);
 	CHECK(lives->threads >= 2);
@@ -75,7 +75,7 @@ static void check_remapped(const char *what, const char *directory)
 
 	snprintf(file, sizeof(file), "%s/perf.data", directory);
 	truth = remap_truth_read(file, directory);
-	printf("%s, remapped: %lu samples in the right image, %lu in a wrong one, %lu not told\n",
+	printf("%s, remapped: %lu samples in the right image, %lu in a wrong one, %lu unknown\n",
 	       what, truth.right, truth.wrong, truth.untold);
 	CHECK(truth.right > 0);
 	CHECK_EQUAL(truth.wrong, 0);

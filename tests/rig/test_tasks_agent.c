@@ -129,7 +129,7 @@ TEST(tasks, samples_with_an_agent_are_attributed_to_their_program)
 	missed = count_missed(profile);
 	profile_free(profile);
 	check_names_by_agent(directory, missed);
-	printf("%llu of %llu samples are charged to the program, of %llu it is not known; %llu events were missed\n",
+	printf("%llu of %llu samples are attributed to the program, %llu to an unknown one; %llu events were missed\n",
 	       (unsigned long long)charges.right, (unsigned long long)charges.samples,
 	       (unsigned long long)charges.unknown, (unsigned long long)missed);
 	CHECK(charges.right >= TASKS_ENOUGH);

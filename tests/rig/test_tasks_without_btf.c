@@ -51,7 +51,7 @@ static void check_nothing_told(const char *what, const char *directory)
 
 	tasks_truth_count_samples(directory, &tally);
 	tasks_truth_count_code(directory, &tally);
-	printf("%s: %lu samples in the program's code, %lu of them in its image, %lu named\n", what,
+	printf("%s: %lu samples in the program's code, %lu of them in its image, %lu symbolized\n", what,
 	       tally.code, tally.code_right, tally.known);
 	CHECK(tally.code >= TASKS_ENOUGH / 10);
 	CHECK_EQUAL(tally.code_right + tally.images_wrong + tally.known, 0);
@@ -94,7 +94,7 @@ static void check_tasks(const char *what, const char *directory)
 
 	tasks_truth_count_samples(directory, &tally);
 	told = (double)tally.told;
-	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what,
+	printf("%s: the chains of %lu samples identify the task; %lu have a task, %lu a wrong one\n", what,
 	       tally.told, tally.known, tally.wrong);
 	CHECK(tally.told >= TASKS_ENOUGH / 10);
 	CHECK((double)tally.known / told >= 0.98 - 5 * sqrt(0.02 * 0.98 / told));

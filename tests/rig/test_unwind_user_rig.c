@@ -123,7 +123,7 @@ static void check_recording(const char *version, const char *directory,
 		CHECK(counts.whole[i] > 10);
 		whole += counts.whole[i];
 	}
-	printf("%s: %llu are cut, %llu wrong\n", version, (unsigned long long)counts.cut,
+	printf("%s: %llu are truncated, %llu wrong\n", version, (unsigned long long)counts.cut,
 	       (unsigned long long)counts.wrong);
 	CHECK_EQUAL(counts.wrong, 0);
 	/* Samples before the program's unwind table was compiled have truncated chains. */

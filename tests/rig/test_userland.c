@@ -125,7 +125,7 @@ static void say_wrong(struct tally *tally, const struct script_sample *sample)
 	const struct script_frame *leaf = &sample->frames[0];
 
 	if (tally->wrong++ < 20)
-		FAIL_TEST("a sample of %s is said to be in %s (%s)", sample->comm, leaf->symbol,
+		FAIL_TEST("a sample of %s is attributed to %s (%s)", sample->comm, leaf->symbol,
 			  leaf->image);
 }
 
@@ -216,7 +216,7 @@ static void check_share(const struct run *run, const char *process, const char *
 	double truth = truth_of(run->output, process, symbol),
 	       share = (double)count / (double)samples;
 
-	printf("%s: %s %.1f %%, in truth %.1f %%, of %lu samples\n", run->what, symbol, 100 * share,
+	printf("%s: %s %.1f %%, the truth is %.1f %%, of %lu samples\n", run->what, symbol, 100 * share,
 	       100 * truth, samples);
 	/*
 	 * For the steps of short-lived processes and their parent, which waits in between: on a
@@ -290,10 +290,10 @@ static void check_names(const struct run *run)
 	snprintf(files, sizeof(files), "--symfs %s",
 		 run->with_agent ? run->directory : USERLAND_FILES);
 	perf_script_read(environment, run->file, files, count, &tally);
-	printf("%s: %lu samples of the programs in user space: %lu in an image of theirs, %lu in none that is known; "
-	       "%lu of %lu named, %lu in stripped code, %lu in code that has no names, %lu of these in the C++ "
-	       "run-time's, so %.1f %% of all; "
-	       "%lu of %lu by the right process; %lu wrong\n",
+	printf("%s: %lu samples of the programs in user space: %lu in one of their images, %lu in no known one; "
+	       "%lu of %lu symbolized, %lu in stripped code, %lu in code without symbols, %lu of these in the C++ "
+	       "run-time, so %.1f %% of all; "
+	       "%lu of %lu in the right process; %lu wrong\n",
 	       run->what, tally.samples, tally.in_images, tally.untold, tally.named,
 	       tally.named + tally.unnamed, tally.stripped, tally.nameless, tally.hidden,
 	       100 * (double)tally.named / (double)tally.samples, tally.charged, tally.busy,
@@ -331,7 +331,7 @@ static void say_wrong_chain(struct module_tally *tally, const struct profile_sta
 	printf("%s:", stack->comm);
 	for (size_t i = 0; i < stack->depth; i++)
 		printf(" %s", stack->frames[i]->symbol ? stack->frames[i]->symbol : "?");
-	FAIL_TEST(" is not what it can be");
+	FAIL_TEST(" is impossible");
 }
 
 static bool is_in(const struct profile_frame *frame, const char *symbol)
@@ -408,7 +408,7 @@ static void check_module(const struct run *run)
 	}
 	profile_free(profile);
 	printf("%s: %lu samples in " MODULE
-	       ": %lu named, the chains of %lu reach the program's begin, %lu are cut, "
+	       ": %lu symbolized, the chains of %lu reach the program's start, %lu are truncated, "
 	       "%lu wrong\n",
 	       run->what, tally.samples, tally.named, tally.whole, tally.cut, tally.wrong);
 	CHECK(tally.samples >= ENOUGH / 10);
@@ -616,7 +616,7 @@ static struct stack_comparison compare_all(struct chains *chains)
 
 	for (size_t i = 0; i < PROCESSES; i++) {
 		if (chains->cut[i][1] > chains->whole[i][1])
-			printf("%s: of %s the guest's perf has lost what is mapped\n", chains->what,
+			printf("%s: the guest's perf lost the mappings of %s\n", chains->what,
 			       processes[i]);
 		if (!is_comparable(chains, i))
 			continue;
@@ -659,13 +659,13 @@ static void check_agreement(const struct chains *chains, const struct stack_comp
 				     *least = &all->least;
 
 	for (int k = 0; k < 2; k++) {
-		printf("%s: of %zu from %s %.2f %% are known to the other side; by chance %.2f %%, at least %.2f %%\n",
+		printf("%s: of %zu from %s, %.2f %% are in the other recording; by chance %.2f %%, at least %.2f %%\n",
 		       what, all->samples[k], names[k], 100 * measured->known[k],
 		       100 * expected->known[k], 100 * least->known[k]);
 		CHECK(measured->known[k] >= bound_of(expected->known[k], least->known[k]));
 	}
 	printf("%s: the distributions of %zu stacks overlap by %.2f %%; by chance by %.2f %%, at least %.2f %%; "
-	       "so by %.2f %% of what two recordings of one of them would\n",
+	       "that is %.2f %% of the expected overlap of two recordings of one distribution\n",
 	       what, all->stacks, 100 * measured->overlap, 100 * expected->overlap,
 	       100 * least->overlap, 100 * measured->overlap / expected->overlap);
 	CHECK(measured->overlap >= bound_of(expected->overlap, least->overlap));
@@ -679,7 +679,7 @@ static void check_chains(struct chains *chains)
 	for (size_t i = 0; i < PROCESSES; i++)
 		for (int k = 0; k < 2; k++)
 			cut[k] += chains->cut[i][k];
-	printf("%s: %lu are cut outside, %lu inside\n", chains->what, cut[0], cut[1]);
+	printf("%s: %lu are truncated outside, %lu inside\n", chains->what, cut[0], cut[1]);
 	CHECK(all.samples[0] >= chains->enough && all.samples[1] >= chains->enough / 2);
 	/* From the time before the first tables were compiled: in the rig, some seconds. */
 	CHECK(cut[0] * 10 <= all.samples[0]);

@@ -133,7 +133,7 @@ static unsigned long times_stopped(const char *summary, const char *name)
 		line = strstr(line, "throttled");
 	if (!line ||
 	    sscanf(line, "throttled %lu times, suspended %lu", &held_back, &suspended) != 2)
-		FAIL_TEST("the summary says nothing of %s", name);
+		FAIL_TEST("the summary has no %s", name);
 	return held_back + suspended;
 }
 
@@ -158,7 +158,7 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 		check_guest_s(result->output, begin, registers, GDB_WRITES, "");
 	}
 	seen = read_recording(path);
-	printf("%lu hits of %d writes beside the guest's own, %lu with callers, %lu times suspended; %lu of jiffies_64\n",
+	printf("%lu hits of %d writes besides the guest's own, %lu with callers, %lu times throttled; %lu of jiffies_64\n",
 	       seen.events[1].hits, HOST_HITS, seen.events[1].chains, seen.events[1].stops,
 	       seen.events[2].hits);
 	CHECK_EQUAL(seen.events[1].hits, HOST_HITS);
@@ -270,18 +270,18 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 	char text[128];
 	struct rig_result report;
 
-	printf("the guest lost a breakpoint %lu times, %lu by the time it was asked\n", lost,
+	printf("the guest lost a breakpoint %lu times, %lu until bp list\n", lost,
 	       listed);
 	CHECK(strstr(result->errors, "a breakpoint of the guest does not work for it"));
 	CHECK(listed > 0 && listed <= lost);
 	snprintf(text, sizeof(text),
 		 "warning: %lu times a breakpoint of the guest itself did not work", lost);
 	if (!strstr(result->errors, text))
-		FAIL_TEST("the summary does not say '%s'", text);
+		FAIL_TEST("the summary has no '%s'", text);
 	rig_run_here(&report, 300, "build/kvmscope report --json -i %s", path);
 	snprintf(text, sizeof(text), "\"guest_breakpoint_lost\": %lu", lost);
 	if (!strstr(report.output, text))
-		FAIL_TEST("the report does not say '%s'", text);
+		FAIL_TEST("the report has no '%s'", text);
 	rig_result_free(&report);
 }
 

@@ -12,7 +12,7 @@
  *
  * Images are /bin/alpha, beta, gamma, delta; programs are /bin/one, two, three, brief:
  * tests/rig/guest/spin.S. Prints "remap: begin", and at the end "remap: mapped N forked N executed
- * N" and "remap: the shortest life was of N us".
+ * N" and "remap: shortest lifetime N us".
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -123,7 +123,7 @@ static long run_execer(double end)
 		shortest = after - before < shortest ? after - before : shortest;
 		before = after;
 	}
-	printf("remap: the shortest life was of %.0f us\n", shortest * 1e6);
+	printf("remap: shortest lifetime %.0f us\n", shortest * 1e6);
 	fflush(stdout);
 	return count;
 }

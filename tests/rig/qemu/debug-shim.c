@@ -195,11 +195,11 @@ __attribute__((constructor)) static void mend(void)
 		return;
 	if (!read_layout())
 		fprintf(stderr,
-			"debug-shim: this build of QEMU is not known, nothing is mended; Debian 12's 7.2 is\n");
+			"debug-shim: unknown build of QEMU, nothing is fixed; Debian 12's 7.2 is supported\n");
 	else if (!redirect(qemu.cpu_svm_check_intercept_param,
 			   (uintptr_t)replaced_check_intercept) ||
 		 !redirect(qemu.x86_ldq_phys, (uintptr_t)replaced_ldq_phys))
-		fprintf(stderr, "debug-shim: QEMU's code can not be made writable: %m\n");
+		fprintf(stderr, "debug-shim: cannot make QEMU's code writable: %m\n");
 	else
 		fprintf(stderr, "debug-shim: active\n");
 }
