@@ -33,7 +33,7 @@ static void end(struct debuginfod_server *server)
  * Retries until the server listens and has indexed its files; a negative reply is cached. The few
  * samples in hash_block's own code may all be in functions inlined there.
  */
-static char *report_when_it_answers(const struct debuginfod_server *server)
+static char *report_with_retries(const struct debuginfod_server *server)
 {
 	char *text = NULL;
 
@@ -60,7 +60,7 @@ TEST(debuginfod, symbolizes_images_that_are_not_on_this_machine)
 	NEED_DEBUGINFOD;
 	perf_home_enter(server.home);
 	begin(&server);
-	text = report_when_it_answers(&server);
+	text = report_with_retries(&server);
 	if (!strstr(text, "hash_block"))
 		FAIL_TEST("no symbols arrived: %.3000s", text);
 	CHECK(strstr(text, "mix (inlined)"));
@@ -95,7 +95,7 @@ TEST(debuginfod, is_queried_only_if_the_user_enables_it)
 	NEED_DEBUGINFOD;
 	perf_home_enter(server.home);
 	begin(&server);
-	text = report_when_it_answers(&server);
+	text = report_with_retries(&server);
 	free(text);
 	text = command_output(NULL,
 			      "rm -rf %s/cache; DEBUGINFOD_URLS=http://127.0.0.1:%d " REPORT

@@ -25,11 +25,11 @@
 #define NEED_READER                                                                                \
 	do {                                                                                       \
 		if (access("/usr/bin/grub-fstest", X_OK))                                          \
-			SKIP("grub-fstest (package grub-common) is not installed");                     \
+			SKIP("grub-fstest (package grub-common) is not installed");                \
 	} while (0)
 
 /* HOME/perf.data of a program that exists only on HOME/disk, with OPTIONS. */
-static void record_gone(const char *home, const char *options)
+static void record_deleted(const char *home, const char *options)
 {
 	free(perf_output(
 		"cp build/inlines/gcc %s/gone && mkdir -p %s/tree%s && cp build/inlines/gcc %s/tree%s/gone && "
@@ -48,7 +48,7 @@ TEST(guest_disk_report, symbolizes_programs_that_exist_only_on_the_disk)
 	NEED_PERF;
 	NEED_READER;
 	perf_home_enter(home);
-	record_gone(home, "");
+	record_deleted(home, "");
 	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
 	CHECK(strstr(text, " gone"));
 	CHECK(!strstr(text, "hash_block"));
@@ -98,7 +98,7 @@ TEST(guest_disk_report, disks_are_searched_when_a_recording_ends)
 	NEED_PERF;
 	NEED_READER;
 	perf_home_enter(home);
-	record_gone(home, "--buildid-mmap");
+	record_deleted(home, "--buildid-mmap");
 	snprintf(recording, sizeof(recording), "%s/perf.data", home);
 	snprintf(disk, sizeof(disk), "%s/disk", home);
 
@@ -155,7 +155,7 @@ TEST(guest_disk_report, disks_are_searched_when_a_recording_ends)
 }
 
 /* Like root after attaching to a VM: privileges belong to a thread. */
-static void *search_without_rights(void *context)
+static void *search_without_privileges(void *context)
 {
 	struct disk_symbols_search search = *(const struct disk_symbols_search *)context;
 	struct disk_symbols_result result;
@@ -190,11 +190,11 @@ TEST(guest_disk_report, disk_of_another_user_is_searched_through_the_open_descri
 	if (geteuid())
 		SKIP("only root has privileges for other users' files that it can drop");
 	perf_home_enter(home);
-	record_gone(home, "--buildid-mmap");
+	record_deleted(home, "--buildid-mmap");
 	snprintf(recording, sizeof(recording), "%s/perf.data", home);
 	snprintf(disk, sizeof(disk), "%s/disk", home);
 	CHECK(!chown(disk, 12345, 12345) && !chmod(disk, 0600) && !chmod(home, 0711));
-	REQUIRE_EQUAL(pthread_create(&thread, NULL, search_without_rights, &search), 0);
+	REQUIRE_EQUAL(pthread_create(&thread, NULL, search_without_privileges, &search), 0);
 	pthread_join(thread, NULL);
 	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
 	CHECK(strstr(text, "hash_block"));
@@ -206,7 +206,7 @@ TEST(guest_disk_report, disk_of_another_user_is_searched_through_the_open_descri
 #define LATEST "recordings/web/99991231T235959.000Z.perf.data"
 
 /* Repeated, as by a timer. */
-static void find_names(const char *home, const struct daemon_run *daemon)
+static void find_symbols(const char *home, const struct daemon_run *daemon)
 {
 	char *text;
 	int status;
@@ -239,7 +239,7 @@ static void find_names(const char *home, const struct daemon_run *daemon)
  * The pending recording is converted to a profile with these symbols. It has no guest name, so
  * stores would reject it.
  */
-static void push_with_names(struct daemon_run *daemon)
+static void push_with_symbols(struct daemon_run *daemon)
 {
 	char conf[256];
 	int status;
@@ -313,7 +313,7 @@ static void with_domain(void (*use)(const char *home, struct daemon_run *daemon)
 	NEED_READER;
 	GUEST_REQUIRED();
 	perf_home_enter(home);
-	record_gone(home, "--buildid-mmap");
+	record_deleted(home, "--buildid-mmap");
 	snprintf(disk, sizeof(disk), "%s/disk", home);
 	daemon_run_prepare(&daemon, "[domains]\nbackend = perf\n[recordings]\nrotate = 1h\n");
 	if (daemon_run_start(&daemon)) {
@@ -335,8 +335,8 @@ TEST(guest_disk_report, dumped_domain_recording_has_symbols_from_its_disks)
 
 static void find_and_push(const char *home, struct daemon_run *daemon)
 {
-	find_names(home, daemon);
-	push_with_names(daemon);
+	find_symbols(home, daemon);
+	push_with_symbols(daemon);
 }
 
 TEST(guest_disk_report, pushed_domain_profile_has_symbols_from_its_disks)

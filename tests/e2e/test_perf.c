@@ -263,7 +263,7 @@ static void compare_with_perf(const char *path)
 	free(text);
 }
 
-static void check_perfs_own(const char *options)
+static void check_recording_of_perf(const char *options)
 {
 	char home[64], path[128], *text;
 
@@ -284,13 +284,13 @@ static void check_perfs_own(const char *options)
 TEST(perf_data, reads_recordings_of_perf)
 {
 	NEED_PERF;
-	check_perfs_own("");
+	check_recording_of_perf("");
 }
 
 TEST(perf_data, reads_compressed_recordings_of_perf)
 {
 	NEED_PERF;
-	check_perfs_own("-z");
+	check_recording_of_perf("-z");
 }
 
 TEST(perf_data, pipes_between_perf_and_kvmscope_work_in_both_directions)

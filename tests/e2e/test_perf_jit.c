@@ -72,7 +72,7 @@ static void push_memory(struct ring *ring)
 	push(ring, RECORD_SIDEBAND, mmap, mmap->head.size);
 }
 
-static void push_look(struct ring *ring, uint16_t flags, uint64_t since, uint64_t time)
+static void push_scan(struct ring *ring, uint16_t flags, uint64_t since, uint64_t time)
 {
 	struct sideband_jit_map map = { .head = head(SIDEBAND_JIT_MAP, sizeof(map), time),
 					.since = start + since * MS };
@@ -106,11 +106,11 @@ static void push_round(struct ring *ring, uint64_t time)
 static void push_events(struct ring *ring)
 {
 	push_memory(ring);
-	push_look(ring, SIDEBAND_JIT_BEGIN, 2, 100);
+	push_scan(ring, SIDEBAND_JIT_BEGIN, 2, 100);
 	push_line(ring, CODE, "first", 2, 100);
 	push_line(ring, CODE + 0x100, "second", 2, 100);
 	push_round(ring, 100);
-	push_look(ring, 0, 300, 400);
+	push_scan(ring, 0, 300, 400);
 	push_line(ring, CODE + 0x100, "third", 300, 400);
 	push_round(ring, 400);
 	push_round(ring, 1000);
@@ -181,7 +181,7 @@ static const char *name_of(const struct profile_frame *frame)
 	return frame->symbol ? frame->symbol : "[unknown]";
 }
 
-static int check_ours(void *context, const struct symbolized_sample *sample)
+static int check_kvmscope(void *context, const struct symbolized_sample *sample)
 {
 	size_t i = (*(size_t *)context)++;
 
@@ -236,7 +236,7 @@ TEST(perf_jit, jit_functions_have_symbols_in_perf_and_in_kvmscope)
 	REQUIRE_EQUAL(
 		symbolizer_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }),
 		0);
-	CHECK_EQUAL(symbolizer_run(resolver, check_ours, &count), 0);
+	CHECK_EQUAL(symbolizer_run(resolver, check_kvmscope, &count), 0);
 	CHECK_EQUAL(count, SAMPLES);
 	symbolizer_close(resolver);
 	check_perf(path);

@@ -45,7 +45,7 @@ static void record_functions(const struct named_guest *named, enum perspective p
 	free(sample);
 }
 
-static void check_named(const struct named_guest *named)
+static void check_symbolized(const struct named_guest *named)
 {
 	char *script = perf_output("perf script -i %s -F ip,sym 2>&1", named->path), name[64];
 
@@ -60,28 +60,28 @@ static void check_named(const struct named_guest *named)
 	free(script);
 }
 
-static void check_names(bool code, uint64_t slide)
+static void check_symbols(bool code, uint64_t slide)
 {
 	struct named_guest named;
 
 	named_guest_begin(&named, 0x5a, slide);
 	named_guest_cache(&named, code);
 	record_functions(&named, PERSPECTIVE_GUEST);
-	check_named(&named);
+	check_symbolized(&named);
 	named_guest_end(&named);
 }
 
 TEST(perf_data, perf_symbolizes_kernel_and_modules_without_flags)
 {
 	NEED_PERF;
-	check_names(true, 0);
-	check_names(true, 0x4000000);
+	check_symbols(true, 0);
+	check_symbols(true, 0x4000000);
 }
 
 TEST(perf_data, perf_symbolizes_kernel_and_modules_without_their_code)
 {
 	NEED_PERF;
-	check_names(false, 0x200000);
+	check_symbols(false, 0x200000);
 }
 
 TEST(perf_data, perf_annotate_shows_the_guest_code)
@@ -354,7 +354,7 @@ TEST(perf_data, modules_at_the_same_address_have_their_own_functions)
  * it. Between them samples of the module itself. The kernel comes first, because perf creates
  * modules when it creates the kernel.
  */
-static void record_unsure(const struct named_guest *named)
+static void record_uncertain(const struct named_guest *named)
 {
 	const uint64_t module = FAKE_MODULE + 4, kernel = named->guest.image.start + 4;
 	const uint64_t chains[][3] = { { kernel, module & ~SAMPLE_ADDRESS_CERTAIN, kernel },
@@ -385,7 +385,7 @@ static void record_unsure(const struct named_guest *named)
 }
 
 /* One is named after the module; no caller is missing. */
-static void check_unsure(const char *command, const char *path)
+static void check_uncertain(const char *command, const char *path)
 {
 	char *script = perf_output(command, path);
 
@@ -402,9 +402,9 @@ TEST(perf_data, uncertain_code_is_unsymbolized)
 	NEED_PERF;
 	named_guest_begin(&named, 0x5f, 0);
 	named_guest_cache(&named, true);
-	record_unsure(&named);
-	check_unsure("perf script -i %s -F ip,sym,dso 2>&1", named.path);
-	check_unsure("build/kvmscope export -i %s --format script 2>&1", named.path);
+	record_uncertain(&named);
+	check_uncertain("perf script -i %s -F ip,sym,dso 2>&1", named.path);
+	check_uncertain("build/kvmscope export -i %s --format script 2>&1", named.path);
 	named_guest_end(&named);
 }
 

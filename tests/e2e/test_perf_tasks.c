@@ -169,8 +169,8 @@ TEST(perf_tasks, perf_has_the_parent_of_each_process)
 }
 
 /* Reports that PROCESS is in PATH; ID is 0 for cgroup version 1. */
-static void tell_cgroup(struct collector_output *output, uint64_t time, uint32_t process,
-			uint64_t id, const char *path)
+static void report_cgroup(struct collector_output *output, uint64_t time, uint32_t process,
+			  uint64_t id, const char *path)
 {
 	union {
 		struct sideband_cgroup cgroup;
@@ -188,8 +188,8 @@ static void tell_cgroup(struct collector_output *output, uint64_t time, uint32_t
 	CHECK_EQUAL(collector_output_sideband(output, &record.cgroup.head), 0);
 }
 
-static void tell_fork(struct collector_output *output, uint64_t time, uint32_t process,
-		      uint32_t parent)
+static void report_fork(struct collector_output *output, uint64_t time, uint32_t process,
+			uint32_t parent)
 {
 	const struct sideband_fork fork = {
 		.head = { .size = sizeof(fork),
@@ -251,9 +251,9 @@ TEST(perf_tasks, guest_reports_cgroups_that_were_not_sampled)
 									 .vmm_pid = 77 },
 					    NULL),
 		      0);
-	tell_cgroup(&output, 900, 60, 0, "/docker/old");
-	tell_cgroup(&output, 900, 70, 55, "/told.slice");
-	tell_fork(&output, 950, 80, 70);
+	report_cgroup(&output, 900, 60, 0, "/docker/old");
+	report_cgroup(&output, 900, 70, 55, "/told.slice");
+	report_fork(&output, 950, 80, 70);
 	write_sample(&fixture, &output, 1000, 60, 60, 5000000, 1);
 	write_sample(&fixture, &output, 1100, 70, 70, 6000000, 17);
 	write_sample(&fixture, &output, 1200, 80, 80, 7000000, 0);

@@ -86,7 +86,7 @@ struct seen {
 	uint64_t hits;
 };
 
-static int see_sample(void *context, const struct perf_data_sample *sample)
+static int count_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct seen *seen = context;
 
@@ -108,7 +108,7 @@ static void read_file(const char *path, unsigned int events)
 	struct seen seen = { 0 };
 
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = see_sample,
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = count_sample,
 									     .context = &seen }),
 		    0);
 	CHECK_EQUAL(perf_data_reader_summary(reader)->events, events);
@@ -145,7 +145,7 @@ static void check_in_perf(const char *path)
 }
 
 /* Report and script of the same file. */
-static void check_in_ours(const char *path)
+static void check_in_kvmscope(const char *path)
 {
 	char *text = perf_output(
 		"build/kvmscope report -i %s --sort vcpu -n 1 2>&1 | grep -E '^# (Ev|Sa|Wa)'",
@@ -200,7 +200,7 @@ TEST(perf_watch, perf_shows_each_watch_as_an_event)
 	write_file(path, PERSPECTIVE_GUEST);
 	read_file(path, 3);
 	check_in_perf(path);
-	check_in_ours(path);
+	check_in_kvmscope(path);
 	write_file(path, PERSPECTIVE_HOST);
 	read_file(path, 3);
 	check_in_perf(path);
@@ -279,7 +279,7 @@ static void check_growing(const char *path, const char *how)
 	char *text;
 
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = see_sample,
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = count_sample,
 									     .context = &seen }),
 		    0);
 	CHECK_EQUAL(perf_data_reader_summary(reader)->skipped, 0);

@@ -22,8 +22,8 @@ static void show_difference(const char *what, const char *ours, const char *thei
 		ours++;
 		theirs++;
 	}
-	FAIL_TEST("%s: kvmscope prints\n%.*s\nperf prints\n%.*s", what, (int)strcspn(line, "\n"), line,
-		  (int)strcspn(their_line, "\n"), their_line);
+	FAIL_TEST("%s: kvmscope prints\n%.*s\nperf prints\n%.*s", what, (int)strcspn(line, "\n"),
+		  line, (int)strcspn(their_line, "\n"), their_line);
 }
 
 /* Frees both. */

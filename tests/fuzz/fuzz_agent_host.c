@@ -19,10 +19,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct agent_stream stream;
-static struct agent_queue held;
+static struct agent_queue pending;
 static uint64_t host; /* end of the latest accepted exchange */
 
-static void take_records(struct span records, struct agent_clock *clock)
+static void read_records(struct span records, struct agent_clock *clock)
 {
 	struct agent_record record;
 	uint64_t error;
@@ -31,7 +31,7 @@ static void take_records(struct span records, struct agent_clock *clock)
 	while ((size = agent_record_decode(records, &record)) > 0) {
 		agent_clock_host_time(clock, record.guest_time, &error);
 		if (record.sideband.head.size)
-			agent_queue_add(&held, record.guest_time, &record.sideband.head);
+			agent_queue_add(&pending, record.guest_time, &record.sideband.head);
 		if (record.sideband.head.size &&
 		    !sideband_check(span_of(record.sideband.bytes, record.sideband.head.size)))
 			abort();
@@ -40,7 +40,7 @@ static void take_records(struct span records, struct agent_clock *clock)
 }
 
 /* The guest controls the time and the duration of the exchange. */
-static void take_pong(const struct agent_pong *pong, struct agent_clock *clock)
+static void read_pong(const struct agent_pong *pong, struct agent_clock *clock)
 {
 	struct agent_clock_exchange exchange = { .guest = pong->guest_time };
 	uint64_t guest_time, error;
@@ -49,9 +49,9 @@ static void take_pong(const struct agent_pong *pong, struct agent_clock *clock)
 	exchange.after = exchange.before + pong->tsc_after % (1ull << 30);
 	if (agent_clock_add(clock, &exchange) == AGENT_CLOCK_ACCEPTED)
 		host = exchange.after;
-	while (agent_queue_first(&held, &guest_time) && agent_clock_covers(clock, guest_time)) {
+	while (agent_queue_first(&pending, &guest_time) && agent_clock_covers(clock, guest_time)) {
 		agent_clock_host_time(clock, guest_time, &error);
-		agent_queue_pop(&held);
+		agent_queue_pop(&pending);
 	}
 }
 
@@ -66,51 +66,51 @@ static void make_file(struct span table)
 }
 
 /* Users of a module rely on its build ID, name and order. */
-static void take_kernel(struct span table)
+static void check_kernel(struct span table)
 {
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 
-	if (reported_kernel_create(&told, table, NULL))
+	if (reported_kernel_create(&reported, table, NULL))
 		return;
-	for (size_t i = 0; i < told->module_count; i++) {
-		const struct guest_module *module = &told->modules[i];
+	for (size_t i = 0; i < reported->module_count; i++) {
+		const struct guest_module *module = &reported->modules[i];
 
 		if (!module->size || !module->build_id_size ||
 		    module->build_id_size > sizeof(module->build_id) || !strlen(module->name) ||
 		    (i && strcmp(module[-1].name, module->name) > 0))
 			abort();
 	}
-	reported_kernel_free(told);
+	reported_kernel_free(reported);
 }
 
 /* Users of the tasks rely on terminated, unique names. */
-static void take_tasks(struct span payload)
+static void check_tasks(struct span payload)
 {
-	struct reported_tasks told;
+	struct reported_tasks reported;
 
-	if (reported_tasks_read(&told, payload))
+	if (reported_tasks_read(&reported, payload))
 		return;
-	for (size_t i = 0; i < told.count; i++)
+	for (size_t i = 0; i < reported.count; i++)
 		for (size_t j = 0; j < i; j++)
-			if (!strncmp(told.tasks[i].comm, told.tasks[j].comm,
-				     sizeof(told.tasks[i].comm)))
+			if (!strncmp(reported.tasks[i].comm, reported.tasks[j].comm,
+				     sizeof(reported.tasks[i].comm)))
 				abort();
 }
 
-static void take_message(const struct agent_message *message, struct agent_clock *clock,
+static void read_message(const struct agent_message *message, struct agent_clock *clock,
 			 struct agent_tables *tables)
 {
 	const struct agent_events *events = agent_payload(message, sizeof(*events));
 	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
 
 	if (message->type == AGENT_EVENTS && events)
-		take_records(
+		read_records(
 			span_of(events->records, agent_payload_size(message) - sizeof(*events)),
 			clock);
 	if (message->type == AGENT_PONG && pong)
-		take_pong(pong, clock);
+		read_pong(pong, clock);
 	if (message->type == AGENT_TASKS)
-		take_tasks(span_of(message->payload, agent_payload_size(message)));
+		check_tasks(span_of(message->payload, agent_payload_size(message)));
 	if (message->type == AGENT_TABLE) {
 		agent_tables_next(tables, 1);
 		agent_tables_receive(tables, message, 1);
@@ -134,8 +134,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		agent_tables_request(tables, &image);
 	agent_tables_request_kernel(tables, 0);
 	make_file(span_of(data, size));
-	take_kernel(span_of(data, size));
-	take_tasks(span_of(data, size));
+	check_kernel(span_of(data, size));
+	check_tasks(span_of(data, size));
 	agent_clock_add(&clock, &(struct agent_clock_exchange){ 1000, 2000, 500 });
 	host = 2000;
 	agent_stream_reset(&stream);
@@ -152,17 +152,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size -= part;
 		while ((found = agent_stream_next(&stream, AGENT_HELLO, &message)))
 			if (found > 0)
-				take_message(message, &clock, tables);
+				read_message(message, &clock, tables);
 	}
-	agent_clock_end(&clock, host + 1000, held.latest);
-	agent_queue_clear(&held);
+	agent_clock_end(&clock, host + 1000, pending.latest);
+	agent_queue_clear(&pending);
 	while ((table = agent_tables_pop(tables))) {
 		make_file(span_of(table->bytes, table->size));
 		agent_image_table_free(table);
 	}
 	table = agent_tables_pop_kernel(tables);
 	if (table)
-		take_kernel(span_of(table->bytes, table->size));
+		check_kernel(span_of(table->bytes, table->size));
 	agent_image_table_free(table);
 	agent_tables_free(tables);
 	if (account.used)

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * Parses a line and replies with the arguments of the request: everything that can be parsed can be
  * written.
  */
-static char *answer(const char *line, size_t size)
+static char *reply(const char *line, size_t size)
 {
 	struct control_request request;
 	char *text;
@@ -39,7 +39,7 @@ static void serve(struct control_peer *peer)
 	size_t size;
 
 	while ((line = control_peer_line(peer, &size))) {
-		control_peer_answer(peer, size, answer(line, size));
+		control_peer_answer(peer, size, reply(line, size));
 		free(peer->answer);
 		peer->answer = NULL;
 	}

@@ -31,12 +31,12 @@ struct state {
 	struct file_jit *jit;
 	bool limited; /* by ACCOUNT */
 	/* The model reader's state: the offset in the image of functions; 0: not a JIT function. */
-	uint64_t said[PIDS][ADDRESSES];
+	uint64_t model[PIDS][ADDRESSES];
 };
 
-static void check(bool true_always)
+static void check(bool condition)
 {
-	if (!true_always)
+	if (!condition)
 		abort();
 }
 
@@ -64,7 +64,7 @@ static void read_text(struct span text)
 	}
 }
 
-static void give_record(void *context, struct sideband *record)
+static void apply_record(void *context, struct sideband *record)
 {
 	struct state *state = context;
 
@@ -73,7 +73,7 @@ static void give_record(void *context, struct sideband *record)
 }
 
 /* In the format that the agent sends. */
-static void take_message(struct state *state, struct input *input)
+static void apply_message(struct state *state, struct input *input)
 {
 	uint64_t bytes[64] = { 0 };
 	struct agent_message *message = (struct agent_message *)bytes;
@@ -87,16 +87,16 @@ static void take_message(struct state *state, struct input *input)
 	map->size = (uint32_t)snprintf(map->lines, 64, "%x %x f%u\n", BASE + start, length,
 				       next(input) % 8);
 	*message = (struct agent_message){ .size = sizeof(bytes), .type = AGENT_JIT_MAP };
-	agent_jit_decode(message, give_record, state);
+	agent_jit_decode(message, apply_record, state);
 }
 
-static void say(struct state *state, const struct sideband_mmap *mmap)
+static void map_in_model(struct state *state, const struct sideband_mmap *mmap)
 {
 	bool jitted = !strncmp(mmap->name, "jitted-", 7);
 
 	for (uint64_t i = 0; i < mmap->length; i++)
 		if (mmap->start + i >= BASE && mmap->start + i < BASE + ADDRESSES)
-			state->said[mmap->head.pid - 1][mmap->start + i - BASE] =
+			state->model[mmap->head.pid - 1][mmap->start + i - BASE] =
 				jitted ? mmap->offset + i : 0;
 }
 
@@ -104,7 +104,7 @@ static int read_record(void *context, const struct sideband *record)
 {
 	check(sideband_check(span_of(record, record->size)) == record &&
 	      record->type == SIDEBAND_MMAP);
-	say(context, (const void *)record);
+	map_in_model(context, (const void *)record);
 	return 0;
 }
 
@@ -132,7 +132,7 @@ static struct resolver_mapping decide(uint64_t address)
 					  .end = start + 31 };
 }
 
-static uint64_t known(struct state *state, const struct sample *sample, uint64_t address)
+static uint64_t expected_offset(struct state *state, const struct sample *sample, uint64_t address)
 {
 	struct jit_function function;
 
@@ -143,12 +143,12 @@ static uint64_t known(struct state *state, const struct sample *sample, uint64_t
 	return function.place + (address - function.start);
 }
 
-static void take_sample(struct state *state, struct input *input)
+static void check_sample(struct state *state, struct input *input)
 {
 	uint64_t bytes[(sizeof(struct sample) + 16) / 8] = { 0 };
 	struct sample *sample = (struct sample *)bytes;
 	struct attributed_sample attributed = { .sample = sample };
-	uint64_t said;
+	uint64_t model;
 
 	sample->pid = sample->tid = 1 + next(input) % PIDS;
 	sample->time = next_time(input);
@@ -159,8 +159,8 @@ static void take_sample(struct state *state, struct input *input)
 	attributed.mapping = decide(sample->rip);
 	attributed.user = &attributed.mapping;
 	check(!file_jit_sample(state->jit, state->code, &attributed));
-	said = state->said[sample->pid - 1][sample->rip - BASE];
-	check(said == known(state, sample, sample->rip) || (state->limited && !said));
+	model = state->model[sample->pid - 1][sample->rip - BASE];
+	check(model == expected_offset(state, sample, sample->rip) || (state->limited && !model));
 }
 
 static void map_file(struct state *state, struct input *input)
@@ -174,11 +174,11 @@ static void map_file(struct state *state, struct input *input)
 	mmap->start = BASE + next(input);
 	mmap->length = 1 + next(input);
 	strcpy(mmap->name, "/f");
-	say(state, mmap);
+	map_in_model(state, mmap);
 	check(!file_jit_written(state->jit, &mmap->head));
 }
 
-static void take_task(struct state *state, struct input *input, uint8_t what)
+static void apply_task(struct state *state, struct input *input, uint8_t what)
 {
 	struct sideband_fork fork = { .head = { .size = sizeof(fork),
 						.type = SIDEBAND_FORK,
@@ -193,14 +193,14 @@ static void take_task(struct state *state, struct input *input, uint8_t what)
 	comm.head.pid = fork.head.pid;
 	jit_code_apply(state->code, record);
 	if (!(what % 2))
-		memset(state->said[fork.head.pid - 1], 0, sizeof(state->said[0]));
+		memset(state->model[fork.head.pid - 1], 0, sizeof(state->model[0]));
 	else if (fork.parent_pid != fork.head.pid)
-		memcpy(state->said[fork.head.pid - 1], state->said[fork.parent_pid - 1],
-		       sizeof(state->said[0]));
+		memcpy(state->model[fork.head.pid - 1], state->model[fork.parent_pid - 1],
+		       sizeof(state->model[0]));
 	check(!file_jit_written(state->jit, record));
 }
 
-static void take_round(struct state *state, struct input *input)
+static void apply_round(struct state *state, struct input *input)
 {
 	const struct sideband round = { .size = sizeof(round),
 					.type = SIDEBAND_ROUND,
@@ -209,7 +209,7 @@ static void take_round(struct state *state, struct input *input)
 	jit_code_apply(state->code, &round);
 }
 
-static void take_lost(struct state *state, struct input *input)
+static void apply_lost(struct state *state, struct input *input)
 {
 	struct sideband_lost lost = {
 		.head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = next_time(input) }
@@ -219,7 +219,7 @@ static void take_lost(struct state *state, struct input *input)
 	jit_code_apply(state->code, &lost.head);
 }
 
-static void take_step(struct state *state, struct input *input)
+static void do_step(struct state *state, struct input *input)
 {
 	uint8_t what = next(input);
 
@@ -228,20 +228,20 @@ static void take_step(struct state *state, struct input *input)
 		map_file(state, input);
 		break;
 	case 1:
-		take_task(state, input, what >> 4);
+		apply_task(state, input, what >> 4);
 		break;
 	case 2 ... 4:
-		take_round(state, input);
+		apply_round(state, input);
 		break;
 	case 5 ... 9:
-		take_message(state, input);
+		apply_message(state, input);
 		break;
 	case 10:
 		if (what >> 4 == 15)
-			take_lost(state, input);
+			apply_lost(state, input);
 		break;
 	default:
-		take_sample(state, input);
+		check_sample(state, input);
 		break;
 	}
 }
@@ -259,7 +259,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				 &(struct file_emit){ read_record, &state });
 	check(state.code && state.jit);
 	while (input.size)
-		take_step(&state, &input);
+		do_step(&state, &input);
 	file_jit_free(state.jit);
 	jit_code_free(state.code);
 	return 0;

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Everything that the reader passes on must be readable to its end. */
 static uint64_t sum;
 
-static int take_sample(void *context, const struct perf_data_sample *sample)
+static int sum_sample(void *context, const struct perf_data_sample *sample)
 {
 	sum += sample->ip + sample->event + sample->vcpu + sample->values.after;
 	for (size_t i = 0; i < sample->callchain_size; i++)
@@ -19,51 +19,51 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-static void take_text(const char *text)
+static void sum_text(const char *text)
 {
 	for (; *text; text++)
 		sum += (uint8_t)*text;
 }
 
-static void take_bytes(const uint8_t *bytes, size_t size)
+static void sum_bytes(const uint8_t *bytes, size_t size)
 {
 	for (size_t i = 0; i < size; i++)
 		sum += bytes[i];
 }
 
-static int take_mapping(void *context, const struct perf_data_mapping_event *mapping)
+static int sum_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
-	take_text(mapping->name);
-	take_bytes(mapping->build_id, mapping->build_id_size);
+	sum_text(mapping->name);
+	sum_bytes(mapping->build_id, mapping->build_id_size);
 	return 0;
 }
 
-static int take_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+static int sum_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
 {
-	take_text(comm);
+	sum_text(comm);
 	return 0;
 }
 
-static int take_build_id(void *context, const struct perf_data_build_id *build_id)
+static int sum_build_id(void *context, const struct perf_data_build_id *build_id)
 {
-	take_text(build_id->name);
-	take_bytes(build_id->build_id, build_id->build_id_size);
+	sum_text(build_id->name);
+	sum_bytes(build_id->build_id, build_id->build_id_size);
 	return 0;
 }
 
-static int take_lost(void *context, uint64_t count)
+static int sum_lost(void *context, uint64_t count)
 {
 	sum += count;
 	return 0;
 }
 
-static void take_events(const struct perf_data_reader *reader)
+static void sum_events(const struct perf_data_reader *reader)
 {
 	const struct perf_data_event *event;
 	struct perf_data_count count;
 
 	for (size_t i = 0; (event = perf_data_reader_event(reader, i)); i++) {
-		take_text(event->name ? event->name : "");
+		sum_text(event->name ? event->name : "");
 		if (perf_data_reader_count(reader, i, -1, &count))
 			sum += count.running;
 	}
@@ -72,11 +72,11 @@ static void take_events(const struct perf_data_reader *reader)
 static void read_twice(const char *path)
 {
 	struct perf_data_events events = {
-		.sample = take_sample,
-		.mapping = take_mapping,
-		.comm = take_comm,
-		.build_id = take_build_id,
-		.lost = take_lost,
+		.sample = sum_sample,
+		.mapping = sum_mapping,
+		.comm = sum_comm,
+		.build_id = sum_build_id,
+		.lost = sum_lost,
 	};
 	struct perf_data_reader *reader;
 	const struct perf_data_summary *summary;
@@ -86,10 +86,10 @@ static void read_twice(const char *path)
 	perf_data_reader_run(reader, &events);
 	perf_data_reader_run(reader, &events);
 	summary = perf_data_reader_summary(reader);
-	take_events(reader);
-	take_text(summary->event_name);
-	take_text(summary->hostname);
-	take_text(summary->command_line);
+	sum_events(reader);
+	sum_text(summary->event_name);
+	sum_text(summary->hostname);
+	sum_text(summary->command_line);
 	perf_data_reader_close(reader);
 }
 

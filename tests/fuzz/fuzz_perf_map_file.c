@@ -14,7 +14,7 @@
 
 #define MEMBER  0xffu /* largest offset of a member, as BTF would give it */
 #define OFFSETS 34
-#define LOOKS   3
+#define READS   3
 
 struct header {
 	uint64_t first, page_array, started;
@@ -25,7 +25,7 @@ struct header {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void take_layout(struct guest_kernel *kernel, const struct header *header)
+static void set_layout(struct guest_kernel *kernel, const struct header *header)
 {
 	struct perf_map_layout *maps = &kernel->perf_maps;
 	struct guest_task_layout *tasks = &kernel->tasks;
@@ -71,13 +71,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(&header, data, sizeof(header));
 	size -= sizeof(header);
 	mapped_pages_fill(data + sizeof(header), size);
-	take_layout(&kernel, &header);
+	set_layout(&kernel, &header);
 	/* The process is known, but is not in the list. */
 	if (!perf_map_file_begin(&map, &kernel, &view, header.pid))
 		map = (struct perf_map_file){ .pid = header.pid,
 					      .started = header.started,
 					      .task = header.first };
-	for (int i = 0; i < LOOKS; i++) {
+	for (int i = 0; i < READS; i++) {
 		size_t got = sizeof(text);
 		enum perf_map_result found = perf_map_file_read(&map, &kernel, &view, text, &got);
 

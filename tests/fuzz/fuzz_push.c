@@ -14,7 +14,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A file name that can be parsed is the one that would be written. */
-static void read_names(const char *text)
+static void check_file_name(const char *text)
 {
 	char name[PUSH_NAME_SIZE], recording[RECORDING_NAME_SIZE];
 	enum recording_state state;
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = strndup((const char *)data, size);
 	struct curl_slist *headers;
 
-	read_names(text);
+	check_file_name(text);
 	free(text);
 	if (push_headers_parse((const char *)data, size, &headers))
 		assert(!headers);

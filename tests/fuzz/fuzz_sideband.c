@@ -28,9 +28,9 @@ struct state {
 	struct bytes written;
 };
 
-static void check(bool true_always)
+static void check(bool condition)
 {
-	if (!true_always)
+	if (!condition)
 		abort();
 }
 
@@ -50,7 +50,7 @@ static uint64_t losses_of(const struct state *state, enum loss kind)
 	return losses.counts[kind];
 }
 
-static void take_sample(void *context, const struct attributed_sample *attributed)
+static void check_sample(void *context, const struct attributed_sample *attributed)
 {
 	struct state *state = context;
 	const struct sample *sample = attributed->sample;
@@ -67,7 +67,7 @@ static void take_sample(void *context, const struct attributed_sample *attribute
 	state->late = late;
 }
 
-static void take_sideband(void *context, const struct sideband *record)
+static void check_sideband(void *context, const struct sideband *record)
 {
 	struct state *state = context;
 
@@ -199,8 +199,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (resolver_create(&state.resolver, &(struct resolver_options){ .rings = RINGS,
 									 .window = 1000,
-									 .sample = take_sample,
-									 .sideband = take_sideband,
+									 .sample = check_sample,
+									 .sideband = check_sideband,
 									 .context = &state }))
 		return 0;
 	while (input.size)

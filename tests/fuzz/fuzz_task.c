@@ -52,8 +52,8 @@ static struct guest_task_layout layout_of(const struct header *header)
 	};
 }
 
-static void look_at_cgroup(const struct guest_task_layout *layout, const struct guest_view *view,
-			   const struct guest_paging *kernel, const struct guest_task *task)
+static void read_cgroup(const struct guest_task_layout *layout, const struct guest_view *view,
+			const struct guest_paging *kernel, const struct guest_task *task)
 {
 	struct kernel_memory reads = { .view = view, .paging = kernel };
 	struct guest_cgroups *cgroups;
@@ -103,6 +103,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check(found, &task);
 	if (found)
 		guest_task_find_cgroup(&layout, &view, &kernel, &task);
-	look_at_cgroup(&layout, &view, &kernel, &task);
+	read_cgroup(&layout, &view, &kernel, &task);
 	return 0;
 }

@@ -60,14 +60,14 @@ static void check(const struct guest_task_layout *layout, bool hot)
 		abort();
 }
 
-static void find(const struct reported_tasks *told, bool hot)
+static void find(const struct reported_tasks *reported, bool hot)
 {
 	struct guest_region region = { .size = sizeof(guest_memory), .hva = guest_memory };
 	struct guest_view view = { .regions = &region, .region_count = 1 };
 	struct guest_kernel kernel = make_kernel(hot);
 	struct guest_task_layout layout;
 
-	if (!guest_task_layout_find(&layout, &kernel, &view, told))
+	if (!guest_task_layout_find(&layout, &kernel, &view, reported))
 		check(&layout, hot);
 	symbols_free(kernel.symbols);
 	symbols_free(kernel.per_cpu);
@@ -79,15 +79,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct agent_tasks head;
 		struct agent_task tasks[KNOWN];
 	} message = { .head.count = KNOWN };
-	struct reported_tasks told;
+	struct reported_tasks reported;
 
 	if (size < sizeof(message.tasks))
 		return 0;
 	memcpy(message.tasks, data, sizeof(message.tasks));
-	if (reported_tasks_read(&told, span_of(&message, sizeof(message))))
+	if (reported_tasks_read(&reported, span_of(&message, sizeof(message))))
 		return 0;
 	mapped_pages_fill(data + sizeof(message.tasks), size - sizeof(message.tasks));
-	find(&told, false);
-	find(&told, true);
+	find(&reported, false);
+	find(&reported, true);
 	return 0;
 }

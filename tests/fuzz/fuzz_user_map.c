@@ -14,11 +14,11 @@
 #define MEMBER  0x1ffu /* largest offset of a member, as BTF would give it */
 #define IN_NODE 0xf8u
 #define OFFSETS 40
-#define LOOKS   4
+#define LOOKUPS 4
 
 struct header {
 	uint64_t mm, page_array, special_operations;
-	uint64_t addresses[LOOKS];
+	uint64_t addresses[LOOKUPS];
 	uint16_t offsets[OFFSETS];
 	uint8_t is_maple, leaf, range, arange;
 	uint8_t nodes[8];
@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	mapped_pages_fill(data + sizeof(header), size);
 	kernel.vmas = layout_of(&header);
 	user_map_begin(&map, &kernel, &view, header.mm);
-	for (int i = 0; i < LOOKS; i++)
+	for (int i = 0; i < LOOKUPS; i++)
 		check(user_map_find(&map, header.addresses[i]), header.addresses[i]);
 	user_images_load(kernel.images, &kernel, &view);
 	for (unsigned int i = 0; i < map.count; i++)

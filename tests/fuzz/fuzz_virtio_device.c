@@ -67,7 +67,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-static uint32_t take(struct input *input, unsigned int size)
+static uint32_t next_value(struct input *input, unsigned int size)
 {
 	uint32_t value = 0;
 
@@ -168,8 +168,8 @@ static void start(struct run *run, uint32_t left_out)
 
 static void poke(struct run *run)
 {
-	uint64_t gpa = take(&run->input, 2) % POKED;
-	uint32_t size = take(&run->input, 1);
+	uint64_t gpa = next_value(&run->input, 2) % POKED;
+	uint32_t size = next_value(&run->input, 1);
 	struct span bytes;
 
 	if (span_part(run->input.span, run->input.at, size, &bytes))
@@ -177,20 +177,20 @@ static void poke(struct run *run)
 	run->input.at += size;
 }
 
-static void read_somewhere(struct run *run)
+static void read_register(struct run *run)
 {
-	uint64_t offset = take(&run->input, 2) % VIRTIO_MMIO_SIZE, value;
+	uint64_t offset = next_value(&run->input, 2) % VIRTIO_MMIO_SIZE, value;
 
 	bus_dispatch(&run->bus, BUS_MMIO, GPA + offset, false, &value,
-		     1u << take(&run->input, 1) % 4);
+		     1u << next_value(&run->input, 1) % 4);
 }
 
-static void send_some(struct run *run)
+static void send_bytes(struct run *run)
 {
 	uint8_t bytes[256] = { 0 };
 
 	if (run->peer >= 0)
-		send(run->peer, bytes, take(&run->input, 1), MSG_DONTWAIT | MSG_NOSIGNAL);
+		send(run->peer, bytes, next_value(&run->input, 1), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void hang_up(struct run *run)
@@ -204,25 +204,25 @@ static void do_step(struct run *run)
 {
 	uint32_t offset;
 
-	switch (take(&run->input, 1) % STEPS) {
+	switch (next_value(&run->input, 1) % STEPS) {
 	case STEP_WRITE:
-		offset = take(&run->input, 1) * 4 % VIRTIO_MMIO_SIZE;
-		write_register(run, offset, take(&run->input, 4));
+		offset = next_value(&run->input, 1) * 4 % VIRTIO_MMIO_SIZE;
+		write_register(run, offset, next_value(&run->input, 4));
 		break;
 	case STEP_READ:
-		read_somewhere(run);
+		read_register(run);
 		break;
 	case STEP_POKE:
 		poke(run);
 		break;
 	case STEP_NOTIFY:
-		notify(run, take(&run->input, 1));
+		notify(run, next_value(&run->input, 1));
 		break;
 	case STEP_START:
-		start(run, take(&run->input, 1));
+		start(run, next_value(&run->input, 1));
 		break;
 	case STEP_SEND:
-		send_some(run);
+		send_bytes(run);
 		break;
 	default:
 		hang_up(run);
@@ -238,7 +238,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memset(memory.regions[0].hva, 0, POKED);
 	run.peer = pair[1];
-	run.device = make_device((uint8_t)take(&run.input, 1), pair[0]);
+	run.device = make_device((uint8_t)next_value(&run.input, 1), pair[0]);
 	close(pair[0]);
 	atomic_store(&run.device->faults, 1); /* only the first one is logged */
 	if (virtio_mmio_add(run.device, &run.bus, GPA))

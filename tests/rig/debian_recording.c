@@ -174,8 +174,7 @@ const char *debian_recording(const char *version, const char *pti)
 	if (!kernel)
 		return NULL;
 	if (recording->tried && !recording->made)
-		FAIL_TEST("Linux %s was not recorded, see the first test that needs it",
-			  version);
+		FAIL_TEST("Linux %s was not recorded, see the first test that needs it", version);
 	if (!recording->tried) {
 		recording->tried = true;
 		recording->made = debian_recording_make_disk() && make_initrd(recording) &&

@@ -57,8 +57,8 @@ static enum exception exception_of(const char *entry)
 }
 
 /* Records that the entry at ADDRESS interrupted the code at NEXT. */
-static void see_entry(const struct tally *tally, struct chain *chain, uint64_t address,
-		      uint64_t next, bool in_user)
+static void count_entry(const struct tally *tally, struct chain *chain, uint64_t address,
+			uint64_t next, bool in_user)
 {
 	enum exception exception;
 	struct symbol entry;
@@ -80,15 +80,15 @@ static void walk_kernel(struct tally *tally, struct chain *chain, uint64_t *step
 						    chain->kernel[i + 1]);
 
 		if (step == KERNEL_STEP_INTERRUPTED)
-			see_entry(tally, chain, chain->kernel[i] - !interrupted,
-				  chain->kernel[i + 1], false);
+			count_entry(tally, chain, chain->kernel[i] - !interrupted,
+				    chain->kernel[i + 1], false);
 		chain->wrong |= step == KERNEL_STEP_WRONG;
 		steps[step]++;
 		interrupted = step == KERNEL_STEP_INTERRUPTED;
 	}
 	if (chain->kernel_depth && chain->user_depth)
-		see_entry(tally, chain, chain->kernel[chain->kernel_depth - 1] - !interrupted,
-			  chain->user[0], true);
+		count_entry(tally, chain, chain->kernel[chain->kernel_depth - 1] - !interrupted,
+			    chain->user[0], true);
 }
 
 /* --- the program's part ------------------------------------------------------------ */
@@ -167,7 +167,7 @@ static bool has_exception(const struct chain *chain)
 	       chain->in_kernel[EXCEPTION_NMI] || chain->in_user[EXCEPTION_NMI];
 }
 
-static void see_chain(struct tally *tally, struct chain *chain)
+static void count_chain(struct tally *tally, struct chain *chain)
 {
 	uint64_t steps[KERNEL_STEPS] = { 0 };
 	bool whole;
@@ -208,19 +208,19 @@ static const uint64_t *find_part(const struct perf_data_sample *sample, uint64_t
 	return part;
 }
 
-static int see_sample(void *context, const struct perf_data_sample *sample)
+static int count_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct chain chain = { 0 };
 
 	chain.kernel = find_part(sample, (uint64_t)PERF_CONTEXT_KERNEL, &chain.kernel_depth);
 	chain.user = find_part(sample, (uint64_t)PERF_CONTEXT_USER, &chain.user_depth);
-	see_chain(context, &chain);
+	count_chain(context, &chain);
 	return 0;
 }
 
-static void see_recording(struct tally *tally, const char *directory)
+static void count_recording(struct tally *tally, const char *directory)
 {
-	const struct perf_data_events events = { .sample = see_sample, .context = tally };
+	const struct perf_data_events events = { .sample = count_sample, .context = tally };
 	char path[256];
 
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
@@ -272,9 +272,9 @@ static void check(const char *version, const struct tally *tally)
 			 in_kernel[EXCEPTION_NMI] + in_user[EXCEPTION_NMI] - tally->nested;
 
 	printf("%s: chains from %" PRIu64 " breakpoints and %" PRIu64
-	       " NMIs in the kernel (%" PRIu64 " have both) and from %" PRIu64
-	       " and %" PRIu64 " in the program reach the program, %" PRIu64
-	       " of them not its start; %" PRIu64 " are truncated, %" PRIu64 " wrong\n",
+	       " NMIs in the kernel (%" PRIu64 " have both) and from %" PRIu64 " and %" PRIu64
+	       " in the program reach the program, %" PRIu64 " of them not its start; %" PRIu64
+	       " are truncated, %" PRIu64 " wrong\n",
 	       version, in_kernel[EXCEPTION_BREAKPOINT], in_kernel[EXCEPTION_NMI], tally->nested,
 	       in_user[EXCEPTION_BREAKPOINT], in_user[EXCEPTION_NMI], tally->user_cut, tally->cut,
 	       tally->wrong);
@@ -298,7 +298,7 @@ void exception_chains_check(const char *version, const char *directory, const ch
 	struct tally tally = { 0 };
 
 	if (open_program(&tally) && open_kernel(&tally, directory, code_directory)) {
-		see_recording(&tally, directory);
+		count_recording(&tally, directory);
 		check(version, &tally);
 	}
 	kernel_code_close(&tally.kernel);

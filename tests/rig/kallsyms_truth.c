@@ -35,18 +35,18 @@ static void add_line(struct lines *lines, const char *text)
  * exported symbols have capital types. Names with a leading dot are labels inside of functions and
  * are not in the cache.
  */
-static void take_line(struct lines *lines, const char *text)
+static void read_line(struct lines *lines, const char *text)
 {
-	char name[512], module[80] = "", type, taken[640];
+	char name[512], module[80] = "", type, entry[640];
 	uint64_t address;
 
 	if (sscanf(text, "%" SCNx64 " %c %511s %79s", &address, &type, name, module) < 3 ||
 	    address < KERNEL_START || !strchr("tTwW", type) || *name == '.' ||
 	    !strncmp(module, "[bpf", 4) || !strncmp(module, "[__builtin", 10))
 		return;
-	snprintf(taken, sizeof(taken), "%016" PRIx64 " %c %s %s", address,
+	snprintf(entry, sizeof(entry), "%016" PRIx64 " %c %s %s", address,
 		 *module ? tolower(type) : type, name, module);
-	add_line(lines, taken);
+	add_line(lines, entry);
 }
 
 static int compare_lines(const void *left, const void *right)
@@ -64,7 +64,7 @@ static void read_lines(struct lines *lines, const char *path)
 	if (!file)
 		return;
 	while (fgets(text, sizeof(text), file) && *text)
-		take_line(lines, text);
+		read_line(lines, text);
 	fclose(file);
 	if (lines->count)
 		qsort(lines->line, lines->count, sizeof(*lines->line), compare_lines);

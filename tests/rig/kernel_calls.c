@@ -20,7 +20,7 @@
 
 struct tally {
 	const struct kernel_code *kernel;
-	bool begun; /* A program runs; the kernel's code was not patched completely before. */
+	bool started; /* A program runs; the kernel's code was not patched completely before. */
 	uint64_t steps[KERNEL_STEPS];
 };
 
@@ -32,7 +32,7 @@ static bool is_text(const struct kernel_code *kernel, uint64_t address, size_t s
 }
 
 /* The target of a relative call or jump whose last four bytes end at END of the text. */
-static uint64_t target_of(const struct kernel_code *kernel, uint64_t end)
+static uint64_t relative_target(const struct kernel_code *kernel, uint64_t end)
 {
 	int32_t offset;
 
@@ -68,9 +68,9 @@ static uint64_t jump_at(const struct kernel_code *kernel, uint64_t at)
 	const uint8_t *code = kernel->text + (at - kernel->start);
 
 	if (code[0] == JUMP)
-		return target_of(kernel, at + 5);
+		return relative_target(kernel, at + 5);
 	if (code[0] == 0x0f && (code[1] & 0xf0) == 0x80)
-		return target_of(kernel, at + 6);
+		return relative_target(kernel, at + 6);
 	return code[0] == JUMP_SHORT || (code[0] & 0xf0) == 0x70
 		       ? at + 2 + (uint64_t)(int64_t)(int8_t)code[1]
 		       : 0;
@@ -80,7 +80,7 @@ static uint64_t jump_at(const struct kernel_code *kernel, uint64_t at)
  * True if the code of HERE continues in FUNCTION, which is a label in assembly. Functions begin at
  * multiples of 16.
  */
-static bool goes_on_in(const struct symbol *here, const struct symbol *function)
+static bool continues_in(const struct symbol *here, const struct symbol *function)
 {
 	return function->start == here->end && function->start % 16;
 }
@@ -99,7 +99,7 @@ static enum kernel_step follow_jumps(const struct kernel_code *kernel, uint64_t 
 	if (!jumps || !symbols_find(kernel->symbols, from, &here) ||
 	    !is_text(kernel, here.start, 8))
 		return KERNEL_STEP_WRONG;
-	if (goes_on_in(&here, function))
+	if (continues_in(&here, function))
 		return KERNEL_STEP_JUMP;
 	for (uint64_t at = here.start;
 	     at < here.end && is_text(kernel, at, 8) && step != KERNEL_STEP_JUMP; at++) {
@@ -123,7 +123,7 @@ static enum kernel_step follow_jumps(const struct kernel_code *kernel, uint64_t 
 }
 
 /* Only indirect calls: direct ones have a known target. */
-static bool is_behind_indirect_call(const struct kernel_code *kernel, uint64_t address)
+static bool follows_indirect_call(const struct kernel_code *kernel, uint64_t address)
 {
 	uint8_t code[CALL_SITE_SIZE];
 
@@ -150,7 +150,7 @@ static bool is_first_code(const struct kernel_code *kernel, uint64_t address)
  * After a fault in kernel code that may fault, the kernel continues at an address from the
  * exception table.
  */
-static bool is_behind_fault(const struct symbol *function)
+static bool follows_fault(const struct symbol *function)
 {
 	return strstr(function->name, "_handle_exception");
 }
@@ -164,15 +164,15 @@ static enum kernel_step step_to(const struct kernel_code *kernel, const struct s
 	if (!is_text(kernel, address - CALL_SITE_SIZE, CALL_SITE_SIZE))
 		return KERNEL_STEP_ELSEWHERE;
 	direct = kernel->text[address - CALL_SIZE - kernel->start] == CALL;
-	if (direct && is_in(function, target_of(kernel, address)))
+	if (direct && is_in(function, relative_target(kernel, address)))
 		return KERNEL_STEP_CALL;
 	if (function->start >= kernel->entry_start && function->start < kernel->entry_end)
 		return KERNEL_STEP_INTERRUPTED;
-	if (is_behind_indirect_call(kernel, address) || is_behind_fault(function) ||
-	    (direct && is_thunk(kernel, target_of(kernel, address))))
+	if (follows_indirect_call(kernel, address) || follows_fault(function) ||
+	    (direct && is_thunk(kernel, relative_target(kernel, address))))
 		return KERNEL_STEP_INDIRECT;
 	if (direct)
-		return follow_jumps(kernel, target_of(kernel, address), function, JUMPS_MAX);
+		return follow_jumps(kernel, relative_target(kernel, address), function, JUMPS_MAX);
 	return is_first_code(kernel, address) ? KERNEL_STEP_FIRST : KERNEL_STEP_WRONG;
 }
 
@@ -227,8 +227,8 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct tally *tally = context;
 
-	tally->begun |= sample->misc == PERF_RECORD_MISC_USER;
-	for (size_t i = 0; tally->begun && i + 1 < sample->callchain_size; i++)
+	tally->started |= sample->misc == PERF_RECORD_MISC_USER;
+	for (size_t i = 0; tally->started && i + 1 < sample->callchain_size; i++)
 		if (sample->callchain[i] == (uint64_t)PERF_CONTEXT_KERNEL)
 			count_steps(tally, sample->callchain + i + 1,
 				    sample->callchain_size - i - 1, !i);
@@ -250,12 +250,12 @@ void kernel_calls_check(const char *version, const char *directory)
 	char disk[256];
 	struct tally tally = { .kernel = &kernel };
 	const uint64_t *steps = tally.steps;
-	uint64_t told, all = 0;
+	uint64_t confirmed, all = 0;
 
 	snprintf(disk, sizeof(disk), "%s/disk", directory);
 	if (kernel_code_open(&kernel, disk, disk))
 		count_recording(&tally, directory);
-	told = steps[KERNEL_STEP_CALL] + steps[KERNEL_STEP_JUMP];
+	confirmed = steps[KERNEL_STEP_CALL] + steps[KERNEL_STEP_JUMP];
 	printf("%s: of kernel frames, %" PRIu64 " are called by their caller, %" PRIu64
 	       " reached by a jump from the callee; %" PRIu64 " were called indirectly, %" PRIu64
 	       " are entries or starts, %" PRIu64 " have a caller in a module; %" PRIu64
@@ -266,8 +266,8 @@ void kernel_calls_check(const char *version, const char *directory)
 	       steps[KERNEL_STEP_ELSEWHERE], steps[KERNEL_STEP_WRONG]);
 	for (int i = 0; i < KERNEL_STEPS; i++)
 		all += steps[i];
-	CHECK(told >= 10000);
-	CHECK(told * 2 >= all);
+	CHECK(confirmed >= 10000);
+	CHECK(confirmed * 2 >= all);
 	/* Code that was patched later may have called something else. */
 	CHECK(steps[KERNEL_STEP_WRONG] * 2000 <= all);
 	kernel_code_close(&kernel);

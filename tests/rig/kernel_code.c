@@ -11,7 +11,7 @@
 #define KERNEL_START 0xffffffff80000000ull
 
 /* Names with a leading dot are labels inside of functions. */
-static void take_line(struct kernel_code *code, const char *line)
+static void read_symbol(struct kernel_code *code, const char *line)
 {
 	char name[512], module[80] = "", type;
 	uint64_t address;
@@ -40,7 +40,7 @@ static bool read_symbols(struct kernel_code *code, const char *path)
 
 	code->symbols = symbols_new();
 	while (file && fgets(line, sizeof(line), file) && *line)
-		take_line(code, line);
+		read_symbol(code, line);
 	if (file)
 		fclose(file);
 	symbols_finish(code->symbols);

@@ -16,7 +16,7 @@ bool script_sample_is_user(const struct script_sample *sample)
 }
 
 /* Cuts off the last word of LINE and the blanks around it; NULL if the line has only one word. */
-static char *take_last_word(char *line)
+static char *cut_last_word(char *line)
 {
 	char *end = line + strlen(line), *word;
 
@@ -34,7 +34,7 @@ static char *take_last_word(char *line)
 /* "COMM TID PERIOD", where COMM may contain blanks. */
 static bool read_heading(char *line, struct script_sample *sample)
 {
-	const char *period = take_last_word(line), *tid = period ? take_last_word(line) : NULL;
+	const char *period = cut_last_word(line), *tid = period ? cut_last_word(line) : NULL;
 
 	if (!tid)
 		return false;
@@ -75,7 +75,7 @@ struct script {
 	void *context;
 };
 
-static void take_line(void *context, char *line)
+static void read_line(void *context, char *line)
 {
 	struct script *script = context;
 	struct script_sample *sample = &script->sample;
@@ -101,5 +101,5 @@ void perf_script_read(const char *environment, const char *file, const char *opt
 	snprintf(command, sizeof(command),
 		 "%s perf script -i %s --no-inline -F comm,tid,period,ip,sym,dso %s 2>/dev/null",
 		 environment, file, options);
-	each_line(command, take_line, &script);
+	each_line(command, read_line, &script);
 }

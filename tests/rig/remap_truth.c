@@ -49,7 +49,7 @@ static void count_function(struct remap_truth *truth, unsigned int image, const 
 /*
  * Other programs of the guest that are linked to the same address and may run their own code there.
  */
-static bool lies_there(const char *path)
+static bool is_at_same_address(const char *path)
 {
 	return is_path_of(path, "remap") || is_path_of(path, "busybox") ||
 	       is_path_of(path, "kvmscope-agent");
@@ -65,14 +65,14 @@ static void count(struct remap_truth *truth, const char *comm, unsigned long lon
 	if (!image)
 		return;
 	if (!strcmp(path, "[unknown]")) {
-		truth->untold++;
+		truth->unknown++;
 	} else if (is_path_of(path, remap_images[image])) {
 		truth->right++;
 		truth->of_image[image]++;
 		count_function(truth, image, function);
 		if (image > 4)
 			(*(strcmp(comm, remap_images[image]) ? &truth->misnamed : &truth->named))++;
-	} else if (address >> 12 != PROGRAM_PAGE || !lies_there(path)) {
+	} else if (address >> 12 != PROGRAM_PAGE || !is_at_same_address(path)) {
 		if (!truth->wrong++)
 			printf("%s at %#llx was running, but is attributed to %s\n",
 			       remap_images[image], address, path);
@@ -80,7 +80,7 @@ static void count(struct remap_truth *truth, const char *comm, unsigned long lon
 }
 
 /* Output of perf script -G -F comm,ip,sym,dso: "COMM ADDRESS FUNCTION (PATH)". */
-static void see_line(void *context, char *line)
+static void read_line(void *context, char *line)
 {
 	char comm[64], function[256], path[1024];
 	unsigned long long address;
@@ -96,6 +96,6 @@ struct remap_truth remap_truth_read(const char *file, const char *home)
 
 	snprintf(command, sizeof(command),
 		 "HOME=$PWD/%s perf script -G -i %s -F comm,ip,sym,dso 2>/dev/null", home, file);
-	each_line(command, see_line, &truth);
+	each_line(command, read_line, &truth);
 	return truth;
 }

@@ -11,7 +11,7 @@
 #define REMAP_BRIEF 8
 
 struct remap_truth {
-	unsigned long right, wrong, untold;
+	unsigned long right, wrong, unknown;
 	unsigned long of_image[REMAP_IMAGES]; /* correctly attributed */
 	unsigned long of_path[REMAP_IMAGES];  /* all that perf attributes to the image */
 	unsigned long named, misnamed;        /* by the process's name, of programs */

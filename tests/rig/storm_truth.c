@@ -37,14 +37,14 @@ static int add(struct storm *storm, unsigned int event, struct moment moment)
 	return 0;
 }
 
-static int see_sample(void *context, const struct perf_data_sample *sample)
+static int add_sample(void *context, const struct perf_data_sample *sample)
 {
 	return add(
 		context, sample->event,
 		(struct moment){ sample->time, WRITE, sample->values.after, sample->values.hits });
 }
 
-static int see_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
+static int add_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
 {
 	return add(context, event, (struct moment){ .time = time, .what = stopped ? STOP : START });
 }
@@ -60,10 +60,10 @@ static int compare(const void *left, const void *right)
  * UP_TO writes happened after the last sample: they are throttled if there was a THROTTLE in
  * between.
  */
-static void take_gap(struct tally *tally, unsigned long gap, bool told)
+static void count_gap(struct tally *tally, unsigned long gap, bool throttled)
 {
-	tally->suppressed += told ? gap : 0;
-	tally->lost += told ? 0 : gap;
+	tally->suppressed += throttled ? gap : 0;
+	tally->lost += throttled ? 0 : gap;
 }
 
 static struct tally count(const struct storm *storm, unsigned long written)
@@ -71,7 +71,7 @@ static struct tally count(const struct storm *storm, unsigned long written)
 	struct tally tally = { 0 };
 	uint64_t last = 0, hits = 0;
 	/* A watch that waits for its address is reported as throttled. */
-	bool stopped = false, told = false;
+	bool stopped = false, throttled = false;
 
 	for (size_t i = 0; i < storm->count; i++) {
 		const struct moment *moment = &storm->moments[i];
@@ -80,18 +80,18 @@ static struct tally count(const struct storm *storm, unsigned long written)
 			/* The last event is the removal of the watch. */
 			tally.stops += moment->what == STOP && !stopped && i + 1 < storm->count;
 			stopped = moment->what == STOP;
-			told |= stopped;
+			throttled |= stopped;
 			continue;
 		}
 		CHECK(!stopped);
 		CHECK(moment->value > last);
 		CHECK_EQUAL(moment->hits, ++hits);
-		take_gap(&tally, moment->value - last - 1, told);
+		count_gap(&tally, moment->value - last - 1, throttled);
 		last = moment->value;
 		tally.sampled++;
-		told = false;
+		throttled = false;
 	}
-	take_gap(&tally, written - last, told);
+	count_gap(&tally, written - last, throttled);
 	return tally;
 }
 
@@ -111,8 +111,8 @@ static unsigned long perf_count(const char *path, const char *record)
 
 static bool read_storm(struct storm *storm, const char *path)
 {
-	struct perf_data_events events = { .sample = see_sample,
-					   .throttled = see_throttled,
+	struct perf_data_events events = { .sample = add_sample,
+					   .throttled = add_throttled,
 					   .context = storm };
 
 	bool ok = recording_replay(path, &events);

@@ -106,7 +106,7 @@ static void count_sample(const struct line_sample *sample, struct tasks_tally *t
 	if (!*sample->owner)
 		return;
 	check_copy(sample);
-	tally->told++;
+	tally->identified++;
 	tally->images_right += sample->of_image;
 	tally->images_wrong += sample->of_others;
 	if (!strncmp(sample->comm, "vcpu ", 5))
@@ -138,7 +138,7 @@ static bool read_heading(const char *line, struct line_sample *sample)
 /*
  * In user space: names in brackets are not files. perf prints an address in an image as its offset.
  */
-static void take_frame(const struct symbols *program, unsigned long long address, const char *image,
+static void read_frame(const struct symbols *program, unsigned long long address, const char *image,
 		       struct line_sample *sample)
 {
 	bool in_program = is_program(image);
@@ -151,7 +151,7 @@ static void take_frame(const struct symbols *program, unsigned long long address
 		   sizeof(sample->owner));
 }
 
-static void see_sample(void *context, char *line)
+static void check_sample(void *context, char *line)
 {
 	struct reading *reading = context;
 	unsigned long long address;
@@ -161,12 +161,12 @@ static void see_sample(void *context, char *line)
 		count_sample(&reading->sample, reading->tally);
 	else if (*line == '\t' && sscanf(line, "%llx", &address) == 1 &&
 		 read_image(line, image, sizeof(image)))
-		take_frame(reading->program, address, image, &reading->sample);
+		read_frame(reading->program, address, image, &reading->sample);
 	else if (!read_heading(line, &reading->sample))
 		FAIL_TEST("unexpected line of perf script: %s", line);
 }
 
-static void see_code(void *context, char *line)
+static void check_code(void *context, char *line)
 {
 	struct reading *reading = context;
 	struct tasks_tally *tally = reading->tally;
@@ -200,7 +200,7 @@ static void check_name(const struct symbols *program, unsigned long long address
 		FAIL_TEST("%#llx of " TASKS_IMAGE " has the symbol %s", address, name);
 }
 
-static void see_name(void *context, char *line)
+static void check_symbol(void *context, char *line)
 {
 	struct reading *reading = context;
 	unsigned long long address;
@@ -234,7 +234,7 @@ void tasks_truth_count_samples(const char *directory, struct tasks_tally *tally)
 	read_lines(
 		directory,
 		"perf script -i %s/perf.data -F comm,pid,tid,ip,dso --kallsyms /dev/null 2>/dev/null",
-		see_sample, tally);
+		check_sample, tally);
 }
 
 /* Without call chains perf prints absolute addresses. */
@@ -242,22 +242,22 @@ void tasks_truth_count_code(const char *directory, struct tasks_tally *tally)
 {
 	read_lines(directory,
 		   "perf script -G -i %s/perf.data -F ip,dso --kallsyms /dev/null 2>/dev/null",
-		   see_code, tally);
+		   check_code, tally);
 }
 
 /* With the symbols read from guest memory. */
-void tasks_truth_count_names(const char *directory, struct tasks_tally *tally)
+void tasks_truth_count_symbols(const char *directory, struct tasks_tally *tally)
 {
 	read_lines(directory,
-		   "HOME=%1$s perf script -G -i %1$s/perf.data -F ip,sym,dso 2>/dev/null", see_name,
-		   tally);
+		   "HOME=%1$s perf script -G -i %1$s/perf.data -F ip,sym,dso 2>/dev/null",
+		   check_symbol, tally);
 }
 
 void tasks_truth_check_named(const char *what, const struct tasks_tally *tally, bool all)
 {
 	for (size_t i = 0; i < TASKS_IMAGES; i++) {
-		printf("%s: of %lu samples in %s, %lu are symbolized\n", what, tally->in[i], images[i],
-		       tally->named[i]);
+		printf("%s: of %lu samples in %s, %lu are symbolized\n", what, tally->in[i],
+		       images[i], tally->named[i]);
 		CHECK(tally->in[i] > 0);
 		CHECK(!all ||
 		      tally->in[i] - tally->named[i] <= fmax(2, 0.05 * (double)tally->in[i]));
@@ -270,17 +270,17 @@ void tasks_truth_check(const char *what, const char *directory)
 
 	tasks_truth_count_samples(directory, &tally);
 	tasks_truth_count_code(directory, &tally);
-	tasks_truth_count_names(directory, &tally);
-	printf("%s: the chains of %lu samples identify the task; %lu have a task, %lu a wrong one\n", what,
-	       tally.told, tally.known, tally.wrong);
+	tasks_truth_count_symbols(directory, &tally);
+	printf("%s: the chains of %lu samples identify the task; %lu have a task, %lu a wrong one\n",
+	       what, tally.identified, tally.known, tally.wrong);
 	printf("%s: of %lu samples in the program's code, %lu are in its image; of all addresses, %lu are, %lu in other images\n",
 	       what, tally.code, tally.code_right, tally.images_right, tally.images_wrong);
 	CHECK(tally.code >= TASKS_ENOUGH / 10);
 	tasks_truth_check_named(what, &tally, true);
 	CHECK(tally.code_right * 100 >= tally.code * 95);
 	CHECK_EQUAL(tally.images_wrong, 0);
-	CHECK(tally.told >= TASKS_ENOUGH);
-	CHECK(tally.known * 100 >= tally.told * 99);
+	CHECK(tally.identified >= TASKS_ENOUGH);
+	CHECK(tally.known * 100 >= tally.identified * 99);
 	CHECK_EQUAL(tally.wrong, 0);
 }
 
@@ -314,7 +314,7 @@ void tasks_truth_check_cgroups(const char *what, const char *directory)
 {
 	struct profile_options options = { .threads = true, .event = "0", .vcpu = -1 };
 	char input[160], name[16], cgroup[64];
-	uint64_t right = 0, untold = 0;
+	uint64_t right = 0, unknown = 0;
 	struct profile *profile;
 
 	snprintf(input, sizeof(input), "%s/perf.data", directory);
@@ -327,17 +327,17 @@ void tasks_truth_check_cgroups(const char *what, const char *directory)
 			continue;
 		expect_cgroup(name, cgroup, sizeof(cgroup));
 		right += !strcmp(stack->cgroup, cgroup) ? stack->samples : 0;
-		untold += !*stack->cgroup ? stack->samples : 0;
+		unknown += !*stack->cgroup ? stack->samples : 0;
 		if (*stack->cgroup && strcmp(stack->cgroup, cgroup) != 0)
 			FAIL_TEST("%s is attributed to %s", stack->comm, stack->cgroup);
 	}
 	profile_free(profile);
 	printf("%s: %llu samples in the right cgroup, %llu unknown\n", what,
-	       (unsigned long long)right, (unsigned long long)untold);
+	       (unsigned long long)right, (unsigned long long)unknown);
 	CHECK(right >= TASKS_ENOUGH);
 	/*
 	 * A process that ended before the scan has no cgroup any more; the brief processes end all
 	 * the time.
 	 */
-	CHECK(right >= 19 * untold);
+	CHECK(right >= 19 * unknown);
 }

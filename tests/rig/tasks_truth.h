@@ -20,7 +20,7 @@
 #define TASKS_ENOUGH 300
 
 struct tasks_tally {
-	unsigned long told, known, wrong;         /* told: the chain identifies the task */
+	unsigned long identified, known, wrong;   /* identified: the chain identifies the task */
 	unsigned long images_right, images_wrong; /* addresses in tasks */
 	unsigned long code, code_right;           /* samples in the program's own code */
 	unsigned long in[TASKS_IMAGES];           /* those in each image */
@@ -34,7 +34,7 @@ void tasks_truth_count_samples(const char *directory, struct tasks_tally *tally)
 void tasks_truth_count_code(const char *directory, struct tasks_tally *tally);
 
 /* The same for those with a function's symbol. */
-void tasks_truth_count_names(const char *directory, struct tasks_tally *tally);
+void tasks_truth_count_symbols(const char *directory, struct tasks_tally *tally);
 
 /*
  * All images are completely in guest memory, whatever their file system and path: each must be read

@@ -62,14 +62,15 @@ static void check_report(const struct remap_truth *tally)
 	for (unsigned int image = 1; image < REMAP_IMAGES; image++) {
 		unsigned long named =
 			count_function(EMPTY_HOME, "right", remap_images[image], "^spin_");
-		unsigned long told = count_function(HOME, "none", remap_images[image], "^spin_");
+		unsigned long symbolized =
+			count_function(HOME, "none", remap_images[image], "^spin_");
 
 		CHECK_EQUAL(named + count_function(EMPTY_HOME, "right", remap_images[image], "^0x"),
 			    tally->of_image[image]);
 		CHECK(named >= tally->of_image[image] / 2);
 		CHECK_EQUAL(count_function(EMPTY_HOME, "wrong", remap_images[image], "^spin_"), 0);
-		CHECK(told == named || !told);
-		functions += told;
+		CHECK(symbolized == named || !symbolized);
+		functions += symbolized;
 	}
 	CHECK_EQUAL(tally->functions, functions);
 	for (unsigned int image = 1; image < REMAP_IMAGES; image++) {
@@ -87,7 +88,7 @@ static void check_report(const struct remap_truth *tally)
 static void check_samples(const struct remap_truth *tally)
 {
 	printf("%lu samples in the right image, %lu in a wrong one, %lu unknown; programs with the right name %lu, a wrong one %lu\n",
-	       tally->right, tally->wrong, tally->untold, tally->named, tally->misnamed);
+	       tally->right, tally->wrong, tally->unknown, tally->named, tally->misnamed);
 	CHECK_EQUAL(tally->misnamed, 0);
 }
 
@@ -172,9 +173,8 @@ TEST(agent_truth, no_sample_is_attributed_to_a_wrong_image)
 	for (unsigned int image = 1; image < 5; image++)
 		CHECK(tally.of_image[image] > 0);
 	printf("%lu samples are of a program that runs for 5 ms\n", tally.of_image[REMAP_BRIEF]);
-	CHECK(tally.untold < tally.right);
-	printf("the agent symbolized %lu of %lu samples\n", tally.functions,
-	       tally.right);
+	CHECK(tally.unknown < tally.right);
+	printf("the agent symbolized %lu of %lu samples\n", tally.functions, tally.right);
 	if (!tally.functions)
 		SKIP("this machine stalls too often: no symbol table arrived in time");
 }

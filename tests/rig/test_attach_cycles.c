@@ -68,7 +68,7 @@ static const struct modes guests_view = { PERF_RECORD_MISC_USER, PERF_RECORD_MIS
 static const struct modes hosts_view = { PERF_RECORD_MISC_GUEST_USER, PERF_RECORD_MISC_GUEST_KERNEL,
 					 PERF_RECORD_MISC_USER, PERF_RECORD_MISC_KERNEL };
 
-struct seen {
+struct shares {
 	const struct modes *modes;
 	struct symbols *image;
 	double of[PARTS], all, squares; /* cycles by part, all, sum of the squares */
@@ -78,11 +78,11 @@ struct seen {
 	uint64_t wrong_level, wrong_side; /* samples whose image or address contradicts the part */
 };
 
-static int part_of(const struct seen *seen, uint64_t address)
+static int part_of(const struct shares *shares, uint64_t address)
 {
 	struct symbol symbol;
 
-	if (symbols_find(seen->image, address, &symbol))
+	if (symbols_find(shares->image, address, &symbol))
 		for (int i = 0; i < PARTS; i++)
 			if (!strcmp(symbol.name, parts[i].function))
 				return i;
@@ -90,65 +90,66 @@ static int part_of(const struct seen *seen, uint64_t address)
 }
 
 /* In the chain: a marker of the space, the address itself, the return address. */
-static bool is_called(const struct seen *seen, const struct perf_data_sample *sample)
+static bool is_called(const struct shares *shares, const struct perf_data_sample *sample)
 {
 	struct symbol symbol;
 
 	return sample->callchain_size >= 3 &&
-	       symbols_find(seen->image, sample->callchain[2] - 1, &symbol) &&
+	       symbols_find(shares->image, sample->callchain[2] - 1, &symbol) &&
 	       !strcmp(symbol.name, "user_works");
 }
 
-static void add_guest_sample(struct seen *seen, const struct perf_data_sample *sample, bool kernel)
+static void add_guest_sample(struct shares *shares, const struct perf_data_sample *sample,
+			     bool kernel)
 {
-	const int part = part_of(seen, sample->ip);
+	const int part = part_of(shares, sample->ip);
 	const double weight = (double)sample->period;
 
-	seen->wrong_side += sample->ip >> 63;
+	shares->wrong_side += sample->ip >> 63;
 	if (part < 0)
 		return;
-	seen->wrong_level += parts[part].kernel != kernel;
-	seen->of[part] += weight;
-	seen->all += weight;
-	seen->squares += weight * weight;
-	seen->samples++;
+	shares->wrong_level += parts[part].kernel != kernel;
+	shares->of[part] += weight;
+	shares->all += weight;
+	shares->squares += weight * weight;
+	shares->samples++;
 	if (!kernel) {
-		seen->user_samples++;
-		seen->called += is_called(seen, sample);
+		shares->user_samples++;
+		shares->called += is_called(shares, sample);
 	}
 }
 
 static int add_sample(void *context, const struct perf_data_sample *sample)
 {
-	struct seen *seen = context;
-	const struct modes *modes = seen->modes;
+	struct shares *shares = context;
+	const struct modes *modes = shares->modes;
 
 	if (sample->misc == modes->guest_user || sample->misc == modes->guest_kernel) {
-		add_guest_sample(seen, sample, sample->misc == modes->guest_kernel);
+		add_guest_sample(shares, sample, sample->misc == modes->guest_kernel);
 		return 0;
 	}
 	CHECK(sample->misc == modes->host_user || sample->misc == modes->host_kernel);
-	seen->host_samples++;
-	seen->host += (double)sample->period;
+	shares->host_samples++;
+	shares->host += (double)sample->period;
 	if (modes->host_user != modes->host_kernel)
-		seen->wrong_side += (sample->ip >> 63) != (sample->misc == modes->host_kernel);
+		shares->wrong_side += (sample->ip >> 63) != (sample->misc == modes->host_kernel);
 	return 0;
 }
 
 /* Number of samples of equal weight with the same precision (Kish). */
-static double effective(const struct seen *seen)
+static double effective(const struct shares *shares)
 {
-	return seen->squares > 0 ? seen->all * seen->all / seen->squares : 0;
+	return shares->squares > 0 ? shares->all * shares->all / shares->squares : 0;
 }
 
-static double share_of(const struct seen *seen, int part)
+static double share_of(const struct shares *shares, int part)
 {
-	return seen->all > 0 ? 100 * seen->of[part] / seen->all : 0;
+	return shares->all > 0 ? 100 * shares->of[part] / shares->all : 0;
 }
 
-static bool read_file(struct seen *seen, const char *name, uint32_t type, const char *event)
+static bool read_file(struct shares *shares, const char *name, uint32_t type, const char *event)
 {
-	const struct perf_data_events events = { .sample = add_sample, .context = seen };
+	const struct perf_data_events events = { .sample = add_sample, .context = shares };
 	struct perf_data_reader *reader;
 	char path[64];
 
@@ -164,34 +165,36 @@ static bool read_file(struct seen *seen, const char *name, uint32_t type, const 
 	return true;
 }
 
-static void show(const char *name, const struct seen *seen)
+static void show(const char *name, const struct shares *shares)
 {
 	printf("%-5s", name);
 	for (int i = 0; i < PARTS; i++)
-		printf(" %5.1f %%", share_of(seen, i));
+		printf(" %5.1f %%", share_of(shares, i));
 	printf(" of %llu samples, worth %.0f; outside of the guest %.1f %%, %llu samples; "
 	       "%llu callers of %llu at CPL3\n",
-	       (unsigned long long)seen->samples, effective(seen),
-	       100 * seen->host / (seen->host + seen->all), (unsigned long long)seen->host_samples,
-	       (unsigned long long)seen->called, (unsigned long long)seen->user_samples);
+	       (unsigned long long)shares->samples, effective(shares),
+	       100 * shares->host / (shares->host + shares->all),
+	       (unsigned long long)shares->host_samples, (unsigned long long)shares->called,
+	       (unsigned long long)shares->user_samples);
 }
 
 /* Fewer samples prove nothing. */
 #define SAMPLES_MIN 30
 
-static void check_seen(const char *name, const struct seen *seen)
+static void check_seen(const char *name, const struct shares *shares)
 {
-	CHECK(seen->samples >= SAMPLES_MIN);
-	CHECK(seen->host_samples > 0);
-	CHECK_EQUAL(seen->wrong_level, 0);
-	CHECK_EQUAL(seen->wrong_side, 0);
-	for (int i = 0; i < PARTS && effective(seen) > 0; i++) {
+	CHECK(shares->samples >= SAMPLES_MIN);
+	CHECK(shares->host_samples > 0);
+	CHECK_EQUAL(shares->wrong_level, 0);
+	CHECK_EQUAL(shares->wrong_side, 0);
+	for (int i = 0; i < PARTS && effective(shares) > 0; i++) {
 		const double share = parts[i].share;
-		const double bound = 5 * sqrt(share * (100 - share) / effective(seen));
+		const double bound = 5 * sqrt(share * (100 - share) / effective(shares));
 
-		if (fabs(share_of(seen, i) - share) > bound)
-			FAIL_TEST("%s: %s has %.1f %%, the truth is %.1f, the deviation by chance %.1f", name,
-				  parts[i].function, share_of(seen, i), share, bound);
+		if (fabs(share_of(shares, i) - share) > bound)
+			FAIL_TEST(
+				"%s: %s has %.1f %%, the truth is %.1f, the deviation by chance %.1f",
+				name, parts[i].function, share_of(shares, i), share, bound);
 	}
 }
 
@@ -213,56 +216,56 @@ static const char *log_of(const char *name)
 	return text;
 }
 
-static void check_said(const char *name, const char *text)
+static void check_log(const char *name, const char *text)
 {
 	if (!strstr(log_of(name), text))
 		FAIL_TEST("the log of attach %s has no '%s': %s", name, text, log_of(name));
 }
 
 static void check_way(const char *name, const struct modes *modes, uint32_t type, const char *event,
-		      struct seen *seen)
+		      struct shares *shares)
 {
-	*seen = (struct seen){ .modes = modes };
+	*shares = (struct shares){ .modes = modes };
 	REQUIRE_EQUAL(
-		elf_symbols_load(&seen->image, IMAGE, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }),
+		elf_symbols_load(&shares->image, IMAGE, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }),
 		0);
-	if (read_file(seen, name, type, event))
-		show(name, seen);
-	symbols_free(seen->image);
+	if (read_file(shares, name, type, event))
+		show(name, shares);
+	symbols_free(shares->image);
 }
 
 static void check_perf(void)
 {
-	struct seen seen;
+	struct shares shares;
 
-	check_way("perf", &hosts_view, PERF_TYPE_HARDWARE, "cycles", &seen);
-	check_seen("perf", &seen);
-	check_said("perf", "by perf: ");
-	check_said("perf", "sampled by cycles");
+	check_way("perf", &hosts_view, PERF_TYPE_HARDWARE, "cycles", &shares);
+	check_seen("perf", &shares);
+	check_log("perf", "by perf: ");
+	check_log("perf", "sampled by cycles");
 }
 
 /* There is no frame at a function's first and last instruction. */
 static void check_auto(void)
 {
-	struct seen seen;
+	struct shares shares;
 
-	check_way("auto", &guests_view, PERF_TYPE_HARDWARE, "cycles", &seen);
-	check_seen("auto", &seen);
-	CHECK(seen.called >= seen.user_samples * 95 / 100);
-	check_said("auto", "by bpf: ");
-	check_said("auto", "sampled by cycles");
+	check_way("auto", &guests_view, PERF_TYPE_HARDWARE, "cycles", &shares);
+	check_seen("auto", &shares);
+	CHECK(shares.called >= shares.user_samples * 95 / 100);
+	check_log("auto", "by bpf: ");
+	check_log("auto", "sampled by cycles");
 }
 
 /* Cycles are sampled with a frequency, which the kernel limits; the clock has a period. */
 static void check_slow(void)
 {
-	struct seen seen;
+	struct shares shares;
 
-	check_way("slow", &guests_view, PERF_TYPE_SOFTWARE, "cpu-clock", &seen);
-	CHECK(seen.samples > 0);
-	CHECK_EQUAL(seen.wrong_level, 0);
-	check_said("slow", "the kernel limits cycle samples to 100 Hz, below 499");
-	check_said("slow", "sampled by cpu-clock");
+	check_way("slow", &guests_view, PERF_TYPE_SOFTWARE, "cpu-clock", &shares);
+	CHECK(shares.samples > 0);
+	CHECK_EQUAL(shares.wrong_level, 0);
+	check_log("slow", "the kernel limits cycle samples to 100 Hz, below 499");
+	check_log("slow", "sampled by cpu-clock");
 }
 
 /* Samples of the host by kvmscope run, and those in the loops of the nested guest. */

@@ -32,7 +32,7 @@ struct shares {
 	uint64_t guest, lost;              /* samples */
 };
 
-static int take_sample(void *context, const struct perf_data_sample *sample)
+static int add_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct shares *shares = context;
 	double period = (double)sample->period;
@@ -49,7 +49,7 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-static int take_lost(void *context, uint64_t count)
+static int add_lost(void *context, uint64_t count)
 {
 	struct shares *shares = context;
 
@@ -59,8 +59,8 @@ static int take_lost(void *context, uint64_t count)
 
 static void read_shares(const char *way, struct shares *shares)
 {
-	const struct perf_data_events events = { .sample = take_sample,
-						 .lost = take_lost,
+	const struct perf_data_events events = { .sample = add_sample,
+						 .lost = add_lost,
 						 .context = shares };
 	char path[64];
 
@@ -163,7 +163,7 @@ struct mixed {
 	double of[MIXED_PARTS], of_process[MIXED_PARTS]; /* ns */
 	uint64_t samples[MIXED_PARTS];                   /* of the processes */
 	uint64_t in_hash, whole; /* in hash_block(); those with callers up to main() */
-	uint64_t untold, wrong;  /* of no known process; of an impossible one */
+	uint64_t unknown, wrong; /* of no known process; of an impossible one */
 };
 
 static bool is_symbol(const struct profile_frame *frame, const char *symbol)
@@ -228,7 +228,7 @@ static void add_mixed(struct mixed *mixed, const struct profile_stack *stack)
 		mixed->whole += has_frame(stack, "main") ? stack->samples : 0;
 	}
 	if (!is_symbol(stack->frames[0], "[host]"))
-		*(known ? &mixed->wrong : &mixed->untold) +=
+		*(known ? &mixed->wrong : &mixed->unknown) +=
 			!known || is_wrong(stack) ? stack->samples : 0;
 }
 
@@ -247,7 +247,7 @@ static bool read_mixed(struct mixed *mixed)
 	profile_free(profile);
 	printf("%llu of %llu samples in hash_block() have all callers; %llu have no process, %llu a wrong one\n",
 	       (unsigned long long)mixed->whole, (unsigned long long)mixed->in_hash,
-	       (unsigned long long)mixed->untold, (unsigned long long)mixed->wrong);
+	       (unsigned long long)mixed->unknown, (unsigned long long)mixed->wrong);
 	return true;
 }
 
@@ -263,7 +263,7 @@ TEST(attach_intel, bpf_finds_processes_and_call_chains_of_debian)
 	REQUIRE(run_in_rig());
 	REQUIRE(read_mixed(&mixed));
 	CHECK_EQUAL(mixed.wrong, 0);
-	CHECK(mixed.untold <= 100);
+	CHECK(mixed.unknown <= 100);
 	CHECK(mixed.in_hash > 50);
 	CHECK(mixed.whole >= 0.95 * (double)mixed.in_hash);
 	for (size_t i = 0; i < MIXED_PARTS; i++) {
@@ -271,8 +271,8 @@ TEST(attach_intel, bpf_finds_processes_and_call_chains_of_debian)
 		double bound = fmax(
 			5, 5 * sqrt(true_share * (100 - true_share) / (double)mixed.samples[i]));
 
-		printf("%-6s %5.1f %% of %llu samples, the truth is %.0f %%\n", parts[i].comm, share,
-		       (unsigned long long)mixed.samples[i], true_share);
+		printf("%-6s %5.1f %% of %llu samples, the truth is %.0f %%\n", parts[i].comm,
+		       share, (unsigned long long)mixed.samples[i], true_share);
 		CHECK(mixed.samples[i] > 100);
 		CHECK(fabs(share - true_share) <= bound);
 	}

@@ -168,8 +168,9 @@ static void check_shares(const char *vm, enum way way, const struct shares *shar
 
 	for (int i = 0; i < PARTS && effective(shares) >= least; i++)
 		if (fabs(share_of(shares, i) - truth[i]) > bound_for(shares, truth[i]))
-			FAIL_TEST("%s with %s: part %d has %.1f %% of the samples, the truth is %.1f %%",
-				  vm, ways[way], i, share_of(shares, i), truth[i]);
+			FAIL_TEST(
+				"%s with %s: part %d has %.1f %% of the samples, the truth is %.1f %%",
+				vm, ways[way], i, share_of(shares, i), truth[i]);
 }
 
 /* PCI virtio, as libvirt configures it. */
@@ -481,7 +482,7 @@ static void add_cgroup(struct places *places, const struct profile_stack *stack,
 		*stack->cgroup && strcmp(stack->cgroup, expected) != 0 ? stack->samples : 0;
 }
 
-static void add_place(struct places *places, const struct profile_stack *stack)
+static void add_address(struct places *places, const struct profile_stack *stack)
 {
 	const struct profile_frame *leaf = stack->frames[0];
 	bool of_workload = !strcmp(stack->comm, "workload"), ends_there;
@@ -503,7 +504,7 @@ static void add_place(struct places *places, const struct profile_stack *stack)
 		places->wrong += stack->samples;
 }
 
-static bool read_places(struct places *places, const char *path)
+static bool read_addresses(struct places *places, const char *path)
 {
 	const struct profile_options options = { .input = path,
 						 .sources.buildid_dir = DIRECTORY "/.debug",
@@ -519,7 +520,7 @@ static bool read_places(struct places *places, const char *path)
 		return false;
 	}
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
-		add_place(places, profile_stack(profile, i));
+		add_address(places, profile_stack(profile, i));
 	profile_free(profile);
 	symbols_free(program);
 	printf("%s: %llu of %llu samples in system calls of its process, %llu of %llu in user space of its program, "
@@ -531,11 +532,11 @@ static bool read_places(struct places *places, const char *path)
 	return true;
 }
 
-static void check_places(const char *path)
+static void check_addresses(const char *path)
 {
 	struct places places;
 
-	REQUIRE(read_places(&places, path));
+	REQUIRE(read_addresses(&places, path));
 	CHECK_EQUAL(places.wrong, 0);
 	if (places.calls > FEW)
 		CHECK(places.of_workload >= places.calls * 95 / 100);
@@ -551,16 +552,16 @@ TEST(attach_rig, processes_and_programs_of_debian_in_a_domain_are_attributed)
 	RIG_REQUIRED();
 	if (!run_in_rig())
 		return;
-	check_places(DIRECTORY "/domain-bpf.data");
-	check_places(DIRECTORY "/domain-ptrace.data");
+	check_addresses(DIRECTORY "/domain-bpf.data");
+	check_addresses(DIRECTORY "/domain-ptrace.data");
 }
 
 static void check_agent(const char *vm, enum way way)
 {
 	json_t *summary = read_summary(vm, way), *agent = json_object_get(summary, "agent");
 
-	printf("%s-%s: the agent sent %lld records, its clock is accurate to %.0f us\n", vm, ways[way],
-	       (long long)json_integer_value(json_object_get(agent, "records")),
+	printf("%s-%s: the agent sent %lld records, its clock is accurate to %.0f us\n", vm,
+	       ways[way], (long long)json_integer_value(json_object_get(agent, "records")),
 	       json_number_value(json_object_get(agent, "clock_error_us")));
 	CHECK(json_integer_value(json_object_get(agent, "sessions")) > 0);
 	CHECK(json_integer_value(json_object_get(agent, "records")) > 0);
@@ -575,9 +576,9 @@ TEST(attach_rig, agent_in_a_domain_works_with_bpf_and_ptrace)
 		return;
 	check_agent("life", BPF);
 	check_agent("agent", PTRACE);
-	check_places(DIRECTORY "/life-bpf.data.1");
-	check_places(DIRECTORY "/life-ptrace.data.1");
-	check_places(DIRECTORY "/agent-ptrace.data");
+	check_addresses(DIRECTORY "/life-bpf.data.1");
+	check_addresses(DIRECTORY "/life-ptrace.data.1");
+	check_addresses(DIRECTORY "/agent-ptrace.data");
 }
 
 /* Across a reset, and with a hot-plugged vCPU. */
@@ -593,7 +594,7 @@ struct life {
 #define MODULES   0xffffffffc0000000ull
 #define FIRMWARE  (1ull << 20)
 
-static int see_mapping(void *context, const struct perf_data_mapping_event *mapping)
+static int add_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
 	struct life *life = context;
 
@@ -604,13 +605,13 @@ static int see_mapping(void *context, const struct perf_data_mapping_event *mapp
 
 static void read_text(const char *path, struct life *life)
 {
-	const struct perf_data_events events = { .mapping = see_mapping, .context = life };
+	const struct perf_data_events events = { .mapping = add_mapping, .context = life };
 
 	recording_replay(path, &events);
 }
 
 /* Frames with kernel functions must be at addresses of that kernel or its modules. */
-static void see_stack(struct life *life, const struct profile_stack *stack)
+static void add_life_stack(struct life *life, const struct profile_stack *stack)
 {
 	const struct profile_frame *leaf = stack->frames[0];
 
@@ -626,7 +627,7 @@ static void see_stack(struct life *life, const struct profile_stack *stack)
 		life->wrong += stack->samples;
 }
 
-static void read_life(const char *path, struct life *life)
+static void read_lifetime(const char *path, struct life *life)
 {
 	const struct profile_options options = { .input = path,
 						 .sources.buildid_dir = DIRECTORY "/.debug",
@@ -637,7 +638,7 @@ static void read_life(const char *path, struct life *life)
 	read_text(path, life);
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
-		see_stack(life, profile_stack(profile, i));
+		add_life_stack(life, profile_stack(profile, i));
 	profile_free(profile);
 }
 
@@ -650,7 +651,7 @@ struct turns {
 	uint64_t of[2][3];
 };
 
-static int see_turn(void *context, const struct perf_data_sample *sample)
+static int count_turn(void *context, const struct perf_data_sample *sample)
 {
 	struct turns *turns = context;
 
@@ -663,7 +664,7 @@ static int see_turn(void *context, const struct perf_data_sample *sample)
 static void check_turns(const char *path)
 {
 	struct turns turns = { 0 };
-	const struct perf_data_events events = { .sample = see_turn, .context = &turns };
+	const struct perf_data_events events = { .sample = count_turn, .context = &turns };
 	FILE *file = fopen(DIRECTORY "/life-without", "re");
 	double gone, back;
 
@@ -708,11 +709,11 @@ static bool read_texts(uint64_t text[2])
 	return count == 2;
 }
 
-static void check_life(const char *path, uint64_t text, bool has_second)
+static void check_lifetime(const char *path, uint64_t text, bool has_second)
 {
 	struct life life;
 
-	read_life(path, &life);
+	read_lifetime(path, &life);
 	printf("%s: %llu samples with a symbol of its kernel, %llu on the second vCPU, %llu in firmware\n",
 	       path, (unsigned long long)life.named, (unsigned long long)life.second,
 	       (unsigned long long)life.firmware);
@@ -733,10 +734,10 @@ TEST(attach_rig, reset_and_hot_plugged_vcpu_are_followed)
 		return;
 	REQUIRE(read_texts(text));
 	CHECK(text[0] != text[1]);
-	check_life(DIRECTORY "/life-bpf.data", text[0], false);
-	check_life(DIRECTORY "/life-bpf.data.1", text[1], true);
-	check_life(DIRECTORY "/life-perf.data", text[0], false);
-	check_life(DIRECTORY "/life-perf.data.1", text[1], true);
-	check_life(DIRECTORY "/life-ptrace.data", text[0], false);
-	check_life(DIRECTORY "/life-ptrace.data.1", text[1], true);
+	check_lifetime(DIRECTORY "/life-bpf.data", text[0], false);
+	check_lifetime(DIRECTORY "/life-bpf.data.1", text[1], true);
+	check_lifetime(DIRECTORY "/life-perf.data", text[0], false);
+	check_lifetime(DIRECTORY "/life-perf.data.1", text[1], true);
+	check_lifetime(DIRECTORY "/life-ptrace.data", text[0], false);
+	check_lifetime(DIRECTORY "/life-ptrace.data.1", text[1], true);
 }

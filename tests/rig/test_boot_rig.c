@@ -57,7 +57,7 @@ static void check_count(const struct rig_result *result, const char *what, const
 
 static void boots(const char *version, const char *options)
 {
-	static const char *const said_twice[] = {
+	static const char *const printed_twice[] = {
 		"guest-init: up",       "disk dataX",
 		"read-only 0 1",        "port org.kvmscope.agent.0",
 		"got to the guest",     "entropy virtio_rng",
@@ -74,8 +74,8 @@ static void boots(const char *version, const char *options)
 	CHECK_EQUAL(result.status, 0);
 	check_contains(&result, version, "cpus 1\r\n");
 	check_contains(&result, version, "cpus 4\r\n");
-	for (size_t i = 0; i < sizeof(said_twice) / sizeof(*said_twice); i++)
-		check_count(&result, version, said_twice[i], 2);
+	for (size_t i = 0; i < sizeof(printed_twice) / sizeof(*printed_twice); i++)
+		check_count(&result, version, printed_twice[i], 2);
 	rig_result_free(&result);
 }
 

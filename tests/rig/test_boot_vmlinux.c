@@ -40,8 +40,8 @@ static void boots(const char *version, const char *protocols, int number)
 	CHECK_EQUAL(result.status, 0);
 	if (count(result.output, "cpus 2\r\n") != number ||
 	    count(result.output, "guest-init: status 0") != number)
-		FAIL_TEST("Linux %s by %s did not boot:\n%s\n%s", version, protocols,
-			  result.output, result.errors);
+		FAIL_TEST("Linux %s by %s did not boot:\n%s\n%s", version, protocols, result.output,
+			  result.errors);
 	rig_result_free(&result);
 }
 

@@ -56,7 +56,7 @@ static void count(struct tally *tally, const char *comm, const char *symbol,
 		tally->unknown += samples;
 }
 
-static void see(void *context, const struct script_sample *sample)
+static void count_line(void *context, const struct script_sample *sample)
 {
 	const struct script_frame *leaf = &sample->frames[0];
 	const char *symbol = strcmp(leaf->symbol, "[unknown]") ? leaf->symbol : NULL;
@@ -67,8 +67,8 @@ static void see(void *context, const struct script_sample *sample)
 
 static void check(const char *what, const struct tally *tally)
 {
-	printf("%s: %lu samples in BPF programs have the right symbol, %lu a wrong one, %lu none\n", what,
-	       tally->right + tally->wrong, tally->wrong, tally->unknown);
+	printf("%s: %lu samples in BPF programs have the right symbol, %lu a wrong one, %lu none\n",
+	       what, tally->right + tally->wrong, tally->wrong, tally->unknown);
 	CHECK_EQUAL(tally->wrong, 0);
 	CHECK(tally->right >= ENOUGH);
 	/*
@@ -84,7 +84,7 @@ static void check_perf(const char *directory, const char *file)
 	char environment[128];
 
 	snprintf(environment, sizeof(environment), "HOME=$PWD/%s", directory);
-	perf_script_read(environment, file, "", see, &tally);
+	perf_script_read(environment, file, "", count_line, &tally);
 	check("perf", &tally);
 }
 

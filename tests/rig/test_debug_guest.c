@@ -218,15 +218,15 @@ static struct rig_result read_run(const char *directory, const char *name)
  */
 static void check_guest(const char *directory, const char *name)
 {
-	struct rig_result alone = read_run(directory, "alone"), beside = read_run(directory, name);
+	struct rig_result alone = read_run(directory, "alone"), watched = read_run(directory, name);
 
 	check_cases(alone.output);
-	CHECK_STRING(beside.output, alone.output);
-	check_hits(beside.output, beside.errors);
+	CHECK_STRING(watched.output, alone.output);
+	check_hits(watched.output, watched.errors);
 	if (!strcmp(name, "bpf"))
-		CHECK(strstr(beside.errors, "sampled by bpf"));
+		CHECK(strstr(watched.errors, "sampled by bpf"));
 	rig_result_free(&alone);
-	rig_result_free(&beside);
+	rig_result_free(&watched);
 }
 
 static void check_skipped_runs(const char *directory)

@@ -39,7 +39,7 @@
 #define TICK_US 4000
 
 /* The number on the line that begins with NAME, searched from AT; NaN: not found. */
-static double number_behind(const char *at, const char *name)
+static double number_after(const char *at, const char *name)
 {
 	const char *found = strstr(at, name);
 	double number;
@@ -47,12 +47,12 @@ static double number_behind(const char *at, const char *name)
 	return found && sscanf(found + strlen(name), "%lf", &number) == 1 ? number : NAN;
 }
 
-static double said(const char *output, const char *what)
+static double value_of(const char *output, const char *what)
 {
 	char name[64];
 
 	snprintf(name, sizeof(name), "guest-perf: %s ", what);
-	return number_behind(output, name);
+	return number_after(output, name);
 }
 
 /*
@@ -61,8 +61,8 @@ static double said(const char *output, const char *what)
  */
 static void check_all_cycles(const char *output)
 {
-	double ran = said(output, "all cpu-clock") - 10 * said(output, "away");
-	double share = said(output, "all cycles") / (ran * said(output, "mhz") * 1e3);
+	double ran = value_of(output, "all cpu-clock") - 10 * value_of(output, "away");
+	double share = value_of(output, "all cycles") / (ran * value_of(output, "mhz") * 1e3);
 
 	printf("the guest ran for %.0f ms; its cycles are %.2f %% of that\n", ran, 100 * share);
 	CHECK(share > 0.98);
@@ -76,9 +76,10 @@ static void check_all_cycles(const char *output)
  */
 static void check_task_cycles(const char *output)
 {
-	double clock = said(output, "stat task-clock"), stolen = 10 * said(output, "steal");
-	double switches = said(output, "stat context-switches") * said(output, "switch") / 1e3;
-	double counted = said(output, "stat cycles") / (said(output, "mhz") * 1e3);
+	double clock = value_of(output, "stat task-clock"), stolen = 10 * value_of(output, "steal");
+	double switches =
+		value_of(output, "stat context-switches") * value_of(output, "switch") / 1e3;
+	double counted = value_of(output, "stat cycles") / (value_of(output, "mhz") * 1e3);
 
 	printf("task-clock %.0f ms, %.0f stolen, %.0f in switches; its cycles are %.0f ms\n", clock,
 	       stolen, switches, counted);
@@ -100,7 +101,7 @@ static double truth_of_record(const char *output)
 {
 	const char *counted = strstr(output, "guest-perf: all cpu-clock");
 
-	return counted ? number_behind(counted, "hash_block=") : NAN;
+	return counted ? number_after(counted, "hash_block=") : NAN;
 }
 
 /*
@@ -114,23 +115,23 @@ static double share_bound(double share, double count)
 /* EXACT: in this emulator the machine's load does not affect the time between two samples. */
 static void check_record(const char *output, bool exact)
 {
-	double hash = said(output, "hash"), count = hash + said(output, "sort");
+	double hash = value_of(output, "hash"), count = hash + value_of(output, "sort");
 	double truth = truth_of_record(output);
 
 	printf("%.0f samples, %.0f with callers; hash_block %.3f of %.0f, the truth is %.3f\n",
-	       said(output, "samples"), said(output, "chains"), hash / count, count, truth);
+	       value_of(output, "samples"), value_of(output, "chains"), hash / count, count, truth);
 	CHECK(count >= SAMPLES_MIN);
-	CHECK(said(output, "chains") >= hash);
+	CHECK(value_of(output, "chains") >= hash);
 	CHECK(fabs(hash / count - truth) < share_bound(truth, exact ? count : SAMPLES_MIN));
 }
 
 /* Apart from perf top itself. */
 static void check_top(const char *output)
 {
-	printf("perf top: %.1f %% in hash_block\n", said(output, "top"));
+	printf("perf top: %.1f %% in hash_block\n", value_of(output, "top"));
 	if (strstr(output, "guest-perf: shown"))
 		FAIL_TEST("perf top: %.3000s", strstr(output, "guest-perf: shown"));
-	CHECK(said(output, "top") > 5);
+	CHECK(value_of(output, "top") > 5);
 }
 
 static void check(const struct rig_result *result, bool exact)
@@ -151,7 +152,7 @@ static void check(const struct rig_result *result, bool exact)
 	check_record(output, exact);
 	check_top(output);
 	/* The profile from outside continues during the test. */
-	CHECK(number_behind(result->errors, "passed on\nkvmscope: ") > 60);
+	CHECK(number_after(result->errors, "passed on\nkvmscope: ") > 60);
 }
 
 /*
@@ -164,8 +165,7 @@ static void check_overflows(const char *errors)
 	unsigned int lines = 0;
 
 	for (const char *at = errors; (at = strstr(at, line)); at += sizeof(line), lines++) {
-		double average = number_behind(at, line),
-		       most = number_behind(at, "on average and ");
+		double average = number_after(at, line), most = number_after(at, "on average and ");
 
 		printf("overflows were reported with a delay of %.0f us on average, %.0f us at most\n",
 		       average, most);
@@ -218,7 +218,8 @@ TEST(guest_perf, guest_perf_counts_and_records_on_kvm_intel)
 		   "build/rig/guest-perf-intel.data", kernel, initrd, disk);
 	check(&result, true);
 	check_overflows(result.errors);
-	CHECK(fabs(said(result.output, "stat ref-cycles") / said(result.output, "stat cycles") -
+	CHECK(fabs(value_of(result.output, "stat ref-cycles") /
+			   value_of(result.output, "stat cycles") -
 		   1) < 0.02);
 	rig_result_free(&result);
 }

@@ -23,7 +23,7 @@ struct sample_lines {
 	bool of_call, to_entry;
 };
 
-static void take_frame(struct kernel_samples *samples, struct sample_lines *sample,
+static void read_frame(struct kernel_samples *samples, struct sample_lines *sample,
 		       unsigned long long address, const char *symbol)
 {
 	if (!sample->depth++ && address >> 63) {
@@ -52,7 +52,7 @@ static struct kernel_samples read_script(char *text)
 
 	while ((line = strsep(&text, "\n"))) {
 		if (sscanf(line, " %llx %511s", &address, symbol) == 2)
-			take_frame(&samples, &sample, address, symbol);
+			read_frame(&samples, &sample, address, symbol);
 		else
 			sample = (struct sample_lines){ 0 };
 	}

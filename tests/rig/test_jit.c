@@ -56,7 +56,7 @@ struct node_tally {
 	unsigned int pid;
 	double truth[3]; /* shares of the hot functions, as the program printed them */
 	unsigned long jit, named, hot[3];
-	unsigned long behind; /* the first symbolized one, with its symbol */
+	unsigned long after_first; /* the first symbolized one, with its symbol */
 };
 
 struct tallies {
@@ -164,7 +164,7 @@ static void count_node(struct node_tally *node, const struct script_frame *leaf)
 {
 	node->jit++;
 	node->named += is_in(leaf, "jitted-");
-	node->behind += node->named > 0;
+	node->after_first += node->named > 0;
 	for (int i = 0; i < 3; i++)
 		node->hot[i] +=
 			!strncmp(leaf->symbol, "JS:", 3) && strstr(leaf->symbol, node_hot[i]);
@@ -278,11 +278,11 @@ static void check_run(const struct tally *tally, const char *what, bool agent)
 static void check_node(const struct node_tally *node, const char *what, bool agent)
 {
 	printf("node, %s: %lu samples in its code, %lu of them symbolized, of %lu after the first symbolized one\n",
-	       what, node->jit, node->named, node->behind);
+	       what, node->jit, node->named, node->after_first);
 	CHECK(node->named * 100 >= node->jit * 75);
 	/* The agent keeps the map open to the end; the last scan from outside is earlier. */
 	if (agent)
-		CHECK(node->named * 100 >= node->behind * 98);
+		CHECK(node->named * 100 >= node->after_first * 98);
 	check_shares(node_hot, node->hot, node->truth);
 }
 

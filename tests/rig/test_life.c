@@ -41,7 +41,7 @@ struct seen {
 	uint64_t other_kernel;
 };
 
-static int see_sample(void *context, const struct perf_data_sample *sample)
+static int add_sample(void *context, const struct perf_data_sample *sample)
 {
 	bool unnamed = sample->misc == PERF_RECORD_MISC_CPUMODE_UNKNOWN;
 	struct seen *seen = context;
@@ -55,7 +55,7 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-static int see_mapping(void *context, const struct perf_data_mapping_event *mapping)
+static int add_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
 	struct seen *seen = context;
 
@@ -75,8 +75,8 @@ static struct seen read_recording(const char *path)
 		FAIL_TEST("cannot read %s", path);
 		return seen;
 	}
-	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = see_sample,
-									     .mapping = see_mapping,
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .sample = add_sample,
+									     .mapping = add_mapping,
 									     .context = &seen }),
 		    0);
 	seen.other_kernel = perf_data_reader_summary(reader)->losses.counts[LOSS_OTHER_KERNEL];
@@ -130,7 +130,7 @@ static int count_records(const char *file, const char *pattern)
  * The second that the guest spends in a system call is symbolized in each boot: some ten samples
  * each, which come in bursts.
  */
-static void check_names(const struct place *place, const char *file)
+static void check_symbols(const struct place *place, const char *file)
 {
 	struct rig_result result;
 
@@ -159,7 +159,7 @@ static void check_boot(const struct place *place, const char *output, unsigned i
 	CHECK_EQUAL(seen->hits[3], truth(output, boots[boot], "chosen")); /* comm= */
 	CHECK_EQUAL(seen->unnamed_hits, 0);
 	CHECK(seen->unnamed >= seen->other_kernel); /* modules may have been unloaded */
-	check_names(place, place->files[boot]);
+	check_symbols(place, place->files[boot]);
 }
 
 /*

@@ -24,7 +24,7 @@ static const char *const prefixes[] = { "md4_", "michael_" };
 static const char *const images[] = { "([md4])", "([michael_mic])" };
 
 struct tally {
-	unsigned long of_image[2], of_function[2], untold[2], wrong;
+	unsigned long of_image[2], of_function[2], unknown[2], wrong;
 };
 
 static void count(struct tally *tally, unsigned int module, const char *function, const char *image)
@@ -40,7 +40,7 @@ static void count(struct tally *tally, unsigned int module, const char *function
 	}
 	tally->of_function[module] += is_named;
 	tally->of_image[module] += !strcmp(image, images[module]);
-	tally->untold[module] += !is_named && strcmp(image, images[module]) != 0;
+	tally->unknown[module] += !is_named && strcmp(image, images[module]) != 0;
 }
 
 /*
@@ -73,7 +73,7 @@ static struct tally check(const char *who, const char *command, unsigned long lo
 	for (unsigned int module = 0; module < 2; module++)
 		printf("%s: %s has %lu samples in its image, %lu in its functions, %lu unsymbolized\n",
 		       who, names[module], tally.of_image[module], tally.of_function[module],
-		       tally.untold[module]);
+		       tally.unknown[module]);
 	CHECK_EQUAL(tally.wrong, 0);
 	return tally;
 }
@@ -203,7 +203,7 @@ static int add(struct moments *moments, const struct moment *moment)
 	return 0;
 }
 
-static int see_sample(void *context, const struct perf_data_sample *sample)
+static int add_sample(void *context, const struct perf_data_sample *sample)
 {
 	const struct moment moment = { .time = sample->time,
 				       .address = sample->address,
@@ -212,7 +212,7 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	return sample->event == 1 ? add(context, &moment) : 0;
 }
 
-static int see_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
+static int add_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
 {
 	const struct moment moment = { .time = time, .stopped = stopped };
 
@@ -252,8 +252,8 @@ static void see(struct seen *seen, const struct moment *moment)
 static struct seen read_hits(void)
 {
 	static struct moments moments;
-	struct perf_data_events events = { .sample = see_sample,
-					   .throttled = see_throttled,
+	struct perf_data_events events = { .sample = add_sample,
+					   .throttled = add_throttled,
 					   .context = &moments };
 	struct seen seen = { 0 };
 
@@ -266,7 +266,7 @@ static struct seen read_hits(void)
 }
 
 /* The addresses that the guest prints; COUNT of them. */
-static unsigned int read_places(const char *output, unsigned long long places[2])
+static unsigned int read_addresses(const char *output, unsigned long long places[2])
 {
 	static const char line[] = "modules: " WATCHED " at ";
 	unsigned int count = 0;
@@ -292,7 +292,7 @@ TEST(module_truth, watch_is_disarmed_with_its_module_and_rearmed_at_its_new_addr
 	result = profile();
 	if (!result)
 		return;
-	REQUIRE_EQUAL(read_places(result->output, places), 2);
+	REQUIRE_EQUAL(read_addresses(result->output, places), 2);
 	seen = read_hits();
 	printf("at %#llx, then at %#llx: %lu hits of %d writes, stopped %lu times, started %lu times\n",
 	       places[0], places[1], seen.hits, 2 * WRITES, seen.stops, seen.starts);

@@ -50,8 +50,9 @@ static void check_symbols(const char *said)
 		     "[ $(wc -l < " DIRECTORY "/functions) -gt 30000 ] && sort -u " DIRECTORY
 		     "/functions | md5sum | cut -c 1-32 | tr -d '\\n'");
 	if (strlen(result.output) != 32 || !strstr(said, result.output))
-		FAIL_TEST("the functions read from guest memory, %s, are not those of the guest: %s",
-			  result.output, said);
+		FAIL_TEST(
+			"the functions read from guest memory, %s, are not those of the guest: %s",
+			result.output, said);
 	rig_result_free(&result);
 }
 
@@ -62,32 +63,32 @@ static void check_symbols(const char *said)
 static void check_tasks(void)
 {
 	struct rig_result result;
-	unsigned long all, untold;
+	unsigned long all, unknown;
 
 	rig_run_here(
 		&result, 60,
 		"perf script -G -i " DIRECTORY "/perf.data -F comm 2> /dev/null | "
-		"awk '$1 == \"workload\" { begun = 1 } begun { all++; untold += $1 == \"vcpu\" } "
-		"END { print all + 0, untold + 0 }'");
-	REQUIRE_EQUAL(sscanf(result.output, "%lu %lu", &all, &untold), 2);
+		"awk '$1 == \"workload\" { begun = 1 } begun { all++; unknown += $1 == \"vcpu\" } "
+		"END { print all + 0, unknown + 0 }'");
+	REQUIRE_EQUAL(sscanf(result.output, "%lu %lu", &all, &unknown), 2);
 	rig_result_free(&result);
-	printf("5.4: %lu of %lu samples have no task\n", untold, all);
+	printf("5.4: %lu of %lu samples have no task\n", unknown, all);
 	CHECK(all >= ENOUGH);
-	CHECK(untold * 20 <= all);
+	CHECK(unknown * 20 <= all);
 }
 
 /*
  * The code of each of four programs is identified by its address (tests/rig/guest/remap.c), so the
  * sample's process and image must be that program's.
  */
-static void check_names(void)
+static void check_process_names(void)
 {
 	struct rig_result result;
 	struct remap_truth truth = remap_truth_read(DIRECTORY "/perf.data", DIRECTORY);
 	unsigned long right, wrong;
 
 	printf("5.4: %lu samples in their image, %lu in another, %lu unknown\n", truth.right,
-	       truth.wrong, truth.untold);
+	       truth.wrong, truth.unknown);
 	CHECK(truth.right > 0);
 	CHECK_EQUAL(truth.wrong, 0);
 	rig_run_here(
@@ -221,6 +222,6 @@ TEST(old_kernel, ubuntu_5_4_has_symbols_and_call_chains)
 	rig_result_free(&result);
 	system_call_chains_check("5.4", DIRECTORY);
 	check_tasks();
-	check_names();
+	check_process_names();
 	check_callers();
 }

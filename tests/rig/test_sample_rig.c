@@ -46,7 +46,7 @@ struct profile_text {
  * The beginnings of kernel chains other than system calls: exceptions, interrupts, kernel threads,
  * the idle loop, boot.
  */
-static bool is_other_root(const char *symbol)
+static bool is_known_root(const char *symbol)
 {
 	static const char *const roots[] = { "asm_",
 					     "ret_from_fork",
@@ -75,7 +75,7 @@ static int call_of(const char *symbol)
 	return -1;
 }
 
-static void take_frame(struct line_sample *sample, unsigned long long address, const char *symbol)
+static void read_frame(struct line_sample *sample, unsigned long long address, const char *symbol)
 {
 	if (!sample->depth++) {
 		sample->kernel = address >> 63;
@@ -86,7 +86,7 @@ static void take_frame(struct line_sample *sample, unsigned long long address, c
 	sample->interrupt = !strncmp(symbol, "sysvec_", 7) || !strcmp(symbol, "common_interrupt");
 	if (!strncmp(symbol, "entry_SYSCALL_64", 16))
 		sample->root = ROOT_SYSCALL;
-	else if (is_other_root(symbol) && sample->root != ROOT_SYSCALL)
+	else if (is_known_root(symbol) && sample->root != ROOT_SYSCALL)
 		sample->root = ROOT_OTHER;
 }
 
@@ -121,7 +121,7 @@ static struct profile_text read_script(const char *path, unsigned int cpus)
 		if (sscanf(line, " %7[A-Za-z] %lf: %lf", misc, &time, &weight) == 3)
 			sample = strchr(misc, 'H') ? NULL : add_sample(&text, time, weight);
 		else if (sample && sscanf(line, " %llx %511s", &address, symbol) == 2)
-			take_frame(sample, address, symbol);
+			read_frame(sample, address, symbol);
 	}
 	if (perf)
 		CHECK_EQUAL(pclose(perf), 0);
@@ -157,7 +157,7 @@ static bool find_window(const struct profile_text *text, double *begin, double *
 struct tally {
 	double by_call[CALLS], calls;
 	double squares; /* the weights of the calls */
-	unsigned long kernel, named, reached, lost_way;
+	unsigned long kernel, named, reached, incomplete;
 };
 
 /* ON_ONE_STACK: chains end at the bottom of the sample's stack. */
@@ -175,7 +175,8 @@ static struct tally tally_window(const struct profile_text *text, double begin, 
 		tally.kernel++;
 		tally.named += sample->named;
 		tally.reached += sample->root == ROOT_SYSCALL;
-		tally.lost_way += sample->root == ROOT_NONE && !(on_one_stack && sample->interrupt);
+		tally.incomplete +=
+			sample->root == ROOT_NONE && !(on_one_stack && sample->interrupt);
 		if (sample->call >= 0) {
 			tally.by_call[sample->call] += weight;
 			tally.calls += weight;
@@ -221,9 +222,9 @@ static bool read_truth(const char *output, double *truth)
 	return sum > 0;
 }
 
-static void check_names_and_chains(const struct tally *tally, unsigned int cpus)
+static void check_symbols_and_chains(const struct tally *tally, unsigned int cpus)
 {
-	double reached = 100.0 * tally->reached / (tally->reached + tally->lost_way);
+	double reached = 100.0 * tally->reached / (tally->reached + tally->incomplete);
 
 	printf("%u vCPUs: %lu kernel samples, %.2f %% symbolized, %.2f %% of syscall chains reach the entry\n",
 	       cpus, tally->kernel, 100.0 * tally->named / tally->kernel, reached);
@@ -296,11 +297,10 @@ static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int 
 	if (made) {
 		/* BPF copies one stack; the share of interrupts depends on the machine. */
 		*tally = tally_window(&text, begin, end, !strcmp(sampler, "bpf"));
-		check_names_and_chains(tally, cpus);
+		check_symbols_and_chains(tally, cpus);
 		check_perf_agrees(data, cpus);
 	} else {
-		FAIL_TEST("%zu samples, but none in the workload's system calls",
-			  text.count);
+		FAIL_TEST("%zu samples, but none in the workload's system calls", text.count);
 	}
 	free(text.samples);
 	return made;

@@ -78,24 +78,24 @@ static unsigned long sessions_of(const char *says)
  * Samples in a program's own function with its symbol, and those with the symbol of another
  * program.
  */
-static void check_names(const char *system)
+static void check_symbols(const char *system)
 {
 	/* In a session after each of the agent's three starts. */
-	static const char *const told[] = { "booted", "again", "installed" };
+	static const char *const programs[] = { "booted", "again", "installed" };
 	unsigned long right, wrong;
 	struct rig_result result;
 
-	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
 		rig_run_here(
 			&result, 300,
 			"HOME=$PWD/" DIRECTORY "/%s build/kvmscope report -i " DIRECTORY
 			"/%s/perf.data --sort comm,symbol | "
 			"awk '$(NF - 1) == \"%s\" && $NF ~ /^spin_/ { gsub(\",\", \"\", $2); "
 			"if ($NF == \"spin_%s\") right += $2; else wrong += $2 } END { print right + 0, wrong + 0 }'",
-			system, system, told[i], told[i]);
+			system, system, programs[i], programs[i]);
 		REQUIRE_EQUAL(sscanf(result.output, "%lu %lu", &right, &wrong), 2);
-		printf("%s: %s: %lu samples with its symbol, %lu with another's\n", system, told[i],
-		       right, wrong);
+		printf("%s: %s: %lu samples with its symbol, %lu with another's\n", system,
+		       programs[i], right, wrong);
 		CHECK(right >= ENOUGH);
 		CHECK_EQUAL(wrong, 0);
 		rig_result_free(&result);
@@ -115,7 +115,7 @@ static void check_system(const char *system)
 	 */
 	CHECK(sessions_of(result.output) >= 3);
 	rig_result_free(&result);
-	check_names(system);
+	check_symbols(system);
 }
 
 TEST(agent_service, each_init_system_installs_starts_restarts_and_stops_the_agent)

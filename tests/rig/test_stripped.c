@@ -88,8 +88,8 @@ static unsigned long count(const struct leaves *leaves, const char *name)
 }
 
 /* Retries until the server has indexed its file. */
-static void read_when_it_answers(const struct debuginfod_server *server, const char *directory,
-				 struct leaves *leaves)
+static void read_with_retries(const struct debuginfod_server *server, const char *directory,
+			      struct leaves *leaves)
 {
 	for (int i = 0; i < 100; i++) {
 		read_leaves(server, directory, leaves);
@@ -103,7 +103,7 @@ static void read_when_it_answers(const struct debuginfod_server *server, const c
  * addr2line prints two lines for each address: the name of the innermost function, and the source
  * line.
  */
-static void check_names(const struct leaves *leaves)
+static void check_symbols(const struct leaves *leaves)
 {
 	char line[1024], path[128];
 	FILE *addresses, *said;
@@ -168,8 +168,8 @@ static void serve_and_check(const char *directory)
 	REQUIRE(command_succeeds("mkdir $HOME/files && cp " PROGRAM " " PROGRAM
 				 ".debug $HOME/files"));
 	debuginfod_server_start(&server);
-	read_when_it_answers(&server, directory, &leaves);
-	check_names(&leaves);
+	read_with_retries(&server, directory, &leaves);
+	check_symbols(&leaves);
 	check_shares(&leaves);
 	check_report(&server, directory);
 	debuginfod_server_stop(&server);

@@ -14,54 +14,56 @@
 #include "tests/rig/watched_counters.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
-struct told_lives {
+struct reported_lifetimes {
 	uint32_t parents[1 << 16]; /* by process */
 	unsigned int forks, threads;
 	uint32_t tasks; /* their parent: that of alpha */
 };
 
-static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
+static int add_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
 		    uint32_t parent_tid, uint64_t time, bool before)
 {
-	struct told_lives *lives = context;
+	struct reported_lifetimes *lifetimes = context;
 
-	lives->forks++;
-	lives->threads += pid != tid && parent_pid == pid;
+	lifetimes->forks++;
+	lifetimes->threads += pid != tid && parent_pid == pid;
 	if (pid == tid && pid < 1 << 16)
-		lives->parents[pid] = parent_pid;
+		lifetimes->parents[pid] = parent_pid;
 	return 0;
 }
 
-static int see_name(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+static int add_name(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
 {
-	struct told_lives *lives = context;
+	struct reported_lifetimes *lifetimes = context;
 	char name[32];
 
 	snprintf(name, sizeof(name), "alpha-%u", tid);
 	if (!strcmp(comm, name))
-		lives->tasks = lives->parents[pid];
+		lifetimes->tasks = lifetimes->parents[pid];
 	snprintf(name, sizeof(name), "program-%u", tid);
-	if (!strcmp(comm, name) && lives->tasks)
-		CHECK_EQUAL(lives->parents[pid], lives->tasks);
+	if (!strcmp(comm, name) && lifetimes->tasks)
+		CHECK_EQUAL(lifetimes->parents[pid], lifetimes->tasks);
 	return 0;
 }
 
 /* All are children of one process; the two threads are reported as threads. */
-static void check_lives(const char *what, const char *directory)
+static void check_lifetimes(const char *what, const char *directory)
 {
-	struct told_lives *lives = calloc(1, sizeof(*lives));
-	struct perf_data_events events = { .fork = see_fork, .comm = see_name, .context = lives };
+	struct reported_lifetimes *lifetimes = calloc(1, sizeof(*lifetimes));
+	struct perf_data_events events = { .fork = add_fork,
+					   .comm = add_name,
+					   .context = lifetimes };
 	char path[160];
 
-	REQUIRE(lives);
+	REQUIRE(lifetimes);
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
 	recording_replay(path, &events);
-	printf("%s: %u processes and threads are reported, %u of them threads\n", what, lives->forks,
-	       lives->threads);
-	CHECK(lives->forks > 8);
-	CHECK(lives->threads >= 2);
-	CHECK(lives->tasks > 1);
-	free(lives);
+	printf("%s: %u processes and threads are reported, %u of them threads\n", what,
+	       lifetimes->forks, lifetimes->threads);
+	CHECK(lifetimes->forks > 8);
+	CHECK(lifetimes->threads >= 2);
+	CHECK(lifetimes->tasks > 1);
+	free(lifetimes);
 }
 
 /*
@@ -76,14 +78,14 @@ static void check_remapped(const char *what, const char *directory)
 	snprintf(file, sizeof(file), "%s/perf.data", directory);
 	truth = remap_truth_read(file, directory);
 	printf("%s, remapped: %lu samples in the right image, %lu in a wrong one, %lu unknown\n",
-	       what, truth.right, truth.wrong, truth.untold);
+	       what, truth.right, truth.wrong, truth.unknown);
 	CHECK(truth.right > 0);
 	CHECK_EQUAL(truth.wrong, 0);
 	CHECK_EQUAL(truth.misnamed, 0);
-	CHECK(truth.right >= 19 * truth.untold);
+	CHECK(truth.right >= 19 * truth.unknown);
 }
 
-static void names_tasks(const char *version, const char *pti)
+static void attributes_tasks(const char *version, const char *pti)
 {
 	const char *directory;
 	char what[64];
@@ -95,7 +97,7 @@ static void names_tasks(const char *version, const char *pti)
 	snprintf(what, sizeof(what), "%s, pti=%s", version, pti);
 	tasks_truth_check(what, directory);
 	tasks_truth_check_cgroups(what, directory);
-	check_lives(what, directory);
+	check_lifetimes(what, directory);
 	if (!strcmp(pti, "on") && !rig_debug_registers_unavailable_reason())
 		watched_counters_check(what, directory, 0);
 	if (!strcmp(pti, "off"))
@@ -104,42 +106,42 @@ static void names_tasks(const char *version, const char *pti)
 
 TEST(tasks, samples_of_debian_5_10_have_tasks)
 {
-	names_tasks("5.10", "off");
+	attributes_tasks("5.10", "off");
 }
 
 TEST(tasks, samples_of_debian_5_10_have_tasks_with_isolated_page_tables)
 {
-	names_tasks("5.10", "on");
+	attributes_tasks("5.10", "on");
 }
 
 TEST(tasks, samples_of_debian_6_1_have_tasks)
 {
-	names_tasks("6.1", "off");
+	attributes_tasks("6.1", "off");
 }
 
 TEST(tasks, samples_of_debian_6_1_have_tasks_with_isolated_page_tables)
 {
-	names_tasks("6.1", "on");
+	attributes_tasks("6.1", "on");
 }
 
 TEST(tasks, samples_of_debian_6_12_have_tasks)
 {
-	names_tasks("6.12", "off");
+	attributes_tasks("6.12", "off");
 }
 
 TEST(tasks, samples_of_debian_6_12_have_tasks_with_isolated_page_tables)
 {
-	names_tasks("6.12", "on");
+	attributes_tasks("6.12", "on");
 }
 
 TEST(tasks, samples_of_debian_7_2_have_tasks)
 {
-	names_tasks("7.2", "off");
+	attributes_tasks("7.2", "off");
 }
 
 TEST(tasks, samples_of_debian_7_2_have_tasks_with_isolated_page_tables)
 {
-	names_tasks("7.2", "on");
+	attributes_tasks("7.2", "on");
 }
 
 #define LATE "build/rig/late-look"

@@ -58,12 +58,12 @@ static const char *program_of(const char *name)
  * By the symbols that the agent sent while the only programs with these files ran; it gets no
  * requests for programs whose start was MISSED.
  */
-static void check_names_by_agent(const char *directory, uint64_t missed)
+static void check_symbols_by_agent(const char *directory, uint64_t missed)
 {
 	struct tasks_tally tally = { 0 };
 
 	tasks_truth_count_code(directory, &tally);
-	tasks_truth_count_names(directory, &tally);
+	tasks_truth_count_symbols(directory, &tally);
 	tasks_truth_check_named("with the agent", &tally, !missed);
 }
 
@@ -128,7 +128,7 @@ TEST(tasks, samples_with_an_agent_are_attributed_to_their_program)
 	charges = count_charges(profile);
 	missed = count_missed(profile);
 	profile_free(profile);
-	check_names_by_agent(directory, missed);
+	check_symbols_by_agent(directory, missed);
 	printf("%llu of %llu samples are attributed to the program, %llu to an unknown one; %llu events were missed\n",
 	       (unsigned long long)charges.right, (unsigned long long)charges.samples,
 	       (unsigned long long)charges.unknown, (unsigned long long)missed);

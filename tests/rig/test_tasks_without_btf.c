@@ -45,14 +45,14 @@ static bool record_without_btf(struct rig_result *result, const char *initrd)
 }
 
 /* Without any source there are no tasks and no files. */
-static void check_nothing_told(const char *what, const char *directory)
+static void check_nothing_reported(const char *what, const char *directory)
 {
 	struct tasks_tally tally = { 0 };
 
 	tasks_truth_count_samples(directory, &tally);
 	tasks_truth_count_code(directory, &tally);
-	printf("%s: %lu samples in the program's code, %lu of them in its image, %lu symbolized\n", what,
-	       tally.code, tally.code_right, tally.known);
+	printf("%s: %lu samples in the program's code, %lu of them in its image, %lu symbolized\n",
+	       what, tally.code, tally.code_right, tally.known);
 	CHECK(tally.code >= TASKS_ENOUGH / 10);
 	CHECK_EQUAL(tally.code_right + tally.images_wrong + tally.known, 0);
 }
@@ -90,14 +90,14 @@ static void check_found(const char *said)
 static void check_tasks(const char *what, const char *directory)
 {
 	struct tasks_tally tally = { 0 };
-	double told;
+	double identified;
 
 	tasks_truth_count_samples(directory, &tally);
-	told = (double)tally.told;
-	printf("%s: the chains of %lu samples identify the task; %lu have a task, %lu a wrong one\n", what,
-	       tally.told, tally.known, tally.wrong);
-	CHECK(tally.told >= TASKS_ENOUGH / 10);
-	CHECK((double)tally.known / told >= 0.98 - 5 * sqrt(0.02 * 0.98 / told));
+	identified = (double)tally.identified;
+	printf("%s: the chains of %lu samples identify the task; %lu have a task, %lu a wrong one\n",
+	       what, tally.identified, tally.known, tally.wrong);
+	CHECK(tally.identified >= TASKS_ENOUGH / 10);
+	CHECK((double)tally.known / identified >= 0.98 - 5 * sqrt(0.02 * 0.98 / identified));
 	CHECK_EQUAL(tally.wrong, 0);
 }
 
@@ -111,8 +111,8 @@ TEST(tasks, kernel_without_btf_gets_tasks_from_its_btf_file_or_the_agent_only)
 	if (!initrd || !record_without_btf(&result, initrd))
 		return;
 	printf("%s\n", result.errors);
-	check_nothing_told("without BTF", WITHOUT_BTF "/of-none");
-	check_nothing_told("with another's BTF", WITHOUT_BTF "/of-another");
+	check_nothing_reported("without BTF", WITHOUT_BTF "/of-none");
+	check_nothing_reported("with another's BTF", WITHOUT_BTF "/of-another");
 	tasks_truth_check("with its BTF in a file", WITHOUT_BTF "/of-raw");
 	tasks_truth_check_cgroups("with its BTF in a file", WITHOUT_BTF "/of-raw");
 	tasks_truth_check("with its BTF in an ELF file", WITHOUT_BTF "/of-elf");

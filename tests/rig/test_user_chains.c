@@ -146,7 +146,7 @@ static void forget(struct recording *recording, uint32_t pid, uint64_t start, ui
 	recording->mapping_count = kept;
 }
 
-static int see_mapping(void *context, const struct perf_data_mapping_event *event)
+static int add_file_mapping(void *context, const struct perf_data_mapping_event *event)
 {
 	struct recording *recording = context;
 	struct mapping mapping = { .pid = (uint32_t)event->pid,
@@ -163,13 +163,13 @@ static int see_mapping(void *context, const struct perf_data_mapping_event *even
 	return add_mapping(recording, &mapping);
 }
 
-static int see_exec(void *context, uint32_t pid, uint64_t time)
+static int add_exec(void *context, uint32_t pid, uint64_t time)
 {
 	forget(context, pid, 0, UINT64_MAX);
 	return 0;
 }
 
-static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
+static int add_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid,
 		    uint32_t parent_tid, uint64_t time, bool before)
 {
 	struct recording *recording = context;
@@ -178,7 +178,7 @@ static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_p
 
 	if (pid == parent_pid)
 		return 0;
-	see_exec(context, pid, time);
+	add_exec(context, pid, time);
 	count = recording->mapping_count;
 	for (unsigned int i = 0; i < count && !error; i++) {
 		struct mapping copy = recording->mappings[i];
@@ -323,7 +323,7 @@ static bool is_program(const struct recording *recording, uint32_t pid)
 }
 
 /* The registers are after the callchain: a flag whether they exist, then the values. */
-static int see_sample(void *context, const struct perf_data_sample *sample)
+static int add_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct recording *recording = context;
 	struct chain *chain = &recording->chains[recording->chain_count];
@@ -343,10 +343,10 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 
 static void read_recording(struct recording *recording, const char *file)
 {
-	const struct perf_data_events events = { .sample = see_sample,
-						 .mapping = see_mapping,
-						 .exec = see_exec,
-						 .fork = see_fork,
+	const struct perf_data_events events = { .sample = add_sample,
+						 .mapping = add_file_mapping,
+						 .exec = add_exec,
+						 .fork = add_fork,
 						 .context = recording };
 	struct perf_data_reader *reader;
 
@@ -378,7 +378,7 @@ struct comparison {
 	const struct recording *recording;
 	size_t next;
 	unsigned long samples, frames, same, misread;
-	unsigned long untold; /* those for which perf has no frame at all */
+	unsigned long missing; /* those for which perf has no frame at all */
 };
 
 /*
@@ -446,7 +446,7 @@ static void compare(void *context, const struct script_sample *sample)
 		return;
 	}
 	if (!perf.depth) {
-		comparison->untold++;
+		comparison->missing++;
 		return;
 	}
 	comparison->samples++;
@@ -489,9 +489,9 @@ static void check_chains(const char *version)
 	       "are left out, and %lu of which perf tells nothing\n",
 	       version, comparison.samples, comparison.frames, comparison.same,
 	       100.0 * (double)comparison.same / (double)comparison.samples, comparison.misread,
-	       comparison.untold);
+	       comparison.missing);
 	CHECK(comparison.samples >= ENOUGH);
-	CHECK(comparison.untold * 20 <= comparison.samples);
+	CHECK(comparison.missing * 20 <= comparison.samples);
 	CHECK(comparison.frames >= 4 * comparison.samples);
 	/* Nearly all others are in _fini, where perf reports the caller's caller as the caller. */
 	CHECK(comparison.same * 100 >= comparison.samples * 99);

@@ -68,7 +68,7 @@ struct tally {
 	const struct run *run;
 	unsigned long samples;   /* in user space, in the programs */
 	unsigned long in_images; /* those in an image that the process has */
-	unsigned long untold;    /* those in no known image */
+	unsigned long unknown;   /* those in no known image */
 	unsigned long named,
 		unnamed; /* if the image's own table has a symbol, or another source provided one */
 	unsigned long stripped; /* if its own table has none, but a separate debug file does */
@@ -120,7 +120,7 @@ static bool hides_functions(const char *image)
 	       !strcmp(image, "/mnt/lib/libstdc++.so.6");
 }
 
-static void say_wrong(struct tally *tally, const struct script_sample *sample)
+static void report_wrong(struct tally *tally, const struct script_sample *sample)
 {
 	const struct script_frame *leaf = &sample->frames[0];
 
@@ -133,7 +133,7 @@ static void say_wrong(struct tally *tally, const struct script_sample *sample)
  * Sample of a process of ours in one of its possible images: compares the symbol with the image's
  * own table.
  */
-static void count_name(struct tally *tally, const struct script_sample *sample)
+static void count_symbol(struct tally *tally, const struct script_sample *sample)
 {
 	const struct script_frame *leaf = &sample->frames[0];
 	enum image_truth truth = image_truth_of(USERLAND_FILES, leaf, !tally->run->with_agent);
@@ -149,7 +149,7 @@ static void count_name(struct tally *tally, const struct script_sample *sample)
 	    (function >= 0 && (strcmp(functions[function].process, sample->comm) != 0 ||
 			       strncmp(leaf->image, "/mnt/bin/", 9) != 0 ||
 			       strcmp(functions[function].image, leaf->image + 9) != 0)))
-		say_wrong(tally, sample);
+		report_wrong(tally, sample);
 }
 
 static void count(void *context, const struct script_sample *sample)
@@ -171,16 +171,16 @@ static void count(void *context, const struct script_sample *sample)
 	}
 	if (!is_process(sample->comm)) {
 		if (function >= 0 && strncmp(sample->comm, "vcpu", 4) != 0)
-			say_wrong(tally, sample);
+			report_wrong(tally, sample);
 		return;
 	}
 	tally->samples++;
 	if (!strcmp(leaf->image, "[unknown]"))
-		tally->untold++;
+		tally->unknown++;
 	else if (may_have(sample->comm, leaf->image))
-		count_name(tally, sample);
+		count_symbol(tally, sample);
 	else
-		say_wrong(tally, sample);
+		report_wrong(tally, sample);
 }
 
 /* The line that PROCESS printed: "userland: truth PROCESS NAME=SHARE NAME=SHARE". NaN: none. */
@@ -216,8 +216,8 @@ static void check_share(const struct run *run, const char *process, const char *
 	double truth = truth_of(run->output, process, symbol),
 	       share = (double)count / (double)samples;
 
-	printf("%s: %s %.1f %%, the truth is %.1f %%, of %lu samples\n", run->what, symbol, 100 * share,
-	       100 * truth, samples);
+	printf("%s: %s %.1f %%, the truth is %.1f %%, of %lu samples\n", run->what, symbol,
+	       100 * share, 100 * truth, samples);
 	/*
 	 * For the steps of short-lived processes and their parent, which waits in between: on a
 	 * busy machine a deviation of 11.7 points was measured, with 207 samples.
@@ -226,38 +226,40 @@ static void check_share(const struct run *run, const char *process, const char *
 }
 
 /* The process that printed the steps: those of the brief processes are in their parent's line. */
-static const char *teller_of(const struct function *function)
+static const char *truth_process_of(const struct function *function)
 {
 	return strcmp(function->process, "brief") ? function->process : "storm";
 }
 
-static unsigned long samples_of(const struct tally *tally, const char *teller)
+static unsigned long samples_of(const struct tally *tally, const char *truth_process)
 {
 	unsigned long total = 0;
 
 	for (size_t i = 0; i < FUNCTIONS; i++)
-		total += strcmp(teller_of(&functions[i]), teller) ? 0 : tally->in_function[i];
+		total += strcmp(truth_process_of(&functions[i]), truth_process)
+				 ? 0
+				 : tally->in_function[i];
 	return total;
 }
 
 /* So few are expected that there may be none by chance. */
 static bool is_rare(const struct tally *tally, const struct function *function)
 {
-	const char *teller = teller_of(function);
+	const char *truth_process = truth_process_of(function);
 
-	return truth_of(tally->run->output, teller, function->symbol) *
-		       (double)samples_of(tally, teller) <
+	return truth_of(tally->run->output, truth_process, function->symbol) *
+		       (double)samples_of(tally, truth_process) <
 	       12;
 }
 
 static void check_shares(const struct tally *tally)
 {
 	for (size_t i = 0; i < FUNCTIONS; i++) {
-		const char *teller = teller_of(&functions[i]);
+		const char *truth_process = truth_process_of(&functions[i]);
 
 		CHECK(tally->in_function[i] > 0 || is_rare(tally, &functions[i]));
-		check_share(tally->run, teller, functions[i].symbol, tally->in_function[i],
-			    samples_of(tally, teller));
+		check_share(tally->run, truth_process, functions[i].symbol, tally->in_function[i],
+			    samples_of(tally, truth_process));
 	}
 }
 
@@ -268,7 +270,7 @@ static void check_shares(const struct tally *tally)
  * The agent reads the functions of stripped files from separate files, and PLT stubs. 98 % of all
  * samples are symbolized; with fewer than 3400 samples, less the statistical deviation.
  */
-static void check_all_names(const struct tally *tally)
+static void check_all_symbols(const struct tally *tally)
 {
 	double samples = (double)tally->samples;
 	double deviation = sqrt(NAMED_WITH_AGENT * (1 - NAMED_WITH_AGENT) / samples);
@@ -277,7 +279,7 @@ static void check_all_names(const struct tally *tally)
 	CHECK((double)tally->named / samples >= fmin(0.98, NAMED_WITH_AGENT - 5 * deviation));
 }
 
-static void check_names(const struct run *run)
+static void check_symbols(const struct run *run)
 {
 	struct tally tally = { .run = run };
 	char environment[128], files[128];
@@ -294,7 +296,7 @@ static void check_names(const struct run *run)
 	       "%lu of %lu symbolized, %lu in stripped code, %lu in code without symbols, %lu of these in the C++ "
 	       "run-time, so %.1f %% of all; "
 	       "%lu of %lu in the right process; %lu wrong\n",
-	       run->what, tally.samples, tally.in_images, tally.untold, tally.named,
+	       run->what, tally.samples, tally.in_images, tally.unknown, tally.named,
 	       tally.named + tally.unnamed, tally.stripped, tally.nameless, tally.hidden,
 	       100 * (double)tally.named / (double)tally.samples, tally.charged, tally.busy,
 	       tally.wrong);
@@ -309,7 +311,7 @@ static void check_names(const struct run *run)
 	CHECK(tally.in_images * 100 >= tally.samples * (run->with_agent ? 98 : 95));
 	CHECK(tally.named * 100 >= (tally.named + tally.unnamed) * 98);
 	if (run->with_agent)
-		check_all_names(&tally);
+		check_all_symbols(&tally);
 	check_shares(&tally);
 }
 
@@ -324,7 +326,7 @@ struct module_tally {
 	unsigned long wrong;
 };
 
-static void say_wrong_chain(struct module_tally *tally, const struct profile_stack *stack)
+static void report_wrong_chain(struct module_tally *tally, const struct profile_stack *stack)
 {
 	if (tally->wrong++ >= 20)
 		return;
@@ -357,7 +359,7 @@ static void count_callers(struct module_tally *tally, const struct profile_stack
 	often = is_in(callers[0], "hash_often");
 	if ((!often && !is_in(callers[0], "hash_seldom")) || !is_in(callers[1], "busy_run") ||
 	    !is_in(callers[2], "main")) {
-		say_wrong_chain(tally, stack);
+		report_wrong_chain(tally, stack);
 		return;
 	}
 	*(often ? &tally->often : &tally->seldom) += stack->samples;
@@ -377,7 +379,7 @@ static void count_in_module(struct module_tally *tally, const struct profile_sta
 	outermost = stack->frames[kernel - 1];
 	if ((leaf->symbol && strncmp(leaf->symbol, "rmd160_", 7) != 0) ||
 	    strcmp(stack->comm, "hashed") != 0)
-		say_wrong_chain(tally, stack);
+		report_wrong_chain(tally, stack);
 	else if (!outermost->symbol || strncmp(outermost->symbol, "entry_SYSCALL", 13) != 0)
 		tally->cut += stack->samples;
 	else
@@ -555,7 +557,7 @@ struct reading {
 	unsigned int recording; /* 0: ours, 1: that of perf in the guest */
 };
 
-static void see_chain(void *context, const struct script_sample *sample)
+static void read_chain(void *context, const struct script_sample *sample)
 {
 	struct reading *reading = context;
 
@@ -577,7 +579,7 @@ static void read_chains(struct reading *reading)
 	for (reading->recording = 0; reading->recording < 2; reading->recording++) {
 		snprintf(file, sizeof(file), "%s/%s", directory,
 			 reading->recording ? "disk" : "perf.data");
-		perf_script_read(environment, file, options, see_chain, reading);
+		perf_script_read(environment, file, options, read_chain, reading);
 	}
 }
 
@@ -720,7 +722,7 @@ static void check_runs(const char *version, void (*check)(const struct run *run)
 
 TEST(userland, user_functions_of_debian_5_10_have_correct_shares_and_symbols)
 {
-	check_runs("5.10", check_names);
+	check_runs("5.10", check_symbols);
 }
 
 TEST(userland, module_functions_of_debian_5_10_have_correct_shares_and_chains)
@@ -730,7 +732,7 @@ TEST(userland, module_functions_of_debian_5_10_have_correct_shares_and_chains)
 
 TEST(userland, user_functions_of_debian_6_1_have_correct_shares_and_symbols)
 {
-	check_runs("6.1", check_names);
+	check_runs("6.1", check_symbols);
 }
 
 TEST(userland, module_functions_of_debian_6_1_have_correct_shares_and_chains)
@@ -740,7 +742,7 @@ TEST(userland, module_functions_of_debian_6_1_have_correct_shares_and_chains)
 
 TEST(userland, user_functions_of_debian_6_12_have_correct_shares_and_symbols)
 {
-	check_runs("6.12", check_names);
+	check_runs("6.12", check_symbols);
 }
 
 TEST(userland, module_functions_of_debian_6_12_have_correct_shares_and_chains)
@@ -750,7 +752,7 @@ TEST(userland, module_functions_of_debian_6_12_have_correct_shares_and_chains)
 
 TEST(userland, user_functions_of_debian_7_2_have_correct_shares_and_symbols)
 {
-	check_runs("7.2", check_names);
+	check_runs("7.2", check_symbols);
 }
 
 TEST(userland, module_functions_of_debian_7_2_have_correct_shares_and_chains)

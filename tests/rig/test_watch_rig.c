@@ -41,7 +41,7 @@ static void add(struct seen *seen, struct moment moment)
 	seen->moments[seen->count++] = moment;
 }
 
-static int see_sample(void *context, const struct perf_data_sample *sample)
+static int add_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct seen *seen = context;
 
@@ -50,7 +50,7 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-static int see_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
+static int add_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
 {
 	add(context, (struct moment){ time, event % EVENTS, stopped ? STOP : START, 0 });
 	return 0;
@@ -84,8 +84,8 @@ static void count_moments(struct seen *seen)
 static struct seen read_recording(const char *path)
 {
 	struct seen seen = { 0 };
-	struct perf_data_events events = { .sample = see_sample,
-					   .throttled = see_throttled,
+	struct perf_data_events events = { .sample = add_sample,
+					   .throttled = add_throttled,
 					   .context = &seen };
 
 	if (!recording_replay(path, &events))
@@ -252,7 +252,7 @@ static unsigned long lost_in_recording(const char *path)
 }
 
 /* The number after BEFORE in TEXT; 0: not found. */
-static unsigned long number_behind(const char *text, const char *before)
+static unsigned long number_after(const char *text, const char *before)
 {
 	const char *found = strstr(text, before);
 
@@ -263,15 +263,14 @@ static unsigned long number_behind(const char *text, const char *before)
  * The loss is reported to the user of the run when it happens and at the end, to bp list, and in
  * the recording.
  */
-static void check_loss_is_said(const struct rig_result *result, const char *path)
+static void check_loss_is_reported(const struct rig_result *result, const char *path)
 {
 	unsigned long lost = lost_in_recording(path),
-		      listed = number_behind(result->errors, "bp list: ");
+		      listed = number_after(result->errors, "bp list: ");
 	char text[128];
 	struct rig_result report;
 
-	printf("the guest lost a breakpoint %lu times, %lu until bp list\n", lost,
-	       listed);
+	printf("the guest lost a breakpoint %lu times, %lu until bp list\n", lost, listed);
 	CHECK(strstr(result->errors, "a breakpoint of the guest does not work for it"));
 	CHECK(listed > 0 && listed <= lost);
 	snprintf(text, sizeof(text),
@@ -319,7 +318,7 @@ TEST(watch_rig, pinned_host_watch_takes_a_guest_register_and_reports_it)
 	}
 	CHECK(strstr(result.output, "workload: 4 breakpoints counted"));
 	CHECK(!strstr(result.output, "workload: 4 breakpoints counted 25 25 25 25 "));
-	check_loss_is_said(&result, data);
+	check_loss_is_reported(&result, data);
 	CHECK_EQUAL(read_recording(data).events[1].hits, 4 * 100);
 	rig_result_free(&result);
 }

@@ -20,13 +20,13 @@ struct counters {
 	uint64_t lost; /* samples, according to the recording */
 };
 
-static int see_loss(void *context, uint64_t count)
+static int count_loss(void *context, uint64_t count)
 {
 	((struct counters *)context)->lost += count;
 	return 0;
 }
 
-static int see_hit(void *context, const struct perf_data_sample *sample)
+static int count_hit(void *context, const struct perf_data_sample *sample)
 {
 	const struct perf_data_hit_values *values = &sample->values;
 	struct counter *counter;
@@ -57,8 +57,8 @@ static int see_hit(void *context, const struct perf_data_sample *sample)
 void watched_counters_check(const char *what, const char *directory, unsigned long long hits)
 {
 	struct counters all = { 0 };
-	const struct perf_data_events events = { .sample = see_hit,
-						 .lost = see_loss,
+	const struct perf_data_events events = { .sample = count_hit,
+						 .lost = count_loss,
 						 .context = &all };
 	const struct counter *counters = all.each;
 	char path[160];

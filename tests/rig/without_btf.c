@@ -27,7 +27,8 @@ static bool make_of(const char *kernel, const char *another)
 	rig_run_here(&result, 300, MAKE, kernel, another);
 	made = !result.status;
 	if (!made)
-		FAIL_TEST("the kernel without BTF could not be made: %s%s", result.output, result.errors);
+		FAIL_TEST("the kernel without BTF could not be made: %s%s", result.output,
+			  result.errors);
 	rig_result_free(&result);
 	return made;
 }

@@ -71,7 +71,7 @@ static void write_panic_timeout(int file, unsigned int value)
 	check(pwrite(file, number, (size_t)length, 0) == length, "/proc/sys/kernel/panic");
 }
 
-static void take_hit(bool right)
+static void count_hit(bool right)
 {
 	if (!right || !counts->due) {
 		counts->others++;
@@ -85,7 +85,7 @@ static void on_trap(int signal, siginfo_t *information, void *context)
 {
 	(void)signal;
 	(void)context;
-	take_hit(information->si_code == TRAP_HWBKPT);
+	count_hit(information->si_code == TRAP_HWBKPT);
 }
 
 /*
@@ -121,7 +121,7 @@ static void set_debug_register(pid_t child, unsigned int number, unsigned long v
 }
 
 /* As gdb does it: reads DR6 and clears it for the next stop. */
-static unsigned long take_dr6(pid_t child)
+static unsigned long read_dr6(pid_t child)
 {
 	long value = ptrace(PTRACE_PEEKUSER, child, offsetof(struct user, u_debugreg[6]), 0);
 
@@ -155,7 +155,7 @@ static void stop_at_each(pid_t child, unsigned int stops)
 		check(!ptrace(PTRACE_CONT, child, 0, 0), "PTRACE_CONT");
 		check(waitpid(child, &status, 0) == child && WIFSTOPPED(status),
 		      "a child that stops");
-		take_hit(WSTOPSIG(status) == SIGTRAP && take_dr6(child) == 1ul << counts->current);
+		count_hit(WSTOPSIG(status) == SIGTRAP && read_dr6(child) == 1ul << counts->current);
 	}
 	check(!ptrace(PTRACE_DETACH, child, 0, 0), "PTRACE_DETACH");
 }
@@ -176,7 +176,7 @@ static void debug(unsigned int watchpoints, unsigned int count, unsigned int sto
 	printf(" of %u, %lu others\n", count, counts->others);
 }
 
-static int write_for_another(unsigned int variables, unsigned int count)
+static int write_for_debugger(unsigned int variables, unsigned int count)
 {
 	check(variables >= 1 && variables <= WATCHPOINTS, "a number of variables from 1 to 4");
 	write_in_turn(variables, count);
@@ -193,7 +193,7 @@ int main(int argc, char **argv)
 		      0);
 	check(counts != MAP_FAILED, "shared memory");
 	if (argc > 3 && !strcmp(argv[1], "write"))
-		return write_for_another((unsigned int)atoi(argv[2]), (unsigned int)atoi(argv[3]));
+		return write_for_debugger((unsigned int)atoi(argv[2]), (unsigned int)atoi(argv[3]));
 	if (!count || stops > count) {
 		fprintf(stderr, "usage: debugger COUNT STOPS, or debugger write VARIABLES COUNT\n");
 		return 2;

@@ -82,7 +82,7 @@ static void work(int seconds)
 }
 
 /* The host arms its watches when it has located the kernel, for which it needs samples of it. */
-static void be_found(void)
+static void wait_until_located(void)
 {
 	if (asks)
 		ask("found");
@@ -97,7 +97,7 @@ static void write_text(const char *path, const char *text)
 	close(file);
 }
 
-static void tell(const char *what, unsigned long long value)
+static void report(const char *what, unsigned long long value)
 {
 	printf("life: %s: %s %llu\n", boot, what, value);
 	fflush(stdout);
@@ -125,10 +125,10 @@ static void write_variables(const char *who, int count)
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
 		write_variable(paths[i], count);
-	tell(who, (unsigned long long)count);
+	report(who, (unsigned long long)count);
 }
 
-static void tell_text(void)
+static void report_text(void)
 {
 	FILE *file = fopen("/proc/kallsyms", "r");
 	unsigned long long address;
@@ -154,7 +154,7 @@ static void go_to(int cpu)
 
 static const char online[] = "/sys/devices/system/cpu/cpu1/online";
 
-static void use_other_cpu(void)
+static void use_second_cpu(void)
 {
 	for (int i = 0; i < 2; i++) {
 		write_text(online, "1");
@@ -199,7 +199,7 @@ static void run_asked(void)
 	}
 	check(waitpid(child, &status, 0) == child && !status, "asked");
 	write_variable(path, 90);
-	tell("of_asked", 130);
+	report("of_asked", 130);
 }
 
 /* Each socket that is closed is counted in dccp_orphan_count and removed again, on its CPU. */
@@ -217,8 +217,8 @@ static void use_module(void)
 	}
 	go_to(0);
 	write_text(online, "0");
-	tell("of_module_0", 2 * 60);
-	tell("of_module_1", 2 * 110);
+	report("of_module_0", 2 * 60);
+	report("of_module_1", 2 * 110);
 }
 
 /* Writes 1, 2, 3, ... as fast as possible for a second. */
@@ -237,7 +237,7 @@ static void write_storm(void)
 		check(pwrite(file, number, (size_t)length, 0) == length, "panic_print");
 	}
 	close(file);
-	tell("of_storm", count);
+	report("of_storm", count);
 }
 
 static void reset(void)
@@ -289,14 +289,14 @@ struct beginning {
 static void write_code(unsigned char *code, uint64_t entry)
 {
 	static const unsigned char before[] = { 0x48, 0xbe }, between[] = { 0x48, 0xb8 },
-				   behind[] = { 0xff, 0xe0 };
+				   jump[] = { 0xff, 0xe0 };
 	const uint64_t parameters = PARAMETERS_ADDRESS;
 
 	memcpy(code, before, sizeof(before));
 	memcpy(code + 2, &parameters, sizeof(parameters));
 	memcpy(code + 10, between, sizeof(between));
 	memcpy(code + 12, &entry, sizeof(entry));
-	memcpy(code + 20, behind, sizeof(behind));
+	memcpy(code + 20, jump, sizeof(jump));
 }
 
 static void prepare_beginning(struct beginning *beginning, const struct setup_header *header,
@@ -320,7 +320,7 @@ static void prepare_beginning(struct beginning *beginning, const struct setup_he
  * Does not use kexec_file_load(2), which computes a checksum of all memory of the next kernel,
  * twice; that takes minutes in an emulator.
  */
-static void start_other_kernel(void)
+static void start_next_kernel(void)
 {
 	static struct beginning beginning;
 	size_t kernel_size, initrd_size, setup_size;
@@ -341,7 +341,7 @@ static void start_other_kernel(void)
 	check(!syscall(SYS_kexec_load, PARAMETERS_ADDRESS + offsetof(struct beginning, code), 3l,
 		       segments, KEXEC_ARCH_X86_64),
 	      "kexec_load");
-	tell("kexec", 1);
+	report("kexec", 1);
 	check(!reboot((int)LINUX_REBOOT_CMD_KEXEC), "kexec");
 }
 
@@ -361,15 +361,15 @@ int main(int argc, char **argv)
 
 	asks = argc > 1 && !strcmp(argv[argc - 1], "ask");
 	boot = end ? "third" : was_reset() ? "second" : "first";
-	tell_text();
-	be_found();
+	report_text();
+	wait_until_located();
 	write_variables("all", end ? 500 : 1000);
 	if (end)
 		return 0;
 	if (was_reset())
-		start_other_kernel();
+		start_next_kernel();
 	if (!access(online, F_OK))
-		use_other_cpu();
+		use_second_cpu();
 	run_process("chosen", CHOSEN_PID, 150);
 	run_process("other", 0, 70);
 	if (asks) {

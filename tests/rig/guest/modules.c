@@ -60,7 +60,7 @@ static void use(const char *name, double seconds)
 		      name);
 }
 
-static void print_place(const char *name)
+static void print_address(const char *name)
 {
 	char path[128], address[32] = "nowhere";
 	FILE *file;
@@ -113,7 +113,7 @@ static void run(const char *name, double seconds)
 #define HOST_SLOW 100
 
 /* The guest stays busy, because the host reads memory of running guests only. */
-static void be_seen(void)
+static void wait_for_host(void)
 {
 	struct pollfd host = { .fd = STDIN_FILENO, .events = POLLIN };
 	double end = now() + HOST_SLOW;
@@ -158,10 +158,10 @@ static void load_again(const char *name, const char *parameter, const char *othe
 	for (int i = 0; i < 2; i++) {
 		load(name);
 		print_variable(parameter);
-		be_seen();
+		wait_for_host();
 		write_parameter(name, parameter, count);
 		unload(name);
-		be_seen();
+		wait_for_host();
 		if (i == 0)
 			load(other);
 	}
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 	printf("modules: begin\n");
 	for (int i = 2; i < argc; i++) {
 		load(argv[i]);
-		print_place(argv[i]);
+		print_address(argv[i]);
 		run(argv[i], atof(argv[1]));
 		unload(argv[i]);
 	}

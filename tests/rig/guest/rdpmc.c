@@ -41,22 +41,22 @@ static int open_cycles(void)
 	return event;
 }
 
-static sigjmp_buf behind;
+static sigjmp_buf after_signal;
 
-static void go_behind(int number)
+static void skip_instruction(int number)
 {
-	siglongjmp(behind, number);
+	siglongjmp(after_signal, number);
 }
 
 /* 0: no signal. */
 static int signal_of_rdpmc(void)
 {
-	const struct sigaction action = { .sa_handler = go_behind };
+	const struct sigaction action = { .sa_handler = skip_instruction };
 	uint32_t low, high;
 	int number;
 
 	check(!sigaction(SIGSEGV, &action, NULL), "sigaction");
-	number = sigsetjmp(behind, 1);
+	number = sigsetjmp(after_signal, 1);
 	if (!number)
 		__asm__ volatile("rdpmc" : "=a"(low), "=d"(high) : "c"(COUNTER));
 	return number;

@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) void compute(unsigned int rounds)
 		hash = (hash ^ i) * 16777619u;
 }
 
-static void take_name(const char *name)
+static void set_name(const char *name)
 {
 	char own[16];
 
@@ -147,7 +147,7 @@ static void enter_cgroup(const char *name)
 
 static void run(const char *name, void (*task)(double until))
 {
-	take_name(name);
+	set_name(name);
 	task(now() + seconds);
 }
 
@@ -195,7 +195,7 @@ static void start_program(const char *argument)
 }
 
 /* The file offset of our build ID; the first segment is mapped from offset 0. */
-static off_t build_id_place(void)
+static off_t build_id_offset(void)
 {
 	const Elf64_Phdr *header = (const Elf64_Phdr *)getauxval(AT_PHDR);
 	const unsigned char *start = (const unsigned char *)header - sizeof(Elf64_Ehdr);
@@ -218,7 +218,7 @@ static void copy_self(const char *name, int to)
 
 	if (from < 0 || to < 0 || fstat(from, &status) ||
 	    sendfile(to, from, NULL, (size_t)status.st_size) != status.st_size ||
-	    pwrite(to, name, 4, build_id_place()) != 4)
+	    pwrite(to, name, 4, build_id_offset()) != 4)
 		fail(name);
 	close(from);
 }
@@ -232,7 +232,7 @@ static void copy_self_to(const char *name, const char *path)
 }
 
 /* The file of the first mapping of PID, when it is no longer ours, which may take a while. */
-static void tell_maps(const char *name, pid_t pid, const char *own)
+static void print_maps(const char *name, pid_t pid, const char *own)
 {
 	char path[64], line[512], file[256];
 	FILE *maps;
@@ -260,7 +260,7 @@ static void start_jailed(const char *argument)
 	copy_self_to("jailed", JAIL "/inside");
 	pid = fork();
 	if (pid) {
-		tell_maps("jailed", pid, "/bin/tasks");
+		print_maps("jailed", pid, "/bin/tasks");
 		return;
 	}
 	enter_cgroup("jailed");
@@ -290,7 +290,7 @@ static void start_layered(const char *argument)
 	copy_self_to("layered", "/tmp/layers/lower/layered");
 	pid = fork();
 	if (pid) {
-		tell_maps("layered", pid, "/bin/tasks");
+		print_maps("layered", pid, "/bin/tasks");
 		return;
 	}
 	enter_cgroup("layered");
@@ -306,7 +306,7 @@ static void start_deleted(const char *argument)
 	copy_self_to("deleted", DELETED);
 	pid = fork();
 	if (pid) {
-		tell_maps("deleted", pid, "/bin/tasks");
+		print_maps("deleted", pid, "/bin/tasks");
 		return;
 	}
 	enter_cgroup("deleted");
@@ -325,7 +325,7 @@ static void start_memory(const char *argument)
 	pid = fork();
 	if (pid) {
 		close(file);
-		tell_maps("memory", pid, "/bin/tasks");
+		print_maps("memory", pid, "/bin/tasks");
 		return;
 	}
 	enter_cgroup("memory");
@@ -363,7 +363,7 @@ static void storm(void)
 	enter_cgroup("brief");
 	while (now() < end) {
 		if (!fork()) {
-			take_name("brief");
+			set_name("brief");
 			run_brief(now() + 0.005);
 			_exit(0);
 		}

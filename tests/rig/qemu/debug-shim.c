@@ -83,7 +83,7 @@ static bool is_int3(uint8_t *env)
 }
 
 /* The #DB of a MOV DR with DR7.GD set: sets DR6.BD and clears GD, as the processor does. */
-static bool take_general_detect(uint8_t *env)
+static bool raise_general_detect(uint8_t *env)
 {
 	uint64_t *dr7 = (uint64_t *)(env + layout.dr7), *dr6 = dr7 - 1;
 
@@ -101,7 +101,7 @@ static void replaced_check_intercept(void *env, uint32_t type, uint64_t param,
 		return;
 	if (type == EXIT_SWINT && is_int3(env))
 		type = EXIT_EXCEPTION_BP;
-	else if (type >= EXIT_READ_DR0 && type <= EXIT_WRITE_DR15 && take_general_detect(env))
+	else if (type >= EXIT_READ_DR0 && type <= EXIT_WRITE_DR15 && raise_general_detect(env))
 		type = EXIT_EXCEPTION_DB;
 	layout.check_intercept_body(env, type, param, return_address);
 }

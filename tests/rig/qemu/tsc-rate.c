@@ -25,7 +25,7 @@ static uint64_t now(void)
 }
 
 /* Reads both clocks as closely together as possible in some tries. */
-static struct mark take_mark(void)
+static struct mark read_clocks(void)
 {
 	struct mark mark = { 0 };
 	uint64_t width = UINT64_MAX;
@@ -43,10 +43,10 @@ static struct mark take_mark(void)
 
 int main(void)
 {
-	struct mark first = take_mark(), last;
+	struct mark first = read_clocks(), last;
 
 	usleep(INTERVAL);
-	last = take_mark();
+	last = read_clocks();
 	printf("%.0f\n", (double)(last.tsc - first.tsc) * 1e6 / (double)(last.time - first.time));
 	return 0;
 }

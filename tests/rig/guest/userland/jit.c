@@ -99,7 +99,7 @@ __attribute__((noinline)) static void run(function *what, uint64_t rounds)
 }
 
 /* Replaces the last function by that of turn NUMBER. */
-static void take_turn(uint8_t *place, unsigned long number)
+static void replace_function(uint8_t *place, unsigned long number)
 {
 	char name[32];
 
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 		for (int i = 1; i < 3; i++)
 			run(hot[i], shares[i] * LOOP);
 		if (!(round % TURN))
-			take_turn(memory + 8192, round / TURN + 1);
+			replace_function(memory + 8192, round / TURN + 1);
 		run((function *)(uintptr_t)(memory + 8192), shares[0] * LOOP);
 	}
 	printf("jit: %d\n", getpid());
