@@ -12,7 +12,7 @@
 #include "tests/unit/kallsyms_image.c"
 #include "tests/unit/task_guest.c"
 #include "vmm/guest/linux/kallsyms.h"
-#include "vmm/guest/linux/kernel_orc.h"
+#include "vmm/guest/linux/orc_table.h"
 #include "vmm/guest/symbol_table.h"
 #include "vmm/guest/unwind/unwind.h"
 

@@ -7,8 +7,8 @@
 
 #include "vmm/guest/linux/bpf_programs.h"
 #include "vmm/guest/linux/guest_kernel.h"
-#include "vmm/guest/linux/kernel_orc.h"
 #include "vmm/guest/linux/module_list.h"
+#include "vmm/guest/linux/orc_table.h"
 
 static const struct module_layout layouts[2] = {
 	{ .list = 8,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/guest/linux/kernel_orc.h"
+#include "vmm/guest/linux/orc_table.h"
 #include "vmm/guest/unwind/cfi_table.h"
 #include "vmm/guest/unwind/unwind.h"
 

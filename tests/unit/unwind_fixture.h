@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tests/unit/flat_guest.h"
-#include "vmm/guest/linux/kernel_orc.h"
+#include "vmm/guest/linux/orc_table.h"
 #include "vmm/guest/unwind/unwind.h"
 
 #define GUEST_SIZE     (1u << 20)
@@ -114,6 +114,11 @@ static inline void make(struct fixture *fixture)
 	fixture->chain.capacity = 16;
 	fixture->guest.registers.rip = code(1);
 	fixture->guest.registers.rsp = STACK;
+}
+
+static inline void destroy(struct fixture *fixture)
+{
+	flat_guest_destroy(&fixture->guest);
 }
 
 /* The 8 bytes at OFFSET of the kernel's stack. */

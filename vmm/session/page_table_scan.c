@@ -12,7 +12,7 @@
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
 #include "shared/thread_check.h"
-#include "vmm/guest/linux/task_list.h"
+#include "vmm/guest/linux/task.h"
 
 /* A guest with more processes gets no report. */
 #define PROCESSES_MAX 8192

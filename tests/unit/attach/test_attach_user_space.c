@@ -115,8 +115,13 @@ static void make(struct moment *moment)
 	moment->sample.pid = moment->sample.tid = SAMPLE_TASK_UNKNOWN;
 }
 
+static void unmake(struct moment *moment)
+{
+	user_guest_free(&moment->guest);
+}
+
 /* Attributes a sample of TIME. */
-static void tell_of(struct moment *moment, uint64_t time)
+static void attribute_at(struct moment *moment, uint64_t time)
 {
 	moment->sample.time = time;
 	user_space_attribute(&cpu, &moment->guest.kernel, &moment->guest.guest.view, &moment->stack,
@@ -126,9 +131,9 @@ static void tell_of(struct moment *moment, uint64_t time)
 }
 
 /* Attributes a sample of now. */
-static void tell(struct moment *moment)
+static void attribute(struct moment *moment)
 {
-	tell_of(moment, clock_ns(CLOCK_MONOTONIC_RAW));
+	attribute_at(moment, clock_ns(CLOCK_MONOTONIC_RAW));
 }
 
 static const char *name_of(const struct moment *moment, unsigned int index)
@@ -141,10 +146,8 @@ static const char *name_of(const struct moment *moment, unsigned int index)
 
 TEST(attach_user_space, a_sample_has_its_task_and_its_images)
 {
-	struct moment moment;
-
-	make(&moment);
-	tell(&moment);
+	FIXTURE(struct moment, moment, make, unmake);
+	attribute(&moment);
 	CHECK_EQUAL(moment.sample.pid, 70);
 	CHECK_EQUAL(moment.sample.tid, 71);
 	CHECK_STRING(moment.sample.comm, "worker");
@@ -154,7 +157,6 @@ TEST(attach_user_space, a_sample_has_its_task_and_its_images)
 	CHECK_STRING(name_of(&moment, 0), "/program");
 	CHECK_STRING(name_of(&moment, 1), "/plugin");
 	CHECK_STRING(name_of(&moment, 2), "/library");
-	user_guest_free(&moment.guest);
 }
 
 /* Maps another plug-in at the same addresses. */
@@ -168,60 +170,48 @@ static void replace_plugin(struct moment *moment)
 /* dlclose(), and dlopen() of another one: the VMA has changed. */
 TEST(attach_user_space, later_mappings_are_not_used)
 {
-	struct moment moment;
-
-	make(&moment);
+	FIXTURE(struct moment, moment, make, unmake);
 	replace_plugin(&moment);
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.sample.pid, 70);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
 	CHECK_EQUAL(moment.space.map.count, 1);
 	CHECK_STRING(name_of(&moment, 0), "/program");
-	user_guest_free(&moment.guest);
 }
 
 /* The process has exited, and its mm_struct was reused with other page tables. */
 TEST(attach_user_space, memory_of_another_process_is_not_used)
 {
-	struct moment moment;
-
-	make(&moment);
+	FIXTURE(struct moment, moment, make, unmake);
 	user_guest_put(&moment.guest, moment.guest.mm + PGD,
 		       moment.tasks.current.page_table + 0x5000);
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.sample.pid, 70);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
 	CHECK_EQUAL(moment.space.map.count, 0);
-	user_guest_free(&moment.guest);
 }
 
 TEST(attach_user_space, addresses_without_a_page_have_no_mapping)
 {
-	struct moment moment;
-
-	make(&moment);
+	FIXTURE(struct moment, moment, make, unmake);
 	moment.stack.page_count = 0;
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.sample.tid, 71);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK_EQUAL(moment.space.map.count, 0);
-	user_guest_free(&moment.guest);
 }
 
 /* The process has exited, and its page tables were reused. */
 TEST(attach_user_space, freed_page_tables_are_not_used)
 {
-	struct moment moment;
-
-	make(&moment);
+	FIXTURE(struct moment, moment, make, unmake);
 	moment.stack.registers.paging.cr3 = moment.guest.kernel.paging.cr3 + 0x5000;
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(moment.space.map.count, 0);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
-	user_guest_free(&moment.guest);
 }
 
 /* Without frame pointers, RBP is an arbitrary number. */
@@ -231,7 +221,7 @@ TEST(attach_user_space, callers_follow_a_call)
 
 	make(&moment);
 	moment.addresses[2] += 4;
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.chain.user_depth, 2);
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
 	user_guest_free(&moment.guest);
@@ -239,7 +229,7 @@ TEST(attach_user_space, callers_follow_a_call)
 	make(&moment);
 	moment.addresses[2] += 4;
 	moment.stack.tasks = NULL;
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.chain.user_depth, 2);
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
 	user_guest_free(&moment.guest);
@@ -249,18 +239,18 @@ TEST(attach_user_space, callers_follow_a_call)
 TEST(attach_user_space, code_is_read_after_the_sample)
 {
 	/* With and without a known task. */
-	for (int told = 0; told < 2; told++) {
+	for (int known = 0; known < 2; known++) {
 		uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
 		struct moment moment;
 
 		make(&moment);
-		moment.stack.tasks = told ? &moment.tasks : NULL;
-		tell_of(&moment, before);
+		moment.stack.tasks = known ? &moment.tasks : NULL;
+		attribute_at(&moment, before);
 		CHECK_EQUAL(moment.chain.user_depth, 4);
 		memset(moment.guest.guest.memory + PLUGIN_PAGE + 0x2e, 0x90, 2);
-		tell_of(&moment, before);
+		attribute_at(&moment, before);
 		CHECK_EQUAL(moment.chain.user_depth, 4);
-		tell(&moment);
+		attribute(&moment);
 		CHECK_EQUAL(moment.chain.user_depth, 2);
 		user_guest_free(&moment.guest);
 	}
@@ -271,56 +261,50 @@ TEST(attach_user_space, code_is_read_after_the_sample)
 TEST(attach_user_space, a_batch_shares_mappings)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
-	struct moment moment;
 
-	make(&moment);
-	tell_of(&moment, before);
+	FIXTURE(struct moment, moment, make, unmake);
+	attribute_at(&moment, before);
 	CHECK_EQUAL(moment.space.map.count, 3);
 	replace_plugin(&moment);
-	tell_of(&moment, before);
+	attribute_at(&moment, before);
 	CHECK_EQUAL(moment.chain.user_depth, 4);
 	CHECK_EQUAL(moment.space.map.count, 3);
 	CHECK_STRING(name_of(&moment, 1), "/plugin");
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK_EQUAL(moment.space.map.count, 1);
-	user_guest_free(&moment.guest);
 }
 
 /* In the same batch, but the first sample's page tables map it elsewhere. */
 TEST(attach_user_space, shared_mappings_need_the_same_pages)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
-	struct moment moment;
 
-	make(&moment);
-	tell_of(&moment, before);
+	FIXTURE(struct moment, moment, make, unmake);
+	attribute_at(&moment, before);
 	moment.pages[1].gpa = OTHER_PAGE;
-	tell_of(&moment, before);
+	attribute_at(&moment, before);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK_EQUAL(moment.space.map.count, 1);
 	CHECK_STRING(name_of(&moment, 0), "/program");
-	user_guest_free(&moment.guest);
 }
 
 /* The other sample is of a process with the same page tables. */
 TEST(attach_user_space, shared_mappings_need_the_same_memory)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW), root = 0;
-	struct moment moment;
 
-	make(&moment);
-	tell_of(&moment, before);
+	FIXTURE(struct moment, moment, make, unmake);
+	attribute_at(&moment, before);
 	CHECK_EQUAL(moment.space.map.count, 3);
 	moment.tasks.current.mm = user_guest_allocate(&moment.guest, 0x200, 64);
 	user_guest_put(&moment.guest, moment.tasks.current.mm + PGD,
 		       moment.tasks.current.page_table);
 	user_guest_put(&moment.guest, moment.tasks.current.mm + moment.guest.kernel.vmas.mm_root,
 		       root);
-	tell_of(&moment, before);
+	attribute_at(&moment, before);
 	CHECK_EQUAL(moment.sample.pid, 70);
 	CHECK_EQUAL(moment.space.map.count, 0);
-	user_guest_free(&moment.guest);
 }
 
 #define LARGE      0x800000ull /* spans two page tables */
@@ -331,9 +315,8 @@ TEST(attach_user_space, shared_mappings_need_the_same_memory)
 TEST(attach_user_space, shared_mappings_need_page_tables_read_before)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW), vma;
-	struct moment moment;
 
-	make(&moment);
+	FIXTURE(struct moment, moment, make, unmake);
 	vma = user_guest_map(&moment.guest, LARGE, LARGE + 0x400000, 0, CODE,
 			     file(&moment.guest, "large", 5));
 	user_guest_build(&moment.guest);
@@ -343,17 +326,16 @@ TEST(attach_user_space, shared_mappings_need_page_tables_read_before)
 	moment.pages[1] = (struct attach_page){ LARGE + 0x200000, LARGE_PAGE + 0x1000 };
 	moment.stack.page_count = moment.chain.user_depth = 1;
 	moment.addresses[0] = LARGE;
-	tell_of(&moment, before);
+	attribute_at(&moment, before);
 	CHECK_STRING(name_of(&moment, 0), "/large");
 	user_guest_put(&moment.guest, vma + moment.guest.kernel.vmas.vma_file,
 		       file(&moment.guest, "another", 4));
-	tell_of(&moment, before);
+	attribute_at(&moment, before);
 	CHECK_STRING(name_of(&moment, 0), "/large");
 	moment.stack.page_count = 2;
 	moment.addresses[0] = LARGE + 0x200000;
-	tell_of(&moment, before);
+	attribute_at(&moment, before);
 	CHECK_STRING(name_of(&moment, 0), "/another");
-	user_guest_free(&moment.guest);
 }
 
 /* The plug-in's function has no frame pointer and is missing: the library called that one, not
@@ -361,16 +343,14 @@ TEST(attach_user_space, shared_mappings_need_page_tables_read_before)
 TEST(attach_user_space, callers_of_another_function_are_cut)
 {
 	static const uint8_t call[] = { 0xe8, 0x90, 0xff, 0x0f, 0 }; /* of PLUGIN - 0x60 */
-	struct moment moment;
 
-	make(&moment);
+	FIXTURE(struct moment, moment, make, unmake);
 	moment.addresses[1] = LIBRARY + 0x10;
 	moment.chain.user_depth = 2;
 	memcpy(moment.guest.guest.memory + LIBRARY_PAGE + 0x10 - sizeof(call), call, sizeof(call));
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
-	user_guest_free(&moment.guest);
 }
 
 /* An entry of an i386 PLT has the address of its slot, a 64-bit one the distance to it. */
@@ -389,19 +369,19 @@ static void call_through_plt(struct moment *moment, bool long_mode,
 	memcpy(library + 0x100, jump, sizeof(jump));
 	moment->stack.registers.long_mode = long_mode;
 	moment->stack.tasks = tasks;
-	tell(moment);
+	attribute(moment);
 }
 
 TEST(attach_user_space, callers_through_a_32_bit_plt_are_kept)
 {
 	/* With and without a known task. */
-	for (int told = 0; told < 2; told++)
+	for (int known = 0; known < 2; known++)
 		for (int long_mode = 0; long_mode < 2; long_mode++) {
 			struct moment moment;
 
 			make(&moment);
-			call_through_plt(&moment, long_mode, told ? &moment.tasks : NULL);
-			CHECK_EQUAL(moment.sample.pid, told ? 70u : SAMPLE_TASK_UNKNOWN);
+			call_through_plt(&moment, long_mode, known ? &moment.tasks : NULL);
+			CHECK_EQUAL(moment.sample.pid, known ? 70u : SAMPLE_TASK_UNKNOWN);
 			CHECK_EQUAL(moment.chain.user_depth, long_mode ? 1 : 2);
 			CHECK_EQUAL(moment.chain.flags, long_mode ? SAMPLE_USER_TRUNCATED : 0);
 			user_guest_free(&moment.guest);
@@ -411,17 +391,15 @@ TEST(attach_user_space, callers_through_a_32_bit_plt_are_kept)
 TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_attributed)
 {
 	const struct user_space_cpu unknown = { 0 };
-	struct moment moment;
 
-	make(&moment);
+	FIXTURE(struct moment, moment, make, unmake);
 	user_space_attribute(&unknown, &moment.guest.kernel, &moment.guest.guest.view,
 			     &moment.stack, &moment.sample, &moment.chain, &moment.space);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
 	moment.stack.tasks = NULL;
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(moment.space.map.count, 0);
-	user_guest_free(&moment.guest);
 }
 
 /* The page tables of an unknown task prove nothing. */
@@ -431,13 +409,13 @@ TEST(attach_user_space, callers_by_page_tables_of_an_unknown_task_are_cut)
 
 	make(&moment);
 	moment.stack.cr3_of_task = true;
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.chain.user_depth, 4);
 	user_guest_free(&moment.guest);
 	make(&moment);
 	moment.stack.cr3_of_task = true;
 	moment.stack.tasks = NULL;
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK(moment.chain.flags & SAMPLE_USER_TRUNCATED);
 	user_guest_free(&moment.guest);
@@ -446,16 +424,13 @@ TEST(attach_user_space, callers_by_page_tables_of_an_unknown_task_are_cut)
 /* The task is known from kernel memory only: firmware or another kernel may run. */
 TEST(attach_user_space, code_outside_of_the_task_s_page_tables_is_not_attributed)
 {
-	struct moment moment;
-
-	make(&moment);
+	FIXTURE(struct moment, moment, make, unmake);
 	moment.stack.cr3_of_task = true;
 	moment.stack.registers.rip = moment.addresses[0] = PROGRAM + 0x2234;
-	tell(&moment);
+	attribute(&moment);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK_EQUAL(moment.space.map.count, 0);
-	user_guest_free(&moment.guest);
 }
 
 static const struct guest_cgroup_layout cgroups = { .known = true,
@@ -522,7 +497,7 @@ static void free_cgroups(struct moment *moment)
 static uint64_t cgroup_at(struct moment *moment, uint64_t time)
 {
 	moment->sample = (struct sample){ 0 };
-	tell_of(moment, time);
+	attribute_at(moment, time);
 	return moment->sample.cgroup;
 }
 

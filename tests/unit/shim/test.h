@@ -62,6 +62,14 @@ void test_skip(const char *file, int line, const char *format, ...)
 		}                                                                                  \
 	} while (0)
 
+/*
+ * Defines NAME of TYPE, set up by MAKE(&NAME). DESTROY(&NAME) runs when the test ends, also after a
+ * failed REQUIRE.
+ */
+#define FIXTURE(type, name, make, destroy)                                                         \
+	type name __attribute__((cleanup(destroy)));                                               \
+	make(&name)
+
 #define CHECK_EQUAL(actual, expected)                                                              \
 	do {                                                                                       \
 		long long check_actual = (long long)(actual);                                      \

@@ -14,7 +14,7 @@
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/btf_types.h"
-#include "vmm/guest/linux/guest_module.h"
+#include "vmm/guest/linux/module_list.h"
 #include "vmm/guest/symbol_table.h"
 
 /* Byte offsets in struct bpf_ksym. */

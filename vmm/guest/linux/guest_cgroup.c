@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "vmm/guest/linux/btf_types.h"
+#include "vmm/guest/linux/guest_file.h"
 #include "vmm/guest/page_walk.h"
 
 #define PROBES    32

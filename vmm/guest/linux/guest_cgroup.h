@@ -23,7 +23,6 @@
 #include <stdint.h>
 
 #include "vmm/guest/linux/kernel_memory.h"
-#include "vmm/guest/linux/path_tail.h"
 
 struct btf;
 

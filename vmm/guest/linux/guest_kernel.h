@@ -14,7 +14,6 @@
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/bpf_programs.h"
-#include "vmm/guest/linux/guest_module.h"
 #include "vmm/guest/linux/module_list.h"
 #include "vmm/guest/linux/perf_map_file.h"
 #include "vmm/guest/linux/task_layout.h"

@@ -20,7 +20,7 @@
 #include "vmm/guest/guest_callchain.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
-#include "vmm/guest/linux/guest_module.h"
+#include "vmm/guest/linux/module_list.h"
 
 struct module_presence;
 

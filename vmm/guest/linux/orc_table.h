@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/guest/linux/module_list.h"
+#include "vmm/guest/symbol_table.h"
+
 #define ORC_ENTRY_SIZE 6
 
 /* Encoding of the last 16 bits of an entry. All start with two register numbers. */
@@ -72,5 +75,29 @@ uint64_t orc_address(const struct orc_table *table, uint32_t index);
 /* The entry for IP; false if the table does not describe it. Any thread, no lock. */
 bool orc_find(const struct orc_table *table, enum orc_format format, uint64_t ip,
 	      struct orc_entry *entry);
+
+/* Data that guest_unwind() needs of a kernel: ORC tables, and a CR3 that maps every kernel stack.
+ * Immutable once created; any number of threads. */
+struct kernel_orc {
+	struct guest_paging paging;
+	enum orc_format format;
+	struct orc_table *tables; /* [0] the kernel's, then those of modules in address order */
+	size_t table_count;
+	uint8_t **copies; /* of tables that are not read in guest RAM */
+	size_t copy_count;
+};
+
+/*
+ * Creates the tables of the kernel with the finished SYMBOLS, and of its MODULES. -ENOENT: the
+ * kernel has no ORC tables, or in an unknown format; -ENOMEM.
+ */
+int kernel_orc_create(struct kernel_orc **orc, const struct guest_view *view,
+		      const struct guest_paging *paging, const struct symbols *symbols,
+		      const struct module_list *modules);
+/* NULL is a no-op. */
+void kernel_orc_free(struct kernel_orc *orc);
+
+/* The table that describes the code at IP, or NULL. Any thread, no lock. */
+const struct orc_table *kernel_orc_table(const struct kernel_orc *orc, uint64_t ip);
 
 #endif

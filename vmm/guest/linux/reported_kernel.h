@@ -13,7 +13,6 @@
 
 #include "shared/span.h"
 #include "vmm/guest/guest_account.h"
-#include "vmm/guest/linux/guest_module.h"
 #include "vmm/guest/linux/module_list.h"
 #include "vmm/guest/symbol_table.h"
 

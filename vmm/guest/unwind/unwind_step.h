@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "vmm/guest/guest_registers.h"
-#include "vmm/guest/linux/kernel_orc.h"
+#include "vmm/guest/linux/orc_table.h"
 #include "vmm/guest/linux/user_map.h"
 #include "vmm/guest/unwind/cfi_table.h"
 

@@ -63,9 +63,7 @@ static const char *name_of(struct fixture *fixture, unsigned int n)
 
 TEST(cgroup, of_a_task_is_found)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, free_fixture);
 	task_guest_enter_cgroup(&fixture.guest, 1, 2);
 	CHECK_EQUAL(load_cgroup(&fixture).id, 0x200000011);
 	CHECK_EQUAL(load_cgroup(&fixture).node, DIRECT + NODE(2));
@@ -74,27 +72,22 @@ TEST(cgroup, of_a_task_is_found)
 	task_guest_put(&fixture.guest, CGROUP(0) + LAYOUT->cgroup_node, 0x1234);
 	CHECK_EQUAL(load_cgroup(&fixture).id, 0);
 	CHECK_EQUAL(load_cgroup(&fixture).node, 0);
-	free_fixture(&fixture);
 }
 
 TEST(cgroup, path_is_read)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, free_fixture);
 	CHECK_STRING(name_of(&fixture, 0), "/");
 	CHECK_STRING(name_of(&fixture, 1), "/system.slice");
 	CHECK_STRING(name_of(&fixture, 2), "/system.slice/docker-0123.scope");
-	free_fixture(&fixture);
 }
 
 /* Between the stop and the load: its memory may have been reused. */
 TEST(cgroup, removed_one_has_no_path)
 {
-	struct fixture fixture;
 	struct guest_cgroup cgroup;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, free_fixture);
 	task_guest_enter_cgroup(&fixture.guest, 1, 2);
 	cgroup = load_cgroup(&fixture);
 	guest_cgroups_enter(fixture.cgroups, &cgroup);
@@ -105,15 +98,13 @@ TEST(cgroup, removed_one_has_no_path)
 	guest_cgroups_enter(fixture.cgroups, &cgroup);
 	guest_cgroups_load(fixture.cgroups, &fixture.memory, LAYOUT);
 	CHECK(!guest_cgroups_path(fixture.cgroups, cgroup.id));
-	free_fixture(&fixture);
 }
 
 TEST(cgroup, invalid_path_is_refused)
 {
 	char name[0x100] = "";
-	struct fixture fixture;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, free_fixture);
 	task_guest_put_cgroup(&fixture.guest, 1, 2, 17, "round");
 	CHECK(!name_of(&fixture, 2));
 	task_guest_put_cgroup(&fixture.guest, 1, 0, 17, "a/b");
@@ -128,17 +119,15 @@ TEST(cgroup, invalid_path_is_refused)
 	CHECK_EQUAL(strlen(name_of(&fixture, 1)), 256);
 	fixture.guest.guest.memory[NODE(1) + 0x100 + 255] = 'n';
 	CHECK(!name_of(&fixture, 1));
-	free_fixture(&fixture);
 }
 
 /* A guest can make up as many as it likes. */
 TEST(cgroup, tables_are_bounded)
 {
 	struct guest_cgroup cgroup;
-	struct fixture fixture;
 	unsigned int named = 0;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, free_fixture);
 	task_guest_enter_cgroup(&fixture.guest, 1, 1);
 	for (uint64_t id = 1; id <= 3ull * GUEST_CGROUPS_MAX; id++) {
 		cgroup = (struct guest_cgroup){ .id = id, .node = DIRECT + NODE(1) };
@@ -149,16 +138,14 @@ TEST(cgroup, tables_are_bounded)
 	for (uint64_t id = 1; id <= 3ull * GUEST_CGROUPS_MAX; id++)
 		named += guest_cgroups_path(fixture.cgroups, id) != NULL;
 	CHECK_EQUAL(named, 1); /* the one that the node has: 17 */
-	free_fixture(&fixture);
 }
 
 /* Behind those that a guest made up, too. */
 TEST(cgroup, paths_are_read_some_at_a_time)
 {
 	struct guest_cgroup cgroup = { .node = DIRECT + NODE(1) };
-	struct fixture fixture;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, free_fixture);
 	for (cgroup.id = 1000; cgroup.id < 1000 + GUEST_CGROUPS_LOAD_MAX; cgroup.id++)
 		guest_cgroups_enter(fixture.cgroups, &cgroup);
 	cgroup.id = 17;
@@ -167,7 +154,6 @@ TEST(cgroup, paths_are_read_some_at_a_time)
 	CHECK(!guest_cgroups_path(fixture.cgroups, 17));
 	guest_cgroups_load(fixture.cgroups, &fixture.memory, LAYOUT);
 	CHECK_STRING(guest_cgroups_path(fixture.cgroups, 17), "/system.slice");
-	free_fixture(&fixture);
 }
 
 static void add_types(struct btf_image *image, const char *parent)

@@ -109,9 +109,7 @@ static void check_dropped(struct cut *cut, const struct guest_kernel *kernel)
 
 TEST(deferred_lookup, finds_the_mappings)
 {
-	struct cut cut;
-
-	make_cut(&cut);
+	FIXTURE(struct cut, cut, make_cut, free_cut);
 	REQUIRE(take(&cut));
 	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 2);
@@ -122,14 +120,11 @@ TEST(deferred_lookup, finds_the_mappings)
 	CHECK(!cut.whole->deferred);
 	CHECK_EQUAL(cut.whole->callchain[1], LIBRARY + 0x1000);
 	CHECK_EQUAL(sample_hit(cut.whole)->address, 0x1234);
-	free_cut(&cut);
 }
 
 TEST(deferred_lookup, finds_the_mapping_of_rip)
 {
-	struct cut cut;
-
-	make_cut(&cut);
+	FIXTURE(struct cut, cut, make_cut, free_cut);
 	REQUIRE(take_after(&cut, false));
 	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 2);
@@ -139,14 +134,11 @@ TEST(deferred_lookup, finds_the_mapping_of_rip)
 	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 0);
 	CHECK_EQUAL(cut.whole->flags, SAMPLE_LOOKUP_INCOMPLETE | SAMPLE_USER_TRUNCATED);
-	free_cut(&cut);
 }
 
 TEST(deferred_lookup, drops_mappings_that_may_have_changed)
 {
-	struct cut cut;
-
-	make_cut(&cut);
+	FIXTURE(struct cut, cut, make_cut, free_cut);
 	REQUIRE(take(&cut));
 	put_changes(&cut.guest, 5, 101);
 	check_dropped(&cut, &cut.guest.kernel);
@@ -157,44 +149,35 @@ TEST(deferred_lookup, drops_mappings_that_may_have_changed)
 	check_dropped(&cut, NULL);
 	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 2);
-	free_cut(&cut);
 }
 
 /* A note is valid only for its own tables. */
 TEST(deferred_lookup, makes_no_lookup_in_another_kernel)
 {
-	struct cut cut;
 	struct guest_kernel other;
 
-	make_cut(&cut);
+	FIXTURE(struct cut, cut, make_cut, free_cut);
 	REQUIRE(take(&cut));
 	other = cut.guest.kernel;
 	REQUIRE_EQUAL(user_images_create(&other.images), 0);
 	check_dropped(&cut, &other);
 	user_images_free(other.images);
-	free_cut(&cut);
 }
 
 TEST(deferred_lookup, a_mapping_that_grew_over_another_does_not_replace_it)
 {
-	struct cut cut;
-
-	make_cut(&cut);
+	FIXTURE(struct cut, cut, make_cut, free_cut);
 	REQUIRE(take(&cut));
 	sample_write_mappings(cut.taken)[0].end = LIBRARY + 0x1000;
 	lookup(&cut, &cut.guest.kernel);
 	CHECK_EQUAL(cut.whole->mappings, 1);
-	free_cut(&cut);
 }
 
 TEST(deferred_lookup, needs_the_number_of_tlb_flushes)
 {
-	struct cut cut;
-
-	make_cut(&cut);
+	FIXTURE(struct cut, cut, make_cut, free_cut);
 	cut.guest.kernel.vmas.has_changes = false;
 	CHECK(!take(&cut));
-	free_cut(&cut);
 }
 
 /* --- cgroups ------------------------------------------------------------------------ */
@@ -236,9 +219,8 @@ TEST(deferred_lookup, finds_the_cgroup)
 {
 	struct kernel_memory memory;
 	struct sample whole[16];
-	struct moved moved;
 
-	make_moved(&moved);
+	FIXTURE(struct moved, moved, make_moved, free_moved);
 	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 17);
 	CHECK_EQUAL(whole->cgroups, guest_cgroups_generation(moved.kernel.cgroups));
@@ -247,29 +229,25 @@ TEST(deferred_lookup, finds_the_cgroup)
 					 .paging = &moved.kernel.paging };
 	guest_cgroups_load(moved.kernel.cgroups, &memory, &moved.kernel.tasks.cgroups);
 	CHECK_STRING(guest_cgroups_path(moved.kernel.cgroups, 17), "/system.slice");
-	free_moved(&moved);
 }
 
 TEST(deferred_lookup, drops_the_cgroup_of_a_task_that_was_moved)
 {
 	struct sample whole[16];
-	struct moved moved;
 
-	make_moved(&moved);
+	FIXTURE(struct moved, moved, make_moved, free_moved);
 	task_guest_enter_cgroup(&moved.guest, 1, 2);
 	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 0);
 	CHECK_EQUAL(whole->flags, SAMPLE_LOOKUP_INCOMPLETE);
-	free_moved(&moved);
 }
 
 /* Its memory, and its css_set's, may be another's. */
 TEST(deferred_lookup, drops_the_cgroup_of_a_task_that_has_ended)
 {
 	struct sample whole[16];
-	struct moved moved;
 
-	make_moved(&moved);
+	FIXTURE(struct moved, moved, make_moved, free_moved);
 	task_guest_put(&moved.guest, TASK(1) + task_guest_layout.cgroups.task_users, 0);
 	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 0);
@@ -279,5 +257,4 @@ TEST(deferred_lookup, drops_the_cgroup_of_a_task_that_has_ended)
 	task_guest_put_task(&moved.guest, 1, 700, 702, "the same");
 	deferred_lookup(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 17);
-	free_moved(&moved);
 }

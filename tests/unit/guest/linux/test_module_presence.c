@@ -100,9 +100,7 @@ static uint64_t seen(const struct setting *setting, uint64_t start)
 
 TEST(module_presence, is_recorded_for_the_modules_of_a_sample)
 {
-	struct setting setting;
-
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	CHECK_EQUAL(seen(&setting, FIRST), 0);
 	check(&setting, 100, FIRST, FIRST + 0xfff, KERNEL);
 	check(&setting, 90, FIRST, NAMELESS, KERNEL);
@@ -115,14 +113,11 @@ TEST(module_presence, is_recorded_for_the_modules_of_a_sample)
 	CHECK_EQUAL(setting.chain.kernel_depth, 3);
 	CHECK_EQUAL(setting.chain.user_depth, 1);
 	CHECK_EQUAL(setting.chain.flags, 0);
-	leave(&setting);
 }
 
 TEST(module_presence, chain_ends_before_the_next_module_after_the_deadline)
 {
-	struct setting setting;
-
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	setting.deadline = 1;
 	check(&setting, 100, FIRST, FIRST + 0xfff, SECOND);
 	CHECK_EQUAL(setting.chain.kernel_depth, 2);
@@ -136,14 +131,11 @@ TEST(module_presence, chain_ends_before_the_next_module_after_the_deadline)
 	setting.deadline = UINT64_MAX;
 	check(&setting, 120, FIRST, FIRST + 0xfff, SECOND);
 	CHECK_EQUAL(setting.chain.kernel_depth, 3);
-	leave(&setting);
 }
 
 TEST(module_presence, chain_ends_in_a_module_that_replaced_another)
 {
-	struct setting setting;
-
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	setting.guest.memory[64 + 19] = 3; /* another module at its address */
 	check(&setting, 100, FIRST, SECOND, KERNEL);
 	CHECK_EQUAL(seen(&setting, FIRST), 100);
@@ -153,14 +145,11 @@ TEST(module_presence, chain_ends_in_a_module_that_replaced_another)
 	CHECK_EQUAL(setting.chain.flags, SAMPLE_KERNEL_TRUNCATED);
 	CHECK_EQUAL(setting.addresses[0], FIRST);
 	CHECK_EQUAL(setting.addresses[1], UNSURE(SECOND));
-	leave(&setting);
 }
 
 TEST(module_presence, code_in_no_known_module_is_uncertain)
 {
-	struct setting setting;
-
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	check(&setting, 100, JIT, KERNEL + 0xfff, KERNEL + 0x1000);
 	CHECK_EQUAL(setting.chain.kernel_depth, 3);
 	CHECK_EQUAL(setting.chain.user_depth, 1);
@@ -169,7 +158,6 @@ TEST(module_presence, code_in_no_known_module_is_uncertain)
 	CHECK_EQUAL(setting.addresses[1], KERNEL + 0xfff);
 	CHECK_EQUAL(setting.addresses[2], UNSURE(KERNEL + 0x1000));
 	CHECK_EQUAL(setting.addresses[3], 0x401000);
-	leave(&setting);
 }
 
 /* The unwinder still has the tables of those before. */
@@ -184,9 +172,8 @@ TEST(module_presence, chain_ends_in_a_module_without_a_table)
 						 .image_end = KERNEL + 0x1000,
 						 .modules = known,
 						 .module_count = 1 };
-	struct setting setting;
 
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	memset(now[0].build_id, 2, 20);
 	memset(now[1].build_id, 2, 20);
 	check(&setting, 90, FIRST, KERNEL, KERNEL);
@@ -203,7 +190,6 @@ TEST(module_presence, chain_ends_in_a_module_without_a_table)
 	CHECK_EQUAL(setting.addresses[1], FIRST);
 	CHECK_EQUAL(seen(&setting, SECOND), 100);
 	CHECK_EQUAL(seen(&setting, FIRST), 90); /* by the older one, which comes last */
-	leave(&setting);
 }
 
 TEST(module_presence, number_of_older_checks_is_bounded)
@@ -235,10 +221,9 @@ static void count_seen(void *context, const struct guest_module *module, uint64_
 TEST(module_presence, reclaim_reports_what_was_seen)
 {
 	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000 };
-	struct setting setting;
 	uint64_t seen_times = 0;
 
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	kernel.symbols = symbols_new();
 	symbols_finish(kernel.symbols);
 	kernel.presence = setting.presence;
@@ -254,7 +239,6 @@ TEST(module_presence, reclaim_reports_what_was_seen)
 	CHECK_EQUAL(seen_times, 7);
 	module_presence_reclaim(NULL, count_seen, &seen_times);
 	symbols_free(kernel.symbols);
-	leave(&setting);
 }
 
 TEST(module_presence, unmapped_module_is_not_present)
@@ -262,16 +246,14 @@ TEST(module_presence, unmapped_module_is_not_present)
 	struct guest_module module = {
 		.start = FIRST, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 0x5000
 	};
-	struct setting setting;
 
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	module_presence_free(setting.presence);
 	create(&setting, &module, 1);
 	check(&setting, 100, FIRST, KERNEL, KERNEL);
 	CHECK_EQUAL(seen(&setting, FIRST), 0);
 	CHECK_EQUAL(setting.chain.kernel_depth, 1);
 	CHECK_EQUAL(setting.chain.flags, SAMPLE_UNCERTAIN | SAMPLE_KERNEL_TRUNCATED);
-	leave(&setting);
 }
 
 /* Other code runs at the address of an unloaded module, whose table is still in use. */
@@ -282,9 +264,8 @@ TEST(module_presence, chain_ends_where_the_table_of_an_unloaded_module_was_used)
 						 .image_end = KERNEL + 0x1000,
 						 .modules = known,
 						 .module_count = 1 };
-	struct setting setting;
 
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	REQUIRE_EQUAL(module_presence_create(&setting.presence, &tables, NULL, 0, setting.presence),
 		      0);
 	check(&setting, 100, KERNEL, FIRST, KERNEL);
@@ -293,19 +274,15 @@ TEST(module_presence, chain_ends_where_the_table_of_an_unloaded_module_was_used)
 	CHECK_EQUAL(setting.addresses[1], UNSURE(FIRST));
 	check(&setting, 100, KERNEL, JIT, KERNEL);
 	CHECK_EQUAL(setting.chain.kernel_depth, 3);
-	leave(&setting);
 }
 
 TEST(module_presence, is_not_proven_by_a_sample_in_a_module_without_a_build_id)
 {
-	struct setting setting;
-
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	check(&setting, 100, NAMELESS, KERNEL, KERNEL);
 	CHECK_EQUAL(setting.addresses[0], NAMELESS);
 	CHECK_EQUAL(setting.chain.kernel_depth, 3);
 	CHECK_EQUAL(seen(&setting, NAMELESS), 0);
-	leave(&setting);
 }
 
 #define MANY 8191 /* a prime */
@@ -333,10 +310,9 @@ TEST(module_presence, many_modules_are_distinguished)
 	struct module_presence_tables tables = { .image_start = KERNEL,
 						 .image_end = KERNEL + 0x1000,
 						 .modules = known };
-	struct setting setting;
 	size_t count = 0;
 
-	make(&setting);
+	FIXTURE(struct setting, setting, make, leave);
 	for (unsigned int i = 0; i < MANY; i++) {
 		unsigned int number = (i * 4099u) % MANY;
 
@@ -356,5 +332,4 @@ TEST(module_presence, many_modules_are_distinguished)
 		}
 	free(known);
 	free(now);
-	leave(&setting);
 }

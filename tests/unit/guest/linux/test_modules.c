@@ -197,10 +197,9 @@ TEST(modules, name_text_build_id_and_symbols)
 {
 	struct module_list list;
 	struct symbols *symbols;
-	struct flat_guest guest;
 	struct symbol symbol;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	CHECK_EQUAL(read_list(&guest, &list, &symbols), 0);
 	REQUIRE_EQUAL(list.count, 1);
 	CHECK_STRING(list.modules[0].name, "test_module");
@@ -217,7 +216,6 @@ TEST(modules, name_text_build_id_and_symbols)
 	CHECK(!symbols_find(symbols, MODULE_TEXT + 0x220, &symbol));
 	module_list_free(&list);
 	symbols_free(symbols);
-	flat_guest_destroy(&guest);
 }
 
 /* The symbols of put_symbols() with their types in them; SIZED: how long the one that has a size is
@@ -306,9 +304,8 @@ TEST(modules, per_cpu_variables_are_separate)
 TEST(modules, list_without_symbols)
 {
 	struct module_list list;
-	struct flat_guest guest;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout,
 				     NULL, NULL),
 		    0);
@@ -320,46 +317,40 @@ TEST(modules, list_without_symbols)
 	CHECK_EQUAL(list.modules[0].build_id_gva, NOTE + 16);
 	CHECK_EQUAL(list.orcs[0].count, 0);
 	module_list_free(&list);
-	flat_guest_destroy(&guest);
 }
 
 TEST(modules, broken_list_is_an_error)
 {
 	struct module_list list;
-	struct flat_guest guest;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	put_u64(&guest, MODULE + layout.list, 0);
 	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout,
 				     NULL, NULL),
 		    -EFAULT);
 	CHECK_EQUAL(list.count, 1);
 	module_list_free(&list);
-	flat_guest_destroy(&guest);
 }
 
 TEST(modules, that_are_being_set_up_are_left_out)
 {
 	struct module_list list;
 	struct symbols *symbols;
-	struct flat_guest guest;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	put_u64(&guest, MODULE + layout.state, 3);
 	CHECK_EQUAL(read_list(&guest, &list, &symbols), 0);
 	CHECK_EQUAL(list.count, 0);
 	module_list_free(&list);
 	symbols_free(symbols);
-	flat_guest_destroy(&guest);
 }
 
 TEST(modules, circular_list_ends)
 {
 	struct module_list list;
 	struct symbols *symbols;
-	struct flat_guest guest;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	put_u64(&guest, MODULE + layout.list, MODULE + layout.list);
 	CHECK_EQUAL(read_list(&guest, &list, &symbols), -EFAULT);
 	CHECK_EQUAL(list.count, 1);
@@ -370,7 +361,6 @@ TEST(modules, circular_list_ends)
 	CHECK_EQUAL(list.count, 1);
 	module_list_free(&list);
 	symbols_free(symbols);
-	flat_guest_destroy(&guest);
 }
 
 /* A guest may have this many: the time must not be quadratic. */
@@ -380,9 +370,8 @@ TEST(modules, a_million_symbols_without_size_at_one_address)
 	const uint32_t count = 1u << 20;
 	struct module_list list;
 	struct symbols *symbols;
-	struct flat_guest guest;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	for (uint64_t at = 0; at < count * sizeof(Elf64_Sym); at += 4096)
 		flat_guest_map(&guest, guest.registers.paging.cr3, table + at,
 			       SYMTAB - BASE + at % 12288, 4096, 0);
@@ -406,7 +395,6 @@ TEST(modules, a_million_symbols_without_size_at_one_address)
 	check_symbol(symbols, MODULE_TEXT + 0x100, "name", 0xf00);
 	module_list_free(&list);
 	symbols_free(symbols);
-	flat_guest_destroy(&guest);
 }
 
 TEST(modules, build_id_among_other_notes)
@@ -439,9 +427,8 @@ TEST(modules, replaced_while_its_symbols_are_read)
 {
 	struct module_list list;
 	struct symbols *symbols;
-	struct flat_guest guest;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	replaced_guest = &guest;
 	guest.region.hva = NULL;
 	guest.view.read = read_replaced;
@@ -457,5 +444,4 @@ TEST(modules, replaced_while_its_symbols_are_read)
 	CHECK_EQUAL(symbols_count(symbols), 4);
 	module_list_free(&list);
 	symbols_free(symbols);
-	flat_guest_destroy(&guest);
 }

@@ -75,9 +75,8 @@ static bool offset_of(const struct fixture *fixture, unsigned int cpu, uint64_t 
 TEST(per_cpu, variables_that_are_offsets)
 {
 	struct guest_variable variable;
-	struct fixture fixture;
 
-	start_older(&fixture);
+	FIXTURE(struct fixture, fixture, start_older, finish);
 	CHECK(guest_variable_find(&fixture.kernel, "counter", &variable));
 	CHECK(variable.per_cpu);
 	CHECK_EQUAL(variable.address, 0x1230);
@@ -86,16 +85,14 @@ TEST(per_cpu, variables_that_are_offsets)
 	CHECK_EQUAL(variable.address, IMAGE + 0x40);
 	CHECK(!guest_variable_find(&fixture.kernel, "a_number", &variable));
 	CHECK(!guest_variable_find(&fixture.kernel, "no_symbol", &variable));
-	finish(&fixture);
 }
 
 TEST(per_cpu, variables_in_the_image)
 {
 	struct guest_variable variable;
-	struct fixture fixture;
 	uint64_t offset;
 
-	start(&fixture);
+	FIXTURE(struct fixture, fixture, start, finish);
 	add(fixture.kernel.symbols, "__per_cpu_start", PER_CPU);
 	add(fixture.kernel.symbols, "counter", PER_CPU + 0x1230);
 	add(fixture.kernel.symbols, "__per_cpu_end", PER_CPU + 0x3000);
@@ -111,15 +108,13 @@ TEST(per_cpu, variables_in_the_image)
 	set_offset(&fixture, 1, OWN(1) - PER_CPU);
 	CHECK(offset_of(&fixture, 1, &offset));
 	CHECK_EQUAL(offset, OWN(1) - PER_CPU);
-	finish(&fixture);
 }
 
 TEST(per_cpu, variables_of_modules)
 {
 	struct guest_variable variable;
-	struct fixture fixture;
 
-	start(&fixture);
+	FIXTURE(struct fixture, fixture, start, finish);
 	add(fixture.kernel.symbols, "__per_cpu_start", PER_CPU);
 	add(fixture.kernel.symbols, "__per_cpu_end", PER_CPU + 0x3000);
 	add_of_module(fixture.kernel.symbols, "function", MODULE);
@@ -136,15 +131,13 @@ TEST(per_cpu, variables_of_modules)
 	/* The kernel's own comes first. */
 	CHECK(guest_variable_find(&fixture.kernel, "jiffies_64", &variable));
 	CHECK(!variable.module);
-	finish(&fixture);
 }
 
 TEST(per_cpu, watch_waits_for_the_memory_of_a_cpu)
 {
-	struct fixture fixture;
 	uint64_t offset;
 
-	start_older(&fixture);
+	FIXTURE(struct fixture, fixture, start_older, finish);
 	for (unsigned int cpu = 0; cpu < 2; cpu++)
 		set_offset(&fixture, cpu, LOAD);
 	CHECK(!offset_of(&fixture, 0, &offset));
@@ -154,7 +147,6 @@ TEST(per_cpu, watch_waits_for_the_memory_of_a_cpu)
 	CHECK(!offset_of(&fixture, 1, &offset));
 	/* Behind what is mapped. */
 	CHECK(!offset_of(&fixture, 0x100000, &offset));
-	finish(&fixture);
 }
 
 static int find_place(const struct fixture *fixture, const char *text,
@@ -172,9 +164,8 @@ static int find_place(const struct fixture *fixture, const char *text,
 TEST(per_cpu, watch_uses_the_copy_of_each_vcpu)
 {
 	struct run_watch_address place;
-	struct fixture fixture;
 
-	start_older(&fixture);
+	FIXTURE(struct fixture, fixture, start_older, finish);
 	for (unsigned int cpu = 0; cpu < 3; cpu++)
 		set_offset(&fixture, cpu, LOAD);
 	CHECK_EQUAL(find_place(&fixture, "counter+8:8:w", &place), 0);
@@ -197,5 +188,4 @@ TEST(per_cpu, watch_uses_the_copy_of_each_vcpu)
 	CHECK_EQUAL(find_place(&fixture, "jiffies_64:8:w", &place), 1);
 	CHECK(!place.per_cpu && place.complete);
 	CHECK_EQUAL(place.address, IMAGE + 0x40);
-	finish(&fixture);
 }

@@ -158,9 +158,7 @@ static enum perf_map_result read_map(struct writer *writer)
 
 TEST(perf_map_file, grows_by_whole_lines)
 {
-	struct writer writer;
-
-	set_up(&writer);
+	FIXTURE(struct writer, writer, set_up, tear_down);
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_EQUAL(writer.size, 0);
 	write_text(&writer, "1000 10 one\n2000 1");
@@ -171,16 +169,14 @@ TEST(perf_map_file, grows_by_whole_lines)
 	write_text(&writer, "1000 10 one\n2000 10 two\n");
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_STRING(writer.text, "2000 10 two\n");
-	tear_down(&writer);
 }
 
 TEST(perf_map_file, rest_is_returned_by_the_next_reads)
 {
-	struct writer writer;
 	char text[600] = "";
 	size_t total = 0;
 
-	set_up(&writer);
+	FIXTURE(struct writer, writer, set_up, tear_down);
 	for (int i = 0; i < 40; i++)
 		strcat(text, "1000 10 one\n");
 	write_text(&writer, text);
@@ -196,7 +192,6 @@ TEST(perf_map_file, rest_is_returned_by_the_next_reads)
 	REQUIRE(begin(&writer));
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_MORE);
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_UNKNOWN);
-	tear_down(&writer);
 }
 
 TEST(perf_map_file, must_be_opened_and_written_by_the_program)
@@ -226,10 +221,9 @@ TEST(perf_map_file, must_be_opened_and_written_by_the_program)
 /* Opened by its parent or the previous program, with the same user. */
 TEST(perf_map_file, inherited_one_is_ignored)
 {
-	struct writer writer;
 	uint64_t opener;
 
-	set_up(&writer);
+	FIXTURE(struct writer, writer, set_up, tear_down);
 	write_text(&writer, "1000 10 one\n");
 	opener = user_guest_allocate(&writer.guest, 64, 64);
 	put_u32(&writer, opener + layout.cred_owner, USER);
@@ -238,14 +232,11 @@ TEST(perf_map_file, inherited_one_is_ignored)
 	user_guest_put(&writer.guest, writer.file + layout.file_cred, writer.cred);
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_EQUAL(writer.size, 12);
-	tear_down(&writer);
 }
 
 TEST(perf_map_file, name_has_the_pid_in_the_own_namespace)
 {
-	struct writer writer;
-
-	set_up(&writer);
+	FIXTURE(struct writer, writer, set_up, tear_down);
 	write_text(&writer, "1000 10 one\n");
 	put_u32(&writer, writer.number + layout.pid_level, 1);
 	put_u32(&writer, writer.number + layout.pid_numbers + layout.number_size, 5);
@@ -257,14 +248,11 @@ TEST(perf_map_file, name_has_the_pid_in_the_own_namespace)
 	put_u32(&writer, writer.number + layout.pid_level, 1u << 30);
 	REQUIRE(begin(&writer));
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_NONE);
-	tear_down(&writer);
 }
 
 TEST(perf_map_file, ends_with_the_program)
 {
-	struct writer writer;
-
-	set_up(&writer);
+	FIXTURE(struct writer, writer, set_up, tear_down);
 	write_text(&writer, "1000 10 one\n");
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	user_guest_put(&writer.guest, writer.task + layout.task_execs, 8);
@@ -275,7 +263,6 @@ TEST(perf_map_file, ends_with_the_program)
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_ENDED);
 	put_u32(&writer, writer.task, PID + 1);
 	CHECK(!begin(&writer));
-	tear_down(&writer);
 }
 
 TEST(perf_map_file, is_replaced_if_read_content_changes)
@@ -301,9 +288,7 @@ TEST(perf_map_file, is_replaced_if_read_content_changes)
 
 TEST(perf_map_file, content_not_in_memory_or_being_written_is_not_read)
 {
-	struct writer writer;
-
-	set_up(&writer);
+	FIXTURE(struct writer, writer, set_up, tear_down);
 	write_text(&writer, "1000 10 one\n");
 	user_guest_put(&writer.guest, writer.file + layout.file_position, 11);
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_UNKNOWN);
@@ -314,7 +299,6 @@ TEST(perf_map_file, content_not_in_memory_or_being_written_is_not_read)
 	writer.map.offset = 0;
 	CHECK_EQUAL(read_map(&writer), PERF_MAP_READ);
 	CHECK_STRING(writer.text, "1000 10 one\n");
-	tear_down(&writer);
 }
 
 /* --- names by time ---------------------------------------------------------------- */
@@ -404,10 +388,9 @@ static void end_names(struct names *names)
 
 TEST(jit_maps, symbols_are_valid_from_the_first_to_the_last_read_of_the_program)
 {
-	struct names names;
 	uint64_t before, just_before, during, between, after;
 
-	begin_names(&names);
+	FIXTURE(struct names, names, begin_names, end_names);
 	write_text(&names.writer, "1000 10 one\n");
 	before = look_at_all(&names);
 	CHECK(!jit_code_has(names.code, PID)); /* not seen */
@@ -430,15 +413,13 @@ TEST(jit_maps, symbols_are_valid_from_the_first_to_the_last_read_of_the_program)
 	CHECK_STRING(name_at(&names, 0x100f, after), "two");
 	CHECK_STRING(name_at(&names, 0x101f, after), "two");
 	CHECK_STRING(name_at(&names, 0x1020, after), "");
-	end_names(&names);
 }
 
 TEST(jit_maps, another_program_does_not_get_its_symbols)
 {
-	struct names names;
 	uint64_t during, between, after;
 
-	begin_names(&names);
+	FIXTURE(struct names, names, begin_names, end_names);
 	write_text(&names.writer, "1000 10 one\n");
 	see_sample(&names);
 	during = look_at_all(&names);
@@ -451,15 +432,13 @@ TEST(jit_maps, another_program_does_not_get_its_symbols)
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
 	CHECK_STRING(name_at(&names, 0x1000, between), "");
 	CHECK_STRING(name_at(&names, 0x1000, after), "");
-	end_names(&names);
 }
 
 TEST(jit_maps, reads_while_another_kernel_may_run_are_ignored)
 {
-	struct names names;
 	uint64_t during, after;
 
-	begin_names(&names);
+	FIXTURE(struct names, names, begin_names, end_names);
 	write_text(&names.writer, "1000 10 one\n");
 	see_sample(&names);
 	names.runs = false;
@@ -470,15 +449,13 @@ TEST(jit_maps, reads_while_another_kernel_may_run_are_ignored)
 	look_at_all(&names);
 	CHECK_STRING(name_at(&names, 0x1000, during), "");
 	CHECK_STRING(name_at(&names, 0x1000, after), "one");
-	end_names(&names);
 }
 
 TEST(jit_maps, unreadable_map_has_no_symbols_from_then_on)
 {
-	struct names names;
 	uint64_t during, after;
 
-	begin_names(&names);
+	FIXTURE(struct names, names, begin_names, end_names);
 	write_text(&names.writer, "1000 10 one\n");
 	see_sample(&names);
 	during = look_at_all(&names);
@@ -493,7 +470,6 @@ TEST(jit_maps, unreadable_map_has_no_symbols_from_then_on)
 	CHECK_STRING(name_at(&names, 0x1000, after), "one");
 	jit_maps_end(names.maps, names.code);
 	CHECK_STRING(name_at(&names, 0x1000, now()), "");
-	end_names(&names);
 }
 
 static void take_agents_map(struct names *names, uint64_t since)
@@ -525,10 +501,9 @@ static void take_agents_map(struct names *names, uint64_t since)
 TEST(jit_maps, symbols_reported_for_the_same_map_are_used)
 {
 	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND };
-	struct names names;
 	uint64_t since = now(), during, after;
 
-	begin_names(&names);
+	FIXTURE(struct names, names, begin_names, end_names);
 	wait_some();
 	write_text(&names.writer, "1000 10 one\n");
 	see_sample(&names);
@@ -543,17 +518,15 @@ TEST(jit_maps, symbols_reported_for_the_same_map_are_used)
 	jit_code_apply(names.code, &round);
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
 	CHECK_STRING(name_at(&names, 0x1000, after), "told");
-	end_names(&names);
 }
 
 /* The one before had names, too. */
 TEST(jit_maps, symbols_reported_for_another_program_are_used)
 {
 	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND };
-	struct names names;
 	uint64_t since, after;
 
-	begin_names(&names);
+	FIXTURE(struct names, names, begin_names, end_names);
 	write_text(&names.writer, "1000 10 one\n");
 	see_sample(&names);
 	look_at_all(&names);
@@ -572,7 +545,6 @@ TEST(jit_maps, symbols_reported_for_another_program_are_used)
 	round.time = now();
 	jit_code_apply(names.code, &round);
 	CHECK_STRING(name_at(&names, 0x1000, after), "told");
-	end_names(&names);
 }
 
 static unsigned int reads;
@@ -612,39 +584,33 @@ static unsigned int reads_of_a_look(struct names *names)
 TEST(jit_maps, searches_are_bounded)
 {
 	const unsigned int links = 65536;
-	struct names names;
 	unsigned int first;
 
-	begin_names(&names);
+	FIXTURE(struct names, names, begin_names, end_names);
 	user_guest_put(&names.writer.guest, names.writer.task + 32, names.writer.task + 32);
 	count_reads(&names);
 	for (uint32_t pid = 1; pid <= 8; pid++)
 		see_sample_of(&names, pid);
 	first = reads_of_a_look(&names);
 	CHECK(first >= links && first < 3 * links);
-	end_names(&names);
 }
 
 TEST(jit_maps, a_process_that_was_not_found_is_not_searched_for_until_it_is_sampled_again)
 {
-	struct names names;
-
-	begin_names(&names);
+	FIXTURE(struct names, names, begin_names, end_names);
 	count_reads(&names);
 	see_sample_of(&names, 1);
 	CHECK(reads_of_a_look(&names) > 0);
 	wait_some();
 	CHECK_EQUAL(reads_of_a_look(&names), 0);
-	end_names(&names);
 }
 
 /* New unknown processes are sampled before each search. */
 TEST(jit_maps, processes_that_are_not_found_do_not_block)
 {
-	struct names names;
 	int looks = 0;
 
-	begin_names(&names);
+	FIXTURE(struct names, names, begin_names, end_names);
 	write_text(&names.writer, "1000 10 one\n");
 	while (!jit_code_has(names.code, PID) && looks++ < 1000) {
 		for (uint32_t pid = 1; pid <= 8; pid++)
@@ -654,5 +620,4 @@ TEST(jit_maps, processes_that_are_not_found_do_not_block)
 		reads_of_a_look(&names);
 	}
 	CHECK(jit_code_has(names.code, PID));
-	end_names(&names);
 }

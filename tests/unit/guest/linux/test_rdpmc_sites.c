@@ -77,9 +77,7 @@ static int find(struct fixture *fixture)
 
 TEST(rdpmc_sites, bytes_of_other_instructions_are_not_matched)
 {
-	struct fixture fixture;
-
-	fixture_open(&fixture);
+	FIXTURE(struct fixture, fixture, fixture_open, fixture_close);
 	/* mov ecx, edi; rdpmc; shl rdx, 32; or rax, rdx; ret */
 	PUT(&fixture, "native_read_pmc", TEXT + 0x100, 0x89, 0xf9, RDPMC, 0x48, 0xc1, 0xe2, 0x20,
 	    0x48, 0x09, 0xd0, RET);
@@ -101,14 +99,11 @@ TEST(rdpmc_sites, bytes_of_other_instructions_are_not_matched)
 	CHECK_EQUAL(fixture.sites.sites[1].length, 3);
 	CHECK_EQUAL(fixture.sites.sites[1].first, 0x66);
 	CHECK_EQUAL(fixture.sites.sites[2].address, TEXT + 0x404);
-	fixture_close(&fixture);
 }
 
 TEST(rdpmc_sites, instruction_between_two_parts_of_the_search_and_the_last_one)
 {
-	struct fixture fixture;
-
-	fixture_open(&fixture);
+	FIXTURE(struct fixture, fixture, fixture_open, fixture_close);
 	PUT(&fixture, "border", TEXT + PART_BORDER - 1, 0x90, RDPMC, RET);
 	PUT(&fixture, "next_border", TEXT + 2 * PART_BORDER, RDPMC, RET);
 	PUT(&fixture, "last", TEXT + TEXT_SIZE - 2, RDPMC);
@@ -117,21 +112,17 @@ TEST(rdpmc_sites, instruction_between_two_parts_of_the_search_and_the_last_one)
 	CHECK_EQUAL(fixture.sites.sites[0].address, TEXT + PART_BORDER);
 	CHECK_EQUAL(fixture.sites.sites[1].address, TEXT + 2 * PART_BORDER);
 	CHECK_EQUAL(fixture.sites.sites[2].address, TEXT + TEXT_SIZE - 2);
-	fixture_close(&fixture);
 }
 
 TEST(rdpmc_sites, modules_are_searched_too)
 {
-	struct fixture fixture;
-
-	fixture_open(&fixture);
+	FIXTURE(struct fixture, fixture, fixture_open, fixture_close);
 	PUT(&fixture, "of_kernel", TEXT + 0x100, RDPMC, RET);
 	PUT(&fixture, "of_module", MODULE + 0x10, 0x31, 0xc9, RDPMC, RET);
 	fixture.kernel.module_count = 1;
 	REQUIRE_EQUAL(find(&fixture), 0);
 	REQUIRE_EQUAL(fixture.sites.count, 2);
 	CHECK_EQUAL(fixture.sites.sites[1].address, MODULE + 0x12);
-	fixture_close(&fixture);
 }
 
 /* 06 is not an instruction in 64-bit mode: it is unclear whether RDPMC follows. */
@@ -171,9 +162,8 @@ TEST(rdpmc_sites, too_many_are_an_error)
 TEST(rdpmc_sites, functions_that_are_larger_than_a_kernel_are_an_error)
 {
 	const uint64_t size = 60u << 20;
-	struct fixture fixture;
 
-	fixture_open(&fixture);
+	FIXTURE(struct fixture, fixture, fixture_open, fixture_close);
 	for (uint64_t at = LARGE_PAGE; at < size + LARGE_PAGE; at += LARGE_PAGE)
 		flat_guest_map(&fixture.guest, fixture.guest.registers.paging.cr3, MODULE + at,
 			       MODULE_GPA, LARGE_PAGE, 0);
@@ -191,16 +181,12 @@ TEST(rdpmc_sites, functions_that_are_larger_than_a_kernel_are_an_error)
 	symbols_truncate(fixture.kernel.symbols, 3);
 	symbols_add(fixture.kernel.symbols, MODULE + 0x20, size, 't', "large", "module");
 	CHECK_EQUAL(find(&fixture), -EFBIG);
-	fixture_close(&fixture);
 }
 
 TEST(rdpmc_sites, unreadable_text_is_an_error)
 {
-	struct fixture fixture;
-
-	fixture_open(&fixture);
+	FIXTURE(struct fixture, fixture, fixture_open, fixture_close);
 	fixture.kernel.text_end = TEXT + 2 * LARGE_PAGE;
 	CHECK_EQUAL(find(&fixture), -EFAULT);
 	CHECK(strlen(error_message()) > 0);
-	fixture_close(&fixture);
 }

@@ -98,10 +98,9 @@ TEST(rdpmc_user, other_code_is_refused)
 
 TEST(rdpmc_user, kernel_without_it_is_an_error)
 {
-	struct fixture fixture;
 	uint64_t address;
 
-	fixture_open(&fixture);
+	FIXTURE(struct fixture, fixture, fixture_open, fixture_close);
 	symbols_finish(fixture.kernel.symbols);
 	CHECK_EQUAL(rdpmc_user_find(&address, &fixture.guest.view, &fixture.kernel), -ENOENT);
 	CHECK(strstr(error_message(), "no symbol x86_pmu"));
@@ -110,5 +109,4 @@ TEST(rdpmc_user, kernel_without_it_is_an_error)
 	symbols_add(fixture.kernel.symbols, X86_PMU, 0x200, 'd', "x86_pmu", NULL);
 	symbols_finish(fixture.kernel.symbols);
 	CHECK_EQUAL(rdpmc_user_find(&address, &fixture.guest.view, &fixture.kernel), -EFAULT);
-	fixture_close(&fixture);
 }

@@ -274,10 +274,9 @@ TEST(reported_kernel, is_used_without_kallsyms)
 {
 	struct guest_kernel *kernel;
 	struct reported_kernel *reported;
-	struct flat_guest guest;
 	struct symbol symbol;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	begin_table(NULL, 0);
 	add_kernel(0);
 	reported = take_apart(0);
@@ -290,7 +289,6 @@ TEST(reported_kernel, is_used_without_kallsyms)
 	REQUIRE(symbols_find(kernel->symbols, TEXT + 0x1000 + 500 * 0x40 + 3, &symbol));
 	CHECK_STRING(symbol.name, "function_500");
 	guest_kernel_free(kernel);
-	flat_guest_destroy(&guest);
 }
 
 /* Without page-table isolation a top table is one page at any address. */
@@ -298,10 +296,9 @@ TEST(reported_kernel, is_used_with_single_top_tables)
 {
 	struct guest_kernel *kernel;
 	struct reported_kernel *reported;
-	struct flat_guest guest;
 	uint64_t top;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	do
 		top = flat_guest_table(&guest);
 	while (!(top & 0x1000));
@@ -314,7 +311,6 @@ TEST(reported_kernel, is_used_with_single_top_tables)
 	CHECK_EQUAL(kernel->text_start, TEXT);
 	reported_kernel_free(reported);
 	guest_kernel_free(kernel);
-	flat_guest_destroy(&guest);
 }
 
 /* A report of another boot, another build or nonsense is not used. */
@@ -322,9 +318,8 @@ TEST(reported_kernel, must_match_memory)
 {
 	struct guest_kernel *kernel;
 	struct reported_kernel *reported;
-	struct flat_guest guest;
 
-	make_guest(&guest);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy);
 	begin_table(NULL, 0);
 	add_kernel(0x200000);
 	reported = take_apart(0);
@@ -347,7 +342,6 @@ TEST(reported_kernel, must_match_memory)
 	reported = take_apart(0);
 	CHECK_EQUAL(find(&guest, reported, &kernel), -EINVAL);
 	reported_kernel_free(reported);
-	flat_guest_destroy(&guest);
 }
 
 static void check_modules(const struct guest_kernel *kernel, const struct flat_guest *guest,

@@ -32,72 +32,55 @@ static void enter_kernel(struct task_guest *fixture, uint64_t stack)
 
 TEST(task, is_found_in_user_code_on_each_cpu)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	check_is(&fixture, 700, 702, "worker");
 	CHECK(!fixture.task.foreign);
 	fixture.registers->gdt_base = ENTRY_AREA + 0x1000;
 	fixture.registers->paging.cr3 = TABLES(2);
 	check_is(&fixture, 800, 800, "a-name-too-long");
-	task_guest_free(&fixture);
 }
 
 /* Neither the PCID nor KPTI's bit for the user half makes another address space. */
 TEST(task, is_found_under_kpti)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	fixture.registers->paging.cr3 = 1ull << 63 | TABLES(1) | 0x1000 | 0x806;
 	check_is(&fixture, 700, 702, "worker");
 	fixture.registers->paging.cr3 = TABLES(2) | 0x1000;
 	check_unknown(&fixture);
-	task_guest_free(&fixture);
 }
 
 TEST(task, user_code_needs_the_page_tables_of_its_task)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	fixture.registers->paging.cr3 = TABLES(2);
 	check_unknown(&fixture);
-	task_guest_free(&fixture);
 }
 
 TEST(task, of_the_kernel_is_found_without_memory_of_its_own)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	task_guest_put(&fixture, TASK(1) + task_guest_layout.mm, 0);
 	check_unknown(&fixture); /* no user code without memory */
 	enter_kernel(&fixture, TASK_STACK(1) + 0x3f00);
 	fixture.registers->paging.cr3 = TABLES(2);
 	check_is(&fixture, 700, 702, "worker");
 	CHECK(!fixture.task.foreign);
-	task_guest_free(&fixture);
 }
 
 TEST(task, idle_task_has_pid_0)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	task_guest_put_task(&fixture, 1, 0, 0, "swapper/0");
 	task_guest_put(&fixture, TASK(1) + task_guest_layout.mm, 0);
 	enter_kernel(&fixture, TASK_STACK(1) + 0x3f00);
 	check_is(&fixture, 0, 0, "swapper/0");
-	task_guest_free(&fixture);
 }
 
 /* In the order of a switch from task 1 to task 2: runqueue, page tables, stack, current. */
 TEST(task, in_a_context_switch_is_that_of_the_stack)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	enter_kernel(&fixture, TASK_STACK(1) + 0x3f00);
 	check_is(&fixture, 700, 702, "worker");
 	CHECK(!fixture.task.foreign);
@@ -112,17 +95,13 @@ TEST(task, in_a_context_switch_is_that_of_the_stack)
 	task_guest_put(&fixture, AREA(0) + CURRENT, DIRECT + TASK(2));
 	check_is(&fixture, 800, 800, "a-name-too-long");
 	CHECK(!fixture.task.foreign);
-	task_guest_free(&fixture);
 }
 
 TEST(task, is_unknown_on_an_unknown_stack)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	enter_kernel(&fixture, TASK_STACK(2) + 0x3f00);
 	check_unknown(&fixture);
-	task_guest_free(&fixture);
 }
 
 TEST(task, is_found_on_interrupt_and_exception_stacks)
@@ -131,23 +110,19 @@ TEST(task, is_found_on_interrupt_and_exception_stacks)
 		DIRECT + IRQ_STACK + 0x1000, ENTRY_AREA + 0x2f00,
 		0x7ffffffde000, /* after SYSCALL, RSP is still the user's for some instructions */
 	};
-	struct task_guest fixture;
 
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	enter_kernel(&fixture, 0);
 	for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
 		fixture.registers->rsp = stacks[i];
 		check_is(&fixture, 700, 702, "worker");
 	}
-	task_guest_free(&fixture);
 }
 
 /* The GDT in use is not that of its CPU number, or invalid. The stack gives no hint. */
 TEST(task, of_another_cpu_is_refused)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	enter_kernel(&fixture, IRQ_STACK + 0x1000);
 	check_is(&fixture, 700, 702, "worker");
 	task_guest_put(&fixture, AREA(0) + CPU_SEGMENT, 0x0040f50000000001);
@@ -156,7 +131,6 @@ TEST(task, of_another_cpu_is_refused)
 	check_unknown(&fixture);
 	fixture.registers->gdt_base = ENTRY_AREA + 0x5000;
 	check_unknown(&fixture);
-	task_guest_free(&fixture);
 }
 
 TEST(task, unreadable_one_is_unknown)
@@ -178,24 +152,20 @@ TEST(task, unreadable_one_is_unknown)
 
 TEST(task, with_an_invalid_pid_is_unknown)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	task_guest_put_task(&fixture, 1, 4u << 20, 702, "worker");
 	check_unknown(&fixture);
 	task_guest_put_task(&fixture, 1, 700, UINT32_MAX, "worker");
 	check_unknown(&fixture);
 	task_guest_put_task(&fixture, 1, 0, 702, "worker");
 	check_unknown(&fixture);
-	task_guest_free(&fixture);
 }
 
 TEST(task, of_a_kernel_without_smp_is_found)
 {
 	struct guest_task_layout one = task_guest_layout;
-	struct task_guest fixture;
 
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	one.offsets = 0;
 	one.current += DIRECT + AREA(0);
 	one.gdt_page += DIRECT + AREA(0);
@@ -205,7 +175,6 @@ TEST(task, of_a_kernel_without_smp_is_found)
 	one.known = false;
 	CHECK(!guest_task_current(&one, &fixture.guest.view, &fixture.kernel, fixture.registers,
 				  &fixture.task));
-	task_guest_free(&fixture);
 }
 
 static bool offset_by_apic(const struct task_guest *fixture, uint32_t apic_id, uint64_t *offset)
@@ -216,10 +185,9 @@ static bool offset_by_apic(const struct task_guest *fixture, uint32_t apic_id, u
 
 TEST(task, cpu_is_found_by_apic_id)
 {
-	struct task_guest fixture;
 	uint64_t offset;
 
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	CHECK(offset_by_apic(&fixture, 0, &offset));
 	CHECK_EQUAL(offset, DIRECT + AREA(0));
 	CHECK(offset_by_apic(&fixture, 2, &offset));
@@ -227,21 +195,18 @@ TEST(task, cpu_is_found_by_apic_id)
 	CHECK(!offset_by_apic(&fixture, 1, &offset));
 	CHECK(!offset_by_apic(&fixture, 0xffff, &offset));
 	CHECK(!offset_by_apic(&fixture, 0x10000, &offset));
-	task_guest_free(&fixture);
 }
 
 TEST(task, cpu_of_a_kernel_without_smp)
 {
 	struct guest_task_layout one = task_guest_layout;
-	struct task_guest fixture;
 	uint64_t offset;
 
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	one.offsets = 0;
 	CHECK(guest_task_apic_offset(&one, &fixture.guest.view, &fixture.kernel, 0, &offset));
 	CHECK_EQUAL(offset, 0);
 	CHECK(!guest_task_apic_offset(&one, &fixture.guest.view, &fixture.kernel, 1, &offset));
-	task_guest_free(&fixture);
 }
 
 static bool identify(struct task_guest *fixture, const struct guest_tasks_snapshot *seen)
@@ -254,9 +219,8 @@ static bool identify(struct task_guest *fixture, const struct guest_tasks_snapsh
 TEST(task, snapshot_is_identified_later)
 {
 	struct guest_tasks_snapshot seen;
-	struct task_guest fixture;
 
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	task_guest_enter_cgroup(&fixture, 1, 2);
 	CHECK(guest_tasks_read(&task_guest_layout, &fixture.guest.view, &fixture.kernel,
 			       fixture.registers, DIRECT + AREA(0), &seen));
@@ -272,7 +236,6 @@ TEST(task, snapshot_is_identified_later)
 	fixture.registers->paging.cr3 = TABLES(2);
 	CHECK(!identify(&fixture, &seen));
 	CHECK_EQUAL(fixture.task.pid, SAMPLE_TASK_UNKNOWN);
-	task_guest_free(&fixture);
 }
 
 /* The symbols of one kernel version: per-CPU if their address is low. */
@@ -431,9 +394,7 @@ TEST(task, layout_with_a_missing_part_is_unknown)
 /* Its threads have the parent that their first one has. */
 TEST(task, is_reported_with_its_process_and_cgroup)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	task_guest_put_task(&fixture, 3, 700, 700, "first");
 	task_guest_put_process(&fixture, 1, 3, 123456789, 2);
 	task_guest_put_cgroup(&fixture, 0, 0, 1, "");
@@ -445,18 +406,14 @@ TEST(task, is_reported_with_its_process_and_cgroup)
 	CHECK_STRING(fixture.task.process_comm, "first");
 	CHECK_EQUAL(fixture.task.cgroup.id, 55);
 	CHECK_EQUAL(fixture.task.cgroup.node, DIRECT + NODE(1));
-	task_guest_free(&fixture);
 }
 
 TEST(task, is_known_without_its_process_and_cgroup)
 {
-	struct task_guest fixture;
-
-	task_guest_make(&fixture);
+	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
 	task_guest_put_process(&fixture, 1, 1, 123456789, 2);
 	task_guest_put(&fixture, TASK(1) + task_guest_layout.parent, 0x123456);
 	check_is(&fixture, 700, 702, "worker");
 	CHECK_EQUAL(fixture.task.started, 0);
 	CHECK_EQUAL(fixture.task.cgroup.id, 0);
-	task_guest_free(&fixture);
 }

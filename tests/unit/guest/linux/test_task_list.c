@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guest's list of processes and their page tables, and how they are reported. */
-#include "vmm/guest/linux/task_list.h"
+#include "vmm/guest/linux/task.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -65,9 +65,7 @@ TEST(task_list, changing_or_invalid_list_is_refused)
 
 TEST(task_list, tables_that_map_the_same_are_a_pair)
 {
-	struct task_guest made;
-
-	task_guest_make(&made);
+	FIXTURE(struct task_guest, made, task_guest_make, task_guest_free);
 	CHECK(!guest_task_has_pti_pair(&made.guest.view, TABLES(1))); /* nothing is mapped */
 	task_guest_put(&made, TABLES(1) + 8, 0x8000000000700067);
 	CHECK(!guest_task_has_pti_pair(&made.guest.view, TABLES(1)));
@@ -77,7 +75,6 @@ TEST(task_list, tables_that_map_the_same_are_a_pair)
 	task_guest_put(&made, TABLES(1) + 0x1010, 0x701067);
 	CHECK(!guest_task_has_pti_pair(&made.guest.view, TABLES(1)));
 	CHECK(!guest_task_has_pti_pair(&made.guest.view, TASK_GUEST_SIZE));
-	task_guest_free(&made);
 }
 
 /* The processes reported in the ring; each once. */

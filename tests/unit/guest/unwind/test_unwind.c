@@ -17,9 +17,7 @@ static void put_direct_call(struct fixture *fixture, uint64_t address, uint64_t 
 
 TEST(unwind, orc_from_a_call_into_the_system_call_entry_and_user_space)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	set_slot(&fixture, 1, 24, -16, CALL_SP_BP);
 	set_slot(&fixture, 2, 16, -16, CALL_BP);
 	set_slot(&fixture, 3, 8, 0, REGS_SP);
@@ -42,14 +40,11 @@ TEST(unwind, orc_from_a_call_into_the_system_call_entry_and_user_space)
 	CHECK_EQUAL(fixture.addresses[4], 0x402000);
 	CHECK_EQUAL(fixture.addresses[5], 0x403000);
 	CHECK_EQUAL(fixture.chain.flags, 0);
-	flat_guest_destroy(&fixture.guest);
 }
 
 TEST(unwind, orc_across_an_interrupt_of_the_kernel_on_another_stack)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	set_slot(&fixture, 1, 16, 0, CALL_SP_INDIRECT); /* the previous stack is at the top */
 	set_slot(&fixture, 2, 0, 0, REGS_SP);
 	set_slot(&fixture, 4, 0, 0, END);
@@ -67,14 +62,11 @@ TEST(unwind, orc_across_an_interrupt_of_the_kernel_on_another_stack)
 	CHECK_EQUAL(fixture.addresses[3], code(4));
 	CHECK_EQUAL(fixture.chain.user_depth, 0);
 	CHECK_EQUAL(fixture.chain.flags, 0);
-	flat_guest_destroy(&fixture.guest);
 }
 
 TEST(unwind, orc_of_a_return_address_after_its_function)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	set_slot(&fixture, 2, 24, 0, CALL_SP);
 	set_slot(&fixture, 3, 0, 0, NONE);
 	set_slot(&fixture, 5, 0, 0, END);
@@ -84,14 +76,11 @@ TEST(unwind, orc_of_a_return_address_after_its_function)
 	CHECK_EQUAL(fixture.chain.kernel_depth, 3);
 	CHECK_EQUAL(fixture.addresses[2], code(5));
 	CHECK_EQUAL(fixture.chain.flags, 0);
-	flat_guest_destroy(&fixture.guest);
 }
 
 TEST(unwind, orc_uses_registers_only_as_long_as_they_are_known)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	set_slot(&fixture, 1, 0, 0, CALL_R10);
 	set_slot(&fixture, 2, 0, 0, CALL_R10);
 	fixture.guest.registers.r10 = STACK + 0x108;
@@ -99,14 +88,11 @@ TEST(unwind, orc_uses_registers_only_as_long_as_they_are_known)
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 TEST(unwind, an_interrupt_frame_alone_keeps_the_user_frame_pointer)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	set_slot(&fixture, 1, 0, 0, PARTIAL_SP);
 	push(&fixture, 0, 0x401000);
 	push(&fixture, 8, 0x33);
@@ -118,7 +104,6 @@ TEST(unwind, an_interrupt_frame_alone_keeps_the_user_frame_pointer)
 	REQUIRE_EQUAL(fixture.chain.user_depth, 2);
 	CHECK_EQUAL(fixture.addresses[2], 0x402000);
 	CHECK_EQUAL(fixture.chain.flags, 0);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* Code(20) is the thunk's; it was called from before code(2), whose caller is the end. */
@@ -279,9 +264,8 @@ TEST(unwind, end_is_detected_by_the_stack_without_an_entry)
 TEST(unwind, stacks_that_cannot_be_unwound_are_flagged)
 {
 	static const uint64_t stacks[] = { STACK + 4, 0, STACK + 0x4000, UINT64_MAX - 7 };
-	struct fixture fixture;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
 		fixture.guest.registers.rsp = stacks[i];
 		unwind(&fixture);
@@ -293,14 +277,11 @@ TEST(unwind, stacks_that_cannot_be_unwound_are_flagged)
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 TEST(unwind, endless_recursion_ends_at_the_capacity)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	for (uint64_t at = 0; at < 0x400; at += 8)
 		push(&fixture, at, code(1));
 	unwind(&fixture);
@@ -309,14 +290,11 @@ TEST(unwind, endless_recursion_ends_at_the_capacity)
 	fixture.chain.capacity = 0;
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 0);
-	flat_guest_destroy(&fixture.guest);
 }
 
 TEST(unwind, the_kernels_stack_is_read_by_its_own_page_tables)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	set_slot(&fixture, 2, 0, 0, END);
 	push(&fixture, 0, code(2));
 	fixture.guest.registers.paging.cr3 =
@@ -324,14 +302,11 @@ TEST(unwind, the_kernels_stack_is_read_by_its_own_page_tables)
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
 	CHECK_EQUAL(fixture.chain.flags, 0);
-	flat_guest_destroy(&fixture.guest);
 }
 
 TEST(unwind, kernel_frame_pointers_with_marked_registers)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.guest.registers.rbp = STACK + 0x20;
 	push(&fixture, 0x20, STACK + 0x40);
 	push(&fixture, 0x28, code(2));
@@ -351,7 +326,6 @@ TEST(unwind, kernel_frame_pointers_with_marked_registers)
 	REQUIRE_EQUAL(fixture.chain.user_depth, 1);
 	CHECK_EQUAL(fixture.addresses[3], 0x401000);
 	CHECK_EQUAL(fixture.chain.flags, 0);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* struct pt_regs is PADDING bytes below the end of the stack. */
@@ -414,16 +388,13 @@ TEST(unwind, kernel_function_before_its_frame_leads_to_its_caller)
 
 TEST(unwind, a_kernel_without_frame_pointers_gives_no_false_frames)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	push(&fixture, 0x1008, code(2));
 	fixture.guest.registers.rsp = STACK + 0x2000;
 	fixture.guest.registers.rbp = STACK + 0x1000; /* some pointer below the stack pointer */
 	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 static void write_u32(struct fixture *fixture, uint64_t offset, uint32_t value)
@@ -433,10 +404,9 @@ static void write_u32(struct fixture *fixture, uint64_t offset, uint32_t value)
 
 TEST(unwind, user_frames_of_32_bit_programs)
 {
-	struct fixture fixture;
 	uint64_t low = 0xff000000;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	map_user_text(&fixture, 0x8045000);
 	put_user_call(&fixture, USER_TEXT + 0x4000); /* which is 0x8049000 */
 	flat_guest_map(&fixture.guest, fixture.guest.registers.paging.cr3, low, USER_STACK_GPA,
@@ -457,14 +427,11 @@ TEST(unwind, user_frames_of_32_bit_programs)
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.user_depth, 1);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_USER_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 TEST(unwind, user_programs_without_frame_pointers_are_flagged)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.guest.registers.cpl = 3;
 	fixture.guest.registers.rip = 0x401000;
 	fixture.guest.registers.rsp = USER_STACK + 0x100;
@@ -478,7 +445,6 @@ TEST(unwind, user_programs_without_frame_pointers_are_flagged)
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.user_depth, 2);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_USER_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* A program of which nothing is known but its memory is at 0x401800; RBP leads to 0 and CALLER. */

@@ -52,9 +52,7 @@ static void push_exception(struct fixture *fixture, uint64_t gpa, unsigned int e
 /* An NMI in the handler of #DB, in a system call: three stacks, and then user space. */
 TEST(unwind, orc_across_the_exception_stacks_of_a_CPU)
 {
-	struct fixture fixture;
-
-	make_entry_area(&fixture);
+	FIXTURE(struct fixture, fixture, make_entry_area, destroy);
 	push_exception(&fixture, NMI_STACK_GPA + IST_SIZE, 2, code(3) - 4, 0x10,
 		       DB_STACK + IST_SIZE - REGISTERS_SIZE - 8);
 	push_exception(&fixture, DB_STACK_GPA + IST_SIZE, 4, code(5) - 4, 0x10,
@@ -68,15 +66,12 @@ TEST(unwind, orc_across_the_exception_stacks_of_a_CPU)
 	CHECK(fixture.chain.user_depth >= 1);
 	CHECK_EQUAL(fixture.addresses[6], 0x401000);
 	CHECK(!(fixture.chain.flags & SAMPLE_KERNEL_TRUNCATED));
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* Until the entry of an exception leaves the entry stack, it has only what the CPU pushed. */
 TEST(unwind, orc_of_the_entry_stack_of_a_CPU)
 {
-	struct fixture fixture;
-
-	make_entry_area(&fixture);
+	FIXTURE(struct fixture, fixture, make_entry_area, destroy);
 	push_exception(&fixture, ENTRY_STACK_GPA + 4096, 20, 0x401000, 0x33, USER_STACK);
 	set_slot(&fixture, 1, 0, 0, PARTIAL_SP);
 	fixture.guest.registers.rsp = ENTRY_STACK_END - 40;
@@ -85,21 +80,17 @@ TEST(unwind, orc_of_the_entry_stack_of_a_CPU)
 	CHECK(fixture.chain.user_depth >= 1);
 	CHECK_EQUAL(fixture.addresses[1], 0x401000);
 	CHECK(!(fixture.chain.flags & SAMPLE_KERNEL_TRUNCATED));
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* The page below each is there for this. */
 TEST(unwind, an_exception_stack_that_ran_over_ends_the_chain)
 {
-	struct fixture fixture;
-
-	make_entry_area(&fixture);
+	FIXTURE(struct fixture, fixture, make_entry_area, destroy);
 	fixture.guest.registers.rsp = NMI_STACK - 8;
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
 	CHECK_EQUAL(fixture.chain.user_depth, 0);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /*
@@ -108,12 +99,11 @@ TEST(unwind, an_exception_stack_that_ran_over_ends_the_chain)
  */
 TEST(unwind, copied_exception_stack_ends_with_the_interrupted_frame)
 {
-	struct fixture fixture;
 	struct guest_kernel kernel;
 	struct attach_guest_state stack;
 	struct stack_view view;
 
-	make_entry_area(&fixture);
+	FIXTURE(struct fixture, fixture, make_entry_area, destroy);
 	push_exception(&fixture, DB_STACK_GPA + IST_SIZE, 2, code(3) - 4, 0x10, STACK + 0x100);
 	push(&fixture, 0x100, code(4)); /* is there, but may be of later */
 	fixture.guest.registers.rsp = DB_STACK + IST_SIZE - REGISTERS_SIZE - 8;
@@ -132,7 +122,6 @@ TEST(unwind, copied_exception_stack_ends_with_the_interrupted_frame)
 		CHECK_EQUAL(fixture.addresses[i], code(i + 1) - (i == 2 ? 4 : 0));
 	CHECK_EQUAL(fixture.chain.user_depth, 0);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* The first instructions of a system call, on the program's stack, and the last ones have the mark
@@ -140,16 +129,13 @@ TEST(unwind, copied_exception_stack_ends_with_the_interrupted_frame)
  */
 TEST(unwind, entry_code_on_another_stack_is_not_the_end)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	set_slot(&fixture, 1, 0, 0, END);
 	fixture.guest.registers.rsp = USER_STACK;
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
 	CHECK_EQUAL(fixture.chain.user_depth, 0);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* A task that begins, in a function that its first code calls: CS as the program has it, or 0.

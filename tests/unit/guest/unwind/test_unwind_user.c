@@ -145,9 +145,7 @@ static void destroy(struct fixture *fixture)
 
 TEST(unwind_user, frames_by_tables_to_the_outermost)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[1] = frame(DWARF_RSP, 24);
 	fixture.rules[1].bp = CFI_AT_CFA;
 	fixture.rules[1].bp_offset = -16;
@@ -160,56 +158,44 @@ TEST(unwind_user, frames_by_tables_to_the_outermost)
 	CHECK_EQUAL(fixture.addresses[0], code(1));
 	CHECK_EQUAL(fixture.addresses[1], code(2));
 	CHECK_EQUAL(fixture.addresses[2], code(3));
-	destroy(&fixture);
 }
 
 /* The call is the last instruction of slot 2, and slot 3 has another rule. */
 TEST(unwind_user, return_address_may_be_after_its_function)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[2] = outermost();
 	fixture.rules[3] = (struct cfi_rule){ .cfa = CFI_CFA_UNKNOWN };
 	push(&fixture, 0, PROGRAM + 3 * STEP);
 	check_chain(&fixture, 2, 0);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, unknown_rule_ends_the_chain_with_a_flag)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[2] = (struct cfi_rule){ .cfa = CFI_CFA_UNKNOWN };
 	push(&fixture, 0, code(2));
 	fixture.guest.registers.rbp = STACK + 0x40; /* looks like a frame, but is not */
 	push(&fixture, 0x48, code(3));
 	put_call(&fixture, code(3));
 	check_chain(&fixture, 2, SAMPLE_USER_TRUNCATED);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, registers_are_used_only_before_the_first_call)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[1] = frame(DWARF_R10, 0);
 	fixture.rules[2] = frame(DWARF_R10, 0);
 	fixture.guest.registers.r10 = STACK + 0x20;
 	push(&fixture, 0x18, code(2));
 	check_chain(&fixture, 2, SAMPLE_USER_TRUNCATED);
 	CHECK_EQUAL(fixture.addresses[1], code(2));
-	destroy(&fixture);
 }
 
 /* As in the dynamic linker: the frame that looks up a function has its CFA in RBX. */
 TEST(unwind_user, rbx_is_known_in_callers_too)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[1] = frame(DWARF_RSP, 24);
 	fixture.rules[1].bx = CFI_AT_CFA;
 	fixture.rules[1].bx_offset = -24;
@@ -219,14 +205,11 @@ TEST(unwind_user, rbx_is_known_in_callers_too)
 	push(&fixture, 16, code(2));
 	push(&fixture, 0x88, code(3));
 	check_chain(&fixture, 3, 0);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, a_lost_frame_pointer_matters_only_where_it_is_needed)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[1].bp = CFI_UNDEFINED;
 	fixture.rules[3] = frame(DWARF_RBP, 16);
 	fixture.guest.registers.rbp = STACK + 0x40;
@@ -234,53 +217,42 @@ TEST(unwind_user, a_lost_frame_pointer_matters_only_where_it_is_needed)
 	push(&fixture, 8, code(3));
 	push(&fixture, 0x48, code(4));
 	check_chain(&fixture, 3, SAMPLE_USER_TRUNCATED);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, missing_pages_end_the_chain)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[1] = frame(DWARF_RSP, 0x1008);
 	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
 	fixture.guest.registers.rsp = STACK + 1;
 	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, data_is_not_a_caller)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	push(&fixture, 0, DATA + 8);
 	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
 	push(&fixture, 0, 0x700000); /* nothing is known to be there */
 	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
 	push(&fixture, 0, 0); /* the start of a thread that was made by hand */
 	check_chain(&fixture, 1, 0);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, kernel_address_is_not_a_caller)
 {
 	const uint64_t kernel = 0xffffffff81000010ull;
-	struct fixture fixture;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	map_page(&fixture, kernel & ~0xfffull, CODE_GPA);
 	put_call(&fixture, PROGRAM + (kernel & 0xfff));
 	push(&fixture, 0, kernel);
 	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, code_without_a_table_needs_a_caller_after_a_call)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[2] = outermost();
 	fixture.guest.registers.rip = LIBRARY + 0x20;
 	fixture.guest.registers.rbp = STACK + 0x20;
@@ -289,16 +261,14 @@ TEST(unwind_user, code_without_a_table_needs_a_caller_after_a_call)
 	put_call(&fixture, code(2));
 	check_chain(&fixture, 2, 0);
 	CHECK_EQUAL(fixture.addresses[1], code(2));
-	destroy(&fixture);
 }
 
 /* The one before this, but it calls something else: RBP was its caller's, or anything. */
 TEST(unwind_user, call_of_another_function_is_not_a_caller_of_compiled_code)
 {
 	static const int32_t distance = 0x4000;
-	struct fixture fixture;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[2] = outermost();
 	fixture.guest.registers.rip = LIBRARY + 0x20;
 	fixture.guest.registers.rbp = STACK + 0x20;
@@ -306,7 +276,6 @@ TEST(unwind_user, call_of_another_function_is_not_a_caller_of_compiled_code)
 	put_call(&fixture, code(2));
 	memcpy(fixture.guest.memory + CODE_GPA + (code(2) - PROGRAM) - 4, &distance, 4);
 	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
-	destroy(&fixture);
 }
 
 static void check_lost_in_library(struct fixture *fixture)
@@ -323,32 +292,26 @@ static void check_lost_in_library(struct fixture *fixture)
 TEST(unwind_user, code_with_a_pending_table_ends_the_chain)
 {
 	struct user_image_key key = { .kind = USER_IMAGE_FILE, .inode = 1 };
-	struct fixture fixture;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.map.mappings[1].image = user_images_find(fixture.images, &key);
 	check_lost_in_library(&fixture);
 	user_image_set_cfi(fixture.map.mappings[1].image, NULL);
 	check_chain(&fixture, 2, 0);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, code_of_an_unknown_image_ends_the_chain)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.map.mappings[1].image = NULL;
 	check_lost_in_library(&fixture);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, generated_code_is_unwound_by_its_frame_pointer)
 {
 	struct user_image_key key = { .kind = USER_IMAGE_ANONYMOUS };
-	struct fixture fixture;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.map.mappings[1].image = user_images_find(fixture.images, &key);
 	fixture.rules[2] = outermost();
 	fixture.guest.registers.rip = LIBRARY + 0x20;
@@ -356,7 +319,6 @@ TEST(unwind_user, generated_code_is_unwound_by_its_frame_pointer)
 	push(&fixture, 0x28, code(2));
 	put_call(&fixture, code(2));
 	check_chain(&fixture, 2, 0);
-	destroy(&fixture);
 }
 
 #define JIT (LIBRARY + 0x20)
@@ -538,9 +500,7 @@ TEST(unwind_user, code_is_read_across_the_end_of_a_page)
 /* In a program with a table, code that no FDE describes: written by hand, or not by a compiler. */
 TEST(unwind_user, code_that_the_table_does_not_describe_is_unwound_by_its_frame_pointer)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[1] = (struct cfi_rule){ .cfa = CFI_CFA_NONE };
 	fixture.rules[2] = outermost();
 	fixture.guest.registers.rbp = STACK + 0x20;
@@ -550,7 +510,6 @@ TEST(unwind_user, code_that_the_table_does_not_describe_is_unwound_by_its_frame_
 	check_chain(&fixture, 2, 0);
 	fixture.guest.registers.rbp = 0;
 	check_chain(&fixture, 1, 0); /* _start of the dynamic linker */
-	destroy(&fixture);
 }
 
 /* struct rt_sigframe at STACK, whose trampoline has no FDE. The interrupted instruction is the
@@ -558,9 +517,8 @@ TEST(unwind_user, code_that_the_table_does_not_describe_is_unwound_by_its_frame_
 TEST(unwind_user, a_signal_frame_is_known_by_its_trampoline)
 {
 	static const uint8_t trampoline[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
-	struct fixture fixture;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	memcpy(fixture.guest.memory + CODE_GPA + 0x1100, trampoline, sizeof(trampoline));
 	fixture.rules[1] = frame(DWARF_RSP, 8);
 	fixture.rules[2] = (struct cfi_rule){ .cfa = CFI_CFA_UNKNOWN };
@@ -579,14 +537,11 @@ TEST(unwind_user, a_signal_frame_is_known_by_its_trampoline)
 	CHECK_EQUAL(fixture.addresses[2], PROGRAM + 3 * STEP);
 	CHECK_EQUAL(fixture.addresses[3], code(4));
 	CHECK_EQUAL(fixture.addresses[4], code(5));
-	destroy(&fixture);
 }
 
 TEST(unwind_user, stacks_grow_downwards_but_for_signals)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.guest.registers.rsp = STACK + 0x100;
 	fixture.rules[1] = frame(DWARF_RSP, -0x80);
 	fixture.rules[2] = outermost();
@@ -596,28 +551,23 @@ TEST(unwind_user, stacks_grow_downwards_but_for_signals)
 	fixture.table = NULL;
 	fixture.rules[1].signal = 1;
 	check_chain(&fixture, 2, 0);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, endless_chains_end_at_the_capacity)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.rules[1] = frame(DWARF_RSP, 0);
 	fixture.rules[1].ip_offset = 0; /* itself, for ever */
 	push(&fixture, 0, code(1));
 	check_chain(&fixture, 16, SAMPLE_USER_TRUNCATED);
-	destroy(&fixture);
 }
 
 /* The deadline is not checked for each frame. */
 TEST(unwind_user, deadline_ends_the_chain_with_a_flag)
 {
 	struct timespec now;
-	struct fixture fixture;
 
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	for (uint64_t at = 0; at < 14 * 8; at += 8)
 		push(&fixture, at, code(1));
 	fixture.rules[2] = outermost();
@@ -629,18 +579,14 @@ TEST(unwind_user, deadline_ends_the_chain_with_a_flag)
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_USER_TRUNCATED);
 	fixture.chain.deadline = UINT64_MAX;
 	check_chain(&fixture, 16, 0);
-	destroy(&fixture);
 }
 
 TEST(unwind_user, programs_of_32_bits_have_frame_pointers_only)
 {
-	struct fixture fixture;
-
-	make(&fixture);
+	FIXTURE(struct fixture, fixture, make, destroy);
 	fixture.guest.registers.long_mode = false;
 	fixture.guest.registers.rsp = STACK & UINT32_MAX;
 	push(&fixture, 0, code(2));
 	fixture.guest.registers.rbp = 0;
 	check_chain(&fixture, 1, 0);
-	destroy(&fixture);
 }
