@@ -205,6 +205,15 @@ bool sideband_is_anonymous(const char *name, bool has_build_id);
 /* True if NAME is a file of memfd_create(2), "/memfd:NAME (deleted)". Any thread. */
 bool sideband_is_memfd(const char *name);
 
+/* The head of a record of SIZE bytes about process PID. */
+static inline struct sideband sideband_head(enum sideband_type type, size_t size, uint64_t time,
+					    uint32_t pid)
+{
+	return (struct sideband){
+		.size = (uint32_t)size, .type = type, .time = time, .pid = pid, .tid = pid
+	};
+}
+
 /* Size of a record in bytes: FIXED bytes followed by NAME. */
 static inline uint32_t sideband_size(size_t fixed, const char *name)
 {

@@ -185,7 +185,7 @@ static void report_cgroup(struct collector_output *output, uint64_t time, uint32
 	REQUIRE(record.cgroup.head.size <= sizeof(record));
 	memcpy(record.bytes + sizeof(record.cgroup), path, strlen(path) + 1);
 	REQUIRE(sideband_check(span_of(record.bytes, record.cgroup.head.size)));
-	CHECK_EQUAL(collector_output_sideband(output, &record.cgroup.head), 0);
+	CHECK_EQUAL(file_state_sideband(output->state, &record.cgroup.head), 0);
 }
 
 static void report_fork(struct collector_output *output, uint64_t time, uint32_t process,
@@ -201,7 +201,7 @@ static void report_fork(struct collector_output *output, uint64_t time, uint32_t
 		.parent_tid = parent,
 	};
 
-	CHECK_EQUAL(collector_output_sideband(output, &fork.head), 0);
+	CHECK_EQUAL(file_state_sideband(output->state, &fork.head), 0);
 }
 
 static const char *cgroup_of(const struct profile *profile, const char *comm)

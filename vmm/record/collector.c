@@ -75,7 +75,7 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 	collector->file_samples++;
 	collector_note_error(collector,
 			     collector_output_sample(&collector->output, sample,
-						     collector_user_kernel(&collector->kernel),
+						     collector_kernel_newest(&collector->kernel),
 						     collector->jit.code));
 }
 
@@ -87,7 +87,7 @@ static void write_sideband(void *context, const struct sideband *record)
 		flight_sideband_keep(&collector->reports, record);
 	if (collector_is_writing(collector))
 		collector_note_error(collector,
-				     collector_output_sideband(&collector->output, record));
+				     file_state_sideband(collector->output.state, record));
 }
 
 static uint64_t bytes_of(const struct collector *collector)

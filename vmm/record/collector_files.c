@@ -126,7 +126,7 @@ static int write_reports(struct collector *collector)
 	flight_sideband_advance(&collector->reports, resolver_settled(collector->resolver));
 	error = flight_sideband_export(&collector->reports, &list);
 	for (size_t i = 0; i < list.count && !error; i++)
-		error = collector_output_sideband(&collector->output, list.records[i]);
+		error = file_state_sideband(collector->output.state, list.records[i]);
 	flight_sideband_list_free(&list);
 	return error;
 }

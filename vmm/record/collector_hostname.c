@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/record/collector_hostname.h"
+#include "vmm/record/collector_kernel_parts.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/record/collector_image.h"
+#include "vmm/record/collector_kernel_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -56,7 +56,7 @@ static bool runs(void *context)
 
 void collector_jit_scan(struct collector_jit *jit, struct collector_kernel *kernel)
 {
-	const struct guest_kernel *running = collector_user_kernel(kernel);
+	const struct guest_kernel *running = collector_kernel_newest(kernel);
 
 	if (jit->code && jit->maps && running && collector_kernel_is_certain(kernel))
 		jit_maps_scan(jit->maps, running, kernel->options->view, runs, kernel, jit->code);

@@ -143,7 +143,7 @@ int collector_kernel_finish(struct collector_kernel *kernel);
 /* Frees the kernels: no unwinder may be in use. */
 void collector_kernel_free(struct collector_kernel *kernel);
 
-/* For the other parts of the collector. The kernel that was found last; NULL: none. */
+/* The kernel that was found last, whose images and cgroups samples refer to; NULL: none. */
 const struct guest_kernel *collector_kernel_newest(const struct collector_kernel *kernel);
 /* Updates kernel->state by the latest stop of a vCPU, if there was one. */
 void collector_kernel_check_runs(struct collector_kernel *kernel);

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/error.h"
-#include "vmm/record/module_index.h"
+#include "vmm/record/module_lookup.h"
 #include "vmm/symbols/build_id_cache.h"
 
 /* By name, which is unique. */
@@ -47,33 +48,23 @@ static bool is_loaded(const struct loaded *loaded, const struct guest_module *mo
 	return false;
 }
 
+/* A longer array than its capacity says does no harm: it is shared by the three. */
 static int make_room(struct collector_modules *modules, size_t more)
 {
-	size_t count = modules->count + more + 1;
-	struct guest_module *larger = reallocarray(modules->modules, count, sizeof(*larger));
-	bool *gone, *shared;
+	size_t count = modules->count + more, gone = modules->capacity, shared = gone;
 
-	if (!larger)
-		return -ENOMEM;
-	modules->modules = larger;
-	gone = reallocarray(modules->gone, count, sizeof(*gone));
-	if (!gone)
-		return -ENOMEM;
-	modules->gone = gone;
-	shared = reallocarray(modules->shared, count, sizeof(*shared));
-	if (!shared)
-		return -ENOMEM;
-	modules->shared = shared;
-	return 0;
+	return array_reserve(&modules->gone, &gone, count) ||
+			       array_reserve(&modules->shared, &shared, count) ||
+			       array_reserve(&modules->modules, &modules->capacity, count)
+		       ? -ENOMEM
+		       : 0;
 }
 
 static void add(struct collector_modules *modules, struct module_index *names,
 		const struct guest_module *module)
 {
-	struct guest_module *known = module->program ? NULL : find(modules, names, module->name);
+	struct guest_module *known = find(modules, names, module->name);
 
-	if (module->program)
-		return;
 	if (known && known->start == module->start) {
 		*known = *module;
 	} else if (!known && build_id_cache_name_is_plain(module->name)) {
@@ -139,7 +130,8 @@ static int add_all(struct collector_modules *modules, const struct guest_module 
 	for (size_t i = 0; i < modules->count; i++)
 		module_index_add(&names, module_index_name(modules->modules[i].name), i);
 	for (size_t i = 0; i < count; i++)
-		add(modules, &names, &list[i]);
+		if (!list[i].program)
+			add(modules, &names, &list[i]);
 	module_index_close(&names);
 	return 0;
 }

@@ -19,7 +19,7 @@ struct collector_modules {
 	struct guest_module *modules; /* owned; no two of one name; new ones are added at the end */
 	bool *gone;                   /* owned; for each: unloaded */
 	bool *shared;                 /* owned; for each: others were at its addresses, too */
-	size_t count;
+	size_t count, capacity;
 	struct module_timeline timeline;
 	struct symbols *unloaded; /* owned; of the unloaded ones; NULL: none */
 };

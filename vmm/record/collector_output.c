@@ -98,16 +98,6 @@ int collector_output_sample(struct collector_output *output,
 						       entry.cgroup);
 }
 
-int collector_output_sideband(struct collector_output *output, const struct sideband *record)
-{
-	return file_state_sideband(output->state, record);
-}
-
-int collector_output_event(struct collector_output *output, const struct sample_event *event)
-{
-	return perf_data_writer_event(output->writer, event);
-}
-
 int collector_output_counts(struct collector_output *output,
 			    const struct collector_options *options, uint64_t time)
 {
@@ -121,12 +111,6 @@ int collector_output_counts(struct collector_output *output,
 				error = perf_data_writer_count(output->writer, time, vcpu,
 							       (uint16_t)(watch + 1), &count);
 	return error;
-}
-
-int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu,
-			  uint64_t count)
-{
-	return perf_data_writer_lost(output->writer, time, vcpu, count);
 }
 
 int collector_output_close(struct collector_output *output)

@@ -39,22 +39,17 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 			  const struct collector_output_options *options);
 
 /*
- * Each adds to the file; the errors of writing. The vCPU is one that the options have. KERNEL has
- * the cgroups that samples refer to, JIT the code that the guest generated; NULL: not known.
+ * Writes a sample of a vCPU that the options have. KERNEL has the cgroups that samples refer to,
+ * JIT the code that the guest generated; NULL: not known. Errors of writing.
  */
 int collector_output_sample(struct collector_output *output,
 			    const struct attributed_sample *attributed,
 			    const struct guest_kernel *kernel, struct jit_code *jit);
-int collector_output_sideband(struct collector_output *output, const struct sideband *record);
-int collector_output_event(struct collector_output *output, const struct sample_event *event);
-/* What the watches of OPTIONS have counted up to TIME, if they are to be asked. */
+/* Writes what the watches of OPTIONS have counted up to TIME. Errors of writing. */
 int collector_output_counts(struct collector_output *output,
 			    const struct collector_options *options, uint64_t time);
 /* Adds the losses of the file itself to LOSSES. */
 void collector_output_losses(const struct collector_output *output, struct losses *losses);
-/* COUNT samples of VCPU were lost before TIME. */
-int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu,
-			  uint64_t count);
 
 /* Completes the file and frees what OUTPUT holds, also after an error; returns the first one. */
 int collector_output_close(struct collector_output *output);

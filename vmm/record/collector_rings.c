@@ -30,7 +30,7 @@ static void read_sample(struct collector *collector, size_t ring, const struct r
 		flight_complete(collector->flight, ring, sample);
 	collector->last_time[sample->vcpu] = sample->time;
 	count_sample(counts, sample);
-	collector_jit_sample(&collector->jit, collector_user_kernel(&collector->kernel), sample);
+	collector_jit_sample(&collector->jit, collector_kernel_newest(&collector->kernel), sample);
 	resolver_sample(collector->resolver, ring, sample);
 }
 
@@ -60,7 +60,8 @@ static void read_event(struct collector *collector, const struct ring_record *re
 				perf_data_watches_count(collector->options.output.watches));
 
 	if (event && collector_is_writing(collector))
-		collector_note_error(collector, collector_output_event(&collector->output, event));
+		collector_note_error(collector,
+				     perf_data_writer_event(collector->output.writer, event));
 }
 
 static void read_guest_lost(struct collector *collector, const struct ring_record *record)
@@ -78,7 +79,7 @@ static void count_lost(struct collector *collector, size_t ring, uint64_t count,
 
 	counts->lost += count;
 	if (collector_is_writing(collector))
-		collector_note_error(collector, collector_output_lost(&collector->output,
+		collector_note_error(collector, perf_data_writer_lost(collector->output.writer,
 								      collector->last_time[vcpu],
 								      vcpu, count));
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/record/collector_scans.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -8,8 +7,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/guest/linux/module_presence.h"
-#include "vmm/record/collector_cache.h"
-#include "vmm/record/collector_image.h"
+#include "vmm/record/collector_kernel_parts.h"
 
 /* Larger than the difference of two CPUs' clocks. */
 #define CLOCK_MARGIN NS_PER_MS

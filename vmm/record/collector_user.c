@@ -12,17 +12,12 @@
 #define SYMBOLS_TIME (10 * NS_PER_MS)
 #define LAST_TIME    NS_PER_S
 
-const struct guest_kernel *collector_user_kernel(const struct collector_kernel *kernel)
-{
-	return kernel->found_count ? kernel->found[kernel->found_count - 1] : NULL;
-}
-
 const struct sample *collector_user_complete(const struct collector_kernel *kernel,
 					     const struct sample *sample, struct sample *room)
 {
 	if (!sample->deferred)
 		return sample;
-	deferred_lookup(collector_kernel_is_lost(kernel) ? NULL : collector_user_kernel(kernel),
+	deferred_lookup(collector_kernel_is_lost(kernel) ? NULL : collector_kernel_newest(kernel),
 			kernel->options->view, sample, room);
 	return room;
 }
@@ -61,7 +56,7 @@ void collector_user_add_images(struct image_catalog *catalog, const struct user_
 
 void collector_user_load(struct collector_kernel *kernel)
 {
-	const struct guest_kernel *running = collector_user_kernel(kernel);
+	const struct guest_kernel *running = collector_kernel_newest(kernel);
 	struct kernel_memory memory = { .view = kernel->options->view };
 
 	THREAD_CHECK(&kernel->thread);
@@ -79,7 +74,7 @@ void collector_user_load(struct collector_kernel *kernel)
 void collector_user_make_tables(const struct collector_kernel *kernel, struct user_tables *tables,
 				uint64_t now)
 {
-	const struct guest_kernel *running = collector_user_kernel(kernel);
+	const struct guest_kernel *running = collector_kernel_newest(kernel);
 
 	if (!running || !running->images || collector_kernel_is_lost(kernel))
 		return;
@@ -92,7 +87,7 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 static void find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols,
 			 uint64_t now, uint64_t limit)
 {
-	const struct guest_kernel *running = collector_user_kernel(kernel);
+	const struct guest_kernel *running = collector_kernel_newest(kernel);
 
 	if (!symbols || !running || !running->images)
 		return;

@@ -9,9 +9,6 @@
 #include "vmm/record/user_symbols.h"
 #include "vmm/record/user_tables.h"
 
-/* The present kernel, whose images and cgroups samples refer to; NULL: none. */
-const struct guest_kernel *collector_user_kernel(const struct collector_kernel *kernel);
-
 /*
  * SAMPLE, completed with what its stop had no time for, as far as that can be found now: see
  * deferred_lookup.h. ROOM, of DEFERRED_LOOKUP_SIZE bytes, is the caller's. Guest memory must still

@@ -84,15 +84,14 @@ uint64_t file_state_unnamed_roots(const struct file_state *state)
 static int write_fork(struct file_state *state, uint64_t time, uint16_t flags,
 		      const struct perf_data_task *task, uint32_t parent)
 {
-	const struct sideband_fork fork = { .head = { .size = sizeof(fork),
-						      .type = SIDEBAND_FORK,
-						      .flags = flags,
-						      .time = time,
-						      .pid = task->pid,
-						      .tid = task->tid },
-					    .parent_pid = parent,
-					    .parent_tid = parent };
+	struct sideband_fork fork = {
+		.head = sideband_head(SIDEBAND_FORK, sizeof(fork), time, task->pid),
+		.parent_pid = parent,
+		.parent_tid = parent,
+	};
 
+	fork.head.flags = flags;
+	fork.head.tid = task->tid;
 	return state->options.record(state->options.context, &fork.head);
 }
 

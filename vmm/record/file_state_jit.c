@@ -147,11 +147,8 @@ static int write_mapping(const struct writing *writing, const struct sideband_mm
 	struct sideband_mmap *record = (struct sideband_mmap *)bytes;
 
 	*record = *what;
-	record->head = (struct sideband){ .size = sideband_size(sizeof(*record), name),
-					  .type = SIDEBAND_MMAP,
-					  .time = writing->time,
-					  .pid = writing->pid,
-					  .tid = writing->pid };
+	record->head = sideband_head(SIDEBAND_MMAP, sideband_size(sizeof(*record), name),
+				     writing->time, writing->pid);
 	record->prot = PROT_READ | PROT_EXEC;
 	record->map_flags = MAP_PRIVATE;
 	memcpy(record->name, name, strlen(name) + 1);

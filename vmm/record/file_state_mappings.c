@@ -113,40 +113,32 @@ static int emit_mmap(struct file_mappings *mappings, uint32_t pid, uint64_t time
 	union {
 		struct sideband_mmap mmap;
 		uint8_t bytes[SIDEBAND_SIZE_MAX];
-	} record = { .mmap = { .head = { .size = sideband_size(sizeof(record.mmap), image->name),
-					 .type = SIDEBAND_MMAP,
-					 .time = time,
-					 .pid = pid,
-					 .tid = pid },
-			       .start = mapping->start,
-			       .length = mapping->end - mapping->start,
-			       .offset = mapping->offset,
-			       .prot = mapping->flags & (PROT_READ | PROT_WRITE | PROT_EXEC),
-			       .map_flags = mapping->flags & USER_MAPPING_SHARED ? MAP_SHARED
-										 : MAP_PRIVATE,
-			       .major = image->major,
-			       .minor = image->minor,
-			       .inode = image->inode,
-			       .generation = image->generation,
-			       .build_id_size = image->build_id_size } };
+	} record = { .mmap = {
+			     .head = sideband_head(SIDEBAND_MMAP,
+						   sideband_size(sizeof(record.mmap), image->name),
+						   time, pid),
+			     .start = mapping->start,
+			     .length = mapping->end - mapping->start,
+			     .offset = mapping->offset,
+			     .prot = mapping->flags & (PROT_READ | PROT_WRITE | PROT_EXEC),
+			     .map_flags = mapping->flags & USER_MAPPING_SHARED ? MAP_SHARED
+									       : MAP_PRIVATE,
+		     } };
 
 	if (record.mmap.head.size > sizeof(record))
 		return 0;
-	memcpy(record.mmap.build_id, image->build_id, image->build_id_size);
-	memcpy(record.mmap.name, image->name, strlen(image->name) + 1);
+	resolver_image_describe(image, &record.mmap);
 	return mappings->emit.record(mappings->emit.context, &record.mmap.head);
 }
 
 static int emit_munmap(struct file_mappings *mappings, uint32_t pid, uint64_t time, uint64_t start,
 		       uint64_t end)
 {
-	const struct sideband_munmap record = { .head = { .size = sizeof(record),
-							  .type = SIDEBAND_MUNMAP,
-							  .time = time,
-							  .pid = pid,
-							  .tid = pid },
-						.start = start,
-						.length = end - start };
+	const struct sideband_munmap record = {
+		.head = sideband_head(SIDEBAND_MUNMAP, sizeof(record), time, pid),
+		.start = start,
+		.length = end - start,
+	};
 
 	return mappings->emit.record(mappings->emit.context, &record.head);
 }

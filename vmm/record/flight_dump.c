@@ -94,7 +94,7 @@ static int read_lost(struct dump *dump, struct source *source)
 	if (source->time < flight->from || source->time > flight->to)
 		return 0;
 	dump->lost += lost->count;
-	return collector_output_lost(&dump->output, source->time,
+	return perf_data_writer_lost(dump->output.writer, source->time,
 				     (uint32_t)(source - dump->sources), lost->count);
 }
 
@@ -109,7 +109,7 @@ static int read_event(struct dump *dump, const struct source *source)
 
 	if (!event || event->time < flight->from || event->time > flight->to)
 		return 0;
-	return collector_output_event(&dump->output, event);
+	return perf_data_writer_event(dump->output.writer, event);
 }
 
 static void read_guest_lost(struct dump *dump, const struct source *source)
@@ -170,7 +170,7 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 	if (dump->error)
 		return;
 	dump->error = collector_output_sample(
-		&dump->output, sample, collector_user_kernel(request->kernel), request->jit_code);
+		&dump->output, sample, collector_kernel_newest(request->kernel), request->jit_code);
 	if (!dump->error && !(++request->samples % ROUND))
 		dump->error = perf_data_writer_flush(dump->output.writer,
 						     resolver_settled(dump->resolver));
@@ -181,7 +181,7 @@ static void write_sideband(void *context, const struct sideband *record)
 	struct dump *dump = context;
 
 	if (!dump->error)
-		dump->error = collector_output_sideband(&dump->output, record);
+		dump->error = file_state_sideband(dump->output.state, record);
 }
 
 /* Passes on the events up to TIME, before the sample of that time. */

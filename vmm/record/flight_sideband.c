@@ -2,15 +2,19 @@
 #include "vmm/record/flight_sideband.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "shared/array.h"
 #include "shared/error.h"
 
 /* Bytes below which advancing the base is not worthwhile. */
 #define DUE_MIN (1ul << 20)
+/* A tree node, which tsearch(3) allocates: three pointers and malloc's overhead. */
+#define NODE_COST 48u
 
 static struct guest_account *account_of(const struct flight_sideband *sideband)
 {
@@ -39,6 +43,83 @@ static void extend_loss(struct flight_sideband *sideband, uint64_t until)
 		sideband->lost = until;
 }
 
+/* --- cgroups of the base -------------------------------------------------------- */
+
+static int compare_cgroups(const void *left, const void *right)
+{
+	const struct sideband_cgroup *a = left, *b = right;
+
+	return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static size_t cgroup_cost(const struct sideband_cgroup *record)
+{
+	return record->head.size + NODE_COST;
+}
+
+static void drop_cgroups(struct flight_sideband *sideband)
+{
+	while (sideband->cgroups) {
+		struct sideband_cgroup *record = *(struct sideband_cgroup **)sideband->cgroups;
+
+		tdelete(record, &sideband->cgroups, compare_cgroups);
+		guest_account_free(account_of(sideband), record, cgroup_cost(record));
+	}
+	sideband->cgroup_count = 0;
+}
+
+/* Keeps a copy in place of the earlier record of the same cgroup. False: no memory. */
+static bool keep_cgroup(struct flight_sideband *sideband, const struct sideband_cgroup *record)
+{
+	struct guest_account *account = account_of(sideband);
+	struct sideband_cgroup *copy = guest_account_new(account, cgroup_cost(record)), **known;
+
+	if (!copy)
+		return false;
+	memcpy(copy, record, record->head.size);
+	copy->id = process_cgroups_id(record);
+	known = tfind(copy, &sideband->cgroups, compare_cgroups);
+	if (!known && sideband->cgroup_count == FLIGHT_CGROUPS_MAX)
+		drop_cgroups(sideband);
+	if (known) {
+		guest_account_free(account, *known, cgroup_cost(*known));
+		*known = copy;
+	} else if (tsearch(copy, &sideband->cgroups, compare_cgroups)) {
+		sideband->cgroup_count++;
+	} else {
+		guest_account_free(account, copy, cgroup_cost(copy));
+		return false;
+	}
+	return true;
+}
+
+/* False: no memory. */
+static bool apply_cgroup(struct flight_sideband *sideband, const struct sideband *record)
+{
+	if (!sideband->process_cgroups && record->type != SIDEBAND_CGROUP)
+		return true;
+	if (!sideband->process_cgroups)
+		sideband->process_cgroups = process_cgroups_new(account_of(sideband));
+	if (!sideband->process_cgroups)
+		return false;
+	process_cgroups_apply(sideband->process_cgroups, record);
+	return record->type != SIDEBAND_CGROUP || keep_cgroup(sideband, (const void *)record);
+}
+
+/* The latest record of the cgroup of process PID, whichever process it names; NULL: unknown. */
+static const struct sideband_cgroup *cgroup_of(const struct flight_sideband *sideband, uint32_t pid)
+{
+	const struct process_cgroups *processes = sideband->process_cgroups;
+	const struct sideband_cgroup key = { .id = processes ? process_cgroups_of(processes, pid)
+							     : 0 };
+	struct sideband_cgroup **found =
+		key.id ? tfind(&key, &sideband->cgroups, compare_cgroups) : NULL;
+
+	return found ? *found : NULL;
+}
+
+/* --- the base, and the records since -------------------------------------------- */
+
 /* False: no memory. */
 static bool apply_to_base(struct flight_sideband *sideband, const struct sideband *record)
 {
@@ -49,7 +130,7 @@ static bool apply_to_base(struct flight_sideband *sideband, const struct sideban
 		extend_loss(sideband, lost->until);
 	if (error)
 		extend_loss(sideband, record->time);
-	return !error && !flight_cgroups_apply(&sideband->cgroups, record, account_of(sideband));
+	return !error && apply_cgroup(sideband, record);
 }
 
 /* A late report of a loss still counts. */
@@ -143,7 +224,8 @@ void flight_sideband_free(struct flight_sideband *sideband)
 	guest_account_free(account, sideband->entries,
 			   sideband->room * sizeof(sideband->entries[0]));
 	resolver_processes_free(&sideband->base);
-	flight_cgroups_free(&sideband->cgroups, account);
+	drop_cgroups(sideband);
+	process_cgroups_free(sideband->process_cgroups);
 	*sideband = (struct flight_sideband){ .base.store.account = account };
 }
 
@@ -152,7 +234,6 @@ void flight_sideband_free(struct flight_sideband *sideband)
 struct exporter {
 	const struct flight_sideband *sideband;
 	struct flight_sideband_list *list;
-	size_t room;
 	const struct resolver_lifetime **lifetimes; /* alive at the base's time, by number; owned */
 	size_t count;
 	bool failed; /* no memory */
@@ -164,24 +245,12 @@ static void *add(struct exporter *exporter, enum sideband_type type, uint32_t si
 	struct flight_sideband_list *list = exporter->list;
 	struct sideband *record = calloc(1, size);
 
-	if (record && list->count == exporter->room) {
-		size_t room = exporter->room ? 2 * exporter->room : 256;
-		struct sideband **larger =
-			reallocarray(list->records, room, sizeof(struct sideband *));
-
-		if (larger) {
-			list->records = larger;
-			exporter->room = room;
-		}
-	}
-	if (!record || list->count == exporter->room) {
+	if (!record || array_reserve(&list->records, &list->room, list->count + 1)) {
 		free(record);
 		exporter->failed = true;
 		return NULL;
 	}
-	record->size = size;
-	record->type = type;
-	record->time = exporter->sideband->base_time;
+	*record = sideband_head(type, size, exporter->sideband->base_time, 0);
 	list->records[list->count++] = record;
 	list->owned++;
 	return record;
@@ -223,18 +292,13 @@ static bool add_name(struct exporter *exporter, const struct resolver_lifetime *
 	return *name.comm;
 }
 
-static uint32_t round_up(size_t size)
-{
-	return (uint32_t)((size + 7) & ~(size_t)7);
-}
-
 /* The protection is not kept: written as code, so that readers look there. */
 static void add_mapping(struct exporter *exporter, const struct resolver_lifetime *lifetime,
 			const struct resolver_piece *piece, uint32_t tid)
 {
 	const struct resolver_image *image = piece->image;
 	struct sideband_mmap *mmap =
-		add(exporter, SIDEBAND_MMAP, round_up(sizeof(*mmap) + strlen(image->name) + 1));
+		add(exporter, SIDEBAND_MMAP, sideband_size(sizeof(*mmap), image->name));
 
 	if (!mmap)
 		return;
@@ -244,26 +308,19 @@ static void add_mapping(struct exporter *exporter, const struct resolver_lifetim
 	mmap->length = piece->end - piece->start;
 	mmap->offset = piece->offset;
 	mmap->prot = PROT_READ | PROT_EXEC;
-	mmap->major = image->major;
-	mmap->minor = image->minor;
-	mmap->inode = image->inode;
-	mmap->generation = image->generation;
-	mmap->build_id_size = image->build_id_size;
-	memcpy(mmap->build_id, image->build_id, sizeof(mmap->build_id));
-	memcpy(mmap->name, image->name, strlen(image->name) + 1);
+	resolver_image_describe(image, mmap);
 }
 
 static void add_cgroup(struct exporter *exporter, const struct resolver_lifetime *lifetime)
 {
-	const struct sideband_cgroup *known =
-		flight_cgroups_of(&exporter->sideband->cgroups, lifetime->process->pid);
+	const struct sideband_cgroup *known = cgroup_of(exporter->sideband, lifetime->process->pid);
 	struct sideband_cgroup *cgroup =
 		known ? add(exporter, SIDEBAND_CGROUP, known->head.size) : NULL;
 
 	if (!cgroup)
 		return;
 	set_process(exporter, &cgroup->head, lifetime, lifetime->process->pid);
-	cgroup->id = known->id;
+	cgroup->id = process_cgroups_id_is_made(known->id) ? 0 : known->id;
 	memcpy(cgroup->path, known->path, known->head.size - sizeof(*cgroup));
 }
 
@@ -322,8 +379,7 @@ static void add_module(struct exporter *exporter, const struct resolver_piece *p
 
 	if (!image)
 		return;
-	module = add(exporter, SIDEBAND_MODULE_LOAD,
-		     round_up(sizeof(*module) + strlen(image->name) + 1));
+	module = add(exporter, SIDEBAND_MODULE_LOAD, sideband_size(sizeof(*module), image->name));
 	if (!module)
 		return;
 	module->start = piece->start;
@@ -407,16 +463,10 @@ static int export_base(const struct flight_sideband *sideband, struct flight_sid
 
 int flight_sideband_export(struct flight_sideband *sideband, struct flight_sideband_list *list)
 {
-	struct sideband **all;
-
 	*list = (struct flight_sideband_list){ 0 };
-	if (export_base(sideband, list))
+	if (export_base(sideband, list) ||
+	    array_reserve(&list->records, &list->room, list->count + sideband->count))
 		return error_set(-ENOMEM, "no memory for the state of the guest's processes");
-	all = reallocarray(list->records, list->count + sideband->count + 1,
-			   sizeof(struct sideband *));
-	if (!all)
-		return error_set(-ENOMEM, "no memory for the state of the guest's processes");
-	list->records = all;
 	sort(sideband);
 	for (size_t i = 0; i < sideband->count; i++)
 		list->records[list->count++] = sideband->entries[i].record;

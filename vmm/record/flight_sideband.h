@@ -13,11 +13,15 @@
 #include <stdint.h>
 
 #include "shared/sideband_record.h"
-#include "vmm/record/flight_cgroups.h"
+#include "vmm/record/process_cgroups.h"
 #include "vmm/resolve/resolver_processes.h"
 
 /* Bytes of records; beyond it the base advances, and samples before it have no mappings. */
 #define FLIGHT_SIDEBAND_MAX (32ul << 20)
+
+/* Paths of cgroups in the base. Beyond this all are dropped, and stay unknown until their next
+ * report. */
+#define FLIGHT_CGROUPS_MAX 16384u
 
 struct flight_sideband_entry {
 	struct sideband *record; /* owned */
@@ -27,9 +31,11 @@ struct flight_sideband_entry {
 /* Zeroed: empty. Charged to base.store.account, which the owner sets before the first record. */
 struct flight_sideband {
 	struct resolver_processes base;
-	struct flight_cgroups cgroups; /* of the base */
-	uint64_t base_time;            /* ns; no record is older */
-	uint64_t lost; /* ns: the base is stale up to this time; 0: nothing was lost */
+	struct process_cgroups *process_cgroups; /* of the base; NULL: none was reported */
+	void *cgroups; /* tree, tsearch(3): the latest struct sideband_cgroup of each id */
+	size_t cgroup_count;
+	uint64_t base_time; /* ns; no record is older */
+	uint64_t lost;      /* ns: the base is stale up to this time; 0: nothing was lost */
 	struct flight_sideband_entry *entries;
 	size_t count, room, bytes;
 	uint64_t numbers;
@@ -52,7 +58,7 @@ void flight_sideband_free(struct flight_sideband *sideband);
 /* Base and records in order of time. */
 struct flight_sideband_list {
 	struct sideband **records;
-	size_t count;
+	size_t count, room;
 	size_t owned; /* number of records, from the first one on, that the list owns */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/image_queue.h"
 
-#include <stdbool.h>
+#include <assert.h>
 #include <stdlib.h>
 
 #include "shared/array.h"
@@ -13,7 +13,7 @@
 struct queued_image {
 	struct user_image *image;
 	uint64_t since; /* ns, when it was first seen */
-	uint64_t next;  /* ns, when it is due */
+	uint64_t next;  /* ns, when it is due; UINT64_MAX: suspended */
 	uint64_t wait;  /* ns, interval before the next try */
 };
 
@@ -23,6 +23,12 @@ static void add(struct image_queue *queue, struct user_image *image, uint64_t no
 		return;
 	queue->images[queue->count++] =
 		(struct queued_image){ .image = image, .since = now, .wait = FIRST_WAIT };
+}
+
+static bool is_queued(const struct image_queue *queue, const struct user_image *image)
+{
+	return user_image_kind(image) == USER_IMAGE_FILE ||
+	       (queue->vdso && user_image_kind(image) == USER_IMAGE_VDSO);
 }
 
 static void add_new(struct image_queue *queue, struct user_images *images, uint64_t now)
@@ -35,7 +41,7 @@ static void add_new(struct image_queue *queue, struct user_images *images, uint6
 		queue->count = 0;
 	}
 	while ((image = user_images_loaded(images, queue->seen))) {
-		if (user_image_kind(image) == USER_IMAGE_FILE)
+		if (is_queued(queue, image))
 			add(queue, image, now);
 		queue->seen++;
 	}
@@ -69,6 +75,17 @@ void image_queue_done(struct image_queue *queue)
 	queue->images[queue->due] = queue->images[--queue->count];
 }
 
+void image_queue_suspend(struct image_queue *queue)
+{
+	queue->images[queue->due].next = UINT64_MAX;
+}
+
+void image_queue_resume(struct image_queue *queue, const struct user_image *image)
+{
+	for (queue->due = 0; queue->images[queue->due].image != image; queue->due++)
+		assert(queue->due + 1 < queue->count);
+}
+
 void image_queue_expire(struct image_queue *queue)
 {
 	queue->delay = 0;
@@ -80,4 +97,11 @@ void image_queue_free(struct image_queue *queue)
 {
 	free(queue->images);
 	*queue = (struct image_queue){ 0 };
+}
+
+int image_memory_read(void *memory, uint64_t offset, void *to, size_t size)
+{
+	const struct image_memory *from = memory;
+
+	return user_image_read(from->image, from->kernel, from->view, offset, to, size);
 }

@@ -10,7 +10,7 @@
 #include "vmm/guest/linux/perf_map.h"
 #include "vmm/guest/linux/perf_map_file.h"
 #include "vmm/guest/linux/user_image.h"
-#include "vmm/record/collector_scans.h"
+#include "vmm/record/collector_kernel_parts.h"
 
 /* Bytes of one map that are read per scan. */
 #define PART (64u << 10)
@@ -122,25 +122,21 @@ void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel,
  * one needs no report: after its last round nothing is known of it. */
 static void report_end(struct jit_code *code, uint32_t pid, uint64_t time)
 {
-	const struct sideband_comm exec = { .head = { .size = sizeof(exec),
-						      .type = SIDEBAND_COMM,
-						      .flags = SIDEBAND_COMM_EXEC,
-						      .time = time,
-						      .pid = pid,
-						      .tid = pid } };
+	struct sideband_comm exec = {
+		.head = sideband_head(SIDEBAND_COMM, sizeof(exec), time, pid),
+	};
 
+	exec.head.flags = SIDEBAND_COMM_EXEC;
 	jit_code_apply(code, &exec.head);
 }
 
 static void report_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_t flags)
 {
-	const struct sideband_jit_map map = { .head = { .size = sizeof(map),
-							.type = SIDEBAND_JIT_MAP,
-							.flags = flags,
-							.time = time,
-							.pid = pid,
-							.tid = pid } };
+	struct sideband_jit_map map = {
+		.head = sideband_head(SIDEBAND_JIT_MAP, sizeof(map), time, pid),
+	};
 
+	map.head.flags = flags;
 	jit_code_apply(code, &map.head);
 }
 
@@ -156,11 +152,9 @@ static void report_lines(struct jit_code *code, uint32_t pid, uint64_t since, ui
 
 	while (perf_map_next(&lines, &line)) {
 		record.code = (struct sideband_jit_code){
-			.head = { .size = sideband_size(sizeof(record.code), line.name),
-				  .type = SIDEBAND_JIT_CODE,
-				  .time = time,
-				  .pid = pid,
-				  .tid = pid },
+			.head = sideband_head(SIDEBAND_JIT_CODE,
+					      sideband_size(sizeof(record.code), line.name), time,
+					      pid),
 			.start = line.start,
 			.length = line.length,
 			.since = since,
@@ -172,9 +166,9 @@ static void report_lines(struct jit_code *code, uint32_t pid, uint64_t since, ui
 
 static void report_round(struct jit_code *code, uint64_t time)
 {
-	jit_code_apply(code, &(struct sideband){ .size = sizeof(struct sideband),
-						 .type = SIDEBAND_ROUND,
-						 .time = time });
+	const struct sideband round = sideband_head(SIDEBAND_ROUND, sizeof(round), time, 0);
+
+	jit_code_apply(code, &round);
 }
 
 static bool is_told(const struct followed *followed)

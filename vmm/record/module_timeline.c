@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "shared/array.h"
-#include "vmm/record/module_index.h"
 #include "vmm/symbols/build_id_cache.h"
 
 #define PAGE_SIZE 4096ull /* a page never holds two kinds of code */

@@ -21,8 +21,7 @@
 #include <stdint.h>
 
 #include "vmm/guest/linux/guest_kernel.h"
-#include "vmm/record/address_ranges.h"
-#include "vmm/record/module_spans.h"
+#include "vmm/record/module_lookup.h"
 
 /* A scan of the list takes from BEGUN to ENDED; ns by the clock of samples. */
 struct collector_scan {

@@ -7,15 +7,16 @@
 
 #include "shared/array.h"
 #include "shared/error.h"
+#include "shared/unconst.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/record/image_queue.h"
 #include "vmm/symbols/image_file.h"
 #include "vmm/symbols/image_symbols.h"
 
-/* A build id that was seen; */
+/* The first image with its build id. */
 struct build {
 	struct image_identity identity;
-	bool ambiguous; /* and an image of it with another layout */
+	bool ambiguous; /* another image has the same build id and another layout */
 };
 
 struct user_symbols {
@@ -26,12 +27,6 @@ struct user_symbols {
 	const struct user_image *image; /* the image that user_symbols_turn() tried, */
 	int error;                      /* the result, */
 	struct span table;              /* and its symbols, owned; size 0: nothing to add */
-};
-
-struct guest_file {
-	const struct user_image *image;
-	const struct guest_kernel *kernel;
-	const struct guest_view *view;
 };
 
 int user_symbols_create(struct user_symbols **result, const struct build_id_cache_location *place)
@@ -54,18 +49,22 @@ void user_symbols_free(struct user_symbols *symbols)
 {
 	if (!symbols)
 		return;
-	free((void *)(uintptr_t)symbols->table.data);
+	free(unconst(symbols->table.data));
 	free(symbols->builds);
 	image_symbols_close(&symbols->names);
 	image_queue_free(&symbols->waiting);
 	free(symbols);
 }
 
-static int read_guest(void *context, uint64_t offset, void *to, size_t size)
+static void free_table(struct span *table)
 {
-	const struct guest_file *file = context;
+	free(unconst(table->data));
+	*table = span_of(NULL, 0);
+}
 
-	return user_image_read(file->image, file->kernel, file->view, offset, to, size);
+static struct span build_id_of(const struct image_identity *identity)
+{
+	return span_of(identity->build_id, identity->build_id_size);
 }
 
 typedef int find_tables(const struct elf_source *file, struct elf_tables *tables);
@@ -116,8 +115,7 @@ static bool is_only_one(struct user_symbols *symbols, const struct image_identit
 			continue;
 		if (!image_identity_same(&build->identity, identity)) {
 			build->ambiguous = true;
-			image_symbols_remove(&symbols->names,
-					     span_of(identity->build_id, identity->build_id_size));
+			image_symbols_remove(&symbols->names, build_id_of(identity));
 		}
 		return !build->ambiguous;
 	}
@@ -145,46 +143,57 @@ static bool is_still(const struct elf_source *file, const struct image_identity 
 	return image_identity_same(&now, identity);
 }
 
-/* 0: nothing to add, or it is in TABLE; else an error for user_symbols_commit(). */
-static int provide(struct user_symbols *symbols, struct guest_file *guest_file, struct span *table)
+/* Are symbols of the image still missing, and allowed? */
+static bool is_needed(struct user_symbols *symbols, const struct guest_kernel *kernel,
+		      const struct image_identity *identity)
 {
-	const struct elf_source file = { .read = read_guest, .context = guest_file };
-	const struct image_identity *identity = user_image_identity(guest_file->image);
+	return identity && identity->build_id_size && !is_of_kernel(kernel, identity) &&
+	       is_only_one(symbols, identity) &&
+	       symbols->names.statistics.written <= USER_SYMBOLS_WRITTEN_MAX &&
+	       !image_symbols_has(&symbols->names, build_id_of(identity));
+}
+
+/* From the first of the tables that is all in memory. */
+static int read_any(const struct user_symbols *symbols, const struct elf_source *file,
+		    const struct image_identity *identity, struct span *table)
+{
+	int error = read_symbols(file, elf_tables_find, table);
+
+	if (error == -EFAULT)
+		error = read_symbols(file, elf_tables_find_dynamic, table);
+	if (error == -EFAULT && image_symbols_are_installed(&symbols->names, build_id_of(identity)))
+		error = read_symbols(file, elf_tables_find_segments, table);
+	return error;
+}
+
+/* 0: nothing to add, or it is in TABLE; else an error for user_symbols_commit(). */
+static int provide(struct user_symbols *symbols, struct image_memory *memory, struct span *table)
+{
+	const struct elf_source file = { .read = image_memory_read, .context = memory };
+	const struct image_identity *identity = user_image_identity(memory->image);
 	int error;
 
-	if (!identity || !identity->build_id_size || is_of_kernel(guest_file->kernel, identity) ||
-	    !is_only_one(symbols, identity) ||
-	    symbols->names.statistics.written > USER_SYMBOLS_WRITTEN_MAX ||
-	    image_symbols_has(&symbols->names,
-			      span_of(identity->build_id, identity->build_id_size)))
+	if (!is_needed(symbols, memory->kernel, identity))
 		return 0;
 	if (!is_still(&file, identity))
 		return -EFAULT;
-	error = read_symbols(&file, elf_tables_find, table);
-	if (error == -EFAULT)
-		error = read_symbols(&file, elf_tables_find_dynamic, table);
-	if (error == -EFAULT &&
-	    image_symbols_are_installed(&symbols->names,
-					span_of(identity->build_id, identity->build_id_size)))
-		error = read_symbols(&file, elf_tables_find_segments, table);
-	if (!error && !is_still(&file, identity)) {
-		free((void *)(uintptr_t)table->data);
-		*table = span_of(NULL, 0);
-		return -EFAULT;
-	}
-	return error;
+	error = read_any(symbols, &file, identity, table);
+	if (error || is_still(&file, identity))
+		return error;
+	free_table(table);
+	return -EFAULT;
 }
 
 bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
 		       const struct guest_kernel *kernel, const struct guest_view *view,
 		       uint64_t now)
 {
-	struct guest_file file = { .kernel = kernel, .view = view };
+	struct image_memory memory = { .kernel = kernel, .view = view };
 
-	file.image = symbols->image = image_queue_next(&symbols->waiting, images, now);
-	if (!file.image)
+	memory.image = symbols->image = image_queue_next(&symbols->waiting, images, now);
+	if (!memory.image)
 		return false;
-	symbols->error = provide(symbols, &file, &symbols->table);
+	symbols->error = provide(symbols, &memory, &symbols->table);
 	return true;
 }
 
@@ -194,15 +203,13 @@ void user_symbols_commit(struct user_symbols *symbols, bool certain, uint64_t no
 	const struct image_identity *identity = user_image_identity(symbols->image);
 
 	if (table->size && certain)
-		image_symbols_add(&symbols->names, *table,
-				  span_of(identity->build_id, identity->build_id_size));
+		image_symbols_add(&symbols->names, *table, build_id_of(identity));
 	/* -EFAULT: it may be read into memory later; -EINVAL: the guest may be writing it. */
 	if ((table->size && !certain) || symbols->error == -EFAULT || symbols->error == -EINVAL)
 		image_queue_retry(&symbols->waiting, now);
 	else
 		image_queue_done(&symbols->waiting);
-	free((void *)(uintptr_t)table->data);
-	*table = span_of(NULL, 0);
+	free_table(table);
 }
 
 void user_symbols_delay(struct user_symbols *symbols, uint64_t delay)

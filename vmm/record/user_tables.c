@@ -9,14 +9,11 @@
 #include <unistd.h>
 
 #include "shared/array.h"
-#include "shared/clock_ns.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/guest/unwind/cfi_image.h"
+#include "vmm/record/image_queue.h"
 #include "vmm/record/table_job.h"
 #include "vmm/symbols/symbol_paths.h"
-
-#define FIRST_WAIT   (100 * NS_PER_MS)
-#define LONGEST_WAIT (30000 * NS_PER_MS)
 
 /* A table, and the build that it belongs to. */
 struct built {
@@ -33,29 +30,22 @@ struct boot {
 	struct boot *earlier;
 };
 
-/* An image without a table so far. */
-struct waiting {
-	struct user_image *image;
-	uint64_t next; /* ns, when to try */
-	uint64_t wait; /* ns, interval before the next try */
-};
-
 struct user_tables {
 	const char *symfs;
-	struct boot *boot; /* the newest; NULL: none */
-	uint32_t seen;     /* number of its images that were scanned */
-	struct waiting *waiting;
-	size_t waiting_count, waiting_capacity;
-	struct table_job *job; /* for JOB_FOR; NULL: none */
-	struct waiting job_for;
+	struct boot *boot;          /* the newest; NULL: none */
+	struct image_queue waiting; /* its images without a table so far */
+	struct table_job *job;      /* for JOB_IMAGE, which is suspended in the queue; NULL: none */
+	struct user_image *job_image;
 };
 
 struct user_tables *user_tables_new(const char *symfs)
 {
 	struct user_tables *tables = calloc(1, sizeof(*tables));
 
-	if (tables)
-		tables->symfs = symfs;
+	if (!tables)
+		return NULL;
+	tables->symfs = symfs;
+	tables->waiting.vdso = true;
 	return tables;
 }
 
@@ -91,27 +81,8 @@ void user_tables_free(struct user_tables *tables)
 		tables->boot = boot->earlier;
 		free_boot(boot);
 	}
-	free(tables->waiting);
+	image_queue_free(&tables->waiting);
 	free(tables);
-}
-
-static bool has_code(const struct user_image *image)
-{
-	return user_image_kind(image) == USER_IMAGE_FILE ||
-	       user_image_kind(image) == USER_IMAGE_VDSO;
-}
-
-static void wait_for(struct user_tables *tables, const struct waiting *image)
-{
-	if (array_reserve(&tables->waiting, &tables->waiting_capacity, tables->waiting_count + 1))
-		return;
-	tables->waiting[tables->waiting_count++] = *image;
-}
-
-static void try_again(struct waiting *waiting, uint64_t now)
-{
-	waiting->next = now + waiting->wait;
-	waiting->wait = waiting->wait < LONGEST_WAIT / 2 ? 2 * waiting->wait : LONGEST_WAIT;
 }
 
 /* Frees ended boots whose images are not used elsewhere. */
@@ -142,41 +113,10 @@ static bool begin_boot(struct user_tables *tables, struct user_images *images)
 	boot->images = user_images_share(images);
 	boot->earlier = tables->boot;
 	tables->boot = boot;
-	tables->seen = 0;
-	tables->waiting_count = 0;
-	return true;
-}
-
-/* False: no table can be built for it. */
-static bool add_new(struct user_tables *tables, struct user_images *images)
-{
-	struct user_image *image;
-
-	if ((!tables->boot || tables->boot->images != images) && !begin_boot(tables, images))
-		return false;
-	drop_earlier(tables->boot);
-	while ((image = user_images_loaded(images, tables->seen))) {
-		if (has_code(image))
-			wait_for(tables, &(struct waiting){ .image = image, .wait = FIRST_WAIT });
-		tables->seen++;
-	}
 	return true;
 }
 
 /* --- where the bytes come from ------------------------------------------------ */
-
-struct guest_file {
-	const struct user_image *image;
-	const struct guest_kernel *kernel;
-	const struct guest_view *view;
-};
-
-static int read_guest(void *context, uint64_t offset, void *to, size_t size)
-{
-	const struct guest_file *file = context;
-
-	return user_image_read(file->image, file->kernel, file->view, offset, to, size);
-}
 
 static int read_host(void *context, uint64_t offset, void *to, size_t size)
 {
@@ -223,14 +163,14 @@ static int read_host_file(const struct user_tables *tables, const struct user_im
 }
 
 /* A file that is being written may be inconsistent. */
-static int read_image(const struct user_tables *tables, const struct guest_file *file,
+static int read_image(const struct user_tables *tables, struct image_memory *memory,
 		      struct cfi_image **bytes)
 {
-	struct elf_source source = { .read = read_guest, .context = (void *)(uintptr_t)file };
+	struct elf_source source = { .read = image_memory_read, .context = memory };
 	int error = cfi_image_read(bytes, &source);
 
 	if (error == -EFAULT)
-		return read_host_file(tables, file->image, bytes);
+		return read_host_file(tables, memory->image, bytes);
 	return error == -EINVAL || error == -ENOENT ? -EAGAIN : error;
 }
 
@@ -286,39 +226,51 @@ static int give(struct user_tables *tables, struct user_image *image, struct cfi
 	return error == -EINVAL ? -EAGAIN : error;
 }
 
-/* 0: the image has its table, or it is being built; -EFAULT, -EAGAIN: not all of it is there yet;
- * else there will be none. */
-static int provide(struct user_tables *tables, const struct waiting *waiting,
-		   const struct guest_file *file)
+/* Builds the table of a large image on another thread. Owns BYTES. -EAGAIN: not now. */
+static int start_job(struct user_tables *tables, struct user_image *image, struct cfi_image *bytes)
 {
-	struct cfi_table *table = find_built(tables, waiting->image);
+	int error = tables->job ? -EAGAIN : table_job_start(&tables->job, bytes);
+
+	if (error)
+		cfi_image_free(bytes);
+	else
+		tables->job_image = image;
+	return error ? error : -EINPROGRESS;
+}
+
+/* 0: the image has its table; -EINPROGRESS: it is being built; -EFAULT, -EAGAIN: not all of it is
+ * there yet; else there will be none. */
+static int provide(struct user_tables *tables, struct user_image *image,
+		   struct image_memory *memory)
+{
+	struct cfi_table *table = find_built(tables, image);
 	struct cfi_image *bytes;
 	int error;
 
 	if (table) {
-		user_image_set_cfi(waiting->image, table);
+		user_image_set_cfi(image, table);
 		return 0;
 	}
-	error = total_size(tables) < USER_TABLES_SIZE_MAX ? read_image(tables, file, &bytes)
+	error = total_size(tables) < USER_TABLES_SIZE_MAX ? read_image(tables, memory, &bytes)
 							  : -E2BIG;
 	if (error)
-		return give(tables, waiting->image, NULL, error);
-	if (cfi_image_size(bytes) > USER_TABLES_INLINE_MAX) {
-		error = tables->job ? -EAGAIN : table_job_start(&tables->job, bytes);
-		if (error)
-			cfi_image_free(bytes);
-		else
-			tables->job_for = *waiting;
-		return error;
-	}
+		return give(tables, image, NULL, error);
+	if (cfi_image_size(bytes) > USER_TABLES_INLINE_MAX)
+		return start_job(tables, image, bytes);
 	error = cfi_image_make(&table, bytes);
 	cfi_image_free(bytes);
-	return give(tables, waiting->image, table, error);
+	return give(tables, image, table, error);
 }
 
-static bool may_come(int error)
+/* ERROR is the result for the image that is due. */
+static void settle(struct user_tables *tables, int error, uint64_t now)
 {
-	return error == -EFAULT || error == -EAGAIN;
+	if (error == -EINPROGRESS)
+		image_queue_suspend(&tables->waiting);
+	else if (error == -EFAULT || error == -EAGAIN)
+		image_queue_retry(&tables->waiting, now);
+	else
+		image_queue_done(&tables->waiting);
 }
 
 /* False: there is none, or it is not finished. */
@@ -331,10 +283,8 @@ static bool end_job(struct user_tables *tables, uint64_t now)
 		return false;
 	error = table_job_end(tables->job, &table);
 	tables->job = NULL;
-	if (may_come(give(tables, tables->job_for.image, table, error))) {
-		try_again(&tables->job_for, now);
-		wait_for(tables, &tables->job_for);
-	}
+	image_queue_resume(&tables->waiting, tables->job_image);
+	settle(tables, give(tables, tables->job_image, table, error), now);
 	return true;
 }
 
@@ -342,23 +292,16 @@ bool user_tables_turn(struct user_tables *tables, struct user_images *images,
 		      const struct guest_kernel *kernel, const struct guest_view *view,
 		      uint64_t now)
 {
-	if (!add_new(tables, images))
+	struct image_memory memory = { .kernel = kernel, .view = view };
+	struct user_image *image;
+
+	if ((!tables->boot || tables->boot->images != images) && !begin_boot(tables, images))
 		return false;
+	drop_earlier(tables->boot);
 	if (end_job(tables, now))
 		return true;
-	for (size_t i = 0; i < tables->waiting_count; i++) {
-		struct waiting *waiting = &tables->waiting[i];
-		struct guest_file file = { .image = waiting->image,
-					   .kernel = kernel,
-					   .view = view };
-
-		if (now < waiting->next)
-			continue;
-		if (may_come(provide(tables, waiting, &file)))
-			try_again(waiting, now);
-		else
-			*waiting = tables->waiting[--tables->waiting_count];
-		return true;
-	}
-	return false;
+	memory.image = image = image_queue_next(&tables->waiting, images, now);
+	if (image)
+		settle(tables, provide(tables, image, &memory), now);
+	return image;
 }

@@ -46,19 +46,18 @@ static struct resolver_image *keep(struct resolver_store *store,
 {
 	uint64_t hash = hash_image(wanted, name);
 	struct resolver_image *image = find(store, hash, wanted, name);
+	struct resolver_node node;
 
 	if (image)
 		return resolver_image_hold(image);
-	image = resolver_store_alloc(store, size_of(name));
+	image = resolver_store_add(store, &store->images, hash, size_of(name));
 	if (!image)
 		return NULL;
-	memcpy(image, wanted, sizeof(*image));
-	memcpy(image->name, name, strlen(name) + 1);
+	node = image->node;
+	*image = *wanted;
+	image->node = node;
 	image->holders = 1;
-	if (resolver_table_add(&store->images, store->account, hash, &image->node)) {
-		resolver_store_free(store, image, size_of(name));
-		return NULL;
-	}
+	memcpy(image->name, name, strlen(name) + 1);
 	return image;
 }
 
@@ -77,6 +76,17 @@ struct resolver_image *resolver_image_of_mmap(struct resolver_store *store,
 	return keep(store, &image, mmap->name);
 }
 
+void resolver_image_describe(const struct resolver_image *image, struct sideband_mmap *mmap)
+{
+	mmap->major = image->major;
+	mmap->minor = image->minor;
+	mmap->inode = image->inode;
+	mmap->generation = image->generation;
+	mmap->build_id_size = image->build_id_size;
+	memcpy(mmap->build_id, image->build_id, sizeof(mmap->build_id));
+	memcpy(mmap->name, image->name, strlen(image->name) + 1);
+}
+
 struct resolver_image *resolver_image_of_module(struct resolver_store *store,
 						const struct sideband_module *module)
 {
@@ -88,8 +98,6 @@ struct resolver_image *resolver_image_of_module(struct resolver_store *store,
 
 void resolver_image_release(struct resolver_store *store, struct resolver_image *image)
 {
-	if (!image || --image->holders)
-		return;
-	resolver_table_remove(&store->images, &image->node);
-	resolver_store_free(store, image, size_of(image->name));
+	if (image && !--image->holders)
+		resolver_store_remove(store, &store->images, &image->node, size_of(image->name));
 }

@@ -28,6 +28,10 @@ struct resolver_image *resolver_image_of_mmap(struct resolver_store *store,
 struct resolver_image *resolver_image_of_module(struct resolver_store *store,
 						const struct sideband_module *module);
 
+/* The reverse: fills in the device, inode, build id and name of MMAP, which has room for the name.
+ */
+void resolver_image_describe(const struct resolver_image *image, struct sideband_mmap *mmap);
+
 /* Adds a holder; returns IMAGE, which may be NULL. */
 static inline struct resolver_image *resolver_image_hold(struct resolver_image *image)
 {

@@ -31,15 +31,10 @@ static struct resolver_process *get_process(struct resolver_lifetimes *lifetimes
 
 	if (process)
 		return process;
-	process = resolver_store_alloc(store, sizeof(*process));
-	if (!process)
-		return NULL;
-	process->pid = pid;
-	if (resolver_table_add(&lifetimes->processes, store->account, hash_mix(0, pid),
-			       &process->node)) {
-		resolver_store_free(store, process, sizeof(*process));
-		return NULL;
-	}
+	process = resolver_store_add(store, &lifetimes->processes, hash_mix(0, pid),
+				     sizeof(*process));
+	if (process)
+		process->pid = pid;
 	return process;
 }
 
@@ -120,17 +115,14 @@ struct resolver_lifetime *resolver_lifetimes_begin(struct resolver_lifetimes *li
 static int add_root(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
 		    struct resolver_lifetime *lifetime, uint64_t cr3, uint64_t from)
 {
-	struct resolver_root *root = resolver_store_alloc(store, sizeof(*root));
+	struct resolver_root *root =
+		resolver_store_add(store, &lifetimes->roots, hash_mix(0, cr3), sizeof(*root));
 
 	if (!root)
 		return -ENOMEM;
 	root->cr3 = cr3;
 	root->from = from;
 	root->lifetime = lifetime;
-	if (resolver_table_add(&lifetimes->roots, store->account, hash_mix(0, cr3), &root->node)) {
-		resolver_store_free(store, root, sizeof(*root));
-		return -ENOMEM;
-	}
 	lifetime->roots[lifetime->roots[0] != NULL] = root;
 	return 0;
 }
@@ -147,20 +139,14 @@ static int add_roots(struct resolver_lifetimes *lifetimes, struct resolver_store
 	return error;
 }
 
-static void free_root(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
-		      struct resolver_root *root)
-{
-	if (!root)
-		return;
-	resolver_table_remove(&lifetimes->roots, &root->node);
-	resolver_store_free(store, root, sizeof(*root));
-}
-
 static void free_roots(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
 		       struct resolver_lifetime *lifetime)
 {
 	for (size_t i = 0; i < 2; i++) {
-		free_root(lifetimes, store, lifetime->roots[i]);
+		struct resolver_root *root = lifetime->roots[i];
+
+		if (root)
+			resolver_store_remove(store, &lifetimes->roots, &root->node, sizeof(*root));
 		lifetime->roots[i] = NULL;
 	}
 }
@@ -250,8 +236,7 @@ static void unlink_lifetime(struct resolver_lifetimes *lifetimes, struct resolve
 		lifetime->older->newer = lifetime->newer;
 	if (process->newest)
 		return;
-	resolver_table_remove(&lifetimes->processes, &process->node);
-	resolver_store_free(store, process, sizeof(*process));
+	resolver_store_remove(store, &lifetimes->processes, &process->node, sizeof(*process));
 }
 
 static void free_lifetime(struct resolver_lifetimes *lifetimes, struct resolver_store *store,

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
+
 #define BLOCK_SIZE (128ul << 10)
 /* Items; larger arrays, which a burst needed, are freed afterwards. */
 #define KEPT_MAX 65536u
@@ -37,19 +39,7 @@ static bool is_before(const struct resolver_order_item *a, const struct resolver
 
 static int heap_reserve(struct resolver_order_heap *heap, size_t count)
 {
-	size_t capacity = heap->capacity ? 2 * heap->capacity : 16;
-	struct resolver_order_item *grown;
-
-	if (count <= heap->capacity)
-		return 0;
-	while (capacity < count)
-		capacity *= 2;
-	grown = reallocarray(heap->items, capacity, sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	heap->items = grown;
-	heap->capacity = capacity;
-	return 0;
+	return array_reserve(&heap->items, &heap->capacity, count);
 }
 
 /* Moves ITEM down from PLACE until nothing below it is earlier. */

@@ -29,18 +29,13 @@ struct resolver_thread *resolver_threads_get(struct resolver_threads *threads,
 
 	if (thread)
 		return thread;
-	thread = resolver_store_alloc(store, sizeof(*thread));
-	if (!thread)
-		return NULL;
-	thread->tid = tid;
-	if (resolver_table_add(&threads->table, store->account, hash_mix(0, tid), &thread->node)) {
-		resolver_store_free(store, thread, sizeof(*thread));
-		return NULL;
-	}
+	thread = resolver_store_add(store, &threads->table, hash_mix(0, tid), sizeof(*thread));
+	if (thread)
+		thread->tid = tid;
 	return thread;
 }
 
-static void list(struct resolver_threads *threads, struct resolver_thread *thread)
+static void add_to_past(struct resolver_threads *threads, struct resolver_thread *thread)
 {
 	if (thread->listed)
 		return;
@@ -53,18 +48,18 @@ int resolver_threads_name(struct resolver_threads *threads, struct resolver_stor
 			  struct resolver_thread *thread, uint64_t time,
 			  const struct resolver_name *name)
 {
-	struct resolver_naming *naming = resolver_store_alloc(store, sizeof(*naming)), **place;
+	struct resolver_naming *naming = resolver_store_alloc(store, sizeof(*naming)), **link;
 
 	if (!naming)
 		return -ENOMEM;
-	for (place = &thread->newest; *place && (*place)->from > time; place = &(*place)->older)
-		;
+	for (link = &thread->newest; *link && (*link)->from > time;)
+		link = &(*link)->older;
 	naming->from = time;
 	naming->reported = name->reported;
 	memcpy(naming->comm, name->comm, strnlen(name->comm, sizeof(naming->comm) - 1));
-	naming->older = *place;
-	*place = naming;
-	list(threads, thread);
+	naming->older = *link;
+	*link = naming;
+	add_to_past(threads, thread);
 	return 0;
 }
 
@@ -93,9 +88,8 @@ static void free_names(struct resolver_store *store, struct resolver_naming *nam
 static void free_thread(struct resolver_threads *threads, struct resolver_store *store,
 			struct resolver_thread *thread)
 {
-	resolver_table_remove(&threads->table, &thread->node);
 	free_names(store, thread->newest);
-	resolver_store_free(store, thread, sizeof(*thread));
+	resolver_store_remove(store, &threads->table, &thread->node, sizeof(*thread));
 }
 
 /* Keeps the name at the horizon, and later ones. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/record/address_ranges.h"
+#include "vmm/record/module_lookup.h"
 
 #include <errno.h>
 #include <stdlib.h>

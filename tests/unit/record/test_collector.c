@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/record/collector.h"
-#include "vmm/record/collector_hostname.h"
-#include "vmm/record/collector_image.h"
+#include "vmm/record/collector_kernel_parts.h"
 #include "vmm/record/collector_modules.h"
 
 #include <errno.h>

@@ -161,7 +161,7 @@ static void put_fork(struct collector_output *output)
 		.parent_tid = 61,
 	};
 
-	CHECK_EQUAL(collector_output_sideband(output, &fork.head), 0);
+	CHECK_EQUAL(file_state_sideband(output->state, &fork.head), 0);
 }
 
 static void check_comms(struct collector_output *output, const char *path, const char *expected)
@@ -209,7 +209,7 @@ TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
 	char path[64];
 
 	open_output(&output, path);
-	CHECK_EQUAL(collector_output_sideband(&output, &comm.head), 0);
+	CHECK_EQUAL(file_state_sideband(output.state, &comm.head), 0);
 	put_fork(&output);
 	put_sample(&output, 90, 60, "");
 	put_sample(&output, 91, 61, "");
@@ -425,7 +425,7 @@ TEST(collector, carried_mappings_are_passed_on_like_reported_ones)
 	make_path(path);
 	options.path = path;
 	REQUIRE_EQUAL(collector_output_open(&output, &options, &output_options), 0);
-	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head), 0);
+	CHECK_EQUAL(file_state_sideband(output.state, &other.mmap.head), 0);
 	write_knowing(&output, &catalog, &guest.kernel, mapping, 20);
 	CHECK_STRING(filled, "/program");
 	CHECK_EQUAL(collector_output_close(&output), 0);
@@ -495,10 +495,10 @@ static void write_late(const char *path, uint32_t error)
 	REQUIRE_EQUAL(collector_output_open(&output, &options, &output_options), 0);
 	write_knowing(&output, &catalog, &guest.kernel, mapping, 20);
 	write_knowing(&output, &catalog, &guest.kernel, mapping, 30);
-	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head), 0);
+	CHECK_EQUAL(file_state_sideband(output.state, &other.mmap.head), 0);
 	other.mmap.head.time = 10;
 	other.mmap.start += 0x2000;
-	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head), 0);
+	CHECK_EQUAL(file_state_sideband(output.state, &other.mmap.head), 0);
 	CHECK_EQUAL(collector_output_close(&output), 0);
 	image_catalog_free(&catalog);
 	user_guest_free(&guest);

@@ -253,21 +253,25 @@ TEST(flight_sideband, files_begin_with_the_cgroups_of_the_base)
 /* A guest can make up as many as it likes. */
 TEST(flight_sideband, cgroups_are_bounded)
 {
-	struct flight_cgroups cgroups = { 0 };
+	struct flight_sideband sideband = { 0 };
 	struct {
 		struct sideband_cgroup cgroup;
 		char path[8];
-	} record = { .cgroup.head = head(SIDEBAND_CGROUP, sizeof(record), PARENT, 1),
-		     .path = "/a" };
+	} record = { .cgroup.head = head(SIDEBAND_CGROUP, sizeof(record), PARENT, 1) };
+	char last[sizeof(record.path)];
 
-	for (record.cgroup.id = 1; record.cgroup.id <= 3ull * FLIGHT_CGROUPS_MAX;
-	     record.cgroup.id++) {
-		CHECK_EQUAL(flight_cgroups_apply(&cgroups, &record.cgroup.head, NULL), 0);
-		CHECK(cgroups.count <= FLIGHT_CGROUPS_MAX);
+	keep_comm(&sideband, PARENT, 1, 0);
+	for (uint32_t i = 1; i <= 3 * FLIGHT_CGROUPS_MAX; i++) {
+		record.cgroup.head.time = record.cgroup.id = i;
+		snprintf(record.path, sizeof(record.path), "/%u", i);
+		flight_sideband_keep(&sideband, &record.cgroup.head);
+		flight_sideband_advance(&sideband, i + 1);
+		CHECK(sideband.cgroup_count && sideband.cgroup_count <= FLIGHT_CGROUPS_MAX);
 	}
-	REQUIRE(flight_cgroups_of(&cgroups, PARENT));
-	CHECK_EQUAL(flight_cgroups_of(&cgroups, PARENT)->id, 3ull * FLIGHT_CGROUPS_MAX);
-	flight_cgroups_free(&cgroups, NULL);
+	snprintf(last, sizeof(last), "/%u", 3 * FLIGHT_CGROUPS_MAX);
+	check_cgroup(&sideband, PARENT, last);
+	CHECK_EQUAL(sideband.missed, 0);
+	flight_sideband_free(&sideband);
 }
 
 static void keep_mapping(struct flight_sideband *sideband, uint32_t pid, uint64_t time)
