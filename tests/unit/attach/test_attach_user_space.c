@@ -504,10 +504,9 @@ static uint64_t cgroup_at(struct moment *moment, uint64_t time)
 TEST(attach_user_space, a_sample_has_the_cgroup_of_its_task)
 {
 	struct kernel_memory memory;
-	struct moment moment;
 	uint64_t sets[2];
 
-	make_cgroups(&moment, sets);
+	FIXTURE(struct moment, moment, make_cgroups, free_cgroups, sets);
 	CHECK_EQUAL(cgroup_at(&moment, 1), 17);
 	CHECK_EQUAL(moment.sample.cgroups, guest_cgroups_generation(moment.guest.kernel.cgroups));
 	memory = (struct kernel_memory){ .view = &moment.guest.guest.view,
@@ -517,7 +516,6 @@ TEST(attach_user_space, a_sample_has_the_cgroup_of_its_task)
 	/* It was moved, and then sampled. */
 	enter(&moment, sets[1]);
 	CHECK_EQUAL(cgroup_at(&moment, 2), 18);
-	free_cgroups(&moment);
 }
 
 TEST(attach_user_space, a_task_that_was_moved_or_has_ended_since_has_no_cgroup)
@@ -545,27 +543,23 @@ TEST(attach_user_space, a_task_that_was_moved_or_has_ended_since_has_no_cgroup)
 /* Once per second: the result holds for a task with the same css_set. */
 TEST(attach_user_space, a_cgroup_is_not_looked_up_for_each_sample)
 {
-	struct moment moment;
 	uint64_t sets[2];
 
-	make_cgroups(&moment, sets);
+	FIXTURE(struct moment, moment, make_cgroups, free_cgroups, sets);
 	CHECK_EQUAL(cgroup_at(&moment, 1000), 17);
 	user_guest_put(&moment.guest, AT + USERS, 0);
 	CHECK_EQUAL(cgroup_at(&moment, 999999999), 17);
 	CHECK_EQUAL(cgroup_at(&moment, 1000001000), 0);
-	free_cgroups(&moment);
 }
 
 /* The task was moved away and into a new cgroup, whose css_set reuses the memory of the old one. */
 TEST(attach_user_space, a_reused_css_set_is_looked_up_again)
 {
-	struct moment moment;
 	uint64_t sets[2], group;
 
-	make_cgroups(&moment, sets);
+	FIXTURE(struct moment, moment, make_cgroups, free_cgroups, sets);
 	CHECK_EQUAL(cgroup_at(&moment, 1000), 17);
 	group = user_guest_get(&moment.guest, sets[1] + cgroups.set_cgroup);
 	user_guest_put(&moment.guest, sets[0] + cgroups.set_cgroup, group);
 	CHECK_EQUAL(cgroup_at(&moment, 2000), 18);
-	free_cgroups(&moment);
 }

@@ -207,12 +207,11 @@ static void answer(int client)
 
 TEST(qmp, answers_are_found_between_events_and_other_answers)
 {
-	struct server server;
 	struct qmp *qmp;
 	json_t *result = NULL;
 	pid_t peer = 0;
 
-	serve(&server, answer);
+	FIXTURE(struct server, server, serve, end, answer);
 	REQUIRE_EQUAL(qmp_open(&qmp, server.path, -1, &peer), 0);
 	CHECK_EQUAL(peer, getpid()); /* which created the server */
 	CHECK_EQUAL(qmp_execute(qmp, "query-status", json_pack("{s:i}", "x", 1), &result), 0);
@@ -223,7 +222,6 @@ TEST(qmp, answers_are_found_between_events_and_other_answers)
 	CHECK_EQUAL(qmp_execute(qmp, "other", NULL, &result), -EREMOTEIO);
 	CHECK_EQUAL(qmp_execute(qmp, "other", NULL, &result), -EPROTO);
 	qmp_close(qmp);
-	end(&server);
 }
 
 static void answer_no_more(int client)

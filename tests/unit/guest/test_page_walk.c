@@ -25,10 +25,9 @@ static void write_u32(struct flat_guest *guest, uint64_t gpa, uint32_t value)
 TEST(page_walk, four_levels_with_all_page_sizes)
 {
 	struct guest_translation translation;
-	struct flat_guest guest;
 	uint64_t cr3;
 
-	flat_guest_create(&guest, GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, GUEST_SIZE);
 	cr3 = guest.registers.paging.cr3;
 	flat_guest_map(&guest, cr3, KERNEL, 0x5000, 4096, 1ull << 63);
 	flat_guest_map(&guest, cr3, KERNEL + (2 << 20), 0x40000000, 2 << 20, 0);
@@ -42,15 +41,13 @@ TEST(page_walk, four_levels_with_all_page_sizes)
 		      0);
 	CHECK_EQUAL(translation.flags, 1ull << 63 | 1);
 	CHECK_EQUAL(translation.page_size, 4096);
-	flat_guest_destroy(&guest);
 }
 
 TEST(page_walk, five_levels)
 {
-	struct flat_guest guest;
 	uint64_t four, five;
 
-	flat_guest_create(&guest, GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, GUEST_SIZE);
 	four = guest.registers.paging.cr3;
 	flat_guest_map(&guest, four, KERNEL, 0x5000, 4096, 0);
 	five = flat_guest_table(&guest);
@@ -61,24 +58,18 @@ TEST(page_walk, five_levels)
 	CHECK_EQUAL(translate(&guest, KERNEL + 1), 0x5001);
 	CHECK_EQUAL(translate(&guest, 0x0011ff8000000000ull | (KERNEL & 0x7fffffffff)), 0x5000);
 	CHECK_EQUAL(translate(&guest, 0x0111ffff81000000ull), UINT64_MAX);
-	flat_guest_destroy(&guest);
 }
 
 TEST(page_walk, large_page_bit_is_reserved_in_the_top_table)
 {
-	struct flat_guest guest;
-
-	flat_guest_create(&guest, GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, GUEST_SIZE);
 	flat_guest_write_u64(&guest, guest.registers.paging.cr3, 0x81);
 	CHECK_EQUAL(translate(&guest, 0), UINT64_MAX);
-	flat_guest_destroy(&guest);
 }
 
 TEST(page_walk, pae)
 {
-	struct flat_guest guest;
-
-	flat_guest_create(&guest, GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, GUEST_SIZE);
 	guest.registers.paging =
 		(struct guest_paging){ .cr0 = 1u << 31, .cr3 = 0x1020, .cr4 = 1 << 5 };
 	flat_guest_write_u64(&guest, 0x1020 + 3 * 8, 0x2001);
@@ -89,14 +80,11 @@ TEST(page_walk, pae)
 	CHECK_EQUAL(translate(&guest, 0xc0612345), 0x10012345);
 	CHECK_EQUAL(translate(&guest, 0x80405678), UINT64_MAX);
 	CHECK_EQUAL(translate(&guest, 0x1c0405678), UINT64_MAX);
-	flat_guest_destroy(&guest);
 }
 
 TEST(page_walk, thirty_two_bit)
 {
-	struct flat_guest guest;
-
-	flat_guest_create(&guest, GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, GUEST_SIZE);
 	guest.registers.paging =
 		(struct guest_paging){ .cr0 = 1u << 31, .cr3 = 0x1000, .cr4 = 1 << 4 };
 	write_u32(&guest, 0x1000 + 4 * 0x300, 0x2001);
@@ -107,38 +95,30 @@ TEST(page_walk, thirty_two_bit)
 	CHECK_EQUAL(translate(&guest, 0xc0412345), 0x100c12345);
 	guest.registers.paging.cr4 = 0;
 	CHECK_EQUAL(translate(&guest, 0xc0412345), UINT64_MAX);
-	flat_guest_destroy(&guest);
 }
 
 TEST(page_walk, paging_off)
 {
-	struct flat_guest guest;
-
-	flat_guest_create(&guest, GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, GUEST_SIZE);
 	guest.registers.paging.cr0 = 1;
 	guest.registers.paging.efer = 0;
 	CHECK_EQUAL(translate(&guest, 0xfffff), 0xfffff);
 	CHECK_EQUAL(translate(&guest, KERNEL), UINT64_MAX);
-	flat_guest_destroy(&guest);
 }
 
 TEST(page_walk, tables_outside_of_ram_are_refused)
 {
-	struct flat_guest guest;
-
-	flat_guest_create(&guest, GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, GUEST_SIZE);
 	guest.registers.paging.cr3 = 1ull << 40;
 	CHECK_EQUAL(translate(&guest, KERNEL), UINT64_MAX);
-	flat_guest_destroy(&guest);
 }
 
 TEST(page_walk, reads_and_strings_cross_pages)
 {
-	struct flat_guest guest;
 	char text[16];
 	uint64_t cr3;
 
-	flat_guest_create(&guest, GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, GUEST_SIZE);
 	cr3 = guest.registers.paging.cr3;
 	flat_guest_map(&guest, cr3, KERNEL, 0x9000, 4096, 0);
 	flat_guest_map(&guest, cr3, KERNEL + 4096, 0x3000, 4096, 0);
@@ -161,5 +141,4 @@ TEST(page_walk, reads_and_strings_cross_pages)
 	CHECK_EQUAL(
 		guest_read_virtual(&guest.view, &guest.registers.paging, KERNEL + 8190, text, 3),
 		-EFAULT);
-	flat_guest_destroy(&guest);
 }

@@ -63,12 +63,12 @@ void test_skip(const char *file, int line, const char *format, ...)
 	} while (0)
 
 /*
- * Defines NAME of TYPE, set up by MAKE(&NAME). DESTROY(&NAME) runs when the test ends, also after a
- * failed REQUIRE.
+ * Defines NAME of TYPE, set up by MAKE(&NAME, ...). DESTROY(&NAME) runs when the test ends, also
+ * after a failed REQUIRE.
  */
-#define FIXTURE(type, name, make, destroy)                                                         \
+#define FIXTURE(type, name, make, destroy, ...)                                                    \
 	type name __attribute__((cleanup(destroy)));                                               \
-	make(&name)
+	make(&name, ##__VA_ARGS__)
 
 #define CHECK_EQUAL(actual, expected)                                                              \
 	do {                                                                                       \

@@ -126,9 +126,7 @@ TEST(bpf_programs, are_read_from_the_list)
 
 TEST(bpf_programs, are_appended_to_the_list)
 {
-	struct setting setting;
-
-	make(&setting, 1);
+	FIXTURE(struct setting, setting, make, leave, 1);
 	setting.programs = calloc(1, sizeof(*setting.programs));
 	setting.count = 1;
 	REQUIRE(setting.programs);
@@ -138,14 +136,11 @@ TEST(bpf_programs, are_appended_to_the_list)
 	REQUIRE_EQUAL(setting.count, 2);
 	CHECK_STRING(setting.programs[0].name, "");
 	CHECK_STRING(setting.programs[1].name, "bpf_prog_1");
-	leave(&setting);
 }
 
 TEST(bpf_programs, invalid_ones_are_left_out)
 {
-	struct setting setting;
-
-	make(&setting, 5);
+	FIXTURE(struct setting, setting, make, leave, 5);
 	set_name(&setting, 1, "bpf prog");
 	set_name(&setting, 2, "");
 	put(&setting, symbol(3) + layout.range, 0x401000);
@@ -159,14 +154,11 @@ TEST(bpf_programs, invalid_ones_are_left_out)
 	       GUEST_MODULE_NAME_MAX);
 	read_programs(&setting);
 	CHECK_EQUAL(setting.count, 0);
-	leave(&setting);
 }
 
 TEST(bpf_programs, are_in_order_and_none_overlaps_another)
 {
-	struct setting setting;
-
-	make(&setting, 5);
+	FIXTURE(struct setting, setting, make, leave, 5);
 	put(&setting, symbol(1) + layout.range, code(6));
 	put(&setting, symbol(1) + layout.range + 8, code(6) + 0x800);
 	/* One that covers two others, which are adjacent. */
@@ -179,37 +171,28 @@ TEST(bpf_programs, are_in_order_and_none_overlaps_another)
 	put(&setting, symbol(3) + layout.range + 8, code(4));
 	read_programs(&setting);
 	CHECK_EQUAL(setting.count, 5);
-	leave(&setting);
 }
 
 TEST(bpf_programs, broken_list_has_none)
 {
-	struct setting setting;
-
-	make(&setting, 3);
+	FIXTURE(struct setting, setting, make, leave, 3);
 	put(&setting, node(2), 0xdead000000000100);
 	read_programs(&setting);
 	CHECK_EQUAL(setting.count, 0);
-	leave(&setting);
 }
 
 TEST(bpf_programs, circular_list_is_bounded)
 {
-	struct setting setting;
-
-	make(&setting, 2);
+	FIXTURE(struct setting, setting, make, leave, 2);
 	join(&setting, 2, 1);
 	put(&setting, node(1) + 8, node(2));
 	read_programs(&setting);
 	CHECK(setting.count <= BPF_PROGRAMS_MAX);
-	leave(&setting);
 }
 
 TEST(bpf_programs, are_loaded_until_they_are_unlinked)
 {
-	struct setting setting;
-
-	make(&setting, 3);
+	FIXTURE(struct setting, setting, make, leave, 3);
 	read_programs(&setting);
 	REQUIRE_EQUAL(setting.count, 3);
 	take_out(&setting, 0, 1, 2);
@@ -226,7 +209,6 @@ TEST(bpf_programs, are_loaded_until_they_are_unlinked)
 	CHECK(!is_there(&setting, &setting.programs[1]));
 	take_out(&setting, 2, 3, 0);
 	CHECK(!is_there(&setting, &setting.programs[2]));
-	leave(&setting);
 }
 
 /* A sample in code of KERNEL's program NUMBER: is it sure whose it is? */
@@ -248,9 +230,8 @@ TEST(bpf_programs, are_checked_by_each_sample)
 	struct module_presence_tables tables = { .image_start = KERNEL,
 						 .image_end = KERNEL + 0x1000 };
 	struct module_presence *presence;
-	struct setting setting;
 
-	make(&setting, 2);
+	FIXTURE(struct setting, setting, make, leave, 2);
 	read_programs(&setting);
 	REQUIRE_EQUAL(
 		module_presence_create(&presence, &tables, setting.programs, setting.count, NULL),
@@ -261,5 +242,4 @@ TEST(bpf_programs, are_checked_by_each_sample)
 	CHECK(!is_sure(&setting, presence, 1));
 	CHECK(is_sure(&setting, presence, 2));
 	module_presence_free(presence);
-	leave(&setting);
 }

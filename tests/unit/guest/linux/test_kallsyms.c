@@ -130,10 +130,9 @@ TEST(kallsyms, layout_with_absolute_addresses)
 /* A truncated image is not read past its end, and counts are checked. */
 TEST(kallsyms, truncated_tables_are_refused)
 {
-	struct fixture fixture;
 	struct kallsyms whole;
 
-	make(&fixture, KALLSYMS_6_12);
+	FIXTURE(struct fixture, fixture, make, destroy, KALLSYMS_6_12);
 	REQUIRE_EQUAL(locate(&fixture), 0);
 	whole = fixture.kallsyms;
 	for (size_t size = 0; size < whole.token_index + KALLSYMS_TOKEN_INDEX_SIZE; size += 61) {
@@ -149,44 +148,36 @@ TEST(kallsyms, truncated_tables_are_refused)
 	fixture.span = span_of(fixture.bytes, whole.addresses + COUNT * 4 - 4);
 	for (unsigned int form = 0; form < FORMS && !locate(&fixture); form++)
 		CHECK(kallsyms_try_addresses(&fixture.kallsyms, form) || !equals(&fixture));
-	destroy(&fixture);
 }
 
 TEST(kallsyms, a_changed_length_breaks_the_table)
 {
-	struct fixture fixture;
-
-	make(&fixture, KALLSYMS_6_12);
+	FIXTURE(struct fixture, fixture, make, destroy, KALLSYMS_6_12);
 	REQUIRE_EQUAL(locate(&fixture), 0);
 	fixture.bytes[fixture.kallsyms.names]++;
 	CHECK_EQUAL(locate(&fixture), -ENOENT);
-	destroy(&fixture);
 }
 
 TEST(kallsyms, addresses_that_do_not_ascend_are_refused)
 {
-	struct fixture fixture;
 	uint32_t offset = 5;
 
-	make(&fixture, KALLSYMS_6_12);
+	FIXTURE(struct fixture, fixture, make, destroy, KALLSYMS_6_12);
 	REQUIRE_EQUAL(locate(&fixture), 0);
 	REQUIRE_EQUAL(kallsyms_try_addresses(&fixture.kallsyms, 0), 0);
 	memcpy(fixture.bytes + fixture.kallsyms.addresses + 900 * 4, &offset, sizeof(offset));
 	CHECK_EQUAL(kallsyms_try_addresses(&fixture.kallsyms, 0), -ENOENT);
-	destroy(&fixture);
 }
 
 TEST(kallsyms, invalid_names_are_refused)
 {
-	struct fixture fixture;
 	uint64_t position = 0;
 	char name[KALLSYMS_NAME_MAX], type;
 
-	make(&fixture, KALLSYMS_6_12);
+	FIXTURE(struct fixture, fixture, make, destroy, KALLSYMS_6_12);
 	REQUIRE_EQUAL(locate(&fixture), 0);
 	fixture.bytes[fixture.kallsyms.names + 1] = '7'; /* position of the type */
 	CHECK_EQUAL(kallsyms_next_name(&fixture.kallsyms, &position, &type, name), -EINVAL);
-	destroy(&fixture);
 }
 
 TEST(kallsyms, other_data_has_no_token_index)

@@ -70,24 +70,21 @@ TEST(kernel, is_found_from_the_user_half_of_kpti)
 {
 	struct guest_translation translation;
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_6_12);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_6_12);
 	guest.registers.paging.cr3 |= 0x1000;
 	guest.registers.cpl = 3;
 	REQUIRE_EQUAL(find(&guest, &kernel), 0);
 	check_kernel(kernel);
 	CHECK_EQUAL(guest_translate(&guest.view, &kernel->paging, DATA, &translation), 0);
 	guest_kernel_free(kernel);
-	flat_guest_destroy(&guest);
 }
 
 TEST(kernel, symbols_that_disagree_with_the_idt_are_not_used)
 {
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_6_12);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_6_12);
 	kernel_guest_write_gate(&guest, 13, TEXT + 0x1000 + 50 * 0x40 + 8);
 	CHECK_EQUAL(find(&guest, &kernel), -EINVAL);
 	CHECK(strstr(error_message(), "IDT"));
@@ -95,55 +92,47 @@ TEST(kernel, symbols_that_disagree_with_the_idt_are_not_used)
 	kernel_guest_write_gate(&guest, 14,
 				TEXT + 0x180); /* a handler, but not that of page faults */
 	CHECK_EQUAL(find(&guest, &kernel), -EINVAL);
-	flat_guest_destroy(&guest);
 }
 
 TEST(kernel, symbols_that_disagree_with_the_banner_are_not_used)
 {
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_7_2);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_7_2);
 	guest.memory[DATA_GPA] = 'l';
 	CHECK_EQUAL(find(&guest, &kernel), -EINVAL);
 	CHECK(strstr(error_message(), "linux_banner"));
-	flat_guest_destroy(&guest);
 }
 
 TEST(kernel, without_exception_handlers_is_tried_later)
 {
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_6_12);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_6_12);
 	guest.registers.idt_limit = 0;
 	CHECK_EQUAL(find(&guest, &kernel), -ENOENT);
 	CHECK(strstr(error_message(), "starting"));
-	flat_guest_destroy(&guest);
 }
 
 /* There is no kernel; without exception handlers no search starts. */
 TEST(kernel, without_exception_handlers_is_not_searched)
 {
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_6_12);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_6_12);
 	memset(guest.memory + TEXT_GPA, 0, KERNEL_GUEST_PAGE);
 	memset(guest.memory + DATA_GPA, 0, KERNEL_GUEST_PAGE);
 	kernel_guest_write_gate(&guest, 14, 0x100000);
 	CHECK_EQUAL(find(&guest, &kernel), -ENOENT);
 	CHECK(strstr(error_message(), "starting"));
-	flat_guest_destroy(&guest);
 }
 
 /* The stubs of a starting kernel, where the symbols have them. */
 TEST(kernel, that_is_starting_is_found_by_its_early_handlers)
 {
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_6_12);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_6_12);
 	for (unsigned int i = 0; i < KERNEL_GUEST_HANDLERS; i++)
 		kernel_guest_write_gate(&guest, kernel_guest_vectors[i],
 					EARLY_HANDLERS + kernel_guest_vectors[i] * 9);
@@ -152,48 +141,41 @@ TEST(kernel, that_is_starting_is_found_by_its_early_handlers)
 	guest_kernel_free(kernel);
 	kernel_guest_write_gate(&guest, 0, EARLY_HANDLERS + 1);
 	CHECK_EQUAL(find(&guest, &kernel), -EINVAL);
-	flat_guest_destroy(&guest);
 }
 
 TEST(kernel, broken_tables_are_refused)
 {
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_6_12);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_6_12);
 	guest.memory[DATA_GPA + (TABLES - DATA) + 8]++; /* the first name's length */
 	CHECK_EQUAL(find(&guest, &kernel), -ENOENT);
 	CHECK(strstr(error_message(), "kallsyms"));
-	flat_guest_destroy(&guest);
 }
 
 TEST(kernel, is_not_found_in_other_memory)
 {
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 
-	flat_guest_create(&guest, KERNEL_GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, KERNEL_GUEST_SIZE);
 	CHECK_EQUAL(find(&guest, &kernel), -ENOENT);
 	CHECK(strstr(error_message(), "no Linux kernel"));
 	guest.registers.paging.efer = 0;
 	CHECK_EQUAL(find(&guest, &kernel), -ENOENT);
 	CHECK(strstr(error_message(), "64-bit"));
-	flat_guest_destroy(&guest);
 }
 
 TEST(kernel, refresh_returns_a_copy)
 {
 	struct guest_kernel *kernel, *newer = NULL;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_5_10);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_5_10);
 	REQUIRE_EQUAL(find(&guest, &kernel), 0);
 	CHECK_EQUAL(guest_kernel_refresh(&newer, kernel, &guest.view), 0);
 	guest_kernel_free(kernel);
 	if (newer)
 		check_kernel(newer);
 	guest_kernel_free(newer);
-	flat_guest_destroy(&guest);
 }
 
 /* After a kexec: the old kernel's memory is intact, but the page tables in use do not map it. */
@@ -203,9 +185,8 @@ TEST(kernel, is_running_if_mapped_and_unchanged)
 							    KERNEL_GUEST_BANNER };
 	struct guest_kernel *kernel, *newer;
 	struct guest_registers registers;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_6_12);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_6_12);
 	REQUIRE_EQUAL(find(&guest, &kernel), 0);
 	registers = guest.registers;
 	CHECK(guest_kernel_is_running(kernel, &guest.view, &registers));
@@ -223,7 +204,6 @@ TEST(kernel, is_running_if_mapped_and_unchanged)
 	CHECK(guest_kernels_equal(kernel, kernel));
 	guest_kernel_free(newer);
 	guest_kernel_free(kernel);
-	flat_guest_destroy(&guest);
 }
 
 /*
@@ -235,9 +215,8 @@ TEST(kernel, is_not_running_if_another_one_has_its_addresses)
 	static const struct kernel_guest_location moved = { TEXT, 0x800000, KERNEL_GUEST_BANNER };
 	struct guest_registers registers;
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 
-	make_guest(&guest, KALLSYMS_6_12);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_6_12);
 	REQUIRE_EQUAL(find(&guest, &kernel), 0);
 	registers = guest.registers;
 	kernel_guest_start(&guest, KALLSYMS_6_12, &moved);
@@ -246,16 +225,14 @@ TEST(kernel, is_not_running_if_another_one_has_its_addresses)
 	guest.memory[DATA_GPA + strlen("Linux version 6.99.1-test (builder@host) (gcc) #")]++;
 	CHECK(!guest_kernel_is_running(kernel, &guest.view, &registers));
 	guest_kernel_free(kernel);
-	flat_guest_destroy(&guest);
 }
 
 TEST(kernel, ticks_are_read)
 {
 	struct guest_kernel *kernel;
-	struct flat_guest guest;
 	uint64_t ticks;
 
-	make_guest(&guest, KALLSYMS_6_12);
+	FIXTURE(struct flat_guest, guest, make_guest, flat_guest_destroy, KALLSYMS_6_12);
 	flat_guest_write_u64(&guest, DATA_GPA + KERNEL_GUEST_TICKS, 0x123456789);
 	REQUIRE_EQUAL(find(&guest, &kernel), 0);
 	REQUIRE(guest_kernel_ticks(kernel, &guest.view, &ticks));
@@ -263,5 +240,4 @@ TEST(kernel, ticks_are_read)
 	kernel->identity.ticks_gpa = 0;
 	CHECK(!guest_kernel_ticks(kernel, &guest.view, &ticks));
 	guest_kernel_free(kernel);
-	flat_guest_destroy(&guest);
 }

@@ -63,39 +63,30 @@ static void release(struct given *given)
 
 TEST(kernel_btf, from_a_file_is_used_if_it_matches)
 {
-	struct given given;
-
-	make(&given, 0x10);
+	FIXTURE(struct given, given, make, release, 0x10);
 	CHECK_EQUAL(guest_kernel_use_btf(&given.kernel, &given.guest.guest.view, given.btf), 0);
 	CHECK(given.kernel.tasks.known);
 	CHECK_EQUAL(given.kernel.tasks.pid, 0x10);
 	CHECK(!given.kernel.vmas.known);
-	release(&given);
 }
 
 TEST(kernel_btf, of_another_kernel_is_refused)
 {
-	struct given given;
-
-	make(&given, 0x18);
+	FIXTURE(struct given, given, make, release, 0x18);
 	CHECK_EQUAL(guest_kernel_use_btf(&given.kernel, &given.guest.guest.view, given.btf),
 		    -EILSEQ);
 	CHECK(!given.kernel.tasks.known);
 	CHECK_EQUAL(guest_kernel_use_btf(&given.kernel, &given.guest.guest.view,
 					 span_of(given.btf.data, 8)),
 		    -EINVAL);
-	release(&given);
 }
 
 TEST(kernel_btf, is_ignored_if_the_kernel_has_its_own)
 {
-	struct given given;
-
-	make(&given, 0x10);
+	FIXTURE(struct given, given, make, release, 0x10);
 	given.kernel.tasks.known = true;
 	CHECK_EQUAL(guest_kernel_use_btf(&given.kernel, &given.guest.guest.view, given.btf), 0);
 	CHECK_EQUAL(given.kernel.tasks.pid, 0);
-	release(&given);
 }
 
 TEST(btf_file, is_a_copy_of_the_kernel_s_or_in_an_elf_file)

@@ -364,10 +364,9 @@ TEST(reported_kernel, modules_must_be_in_memory)
 	const struct agent_module module = module_at("alpha", MODULE);
 	struct guest_kernel *kernel = NULL, *newer = NULL;
 	struct reported_kernel *reported;
-	struct flat_guest guest;
 	struct symbol symbol;
 
-	flat_guest_create(&guest, KERNEL_GUEST_SIZE);
+	FIXTURE(struct flat_guest, guest, flat_guest_create, flat_guest_destroy, KERNEL_GUEST_SIZE);
 	kernel_guest_start(&guest, KALLSYMS_6_12, &place);
 	REQUIRE_EQUAL(guest_kernel_find(&kernel, &guest.view, &guest.registers), 0);
 	CHECK(!guest_kernel_has_module_list(kernel));
@@ -400,7 +399,6 @@ TEST(reported_kernel, modules_must_be_in_memory)
 	reported_kernel_free(reported);
 	guest_kernel_free(kernel);
 	guest_kernel_free(newer);
-	flat_guest_destroy(&guest);
 }
 
 /* A recording of a guest whose agent reports the table. */

@@ -93,9 +93,7 @@ TEST(user_map, empty_tree_has_no_mappings)
 
 TEST(user_map, results_of_one_stop_are_cached_and_bounded)
 {
-	struct user_guest guest;
-
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	for (unsigned int i = 0; i < 40; i++)
 		user_guest_map(&guest, start_of(i), end_of(i), 0, CODE, 0);
 	user_guest_build(&guest);
@@ -105,14 +103,11 @@ TEST(user_map, results_of_one_stop_are_cached_and_bounded)
 	CHECK(!user_map_find(&guest.map, start_of(USER_MAP_MAX)));
 	CHECK(user_map_find(&guest.map, start_of(3) + 5) == &guest.map.mappings[3]);
 	CHECK_EQUAL(guest.map.count, USER_MAP_MAX);
-	user_guest_free(&guest);
 }
 
 TEST(user_map, after_the_deadline_only_earlier_results_are_known)
 {
-	struct user_guest guest;
-
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	for (unsigned int i = 0; i < 3; i++)
 		user_guest_map(&guest, start_of(i), end_of(i), 0, CODE, 0);
 	user_guest_build(&guest);
@@ -129,7 +124,6 @@ TEST(user_map, after_the_deadline_only_earlier_results_are_known)
 	CHECK(!guest.map.memory.timed_out);
 	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
 	CHECK(user_map_find(&guest.map, start_of(1)) && user_map_find(&guest.map, start_of(2)));
-	user_guest_free(&guest);
 }
 
 /* How often memory of a guest was read, whose time is over at the read of number LAST. */
@@ -258,10 +252,9 @@ TEST(user_map, endless_trees_are_refused)
 
 TEST(user_map, files_have_their_paths)
 {
-	struct user_guest guest;
 	uint64_t directory, mounted, root, point;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	directory = user_guest_dentry(&guest, guest.root, "usr");
 	point = user_guest_dentry(&guest, directory, "data");
 	mounted = user_guest_mount(&guest, guest.root_mount, point, &root);
@@ -276,16 +269,14 @@ TEST(user_map, files_have_their_paths)
 	CHECK_EQUAL(guest.map.mappings[0].offset, 0x3000);
 	CHECK_EQUAL(guest.map.mappings[0].flags, USER_MAPPING_READ | USER_MAPPING_EXEC);
 	CHECK_STRING(name_at(&guest, 0x500000), "/usr/data/library.so");
-	user_guest_free(&guest);
 }
 
 /* A program of an overlay: its pages are those of the file in the upper or lower directory. */
 TEST(user_map, backing_file_has_the_path_of_its_user)
 {
 	uint64_t file, layer, layer_root, merged, merged_root;
-	struct user_guest guest;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	layer = user_guest_mount(&guest, guest.root_mount,
 				 user_guest_dentry(&guest, guest.root, "lower"), &layer_root);
 	merged = user_guest_mount(&guest, guest.root_mount,
@@ -296,15 +287,13 @@ TEST(user_map, backing_file_has_the_path_of_its_user)
 	CHECK_STRING(name_at(&guest, 0x400000), "/lower/inside");
 	user_guest_back(&guest, file, merged, user_guest_dentry(&guest, merged_root, "program"));
 	CHECK_STRING(name_at(&guest, 0x400000), "/merged/program");
-	user_guest_free(&guest);
 }
 
 TEST(user_map, mappings_without_a_file_have_the_names_of_linux)
 {
-	struct user_guest guest;
 	uint64_t vdso;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	user_guest_put(&guest, guest.mm + 0x108, 0x600000);
 	user_guest_put(&guest, guest.mm + 0x110, 0x601000);
 	user_guest_put(&guest, guest.mm + 0x100, 0x7ffe1800);
@@ -323,16 +312,14 @@ TEST(user_map, mappings_without_a_file_have_the_names_of_linux)
 	user_guest_put(&guest, guest.mm + guest.kernel.vmas.mm_vdso, 0x80000000);
 	CHECK_STRING(name_at(&guest, 0x80000010), "[vdso]");
 	CHECK_EQUAL(guest.map.mappings[0].offset, 0);
-	user_guest_free(&guest);
 }
 
 /* What differs: is it the file that was read? */
 TEST(user_map, file_that_is_closed_before_its_name_is_read_has_none)
 {
-	struct user_guest guest;
 	uint64_t file;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	file = file_at(&guest, "program", 1);
 	user_guest_map(&guest, 0x400000, 0x402000, 0, CODE, file);
 	user_guest_build(&guest);
@@ -340,17 +327,15 @@ TEST(user_map, file_that_is_closed_before_its_name_is_read_has_none)
 	user_guest_put(&guest, user_guest_inode(&guest, file) + guest.kernel.vmas.inode_number, 2);
 	user_images_load(guest.kernel.images, &guest.kernel, &guest.guest.view);
 	CHECK(!user_image_name(guest.map.mappings[0].image));
-	user_guest_free(&guest);
 }
 
 /* As cp does over a program that does not run: the inode stays, with all of its addresses. */
 TEST(user_map, a_file_that_was_written_to_is_another_image)
 {
-	struct user_guest guest;
 	struct user_image *before;
 	uint64_t file;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	file = file_at(&guest, "program", 1);
 	user_guest_map(&guest, 0x400000, 0x402000, 0, CODE, file);
 	user_guest_build(&guest);
@@ -360,7 +345,6 @@ TEST(user_map, a_file_that_was_written_to_is_another_image)
 	user_guest_put(&guest, user_guest_inode(&guest, file) + guest.kernel.vmas.inode_nanoseconds,
 		       7);
 	CHECK(user_guest_lookup(&guest, 0x400000)->image != before);
-	user_guest_free(&guest);
 }
 
 static int path_of(struct user_guest *guest, uint64_t mount, uint64_t dentry, char *path)
@@ -374,10 +358,9 @@ static int path_of(struct user_guest *guest, uint64_t mount, uint64_t dentry, ch
 TEST(guest_file_path, deleted_file_is_marked)
 {
 	char path[PATH_TAIL_MAX];
-	struct user_guest guest;
 	uint64_t dentry;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	dentry = user_guest_dentry(&guest, guest.root, "program");
 	user_guest_put(&guest, dentry + guest.kernel.vmas.dentry_unhashed, 0);
 	CHECK_EQUAL(path_of(&guest, guest.root_mount, dentry, path), 0);
@@ -387,7 +370,6 @@ TEST(guest_file_path, deleted_file_is_marked)
 	user_guest_put(&guest, dentry + guest.kernel.vmas.dentry_unhashed, 0);
 	CHECK_EQUAL(path_of(&guest, guest.root_mount, dentry, path), 0);
 	CHECK_STRING(path, "/memfd:code (deleted)");
-	user_guest_free(&guest);
 }
 
 /* As umount_tree() leaves it where the last process of a mount namespace has ended. */
@@ -395,9 +377,8 @@ TEST(guest_file_path, unmounted_mount_has_none)
 {
 	uint64_t dentry, point, root, mount, own;
 	char path[PATH_TAIL_MAX];
-	struct user_guest guest;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	point = user_guest_dentry(&guest, guest.root, "merged");
 	mount = user_guest_mount(&guest, guest.root_mount, point, &root);
 	own = mount - guest.kernel.vmas.mount_embedded;
@@ -409,16 +390,14 @@ TEST(guest_file_path, unmounted_mount_has_none)
 	user_guest_put(&guest, own + guest.kernel.vmas.mount_parent, own);
 	user_guest_put(&guest, own + guest.kernel.vmas.mount_point, root);
 	CHECK_EQUAL(path_of(&guest, mount, dentry, path), -EFAULT);
-	user_guest_free(&guest);
 }
 
 TEST(guest_file_path, endless_path_is_refused)
 {
 	char path[PATH_TAIL_MAX], name[200];
-	struct user_guest guest;
 	uint64_t dentry, above, root, mount;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	above = user_guest_dentry(&guest, guest.root, "a");
 	dentry = user_guest_dentry(&guest, above, "b");
 	user_guest_put(&guest, above + guest.kernel.vmas.dentry_parent, dentry);
@@ -443,7 +422,6 @@ TEST(guest_file_path, endless_path_is_refused)
 	CHECK_EQUAL(path_of(&guest, guest.root_mount, dentry, path), -EFAULT);
 	user_guest_put(&guest, dentry + guest.kernel.vmas.dentry_hash, 300ull << 32);
 	CHECK_EQUAL(path_of(&guest, guest.root_mount, dentry, path), -EFAULT);
-	user_guest_free(&guest);
 }
 
 /* An ELF header, a program header, and a note with a build id of bytes 0xb1. */
@@ -535,10 +513,9 @@ static int read_page(struct user_guest *guest, const struct user_image *image, u
 TEST(user_image, refuses_pages_outside_of_its_tree)
 {
 	struct user_image *image;
-	struct user_guest guest;
 	uint64_t file, head, node;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	file = file_at(&guest, "program", 77);
 	user_guest_cache(&guest, file, 0, 4);
 	image = map_program(&guest, file);
@@ -555,17 +532,15 @@ TEST(user_image, refuses_pages_outside_of_its_tree)
 	CHECK_EQUAL(read_page(&guest, image, 0), 0);
 	CHECK_EQUAL(read_page(&guest, image, 1), -EFAULT);
 	CHECK_EQUAL(read_page(&guest, image, 5), -EFAULT);
-	user_guest_free(&guest);
 }
 
 /* As readahead leaves them until the disk has answered. */
 TEST(user_image, refuses_pages_that_are_not_uptodate)
 {
 	struct user_image *image;
-	struct user_guest guest;
 	uint64_t file, flags;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	file = file_at(&guest, "program", 77);
 	flags = USER_GUEST_DIRECT + 0x100000 + user_guest_cache(&guest, file, 0, 4) / 4096 * 64 +
 		guest.kernel.vmas.page_flags;
@@ -578,7 +553,6 @@ TEST(user_image, refuses_pages_that_are_not_uptodate)
 	user_guest_put(&guest, flags, 1ull << guest.kernel.vmas.page_uptodate);
 	CHECK_EQUAL(read_page(&guest, image, 0), 0);
 	CHECK_EQUAL(read_page(&guest, image, 3), 0);
-	user_guest_free(&guest);
 }
 
 /* A change by the guest just after the read of one address. */
@@ -658,11 +632,10 @@ TEST(user_map, vma_that_is_unmapped_during_the_read_is_refused)
 /* A page that was given to another file meanwhile. */
 TEST(user_image, does_not_use_a_page_of_another_file)
 {
-	struct user_guest guest;
 	const uint8_t *build_id;
 	uint64_t file, page, memory;
 
-	user_guest_make(&guest, true);
+	FIXTURE(struct user_guest, guest, user_guest_make, user_guest_free, true);
 	file = file_at(&guest, "program", 77);
 	memory = user_guest_cache(&guest, file, 0, 3);
 	put_elf(guest.guest.memory + memory);
@@ -672,7 +645,6 @@ TEST(user_image, does_not_use_a_page_of_another_file)
 	user_guest_build(&guest);
 	CHECK_STRING(name_at(&guest, 0x400000), "/program");
 	CHECK_EQUAL(user_image_build_id(guest.map.mappings[0].image, &build_id), 0);
-	user_guest_free(&guest);
 }
 
 #define THREADS 4

@@ -186,9 +186,7 @@ static void make_generated(struct fixture *fixture, uint64_t at)
 
 TEST(unwind, code_without_a_table_needs_a_caller_after_a_call)
 {
-	struct fixture fixture;
-
-	make_generated(&fixture, 8);
+	FIXTURE(struct fixture, fixture, make_generated, destroy, 8);
 	set_slot(&fixture, 2, 0, 0, END);
 	push(&fixture, 0x28, code(2) + 5);
 	fixture.guest.memory[TEXT_GPA + (code(2) - TEXT)] = 0;
@@ -205,7 +203,6 @@ TEST(unwind, code_without_a_table_needs_a_caller_after_a_call)
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* The frame pointer is its caller's, and leads to the caller's caller. */
@@ -471,10 +468,9 @@ static void check_user_chain(struct fixture *fixture, unsigned int depth, uint8_
 TEST(unwind, wrong_frame_pointer_does_not_lead_to_a_caller)
 {
 	const uint64_t data = 0x500000;
-	struct fixture fixture;
 	uint64_t cr3;
 
-	make_user(&fixture, 0x404000);
+	FIXTURE(struct fixture, fixture, make_user, destroy, 0x404000);
 	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED); /* not after a call */
 	put_user_call(&fixture, 0x404000);
 	check_user_chain(&fixture, 2, 0);
@@ -490,22 +486,18 @@ TEST(unwind, wrong_frame_pointer_does_not_lead_to_a_caller)
 	check_user_chain(&fixture, 2, 0);
 	push_user(&fixture, 0x208, 0x8000000000000000ull); /* not canonical */
 	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* A return address of the stack, but that of a caller further out, or of a call that is over. */
 TEST(unwind, call_of_another_function_is_not_a_caller)
 {
-	struct fixture fixture;
-
-	make_user(&fixture, 0x404000);
+	FIXTURE(struct fixture, fixture, make_user, destroy, 0x404000);
 	put_direct_call(&fixture, 0x404000, 0x401700);
 	check_user_chain(&fixture, 2, 0);
 	put_direct_call(&fixture, 0x404000, 0x401810); /* a function after the one that returns */
 	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
 	put_direct_call(&fixture, 0x404000, 0x401800 - (64 << 10)); /* long before */
 	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* As ld makes it: endbr64; bnd jmp *slot(%rip). The slot is the last word of the page. */
@@ -514,24 +506,20 @@ TEST(unwind, call_through_a_PLT_leads_to_the_function_in_its_slot)
 	static const uint8_t entry[] = {
 		0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0xed, 0x0f, 0, 0
 	};
-	struct fixture fixture;
 
-	make_user(&fixture, 0x404000);
+	FIXTURE(struct fixture, fixture, make_user, destroy, 0x404000);
 	put_direct_call(&fixture, 0x404000, 0x401000);
 	memcpy(user_code(&fixture, 0x401000), entry, sizeof(entry));
 	flat_guest_write_u64(&fixture.guest, USER_TEXT_GPA + 0x1ff8, 0x401780);
 	check_user_chain(&fixture, 2, 0);
 	flat_guest_write_u64(&fixture.guest, USER_TEXT_GPA + 0x1ff8, 0x7f0000001000);
 	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
-	flat_guest_destroy(&fixture.guest);
 }
 
 /* RBP is its caller's, and leads to that one's caller, which would seem to be the direct one. */
 TEST(unwind, function_without_a_frame_is_unwound_by_its_return_address)
 {
-	struct fixture fixture;
-
-	make_user(&fixture, 0x404000);
+	FIXTURE(struct fixture, fixture, make_user, destroy, 0x404000);
 	put_user_call(&fixture, 0x404000);
 	fixture.guest.registers.rsp = USER_STACK + 0x108;
 	push_user(&fixture, 0x108, 0x404800);
@@ -543,5 +531,4 @@ TEST(unwind, function_without_a_frame_is_unwound_by_its_return_address)
 	put_direct_call(&fixture, 0x404800, 0x402000);
 	check_user_chain(&fixture, 2, 0);
 	CHECK_EQUAL(fixture.addresses[1], 0x404000);
-	flat_guest_destroy(&fixture.guest);
 }
