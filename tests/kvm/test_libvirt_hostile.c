@@ -60,9 +60,9 @@ static const struct {
 	  "more attributes than" },
 	/* libvirt cannot read it back either, by its own fault. */
 	{ "entity", "<k:profile " OWN ">&secret;</k:profile>",
-	  "cannot read the profile that domain entity requests: cannot parse the XML of a domain" },
+	  "domain entity requests a profile that cannot be read: cannot parse the XML of a domain" },
 	{ "huge", NULL,
-	  "cannot read the profile that domain huge requests: the XML of a domain has more than" },
+	  "domain huge requests a profile that cannot be read: the XML of a domain has more than" },
 };
 
 #define REFUSED (sizeof(refused) / sizeof(refused[0]))

@@ -6,7 +6,7 @@
 #include "shared/error.h"
 #include "tests/kvm/bare_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/cli/run_watch_control.h"
+#include "vmm/cli/run_control.h"
 
 TEST(watch_find, limit_distinguishes_two_watches_at_one_address)
 {

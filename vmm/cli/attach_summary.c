@@ -8,7 +8,6 @@
 
 #include "shared/log.h"
 #include "vmm/cli/record_progress.h"
-#include "vmm/session/agent_report.h"
 #include "vmm/session/profile_session.h"
 
 /* us */

@@ -184,8 +184,6 @@ static void print_rate(const json_t *result)
 
 static void print_profile(const json_t *profile)
 {
-	double samples = answer_number(profile, "samples"),
-	       sampled = answer_number(profile, "sampled_ns");
 	double files = answer_number(profile, "flight_files");
 
 	printf("profile:  ");
@@ -195,20 +193,15 @@ static void print_profile(const json_t *profile)
 	}
 	print_rate(profile);
 	putchar('\n');
-	printf("samples:  %.0f, %.0f lost; ", samples, answer_number(profile, "lost"));
+	printf("samples:  %.0f, %.0f lost; ", answer_number(profile, "samples"),
+	       answer_number(profile, "lost"));
 	if (json_is_integer(json_object_get(profile, "flight_files")))
 		printf("the last in memory, %.0f flight recording%s with ", files,
 		       files == 1 ? "" : "s");
 	printf("%.1f MiB in ", answer_number(profile, "bytes") / MIB);
 	screen_print(answer_text(profile, "output"));
-	if (samples > 0 && sampled > 0)
-		printf("\ncost:     %.1f us for each sample, %.2f %% of the sampled time",
-		       answer_number(profile, "cost_ns") / samples / 1e3,
-		       100 * answer_number(profile, "cost_ns") / sampled);
-	if (*answer_text(profile, "guest_release")) {
-		printf("\nguest:    Linux ");
-		screen_print(answer_text(profile, "guest_release"));
-	}
+	ctl_print_cost(profile);
+	ctl_print_guest(profile);
 	putchar('\n');
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope run: connects the machine, the user's console and signals, and the profile. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,13 +15,13 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/record_progress.h"
 #include "vmm/cli/recording_disks.h"
-#include "vmm/cli/run_console.h"
 #include "vmm/cli/run_control.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/cli/run_pmu.h"
 #include "vmm/cli/run_profile.h"
 #include "vmm/cli/run_triggers.h"
 #include "vmm/cli/run_watch.h"
+#include "vmm/devices/terminal.h"
 #include "vmm/kvm/statistics.h"
 #include "vmm/machine/machine.h"
 #include "vmm/perf_data/perf_data_output.h"
@@ -33,7 +34,8 @@
 
 struct run {
 	struct run_options options;
-	struct console console;
+	struct terminal *terminal;   /* NULL: standard input is not a terminal, or used by others */
+	int console_file;            /* -1: none */
 	struct run_profile *profile; /* NULL with --no-profile */
 	struct run_triggers triggers;
 	struct run_pmu_traps *pmu_traps;   /* or NULL */
@@ -65,6 +67,59 @@ static void on_quit(void *context)
 		machine_stop(machine);
 }
 
+/* A process in the background is stopped if it touches the terminal (SIGTTOU). */
+static bool terminal_is_ours(void)
+{
+	return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+/* Ctrl-A x ends the guest on the devices' thread. */
+static int open_stdio(struct run *run, struct machine_options *machine)
+{
+	bool data_on_stdout = run->options.profile && !strcmp(run->options.record.output, "-");
+	int error;
+
+	machine->console_output = data_on_stdout ? STDERR_FILENO : STDOUT_FILENO;
+	if (!isatty(STDIN_FILENO)) {
+		machine->console_input = STDIN_FILENO;
+		return 0;
+	}
+	if (!terminal_is_ours())
+		return 0;
+	machine->console_input = STDIN_FILENO;
+	machine->console_filter = terminal_filter;
+	error = terminal_create(&run->terminal, STDIN_FILENO, on_quit, run);
+	machine->console_filter_context = run->terminal;
+	return error;
+}
+
+static int open_console(struct run *run, struct machine_options *machine)
+{
+	const char *path = run->options.console_path;
+
+	machine->console_output = machine->console_input = -1;
+	if (run->options.console == RUN_CONSOLE_STDIO)
+		return open_stdio(run, machine);
+	if (run->options.console == RUN_CONSOLE_NONE)
+		return 0;
+	run->console_file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	machine->console_output = run->console_file;
+	return run->console_file < 0
+		       ? error_set(-errno, "cannot open %s for the console's output: %s", path,
+				   strerror(errno))
+		       : 0;
+}
+
+/* Restores the terminal. */
+static void close_console(struct run *run)
+{
+	terminal_destroy(run->terminal);
+	run->terminal = NULL;
+	if (run->console_file >= 0)
+		close(run->console_file);
+	run->console_file = -1;
+}
+
 static struct flight_requests *flight_of(const struct run *run)
 {
 	return run->profile ? run_profile_flight(run->profile) : NULL;
@@ -91,7 +146,7 @@ static int create_machine(struct run *run)
 	int error = run_pmu_join(&run->pmu_traps, run->options.pmu, &options);
 
 	if (!error)
-		error = console_open(&run->console, &run->options, on_quit, run, &options);
+		error = open_console(run, &options);
 	if (!error && run->options.profile) {
 		error = run_profile_create(&run->profile, &run->options);
 		if (!error)
@@ -104,7 +159,9 @@ static int create_machine(struct run *run)
 	if (error)
 		return error;
 	atomic_store(&run->machine, machine);
-	console_announce(&run->console);
+	if (run->terminal)
+		log_info(
+			"this terminal is the guest's: Ctrl-A x ends the guest, Ctrl-A h lists the keys");
 	error = run_pmu_start(run->pmu_traps, machine);
 	if (!error && run->profile)
 		error = run_profile_start(run->profile, machine);
@@ -244,7 +301,7 @@ static void destroy_machine(struct run *run)
 	run_pmu_destroy(run->pmu_traps);
 	run->pmu_traps = NULL;
 	machine_destroy(atomic_exchange(&run->machine, NULL));
-	console_close(&run->console);
+	close_console(run);
 }
 
 static void summarize_output(const struct run *run, const struct collector_statistics *statistics)
@@ -399,7 +456,7 @@ static void clean_up(struct run *run)
 int command_run(int argc, char **argv)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, 0 };
-	struct run run = { .signal_fd = -1, .console.file = -1, .interpreted.fd = -1 };
+	struct run run = { .signal_fd = -1, .console_file = -1, .interpreted.fd = -1 };
 	int status, error;
 
 	atomic_store(&ended_by_user, false);

@@ -31,6 +31,24 @@ bool ctl_is_daemon(const json_t *status)
 	return json_is_true(json_object_get(status, "daemon"));
 }
 
+void ctl_print_cost(const json_t *answer)
+{
+	double samples = answer_number(answer, "samples"), cost = answer_number(answer, "cost_ns"),
+	       sampled = answer_number(answer, "sampled_ns");
+
+	if (samples > 0 && sampled > 0)
+		printf("\ncost:     %.1f us for each sample, %.2f %% of the sampled time",
+		       cost / samples / 1e3, 100 * cost / sampled);
+}
+
+void ctl_print_guest(const json_t *answer)
+{
+	if (!*answer_text(answer, "guest_release"))
+		return;
+	printf("\nguest:    Linux ");
+	screen_print(answer_text(answer, "guest_release"));
+}
+
 static void print_row(const json_t *domain)
 {
 	printf("%7.0f  ", answer_number(domain, "pid"));
@@ -105,9 +123,6 @@ static void print_agent(const char *agent)
 
 static void print_status(const json_t *domain)
 {
-	double samples = answer_number(domain, "samples"),
-	       sampled = answer_number(domain, "sampled_ns");
-
 	printf("domain:   ");
 	screen_print(answer_text(domain, "domain"));
 	printf(", process %.0f, %.0f vCPU%s\nprofile:  %s", answer_number(domain, "pid"),
@@ -120,19 +135,14 @@ static void print_status(const json_t *domain)
 		printf(": ");
 		screen_print(answer_text(domain, "message"));
 	}
-	printf("\nsamples:  %.0f, %.0f of them outside of the guest, %.0f lost; %.1f MiB", samples,
-	       answer_number(domain, "host_samples"), answer_number(domain, "lost"),
-	       answer_number(domain, "bytes") / MIB);
-	if (samples > 0 && sampled > 0 && answer_number(domain, "cost_ns") > 0)
-		printf("\ncost:     %.1f us for each sample, %.2f %% of the sampled time",
-		       answer_number(domain, "cost_ns") / samples / 1e3,
-		       100 * answer_number(domain, "cost_ns") / sampled);
+	printf("\nsamples:  %.0f, %.0f of them outside of the guest, %.0f lost; %.1f MiB",
+	       answer_number(domain, "samples"), answer_number(domain, "host_samples"),
+	       answer_number(domain, "lost"), answer_number(domain, "bytes") / MIB);
+	if (answer_number(domain, "cost_ns") > 0)
+		ctl_print_cost(domain);
 	if (json_is_integer(json_object_get(domain, "flight_files")))
 		printf("\nflight:   %.0f recordings", answer_number(domain, "flight_files"));
-	if (*answer_text(domain, "guest_release")) {
-		printf("\nguest:    Linux ");
-		screen_print(answer_text(domain, "guest_release"));
-	}
+	ctl_print_guest(domain);
 	print_agent(answer_text(domain, "agent"));
 	if (*answer_text(domain, "file")) {
 		printf("\nfile:     ");

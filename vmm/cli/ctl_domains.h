@@ -11,6 +11,11 @@
 /* True if STATUS, an answer to "status", is from kvmscoped. */
 bool ctl_is_daemon(const json_t *status);
 
+/* Each prints a newline and a line of the status of a run or a domain, if ANSWER has its values:
+ * the cost of sampling; the release of the guest's kernel. */
+void ctl_print_cost(const json_t *answer);
+void ctl_print_guest(const json_t *answer);
+
 /* Prints the domains of DAEMON as a table, or with JSON adds them to ALL. */
 int ctl_list_domains(const struct control_run *daemon, json_t *all, bool json);
 

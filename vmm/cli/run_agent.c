@@ -11,7 +11,6 @@
 #include "shared/log.h"
 #include "vmm/boot/agent_initrd.h"
 #include "vmm/kvm/vcpu.h"
-#include "vmm/session/agent_report.h"
 
 #define RING_SIZE (4ul << 20)
 

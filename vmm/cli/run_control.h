@@ -5,6 +5,7 @@
 
 #include "vmm/cli/run_options.h"
 #include "vmm/cli/run_profile.h"
+#include "vmm/cli/run_watch.h"
 
 struct run_control;
 
@@ -18,5 +19,12 @@ int run_control_open(struct run_control **control, const struct run_options *opt
 
 /* Before the profile is stopped. NULL is a no-op. */
 void run_control_close(struct run_control *control);
+
+/*
+ * The number of the one watch that TEXT selects among those that were not removed: by its number in
+ * decimal (which is not checked), by the name of its event, or by its specification, with all
+ * options if several watch the same address. -ENOENT, -EINVAL. Any thread.
+ */
+int run_watch_find(struct run_watch *watch, const char *text);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "vmm/boot/kernel_boot.h"
 #include "vmm/cli/record_options.h"
-#include "vmm/cli/trigger_options.h"
+#include "vmm/cli/run_triggers.h"
 #include "vmm/debug/arbiter.h"
 #include "vmm/debug/watch_spec.h"
 #include "vmm/machine/machine.h"

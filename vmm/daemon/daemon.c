@@ -27,7 +27,6 @@
 #include "shared/log.h"
 #include "vmm/attach/rights.h"
 #include "vmm/daemon/conf.h"
-#include "vmm/daemon/daemon_control.h"
 #include "vmm/daemon/domain_name.h"
 #include "vmm/daemon/domain_set.h"
 #include "vmm/daemon/hook_inbox.h"

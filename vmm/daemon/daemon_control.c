@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/daemon/daemon_control.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +10,8 @@
 #include "vmm/control/control_server.h"
 #include "vmm/control/run_directory.h"
 #include "vmm/daemon/daemon.h"
+#include "vmm/daemon/domain_set.h"
+#include "vmm/daemon/hook_inbox.h"
 
 struct daemon_control {
 	struct control *control;

@@ -127,6 +127,16 @@ static bool is_news(struct domains *domains, const char *name, const char *messa
 	return news;
 }
 
+/* Logs once why domain NAME is WHAT. */
+static void warn_once(struct domains *domains, const char *name, const char *what)
+{
+	char shown[DOMAIN_FILE_SIZE];
+
+	domain_name_escape(name, shown);
+	if (is_news(domains, shown, error_message()))
+		log_warning("domain %s %s: %s", shown, what, error_message());
+}
+
 /* Consumes PROCESS's descriptor. */
 static int start(struct domains *domains, const char *name, const struct libvirt_process *process,
 		 const struct domain_settings *settings, struct domain_profile **domain)
@@ -185,26 +195,17 @@ static void profile(struct domains *domains, const char *name,
 static void settings_of(struct domains *domains, const struct domain_xml *xml,
 			struct domain_settings *settings)
 {
-	char shown[DOMAIN_FILE_SIZE];
-
-	if (!conf_settings(domains->options.conf, xml, settings))
-		return;
-	domain_name_escape(xml->name, shown);
-	if (is_news(domains, shown, error_message()))
-		log_warning("domain %s requests an invalid profile: %s", shown, error_message());
+	if (conf_settings(domains->options.conf, xml, settings))
+		warn_once(domains, xml->name, "requests an invalid profile");
 }
 
 /* Only -ENOENT means that the process has ended; another error may be a lack of descriptors. */
 static int find_process(struct domains *domains, const char *name, struct libvirt_process *process)
 {
 	int error = libvirt_directory_process(domains->options.directory, name, process);
-	char shown[DOMAIN_FILE_SIZE];
 
-	if (!error || error == -ENOENT)
-		return error;
-	domain_name_escape(name, shown);
-	if (is_news(domains, shown, error_message()))
-		log_warning("domain %s is unchanged: %s", shown, error_message());
+	if (error && error != -ENOENT)
+		warn_once(domains, name, "is unchanged");
 	return error;
 }
 
@@ -217,9 +218,8 @@ static void log_unreadable(struct domains *domains, const char *name, int error)
 	domain_name_escape(name, shown);
 	if (error == -ENOENT)
 		log_debug("domain %s: %s", shown, error_message());
-	else if (is_news(domains, shown, error_message()))
-		log_warning("cannot read the profile that domain %s requests: %s", shown,
-			    error_message());
+	else
+		warn_once(domains, name, "requests a profile that cannot be read");
 }
 
 /* Logged once for each process. Its settings are read when it has arrived. */

@@ -26,7 +26,9 @@
 #define ENDED_MAX       1024  /* ended domains that are still exported */
 #define TYPE            "text/plain; version=0.0.4; charset=utf-8"
 
-enum counter { GUEST, HOST, LOST, COST, STOPS, STOPPED, BYTES, COUNTERS };
+/* struct metrics_values as an array. */
+#define COUNTERS       (sizeof(struct metrics_values) / sizeof(uint64_t))
+#define COUNTER(field) (offsetof(struct metrics_values, field) / sizeof(uint64_t))
 
 struct metrics_domain {
 	struct metrics_domain *next;
@@ -49,21 +51,22 @@ struct metrics {
 /* One value per domain. */
 static const struct series {
 	const char *name, *labels, *type, *help;
-	enum counter counter;
+	size_t counter;
 	bool seconds; /* counted in ns, exported in s */
 } series[] = {
 	{ "kvmscope_samples_total", ",where=\"guest\"", "counter",
-	  "Samples in the guest and outside of it.", GUEST, false },
-	{ "kvmscope_samples_total", ",where=\"host\"", NULL, NULL, HOST, false },
+	  "Samples in the guest and outside of it.", COUNTER(guest), false },
+	{ "kvmscope_samples_total", ",where=\"host\"", NULL, NULL, COUNTER(host), false },
 	{ "kvmscope_lost_samples_total", "", "counter",
-	  "Samples that were lost before they were recorded.", LOST, false },
-	{ "kvmscope_sampling_seconds_total", "", "counter", "CPU time that sampling cost.", COST,
-	  true },
-	{ "kvmscope_stops_total", "", "counter", "Stops of vCPUs for samples.", STOPS, false },
-	{ "kvmscope_stopped_seconds_total", "", "counter",
-	  "Time that vCPUs were stopped for samples.", STOPPED, true },
-	{ "kvmscope_recorded_bytes_total", "", "counter", "Bytes written to recordings.", BYTES,
+	  "Samples that were lost before they were recorded.", COUNTER(lost), false },
+	{ "kvmscope_sampling_seconds_total", "", "counter", "CPU time that sampling cost.",
+	  COUNTER(cost), true },
+	{ "kvmscope_stops_total", "", "counter", "Stops of vCPUs for samples.", COUNTER(stops),
 	  false },
+	{ "kvmscope_stopped_seconds_total", "", "counter",
+	  "Time that vCPUs were stopped for samples.", COUNTER(stopped), true },
+	{ "kvmscope_recorded_bytes_total", "", "counter", "Bytes written to recordings.",
+	  COUNTER(bytes), false },
 };
 
 static void put_header(FILE *to, const char *name, const char *type, const char *help)
@@ -390,31 +393,25 @@ struct metrics_domain *metrics_add(struct metrics *metrics, const char *name, co
 	}
 	if (domain) {
 		domain->backend = backend;
-		for (int i = 0; i < COUNTERS; i++)
+		for (size_t i = 0; i < COUNTERS; i++)
 			domain->earlier[i] = atomic_load(&domain->counted[i]);
 	}
 	pthread_mutex_unlock(&metrics->lock);
 	return domain;
 }
 
-static void count(struct metrics_domain *domain, enum counter counter, uint64_t value)
-{
-	value += domain->earlier[counter];
-	if (value > atomic_load(&domain->counted[counter]))
-		atomic_store(&domain->counted[counter], value);
-}
-
 void metrics_set(struct metrics_domain *domain, const struct metrics_values *values)
 {
+	uint64_t counts[COUNTERS];
+
 	if (!domain)
 		return;
-	count(domain, GUEST, values->guest);
-	count(domain, HOST, values->host);
-	count(domain, LOST, values->lost);
-	count(domain, COST, values->cost);
-	count(domain, STOPS, values->stops);
-	count(domain, STOPPED, values->stopped);
-	count(domain, BYTES, values->bytes);
+	memcpy(counts, values, sizeof(counts));
+	for (size_t i = 0; i < COUNTERS; i++) {
+		counts[i] += domain->earlier[i];
+		if (counts[i] > atomic_load(&domain->counted[i]))
+			atomic_store(&domain->counted[i], counts[i]);
+	}
 }
 
 /* Forgets the domain whose session ended first if there are too many of them. */

@@ -31,9 +31,10 @@
 #define REFUSALS_MAX 5
 
 struct push {
-	struct push_options options; /* its strings are copies in STRINGS */
-	char *strings[5];            /* owned */
-	size_t string_count;
+	struct recordings *recordings;
+	char *header_file; /* owned; NULL: none */
+	char *directory;   /* of the spool; owned */
+	unsigned int retry_ms;
 	struct push_spool *spool;
 	struct push_request *request;
 	struct curl_slist *headers;
@@ -165,13 +166,13 @@ static void convert_next(struct push *push)
 
 	if (clock_ms(CLOCK_MONOTONIC) < push->spool_again)
 		return;
-	if (!recordings_next(push->options.recordings, &file))
+	if (!recordings_next(push->recordings, &file))
 		return;
 	if (convert(push, &file))
-		recordings_done(push->options.recordings, &file);
+		recordings_done(push->recordings, &file);
 	else
-		push->spool_again = clock_ms(CLOCK_MONOTONIC) +
-				    SPOOL_RETRIES * (uint64_t)push->options.retry_ms;
+		push->spool_again =
+			clock_ms(CLOCK_MONOTONIC) + SPOOL_RETRIES * (uint64_t)push->retry_ms;
 }
 
 static void end_round(struct push *push)
@@ -196,7 +197,7 @@ static void fail(struct push *push)
 {
 	push->failures++;
 	if (!push->failing)
-		log_warning("profiles cannot be pushed and wait in %s: %s", push->options.spool,
+		log_warning("profiles cannot be pushed and wait in %s: %s", push->directory,
 			    error_message());
 	push->failing = true;
 	back_off(push);
@@ -210,7 +211,7 @@ static void succeed(struct push *push, const struct push_item *item, uint64_t si
 	if (push->failing)
 		log_info("profiles are pushed again");
 	push->failing = false;
-	push->retry = push->options.retry_ms;
+	push->retry = push->retry_ms;
 }
 
 /* The other profiles are sent first: it waits for the next round. */
@@ -255,15 +256,14 @@ static bool begin_round(struct push *push)
 	push->headers = NULL;
 	push->refusals = false;
 	if (push_spool_list(push->spool, &push->items, &push->count) ||
-	    (push->options.header_file &&
-	     push_headers_read(push->options.header_file, &push->headers))) {
+	    (push->header_file && push_headers_read(push->header_file, &push->headers))) {
 		fail(push);
 		return false;
 	}
 	if (push->count)
 		return true;
 	end_round(push);
-	push->not_before = clock_ms(CLOCK_MONOTONIC) + push->options.retry_ms;
+	push->not_before = clock_ms(CLOCK_MONOTONIC) + push->retry_ms;
 	return false;
 }
 
@@ -303,7 +303,7 @@ static void wait_for_work(const struct push *push)
 	const bool take = clock_ms(CLOCK_MONOTONIC) >= push->spool_again;
 	struct pollfd events[] = {
 		{ .fd = push->stop_fd, .events = POLLIN },
-		{ .fd = take ? recordings_new_fd(push->options.recordings) : -1, .events = POLLIN },
+		{ .fd = take ? recordings_new_fd(push->recordings) : -1, .events = POLLIN },
 	};
 
 	if (!push->items)
@@ -323,33 +323,6 @@ static void *run(void *argument)
 	return NULL;
 }
 
-/* A copy of TEXT that is freed with PUSH. */
-static const char *copy(struct push *push, const char *text, bool *failed)
-{
-	char *copied = text ? strdup(text) : NULL;
-
-	*failed |= text && !copied;
-	if (copied)
-		push->strings[push->string_count++] = copied;
-	return copied;
-}
-
-static int copy_options(struct push *push, const struct push_options *options)
-{
-	bool failed = false;
-
-	push->options = *options;
-	push->options.url = copy(push, options->url, &failed);
-	push->options.header_file = copy(push, options->header_file, &failed);
-	push->options.ca_file = copy(push, options->ca_file, &failed);
-	push->options.spool = copy(push, options->spool, &failed);
-	push->options.host = copy(push, options->host, &failed);
-	if (!options->retry_ms)
-		push->options.retry_ms = RETRY_FIRST;
-	push->retry = push->options.retry_ms;
-	return failed ? error_set(-ENOMEM, "no memory to push") : 0;
-}
-
 static int start_thread(struct push *push)
 {
 	int error = thread_start(&push->thread, run, push);
@@ -358,21 +331,24 @@ static int start_thread(struct push *push)
 	return error ? error_set(error, "cannot start the push thread: %s", strerror(-error)) : 0;
 }
 
-static int open_all(struct push *push)
+static int open_all(struct push *push, const struct push_options *options)
 {
-	int error = 0;
+	int error;
 
+	push->directory = strdup(options->spool);
+	push->header_file = options->header_file ? strdup(options->header_file) : NULL;
+	if (!push->directory || (options->header_file && !push->header_file))
+		return error_set(-ENOMEM, "no memory to push");
 	push->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (push->stop_fd < 0)
 		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	if (curl_global_init(CURL_GLOBAL_DEFAULT))
 		return error_set(-ENOMEM, "cannot initialize libcurl");
-	error = push_request_open(&push->request, push->options.url, push->options.ca_file,
-				  push->options.host, &push->stop);
-	if (!error && push->options.header_file)
-		error = push_headers_read(push->options.header_file, &push->headers);
-	return error ? error
-		     : push_spool_open(&push->spool, push->options.spool, push->options.spool_size);
+	error = push_request_open(&push->request, options->url, options->ca_file, options->host,
+				  &push->stop);
+	if (!error && push->header_file)
+		error = push_headers_read(push->header_file, &push->headers);
+	return error ? error : push_spool_open(&push->spool, options->spool, options->spool_size);
 }
 
 int push_start(struct push **result, const struct push_options *options)
@@ -382,10 +358,10 @@ int push_start(struct push **result, const struct push_options *options)
 
 	if (!push)
 		return error_set(-ENOMEM, "no memory to push");
+	push->recordings = options->recordings;
+	push->retry = push->retry_ms = options->retry_ms ? options->retry_ms : RETRY_FIRST;
 	push->stop_fd = -1;
-	error = copy_options(push, options);
-	if (!error)
-		error = open_all(push);
+	error = open_all(push, options);
 	if (!error)
 		error = start_thread(push);
 	if (error)
@@ -410,8 +386,8 @@ void push_stop(struct push *push)
 	push_spool_close(push->spool);
 	if (push->stop_fd >= 0)
 		close(push->stop_fd);
-	while (push->string_count)
-		free(push->strings[--push->string_count]);
+	free(push->header_file);
+	free(push->directory);
 	free(push);
 }
 

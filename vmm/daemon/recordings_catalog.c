@@ -242,13 +242,20 @@ void recordings_keep_limits(struct recordings *all, struct recorded_domain *doma
 		remove_oldest(all, domain, &all->statistics.removed);
 }
 
-static struct recorded_domain *with_oldest(const struct recordings *all)
+static struct recorded_file *first_file(const struct recorded_domain *domain)
+{
+	return domain->count ? recorded_file_at(domain, 0) : NULL;
+}
+
+/* The domain whose FIRST file is the oldest; NULL: there is none. */
+static struct recorded_domain *
+with_oldest(const struct recordings *all,
+	    struct recorded_file *(*first)(const struct recorded_domain *domain))
 {
 	struct recorded_domain *oldest = NULL;
 
 	for (struct recorded_domain *domain = all->domains; domain; domain = domain->next)
-		if (domain->count && (!oldest || recorded_file_at(domain, 0)->time <
-							 recorded_file_at(oldest, 0)->time))
+		if (first(domain) && (!oldest || first(domain)->time < first(oldest)->time))
 			oldest = domain;
 	return oldest;
 }
@@ -271,7 +278,7 @@ static uint64_t sacrifice(struct recordings *all, uint64_t bytes)
 	uint64_t freed = 0;
 	struct recorded_domain *domain;
 
-	while (freed < bytes && (domain = with_oldest(all))) {
+	while (freed < bytes && (domain = with_oldest(all, first_file))) {
 		freed += recorded_file_at(domain, 0)->size;
 		remove_oldest(all, domain, &all->statistics.sacrificed);
 	}
@@ -328,17 +335,6 @@ static struct recorded_file *first_new(const struct recorded_domain *domain)
 	return index < domain->count ? recorded_file_at(domain, index) : NULL;
 }
 
-static struct recorded_domain *with_oldest_new(const struct recordings *all)
-{
-	struct recorded_domain *oldest = NULL;
-
-	for (struct recorded_domain *domain = all->domains; domain; domain = domain->next)
-		if (first_new(domain) &&
-		    (!oldest || first_new(domain)->time < first_new(oldest)->time))
-			oldest = domain;
-	return oldest;
-}
-
 static void describe_file(const struct recordings *all, const struct recorded_domain *domain,
 			  struct recordings_file *file)
 {
@@ -366,7 +362,7 @@ bool recordings_next(struct recordings *all, struct recordings_file *file)
 	eventfd_t ignored;
 
 	pthread_mutex_lock(&all->lock);
-	domain = with_oldest_new(all);
+	domain = with_oldest(all, first_new);
 	if (domain)
 		describe_file(all, domain, file);
 	else

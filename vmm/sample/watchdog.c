@@ -64,12 +64,11 @@ static unsigned int judge_exits(struct watchdog_state *state, const struct watch
 			      ? (double)(reading->exits - state->second.exits) / seconds
 			      : 0;
 
-	if (!begins(state, TRIGGER_EXIT_RATE, limits->exits && rate > (double)limits->exits))
+	if (!begins(state, TRIGGER_EXIT_RATE, limits->exits && rate > limits->exits))
 		return 0;
 	alarm->kind = TRIGGER_EXIT_RATE;
-	snprintf(alarm->detail, sizeof(alarm->detail),
-		 "vCPU %u made %.0f exits/s; the limit is %llu", index, rate,
-		 (unsigned long long)limits->exits);
+	snprintf(alarm->detail, sizeof(alarm->detail), "vCPU %u made %.0f exits/s; the limit is %u",
+		 index, rate, limits->exits);
 	return 1;
 }
 

@@ -13,7 +13,7 @@ struct watchdog_limits {
 	/* ms of CPU time without an exit of the guest's own. A vCPU that is halted or waits for
 	 * a CPU uses none. */
 	unsigned int stuck;
-	uint64_t exits;     /* own exits of a vCPU per second */
+	unsigned int exits; /* own exits of a vCPU per second */
 	unsigned int steal; /* per cent of a second for which a vCPU waits for a CPU */
 };
 

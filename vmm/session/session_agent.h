@@ -70,4 +70,8 @@ void session_agent_report_symbols(const struct session_agent *agent);
 /* NULL is a no-op. */
 void session_agent_destroy(struct session_agent *agent);
 
+/* At the end of a recording, for an agent that answered: logs how it detects processes, what was
+ * lost, how well its clock was known, and what else it could not do. Any thread. */
+void agent_report(const struct agent_statistics *statistics);
+
 #endif

@@ -66,6 +66,8 @@ static void stop_ours(struct fixture *fixture)
 {
 	push_stop(fixture->push);
 	recordings_close(fixture->recordings);
+	fixture->push = NULL;
+	fixture->recordings = NULL;
 }
 
 static void set_up(struct fixture *fixture)
@@ -97,6 +99,7 @@ static void tear_down(struct fixture *fixture)
 {
 	char command[128];
 
+	stop_ours(fixture);
 	pprof_store_free(&fixture->store);
 	small_recording_free(&fixture->recording);
 	snprintf(command, sizeof(command), "rm -rf %s", fixture->directory);
@@ -339,7 +342,6 @@ TEST(push, recordings_of_an_earlier_daemon_are_pushed)
 	snprintf(path, sizeof(path), "%s/one/20200102T030405.006Z.perf.data",
 		 fixture.recordings_path);
 	CHECK_EQUAL(access(path, R_OK), 0);
-	stop_ours(&fixture);
 	tear_down(&fixture);
 }
 
@@ -362,7 +364,6 @@ TEST(push, a_failing_store_is_retried)
 		failures = statistics(&fixture).failures;
 	}
 	CHECK_EQUAL(statistics(&fixture).refused, 0);
-	stop_ours(&fixture);
 	tear_down(&fixture);
 }
 
@@ -406,7 +407,6 @@ TEST(push, an_invalid_answer_is_a_failure)
 	pprof_store_start(&fixture.store);
 	pprof_store_wait(&fixture.store, VCPUS);
 	wait_for_spool(&fixture, 0);
-	stop_ours(&fixture);
 	tear_down(&fixture);
 }
 
@@ -431,7 +431,6 @@ TEST(push, a_restart_during_a_slow_request_does_not_wait_and_loses_nothing)
 	wait_for_spool(&fixture, 0);
 	CHECK(pprof_store_find(&fixture.store, "vcpu=0}") &&
 	      pprof_store_find(&fixture.store, "vcpu=1}"));
-	stop_ours(&fixture);
 	tear_down(&fixture);
 }
 
@@ -449,7 +448,6 @@ TEST(push, sends_before_all_recordings_are_converted)
 	for (int i = 0; i < WAIT_MS && !fixture.store.requests; i++)
 		usleep(1000);
 	CHECK_EQUAL(statistics(&fixture).spooled, VCPUS);
-	stop_ours(&fixture);
 	tear_down(&fixture);
 }
 
@@ -468,7 +466,6 @@ TEST(push, a_refused_profile_does_not_delay_others)
 	CHECK_EQUAL(statistics(&fixture).refused, VCPUS);
 	CHECK_EQUAL(statistics(&fixture).failures, 5 * VCPUS);
 	CHECK_EQUAL(statistics(&fixture).pushed, 3 * VCPUS);
-	stop_ours(&fixture);
 	tear_down(&fixture);
 }
 
@@ -495,7 +492,6 @@ TEST(push, a_full_spool_keeps_the_latest)
 	pprof_store_wait(&fixture.store, (unsigned int)counts.spooled);
 	wait_for_spool(&fixture, 0);
 	CHECK(pprof_store_find(&fixture.store, "domain=young,vcpu=1}"));
-	stop_ours(&fixture);
 	tear_down(&fixture);
 }
 
@@ -519,8 +515,8 @@ TEST(push, recordings_wait_while_the_spool_cannot_be_written)
 	pprof_store_wait(&fixture.store, 2 * VCPUS);
 	wait_for_spool(&fixture, 0);
 	push_stop(fixture.push);
+	fixture.push = NULL;
 	CHECK(!recordings_next(fixture.recordings, &file));
-	recordings_close(fixture.recordings);
 	tear_down(&fixture);
 }
 
@@ -603,7 +599,6 @@ TEST(push, reports_errors_in_its_options)
 	CHECK(strstr(error_message(), "line 2"));
 	write_headers(&fixture, "Authorization: Bearer secret\r\n", 0600);
 	check_url(&fixture, fixture.url, 0);
-	recordings_close(fixture.recordings);
 	tear_down(&fixture);
 }
 

@@ -2,7 +2,7 @@
 /* The watchdog's rules for stuck vCPUs, exit rate and steal, on invented readings. */
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/cli/trigger_options.h"
+#include "vmm/cli/run_triggers.h"
 #include "vmm/sample/watchdog.h"
 
 #define MS 1000000ull
