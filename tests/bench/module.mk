@@ -18,10 +18,10 @@ $(BUILD)/bench/bench_ring: BENCH_LIBS := $(foreach library,lttng-ust liburcu-cds
 $(BUILD)/bench/bench_watch_rig: | $(BUILD)/bench/bench_watch
 $(BUILD)/bench/bench_sampling_bpf_rig: | $(BUILD)/bench/bench_sampling
 
-# It reads a program of the tests of inlined functions.
+# Reads a program of the tests of inlined functions.
 $(BUILD)/bench/bench_inlines: | build/inlines/gcc
 
-# It records the same work as a guest's own perf.
+# Compares kvmscope with perf in the guest.
 $(BUILD)/bench/bench_stacks: $(BUILD)/tests/rig/perf_script.o $(BUILD)/tests/unit/stack_agreement.o
 $(BUILD)/bench/bench_stacks: | $(addprefix build/rig/,userland/computes userland/calls \
 	debug-shim.so tsc-rate)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What runs beside or inside the rig is built plainly, whatever the sanitizer.
+# Programs that run beside or inside the rig are built without sanitizers.
 RIG_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Wshadow -Werror -D_GNU_SOURCE -I.
 GUEST_PROGRAM := tests/rig/guest/guest_program.h
 
@@ -13,7 +13,8 @@ build/rig/tsc-rate: tests/rig/qemu/tsc-rate.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -o $@ $<
 
-build/rig/workload: tests/rig/guest/workload.c $(GUEST_PROGRAM) tests/guests/spin_loop.h tests/rig/module.mk
+build/rig/workload: tests/rig/guest/workload.c $(GUEST_PROGRAM) tests/guests/spin_loop.h \
+	tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
@@ -23,26 +24,26 @@ build/rig/debugger: tests/rig/guest/debugger.c $(GUEST_PROGRAM) tests/rig/module
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -g -static -o $@ $<
 
-# At addresses of its own: they tell its samples from those of other programs.
+# Linked to its own address range, so that its samples are recognized by address.
 build/rig/tasks: tests/rig/guest/tasks.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -pthread \
 		-Wl,-Ttext-segment=0x20000000 -o $@ $<
 
-# The same for the one whose callers are known without frame pointers.
+# The same for the program with known callers and without frame pointers.
 build/rig/frames: tests/rig/guest/frames.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)gcc $(RIG_CFLAGS) -fomit-frame-pointer -static -Wl,-Ttext-segment=0x28000000 -o $@ $<
 
-# And for one that runs beside those of remap, which are told by their addresses.
+# The same, because it runs beside the programs of remap, which are recognized by address.
 build/rig/bpf: tests/rig/guest/load_bpf.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -Wl,-Ttext-segment=0x30000000 -o $@ $<
 
-# And for one whose exceptions and callers are known.
+# The same for the program with known exceptions and callers.
 build/rig/exceptions: tests/rig/guest/exceptions.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
@@ -77,7 +78,7 @@ TEST_NEEDS += build/rig/port-writer
 rig-intel: ## build the emulator of the Intel rig
 	$(Q)tests/rig/bochs/build
 
-# The host's side of a guest's port, in tests.
+# The host side of a guest's port.
 build/rig/peer: tests/rig/guest/port_peer.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
@@ -86,11 +87,11 @@ build/rig/peer: tests/rig/guest/port_peer.c tests/rig/module.mk
 TEST_NEEDS += build/rig/peer
 
 comma := ,
-# Code that tells by its address which file it is of: tests/rig/guest/remap.c runs it.
+# Code whose address identifies its file: tests/rig/guest/remap.c runs it.
 REMAP_IMAGES   := alpha:0x100 beta:0x200 gamma:0x300 delta:0x400
-# With how far they count: 100000 take 5 ms.
+# NAME:ADDRESS:COUNT; counting to 100000 takes 5 ms.
 REMAP_PROGRAMS := one:0x500:400000 two:0x600:400000 three:0x700:400000 brief:0x800:100000
-# Each has names of its own: tests/rig/guest-service runs them.
+# Each has its own symbols: tests/rig/guest-service runs them.
 SERVICE_PROGRAMS := booted:0x100:20000000 again:0x200:20000000 installed:0x400:20000000
 REMAP_FILES    := $(addprefix build/rig/remap/,remap $(foreach file, \
 	$(REMAP_IMAGES) $(REMAP_PROGRAMS) $(SERVICE_PROGRAMS),$(firstword $(subst :, ,$(file)))))
@@ -121,7 +122,7 @@ build/rig/modules: tests/rig/guest/modules.c $(GUEST_PROGRAM) tests/rig/module.m
 
 TEST_NEEDS += build/rig/modules
 
-# The programs of a user land: each built in a way of its own.
+# The programs of the user land, each built differently.
 USERLAND          := build/rig/userland
 USERLAND_SOURCES  := tests/rig/guest/userland
 USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped \

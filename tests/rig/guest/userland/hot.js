@@ -17,7 +17,8 @@ function hot30(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) | 0;
 function hot10(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) | 0; return s; }
 
 const STEPS = 600000; /* some ms, suited to the clock's resolution */
-const tasks = [[hot60, 6], [hot30, 3], [hot10, 1]].map(([run, calls]) => ({ run, calls, times: [] }));
+const tasks = [[hot60, 6], [hot30, 3], [hot10, 1]].map(
+	([run, calls]) => ({ run, calls, times: [] }));
 const [rounds, seconds] = process.argv.slice(2).map(Number);
 const begun = Date.now();
 let sum = 0;
