@@ -157,7 +157,7 @@ static void check_in_kvmscope(const char *path)
 		"# Samples  32, 0.032 s, 4 vCPUs\n"
 		"# Event    mem:0xffffffff82a05980:w\n# Samples  30, 30 hits, 4 vCPUs\n"
 		"# Watched  25.0 % of the time, 2.000 s of 8.000 s on all vCPUs: about 120 hits in "
-		"all of it\n"
+		"total\n"
 		"# Event    mem:schedule:x\n# Samples  28, 280 hits, 4 vCPUs\n");
 	free(text);
 	text = perf_output(
