@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growing arrays: the one place that computes a new capacity. */
+/* Arrays: growing (the one place that computes a new capacity) and binary search. */
 #ifndef KVMSCOPE_SHARED_ARRAY_H
 #define KVMSCOPE_SHARED_ARRAY_H
 
@@ -40,6 +40,23 @@ static inline void *array_grown(void *items, size_t *capacity, size_t needed, si
 		if (array_new_)                                                                    \
 			*array_items_ = array_new_;                                                \
 		array_new_ || !array_needed_ ? 0 : -ENOMEM;                                        \
+	})
+
+/*
+ * array_partition(count, i, items[i].start < address): the number of items, which are sorted, that
+ * fulfill CONDITION, an expression of the index I. They are the first ones.
+ */
+#define array_partition(count, i, condition)                                                       \
+	({                                                                                         \
+		size_t array_low_ = 0, array_high_ = (count);                                      \
+		while (array_low_ < array_high_) {                                                 \
+			size_t i = array_low_ + (array_high_ - array_low_) / 2;                    \
+			if (condition)                                                             \
+				array_low_ = i + 1;                                                \
+			else                                                                       \
+				array_high_ = i;                                                   \
+		}                                                                                  \
+		array_low_;                                                                        \
 	})
 
 #endif

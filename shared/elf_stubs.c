@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/elf_tables.h"
 
 /* Sections of each kind that are read. */
@@ -242,17 +243,7 @@ static int by_address(const void *left, const void *right)
 /* The first stub, in the order of slots, whose slot is not below SLOT. */
 static struct stub *find_slot(const struct reading *reading, uint64_t slot)
 {
-	size_t low = 0, high = reading->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (reading->stubs[middle].slot < slot)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return reading->stubs + low;
+	return reading->stubs + array_partition(reading->count, i, reading->stubs[i].slot < slot);
 }
 
 /* --- what fills the slots ----------------------------------------------------------- */

@@ -61,7 +61,7 @@ static void make_file(struct span table)
 {
 	struct bytes file;
 
-	image_file_make(&file, table, span_of(build_id, sizeof(build_id)));
+	image_file_make(&file, table, span_of(build_id, sizeof(build_id)), false);
 	free(file.data);
 }
 

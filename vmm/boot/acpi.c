@@ -36,6 +36,51 @@ struct xsdt {
 	uint64_t tables[TABLES];
 } __attribute__((packed));
 
+void *acpi_alloc(struct acpi_area *area, size_t size, size_t alignment)
+{
+	size_t start = (area->used + alignment - 1) & ~(alignment - 1);
+
+	if (start > ACPI_AREA_SIZE || size > ACPI_AREA_SIZE - start)
+		return NULL;
+	area->used = start + size;
+	return area->data + start;
+}
+
+uint64_t acpi_gpa(const struct acpi_area *area, const void *table)
+{
+	return ACPI_START + (uint64_t)((const uint8_t *)table - area->data);
+}
+
+/* Sets the byte *CHECKSUM so that the bytes [0, size) of DATA add up to zero. */
+static void set_checksum(const void *data, size_t size, uint8_t *checksum)
+{
+	const uint8_t *bytes = data;
+	uint8_t sum = 0;
+
+	*checksum = 0;
+	for (size_t i = 0; i < size; i++)
+		sum += bytes[i];
+	*checksum = (uint8_t)-sum;
+}
+
+void acpi_header_fill(struct acpi_header *header, const char *signature, uint8_t revision,
+		      size_t length)
+{
+	memcpy(header->signature, signature, sizeof(header->signature));
+	header->length = (uint32_t)length;
+	header->revision = revision;
+	memcpy(header->oem, "KVMSCP", sizeof(header->oem));
+	memcpy(header->oem_table, "KVMSCOPE", sizeof(header->oem_table));
+	header->oem_revision = 1;
+	memcpy(header->creator, "KVSC", sizeof(header->creator));
+	header->creator_revision = 1;
+}
+
+void acpi_seal(struct acpi_header *header)
+{
+	set_checksum(header, header->length, &header->checksum);
+}
+
 static struct rsdt *build_rsdt(struct acpi_area *area, struct acpi_header *const tables[TABLES])
 {
 	struct rsdt *rsdt = acpi_alloc(area, sizeof(*rsdt), TABLE_ALIGNMENT);
@@ -71,8 +116,8 @@ static void fill_rsdp(const struct acpi_area *area, struct rsdp *rsdp, const str
 	rsdp->rsdt = (uint32_t)acpi_gpa(area, rsdt);
 	rsdp->length = sizeof(*rsdp);
 	rsdp->xsdt = acpi_gpa(area, xsdt);
-	acpi_checksum(rsdp, RSDP_FIRST_PART, &rsdp->checksum);
-	acpi_checksum(rsdp, sizeof(*rsdp), &rsdp->extended_checksum);
+	set_checksum(rsdp, RSDP_FIRST_PART, &rsdp->checksum);
+	set_checksum(rsdp, sizeof(*rsdp), &rsdp->extended_checksum);
 }
 
 /* The RSDP comes first: kernels that do not get its address search for it from ACPI_START. */

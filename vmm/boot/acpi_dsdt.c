@@ -2,7 +2,7 @@
 /* The DSDT, in AML: devices that cannot be probed. */
 #include <stdio.h>
 
-#include "vmm/boot/acpi_tables.h"
+#include "vmm/boot/acpi.h"
 #include "vmm/boot/aml.h"
 
 #define DSDT_REVISION 2 /* 64-bit integers */

@@ -2,7 +2,7 @@
 /* Fixed hardware: FADT and FACS; ACPI 6.4, 5.2.9 and 5.2.10. */
 #include <string.h>
 
-#include "vmm/boot/acpi_tables.h"
+#include "vmm/boot/acpi.h"
 
 #define FADT_REVISION       6
 #define FADT_MINOR_REVISION 4

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "vmm/boot/acpi_tables.h"
+#include "vmm/boot/acpi.h"
 
 #define MADT_REVISION  5
 #define LAPIC_ADDRESS  0xfee00000u

@@ -2,7 +2,7 @@
 /*
  * Guest physical addresses of what the loaders write besides the kernel: RAM below the EBDA, which
  * x86 kernels reuse after reading their boot information. Page 0 stays free for guests that start
- * their other CPUs there. ACPI tables are elsewhere (acpi_tables.h).
+ * their other CPUs there. ACPI tables are elsewhere (acpi.h).
  */
 #ifndef KVMSCOPE_BOOT_ADDRESS_MAP_H
 #define KVMSCOPE_BOOT_ADDRESS_MAP_H

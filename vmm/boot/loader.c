@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/boot/acpi_tables.h"
+#include "vmm/boot/acpi.h"
 #include "vmm/boot/address_map.h"
 
 #define PAGE_MASK_4K 0xfffull
@@ -91,10 +91,9 @@ int loader_place_command_line(const struct loader *loader, const char *prefix, u
 				 prefix_length + length, loader->file.path,
 				 (unsigned long long)limit);
 	error = loader_write(loader->memory, LAYOUT_COMMAND_LINE, prefix, prefix_length);
-	if (error)
-		return error;
-	return loader_write(loader->memory, LAYOUT_COMMAND_LINE + prefix_length, append,
-			    length + 1);
+	return error ? error
+		     : loader_write(loader->memory, LAYOUT_COMMAND_LINE + prefix_length, append,
+				    length + 1);
 }
 
 /* A PC's map below 1 MiB. The hole from VGA to the tables is reserved, so that no kernel

@@ -209,12 +209,13 @@ int arbiter_reserve(struct arbiter *arbiter, const struct arbiter_request *reque
 	return number;
 }
 
-static bool in_register(const struct vcpu_slots *slots, int number)
+/* The register that has holder NUMBER, or -1. */
+static int slot_of(const struct arbiter_schedule *schedule, int number)
 {
 	for (int slot = 0; slot < DEBUG_SLOTS; slot++)
-		if (slots->schedule.holders[slot] == number)
-			return true;
-	return false;
+		if (schedule->holders[slot] == number)
+			return slot;
+	return -1;
 }
 
 /* Adds the time since the last call to the holders' times. Call it before each change. */
@@ -232,7 +233,7 @@ static void account(struct arbiter *arbiter, unsigned int vcpu, uint64_t now)
 		if (!arbiter->holders[number].enabled || !covers(&arbiter->holders[number], vcpu))
 			continue;
 		slots->times[number].enabled += passed;
-		slots->times[number].running += in_register(slots, number) ? passed : 0;
+		slots->times[number].running += slot_of(&slots->schedule, number) >= 0 ? passed : 0;
 	}
 }
 
@@ -240,11 +241,6 @@ static void account_all(struct arbiter *arbiter, uint64_t now)
 {
 	for (unsigned int vcpu = 0; vcpu < arbiter->options.vcpus; vcpu++)
 		account(arbiter, vcpu, now);
-}
-
-static void mark_changed(struct arbiter *arbiter)
-{
-	atomic_fetch_add(&arbiter->generation, 1);
 }
 
 /* The number may be reused at once, so no schedule may have it any longer. */
@@ -274,7 +270,7 @@ void arbiter_release(struct arbiter *arbiter, int number, uint64_t now)
 	arbiter->count--;
 	memmove(arbiter->order + i, arbiter->order + i + 1,
 		(size_t)(arbiter->count - i) * sizeof(arbiter->order[0]));
-	mark_changed(arbiter);
+	atomic_fetch_add(&arbiter->generation, 1);
 	pthread_mutex_unlock(&arbiter->lock);
 }
 
@@ -284,7 +280,7 @@ void arbiter_set_enabled(struct arbiter *arbiter, int number, bool enabled, uint
 	assert(arbiter->holders[number].used);
 	account_all(arbiter, now);
 	arbiter->holders[number].enabled = enabled;
-	mark_changed(arbiter);
+	atomic_fetch_add(&arbiter->generation, 1);
 	pthread_mutex_unlock(&arbiter->lock);
 }
 
@@ -417,14 +413,6 @@ static int free_slot(struct arbiter_schedule *schedule, uint8_t guest)
 	return 0;
 }
 
-static int slot_of(const struct arbiter_schedule *schedule, int number)
-{
-	for (int slot = 0; slot < DEBUG_SLOTS; slot++)
-		if (schedule->holders[slot] == number)
-			return slot;
-	return -1;
-}
-
 /* Holders keep their register unless the guest uses it; the others get free ones. */
 static void place(struct arbiter_schedule *schedule, const struct queue *chosen, uint8_t guest)
 {
@@ -472,7 +460,7 @@ static uint64_t without_register(const struct vcpu_slots *slots, const struct qu
 	uint64_t without = 0;
 
 	for (int i = 0; i < queue->count; i++)
-		if (!in_register(slots, queue->holders[i]))
+		if (slot_of(&slots->schedule, queue->holders[i]) < 0)
 			without |= BIT(queue->holders[i]);
 	return without;
 }

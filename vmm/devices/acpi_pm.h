@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ACPI's fixed hardware (ACPI 6.4, section 4.8) at the ports given in the FADT
- * (vmm/boot/acpi_tables.h): PM1a event and control blocks, PM timer, power button, reset register.
+ * (vmm/boot/acpi.h): PM1a event and control blocks, PM timer, power button, reset register.
  * There is no SMI and no legacy mode: SCI_EN always reads 1. The power button is the only event.
  * TMR_STS is never set: kernels detect that the timer has wrapped by reading it.
  */

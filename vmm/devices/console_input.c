@@ -125,12 +125,11 @@ int console_input_create(struct console_input **result, const struct console_inp
 		error = watch_something(input);
 		pthread_mutex_unlock(&input->lock);
 	}
-	if (error) {
+	if (error)
 		console_input_destroy(input);
-		return error;
-	}
-	*result = input;
-	return 0;
+	else
+		*result = input;
+	return error;
 }
 
 void console_input_destroy(struct console_input *input)

@@ -288,12 +288,11 @@ int console_output_create(struct console_output **result, int fd, struct event_l
 	pthread_mutex_init(&output->lock, NULL);
 	pthread_cond_init(&output->drained, NULL);
 	error = open_output(output, fd);
-	if (error) {
+	if (error)
 		console_output_destroy(output);
-		return error;
-	}
-	*result = output;
-	return 0;
+	else
+		*result = output;
+	return error;
 }
 
 static void flush_patiently(struct console_output *output)

@@ -147,12 +147,11 @@ int event_loop_create(struct event_loop **result)
 	error = open_files(loop);
 	if (!error)
 		error = start_thread(loop);
-	if (error) {
+	if (error)
 		event_loop_destroy(loop);
-		return error;
-	}
-	*result = loop;
-	return 0;
+	else
+		*result = loop;
+	return error;
 }
 
 static void stop_thread(struct event_loop *loop)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/boot/acpi_tables.h"
+#include "vmm/boot/acpi.h"
 #include "vmm/devices/bus.h"
 
 /*

@@ -338,12 +338,11 @@ int serial_create(struct serial **result, const struct serial_options *options,
 				      serial);
 	if (!error)
 		error = open_input(serial, options, loop);
-	if (error) {
+	if (error)
 		serial_destroy(serial);
-		return error;
-	}
-	*result = serial;
-	return 0;
+	else
+		*result = serial;
+	return error;
 }
 
 void serial_destroy(struct serial *serial)

@@ -112,12 +112,11 @@ int terminal_create(struct terminal **result, int fd, void (*quit)(void *context
 		return error_set(-ENOMEM, "no memory for the terminal");
 	*terminal = (struct terminal){ .fd = fd, .quit = quit, .context = context };
 	error = take_over(fd);
-	if (error) {
+	if (error)
 		free(terminal);
-		return error;
-	}
-	*result = terminal;
-	return 0;
+	else
+		*result = terminal;
+	return error;
 }
 
 void terminal_destroy(struct terminal *terminal)

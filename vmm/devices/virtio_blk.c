@@ -219,10 +219,9 @@ int virtio_blk_create(struct virtio_device **result, const struct virtio_blk_opt
 	if (!blk)
 		return error_set(-ENOMEM, "no memory for virtio-blk");
 	error = init(blk, options, &common);
-	if (error) {
+	if (error)
 		virtio_device_destroy(&blk->device);
-		return error;
-	}
-	*result = &blk->device;
-	return 0;
+	else
+		*result = &blk->device;
+	return error;
 }

@@ -234,10 +234,9 @@ int virtio_console_create(struct virtio_device **result,
 	error = virtio_device_init(&console->device, &common);
 	if (!error)
 		error = open_ports(console, options);
-	if (error) {
+	if (error)
 		virtio_device_destroy(&console->device);
-		return error;
-	}
-	*result = &console->device;
-	return 0;
+	else
+		*result = &console->device;
+	return error;
 }

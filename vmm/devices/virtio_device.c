@@ -226,9 +226,9 @@ int virtio_device_init(struct virtio_device *device, const struct virtio_device_
 		return error_set(-errno, "cannot create an eventfd for %s: %s",
 				 device->operations->name, strerror(errno));
 	error = make_queues(device, options);
-	if (error)
-		return error;
-	return event_loop_add(device->loop, device->notify_fd, EPOLLIN, on_notified, device);
+	return error ? error
+		     : event_loop_add(device->loop, device->notify_fd, EPOLLIN, on_notified,
+				      device);
 }
 
 void virtio_device_destroy(struct virtio_device *device)

@@ -141,10 +141,9 @@ int virtio_rng_create(struct virtio_device **result, const struct virtio_rng_opt
 	error = virtio_device_init(&rng->device, &common);
 	if (!error)
 		error = open_timer(rng);
-	if (error) {
+	if (error)
 		virtio_device_destroy(&rng->device);
-		return error;
-	}
-	*result = &rng->device;
-	return 0;
+	else
+		*result = &rng->device;
+	return error;
 }

@@ -201,17 +201,7 @@ void symbols_reopen(struct symbols *symbols)
 /* The number of entries whose start is not above ADDRESS. */
 static size_t upper_bound(const struct symbols *symbols, uint64_t address)
 {
-	size_t low = 0, high = symbols->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (symbols->entries[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return array_partition(symbols->count, i, symbols->entries[i].start <= address);
 }
 
 static size_t first_of_same_start(const struct symbols *symbols, size_t index)

@@ -35,9 +35,7 @@
 
 static int get_state(const struct vcpu *vcpu, struct kvm_lapic_state *state)
 {
-	return ioctl(vcpu->fd, KVM_GET_LAPIC, state)
-		       ? vcpu_refused(vcpu, "the LAPIC's state (KVM_GET_LAPIC)")
-		       : 0;
+	return vcpu_ioctl(vcpu, KVM_GET_LAPIC, state, "the LAPIC's state (KVM_GET_LAPIC)");
 }
 
 static uint32_t get_register(const struct kvm_lapic_state *state, size_t offset)
@@ -70,8 +68,8 @@ static int mask_whole_state(struct vcpu *vcpu)
 		uint32_t lvt = get_register(&state, LVT_PC) | MASKED;
 
 		memcpy(state.regs + LVT_PC, &lvt, sizeof(lvt));
-		if (ioctl(vcpu->fd, KVM_SET_LAPIC, &state))
-			error = vcpu_refused(vcpu, "the LAPIC's state (KVM_SET_LAPIC)");
+		error = vcpu_ioctl(vcpu, KVM_SET_LAPIC, &state,
+				   "the LAPIC's state (KVM_SET_LAPIC)");
 	}
 	pthread_mutex_unlock(&vcpu->vm->irq_lock);
 	return error;
@@ -91,10 +89,8 @@ static int set_mask(struct vcpu *vcpu, uint32_t lvt)
 
 static enum lapic_pmi send_nmi(struct vcpu *vcpu)
 {
-	if (!ioctl(vcpu->fd, KVM_NMI))
-		return LAPIC_PMI_NMI;
-	vcpu_refused(vcpu, "an NMI (KVM_NMI)");
-	return LAPIC_PMI_FAILED;
+	return vcpu_ioctl(vcpu, KVM_NMI, NULL, "an NMI (KVM_NMI)") ? LAPIC_PMI_FAILED
+								   : LAPIC_PMI_NMI;
 }
 
 /* Sends an MSI to this LAPIC, by the id that the guest has set (highest byte of the register). */

@@ -15,12 +15,6 @@
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vm.h"
 
-/* Indices of the MSRs of this KVM (KVM_GET_MSR_INDEX_LIST). */
-struct msr_list {
-	uint32_t *indices; /* owned */
-	size_t count;
-};
-
 /* All state of a vCPU that a guest can change. */
 struct vcpu_state {
 	struct kvm_nested_state nested; /* no nested guest is running; with vm->nested */
@@ -78,44 +72,32 @@ static bool has_part(const struct vcpu *vcpu, const struct part *part)
 	return !part->capability || vm_capability(vcpu->vm, part->capability);
 }
 
-static int fill_msr_list(struct msr_list *list, int kvm_fd, struct kvm_msr_list *all)
+/* Indices of the MSRs of this KVM. The caller frees *LIST, also after an error. */
+static int read_msr_list(struct kvm_msr_list **list, int kvm_fd)
 {
-	if (ioctl(kvm_fd, KVM_GET_MSR_INDEX_LIST, all))
-		return error_set(-errno, "KVM_GET_MSR_INDEX_LIST failed: %s", strerror(errno));
-	memcpy(list->indices, all->indices, all->nmsrs * sizeof(all->indices[0]));
-	list->count = all->nmsrs;
-	return 0;
-}
+	struct kvm_msr_list count = { .nmsrs = 0 };
 
-static int read_msr_list(struct msr_list *list, int kvm_fd)
-{
-	struct kvm_msr_list count = { .nmsrs = 0 }, *all;
-	int error;
-
-	*list = (struct msr_list){ 0 };
 	/* Fails with E2BIG and stores the number of MSRs. */
 	if (!ioctl(kvm_fd, KVM_GET_MSR_INDEX_LIST, &count) || errno != E2BIG)
 		return error_set(-EIO, "this host's KVM does not list its MSRs "
 				       "(KVM_GET_MSR_INDEX_LIST)");
-	all = calloc(1, sizeof(*all) + count.nmsrs * sizeof(all->indices[0]));
-	list->indices = calloc(count.nmsrs, sizeof(list->indices[0]));
-	if (all && list->indices) {
-		all->nmsrs = count.nmsrs;
-		error = fill_msr_list(list, kvm_fd, all);
-	} else {
-		error = error_set(-ENOMEM, "no memory for a list of MSRs");
-	}
-	free(all);
-	return error;
+	*list = calloc(1, sizeof(**list) + count.nmsrs * sizeof((*list)->indices[0]));
+	if (!*list)
+		return error_set(-ENOMEM, "no memory for a list of MSRs");
+	(*list)->nmsrs = count.nmsrs;
+	if (ioctl(kvm_fd, KVM_GET_MSR_INDEX_LIST, *list))
+		return error_set(-errno, "KVM_GET_MSR_INDEX_LIST failed: %s", strerror(errno));
+	return 0;
 }
 
 /* Skips MSRs that KVM lists but that the vCPU's CPUID does not have. */
-static int save_msrs(struct vcpu_state *state, const struct vcpu *vcpu, const struct msr_list *list)
+static int save_msrs(struct vcpu_state *state, const struct vcpu *vcpu,
+		     const struct kvm_msr_list *list)
 {
-	state->msrs = calloc(list->count + 1, sizeof(state->msrs[0]));
+	state->msrs = calloc(list->nmsrs + 1, sizeof(state->msrs[0]));
 	if (!state->msrs)
 		return error_set(-ENOMEM, "no memory for the MSRs of vCPU %u", vcpu->index);
-	for (size_t i = 0; i < list->count; i++) {
+	for (size_t i = 0; i < list->nmsrs; i++) {
 		struct kvm_msr_entry *msr = &state->msrs[state->msr_count];
 		uint64_t value;
 
@@ -128,7 +110,7 @@ static int save_msrs(struct vcpu_state *state, const struct vcpu *vcpu, const st
 	return 0;
 }
 
-static int save_vcpu(struct vcpu_state *state, struct vcpu *vcpu, const struct msr_list *list)
+static int save_vcpu(struct vcpu_state *state, struct vcpu *vcpu, const struct kvm_msr_list *list)
 {
 	assert(!atomic_load(&vcpu->thread_id));
 	*state = (struct vcpu_state){ .nested.size = sizeof(state->nested) };
@@ -215,13 +197,13 @@ static int save_chips(struct reset_state *state, const struct vm *vm)
 
 static int save_vcpus(struct reset_state *state, const struct vm *vm)
 {
-	struct msr_list list;
+	struct kvm_msr_list *list = NULL;
 	int error = read_msr_list(&list, vm->kvm_fd);
 
 	for (; !error && state->vcpu_count < vm->vcpu_count; state->vcpu_count++)
 		error = save_vcpu(&state->vcpus[state->vcpu_count], vm->vcpus[state->vcpu_count],
-				  &list);
-	free(list.indices);
+				  list);
+	free(list);
 	return error;
 }
 

@@ -13,7 +13,6 @@
 #include "shared/log.h"
 #include "vmm/kvm/cpuid.h"
 #include "vmm/kvm/msr.h"
-#include "vmm/kvm/vcpu_thread.h"
 #include "vmm/kvm/vm.h"
 
 #define SYNC_REGS (KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS | KVM_SYNC_X86_EVENTS)
@@ -32,6 +31,12 @@ int vcpu_refused(const struct vcpu *vcpu, const char *what)
 
 	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor",
 			 vcpu->index, what, strerror(error));
+}
+
+int vcpu_ioctl(const struct vcpu *vcpu, unsigned long request, const void *argument,
+	       const char *what)
+{
+	return ioctl(vcpu->fd, request, argument) ? vcpu_refused(vcpu, what) : 0;
 }
 
 static bool has_kernel_pmu(const struct vcpu *vcpu)
@@ -76,8 +81,9 @@ static int set_cpuid(struct vcpu *vcpu, const struct vm *vm)
 		cpuid_filter(table, &options);
 		if (vcpu->handlers->pmu && vcpu->handlers->pmu->create)
 			error = vcpu->handlers->pmu->create(vcpu, table);
-		if (!error && ioctl(vcpu->fd, KVM_SET_CPUID2, &table->header))
-			error = vcpu_refused(vcpu, "the CPUID table (KVM_SET_CPUID2)");
+		if (!error)
+			error = vcpu_ioctl(vcpu, KVM_SET_CPUID2, &table->header,
+					   "the CPUID table (KVM_SET_CPUID2)");
 	}
 	free(table);
 	return error;
@@ -139,14 +145,13 @@ static void set_lapic_line(struct kvm_lapic_state *state, size_t offset, uint32_
 static int set_lapic_lines(struct vcpu *vcpu)
 {
 	struct kvm_lapic_state state;
+	int error = vcpu_ioctl(vcpu, KVM_GET_LAPIC, &state, "the LAPIC's state (KVM_GET_LAPIC)");
 
-	if (ioctl(vcpu->fd, KVM_GET_LAPIC, &state))
-		return vcpu_refused(vcpu, "the LAPIC's state (KVM_GET_LAPIC)");
+	if (error)
+		return error;
 	set_lapic_line(&state, LVT_LINT0, LVT_DELIVERY_EXTINT);
 	set_lapic_line(&state, LVT_LINT1, LVT_DELIVERY_NMI);
-	return ioctl(vcpu->fd, KVM_SET_LAPIC, &state)
-		       ? vcpu_refused(vcpu, "the LAPIC's state (KVM_SET_LAPIC)")
-		       : 0;
+	return vcpu_ioctl(vcpu, KVM_SET_LAPIC, &state, "the LAPIC's state (KVM_SET_LAPIC)");
 }
 
 static int set_up(struct vcpu *vcpu, struct vm *vm)
@@ -185,7 +190,7 @@ int vcpu_create(struct vm *vm, unsigned int index, const struct vcpu_handlers *h
 	vcpu->fd = -1;
 	vcpu->handlers = handlers;
 	pthread_mutex_init(&vcpu->lock, NULL);
-	pthread_once(&once, vcpu_signals_install);
+	pthread_once(&once, vcpu_install_signals);
 	error = set_up(vcpu, vm);
 	if (error) {
 		vcpu_destroy(vcpu);
@@ -247,20 +252,24 @@ const struct kvm_sregs *vcpu_special_registers(struct vcpu *vcpu)
 
 int vcpu_set_registers(struct vcpu *vcpu, const struct kvm_regs *registers)
 {
+	int error;
+
 	assert(vcpu_on_thread(vcpu));
-	if (ioctl(vcpu->fd, KVM_SET_REGS, registers))
-		return vcpu_refused(vcpu, "new registers (KVM_SET_REGS)");
-	vcpu->run->s.regs.regs = *registers;
-	return 0;
+	error = vcpu_ioctl(vcpu, KVM_SET_REGS, registers, "new registers (KVM_SET_REGS)");
+	if (!error)
+		vcpu->run->s.regs.regs = *registers;
+	return error;
 }
 
 int vcpu_set_special_registers(struct vcpu *vcpu, const struct kvm_sregs *registers)
 {
+	int error;
+
 	assert(vcpu_on_thread(vcpu));
-	if (ioctl(vcpu->fd, KVM_SET_SREGS, registers))
-		return vcpu_refused(vcpu, "new special registers (KVM_SET_SREGS)");
-	vcpu->run->s.regs.sregs = *registers;
-	return 0;
+	error = vcpu_ioctl(vcpu, KVM_SET_SREGS, registers, "special registers (KVM_SET_SREGS)");
+	if (!error)
+		vcpu->run->s.regs.sregs = *registers;
+	return error;
 }
 
 static int tsc_offset(const struct vcpu *vcpu, uint64_t *offset)

@@ -106,6 +106,9 @@ struct vcpu {
 int vcpu_create(struct vm *vm, unsigned int index, const struct vcpu_handlers *handlers);
 void vcpu_destroy(struct vcpu *vcpu);
 
+/* Installs the process's handlers of the kick signals. For vcpu_create(). */
+void vcpu_install_signals(void);
+
 /* Makes the calling thread the vCPU's, blocks all signals but the kicks, and runs the guest
  * until it ends. error_message() is set after the two errors and after a triple fault. */
 enum vcpu_end vcpu_run(struct vcpu *vcpu);
@@ -155,5 +158,9 @@ int vm_tsc_offset(const struct vm *vm, uint64_t *offset);
 /* error_set() for an ioctl that failed with errno: "vCPU N: this host's KVM refused WHAT". -errno.
  */
 int vcpu_refused(const struct vcpu *vcpu, const char *what);
+
+/* The ioctl REQUEST of the vCPU. 0, or vcpu_refused() of WHAT. */
+int vcpu_ioctl(const struct vcpu *vcpu, unsigned long request, const void *argument,
+	       const char *what);
 
 #endif

@@ -66,17 +66,15 @@ int vcpu_inject_breakpoint(struct vcpu *vcpu)
 int vcpu_get_debug_registers(struct vcpu *vcpu, struct kvm_debugregs *registers)
 {
 	assert(vcpu_on_thread(vcpu));
-	if (ioctl(vcpu->fd, KVM_GET_DEBUGREGS, registers))
-		return vcpu_refused(vcpu, "its debug registers (KVM_GET_DEBUGREGS)");
-	return 0;
+	return vcpu_ioctl(vcpu, KVM_GET_DEBUGREGS, registers,
+			  "its debug registers (KVM_GET_DEBUGREGS)");
 }
 
 int vcpu_set_debug_registers(struct vcpu *vcpu, const struct kvm_debugregs *registers)
 {
 	assert(vcpu_on_thread(vcpu));
-	if (ioctl(vcpu->fd, KVM_SET_DEBUGREGS, registers))
-		return vcpu_refused(vcpu, "its debug registers (KVM_SET_DEBUGREGS)");
-	return 0;
+	return vcpu_ioctl(vcpu, KVM_SET_DEBUGREGS, registers,
+			  "its debug registers (KVM_SET_DEBUGREGS)");
 }
 
 size_t vcpu_read_virtual(struct vcpu *vcpu, uint64_t address, void *to, size_t size)
@@ -102,17 +100,18 @@ size_t vcpu_read_virtual(struct vcpu *vcpu, uint64_t address, void *to, size_t s
 static int inject_fault(struct vcpu *vcpu, uint8_t vector, bool has_error_code, uint32_t error_code)
 {
 	struct kvm_vcpu_events events;
+	int error;
 
 	assert(vcpu_on_thread(vcpu));
-	if (ioctl(vcpu->fd, KVM_GET_VCPU_EVENTS, &events))
-		return vcpu_refused(vcpu, "an exception (KVM_GET_VCPU_EVENTS)");
+	error = vcpu_ioctl(vcpu, KVM_GET_VCPU_EVENTS, &events,
+			   "an exception (KVM_GET_VCPU_EVENTS)");
+	if (error)
+		return error;
 	events.exception.injected = 1;
 	events.exception.nr = vector;
 	events.exception.has_error_code = has_error_code;
 	events.exception.error_code = error_code;
-	if (ioctl(vcpu->fd, KVM_SET_VCPU_EVENTS, &events))
-		return vcpu_refused(vcpu, "an exception (KVM_SET_VCPU_EVENTS)");
-	return 0;
+	return vcpu_ioctl(vcpu, KVM_SET_VCPU_EVENTS, &events, "an exception (KVM_SET_VCPU_EVENTS)");
 }
 
 int vcpu_inject_fault(struct vcpu *vcpu, uint8_t vector, uint32_t error_code)

@@ -126,12 +126,11 @@ int perf_data_output_open(struct perf_data_output **result, const char *path,
 	error = prepare(output, compression);
 	if (!error)
 		error = open_path(output);
-	if (error) {
+	if (error)
 		perf_data_output_close(output);
-		return error;
-	}
-	*result = output;
-	return 0;
+	else
+		*result = output;
+	return error;
 }
 
 void perf_data_output_set_room(struct perf_data_output *output, const struct perf_data_room *room)

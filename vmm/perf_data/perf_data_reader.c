@@ -26,8 +26,7 @@ struct perf_data_reader {
 
 static int broken(const struct perf_data_reader *reader, const char *what)
 {
-	error_set(-EINVAL, "%s is not a valid perf.data file: %s", reader->path, what);
-	return -EINVAL;
+	return error_set(-EINVAL, "%s is not a valid perf.data file: %s", reader->path, what);
 }
 
 /* Reads a section of the file; the caller frees *CONTENT. */
@@ -38,8 +37,7 @@ static int load_section(struct perf_data_reader *reader, struct perf_data_sectio
 		return broken(reader, "a section is too large");
 	*content = malloc(section.size ? section.size : 1);
 	if (!*content) {
-		error_set(-ENOMEM, "no memory to read %s", reader->path);
-		return -ENOMEM;
+		return error_set(-ENOMEM, "no memory to read %s", reader->path);
 	}
 	if (perf_data_input_at(&reader->input, section.offset, *content, section.size))
 		return 0;

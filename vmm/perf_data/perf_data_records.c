@@ -8,15 +8,20 @@
 #include "shared/error.h"
 #include "vmm/perf_data/perf_data_blocks.h"
 
+/* Counts a record of an unknown or broken kind. Returns 0. */
+static int skip(struct perf_data_records *records)
+{
+	records->summary.skipped++;
+	return 0;
+}
+
 static int deliver_sample(struct perf_data_records *records, const struct perf_data_events *events,
 			  struct span record)
 {
 	struct perf_data_sample sample;
 
-	if (!perf_data_layout_sample(&records->layout, record, &sample)) {
-		records->summary.skipped++;
-		return 0;
-	}
+	if (!perf_data_layout_sample(&records->layout, record, &sample))
+		return skip(records);
 	return events->sample ? events->sample(events->context, &sample) : 0;
 }
 
@@ -50,10 +55,8 @@ static int deliver_mapping(struct perf_data_records *records, const struct perf_
 		.is_data = header->misc & PERF_RECORD_MISC_MMAP_DATA,
 	};
 
-	if (!read_mapping(record, header->misc, header->type, &mapping)) {
-		records->summary.skipped++;
-		return 0;
-	}
+	if (!read_mapping(record, header->misc, header->type, &mapping))
+		return skip(records);
 	return events->mapping ? events->mapping(events->context, &mapping) : 0;
 }
 
@@ -71,10 +74,8 @@ static int deliver_symbol(struct perf_data_records *records, const struct perf_d
 	uint16_t flags;
 
 	if (!span_u64(record, 8, &code.start) || !span_u32(record, 16, &length) ||
-	    !span_u16(record, 22, &flags) || !code.name) {
-		records->summary.skipped++;
-		return 0;
-	}
+	    !span_u16(record, 22, &flags) || !code.name)
+		return skip(records);
 	code.size = length;
 	code.is_code = !(flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER);
 	if (!code.is_code)
@@ -89,10 +90,8 @@ static int deliver_comm(struct perf_data_records *records, const struct perf_dat
 	uint32_t pid, tid;
 	int error = 0;
 
-	if (!comm || !span_u32(record, 8, &pid) || !span_u32(record, 12, &tid)) {
-		records->summary.skipped++;
-		return 0;
-	}
+	if (!comm || !span_u32(record, 8, &pid) || !span_u32(record, 12, &tid))
+		return skip(records);
 	if (misc & PERF_RECORD_MISC_COMM_EXEC && events->exec)
 		error = events->exec(events->context, pid, time);
 	return !error && events->comm ? events->comm(events->context, pid, tid, comm, time) : error;
@@ -104,10 +103,8 @@ static int deliver_fork(struct perf_data_records *records, const struct perf_dat
 	uint32_t pid, ppid, tid, ptid;
 
 	if (!span_u32(record, 8, &pid) || !span_u32(record, 12, &ppid) ||
-	    !span_u32(record, 16, &tid) || !span_u32(record, 20, &ptid)) {
-		records->summary.skipped++;
-		return 0;
-	}
+	    !span_u32(record, 16, &tid) || !span_u32(record, 20, &ptid))
+		return skip(records);
 	return events->fork ? events->fork(events->context, pid, tid, ppid, ptid, time,
 					   misc & PERF_RECORD_MISC_FORK_EXEC)
 			    : 0;
@@ -119,10 +116,8 @@ static int deliver_cgroup(struct perf_data_records *records, const struct perf_d
 	const char *path = span_string(record, 16);
 	uint64_t id;
 
-	if (!path || !span_u64(record, 8, &id)) {
-		records->summary.skipped++;
-		return 0;
-	}
+	if (!path || !span_u64(record, 8, &id))
+		return skip(records);
 	return events->cgroup ? events->cgroup(events->context, id, path) : 0;
 }
 
@@ -132,10 +127,8 @@ static int deliver_lost(struct perf_data_records *records, const struct perf_dat
 {
 	uint64_t count;
 
-	if (!span_u64(record, type == PERF_RECORD_LOST ? 16 : 8, &count)) {
-		records->summary.skipped++;
-		return 0;
-	}
+	if (!span_u64(record, type == PERF_RECORD_LOST ? 16 : 8, &count))
+		return skip(records);
 	return events->lost ? events->lost(events->context, count) : 0;
 }
 
@@ -148,10 +141,8 @@ static int deliver_throttled(struct perf_data_records *records,
 
 	if (span_u64(record, 8, &time) && span_u64(record, 16, &id))
 		event = perf_data_layout_event(&records->layout, id);
-	if (event < 0) {
-		records->summary.skipped++;
-		return 0;
-	}
+	if (event < 0)
+		return skip(records);
 	return events->throttled ? events->throttled(events->context, (uint16_t)event,
 						     type == PERF_RECORD_THROTTLE, time)
 				 : 0;
@@ -168,17 +159,14 @@ static int deliver_build_id(struct perf_data_records *records,
 	    !span_u16(record, offsetof(struct perf_event_header, misc), &build_id.misc) ||
 	    !span_copy(record, 8, &build_id.pid, sizeof(build_id.pid)) ||
 	    !span_u8(record, 32, &size))
-		goto skip;
+		return skip(records);
 	build_id.build_id = record.data + 12;
 	if (build_id.misc & PERF_DATA_MISC_BUILD_ID_SIZE)
 		build_id.build_id_size = size;
 	if (!build_id.build_id_size || build_id.build_id_size > 20)
-		goto skip;
+		return skip(records);
 	build_id.misc &= PERF_RECORD_MISC_CPUMODE_MASK;
 	return events->build_id ? events->build_id(events->context, &build_id) : 0;
-skip:
-	records->summary.skipped++;
-	return 0;
 }
 
 int perf_data_records_build_ids(struct perf_data_records *records,
@@ -206,10 +194,8 @@ static int deliver_kernel_record(struct perf_data_records *records,
 
 	if (header->type == PERF_RECORD_SAMPLE)
 		return deliver_sample(records, events, record);
-	if (!perf_data_layout_sample_id(&records->layout, &record, &time)) {
-		records->summary.skipped++;
-		return 0;
-	}
+	if (!perf_data_layout_sample_id(&records->layout, &record, &time))
+		return skip(records);
 	switch (header->type) {
 	case PERF_RECORD_MMAP:
 	case PERF_RECORD_MMAP2:
@@ -234,8 +220,7 @@ static int deliver_kernel_record(struct perf_data_records *records,
 	case PERF_RECORD_EXIT:
 		return 0; /* not used */
 	default:
-		records->summary.skipped++;
-		return 0;
+		return skip(records);
 	}
 }
 

@@ -11,11 +11,6 @@
 /* Readers whose attribute is smaller refuse the file; Linux 4.1 has this size. */
 #define ATTRIBUTE_SIZE PERF_ATTR_SIZE_VER5
 
-static int no_memory(void)
-{
-	return error_set(-ENOMEM, "no memory to write perf.data");
-}
-
 /* The host's perspective has no CPU field: the host CPU that ran the vCPU is unknown, and the index
  * of ids has the vCPU. */
 void perf_data_describe_event(struct perf_event_attr *attribute,
@@ -140,7 +135,7 @@ static int start_pipe(const struct perf_data_writer *writer)
 	for (size_t event = 0; event < event_count(&writer->facts); event++)
 		add_pipe_attribute(&writer->facts, event, &head);
 	add_first_records(writer, &head);
-	error = head.failed ? no_memory()
+	error = head.failed ? perf_data_writer_no_memory()
 			    : perf_data_output_start(writer->output, head.data, head.size, 0);
 	free(head.data);
 	return error;
@@ -196,7 +191,7 @@ static int start_file(const struct perf_data_writer *writer)
 	add_first_records(writer, &head);
 	header.data.size = head.size - header.data.offset;
 	if (head.failed) {
-		error = no_memory();
+		error = perf_data_writer_no_memory();
 	} else {
 		memcpy(head.data, &header, sizeof(header));
 		error = perf_data_output_start(writer->output, head.data, head.size,
@@ -219,7 +214,7 @@ int perf_data_start_change(const struct perf_data_writer *writer, size_t event)
 	if (perf_data_output_is_pipe(writer->output))
 		return 0;
 	add_attribute(&writer->facts, event, &entry);
-	error = entry.failed ? no_memory()
+	error = entry.failed ? perf_data_writer_no_memory()
 			     : perf_data_output_patch(writer->output, attribute_offset(event),
 						      entry.data, entry.size);
 	free(entry.data);
@@ -261,7 +256,7 @@ static int write_event_records(const struct perf_data_writer *writer, size_t eve
 	if (!error && !record.failed && record.size)
 		error = perf_data_output_record(writer->output, record.data, record.size);
 	if (!error && record.failed)
-		error = no_memory();
+		error = perf_data_writer_no_memory();
 	free(record.data);
 	return error;
 }

@@ -10,7 +10,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 
-static int no_memory(void)
+int perf_data_writer_no_memory(void)
 {
 	return error_set(-ENOMEM, "no memory to write perf.data");
 }
@@ -29,7 +29,7 @@ static int collect_facts(struct perf_data_facts *facts, const struct perf_data_o
 	facts->command_line = copy_string(options->command_line);
 	if (!facts->hostname || !facts->release || !facts->arch || !facts->cpu_description ||
 	    !facts->command_line)
-		return no_memory();
+		return perf_data_writer_no_memory();
 	facts->event_name = options->cycles       ? "cycles"
 			    : options->wall_clock ? "wall-clock"
 						  : "cpu-clock";
@@ -52,7 +52,7 @@ static int add_watch(struct perf_data_facts *facts, const struct perf_data_watch
 
 	more->name = copy_string(watch->name);
 	if (!more->name)
-		return no_memory();
+		return perf_data_writer_no_memory();
 	perf_data_describe_watch(&more->attribute, &facts->attribute, watch);
 	facts->more_count++;
 	return 0;
@@ -67,7 +67,7 @@ static int collect_watches(struct perf_data_facts *facts, const struct perf_data
 	facts->more_room = PERF_DATA_WATCHES_MAX;
 	facts->more = calloc(facts->more_room, sizeof(facts->more[0]));
 	if (!facts->more)
-		return no_memory();
+		return perf_data_writer_no_memory();
 	while (!error && facts->more_count < perf_data_watches_count(watches))
 		error = add_watch(facts, watches);
 	return error;
@@ -121,7 +121,7 @@ int perf_data_writer_open(struct perf_data_writer **result, const struct perf_da
 				 options->vcpus, options->compression);
 	writer = calloc(1, sizeof(*writer));
 	if (!writer)
-		return no_memory();
+		return perf_data_writer_no_memory();
 	error = open_writer(writer, options);
 	if (error)
 		free_writer(writer);
@@ -144,7 +144,7 @@ int perf_data_writer_end(struct perf_data_writer *writer)
 	uint16_t size = (uint16_t)record->size;
 
 	if (record->failed)
-		return no_memory();
+		return perf_data_writer_no_memory();
 	if (record->size > PERF_DATA_RECORD_MAX)
 		return error_set(-EINVAL, "a record of %zu bytes is too large for perf.data",
 				 record->size);
@@ -179,7 +179,7 @@ static int write_fact(struct perf_data_writer *writer, enum perf_data_feature fe
 	writer->record.size = 0;
 	perf_data_feature_record(&writer->facts, feature, &writer->record);
 	if (writer->record.failed)
-		return no_memory();
+		return perf_data_writer_no_memory();
 	if (!writer->record.size)
 		return 0;
 	return perf_data_output_record(writer->output, writer->record.data, writer->record.size);
@@ -194,7 +194,7 @@ static int replace_fact(struct perf_data_writer *writer, char **fact, const char
 		return 0;
 	copy = strdup(value);
 	if (!copy)
-		return no_memory();
+		return perf_data_writer_no_memory();
 	free(*fact);
 	*fact = copy;
 	return write_fact(writer, feature);
@@ -293,7 +293,7 @@ static int write_sections(struct perf_data_writer *writer)
 	perf_data_feature_sections(&writer->facts, perf_data_output_bytes(writer->output),
 				   &sections, bitmap);
 	error = sections.failed
-			? no_memory()
+			? perf_data_writer_no_memory()
 			: perf_data_output_finish(writer->output, sections.data, sections.size,
 						  bitmap, sizeof(bitmap),
 						  offsetof(struct perf_data_header, features));

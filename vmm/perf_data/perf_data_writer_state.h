@@ -56,6 +56,9 @@ struct perf_data_writer {
 	struct bytes record;                   /* under construction */
 };
 
+/* -ENOMEM with its message. */
+int perf_data_writer_no_memory(void);
+
 /* Starts a record of TYPE (linux/perf_event.h, or perf's own) with MISC in writer->record. */
 void perf_data_writer_begin(struct perf_data_writer *writer, uint32_t type, uint16_t misc);
 /* Sets the record's size and passes it to the output. 0, or a negative errno of writing; -ENOMEM or

@@ -106,17 +106,7 @@ void module_spans_finish(struct module_spans *spans)
 /* How many begin before ADDRESS. */
 static size_t count_before(const struct module_spans *spans, uint64_t address)
 {
-	size_t low = 0, high = spans->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (spans->spans[middle].module->start < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return array_partition(spans->count, i, spans->spans[i].module->start < address);
 }
 
 const struct guest_module *module_spans_next(const struct module_spans *spans,
@@ -140,17 +130,7 @@ const struct guest_module *module_spans_next(const struct module_spans *spans,
 /* The first range that ends at ADDRESS or after it. */
 static size_t find_range(const struct address_ranges *set, uint64_t address)
 {
-	size_t low = 0, high = set->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (set->ranges[middle].end < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return array_partition(set->count, i, set->ranges[i].end < address);
 }
 
 static int insert(struct address_ranges *set, size_t index, struct address_range range)

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/report/flame_graph.h"
 
 /*
  * Frames narrower than this part of the whole are left out: they stay invisible even after zooming.
@@ -16,6 +15,15 @@
 #define FUNCTIONS      40 /* rows of the table below the graph */
 
 #define MARK "{{DATA}}" /* replaced by the data in the page */
+
+/* The path is relative to the project's root, where make runs; module.mk creates the file. */
+__asm__(".pushsection .rodata\n"
+	"flame_graph_page_start:\n"
+	".incbin \"build/web/flame_graph.html\"\n"
+	"flame_graph_page_end:\n"
+	".popsection\n");
+
+extern const char flame_graph_page_start[], flame_graph_page_end[];
 
 struct writer {
 	FILE *to;
@@ -179,8 +187,8 @@ static int write_page(const char *page, size_t size, const char *mark,
 
 int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to)
 {
-	size_t size;
-	const char *page = flame_graph_page(&size);
+	const char *page = flame_graph_page_start;
+	size_t size = (size_t)(flame_graph_page_end - flame_graph_page_start);
 	const char *mark = memmem(page, size, MARK, strlen(MARK));
 	int error;
 

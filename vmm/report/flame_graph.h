@@ -18,9 +18,6 @@
  * writing. */
 int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to);
 
-/* The page without data, *SIZE bytes, not NUL-terminated. */
-const char *flame_graph_page(size_t *size);
-
 /* The page uses the numbers: see vmm/report/web/profile.js. */
 enum flame_kind {
 	FLAME_PROCESS,

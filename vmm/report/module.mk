@@ -20,7 +20,7 @@ $(WEB_PAGE): build/web/installed $(WEB_SOURCES)
 	$(Q)cp $(WEB_SOURCES) build/web/ && cd build/web && flock . node build.mjs $(@F)
 
 # The object contains the page.
-$(BUILD)/vmm/report/flame_graph_page.o build/fuzz/objects/vmm/report/flame_graph_page.o: $(WEB_PAGE)
+$(BUILD)/vmm/report/flame_graph.o build/fuzz/objects/vmm/report/flame_graph.o: $(WEB_PAGE)
 
 # pprof's messages, in C; the same whatever BUILD is.
 build/pprof/vmm/report/pprof.pb-c.c: vmm/report/pprof.proto

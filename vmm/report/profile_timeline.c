@@ -388,20 +388,10 @@ const struct profile_space *profile_timeline_space(const struct profile_timeline
 
 uint32_t profile_space_epoch(const struct profile_space *space, uint64_t time)
 {
-	uint32_t low = 0, high = (uint32_t)space->count;
-
 	/* The common case: samples after all mappings. */
-	if (!high || space->times[high - 1] <= time)
-		return high;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (space->times[middle] <= time)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	if (!space->count || space->times[space->count - 1] <= time)
+		return (uint32_t)space->count;
+	return (uint32_t)array_partition(space->count, i, space->times[i] <= time);
 }
 
 const struct profile_mapping *profile_space_find(const struct profile_space *space, uint32_t epoch,

@@ -83,12 +83,11 @@ int symbolizer_open(struct symbolizer **opened, const struct profile_options *op
 		error = symbolizer_read_sideband(symbolizer);
 	if (!error)
 		error = choose_event(symbolizer);
-	if (error) {
+	if (error)
 		symbolizer_close(symbolizer);
-		return error;
-	}
-	*opened = symbolizer;
-	return 0;
+	else
+		*opened = symbolizer;
+	return error;
 }
 
 void symbolizer_close(struct symbolizer *symbolizer)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The implementations of sampling clocks. */
+/* Internals of sample_clock.c, for its tests. */
 #ifndef KVMSCOPE_SAMPLE_CLOCK_SOURCE_H
 #define KVMSCOPE_SAMPLE_CLOCK_SOURCE_H
 
@@ -7,7 +7,6 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "shared/clock_ns.h"
 #include "shared/thread_check.h"
 #include "vmm/sample/sample_clock.h"
 
@@ -25,8 +24,6 @@ struct sampling_clock_operations {
 	uint64_t (*consume)(struct sampling_clock *clock, uint64_t expirations, uint64_t now);
 };
 
-extern const struct sampling_clock_operations sampling_clock_perf_event;
-extern const struct sampling_clock_operations sampling_clock_wall_timer;
 extern const struct sampling_clock_operations sampling_clock_cpu_timer;
 
 struct sampling_clock {
@@ -44,18 +41,5 @@ struct sampling_clock {
 	uint64_t consumed_at; /* of the perf event: NOW of the last consume */
 	uint64_t checked_at; /* of the perf event: NOW of the last consume that read the CPU time */
 };
-
-/* Consumes the whole periods of the thread's CPU time that no sample represents yet, in ns. On
- * the thread itself. */
-static inline uint64_t sampling_account(struct sampling_clock *clock)
-{
-	uint64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID), missing;
-
-	if (used < clock->accounted + clock->period)
-		return 0;
-	missing = (used - clock->accounted) / clock->period * clock->period;
-	clock->accounted += missing;
-	return missing;
-}
 
 #endif

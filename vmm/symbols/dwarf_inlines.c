@@ -337,17 +337,11 @@ static void read_unit(struct dwarf_inlines *inlines, struct unit *unit)
 /* The last member that begins at or before ADDRESS, in an array sorted by_address(); NULL: none. */
 static const void *find_last(const void *array, size_t count, size_t size, uint64_t address)
 {
-	size_t first = 0, end = count;
+	const char *items = array;
+	size_t before = array_partition(
+		count, i, *(const uint64_t *)(const void *)(items + i * size) <= address);
 
-	while (first < end) {
-		size_t middle = first + (end - first) / 2;
-
-		if (*(const uint64_t *)((const char *)array + middle * size) <= address)
-			first = middle + 1;
-		else
-			end = middle;
-	}
-	return first ? (const char *)array + (first - 1) * size : NULL;
+	return before ? items + (before - 1) * size : NULL;
 }
 
 static struct unit *find_unit(struct dwarf_inlines *inlines, uint64_t address)

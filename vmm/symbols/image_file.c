@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/agent_protocol.h"
+#include "shared/array.h"
 #include "vmm/symbols/symbol_file.h"
 
 /* More than the size of headers, notes and section names. */
@@ -137,17 +138,7 @@ static int by_start(const void *left, const void *right)
 /* The number of symbols before ADDRESS. */
 static size_t lower_bound(const struct symbol_ends *ends, uint64_t address)
 {
-	size_t low = 0, high = ends->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (ends->starts[middle].start < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return array_partition(ends->count, i, ends->starts[i].start < address);
 }
 
 /* ADDRESS itself if it is in no section. */
@@ -240,9 +231,12 @@ static bool add_symbols(struct symbol_file *file, const struct image *image,
 	return true;
 }
 
-/* Completes HEAD from TABLE. */
-static void make(struct bytes *to, struct span table, struct symbol_file_head head)
+void image_file_make(struct bytes *to, struct span table, struct span build_id, bool exhausted)
 {
+	struct symbol_file_head head = { .type = ET_EXEC,
+					 .build_id = build_id.data,
+					 .build_id_size = build_id.size,
+					 .exhausted = exhausted };
 	struct symbol_ends ends = { 0 };
 	struct symbol_file file;
 	struct image image;
@@ -264,22 +258,6 @@ static void make(struct bytes *to, struct span table, struct symbol_file_head he
 	head.text_size = end_of(&image);
 	head.dynamic = image.dynamic;
 	symbol_file_end(&file, &head, to);
-}
-
-void image_file_make(struct bytes *to, struct span table, struct span build_id)
-{
-	make(to, table,
-	     (struct symbol_file_head){
-		     .type = ET_EXEC, .build_id = build_id.data, .build_id_size = build_id.size });
-}
-
-void image_file_make_exhausted(struct bytes *to, struct span table, struct span build_id)
-{
-	make(to, table,
-	     (struct symbol_file_head){ .type = ET_EXEC,
-					.build_id = build_id.data,
-					.build_id_size = build_id.size,
-					.exhausted = true });
 }
 
 /* The symbol file and the copy of it; before that, the starts of the symbols. */

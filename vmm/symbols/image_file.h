@@ -7,6 +7,8 @@
 #ifndef KVMSCOPE_SYMBOLS_IMAGE_FILE_H
 #define KVMSCOPE_SYMBOLS_IMAGE_FILE_H
 
+#include <stdbool.h>
+
 #include "shared/bytes.h"
 #include "shared/elf_stubs.h"
 #include "shared/elf_tables.h"
@@ -19,12 +21,9 @@
  * Writes the functions of TABLE into TO, whose data the caller frees; check TO->failed. TO is empty
  * if TABLE is broken or has no functions, or if its symbols share strings to such an extent that
  * their names need over 25 % more bytes than all strings, each escaped and counted once. BUILD_ID
- * has at most 20 bytes.
+ * has at most 20 bytes. EXHAUSTED: TABLE is all that its source has (symbol_file.h).
  */
-void image_file_make(struct bytes *to, struct span table, struct span build_id);
-
-/* The same for a TABLE that is all its source has: the file is marked so (symbol_file.h). */
-void image_file_make_exhausted(struct bytes *to, struct span table, struct span build_id);
+void image_file_make(struct bytes *to, struct span table, struct span build_id, bool exhausted);
 
 /* Upper limit of the memory in bytes that this uses for TABLE, its result included. */
 size_t image_file_cost(struct span table);

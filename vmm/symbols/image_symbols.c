@@ -161,7 +161,6 @@ static int list_image(struct image_symbols *symbols, struct span build_id, size_
 }
 
 typedef int image_put(const char *directory, struct span build_id, const struct bytes *file);
-typedef void image_make(struct bytes *to, struct span table, struct span build_id);
 
 static int put_file(struct image_symbols *symbols, image_put *put, const struct bytes *file,
 		    struct span build_id)
@@ -180,7 +179,7 @@ static int put_file(struct image_symbols *symbols, image_put *put, const struct 
 	return result > 0 ? list_image(symbols, build_id, file->size) : result;
 }
 
-static void put_table(struct image_symbols *symbols, image_make *make, image_put *put,
+static void put_table(struct image_symbols *symbols, image_put *put, bool exhausted,
 		      struct span table, struct span build_id)
 {
 	struct bytes file, all;
@@ -189,7 +188,7 @@ static void put_table(struct image_symbols *symbols, image_make *make, image_put
 		table = span_of(all.data, all.size);
 		put = build_id_cache_replace_image;
 	}
-	make(&file, table, build_id);
+	image_file_make(&file, table, build_id, exhausted);
 	if (put_file(symbols, put, &file, build_id) && !symbols->statistics.failed++)
 		log_warning("cannot store symbols of the guest's programs: %s", error_message());
 	free(file.data);
@@ -198,13 +197,12 @@ static void put_table(struct image_symbols *symbols, image_make *make, image_put
 
 void image_symbols_add(struct image_symbols *symbols, struct span table, struct span build_id)
 {
-	put_table(symbols, image_file_make, build_id_cache_add_image, table, build_id);
+	put_table(symbols, build_id_cache_add_image, false, table, build_id);
 }
 
 void image_symbols_replace(struct image_symbols *symbols, struct span table, struct span build_id)
 {
-	put_table(symbols, image_file_make_exhausted, build_id_cache_replace_image, table,
-		  build_id);
+	put_table(symbols, build_id_cache_replace_image, true, table, build_id);
 }
 
 void image_symbols_close(struct image_symbols *symbols)

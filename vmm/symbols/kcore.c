@@ -77,8 +77,7 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 	*ranges = (struct ranges){ .ranges = calloc(image->module_count + 2,
 						    sizeof(ranges->ranges[0])) };
 	if (!ranges->ranges) {
-		error_set(-ENOMEM, "no memory to write the kernel's code");
-		return -ENOMEM;
+		return error_set(-ENOMEM, "no memory to write the kernel's code");
 	}
 	add_range(ranges, image->start, image->text_end, image->end);
 	for (size_t i = 0; i < image->module_count; i++)
@@ -92,9 +91,8 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 	if (ranges->count && ranges->count < PN_XNUM && total <= TOTAL_MAX)
 		return 0;
 	free(ranges->ranges);
-	error_set(-EINVAL, "the guest's kernel and modules claim to have %llu bytes of code",
-		  (unsigned long long)total);
-	return -EINVAL;
+	return error_set(-EINVAL, "the guest's kernel and modules claim to have %llu bytes of code",
+			 (unsigned long long)total);
 }
 
 static int write_at(int fd, const void *data, size_t size, uint64_t offset)

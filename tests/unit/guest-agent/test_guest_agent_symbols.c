@@ -30,7 +30,7 @@ static struct symbols *symbols_of(const struct agent_image_table *table)
 	int fd = mkstemp(path);
 
 	image_file_make(&file, span_of(table->bytes, table->size),
-			span_of(table->build_id, table->build_id_size));
+			span_of(table->build_id, table->build_id_size), false);
 	CHECK(fd >= 0 && write(fd, file.data, file.size) == (ssize_t)file.size);
 	close(fd);
 	free(file.data);

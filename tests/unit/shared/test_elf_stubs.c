@@ -438,7 +438,7 @@ static void write_names(char *path, struct bytes table, const uint8_t *build_id)
 	struct bytes names;
 
 	image_file_make(&names, span_of(table.data, table.size),
-			span_of(build_id, ELF_BUILD_ID_MAX));
+			span_of(build_id, ELF_BUILD_ID_MAX), false);
 	CHECK(fd >= 0 && write(fd, names.data, names.size) == (ssize_t)names.size);
 	close(fd);
 	free(names.data);

@@ -87,7 +87,8 @@ TEST(image_file, has_functions_by_file_offset)
 	struct symbol symbol;
 	struct bytes file;
 
-	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)));
+	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)),
+			false);
 	REQUIRE(!file.failed && file.size);
 	symbols = load(&file, build_id);
 	REQUIRE(symbols != NULL);
@@ -139,7 +140,7 @@ TEST(image_file, ends_a_symbol_without_size_at_its_section_or_the_next)
 	struct bytes file;
 
 	image_file_make(&file, span_of(&unsized, sizeof(unsized)),
-			span_of(build_id, sizeof(build_id)));
+			span_of(build_id, sizeof(build_id)), false);
 	symbols = load(&file, build_id);
 	free(file.data);
 	REQUIRE(symbols != NULL);
@@ -165,7 +166,7 @@ TEST(image_file, drops_a_symbol_without_size_and_section)
 		unsized.sections[0] = wrong[i];
 		image_file_make(&file,
 				span_of(&unsized, i ? sizeof(unsized) : sizeof(unsized.table)),
-				span_of(build_id, sizeof(build_id)));
+				span_of(build_id, sizeof(build_id)), false);
 		symbols = load(&file, build_id);
 		free(file.data);
 		REQUIRE(symbols != NULL);
@@ -186,7 +187,7 @@ TEST(image_file, prefers_the_symbol_with_a_size)
 	unsized.table.symbols[2].st_name = 7;
 	unsized.table.symbols[2].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
 	image_file_make(&file, span_of(&unsized, sizeof(unsized)),
-			span_of(build_id, sizeof(build_id)));
+			span_of(build_id, sizeof(build_id)), false);
 	symbols = load(&file, build_id);
 	free(file.data);
 	REQUIRE(symbols != NULL);
@@ -201,16 +202,19 @@ TEST(image_file, is_empty_for_a_broken_table)
 	struct bytes file;
 
 	for (size_t size = 0; size < sizeof(table); size += 7) {
-		image_file_make(&file, span_of(&table, size), span_of(build_id, sizeof(build_id)));
+		image_file_make(&file, span_of(&table, size), span_of(build_id, sizeof(build_id)),
+				false);
 		CHECK_EQUAL(file.size, 0);
 		free(file.data);
 	}
 	table.head.segments = UINT32_MAX;
-	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)));
+	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)),
+			false);
 	CHECK_EQUAL(file.size, 0);
 	table = small_table();
 	table.head.strings = UINT32_MAX;
-	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)));
+	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)),
+			false);
 	CHECK_EQUAL(file.size, 0);
 }
 
@@ -234,7 +238,8 @@ static void make_shared(struct bytes *file, size_t count, size_t size)
 	}
 	bytes_add_zeros(&table, size + 2);
 	memset(table.data + table.size - size - 1, 'x', size);
-	image_file_make(file, span_of(table.data, table.size), span_of(build_id, sizeof(build_id)));
+	image_file_make(file, span_of(table.data, table.size), span_of(build_id, sizeof(build_id)),
+			false);
 	free(table.data);
 }
 

@@ -209,7 +209,8 @@ static void install_separate(const struct setting *setting, const uint8_t *build
 	FILE *to;
 
 	table.segment.p_offset = 0x7000;
-	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build, sizeof(build_id)));
+	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build, sizeof(build_id)),
+			false);
 	REQUIRE(file.size);
 	REQUIRE(symbol_paths_installed_debug(path, setting->directory,
 					     span_of(build_id, sizeof(build_id))));

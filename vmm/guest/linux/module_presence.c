@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/clock_ns.h"
 #include "shared/sample_record.h"
 #include "vmm/guest/linux/bpf_programs.h"
@@ -43,20 +44,11 @@ static void add(struct module_presence *presence, const struct guest_module *mod
 
 static struct entry *find(struct module_presence *presence, uint64_t address)
 {
-	size_t low = 0, high = presence->count;
+	struct entry *entries = presence->entries;
+	size_t at = array_partition(presence->count, i,
+				    entries[i].module.start + entries[i].module.size <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		struct entry *entry = &presence->entries[middle];
-
-		if (address < entry->module.start)
-			high = middle;
-		else if (address >= entry->module.start + entry->module.size)
-			low = middle + 1;
-		else
-			return entry;
-	}
-	return NULL;
+	return at < presence->count && address >= entries[at].module.start ? &entries[at] : NULL;
 }
 
 /* The entry that equals MODULE; NULL: none. */
