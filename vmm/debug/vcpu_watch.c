@@ -60,7 +60,7 @@ static int create_timer(struct vcpu_watches *self)
 
 	event._sigev_un._tid = gettid();
 	if (timer_create(CLOCK_MONOTONIC, &event, &self->timer))
-		return error_set(-errno, "cannot create a timer for watches: %s", strerror(errno));
+		return error_set(-errno, "cannot create a timer for watches: %m");
 	self->has_timer = true;
 	return 0;
 }

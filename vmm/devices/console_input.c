@@ -100,8 +100,7 @@ static int watch_something(struct console_input *input)
 		return error;
 	input->always_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (input->always_fd < 0)
-		return error_set(-errno, "cannot create an eventfd for console input: %s",
-				 strerror(errno));
+		return error_set(-errno, "cannot create an eventfd for console input: %m");
 	input->watch_fd = input->always_fd;
 	return watch(input);
 }

@@ -164,8 +164,7 @@ static void account(struct console_output *output, ssize_t written)
 		output->stalled = false;
 	} else if (errno != EAGAIN && errno != EINTR) {
 		log_warning(
-			"cannot write the guest's console output: %s; the rest of it is dropped",
-			strerror(errno));
+			"cannot write the guest's console output: %m; the rest of it is dropped");
 		output->broken = true;
 		output->tail = output->head;
 	}
@@ -240,8 +239,7 @@ static int open_own(int fd, enum kind *kind)
 	int own;
 
 	if (fstat(fd, &status))
-		return error_set(-errno, "cannot use file descriptor %d for the console: %s", fd,
-				 strerror(errno));
+		return error_set(-errno, "cannot use file descriptor %d for the console: %m", fd);
 	*kind = S_ISSOCK(status.st_mode) ? KIND_SOCKET : KIND_NONBLOCKING;
 	if (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode)) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -252,8 +250,7 @@ static int open_own(int fd, enum kind *kind)
 	}
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (own < 0)
-		return error_set(-errno, "cannot duplicate file descriptor %d: %s", fd,
-				 strerror(errno));
+		return error_set(-errno, "cannot duplicate file descriptor %d: %m", fd);
 	return own;
 }
 
@@ -263,8 +260,7 @@ static int open_output(struct console_output *output, int fd)
 		return 0;
 	output->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (output->timer_fd < 0)
-		return error_set(-errno, "cannot create a timer for the console: %s",
-				 strerror(errno));
+		return error_set(-errno, "cannot create a timer for the console: %m");
 	output->fd = open_own(fd, &output->kind);
 	if (output->fd < 0)
 		return output->fd;

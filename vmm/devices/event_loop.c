@@ -121,12 +121,12 @@ static int open_files(struct event_loop *loop)
 
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (loop->epoll_fd < 0)
-		return error_set(-errno, "cannot create an epoll instance: %s", strerror(errno));
+		return error_set(-errno, "cannot create an epoll instance: %m");
 	loop->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->stop_fd < 0)
-		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %m");
 	if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->stop_fd, &event))
-		return error_set(-errno, "cannot watch an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot watch an eventfd: %m");
 	return 0;
 }
 
@@ -238,8 +238,7 @@ int event_loop_modify(struct event_loop *loop, int fd, uint32_t events)
 	} else {
 		event.data.u64 = watch->id;
 		if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, fd, &event))
-			error = error_set(-errno, "cannot wait for file descriptor %d: %s", fd,
-					  strerror(errno));
+			error = error_set(-errno, "cannot wait for file descriptor %d: %m", fd);
 	}
 	pthread_mutex_unlock(&loop->lock);
 	return error;

@@ -82,8 +82,7 @@ static int take_over(int fd)
 	if (atomic_load(&taken))
 		return error_set(-EBUSY, "the terminal is already in use as a console");
 	if (tcgetattr(fd, &saved_settings))
-		return error_set(-errno, "cannot read the terminal's settings: %s",
-				 strerror(errno));
+		return error_set(-errno, "cannot read the terminal's settings: %m");
 	saved_fd = fd;
 	pthread_once(&registered, register_exit);
 	raw = saved_settings;

@@ -168,12 +168,11 @@ static int open_image(struct virtio_blk *blk, const char *path)
 
 	blk->fd = open(path, (blk->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 	if (blk->fd < 0)
-		return error_set(-errno, "cannot open disk image %s for %s: %s", path,
-				 blk->read_only ? "reading" : "writing", strerror(errno));
+		return error_set(-errno, "cannot open disk image %s for %s: %m", path,
+				 blk->read_only ? "reading" : "writing");
 	size = lseek(blk->fd, 0, SEEK_END);
 	if (size < 0)
-		return error_set(-errno, "cannot find the size of disk image %s: %s", path,
-				 strerror(errno));
+		return error_set(-errno, "cannot find the size of disk image %s: %m", path);
 	blk->config.capacity = (uint64_t)size / SECTOR_SIZE;
 	if (!blk->config.capacity)
 		return error_set(

@@ -269,8 +269,8 @@ static int open_sockets(struct console_port *port, const struct virtio_console_p
 		port->fd = fcntl(options->fd, F_DUPFD_CLOEXEC, 0);
 		if (port->fd < 0)
 			return error_set(-errno,
-					 "cannot duplicate the socket of console port %s: %s",
-					 port->name, strerror(errno));
+					 "cannot duplicate the socket of console port %s: %m",
+					 port->name);
 		return 0;
 	}
 	port->socket_path = strdup(options->socket_path);

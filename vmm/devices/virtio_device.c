@@ -223,8 +223,8 @@ int virtio_device_init(struct virtio_device *device, const struct virtio_device_
 	pthread_mutex_init(&device->interrupt_lock, NULL);
 	device->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (device->notify_fd < 0)
-		return error_set(-errno, "cannot create an eventfd for %s: %s",
-				 device->operations->name, strerror(errno));
+		return error_set(-errno, "cannot create an eventfd for %s: %m",
+				 device->operations->name);
 	error = make_queues(device, options);
 	return error ? error
 		     : event_loop_add(device->loop, device->notify_fd, EPOLLIN, on_notified,

@@ -113,8 +113,7 @@ static int open_timer(struct virtio_rng *rng)
 {
 	rng->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (rng->timer_fd < 0)
-		return error_set(-errno, "cannot create a timer for virtio-rng: %s",
-				 strerror(errno));
+		return error_set(-errno, "cannot create a timer for virtio-rng: %m");
 	return event_loop_add(rng->device.loop, rng->timer_fd, EPOLLIN, on_period_end, rng);
 }
 

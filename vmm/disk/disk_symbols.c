@@ -70,7 +70,6 @@ static int check_time(struct fetch *fetch)
 
 static int on_sample(void *context, const struct perf_data_sample *sample)
 {
-	(void)sample;
 	return check_time(context);
 }
 

@@ -124,7 +124,6 @@ static bool has_caller_exited(void *context)
 {
 	struct pollfd caller = { .fd = BROKER_FD, .events = POLLRDHUP };
 
-	(void)context;
 	return poll(&caller, 1, 0) > 0;
 }
 
@@ -232,14 +231,13 @@ static int start(struct sandbox_broker *broker)
 	int ends[2], error = 0;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-		return error_set(-errno, "cannot create a socket: %s", strerror(errno));
+		return error_set(-errno, "cannot create a socket: %m");
 	fflush(NULL);
 	broker->pid = fork();
 	if (!broker->pid)
 		run_broker(broker, ends[1], caller);
 	if (broker->pid < 0)
-		error = error_set(-errno, "cannot start the process that reads disks: %s",
-				  strerror(errno));
+		error = error_set(-errno, "cannot start the process that reads disks: %m");
 	close(ends[1]);
 	broker->fd = ends[0];
 	return error;

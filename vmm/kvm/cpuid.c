@@ -19,12 +19,9 @@ int cpuid_supported(int kvm_fd, struct cpuid_table *table)
 {
 	memset(table, 0, sizeof(*table));
 	table->header.nent = CPUID_ENTRIES_MAX;
-	if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, &table->header)) {
-		int error = errno;
-
-		return error_set(-error, "cannot read KVM's supported CPUID: %s", strerror(error));
-	}
-	return 0;
+	return ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, &table->header)
+		       ? error_set(-errno, "cannot read KVM's supported CPUID: %m")
+		       : 0;
 }
 
 struct kvm_cpuid_entry2 *cpuid_find(struct cpuid_table *table, uint32_t function, uint32_t index)

@@ -86,7 +86,7 @@ static int read_msr_list(struct kvm_msr_list **list, int kvm_fd)
 		return error_set(-ENOMEM, "no memory for a list of MSRs");
 	(*list)->nmsrs = count.nmsrs;
 	if (ioctl(kvm_fd, KVM_GET_MSR_INDEX_LIST, *list))
-		return error_set(-errno, "KVM_GET_MSR_INDEX_LIST failed: %s", strerror(errno));
+		return error_set(-errno, "KVM_GET_MSR_INDEX_LIST failed: %m");
 	return 0;
 }
 

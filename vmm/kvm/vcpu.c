@@ -27,10 +27,8 @@
 
 int vcpu_refused(const struct vcpu *vcpu, const char *what)
 {
-	int error = errno;
-
-	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor",
-			 vcpu->index, what, strerror(error));
+	return error_set(-errno, "vCPU %u: this host's KVM refused %s: %m; see kvmscope doctor",
+			 vcpu->index, what);
 }
 
 int vcpu_ioctl(const struct vcpu *vcpu, unsigned long request, const void *argument,
@@ -129,7 +127,7 @@ static void set_kernel_pmu(const struct vm *vm, bool enabled)
 
 	if (vm_capability(vm, KVM_CAP_PMU_CAPABILITY) & KVM_PMU_CAP_DISABLE &&
 	    ioctl(vm->vm_fd, KVM_ENABLE_CAP, &enable))
-		log_debug("cannot set KVM_CAP_PMU_CAPABILITY to %d: %s", !enabled, strerror(errno));
+		log_debug("cannot set KVM_CAP_PMU_CAPABILITY to %d: %m", !enabled);
 }
 
 static void set_lapic_line(struct kvm_lapic_state *state, size_t offset, uint32_t delivery)

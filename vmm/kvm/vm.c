@@ -37,10 +37,7 @@ static const char *advice_on_open(int error)
 
 int vm_refused(const char *what)
 {
-	int error = errno;
-
-	return error_set(-error, "this host's KVM refused %s: %s; see kvmscope doctor", what,
-			 strerror(error));
+	return error_set(-errno, "this host's KVM refused %s: %m; see kvmscope doctor", what);
 }
 
 static int open_kvm(struct vm *vm)
@@ -48,12 +45,8 @@ static int open_kvm(struct vm *vm)
 	int version;
 
 	vm->kvm_fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
-	if (vm->kvm_fd < 0) {
-		int error = errno;
-
-		return error_set(-error, "cannot open /dev/kvm: %s (%s)", strerror(error),
-				 advice_on_open(error));
-	}
+	if (vm->kvm_fd < 0)
+		return error_set(-errno, "cannot open /dev/kvm: %m (%s)", advice_on_open(errno));
 	version = ioctl(vm->kvm_fd, KVM_GET_API_VERSION, 0);
 	if (version != KVM_API_VERSION)
 		return error_set(-ENOTSUP, "/dev/kvm has API version %d, not %d", version,
@@ -77,7 +70,7 @@ static void disable_halt_polling(struct vm *vm)
 	struct kvm_enable_cap enable = { .cap = KVM_CAP_HALT_POLL };
 
 	if (vm_capability(vm, KVM_CAP_HALT_POLL) && ioctl(vm->vm_fd, KVM_ENABLE_CAP, &enable))
-		log_debug("cannot disable KVM_CAP_HALT_POLL: %s", strerror(errno));
+		log_debug("cannot disable KVM_CAP_HALT_POLL: %m");
 }
 
 static int create_interrupt_chips(struct vm *vm)

@@ -62,7 +62,7 @@ int vm_deny_events(const struct vm *vm, const uint64_t *events, size_t count)
 	memcpy(deny.bytes + sizeof(deny.filter), events, count * sizeof(*events));
 	if (ioctl(vm->vm_fd, KVM_SET_PMU_EVENT_FILTER, &deny.filter))
 		return error_set(-errno,
-				 "KVM refused a filter of %zu events for the guest's PMU: %s",
-				 count, strerror(errno));
+				 "KVM refused a filter of %zu events for the guest's PMU: %m",
+				 count);
 	return 0;
 }

@@ -259,7 +259,7 @@ static int build(struct machine *machine, const struct machine_options *options)
 
 	machine->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (machine->end_fd < 0)
-		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %m");
 	error = vm_create(&machine->vm, options->memory_size);
 	machine->vm.nested = options->nested;
 	if (!error)

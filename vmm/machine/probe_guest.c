@@ -163,12 +163,8 @@ static const char *advice(int error)
 int probe_vm_create(struct probe_vm *vm)
 {
 	*vm = (struct probe_vm){ .kvm_fd = open("/dev/kvm", O_RDWR | O_CLOEXEC) };
-	if (vm->kvm_fd < 0) {
-		int error = errno;
-
-		return error_set(-error, "cannot open /dev/kvm: %s%s", strerror(error),
-				 advice(error));
-	}
+	if (vm->kvm_fd < 0)
+		return error_set(-errno, "cannot open /dev/kvm: %m%s", advice(errno));
 	vm->vm_fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
 	if (vm->vm_fd < 0)
 		return error_set(-errno, "KVM_CREATE_VM: %m");

@@ -20,7 +20,7 @@ static int examine(struct perf_data_input *input, const char *path)
 
 	if (input->fd < 0 || fstat(input->fd, &status))
 		return error_set(
-			-errno, "cannot open %s: %s%s", path, strerror(errno),
+			-errno, "cannot open %s: %m%s", path,
 			errno == ENOENT
 				? "; record one with kvmscope run or attach, or give another file with -i"
 				: "");

@@ -56,8 +56,8 @@ static int keep_old(struct perf_data_output *output, const char *target)
 	if (!lstat(target, &status) && !status.st_size && !unlink(target))
 		return 0;
 	if (rename(target, old) && errno != ENOENT)
-		return error_set(-errno, "cannot rename %s to %s: %s; give another file with -o",
-				 target, old, strerror(errno));
+		return error_set(-errno, "cannot rename %s to %s: %m; give another file with -o",
+				 target, old);
 	return 0;
 }
 

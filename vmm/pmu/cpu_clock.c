@@ -26,8 +26,8 @@ void cpu_clock_open(struct cpu_clock *clock)
 	clock->event = (int)syscall(SYS_perf_event_open, &attributes, gettid(), -1, -1,
 				    PERF_FLAG_FD_CLOEXEC);
 	if (clock->event < 0)
-		log_debug("no cpu-clock event for the guest's PMU: %s; using the thread's CPU time",
-			  strerror(errno));
+		log_debug(
+			"no cpu-clock event for the guest's PMU: %m; using the thread's CPU time");
 }
 
 void cpu_clock_close(struct cpu_clock *clock)

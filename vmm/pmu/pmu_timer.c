@@ -25,7 +25,7 @@
 
 static int failed(const char *what)
 {
-	return error_set(-errno, "the timer of the guest's PMU: %s: %s", what, strerror(errno));
+	return error_set(-errno, "the timer of the guest's PMU: %s: %m", what);
 }
 
 static int direct_signals(int event)
@@ -53,8 +53,7 @@ static int open_event(void)
 	if (event >= 0 && !direct_signals(event))
 		return event;
 	log_debug(
-		"no cpu-clock event for the guest's PMU: %s; its interrupts depend on the scheduler tick",
-		strerror(errno));
+		"no cpu-clock event for the guest's PMU: %m; its interrupts depend on the scheduler tick");
 	if (event >= 0)
 		close(event);
 	return -1;

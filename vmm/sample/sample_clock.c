@@ -55,8 +55,8 @@ static int send_signals(int event, pid_t thread)
 	if (fcntl(event, F_SETOWN_EX, &owner) || fcntl(event, F_SETSIG, VCPU_SAMPLE_SIGNAL) ||
 	    fcntl(event, F_SETFL, O_ASYNC | O_NONBLOCK))
 		return error_set(
-			-errno, "cannot direct the signal of a perf event to the vCPU's thread: %s",
-			strerror(errno));
+			-errno,
+			"cannot direct the signal of a perf event to the vCPU's thread: %m");
 	return 0;
 }
 
@@ -76,9 +76,8 @@ static int open_event(struct sampling_clock *clock)
 				    PERF_FLAG_FD_CLOEXEC);
 	if (clock->event < 0)
 		return error_set(-errno,
-				 "cannot open a cpu-clock event (perf_event_open: %s); set "
-				 "kernel.perf_event_paranoid to at most 1, or grant CAP_PERFMON",
-				 strerror(errno));
+				 "cannot open a cpu-clock event (perf_event_open: %m); set "
+				 "kernel.perf_event_paranoid to at most 1, or grant CAP_PERFMON");
 	error = send_signals(clock->event, clock->thread);
 	if (error)
 		close(clock->event);
@@ -93,7 +92,7 @@ static void close_event(struct sampling_clock *clock)
 static int control(struct sampling_clock *clock, unsigned long request, void *argument)
 {
 	if (ioctl(clock->event, request, argument))
-		return error_set(-errno, "cannot control the cpu-clock event: %s", strerror(errno));
+		return error_set(-errno, "cannot control the cpu-clock event: %m");
 	return 0;
 }
 
@@ -174,7 +173,7 @@ static int open_timer(struct sampling_clock *clock)
 
 	event.sigev_notify_thread_id = clock->thread;
 	if (timer_create(CLOCK_MONOTONIC, &event, &clock->timer))
-		return error_set(-errno, "cannot create a sampling timer: %s", strerror(errno));
+		return error_set(-errno, "cannot create a sampling timer: %m");
 	return 0;
 }
 
@@ -189,7 +188,7 @@ static int set_timer(struct sampling_clock *clock, uint64_t period)
 	struct itimerspec specification = { .it_interval = interval, .it_value = interval };
 
 	if (timer_settime(clock->timer, 0, &specification, NULL))
-		return error_set(-errno, "cannot set the sampling timer: %s", strerror(errno));
+		return error_set(-errno, "cannot set the sampling timer: %m");
 	return 0;
 }
 

@@ -180,7 +180,7 @@ static int start_thread(struct watchdog *watchdog)
 
 	watchdog->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (watchdog->stop_fd < 0)
-		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
+		return error_set(-errno, "cannot create an eventfd: %m");
 	error = thread_start(&watchdog->thread, run_watchdog, watchdog);
 	watchdog->started = !error;
 	return error ? error_set(error, "cannot start the watchdog's thread: %s", strerror(-error))

@@ -79,7 +79,7 @@ int btf_file_load(const char *path, uint8_t **data, size_t *size)
 	int fd = open(path, O_RDONLY | O_CLOEXEC), error;
 
 	if (fd < 0)
-		return error_set(-errno, "cannot open %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot open %s: %m", path);
 	error = load(fd, data, size);
 	close(fd);
 	if (error == -EINVAL)

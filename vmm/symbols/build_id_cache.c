@@ -153,8 +153,7 @@ static int make_boot_directory(const char *entry, char path[PATH_MAX])
 			return cache_write_file(path, OUR_MARK, CACHE_MODE_OF_BOOT,
 						&(struct bytes){ 0 });
 		if (errno != EEXIST)
-			return error_set(-errno, "cannot create the directory %s: %s", path,
-					 strerror(errno));
+			return error_set(-errno, "cannot create the directory %s: %m", path);
 		usleep(2000);
 	}
 	return error_set(-EEXIST, "cannot create a directory in %s: too many at a time", entry);
@@ -268,7 +267,7 @@ int build_id_cache_link_guest(const char *mount, int pid, const struct build_id_
 		return error;
 	unlink(path);
 	if (symlink(boot->path, path))
-		return error_set(-errno, "cannot create the link %s: %s", path, strerror(errno));
+		return error_set(-errno, "cannot create the link %s: %m", path);
 	return 0;
 }
 
@@ -402,7 +401,7 @@ static int link_table(const char *path)
 	int error = cache_path(table, path, "/kallsyms", NULL);
 
 	if (!error && symlink("elf", table) && errno != EEXIST)
-		error = error_set(-errno, "cannot create the link %s: %s", table, strerror(errno));
+		error = error_set(-errno, "cannot create the link %s: %m", table);
 	return error;
 }
 

@@ -48,8 +48,7 @@ int cache_make_directory(const char *path)
 		if (slash)
 			*slash = '\0';
 		if (mkdir(part, 0755) && errno != EEXIST)
-			return error_set(-errno, "cannot create the directory %s: %s", part,
-					 strerror(errno));
+			return error_set(-errno, "cannot create the directory %s: %m", part);
 		if (!slash)
 			return 0;
 		*slash = '/';
@@ -66,8 +65,7 @@ int cache_file_begin(struct cache_file *file, const char *directory, const char 
 		return error;
 	file->fd = mkostemp(file->temporary, O_CLOEXEC);
 	if (file->fd < 0)
-		return error_set(-errno, "cannot create a file in %s: %s", directory,
-				 strerror(errno));
+		return error_set(-errno, "cannot create a file in %s: %m", directory);
 	fchmod(file->fd, mode);
 	return 0;
 }
@@ -75,10 +73,9 @@ int cache_file_begin(struct cache_file *file, const char *directory, const char 
 int cache_file_end(struct cache_file *file, int error)
 {
 	if (close(file->fd) && !error)
-		error = error_set(-errno, "cannot write %s: %s", file->path, strerror(errno));
+		error = error_set(-errno, "cannot write %s: %m", file->path);
 	if (!error && rename(file->temporary, file->path))
-		error = error_set(-errno, "cannot rename a file to %s: %s", file->path,
-				  strerror(errno));
+		error = error_set(-errno, "cannot rename a file to %s: %m", file->path);
 	if (error)
 		unlink(file->temporary);
 	return error;
@@ -145,7 +142,7 @@ int cache_link_build(const char *directory, const char *entry, const char *id)
 	if (!error)
 		error = cache_path(target, "../../", entry, "/", id, NULL);
 	if (!error && symlink(target, path) && errno != EEXIST)
-		error = error_set(-errno, "cannot create the link %s: %s", path, strerror(errno));
+		error = error_set(-errno, "cannot create the link %s: %m", path);
 	return error;
 }
 

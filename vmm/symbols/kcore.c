@@ -190,7 +190,7 @@ int kcore_write(int fd, const struct kernel_image *image, const struct guest_vie
 	for (size_t i = 0; !error && i < ranges.count; i++)
 		error = write_content(fd, &ranges.ranges[i], view, paging);
 	if (!error && ftruncate(fd, (off_t)end))
-		error = error_set(-errno, "cannot write the kernel's code: %s", strerror(errno));
+		error = error_set(-errno, "cannot write the kernel's code: %m");
 	free(ranges.ranges);
 	return error;
 }
