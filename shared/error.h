@@ -18,7 +18,8 @@ int error_set(int error, const char *format, ...) __attribute__((format(printf, 
 
 #ifdef __clang_analyzer__
 /* The analyzer has to know that the result is ERROR, which is not 0. */
-#define error_set(error, ...) (error)
+#include <stdio.h>
+#define error_set(error, ...) ((void)snprintf(NULL, 0, __VA_ARGS__), (error))
 #endif
 
 /* The calling thread's last message, "" if none was set. Valid until the next error_set(). */
