@@ -12,7 +12,7 @@
 #define FAKE_MODULE        0xffffffffc0123000ull
 #define FAKE_FUNCTION_SIZE 0x100ull /* each function starts at a multiple of it */
 #define FAKE_FUNCTIONS     8
-#define FAKE_INIT          0x10000ull /* offset in the text of a function that exists only at first */
+#define FAKE_INIT          0x10000ull /* text offset of a function that exists only at first */
 
 struct fake_guest {
 	uint8_t *memory; /* owned */

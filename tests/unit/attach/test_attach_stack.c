@@ -8,7 +8,7 @@
 
 #define TEXT   0x10000ull
 #define MODULE 0x30000ull
-#define RSP    0x58f00ull /* in the last words of a page, so that the copy crosses a page boundary */
+#define RSP    0x58f00ull /* in the last words of a page, so the copy crosses its end */
 #define MEMORY 0x80000u
 
 static uint8_t memory[MEMORY];
