@@ -56,11 +56,11 @@ bool kernel_pulse_is_recent(const struct kernel_pulse *pulse, uint64_t time);
 /* ns that a kernel's time has to advance after its clock has moved, to prove that it still runs. */
 #define KERNEL_CLOCK_MOVED 2000000000ull
 
-/* Of a vCPU and a kernel. Zero-initialized: nothing is known. */
+/* State of one kernel on one vCPU. Zero-initialized: nothing is known. */
 struct kernel_clock {
-	uint64_t
-		address; /* MSR_KVM_SYSTEM_TIME while the kernel ran for certain; 0: not seen yet */
-	uint64_t left;   /* ns: first sample with another address; 0: unchanged */
+	/* MSR_KVM_SYSTEM_TIME while the kernel ran for certain; 0: not seen yet */
+	uint64_t address;
+	uint64_t left; /* ns: first sample with another address; 0: unchanged */
 };
 
 /*

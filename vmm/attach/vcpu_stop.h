@@ -44,7 +44,7 @@ struct stopped_vcpu {
 	enum vcpu_location location;
 	uint64_t time;    /* ns, CLOCK_MONOTONIC_RAW */
 	uint64_t stopped; /* ns of the stop */
-	/* Of the guest; in the host, RIP and CPL of the thread. */
+	/* Those of the guest; in the host, RIP and CPL of the thread. */
 	struct guest_registers registers;
 	uint16_t kernel_depth, user_depth;
 	uint8_t chain_flags;

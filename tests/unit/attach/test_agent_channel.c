@@ -21,50 +21,50 @@
 
 TEST(agent_channel, is_found_in_command_lines)
 {
-	struct agent_channel_address place;
+	struct agent_channel_address address;
 
 	CHECK(CHANNEL_OF("qemu\0-chardev\0socket,id=a,path=/run/x,,y,server=on,wait=off\0-device\0"
 			 "virtserialport,bus=b.0,chardev=a,name=" NAME,
-			 &place));
-	CHECK_STRING(place.path, "/run/x,y");
+			 &address));
+	CHECK_STRING(address.path, "/run/x,y");
 	/* libvirt 9 */
 	CHECK(CHANNEL_OF(
 		"qemu\0-chardev\0socket,id=charchannel0,fd=33,server=on,wait=off\0-device\0" JSON_DEVICE(
 			"charchannel0", NAME),
-		&place));
-	CHECK_STRING(place.path, "");
-	CHECK_EQUAL(place.fd, 33);
+		&address));
+	CHECK_STRING(address.path, "");
+	CHECK_EQUAL(address.fd, 33);
 }
 
 TEST(agent_channel, other_command_lines_have_no_channel)
 {
-	struct agent_channel_address place;
+	struct agent_channel_address address;
 
 	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=3,server=on\0-device\0" JSON_DEVICE(
 				  "a", "org.qemu.guest_agent.0"),
-			  &place));
+			  &address));
 	CHECK(!CHANNEL_OF(
 		"qemu\0-chardev\0socket,id=b,fd=3,server=on\0-device\0" JSON_DEVICE("a", NAME),
-		&place));
+		&address));
 	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=3\0-device\0" JSON_DEVICE("a", NAME),
-			  &place));
+			  &address));
 	CHECK(!CHANNEL_OF(
 		"qemu\0-chardev\0socket,id=a,fd=-3,server=on\0-device\0" JSON_DEVICE("a", NAME),
-		&place));
+		&address));
 	CHECK(!CHANNEL_OF(
 		"qemu\0-chardev\0socket,id=a,fd=99999999999,server=on\0-device\0" JSON_DEVICE("a",
 											      NAME),
-		&place));
+		&address));
 	CHECK(!CHANNEL_OF("qemu\0-chardev\0spicevmc,id=a\0-device\0" JSON_DEVICE("a", NAME),
-			  &place));
+			  &address));
 	CHECK(!CHANNEL_OF("qemu\0-chardev\0socket,id=a,fd=3,server=on\0-device\0{\"driver\":[]",
-			  &place));
+			  &address));
 	CHECK(!CHANNEL_OF(
 		"qemu\0-chardev\0socket,id=a,fd=3,server=on\0-device\0virtconsole,chardev=a,name=" NAME,
-		&place));
-	CHECK(!CHANNEL_OF("qemu\0-device", &place));
-	CHECK(!agent_channel_parse("-device", 7, &place));
-	CHECK(!agent_channel_parse("", 0, &place));
+		&address));
+	CHECK(!CHANNEL_OF("qemu\0-device", &address));
+	CHECK(!agent_channel_parse("-device", 7, &address));
+	CHECK(!agent_channel_parse("", 0, &address));
 }
 
 TEST(agent_channel, lines_of_sockets_are_parsed)

@@ -161,5 +161,5 @@ TEST(attach_remote, code_that_never_comes_is_not_waited_for)
 	close(ends[0]);
 	close(ends[1]);
 	if (!made)
-		SKIP("FUSE can not be mounted here, which takes root");
+		SKIP("FUSE cannot be mounted here, which requires root");
 }

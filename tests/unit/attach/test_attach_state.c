@@ -23,9 +23,9 @@ static struct {
 	struct user_guest guest;
 	struct guest_tasks_snapshot tasks;
 	struct attach_guest_state stack;
-	uint64_t rip, later;          /* ns since the first sample */
-	uint32_t while_told, drained; /* process of the last sample of each */
-	uint8_t flags;                /* of the last sample */
+	uint64_t rip, later;         /* ns since the first sample */
+	uint32_t while_set, drained; /* process of the last sample of each */
+	uint8_t flags;               /* of the last sample */
 	struct guest_callchain chain;
 	uint64_t addresses[CHAIN];
 	int set_error, add_error; /* results to return; the latter for all vCPUs but the first */
@@ -53,7 +53,7 @@ static uint32_t give(void)
 
 static void set_cpu(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
 {
-	bench.while_told = give();
+	bench.while_set = give();
 }
 
 static void drain(struct attach_source *source)
@@ -63,8 +63,7 @@ static void drain(struct attach_source *source)
 
 static int add(struct attach_source *source, const struct vmm_vcpu *vcpu)
 {
-	return vcpu->id && bench.add_error ? error_set(bench.add_error, "it can not be sampled")
-					   : 0;
+	return vcpu->id && bench.add_error ? error_set(bench.add_error, "it cannot be sampled") : 0;
 }
 
 static int set_frequency(struct attach_source *source, unsigned int frequency)
@@ -144,7 +143,7 @@ static void unmake(void)
 	user_guest_free(&bench.guest);
 }
 
-/* As if the collector had found it. */
+/* As set by the collector. */
 static void set_kernel(const struct guest_kernel *kernel)
 {
 	bench.attach.layout_guessed = false;
@@ -162,13 +161,13 @@ TEST(attach_state, tasks_need_a_backend_that_knows_the_kernel)
 	REQUIRE_EQUAL(attach_update_vcpus(&bench.attach), 0);
 	set_kernel(&bench.guest.kernel);
 	attach_drain(&bench.attach);
-	CHECK_EQUAL(bench.while_told, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(bench.while_set, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(bench.drained, TGID);
 	next = bench.guest.kernel;
 	next.text_start += 0x1000000;
 	set_kernel(&next);
 	attach_drain(&bench.attach);
-	CHECK_EQUAL(bench.while_told, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(bench.while_set, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(bench.drained, TGID);
 	unmake();
 }
@@ -282,7 +281,7 @@ TEST(attach_state, an_own_vcpu_that_cannot_be_sampled_is_an_error)
 	bench.attach.own = true;
 	bench.add_error = -EMFILE;
 	CHECK_EQUAL(attach_update_vcpus(&bench.attach), -EMFILE);
-	CHECK(strstr(error_message(), "it can not be sampled"));
+	CHECK(strstr(error_message(), "it cannot be sampled"));
 	/* Its thread has not run it yet. */
 	bench.add_error = -ESRCH;
 	CHECK_EQUAL(attach_update_vcpus(&bench.attach), 0);

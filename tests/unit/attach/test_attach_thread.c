@@ -62,7 +62,7 @@ TEST(attach_thread, own_stacks_of_threads_are_recognized)
 static ucontext_t caller;
 
 /* Checks whether this thread is on its own stack. */
-static void look_at_stack(bool *own)
+static void check_stack(bool *own)
 {
 	struct vmm_process self = {
 		.pid = getpid(), .directory = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -77,15 +77,15 @@ static void look_at_stack(bool *own)
 	close(self.directory);
 }
 
-static void *look_from_thread(void *own)
+static void *check_in_thread(void *own)
 {
-	look_at_stack(own);
+	check_stack(own);
 	return NULL;
 }
 
-static void look_from_context(unsigned int upper, unsigned int lower)
+static void check_in_context(unsigned int upper, unsigned int lower)
 {
-	look_at_stack((bool *)((uintptr_t)upper << 32 | lower));
+	check_stack((bool *)((uintptr_t)upper << 32 | lower));
 }
 
 TEST(attach_thread, a_thread_that_switches_stacks_is_detected)
@@ -95,15 +95,15 @@ TEST(attach_thread, a_thread_that_switches_stacks_is_detected)
 	ucontext_t context;
 	pthread_t id;
 
-	look_at_stack(&first);
+	check_stack(&first);
 	CHECK(first);
-	REQUIRE_EQUAL(pthread_create(&id, NULL, look_from_thread, &thread), 0);
+	REQUIRE_EQUAL(pthread_create(&id, NULL, check_in_thread, &thread), 0);
 	pthread_join(id, NULL);
 	CHECK(thread);
 	REQUIRE(!getcontext(&context));
 	context.uc_stack = (stack_t){ .ss_sp = malloc(size), .ss_size = size };
 	context.uc_link = &caller;
-	makecontext(&context, (void (*)(void))look_from_context, 2,
+	makecontext(&context, (void (*)(void))check_in_context, 2,
 		    (unsigned int)((uintptr_t)&switched >> 32), (unsigned int)(uintptr_t)&switched);
 	CHECK(!swapcontext(&caller, &context));
 	CHECK(!switched);
@@ -279,7 +279,7 @@ TEST(attach_thread, a_thread_whose_filter_would_kill_it_is_left_alone)
 	int allowed = check_filtered(allows, 1);
 
 	if (allowed == -EIO || allowed == -EPERM)
-		SKIP("filters can not be had or not be read here: %s", error_message());
+		SKIP("filters cannot be installed or read here: %s", error_message());
 	CHECK_EQUAL(allowed, 0);
 	CHECK_EQUAL(check_filtered(kills, sizeof(kills) / sizeof(kills[0])), -EACCES);
 	CHECK(strstr(error_message(), "would be killed"));

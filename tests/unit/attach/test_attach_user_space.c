@@ -73,7 +73,7 @@ static void map_all(struct moment *moment)
 	put_call(moment, LIBRARY_PAGE + 0x10);
 }
 
-static void see(struct moment *moment)
+static void record_state(struct moment *moment)
 {
 	uint64_t cr3 = moment->guest.kernel.paging.cr3 & ~4095ull;
 
@@ -107,7 +107,7 @@ static void make(struct moment *moment)
 								 .stack_size = 0x4000,
 								 .page_table = PGD };
 	map_all(moment);
-	see(moment);
+	record_state(moment);
 	memcpy(moment->addresses, chain, sizeof(chain));
 	moment->chain = (struct guest_callchain){ .addresses = moment->addresses,
 						  .capacity = 8,

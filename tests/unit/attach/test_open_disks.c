@@ -58,14 +58,14 @@ TEST(open_disks, are_large_files_that_are_open)
 TEST(open_disks, exclude_files_opened_with_o_path)
 {
 	char path[] = "/tmp/kvmscope-disk-XXXXXX";
-	int disk = mkstemp(path), place;
+	int disk = mkstemp(path), fd;
 
 	REQUIRE(disk >= 0);
 	REQUIRE_EQUAL(ftruncate(disk, 2 << 20), 0);
 	close(disk);
-	place = open(path, O_PATH | O_CLOEXEC);
+	fd = open(path, O_PATH | O_CLOEXEC);
 	CHECK(!is_found(path));
-	close(place);
+	close(fd);
 	unlink(path);
 }
 
@@ -93,17 +93,17 @@ static dev_t find_device(void)
 }
 
 /* Runs in its own mount namespace, with its own device node NODE, and keeps it open until the
- * other end of TELL is closed. */
-static _Noreturn void be_other(const char *directory, const char *node, dev_t device, int tell)
+ * other end of REPORT_FD is closed. */
+static _Noreturn void be_other(const char *directory, const char *node, dev_t device, int report_fd)
 {
-	char told = 0;
+	char reported = 0;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!unshare(CLONE_NEWNS) && !mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) &&
 	    !mount("devfs", directory, "tmpfs", 0, NULL) && !mknod(node, S_IFBLK | 0600, device) &&
 	    open(node, O_RDONLY | O_NONBLOCK) >= 0)
-		told = 1;
-	if (write(tell, &told, 1) == 1 && told)
+		reported = 1;
+	if (write(report_fd, &reported, 1) == 1 && reported)
 		pause();
 	_exit(0);
 }
@@ -111,7 +111,7 @@ static _Noreturn void be_other(const char *directory, const char *node, dev_t de
 /* As libvirt's QEMU, which has its own /dev. */
 TEST(open_disks, are_block_devices_with_another_node)
 {
-	char directory[] = "/tmp/kvmscope-dev-XXXXXX", node[64], process[32], told = 0;
+	char directory[] = "/tmp/kvmscope-dev-XXXXXX", node[64], process[32], reported = 0;
 	dev_t device = find_device();
 	int ends[2];
 	pid_t other;
@@ -125,7 +125,7 @@ TEST(open_disks, are_block_devices_with_another_node)
 	if (!other)
 		be_other(directory, node, device, ends[1]);
 	snprintf(process, sizeof(process), "/proc/%d", other);
-	if (read(ends[0], &told, 1) == 1 && told) {
+	if (read(ends[0], &reported, 1) == 1 && reported) {
 		CHECK(!is_found_of(process, node));
 		REQUIRE_EQUAL(mknod(node, S_IFBLK | 0600, device), 0);
 		CHECK(is_found_of(process, node));
@@ -136,8 +136,8 @@ TEST(open_disks, are_block_devices_with_another_node)
 	close(ends[0]);
 	close(ends[1]);
 	rmdir(directory);
-	if (!told)
-		SKIP("nobody can have a mount namespace with a block device here");
+	if (!reported)
+		SKIP("a mount namespace with a block device is not possible here");
 }
 
 TEST(open_disks, are_none_without_a_process)

@@ -32,7 +32,7 @@ TEST(perf_event, has_the_frequency_that_the_kernel_allows)
 	int fd = perf_event_open_thread(&attribute, gettid());
 
 	if (!attribute.sample_freq || fd < 0)
-		SKIP("this process can have no event of perf's");
+		SKIP("this process may not open perf events");
 	close(fd);
 	attribute.sample_freq *= 4;
 	fd = perf_event_open_thread(&attribute, gettid());

@@ -5,7 +5,7 @@
 #include "vmm/attach/poisson_times.h"
 
 #define INTERVAL 1000000ull
-#define LOOKS    1000000
+#define SAMPLES  1000000
 #define SEED     0x9e3779b97f4a7c15ull
 
 /* Alternates between running and sleeping, in ns; the first part of each burst is of one
@@ -31,7 +31,7 @@ static double share_of_first(const struct bursts *bursts, uint64_t stopped)
 	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t time = 0, last = 0, first = 0, all = 0;
 
-	for (int i = 0; i < LOOKS; i++) {
+	for (int i = 0; i < SAMPLES; i++) {
 		uint64_t ran, inside, period;
 		bool runs = run_until(bursts, time, &ran, &inside);
 
@@ -74,7 +74,7 @@ TEST(poisson_times, long_rests_do_not_synchronize_with_the_guest)
 
 		if (share < truth - 0.005 || share > truth + 0.005)
 			FAIL_TEST(
-				"a part of %.2f %% in work of a %lluth of the looks' distance has %.2f %%",
+				"a part of %.2f %% in work of a %lluth of the distance between samples has %.2f %%",
 				100 * truth, (unsigned long long)part, 100 * share);
 	}
 }
@@ -84,13 +84,13 @@ TEST(poisson_times, a_rest_is_as_long_as_the_stop_at_least_and_four_times_on_ave
 	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t sum = 0;
 
-	for (int i = 0; i < LOOKS; i++) {
+	for (int i = 0; i < SAMPLES; i++) {
 		uint64_t rest = poisson_times_rest(&times, 1000);
 
 		REQUIRE(rest >= 1000 && rest <= 25000);
 		sum += rest;
 	}
-	CHECK(sum / LOOKS > 3960 && sum / LOOKS < 4040);
+	CHECK(sum / SAMPLES > 3960 && sum / SAMPLES < 4040);
 	CHECK_EQUAL(poisson_times_rest(&times, 0), 0);
 }
 
@@ -99,7 +99,7 @@ TEST(poisson_times, have_the_requested_rate_and_bounded_intervals)
 	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t time = 0, longest = 0;
 
-	for (int i = 0; i < LOOKS; i++) {
+	for (int i = 0; i < SAMPLES; i++) {
 		uint64_t next = poisson_times_next(&times, time, time);
 
 		if (next - time > longest)
@@ -107,7 +107,7 @@ TEST(poisson_times, have_the_requested_rate_and_bounded_intervals)
 		time = next;
 	}
 	CHECK_EQUAL(longest, 8 * INTERVAL);
-	CHECK(time / LOOKS > INTERVAL * 99 / 100 && time / LOOKS < INTERVAL * 101 / 100);
+	CHECK(time / SAMPLES > INTERVAL * 99 / 100 && time / SAMPLES < INTERVAL * 101 / 100);
 }
 
 /* The next one is at an average distance from there. */
@@ -117,13 +117,13 @@ TEST(poisson_times, late_times_are_skipped)
 	struct poisson_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t sum = 0;
 
-	for (int i = 0; i < LOOKS; i++) {
+	for (int i = 0; i < SAMPLES; i++) {
 		uint64_t next = poisson_times_next(&times, 0, earliest);
 
 		REQUIRE(next >= earliest);
 		sum += next - earliest;
 	}
-	CHECK(sum / LOOKS > INTERVAL * 99 / 100 && sum / LOOKS < INTERVAL * 101 / 100);
+	CHECK(sum / SAMPLES > INTERVAL * 99 / 100 && sum / SAMPLES < INTERVAL * 101 / 100);
 }
 
 TEST(poisson_times, periods_are_cpu_time_with_a_limit)

@@ -19,7 +19,7 @@ static void check_name(const char *option, const char *expected)
 		CHECK_STRING(name, expected);
 }
 
-TEST(qemu_name, is_what_the_command_line_says)
+TEST(qemu_name, is_read_from_the_command_line)
 {
 	check_name("guest=web,debug-threads=on", "web");
 	check_name("debug-threads=on,guest=web", "web");

@@ -227,7 +227,7 @@ TEST(stop_sampler, a_stuck_thread_does_not_block_the_end)
 	remove_running(&process, directory);
 }
 
-static uint64_t take_all(struct stop_sampler *sampler, unsigned int id, uint64_t *periods)
+static uint64_t consume_all(struct stop_sampler *sampler, unsigned int id, uint64_t *periods)
 {
 	struct stop_sample *sample;
 	uint64_t count = 0;
@@ -268,13 +268,13 @@ TEST(stop_sampler, samples_stand_for_the_time_that_the_thread_ran)
 	}
 	while (stops.count < 50)
 		stop_sampler_statistics(sampler, &stops);
-	CHECK_EQUAL(take_all(sampler, vcpu.id, &periods), 0);
+	CHECK_EQUAL(consume_all(sampler, vcpu.id, &periods), 0);
 	write_of_thread(&process, victim->pid, "schedstat", "5005000000 90 2\n");
 	while (!samples)
-		samples = take_all(sampler, vcpu.id, &periods);
+		samples = consume_all(sampler, vcpu.id, &periods);
 	for (rounds = stops.count + 50; stops.count < rounds;)
 		stop_sampler_statistics(sampler, &stops);
-	CHECK_EQUAL(samples + take_all(sampler, vcpu.id, &periods), 1);
+	CHECK_EQUAL(samples + consume_all(sampler, vcpu.id, &periods), 1);
 	CHECK_EQUAL(periods, 5000000);
 	CHECK(stop_sampler_end(sampler));
 	remove_running(&process, directory);
@@ -312,10 +312,10 @@ TEST(stop_sampler, a_stuck_thread_does_not_block_others)
 	CHECK_EQUAL(stop_sampler_add(sampler, &other), 0);
 	alarm(250); /* ends a test that waits forever */
 	while (samples < 100)
-		samples += take_all(sampler, other.id, &periods);
-	CHECK_EQUAL(take_all(sampler, stuck.id, &periods), 0);
+		samples += consume_all(sampler, other.id, &periods);
+	CHECK_EQUAL(consume_all(sampler, stuck.id, &periods), 0);
 	close(end);
-	while (!take_all(sampler, stuck.id, &periods))
+	while (!consume_all(sampler, stuck.id, &periods))
 		usleep(1000);
 	alarm(0);
 	CHECK(stop_sampler_end(sampler));

@@ -29,12 +29,12 @@
 /* Memory that the guest does not control: buffers of the collector and the agent, symbol images. */
 #define OWN (8 * MIB)
 /* Bytes that the guest reports: without a limit, several times the allowed memory would be kept. */
-#define TOLD (96 * MIB)
+#define SENT (96 * MIB)
 /* Bytes between two reported times: more would be lost before they are stored. */
-#define UNPLACED_MAX (2 * MIB)
+#define UNTIMED_MAX (2 * MIB)
 /* us for the host to store records, which do not get that far if its ring is full */
 #define PAUSE 2000
-/* Unpacked. */
+/* bytes, uncompressed */
 #define TABLE_SIZE (6 * MIB)
 
 static uint64_t now(void)
@@ -49,7 +49,7 @@ struct host {
 	char directory[64], path[128];
 	struct build_id_cache_location cache;
 	struct guest_account account;
-	struct ring *samples, *told;
+	struct ring *samples, *sideband;
 	struct agent *agent;
 	struct symbol_requests *names;
 	struct collector *collector;
@@ -64,8 +64,8 @@ struct guest {
 	uint32_t pid;
 	uint8_t table[AGENT_MESSAGE_MAX - 64];
 	uLongf table_size;
-	size_t told, heap; /* bytes; the most that was in use */
-	size_t placed;     /* bytes sent when the time was last reported */
+	size_t sent, heap; /* bytes; the most that was in use */
+	size_t timed;      /* bytes sent when the time was last reported */
 	bool open;
 };
 
@@ -136,7 +136,7 @@ static bool begin_host(struct host *host, int fd)
 	struct collector_options options = {
 		.rings = &host->samples,
 		.ring_count = 1,
-		.sideband_rings = &host->told,
+		.sideband_rings = &host->sideband,
 		.sideband_ring_count = 1,
 		.account = &host->account,
 		.view = &nothing,
@@ -152,15 +152,15 @@ static bool begin_host(struct host *host, int fd)
 
 	*host = (struct host){ .directory = "/tmp/kvmscope-account-XXXXXX" };
 	if (!mkdtemp(host->directory) || ring_create(&host->samples, RING_SIZE_MIN) ||
-	    ring_create(&host->told, 16 * MIB))
+	    ring_create(&host->sideband, 16 * MIB))
 		return false;
 	snprintf(host->path, sizeof(host->path), "%s/perf.data", host->directory);
 	host->cache = (struct build_id_cache_location){ host->directory, has_room, NULL };
 	host->files = (struct collector_files){ begin_file, end_file, NULL, UINT64_MAX / 2, host };
 	options.rings = &host->samples;
-	options.sideband_rings = &host->told;
+	options.sideband_rings = &host->sideband;
 	guest_account_init(&host->account, LIMIT);
-	agent.ring = host->told;
+	agent.ring = host->sideband;
 	return !symbol_requests_create(&host->names, &host->cache, MIB) &&
 	       !agent_start(&host->agent, &agent) && !collector_start(&host->collector, &options);
 }
@@ -174,7 +174,7 @@ static void end_host(struct host *host)
 	agent_stop(host->agent, NULL);
 	symbol_requests_destroy(host->names);
 	ring_destroy(host->samples);
-	ring_destroy(host->told);
+	ring_destroy(host->sideband);
 	snprintf(command, sizeof(command), "rm -rf %s", host->directory);
 	CHECK_EQUAL(system(command), 0); /* NOLINT(cert-env33-c): a test's own words */
 }
@@ -202,7 +202,7 @@ static void say(struct guest *guest, const void *bytes, size_t size)
 		if (part <= 0 && poll(&port, 1, 20000) != 1)
 			return;
 	}
-	guest->told += size;
+	guest->sent += size;
 }
 
 static void *begin_message(struct guest *guest, enum agent_message_type type, size_t size)
@@ -304,7 +304,7 @@ static void flood_with_functions(struct guest *guest, uint32_t pid, bool first)
 
 	for (uint32_t i = 0; i < 200; i++)
 		lines += sprintf(lines, "%llx 10 function-%u\n",
-				 0x10900000ull + (guest->told + i) * 16, i);
+				 0x10900000ull + (guest->sent + i) * 16, i);
 	*map = (struct agent_jit_map){ .time = now(),
 				       .pid = pid,
 				       .flags = first ? AGENT_JIT_MAP_BEGIN : 0,
@@ -338,7 +338,7 @@ static void answer_ping(struct guest *guest, const struct agent_ping *ping)
 	*pong = (struct agent_pong){ .host_time = ping->host_time, .guest_time = now() };
 	pong->received = pong->guest_time;
 	end_message(guest);
-	guest->placed = guest->told;
+	guest->timed = guest->sent;
 	round = begin_message(guest, AGENT_ROUND, sizeof(*round));
 	round->guest_time = now() - 1000000;
 	end_message(guest);
@@ -390,9 +390,9 @@ static void make_table(struct guest *guest)
 
 static void flood(struct guest *guest)
 {
-	for (uint32_t i = 0; guest->told < TOLD; i++) {
+	for (uint32_t i = 0; guest->sent < SENT; i++) {
 		listen_to_host(guest);
-		if (!guest->open || guest->told > guest->placed + UNPLACED_MAX) {
+		if (!guest->open || guest->sent > guest->timed + UNTIMED_MAX) {
 			usleep(1000);
 			continue;
 		}
@@ -403,8 +403,8 @@ static void flood(struct guest *guest)
 	}
 }
 
-/* Tables come, go, are refused; so are processes, their names, mappings and cgroups, functions of
- * JITs. */
+/* Tables arrive, are removed and refused, as are processes with their names, mappings and cgroups,
+ * and functions of JITs. */
 TEST(guest_account, hostile_agent_fills_no_more_than_its_limit)
 {
 	static struct host host;
@@ -426,9 +426,9 @@ TEST(guest_account, hostile_agent_fills_no_more_than_its_limit)
 	agent_statistics(host.agent, &statistics);
 	collector_statistics(host.collector, &counts);
 	losses = counts.losses;
-	printf("%zu MiB told: at most %.1f MiB more of heap, %.1f MiB more resident, %.1f MiB of the account; "
+	printf("%zu MiB sent: at most %.1f MiB more of heap, %.1f MiB more resident, %.1f MiB of the account; "
 	       "%llu sessions, %llu records, %llu lost, %llu refused, %llu missed, %llu tables\n",
-	       guest.told / MIB,
+	       guest.sent / MIB,
 	       (double)(guest.heap > before ? guest.heap - before : 0) / (double)MIB,
 	       ((double)resident() - (double)resident_before) / (double)MIB,
 	       (double)host.account.used / (double)MIB, (unsigned long long)statistics.sessions,

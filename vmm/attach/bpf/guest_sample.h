@@ -23,7 +23,8 @@ struct bpf_found {
 	__u64 pid;            /* of the struct pid of its thread */
 	__u64 vm;             /* kernel address of its struct kvm */
 	__u64 gpa, size, hva; /* of the memslot, in bytes */
-	/* Of the memslots: of a VM before they are listed; of a memslot after it was read. */
+	/* That of the memslots: before they are listed for a VM; after it was read for a memslot.
+	 */
 	__u64 generation;
 };
 

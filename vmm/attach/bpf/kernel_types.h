@@ -59,7 +59,7 @@ struct kvm_memory_slot {
 	unsigned long userspace_addr;
 } KERNEL_TYPE;
 
-/* As since Linux 5.17. */
+/* Layout since Linux 5.17. */
 struct kvm_memslots {
 	__u64 generation;
 	struct hlist_head id_hash[128];

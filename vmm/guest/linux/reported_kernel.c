@@ -253,7 +253,7 @@ static uint64_t text_end(const struct reader *reader, size_t index)
 	return end < module->start + module->size ? end : module->start + module->size;
 }
 
-/* Of two overlapping modules at least one is wrong, and it is unknown which. */
+/* If two modules overlap, at least one is wrong, and it is unknown which. */
 static bool is_apart(const struct reader *reader, size_t index)
 {
 	for (size_t i = 0; i < reader->module_count; i++)

@@ -113,7 +113,7 @@ TEST(cgroup, invalid_path_is_refused)
 	CHECK(!name_of(&fixture, 2));
 	task_guest_put(&fixture.guest, NODE(1) + LAYOUT->node_parent, 0x7777777777);
 	CHECK(!name_of(&fixture, 2));
-	/* As long as a name may be, and one letter more. */
+	/* A name of the maximum length, and one that is a letter longer. */
 	memset(name, 'n', 255);
 	task_guest_put_cgroup(&fixture.guest, 1, 0, 17, name);
 	CHECK_EQUAL(strlen(name_of(&fixture, 1)), 256);
@@ -140,7 +140,7 @@ TEST(cgroup, tables_are_bounded)
 	CHECK_EQUAL(named, 1); /* the one that the node has: 17 */
 }
 
-/* Behind those that a guest made up, too. */
+/* Also after those that a guest made up. */
 TEST(cgroup, paths_are_read_some_at_a_time)
 {
 	struct guest_cgroup cgroup = { .node = DIRECT + NODE(1) };

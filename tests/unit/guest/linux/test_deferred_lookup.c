@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stop whose time is over at once, and what is found of its sample afterwards. */
+/* A stop whose deadline has already passed, and what is found for its sample afterwards. */
 #include "vmm/guest/linux/deferred_lookup.h"
 
 #include <stdlib.h>
@@ -242,7 +242,7 @@ TEST(deferred_lookup, drops_the_cgroup_of_a_task_that_was_moved)
 	CHECK_EQUAL(whole->flags, SAMPLE_LOOKUP_INCOMPLETE);
 }
 
-/* Its memory, and its css_set's, may be another's. */
+/* Its memory and that of its css_set may have been reused. */
 TEST(deferred_lookup, drops_the_cgroup_of_a_task_that_has_ended)
 {
 	struct sample whole[16];

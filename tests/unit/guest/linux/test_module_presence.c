@@ -295,7 +295,7 @@ static struct guest_module nth_module(unsigned int number)
 	return module;
 }
 
-/* Is a chain whose second address is in that module, or where it was, whole? */
+/* Whether a chain is complete whose second address is in that module, or where it was. */
 static bool is_whole_in(struct setting *setting, unsigned int number)
 {
 	check(setting, 100, KERNEL, nth_module(number).start + 8, KERNEL);

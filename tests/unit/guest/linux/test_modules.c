@@ -23,7 +23,7 @@
 #define NOTE            (BASE + 0x7000)
 #define MODULE_TEXT     (BASE + 0x10000)
 
-/* As the BTF of the fixture has it, with notes besides. */
+/* The layout in the fixture's BTF, and that of notes. */
 static const struct module_layout layout = {
 	.state = 0,
 	.list = 8,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variables of a kernel whose per-CPU symbols are offsets (to 6.14), and of one where they lie in
- * the image.
+/* Variables of a kernel whose per-CPU symbols are offsets (to 6.14), and of one where they are
+ * addresses in the image.
  */
 #include <errno.h>
 
@@ -145,7 +145,7 @@ TEST(per_cpu, watch_waits_for_the_memory_of_a_cpu)
 	CHECK(offset_of(&fixture, 0, &offset));
 	CHECK_EQUAL(offset, OWN(0));
 	CHECK(!offset_of(&fixture, 1, &offset));
-	/* Behind what is mapped. */
+	/* After the mapped memory. */
 	CHECK(!offset_of(&fixture, 0x100000, &offset));
 }
 

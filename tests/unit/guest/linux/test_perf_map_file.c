@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process of a guest and its files, made by hand; whose map is read, and whose is not. */
+/* A synthetic process of a guest with its files: which perf maps are read, and which are not. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -204,7 +204,7 @@ TEST(perf_map_file, must_be_opened_and_written_by_the_program)
 		{ 1, 0, layout.file_mode, 1 },          /* open for reading */
 		{ 1, 0, layout.file_flags, APPEND },    /* appends to content that is not its own */
 		{ 0, 1, layout.inode_mode, 0010600 },   /* a FIFO */
-		{ 0, 1, layout.inode_owner, USER + 1 }, /* somebody else's */
+		{ 0, 1, layout.inode_owner, USER + 1 }, /* another user's */
 	};
 
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
@@ -395,7 +395,7 @@ TEST(jit_maps, symbols_are_valid_from_the_first_to_the_last_read_of_the_program)
 	before = look_at_all(&names);
 	CHECK(!jit_code_has(names.code, PID)); /* not seen */
 	see_sample(&names);
-	/* Another program may have been there until the look read which one it is, however late a
+	/* Another program may have been there until its identity was read, however late a
 	 * JIT is with its lines. */
 	just_before = now();
 	during = look_at_all(&names);
@@ -485,7 +485,8 @@ static void take_agents_map(struct names *names, uint64_t since)
 					      .since = since };
 
 	jit_code_apply(names->code, &map.head);
-	*line = (struct sideband_jit_code){ .head = { .size = sideband_size(sizeof(*line), "told"),
+	*line = (struct sideband_jit_code){ .head = { .size = sideband_size(sizeof(*line),
+									    "reported"),
 						      .type = SIDEBAND_JIT_CODE,
 						      .time = time,
 						      .pid = PID,
@@ -493,7 +494,7 @@ static void take_agents_map(struct names *names, uint64_t since)
 					    .start = 0x1000,
 					    .length = 0x10,
 					    .since = since };
-	strcpy(line->name, "told");
+	strcpy(line->name, "reported");
 	jit_code_apply(names->code, &line->head);
 }
 
@@ -517,7 +518,7 @@ TEST(jit_maps, symbols_reported_for_the_same_map_are_used)
 	round.time = now();
 	jit_code_apply(names.code, &round);
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
-	CHECK_STRING(name_at(&names, 0x1000, after), "told");
+	CHECK_STRING(name_at(&names, 0x1000, after), "reported");
 }
 
 /* The one before had names, too. */
@@ -544,7 +545,7 @@ TEST(jit_maps, symbols_reported_for_another_program_are_used)
 	wait_some();
 	round.time = now();
 	jit_code_apply(names.code, &round);
-	CHECK_STRING(name_at(&names, 0x1000, after), "told");
+	CHECK_STRING(name_at(&names, 0x1000, after), "reported");
 }
 
 static unsigned int reads;
@@ -608,11 +609,11 @@ TEST(jit_maps, a_process_that_was_not_found_is_not_searched_for_until_it_is_samp
 /* New unknown processes are sampled before each search. */
 TEST(jit_maps, processes_that_are_not_found_do_not_block)
 {
-	int looks = 0;
+	int tries = 0;
 
 	FIXTURE(struct names, names, begin_names, end_names);
 	write_text(&names.writer, "1000 10 one\n");
-	while (!jit_code_has(names.code, PID) && looks++ < 1000) {
+	while (!jit_code_has(names.code, PID) && tries++ < 1000) {
 		for (uint32_t pid = 1; pid <= 8; pid++)
 			see_sample_of(&names, pid);
 		see_sample(&names);

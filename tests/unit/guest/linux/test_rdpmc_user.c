@@ -42,7 +42,8 @@ static void fixture_close(struct fixture *fixture)
 	flat_guest_destroy(&fixture->guest);
 }
 
-/* Of get_attr_rdpmc() with SIZE bytes of CODE and x86_pmu, both where they are in Debian's 6.1. */
+/* Searches get_attr_rdpmc(), which has SIZE bytes of CODE. It and x86_pmu have their addresses in
+ * Debian's 6.1. */
 static int find_in(const uint8_t *code, size_t size, uint64_t *address)
 {
 	struct fixture fixture;

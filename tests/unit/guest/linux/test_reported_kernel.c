@@ -382,7 +382,7 @@ TEST(reported_kernel, modules_must_be_in_memory)
 	REQUIRE(symbols_find(newer->symbols, MODULE + 0x41, &symbol));
 	CHECK_STRING(symbol.name, "alpha_one");
 	CHECK_STRING(symbol.module, "alpha");
-	guest.memory[DATA_GPA + NOTE + 16] = 0; /* it is unloaded, and its memory somebody else's */
+	guest.memory[DATA_GPA + NOTE + 16] = 0; /* it is unloaded, and its memory is reused */
 	check_modules(newer, &guest, 0);
 	guest_kernel_free(kernel);
 	REQUIRE_EQUAL(guest_kernel_refresh(&kernel, newer, &guest.view), 0);
@@ -407,10 +407,10 @@ struct recording {
 	struct ring *ring;
 	char directory[64], path[96];
 	struct collector *collector;
-	uint64_t stops;         /* the collector's thread alone, as the next one */
-	uint64_t hash;          /* that it was asked with last */
-	atomic_ulong table;     /* the hash of the reported one */
-	atomic_uint asked;      /* how often */
+	uint64_t stops;     /* the collector's thread alone, as the next one */
+	uint64_t hash;      /* of the last request */
+	atomic_ulong table; /* the hash of the reported one */
+	atomic_uint requests;
 	_Atomic uint64_t text;  /* of the last published kernel; 0: none */
 	atomic_size_t modules;  /* of that */
 	atomic_bool has_symbol; /* of the module */
@@ -425,7 +425,7 @@ static bool get_registers(void *context, struct guest_registers *registers)
 	return true;
 }
 
-static struct reported_kernel *tell(void *context, uint64_t modules_hash)
+static struct reported_kernel *report(void *context, uint64_t modules_hash)
 {
 	struct recording *recording = context;
 	struct reported_kernel *reported = NULL;
@@ -433,7 +433,7 @@ static struct reported_kernel *tell(void *context, uint64_t modules_hash)
 	recording->hash = modules_hash;
 	if (modules_hash != atomic_load(&recording->table))
 		reported_kernel_create(&reported, span_of(table.bytes, table.size), NULL);
-	atomic_fetch_add(&recording->asked, 1);
+	atomic_fetch_add(&recording->requests, 1);
 	return reported;
 }
 
@@ -464,9 +464,9 @@ static bool has_none(struct recording *recording)
 	return !atomic_load(&recording->modules) && !atomic_load(&recording->has_symbol);
 }
 
-static bool was_asked_again(struct recording *recording)
+static bool was_requested_again(struct recording *recording)
 {
-	return atomic_load(&recording->asked) >= 2;
+	return atomic_load(&recording->requests) >= 2;
 }
 
 static bool wait_for(struct recording *recording, bool (*condition)(struct recording *))
@@ -485,7 +485,7 @@ static void record(struct recording *recording)
 		.view = &recording->guest.view,
 		.registers = get_registers,
 		.publish = take_kernel,
-		.told = tell,
+		.told = report,
 		.context = recording,
 		.output = { .path = recording->path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 },
 	};
@@ -543,7 +543,7 @@ TEST(reported_kernel, of_another_boot_is_refused)
 	add_kernel(0x200000);
 	record(&recording);
 	REQUIRE(recording.collector != NULL);
-	CHECK(wait_for(&recording, was_asked_again));
+	CHECK(wait_for(&recording, was_requested_again));
 	CHECK(!has_text(&recording));
 	end_recording(&recording);
 }

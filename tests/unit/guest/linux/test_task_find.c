@@ -157,7 +157,7 @@ static int find(struct known *known)
 				      &known->reported);
 }
 
-/* Finds them, or not with ERROR; and is done with. */
+/* Checks that they are found, or that ERROR is returned, and destroys the fixture. */
 static void check(struct known *known, int error)
 {
 	CHECK_EQUAL(find(known), error);
@@ -256,7 +256,7 @@ TEST(task_find, fails_without_the_reported_tasks)
 	check(&known, -ENOENT);
 }
 
-/* As while the guest changes it, or for ever. */
+/* The guest is changing the list, or it is damaged. */
 TEST(task_find, refuses_a_list_that_does_not_return)
 {
 	struct known known;
@@ -310,7 +310,7 @@ static void put_hot(struct known *known, unsigned int cpu, uint64_t task, uint64
 	task_guest_put(&known->guest, AREA(cpu) + HOT + HOT_IRQ, DIRECT + IRQ_STACK + 0x4000 - 8);
 }
 
-/* As make(), of a kernel that has what a CPU runs among other things. */
+/* As make(), for a kernel whose variable for a CPU's current task is a member of a structure. */
 static void make_hot(struct known *known)
 {
 	make(known);

@@ -84,11 +84,11 @@ static unsigned int take_told(struct ring *ring, uint64_t *root)
 	unsigned int count = 0;
 
 	while ((record = ring_read(ring))) {
-		const struct sideband *told =
+		const struct sideband *report =
 			sideband_check(span_of(record->payload, record->size - sizeof(*record)));
 
-		CHECK(told && told->type == SIDEBAND_ADDRESS_SPACE && told->pid == 700);
-		*root = told ? told->cr3 : 0;
+		CHECK(report && report->type == SIDEBAND_ADDRESS_SPACE && report->pid == 700);
+		*root = report ? report->cr3 : 0;
 		count++;
 	}
 	ring_read_done(ring);

@@ -126,7 +126,7 @@ TEST(user_map, after_the_deadline_only_earlier_results_are_known)
 	CHECK(user_map_find(&guest.map, start_of(1)) && user_map_find(&guest.map, start_of(2)));
 }
 
-/* How often memory of a guest was read, whose time is over at the read of number LAST. */
+/* Counts reads of a guest's memory. The deadline passes at read number LAST. */
 struct slow_reads {
 	unsigned int count, last;
 	struct user_map *map;
@@ -314,7 +314,7 @@ TEST(user_map, mappings_without_a_file_have_the_names_of_linux)
 	CHECK_EQUAL(guest.map.mappings[0].offset, 0);
 }
 
-/* What differs: is it the file that was read? */
+/* The inode number differs: it may not be the file that was looked up. */
 TEST(user_map, file_that_is_closed_before_its_name_is_read_has_none)
 {
 	uint64_t file;
@@ -365,7 +365,7 @@ TEST(guest_file_path, deleted_file_is_marked)
 	user_guest_put(&guest, dentry + guest.kernel.vmas.dentry_unhashed, 0);
 	CHECK_EQUAL(path_of(&guest, guest.root_mount, dentry, path), 0);
 	CHECK_STRING(path, "/program (deleted)");
-	/* Shared memory was never anywhere. */
+	/* Shared memory has no path. */
 	dentry = user_guest_dentry(&guest, 0, "memfd:code");
 	user_guest_put(&guest, dentry + guest.kernel.vmas.dentry_unhashed, 0);
 	CHECK_EQUAL(path_of(&guest, guest.root_mount, dentry, path), 0);
@@ -534,7 +534,7 @@ TEST(user_image, refuses_pages_outside_of_its_tree)
 	CHECK_EQUAL(read_page(&guest, image, 5), -EFAULT);
 }
 
-/* As readahead leaves them until the disk has answered. */
+/* As during readahead, until the disk has answered. */
 TEST(user_image, refuses_pages_that_are_not_uptodate)
 {
 	struct user_image *image;

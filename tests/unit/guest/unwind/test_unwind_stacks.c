@@ -32,9 +32,9 @@ static void make_entry_area(struct fixture *fixture)
 	}
 }
 
-/* What an exception that begins at the end of a stack has made of it: its registers, below them a
- * call by its entry (slot ENTRY). The handler's stack pointer is 8 below. GPA is of the stack's
- * end. */
+/* Writes what an exception pushes at the end of a stack: its registers and, below them, a call by
+ * its entry (slot ENTRY). The handler's stack pointer is 8 below. GPA is that of the stack's end.
+ */
 static void push_exception(struct fixture *fixture, uint64_t gpa, unsigned int entry, uint64_t ip,
 			   uint64_t cs, uint64_t sp)
 {

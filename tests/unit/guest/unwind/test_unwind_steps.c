@@ -34,7 +34,7 @@
 #define OWN_SLOT    0
 #define SIGNAL_SLOT 1
 
-/* --- what the child does ------------------------------------------------------ */
+/* --- code of the child -------------------------------------------------------- */
 
 /*
  * Both compilers omit it when they optimize; sanitized builds request it, and gcc has an option
@@ -118,7 +118,7 @@ static _Noreturn void run_child(void)
 	_exit(workload(8) == 0x12345678);
 }
 
-/* --- what is mapped in it ----------------------------------------------------- */
+/* --- mappings of the child ---------------------------------------------------- */
 
 struct images {
 	struct user_images *images;
@@ -243,7 +243,7 @@ static void enter_handler(struct child *child)
 	child->truth.signals++;
 }
 
-/* Behind one instruction. A return is to the innermost caller, with its stack as it was. */
+/* Records one instruction. A return is to the innermost caller, with its stack as it was. */
 static void follow(struct child *child)
 {
 	struct truth *truth = &child->truth;

@@ -403,7 +403,7 @@ TEST(unwind_user, code_before_its_prologue_has_no_known_caller)
 	push(&fixture, 0, code(2));
 	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
 	destroy(&fixture);
-	/* Behind a return another function begins. */
+	/* After a return, another function begins. */
 	make_jit(&fixture, end, sizeof(end) - 1, 0);
 	push(&fixture, 0, code(2));
 	check_caller(&fixture, code(3));
