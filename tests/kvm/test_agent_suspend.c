@@ -30,10 +30,10 @@
  * and its kernel reports this on the first one. If something wakes it too early, it tries again.
  */
 #define PROGRAM "kvmscope-agent"
-#define COMMAND_LINE                                                                                                                                          \
-	"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT " "                                                                                        \
-	"kvmscope.run=kvmscope-agent+&+(while+read+x;do+echo+7+>/proc/sys/kernel/printk;until+echo+$x+>/sys/power/state;do+sleep+1;done;done)+</dev/ttyS1+&+" \
-	"while+sleep+0.1;do+" PROGRAM "+--version;done"
+static const char command_line[] =
+	"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT " "
+	"kvmscope.run=kvmscope-agent+&+(while+read+x;do+echo+7+>/proc/sys/kernel/printk;until+echo+$x+>/sys/power/state;do+sleep+1;done;done)+</dev/ttyS1+&+"
+	"while+sleep+0.1;do+" PROGRAM "+--version;done";
 
 #define SECOND 1000000000ull
 
@@ -79,7 +79,7 @@ static pid_t run_vmm(const struct guest *guest)
 	snprintf(line, sizeof(line), "socket,id=line,server=on,wait=off,path=%s", guest->line_path);
 	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "tcg", "-m", "256",
 	       "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-kernel",
-	       KERNEL, "-initrd", INITRD, "-append", COMMAND_LINE, "-chardev", channel, "-device",
+	       KERNEL, "-initrd", INITRD, "-append", command_line, "-chardev", channel, "-device",
 	       "virtio-serial-pci", "-device",
 	       "virtserialport,chardev=agent,name=org.kvmscope.agent.0", "-chardev", console,
 	       "-device", "isa-serial,chardev=console", "-chardev", line, "-device",

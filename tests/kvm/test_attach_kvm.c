@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/kvm/function_shares.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/run_command.h"
@@ -29,6 +30,12 @@ static void end(struct program *vm)
 	program_wait(vm);
 }
 
+static void start_shares(struct program *vm)
+{
+	program_start(vm, SHARES);
+	CHECK(program_wait_for(vm, "working"));
+}
+
 /* Attaches to VM with OPTIONS. TOOL gets its output. */
 static void attach(const struct program *vm, const char *options, struct program *tool)
 {
@@ -39,72 +46,32 @@ static void attach(const struct program *vm, const char *options, struct program
 }
 
 struct shares {
-	struct symbols *symbols;
-	uint64_t called;      /* guest samples whose caller is user_works */
-	uint64_t in_loops;    /* in those three functions */
-	double weight, of[3]; /* ns of guest samples; in share_sixty, share_thirty, share_ten */
-	double squares;       /* sum of the squares of the guest samples' ns */
-	double host;          /* ns outside the guest */
-	uint64_t samples, other;
+	struct function_shares functions;
+	uint64_t other; /* samples of another mode */
 	uint16_t guest_mode, host_mode, host_kernel_mode;
 };
 
-/* The chain: a marker of the space, the sampled address, the return address. */
-static bool is_called_by(const struct symbols *symbols, const struct perf_data_sample *sample,
-			 const char *name)
-{
-	struct symbol symbol;
-
-	return sample->callchain_size >= 3 &&
-	       symbols_find(symbols, sample->callchain[2] - 1, &symbol) &&
-	       !strcmp(symbol.name, name);
-}
+#define GUEST_MODES                                                                                \
+	.guest_mode = PERF_RECORD_MISC_USER, .host_mode = PERF_RECORD_MISC_HYPERVISOR,             \
+	.host_kernel_mode = PERF_RECORD_MISC_HYPERVISOR
 
 static int count_sample(void *context, const struct perf_data_sample *sample)
 {
-	static const char *const names[] = { "share_sixty", "share_thirty", "share_ten" };
 	struct shares *shares = context;
-	struct symbol symbol;
 
-	shares->samples++;
-	if (sample->misc == shares->host_mode || sample->misc == shares->host_kernel_mode) {
-		shares->host += (double)sample->period;
-	} else if (sample->misc != shares->guest_mode) {
-		shares->other++;
-	} else {
-		shares->weight += (double)sample->period;
-		shares->squares += (double)sample->period * (double)sample->period;
-		if (symbols_find(shares->symbols, sample->ip, &symbol))
-			for (int i = 0; i < 3; i++)
-				if (!strcmp(symbol.name, names[i])) {
-					shares->of[i] += (double)sample->period;
-					shares->in_loops++;
-					shares->called +=
-						is_called_by(shares->symbols, sample, "user_works");
-				}
-	}
+	if (sample->misc == shares->guest_mode)
+		function_shares_add(&shares->functions, sample);
+	else
+		shares->other += sample->misc != shares->host_mode &&
+				 sample->misc != shares->host_kernel_mode;
 	return 0;
-}
-
-static void read_shares(const char *path, const char *image, struct shares *shares)
-{
-	const struct perf_data_events events = { .sample = count_sample, .context = shares };
-	struct perf_data_reader *reader;
-
-	REQUIRE_EQUAL(elf_symbols_load(&shares->symbols, image, ELF_VIRTUAL_ADDRESSES,
-				       (struct span){ 0 }),
-		      0);
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	CHECK(!perf_data_reader_summary(reader)->cut_off);
-	perf_data_reader_close(reader);
-	symbols_free(shares->symbols);
 }
 
 /* Adds to SHARES. */
 static void gather_shares(const struct program *vm, const char *image, const char *options,
 			  struct shares *shares, struct program *tool)
 {
+	const struct perf_data_events events = { .sample = count_sample, .context = shares };
 	char path[64], arguments[256];
 
 	snprintf(path, sizeof(path), "build/test-attach-%d.data", getpid());
@@ -114,17 +81,13 @@ static void gather_shares(const struct program *vm, const char *image, const cha
 	if (tool->status || !strstr(tool->text, "samples of the guest"))
 		FAIL_TEST("kvmscope attach %s: exit status %d:\n%s", arguments, tool->status,
 			  tool->text);
-	read_shares(path, image, shares);
+	function_shares_read(&shares->functions, path, image, &events);
 	unlink(path);
 }
 
-/*
- * The effective sample size: the number of samples of equal weight that would be as precise (Kish).
- * Weights are uneven if other programs use the CPUs.
- */
 static double effective(const struct shares *shares)
 {
-	return shares->squares > 0 ? shares->weight * shares->weight / shares->squares : 0;
+	return effective_samples(shares->functions.weight, shares->functions.squares);
 }
 
 /*
@@ -138,20 +101,13 @@ static double bound_for(const struct shares *shares)
 {
 	double samples = effective(shares);
 
-	return samples >= SAMPLES_FOR_3_POINTS ? 3 : fmax(3, 5 * 100 * sqrt(0.6 * 0.4 / samples));
-}
-
-/* What the guest did, in percent of the time that it ran. */
-static const double truth[] = { 60, 30, 10 };
-
-static double share_of(const struct shares *shares, int function)
-{
-	return 100 * shares->of[function] / (shares->weight > 0 ? shares->weight : 1);
+	return samples >= SAMPLES_FOR_3_POINTS ? 3 : share_bound(samples, 0.6, 3);
 }
 
 static bool is_off(const struct shares *shares, int function)
 {
-	return fabs(share_of(shares, function) - truth[function]) > bound_for(shares);
+	return fabs(function_shares_of(&shares->functions, function) -
+		    function_shares_truth[function]) > bound_for(shares);
 }
 
 static void compare_shares(const char *options, const struct shares *shares,
@@ -162,8 +118,8 @@ static void compare_shares(const char *options, const struct shares *shares,
 		if (is_off(shares, i))
 			FAIL_TEST(
 				"attach %s: function %d has %.1f %% of %.0f samples, not %.0f %%\n%s",
-				options, i, share_of(shares, i), effective(shares), truth[i],
-				tool->text);
+				options, i, function_shares_of(&shares->functions, i),
+				effective(shares), function_shares_truth[i], tool->text);
 }
 
 /*
@@ -232,17 +188,14 @@ static void check_qmp_shares(const struct program *vm, const char *image, const 
 
 TEST(attach_vm, shares_of_our_own_vmm_s_guest)
 {
-	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
-				.host_mode = PERF_RECORD_MISC_HYPERVISOR,
-				.host_kernel_mode = PERF_RECORD_MISC_HYPERVISOR };
+	struct shares guest = { GUEST_MODES };
 	struct shares host = { .guest_mode = PERF_RECORD_MISC_GUEST_USER,
 			       .host_mode = PERF_RECORD_MISC_USER,
 			       .host_kernel_mode = PERF_RECORD_MISC_KERNEL };
 	struct program vm, tool;
 
 	GUEST_REQUIRED();
-	program_start(&vm, SHARES);
-	CHECK(program_wait_for(&vm, "working"));
+	start_shares(&vm);
 	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 999", &guest, &tool);
 	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 4000 --perspective host -z", &host,
 		     &tool);
@@ -252,14 +205,11 @@ TEST(attach_vm, shares_of_our_own_vmm_s_guest)
 
 TEST(attach_vm, shares_by_stops)
 {
-	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
-				.host_mode = PERF_RECORD_MISC_HYPERVISOR,
-				.host_kernel_mode = PERF_RECORD_MISC_HYPERVISOR };
+	struct shares guest = { GUEST_MODES };
 	struct program vm, tool;
 
 	GUEST_REQUIRED();
-	program_start(&vm, SHARES);
-	CHECK(program_wait_for(&vm, "working"));
+	start_shares(&vm);
 	check_stopped_shares(&vm, GUEST_IMAGE, &guest, &tool);
 	end(&vm);
 	CHECK_EQUAL(vm.status, 0);
@@ -270,24 +220,22 @@ TEST(attach_vm, shares_by_stops)
  */
 TEST(attach_vm, the_best_backend_has_shares_and_callers)
 {
-	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
-				.host_mode = PERF_RECORD_MISC_HYPERVISOR,
-				.host_kernel_mode = PERF_RECORD_MISC_HYPERVISOR };
+	struct shares guest = { GUEST_MODES };
 	struct program vm, tool;
 
 	GUEST_REQUIRED();
-	program_start(&vm, SHARES);
-	CHECK(program_wait_for(&vm, "working"));
+	start_shares(&vm);
 	check_shares(&vm, GUEST_IMAGE, "--backend auto -F 999", &guest, &tool);
 	end(&vm);
 	if (strstr(tool.text, "by perf: ") && strstr(tool.text, "not by bpf: "))
 		SKIP("BPF cannot be used here: %s", strstr(tool.text, "not by bpf: "));
 	CHECK(strstr(tool.text, "by bpf: "));
-	CHECK(guest.in_loops > 50);
+	CHECK(guest.functions.in_loops > 50);
 	/* The first and the last instruction of a function have no frame. */
-	if (guest.called < guest.in_loops * 99 / 100)
+	if (guest.functions.called < guest.functions.in_loops * 99 / 100)
 		FAIL_TEST("only %llu of %llu samples have their caller",
-			  (unsigned long long)guest.called, (unsigned long long)guest.in_loops);
+			  (unsigned long long)guest.functions.called,
+			  (unsigned long long)guest.functions.in_loops);
 }
 
 /*
@@ -373,9 +321,7 @@ static void skip_or_fail(const char *path)
 
 TEST(attach_vm, shares_of_a_guest_of_qemu)
 {
-	struct shares perf = { .guest_mode = PERF_RECORD_MISC_USER,
-			       .host_mode = PERF_RECORD_MISC_HYPERVISOR,
-			       .host_kernel_mode = PERF_RECORD_MISC_HYPERVISOR };
+	struct shares perf = { GUEST_MODES };
 	struct shares best = perf, stops = perf, reads = perf;
 	char path[64], errors[96], socket[96];
 	struct program vm = { 0 }, tool;
@@ -481,8 +427,7 @@ TEST(attach_vm, it_ends_with_the_vm)
 	char arguments[128];
 
 	GUEST_REQUIRED();
-	program_start(&vm, SHARES);
-	CHECK(program_wait_for(&vm, "working"));
+	start_shares(&vm);
 	snprintf(arguments, sizeof(arguments),
 		 "attach --pid %d --no-buildid-cache -o build/test-attach-end.data", vm.pid);
 	program_start(&tool, arguments);
@@ -504,8 +449,7 @@ TEST(attach_vm, ended_before_sampling_it_reports_no_guest)
 	char arguments[160];
 
 	GUEST_REQUIRED();
-	program_start(&vm, SHARES);
-	CHECK(program_wait_for(&vm, "working"));
+	start_shares(&vm);
 	snprintf(
 		arguments, sizeof(arguments),
 		"attach --pid %d --backend ptrace --no-buildid-cache -o build/test-attach-early.data",
@@ -530,8 +474,7 @@ TEST(attach_vm, it_ends_when_nothing_more_can_be_written)
 	char *output;
 
 	GUEST_REQUIRED();
-	program_start(&vm, SHARES);
-	CHECK(program_wait_for(&vm, "working"));
+	start_shares(&vm);
 	output = command_output(
 		NULL,
 		"exec 3>&1; { timeout 60 build/kvmscope attach --pid %d --backend perf "
@@ -550,8 +493,7 @@ TEST(attach_vm, json_reports_how_much_was_written)
 	char *output;
 
 	GUEST_REQUIRED();
-	program_start(&vm, SHARES);
-	CHECK(program_wait_for(&vm, "working"));
+	start_shares(&vm);
 	output = command_output(NULL,
 				"p=build/test-attach-%d.pipe; rm -f $p; mkfifo $p; "
 				"timeout 60 head -c 4000 $p > /dev/null & "

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/kvm/function_shares.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/libvirt_daemon.h"
 #include "tests/kvm/program.h"
@@ -133,13 +134,9 @@ static bool is_near(int function, double share, double samples)
 	       (samples >= SAMPLES_FOR_3_POINTS ? 0.03 : fmax(0.03, 5 * deviation));
 }
 
-/*
- * The effective sample size: the number of samples of equal weight that would be as precise (Kish).
- * Weights are uneven if other programs use the CPUs.
- */
 static double effective(const struct shares *shares)
 {
-	return shares->squares > 0 ? shares->weight * shares->weight / shares->squares : 0;
+	return effective_samples(shares->weight, shares->squares);
 }
 
 /* The sampling times do not depend on the guest, so counts are as accurate as weights. */

@@ -394,17 +394,35 @@ TEST(ctl, breakpoints_can_be_added_to_a_flight_recorder)
 	unlink(run.output);
 }
 
+/* Returns the previous one for restore_runtime_directory(). */
+static char *set_runtime_directory(const char *directory)
+{
+	const char *before = getenv("XDG_RUNTIME_DIR");
+	char *copy = before ? strdup(before) : NULL;
+
+	setenv("XDG_RUNTIME_DIR", directory, 1);
+	return copy;
+}
+
+static void restore_runtime_directory(char *before)
+{
+	if (before)
+		setenv("XDG_RUNTIME_DIR", before, 1);
+	else
+		unsetenv("XDG_RUNTIME_DIR");
+	free(before);
+}
+
 /* Uses its own runtime directory, in which there is no other run. */
 TEST(ctl, runs_are_selected_by_name)
 {
 	char directory[] = "/tmp/kvmscope-ctl-XXXXXX", path[64];
-	const char *before = getenv("XDG_RUNTIME_DIR");
+	char *before;
 	struct program one, two, ctl;
 
 	GUEST_REQUIRED();
-	before = before ? strdup(before) : NULL;
 	REQUIRE(mkdtemp(directory));
-	setenv("XDG_RUNTIME_DIR", directory, 1);
+	before = set_runtime_directory(directory);
 #define NAMED                                                                                      \
 	"run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=spin --name "
 	program_start(&one, NAMED "one");
@@ -442,21 +460,17 @@ TEST(ctl, runs_are_selected_by_name)
 	snprintf(path, sizeof(path), "%s/kvmscope", directory);
 	CHECK_EQUAL(rmdir(path), 0);
 	CHECK_EQUAL(rmdir(directory), 0);
-	if (before)
-		setenv("XDG_RUNTIME_DIR", before, 1);
-	else
-		unsetenv("XDG_RUNTIME_DIR");
+	restore_runtime_directory(before);
 }
 
 /* A run continues without the default socket, but not without one that was requested. */
 TEST(ctl, a_run_continues_without_the_default_socket)
 {
-	const char *before = getenv("XDG_RUNTIME_DIR");
+	char *before;
 	struct program run;
 
 	GUEST_REQUIRED();
-	before = before ? strdup(before) : NULL;
-	setenv("XDG_RUNTIME_DIR", "/none", 1);
+	before = set_runtime_directory("/none");
 #define HELLO                                                                                      \
 	"run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=hello_exit=5 "
 	program_run(&run, HELLO);
@@ -470,10 +484,7 @@ TEST(ctl, a_run_continues_without_the_default_socket)
 	program_run(&run, HELLO "--no-control");
 	CHECK_EQUAL(run.status, 5);
 	CHECK(!strstr(run.text, "/none"));
-	if (before)
-		setenv("XDG_RUNTIME_DIR", before, 1);
-	else
-		unsetenv("XDG_RUNTIME_DIR");
+	restore_runtime_directory(before);
 }
 
 TEST(ctl, wrong_usage_reports_what_is_right)

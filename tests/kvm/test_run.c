@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <utmp.h>
 
+#include "tests/kvm/function_shares.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/run_command.h"
@@ -209,40 +210,18 @@ TEST(run, signals_end_it)
 }
 
 struct shares {
-	struct symbols *symbols;
-	double weight, squares,
-		of[3]; /* of user samples; in share_sixty, share_thirty, share_ten */
+	struct function_shares user;
 	uint64_t samples;
 };
 
 static int count_sample(void *context, const struct perf_data_sample *sample)
 {
-	static const char *const names[] = { "share_sixty", "share_thirty", "share_ten" };
 	struct shares *shares = context;
-	struct symbol symbol;
 
 	shares->samples++;
-	if (sample->misc != PERF_RECORD_MISC_USER ||
-	    !symbols_find(shares->symbols, sample->ip, &symbol))
-		return 0;
-	for (int i = 0; i < 3; i++)
-		if (!strcmp(symbol.name, names[i]))
-			shares->of[i] += (double)sample->period;
-	shares->weight += (double)sample->period;
-	shares->squares += (double)sample->period * (double)sample->period;
+	if (sample->misc == PERF_RECORD_MISC_USER)
+		function_shares_add(&shares->user, sample);
 	return 0;
-}
-
-/*
- * In percentage points: LEAST, or if other programs use the CPUs and weights are uneven, five
- * standard deviations for the effective sample size (Kish). SHARE is the largest one that is
- * compared, with the largest deviation.
- */
-static double bound_for(double weight, double squares, double share, double least)
-{
-	double effective = squares > 0 ? weight * weight / squares : 0;
-
-	return fmax(least, 5 * 100 * sqrt(share * (1 - share) / effective));
 }
 
 /*
@@ -251,34 +230,25 @@ static double bound_for(double weight, double squares, double share, double leas
  */
 static void check_shares(const char *options)
 {
-	static const double truth[] = { 60, 30, 10 };
 	char path[64], arguments[256];
 	struct shares shares = { 0 };
 	struct perf_data_events events = { .sample = count_sample, .context = &shares };
-	struct perf_data_reader *reader;
 	double bound;
 
 	/* Tests of other builds may run at the same time. */
 	snprintf(path, sizeof(path), "build/test-run-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments), GUEST "-o %s %s", path, options);
 	check_run(arguments, 0, "samples in");
-	REQUIRE_EQUAL(elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES,
-				       (struct span){ 0 }),
-		      0);
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	CHECK(!perf_data_reader_summary(reader)->cut_off);
-	perf_data_reader_close(reader);
+	function_shares_read(&shares.user, path, GUEST_IMAGE, &events);
 	CHECK(shares.samples > 100);
-	bound = bound_for(shares.weight, shares.squares, 0.6, 3);
+	bound = share_bound(effective_samples(shares.user.weight, shares.user.squares), 0.6, 3);
 	for (int i = 0; i < 3; i++) {
-		double share = 100 * shares.of[i] / (shares.weight ? shares.weight : 1);
+		double share = function_shares_of(&shares.user, i);
 
-		if (fabs(share - truth[i]) > bound)
+		if (fabs(share - function_shares_truth[i]) > bound)
 			FAIL_TEST("%s: function %d has %.1f %%, not %.0f %%", arguments, i, share,
-				  truth[i]);
+				  function_shares_truth[i]);
 	}
-	symbols_free(shares.symbols);
 	unlink(path);
 }
 
@@ -380,7 +350,7 @@ TEST(sample, run_distinguishes_address_spaces_of_a_program)
 	perf_data_reader_close(reader);
 	two_largest(&shares, largest);
 	CHECK(shares.weight > 0);
-	bound = bound_for(shares.weight, shares.squares, 0.7, 5);
+	bound = share_bound(effective_samples(shares.weight, shares.squares), 0.7, 5);
 	if (fabs(largest[0] - 70) > bound || fabs(largest[1] - 30) > bound)
 		FAIL_TEST("the address spaces have %.1f and %.1f %%, not 70 and 30", largest[0],
 			  largest[1]);

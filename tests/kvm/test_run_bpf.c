@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/kvm/function_shares.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
@@ -18,43 +19,15 @@
 #define RUN                                                                                        \
 	"run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache --console none "
 
-/* The samples of a recording; USER are those at CPL 3. */
+/* The samples of a recording. */
 struct seen {
-	struct symbols *symbols;
-	double user, squares, of[3]; /* ns; in share_sixty, share_thirty, share_ten */
-	uint64_t samples, host, loops, called;
+	struct function_shares user;
+	uint64_t samples, host;
 	uint64_t periods[2]; /* samples of 1/1000 and of 1/100 s */
 	uint64_t other;      /* neither guest nor host */
 	uint64_t of_vcpu[3]; /* number of samples; if KVM interprets a guest's kernel, they are
 			      * of the host */
 };
-
-/* The chain: a marker of the space, the sampled address, the return address. */
-static bool is_called_by_works(const struct seen *seen, const struct perf_data_sample *sample)
-{
-	struct symbol symbol;
-
-	return sample->callchain_size >= 3 &&
-	       symbols_find(seen->symbols, sample->callchain[2] - 1, &symbol) &&
-	       !strcmp(symbol.name, "user_works");
-}
-
-static void see_user(struct seen *seen, const struct perf_data_sample *sample)
-{
-	static const char *const names[] = { "share_sixty", "share_thirty", "share_ten" };
-	struct symbol symbol;
-
-	seen->user += (double)sample->period;
-	seen->squares += (double)sample->period * (double)sample->period;
-	if (!symbols_find(seen->symbols, sample->ip, &symbol))
-		return;
-	for (int i = 0; i < 3; i++)
-		if (!strcmp(symbol.name, names[i])) {
-			seen->of[i] += (double)sample->period;
-			seen->loops++;
-			seen->called += is_called_by_works(seen, sample);
-		}
-}
 
 static int see_sample(void *context, const struct perf_data_sample *sample)
 {
@@ -66,7 +39,7 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	if (sample->cpu < 3)
 		seen->of_vcpu[sample->cpu]++;
 	if (sample->misc == PERF_RECORD_MISC_USER)
-		see_user(seen, sample);
+		function_shares_add(&seen->user, sample);
 	else if (sample->misc == PERF_RECORD_MISC_HYPERVISOR)
 		seen->host++;
 	else if (sample->misc != PERF_RECORD_MISC_KERNEL)
@@ -77,17 +50,9 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 static void see(const char *path, struct seen *seen)
 {
 	const struct perf_data_events events = { .sample = see_sample, .context = seen };
-	struct perf_data_reader *reader;
 
 	*seen = (struct seen){ 0 };
-	REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES,
-				       (struct span){ 0 }),
-		      0);
-	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
-	CHECK(!perf_data_reader_summary(reader)->cut_off);
-	perf_data_reader_close(reader);
-	symbols_free(seen->symbols);
+	function_shares_read(&seen->user, path, GUEST_IMAGE, &events);
 }
 
 /* Tests of other builds may run at the same time. No '_', see program.h. */
@@ -123,24 +88,19 @@ static bool has_sampled(const struct program *program)
 			SKIP("BPF cannot be used here: %.200s", (program)->text);                  \
 	} while (0)
 
-/* In percentage points: 3, or five standard deviations for the effective sample size (Kish). */
-static double bound_for(const struct seen *seen)
-{
-	return fmax(3, 5 * 100 * sqrt(0.6 * 0.4 * seen->squares) / seen->user);
-}
-
 static void check_shares(const struct seen *seen, const char *text)
 {
-	static const double truth[] = { 60, 30, 10 };
+	const struct function_shares *user = &seen->user;
+	double bound = share_bound(effective_samples(user->weight, user->squares), 0.6, 3);
 
 	CHECK_EQUAL(seen->other, 0);
-	REQUIRE(seen->loops > 300);
+	REQUIRE(user->in_loops > 300);
 	for (int i = 0; i < 3; i++) {
-		double share = 100 * seen->of[i] / seen->user;
+		double share = function_shares_of(user, i);
 
-		if (fabs(share - truth[i]) > bound_for(seen))
-			FAIL_TEST("function %d has %.1f %%, not %.0f %%: %s", i, share, truth[i],
-				  text);
+		if (fabs(share - function_shares_truth[i]) > bound)
+			FAIL_TEST("function %d has %.1f %%, not %.0f %%: %s", i, share,
+				  function_shares_truth[i], text);
 	}
 }
 
@@ -156,7 +116,7 @@ TEST(run_bpf, shares_and_callers_are_the_guest_s)
 	see(output(), &seen);
 	check_shares(&seen, program.text);
 	/* The first and the last instruction of a function have no frame. */
-	CHECK(seen.called >= seen.loops * 99 / 100);
+	CHECK(seen.user.called >= seen.user.in_loops * 99 / 100);
 	unlink(output());
 }
 
@@ -335,6 +295,6 @@ TEST(run_bpf, the_flight_recorder_holds_its_samples)
 	BPF_REQUIRED(&program);
 	CHECK(strstr(program.text, "1 flight recording in"));
 	see(output(), &seen);
-	CHECK(seen.user > 0);
+	CHECK(seen.user.weight > 0);
 	unlink(output());
 }

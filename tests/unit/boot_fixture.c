@@ -172,73 +172,46 @@ static size_t put_note(struct image *image, uint32_t entry)
 	return sizeof(notes);
 }
 
-static void put_elf64(struct image *image, const struct elf_spec *spec, size_t note_size)
-{
-	const Elf64_Ehdr header = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB,
-						 EV_CURRENT },
-				    .e_type = ET_EXEC,
-				    .e_machine = EM_X86_64,
-				    .e_entry = spec->entry,
-				    .e_phoff = sizeof(header),
-				    .e_shoff = spec->symbols ? SECTIONS_OFFSET : 0,
-				    .e_phentsize = sizeof(Elf64_Phdr),
-				    .e_phnum = note_size ? 2 : 1,
-				    .e_shentsize = sizeof(Elf64_Shdr),
-				    .e_shnum = spec->symbols ? 2 : 0 };
-	const Elf64_Phdr programs[2] = {
-		{ .p_type = PT_LOAD,
-		  .p_flags = PF_R | PF_X,
-		  .p_offset = ELF_OFFSET,
-		  .p_vaddr = ELF_VIRTUAL,
-		  .p_paddr = ELF_ADDRESS,
-		  .p_filesz = ELF_FILE_SIZE,
-		  .p_memsz = ELF_MEMORY_SIZE },
-		{ .p_type = PT_NOTE,
-		  .p_offset = NOTE_OFFSET,
-		  .p_filesz = note_size,
-		  .p_memsz = note_size,
-		  .p_align = 4 },
-	};
-	const Elf64_Shdr sections[2] = { { .sh_type = SHT_NULL }, { .sh_type = SHT_SYMTAB } };
+#define PUT_ELF(bits, machine, virtual_address)                                                    \
+	static void put_elf##bits(struct image *image, const struct elf_spec *spec,                \
+				  size_t note_size)                                                \
+	{                                                                                          \
+		const Elf##bits##_Ehdr header = { .e_ident = { 0x7f, 'E', 'L', 'F',                \
+							       ELFCLASS##bits, ELFDATA2LSB,        \
+							       EV_CURRENT },                       \
+						  .e_type = ET_EXEC,                               \
+						  .e_machine = machine,                            \
+						  .e_entry = (Elf##bits##_Addr)spec->entry,        \
+						  .e_phoff = sizeof(header),                       \
+						  .e_shoff = spec->symbols ? SECTIONS_OFFSET : 0,  \
+						  .e_phentsize = sizeof(Elf##bits##_Phdr),         \
+						  .e_phnum = note_size ? 2 : 1,                    \
+						  .e_shentsize = sizeof(Elf##bits##_Shdr),         \
+						  .e_shnum = spec->symbols ? 2 : 0 };              \
+		const Elf##bits##_Phdr programs[2] = {                                             \
+			{ .p_type = PT_LOAD,                                                       \
+			  .p_flags = PF_R | PF_X,                                                  \
+			  .p_offset = ELF_OFFSET,                                                  \
+			  .p_vaddr = virtual_address,                                              \
+			  .p_paddr = ELF_ADDRESS,                                                  \
+			  .p_filesz = ELF_FILE_SIZE,                                               \
+			  .p_memsz = ELF_MEMORY_SIZE },                                            \
+			{ .p_type = PT_NOTE,                                                       \
+			  .p_offset = NOTE_OFFSET,                                                 \
+			  .p_filesz = note_size,                                                   \
+			  .p_memsz = note_size,                                                    \
+			  .p_align = 4 },                                                          \
+		};                                                                                 \
+		const Elf##bits##_Shdr sections[2] = { { .sh_type = SHT_NULL },                    \
+						       { .sh_type = SHT_SYMTAB } };                \
+                                                                                                   \
+		memcpy(image->bytes, &header, sizeof(header));                                     \
+		memcpy(image->bytes + sizeof(header), programs, sizeof(programs));                 \
+		memcpy(image->bytes + SECTIONS_OFFSET, sections, sizeof(sections));                \
+	}
 
-	memcpy(image->bytes, &header, sizeof(header));
-	memcpy(image->bytes + sizeof(header), programs, sizeof(programs));
-	memcpy(image->bytes + SECTIONS_OFFSET, sections, sizeof(sections));
-}
-
-static void put_elf32(struct image *image, const struct elf_spec *spec, size_t note_size)
-{
-	const Elf32_Ehdr header = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS32, ELFDATA2LSB,
-						 EV_CURRENT },
-				    .e_type = ET_EXEC,
-				    .e_machine = EM_386,
-				    .e_entry = (uint32_t)spec->entry,
-				    .e_phoff = sizeof(header),
-				    .e_shoff = spec->symbols ? SECTIONS_OFFSET : 0,
-				    .e_phentsize = sizeof(Elf32_Phdr),
-				    .e_phnum = note_size ? 2 : 1,
-				    .e_shentsize = sizeof(Elf32_Shdr),
-				    .e_shnum = spec->symbols ? 2 : 0 };
-	const Elf32_Phdr programs[2] = {
-		{ .p_type = PT_LOAD,
-		  .p_flags = PF_R | PF_X,
-		  .p_offset = ELF_OFFSET,
-		  .p_vaddr = ELF_ADDRESS,
-		  .p_paddr = ELF_ADDRESS,
-		  .p_filesz = ELF_FILE_SIZE,
-		  .p_memsz = ELF_MEMORY_SIZE },
-		{ .p_type = PT_NOTE,
-		  .p_offset = NOTE_OFFSET,
-		  .p_filesz = note_size,
-		  .p_memsz = note_size,
-		  .p_align = 4 },
-	};
-	const Elf32_Shdr sections[2] = { { .sh_type = SHT_NULL }, { .sh_type = SHT_SYMTAB } };
-
-	memcpy(image->bytes, &header, sizeof(header));
-	memcpy(image->bytes + sizeof(header), programs, sizeof(programs));
-	memcpy(image->bytes + SECTIONS_OFFSET, sections, sizeof(sections));
-}
+PUT_ELF(64, EM_X86_64, ELF_VIRTUAL)
+PUT_ELF(32, EM_386, ELF_ADDRESS)
 
 void image_elf(struct image *image, const struct elf_spec *spec)
 {
